@@ -1,0 +1,197 @@
+package words
+
+import (
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+// ReadToWire carries how fresh a read must be; the zero value is nil.
+func ReadToWire(opt rota.ReadOptions) *rotav1.Read {
+	if opt == (rota.ReadOptions{}) {
+		return nil
+	}
+	return &rotav1.Read{Stale: opt.Stale, MinIndex: uint64(opt.MinIndex)}
+}
+
+// ReadFromWire is the inverse of ReadToWire; nil is linearizable.
+func ReadFromWire(w *rotav1.Read) rota.ReadOptions {
+	return rota.ReadOptions{Stale: w.GetStale(), MinIndex: rota.Index(w.GetMinIndex())}
+}
+
+// ReadAtToWire carries what a read saw.
+func ReadAtToWire(at rota.ReadAt) *rotav1.ReadAt {
+	return &rotav1.ReadAt{Index: uint64(at.Index), AgeMs: at.AgeMs}
+}
+
+// ReadAtFromWire is the inverse of ReadAtToWire.
+func ReadAtFromWire(w *rotav1.ReadAt) rota.ReadAt {
+	return rota.ReadAt{Index: rota.Index(w.GetIndex()), AgeMs: w.GetAgeMs()}
+}
+
+func digestFromWire(s string) (d rota.Digest, err error) {
+	if s == "" {
+		return d, nil
+	}
+	if err := d.UnmarshalText([]byte(s)); err != nil {
+		return rota.Digest{}, rota.Refusef(rota.Invalid, "digest", "digest %q is not 32 hex digits", shown(s))
+	}
+	return d, nil
+}
+
+// NodeStatusToWire carries one node as `cluster status` shows it.
+func NodeStatusToWire(s *rota.NodeStatus) *rotav1.NodeStatus {
+	return &rotav1.NodeStatus{
+		Id: string(s.ID), Api: s.API, Raft: s.Raft, State: s.State, Voter: s.Voter, Version: s.Version,
+		AppliedIndex: uint64(s.AppliedIndex), Digest: s.Digest.String(), Healthy: s.Healthy,
+		Problems: cleanAll(s.Problems),
+	}
+}
+
+// NodeStatusFromWire is the inverse of NodeStatusToWire.
+func NodeStatusFromWire(w *rotav1.NodeStatus) (rota.NodeStatus, error) {
+	digest, err := digestFromWire(w.GetDigest())
+	return rota.NodeStatus{
+		ID: rota.NodeID(w.GetId()), API: w.GetApi(), Raft: w.GetRaft(), State: w.GetState(), Voter: w.GetVoter(),
+		Version: w.GetVersion(), AppliedIndex: rota.Index(w.GetAppliedIndex()), Digest: digest,
+		Healthy: w.GetHealthy(), Problems: notNil(w.GetProblems()),
+	}, err
+}
+
+// ClusterStatusToWire carries the cluster as one node sees it.
+func ClusterStatusToWire(s *rota.ClusterStatus) *rotav1.StatusResponse {
+	j := &s.Jobs
+	return &rotav1.StatusResponse{
+		ClusterId: string(s.ClusterID), Leader: string(s.Leader), Term: s.Term,
+		AppliedIndex: uint64(s.AppliedIndex),
+		ClockMs:      int64(s.Clock), DateMs: int64(s.Date), Mode: s.Mode.String(), Workers: s.Workers,
+		Jobs: &rotav1.JobCounts{
+			Blocked: j.Blocked, Delayed: j.Delayed, Queued: j.Queued, Assigned: j.Assigned, Running: j.Running,
+			Completed: j.Completed, Dead: j.Dead, Expired: j.Expired, Cancelled: j.Cancelled,
+		},
+		Nodes: each(s.Nodes, NodeStatusToWire),
+	}
+}
+
+// ClusterStatusFromWire is the inverse of ClusterStatusToWire.
+func ClusterStatusFromWire(w *rotav1.StatusResponse) (rota.ClusterStatus, error) {
+	j := w.GetJobs()
+	s := rota.ClusterStatus{
+		ClusterID: rota.ClusterID(w.GetClusterId()), Leader: rota.NodeID(w.GetLeader()), Term: w.GetTerm(),
+		AppliedIndex: rota.Index(w.GetAppliedIndex()), Clock: rota.Clock(w.GetClockMs()),
+		Date: rota.Date(w.GetDateMs()), Workers: w.GetWorkers(),
+		Jobs: rota.JobCounts{
+			Blocked: j.GetBlocked(), Delayed: j.GetDelayed(), Queued: j.GetQueued(), Assigned: j.GetAssigned(),
+			Running: j.GetRunning(), Completed: j.GetCompleted(), Dead: j.GetDead(), Expired: j.GetExpired(),
+			Cancelled: j.GetCancelled(),
+		},
+	}
+	var err error
+	if s.Mode, err = modes.value(w.GetMode()); err != nil {
+		return s, err
+	}
+	s.Nodes, err = tryEach(w.GetNodes(), NodeStatusFromWire)
+	return s, err
+}
+
+// RaftPeerToWire carries one server of the Raft configuration.
+func RaftPeerToWire(p *rota.RaftPeer) *rotav1.Peer {
+	return &rotav1.Peer{Id: string(p.ID), Address: p.Address, Voter: p.Voter, Leader: p.Leader}
+}
+
+// RaftPeerFromWire is the inverse of RaftPeerToWire.
+func RaftPeerFromWire(w *rotav1.Peer) rota.RaftPeer {
+	return rota.RaftPeer{
+		ID: rota.NodeID(w.GetId()), Address: w.GetAddress(), Voter: w.GetVoter(), Leader: w.GetLeader(),
+	}
+}
+
+// NodeVerdictToWire carries one node's part of a verification.
+func NodeVerdictToWire(v *rota.NodeVerdict) *rotav1.NodeVerdict {
+	return &rotav1.NodeVerdict{
+		Id: string(v.ID), Index: uint64(v.Index), Digest: v.Digest.String(), Violations: cleanAll(v.Violations),
+		Error: clean(v.Error),
+	}
+}
+
+// NodeVerdictFromWire is the inverse of NodeVerdictToWire.
+func NodeVerdictFromWire(w *rotav1.NodeVerdict) (rota.NodeVerdict, error) {
+	digest, err := digestFromWire(w.GetDigest())
+	return rota.NodeVerdict{
+		ID: rota.NodeID(w.GetId()), Index: rota.Index(w.GetIndex()), Digest: digest,
+		Violations: notNil(w.GetViolations()), Error: w.GetError(),
+	}, err
+}
+
+// VerdictToWire carries what `operator verify` answers.
+func VerdictToWire(v *rota.Verdict) *rotav1.VerifyResponse {
+	return &rotav1.VerifyResponse{
+		Index: uint64(v.Index), Nodes: each(v.Nodes, NodeVerdictToWire), Equal: v.Equal,
+	}
+}
+
+// VerdictFromWire is the inverse of VerdictToWire.
+func VerdictFromWire(w *rotav1.VerifyResponse) (rota.Verdict, error) {
+	nodes, err := tryEach(w.GetNodes(), NodeVerdictFromWire)
+	return rota.Verdict{Index: rota.Index(w.GetIndex()), Nodes: nodes, Equal: w.GetEqual()}, err
+}
+
+// BeatToWire carries a worker's sign of life between nodes.
+func BeatToWire(b *rota.Beat) *rotav1.WorkerBeat {
+	return &rotav1.WorkerBeat{Worker: string(b.Worker), Session: uint64(b.Session)}
+}
+
+// BeatFromWire is the inverse of BeatToWire.
+func BeatFromWire(w *rotav1.WorkerBeat) rota.Beat {
+	return rota.Beat{Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession())}
+}
+
+// BeatAnswerToWire carries the leader's answer to a node's beats.
+func BeatAnswerToWire(a *rota.BeatAnswer) *rotav1.NodeBeatResponse {
+	return &rotav1.NodeBeatResponse{ClockMs: int64(a.Clock), Refused: a.Refused}
+}
+
+// BeatAnswerFromWire is the inverse of BeatAnswerToWire.
+func BeatAnswerFromWire(w *rotav1.NodeBeatResponse) rota.BeatAnswer {
+	return rota.BeatAnswer{Clock: rota.Clock(w.GetClockMs()), Refused: w.GetRefused()}
+}
+
+// InspectionToWire carries a node's word on itself.
+func InspectionToWire(i *rota.Inspection) *rotav1.InspectResponse {
+	digests := make([]string, len(i.Digests))
+	for n, d := range i.Digests {
+		if d != nil {
+			digests[n] = d.String()
+		}
+	}
+	return &rotav1.InspectResponse{
+		Status: NodeStatusToWire(&i.Status), WallMs: i.WallMs, Digests: digests, ClusterId: string(i.ClusterID),
+		LastLogIndex: uint64(i.LastLogIndex),
+	}
+}
+
+// InspectionFromWire is the inverse of InspectionToWire.
+func InspectionFromWire(w *rotav1.InspectResponse) (rota.Inspection, error) {
+	i := rota.Inspection{
+		ClusterID: rota.ClusterID(w.GetClusterId()), WallMs: w.GetWallMs(),
+		LastLogIndex: rota.Index(w.GetLastLogIndex()),
+	}
+	var err error
+	if i.Status, err = NodeStatusFromWire(w.GetStatus()); err != nil {
+		return i, err
+	}
+	i.Digests, err = tryEach(w.GetDigests(), func(s string) (*rota.Digest, error) {
+		if s == "" {
+			return nil, nil
+		}
+		d, err := digestFromWire(s)
+		return &d, err
+	})
+	return i, err
+}
+
+func notNil(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}

@@ -1,0 +1,191 @@
+package words
+
+import (
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+// jobSpecRoom holds a wire spec and the priority that it points to in one
+// allocation.
+type jobSpecRoom struct {
+	spec     rotav1.JobSpec
+	priority int32
+}
+
+func (r *jobSpecRoom) fill(s *rota.JobSpec) *rotav1.JobSpec {
+	r.priority = s.Priority
+	w := &r.spec
+	w.Id, w.Queue, w.Type, w.Tenant = string(s.ID), string(s.Queue), string(s.Type), string(s.Tenant)
+	w.Priority, w.Fee, w.SizeBytes, w.Payload = &r.priority, s.Fee, s.SizeBytes, s.Payload
+	w.DelayMs, w.NotBeforeMs, w.TtlMs, w.MaxRuntimeMs = s.DelayMs, int64(s.NotBefore), s.TTLMs, s.MaxRuntimeMs
+	w.CpuMilli, w.MemoryBytes = s.CPUMilli, s.MemoryBytes
+	w.Requires, w.RegionsAllow, w.RegionsDeny = s.Requires, s.RegionsAllow, s.RegionsDeny
+	w.Zone, w.Domain, w.Worker = s.Zone, s.Domain, string(s.Worker)
+	w.ExpectedDigest, w.SimulateMs, w.Units, w.Labels = s.ExpectedDigest, s.SimulateMs, s.Units, s.Labels
+	return w
+}
+
+// JobSpecToWire always sets the priority.
+func JobSpecToWire(s *rota.JobSpec) *rotav1.JobSpec { return new(jobSpecRoom).fill(s) }
+
+// JobSpecFromWire takes DefaultPriority where none is set; nil is a job
+// without a name, which CheckShape refuses.
+func JobSpecFromWire(w *rotav1.JobSpec) rota.JobSpec {
+	if w == nil {
+		return rota.JobSpec{Priority: rota.DefaultPriority}
+	}
+	priority := int32(rota.DefaultPriority)
+	if w.Priority != nil {
+		priority = *w.Priority
+	}
+	return rota.JobSpec{
+		ID: rota.JobID(w.Id), Queue: rota.QueueName(w.Queue), Type: rota.JobType(w.Type),
+		Tenant: rota.TenantID(w.Tenant), Priority: priority, Fee: w.Fee, SizeBytes: w.SizeBytes,
+		Payload: w.Payload, DelayMs: w.DelayMs, NotBefore: rota.Date(w.NotBeforeMs), TTLMs: w.TtlMs,
+		MaxRuntimeMs: w.MaxRuntimeMs, CPUMilli: w.CpuMilli, MemoryBytes: w.MemoryBytes, Requires: w.Requires,
+		RegionsAllow: w.RegionsAllow, RegionsDeny: w.RegionsDeny, Zone: w.Zone, Domain: w.Domain,
+		Worker: rota.WorkerID(w.Worker), ExpectedDigest: w.ExpectedDigest, SimulateMs: w.SimulateMs,
+		Units: w.Units, Labels: w.Labels,
+	}
+}
+
+// AttemptToWire carries one attempt of `job show`.
+func AttemptToWire(a *rota.Attempt) *rotav1.Attempt {
+	return &rotav1.Attempt{
+		Attempt: a.Number, Worker: string(a.Worker), LeaseId: leaseIDToWire(&a.Lease), Token: tokenToWire(a.Token),
+		StartedMs: int64(a.Started), AckedMs: int64(a.Acked), EndedMs: int64(a.Ended), Renewals: a.Renewals,
+		End: reasons.text(a.End), Error: clean(a.Error),
+	}
+}
+
+// AttemptFromWire is the inverse of AttemptToWire.
+func AttemptFromWire(w *rotav1.Attempt) (rota.Attempt, error) {
+	a := rota.Attempt{
+		Number: w.GetAttempt(), Worker: rota.WorkerID(w.GetWorker()), Started: rota.Clock(w.GetStartedMs()),
+		Acked: rota.Clock(w.GetAckedMs()), Ended: rota.Clock(w.GetEndedMs()), Renewals: w.GetRenewals(),
+		Error: w.GetError(),
+	}
+	var err error
+	if a.Lease, err = LeaseIDFromWire(w.GetLeaseId()); err != nil {
+		return a, err
+	}
+	if a.Token, err = tokenFromWire(w.GetToken()); err != nil {
+		return a, err
+	}
+	a.End, err = reasons.value(w.GetEnd())
+	return a, err
+}
+
+// JobToWire carries everything that is known of a job.
+func JobToWire(j *rota.Job) *rotav1.Job {
+	w := &rotav1.Job{
+		Spec: JobSpecToWire(&j.JobSpec), State: jobStates.text(j.State), Attempt: j.Attempt,
+		SubmittedMs: int64(j.Submitted), EnqueuedMs: int64(j.Enqueued), FirstLeaseMs: int64(j.FirstLease),
+		FinishedMs: int64(j.Finished), DueMs: int64(j.Due), SubmittedDateMs: int64(j.SubmittedDate),
+		FinishedDateMs: int64(j.FinishedDate), Reason: reasons.text(j.Reason), Error: clean(j.Error),
+		Attempts: each(j.Attempts, AttemptToWire), Progress: j.Progress, ProgressNote: clean(j.ProgressNote),
+		Output: j.Output, OutputDigest: j.OutputDigest, RecordDropped: j.RecordDropped,
+	}
+	if j.Lease != nil {
+		w.Lease = LeaseToWire(j.Lease)
+	}
+	return w
+}
+
+// JobFromWire is the inverse of JobToWire.
+func JobFromWire(w *rotav1.Job) (rota.Job, error) {
+	j := rota.Job{
+		JobSpec: JobSpecFromWire(w.GetSpec()), Attempt: w.GetAttempt(),
+		Submitted: rota.Clock(w.GetSubmittedMs()), Enqueued: rota.Clock(w.GetEnqueuedMs()),
+		FirstLease: rota.Clock(w.GetFirstLeaseMs()), Finished: rota.Clock(w.GetFinishedMs()),
+		Due: rota.Clock(w.GetDueMs()), SubmittedDate: rota.Date(w.GetSubmittedDateMs()),
+		FinishedDate: rota.Date(w.GetFinishedDateMs()), Error: w.GetError(), Progress: w.GetProgress(),
+		ProgressNote: w.GetProgressNote(), Output: w.GetOutput(), OutputDigest: w.GetOutputDigest(),
+		RecordDropped: w.GetRecordDropped(),
+	}
+	var err error
+	if j.State, err = jobStates.value(w.GetState()); err != nil {
+		return j, err
+	}
+	if j.Reason, err = reasons.value(w.GetReason()); err != nil {
+		return j, err
+	}
+	if w.GetLease() != nil {
+		lease, err := LeaseFromWire(w.GetLease())
+		if err != nil {
+			return j, err
+		}
+		j.Lease = &lease
+	}
+	if len(w.GetAttempts()) > 0 {
+		j.Attempts, err = tryEach(w.GetAttempts(), AttemptFromWire)
+	}
+	return j, err
+}
+
+// SubmittedToWire carries the outcome of one submission.
+func SubmittedToWire(s *rota.Submitted) *rotav1.Submitted {
+	return &rotav1.Submitted{
+		Id: string(s.ID), State: jobStates.text(s.State), Existed: s.Existed, Index: uint64(s.Index),
+		Refusal: RefusalToWire(s.Err),
+	}
+}
+
+// SubmittedFromWire is the inverse of SubmittedToWire.
+func SubmittedFromWire(w *rotav1.Submitted) (rota.Submitted, error) {
+	state, err := jobStates.value(w.GetState())
+	return rota.Submitted{
+		ID: rota.JobID(w.GetId()), State: state, Existed: w.GetExisted(), Index: rota.Index(w.GetIndex()),
+		Err: RefusalFromWire(w.GetRefusal()),
+	}, err
+}
+
+// JobOutcomeToWire carries the outcome of one cancel or retry.
+func JobOutcomeToWire(o *rota.JobOutcome) *rotav1.JobOutcome {
+	return &rotav1.JobOutcome{
+		Id: string(o.ID), State: jobStates.text(o.State), Index: uint64(o.Index), Refusal: RefusalToWire(o.Err),
+	}
+}
+
+// JobOutcomeFromWire is the inverse of JobOutcomeToWire.
+func JobOutcomeFromWire(w *rotav1.JobOutcome) (rota.JobOutcome, error) {
+	state, err := jobStates.value(w.GetState())
+	return rota.JobOutcome{
+		ID: rota.JobID(w.GetId()), State: state, Index: rota.Index(w.GetIndex()),
+		Err: RefusalFromWire(w.GetRefusal()),
+	}, err
+}
+
+// JobFilterToWire makes the request for one page.
+func JobFilterToWire(f *rota.JobFilter, opt rota.ReadOptions) *rotav1.ListJobsRequest {
+	return &rotav1.ListJobsRequest{
+		Queue: string(f.Queue), State: jobStates.text(f.State), Tenant: string(f.Tenant), Type: string(f.Type),
+		Limit: limitToWire(f.Limit), Cursor: f.Cursor, Read: ReadToWire(opt),
+	}
+}
+
+// JobFilterFromWire is the inverse of JobFilterToWire.
+func JobFilterFromWire(w *rotav1.ListJobsRequest) (rota.JobFilter, rota.ReadOptions, error) {
+	state, err := jobStates.value(w.GetState())
+	return rota.JobFilter{
+		Queue: rota.QueueName(w.GetQueue()), State: state, Tenant: rota.TenantID(w.GetTenant()),
+		Type: rota.JobType(w.GetType()), Limit: int(w.GetLimit()), Cursor: w.GetCursor(),
+	}, ReadFromWire(w.GetRead()), err
+}
+
+// JobPageToWire carries one page and what the read saw.
+func JobPageToWire(p *rota.JobPage, at rota.ReadAt) *rotav1.ListJobsResponse {
+	return &rotav1.ListJobsResponse{Jobs: each(p.Jobs, JobToWire), NextCursor: p.NextCursor,
+		At: ReadAtToWire(at)}
+}
+
+// JobPageFromWire is the inverse of JobPageToWire.
+func JobPageFromWire(w *rotav1.ListJobsResponse) (rota.JobPage, rota.ReadAt, error) {
+	jobs, err := tryEach(w.GetJobs(), JobFromWire)
+	return rota.JobPage{Jobs: jobs, NextCursor: w.GetNextCursor()}, ReadAtFromWire(w.GetAt()), err
+}
+
+// limitToWire keeps a limit that no page has from turning into a small one.
+func limitToWire(limit int) int32 {
+	return int32(max(-1, min(limit, rota.MaxPage+1)))
+}

@@ -1,0 +1,242 @@
+package words
+
+import (
+	"strconv"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+func leaseIDToWire(id *rota.LeaseID) []byte {
+	if id.IsZero() {
+		return nil
+	}
+	return id[:]
+}
+
+// LeaseIDToWire carries a lease id as 32 bytes, none as no bytes.
+func LeaseIDToWire(id rota.LeaseID) []byte { return leaseIDToWire(&id) }
+
+// LeaseIDFromWire takes 32 bytes, or none for no lease.
+func LeaseIDFromWire(w []byte) (rota.LeaseID, error) {
+	switch len(w) {
+	case 0:
+		return rota.LeaseID{}, nil
+	case len(rota.LeaseID{}):
+		return rota.LeaseID(w), nil
+	default:
+		return rota.LeaseID{}, rota.Refusef(rota.Invalid, "lease_id", "lease id has %d bytes: 32 are wanted",
+			len(w))
+	}
+}
+
+func tokenToWire(t rota.Token) string {
+	if t.IsZero() {
+		return ""
+	}
+	var room [41]byte
+	b := strconv.AppendUint(room[:0], t.Incarnation, 10)
+	b = append(b, '.')
+	return string(strconv.AppendUint(b, t.Counter, 10))
+}
+
+func tokenFromWire(s string) (t rota.Token, err error) {
+	if s == "" {
+		return t, nil
+	}
+	if err := t.UnmarshalText([]byte(s)); err != nil {
+		return rota.Token{}, rota.Refusef(rota.Invalid, "token", "token %q is not incarnation.counter", shown(s))
+	}
+	return t, nil
+}
+
+// LeaseToWire carries an open lease with the decision that made it.
+func LeaseToWire(l *rota.Lease) *rotav1.Lease { return fillLease(new(rotav1.Lease), l) }
+
+func fillLease(w *rotav1.Lease, l *rota.Lease) *rotav1.Lease {
+	w.Id, w.Token, w.Job, w.Worker = leaseIDToWire(&l.ID), tokenToWire(l.Token), string(l.Job), string(l.Worker)
+	w.Session, w.Attempt, w.State = uint64(l.Session), l.Attempt, leaseStates.text(l.State)
+	w.StartedMs, w.AckByMs, w.AckedMs = int64(l.Started), int64(l.AckBy), int64(l.Acked)
+	w.RenewByMs, w.DeadlineMs, w.Renewals = int64(l.RenewBy), int64(l.Deadline), l.Renewals
+	w.Revoked = reasons.text(l.Revoked)
+	d := &l.Decision
+	w.Epoch, w.Height, w.Score, w.Rank = d.Epoch, uint64(d.Height), d.Score, d.Rank
+	w.Reasoning, w.ReasoningN, w.ReasoningOf = rules.text(d.Reasoning.Rule), d.Reasoning.N, d.Reasoning.Of
+	return w
+}
+
+// LeaseFromWire is the inverse of LeaseToWire.
+func LeaseFromWire(w *rotav1.Lease) (rota.Lease, error) {
+	if w == nil {
+		return rota.Lease{}, rota.Refusef(rota.Invalid, "lease", "a lease is missing")
+	}
+	l := rota.Lease{
+		Job: rota.JobID(w.Job), Worker: rota.WorkerID(w.Worker), Session: rota.Session(w.Session),
+		Attempt: w.Attempt,
+		Started: rota.Clock(w.StartedMs), AckBy: rota.Clock(w.AckByMs), Acked: rota.Clock(w.AckedMs),
+		RenewBy: rota.Clock(w.RenewByMs), Deadline: rota.Clock(w.DeadlineMs), Renewals: w.Renewals,
+		Decision: rota.Decision{
+			Epoch: w.Epoch, Height: rota.Index(w.Height), Score: w.Score, Rank: w.Rank,
+			Reasoning: rota.Reasoning{N: w.ReasoningN, Of: w.ReasoningOf},
+		},
+	}
+	var err error
+	if l.ID, err = LeaseIDFromWire(w.Id); err != nil {
+		return l, err
+	}
+	if l.Token, err = tokenFromWire(w.Token); err != nil {
+		return l, err
+	}
+	if l.State, err = leaseStates.value(w.State); err != nil {
+		return l, err
+	}
+	if l.Revoked, err = reasons.value(w.Revoked); err != nil {
+		return l, err
+	}
+	l.Decision.Reasoning.Rule, err = rules.value(w.Reasoning)
+	return l, err
+}
+
+// assignmentRoom holds the three messages of an assignment in one allocation.
+type assignmentRoom struct {
+	assignment rotav1.Assignment
+	lease      rotav1.Lease
+	spec       jobSpecRoom
+}
+
+// AssignmentToWire carries a lease and the job it is for.
+func AssignmentToWire(a *rota.Assignment) *rotav1.Assignment {
+	room := new(assignmentRoom)
+	w := &room.assignment
+	w.Lease, w.Spec = fillLease(&room.lease, &a.Lease), room.spec.fill(&a.Spec)
+	w.RenewEveryMs, w.LeaseMs, w.RenewalsMax = a.RenewEveryMs, a.LeaseMs, a.RenewalsMax
+	return w
+}
+
+// AssignmentFromWire is the inverse of AssignmentToWire.
+func AssignmentFromWire(w *rotav1.Assignment) (rota.Assignment, error) {
+	lease, err := LeaseFromWire(w.GetLease())
+	return rota.Assignment{
+		Lease: lease, Spec: JobSpecFromWire(w.GetSpec()), RenewEveryMs: w.GetRenewEveryMs(),
+		LeaseMs: w.GetLeaseMs(), RenewalsMax: w.GetRenewalsMax(),
+	}, err
+}
+
+// LeaseCommandToWire carries one verb. Worker and Session stay behind: the
+// stream that carries the command stands for them (SPEC §6.4).
+func LeaseCommandToWire(c *rota.LeaseCommand) *rotav1.LeaseCommand {
+	return &rotav1.LeaseCommand{
+		Verb: rotav1.LeaseVerb(c.Verb), LeaseId: leaseIDToWire(&c.Lease), Job: string(c.Job), Ordinal: c.Ordinal,
+		Output: c.Output, OutputDigest: c.OutputDigest, Text: clean(c.Text), Progress: c.Progress,
+		NoRetry: c.NoRetry,
+	}
+}
+
+// LeaseCommandFromWire is the inverse of LeaseCommandToWire; Worker and
+// Session are left empty. The numbers of the verbs are the same on both sides,
+// which a test holds fast.
+func LeaseCommandFromWire(w *rotav1.LeaseCommand) (rota.LeaseCommand, error) {
+	if w == nil {
+		return rota.LeaseCommand{}, rota.Refusef(rota.Invalid, "commands", "a command is missing")
+	}
+	c := rota.LeaseCommand{
+		Verb: rota.LeaseVerb(w.Verb), Job: rota.JobID(w.Job), Ordinal: w.Ordinal, Output: w.Output,
+		OutputDigest: w.OutputDigest, Text: w.Text, Progress: w.Progress, NoRetry: w.NoRetry,
+	}
+	if w.Verb < rotav1.LeaseVerb_LEASE_VERB_ACK || w.Verb > rotav1.LeaseVerb_LEASE_VERB_PROGRESS {
+		return c, rota.Refusef(rota.Invalid, "verb", "verb %d is unknown to this version: "+
+			"one of ACK, RENEW, COMPLETE, FAIL, DECLINE, PROGRESS is wanted", int32(w.Verb))
+	}
+	var err error
+	c.Lease, err = LeaseIDFromWire(w.LeaseId)
+	return c, err
+}
+
+// LeaseAnswerToWire carries the outcome of one verb.
+func LeaseAnswerToWire(a *rota.LeaseAnswer) *rotav1.LeaseAnswer {
+	return &rotav1.LeaseAnswer{
+		Refusal: RefusalToWire(a.Err), DeadlineMs: int64(a.Deadline), Renewals: a.Renewals,
+		JobState: jobStates.text(a.JobState), Index: uint64(a.Index),
+	}
+}
+
+// LeaseAnswerFromWire is the inverse of LeaseAnswerToWire.
+func LeaseAnswerFromWire(w *rotav1.LeaseAnswer) (rota.LeaseAnswer, error) {
+	state, err := jobStates.value(w.GetJobState())
+	return rota.LeaseAnswer{
+		Err: RefusalFromWire(w.GetRefusal()), Deadline: rota.Clock(w.GetDeadlineMs()), Renewals: w.GetRenewals(),
+		JobState: state, Index: rota.Index(w.GetIndex()),
+	}, err
+}
+
+// LeaseEndToWire names a lease that is over or shall be.
+func LeaseEndToWire(e *rota.LeaseEnd) *rotav1.LeaseEnd {
+	return &rotav1.LeaseEnd{LeaseId: leaseIDToWire(&e.Lease), Job: string(e.Job), Reason: reasons.text(e.Reason)}
+}
+
+// LeaseEndFromWire is the inverse of LeaseEndToWire.
+func LeaseEndFromWire(w *rotav1.LeaseEnd) (rota.LeaseEnd, error) {
+	e := rota.LeaseEnd{Job: rota.JobID(w.GetJob())}
+	var err error
+	if e.Lease, err = LeaseIDFromWire(w.GetLeaseId()); err != nil {
+		return e, err
+	}
+	e.Reason, err = reasons.value(w.GetReason())
+	return e, err
+}
+
+// NoticesToWire puts many notices into one message. They are gathered by what
+// they tell; since a lease is assigned once, then perhaps revoked, then ended,
+// the order assigned, revoked, ended loses nothing that a worker could see.
+func NoticesToWire(notices []rota.Notice) *rotav1.Notices {
+	w := new(rotav1.Notices)
+	for i := range notices {
+		AddNoticeToWire(w, &notices[i])
+	}
+	return w
+}
+
+// AddNoticeToWire puts one more notice into a message.
+func AddNoticeToWire(w *rotav1.Notices, n *rota.Notice) {
+	switch {
+	case n.Assigned != nil:
+		w.Assigned = append(w.Assigned, AssignmentToWire(n.Assigned))
+	case n.Ended != nil:
+		w.Ended = append(w.Ended, LeaseEndToWire(n.Ended))
+	case n.Revoked != nil:
+		w.Revoked = append(w.Revoked, LeaseEndToWire(n.Revoked))
+	case n.Draining:
+		w.Draining = true
+	}
+}
+
+// NoticesFromWire gives the notices in the order assigned, revoked, ended,
+// draining.
+func NoticesFromWire(w *rotav1.Notices) ([]rota.Notice, error) {
+	notices := make([]rota.Notice, 0, len(w.GetAssigned())+len(w.GetRevoked())+len(w.GetEnded())+1)
+	for _, a := range w.GetAssigned() {
+		assigned, err := AssignmentFromWire(a)
+		if err != nil {
+			return nil, err
+		}
+		notices = append(notices, rota.Notice{Assigned: &assigned})
+	}
+	for _, e := range w.GetRevoked() {
+		end, err := LeaseEndFromWire(e)
+		if err != nil {
+			return nil, err
+		}
+		notices = append(notices, rota.Notice{Revoked: &end})
+	}
+	for _, e := range w.GetEnded() {
+		end, err := LeaseEndFromWire(e)
+		if err != nil {
+			return nil, err
+		}
+		notices = append(notices, rota.Notice{Ended: &end})
+	}
+	if w.GetDraining() {
+		notices = append(notices, rota.Notice{Draining: true})
+	}
+	return notices, nil
+}

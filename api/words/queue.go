@@ -1,0 +1,55 @@
+package words
+
+import (
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+// SettingsToWire carries key=value pairs.
+func SettingsToWire(set []rota.Setting) []*rotav1.Setting {
+	return each(set, func(s *rota.Setting) *rotav1.Setting {
+		return &rotav1.Setting{Key: s.Key,
+			Value: s.Value}
+	})
+}
+
+// SettingsFromWire is the inverse of SettingsToWire.
+func SettingsFromWire(w []*rotav1.Setting) []rota.Setting {
+	return each(w, func(s **rotav1.Setting) rota.Setting {
+		return rota.Setting{Key: (*s).GetKey(), Value: (*s).GetValue()}
+	})
+}
+
+// QueueToWire carries a queue with its whole policy.
+func QueueToWire(q *rota.Queue) *rotav1.Queue {
+	return &rotav1.Queue{
+		Name: string(q.Name), Preset: q.Policy.Preset, Policy: SettingsToWire(q.Policy.Settings()),
+		Pending: q.Pending, Blocked: q.Blocked, Delayed: q.Delayed, Queued: q.Queued, Assigned: q.Assigned,
+		Running: q.Running, SubmittedTotal: q.SubmittedTotal, AssignedTotal: q.AssignedTotal,
+		CompletedTotal: q.CompletedTotal, DeadTotal: q.DeadTotal, ExpiredTotal: q.ExpiredTotal,
+		CancelledTotal: q.CancelledTotal, Lanes: q.Lanes, Workers: q.Workers, OldestWaitMs: q.OldestWaitMs,
+	}
+}
+
+// QueueFromWire is the inverse of QueueToWire. A policy key that this version
+// does not know is refused: half a policy would be shown as a whole one.
+func QueueFromWire(w *rotav1.Queue) (rota.Queue, error) {
+	q := rota.Queue{
+		Name: rota.QueueName(w.GetName()), Policy: rota.StandardPolicy(),
+		Pending: w.GetPending(), Blocked: w.GetBlocked(), Delayed: w.GetDelayed(), Queued: w.GetQueued(),
+		Assigned: w.GetAssigned(), Running: w.GetRunning(), SubmittedTotal: w.GetSubmittedTotal(),
+		AssignedTotal: w.GetAssignedTotal(), CompletedTotal: w.GetCompletedTotal(), DeadTotal: w.GetDeadTotal(),
+		ExpiredTotal: w.GetExpiredTotal(), CancelledTotal: w.GetCancelledTotal(), Lanes: w.GetLanes(),
+		Workers: w.GetWorkers(), OldestWaitMs: w.GetOldestWaitMs(),
+	}
+	q.Policy.Preset = w.GetPreset()
+	for _, s := range w.GetPolicy() {
+		if err := q.Policy.Set(rota.Setting{Key: s.GetKey(), Value: s.GetValue()}); err != nil {
+			return q, err
+		}
+	}
+	return q, nil
+}
+
+// QueuesFromWire converts a list of queues.
+func QueuesFromWire(w []*rotav1.Queue) ([]rota.Queue, error) { return tryEach(w, QueueFromWire) }

@@ -1,0 +1,192 @@
+package words
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/rotasched/rota"
+)
+
+// errorDomain names us in the standard ErrorInfo detail of a status.
+const errorDomain = "rota"
+
+// maxStatusText bounds what an error says on the wire: a status travels in
+// HTTP/2 headers, which both ends bound.
+const maxStatusText = 4 << 10
+
+// kindCodes is the one table of kinds and gRPC codes.
+var kindCodes = [...]codes.Code{
+	rota.KindNone:    codes.Internal,
+	rota.Invalid:     codes.InvalidArgument,
+	rota.NotFound:    codes.NotFound,
+	rota.Conflict:    codes.AlreadyExists,
+	rota.Stale:       codes.Aborted,
+	rota.Mode:        codes.FailedPrecondition,
+	rota.Exhausted:   codes.ResourceExhausted,
+	rota.Unavailable: codes.Unavailable,
+	rota.Timeout:     codes.DeadlineExceeded,
+	rota.OutOfRange:  codes.OutOfRange,
+	rota.Denied:      codes.PermissionDenied,
+	rota.Internal:    codes.Internal,
+}
+
+// CodeOf gives the gRPC code of a kind.
+func CodeOf(kind rota.Kind) codes.Code {
+	if int(kind) < len(kindCodes) {
+		return kindCodes[kind]
+	}
+	return codes.Internal
+}
+
+// ToStatus gives the error that a gRPC handler returns. A *rota.Error anywhere
+// in the chain decides; its kind, verb, subject and delay travel as the
+// standard details ErrorInfo and RetryInfo, so that strangers' clients read
+// them too. A status error passes as it is; any other error is Internal.
+func ToStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	var e *rota.Error
+	if !errors.As(err, &e) {
+		return strangerToStatus(err)
+	}
+	if e == nil {
+		return nil
+	}
+	text, op := textOf(e), e.Op
+	if err != error(e) {
+		text, op = err.Error(), "" // a wrapper's text says the verb already
+	}
+	st := status.New(CodeOf(e.Kind), bounded(text))
+	info := &errdetails.ErrorInfo{Reason: e.Kind.String(), Domain: errorDomain}
+	if e.Subject != "" || op != "" {
+		info.Metadata = map[string]string{"subject": bounded(e.Subject), "op": bounded(op)}
+	}
+	details := []protoadapt.MessageV1{info}
+	if e.RetryAfter > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)})
+	}
+	if with, derr := st.WithDetails(details...); derr == nil {
+		st = with
+	}
+	return st.Err()
+}
+
+func strangerToStatus(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, bounded(err.Error()))
+	case errors.Is(err, context.Canceled):
+		return status.Error(codes.Canceled, bounded(err.Error()))
+	default:
+		return ToStatus(&rota.Error{Kind: rota.Internal, Text: err.Error()})
+	}
+}
+
+// FromStatus rebuilds the *rota.Error that ToStatus sent. Errors that gRPC
+// itself made are given the kind that says what to do: a lost connection is
+// Unavailable with an unknown outcome, a message over the size limit Invalid.
+// The caller's own cancellation or deadline can be found by errors.Is.
+func FromStatus(err error) *rota.Error {
+	if err == nil {
+		return nil
+	}
+	var e *rota.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	st, ok := status.FromError(err)
+	if !ok {
+		st = status.FromContextError(err)
+	}
+	e = &rota.Error{Kind: kindOfCode(st), Text: st.Message()}
+	switch {
+	case e.Kind != rota.Timeout:
+	case st.Code() == codes.Canceled:
+		e.Cause = context.Canceled
+	default:
+		e.Cause = context.DeadlineExceeded
+	}
+	for _, detail := range st.Details() {
+		switch d := detail.(type) {
+		case *errdetails.ErrorInfo:
+			if d.GetDomain() != errorDomain {
+				continue
+			}
+			e.Kind, e.Text = kindFromWire(d.GetReason(), st.Message())
+			e.Subject, e.Op, e.Cause = d.GetMetadata()["subject"], d.GetMetadata()["op"], nil
+		case *errdetails.RetryInfo:
+			e.RetryAfter = max(0, d.GetRetryDelay().AsDuration())
+		}
+	}
+	return shortenCause(e)
+}
+
+// shortenCause keeps the text from being said twice where the cause says it.
+func shortenCause(e *rota.Error) *rota.Error {
+	if e.Cause != nil {
+		e.Text = strings.TrimSuffix(strings.TrimSuffix(e.Text, e.Cause.Error()), ": ")
+		if e.Text == "" {
+			e.Text = "the call was given up"
+		}
+	}
+	return e
+}
+
+// kindOfCode says what to do about a status that carries no kind.
+func kindOfCode(st *status.Status) rota.Kind {
+	switch st.Code() {
+	case codes.ResourceExhausted:
+		// The library's own refusal of an oversized message has this code, but
+		// waiting is no remedy for it.
+		if strings.Contains(st.Message(), "larger than max") {
+			return rota.Invalid
+		}
+		return rota.Exhausted
+	case codes.InvalidArgument, codes.Unimplemented:
+		return rota.Invalid
+	case codes.NotFound:
+		return rota.NotFound
+	case codes.AlreadyExists:
+		return rota.Conflict
+	case codes.Aborted:
+		return rota.Stale
+	case codes.FailedPrecondition:
+		return rota.Mode
+	case codes.Unavailable:
+		return rota.Unavailable
+	case codes.DeadlineExceeded:
+		return rota.Timeout
+	case codes.Canceled:
+		// Only the caller's own cancellation says so; a stream that the other
+		// end reset has the same code.
+		if strings.Contains(st.Message(), context.Canceled.Error()) {
+			return rota.Timeout
+		}
+		return rota.Unavailable
+	case codes.OutOfRange:
+		return rota.OutOfRange
+	case codes.PermissionDenied, codes.Unauthenticated:
+		return rota.Denied
+	default:
+		return rota.Internal
+	}
+}
+
+func bounded(s string) string {
+	if len(s) > maxStatusText {
+		s = fmt.Sprintf("%s… (%d bytes)", s[:maxStatusText], len(s))
+	}
+	return clean(s)
+}

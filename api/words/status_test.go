@@ -1,0 +1,123 @@
+package words
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"pgregory.net/rapid"
+
+	"github.com/rotasched/rota"
+)
+
+func TestStatus_roundTrip(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		want := drawError(t)
+		err := ToStatus(errOrNil(want))
+		if want == nil {
+			if err != nil || FromStatus(err) != nil {
+				t.Fatalf("no error became %v", err)
+			}
+			return
+		}
+		if got := status.Code(err); got != CodeOf(want.Kind) {
+			t.Fatalf("%v has code %v", want.Kind, got)
+		}
+		if got := FromStatus(err); !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %+v, want %+v", got, want)
+		}
+	})
+}
+
+func errOrNil(e *rota.Error) error {
+	if e == nil {
+		return nil
+	}
+	return e
+}
+
+func TestStatus_codes(t *testing.T) {
+	t.Parallel()
+	for kind, code := range map[rota.Kind]codes.Code{
+		rota.Invalid: codes.InvalidArgument, rota.NotFound: codes.NotFound, rota.Conflict: codes.AlreadyExists,
+		rota.Stale: codes.Aborted, rota.Mode: codes.FailedPrecondition, rota.Exhausted: codes.ResourceExhausted,
+		rota.Unavailable: codes.Unavailable, rota.Timeout: codes.DeadlineExceeded,
+		rota.OutOfRange: codes.OutOfRange,
+		rota.Denied:     codes.PermissionDenied, rota.Internal: codes.Internal,
+	} {
+		err := ToStatus(rota.Refusef(kind, "x", "no"))
+		if status.Code(err) != code {
+			t.Errorf("%v goes as %v, want %v", kind, status.Code(err), code)
+		}
+		if got := FromStatus(err).Kind; got != kind {
+			t.Errorf("%v comes back as %v", kind, got)
+		}
+		// A stranger's server has no details.
+		if got := FromStatus(status.Error(code, "no")).Kind; got != kind {
+			t.Errorf("%v without details comes back as %v", code, got)
+		}
+	}
+}
+
+func TestToStatus_strangers(t *testing.T) {
+	t.Parallel()
+	var none *rota.Error
+	if err := ToStatus(none); err != nil {
+		t.Errorf("a nil *rota.Error became %v", err)
+	}
+	if got := status.Code(ToStatus(errors.New("disk"))); got != codes.Internal {
+		t.Errorf("a stranger became %v", got)
+	}
+	wrapped := fmt.Errorf("read header: %w", &rota.Error{Kind: rota.NotFound, Op: "get", Text: "gone",
+		Subject: "j1"})
+	got := FromStatus(ToStatus(wrapped))
+	if got.Kind != rota.NotFound || got.Subject != "j1" || got.Error() != "read header: get: gone" {
+		t.Errorf("wrapped: got %+v", got)
+	}
+	cause := &rota.Error{Kind: rota.Internal, Op: "save", Text: "write", Cause: errors.New("disk full")}
+	if got := FromStatus(ToStatus(cause)).Error(); got != "save: write: disk full" {
+		t.Errorf("cause: got %q", got)
+	}
+	long := rota.Refusef(rota.Internal, strings.Repeat("s", 1<<20), "%s", strings.Repeat("é\xff", 1<<20))
+	if got := FromStatus(ToStatus(long)); len(got.Text) > 2*maxStatusText || len(got.Subject) > 2*maxStatusText {
+		t.Errorf("a long error has %d bytes of text", len(got.Text))
+	}
+}
+
+func TestFromStatus_ofTheLibrary(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err   error
+		kind  rota.Kind
+		cause error
+	}{
+		"oversize": {status.Error(codes.ResourceExhausted,
+			"grpc: received message larger than max (9 vs. 4)"), rota.Invalid, nil},
+		"connection":   {status.Error(codes.Unavailable, "connection refused"), rota.Unavailable, nil},
+		"old server":   {status.Error(codes.Unimplemented, "unknown method"), rota.Invalid, nil},
+		"own deadline": {context.DeadlineExceeded, rota.Timeout, context.DeadlineExceeded},
+		"grpc deadline": {status.FromContextError(context.DeadlineExceeded).Err(), rota.Timeout,
+			context.DeadlineExceeded},
+		"own cancel":     {status.FromContextError(context.Canceled).Err(), rota.Timeout, context.Canceled},
+		"stream reset":   {status.Error(codes.Canceled, "RST_STREAM"), rota.Unavailable, nil},
+		"stranger":       {errors.New("what"), rota.Internal, nil},
+		"already ours":   {rota.Refusef(rota.Mode, "", "x"), rota.Mode, nil},
+		"no credentials": {status.Error(codes.Unauthenticated, "who"), rota.Denied, nil},
+	} {
+		got := FromStatus(c.err)
+		if got.Kind != c.kind || (c.cause != nil && !errors.Is(got, c.cause)) {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+	if got := FromStatus(ToStatus(&rota.Error{Kind: rota.Exhausted,
+		RetryAfter: 1500 * time.Microsecond})); got.RetryAfter != 1500*time.Microsecond {
+		t.Errorf("delay is %v", got.RetryAfter)
+	}
+}

@@ -1,0 +1,292 @@
+package words
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+// anyWords makes generators of valid words by reflection: enumerations only of
+// known values, errors as the wire can carry them.
+func anyWords() rapid.MakeConfig {
+	return rapid.MakeConfig{Types: map[reflect.Type]*rapid.Generator[any]{
+		reflect.TypeFor[rota.JobState](): rapid.Map(rapid.Uint8Range(0, uint8(rota.Cancelled)),
+			func(v uint8) any { return rota.JobState(v) }),
+		reflect.TypeFor[rota.LeaseState](): rapid.Map(rapid.Uint8Range(0, uint8(rota.LeaseCancelled)),
+			func(v uint8) any { return rota.LeaseState(v) }),
+		reflect.TypeFor[rota.WorkerStatus](): rapid.Map(rapid.Uint8Range(0, uint8(rota.WorkerUnreachable)),
+			func(v uint8) any { return rota.WorkerStatus(v) }),
+		reflect.TypeFor[rota.ClusterMode](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ModeDraining)),
+			func(v uint8) any { return rota.ClusterMode(v) }),
+		reflect.TypeFor[rota.Reason](): rapid.Map(rapid.Uint8Range(0, uint8(rota.Restored)),
+			func(v uint8) any { return rota.Reason(v) }),
+		reflect.TypeFor[rota.ReasoningRule](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ByTurnOfTheOldest)),
+			func(v uint8) any { return rota.ReasoningRule(v) }),
+		reflect.TypeFor[rota.LeaseVerb](): rapid.Map(rapid.Uint8Range(uint8(rota.VerbAck),
+			uint8(rota.VerbProgress)), func(v uint8) any { return rota.LeaseVerb(v) }),
+		reflect.TypeFor[*rota.Error]():      rapid.Custom(drawError).AsAny(),
+		reflect.TypeFor[rota.QueuePolicy](): rapid.Custom(drawPolicy).AsAny(),
+		reflect.TypeFor[int]():              rapid.IntRange(0, rota.MaxPage).AsAny(),
+	}}
+}
+
+func drawError(t *rapid.T) *rota.Error {
+	if rapid.Bool().Draw(t, "none") {
+		return nil
+	}
+	return &rota.Error{
+		Kind: rota.Kind(rapid.Uint8Range(uint8(rota.Invalid), uint8(rota.Internal)).Draw(t, "kind")),
+		Op:   rapid.String().Draw(t, "op"), Subject: rapid.String().Draw(t, "subject"),
+		Text:       rapid.String().Draw(t, "text"),
+		RetryAfter: time.Duration(rapid.Int64Range(0, 1e9).Draw(t, "delay")) * time.Millisecond,
+	}
+}
+
+func drawPolicy(t *rapid.T) rota.QueuePolicy {
+	p, err := rota.PresetPolicy(rapid.SampledFrom(rota.Presets).Draw(t, "preset"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Ranking = rapid.SampledFrom([]rota.Ranking{rota.RankAging, rota.RankMarket, rota.RankFIFO}).Draw(t,
+		"ranking")
+	p.LeaseMs = rapid.Int64Range(100, 1e6).Draw(t, "lease")
+	p.RenewalsMax = rapid.Int64Range(-1, 10).Draw(t, "renewals")
+	p.WFee = rapid.Int64Range(0, 1e6).Draw(t, "w_fee")
+	p.FairShare, p.Paused = rapid.Bool().Draw(t, "fair"), rapid.Bool().Draw(t, "paused")
+	return p
+}
+
+// sent puts a message through its bytes.
+func sent[M proto.Message](t *rapid.T, m M) M {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatalf("marshal: %v", err)
+	}
+	out := m.ProtoReflect().New().Interface()
+	if err := proto.Unmarshal(b, out); err != nil {
+		t.Fatalf("unmarshal: %v", err)
+	}
+	return out.(M)
+}
+
+// roundTrip checks that words → wire → bytes → wire → words gives equal words.
+func roundTrip[W any, M proto.Message](t *testing.T, to func(*W) M, from func(M) (W, error)) {
+	t.Run(reflect.TypeFor[W]().Name(), func(t *testing.T) {
+		t.Parallel()
+		gen := rapid.MakeCustom[W](anyWords())
+		rapid.Check(t, func(t *rapid.T) {
+			want := gen.Draw(t, "words")
+			got, err := from(sent(t, to(&want)))
+			if err != nil {
+				t.Fatalf("from wire: %v", err)
+			}
+			if path := differ(reflect.ValueOf(want), reflect.ValueOf(got), ""); path != "" {
+				t.Fatalf("differs at %s:\n want %+v\n got  %+v", path, want, got)
+			}
+		})
+	})
+}
+
+// sure makes a function that cannot fail one that does not.
+func sure[M, W any](f func(M) W) func(M) (W, error) {
+	return func(m M) (W, error) { return f(m), nil }
+}
+
+// differ gives the path of the first difference; no list and an empty one are
+// the same.
+func differ(a, b reflect.Value, path string) string {
+	switch a.Kind() {
+	case reflect.Pointer:
+		if a.IsNil() || b.IsNil() {
+			if a.IsNil() != b.IsNil() {
+				return path + ".nil"
+			}
+			return ""
+		}
+		return differ(a.Elem(), b.Elem(), path)
+	case reflect.Struct:
+		for i := range a.NumField() {
+			if d := differ(a.Field(i), b.Field(i), path+"."+a.Type().Field(i).Name); d != "" {
+				return d
+			}
+		}
+		return ""
+	case reflect.Slice:
+		if a.Len() != b.Len() {
+			return path + ".len"
+		}
+		for i := range a.Len() {
+			if d := differ(a.Index(i), b.Index(i), path+"[]"); d != "" {
+				return d
+			}
+		}
+		return ""
+	case reflect.Map:
+		if a.Len() == 0 && b.Len() == 0 {
+			return ""
+		}
+	}
+	if !reflect.DeepEqual(a.Interface(), b.Interface()) {
+		return path + "!"
+	}
+	return ""
+}
+
+func TestWords_losesNothing(t *testing.T) {
+	t.Parallel()
+	roundTrip(t, JobSpecToWire, sure(JobSpecFromWire))
+	roundTrip(t, JobToWire, JobFromWire)
+	roundTrip(t, AttemptToWire, AttemptFromWire)
+	roundTrip(t, SubmittedToWire, SubmittedFromWire)
+	roundTrip(t, JobOutcomeToWire, JobOutcomeFromWire)
+	roundTrip(t, LeaseToWire, LeaseFromWire)
+	roundTrip(t, AssignmentToWire, AssignmentFromWire)
+	roundTrip(t, LeaseEndToWire, LeaseEndFromWire)
+	roundTrip(t, LeaseAnswerToWire, LeaseAnswerFromWire)
+	roundTrip(t, WorkerSpecToWire, sure(WorkerSpecFromWire))
+	roundTrip(t, WorkerToWire, WorkerFromWire)
+	roundTrip(t, QueueToWire, QueueFromWire)
+	roundTrip(t, NodeStatusToWire, NodeStatusFromWire)
+	roundTrip(t, ClusterStatusToWire, ClusterStatusFromWire)
+	roundTrip(t, RaftPeerToWire, sure(RaftPeerFromWire))
+	roundTrip(t, NodeVerdictToWire, NodeVerdictFromWire)
+	roundTrip(t, VerdictToWire, VerdictFromWire)
+	roundTrip(t, BeatToWire, sure(BeatFromWire))
+	roundTrip(t, BeatAnswerToWire, sure(BeatAnswerFromWire))
+	roundTrip(t, InspectionToWire, InspectionFromWire)
+
+	type page struct {
+		Page rota.JobPage
+		At   rota.ReadAt
+	}
+	roundTrip(t, func(p *page) *rotav1.ListJobsResponse { return JobPageToWire(&p.Page, p.At) },
+		func(w *rotav1.ListJobsResponse) (p page, err error) {
+			p.Page, p.At, err = JobPageFromWire(w)
+			return p, err
+		})
+	type filter struct {
+		Filter rota.JobFilter
+		Read   rota.ReadOptions
+	}
+	roundTrip(t, func(f *filter) *rotav1.ListJobsRequest { return JobFilterToWire(&f.Filter, f.Read) },
+		func(w *rotav1.ListJobsRequest) (f filter, err error) {
+			f.Filter, f.Read, err = JobFilterFromWire(w)
+			return f, err
+		})
+	type settings struct{ Set []rota.Setting }
+	roundTrip(t, func(s *settings) *rotav1.SetQueueRequest {
+		return &rotav1.SetQueueRequest{Set: SettingsToWire(s.Set)}
+	}, sure(func(w *rotav1.SetQueueRequest) settings { return settings{SettingsFromWire(w.GetSet())} }))
+	type refusal struct{ Err *rota.Error }
+	roundTrip(t, func(r *refusal) *rotav1.LeaseAnswers {
+		return &rotav1.LeaseAnswers{Refusal: RefusalToWire(r.Err)}
+	}, sure(func(w *rotav1.LeaseAnswers) refusal { return refusal{RefusalFromWire(w.GetRefusal())} }))
+}
+
+func TestLeaseCommand_losesOnlyWhoItIs(t *testing.T) {
+	t.Parallel()
+	gen := rapid.MakeCustom[rota.LeaseCommand](anyWords())
+	rapid.Check(t, func(t *rapid.T) {
+		want := gen.Draw(t, "command")
+		want.Worker, want.Session = "", 0
+		got, err := LeaseCommandFromWire(sent(t, LeaseCommandToWire(&want)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path := differ(reflect.ValueOf(want), reflect.ValueOf(got), ""); path != "" {
+			t.Fatalf("differs at %s: want %+v, got %+v", path, want, got)
+		}
+	})
+}
+
+func TestLeaseVerb_hasTheSameNumbersOnTheWire(t *testing.T) {
+	t.Parallel()
+	for v := rota.VerbAck; v <= rota.VerbProgress; v++ {
+		if name := rotav1.LeaseVerb(v).String(); name != "LEASE_VERB_"+v.String() {
+			t.Errorf("verb %d is %s here and %s on the wire", v, v, name)
+		}
+	}
+	if n := len(rotav1.LeaseVerb_name); n != int(rota.VerbProgress)+1 {
+		t.Errorf("the wire knows %d verbs, we %d", n-1, rota.VerbProgress)
+	}
+}
+
+func TestNotices_keepWhatTheyTell(t *testing.T) {
+	t.Parallel()
+	a, e, r := &rota.Assignment{LeaseMs: 7}, &rota.LeaseEnd{Job: "e"}, &rota.LeaseEnd{Job: "r",
+		Reason: rota.Preempted}
+	got, err := NoticesFromWire(NoticesToWire([]rota.Notice{{Draining: true}, {Ended: e}, {Revoked: r},
+		{Assigned: a}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Spec.Priority = 0
+	want := []rota.Notice{{Assigned: a}, {Revoked: r}, {Ended: e}, {Draining: true}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestJobSpecFromWire_takesTheDefaultPriority(t *testing.T) {
+	t.Parallel()
+	zero := int32(0)
+	for name, c := range map[string]struct {
+		wire *rotav1.JobSpec
+		want int32
+	}{
+		"none":  {nil, rota.DefaultPriority},
+		"unset": {&rotav1.JobSpec{}, rota.DefaultPriority},
+		"zero":  {&rotav1.JobSpec{Priority: &zero}, 0},
+	} {
+		if got := JobSpecFromWire(c.wire).Priority; got != c.want {
+			t.Errorf("%s: priority is %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestFromWire_refusesWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	errOf := func(_ any, err error) error { return err }
+	for name, err := range map[string]error{
+		"job state":     errOf(JobFromWire(&rotav1.Job{State: "RUNING"})),
+		"reason":        errOf(JobFromWire(&rotav1.Job{Reason: "?"})),
+		"lease state":   errOf(LeaseFromWire(&rotav1.Lease{State: "OPEN"})),
+		"lease id":      errOf(LeaseFromWire(&rotav1.Lease{Id: []byte{1}})),
+		"token":         errOf(LeaseFromWire(&rotav1.Lease{Token: "1-2"})),
+		"reasoning":     errOf(LeaseFromWire(&rotav1.Lease{Reasoning: "Luck"})),
+		"no lease":      errOf(AssignmentFromWire(&rotav1.Assignment{})),
+		"worker status": errOf(WorkerFromWire(&rotav1.Worker{Status: "IDLE"})),
+		"mode":          errOf(ClusterStatusFromWire(&rotav1.StatusResponse{Mode: "SLOW"})),
+		"digest":        errOf(NodeVerdictFromWire(&rotav1.NodeVerdict{Digest: "12"})),
+		"policy key":    errOf(QueueFromWire(&rotav1.Queue{Policy: []*rotav1.Setting{{Key: "speed", Value: "9"}}})),
+		"verb":          errOf(LeaseCommandFromWire(&rotav1.LeaseCommand{Verb: 99})),
+		"no command":    errOf(LeaseCommandFromWire(nil)),
+	} {
+		if rota.KindOf(err) != rota.Invalid {
+			t.Errorf("%s: got %v, want kind Invalid", name, err)
+		}
+	}
+	if e := RefusalFromWire(&rotav1.Refusal{Kind: "HAUNTED", Text: "boo"}); e.Kind != rota.Internal {
+		t.Errorf("unknown kind: got %v", e.Kind)
+	}
+}
+
+// A handler's error may be any bytes; one of them must not make a whole answer
+// unsendable.
+func TestToWire_mendsBrokenText(t *testing.T) {
+	t.Parallel()
+	bad := "a\xffb"
+	rapid.Check(t, func(t *rapid.T) {
+		sent(t, LeaseCommandToWire(&rota.LeaseCommand{Verb: rota.VerbFail, Text: bad}))
+		sent(t, JobToWire(&rota.Job{Error: bad, ProgressNote: bad, Attempts: []rota.Attempt{{Error: bad}}}))
+		sent(t, RefusalToWire(&rota.Error{Kind: rota.Internal, Text: bad, Op: bad, Subject: bad}))
+		sent(t, NodeStatusToWire(&rota.NodeStatus{Problems: []string{"fine", bad}}))
+		sent(t, NodeVerdictToWire(&rota.NodeVerdict{Violations: []string{bad}, Error: bad}))
+	})
+}

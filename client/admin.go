@@ -1,0 +1,259 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// pageRows is how many workers or queues one message lists.
+const pageRows = 500
+
+// Workers lists all workers, page by page. ReadAt is that of the first page;
+// later ones are at least as new.
+func (c *Client) Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
+	var all []rota.Worker
+	at, err := c.pages(ctx, "list workers", opt, func(ctx context.Context, n *node, p page) (page, error) {
+		request := &rotav1.ListWorkersRequest{Read: p.read, Limit: pageRows, Cursor: p.cursor}
+		answer, err := n.workers.List(ctx, request)
+		if err != nil {
+			return p, err
+		}
+		workers, err := words.WorkersFromWire(answer.GetWorkers())
+		if err == nil {
+			all = append(all, workers...)
+		}
+		return page{cursor: answer.GetNextCursor(), at: answer.GetAt()}, err
+	})
+	return all, at, err
+}
+
+// Worker reads one worker with its open leases.
+func (c *Client) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Worker, error) {
+		return n.workers.Get(ctx, &rotav1.GetWorkerRequest{Id: string(id), Read: words.ReadToWire(opt)})
+	}
+	return one(ctx, c, "show worker", words.WorkerFromWire, ask)
+}
+
+// DrainWorker lets a worker keep its leases and get no new one (SPEC §8.5).
+func (c *Client) DrainWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Worker, error) {
+		return n.workers.Drain(ctx, &rotav1.DrainWorkerRequest{Id: string(id)})
+	}
+	return one(ctx, c, "drain worker", words.WorkerFromWire, ask)
+}
+
+// Queues lists all queues, page by page, as Workers does.
+func (c *Client) Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
+	var all []rota.Queue
+	at, err := c.pages(ctx, "list queues", opt, func(ctx context.Context, n *node, p page) (page, error) {
+		request := &rotav1.ListQueuesRequest{Read: p.read, Limit: pageRows, Cursor: p.cursor}
+		answer, err := n.queues.List(ctx, request)
+		if err != nil {
+			return p, err
+		}
+		queues, err := words.QueuesFromWire(answer.GetQueues())
+		if err == nil {
+			all = append(all, queues...)
+		}
+		return page{cursor: answer.GetNextCursor(), at: answer.GetAt()}, err
+	})
+	return all, at, err
+}
+
+// Queue reads one queue with its policy and counters.
+func (c *Client) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Queue, error) {
+		return n.queues.Get(ctx, &rotav1.GetQueueRequest{Name: string(name), Read: words.ReadToWire(opt)})
+	}
+	return one(ctx, c, "show queue", words.QueueFromWire, ask)
+}
+
+// SetQueue creates or changes a queue: from a preset where one is named, else
+// from its present policy (standard for a new queue), then key by key.
+func (c *Client) SetQueue(ctx context.Context, name rota.QueueName, preset string,
+	set []rota.Setting) (rota.Queue, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Queue, error) {
+		request := &rotav1.SetQueueRequest{Name: string(name), Preset: preset, Set: words.SettingsToWire(set)}
+		return n.queues.Set(ctx, request)
+	}
+	return one(ctx, c, "set queue", words.QueueFromWire, ask)
+}
+
+// Status tells the cluster as one node sees it.
+func (c *Client) Status(ctx context.Context) (rota.ClusterStatus, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.StatusResponse, error) {
+		return n.cluster.Status(ctx, &rotav1.StatusRequest{})
+	}
+	return one(ctx, c, "cluster status", words.ClusterStatusFromWire, ask)
+}
+
+// Peers lists the servers of the Raft configuration.
+func (c *Client) Peers(ctx context.Context) (peers []rota.RaftPeer, err error) {
+	err = c.call(ctx, "list peers", answerMost, func(ctx context.Context, n *node) error {
+		answer, err := n.cluster.Peers(ctx, &rotav1.PeersRequest{})
+		if err != nil {
+			return err
+		}
+		peers = make([]rota.RaftPeer, len(answer.GetPeers()))
+		for i, p := range answer.GetPeers() {
+			peers[i] = words.RaftPeerFromWire(p)
+		}
+		return nil
+	})
+	return peers, err
+}
+
+// TransferLeadership hands leadership to a node and gives the new leader. With
+// no node named the leader chooses; an outcome that got lost is then not asked
+// for again, since that would hand over twice.
+func (c *Client) TransferLeadership(ctx context.Context, to rota.NodeID) (leader rota.NodeID, err error) {
+	transfer := func(ctx context.Context, n *node) error {
+		answer, err := n.cluster.TransferLeadership(ctx, &rotav1.TransferLeadershipRequest{To: string(to)})
+		leader = rota.NodeID(answer.GetLeader())
+		return err
+	}
+	if to != "" {
+		err = c.call(ctx, "transfer leadership", unbounded, transfer)
+		return leader, err
+	}
+	if _, err := c.Peers(ctx); err != nil { // finds a node that answers
+		return "", err
+	}
+	n := c.present()
+	if err := transfer(ctx, n); err != nil {
+		return "", during("transfer leadership", c.judge(ctx, n, err))
+	}
+	return leader, nil
+}
+
+// RemovePeer takes a server out of the Raft configuration. Once an outcome got
+// lost, finding it gone already is success.
+func (c *Client) RemovePeer(ctx context.Context, id rota.NodeID) error {
+	tried := false
+	return c.call(ctx, "remove peer", unbounded, func(ctx context.Context, n *node) error {
+		_, err := n.cluster.RemovePeer(ctx, &rotav1.RemovePeerRequest{Id: string(id)})
+		if tried && err != nil && words.FromStatus(err).Kind == rota.NotFound {
+			return nil
+		}
+		tried = true
+		return err
+	})
+}
+
+// Leave makes the node at the first address hand over, leave and stop. It is
+// asked once and never elsewhere: another node would leave in its place.
+func (c *Client) Leave(ctx context.Context) error {
+	n := c.nodes[0]
+	if _, err := n.cluster.Leave(ctx, &rotav1.LeaveRequest{}); err != nil {
+		return during("leave", c.judge(ctx, n, err))
+	}
+	return nil
+}
+
+// SaveSnapshot writes an online backup to w (SPEC §13.5). Another node is asked
+// only while nothing has been written: backups of two nodes are not one file.
+func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer) error {
+	var broken *rota.Error
+	err := c.call(ctx, "save snapshot", unbounded, func(ctx context.Context, n *node) error {
+		wrote, err := saveSnapshot(ctx, n, w)
+		if err != nil && wrote > 0 {
+			broken = c.judge(ctx, n, err)
+			return nil
+		}
+		return err
+	})
+	if err == nil && broken != nil {
+		e := *during("save snapshot", broken)
+		e.Text = "the stream broke midway, begin again: " + e.Text
+		return &e
+	}
+	return err
+}
+
+func saveSnapshot(ctx context.Context, n *node, w io.Writer) (wrote int64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := n.cluster.SaveSnapshot(ctx, &rotav1.SaveSnapshotRequest{})
+	if err != nil {
+		return 0, err
+	}
+	for {
+		chunk, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return wrote, nil
+		}
+		if err != nil {
+			return wrote, err
+		}
+		k, err := w.Write(chunk.GetData())
+		wrote += int64(k)
+		if err != nil {
+			return wrote, &rota.Error{Kind: rota.Internal, Text: "write snapshot", Cause: err}
+		}
+	}
+}
+
+// Verify walks every node's invariants and compares digests at one index.
+func (c *Client) Verify(ctx context.Context) (verdict rota.Verdict, err error) {
+	err = c.call(ctx, "verify", unbounded, func(ctx context.Context, n *node) error {
+		answer, err := n.cluster.Verify(ctx, &rotav1.VerifyRequest{})
+		if err != nil {
+			return err
+		}
+		verdict, err = words.VerdictFromWire(answer)
+		return err
+	})
+	return verdict, err
+}
+
+// one makes a call whose answer is one message.
+func one[W, T any](ctx context.Context, c *Client, op string, from func(W) (T, error),
+	ask func(context.Context, *node) (W, error)) (value T, err error) {
+	err = c.call(ctx, op, answerMost, func(ctx context.Context, n *node) error {
+		wire, err := ask(ctx, n)
+		if err != nil {
+			return err
+		}
+		value, err = from(wire)
+		return err
+	})
+	return value, err
+}
+
+// page is what is asked for and what came: where the next page begins, and what
+// this one saw.
+type page struct {
+	read   *rotav1.Read
+	cursor string
+	at     *rotav1.ReadAt
+}
+
+// pages reads all pages of a list; each sees at least what the one before saw,
+// whichever node answers.
+func (c *Client) pages(ctx context.Context, op string, opt rota.ReadOptions,
+	f func(context.Context, *node, page) (page, error)) (at rota.ReadAt, err error) {
+	p := page{read: words.ReadToWire(opt)}
+	for first := true; first || p.cursor != ""; first = false {
+		var got page
+		err := c.call(ctx, op, answerMost, func(ctx context.Context, n *node) (err error) {
+			got, err = f(ctx, n, p)
+			return err
+		})
+		if err != nil {
+			return at, err
+		}
+		if first {
+			at = words.ReadAtFromWire(got.at)
+			// Further pages need not ask the leader again, only wait for that index.
+			p.read = words.ReadToWire(rota.ReadOptions{MinIndex: at.Index})
+		}
+		p.cursor = got.cursor
+	}
+	return at, nil
+}

@@ -1,0 +1,193 @@
+package client
+
+import (
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// answered takes the outcomes of a batch.
+func (b *book) answered(sequence uint64, refusal *rota.Error, answers []rota.LeaseAnswer) {
+	b.mu.Lock()
+	defer b.unlock()
+	now := b.worker.now()
+	batch := b.out.landed(sequence)
+	switch {
+	case batch == nil:
+		return
+	case refusal == nil && len(answers) != len(batch):
+		refusal = rota.Refusef(rota.Internal, "", "%d answers to %d commands", len(answers), len(batch))
+		fallthrough
+	case refusal != nil:
+		b.log.Debug("commands have no outcome, sending them again", "commands", len(batch), "err", refusal)
+		b.out.again(batch)
+		b.out.notBefore = now + retryDelay(2, refusal.RetryAfter)
+	default:
+		var again []*command
+		for i, c := range batch {
+			if b.settled(c, &answers[i], now) {
+				continue
+			}
+			c.tries++
+			again = append(again, c)
+			b.out.notBefore = max(b.out.notBefore, now+retryDelay(2, answers[i].Err.RetryAfter))
+		}
+		b.out.again(again)
+	}
+	b.startMore(now)
+	kick(b.sendKick)
+}
+
+// settled takes the outcome of one command, or says that there is none yet.
+func (b *book) settled(c *command, a *rota.LeaseAnswer, now time.Duration) bool {
+	l := c.lease
+	if c.dropped {
+		return true
+	}
+	if a.Err != nil && unsettled(a.Err.Kind) && (a.Err.Kind != rota.Internal || c.tries < triesMost) {
+		return false
+	}
+	// An answer that comes too late for the view that counts saves no lease.
+	b.expired(l, now)
+	switch c.Verb {
+	case rota.VerbAck:
+		l.ack = nil
+		b.acknowledged(l, c, a)
+	case rota.VerbRenew:
+		l.renew = nil
+		l.renewNext = now + max(renewLeast, time.Duration(l.assignment.RenewEveryMs)*time.Millisecond/4)
+		b.acknowledged(l, c, a)
+	case rota.VerbProgress:
+		l.progress = nil
+		if l.progressHeld != nil {
+			kick(b.watchKick)
+		}
+	default:
+		b.reported(l, c, a)
+	}
+	return true
+}
+
+// unsettled says that another try may have another outcome.
+func unsettled(k rota.Kind) bool {
+	return k == rota.Unavailable || k == rota.Timeout || k == rota.Exhausted || k == rota.Internal
+}
+
+// acknowledged takes the answer to an ack or a renewal.
+func (b *book) acknowledged(l *lease, c *command, a *rota.LeaseAnswer) {
+	switch {
+	case l.phase == reporting || l.lost != nil:
+	case a.Err == nil:
+		ordinal := int32(0)
+		if c.Verb == rota.VerbRenew {
+			ordinal = c.Ordinal
+		}
+		b.extend(l, a.Deadline, max(a.Renewals, ordinal))
+		b.wakeFor(l)
+	case a.Err.Kind == rota.Stale || a.Err.Kind == rota.NotFound:
+		b.lose(l, &LostError{Text: "it is no longer this worker's: " + a.Err.Text}, false)
+	case c.Verb == rota.VerbRenew:
+		l.renewOver = true
+		b.log.Info("renewal refused, the lease goes on to its deadline", "job", string(c.Job), "err", a.Err)
+	default:
+		b.log.Warn("ack refused", "job", string(c.Job), "err", a.Err)
+	}
+}
+
+// reported takes the answer to an outcome.
+func (b *book) reported(l *lease, c *command, a *rota.LeaseAnswer) {
+	if c != l.outcome {
+		return
+	}
+	if a.Err != nil && a.Err.Kind == rota.Invalid && c.Verb == rota.VerbComplete {
+		// The queue takes less than this: the attempt failed, and says why.
+		text := lastOf("the completion was refused: " + a.Err.Error())
+		l.outcome = b.put(l, rota.LeaseCommand{Verb: rota.VerbFail, Text: text})
+		return
+	}
+	var err error
+	if a.Err != nil {
+		err = a.Err
+		b.log.Warn("outcome refused", "job", string(c.Job), "verb", c.Verb.String(), "err", err)
+	}
+	if f := b.worker.observer.Reported; f != nil {
+		b.told = append(b.told, func() { b.worker.observer.tell(f, b.worker.spec.ID, &l.assignment, err) })
+	}
+	b.forget(l)
+}
+
+// beatAnswered takes a new view of time. Leases that ended by the old one stay
+// ended (H23).
+func (b *book) beatAnswered(p viewpoint) {
+	b.mu.Lock()
+	defer b.unlock()
+	now := b.worker.now()
+	for _, l := range b.leases {
+		b.expired(l, now)
+	}
+	first := !b.point.known
+	b.point = b.point.newer(p)
+	if first {
+		kick(b.watchKick)
+	}
+	b.startMore(now)
+}
+
+// tick ends what has run out, asks for renewals, and says when to look again.
+func (b *book) tick() (at time.Duration) {
+	b.mu.Lock()
+	defer b.unlock()
+	now := b.worker.now()
+	at = now + watchIdle
+	if len(b.leases) > 0 {
+		at = now + watchMost
+	}
+	for _, l := range b.leases {
+		if l.phase == reporting || l.lost != nil || !b.point.known || b.expired(l, now) {
+			continue
+		}
+		if now >= l.end(b.point) {
+			continue
+		}
+		at = min(at, l.end(b.point), b.renewDue(l, now), b.progressDue(l, now))
+	}
+	b.startMore(now)
+	b.nextTick = at
+	return at
+}
+
+// renewDue asks for a renewal once its time has come (SPEC §8.2): waiting
+// leases are renewed like running ones, the handler takes no part.
+func (b *book) renewDue(l *lease, now time.Duration) time.Duration {
+	if !l.renewable() {
+		return farFuture
+	}
+	at := l.renewAt(b.point)
+	if at > now {
+		return at
+	}
+	l.renew = b.put(l, rota.LeaseCommand{Verb: rota.VerbRenew, Ordinal: l.renewals + 1})
+	return farFuture
+}
+
+// progressDue sends the held report once a second has passed since the last.
+func (b *book) progressDue(l *lease, now time.Duration) time.Duration {
+	if l.progressHeld == nil || l.progress != nil || l.phase != running {
+		return farFuture
+	}
+	if l.progressNext > now {
+		return l.progressNext
+	}
+	c := *l.progressHeld
+	l.progressHeld, l.progressNext = nil, now+progressEvery
+	l.progress = b.put(l, c)
+	return farFuture
+}
+
+const (
+	// watchMost bounds how late an end is seen where timers do not count
+	// suspended time (SPEC §3.5): well within the view's margin.
+	watchMost = 500 * time.Millisecond
+	watchIdle = time.Hour
+	farFuture = time.Duration(1<<63 - 1)
+)

@@ -1,0 +1,385 @@
+package client
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+const (
+	// ackHold is how long an ack is held back: a handler that ends sooner
+	// acknowledges by completing (SPEC §8.1).
+	ackHold = 5 * time.Millisecond
+	// finishedKept is how many ended leases are remembered, so that a replica
+	// that lags behind cannot give one to a handler again.
+	finishedKept = 1 << 15
+	// progressEvery is how often a job's progress is sent (SPEC §8.7).
+	progressEvery = time.Second
+)
+
+// phase is where a lease stands at the worker.
+type phase uint8
+
+const (
+	// waiting for a slot, or for a first view of time.
+	waiting phase = iota
+	// running: its handler has been started and has not returned.
+	running
+	// reporting: its outcome is settled and waits for the cluster's answer.
+	reporting
+)
+
+// lease is one lease that the worker holds. The book's lock guards it.
+type lease struct {
+	assignment rota.Assignment
+	phase      phase
+	received   time.Duration
+	// acked: an ack or a renewal is known to be committed.
+	acked    bool
+	deadline rota.Clock
+	renewals int32
+	// renewNext is the earliest local time of the next renewal; renewOver says
+	// that the cluster takes no more.
+	renewNext time.Duration
+	renewOver bool
+	cancel    context.CancelCauseFunc
+	// lost is why the lease is believed in no more, nil while it is; declines
+	// says that it must still be given back when the handler has returned.
+	lost     *LostError
+	declines bool
+	// ack, renew, progress and outcome are the commands under way, nil if none.
+	ack, renew, progress, outcome *command
+	// progressNext is the earliest local time of the next report, progressHeld
+	// the report that waits for it.
+	progressNext time.Duration
+	progressHeld *rota.LeaseCommand
+}
+
+// book is all that a running worker knows: its leases, its view of time and its
+// outbox, under one lock.
+type book struct {
+	worker *Worker
+	log    *slog.Logger
+	// base is what handlers' contexts descend from: values, no end.
+	base context.Context
+
+	mu      sync.Mutex
+	told    []func() // what observers hear once the lock is free
+	session rota.Session
+	point   viewpoint
+	leases  map[rota.LeaseID]*lease
+	queue   []*lease // in the order of arrival; lost ones are skipped
+	waiting int
+	running int
+	// busy are the jobs whose handlers have not returned, given up or not.
+	busy     map[rota.JobID]struct{}
+	finished recent
+	out      outbox
+
+	// beats are those of this connection without an answer, by the local time
+	// before sending them.
+	beats        map[uint64]time.Duration
+	beatSequence uint64
+
+	draining bool
+	stopping error // why handlers' contexts end; nil while they may go on
+	farewell bool  // say Bye once all is said
+	quiet    chan struct{}
+	isQuiet  bool
+
+	// nextTick is when the watch wakes next; watchKick wakes it sooner.
+	nextTick  time.Duration
+	watchKick chan struct{}
+	sendKick  chan struct{}
+}
+
+func newBook(w *Worker, base context.Context) *book {
+	return &book{
+		worker: w, log: w.log.With("worker", string(w.spec.ID)), base: base,
+		leases: make(map[rota.LeaseID]*lease), busy: make(map[rota.JobID]struct{}),
+		finished: newRecent(finishedKept), out: newOutbox(),
+		beats: make(map[uint64]time.Duration),
+		quiet: make(chan struct{}), watchKick: make(chan struct{}, 1), sendKick: make(chan struct{}, 1),
+	}
+}
+
+// unlock frees the lock, then tells the observers.
+func (b *book) unlock() {
+	told := b.told
+	b.told = nil
+	b.mu.Unlock()
+	for _, f := range told {
+		f()
+	}
+}
+
+func kick(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// capacity is how many leases the worker asked for.
+func (b *book) capacity() int { return int(b.worker.spec.Slots + b.worker.spec.Prefetch) }
+
+// welcome begins a connection. Another session than before means that all
+// leases of the old one are void: they are not the caller's to report on.
+func (b *book) welcome(session rota.Session) {
+	b.mu.Lock()
+	defer b.unlock()
+	if b.session != 0 && b.session != session {
+		b.loseAll("the worker has a new session")
+	}
+	b.session = session
+}
+
+func (b *book) loseAll(text string) {
+	for _, l := range b.leases {
+		if l.phase == reporting {
+			b.forget(l)
+			continue
+		}
+		b.lose(l, &LostError{Text: text}, false)
+	}
+}
+
+// notice takes what the node tells.
+func (b *book) notice(notices []rota.Notice) {
+	b.mu.Lock()
+	defer b.unlock()
+	now := b.worker.now()
+	for i := range notices {
+		switch n := &notices[i]; {
+		case n.Assigned != nil:
+			b.assigned(n.Assigned, now)
+		case n.Revoked != nil:
+			if l := b.leases[n.Revoked.Lease]; l != nil {
+				b.revoke(l, n.Revoked.Reason)
+			}
+		case n.Ended != nil:
+			if l := b.leases[n.Ended.Lease]; l != nil {
+				b.lose(l, &LostError{Reason: n.Ended.Reason, Text: "the cluster ended it"}, false)
+			}
+		case n.Draining:
+			b.log.Info("an operator drains this worker: it gets no new lease")
+		}
+	}
+	b.startMore(now)
+	kick(b.sendKick)
+}
+
+// assigned takes a lease: a new one, or one given back after reconnecting.
+func (b *book) assigned(a *rota.Assignment, now time.Duration) {
+	if l := b.leases[a.Lease.ID]; l != nil {
+		b.givenBack(l, a, now)
+		return
+	}
+	if b.finished.has(a.Lease.ID) {
+		return // the replica lags behind what was answered
+	}
+	l := &lease{
+		assignment: *a, received: now, acked: a.Lease.Acked > 0 || a.Lease.Renewals > 0,
+		deadline: a.Lease.Deadline, renewals: a.Lease.Renewals,
+	}
+	b.leases[a.Lease.ID] = l
+	b.waiting++
+	switch {
+	case a.Lease.Revoked != rota.ReasonNone:
+		b.revoke(l, a.Lease.Revoked)
+	case b.draining:
+		b.decline(l, "the worker drains")
+	case b.waiting > b.capacity():
+		b.decline(l, "the worker has no room left for it")
+	case b.worker.handler(a.Spec.Type) == nil:
+		b.decline(l, "the worker has no handler for type "+string(a.Spec.Type))
+	default:
+		b.queue = append(b.queue, l)
+		b.out.holdAck(l, now+ackHold)
+		b.wakeFor(l)
+	}
+}
+
+// givenBack takes what a replica says of a lease that is held already. What it
+// says is committed, but may be old: only steps forward count, and none for a
+// lease that is given up (SPEC §3.9).
+func (b *book) givenBack(l *lease, a *rota.Assignment, now time.Duration) {
+	if b.expired(l, now) || l.lost != nil {
+		l.declines = true
+		return
+	}
+	if l.phase == reporting {
+		return
+	}
+	if a.Lease.Revoked != rota.ReasonNone {
+		b.revoke(l, a.Lease.Revoked)
+		return
+	}
+	if a.Lease.Acked > 0 || a.Lease.Renewals > 0 {
+		b.extend(l, a.Lease.Deadline, a.Lease.Renewals)
+	}
+}
+
+// extend takes a committed deadline.
+func (b *book) extend(l *lease, deadline rota.Clock, renewals int32) {
+	l.acked = true
+	l.deadline = max(l.deadline, deadline)
+	l.renewals = max(l.renewals, renewals)
+}
+
+// unjudged says that the view is older than a lease that waits: it says nothing
+// of it. The lease neither starts nor is given back before a newer one is there.
+func (b *book) unjudged(l *lease, now time.Duration) bool {
+	return l.phase == waiting && b.point.sent < l.received && now < l.received+rota.BeatLost
+}
+
+// expired gives a lease up whose end has passed by the view that counted until
+// now. It is asked before anything that would move that end (H23).
+func (b *book) expired(l *lease, now time.Duration) bool {
+	if !b.point.known || l.phase == reporting || l.lost != nil || now < l.end(b.point) {
+		return false
+	}
+	if b.unjudged(l, now) {
+		return false
+	}
+	text := "its deadline has come by the worker's view"
+	switch {
+	case now >= b.point.lost():
+		text = "no beat was answered for too long"
+	case !l.acked:
+		text = "its ack was not answered in time"
+	}
+	b.lose(l, &LostError{Text: text}, true)
+	return true
+}
+
+func (b *book) revoke(l *lease, reason rota.Reason) {
+	b.lose(l, &LostError{Reason: reason, Revoked: true, Text: "the cluster revoked it"}, true)
+}
+
+// lose gives a lease up for ever. It is declined, where the cluster may still
+// count on it, once its handler has returned: not sooner, for then another
+// worker may begin (SPEC §8.5).
+func (b *book) lose(l *lease, why *LostError, declines bool) {
+	if l.phase == reporting {
+		return
+	}
+	l.declines = l.declines || declines
+	if l.lost != nil {
+		return
+	}
+	why.Job, why.Lease = l.assignment.Lease.Job, l.assignment.Lease.ID
+	l.lost = why
+	b.log.Warn("lease lost", "job", string(why.Job), "lease", why.Lease.String(),
+		"reason", why.Reason.String(), "why", why.Text)
+	if f := b.worker.observer.Lost; f != nil {
+		b.told = append(b.told, func() { b.worker.observer.tell(f, b.worker.spec.ID, &l.assignment, why) })
+	}
+	switch {
+	case l.phase == running:
+		l.cancel(why)
+	case l.declines:
+		b.decline(l, why.Text)
+	default:
+		b.waiting--
+		b.forget(l)
+	}
+}
+
+// decline gives back a lease whose handler never started.
+func (b *book) decline(l *lease, text string) {
+	b.waiting--
+	b.report(l, rota.LeaseCommand{Verb: rota.VerbDecline, Text: text})
+}
+
+// report settles a lease's outcome; what else was to be said of it is not.
+func (b *book) report(l *lease, c rota.LeaseCommand) {
+	l.phase = reporting
+	for _, other := range []*command{l.ack, l.renew, l.progress} {
+		if other != nil {
+			other.dropped = true
+		}
+	}
+	l.ack, l.renew, l.progress, l.progressHeld = nil, nil, nil, nil
+	l.outcome = b.put(l, c)
+}
+
+// put queues a command on a lease.
+func (b *book) put(l *lease, c rota.LeaseCommand) *command {
+	c.Lease, c.Job = l.assignment.Lease.ID, l.assignment.Lease.Job
+	cmd := &command{lease: l, LeaseCommand: c}
+	b.out.push(cmd)
+	kick(b.sendKick)
+	return cmd
+}
+
+// forget is the last of a lease.
+func (b *book) forget(l *lease) {
+	if b.leases[l.assignment.Lease.ID] != l {
+		return
+	}
+	l.phase = reporting
+	for _, c := range []*command{l.ack, l.renew, l.progress, l.outcome} {
+		if c != nil {
+			c.dropped = true
+		}
+	}
+	delete(b.leases, l.assignment.Lease.ID)
+	b.finished.add(l.assignment.Lease.ID)
+	b.checkQuiet()
+}
+
+// checkQuiet ends the draining once nothing is left to do.
+func (b *book) checkQuiet() {
+	if b.draining && len(b.leases) == 0 && !b.isQuiet {
+		b.isQuiet = true
+		close(b.quiet)
+	}
+}
+
+// wakeFor has the watch look again if the lease needs it sooner than planned.
+func (b *book) wakeFor(l *lease) {
+	if !b.point.known {
+		return
+	}
+	at := l.end(b.point)
+	if l.renewable() {
+		at = min(at, l.renewAt(b.point))
+	}
+	if b.nextTick == 0 || at < b.nextTick {
+		kick(b.watchKick)
+	}
+}
+
+// recent remembers the newest ids, as many as it was made for.
+type recent struct {
+	set  map[rota.LeaseID]struct{}
+	ring []rota.LeaseID
+	next int
+}
+
+func newRecent(most int) recent {
+	return recent{set: make(map[rota.LeaseID]struct{}), ring: make([]rota.LeaseID, 0, most)}
+}
+
+func (r *recent) has(id rota.LeaseID) bool {
+	_, ok := r.set[id]
+	return ok
+}
+
+func (r *recent) add(id rota.LeaseID) {
+	if r.has(id) {
+		return
+	}
+	if len(r.ring) < cap(r.ring) {
+		r.ring = append(r.ring, id)
+	} else {
+		delete(r.set, r.ring[r.next])
+		r.ring[r.next] = id
+		r.next = (r.next + 1) % len(r.ring)
+	}
+	r.set[id] = struct{}{}
+}

@@ -1,0 +1,157 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/words"
+)
+
+const (
+	// backoffLeast and backoffMost bound the pause between two tries.
+	backoffLeast = 50 * time.Millisecond
+	backoffMost  = time.Second
+	// retryAfterMost bounds a pause that a node asks for: another may know better.
+	retryAfterMost = 5 * time.Second
+	// answerMost is how long one of several nodes may take before another is
+	// asked: a node that is cut off or paused waits for its leader in vain.
+	answerMost = 5 * time.Second
+	// unbounded leaves a call as much time as the context has.
+	unbounded time.Duration = 0
+)
+
+// nodeCall is one try at one node.
+type nodeCall func(ctx context.Context, n *node) error
+
+// call asks the present node, then the next ones, until one answers, an error
+// comes that another try does not mend, or ctx ends. most bounds one try where
+// there is another node to ask.
+func (c *Client) call(ctx context.Context, op string, most time.Duration, f nodeCall) error {
+	var last *rota.Error
+	for try := 0; ; try++ {
+		n := c.present()
+		err := c.attempt(ctx, n, most, f)
+		if err == nil {
+			return nil
+		}
+		e := c.judge(ctx, n, err)
+		switch {
+		case c.life.Err() != nil:
+			return &rota.Error{Kind: rota.Unavailable, Op: op, Text: "the client is closed"}
+		case e.Kind != rota.Unavailable && e.Kind != rota.Timeout:
+			return during(op, e)
+		case ctx.Err() != nil:
+			return c.gaveUp(ctx, op, last)
+		}
+		// A node that said why tells more than one that said nothing.
+		if last == nil || words.FromStatus(err).Kind != rota.Timeout {
+			last = e
+		}
+		c.moveOn(n)
+		c.log.Debug("call failed, trying again", "op", op, "node", n.address, "try", try, "err", e)
+		if !pause(ctx, retryDelay(try, e.RetryAfter)) {
+			return c.gaveUp(ctx, op, last)
+		}
+	}
+}
+
+// attempt is one try on one node.
+func (c *Client) attempt(ctx context.Context, n *node, most time.Duration, f nodeCall) error {
+	if most > 0 && len(c.nodes) > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.share(ctx, most))
+		defer cancel()
+	}
+	return f(ctx, n)
+}
+
+// shareLeast is the least that one try gets: less is no fair chance.
+const shareLeast = 700 * time.Millisecond
+
+// share bounds a try so that a node that says nothing leaves the others their
+// part of a short deadline.
+func (c *Client) share(ctx context.Context, most time.Duration) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return most
+	}
+	return min(most, max(shareLeast, time.Until(deadline)/time.Duration(len(c.nodes))))
+}
+
+// judge names what went wrong at a node. A try that took too long while the
+// caller still has time is the node's fault, and its outcome is unknown.
+func (c *Client) judge(ctx context.Context, n *node, err error) *rota.Error {
+	e := words.FromStatus(err)
+	if e.Kind == rota.Timeout && ctx.Err() == nil {
+		text := fmt.Sprintf("node %s did not answer in time", n.address)
+		return &rota.Error{Kind: rota.Unavailable, Text: text}
+	}
+	if e.Kind == rota.Unavailable {
+		named := *e
+		named.Text = fmt.Sprintf("node %s: %s", n.address, e.Text)
+		return &named
+	}
+	return e
+}
+
+// gaveUp is the error when ctx ended before a node answered: Unavailable, for
+// it is the cluster that was waited for; but the caller's own cancellation is
+// told as such.
+func (c *Client) gaveUp(ctx context.Context, op string, last *rota.Error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return &rota.Error{Kind: rota.Timeout, Op: op, Text: "given up by the caller", Cause: context.Canceled}
+	}
+	e := &rota.Error{Kind: rota.Unavailable, Op: op, Text: "no node of " + c.addresses() + " answered in time"}
+	if last != nil {
+		e.Text, e.Cause, e.RetryAfter = e.Text+", the last error was", last, last.RetryAfter
+	}
+	return e
+}
+
+// present is the node that calls go to now.
+func (c *Client) present() *node { return c.nodes[int(c.at.Load())%len(c.nodes)] }
+
+// moveOn leaves a node that failed, unless another call did so already.
+func (c *Client) moveOn(failed *node) {
+	at := c.at.Load()
+	if c.nodes[int(at)%len(c.nodes)] == failed {
+		c.at.CompareAndSwap(at, (at+1)%uint32(len(c.nodes)))
+	}
+}
+
+// during says which call an error stopped.
+func during(op string, e *rota.Error) *rota.Error {
+	if e.Op != "" {
+		return e
+	}
+	named := *e
+	named.Op = op
+	return &named
+}
+
+// retryDelay is the pause after a failed try: doubling, with jitter so that a
+// crowd does not come back as one, and never less than the node asked for.
+func retryDelay(try int, asked time.Duration) time.Duration {
+	d := backoffMost
+	if try < 5 {
+		d = min(backoffLeast<<try, backoffMost)
+	}
+	d = d/2 + rand.N(d/2+1)
+	return max(d, min(asked, retryAfterMost))
+}
+
+// pause waits, or says that ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

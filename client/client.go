@@ -1,0 +1,174 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+const (
+	// receiveMost bounds one message from a node.
+	receiveMost = 4 << 20
+	// keepaliveEvery is how long a connection with calls may be silent before it
+	// is asked for a sign (nodes allow twice as often), keepaliveLost how long it
+	// is believed in after that.
+	keepaliveEvery = 20 * time.Second
+	keepaliveLost  = 10 * time.Second
+	// connectMost is how long one attempt to connect may take.
+	connectMost = 3 * time.Second
+)
+
+// Client talks to a cluster through any of its nodes. It is safe for use by
+// many goroutines; workers may share it.
+type Client struct {
+	nodes []*node
+	// at is the node that calls go to, until it fails.
+	at     atomic.Uint32
+	log    *slog.Logger
+	life   context.Context
+	finish context.CancelFunc
+}
+
+// node is one address with its lazy connection.
+type node struct {
+	address string
+	conn    *grpc.ClientConn
+	jobs    rotav1.JobsClient
+	workers rotav1.WorkersClient
+	queues  rotav1.QueuesClient
+	cluster rotav1.ClusterClient
+}
+
+type settings struct {
+	tls      *tls.Config
+	insecure bool
+	log      *slog.Logger
+	dial     func(ctx context.Context, address string) (net.Conn, error)
+}
+
+// Option changes how a client connects.
+type Option func(*settings)
+
+// WithTLS encrypts connections and proves both ends as the config says.
+func WithTLS(config *tls.Config) Option { return func(s *settings) { s.tls = config } }
+
+// WithInsecure spells out that connections are in clear text. It is what a
+// client does without WithTLS, and contradicts that option.
+func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
+
+// WithLogger takes what the client has to say of connections; nothing is
+// logged without one.
+func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
+
+// WithDialer replaces the way to reach an address, for tests and tunnels.
+func WithDialer(dial func(ctx context.Context, address string) (net.Conn, error)) Option {
+	return func(s *settings) { s.dial = dial }
+}
+
+// Dial makes a client of the nodes at these addresses, each host:port. It
+// connects lazily: an unreachable cluster shows in the first call.
+func Dial(addrs []string, opts ...Option) (*Client, error) {
+	s := settings{log: slog.New(slog.DiscardHandler)}
+	for _, o := range opts {
+		o(&s)
+	}
+	if s.tls != nil && s.insecure {
+		return nil, rota.Refusef(rota.Invalid, "tls", "WithTLS and WithInsecure contradict each other")
+	}
+	c := &Client{log: s.log}
+	c.life, c.finish = context.WithCancel(context.Background())
+	for _, a := range addrs {
+		a = strings.TrimSpace(a)
+		if a == "" || slices.ContainsFunc(c.nodes, func(n *node) bool { return n.address == a }) {
+			continue
+		}
+		n, err := newNode(a, &s)
+		if err != nil {
+			_ = c.Close()
+			return nil, err
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	if len(c.nodes) == 0 {
+		c.finish()
+		return nil, rota.Refusef(rota.Invalid, "addr", "no address of a node is given: host:port is wanted")
+	}
+	return c, nil
+}
+
+func newNode(address string, s *settings) (*node, error) {
+	if s.dial == nil {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return nil, rota.Refusef(rota.Invalid, "addr", "address %q is refused: host:port is wanted", address)
+		}
+	}
+	secure := insecure.NewCredentials()
+	if s.tls != nil {
+		secure = credentials.NewTLS(s.tls.Clone())
+	}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(secure),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay: backoffLeast, Multiplier: 1.6, Jitter: 0.2, MaxDelay: backoffMost,
+			},
+			MinConnectTimeout: connectMost,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveEvery, Timeout: keepaliveLost}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(receiveMost)),
+		grpc.WithDisableServiceConfig(),
+	}
+	if s.dial != nil {
+		options = append(options, grpc.WithContextDialer(s.dial))
+	}
+	// The dialer resolves names, at every dial anew; the library need not.
+	conn, err := grpc.NewClient("passthrough:///"+address, options...)
+	if err != nil {
+		return nil, rota.Refusef(rota.Invalid, "addr", "address %q is refused: %v", address, err)
+	}
+	return &node{
+		address: address, conn: conn,
+		jobs: rotav1.NewJobsClient(conn), workers: rotav1.NewWorkersClient(conn),
+		queues: rotav1.NewQueuesClient(conn), cluster: rotav1.NewClusterClient(conn),
+	}, nil
+}
+
+// Close ends all connections and calls. Workers should have run out before.
+func (c *Client) Close() error {
+	c.finish()
+	var first error
+	for _, n := range c.nodes {
+		if err := n.conn.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// NewJobID mints a job id: a ULID, so ids made one after the other sort so.
+// The client library mints ids, never the server (SPEC §2.7).
+func NewJobID() rota.JobID { return rota.JobID(ulid.Make().String()) }
+
+// addresses lists the nodes for messages to people.
+func (c *Client) addresses() string {
+	all := make([]string, len(c.nodes))
+	for i, n := range c.nodes {
+		all[i] = n.address
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,281 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// accept answers a submission as accepted.
+func accept(r *rotav1.SubmitRequest) *rotav1.SubmitResponse {
+	answer := &rotav1.SubmitResponse{}
+	for _, j := range r.Jobs {
+		s := rota.Submitted{ID: rota.JobID(j.Id), State: rota.Queued, Index: 7}
+		answer.Jobs = append(answer.Jobs, words.SubmittedToWire(&s))
+	}
+	return answer
+}
+
+func idsOf(r *rotav1.SubmitRequest) (ids []string) {
+	for _, j := range r.Jobs {
+		ids = append(ids, j.Id)
+	}
+	return ids
+}
+
+func TestSubmit_asksAnotherNodeWithTheSameIDs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, stop := setup(t, 3)
+		defer stop()
+		var first, second []string
+		f.nodes[0].onSubmit = func(ctx context.Context, r *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
+			first = idsOf(r)
+			<-ctx.Done() // cut off: the outcome is unknown
+			return nil, ctx.Err()
+		}
+		f.nodes[1].server.Stop() // dead
+		f.nodes[2].onSubmit = func(_ context.Context, r *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
+			second = idsOf(r)
+			answer := accept(r)
+			for _, j := range answer.Jobs {
+				j.Existed = true
+			}
+			return answer, nil
+		}
+		mine := rota.NewJobSpec("t", nil)
+		mine.ID = "mine"
+		out, err := f.client.Submit(t.Context(), rota.NewJobSpec("t", nil), mine)
+		synctest.Wait() // the first node's handler has seen that nobody waits for it
+		if err != nil || len(out) != 2 || out[0].State != rota.Queued {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		if !slices.Equal(first, second) || string(out[0].ID) != first[0] || first[1] != "mine" ||
+			len(first[0]) != 26 {
+			t.Fatalf("first %v, then %v, told %v", first, second, out)
+		}
+		if out[0].Existed || !out[1].Existed {
+			t.Fatalf("a minted id existed, or a given one did not: %+v", out)
+		}
+	})
+}
+
+func TestSubmit_splitsAndRetriesOnlyWhatHasNoOutcome(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, stop := setup(t, 1)
+		defer stop()
+		calls, seen := 0, map[string]int{}
+		f.nodes[0].onSubmit = func(_ context.Context, r *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
+			calls++
+			if len(r.Jobs) > rota.MaxBatchJobs {
+				t.Errorf("%d jobs in a message", len(r.Jobs))
+			}
+			answer := accept(r)
+			for i, j := range r.Jobs {
+				if seen[j.Id]++; j.Id == "unknown" && seen[j.Id] == 1 {
+					answer.Jobs[i].Refusal = words.RefusalToWire(rota.Refusef(rota.Unavailable, "", "entry lost"))
+				}
+				if j.Id == "refused" {
+					answer.Jobs[i].Refusal = words.RefusalToWire(rota.Refusef(rota.Exhausted, "queue_cap", "full"))
+				}
+			}
+			return answer, nil
+		}
+		jobs := make([]rota.JobSpec, 1500)
+		for i := range jobs {
+			jobs[i] = rota.NewJobSpec("t", nil)
+		}
+		for range 8 { // 2 MB
+			jobs = append(jobs, rota.NewJobSpec("t", make([]byte, 250<<10)))
+		}
+		jobs[0].ID, jobs[1].ID = "unknown", "refused"
+		jobs = append(jobs, rota.NewJobSpec("t", make([]byte, 2<<20)))
+		out, err := f.client.Submit(t.Context(), jobs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if calls != 5 { // 1000, 500 and 3 large, 4 large, 1 large, then what was unknown
+			t.Errorf("%d messages", calls)
+		}
+		if out[0].Err != nil || out[1].Err.Kind != rota.Exhausted || out[len(out)-1].Err.Kind != rota.Invalid {
+			t.Fatalf("outcomes %+v %+v %+v", out[0], out[1], out[len(out)-1])
+		}
+		if seen["unknown"] != 2 || seen["refused"] != 1 || len(seen) != len(jobs)-1 {
+			t.Fatalf("unknown was sent %d times, refused %d times, %d ids",
+				seen["unknown"], seen["refused"], len(seen))
+		}
+	})
+}
+
+func TestCall_givesUpAsUnavailable(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, stop := setup(t, 2)
+		defer stop()
+		tries := 0
+		noLeader := func(context.Context, *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
+			tries++
+			return nil, words.ToStatus(&rota.Error{Kind: rota.Unavailable, Text: "no leader", RetryAfter: time.Second})
+		}
+		f.nodes[0].onSubmit, f.nodes[1].onSubmit = noLeader, noLeader
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		out, err := f.client.Submit(ctx, rota.NewJobSpec("t", nil))
+		if rota.KindOf(err) != rota.Unavailable || !strings.Contains(err.Error(), "no leader") {
+			t.Fatalf("error %v", err)
+		}
+		if out[0].ID == "" || out[0].Err == nil || out[0].Err.Kind != rota.Unavailable {
+			t.Fatalf("outcome %+v", out[0])
+		}
+		if tries < 5 || tries > 11 {
+			t.Fatalf("%d tries in 10 s, a second was asked for", tries)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		cancel()
+		if _, err := f.client.Submit(ctx, rota.NewJobSpec("t", nil)); !errors.Is(err, context.Canceled) {
+			t.Fatalf("cancelled: %v", err)
+		}
+	})
+}
+
+func TestCall_returnsWhatAnotherTryDoesNotMend(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, stop := setup(t, 2)
+		defer stop()
+		calls := 0
+		f.nodes[0].onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
+			calls++
+			return nil, words.ToStatus(rota.Refusef(rota.NotFound, "nope", "job nope is not known"))
+		}
+		_, _, err := f.client.Job(t.Context(), "nope", rota.ReadOptions{})
+		if rota.KindOf(err) != rota.NotFound || calls != 1 {
+			t.Fatalf("%v after %d calls", err, calls)
+		}
+		if err := f.client.Leave(t.Context()); rota.KindOf(err) != rota.Unavailable {
+			t.Fatalf("leave: %v", err)
+		}
+		if len(f.nodes[0].drains) != 1 || len(f.nodes[1].drains) != 0 {
+			t.Fatal("leave is asked once, of the first address")
+		}
+		_ = f.client.Close()
+		_, _, err = f.client.Job(t.Context(), "nope", rota.ReadOptions{})
+		if rota.KindOf(err) != rota.Unavailable {
+			t.Fatalf("closed: %v", err)
+		}
+	})
+}
+
+func tell(s grpc.ServerStreamingServer[rotav1.Job], id string) error {
+	j := rota.Job{State: rota.Completed}
+	j.ID = rota.JobID(id)
+	return s.Send(words.JobToWire(&j))
+}
+
+func TestWait_tellsEachJobOnceAcrossNodes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, stop := setup(t, 2)
+		defer stop()
+		f.nodes[0].onWait = func(r *rotav1.WaitJobsRequest, s grpc.ServerStreamingServer[rotav1.Job]) error {
+			_ = tell(s, "a")
+			_ = tell(s, "a")
+			return words.ToStatus(rota.Refusef(rota.Unavailable, "", "the node stops"))
+		}
+		lagging := true
+		f.nodes[1].onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
+			lagging = false
+			return &rotav1.GetJobResponse{Job: &rotav1.Job{}}, nil
+		}
+		f.nodes[1].onWait = func(r *rotav1.WaitJobsRequest, s grpc.ServerStreamingServer[rotav1.Job]) error {
+			if lagging {
+				return words.ToStatus(rota.Refusef(rota.NotFound, "b", "job b is not known"))
+			}
+			if !slices.Equal(r.Ids, []string{"b", "c"}) {
+				t.Errorf("waits for %v", r.Ids)
+			}
+			return errors.Join(tell(s, "c"), tell(s, "b"))
+		}
+		var got []rota.JobID
+		err := f.client.Wait(t.Context(), []rota.JobID{"a", "b", "c", "a"}, func(j rota.Job) error {
+			got = append(got, j.ID)
+			return nil
+		})
+		if err != nil || fmt.Sprint(got) != "[a c b]" {
+			t.Fatalf("%v, %v", got, err)
+		}
+	})
+}
+
+func TestWait_ends(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, stop := setup(t, 1)
+		defer stop()
+		f.nodes[0].onWait = func(_ *rotav1.WaitJobsRequest, s grpc.ServerStreamingServer[rotav1.Job]) error {
+			_ = tell(s, "a")
+			<-s.Context().Done()
+			return s.Context().Err()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := f.client.Wait(ctx, []rota.JobID{"a", "b"}, func(rota.Job) error { return nil })
+		if rota.KindOf(err) != rota.Timeout {
+			t.Fatalf("error %v, want a timeout: the node was there", err)
+		}
+		err = f.client.Wait(t.Context(), []rota.JobID{"a"}, func(rota.Job) error { return errBoom })
+		if err != errBoom {
+			t.Fatalf("error %v, want the caller's own", err)
+		}
+		f.nodes[0].onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
+			return nil, words.ToStatus(rota.Refusef(rota.NotFound, "x", "job x is not known"))
+		}
+		f.nodes[0].onWait = func(*rotav1.WaitJobsRequest, grpc.ServerStreamingServer[rotav1.Job]) error {
+			return words.ToStatus(rota.Refusef(rota.NotFound, "x", "job x is not known"))
+		}
+		if err := f.client.Wait(t.Context(), []rota.JobID{"x"}, nil); rota.KindOf(err) != rota.NotFound {
+			t.Fatalf("error %v", err)
+		}
+	})
+}
+
+func TestDial_refusesWhatIsNoAddress(t *testing.T) {
+	t.Parallel()
+	for _, addrs := range [][]string{nil, {""}, {"localhost"}, {"a:1", "b"}} {
+		if _, err := Dial(addrs); rota.KindOf(err) != rota.Invalid {
+			t.Errorf("Dial(%q): %v", addrs, err)
+		}
+	}
+}
+
+func TestNewWorker_checksAndNames(t *testing.T) {
+	t.Parallel()
+	c, err := Dial([]string{"127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	spec := rota.WorkerSpec{Queues: []rota.QueueName{"q"}, Slots: 1}
+	a, err := NewWorker(c, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := NewWorker(c, spec); a.ID() == b.ID() || !rota.ValidID(a.ID()) {
+		t.Fatalf("ids %q, %q", a.ID(), b.ID())
+	}
+	if _, err := NewWorker(c, spec, WithSecret([]byte("short"))); rota.KindOf(err) != rota.Invalid {
+		t.Fatalf("a short secret: %v", err)
+	}
+	if _, err := NewWorker(c, rota.WorkerSpec{Slots: 1}); rota.KindOf(err) != rota.Invalid {
+		t.Fatalf("no queue: %v", err)
+	}
+}

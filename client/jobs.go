@@ -1,0 +1,262 @@
+package client
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// submitBytes bounds the jobs of one message: below the message limit by what
+// lengths and tags take.
+const submitBytes = rota.MaxMessageBytes - 16<<10
+
+// Submit submits jobs and gives the outcome of each at its place. Ids that are
+// missing are minted before the first try and stand in the outcomes; with the
+// same ids an unknown outcome is submitted again, to other nodes too, until ctx
+// ends (SPEC §2.7). What the cluster refused stands in the job's Err. The error
+// is for jobs that have no outcome: theirs is in their Err too.
+func (c *Client) Submit(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error) {
+	b := newSubmission(jobs)
+	var last *rota.Error
+	for try := 0; len(b.open) > 0; try++ {
+		for _, part := range b.split() {
+			if err := c.submitPart(ctx, b, part); err != nil {
+				b.giveUp(words.FromStatus(err))
+				return b.outcomes, err
+			}
+		}
+		if last = b.keepOpen(); last == nil {
+			break
+		}
+		if !pause(ctx, retryDelay(try, last.RetryAfter)) {
+			err := c.gaveUp(ctx, "submit", last)
+			b.giveUp(words.FromStatus(err))
+			return b.outcomes, err
+		}
+	}
+	return b.outcomes, nil
+}
+
+// submission is one Submit under way.
+type submission struct {
+	wire     []*rotav1.JobSpec
+	minted   []bool
+	outcomes []rota.Submitted
+	// open are the places of the jobs without an outcome.
+	open []int
+}
+
+func newSubmission(jobs []rota.JobSpec) *submission {
+	b := &submission{
+		wire: make([]*rotav1.JobSpec, len(jobs)), minted: make([]bool, len(jobs)),
+		outcomes: make([]rota.Submitted, len(jobs)), open: make([]int, 0, len(jobs)),
+	}
+	for i := range jobs {
+		spec := jobs[i]
+		if spec.ID == "" {
+			spec.ID, b.minted[i] = NewJobID(), true
+		}
+		b.outcomes[i].ID = spec.ID
+		b.wire[i] = words.JobSpecToWire(&spec)
+		if n := proto.Size(b.wire[i]); n > submitBytes {
+			b.outcomes[i].Err = rota.Refusef(rota.Invalid, "payload",
+				"the job takes %d bytes: at most %d of payload are taken", n, rota.MaxPayloadBytes)
+			continue
+		}
+		b.open = append(b.open, i)
+	}
+	return b
+}
+
+// split cuts the open jobs into messages.
+func (b *submission) split() [][]int {
+	var parts [][]int
+	var part []int
+	size := 0
+	for _, i := range b.open {
+		n := proto.Size(b.wire[i]) + 8
+		if len(part) == rota.MaxBatchJobs || (len(part) > 0 && size+n > submitBytes) {
+			parts, part, size = append(parts, part), nil, 0
+		}
+		part, size = append(part, i), size+n
+	}
+	if len(part) > 0 {
+		parts = append(parts, part)
+	}
+	return parts
+}
+
+func (c *Client) submitPart(ctx context.Context, b *submission, part []int) error {
+	request := &rotav1.SubmitRequest{Jobs: make([]*rotav1.JobSpec, len(part))}
+	for k, i := range part {
+		request.Jobs[k] = b.wire[i]
+	}
+	return c.call(ctx, "submit", answerMost, func(ctx context.Context, n *node) error {
+		answer, err := n.jobs.Submit(ctx, request)
+		if err != nil {
+			return err
+		}
+		if err := sameCount("submit", len(answer.Jobs), len(part)); err != nil {
+			return err
+		}
+		for k, i := range part {
+			s, err := words.SubmittedFromWire(answer.Jobs[k])
+			if err != nil {
+				return err
+			}
+			// A minted id is new: a job found under it is our own first try.
+			s.ID, s.Existed = b.outcomes[i].ID, s.Existed && !b.minted[i]
+			b.outcomes[i] = s
+		}
+		return nil
+	})
+}
+
+// keepOpen leaves open what still has no outcome and gives the last reason.
+func (b *submission) keepOpen() (last *rota.Error) {
+	open := b.open[:0]
+	for _, i := range b.open {
+		if e := b.outcomes[i].Err; e != nil && e.Kind == rota.Unavailable {
+			open, last = append(open, i), e
+		}
+	}
+	b.open = open
+	return last
+}
+
+// giveUp writes the reason to every job that has no outcome: neither a state
+// nor a refusal that is the cluster's word.
+func (b *submission) giveUp(why *rota.Error) {
+	for _, i := range b.open {
+		s := &b.outcomes[i]
+		if s.State == rota.JobNone && (s.Err == nil || s.Err.Kind == rota.Unavailable) {
+			s.Err = why
+		}
+	}
+}
+
+// Job reads one job: kind NotFound where nothing is known of the id.
+func (c *Client) Job(ctx context.Context, id rota.JobID,
+	opt rota.ReadOptions) (job rota.Job, at rota.ReadAt, err error) {
+	err = c.call(ctx, "show job", answerMost, func(ctx context.Context, n *node) error {
+		answer, err := n.jobs.Get(ctx, &rotav1.GetJobRequest{Id: string(id), Read: words.ReadToWire(opt)})
+		if err != nil {
+			return err
+		}
+		at = words.ReadAtFromWire(answer.GetAt())
+		job, err = words.JobFromWire(answer.GetJob())
+		return err
+	})
+	return job, at, err
+}
+
+// Jobs reads one page of jobs; NextCursor in the filter's Cursor reads the next.
+func (c *Client) Jobs(ctx context.Context, f rota.JobFilter,
+	opt rota.ReadOptions) (page rota.JobPage, at rota.ReadAt, err error) {
+	err = c.call(ctx, "list jobs", answerMost, func(ctx context.Context, n *node) error {
+		answer, err := n.jobs.List(ctx, words.JobFilterToWire(&f, opt))
+		if err != nil {
+			return err
+		}
+		page, at, err = words.JobPageFromWire(answer)
+		return err
+	})
+	return page, at, err
+}
+
+// Cancel cancels jobs and gives the outcome of each at its place.
+func (c *Client) Cancel(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
+	cancel := func(ctx context.Context, n *node, part []string) (*rotav1.JobOutcomes, error) {
+		return n.jobs.Cancel(ctx, &rotav1.CancelJobsRequest{Ids: part})
+	}
+	return c.change(ctx, "cancel", ids, cancel)
+}
+
+// Retry revives jobs that are DEAD, EXPIRED or CANCELLED (SPEC §9.1) and gives
+// the outcome of each at its place.
+func (c *Client) Retry(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
+	retry := func(ctx context.Context, n *node, part []string) (*rotav1.JobOutcomes, error) {
+		return n.jobs.Retry(ctx, &rotav1.RetryJobsRequest{Ids: part})
+	}
+	return c.change(ctx, "retry", ids, retry)
+}
+
+type changeCall func(ctx context.Context, n *node, ids []string) (*rotav1.JobOutcomes, error)
+
+// change sends ids in parts; what has no outcome is sent again until ctx ends.
+func (c *Client) change(ctx context.Context, op string, ids []rota.JobID,
+	f changeCall) ([]rota.JobOutcome, error) {
+	outcomes := make([]rota.JobOutcome, len(ids))
+	open := make([]int, len(ids))
+	for i := range ids {
+		outcomes[i].ID, open[i] = ids[i], i
+	}
+	for try := 0; len(open) > 0; try++ {
+		var again []int
+		var last *rota.Error
+		for len(open) > 0 {
+			part := open[:min(len(open), rota.MaxBatchJobs)]
+			if err := c.changePart(ctx, op, part, outcomes, f); err != nil {
+				return noOutcome(outcomes, append(again, open...), err)
+			}
+			open = open[len(part):]
+			for _, i := range part {
+				if e := outcomes[i].Err; e != nil && e.Kind == rota.Unavailable {
+					again, last = append(again, i), e
+				}
+			}
+		}
+		if open = again; last == nil {
+			break
+		}
+		if !pause(ctx, retryDelay(try, last.RetryAfter)) {
+			return noOutcome(outcomes, open, c.gaveUp(ctx, op, last))
+		}
+	}
+	return outcomes, nil
+}
+
+func noOutcome(outcomes []rota.JobOutcome, open []int, err error) ([]rota.JobOutcome, error) {
+	for _, i := range open {
+		outcomes[i].Err = words.FromStatus(err)
+	}
+	return outcomes, err
+}
+
+func (c *Client) changePart(ctx context.Context, op string, part []int,
+	outcomes []rota.JobOutcome, f changeCall) error {
+	ids := make([]string, len(part))
+	for k, i := range part {
+		ids[k] = string(outcomes[i].ID)
+	}
+	return c.call(ctx, op, answerMost, func(ctx context.Context, n *node) error {
+		answer, err := f(ctx, n, ids)
+		if err != nil {
+			return err
+		}
+		if err := sameCount(op, len(answer.Jobs), len(part)); err != nil {
+			return err
+		}
+		for k, i := range part {
+			o, err := words.JobOutcomeFromWire(answer.Jobs[k])
+			if err != nil {
+				return err
+			}
+			o.ID = outcomes[i].ID
+			outcomes[i] = o
+		}
+		return nil
+	})
+}
+
+func sameCount(op string, got, want int) error {
+	if got == want {
+		return nil
+	}
+	text := "the node answered " + plural(got, "outcome") + " for " + plural(want, "job")
+	return &rota.Error{Kind: rota.Internal, Op: op, Text: text}
+}

@@ -1,0 +1,56 @@
+package client
+
+import (
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// Observer is told what a worker does, as it does it. Functions may be nil;
+// they are called by several goroutines and must return at once.
+type Observer struct {
+	// Started: a handler begins. Called before the handler is.
+	Started func(HandlerEvent)
+	// Finished: a handler has returned. Err is what it returned.
+	Finished func(HandlerEvent)
+	// Lost: a lease that was waiting or running is believed in no more. Err is
+	// a *LostError. Its handler may still be running: Finished follows.
+	Lost func(HandlerEvent)
+	// Reported: the cluster took the outcome, or refused it for good (Err).
+	Reported func(HandlerEvent)
+	// Connected and Disconnected tell of the stream to a node.
+	Connected    func(ConnectionEvent)
+	Disconnected func(ConnectionEvent)
+}
+
+// HandlerEvent is about one lease.
+type HandlerEvent struct {
+	Worker  rota.WorkerID
+	Job     rota.JobID
+	Lease   rota.LeaseID
+	Token   rota.Token
+	Attempt int32
+	// At is this process's own time, with its monotonic part.
+	At  time.Time
+	Err error
+}
+
+// ConnectionEvent is about one stream.
+type ConnectionEvent struct {
+	Worker  rota.WorkerID
+	Address string
+	Node    rota.NodeID
+	Session rota.Session
+	At      time.Time
+	Err     error
+}
+
+func (o *Observer) tell(f func(HandlerEvent), w rota.WorkerID, a *rota.Assignment, err error) {
+	if f == nil {
+		return
+	}
+	f(HandlerEvent{
+		Worker: w, Job: a.Lease.Job, Lease: a.Lease.ID, Token: a.Lease.Token, Attempt: a.Lease.Attempt,
+		At: time.Now(), Err: err,
+	})
+}

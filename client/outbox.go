@@ -1,0 +1,151 @@
+package client
+
+import (
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+const (
+	// batchCommands and batchBytes bound one message of commands: half a log
+	// entry, so that no node has to split it (rota.MaxEntryOps, MaxEntryBytes).
+	batchCommands = rota.MaxEntryOps / 2
+	batchBytes    = rota.MaxEntryBytes / 2
+	// batchesFlying is how many messages may be without an answer. Beyond them
+	// commands gather, which makes messages larger exactly when that pays.
+	batchesFlying = 8
+	// triesMost bounds how often an answer of kind Internal is asked again.
+	triesMost = 10
+)
+
+// command is one verb on one lease on its way to the cluster. Its content never
+// changes, so sending it again is harmless (SPEC §2.7).
+type command struct {
+	rota.LeaseCommand
+	lease   *lease
+	tries   int
+	dropped bool
+}
+
+// heldAck is an ack that waits a moment for the completion to make it needless.
+type heldAck struct {
+	lease *lease
+	due   time.Duration
+}
+
+// outbox holds the commands to be sent and those without an answer. It holds at
+// most four commands a lease. The book's lock guards it.
+type outbox struct {
+	queue    []*command
+	held     []heldAck
+	flying   map[uint64][]*command
+	sequence uint64
+	// notBefore holds everything back after a refusal to take a batch.
+	notBefore time.Duration
+}
+
+func newOutbox() outbox { return outbox{flying: make(map[uint64][]*command)} }
+
+func (o *outbox) push(c *command) { o.queue = append(o.queue, c) }
+
+func (o *outbox) holdAck(l *lease, due time.Duration) { o.held = append(o.held, heldAck{l, due}) }
+
+// releaseAcks queues the acks whose time has come and that are still needed.
+func (o *outbox) releaseAcks(now time.Duration) {
+	i := 0
+	for ; i < len(o.held) && o.held[i].due <= now; i++ {
+		l := o.held[i].lease
+		if l.phase == reporting || l.lost != nil || l.acked || l.ack != nil {
+			continue
+		}
+		a := &l.assignment.Lease
+		l.ack = &command{lease: l, LeaseCommand: rota.LeaseCommand{Verb: rota.VerbAck, Lease: a.ID, Job: a.Job}}
+		o.push(l.ack)
+	}
+	clear(o.held[:i])
+	if o.held = o.held[i:]; len(o.held) == 0 {
+		o.held = nil
+	}
+}
+
+// next gives a batch to send with its number, or nil and when to ask again
+// (0: not before something happens).
+func (o *outbox) next(now time.Duration) (batch []*command, sequence uint64, at time.Duration) {
+	if now < o.notBefore {
+		return nil, 0, o.notBefore
+	}
+	o.releaseAcks(now)
+	if len(o.held) > 0 {
+		at = o.held[0].due
+	}
+	if len(o.flying) >= batchesFlying {
+		return nil, 0, 0
+	}
+	size, i := 0, 0
+	for ; i < len(o.queue) && len(batch) < batchCommands; i++ {
+		c := o.queue[i]
+		if c.dropped {
+			continue
+		}
+		n := c.size()
+		if len(batch) > 0 && size+n > batchBytes {
+			break
+		}
+		batch, size = append(batch, c), size+n
+	}
+	clear(o.queue[:i])
+	if o.queue = o.queue[i:]; len(o.queue) == 0 {
+		o.queue = nil
+	}
+	if len(batch) == 0 {
+		return nil, 0, at
+	}
+	o.sequence++
+	o.flying[o.sequence] = batch
+	return batch, o.sequence, 0
+}
+
+// size is about what the command takes on the wire.
+func (c *command) size() int { return len(c.Output) + len(c.Text) + len(c.Job) + 96 }
+
+// landed takes a batch out of the air.
+func (o *outbox) landed(sequence uint64) []*command {
+	batch := o.flying[sequence]
+	delete(o.flying, sequence)
+	return batch
+}
+
+// again puts a batch without outcome back in front of what came later.
+func (o *outbox) again(batch []*command) {
+	queue := make([]*command, 0, len(batch)+len(o.queue))
+	for _, c := range batch {
+		if !c.dropped {
+			queue = append(queue, c)
+		}
+	}
+	o.queue = append(queue, o.queue...)
+}
+
+// broken puts all that had no answer back, in the order it was first sent: the
+// connection is gone and what became of it is unknown.
+func (o *outbox) broken() {
+	var lost []*command
+	for s := o.sequence; len(o.flying) > 0 && s > 0; s-- {
+		if batch, ok := o.flying[s]; ok {
+			lost = append(append(make([]*command, 0, len(batch)+len(lost)), batch...), lost...)
+			delete(o.flying, s)
+		}
+	}
+	o.again(lost)
+	o.notBefore = 0
+}
+
+// empty says that nothing is to be sent and nothing without an answer.
+func (o *outbox) empty() bool {
+	for _, c := range o.queue {
+		if !c.dropped {
+			return false
+		}
+	}
+	return len(o.flying) == 0
+}

@@ -1,0 +1,246 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+func TestHandler_outcomes(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		h       Handler
+		verb    rota.LeaseVerb
+		text    string
+		noRetry bool
+	}{
+		"an error fails": {func(context.Context, *Job) (Result, error) { return Result{}, errBoom },
+			rota.VerbFail, "boom", false},
+		"no retry": {func(context.Context, *Job) (Result, error) {
+			return Result{}, fmt.Errorf("x: %w", NoRetry(errBoom))
+		}, rota.VerbFail, "x: boom", true},
+		"a decline": {func(context.Context, *Job) (Result, error) { return Result{}, Decline(errBoom) },
+			rota.VerbDecline, "boom", false},
+		"a panic": {func(context.Context, *Job) (Result, error) { panic("oh no") },
+			rota.VerbFail, "panic: oh no", false},
+		"too much output": {func(context.Context, *Job) (Result, error) {
+			return Result{Output: make([]byte, rota.MaxPayloadBytes+1)}, nil
+		}, rota.VerbFail, "at most 262144", false},
+		"a short digest": {func(context.Context, *Job) (Result, error) { return Result{Digest: []byte("x")}, nil },
+			rota.VerbFail, "digest has 1 bytes", false},
+		"no handler": {nil, rota.VerbDecline, "no handler for type work", false},
+		"a payload that is no JSON": {Typed(func(_ context.Context, _ *Job, in int) (int, error) {
+			return in, nil
+		}), rota.VerbFail, "decode payload", true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f, stop := setup(t, 1)
+				defer stop()
+				w := f.worker(rota.WorkerSpec{}, test.h)
+				s, _ := f.stream()
+				s.welcome(1)
+				s.answerBeat(100_000)
+				s.assign(leaseOf("one"))
+				batch := s.expect(test.verb)
+				c := batch.Commands[0]
+				if !strings.Contains(c.Text, test.text) || c.NoRetry != test.noRetry || len(c.Text) > rota.MaxErrorBytes {
+					t.Fatalf("command %v", c)
+				}
+				s.answer(batch, rota.LeaseAnswer{})
+				w.stopped(t, s)
+			})
+		})
+	}
+}
+
+func TestTyped_decodesAndEncodes(t *testing.T) {
+	t.Parallel()
+	h := Typed(func(_ context.Context, _ *Job, in struct{ N int }) (map[string]int, error) {
+		return map[string]int{"twice": 2 * in.N}, nil
+	})
+	a := leaseOf("typed")
+	a.Spec.Payload = []byte(`{"N":21}`)
+	r, err := h(t.Context(), NewJob(*a, nil))
+	if err != nil || string(r.Output) != `{"twice":42}` {
+		t.Fatalf("%s, %v", r.Output, err)
+	}
+}
+
+func TestWorker_confirmsARevocationAfterItsHandler(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b, stop := begin(t, 1, rota.WorkerSpec{})
+		defer stop()
+		a := leaseOf("revoked")
+		r := b.run(a)
+		b.s.notice(rota.Notice{Revoked: &rota.LeaseEnd{Lease: a.Lease.ID, Job: "revoked", Reason: rota.Preempted}})
+		if e := lost(t, r, "revoked"); e.Reason != rota.Preempted || !e.Revoked {
+			t.Fatalf("cause %+v", e)
+		}
+		b.s.nothing()
+		r.done <- context.Cause(r.ctx)
+		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+		b.stopped(t, b.s)
+	})
+}
+
+func TestWorker_stopsWorkOnWhatEnded(t *testing.T) {
+	for name, end := range map[string]func(b *begun, a *rota.Assignment){
+		"an ended lease": func(b *begun, a *rota.Assignment) {
+			b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: a.Lease.Deadline})
+			e := rota.LeaseEnd{Lease: a.Lease.ID, Job: "ended", Reason: rota.CancelledByUser}
+			b.s.notice(rota.Notice{Ended: &e})
+		},
+		"a stale ack": func(b *begun, _ *rota.Assignment) {
+			b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Err: rota.Refusef(rota.Stale, "lease", "not yours")})
+		},
+		"a new session": func(b *begun, a *rota.Assignment) {
+			b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: a.Lease.Deadline})
+			b.s.end <- errStream
+			b.s, b.node = b.stream()
+			b.s.welcome(2)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				b, stop := begin(t, 1, rota.WorkerSpec{Slots: 2})
+				defer stop()
+				a := leaseOf("ended")
+				b.s.assign(a)
+				r := within5s(t, b.h.started, "start")
+				end(b, a)
+				lost(t, r, "")
+				// The job comes back before the old handler has returned: not both.
+				again := leaseOf("ended")
+				again.Lease.ID[0]++
+				b.s.answerBeats(ticking())
+				b.s.assign(again)
+				b.h.none(t)
+				b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+				r.done <- nil
+				b.s.nothing()
+				b.stopped(t, b.s)
+			})
+		})
+	}
+}
+
+func TestWorker_endsWithItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b, stop := begin(t, 2, rota.WorkerSpec{})
+		defer stop()
+		r := b.run(leaseOf("taken"))
+		b.s.end <- words.ToStatus(rota.Refusef(rota.Stale, "session", "another worker took the id over"))
+		lost(t, r, "session is over")
+		r.done <- nil
+		if err := within5s(t, b.result, "end of Run"); rota.KindOf(err) != rota.Stale {
+			t.Fatalf("Run returned %v", err)
+		}
+	})
+}
+
+func TestWorker_drains(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b, stop := begin(t, 1, rota.WorkerSpec{Slots: 1, Prefetch: 1})
+		defer stop()
+		b.s.answerBeats(ticking())
+		r := b.run(leaseOf("running"))
+		b.s.assign(leaseOf("waits"))
+		b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: 160_000})
+		b.cancel()
+		batch := b.s.expect(rota.VerbDecline)
+		if batch.Commands[0].Job != "waits" {
+			t.Fatalf("%s was declined", batch.Commands[0].Job)
+		}
+		b.s.answer(batch, rota.LeaseAnswer{})
+		if id := within5s(t, b.node.drains, "drain"); id != string(b.ID()) {
+			t.Fatalf("%s was drained", id)
+		}
+		b.s.assign(leaseOf("late"))
+		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+		b.at(20 * time.Second)
+		alive(t, r)
+		r.done <- nil
+		b.s.answer(b.s.expect(rota.VerbComplete), rota.LeaseAnswer{})
+		within5s(t, b.s.bye, "farewell")
+		if err := within5s(t, b.result, "end of Run"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestWorker_endsHandlersAtTheDrainTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		hard, stopHard := context.WithCancel(context.Background())
+		b, stop := begin(t, 1, rota.WorkerSpec{}, WithDrainTimeout(time.Minute), WithHardStop(hard))
+		defer stop()
+		r := b.run(leaseOf("slow"))
+		b.cancel()
+		synctest.Wait()
+		alive(t, r)
+		stopHard()
+		synctest.Wait()
+		if err := context.Cause(r.ctx); !errors.Is(err, ErrDrainTimeout) {
+			t.Fatalf("cause %v", err)
+		}
+		r.done <- r.ctx.Err()
+		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+		if err := within5s(t, b.result, "end of Run"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestWorker_sendsABatchWithoutOutcomeAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b, stop := begin(t, 1, rota.WorkerSpec{})
+		defer stop()
+		r := b.run(leaseOf("again"))
+		r.done <- nil
+		batch := b.s.expect(rota.VerbComplete)
+		refusal := words.RefusalToWire(rota.Refusef(rota.Unavailable, "", "no leader"))
+		b.s.send(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Answers{
+			Answers: &rotav1.LeaseAnswers{Sequence: batch.Sequence, Refusal: refusal}}})
+		batch = b.s.expect(rota.VerbComplete)
+		b.s.answer(batch, rota.LeaseAnswer{Err: rota.Refusef(rota.Unavailable, "", "unknown")})
+		batch = b.s.expect(rota.VerbComplete)
+		b.s.answer(batch, rota.LeaseAnswer{Err: rota.Refusef(rota.Invalid, "output", "the queue takes 1 byte")})
+		batch = b.s.expect(rota.VerbFail)
+		if !strings.Contains(batch.Commands[0].Text, "takes 1 byte") {
+			t.Fatalf("command %v", batch.Commands[0])
+		}
+		b.s.answer(batch, rota.LeaseAnswer{})
+		b.stopped(t, b.s)
+	})
+}
+
+func TestWorker_sendsProgressOnceASecond(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b, stop := begin(t, 1, rota.WorkerSpec{})
+		defer stop()
+		r := b.run(leaseOf("steps"))
+		for i := range 50 {
+			r.job.Progress(i, "step")
+		}
+		batch := b.s.expect(rota.VerbProgress)
+		b.s.answer(batch, rota.LeaseAnswer{})
+		b.s.nothing()
+		batch = b.s.expect(rota.VerbProgress)
+		if p := batch.Commands[0].Progress; p != 49 {
+			t.Fatalf("progress %d, want the last", p)
+		}
+		b.s.answer(batch, rota.LeaseAnswer{})
+		r.done <- nil
+		b.s.answer(b.s.expect(rota.VerbComplete), rota.LeaseAnswer{})
+		b.stopped(t, b.s)
+	})
+}

@@ -1,0 +1,210 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// byeMost is how long the farewell may take; without one the worker's silence
+// tells the cluster (SPEC §3.10).
+const byeMost = 5 * time.Second
+
+// Run serves until ctx ends, then drains: it takes no new lease, gives back what
+// never started, lets handlers finish up to the drain timeout, says goodbye and
+// returns nil. Handlers that are still running then have their contexts ended
+// and their leases declined. Run returns an error when the cluster refuses the
+// worker, when its session is over, or when handlers did not return. It can be
+// called once.
+func (w *Worker) Run(ctx context.Context) error {
+	w.mu.Lock()
+	again := w.ran
+	w.ran = true
+	w.mu.Unlock()
+	if again {
+		return rota.Refusef(rota.Conflict, "worker", "worker %s ran already: make a new one", w.spec.ID)
+	}
+	base := context.WithoutCancel(ctx)
+	b := newBook(w, base)
+	life, end := context.WithCancel(base)
+	watched := make(chan struct{})
+	go func() { defer close(watched); b.watch(life) }()
+	gone := make(chan error, 1)
+	go func() { gone <- w.connect(life, b) }()
+	defer func() { end(); <-watched }()
+
+	select {
+	case <-ctx.Done():
+	case <-w.hard.Done():
+	case err := <-gone:
+		return w.over(b, err)
+	}
+	err := w.finish(life, b, gone)
+	end()
+	<-gone
+	return err
+}
+
+// over ends the worker whose session the cluster ended or refused.
+func (w *Worker) over(b *book, cause error) error {
+	b.abandon("the worker's session is over")
+	if !within(b.quiet, stopGrace) {
+		return fmt.Errorf("%w (and %d handlers did not return)", cause, b.still())
+	}
+	return cause
+}
+
+// finish drains. gone is left with one value to be read.
+func (w *Worker) finish(life context.Context, b *book, gone chan error) error {
+	if handlers := b.beginDrain(); handlers > 0 {
+		b.log.Info("draining", "handlers", handlers, "timeout", w.drain)
+		// So that the cluster sends no lease that would be given back at once,
+		// which would cost its job a decline (SPEC §8.4).
+		ctx, cancel := context.WithTimeout(life, byeMost)
+		drained := make(chan struct{})
+		go func() {
+			defer close(drained)
+			if _, err := w.client.DrainWorker(ctx, w.spec.ID); err != nil {
+				b.log.Debug("the cluster was not told of the drain", "err", err)
+			}
+		}()
+		defer func() { cancel(); <-drained }()
+	}
+	timer := time.NewTimer(w.drain)
+	defer timer.Stop()
+	select {
+	case <-b.quiet:
+		return w.bye(b, gone)
+	case err := <-gone:
+		gone <- nil
+		return w.over(b, err)
+	case <-timer.C:
+	case <-w.hard.Done():
+	}
+	b.stopHandlers(ErrDrainTimeout)
+	if within(b.quiet, stopGrace) {
+		return w.bye(b, gone)
+	}
+	if n := b.still(); n > 0 {
+		return rota.Refusef(rota.Timeout, "worker",
+			"%d handlers did not return in time: their leases run out by silence", n)
+	}
+	return rota.Refusef(rota.Unavailable, "worker",
+		"the last outcomes could not be reported: their leases run out by silence")
+}
+
+// bye retires the worker, if the cluster can be reached.
+func (w *Worker) bye(b *book, gone chan error) error {
+	b.sayBye()
+	timer := time.NewTimer(byeMost)
+	defer timer.Stop()
+	select {
+	case err := <-gone:
+		gone <- nil
+		if err != nil {
+			b.log.Info("left without a farewell", "err", err)
+		}
+	case <-timer.C:
+		b.log.Info("left without a farewell: no node answered")
+	}
+	return nil
+}
+
+func within(done <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// watch ends leases and renews them in time, out of the handlers' way.
+func (b *book) watch(ctx context.Context) {
+	for {
+		at := b.tick()
+		timer := time.NewTimer(max(0, at-b.worker.now()))
+		select {
+		case <-timer.C:
+		case <-b.watchKick:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// connect keeps one stream to one node, and goes to another when it breaks. It
+// returns nil after the farewell, an error when no other try would help.
+func (w *Worker) connect(ctx context.Context, b *book) error {
+	nodes := w.client.nodes
+	at := rand.IntN(len(nodes)) // workers spread over the nodes
+	takeover := w.takeover
+	for try := 0; ; try++ {
+		s := &stream{book: b, node: nodes[at%len(nodes)], takeover: takeover}
+		err := s.serve(ctx)
+		b.broken()
+		if s.welcomed {
+			// Once taken over, the id is ours; if another takes it over later, it is theirs.
+			takeover = false
+			b.tellConnection(w.observer.Disconnected, s, err)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case w.client.life.Err() != nil:
+			return &rota.Error{Kind: rota.Unavailable, Op: "work", Text: "the client is closed"}
+		}
+		e := w.client.judge(ctx, s.node, err)
+		if fatal(e.Kind, s.welcomed) {
+			return during("work", e)
+		}
+		b.log.Info("connection lost, going on elsewhere", "address", s.node.address, "err", e)
+		if s.healthy {
+			try = 0
+		}
+		at++
+		// The first other node is asked at once; after that, patience grows.
+		if try > 0 || len(nodes) == 1 {
+			if !pause(ctx, retryDelay(try, min(e.RetryAfter, backoffMost))) {
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// fatal says that connecting elsewhere would not help: the cluster refused the
+// worker, or its session is over.
+func fatal(k rota.Kind, welcomed bool) bool {
+	switch k {
+	case rota.Stale, rota.Denied:
+		return true
+	case rota.Invalid, rota.Conflict:
+		return !welcomed
+	default:
+		return false
+	}
+}
+
+func (b *book) tellConnection(f func(ConnectionEvent), s *stream, err error) {
+	if f == nil {
+		return
+	}
+	f(ConnectionEvent{
+		Worker: b.worker.spec.ID, Address: s.node.address, Node: s.name, Session: s.session,
+		At: time.Now(), Err: err,
+	})
+}
+
+// errNoBeat is why a stream is left whose node answers no beat: it is cut off,
+// or has no leader.
+var errNoBeat = errors.New("the node answers no beat")

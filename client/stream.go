@@ -1,0 +1,242 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+const (
+	// welcomeMost is how long a node may take to welcome the worker.
+	welcomeMost = 5 * time.Second
+	// beatSilence is how long a beat may go unanswered before another node is
+	// tried: the node may be cut off from its leader while the stream stands.
+	beatSilence = 3 * rota.BeatEvery
+)
+
+// stream is one connection of a worker to a node. One goroutine receives, one
+// sends; nothing of it outlives serve.
+type stream struct {
+	book     *book
+	node     *node
+	takeover bool
+
+	grpc grpc.BidiStreamingClient[rotav1.WorkRequest, rotav1.WorkResponse]
+	// name and session are the Welcome's.
+	name    rota.NodeID
+	session rota.Session
+	// welcomed: the node took the worker; healthy: it answered a beat, too.
+	welcomed, healthy bool
+}
+
+// serve works until the stream breaks, or gives nil after the farewell.
+func (s *stream) serve(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer func() {
+		// What ended the stream from this side says more than its status.
+		if cause := context.Cause(ctx); err != nil && errors.Is(cause, errNoBeat) {
+			err = &rota.Error{Kind: rota.Unavailable, Text: cause.Error()}
+		}
+	}()
+	if err := s.open(ctx, cancel); err != nil {
+		return err
+	}
+	s.book.welcome(s.session)
+	s.book.log.Info("connected", "address", s.node.address, "node", string(s.name))
+	s.book.tellConnection(s.book.worker.observer.Connected, s, nil)
+	sent := make(chan struct{})
+	go func() { defer close(sent); s.send(ctx, cancel) }()
+	defer func() { cancel(nil); <-sent }()
+	for {
+		response, err := s.grpc.Recv()
+		if err == nil {
+			err = s.take(response)
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF) && s.book.saidBye():
+			return nil
+		case errors.Is(err, io.EOF):
+			return rota.Refusef(rota.Unavailable, "", "the node ended the stream")
+		default:
+			return err
+		}
+	}
+}
+
+// open says hello and waits for the welcome.
+func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err error) {
+	w := s.book.worker
+	late := time.AfterFunc(welcomeMost, func() { cancel(errNoBeat) })
+	defer late.Stop()
+	if s.grpc, err = s.node.workers.Work(ctx); err != nil {
+		return err
+	}
+	hello := &rotav1.Hello{Worker: words.WorkerSpecToWire(&w.spec), Secret: w.secret, Takeover: s.takeover}
+	_ = s.grpc.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Hello{Hello: hello}}) // Recv tells why not
+	response, err := s.grpc.Recv()
+	if errors.Is(err, io.EOF) {
+		return rota.Refusef(rota.Unavailable, "", "the node ended the stream instead of a welcome")
+	}
+	if err != nil {
+		return err
+	}
+	welcome := response.GetWelcome()
+	if welcome == nil {
+		return rota.Refusef(rota.Internal, "", "the node's first message is no welcome")
+	}
+	s.welcomed, s.name, s.session = true, rota.NodeID(welcome.Node), rota.Session(welcome.Session)
+	return nil
+}
+
+// take handles one message of the node.
+func (s *stream) take(response *rotav1.WorkResponse) error {
+	switch m := response.GetMessage().(type) {
+	case *rotav1.WorkResponse_Notices:
+		notices, err := words.NoticesFromWire(m.Notices)
+		if err != nil {
+			return err
+		}
+		s.book.notice(notices)
+	case *rotav1.WorkResponse_Answers:
+		answers := make([]rota.LeaseAnswer, len(m.Answers.GetAnswers()))
+		for i, a := range m.Answers.GetAnswers() {
+			var err error
+			if answers[i], err = words.LeaseAnswerFromWire(a); err != nil {
+				return err
+			}
+		}
+		s.book.answered(m.Answers.GetSequence(), words.RefusalFromWire(m.Answers.GetRefusal()), answers)
+	case *rotav1.WorkResponse_Beat:
+		if s.book.beat(m.Beat.GetSequence(), rota.Clock(m.Beat.GetClockMs())) {
+			s.healthy = true
+		}
+	}
+	return nil // a message that this version does not know says nothing to it
+}
+
+// send is the one goroutine that writes to the stream: beats first, then
+// commands as they are, then the farewell.
+func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
+	b := s.book
+	nextBeat := b.worker.now()
+	for {
+		now := b.worker.now()
+		if now >= nextBeat {
+			nextBeat = now + rota.BeatEvery
+			sequence, silent := b.beatSent(now)
+			if silent {
+				cancel(errNoBeat)
+				return
+			}
+			if !s.put(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Beat{Beat: &rotav1.Beat{Sequence: sequence}}}) {
+				return
+			}
+		}
+		request, bye, at := b.toSend()
+		if request != nil {
+			if !s.put(request) {
+				return
+			}
+			if bye {
+				_ = s.grpc.CloseSend()
+				return
+			}
+			continue
+		}
+		if at == 0 || at > nextBeat {
+			at = nextBeat
+		}
+		timer := time.NewTimer(max(0, at-b.worker.now()))
+		select {
+		case <-b.sendKick:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// put sends one message; Recv tells why it could not.
+func (s *stream) put(request *rotav1.WorkRequest) bool { return s.grpc.Send(request) == nil }
+
+// toSend gives the next message but beats, or when to ask again.
+func (b *book) toSend() (request *rotav1.WorkRequest, bye bool, at time.Duration) {
+	b.mu.Lock()
+	defer b.unlock()
+	batch, sequence, at := b.out.next(b.worker.now())
+	if len(batch) > 0 {
+		commands := &rotav1.LeaseCommands{Sequence: sequence, Commands: make([]*rotav1.LeaseCommand, len(batch))}
+		for i, c := range batch {
+			commands.Commands[i] = words.LeaseCommandToWire(&c.LeaseCommand)
+		}
+		return &rotav1.WorkRequest{Message: &rotav1.WorkRequest_Commands{Commands: commands}}, false, 0
+	}
+	if b.farewell && b.out.empty() {
+		return &rotav1.WorkRequest{Message: &rotav1.WorkRequest_Bye{Bye: &rotav1.Bye{}}}, true, 0
+	}
+	return nil, false, at
+}
+
+// beatSent notes a beat that is about to be sent, by the local time before
+// sending it (SPEC §3.9), and says whether the node has been silent too long.
+func (b *book) beatSent(now time.Duration) (sequence uint64, silent bool) {
+	b.mu.Lock()
+	defer b.unlock()
+	for _, sent := range b.beats {
+		if now-sent >= beatSilence {
+			return 0, true
+		}
+	}
+	b.beatSequence++
+	b.beats[b.beatSequence] = now
+	return b.beatSequence, false
+}
+
+// beat takes the answer to a beat of this connection.
+func (b *book) beat(sequence uint64, clock rota.Clock) bool {
+	b.mu.Lock()
+	sent, ok := b.beats[sequence]
+	for s := range b.beats {
+		if s <= sequence && ok { // older ones tell less: their answers may be left out
+			delete(b.beats, s)
+		}
+	}
+	b.mu.Unlock()
+	if ok {
+		b.beatAnswered(viewpoint{known: true, sent: sent, clock: clock})
+	}
+	return ok
+}
+
+// broken ends a connection: what had no answer is sent again on the next one.
+func (b *book) broken() {
+	b.mu.Lock()
+	defer b.unlock()
+	b.out.broken()
+	clear(b.beats)
+}
+
+func (b *book) sayBye() {
+	b.mu.Lock()
+	defer b.unlock()
+	b.farewell = true
+	kick(b.sendKick)
+}
+
+func (b *book) saidBye() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.farewell
+}

@@ -1,0 +1,68 @@
+package client
+
+import (
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+const (
+	// renewLeast is the least pause between two renewals of a lease whose view
+	// of renew_by has passed already, such as one shorter than the margin.
+	renewLeast = 50 * time.Millisecond
+	// farAway bounds differences of clocks that a broken node could tell.
+	farAway = rota.Clock(100 * 365 * 24 * 3_600_000)
+)
+
+// viewpoint is an answered beat: when the beat was sent, on the local clock, and
+// the cluster clock after an entry that was stamped later than that. So the
+// cluster clock reaches D no sooner than sent + (D − clock), whatever the answer
+// took to arrive: H28 is a worker that counts from the receipt.
+type viewpoint struct {
+	known bool
+	sent  time.Duration
+	clock rota.Clock
+}
+
+// of is the local moment at which the worker takes the deadline as come
+// (SPEC §3.9): never later than the cluster does.
+func (p viewpoint) of(deadline rota.Clock) time.Duration {
+	left := max(-farAway, min(deadline-p.clock, farAway))
+	return p.sent + time.Duration(left)*time.Millisecond - rota.ViewMargin
+}
+
+// lost is the local moment at which silence ends every handler (SPEC §3.9).
+func (p viewpoint) lost() time.Duration { return p.sent + rota.BeatLost }
+
+// newer takes the beat that was sent later, in whatever order answers come.
+func (p viewpoint) newer(q viewpoint) viewpoint {
+	if !p.known || q.sent > p.sent {
+		return q
+	}
+	return p
+}
+
+// end is the local moment at which the lease is believed in no more. Until its
+// ack or a renewal is known to be committed, ack_by counts (SPEC §3.9).
+func (l *lease) end(p viewpoint) time.Duration {
+	deadline := l.deadline
+	if !l.acked {
+		deadline = min(l.assignment.Lease.AckBy, deadline)
+	}
+	return min(p.of(deadline), p.lost())
+}
+
+// renewAt is the local moment at which the renewal window α·T_lease has passed
+// by the view, and with it the margin before renew_by (SPEC §8.1).
+func (l *lease) renewAt(p viewpoint) time.Duration {
+	a := &l.assignment
+	renewBy := l.deadline - rota.Clock(a.LeaseMs-a.RenewEveryMs)
+	return max(p.of(renewBy), l.renewNext)
+}
+
+// renewable says that another renewal may be asked for and none is under way.
+func (l *lease) renewable() bool {
+	a := &l.assignment
+	return l.phase != reporting && l.lost == nil && !l.renewOver && l.renew == nil && a.RenewEveryMs > 0 &&
+		(a.RenewalsMax < 0 || l.renewals < a.RenewalsMax)
+}

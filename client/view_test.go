@@ -1,0 +1,118 @@
+package client
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// sleeper is a book without a connection, on a clock that the test moves: a
+// process whose timers did not fire, since it was paused or suspended.
+type sleeper struct {
+	*book
+	t   *testing.T
+	now time.Duration
+	h   *script
+}
+
+func asleep(t *testing.T) *sleeper {
+	t.Helper()
+	c, err := Dial([]string{"127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	s := &sleeper{t: t, now: time.Hour, h: newScript()}
+	spec := rota.WorkerSpec{Queues: []rota.QueueName{"q"}, Slots: 2}
+	w, err := NewWorker(c, spec, withNow(func() time.Duration { return s.now }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Handle("", s.h.handle)
+	s.book = newBook(w, t.Context())
+	s.beatAnswered(viewpoint{known: true, sent: s.now, clock: 100_000})
+	return s
+}
+
+// declines ends a handler and wants its lease declined.
+func (s *sleeper) declines(r *scripted) {
+	s.t.Helper()
+	within5s(s.t, r.ctx.Done(), "end of the handler's context")
+	r.done <- nil
+	for s.still() > 0 {
+		within5s(s.t, s.sendKick, "command")
+	}
+	batch, _, _ := s.out.next(s.now)
+	if len(batch) != 1 || batch[0].Verb != rota.VerbDecline {
+		s.t.Fatalf("commands %v, want a decline", batch)
+	}
+}
+
+// H23 and H12: the process slept past the end of a lease. The first thing that
+// it sees is a fresh answer, which must not make the old deadline look valid.
+func TestView_aFreshBeatRevivesNothing(t *testing.T) {
+	t.Parallel()
+	s := asleep(t)
+	a := leaseOf("slept")
+	a.Lease.Deadline, a.Lease.Acked = 1_000_000, 100_001
+	s.notice([]rota.Notice{{Assigned: a}})
+	r := within5s(t, s.h.started, "start")
+	s.now += 50 * time.Second
+	s.beatAnswered(viewpoint{known: true, sent: s.now, clock: 150_000})
+	s.notice([]rota.Notice{{Assigned: a}}) // given back: it stays given up
+	s.declines(r)
+}
+
+// The same with the answer to its ack, or with its ack told by another replica.
+func TestView_aLateAckRevivesNothing(t *testing.T) {
+	t.Parallel()
+	for name, late := range map[string]func(s *sleeper, a *rota.Assignment, ack uint64){
+		"an answer": func(s *sleeper, _ *rota.Assignment, ack uint64) {
+			s.answered(ack, nil, []rota.LeaseAnswer{{Deadline: 160_000}})
+		},
+		"a replica": func(s *sleeper, a *rota.Assignment, _ uint64) {
+			given := *a
+			given.Lease.Acked = 100_001
+			s.notice([]rota.Notice{{Assigned: &given}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := asleep(t)
+			a := leaseOf("unacked")
+			s.notice([]rota.Notice{{Assigned: a}})
+			r := within5s(t, s.h.started, "start")
+			s.now += ackHold
+			batch, sequence, _ := s.out.next(s.now)
+			if len(batch) != 1 || batch[0].Verb != rota.VerbAck {
+				t.Fatalf("commands %v, want an ack", batch)
+			}
+			s.now += 4 * time.Second // ack_by − 1 s
+			late(s, a, sequence)
+			s.declines(r)
+		})
+	}
+}
+
+func TestView_takesTheBeatThatWasSentLast(t *testing.T) {
+	t.Parallel()
+	older := viewpoint{known: true, sent: 10 * time.Second, clock: 1_000}
+	newer := viewpoint{known: true, sent: 12 * time.Second, clock: 2_500}
+	for _, p := range []viewpoint{
+		viewpoint{}.newer(older).newer(newer), viewpoint{}.newer(newer).newer(older),
+	} {
+		if p != newer {
+			t.Errorf("view %+v, want the newer by sending", p)
+		}
+		if at := p.of(4_500); at != 13*time.Second {
+			t.Errorf("deadline 4500 is viewed at %v, want 12 s + 2 s − 1 s", at)
+		}
+		if at := p.lost(); at != 42*time.Second {
+			t.Errorf("silence ends handlers at %v, want 42 s", at)
+		}
+	}
+	if at := newer.of(1 << 62); at < 0 {
+		t.Errorf("a deadline far away is viewed at %v", at)
+	}
+}

@@ -1,0 +1,188 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+const (
+	// waitIDs bounds the jobs that one stream waits for, waitStreams how many
+	// streams wait at once; further jobs wait for a stream.
+	waitIDs     = rota.MaxBatchJobs
+	waitStreams = 8
+)
+
+// Wait calls done once for each job when it is terminal, in the order they end
+// as far as one stream tells (1,000 jobs share one), and returns nil after the
+// last. It subscribes again on another node when its node dies. done is never
+// called by two goroutines at once; its error ends the waiting and is returned.
+// When ctx ends, the kind is Timeout if a node was still telling, else
+// Unavailable.
+func (c *Client) Wait(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error {
+	var mu sync.Mutex
+	serial := func(job rota.Job) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return done(job)
+	}
+	left := make(map[rota.JobID]struct{}, len(ids))
+	once := make([]rota.JobID, 0, len(ids))
+	for _, id := range ids {
+		if _, twice := left[id]; !twice {
+			left[id] = struct{}{}
+			once = append(once, id)
+		}
+	}
+	if len(once) <= waitIDs {
+		return (&subscription{c: c, ids: once, left: left, done: serial}).run(ctx)
+	}
+	group, inner := errgroup.WithContext(ctx)
+	group.SetLimit(waitStreams)
+	for len(once) > 0 {
+		part := once[:min(len(once), waitIDs)]
+		once = once[len(part):]
+		mine := make(map[rota.JobID]struct{}, len(part))
+		for _, id := range part {
+			mine[id] = struct{}{}
+		}
+		group.Go(func() error { return (&subscription{c: c, ids: part, left: mine, done: serial}).run(inner) })
+	}
+	return group.Wait()
+}
+
+// subscription is one subscription, through as many streams as it takes.
+type subscription struct {
+	c    *Client
+	ids  []rota.JobID
+	left map[rota.JobID]struct{}
+	done func(rota.Job) error
+	// sure is the job that was looked for by a linearizable read before its
+	// absence was believed: a node's replica may lag behind a submission.
+	sure rota.JobID
+}
+
+// doneError carries the caller's own error through the retry loop.
+type doneError struct{ err error }
+
+func (e *doneError) Error() string { return e.err.Error() }
+
+func (w *subscription) run(ctx context.Context) error {
+	var last *rota.Error
+	for try := 0; len(w.left) > 0; {
+		n := w.c.present()
+		told, err := w.subscribe(ctx, n)
+		if told {
+			try, last = 0, nil
+		}
+		var own *doneError
+		if errors.As(err, &own) {
+			return own.err
+		}
+		if len(w.left) == 0 {
+			return nil
+		}
+		if err == nil {
+			err = rota.Refusef(rota.Unavailable, "", "the stream ended before the jobs did")
+		}
+		if stop := w.stopped(ctx, n, err, last); stop != nil {
+			return stop
+		}
+		if last = w.c.judge(ctx, n, err); last.Kind != rota.NotFound {
+			w.c.moveOn(n)
+		} // else the linearizable read found the job: ask this node again
+		if !pause(ctx, retryDelay(try, last.RetryAfter)) {
+			return w.c.gaveUp(ctx, "wait", last)
+		}
+		try++
+	}
+	return nil
+}
+
+// stopped says whether an error ends the waiting.
+func (w *subscription) stopped(ctx context.Context, n *node, err error, last *rota.Error) error {
+	e := w.c.judge(ctx, n, err)
+	switch {
+	case w.c.life.Err() != nil:
+		return &rota.Error{Kind: rota.Unavailable, Op: "wait", Text: "the client is closed"}
+	case ctx.Err() != nil && last != nil:
+		return w.c.gaveUp(ctx, "wait", last)
+	case ctx.Err() != nil:
+		text := plural(len(w.left), "job") + " did not end in time"
+		return &rota.Error{Kind: rota.Timeout, Op: "wait", Text: text, Cause: ctx.Err()}
+	case e.Kind == rota.NotFound && !w.believed(e):
+		_, _, err := w.c.Job(ctx, w.sure, rota.ReadOptions{})
+		return err
+	case e.Kind != rota.Unavailable:
+		return during("wait", e)
+	}
+	return nil
+}
+
+// believed says that a job's absence was already checked by a linearizable
+// read; else it names the job to be checked.
+func (w *subscription) believed(e *rota.Error) bool {
+	id := rota.JobID(e.Subject)
+	if _, mine := w.left[id]; !mine {
+		for id = range w.left {
+			break
+		}
+	}
+	if w.sure != "" && (w.sure == id || e.Subject != string(id)) {
+		return true
+	}
+	w.sure = id
+	return false
+}
+
+// subscribe listens on one node and says whether it told anything.
+func (w *subscription) subscribe(ctx context.Context, n *node) (told bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	request := &rotav1.WaitJobsRequest{Ids: make([]string, 0, len(w.left))}
+	for _, id := range w.ids {
+		if _, open := w.left[id]; open {
+			request.Ids = append(request.Ids, string(id))
+		}
+	}
+	stream, err := n.jobs.Wait(ctx, request)
+	if err != nil {
+		return false, err
+	}
+	for {
+		wire, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return told, nil
+		}
+		if err != nil {
+			return told, err
+		}
+		told = true
+		job, err := words.JobFromWire(wire)
+		if err != nil {
+			return told, err
+		}
+		if _, open := w.left[job.ID]; !open {
+			continue
+		}
+		delete(w.left, job.ID)
+		if err := w.done(job); err != nil {
+			return told, &doneError{err}
+		}
+	}
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}

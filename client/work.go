@@ -1,0 +1,212 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rotasched/rota"
+)
+
+// startMore starts handlers while there are slots: only for leases that are
+// believed in, so none before a beat was answered, and none whose ack_by or
+// deadline has come by the view (H22).
+func (b *book) startMore(now time.Duration) {
+	if !b.point.known {
+		return
+	}
+	var held []*lease
+	defer func() {
+		if len(held) > 0 {
+			b.queue = append(held, b.queue...)
+		}
+	}()
+	for len(b.queue) > 0 && b.running < int(b.worker.spec.Slots) {
+		l := b.queue[0]
+		b.queue[0] = nil
+		b.queue = b.queue[1:]
+		if l.phase != waiting || b.leases[l.assignment.Lease.ID] != l || b.expired(l, now) {
+			continue
+		}
+		if now >= l.end(b.point) {
+			held = append(held, l)
+			continue
+		}
+		h := b.worker.handler(l.assignment.Spec.Type)
+		if h == nil {
+			b.decline(l, "the worker has no handler for type "+string(l.assignment.Spec.Type))
+			continue
+		}
+		job := l.assignment.Lease.Job
+		if _, busy := b.busy[job]; busy {
+			// A handler that does not heed its context: never two at once on a job.
+			b.decline(l, "the handler of an attempt given up before has not returned here")
+			continue
+		}
+		b.busy[job] = struct{}{}
+		ctx, cancel := context.WithCancelCause(b.base)
+		l.phase, l.cancel = running, cancel
+		b.waiting--
+		b.running++
+		if b.stopping != nil {
+			cancel(b.stopping)
+		}
+		go b.work(ctx, l, h)
+	}
+	if len(b.queue) == 0 {
+		b.queue = nil
+	}
+}
+
+// work runs one handler to its end, whichever way it ends.
+func (b *book) work(ctx context.Context, l *lease, h Handler) {
+	w := b.worker
+	w.observer.tell(w.observer.Started, w.spec.ID, &l.assignment, nil)
+	var result Result
+	err := errors.New("the handler ended its goroutine without returning")
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicked(p)
+			b.log.Error("handler panicked", "job", string(l.assignment.Lease.Job), "panic", p)
+		}
+		w.observer.tell(w.observer.Finished, w.spec.ID, &l.assignment, err)
+		b.returned(l, outcomeOf(result, err), err)
+	}()
+	job := &Job{l.assignment, func(percent int, note string) { b.progress(l, percent, note) }}
+	result, err = h(ctx, job)
+}
+
+// panicked keeps the beginning: what was said, and the frames next to it.
+func panicked(p any) error {
+	text := fmt.Sprintf("panic: %v\n\n%s", p, debug.Stack())
+	return errors.New(text[:min(len(text), rota.MaxErrorBytes)])
+}
+
+// outcomeOf words what the handler returned.
+func outcomeOf(r Result, err error) rota.LeaseCommand {
+	var declined declineError
+	var noRetry noRetryError
+	switch {
+	case errors.As(err, &declined):
+		return rota.LeaseCommand{Verb: rota.VerbDecline, Text: lastOf(err.Error())}
+	case err != nil:
+		return rota.LeaseCommand{Verb: rota.VerbFail, Text: lastOf(err.Error()), NoRetry: errors.As(err, &noRetry)}
+	case len(r.Output) > rota.MaxPayloadBytes:
+		return rota.LeaseCommand{Verb: rota.VerbFail, Text: fmt.Sprintf(
+			"the output has %d bytes: at most %d are kept, put larger ones elsewhere and name the place",
+			len(r.Output), rota.MaxPayloadBytes)}
+	case len(r.Digest) != 0 && len(r.Digest) != sha256.Size:
+		return rota.LeaseCommand{Verb: rota.VerbFail, Text: fmt.Sprintf(
+			"the handler's digest has %d bytes: %d or none are wanted", len(r.Digest), sha256.Size)}
+	}
+	if len(r.Digest) == 0 {
+		sum := sha256.Sum256(r.Output)
+		r.Digest = sum[:]
+	}
+	return rota.LeaseCommand{Verb: rota.VerbComplete, Output: r.Output, OutputDigest: r.Digest}
+}
+
+// lastOf keeps the last of an error's text, where the reason stands.
+func lastOf(s string) string {
+	if len(s) > rota.MaxErrorBytes {
+		s = s[len(s)-rota.MaxErrorBytes:]
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+// returned settles a lease after its handler. A lease that was given up is not
+// reported on: it is declined where the cluster still counts on it, as it does
+// for a revoked one (SPEC §8.5) and for one that ended by the view alone
+// (SPEC §3.9). A handler that was merely late to see its end is: the cluster
+// judges whether the lease is still open (SPEC §3.7).
+func (b *book) returned(l *lease, outcome rota.LeaseCommand, err error) {
+	b.mu.Lock()
+	defer b.unlock()
+	b.running--
+	delete(b.busy, l.assignment.Lease.Job)
+	l.cancel(nil)
+	switch {
+	case l.lost != nil && l.declines:
+		b.report(l, rota.LeaseCommand{Verb: rota.VerbDecline, Text: lastOf(l.lost.Text)})
+	case l.lost != nil:
+		b.forget(l)
+	case b.stopping != nil && err != nil:
+		text := lastOf(b.stopping.Error() + ": " + err.Error())
+		b.report(l, rota.LeaseCommand{Verb: rota.VerbDecline, Text: text})
+	default:
+		b.report(l, outcome)
+	}
+	b.startMore(b.worker.now())
+	b.checkQuiet()
+}
+
+// progress takes a handler's report without waiting.
+func (b *book) progress(l *lease, percent int, note string) {
+	if len(note) > rota.MaxNoteBytes {
+		note = note[:rota.MaxNoteBytes]
+		for !utf8.ValidString(note) && len(note) > rota.MaxNoteBytes-utf8.UTFMax {
+			note = note[:len(note)-1]
+		}
+	}
+	b.mu.Lock()
+	defer b.unlock()
+	if l.phase != running || l.lost != nil {
+		return
+	}
+	l.progressHeld = &rota.LeaseCommand{
+		Verb: rota.VerbProgress, Progress: int32(max(0, min(percent, 100))), Text: strings.ToValidUTF8(note, ""),
+	}
+	if now := b.worker.now(); l.progress == nil && now >= l.progressNext {
+		b.progressDue(l, now)
+	} else {
+		kick(b.watchKick)
+	}
+}
+
+// beginDrain declines what never started and everything that still comes.
+func (b *book) beginDrain() (handlers int) {
+	b.mu.Lock()
+	defer b.unlock()
+	b.draining = true
+	for _, l := range b.leases {
+		if l.phase == waiting {
+			b.decline(l, "the worker drains")
+		}
+	}
+	b.queue = nil
+	b.checkQuiet()
+	return b.running
+}
+
+// stopHandlers ends all handlers' contexts.
+func (b *book) stopHandlers(why error) {
+	b.mu.Lock()
+	defer b.unlock()
+	b.stopping = why
+	for _, l := range b.leases {
+		if l.phase == running {
+			l.cancel(why)
+		}
+	}
+}
+
+// abandon gives up every lease: the session is over.
+func (b *book) abandon(text string) {
+	b.mu.Lock()
+	defer b.unlock()
+	b.draining = true
+	b.loseAll(text)
+	b.checkQuiet()
+}
+
+// still counts the handlers that have not returned.
+func (b *book) still() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.running
+}

@@ -1,0 +1,140 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+const (
+	// drainMost is how long a worker lets its handlers finish, if not told
+	// otherwise; stopGrace how long it waits for handlers whose context ended:
+	// longer than a handler that stops a child first gently, then with force.
+	drainMost = 30 * time.Second
+	stopGrace = 10 * time.Second
+	// secretLeast and secretMost bound a given secret (SPEC §6.4).
+	secretLeast = 16
+	secretMost  = 64
+)
+
+// Worker executes jobs. Make one with NewWorker, give it handlers, run it once.
+type Worker struct {
+	client   *Client
+	spec     rota.WorkerSpec
+	secret   []byte
+	takeover bool
+	drain    time.Duration
+	hard     context.Context
+	log      *slog.Logger
+	observer Observer
+	now      func() time.Duration
+
+	mu       sync.Mutex
+	handlers map[rota.JobType]Handler
+	ran      bool
+}
+
+// WorkerOption changes a worker.
+type WorkerOption func(*Worker)
+
+// WithSecret sets the secret, 16 to 64 bytes, that proves the worker's session
+// (SPEC §6.4). With the same id and secret a restarted process gets its open
+// leases back. Without it each Worker makes its own.
+func WithSecret(secret []byte) WorkerOption {
+	return func(w *Worker) { w.secret = slices.Clone(secret) }
+}
+
+// WithTakeover takes a live id over from whoever has it: the old session's
+// leases are revoked (SPEC §6.4).
+func WithTakeover() WorkerOption { return func(w *Worker) { w.takeover = true } }
+
+// WithWorkerLogger takes what the worker has to say; the client's otherwise.
+func WithWorkerLogger(log *slog.Logger) WorkerOption { return func(w *Worker) { w.log = log } }
+
+// WithObserver has the worker tell what it does.
+func WithObserver(o Observer) WorkerOption { return func(w *Worker) { w.observer = o } }
+
+// WithDrainTimeout says how long handlers may go on once Run's context ended;
+// then their contexts end and their leases are declined. Default 30 s.
+func WithDrainTimeout(d time.Duration) WorkerOption { return func(w *Worker) { w.drain = d } }
+
+// WithHardStop ends all handlers' contexts at once when ctx ends: the second
+// step of stopping, for a second signal.
+func WithHardStop(ctx context.Context) WorkerOption { return func(w *Worker) { w.hard = ctx } }
+
+// withNow replaces the local clock in tests.
+func withNow(now func() time.Duration) WorkerOption { return func(w *Worker) { w.now = now } }
+
+// NewWorker makes a worker. An empty id is made up, new per process and worker.
+func NewWorker(c *Client, spec rota.WorkerSpec, opts ...WorkerOption) (*Worker, error) {
+	w := &Worker{
+		client: c, spec: spec, drain: drainMost, hard: context.Background(), log: c.log, now: sinceBoot,
+		handlers: make(map[rota.JobType]Handler),
+	}
+	for _, o := range opts {
+		o(w)
+	}
+	if w.spec.ID == "" {
+		w.spec.ID = newWorkerID()
+	}
+	if w.secret == nil {
+		w.secret = make([]byte, 32)
+		_, _ = rand.Read(w.secret) // never fails: crypto/rand stops the process instead
+	}
+	if n := len(w.secret); n < secretLeast || n > secretMost {
+		return nil, rota.Refusef(rota.Invalid, "secret", "the secret has %d bytes: %d to %d are wanted",
+			n, secretLeast, secretMost)
+	}
+	if err := w.spec.CheckShape(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// newWorkerID is host-pid-random: a process that died is never mistaken for
+// the one that follows it.
+func newWorkerID() rota.WorkerID {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "worker"
+	}
+	host = strings.Map(func(r rune) rune {
+		if r < 128 && rota.ValidID(string(r)) {
+			return r
+		}
+		return '-'
+	}, host)
+	tail := make([]byte, 4)
+	_, _ = rand.Read(tail)
+	end := fmt.Sprintf("-%d-%s", os.Getpid(), hex.EncodeToString(tail))
+	return rota.WorkerID(host[:min(len(host), rota.MaxIDBytes-len(end))] + end)
+}
+
+// ID is the worker's id.
+func (w *Worker) ID() rota.WorkerID { return w.spec.ID }
+
+// Handle names the handler of a job type; "" stands for every type that has
+// none of its own. A lease of a type without a handler is declined.
+func (w *Worker) Handle(typ rota.JobType, h Handler) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.handlers[typ] = h
+}
+
+func (w *Worker) handler(typ rota.JobType) Handler {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h := w.handlers[typ]; h != nil {
+		return h
+	}
+	return w.handlers[""]
+}

@@ -1,0 +1,317 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/snapshot"
+)
+
+// ownStatus is this node's word on itself, of one moment.
+func (n *Node) ownStatus() rota.NodeStatus {
+	n.mu.RLock()
+	head := n.machine.Head()
+	n.mu.RUnlock()
+	problems := n.problems()
+	s := rota.NodeStatus{ID: n.cfg.Node, API: n.cfg.API, Raft: n.cfg.Raft, State: strings.ToUpper(n.raft.State().String()),
+		Version: n.cfg.Version, AppliedIndex: head.Index, Digest: head.Digest, Healthy: len(problems) == 0, Problems: problems}
+	for _, server := range n.servers() {
+		if rota.NodeID(server.ID) == n.cfg.Node {
+			s.Voter = server.Suffrage == raft.Voter
+		}
+	}
+	return s
+}
+
+// Inspect tells this node's own state to another node.
+func (n *Node) Inspect(_ context.Context, digestsAt []rota.Index) (rota.Inspection, error) {
+	in := rota.Inspection{Status: n.ownStatus(), ClusterID: n.ClusterID(), WallMs: time.Now().UnixMilli(),
+		LastLogIndex: rota.Index(n.raft.LastIndex())}
+	for _, at := range digestsAt[:min(len(digestsAt), inspectMost)] {
+		in.Digests = append(in.Digests, n.digests.get(at))
+	}
+	return in, nil
+}
+
+// Status tells the whole cluster as this node sees it; it works without a leader.
+func (n *Node) Status(context.Context) (rota.ClusterStatus, error) {
+	n.mu.RLock()
+	head, counts, workers := n.machine.Head(), n.machine.Counts(), n.machine.WorkerCount()
+	n.mu.RUnlock()
+	_, leader := n.raft.LeaderWithID()
+	c := rota.ClusterStatus{ClusterID: head.ClusterID, Leader: rota.NodeID(leader), Term: n.raft.CurrentTerm(),
+		AppliedIndex: head.Index, Clock: head.Clock, Date: head.Date, Mode: head.Mode, Jobs: counts, Workers: workers,
+		Nodes: []rota.NodeStatus{n.ownStatus()}}
+	servers := n.servers()
+	views := n.inspectAll(servers, nil)
+	for _, s := range servers {
+		id := rota.NodeID(s.ID)
+		if id == n.cfg.Node {
+			continue
+		}
+		v := views[id]
+		status := v.status
+		if v.err != nil {
+			api, _ := n.watch.remembered(id)
+			status = rota.NodeStatus{ID: id, API: api, Raft: string(s.Address), State: "UNREACHABLE",
+				Problems: []string{"does not answer: " + v.err.Error()}}
+		}
+		status.Voter = s.Suffrage == raft.Voter
+		c.Nodes = append(c.Nodes, status)
+	}
+	slices.SortFunc(c.Nodes, func(a, b rota.NodeStatus) int { return cmp.Compare(a.ID, b.ID) })
+	return c, nil
+}
+
+// Peers lists Raft's configuration.
+func (n *Node) Peers(context.Context) ([]rota.RaftPeer, error) {
+	_, leader := n.raft.LeaderWithID()
+	var peers []rota.RaftPeer
+	for _, s := range n.servers() {
+		peers = append(peers, rota.RaftPeer{ID: rota.NodeID(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter,
+			Leader: s.ID == leader})
+	}
+	return peers, nil
+}
+
+// atLeader carries a call out here if this node leads, else relays it to the
+// leader once; while there is none it waits (SPEC §13.1).
+func (n *Node) atLeader(ctx context.Context, here func() error, there func(to rota.NodeAddress) error) error {
+	for {
+		var last error
+		if n.leading() != nil {
+			if last = here(); !isNotLeader(last) {
+				return last
+			}
+		} else if to, ok := n.leaderAddress(); ok {
+			if last = there(to); !isNotLeader(last) {
+				return last
+			}
+		}
+		if err := n.pause(ctx, 25*time.Millisecond); err != nil {
+			return givenUp(err, last)
+		}
+	}
+}
+
+// TransferLeadership hands over to a voter, or to whom Raft finds best.
+func (n *Node) TransferLeadership(ctx context.Context, to rota.NodeID) (leader rota.NodeID, err error) {
+	err = n.atLeader(ctx, func() (err error) { leader, err = n.TransferHere(ctx, to); return err },
+		func(at rota.NodeAddress) (err error) {
+			leader, err = n.peers.TransferLeadership(ctx, at, to)
+			return err
+		})
+	return leader, err
+}
+
+// TransferHere hands over if this node leads.
+func (n *Node) TransferHere(ctx context.Context, to rota.NodeID) (rota.NodeID, error) {
+	if n.leading() == nil {
+		return "", notLeader()
+	}
+	if to == n.cfg.Node {
+		return to, nil
+	}
+	successor, err := n.successor(to)
+	if err != nil {
+		return "", err
+	}
+	if err := n.settled(n.raft.LeadershipTransferToServer(successor.ID, successor.Address)); err != nil {
+		return "", &rota.Error{Kind: rota.Unavailable, Text: "leadership was not handed over", Cause: err, RetryAfter: time.Second}
+	}
+	for {
+		if _, id := n.raft.LeaderWithID(); id != "" && rota.NodeID(id) != n.cfg.Node {
+			return rota.NodeID(id), nil
+		}
+		if err := n.pause(ctx, 10*time.Millisecond); err != nil {
+			return "", givenUp(err, nil)
+		}
+	}
+}
+
+// successor gives the voter that leadership goes to: the one named, or the one
+// that has applied most. It must answer now: hashicorp/raft takes no entry while
+// it waits, up to ten seconds, for a successor that hangs.
+func (n *Node) successor(named rota.NodeID) (best raft.Server, err error) {
+	servers := n.servers()
+	views := n.inspectAll(servers, nil)
+	err = rota.Refusef(rota.Conflict, "node", "no other voter answers: leadership stays here")
+	if named != "" {
+		err = rota.Refusef(rota.NotFound, "node", "node %q is no member", named)
+	}
+	applied, found := rota.Index(0), false
+	for _, s := range servers {
+		id := rota.NodeID(s.ID)
+		v, other := views[id]
+		switch {
+		case !other || named != "" && id != named:
+		case s.Suffrage != raft.Voter:
+			if named != "" {
+				err = rota.Refusef(rota.Conflict, "node", "node %s is no voter yet: wait until it has caught up", id)
+			}
+		case v.err != nil:
+			if named != "" {
+				err = rota.Refusef(rota.Conflict, "node", "node %s does not answer: it cannot lead now", id)
+			}
+		case !found || v.status.AppliedIndex > applied:
+			best, applied, found = s, v.status.AppliedIndex, true
+		}
+	}
+	if found {
+		return best, nil
+	}
+	return best, err
+}
+
+// RemovePeer takes a node out of the cluster for ever: its id never comes back.
+// It is refused where too few healthy voters would be left.
+func (n *Node) RemovePeer(ctx context.Context, id rota.NodeID) error {
+	return n.atLeader(ctx, func() error { return n.RemoveHere(ctx, id) },
+		func(at rota.NodeAddress) error { return n.peers.RemovePeer(ctx, at, id) })
+}
+
+// RemoveHere removes a node if this one leads.
+func (n *Node) RemoveHere(ctx context.Context, id rota.NodeID) error {
+	if n.leading() == nil {
+		return notLeader()
+	}
+	healthy, voters, member := 0, 0, false
+	servers := n.servers()
+	views := n.inspectAll(servers, nil)
+	for _, s := range servers {
+		if rota.NodeID(s.ID) == id {
+			member = true
+			continue
+		}
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if rota.NodeID(s.ID) == n.cfg.Node || views[rota.NodeID(s.ID)].err == nil {
+			healthy++
+		}
+	}
+	switch {
+	case !member:
+		return rota.Refusef(rota.NotFound, "node", "node %q is no member", id)
+	case voters == 0 || healthy <= voters/2:
+		return rota.Refusef(rota.Conflict, "node", "without node %s only %d of %d voters would be healthy: bring others back first",
+			id, healthy, voters)
+	case id == n.cfg.Node:
+		return rota.Refusef(rota.Conflict, "node", "node %s leads: use `operator raft leave` there, or hand over first", id)
+	}
+	op := &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: string(id), Removed: true}}}
+	l := n.leading()
+	if l == nil {
+		return notLeader()
+	}
+	if err := l.all(ctx, []*fsmpb.Op{op}); err != nil {
+		return err
+	}
+	// Should it fail, reconcile goes on with it: the id is refused from now on.
+	if err := n.settled(n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout)); err != nil {
+		return &rota.Error{Kind: rota.Unavailable, Text: "the node was not removed", Cause: err, RetryAfter: time.Second}
+	}
+	return nil
+}
+
+// Leave hands over, takes this node out of the configuration and ends it once
+// the answer is out. Its id never comes back.
+func (n *Node) Leave(ctx context.Context) error {
+	if n.otherVoters() == 0 {
+		return rota.Refusef(rota.Conflict, "node", "node %s is the only voter: a cluster cannot be left by all", n.cfg.Node)
+	}
+	if n.leading() != nil {
+		if _, err := n.TransferLeadership(ctx, ""); err != nil {
+			return err
+		}
+	}
+	for {
+		err := notLeader()
+		if to, ok := n.leaderAddress(); ok {
+			err = n.peers.RemovePeer(ctx, to, n.cfg.Node)
+		} else if n.leading() != nil { // it came back
+			_, err = n.TransferHere(ctx, "")
+			if err == nil {
+				err = notLeader() // the new leader is asked next
+			}
+		}
+		switch {
+		case isNotLeader(err):
+			if end := n.pause(ctx, 25*time.Millisecond); end != nil {
+				return givenUp(end, err)
+			}
+		case err == nil, rota.KindOf(err) == rota.NotFound: // an earlier call that had no answer did it
+			n.leftOnce.Do(func() { close(n.left) })
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+// SaveSnapshot writes an online backup of this node's state.
+func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) error {
+	if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
+		return err
+	}
+	_, err := snapshot.Write(w, n.freeze())
+	return err
+}
+
+// CheckAt walks this node's invariants once it has applied an index.
+func (n *Node) CheckAt(ctx context.Context, index rota.Index) (rota.NodeVerdict, error) {
+	v := rota.NodeVerdict{ID: n.cfg.Node, Index: index, Violations: []string{}}
+	if err := n.waitApplied(ctx, index); err != nil {
+		return v, err
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	v.Violations = append(v.Violations, n.machine.Check()...)
+	switch d := n.digests.get(index); {
+	case d != nil:
+		v.Digest = *d
+	case n.machine.Head().Index == index:
+		v.Digest = n.machine.Digest()
+	default:
+		return v, rota.Refusef(rota.OutOfRange, "index", "the digest at index %d is no longer kept here", index)
+	}
+	return v, nil
+}
+
+// Verify asks every node to walk its invariants, and compares their digests at
+// one index.
+func (n *Node) Verify(ctx context.Context) (rota.Verdict, error) {
+	index, err := n.barrierIndex(ctx)
+	if err != nil {
+		return rota.Verdict{}, err
+	}
+	verdict := rota.Verdict{Index: index, Equal: true}
+	for _, s := range n.servers() {
+		id := rota.NodeID(s.ID)
+		var v rota.NodeVerdict
+		var err error
+		if id == n.cfg.Node {
+			v, err = n.CheckAt(ctx, index)
+		} else if to, ok := n.address(id); ok {
+			v, err = n.peers.CheckAt(ctx, to, index)
+		} else {
+			err = errNoLeader(nil)
+		}
+		if err != nil {
+			v = rota.NodeVerdict{ID: id, Index: index, Violations: []string{}, Error: err.Error()}
+		}
+		verdict.Nodes = append(verdict.Nodes, v)
+		if v.Error != "" || len(v.Violations) > 0 || v.Digest != verdict.Nodes[0].Digest {
+			verdict.Equal = false
+		}
+	}
+	return verdict, nil
+}

@@ -1,0 +1,314 @@
+package cluster
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// These are the attacks on time of docs on the replicated clock (H1 to H28) that
+// need real nodes. Cluster time is made to pass by entries of the leader's own
+// term (bench.pass), so that nothing here waits for a clock.
+
+// jobOf reads a job from a node's own state.
+func jobOf(n *Node, id rota.JobID) rota.Job {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	job, _ := n.machine.Job(id)
+	return job
+}
+
+func statusOf(n *Node, id rota.WorkerID) rota.WorkerStatus {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	_, status := n.machine.Session(id)
+	return status
+}
+
+// raw applies an entry as it is, past the leadership.
+func (b *bench) raw(n *Node, e *fsmpb.Entry) *fsm.Applied {
+	b.t.Helper()
+	f := n.raft.Apply(mustSeal(b.t, e), time.Second)
+	if err := n.settled(f); err != nil {
+		b.t.Fatal(err)
+	}
+	return f.Response().(*fsm.Applied)
+}
+
+func TestH03_aPausedLeaderEndsNoLease(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	h := newHand(t, n, "w1", 4)
+	submitAll(t, n, specs("x", 4))
+	leases := h.take(4)
+	h.do(rota.VerbAck, leases...)
+	before := clockOf(n)
+	// Everything stands still for 60 s, longer than any lease, then goes on: the
+	// monotonic clock has jumped, the beats and renewals of the time were not made.
+	l := n.leading()
+	l.mu.Lock()
+	l.lastAt -= time.Minute
+	l.mu.Unlock()
+	for range 4 {
+		h.beat()
+	}
+	if now := clockOf(n); now-before > 20_000 {
+		t.Fatalf("a pause of 60 s let %d ms pass", now-before)
+	}
+	for _, a := range h.do(rota.VerbComplete, leases...) {
+		if a.Err != nil {
+			t.Fatalf("a lease did not survive the pause: %v", a.Err)
+		}
+	}
+}
+
+func TestH05_whatAStaleLeaderDecidedChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n := b.leader()
+	h := newHand(t, n, "w1", 1)
+	submitAll(t, n, specs("x", 2))
+	held := h.take(1)[0]
+	before := clockOf(n)
+	stale := n.leading().term - 1
+	session := uint64(h.s.Session())
+	// All of it was decided by the leader before, and is appended only now.
+	a := b.raw(n, &fsmpb.Entry{Term: stale, NowMs: int64(before) + 600_000, WallMs: []int64{1 << 45}, Ops: []*fsmpb.Op{
+		{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}},
+		{Op: &fsmpb.Op_Reach{Reach: &fsmpb.Reach{Worker: "w1", Session: session}}},
+		{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Queue: "default", Pairs: []*fsmpb.Pair{{Job: "x-00001", Worker: "w1"}}}}},
+		{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: stale, Node: "n9", Random: make([]byte, 32)}}},
+	}})
+	for i, o := range a.Outcomes {
+		if fsm.OutcomeError(o) == nil {
+			t.Errorf("operation %d of a stale leader was taken", i)
+		}
+	}
+	if a.Clock-before > 5_000 {
+		t.Errorf("a stale leader moved the clock by %d ms", a.Clock-before)
+	}
+	if got := h.do(rota.VerbComplete, held)[0]; got.Err != nil {
+		t.Errorf("the lease is gone: %v", got.Err)
+	}
+	if v, err := n.Verify(within(t, 10*time.Second)); err != nil || !v.Equal {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+func TestH11_aLeaseWhoseNewsDiedWithTheLeaderIsTold(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n := b.leader()
+	h := newHand(t, n, "w1", 20)
+	submitAll(t, n, specs("x", 20))
+	b.eventually("all are leased", func() bool { return jobOf(n, "x-00019").State == rota.Assigned })
+	b.stop(n.cfg.Node) // the worker has heard of none of them
+	h.connect(b.leader())
+	leases := h.take(20)
+	for _, a := range h.do(rota.VerbComplete, leases...) {
+		if a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+}
+
+func TestH19_H25_aStopOfAllNodesEndsNoLeaseAndTurnsNoClockBack(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	h := newHand(t, b.leader(), "w1", 5)
+	submitAll(t, b.leader(), specs("x", 5))
+	leases := h.take(5)
+	h.do(rota.VerbAck, leases...)
+	b.pass(15_000)
+	told := h.beat()
+	before := b.clock()
+	b.restartAll()
+	h.connect(b.follower())
+	after := h.beat()
+	if after < told {
+		t.Errorf("a beat was answered with %d after one with %d", after, told)
+	}
+	if after-before > 30_000 {
+		t.Errorf("%d ms of clock passed while the cluster stood", after-before)
+	}
+	for _, a := range h.do(rota.VerbComplete, leases...) {
+		if a.Err != nil {
+			t.Errorf("a lease did not survive: %v", a.Err)
+		}
+	}
+}
+
+// restartAll stops every node, then starts them again.
+func (b *bench) restartAll() {
+	b.t.Helper()
+	ids := b.ids()
+	for _, id := range ids {
+		b.stop(id)
+	}
+	var all sync.WaitGroup
+	for _, id := range ids {
+		all.Go(func() { b.start(id) })
+	}
+	all.Wait()
+}
+
+func TestH20_anEntryStampedInATermThatIsOverMovesNoClock(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	before := clockOf(n)
+	spec := specs("late", 1)[0]
+	a := b.raw(n, &fsmpb.Entry{Term: n.leading().term - 1, NowMs: int64(before) + 900,
+		Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&spec)}}}}})
+	if a.Stamped || a.Clock-before >= 900 {
+		t.Fatalf("stamped %v, clock %d after %d", a.Stamped, a.Clock, before)
+	}
+	if e := fsm.OutcomeError(a.Outcomes[0]); e != nil || jobOf(n, "late-00000").State == rota.JobNone {
+		t.Fatalf("the client's operation in it was lost: %v", e)
+	}
+}
+
+func TestH21_stampsAfterAPauseWithAFullPipelineKeepRealTime(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	started, before := sinceBoot(), clockOf(n)
+	l := n.leading()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for j := range 20 {
+				l.mu.Lock()
+				if i == 0 && j%10 == 5 {
+					l.lastAt -= 20 * time.Second // a pause with entries in flight
+				}
+				l.mu.Unlock()
+				if r := l.propose(within(t, 10*time.Second), []*fsmpb.Op{barrierOp()}, true); r.err != nil {
+					t.Error(r.err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	passed, real := clockOf(n)-before, rota.Clock((sinceBoot()-started)/time.Millisecond)
+	if passed > real+2*rota.StampLeadMax+50 {
+		t.Fatalf("two pauses of 20 s let %d ms pass in %d ms", passed, real)
+	}
+}
+
+func TestH24_silenceCountsOnAcrossLeaders(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n := b.leader()
+	h := newHand(t, n, "w1", 1)
+	h.beat()
+	submitAll(t, n, specs("x", 1))
+	h.do(rota.VerbAck, h.take(1)...)
+	sign := clockOf(n) // the worker dies; nothing of it is heard from now on
+	b.pass(11_000)
+	b.eventually("it is found silent", func() bool { return statusOf(b.leader(), "w1") == rota.WorkerUnreachable })
+	b.pass(sign + 30_000 - b.clock())
+	if s := jobOf(b.leader(), "x-00000").State; s != rota.Running {
+		t.Fatalf("the job is %s at 30 s of silence", s)
+	}
+	b.stop(b.leader().cfg.Node)
+	b.pass(sign + 41_500 - b.clock())
+	b.eventually("the lease ends", func() bool { return jobOf(b.leader(), "x-00000").State != rota.Running })
+	if now := b.clock(); now < sign+40_000-3_000 || now > sign+47_000 {
+		t.Errorf("it ended %d ms after the last sign", now-sign)
+	}
+}
+
+func TestH24_aWorkerThatDiedWithItsLeaderIsFoundSilentThoughAllElseRests(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	h := newHand(t, b.leader(), "w1", 1)
+	h.beat()
+	b.stop(b.leader().cfg.Node) // and the worker with it
+	n := b.leader()
+	b.eventually("the clock runs on", func() bool { return clockOf(n) > n.leading().began+300 })
+	b.pass(11_000)
+	b.eventually("it is found silent", func() bool { return statusOf(b.leader(), "w1") == rota.WorkerUnreachable })
+	b.eventually("the cluster rests", func() bool { n := b.leader(); l := n.leading(); return l != nil && !n.sweepNeeded(l) })
+}
+
+func TestBeats(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	t.Run("of sessions that are over are refused, though the cluster rests", func(t *testing.T) {
+		n := b.leader()
+		b.eventually("an empty cluster rests", func() bool { l := n.leading(); return l != nil && !n.sweepNeeded(l) })
+		a, err := n.Beats(within(t, 5*time.Second), "n1", []rota.Beat{{Worker: "nobody", Session: 7}, {Worker: "no-one", Session: 8}})
+		if err != nil || !slices.Equal(a.Refused, []int32{0, 1}) {
+			t.Fatalf("%+v, %v", a, err)
+		}
+	})
+	h := newHand(t, b.follower(), "w1", 1)
+	t.Run("of an unreachable worker are answered only once it is cleared", func(t *testing.T) {
+		b.pass(11_000)
+		b.eventually("it is found silent", func() bool { return statusOf(b.leader(), "w1") == rota.WorkerUnreachable })
+		h.beat()
+		if s := statusOf(b.leader(), "w1"); s != rota.WorkerActive {
+			t.Fatalf("its beat was answered while it is %s", s)
+		}
+	})
+	t.Run("wait for the word of silence that is on its way", func(t *testing.T) {
+		n := b.leader()
+		l := n.leading()
+		on := make(chan struct{})
+		l.mu.Lock()
+		l.silencing, l.silenced = map[rota.WorkerID]bool{"w1": true}, on
+		l.mu.Unlock()
+		answered := make(chan error, 1)
+		go func() {
+			_, err := n.Beats(within(t, 10*time.Second), "n1", []rota.Beat{{Worker: "w1", Session: h.s.Session()}})
+			answered <- err
+		}()
+		applied := n.applied.Load()
+		b.eventually("entries are applied", func() bool { return n.applied.Load() > applied+2 })
+		select {
+		case err := <-answered:
+			t.Fatalf("answered before it: %v", err)
+		default:
+		}
+		word := l.propose(within(t, 5*time.Second), []*fsmpb.Op{reachOp("w1", h.s.Session(), false, clockOf(n))}, true)
+		l.mu.Lock()
+		l.silencing, l.silenced = nil, nil
+		l.mu.Unlock()
+		close(on)
+		if err := <-answered; word.err != nil || err != nil {
+			t.Fatal(word.err, err)
+		}
+		if s := statusOf(n, "w1"); s != rota.WorkerActive {
+			t.Fatalf("answered while it is %s", s)
+		}
+	})
+	t.Run("are not answered by a leader that is cut off", func(t *testing.T) {
+		n := b.leader()
+		b.isolate(n.cfg.Node)
+		if a, err := n.Beats(within(t, 700*time.Millisecond), "n1", []rota.Beat{{Worker: "w1", Session: h.s.Session()}}); err == nil {
+			t.Fatalf("a deposed leader answered %+v", a)
+		}
+		b.heal(n.cfg.Node)
+	})
+}
+
+func TestSweep_aDateThatIsDueWakesAClusterAtRest(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	job := specs("dated", 1)
+	job[0].NotBefore = rota.Date(time.Now().Add(1500 * time.Millisecond).UnixMilli())
+	submitAll(t, b.follower(), job)
+	n := b.leader()
+	b.eventually("the cluster rests", func() bool { return !n.sweepNeeded(n.leading()) })
+	b.eventually("it is QUEUED", func() bool { return jobOf(n, job[0].ID).State == rota.Queued })
+	if early := int64(job[0].NotBefore) - time.Now().UnixMilli(); early > 100 {
+		t.Errorf("it was woken %d ms early", early)
+	}
+}

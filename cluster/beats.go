@@ -1,0 +1,265 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// beatBox collects the beats of the workers on this node and takes them to the
+// leader together (SPEC §3.9). Liveness stands beside the log: only changes of
+// status are entries.
+type beatBox struct {
+	n       *Node
+	mu      sync.Mutex
+	waiting []waitingBeat
+}
+
+type waitingBeat struct {
+	beat rota.Beat
+	done chan beatResult
+}
+
+type beatResult struct {
+	clock rota.Clock
+	err   error
+}
+
+// beatGather is how long beats are gathered before they go out together.
+const beatGather = 10 * time.Millisecond
+
+func newBeatBox(n *Node) *beatBox { return &beatBox{n: n} }
+
+// beat reports one worker's life and waits for the clock.
+func (b *beatBox) beat(ctx context.Context, beat rota.Beat) (rota.Clock, error) {
+	w := waitingBeat{beat, make(chan beatResult, 1)}
+	b.mu.Lock()
+	b.waiting = append(b.waiting, w)
+	first := len(b.waiting) == 1
+	b.mu.Unlock()
+	if first {
+		time.AfterFunc(beatGather, b.flush)
+	}
+	select {
+	case r := <-w.done:
+		return r.clock, r.err
+	case <-ctx.Done():
+		return 0, ctxError(ctx, "waiting for the cluster clock")
+	case <-b.n.stopped:
+		return 0, errStopping()
+	}
+}
+
+func (b *beatBox) flush() {
+	b.mu.Lock()
+	waiting := b.waiting
+	b.waiting = nil
+	b.mu.Unlock()
+	beats := make([]rota.Beat, len(waiting))
+	for i := range waiting {
+		beats[i] = waiting[i].beat
+	}
+	ctx, cancel := context.WithTimeout(b.n.life, rota.BeatEvery*2)
+	defer cancel()
+	answer, err := b.toLeader(ctx, beats)
+	refused := make(map[int32]bool, len(answer.Refused))
+	for _, i := range answer.Refused {
+		refused[i] = true
+	}
+	for i, w := range waiting {
+		r := beatResult{answer.Clock, err}
+		if refused[int32(i)] {
+			r.err = rota.Refusef(rota.Stale, "session", "session %d of worker %s is over", w.beat.Session, w.beat.Worker)
+		}
+		w.done <- r
+	}
+}
+
+func (b *beatBox) toLeader(ctx context.Context, beats []rota.Beat) (rota.BeatAnswer, error) {
+	if b.n.leading() != nil {
+		return b.n.Beats(ctx, b.n.cfg.Node, beats)
+	}
+	changed := b.n.leader.next()
+	to, ok := b.n.leaderAddress()
+	if !ok {
+		return rota.BeatAnswer{}, errNoLeader(nil)
+	}
+	ctx, cancel := b.n.until(ctx, changed)
+	defer cancel()
+	return b.n.peers.Beat(ctx, to, beats)
+}
+
+// Beats takes beats at the leader. The answer waits for the first entry that
+// this leadership stamped after they arrived and that has applied: a deposed
+// leader that has not noticed answers nothing.
+func (n *Node) Beats(ctx context.Context, from rota.NodeID, beats []rota.Beat) (rota.BeatAnswer, error) {
+	if err := n.refuseRemoved(from); err != nil {
+		return rota.BeatAnswer{}, err
+	}
+	l := n.leading()
+	if l == nil {
+		return rota.BeatAnswer{}, notLeader()
+	}
+	refused, silent, silenced := n.hear(l, beats)
+	for silenced != nil {
+		// The word that such a worker is unreachable is on its way already: it
+		// comes first, and is cleared then.
+		select {
+		case <-silenced:
+		case <-l.ctx.Done():
+			return rota.BeatAnswer{}, notLeader()
+		case <-ctx.Done():
+			return rota.BeatAnswer{}, ctxError(ctx, "waiting for an entry before the beat")
+		}
+		refused, silent, silenced = n.hear(l, beats)
+	}
+	if err := l.all(ctx, silent); err != nil {
+		return rota.BeatAnswer{}, err
+	}
+	done := l.afterNext()
+	if len(refused) == len(beats) { // nothing else may bring an entry that answers
+		if err := l.all(ctx, []*fsmpb.Op{barrierOp()}); err != nil {
+			return rota.BeatAnswer{}, err
+		}
+	}
+	select {
+	case clock, ok := <-done:
+		if !ok {
+			return rota.BeatAnswer{}, notLeader()
+		}
+		return rota.BeatAnswer{Clock: clock, Refused: refused}, nil
+	case <-l.ctx.Done():
+		return rota.BeatAnswer{}, notLeader()
+	case <-ctx.Done():
+		return rota.BeatAnswer{}, ctxError(ctx, "waiting for an entry after the beat")
+	}
+}
+
+// all proposes operations, entry by entry, of which each must be taken or be
+// stale.
+func (l *leadership) all(ctx context.Context, ops []*fsmpb.Op) error {
+	for len(ops) > 0 {
+		k := chunk(ops)
+		r := l.propose(ctx, ops[:k], true)
+		if errors.Is(r.err, errNotLeader) {
+			return notLeader()
+		}
+		if r.err != nil {
+			return r.err
+		}
+		for _, o := range r.outcomes {
+			if e := fsm.OutcomeError(o); e != nil && e.Kind != rota.Stale { // its session ended meanwhile
+				return e
+			}
+		}
+		ops = ops[k:]
+	}
+	return nil
+}
+
+// hear notes who beat, and tells which sessions are over and which workers must
+// be cleared of UNREACHABLE. If that word is on its way to one of them it gives
+// a channel that is closed once it has arrived: then it must be called again.
+func (n *Node) hear(l *leadership, beats []rota.Beat) (refused []int32, silent []*fsmpb.Op, silenced <-chan struct{}) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clock := n.machine.Head().Clock
+	for i, b := range beats {
+		session, status := n.machine.Session(b.Worker)
+		if session != b.Session || session == 0 || status == rota.WorkerRetired {
+			refused = append(refused, int32(i))
+			continue
+		}
+		l.heard[b.Worker] = beatHeard{b.Session, clock}
+		l.present = true
+		if l.silencing[b.Worker] {
+			silenced = l.silenced
+		}
+		if status == rota.WorkerUnreachable {
+			silent = append(silent, reachOp(b.Worker, b.Session, true, 0))
+		}
+	}
+	return refused, silent, silenced
+}
+
+func reachOp(w rota.WorkerID, s rota.Session, reachable bool, sign rota.Clock) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_Reach{Reach: &fsmpb.Reach{Worker: string(w), Session: uint64(s), Reachable: reachable,
+		LastSignMs: int64(sign)}}}
+}
+
+// silenceLoop proposes UNREACHABLE for workers silent for 10 s of clock, counted
+// from their last beat that reached a leader, or from BeginTerm if later.
+func (n *Node) silenceLoop(l *leadership) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		n.silenceOnce(l)
+		select {
+		case <-tick.C:
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+func (n *Node) silenceOnce(l *leadership) {
+	ops, first := n.findSilent(l)
+	if len(ops) == 0 {
+		return
+	}
+	r := l.propose(l.ctx, ops, true)
+	l.mu.Lock()
+	close(l.silenced)
+	l.silencing, l.silenced = nil, nil
+	l.mu.Unlock()
+	if r.err == nil {
+		n.log.Warn("workers fell silent: their leases end 40 s after their last sign", "workers", len(ops),
+			"first", string(first))
+	}
+}
+
+// findSilent looks for workers whose silence is long enough, and marks them:
+// their beats wait from now on until the word is in the state.
+func (n *Node) findSilent(l *leadership) (ops []*fsmpb.Op, first rota.WorkerID) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clock := n.machine.Head().Clock
+	live := make(map[rota.WorkerID]bool)
+	l.present = false
+	silencing := make(map[rota.WorkerID]bool)
+	n.machine.LiveWorkers(func(id rota.WorkerID, s rota.Session, status rota.WorkerStatus, since rota.Clock) {
+		live[id] = true
+		if status != rota.WorkerActive && status != rota.WorkerDraining {
+			return
+		}
+		l.present = true
+		sign := max(l.began, since)
+		if h, ok := l.heard[id]; ok && h.session == s {
+			sign = max(sign, h.clock)
+		}
+		if clock-sign > rota.SilenceUnreachable && len(ops) < rota.MaxFiringsPerSweep {
+			ops = append(ops, reachOp(id, s, false, sign))
+			silencing[id] = true
+			first = cmp.Or(first, id)
+		}
+	})
+	for id := range l.heard {
+		if !live[id] {
+			delete(l.heard, id)
+		}
+	}
+	if len(ops) > 0 {
+		l.silencing, l.silenced = silencing, make(chan struct{})
+	}
+	return ops, first
+}

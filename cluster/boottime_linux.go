@@ -1,0 +1,17 @@
+package cluster
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sinceBoot is the monotonic time that leaders stamp by; it counts the time
+// that the machine was suspended (SPEC §3.5).
+func sinceBoot() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		panic("cluster: CLOCK_BOOTTIME cannot be read: " + err.Error())
+	}
+	return time.Duration(t.Nano())
+}

@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// Config is everything that a node is started with. It is checked once, all
+// faults together.
+type Config struct {
+	// Node is the node's id, for ever bound to its data directory.
+	Node rota.NodeID
+	// Cluster is the --cluster name; nodes of another name are refused.
+	Cluster string
+	// Data is the data directory.
+	Data string
+	// API, Raft and Gossip are addresses H:P that other nodes reach; the node
+	// listens on the latter two itself.
+	API, Raft, Gossip string
+	// Join are gossip addresses of other nodes, which need not be up yet.
+	Join []string
+	// BootstrapExpect is how many fresh nodes found a cluster; 0 never founds one.
+	BootstrapExpect int
+	// GossipKeyFile encrypts gossip; needed beyond loopback unless Insecure.
+	GossipKeyFile string
+	Insecure      bool
+	// AdoptData takes a data directory that was moved (see OpenDataDir).
+	AdoptData bool
+	// ServerTLS and ClientTLS secure the raft connections; both or neither.
+	ServerTLS, ClientTLS *tls.Config
+	// Version of the binary, told to other nodes.
+	Version string
+	// Timing of Raft; zero takes DefaultTiming.
+	Timing Timing
+	// Fatal ends the process; nil logs and exits 1.
+	Fatal func(error)
+	Log   *slog.Logger
+	// noSync skips fsync in the package's own tests.
+	noSync bool
+	// admitted refuses raft connections in the package's own tests.
+	admitted func(peer rota.NodeID) error
+}
+
+// Timing are Raft's timeouts. The default suits one data centre (a killed
+// leader is replaced in about a second); up to 5 s suits a WAN.
+type Timing struct {
+	Heartbeat, Election, LeaderLease time.Duration
+	// Commit is how long an idle leader waits before it tells followers of a
+	// new commit index: what a worker on a follower waits for on an idle cluster.
+	Commit time.Duration
+	// SnapshotThreshold is how many entries make a snapshot, SnapshotInterval how
+	// often that is looked at, TrailingLogs how many entries stay behind one.
+	SnapshotThreshold, TrailingLogs uint64
+	SnapshotInterval                time.Duration
+}
+
+// DefaultTiming is for nodes in one data centre. TrailingLogs exceeds
+// SnapshotThreshold twice over, so that the snapshots before the newest have their
+// log too, and a follower that restores one still finds the log after it.
+func DefaultTiming() Timing {
+	return Timing{
+		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, LeaderLease: 250 * time.Millisecond,
+		Commit: 10 * time.Millisecond, SnapshotThreshold: 8_192, TrailingLogs: 24_576, SnapshotInterval: 20 * time.Second,
+	}
+}
+
+func (c *Config) check() error {
+	var faults []error
+	for _, e := range []error{rota.CheckID("node", c.Node), rota.CheckID("cluster", c.Cluster)} {
+		if e != nil {
+			faults = append(faults, e)
+		}
+	}
+	for _, a := range []struct{ flag, addr string }{{"--api", c.API}, {"--raft", c.Raft}, {"--gossip", c.Gossip}} {
+		if _, _, err := net.SplitHostPort(a.addr); err != nil {
+			faults = append(faults, fmt.Errorf("%s %q is not host:port", a.flag, a.addr))
+		}
+	}
+	if c.Data == "" {
+		faults = append(faults, errors.New("--data is empty: a directory is wanted"))
+	}
+	if c.BootstrapExpect < 0 || c.BootstrapExpect > maxVoters {
+		faults = append(faults, fmt.Errorf("--bootstrap-expect is %d: 0 to %d is wanted", c.BootstrapExpect, maxVoters))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return &rota.Error{Kind: rota.Invalid, Op: "start node", Text: "configuration is refused", Cause: err}
+	}
+	if c.Timing == (Timing{}) {
+		c.Timing = DefaultTiming()
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// The bounds of a node's own queues and waits, each with its reason.
+const (
+	// maxVoters: more voters make every commit slower and no cluster safer.
+	maxVoters = 9
+	// proposalQueue bounds proposals that wait for the log: beyond it callers
+	// are refused rather than kept.
+	proposalQueue = 8_192
+	// entriesInFlight bounds the pipeline: enough to hide an fsync, little
+	// enough that a batch has time to fill.
+	entriesInFlight = 4
+	// decideMost bounds the pairs of one entry of rounds.
+	decideMost = 1_024
+	// digestsKept is how far back a node can tell its digests: many seconds of
+	// the fastest log.
+	digestsKept = 32_768
+	// inspectMost bounds the digests that one question asks for.
+	inspectMost = 64
+	// peerTimeout bounds a question to another node that nobody waits for.
+	peerTimeout = 500 * time.Millisecond
+	// raftTimeout bounds changes of membership and leadership.
+	raftTimeout = 10 * time.Second
+	// noticesKept bounds what waits for a worker's stream; beyond it the stream
+	// is told all open leases anew.
+	noticesKept = 65_536
+)

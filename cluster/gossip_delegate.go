@@ -1,0 +1,198 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/rotasched/rota"
+)
+
+// memberForgotten is how long one that died stays listed.
+const memberForgotten = time.Hour
+
+// gossipDelegate is what memberlist calls. memberlist holds its own lock
+// meanwhile, so nothing here may call memberlist.
+type gossipDelegate struct{ g *Gossip }
+
+// NodeMeta implements memberlist.Delegate.
+func (d gossipDelegate) NodeMeta(int) []byte {
+	d.g.mu.Lock()
+	defer d.g.mu.Unlock()
+	return d.g.encoded
+}
+
+// NotifyMsg implements memberlist.Delegate; rota sends no messages by gossip.
+func (d gossipDelegate) NotifyMsg([]byte) {}
+
+// GetBroadcasts implements memberlist.Delegate.
+func (d gossipDelegate) GetBroadcasts(int, int) [][]byte { return nil }
+
+// LocalState implements memberlist.Delegate.
+func (d gossipDelegate) LocalState(bool) []byte { return nil }
+
+// MergeRemoteState implements memberlist.Delegate.
+func (d gossipDelegate) MergeRemoteState([]byte, bool) {}
+
+// NotifyMerge implements memberlist.MergeDelegate: a join is refused as a whole
+// when the other side knows anyone who does not belong here.
+func (d gossipDelegate) NotifyMerge(peers []*memberlist.Node) error {
+	for _, node := range peers {
+		if node.State == memberlist.StateDead || node.State == memberlist.StateLeft {
+			continue
+		}
+		if _, err := d.g.judge(node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NotifyAlive implements memberlist.AliveDelegate: it hears of every node, by
+// whichever way the word came.
+func (d gossipDelegate) NotifyAlive(node *memberlist.Node) error {
+	member, err := d.g.judge(node)
+	if err != nil {
+		return err
+	}
+	d.g.mu.Lock()
+	existing, known := d.g.members[member.ID]
+	d.g.mu.Unlock()
+	if known && existing.Identity != member.Identity {
+		d.g.conflict(existing.Member, member)
+	}
+	return nil
+}
+
+// NotifyConflict implements memberlist.ConflictDelegate: two nodes with one
+// name at two addresses. memberlist keeps the first.
+func (d gossipDelegate) NotifyConflict(existing, other *memberlist.Node) {
+	first, err := memberOf(existing)
+	second, err2 := memberOf(other)
+	if errors.Join(err, err2) == nil {
+		first.Alive = true
+		d.g.conflict(first, second)
+	}
+}
+
+// NotifyJoin implements memberlist.EventDelegate.
+func (d gossipDelegate) NotifyJoin(node *memberlist.Node) { d.g.note(node, true) }
+
+// NotifyUpdate implements memberlist.EventDelegate.
+func (d gossipDelegate) NotifyUpdate(node *memberlist.Node) { d.g.note(node, true) }
+
+// NotifyLeave implements memberlist.EventDelegate.
+func (d gossipDelegate) NotifyLeave(node *memberlist.Node) { d.g.note(node, false) }
+
+// judge refuses who does not belong here, and tells of it once a minute.
+func (g *Gossip) judge(node *memberlist.Node) (Member, error) {
+	member, err := memberOf(node)
+	g.mu.Lock()
+	own := g.meta.ClusterID
+	g.mu.Unlock()
+	switch {
+	case err != nil:
+	case node.DCur != gossipProtocol:
+		err = fmt.Errorf("it speaks version %d of the gossip protocol, this node %d", node.DCur, gossipProtocol)
+	case own != "" && member.ClusterID != "" && own != member.ClusterID:
+		err = fmt.Errorf("its cluster id is %s, this one's %s, both are named %q", member.ClusterID, own,
+			g.opts.Cluster)
+	}
+	if err == nil {
+		return member, nil
+	}
+	name := node.Name
+	if !rota.ValidID(name) {
+		name = "(no id)"
+	}
+	if g.lines.allow("judge/" + name) {
+		g.opts.Logger.Warn("gossip: a node is refused", "node", name, "address", addressOf(node), "error", err)
+	}
+	return member, err
+}
+
+// memberOf decodes a node, as hostile input.
+func memberOf(node *memberlist.Node) (Member, error) {
+	if err := rota.CheckID("node id", node.Name); err != nil {
+		return Member{}, err
+	}
+	meta, err := decodeGossipMeta(node.Meta)
+	if err != nil {
+		return Member{}, err
+	}
+	return Member{ID: rota.NodeID(node.Name), GossipMeta: meta, Gossip: addressOf(node)}, nil
+}
+
+func addressOf(node *memberlist.Node) string {
+	return net.JoinHostPort(node.Addr.String(), strconv.Itoa(int(node.Port)))
+}
+
+// note keeps the book of members and wakes who waits for changes.
+func (g *Gossip) note(node *memberlist.Node, alive bool) {
+	member, err := memberOf(node)
+	if err != nil {
+		return // refused by judge before
+	}
+	member.Alive = alive
+	now := time.Now()
+	g.mu.Lock()
+	for id, other := range g.members {
+		if !other.Alive && now.Sub(other.since) > memberForgotten {
+			delete(g.members, id)
+		}
+	}
+	g.members[member.ID] = knownMember{member, now}
+	g.mu.Unlock()
+	g.opts.Logger.Debug("gossip: member", "node", member.ID, "address", member.Gossip, "alive", alive)
+	g.wake()
+}
+
+// conflict reports two nodes with one id.
+func (g *Gossip) conflict(existing, other Member) {
+	if !g.lines.allow("conflict/" + string(other.ID)) {
+		return
+	}
+	g.opts.Logger.Error("gossip: two nodes have one id, or one lost its data directory", "node", other.ID,
+		"existing", existing.Gossip, "other", other.Gossip,
+		"existing_identity", existing.Identity, "other_identity", other.Identity)
+	if g.opts.OnConflict != nil {
+		g.opts.OnConflict(existing, other)
+	}
+}
+
+// gossipLog takes memberlist's lines to slog: warnings and errors once a minute
+// each, everything else at debug, and what the delegates say better at debug too.
+type gossipLog struct {
+	logger *slog.Logger
+	lines  *lineLimiter
+}
+
+// Write implements io.Writer; log.Logger calls it once a line.
+func (l gossipLog) Write(line []byte) (int, error) {
+	text := strings.TrimSpace(string(line))
+	level, said := slog.LevelDebug, text
+	for _, mark := range []string{"[WARN] ", "[ERR] "} {
+		if after, ok := strings.CutPrefix(text, mark); ok {
+			level, said = slog.LevelWarn, after
+		}
+	}
+	said = strings.TrimPrefix(said, "memberlist: ")
+	for _, known := range []string{"ignoring alive message", "Ignoring an alive message", "Conflicting address",
+		"Refuting a", "Failed push/pull merge"} {
+		if strings.HasPrefix(said, known) {
+			level = slog.LevelDebug
+		}
+	}
+	if level > slog.LevelDebug && !l.lines.allow("memberlist/"+said[:min(len(said), 32)]) {
+		level = slog.LevelDebug
+	}
+	l.logger.Log(context.Background(), level, "gossip: "+said)
+	return len(line), nil
+}

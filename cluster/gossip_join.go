@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// joinBackoffMin and joinBackoffMax bound the wait between two tries of one
+	// address: nodes of a cluster are started together, in any order.
+	joinBackoffMin = 50 * time.Millisecond
+	joinBackoffMax = 2 * time.Second
+	// joinCheck is how often an address that was reached is looked at again.
+	joinCheck = 2 * time.Second
+	// resolveTimeout bounds a look-up of a name.
+	resolveTimeout = 2 * time.Second
+)
+
+// joinLoop tries one address for ever. Once it was reached it is tried again
+// only while no live member has that address: memberlist gives up on a node that
+// was dead for half a minute, so that the two halves of a long partition would
+// never find each other again.
+func (g *Gossip) joinLoop(ctx context.Context, address string) {
+	wait, failing := joinBackoffMin, false
+	for {
+		switch err := g.join(ctx, address); {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			if failing {
+				g.opts.Logger.Info("gossip: joined", "address", address)
+			}
+			wait, failing = joinCheck, false
+		default:
+			if !failing {
+				g.opts.Logger.Info("gossip: cannot join yet, trying on", "address", address, "error", err)
+				failing, wait = true, joinBackoffMin
+			}
+			wait = min(2*wait, g.opts.joinBackoffMax)
+		}
+		pause := time.NewTimer(wait/2 + rand.N(wait/2)) // so that nodes do not march in step
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+// join makes sure that a live member has the address.
+func (g *Gossip) join(ctx context.Context, address string) error {
+	ip, port, err := resolveAddress(ctx, address)
+	if err != nil {
+		return err
+	}
+	target := net.JoinHostPort(ip.String(), strconv.Itoa(port))
+	if g.hasLive(target) {
+		return nil
+	}
+	if _, err = g.list.Join([]string{target}); err != nil {
+		return errors.New(strings.Join(strings.Fields(err.Error()), " ")) // memberlist's has many lines
+	}
+	return nil
+}
+
+// hasLive says whether a live member, this node included, has the address.
+func (g *Gossip) hasLive(address string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, member := range g.members {
+		if member.Alive && member.Gossip == address {
+			return true
+		}
+	}
+	return false
+}
+
+// seekLoop tries the dead, as joinLoop does the addresses given: those that
+// found each other through a third have no --join of each other.
+func (g *Gossip) seekLoop(ctx context.Context) {
+	tick := time.NewTicker(5 * g.opts.joinBackoffMax)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, member := range g.Members() {
+			if !member.Alive && ctx.Err() == nil {
+				_, _ = g.list.Join([]string{member.Gossip}) // dead most likely: that is why it is here
+			}
+		}
+	}
+}
+
+// resolveAddress gives IP and port of H:P. An empty host is the unspecified
+// address; of several, one of version 4 is preferred.
+func resolveAddress(ctx context.Context, address string) (net.IP, int, error) {
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, 0, fmt.Errorf("address %q: %w", address, err)
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return nil, 0, fmt.Errorf("address %q: port %q is no number up to 65535", address, portText)
+	}
+	if host == "" {
+		return net.IPv4zero, int(port), nil
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		return ip, int(port), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupIPAddr(ctx, host)
+	if err != nil {
+		return nil, 0, fmt.Errorf("address %q: %w", address, err)
+	}
+	if len(found) == 0 {
+		return nil, 0, fmt.Errorf("address %q: the name has no address", address)
+	}
+	for _, addr := range found {
+		if v4 := addr.IP.To4(); v4 != nil {
+			return v4, int(port), nil
+		}
+	}
+	return found[0].IP, int(port), nil
+}

@@ -1,0 +1,51 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"os"
+
+	"github.com/rotasched/rota"
+)
+
+// gossipKeyFileMax bounds the key file.
+const gossipKeyFileMax = 4 << 10
+
+// readGossipKey reads the key that encrypts and signs gossip: 16, 24 or 32
+// bytes, as hex, as base64, or raw. Text comes first: 32 hex digits are a key of
+// 16 bytes, not one of 32.
+func readGossipKey(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("look at gossip key file: %w", err)
+	}
+	if info.Mode().Perm()&0o007 != 0 {
+		return nil, rota.Refusef(rota.Denied, "gossip-key-file", "gossip key file %s is open to every user of "+
+			"this machine (mode %04o): whoever has the key can join the cluster. Run: chmod 600 %s",
+			path, info.Mode().Perm(), path)
+	}
+	data, err := readSmallFile(path, gossipKeyFileMax)
+	if err != nil {
+		return nil, fmt.Errorf("read gossip key file: %w", err)
+	}
+	text := bytes.TrimSpace(data)
+	if key, err := hex.DecodeString(string(text)); err == nil && keyLength(key) {
+		return key, nil
+	}
+	for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding,
+		base64.URLEncoding, base64.RawURLEncoding} {
+		if key, err := encoding.DecodeString(string(text)); err == nil && keyLength(key) {
+			return key, nil
+		}
+	}
+	if keyLength(data) {
+		return data, nil
+	}
+	return nil, rota.Refusef(rota.Invalid, "gossip-key-file", "gossip key file %s holds %d bytes that are no "+
+		"key: 16, 24 or 32 bytes are wanted, raw, in hex or in base64. Make one with: openssl rand -base64 32 > %s",
+		path, len(data), path)
+}
+
+func keyLength(key []byte) bool { return len(key) == 16 || len(key) == 24 || len(key) == 32 }

@@ -1,0 +1,102 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/rotasched/rota"
+)
+
+const (
+	// gossipMetaVersion is the first byte of the metadata.
+	gossipMetaVersion = 1
+	// gossipMetaMax is memberlist's bound for metadata.
+	gossipMetaMax = memberlist.MetaMaxSize
+	// gossipTextMax bounds each text in it, so that all of them fit.
+	gossipTextMax = 90
+	// gossipFlagState is the flag HasState.
+	gossipFlagState = 1
+)
+
+// encodeGossipMeta gives: version, flags, expected nodes (2 bytes, big endian),
+// identity (16 bytes), then five texts, each after a byte of its length: cluster
+// id, API, raft and admin address, version of the binary.
+func encodeGossipMeta(m GossipMeta) ([]byte, error) {
+	identity, err := hex.DecodeString(m.Identity)
+	if err != nil || len(identity) != identityBytes {
+		return nil, fmt.Errorf("encode gossip metadata: identity %q is not 32 hex digits", m.Identity)
+	}
+	if m.BootstrapExpect < 0 || m.BootstrapExpect > 0xffff {
+		return nil, fmt.Errorf("encode gossip metadata: %d nodes expected", m.BootstrapExpect)
+	}
+	flags := byte(0)
+	if m.HasState {
+		flags |= gossipFlagState
+	}
+	out := binary.BigEndian.AppendUint16([]byte{gossipMetaVersion, flags}, uint16(m.BootstrapExpect))
+	out = append(out, identity...)
+	for _, text := range []string{string(m.ClusterID), m.API, m.Raft, m.Admin, m.Version} {
+		if len(text) > gossipTextMax {
+			return nil, fmt.Errorf("encode gossip metadata: %q has more than %d bytes", text, gossipTextMax)
+		}
+		out = append(append(out, byte(len(text))), text...)
+	}
+	return out, nil
+}
+
+// decodeGossipMeta reads what a stranger may have written.
+func decodeGossipMeta(data []byte) (GossipMeta, error) {
+	const fixed = 4 + identityBytes
+	var m GossipMeta
+	switch {
+	case len(data) > gossipMetaMax:
+		return m, fmt.Errorf("gossip metadata has %d bytes", len(data))
+	case len(data) == 0:
+		return m, errors.New("gossip metadata is missing")
+	case data[0] != gossipMetaVersion:
+		return m, fmt.Errorf("gossip metadata has version %d, this binary knows %d", data[0], gossipMetaVersion)
+	case len(data) < fixed:
+		return m, errors.New("gossip metadata is cut short")
+	case data[1]&^gossipFlagState != 0:
+		return m, fmt.Errorf("gossip metadata has unknown flags %#x", data[1])
+	}
+	texts := [5]string{}
+	rest := data[fixed:]
+	for i := range texts {
+		if len(rest) == 0 || len(rest) < 1+int(rest[0]) {
+			return m, errors.New("gossip metadata is cut short")
+		}
+		n := 1 + int(rest[0])
+		texts[i], rest = string(rest[1:n]), rest[n:]
+		if !plainText(texts[i]) {
+			return m, fmt.Errorf("gossip metadata holds %q", texts[i])
+		}
+	}
+	if len(rest) != 0 {
+		return m, errors.New("gossip metadata is too long")
+	}
+	m = GossipMeta{
+		ClusterID: rota.ClusterID(texts[0]), API: texts[1], Raft: texts[2], Admin: texts[3], Version: texts[4],
+		BootstrapExpect: int(binary.BigEndian.Uint16(data[2:])),
+		HasState:        data[1]&gossipFlagState != 0,
+		Identity:        hex.EncodeToString(data[4:fixed]),
+	}
+	if m.ClusterID != "" && !rota.ValidID(m.ClusterID) {
+		return GossipMeta{}, fmt.Errorf("gossip metadata holds cluster id %q", m.ClusterID)
+	}
+	return m, nil
+}
+
+// plainText says whether s may be shown and logged: printable ASCII, not too long.
+func plainText(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return len(s) <= gossipTextMax
+}

@@ -1,0 +1,298 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// gossipPatience is far above what anything here takes on a loaded machine.
+const gossipPatience = 20 * time.Second
+
+func testMeta(id rota.NodeID) GossipMeta {
+	return GossipMeta{ClusterID: "k1", API: string(id) + ":6470", Raft: string(id) + ":6471", Version: "1.2.3",
+		BootstrapExpect: 3, HasState: true, Identity: strings.Repeat("0b", identityBytes)}
+}
+
+func startGossip(t *testing.T, id rota.NodeID, change func(o *GossipOptions)) *Gossip {
+	t.Helper()
+	opts := GossipOptions{ID: id, Cluster: "c1", Bind: "127.0.0.1:0", Meta: testMeta(id),
+		joinBackoffMax: 200 * time.Millisecond}
+	if change != nil {
+		change(&opts)
+	}
+	g, err := StartGossip(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close() })
+	return g
+}
+
+// waitMembers waits until the members are as wanted.
+func waitMembers(t *testing.T, g *Gossip, what string, want func(alive map[rota.NodeID]Member) bool) {
+	t.Helper()
+	deadline := time.NewTimer(gossipPatience)
+	defer deadline.Stop()
+	for {
+		alive := make(map[rota.NodeID]Member)
+		for _, member := range g.Members() {
+			if member.Alive {
+				alive[member.ID] = member
+			}
+		}
+		if want(alive) {
+			return
+		}
+		select {
+		case <-g.Changed():
+		case <-deadline.C:
+			t.Fatalf("%s did not happen; members: %+v", what, g.Members())
+		}
+	}
+}
+
+func TestGossipFindsNodes(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(strings.Repeat("4f", 32)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := startGossip(t, "a", func(o *GossipOptions) { o.KeyFile = key })
+	join := []string{a.Addr()}
+	b := startGossip(t, "b", func(o *GossipOptions) { o.KeyFile, o.Join = key, join })
+	c := startGossip(t, "c", func(o *GossipOptions) { o.KeyFile, o.Join = key, join })
+	for _, g := range []*Gossip{a, b, c} {
+		waitMembers(t, g, "finding each other", func(alive map[rota.NodeID]Member) bool { return len(alive) == 3 })
+	}
+	t.Logf("three nodes found each other in %s", time.Since(began))
+	for _, member := range c.Members() {
+		if want := testMeta(member.ID); !reflect.DeepEqual(member.GossipMeta, want) {
+			t.Errorf("%s tells %+v, want %+v", member.ID, member.GossipMeta, want)
+		}
+	}
+
+	if err := b.UpdateMeta(func(m *GossipMeta) { m.Version = "2.0.0" }); err != nil {
+		t.Fatal(err)
+	}
+	waitMembers(t, c, "hearing of new metadata", func(alive map[rota.NodeID]Member) bool {
+		return alive["b"].Version == "2.0.0"
+	})
+	if err := b.UpdateMeta(func(m *GossipMeta) { m.API = strings.Repeat("x", 200) }); err == nil {
+		t.Error("metadata too long for a packet is taken")
+	}
+
+	if err := errors.Join(b.Leave(5*time.Second), b.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+	waitMembers(t, c, "leaving", func(alive map[rota.NodeID]Member) bool { return len(alive) == 2 })
+}
+
+func TestGossipJoinsWhoComesLater(t *testing.T) {
+	t.Parallel()
+	first := startGossip(t, "a", nil)
+	address := first.Addr()
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b := startGossip(t, "b", func(o *GossipOptions) { o.Join = []string{"no-such-name.invalid:1", address} })
+	again := startGossip(t, "a", func(o *GossipOptions) { o.Bind = address })
+	waitMembers(t, again, "being joined", func(alive map[rota.NodeID]Member) bool { return len(alive) == 2 })
+	waitMembers(t, b, "joining", func(alive map[rota.NodeID]Member) bool { return len(alive) == 2 })
+}
+
+// syncBuffer takes log lines of many goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// TestGossipKeepsClustersApart joins two clusters of one name by hand.
+func TestGossipKeepsClustersApart(t *testing.T) {
+	t.Parallel()
+	var lines syncBuffer
+	a := startGossip(t, "a", func(o *GossipOptions) {
+		o.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+	})
+	b := startGossip(t, "b", func(o *GossipOptions) { o.Meta.ClusterID = "k2" })
+	for range 3 {
+		if _, err := b.list.Join([]string{a.Addr()}); err == nil {
+			t.Error("the clusters were merged")
+		}
+	}
+	for _, g := range []*Gossip{a, b} {
+		if members := g.Members(); len(members) != 1 {
+			t.Errorf("members %+v", members)
+		}
+	}
+	if n := strings.Count(lines.String(), "a node is refused"); n != 1 {
+		t.Errorf("%d lines about it: %s", n, lines.String())
+	}
+
+	other := startGossip(t, "o", func(o *GossipOptions) { o.Cluster = "c2" })
+	if _, err := other.list.Join([]string{a.Addr()}); err == nil {
+		t.Error("clusters of two names were merged")
+	}
+
+	// One that knew neither met both; once it learns its own, the other is gone.
+	c := startGossip(t, "c", func(o *GossipOptions) { o.Meta.ClusterID = "" })
+	if _, err := c.list.Join([]string{b.Addr()}); err != nil {
+		t.Fatal(err)
+	}
+	waitMembers(t, c, "meeting b", func(alive map[rota.NodeID]Member) bool { return len(alive) == 2 })
+	if err := c.UpdateMeta(func(m *GossipMeta) { m.ClusterID = "k1" }); err != nil {
+		t.Fatal(err)
+	}
+	waitMembers(t, c, "dropping b", func(alive map[rota.NodeID]Member) bool { return len(alive) == 1 })
+}
+
+func TestGossipTellsOfConflicts(t *testing.T) {
+	t.Parallel()
+	type pair struct{ existing, other Member }
+	for name, change := range map[string]func(o *GossipOptions){
+		"another address": func(*GossipOptions) {},
+		"another data directory": func(o *GossipOptions) {
+			o.Meta.Identity = strings.Repeat("0c", identityBytes)
+		},
+		"an emptied data directory": func(o *GossipOptions) { o.Meta.HasState = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := make(chan pair, 8)
+			a := startGossip(t, "a", func(o *GossipOptions) {
+				o.OnConflict = func(existing, other Member) { seen <- pair{existing, other} }
+			})
+			b := startGossip(t, "b", func(o *GossipOptions) { o.Join = []string{a.Addr()} })
+			waitMembers(t, a, "b joining", func(alive map[rota.NodeID]Member) bool { return len(alive) == 2 })
+			double := startGossip(t, "b", func(o *GossipOptions) {
+				o.Join = []string{a.Addr()}
+				change(o)
+			})
+			select {
+			case got := <-seen:
+				if got.existing.ID != "b" || got.other.ID != "b" || got.existing.Gossip != b.Addr() ||
+					got.other.Gossip != double.Addr() {
+					t.Errorf("told of %+v", got)
+				}
+			case <-time.After(gossipPatience):
+				t.Error("nobody was told")
+			}
+		})
+	}
+}
+
+func TestGossipRefusesToStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open, short := filepath.Join(dir, "open"), filepath.Join(dir, "short")
+	if err := errors.Join(os.WriteFile(open, make([]byte, 32), 0o600), os.Chmod(open, 0o644),
+		os.WriteFile(short, []byte("12345"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(o *GossipOptions)
+		kind   rota.Kind
+		want   string
+	}{
+		"in the open without a key": {func(o *GossipOptions) { o.Bind = ":0" }, rota.Denied, "--insecure"},
+		"with a key for all to see": {func(o *GossipOptions) { o.KeyFile = open }, rota.Denied, "chmod 600"},
+		"with what is no key":       {func(o *GossipOptions) { o.KeyFile = short }, rota.Invalid, "openssl rand"},
+		"without a name":            {func(o *GossipOptions) { o.ID = "" }, rota.Invalid, "node id"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			opts := GossipOptions{ID: "a", Cluster: "c1", Bind: "127.0.0.1:0", Meta: testMeta("a")}
+			c.change(&opts)
+			g, err := StartGossip(opts)
+			if err == nil {
+				g.Close()
+			}
+			if rota.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestGossipKey(t *testing.T) {
+	t.Parallel()
+	raw := make([]byte, 32)
+	for i := range raw {
+		raw[i] = byte(i * 7)
+	}
+	for _, n := range []int{16, 24, 32} {
+		key := raw[:n]
+		for _, text := range []string{string(key), hex.EncodeToString(key) + "\n",
+			base64.StdEncoding.EncodeToString(key) + "\r\n", base64.RawURLEncoding.EncodeToString(key)} {
+			path := filepath.Join(t.TempDir(), "key")
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := readGossipKey(path); err != nil || !bytes.Equal(got, key) {
+				t.Errorf("%q gives %x, %v", text, got, err)
+			}
+		}
+	}
+}
+
+func TestGossipMetaBytes(t *testing.T) {
+	t.Parallel()
+	got, err := encodeGossipMeta(GossipMeta{ClusterID: "k", API: "a:1", Raft: "r:2", Version: "v",
+		BootstrapExpect: 258, HasState: true, Identity: strings.Repeat("0b", identityBytes)})
+	want := "\x01\x01\x01\x02" + strings.Repeat("\x0b", identityBytes) + "\x01k\x03a:1\x03r:2\x00\x01v"
+	if err != nil || string(got) != want {
+		t.Errorf("got  %q, %v\nwant %q: the version must change with the bytes", got, err, want)
+	}
+	longest := GossipMeta{ClusterID: rota.ClusterID(strings.Repeat("k", gossipTextMax)),
+		Identity: strings.Repeat("0b", identityBytes)}
+	longest.API = string(longest.ClusterID)
+	longest.Raft, longest.Admin, longest.Version = longest.API, longest.API, longest.API
+	if got, err := encodeGossipMeta(longest); err != nil || len(got) > gossipMetaMax {
+		t.Errorf("the longest metadata has %d bytes, %v", len(got), err)
+	}
+}
+
+// FuzzGossipMeta decodes what a stranger may send.
+func FuzzGossipMeta(f *testing.F) {
+	for _, id := range []rota.NodeID{"a", "node-with-a-long-name.example.org"} {
+		data, err := encodeGossipMeta(testMeta(id))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := decodeGossipMeta(data)
+		if err != nil {
+			return
+		}
+		again, err := encodeGossipMeta(m)
+		if err != nil || !bytes.Equal(again, data) {
+			t.Fatalf("%q comes back as %q, %v", data, again, err)
+		}
+	})
+}

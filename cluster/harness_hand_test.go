@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"crypto/sha256"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// hand is a worker by hand: it connects, takes leases and completes them.
+type hand struct {
+	t      *testing.T
+	id     rota.WorkerID
+	secret [32]byte
+	slots  int32
+	s      *WorkerSession
+}
+
+func newHand(t *testing.T, n *Node, id rota.WorkerID, slots int32) *hand {
+	t.Helper()
+	h := &hand{t: t, id: id, secret: sha256.Sum256([]byte(id)), slots: slots}
+	h.connect(n)
+	return h
+}
+
+func (h *hand) connect(n *Node) {
+	h.t.Helper()
+	s, err := n.OpenWorker(within(h.t, 10*time.Second), rota.WorkerSpec{ID: h.id, Queues: []rota.QueueName{rota.DefaultQueue},
+		Slots: h.slots}, h.secret[:], false)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.s = s
+}
+
+// take waits for at least n leases.
+func (h *hand) take(n int) []rota.Assignment {
+	h.t.Helper()
+	var got []rota.Assignment
+	for len(got) < n {
+		notices, err := h.s.Notices(within(h.t, 10*time.Second))
+		if err != nil {
+			h.t.Fatalf("worker %s has %d leases of %d: %v", h.id, len(got), n, err)
+		}
+		for _, x := range notices {
+			if x.Assigned != nil {
+				got = append(got, *x.Assigned)
+			}
+		}
+	}
+	return got
+}
+
+// beat beats until it is answered: none is while leaders change.
+func (h *hand) beat() (clock rota.Clock) {
+	h.t.Helper()
+	var err error
+	for range 10 {
+		if clock, err = h.s.Beat(within(h.t, 5*time.Second)); err == nil {
+			return clock
+		}
+		_ = h.s.n.pause(within(h.t, time.Second), 100*time.Millisecond)
+	}
+	h.t.Fatalf("worker %s got no answer to its beats: %v", h.id, err)
+	return 0
+}
+
+func (h *hand) do(verb rota.LeaseVerb, leases ...rota.Assignment) []rota.LeaseAnswer {
+	h.t.Helper()
+	var commands []rota.LeaseCommand
+	for _, a := range leases {
+		commands = append(commands, rota.LeaseCommand{Verb: verb, Lease: a.Lease.ID, Job: a.Lease.Job, Ordinal: a.Lease.Renewals + 1})
+	}
+	answers, err := h.s.Do(within(h.t, 10*time.Second), commands)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return answers
+}

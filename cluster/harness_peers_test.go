@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+)
+
+// directPeers calls other nodes of the bench without a network.
+type directPeers struct {
+	b    *bench
+	self rota.NodeID
+}
+
+func (p directPeers) to(id rota.NodeID) (*Node, error) {
+	p.b.mu.Lock()
+	defer p.b.mu.Unlock()
+	n := p.b.nodes[id]
+	if n == nil || p.b.cut[id] || p.b.cut[p.self] {
+		return nil, &rota.Error{Kind: rota.Unavailable, Text: "node " + string(id) + " does not answer"}
+	}
+	return n, nil
+}
+
+func (p directPeers) Forward(ctx context.Context, to rota.NodeAddress, commands []byte) ([]byte, error) {
+	n, err := p.to(to.ID)
+	if err != nil {
+		return nil, err
+	}
+	return n.Forwarded(ctx, p.self, commands)
+}
+
+func (p directPeers) Beat(ctx context.Context, to rota.NodeAddress, beats []rota.Beat) (rota.BeatAnswer, error) {
+	n, err := p.to(to.ID)
+	if err != nil {
+		return rota.BeatAnswer{}, err
+	}
+	return n.Beats(ctx, p.self, beats)
+}
+
+func (p directPeers) Barrier(ctx context.Context, to rota.NodeAddress) (rota.Index, error) {
+	n, err := p.to(to.ID)
+	if err != nil {
+		return 0, err
+	}
+	return n.Barrier(ctx, p.self)
+}
+
+func (p directPeers) Inspect(ctx context.Context, to rota.NodeAddress, at []rota.Index) (rota.Inspection, error) {
+	n, err := p.to(to.ID)
+	if err != nil {
+		return rota.Inspection{}, err
+	}
+	return n.Inspect(ctx, at)
+}
+
+func (p directPeers) CheckAt(ctx context.Context, to rota.NodeAddress, index rota.Index) (rota.NodeVerdict, error) {
+	n, err := p.to(to.ID)
+	if err != nil {
+		return rota.NodeVerdict{}, err
+	}
+	return n.CheckAt(ctx, index)
+}
+
+func (p directPeers) Introduce(_ context.Context, to rota.NodeAddress, in rota.Introduction) error {
+	n, err := p.to(to.ID)
+	if err != nil {
+		return err
+	}
+	return n.Introduce(in)
+}
+
+func (p directPeers) RemovePeer(ctx context.Context, to rota.NodeAddress, id rota.NodeID) error {
+	n, err := p.to(to.ID)
+	if err != nil {
+		return err
+	}
+	return n.RemoveHere(ctx, id)
+}
+
+func (p directPeers) TransferLeadership(ctx context.Context, at rota.NodeAddress, to rota.NodeID) (rota.NodeID, error) {
+	n, err := p.to(at.ID)
+	if err != nil {
+		return "", err
+	}
+	return n.TransferHere(ctx, to)
+}
+
+func (p directPeers) Close() error { return nil }

@@ -1,0 +1,324 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// TestMain wants nothing left behind by any node.
+func TestMain(m *testing.M) {
+	// memberlist's last probe ends by its own timeout, a moment after Shutdown.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
+}
+
+// bench is a cluster of real nodes in this process: real Raft, real files, real
+// gossip on loopback; only the calls between nodes are direct.
+type bench struct {
+	t     *testing.T
+	mu    sync.Mutex
+	nodes map[rota.NodeID]*Node
+	addrs map[rota.NodeID]Config
+	// cut holds nodes whose calls fail, in both directions; isolated those whose
+	// raft connections fail too.
+	cut      map[rota.NodeID]bool
+	isolated map[rota.NodeID]bool
+	fatals   map[rota.NodeID][]error
+	// fatal says that the test wants a node to give itself up.
+	fatal bool
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, nodes: make(map[rota.NodeID]*Node), addrs: make(map[rota.NodeID]Config),
+		cut: make(map[rota.NodeID]bool), isolated: make(map[rota.NodeID]bool), fatals: make(map[rota.NodeID][]error)}
+	_ = t.TempDir() // first, so that the directories go after the nodes in them
+	t.Cleanup(func() {
+		for _, id := range b.ids() {
+			b.stop(id)
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.fatals) > 0 && !b.fatal {
+			t.Errorf("nodes gave themselves up: %v", b.fatals)
+		}
+	})
+	return b
+}
+
+// startBench starts n nodes that found a cluster, and waits until all serve.
+func startBench(t *testing.T, n int) *bench {
+	t.Helper()
+	b := newBench(t)
+	for i := range n {
+		b.plan(rota.NodeID(fmt.Sprintf("n%d", i+1)), n)
+	}
+	b.startPlanned()
+	return b
+}
+
+// startPlanned starts all that are planned at once, and waits until they serve.
+func (b *bench) startPlanned() {
+	b.t.Helper()
+	var all sync.WaitGroup
+	for _, id := range b.planned() {
+		all.Go(func() { b.start(id) })
+	}
+	all.Wait()
+	for _, id := range b.ids() {
+		b.awaitReady(id)
+	}
+}
+
+// isolate cuts a node off from all others, calls and raft both.
+func (b *bench) isolate(id rota.NodeID) {
+	b.mu.Lock()
+	b.cut[id], b.isolated[id] = true, true
+	n := b.nodes[id]
+	b.mu.Unlock()
+	n.stream.mu.Lock()
+	conns := slices.Clone(n.stream.inbound)
+	for c := range n.stream.outbound {
+		conns = append(conns, c)
+	}
+	n.stream.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Close()
+	}
+}
+
+// heal ends a node's isolation.
+func (b *bench) heal(id rota.NodeID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.cut, id)
+	delete(b.isolated, id)
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (b *bench) plan(id rota.NodeID, expect int) {
+	b.t.Helper()
+	c := Config{Node: id, Cluster: "test", Data: filepath.Join(b.t.TempDir(), string(id)), API: "127.0.0.1:1", Raft: freeAddr(b.t),
+		Gossip: freeAddr(b.t), BootstrapExpect: expect, Version: "test", noSync: true,
+		Timing: Timing{Heartbeat: 250 * time.Millisecond, Election: 250 * time.Millisecond, LeaderLease: 125 * time.Millisecond,
+			Commit: 5 * time.Millisecond, SnapshotThreshold: 1 << 20, TrailingLogs: 1 << 20, SnapshotInterval: time.Hour}}
+	c.admitted = func(peer rota.NodeID) error {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.isolated[id] || b.isolated[peer] {
+			return errors.New("cut off by the test")
+		}
+		return nil
+	}
+	c.Fatal = func(err error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.fatals[id] = append(b.fatals[id], err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, other := range b.addrs {
+		c.Join = append(c.Join, other.Gossip)
+	}
+	b.addrs[id] = c
+}
+
+func (b *bench) planned() (ids []rota.NodeID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id := range b.addrs {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func (b *bench) ids() (ids []rota.NodeID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id := range b.nodes {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func (b *bench) start(id rota.NodeID) *Node {
+	b.t.Helper()
+	n, err := b.tryStart(id)
+	if err != nil {
+		b.t.Errorf("start %s: %v", id, err)
+	}
+	return n
+}
+
+func (b *bench) tryStart(id rota.NodeID) (*Node, error) {
+	b.mu.Lock()
+	cfg := b.addrs[id]
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	n, err := Start(ctx, cfg, directPeers{b, id})
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.nodes[id] = n
+	return n, nil
+}
+
+func (b *bench) stop(id rota.NodeID) {
+	b.t.Helper()
+	b.mu.Lock()
+	n := b.nodes[id]
+	delete(b.nodes, id)
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- n.Stop(ctx) }()
+	select {
+	case err := <-stopped:
+		if err != nil {
+			b.t.Errorf("stop %s: %v", id, err)
+		}
+	case <-time.After(30 * time.Second):
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+		b.t.Errorf("stop %s: it hangs", id)
+	}
+}
+
+func (b *bench) node(id rota.NodeID) *Node {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.nodes[id]
+}
+
+// eventually waits for a condition that the cluster brings about by itself.
+func (b *bench) eventually(what string, cond func() bool) {
+	b.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%s: not within 30 s", what)
+		}
+		<-tick.C
+	}
+}
+
+func (b *bench) awaitReady(id rota.NodeID) {
+	b.t.Helper()
+	b.eventually(string(id)+" serves", func() bool { n := b.node(id); return n != nil && n.Ready() == nil })
+}
+
+// pass lets cluster time pass at once: entries stamped by the leader's term, each
+// as far ahead as the state takes.
+func (b *bench) pass(d rota.Clock) {
+	b.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for until := b.clock() + d; b.clock() < until; {
+		if time.Now().After(deadline) {
+			b.t.Fatal("cluster time does not pass")
+		}
+		n := b.leader()
+		l := n.leading()
+		if l == nil {
+			continue
+		}
+		entry := &fsmpb.Entry{Term: l.term, NowMs: int64(min(until, clockOf(n)+900)), Ops: []*fsmpb.Op{barrierOp()}}
+		_ = n.settled(n.raft.Apply(mustSeal(b.t, entry), time.Second))
+	}
+}
+
+func (b *bench) clock() rota.Clock { return clockOf(b.leader()) }
+
+func clockOf(n *Node) rota.Clock {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.machine.Head().Clock
+}
+
+// leader waits for an open leadership and gives its node.
+func (b *bench) leader() *Node {
+	b.t.Helper()
+	var leader *Node
+	b.eventually("a leader", func() bool {
+		for _, id := range b.ids() {
+			if n := b.node(id); n != nil && n.leading() != nil && n.Ready() == nil {
+				leader = n
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+func (b *bench) follower() *Node {
+	b.t.Helper()
+	leader := b.leader()
+	for _, id := range b.ids() {
+		if id != leader.cfg.Node {
+			return b.node(id)
+		}
+	}
+	b.t.Fatal("no follower")
+	return nil
+}
+
+// within gives a context that a test's call must not outlast.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func specs(prefix string, n int) []rota.JobSpec {
+	list := make([]rota.JobSpec, n)
+	for i := range list {
+		list[i] = rota.NewJobSpec("work", []byte("payload"))
+		list[i].ID, list[i].Tenant = rota.JobID(fmt.Sprintf("%s-%05d", prefix, i)), rota.DefaultTenant
+	}
+	return list
+}
+
+func submitAll(t *testing.T, n *Node, jobs []rota.JobSpec) {
+	t.Helper()
+	for len(jobs) > 0 {
+		k := min(len(jobs), 500)
+		outcomes, err := n.Submit(within(t, 20*time.Second), jobs[:k])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range outcomes {
+			if o.Err != nil {
+				t.Fatalf("job %s: %v", o.ID, o.Err)
+			}
+		}
+		jobs = jobs[k:]
+	}
+}

@@ -1,0 +1,211 @@
+package cluster
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+)
+
+// hub wakes loops, streams and waiters when an entry was applied. publish runs
+// under the apply lock and never blocks: it appends to bounded queues and
+// pokes channels.
+type hub struct {
+	mu sync.Mutex
+	// sessions are the workers connected to this node.
+	sessions map[rota.WorkerID]*WorkerSession
+	// jobs are those that somebody awaits here, with a poke for each waiter.
+	jobs map[rota.JobID][]*jobWait
+	// waits are for an applied index.
+	waits []indexWait
+	index rota.Index
+	// matchable is poked when supply or demand changed.
+	matchable chan struct{}
+}
+
+type indexWait struct {
+	index rota.Index
+	done  chan struct{}
+}
+
+// jobWait collects ended jobs for one waiter.
+type jobWait struct {
+	ended []rota.JobID
+	poke  chan struct{}
+}
+
+func newHub() *hub {
+	return &hub{sessions: make(map[rota.WorkerID]*WorkerSession), jobs: make(map[rota.JobID][]*jobWait),
+		matchable: make(chan struct{}, 1)}
+}
+
+// publish hands an entry's events to whom they concern.
+func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	match := false
+	for i := range a.Events {
+		e := &a.Events[i]
+		switch e.Kind {
+		case rota.JobEnqueued, rota.QueueChanged:
+			match = true
+		case rota.JobAssigned:
+			if s := h.sessions[e.Worker]; s != nil && s.session == e.Session {
+				if given, ok := m.Assignment(e.Lease); ok {
+					s.push(rota.Notice{Assigned: &given})
+				}
+			}
+		case rota.LeaseExpiredEvent, rota.LeaseCancelledEvent, rota.LeaseDeclinedEvent:
+			match = true
+			if s := h.sessions[e.Worker]; s != nil && s.session == e.Session && e.Kind != rota.LeaseDeclinedEvent {
+				s.push(rota.Notice{Ended: &rota.LeaseEnd{Lease: e.Lease, Job: e.Job, Reason: e.Reason}})
+			}
+		case rota.LeaseRevoked:
+			if s := h.sessions[e.Worker]; s != nil && s.session == e.Session {
+				s.push(rota.Notice{Revoked: &rota.LeaseEnd{Lease: e.Lease, Job: e.Job, Reason: e.Reason}})
+			}
+		case rota.ProviderRegistered, rota.ProviderStatusChanged:
+			match = true
+			h.standing(e)
+		case rota.JobCompleted, rota.JobDead, rota.JobExpired, rota.JobCancelled:
+			match = true
+			h.ended(e.Job)
+		}
+	}
+	if match {
+		poke(h.matchable)
+	}
+}
+
+func (h *hub) standing(e *rota.Event) {
+	s := h.sessions[e.Worker]
+	if s == nil {
+		return
+	}
+	switch {
+	case s.session != e.Session || e.Status == rota.WorkerRetired:
+		s.end()
+	case e.Status == rota.WorkerDraining:
+		s.push(rota.Notice{Draining: true})
+	}
+}
+
+func (h *hub) ended(id rota.JobID) {
+	for _, w := range h.jobs[id] {
+		w.ended = append(w.ended, id)
+		poke(w.poke)
+	}
+	delete(h.jobs, id)
+}
+
+// resync makes every stream and waiter look again: a snapshot took the place of
+// the state that they followed. What happened between the two has no events, so
+// it is told from the difference: sessions and leases that are over.
+func (h *hub) resync(before, after *fsm.Machine) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.sessions {
+		s.resync()
+		if session, status := after.Session(s.worker); session != s.session || status == rota.WorkerRetired {
+			s.end()
+		}
+		for _, a := range before.Assignments(s.worker, s.session) {
+			if _, open := after.Assignment(a.Lease.ID); !open {
+				s.push(rota.Notice{Ended: &rota.LeaseEnd{Lease: a.Lease.ID, Job: a.Lease.Job}})
+			}
+		}
+	}
+	seen := make(map[*jobWait]bool)
+	for id, waits := range h.jobs {
+		for _, w := range waits {
+			w.ended = append(w.ended, id)
+			if !seen[w] {
+				seen[w] = true
+				poke(w.poke)
+			}
+		}
+	}
+	clear(h.jobs)
+	poke(h.matchable)
+}
+
+// advance tells that an index was applied.
+func (h *hub) advance(index rota.Index) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.index = max(h.index, index)
+	if len(h.waits) == 0 {
+		return
+	}
+	h.waits = slices.DeleteFunc(h.waits, func(w indexWait) bool {
+		if w.index <= h.index {
+			close(w.done)
+			return true
+		}
+		return false
+	})
+}
+
+// reached gives a channel that is closed once the index is applied here.
+func (h *hub) reached(index rota.Index) <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	done := make(chan struct{})
+	if index <= h.index {
+		close(done)
+		return done
+	}
+	h.waits = append(h.waits, indexWait{index, done})
+	return done
+}
+
+// forgetWait takes a waiter back that gave up.
+func (h *hub) forgetWait(done <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waits = slices.DeleteFunc(h.waits, func(w indexWait) bool { return (<-chan struct{})(w.done) == done })
+}
+
+// await registers interest in the ends of those of the jobs that are waited for;
+// ids that end are collected in w.
+func (h *hub) await(w *jobWait, waiting map[rota.JobID]bool, ids []rota.JobID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, id := range ids {
+		if waiting[id] && !slices.Contains(h.jobs[id], w) {
+			h.jobs[id] = append(h.jobs[id], w)
+		}
+	}
+}
+
+// forget takes a waiter's interest back.
+func (h *hub) forget(w *jobWait, ids []rota.JobID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, id := range ids {
+		if rest := slices.DeleteFunc(h.jobs[id], func(x *jobWait) bool { return x == w }); len(rest) > 0 {
+			h.jobs[id] = rest
+		} else {
+			delete(h.jobs, id)
+		}
+	}
+}
+
+// taken gives and clears what ended for a waiter.
+func (h *hub) taken(w *jobWait) []rota.JobID {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ended := w.ended
+	w.ended = nil
+	return ended
+}
+
+// poke wakes a loop that waits on a channel of one slot; a poke that is there
+// already is enough.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,165 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// startSmallLogs starts three nodes that keep hardly any log, so that one that
+// was away for a moment has to be sent a snapshot.
+func startSmallLogs(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t)
+	for i := range 3 {
+		id := rota.NodeID(fmt.Sprintf("n%d", i+1))
+		b.plan(id, 3)
+		c := b.addrs[id]
+		c.Timing.SnapshotThreshold, c.Timing.TrailingLogs, c.Timing.SnapshotInterval = 32, 8, 50*time.Millisecond
+		b.addrs[id] = c
+	}
+	b.startPlanned()
+	return b
+}
+
+// TestInstall_workersOfTheNodeMissNothing has a follower fall behind, with a
+// worker and a waiter on it, until it is sent a snapshot: what happened in
+// between has no events there.
+func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
+	t.Parallel()
+	b := startSmallLogs(t)
+	f := b.follower()
+	h := newHand(t, f, "w1", 4)
+	gone := newHand(t, f, "w2", 1)
+	b.eventually("both are known", func() bool { return statusOf(b.leader(), "w2") == rota.WorkerActive })
+	if _, err := b.leader().DrainWorker(within(t, 5*time.Second), "w2"); err != nil {
+		t.Fatal(err)
+	}
+	submitAll(t, b.leader(), specs("held", 4))
+	held := h.take(4)
+	h.do(rota.VerbAck, held...)
+	waited := make(chan error, 1)
+	ended := make(chan rota.Job, 4)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	go func() {
+		waited <- f.AwaitJobs(ctx, []rota.JobID{"held-00000", "held-00001"}, func(j rota.Job) error { ended <- j; return nil })
+	}()
+	b.eventually("somebody waits", func() bool {
+		f.hub.mu.Lock()
+		defer f.hub.mu.Unlock()
+		return len(f.hub.jobs) == 2
+	})
+
+	b.isolate(f.cfg.Node)
+	n := b.leader()
+	cancelled := held[0].Lease.Job
+	if _, err := n.Cancel(within(t, 10*time.Second), []rota.JobID{cancelled}); err != nil {
+		t.Fatal(err)
+	}
+	// The other worker's session goes to somebody else meanwhile.
+	if _, err := n.OpenWorker(within(t, 5*time.Second), rota.WorkerSpec{ID: "w2", Queues: []rota.QueueName{"default"}, Slots: 1},
+		[]byte("the secret of another process"), true); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the follower's log is gone", func() bool {
+		submitAll(t, n, specs(fmt.Sprintf("more-%d", n.applied.Load()), 20))
+		first, err := n.stores.Log.FirstIndex()
+		return err == nil && first > f.applied.Load()+8
+	})
+	b.heal(f.cfg.Node)
+	b.eventually("the follower has caught up", func() bool { return f.applied.Load() >= n.applied.Load() })
+
+	told, open := false, map[rota.JobID]bool{}
+	for !told || len(open) < 3 {
+		notices, err := h.s.Notices(within(t, 10*time.Second))
+		if err != nil {
+			t.Fatalf("told of the end: %v, of %d open leases: %v", told, len(open), err)
+		}
+		for _, x := range notices {
+			told = told || x.Ended != nil && x.Ended.Job == cancelled
+			if x.Assigned != nil {
+				open[x.Assigned.Lease.Job] = true
+			}
+		}
+	}
+	if open[cancelled] {
+		t.Error("a lease that ended is told as open")
+	}
+	for err := error(nil); rota.KindOf(err) != rota.Stale; {
+		if _, err = gone.s.Notices(within(t, 10*time.Second)); err != nil && rota.KindOf(err) != rota.Stale {
+			t.Fatalf("a session that was taken over: %v", err)
+		}
+	}
+	for _, a := range h.do(rota.VerbComplete, held[1:]...) {
+		if a.Err != nil {
+			t.Errorf("a lease did not survive: %v", a.Err)
+		}
+	}
+	if err := <-waited; err != nil || len(ended) != 2 {
+		t.Errorf("the waiter saw %d jobs end, %v", len(ended), err)
+	}
+	if v, err := f.Verify(within(t, 10*time.Second)); err != nil || !v.Equal {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+func TestAwaitJobs_ofAJobThatEndsTwice(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	for i := range 30 {
+		id := rota.JobID(fmt.Sprintf("r%d-00000", i))
+		submitAll(t, n, specs(fmt.Sprintf("r%d", i), 1))
+		waited := make(chan error, 1)
+		go func() {
+			waited <- n.AwaitJobs(within(t, 20*time.Second), []rota.JobID{id, id}, func(rota.Job) error { return nil })
+		}()
+		for range 3 {
+			if _, err := n.Cancel(within(t, 5*time.Second), []rota.JobID{id}); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = n.Retry(within(t, 5*time.Second), []rota.JobID{id})
+		}
+		_, _ = n.Cancel(within(t, 5*time.Second), []rota.JobID{id})
+		if err := <-waited; err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.hub.mu.Lock()
+	defer n.hub.mu.Unlock()
+	if len(n.hub.jobs) > 0 {
+		t.Errorf("%d jobs are still waited for by nobody", len(n.hub.jobs))
+	}
+}
+
+func TestNotices_theEndIsToldThoughNoticesCameWithIt(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	h := newHand(t, n, "w1", 2)
+	submitAll(t, n, specs("x", 2))
+	h.take(2)
+	if err := h.s.Bye(within(t, 5*time.Second)); err != nil { // ends the session, then both leases: one poke
+		t.Fatal(err)
+	}
+	var err error
+	for err == nil {
+		_, err = h.s.Notices(within(t, 5*time.Second))
+	}
+	if rota.KindOf(err) != rota.Stale {
+		t.Fatalf("the session ended with %v", err)
+	}
+	other := newHand(t, n, "w2", 1)
+	old := other.s
+	other.connect(n) // the old stream lingers
+	for err = nil; err == nil; {
+		_, err = old.Notices(within(t, 5*time.Second))
+	}
+	if rota.KindOf(err) != rota.Unavailable {
+		t.Fatalf("the old stream ended with %v", err)
+	}
+}

@@ -1,0 +1,140 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rotasched/rota"
+)
+
+// join decides how a starting node takes part (SPEC §13.4). A node that is a
+// member already just goes on, unless the cluster knows better; a fresh one
+// founds a cluster with the others that are expected, or waits to be added. It
+// returns when Raft may start.
+func (n *Node) join(ctx context.Context) error {
+	if !n.data.Fresh() {
+		return n.introduceOnce(ctx, 2*time.Second)
+	}
+	if n.cfg.BootstrapExpect == 0 && len(n.cfg.Join) == 0 {
+		return rota.Refusef(rota.Invalid, "join", "data directory %s is empty and neither --bootstrap-expect nor --join is "+
+			"given: a fresh node founds a cluster or joins one", n.cfg.Data)
+	}
+	said := time.Time{}
+	for {
+		members := n.aliveMembers()
+		withState := slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !m.HasState || m.ID == n.cfg.Node })
+		if len(withState) > 0 {
+			done, err := n.introduceTo(ctx, withState)
+			if err != nil || done {
+				return err
+			}
+		} else if fresh := n.founders(members); fresh != nil {
+			return n.found(fresh)
+		}
+		if time.Since(said) > 10*time.Second {
+			said = time.Now()
+			n.log.Info("waiting for other nodes: as many fresh ones as --bootstrap-expect says found a cluster, "+
+				"one that has state takes others in", "seen", len(members), "bootstrap_expect", n.cfg.BootstrapExpect,
+				"with_state", len(withState))
+		}
+		select {
+		case <-n.gossip.Changed():
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return &rota.Error{Kind: rota.Unavailable, Text: "the start was called off while waiting for other nodes", Cause: ctx.Err()}
+		}
+	}
+}
+
+func (n *Node) aliveMembers() []Member {
+	return slices.DeleteFunc(n.gossip.Members(), func(m Member) bool { return !m.Alive })
+}
+
+// founders gives the fresh nodes that found a cluster, nil while they are too
+// few or do not agree on how many they are.
+func (n *Node) founders(members []Member) []Member {
+	expect := n.cfg.BootstrapExpect
+	if expect == 0 {
+		return nil
+	}
+	var fresh []Member
+	for _, m := range members {
+		if m.BootstrapExpect == expect && !m.HasState && m.ClusterID == "" {
+			fresh = append(fresh, m)
+		}
+	}
+	if len(fresh) != expect {
+		return nil
+	}
+	slices.SortFunc(fresh, func(a, b Member) int {
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	})
+	return fresh
+}
+
+// found writes the first configuration. Every founder writes the same one.
+func (n *Node) found(founders []Member) error {
+	var servers []raft.Server
+	identities := make(map[rota.NodeID]string)
+	for _, m := range founders {
+		identities[m.ID] = m.Identity
+		servers = append(servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Raft), Suffrage: raft.Voter})
+	}
+	n.log.Info("founding a cluster", "nodes", len(servers))
+	if err := n.data.SetFounders(identities); err != nil {
+		return err
+	}
+	err := raft.BootstrapCluster(n.raftConfig(), n.stores.Log, n.stores.Stable, n.snapshots, n.transport,
+		raft.Configuration{Servers: servers})
+	if err != nil {
+		return &rota.Error{Kind: rota.Internal, Text: "the cluster cannot be founded", Cause: err}
+	}
+	return nil
+}
+
+// introduceTo asks members that have state whether this node may start: done
+// once one of them knows.
+func (n *Node) introduceTo(ctx context.Context, members []Member) (done bool, err error) {
+	for _, m := range members {
+		c, cancel := context.WithTimeout(ctx, time.Second)
+		err := n.peers.Introduce(c, rota.NodeAddress{ID: m.ID, API: m.API}, rota.Introduction{
+			Node: n.cfg.Node, Identity: n.data.Identity(), Starts: n.data.Starts(), Fresh: n.data.Fresh()})
+		cancel()
+		switch rota.KindOf(err) {
+		case rota.KindNone:
+			return true, nil
+		case rota.Conflict, rota.Denied:
+			return false, err
+		}
+		n.log.Debug("introduction not answered", "to", string(m.ID), "err", err)
+	}
+	return false, nil
+}
+
+// introduceOnce gives a member that has state a moment to hear a refusal. A
+// cluster that is all down has nobody to ask: then the node starts.
+func (n *Node) introduceOnce(ctx context.Context, most time.Duration) error {
+	c, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	for {
+		others := slices.DeleteFunc(n.aliveMembers(), func(m Member) bool { return m.ID == n.cfg.Node || !m.HasState })
+		done, err := n.introduceTo(c, others)
+		if err != nil || done {
+			return err
+		}
+		if len(others) == 0 && len(n.cfg.Join) == 0 {
+			return nil
+		}
+		select {
+		case <-n.gossip.Changed():
+		case <-time.After(100 * time.Millisecond):
+		case <-c.Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,333 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// leadership is one term of this node as leader, from its own applied BeginTerm
+// to its end. It stamps entries (SPEC §3.3), batches proposals into them, and
+// keeps a bounded number in flight. What it decides dies with it.
+type leadership struct {
+	n    *Node
+	term uint64
+	ctx  context.Context
+	end  context.CancelFunc
+
+	// urgent proposals (what ends or keeps leases, sweeps, rounds) overtake
+	// submissions, so that no renewal starves behind them.
+	urgent, normal chan *proposal
+	flying         chan *flight
+	slots          chan struct{}
+	// landed is closed once every entry of this leadership was answered.
+	landed chan struct{}
+
+	mu sync.Mutex
+	// began is the clock that BeginTerm left.
+	began rota.Clock
+	// lastStamp was given at lastAt; c is the clock as the latest own entry left
+	// it when applied.
+	lastStamp rota.Clock
+	lastAt    time.Duration
+	c         rota.Clock
+	// stampedSeq numbers own entries, appliedSeq those that have applied.
+	stampedSeq, appliedSeq uint64
+	beatWaits              []beatWait
+	// walls were read at wallsAt; wallsSent is when an entry last carried some.
+	walls              []int64
+	wallsAt, wallsSent time.Duration
+	// heard is the clock of each worker's last beat in this leadership.
+	heard map[rota.WorkerID]beatHeard
+	// silencing are workers whose UNREACHABLE is on its way through the log;
+	// silenced is closed when it has arrived. Nil while there is none.
+	silencing map[rota.WorkerID]bool
+	silenced  chan struct{}
+	// present says that some worker is neither RETIRED nor UNREACHABLE, so that
+	// the clock has to run on.
+	present bool
+}
+
+type beatHeard struct {
+	session rota.Session
+	clock   rota.Clock
+}
+
+// beatWait is answered with the clock once an entry stamped after it applied.
+type beatWait struct {
+	seq  uint64
+	done chan rota.Clock
+}
+
+// proposal is a batch of one caller; its operations stay together in one entry.
+type proposal struct {
+	ops   []*fsmpb.Op
+	size  int
+	reply chan reply
+}
+
+type reply struct {
+	outcomes []*fsmpb.Outcome
+	index    rota.Index
+	sweep    fsm.Sweep
+	err      error
+}
+
+// flight is one entry on its way through the log.
+type flight struct {
+	proposals []*proposal
+	future    raft.ApplyFuture
+	seq       uint64
+	started   time.Time
+}
+
+func newLeadership(n *Node, term uint64, clock rota.Clock) *leadership {
+	ctx, end := context.WithCancel(context.Background())
+	return &leadership{n: n, term: term, ctx: ctx, end: end, began: clock, lastStamp: clock, lastAt: sinceBoot(), c: clock,
+		urgent: make(chan *proposal, proposalQueue), normal: make(chan *proposal, proposalQueue),
+		flying: make(chan *flight, entriesInFlight), slots: make(chan struct{}, entriesInFlight),
+		landed: make(chan struct{}), heard: make(map[rota.WorkerID]beatHeard), present: true}
+}
+
+// propose puts operations into the log and waits for what became of them. Where
+// the queue is full it waits for a place.
+func (l *leadership) propose(ctx context.Context, ops []*fsmpb.Op, urgent bool) reply {
+	p := &proposal{ops: ops, reply: make(chan reply, 1)}
+	for _, op := range ops {
+		p.size += proto.Size(op) + 8
+	}
+	queue := l.normal
+	if urgent {
+		queue = l.urgent
+	}
+	select {
+	case queue <- p:
+	case <-l.ctx.Done():
+		return reply{err: errNotLeader}
+	case <-ctx.Done():
+		return reply{err: ctxError(ctx, "waiting for a place in the log")}
+	}
+	select {
+	case r := <-p.reply:
+		return r
+	case <-l.landed:
+	case <-ctx.Done():
+		return reply{err: errUnknown(ctx.Err())}
+	}
+	select {
+	case r := <-p.reply:
+		return r
+	default:
+		return reply{err: errNotLeader} // it stands in a queue that nobody empties any more
+	}
+}
+
+// collect is the loop that fills entries. A slot in flight is waited for first:
+// what arrives meanwhile shares the next entry (group commit).
+func (l *leadership) collect() {
+	defer close(l.flying)
+	var carried *proposal
+	for {
+		select {
+		case l.slots <- struct{}{}:
+		case <-l.ctx.Done():
+		}
+		if l.ctx.Err() != nil {
+			l.refuse(carried)
+			return
+		}
+		first := carried
+		carried = nil
+		if first == nil {
+			if first = l.next(); first == nil {
+				l.refuse(nil)
+				return
+			}
+		}
+		batch, size, ops := []*proposal{first}, first.size, len(first.ops)
+		for carried == nil {
+			p := l.waiting()
+			if p == nil {
+				break
+			}
+			if size+p.size > rota.MaxEntryBytes || ops+len(p.ops) > rota.MaxEntryOps {
+				carried = p
+				break
+			}
+			batch, size, ops = append(batch, p), size+p.size, ops+len(p.ops)
+		}
+		l.launch(batch, ops)
+	}
+}
+
+// next waits for a proposal, urgent ones first; nil when the term is over.
+func (l *leadership) next() *proposal {
+	if p := l.waiting(); p != nil {
+		return p
+	}
+	select {
+	case p := <-l.urgent:
+		return p
+	case p := <-l.normal:
+		return p
+	case <-l.ctx.Done():
+		return nil
+	}
+}
+
+func (l *leadership) waiting() *proposal {
+	select {
+	case p := <-l.urgent:
+		return p
+	default:
+	}
+	select {
+	case p := <-l.normal:
+		return p
+	default:
+		return nil
+	}
+}
+
+// launch stamps an entry and hands it to raft.
+func (l *leadership) launch(batch []*proposal, ops int) {
+	entry := &fsmpb.Entry{Term: l.term, Ops: make([]*fsmpb.Op, 0, ops)}
+	for _, p := range batch {
+		entry.Ops = append(entry.Ops, p.ops...)
+	}
+	f := &flight{proposals: batch, started: time.Now()}
+	l.n.measures.entryOps.Observe(float64(ops))
+	f.seq = l.stamp(entry)
+	data, err := fsm.Seal(entry)
+	if err != nil {
+		for _, p := range batch {
+			p.reply <- reply{err: rota.Refusef(rota.Internal, "entry", "entry cannot be encoded: %v", err)}
+		}
+		<-l.slots
+		return
+	}
+	f.future = l.n.raft.Apply(data, raftTimeout)
+	l.flying <- f
+}
+
+// stamp gives the entry the time of SPEC §3.3: its previous stamp plus the time
+// since it, never far ahead of what has applied, never below it.
+func (l *leadership) stamp(entry *fsmpb.Entry) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := sinceBoot()
+	now := l.lastStamp + rota.Clock((at-l.lastAt)/time.Millisecond)
+	if now > l.lastStamp {
+		// Whole milliseconds are counted, the rest is carried on.
+		l.lastAt += time.Duration(now-l.lastStamp) * time.Millisecond
+	}
+	if limit := l.c + rota.StampLeadMax; now > limit {
+		now, l.lastAt = limit, at
+	}
+	now = max(now, l.c)
+	l.lastStamp = now
+	entry.NowMs = int64(now)
+	if l.walls != nil && (l.wallsSent == 0 || at-l.wallsSent >= time.Second) && at-l.wallsAt < 5*time.Second {
+		late := int64((at - l.wallsAt) / time.Millisecond)
+		for _, w := range l.walls {
+			entry.WallMs = append(entry.WallMs, w+late)
+		}
+		l.wallsSent = at
+	}
+	l.stampedSeq++
+	return l.stampedSeq
+}
+
+// land waits for entries in the order they were proposed and answers them.
+func (l *leadership) land() {
+	for f := range l.flying {
+		err := l.n.settled(f.future)
+		<-l.slots
+		if err != nil {
+			if err = classify(err); err != errNotLeader {
+				l.n.measures.unknown.Inc()
+			}
+			for _, p := range f.proposals {
+				p.reply <- reply{err: err}
+			}
+			continue
+		}
+		a, ok := f.future.Response().(*fsm.Applied)
+		if !ok {
+			a = &fsm.Applied{} // the node halts; nobody is told a success
+		}
+		l.settle(f.seq, a)
+		l.n.measures.commit.Observe(time.Since(f.started).Seconds())
+		at := 0
+		for _, p := range f.proposals {
+			r := reply{index: a.Index, sweep: a.Sweep}
+			if at+len(p.ops) > len(a.Outcomes) {
+				r.err = errUnknown(nil)
+			} else {
+				r.outcomes = a.Outcomes[at : at+len(p.ops)]
+			}
+			at += len(p.ops)
+			p.reply <- r
+		}
+	}
+	close(l.landed)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.beatWaits {
+		close(w.done)
+	}
+	l.beatWaits = nil
+}
+
+// settle notes that an own entry has applied and answers beats that waited.
+func (l *leadership) settle(seq uint64, a *fsm.Applied) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !a.Stamped || a.Term != l.term {
+		return
+	}
+	l.c, l.appliedSeq = a.Clock, seq
+	l.beatWaits = slices.DeleteFunc(l.beatWaits, func(w beatWait) bool {
+		if w.seq <= seq {
+			w.done <- a.Clock
+			return true
+		}
+		return false
+	})
+}
+
+// afterNext gives the clock after the first entry that is stamped from now on
+// and has applied. A closed channel means that the leadership ended first.
+func (l *leadership) afterNext() <-chan rota.Clock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	done := make(chan rota.Clock, 1)
+	if l.ctx.Err() != nil {
+		close(done)
+		return done
+	}
+	l.beatWaits = append(l.beatWaits, beatWait{l.stampedSeq + 1, done})
+	return done
+}
+
+// refuse answers what never went into the log: a definite refusal, which the
+// caller may repeat blindly at the next leader.
+func (l *leadership) refuse(carried *proposal) {
+	if carried != nil {
+		carried.reply <- reply{err: errNotLeader}
+	}
+	for {
+		p := l.waiting()
+		if p == nil {
+			return
+		}
+		p.reply <- reply{err: errNotLeader}
+	}
+}

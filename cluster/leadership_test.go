@@ -1,0 +1,160 @@
+package cluster
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+func mustSeal(t *testing.T, e *fsmpb.Entry) []byte {
+	t.Helper()
+	data, err := fsm.Seal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestStamp(t *testing.T) {
+	t.Parallel()
+	fresh := func() *leadership { return newLeadership(&Node{}, 3, 10_000) }
+	stampNow := func(l *leadership) rota.Clock {
+		var e fsmpb.Entry
+		l.stamp(&e)
+		return rota.Clock(e.NowMs)
+	}
+	t.Run("follows the time since the stamp before", func(t *testing.T) {
+		t.Parallel()
+		l := fresh()
+		l.lastAt -= 300 * time.Millisecond
+		if now := stampNow(l); now < 10_300 || now > 10_400 {
+			t.Fatalf("stamped %d after 300 ms", now)
+		}
+	})
+	t.Run("H3 a paused leader runs at most 500 ms ahead of what has applied", func(t *testing.T) {
+		t.Parallel()
+		l := fresh()
+		l.lastAt -= 20 * time.Second
+		if now := stampNow(l); now != 10_500 {
+			t.Fatalf("stamped %d after a pause of 20 s", now)
+		}
+		// H21: nor do the stamps after it run ahead.
+		if now := stampNow(l); now > 10_500 {
+			t.Fatalf("then stamped %d", now)
+		}
+		l.settle(l.stampedSeq, &fsm.Applied{Stamped: true, Term: 3, Clock: 10_500})
+		if now := stampNow(l); now > 10_600 {
+			t.Fatalf("and stamped %d once it applied: the pause was only put off", now)
+		}
+	})
+	t.Run("is never below the applied clock", func(t *testing.T) {
+		t.Parallel()
+		l := fresh()
+		l.settle(1, &fsm.Applied{Stamped: true, Term: 3, Clock: 12_000})
+		if now := stampNow(l); now < 12_000 {
+			t.Fatalf("stamped %d below 12000", now)
+		}
+	})
+	t.Run("ignores entries of another term", func(t *testing.T) {
+		t.Parallel()
+		l := fresh()
+		l.settle(1, &fsm.Applied{Stamped: true, Term: 2, Clock: 99_000})
+		if now := stampNow(l); now > 11_000 {
+			t.Fatalf("stamped %d", now)
+		}
+	})
+	t.Run("carries wall clocks at most once a second", func(t *testing.T) {
+		t.Parallel()
+		l := fresh()
+		l.setWalls([]int64{1, 2, 3})
+		carried := 0
+		for range 100 {
+			var e fsmpb.Entry
+			l.stamp(&e)
+			if len(e.WallMs) > 0 {
+				carried++
+			}
+		}
+		if carried != 1 {
+			t.Fatalf("%d of 100 entries carried wall clocks", carried)
+		}
+	})
+}
+
+func TestBeat(t *testing.T) {
+	t.Parallel()
+	t.Run("is answered by an entry stamped after it, not by one in flight", func(t *testing.T) {
+		t.Parallel()
+		l := newLeadership(&Node{}, 3, 10_000)
+		var e fsmpb.Entry
+		before := l.stamp(&e)
+		done := l.afterNext()
+		l.settle(before, &fsm.Applied{Stamped: true, Term: 3, Clock: 10_100})
+		select {
+		case clock := <-done:
+			t.Fatalf("answered %d by an entry stamped before the beat", clock)
+		default:
+		}
+		after := l.stamp(&e)
+		l.settle(after, &fsm.Applied{Stamped: true, Term: 3, Clock: 10_200})
+		if clock := <-done; clock != 10_200 {
+			t.Fatalf("answered %d", clock)
+		}
+	})
+	t.Run("is not answered by a leadership that ended", func(t *testing.T) {
+		t.Parallel()
+		l := newLeadership(&Node{}, 3, 10_000)
+		done := l.afterNext()
+		close(l.flying)
+		l.land()
+		if _, ok := <-done; ok {
+			t.Fatal("a deposed leader answered a beat")
+		}
+	})
+}
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress} {
+		if !errors.Is(classify(err), errNotLeader) {
+			t.Errorf("%v definitely did not enter the log", err)
+		}
+	}
+	for _, err := range []error{raft.ErrLeadershipLost, raft.ErrRaftShutdown, raft.ErrAbortedByRestore, errors.New("disk")} {
+		if c := classify(err); errors.Is(c, errNotLeader) || rota.KindOf(c) != rota.Unavailable {
+			t.Errorf("the outcome of %v is unknown, not %v", err, c)
+		}
+	}
+}
+
+func TestChunk(t *testing.T) {
+	t.Parallel()
+	big := &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: &fsmpb.JobSpec{Payload: make([]byte, 200<<10)}}}}
+	small := &fsmpb.Op{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}}
+	for _, c := range []struct {
+		name string
+		ops  []*fsmpb.Op
+		want int
+	}{
+		{"bytes bound an entry", []*fsmpb.Op{big, big, big}, 2},
+		{"all fit", []*fsmpb.Op{big, small, small}, 3},
+		{"one too large goes alone", []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: &fsmpb.JobSpec{
+			Payload: make([]byte, 2*rota.MaxEntryBytes)}}}}, small}, 1},
+	} {
+		if got := chunk(c.ops); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+	many := make([]*fsmpb.Op, 3*rota.MaxEntryOps)
+	for i := range many {
+		many[i] = small
+	}
+	if got := chunk(many); got != rota.MaxEntryOps {
+		t.Errorf("count bounds an entry: %d", got)
+	}
+}

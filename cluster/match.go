@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"errors"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// matchLoop decides rounds on demand, as supply or demand changes, and at least
+// every 250 ms while anything waits (SPEC §7.2). One entry of rounds is in
+// flight: the next is decided on a state that holds the one before.
+func (n *Node) matchLoop(l *leadership) {
+	tick := time.NewTicker(rota.SweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-n.hub.matchable:
+		case <-tick.C:
+		case <-l.ctx.Done():
+			return
+		}
+		var last []*fsmpb.Round
+		for more := true; more && l.ctx.Err() == nil; {
+			last, more = n.matchOnce(l, last)
+		}
+	}
+}
+
+// matchOnce decides and proposes one entry of rounds; more says that another
+// may place something. Pairs that were dropped when they were applied are not
+// proposed again at once: the log must not fill with them.
+func (n *Node) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb.Round, more bool) {
+	start := time.Now()
+	n.mu.RLock()
+	rounds = n.machine.Decide(decideMost)
+	n.mu.RUnlock()
+	n.measures.decide.Observe(time.Since(start).Seconds())
+	if len(rounds) == 0 {
+		return nil, false
+	}
+	if samePairs(last, rounds) {
+		if n.lines.allow("dropped") {
+			n.log.Info("the state drops the pairs that were decided on it: they are tried again later",
+				"queue", rounds[0].GetQueue())
+		}
+		return nil, false
+	}
+	n.measures.rounds.Inc()
+	ops := make([]*fsmpb.Op, len(rounds))
+	for i, r := range rounds {
+		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}}
+	}
+	r := l.propose(l.ctx, ops, true)
+	if r.err != nil && !errors.Is(r.err, errNotLeader) {
+		n.log.Debug("round not applied", "err", r.err)
+	}
+	return rounds, r.err == nil
+}
+
+// samePairs says that two entries of rounds begin with the same pair: what was
+// placed is not decided again.
+func samePairs(a, b []*fsmpb.Round) bool {
+	first := func(rounds []*fsmpb.Round) *fsmpb.Pair {
+		for _, r := range rounds {
+			if len(r.GetPairs()) > 0 {
+				return r.GetPairs()[0]
+			}
+		}
+		return nil
+	}
+	x, y := first(a), first(b)
+	return x != nil && y != nil && x.GetJob() == y.GetJob() && x.GetWorker() == y.GetWorker()
+}

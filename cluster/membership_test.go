@@ -1,0 +1,213 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// TestFounding_oneThatFoundedFirstTakesTheOthersIn: n1 saw all three, wrote the
+// first configuration and was restarted, before the others had seen each other.
+// It has state then, so they do not found any more; without them it has no
+// majority, so it never leads; it has to vouch for them.
+func TestFounding_oneThatFoundedFirstTakesTheOthersIn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	founders := make(map[rota.NodeID]string)
+	var servers []raft.Server
+	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
+		b.plan(id, 3)
+		d, err := OpenDataDir(b.addrs[id].Data, id, "test", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		founders[id] = d.Identity()
+		servers = append(servers, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(b.addrs[id].Raft)})
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	foundAlone(t, b.addrs["n1"], founders, servers)
+	b.startPlanned()
+	if got := len(b.leader().servers()); got != 3 {
+		t.Fatalf("the cluster has %d members", got)
+	}
+}
+
+// foundAlone writes what a founder writes before its raft starts.
+func foundAlone(t *testing.T, c Config, founders map[rota.NodeID]string, servers []raft.Server) {
+	t.Helper()
+	d, err := OpenDataDir(c.Data, c.Node, c.Cluster, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := d.SetFounders(founders); err != nil {
+		t.Fatal(err)
+	}
+	stores, err := OpenStores(c.Data, StoreOptions{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshots, err := raft.NewFileSnapshotStore(c.Data, snapshotsKept, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, trans := raft.NewInmemTransport(raft.ServerAddress(c.Raft))
+	config := raft.DefaultConfig()
+	config.LocalID = raft.ServerID(c.Node)
+	if err := raft.BootstrapCluster(config, stores.Log, stores.Stable, snapshots, trans,
+		raft.Configuration{Servers: servers}); err != nil {
+		t.Fatal(err)
+	}
+	if err := stores.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFounding_oneIsLate(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
+		b.plan(id, 3)
+	}
+	var all sync.WaitGroup
+	all.Go(func() { b.start("n1") })
+	all.Go(func() { b.start("n2") })
+	// n3 is called off while it waits, and comes again.
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	b.mu.Lock()
+	cfg := b.addrs["n3"]
+	b.mu.Unlock()
+	cfg.BootstrapExpect = 4 // it does not agree at first
+	if n, err := Start(ctx, cfg, directPeers{b, "n3"}); err == nil {
+		_ = n.Stop(ctx)
+		t.Error("a node that expects four founded with three")
+	}
+	all.Go(func() { b.start("n3") })
+	all.Wait()
+	for _, id := range b.ids() {
+		b.awaitReady(id)
+	}
+}
+
+func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	b.plan("n4", 0)
+	b.start("n4")
+	b.awaitReady("n4")
+	if err := b.leader().RemovePeer(within(t, 10*time.Second), "n4"); err != nil {
+		t.Fatal(err)
+	}
+	n := b.leader()
+	l := n.leading()
+	b.eventually("the removed node is no member", func() bool { return len(n.servers()) == 3 })
+	b.eventually("the cluster rests", func() bool { return !n.sweepNeeded(l) })
+	m, alive := n.member("n4")
+	if !alive {
+		t.Fatal("it is gone from gossip")
+	}
+	before := n.raft.LastIndex()
+	for range 3 {
+		if n.recorded(l, m) {
+			t.Fatal("a removed node was recorded")
+		}
+	}
+	m.ID, m.Identity = "n2", strings.Repeat("ab", 16)
+	if n.recorded(l, m) {
+		t.Error("a foreign data directory was recorded")
+	}
+	if after := n.raft.LastIndex(); after != before {
+		t.Errorf("%d entries were written about it", after-before)
+	}
+	removed := b.node("n4")
+	b.eventually("it knows", func() bool {
+		kind := rota.KindOf(removed.Ready())
+		return kind == rota.Denied || kind == rota.Conflict
+	})
+	if _, err := n.Forwarded(within(t, time.Second), "n4", nil); rota.KindOf(err) != rota.Denied {
+		t.Errorf("its call was taken: %v", err)
+	}
+}
+
+func TestRemoval_thatALeaderBeganIsFinished(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	f := b.follower().cfg.Node
+	r := b.leader().leading().propose(within(t, 5*time.Second), []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{
+		SetNode: &fsmpb.SetNode{Id: string(f), Removed: true}}}}, true)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	b.eventually("it is out of the configuration", func() bool { return len(b.leader().servers()) == 2 })
+}
+
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n := b.leader()
+	if err := n.Leave(within(t, 15*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	<-n.Left()
+	b.stop(n.cfg.Node)
+	b.eventually("two are left", func() bool { return len(b.leader().servers()) == 2 })
+	submitAll(t, b.leader(), specs("x", 1))
+}
+
+func TestNode_withoutAMajorityOfDigestsAllStop(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 2)
+	b.fatal = true
+	f := b.follower()
+	f.mu.Lock()
+	planted := &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "planted"}}}
+	_, err := f.machine.Apply(f.machine.Head().Index, f.machine.Head().Term, mustSeal(t, &fsmpb.Entry{Ops: []*fsmpb.Op{planted}}))
+	f.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("both stop", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		defer cancel()
+		_, _ = b.leader().Submit(ctx, specs("y", 1))
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.fatals) == 2
+	})
+}
+
+func TestRaftLogger_saysTheSameOnceAMinute(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log := raftLogger(slog.New(slog.NewTextHandler(&out, nil)))
+	for i := range 100 {
+		log.Error("failed to heartbeat to", "peer", "127.0.0.1:1", "backoff time", i, "error", "refused")
+		log.Warn("failed to contact", "server-id", "n2", "time", i)
+	}
+	log.Warn("failed to contact", "server-id", "n3", "time", 1)
+	if lines := strings.Count(out.String(), "\n"); lines != 3 {
+		t.Errorf("%d lines:\n%s", lines, out.String())
+	}
+}
+
+func TestMatch_sameDecisionIsNotProposedAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	round := func(job string) []*fsmpb.Round {
+		return []*fsmpb.Round{{}, {Pairs: []*fsmpb.Pair{{Job: job, Worker: "w"}}}}
+	}
+	if !samePairs(round("a"), round("a")) || samePairs(round("a"), round("b")) || samePairs(nil, round("a")) {
+		t.Error("decisions are told apart wrongly")
+	}
+}

@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rotasched/rota"
+)
+
+// measures are what a node counts and times. They are its own, not global, so
+// that several nodes may live in one process.
+type measures struct {
+	commit, apply, decide        prometheus.Histogram
+	entryOps                     prometheus.Histogram
+	leaderships, unknown, rounds prometheus.Counter
+	refusedEntries, mismatches   prometheus.Counter
+}
+
+func newMeasures() *measures {
+	seconds := prometheus.ExponentialBuckets(0.000_05, 2, 18)
+	h := func(name, help string, buckets []float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "rota_" + name, Help: help, Buckets: buckets})
+	}
+	c := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "rota_" + name, Help: help})
+	}
+	return &measures{
+		commit: h("raft_commit_seconds", "From proposing an entry to having applied it, on the leader.", seconds),
+		apply:  h("apply_seconds", "Applying one entry.", seconds),
+		decide: h("decision_seconds", "Deciding one entry of rounds.", seconds),
+		entryOps: h("entry_operations", "Operations in one entry, on the leader.",
+			prometheus.ExponentialBuckets(1, 2, 11)),
+		leaderships:    c("leaderships_total", "Leaderships that this node began."),
+		unknown:        c("ambiguous_outcomes_total", "Entries whose outcome was unknown, as leadership was lost."),
+		rounds:         c("rounds_total", "Entries of rounds that this node decided."),
+		refusedEntries: c("entries_refused_total", "Entries refused for a stamp too far ahead."),
+		mismatches:     c("state_hash_mismatch_total", "Digests of other nodes that differed from this node's."),
+	}
+}
+
+// Collectors gives the node's metrics to whoever serves them.
+func (n *Node) Collectors() []prometheus.Collector {
+	m := n.measures
+	gauge := func(name, help string, read func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_" + name, Help: help}, read)
+	}
+	return []prometheus.Collector{
+		m.commit, m.apply, m.decide, m.entryOps, m.leaderships, m.unknown, m.rounds, m.refusedEntries, m.mismatches,
+		gauge("raft_leader", "1 while this node leads.", func() float64 {
+			if n.leading() != nil {
+				return 1
+			}
+			return 0
+		}),
+		gauge("raft_term", "The present term.", func() float64 { return float64(n.raft.CurrentTerm()) }),
+		gauge("raft_apply_lag_entries", "Committed entries that this node has not applied.", func() float64 {
+			return float64(n.raft.CommitIndex()) - float64(n.raft.AppliedIndex())
+		}),
+		gauge("raft_last_contact_seconds", "Since the leader was last heard; 0 on the leader.", func() float64 {
+			if n.leading() != nil || n.raft.LastContact().IsZero() {
+				return 0
+			}
+			return time.Since(n.raft.LastContact()).Seconds()
+		}),
+		gauge("cluster_clock_ms", "The cluster clock as this node applied it.", func() float64 {
+			n.mu.RLock()
+			defer n.mu.RUnlock()
+			return float64(n.machine.Head().Clock)
+		}),
+		gauge("wall_skew_seconds", "This node's wall clock beyond the median of the voters.", func() float64 {
+			n.watch.mu.Lock()
+			defer n.watch.mu.Unlock()
+			return float64(n.watch.skewMs) / 1000
+		}),
+		gauge("worker_streams", "Workers connected to this node.", func() float64 {
+			n.hub.mu.Lock()
+			defer n.hub.mu.Unlock()
+			return float64(len(n.hub.sessions))
+		}),
+		gauge("disk_free_bytes", "Free space under the data directory.", func() float64 {
+			free, _, err := FreeSpace(n.cfg.Data)
+			if err != nil {
+				return -1
+			}
+			return float64(free)
+		}),
+	}
+}
+
+// countEvents notes what an applied entry says about the cluster's health.
+func (m *measures) countEvents(events []rota.Event) {
+	for i := range events {
+		if events[i].Kind == rota.EntryRefused {
+			m.refusedEntries.Inc()
+		}
+	}
+}

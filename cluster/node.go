@@ -1,0 +1,334 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+)
+
+// Node is one node of a cluster: its replica of the state, its part in Raft and
+// gossip, and, while it leads, the leader's chores.
+type Node struct {
+	cfg   Config
+	log   *slog.Logger
+	peers Peers
+
+	data      *DataDir
+	stores    *Stores
+	snapshots *raft.FileSnapshotStore
+	stream    *StreamLayer
+	transport *raft.NetworkTransport
+	gossip    *Gossip
+	raft      *raft.Raft
+	notify    chan bool
+
+	// mu is the apply lock: Apply holds it, reads of the machine share it.
+	mu      sync.RWMutex
+	machine *fsm.Machine
+
+	hub     *hub
+	beats   *beatBox
+	digests digestRing
+	barrier barrierGroup
+	// lead is the present leadership, nil while this node does not lead.
+	lead      atomic.Pointer[leadership]
+	applied   atomic.Uint64
+	appliedAt atomic.Int64
+	known     knownCluster
+	watch     watcher
+	leader    leaderWatch
+	quiet     atomic.Bool
+	lines     lineLimiter
+
+	stopOnce sync.Once
+	stopped  chan struct{}
+	// raftDown is closed once raft has stopped and answers nothing more.
+	raftDown chan struct{}
+	// life ends when the node stops: what it does of its own accord hangs on it.
+	life    context.Context
+	endLife context.CancelFunc
+	// left is closed when the node was asked to leave and has done so.
+	left     chan struct{}
+	leftOnce sync.Once
+	loops    sync.WaitGroup
+	fatalErr atomic.Pointer[error]
+	measures *measures
+}
+
+// Start makes a node: it opens what is on disk, finds the other nodes, and
+// joins or founds the cluster. It returns once Raft runs, or when ctx ends;
+// Ready tells when the node serves. Errors are *rota.Error and say what to do.
+func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, log: cfg.Log, peers: peers, machine: fsm.New(), hub: newHub(), measures: newMeasures(),
+		notify: make(chan bool, 64), stopped: make(chan struct{}), raftDown: make(chan struct{}), left: make(chan struct{})}
+	n.life, n.endLife = context.WithCancel(context.Background())
+	n.beats = newBeatBox(n)
+	if err := n.open(); err != nil {
+		n.closeAll()
+		return nil, err
+	}
+	if err := n.join(ctx); err != nil {
+		n.closeAll()
+		return nil, err
+	}
+	if err := n.startRaft(); err != nil {
+		n.closeAll()
+		return nil, err
+	}
+	n.run(n.leadLoop)
+	n.run(n.watchLoop)
+	n.run(n.leaderLoop)
+	return n, nil
+}
+
+// run starts a loop that Stop waits for.
+func (n *Node) run(loop func()) {
+	n.loops.Add(1)
+	go func() {
+		defer n.loops.Done()
+		loop()
+	}()
+}
+
+// open takes the data directory and what lies in it.
+func (n *Node) open() (err error) {
+	libraries := slog.New(stoppingHandler{n.log.Handler(), &n.quiet})
+	if n.data, err = OpenDataDir(n.cfg.Data, n.cfg.Node, n.cfg.Cluster, n.cfg.AdoptData); err != nil {
+		return err
+	}
+	if _, err = Preflight(n.cfg.Data, n.log); err != nil {
+		return err
+	}
+	n.stores, err = OpenStores(n.cfg.Data, StoreOptions{Fatal: n.fatal, Unfit: n.unfit, Logger: n.log,
+		KeepFrom: n.keepFrom, NoSync: n.cfg.noSync})
+	if err != nil {
+		return err
+	}
+	n.snapshots, err = raft.NewFileSnapshotStoreWithLogger(n.cfg.Data, snapshotsKept, raftLogger(libraries))
+	if err != nil {
+		return &rota.Error{Kind: rota.Internal, Text: "snapshot directory cannot be opened", Cause: err}
+	}
+	n.known.id = n.data.ClusterID()
+	n.stream, err = NewStreamLayer(n.cfg.Raft, raft.ServerAddress(n.cfg.Raft), n.hello, StreamOptions{
+		Admit: n.admit, ServerTLS: n.cfg.ServerTLS, ClientTLS: n.cfg.ClientTLS, Logger: libraries})
+	if err != nil {
+		return err
+	}
+	n.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: n.stream, MaxPool: 4,
+		Timeout: 10 * time.Second, Logger: raftLogger(libraries), ServerAddressProvider: addressBook{n},
+		MaxRPCsInFlight: rpcsInFlight})
+	n.gossip, err = StartGossip(GossipOptions{ID: n.cfg.Node, Cluster: n.cfg.Cluster, Bind: n.cfg.Gossip,
+		KeyFile: n.cfg.GossipKeyFile, Insecure: n.cfg.Insecure, Join: n.cfg.Join, OnConflict: n.conflict, Logger: libraries,
+		Meta: GossipMeta{ClusterID: n.known.id, API: n.cfg.API, Raft: n.cfg.Raft, Version: n.cfg.Version,
+			BootstrapExpect: n.cfg.BootstrapExpect, HasState: !n.data.Fresh(), Identity: n.data.Identity()}})
+	return err
+}
+
+// keepFrom is the first entry after the snapshot before the newest.
+func (n *Node) keepFrom() uint64 {
+	if n.snapshots == nil {
+		return 0
+	}
+	kept, err := n.snapshots.List()
+	if err != nil || len(kept) < 2 {
+		return 0
+	}
+	return kept[1].Index + 1
+}
+
+// rpcsInFlight of 1 turns raft's pipelined replication off. hashicorp/raft 1.7.3:
+// once a follower answers no, or knows a later term, the pipeline's decoder ends,
+// and its sender then waits for ever for a place: replication to that follower
+// stops until another leader comes, and Shutdown never returns. Entries that come
+// meanwhile share the next message, so little is lost.
+const rpcsInFlight = 1
+
+// snapshotsKept: the newest may be damaged, the one before it is used then.
+const snapshotsKept = 3
+
+func (n *Node) raftConfig() *raft.Config {
+	c := raft.DefaultConfig()
+	t := n.cfg.Timing
+	c.LocalID = raft.ServerID(n.cfg.Node)
+	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = t.Heartbeat, t.Election, t.LeaderLease
+	c.CommitTimeout = t.Commit
+	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = t.SnapshotThreshold, t.TrailingLogs, t.SnapshotInterval
+	c.NotifyCh = n.notify
+	c.Logger = raftLogger(slog.New(stoppingHandler{n.log.Handler(), &n.quiet}))
+	c.NoLegacyTelemetry = true
+	return c
+}
+
+func (n *Node) startRaft() error {
+	r, err := raft.NewRaft(n.raftConfig(), adapter{n}, n.stores.Log, n.stores.Stable, n.snapshots, n.transport)
+	if err != nil {
+		return &rota.Error{Kind: rota.Internal, Text: "raft cannot start on " + filepath.Join(n.cfg.Data, "raft.db"), Cause: err}
+	}
+	n.raft = r
+	return n.gossip.UpdateMeta(func(m *GossipMeta) { m.HasState = true })
+}
+
+// fatal ends the process: going on would be wrong. It must not wait for
+// anything of this node, whose goroutine it may be.
+func (n *Node) fatal(err error) {
+	if !n.fatalErr.CompareAndSwap(nil, &err) {
+		return
+	}
+	n.log.Error("this node stops", "err", err)
+	if n.cfg.Fatal != nil {
+		n.cfg.Fatal(err)
+		return
+	}
+	os.Exit(1)
+}
+
+// unfit gives leadership up when the disk stalls.
+func (n *Node) unfit(reason string) {
+	n.log.Error("this node is unfit to lead", "reason", reason)
+	n.watch.setUnfit(reason)
+	go func() {
+		if n.leading() != nil {
+			n.raft.LeadershipTransfer()
+		}
+	}()
+}
+
+// conflict is told when another process shows up under this node's id.
+func (n *Node) conflict(existing, other Member) {
+	if other.ID == n.cfg.Node && other.Identity != n.data.Identity() {
+		n.log.Error("another process uses this node's id: stop one of the two", "other_gossip", other.Gossip,
+			"other_raft", other.Raft, "existing", existing.Gossip)
+	}
+}
+
+func (n *Node) leading() *leadership { return n.lead.Load() }
+
+func (n *Node) stopping() bool {
+	select {
+	case <-n.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// Stop ends the node: leadership is handed over first, then everything is
+// closed. ctx bounds the handing over.
+func (n *Node) Stop(ctx context.Context) error {
+	var err error
+	n.stopOnce.Do(func() {
+		if n.leading() != nil && n.otherVoters() > 0 {
+			n.handOver(ctx)
+		}
+		n.land(ctx)
+		n.quiet.Store(true)
+		close(n.stopped)
+		n.endLife()
+		err = n.stopRaft()
+		close(n.raftDown)
+		n.loops.Wait()
+		n.closeAll()
+	})
+	return err
+}
+
+// handOver gives leadership away; where that fails the others elect by themselves.
+func (n *Node) handOver(ctx context.Context) {
+	successor, err := n.successor("")
+	if err != nil {
+		n.log.Warn("leadership could not be handed over", "err", err)
+		return
+	}
+	f := n.raft.LeadershipTransferToServer(successor.ID, successor.Address)
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			n.log.Warn("leadership could not be handed over", "err", err)
+		}
+	case <-ctx.Done():
+		n.log.Warn("leadership was not handed over in time")
+	}
+}
+
+// lower ends the present leadership.
+func (n *Node) lower() *leadership {
+	l := n.lead.Swap(nil)
+	if l != nil {
+		l.end()
+	}
+	return l
+}
+
+// stopMost bounds the wait for raft's goroutines: one may hang on a disk or a peer.
+const stopMost = 10 * time.Second
+
+func (n *Node) stopRaft() error {
+	down := n.raft.Shutdown()
+	_ = n.stream.Close() // ends the calls to peers that raft waits for
+	done := make(chan error, 1)
+	go func() { done <- down.Error() }()
+	late := time.NewTimer(stopMost)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C:
+		return rota.Refusef(rota.Internal, "raft", "raft did not stop within %s: a disk or a peer hangs", stopMost)
+	}
+}
+
+// landMost bounds how long a stopping node waits for its own entries.
+const landMost = 2 * time.Second
+
+// land ends the present leadership and waits until its entries are answered,
+// while raft is still there to answer them.
+func (n *Node) land(ctx context.Context) {
+	l := n.lower()
+	if l == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, landMost)
+	defer cancel()
+	select {
+	case <-l.landed:
+	case <-ctx.Done():
+		n.log.Warn("entries in flight were not answered before the node stopped")
+	}
+}
+
+func (n *Node) closeAll() {
+	n.endLife()
+	if n.gossip != nil {
+		_ = n.gossip.Leave(time.Second)
+		_ = n.gossip.Close()
+	}
+	if n.transport != nil {
+		_ = n.transport.Close()
+	} else if n.stream != nil {
+		_ = n.stream.Close()
+	}
+	if n.stores != nil {
+		if err := n.stores.Close(); err != nil {
+			n.log.Warn("stores did not close", "err", err)
+		}
+	}
+	if n.data != nil {
+		_ = n.data.Close()
+	}
+}
+
+// Left is closed once the node has left the cluster on an operator's word.
+func (n *Node) Left() <-chan struct{} { return n.left }

@@ -1,0 +1,212 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// propose puts operations into the log wherever the leader is, and gives their
+// outcomes. While there is no leader it waits up to ctx's deadline (SPEC §13.1).
+// A batch whose outcome is unknown is proposed again with the same ids, which
+// every operation answers with its first outcome (SPEC §2.7); only a revival is
+// left to its caller, as its repetition reads as a conflict.
+func (n *Node) propose(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outcome, rota.Index, error) {
+	var outcomes []*fsmpb.Outcome
+	var index rota.Index
+	for len(ops) > 0 {
+		k := chunk(ops)
+		r := n.proposeChunk(ctx, ops[:k])
+		if r.err != nil {
+			return nil, 0, r.err
+		}
+		if outcomes == nil && k == len(ops) {
+			return r.outcomes, r.index, nil
+		}
+		outcomes, index, ops = append(outcomes, r.outcomes...), max(index, r.index), ops[k:]
+	}
+	return outcomes, index, nil
+}
+
+// proposeOne is propose for a single operation; its refusal is the error.
+func (n *Node) proposeOne(ctx context.Context, op *fsmpb.Op) (*fsmpb.Outcome, rota.Index, error) {
+	outcomes, index, err := n.propose(ctx, []*fsmpb.Op{op})
+	if err != nil {
+		return nil, 0, err
+	}
+	if e := fsm.OutcomeError(outcomes[0]); e != nil {
+		return outcomes[0], index, e
+	}
+	return outcomes[0], index, nil
+}
+
+// chunk says how many operations from the front fit into one entry.
+func chunk(ops []*fsmpb.Op) int {
+	size := 0
+	for i, op := range ops {
+		size += proto.Size(op) + 8
+		if i > 0 && (size > rota.MaxEntryBytes || i >= rota.MaxEntryOps) {
+			return i
+		}
+	}
+	return len(ops)
+}
+
+func (n *Node) proposeChunk(ctx context.Context, ops []*fsmpb.Op) reply {
+	urgent := ops[0].GetSubmit() == nil
+	var last error
+	for {
+		if l := n.leading(); l != nil {
+			r := l.propose(ctx, ops, urgent)
+			definite := errors.Is(r.err, errNotLeader)
+			switch {
+			case r.err == nil, !definite && !repeatable(ops), !definite && ctx.Err() != nil:
+				return r
+			case definite:
+				last = notLeader()
+			default:
+				last = r.err
+			}
+		} else if r, err := n.forward(ctx, ops); err == nil {
+			return r
+		} else {
+			last = err
+			if rota.KindOf(err) == rota.Denied {
+				// This node is no member any more: its caller is sent to another one.
+				return reply{err: &rota.Error{Kind: rota.Unavailable, Subject: "node", RetryAfter: 50 * time.Millisecond, Text: err.Error()}}
+			}
+			if rota.KindOf(err) != rota.Unavailable || !isNotLeader(err) && !repeatable(ops) {
+				return reply{err: err}
+			}
+		}
+		if err := n.pause(ctx, 25*time.Millisecond); err != nil {
+			return reply{err: givenUp(err, last)}
+		}
+	}
+}
+
+// givenUp words why the waiting for a leader ended, and what came last.
+func givenUp(err, last error) error {
+	if rota.KindOf(err) == rota.Unavailable {
+		return err // this node stops
+	}
+	return errNoLeader(last)
+}
+
+// repeatable says whether a batch may be proposed again when its outcome is
+// unknown.
+func repeatable(ops []*fsmpb.Op) bool {
+	for _, op := range ops {
+		if op.GetRetry() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// pause waits a moment, a change of leadership, or the end of ctx.
+func (n *Node) pause(ctx context.Context, most time.Duration) error {
+	t := time.NewTimer(most)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-n.leader.next():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-n.stopped:
+		return errStopping()
+	}
+}
+
+// forward hands operations to the leader, once; it gives up waiting when the
+// leader changes.
+func (n *Node) forward(ctx context.Context, ops []*fsmpb.Op) (reply, error) {
+	changed := n.leader.next()
+	to, ok := n.leaderAddress()
+	if !ok {
+		return reply{}, notLeader()
+	}
+	ctx, cancel := n.until(ctx, changed)
+	defer cancel()
+	data, err := proto.Marshal(&fsmpb.Commands{Ops: ops})
+	if err != nil {
+		return reply{}, rota.Refusef(rota.Internal, "commands", "commands cannot be encoded: %v", err)
+	}
+	answer, err := n.peers.Forward(ctx, to, data)
+	if err != nil {
+		return reply{}, err
+	}
+	var outcomes fsmpb.Outcomes
+	if err := proto.Unmarshal(answer, &outcomes); err != nil || len(outcomes.GetOutcomes()) != len(ops) {
+		return reply{}, errUnknown(err)
+	}
+	return reply{outcomes: outcomes.GetOutcomes(), index: rota.Index(outcomes.GetIndex())}, nil
+}
+
+// Forwarded takes commands that another node forwarded. Not leading is a
+// definite refusal; nothing is ever forwarded twice.
+func (n *Node) Forwarded(ctx context.Context, from rota.NodeID, commands []byte) ([]byte, error) {
+	if err := n.refuseRemoved(from); err != nil {
+		return nil, err
+	}
+	var c fsmpb.Commands
+	if err := proto.Unmarshal(commands, &c); err != nil || len(c.GetOps()) == 0 || len(c.GetOps()) > rota.MaxEntryOps {
+		return nil, rota.Refusef(rota.Invalid, "commands", "forwarded commands cannot be decoded, or are none or too many")
+	}
+	for _, op := range c.GetOps() {
+		if !forwardable(op) {
+			return nil, rota.Refusef(rota.Invalid, "commands", "an internal operation is never forwarded")
+		}
+	}
+	l := n.leading()
+	if l == nil {
+		return nil, notLeader()
+	}
+	r := l.propose(ctx, c.GetOps(), c.GetOps()[0].GetSubmit() == nil)
+	if errors.Is(r.err, errNotLeader) {
+		return nil, notLeader()
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return proto.Marshal(&fsmpb.Outcomes{Outcomes: r.outcomes, Index: uint64(r.index)})
+}
+
+// forwardable says whether an operation may come from another node: internal
+// ones have no wire form between nodes.
+func forwardable(op *fsmpb.Op) bool {
+	switch op.GetOp().(type) {
+	case *fsmpb.Op_Submit, *fsmpb.Op_Register, *fsmpb.Op_SetStatus, *fsmpb.Op_Lease, *fsmpb.Op_Cancel, *fsmpb.Op_Retry,
+		*fsmpb.Op_SetQueue, *fsmpb.Op_Barrier:
+		return true
+	default:
+		return false
+	}
+}
+
+// subjectNotLeader marks the refusal of a node that does not lead, so that the
+// forwarding node knows it from an unknown outcome.
+const subjectNotLeader = "not-leader"
+
+func notLeader() error {
+	return &rota.Error{Kind: rota.Unavailable, Subject: subjectNotLeader, RetryAfter: 50 * time.Millisecond,
+		Text: "this node does not lead"}
+}
+
+// isNotLeader says that a forwarded call was definitely not taken: the other
+// node said so, or no connection to it could be made.
+func isNotLeader(err error) bool {
+	var e *rota.Error
+	return errors.As(err, &e) && (e.Subject == subjectNotLeader || e.Subject == SubjectNotSent)
+}
+
+// SubjectNotSent is the subject of an Unavailable error by which Peers says
+// that a call definitely never left this node.
+const SubjectNotSent = "not-sent"

@@ -1,0 +1,160 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// voterAfter is how long a non-voter must have kept up before it gets a vote.
+const voterAfter = 5 * time.Second
+
+// reconcileLoop brings Raft's configuration in line with gossip, which may
+// suggest and never decides: a member's id and data directory are recorded in
+// the log first, and the log refuses an id that was removed or belongs to
+// another directory (SPEC §13.4).
+func (n *Node) reconcileLoop(l *leadership) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		n.reconcileOnce(l)
+		select {
+		case <-tick.C:
+		case <-n.gossip.Changed():
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+func (n *Node) reconcileOnce(l *leadership) {
+	servers := make(map[rota.NodeID]raft.Server)
+	voters := 0
+	for _, s := range n.servers() {
+		servers[rota.NodeID(s.ID)] = s
+		if s.Suffrage == raft.Voter {
+			voters++
+		}
+	}
+	for _, m := range n.aliveMembers() {
+		if m.Identity == "" || m.ClusterID != "" && m.ClusterID != n.ClusterID() {
+			continue
+		}
+		s, member := servers[m.ID]
+		if (!member || string(s.Address) != m.Raft) && !n.vouches(l.ctx, m) {
+			continue
+		}
+		if !n.recorded(l, m) {
+			continue
+		}
+		var err error
+		switch {
+		case !member:
+			n.log.Info("adding a node", "other_node", string(m.ID), "raft", m.Raft)
+			err = n.settled(n.raft.AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Raft), 0, raftTimeout))
+		case string(s.Address) != m.Raft:
+			n.log.Info("a node has a new address", "other_node", string(m.ID), "raft", m.Raft)
+			err = n.changeServer(s.Suffrage, m)
+		case s.Suffrage == raft.Nonvoter && voters < maxVoters && n.caughtUp(m.ID):
+			n.log.Info("a node has caught up and gets a vote", "other_node", string(m.ID))
+			if err = n.changeServer(raft.Voter, m); err == nil {
+				voters++
+			}
+		}
+		if err != nil && l.ctx.Err() == nil && n.lines.allow("membership/"+string(m.ID)) {
+			n.log.Warn("membership was not changed", "other_node", string(m.ID), "err", err)
+		}
+		if err != nil {
+			return
+		}
+	}
+	n.finishRemovals(servers)
+}
+
+// vouches asks a node that gossip suggests, over the connection that nodes trust
+// (mutual TLS, where it is set), whether it is who gossip says: gossip alone
+// makes nobody a member.
+func (n *Node) vouches(ctx context.Context, m Member) bool {
+	if m.ID == n.cfg.Node {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
+	defer cancel()
+	in, err := n.peers.Inspect(ctx, rota.NodeAddress{ID: m.ID, API: m.API}, nil)
+	if err == nil && in.Status.ID == m.ID && in.Status.Raft == m.Raft {
+		return true
+	}
+	if n.lines.allow("vouch/" + string(m.ID)) {
+		n.log.Warn("a node that gossip suggests does not answer for itself and is not added", "other_node", string(m.ID),
+			"api", m.API, "raft", m.Raft, "answered_as", string(in.Status.ID), "err", err)
+	}
+	return false
+}
+
+// finishRemovals takes those out of the configuration that the log removed: the
+// leader that began with it may not have come to the end of it.
+func (n *Node) finishRemovals(servers map[rota.NodeID]raft.Server) {
+	for id := range servers {
+		if id == n.cfg.Node || n.refuseRemoved(id) == nil {
+			continue
+		}
+		err := n.settled(n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout))
+		n.log.Info("a removed node was taken out of the configuration", "other_node", string(id), "err", err)
+	}
+}
+
+func (n *Node) changeServer(as raft.ServerSuffrage, m Member) error {
+	if as == raft.Voter {
+		return n.settled(n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Raft), 0, raftTimeout))
+	}
+	return n.settled(n.raft.AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Raft), 0, raftTimeout))
+}
+
+// recorded says whether the log knows the member as it is, and records it if
+// it does not yet. What the state refuses already is not proposed: a removed node
+// that goes on gossiping must not write the log.
+func (n *Node) recorded(l *leadership, m Member) bool {
+	n.mu.RLock()
+	identity, starts, removed, known := n.machine.Node(m.ID)
+	n.mu.RUnlock()
+	own := uint64(0)
+	if m.ID == n.cfg.Node {
+		own = n.data.Starts()
+	}
+	switch {
+	case removed:
+		n.refusedMember(m, "it was removed: start it on an empty data directory with a --node id that was never used")
+		return false
+	case known && identity != m.Identity:
+		n.refusedMember(m, "its id belongs to another data directory: start it with a --node id that was never used")
+		return false
+	case known && own <= starts:
+		return true
+	}
+	r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{
+		Id: string(m.ID), Api: m.API, Raft: m.Raft, Identity: m.Identity, Starts: max(own, starts)}}}}, true)
+	if r.err != nil {
+		return false
+	}
+	if e := fsm.OutcomeError(r.outcomes[0]); e != nil {
+		n.refusedMember(m, e.Text)
+		return false
+	}
+	return true
+}
+
+func (n *Node) refusedMember(m Member, why string) {
+	if n.lines.allow("member/" + string(m.ID)) {
+		n.log.Error("a node is refused", "other_node", string(m.ID), "gossip", m.Gossip, "why", why)
+	}
+}
+
+// caughtUp says that a non-voter has lagged by little for long enough.
+func (n *Node) caughtUp(id rota.NodeID) bool {
+	v, ok := n.watch.view(id)
+	return ok && v.err == nil && v.closeSince != 0 && sinceBoot()-v.closeSince >= voterAfter
+}

@@ -1,0 +1,191 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"sync"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// WorkerSession is one worker connected to this node. What it must be told is
+// read from this node's own replica (SPEC §13.3).
+type WorkerSession struct {
+	n       *Node
+	worker  rota.WorkerID
+	session rota.Session
+	poke    chan struct{}
+
+	mu sync.Mutex
+	// notices wait for the stream; all says that the stream must be told every
+	// open lease anew.
+	notices []rota.Notice
+	all     bool
+	over    bool
+}
+
+// OpenWorker registers a worker, or takes its live session up again, and serves
+// it from here (SPEC §6.4).
+func (n *Node) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool) (*WorkerSession, error) {
+	if err := spec.CheckShape(); err != nil {
+		return nil, err
+	}
+	if len(secret) < 16 || len(secret) > 64 {
+		return nil, rota.Refusef(rota.Invalid, "secret", "secret has %d bytes: 16 to 64 are wanted", len(secret))
+	}
+	hash := sha256.Sum256(secret)
+	outcome, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{
+		Spec: fsm.WorkerOp(&spec), SecretHash: hash[:], Takeover: takeover}}})
+	if err != nil {
+		return nil, err
+	}
+	if err := n.waitApplied(ctx, index); err != nil {
+		return nil, err
+	}
+	s := &WorkerSession{n: n, worker: spec.ID, session: rota.Session(outcome.GetSession()), poke: make(chan struct{}, 1), all: true}
+	poke(s.poke)
+	n.hub.mu.Lock()
+	if old := n.hub.sessions[spec.ID]; old != nil {
+		old.end()
+	}
+	n.hub.sessions[spec.ID] = s
+	n.hub.mu.Unlock()
+	return s, nil
+}
+
+// Session numbers the worker's session.
+func (s *WorkerSession) Session() rota.Session { return s.session }
+
+// push queues a notice; beyond the bound the stream is told all anew.
+func (s *WorkerSession) push(notice rota.Notice) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all && notice.Assigned != nil {
+		return // the full telling will hold it
+	}
+	if len(s.notices) >= noticesKept {
+		s.notices, s.all = nil, true
+	} else {
+		s.notices = append(s.notices, notice)
+	}
+	poke(s.poke)
+}
+
+func (s *WorkerSession) resync() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notices, s.all = nil, true
+	poke(s.poke)
+}
+
+func (s *WorkerSession) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	poke(s.poke)
+}
+
+// Notices waits for what the worker must be told: first, and after a gap, every
+// lease that it has open.
+func (s *WorkerSession) Notices(ctx context.Context) ([]rota.Notice, error) {
+	for {
+		// Looked at before waiting: one poke may stand for notices and the end.
+		if notices := s.take(); len(notices) > 0 {
+			return notices, nil
+		}
+		if err := s.live(); err != nil {
+			return nil, err
+		}
+		select {
+		case <-s.poke:
+		case <-ctx.Done():
+			return nil, ctxError(ctx, "waiting for leases")
+		case <-s.n.stopped:
+			return nil, errStopping()
+		}
+	}
+}
+
+// take gives what waits. The state is read under the lock that publish holds,
+// so that no lease falls between the full telling and the first notice.
+func (s *WorkerSession) take() []rota.Notice {
+	s.n.mu.RLock()
+	defer s.n.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	notices := s.notices
+	s.notices = nil
+	if !s.all {
+		return notices
+	}
+	s.all = false
+	for _, a := range s.n.machine.Assignments(s.worker, s.session) {
+		if a.Lease.Revoked != rota.ReasonNone {
+			notices = append(notices, rota.Notice{Revoked: &rota.LeaseEnd{Lease: a.Lease.ID, Job: a.Lease.Job, Reason: a.Lease.Revoked}})
+			continue
+		}
+		notices = append(notices, rota.Notice{Assigned: &a})
+	}
+	if _, status := s.n.machine.Session(s.worker); status == rota.WorkerDraining {
+		notices = append(notices, rota.Notice{Draining: true})
+	}
+	return notices
+}
+
+func (s *WorkerSession) live() error {
+	s.mu.Lock()
+	over := s.over
+	s.mu.Unlock()
+	if !over {
+		return nil
+	}
+	s.n.mu.RLock()
+	session, status := s.n.machine.Session(s.worker)
+	s.n.mu.RUnlock()
+	if session == s.session && status != rota.WorkerRetired {
+		return rota.Refusef(rota.Unavailable, "worker", "worker %s connected again on another stream", s.worker)
+	}
+	return rota.Refusef(rota.Stale, "session", "session %d of worker %s is over: it was retired or taken over", s.session, s.worker)
+}
+
+// Do proposes a batch of verbs on the worker's leases.
+func (s *WorkerSession) Do(ctx context.Context, commands []rota.LeaseCommand) ([]rota.LeaseAnswer, error) {
+	ops := make([]*fsmpb.Op, len(commands))
+	for i := range commands {
+		commands[i].Worker, commands[i].Session = s.worker, s.session
+		ops[i] = fsm.LeaseCommandOp(&commands[i])
+	}
+	outcomes, index, err := s.n.propose(ctx, ops)
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]rota.LeaseAnswer, len(outcomes))
+	for i, o := range outcomes {
+		answers[i] = rota.LeaseAnswer{Err: fsm.OutcomeError(o), Deadline: rota.Clock(o.GetDeadlineMs()), Renewals: o.GetRenewals(),
+			JobState: rota.JobState(o.GetJobState()), Index: index}
+	}
+	return answers, nil
+}
+
+// Beat reports life to the leader and gives the clock (SPEC §3.9).
+func (s *WorkerSession) Beat(ctx context.Context) (rota.Clock, error) {
+	return s.n.beats.beat(ctx, rota.Beat{Worker: s.worker, Session: s.session})
+}
+
+// Bye retires the worker.
+func (s *WorkerSession) Bye(ctx context.Context) error {
+	_, _, err := s.n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{
+		Worker: string(s.worker), Status: uint32(rota.WorkerRetired), Session: uint64(s.session)}}})
+	return err
+}
+
+// Close takes the session off this node; the worker stays registered.
+func (s *WorkerSession) Close() {
+	s.n.hub.mu.Lock()
+	defer s.n.hub.mu.Unlock()
+	if s.n.hub.sessions[s.worker] == s {
+		delete(s.n.hub.sessions, s.worker)
+	}
+}

@@ -1,0 +1,55 @@
+package cluster
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// NodeHello is what a node says of itself before the first byte of raft.
+type NodeHello struct {
+	// ClusterName is the --cluster name; both sides must have the same.
+	ClusterName string
+	// ClusterID is empty on a node that has not learnt it yet; two known ones
+	// must be the same (SPEC §13.4).
+	ClusterID rota.ClusterID
+	// Node is the id in the data directory.
+	Node rota.NodeID
+	// Identity is that of the data directory: 32 hex digits (DataDir.Identity).
+	Identity string
+	// CertNames are the DNS and URI names in the peer's verified certificate;
+	// filled in on what Admit sees, empty without TLS.
+	CertNames []string
+	// Dialled says, to Admit, that this node called the peer.
+	Dialled bool
+}
+
+// StreamHello gives this node's hello; it is asked at each connection, as the
+// cluster id may become known later.
+type StreamHello func() NodeHello
+
+// StreamOptions are the choices of a StreamLayer. The zero value is usable.
+type StreamOptions struct {
+	// Admit refuses a peer whose hello is in order, such as a removed one. nil
+	// admits all. It must be quick and may be called concurrently.
+	Admit func(peer NodeHello) error
+	// ServerTLS and ClientTLS put TLS beneath the handshake. Both or neither.
+	ServerTLS, ClientTLS *tls.Config
+	// HandshakeTimeout bounds TLS and hello together; 0 stands for 5 s.
+	HandshakeTimeout time.Duration
+	// MaxInbound bounds inbound connections, MaxPerNode those from one node id;
+	// 0 stands for 64 and 16.
+	MaxInbound, MaxPerNode int
+	// FrameMax bounds the bytes of one RPC other than a snapshot's body; 0
+	// stands for 40 MiB. It must exceed raft's MaxAppendEntries × rota.MaxEntryBytes.
+	FrameMax int64
+	// Logger takes refusals, at most one a minute and peer. nil is silence.
+	Logger *slog.Logger
+}
+
+// StreamCounts count what became of connections since the start.
+type StreamCounts struct {
+	Accepted, Dialled, Foreign, Denied, Malformed, Crowded, Oversized uint64
+}

@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// streamConn is a connection that its layer knows and whose reading is metered.
+type streamConn struct {
+	net.Conn
+	layer   *StreamLayer
+	dialled bool
+	node    string // the peer's id, once established; guarded by layer.mu
+
+	meter frameMeter // used by one reader at a time, as raft does
+	// answered says that something was written since a snapshot began: its body
+	// is over, and raft uses the connection for nothing more.
+	answered atomic.Bool
+	once     sync.Once
+}
+
+// Read implements net.Conn.
+func (c *streamConn) Read(p []byte) (int, error) {
+	if c.meter.streaming && c.answered.Load() {
+		return 0, io.EOF
+	}
+	n, err := c.Conn.Read(p)
+	if n == 0 {
+		return n, err
+	}
+	before := c.meter.streaming
+	if bad := c.meter.feed(p[:n]); bad != nil {
+		c.layer.count(func(counts *StreamCounts) { counts.Oversized++ })
+		c.layer.refused(c.RemoteAddr().String(), NodeHello{}, bad)
+		return 0, errors.Join(bad, c.Close())
+	}
+	if c.meter.streaming && !before {
+		c.answered.Store(false)
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *streamConn) Write(p []byte) (int, error) {
+	c.answered.Store(true)
+	return c.Conn.Write(p)
+}
+
+// Close implements net.Conn.
+func (c *streamConn) Close() (err error) {
+	c.once.Do(func() {
+		c.layer.forget(c)
+		err = c.Conn.Close()
+	})
+	return err
+}
+
+// trackOutbound takes note of a dialled connection, unless the layer is closed.
+func (s *StreamLayer) trackOutbound(conn *streamConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.shut {
+		s.outbound[conn] = struct{}{}
+	}
+	return !s.shut
+}
+
+// establish moves a connection from those that greet to those that serve. One
+// node with too many loses its oldest, which a broken network may have left
+// behind; too many in all refuse the newcomer.
+func (s *StreamLayer) establish(conn *streamConn, peer NodeHello) error {
+	s.mu.Lock()
+	i := slices.Index(s.greeting, conn)
+	if i < 0 || s.shut { // given up meanwhile
+		s.mu.Unlock()
+		return fmt.Errorf("%w: given up during the handshake", errCrowded)
+	}
+	s.greeting = slices.Delete(s.greeting, i, i+1)
+	conn.node = string(peer.Node)
+	var oldest *streamConn
+	same := 0
+	for _, other := range s.inbound {
+		if other.node != conn.node {
+			continue
+		}
+		if same++; oldest == nil {
+			oldest = other
+		}
+	}
+	if same < s.opts.MaxPerNode {
+		oldest = nil
+	}
+	if oldest == nil && len(s.inbound) >= s.opts.MaxInbound {
+		s.mu.Unlock()
+		return fmt.Errorf("%w: %d are served already", errCrowded, s.opts.MaxInbound)
+	}
+	if oldest != nil {
+		s.counts.Crowded++
+	}
+	s.inbound = append(s.inbound, conn)
+	s.counts.Accepted++
+	s.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Close()
+	}
+	return nil
+}
+
+// forget drops a connection from the layer's books.
+func (s *StreamLayer) forget(conn *streamConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.outbound, conn)
+	same := func(other *streamConn) bool { return other == conn }
+	s.greeting = slices.DeleteFunc(s.greeting, same)
+	s.inbound = slices.DeleteFunc(s.inbound, same)
+}
+
+// clientConfig names the host dialled where the configuration names none.
+func clientConfig(config *tls.Config, address string) *tls.Config {
+	if config.ServerName != "" || config.InsecureSkipVerify {
+		return config
+	}
+	config = config.Clone()
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		config.ServerName = host
+	}
+	return config
+}
+
+// certNames gives the names in a verified certificate.
+func certNames(state tls.ConnectionState) []string {
+	if len(state.PeerCertificates) == 0 {
+		return nil
+	}
+	leaf := state.PeerCertificates[0]
+	names := slices.Clone(leaf.DNSNames)
+	for _, uri := range leaf.URIs {
+		names = append(names, uri.String())
+	}
+	return names
+}
+
+func isUnspecified(host string) bool {
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsUnspecified()
+}

@@ -1,0 +1,327 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/rotasched/rota"
+)
+
+const (
+	handshakeTimeout = 5 * time.Second
+	streamInboundMax = 64
+	streamPerNodeMax = 16
+	streamFrameMax   = 40 << 20
+	// streamKeepAlive finds a peer whose machine is gone without a word.
+	streamKeepAlive = 15 * time.Second
+)
+
+// StreamLayer carries raft's connections. Before raft's first byte both sides
+// know that the other belongs to the cluster and is admitted: hashicorp/raft
+// itself does not look at who sends, and decodes without bounds.
+type StreamLayer struct {
+	hello    StreamHello
+	opts     StreamOptions
+	listener net.Listener
+	addr     streamAddr
+	ready    chan net.Conn
+	closed   chan struct{}
+	done     sync.WaitGroup
+	lines    lineLimiter
+
+	mu       sync.Mutex // guards what follows
+	shut     bool
+	greeting []*streamConn // inbound, before the end of the handshake, oldest first
+	inbound  []*streamConn // inbound, oldest first
+	outbound map[*streamConn]struct{}
+	counts   StreamCounts
+}
+
+// streamAddr is the advertised address, a name or an IP with a port.
+type streamAddr string
+
+// Network implements net.Addr.
+func (a streamAddr) Network() string { return "tcp" }
+
+// String implements net.Addr.
+func (a streamAddr) String() string { return string(a) }
+
+// NewStreamLayer listens on bind. Others are told advertise; empty stands for
+// the address bound.
+func NewStreamLayer(bind string, advertise raft.ServerAddress, hello StreamHello,
+	opts StreamOptions) (*StreamLayer, error) {
+	if (opts.ServerTLS == nil) != (opts.ClientTLS == nil) {
+		return nil, errors.New("stream layer: ServerTLS and ClientTLS go together")
+	}
+	var config net.ListenConfig
+	config.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: streamKeepAlive,
+		Interval: streamKeepAlive / 3, Count: 3}
+	listener, err := config.Listen(context.Background(), "tcp", bind)
+	if err != nil {
+		return nil, fmt.Errorf("listen for raft: %w", err)
+	}
+	addr := streamAddr(advertise)
+	if addr == "" {
+		addr = streamAddr(listener.Addr().String())
+	}
+	if host, _, err := net.SplitHostPort(string(addr)); err != nil || host == "" || isUnspecified(host) {
+		return nil, errors.Join(rota.Refusef(rota.Invalid, "raft address", "raft address %q cannot be told to "+
+			"other nodes: name one that they can reach", addr), listener.Close())
+	}
+	s := &StreamLayer{
+		hello:    hello,
+		opts:     opts.withDefaults(),
+		listener: listener,
+		addr:     addr,
+		ready:    make(chan net.Conn),
+		closed:   make(chan struct{}),
+		outbound: make(map[*streamConn]struct{}),
+	}
+	s.done.Go(s.listen)
+	return s, nil
+}
+
+// Accept implements net.Listener: it gives connections after their handshake.
+func (s *StreamLayer) Accept() (net.Conn, error) {
+	select {
+	case conn := <-s.ready:
+		return conn, nil
+	case <-s.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Addr implements net.Listener with the advertised address, by which raft knows
+// this node.
+func (s *StreamLayer) Addr() net.Addr { return s.addr }
+
+// BoundAddr is the address listened on.
+func (s *StreamLayer) BoundAddr() net.Addr { return s.listener.Addr() }
+
+// Counts tells what became of connections so far.
+func (s *StreamLayer) Counts() StreamCounts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts
+}
+
+// Close ends listening and every connection of either direction: raft's
+// transport leaves open those that it did not pool.
+func (s *StreamLayer) Close() error {
+	s.mu.Lock()
+	if s.shut {
+		s.mu.Unlock()
+		return nil
+	}
+	s.shut = true
+	close(s.closed)
+	all := append(append([]*streamConn(nil), s.greeting...), s.inbound...)
+	for conn := range s.outbound {
+		all = append(all, conn)
+	}
+	s.mu.Unlock()
+	err := s.listener.Close()
+	for _, conn := range all {
+		_ = conn.Close() // the peer sees the end either way
+	}
+	s.done.Wait()
+	return err
+}
+
+// Dial implements raft.StreamLayer: it connects, and gives the connection after
+// the handshake.
+func (s *StreamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	if timeout <= 0 || timeout > s.opts.HandshakeTimeout {
+		timeout = s.opts.HandshakeTimeout
+	}
+	deadline := time.Now().Add(timeout)
+	dialer := net.Dialer{Deadline: deadline, KeepAlive: streamKeepAlive}
+	raw, err := dialer.Dial("tcp", string(address))
+	if err != nil {
+		return nil, err
+	}
+	if s.opts.ClientTLS != nil {
+		raw = tls.Client(raw, clientConfig(s.opts.ClientTLS, string(address)))
+	}
+	conn := &streamConn{Conn: raw, layer: s, dialled: true,
+		meter: frameMeter{answers: true, max: frameSmallMax}}
+	if !s.trackOutbound(conn) {
+		return nil, errors.Join(net.ErrClosed, raw.Close())
+	}
+	peer, err := s.shake(conn, deadline)
+	if err != nil {
+		_ = conn.Close()
+		s.refused(string(address), peer, err)
+		return nil, fmt.Errorf("handshake with %s: %w", address, err)
+	}
+	s.count(func(c *StreamCounts) { c.Dialled++ })
+	return conn, nil
+}
+
+// listen takes connections and greets each on a goroutine of its own.
+func (s *StreamLayer) listen() {
+	delay := time.Duration(0)
+	for {
+		raw, err := s.listener.Accept()
+		if err == nil {
+			delay = 0
+			s.receive(raw)
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		// Out of file descriptors, most likely: wait for some to come free.
+		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
+		if s.lines.allow("accept") {
+			s.opts.Logger.Error("cannot take raft connections", "error", err)
+		}
+		select {
+		case <-s.closed:
+			return
+		case <-time.After(delay):
+		}
+	}
+}
+
+// receive begins the handshake of an inbound connection. When too many are in
+// that state the oldest goes: an honest one is through in milliseconds, so those
+// who hold theirs open cannot keep it out.
+func (s *StreamLayer) receive(raw net.Conn) {
+	if s.opts.ServerTLS != nil {
+		raw = tls.Server(raw, s.opts.ServerTLS)
+	}
+	conn := &streamConn{Conn: raw, layer: s, meter: frameMeter{max: s.opts.FrameMax}}
+	s.mu.Lock()
+	if s.shut {
+		s.mu.Unlock()
+		_ = raw.Close()
+		return
+	}
+	var oldest *streamConn
+	if len(s.greeting) >= s.opts.MaxInbound {
+		oldest = s.greeting[0]
+		s.counts.Crowded++
+	}
+	s.greeting = append(s.greeting, conn)
+	s.done.Go(func() { s.admit(conn) })
+	s.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Close()
+	}
+}
+
+// admit shakes hands and hands the connection to raft.
+func (s *StreamLayer) admit(conn *streamConn) {
+	peer, err := s.shake(conn, time.Now().Add(s.opts.HandshakeTimeout))
+	if err == nil {
+		err = s.establish(conn, peer)
+	}
+	if err != nil {
+		_ = conn.Close()
+		s.refused(conn.RemoteAddr().String(), peer, err)
+		return
+	}
+	select {
+	case s.ready <- conn:
+	case <-s.closed:
+		_ = conn.Close()
+	}
+}
+
+// shake does TLS and the hellos within the deadline, and leaves none behind.
+func (s *StreamLayer) shake(conn *streamConn, deadline time.Time) (NodeHello, error) {
+	if err := conn.SetDeadline(deadline); err != nil {
+		return NodeHello{}, err
+	}
+	var names []string
+	if secure, ok := conn.Conn.(*tls.Conn); ok {
+		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+		defer cancel()
+		if err := secure.HandshakeContext(ctx); err != nil {
+			return NodeHello{}, fmt.Errorf("%w: TLS: %w", errMalformed, err)
+		}
+		names = certNames(secure.ConnectionState())
+	}
+	own := s.hello()
+	var full NodeHello
+	check := func(peer NodeHello) error {
+		peer.CertNames, peer.Dialled = names, conn.dialled
+		full = peer
+		return checkHello(own, peer, s.opts.Admit)
+	}
+	shakeHands := welcome
+	if conn.dialled {
+		shakeHands = greet
+	}
+	if _, err := shakeHands(conn.Conn, own, check); err != nil { // beneath the frame meter
+		return full, err
+	}
+	return full, conn.SetDeadline(time.Time{})
+}
+
+// refused counts and tells of a connection that came to nothing.
+func (s *StreamLayer) refused(address string, peer NodeHello, err error) {
+	s.count(func(c *StreamCounts) {
+		switch {
+		case errors.Is(err, errForeign):
+			c.Foreign++
+		case errors.Is(err, errDenied):
+			c.Denied++
+		case errors.Is(err, errCrowded):
+			c.Crowded++
+		case errors.Is(err, errMalformed):
+			c.Malformed++
+		}
+	})
+	host, _, splitErr := net.SplitHostPort(address) // a stranger's port changes each time
+	if splitErr != nil {
+		host = address
+	}
+	if s.isClosed() || !s.lines.allow(host+"/"+string(peer.Node)) {
+		return
+	}
+	s.opts.Logger.Warn("raft connection refused", "peer", address, "node", peer.Node, "error", err)
+}
+
+func (s *StreamLayer) isClosed() bool {
+	select {
+	case <-s.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *StreamLayer) count(add func(*StreamCounts)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	add(&s.counts)
+}
+
+func (o StreamOptions) withDefaults() StreamOptions {
+	if o.HandshakeTimeout <= 0 {
+		o.HandshakeTimeout = handshakeTimeout
+	}
+	if o.MaxInbound <= 0 {
+		o.MaxInbound = streamInboundMax
+	}
+	if o.MaxPerNode <= 0 {
+		o.MaxPerNode = streamPerNodeMax
+	}
+	if o.FrameMax <= 0 {
+		o.FrameMax = streamFrameMax
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}

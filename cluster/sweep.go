@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// sweepLoop says every 250 ms that time has passed, while anything can fire
+// (SPEC §3.6). The sweep stands in the queue behind every ack, renewal and
+// completion that came before it; one is in flight, and a full one is followed
+// by another at once. A cluster at rest writes nothing.
+func (n *Node) sweepLoop(l *leadership) {
+	tick := time.NewTicker(rota.SweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-l.ctx.Done():
+			return
+		}
+		for n.sweepOnce(l) {
+			if l.ctx.Err() != nil {
+				return
+			}
+		}
+	}
+}
+
+func (n *Node) sweepOnce(l *leadership) (more bool) {
+	if !n.sweepNeeded(l) {
+		return false
+	}
+	r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}}, true)
+	if r.err != nil {
+		return false
+	}
+	return r.sweep.More
+}
+
+// sweepNeeded says whether anything can fire: open leases, QUEUED jobs, jobs in
+// backoff, workers that are not known to be gone, or a date that is due by the
+// wall clocks. A worker that is only silent needs the clock to run on until it is
+// UNREACHABLE, whichever leader it was silent under.
+func (n *Node) sweepNeeded(l *leadership) bool {
+	n.mu.RLock()
+	rest := n.machine.AtRest()
+	date, dated := n.machine.NextDate()
+	n.mu.RUnlock()
+	return !rest || dated && l.wallNow() >= int64(date) || l.workersPresent()
+}
+
+// wallNow is the median of the voters' wall clocks, as far as it is known; 0 if
+// it is not.
+func (l *leadership) wallNow() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.walls) == 0 {
+		return 0
+	}
+	return median(l.walls) + int64((sinceBoot()-l.wallsAt)/time.Millisecond)
+}
+
+func (l *leadership) workersPresent() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.present
+}

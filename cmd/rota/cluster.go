@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+func (a *app) clusterCommand() *cobra.Command {
+	return a.group(&cobra.Command{Use: "cluster", Short: "See the cluster"}, a.clusterStatusCommand())
+}
+
+func (a *app) clusterStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show the leader, every node and what is wrong with it; exit 7 without a leader",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			s, err := c.Status(ctx)
+			if err != nil {
+				return err
+			}
+			for i := range s.Nodes {
+				if s.Nodes[i].Problems == nil {
+					s.Nodes[i].Problems = []string{}
+				}
+			}
+			if s.Nodes == nil {
+				s.Nodes = []rota.NodeStatus{}
+			}
+			names := make([]string, len(s.Nodes))
+			for i, n := range s.Nodes {
+				names[i] = string(n.ID)
+			}
+			if err := a.printOne(s, names, func(wide bool) string { return statusTable(s, wide) }); err != nil {
+				return err
+			}
+			if s.Leader == "" {
+				return rota.Refusef(rota.Unavailable, "leader", "the cluster has no leader")
+			}
+			return nil
+		})),
+	}
+}
+
+func statusTable(s rota.ClusterStatus, wide bool) string {
+	j := s.Jobs
+	text := renderFacts([]fact{
+		{"cluster", s.ClusterID}, {"leader", or(string(s.Leader), "none")}, {"term", s.Term},
+		{"applied index", uint64(s.AppliedIndex)}, {"date", day(s.Date)}, {"mode", s.Mode}, {"workers", s.Workers},
+		{"pending", j.Blocked + j.Delayed + j.Queued}, {"running", j.Assigned + j.Running},
+		{"completed", j.Completed}, {"dead", j.Dead}, {"expired", j.Expired}, {"cancelled", j.Cancelled},
+	})
+	return text + "\n" + renderList([]column[rota.NodeStatus]{
+		{"NODE", false, 0, func(n rota.NodeStatus) any { return n.ID }},
+		{"STATE", false, 0, func(n rota.NodeStatus) any { return n.State }},
+		{"VOTER", false, 0, func(n rota.NodeStatus) any { return n.Voter }},
+		{"API", false, 0, func(n rota.NodeStatus) any { return n.API }},
+		{"RAFT", true, 0, func(n rota.NodeStatus) any { return n.Raft }},
+		{"VERSION", true, 0, func(n rota.NodeStatus) any { return n.Version }},
+		{"APPLIED", false, 0, func(n rota.NodeStatus) any { return uint64(n.AppliedIndex) }},
+		{"DIGEST", true, 0, func(n rota.NodeStatus) any { return n.Digest }},
+		{"HEALTHY", false, 0, func(n rota.NodeStatus) any { return n.Healthy }},
+		{"PROBLEMS", false, 40, func(n rota.NodeStatus) any { return strings.Join(n.Problems, "; ") }},
+	}, s.Nodes, wide)
+}

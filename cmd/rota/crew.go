@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// crewPlan says which workers a measurement runs.
+type crewPlan struct {
+	run                      string
+	queue                    rota.QueueName
+	workers, slots, prefetch int
+	cpuMilli                 int64
+	// addrs are the nodes to connect to; --addr where none are given.
+	addrs  []string
+	handle func(context.Context, *client.Job) error
+}
+
+// crew is workers of this process, each with its own connection, that write
+// into the ledger what happens to them.
+type crew struct {
+	book    *ledger
+	handle  func(context.Context, *client.Job) error
+	clients []*client.Client
+
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	once   sync.Once
+	// completing are the leases whose handler returned well and whose report
+	// is not confirmed yet.
+	completing sync.Map
+	fail       func(error)
+}
+
+// crewDrain is how long handlers may go on at the end: there should be none.
+const crewDrain = 5 * time.Second
+
+// startCrew starts the workers. stop ends them.
+func (a *app) startCrew(ctx context.Context, plan crewPlan, book *ledger) (*crew, error) {
+	c := &crew{book: book, handle: plan.handle}
+	c.fail = func(err error) { a.talk("worker: %v", err) }
+	ctx, c.cancel = context.WithCancel(ctx)
+	addrs := plan.addrs
+	if len(addrs) == 0 {
+		addrs = a.addrs
+	}
+	for i := range plan.workers {
+		// Workers start at different nodes, as they would in life.
+		turned := append(append([]string(nil), addrs[i%len(addrs):]...), addrs[:i%len(addrs)]...)
+		if err := c.hire(ctx, a, plan, i, turned); err != nil {
+			c.stop()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *crew) hire(ctx context.Context, a *app, plan crewPlan, i int, addrs []string) error {
+	cl, err := a.dialTo(addrs)
+	if err != nil {
+		return err
+	}
+	c.clients = append(c.clients, cl)
+	w, err := client.NewWorker(cl, rota.WorkerSpec{
+		ID: crewID(plan.run, i), Queues: []rota.QueueName{plan.queue},
+		Slots: int32(plan.slots), Prefetch: int32(plan.prefetch), CPUMilli: plan.cpuMilli,
+	}, client.WithDrainTimeout(crewDrain), client.WithObserver(client.Observer{Reported: c.reported}))
+	if err != nil {
+		return err
+	}
+	w.Handle("", c.work)
+	c.done.Go(func() {
+		if err := w.Run(ctx); err != nil && ctx.Err() == nil {
+			c.book.errors.Add(1)
+			c.fail(err)
+		}
+	})
+	return nil
+}
+
+func crewID(run string, i int) rota.WorkerID { return rota.WorkerID(fmt.Sprintf("%s-w%d", run, i)) }
+
+func (c *crew) work(ctx context.Context, job *client.Job) (client.Result, error) {
+	c.book.start(job.ID())
+	defer c.book.stop(job.ID())
+	if err := c.handle(ctx, job); err != nil {
+		return client.Result{}, err
+	}
+	c.completing.Store(job.Lease(), true)
+	return payloadResult(job), nil
+}
+
+// reported hears that the cluster took an outcome, or refused it for good.
+func (c *crew) reported(e client.HandlerEvent) {
+	if _, completed := c.completing.LoadAndDelete(e.Lease); completed && e.Err == nil {
+		c.book.complete(e.Job)
+	}
+}
+
+// stop ends the workers and waits for them.
+func (c *crew) stop() {
+	c.once.Do(func() {
+		c.cancel()
+		c.done.Wait()
+		for _, cl := range c.clients {
+			_ = cl.Close()
+		}
+	})
+}
+
+// awaitWorkers waits until the cluster knows all workers of a run: what is
+// measured begins with everybody there.
+func awaitWorkers(ctx context.Context, c *client.Client, run string, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
+	defer cancel()
+	for i := 0; i < n; {
+		_, err := c.Worker(ctx, crewID(run, i), rota.ReadOptions{})
+		switch {
+		case err == nil:
+			i++
+			continue
+		case rota.KindOf(err) != rota.NotFound:
+			return err
+		}
+		if pause(ctx, drainTick) != nil {
+			return errors.Join(errors.New("workers did not register in time"), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// The demonstration's size: some ten seconds of work, the leader's death in
+// the midst of it.
+const (
+	demoNodes   = 3
+	demoWorkers = 3
+	demoSlots   = 32
+	demoRate    = 400.0
+	demoLimit   = 2 * time.Minute
+	demoPoll    = 5 * time.Millisecond
+)
+
+const demoQueue rota.QueueName = "demo"
+
+// demoReport is the proof that ends the demonstration.
+type demoReport struct {
+	Submitted    int     `json:"submitted"`
+	Accepted     int64   `json:"accepted"`
+	Completed    int64   `json:"completed"`
+	Lost         int64   `json:"lost"`
+	Duplicated   int64   `json:"duplicated"`
+	Killed       string  `json:"killed"`
+	Leader       string  `json:"leader"`
+	ElectedMs    float64 `json:"elected_ms"`
+	CommitMs     float64 `json:"first_commit_ms"`
+	CaughtUpMs   float64 `json:"caught_up_ms"`
+	Digest       string  `json:"digest"`
+	DigestsEqual bool    `json:"digests_equal"`
+	Violations   int     `json:"violations"`
+}
+
+func (a *app) demoCommand() *cobra.Command {
+	jobs := 0
+	keep := false
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Start three nodes, kill the leader in mid-work, and count what was lost",
+		Long: `Start three nodes as processes on loopback, submit jobs, kill the leader with SIGKILL,
+watch the failover, start the node again, wait for the rest, and compare all nodes. Ends
+only processes that it started; exit 1 if anything was lost or done twice.`,
+		Args: cobra.NoArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			if err := positive("jobs", jobs); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(ctx, demoLimit)
+			defer cancel()
+			return a.demo(ctx, jobs, keep)
+		}),
+	}
+	cmd.Flags().IntVar(&jobs, "jobs", 4_000, "how many jobs")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the directory with the nodes' state and logs")
+	return cmd
+}
+
+// demonstration is one being given.
+type demonstration struct {
+	a      *app
+	c      *client.Client
+	nodes  []*demoNode
+	book   *ledger
+	show   *watcher
+	report demoReport
+}
+
+func (a *app) demo(ctx context.Context, jobs int, keep bool) (err error) {
+	dir, err := os.MkdirTemp("", "rota-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil || keep {
+			a.talk("the nodes' state and logs are in %s", dir)
+			return
+		}
+		_ = os.RemoveAll(dir)
+	}()
+	d := &demonstration{a: a, report: demoReport{Submitted: jobs}}
+	defer d.end()
+	a.talk("starting %d nodes in %s", demoNodes, dir)
+	if err := d.begin(ctx, dir); err != nil {
+		return err
+	}
+	if err := d.work(ctx, jobs); err != nil {
+		return err
+	}
+	if err := d.verify(ctx); err != nil {
+		return err
+	}
+	return d.print()
+}
+
+// begin starts the nodes and waits until all serve.
+func (d *demonstration) begin(ctx context.Context, dir string) error {
+	ports, err := freePorts(demoNodes)
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	addrs := make([]string, len(ports))
+	for i := range ports {
+		addrs[i] = ports[i].API
+		n, err := newDemoNode(i, ports, dir)
+		if err != nil {
+			return err
+		}
+		d.nodes = append(d.nodes, n)
+		if err := n.start(); err != nil {
+			return err
+		}
+	}
+	for _, n := range d.nodes {
+		if err := n.awaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	d.a.talk("all nodes are ready after %s; they answer at %s", time.Since(begun).Round(time.Millisecond),
+		strings.Join(addrs, ","))
+	d.a.addrs, d.a.tls = addrs, tlsFiles{}
+	if d.c, err = client.Dial(addrs, client.WithInsecure()); err != nil {
+		return err
+	}
+	return ensureQueue(ctx, d.c, demoQueue)
+}
+
+// work submits the jobs, and meanwhile lets the leader die and come back.
+func (d *demonstration) work(ctx context.Context, jobs int) error {
+	run := newRun("demo")
+	d.book = newLedger(run, jobs)
+	crew, err := d.a.startCrew(ctx, crewPlan{
+		run: run, queue: demoQueue, workers: demoWorkers, slots: demoSlots, prefetch: demoSlots, handle: simulate,
+	}, d.book)
+	if err != nil {
+		return err
+	}
+	defer crew.stop()
+	if err := awaitWorkers(ctx, d.c, run, demoWorkers); err != nil {
+		return err
+	}
+	b := &bench{a: d.a, c: d.c, book: d.book, patience: benchPatience}
+	p := &producers{to: d.c, book: d.book, count: 16, batch: 100,
+		at: func(i int) time.Duration { return time.Duration(float64(i) / demoRate * float64(time.Second)) },
+		spec: func(i int) rota.JobSpec {
+			s := rota.NewJobSpec("demo", fmt.Appendf(nil, `{"n":%d}`, i))
+			s.ID, s.Queue, s.Tenant, s.SimulateMs = d.book.id(i), demoQueue, rota.DefaultTenant, int64(10+i%40)
+			return s
+		}}
+	d.book.begin = time.Now()
+	d.a.talk("submitting %d jobs, %g a second, to %d workers of %d slots", jobs, demoRate, demoWorkers,
+		demoSlots)
+	d.show = d.a.watch("jobs completed", int64(jobs), d.book.completed.Load)
+	defer d.show.stop()
+	group, inner := errgroup.WithContext(ctx)
+	group.Go(func() error { return b.measure(inner, p) })
+	group.Go(func() error { return d.failover(inner, int64(jobs)/3) })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	r := b.report()
+	d.report.Accepted, d.report.Completed = r.Accepted, r.Completed
+	d.report.Lost, d.report.Duplicated = r.Lost, r.Duplicated
+	return nil
+}
+
+// failover kills the leader once so many jobs are done, and tells what happens.
+func (d *demonstration) failover(ctx context.Context, after int64) error {
+	if err := until(ctx, func() bool { return d.book.completed.Load() >= after }); err != nil {
+		return err
+	}
+	before, err := d.c.Status(ctx)
+	if err != nil {
+		return err
+	}
+	leader := d.node(before.Leader)
+	if leader == nil {
+		return failf("the leader %q is none of ours", before.Leader)
+	}
+	others, err := d.others(leader)
+	if err != nil {
+		return err
+	}
+	defer others.Close()
+	d.show.say("%6d jobs are done; %s leads term %d: it gets SIGKILL (pid %d)", d.book.completed.Load(),
+		leader.id,
+		before.Term, leader.pid())
+	killed := d.book.now()
+	if err := leader.kill(); err != nil {
+		return err
+	}
+	committed := make(chan error, 1)
+	go func() {
+		committed <- until(ctx, func() bool {
+			d.report.CommitMs = d.firstAnswer(killed)
+			return d.report.CommitMs > 0
+		})
+	}()
+	if err := d.election(ctx, others, before, killed); err != nil {
+		return err
+	}
+	if err := <-committed; err != nil {
+		return fmt.Errorf("no job was accepted after the leader's death: %w", err)
+	}
+	d.show.say("%6.0f ms first job accepted that was due after the kill", d.report.CommitMs)
+	return d.comeBack(ctx, leader)
+}
+
+// election waits for another leader than before. It asks for the configuration,
+// which a node answers from what it knows itself: a status asks the dead too.
+func (d *demonstration) election(ctx context.Context, others *client.Client, before rota.ClusterStatus,
+	killed int64) error {
+	d.report.Killed = string(before.Leader)
+	err := until(ctx, func() bool {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		peers, err := others.Peers(ctx)
+		if err != nil {
+			return false
+		}
+		for _, p := range peers {
+			if p.Leader && p.ID != before.Leader {
+				d.report.Leader = string(p.ID)
+			}
+		}
+		return d.report.Leader != ""
+	})
+	if err != nil {
+		return fmt.Errorf("no new leader: %w", err)
+	}
+	d.report.ElectedMs = roundTo(float64(d.book.now()-killed)/1e6, 10)
+	d.show.say("%6.0f ms %s leads", d.report.ElectedMs, d.report.Leader)
+	return nil
+}
+
+// comeBack starts the killed node again on what it had on disk.
+func (d *demonstration) comeBack(ctx context.Context, n *demoNode) error {
+	begun := time.Now()
+	if err := n.start(); err != nil {
+		return err
+	}
+	d.show.say("       %s is started again on its old data", n.id)
+	if err := n.awaitReady(ctx); err != nil {
+		return err
+	}
+	d.report.CaughtUpMs = roundTo(float64(time.Since(begun))/1e6, 10)
+	d.show.say("%6.0f ms after its start %s has caught up", d.report.CaughtUpMs, n.id)
+	return nil
+}
+
+// firstAnswer is how long after the kill the first job was accepted that was
+// due after it, in milliseconds; 0 while there is none.
+func (d *demonstration) firstAnswer(killed int64) float64 {
+	first := int64(0)
+	for i := range d.book.jobs {
+		j := &d.book.jobs[i]
+		if at := j.answered.Load(); j.planned.Load() > killed && at > 0 && (first == 0 || at < first) {
+			first = at
+		}
+	}
+	if first == 0 {
+		return 0
+	}
+	return max(roundTo(float64(first-killed)/1e6, 10), 0.1)
+}
+
+// verify has every node walk its invariants and compares their digests.
+func (d *demonstration) verify(ctx context.Context) error {
+	v, err := d.c.Verify(ctx)
+	if err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	d.report.DigestsEqual = v.Equal
+	for _, n := range v.Nodes {
+		d.report.Violations += len(n.Violations)
+		d.report.Digest = n.Digest.String()
+	}
+	return verdictError(v)
+}
+
+// print ends with the proof.
+func (d *demonstration) print() error {
+	r := &d.report
+	err := d.a.printOne(r, nil, func(bool) string {
+		return renderFacts([]fact{
+			{"submitted", r.Submitted}, {"accepted", r.Accepted}, {"completed", r.Completed},
+			{"lost", r.Lost}, {"duplicated", r.Duplicated},
+			{"leader killed", r.Killed}, {"new leader", fmt.Sprintf("%s after %.0f ms", r.Leader, r.ElectedMs)},
+			{"first commit", fmt.Sprintf("after %.0f ms", r.CommitMs)},
+			{"nodes' digests", fmt.Sprintf("equal: %t (%s)", r.DigestsEqual, r.Digest)}, {"violations", r.Violations},
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if r.Lost > 0 || r.Duplicated > 0 || r.Accepted != int64(r.Submitted) || r.Completed != r.Accepted {
+		return failf("%d jobs were submitted, %d accepted, %d completed, %d lost, %d done twice",
+			r.Submitted, r.Accepted, r.Completed, r.Lost, r.Duplicated)
+	}
+	return nil
+}

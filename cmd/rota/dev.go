@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+)
+
+// devFlags are the flags of `dev`.
+type devFlags struct {
+	nodes int
+	data  string
+	api   string
+	log   logFlags
+}
+
+// devReady bounds the time until a dev cluster serves.
+const devReady = 60 * time.Second
+
+func (a *app) devCommand() *cobra.Command {
+	f := &devFlags{}
+	cmd := &cobra.Command{
+		Use:   "dev [--nodes 3] [--data DIR]",
+		Short: "Run a whole cluster in one process on loopback, for trying out",
+		Long: `Run a whole cluster in one process on loopback. When it serves, one line goes to stdout:
+ready addr=H:P,H:P,H:P. Without --data the state is in a temporary directory, removed at
+the end; with it the cluster is there again the next time, at the same addresses.`,
+		Args: cobra.NoArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			if err := a.dev(ctx, f); err != nil {
+				return asFailure(err)
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().IntVar(&f.nodes, "nodes", 3, "how many nodes: 1, 3 or 5 make sense")
+	cmd.Flags().StringVar(&f.data, "data", "", "`directory` for the nodes' state (default: a temporary one)")
+	cmd.Flags().StringVar(&f.api, "api", "", "`host:port` of the first node (default: a free port)")
+	f.log.register(cmd)
+	f.log.level = "warn"
+	cmd.Flags().Lookup("log-level").DefValue = "warn"
+	return cmd
+}
+
+func (a *app) dev(ctx context.Context, f *devFlags) error {
+	if f.nodes < 1 || f.nodes > 9 {
+		return usagef("--nodes %d is refused: 1 to 9 are wanted", f.nodes)
+	}
+	if f.api != "" && !loopback(f.api) {
+		return usagef("--api %q is refused: dev serves loopback only", f.api)
+	}
+	log, err := f.log.logger(a.stderr)
+	if err != nil {
+		return err
+	}
+	dir := f.data
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "rota-dev-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+	}
+	ports, err := devPorts(dir, f)
+	if err != nil {
+		return err
+	}
+	d := &devCluster{open: openClusterNode, log: log, quieten: func() { f.log.least.Set(slog.LevelError) }}
+	err = d.run(ctx, dir, ports, func(addrs []string) error {
+		a.talk("a cluster of %d nodes in %s; try: rota --addr %s cluster status", len(addrs), dir, addrs[0])
+		_, err := fmt.Fprintf(a.stdout, "ready addr=%s\n", strings.Join(addrs, ","))
+		return err
+	})
+	return err
+}
+
+// devPorts gives the nodes' addresses: those that the directory remembers, or
+// new ones.
+func devPorts(dir string, f *devFlags) ([]nodePorts, error) {
+	path := filepath.Join(dir, "dev.json")
+	var ports []nodePorts
+	text, err := os.ReadFile(path)
+	switch {
+	case err == nil:
+		if err := json.Unmarshal(text, &ports); err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		if len(ports) != f.nodes {
+			return nil, fmt.Errorf("%s was made for %d nodes: --nodes %d, or another --data", dir, len(ports),
+				len(ports))
+		}
+	case errors.Is(err, os.ErrNotExist):
+		if ports, err = freePorts(f.nodes); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, err
+	}
+	if f.api != "" {
+		ports[0].API = f.api
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	text, err = json.MarshalIndent(ports, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return ports, os.WriteFile(path, append(text, '\n'), 0o600)
+}
+
+// devCluster is a whole cluster in this process.
+type devCluster struct {
+	open  nodeOpener
+	log   *slog.Logger
+	nodes []*runningNode
+	// quieten ends warnings: nodes that go together miss each other.
+	quieten func()
+}
+
+// run starts the nodes, says so when all serve, and stops them when ctx ends.
+func (d *devCluster) run(ctx context.Context, dir string, ports []nodePorts,
+	ready func(addrs []string) error) error {
+	defer func() {
+		if err := d.stop(); err != nil {
+			d.log.Warn("cluster did not stop cleanly", "err", err)
+		}
+	}()
+	addrs := make([]string, len(ports))
+	for i, p := range ports {
+		addrs[i] = p.API
+	}
+	if err := d.start(ctx, dir, ports); err != nil {
+		return err
+	}
+	if err := d.awaitReady(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	if err := ready(addrs); err != nil {
+		return err
+	}
+	return d.wait(ctx)
+}
+
+// start starts all nodes at once: none founds a cluster before all are there.
+func (d *devCluster) start(ctx context.Context, dir string, ports []nodePorts) error {
+	nodes := make([]*runningNode, len(ports))
+	errs := make([]error, len(ports))
+	var all sync.WaitGroup
+	for i, p := range ports {
+		id := rota.NodeID(fmt.Sprintf("n%d", i+1))
+		plan := &nodePlan{
+			id: id, cluster: "dev", data: filepath.Join(dir, string(id)), api: p.API, advertised: p.API,
+			raft: p.Raft, gossip: p.Gossip, admin: p.Admin, bootstrapExpect: len(ports),
+		}
+		for k, other := range ports {
+			if k != i {
+				plan.join = append(plan.join, other.Gossip)
+			}
+		}
+		all.Go(func() { nodes[i], errs[i] = startNode(ctx, plan, d.open, d.log.With("node", string(id))) })
+	}
+	all.Wait()
+	for _, n := range nodes {
+		if n != nil {
+			d.nodes = append(d.nodes, n)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d *devCluster) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, devReady)
+	defer cancel()
+	for _, n := range d.nodes {
+		for {
+			err := n.node.Ready()
+			if err == nil {
+				break
+			}
+			if pause(ctx, drainTick) != nil {
+				return fmt.Errorf("node %s is not ready: %w", n.plan.id, err)
+			}
+		}
+	}
+	return nil
+}
+
+// wait returns when ctx ended, or with the first node's trouble.
+func (d *devCluster) wait(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	troubles := make(chan error, len(d.nodes))
+	for _, n := range d.nodes {
+		go func() { troubles <- n.wait(ctx) }()
+	}
+	var first error
+	for range d.nodes {
+		if err := <-troubles; err != nil && first == nil {
+			first = err
+			cancel()
+		}
+	}
+	return first
+}
+
+// stop ends all nodes at once; the whole cluster goes, so nobody waits for a
+// new leader.
+func (d *devCluster) stop() error {
+	d.quieten()
+	errs := make([]error, len(d.nodes))
+	var all sync.WaitGroup
+	for i, n := range d.nodes {
+		all.Go(func() {
+			n.server.Close()
+			errs[i] = n.close()
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}

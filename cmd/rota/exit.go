@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// The exit codes. Scripts depend on them.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitRefused     = 4
+	exitTimeout     = 5
+	exitOtherwise   = 6
+	exitUnavailable = 7
+)
+
+// codedError is an error that knows its exit code, for what no kind says: a
+// wrong command line, a job that ended otherwise than COMPLETED.
+type codedError struct {
+	code int
+	err  error
+}
+
+func (e *codedError) Error() string { return e.err.Error() }
+func (e *codedError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error {
+	return &codedError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+func failf(format string, args ...any) error {
+	return &codedError{exitFailed, fmt.Errorf(format, args...)}
+}
+
+// asUsage takes an error from before the command began (cobra's own checks) as
+// a wrong command line, unless it says otherwise itself.
+func asUsage(err error) error {
+	var coded *codedError
+	if errors.As(err, &coded) {
+		return err
+	}
+	return &codedError{exitUsage, err}
+}
+
+// exitCode is the one mapping of errors to exit codes.
+func exitCode(err error) int {
+	if err == nil {
+		return exitDone
+	}
+	var coded *codedError
+	if errors.As(err, &coded) {
+		return coded.code
+	}
+	var refusal *rota.Error
+	if errors.As(err, &refusal) {
+		return kindCode(refusal.Kind)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return exitTimeout
+	}
+	return exitFailed
+}
+
+func kindCode(kind rota.Kind) int {
+	switch kind {
+	case rota.KindNone:
+		return exitDone
+	case rota.Invalid:
+		return exitUsage
+	case rota.NotFound:
+		return exitNotFound
+	case rota.Exhausted, rota.Mode:
+		return exitRefused
+	case rota.Timeout:
+		return exitTimeout
+	case rota.Unavailable:
+		return exitUnavailable
+	default:
+		return exitFailed
+	}
+}
+
+// worstCode picks the exit code of a batch whose items were refused for several
+// reasons: what the caller must correct first, then what has no outcome, then
+// what waiting mends.
+func worstCode(kinds []rota.Kind) int {
+	seen := make(map[int]bool, len(kinds))
+	for _, k := range kinds {
+		seen[kindCode(k)] = true
+	}
+	for _, code := range []int{exitUsage, exitUnavailable, exitTimeout, exitRefused, exitNotFound, exitFailed} {
+		if seen[code] {
+			return code
+		}
+	}
+	return exitDone
+}
+
+// errorLine is the one line that stderr gets: what went wrong and what to do.
+func errorLine(err error, addrs []string) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	switch exitCode(err) {
+	case exitRefused:
+		text += retryHint(err, "; try again later")
+	case exitUnavailable:
+		text += retryHint(err, "")
+		if len(addrs) > 0 {
+			text += "; is a majority of the nodes up? asked: " + strings.Join(addrs, ", ") +
+				" (--addr or ROTA_ADDR names others)"
+		}
+	case exitTimeout:
+		text += "; --timeout allows longer"
+	case exitFailed:
+		text += retryHint(err, "")
+	}
+	return "rota: " + text
+}
+
+func retryHint(err error, otherwise string) string {
+	d := rota.RetryAfterOf(err)
+	if d <= 0 {
+		return otherwise
+	}
+	return fmt.Sprintf("; try again in %s", max(d.Round(time.Millisecond), time.Millisecond))
+}

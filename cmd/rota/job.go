@@ -1,0 +1,169 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+)
+
+func (a *app) jobCommand() *cobra.Command {
+	return a.group(&cobra.Command{Use: "job", Short: "Submit jobs and look after them"},
+		a.jobSubmitCommand(), a.jobShowCommand(), a.jobListCommand(), a.jobWaitCommand(),
+		a.jobCancelCommand(), a.jobRetryCommand())
+}
+
+// jobIDs checks ids given as arguments and drops repeated ones.
+func jobIDs(args []string) ([]rota.JobID, error) {
+	var ids []rota.JobID
+	seen := make(map[string]bool, len(args))
+	for _, arg := range args {
+		if seen[arg] {
+			continue
+		}
+		seen[arg] = true
+		id := rota.JobID(arg)
+		if err := rota.CheckID("job", id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+func jobName(j rota.Job) string { return string(j.ID) }
+
+// jobColumns are the columns of a list of jobs.
+func jobColumns() []column[rota.Job] {
+	return []column[rota.Job]{
+		{"ID", false, 0, func(j rota.Job) any { return j.ID }},
+		{"STATE", false, 0, func(j rota.Job) any { return j.State }},
+		{"QUEUE", false, 12, func(j rota.Job) any { return j.Queue }},
+		{"TYPE", false, 14, func(j rota.Job) any { return j.Type }},
+		{"TENANT", true, 0, func(j rota.Job) any { return j.Tenant }},
+		{"PRI", false, 0, func(j rota.Job) any { return j.Priority }},
+		{"TRY", false, 0, func(j rota.Job) any { return j.Attempt }},
+		{"SUBMITTED", false, 0, func(j rota.Job) any { return day(j.SubmittedDate) }},
+		{"FINISHED", true, 0, func(j rota.Job) any { return day(j.FinishedDate) }},
+		{"WORKER", true, 0, func(j rota.Job) any { return lastWorker(j) }},
+		{"REASON", true, 0, func(j rota.Job) any { return reasonText(j.Reason) }},
+		{"ERROR", true, 0, func(j rota.Job) any { return j.Error }},
+	}
+}
+
+func lastWorker(j rota.Job) rota.WorkerID {
+	if j.Lease != nil {
+		return j.Lease.Worker
+	}
+	if n := len(j.Attempts); n > 0 {
+		return j.Attempts[n-1].Worker
+	}
+	return ""
+}
+
+func reasonText(r rota.Reason) string {
+	if r == rota.ReasonNone {
+		return ""
+	}
+	return r.String()
+}
+
+// printJob prints one job as `job show` does.
+func (a *app) printJob(j rota.Job) error {
+	return a.printOne(j, []string{string(j.ID)}, func(wide bool) string { return jobTable(j, wide) })
+}
+
+func jobTable(j rota.Job, wide bool) string {
+	payload, output := string(j.Payload), string(j.Output)
+	if !wide {
+		payload, output = head(payload), head(output)
+	}
+	facts := []fact{
+		{"job", j.ID}, {"state", j.State}, {"reason", reasonText(j.Reason)}, {"error", j.Error},
+		{"queue", j.Queue}, {"type", j.Type}, {"tenant", j.Tenant}, {"priority", j.Priority}, {"attempt",
+			j.Attempt},
+		{"progress", progressText(j)},
+		{"submitted", day(j.SubmittedDate)}, {"finished", day(j.FinishedDate)},
+		{"waited", between(j.Enqueued, j.FirstLease)}, {"took", between(j.FirstLease, j.Finished)},
+		{"payload", payload}, {"output", output}, {"output digest", fmt.Sprintf("%x", []byte(j.OutputDigest))},
+	}
+	if j.Due > 0 {
+		facts = append(facts, fact{"due in", between(j.Submitted, j.Due) + " after submission"})
+	}
+	if wide {
+		facts = append(facts, wideFacts(j)...)
+	}
+	text := renderFacts(facts)
+	if len(j.Attempts) > 0 {
+		text += "\n" + renderList(attemptColumns(j.Submitted), j.Attempts, wide)
+	}
+	if j.Lease != nil {
+		l := j.Lease
+		text += "\n" + renderFacts([]fact{{"lease", l.ID}, {"state", l.State}, {"worker", l.Worker}, {"token",
+			l.Token},
+			{"renewals", l.Renewals}, {"deadline", between(j.Submitted, l.Deadline) + " after submission"},
+			{"chosen by", l.Decision.Reasoning.Rule}, {"round", l.Decision.Epoch}, {"rank", l.Decision.Rank}})
+	}
+	return text
+}
+
+func wideFacts(j rota.Job) []fact {
+	positive := func(n int64) any {
+		if n == 0 {
+			return nil
+		}
+		return n
+	}
+	return []fact{
+		{"fee", positive(j.Fee)}, {"size bytes", positive(j.SizeBytes)}, {"delay", span(j.DelayMs)}, {"ttl",
+			span(j.TTLMs)},
+		{"max runtime", span(j.MaxRuntimeMs)}, {"not before", day(j.NotBefore)}, {"cpu milli",
+			positive(j.CPUMilli)},
+		{"memory bytes", positive(j.MemoryBytes)}, {"requires", strings.Join(j.Requires, ",")},
+		{"regions allowed", strings.Join(j.RegionsAllow, ",")}, {"regions denied", strings.Join(j.RegionsDeny,
+			",")},
+		{"zone", j.Zone}, {"domain", j.Domain}, {"pinned to", j.Worker},
+		{"expected digest", fmt.Sprintf("%x", []byte(j.ExpectedDigest))}, {"simulate", span(j.SimulateMs)},
+	}
+}
+
+// attemptColumns show moments as time since the job's submission: the cluster
+// clock itself means nothing to people.
+func attemptColumns(submitted rota.Clock) []column[rota.Attempt] {
+	return []column[rota.Attempt]{
+		{"TRY", false, 0, func(t rota.Attempt) any { return t.Number }},
+		{"WORKER", false, 24, func(t rota.Attempt) any { return t.Worker }},
+		{"TOKEN", true, 0, func(t rota.Attempt) any { return t.Token }},
+		{"STARTED", false, 0, func(t rota.Attempt) any { return "+" + between(submitted, t.Started) }},
+		{"RAN", false, 0, func(t rota.Attempt) any { return between(t.Started, t.Ended) }},
+		{"RENEWALS", false, 0, func(t rota.Attempt) any { return t.Renewals }},
+		{"END", false, 0, func(t rota.Attempt) any { return or(reasonText(t.End), "open") }},
+		{"ERROR", false, 30, func(t rota.Attempt) any { return t.Error }},
+		{"LEASE", true, 0, func(t rota.Attempt) any { return t.Lease }},
+	}
+}
+
+func between(from, to rota.Clock) string {
+	if from == 0 || to == 0 {
+		return ""
+	}
+	return or(span(int64(to-from)), "0s")
+}
+
+func progressText(j rota.Job) string {
+	if j.Progress == 0 && j.ProgressNote == "" {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d%% %s", j.Progress, j.ProgressNote))
+}
+
+// head is the beginning of a long text.
+func head(s string) string {
+	const most = 72
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf("… (%d bytes; -o wide or json shows all)", len(s))
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// outcomeView is one job's outcome of a cancel or a retry.
+type outcomeView struct {
+	ID    rota.JobID    `json:"id"`
+	State rota.JobState `json:"state"`
+	Kind  string        `json:"kind,omitempty"`
+	Error string        `json:"error,omitempty"`
+}
+
+func (a *app) jobCancelCommand() *cobra.Command {
+	return a.changeCommand("cancel", "Cancel jobs that have not ended",
+		func(ctx context.Context, c *client.Client, ids []rota.JobID) ([]rota.JobOutcome, error) {
+			return c.Cancel(ctx, ids...)
+		})
+}
+
+func (a *app) jobRetryCommand() *cobra.Command {
+	return a.changeCommand("retry", "Queue DEAD, EXPIRED or CANCELLED jobs again",
+		func(ctx context.Context, c *client.Client, ids []rota.JobID) ([]rota.JobOutcome, error) {
+			return c.Retry(ctx, ids...)
+		})
+}
+
+func (a *app) changeCommand(verb, short string,
+	change func(context.Context, *client.Client, []rota.JobID) ([]rota.JobOutcome, error),
+) *cobra.Command {
+	return &cobra.Command{
+		Use:   verb + " ID…",
+		Short: short,
+		Args:  cobra.MinimumNArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			ids, err := jobIDs(args)
+			if err != nil {
+				return err
+			}
+			outcomes, err := change(ctx, c, ids)
+			if err != nil {
+				return err
+			}
+			return a.printOutcomes(verb, outcomes)
+		})),
+	}
+}
+
+func (a *app) printOutcomes(verb string, outcomes []rota.JobOutcome) error {
+	views := make([]outcomeView, len(outcomes))
+	var refused []rota.Kind
+	var first *rota.Error
+	for i, o := range outcomes {
+		views[i] = outcomeView{ID: o.ID, State: o.State}
+		if o.Err == nil {
+			continue
+		}
+		views[i].Kind, views[i].Error = o.Err.Kind.String(), o.Err.Error()
+		refused = append(refused, o.Err.Kind)
+		if first == nil {
+			first = o.Err
+		}
+	}
+	l := listing[outcomeView]{
+		whole: map[string]any{"jobs": views}, items: views,
+		name: func(v outcomeView) string { return string(v.ID) },
+		columns: []column[outcomeView]{
+			{"ID", false, 0, func(v outcomeView) any { return v.ID }},
+			{"STATE", false, 0, func(v outcomeView) any {
+				if v.State == rota.JobNone {
+					return ""
+				}
+				return v.State
+			}},
+			{"REFUSED", false, 60, func(v outcomeView) any { return v.Error }},
+		},
+	}
+	if err := l.print(a); err != nil {
+		return err
+	}
+	switch len(refused) {
+	case 0:
+		return nil
+	case 1:
+		return &codedError{worstCode(refused), first}
+	default:
+		return &codedError{worstCode(refused), fmt.Errorf("%s: %d of %d jobs refused, the first: %w",
+			verb, len(refused), len(outcomes), first)}
+	}
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+func readAll(t *testing.T, text io.Reader) []fileLine {
+	t.Helper()
+	f := newJobsFile(text)
+	var lines []fileLine
+	for {
+		line, err := f.next()
+		if errors.Is(err, io.EOF) {
+			return lines
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, line)
+	}
+}
+
+func TestJobsFile(t *testing.T) {
+	t.Parallel()
+	lines := readAll(t, strings.NewReader(strings.Join([]string{
+		`{"id":"a","queue":"q","type":"t","payload":"hello","priority":0}`,
+		``,
+		`{"type":"t"}`,
+		`{"type":"t","colour":"red"}`,
+		`{"type":"t"} {"type":"u"}`,
+		`[1]`,
+		`{"type":`,
+		`{"type":"t","payload":{"base64":"/w=="},"priority":10}`,
+	}, "\n")))
+	want := []struct {
+		number   int
+		priority int32
+		payload  string
+		refused  string
+	}{
+		{1, 0, "hello", ""}, {3, 5, "", ""}, {4, 5, "", "colour"}, {5, 5, "", "follows"}, {6, 5, "", "object"},
+		{7, 5, "", "not a job"}, {8, 10, "\xff", ""},
+	}
+	if len(lines) != len(want) {
+		t.Fatalf("%d lines, want %d", len(lines), len(want))
+	}
+	for i, w := range want {
+		l := lines[i]
+		if l.number != w.number {
+			t.Errorf("line %d has number %d", w.number, l.number)
+		}
+		if w.refused != "" {
+			if l.err == nil || l.err.Kind != rota.Invalid || !strings.Contains(l.err.Text, w.refused) {
+				t.Errorf("line %d: %v, want a refusal with %q", w.number, l.err, w.refused)
+			}
+			continue
+		}
+		if l.err != nil || l.spec.Priority != w.priority || string(l.spec.Payload) != w.payload {
+			t.Errorf("line %d: %v, %+v", w.number, l.err, l.spec)
+		}
+	}
+	if lines[1].spec.Queue != rota.DefaultQueue || lines[1].spec.Tenant != rota.DefaultTenant {
+		t.Errorf("defaults are missing: %+v", lines[1].spec)
+	}
+}
+
+func TestJobsFile_refuses_a_long_line_and_goes_on(t *testing.T) {
+	t.Parallel()
+	long := io.MultiReader(strings.NewReader(`{"type":"t","payload":"`),
+		io.LimitReader(endless('x'), 5<<20), strings.NewReader("\"}\n{\"type\":\"u\"}\n"))
+	f := newJobsFile(long)
+	first, err := f.next()
+	if err != nil || first.err == nil || first.number != 1 {
+		t.Fatalf("first: %+v, %v", first, err)
+	}
+	if cap(f.line) > 2*maxJobLine {
+		t.Errorf("%d bytes are held", cap(f.line))
+	}
+	second, err := f.next()
+	if err != nil || second.err != nil || second.spec.Type != "u" || second.number != 2 {
+		t.Fatalf("second: %+v, %v", second, err)
+	}
+}
+
+type endless byte
+
+func (e endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(e)
+	}
+	return len(p), nil
+}
+
+// submitterFake answers by the job's type.
+type submitterFake struct {
+	mu    sync.Mutex
+	calls int
+}
+
+func (s *submitterFake) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error) {
+	s.mu.Lock()
+	s.calls++
+	s.mu.Unlock()
+	var err error
+	outcomes := make([]rota.Submitted, len(jobs))
+	for i, j := range jobs {
+		outcomes[i] = rota.Submitted{ID: j.ID, State: rota.Queued}
+		switch j.Type {
+		case "known":
+			outcomes[i].Existed = true
+		case "full":
+			outcomes[i].Err = rota.Refusef(rota.Exhausted, "queue", "full")
+		case "gone":
+			e := rota.Refusef(rota.Unavailable, "", "no leader")
+			outcomes[i].Err, err = e, e
+		}
+	}
+	return outcomes, err
+}
+
+func sendTypes(t *testing.T, types ...string) (*fileSender, *submitterFake) {
+	t.Helper()
+	var text strings.Builder
+	for i, typ := range types {
+		if typ == "" {
+			text.WriteString("nonsense\n")
+			continue
+		}
+		fmt.Fprintf(&text, "{\"id\":\"j%d\",\"type\":%q}\n", i, typ)
+	}
+	fake := &submitterFake{}
+	s := newFileSender(fake, func() rota.JobID { return "minted" })
+	if err := s.send(t.Context(), newJobsFile(strings.NewReader(text.String()))); err != nil {
+		t.Fatal(err)
+	}
+	return s, fake
+}
+
+func TestFileSender(t *testing.T) {
+	t.Parallel()
+	t.Run("counts_and_names_lines", func(t *testing.T) {
+		t.Parallel()
+		s, _ := sendTypes(t, "a", "known", "full", "", "a")
+		r := s.report
+		if r.Accepted != 3 || r.Existed != 1 || r.Refused != 2 || len(r.Refusals) != 2 {
+			t.Fatalf("report %+v", r)
+		}
+		if r.Refusals[0].Line != 3 || r.Refusals[0].Kind != "EXHAUSTED" || r.Refusals[1].Line != 4 {
+			t.Errorf("refusals %+v", r.Refusals)
+		}
+		if code := exitCode(s.verdict()); code != exitUsage {
+			t.Errorf("exit %d, want %d: a malformed line comes first", code, exitUsage)
+		}
+	})
+	t.Run("admission_is_4", func(t *testing.T) {
+		t.Parallel()
+		s, _ := sendTypes(t, "a", "full")
+		if code := exitCode(s.verdict()); code != exitRefused {
+			t.Errorf("exit %d", code)
+		}
+	})
+	t.Run("no_outcome_is_7", func(t *testing.T) {
+		t.Parallel()
+		s, _ := sendTypes(t, "a", "gone")
+		if code := exitCode(s.verdict()); code != exitUnavailable || s.report.Accepted != 1 {
+			t.Errorf("exit %d, report %+v", code, s.report)
+		}
+	})
+	t.Run("batches_are_bounded", func(t *testing.T) {
+		t.Parallel()
+		types := make([]string, 2*fileBatchJobs+1)
+		for i := range types {
+			types[i] = "a"
+		}
+		s, fake := sendTypes(t, types...)
+		if s.report.Accepted != len(types) || fake.calls != 3 || s.verdict() != nil {
+			t.Errorf("report %+v in %d calls", s.report, fake.calls)
+		}
+	})
+}

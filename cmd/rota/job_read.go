@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+func (a *app) jobShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ID",
+		Short: "Show one job with its attempts, lease, progress and output",
+		Args:  cobra.ExactArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			ids, err := jobIDs(args)
+			if err != nil {
+				return err
+			}
+			job, _, err := c.Job(ctx, ids[0], rota.ReadOptions{})
+			if err != nil {
+				return err
+			}
+			return a.printJob(job)
+		})),
+	}
+}
+
+func (a *app) jobListCommand() *cobra.Command {
+	var queue, state, tenant, typ, cursor string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List jobs, live ones before terminal ones, by id",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			filter := rota.JobFilter{Queue: rota.QueueName(queue), Tenant: rota.TenantID(tenant),
+				Type:   rota.JobType(typ),
+				Cursor: cursor}
+			if err := parseState(&filter.State, state); err != nil {
+				return err
+			}
+			if limit < 1 {
+				return usagef("--limit %d is refused: 1 or more is wanted", limit)
+			}
+			page, err := a.pages(ctx, c, filter, limit)
+			if err != nil {
+				return err
+			}
+			if page.NextCursor != "" && (a.output == "table" || a.output == "wide" || a.output == "name") {
+				a.talk("more: --cursor %s", page.NextCursor)
+			}
+			l := listing[rota.Job]{whole: page, items: page.Jobs, name: jobName, columns: jobColumns()}
+			return l.print(a)
+		})),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&queue, "queue", "", "only this `queue`'s")
+	flags.StringVar(&state, "state", "", "only those in this `state`")
+	flags.StringVar(&tenant, "tenant", "", "only this `tenant`'s")
+	flags.StringVar(&typ, "type", "", "only those of this `type`")
+	flags.IntVar(&limit, "limit", 100, "at most so many")
+	flags.StringVar(&cursor, "cursor", "", "continue after a list: its next_`cursor`")
+	return cmd
+}
+
+// parseState takes a job state's name, in any case of letters; "" is none.
+func parseState(state *rota.JobState, name string) error {
+	if name == "" {
+		return nil
+	}
+	err := state.UnmarshalText([]byte(strings.ToUpper(name)))
+	if err == nil && *state == rota.JobNone {
+		return usagef("job state %q selects nothing: leave --state out for all", name)
+	}
+	return err
+}
+
+// pages reads as many pages as the limit needs.
+func (a *app) pages(ctx context.Context, c *client.Client, filter rota.JobFilter, limit int) (rota.JobPage,
+	error) {
+	whole := rota.JobPage{Jobs: []rota.Job{}}
+	for {
+		filter.Limit = min(limit-len(whole.Jobs), rota.MaxPage)
+		page, _, err := c.Jobs(ctx, filter, rota.ReadOptions{})
+		if err != nil {
+			return whole, err
+		}
+		whole.Jobs = append(whole.Jobs, page.Jobs...)
+		whole.NextCursor = page.NextCursor
+		if page.NextCursor == "" || len(whole.Jobs) >= limit {
+			return whole, nil
+		}
+		filter.Cursor = page.NextCursor
+	}
+}
+
+func (a *app) jobWaitCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "wait ID…",
+		Short: "Wait until jobs ended; exit 6 if one did otherwise than COMPLETED, 5 after --timeout",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: a.does(a.waiting(func(ctx context.Context, c *client.Client, args []string) error {
+			ids, err := jobIDs(args)
+			if err != nil {
+				return err
+			}
+			ended := []rota.Job{}
+			err = c.Wait(ctx, ids, func(j rota.Job) error {
+				ended = append(ended, j)
+				return nil
+			})
+			l := listing[rota.Job]{whole: rota.JobPage{Jobs: ended}, items: ended, name: jobName,
+				columns: jobColumns()}
+			if printErr := l.print(a); printErr != nil {
+				return printErr
+			}
+			if err == nil {
+				return endedWell(ended)
+			}
+			if ctx.Err() == context.DeadlineExceeded {
+				return rota.Refusef(rota.Timeout, "wait", "%d of %d jobs had not ended after %s",
+					len(ids)-len(ended), len(ids), a.timeout)
+			}
+			return err
+		})),
+	}
+}
+
+// endedWell is nil when every job completed.
+func endedWell(jobs []rota.Job) error {
+	var otherwise []string
+	for _, j := range jobs {
+		if j.State != rota.Completed {
+			otherwise = append(otherwise, fmt.Sprintf("job %s ended %s%s", j.ID, j.State, because(j)))
+		}
+	}
+	if len(otherwise) == 0 {
+		return nil
+	}
+	const most = 5
+	text := strings.Join(otherwise[:min(most, len(otherwise))], "; ")
+	if len(otherwise) > most {
+		text += fmt.Sprintf("; and %d more", len(otherwise)-most)
+	}
+	return &codedError{exitOtherwise, fmt.Errorf("%s", text)}
+}
+
+func because(j rota.Job) string {
+	text := ""
+	if j.Reason != rota.ReasonNone {
+		text = " (" + j.Reason.String() + ")"
+	}
+	if j.Error != "" {
+		text += ": " + head(clean(j.Error))
+	}
+	return text
+}

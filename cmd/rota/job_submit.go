@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// submitFlags are the flags of `job submit` as given.
+type submitFlags struct {
+	id, queue, typ, tenant    string
+	priority                  int32
+	fee, size, cpu, memory    int64
+	payload                   string
+	delay, ttl                time.Duration
+	requires                  []string
+	regionsAllow, regionsDeny []string
+	zone, domain, worker      string
+	expectedDigest            string
+	simulateMs                int64
+	wait                      bool
+	file                      string
+}
+
+func (a *app) jobSubmitCommand() *cobra.Command {
+	f := &submitFlags{}
+	cmd := &cobra.Command{
+		Use:   "submit --queue Q --type T [flags] | submit --file F.jsonl",
+		Short: "Submit one job, or a file of jobs",
+		Long: `Submit one job and print it, or submit a file of jobs: one JSON object a line with
+the API's field names (id, queue, type, payload, …); a line without priority gets 5,
+without id a new one. Submitting a known id again changes nothing and prints the job
+that is there.`,
+		Args: cobra.NoArgs,
+	}
+	f.register(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if f.file != "" {
+			if err := f.refuseBeside(cmd); err != nil {
+				return err
+			}
+			return a.does(a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
+				return a.submitFile(ctx, c, f.file)
+			}))(cmd, args)
+		}
+		spec, err := f.spec(a.stdin)
+		if err != nil {
+			return err
+		}
+		return a.does(func(ctx context.Context, _ []string) error { return a.submitOne(ctx, spec, f.wait) })(cmd,
+			args)
+	}
+	return cmd
+}
+
+func (f *submitFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.queue, "queue", string(rota.DefaultQueue), "`queue` to wait in")
+	flags.StringVar(&f.typ, "type", "", "handler `type` asked for")
+	flags.StringVar(&f.id, "id", "", "the job's `id`, the idempotency key (default: a new one)")
+	flags.Int32Var(&f.priority, "priority", rota.DefaultPriority, "0 (critical) to 10 (background)")
+	flags.StringVar(&f.tenant, "tenant", "", "`tenant` that submits")
+	flags.Int64Var(&f.fee, "fee", 0, "fee in millionths of a unit")
+	flags.Int64Var(&f.size, "size", 0, "declared size in `bytes` (default: the payload's)")
+	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
+	flags.DurationVar(&f.delay, "delay", 0, "hold the job back so long")
+	flags.DurationVar(&f.ttl, "ttl", 0, "expire the job so long after submission")
+	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` taken from the worker")
+	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory taken from the worker")
+	flags.StringArrayVar(&f.requires, "requires", nil, "`label` that the worker must have; may be repeated")
+	flags.StringArrayVar(&f.regionsAllow, "region-allow", nil, "`region` allowed; may be repeated")
+	flags.StringArrayVar(&f.regionsDeny, "region-deny", nil, "`region` denied; may be repeated")
+	flags.StringVar(&f.zone, "zone", "", "preferred `zone`")
+	flags.StringVar(&f.domain, "domain", "", "failure `domain`")
+	flags.StringVar(&f.worker, "worker", "", "pin the job to this `worker`")
+	flags.StringVar(&f.expectedDigest, "expected-digest", "", "SHA-256 that the output must have, in `hex`")
+	flags.Int64Var(&f.simulateMs, "simulate-ms", 0, "how long the built-in handler waits")
+	flags.BoolVar(&f.wait, "wait", false, "wait until the job ended; exit 6 if otherwise than COMPLETED")
+	flags.StringVar(&f.file, "file", "", "submit the jobs of this JSON-lines `file`, - for stdin")
+}
+
+// refuseBeside refuses flags that say something about one job beside --file.
+func (f *submitFlags) refuseBeside(cmd *cobra.Command) error {
+	var beside []string
+	for _, name := range []string{"queue", "type", "id", "priority", "tenant", "fee", "size", "payload",
+		"delay", "ttl",
+		"cpu", "memory", "requires", "region-allow", "region-deny", "zone", "domain", "worker", "expected-digest",
+		"simulate-ms", "wait"} {
+		if cmd.Flags().Changed(name) {
+			beside = append(beside, "--"+name)
+		}
+	}
+	if len(beside) > 0 {
+		return usagef("--file takes no %s: each line of the file says it itself", strings.Join(beside, ", "))
+	}
+	return nil
+}
+
+// spec makes the job that the flags describe.
+func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
+	var none rota.JobSpec
+	if f.typ == "" {
+		return none, usagef("--type is missing: the handler that shall run the job")
+	}
+	payload, err := readPayload(f.payload, stdin)
+	if err != nil {
+		return none, err
+	}
+	if f.delay < 0 || f.ttl < 0 {
+		return none, usagef("--delay and --ttl take no negative durations")
+	}
+	s := rota.NewJobSpec(rota.JobType(f.typ), payload)
+	s.ID, s.Queue, s.Tenant = rota.JobID(f.id), rota.QueueName(f.queue), rota.TenantID(f.tenant)
+	s.Priority, s.Fee, s.SizeBytes = f.priority, f.fee, f.size
+	s.DelayMs, s.TTLMs = ceilMs(f.delay), ceilMs(f.ttl)
+	s.CPUMilli, s.MemoryBytes = f.cpu, f.memory
+	s.Requires, s.RegionsAllow, s.RegionsDeny = f.requires, f.regionsAllow, f.regionsDeny
+	s.Zone, s.Domain, s.Worker = f.zone, f.domain, rota.WorkerID(f.worker)
+	s.SimulateMs = f.simulateMs
+	if f.expectedDigest != "" {
+		digest, err := hex.DecodeString(f.expectedDigest)
+		if err != nil || len(digest) != 32 {
+			return none, usagef("--expected-digest %q is not a SHA-256: 64 hex digits are wanted", f.expectedDigest)
+		}
+		s.ExpectedDigest = digest
+	}
+	if s.ID == "" {
+		s.ID = client.NewJobID()
+	}
+	if s.Tenant == "" {
+		s.Tenant = rota.DefaultTenant
+	}
+	if err := s.CheckShape(rota.MaxPayloadBytes); err != nil {
+		return none, err
+	}
+	return s, nil
+}
+
+// ceilMs rounds up: a delay is never shorter than asked for.
+func ceilMs(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// readPayload gives the payload that --payload names, bounded.
+func readPayload(arg string, stdin io.Reader) ([]byte, error) {
+	from, name := io.Reader(nil), ""
+	switch {
+	case arg == "-":
+		from, name = stdin, "stdin"
+	case strings.HasPrefix(arg, "@"):
+		file, err := os.Open(arg[1:])
+		if err != nil {
+			return nil, usagef("read payload: %w", err)
+		}
+		defer file.Close()
+		from, name = file, arg[1:]
+	default:
+		return []byte(arg), nil
+	}
+	payload, err := io.ReadAll(io.LimitReader(from, rota.MaxPayloadBytes+1))
+	if err != nil {
+		return nil, usagef("read payload from %s: %w", name, err)
+	}
+	if len(payload) > rota.MaxPayloadBytes {
+		return nil, usagef("payload from %s has more than %d bytes, the most that a job takes", name,
+			rota.MaxPayloadBytes)
+	}
+	return payload, nil
+}
+
+func (a *app) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error {
+	var id rota.JobID
+	err := a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		outcomes, err := c.Submit(ctx, spec)
+		if err != nil {
+			return err
+		}
+		if outcomes[0].Err != nil {
+			return outcomes[0].Err
+		}
+		id = outcomes[0].ID
+		if wait {
+			return nil
+		}
+		job, _, err := c.Job(ctx, id, rota.ReadOptions{MinIndex: outcomes[0].Index})
+		if err != nil {
+			return err
+		}
+		return a.printJob(job)
+	})(ctx, nil)
+	if err != nil || !wait {
+		return err
+	}
+	return a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
+		var final rota.Job
+		err := c.Wait(ctx, []rota.JobID{id}, func(j rota.Job) error {
+			final = j
+			return nil
+		})
+		if ctx.Err() == context.DeadlineExceeded {
+			return rota.Refusef(rota.Timeout, "wait", "job %s was submitted and had not ended after %s", id, a.timeout)
+		}
+		if err != nil {
+			a.talk("job %s was submitted", id)
+			return err
+		}
+		if err := a.printJob(final); err != nil {
+			return err
+		}
+		return endedWell([]rota.Job{final})
+	})(ctx, nil)
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sort"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// A file goes out in batches, several in flight: a batch waits for one commit,
+// and commits overlap.
+const (
+	fileBatchJobs  = 500
+	fileBatchBytes = 512 << 10
+	fileInFlight   = 4
+	// fileRefusalsKept bounds the refusals told one by one.
+	fileRefusalsKept = 10_000
+)
+
+// fileRefusal tells why one line's job was not accepted.
+type fileRefusal struct {
+	Line  int        `json:"line"`
+	ID    rota.JobID `json:"id,omitempty"`
+	Kind  string     `json:"kind"`
+	Error string     `json:"error"`
+}
+
+// fileReport is what `job submit --file` prints. Accepted counts every job that
+// the cluster answered for, those included that it knew before (Existed).
+type fileReport struct {
+	Accepted int           `json:"accepted"`
+	Existed  int           `json:"existed"`
+	Refused  int           `json:"refused"`
+	Refusals []fileRefusal `json:"refusals"`
+	// Untold counts refusals beyond those listed.
+	Untold int `json:"refusals_untold,omitempty"`
+}
+
+// submitter is what sending a file needs of the client.
+type submitter interface {
+	Submit(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error)
+}
+
+// fileSender sends a jobs file and counts what became of it.
+type fileSender struct {
+	to    submitter
+	newID func() rota.JobID
+
+	mu     sync.Mutex
+	report fileReport
+	kinds  map[rota.Kind]bool
+	// broken is the first batch's error without an outcome: sending stops.
+	broken error
+}
+
+func (a *app) submitFile(ctx context.Context, c *client.Client, path string) error {
+	in := a.stdin
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return usagef("read jobs: %w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	s := newFileSender(c, client.NewJobID)
+	err := s.send(ctx, newJobsFile(in))
+	if printErr := a.printFileReport(&s.report); printErr != nil {
+		return printErr
+	}
+	if err != nil {
+		return err
+	}
+	return s.verdict()
+}
+
+func newFileSender(to submitter, newID func() rota.JobID) *fileSender {
+	return &fileSender{to: to, newID: newID, kinds: make(map[rota.Kind]bool),
+		report: fileReport{Refusals: []fileRefusal{}}}
+}
+
+// send sends the whole file. Its error is one of reading; refusals and batches
+// without outcome are in the report and the verdict.
+func (s *fileSender) send(ctx context.Context, f *jobsFile) error {
+	var group errgroup.Group
+	group.SetLimit(fileInFlight)
+	var batch []fileLine
+	size := 0
+	flush := func() {
+		if len(batch) == 0 {
+			return
+		}
+		sending := batch
+		batch, size = nil, 0
+		group.Go(func() error {
+			s.submit(ctx, sending)
+			return nil
+		})
+	}
+	var readErr error
+	for s.whole() {
+		line, err := f.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			readErr = err
+			break
+		}
+		if line.err != nil {
+			s.refuse(line, line.err)
+			continue
+		}
+		if line.spec.ID == "" {
+			line.spec.ID = s.newID()
+		}
+		if err := line.spec.CheckShape(rota.MaxPayloadBytes); err != nil {
+			s.refuse(line, err)
+			continue
+		}
+		if len(batch) == fileBatchJobs || size+line.bytes > fileBatchBytes {
+			flush()
+		}
+		batch, size = append(batch, line), size+line.bytes
+	}
+	flush()
+	_ = group.Wait() // submit keeps its errors in the report
+	sort.Slice(s.report.Refusals, func(i,
+		j int) bool {
+		return s.report.Refusals[i].Line < s.report.Refusals[j].Line
+	})
+	return readErr
+}
+
+func (s *fileSender) submit(ctx context.Context, lines []fileLine) {
+	specs := make([]rota.JobSpec, len(lines))
+	for i := range lines {
+		specs[i] = lines[i].spec
+	}
+	outcomes, err := s.to.Submit(ctx, specs...)
+	if err != nil || len(outcomes) != len(lines) {
+		s.mu.Lock()
+		s.broken = or(s.broken, or(err, fmt.Errorf("%d outcomes for %d jobs", len(outcomes), len(lines))))
+		err = s.broken
+		s.mu.Unlock()
+	}
+	for i := range lines {
+		switch {
+		case len(outcomes) != len(lines):
+			s.refuse(lines[i], err)
+		case outcomes[i].Err != nil:
+			s.refuse(lines[i], outcomes[i].Err)
+		default:
+			s.accept(outcomes[i].Existed)
+		}
+	}
+}
+
+func (s *fileSender) accept(existed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report.Accepted++
+	if existed {
+		s.report.Existed++
+	}
+}
+
+func (s *fileSender) refuse(line fileLine, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kind := rota.KindOf(err)
+	s.report.Refused++
+	s.kinds[kind] = true
+	if len(s.report.Refusals) >= fileRefusalsKept {
+		s.report.Untold++
+		return
+	}
+	s.report.Refusals = append(s.report.Refusals,
+		fileRefusal{Line: line.number, ID: line.spec.ID, Kind: kind.String(), Error: err.Error()})
+}
+
+func (s *fileSender) whole() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken == nil
+}
+
+// verdict is nil when every line's job was accepted. The exit code tells what
+// to do first: correct the file (2), wait for the cluster (7) or for room (4).
+func (s *fileSender) verdict() error {
+	if s.report.Refused == 0 {
+		return nil
+	}
+	kinds := make([]rota.Kind, 0, len(s.kinds))
+	for k := range s.kinds {
+		kinds = append(kinds, k)
+	}
+	code := worstCode(kinds)
+	if s.broken != nil && !s.kinds[rota.Invalid] {
+		return &codedError{code, fmt.Errorf("the file was not sent to its end: %w", s.broken)}
+	}
+	return &codedError{code, fmt.Errorf("%d jobs were refused", s.report.Refused)}
+}
+
+func (a *app) printFileReport(r *fileReport) error {
+	return a.printOne(r, nil, func(bool) string {
+		var text strings.Builder
+		fmt.Fprintf(&text, "accepted %d", r.Accepted)
+		if r.Existed > 0 {
+			fmt.Fprintf(&text, " (%d existed)", r.Existed)
+		}
+		fmt.Fprintf(&text, ", refused %d\n", r.Refused)
+		for _, refusal := range r.Refusals {
+			fmt.Fprintf(&text, "line %d: %s: %s\n", refusal.Line, refusal.Kind, clean(refusal.Error))
+		}
+		if r.Untold > 0 {
+			fmt.Fprintf(&text, "and %d more refusals\n", r.Untold)
+		}
+		return text.String()
+	})
+}

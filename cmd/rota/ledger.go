@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// ledger is the account of a measurement: what producers were told of each job
+// and what workers did with it. Losses and duplicates are read off it at the
+// end, never assumed. All moments are nanoseconds since begin, plus one, so
+// that zero is never.
+type ledger struct {
+	prefix string
+	begin  time.Time
+	jobs   []ledgerJob
+
+	accepted, completed atomic.Int64
+	// overlaps counts handlers that started while another one had the same job.
+	overlaps atomic.Int64
+	// errors counts calls and jobs that were refused or had no outcome, each
+	// time; strangers handled jobs that are not of this run.
+	errors, strangers atomic.Int64
+}
+
+type ledgerJob struct {
+	// planned is the scheduled start in open loop, the call's start else.
+	planned, answered, started, finished atomic.Int64
+	running, completions                 atomic.Int32
+	accepted, settled                    atomic.Bool
+}
+
+func newLedger(prefix string, n int) *ledger {
+	return &ledger{prefix: prefix, begin: time.Now(), jobs: make([]ledgerJob, n)}
+}
+
+func (l *ledger) now() int64 { return int64(time.Since(l.begin)) + 1 }
+
+// id names the i-th job; index is its inverse, −1 for a stranger's id.
+func (l *ledger) id(i int) rota.JobID {
+	return rota.JobID(fmt.Sprintf("%s-%07d", l.prefix, i))
+}
+
+func (l *ledger) index(id rota.JobID) int {
+	digits, ok := strings.CutPrefix(string(id), l.prefix+"-")
+	if !ok {
+		return -1
+	}
+	i, err := strconv.Atoi(digits)
+	if err != nil || i < 0 || i >= len(l.jobs) {
+		return -1
+	}
+	return i
+}
+
+// plan notes when job i should have been submitted.
+func (l *ledger) plan(i int, at int64) { l.jobs[i].planned.Store(at) }
+
+// accept notes that the cluster answered for job i.
+func (l *ledger) accept(i int) {
+	if l.jobs[i].accepted.CompareAndSwap(false, true) {
+		l.jobs[i].answered.Store(l.now())
+		l.accepted.Add(1)
+	}
+}
+
+// start notes that a handler got the job, and counts an overlap.
+func (l *ledger) start(id rota.JobID) {
+	i := l.index(id)
+	if i < 0 {
+		l.strangers.Add(1)
+		return
+	}
+	l.jobs[i].started.CompareAndSwap(0, l.now())
+	if l.jobs[i].running.Add(1) > 1 {
+		l.overlaps.Add(1)
+	}
+}
+
+// stop notes that the handler is done with the job, however it ended.
+func (l *ledger) stop(id rota.JobID) {
+	if i := l.index(id); i >= 0 {
+		l.jobs[i].running.Add(-1)
+	}
+}
+
+// complete notes that the cluster confirmed a completion of the job to a worker.
+func (l *ledger) complete(id rota.JobID) {
+	if i := l.index(id); i >= 0 {
+		l.jobs[i].completions.Add(1)
+		l.settle(i)
+	}
+}
+
+// settle notes that job i is known to be completed, by whatever way, and says
+// whether that is news.
+func (l *ledger) settle(i int) bool {
+	if !l.jobs[i].settled.CompareAndSwap(false, true) {
+		return false
+	}
+	l.jobs[i].finished.Store(l.now())
+	l.completed.Add(1)
+	return true
+}
+
+// open lists accepted jobs whose completion is not known, at most so many.
+func (l *ledger) open(most int) []int {
+	var open []int
+	for i := range l.jobs {
+		if l.jobs[i].accepted.Load() && !l.jobs[i].settled.Load() {
+			if open = append(open, i); len(open) == most {
+				break
+			}
+		}
+	}
+	return open
+}
+
+// duplicated counts jobs completed more than once, and overlaps.
+func (l *ledger) duplicated() int64 {
+	n := l.overlaps.Load()
+	for i := range l.jobs {
+		if l.jobs[i].completions.Load() > 1 {
+			n++
+		}
+	}
+	return n
+}
+
+// last is the moment of the last completion, or now where there is none.
+func (l *ledger) last() time.Duration {
+	last := int64(0)
+	for i := range l.jobs {
+		last = max(last, l.jobs[i].finished.Load())
+	}
+	return time.Duration(or(last, l.now()))
+}
+
+// spans collects to − from of every job that has both, sorted.
+func (l *ledger) spans(from, to func(*ledgerJob) *atomic.Int64, chosen func(i int) bool) []int64 {
+	spans := make([]int64, 0, len(l.jobs))
+	for i := range l.jobs {
+		a, b := from(&l.jobs[i]).Load(), to(&l.jobs[i]).Load()
+		if a > 0 && b > 0 && (chosen == nil || chosen(i)) {
+			spans = append(spans, max(b-a, 0))
+		}
+	}
+	slices.Sort(spans)
+	return spans
+}
+
+func planned(j *ledgerJob) *atomic.Int64  { return &j.planned }
+func answered(j *ledgerJob) *atomic.Int64 { return &j.answered }
+func started(j *ledgerJob) *atomic.Int64  { return &j.started }
+func finished(j *ledgerJob) *atomic.Int64 { return &j.finished }
+
+// quantile gives the nearest-rank quantile of sorted nanoseconds, in
+// milliseconds to the microsecond: the smallest value that at least q of all
+// do not exceed. Nothing is estimated: every value was kept.
+func quantile(sorted []int64, q float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(q*float64(len(sorted)))) - 1
+	rank = min(max(rank, 0), len(sorted)-1)
+	return roundTo(float64(sorted[rank])/1e6, 1000)
+}
+
+// roundTo rounds to a number of parts of one.
+func roundTo(v, parts float64) float64 { return math.Round(v*parts) / parts }

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rotasched/rota"
+)
+
+// queuesMeasured bounds the queues that have series of their own: the rest are
+// summed under the empty name.
+const queuesMeasured = 1_000
+
+// scrapeTimeout bounds the reads of one scrape, which are of this node's own
+// state.
+const scrapeTimeout = 2 * time.Second
+
+// stateReader is what the state's metrics need of a node.
+type stateReader interface {
+	Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error)
+	Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error)
+	Ready() error
+}
+
+// stateCollector tells of jobs, queues and workers as this node's replica has
+// them, read at each scrape.
+type stateCollector struct {
+	from                          stateReader
+	jobs, ended, submitted        *prometheus.Desc
+	oldest, workers, leases, high *prometheus.Desc
+	ready                         *prometheus.Desc
+}
+
+func newStateCollector(from stateReader) *stateCollector {
+	d := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("rota_"+name, help, labels, nil)
+	}
+	return &stateCollector{
+		from:      from,
+		jobs:      d("jobs", "Jobs that have not ended.", "queue", "state"),
+		ended:     d("jobs_ended_total", "Jobs that ended, by how.", "queue", "state"),
+		submitted: d("jobs_submitted_total", "Jobs accepted.", "queue"),
+		oldest:    d("oldest_pending_seconds", "How long the oldest QUEUED job has waited.", "queue"),
+		workers:   d("workers", "Registered workers.", "status"),
+		leases:    d("leases_active", "Open leases."),
+		high:      d("applied_index", "The last log entry that this node applied."),
+		ready:     d("ready", "1 when the node knows a leader and has caught up."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *stateCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.jobs, c.ended, c.submitted, c.oldest, c.workers, c.leases, c.high,
+		c.ready} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector. What cannot be read is left out: a
+// scrape of a node in trouble still tells the rest.
+func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	ready := 0.0
+	if c.from.Ready() == nil {
+		ready = 1
+	}
+	gauge(c.ready, ready)
+	if queues, at, err := c.from.Queues(ctx, rota.ReadOptions{Stale: true}); err == nil {
+		gauge(c.high, float64(at.Index))
+		for _, q := range fold(queues) {
+			c.queue(&q, to)
+		}
+	}
+	workers, _, err := c.from.Workers(ctx, rota.ReadOptions{Stale: true})
+	if err != nil {
+		return
+	}
+	open, byStatus := int64(0), make(map[rota.WorkerStatus]int)
+	for i := range workers {
+		open += int64(workers[i].Open)
+		byStatus[workers[i].Status]++
+	}
+	gauge(c.leases, float64(open))
+	for s := rota.WorkerActive; s <= rota.WorkerUnreachable; s++ {
+		gauge(c.workers, float64(byStatus[s]), s.String())
+	}
+}
+
+func (c *stateCollector) queue(q *rota.Queue, to chan<- prometheus.Metric) {
+	name := string(q.Name)
+	add := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, kind, v, append([]string{name}, labels...)...)
+	}
+	for _, s := range []struct {
+		state rota.JobState
+		n     int64
+	}{{rota.Blocked, q.Blocked}, {rota.Delayed, q.Delayed}, {rota.Queued, q.Queued}, {rota.Assigned, q.Assigned},
+		{rota.Running, q.Running}} {
+		add(c.jobs, prometheus.GaugeValue, float64(s.n), s.state.String())
+	}
+	for _, s := range []struct {
+		state rota.JobState
+		n     uint64
+	}{{rota.Completed, q.CompletedTotal}, {rota.Dead, q.DeadTotal}, {rota.Expired, q.ExpiredTotal},
+		{rota.Cancelled, q.CancelledTotal}} {
+		add(c.ended, prometheus.CounterValue, float64(s.n), s.state.String())
+	}
+	add(c.submitted, prometheus.CounterValue, float64(q.SubmittedTotal))
+	add(c.oldest, prometheus.GaugeValue, float64(q.OldestWaitMs)/1000)
+}
+
+// fold sums the queues beyond the bound into one without a name.
+func fold(queues []rota.Queue) []rota.Queue {
+	if len(queues) <= queuesMeasured {
+		return queues
+	}
+	var rest rota.Queue
+	for _, q := range queues[queuesMeasured:] {
+		rest.Blocked += q.Blocked
+		rest.Delayed += q.Delayed
+		rest.Queued += q.Queued
+		rest.Assigned += q.Assigned
+		rest.Running += q.Running
+		rest.SubmittedTotal += q.SubmittedTotal
+		rest.CompletedTotal += q.CompletedTotal
+		rest.DeadTotal += q.DeadTotal
+		rest.ExpiredTotal += q.ExpiredTotal
+		rest.CancelledTotal += q.CancelledTotal
+		rest.OldestWaitMs = max(rest.OldestWaitMs, q.OldestWaitMs)
+	}
+	return append(append([]rota.Queue(nil), queues[:queuesMeasured]...), rest)
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+func (a *app) operatorCommand() *cobra.Command {
+	raft := a.group(&cobra.Command{Use: "raft", Short: "See and change the Raft configuration"},
+		a.raftListCommand(), a.raftTransferCommand(), a.raftRemoveCommand(), a.raftLeaveCommand())
+	snapshots := a.group(&cobra.Command{Use: "snapshot", Short: "Back up, inspect and restore"},
+		a.snapshotSaveCommand(), a.snapshotInspectCommand(), a.snapshotRestoreCommand())
+	return a.group(&cobra.Command{Use: "operator", Short: "Look after the cluster itself"},
+		raft, snapshots, a.verifyCommand())
+}
+
+func (a *app) raftListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list-peers",
+		Short: "List the servers of the Raft configuration",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			peers, err := c.Peers(ctx)
+			if err != nil {
+				return err
+			}
+			if peers == nil {
+				peers = []rota.RaftPeer{}
+			}
+			l := listing[rota.RaftPeer]{
+				whole: map[string]any{"peers": peers}, items: peers,
+				name: func(p rota.RaftPeer) string { return string(p.ID) },
+				columns: []column[rota.RaftPeer]{
+					{"NODE", false, 0, func(p rota.RaftPeer) any { return p.ID }},
+					{"ADDRESS", false, 0, func(p rota.RaftPeer) any { return p.Address }},
+					{"VOTER", false, 0, func(p rota.RaftPeer) any { return p.Voter }},
+					{"LEADER", false, 0, func(p rota.RaftPeer) any { return p.Leader }},
+				},
+			}
+			return l.print(a)
+		})),
+	}
+}
+
+// done prints what an order without a result of its own did: a small object,
+// or the sentence.
+func (a *app) done(value any, name, format string, args ...any) error {
+	return a.printOne(value, []string{name}, func(bool) string { return fmt.Sprintf(format+"\n", args...) })
+}
+
+// atLeader makes a call that only the leader takes: its address is asked first,
+// those of --addr after it.
+func (a *app) atLeader(ctx context.Context, c *client.Client, call func(*client.Client) error) error {
+	status, err := c.Status(ctx)
+	if err != nil {
+		return err
+	}
+	addrs := a.addrs
+	for _, n := range status.Nodes {
+		if n.ID == status.Leader && n.API != "" {
+			addrs = append([]string{n.API}, addrs...)
+		}
+	}
+	leader, err := a.dialTo(addrs)
+	if err != nil {
+		return err
+	}
+	defer leader.Close()
+	return call(leader)
+}
+
+func (a *app) raftTransferCommand() *cobra.Command {
+	var to string
+	cmd := &cobra.Command{
+		Use:   "transfer-leadership [--to ID]",
+		Short: "Hand leadership to another node",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			var leader rota.NodeID
+			err := a.atLeader(ctx, c, func(c *client.Client) (err error) {
+				leader, err = c.TransferLeadership(ctx, rota.NodeID(to))
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return a.done(map[string]any{"leader": leader}, string(leader), "leader is %s", leader)
+		})),
+	}
+	cmd.Flags().StringVar(&to, "to", "", "`node` that shall lead (default: the leader chooses)")
+	return cmd
+}
+
+func (a *app) raftRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove-peer ID",
+		Short: "Remove a node from the Raft configuration",
+		Args:  cobra.ExactArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			id := rota.NodeID(args[0])
+			if err := rota.CheckID("node", id); err != nil {
+				return err
+			}
+			if err := a.atLeader(ctx, c, func(c *client.Client) error { return c.RemovePeer(ctx, id) }); err != nil {
+				return err
+			}
+			return a.done(map[string]any{"removed": id}, args[0], "%s is removed", id)
+		})),
+	}
+}
+
+func (a *app) raftLeaveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "leave",
+		Short: "Make the node at --addr hand over, leave the cluster and stop",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			if len(a.addrs) != 1 {
+				return usagef("leave wants exactly one --addr: the node that shall leave")
+			}
+			if err := c.Leave(ctx); err != nil {
+				return err
+			}
+			return a.done(map[string]any{"left": a.addrs[0]}, a.addrs[0], "the node at %s leaves and stops",
+				a.addrs[0])
+		})),
+	}
+}
+
+func (a *app) verifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify",
+		Short: "Walk every node's invariants and compare their digests at one index; exit 1 where one differs",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			v, err := c.Verify(ctx)
+			if err != nil {
+				return err
+			}
+			fillVerdict(&v)
+			if err := a.printOne(v, verdictNames(v), func(bool) string { return verdictTable(v) }); err != nil {
+				return err
+			}
+			return verdictError(v)
+		})),
+	}
+}
+
+// fillVerdict makes empty lists lists.
+func fillVerdict(v *rota.Verdict) {
+	if v.Nodes == nil {
+		v.Nodes = []rota.NodeVerdict{}
+	}
+	for i := range v.Nodes {
+		if v.Nodes[i].Violations == nil {
+			v.Nodes[i].Violations = []string{}
+		}
+	}
+}
+
+func verdictNames(v rota.Verdict) []string {
+	names := make([]string, len(v.Nodes))
+	for i, n := range v.Nodes {
+		names[i] = string(n.ID)
+	}
+	return names
+}
+
+// verdictError is nil when all nodes agree and none has a violation.
+func verdictError(v rota.Verdict) error {
+	var wrong []string
+	for _, n := range v.Nodes {
+		switch {
+		case n.Error != "":
+			wrong = append(wrong, fmt.Sprintf("%s could not be asked: %s", n.ID, n.Error))
+		case len(n.Violations) > 0:
+			wrong = append(wrong, fmt.Sprintf("%s has %d violations", n.ID, len(n.Violations)))
+		}
+	}
+	if !v.Equal {
+		wrong = append(wrong, "the digests are not equal")
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return &codedError{exitFailed, errors.New(strings.Join(wrong, "; "))}
+}
+
+func verdictTable(v rota.Verdict) string {
+	text := renderFacts([]fact{{"index", uint64(v.Index)}, {"equal", v.Equal}}) + "\n" +
+		renderList([]column[rota.NodeVerdict]{
+			{"NODE", false, 0, func(n rota.NodeVerdict) any { return n.ID }},
+			{"DIGEST", false, 0, func(n rota.NodeVerdict) any { return n.Digest }},
+			{"VIOLATIONS", false, 0, func(n rota.NodeVerdict) any { return len(n.Violations) }},
+			{"ERROR", false, 40, func(n rota.NodeVerdict) any { return n.Error }},
+		}, v.Nodes, false)
+	for _, n := range v.Nodes {
+		for _, violation := range n.Violations {
+			text += fmt.Sprintf("%s: %s\n", n.ID, clean(violation))
+		}
+	}
+	return text
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/snapshot"
+)
+
+func (a *app) snapshotSaveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "save F",
+		Short: "Write an online backup of the asked node's state to a new file",
+		Args:  cobra.ExactArgs(1),
+		RunE: a.does(a.waiting(func(ctx context.Context, c *client.Client, args []string) error {
+			info, err := saveSnapshot(args[0], func(w io.Writer) error { return c.SaveSnapshot(ctx, w) })
+			if err != nil {
+				return err
+			}
+			return a.printSnapshot(args[0], info)
+		})),
+	}
+}
+
+// saveSnapshot streams a backup into a file. It is verified on its way, and the
+// file is there whole or not at all.
+func saveSnapshot(path string, stream func(io.Writer) error) (rota.SnapshotInfo, error) {
+	r, w := io.Pipe()
+	streamed := make(chan error, 1)
+	go func() {
+		err := stream(w)
+		w.CloseWithError(err)
+		streamed <- err
+	}()
+	info, err := snapshot.SaveStream(path, r)
+	r.CloseWithError(io.ErrClosedPipe)
+	streamErr := <-streamed
+	if streamErr != nil && !errors.Is(streamErr, io.ErrClosedPipe) {
+		return info, streamErr
+	}
+	return info, damaged(err)
+}
+
+func (a *app) snapshotInspectCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "inspect F",
+		Short: "Verify a snapshot or backup file and tell what is in it; needs no cluster",
+		Args:  cobra.ExactArgs(1),
+		RunE: a.does(func(_ context.Context, args []string) error {
+			info, err := snapshot.InspectFile(args[0])
+			if err != nil {
+				return damaged(err)
+			}
+			return a.printSnapshot(args[0], info)
+		}),
+	}
+}
+
+// damaged makes a refused file a failure: the command line was right.
+func damaged(err error) error {
+	if rota.KindOf(err) == rota.Invalid {
+		return &codedError{exitFailed, err}
+	}
+	return err
+}
+
+func (a *app) printSnapshot(path string, info rota.SnapshotInfo) error {
+	return a.printOne(info, []string{path}, func(bool) string {
+		return renderFacts([]fact{
+			{"file", path}, {"cluster", info.ClusterID}, {"incarnation", info.Incarnation},
+			{"index", uint64(info.Index)}, {"term", info.Term}, {"date", day(info.Date)}, {"digest", info.Digest},
+			{"rules version", info.RulesVersion}, {"format", info.Format}, {"records", info.Records}, {"bytes",
+				info.Bytes},
+		})
+	})
+}
+
+// restoreOptions say where a backup goes.
+type restoreOptions struct {
+	file string
+	data string
+	node rota.NodeID
+	// raft is the address that the restored node will have: it is the only
+	// server of the new configuration.
+	raft string
+	// cluster is the --cluster name that it will be started with.
+	cluster string
+}
+
+func (a *app) snapshotRestoreCommand() *cobra.Command {
+	var o restoreOptions
+	var node string
+	cmd := &cobra.Command{
+		Use:   "restore F --data DIR --node ID [--raft H:P] [--cluster NAME]",
+		Short: "Make a fresh, empty data directory hold a backup; then start that node and join others to it",
+		Long: `Make a fresh, empty data directory hold a backup. All leases of the backup are void and the
+incarnation rises, so no token of before is ever given again. The node is the only
+member of its cluster: start it with rota server, then let new nodes --join it.`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&o.data, "data", "", "empty or absent `directory` that the node will use")
+	cmd.Flags().StringVar(&node, "node", "", "`id` of the node, as rota server --node will say it")
+	cmd.Flags().StringVar(&o.cluster, "cluster", defaultCluster,
+		"`name` of the cluster, as rota server --cluster will say it")
+	cmd.Flags().StringVar(&o.raft, "raft", defaultRaft, "`host:port` as rota server --raft will say it")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if o.data == "" || node == "" {
+			return usagef("restore wants --data and --node: where the backup goes and which node will own it")
+		}
+		o.file, o.node = args[0], rota.NodeID(node)
+		if err := rota.CheckID("node", o.node); err != nil {
+			return err
+		}
+		return a.does(func(ctx context.Context, _ []string) error {
+			info, err := restoreNode(ctx, o)
+			if err != nil {
+				return damaged(fmt.Errorf("restore %s: %w", o.file, err))
+			}
+			a.talk("start it with: rota server --node %s --data %s --raft %s --cluster %s --bootstrap-expect 1",
+				o.node, o.data,
+				o.raft, o.cluster)
+			return a.printSnapshot(o.file, info)
+		})(cmd, args)
+	}
+	return cmd
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rotasched/rota"
+)
+
+// producers submit the jobs of a measurement. With a schedule the loop is open:
+// a job's time counts from when it should have gone out, however late the calls
+// before it were answered (no coordinated omission). Without one it is closed:
+// every producer has one batch in flight.
+type producers struct {
+	to    submitter
+	book  *ledger
+	count int
+	batch int
+	// at gives the moment of job i, from the start; nil for a closed loop. It
+	// never falls.
+	at   func(i int) time.Duration
+	spec func(i int) rota.JobSpec
+
+	mu   sync.Mutex
+	next int
+}
+
+// retryDelay is how long a producer waits after a refusal that names no delay.
+const retryDelay = 100 * time.Millisecond
+
+// run submits everything and returns when every job has its answer, or ctx ended.
+func (p *producers) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for range p.count {
+		group.Go(func() error {
+			for {
+				from, to, err := p.take(ctx)
+				if err != nil || from == to {
+					return err
+				}
+				if err := p.submit(ctx, from, to); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// take gives the next jobs from…to−1 once the first is due: all that are due by
+// then, at most a batch. Others wait for their turn at the lock meanwhile.
+func (p *producers) take(ctx context.Context) (from, to int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	from, most := p.next, min(p.next+p.batch, len(p.book.jobs))
+	if from == most {
+		return from, from, nil
+	}
+	if p.at == nil {
+		p.next = most
+		for i := from; i < most; i++ {
+			p.book.plan(i, p.book.now())
+		}
+		return from, most, nil
+	}
+	if err := pause(ctx, p.at(from)-time.Since(p.book.begin)); err != nil {
+		return from, from, err
+	}
+	now := time.Since(p.book.begin)
+	for to = from; to < most && (to == from || p.at(to) <= now); to++ {
+		p.book.plan(to, int64(p.at(to))+1)
+	}
+	p.next = to
+	return from, to, nil
+}
+
+// submit sends jobs from…to−1 until each has an answer. A retry carries the
+// same ids, so it never makes a second job.
+func (p *producers) submit(ctx context.Context, from, to int) error {
+	left := make([]int, 0, to-from)
+	for i := from; i < to; i++ {
+		left = append(left, i)
+	}
+	for len(left) > 0 {
+		specs := make([]rota.JobSpec, len(left))
+		for k, i := range left {
+			specs[k] = p.spec(i)
+		}
+		outcomes, err := p.call(ctx, specs)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		delay := rota.RetryAfterOf(err)
+		if err != nil {
+			p.book.errors.Add(1)
+			if !mayRetry(err) {
+				return fmt.Errorf("submit: %w", err)
+			}
+		}
+		if len(outcomes) == len(left) {
+			// A call that failed midway has outcomes for a part of its jobs.
+			if left, delay, err = p.answers(left, outcomes); err != nil {
+				return err
+			}
+		} else if err == nil {
+			return failf("submit: %d outcomes for %d jobs", len(outcomes), len(left))
+		}
+		if len(left) > 0 {
+			if err := pause(ctx, or(delay, retryDelay)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// callMost bounds one call: after it a producer counts an error and calls again.
+const callMost = 30 * time.Second
+
+func (p *producers) call(ctx context.Context, specs []rota.JobSpec) ([]rota.Submitted, error) {
+	ctx, cancel := context.WithTimeout(ctx, callMost)
+	defer cancel()
+	return p.to.Submit(ctx, specs...)
+}
+
+// answers books the outcomes and gives the jobs to be tried again.
+func (p *producers) answers(left []int, outcomes []rota.Submitted) (again []int, delay time.Duration,
+	err error) {
+	for k, o := range outcomes {
+		if o.Err == nil {
+			p.book.accept(left[k])
+			continue
+		}
+		p.book.errors.Add(1)
+		if !mayRetry(o.Err) {
+			return nil, 0, fmt.Errorf("submit %s: %w", p.book.id(left[k]), o.Err)
+		}
+		again = append(again, left[k])
+		delay = max(delay, o.Err.RetryAfter)
+	}
+	return again, delay, nil
+}
+
+// mayRetry says that time may mend the refusal: without a leader, without room.
+func mayRetry(err error) bool {
+	switch rota.KindOf(err) {
+	case rota.Unavailable, rota.Exhausted, rota.Timeout:
+		return true
+	default:
+		return errors.Is(err, context.DeadlineExceeded)
+	}
+}
+
+// pause waits, or ends with ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+func (a *app) queueCommand() *cobra.Command {
+	return a.group(&cobra.Command{Use: "queue", Short: "See and change queues"},
+		a.queueListCommand(), a.queueShowCommand(), a.queueSetCommand(),
+		a.queuePausedCommand("pause", "Start no more jobs of a queue; what runs goes on", "true"),
+		a.queuePausedCommand("resume", "Start jobs of a paused queue again", "false"))
+}
+
+func (a *app) queueListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the queues",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			queues, _, err := c.Queues(ctx, rota.ReadOptions{})
+			if err != nil {
+				return err
+			}
+			if queues == nil {
+				queues = []rota.Queue{}
+			}
+			l := listing[rota.Queue]{
+				whole: map[string]any{"queues": queues}, items: queues,
+				name: func(q rota.Queue) string { return string(q.Name) }, columns: queueColumns(),
+			}
+			return l.print(a)
+		})),
+	}
+}
+
+func queueColumns() []column[rota.Queue] {
+	return []column[rota.Queue]{
+		{"NAME", false, 0, func(q rota.Queue) any { return q.Name }},
+		{"PRESET", false, 0, func(q rota.Queue) any { return q.Policy.Preset }},
+		{"RANKING", true, 0, func(q rota.Queue) any { return q.Policy.Ranking }},
+		{"STRATEGY", true, 0, func(q rota.Queue) any { return q.Policy.Strategy }},
+		{"PAUSED", false, 0, func(q rota.Queue) any { return q.Policy.Paused }},
+		{"PENDING", false, 0, func(q rota.Queue) any { return q.Pending }},
+		{"DELAYED", true, 0, func(q rota.Queue) any { return q.Delayed }},
+		{"QUEUED", true, 0, func(q rota.Queue) any { return q.Queued }},
+		{"ASSIGNED", true, 0, func(q rota.Queue) any { return q.Assigned }},
+		{"RUNNING", false, 0, func(q rota.Queue) any { return q.Running }},
+		{"COMPLETED", false, 0, func(q rota.Queue) any { return q.CompletedTotal }},
+		{"DEAD", false, 0, func(q rota.Queue) any { return q.DeadTotal }},
+		{"EXPIRED", true, 0, func(q rota.Queue) any { return q.ExpiredTotal }},
+		{"CANCELLED", true, 0, func(q rota.Queue) any { return q.CancelledTotal }},
+		{"WORKERS", false, 0, func(q rota.Queue) any { return q.Workers }},
+		{"OLDEST WAIT", false, 0, func(q rota.Queue) any { return span(q.OldestWaitMs) }},
+	}
+}
+
+func (a *app) queueShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show Q",
+		Short: "Show a queue's counters and its whole policy",
+		Args:  cobra.ExactArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			q, err := c.Queue(ctx, rota.QueueName(args[0]), rota.ReadOptions{})
+			if err != nil {
+				return err
+			}
+			return a.printQueue(q)
+		})),
+	}
+}
+
+func (a *app) queueSetCommand() *cobra.Command {
+	var preset string
+	var pairs []string
+	cmd := &cobra.Command{
+		Use:   "set Q [--preset P] [--set key=value]…",
+		Short: "Create a queue or change its policy",
+		Long: "Create a queue or change its policy. A preset starts from its values; each --set changes one key.\n\n" +
+			"Presets: " + strings.Join(rota.Presets, ", ") + ".\n\nKeys: " + strings.Join(rota.PolicyKeys(), ", ") +
+			".",
+		Args: cobra.ExactArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			set, err := parseSettings(preset, pairs)
+			if err != nil {
+				return err
+			}
+			q, err := c.SetQueue(ctx, rota.QueueName(args[0]), preset, set)
+			if err != nil {
+				return err
+			}
+			return a.printQueue(q)
+		})),
+	}
+	cmd.Flags().StringVar(&preset, "preset", "", "start from this `preset`: "+strings.Join(rota.Presets, ", "))
+	cmd.Flags().StringArrayVar(&pairs, "set", nil, "`key=value`; may be repeated")
+	return cmd
+}
+
+// parseSettings checks preset, keys and values before the cluster is asked: a
+// typo costs no call.
+func parseSettings(preset string, pairs []string) ([]rota.Setting, error) {
+	policy := rota.StandardPolicy()
+	if preset != "" {
+		var err error
+		if policy, err = rota.PresetPolicy(preset); err != nil {
+			return nil, err
+		}
+	}
+	set := make([]rota.Setting, 0, len(pairs))
+	for _, pair := range pairs {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, usagef("--set %q is refused: key=value is wanted", pair)
+		}
+		s := rota.Setting{Key: key, Value: value}
+		if err := policy.Set(s); err != nil {
+			return nil, err
+		}
+		set = append(set, s)
+	}
+	return set, nil
+}
+
+func (a *app) queuePausedCommand(verb, short, paused string) *cobra.Command {
+	return &cobra.Command{
+		Use:   verb + " Q",
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			name := rota.QueueName(args[0])
+			// SetQueue creates what is not there; a pause shall not.
+			if _, err := c.Queue(ctx, name, rota.ReadOptions{}); err != nil {
+				return err
+			}
+			q, err := c.SetQueue(ctx, name, "", []rota.Setting{{Key: "paused", Value: paused}})
+			if err != nil {
+				return err
+			}
+			return a.printQueue(q)
+		})),
+	}
+}
+
+func (a *app) printQueue(q rota.Queue) error {
+	return a.printOne(q, []string{string(q.Name)}, func(wide bool) string {
+		text := renderFacts([]fact{
+			{"queue", q.Name}, {"preset", q.Policy.Preset}, {"paused", q.Policy.Paused},
+			{"pending", q.Pending}, {"blocked", q.Blocked}, {"delayed", q.Delayed}, {"queued", q.Queued},
+			{"assigned", q.Assigned}, {"running", q.Running},
+			{"submitted total", q.SubmittedTotal}, {"assigned total", q.AssignedTotal}, {"completed total",
+				q.CompletedTotal},
+			{"dead total", q.DeadTotal}, {"expired total", q.ExpiredTotal}, {"cancelled total", q.CancelledTotal},
+			{"lanes", q.Lanes}, {"workers", q.Workers}, {"oldest wait", span(q.OldestWaitMs)},
+		})
+		var facts []fact
+		standard := rota.StandardPolicy()
+		usual := standard.Settings()
+		for i, s := range q.Policy.Settings() {
+			if wide || s.Value != usual[i].Value {
+				facts = append(facts, fact{s.Key, s.Value})
+			}
+		}
+		if len(facts) > 0 {
+			text += "\n" + renderFacts(facts)
+		}
+		return text
+	})
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// app is one run of the binary: what it reads and writes, and the flags that
+// every command has.
+type app struct {
+	environ        []string
+	stdin          io.Reader
+	stdout, stderr io.Writer
+
+	// started says that the command's own work began: errors before it are
+	// wrong usage.
+	started bool
+
+	addrs      []string
+	output     string
+	outputSet  bool
+	timeout    time.Duration
+	timeoutSet bool
+	config     string
+	tls        tlsFiles
+}
+
+// defaultTimeout bounds a call of a client command.
+const defaultTimeout = 30 * time.Second
+
+// rootCommand builds the whole tree. Each command is made in its own file.
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rota",
+		Short: "A replicated job scheduler in one binary",
+		Long: `rota schedules jobs on workers and replicates every decision on three or five nodes.
+
+Every flag has an environment twin (ROTA_ and its name in capitals, - as _) and a
+config-file twin (its name, in the YAML file of --config). A flag beats the
+environment, the environment beats the file, the file beats the default.
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused by admission,
+5 timed out, 6 the job ended otherwise than COMPLETED, 7 cluster unreachable or
+without leader.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return a.settle(cmd)
+		},
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	flags := root.PersistentFlags()
+	flags.StringSliceVar(&a.addrs, "addr", []string{"127.0.0.1:6470"},
+		"`host:port` of any nodes, parted by commas")
+	flags.StringVarP(&a.output, "output", "o", "table", "`format` of the output: "+strings.Join(formats, ", "))
+	flags.DurationVar(&a.timeout, "timeout", defaultTimeout,
+		"how long a call may take; waiting commands wait without end unless it is given")
+	flags.StringVar(&a.config, "config", "", "YAML `file` with settings, named like the flags")
+	flags.StringVar(&a.tls.ca, "tls-ca", "",
+		"`file` with the certificates (PEM) that other ends are checked against")
+	flags.StringVar(&a.tls.cert, "tls-cert", "", "`file` with this end's certificate (PEM)")
+	flags.StringVar(&a.tls.key, "tls-key", "", "`file` with its key (PEM)")
+	a.group(root, a.serverCommand(), a.devCommand(), a.jobCommand(), a.workerCommand(), a.queueCommand(),
+		a.clusterCommand(), a.operatorCommand(), a.benchCommand(), a.demoCommand(), a.versionCommand())
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
+// group puts commands under a parent that does nothing itself: calling it
+// without one, or with an unknown one, is wrong usage.
+func (a *app) group(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
+	parent.AddCommand(children...)
+	names := make([]string, len(children))
+	for i, c := range children {
+		names[i] = c.Name()
+	}
+	parent.Args = cobra.ArbitraryArgs
+	parent.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usagef("unknown command %q for %q: one of %s is wanted", args[0], cmd.CommandPath(),
+				strings.Join(names, ", "))
+		}
+		return usagef("%s wants a command: %s", cmd.CommandPath(), strings.Join(names, ", "))
+	}
+	return parent
+}
+
+// does wraps a command's work: from here on an error is no usage error.
+func (a *app) does(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		a.started = true
+		return work(cmd.Context(), args)
+	}
+}
+
+// talk says something to people, on stderr.
+func (a *app) talk(format string, args ...any) {
+	fmt.Fprintf(a.stderr, format+"\n", args...)
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/rotasched/rota/transport"
+)
+
+// goodbye bounds a node's way out: hand over, drain, close. Container runtimes
+// kill after ten seconds if not told otherwise.
+const goodbye = 9 * time.Second
+
+// runningNode is one node of this process with its servers.
+type runningNode struct {
+	plan   *nodePlan
+	log    *slog.Logger
+	node   node
+	late   *lateNode
+	peers  *transport.Peers
+	server *transport.Server
+	admin  *adminServer
+	// broken gets the first error that ends the node, from wherever.
+	broken chan error
+}
+
+// startNode starts one node and its servers. Health is answered first, calls
+// once the state is there.
+func startNode(ctx context.Context, plan *nodePlan, open nodeOpener, log *slog.Logger) (*runningNode, error) {
+	r := &runningNode{plan: plan, log: log, late: &lateNode{}, broken: make(chan error, 8)}
+	lis, err := net.Listen("tcp", plan.api)
+	if err != nil {
+		return nil, fmt.Errorf("listen for clients (--api): %w", err)
+	}
+	if plan.admin != "" {
+		if r.admin, err = startAdmin(plan, r.late, log); err != nil {
+			_ = lis.Close()
+			return nil, err
+		}
+	}
+	if err := r.open(ctx, open, lis); err != nil {
+		_ = lis.Close()
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *runningNode) open(ctx context.Context, open nodeOpener, lis net.Listener) error {
+	r.peers = r.plan.peers(r.log, r.late.clusterID)
+	n, err := open(ctx, r.plan.config(r.log, r.fail), r.peers)
+	if err != nil {
+		return err
+	}
+	r.node = n
+	r.late.set(n)
+	if r.admin != nil {
+		r.admin.measure(n)
+	}
+	r.server, err = transport.NewServer(transport.Options{
+		Self: r.plan.id, Core: n, Node: n, TLS: r.plan.clientTLS, Logger: r.log,
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		if err := r.server.Serve(lis); err != nil {
+			r.fail(fmt.Errorf("serve clients: %w", err))
+		}
+	}()
+	return nil
+}
+
+func (r *runningNode) fail(err error) {
+	select {
+	case r.broken <- err:
+	default:
+	}
+}
+
+// wait returns when ctx ended or the node left (nil), or broke.
+func (r *runningNode) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-r.node.Left():
+		return nil
+	case err := <-r.broken:
+		return err
+	}
+}
+
+// shutdown leaves nothing undone: leadership goes to another node, streams are
+// told to go elsewhere, calls in flight are answered, files are closed.
+func (r *runningNode) shutdown() error {
+	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	defer cancel()
+	if err := r.handOver(ctx); err != nil {
+		r.log.Warn("leadership was not handed over", "err", err)
+	}
+	if err := r.server.Drain(ctx); err != nil {
+		r.log.Warn("calls were cut off", "err", err)
+	}
+	return r.close()
+}
+
+// handOver gives leadership away while this node still answers: other nodes
+// forward to it until they know better.
+func (r *runningNode) handOver(ctx context.Context) error {
+	peers, err := r.node.Peers(ctx)
+	if err != nil {
+		return nil // nobody leads, so not this node
+	}
+	leads, others := false, false
+	for _, p := range peers {
+		leads = leads || p.Leader && p.ID == r.plan.id
+		others = others || p.Voter && p.ID != r.plan.id
+	}
+	if !leads || !others {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, goodbye/3)
+	defer cancel()
+	_, err = r.node.TransferLeadership(ctx, "")
+	return err
+}
+
+// abandon closes a node that broke. Its disk may be what broke: it gets a
+// little time, then the process goes without it.
+func (r *runningNode) abandon() {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = r.close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(goodbye / 3):
+	}
+}
+
+// close closes what is open, in the order of dependence.
+func (r *runningNode) close() error {
+	var errs []error
+	if r.server != nil {
+		r.server.Close()
+	}
+	if r.node != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), goodbye/3)
+		errs = append(errs, r.node.Stop(ctx))
+		cancel()
+	}
+	if r.peers != nil {
+		errs = append(errs, r.peers.Close())
+	}
+	if r.admin != nil {
+		errs = append(errs, r.admin.close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// envPrefix begins the environment twin of every flag.
+const envPrefix = "ROTA_"
+
+// settings are the twins of flags that the environment and the config file
+// gave, kept apart so that an error can name its origin.
+type settings struct {
+	env, file *koanf.Koanf
+	path      string
+}
+
+// envName is the environment twin of a flag.
+func envName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// settle fills the flags that the command line did not give from the
+// environment, then from the config file.
+func (a *app) settle(cmd *cobra.Command) error {
+	if cmd.Name() == cobra.ShellCompRequestCmd || cmd.Name() == cobra.ShellCompNoDescRequestCmd {
+		return nil
+	}
+	s, err := a.readSettings(cmd)
+	if err != nil {
+		return err
+	}
+	var firstErr error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if firstErr != nil || f.Changed || f.Name == "config" || f.Name == "help" {
+			return
+		}
+		firstErr = s.fill(f, cmd.Flags())
+	})
+	if firstErr != nil {
+		return firstErr
+	}
+	a.outputSet = cmd.Flags().Changed("output")
+	a.timeoutSet = cmd.Flags().Changed("timeout")
+	if !slices.Contains(formats, a.output) {
+		return usagef("output format %q is unknown: one of %s is wanted", a.output, strings.Join(formats, ", "))
+	}
+	if a.timeout <= 0 {
+		return usagef("--timeout %s is refused: more than 0 is wanted", a.timeout)
+	}
+	return nil
+}
+
+func (a *app) readSettings(cmd *cobra.Command) (*settings, error) {
+	s := &settings{env: koanf.New("."), file: koanf.New(".")}
+	twins := make(map[string]string)
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { twins[envName(f.Name)] = f.Name })
+	provider := env.Provider("", env.Opt{
+		Prefix:      envPrefix,
+		EnvironFunc: func() []string { return a.environ },
+		TransformFunc: func(name, value string) (string, any) {
+			if value == "" {
+				return "", nil
+			}
+			return twins[name], value
+		},
+	})
+	if err := s.env.Load(provider, nil); err != nil {
+		return nil, usagef("read environment: %w", err)
+	}
+	s.path = a.config
+	if s.path == "" {
+		s.path = s.env.String("config")
+	}
+	if s.path == "" {
+		return s, nil
+	}
+	if err := s.file.Load(file.Provider(s.path), yaml.Parser()); err != nil {
+		return nil, usagef("read config file %s: %w", s.path, err)
+	}
+	return s, s.refuseUnknown(cmd.Root())
+}
+
+// refuseUnknown refuses keys that no command has. A key of another command is
+// fine: one file may serve them all.
+func (s *settings) refuseUnknown(root *cobra.Command) error {
+	known := make(map[string]bool)
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		note := func(f *pflag.Flag) { known[f.Name] = true }
+		c.Flags().VisitAll(note)
+		c.PersistentFlags().VisitAll(note)
+		for _, child := range c.Commands() {
+			walk(child)
+		}
+	}
+	walk(root)
+	delete(known, "help")
+	delete(known, "config")
+	var unknown []string
+	for _, key := range s.file.Keys() {
+		if !known[key] {
+			unknown = append(unknown, key)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	sort.Strings(unknown)
+	return usagef("config file %s has unknown keys: %s; keys are the flags' names without dashes in front",
+		s.path, strings.Join(unknown, ", "))
+}
+
+// fill sets one flag from the environment or else the file.
+func (s *settings) fill(f *pflag.Flag, flags *pflag.FlagSet) error {
+	from, value := "", any(nil)
+	switch {
+	case s.env.Exists(f.Name):
+		from, value = "environment "+envName(f.Name), s.env.Get(f.Name)
+	case s.file.Exists(f.Name) && s.file.Get(f.Name) != nil:
+		from, value = "config file "+s.path+", key "+f.Name, s.file.Get(f.Name)
+	default:
+		return nil
+	}
+	if err := setFlag(f, flags, value); err != nil {
+		return usagef("%s: %w", from, err)
+	}
+	return nil
+}
+
+func setFlag(f *pflag.Flag, flags *pflag.FlagSet, value any) error {
+	many, isMany := f.Value.(pflag.SliceValue)
+	list, isList := value.([]any)
+	if !isMany {
+		if isList {
+			return fmt.Errorf("one value is wanted, not a list")
+		}
+		return flags.Set(f.Name, fmt.Sprint(value))
+	}
+	var texts []string
+	if isList {
+		for _, v := range list {
+			texts = append(texts, fmt.Sprint(v))
+		}
+	} else {
+		texts = strings.Split(fmt.Sprint(value), ",")
+	}
+	if err := many.Replace(texts); err != nil {
+		return err
+	}
+	f.Changed = true
+	return nil
+}

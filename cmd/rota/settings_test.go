@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// settled runs the settings of one command without its work.
+func settled(t *testing.T, environ []string, path string, args ...string) (*cobra.Command, *app, error) {
+	t.Helper()
+	a := &app{environ: environ, stdin: strings.NewReader(""), stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	root := a.rootCommand()
+	cmd, _, err := root.Find(strings.Fields(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(*cobra.Command, []string) error { return nil }
+	root.SetArgs(append(strings.Fields(path), args...))
+	return cmd, a, root.ExecuteContext(context.Background())
+}
+
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rota.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestSettings_precedence(t *testing.T) {
+	t.Parallel()
+	path := configFile(t,
+		"node: from-file\ndata: /file\ncluster: file\njoin: [a:1, b:2]\nbootstrap-expect: 3\ninsecure: true\n")
+	environ := []string{"ROTA_NODE=from-env", "ROTA_DATA=/env", "ROTA_LOG_FORMAT=json", "ROTA_API=",
+		"ROTA_JOB_ID=x"}
+	cmd, _, err := settled(t, environ, "server", "--config", path, "--node", "from-flag")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{
+		"node": "from-flag", "data": "/env", "cluster": "file", "log-format": "json", "api": defaultAPI,
+		"bootstrap-expect": "3", "insecure": "true", "raft": defaultRaft,
+	} {
+		if got := cmd.Flags().Lookup(flag).Value.String(); got != want {
+			t.Errorf("--%s is %q, want %q", flag, got, want)
+		}
+	}
+	if got := cmd.Flags().Lookup("join").Value.(pflag.SliceValue).GetSlice(); !slices.Equal(got, []string{"a:1",
+		"b:2"}) {
+		t.Errorf("--join is %v", got)
+	}
+}
+
+func TestSettings_config_from_environment(t *testing.T) {
+	t.Parallel()
+	path := configFile(t, "addr: x:1\ntimeout: 3s\n")
+	_, a, err := settled(t, []string{"ROTA_CONFIG=" + path, "ROTA_ADDR=y:2,z:3"}, "job list")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Join(a.addrs, ",") != "y:2,z:3" || a.timeout.String() != "3s" || !a.timeoutSet {
+		t.Errorf("addrs %v, timeout %s", a.addrs, a.timeout)
+	}
+}
+
+func TestSettings_refuses(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, file, want string }{
+		{"unknown keys", "nodee: x\nzz: 1\ndata: y\n", "nodee, zz"},
+		{"a nested key", "gossip:\n  key: x\n", "gossip.key"},
+		{"a list for one value", "data: [a, b]\n", "data"},
+		{"no number", "bootstrap-expect: many\n", "bootstrap-expect"},
+		{"no YAML", "a: [\n", "config file"},
+	} {
+		_, _, err := settled(t, nil, "server", "--config", configFile(t, c.file))
+		if err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	_, _, err := settled(t, []string{"ROTA_SLOTS=many"}, "worker run")
+	if err == nil || !strings.Contains(err.Error(), "ROTA_SLOTS") || exitCode(err) != exitUsage {
+		t.Errorf("environment: %v", err)
+	}
+	if _, _, err := settled(t, nil, "job list", "-o", "xml"); err == nil || exitCode(err) != exitUsage {
+		t.Errorf("format: %v", err)
+	}
+}
+
+// TestFlags holds the command line to CLI.md: every command and flag that it
+// names for this version exists.
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	contract := map[string]string{
+		"server": "node data api raft admin gossip join bootstrap-expect cluster gossip-key-file tls-cert tls-key tls-ca " +
+			"insecure config log-format log-level",
+		"dev": "nodes data",
+		"job submit": "queue type id priority tenant fee size payload delay ttl cpu memory requires region-allow region-deny " +
+			"zone domain worker expected-digest simulate-ms wait file",
+		"job show": "", "job list": "queue state tenant type limit cursor", "job wait": "timeout", "job cancel": "",
+		"job retry": "",
+		// CLI.md also names --attestation: signed attestations are no part of
+		// this version's worker specification.
+		"worker run":  "queues slots prefetch id takeover region zone cap cpu memory stake exec",
+		"worker list": "", "worker show": "", "worker drain": "",
+		"queue list": "", "queue show": "", "queue set": "preset set", "queue pause": "", "queue resume": "",
+		"cluster status": "", "operator raft list-peers": "", "operator raft transfer-leadership": "to",
+		"operator raft remove-peer": "", "operator raft leave": "", "operator snapshot save": "",
+		"operator snapshot inspect": "", "operator snapshot restore": "data node", "operator verify": "",
+		"bench jobs": "jobs rate producers batch workers slots payload queue", "bench trace": "speedup jobs workers",
+		"demo": "", "version": "", "completion bash": "",
+	}
+	a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	root := a.rootCommand()
+	for path, flags := range contract {
+		cmd, rest, err := root.Find(strings.Fields(path))
+		if err != nil || len(rest) > 0 {
+			t.Errorf("command %q is missing: %v", path, err)
+			continue
+		}
+		for _, name := range append(strings.Fields(flags), "addr", "output", "timeout") {
+			if cmd.Flag(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
+				t.Errorf("%s has no --%s", path, name)
+			}
+		}
+	}
+}
+
+func runArgs(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(args, nil, strings.NewReader(""), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestRun_usage(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"nonsense"}, {"job"}, {"job", "nonsense"}, {"job", "show"}, {"job", "show", "a", "b"}, {"job", "list",
+			"--nonsense"},
+		{"job", "list", "--limit", "x"}, {"job", "list", "--state", "SLEEPING"}, {"job", "list", "--limit", "0"},
+		{"job", "submit"}, {"job", "submit", "--type", "t", "--priority", "11"}, {"job", "submit", "--type",
+			"no type"},
+		{"job", "submit", "--type", "t", "--expected-digest", "abc"}, {"job", "submit", "--type", "t", "--delay",
+			"soon"},
+		{"job", "submit", "--file", "x", "--type", "t"}, {"job", "submit", "--file", "/does/not/exist"},
+		{"job", "submit", "--type", "t", "--payload", "@/does/not/exist"}, {"job", "show", "not an id"},
+		{"queue", "set", "q", "--preset", "nonsense"}, {"queue", "set", "q", "--set", "nonsense=1"},
+		{"queue", "set", "q", "--set", "lease_ms"}, {"queue", "set", "q", "--set", "ranking=best"},
+		{"worker", "run"}, {"worker", "run", "--queues", "q", "--slots", "0"}, {"operator", "raft"},
+		{"bench", "jobs", "--jobs", "0"}, {"bench", "jobs", "--batch", "5000"}, {"bench", "trace"},
+		{"bench", "trace", "/does/not/exist"}, {"bench", "trace", "x", "--speedup", "0"}, {"version", "x"},
+		{"operator", "snapshot", "restore", "f"}, {"server", "--node", "a", "--data", "d", "--api", "nonsense"},
+		{"server", "--log-level", "loud", "--node", "a"}, {"dev", "--nodes", "0"}, {"job", "list", "--timeout",
+			"0s"},
+	} {
+		code, stdout, stderr := runArgs(args...)
+		if code != exitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr,
+			"rota: ") {
+			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+}
+
+func TestRun_without_a_cluster(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := runArgs("--addr", "127.0.0.1:1", "--timeout", "300ms", "cluster", "status")
+	if code != exitUnavailable || stdout != "" || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+func TestRun_offline(t *testing.T) {
+	t.Parallel()
+	code, stdout, _ := runArgs("version", "-o", "json")
+	if code != 0 || !strings.Contains(stdout, `"version": "`+version+`"`) {
+		t.Errorf("version: exit %d, %s", code, stdout)
+	}
+	if code, stdout, _ := runArgs("--help"); code != 0 || !strings.Contains(stdout, "Exit codes") {
+		t.Errorf("help: exit %d, %s", code, stdout)
+	}
+	if code, stdout, _ := runArgs("completion", "bash"); code != 0 || !strings.Contains(stdout, "__complete") {
+		t.Errorf("completion: exit %d, %d bytes", code, len(stdout))
+	}
+	code, _, stderr := runArgs("operator", "snapshot", "inspect", "/does/not/exist")
+	if code != exitNotFound && code != exitFailed {
+		t.Errorf("inspect: exit %d, %s", code, stderr)
+	}
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the build: -ldflags "-X main.version=…".
+var version = "dev"
+
+// versionInfo is what `rota version` prints.
+type versionInfo struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"`
+	Dirty    bool   `json:"dirty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func thisVersion() versionInfo {
+	v := versionInfo{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Revision = s.Value
+		case "vcs.modified":
+			v.Dirty = s.Value == "true"
+		}
+	}
+	return v
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Tell which rota this is",
+		Args:  cobra.NoArgs,
+		RunE: a.does(func(context.Context, []string) error {
+			v := thisVersion()
+			return a.printOne(v, []string{v.Version}, func(bool) string {
+				return renderFacts([]fact{{"rota", v.Version}, {"revision", v.Revision}, {"go", v.Go}, {"platform",
+					v.Platform}})
+			})
+		}),
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/progress"
+	"golang.org/x/term"
+)
+
+// watcher shows how far something is: a bar on a terminal, else nothing or now
+// and then a line.
+type watcher struct {
+	out   io.Writer
+	bar   progress.Writer
+	what  string
+	total int64
+	value func() int64
+
+	done    sync.WaitGroup
+	stopped chan struct{}
+	once    sync.Once
+}
+
+const (
+	barEvery  = 100 * time.Millisecond
+	lineEvery = 5 * time.Second
+)
+
+// terminal says that a writer is one.
+func terminal(w io.Writer) bool {
+	if locked, ok := w.(*lockedWriter); ok {
+		w = locked.w
+	}
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// watch shows value's way to total on stderr until stop.
+func (a *app) watch(what string, total int64, value func() int64) *watcher {
+	w := &watcher{out: a.stderr, what: what, total: total, value: value, stopped: make(chan struct{})}
+	if terminal(a.stderr) {
+		w.showBar()
+	}
+	w.done.Go(w.run)
+	return w
+}
+
+func (w *watcher) showBar() {
+	w.bar = progress.NewWriter()
+	w.bar.SetOutputWriter(w.out)
+	w.bar.SetTrackerLength(40)
+	w.bar.SetUpdateFrequency(barEvery)
+	w.bar.SetStyle(progress.StyleBlocks)
+	w.bar.Style().Visibility.ETA = true
+	w.bar.Style().Visibility.Speed = true
+}
+
+func (w *watcher) run() {
+	every := lineEvery
+	var tracker *progress.Tracker
+	if w.bar != nil {
+		every = barEvery
+		tracker = &progress.Tracker{Message: w.what, Total: w.total}
+		w.bar.AppendTracker(tracker)
+		w.done.Go(w.bar.Render)
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	last := int64(-1)
+	for {
+		select {
+		case <-w.stopped:
+			if tracker != nil {
+				tracker.SetValue(w.value())
+				tracker.MarkAsDone()
+				w.bar.Stop()
+			}
+			return
+		case <-tick.C:
+		}
+		n := w.value()
+		if tracker != nil {
+			tracker.SetValue(n)
+		} else if n != last {
+			fmt.Fprintf(w.out, "%s: %d of %d\n", w.what, n, w.total)
+		}
+		last = n
+	}
+}
+
+// say puts a line above the bar.
+func (w *watcher) say(format string, args ...any) {
+	if w.bar != nil {
+		w.bar.Log(format, args...)
+		return
+	}
+	fmt.Fprintf(w.out, format+"\n", args...)
+}
+
+// stop ends the show.
+func (w *watcher) stop() {
+	w.once.Do(func() {
+		close(w.stopped)
+		w.done.Wait()
+	})
+}
+
+// lockedWriter lets goroutines write whole lines to one place.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+func (a *app) workerCommand() *cobra.Command {
+	return a.group(&cobra.Command{Use: "worker", Short: "Run workers and look after them"},
+		a.workerRunCommand(), a.workerListCommand(), a.workerShowCommand(), a.workerDrainCommand())
+}
+
+// payloadResult is what the built-in handler leaves behind: no output, and the
+// payload's digest.
+func payloadResult(job *client.Job) client.Result {
+	digest := sha256.Sum256(job.Payload())
+	return client.Result{Digest: digest[:]}
+}
+
+// simulate waits as long as the job says, or until its lease is lost.
+func simulate(ctx context.Context, job *client.Job) error {
+	return pause(ctx, time.Duration(job.Spec().SimulateMs)*time.Millisecond)
+}
+
+func (a *app) workerListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the workers",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			workers, _, err := c.Workers(ctx, rota.ReadOptions{})
+			if err != nil {
+				return err
+			}
+			if workers == nil {
+				workers = []rota.Worker{}
+			}
+			l := listing[rota.Worker]{
+				whole: map[string]any{"workers": workers}, items: workers,
+				name: func(w rota.Worker) string { return string(w.ID) }, columns: workerColumns(),
+			}
+			return l.print(a)
+		})),
+	}
+}
+
+func workerColumns() []column[rota.Worker] {
+	return []column[rota.Worker]{
+		{"ID", false, 0, func(w rota.Worker) any { return w.ID }},
+		{"STATUS", false, 0, func(w rota.Worker) any { return w.Status }},
+		{"QUEUES", false, 16, func(w rota.Worker) any { return joined(w.Queues) }},
+		{"SLOTS", false, 0, func(w rota.Worker) any { return w.Slots }},
+		{"PREFETCH", true, 0, func(w rota.Worker) any { return w.Prefetch }},
+		{"OPEN", false, 0, func(w rota.Worker) any { return w.Open }},
+		{"HEALTH", false, 0, func(w rota.Worker) any { return w.Health }},
+		{"COMPLETED", false, 0, func(w rota.Worker) any { return w.Completed }},
+		{"FAILED", false, 0, func(w rota.Worker) any { return w.Failed }},
+		{"REGION", true, 0, func(w rota.Worker) any { return w.Region }},
+		{"ZONE", true, 0, func(w rota.Worker) any { return w.Zone }},
+		{"CAPABILITIES", true, 0, func(w rota.Worker) any { return joined(w.Capabilities) }},
+		{"CPU", true, 0, func(w rota.Worker) any { return w.CPUMilli }},
+		{"CPU TAKEN", true, 0, func(w rota.Worker) any { return w.CPUMilliTaken }},
+		{"MEMORY", true, 0, func(w rota.Worker) any { return w.MemoryBytes }},
+		{"MEMORY TAKEN", true, 0, func(w rota.Worker) any { return w.MemoryTaken }},
+		{"SESSION", true, 0, func(w rota.Worker) any { return uint64(w.Session) }},
+	}
+}
+
+func (a *app) workerShowCommand() *cobra.Command {
+	return a.oneWorkerCommand("show", "Show one worker with its open leases",
+		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
+			return c.Worker(ctx, id, rota.ReadOptions{})
+		})
+}
+
+func (a *app) workerDrainCommand() *cobra.Command {
+	return a.oneWorkerCommand("drain", "Let a worker finish what it has and get nothing new",
+		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
+			return c.DrainWorker(ctx, id)
+		})
+}
+
+func (a *app) oneWorkerCommand(verb, short string,
+	ask func(context.Context, *client.Client, rota.WorkerID) (rota.Worker, error),
+) *cobra.Command {
+	return &cobra.Command{
+		Use:   verb + " ID",
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			id := rota.WorkerID(args[0])
+			if err := rota.CheckID("worker", id); err != nil {
+				return err
+			}
+			w, err := ask(ctx, c, id)
+			if err != nil {
+				return err
+			}
+			return a.printOne(w, []string{string(w.ID)}, func(wide bool) string { return workerTable(w, wide) })
+		})),
+	}
+}
+
+func workerTable(w rota.Worker, wide bool) string {
+	text := renderFacts([]fact{
+		{"worker", w.ID}, {"status", w.Status}, {"queues", joined(w.Queues)}, {"slots", w.Slots}, {"prefetch",
+			w.Prefetch},
+		{"open leases", w.Open}, {"health", w.Health}, {"region", w.Region}, {"zone", w.Zone},
+		{"capabilities", joined(w.Capabilities)}, {"cpu milli", w.CPUMilli}, {"cpu milli taken", w.CPUMilliTaken},
+		{"memory bytes", w.MemoryBytes}, {"memory bytes taken", w.MemoryTaken}, {"session", uint64(w.Session)},
+		{"assigned total", w.Assigned}, {"completed total", w.Completed}, {"failed total", w.Failed},
+	})
+	if len(w.Leases) == 0 {
+		return text
+	}
+	return text + "\n" + renderList([]column[rota.Lease]{
+		{"JOB", false, 0, func(l rota.Lease) any { return l.Job }},
+		{"STATE", false, 0, func(l rota.Lease) any { return l.State }},
+		{"TRY", false, 0, func(l rota.Lease) any { return l.Attempt }},
+		{"RENEWALS", false, 0, func(l rota.Lease) any { return l.Renewals }},
+		{"TOKEN", false, 0, func(l rota.Lease) any { return l.Token }},
+		{"REVOKED", false, 0, func(l rota.Lease) any { return reasonText(l.Revoked) }},
+		{"LEASE", true, 0, func(l rota.Lease) any { return l.ID }},
+	}, w.Leases, wide)
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+const (
+	// exitDeclines is the exit code by which a command gives its job back.
+	exitDeclines = 75
+	// execGrace is the time between SIGTERM and SIGKILL.
+	execGrace = 5 * time.Second
+	// execPoll is how often a process group in its grace is looked at.
+	execPoll = 50 * time.Millisecond
+)
+
+// errDeclined says that the command declined its job.
+var errDeclined = errors.New("declined by the command")
+
+// execution is one run of --exec for one job.
+type execution struct {
+	command string
+	job     rota.JobID
+	typ     rota.JobType
+	attempt int32
+	token   rota.Token
+	payload []byte
+	stderr  io.Writer
+}
+
+// run runs the command to its end and gives its output. When ctx ends first,
+// the lease is lost: the whole process group is told to end, then made to.
+func (e *execution) run(ctx context.Context) ([]byte, error) {
+	output := &boundedBuffer{most: rota.MaxPayloadBytes}
+	tail := &tailBuffer{most: rota.MaxErrorBytes / 2}
+	cmd := exec.Command("sh", "-c", e.command)
+	cmd.Stdin = bytes.NewReader(e.payload)
+	cmd.Stdout = output
+	cmd.Stderr = io.MultiWriter(tail, e.stderr)
+	cmd.Env = append(os.Environ(), "ROTA_JOB_ID="+string(e.job), "ROTA_JOB_TYPE="+string(e.typ),
+		fmt.Sprintf("ROTA_ATTEMPT=%d", e.attempt), "ROTA_LEASE_TOKEN="+e.token.String())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// What the command left in the background may hold its pipes open.
+	cmd.WaitDelay = execGrace
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start sh: %w", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case err := <-done:
+		endGroup(cmd.Process.Pid)
+		return e.result(err, output, tail)
+	case <-ctx.Done():
+		endGroup(cmd.Process.Pid)
+		<-done
+		return nil, context.Cause(ctx)
+	}
+}
+
+// endGroup ends every process of a group: SIGTERM, then SIGKILL after a grace.
+// It returns when none is left.
+func endGroup(group int) {
+	if syscall.Kill(-group, syscall.SIGTERM) != nil {
+		return // nobody is left
+	}
+	grace := time.NewTimer(execGrace)
+	defer grace.Stop()
+	poll := time.NewTicker(execPoll)
+	defer poll.Stop()
+	for {
+		select {
+		case <-grace.C:
+			_ = syscall.Kill(-group, syscall.SIGKILL)
+			return
+		case <-poll.C:
+			if syscall.Kill(-group, 0) != nil {
+				return
+			}
+		}
+	}
+}
+
+func (e *execution) result(err error, output *boundedBuffer, tail *tailBuffer) ([]byte, error) {
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // it exited with 0 and left something in the background
+	}
+	said := strings.TrimSpace(tail.String())
+	var exit *exec.ExitError
+	switch {
+	case err == nil && output.over:
+		return nil, fmt.Errorf("output is longer than %d bytes", rota.MaxPayloadBytes)
+	case err == nil:
+		return output.kept, nil
+	case errors.As(err, &exit) && exit.ExitCode() == exitDeclines:
+		return nil, errors.Join(errDeclined, textError(said))
+	case errors.As(err, &exit):
+		return nil, errors.New(strings.TrimSpace(exit.String() + ": " + said))
+	default:
+		return nil, err
+	}
+}
+
+// textError makes an error of a text, nil of none.
+func textError(text string) error {
+	if text == "" {
+		return nil
+	}
+	return errors.New(text)
+}
+
+// boundedBuffer keeps what is written to it up to a bound, and notes more. It
+// is no bytes.Buffer: that one's ReadFrom would know no bound.
+type boundedBuffer struct {
+	kept []byte
+	most int
+	over bool
+}
+
+func (b *boundedBuffer) Write(p []byte) (int, error) {
+	keep := min(len(p), b.most-len(b.kept))
+	if keep < len(p) {
+		b.over = true
+	}
+	b.kept = append(b.kept, p[:keep]...)
+	return len(p), nil
+}
+
+// tailBuffer keeps the last of what is written to it.
+type tailBuffer struct {
+	kept []byte
+	most int
+}
+
+func (b *tailBuffer) Write(p []byte) (int, error) {
+	b.kept = append(b.kept, p...)
+	if extra := len(b.kept) - b.most; extra > 0 {
+		b.kept = append(b.kept[:0], b.kept[extra:]...)
+	}
+	return len(p), nil
+}
+
+// String gives the tail, cut to whole characters.
+func (b *tailBuffer) String() string { return strings.ToValidUTF8(string(b.kept), "") }

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// workerFlags are the flags of `worker run`.
+type workerFlags struct {
+	queues          []string
+	slots, prefetch int32
+	id              string
+	takeover        bool
+	region, zone    string
+	capabilities    []string
+	cpu, memory     int64
+	stake           int64
+	command         string
+}
+
+// drainForever lets handlers finish however long they take: their leases go on
+// being renewed. A second signal ends them.
+const drainForever = 10 * 365 * 24 * time.Hour
+
+func (a *app) workerRunCommand() *cobra.Command {
+	f := &workerFlags{}
+	cmd := &cobra.Command{
+		Use:   "run --queues Q[,Q]",
+		Short: "Run a worker until SIGTERM or SIGINT drains it",
+		Long: `Run a worker. With --exec each job runs CMD under sh -c in a process group of its own:
+the payload on stdin, ROTA_JOB_ID, ROTA_JOB_TYPE, ROTA_ATTEMPT and ROTA_LEASE_TOKEN in the
+environment, stdout is the output (at most 256 KiB). Exit 0 completes the job, 75 declines
+it, anything else fails the attempt with the last of stderr. When the lease is lost the
+group gets SIGTERM, and SIGKILL 5 s later. Without --exec a built-in handler waits the
+job's simulate_ms and completes it with the payload's SHA-256.
+
+The first SIGTERM or SIGINT drains: nothing new is taken, what runs may finish. A second
+one ends what runs and gives it back.`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.queues, "queues", nil,
+		"`queues` to serve, parted by commas; they need not exist yet")
+	flags.Int32Var(&f.slots, "slots", 1, "jobs that run at once")
+	flags.Int32Var(&f.prefetch, "prefetch", 0, "jobs that may wait here beside those")
+	flags.StringVar(&f.id, "id", "", "the worker's `id` (default: a new one)")
+	flags.BoolVar(&f.takeover, "takeover", false, "take the id over from a live worker; its leases are revoked")
+	flags.StringVar(&f.region, "region", "", "`region` it is in")
+	flags.StringVar(&f.zone, "zone", "", "`zone` it is in")
+	flags.StringArrayVar(&f.capabilities, "cap", nil, "`label` that it has; may be repeated")
+	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` that jobs may take")
+	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory that jobs may take")
+	flags.Int64Var(&f.stake, "stake", 0, "stake in millionths of a unit")
+	flags.StringVar(&f.command, "exec", "", "`command` that runs each job")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		spec := f.spec()
+		if len(spec.Queues) == 0 {
+			return usagef("--queues is missing: the queues to serve")
+		}
+		checked := spec
+		checked.ID = or(checked.ID, "new") // the client makes one up
+		if err := checked.CheckShape(); err != nil {
+			return err
+		}
+		return a.does(func(ctx context.Context, _ []string) error { return a.runWorker(ctx, f, spec) })(cmd, args)
+	}
+	return cmd
+}
+
+func (f *workerFlags) spec() rota.WorkerSpec {
+	s := rota.WorkerSpec{
+		ID: rota.WorkerID(f.id), Slots: f.slots, Prefetch: f.prefetch, Region: f.region, Zone: f.zone,
+		Capabilities: f.capabilities, CPUMilli: f.cpu, MemoryBytes: f.memory, Stake: f.stake,
+	}
+	for _, q := range f.queues {
+		s.Queues = append(s.Queues, rota.QueueName(q))
+	}
+	return s
+}
+
+func (a *app) runWorker(ctx context.Context, f *workerFlags, spec rota.WorkerSpec) error {
+	hard, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go a.secondSignal(ctx, hard, cancel)
+	return a.with(func(c *client.Client) error {
+		opts := []client.WorkerOption{
+			client.WithDrainTimeout(drainForever), client.WithHardStop(hard), client.WithObserver(a.workerTalk()),
+		}
+		if f.takeover {
+			opts = append(opts, client.WithTakeover())
+		}
+		w, err := client.NewWorker(c, spec, opts...)
+		if err != nil {
+			return err
+		}
+		w.Handle("", a.handler(f.command))
+		a.talk("worker %s serves %s", w.ID(), joined(spec.Queues))
+		err = w.Run(ctx)
+		if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			err = nil // a drain is a proper end
+		}
+		if err == nil {
+			a.talk("worker %s is drained", w.ID())
+		}
+		return err
+	})
+}
+
+// secondSignal ends what runs when a signal comes after the one that drains.
+func (a *app) secondSignal(ctx, hard context.Context, stop context.CancelFunc) {
+	select {
+	case <-hard.Done():
+		return
+	case <-ctx.Done():
+	}
+	a.talk("draining; a second signal ends what runs")
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(again)
+	select {
+	case <-again:
+		stop()
+	case <-hard.Done():
+	}
+}
+
+// workerTalk says on stderr what an operator would ask about.
+func (a *app) workerTalk() client.Observer {
+	return client.Observer{
+		Lost: func(e client.HandlerEvent) { a.talk("%v", e.Err) },
+		Connected: func(e client.ConnectionEvent) {
+			a.talk("connected to %s at %s", or(string(e.Node), "a node"), e.Address)
+		},
+		Disconnected: func(e client.ConnectionEvent) {
+			if e.Err != nil {
+				a.talk("disconnected from %s: %v", e.Address, e.Err)
+			}
+		},
+	}
+}
+
+// handler gives the handler that runs each job.
+func (a *app) handler(command string) client.Handler {
+	if command == "" {
+		return func(ctx context.Context, job *client.Job) (client.Result, error) {
+			if err := simulate(ctx, job); err != nil {
+				return client.Result{}, context.Cause(ctx)
+			}
+			return payloadResult(job), nil
+		}
+	}
+	return func(ctx context.Context, job *client.Job) (client.Result, error) {
+		e := execution{
+			command: command, job: job.ID(), typ: job.Type(), attempt: job.Attempt(), token: job.Token(),
+			payload: job.Payload(), stderr: a.stderr,
+		}
+		output, err := e.run(ctx)
+		switch {
+		case errors.Is(err, errDeclined):
+			return client.Result{}, client.Decline(err)
+		case err != nil:
+			return client.Result{}, fmt.Errorf("command: %w", err)
+		}
+		return client.Result{Output: output}, nil
+	}
+}

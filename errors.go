@@ -1,0 +1,122 @@
+package rota
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind says what a caller can do about an error. Each maps to one gRPC code in
+// one file (transport/status.go) and to one exit code in another (cmd/rota/exit.go).
+type Kind uint8
+
+// The kinds. There are few on purpose: each means another next step.
+const (
+	// KindNone is no error.
+	KindNone Kind = iota
+	// Invalid: the call is wrong in itself; correct the named field.
+	Invalid
+	// NotFound: no such job, queue, worker, node.
+	NotFound
+	// Conflict: it clashes with what is there (a live worker id, a state that
+	// does not allow the move); look first.
+	Conflict
+	// Stale: the lease, session or token is not (or no longer) the caller's;
+	// stop working on it.
+	Stale
+	// Mode: the cluster's mode does not admit it (SPEC §4.3).
+	Mode
+	// Exhausted: a cap, a rate or backpressure refused it; wait RetryAfter.
+	Exhausted
+	// Unavailable: no leader, no quorum, or the outcome is unknown; retry with
+	// the same ids after RetryAfter.
+	Unavailable
+	// Timeout: the caller's own waiting time is over.
+	Timeout
+	// OutOfRange: the past asked for is no longer kept.
+	OutOfRange
+	// Denied: not permitted to this caller.
+	Denied
+	// Internal: a fault of ours; the log has more.
+	Internal
+)
+
+var kindNames = [...]string{"NONE", "INVALID", "NOT_FOUND", "CONFLICT", "STALE", "MODE", "EXHAUSTED",
+	"UNAVAILABLE", "TIMEOUT", "OUT_OF_RANGE", "DENIED", "INTERNAL"}
+
+// String names the kind in capitals.
+func (k Kind) String() string { return nameOf(kindNames[:], int(k)) }
+
+// Error is the one error type that crosses packages. Its text is for people:
+// what was refused, which value, which limit, what to do next.
+type Error struct {
+	// Kind says what to do.
+	Kind Kind
+	// Op is the verb that refused, such as "submit"; may be empty.
+	Op string
+	// Subject is the field or id refused; may be empty.
+	Subject string
+	// Text is the sentence.
+	Text string
+	// RetryAfter is how long to wait before a retry; 0 where waiting is no remedy.
+	RetryAfter time.Duration
+	// Cause is what lay beneath; may be nil.
+	Cause error
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	s := e.Text
+	if e.Op != "" {
+		s = e.Op + ": " + s
+	}
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Refusef makes an error of a kind about a subject.
+func Refusef(kind Kind, subject, format string, args ...any) *Error {
+	return &Error{Kind: kind, Subject: subject, Text: fmt.Sprintf(format, args...)}
+}
+
+// KindOf gives the kind of err: KindNone for nil, Internal for a stranger.
+func KindOf(err error) Kind {
+	if err == nil {
+		return KindNone
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return Internal
+}
+
+// RetryAfterOf gives the delay that err asks for, 0 for none.
+func RetryAfterOf(err error) time.Duration {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.RetryAfter
+	}
+	return 0
+}
+
+func nameOf(names []string, i int) string {
+	if i < 0 || i >= len(names) {
+		return fmt.Sprintf("UNKNOWN_%d", i)
+	}
+	return names[i]
+}
+
+func valueOf(names []string, what string, text []byte) (int, error) {
+	for i, n := range names {
+		if n != "" && n == string(text) {
+			return i, nil
+		}
+	}
+	return 0, Refusef(Invalid, what, "%s %q is unknown: one of %v is wanted", what, text, names)
+}

@@ -1,0 +1,189 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/sched"
+)
+
+// roundDone is what settleTurns must know of a round applied in this entry.
+type roundDone struct {
+	queue  rota.QueueName
+	placed int
+}
+
+// round makes leases of a matching decision (SPEC §2.3, §7). Every pair is
+// checked against the state of this moment; one that no longer holds is dropped
+// with an event that says why.
+func (m *Machine) round(op *fsmpb.Round) *fsmpb.Outcome {
+	if o := m.internal(); o != nil {
+		return o
+	}
+	name := rota.QueueName(op.GetQueue())
+	q := m.queues.get(name)
+	switch {
+	case q == nil || op.GetEpoch() != m.head.epoch+1:
+		return refused(rota.Refusef(rota.Stale, "epoch", "round %d of queue %q does not follow round %d",
+			op.GetEpoch(), name, m.head.epoch))
+	case rota.Index(op.GetHeight()) > m.head.index:
+		return refused(rota.Refusef(rota.Invalid, "height", "round %d was decided at height %d, the state is at %d",
+			op.GetEpoch(), op.GetHeight(), m.head.index))
+	}
+	m.head.epoch++
+	height := rota.Index(op.GetHeight())
+	seed := sched.MatchSeed(m.head.cluster, op.GetEpoch(), height, m.head.beacon)
+	placed, since := 0, q.sinceInterleave
+	for _, p := range op.GetPairs() {
+		j := m.jobs.get(rota.JobID(p.GetJob()))
+		if why := m.unassignable(j, q, rota.WorkerID(p.GetWorker())); why != "" {
+			m.emit(rota.Event{Kind: rota.AssignmentDropped, Job: rota.JobID(p.GetJob()), Queue: name,
+				Worker: rota.WorkerID(p.GetWorker()), Epoch: op.GetEpoch(), Text: why})
+			continue
+		}
+		m.assign(m.jobs.edit(j.spec.ID), rota.WorkerID(p.GetWorker()), seed, rota.Decision{
+			Epoch: op.GetEpoch(), Height: height, Score: p.GetScore(), Rank: p.GetRank(),
+			Reasoning: rota.Reasoning{Rule: rota.ReasoningRule(p.GetRule()), N: p.GetN(), Of: p.GetOf()}})
+		placed++
+		if since++; p.GetInterleaved() {
+			since = 0
+		}
+	}
+	if placed > 0 {
+		q = m.queues.edit(name)
+		q.sinceInterleave = since
+		q.placed += uint64(placed)
+		m.setTurn(q, q.turn+uint64(placed))
+	}
+	for _, h := range op.GetHolds() {
+		m.changeHold(h, op.GetEpoch())
+	}
+	m.noteRound(name, placed)
+	return &fsmpb.Outcome{}
+}
+
+// noteRound counts what a queue's rounds placed in this entry: it may have two,
+// the first of them for those that go before all rounds.
+func (m *Machine) noteRound(name rota.QueueName, placed int) {
+	for i := range m.rounds {
+		if m.rounds[i].queue == name {
+			m.rounds[i].placed += placed
+			return
+		}
+	}
+	m.rounds = append(m.rounds, roundDone{name, placed})
+}
+
+// unassignable says why a pair does not hold now, "" if it does.
+func (m *Machine) unassignable(j *jobRow, q *queueRow, worker rota.WorkerID) string {
+	switch {
+	case j == nil:
+		return "JOB_GONE"
+	case j.state != rota.Queued:
+		return "JOB_" + j.state.String()
+	case j.spec.Queue != q.name:
+		return "OTHER_QUEUE"
+	case q.policy.Paused:
+		return "QUEUE_PAUSED"
+	}
+	if ok, why := m.registry.supply.Fits(j.class, worker, q.policy.LeasesMaxPerWorker); !ok {
+		return why.String()
+	}
+	if held := m.registry.heldFor[worker]; held != "" && held != j.spec.ID {
+		return "HELD_FOR_ANOTHER_JOB"
+	}
+	return ""
+}
+
+// assign opens a lease; j is editable. It cannot fail.
+func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why rota.Decision) {
+	h := &m.head
+	p := &m.queues.get(j.spec.Queue).policy
+	w := m.workers.edit(worker)
+	h.tokens++
+	l := &leaseRow{queue: j.spec.Queue, tenant: j.spec.Tenant, cpu: j.spec.CPUMilli, memory: j.spec.MemoryBytes}
+	l.Lease = rota.Lease{
+		ID:    sched.LeaseID(j.spec.ID, worker, j.attempt, seed),
+		Token: rota.Token{Incarnation: h.incarnation, Counter: h.tokens},
+		Job:   j.spec.ID, Worker: worker, Session: w.session, Attempt: j.attempt, State: rota.LeaseActive,
+		Started: h.clock, AckBy: h.clock + rota.Clock(p.AckTimeoutMs), Deadline: h.clock + rota.Clock(p.LeaseMs),
+		Decision: why,
+	}
+	if runtime := maxRuntime(j.spec, p); runtime > 0 {
+		l.endsBy = h.clock + rota.Clock(runtime)
+		l.Deadline = min(l.Deadline, l.endsBy)
+	}
+	l.RenewBy = l.Deadline - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
+	m.leases.insert(string(l.ID[:]), l)
+
+	old := w.forgetAt()
+	w.open++
+	w.cpu += l.cpu
+	w.memory += l.memory
+	w.assigned++
+	if why.Reasoning.Rule == rota.ByTurnOfTheOldest {
+		w.sinceTurn = sched.AfterTurn(w.sinceTurn, p.OldestEvery, w.spec.Slots+w.spec.Prefetch)
+	} else {
+		w.sinceTurn++
+	}
+	w.leases.Insert(string(l.ID[:]))
+	m.timeWorker(w, old)
+	m.timeLease(l)
+	m.registry.supply.Take(worker, l.cpu, l.memory)
+	m.registry.supply.Received(worker, w.sinceTurn)
+	m.registry.share(l.queue, l.tenant, 1)
+	m.countEndless(l, p, 1)
+
+	m.move(j, rota.Assigned)
+	j.lease = l.ID
+	j.progress, j.note, j.progressAt = 0, "", 0 // an earlier attempt's
+	if j.firstLease == 0 {
+		j.firstLease = h.clock
+		if p.TTLRelMaxMs > 0 {
+			before := j.expires()
+			j.expireRel = h.clock + rota.Clock(p.TTLRelMaxMs)
+			m.timers.expire.set(string(j.spec.ID), int64(before), int64(j.expires()))
+		}
+	}
+	m.emit(rota.Event{Kind: rota.JobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: worker,
+		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Deadline: l.Deadline, Epoch: why.Epoch})
+}
+
+func maxRuntime(s *rota.JobSpec, p *rota.QueuePolicy) int64 {
+	if s.MaxRuntimeMs > 0 {
+		return s.MaxRuntimeMs
+	}
+	return p.MaxRuntimeMs
+}
+
+// settleTurns raises the queues whose rounds placed nothing (SPEC §7.2): to the
+// least value among those that placed, minus batch_size ÷ weight, so that an
+// impossible queue saves up no claim on the others.
+func (m *Machine) settleTurns() {
+	if len(m.rounds) < 2 {
+		return
+	}
+	var least *queueRow
+	for _, r := range m.rounds {
+		if r.placed == 0 {
+			continue
+		}
+		q := m.queues.get(r.queue)
+		if least == nil || turnLess(turn{q.turn, uint64(q.policy.Weight), ""}, turn{least.turn, uint64(least.policy.Weight), ""}) {
+			least = q
+		}
+	}
+	if least == nil {
+		return
+	}
+	for _, r := range m.rounds {
+		if r.placed > 0 {
+			continue
+		}
+		q := m.queues.get(r.queue)
+		floor := rescale(least.turn, uint64(q.policy.Weight), uint64(least.policy.Weight))
+		floor -= min(floor, uint64(q.policy.BatchSize))
+		if floor > q.turn {
+			m.setTurn(m.queues.edit(r.queue), floor)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/sched"
+)
+
+// found makes a cluster: its id, its clock, its default queue.
+func (m *Machine) found(op *fsmpb.BeginTerm) *fsmpb.Outcome {
+	id := rota.ClusterID(op.GetClusterId())
+	if err := rota.CheckID("cluster_id", id); err != nil {
+		return refused(err)
+	}
+	h := &m.head
+	h.cluster, h.incarnation = id, 1
+	h.beacon = sched.FirstBeacon(id)
+	h.clock = 1 // a moment of 0 means "never" in every row
+	if start := op.GetStartMs(); start > 0 && start < 1<<46 {
+		h.clock = rota.Clock(start)
+	}
+	m.addQueue(rota.DefaultQueue, rota.StandardPolicy())
+	return nil
+}
+
+func nextBeacon(beacon sched.Hash, random []byte) sched.Hash {
+	var r sched.Hash
+	copy(r[:], random)
+	return sched.NextBeacon(beacon, r)
+}
+
+// setNode records that a node joined, started again, or was removed. An id is
+// never given to another data directory, and a removed one never comes back.
+func (m *Machine) setNode(op *fsmpb.SetNode) *fsmpb.Outcome {
+	id := rota.NodeID(op.GetId())
+	if err := rota.CheckID("node", id); err != nil {
+		return refused(err)
+	}
+	if longest := max(len(op.GetApi()), len(op.GetRaft()), len(op.GetIdentity())); longest > maxNodeTextBytes {
+		return refused(rota.Refusef(rota.Invalid, "node", "an address or identity of node %s has %d bytes: at most %d are taken",
+			id, longest, maxNodeTextBytes))
+	}
+	old := m.nodes.get(id)
+	switch {
+	case old == nil && m.nodes.len() >= maxNodesEver:
+		return refused(rota.Refusef(rota.Exhausted, "node", "%d node ids were used: no more are kept", maxNodesEver))
+	case old == nil:
+		m.nodes.insert(id, &nodeRow{id: id, api: op.GetApi(), raft: op.GetRaft(), identity: op.GetIdentity(),
+			starts: op.GetStarts(), removed: op.GetRemoved()})
+	case op.GetRemoved():
+		m.nodes.edit(id).removed = true
+	case old.removed:
+		return refused(rota.Refusef(rota.Conflict, "node",
+			"node %s was removed: start it on an empty data directory with a new --node id", id))
+	case old.identity != op.GetIdentity():
+		return refused(rota.Refusef(rota.Conflict, "node",
+			"node id %s belongs to another data directory: start with a new --node id on an empty one", id))
+	case op.GetStarts() < old.starts:
+		return refused(rota.Refusef(rota.Conflict, "node",
+			"node %s is at start %d but the cluster saw start %d: this data directory is an old copy", id,
+			op.GetStarts(), old.starts))
+	default:
+		n := m.nodes.edit(id)
+		n.api, n.raft, n.starts = op.GetApi(), op.GetRaft(), op.GetStarts()
+	}
+	m.emit(rota.Event{Kind: rota.NodeChanged, Text: string(id)})
+	return &fsmpb.Outcome{}
+}
+
+// maxNodesEver bounds the table of node ids ever used, maxNodeTextBytes the
+// addresses and the identity of each.
+const (
+	maxNodesEver     = 10_000
+	maxNodeTextBytes = 512
+)

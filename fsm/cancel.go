@@ -1,0 +1,101 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// cancel ends a job that is not over; its lease is cancelled at once (SPEC §8.5).
+func (m *Machine) cancel(op *fsmpb.Cancel) *fsmpb.Outcome {
+	id := rota.JobID(op.GetJob())
+	j := m.jobs.get(id)
+	if j == nil {
+		return m.cancelLate(id)
+	}
+	m.expel(m.jobs.edit(id), rota.Cancelled, rota.CancelledByUser)
+	return &fsmpb.Outcome{JobState: uint32(rota.Cancelled)}
+}
+
+func (m *Machine) cancelLate(id rota.JobID) *fsmpb.Outcome {
+	t := m.tombs.get(id)
+	switch {
+	case t == nil:
+		return refused(rota.Refusef(rota.NotFound, "job", "job %q is not known", id))
+	case t.state == rota.Cancelled:
+		return &fsmpb.Outcome{JobState: uint32(t.state), Existed: true}
+	default:
+		o := refused(rota.Refusef(rota.Conflict, "job", "job %s is %s already", id, t.state))
+		o.JobState = uint32(t.state)
+		return o
+	}
+}
+
+// expel ends a job from whatever state it is in: CANCELLED or EXPIRED.
+func (m *Machine) expel(j *jobRow, state rota.JobState, why rota.Reason) {
+	kind := rota.JobCancelled
+	if state == rota.Expired {
+		kind = rota.JobExpired
+	}
+	if j.state.Leased() {
+		l := m.leases.get(string(j.lease[:]))
+		m.closeLease(l, j, why, "")
+		m.emit(rota.Event{Kind: rota.LeaseCancelledEvent, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+			Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why})
+	}
+	m.emit(rota.Event{Kind: kind, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt, Reason: why})
+	m.finish(j, state, why, nil, nil)
+}
+
+// retry revives a terminal job that did not complete (SPEC §9.1, Invariant I7):
+// with fresh attempts and times to live, and the payload that its record kept.
+func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
+	id := rota.JobID(op.GetJob())
+	if j := m.jobs.get(id); j != nil {
+		if j.revived() {
+			return &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
+		}
+		o := refused(rota.Refusef(rota.Conflict, "job", "job %s is %s: only a job that ended can be retried", id, j.state))
+		o.JobState = uint32(j.state)
+		return o
+	}
+	t := m.tombs.get(id)
+	if t == nil {
+		return refused(rota.Refusef(rota.NotFound, "job", "job %q is not known", id))
+	}
+	r, kept := m.records.Get(id)
+	q := m.queues.get(t.queue)
+	switch {
+	case t.state == rota.Completed:
+		o := refused(rota.Refusef(rota.Conflict, "job", "job %s is COMPLETED: submit it under a new id to run it again", id))
+		o.JobState = uint32(t.state)
+		return o
+	case !kept:
+		return refused(rota.Refusef(rota.OutOfRange, "job", "the payload of job %s was dropped by retention: submit it again "+
+			"under a new id", id))
+	case q.pending() >= q.policy.QueueCap:
+		return refused(exhausted("queue", "queue %q holds %d pending jobs: queue_cap is %d", q.name, q.pending(), q.policy.QueueCap))
+	}
+	if err := m.admitClass(r.spec); err != nil {
+		return refused(err)
+	}
+	m.dropTomb(t)
+	m.head.jobSeq++
+	j := &jobRow{spec: r.spec, specHash: hashSpec(&m.ledger.enc, r.spec), seq: m.head.jobSeq, submitted: m.head.clock,
+		submittedDate: m.head.date(), attempts: r.attempts, lastReason: t.reason, lastError: r.err}
+	m.jobs.insert(id, j)
+	m.classify(j)
+	if ttl := q.policy.TTLAbsMs; ttl > 0 || r.spec.TTLMs > 0 {
+		if r.spec.TTLMs > 0 {
+			ttl = r.spec.TTLMs
+		}
+		j.expireAbs = m.head.clock + rota.Clock(ttl)
+		m.timers.expire.set(string(id), 0, int64(j.expireAbs))
+	}
+	m.enqueue(j)
+	return &fsmpb.Outcome{JobState: uint32(j.state)}
+}
+
+// revived says that a retry brought the job back and nothing happened since: the
+// same retry again is answered with its first outcome (SPEC §2.7). A reason
+// without any lease in this life can only come from an earlier one.
+func (r *jobRow) revived() bool { return r.firstLease == 0 && r.lastReason != rota.ReasonNone }

@@ -1,0 +1,302 @@
+package fsm
+
+import (
+	"fmt"
+
+	"github.com/rotasched/rota"
+)
+
+// Digest is the incremental multiset hash of the state (SPEC §2.5).
+func (m *Machine) Digest() rota.Digest { return m.ledger.sum }
+
+// Check walks the invariants I1…I10 and tells every fault that it finds, at
+// most a hundred; nil is a sound state. It costs a pass over all rows.
+func (m *Machine) Check() []string {
+	c := &checker{m: m, tokens: make(map[rota.Token]rota.LeaseID), open: make(map[rota.QueueName]int64),
+		shares: make(map[share]int64)}
+	c.jobs()
+	c.leases()
+	c.workers()
+	c.queues()
+	c.terminal()
+	c.holds()
+	c.timers()
+	c.digest()
+	return c.faults
+}
+
+type checker struct {
+	m      *Machine
+	faults []string
+	tokens map[rota.Token]rota.LeaseID
+	// open counts the leases of a queue; shares those of a tenant in a queue.
+	open   map[rota.QueueName]int64
+	shares map[share]int64
+}
+
+type share struct {
+	queue  rota.QueueName
+	tenant rota.TenantID
+}
+
+func (c *checker) fault(format string, args ...any) {
+	if len(c.faults) < 100 {
+		c.faults = append(c.faults, fmt.Sprintf(format, args...))
+	}
+}
+
+func (c *checker) jobs() {
+	m := c.m
+	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
+		c.filed(j)
+		if j.state.Terminal() || j.state == rota.JobNone {
+			c.fault("I7: live job %s is %s", id, j.state)
+		}
+		l := m.leases.get(string(j.lease[:]))
+		if j.state.Leased() != (l != nil) || l == nil && !j.lease.IsZero() {
+			c.fault("I1: job %s is %s with lease %q", id, j.state, j.lease)
+		}
+		if l != nil && l.Job != id {
+			c.fault("I1: lease %s of job %s names job %s", l.ID, id, l.Job)
+		}
+		if (j.state == rota.Delayed) != (j.due != 0 || j.dueDate != 0) {
+			c.fault("I4: job %s is %s and wakes at %d or on %d", id, j.state, j.due, j.dueDate)
+		}
+		if j.seq > m.head.jobSeq {
+			c.fault("I8: job %s has number %d, the counter is at %d", id, j.seq, m.head.jobSeq)
+		}
+		if j.submitted > m.head.clock || j.enqueued > m.head.clock || j.queuedAt > m.head.clock || j.firstLease > m.head.clock {
+			c.fault("I6: job %s is stamped after the clock", id)
+		}
+		if m.tombs.get(id) != nil {
+			c.fault("I8: job %s is live and has a tombstone", id)
+		}
+		return true
+	})
+}
+
+// filed checks that a QUEUED job, and no other, stands in a lane as its row says.
+func (c *checker) filed(j *jobRow) {
+	if (j.state == rota.Queued) != (j.item != nil) {
+		c.fault("I4: job %s is %s, filed in a lane: %v", j.spec.ID, j.state, j.item != nil)
+		return
+	}
+	if q := c.m.queues.get(j.spec.Queue); j.item != nil && q != nil && *j.item != itemOf(j, &q.policy) {
+		c.fault("I4: job %s is filed otherwise than its row says", j.spec.ID)
+	}
+}
+
+func (c *checker) leases() {
+	m := c.m
+	m.leases.scan(func(_ string, l *leaseRow) bool {
+		if j := m.jobs.get(l.Job); j == nil || j.lease != l.ID {
+			c.fault("I1: lease %s is open but job %s does not name it", l.ID, l.Job)
+		} else if j.spec.Queue != l.queue || j.spec.Tenant != l.tenant || j.attempt != l.Attempt ||
+			j.spec.CPUMilli != l.cpu || j.spec.MemoryBytes != l.memory {
+			c.fault("I1: lease %s and its job %s tell different stories", l.ID, l.Job)
+		}
+		if other, had := c.tokens[l.Token]; had {
+			c.fault("I2: leases %s and %s share token %s", l.ID, other, l.Token)
+		}
+		c.tokens[l.Token] = l.ID
+		if l.Token.Incarnation > m.head.incarnation || l.Token.Counter > m.head.tokens {
+			c.fault("I2: lease %s has token %s, the counter is at %d.%d", l.ID, l.Token, m.head.incarnation, m.head.tokens)
+		}
+		c.share(l)
+		if l.Started > m.head.clock || l.Acked > m.head.clock {
+			c.fault("I6: lease %s is stamped after the clock", l.ID)
+		}
+		if w := m.workers.get(l.Worker); w == nil || !w.leases.Contains(string(l.ID[:])) {
+			c.fault("I4: lease %s is not among worker %s's", l.ID, l.Worker)
+		}
+		return true
+	})
+}
+
+func (c *checker) workers() {
+	m := c.m
+	m.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
+		var cpu, memory int64
+		for _, key := range w.openLeases() {
+			if l := m.leases.get(key); l != nil {
+				cpu, memory = cpu+l.cpu, memory+l.memory
+			}
+		}
+		if int(w.open) != w.leases.Len() || w.cpu != cpu || w.memory != memory {
+			c.fault("I3: worker %s counts %d leases, %d cpu, %d memory; its leases are %d, %d, %d", id, w.open, w.cpu, w.memory,
+				w.leases.Len(), cpu, memory)
+		}
+		if w.session == 0 || uint64(w.session) > m.head.sessions {
+			c.fault("I3: worker %s has session %d, the counter is at %d", id, w.session, m.head.sessions)
+		}
+		if w.status == rota.WorkerUnreachable && w.before != rota.WorkerActive && w.before != rota.WorkerDraining {
+			c.fault("I3: worker %s is UNREACHABLE and goes back to %s", id, w.before)
+		}
+		if w.cpu < 0 || w.memory < 0 || w.open < 0 {
+			c.fault("I3: worker %s has taken less than nothing", id)
+		}
+		return true
+	})
+	if err := m.registry.supply.Check(); err != nil {
+		c.fault("I4: supply: %v", err)
+	}
+}
+
+func (c *checker) queues() {
+	m := c.m
+	counts := make(map[rota.QueueName]*queueRow)
+	m.queues.scan(func(name rota.QueueName, _ *queueRow) bool {
+		counts[name] = &queueRow{}
+		return true
+	})
+	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
+		if q := counts[j.spec.Queue]; q != nil {
+			q.count(j.state, 1)
+		} else {
+			c.fault("I4: job %s is of unknown queue %s", id, j.spec.Queue)
+		}
+		return true
+	})
+	busy, sharing := 0, 0
+	m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
+		n, i := counts[name], m.registry.queues[name]
+		if n.blocked != q.blocked || n.delayed != q.delayed || n.queued != q.queued || n.assigned != q.assigned ||
+			n.running != q.running {
+			c.fault("I4: queue %s counts %d/%d/%d/%d/%d jobs blocked/delayed/queued/assigned/running, its rows are %d/%d/%d/%d/%d",
+				name, q.blocked, q.delayed, q.queued, q.assigned, q.running, n.blocked, n.delayed, n.queued, n.assigned, n.running)
+		}
+		if open := c.open[name]; open != q.assigned+q.running {
+			c.fault("I9: queue %s has %d leases open, %d jobs leased", name, open, q.assigned+q.running)
+		}
+		if i == nil {
+			c.fault("I4: queue %s has no lanes at all", name)
+			return true
+		}
+		if int64(i.pending.Len()) != q.queued {
+			c.fault("I4: queue %s has %d jobs in its lanes, %d are QUEUED", name, i.pending.Len(), q.queued)
+		}
+		if err := i.pending.Check(); err != nil {
+			c.fault("I4: queue %s: %v", name, err)
+		}
+		want := turn{}
+		if q.queued > 0 {
+			want = turn{q.turn, uint64(q.policy.Weight), name}
+			busy++
+		}
+		if _, stands := m.registry.busy.Get(i.turn); i.turn != want || stands != (q.queued > 0) {
+			c.fault("I4: queue %s with %d QUEUED jobs stands in the order of queues at %v (%v)", name, q.queued, i.turn, stands)
+		}
+		sharing += len(i.open)
+		return true
+	})
+	if busy != m.registry.busy.Len() || sharing != len(c.shares) {
+		c.fault("I4: %d queues are busy, %d stand in their order; %d tenants hold leases, %d are counted", busy,
+			m.registry.busy.Len(), len(c.shares), sharing)
+	}
+}
+
+// share compares a tenant's open leases in a queue with what is counted.
+func (c *checker) share(l *leaseRow) {
+	c.open[l.queue]++
+	at := share{l.queue, l.tenant}
+	c.shares[at]++
+	if i := c.m.registry.queues[l.queue]; i == nil || i.open[l.tenant] < c.shares[at] {
+		c.fault("I9: tenant %s has more leases open in queue %s than are counted", l.tenant, l.queue)
+	}
+}
+
+func (c *checker) terminal() {
+	m := c.m
+	if m.tombs.len() != m.timers.tombOrder.Len() || m.records.Len() != m.timers.recordOrder.Len() {
+		c.fault("I4: %d tombstones in an order of %d, %d records in an order of %d", m.tombs.len(), m.timers.tombOrder.Len(),
+			m.records.Len(), m.timers.recordOrder.Len())
+	}
+	m.tombs.scan(func(id rota.JobID, t *tombRow) bool {
+		if !t.state.Terminal() {
+			c.fault("I7: tombstone %s is %s", id, t.state)
+		}
+		if r, kept := m.records.Get(id); kept != t.hasRecord || kept && (r.seq != t.seq || r.spec.Queue != t.queue) {
+			c.fault("I8: tombstone %s and its record do not belong together (kept: %v)", id, kept)
+		}
+		if t.seq > m.head.tombSeq || t.finished > m.head.clock {
+			c.fault("I6: tombstone %s is of the future", id)
+		}
+		if m.queues.get(t.queue) == nil {
+			c.fault("I4: tombstone %s is of unknown queue %s", id, t.queue)
+		}
+		return true
+	})
+	var bytes int64
+	m.records.Scan(func(id rota.JobID, r *record) bool {
+		bytes += r.bytes()
+		if m.tombs.get(id) == nil {
+			c.fault("I8: record %s has no tombstone", id)
+		}
+		return true
+	})
+	if bytes != m.timers.recordBytes {
+		c.fault("I4: records hold %d bytes, %d are counted", bytes, m.timers.recordBytes)
+	}
+}
+
+func (c *checker) timers() {
+	m := c.m
+	t := newMachineTimers(m)
+	for _, s := range []struct {
+		name      string
+		got, want timerSet
+	}{{"lease", m.timers.lease, t.lease}, {"expire", m.timers.expire, t.expire}, {"wake", m.timers.wake, t.wake},
+		{"dated", m.timers.dated, t.dated}, {"forget", m.timers.forget, t.forget}} {
+		if s.got.Len() != s.want.Len() {
+			c.fault("I4: %d %s timers run, %d should", s.got.Len(), s.name, s.want.Len())
+		}
+		s.want.Scan(func(x timer) bool {
+			if _, ok := s.got.Get(x); !ok {
+				c.fault("I4: %s timer of %q at %d does not run", s.name, x.id, x.due)
+			}
+			return true
+		})
+	}
+}
+
+// newMachineTimers computes from the rows alone what timers should run.
+func newMachineTimers(m *Machine) *timers {
+	t := &timers{}
+	t.reset()
+	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
+		t.wake.set(string(id), 0, int64(j.due))
+		t.dated.set(string(id), 0, int64(j.dueDate))
+		t.expire.set(string(id), 0, int64(j.expires()))
+		return true
+	})
+	m.leases.scan(func(key string, l *leaseRow) bool {
+		t.lease.set(key, 0, int64(leaseDue(l, m.workers.get(l.Worker))))
+		return true
+	})
+	m.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
+		t.forget.set(string(id), 0, w.forgetAt())
+		return true
+	})
+	return t
+}
+
+// digest recounts the whole digest. Invariant I10.
+func (c *checker) digest() {
+	m := c.m
+	var l ledger
+	add := func(tag byte, r row) { l.add(hashRow(&l.enc, tag, r)) }
+	add(tagHeader, &m.head)
+	m.jobs.scan(func(_ rota.JobID, r *jobRow) bool { add(tagJob, r); return true })
+	m.leases.scan(func(_ string, r *leaseRow) bool { add(tagLease, r); return true })
+	m.workers.scan(func(_ rota.WorkerID, r *workerRow) bool { add(tagWorker, r); return true })
+	m.queues.scan(func(_ rota.QueueName, r *queueRow) bool { add(tagQueue, r); return true })
+	m.tombs.scan(func(_ rota.JobID, r *tombRow) bool { add(tagTomb, r); return true })
+	m.nodes.scan(func(_ rota.NodeID, r *nodeRow) bool { add(tagNode, r); return true })
+	m.holds.scan(func(_ rota.JobID, r *holdRow) bool { add(tagHold, r); return true })
+	if m.head.hash == (rota.Digest{}) && m.head.index == 0 {
+		return // before the first entry nothing is hashed
+	}
+	if l.sum != m.ledger.sum {
+		c.fault("I10: the digest is %s, a recount gives %s", m.ledger.sum, l.sum)
+	}
+}

@@ -1,0 +1,162 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/rotasched/rota"
+)
+
+// encoder writes the canonical encoding of rows: what the digest hashes and
+// what snapshots carry. Integers are varints, strings length-prefixed; there is
+// exactly one encoding of a row. Protobuf was refused here, as it promises no
+// canonical form.
+type encoder struct{ b []byte }
+
+func (e *encoder) uint(v uint64) { e.b = binary.AppendUvarint(e.b, v) }
+func (e *encoder) int(v int64)   { e.b = binary.AppendVarint(e.b, v) }
+func (e *encoder) bool(v bool) {
+	if v {
+		e.b = append(e.b, 1)
+	} else {
+		e.b = append(e.b, 0)
+	}
+}
+
+func (e *encoder) bytes(v []byte) {
+	e.uint(uint64(len(v)))
+	e.b = append(e.b, v...)
+}
+
+func (e *encoder) str(v string) {
+	e.uint(uint64(len(v)))
+	e.b = append(e.b, v...)
+}
+
+func (e *encoder) strs(v []string) {
+	e.uint(uint64(len(v)))
+	for _, s := range v {
+		e.str(s)
+	}
+}
+
+func (e *encoder) digest(d rota.Digest) {
+	e.b = binary.BigEndian.AppendUint64(e.b, d.Hi)
+	e.b = binary.BigEndian.AppendUint64(e.b, d.Lo)
+}
+
+func (e *encoder) token(t rota.Token) {
+	e.uint(t.Incarnation)
+	e.uint(t.Counter)
+}
+
+// errRecord is what every broken record reads as.
+var errRecord = errors.New("record ends early or holds what no encoder writes")
+
+// decoder reads what encoder wrote. The first fault sticks in err; every later
+// read gives zero values.
+type decoder struct {
+	b   []byte
+	err error
+}
+
+func (d *decoder) fail() {
+	d.err, d.b = errRecord, nil
+}
+
+func (d *decoder) uint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) int() int64 {
+	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+// enum reads a number of which most is the greatest that this binary knows.
+func (d *decoder) enum(most uint64) uint64 {
+	v := d.uint()
+	if v > most {
+		d.fail()
+		return 0
+	}
+	return v
+}
+
+func (d *decoder) bool() bool {
+	b := d.raw(1)
+	if len(b) != 1 || b[0] > 1 {
+		d.fail()
+		return false
+	}
+	return b[0] == 1
+}
+
+func (d *decoder) raw(n uint64) []byte {
+	if d.err != nil || n > uint64(len(d.b)) {
+		d.fail()
+		return nil
+	}
+	v := d.b[:n:n]
+	d.b = d.b[n:]
+	return v
+}
+
+// bytes gives nil for an empty slice, as the encoder does not tell them apart.
+func (d *decoder) bytes() []byte {
+	v := d.raw(d.uint())
+	if len(v) == 0 {
+		return nil
+	}
+	return append([]byte(nil), v...)
+}
+
+func (d *decoder) str() string { return string(d.raw(d.uint())) }
+
+func (d *decoder) strs() []string {
+	n := d.uint()
+	if n > uint64(len(d.b)) { // each takes a byte at least
+		d.fail()
+		return nil
+	}
+	var v []string
+	for range n {
+		v = append(v, d.str())
+	}
+	return v
+}
+
+func (d *decoder) digest() rota.Digest {
+	b := d.raw(16)
+	if len(b) != 16 {
+		return rota.Digest{}
+	}
+	return rota.Digest{Hi: binary.BigEndian.Uint64(b), Lo: binary.BigEndian.Uint64(b[8:])}
+}
+
+func (d *decoder) token() rota.Token { return rota.Token{Incarnation: d.uint(), Counter: d.uint()} }
+
+func (d *decoder) leaseID() (id rota.LeaseID) {
+	b := d.raw(32)
+	copy(id[:], b)
+	return id
+}
+
+// done says whether everything was read and nothing is left over.
+func (d *decoder) done() error {
+	if d.err == nil && len(d.b) != 0 {
+		d.fail()
+	}
+	return d.err
+}

@@ -1,0 +1,140 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/sched"
+)
+
+// decision is the next entry of rounds in the making.
+type decision struct {
+	m      *Machine
+	draft  *sched.Draft
+	rounds []*fsmpb.Round
+	epoch  uint64
+	// placed counts the pairs, of most.
+	placed, most int
+	holds        []sched.Hold
+	// before counts by queue what was placed before its round.
+	before map[rota.QueueName]uint64
+	// lots are the queues that have work and are not paused, in their turn; names
+	// are theirs.
+	lots  []sched.Lot
+	names []rota.QueueName
+}
+
+// Decide computes the next entry of rounds on the present state (SPEC §7.2): a
+// pure read, only ever called by a leader. First go those whose room is kept for
+// them: jobs that hold a worker (SPEC §7.8), then the oldest jobs, where a
+// worker's turn is due (SPEC §7.10). Then the queues that have work and
+// supply, in their turn; then what changes among the holds. At most `most` pairs
+// are decided. The answer is nil when nothing can be placed and no hold changes; a
+// queue whose round placed nothing is told too when another's placed something.
+func (m *Machine) Decide(most int) []*fsmpb.Round {
+	d := &decision{m: m, draft: sched.NewDraft(m.registry.supply), epoch: m.head.epoch, most: most, holds: m.held(),
+		before: make(map[rota.QueueName]uint64)}
+	m.registry.busy.Scan(func(t turn) bool {
+		if !m.queues.get(t.name).policy.Paused {
+			d.lots, d.names = append(d.lots, m.lot(t.name)), append(d.names, t.name)
+		}
+		return true
+	})
+	d.keptRoom()
+	for _, name := range d.names {
+		if d.placed < most && m.registry.supply.HasRoom(name) {
+			d.queue(name)
+		}
+	}
+	changed := d.changeHolds()
+	if d.placed == 0 && !changed {
+		return nil
+	}
+	return d.rounds
+}
+
+// keptRoom places the jobs that hold a worker, and takes the turns of the oldest.
+func (d *decision) keptRoom() {
+	for _, h := range d.holds {
+		if pair, ok := d.draft.PlaceHeld(h, d.m.head.clock); ok {
+			d.early(pair)
+		}
+	}
+	for _, pair := range d.draft.Turns(d.lots, d.m.head.clock, d.most-d.placed) {
+		d.early(pair)
+	}
+}
+
+// early adds a pair that goes before all rounds, in an operation before theirs:
+// what follows in the entry is decided, and checked, after it.
+func (d *decision) early(pair sched.Pair) {
+	queue := d.m.jobs.get(pair.Item.ID).spec.Queue
+	if n := len(d.rounds); n == 0 || d.rounds[n-1].Queue != string(queue) {
+		d.round(queue)
+	}
+	r := d.rounds[len(d.rounds)-1]
+	r.Pairs = append(r.Pairs, pairOps([]sched.Pair{pair})...)
+	d.before[queue]++
+	d.placed++
+}
+
+// round begins the next round.
+func (d *decision) round(queue rota.QueueName) *fsmpb.Round {
+	d.epoch++
+	r := &fsmpb.Round{Epoch: d.epoch, Height: uint64(d.m.head.index), Queue: string(queue)}
+	d.rounds = append(d.rounds, r)
+	return r
+}
+
+// queue decides a queue's own round.
+func (d *decision) queue(name rota.QueueName) {
+	m, q := d.m, d.m.queues.get(name)
+	r := d.round(name)
+	pairs := d.draft.Round(m.registry.queues[name].pending, sched.RoundInput{
+		Seed: sched.MatchSeed(m.head.cluster, d.epoch, m.head.index, m.head.beacon), Now: m.head.clock,
+		Policy: &q.policy, Cursor: q.placed + d.before[name], Limit: min(int(q.policy.BatchSize), d.most-d.placed),
+		Interleave: q.interleaves(d.before[name])})
+	r.Pairs = pairOps(pairs)
+	d.placed += len(pairs)
+}
+
+// changeHolds adds what changes among the holds to the last round.
+func (d *decision) changeHolds() bool {
+	changes := d.draft.Keep(d.lots, d.holds, d.m.head.clock)
+	if len(changes) == 0 {
+		return false
+	}
+	if len(d.rounds) == 0 {
+		d.round(d.m.jobs.get(changes[0].Item.ID).spec.Queue)
+	}
+	last := d.rounds[len(d.rounds)-1]
+	for _, c := range changes {
+		last.Holds = append(last.Holds, &fsmpb.Hold{Job: string(c.Item.ID), Worker: string(c.Worker), Turn: c.Turn})
+	}
+	return true
+}
+
+// interleaves says that the next round, after so many assignments before it in the
+// entry, begins with the oldest job (SPEC §5.1).
+func (r *queueRow) interleaves(before uint64) bool {
+	k := r.policy.StarvationInterleave
+	return k > 0 && r.sinceInterleave+before >= uint64(k-1)
+}
+
+func pairOps(pairs []sched.Pair) []*fsmpb.Pair {
+	ops := make([]*fsmpb.Pair, len(pairs))
+	for i := range pairs {
+		p := &pairs[i]
+		ops[i] = &fsmpb.Pair{Job: string(p.Item.ID), Worker: string(p.Worker), Score: p.Score, Rank: p.Rank,
+			Rule: uint32(p.Reasoning.Rule), N: p.Reasoning.N, Of: p.Reasoning.Of, Interleaved: p.Interleaved}
+	}
+	return ops
+}
+
+// Waiting says whether any queue has QUEUED jobs.
+func (m *Machine) Waiting() bool { return m.registry.busy.Len() > 0 }
+
+// QueueBusy says whether a queue has QUEUED jobs.
+func (m *Machine) QueueBusy(name rota.QueueName) bool {
+	i := m.registry.queues[name]
+	return i != nil && i.turn.name != ""
+}

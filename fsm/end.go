@@ -1,0 +1,159 @@
+package fsm
+
+import (
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
+)
+
+// closeLease takes a lease out of the state and notes its end in the job's
+// attempts; j is editable. What becomes of the job is the caller's next line.
+func (m *Machine) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text string) {
+	key := string(l.ID[:])
+	m.timers.lease.set(key, int64(l.due), 0)
+	m.leases.drop(key)
+	w := m.workers.edit(l.Worker)
+	old := w.forgetAt()
+	w.open--
+	w.cpu -= l.cpu
+	w.memory -= l.memory
+	w.leases.Delete(key)
+	m.timeWorker(w, old)
+	m.registry.supply.Give(l.Worker, l.cpu, l.memory)
+	m.registry.share(l.queue, l.tenant, -1)
+	m.countEndless(l, &m.queues.get(l.queue).policy, -1)
+
+	j.lease = rota.LeaseID{}
+	j.lastReason, j.lastError = why, text
+	attempts := j.attempts
+	if len(attempts) >= rota.MaxAttemptsKept {
+		attempts = attempts[1:]
+	}
+	j.attempts = append(slices.Clip(attempts), rota.Attempt{Number: l.Attempt, Worker: l.Worker, Lease: l.ID, Token: l.Token,
+		Started: l.Started, Acked: l.Acked, Ended: m.head.clock, Renewals: l.Renewals, End: why, Error: text})
+}
+
+// endLease ends an attempt that did not complete, and gives the job its next
+// state: used up it is DEAD, counted it backs off, uncounted it is QUEUED again
+// at once (SPEC §8.4, §9.1).
+func (m *Machine) endLease(l *leaseRow, why rota.Reason, text string) rota.JobState {
+	j := m.jobs.edit(l.Job)
+	m.closeLease(l, j, why, text)
+	kind := rota.LeaseCancelledEvent
+	switch why {
+	case rota.LeaseExpiredReason:
+		kind = rota.LeaseExpiredEvent
+	case rota.Declined:
+		kind = rota.LeaseDeclinedEvent
+	}
+	m.emit(rota.Event{Kind: kind, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Session: l.Session,
+		Lease: l.ID, Attempt: l.Attempt, Reason: why, Text: text})
+	if why == rota.Declined {
+		if j.declines++; j.declines >= rota.MaxDeclines {
+			why = rota.ProviderFail
+			j.lastReason = why
+		}
+	}
+	if !why.Counted() {
+		m.enqueue(j)
+		return j.state
+	}
+	return m.useUp(j, why)
+}
+
+// useUp counts a failed attempt.
+func (m *Machine) useUp(j *jobRow, why rota.Reason) rota.JobState {
+	p := &m.queues.get(j.spec.Queue).policy
+	failed := j.attempt
+	j.attempt, j.declines = j.attempt+1, 0
+	if int64(j.attempt) >= p.AttemptMax {
+		j.attempt = failed
+		m.die(j, why)
+		return rota.Dead
+	}
+	if wait := sched.BackoffMs(j.spec.ID, failed, p); wait > 0 {
+		m.delay(j, m.head.clock+rota.Clock(wait))
+		m.emit(rota.Event{Kind: rota.JobRetryScheduled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
+			Attempt: j.attempt, Reason: why, Deadline: j.due})
+		return j.state
+	}
+	m.enqueue(j)
+	return j.state
+}
+
+// die ends a job whose attempts are used up.
+func (m *Machine) die(j *jobRow, why rota.Reason) {
+	m.emit(rota.Event{Kind: rota.JobDead, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
+		Reason: why, Text: j.lastError})
+	m.finish(j, rota.Dead, why, nil, nil)
+}
+
+// finish makes a job terminal: its row gives way to a tombstone and a record.
+// Its lease is closed already. j is editable and leaves the state here.
+func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, output, digest []byte) {
+	id := j.spec.ID
+	m.timers.wake.set(string(id), int64(j.due), 0)
+	m.timers.dated.set(string(id), int64(j.dueDate), 0)
+	m.timers.expire.set(string(id), int64(j.expires()), 0)
+	m.move(j, state)
+	m.registry.supply.Release(j.class)
+	m.jobs.drop(id)
+
+	m.evictTombs(rota.TombstoneCap - 1)
+	m.head.tombSeq++
+	t := &tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
+		attempt: j.attempt, outputDigest: digest, submitted: j.submitted, finished: m.head.clock,
+		finishedDate: m.head.date(), seq: m.head.tombSeq, hasRecord: true}
+	if n := len(j.attempts); n > 0 {
+		t.lease, t.worker = j.attempts[n-1].Lease, j.attempts[n-1].Worker
+	}
+	m.tombs.insert(id, t)
+	m.timers.tombOrder.Set(t.seq, id)
+	m.addRecord(id, &record{spec: j.spec, enqueued: j.enqueued, firstLease: j.firstLease, submitDate: j.submittedDate,
+		err: j.lastError, attempts: j.attempts, progress: j.progress, note: j.note, output: output, seq: t.seq})
+}
+
+// addRecord keeps a terminal job in full; beyond RecordBytesCap the oldest keep
+// their tombstone only.
+func (m *Machine) addRecord(id rota.JobID, r *record) {
+	m.records.Set(id, r)
+	m.timers.recordOrder.Set(r.seq, id)
+	m.timers.recordBytes += r.bytes()
+	for m.timers.recordBytes > rota.RecordBytesCap {
+		_, oldest, ok := m.timers.recordOrder.Min()
+		if !ok || oldest == id {
+			return
+		}
+		m.dropRecord(oldest)
+		m.head.droppedRecords++
+		m.tombs.edit(oldest).hasRecord = false
+	}
+}
+
+func (m *Machine) dropRecord(id rota.JobID) {
+	r, ok := m.records.Delete(id)
+	if !ok {
+		return
+	}
+	m.timers.recordOrder.Delete(r.seq)
+	m.timers.recordBytes -= r.bytes()
+}
+
+// evictTombs forgets the oldest tombstones beyond most (SPEC §9.4).
+func (m *Machine) evictTombs(most int) {
+	for m.tombs.len() > most {
+		_, oldest, ok := m.timers.tombOrder.Min()
+		if !ok {
+			return
+		}
+		m.dropTomb(m.tombs.get(oldest))
+		m.head.droppedTombs++
+	}
+}
+
+func (m *Machine) dropTomb(t *tombRow) {
+	m.timers.tombOrder.Delete(t.seq)
+	m.dropRecord(t.id)
+	m.tombs.drop(t.id)
+}

@@ -1,0 +1,265 @@
+package fsm
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// FuzzEnvelope: whatever the bytes, Apply answers or halts; it never panics, and
+// a halt changes nothing.
+func FuzzEnvelope(f *testing.F) {
+	for _, e := range []*fsmpb.Entry{{}, {Term: 1, NowMs: startClock, Ops: []*fsmpb.Op{submitOp(jobSpec("j")), {}}},
+		{Term: 1, Ops: []*fsmpb.Op{sweepOp(), registerOp("w", 1, "s", true)}, WallMs: []int64{1, 2}}} {
+		data, _ := Seal(e)
+		f.Add(data)
+	}
+	f.Add([]byte(envelopeMagic))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b := newBench(t)
+		before := b.Head()
+		_, err := b.Machine.Apply(before.Index+1, 1, data)
+		if err != nil && b.Head() != before {
+			t.Fatalf("a halt moved the head to %+v", b.Head())
+		}
+		// Past the checksum the decoder must stand on its own.
+		sealed := append([]byte(envelopeMagic+"\x00\x01\x00\x00\x00\x00\x00\x00"), data...)
+		s := sum(sealed)
+		sealed[8], sealed[9], sealed[10], sealed[11] = byte(s>>24), byte(s>>16), byte(s>>8), byte(s)
+		_, _ = b.Machine.Apply(before.Index+2, 1, sealed)
+		if faults := b.Check(); len(faults) > 0 {
+			t.Fatal(faults)
+		}
+	})
+}
+
+func TestEnvelope(t *testing.T) {
+	t.Parallel()
+	data, err := Seal(&fsmpb.Entry{Term: 1, Ops: []*fsmpb.Op{submitOp(jobSpec("j"))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := New()
+	for i := range data {
+		for bit := range 8 {
+			data[i] ^= 1 << bit
+			if _, err := m.Apply(1, 1, data); err == nil {
+				t.Fatalf("bit %d of byte %d: flipped and taken", bit, i)
+			}
+			data[i] ^= 1 << bit
+		}
+	}
+	for n := range data {
+		if _, err := m.Apply(1, 1, data[:n]); err == nil {
+			t.Fatalf("%d of %d bytes: taken", n, len(data))
+		}
+	}
+	unknown, _ := Seal(&fsmpb.Entry{Ops: []*fsmpb.Op{{}}})
+	_, err = m.Apply(1, 1, unknown)
+	if halt, ok := err.(*HaltError); !ok || !halt.NewerRules || halt.Error() == "" {
+		t.Fatalf("an unknown operation: %v", err)
+	}
+	if _, err := m.Apply(1, 1, data); err != nil {
+		t.Fatalf("after all that: %v", err)
+	}
+	if _, err := Seal(&fsmpb.Entry{Ops: []*fsmpb.Op{cancelOp("\xff")}}); err == nil {
+		t.Fatal("text that is no UTF-8 was sealed: no node could decode it")
+	}
+}
+
+// FuzzApplyOps: valid protobuf with hostile fields. Nothing panics, both machines
+// agree, and the invariants hold after every entry.
+func FuzzApplyOps(f *testing.F) {
+	for seed := range byte(8) {
+		f.Add([]byte{seed, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6, 4, 3, 3, 8, 3, 2, 7})
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 4096 {
+			return
+		}
+		runHostile(newBench(t), &dice{data: data})
+	})
+}
+
+// TestHostileOps is the same from fixed seeds, so that every run of the tests
+// meets hostile fields by the hundred thousand.
+func TestHostileOps(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		data := make([]byte, 8000)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		b := newBench(t)
+		b.every = 20
+		runHostile(b, &dice{data: data})
+	}
+}
+
+// dice makes choices of bytes; when they are used up it says so.
+type dice struct {
+	data []byte
+	at   int
+}
+
+func (d *dice) over() bool { return d.at >= len(d.data) }
+
+func (d *dice) roll(n int) int {
+	if d.over() {
+		return 0
+	}
+	v := int(d.data[d.at])
+	d.at++
+	return v % n
+}
+
+// number gives one that is small, sound, or hostile.
+func (d *dice) number() int64 {
+	hostile := []int64{0, 1, -1, math.MaxInt64, math.MinInt64, math.MaxInt32 + 1, 1 << 46, 1 << 60, startClock, 1000}
+	if k := d.roll(2 * len(hostile)); k < len(hostile) {
+		return hostile[k]
+	}
+	return int64(d.roll(256)) * int64(1+d.roll(100))
+}
+
+func (d *dice) text() string {
+	return []string{"", "a", "b", "w0", "w1", "default", "q", "..", "\x00", "é", "test"}[d.roll(11)]
+}
+
+func (d *dice) id(prefix string) string {
+	if d.roll(12) == 0 {
+		return d.text()
+	}
+	return fmt.Sprint(prefix, d.roll(5))
+}
+
+func (d *dice) queue() string { return []string{"default", "q1", "q2", d.text()}[d.roll(4)] }
+
+func runHostile(b *bench, d *dice) {
+	seen := []rota.Lease{{}}
+	for !d.over() {
+		b.now += rota.Clock(d.roll(900))
+		e := &fsmpb.Entry{Term: b.term, NowMs: int64(b.now)}
+		for range 1 + d.roll(4) {
+			e.Ops = append(e.Ops, hostileOp(b, d, seen))
+		}
+		logTerm := b.term
+		switch d.roll(24) {
+		case 0:
+			e.Term, e.NowMs = uint64(d.number()), d.number()
+		case 1:
+			e.WallMs = []int64{d.number(), d.number(), startClock + d.number()%1e9}
+		case 2:
+			b.lead()
+			logTerm = b.term
+		case 3:
+			e.Ops = append(e.Ops, &fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: uint64(d.number()),
+				Node: d.text(), Random: make([]byte, d.roll(64)), ClusterId: d.text(), StartMs: d.number()}}})
+		}
+		for _, ev := range b.stamped(e, logTerm).Events {
+			if a, ok := b.Assignment(ev.Lease); ok && ev.Kind == rota.JobAssigned {
+				seen = append(seen, a.Lease)
+			}
+		}
+		b.term = max(b.term, b.head.term)
+	}
+	b.sound()
+}
+
+func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
+	switch d.roll(16) {
+	case 0, 1, 2:
+		s := jobSpec(d.id("j"), func(s *rota.JobSpec) { s.Queue = rota.QueueName(d.queue()) })
+		op := submitOp(s)
+		if d.roll(3) == 0 {
+			p := op.GetSubmit().Spec
+			p.Priority, p.Fee, p.SizeBytes, p.DelayMs = int32(d.number()), d.number(), d.number(), d.number()
+			p.NotBeforeMs, p.TtlMs, p.MaxRuntimeMs, p.CpuMilli, p.MemoryBytes = d.number(), d.number(), d.number(), d.number(), d.number()
+			p.Requires, p.Worker, p.Units = []string{d.text()}, d.text(), d.number()
+		} else if d.roll(2) == 0 {
+			op.GetSubmit().Spec.DelayMs, op.GetSubmit().Spec.TtlMs = int64(d.roll(3000)), int64(d.roll(250))*40
+		}
+		return op
+	case 3:
+		return registerOp(d.id("w"), int32(1+d.roll(4)), d.text(), d.roll(2) == 0, func(w *rota.WorkerSpec) {
+			w.Queues = append(w.Queues, rota.QueueName(d.queue()))
+			if d.roll(6) == 0 {
+				w.Slots, w.Prefetch, w.CPUMilli, w.Stake = int32(d.number()), int32(d.number()), d.number(), d.number()
+			}
+		})
+	case 4, 5, 6:
+		if rounds := b.Decide(1 + d.roll(9)); len(rounds) > 0 && d.roll(8) > 0 {
+			return &fsmpb.Op{Op: &fsmpb.Op_Round{Round: rounds[0]}}
+		}
+		return &fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Epoch: b.head.epoch + uint64(d.roll(3)), Queue: d.queue(),
+			Height: uint64(d.number()), Pairs: []*fsmpb.Pair{{Job: d.id("j"), Worker: d.id("w"), Rule: uint32(d.number())},
+				{}, {Job: d.id("j"), Worker: d.id("w"), Score: d.number(), Rank: int32(d.number()), Interleaved: true}},
+			Holds: []*fsmpb.Hold{{Job: d.id("j"), Worker: d.id("w")}, {Job: d.id("j")}, {Job: d.id("j"), Worker: d.id("w")}}}}}
+	case 7, 8, 9:
+		l := seen[max(0, len(seen)-1-d.roll(8))]
+		return verb(rota.LeaseVerb(d.roll(9)), l, func(c *rota.LeaseCommand) {
+			c.Ordinal, c.NoRetry, c.Progress = int32(d.roll(4)), d.roll(4) == 0, int32(d.number())
+			switch d.roll(9) {
+			case 0:
+				c.Worker, c.Job = rota.WorkerID(d.id("w")), rota.JobID(d.id("j"))
+			case 1:
+				c.Session, c.Ordinal = rota.Session(d.number()), int32(d.number())
+			case 2:
+				c.OutputDigest = make([]byte, d.roll(40))
+			case 3:
+				c.Session, _ = b.Session(c.Worker)
+			}
+		})
+	case 10:
+		return cancelOp(d.id("j"))
+	case 11:
+		return retryOp(d.id("j"))
+	case 12:
+		if d.roll(2) == 0 {
+			return statusOp(d.id("w"), rota.WorkerStatus(d.roll(8)), rota.Session(d.roll(3)))
+		}
+		id := d.id("w")
+		s, _ := b.Session(rota.WorkerID(id))
+		return reachOp(id, s, d.roll(2) == 0, rota.Clock(d.number()))
+	case 13:
+		keys := rota.PolicyKeys()
+		return queueOp(d.queue(), keys[d.roll(len(keys))], fmt.Sprint(d.number()), "weight", fmt.Sprint(1+d.roll(200)))
+	case 14:
+		return &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: d.id("n"), Identity: d.text(), Starts: uint64(d.number()),
+			Removed: d.roll(4) == 0}}}
+	default:
+		return sweepOp()
+	}
+}
+
+// FuzzRecord: a loader that is fed any record refuses it or keeps a sound state.
+func FuzzRecord(f *testing.F) {
+	frozen := busyBench(f).Freeze()
+	_ = frozen.Records(func(kind byte, rec []byte) error { f.Add(kind, append([]byte(nil), rec...)); return nil })
+	f.Fuzz(func(t *testing.T, kind byte, rec []byte) {
+		l, err := NewLoader(frozen.Info())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Add(kind, rec) != nil {
+			return
+		}
+		// Whatever was taken: as if its digest were right, it is derived and walked.
+		m := l.m
+		m.head.hash = hashRow(&m.ledger.enc, tagHeader, &m.head)
+		m.ledger.add(m.head.hash)
+		l.want.Digest, l.want.Index, l.want.ClusterID = m.ledger.sum, m.head.index, m.head.cluster
+		if m, err = l.Finish(); err != nil {
+			return
+		}
+		data, _ := Seal(&fsmpb.Entry{Term: m.head.term, NowMs: int64(m.head.clock), Ops: []*fsmpb.Op{sweepOp(), submitOp(jobSpec("j"))}})
+		if _, err := m.Apply(m.head.index+1, m.head.term, data); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,125 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const (
+	goldenLog     = "testdata/golden-v1.bin"
+	goldenDigests = "testdata/golden-v1.txt"
+)
+
+// goldenEvery entries the digest is written down.
+const goldenEvery = 25
+
+// TestGolden replays a log of rules version 1. A digest that differs means that
+// this binary gives old logs another meaning: that takes a new rules version,
+// not an update of the file. The file is a sequence of (length of the
+// entry, 4 bytes; term of the log, 8 bytes; the sealed entry), big-endian.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	if *update {
+		writeGolden(t)
+	}
+	data, err := os.ReadFile(goldenLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digests, err := os.ReadFile(goldenDigests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := emptyBench(t)
+	b.every = 10
+	var got strings.Builder
+	for index := 1; len(data) > 0; index++ {
+		n := int(binary.BigEndian.Uint32(data))
+		term := binary.BigEndian.Uint64(data[4:])
+		a := b.apply(data[12:12+n], term)
+		data = data[12+n:]
+		if index%goldenEvery == 0 || len(data) == 0 {
+			fmt.Fprintf(&got, "%d %s clock %d events %d\n", index, a.Digest, a.Clock, len(a.Events))
+		}
+	}
+	b.sound()
+	if got.String() != string(digests) {
+		t.Fatalf("digests differ from %s:\n%s\nwanted\n%s", goldenDigests, got.String(), digests)
+	}
+}
+
+// writeGolden writes a log in which every verb occurs, sound and hostile.
+func writeGolden(t *testing.T) {
+	b := emptyBench(t)
+	b.keepLog = true
+	var terms []uint64
+	note := func() {
+		for len(terms) < len(b.log) {
+			terms = append(terms, b.term)
+		}
+	}
+	b.lead()
+	note()
+	c := busyBenchOn(b)
+	note()
+	c.pass(20_000)
+	note()
+	for round := range 3 {
+		for i, l := range inOrder(c.match()) {
+			c.entry(verb(rota.LeaseVerb(1+i%6), l))
+		}
+		c.walls = []int64{startClock + int64(round)*40_000, startClock + 50_000}
+		c.pass(3_000)
+		note()
+		c.lead()
+		note()
+	}
+	data := make([]byte, 3000)
+	for i := range data {
+		data[i] = byte(i*i>>3 ^ i*7)
+	}
+	d := &dice{data: data}
+	seen := []rota.Lease{{}}
+	for !d.over() {
+		c.now += rota.Clock(d.roll(600))
+		for _, ev := range c.entry(hostileOp(c, d, seen), hostileOp(c, d, seen)).Events {
+			if a, ok := c.Assignment(ev.Lease); ok && ev.Kind == rota.JobAssigned {
+				seen = append(seen, a.Lease)
+			}
+		}
+		note()
+	}
+	c.pass(60_000)
+	note()
+	var out []byte
+	var lines strings.Builder
+	m := New()
+	for i, entry := range b.log {
+		out = binary.BigEndian.AppendUint32(out, uint32(len(entry)))
+		out = binary.BigEndian.AppendUint64(out, terms[i])
+		out = append(out, entry...)
+		a, err := m.Apply(rota.Index(i+1), terms[i], entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (i+1)%goldenEvery == 0 || i+1 == len(b.log) {
+			fmt.Fprintf(&lines, "%d %s clock %d events %d\n", i+1, a.Digest, a.Clock, len(a.Events))
+		}
+	}
+	if err := os.MkdirAll("testdata", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{goldenLog: out, goldenDigests: []byte(lines.String())} {
+		if err := os.WriteFile(name, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

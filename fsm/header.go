@@ -1,0 +1,78 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
+)
+
+// header is the state that is no row: identity, clocks, counters. It is hashed
+// like a row, once an entry.
+type header struct {
+	rowMeta
+	cluster     rota.ClusterID
+	incarnation uint64
+	// index is the last applied entry's.
+	index rota.Index
+	// term is that of the last BeginTerm; leader who began it.
+	term   uint64
+	leader rota.NodeID
+	// clock is the cluster clock. Invariant I6: it never runs back.
+	clock rota.Clock
+	// offset makes the date: clock + offset. ahead is by how much the date runs
+	// before the median of the wall clocks, worked off at half speed; half keeps
+	// the odd millisecond.
+	offset int64
+	ahead  int64
+	half   int64
+	mode   rota.ClusterMode
+	// epoch numbers rounds; beacon feeds their seeds.
+	epoch  uint64
+	beacon sched.Hash
+	// tokens, sessions, jobSeq, tombSeq only grow. Invariant I2.
+	tokens   uint64
+	sessions uint64
+	jobSeq   uint64
+	tombSeq  uint64
+	// dropped counts records and tombstones that retention took. Invariant I8.
+	droppedRecords uint64
+	droppedTombs   uint64
+}
+
+func (h *header) date() rota.Date { return rota.Date(int64(h.clock) + h.offset) }
+
+func (h *header) canonical(e *encoder) {
+	e.str(string(h.cluster))
+	e.uint(h.incarnation)
+	e.uint(uint64(h.index))
+	e.uint(h.term)
+	e.str(string(h.leader))
+	e.int(int64(h.clock))
+	e.int(h.offset)
+	e.int(h.ahead)
+	e.int(h.half)
+	e.uint(uint64(h.mode))
+	e.uint(h.epoch)
+	e.b = append(e.b, h.beacon[:]...)
+	for _, v := range []uint64{h.tokens, h.sessions, h.jobSeq, h.tombSeq, h.droppedRecords, h.droppedTombs} {
+		e.uint(v)
+	}
+}
+
+func decodeHeader(d *decoder) header {
+	h := header{cluster: rota.ClusterID(d.str()), incarnation: d.uint(), index: rota.Index(d.uint()), term: d.uint(),
+		leader: rota.NodeID(d.str()), clock: rota.Clock(d.int()), offset: d.int(), ahead: d.int(), half: d.int(),
+		mode: rota.ClusterMode(d.enum(uint64(rota.ModeDraining))), epoch: d.uint()}
+	copy(h.beacon[:], d.raw(32))
+	for _, p := range []*uint64{&h.tokens, &h.sessions, &h.jobSeq, &h.tombSeq, &h.droppedRecords, &h.droppedTombs} {
+		*p = d.uint()
+	}
+	return h
+}
+
+// settleHeader puts the header's new hash in the place of its old one.
+func (m *Machine) settleHeader() {
+	m.head.index = m.at
+	m.ledger.sub(m.head.hash)
+	m.head.hash = hashRow(&m.ledger.enc, tagHeader, &m.head)
+	m.ledger.add(m.head.hash)
+}

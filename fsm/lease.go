@@ -1,0 +1,258 @@
+package fsm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"unicode/utf8"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// leaseOp is one verb of a worker on its lease. Only the lease's worker, in its
+// live session, is heard (SPEC §6.4); a lease is open until a sweep ends it
+// (SPEC §3.7); what comes late is answered with what became of it (SPEC §2.7).
+func (m *Machine) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
+	w := m.workers.get(rota.WorkerID(op.GetWorker()))
+	if w == nil || w.session != rota.Session(op.GetSession()) || w.session == 0 {
+		if l := m.confirmed(op); l != nil {
+			return m.decline(l, op)
+		}
+		return refused(rota.Refusef(rota.Stale, "session", "worker %q has no live session %d: register again",
+			op.GetWorker(), op.GetSession()))
+	}
+	l := m.leases.get(string(op.GetLease()))
+	if l == nil {
+		return m.late(op)
+	}
+	if l.Worker != w.spec.ID || l.Session != w.session {
+		return refused(rota.Refusef(rota.Stale, "lease", "lease %s belongs to another worker", l.ID))
+	}
+	switch rota.LeaseVerb(op.GetVerb()) {
+	case rota.VerbAck:
+		return m.ack(l)
+	case rota.VerbRenew:
+		return m.renew(l, op.GetOrdinal())
+	case rota.VerbComplete:
+		return m.complete(l, op)
+	case rota.VerbFail:
+		return m.fail(l, op)
+	case rota.VerbDecline:
+		return m.decline(l, op)
+	case rota.VerbProgress:
+		return m.progress(l, op)
+	default:
+		return refused(rota.Refusef(rota.Invalid, "verb", "lease verb %d is unknown", op.GetVerb()))
+	}
+}
+
+// confirmed gives the revoked lease that its own worker declines from a session
+// that a takeover ended: nothing else is heard from there, but this says that
+// the old process has stopped (SPEC §8.5).
+func (m *Machine) confirmed(op *fsmpb.LeaseOp) *leaseRow {
+	l := m.leases.get(string(op.GetLease()))
+	if l == nil || l.Revoked == rota.ReasonNone || rota.LeaseVerb(op.GetVerb()) != rota.VerbDecline ||
+		l.Worker != rota.WorkerID(op.GetWorker()) || l.Session != rota.Session(op.GetSession()) {
+		return nil
+	}
+	return l
+}
+
+// late answers a verb on a lease that is over. The first outcome is told again
+// to whoever brought it about; everybody else has lost the lease.
+func (m *Machine) late(op *fsmpb.LeaseOp) *fsmpb.Outcome {
+	id, verb := rota.JobID(op.GetJob()), rota.LeaseVerb(op.GetVerb())
+	if t := m.tombs.get(id); t != nil {
+		own := bytes.Equal(t.lease[:], op.GetLease()) && !t.lease.IsZero() && t.worker == rota.WorkerID(op.GetWorker())
+		return lateOutcome(op, own, t.state, t.reason, verb == rota.VerbComplete && t.state == rota.Completed &&
+			bytes.Equal(t.outputDigest, outputDigest(op)))
+	}
+	if j := m.jobs.get(id); j != nil {
+		for i := len(j.attempts) - 1; i >= 0; i-- {
+			a := &j.attempts[i]
+			if bytes.Equal(a.Lease[:], op.GetLease()) && a.Worker == rota.WorkerID(op.GetWorker()) {
+				return lateOutcome(op, true, j.state, a.End, false)
+			}
+		}
+	}
+	return refused(rota.Refusef(rota.Stale, "lease", "no such lease is open"))
+}
+
+// lateOutcome answers for a lease that ended for a reason; own says that it was
+// the caller's, completed that this very completion ended it.
+func lateOutcome(op *fsmpb.LeaseOp, own bool, state rota.JobState, why rota.Reason, completed bool) *fsmpb.Outcome {
+	var o *fsmpb.Outcome
+	verb := rota.LeaseVerb(op.GetVerb())
+	switch {
+	case own && (completed || verb == rota.VerbFail && why == rota.ProviderFail ||
+		verb == rota.VerbDecline && state != rota.Completed):
+		return &fsmpb.Outcome{JobState: uint32(state), Existed: true}
+	case own && verb == rota.VerbComplete && why == rota.ProofInvalid:
+		o = refused(proofInvalid(outputDigest(op)))
+	default:
+		o = refused(rota.Refusef(rota.Stale, "lease", "the lease is over: %s, job %s is %s", why, op.GetJob(), state))
+	}
+	o.JobState = uint32(state)
+	return o
+}
+
+func proofInvalid(digest []byte) error {
+	return rota.Refusef(rota.Conflict, "output_digest", "output digest %x is not the expected one: PROOF_INVALID", digest)
+}
+
+// outputDigest is what a completion says of its output: SHA-256 of it unless the
+// handler gave another.
+func outputDigest(op *fsmpb.LeaseOp) []byte {
+	if digest := op.GetOutputDigest(); len(digest) != 0 {
+		return digest
+	}
+	sum := sha256.Sum256(op.GetOutput())
+	return sum[:]
+}
+
+func leaseOutcome(l *leaseRow, state rota.JobState) *fsmpb.Outcome {
+	return &fsmpb.Outcome{JobState: uint32(state), DeadlineMs: int64(l.Deadline), Renewals: l.Renewals}
+}
+
+// ack makes an ASSIGNED job RUNNING; again, it changes nothing.
+func (m *Machine) ack(l *leaseRow) *fsmpb.Outcome {
+	if l.Acked == 0 {
+		l = m.acknowledge(l)
+	}
+	return leaseOutcome(l, rota.Running)
+}
+
+func (m *Machine) acknowledge(l *leaseRow) *leaseRow {
+	l = m.leases.edit(string(l.ID[:]))
+	l.Acked = m.head.clock
+	m.timeLease(l)
+	m.move(m.jobs.edit(l.Job), rota.Running)
+	m.emit(rota.Event{Kind: rota.LeaseAcked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt})
+	return l
+}
+
+// renew extends a lease (SPEC §8.2), by ordinal: a renewal that was counted
+// already is answered with the deadline it brought.
+func (m *Machine) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
+	p := &m.queues.get(l.queue).policy
+	switch {
+	case ordinal > 0 && ordinal <= l.Renewals:
+		return leaseOutcome(l, rota.Running)
+	case l.Revoked != rota.ReasonNone:
+		return refused(rota.Refusef(rota.Stale, "lease", "the lease is revoked (%s): stop and decline it", l.Revoked))
+	case ordinal <= 0 || ordinal != l.Renewals+1:
+		return refused(rota.Refusef(rota.Invalid, "ordinal", "renewal %d does not follow renewal %d", ordinal, l.Renewals))
+	// The lease stays the worker's in what follows: Conflict, not Stale.
+	case p.RenewalsMax >= 0 && int64(l.Renewals) >= p.RenewalsMax:
+		return refused(rota.Refusef(rota.Conflict, "lease", "the lease was renewed %d times: renewals_max is %d",
+			l.Renewals, p.RenewalsMax))
+	case l.endsBy != 0 && l.Deadline >= l.endsBy:
+		return refused(rota.Refusef(rota.Conflict, "lease", "the lease has reached max_runtime: it ends at its deadline"))
+	}
+	l = m.leases.edit(string(l.ID[:]))
+	if l.Acked == 0 {
+		l = m.acknowledge(l)
+	}
+	now := m.head.clock
+	l.Renewals++
+	l.State = rota.LeaseRenewed
+	extended := min(l.Deadline+rota.Clock(p.LeaseMs*p.RenewBetaPermille/1000), now+rota.Clock(p.LeaseMs))
+	l.Deadline = max(l.Deadline, extended) // a sweep that is late shortens no lease
+	if l.endsBy != 0 {
+		l.Deadline = min(l.Deadline, l.endsBy)
+	}
+	l.RenewBy = l.Deadline - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
+	m.timeLease(l)
+	m.emit(rota.Event{Kind: rota.LeaseRenewedEvent, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
+		Attempt: l.Attempt, Deadline: l.Deadline})
+	return leaseOutcome(l, rota.Running)
+}
+
+// complete ends a job well (SPEC §9.5); it acknowledges too (SPEC §8.1).
+func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+	output, digest := op.GetOutput(), op.GetOutputDigest()
+	switch {
+	case len(output) > rota.MaxPayloadBytes:
+		return refused(rota.Refusef(rota.Invalid, "output", "output has %d bytes: at most %d are taken", len(output),
+			rota.MaxPayloadBytes))
+	case len(digest) != 0 && len(digest) != 32:
+		return refused(rota.Refusef(rota.Invalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted",
+			len(digest)))
+	}
+	if l.Acked == 0 {
+		l = m.acknowledge(l)
+	}
+	digest = outputDigest(op)
+	if want := m.jobs.get(l.Job).spec.ExpectedDigest; len(want) != 0 && !bytes.Equal(want, digest) {
+		m.countWorker(l.Worker, false)
+		state := m.endLease(l, rota.ProofInvalid, "output digest differs from expected_digest")
+		o := refused(proofInvalid(digest))
+		o.JobState = uint32(state)
+		return o
+	}
+	j := m.jobs.edit(l.Job)
+	m.countWorker(l.Worker, true)
+	m.closeLease(l, j, rota.Done, "")
+	m.emit(rota.Event{Kind: rota.JobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
+		Attempt: l.Attempt, Reason: rota.Done})
+	m.finish(j, rota.Completed, rota.Done, output, digest)
+	return &fsmpb.Outcome{JobState: uint32(rota.Completed)}
+}
+
+// fail ends an attempt badly: PROVIDER_FAIL, and DEAD at once if the handler
+// knows that another try is pointless.
+func (m *Machine) fail(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+	text := tail(op.GetText(), rota.MaxErrorBytes)
+	m.countWorker(l.Worker, false)
+	if op.GetNoRetry() {
+		j := m.jobs.edit(l.Job)
+		m.closeLease(l, j, rota.ProviderFail, text)
+		m.die(j, rota.ProviderFail)
+		return &fsmpb.Outcome{JobState: uint32(rota.Dead)}
+	}
+	return &fsmpb.Outcome{JobState: uint32(m.endLease(l, rota.ProviderFail, text))}
+}
+
+// decline gives a lease back, uncounted (SPEC §8.4).
+func (m *Machine) decline(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+	why := rota.Declined
+	if l.Revoked != rota.ReasonNone {
+		why = l.Revoked // the worker confirms
+	}
+	return &fsmpb.Outcome{JobState: uint32(m.endLease(l, why, tail(op.GetText(), rota.MaxErrorBytes)))}
+}
+
+// progress keeps a report, at most one a second a job (SPEC §8.7).
+func (m *Machine) progress(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+	if p := op.GetProgress(); p < 0 || p > 100 {
+		return refused(rota.Refusef(rota.Invalid, "progress", "progress is %d: 0 to 100 is wanted", p))
+	}
+	j := m.jobs.get(l.Job)
+	if j.progressAt == 0 || m.head.clock >= j.progressAt+rota.ProgressEvery || op.GetProgress() == 100 && j.progress != 100 {
+		j = m.jobs.edit(l.Job)
+		j.progress, j.note, j.progressAt = op.GetProgress(), tail(op.GetText(), rota.MaxNoteBytes), m.head.clock
+		m.emit(rota.Event{Kind: rota.JobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
+			Attempt: l.Attempt, Text: j.note})
+	}
+	return leaseOutcome(l, j.state)
+}
+
+func (m *Machine) countWorker(id rota.WorkerID, ok bool) {
+	w := m.workers.edit(id)
+	if ok {
+		w.completed++
+	} else {
+		w.failed++
+	}
+}
+
+// tail keeps the last most bytes of a text, valid UTF-8.
+func tail(s string, most int) string {
+	if len(s) > most {
+		s = s[len(s)-most:]
+	}
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string(bytes.ToValidUTF8([]byte(s), []byte("?")))
+}

@@ -1,0 +1,247 @@
+package fsm
+
+import (
+	"crypto/sha256"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+func TestLease(t *testing.T) {
+	t.Parallel()
+	run := func(name string, f func(b *bench)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(newBench(t))
+		})
+	}
+	run("lives_from_submit_to_complete", func(b *bench) {
+		l := b.leased("j", "w")
+		b.state("j", rota.Assigned)
+		b.ok(verb(rota.VerbAck, l))
+		b.ok(verb(rota.VerbAck, l)) // again changes nothing
+		b.state("j", rota.Running)
+		o := b.ok(verb(rota.VerbRenew, l))
+		if rota.Clock(o.GetDeadlineMs()) != b.now+60_000 || o.GetRenewals() != 1 {
+			b.t.Fatalf("renewed to %v", o)
+		}
+		b.ok(verb(rota.VerbComplete, l, output("out")))
+		j := b.state("j", rota.Completed)
+		if string(j.Output) != "out" || len(j.Attempts) != 1 || j.Attempts[0].End != rota.Done {
+			b.t.Fatalf("job %+v", j)
+		}
+		w, _ := b.Worker("w")
+		if w.Open != 0 || w.Completed != 1 {
+			b.t.Fatalf("worker %+v", w)
+		}
+	})
+	run("refuses_foreign_session", func(b *bench) {
+		l := b.leased("j", "w")
+		other := b.worker("thief", 1)
+		for v := rota.VerbAck; v <= rota.VerbProgress; v++ {
+			b.refuses(rota.Stale, "lease", verb(v, l, func(c *rota.LeaseCommand) { c.Worker, c.Session = "thief", other }))
+			b.refuses(rota.Stale, "session", verb(v, l, func(c *rota.LeaseCommand) { c.Session = other }))
+			b.refuses(rota.Stale, "session", verb(v, l, func(c *rota.LeaseCommand) { c.Session = 0 }))
+			b.refuses(rota.Stale, "session", verb(v, l, func(c *rota.LeaseCommand) { c.Worker = "nobody" }))
+		}
+		b.ok(verb(rota.VerbComplete, l)) // the rightful worker is unharmed
+	})
+	run("refuses_made_up_lease", func(b *bench) {
+		l := b.leased("j", "w")
+		for v := rota.VerbAck; v <= rota.VerbProgress; v++ {
+			b.refuses(rota.Stale, "lease", verb(v, l, func(c *rota.LeaseCommand) { c.Lease[7]++ }))
+			b.refuses(rota.Stale, "lease", verb(v, l, func(c *rota.LeaseCommand) { c.Lease = rota.LeaseID{} }))
+		}
+		b.refuses(rota.Invalid, "verb", verb(99, l))
+		b.ok(verb(rota.VerbComplete, l))
+	})
+	run("refuses_bad_completion_and_keeps_the_lease", func(b *bench) {
+		l := b.leased("j", "w")
+		b.refuses(rota.Invalid, "output", verb(rota.VerbComplete, l, output(strings.Repeat("x", rota.MaxPayloadBytes+1))))
+		b.refuses(rota.Invalid, "output_digest", verb(rota.VerbComplete, l, func(c *rota.LeaseCommand) { c.OutputDigest = []byte{1} }))
+		b.refuses(rota.Invalid, "progress", verb(rota.VerbProgress, l, func(c *rota.LeaseCommand) { c.Progress = 101 }))
+		b.refuses(rota.Invalid, "progress", verb(rota.VerbProgress, l, func(c *rota.LeaseCommand) { c.Progress = -1 }))
+		b.ok(verb(rota.VerbComplete, l))
+	})
+	run("answers_a_repeated_completion_and_refuses_another_result", func(b *bench) {
+		l := b.leased("j", "w")
+		b.worker("thief", 1)
+		b.ok(verb(rota.VerbComplete, l, output("out")))
+		for range 2 {
+			if o := b.ok(verb(rota.VerbComplete, l, output("out"))); !o.GetExisted() || rota.JobState(o.GetJobState()) != rota.Completed {
+				b.t.Fatalf("outcome %v", o)
+			}
+		}
+		sum := sha256.Sum256([]byte("out"))
+		b.ok(verb(rota.VerbComplete, l, func(c *rota.LeaseCommand) { c.OutputDigest = sum[:] }))
+		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l, output("other")))
+		b.refuses(rota.Stale, "lease", verb(rota.VerbFail, l))
+		b.refuses(rota.Stale, "lease", verb(rota.VerbDecline, l))
+		b.refuses(rota.Stale, "lease", verb(rota.VerbRenew, l))
+		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l, output("out"), func(c *rota.LeaseCommand) {
+			c.Worker, c.Session = "thief", l.Session+1
+		}))
+	})
+	run("counts_proof_invalid_once", func(b *bench) {
+		want := sha256.Sum256([]byte("right"))
+		l := b.leased("j", "w", func(s *rota.JobSpec) { s.ExpectedDigest = want[:] })
+		for range 2 {
+			o := b.entry(verb(rota.VerbComplete, l, output("wrong"))).Outcomes[0]
+			if err := OutcomeError(o); err == nil || err.Kind != rota.Conflict || rota.JobState(o.GetJobState()) != rota.Delayed {
+				b.t.Fatalf("outcome %v", o)
+			}
+		}
+		if j := b.state("j", rota.Delayed); j.Attempt != 1 || j.Reason != rota.ProofInvalid {
+			b.t.Fatalf("job %+v", j)
+		}
+	})
+	run("declines_uncounted_until_the_twentieth", func(b *bench) {
+		b.worker("w", 1)
+		b.submit("j")
+		for n := 1; n <= rota.MaxDeclines; n++ {
+			l := b.match()["j"]
+			if l.Attempt != 0 {
+				b.t.Fatalf("decline %d: attempt %d", n, l.Attempt)
+			}
+			b.ok(verb(rota.VerbDecline, l))
+			if o := b.ok(verb(rota.VerbDecline, l)); !o.GetExisted() {
+				b.t.Fatalf("a repeated decline counted again: %v", o)
+			}
+		}
+		if j := b.state("j", rota.Delayed); j.Attempt != 1 || j.Reason != rota.ProviderFail {
+			b.t.Fatalf("job %+v", j)
+		}
+	})
+	run("fails_with_backoff_then_dies", func(b *bench) {
+		b.ok(queueOp("default", "attempt_max", "2", "backoff_base", "1s"))
+		l := b.leased("j", "w")
+		b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.Text = "boom" }))
+		if o := b.ok(verb(rota.VerbFail, l)); !o.GetExisted() {
+			b.t.Fatalf("a repeated failure counted again: %v", o)
+		}
+		j := b.state("j", rota.Delayed)
+		if wait := j.Due - b.now; wait < 900 || wait > 1100 || j.Error != "boom" {
+			b.t.Fatalf("job %+v waits %d", j, wait)
+		}
+		b.pass(1200)
+		l = b.match()["j"]
+		b.ok(verb(rota.VerbFail, l))
+		if j := b.state("j", rota.Dead); j.Attempt != 1 || len(j.Attempts) != 2 {
+			b.t.Fatalf("job %+v", j)
+		}
+		b.ok(verb(rota.VerbFail, l)) // told again
+	})
+	run("dies_at_once_without_retry", func(b *bench) {
+		l := b.leased("j", "w")
+		b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.NoRetry = true; c.Text = strings.Repeat("é", 9000) }))
+		if j := b.state("j", rota.Dead); len(j.Error) > rota.MaxErrorBytes {
+			b.t.Fatalf("error of %d bytes", len(j.Error))
+		}
+	})
+	run("keeps_progress_once_a_second", func(b *bench) {
+		l := b.leased("j", "w")
+		report := func(p int32) {
+			b.ok(verb(rota.VerbProgress, l, func(c *rota.LeaseCommand) { c.Progress, c.Text = p, "step" }))
+		}
+		report(10)
+		report(20)
+		if j := b.state("j", rota.Assigned); j.Progress != 10 {
+			b.t.Fatalf("progress %d", j.Progress)
+		}
+		b.pass(1000)
+		report(30)
+		report(100)
+		if j := b.state("j", rota.Assigned); j.Progress != 100 {
+			b.t.Fatalf("progress %d", j.Progress)
+		}
+	})
+}
+
+func output(s string) func(*rota.LeaseCommand) {
+	return func(c *rota.LeaseCommand) { c.Output = []byte(s) }
+}
+
+func TestRenew(t *testing.T) {
+	t.Parallel()
+	run := func(name string, f func(b *bench)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(newBench(t))
+		})
+	}
+	run("adds_half_and_never_banks", func(b *bench) {
+		l := b.leased("j", "w") // 60 s
+		start := b.now
+		b.ok(verb(rota.VerbAck, l))
+		b.pass(20_000)
+		o := b.ok(verb(rota.VerbRenew, l))
+		if d := rota.Clock(o.GetDeadlineMs()); d != start+80_000 { // min(60 s + 30 s, 20 s + 60 s)
+			b.t.Fatalf("deadline start + %d", d-start)
+		}
+		b.pass(45_000)
+		o = b.ok(verb(rota.VerbRenew, l, ordinal(2)))
+		if d := rota.Clock(o.GetDeadlineMs()); d != start+110_000 { // min(80 s + 30 s, 65 s + 60 s)
+			b.t.Fatalf("deadline start + %d", d-start)
+		}
+	})
+	run("answers_a_counted_ordinal_again", func(b *bench) {
+		l := b.leased("j", "w")
+		first := b.ok(verb(rota.VerbRenew, l, ordinal(1)))
+		b.pass(1000)
+		if again := b.ok(verb(rota.VerbRenew, l, ordinal(1))); again.GetDeadlineMs() != first.GetDeadlineMs() {
+			b.t.Fatalf("%v, then %v", first, again)
+		}
+		b.ok(verb(rota.VerbRenew, l, ordinal(2)))
+		if o := b.ok(verb(rota.VerbRenew, l, ordinal(1))); o.GetRenewals() != 2 {
+			b.t.Fatalf("outcome %v", o)
+		}
+		b.refuses(rota.Invalid, "ordinal", verb(rota.VerbRenew, l, ordinal(4)))
+		b.refuses(rota.Invalid, "ordinal", verb(rota.VerbRenew, l, ordinal(0)))
+		b.refuses(rota.Invalid, "ordinal", verb(rota.VerbRenew, l, ordinal(-1)))
+	})
+	run("stops_at_renewals_max_but_keeps_the_lease", func(b *bench) {
+		b.ok(queueOp("default", "renewals_max", "1"))
+		l := b.leased("j", "w")
+		b.ok(verb(rota.VerbRenew, l, ordinal(1)))
+		b.refuses(rota.Conflict, "lease", verb(rota.VerbRenew, l, ordinal(2)))
+		b.ok(verb(rota.VerbComplete, l))
+	})
+	run("stops_at_max_runtime", func(b *bench) {
+		l := b.leased("j", "w", func(s *rota.JobSpec) { s.MaxRuntimeMs = 70_000 })
+		start := b.now
+		b.ok(verb(rota.VerbAck, l))
+		b.pass(30_000)
+		if o := b.ok(verb(rota.VerbRenew, l, ordinal(1))); rota.Clock(o.GetDeadlineMs()) != start+70_000 {
+			b.t.Fatalf("outcome %v", o)
+		}
+		b.refuses(rota.Conflict, "lease", verb(rota.VerbRenew, l, ordinal(2)))
+		b.pass(40_000)
+		if j := b.state("j", rota.Delayed); j.Reason != rota.LeaseExpiredReason {
+			b.t.Fatalf("job %+v", j)
+		}
+	})
+	run("is_taken_until_the_sweep", func(b *bench) {
+		l := b.leased("j", "w")
+		b.ok(verb(rota.VerbAck, l))
+		for range 62 {
+			b.now += 1000
+			b.entry()
+		}
+		// Over its deadline, but no sweep has said so (SPEC §3.7).
+		b.ok(verb(rota.VerbRenew, l))
+		b.pass(250)
+		b.state("j", rota.Running)
+	})
+	run("shortens_nothing_when_the_policy_does", func(b *bench) {
+		l := b.leased("j", "w")
+		b.ok(queueOp("default", "t_lease", "10s"))
+		if o := b.ok(verb(rota.VerbRenew, l)); rota.Clock(o.GetDeadlineMs()) < l.Deadline {
+			b.t.Fatalf("deadline %d before %d", o.GetDeadlineMs(), l.Deadline)
+		}
+	})
+}
+
+func ordinal(n int32) func(*rota.LeaseCommand) {
+	return func(c *rota.LeaseCommand) { c.Ordinal = n }
+}

@@ -1,0 +1,186 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/sched"
+	"github.com/tidwall/btree"
+)
+
+// Machine is the replicated state and the rules that change it. It is a plain
+// value: its caller lets one Apply run at a time, and no read beside it.
+type Machine struct {
+	head   header
+	ledger ledger
+
+	jobs    table[rota.JobID, jobRow, *jobRow]
+	leases  table[string, leaseRow, *leaseRow]
+	workers table[rota.WorkerID, workerRow, *workerRow]
+	queues  table[rota.QueueName, queueRow, *queueRow]
+	tombs   table[rota.JobID, tombRow, *tombRow]
+	nodes   table[rota.NodeID, nodeRow, *nodeRow]
+	holds   table[rota.JobID, holdRow, *holdRow]
+	// records are terminal jobs in full, no part of the digest.
+	records btree.Map[rota.JobID, *record]
+
+	// What follows is derived from the rows, rebuilt on restore, and walked by
+	// Check (Invariant I4).
+	registry registry
+	timers   timers
+
+	// The entry that is being applied.
+	at      rota.Index
+	stamped bool
+	walls   []int64
+	events  []rota.Event
+	sweep   Sweep
+	rounds  []roundDone
+}
+
+// Applied is what an entry did.
+type Applied struct {
+	Index rota.Index
+	// Outcomes answer the operations, one for each.
+	Outcomes []*fsmpb.Outcome
+	Events   []rota.Event
+	// Term and Clock after the entry; Stamped says that it was stamped in Term.
+	Term    uint64
+	Clock   rota.Clock
+	Stamped bool
+	// Sweep tells what a sweep in the entry did.
+	Sweep  Sweep
+	Digest rota.Digest
+}
+
+// Sweep says how many timers an entry's sweep fired, and whether more are due.
+type Sweep struct {
+	Fired int
+	More  bool
+}
+
+// New gives the state before a cluster's first entry.
+func New() *Machine {
+	m := &Machine{}
+	m.jobs.tag, m.leases.tag, m.workers.tag = tagJob, tagLease, tagWorker
+	m.queues.tag, m.tombs.tag, m.nodes.tag = tagQueue, tagTomb, tagNode
+	m.jobs.l, m.leases.l, m.workers.l = &m.ledger, &m.ledger, &m.ledger
+	m.queues.l, m.tombs.l, m.nodes.l = &m.ledger, &m.ledger, &m.ledger
+	m.holds.tag, m.holds.l = tagHold, &m.ledger
+	m.registry.reset()
+	m.timers.reset()
+	return m
+}
+
+// Apply applies one log entry: index and term are its place in the log. An
+// error is a *HaltError: the node must stop and apply nothing more.
+func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, error) {
+	entry, err := open(index, data)
+	if err != nil {
+		return Applied{}, err
+	}
+	for _, op := range entry.GetOps() {
+		if op.GetOp() == nil {
+			return Applied{}, &HaltError{Index: index, NewerRules: true, Reason: "it holds an operation that this binary does not know"}
+		}
+	}
+	m.begin(index, entry)
+	a := Applied{Index: index, Outcomes: make([]*fsmpb.Outcome, len(entry.GetOps()))}
+	if refusal := m.stamp(entry, term); refusal != nil {
+		for i := range a.Outcomes {
+			a.Outcomes[i] = refused(refusal)
+		}
+	} else {
+		for i, op := range entry.GetOps() {
+			a.Outcomes[i] = m.apply(op, term)
+		}
+		m.settleTurns()
+	}
+	m.settleHeader()
+	m.ledger.settle()
+	a.Events, a.Sweep = m.events, m.sweep
+	a.Term, a.Clock, a.Stamped, a.Digest = m.head.term, m.head.clock, m.stamped, m.ledger.sum
+	return a, nil
+}
+
+// apply is the one switch: a verb a line.
+func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
+	switch op := op.GetOp().(type) {
+	case *fsmpb.Op_BeginTerm:
+		return m.beginTerm(op.BeginTerm, term)
+	case *fsmpb.Op_Submit:
+		return m.submit(op.Submit)
+	case *fsmpb.Op_Register:
+		return m.register(op.Register)
+	case *fsmpb.Op_SetStatus:
+		return m.setStatus(op.SetStatus)
+	case *fsmpb.Op_Reach:
+		return m.reach(op.Reach)
+	case *fsmpb.Op_Round:
+		return m.round(op.Round)
+	case *fsmpb.Op_Lease:
+		return m.leaseOp(op.Lease)
+	case *fsmpb.Op_Cancel:
+		return m.cancel(op.Cancel)
+	case *fsmpb.Op_Retry:
+		return m.retry(op.Retry)
+	case *fsmpb.Op_Sweep:
+		return m.sweepDue()
+	case *fsmpb.Op_SetQueue:
+		return m.setQueue(op.SetQueue)
+	case *fsmpb.Op_SetNode:
+		return m.setNode(op.SetNode)
+	case *fsmpb.Op_Barrier:
+		return &fsmpb.Outcome{}
+	default:
+		panic("fsm: Apply lets no unknown operation pass")
+	}
+}
+
+func (m *Machine) begin(index rota.Index, entry *fsmpb.Entry) {
+	m.at = index
+	m.ledger.gen++
+	events := len(entry.GetOps()) + 2
+	for _, op := range entry.GetOps() {
+		events += len(op.GetRound().GetPairs())
+	}
+	m.events = make([]rota.Event, 0, events)
+	m.walls, m.sweep, m.rounds = entry.GetWallMs(), Sweep{}, m.rounds[:0]
+}
+
+// emit adds an event of this entry; its id is the same on every node.
+func (m *Machine) emit(e rota.Event) {
+	e.ID = rota.EventID{Incarnation: m.head.incarnation, Index: m.at, Seq: uint32(len(m.events))}
+	e.Clock, e.Date = m.head.clock, m.head.date()
+	m.events = append(m.events, e)
+}
+
+// internal refuses an internal operation in an entry of another term: it was
+// decided by a leadership that is over (SPEC §3.2).
+func (m *Machine) internal() *fsmpb.Outcome {
+	if m.stamped {
+		return nil
+	}
+	return refused(rota.Refusef(rota.Stale, "term", "decided in a term that is over"))
+}
+
+// Head is the header in words, for whoever must know without reading rows.
+type Head struct {
+	ClusterID   rota.ClusterID
+	Incarnation uint64
+	Index       rota.Index
+	Term        uint64
+	Leader      rota.NodeID
+	Clock       rota.Clock
+	Date        rota.Date
+	Mode        rota.ClusterMode
+	Epoch       uint64
+	Beacon      sched.Hash
+	Digest      rota.Digest
+}
+
+// Head tells the header as the last applied entry left it.
+func (m *Machine) Head() Head {
+	h := &m.head
+	return Head{ClusterID: h.cluster, Incarnation: h.incarnation, Index: h.index, Term: h.term, Leader: h.leader,
+		Clock: h.clock, Date: h.date(), Mode: h.mode, Epoch: h.epoch, Beacon: h.beacon, Digest: m.ledger.sum}
+}

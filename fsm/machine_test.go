@@ -1,0 +1,330 @@
+package fsm
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// bench drives a machine as a log and its leader would, and holds a second one
+// beside it that is fed the same bytes. After each entry digests, outcomes,
+// events and the next rounds must be equal; at random the second machine is
+// replaced by one that went through a snapshot. What a test sees is the first.
+type bench struct {
+	*Machine
+	t      tester
+	twin   *Machine
+	chance *rand.Rand
+	term   uint64
+	now    rota.Clock
+	// every says how many entries lie between two walks of the invariants.
+	every   int
+	entries int
+	log     [][]byte
+	keepLog bool
+	walls   []int64
+}
+
+// tester is what testing.TB and rapid.T share.
+type tester interface {
+	Helper()
+	Fatal(...any)
+	Fatalf(string, ...any)
+}
+
+const startClock = 1_700_000_000_000
+
+// newBench starts a cluster in term 1.
+func newBench(t tester) *bench {
+	b := emptyBench(t)
+	b.lead()
+	return b
+}
+
+func emptyBench(t tester) *bench {
+	return &bench{t: t, Machine: New(), twin: New(), chance: rand.New(rand.NewPCG(1, 2)), every: 1, now: startClock}
+}
+
+// lead begins the next term.
+func (b *bench) lead() Applied {
+	b.term++
+	return b.entry(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: b.term, Node: "n1",
+		Random: bytes.Repeat([]byte{byte(b.term)}, 32), ClusterId: "test", StartMs: startClock}}})
+}
+
+// entry stamps operations, applies them to both machines, and compares.
+func (b *bench) entry(ops ...*fsmpb.Op) Applied {
+	b.t.Helper()
+	return b.stamped(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: ops, WallMs: b.walls}, b.term)
+}
+
+func (b *bench) stamped(e *fsmpb.Entry, logTerm uint64) Applied {
+	b.t.Helper()
+	data, err := Seal(e)
+	if err != nil {
+		b.t.Fatalf("seal: %v", err)
+	}
+	return b.apply(data, logTerm)
+}
+
+func (b *bench) apply(data []byte, logTerm uint64) Applied {
+	b.t.Helper()
+	if b.keepLog {
+		b.log = append(b.log, data)
+	}
+	index := b.head.index + 1
+	got, err := b.Machine.Apply(index, logTerm, data)
+	if err != nil {
+		b.t.Fatalf("apply: %v", err)
+	}
+	want, err := b.twin.Apply(index, logTerm, data)
+	if err != nil {
+		b.t.Fatalf("apply to the twin: %v", err)
+	}
+	b.now = max(b.now, b.head.clock)
+	b.compare(got, want)
+	b.entries++
+	if b.entries%b.every == 0 {
+		b.sound()
+	}
+	if b.chance.IntN(8*b.every) == 0 {
+		b.twin = b.restored()
+	}
+	return got
+}
+
+func (b *bench) compare(got, want Applied) {
+	b.t.Helper()
+	if got.Digest != want.Digest {
+		b.t.Fatalf("entry %d: digest %s, the twin has %s", got.Index, got.Digest, want.Digest)
+	}
+	if !reflect.DeepEqual(got.Events, want.Events) || got.Sweep != want.Sweep {
+		b.t.Fatalf("entry %d: events\n%+v\nthe twin's\n%+v", got.Index, got.Events, want.Events)
+	}
+	for i := range got.Outcomes {
+		if !proto.Equal(got.Outcomes[i], want.Outcomes[i]) {
+			b.t.Fatalf("entry %d: outcome %v, the twin's %v", got.Index, got.Outcomes[i], want.Outcomes[i])
+		}
+	}
+}
+
+// sound walks the invariants, and asks both machines what they would match.
+func (b *bench) sound() {
+	b.t.Helper()
+	if faults := b.Check(); len(faults) > 0 {
+		b.t.Fatalf("entry %d: %q", b.head.index, faults)
+	}
+	if mine, its := fmt.Sprint(b.Decide(1000)), fmt.Sprint(b.twin.Decide(1000)); mine != its {
+		b.t.Fatalf("entry %d: the rounds would be\n%s\nthe twin's\n%s", b.head.index, mine, its)
+	}
+}
+
+// restored gives the state after a snapshot and back.
+func (b *bench) restored() *Machine {
+	b.t.Helper()
+	m, err := reload(b.Machine)
+	if err != nil {
+		b.t.Fatalf("restore: %v", err)
+	}
+	return m
+}
+
+func reload(m *Machine) (*Machine, error) {
+	f := m.Freeze()
+	l, err := NewLoader(f.Info())
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Records(func(kind byte, rec []byte) error { return l.Add(kind, rec) }); err != nil {
+		return nil, err
+	}
+	return l.Finish()
+}
+
+// pass lets time pass as a leader does: sweeps every 250 ms of it.
+func (b *bench) pass(ms rota.Clock) (events []rota.Event) {
+	b.t.Helper()
+	for end := b.now + ms; b.now < end; {
+		b.now = min(b.now+250, end)
+		a := b.entry(sweepOp())
+		events = append(events, a.Events...)
+		for a.Sweep.More {
+			a = b.entry(sweepOp())
+			events = append(events, a.Events...)
+		}
+	}
+	return events
+}
+
+// ok applies one operation that must not be refused.
+func (b *bench) ok(op *fsmpb.Op) *fsmpb.Outcome {
+	b.t.Helper()
+	o := b.entry(op).Outcomes[0]
+	if err := OutcomeError(o); err != nil {
+		b.t.Fatalf("refused: %v", err)
+	}
+	return o
+}
+
+// refuses applies one operation that must be refused, naming kind and subject,
+// and must change nothing but the header.
+func (b *bench) refuses(kind rota.Kind, subject string, op *fsmpb.Op) *fsmpb.Outcome {
+	b.t.Helper()
+	before := b.Digest()
+	before.Hi, before.Lo = before.Hi-b.head.hash.Hi, before.Lo-b.head.hash.Lo
+	o := b.entry(op).Outcomes[0]
+	err := OutcomeError(o)
+	if err == nil || err.Kind != kind || err.Subject != subject {
+		b.t.Fatalf("outcome %v: a refusal %s of %q is wanted", o, kind, subject)
+	}
+	after := b.Digest()
+	after.Hi, after.Lo = after.Hi-b.head.hash.Hi, after.Lo-b.head.hash.Lo
+	if before != after {
+		b.t.Fatalf("the refusal %v changed the state", err)
+	}
+	return o
+}
+
+// submit takes a job of the default queue, with a 1-byte payload.
+func (b *bench) submit(id string, change ...func(*rota.JobSpec)) {
+	b.t.Helper()
+	b.ok(submitOp(jobSpec(id, change...)))
+}
+
+// worker registers one that serves the default queue.
+func (b *bench) worker(id string, slots int32, change ...func(*rota.WorkerSpec)) rota.Session {
+	b.t.Helper()
+	return rota.Session(b.ok(registerOp(id, slots, id, false, change...)).GetSession())
+}
+
+// match decides and applies rounds, and gives the lease of each job placed.
+func (b *bench) match() map[rota.JobID]rota.Lease {
+	b.t.Helper()
+	leases := make(map[rota.JobID]rota.Lease)
+	rounds := b.Decide(1000)
+	if len(rounds) == 0 {
+		return leases
+	}
+	for _, e := range b.entry(opsOf(rounds)...).Events {
+		if e.Kind == rota.JobAssigned {
+			a, ok := b.Assignment(e.Lease)
+			if !ok {
+				b.t.Fatalf("lease %s was assigned and is not open", e.Lease)
+			}
+			leases[e.Job] = a.Lease
+		} else if e.Kind == rota.AssignmentDropped {
+			b.t.Fatalf("assignment dropped: %+v", e)
+		}
+	}
+	return leases
+}
+
+func opsOf(rounds []*fsmpb.Round) []*fsmpb.Op {
+	ops := make([]*fsmpb.Op, len(rounds))
+	for i, r := range rounds {
+		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}}
+	}
+	return ops
+}
+
+// roundOps is the next entry of rounds.
+func roundOps(b *bench) []*fsmpb.Op { return opsOf(b.Decide(1000)) }
+
+// roundOp is a round of one pair that no leader decided.
+func roundOp(b *bench, job, worker string) *fsmpb.Op {
+	return opsOf([]*fsmpb.Round{{Epoch: b.head.epoch + 1, Queue: "default", Pairs: []*fsmpb.Pair{{Job: job, Worker: worker}}}})[0]
+}
+
+// inOrder gives leases in the order in which they were made.
+func inOrder(leases map[rota.JobID]rota.Lease) []rota.Lease {
+	return slices.SortedFunc(maps.Values(leases), func(a, b rota.Lease) int { return cmp.Compare(a.Token.Counter, b.Token.Counter) })
+}
+
+// leased submits a job and gives its lease at a new worker.
+func (b *bench) leased(job, worker string, change ...func(*rota.JobSpec)) rota.Lease {
+	b.t.Helper()
+	b.worker(worker, 100)
+	b.submit(job, change...)
+	l, ok := b.match()[rota.JobID(job)]
+	if !ok {
+		b.t.Fatalf("job %s was not placed", job)
+	}
+	return l
+}
+
+func (b *bench) state(id string, want rota.JobState) rota.Job {
+	b.t.Helper()
+	j, _ := b.Job(rota.JobID(id))
+	if j.State != want {
+		b.t.Fatalf("job %s is %s (%s), %s is wanted", id, j.State, j.Reason, want)
+	}
+	return j
+}
+
+func jobSpec(id string, change ...func(*rota.JobSpec)) *rota.JobSpec {
+	s := rota.NewJobSpec("work", []byte("x"))
+	s.ID, s.Tenant = rota.JobID(id), rota.DefaultTenant
+	for _, f := range change {
+		f(&s)
+	}
+	return &s
+}
+
+func submitOp(s *rota.JobSpec) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: SpecOp(s)}}}
+}
+
+func registerOp(id string, slots int32, secret string, takeover bool, change ...func(*rota.WorkerSpec)) *fsmpb.Op {
+	w := &rota.WorkerSpec{ID: rota.WorkerID(id), Queues: []rota.QueueName{rota.DefaultQueue}, Slots: slots}
+	for _, f := range change {
+		f(w)
+	}
+	hash := make([]byte, 32)
+	copy(hash, secret)
+	return &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{Spec: WorkerOp(w), SecretHash: hash, Takeover: takeover}}}
+}
+
+// verb is a lease's own worker's command, changed where a test says so.
+func verb(v rota.LeaseVerb, l rota.Lease, change ...func(*rota.LeaseCommand)) *fsmpb.Op {
+	c := &rota.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: l.Worker, Session: l.Session, Ordinal: l.Renewals + 1}
+	for _, f := range change {
+		f(c)
+	}
+	return LeaseCommandOp(c)
+}
+
+func sweepOp() *fsmpb.Op { return &fsmpb.Op{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}} }
+
+func cancelOp(id string) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: id}}}
+}
+
+func retryOp(id string) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: id}}}
+}
+
+func statusOp(id string, s rota.WorkerStatus, session rota.Session) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{Worker: id, Status: uint32(s), Session: uint64(session)}}}
+}
+
+func reachOp(id string, session rota.Session, reachable bool, sign rota.Clock) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_Reach{Reach: &fsmpb.Reach{Worker: id, Session: uint64(session), Reachable: reachable,
+		LastSignMs: int64(sign)}}}
+}
+
+// queueOp sets keys given as key, value, key, value.
+func queueOp(name string, pairs ...string) *fsmpb.Op {
+	op := &fsmpb.SetQueue{Name: name}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		op.Set = append(op.Set, &fsmpb.Label{Key: pairs[i], Value: pairs[i+1]})
+	}
+	return &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: op}}
+}

@@ -1,0 +1,303 @@
+package fsm
+
+import (
+	"fmt"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
+)
+
+// model is the second, naive implementation of lives and leases: plain maps,
+// every rule written out where it applies, a walk over everything at each sweep.
+// It serves one queue of a known policy, and takes the machine's word on
+// matching only: whom it matched must have been free to be matched.
+type model struct {
+	policy  rota.QueuePolicy
+	now     rota.Clock
+	jobs    map[rota.JobID]*modelJob
+	leases  map[rota.LeaseID]*modelLease
+	workers map[rota.WorkerID]*modelWorker
+	tokens  rota.Token
+	count   rota.Session // sessions given
+}
+
+type modelJob struct {
+	state    rota.JobState
+	attempt  int32
+	declines int
+	due      rota.Clock
+	ttl      rota.Clock
+	abs, rel rota.Clock
+	lease    rota.LeaseID
+	fresh    bool // revived, and nothing happened since
+}
+
+type modelLease struct {
+	job             rota.JobID
+	worker          rota.WorkerID
+	session         rota.Session
+	acked, revoked  bool
+	ackBy, deadline rota.Clock
+	renewals        int32
+	lostSince       rota.Clock
+}
+
+type modelWorker struct {
+	session      rota.Session
+	secret       string
+	status, back rota.WorkerStatus
+	silent       rota.Clock
+	slots        int
+}
+
+func newModel(p rota.QueuePolicy) *model {
+	return &model{policy: p, now: startClock, jobs: map[rota.JobID]*modelJob{}, leases: map[rota.LeaseID]*modelLease{},
+		workers: map[rota.WorkerID]*modelWorker{}}
+}
+
+func (m *model) submit(s *rota.JobSpec) {
+	if m.jobs[s.ID] != nil {
+		return
+	}
+	j := &modelJob{state: rota.Queued, ttl: rota.Clock(s.TTLMs)}
+	if s.TTLMs > 0 {
+		j.abs = m.now + j.ttl
+	}
+	if s.DelayMs > 0 {
+		j.state, j.due = rota.Delayed, m.now+rota.Clock(s.DelayMs)
+	}
+	m.jobs[s.ID] = j
+}
+
+// cancel and retry say whether the call must be taken.
+func (m *model) cancel(id rota.JobID) bool {
+	j := m.jobs[id]
+	if j == nil || j.state.Terminal() {
+		return j != nil && j.state == rota.Cancelled
+	}
+	m.drop(j)
+	j.state = rota.Cancelled
+	return true
+}
+
+func (m *model) retry(id rota.JobID) bool {
+	j := m.jobs[id]
+	if j == nil || j.state == rota.Completed || !j.state.Terminal() {
+		return j != nil && j.fresh && !j.state.Terminal()
+	}
+	*j = modelJob{state: rota.Queued, ttl: j.ttl, fresh: true}
+	if j.ttl > 0 {
+		j.abs = m.now + j.ttl
+	}
+	return true
+}
+
+// register says whether the registration must be taken.
+func (m *model) register(id rota.WorkerID, secret string, takeover bool, slots int) bool {
+	w := m.workers[id]
+	switch {
+	case w == nil:
+	case w.secret == secret && w.status != rota.WorkerRetired:
+		if w.status == rota.WorkerUnreachable {
+			w.status = w.back
+		}
+		return true
+	case w.status == rota.WorkerActive || w.status == rota.WorkerDraining || w.status == rota.WorkerUnreachable && m.open(id) > 0:
+		if !takeover {
+			return false
+		}
+		for _, l := range m.leases {
+			if l.worker == id {
+				l.revoked = true
+				if l.lostSince == 0 && w.status == rota.WorkerUnreachable {
+					l.lostSince = w.silent
+				} else if l.lostSince == 0 {
+					l.lostSince = m.now
+				}
+			}
+		}
+	}
+	m.count++
+	m.workers[id] = &modelWorker{session: m.count, secret: secret, status: rota.WorkerActive, slots: slots}
+	return true
+}
+
+func (m *model) open(id rota.WorkerID) (n int) {
+	for _, l := range m.leases {
+		if l.worker == id {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) status(id rota.WorkerID, s rota.WorkerStatus, session rota.Session) bool {
+	w := m.workers[id]
+	switch {
+	case w == nil || session != 0 && session != w.session:
+		return false
+	case w.status == s:
+		return true
+	case w.status == rota.WorkerRetired:
+		return false
+	case w.status == rota.WorkerUnreachable && s == rota.WorkerDraining:
+		w.back = s
+		return true
+	}
+	w.status = s
+	if s == rota.WorkerRetired {
+		for _, l := range m.leases {
+			if l.worker == id {
+				m.requeue(l)
+			}
+		}
+	}
+	return true
+}
+
+func (m *model) reach(id rota.WorkerID, session rota.Session, reachable bool, sign rota.Clock) bool {
+	w := m.workers[id]
+	if w == nil || w.session != session {
+		return false
+	}
+	switch {
+	case reachable && w.status == rota.WorkerUnreachable:
+		w.status = w.back
+	case !reachable && (w.status == rota.WorkerActive || w.status == rota.WorkerDraining):
+		w.back, w.status, w.silent = w.status, rota.WorkerUnreachable, min(sign, m.now)
+	}
+	return true
+}
+
+// assigned takes the machine's word for a new lease, if it was free to give it.
+func (m *model) assigned(l rota.Lease) error {
+	j, w := m.jobs[l.Job], m.workers[l.Worker]
+	switch {
+	case j == nil || j.state != rota.Queued:
+		return fmt.Errorf("job %s was assigned but is not QUEUED", l.Job)
+	case w == nil || w.status != rota.WorkerActive || w.session != l.Session:
+		return fmt.Errorf("worker %s got a lease but is not active", l.Worker)
+	case m.open(l.Worker) >= w.slots:
+		return fmt.Errorf("worker %s has no slot for another lease", l.Worker)
+	case !m.tokens.Less(l.Token) || l.Attempt != j.attempt || m.leases[l.ID] != nil:
+		return fmt.Errorf("lease %+v repeats token, id or attempt", l)
+	}
+	m.tokens = l.Token
+	j.state, j.lease, j.fresh = rota.Assigned, l.ID, false
+	if j.rel == 0 {
+		j.rel = m.now + rota.Clock(m.policy.TTLRelMaxMs)
+	}
+	m.leases[l.ID] = &modelLease{job: l.Job, worker: l.Worker, session: l.Session,
+		ackBy: m.now + rota.Clock(m.policy.AckTimeoutMs), deadline: m.now + rota.Clock(m.policy.LeaseMs)}
+	return nil
+}
+
+// drop takes a job's lease away.
+func (m *model) drop(j *modelJob) {
+	delete(m.leases, j.lease)
+	j.lease = rota.LeaseID{}
+}
+
+// requeue ends a lease uncounted.
+func (m *model) requeue(l *modelLease) {
+	j := m.jobs[l.job]
+	m.drop(j)
+	j.state = rota.Queued
+}
+
+// use ends a lease and counts its attempt.
+func (m *model) use(l *modelLease) {
+	j := m.jobs[l.job]
+	m.drop(j)
+	j.declines = 0
+	if int64(j.attempt)+1 >= m.policy.AttemptMax {
+		j.state = rota.Dead
+		return
+	}
+	wait := sched.BackoffMs(l.job, j.attempt, &m.policy)
+	j.attempt++
+	j.state, j.due = rota.Delayed, m.now+rota.Clock(wait)
+}
+
+// lease does a verb and says whether it must be taken. Verbs on leases that are
+// over are the directed tests' matter: known is false for them.
+func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
+	l, w := m.leases[c.Lease], m.workers[c.Worker]
+	switch {
+	case l == nil:
+		return false, false
+	case l.worker != c.Worker || l.session != c.Session:
+		return false, true
+	case w.session != c.Session && !(c.Verb == rota.VerbDecline && l.revoked):
+		return false, true
+	}
+	j := m.jobs[l.job]
+	switch c.Verb {
+	case rota.VerbAck:
+		l.acked, j.state = true, rota.Running
+	case rota.VerbRenew:
+		if c.Ordinal > 0 && c.Ordinal <= l.renewals {
+			return true, true
+		}
+		if l.revoked || c.Ordinal != l.renewals+1 || int64(l.renewals) >= m.policy.RenewalsMax {
+			return false, true
+		}
+		l.renewals++
+		l.acked, j.state = true, rota.Running
+		t := rota.Clock(m.policy.LeaseMs)
+		l.deadline = min(l.deadline+t/2, m.now+t)
+	case rota.VerbComplete:
+		m.drop(j)
+		j.state = rota.Completed
+	case rota.VerbFail:
+		if c.NoRetry {
+			m.drop(j)
+			j.state = rota.Dead
+		} else {
+			m.use(l)
+		}
+	case rota.VerbDecline:
+		if !l.revoked {
+			if j.declines++; j.declines >= rota.MaxDeclines {
+				m.use(l)
+				return true, true
+			}
+		}
+		m.requeue(l)
+	}
+	return true, true
+}
+
+// sweep ends what is due: leases, times to live, then sleep.
+func (m *model) sweep() {
+	for _, l := range m.leases {
+		due := l.deadline
+		if !l.acked {
+			due = min(due, l.ackBy)
+		}
+		w := m.workers[l.worker]
+		if l.lostSince != 0 {
+			due = min(due, l.lostSince+rota.SilenceEnds)
+		} else if w.status == rota.WorkerUnreachable {
+			due = min(due, w.silent+rota.SilenceEnds)
+		}
+		switch {
+		case due > m.now:
+		case l.revoked:
+			m.requeue(l)
+		default:
+			m.use(l)
+		}
+	}
+	for _, j := range m.jobs {
+		if j.state.Terminal() {
+			continue
+		}
+		if j.abs != 0 && j.abs <= m.now || j.rel != 0 && j.rel <= m.now {
+			m.drop(j)
+			j.state = rota.Expired
+		} else if j.state == rota.Delayed && j.due <= m.now {
+			j.state = rota.Queued
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package fsm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"pgregory.net/rapid"
+)
+
+// TestModel runs random lives, hostile commands among them, against the model.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		// rapid's own numbers lean to the small ones: it draws the seed, and how far to
+		// go, so that a failure shrinks to the shortest prefix.
+		seed := rapid.Uint64().Draw(rt, "seed")
+		r := &race{T: rt, b: newBench(rt), chance: rand.New(rand.NewPCG(seed, seed))}
+		r.b.every = 5
+		r.b.ok(queueOp("default", "lease_ms", "50000", "ack_timeout_ms", "20000", "attempt_max", "3", "backoff_base_ms", "500",
+			"renewals_max", "3", "ttl_rel_max_ms", "120000",
+			"oldest_every", rapid.SampledFrom([]string{"0", "1", "3"}).Draw(rt, "oldest_every"),
+			"starvation_interleave", rapid.SampledFrom([]string{"0", "2"}).Draw(rt, "interleave"),
+			"hold_after", rapid.SampledFrom([]string{"0", "1000", "30000"}).Draw(rt, "hold_after"),
+			"hold_max", rapid.SampledFrom([]string{"1", "2000", "600000"}).Draw(rt, "hold_max")))
+		r.model = newModel(r.b.queues.get("default").policy)
+		for range rapid.IntRange(1, 300).Draw(rt, "steps") + 20 {
+			r.step()
+			r.compare()
+		}
+		r.b.sound()
+	})
+}
+
+// race is a machine and the model fed alike.
+type race struct {
+	*rapid.T
+	b      *bench
+	model  *model
+	chance *rand.Rand
+	// seen are all leases ever given, the newest last.
+	seen []rota.Lease
+}
+
+func (r *race) pick(_ string, n int) int { return r.chance.IntN(n) }
+
+// expect applies an operation of which the model says whether it is taken.
+func (r *race) expect(taken bool, op *fsmpb.Op) {
+	if got := OutcomeError(r.b.entry(op).Outcomes[0]); (got == nil) != taken {
+		r.Fatalf("%v: taken %v, the model says %v (%v)", op, got == nil, taken, got)
+	}
+}
+
+func (r *race) step() {
+	job := fmt.Sprint("j", r.pick("job", 6))
+	worker := rota.WorkerID(fmt.Sprint("w", r.pick("worker", 3)))
+	switch kind := r.pick("kind", 20); kind {
+	case 0, 1, 2:
+		spec := jobSpec(job, func(s *rota.JobSpec) {
+			s.DelayMs = int64(r.pick("delayed", 3)) / 2 * 700
+			s.TTLMs = int64(r.pick("mortal", 4)) / 3 * 30_000
+		})
+		r.model.submit(spec)
+		r.expect(true, submitOp(spec))
+	case 3, 4:
+		secret, takeover := fmt.Sprint("s", r.pick("secret", 2)), r.pick("takeover", 3) == 0
+		slots := int(worker[1]-'0') + 1
+		r.expect(r.model.register(worker, secret, takeover, slots), registerOp(string(worker), int32(slots), secret, takeover))
+	case 5, 6, 7:
+		r.match()
+	case 8, 9, 10, 11:
+		r.command()
+	case 12:
+		r.expect(r.model.cancel(rota.JobID(job)), cancelOp(job))
+	case 13:
+		r.expect(r.model.retry(rota.JobID(job)), retryOp(job))
+	case 14:
+		s := []rota.WorkerStatus{rota.WorkerDraining, rota.WorkerRetired}[r.pick("status", 2)]
+		session := rota.Session(r.pick("session", 4))
+		r.expect(r.model.status(worker, s, session), statusOp(string(worker), s, session))
+	case 15, 16:
+		sign := r.b.now - rota.Clock(r.pick("sign", 15_000))
+		session, _ := r.b.Session(worker)
+		reachable := kind == 15
+		r.expect(r.model.reach(worker, session, reachable, sign), reachOp(string(worker), session, reachable, sign))
+	case 17, 18:
+		for range 1 + r.pick("often", 16) {
+			r.b.now += rota.Clock(r.pick("passes", 1001))
+			r.model.now = r.b.now
+			r.model.sweep()
+			r.b.entry(sweepOp())
+		}
+	default: // an entry of a deposed leader, then perhaps a new one
+		r.b.stamped(&fsmpb.Entry{Term: r.b.term + 1, NowMs: int64(r.b.now + 400), Ops: []*fsmpb.Op{sweepOp()}}, r.b.term)
+		if r.pick("lead", 2) == 0 {
+			r.b.lead()
+		}
+	}
+}
+
+func (r *race) match() {
+	for _, l := range inOrder(r.b.match()) {
+		if err := r.model.assigned(l); err != nil {
+			r.Fatalf("%v", err)
+		}
+		r.seen = append(r.seen, l)
+	}
+}
+
+// command sends a verb on a lease that was given at some time, by its worker or
+// by somebody else.
+func (r *race) command() {
+	if len(r.seen) == 0 {
+		return
+	}
+	l := r.seen[len(r.seen)-1-r.pick("lease", min(len(r.seen), 6))]
+	c := rota.LeaseCommand{Verb: rota.LeaseVerb(1 + r.pick("verb", 5)), Lease: l.ID, Job: l.Job, Worker: l.Worker,
+		Session: l.Session, Ordinal: int32(r.pick("ordinal", 5)), NoRetry: r.pick("noRetry", 4) == 0}
+	switch r.pick("hostile", 8) {
+	case 0:
+		c.Worker = rota.WorkerID(fmt.Sprint("w", r.pick("thief", 3)))
+	case 1:
+		c.Session, _ = r.b.Session(c.Worker)
+	case 2:
+		c.Session++
+	case 3:
+		c.Lease[r.pick("byte", 32)]++
+	}
+	if taken, known := r.model.lease(&c); known {
+		r.expect(taken, LeaseCommandOp(&c))
+	} else {
+		r.b.entry(LeaseCommandOp(&c)) // whatever it answers, it changes nothing
+	}
+}
+
+func (r *race) compare() {
+	for id, want := range r.model.jobs {
+		got, ok := r.b.Job(id)
+		if !ok || got.State != want.state || !want.state.Terminal() && got.Attempt != want.attempt ||
+			(got.Lease != nil) != (want.lease != rota.LeaseID{}) || got.Lease != nil && got.Lease.ID != want.lease {
+			r.Fatalf("job %s is %s in attempt %d, the model says %s in %d", id, got.State, got.Attempt, want.state, want.attempt)
+		}
+		if l := r.model.leases[want.lease]; l != nil && (got.Lease.Deadline != l.deadline || got.Lease.Renewals != l.renewals) {
+			r.Fatalf("lease of %s runs to %d, the model says %d", id, got.Lease.Deadline, l.deadline)
+		}
+	}
+	if got := r.b.leases.len(); got != len(r.model.leases) {
+		r.Fatalf("%d leases are open, the model says %d", got, len(r.model.leases))
+	}
+	for id, want := range r.model.workers {
+		if session, status := r.b.Session(id); session != want.session || status != want.status {
+			r.Fatalf("worker %s is %s in session %d, the model says %s in %d", id, status, session, want.status, want.session)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package fsm
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
+	"github.com/tidwall/btree"
+)
+
+// registry files live jobs: in their lane while QUEUED, under their class while
+// alive, and in their queue's counters always. All of it is derived.
+type registry struct {
+	supply *sched.Supply
+	queues map[rota.QueueName]*queueIndex
+	// busy orders the queues that have QUEUED jobs by their turn (SPEC §7.2).
+	busy *btree.BTreeG[turn]
+	// heldFor gives the job that a held worker is held for.
+	heldFor map[rota.WorkerID]rota.JobID
+}
+
+// queueIndex is what is derived of one queue.
+type queueIndex struct {
+	pending *sched.Pending
+	// open counts open leases a tenant; entries at 0 are removed.
+	open map[rota.TenantID]int64
+	// turn is where the queue stands in busy; zero if it does not.
+	turn turn
+}
+
+// turn is a queue's place among queues: assignments ÷ weight, then the name.
+type turn struct {
+	count  uint64
+	weight uint64
+	name   rota.QueueName
+}
+
+func turnLess(a, b turn) bool {
+	return sched.CompareTurn(a.count, a.weight, a.name, b.count, b.weight, b.name) < 0
+}
+
+func (r *registry) reset() {
+	r.supply = sched.NewSupply()
+	r.queues = make(map[rota.QueueName]*queueIndex)
+	r.heldFor = make(map[rota.WorkerID]rota.JobID)
+	r.busy = btree.NewBTreeGOptions(turnLess, btree.Options{NoLocks: true})
+}
+
+func (m *Machine) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
+	q := &queueRow{name: name, policy: policy}
+	m.queues.insert(name, q)
+	m.registry.addIndex(q)
+	m.emit(rota.Event{Kind: rota.QueueChanged, Queue: name, Text: policy.Preset})
+}
+
+func (r *registry) addIndex(q *queueRow) *queueIndex {
+	i := &queueIndex{pending: sched.NewPending(q.policy.FairShare), open: make(map[rota.TenantID]int64)}
+	r.queues[q.name] = i
+	return i
+}
+
+// move takes a job to another state: the one place where a state changes, so
+// that counters and lanes cannot be forgotten. An illegal move is a broken
+// invariant, not a refusal: verbs check first.
+func (m *Machine) move(j *jobRow, to rota.JobState) {
+	if !j.state.MayBecome(to) {
+		panic(fmt.Sprintf("fsm: job %s cannot go from %s to %s", j.spec.ID, j.state, to))
+	}
+	q := m.queues.edit(j.spec.Queue)
+	if j.state == rota.Queued {
+		m.unfile(j, q)
+		if h := m.holds.get(j.spec.ID); h != nil {
+			m.endHold(h, holdEnd(to))
+		}
+	}
+	q.count(j.state, -1)
+	j.state = to
+	q.count(to, 1)
+	if to == rota.Queued {
+		j.queuedAt = m.head.clock
+		m.file(j, q)
+	}
+}
+
+// count is where a state's counter lives; terminal states have totals only.
+func (r *queueRow) count(s rota.JobState, by int64) {
+	switch s {
+	case rota.Blocked:
+		r.blocked += by
+	case rota.Delayed:
+		r.delayed += by
+	case rota.Queued:
+		r.queued += by
+	case rota.Assigned:
+		r.assigned += by
+	case rota.Running:
+		r.running += by
+	case rota.Completed:
+		r.completed++
+	case rota.Dead:
+		r.dead++
+	case rota.Expired:
+		r.expired++
+	case rota.Cancelled:
+		r.cancelled++
+	}
+}
+
+// file puts a QUEUED job into its lane.
+func (m *Machine) file(j *jobRow, q *queueRow) {
+	i := m.registry.queues[q.name]
+	item := itemOf(j, &q.policy)
+	j.item = &item
+	i.pending.Add(j.item)
+	if q.queued == 1 {
+		m.joinTurns(q, i)
+	}
+}
+
+// itemOf is a job as rounds see it: a pure function of its row and the policy.
+func itemOf(j *jobRow, p *rota.QueuePolicy) sched.Item {
+	size := effectiveSize(j.spec)
+	return sched.Item{ID: j.spec.ID, Tenant: j.spec.Tenant, Domain: j.spec.Domain, Class: j.class,
+		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, rota.TierFree, j.enqueued),
+		Enqueued: j.enqueued, Queued: j.queuedAt, CPUMilli: j.spec.CPUMilli, MemoryBytes: j.spec.MemoryBytes, Attempt: j.attempt,
+		Priority: j.spec.Priority, SizeBytes: size, Type: j.spec.Type}
+}
+
+func effectiveSize(s *rota.JobSpec) int64 {
+	if s.SizeBytes > 0 {
+		return s.SizeBytes
+	}
+	return int64(len(s.Payload))
+}
+
+func (m *Machine) unfile(j *jobRow, q *queueRow) {
+	i := m.registry.queues[q.name]
+	if !i.pending.Remove(j.item) {
+		panic(fmt.Sprintf("fsm: job %s is QUEUED but in no lane", j.spec.ID))
+	}
+	j.item = nil
+	if q.queued == 1 { // this was the last
+		m.registry.busy.Delete(i.turn)
+		i.turn = turn{}
+	}
+}
+
+// joinTurns takes a queue that becomes busy into the order of queues, at the
+// least busy one's value at least (SPEC §7.2): time without work saves nothing up.
+func (m *Machine) joinTurns(q *queueRow, i *queueIndex) {
+	weight := uint64(q.policy.Weight)
+	if least, ok := m.registry.busy.Min(); ok {
+		q.turn = max(q.turn, rescale(least.count, weight, least.weight))
+	}
+	i.turn = turn{q.turn, weight, q.name}
+	m.registry.busy.Set(i.turn)
+}
+
+// rescale turns a count at one weight into that of the same value at another,
+// rounded up: ⌈count · to / from⌉, cut where no cluster ever gets.
+func rescale(count, to, from uint64) uint64 {
+	hi, lo := bits.Mul64(count, to)
+	if hi >= from {
+		return turnMost
+	}
+	quotient, rest := bits.Div64(hi, lo, from)
+	if rest > 0 {
+		quotient++
+	}
+	return min(quotient, turnMost)
+}
+
+const turnMost = 1 << 62
+
+// setTurn changes a queue's turn, in the order too where it stands there.
+func (m *Machine) setTurn(q *queueRow, count uint64) {
+	q.turn = min(count, turnMost)
+	i := m.registry.queues[q.name]
+	if i.turn.name == "" {
+		return
+	}
+	m.registry.busy.Delete(i.turn)
+	i.turn = turn{q.turn, uint64(q.policy.Weight), q.name}
+	m.registry.busy.Set(i.turn)
+}
+
+// share counts an open lease more or less of a tenant in a queue.
+func (r *registry) share(queue rota.QueueName, tenant rota.TenantID, by int64) {
+	i := r.queues[queue]
+	n := i.open[tenant] + by
+	if n == 0 {
+		delete(i.open, tenant)
+	} else {
+		i.open[tenant] = n
+	}
+	i.pending.SetShare(tenant, n, 1)
+}
+
+// classify counts a live job under its class.
+func (m *Machine) classify(j *jobRow) {
+	j.class = m.registry.supply.Intern(sched.RequirementsOf(j.spec))
+}
+
+// supplyOf brings the supply up to date with a worker's row.
+func (m *Machine) supplyOf(w *workerRow) {
+	m.registry.supply.Put(workerEntry(w))
+}
+
+func workerEntry(w *workerRow) sched.WorkerEntry {
+	return sched.WorkerEntry{Spec: w.spec, Active: w.status == rota.WorkerActive, Open: w.open, CPUTaken: w.cpu,
+		MemoryTaken: w.memory, Received: w.sinceTurn}
+}

@@ -1,0 +1,301 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/tidwall/btree"
+	"github.com/zeebo/xxh3"
+)
+
+func hashBytes(b []byte) rota.Digest {
+	h := xxh3.Hash128(b)
+	return rota.Digest{Hi: h.Hi, Lo: h.Lo}
+}
+
+// workerRow is one registered worker.
+type workerRow struct {
+	rowMeta
+	spec *rota.WorkerSpec
+	// secretHash is SHA-256 of the worker's secret (SPEC §6.4).
+	secretHash [32]byte
+	status     rota.WorkerStatus
+	// before is the status to go back to from UNREACHABLE.
+	before  rota.WorkerStatus
+	session rota.Session
+	since   rota.Clock
+	// silentSince is the clock of the last sign; only while UNREACHABLE.
+	silentSince rota.Clock
+	// open, cpu and memory are what its leases take. Invariants I3, I4.
+	open        int32
+	cpu, memory int64
+	health      int32
+	assigned    uint64
+	completed   uint64
+	failed      uint64
+	// sinceTurn counts the leases received since its last turn of the oldest, and
+	// what that turn left over (SPEC §7.10).
+	sinceTurn uint64
+
+	// leases are the open ones' ids; derived, shared by all copies of the row.
+	leases *btree.Set[string]
+}
+
+func (r *workerRow) canonical(e *encoder) {
+	s := r.spec
+	e.str(string(s.ID))
+	e.uint(uint64(len(s.Queues)))
+	for _, q := range s.Queues {
+		e.str(string(q))
+	}
+	e.int(int64(s.Slots))
+	e.int(int64(s.Prefetch))
+	e.str(s.Region)
+	e.str(s.Zone)
+	e.strs(s.Capabilities)
+	e.int(s.CPUMilli)
+	e.int(s.MemoryBytes)
+	e.int(s.Stake)
+	e.b = append(e.b, r.secretHash[:]...)
+	e.uint(uint64(r.status))
+	e.uint(uint64(r.before))
+	e.uint(uint64(r.session))
+	e.int(int64(r.since))
+	e.int(int64(r.silentSince))
+	e.int(int64(r.open))
+	e.int(r.cpu)
+	e.int(r.memory)
+	e.int(int64(r.health))
+	e.uint(r.assigned)
+	e.uint(r.completed)
+	e.uint(r.failed)
+	e.uint(r.sinceTurn)
+}
+
+func decodeWorker(d *decoder) *workerRow {
+	s := &rota.WorkerSpec{ID: rota.WorkerID(d.str())}
+	for _, q := range d.strs() {
+		s.Queues = append(s.Queues, rota.QueueName(q))
+	}
+	s.Slots = int32(d.int())
+	s.Prefetch = int32(d.int())
+	s.Region = d.str()
+	s.Zone = d.str()
+	s.Capabilities = d.strs()
+	s.CPUMilli = d.int()
+	s.MemoryBytes = d.int()
+	s.Stake = d.int()
+	r := &workerRow{spec: s, leases: &btree.Set[string]{}}
+	copy(r.secretHash[:], d.raw(32))
+	r.status = rota.WorkerStatus(d.enum(uint64(rota.WorkerUnreachable)))
+	r.before = rota.WorkerStatus(d.enum(uint64(rota.WorkerUnreachable)))
+	r.session = rota.Session(d.uint())
+	r.since = rota.Clock(d.int())
+	r.silentSince = rota.Clock(d.int())
+	r.open = int32(d.int())
+	r.cpu = d.int()
+	r.memory = d.int()
+	r.health = int32(d.int())
+	r.assigned = d.uint()
+	r.completed = d.uint()
+	r.failed = d.uint()
+	r.sinceTurn = d.uint()
+	return r
+}
+
+// queueRow is one queue: its policy, its counters, its turn among queues.
+type queueRow struct {
+	rowMeta
+	name   rota.QueueName
+	policy rota.QueuePolicy
+	// counts by state. Invariant I4: what the job rows say.
+	blocked, delayed, queued, assigned, running int64
+	// totals since the cluster began.
+	submitted, placed, completed, dead, expired, cancelled uint64
+	// turn is the count of assignments that SPEC §7.2 orders queues by; it is
+	// raised where `placed` is not.
+	turn uint64
+	// sinceInterleave counts assignments since the last interleaved one (SPEC §5.1).
+	sinceInterleave uint64
+}
+
+func (r *queueRow) canonical(e *encoder) {
+	e.str(string(r.name))
+	e.str(r.policy.Preset)
+	values := r.policy.Values()
+	e.uint(uint64(len(values)))
+	for _, v := range values {
+		e.int(v)
+	}
+	for _, v := range []int64{r.blocked, r.delayed, r.queued, r.assigned, r.running} {
+		e.int(v)
+	}
+	for _, v := range []uint64{r.submitted, r.placed, r.completed, r.dead, r.expired, r.cancelled, r.turn,
+		r.sinceInterleave} {
+		e.uint(v)
+	}
+}
+
+func decodeQueue(d *decoder) *queueRow {
+	r := &queueRow{name: rota.QueueName(d.str())}
+	preset := d.str()
+	n := d.uint()
+	if n > 1000 {
+		d.fail()
+		return r
+	}
+	values := make([]int64, n)
+	for i := range values {
+		values[i] = d.int()
+	}
+	var err error
+	if r.policy, err = rota.PolicyFromValues(preset, values); err != nil && d.err == nil {
+		d.err = err
+	}
+	for _, p := range []*int64{&r.blocked, &r.delayed, &r.queued, &r.assigned, &r.running} {
+		*p = d.int()
+	}
+	for _, p := range []*uint64{&r.submitted, &r.placed, &r.completed, &r.dead, &r.expired, &r.cancelled, &r.turn,
+		&r.sinceInterleave} {
+		*p = d.uint()
+	}
+	return r
+}
+
+func (r *queueRow) pending() int64 { return r.blocked + r.delayed + r.queued }
+
+// tombRow remembers a terminal job (SPEC §9.4).
+type tombRow struct {
+	rowMeta
+	id     rota.JobID
+	queue  rota.QueueName
+	typ    rota.JobType
+	tenant rota.TenantID
+	state  rota.JobState
+	reason rota.Reason
+	// attempt is the number of the last one; lease the last lease and worker its
+	// worker, by which what comes late is answered.
+	attempt      int32
+	lease        rota.LeaseID
+	worker       rota.WorkerID
+	outputDigest []byte
+	submitted    rota.Clock
+	finished     rota.Clock
+	finishedDate rota.Date
+	// seq numbers terminal jobs in log order; the oldest leave first.
+	seq uint64
+	// hasRecord says that the full record is still there.
+	hasRecord bool
+}
+
+func (r *tombRow) canonical(e *encoder) {
+	e.str(string(r.id))
+	e.str(string(r.queue))
+	e.str(string(r.typ))
+	e.str(string(r.tenant))
+	e.uint(uint64(r.state))
+	e.uint(uint64(r.reason))
+	e.int(int64(r.attempt))
+	e.b = append(e.b, r.lease[:]...)
+	e.str(string(r.worker))
+	e.bytes(r.outputDigest)
+	e.int(int64(r.submitted))
+	e.int(int64(r.finished))
+	e.int(int64(r.finishedDate))
+	e.uint(r.seq)
+	e.bool(r.hasRecord)
+}
+
+func decodeTomb(d *decoder) *tombRow {
+	r := &tombRow{}
+	r.id = rota.JobID(d.str())
+	r.queue = rota.QueueName(d.str())
+	r.typ = rota.JobType(d.str())
+	r.tenant = rota.TenantID(d.str())
+	r.state = rota.JobState(d.enum(uint64(rota.Cancelled)))
+	r.reason = rota.Reason(d.enum(uint64(rota.Restored)))
+	r.attempt = int32(d.int())
+	r.lease = d.leaseID()
+	r.worker = rota.WorkerID(d.str())
+	r.outputDigest = d.bytes()
+	r.submitted = rota.Clock(d.int())
+	r.finished = rota.Clock(d.int())
+	r.finishedDate = rota.Date(d.int())
+	r.seq = d.uint()
+	r.hasRecord = d.bool()
+	return r
+}
+
+// nodeRow remembers a node id that was ever a member: an id is never used for
+// another data directory, and a removed one never comes back.
+type nodeRow struct {
+	rowMeta
+	id       rota.NodeID
+	api      string
+	raft     string
+	identity string
+	starts   uint64
+	removed  bool
+}
+
+func (r *nodeRow) canonical(e *encoder) {
+	e.str(string(r.id))
+	e.str(r.api)
+	e.str(r.raft)
+	e.str(r.identity)
+	e.uint(r.starts)
+	e.bool(r.removed)
+}
+
+func decodeNode(d *decoder) *nodeRow {
+	return &nodeRow{id: rota.NodeID(d.str()), api: d.str(), raft: d.str(), identity: d.str(), starts: d.uint(),
+		removed: d.bool()}
+}
+
+// record is a terminal job in full: on its way to an archive, and no part of
+// the digest (SPEC §2.5). It never changes.
+type record struct {
+	spec       *rota.JobSpec
+	enqueued   rota.Clock
+	firstLease rota.Clock
+	submitDate rota.Date
+	err        string
+	attempts   []rota.Attempt
+	progress   int32
+	note       string
+	output     []byte
+	seq        uint64
+}
+
+// bytes is what a record counts for in RecordBytesCap: about what it holds of
+// the heap, and a pure function of what a snapshot carries.
+func (r *record) bytes() int64 {
+	s := r.spec
+	n := len(s.Payload) + len(r.output) + len(r.err) + len(r.note) + len(s.ExpectedDigest) + 400
+	for i := range r.attempts {
+		n += 160 + len(r.attempts[i].Error)
+	}
+	for _, list := range [...][]string{s.Requires, s.RegionsAllow, s.RegionsDeny} {
+		for _, text := range list {
+			n += 16 + len(text)
+		}
+	}
+	return int64(n + len(s.Labels)*(32+rota.MaxLabelBytes))
+}
+
+func encodeRecord(e *encoder, r *record) {
+	encodeSpec(e, r.spec)
+	e.int(int64(r.enqueued))
+	e.int(int64(r.firstLease))
+	e.int(int64(r.submitDate))
+	e.str(r.err)
+	encodeAttempts(e, r.attempts)
+	e.int(int64(r.progress))
+	e.str(r.note)
+	e.bytes(r.output)
+	e.uint(r.seq)
+}
+
+func decodeRecord(d *decoder) *record {
+	return &record{spec: decodeSpec(d), enqueued: rota.Clock(d.int()), firstLease: rota.Clock(d.int()),
+		submitDate: rota.Date(d.int()), err: d.str(), attempts: decodeAttempts(d), progress: int32(d.int()),
+		note: d.str(), output: d.bytes(), seq: d.uint()}
+}

@@ -1,0 +1,142 @@
+package fsm
+
+import (
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/sched"
+)
+
+// submit admits a job (SPEC §4), idempotent by its id: a known one is answered
+// before any check.
+func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
+	id := rota.JobID(op.GetSpec().GetId())
+	if j := m.jobs.get(id); j != nil {
+		return &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
+	}
+	if t := m.tombs.get(id); t != nil {
+		return &fsmpb.Outcome{JobState: uint32(t.state), Existed: true}
+	}
+	if n := len(op.GetSpec().GetLabels()); n > rota.MaxLabels { // before a map is made of them
+		return refused(rota.Refusef(rota.Invalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels))
+	}
+	spec := specWords(op.GetSpec())
+	q := m.queues.get(spec.Queue)
+	if err := m.admit(spec, q); err != nil {
+		return refused(err)
+	}
+	m.head.jobSeq++
+	j := &jobRow{spec: spec, specHash: hashSpec(&m.ledger.enc, spec), seq: m.head.jobSeq,
+		submitted: m.head.clock, submittedDate: m.head.date()}
+	ttl := spec.TTLMs
+	if ttl == 0 {
+		ttl = q.policy.TTLAbsMs
+	}
+	if ttl > 0 {
+		j.expireAbs = m.head.clock + rota.Clock(ttl)
+		m.timers.expire.set(string(id), 0, int64(j.expireAbs))
+	}
+	m.jobs.insert(id, j)
+	m.classify(j)
+	m.queues.edit(spec.Queue).submitted++
+	m.start(j)
+	return &fsmpb.Outcome{JobState: uint32(j.state)}
+}
+
+// admit holds the checks of SPEC §4 in their order.
+func (m *Machine) admit(spec *rota.JobSpec, q *queueRow) error {
+	payloadMax := int64(rota.MaxPayloadBytes)
+	if q != nil {
+		payloadMax = q.policy.PayloadMaxBytes
+	}
+	if err := spec.CheckShape(payloadMax); err != nil {
+		return err
+	}
+	if m.head.cluster == "" {
+		return rota.Refusef(rota.Unavailable, "cluster", "the cluster has no leader yet: submit again")
+	}
+	if q == nil {
+		return rota.Refusef(rota.NotFound, "queue", "queue %q does not exist: create it with `rota queue set %s`",
+			spec.Queue, spec.Queue)
+	}
+	if pending := q.pending(); pending >= q.policy.QueueCap {
+		return exhausted("queue", "queue %q holds %d pending jobs: queue_cap is %d", spec.Queue, pending, q.policy.QueueCap)
+	}
+	if spec.Priority > 0 && q.pending()*1000 >= q.policy.QueueCap*q.policy.RejectThresholdPermille {
+		return exhausted("queue", "queue %q holds %d pending jobs, %d permille of queue_cap %d: at reject_threshold only "+
+			"priority 0 is taken", spec.Queue, q.pending(), q.policy.RejectThresholdPermille, q.policy.QueueCap)
+	}
+	return m.admitClass(spec)
+}
+
+func (m *Machine) admitClass(spec *rota.JobSpec) error {
+	if m.classFits(spec) {
+		return nil
+	}
+	return exhausted("requires", "queue %q has jobs of %d different requirement sets: no more are taken", spec.Queue,
+		rota.MaxClassesPerQueue)
+}
+
+// classFits says whether the job's class is known or there is room for another.
+func (m *Machine) classFits(spec *rota.JobSpec) bool {
+	s := m.registry.supply
+	if s.Classes(spec.Queue) < rota.MaxClassesPerQueue {
+		return true
+	}
+	c := s.Intern(sched.RequirementsOf(spec)) // counts it; given back at once
+	defer s.Release(c)
+	return s.Classes(spec.Queue) <= rota.MaxClassesPerQueue
+}
+
+// exhausted is a refusal that time cures.
+func exhausted(subject, format string, args ...any) error {
+	e := rota.Refusef(rota.Exhausted, subject, format, args...)
+	e.RetryAfter = time.Second
+	return e
+}
+
+// start gives a new or revived job its first state: DELAYED while its delay or
+// its date is to come, else QUEUED.
+func (m *Machine) start(j *jobRow) {
+	if j.spec.DelayMs > 0 {
+		m.delay(j, m.head.clock+rota.Clock(j.spec.DelayMs))
+		return
+	}
+	m.wakeOrDate(j)
+}
+
+// delay puts a job to sleep until a moment on the clock.
+func (m *Machine) delay(j *jobRow, due rota.Clock) {
+	j.due = due
+	m.timers.wake.set(string(j.spec.ID), 0, int64(due))
+	m.move(j, rota.Delayed)
+}
+
+// wakeOrDate queues a job whose delay is over, or lets it wait for its date.
+func (m *Machine) wakeOrDate(j *jobRow) {
+	id := string(j.spec.ID)
+	m.timers.wake.set(id, int64(j.due), 0)
+	j.due = 0
+	if j.spec.NotBefore > m.head.date() && j.enqueued == 0 {
+		j.dueDate = j.spec.NotBefore
+		m.timers.dated.set(id, 0, int64(j.dueDate))
+		if j.state != rota.Delayed {
+			m.move(j, rota.Delayed)
+		}
+		return
+	}
+	m.timers.dated.set(id, int64(j.dueDate), 0)
+	j.dueDate = 0
+	m.enqueue(j)
+}
+
+// enqueue makes a job QUEUED. Its enqueue_ts is when it first became so, and
+// stays through retries (SPEC §5.0).
+func (m *Machine) enqueue(j *jobRow) {
+	if j.enqueued == 0 {
+		j.enqueued = m.head.clock
+	}
+	m.move(j, rota.Queued)
+	m.emit(rota.Event{Kind: rota.JobEnqueued, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt})
+}

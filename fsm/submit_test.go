@@ -1,0 +1,236 @@
+package fsm
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+func TestSubmit(t *testing.T) {
+	t.Parallel()
+	t.Run("is_idempotent_by_id", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.submit("j")
+		b.ok(queueOp("default", "queue_cap", "1")) // a known id is answered before any check
+		for _, s := range []*rota.JobSpec{jobSpec("j"), jobSpec("j", func(s *rota.JobSpec) { s.Queue, s.Priority = "no such", 99 })} {
+			if o := b.ok(submitOp(s)); !o.GetExisted() || rota.JobState(o.GetJobState()) != rota.Queued {
+				t.Fatalf("outcome %v", o)
+			}
+		}
+		b.ok(cancelOp("j"))
+		if o := b.ok(submitOp(jobSpec("j"))); !o.GetExisted() || rota.JobState(o.GetJobState()) != rota.Cancelled {
+			t.Fatalf("outcome %v", o)
+		}
+	})
+	t.Run("refuses_what_is_out_of_shape", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		for _, c := range []struct {
+			subject string
+			change  func(*rota.JobSpec)
+		}{
+			{"id", func(s *rota.JobSpec) { s.ID = "" }},
+			{"id", func(s *rota.JobSpec) { s.ID = "../../etc/passwd" }},
+			{"id", func(s *rota.JobSpec) { s.ID = "a\x00b" }},
+			{"id", func(s *rota.JobSpec) { s.ID = "jоb" }}, // a Cyrillic о
+			{"id", func(s *rota.JobSpec) { s.ID = rota.JobID(strings.Repeat("x", 65)) }},
+			{"id", func(s *rota.JobSpec) { s.ID = rota.JobID(strings.Repeat("x", 1<<18)) }},
+			{"type", func(s *rota.JobSpec) { s.Type = "" }},
+			{"tenant", func(s *rota.JobSpec) { s.Tenant = "" }},
+			{"queue", func(s *rota.JobSpec) { s.Queue = "" }},
+			{"domain", func(s *rota.JobSpec) { s.Domain = "a b" }},
+			{"worker", func(s *rota.JobSpec) { s.Worker = "a/b" }},
+			{"priority", func(s *rota.JobSpec) { s.Priority = 11 }},
+			{"priority", func(s *rota.JobSpec) { s.Priority = -1 }},
+			{"priority", func(s *rota.JobSpec) { s.Priority = math.MaxInt32 }},
+			{"fee", func(s *rota.JobSpec) { s.Fee = -1 }},
+			{"fee", func(s *rota.JobSpec) { s.Fee = math.MaxInt64 }},
+			{"size_bytes", func(s *rota.JobSpec) { s.SizeBytes = math.MaxInt64 }},
+			{"delay_ms", func(s *rota.JobSpec) { s.DelayMs = math.MaxInt64 }},
+			{"delay_ms", func(s *rota.JobSpec) { s.DelayMs = -1 }},
+			{"not_before_ms", func(s *rota.JobSpec) { s.NotBefore = math.MaxInt64 }},
+			{"ttl_ms", func(s *rota.JobSpec) { s.TTLMs = math.MinInt64 }},
+			{"max_runtime_ms", func(s *rota.JobSpec) { s.MaxRuntimeMs = math.MaxInt64 }},
+			{"cpu_milli", func(s *rota.JobSpec) { s.CPUMilli = math.MaxInt64 }},
+			{"memory_bytes", func(s *rota.JobSpec) { s.MemoryBytes = -5 }},
+			{"payload", func(s *rota.JobSpec) { s.Payload = make([]byte, rota.MaxPayloadBytes+1) }},
+			{"expected_digest", func(s *rota.JobSpec) { s.ExpectedDigest = make([]byte, 31) }},
+			{"requires", func(s *rota.JobSpec) { s.Requires = make([]string, 33) }},
+			{"requires", func(s *rota.JobSpec) { s.Requires = []string{"a b"} }},
+			{"regions_deny", func(s *rota.JobSpec) { s.RegionsDeny = []string{""} }},
+			{"labels", func(s *rota.JobSpec) { s.Labels = map[string]string{"k": strings.Repeat("v", 200)} }},
+		} {
+			b.refuses(rota.Invalid, c.subject, submitOp(jobSpec("j", c.change)))
+		}
+		b.refuses(rota.Invalid, "id", &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{}}})
+		b.refuses(rota.NotFound, "queue", submitOp(jobSpec("j", func(s *rota.JobSpec) { s.Queue = "nowhere" })))
+	})
+	t.Run("refuses_a_million_labels", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		op := submitOp(jobSpec("j"))
+		same := &fsmpb.Label{Key: "k", Value: "v"}
+		for range 1_000_000 {
+			op.GetSubmit().Spec.Labels = append(op.GetSubmit().Spec.Labels, same)
+		}
+		b.refuses(rota.Invalid, "labels", op)
+	})
+	t.Run("refuses_before_the_cluster_began", func(t *testing.T) {
+		t.Parallel()
+		b := emptyBench(t)
+		b.refuses(rota.Unavailable, "cluster", submitOp(jobSpec("j")))
+		b.refuses(rota.Unavailable, "cluster", queueOp("q"))
+	})
+	t.Run("refuses_beyond_the_cap_and_the_threshold", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "queue_cap", "10"))
+		for i := range 9 {
+			b.submit(fmt.Sprint("j", i))
+		}
+		b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("normal")))
+		b.submit("urgent", func(s *rota.JobSpec) { s.Priority = 0 })
+		o := b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("urgent2", func(s *rota.JobSpec) { s.Priority = 0 })))
+		if o.GetRetryAfterMs() <= 0 {
+			t.Fatalf("no delay is told: %v", o)
+		}
+		b.ok(cancelOp("j0"))
+		b.submit("urgent2", func(s *rota.JobSpec) { s.Priority = 0 })
+	})
+	t.Run("refuses_a_class_too_many", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.every = 1 << 30
+		cpu := func(n int) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.CPUMilli = int64(n) } }
+		for i := range rota.MaxClassesPerQueue {
+			b.submit(fmt.Sprint("j", i), cpu(i+1))
+		}
+		b.refuses(rota.Exhausted, "requires", submitOp(jobSpec("one-more", cpu(1_000_000))))
+		b.submit("known-class", cpu(1))
+		b.ok(cancelOp("j5"))
+		b.submit("now", cpu(1_000_000))
+		b.refuses(rota.Exhausted, "requires", retryOp("j5"))
+		b.sound()
+	})
+	t.Run("waits_for_delay_and_then_for_the_date", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.submit("j", func(s *rota.JobSpec) { s.DelayMs, s.NotBefore = 10_000, startClock+20_000 })
+		b.submit("early", func(s *rota.JobSpec) { s.DelayMs, s.NotBefore = 10_000, startClock+5_000 })
+		b.pass(9_999)
+		b.state("early", rota.Delayed)
+		b.pass(1)
+		b.state("early", rota.Queued)
+		b.state("j", rota.Delayed)
+		if at, ok := b.NextDate(); !ok || at != startClock+20_000 {
+			t.Fatalf("next date %d", at)
+		}
+		b.pass(10_000)
+		if j := b.state("j", rota.Queued); j.Enqueued != startClock+20_000 {
+			t.Fatalf("enqueued %d", j.Enqueued-startClock)
+		}
+	})
+	t.Run("waits_for_no_date_in_backoff", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.submit("j", func(s *rota.JobSpec) { s.NotBefore = startClock + 1000 })
+		b.worker("w", 1)
+		b.pass(1000)
+		l := b.match()["j"]
+		b.ok(verb(rota.VerbFail, l))
+		b.pass(6_000)
+		if j := b.state("j", rota.Queued); j.Enqueued != startClock+1000 {
+			t.Fatalf("enqueued %d: it stays through retries", j.Enqueued-startClock)
+		}
+	})
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.refuses(rota.NotFound, "job", cancelOp("nothing"))
+	b.refuses(rota.NotFound, "job", retryOp("nothing"))
+	b.submit("j")
+	b.submit("delayed", func(s *rota.JobSpec) { s.DelayMs = 1000 })
+	b.submit("dated", func(s *rota.JobSpec) { s.NotBefore = startClock + 1000 })
+	for _, id := range []string{"j", "delayed", "dated"} {
+		b.ok(cancelOp(id))
+		b.state(id, rota.Cancelled)
+	}
+	b.pass(2000) // nothing fires for them
+	l := b.leased("done", "w")
+	b.ok(verb(rota.VerbComplete, l))
+	b.refuses(rota.Conflict, "job", cancelOp("done"))
+	b.refuses(rota.Conflict, "job", retryOp("done"))
+}
+
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	t.Run("revives_with_fresh_attempts_and_payload", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "ttl_rel_max", "1m"))
+		l := b.leased("j", "w", func(s *rota.JobSpec) { s.TTLMs, s.Payload = 50_000, []byte("body") })
+		b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.NoRetry = true }))
+		b.pass(30_000)
+		b.ok(retryOp("j"))
+		if o := b.ok(retryOp("j")); !o.GetExisted() {
+			t.Fatalf("outcome %v", o)
+		}
+		if j := b.state("j", rota.Queued); j.Attempt != 0 || len(j.Attempts) != 1 || string(j.Payload) != "body" {
+			t.Fatalf("job %+v", j)
+		}
+		b.pass(49_999) // from the revival
+		b.state("j", rota.Queued)
+		l2 := b.match()["j"]
+		b.refuses(rota.Conflict, "job", retryOp("j"))
+		b.pass(1)
+		if j := b.state("j", rota.Expired); j.Reason != rota.TTLAbsolute {
+			t.Fatalf("job %+v", j)
+		}
+		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l2))
+		b.ok(retryOp("j"))
+		b.state("j", rota.Queued)
+	})
+	t.Run("revives_what_never_ran", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.submit("j")
+		b.ok(cancelOp("j"))
+		b.ok(retryOp("j"))
+		if o := b.ok(retryOp("j")); !o.GetExisted() {
+			t.Fatalf("outcome %v", o)
+		}
+	})
+	t.Run("refuses_when_the_payload_is_gone", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.every = 1 << 30
+		body := make([]byte, rota.MaxPayloadBytes)
+		n := rota.RecordBytesCap/rota.MaxPayloadBytes + 1
+		for i := range n {
+			b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) { s.Payload = body })
+			b.ok(cancelOp(fmt.Sprint("j", i)))
+		}
+		b.sound()
+		b.refuses(rota.OutOfRange, "job", retryOp("j0"))
+		if j := b.state("j0", rota.Cancelled); !j.RecordDropped {
+			t.Fatalf("job %+v", j)
+		}
+		b.ok(retryOp(fmt.Sprint("j", n-1)))
+	})
+	t.Run("refuses_beyond_the_cap", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.submit("j")
+		b.ok(cancelOp("j"))
+		b.submit("other")
+		b.ok(queueOp("default", "queue_cap", "1"))
+		b.refuses(rota.Exhausted, "queue", retryOp("j"))
+	})
+}

@@ -1,0 +1,93 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// sweepDue fires what is due, and only a sweep does (SPEC §3.6): by kind, then
+// by due time, then by id; at most MaxFiringsPerSweep an entry.
+func (m *Machine) sweepDue() *fsmpb.Outcome {
+	if o := m.internal(); o != nil {
+		return o
+	}
+	left := rota.MaxFiringsPerSweep - m.sweep.Fired
+	now, date := int64(m.head.clock), int64(m.head.date())
+	fired := 0
+	fire := func(s timerSet, moment int64, f func(id string)) {
+		for fired < left {
+			t, due := s.first(moment)
+			if !due {
+				return
+			}
+			f(t.id)
+			fired++
+		}
+	}
+	fire(m.timers.lease, now, m.fireLease)
+	fire(m.timers.expire, now, m.fireTTL)
+	fire(m.timers.wake, now, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
+	fire(m.timers.dated, date, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
+	fire(m.timers.forget, now, m.fireForget)
+	for fired < left {
+		_, id, ok := m.timers.tombOrder.Min()
+		if !ok {
+			break
+		}
+		t := m.tombs.get(id)
+		if int64(t.finishedDate)+int64(rota.GCHorizon) > date {
+			break
+		}
+		m.dropTomb(t)
+		m.head.droppedTombs++
+		fired++
+	}
+	m.sweep.Fired += fired
+	m.sweep.More = fired == left
+	return &fsmpb.Outcome{}
+}
+
+// fireLease ends a lease whose time is up.
+func (m *Machine) fireLease(key string) {
+	l := m.leases.get(key)
+	if l.Revoked != rota.ReasonNone {
+		m.endLease(l, l.Revoked, "") // uncounted, as if its worker had confirmed
+		return
+	}
+	if l.Acked == 0 && l.AckBy <= m.head.clock {
+		m.endLease(l, rota.AckTimeout, "")
+		return
+	}
+	m.endLease(l, rota.LeaseExpiredReason, "")
+}
+
+// fireTTL ends a job whose time to live has elapsed (SPEC §9.3).
+func (m *Machine) fireTTL(id string) {
+	j := m.jobs.edit(rota.JobID(id))
+	why := rota.TTLAbsolute
+	if j.expireAbs == 0 || j.expireRel != 0 && j.expireRel < j.expireAbs {
+		why = rota.TTLRelative
+	}
+	m.expel(j, rota.Expired, why)
+}
+
+// fireForget takes a worker that is long gone out of the state.
+func (m *Machine) fireForget(id string) {
+	w := m.workers.get(rota.WorkerID(id))
+	m.timers.forget.set(id, w.forgetAt(), 0)
+	m.registry.supply.Remove(w.spec.ID)
+	m.workers.drop(w.spec.ID)
+}
+
+// AtRest says that no sweep is needed for the state's own sake: no lease is
+// open and nothing waits for a moment on the clock (SPEC §3.6). Connected
+// workers are the leader's to know.
+func (m *Machine) AtRest() bool {
+	return m.leases.len() == 0 && m.timers.wake.Len() == 0 && m.registry.busy.Len() == 0
+}
+
+// NextDate is when something waits for a date; ok is false if nothing does.
+func (m *Machine) NextDate() (date rota.Date, ok bool) {
+	t, ok := m.timers.dated.Min()
+	return rota.Date(t.due), ok
+}

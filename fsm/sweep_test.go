@@ -1,0 +1,168 @@
+package fsm
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	t.Run("fires_by_kind_then_due_then_id", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.worker("w", 2)
+		b.submit("leased")
+		b.match()
+		b.submit("z-wakes-first", func(s *rota.JobSpec) { s.DelayMs = 5_000 })
+		b.submit("b-wakes", func(s *rota.JobSpec) { s.DelayMs = 5_500 })
+		b.submit("a-wakes", func(s *rota.JobSpec) { s.DelayMs = 5_500 })
+		b.submit("expires", func(s *rota.JobSpec) { s.TTLMs, s.DelayMs = 5_800, 1_000_000 })
+		for range 6 {
+			b.now += 1000
+			b.entry()
+		}
+		var order []string
+		for _, e := range b.entry(sweepOp()).Events {
+			order = append(order, e.Kind.String()+" "+string(e.Job))
+		}
+		want := "[leaseCancelled leased jobRetryScheduled leased jobExpired expires jobEnqueued z-wakes-first" +
+			" jobEnqueued a-wakes jobEnqueued b-wakes]"
+		if got := fmt.Sprint(order); got != want {
+			t.Fatalf("fired %s\nwanted %s", got, want)
+		}
+	})
+	t.Run("fires_a_thousand_at_most", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.every = 500
+		for i := range 2500 {
+			b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) { s.DelayMs = 100 })
+		}
+		b.now += 1000
+		for _, want := range []Sweep{{1000, true}, {1000, true}, {500, false}, {0, false}} {
+			if a := b.entry(sweepOp(), sweepOp()); a.Sweep != want { // two share the bound
+				t.Fatalf("sweep %+v, wanted %+v", a.Sweep, want)
+			}
+		}
+		b.sound()
+	})
+	t.Run("fires_nothing_in_an_entry_of_another_term", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.leased("j", "w")
+		for range 7 {
+			b.now += 1000
+			b.entry()
+		}
+		b.lead()
+		a := b.stamped(&fsmpb.Entry{Term: 1, NowMs: int64(b.now + 900), Ops: []*fsmpb.Op{sweepOp(), submitOp(jobSpec("k"))}}, 2)
+		if err := OutcomeError(a.Outcomes[0]); err == nil || err.Kind != rota.Stale || a.Stamped || a.Clock != b.now {
+			t.Fatalf("applied %+v", a)
+		}
+		b.state("j", rota.Assigned)
+		b.state("k", rota.Queued) // a client's operation applies all the same
+	})
+	t.Run("ends_jobs_by_the_earlier_time_to_live", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "ttl_rel_max", "10s", "ttl_abs", "30s"))
+		b.submit("waits", func(s *rota.JobSpec) { s.Worker = "absent" })
+		l := b.leased("runs", "w", func(s *rota.JobSpec) { s.Priority = 0 })
+		b.ok(verb(rota.VerbAck, l))
+		b.pass(10_000)
+		if j := b.state("runs", rota.Expired); j.Reason != rota.TTLRelative {
+			t.Fatalf("job %+v", j)
+		}
+		b.pass(20_000)
+		if j := b.state("waits", rota.Expired); j.Reason != rota.TTLAbsolute {
+			t.Fatalf("job %+v", j)
+		}
+	})
+	t.Run("forgets_tombstones_after_seven_days_of_date", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.submit("j")
+		b.ok(cancelOp("j"))
+		b.walls = []int64{startClock + int64(rota.GCHorizon) - 1, startClock + int64(rota.GCHorizon) - 1}
+		b.entry(sweepOp())
+		b.state("j", rota.Cancelled)
+		b.walls[0]++
+		b.walls[1]++
+		b.entry(sweepOp())
+		b.state("j", rota.JobNone)
+		b.submit("j") // the id is free again
+	})
+	t.Run("forgets_workers_after_a_day", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.every = 10_000
+		s := b.worker("w", 1)
+		b.ok(statusOp("w", rota.WorkerRetired, s))
+		for range int(rota.WorkerForgotten/1000) - 1 {
+			b.now += 1000
+			b.entry()
+		}
+		b.entry(sweepOp())
+		if b.WorkerCount() != 1 {
+			t.Fatal("forgotten early")
+		}
+		b.now += 1000
+		b.entry(sweepOp())
+		if b.WorkerCount() != 0 {
+			t.Fatal("not forgotten")
+		}
+		b.sound()
+		if again := b.worker("w", 1); again <= s {
+			t.Fatalf("session %d after %d", again, s)
+		}
+	})
+	t.Run("rests_when_nothing_can_fire", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		if !b.AtRest() {
+			t.Fatal("an empty state does not rest")
+		}
+		b.submit("dated", func(s *rota.JobSpec) { s.NotBefore = startClock + 1e6 })
+		if !b.AtRest() {
+			t.Fatal("a date keeps it from rest")
+		}
+		b.submit("j")
+		if b.AtRest() || !b.Waiting() || !b.QueueBusy("default") || b.QueueBusy("nowhere") {
+			t.Fatal("a QUEUED job rests")
+		}
+		b.worker("w", 1)
+		l := b.match()["j"]
+		if b.AtRest() || b.Waiting() {
+			t.Fatal("an open lease rests")
+		}
+		b.ok(verb(rota.VerbFail, l))
+		if b.AtRest() {
+			t.Fatal("backoff rests")
+		}
+	})
+}
+
+func TestTombstones(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range 5 {
+		b.submit(fmt.Sprint("j", i))
+		b.ok(cancelOp(fmt.Sprint("j", i)))
+	}
+	for _, m := range []*Machine{b.Machine, b.twin} { // as an entry would at the cap
+		m.ledger.gen++
+		m.evictTombs(3)
+		m.settleHeader()
+		m.ledger.settle()
+	}
+	b.sound()
+	b.state("j1", rota.JobNone)
+	b.state("j2", rota.Cancelled)
+	if b.head.droppedTombs != 2 {
+		t.Fatalf("%d are counted as dropped", b.head.droppedTombs)
+	}
+	b.pass(1000)
+}

@@ -1,0 +1,109 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/tidwall/btree"
+)
+
+// timers hold what is due when; all of it is derived from the rows. They fire
+// in sweeps only (SPEC §3.6), in the order (due, id).
+type timers struct {
+	lease  timerSet // by lease id: ack_by, deadline, or the worker's silence
+	expire timerSet // by job: the earlier of its two times to live
+	wake   timerSet // by job: backoff or delay, on the clock
+	dated  timerSet // by job: not_before, on the date
+	forget timerSet // by worker: when it leaves the state
+	// tombOrder and recordOrder are the terminal jobs, oldest first.
+	tombOrder   btree.Map[uint64, rota.JobID]
+	recordOrder btree.Map[uint64, rota.JobID]
+	recordBytes int64
+}
+
+// timer is one moment: on the cluster clock, or on the date in `dated`.
+type timer struct {
+	due int64
+	id  string
+}
+
+type timerSet struct{ *btree.BTreeG[timer] }
+
+func newTimerSet() timerSet {
+	return timerSet{btree.NewBTreeGOptions(func(a, b timer) bool {
+		if a.due != b.due {
+			return a.due < b.due
+		}
+		return a.id < b.id
+	}, btree.Options{NoLocks: true})}
+}
+
+func (t *timers) reset() {
+	*t = timers{lease: newTimerSet(), expire: newTimerSet(), wake: newTimerSet(), dated: newTimerSet(), forget: newTimerSet()}
+}
+
+// set puts a timer in the place of another; a due of 0 is none.
+func (s timerSet) set(id string, old, due int64) {
+	if old == due {
+		return
+	}
+	if old != 0 {
+		s.Delete(timer{old, id})
+	}
+	if due != 0 {
+		s.Set(timer{due, id})
+	}
+}
+
+// first gives the earliest timer that is due by now.
+func (s timerSet) first(now int64) (timer, bool) {
+	t, ok := s.Min()
+	return t, ok && t.due <= now
+}
+
+// leaseDue is when a lease ends if nothing happens: unacknowledged at ack_by,
+// at its deadline, or 40 s after the last sign of a silent worker, or of the
+// session that a takeover ended (SPEC §3.10, §8).
+func leaseDue(l *leaseRow, w *workerRow) rota.Clock {
+	due := l.Deadline
+	if l.Acked == 0 {
+		due = min(due, l.AckBy)
+	}
+	switch {
+	case l.silentSince != 0:
+		due = min(due, l.silentSince+rota.SilenceEnds)
+	case w != nil && w.status == rota.WorkerUnreachable:
+		due = min(due, w.silentSince+rota.SilenceEnds)
+	}
+	return due
+}
+
+// timeLease puts a lease where it stands in the timers; l is editable.
+func (m *Machine) timeLease(l *leaseRow) {
+	due := leaseDue(l, m.workers.get(l.Worker))
+	m.timers.lease.set(string(l.ID[:]), int64(l.due), int64(due))
+	l.due = due
+}
+
+func (j *jobRow) expires() rota.Clock {
+	switch {
+	case j.expireAbs == 0:
+		return j.expireRel
+	case j.expireRel == 0:
+		return j.expireAbs
+	default:
+		return min(j.expireAbs, j.expireRel)
+	}
+}
+
+// timeWorker sets or clears when a worker leaves the state.
+func (m *Machine) timeWorker(w *workerRow, old int64) {
+	m.timers.forget.set(string(w.spec.ID), old, w.forgetAt())
+}
+
+// forgetAt is when a worker without leases that is RETIRED or UNREACHABLE
+// leaves the state; 0 for never.
+func (r *workerRow) forgetAt() int64 {
+	if r.open > 0 || (r.status != rota.WorkerRetired && r.status != rota.WorkerUnreachable) {
+		return 0
+	}
+	return int64(r.since + rota.WorkerForgotten)
+}

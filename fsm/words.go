@@ -1,0 +1,96 @@
+package fsm
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// SpecOp turns a job's words into their persisted form. Labels are sorted, so
+// that equal specs are equal bytes.
+func SpecOp(s *rota.JobSpec) *fsmpb.JobSpec {
+	p := &fsmpb.JobSpec{
+		Id: string(s.ID), Queue: string(s.Queue), Type: string(s.Type), Tenant: string(s.Tenant),
+		Priority: s.Priority, Fee: s.Fee, SizeBytes: s.SizeBytes, Payload: s.Payload,
+		DelayMs: s.DelayMs, NotBeforeMs: int64(s.NotBefore), TtlMs: s.TTLMs, MaxRuntimeMs: s.MaxRuntimeMs,
+		CpuMilli: s.CPUMilli, MemoryBytes: s.MemoryBytes,
+		Requires: s.Requires, RegionsAllow: s.RegionsAllow, RegionsDeny: s.RegionsDeny,
+		Zone: s.Zone, Domain: s.Domain, Worker: string(s.Worker), ExpectedDigest: s.ExpectedDigest,
+		SimulateMs: s.SimulateMs, Units: s.Units,
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
+		p.Labels = append(p.Labels, &fsmpb.Label{Key: k, Value: s.Labels[k]})
+	}
+	return p
+}
+
+// specWords is the inverse of SpecOp. Slices are shared with p.
+func specWords(p *fsmpb.JobSpec) *rota.JobSpec {
+	s := &rota.JobSpec{
+		ID: rota.JobID(p.GetId()), Queue: rota.QueueName(p.GetQueue()), Type: rota.JobType(p.GetType()),
+		Tenant: rota.TenantID(p.GetTenant()), Priority: p.GetPriority(), Fee: p.GetFee(), SizeBytes: p.GetSizeBytes(),
+		Payload: p.GetPayload(), DelayMs: p.GetDelayMs(), NotBefore: rota.Date(p.GetNotBeforeMs()), TTLMs: p.GetTtlMs(),
+		MaxRuntimeMs: p.GetMaxRuntimeMs(), CPUMilli: p.GetCpuMilli(), MemoryBytes: p.GetMemoryBytes(),
+		Requires: p.GetRequires(), RegionsAllow: p.GetRegionsAllow(), RegionsDeny: p.GetRegionsDeny(),
+		Zone: p.GetZone(), Domain: p.GetDomain(), Worker: rota.WorkerID(p.GetWorker()),
+		ExpectedDigest: p.GetExpectedDigest(), SimulateMs: p.GetSimulateMs(), Units: p.GetUnits(),
+	}
+	if len(p.GetLabels()) > 0 {
+		s.Labels = make(map[string]string, len(p.GetLabels()))
+		for _, l := range p.GetLabels() {
+			s.Labels[l.GetKey()] = l.GetValue()
+		}
+	}
+	return s
+}
+
+// WorkerOp turns a worker's words into their persisted form.
+func WorkerOp(w *rota.WorkerSpec) *fsmpb.WorkerSpec {
+	p := &fsmpb.WorkerSpec{Id: string(w.ID), Slots: w.Slots, Prefetch: w.Prefetch, Region: w.Region, Zone: w.Zone,
+		Capabilities: w.Capabilities, CpuMilli: w.CPUMilli, MemoryBytes: w.MemoryBytes, Stake: w.Stake}
+	for _, q := range w.Queues {
+		p.Queues = append(p.Queues, string(q))
+	}
+	return p
+}
+
+func workerWords(p *fsmpb.WorkerSpec) *rota.WorkerSpec {
+	w := &rota.WorkerSpec{ID: rota.WorkerID(p.GetId()), Slots: p.GetSlots(), Prefetch: p.GetPrefetch(),
+		Region: p.GetRegion(), Zone: p.GetZone(), Capabilities: p.GetCapabilities(), CPUMilli: p.GetCpuMilli(),
+		MemoryBytes: p.GetMemoryBytes(), Stake: p.GetStake()}
+	for _, q := range p.GetQueues() {
+		w.Queues = append(w.Queues, rota.QueueName(q))
+	}
+	return w
+}
+
+// LeaseCommandOp turns a worker's command into its persisted form.
+func LeaseCommandOp(c *rota.LeaseCommand) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{
+		Verb: uint32(c.Verb), Lease: c.Lease[:], Job: string(c.Job), Worker: string(c.Worker), Session: uint64(c.Session),
+		Ordinal: c.Ordinal, Output: c.Output, OutputDigest: c.OutputDigest, Text: c.Text, Progress: c.Progress,
+		NoRetry: c.NoRetry,
+	}}}
+}
+
+// refused makes the outcome of a refusal.
+func refused(err error) *fsmpb.Outcome {
+	o := &fsmpb.Outcome{Kind: uint32(rota.KindOf(err)), Text: err.Error(),
+		RetryAfterMs: rota.RetryAfterOf(err).Milliseconds()}
+	if e, ok := err.(*rota.Error); ok {
+		o.Subject, o.Text = e.Subject, e.Text
+	}
+	return o
+}
+
+// OutcomeError gives an outcome's refusal, nil if there is none.
+func OutcomeError(o *fsmpb.Outcome) *rota.Error {
+	if o.GetKind() == 0 {
+		return nil
+	}
+	return &rota.Error{Kind: rota.Kind(o.GetKind()), Subject: o.GetSubject(), Text: o.GetText(),
+		RetryAfter: time.Duration(o.GetRetryAfterMs()) * time.Millisecond}
+}

@@ -1,0 +1,176 @@
+package rota
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Ids are distinct types so that none can be passed for another. All textual
+// ids match [A-Za-z0-9._:-]{1,64} (SPEC §4.2); CheckID enforces it.
+type (
+	// JobID names a job, unique in a cluster.
+	JobID string
+	// WorkerID names a worker, unique in a cluster.
+	WorkerID string
+	// QueueName names a queue.
+	QueueName string
+	// TenantID names a tenant; the empty tenant is stored as DefaultTenant.
+	TenantID string
+	// JobType names the handler that a job asks for.
+	JobType string
+	// NodeID names a node.
+	NodeID string
+	// ClusterID names a cluster, chosen by its first leader.
+	ClusterID string
+)
+
+// DefaultTenant and DefaultQueue stand in where a submission names none.
+const (
+	DefaultTenant TenantID  = "default"
+	DefaultQueue  QueueName = "default"
+)
+
+// Clock is a moment on the cluster clock in milliseconds (SPEC §3.1).
+type Clock int64
+
+// Date is a moment in Unix milliseconds (SPEC §3.8).
+type Date int64
+
+// Session numbers a worker's registrations; 0 is no session (SPEC §6.4).
+type Session uint64
+
+// Index is a position in the replicated log.
+type Index uint64
+
+// LeaseID is H("AICF|lease", job, worker, attempt, seed), shown as lowercase
+// hex (SPEC §7.1).
+type LeaseID [32]byte
+
+// IsZero says that there is no lease.
+func (id LeaseID) IsZero() bool { return id == LeaseID{} }
+
+// String shows the id as 64 lowercase hex digits, "" for none.
+func (id LeaseID) String() string {
+	if id.IsZero() {
+		return ""
+	}
+	return hex.EncodeToString(id[:])
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (id LeaseID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (id *LeaseID) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*id = LeaseID{}
+		return nil
+	}
+	if len(text) != 2*len(id) {
+		return fmt.Errorf("lease id has %d characters, 64 hex digits are wanted", len(text))
+	}
+	_, err := hex.Decode(id[:], text)
+	return err
+}
+
+// Token fences attempts: it only grows over the life of a cluster, through
+// restores too (SPEC §8.6). It is ordered by incarnation, then counter.
+type Token struct {
+	Incarnation uint64
+	Counter     uint64
+}
+
+// Less orders tokens.
+func (t Token) Less(u Token) bool {
+	if t.Incarnation != u.Incarnation {
+		return t.Incarnation < u.Incarnation
+	}
+	return t.Counter < u.Counter
+}
+
+// IsZero says that there is no token.
+func (t Token) IsZero() bool { return t == Token{} }
+
+// String shows "incarnation.counter", "" for none.
+func (t Token) String() string {
+	if t.IsZero() {
+		return ""
+	}
+	return strconv.FormatUint(t.Incarnation, 10) + "." + strconv.FormatUint(t.Counter, 10)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *Token) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*t = Token{}
+		return nil
+	}
+	a, b, ok := strings.Cut(string(text), ".")
+	if !ok {
+		return fmt.Errorf("token %q is not incarnation.counter", text)
+	}
+	var err error
+	if t.Incarnation, err = strconv.ParseUint(a, 10, 64); err != nil {
+		return fmt.Errorf("token incarnation: %w", err)
+	}
+	if t.Counter, err = strconv.ParseUint(b, 10, 64); err != nil {
+		return fmt.Errorf("token counter: %w", err)
+	}
+	return nil
+}
+
+// Digest is 128 bits of the state's multiset hash (SPEC §2.5), or none.
+type Digest struct{ Hi, Lo uint64 }
+
+// String shows 32 lowercase hex digits.
+func (d Digest) String() string { return fmt.Sprintf("%016x%016x", d.Hi, d.Lo) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Digest) UnmarshalText(text []byte) error {
+	if len(text) != 32 {
+		return fmt.Errorf("digest has %d characters, 32 hex digits are wanted", len(text))
+	}
+	var err error
+	if d.Hi, err = strconv.ParseUint(string(text[:16]), 16, 64); err != nil {
+		return fmt.Errorf("digest: %w", err)
+	}
+	d.Lo, err = strconv.ParseUint(string(text[16:]), 16, 64)
+	return err
+}
+
+// ValidID says whether s matches [A-Za-z0-9._:-]{1,64} (SPEC §4.2).
+func ValidID[S ~string](s S) bool {
+	if len(s) == 0 || len(s) > MaxIDBytes {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9':
+		case c == '.' || c == '_' || c == ':' || c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// CheckID refuses an id that ValidID does not take, naming the field.
+func CheckID[S ~string](field string, s S) error {
+	if ValidID(s) {
+		return nil
+	}
+	shown := string(s)
+	if len(shown) > 80 {
+		shown = shown[:80] + "…"
+	}
+	return Refusef(Invalid, field, "%s %q is not an id: 1 to %d of the characters A-Z a-z 0-9 . _ : - are wanted",
+		field, shown, MaxIDBytes)
+}

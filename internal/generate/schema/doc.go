@@ -1,0 +1,6 @@
+// Package schema reads the .proto files of this repository, so that the
+// generator and the test that its output is fresh agree on which there are.
+//
+// It only reads: it never writes a file, runs a program, or reaches beyond the
+// folders that Roots names.
+package schema

@@ -1,0 +1,239 @@
+package tidy
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// rows gives the cells of a Markdown table: the one whose head begins with the
+// given cells. Code marks are taken off.
+func rows(text string, head ...string) [][]string {
+	var found [][]string
+	inside := false
+	for _, line := range strings.Split(text, "\n") {
+		if !strings.HasPrefix(line, "|") {
+			inside = false
+			continue
+		}
+		var cells []string
+		for _, c := range strings.Split(strings.Trim(line, "|"), "|") {
+			cells = append(cells, strings.ReplaceAll(strings.TrimSpace(c), "`", ""))
+		}
+		switch {
+		case len(cells) >= len(head) && slices.Equal(cells[:len(head)], head):
+			inside = true
+		case inside && !strings.HasPrefix(cells[0], "---"):
+			found = append(found, cells)
+		}
+	}
+	return found
+}
+
+// checkMoves compares the table of docs/lifecycle.md with the one in states.go.
+func checkMoves(text string) []string {
+	var faults []string
+	told := map[string]bool{}
+	for _, r := range rows(text, "from", "to") {
+		key := r[0] + " → " + r[1]
+		if told[key] {
+			faults = append(faults, key+" is told twice")
+		}
+		told[key] = true
+	}
+	for from := rota.JobNone; from <= rota.Cancelled; from++ {
+		for to := rota.JobNone; to <= rota.Cancelled; to++ {
+			name := from.String()
+			if from == rota.JobNone {
+				name = "none"
+			}
+			key := name + " → " + to.String()
+			if legal := from.MayBecome(to); legal && !told[key] {
+				faults = append(faults, key+" is legal and not told")
+			} else if !legal && told[key] {
+				faults = append(faults, key+" is told and not legal")
+			}
+			delete(told, key)
+		}
+	}
+	for key := range told {
+		faults = append(faults, key+" is no pair of states")
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+// checkRoomsTold compares the table of docs/architecture.md with the one here.
+func checkRoomsTold(text string) []string {
+	var faults []string
+	told := map[string]string{}
+	for _, r := range rows(text, "room", "what it is", "may import of ours") {
+		name, _, _ := strings.Cut(r[0], " ")
+		told[name] = r[2]
+	}
+	for _, r := range rooms {
+		if r.path == "internal/deps" {
+			continue
+		}
+		want := list(r.may)
+		if want == "*" {
+			want = "all"
+		}
+		if got, ok := told[r.path]; !ok {
+			faults = append(faults, r.path+" is not told")
+		} else if got != want {
+			faults = append(faults, fmt.Sprintf("%s is told to import %s, the guard says %s", r.path, got, want))
+		}
+		delete(told, r.path)
+	}
+	for name := range told {
+		faults = append(faults, name+" is told and no room")
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+
+// checkLinks follows the relative links of every Markdown file.
+func checkLinks(t *tree) []string {
+	var faults []string
+	for _, p := range t.paths {
+		if !strings.HasSuffix(p, ".md") || hidden(p) {
+			continue
+		}
+		text, err := t.read(p)
+		if err != nil {
+			faults = append(faults, err.Error())
+			continue
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			target := path.Join(path.Dir(p), m[1])
+			if !slices.ContainsFunc(t.paths, func(q string) bool { return beneath(q, target) }) {
+				faults = append(faults, fmt.Sprintf("%s: the link to %s leads nowhere", p, m[1]))
+			}
+		}
+	}
+	return faults
+}
+
+var named = regexp.MustCompile("`((?:fsm|sched|cluster|transport|client|snapshot|api|cmd|internal|test)/[a-z0-9_./-]+\\.(?:go|proto|md|txt))`")
+
+// checkNamedFiles wants every file that a document names in code marks.
+func checkNamedFiles(t *tree) []string {
+	var faults []string
+	for _, p := range t.paths {
+		if !strings.HasSuffix(p, ".md") || hidden(p) {
+			continue
+		}
+		text, err := t.read(p)
+		if err != nil {
+			faults = append(faults, err.Error())
+			continue
+		}
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			if !slices.Contains(t.paths, m[1]) {
+				faults = append(faults, fmt.Sprintf("%s names %s, which is not there", p, m[1]))
+			}
+		}
+	}
+	return faults
+}
+
+// checkReasons wants a reason in the ADR for every direct dependency of go.mod,
+// and none for others.
+func checkReasons(gomod, adr string) []string {
+	var faults []string
+	var direct []string
+	inside := false
+	for _, line := range strings.Split(gomod, "\n") {
+		fields := strings.Fields(line)
+		switch {
+		case line == "require (":
+			inside = true
+		case line == ")":
+			inside = false
+		case inside && len(fields) >= 2 && !strings.Contains(line, "// indirect"):
+			direct = append(direct, fields[0])
+		}
+	}
+	var told []string
+	for _, r := range rows(adr, "module", "why") {
+		told = append(told, r[0])
+		if !slices.Contains(direct, r[0]) {
+			faults = append(faults, r[0]+" has a reason and is no direct dependency")
+		}
+	}
+	for _, d := range direct {
+		if !slices.Contains(told, d) {
+			faults = append(faults, d+" has no reason in the ADR on dependencies")
+		}
+	}
+	return faults
+}
+
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	tree, _ := setup(t)
+	text := func(p string) string {
+		b, err := tree.read(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	for name, faults := range map[string][]string{
+		"moves_are_those_of_states.go":    checkMoves(text("docs/lifecycle.md")),
+		"rooms_are_those_of_the_guard":    checkRoomsTold(text("docs/architecture.md")),
+		"links_lead_somewhere":            checkLinks(tree),
+		"named_files_are_there":           checkNamedFiles(tree),
+		"dependencies_have_their_reasons": checkReasons(text("go.mod"), text("docs/adr/0004-dependencies.md")),
+	} {
+		t.Run(name, func(t *testing.T) { report(t, faults) })
+	}
+}
+
+func TestDocumentsPlants(t *testing.T) {
+	t.Parallel()
+	tree, _ := setup(t)
+	lifecycle, err := tree.read("docs/lifecycle.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(lifecycle)
+	for name, c := range map[string]struct{ text, want string }{
+		"a move left out":   {strings.Replace(text, "| QUEUED | ASSIGNED |", "| QUEUED | EXPIRED |", 1), "QUEUED → ASSIGNED is legal and not told"},
+		"a move made up":    {strings.Replace(text, "| QUEUED | ASSIGNED |", "| QUEUED | RUNNING |", 1), "QUEUED → RUNNING is told and not legal"},
+		"a state made up":   {strings.Replace(text, "| QUEUED | ASSIGNED |", "| QUEUED | ASLEEP |", 1), "QUEUED → ASLEEP is no pair of states"},
+		"no table any more": {"", "QUEUED → ASSIGNED is legal and not told"},
+	} {
+		if faults := checkMoves(c.text); !slices.Contains(faults, c.want) {
+			t.Errorf("%s: faults are %q, want %q among them", name, faults, c.want)
+		}
+	}
+	if faults := checkRoomsTold("| room | what it is | may import of ours |\n|---|---|---|\n| `sched` | x | `fsm` |\n| `shed` | x | |\n"); !slices.Contains(
+		faults, "sched is told to import fsm, the guard says .") || !slices.Contains(faults, "shed is told and no room") ||
+		!slices.Contains(faults, "fsm is not told") {
+		t.Errorf("faults of a wrong table of rooms are %q", faults)
+	}
+	planted, err := plant(map[string]string{"docs/a.md": "[x](b.md) [y](../c) [z](https://example.org/q) [w](d.md) `fsm/gone.go` `fsm/x.go`",
+		"docs/b.md": "", "c/e.txt": "", "fsm/x.go": "package fsm\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if faults := checkLinks(planted); len(faults) != 1 || !strings.Contains(faults[0], "d.md") {
+		t.Errorf("faults of a broken link are %q", faults)
+	}
+	if faults := checkNamedFiles(planted); len(faults) != 1 || !strings.Contains(faults[0], "fsm/gone.go") {
+		t.Errorf("faults of a file made up are %q", faults)
+	}
+	faults := checkReasons("require (\n\ta.b/c v1\n\ta.b/d v1 // indirect\n)\n", "| module | why |\n|---|---|\n| a.b/d | x |\n")
+	if len(faults) != 2 || !strings.Contains(faults[0], "a.b/d") || !strings.Contains(faults[1], "a.b/c") {
+		t.Errorf("faults of missing reasons are %q", faults)
+	}
+}

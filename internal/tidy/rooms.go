@@ -1,0 +1,163 @@
+package tidy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ┌────────────────────────────────────────────────────────────────────────┐
+// │  DO NOT EDIT THIS TABLE TO MAKE A BUILD PASS.                          │
+// │                                                                        │
+// │  It is the import table of docs/architecture.md. A line here is a wall │
+// │  of the house. When the work shows that a wall stands wrong, move it in│
+// │  a commit of its own that changes both, and says why.                  │
+// └────────────────────────────────────────────────────────────────────────┘
+
+// A room is a folder with the packages in and beneath it, unless a longer path
+// makes a room of its own. It may always import itself.
+type room struct {
+	path string
+	// may lists the rooms that it may import; "*" is all.
+	may []string
+	// tests lists what its tests may import besides.
+	tests []string
+	// only, where not nil, lists all modules and packages from outside that its
+	// sources (not its tests) may import besides the standard library.
+	only []string
+	// never lists what neither its sources nor its tests may import.
+	never []string
+}
+
+const (
+	raftLibrary  = "github.com/hashicorp/raft"
+	gossip       = "github.com/hashicorp/memberlist"
+	grpcLibrary  = "google.golang.org/grpc"
+	protoLibrary = "google.golang.org/protobuf"
+	errorDetails = "google.golang.org/genproto/googleapis/rpc/errdetails"
+	boltLibrary  = "go.etcd.io/bbolt"
+	commandLine  = "github.com/spf13/cobra"
+	settings     = "github.com/knadh/koanf"
+	orderedTree  = "github.com/tidwall/btree"
+	fastHash     = "github.com/zeebo/xxh3"
+)
+
+// raftStore is named apart: a prefix stands for a whole path element.
+const raftStore = "github.com/hashicorp/raft-boltdb"
+
+var rooms = []room{
+	{path: ".", only: []string{}},
+	{path: "sched", may: []string{"."}, only: []string{orderedTree}},
+	{path: "fsm", may: []string{".", "sched", "fsm/fsmpb"}, only: []string{orderedTree, fastHash, protoLibrary},
+		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, boltLibrary, commandLine, settings}},
+	{path: "fsm/fsmpb", only: []string{protoLibrary}},
+	{path: "snapshot", may: []string{".", "fsm", "fsm/fsmpb"},
+		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, commandLine, settings}},
+	{path: "cluster", may: []string{".", "sched", "fsm", "fsm/fsmpb", "snapshot"},
+		never: []string{grpcLibrary, commandLine, settings}},
+	{path: "api/rota/v1", only: []string{protoLibrary, grpcLibrary}},
+	{path: "api/words", may: []string{".", "api/rota/v1"}, only: []string{protoLibrary, grpcLibrary, errorDetails}},
+	{path: "transport", may: []string{".", "api/rota/v1", "api/words"},
+		never: []string{raftLibrary, raftStore, gossip, boltLibrary, commandLine, settings}},
+	{path: "client", may: []string{".", "api/rota/v1", "api/words"},
+		never: []string{raftLibrary, raftStore, gossip, boltLibrary, commandLine, settings}},
+	{path: "cmd/rota", may: []string{"*"}},
+	{path: "internal/tidy", tests: []string{".", "api/rota/v1", "fsm/fsmpb", "internal/generate"}, only: []string{}},
+	{path: "internal/generate", only: []string{protoLibrary, "github.com/bufbuild/protocompile"}},
+	{path: "test/sim", may: []string{".", "sched", "fsm", "fsm/fsmpb", "snapshot"},
+		never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
+	{path: "test/e2e", may: []string{".", "client", "api/rota/v1", "api/words"},
+		never: []string{raftLibrary, raftStore, gossip}},
+	{path: "test/jepsen-lite", may: []string{".", "client", "api/rota/v1"},
+		never: []string{raftLibrary, raftStore, gossip}},
+}
+
+// roomOf gives the room that a folder belongs to: the longest path above it.
+func roomOf(dir string) (room, bool) {
+	best, found := room{}, false
+	for _, r := range rooms {
+		if beneath(dir, r.path) && (!found || len(r.path) > len(best.path)) {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+// beneath says whether path is prefix or stands under it; "." is itself only.
+func beneath(path, prefix string) bool {
+	return path == prefix || strings.HasPrefix(path, prefix+"/")
+}
+
+// checkRooms holds every import against the table.
+func checkRooms(t *tree) []string {
+	var faults []string
+	for _, dir := range t.dirs() {
+		if _, ok := roomOf(dir); !ok {
+			faults = append(faults, fmt.Sprintf("%s: the table of rooms (internal/tidy/rooms.go) has no such room: "+
+				"put the package into one, or build a room and say why in docs/architecture.md", dir))
+		}
+	}
+	for _, f := range t.files {
+		own, ok := roomOf(f.dir())
+		if !ok {
+			continue
+		}
+		for _, imp := range f.syntax.Imports {
+			path, err := strconv.Unquote(imp.Path.Value)
+			if err != nil {
+				faults = append(faults, fmt.Sprintf("%s: import %s: %v", t.at(imp.Pos()), imp.Path.Value, err))
+				continue
+			}
+			if why := own.refuses(path, f.test(), f.generated); why != "" {
+				faults = append(faults, fmt.Sprintf("%s: room %s may not import %s: %s", t.at(imp.Pos()), own.path, path, why))
+			}
+		}
+	}
+	return faults
+}
+
+// refuses says why a room may not import path, or nothing.
+func (r room) refuses(path string, test, generated bool) string {
+	if path == module || strings.HasPrefix(path, module+"/") {
+		dir := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
+		if dir == "" {
+			dir = "."
+		}
+		target, ok := roomOf(dir)
+		switch {
+		case !ok:
+			return "no room of the table"
+		case target.path == r.path, slices.Contains(r.may, target.path), slices.Contains(r.may, "*"):
+			return ""
+		case test && slices.Contains(r.tests, target.path):
+			return ""
+		}
+		return fmt.Sprintf("it may import %s only", list(r.may))
+	}
+	first, _, _ := strings.Cut(path, "/")
+	if !strings.Contains(first, ".") {
+		return "" // the standard library: see checkPure
+	}
+	for _, p := range r.never {
+		if beneath(path, p) {
+			return "it must never see " + p
+		}
+	}
+	if r.only == nil || test {
+		return ""
+	}
+	for _, p := range r.only {
+		if beneath(path, p) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("from outside it may import %s only", list(r.only))
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "nothing"
+	}
+	return strings.Join(names, ", ")
+}

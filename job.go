@@ -1,0 +1,208 @@
+package rota
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// Blob is bytes that people read: JSON shows text as a string and anything
+// that is not UTF-8 as {"base64":"…"}, and takes both.
+type Blob []byte
+
+// MarshalJSON implements json.Marshaler.
+func (b Blob) MarshalJSON() ([]byte, error) {
+	if utf8.Valid(b) {
+		return json.Marshal(string(b))
+	}
+	return json.Marshal(struct {
+		Base64 []byte `json:"base64"`
+	}{b})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (b *Blob) UnmarshalJSON(text []byte) error {
+	var s string
+	if json.Unmarshal(text, &s) == nil {
+		*b = Blob(s)
+		return nil
+	}
+	var o struct {
+		Base64 []byte `json:"base64"`
+	}
+	if err := json.Unmarshal(text, &o); err != nil || o.Base64 == nil {
+		return Refusef(Invalid, "payload", `payload is neither a string nor {"base64":"…"}`)
+	}
+	*b = o.Base64
+	return nil
+}
+
+// Hex is bytes shown as lowercase hex, such as a SHA-256 digest.
+type Hex []byte
+
+// String shows the hex.
+func (h Hex) String() string { return hex.EncodeToString(h) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (h Hex) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h)), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (h *Hex) UnmarshalText(text []byte) error {
+	v, err := hex.DecodeString(string(text))
+	if err != nil {
+		return Refusef(Invalid, "digest", "%q is not hexadecimal", text)
+	}
+	*h = v
+	return nil
+}
+
+// JobSpec is what a submitter says about a job. It never changes afterwards.
+// CheckShape holds its ranges (SPEC §4.2).
+type JobSpec struct {
+	// ID is the idempotency key; the client library mints one if the user gives none.
+	ID JobID `json:"id"`
+	// Queue is where it waits; empty means DefaultQueue.
+	Queue QueueName `json:"queue"`
+	// Type is the handler asked for.
+	Type JobType `json:"type"`
+	// Tenant is who submits; empty means DefaultTenant.
+	Tenant TenantID `json:"tenant,omitempty"`
+	// Priority is 0 (critical) to 10 (background). Zero means zero: NewJobSpec
+	// starts from DefaultPriority.
+	Priority int32 `json:"priority"`
+	// Fee in millionths of a unit, for the market ranking. 0…MaxFee.
+	Fee int64 `json:"fee,omitempty"`
+	// SizeBytes is the declared size of the work; 0 means the payload's length.
+	SizeBytes int64 `json:"size_bytes,omitempty"`
+	// Payload goes to the handler as it is, at most payload_max_bytes.
+	Payload Blob `json:"payload,omitempty"`
+	// DelayMs holds the job back on the cluster clock, from submission.
+	DelayMs int64 `json:"delay_ms,omitempty"`
+	// NotBefore holds the job back until a date.
+	NotBefore Date `json:"not_before_ms,omitempty"`
+	// TTLMs overrides the queue's ttl_abs, from submission; 0 takes the queue's.
+	TTLMs int64 `json:"ttl_ms,omitempty"`
+	// MaxRuntimeMs overrides the queue's max_runtime; 0 takes the queue's.
+	MaxRuntimeMs int64 `json:"max_runtime_ms,omitempty"`
+	// CPUMilli and MemoryBytes are taken from the worker while leased.
+	CPUMilli    int64 `json:"cpu_milli,omitempty"`
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	// Requires lists capabilities that the worker must have.
+	Requires []string `json:"requires,omitempty"`
+	// RegionsAllow (empty: all) and RegionsDeny filter workers by region.
+	RegionsAllow []string `json:"regions_allow,omitempty"`
+	RegionsDeny  []string `json:"regions_deny,omitempty"`
+	// Zone is preferred by the affinity strategy.
+	Zone string `json:"zone,omitempty"`
+	// Domain is the failure domain (SPEC §4.8); part of the lane.
+	Domain string `json:"domain,omitempty"`
+	// Worker pins the job to one worker.
+	Worker WorkerID `json:"worker,omitempty"`
+	// ExpectedDigest, 32 bytes or none: another output digest is PROOF_INVALID.
+	ExpectedDigest Hex `json:"expected_digest,omitempty"`
+	// SimulateMs is how long the built-in handler waits.
+	SimulateMs int64 `json:"simulate_ms,omitempty"`
+	// Units are taken from the worker's units_per_period; 0 counts as 1.
+	Units int64 `json:"units,omitempty"`
+	// Labels are the submitter's own, at most MaxLabels.
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// NewJobSpec starts a spec with the default priority and queue.
+func NewJobSpec(typ JobType, payload []byte) JobSpec {
+	return JobSpec{Queue: DefaultQueue, Type: typ, Priority: DefaultPriority, Payload: payload}
+}
+
+// Attempt is one leased execution, as `job show` tells it.
+type Attempt struct {
+	Number   int32    `json:"attempt"`
+	Worker   WorkerID `json:"worker"`
+	Lease    LeaseID  `json:"lease_id"`
+	Token    Token    `json:"token"`
+	Started  Clock    `json:"started_ms"`
+	Acked    Clock    `json:"acked_ms,omitempty"`
+	Ended    Clock    `json:"ended_ms,omitempty"`
+	Renewals int32    `json:"renewals,omitempty"`
+	// End is why it ended; none while it is open.
+	End   Reason `json:"end,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// Job is everything that is known of a job at one index.
+type Job struct {
+	JobSpec
+	State JobState `json:"state"`
+	// Attempt is the number of the present or next attempt.
+	Attempt int32 `json:"attempt"`
+	// Submitted, Enqueued (first became QUEUED), FirstLease, Finished and Due
+	// (of a DELAYED one) are moments on the cluster clock; 0 where not reached.
+	Submitted  Clock `json:"submitted_ms"`
+	Enqueued   Clock `json:"enqueued_ms,omitempty"`
+	FirstLease Clock `json:"first_lease_ms,omitempty"`
+	Finished   Clock `json:"finished_ms,omitempty"`
+	Due        Clock `json:"due_ms,omitempty"`
+	// SubmittedDate and FinishedDate are the same for people.
+	SubmittedDate Date `json:"submitted_date_ms"`
+	FinishedDate  Date `json:"finished_date_ms,omitempty"`
+	// Reason is why it is terminal, or why its last attempt ended.
+	Reason Reason `json:"reason,omitempty"`
+	Error  string `json:"error,omitempty"`
+	// Lease is the open lease, nil if none.
+	Lease *Lease `json:"lease,omitempty"`
+	// Attempts are the newest MaxAttemptsKept, oldest first.
+	Attempts []Attempt `json:"attempts,omitempty"`
+	// Progress 0…100 with a note, from the handler (SPEC §8.7).
+	Progress     int32  `json:"progress,omitempty"`
+	ProgressNote string `json:"progress_note,omitempty"`
+	Output       Blob   `json:"output,omitempty"`
+	OutputDigest Hex    `json:"output_digest,omitempty"`
+	// RecordDropped says that only the tombstone is left: payload, output and
+	// attempts were dropped by retention.
+	RecordDropped bool `json:"record_dropped,omitempty"`
+}
+
+// Lease is an open lease (SPEC §8).
+type Lease struct {
+	ID       LeaseID    `json:"id"`
+	Token    Token      `json:"token"`
+	Job      JobID      `json:"job"`
+	Worker   WorkerID   `json:"worker"`
+	Session  Session    `json:"session"`
+	Attempt  int32      `json:"attempt"`
+	State    LeaseState `json:"state"`
+	Started  Clock      `json:"started_ms"`
+	AckBy    Clock      `json:"ack_by_ms"`
+	Acked    Clock      `json:"acked_ms,omitempty"`
+	RenewBy  Clock      `json:"renew_by_ms"`
+	Deadline Clock      `json:"deadline_ms"`
+	Renewals int32      `json:"renewals"`
+	// Revoked: not renewable; ends when the worker confirms, at its deadline, or
+	// by silence (SPEC §8.5). The reason why, none if not revoked.
+	Revoked Reason `json:"revoked,omitempty"`
+	// Decision tells how the worker was chosen.
+	Decision Decision `json:"decision"`
+}
+
+// Decision is the recorded reasoning of an assignment (SPEC §7.7).
+type Decision struct {
+	Epoch uint64 `json:"epoch"`
+	// Height is the applied index that the round was computed on.
+	Height Index `json:"height"`
+	// Score is the ranking's number: an integer, or the bits of a double for
+	// adaptive. Rank is the place in the draw, from 0.
+	Score     int64     `json:"score"`
+	Rank      int32     `json:"rank"`
+	Reasoning Reasoning `json:"reasoning"`
+}
+
+// Assignment is what a worker gets: the lease and the job it is for.
+type Assignment struct {
+	Lease Lease
+	Spec  JobSpec
+	// RenewEveryMs is the queue's renewal window α·T_lease: renew when so much
+	// of the lease has passed. RenewMs is T_lease itself.
+	RenewEveryMs int64
+	LeaseMs      int64
+	// RenewalsMax is how often it may be renewed, −1 without limit.
+	RenewalsMax int32
+}

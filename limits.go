@@ -1,0 +1,104 @@
+package rota
+
+import "time"
+
+// The limits, each with its reason. What a user may set is a policy key
+// (policy.go); what stands here is fixed in the binary. Those that the state
+// machine reads give the log its meaning and change only behind a rules version.
+const (
+	// MaxIDBytes bounds every id (SPEC §4.2).
+	MaxIDBytes = 64
+	// MaxPriority is the least urgent priority; 0 is the most urgent.
+	MaxPriority = 10
+	// DefaultPriority is what a submission without one gets.
+	DefaultPriority = 5
+	// MaxPayloadBytes is the default and the most of payload_max_bytes, of an
+	// output too (SPEC §4.2): one payload stays half of the largest log entry.
+	MaxPayloadBytes = 256 << 10
+	// MaxLabels bounds labels and requirements of a job, capabilities of a
+	// worker (SPEC §4.2); MaxLabelBytes bounds each key and value.
+	MaxLabels     = 32
+	MaxLabelBytes = 128
+	// MaxRegions bounds each of a job's region lists.
+	MaxRegions = 32
+	// MaxQueuesPerWorker bounds what one worker listens to.
+	MaxQueuesPerWorker = 256
+	// MaxErrorBytes cuts a handler's error text: the last of it is kept.
+	MaxErrorBytes = 4 << 10
+	// MaxNoteBytes cuts a progress note.
+	MaxNoteBytes = 256
+	// MaxSlots and MaxPrefetch bound a worker; beyond them a typo is likelier.
+	MaxSlots    = 10_000
+	MaxPrefetch = 10_000
+	// MaxCPUMilli (a million cores) and MaxMemoryBytes (an exbibyte) keep sums
+	// of capacities far from overflow.
+	MaxCPUMilli    = 1_000_000_000
+	MaxMemoryBytes = 1 << 60
+	// MaxFee and MaxSizeBytes keep the market's 128-bit products exact.
+	MaxFee       = 1 << 60
+	MaxSizeBytes = 1 << 60
+	// MaxDuration bounds every duration that a user gives: ten years.
+	MaxDuration = 10 * 365 * 24 * time.Hour
+
+	// MaxQueues and MaxTenants bound the cluster's tables.
+	MaxQueues  = 10_000
+	MaxTenants = 100_000
+	// MaxWorkers bounds registered workers, retired ones included until forgotten.
+	MaxWorkers = 100_000
+	// MaxClassesPerQueue bounds distinct requirement sets a queue (SPEC §1).
+	MaxClassesPerQueue = 10_000
+	// MaxFiringsPerSweep bounds one sweep's work under the apply lock (SPEC §3.6).
+	MaxFiringsPerSweep = 1_000
+	// MaxDeclines of one attempt use it up (SPEC §8.4).
+	MaxDeclines = 20
+	// MaxAttemptsKept bounds the attempts that `job show` tells of; the newest are kept.
+	MaxAttemptsKept = 12
+	// TombstoneCap bounds terminal jobs remembered (SPEC §9.4).
+	TombstoneCap = 1_000_000
+	// RecordBytesCap bounds the full records (payload, output, attempts) of
+	// terminal jobs held in memory; beyond it the oldest keep only their tombstone.
+	RecordBytesCap = 256 << 20
+
+	// MaxEntryOps and MaxEntryBytes bound one log entry: hashicorp/raft suggests
+	// at most 512 KiB, and followers apply an entry in one piece.
+	MaxEntryOps   = 1_024
+	MaxEntryBytes = 512 << 10
+	// MaxBatchJobs bounds one SubmitJobs call, MaxMessageBytes one RPC message.
+	MaxBatchJobs    = 1_000
+	MaxMessageBytes = 1 << 20
+	// MaxPage bounds one list page.
+	MaxPage = 1_000
+)
+
+// Durations of SPEC §3, §6 and §9 that the state machine reads, in milliseconds.
+const (
+	// ClockLeapMax is how far ahead of the clock an entry may be (SPEC §3.2).
+	ClockLeapMax Clock = 1_000
+	// StampLeadMax is how far a leader stamps ahead of the applied clock (SPEC §3.3).
+	StampLeadMax Clock = 500
+	// SilenceEnds is when a silent worker's leases end, from its last sign (SPEC §3.10).
+	SilenceEnds Clock = 40_000
+	// SilenceUnreachable is when the leader proposes UNREACHABLE (SPEC §3.10).
+	SilenceUnreachable Clock = 10_000
+	// GCHorizon is how long a tombstone is kept, in date (SPEC §9.4).
+	GCHorizon Date = 7 * 24 * 3_600_000
+	// WorkerForgotten is when a RETIRED or UNREACHABLE worker without leases
+	// leaves the state, in clock.
+	WorkerForgotten Clock = 24 * 3_600_000
+	// ProgressEvery is the least time between two kept progress reports of a
+	// job (SPEC §8.7).
+	ProgressEvery Clock = 1_000
+)
+
+// Durations that nodes and workers measure on their own (SPEC §3.5).
+const (
+	// SweepEvery is the leader's tick while anything can fire (SPEC §3.6).
+	SweepEvery = 250 * time.Millisecond
+	// BeatEvery is how often a worker beats (SPEC §3.9).
+	BeatEvery = 2 * time.Second
+	// ViewMargin is taken off a worker's view of any deadline (SPEC §3.9).
+	ViewMargin = time.Second
+	// BeatLost ends handlers when no beat was answered for so long, counted
+	// from sending the last answered one (SPEC §3.9).
+	BeatLost = 30 * time.Second
+)

@@ -1,0 +1,116 @@
+package rota
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestPolicySet(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		key, value string
+		read       func(*QueuePolicy) int64
+		want       int64
+	}{
+		{"lease_ms", "61000", func(p *QueuePolicy) int64 { return p.LeaseMs }, 61_000},
+		{"T_lease", "61s", func(p *QueuePolicy) int64 { return p.LeaseMs }, 61_000},
+		{"ack_timeout", "2s", func(p *QueuePolicy) int64 { return p.AckTimeoutMs }, 2_000},
+		{"alpha", "0.5", func(p *QueuePolicy) int64 { return p.RenewAlphaPermille }, 500},
+		{"reject_threshold", "0.75", func(p *QueuePolicy) int64 { return p.RejectThresholdPermille }, 750},
+		{"renewals_max", "-1", func(p *QueuePolicy) int64 { return p.RenewalsMax }, -1},
+		{"ranking", "market", func(p *QueuePolicy) int64 { return int64(p.Ranking) }, int64(RankMarket)},
+		{"w_fee", "0.25", func(p *QueuePolicy) int64 { return p.WFee }, 250_000},
+	} {
+		p := StandardPolicy()
+		if err := p.Set(Setting{c.key, c.value}); err != nil || c.read(&p) != c.want {
+			t.Errorf("%s=%s gives %d, %v; %d is wanted", c.key, c.value, c.read(&p), err, c.want)
+		}
+	}
+	for _, c := range []struct{ key, value, names string }{
+		{"no_such_key", "1", "lease_ms"},
+		{"lease_ms", "0", "100 to"},
+		{"lease_ms", "99999999999999999999", "milliseconds"},
+		{"ranking", "best", "market"},
+		{"reject_threshold", "NaN", "ratio"},
+		{"reject_threshold", "1.5", "0 to 1000"},
+		{"paused", "perhaps", "on or off"},
+		{"queue_cap", "1e3", "whole number"},
+	} {
+		p := StandardPolicy()
+		err := p.Set(Setting{c.key, c.value})
+		if KindOf(err) != Invalid || !strings.Contains(err.Error(), c.names) || p != StandardPolicy() {
+			t.Errorf("%s=%s: %v; a refusal that names %q and changes nothing is wanted", c.key, c.value, err, c.names)
+		}
+	}
+}
+
+func TestPolicyKeepsEveryKey(t *testing.T) {
+	t.Parallel()
+	for _, preset := range Presets {
+		p, err := PresetPolicy(preset)
+		if err != nil || p.Check() != nil || p.Preset != preset {
+			t.Fatalf("preset %s: %v, %v", preset, err, p.Check())
+		}
+		// Every number another one than the preset's, as far as its range goes.
+		for i := range policyKeys {
+			k := &policyKeys[i]
+			if v := k.get(&p); v < k.max && k.unit != unitRanking && k.unit != unitStrategy && k.unit != unitPPM {
+				k.set(&p, v+1)
+			}
+		}
+		again, err := PolicyFromValues(p.Preset, p.Values())
+		if err != nil || again != p {
+			t.Errorf("preset %s: stored values give another policy: %v", preset, err)
+		}
+		text, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read QueuePolicy
+		if err := json.Unmarshal(text, &read); err != nil || read != p {
+			t.Errorf("preset %s: JSON gives another policy: %v", preset, err)
+		}
+	}
+	if _, err := PresetPolicy("best"); KindOf(err) != Invalid || !strings.Contains(err.Error(), "aicf-ai") {
+		t.Errorf("an unknown preset: %v", err)
+	}
+}
+
+func TestPresets(t *testing.T) {
+	t.Parallel()
+	ai, _ := PresetPolicy("aicf-ai")
+	quantum, _ := PresetPolicy("aicf-quantum")
+	standard := StandardPolicy()
+	got := []int64{standard.LeaseMs, standard.RenewalsMax, standard.QueueCap, standard.OldestEvery, standard.BackoffUnitMs,
+		ai.LeaseMs, ai.RenewalsMax, ai.BackoffBaseMs, ai.TTLAbsMs, ai.TTLRelMaxMs, ai.LeasesMaxPerWorker, ai.UnitsPerPeriod,
+		ai.StarvationInterleave, ai.OldestEvery, ai.BackoffUnitMs,
+		quantum.LeaseMs, quantum.BackoffBaseMs, quantum.TTLAbsMs, quantum.UnitsPerPeriod}
+	want := []int64{60_000, -1, 1_000_000, 20, 1,
+		600_000, 4, 5_000, 86_400_000, 21_600_000, 16, 100_000, 20, 0, 1_000,
+		180_000, 2_000, 7_200_000, 10_000}
+	if !slices.Equal(got, want) {
+		t.Errorf("presets are\n%v, SPEC §14 says\n%v", got, want)
+	}
+	if !standard.FairShare || ai.FairShare || ai.Ranking != RankMarket || ai.Strategy != Shuffle {
+		t.Error("fair share, ranking or strategy of a preset is not that of SPEC §14")
+	}
+}
+
+func TestPolicyCheck(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*QueuePolicy){
+		"weights beyond one":        func(p *QueuePolicy) { p.WFee++ },
+		"ack later than the lease":  func(p *QueuePolicy) { p.AckTimeoutMs = p.LeaseMs + 1 },
+		"a ranking not served":      func(p *QueuePolicy) { p.Ranking = RankAdaptive },
+		"a strategy not served":     func(p *QueuePolicy) { p.Strategy = Affinity },
+		"a number out of its range": func(p *QueuePolicy) { p.Weight = 0 },
+	} {
+		p := StandardPolicy()
+		change(&p)
+		if KindOf(p.Check()) != Invalid {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}

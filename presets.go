@@ -1,0 +1,45 @@
+package rota
+
+import "strings"
+
+// StandardPolicy is the preset `standard`, which every other starts from.
+func StandardPolicy() QueuePolicy {
+	return QueuePolicy{
+		Preset: "standard", Ranking: RankAging, Strategy: LeastLoaded,
+		LeaseMs: 60_000, AckTimeoutMs: 5_000, RenewAlphaPermille: 600, RenewBetaPermille: 500, RenewalsMax: -1,
+		AttemptMax: 6, BackoffBaseMs: 5_000, BackoffFactorPermille: 2_000, BackoffCapMs: 900_000, BackoffUnitMs: 1,
+		PayloadMaxBytes: MaxPayloadBytes, QueueCap: 1_000_000, RejectThresholdPermille: 900,
+		AgingFactorMs: 10_000,
+		WFee:          550_000, WAge: 250_000, WSize: 100_000, WTier: 100_000,
+		FeeHalf: 1_000_000, SizeHalf: 1 << 20, AgeHorizonMs: 3_600_000,
+		BatchSize: 256, DispatchIntervalMs: 250, Weight: 1, FairShare: true, StarvationInterleave: 0, OldestEvery: 20,
+		HoldAfterMs: 30_000, HoldMaxMs: 600_000, MinHealth: 300,
+	}
+}
+
+// Presets names the presets that PresetPolicy knows, in the order of SPEC §14.
+var Presets = []string{"standard", "aicf-ai", "aicf-quantum"}
+
+// PresetPolicy gives a preset by its key (SPEC §14).
+func PresetPolicy(preset string) (QueuePolicy, error) {
+	p := StandardPolicy()
+	p.Preset = preset
+	switch preset {
+	case "standard":
+		return p, nil
+	case "aicf-ai", "aicf-quantum":
+	default:
+		return QueuePolicy{}, Refusef(Invalid, "preset", "preset %q is unknown: one of %s is wanted",
+			preset, strings.Join(Presets, ", "))
+	}
+	p.Ranking, p.Strategy = RankMarket, Shuffle
+	p.RenewalsMax, p.BackoffUnitMs, p.TTLRelMaxMs = 4, 1_000, 6*3_600_000
+	p.LeasesMaxPerWorker = 16
+	p.FairShare, p.StarvationInterleave, p.OldestEvery = false, 20, 0
+	if preset == "aicf-ai" {
+		p.LeaseMs, p.BackoffBaseMs, p.TTLAbsMs, p.UnitsPerPeriod = 600_000, 5_000, 24*3_600_000, 100_000
+	} else {
+		p.LeaseMs, p.BackoffBaseMs, p.TTLAbsMs, p.UnitsPerPeriod = 180_000, 2_000, 2*3_600_000, 10_000
+	}
+	return p, nil
+}

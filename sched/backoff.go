@@ -1,0 +1,50 @@
+package sched
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/rotasched/rota"
+)
+
+// BackoffMs is how long a job waits after its failed attempt number n (SPEC
+// §9.2): base·factorⁿ, cut at the cap, spread by ±10 % that job and attempt
+// alone decide, rounded to the queue's unit. Frozen: it is called while entries
+// are applied.
+func BackoffMs(job rota.JobID, attempt int32, p *rota.QueuePolicy) int64 {
+	v := min(p.BackoffCapMs, p.BackoffBaseMs)
+	for i := int32(0); i < attempt && v < p.BackoffCapMs; i++ {
+		next := min(p.BackoffCapMs, mulDiv(v, p.BackoffFactorPermille, 1000))
+		if next == v {
+			break // What a step floors back to where it was never moves again.
+		}
+		v = next
+	}
+	var m message
+	m.text("AICF|retry")
+	m.text(string(job))
+	m.number(uint64(int64(attempt)))
+	sum := m.sum()
+	u := binary.BigEndian.Uint64(sum[:8])
+	jitter := int64(u%200_001) - 100_000
+	d := mulDiv(v, 1_000_000+jitter, 1_000_000)
+	unit := max(p.BackoffUnitMs, 1)
+	whole, rest := d/unit, d%unit
+	if rest >= unit-rest {
+		whole++
+	}
+	return whole * unit
+}
+
+// mulDiv is floor(a·b/c) for a, b ≥ 0 and c > 0 by a product of 128 bits; a
+// quotient beyond int64 is cut at the greatest.
+func mulDiv(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi >= uint64(c) {
+		return maxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(min(q, maxInt64))
+}
+
+const maxInt64 = 1<<63 - 1

@@ -1,0 +1,183 @@
+package sched
+
+import (
+	"fmt"
+
+	"github.com/rotasched/rota"
+)
+
+// Check compares every index with a recount of what lies below it and tells the
+// first difference.
+func (p *Pending) Check() error {
+	filed := 0
+	groups := p.groups.cursor()
+	var before *group
+	for g, ok := groups.next(); ok; g, ok = groups.next() {
+		if before != nil && !groupLess(before, g) {
+			return fmt.Errorf("groups are out of order")
+		}
+		before = g
+		n, err := p.checkGroup(g)
+		if err != nil {
+			return err
+		}
+		filed += n
+	}
+	wanted, cells := 0, 0
+	for i, d := range p.demands {
+		if p.demandOf[d.class] != d || d.at != i {
+			return fmt.Errorf("class %d is filed wrongly", d.class)
+		}
+		n, err := p.checkDemand(d)
+		if err != nil {
+			return err
+		}
+		wanted, cells = wanted+n, cells+d.users
+	}
+	if len(p.demands) != len(p.demandOf) || cells != len(p.cells) {
+		return fmt.Errorf("%d classes of %d, %d cells of %d", len(p.demands), len(p.demandOf), cells, len(p.cells))
+	}
+	if !p.fairShare && p.seats.len() != p.n {
+		return fmt.Errorf("%d jobs, %d seats", p.n, p.seats.len())
+	}
+	aged := 0
+	p.ages.Scan(func(_ rota.Clock, count int) bool {
+		aged += count
+		return true
+	})
+	if aged != p.n || wanted != filed || filed > p.n {
+		return fmt.Errorf("%d jobs, %d by age, %d filed, %d wanted", p.n, aged, filed, wanted)
+	}
+	return p.checkElders()
+}
+
+// checkDemand recounts the filed items of one class.
+func (p *Pending) checkDemand(d *demand) (items int, err error) {
+	for i, c := range d.cells {
+		if c.at != i || c.demand != d || p.cells[cellKey{c.group, d.class}] != c || c.head.item == nil {
+			return 0, fmt.Errorf("a cell of class %d is filed wrongly", d.class)
+		}
+		walk := c.lanes.cursor()
+		for l, ok := walk.next(); ok; l, ok = walk.next() {
+			items += l.items.len()
+		}
+	}
+	if err := d.checkElders(); err != nil {
+		return 0, err
+	}
+	if items != d.items || len(d.cells) > d.users {
+		return 0, fmt.Errorf("class %d wants %d jobs, %d are filed", d.class, d.items, items)
+	}
+	return items, nil
+}
+
+// checkGroup recounts the filed items of one group and checks every order.
+func (p *Pending) checkGroup(g *group) (items int, err error) {
+	if t := g.tenant; t != nil && (t.group != g || t.open != g.open || t.weight != g.weight) {
+		return 0, fmt.Errorf("a tenant's group has share %d/%d, its row %d/%d", g.open, g.weight, t.open, t.weight)
+	}
+	cells := g.cells.cursor()
+	var before *cell
+	for c, ok := cells.next(); ok; c, ok = cells.next() {
+		if before == nil && c.head != g.head || before != nil && !cellLess(before, c) || c.group != g {
+			return 0, fmt.Errorf("the cells of a group are out of order")
+		}
+		before = c
+		lanes := c.lanes.cursor()
+		var last *lane
+		for l, ok := lanes.next(); ok; l, ok = lanes.next() {
+			if last == nil && l.head != c.head || last != nil && !laneLess(last, l) || l.cell != c {
+				return 0, fmt.Errorf("the lanes of a cell are out of order")
+			}
+			last = l
+			n, err := p.checkLane(l)
+			if err != nil {
+				return 0, err
+			}
+			items += n
+		}
+		if last == nil {
+			return 0, fmt.Errorf("a cell without lanes is filed")
+		}
+	}
+	return items, nil
+}
+
+// checkLane checks a filed lane.
+func (p *Pending) checkLane(l *lane) (items int, err error) {
+	if p.lanes[l.key] != l || l.tenant.lanes[l.tenantAt] != l || l.domain.lanes[l.domainAt] != l {
+		return 0, fmt.Errorf("lane %v is filed wrongly", l.key)
+	}
+	if l.tenant.parked || l.domain.parked {
+		return 0, fmt.Errorf("lane %v is parked and filed", l.key)
+	}
+	walk := l.items.cursor()
+	var before entry
+	for e, ok := walk.next(); ok; e, ok = walk.next() {
+		if before.item == nil && e != l.head || before.item != nil && !entryLess(before, e) {
+			return 0, fmt.Errorf("lane %v is out of order at job %s", l.key, e.item.ID)
+		}
+		if e != entryOf(e.item) || (laneKey{e.item.Tenant, e.item.Domain, e.item.Class}) != l.key {
+			return 0, fmt.Errorf("job %s is in the wrong lane", e.item.ID)
+		}
+		before = e
+		items++
+	}
+	if items != l.items.len() || items != l.counted {
+		return 0, fmt.Errorf("lane %v holds %d jobs, counts %d", l.key, items, l.counted)
+	}
+	return items, nil
+}
+
+// checkElders holds the oldest items of a class against a recount.
+func (d *demand) checkElders() error {
+	lanes := 0
+	var elder entry
+	for _, c := range d.cells {
+		walk := c.lanes.cursor()
+		for l, ok := walk.next(); ok; l, ok = walk.next() {
+			lanes++
+			var oldest entry
+			items := l.items.cursor()
+			for e, more := items.next(); more; e, more = items.next() {
+				if oldest.item == nil || elderLess(e, oldest) {
+					oldest = e
+				}
+			}
+			if oldest != l.elder || l.aged().len() != l.items.len() {
+				return fmt.Errorf("lane %v is filed by another age than that of its oldest job", l.key)
+			}
+			if elder.item == nil || elderLess(oldest, elder) {
+				elder = oldest
+			}
+		}
+	}
+	if elder != d.elder || lanes != d.elders.len() {
+		return fmt.Errorf("class %d is filed by another age than that of its oldest job", d.class)
+	}
+	return nil
+}
+
+// checkElders checks the order of the classes by age.
+func (p *Pending) checkElders() error {
+	filed := 0
+	for _, d := range p.demands {
+		if d.elder.item != nil {
+			filed++
+		}
+	}
+	n := 0
+	var before *demand
+	walk := p.elders.cursor()
+	for d, ok := walk.next(); ok; d, ok = walk.next() {
+		if before != nil && !demandElderLess(before, d) || p.demandOf[d.class] != d {
+			return fmt.Errorf("classes are out of the order of age")
+		}
+		before = d
+		n++
+	}
+	if n != filed {
+		return fmt.Errorf("%d classes stand in the order of age, %d should", n, filed)
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package sched
+
+import "github.com/rotasched/rota"
+
+// settle files a lane as its items and parks demand, and tells the cell.
+func (p *Pending) settle(l *lane) {
+	var head entry
+	counted := 0
+	if !l.tenant.parked && !l.domain.parked {
+		head, _ = l.items.min()
+		counted = l.items.len()
+	}
+	l.cell.demand.items += counted - l.counted
+	l.counted = counted
+	if head.item == l.head.item {
+		return
+	}
+	if l.head.item != nil {
+		l.cell.lanes.remove(l, laneLess)
+	}
+	if l.head = head; head.item != nil {
+		l.cell.lanes.insert(l, laneLess)
+	}
+	p.settleCell(l.cell)
+}
+
+func (p *Pending) settleCell(c *cell) {
+	var head entry
+	if first, ok := c.lanes.min(); ok {
+		head = first.head
+	}
+	if head.item == c.head.item {
+		return
+	}
+	g, d := c.group, c.demand
+	if c.head.item != nil {
+		g.cells.remove(c, cellLess)
+	} else {
+		c.at = len(d.cells)
+		d.cells = append(d.cells, c)
+	}
+	if c.head = head; head.item != nil {
+		g.cells.insert(c, cellLess)
+	} else {
+		last := len(d.cells) - 1
+		d.cells[c.at], d.cells[last].at = d.cells[last], c.at
+		d.cells[last] = nil
+		d.cells = d.cells[:last]
+	}
+	p.settleGroup(g)
+}
+
+func (p *Pending) settleGroup(g *group) {
+	var head entry
+	if first, ok := g.cells.min(); ok {
+		head = first.head
+	}
+	if head.item == g.head.item {
+		return
+	}
+	if g.head.item != nil {
+		p.groups.remove(g, groupLess)
+	}
+	if g.head = head; head.item != nil {
+		p.groups.insert(g, groupLess)
+	}
+}
+
+func (p *Pending) newLane(key laneKey) *lane {
+	l := &lane{key: key, tenant: p.tenant(key.tenant), domain: p.domain(key.domain)}
+	l.tenantAt, l.domainAt = len(l.tenant.lanes), len(l.domain.lanes)
+	l.tenant.lanes = append(l.tenant.lanes, l)
+	l.domain.lanes = append(l.domain.lanes, l)
+	g := p.sole
+	if p.fairShare {
+		if g = l.tenant.group; g == nil {
+			g = &group{tenant: l.tenant, open: l.tenant.open, weight: l.tenant.weight}
+			l.tenant.group = g
+		}
+	}
+	l.cell = p.cell(g, key.class)
+	l.cell.users++
+	p.lanes[key] = l
+	return l
+}
+
+func (p *Pending) cell(g *group, class ClassID) *cell {
+	c := p.cells[cellKey{g, class}]
+	if c != nil {
+		return c
+	}
+	d := p.demandOf[class]
+	if d == nil {
+		d = &demand{class: class, at: len(p.demands)}
+		p.demandOf[class] = d
+		p.demands = append(p.demands, d)
+	}
+	c = &cell{group: g, demand: d}
+	g.users++
+	d.users++
+	p.cells[cellKey{g, class}] = c
+	return c
+}
+
+// dropLane forgets an empty lane and what only it held up.
+func (p *Pending) dropLane(l *lane) {
+	delete(p.lanes, l.key)
+	t, d, c := l.tenant, l.domain, l.cell
+	last := len(t.lanes) - 1
+	t.lanes[l.tenantAt], t.lanes[last].tenantAt = t.lanes[last], l.tenantAt
+	t.lanes[last] = nil
+	t.lanes = t.lanes[:last]
+	last = len(d.lanes) - 1
+	d.lanes[l.domainAt], d.lanes[last].domainAt = d.lanes[last], l.domainAt
+	d.lanes[last] = nil
+	d.lanes = d.lanes[:last]
+	if c.users--; c.users == 0 {
+		p.dropCell(c)
+	}
+	p.dropTenant(l.key.tenant, t)
+	p.dropDomain(l.key.domain, d)
+}
+
+func (p *Pending) dropCell(c *cell) {
+	g, d := c.group, c.demand
+	delete(p.cells, cellKey{g, d.class})
+	if g.users--; g.users == 0 && g.tenant != nil {
+		g.tenant.group = nil
+	}
+	if d.users--; d.users == 0 {
+		delete(p.demandOf, d.class)
+		last := len(p.demands) - 1
+		p.demands[d.at], p.demands[last].at = p.demands[last], d.at
+		p.demands[last] = nil
+		p.demands = p.demands[:last]
+	}
+}
+
+func (p *Pending) tenant(id rota.TenantID) *tenantRow {
+	t := p.tenants[id]
+	if t == nil {
+		t = &tenantRow{weight: 1}
+		p.tenants[id] = t
+	}
+	return t
+}
+
+// dropTenant forgets a row that says nothing.
+func (p *Pending) dropTenant(id rota.TenantID, t *tenantRow) {
+	if len(t.lanes) == 0 && !t.parked && t.open == 0 && t.weight == 1 {
+		delete(p.tenants, id)
+	}
+}
+
+func (p *Pending) domain(name string) *domainRow {
+	d := p.domains[name]
+	if d == nil {
+		d = &domainRow{}
+		p.domains[name] = d
+	}
+	return d
+}
+
+func (p *Pending) dropDomain(name string, d *domainRow) {
+	if len(d.lanes) == 0 && !d.parked {
+		delete(p.domains, name)
+	}
+}

@@ -1,0 +1,121 @@
+package sched
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/rotasched/rota"
+)
+
+// Hash is a SHA-256 digest.
+type Hash = [32]byte
+
+// H is the hash of SPEC §7.1: SHA-256 over, for each part, its length as four
+// bytes big-endian and its bytes. The lengths make it injective.
+func H(parts ...[]byte) Hash {
+	var m message
+	for _, part := range parts {
+		m.bytes(part)
+	}
+	return m.sum()
+}
+
+// message gathers the parts of one hash in a buffer on the caller's stack: two
+// ids, a seed and a tag fit, so the hot hashes allocate nothing.
+type message struct {
+	fixed [256]byte
+	n     int
+	spill []byte
+}
+
+// room gives n bytes of the message to be written.
+func (m *message) room(n int) []byte {
+	if m.spill == nil && m.n+n <= len(m.fixed) {
+		m.n += n
+		return m.fixed[m.n-n : m.n]
+	}
+	if m.spill == nil {
+		m.spill = append(make([]byte, 0, 2*(m.n+n)), m.fixed[:m.n]...)
+	}
+	at := len(m.spill)
+	m.spill = append(m.spill, make([]byte, n)...)
+	return m.spill[at:]
+}
+
+func (m *message) bytes(part []byte) {
+	to := m.room(4 + len(part))
+	binary.BigEndian.PutUint32(to, uint32(len(part)))
+	copy(to[4:], part)
+}
+
+func (m *message) text(part string) {
+	to := m.room(4 + len(part))
+	binary.BigEndian.PutUint32(to, uint32(len(part)))
+	copy(to[4:], part)
+}
+
+func (m *message) number(part uint64) {
+	to := m.room(12)
+	binary.BigEndian.PutUint32(to, 8)
+	binary.BigEndian.PutUint64(to[4:], part)
+}
+
+func (m *message) sum() Hash {
+	if m.spill != nil {
+		return sha256.Sum256(m.spill)
+	}
+	return sha256.Sum256(m.fixed[:m.n])
+}
+
+// MatchSeed is the seed of a round (SPEC §7.1).
+func MatchSeed(cluster rota.ClusterID, epoch uint64, height rota.Index, beacon Hash) Hash {
+	var m message
+	m.text("AICF|match")
+	m.text(string(cluster))
+	m.number(epoch)
+	m.number(uint64(height))
+	m.bytes(beacon[:])
+	return m.sum()
+}
+
+// LeaseID names the lease of one attempt (SPEC §7.1).
+func LeaseID(job rota.JobID, worker rota.WorkerID, attempt int32, seed Hash) rota.LeaseID {
+	var m message
+	m.text("AICF|lease")
+	m.text(string(job))
+	m.text(string(worker))
+	m.number(uint64(int64(attempt)))
+	m.bytes(seed[:])
+	return m.sum()
+}
+
+// Tie decides which of equal jobs a worker takes: the least bytes (SPEC §7.5).
+func Tie(job rota.JobID, worker rota.WorkerID, seed Hash) Hash {
+	var m message
+	m.text("AICF|tie")
+	m.text(string(job))
+	m.text(string(worker))
+	m.bytes(seed[:])
+	return m.sum()
+}
+
+// FirstBeacon is a cluster's beacon before its first leader (SPEC §7.1).
+func FirstBeacon(cluster rota.ClusterID) Hash {
+	return H([]byte("rota|beacon"), []byte(cluster))
+}
+
+// NextBeacon is the beacon after a BeginTerm with these 32 random bytes.
+func NextBeacon(beacon, random Hash) Hash {
+	return H([]byte("rota|beacon"), beacon[:], random[:])
+}
+
+// randomTurn is the rotation of the strategy `random`: the first eight bytes of
+// H("AICF|random", job, seed), to be taken modulo the workers (SPEC §7.6).
+func randomTurn(job rota.JobID, seed Hash) uint64 {
+	var m message
+	m.text("AICF|random")
+	m.text(string(job))
+	m.bytes(seed[:])
+	sum := m.sum()
+	return binary.BigEndian.Uint64(sum[:8])
+}

@@ -1,0 +1,137 @@
+package sched
+
+import (
+	"strings"
+
+	"github.com/rotasched/rota"
+)
+
+// entry is an item with its rank beside it, so that comparing seldom follows
+// the pointer.
+type entry struct {
+	key  int64
+	age  rota.Clock
+	item *Item
+}
+
+func entryOf(it *Item) entry { return entry{it.Key, it.Enqueued, it} }
+
+// entryLess is the order of every integer ranking: (key, enqueued, id).
+func entryLess(a, b entry) bool {
+	if a.key != b.key {
+		return a.key < b.key
+	}
+	if a.age != b.age {
+		return a.age < b.age
+	}
+	return a.item != b.item && strings.Compare(string(a.item.ID), string(b.item.ID)) < 0
+}
+
+// seat is an item's place in the ranking order of a queue without fair share.
+type seat struct {
+	entry
+	lane *lane
+}
+
+func seatLess(a, b seat) bool { return entryLess(a.entry, b.entry) }
+
+type laneKey struct {
+	tenant rota.TenantID
+	domain string
+	class  ClassID
+}
+
+// lane holds the jobs of one (tenant, class, domain): the unit that is parked.
+type lane struct {
+	key    laneKey
+	tenant *tenantRow
+	domain *domainRow
+	cell   *cell
+	// tenantAt and domainAt are its places in the rows' lists.
+	tenantAt, domainAt int
+	items              ordered[entry]
+	// head is the first item, none while not filed. Invariant: filed exactly
+	// when it has items and neither its tenant nor its domain is parked.
+	head entry
+	// byAge holds the items by (Enqueued, ID) once that is not their ranking order:
+	// from the first item whose key minus Enqueued is not lead, until empty.
+	byAge  ordered[entry]
+	skewed bool
+	lead   int64
+	// elder is the oldest item, none while not filed.
+	elder entry
+	// counted is what it adds to its class's demand: its items while filed.
+	counted int
+}
+
+// cell holds the filed lanes of one class in one group.
+type cell struct {
+	group  *group
+	demand *demand
+	lanes  ordered[*lane]
+	head   entry
+	// users counts its lanes, parked ones too. at is its place in demand.cells.
+	users, at int
+}
+
+// group holds the cells that are drawn from by one share: those of a tenant
+// under fair share, else all.
+type group struct {
+	tenant *tenantRow // nil without fair share
+	// open and weight are the share it is filed under.
+	open, weight int64
+	cells        ordered[*cell]
+	head         entry
+	users        int
+}
+
+// demand is what is filed of one class.
+type demand struct {
+	class ClassID
+	items int
+	cells []*cell // the filed ones; their order shows nowhere
+	// elders orders its filed lanes by their oldest items, of which elder is the
+	// first, none while no lane is filed.
+	elders ordered[*lane]
+	elder  entry
+	// users counts its cells; at is its place in Pending.demands.
+	users, at int
+}
+
+type tenantRow struct {
+	open, weight int64
+	parked       bool
+	lanes        []*lane
+	group        *group
+}
+
+type domainRow struct {
+	parked bool
+	lanes  []*lane
+}
+
+func laneLess(a, b *lane) bool { return entryLess(a.head, b.head) }
+
+func cellLess(a, b *cell) bool { return entryLess(a.head, b.head) }
+
+// groupLess is the order of SPEC §4.11: open leases ÷ weight, then the heads.
+func groupLess(a, b *group) bool {
+	if c := compareShares(a.open, a.weight, b.open, b.weight); c != 0 {
+		return c < 0
+	}
+	return entryLess(a.head, b.head)
+}
+
+// compareShares compares open ÷ weight exactly.
+func compareShares(aOpen, aWeight, bOpen, bWeight int64) int {
+	if aWeight == bWeight {
+		switch {
+		case aOpen < bOpen:
+			return -1
+		case aOpen > bOpen:
+			return 1
+		}
+		return 0
+	}
+	return compareFractions(uint64(aOpen), uint64(aWeight), uint64(bOpen), uint64(bWeight))
+}

@@ -1,0 +1,183 @@
+package sched
+
+import (
+	"bytes"
+
+	"github.com/rotasched/rota"
+)
+
+// groupMax cuts the groups that tie (SPEC §7.5).
+const groupMax = 16
+
+// matcher makes the pairs of one round (SPEC §7.5).
+type matcher struct {
+	*rooms
+	source source
+	in     RoundInput
+	loads  *loads // of least_loaded, else nil
+	pairs  []Pair
+	// rank counts the candidates drawn.
+	rank int32
+	// group holds the candidates of the present group that have no worker yet.
+	group []member
+	union bitset
+}
+
+// member is a candidate in the present group.
+type member struct {
+	candidate
+	rank  int32
+	class *classRoom // nil of one that had no room when its turn came
+}
+
+func (m *matcher) begin() {
+	m.pairs = make([]Pair, 0, min(m.in.Limit, m.drawable))
+	m.group = make([]member, 0, groupMax)
+	m.union = m.newSet()
+}
+
+// interleave gives a job that some worker has room for its worker before the
+// draw (SPEC §5.1).
+func (m *matcher) interleave(it *Item) {
+	m.drawn(it.Class)
+	score := ScoreAt(m.in.Policy, it.Key, m.in.Now)
+	m.group = append(m.group, member{candidate{it, it.Key, score}, m.rank, m.of(it.Class)})
+	m.rank++
+	m.match()
+	m.pairs[0].Interleaved = true
+}
+
+// run draws group after group until the limit is reached or nothing that could
+// be drawn has room.
+func (m *matcher) run() {
+	for len(m.pairs) < m.in.Limit && m.count > 0 && m.drawable > 0 {
+		m.draw()
+		if len(m.group) == 0 {
+			return
+		}
+		m.match()
+	}
+}
+
+// draw fills the group: those that tie on (score, enqueued), at most 16. Without
+// fair share it holds those without room too: they keep their seats in the cut
+// and their ids count for the strategy random. Under fair share it is what was
+// drawn consecutively.
+func (m *matcher) draw() {
+	m.group = m.group[:0]
+	c, ok := m.peek()
+	if !ok {
+		return
+	}
+	if all, whole := m.source.group(c); whole {
+		for _, it := range all {
+			if ok && c.item == it {
+				m.take(c)
+				c, ok = m.peek()
+			} else {
+				m.group = append(m.group, member{candidate: candidate{item: it}})
+			}
+		}
+		return
+	}
+	for first := c; ok && len(m.group) < groupMax && c.ties(first); c, ok = m.peek() {
+		m.take(c)
+	}
+}
+
+// peek is the source's, but for looking through what is left when none of it
+// has room.
+func (m *matcher) peek() (candidate, bool) {
+	if m.drawable == 0 {
+		return candidate{}, false
+	}
+	return m.source.peek(m.rooms)
+}
+
+// take draws a candidate into the group.
+func (m *matcher) take(c candidate) {
+	m.source.take()
+	m.drawn(c.item.Class)
+	m.group = append(m.group, member{c, m.rank, m.of(c.item.Class)})
+	m.rank++
+}
+
+// match gives the group's candidates workers, as many as have room.
+func (m *matcher) match() {
+	for len(m.group) > 0 && len(m.pairs) < m.in.Limit {
+		able := m.able()
+		if able == nil {
+			return
+		}
+		pos, rule := m.pick(able)
+		i := m.taker(pos)
+		m.assign(i, pos, rule)
+	}
+}
+
+// able is L of SPEC §7.5: those with room for some candidate of the group; nil
+// if there is none.
+func (m *matcher) able() bitset {
+	var only *classRoom
+	n := 0
+	clear(m.union)
+	for i := range m.group {
+		c := m.group[i].class
+		if c == nil || c.count == 0 || c == only {
+			continue
+		}
+		only = c
+		n++
+		for j, w := range c.at {
+			m.union[j] |= w
+		}
+	}
+	switch n {
+	case 0:
+		return nil
+	case 1:
+		return only.at
+	}
+	return m.union
+}
+
+// taker chooses among the candidates that the worker has room for: the one with
+// the smallest tie.
+func (m *matcher) taker(pos int) int {
+	best := -1
+	var least Hash
+	hashed := false
+	for i := range m.group {
+		if c := m.group[i].class; c == nil || !c.at.has(pos) {
+			continue
+		}
+		if best < 0 {
+			best = i
+			continue
+		}
+		worker := m.worker(pos)
+		if !hashed {
+			least, hashed = Tie(m.group[best].item.ID, worker, m.in.Seed), true
+		}
+		if tie := Tie(m.group[i].item.ID, worker, m.in.Seed); bytes.Compare(tie[:], least[:]) < 0 {
+			best, least = i, tie
+		}
+	}
+	return best
+}
+
+func (m *matcher) assign(i, pos int, why rota.Reasoning) {
+	c := m.group[i]
+	slot := m.slots[pos]
+	if why.Rule == rota.BySeededShuffle && (c.class.cpu > 0 || c.class.mem > 0) {
+		why = rota.Reasoning{Rule: rota.ByResourceFit, N: m.now.cpuFree[slot], Of: max(c.class.cpu, 0)}
+	}
+	m.pairs = append(m.pairs, Pair{
+		Item: c.item, Worker: m.worker(pos), Score: c.score, Rank: c.rank, Reasoning: why,
+	})
+	m.group = append(m.group[:i], m.group[i+1:]...)
+	if m.loads != nil {
+		m.loads.more(pos, m.now.open[slot])
+	}
+	m.occupy(pos, c.class)
+}

@@ -1,0 +1,240 @@
+package sched
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/rotasched/rota"
+)
+
+// naive decides a round by the words of SPEC §7 alone: plain lists, sorted and
+// searched anew at every step. It shares only the hashes, ScoreAt and Shuffled
+// (all under vectors of their own) with the product.
+type naive struct {
+	workers []*naiveWorker // by id
+	policy  *rota.QueuePolicy
+	seed    Hash
+	cursor  uint64
+	limit   int
+	// items are the unblocked jobs in ranking order; keyOf orders and ties.
+	items      []*Item
+	keyOf      func(*Item) int64
+	score      func(*Item) int64
+	interleave bool
+	// shares is nil without fair share.
+	shares map[rota.TenantID]*naiveShare
+
+	set  []*naiveWorker // those of SPEC §7.4, in the order of the strategy
+	out  []Pair
+	rank int32
+}
+
+type naiveWorker struct {
+	spec     *rota.WorkerSpec
+	active   bool
+	open     int64
+	cpu, mem int64 // free
+	endless  int32
+	held     bool
+	received uint64
+}
+
+type naiveShare struct{ open, weight int64 }
+
+// room says whether the worker may take a job of the class now.
+func (n *naive) room(w *naiveWorker, r *Requirements) bool { return !w.held && n.hasRoom(w, r) }
+
+// hasRoom says the same of the one job that the worker may be held for.
+func (n *naive) hasRoom(w *naiveWorker, r *Requirements) bool {
+	most := int64(w.spec.Slots) + int64(w.spec.Prefetch)
+	if n.policy.LeasesMaxPerWorker > 0 {
+		most = min(most, n.policy.LeasesMaxPerWorker)
+	}
+	return w.could(r) && w.open < most && (r.CPUMilli == 0 || w.cpu >= r.CPUMilli) &&
+		(r.MemoryBytes == 0 || w.mem >= r.MemoryBytes)
+}
+
+// could says whether the worker could ever take a job of the class.
+func (w *naiveWorker) could(r *Requirements) bool {
+	if !w.active || w.spec.CPUMilli < r.CPUMilli || w.spec.MemoryBytes < r.MemoryBytes || !slices.Contains(w.spec.Queues, r.Queue) {
+		return false
+	}
+	for _, capability := range r.Requires {
+		if !slices.Contains(w.spec.Capabilities, capability) {
+			return false
+		}
+	}
+	if len(r.RegionsAllow) > 0 && !slices.Contains(r.RegionsAllow, w.spec.Region) {
+		return false
+	}
+	if slices.Contains(r.RegionsDeny, w.spec.Region) || r.Worker != "" && r.Worker != w.spec.ID {
+		return false
+	}
+	return true
+}
+
+func (n *naive) roomAnywhere(r *Requirements) bool {
+	return slices.ContainsFunc(n.workers, func(w *naiveWorker) bool { return n.room(w, r) })
+}
+
+// run decides the round; class tells an item's requirements.
+func (n *naive) run(class func(*Item) *Requirements) []Pair {
+	for _, w := range n.workers {
+		if slices.ContainsFunc(n.items, func(it *Item) bool { return n.room(w, class(it)) }) {
+			n.set = append(n.set, w)
+		}
+	}
+	if s := n.policy.Strategy; s != rota.RoundRobin && s != rota.Random {
+		byID := n.set
+		n.set = nil
+		for _, i := range Shuffled(len(byID), n.seed) {
+			n.set = append(n.set, byID[i])
+		}
+	}
+	if n.interleave && n.limit > 0 {
+		n.first(class)
+	}
+	for len(n.out) < n.limit {
+		var group []*Item
+		var ranks []int32
+		for len(group) < groupMax {
+			i := n.next(class)
+			if i < 0 {
+				break
+			}
+			it := n.items[i]
+			if len(group) > 0 && (n.keyOf(it) != n.keyOf(group[0]) || it.Enqueued != group[0].Enqueued) {
+				break
+			}
+			if n.shares != nil {
+				n.share(it.Tenant).open++
+			}
+			n.items = slices.Delete(n.items, i, i+1)
+			group, ranks = append(group, it), append(ranks, n.rank)
+			if n.roomAnywhere(class(it)) {
+				n.rank++
+			}
+		}
+		if len(group) == 0 {
+			break
+		}
+		n.match(group, ranks, class)
+	}
+	return n.out
+}
+
+// oldest finds the oldest of the items that are wanted, -1 if there is none.
+func (n *naive) oldest(wanted func(*Item) bool) int {
+	best := -1
+	for i, it := range n.items {
+		if wanted(it) && (best < 0 || elderLess(entryOf(it), entryOf(n.items[best]))) {
+			best = i
+		}
+	}
+	return best
+}
+
+// first assigns the interleaved job.
+func (n *naive) first(class func(*Item) *Requirements) {
+	i := n.oldest(func(it *Item) bool { return n.roomAnywhere(class(it)) })
+	if i < 0 {
+		return
+	}
+	it := n.items[i]
+	if n.shares != nil {
+		n.share(it.Tenant).open++
+	}
+	n.items = slices.Delete(n.items, i, i+1)
+	n.match([]*Item{it}, []int32{n.rank}, class)
+	n.rank++
+	n.out[0].Interleaved = true
+}
+
+// next finds the next candidate: the first in ranking order; under fair share
+// the first of the tenant with the least share, among jobs that some worker has
+// room for.
+func (n *naive) next(class func(*Item) *Requirements) int {
+	if n.shares == nil {
+		return min(len(n.items), 1) - 1
+	}
+	best := -1
+	for i, it := range n.items {
+		if n.roomAnywhere(class(it)) && (best < 0 || n.lessShare(it.Tenant, n.items[best].Tenant)) {
+			best = i
+		}
+	}
+	return best
+}
+
+func (n *naive) share(tenant rota.TenantID) *naiveShare {
+	if n.shares[tenant] == nil {
+		n.shares[tenant] = &naiveShare{weight: 1}
+	}
+	return n.shares[tenant]
+}
+
+func (n *naive) lessShare(a, b rota.TenantID) bool {
+	x, y := n.share(a), n.share(b)
+	return x.open*y.weight < y.open*x.weight
+}
+
+func (n *naive) match(group []*Item, ranks []int32, class func(*Item) *Requirements) {
+	for len(n.out) < n.limit {
+		var able []*naiveWorker
+		for _, w := range n.set {
+			if slices.ContainsFunc(group, func(it *Item) bool { return n.room(w, class(it)) }) {
+				able = append(able, w)
+			}
+		}
+		if len(able) == 0 {
+			return
+		}
+		w, why := n.choose(able, group)
+		best := -1
+		var least Hash
+		for i, it := range group {
+			tie := Tie(it.ID, w.spec.ID, n.seed)
+			if n.room(w, class(it)) && (best < 0 || bytes.Compare(tie[:], least[:]) < 0) {
+				best, least = i, tie
+			}
+		}
+		it, r := group[best], class(group[best])
+		if why.Rule == rota.BySeededShuffle && (r.CPUMilli > 0 || r.MemoryBytes > 0) {
+			why = rota.Reasoning{Rule: rota.ByResourceFit, N: w.cpu, Of: r.CPUMilli}
+		}
+		n.out = append(n.out, Pair{it, w.spec.ID, n.score(it), ranks[best], why, false})
+		w.open++
+		w.cpu -= r.CPUMilli
+		w.mem -= r.MemoryBytes
+		group, ranks = slices.Delete(group, best, best+1), slices.Delete(ranks, best, best+1)
+	}
+}
+
+func (n *naive) choose(able []*naiveWorker, group []*Item) (w *naiveWorker, why rota.Reasoning) {
+	switch n.policy.Strategy {
+	case rota.Shuffle:
+		w = able[0]
+		why = rota.Reasoning{Rule: rota.BySeededShuffle, N: int64(slices.Index(n.set, w)), Of: int64(len(n.set))}
+	case rota.RoundRobin:
+		c := n.cursor + uint64(len(n.out))
+		w = able[c%uint64(len(able))]
+		why = rota.Reasoning{Rule: rota.ByRoundRobin, N: int64(c)}
+	case rota.Random:
+		lowest := slices.MinFunc(group, func(a, b *Item) int { return strings.Compare(string(a.ID), string(b.ID)) })
+		w = able[randomTurn(lowest.ID, n.seed)%uint64(len(able))]
+		why = rota.Reasoning{Rule: rota.BySeededRandom}
+	default:
+		w = able[0]
+		for _, x := range able {
+			if x.open < w.open {
+				w = x
+			}
+		}
+		why = rota.Reasoning{Rule: rota.ByLeastLoaded, N: w.open}
+	}
+	if len(able) == 1 {
+		why = rota.Reasoning{Rule: rota.OnlyWorkerAvailable}
+	}
+	return w, why
+}

@@ -1,0 +1,190 @@
+package sched
+
+import (
+	"github.com/tidwall/btree"
+
+	"github.com/rotasched/rota"
+)
+
+// Item is a QUEUED job as rounds see it. It never changes once added.
+type Item struct {
+	ID rota.JobID
+	// Key is the job's RankKey.
+	Key      int64
+	Enqueued rota.Clock
+	// Queued is since when it waits to be placed: at least since Enqueued.
+	Queued rota.Clock
+	Tenant rota.TenantID
+	Domain string
+	Class  ClassID
+	// CPUMilli and MemoryBytes are the class's.
+	CPUMilli    int64
+	MemoryBytes int64
+	Attempt     int32
+	Priority    int32
+	SizeBytes   int64
+	Type        rota.JobType
+}
+
+// Pending is one queue's QUEUED jobs (SPEC §4.10, §4.11). Four ordered levels:
+// groups by share, a group's cells, a cell's lanes and a lane's items by head.
+// So adding or removing a job touches one lane, and the levels above only when
+// it was or becomes a head; a parked lane is out of its cell. All of it follows
+// from the items, shares and parks, in whatever order they came.
+type Pending struct {
+	fairShare bool
+	n         int
+	lanes     map[laneKey]*lane
+	tenants   map[rota.TenantID]*tenantRow
+	domains   map[string]*domainRow
+	cells     map[cellKey]*cell
+	demandOf  map[ClassID]*demand
+	// demands lists the classes that occur; their order shows nowhere.
+	demands []*demand
+	groups  ordered[*group]
+	// Without fair share there is the sole group, and seats holds every item.
+	sole  *group
+	seats ordered[seat]
+	// elders orders the classes that have a filed lane by their oldest filed items.
+	elders ordered[*demand]
+	// ages counts the items by Enqueued, parked ones too.
+	ages btree.Map[rota.Clock, int]
+}
+
+type cellKey struct {
+	group *group
+	class ClassID
+}
+
+// NewPending starts empty. With fair share each tenant is a group of its own.
+func NewPending(fairShare bool) *Pending {
+	return &Pending{
+		fairShare: fairShare,
+		lanes:     map[laneKey]*lane{},
+		tenants:   map[rota.TenantID]*tenantRow{},
+		domains:   map[string]*domainRow{},
+		cells:     map[cellKey]*cell{},
+		demandOf:  map[ClassID]*demand{},
+		sole:      &group{weight: 1},
+	}
+}
+
+// Add files a job. One with the same rank and id in the same lane is replaced.
+func (p *Pending) Add(it *Item) {
+	key := laneKey{it.Tenant, it.Domain, it.Class}
+	l := p.lanes[key]
+	if l == nil {
+		l = p.newLane(key)
+	}
+	e := entryOf(it)
+	if !l.items.insert(e, entryLess) {
+		p.n++
+		count, _ := p.ages.Get(it.Enqueued)
+		p.ages.Set(it.Enqueued, count+1)
+		if l.head.item != nil {
+			l.counted++
+			l.cell.demand.items++
+		}
+	}
+	if !p.fairShare {
+		p.seats.insert(seat{e, l}, seatLess)
+	}
+	if l.head.item == nil || !entryLess(l.head, e) {
+		p.settle(l)
+	}
+	l.addAge(e)
+	if l.elder.item == nil || !elderLess(l.elder, e) {
+		p.settleElder(l)
+	}
+}
+
+// Remove takes a job out and says whether it was there.
+func (p *Pending) Remove(it *Item) bool {
+	l := p.lanes[laneKey{it.Tenant, it.Domain, it.Class}]
+	e := entryOf(it)
+	if l == nil || !l.items.remove(e, entryLess) {
+		return false
+	}
+	p.n--
+	if !p.fairShare {
+		p.seats.remove(seat{e, l}, seatLess)
+	}
+	if count, _ := p.ages.Get(it.Enqueued); count > 1 {
+		p.ages.Set(it.Enqueued, count-1)
+	} else {
+		p.ages.Delete(it.Enqueued)
+	}
+	if l.head.item != nil {
+		l.counted--
+		l.cell.demand.items--
+		if !entryLess(l.head, e) {
+			p.settle(l)
+		}
+	}
+	if l.skewed {
+		l.byAge.remove(e, elderLess)
+	}
+	if l.elder.item != nil && !elderLess(l.elder, e) {
+		p.settleElder(l)
+	}
+	if l.items.len() == 0 {
+		p.dropLane(l)
+	}
+	return true
+}
+
+// Len counts the jobs, parked ones too.
+func (p *Pending) Len() int { return p.n }
+
+// Lanes counts the lanes, parked ones too.
+func (p *Pending) Lanes() int { return len(p.lanes) }
+
+// Oldest is the least Enqueued of all jobs, parked ones too, in O(log n).
+func (p *Pending) Oldest() (rota.Clock, bool) {
+	age, _, ok := p.ages.Min()
+	return age, ok
+}
+
+// SetShare tells a tenant's open leases in this queue and its weight (SPEC
+// §4.11). A tenant never told of has none open and weight 1.
+func (p *Pending) SetShare(tenant rota.TenantID, open, weight int64) {
+	t := p.tenant(tenant)
+	t.open, t.weight = max(open, 0), max(weight, 1)
+	if g := t.group; g != nil && g.tenant == t {
+		if g.head.item != nil {
+			p.groups.remove(g, groupLess)
+		}
+		g.open, g.weight = t.open, t.weight
+		if g.head.item != nil {
+			p.groups.insert(g, groupLess)
+		}
+	}
+	p.dropTenant(tenant, t)
+}
+
+// Park takes a tenant's lanes out of the index, or puts them back (SPEC §4.9).
+func (p *Pending) Park(tenant rota.TenantID, parked bool) {
+	t := p.tenant(tenant)
+	if t.parked != parked {
+		t.parked = parked
+		for _, l := range t.lanes {
+			p.settle(l)
+			p.settleElder(l)
+		}
+	}
+	p.dropTenant(tenant, t)
+}
+
+// ParkDomain takes a failure domain's lanes out of the index, or puts them back
+// (SPEC §4.8).
+func (p *Pending) ParkDomain(domain string, parked bool) {
+	d := p.domain(domain)
+	if d.parked != parked {
+		d.parked = parked
+		for _, l := range d.lanes {
+			p.settle(l)
+			p.settleElder(l)
+		}
+	}
+	p.dropDomain(domain, d)
+}

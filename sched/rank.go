@@ -1,0 +1,104 @@
+package sched
+
+import (
+	"cmp"
+	"math/bits"
+	"strings"
+
+	"github.com/rotasched/rota"
+)
+
+// RankKey is a job's key in its queue: the smaller comes first, ties by Enqueued,
+// then id. None of the integer rankings ever changes the order of two queued
+// jobs, so the key is computed once (SPEC §5.1, §5.2, §5.4). The market's key is
+// negated. `adaptive` has no lasting key; it gets that of `fifo`.
+func RankKey(p *rota.QueuePolicy, priority int32, fee, sizeBytes int64, tier rota.ServiceTier,
+	enqueued rota.Clock) int64 {
+	switch p.Ranking {
+	case rota.RankMarket:
+		return marketAge(p, enqueued) - marketWorth(p, fee, sizeBytes, tier)
+	case rota.RankAging:
+		return int64(enqueued) + int64(priority)*p.AgingFactorMs
+	default:
+		return int64(enqueued)
+	}
+}
+
+// ScoreAt is the number shown for a key: the market's score(now) in parts per
+// billion, the aging ranking's effective priority in thousandths, the
+// milliseconds waited under fifo.
+func ScoreAt(p *rota.QueuePolicy, key int64, now rota.Clock) int64 {
+	switch p.Ranking {
+	case rota.RankMarket:
+		return marketAge(p, now) - key
+	case rota.RankAging:
+		return floorDiv((key-int64(now))*1000, max(p.AgingFactorMs, 1))
+	default:
+		return int64(now) - key
+	}
+}
+
+// marketWorth is S of SPEC §5.1, in parts per billion.
+func marketWorth(p *rota.QueuePolicy, fee, sizeBytes int64, tier rota.ServiceTier) int64 {
+	const billion = 1_000_000_000
+	var nt int64
+	switch tier {
+	case rota.TierPro:
+		nt = 300_000_000
+	case rota.TierPremium:
+		nt = 600_000_000
+	}
+	nf := mulDiv(fee, billion, max(fee+p.FeeHalf, 1))
+	ns := mulDiv(p.SizeHalf, billion, max(sizeBytes+p.SizeHalf, 1))
+	return (p.WFee*nf + p.WSize*ns + p.WTier*nt) / 1_000_000
+}
+
+// marketAge is A(t) of SPEC §5.1, in parts per billion.
+func marketAge(p *rota.QueuePolicy, t rota.Clock) int64 {
+	return mulDiv(p.WAge*1000, int64(t), max(p.AgeHorizonMs, 1))
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+// TierOf is the stratum of a priority: 0 critical, 1 high, 2 normal, 3 low, 4
+// background (SPEC §5.0).
+func TierOf(priority int32) int {
+	switch {
+	case priority <= 0:
+		return 0
+	case priority <= 3:
+		return 1
+	case priority <= 6:
+		return 2
+	case priority <= 8:
+		return 3
+	default:
+		return 4
+	}
+}
+
+// CompareTurn orders queues for an entry of rounds: (assignments ÷ weight, name),
+// the fractions compared exactly (SPEC §7.2). A weight of 0 counts as 1.
+func CompareTurn(aAssigned, aWeight uint64, aName rota.QueueName,
+	bAssigned, bWeight uint64, bName rota.QueueName) int {
+	if c := compareFractions(aAssigned, max(aWeight, 1), bAssigned, max(bWeight, 1)); c != 0 {
+		return c
+	}
+	return strings.Compare(string(aName), string(bName))
+}
+
+// compareFractions compares a/b with c/d by products of 128 bits.
+func compareFractions(a, b, c, d uint64) int {
+	hiL, loL := bits.Mul64(a, d)
+	hiR, loR := bits.Mul64(c, b)
+	if hiL != hiR {
+		return cmp.Compare(hiL, hiR)
+	}
+	return cmp.Compare(loL, loR)
+}

@@ -1,0 +1,239 @@
+package sched
+
+import (
+	"math/bits"
+
+	"github.com/rotasched/rota"
+)
+
+// rooms is what one round knows of the room that is left (SPEC §7.3, §7.4). A
+// worker stands at a position: its place in the order that the queue's strategy
+// starts from. Room only shrinks within a round, so a class that has none leaves
+// for good, and sets are exact at every moment without being built again.
+type rooms struct {
+	supply    *Supply
+	now       *standing
+	leasesMax int64
+	// slots gives the worker at each position. left holds the slot numbers of
+	// those that still have a slot free, count how many they are.
+	slots []int32
+	left  bitset
+	count int
+	// posOf gives the position of a slot number.
+	posOf   []int32
+	classes []classRoom
+	// indexOf gives the place in classes, plus 1, of a class; 0 is none.
+	indexOf []int32
+	built   []int32
+	// drawable counts the candidates not yet drawn of classes that have room.
+	drawable int
+	words    int
+	arena    []uint64
+}
+
+// classRoom is one class in a round.
+type classRoom struct {
+	class ClassID
+	cpu   int64
+	mem   int64
+	// left counts its candidates not yet drawn.
+	left int
+	// open is false once no worker has room for it.
+	open bool
+	// at holds the positions that have room, count of them, from the first time
+	// that a candidate of the class comes up.
+	at    bitset
+	count int
+}
+
+// want is how many candidates of a class there are when a round starts.
+type want struct {
+	class ClassID
+	items int
+}
+
+// newRooms finds the workers with room for some wanted class, by id.
+func newRooms(s *Supply, now *standing, leasesMax int64, wants []want) *rooms {
+	r := &rooms{supply: s, now: now, leasesMax: leasesMax}
+	free, cpuMost, memMost := r.freeSlots()
+	if len(wants) == 0 || free.first() < 0 {
+		return r
+	}
+	r.left = make(bitset, len(free))
+	r.indexOf = make([]int32, len(s.classes))
+	r.classes = make([]classRoom, len(wants))
+	for i, w := range wants {
+		k := &s.classes[w.class]
+		c := &r.classes[i]
+		*c = classRoom{class: w.class, cpu: k.requirements.CPUMilli, mem: k.requirements.MemoryBytes, left: w.items}
+		r.indexOf[w.class] = int32(i) + 1
+		if w.items == 0 {
+			continue // All of its lanes are parked.
+		}
+		if (c.cpu <= 0 || c.cpu <= cpuMost) && (c.mem <= 0 || c.mem <= memMost) {
+			c.open = r.gather(c, k.fits, free)
+		}
+		if c.open {
+			r.drawable += c.left
+		}
+	}
+	r.count = r.left.count()
+	r.slots = make([]int32, 0, r.count)
+	for _, slot := range s.order {
+		if r.left.has(int(slot)) {
+			r.slots = append(r.slots, slot)
+		}
+	}
+	r.words = wordsFor(len(r.slots))
+	return r
+}
+
+// freeSlots finds the workers with a free slot, and the most cpu and memory
+// that any of them has free.
+func (r *rooms) freeSlots() (free bitset, cpuMost, memMost int64) {
+	free = make(bitset, len(r.now.free))
+	for i, w := range r.now.free {
+		for rest := w; rest != 0; rest &= rest - 1 {
+			slot := i<<6 + bits.TrailingZeros64(rest)
+			if r.leasesMax > 0 && int64(r.now.open[slot]) >= r.leasesMax {
+				w &^= 1 << (slot & 63)
+				continue
+			}
+			cpuMost = max(cpuMost, r.now.cpuFree[slot])
+			memMost = max(memMost, r.now.memFree[slot])
+		}
+		free[i] = w
+	}
+	return free, cpuMost, memMost
+}
+
+// gather adds the workers with room for the class to left, and says whether
+// there are any.
+func (r *rooms) gather(c *classRoom, fits, free bitset) bool {
+	any := false
+	for i := range min(len(fits), len(free)) {
+		m := fits[i] & free[i]
+		if m == 0 {
+			continue
+		}
+		if c.cpu <= 0 && c.mem <= 0 {
+			r.left[i] |= m
+			any = true
+			continue
+		}
+		if any {
+			m &^= r.left[i]
+		}
+		for ; m != 0; m &= m - 1 {
+			slot := int32(i<<6 + bits.TrailingZeros64(m))
+			if r.now.roomFor(slot, r.leasesMax, c.cpu, c.mem) == Fit {
+				r.left.set(int(slot))
+				any = true
+			}
+		}
+	}
+	return any
+}
+
+// place gives the workers their positions: by id, or shuffled (SPEC §7.4).
+func (r *rooms) place(shuffled bool, seed Hash) {
+	if shuffled {
+		shuffle(r.slots, seed)
+	}
+	r.posOf = make([]int32, len(r.supply.specs))
+	for pos, slot := range r.slots {
+		r.posOf[slot] = int32(pos)
+	}
+}
+
+// has says whether any worker has room for the class.
+func (r *rooms) has(class ClassID) bool {
+	c := r.of(class)
+	if c == nil || !c.open {
+		return false
+	}
+	if c.at == nil {
+		r.build(c)
+	}
+	return c.open
+}
+
+func (r *rooms) of(class ClassID) *classRoom {
+	if int(class) >= len(r.indexOf) || r.indexOf[class] == 0 {
+		return nil
+	}
+	return &r.classes[r.indexOf[class]-1]
+}
+
+// build finds the positions that have room for a class when it first comes up.
+func (r *rooms) build(c *classRoom) {
+	c.at = r.newSet()
+	fits := r.supply.classes[c.class].fits
+	for i := range min(len(fits), len(r.left)) {
+		for m := fits[i] & r.left[i]; m != 0; m &= m - 1 {
+			slot := int32(i<<6 + bits.TrailingZeros64(m))
+			if (c.cpu > 0 && r.now.cpuFree[slot] < c.cpu) || (c.mem > 0 && r.now.memFree[slot] < c.mem) {
+				continue
+			}
+			pos := r.posOf[slot]
+			c.at[pos>>6] |= 1 << (pos & 63)
+			c.count++
+		}
+	}
+	if c.count == 0 {
+		r.shut(c)
+		return
+	}
+	r.built = append(r.built, r.indexOf[c.class]-1)
+}
+
+func (r *rooms) shut(c *classRoom) {
+	c.open = false
+	r.drawable -= c.left
+}
+
+// newSet gives an empty set of positions.
+func (r *rooms) newSet() bitset {
+	if len(r.arena) < r.words {
+		r.arena = make([]uint64, 64*max(r.words, 1))
+	}
+	set := r.arena[:r.words:r.words]
+	r.arena = r.arena[r.words:]
+	return set
+}
+
+// drawn counts a candidate of the class as drawn.
+func (r *rooms) drawn(class ClassID) {
+	r.of(class).left--
+	r.drawable--
+}
+
+// occupy lets the worker at a position take a job of the class, and clears it
+// from every class that it has no room for any more.
+func (r *rooms) occupy(pos int, c *classRoom) {
+	slot := r.slots[pos]
+	r.now.take(slot, 1, c.cpu, c.mem)
+	full := r.now.roomFor(slot, r.leasesMax, 0, 0) != Fit
+	if full {
+		r.left.clear(int(slot))
+		r.count--
+	} else if c.cpu <= 0 && c.mem <= 0 {
+		return
+	}
+	word, bit := pos>>6, uint64(1)<<(pos&63)
+	keep := r.built[:0]
+	for _, i := range r.built {
+		k := &r.classes[i]
+		if k.at[word]&bit != 0 && (full || r.now.roomFor(slot, r.leasesMax, k.cpu, k.mem) != Fit) {
+			k.at[word] &^= bit
+			if k.count--; k.count == 0 {
+				r.shut(k)
+				continue
+			}
+		}
+		keep = append(keep, i)
+	}
+	r.built = keep
+}
+
+func (r *rooms) worker(pos int) rota.WorkerID { return r.supply.specs[r.slots[pos]].ID }

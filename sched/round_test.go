@@ -1,0 +1,255 @@
+package sched
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/rotasched/rota"
+)
+
+// seeds is how many lives each property lives beside rapid's.
+const seeds = 3000
+
+// naive sets up the second implementation over copies of the facts.
+func (w *world) naive(in RoundInput) *naive {
+	n := &naive{policy: in.Policy, seed: in.Seed, cursor: in.Cursor, limit: in.Limit, interleave: in.Interleave, items: w.unparked()}
+	n.keyOf = func(it *Item) int64 { return it.Key }
+	n.score = func(it *Item) int64 { return ScoreAt(in.Policy, it.Key, in.Now) }
+	for _, x := range w.workers {
+		c := *x
+		n.workers = append(n.workers, &c)
+	}
+	slices.SortFunc(n.workers, func(a, b *naiveWorker) int {
+		return strings.Compare(string(a.spec.ID), string(b.spec.ID))
+	})
+	if w.fair {
+		n.shares = map[rota.TenantID]*naiveShare{}
+		for _, tenant := range someTenants {
+			if s := w.shares[tenant]; s != nil {
+				n.shares[tenant] = &naiveShare{s.open, s.weight}
+			}
+		}
+	}
+	return n
+}
+
+func (w *world) input(t *dice) RoundInput {
+	in := RoundInput{Now: 1000 + w.now, Policy: &w.policy, Cursor: uint64(t.between(0, 50)),
+		Limit: pick(t, []int{0, 3, 17, 256, 256, 256, 256, 256})}
+	w.now += rota.Clock(t.between(0, 2))
+	in.Interleave = t.between(0, 2) == 0
+	in.Seed = H([]byte(fmt.Sprint(t.between(0, 1000))))
+	return in
+}
+
+// turnsMost bounds what one entry gives to turns of the oldest.
+const turnsMost = 20
+
+// outcome is what an entry of one queue decides.
+type outcome struct {
+	early, turns, pairs []Pair
+	changes             []HoldChange
+	granted             []HoldChange // by turns, also where the job was placed elsewhere
+}
+
+// decide has the product decide an entry.
+func (w *world) decide(in RoundInput, gatherMost int) (o outcome) {
+	d := NewDraft(w.supply)
+	d.gatherMost = gatherMost
+	holds := w.sortedHolds()
+	for _, h := range holds {
+		if p, ok := d.PlaceHeld(h, in.Now); ok {
+			o.early = append(o.early, p)
+		}
+	}
+	o.turns = d.Turns([]Lot{w.lot()}, in.Now, turnsMost)
+	o.pairs = d.Round(w.pending, in)
+	o.changes, o.granted = d.Keep([]Lot{w.lot()}, holds, in.Now), d.granted
+	return o
+}
+
+// decideNaively has the second implementation decide it.
+func (w *world) decideNaively(in RoundInput) (o outcome) {
+	n := w.naive(in)
+	class := func(it *Item) *Requirements { return w.classes[it.Class] }
+	holds := w.sortedHolds()
+	o.early = n.placeHeld(holds, class)
+	o.turns, o.changes = n.turns(holds, turnsMost, class)
+	o.pairs = n.run(class)
+	placed := func(it *Item) bool {
+		is := func(p Pair) bool { return p.Item == it }
+		return slices.ContainsFunc(o.early, is) || slices.ContainsFunc(o.turns, is) || slices.ContainsFunc(o.pairs, is)
+	}
+	o.changes = slices.DeleteFunc(o.changes, func(c HoldChange) bool { return placed(c.Item) })
+	o.changes = append(o.changes,
+		n.keep(slices.DeleteFunc(w.unparked(), placed), placed, holds, o.changes, in.Now, class)...)
+	return o
+}
+
+func (o outcome) equal(x outcome) bool {
+	return slices.Equal(o.early, x.early) && slices.Equal(o.turns, x.turns) && slices.Equal(o.pairs, x.pairs) && slices.Equal(o.changes, x.changes)
+}
+
+func (o outcome) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s| %s| %s", show(o.early), show(o.turns), show(o.pairs))
+	for _, c := range o.changes {
+		fmt.Fprintf(&b, " hold %s for %s, not %s;", c.Worker, c.Item.ID, c.Old)
+	}
+	return b.String()
+}
+
+// round decides a round, holds it against naive and the promises, and takes it in.
+func (w *world) round(t *dice) {
+	in := w.input(t)
+	got, want := w.decide(in, gatherCells), w.decideNaively(in)
+	if !got.equal(want) {
+		t.Fatalf("fair %v, strategy %v:\n got %v\nwant %v", w.fair, w.policy.Strategy, got, want)
+	}
+	// Again, never gathering cells but walking the index of groups.
+	if again := w.decide(in, -1); !got.equal(again) {
+		t.Fatalf("a second run differs: %v, %v", got, again)
+	}
+	pairs := slices.Concat(got.early, got.turns, got.pairs)
+	wasHeld := map[rota.WorkerID]bool{}
+	for _, h := range w.holds {
+		wasHeld[h.Worker] = true
+	}
+	for _, c := range got.granted {
+		wasHeld[c.Worker] = true
+	}
+	for _, p := range pairs {
+		if ok, why := w.supply.Fits(p.Item.Class, p.Worker, w.policy.LeasesMaxPerWorker); !ok {
+			t.Fatalf("job %s on %s: %s", p.Item.ID, p.Worker, why)
+		}
+		w.supply.Take(p.Worker, p.Item.CPUMilli, p.Item.MemoryBytes)
+		i := slices.IndexFunc(w.workers, func(x *naiveWorker) bool { return x.spec.ID == p.Worker })
+		x := w.workers[i]
+		x.received++
+		if p.Reasoning.Rule == rota.ByTurnOfTheOldest {
+			x.received = AfterTurn(x.received-1, w.policy.OldestEvery, x.spec.Slots+x.spec.Prefetch)
+		}
+		w.supply.Received(p.Worker, x.received)
+		x.open, x.cpu, x.mem = x.open+1, x.cpu-p.Item.CPUMilli, x.mem-p.Item.MemoryBytes
+		w.supply.Intern(*w.classes[p.Item.Class]) // the lease's user
+		w.remove(t, p.Item)
+		if s := w.shares[p.Item.Tenant]; s != nil {
+			s.open++
+			w.pending.SetShare(p.Item.Tenant, s.open, s.weight)
+		}
+	}
+	left := w.unparked()
+	w.apply(got.changes, in.Now)
+	if len(got.pairs) == in.Limit {
+		return
+	}
+	for _, it := range left {
+		for _, x := range w.workers {
+			if x.held || wasHeld[x.spec.ID] {
+				continue
+			}
+			if ok, _ := w.supply.Fits(it.Class, x.spec.ID, w.policy.LeasesMaxPerWorker); ok {
+				t.Fatalf("job %s is left over while %s has room", it.ID, x.spec.ID)
+			}
+		}
+	}
+}
+
+func show(pairs []Pair) string {
+	var b strings.Builder
+	for _, p := range pairs {
+		fmt.Fprintf(&b, "%s(%d)→%s %v  ", p.Item.ID, p.Rank, p.Worker, p.Reasoning)
+	}
+	return b.String()
+}
+
+func (w *world) check(t *dice) {
+	if err := w.supply.Check(); err != nil {
+		t.Fatalf("%v", err)
+	}
+	if err := w.pending.Check(); err != nil {
+		t.Fatalf("%v", err)
+	}
+	oldest, ok := rota.Clock(0), false
+	for _, it := range w.items {
+		if !ok || it.Enqueued < oldest {
+			oldest, ok = it.Enqueued, true
+		}
+	}
+	if o, has := w.pending.Oldest(); o != oldest || has != ok || w.pending.Len() != len(w.items) {
+		t.Fatalf("oldest %d %v of %d, want %d %v of %d", o, has, w.pending.Len(), oldest, ok, len(w.items))
+	}
+	for _, q := range someQueues {
+		workers, room := 0, false
+		for _, x := range w.workers {
+			if x.active && slices.Contains(x.spec.Queues, q) {
+				workers++
+				room = room || !x.held && x.open < int64(x.spec.Slots+x.spec.Prefetch)
+			}
+		}
+		if w.supply.Workers(q) != workers || w.supply.HasRoom(q) != room {
+			t.Fatalf("queue %s: %d workers, room %v", q, w.supply.Workers(q), w.supply.HasRoom(q))
+		}
+	}
+}
+
+// live lives a queue's random life: every round equals the naive one, promises
+// nothing that does not fit, leaves nothing over that would, and every index
+// stays what a recount says.
+func live(t *dice) {
+	w := newWorld(t)
+	w.round(t)
+	w.check(t)
+	for range t.between(0, 20) {
+		w.step(t)
+		w.check(t)
+	}
+}
+
+// shuffled makes a world twice, in two orders: they decide the same.
+func shuffled(t *dice) {
+	w := newWorld(t)
+	in := w.input(t)
+	want := NewDraft(w.supply).Round(w.pending, in)
+	other := w.rebuilt(t)
+	if got := NewDraft(other.supply).Round(other.pending, in); show(got) != show(want) {
+		t.Fatalf("in another order:\n got %v\nwant %v", show(got), show(want))
+	}
+}
+
+func TestRound(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		property func(*dice)
+	}{{"equals naive", live}, {"forgets the order of adding", shuffled}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				c.property(&dice{t, func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "") }})
+			})
+		})
+		t.Run(c.name+" at fixed and fresh seeds", func(t *testing.T) {
+			t.Parallel()
+			fresh := rand.Uint64()
+			for i := range uint64(seeds) {
+				if i == seeds/2 {
+					t.Logf("fresh seeds from %d", fresh)
+				}
+				if i >= seeds/2 {
+					i += fresh
+				}
+				r := rand.New(rand.NewPCG(i, 0))
+				c.property(&dice{t, r.IntN})
+				if t.Failed() {
+					t.Fatalf("at seed %d", i)
+				}
+			}
+		})
+	}
+}

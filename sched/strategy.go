@@ -1,0 +1,124 @@
+package sched
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/rotasched/rota"
+)
+
+// pick takes the first of the able workers in the strategy's order, and says by
+// which rule (SPEC §7.6, §7.7). The affinity strategy needs more than a Pending
+// knows and is refused by the policy's Check; here it is least_loaded.
+func (m *matcher) pick(able bitset) (pos int, why rota.Reasoning) {
+	n := able.count()
+	switch m.in.Policy.Strategy {
+	case rota.Shuffle:
+		pos = able.first()
+		why = rota.Reasoning{Rule: rota.BySeededShuffle, N: int64(pos), Of: int64(len(m.slots))}
+	case rota.RoundRobin:
+		cursor := m.in.Cursor + uint64(len(m.pairs))
+		pos = able.nth(int(cursor % uint64(n)))
+		why = rota.Reasoning{Rule: rota.ByRoundRobin, N: int64(cursor)}
+	case rota.Random:
+		pos = able.nth(int(randomTurn(m.lowest(), m.in.Seed) % uint64(n)))
+		why = rota.Reasoning{Rule: rota.BySeededRandom}
+	default:
+		pos = m.loads.least(able, n)
+		why = rota.Reasoning{Rule: rota.ByLeastLoaded, N: int64(m.now.open[m.slots[pos]])}
+	}
+	if n == 1 {
+		why = rota.Reasoning{Rule: rota.OnlyWorkerAvailable}
+	}
+	return pos, why
+}
+
+// lowest is the group's lowest unassigned job id.
+func (m *matcher) lowest() rota.JobID {
+	id := m.group[0].item.ID
+	for i := range m.group {
+		id = min(id, m.group[i].item.ID)
+	}
+	return id
+}
+
+// loads files positions by their open leases, for least_loaded: the answer is
+// the first position of the lowest level that meets the able ones.
+type loads struct {
+	rooms *rooms
+	// levels is by load; none is empty.
+	levels []level
+}
+
+type level struct {
+	load int32
+	n    int
+	at   bitset
+}
+
+func newLoads(r *rooms) *loads {
+	l := &loads{rooms: r}
+	sorted := make([]int32, len(r.slots))
+	for pos, slot := range r.slots {
+		sorted[pos] = r.now.open[slot]
+	}
+	slices.Sort(sorted)
+	for _, load := range slices.Compact(sorted) {
+		l.levels = append(l.levels, level{load: load, at: r.newSet()})
+	}
+	for pos, slot := range r.slots {
+		i, _ := l.find(r.now.open[slot])
+		l.levels[i].at.set(pos)
+		l.levels[i].n++
+	}
+	return l
+}
+
+func (l *loads) find(load int32) (int, bool) {
+	return slices.BinarySearchFunc(l.levels, load, func(v level, load int32) int { return int(v.load - load) })
+}
+
+// least gives the least loaded of the n able positions, the first of equals.
+func (l *loads) least(able bitset, n int) int {
+	if n <= 4*len(l.levels) {
+		return l.scan(able)
+	}
+	for i := range l.levels {
+		at := l.levels[i].at
+		for j, w := range able {
+			if w &= at[j]; w != 0 {
+				return j<<6 + bits.TrailingZeros64(w)
+			}
+		}
+	}
+	return -1
+}
+
+// scan looks at each able position, which is cheaper when they are few.
+func (l *loads) scan(able bitset) int {
+	best, least := -1, int32(0)
+	for j, w := range able {
+		for ; w != 0; w &= w - 1 {
+			pos := j<<6 + bits.TrailingZeros64(w)
+			if open := l.rooms.now.open[l.rooms.slots[pos]]; best < 0 || open < least {
+				best, least = pos, open
+			}
+		}
+	}
+	return best
+}
+
+// more moves a position one level up from its load.
+func (l *loads) more(pos int, load int32) {
+	i, _ := l.find(load)
+	if i+1 == len(l.levels) || l.levels[i+1].load != load+1 {
+		l.levels = slices.Insert(l.levels, i+1, level{load: load + 1, at: l.rooms.newSet()})
+	}
+	l.levels[i].at.clear(pos)
+	l.levels[i].n--
+	l.levels[i+1].at.set(pos)
+	l.levels[i+1].n++
+	if l.levels[i].n == 0 {
+		l.levels = slices.Delete(l.levels, i, i+1)
+	}
+}

@@ -1,0 +1,134 @@
+package sched
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/rotasched/rota"
+)
+
+// Received tells how many leases a worker has received since its last turn of
+// the oldest (SPEC §7.10).
+func (s *Supply) Received(id rota.WorkerID, leases uint64) {
+	if slot, known := s.slotOf[id]; known {
+		s.received[slot] = leases
+	}
+}
+
+// AfterTurn is what remains of that count once a turn is taken. A worker of many
+// slots may receive more leases in one entry than make a turn due; those beyond
+// count for its next turns, though for no more than its slots can have received
+// at once: so a turn is every oldest_every-th lease in the long run.
+func AfterTurn(received uint64, every int64, slots int32) uint64 {
+	if every < 1 {
+		return 0
+	}
+	return min(received-min(received, uint64(every-1)), uint64(max(slots, 0)))
+}
+
+// Turns gives the workers whose turn is due to the oldest jobs, before all
+// queues' rounds of the entry (SPEC §7.10): each worker with a free slot, by id,
+// to the oldest unblocked job of any queue that it could ever fit, whatever share
+// and ranking say. If that job lacks only room, the worker is held for it at
+// once, as far as the bound on holds allows; if it does not, the turn stays due.
+// A job that holds a worker has its room coming and is passed over. Keep tells
+// the holds.
+func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
+	least := uint64(1 << 62)
+	var lists []*elderList
+	for _, lot := range lots {
+		if k := lot.Policy.OldestEvery; k > 0 {
+			l := &elderList{lot: lot, classes: lot.Pending.elders.cursor()}
+			l.next, _ = l.classes.next()
+			lists = append(lists, l)
+			least = min(least, uint64(k-1))
+		}
+	}
+	for _, slot := range d.supply.order {
+		for d.standing.received[slot] >= least && d.standing.free.has(int(slot)) && len(pairs) < most {
+			l, at := d.oldestFor(lists, slot)
+			if l == nil {
+				break
+			}
+			it := l.list[at].item
+			if d.standing.roomFor(slot, l.lot.Policy.LeasesMaxPerWorker, it.CPUMilli, it.MemoryBytes) == Fit {
+				pairs = append(pairs, d.place(l.lot, it, slot, rota.ByTurnOfTheOldest, now))
+				l.gone(d, at)
+				continue
+			}
+			if d.told+len(d.granted) >= d.supply.HoldsMost() {
+				break
+			}
+			d.holders[it] = true
+			d.standing.hold(slot, true)
+			d.granted = append(d.granted, HoldChange{Item: it, Worker: d.supply.specs[slot].ID, Turn: true})
+			l.gone(d, at)
+		}
+	}
+	return pairs
+}
+
+// elderList is a queue's classes in the order of their oldest jobs, those that
+// are gone left out: as much of it as turns have asked for. A turn looks at the
+// classes from the oldest on until one fits.
+type elderList struct {
+	lot     Lot
+	classes cursor[*demand]
+	// next is the first class not yet in the list.
+	next *demand
+	list []classElder
+}
+
+type classElder struct {
+	entry
+	demand *demand
+}
+
+// find gives the place of the first class that the worker could ever fit.
+func (l *elderList) find(d *Draft, slot int32) (at int, ok bool) {
+	for ; ; at++ {
+		// What comes in now stands behind all that was looked at: the index never
+		// puts a class too late.
+		for l.next != nil && (at == len(l.list) || elderLess(l.next.elder, l.list[at].entry)) {
+			l.insert(d, l.next)
+			l.next, _ = l.classes.next()
+		}
+		if at == len(l.list) {
+			return 0, false
+		}
+		if d.supply.classes[l.list[at].demand.class].fits.has(int(slot)) {
+			return at, true
+		}
+	}
+}
+
+func (l *elderList) insert(d *Draft, k *demand) {
+	e, ok := d.elderOf(walkKey{k, false})
+	if !ok {
+		return
+	}
+	at := sort.Search(len(l.list), func(i int) bool { return elderLess(e, l.list[i].entry) })
+	l.list = slices.Insert(l.list, at, classElder{e, k})
+}
+
+// gone puts the class at a place where its next oldest job belongs.
+func (l *elderList) gone(d *Draft, at int) {
+	k := l.list[at].demand
+	l.list = slices.Delete(l.list, at, at+1)
+	l.insert(d, k)
+}
+
+// oldestFor finds the queue whose job a worker's turn goes to, if in any it is
+// due, and the place of that job's class.
+func (d *Draft) oldestFor(lists []*elderList, slot int32) (of *elderList, at int) {
+	for _, l := range lists {
+		if d.standing.received[slot] < uint64(l.lot.Policy.OldestEvery-1) {
+			continue
+		}
+		i, ok := l.find(d, slot)
+		if ok && (of == nil || elderLess(l.list[i].entry, of.list[at].entry)) {
+			of, at = l, i
+		}
+	}
+	return of, at
+}

@@ -1,0 +1,296 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/rotasched/rota"
+)
+
+// dice draws what a random test does, by rapid (which shrinks what fails) or
+// evenly from a seed.
+type dice struct {
+	fatal interface {
+		Helper()
+		Fatalf(format string, args ...any)
+	}
+	intn func(n int) int
+}
+
+func (t *dice) Fatalf(format string, args ...any) {
+	t.fatal.Helper()
+	t.fatal.Fatalf(format, args...)
+}
+
+func (t *dice) between(low, high int) int { return low + t.intn(high-low+1) }
+
+func pick[T any](t *dice, of []T) T { return of[t.intn(len(of))] }
+
+func permuted[T any](t *dice, of []T) []T {
+	out := slices.Clone(of)
+	for i := len(out) - 1; i > 0; i-- {
+		j := t.intn(i + 1)
+		out[i], out[j] = out[j], out[i]
+	}
+	return out
+}
+
+// world is a random cluster: the product's tables and the plain facts beside
+// them, from which naive decides.
+type world struct {
+	supply  *Supply
+	pending *Pending
+	fair    bool
+	policy  rota.QueuePolicy
+	workers []*naiveWorker
+	items   []*Item
+	classes map[ClassID]*Requirements
+	shares  map[rota.TenantID]*naiveShare
+	holds   map[*Item]Hold
+	parked  map[string]bool // "t:" tenant or "d:" domain
+	specs   []rota.JobSpec
+	ids     int // of workers
+	owned   bool
+	variety int // how many specs there are
+	next    int
+	now     rota.Clock // past 1,000
+}
+
+var (
+	someTenants      = []rota.TenantID{"ann", "bob", "cyd", "dan"}
+	someDomains      = []string{"", "eu", "us"}
+	someCapabilities = []string{"gpu", "arm64", "sdxl"}
+	someRegions      = []string{"eu", "us", "ap"}
+	servedQueues     = [][]rota.QueueName{{"q"}, {"r", "q", "r"}, {"r"}}
+	someQueues       = []rota.QueueName{"q", "r"}
+)
+
+func subset[T any](t *dice, of []T) []T {
+	var out []T
+	mask := t.between(0, 1<<len(of)-1)
+	for i := range of {
+		if mask>>i&1 == 1 {
+			out = append(out, of[i])
+		}
+	}
+	return out
+}
+
+func newWorld(t *dice) *world {
+	w := &world{
+		supply: NewSupply(), fair: t.between(0, 1) == 0, policy: rota.StandardPolicy(),
+		classes: map[ClassID]*Requirements{}, shares: map[rota.TenantID]*naiveShare{}, parked: map[string]bool{},
+		holds: map[*Item]Hold{},
+	}
+	w.pending = NewPending(w.fair)
+	w.owned = t.between(0, 1) == 0
+	w.variety = pick(t, []int{2, 3, 4, 8, 200})
+	w.policy.FairShare = w.fair
+	w.policy.OldestEvery = pick(t, []int64{0, 0, 1, 2, 3, 7})
+	w.policy.HoldAfterMs = pick(t, []int64{999, 998, 997, 2000})
+	w.policy.HoldMaxMs = int64(t.between(1, 5))
+	w.policy.Ranking = pick(t, []rota.Ranking{rota.RankAging, rota.RankFIFO, rota.RankMarket})
+	w.policy.Strategy = rota.Strategy(t.between(0, int(rota.Random)))
+	w.policy.LeasesMaxPerWorker = pick(t, []int64{0, 0, 0, 3, 6})
+	w.ids = 9
+	if t.between(0, 30) == 30 {
+		w.ids = 150 // More than the words of a bitset hold in one.
+	}
+	for range t.between(1, w.ids) {
+		w.putWorker(t)
+	}
+	most := pick(t, []int{8, 60, 60, 250})
+	for range t.between(most/2, most) {
+		w.add(t)
+	}
+	for range t.between(0, 2) {
+		w.share(t)
+		w.park(t)
+	}
+	return w
+}
+
+func (w *world) putWorker(t *dice) {
+	spec := &rota.WorkerSpec{
+		ID:           rota.WorkerID(fmt.Sprintf("w-%d", t.between(0, w.ids))),
+		Queues:       servedQueues[t.between(0, 7)/5+t.between(0, 7)/7],
+		Slots:        int32(t.between(1, 9)),
+		Prefetch:     int32(t.between(0, 1)),
+		Region:       pick(t, someRegions),
+		Capabilities: append(subset(t, someCapabilities), subset(t, someCapabilities)...),
+		CPUMilli:     int64(t.between(2, 16)),
+		MemoryBytes:  int64(t.between(2, 16)),
+	}
+	n := &naiveWorker{spec: spec, active: t.between(0, 5) > 0,
+		received: uint64(t.between(0, 6)), open: int64(t.between(0, 2)), cpu: spec.CPUMilli, mem: spec.MemoryBytes}
+	taken := int64(t.between(0, 2))
+	n.cpu, n.mem = n.cpu-taken, n.mem-taken
+	w.dropWorker(spec.ID, false)
+	w.workers = append(w.workers, n)
+	w.supply.Put(WorkerEntry{
+		Spec: spec, Active: n.active, Open: int32(n.open), CPUTaken: taken, MemoryTaken: taken,
+		Received: n.received,
+	})
+	w.supply.Endless(spec.ID, int32(t.between(0, 1)))
+	n.endless = w.supply.Standing(spec.ID).Endless
+	w.reviewHolds()
+}
+
+func (w *world) dropWorker(id rota.WorkerID, product bool) {
+	w.workers = slices.DeleteFunc(w.workers, func(n *naiveWorker) bool { return n.spec.ID == id })
+	if product {
+		w.supply.Remove(id)
+		w.reviewHolds()
+	}
+}
+
+// spec is one of the world's few sets of requirements, or a new one.
+func (w *world) spec(t *dice) rota.JobSpec {
+	if len(w.specs) >= w.variety {
+		return pick(t, w.specs)
+	}
+	few := func() []string {
+		if t.between(0, 1) > 0 {
+			return nil
+		}
+		return []string{pick(t, someCapabilities)}
+	}
+	spec := rota.JobSpec{
+		Queue: "q", Requires: few(),
+		CPUMilli: int64(t.between(0, 2)), MemoryBytes: int64(t.between(0, 2)),
+	}
+	if t.between(0, 3) == 0 {
+		spec.RegionsAllow = subset(t, someRegions)
+		spec.RegionsDeny = subset(t, someRegions)
+	}
+	if t.between(0, 9) == 0 {
+		spec.Worker = rota.WorkerID(fmt.Sprintf("w-%d", t.between(0, w.ids)))
+	}
+	w.specs = append(w.specs, spec)
+	return spec
+}
+
+func (w *world) add(t *dice) {
+	spec := w.spec(t)
+	r := RequirementsOf(&spec)
+	class := w.supply.Intern(r)
+	w.classes[class] = &r
+	w.next++
+	it := &Item{
+		// Ids whose order is not that of their making.
+		ID:       rota.JobID(fmt.Sprintf("j-%02d-%d", t.between(0, 99), w.next)),
+		Enqueued: rota.Clock(t.between(0, 2)),
+		Tenant:   pick(t, someTenants), Domain: pick(t, someDomains),
+		Class: class, CPUMilli: spec.CPUMilli, MemoryBytes: spec.MemoryBytes,
+		Priority: int32(t.between(0, 1)),
+	}
+	if w.owned {
+		// Each class has a tenant of its own, so that a park silences classes.
+		it.Tenant = someTenants[int(class)%len(someTenants)]
+	}
+	it.Queued = it.Enqueued + rota.Clock(t.between(0, 3)/3)
+	it.Key = RankKey(&w.policy, it.Priority, int64(it.Priority), 1, rota.TierFree, it.Enqueued)
+	w.items = append(w.items, it)
+	w.pending.Add(it)
+}
+
+func (w *world) remove(t *dice, it *Item) {
+	w.items = slices.DeleteFunc(w.items, func(x *Item) bool { return x == it })
+	if !w.pending.Remove(it) || w.pending.Remove(it) {
+		t.Fatalf("job %s is not removed once", it.ID)
+	}
+	w.endHold(it)
+	w.supply.Release(it.Class)
+}
+
+func (w *world) share(t *dice) {
+	tenant := pick(t, someTenants)
+	s := &naiveShare{int64(t.between(0, 5)), int64(t.between(1, 3))}
+	w.shares[tenant] = s
+	w.pending.SetShare(tenant, s.open, s.weight)
+}
+
+func (w *world) park(t *dice) {
+	parked := t.between(0, 1) == 0
+	if t.between(0, 1) == 0 {
+		tenant := pick(t, someTenants)
+		w.parked["t:"+string(tenant)] = parked
+		w.pending.Park(tenant, parked)
+		return
+	}
+	domain := pick(t, someDomains)
+	w.parked["d:"+domain] = parked
+	w.pending.ParkDomain(domain, parked)
+}
+
+func (w *world) unparked() []*Item {
+	var out []*Item
+	for _, it := range w.items {
+		if !w.parked["t:"+string(it.Tenant)] && !w.parked["d:"+it.Domain] {
+			out = append(out, it)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Item) int {
+		if entryLess(entryOf(a), entryOf(b)) {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+func (w *world) step(t *dice) {
+	switch t.between(0, 12) {
+	case 0:
+		w.putWorker(t)
+	case 1:
+		w.dropWorker(rota.WorkerID(fmt.Sprintf("w-%d", t.between(0, w.ids))), true)
+	case 2, 3:
+		w.add(t)
+	case 4:
+		if len(w.items) > 0 {
+			w.remove(t, pick(t, w.items))
+		}
+	case 5:
+		w.share(t)
+	case 6, 7:
+		w.park(t)
+	case 8:
+		if len(w.workers) > 0 {
+			x := pick(t, w.workers)
+			cpu, mem := min(1, x.spec.CPUMilli-x.cpu), min(1, x.spec.MemoryBytes-x.mem)
+			if x.open > 0 {
+				x.open, x.cpu, x.mem = x.open-1, x.cpu+cpu, x.mem+mem
+				w.supply.Give(x.spec.ID, cpu, mem)
+			}
+		}
+	default:
+		w.round(t)
+	}
+}
+
+// rebuilt is the same world, made in another order.
+func (w *world) rebuilt(t *dice) *world {
+	o := &world{supply: NewSupply(), pending: NewPending(w.fair)}
+	for _, tenant := range someTenants {
+		o.pending.Park(tenant, w.parked["t:"+string(tenant)])
+	}
+	for _, it := range permuted(t, w.items) {
+		c := *it
+		c.Class = o.supply.Intern(*w.classes[it.Class])
+		o.pending.Add(&c)
+	}
+	for _, x := range permuted(t, w.workers) {
+		o.supply.Put(WorkerEntry{Spec: x.spec, Active: x.active, Open: int32(x.open),
+			CPUTaken: x.spec.CPUMilli - x.cpu, MemoryTaken: x.spec.MemoryBytes - x.mem})
+	}
+	for _, domain := range someDomains {
+		o.pending.ParkDomain(domain, w.parked["d:"+domain])
+	}
+	for _, tenant := range someTenants {
+		if s := w.shares[tenant]; s != nil {
+			o.pending.SetShare(tenant, s.open, s.weight)
+		}
+	}
+	return o
+}

@@ -1,0 +1,146 @@
+package rota
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"unicode/utf8"
+)
+
+// CheckShape refuses a job whose fields are out of range (SPEC §4.2). The text
+// names the field, the value and the limit. It is called at the edge and again
+// by the state machine; payloadMax is the queue's payload_max_bytes.
+func (s *JobSpec) CheckShape(payloadMax int64) error {
+	ids := []struct {
+		field, id string
+		needed    bool
+	}{
+		{"id", string(s.ID), true}, {"queue", string(s.Queue), true}, {"type", string(s.Type), true},
+		{"tenant", string(s.Tenant), true}, {"zone", s.Zone, false}, {"domain", s.Domain, false},
+		{"worker", string(s.Worker), false},
+	}
+	for _, f := range ids {
+		if f.id != "" || f.needed {
+			if err := CheckID(f.field, f.id); err != nil {
+				return err
+			}
+		}
+	}
+	if int64(len(s.Payload)) > payloadMax {
+		return Refusef(Invalid, "payload", "payload has %d bytes: at most %d (payload_max_bytes) are taken", len(s.Payload), payloadMax)
+	}
+	if n := len(s.ExpectedDigest); n != 0 && n != 32 {
+		return Refusef(Invalid, "expected_digest", "expected_digest has %d bytes: 32 or none are wanted", n)
+	}
+	if err := s.checkNumbers(); err != nil {
+		return err
+	}
+	for _, l := range []struct {
+		field string
+		list  []string
+		most  int
+	}{{"requires", s.Requires, MaxLabels}, {"regions_allow", s.RegionsAllow, MaxRegions}, {"regions_deny", s.RegionsDeny, MaxRegions}} {
+		if err := checkLabels(l.field, l.list, l.most); err != nil {
+			return err
+		}
+	}
+	if len(s.Labels) > MaxLabels {
+		return Refusef(Invalid, "labels", "labels are %d: at most %d are taken", len(s.Labels), MaxLabels)
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
+		v := s.Labels[k]
+		if !validLabel(k) || len(v) > MaxLabelBytes || !utf8.ValidString(v) {
+			return Refusef(Invalid, "labels", "a label is not 1 to %d bytes of printable ASCII = at most %d bytes of UTF-8",
+				MaxLabelBytes, MaxLabelBytes)
+		}
+	}
+	return nil
+}
+
+func (s *JobSpec) checkNumbers() error {
+	for _, n := range []struct {
+		field    string
+		value    int64
+		min, max int64
+	}{
+		{"priority", int64(s.Priority), 0, MaxPriority},
+		{"fee", s.Fee, 0, MaxFee},
+		{"size_bytes", s.SizeBytes, 0, MaxSizeBytes},
+		{"delay_ms", s.DelayMs, 0, maxMs},
+		{"not_before_ms", int64(s.NotBefore), 0, 1 << 46},
+		{"ttl_ms", s.TTLMs, 0, maxMs},
+		{"max_runtime_ms", s.MaxRuntimeMs, 0, maxMs},
+		{"cpu_milli", s.CPUMilli, 0, MaxCPUMilli},
+		{"memory_bytes", s.MemoryBytes, 0, MaxMemoryBytes},
+		{"simulate_ms", s.SimulateMs, 0, maxMs},
+		{"units", s.Units, 0, 1 << 40},
+	} {
+		if n.value < n.min || n.value > n.max {
+			return Refusef(Invalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
+		}
+	}
+	return nil
+}
+
+// CheckShape refuses a worker whose fields are out of range.
+func (w *WorkerSpec) CheckShape() error {
+	if err := CheckID("id", w.ID); err != nil {
+		return err
+	}
+	if len(w.Queues) == 0 || len(w.Queues) > MaxQueuesPerWorker {
+		return Refusef(Invalid, "queues", "queues are %d: 1 to %d are wanted", len(w.Queues), MaxQueuesPerWorker)
+	}
+	for i, q := range w.Queues {
+		if err := CheckID(fmt.Sprintf("queues[%d]", i), q); err != nil {
+			return err
+		}
+	}
+	for _, f := range []struct{ field, id string }{{"region", w.Region}, {"zone", w.Zone}} {
+		if f.id != "" {
+			if err := CheckID(f.field, f.id); err != nil {
+				return err
+			}
+		}
+	}
+	for _, n := range []struct {
+		field    string
+		value    int64
+		min, max int64
+	}{
+		{"slots", int64(w.Slots), 1, MaxSlots},
+		{"prefetch", int64(w.Prefetch), 0, MaxPrefetch},
+		{"cpu_milli", w.CPUMilli, 0, MaxCPUMilli},
+		{"memory_bytes", w.MemoryBytes, 0, MaxMemoryBytes},
+		{"stake", w.Stake, 0, MaxFee},
+	} {
+		if n.value < n.min || n.value > n.max {
+			return Refusef(Invalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
+		}
+	}
+	return checkLabels("capabilities", w.Capabilities, MaxLabels)
+}
+
+func checkLabels(field string, list []string, most int) error {
+	if len(list) > most {
+		return Refusef(Invalid, field, "%s are %d: at most %d are taken", field, len(list), most)
+	}
+	for i, l := range list {
+		if !validLabel(l) {
+			return Refusef(Invalid, field, "%s[%d] is not 1 to %d bytes of printable ASCII", field, i, MaxLabelBytes)
+		}
+	}
+	return nil
+}
+
+// validLabel takes printable ASCII without blanks, such as "gpu=a100".
+func validLabel(s string) bool {
+	if len(s) == 0 || len(s) > MaxLabelBytes {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,129 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"runtime"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// allocated counts the bytes that f allocates. The runtime counts for the whole
+// process, so the tests of this file are the only ones that do not begin with
+// t.Parallel(): the parallel ones wait until these are done.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+func TestMemoryIsFlat(t *testing.T) {
+	src := newJobs()
+	src.records = 200_000
+	var file bytes.Buffer
+	file.Grow(64 << 20)
+	spent := allocated(func() {
+		if _, err := Write(&file, src); err != nil {
+			t.Error(err)
+		}
+	})
+	if spent > 6<<20 {
+		t.Errorf("writing 58 MB allocated %d bytes", spent)
+	}
+	size := file.Len()
+	spent = allocated(func() {
+		if info, err := Inspect(&file); err != nil || info.Records != 200_000 {
+			t.Error(info, err)
+		}
+	})
+	if spent > 3<<20 {
+		t.Errorf("reading %d bytes allocated %d bytes", size, spent)
+	}
+}
+
+func TestMemoryOfHugeLengths(t *testing.T) {
+	preamble := part{bytes: appendPreamble(nil, formatOne(newState()))}
+	declare := func(raw, packed uint32) []byte {
+		b := make([]byte, headBytes, headBytes+100)
+		head{raw: raw, packed: packed}.put(b)
+		return append(append(bytes.Clone(preamble.bytes), b...), make([]byte, 100)...)
+	}
+	longHeader := binary.LittleEndian.AppendUint32([]byte(magic), 1)
+	longHeader = binary.LittleEndian.AppendUint32(longHeader, 1<<32-1)
+	for name, b := range map[string][]byte{
+		"header of 4 GiB":        append(longHeader, make([]byte, 100)...),
+		"block of 4 GiB":         declare(1<<32-1, 10),
+		"frame of 4 GiB":         declare(100, 1<<32-1),
+		"largest, but not there": declare(maxBlockBytes, maxFrameBytes(maxBlockBytes)),
+		"end marker of 4 GiB":    declare(0, 1<<32-1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if spent := allocated(func() { mustRefuse(t, b) }); spent > 2<<20 {
+				t.Fatalf("%d bytes allocated for a file of %d", spent, len(b))
+			}
+		})
+	}
+	t.Run("a record of 2^62 bytes", func(t *testing.T) {
+		raw := binary.AppendUvarint([]byte{1}, 1<<62)
+		b := forgeFile(t, 1, raw)
+		if spent := allocated(func() { mustRefuse(t, b) }); spent > 2<<20 {
+			t.Fatalf("%d bytes allocated", spent)
+		}
+	})
+}
+
+// TestMemoryOfBomb forges files with every checksum right whose frames hold far
+// more than they declare, or just as much as they may and then much more.
+func TestMemoryOfBomb(t *testing.T) {
+	var bomb bytes.Buffer
+	z, err := zstd.NewWriter(&bomb, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(z, &zeros{}, 1<<30); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	lying := squeeze(t, make([]byte, 8<<20))
+	// The frame's own word for its length stands after magic and descriptor.
+	binary.LittleEndian.PutUint32(lying[5:], 1000)
+	preamble := part{bytes: appendPreamble(nil, formatOne(newState()))}
+	for name, frame := range map[string][]byte{
+		"a gigabyte of zeros":                bomb.Bytes()[:1000],
+		"a frame that lies about its length": lying,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := join(preamble, forge(1000, frame))
+			spent := allocated(func() { mustBeDamaged(t, b, int64(len(preamble.bytes)), "block 1 ") })
+			if spent > 4<<20 {
+				t.Fatalf("%d bytes allocated for a file of %d", spent, len(b))
+			}
+		})
+	}
+	t.Run("the whole gigabyte declared as the largest block", func(t *testing.T) {
+		b := join(preamble, forge(maxBlockBytes, bomb.Bytes()))
+		if spent := allocated(func() { mustRefuse(t, b) }); spent > 4<<20 {
+			t.Fatalf("%d bytes allocated for a file of %d", spent, len(b))
+		}
+	})
+	t.Run("many largest blocks use one block's memory", func(t *testing.T) {
+		raw := bigRecord(MaxRecordBytes)
+		block := forge(uint32(len(raw)), squeeze(t, raw))
+		parts, raws := []part{preamble}, [][]byte{}
+		for range 12 {
+			parts, raws = append(parts, block), append(raws, raw)
+		}
+		b := join(append(parts, forgeEnd(12, preamble, raws...))...)
+		spent := allocated(func() {
+			if info, err := Inspect(bytes.NewReader(b)); err != nil || info.Records != 12 {
+				t.Error(info, err)
+			}
+		})
+		if spent > 3*MaxRecordBytes {
+			t.Fatalf("%d bytes allocated for a file of %d", spent, len(b))
+		}
+	})
+}

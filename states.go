@@ -1,0 +1,311 @@
+package rota
+
+// JobState is where a job stands (SPEC §1).
+type JobState uint8
+
+// The job states. JobNone is no job at all.
+const (
+	JobNone JobState = iota
+	Blocked
+	Delayed
+	Queued
+	Assigned
+	Running
+	Completed
+	Dead
+	Expired
+	Cancelled
+)
+
+var jobStateNames = []string{"NONE", "BLOCKED", "DELAYED", "QUEUED", "ASSIGNED", "RUNNING",
+	"COMPLETED", "DEAD", "EXPIRED", "CANCELLED"}
+
+// String names the state in capitals.
+func (s JobState) String() string { return nameOf(jobStateNames, int(s)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s JobState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *JobState) UnmarshalText(text []byte) error {
+	v, err := valueOf(jobStateNames, "job state", text)
+	*s = JobState(v)
+	return err
+}
+
+// Terminal says that the job is over; only an operator's retry leaves such a
+// state (Invariant I7).
+func (s JobState) Terminal() bool { return s >= Completed && s <= Cancelled }
+
+// Leased says that an open lease names the job (Invariant I1).
+func (s JobState) Leased() bool { return s == Assigned || s == Running }
+
+// jobMoves is the one table of legal moves: jobMoves[from] holds a bit for
+// each state that may follow.
+var jobMoves = [...]uint16{
+	JobNone:   bits(Blocked, Delayed, Queued),
+	Blocked:   bits(Delayed, Queued, Dead, Expired, Cancelled),
+	Delayed:   bits(Queued, Expired, Cancelled),
+	Queued:    bits(Assigned, Expired, Cancelled),
+	Assigned:  bits(Running, Delayed, Queued, Completed, Dead, Expired, Cancelled),
+	Running:   bits(Delayed, Queued, Completed, Dead, Expired, Cancelled),
+	Completed: bits(Delayed, Queued), // a verifier's proof report (SPEC §9.5)
+	Dead:      bits(Queued),          // an operator's retry
+	Expired:   bits(Queued),
+	Cancelled: bits(Queued),
+}
+
+func bits(states ...JobState) (b uint16) {
+	for _, s := range states {
+		b |= 1 << s
+	}
+	return b
+}
+
+// MayBecome says whether the move from s to next is legal.
+func (s JobState) MayBecome(next JobState) bool {
+	return int(s) < len(jobMoves) && jobMoves[s]&(1<<next) != 0
+}
+
+// LeaseState is where a lease stands (SPEC §1).
+type LeaseState uint8
+
+// The lease states; those from LeaseCompleted on are ended.
+const (
+	LeaseNone LeaseState = iota
+	LeaseActive
+	LeaseRenewed
+	LeaseCompleted
+	LeaseFailed
+	LeaseDeclined
+	LeaseExpired
+	LeaseCancelled
+)
+
+var leaseStateNames = []string{"NONE", "ACTIVE", "RENEWED", "COMPLETED", "FAILED", "DECLINED", "EXPIRED", "CANCELLED"}
+
+// String names the state in capitals.
+func (s LeaseState) String() string { return nameOf(leaseStateNames, int(s)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s LeaseState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *LeaseState) UnmarshalText(text []byte) error {
+	v, err := valueOf(leaseStateNames, "lease state", text)
+	*s = LeaseState(v)
+	return err
+}
+
+// WorkerStatus is a worker's standing (SPEC §6.3).
+type WorkerStatus uint8
+
+// The worker statuses.
+const (
+	WorkerNone WorkerStatus = iota
+	WorkerActive
+	WorkerDraining
+	WorkerSuspended
+	WorkerJailed
+	WorkerRetired
+	WorkerUnreachable
+)
+
+var workerStatusNames = []string{"NONE", "ACTIVE", "DRAINING", "SUSPENDED", "JAILED", "RETIRED", "UNREACHABLE"}
+
+// String names the status in capitals.
+func (s WorkerStatus) String() string { return nameOf(workerStatusNames, int(s)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s WorkerStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *WorkerStatus) UnmarshalText(text []byte) error {
+	v, err := valueOf(workerStatusNames, "worker status", text)
+	*s = WorkerStatus(v)
+	return err
+}
+
+// ClusterMode is what the cluster admits (SPEC §4.3).
+type ClusterMode uint8
+
+// The modes; the zero value is NORMAL.
+const (
+	ModeNormal ClusterMode = iota
+	ModeDegraded
+	ModeReadOnly
+	ModeDraining
+)
+
+var modeNames = []string{"NORMAL", "DEGRADED", "READ_ONLY", "DRAINING"}
+
+// String names the mode in capitals.
+func (m ClusterMode) String() string { return nameOf(modeNames, int(m)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (m ClusterMode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *ClusterMode) UnmarshalText(text []byte) error {
+	v, err := valueOf(modeNames, "mode", text)
+	*m = ClusterMode(v)
+	return err
+}
+
+// ServiceTier is a tenant's tier, one term of the market ranking (SPEC §5.1).
+type ServiceTier uint8
+
+// The service tiers.
+const (
+	TierFree ServiceTier = iota
+	TierPro
+	TierPremium
+)
+
+var serviceTierNames = []string{"FREE", "PRO", "PREMIUM"}
+
+// String names the tier in capitals.
+func (t ServiceTier) String() string { return nameOf(serviceTierNames, int(t)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (t ServiceTier) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *ServiceTier) UnmarshalText(text []byte) error {
+	v, err := valueOf(serviceTierNames, "service tier", text)
+	*t = ServiceTier(v)
+	return err
+}
+
+// Ranking orders a queue's pending jobs (SPEC §5).
+type Ranking uint8
+
+// The rankings.
+const (
+	RankAging Ranking = iota
+	RankMarket
+	RankAdaptive
+	RankFIFO
+)
+
+var rankingNames = []string{"aging", "market", "adaptive", "fifo"}
+
+// String names the ranking as SPEC §5 does.
+func (r Ranking) String() string { return nameOf(rankingNames, int(r)) }
+
+// Strategy orders the workers that a job may go to (SPEC §7.6).
+type Strategy uint8
+
+// The strategies.
+const (
+	LeastLoaded Strategy = iota
+	Shuffle
+	RoundRobin
+	Random
+	Affinity
+)
+
+var strategyNames = []string{"least_loaded", "shuffle", "round_robin", "random", "affinity"}
+
+// String names the strategy as SPEC §7.6 does.
+func (s Strategy) String() string { return nameOf(strategyNames, int(s)) }
+
+// Reason says why an attempt or a lease ended, or why a job did. Its text is
+// what events, tombstones and `job show` carry.
+type Reason uint8
+
+// The reasons. The first four after ReasonNone use up an attempt (SPEC §9.1).
+const (
+	ReasonNone Reason = iota
+	AckTimeout
+	LeaseExpiredReason
+	ProofInvalid
+	ProviderFail
+	Declined
+	CancelledByUser
+	WorkerSuspendedReason
+	WorkerJailedReason
+	WorkerRetiredReason
+	Preempted
+	QuotaCut
+	TakenOver
+	TTLAbsolute
+	TTLRelative
+	AttemptsUsedUp
+	Done
+	Restored
+)
+
+var reasonNames = []string{"NONE", "ACK_TIMEOUT", "LEASE_EXPIRED", "PROOF_INVALID", "PROVIDER_FAIL", "DECLINED",
+	"CANCELLED", "WORKER_SUSPENDED", "WORKER_JAILED", "WORKER_RETIRED", "PREEMPTED", "QUOTA_CUT", "TAKEN_OVER",
+	"TTL_ABSOLUTE", "TTL_RELATIVE", "ATTEMPTS_USED_UP", "DONE", "RESTORED"}
+
+// String names the reason in capitals.
+func (r Reason) String() string { return nameOf(reasonNames, int(r)) }
+
+// MarshalText implements encoding.TextMarshaler; no reason is "".
+func (r Reason) MarshalText() ([]byte, error) {
+	if r == ReasonNone {
+		return nil, nil
+	}
+	return []byte(r.String()), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *Reason) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*r = ReasonNone
+		return nil
+	}
+	v, err := valueOf(reasonNames, "reason", text)
+	*r = Reason(v)
+	return err
+}
+
+// Counted says that the reason uses up an attempt (SPEC §9.1).
+func (r Reason) Counted() bool { return r >= AckTimeout && r <= ProviderFail }
+
+// Reasoning says by which rule a worker was chosen (SPEC §7.7). N and Of are
+// the two numbers of the rule: LeastLoaded{N: queue depth}, RoundRobin{N:
+// cursor}, ResourceFit{N: available cpu, Of: required cpu} in millicores,
+// SeededShuffle{N: position, Of: how many}.
+type Reasoning struct {
+	Rule ReasoningRule `json:"rule"`
+	N    int64         `json:"n"`
+	Of   int64         `json:"of,omitempty"`
+}
+
+// ReasoningRule names the rule of a Reasoning.
+type ReasoningRule uint8
+
+// The rules of SPEC §7.7, and TurnOfTheOldest of §7.10.
+const (
+	ReasoningNone ReasoningRule = iota
+	OnlyWorkerAvailable
+	ByLeastLoaded
+	ByDataLocality
+	ByPreviouslyExecuted
+	BySameZone
+	ByRoundRobin
+	BySeededRandom
+	ByResourceFit
+	BySeededShuffle
+	ByTurnOfTheOldest
+)
+
+var reasoningNames = []string{"NONE", "OnlyWorkerAvailable", "LeastLoaded", "Affinity{DataLocality}",
+	"Affinity{PreviouslyExecuted}", "Affinity{SameZone}", "RoundRobin", "SeededRandom", "ResourceFit",
+	"SeededShuffle", "TurnOfTheOldest"}
+
+// String names the rule as SPEC §7.7 does.
+func (r ReasoningRule) String() string { return nameOf(reasoningNames, int(r)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (r ReasoningRule) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *ReasoningRule) UnmarshalText(text []byte) error {
+	v, err := valueOf(reasoningNames, "reasoning", text)
+	*r = ReasoningRule(v)
+	return err
+}

@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// A backup is taken from a cluster at work and becomes a cluster of its own: the
+// jobs are there, no lease is, and no token of before is given again.
+func TestBackupAndRestore(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	c.rota(t, "queue", "set", "kept", "--preset", "aicf-ai", "--set", "queue_cap=4321").want(t, 0)
+	cl := c.dial(t)
+	kept := submitTo(t, cl, "kept", "kept", 25)
+	l := startLoad(t, c, "load", 3, 2, 5*time.Millisecond)
+	leased := startLong(t, c, "long", 60*time.Second, c.all)
+	l.flows(t, 200)
+	before := c.job(t, string(leased[0].id))
+
+	file := filepath.Join(t.TempDir(), "backup")
+	saved := decode[rota.SnapshotInfo](t, c.rota(t, "operator", "snapshot", "save", file, "-o", "json"))
+	seen := decode[rota.SnapshotInfo](t, command(t, nil, "", "operator", "snapshot", "inspect", file, "-o", "json"))
+	if saved != seen || saved.Index == 0 || saved.Bytes == 0 || saved.Digest == (rota.Digest{}) {
+		t.Errorf("save printed %+v, inspect %+v", saved, seen)
+	}
+	if r := c.rota(t, "operator", "snapshot", "save", file); r.code == 0 {
+		t.Error("a backup overwrote another one")
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm()&0o077 != 0 {
+		t.Errorf("the backup's file: %v, %v: others may read it", info.Mode(), err)
+	}
+	l.settle(c)
+
+	r := newNode(t, "r1", "--bootstrap-expect", "1")
+	restore := []string{"operator", "snapshot", "restore", file, "--data", r.dir, "--node", r.id, "--raft", r.raft}
+	command(t, nil, "", restore...).want(t, 0)
+	command(t, nil, "", restore...).want(t, 1) // not empty any more
+	r.start(t)
+	r.awaitReady(t)
+	second := &nodes{t: t, all: []*node{r}}
+	status, err := second.status(t)
+	check(t, err)
+	if status.ClusterID == saved.ClusterID {
+		t.Error("the restored cluster has the old one's id")
+	}
+	for _, id := range kept {
+		if job := second.job(t, string(id)); job.State != rota.Queued || string(job.Payload) != "kept" {
+			t.Errorf("job %s is %s with payload %q", id, job.State, job.Payload)
+		}
+	}
+	if q := decode[rota.Queue](t, second.rota(t, "queue", "show", "kept", "-o", "json")); q.Policy.QueueCap != 4321 {
+		t.Errorf("the queue has the cap %d", q.Policy.QueueCap)
+	}
+	tokensGrow(t, second, before)
+	for i := range 2 {
+		second.join(t, fmt.Sprintf("r%d", i+2))
+		second.awaitVoter(t, fmt.Sprintf("r%d", i+2))
+	}
+	second.verified(t, 3)
+}
+
+// tokensGrow holds that a lease of before is void, and that the next one has a
+// larger token.
+func tokensGrow(t *testing.T, c *nodes, before rota.Job) {
+	t.Helper()
+	if before.Lease == nil {
+		t.Fatal("the job had no lease before the backup")
+	}
+	now := c.job(t, string(before.ID))
+	if now.Lease != nil || now.State != rota.Queued {
+		t.Errorf("job %s is %s with lease %+v in the restored cluster, QUEUED without one is wanted", now.ID, now.State, now.Lease)
+	}
+	w := c.worker(t, "--id", string(before.Worker), "--queues", string(before.Queue))
+	now = c.awaitState(t, c.dial(t), string(before.ID), 30*time.Second, rota.Completed)
+	last := now.Attempts[len(now.Attempts)-1].Token
+	if !before.Lease.Token.Less(last) {
+		t.Errorf("token %s of the restored cluster is not above %s of before", last, before.Lease.Token)
+	}
+	w.stop(t, 15*time.Second)
+}

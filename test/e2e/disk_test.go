@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A node whose disk is full steps out and says why; the others go on; it is back
+// once it is started with space.
+func TestFullDisk(t *testing.T) {
+	long(t)
+	t.Parallel()
+	dir := smallDisk(t, "64m")
+	c := &nodes{t: t}
+	for _, id := range []string{"n1", "n2", "n3"} {
+		c.all = append(c.all, newNode(t, id, "--bootstrap-expect", "3"))
+	}
+	small := c.all[0]
+	small.dir = filepath.Join(dir, "data")
+	for _, n := range c.all {
+		n.flags = append(n.flags, c.joins(n)...)
+		n.start(t)
+	}
+	c.awaitReady()
+	c.rota(t, "operator", "raft", "transfer-leadership", "--to", small.id) // the worst place for it
+	l := startLoad(t, c, "load", 4, 2, 5*time.Millisecond)
+	l.flows(t, 100)
+
+	filled := time.Now()
+	ballast := fill(t, filepath.Join(dir, "ballast"))
+	bulk := filepath.Join(t.TempDir(), "bulk")
+	writeFile(t, bulk, string(make([]byte, 200<<10)))
+	for i := 0; small.running() && time.Since(filled) < 90*time.Second; i++ {
+		c.rota(t, "job", "submit", "--type", "bulk", "--payload", "@"+bulk, "--timeout", "20s")
+	}
+	if code := small.end(t, 30*time.Second); code == 0 {
+		t.Error("a node without disk space ended with exit code 0")
+	}
+	contains(t, "the last words", small.stderr.String(), "full", "free space")
+	l.flows(t, 100)
+	t.Logf("longest time without a committed job around the full disk: %s", l.gap(filled))
+
+	check(t, os.Remove(ballast))
+	small.start(t)
+	small.awaitReady(t)
+	l.settle(c)
+	c.verified(t, 3)
+}
+
+// smallDisk mounts a file system of that size.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("a full disk is made by mounting a small one, which wants root")
+	}
+	dir := t.TempDir()
+	if said, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Skipf("no small disk: mount: %v: %s", err, said)
+	}
+	t.Cleanup(func() {
+		if said, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, said)
+		}
+	})
+	return dir
+}
+
+// fill writes a file until no byte is left.
+func fill(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Create(path)
+	check(t, err)
+	defer f.Close()
+	_, err = io.Copy(f, zeros{})
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk does not fill: %v", err)
+	}
+	return path
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}

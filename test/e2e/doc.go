@@ -1,0 +1,24 @@
+// Package e2e holds the finished binary against its promises, from outside: real
+// `rota server` and `rota worker run` processes on loopback, killed, stopped and
+// started again, and the command line as scripts see it.
+//
+//	go test ./test/e2e                       the core selection
+//	ROTA_E2E=full go test -timeout 20m ./test/e2e   everything
+//
+// The binary is built once per run into a temporary directory, or taken from
+// ROTA_E2E_BINARY. Each test is a promise by name and starts what it needs:
+// harness_test.go builds and waits, process_test.go is one process, node_test.go
+// one node, cluster_test.go several, load_test.go users whose every job is
+// accounted for. What processes said is printed when a test fails.
+//
+// Tests wait for what can be seen (readyz, cluster status, a job's state) with a
+// deadline, and sleep only where a length of time is what the test is about. They
+// run four at a time, as most of them wait; -parallel says otherwise.
+//
+// Some promises need more than a machine may give: a full disk needs root and
+// mount, the image needs Docker. Those tests say why they were skipped.
+//
+// The package never looks inside a process, never imports the server's packages,
+// never ends a process that it did not start, never leaves one behind, and never
+// touches a file outside its temporary directories.
+package e2e

@@ -1,0 +1,285 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// longJob is a job whose handler takes a while, at a worker of its own.
+type longJob struct {
+	id     rota.JobID
+	worker rota.WorkerID
+}
+
+// startLong has one worker for each group of nodes hold one job for so long. A
+// worker knows only the nodes of its group.
+func startLong(t testing.TB, c *nodes, queue string, takes time.Duration, groups ...[]*node) []longJob {
+	t.Helper()
+	c.rota(t, "queue", "set", queue, "--preset", "standard").want(t, 0)
+	cl := c.dial(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	t.Cleanup(func() { cancel(); all.Wait() })
+	var jobs []longJob
+	for i, group := range groups {
+		id := rota.WorkerID(fmt.Sprintf("%s-w%d", queue, i))
+		w, err := client.NewWorker(c.dial(t, group...), rota.WorkerSpec{ID: id, Slots: 1,
+			Queues: []rota.QueueName{rota.QueueName(queue)}})
+		check(t, err)
+		w.Handle("", func(ctx context.Context, _ *client.Job) (client.Result, error) {
+			select {
+			case <-ctx.Done():
+				return client.Result{}, context.Cause(ctx)
+			case <-time.After(takes):
+				return client.Result{}, nil
+			}
+		})
+		all.Go(func() { _ = w.Run(ctx) })
+		spec := rota.NewJobSpec("long", nil)
+		spec.ID, spec.Queue, spec.Worker = rota.JobID(fmt.Sprintf("%s-%d", queue, i)), rota.QueueName(queue), id
+		outcomes, err := cl.Submit(ctx, spec)
+		check(t, err)
+		if outcomes[0].Err != nil {
+			t.Fatal(outcomes[0].Err)
+		}
+		jobs = append(jobs, longJob{spec.ID, id})
+	}
+	for _, j := range jobs {
+		c.awaitState(t, cl, string(j.id), 20*time.Second, rota.Running)
+	}
+	return jobs
+}
+
+// endAtFirst holds that every long job completed at its first attempt.
+func endAtFirst(t testing.TB, c *nodes, jobs []longJob, most time.Duration) {
+	t.Helper()
+	cl := c.dial(t)
+	for _, j := range jobs {
+		job := c.awaitState(t, cl, string(j.id), most, rota.Completed, rota.Dead, rota.Cancelled, rota.Expired)
+		if job.State != rota.Completed || job.Attempt != 0 || len(job.Attempts) != 1 {
+			t.Errorf("job %s is %s after %d attempts (%v), COMPLETED at attempt 0 is wanted", j.id, job.State,
+				len(job.Attempts), job.Attempts)
+		}
+	}
+}
+
+// A killed leader costs a moment: nothing that was accepted is lost, nothing runs
+// at two workers at once, and its own workers keep their leases.
+func TestLeaderKilled(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	leader := c.leader(t)
+	// Each node has a worker that came to it first; the others are known too.
+	var groups [][]*node
+	for i := range c.all {
+		groups = append(groups, append(append([]*node{}, c.all[i:]...), c.all[:i]...))
+	}
+	jobs := startLong(t, c, "long", 12*time.Second, groups...)
+	l := startLoad(t, c, "load", 4, 3, 10*time.Millisecond)
+	l.flows(t, 100)
+
+	killed := time.Now()
+	leader.kill()
+	l.flows(t, 100)
+	gap := l.gap(killed)
+	t.Logf("longest time without a committed job after SIGKILL of the leader: %s", gap)
+	if gap > 5*time.Second {
+		t.Errorf("%s without a committed job after SIGKILL of the leader, 5 s at most are wanted", gap)
+	}
+	if now := c.leader(t); now == leader {
+		t.Errorf("the killed %s still counts as the leader", leader.id)
+	}
+
+	leader.start(t)
+	leader.awaitReady(t)
+	l.flows(t, 50)
+	endAtFirst(t, c, jobs, 30*time.Second)
+	l.settle(c)
+	c.verified(t, 3)
+}
+
+// A killed worker's job runs again at another one, by silence and long before
+// its ten-minute lease ends: 40 s of silence, 10 s, and the retry's backoff.
+func TestWorkerKilled(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	c.rota(t, "queue", "set", "ai", "--preset", "aicf-ai").want(t, 0)
+	victim := c.worker(t, "--id", "victim", "--queues", "ai")
+	id := "abandoned"
+	c.rota(t, "job", "submit", "--queue", "ai", "--type", "x", "--id", id, "--simulate-ms", "3000").want(t, 0)
+	cl := c.dial(t)
+	c.awaitState(t, cl, id, 20*time.Second, rota.Running)
+	killed := time.Now()
+	victim.kill()
+	c.worker(t, "--id", "heir", "--queues", "ai")
+
+	const bound = 40*time.Second + 10*time.Second
+	const backoff = 5500 * time.Millisecond // 5 s, up to a tenth more
+	const slack = 5 * time.Second
+	eventually(t, bound+backoff+slack-time.Since(killed), "the job runs again", func() error {
+		job, _, err := cl.Job(t.Context(), rota.JobID(id), rota.ReadOptions{})
+		if err == nil && (job.State != rota.Running || job.Attempt == 0) {
+			err = fmt.Errorf("it is %s, attempt %d", job.State, job.Attempt)
+		}
+		return err
+	})
+	job := c.job(t, id)
+	again := time.Since(killed)
+	t.Logf("the job of a killed worker ran again after %s", again)
+	if again < 30*time.Second {
+		t.Errorf("the job ran again after %s: a worker that is only slow may hold it for 30 s", again)
+	}
+	if job.Lease == nil || job.Lease.Worker != "heir" || job.Attempt != 1 {
+		t.Errorf("attempt %d, lease %+v: attempt 1 at the heir is wanted", job.Attempt, job.Lease)
+	}
+	job = c.awaitState(t, cl, id, 20*time.Second, rota.Completed)
+	if len(job.Attempts) != 2 || job.Attempts[0].End != rota.LeaseExpiredReason {
+		t.Errorf("attempts %+v: the first one ended by LEASE_EXPIRED is wanted", job.Attempts)
+	}
+}
+
+// A leader that is stopped for 20 s and goes on costs no lease any time and
+// overwrites nothing that its successor decided.
+func TestLeaderPaused(t *testing.T) {
+	long(t)
+	t.Parallel()
+	c := newCluster(t, 3)
+	leader := c.leader(t)
+	groups := [][]*node{{leader}} // one that knows nobody else
+	for i := range c.all {
+		groups = append(groups, append(append([]*node{}, c.all[i:]...), c.all[:i]...))
+	}
+	jobs := startLong(t, c, "long", 45*time.Second, groups...)
+	l := startLoad(t, c, "load", 3, 3, 20*time.Millisecond)
+	l.flows(t, 50)
+
+	paused := time.Now()
+	leader.pause()
+	l.flows(t, 50)
+	t.Logf("longest time without a committed job after SIGSTOP of the leader: %s", l.gap(paused))
+	// A call has time for the nodes that answer, whichever of --addr is silent.
+	first := command(t, []string{"ROTA_ADDR=" + leader.api + "," + c.env()[len("ROTA_ADDR="):]}, "", "cluster", "status", "--timeout", "4s")
+	if first.code != 0 {
+		t.Errorf("cluster status with a silent first address: exit code %d after %s: %s", first.code, first.took, first.stderr)
+	}
+	others := c.dial(t, c.followers(t)...)
+	mine := submitTo(t, others, "default", "under-the-second", 20)
+	time.Sleep(20*time.Second - time.Since(paused)) // the pause is what the test is about
+	leader.resume()
+	// The deposed one is asked at once: it must not decide on its own.
+	after := submitTo(t, c.dial(t, leader), "default", "after-the-pause", 20)
+
+	leader.awaitReady(t)
+	l.flows(t, 50)
+	endAtFirst(t, c, jobs, 60*time.Second)
+	l.settle(c)
+	cl := c.dial(t, leader)
+	for _, id := range append(mine, after...) {
+		if job, _, err := cl.Job(t.Context(), id, rota.ReadOptions{}); err != nil || job.State != rota.Queued {
+			t.Errorf("job %s, accepted around the pause: %s, %v", id, job.State, err)
+		}
+	}
+	c.verified(t, 3)
+}
+
+// submitTo submits jobs one by one and gives their ids; all must be accepted.
+func submitTo(t testing.TB, cl *client.Client, queue, prefix string, count int) []rota.JobID {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var ids []rota.JobID
+	for i := range count {
+		spec := rota.NewJobSpec("kept", []byte(prefix))
+		spec.ID, spec.Queue = rota.JobID(fmt.Sprintf("%s-%03d", prefix, i)), rota.QueueName(queue)
+		outcomes, err := cl.Submit(ctx, spec)
+		check(t, err)
+		if outcomes[0].Err != nil {
+			t.Fatal(outcomes[0].Err)
+		}
+		ids = append(ids, spec.ID)
+	}
+	return ids
+}
+
+// Without a majority calls end at their deadline and say so; with one node back
+// all goes on.
+func TestMajorityGone(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	before := submitTo(t, c.dial(t), "default", "before", 10)
+	c.all[0].kill()
+	c.all[1].kill()
+	left := c.all[2]
+
+	for _, args := range [][]string{
+		{"job", "submit", "--type", "x", "--timeout", "3s"}, {"job", "list", "--timeout", "3s"},
+		{"cluster", "status", "--timeout", "3s"}, {"queue", "set", "q", "--timeout", "3s"},
+	} {
+		r := c.rota(t, args...)
+		if r.code != 7 || r.took > 6*time.Second || r.stderr == "" {
+			t.Errorf("rota %v without a majority: exit code %d after %s, 7 after 3 s is wanted\n%s", args, r.code, r.took, r.stderr)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	spec := rota.NewJobSpec("x", nil)
+	spec.ID = "while-it-is-gone"
+	_, err := c.dial(t, left).Submit(ctx, spec)
+	if rota.KindOf(err) != rota.Unavailable {
+		t.Errorf("a submission without a majority: %v, Unavailable is wanted", err)
+	}
+	if err := left.health(); err == nil {
+		t.Errorf("%s is ready without a leader", left.id)
+	}
+
+	c.all[0].start(t)
+	c.all[0].awaitReady(t)
+	left.awaitReady(t)
+	submitTo(t, c.dial(t, left), "default", "afterwards", 10)
+	for _, id := range before {
+		c.job(t, string(id))
+	}
+	c.all[1].start(t)
+	c.all[1].awaitReady(t)
+	c.verified(t, 3)
+}
+
+// What was accepted survives the death of all nodes at once.
+func TestAllKilled(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	c.rota(t, "queue", "set", "kept", "--set", "queue_cap=777", "--set", "paused=true").want(t, 0)
+	l := startLoad(t, c, "load", 4, 2, 5*time.Millisecond)
+	waiting := submitTo(t, c.dial(t), "kept", "waiting", 20)
+	l.flows(t, 200)
+	for _, n := range c.all {
+		n.pause() // so that none outlives another
+	}
+	for _, n := range c.all {
+		n.kill()
+	}
+	began := time.Now()
+	for _, n := range c.all {
+		n.start(t)
+	}
+	c.awaitReady()
+	t.Logf("three killed nodes served again after %s", time.Since(began))
+	l.flows(t, 50)
+	l.settle(c)
+	for _, id := range waiting {
+		if job := c.job(t, string(id)); job.State != rota.Queued {
+			t.Errorf("job %s is %s after the restart, QUEUED is wanted", id, job.State)
+		}
+	}
+	q := decode[rota.Queue](t, c.rota(t, "queue", "show", "kept", "-o", "json"))
+	if q.Policy.QueueCap != 777 || !q.Policy.Paused {
+		t.Errorf("the queue's policy after the restart: %+v", q.Policy)
+	}
+	c.verified(t, 3)
+}

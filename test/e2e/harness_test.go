@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rotaBinary is the rota that the tests run.
+var rotaBinary string
+
+// poll is how often something observable is looked at.
+const poll = 25 * time.Millisecond
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(testMain(m))
+}
+
+func testMain(m *testing.M) int {
+	// Most tests wait more than they work: more of them than cores go together.
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
+	if !set {
+		_ = flag.Set("test.parallel", "4")
+	}
+	dir, err := os.MkdirTemp("", "rota-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if rotaBinary, err = build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// build makes the binary as users get it.
+func build(dir string) (string, error) {
+	if given := os.Getenv("ROTA_E2E_BINARY"); given != "" {
+		return filepath.Abs(given)
+	}
+	path := filepath.Join(dir, "rota")
+	cmd := exec.Command("go", "build", "-o", path, "github.com/rotasched/rota/cmd/rota")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build rota: %w\n%s", err, said)
+	}
+	return path, nil
+}
+
+// full says that the long tests run too.
+func full() bool { return os.Getenv("ROTA_E2E") == "full" }
+
+// long marks a test that is no part of the core selection.
+func long(t *testing.T) {
+	t.Helper()
+	if !full() {
+		t.Skip("a long test: ROTA_E2E=full runs it")
+	}
+}
+
+// eventually waits until check says nil, and fails the test with what it said
+// last when that takes longer than most.
+func eventually(t testing.TB, most time.Duration, what string, check func() error) {
+	t.Helper()
+	if err := waitFor(most, check); err != nil {
+		t.Fatalf("%s: not within %s: %v", what, most, err)
+	}
+}
+
+// waitFor is eventually for goroutines that must not end the test.
+func waitFor(most time.Duration, check func() error) error {
+	end := time.Now().Add(most)
+	for {
+		err := check()
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+		time.Sleep(poll)
+	}
+}
+
+// contains fails the test where text lacks one of the parts.
+func contains(t testing.TB, what, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s lacks %q: %s", what, part, clip(text))
+		}
+	}
+}
+
+// clip keeps a failure readable.
+func clip(text string) string {
+	const most = 4000
+	if len(text) <= most {
+		return text
+	}
+	return text[:most/2] + "\n…\n" + text[len(text)-most/2:]
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeFile(t testing.TB, path, text string) string {
+	t.Helper()
+	check(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}

@@ -1,0 +1,232 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// load is users of a cluster: submitters that go on as long as it takes and
+// workers that note when they hold which job.
+type load struct {
+	t     testing.TB
+	queue string
+
+	mu       sync.Mutex
+	accepted map[rota.JobID]time.Time // when it was answered
+	held     map[rota.JobID]rota.WorkerID
+	runs     map[rota.JobID]int
+	overlaps []string
+	done     map[rota.JobID]int
+	refused  []error
+
+	stopSubmit, stopWork context.CancelFunc
+	submitters, workers  sync.WaitGroup
+}
+
+// startLoad sets submitters and workers to work on a queue of its own.
+func startLoad(t testing.TB, c *nodes, queue string, submitters, workers int, every time.Duration) *load {
+	t.Helper()
+	c.rota(t, "queue", "set", queue, "--preset", "standard").want(t, 0)
+	l := &load{t: t, queue: queue, accepted: make(map[rota.JobID]time.Time), held: make(map[rota.JobID]rota.WorkerID),
+		runs: make(map[rota.JobID]int), done: make(map[rota.JobID]int)}
+	submitting, stopSubmit := context.WithCancel(context.Background())
+	working, stopWork := context.WithCancel(context.Background())
+	l.stopSubmit, l.stopWork = stopSubmit, stopWork
+	t.Cleanup(func() {
+		stopSubmit()
+		stopWork()
+		l.submitters.Wait()
+		l.workers.Wait()
+	})
+	for i := range workers {
+		w := l.newWorker(c, fmt.Sprintf("%s-w%d", queue, i))
+		l.workers.Go(func() { _ = w.Run(working) })
+	}
+	for i := range submitters {
+		cl := c.dial(t)
+		l.submitters.Go(func() { l.submit(submitting, cl, i, every) })
+	}
+	return l
+}
+
+func (l *load) newWorker(c *nodes, id string) *client.Worker {
+	cl := c.dial(l.t)
+	w, err := client.NewWorker(cl, rota.WorkerSpec{ID: rota.WorkerID(id), Queues: []rota.QueueName{rota.QueueName(l.queue)},
+		Slots: 8, Prefetch: 8})
+	check(l.t, err)
+	w.Handle("", func(ctx context.Context, job *client.Job) (client.Result, error) {
+		l.take(job.ID(), w.ID())
+		defer l.give(job.ID())
+		select {
+		case <-ctx.Done():
+			return client.Result{}, context.Cause(ctx)
+		case <-time.After(time.Duration(job.Spec().SimulateMs) * time.Millisecond):
+		}
+		l.mu.Lock()
+		l.done[job.ID()]++
+		l.mu.Unlock()
+		return client.Result{}, nil
+	})
+	return w
+}
+
+// take notes that a worker runs a job, and whether another one still does.
+func (l *load) take(id rota.JobID, worker rota.WorkerID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if other, ok := l.held[id]; ok {
+		l.overlaps = append(l.overlaps, fmt.Sprintf("%s at %s and %s", id, other, worker))
+	}
+	l.held[id] = worker
+	l.runs[id]++
+}
+
+func (l *load) give(id rota.JobID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.held, id)
+}
+
+// submit sends one job after another; each until it is answered.
+func (l *load) submit(ctx context.Context, cl *client.Client, submitter int, every time.Duration) {
+	for i := 0; ctx.Err() == nil; i++ {
+		spec := rota.NewJobSpec("load", []byte("x"))
+		spec.ID, spec.Queue = rota.JobID(fmt.Sprintf("%s-%d-%06d", l.queue, submitter, i)), rota.QueueName(l.queue)
+		spec.SimulateMs = int64(i % 40)
+		for ctx.Err() == nil {
+			call, cancel := context.WithTimeout(ctx, 20*time.Second)
+			outcomes, err := cl.Submit(call, spec)
+			cancel()
+			if err == nil && outcomes[0].Err == nil {
+				l.accept(spec.ID)
+				break
+			}
+			if err == nil {
+				err = outcomes[0].Err
+			}
+			if ctx.Err() == nil && rota.KindOf(err) != rota.Unavailable && rota.KindOf(err) != rota.Timeout {
+				l.refuse(err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(every):
+		}
+	}
+}
+
+func (l *load) accept(id rota.JobID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.accepted[id] = time.Now()
+}
+
+// refuse notes an answer that no user should get while nodes come and go.
+func (l *load) refuse(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.refused) < 10 {
+		l.refused = append(l.refused, err)
+	}
+}
+
+// count is how many jobs were accepted so far.
+func (l *load) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.accepted)
+}
+
+// flows waits until so many more jobs were accepted.
+func (l *load) flows(t testing.TB, more int) {
+	t.Helper()
+	want := l.count() + more
+	eventually(t, 30*time.Second, fmt.Sprintf("%d more jobs are accepted", more), func() error {
+		if n := l.count(); n < want {
+			return fmt.Errorf("%d of %d", n, want)
+		}
+		return nil
+	})
+}
+
+// gap is the longest time without an accepted job from a moment on.
+func (l *load) gap(from time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var moments []time.Time
+	for _, at := range l.accepted {
+		if at.After(from) {
+			moments = append(moments, at)
+		}
+	}
+	slices.SortFunc(moments, time.Time.Compare)
+	longest, last := time.Duration(0), from
+	for _, at := range moments {
+		longest, last = max(longest, at.Sub(last)), at
+	}
+	return longest
+}
+
+// settle ends the submissions and holds the account: every accepted job is
+// COMPLETED, none was at two workers at once, none was refused.
+func (l *load) settle(c *nodes) {
+	l.t.Helper()
+	l.stopSubmit()
+	l.submitters.Wait()
+	cl := c.dial(l.t)
+	eventually(l.t, 90*time.Second, "every accepted job is COMPLETED", func() error { return l.missing(cl) })
+	l.stopWork()
+	l.workers.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.overlaps) > 0 {
+		l.t.Errorf("%d jobs were at two workers at once: %v", len(l.overlaps), l.overlaps[:min(5, len(l.overlaps))])
+	}
+	if len(l.refused) > 0 {
+		l.t.Errorf("submissions were refused: %v", l.refused)
+	}
+	again := 0
+	for _, n := range l.runs {
+		again += n - 1
+	}
+	l.t.Logf("%s: %d jobs accepted and completed, %d handlers beyond the first", l.queue, len(l.accepted), again)
+}
+
+// missing says which accepted jobs the cluster does not call COMPLETED.
+func (l *load) missing(cl *client.Client) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	states := make(map[rota.JobID]rota.JobState)
+	filter := rota.JobFilter{Queue: rota.QueueName(l.queue), Limit: rota.MaxPage}
+	for {
+		page, _, err := cl.Jobs(ctx, filter, rota.ReadOptions{})
+		if err != nil {
+			return err
+		}
+		for _, j := range page.Jobs {
+			states[j.ID] = j.State
+		}
+		if filter.Cursor = page.NextCursor; filter.Cursor == "" {
+			break
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	open, example := 0, ""
+	for id := range l.accepted {
+		if states[id] != rota.Completed {
+			open, example = open+1, fmt.Sprintf("%s is %s", id, states[id])
+		}
+	}
+	if open > 0 {
+		return fmt.Errorf("%d of %d jobs, %s", open, len(l.accepted), example)
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// awaitVoter waits until a node is a voter of the cluster, and says whether it
+// was seen as a non-voter before.
+func (c *nodes) awaitVoter(t testing.TB, id string) (before bool) {
+	t.Helper()
+	eventually(t, 60*time.Second, id+" is a voter", func() error {
+		peers, err := c.peers(t)
+		if err != nil {
+			return err
+		}
+		peer, member := peers[id]
+		before = before || member && !peer.Voter
+		if !peer.Voter {
+			return fmt.Errorf("the configuration is %v", peers)
+		}
+		return nil
+	})
+	return before
+}
+
+// awaitGone waits until a node is no server of the cluster.
+func (c *nodes) awaitGone(t testing.TB, id string) {
+	t.Helper()
+	eventually(t, 30*time.Second, id+" is no member", func() error {
+		peers, err := c.peers(t)
+		if err != nil {
+			return err
+		}
+		if _, member := peers[id]; member {
+			return fmt.Errorf("the configuration is %v", peers)
+		}
+		return nil
+	})
+}
+
+// join starts a fresh node that knows the others.
+func (c *nodes) join(t testing.TB, id string) *node {
+	t.Helper()
+	n := newNode(t, id)
+	n.flags = c.joins(nil)
+	n.start(t)
+	n.awaitReady(t)
+	c.all = append(c.all, n)
+	return n
+}
+
+// drop forgets a node that left.
+func (c *nodes) drop(n *node) {
+	for i, one := range c.all {
+		if one == n {
+			c.all = append(c.all[:i:i], c.all[i+1:]...)
+			return
+		}
+	}
+}
+
+// Nodes join as non-voters, vote when they have caught up, are removed, leave,
+// and never come back under an id that was removed.
+func TestMembership(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	l := startLoad(t, c, "load", 2, 2, 20*time.Millisecond)
+	l.flows(t, 50)
+
+	fourth := c.join(t, "n4")
+	if !c.awaitVoter(t, "n4") {
+		t.Log("n4 was a voter before it was first looked at")
+	}
+	c.verified(t, 4)
+
+	c.rota(t, "operator", "raft", "remove-peer", "nobody").want(t, 3)
+	c.rota(t, "operator", "raft", "remove-peer", c.leader(t).id).want(t, 1)
+	c.drop(fourth)
+	r := c.rota(t, "operator", "raft", "remove-peer", "n4", "-o", "json").want(t, 0)
+	if removed := parse[map[string]string](t, r); removed["removed"] != "n4" {
+		t.Errorf("remove-peer printed %v", removed)
+	}
+	c.awaitGone(t, "n4")
+	l.flows(t, 50)
+	fourth.kill()
+	again := &node{id: "n4", dir: fourth.dir, flags: c.joins(nil)}
+	again.takePorts(t)
+	again.refused(t, "n4", "removed", "--node")
+	again.dir = filepath.Join(t.TempDir(), "empty")
+	again.refused(t, "n4", "removed", "--node")
+
+	fifth := c.join(t, "n5")
+	c.awaitVoter(t, "n5")
+	command(t, nil, "", "operator", "raft", "leave", "--addr", fifth.api).want(t, 0)
+	if code := fifth.end(t, 20*time.Second); code != 0 {
+		t.Errorf("a node that left ended with exit code %d", code)
+	}
+	c.drop(fifth)
+	c.awaitGone(t, "n5")
+	// The leader leaves too: it hands over first.
+	sixth := c.join(t, "n6")
+	c.awaitVoter(t, "n6")
+	leader := c.leader(t)
+	began := time.Now()
+	command(t, nil, "", "operator", "raft", "leave", "--addr", leader.api).want(t, 0)
+	leader.end(t, 20*time.Second)
+	c.drop(leader)
+	c.awaitGone(t, leader.id)
+	l.flows(t, 50)
+	t.Logf("longest time without a committed job after the leader left: %s", l.gap(began))
+	check(t, sixth.health())
+	l.settle(c)
+	c.verified(t, 3)
+}
+
+// A leader that is told to go hands over first: users notice less than they would
+// of its death, and the process ends with 0.
+func TestLeaderTerminated(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	l := startLoad(t, c, "load", 4, 2, 5*time.Millisecond)
+	l.flows(t, 100)
+	leader := c.leader(t)
+	told := time.Now()
+	leader.stop(t, 15*time.Second)
+	t.Logf("the leader ended %s after SIGTERM", time.Since(told))
+	l.flows(t, 200)
+	gap := l.gap(told)
+	t.Logf("longest time without a committed job after SIGTERM of the leader: %s", gap)
+	// Heartbeats are missed for 500 ms before an election begins.
+	if gap > 700*time.Millisecond {
+		t.Errorf("%s without a committed job: leadership was not handed over", gap)
+	}
+	leader.start(t)
+	leader.awaitReady(t)
+	c.rota(t, "operator", "raft", "transfer-leadership", "--to", leader.id).want(t, 0)
+	if now := c.leader(t); now != leader {
+		t.Errorf("%s leads after a transfer to %s", now.id, leader.id)
+	}
+	c.rota(t, "operator", "raft", "transfer-leadership", "--to", "nobody").want(t, 3)
+	r := c.rota(t, "operator", "raft", "transfer-leadership", "-o", "json").want(t, 0)
+	if next := parse[map[string]rota.NodeID](t, r)["leader"]; next == "" || string(next) == leader.id {
+		t.Errorf("transfer-leadership printed leader %q", next)
+	}
+	l.settle(c)
+	c.verified(t, 3)
+}
+
+// All nodes restarted one after another under load lose nothing.
+func TestRollingRestart(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	jobs := startLong(t, c, "long", 15*time.Second, c.all, c.all)
+	l := startLoad(t, c, "load", 3, 3, 10*time.Millisecond)
+	l.flows(t, 50)
+	for _, n := range c.all {
+		told := time.Now()
+		n.stop(t, 15*time.Second)
+		n.start(t)
+		n.awaitReady(t)
+		l.flows(t, 50)
+		t.Logf("%s was restarted in %s, longest time without a committed job %s", n.id, time.Since(told), l.gap(told))
+	}
+	endAtFirst(t, c, jobs, 30*time.Second)
+	l.settle(c)
+	c.verified(t, 3)
+}
+
+// A node that was stopped for a while, in the midst of a write most likely, goes
+// on where it was: its disk was not at fault.
+func TestFollowerPaused(t *testing.T) {
+	long(t)
+	t.Parallel()
+	c := newCluster(t, 3)
+	l := startLoad(t, c, "load", 6, 2, time.Millisecond)
+	l.flows(t, 50)
+	others := c.followers(t)
+	for _, away := range append(others, others...) { // not each pause meets a write
+		away.pause()
+		time.Sleep(6 * time.Second) // the pause is what the test is about
+		away.resume()
+		eventually(t, 30*time.Second, "the stopped "+away.id+" has caught up", func() error {
+			if !away.running() {
+				t.Fatalf("%s ended with exit code %d after a pause", away.id, away.code)
+			}
+			return c.hasApplied(t, away)
+		})
+	}
+	l.settle(c)
+	c.verified(t, 3)
+}

@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// authority is a certificate authority of this test.
+type authority struct {
+	dir, file string
+	key       *ecdsa.PrivateKey
+	cert      *x509.Certificate
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(t, err)
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "e2e"}, IsCA: true,
+		BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
+	check(t, err)
+	a := &authority{dir: t.TempDir(), key: key, cert: cert}
+	a.file = writePEM(t, filepath.Join(a.dir, "ca.pem"), "CERTIFICATE", der)
+	return a
+}
+
+// flags issues a certificate for loopback and gives the flags that name it.
+func (a *authority) flags(t *testing.T, name string) []string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(t, err)
+	cert := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames:    []string{name, "localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, cert, a.cert, &key.PublicKey, a.key)
+	check(t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	check(t, err)
+	return []string{"--tls-ca", a.file, "--tls-cert", writePEM(t, filepath.Join(a.dir, name+".pem"), "CERTIFICATE", der),
+		"--tls-key", writePEM(t, filepath.Join(a.dir, name+".key"), "PRIVATE KEY", secret)}
+}
+
+func writePEM(t *testing.T, path, kind string, der []byte) string {
+	t.Helper()
+	check(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	return path
+}
+
+// With certificates and a gossip key nodes, workers and commands talk encrypted
+// only, and whoever has no certificate of the authority's gets no word.
+func TestTLSCluster(t *testing.T) {
+	t.Parallel()
+	ours, theirs := newAuthority(t), newAuthority(t)
+	key := writeFile(t, filepath.Join(t.TempDir(), "gossip.key"), "0123456789abcdef0123456789abcdef")
+	c := &nodes{t: t}
+	for _, id := range []string{"n1", "n2", "n3"} {
+		n := newNode(t, id, append(ours.flags(t, id), "--gossip-key-file", key, "--bootstrap-expect", "3")...)
+		c.all = append(c.all, n)
+	}
+	for _, n := range c.all {
+		n.flags = append(n.flags, c.joins(n)...)
+		n.start(t)
+	}
+	c.awaitReady()
+	ca := []string{"--tls-ca", ours.file}
+	c.worker(t, append(ca, "--queues", "default")...)
+	c.rota(t, append(ca, "job", "submit", "--type", "x", "--wait", "--timeout", "20s")...).want(t, 0)
+	c.rota(t, append(ca, "operator", "verify")...).want(t, 0)
+	c.rota(t, "cluster", "status", "--timeout", "2s").want(t, 7)
+	c.rota(t, "cluster", "status", "--timeout", "2s", "--tls-ca", theirs.file).want(t, 7)
+	c.rota(t, append(theirs.flags(t, "stranger"), "cluster", "status", "--timeout", "2s", "--tls-ca", ours.file)...).want(t, 7)
+
+	// A node of another authority, and one without the gossip key, stay outside.
+	for name, flags := range map[string][]string{
+		"other-ca": append(theirs.flags(t, "other-ca"), "--gossip-key-file", key), "no-key": ours.flags(t, "no-key"),
+	} {
+		t.Run("a_node_with_"+name+"_is_no_member", func(t *testing.T) {
+			n := newNode(t, name, append(flags, c.joins(nil)...)...)
+			n.start(t)
+			time.Sleep(3 * time.Second) // how long it is given to do harm
+			if n.running() && n.health() == nil {
+				t.Errorf("%s serves", name)
+			}
+			r := c.rota(t, append(ca, "operator", "raft", "list-peers", "-o", "name")...).want(t, 0)
+			if strings.Contains(r.stdout, name) {
+				t.Errorf("the servers are %q", r.stdout)
+			}
+		})
+	}
+	check(t, c.all[2].health())
+	c.all[0].kill()
+	c.rota(t, append(ca, "job", "submit", "--type", "x", "--wait", "--timeout", "30s")...).want(t, 0)
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// TestMain plays the other roles: nodes' networks and workers are this program
+// again, the test's binary as well as the real one.
+func TestMain(m *testing.M) {
+	if os.Getenv(roleKey) != "" || os.Getenv("ROTA_CHAOS_MAIN") != "" {
+		_ = os.Unsetenv("ROTA_CHAOS_MAIN")
+		os.Exit(program(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// TestChaos is a real run, as long as ROTA_CHAOS says (such as 60s), with the
+// seed ROTA_CHAOS_SEED. Without ROTA_CHAOS it is not run.
+func TestChaos(t *testing.T) {
+	duration, err := time.ParseDuration(os.Getenv("ROTA_CHAOS"))
+	if err != nil {
+		t.Skip("ROTA_CHAOS gives no duration such as 60s")
+	}
+	seed := uint64(1)
+	if s := os.Getenv("ROTA_CHAOS_SEED"); s != "" {
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("ROTA_CHAOS_SEED: %v", err)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--duration", duration.String(), "--seed", strconv.FormatUint(seed, 10), "-o", "json"}
+	if binary := os.Getenv("ROTA_CHAOS_BINARY"); binary != "" {
+		args = append(args, "--rota", binary)
+	}
+	var out, talk bytes.Buffer
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), "ROTA_CHAOS_MAIN=1")
+	cmd.Stdout, cmd.Stderr = &out, &talk
+	failed := cmd.Run()
+	var verdict Verdict
+	if err := json.Unmarshal(out.Bytes(), &verdict); err != nil {
+		t.Fatalf("no verdict: %v; %v: %s", err, failed, talk.String())
+	}
+	t.Logf("seed %d: %d operations, %d faults, network %s, report %s", verdict.Seed, verdict.Operations,
+		verdict.Faults, verdict.Network, verdict.Report)
+	for _, a := range verdict.Anomalies {
+		t.Errorf("%s: %s %v", a.Checker, a.Text, a.IDs)
+	}
+	if failed != nil && verdict.Violations == 0 {
+		t.Errorf("the run failed: %v: %s", failed, talk.String())
+	}
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Anomaly is a promise that was broken.
+type Anomaly struct {
+	Checker string   `json:"checker"`
+	Text    string   `json:"text"`
+	IDs     []string `json:"ids,omitempty"`
+	// At is when, in nanoseconds of the run; 0 if at no one moment.
+	At int64 `json:"at,omitempty"`
+}
+
+// checker judges one promise.
+type checker struct {
+	name    string
+	promise string
+	check   func(v *view) []Anomaly
+}
+
+// checkers are all promises. A new one is a file and a line here.
+var checkers = []checker{
+	{"lost", "acknowledged submissions are there at the end; nothing is that was not asked for", checkLost},
+	{"linear", "each job's life is one that a single queue could have lived", checkLinear},
+	{"overlap", "no two workers believe at once that they hold a job", checkOverlap},
+	{"token", "tokens grow with each lease of a job and are unique", checkToken},
+	{"completion", "at most one completion of a job is accepted, and it stands", checkCompletion},
+	{"repeat", "a repeated completion is answered the same; what is forged is refused", checkRepeat},
+	{"expiry", "no lease of a live, connected worker ends without a reason", checkExpiry},
+	{"blame", "no attempt is used up that nobody failed at", checkBlame},
+	{"digest", "all nodes have the same digest at the same index, invariants hold, backups are whole", checkDigest},
+	{"clock", "the cluster clock never decreases and keeps its rate while nothing is broken", checkClock},
+	{"crash", "no node ends by itself, and each ends that is told to", checkCrash},
+	{"liveness", "after healing: a leader and writes within 10 s, the queue empty within 60 s", checkLiveness},
+}
+
+// anomaliesMost bounds what one checker says.
+const anomaliesMost = 25
+
+// judge has all checkers look at a history.
+func judge(h *History) *Verdict {
+	v := newView(h)
+	verdict := &Verdict{Seed: h.Seed, Faults: len(h.Faults), Network: h.Network, Anomalies: []Anomaly{},
+		Undecided: []string{}}
+	for _, c := range checkers {
+		found := c.check(v)
+		verdict.Violations += len(found)
+		for i := range found {
+			found[i].Checker = c.name
+		}
+		if len(found) > anomaliesMost {
+			more := Anomaly{Checker: c.name, Text: fmt.Sprintf("and %d more of %s", len(found)-anomaliesMost, c.name)}
+			found = append(found[:anomaliesMost:anomaliesMost], more)
+		}
+		verdict.Anomalies = append(verdict.Anomalies, found...)
+	}
+	verdict.Operations = countOperations(h)
+	verdict.Undecided = append(verdict.Undecided, v.undecided...)
+	if h.Network != "namespaces" {
+		verdict.Undecided = append(verdict.Undecided, "no partitions were made: "+h.Network+" cannot be cut")
+	}
+	verdict.Figures = figures(v)
+	return verdict
+}
+
+// countOperations counts what users and workers asked for or were given.
+func countOperations(h *History) int {
+	n := 0
+	for i := range h.Ops {
+		switch h.Ops[i].Func {
+		case opEnd, opLost, opConnect, opDisconnect:
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+// view is a history made ready for checkers.
+type view struct {
+	*History
+	// jobs are the operations on each job by invocation; ids are in order.
+	jobs map[string][]*Op
+	ids  []string
+	// attempts are what honest workers did, by process and lease.
+	attempts []*attempt
+	// lives are the changes of each process, in order.
+	lives map[string][]Change
+	// queue is each job's queue as far as the final list tells.
+	queue     map[string]string
+	final     map[string]*FinalJob
+	undecided []string
+	// figures of checkers.
+	linearSteps int
+	figures     map[string]any
+}
+
+// attempt is one lease in one worker process.
+type attempt struct {
+	process, hand, job, lease string
+	start, end, lost, report  *Op
+}
+
+type leaseKey struct{ process, lease string }
+
+func newView(h *History) *view {
+	v := &view{History: h, jobs: make(map[string][]*Op), lives: make(map[string][]Change),
+		queue: make(map[string]string), final: make(map[string]*FinalJob), figures: make(map[string]any)}
+	for i := range h.Final {
+		v.final[h.Final[i].ID] = &h.Final[i]
+		v.queue[h.Final[i].ID] = h.Final[i].Queue
+	}
+	for _, c := range h.Changes {
+		v.lives[c.Who] = append(v.lives[c.Who], c)
+	}
+	byLease := make(map[leaseKey]*attempt)
+	for i := range h.Ops {
+		op := &h.Ops[i]
+		if op.Job == "" {
+			continue
+		}
+		v.jobs[op.Job] = append(v.jobs[op.Job], op)
+		v.keep(byLease, op)
+	}
+	v.settle()
+	for id, ops := range v.jobs {
+		v.ids = append(v.ids, id)
+		slices.SortStableFunc(ops, func(a, b *Op) int { return cmp.Compare(a.Invoke, b.Invoke) })
+	}
+	slices.Sort(v.ids)
+	return v
+}
+
+// keep files what a worker saw under its lease.
+func (v *view) keep(byLease map[leaseKey]*attempt, op *Op) {
+	if op.Func != opStart && op.Func != opEnd && op.Func != opLost && op.Func != opReport {
+		return
+	}
+	k := leaseKey{op.Process, op.Lease}
+	a := byLease[k]
+	if a == nil {
+		a = &attempt{process: op.Process, hand: handOf(op.Process), job: op.Job, lease: op.Lease}
+		byLease[k] = a
+		v.attempts = append(v.attempts, a)
+	}
+	switch op.Func {
+	case opStart:
+		a.start = op
+	case opEnd:
+		a.end = op
+	case opLost:
+		a.lost = op
+	case opReport:
+		a.report = op
+	}
+}
+
+// settle corrects reports of leases that were lost before (the library gives
+// those back, whatever the handler returned), and adds those that never got an
+// answer: their outcome is unknown.
+func (v *view) settle() {
+	for _, a := range v.attempts {
+		switch {
+		case a.report != nil && a.lost != nil && a.end != nil:
+			a.report.Did = didDecline
+		case a.report == nil && a.lost == nil && a.end != nil && a.end.Did != didLose:
+			op := *a.end
+			op.Func, op.Invoke, op.Return, op.Outcome = opReport, a.end.Return, never, Unknown
+			v.jobs[op.Job] = append(v.jobs[op.Job], &op)
+		}
+	}
+}
+
+// handOf is the place in the crew that a process had: w2 of w2.7.
+func handOf(process string) string {
+	for i := range process {
+		if process[i] == '.' {
+			return process[:i]
+		}
+	}
+	return process
+}
+
+// span is a stretch of time.
+type span struct{ from, to int64 }
+
+// away gives when a process was in neither of its right senses: paused or down.
+func (v *view) away(who string) (spans []span) {
+	from := int64(-1)
+	for _, c := range v.lives[who] {
+		switch {
+		case c.State == isUp && from >= 0:
+			spans = append(spans, span{from, c.At})
+			from = -1
+		case c.State != isUp && from < 0:
+			from = c.At
+		}
+	}
+	if from >= 0 {
+		spans = append(spans, span{from, never})
+	}
+	return spans
+}
+
+// paused gives when a process was stopped in mid-step.
+func (v *view) paused(who string) (spans []span) {
+	from := int64(-1)
+	for _, c := range v.lives[who] {
+		if from >= 0 && c.State != isPaused {
+			spans = append(spans, span{from, c.At})
+			from = -1
+		}
+		if c.State == isPaused && from < 0 {
+			from = c.At
+		}
+	}
+	if from >= 0 {
+		spans = append(spans, span{from, never})
+	}
+	return spans
+}
+
+// downAfter is when a process ended first after a moment.
+func (v *view) downAfter(who string, at int64) int64 {
+	for _, c := range v.lives[who] {
+		if c.At > at && (c.State == isDown || c.State == isGone) {
+			return c.At
+		}
+	}
+	return v.End
+}
+
+func seconds(at int64) string { return fmt.Sprintf("%.3f s", float64(at)/1e9) }

@@ -1,0 +1,361 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// server is one node: a process, its addresses, and a client of it alone.
+type server struct {
+	*process
+	id     string
+	place  *place
+	api    string
+	raft   string
+	admin  string
+	gossip string
+	c      *client.Client
+}
+
+// cluster is all nodes that this run ever had.
+type cluster struct {
+	binary string
+	dir    string
+	net    network
+	rec    *recorder
+
+	mu sync.Mutex
+	// servers are the founders, then those that a nemesis added.
+	servers  []*server
+	founders int
+	// added counts extra nodes ever; joining says that one is there.
+	added    int
+	joining  bool
+	leaderID string
+	closing  bool
+}
+
+func newCluster(binary, dir string, network network, rec *recorder, founders int) (*cluster, error) {
+	k := &cluster{binary: binary, dir: dir, net: network, rec: rec, founders: founders}
+	for i := range founders {
+		if _, err := k.make(fmt.Sprintf("n%d", i+1)); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
+}
+
+// make makes a node that has not been started.
+func (k *cluster) make(id string) (*server, error) {
+	at, err := k.net.place(id)
+	if err != nil {
+		return nil, err
+	}
+	ports, err := at.ports()
+	if err != nil {
+		return nil, err
+	}
+	addr := func(i int) string { return net.JoinHostPort(at.ip, strconv.Itoa(ports[i])) }
+	s := &server{id: id, place: at, api: addr(0), raft: addr(1), admin: addr(2), gossip: addr(3)}
+	if s.c, err = client.Dial([]string{s.api}, client.WithInsecure()); err != nil {
+		return nil, err
+	}
+	s.process = &process{
+		name: id, rec: k.rec, log: filepath.Join(k.dir, id+".log"),
+		make:  func() (*exec.Cmd, func(), error) { return k.command(s), nil, nil },
+		died:  func(exit string) { k.crashed(s, exit) },
+		stuck: func(patience time.Duration) { k.stuck(s, patience) },
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.servers = append(k.servers, s)
+	return s, nil
+}
+
+func (k *cluster) command(s *server) *exec.Cmd {
+	args := []string{"server", "--node", s.id, "--data", filepath.Join(k.dir, s.id), "--cluster", "chaos",
+		"--api", s.api, "--raft", s.raft, "--admin", s.admin, "--gossip", s.gossip, "--insecure"}
+	founders := k.all()[:k.founders]
+	for i, other := range founders {
+		if other == s {
+			args = append(args, "--bootstrap-expect", strconv.Itoa(k.founders))
+			founders = append(founders[:i:i], founders[i+1:]...)
+			break
+		}
+	}
+	for _, other := range founders {
+		args = append(args, "--join", other.gossip)
+	}
+	cmd := s.place.command(k.binary, args...)
+	cmd.Env = plainEnvironment(cmd.Env)
+	return cmd
+}
+
+// plainEnvironment leaves out the caller's settings of rota; a role that was
+// given to the command stays.
+func plainEnvironment(environ []string) []string {
+	if environ == nil {
+		environ = os.Environ()
+	}
+	var kept []string
+	for _, v := range environ {
+		if !strings.HasPrefix(v, "ROTA_") || strings.HasPrefix(v, roleKey+"=") {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+// crashed notes a node that ended by itself and, as an init system would, starts
+// it again.
+func (k *cluster) crashed(s *server, exit string) {
+	k.mu.Lock()
+	closing := k.closing
+	k.mu.Unlock()
+	if closing {
+		return
+	}
+	crash := Crash{At: k.rec.now(), Node: s.id, Exit: exit, Log: s.lastWords()}
+	k.rec.with(func(h *History) { h.Crashes = append(h.Crashes, crash) })
+	time.Sleep(time.Second)
+	if err := s.start(); err != nil {
+		k.rec.note("%s does not start again: %v", s.id, err)
+	}
+}
+
+// goodbyeMost is how long a node may take to end once it was told to.
+const goodbyeMost = 25 * time.Second
+
+// stuck notes a node that does not end though it was told to, and what all its
+// goroutines wait for.
+func (k *cluster) stuck(s *server, patience time.Duration) {
+	at := k.rec.now()
+	path := filepath.Join(k.dir, s.id+"-stuck.txt")
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	text := "its goroutines could not be had"
+	dump := "http://" + s.admin + "/debug/pprof/goroutine?debug=2"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, dump, nil)
+	if err == nil {
+		if answer, aerr := http.DefaultClient.Do(request); aerr == nil {
+			goroutines, rerr := io.ReadAll(io.LimitReader(answer.Body, 8<<20))
+			_ = answer.Body.Close()
+			if rerr == nil && os.WriteFile(path, goroutines, 0o600) == nil {
+				text = "its goroutines are in " + path
+			}
+		}
+	}
+	stuck := Crash{At: at - int64(patience), Node: s.id, Exit: patience.String(), Log: text + "; " + s.lastWords()}
+	k.rec.with(func(h *History) { h.Stuck = append(h.Stuck, stuck) })
+}
+
+// all gives the nodes of now.
+func (k *cluster) all() []*server {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]*server(nil), k.servers...)
+}
+
+// members gives those that were not removed.
+func (k *cluster) members() []*server {
+	var left []*server
+	for _, s := range k.all() {
+		s.mu.Lock()
+		if !s.retired {
+			left = append(left, s)
+		}
+		s.mu.Unlock()
+	}
+	return left
+}
+
+func (k *cluster) find(id string) *server {
+	for _, s := range k.all() {
+		if s.id == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// leader is the last known one, nil if none.
+func (k *cluster) leader() *server {
+	k.mu.Lock()
+	id := k.leaderID
+	k.mu.Unlock()
+	return k.find(id)
+}
+
+func (k *cluster) addresses() []string {
+	var addrs []string
+	for _, s := range k.all()[:k.founders] {
+		addrs = append(addrs, s.api)
+	}
+	return addrs
+}
+
+// client is one of all founders.
+func (k *cluster) client() (*client.Client, error) {
+	return client.Dial(k.addresses(), client.WithInsecure())
+}
+
+// begin starts the founders and waits until they serve.
+func (k *cluster) begin(ctx context.Context) error {
+	for _, s := range k.all() {
+		if err := s.start(); err != nil {
+			return err
+		}
+	}
+	for _, s := range k.all() {
+		if err := k.serves(ctx, s); err != nil {
+			return fmt.Errorf("node %s does not serve: %w: %s", s.id, err, s.lastWords())
+		}
+	}
+	return nil
+}
+
+// serves waits for a linearizable read at one node.
+func (k *cluster) serves(ctx context.Context, s *server) error {
+	var last error
+	for ctx.Err() == nil {
+		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		_, _, last = s.c.Job(try, "no-such-job", rota.ReadOptions{})
+		cancel()
+		if rota.KindOf(last) == rota.NotFound {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return errors.Join(ctx.Err(), last)
+}
+
+// heal lets all go on: nothing paused, nothing down that should be up.
+func (k *cluster) heal() error {
+	all := k.net.mendAll()
+	for _, s := range k.members() {
+		s.letGo()
+		all = errors.Join(all, s.start())
+	}
+	return all
+}
+
+// poll keeps samples of the cluster until ctx ends.
+func (k *cluster) poll(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for turn := 0; ; turn++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		var awake []*server
+		for _, s := range k.members() {
+			if s.awake() {
+				awake = append(awake, s)
+			}
+		}
+		for i := range min(2, len(awake)) {
+			if k.sample(ctx, awake[(turn+i)%len(awake)]) {
+				break
+			}
+		}
+	}
+}
+
+func (k *cluster) sample(ctx context.Context, s *server) bool {
+	ctx, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
+	defer cancel()
+	asked := k.rec.now()
+	status, err := s.c.Status(ctx)
+	if err != nil {
+		return false
+	}
+	sample := Sample{
+		At: k.rec.now(), Asked: asked, Node: s.id, Leader: string(status.Leader), Term: status.Term,
+		Index: uint64(status.AppliedIndex), Clock: int64(status.Clock),
+	}
+	for _, n := range status.Nodes {
+		if n.AppliedIndex > 0 && (n.Digest != rota.Digest{}) {
+			sample.Digests = append(sample.Digests,
+				NodeDigest{string(n.ID), uint64(n.AppliedIndex), n.Digest.String()})
+		}
+	}
+	k.rec.with(func(h *History) { h.Samples = append(h.Samples, sample) })
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if sample.Leader != "" {
+		k.leaderID = sample.Leader
+	}
+	return sample.Leader != ""
+}
+
+// run runs the binary as a user would and gives its standard output.
+func (k *cluster) run(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, k.binary, append(args, "--addr", strings.Join(k.addresses(), ","))...)
+	cmd.Env = plainEnvironment(nil)
+	cmd.SysProcAttr = childAttributes()
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		said := strings.TrimSpace(string(exit.Stderr))
+		return out, fmt.Errorf("rota %s: %w: %s", strings.Join(args, " "), err, said)
+	}
+	return out, err
+}
+
+// verify asks for all nodes' invariants and digests. A node that could not be
+// asked is asked again for a while.
+func (k *cluster) verify(ctx context.Context) (*rota.Verdict, error) {
+	var last error
+	for range 5 {
+		out, err := k.run(ctx, "operator", "verify", "-o", "json", "--timeout", "60s")
+		v := &rota.Verdict{}
+		if jerr := json.Unmarshal(out, v); jerr != nil {
+			last = errors.Join(err, jerr)
+			time.Sleep(time.Second)
+			continue
+		}
+		asked := true
+		for _, n := range v.Nodes {
+			asked = asked && n.Error == ""
+		}
+		if asked {
+			return v, nil
+		}
+		last = err
+		time.Sleep(2 * time.Second)
+	}
+	return nil, last
+}
+
+// end ends all nodes properly and notes those that do not go well.
+func (k *cluster) end() {
+	k.mu.Lock()
+	k.closing = true
+	k.mu.Unlock()
+	var all sync.WaitGroup
+	for _, s := range k.all() {
+		all.Go(func() {
+			s.letGo()
+			s.retire(goodbyeMost)
+			_ = s.c.Close()
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// Outcome is how an operation ended for its caller.
+type Outcome string
+
+// The outcomes. Unknown may have happened or not, or happen later.
+const (
+	OK      Outcome = "ok"
+	Refused Outcome = "refused"
+	Unknown Outcome = "unknown"
+)
+
+// The operations. Start, Grant, End, Lost, Connect and Disconnect are what
+// workers saw; the others are calls.
+const (
+	opSubmit     = "submit"
+	opGet        = "get"
+	opGetMin     = "get_min_index"
+	opWait       = "wait"
+	opCancel     = "cancel"
+	opStart      = "start"
+	opGrant      = "grant"
+	opEnd        = "end"
+	opLost       = "lost"
+	opReport     = "report"
+	opForge      = "forge"
+	opRepeat     = "repeat"
+	opConnect    = "connect"
+	opDisconnect = "disconnect"
+)
+
+// What a handler made of its attempt.
+const (
+	didComplete = "complete"
+	didFail     = "fail"
+	didNoRetry  = "no_retry"
+	didDecline  = "decline"
+	didLose     = "lose"
+)
+
+// never is the return time of an operation without a known outcome.
+const never = int64(1) << 62
+
+// Op is one operation. Times are nanoseconds since the run began, on the one
+// clock of the host.
+type Op struct {
+	// Process is who did it; a restarted process has another name.
+	Process string `json:"p"`
+	Func    string `json:"f"`
+	Job     string `json:"j,omitempty"`
+	Node    string `json:"n,omitempty"`
+	Invoke  int64  `json:"i"`
+	Return  int64  `json:"r"`
+	// Outcome and what was answered.
+	Outcome Outcome    `json:"o,omitempty"`
+	State   string     `json:"s,omitempty"`
+	Token   rota.Token `json:"t,omitzero"`
+	Lease   string     `json:"l,omitempty"`
+	Attempt int32      `json:"a,omitempty"`
+	Existed bool       `json:"x,omitempty"`
+	Index   uint64     `json:"ix,omitempty"`
+	// Did is what the handler made of it (report, end), or what was tried (forge).
+	Did    string `json:"d,omitempty"`
+	Output string `json:"v,omitempty"`
+	Kind   string `json:"k,omitempty"`
+	Text   string `json:"e,omitempty"`
+}
+
+// Fault is one strike of a nemesis.
+type Fault struct {
+	Nemesis string   `json:"nemesis"`
+	Lane    int      `json:"lane"`
+	Targets []string `json:"targets"`
+	From    int64    `json:"from"`
+	To      int64    `json:"to"`
+	Note    string   `json:"note,omitempty"`
+	Error   string   `json:"error,omitempty"`
+}
+
+// The states of a process.
+const (
+	isUp     = "up"
+	isDown   = "down"
+	isPaused = "paused"
+	isGone   = "gone"
+)
+
+// Change is a process that changed its state, or a link that did.
+type Change struct {
+	At    int64  `json:"at"`
+	Who   string `json:"who"`
+	State string `json:"state"`
+}
+
+// Cut is a directed link that swallowed everything for a time.
+type Cut struct {
+	From  string `json:"from"`
+	To    string `json:"to"`
+	Begin int64  `json:"begin"`
+	End   int64  `json:"end"`
+}
+
+// Sample is one node's word on one moment of the cluster.
+type Sample struct {
+	At     int64  `json:"at"`
+	Asked  int64  `json:"asked"`
+	Node   string `json:"node"`
+	Leader string `json:"leader,omitempty"`
+	Term   uint64 `json:"term"`
+	Index  uint64 `json:"index"`
+	Clock  int64  `json:"clock"`
+	// Digests are (node, index, digest) of one moment on each node.
+	Digests []NodeDigest `json:"digests,omitempty"`
+}
+
+// NodeDigest is the digest that a node has at an index.
+type NodeDigest struct {
+	Node   string `json:"node"`
+	Index  uint64 `json:"index"`
+	Digest string `json:"digest"`
+}
+
+// Crash is a node that ended without being told to.
+type Crash struct {
+	At   int64  `json:"at"`
+	Node string `json:"node"`
+	Exit string `json:"exit"`
+	Log  string `json:"log"`
+}
+
+// FinalJob is a job as the cluster shows it at the end.
+type FinalJob struct {
+	ID       string         `json:"id"`
+	Queue    string         `json:"queue"`
+	State    string         `json:"state"`
+	Reason   string         `json:"reason,omitempty"`
+	Output   string         `json:"output,omitempty"`
+	Attempts []FinalAttempt `json:"attempts,omitempty"`
+}
+
+// FinalAttempt is one of its attempts.
+type FinalAttempt struct {
+	Number int32      `json:"n"`
+	Worker string     `json:"w"`
+	Lease  string     `json:"l"`
+	Token  rota.Token `json:"t"`
+	End    string     `json:"end,omitempty"`
+}
+
+// QueueFacts are what checkers must know of a queue.
+type QueueFacts struct {
+	LeaseMs    int64 `json:"lease_ms"`
+	AttemptMax int64 `json:"attempt_max"`
+}
+
+// Liveness is the last phase: milliseconds from healing; −1 is never.
+type Liveness struct {
+	HealedAt int64 `json:"healed_at"`
+	LeaderMs int64 `json:"leader_ms"`
+	WriteMs  int64 `json:"write_ms"`
+	NodesMs  int64 `json:"nodes_ms"`
+	DrainMs  int64 `json:"drain_ms"`
+	Left     int64 `json:"left"`
+	// Listed says that the final jobs are the whole of them.
+	Listed bool `json:"listed"`
+	// Text says more of what did not come.
+	Text string `json:"text,omitempty"`
+}
+
+// History is all that a run leaves behind: enough to judge it again.
+type History struct {
+	Version   string                `json:"version"`
+	Seed      uint64                `json:"seed"`
+	Nodes     int                   `json:"nodes"`
+	Network   string                `json:"network"`
+	Command   string                `json:"command"`
+	Date      time.Time             `json:"date"`
+	FaultsEnd int64                 `json:"faults_end"`
+	End       int64                 `json:"end"`
+	Queues    map[string]QueueFacts `json:"queues"`
+	Ops       []Op                  `json:"ops"`
+	Faults    []Fault               `json:"faults"`
+	Changes   []Change              `json:"changes"`
+	Cuts      []Cut                 `json:"cuts"`
+	Samples   []Sample              `json:"samples"`
+	Crashes   []Crash               `json:"crashes"`
+	// Stuck are nodes that did not end when they were told to.
+	Stuck    []Crash       `json:"stuck,omitempty"`
+	Damaged  []string      `json:"damaged,omitempty"`
+	Final    []FinalJob    `json:"final"`
+	Liveness Liveness      `json:"liveness"`
+	Verdict  *rota.Verdict `json:"verdict"`
+	Notes    []string      `json:"notes"`
+}
+
+// recorder collects a history from many goroutines.
+type recorder struct {
+	base int64
+	mu   sync.Mutex
+	h    History
+	// limit bounds the operations kept: beyond it the run ends early.
+	limit int
+}
+
+func newRecorder(base int64, limit int) *recorder { return &recorder{base: base, limit: limit} }
+
+// now is the time of the run.
+func (r *recorder) now() int64 { return monotonic() - r.base }
+
+// add keeps operations.
+func (r *recorder) add(ops ...Op) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Ops = append(r.h.Ops, ops...)
+}
+
+// full says that no more should be asked for.
+func (r *recorder) full() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.h.Ops) >= r.limit
+}
+
+// with changes the history under its lock.
+func (r *recorder) with(f func(h *History)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.h)
+}
+
+// changed notes a process's new state.
+func (r *recorder) changed(who, state string) {
+	at := r.now()
+	r.with(func(h *History) { h.Changes = append(h.Changes, Change{at, who, state}) })
+}
+
+// note keeps a sentence for the report.
+func (r *recorder) note(format string, args ...any) {
+	text := fmt.Sprintf("%7.1fs ", float64(r.now())/1e9) + fmt.Sprintf(format, args...)
+	r.with(func(h *History) {
+		if len(h.Notes) < 500 {
+			h.Notes = append(h.Notes, text)
+		}
+	})
+}
+
+// saveHistory writes it compressed.
+func saveHistory(path string, h *History) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	z := gzip.NewWriter(f)
+	if err := json.NewEncoder(z).Encode(h); err != nil {
+		return err
+	}
+	return z.Close()
+}
+
+// loadHistory is the inverse of saveHistory.
+func loadHistory(path string) (*History, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	h := &History{}
+	if err := json.NewDecoder(z).Decode(h); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return h, nil
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// nemesis is one kind of fault.
+type nemesis struct {
+	name string
+	// weight is how likely it is drawn, 0 for never on loopback if parts.
+	weight int
+	// parts says that it needs a network that can be cut.
+	parts bool
+	// hold bounds how long it stays.
+	least, most time.Duration
+	// strike breaks something and tells how to mend it.
+	strike func(ctx context.Context, w *world, r *rand.Rand) blow
+}
+
+// blow is one strike: what was struck, and how it is mended. A blow without a
+// target hit nothing and is not counted.
+type blow struct {
+	targets []string
+	note    string
+	err     error
+	// mend may be nil. It undoes only what this blow did.
+	mend func() error
+}
+
+// nemeses are all faults. A new one is a file and a line here.
+var nemeses = []nemesis{
+	{"kill-one", 14, false, 200 * time.Millisecond, 8 * time.Second, killOne},
+	{"kill-majority", 5, false, 500 * time.Millisecond, 5 * time.Second, killMajority},
+	{"kill-all", 3, false, 0, 2 * time.Second, killAll},
+	{"pause-one", 14, false, 200 * time.Millisecond, 20 * time.Second, pauseOne},
+	{"pause-all", 3, false, 200 * time.Millisecond, 10 * time.Second, pauseAll},
+	{"rolling-restart", 4, false, 0, 0, rollingRestart},
+	{"kill-worker", 8, false, 0, 3 * time.Second, killWorker},
+	{"pause-worker", 8, false, 500 * time.Millisecond, 20 * time.Second, pauseWorker},
+	{"transfer-leadership", 8, false, 0, 0, transferLeadership},
+	{"snapshot-save", 4, false, 0, 0, saveSnapshot},
+	{"membership", 4, false, 3 * time.Second, 12 * time.Second, extraNode},
+	{"isolate-leader", 8, true, 500 * time.Millisecond, 12 * time.Second, isolateLeader},
+	{"halves", 6, true, 500 * time.Millisecond, 10 * time.Second, splitHalves},
+	{"one-way", 8, true, 500 * time.Millisecond, 12 * time.Second, cutOneWay},
+	{"bridge", 5, true, 500 * time.Millisecond, 10 * time.Second, splitBridge},
+	{"worker-cut", 6, true, 500 * time.Millisecond, 15 * time.Second, cutWorker},
+	{"flapping", 4, true, 2 * time.Second, 6 * time.Second, flapLeader},
+}
+
+// lanes is how many nemeses may be at work at once: so pairs overlap.
+const lanes = 2
+
+// torment lets nemeses strike until ctx ends, then waits for all to mend.
+func torment(ctx context.Context, w *world) {
+	var all sync.WaitGroup
+	for lane := range lanes {
+		r := rand.New(rand.NewPCG(w.options.Seed, uint64(100+lane)))
+		all.Go(func() { tormentLane(ctx, w, r, lane) })
+	}
+	all.Wait()
+}
+
+func tormentLane(ctx context.Context, w *world, r *rand.Rand, lane int) {
+	for rest(ctx, time.Duration(500+r.IntN(2500))*time.Millisecond) {
+		n := drawNemesis(w, r)
+		// Short holds are likelier than long ones; all of it is drawn before
+		// the strike, so that the plan depends on the seed alone.
+		share := r.Float64() * r.Float64()
+		hold := n.least + time.Duration(share*float64(n.most-n.least))
+		strikeOnce(ctx, w, &n, rand.New(rand.NewPCG(r.Uint64(), 1)), lane, hold)
+	}
+}
+
+func strikeOnce(ctx context.Context, w *world, n *nemesis, r *rand.Rand, lane int, hold time.Duration) {
+	from := w.rec.now()
+	b := n.strike(ctx, w, r)
+	if len(b.targets) == 0 && b.err == nil {
+		return
+	}
+	if b.err == nil {
+		rest(ctx, hold)
+	}
+	if b.mend != nil {
+		if err := b.mend(); err != nil {
+			w.rec.note("%s was not mended: %v", n.name, err)
+		}
+	}
+	fault := Fault{Nemesis: n.name, Lane: lane, Targets: b.targets, From: from, To: w.rec.now(), Note: b.note}
+	if b.err != nil {
+		fault.Error = short(b.err.Error())
+	}
+	w.rec.with(func(h *History) { h.Faults = append(h.Faults, fault) })
+}
+
+// drawNemesis draws by weight among those that can strike here.
+func drawNemesis(w *world, r *rand.Rand) nemesis {
+	var can []nemesis
+	total := 0
+	for _, n := range nemeses {
+		if n.parts && !w.net.parts() || !w.options.allows(n.name) {
+			continue
+		}
+		can = append(can, n)
+		total += n.weight
+	}
+	at := r.IntN(total)
+	for _, n := range can {
+		if at -= n.weight; at < 0 {
+			return n
+		}
+	}
+	return can[0]
+}
+
+// prey draws a node, the leader more often than not.
+func prey(w *world, r *rand.Rand) *server {
+	biased, other := r.IntN(100) < 60, w.someone(r)
+	if leader := w.cluster.leader(); biased && leader != nil && leader.running() {
+		return leader
+	}
+	return other
+}
+
+// some draws n of the nodes, with the leader first more often than not.
+func some(w *world, r *rand.Rand, n int) []*server {
+	all := w.cluster.members()
+	r.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	if leader := w.cluster.leader(); r.IntN(100) < 60 && leader != nil {
+		for i, s := range all {
+			if s == leader {
+				all[0], all[i] = all[i], all[0]
+			}
+		}
+	}
+	return all[:min(n, len(all))]
+}
+
+func namesOf(servers []*server) []string {
+	var names []string
+	for _, s := range servers {
+		names = append(names, s.id)
+	}
+	return names
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+)
+
+// killOne ends a node with SIGKILL, and starts it again later.
+func killOne(_ context.Context, w *world, r *rand.Rand) blow {
+	return kill([]*server{prey(w, r)})
+}
+
+// killMajority leaves no quorum.
+func killMajority(_ context.Context, w *world, r *rand.Rand) blow {
+	return kill(some(w, r, len(w.cluster.members())/2+1))
+}
+
+// killAll is the power cut, as far as the files' cache survives it.
+func killAll(_ context.Context, w *world, _ *rand.Rand) blow {
+	return kill(w.cluster.members())
+}
+
+func kill(servers []*server) blow {
+	var all sync.WaitGroup
+	for _, s := range servers {
+		all.Go(s.kill)
+	}
+	all.Wait()
+	return blow{targets: namesOf(servers), mend: func() error {
+		var err error
+		for _, s := range servers {
+			err = errors.Join(err, s.start())
+		}
+		return err
+	}}
+}

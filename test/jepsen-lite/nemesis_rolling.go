@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// rollingRestart restarts one or all nodes with SIGTERM, one after the other,
+// as an upgrade does.
+func rollingRestart(ctx context.Context, w *world, r *rand.Rand) blow {
+	servers := some(w, r, 1)
+	if r.IntN(2) == 0 {
+		servers = some(w, r, 100)
+	}
+	b := blow{targets: namesOf(servers)}
+	for _, s := range servers {
+		s.letGo()
+		if !s.stop(goodbyeMost) {
+			b.note += s.id + " did not end; "
+		}
+		if b.err = s.start(); b.err != nil {
+			return b
+		}
+		// The next one waits until this one serves, as an operator would, but
+		// not for ever: another nemesis may be at work.
+		serves, cancel := context.WithTimeout(ctx, 6*time.Second)
+		if w.cluster.serves(serves, s) != nil {
+			b.note += s.id + " did not serve within 6 s; "
+		}
+		cancel()
+	}
+	return b
+}

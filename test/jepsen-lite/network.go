@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+)
+
+// network is where processes live and how they reach each other.
+type network interface {
+	// place makes a place for a process. Names are used once.
+	place(name string) (*place, error)
+	// cut swallows all that one place sends to another from now on, silently;
+	// mend undoes one cut. Cuts of one link are counted.
+	cut(from, to string) error
+	mend(from, to string) error
+	// mendAll undoes all cuts.
+	mendAll() error
+	// parts says whether cut works at all.
+	parts() bool
+	name() string
+	close()
+}
+
+// place is where one process lives.
+type place struct {
+	name, ip string
+	// enter makes a command run there; nil is here.
+	enter func(binary string, args []string) *exec.Cmd
+	// ports are fixed where the place has an address of its own.
+	ports func() ([]int, error)
+}
+
+func (p *place) command(binary string, args ...string) *exec.Cmd {
+	if p.enter == nil {
+		cmd := exec.Command(binary, args...)
+		cmd.SysProcAttr = childAttributes()
+		return cmd
+	}
+	return p.enter(binary, args)
+}
+
+// loopback has all processes on 127.0.0.1: nothing can be cut.
+type loopback struct{}
+
+func (loopback) place(name string) (*place, error) {
+	return &place{name: name, ip: "127.0.0.1", ports: func() ([]int, error) { return freePorts(4) }}, nil
+}
+func (loopback) cut(string, string) error  { return fmt.Errorf("loopback cannot be cut") }
+func (loopback) mend(string, string) error { return nil }
+func (loopback) mendAll() error            { return nil }
+func (loopback) parts() bool               { return false }
+func (loopback) name() string              { return "loopback" }
+func (loopback) close()                    {}
+
+// freePorts finds ports that are free for TCP and UDP, all at once.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for tries := 0; len(ports) < n && tries < 10*n; tries++ {
+		lis, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer lis.Close()
+		packets, err := net.ListenPacket("udp", lis.Addr().String())
+		if err != nil {
+			continue
+		}
+		defer packets.Close()
+		ports = append(ports, lis.Addr().(*net.TCPAddr).Port)
+	}
+	if len(ports) < n {
+		return nil, fmt.Errorf("no %d free ports on loopback", n)
+	}
+	return ports, nil
+}

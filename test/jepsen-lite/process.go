@@ -1,0 +1,196 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// process is one that is started, killed, paused and started again. All of it
+// may be asked for by several nemeses at once.
+type process struct {
+	name string
+	rec  *recorder
+	log  string
+	// make gives the next command, and what to do once it was started, or could
+	// not be; nil for nothing.
+	make func() (cmd *exec.Cmd, started func(), err error)
+	// died is told of an end that nobody asked for.
+	died func(exit string)
+	// stuck is told before one that does not end is ended, patience after asking.
+	stuck func(patience time.Duration)
+
+	mu       sync.Mutex
+	cmd      *exec.Cmd
+	gone     chan struct{}
+	expected bool
+	// pauses counts who holds it; retired is never started again.
+	pauses  int
+	retired bool
+	// leaving: its end is expected in every later life, too.
+	leaving bool
+}
+
+// start starts it where it is down.
+func (p *process) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd != nil || p.retired {
+		return nil
+	}
+	cmd, started, err := p.make()
+	if err != nil {
+		return err
+	}
+	if started != nil {
+		defer started()
+	}
+	if p.log != "" {
+		f, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		cmd.Stderr = f
+		if cmd.Stdout == nil {
+			cmd.Stdout = f
+		}
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	gone := make(chan struct{})
+	p.cmd, p.gone, p.expected, p.pauses = cmd, gone, p.leaving, 0
+	p.rec.changed(p.name, isUp)
+	go p.await(cmd, gone)
+	return nil
+}
+
+// await waits for the end of one life.
+func (p *process) await(cmd *exec.Cmd, gone chan struct{}) {
+	_ = cmd.Wait()
+	p.mu.Lock()
+	expected, retired := p.expected, p.retired
+	if p.cmd == cmd {
+		p.cmd = nil
+	}
+	state := isDown
+	if retired {
+		state = isGone
+	}
+	p.rec.changed(p.name, state)
+	p.mu.Unlock()
+	close(gone)
+	if !expected && p.died != nil {
+		p.died(cmd.ProcessState.String())
+	}
+}
+
+// kill ends it without a word.
+func (p *process) kill() { p.end(syscall.SIGKILL, 0) }
+
+// stop asks it to end, and ends it where it does not in time. It says whether
+// it went by itself.
+func (p *process) stop(patience time.Duration) bool { return p.end(syscall.SIGTERM, patience) }
+
+func (p *process) end(s syscall.Signal, patience time.Duration) bool {
+	p.mu.Lock()
+	cmd, gone := p.cmd, p.gone
+	p.expected = true
+	p.mu.Unlock()
+	if cmd == nil {
+		return true
+	}
+	_ = cmd.Process.Signal(s)
+	if s == syscall.SIGKILL {
+		<-gone
+		return true
+	}
+	select {
+	case <-gone:
+		return true
+	case <-time.After(patience):
+		if p.stuck != nil {
+			p.stuck(patience)
+		}
+		_ = cmd.Process.Kill()
+		<-gone
+		return false
+	}
+}
+
+// retire ends it for good.
+func (p *process) retire(patience time.Duration) bool {
+	p.mu.Lock()
+	p.retired, p.expected = true, true
+	p.mu.Unlock()
+	p.letGo()
+	return p.end(syscall.SIGTERM, patience)
+}
+
+// pause stops it in mid-step, resume lets it go on once nobody else holds it.
+func (p *process) pause() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return errors.New(p.name + " is not running")
+	}
+	p.pauses++
+	if p.pauses > 1 {
+		return nil
+	}
+	p.rec.changed(p.name, isPaused)
+	return p.cmd.Process.Signal(syscall.SIGSTOP)
+}
+
+func (p *process) resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil || p.pauses == 0 {
+		return
+	}
+	if p.pauses--; p.pauses == 0 {
+		_ = p.cmd.Process.Signal(syscall.SIGCONT)
+		p.rec.changed(p.name, isUp)
+	}
+}
+
+// letGo resumes it whoever holds it.
+func (p *process) letGo() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd != nil && p.pauses > 0 {
+		p.pauses = 0
+		_ = p.cmd.Process.Signal(syscall.SIGCONT)
+		p.rec.changed(p.name, isUp)
+	}
+}
+
+// running says whether it is there, paused or not.
+func (p *process) running() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd != nil
+}
+
+// awake says whether it is there and not paused.
+func (p *process) awake() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd != nil && p.pauses == 0
+}
+
+// lastWords are the last lines of its log.
+func (p *process) lastWords() string {
+	text, _ := os.ReadFile(filepath.Clean(p.log))
+	if i := strings.Index(string(text), "\npanic: "); i >= 0 {
+		return string(text[i:min(len(text), i+2000)])
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-4):], " | ")
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// monotonic is the host's monotonic clock in nanoseconds, the same for all
+// processes.
+func monotonic() int64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // never fails for this clock
+	return ts.Nano()
+}
+
+// childAttributes give a child its own process group, so that the terminal's
+// Ctrl-C is ours to handle, and its end with this process.
+func childAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// networkAttributes give a child a network of its own, besides.
+func networkAttributes() *syscall.SysProcAttr {
+	a := childAttributes()
+	a.Cloneflags = syscall.CLONE_NEWNET
+	return a
+}
+
+// routerAttributes make the child that plays the router: the super-user of a
+// network, and of nothing else where the caller is not the super-user.
+func routerAttributes() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGTERM}
+	if os.Geteuid() != 0 {
+		a.Cloneflags |= syscall.CLONE_NEWUSER
+		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	return a
+}
+
+// enterNetwork replaces this process by a program in another process's network.
+func enterNetwork(path string, argv, environ []string) error {
+	runtime.LockOSThread() // a network belongs to a thread until exec leaves only this one
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter network %s: %w", path, err)
+	}
+	return syscall.Exec(argv[0], argv, environ)
+}
+
+const namespacesKnown = true

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// workerConfig is what a worker process is told on its standard input.
+type workerConfig struct {
+	Name   string           `json:"name"`
+	ID     string           `json:"id"`
+	Secret []byte           `json:"secret"`
+	Addrs  []string         `json:"addrs"`
+	Queues []rota.QueueName `json:"queues"`
+	Slots  int32            `json:"slots"`
+	Seed   uint64           `json:"seed"`
+	Base   int64            `json:"base"`
+}
+
+// workProcess is the inside of a worker process: real handlers, and a line of
+// JSON on standard output for each thing that they saw, before they go on.
+type workProcess struct {
+	workerConfig
+	mu   sync.Mutex
+	rand *rand.Rand
+	// did is what the handler of a lease made of it.
+	did map[rota.LeaseID]ending
+}
+
+type ending struct {
+	did, output string
+	at          int64
+}
+
+// workAs is a worker process's whole life.
+func workAs() error {
+	p := &workProcess{did: make(map[rota.LeaseID]ending)}
+	line, err := bufio.NewReader(os.Stdin).ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(line, &p.workerConfig); err != nil {
+		return err
+	}
+	p.rand = rand.New(rand.NewPCG(p.Seed, 2))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	c, err := client.Dial(p.Addrs, client.WithInsecure(), client.WithLogger(log))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	spec := rota.WorkerSpec{ID: rota.WorkerID(p.ID), Queues: p.Queues, Slots: p.Slots, Prefetch: p.Slots / 2}
+	w, err := client.NewWorker(c, spec, client.WithSecret(p.Secret), client.WithObserver(p.observer()),
+		client.WithDrainTimeout(5*time.Second))
+	if err != nil {
+		return err
+	}
+	w.Handle("", p.handle)
+	return w.Run(ctx)
+}
+
+func (p *workProcess) now() int64 { return monotonic() - p.Base }
+
+// emit writes an operation, whole and at once: a line that was written survives
+// whatever happens to this process.
+func (p *workProcess) emit(op Op) {
+	op.Process = p.Name
+	line, err := json.Marshal(op)
+	if err != nil {
+		panic(err) // an Op can always be written
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _ = os.Stdout.Write(append(line, '\n'))
+}
+
+func (p *workProcess) chance() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rand.IntN(1000)
+}
+
+// handle does what the payload says. Its first act is to say that it holds the
+// job, its last that it does no more.
+func (p *workProcess) handle(ctx context.Context, job *client.Job) (client.Result, error) {
+	start := p.now()
+	op := Op{Job: string(job.ID()), Token: job.Token(), Lease: job.Lease().String(), Attempt: job.Attempt()}
+	begun := op
+	begun.Func, begun.Invoke, begun.Return, begun.Outcome = opStart, start, start, OK
+	p.emit(begun)
+	var plan jobPlan
+	_ = json.Unmarshal(job.Payload(), &plan) // another's job: no work
+	did, output := didComplete, fmt.Sprintf("%s/%s", job.ID(), job.Token())
+	var err error
+	switch chance := p.chance(); {
+	case !rest(ctx, time.Duration(plan.Ms)*time.Millisecond):
+		did, err = didLose, context.Cause(ctx)
+		if errors.Is(err, client.ErrDrainTimeout) {
+			did = didDecline
+		}
+	case chance < plan.NoRetry:
+		did, err = didNoRetry, client.NoRetry(errors.New("planned: for good"))
+	case chance < plan.NoRetry+plan.Fail:
+		did, err = didFail, errors.New("planned: this time")
+	case chance < plan.NoRetry+plan.Fail+plan.Decline:
+		did, err = didDecline, client.Decline(errors.New("planned: not me"))
+	}
+	end := p.now()
+	op.Func, op.Invoke, op.Return, op.Outcome, op.Did, op.Output = opEnd, start, end, OK, did, output
+	p.mu.Lock()
+	p.did[job.Lease()] = ending{did, output, end}
+	p.mu.Unlock()
+	p.emit(op)
+	return client.Result{Output: []byte(output)}, err
+}
+
+func (p *workProcess) observer() client.Observer {
+	return client.Observer{
+		Lost: func(e client.HandlerEvent) {
+			op := p.about(opLost, e)
+			op.Invoke, op.Return = p.now(), p.now()
+			var lost *client.LostError
+			if errors.As(e.Err, &lost) {
+				op.Kind, op.Text = lost.Reason.String(), lost.Text
+			}
+			p.emit(op)
+		},
+		Reported: func(e client.HandlerEvent) {
+			op := p.about(opReport, e)
+			p.mu.Lock()
+			did, known := p.did[e.Lease]
+			delete(p.did, e.Lease)
+			p.mu.Unlock()
+			op.Did, op.Output, op.Invoke = did.did, did.output, did.at
+			if op.Return = p.now(); !known || did.did == didLose {
+				op.Did, op.Invoke = didDecline, 0 // it never ran, or was given up: the library gives it back
+			}
+			op.Outcome, op.Kind = outcomeOf(e.Err)
+			if e.Err != nil {
+				op.Text = short(e.Err.Error())
+			}
+			p.emit(op)
+		},
+		Connected:    func(e client.ConnectionEvent) { p.emit(p.link(opConnect, e)) },
+		Disconnected: func(e client.ConnectionEvent) { p.emit(p.link(opDisconnect, e)) },
+	}
+}
+
+func (p *workProcess) about(what string, e client.HandlerEvent) Op {
+	return Op{Func: what, Job: string(e.Job), Token: e.Token, Lease: e.Lease.String(), Attempt: e.Attempt,
+		Outcome: OK}
+}
+
+func (p *workProcess) link(what string, e client.ConnectionEvent) Op {
+	op := Op{Func: what, Node: string(e.Node), Invoke: p.now(), Return: p.now(), Outcome: OK,
+		Did: fmt.Sprint(e.Session)}
+	if e.Err != nil {
+		op.Text = short(e.Err.Error())
+	}
+	return op
+}

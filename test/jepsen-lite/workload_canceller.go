@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// cancelSome cancels a few jobs in any state.
+func cancelSome(ctx, _ context.Context, w *world, r *rand.Rand) {
+	name := fmt.Sprintf("canceller-%d", r.IntN(1_000_000))
+	for ctx.Err() == nil && !w.rec.full() {
+		if !rest(ctx, time.Duration(100+r.IntN(600))*time.Millisecond) {
+			return
+		}
+		for _, id := range w.book.drawSlow(r, 1) {
+			s := w.someone(r)
+			op := Op{Process: name, Func: opCancel, Job: id, Node: s.id, Invoke: w.rec.now()}
+			try, cancel := context.WithTimeout(ctx, 3*time.Second)
+			outcomes, err := s.c.Cancel(try, rota.JobID(id))
+			cancel()
+			if err == nil && outcomes[0].Err != nil {
+				err = outcomes[0].Err
+			}
+			if len(outcomes) == 1 {
+				op.State, op.Index = outcomes[0].State.String(), uint64(outcomes[0].Index)
+			}
+			w.rec.add(op.done(w.rec, err))
+		}
+	}
+}

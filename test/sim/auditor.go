@@ -1,0 +1,244 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+)
+
+// auditor watches what is promised, with a naive model of its own that it makes
+// from events alone.
+type auditor struct {
+	w        *World
+	fault    error
+	digests  []rota.Digest // by index − 1
+	accepted map[rota.JobID]bool
+	jobs     map[rota.JobID]*auditJob
+	leases   map[rota.LeaseID]*auditLease
+	clock    rota.Clock
+	steps    int
+	// short is true time under leaderships that ended within 15 s (SPEC §3.11).
+	short   Time
+	readyAt Time
+	// Counted for the tests: how much of each happened.
+	Granted, Expired, Completed, Leaderships int
+}
+
+type auditJob struct {
+	token     rota.Token
+	lease     rota.LeaseID
+	completed int
+	terminal  bool
+	told      bool
+}
+
+type auditLease struct {
+	job      rota.JobID
+	worker   *worker
+	granted  Time
+	deadline rota.Clock
+	acked    bool
+	// abandonedAt and the rest: of a lease whose worker died.
+	abandonedAt Time
+	bound       Time
+	outage      Time
+	short       Time
+}
+
+func newAuditor(w *World) *auditor {
+	return &auditor{w: w, accepted: map[rota.JobID]bool{}, jobs: map[rota.JobID]*auditJob{}, leases: map[rota.LeaseID]*auditLease{}}
+}
+
+func (a *auditor) failf(format string, args ...any) {
+	if a.fault == nil {
+		a.fault = fmt.Errorf("at %d ms: %s", a.w.now, fmt.Sprintf(format, args...))
+	}
+}
+
+// ready and deposed follow leaderships.
+func (a *auditor) ready(*leadership) {
+	a.Leaderships++
+	a.readyAt = a.w.now
+}
+
+func (a *auditor) deposed(l *leadership) {
+	if !l.ready {
+		return
+	}
+	if length := a.w.now - a.readyAt; length < 15_000 {
+		a.short += length
+	}
+}
+
+// outageNow is all true time that the cluster clock did not count: nobody led,
+// or the leader could not commit.
+func (a *auditor) outageNow() Time {
+	return a.w.now - Time(max(a.clock-startClock, 0))
+}
+
+// applied sees every entry on every node; the first node to apply it tells the
+// model, the others must have the same digest.
+func (a *auditor) applied(n *node, r *fsm.Applied) {
+	i := int(r.Index) - 1
+	if i < len(a.digests) {
+		if a.digests[i] != r.Digest {
+			a.failf("node %s has digest %s at index %d, another node has %s", n.name, r.Digest, r.Index, a.digests[i])
+		}
+	} else {
+		a.digests = append(a.digests, r.Digest)
+		a.entry(r)
+	}
+	if a.steps++; a.steps%200 == 0 {
+		if faults := n.machine.Check(); len(faults) > 0 {
+			a.failf("node %s at index %d: %q", n.name, r.Index, faults)
+		}
+	}
+}
+
+func (a *auditor) entry(r *fsm.Applied) {
+	if r.Clock < a.clock {
+		a.failf("the clock ran back from %d to %d", a.clock, r.Clock)
+	}
+	a.clock = r.Clock
+	for i := range r.Events {
+		e := &r.Events[i]
+		j := a.jobs[e.Job]
+		if j == nil && e.Job != "" {
+			j = &auditJob{}
+			a.jobs[e.Job] = j
+		}
+		switch e.Kind {
+		case rota.JobAssigned:
+			a.assigned(e, j)
+		case rota.LeaseAcked, rota.LeaseRenewedEvent:
+			if l := a.leases[e.Lease]; l != nil {
+				l.acked = true
+				l.deadline = max(l.deadline, e.Deadline)
+			}
+		case rota.LeaseExpiredEvent, rota.LeaseCancelledEvent, rota.LeaseDeclinedEvent:
+			a.ended(e, j)
+		case rota.JobCompleted:
+			a.Completed++
+			if j.completed++; j.completed > 1 || j.terminal {
+				a.failf("job %s was completed twice", e.Job)
+			}
+			a.ended(e, j)
+			j.terminal = true
+		case rota.JobDead, rota.JobExpired, rota.JobCancelled:
+			if j.terminal {
+				a.failf("job %s ended twice", e.Job)
+			}
+			j.terminal = true
+		}
+	}
+}
+
+func (a *auditor) assigned(e *rota.Event, j *auditJob) {
+	a.Granted++
+	if !j.lease.IsZero() || j.terminal {
+		a.failf("job %s was leased while lease %s is open (or it ended)", e.Job, j.lease)
+	}
+	j.lease = e.Lease
+	for _, n := range a.w.nodes {
+		given, ok := n.machine.Assignment(e.Lease)
+		if !ok {
+			continue
+		}
+		if !j.token.Less(given.Lease.Token) {
+			a.failf("job %s: token %s after %s", e.Job, given.Lease.Token, j.token)
+		}
+		j.token = given.Lease.Token
+	}
+	for _, k := range a.w.workers {
+		if k.id == e.Worker {
+			a.leases[e.Lease] = &auditLease{job: e.Job, worker: k, granted: a.w.now, deadline: e.Deadline}
+		}
+	}
+}
+
+func (a *auditor) ended(e *rota.Event, j *auditJob) {
+	l := a.leases[e.Lease]
+	if l == nil || j.lease != e.Lease {
+		a.failf("lease %s of job %s ended but was not open", e.Lease, e.Job)
+		return
+	}
+	delete(a.leases, e.Lease)
+	j.lease = rota.LeaseID{}
+	if l.abandonedAt == 0 && e.Kind == rota.LeaseExpiredEvent && l.acked {
+		a.Expired++
+		if k := l.worker; !k.down && k.soundSince <= l.granted && k.session == e.Session {
+			a.failf("lease %s of worker %s, alive and connected since %d, expired", e.Lease, k.id, k.soundSince)
+		}
+	}
+	a.late(l)
+}
+
+// late checks the bound on what a dead worker leaves behind (SPEC §3.11).
+func (a *auditor) late(l *auditLease) {
+	if l.abandonedAt == 0 {
+		return
+	}
+	if took := a.w.now - l.abandonedAt; took > l.bound+(a.short-l.short)+3*(a.outageNow()-l.outage)+10_000 {
+		a.failf("job %s's lease ended %d ms after worker %s died: within %d, outage %d", l.job, took, l.worker.id, l.bound,
+			a.outageNow()-l.outage)
+	}
+}
+
+// abandoned notes what a dying worker holds.
+func (a *auditor) abandoned(k *worker) {
+	for _, l := range a.leases {
+		if l.worker == k && l.abandonedAt == 0 {
+			l.abandonedAt, l.outage, l.short = a.w.now, a.outageNow(), a.short
+			l.bound = min(max(Time(l.deadline-a.clock), 0), 40_000)
+		}
+	}
+}
+
+// holds and believed look for a second worker that believes in the same job.
+func (a *auditor) holds(k *worker, t *task) {
+	for _, other := range a.w.workers {
+		if other.down || other.pausedUntil > a.w.now { // whoever sleeps does nothing
+			continue
+		}
+		for _, u := range other.order {
+			if u != t && u.given.Lease.Job == t.given.Lease.Job && u.given.Lease.ID != t.given.Lease.ID && other.believes(u) && k.believes(t) {
+				a.failf("workers %s and %s both believe that they hold job %s", k.id, other.id, t.given.Lease.Job)
+			}
+		}
+	}
+}
+
+func (a *auditor) believed(k *worker) {
+	for _, t := range k.order {
+		if k.believes(t) {
+			a.holds(k, t)
+		}
+	}
+}
+
+func (a *auditor) told(id rota.JobID) { a.jobs[id].told = true }
+
+// final says whether everything was kept and done, once the world is healed.
+func (a *auditor) final() error {
+	for _, n := range a.w.nodes {
+		if n.applied != len(a.w.log) {
+			a.failf("node %s has applied %d of %d", n.name, n.applied, len(a.w.log))
+		}
+		if faults := n.machine.Check(); len(faults) > 0 {
+			a.failf("node %s: %q", n.name, faults)
+		}
+	}
+	m := a.w.nodes[0].machine
+	if len(a.accepted) != a.w.Jobs {
+		a.failf("%d of %d jobs were accepted", len(a.accepted), a.w.Jobs)
+	}
+	for id := range a.accepted {
+		if s := m.JobState(id); !s.Terminal() {
+			a.failf("job %s is %s at the end", id, s)
+		} else if j := a.jobs[id]; j.told && s != rota.Completed {
+			a.failf("job %s: its worker was told that it is COMPLETED, it is %s", id, s)
+		}
+	}
+	return a.fault
+}

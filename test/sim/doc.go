@@ -1,0 +1,19 @@
+// Package sim lives whole lives of a cluster in one thread: machines over a toy
+// ordered log, the leader's engine (stamps, sweeps, rounds, beats and silence as
+// SPEC §3 says), workers and clients as step functions with monotonic clocks of
+// their own. Messages are lost, doubled and late; leaders change, pause and
+// crash; nodes lag, restart from snapshot and log. An auditor with a naive model
+// of its own watches what SPEC §3.11 and §2 promise.
+//
+// Everything follows from a seed: a run that failed fails again.
+//
+//	go test ./test/sim -seeds 1000 -from 1
+//	ROTA_SIM_SEEDS=1000 ROTA_SIM_FROM=1 go test ./test/sim
+//
+// The toy log stands in for Raft: one order of entries for all, and a leader
+// that another one may depose at any moment. That Raft keeps such an order is
+// not this package's matter.
+//
+// It never reads a real clock, draws chance but from its seed, starts a
+// goroutine, or is imported by anything that ships.
+package sim

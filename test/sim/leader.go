@@ -1,0 +1,247 @@
+package sim
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+const (
+	startClock  = 1_700_000_000_000
+	sweepEvery  = 250
+	inFlight    = 4
+	unreachable = Time(rota.SilenceUnreachable)
+)
+
+// leadership is one term of a node as leader (SPEC §3.3–3.10).
+type leadership struct {
+	w    *World
+	node *node
+	term uint64
+	// dead: what it proposes is committed no more; over: it knows.
+	dead, over bool
+	// ready: its own BeginTerm has applied.
+	ready     bool
+	lastStamp rota.Clock
+	lastAt    Time
+	c         rota.Clock
+	stamped   int
+	settled   int
+	began     rota.Clock
+	waiting   []*proposal
+	flying    []*flight
+	sweeping  bool
+	matching  bool
+	beats     []beatWait
+	heard     map[rota.WorkerID]rota.Clock
+	asked     map[rota.WorkerID]bool
+}
+
+type proposal struct {
+	op    *fsmpb.Op
+	reply func(*fsmpb.Outcome)
+}
+
+type flight struct {
+	data      []byte
+	proposals []*proposal
+	index     int // in the log, once committed
+	number    int
+}
+
+type beatWait struct {
+	number int
+	reply  func(rota.Clock)
+}
+
+func newLeadership(w *World, n *node, term uint64) *leadership {
+	return &leadership{w: w, node: n, term: term, heard: map[rota.WorkerID]rota.Clock{}, asked: map[rota.WorkerID]bool{}}
+}
+
+// begin proposes BeginTerm; nothing else happens before it has applied here.
+func (l *leadership) begin() {
+	w := l.w
+	var random [8]byte
+	binary.BigEndian.PutUint64(random[:], w.chance.Uint64())
+	seed := sha256.Sum256(random[:])
+	entry := &fsmpb.Entry{Term: l.term, NowMs: int64(w.chance.Uint64N(1 << 45)), Ops: []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{
+		BeginTerm: &fsmpb.BeginTerm{Term: l.term, Node: l.node.name, Random: seed[:], ClusterId: "sim", StartMs: startClock}}}}}
+	data := seal(w, entry)
+	w.on(&l.node.actor, w.latency(), func() {
+		if l.dead {
+			return
+		}
+		w.append(logEntry{l.term, data})
+		// Entries of deposed leaders may still come, in this term's name.
+		for _, o := range w.orphans {
+			w.append(logEntry{l.term, o.data})
+		}
+		w.orphans = nil
+	})
+}
+
+// landed notes what applied on the leader's own node.
+func (l *leadership) landed(index int, a *fsm.Applied) {
+	w := l.w
+	if !l.ready {
+		if a.Term != l.term {
+			return
+		}
+		l.ready, l.c, l.began = true, a.Clock, a.Clock
+		l.lastStamp, l.lastAt = a.Clock, l.node.local(w.now)
+		w.audit.ready(l)
+		l.propose(&fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "default",
+			Set: []*fsmpb.Label{{Key: "lease_ms", Value: fmt.Sprint(l.w.LeaseMs)}}}}}, nil)
+		w.on(&l.node.actor, 0, l.tick)
+		return
+	}
+	if l.dead || len(l.flying) == 0 || l.flying[0].index != index {
+		return
+	}
+	f := l.flying[0]
+	l.flying = l.flying[1:]
+	l.c, l.settled = a.Clock, f.number
+	for i, p := range f.proposals {
+		if p.reply != nil {
+			p.reply(a.Outcomes[i])
+		}
+	}
+	rest := l.beats[:0]
+	for _, b := range l.beats {
+		if b.number <= f.number {
+			b.reply(a.Clock)
+		} else {
+			rest = append(rest, b)
+		}
+	}
+	l.beats = rest
+	l.launch()
+}
+
+// propose takes a command; what waits shares the next entry.
+func (l *leadership) propose(op *fsmpb.Op, reply func(*fsmpb.Outcome)) {
+	if l.over || !l.ready {
+		return
+	}
+	l.waiting = append(l.waiting, &proposal{op, reply})
+	l.launch()
+}
+
+func (l *leadership) launch() {
+	if len(l.waiting) == 0 || len(l.flying) >= inFlight || l.over {
+		return
+	}
+	w := l.w
+	f := &flight{proposals: l.waiting}
+	l.waiting = nil
+	entry := &fsmpb.Entry{Term: l.term, NowMs: int64(l.stamp())}
+	for _, p := range f.proposals {
+		entry.Ops = append(entry.Ops, p.op)
+	}
+	f.data, f.number = seal(w, entry), l.stamped
+	l.flying = append(l.flying, f)
+	var commit func()
+	commit = func() {
+		switch {
+		case l.dead || f.index != 0:
+			return
+		case l.node.isolatedUntil > w.now: // no majority
+			w.on(&l.node.actor, l.node.isolatedUntil-w.now, commit)
+			return
+		}
+		for _, g := range l.flying { // in their order
+			if g.index == 0 {
+				w.append(logEntry{l.term, g.data})
+				g.index = len(w.log)
+			}
+			if g == f {
+				return
+			}
+		}
+	}
+	w.on(&l.node.actor, w.latency(), commit)
+}
+
+// stamp is SPEC §3.3.
+func (l *leadership) stamp() rota.Clock {
+	at := l.node.local(l.w.now)
+	now := l.lastStamp + rota.Clock(at-l.lastAt)
+	if !l.w.StampUncapped {
+		now = min(now, l.c+rota.StampLeadMax)
+	}
+	now = max(now, l.c)
+	l.lastStamp, l.lastAt = now, at
+	l.stamped++
+	return now
+}
+
+// tick is the leader's chores: a sweep, a round, silence.
+func (l *leadership) tick() {
+	if l.over {
+		return
+	}
+	w, m := l.w, l.node.machine
+	l.silence(m)
+	if !l.matching && m.Waiting() {
+		if rounds := m.Decide(64); len(rounds) > 0 {
+			l.matching = true
+			for i, r := range rounds {
+				last := i == len(rounds)-1
+				l.propose(&fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}}, func(*fsmpb.Outcome) { l.matching = l.matching && !last })
+			}
+		}
+	}
+	if !l.sweeping { // after all that waits already
+		l.sweeping = true
+		l.propose(&fsmpb.Op{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}, func(*fsmpb.Outcome) { l.sweeping = false })
+	}
+	w.on(&l.node.actor, sweepEvery, l.tick)
+}
+
+// silence proposes UNREACHABLE 10 s of cluster clock after the last sign.
+func (l *leadership) silence(m *fsm.Machine) {
+	for _, k := range m.Workers() {
+		sign := max(l.heard[k.ID], l.began)
+		if (k.Status != rota.WorkerActive && k.Status != rota.WorkerDraining) || l.asked[k.ID] ||
+			m.Head().Clock < max(sign, k.StatusSince)+rota.Clock(unreachable) {
+			continue
+		}
+		id := k.ID
+		l.asked[id] = true
+		l.propose(&fsmpb.Op{Op: &fsmpb.Op_Reach{Reach: &fsmpb.Reach{Worker: string(id), Session: uint64(k.Session),
+			LastSignMs: int64(max(sign, k.StatusSince))}}}, func(*fsmpb.Outcome) { delete(l.asked, id) })
+	}
+}
+
+// beat takes a worker's sign of life. The answer waits for the first entry that
+// is stamped from now on and has applied; that of an UNREACHABLE worker for the
+// entry that clears it (SPEC §3.9, §3.10).
+func (l *leadership) beat(id rota.WorkerID, session rota.Session, reply func(rota.Clock, bool)) {
+	if l.over || !l.ready {
+		return
+	}
+	live, status := l.node.machine.Session(id)
+	if live != session || status == rota.WorkerRetired {
+		reply(0, false)
+		return
+	}
+	l.heard[id] = max(l.heard[id], l.node.machine.Head().Clock)
+	if status == rota.WorkerUnreachable || l.asked[id] {
+		l.propose(&fsmpb.Op{Op: &fsmpb.Op_Reach{Reach: &fsmpb.Reach{Worker: string(id), Session: uint64(session),
+			Reachable: true}}}, func(o *fsmpb.Outcome) {
+			if fsm.OutcomeError(o) == nil {
+				reply(l.node.machine.Head().Clock, true)
+			}
+		})
+		return
+	}
+	if l.w.AnswerEarly {
+		reply(l.node.machine.Head().Clock, true)
+		return
+	}
+	l.beats = append(l.beats, beatWait{l.stamped + 1, func(c rota.Clock) { reply(c, true) }})
+}

@@ -1,0 +1,294 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+const (
+	beatEvery  = 2_000
+	viewMargin = 1_000
+	beatLost   = 30_000
+	resend     = 400
+	slots      = 3
+)
+
+// worker executes jobs: it knows its own clock and what it was told.
+type worker struct {
+	actor
+	w       *World
+	id      rota.WorkerID
+	secret  byte
+	session rota.Session
+	conn    *node
+	// cutUntil cuts it off every node; soundSince is since when nothing kept it
+	// from being heard.
+	cutUntil   Time
+	soundSince Time
+	// view is the last answered beat: local time of sending, clock answered.
+	viewed    bool
+	viewSent  Time
+	viewClock rota.Clock
+	tasks     map[rota.LeaseID]*task
+	order     []*task
+}
+
+// task is one lease as the worker sees it.
+type task struct {
+	given    rota.Assignment
+	acked    bool
+	deadline rota.Clock
+	renewals int32
+	renewing bool
+	// ended: the handler's context is over; what is left is to report.
+	ended  bool
+	finish Time // local time at which the handler is done
+	report rota.LeaseVerb
+	sent   Time
+	done   bool
+}
+
+func newWorker(w *World, i int) *worker {
+	k := &worker{w: w, id: rota.WorkerID(fmt.Sprint("w", i)), tasks: map[rota.LeaseID]*task{}}
+	k.name, k.ppm, k.secret = string(k.id), int64(w.chance.IntN(401)-200), 1
+	w.on(&k.actor, Time(w.chance.IntN(500)), k.connect)
+	return k
+}
+
+func (k *worker) reaches(n *node) bool { return k.cutUntil <= k.w.now && !n.down && k.conn == n }
+
+// connect registers at some node, again and again until it is told a session.
+func (k *worker) connect() {
+	w := k.w
+	n := w.nodes[w.chance.IntN(len(w.nodes))]
+	if n.down {
+		w.on(&k.actor, 200, k.connect)
+		return
+	}
+	if k.conn != nil {
+		for i, c := range k.conn.conns {
+			if c == k {
+				k.conn.conns = append(k.conn.conns[:i:i], k.conn.conns[i+1:]...)
+				break
+			}
+		}
+	}
+	k.conn, k.soundSince = n, max(k.soundSince, w.now)
+	n.conns = append(n.conns, k)
+	hash := make([]byte, 32)
+	hash[0] = k.secret
+	op := &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: hash, Takeover: k.secret > 1,
+		Spec: fsm.WorkerOp(&rota.WorkerSpec{ID: k.id, Queues: []rota.QueueName{"default"}, Slots: slots})}}}
+	answered := false
+	w.forward(n, &k.actor, k.reaches(n), op, func(o *fsmpb.Outcome) {
+		if answered || k.conn != n {
+			return
+		}
+		answered = true
+		if OutcomeOK(o) {
+			k.session = rota.Session(o.GetSession())
+			w.on(&k.actor, 0, func() { k.beats(n, k.session) })
+			w.on(&k.actor, 10, func() { k.work(n) })
+		}
+	})
+	w.on(&k.actor, 2_000, func() {
+		if !answered && k.conn == n {
+			k.connect()
+		}
+	})
+}
+
+// beats sends a beat every 2 s for as long as the connection stands.
+func (k *worker) beats(n *node, session rota.Session) {
+	if k.conn != n || k.session != session {
+		return
+	}
+	w, sent := k.w, k.local(k.w.now)
+	life := k.life
+	reply := func(clock rota.Clock, live bool) {
+		w.send(k.reaches(n), &k.actor, func() {
+			if k.life == life {
+				k.beatAnswered(n, session, sent, clock, live)
+			}
+		})
+	}
+	w.send(k.reaches(n), &n.actor, func() {
+		l := w.knownLeader(n)
+		if l == nil {
+			return
+		}
+		w.send(true, &l.node.actor, func() {
+			l.beat(k.id, session, func(c rota.Clock, live bool) {
+				w.send(w.linked(n, l.node), &n.actor, func() { reply(c, live) })
+			})
+		})
+	})
+	w.on(&k.actor, beatEvery, func() { k.beats(n, session) })
+}
+
+func (k *worker) beatAnswered(n *node, session rota.Session, sent Time, clock rota.Clock, live bool) {
+	if k.session != session {
+		return
+	}
+	if !live {
+		if k.conn == n {
+			k.secret++ // another process is it now, or an operator said so
+			k.forgetAll()
+			k.connect()
+		}
+		return
+	}
+	k.endOld() // by the old view: what ended stays ended (H23)
+	if !k.viewed || sent > k.viewSent {
+		k.viewed, k.viewSent, k.viewClock = true, sent, clock
+		if k.w.ViewFromReceipt {
+			k.viewSent = k.local(k.w.now)
+		}
+	}
+	k.w.audit.believed(k)
+	// The node tells what its replica holds open: nothing stays lost.
+	for _, a := range n.machine.Assignments(k.id, session) {
+		k.w.send(k.reaches(n), &k.actor, func() { k.assigned(a) })
+	}
+}
+
+// end is the local moment from which the lease is believed in no more.
+func (k *worker) end(t *task) Time {
+	if !k.viewed {
+		return 0
+	}
+	deadline := t.deadline
+	if !t.acked && !k.w.NoAckBy {
+		deadline = min(deadline, t.given.Lease.AckBy)
+	}
+	return min(k.viewSent+Time(deadline-k.viewClock)-viewMargin, k.viewSent+beatLost)
+}
+
+// believes says whether the worker now thinks that it holds the task's job.
+func (k *worker) believes(t *task) bool { return !t.ended && k.local(k.w.now) < k.end(t) }
+
+func (k *worker) endOld() {
+	for _, t := range k.order {
+		if !t.ended && !k.believes(t) {
+			t.ended, t.report = true, rota.VerbDecline
+		}
+	}
+}
+
+func (k *worker) forgetAll() { k.tasks, k.order, k.viewed = map[rota.LeaseID]*task{}, nil, false }
+
+// assigned takes a lease; one that was known stays as it is.
+func (k *worker) assigned(a rota.Assignment) {
+	if a.Lease.Session != k.session {
+		return
+	}
+	if t := k.tasks[a.Lease.ID]; t != nil {
+		return
+	}
+	t := &task{given: a, deadline: a.Lease.Deadline, renewals: a.Lease.Renewals, acked: a.Lease.Acked != 0}
+	k.tasks[a.Lease.ID] = t
+	k.order = append(k.order, t)
+	switch {
+	case !k.viewed || !k.believes(t) || a.Lease.Revoked != rota.ReasonNone:
+		t.ended, t.report = true, rota.VerbDecline
+	default:
+		t.finish = k.local(k.w.now) + Time(10+k.w.chance.IntN(25_000))
+		t.report = [...]rota.LeaseVerb{rota.VerbComplete, rota.VerbComplete, rota.VerbComplete, rota.VerbFail}[k.w.chance.IntN(4)]
+		k.w.audit.holds(k, t)
+	}
+}
+
+// told ends a handler at once.
+func (k *worker) told(id rota.LeaseID, revoked bool) {
+	if t := k.tasks[id]; t != nil && !t.ended {
+		t.ended, t.report = true, rota.VerbDecline
+		t.done = !revoked
+	}
+}
+
+// work is the worker's own loop: it looks at its clock, ends, acks, renews, reports.
+func (k *worker) work(n *node) {
+	if k.conn != n {
+		return
+	}
+	now := k.local(k.w.now)
+	k.endOld()
+	if k.viewed && now-k.viewSent > beatLost/2 && k.w.chance.IntN(20) == 0 || n.down {
+		k.connect()
+		return
+	}
+	rest := k.order[:0]
+	for _, t := range k.order {
+		if t.done {
+			continue
+		}
+		rest = append(rest, t)
+		if !t.ended && now >= t.finish {
+			t.ended = true
+		}
+		if now-t.sent < resend && t.sent != 0 {
+			continue
+		}
+		switch {
+		case t.ended:
+			k.command(n, t, t.report)
+		case !t.acked:
+			k.command(n, t, rota.VerbAck)
+		case !t.renewing && now >= k.end(t)-Time(t.given.LeaseMs-t.given.RenewEveryMs)*8/10:
+			k.command(n, t, rota.VerbRenew)
+		}
+	}
+	k.order = rest
+	k.w.on(&k.actor, Time(60+k.w.chance.IntN(40)), func() { k.work(n) })
+}
+
+func (k *worker) command(n *node, t *task, v rota.LeaseVerb) {
+	l := &t.given.Lease
+	t.sent = k.local(k.w.now)
+	ordinal := t.renewals + 1
+	op := fsm.LeaseCommandOp(&rota.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: k.id, Session: k.session,
+		Ordinal: ordinal, Output: []byte(l.Job)})
+	k.w.forward(n, &k.actor, k.reaches(n), op, func(o *fsmpb.Outcome) { k.answered(t, v, ordinal, o) })
+}
+
+func (k *worker) answered(t *task, v rota.LeaseVerb, ordinal int32, o *fsmpb.Outcome) {
+	k.endOld()
+	ok := OutcomeOK(o)
+	switch {
+	case v == rota.VerbComplete || v == rota.VerbFail || v == rota.VerbDecline:
+		t.done = true
+		if v == rota.VerbComplete && ok {
+			k.w.audit.told(t.given.Lease.Job)
+		}
+	case t.ended:
+	case !ok && rota.Kind(o.GetKind()) == rota.Stale:
+		t.ended, t.report, t.done = true, rota.VerbDecline, true
+	case ok:
+		t.acked = true
+		t.deadline = max(t.deadline, rota.Clock(o.GetDeadlineMs()))
+		t.renewals = max(t.renewals, o.GetRenewals())
+		k.w.audit.believed(k)
+	}
+	_ = ordinal
+}
+
+// Die kills the process; Reborn starts it again under the same id, as somebody else.
+func (k *worker) Die() {
+	k.w.audit.abandoned(k)
+	k.life++
+	k.down = true
+	k.forgetAll()
+}
+
+// Reborn starts the worker's process again.
+func (k *worker) Reborn() {
+	if !k.down {
+		return
+	}
+	k.down, k.session, k.soundSince = false, 0, k.w.now
+	k.secret++
+	k.connect()
+}

@@ -1,0 +1,364 @@
+package sim
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// Time is true time in milliseconds, which nobody in the world can read.
+type Time int64
+
+// Options say what a world is made of and what may go wrong in it. The last
+// ones are bugs, planted to see that they are caught.
+type Options struct {
+	Seed    uint64
+	Nodes   int
+	Workers int
+	Jobs    int
+	LeaseMs int64
+	// Faults until the world is healed at Heal; it must then drain by End.
+	Heal, End Time
+	// Quiet has no fault of chance: a directed test brings its own.
+	Quiet bool
+
+	// StampUncapped: a leader stamps however far ahead of what has applied.
+	StampUncapped bool
+	// ViewFromReceipt: a worker counts a deadline from when the answer came (H28).
+	ViewFromReceipt bool
+	// NoAckBy: a worker believes in the deadline before its ack is known.
+	NoAckBy bool
+	// AnswerEarly: a leader answers a beat without waiting for a later entry.
+	AnswerEarly bool
+}
+
+// actor is whoever may crash or pause.
+type actor struct {
+	name string
+	// life grows with each crash: what was on its way to the life before is lost.
+	life        int
+	down        bool
+	pausedUntil Time
+	// ppm is by how much its monotonic clock runs fast.
+	ppm int64
+}
+
+func (a *actor) local(t Time) Time { return t + Time(int64(t)*a.ppm/1_000_000) }
+
+type event struct {
+	at   Time
+	seq  uint64
+	who  *actor
+	life int
+	do   func()
+}
+
+type agenda []*event
+
+func (a agenda) Len() int { return len(a) }
+func (a agenda) Less(i, j int) bool {
+	if a[i].at != a[j].at {
+		return a[i].at < a[j].at
+	}
+	return a[i].seq < a[j].seq
+}
+func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+func (a *agenda) Push(x any)   { *a = append(*a, x.(*event)) }
+func (a *agenda) Pop() any {
+	old := *a
+	e := old[len(old)-1]
+	*a = old[:len(old)-1]
+	return e
+}
+
+// World is one run.
+type World struct {
+	Options
+	chance *rand.Rand
+	now    Time
+	seq    uint64
+	agenda agenda
+	log    []logEntry
+	term   uint64
+	leader *leadership
+	// past is the leadership before, which may not have noticed its end.
+	past    *leadership
+	nodes   []*node
+	workers []*worker
+	client  *client
+	audit   *auditor
+	// orphans are entries of deposed leaders that may yet be appended (H20).
+	orphans []logEntry
+}
+
+type logEntry struct {
+	term uint64
+	data []byte
+}
+
+// node is a replica.
+type node struct {
+	actor
+	machine  *fsm.Machine
+	applied  int
+	applying bool
+	// snapshot is the last one: the records, and the index they are of.
+	snapshot *snapshot
+	// lag is what one entry takes to apply; isolatedUntil cuts it off the others.
+	lag           Time
+	isolatedUntil Time
+	conns         []*worker
+	index         int
+}
+
+type snapshot struct {
+	info    rota.SnapshotInfo
+	records []kindRecord
+}
+
+type kindRecord struct {
+	kind byte
+	rec  []byte
+}
+
+// NewWorld makes a world in which nothing has happened yet.
+func NewWorld(o Options) *World {
+	w := &World{Options: o, chance: rand.New(rand.NewPCG(o.Seed, 0x5eed))}
+	w.audit = newAuditor(w)
+	for i := range o.Nodes {
+		n := &node{machine: fsm.New(), index: i, lag: 1}
+		n.name, n.ppm = fmt.Sprint("n", i), int64(w.chance.IntN(401)-200)
+		w.nodes = append(w.nodes, n)
+	}
+	for i := range o.Workers {
+		w.workers = append(w.workers, newWorker(w, i))
+	}
+	w.client = newClient(w)
+	return w
+}
+
+// on lets an actor do something after a while, unless it crashed meanwhile; a
+// paused one does it when it wakes.
+func (w *World) on(who *actor, after Time, do func()) {
+	w.seq++
+	heap.Push(&w.agenda, &event{at: w.now + max(after, 0), seq: w.seq, who: who, life: who.life, do: do})
+}
+
+// Run goes on until the given time, or the first violation.
+func (w *World) Run(until Time) error {
+	for len(w.agenda) > 0 && w.agenda[0].at <= until && w.audit.fault == nil {
+		e := heap.Pop(&w.agenda).(*event)
+		w.now = e.at
+		switch {
+		case e.life != e.who.life || e.who.down:
+		case e.who.pausedUntil > w.now:
+			w.seq++
+			e.at, e.seq = e.who.pausedUntil, w.seq
+			heap.Push(&w.agenda, e)
+		default:
+			e.do()
+		}
+	}
+	w.now = max(w.now, until)
+	return w.audit.fault
+}
+
+func (w *World) healing() bool { return w.Quiet || w.now >= w.Heal }
+
+// chanceOf says yes once in n, never once the world is healed.
+func (w *World) chanceOf(n int) bool { return w.chance.IntN(n) == 0 && !w.healing() }
+
+// latency is how long a message takes; some take very long.
+func (w *World) latency() Time {
+	switch {
+	case w.chanceOf(150):
+		return Time(w.chance.IntN(12_000))
+	case w.chanceOf(20):
+		return Time(w.chance.IntN(600))
+	default:
+		return Time(1 + w.chance.IntN(8))
+	}
+}
+
+// send carries a message: it may be lost, late, or come twice.
+func (w *World) send(open bool, to *actor, do func()) {
+	if !open || w.chanceOf(40) {
+		return
+	}
+	w.on(to, w.latency(), do)
+	if w.chanceOf(40) {
+		w.on(to, w.latency(), do)
+	}
+}
+
+func (w *World) linked(a, b *node) bool {
+	return a == b || a.isolatedUntil <= w.now && b.isolatedUntil <= w.now
+}
+
+// append puts an entry into the order of the log and lets every node apply it.
+func (w *World) append(e logEntry) {
+	w.log = append(w.log, e)
+	for _, n := range w.nodes {
+		w.wake(n)
+	}
+}
+
+func (w *World) wake(n *node) {
+	if n.applying || n.down {
+		return
+	}
+	n.applying = true
+	w.on(&n.actor, w.lagOf(n), func() { w.applyOne(n) })
+}
+
+// lagOf: an isolated node hears nothing new.
+func (w *World) lagOf(n *node) Time {
+	return max(n.lag, n.isolatedUntil-w.now)
+}
+
+func (w *World) applyOne(n *node) {
+	n.applying = false
+	if n.applied >= len(w.log) {
+		return
+	}
+	if n.isolatedUntil > w.now {
+		w.wake(n)
+		return
+	}
+	e := w.log[n.applied]
+	n.applied++
+	a, err := n.machine.Apply(rota.Index(n.applied), e.term, e.data)
+	if err != nil {
+		w.audit.failf("node %s: %v", n.name, err)
+		return
+	}
+	w.audit.applied(n, &a)
+	w.publish(n, &a)
+	if l := w.leader; l != nil && l.node == n {
+		l.landed(n.applied, &a)
+	}
+	if n.applied < len(w.log) {
+		w.wake(n)
+	}
+}
+
+// publish pushes what concerns workers connected to the node.
+func (w *World) publish(n *node, a *fsm.Applied) {
+	for i := range a.Events {
+		e := &a.Events[i]
+		for _, k := range n.conns {
+			if k.id != e.Worker || k.session != e.Session || k.conn != n {
+				continue
+			}
+			switch e.Kind {
+			case rota.JobAssigned:
+				if given, ok := n.machine.Assignment(e.Lease); ok {
+					w.send(k.reaches(n), &k.actor, func() { k.assigned(given) })
+				}
+			case rota.LeaseExpiredEvent, rota.LeaseCancelledEvent, rota.LeaseRevoked:
+				id, revoked := e.Lease, e.Kind == rota.LeaseRevoked
+				w.send(k.reaches(n), &k.actor, func() { k.told(id, revoked) })
+			}
+		}
+	}
+}
+
+// Snapshot keeps what the node restarts from.
+func (w *World) Snapshot(n *node) {
+	f := n.machine.Freeze()
+	s := &snapshot{info: f.Info()}
+	if err := f.Records(func(kind byte, rec []byte) error {
+		s.records = append(s.records, kindRecord{kind, append([]byte(nil), rec...)})
+		return nil
+	}); err != nil {
+		w.audit.failf("node %s: snapshot: %v", n.name, err)
+	}
+	n.snapshot = s
+}
+
+func (s *snapshot) load() (*fsm.Machine, error) {
+	l, err := fsm.NewLoader(s.info)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range s.records {
+		if err := l.Add(r.kind, r.rec); err != nil {
+			return nil, err
+		}
+	}
+	return l.Finish()
+}
+
+// Crash stops a node; Restart brings it back from its snapshot and the log.
+func (w *World) Crash(n *node) {
+	n.life++
+	n.down, n.applying = true, false
+	if w.leader != nil && w.leader.node == n {
+		w.depose()
+	}
+}
+
+// Restart brings a node back.
+func (w *World) Restart(n *node) {
+	if !n.down {
+		return
+	}
+	n.down, n.machine, n.applied = false, fsm.New(), 0
+	if n.snapshot != nil {
+		m, err := n.snapshot.load()
+		if err != nil {
+			w.audit.failf("node %s: restart: %v", n.name, err)
+			return
+		}
+		n.machine, n.applied = m, int(n.snapshot.info.Index)
+	}
+	w.wake(n)
+}
+
+// Elect makes a node leader of the next term; the one before is deposed.
+func (w *World) Elect(n *node) {
+	w.depose()
+	w.term++
+	w.leader = newLeadership(w, n, w.term)
+	w.leader.begin()
+}
+
+// depose ends the leadership: what is in flight commits in its old place, is
+// lost, or waits in a channel to be appended in a later term (H5, H20).
+func (w *World) depose() {
+	l := w.leader
+	if l == nil {
+		return
+	}
+	w.leader = nil
+	w.audit.deposed(l)
+	lost := false
+	for _, f := range l.flying {
+		switch lost = lost || w.chance.IntN(2) == 0; {
+		case !lost:
+			w.append(logEntry{l.term, f.data})
+		case w.chance.IntN(3) == 0:
+			w.orphans = append(w.orphans, logEntry{l.term, f.data})
+		}
+	}
+	// It goes on as if nothing were until it hears of it, but nothing it
+	// proposes is ever committed.
+	l.dead, w.past = true, l
+	if l.node.down {
+		l.over = true
+		return
+	}
+	w.on(&l.node.actor, Time(w.chance.IntN(1500)), func() { l.over = true })
+}
+
+func seal(w *World, e *fsmpb.Entry) []byte {
+	data, err := fsm.Seal(e)
+	if err != nil {
+		w.audit.failf("seal: %v", err)
+	}
+	return data
+}

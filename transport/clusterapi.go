@@ -1,0 +1,115 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// chunkBytes is how much of a backup one message has.
+const chunkBytes = 64 << 10
+
+// clusterService answers the service Cluster.
+type clusterService struct {
+	rotav1.UnimplementedClusterServer
+	core Core
+}
+
+// Status tells of the cluster as this node sees it, with a leader or without.
+func (s *clusterService) Status(ctx context.Context,
+	_ *rotav1.StatusRequest) (*rotav1.StatusResponse, error) {
+	status, err := s.core.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return words.ClusterStatusToWire(&status), nil
+}
+
+// Peers lists the Raft configuration.
+func (s *clusterService) Peers(ctx context.Context, _ *rotav1.PeersRequest) (*rotav1.PeersResponse, error) {
+	peers, err := s.core.Peers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answer := &rotav1.PeersResponse{Peers: make([]*rotav1.Peer, len(peers))}
+	for i := range peers {
+		answer.Peers[i] = words.RaftPeerToWire(&peers[i])
+	}
+	return answer, nil
+}
+
+// TransferLeadership hands over to a node, or to whom the leader chooses.
+func (s *clusterService) TransferLeadership(ctx context.Context,
+	req *rotav1.TransferLeadershipRequest) (*rotav1.TransferLeadershipResponse, error) {
+	if err := checkOptionalID("to", req.GetTo()); err != nil {
+		return nil, err
+	}
+	leader, err := s.core.TransferLeadership(ctx, rota.NodeID(req.GetTo()))
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.TransferLeadershipResponse{Leader: string(leader)}, nil
+}
+
+// RemovePeer takes a node out of the Raft configuration.
+func (s *clusterService) RemovePeer(ctx context.Context,
+	req *rotav1.RemovePeerRequest) (*rotav1.RemovePeerResponse, error) {
+	if err := rota.CheckID("id", req.GetId()); err != nil {
+		return nil, err
+	}
+	if err := s.core.RemovePeer(ctx, rota.NodeID(req.GetId())); err != nil {
+		return nil, err
+	}
+	return &rotav1.RemovePeerResponse{}, nil
+}
+
+// Leave makes this node go for good (SPEC §13.4).
+func (s *clusterService) Leave(ctx context.Context, _ *rotav1.LeaveRequest) (*rotav1.LeaveResponse, error) {
+	if err := s.core.Leave(ctx); err != nil {
+		return nil, err
+	}
+	return &rotav1.LeaveResponse{}, nil
+}
+
+// SaveSnapshot streams a backup; the end of the stream without an error is the
+// sign that it is whole.
+func (s *clusterService) SaveSnapshot(_ *rotav1.SaveSnapshotRequest,
+	stream grpc.ServerStreamingServer[rotav1.SnapshotChunk]) error {
+	out := bufio.NewWriterSize(chunkWriter{stream}, chunkBytes)
+	if err := s.core.SaveSnapshot(stream.Context(), out); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// chunkWriter sends what is written as messages of at most chunkBytes. Send
+// encodes before it returns, so the writer's buffer may be used again.
+type chunkWriter struct {
+	stream grpc.ServerStreamingServer[rotav1.SnapshotChunk]
+}
+
+func (w chunkWriter) Write(p []byte) (int, error) {
+	for sent := 0; sent < len(p); {
+		end := min(sent+chunkBytes, len(p))
+		if err := w.stream.Send(&rotav1.SnapshotChunk{Data: p[sent:end]}); err != nil {
+			return sent, err
+		}
+		sent = end
+	}
+	return len(p), nil
+}
+
+// Verify walks every node's invariants and compares digests (SPEC §2.5).
+func (s *clusterService) Verify(ctx context.Context,
+	_ *rotav1.VerifyRequest) (*rotav1.VerifyResponse, error) {
+	verdict, err := s.core.Verify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return words.VerdictToWire(&verdict), nil
+}

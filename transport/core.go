@@ -1,0 +1,95 @@
+package transport
+
+import (
+	"context"
+	"io"
+
+	"github.com/rotasched/rota"
+)
+
+// Core is the node as the protocol needs it, in words of package rota. The
+// binary puts a cluster.Node here; this package never knows that one.
+//
+// Every method may be called on any node. Writes are handed to the leader by
+// the core, once; while there is none they wait up to ctx's deadline, then end
+// with kind Unavailable and a delay (SPEC §13.1). All errors are *rota.Error.
+type Core interface {
+	// Submit admits jobs; the outcome of each stands at its place. err is for
+	// the whole batch only: no outcome is known, submit again with the same ids.
+	Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error)
+	// Job reads one job: NotFound where nothing is known of the id.
+	Job(ctx context.Context, id rota.JobID, opt rota.ReadOptions) (rota.Job, rota.ReadAt, error)
+	// Jobs reads one page.
+	Jobs(ctx context.Context, f rota.JobFilter, opt rota.ReadOptions) (rota.JobPage, rota.ReadAt, error)
+	// AwaitJobs calls done for each job once it is terminal, in the order they
+	// end, and returns nil after the last. A job that is not known ends it with
+	// NotFound. It reads this node's replica, so it survives failovers.
+	AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error
+	Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
+	Retry(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
+
+	Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error)
+	Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, error)
+	DrainWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error)
+	// OpenWorker registers a worker, or takes its live session up again, and
+	// gives the session that its stream is served from.
+	OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool) (WorkerSession, error)
+
+	Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error)
+	Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, error)
+	SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error)
+
+	Status(ctx context.Context) (rota.ClusterStatus, error)
+	Peers(ctx context.Context) ([]rota.RaftPeer, error)
+	TransferLeadership(ctx context.Context, to rota.NodeID) (rota.NodeID, error)
+	RemovePeer(ctx context.Context, id rota.NodeID) error
+	// Leave hands over, leaves the configuration and makes the process stop
+	// after the answer is out.
+	Leave(ctx context.Context) error
+	// SaveSnapshot writes an online backup of this node's state (SPEC §13.5).
+	SaveSnapshot(ctx context.Context, w io.Writer) error
+	Verify(ctx context.Context) (rota.Verdict, error)
+
+	// Ready is nil when the node knows a leader and has caught up; else why not.
+	Ready() error
+}
+
+// WorkerSession is one connected worker, served from this node's replica.
+type WorkerSession interface {
+	Session() rota.Session
+	// Notices waits for and gives what the worker must be told, many at a time:
+	// first every lease that the worker has open, then what happens. It is
+	// called by one goroutine. Kind Stale: the session is no longer live.
+	Notices(ctx context.Context) ([]rota.Notice, error)
+	// Do proposes a batch of verbs; answers stand at their places. Worker and
+	// Session of the commands are filled in by the session.
+	Do(ctx context.Context, commands []rota.LeaseCommand) ([]rota.LeaseAnswer, error)
+	// Beat reports life and gives the cluster clock after the first entry that
+	// the leader stamped after the beat reached it (SPEC §3.9).
+	Beat(ctx context.Context) (rota.Clock, error)
+	// Bye retires the worker cleanly: it has no open lease and is going.
+	Bye(ctx context.Context) error
+	// Close ends the stream's part; the worker stays registered.
+	Close()
+}
+
+// NodeCore is the node as other nodes need it (the node-to-node service).
+type NodeCore interface {
+	// ClusterID is empty until known; Name is the --cluster name.
+	ClusterID() rota.ClusterID
+	Name() string
+	// Forwarded takes commands that another node forwarded: refused with
+	// Unavailable when this node does not lead, never forwarded again.
+	Forwarded(ctx context.Context, from rota.NodeID, commands []byte) ([]byte, error)
+	Beats(ctx context.Context, from rota.NodeID, beats []rota.Beat) (rota.BeatAnswer, error)
+	Barrier(ctx context.Context, from rota.NodeID) (rota.Index, error)
+	Inspect(ctx context.Context, digestsAt []rota.Index) (rota.Inspection, error)
+	CheckAt(ctx context.Context, index rota.Index) (rota.NodeVerdict, error)
+	// Introduce judges a starting node: nil lets it start, Conflict never,
+	// Unavailable says to ask again.
+	Introduce(in rota.Introduction) error
+	// RemoveHere and TransferHere are the leader's part of Core's calls: refused
+	// with Unavailable where this node does not lead, never relayed again.
+	RemoveHere(ctx context.Context, id rota.NodeID) error
+	TransferHere(ctx context.Context, to rota.NodeID) (rota.NodeID, error)
+}

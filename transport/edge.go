@@ -1,0 +1,172 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+const (
+	// callTimeout is what a call without a deadline gets.
+	callTimeout = 30 * time.Second
+	// marginMost is the most that is taken off a caller's deadline; a tenth of
+	// a short one.
+	marginMost = 200 * time.Millisecond
+	// comeBack is the delay told to a caller whose time was not enough.
+	comeBack = 500 * time.Millisecond
+)
+
+// unary is what every call with one answer passes.
+func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (resp any, err error) {
+	inner, cancel := withMargin(ctx, callTimeout)
+	defer cancel()
+	defer func() {
+		if r := recover(); r != nil {
+			resp, err = nil, words.ToStatus(s.panicked(info.FullMethod, r))
+		}
+	}()
+	if err := checkSize(info.FullMethod, req); err != nil {
+		return nil, words.ToStatus(err)
+	}
+	if resp, err = handler(inner, req); err != nil {
+		return nil, s.toStatus(ctx, info.FullMethod, err)
+	}
+	return resp, nil
+}
+
+// streaming is what every stream passes; one without a deadline gets none.
+func (s *Server) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) (err error) {
+	ctx, cancel := withMargin(stream.Context(), 0)
+	defer cancel()
+	if strings.HasPrefix(info.FullMethod, "/"+healthv1.Health_ServiceDesc.ServiceName+"/") {
+		// A watcher of our health would else hold a draining server open.
+		ctx, cancel = s.untilDrain(ctx)
+		defer cancel()
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = words.ToStatus(s.panicked(info.FullMethod, r))
+		}
+	}()
+	if err = handler(srv, &edgeStream{ServerStream: stream, ctx: ctx, method: info.FullMethod}); err != nil {
+		return s.toStatus(stream.Context(), info.FullMethod, err)
+	}
+	return nil
+}
+
+// edgeStream is a stream with the effective deadline and the size limit.
+type edgeStream struct {
+	grpc.ServerStream
+	ctx    context.Context
+	method string
+}
+
+func (s *edgeStream) Context() context.Context { return s.ctx }
+
+func (s *edgeStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return checkSize(s.method, m)
+}
+
+// withMargin gives a context that ends a little before the caller's, so that
+// the server's own answer reaches a caller who still listens (SPEC §13.1). A
+// call without a deadline gets otherwise; 0 is none.
+func withMargin(ctx context.Context, otherwise time.Duration) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if ok {
+		margin := min(marginMost, time.Until(deadline)/10)
+		return context.WithDeadline(ctx, deadline.Add(-max(0, margin)))
+	}
+	if otherwise > 0 {
+		return context.WithTimeout(ctx, otherwise)
+	}
+	return context.WithCancel(ctx)
+}
+
+// toStatus makes the caller's error. A fault of ours is logged here, for the
+// caller can do nothing about it.
+func (s *Server) toStatus(ctx context.Context, method string, err error) error {
+	err = words.ToStatus(late(ctx, err))
+	if status.Code(err) == codes.Internal {
+		s.log.Error("call failed", "method", method, "error", err)
+	}
+	return err
+}
+
+// late turns a core's bare context error into the refusal that SPEC §13.1
+// wants: the effective deadline is over while the caller still waits.
+func late(ctx context.Context, err error) error {
+	var e *rota.Error
+	if ctx.Err() != nil || errors.As(err, &e) || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &rota.Error{Kind: rota.Unavailable, RetryAfter: comeBack,
+		Text: "the node found no answer in time, what came of the call is unknown: repeat it with the same ids"}
+}
+
+// refusalOf gives the error for one item of a batch, or of a stream.
+func refusalOf(ctx context.Context, err error) *rota.Error {
+	return words.FromStatus(late(ctx, err))
+}
+
+// panicked logs a panic with its stack and gives the error that the caller gets.
+func (s *Server) panicked(method string, r any) error {
+	s.log.Error("panic in a call", "method", method, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+	return rota.Refusef(rota.Internal, "", "the node failed to answer, its log has more")
+}
+
+// checkSize holds public calls to the largest message (TESTING §6).
+func checkSize(method string, m any) error {
+	message, ok := m.(proto.Message)
+	if !ok || strings.HasPrefix(method, "/"+rotav1.Node_ServiceDesc.ServiceName+"/") {
+		return nil
+	}
+	if size := proto.Size(message); size > rota.MaxMessageBytes {
+		return rota.Refusef(rota.Invalid, "message",
+			"the message has %d bytes: at most %d are taken, send smaller batches",
+			size, rota.MaxMessageBytes)
+	}
+	return nil
+}
+
+// checkCount refuses a list that is empty or too long.
+func checkCount(field string, n, most int) error {
+	if n < 1 || n > most {
+		return rota.Refusef(rota.Invalid, field, "%s are %d: 1 to %d are wanted", field, n, most)
+	}
+	return nil
+}
+
+// checkOptionalID refuses an id that is given but is none.
+func checkOptionalID(field, id string) error {
+	if id == "" {
+		return nil
+	}
+	return rota.CheckID(field, id)
+}
+
+// checkLengths refuses a core that answered more or fewer items than were
+// asked: to guess which outcome is whose would be worse than none.
+func checkLengths(what string, asked, answered int) error {
+	if asked != answered {
+		return rota.Refusef(rota.Internal, what, "%d %s were asked for, %d were answered", asked, what, answered)
+	}
+	return nil
+}

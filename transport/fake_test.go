@@ -1,0 +1,352 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bundle is a served Server over an in-memory listener with a fake core.
+type bundle struct {
+	server  *Server
+	core    *fakeCore
+	node    *fakeNode
+	log     *lines
+	lis     *bufconn.Listener
+	conn    *grpc.ClientConn
+	jobs    rotav1.JobsClient
+	workers rotav1.WorkersClient
+	queues  rotav1.QueuesClient
+	cluster rotav1.ClusterClient
+}
+
+func setup(t *testing.T, change ...func(*Options)) *bundle {
+	t.Helper()
+	b := &bundle{core: &fakeCore{}, node: &fakeNode{id: "c1", name: "prod"}, log: &lines{},
+		lis: bufconn.Listen(1 << 20)}
+	options := Options{
+		Self: "n1", Core: b.core, Node: b.node, ReadyEvery: -1,
+		Logger: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	for _, f := range change {
+		f(&options)
+	}
+	var err error
+	if b.server, err = NewServer(options); err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- b.server.Serve(b.lis) }()
+	b.conn, err = grpc.NewClient("passthrough:///bufconn",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn,
+			error) {
+			return b.lis.DialContext(ctx)
+		}),
+		grpc.WithDisableRetry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = b.conn.Close()
+		b.server.Close()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	b.jobs, b.workers = rotav1.NewJobsClient(b.conn), rotav1.NewWorkersClient(b.conn)
+	b.queues, b.cluster = rotav1.NewQueuesClient(b.conn), rotav1.NewClusterClient(b.conn)
+	return b
+}
+
+// bounded gives a context that ends long after any call here should have.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// lines is a log that tests may read.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// fakeCore answers what its functions say, and with their arguments' echo
+// where none is set. A test sets what it looks at before the first call.
+type fakeCore struct {
+	submit   func(context.Context, []rota.JobSpec) ([]rota.Submitted, error)
+	job      func(context.Context, rota.JobID, rota.ReadOptions) (rota.Job, rota.ReadAt, error)
+	jobs     func(context.Context, rota.JobFilter, rota.ReadOptions) (rota.JobPage, rota.ReadAt, error)
+	await    func(context.Context, []rota.JobID, func(rota.Job) error) error
+	outcomes func(context.Context, []rota.JobID) ([]rota.JobOutcome, error)
+	open     func(context.Context, rota.WorkerSpec, []byte, bool) (WorkerSession, error)
+	snapshot func(context.Context, io.Writer) error
+	workers  []rota.Worker
+	queues   []rota.Queue
+	ready    func() error
+	err      error // of every call that has no function
+}
+
+func (c *fakeCore) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {
+	if c.submit != nil {
+		return c.submit(ctx, jobs)
+	}
+	out := make([]rota.Submitted, len(jobs))
+	for i := range jobs {
+		out[i] = rota.Submitted{ID: jobs[i].ID, State: rota.Queued, Index: rota.Index(i + 1)}
+	}
+	return out, c.err
+}
+
+func (c *fakeCore) Job(ctx context.Context,
+	id rota.JobID, opt rota.ReadOptions) (rota.Job, rota.ReadAt, error) {
+	if c.job != nil {
+		return c.job(ctx, id, opt)
+	}
+	return rota.Job{JobSpec: rota.JobSpec{ID: id}, State: rota.Queued}, rota.ReadAt{Index: opt.MinIndex,
+		AgeMs: 3}, c.err
+}
+
+func (c *fakeCore) Jobs(ctx context.Context,
+	f rota.JobFilter, opt rota.ReadOptions) (rota.JobPage, rota.ReadAt, error) {
+	if c.jobs != nil {
+		return c.jobs(ctx, f, opt)
+	}
+	return rota.JobPage{Jobs: []rota.Job{{JobSpec: rota.JobSpec{ID: "j1", Queue: f.Queue}, State: f.State}},
+			NextCursor: "n"},
+		rota.ReadAt{Index: 9}, c.err
+}
+
+func (c *fakeCore) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error {
+	if c.await != nil {
+		return c.await(ctx, ids, done)
+	}
+	for _, id := range ids {
+		if err := done(rota.Job{JobSpec: rota.JobSpec{ID: id}, State: rota.Completed}); err != nil {
+			return err
+		}
+	}
+	return c.err
+}
+
+func (c *fakeCore) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
+	if c.outcomes != nil {
+		return c.outcomes(ctx, ids)
+	}
+	out := make([]rota.JobOutcome, len(ids))
+	for i, id := range ids {
+		out[i] = rota.JobOutcome{ID: id, State: rota.Cancelled, Index: 5}
+	}
+	return out, c.err
+}
+
+func (c *fakeCore) Retry(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
+	return c.Cancel(ctx, ids)
+}
+
+func (c *fakeCore) Workers(context.Context, rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
+	return c.workers, rota.ReadAt{Index: 4}, c.err
+}
+
+func (c *fakeCore) Worker(_ context.Context, id rota.WorkerID, _ rota.ReadOptions) (rota.Worker, error) {
+	return rota.Worker{WorkerSpec: rota.WorkerSpec{ID: id}, Status: rota.WorkerActive}, c.err
+}
+
+func (c *fakeCore) DrainWorker(_ context.Context, id rota.WorkerID) (rota.Worker, error) {
+	return rota.Worker{WorkerSpec: rota.WorkerSpec{ID: id}, Status: rota.WorkerDraining}, c.err
+}
+
+func (c *fakeCore) OpenWorker(ctx context.Context,
+	spec rota.WorkerSpec, secret []byte, takeover bool) (WorkerSession, error) {
+	if c.open != nil {
+		return c.open(ctx, spec, secret, takeover)
+	}
+	return nil, c.err
+}
+
+func (c *fakeCore) Queues(context.Context, rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
+	return c.queues, rota.ReadAt{Index: 4}, c.err
+}
+
+func (c *fakeCore) Queue(_ context.Context, name rota.QueueName, _ rota.ReadOptions) (rota.Queue, error) {
+	return rota.Queue{Name: name, Policy: rota.StandardPolicy()}, c.err
+}
+
+func (c *fakeCore) SetQueue(_ context.Context,
+	name rota.QueueName, _ string, set []rota.Setting) (rota.Queue, error) {
+	q := rota.Queue{Name: name, Policy: rota.StandardPolicy()}
+	for _, s := range set {
+		if err := q.Policy.Set(s); err != nil {
+			return q, err
+		}
+	}
+	return q, c.err
+}
+
+func (c *fakeCore) Status(context.Context) (rota.ClusterStatus, error) {
+	return rota.ClusterStatus{ClusterID: "c1", Leader: "n2", Term: 3, Nodes: []rota.NodeStatus{{ID: "n2"}}},
+		c.err
+}
+
+func (c *fakeCore) Peers(context.Context) ([]rota.RaftPeer, error) {
+	return []rota.RaftPeer{{ID: "n1", Address: "a:1", Voter: true, Leader: true}}, c.err
+}
+
+func (c *fakeCore) TransferLeadership(_ context.Context, to rota.NodeID) (rota.NodeID, error) {
+	return to, c.err
+}
+func (c *fakeCore) RemovePeer(context.Context, rota.NodeID) error { return c.err }
+func (c *fakeCore) Leave(context.Context) error                   { return c.err }
+
+func (c *fakeCore) SaveSnapshot(ctx context.Context, w io.Writer) error {
+	if c.snapshot != nil {
+		return c.snapshot(ctx, w)
+	}
+	return c.err
+}
+
+func (c *fakeCore) Verify(context.Context) (rota.Verdict, error) {
+	return rota.Verdict{Index: 8, Equal: true, Nodes: []rota.NodeVerdict{{ID: "n1", Index: 8}}}, c.err
+}
+
+func (c *fakeCore) Ready() error {
+	if c.ready != nil {
+		return c.ready()
+	}
+	return c.err
+}
+
+// fakeNode is a NodeCore.
+type fakeNode struct {
+	id        rota.ClusterID
+	name      string
+	forwarded func(context.Context, rota.NodeID, []byte) ([]byte, error)
+	err       error
+}
+
+func (n *fakeNode) ClusterID() rota.ClusterID { return n.id }
+func (n *fakeNode) Name() string              { return n.name }
+
+func (n *fakeNode) Forwarded(ctx context.Context, from rota.NodeID, commands []byte) ([]byte, error) {
+	if n.forwarded != nil {
+		return n.forwarded(ctx, from, commands)
+	}
+	return append([]byte(from+":"), commands...), n.err
+}
+
+func (n *fakeNode) Beats(_ context.Context, _ rota.NodeID, beats []rota.Beat) (rota.BeatAnswer, error) {
+	return rota.BeatAnswer{Clock: 77, Refused: []int32{int32(len(beats)) - 1}}, n.err
+}
+
+func (n *fakeNode) Barrier(context.Context, rota.NodeID) (rota.Index, error) { return 42, n.err }
+
+func (n *fakeNode) Inspect(_ context.Context, at []rota.Index) (rota.Inspection, error) {
+	digests := make([]*rota.Digest, len(at))
+	for i := range at {
+		if at[i] != 0 {
+			digests[i] = &rota.Digest{Lo: uint64(at[i])}
+		}
+	}
+	return rota.Inspection{ClusterID: n.id, WallMs: 5, Digests: digests}, n.err
+}
+
+func (n *fakeNode) CheckAt(_ context.Context, index rota.Index) (rota.NodeVerdict, error) {
+	return rota.NodeVerdict{ID: "n1", Index: index, Violations: []string{}}, n.err
+}
+
+// fakeSession is a WorkerSession; notices are what the test sends into it.
+type fakeSession struct {
+	notices chan []rota.Notice
+	ended   chan error // what Notices ends with
+	do      func(context.Context, []rota.LeaseCommand) ([]rota.LeaseAnswer, error)
+	beat    func(context.Context) (rota.Clock, error)
+	bye     func(context.Context) error
+	byeErr  error
+	byes    chan struct{}
+	closed  chan struct{}
+}
+
+func newSession() *fakeSession {
+	return &fakeSession{
+		notices: make(chan []rota.Notice), ended: make(chan error, 1),
+		byes: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
+}
+
+func (s *fakeSession) Session() rota.Session { return 7 }
+
+func (s *fakeSession) Notices(ctx context.Context) ([]rota.Notice, error) {
+	select {
+	case n := <-s.notices:
+		return n, nil
+	case err := <-s.ended:
+		return nil, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *fakeSession) Do(ctx context.Context, commands []rota.LeaseCommand) ([]rota.LeaseAnswer, error) {
+	if s.do != nil {
+		return s.do(ctx, commands)
+	}
+	out := make([]rota.LeaseAnswer, len(commands))
+	for i := range commands {
+		out[i] = rota.LeaseAnswer{JobState: rota.Completed, Renewals: commands[i].Ordinal, Index: 3}
+	}
+	return out, nil
+}
+
+func (s *fakeSession) Beat(ctx context.Context) (rota.Clock, error) {
+	if s.beat != nil {
+		return s.beat(ctx)
+	}
+	return 1234, nil
+}
+
+func (s *fakeSession) Bye(ctx context.Context) error {
+	if s.bye != nil {
+		return s.bye(ctx)
+	}
+	s.byes <- struct{}{}
+	return s.byeErr
+}
+
+func (s *fakeSession) Close() { close(s.closed) }
+
+func (n *fakeNode) Introduce(rota.Introduction) error { return n.err }
+
+func (n *fakeNode) RemoveHere(context.Context, rota.NodeID) error { return n.err }
+
+func (n *fakeNode) TransferHere(context.Context, rota.NodeID) (rota.NodeID, error) {
+	return "n2", n.err
+}

@@ -1,0 +1,135 @@
+package transport
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// maxDigestsAsked bounds one question for digests.
+const maxDigestsAsked = 1_000
+
+// nodeService answers other nodes. Every call is checked first: a node of
+// another cluster is refused (SPEC §13.4).
+type nodeService struct {
+	rotav1.UnimplementedNodeServer
+	core   NodeCore
+	log    *slog.Logger
+	warned seldom
+}
+
+// admit refuses strangers. The name always has to match, the cluster id once
+// both sides know theirs: a node that only joins has none yet.
+func (s *nodeService) admit(caller *rotav1.Caller) (rota.NodeID, error) {
+	if err := rota.CheckID("caller.node", caller.GetNode()); err != nil {
+		return "", err
+	}
+	var refused *rota.Error
+	id := string(s.core.ClusterID())
+	switch {
+	case caller.GetClusterName() != s.core.Name():
+		refused = rota.Refusef(rota.Denied, "cluster_name", "node %s is of the cluster named %q, this one is of %q",
+			caller.GetNode(), cut(caller.GetClusterName()), s.core.Name())
+	case id != "" && caller.GetClusterId() != "" && caller.GetClusterId() != id:
+		refused = rota.Refusef(rota.Denied, "cluster_id", "node %s is of cluster %q, this one is of %q",
+			caller.GetNode(), cut(caller.GetClusterId()), id)
+	default:
+		return rota.NodeID(caller.GetNode()), nil
+	}
+	if s.warned.allows(caller.GetNode()) {
+		s.log.Warn("call from another cluster refused", "node", caller.GetNode(), "reason", refused.Text)
+	}
+	return "", refused
+}
+
+func cut(s string) string {
+	if len(s) > 80 {
+		return s[:80] + "…"
+	}
+	return s
+}
+
+// Forward hands commands to this node, which must lead.
+func (s *nodeService) Forward(ctx context.Context,
+	req *rotav1.ForwardRequest) (*rotav1.ForwardResponse, error) {
+	from, err := s.admit(req.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	outcomes, err := s.core.Forwarded(ctx, from, req.GetCommands())
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.ForwardResponse{Outcomes: outcomes}, nil
+}
+
+// Beat takes the beats that a node collected (SPEC §3.9).
+func (s *nodeService) Beat(ctx context.Context,
+	req *rotav1.NodeBeatRequest) (*rotav1.NodeBeatResponse, error) {
+	from, err := s.admit(req.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	beats := make([]rota.Beat, len(req.GetBeats()))
+	for i, wire := range req.GetBeats() {
+		beats[i] = words.BeatFromWire(wire)
+		if err := rota.CheckID("beats", beats[i].Worker); err != nil {
+			return nil, err
+		}
+	}
+	answer, err := s.core.Beats(ctx, from, beats)
+	if err != nil {
+		return nil, err
+	}
+	return words.BeatAnswerToWire(&answer), nil
+}
+
+// Barrier gives the index of a read barrier (SPEC §13.2).
+func (s *nodeService) Barrier(ctx context.Context,
+	req *rotav1.BarrierRequest) (*rotav1.BarrierResponse, error) {
+	from, err := s.admit(req.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	index, err := s.core.Barrier(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.BarrierResponse{Index: uint64(index)}, nil
+}
+
+// Inspect tells of this node itself.
+func (s *nodeService) Inspect(ctx context.Context,
+	req *rotav1.InspectRequest) (*rotav1.InspectResponse, error) {
+	if _, err := s.admit(req.GetCaller()); err != nil {
+		return nil, err
+	}
+	if n := len(req.GetDigestsAt()); n > maxDigestsAsked {
+		return nil, rota.Refusef(rota.Invalid, "digests_at", "digests_at are %d: at most %d are taken", n,
+			maxDigestsAsked)
+	}
+	at := make([]rota.Index, len(req.GetDigestsAt()))
+	for i, index := range req.GetDigestsAt() {
+		at[i] = rota.Index(index)
+	}
+	inspection, err := s.core.Inspect(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	return words.InspectionToWire(&inspection), nil
+}
+
+// Check walks this node's invariants at an index.
+func (s *nodeService) Check(ctx context.Context, req *rotav1.CheckRequest) (*rotav1.CheckResponse, error) {
+	if _, err := s.admit(req.GetCaller()); err != nil {
+		return nil, err
+	}
+	verdict, err := s.core.CheckAt(ctx, rota.Index(req.GetIndex()))
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.CheckResponse{Verdict: words.NodeVerdictToWire(&verdict)}, nil
+}

@@ -1,0 +1,93 @@
+package transport
+
+import (
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rotasched/rota"
+)
+
+const (
+	// pageBytes is the most that one page of a list has, but for a single row.
+	pageBytes = 1 << 20
+	// wholeBytes is the most that a list without pages has: gRPC clients take
+	// 4 MiB unless told otherwise.
+	wholeBytes = 3 << 20
+	// rowBytes is what a row costs beside its own bytes: tag and length.
+	rowBytes = 8
+	// maxCursorBytes bounds what comes back as a cursor.
+	maxCursorBytes = 1 << 10
+)
+
+// fitting counts the first rows that go into so many bytes; at least one, for
+// else no page would ever get past it.
+func fitting[M proto.Message](rows []M, most int) int {
+	size := 0
+	for i, row := range rows {
+		if size += proto.Size(row) + rowBytes; size > most && i > 0 {
+			return i
+		}
+	}
+	return len(rows)
+}
+
+// checkLimit refuses a page that is longer than any; 0 is the caller's default.
+func checkLimit(limit int32, cursor string) error {
+	if limit < 0 || limit > rota.MaxPage {
+		return rota.Refusef(rota.Invalid, "limit", "limit is %d: 0 to %d is wanted", limit, rota.MaxPage)
+	}
+	if len(cursor) > maxCursorBytes {
+		return rota.Refusef(rota.Invalid, "cursor",
+			"cursor has %d bytes: at most %d are taken, it is the next_cursor "+
+				"of the page before", len(cursor), maxCursorBytes)
+	}
+	return nil
+}
+
+// cutPage cuts one page out of a whole list, in the order of its keys; the
+// cursor is the last key of the page before. Limit 0 asks for the whole list,
+// which is refused where it is too long for one answer.
+func cutPage[W any, M proto.Message](all []W, key func(*W) string, limit int32, cursor string,
+	toWire func(*W) M) (rows []M, next string, err error) {
+	order := func(a, b W) int { return strings.Compare(key(&a), key(&b)) }
+	if !slices.IsSortedFunc(all, order) {
+		all = slices.SortedFunc(slices.Values(all), order)
+	}
+	first := 0
+	if cursor != "" {
+		at, found := slices.BinarySearchFunc(all, cursor, func(w W,
+			c string) int {
+			return strings.Compare(key(&w), c)
+		})
+		if first = at; found {
+			first++
+		}
+	}
+	last := len(all)
+	if limit > 0 {
+		last = min(last, first+int(limit))
+	}
+	rows = make([]M, 0, last-first)
+	size, most := 0, pageBytes
+	if limit == 0 {
+		most = wholeBytes
+	}
+	for i := first; i < last; i++ {
+		row := toWire(&all[i])
+		if size += proto.Size(row) + rowBytes; size > most && i > first {
+			if limit == 0 {
+				return nil, "", rota.Refusef(rota.Invalid, "limit", "the list has more than %d bytes: ask for it in "+
+					"pages, by limit and cursor", wholeBytes)
+			}
+			last = i
+			break
+		}
+		rows = append(rows, row)
+	}
+	if last < len(all) && last > first {
+		next = key(&all[last-1])
+	}
+	return rows, next, nil
+}

@@ -1,0 +1,259 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+const (
+	// peerTimeout is what a call without a deadline gets.
+	peerTimeout = 5 * time.Second
+	// peerIdle drops a connection that nobody used for so long.
+	peerIdle = 5 * time.Minute
+	// peerBackoff is the longest wait between two tries to connect: a node that
+	// was restarted has to be reached at once.
+	peerBackoff = 500 * time.Millisecond
+	// peerDial bounds one try to connect.
+	peerDial = 2 * time.Second
+	// peerSign and peerSilence find a peer that vanished without a word.
+	peerSign, peerSilence = 12 * time.Second, 4 * time.Second
+)
+
+// PeerOptions is everything that Peers needs.
+type PeerOptions struct {
+	// Self is the calling node.
+	Self rota.NodeID
+	// Name is the --cluster name, ClusterID the id, empty until known.
+	Name      string
+	ClusterID func() rota.ClusterID
+	// TLS is used when set.
+	TLS *tls.Config
+	// Logger takes what is not an answer to anybody; nil is slog.Default.
+	Logger *slog.Logger
+	// Dial makes the connections; nil is TCP. Tests put faults here.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+}
+
+// Peers calls other nodes. It satisfies cluster.Peers: it never retries, all its
+// errors are *rota.Error, and Unavailable means that the outcome is unknown.
+// Errors that the other node made come as that node made them.
+type Peers struct {
+	options PeerOptions
+	log     *slog.Logger
+	mu      sync.Mutex
+	peers   map[string]*peer
+	closed  bool
+}
+
+// peer is one address's connection, dialled with its first call.
+type peer struct {
+	conn  *grpc.ClientConn
+	node  rotav1.NodeClient
+	calls int
+	used  time.Time
+}
+
+// NewPeers dials nobody yet.
+func NewPeers(options PeerOptions) *Peers {
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
+	if options.ClusterID == nil {
+		options.ClusterID = func() rota.ClusterID { return "" }
+	}
+	return &Peers{options: options, log: options.Logger, peers: make(map[string]*peer)}
+}
+
+// Forward hands commands to the node that should lead.
+func (p *Peers) Forward(ctx context.Context,
+	to rota.NodeAddress, commands []byte) (outcomes []byte, err error) {
+	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
+		answer, err := node.Forward(ctx, &rotav1.ForwardRequest{Caller: me, Commands: commands})
+		outcomes = answer.GetOutcomes()
+		return err
+	})
+	return outcomes, err
+}
+
+// Beat hands over the beats that this node collected.
+func (p *Peers) Beat(ctx context.Context,
+	to rota.NodeAddress, beats []rota.Beat) (a rota.BeatAnswer, err error) {
+	wire := make([]*rotav1.WorkerBeat, len(beats))
+	for i := range beats {
+		wire[i] = words.BeatToWire(&beats[i])
+	}
+	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
+		answer, err := node.Beat(ctx, &rotav1.NodeBeatRequest{Caller: me, Beats: wire})
+		a = words.BeatAnswerFromWire(answer)
+		return err
+	})
+	return a, err
+}
+
+// Barrier asks the leader for the index of a read barrier.
+func (p *Peers) Barrier(ctx context.Context, to rota.NodeAddress) (index rota.Index, err error) {
+	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
+		answer, err := node.Barrier(ctx, &rotav1.BarrierRequest{Caller: me})
+		index = rota.Index(answer.GetIndex())
+		return err
+	})
+	return index, err
+}
+
+// Inspect asks a node of itself.
+func (p *Peers) Inspect(ctx context.Context,
+	to rota.NodeAddress, digestsAt []rota.Index) (i rota.Inspection, err error) {
+	at := make([]uint64, len(digestsAt))
+	for n, index := range digestsAt {
+		at[n] = uint64(index)
+	}
+	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
+		answer, err := node.Inspect(ctx, &rotav1.InspectRequest{Caller: me, DigestsAt: at})
+		if err == nil {
+			i, err = words.InspectionFromWire(answer)
+		}
+		return err
+	})
+	return i, err
+}
+
+// CheckAt has a node walk its invariants at an index.
+func (p *Peers) CheckAt(ctx context.Context,
+	to rota.NodeAddress, index rota.Index) (v rota.NodeVerdict, err error) {
+	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
+		answer, err := node.Check(ctx, &rotav1.CheckRequest{Caller: me, Index: uint64(index)})
+		if err == nil {
+			v, err = words.NodeVerdictFromWire(answer.GetVerdict())
+		}
+		return err
+	})
+	return v, err
+}
+
+// Close ends all connections and refuses further calls.
+func (p *Peers) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for address, peer := range p.peers {
+		_ = peer.conn.Close()
+		delete(p.peers, address)
+	}
+	return nil
+}
+
+func (p *Peers) call(ctx context.Context, to rota.NodeAddress,
+	do func(context.Context, rotav1.NodeClient, *rotav1.Caller) error) error {
+	peer, err := p.take(to)
+	if err != nil {
+		return err
+	}
+	defer p.release(peer)
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, peerTimeout)
+		defer cancel()
+	}
+	me := &rotav1.Caller{
+		Node: string(p.options.Self), ClusterName: p.options.Name, ClusterId: string(p.options.ClusterID()),
+	}
+	if err := do(ctx, peer.node, me); err != nil {
+		return peerError(to, err)
+	}
+	return nil
+}
+
+// peerError keeps the other node's refusal as it is. What went wrong on the way
+// names the node, and is Unavailable: nobody knows what came of the call.
+func peerError(to rota.NodeAddress, err error) error {
+	e := words.FromStatus(err)
+	if st, ok := status.FromError(err); !ok || len(st.Details()) > 0 {
+		return e
+	}
+	if e.Kind == rota.Timeout {
+		e.Kind = rota.Unavailable
+	}
+	e.Subject, e.Text = string(to.ID), "node "+string(to.ID)+" at "+to.API+": "+e.Text
+	return e
+}
+
+// take gives the connection to an address, dialled lazily, and drops those that
+// nobody used for long.
+func (p *Peers) take(to rota.NodeAddress) (*peer, error) {
+	if to.API == "" {
+		return nil, rota.Refusef(rota.Unavailable, string(to.ID), "the address of node %s is not known yet", to.ID)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, rota.Refusef(rota.Unavailable, string(to.ID), "this node is shutting down")
+	}
+	now := time.Now()
+	for address, old := range p.peers {
+		if old.calls == 0 && now.Sub(old.used) > peerIdle {
+			_ = old.conn.Close()
+			delete(p.peers, address)
+		}
+	}
+	found, ok := p.peers[to.API]
+	if !ok {
+		conn, err := grpc.NewClient("passthrough:///"+to.API, p.settings()...)
+		if err != nil {
+			return nil, &rota.Error{Kind: rota.Unavailable, Subject: string(to.ID), Text: "dial " + to.API, Cause: err}
+		}
+		found = &peer{conn: conn, node: rotav1.NewNodeClient(conn)}
+		p.peers[to.API] = found
+		p.log.Debug("peer is called for the first time", "node", to.ID, "address", to.API)
+	}
+	found.calls++
+	found.used = now
+	return found, nil
+}
+
+func (p *Peers) release(peer *peer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	peer.calls--
+	peer.used = time.Now()
+}
+
+func (p *Peers) settings() []grpc.DialOption {
+	creds := insecure.NewCredentials()
+	if p.options.TLS != nil {
+		creds = credentials.NewTLS(p.options.TLS)
+	}
+	settings := []grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: peerBackoff,
+			},
+			MinConnectTimeout: peerDial,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: peerSign, Timeout: peerSilence, PermitWithoutStream: true,
+		}),
+		grpc.WithIdleTimeout(peerIdle),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(4 * rota.MaxMessageBytes)),
+		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
+	}
+	if p.options.Dial != nil {
+		settings = append(settings, grpc.WithContextDialer(p.options.Dial))
+	}
+	return settings
+}

@@ -1,0 +1,265 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+var n1 = rota.NodeAddress{ID: "n1", API: "n1:6470"}
+
+func peersOf(t *testing.T, dial func(context.Context) (net.Conn, error),
+	change ...func(*PeerOptions)) *Peers {
+	t.Helper()
+	options := PeerOptions{
+		Self: "n2", Name: "prod", ClusterID: func() rota.ClusterID { return "c1" },
+		Logger: slog.New(slog.DiscardHandler),
+		Dial:   func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) },
+	}
+	for _, f := range change {
+		f(&options)
+	}
+	p := NewPeers(options)
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// everyPeerCall is each call to another node.
+func everyPeerCall(p *Peers, to rota.NodeAddress) map[string]func(context.Context) (any, error) {
+	return map[string]func(context.Context) (any, error){
+		"forward": func(ctx context.Context) (any, error) { return p.Forward(ctx, to, []byte("abc")) },
+		"beat": func(ctx context.Context) (any, error) {
+			return p.Beat(ctx, to, []rota.Beat{{Worker: "w",
+				Session: 1}})
+		},
+		"barrier": func(ctx context.Context) (any, error) { return p.Barrier(ctx, to) },
+		"inspect": func(ctx context.Context) (any, error) { return p.Inspect(ctx, to, []rota.Index{0, 9}) },
+		"check":   func(ctx context.Context) (any, error) { return p.CheckAt(ctx, to, 5) },
+		"introduce": func(ctx context.Context) (any, error) {
+			return nil, p.Introduce(ctx, to, rota.Introduction{Node: "n2"})
+		},
+		"remove": func(ctx context.Context) (any, error) { return nil, p.RemovePeer(ctx, to, "n3") },
+	}
+}
+
+func TestPeers_reachTheOtherNode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := peersOf(t, b.lis.DialContext)
+	for name, want := range map[string]any{
+		"forward": []byte("n2:abc"),
+		"beat":    rota.BeatAnswer{Clock: 77, Refused: []int32{0}},
+		"barrier": rota.Index(42),
+		"inspect": rota.Inspection{Status: rota.NodeStatus{Problems: []string{}}, ClusterID: "c1", WallMs: 5,
+			Digests: []*rota.Digest{nil, {Lo: 9}}},
+		"check":     rota.NodeVerdict{ID: "n1", Index: 5, Violations: []string{}},
+		"introduce": nil,
+		"remove":    nil,
+	} {
+		got, err := everyPeerCall(p, n1)[name](bounded(t))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, want)
+		}
+	}
+}
+
+func TestPeers_carryRefusalsAsTheyAre(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	want := &rota.Error{Kind: rota.Unavailable, Op: "forward", Subject: "leader", Text: "n1 does not lead",
+		RetryAfter: 3e8}
+	b.node.err = want
+	for name, call := range everyPeerCall(peersOf(t, b.lis.DialContext), n1) {
+		_, err := call(bounded(t))
+		var got *rota.Error
+		if !errors.As(err, &got) || *got != *want {
+			t.Errorf("%s: got %+v", name, err)
+		}
+	}
+}
+
+func TestPeers_ofAnotherClusterAreRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, c := range map[string]struct {
+		change  func(*PeerOptions)
+		refused bool
+	}{
+		"name":          {func(o *PeerOptions) { o.Name = "staging" }, true},
+		"id":            {func(o *PeerOptions) { o.ClusterID = func() rota.ClusterID { return "c2" } }, true},
+		"not yet known": {func(o *PeerOptions) { o.ClusterID = nil }, false},
+	} {
+		for call, do := range everyPeerCall(peersOf(t, b.lis.DialContext, c.change), n1) {
+			_, err := do(bounded(t))
+			if c.refused && rota.KindOf(err) != rota.Denied || !c.refused && err != nil {
+				t.Errorf("%s, %s: got %v", name, call, err)
+			}
+		}
+	}
+	if n := strings.Count(b.log.String(), "another cluster"); n != 1 {
+		t.Errorf("it is logged %d times, want once a minute", n)
+	}
+}
+
+func TestAdmit_logsOnceAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &lines{}
+		s := &nodeService{core: &fakeNode{name: "prod"}, log: slog.New(slog.NewTextHandler(log, nil))}
+		for range 180 {
+			if _, err := s.admit(&rotav1.Caller{Node: "n9", ClusterName: "x"}); rota.KindOf(err) != rota.Denied {
+				t.Fatal(err)
+			}
+			<-time.After(time.Second)
+		}
+		if n := strings.Count(log.String(), "n9"); n != 6 { // node and reason each name it
+			t.Errorf("n9 is named %d times in 3 minutes", n)
+		}
+		var s2 seldom
+		for i := range 5 * seldomKeys {
+			s2.allows(string(rune(i)))
+		}
+		if len(s2.last) > seldomKeys {
+			t.Errorf("%d names are kept", len(s2.last))
+		}
+		if _, err := s.admit(nil); rota.KindOf(err) != rota.Invalid {
+			t.Errorf("no caller: got %v", err)
+		}
+	})
+}
+
+func TestPeers_sayWhatWentWrongOnTheWay(t *testing.T) {
+	t.Parallel()
+	t.Run("nobody_there", func(t *testing.T) {
+		t.Parallel()
+		p := peersOf(t, func(context.Context) (net.Conn, error) { return nil, errors.New("no route") })
+		for name, call := range everyPeerCall(p, n1) {
+			_, err := call(bounded(t))
+			if rota.KindOf(err) != rota.Unavailable || !strings.Contains(err.Error(), "node n1 at n1:6470") {
+				t.Errorf("%s: got %v", name, err)
+			}
+		}
+	})
+	t.Run("no_address", func(t *testing.T) {
+		t.Parallel()
+		if _, err := peersOf(t, nil).Barrier(bounded(t),
+			rota.NodeAddress{ID: "n1"}); rota.KindOf(err) != rota.Unavailable {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("no_answer_in_time", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		release := make(chan struct{})
+		b.node.forwarded = func(context.Context, rota.NodeID, []byte) ([]byte, error) {
+			<-release
+			return nil, nil
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		_, err := peersOf(t, b.lis.DialContext).Forward(ctx, n1, nil)
+		if rota.KindOf(err) != rota.Unavailable || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		close(release)
+	})
+	t.Run("closed", func(t *testing.T) {
+		t.Parallel()
+		p := peersOf(t, nil)
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Barrier(bounded(t), n1); rota.KindOf(err) != rota.Unavailable {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestPeers_takeAForwardedMessageThatGrewALittle(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	commands := bytes.Repeat([]byte("x"), rota.MaxMessageBytes+100_000)
+	if got, err := peersOf(t, b.lis.DialContext).Forward(bounded(t), n1, commands); err != nil ||
+		len(got) != len(commands)+3 {
+		t.Errorf("got %d bytes, %v", len(got), err)
+	}
+}
+
+func TestPeers_giveEveryCallADeadline(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	left := make(chan time.Duration, 1)
+	b.node.forwarded = func(ctx context.Context, _ rota.NodeID, _ []byte) ([]byte, error) {
+		deadline, _ := ctx.Deadline()
+		left <- time.Until(deadline)
+		return nil, nil
+	}
+	if _, err := peersOf(t, b.lis.DialContext).Forward(context.Background(), n1, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-left; got <= 0 || got > peerTimeout-marginMost {
+		t.Errorf("%v is left", got)
+	}
+}
+
+// A node that is restarted at the same address is reached again at once, by the
+// same Peers.
+func TestPeers_reachARestartedNode(t *testing.T) {
+	t.Parallel()
+	listeners := make(chan *bufconn.Listener, 2)
+	first, second := setup(t), setup(t)
+	listeners <- first.lis
+	listeners <- second.lis
+	p := peersOf(t, func(ctx context.Context) (net.Conn, error) {
+		select {
+		case lis := <-listeners:
+			return lis.DialContext(ctx)
+		default:
+			return nil, errors.New("nobody there")
+		}
+	})
+	if _, err := p.Barrier(bounded(t), n1); err != nil {
+		t.Fatal(err)
+	}
+	first.server.Close()
+	ctx := bounded(t)
+	for {
+		if _, err := p.Barrier(ctx, n1); err == nil {
+			return
+		} else if ctx.Err() != nil {
+			t.Fatalf("not reached again: %v", err)
+		}
+	}
+}
+
+func TestPeers_dropWhatIsUnused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPeers(PeerOptions{Dial: func(context.Context, string) (net.Conn, error) {
+			return nil,
+				errors.New("no")
+		}})
+		defer p.Close()
+		_, _ = p.Barrier(t.Context(), rota.NodeAddress{ID: "a", API: "a:1"})
+		_, _ = p.Barrier(t.Context(), rota.NodeAddress{ID: "b", API: "b:1"})
+		<-time.After(peerIdle - time.Second)
+		_, _ = p.Barrier(t.Context(), rota.NodeAddress{ID: "b", API: "b:1"})
+		<-time.After(2 * time.Second)
+		_, _ = p.Barrier(t.Context(), rota.NodeAddress{ID: "c", API: "c:1"})
+		if p.peers["a:1"] != nil || p.peers["b:1"] == nil || len(p.peers) != 2 {
+			t.Errorf("kept are %v", p.peers)
+		}
+	})
+}

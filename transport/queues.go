@@ -1,0 +1,75 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// maxSettings bounds one change of a queue: every key a few times over.
+const maxSettings = 256
+
+// queuesService answers the service Queues.
+type queuesService struct {
+	rotav1.UnimplementedQueuesServer
+	core Core
+}
+
+// List reads the queues by name, whole or in pages.
+func (s *queuesService) List(ctx context.Context,
+	req *rotav1.ListQueuesRequest) (*rotav1.ListQueuesResponse, error) {
+	if err := checkLimit(req.GetLimit(), req.GetCursor()); err != nil {
+		return nil, err
+	}
+	all, at, err := s.core.Queues(ctx, words.ReadFromWire(req.GetRead()))
+	if err != nil {
+		return nil, err
+	}
+	key := func(q *rota.Queue) string { return string(q.Name) }
+	rows, next, err := cutPage(all, key, req.GetLimit(), req.GetCursor(), words.QueueToWire)
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.ListQueuesResponse{Queues: rows, At: words.ReadAtToWire(at), NextCursor: next}, nil
+}
+
+// Get reads one queue.
+func (s *queuesService) Get(ctx context.Context, req *rotav1.GetQueueRequest) (*rotav1.Queue, error) {
+	if err := rota.CheckID("name", req.GetName()); err != nil {
+		return nil, err
+	}
+	queue, err := s.core.Queue(ctx, rota.QueueName(req.GetName()), words.ReadFromWire(req.GetRead()))
+	if err != nil {
+		return nil, err
+	}
+	return words.QueueToWire(&queue), nil
+}
+
+// Set creates or changes a queue. A setting that no queue could take is
+// refused here, whatever the queue's policy is.
+func (s *queuesService) Set(ctx context.Context, req *rotav1.SetQueueRequest) (*rotav1.Queue, error) {
+	if err := rota.CheckID("name", req.GetName()); err != nil {
+		return nil, err
+	}
+	if n := len(req.GetSet()); n > maxSettings {
+		return nil, rota.Refusef(rota.Invalid, "set", "set are %d: at most %d are taken", n, maxSettings)
+	}
+	if req.GetPreset() != "" {
+		if _, err := rota.PresetPolicy(req.GetPreset()); err != nil {
+			return nil, err
+		}
+	}
+	set, scratch := words.SettingsFromWire(req.GetSet()), rota.StandardPolicy()
+	for _, one := range set {
+		if err := scratch.Set(one); err != nil {
+			return nil, err
+		}
+	}
+	queue, err := s.core.SetQueue(ctx, rota.QueueName(req.GetName()), req.GetPreset(), set)
+	if err != nil {
+		return nil, err
+	}
+	return words.QueueToWire(&queue), nil
+}

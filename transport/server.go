@@ -1,0 +1,193 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+// The settings of the protocol that nobody needs to change, each with its reason.
+const (
+	// maxStreams bounds calls in flight on one connection.
+	maxStreams = 1_000
+	// maxHeaderBytes bounds a call's headers.
+	maxHeaderBytes = 16 << 10
+	// defaultMaxConnections bounds connections, each of which costs memory.
+	defaultMaxConnections = 10_000
+	// maxNodeMessageBytes is what gRPC itself takes. Public calls are held to
+	// rota.MaxMessageBytes in edge.go; a call forwarded by another node may be
+	// a little longer than the client's message that it stands for.
+	maxNodeMessageBytes = 2 * rota.MaxMessageBytes
+	// A connection that is silent for keepaliveEvery is asked for a sign, and
+	// closed when none comes within keepaliveAnswer. Clients may ask as often
+	// as every keepaliveLeast; the library's default would cut eager ones off.
+	keepaliveEvery  = 20 * time.Second
+	keepaliveAnswer = 10 * time.Second
+	keepaliveLeast  = 10 * time.Second
+	// connectionAge makes clients of a name with many addresses spread anew.
+	// Streams in flight are not cut.
+	connectionAge = time.Hour
+	// handshakeTimeout ends a connection that never says anything.
+	handshakeTimeout = 10 * time.Second
+	// readyEvery is how often Core.Ready is asked.
+	readyEvery = time.Second
+)
+
+// Options is everything that a Server needs.
+type Options struct {
+	// Self is this node's id, told to workers.
+	Self rota.NodeID
+	// Core serves the public calls.
+	Core Core
+	// Node serves other nodes' calls; nil leaves that service out.
+	Node NodeCore
+	// TLS is used when set; the config says whether clients need certificates.
+	TLS *tls.Config
+	// Logger takes what is not an answer to anybody; nil is slog.Default.
+	Logger *slog.Logger
+	// MaxConnections caps open connections; 0 means 10,000.
+	MaxConnections int
+	// ReadyEvery is how often Core.Ready is asked for the health service; 0
+	// means every second, less than 0 never: then SetServing alone decides.
+	ReadyEvery time.Duration
+}
+
+// Server serves the protocol on one listener.
+type Server struct {
+	options Options
+	log     *slog.Logger
+	grpc    *grpc.Server
+	health  *health.Server
+	// life ends with the server, draining when it begins to go: streams end then.
+	life     context.Context
+	end      context.CancelFunc
+	draining context.Context
+	drain    context.CancelFunc
+}
+
+// NewServer makes a server; Serve starts it.
+func NewServer(options Options) (*Server, error) {
+	if options.Core == nil {
+		return nil, rota.Refusef(rota.Invalid, "core", "a transport server needs a Core")
+	}
+	if options.MaxConnections < 0 {
+		return nil, rota.Refusef(rota.Invalid, "max_connections", "max_connections is %d: at least 1 is wanted",
+			options.MaxConnections)
+	}
+	if options.MaxConnections == 0 {
+		options.MaxConnections = defaultMaxConnections
+	}
+	if options.ReadyEvery == 0 {
+		options.ReadyEvery = readyEvery
+	}
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
+	s := &Server{options: options, log: options.Logger, health: health.NewServer()}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.draining, s.drain = context.WithCancel(s.life)
+	s.grpc = grpc.NewServer(s.settings()...)
+	rotav1.RegisterJobsServer(s.grpc, &jobsService{server: s, core: options.Core})
+	rotav1.RegisterWorkersServer(s.grpc, &workersService{server: s, core: options.Core})
+	rotav1.RegisterQueuesServer(s.grpc, &queuesService{core: options.Core})
+	rotav1.RegisterClusterServer(s.grpc, &clusterService{core: options.Core})
+	if options.Node != nil {
+		rotav1.RegisterNodeServer(s.grpc, &nodeService{core: options.Node, log: s.log})
+	}
+	healthv1.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	s.startHealth()
+	return s, nil
+}
+
+func (s *Server) settings() []grpc.ServerOption {
+	settings := []grpc.ServerOption{
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxRecvMsgSize(maxNodeMessageBytes),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: keepaliveEvery, Timeout: keepaliveAnswer, MaxConnectionAge: connectionAge,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: keepaliveLeast, PermitWithoutStream: true,
+		}),
+		grpc.UnaryInterceptor(s.unary),
+		grpc.StreamInterceptor(s.streaming),
+	}
+	if s.options.TLS != nil {
+		settings = append(settings, grpc.Creds(credentials.NewTLS(s.options.TLS)))
+	}
+	return settings
+}
+
+// Serve answers calls on a listener until Drain or Close, then gives nil.
+func (s *Server) Serve(lis net.Listener) error {
+	if s.options.ReadyEvery > 0 {
+		go s.pollReady(s.options.ReadyEvery)
+	}
+	err := s.grpc.Serve(limitListener(lis, s.options.MaxConnections, s.log))
+	if err != nil && s.draining.Err() == nil {
+		return &rota.Error{Kind: rota.Internal, Op: "serve", Text: "listen at " + lis.Addr().String(), Cause: err}
+	}
+	return nil
+}
+
+// Drain ends the server so that nobody notices: health says NOT_SERVING first,
+// streams are told to go elsewhere, calls in flight are answered. What is left
+// when ctx ends is cut off, and the error says so.
+func (s *Server) Drain(ctx context.Context) error {
+	s.health.Shutdown()
+	s.drain()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.grpc.GracefulStop()
+	}()
+	defer s.end()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		s.grpc.Stop()
+		<-done
+		return &rota.Error{Kind: rota.Timeout, Op: "drain",
+			Text: "calls that were still in flight were cut off", Cause: ctx.Err()}
+	}
+}
+
+// Close ends the server at once.
+func (s *Server) Close() {
+	s.health.Shutdown()
+	s.drain()
+	s.grpc.Stop()
+	s.end()
+}
+
+// going is what a stream is told when the server drains.
+func (s *Server) going() error {
+	return rota.Refusef(rota.Unavailable, "node", "node %s is shutting down: connect to another node",
+		s.options.Self)
+}
+
+// untilDrain gives a context that also ends when the server drains.
+func (s *Server) untilDrain(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.draining, func() { cancel(s.going()) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}

@@ -1,0 +1,400 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+const (
+	// helloTimeout ends a stream that does not say who it is.
+	helloTimeout = 10 * time.Second
+	// batchesInFlight bounds one stream's batches being decided; beyond that the
+	// stream is not read, which holds the worker back.
+	batchesInFlight = 16
+	// beatTimeout gives up waiting for the answer to a beat; later beats that
+	// came meanwhile are worth more.
+	beatTimeout = 10 * time.Second
+	// settleTimeout is how long a stream that ends well waits for its answers.
+	settleTimeout = 2 * time.Second
+	// secretLeast and secretMost bound a worker's secret (SPEC §6.4).
+	secretLeast, secretMost = 16, 64
+)
+
+// workStream is a worker's one stream (SPEC §13.3). Its goroutines:
+//
+//   - the handler's own reads messages and starts what they ask for;
+//   - receive gets them from gRPC, so that a timeout can overtake it;
+//   - send alone owns stream.Send (workersend.go);
+//   - pump carries notices, beat answers beats, and one for each batch.
+//
+// The first error ends ctx with itself as the cause, and that is the status.
+type workStream struct {
+	server  *Server
+	stream  grpc.BidiStreamingServer[rotav1.WorkRequest, rotav1.WorkResponse]
+	session WorkerSession
+	log     *slog.Logger
+	ctx     context.Context
+	fail    context.CancelCauseFunc
+
+	in      chan received
+	slots   chan struct{} // batches in flight
+	batches sync.WaitGroup
+	loops   sync.WaitGroup
+	beats   chan uint64 // the newest waiting one
+	outbox
+}
+
+type received struct {
+	message *rotav1.WorkRequest
+	err     error
+}
+
+// Work serves a worker's stream.
+func (s *workersService) Work(stream grpc.BidiStreamingServer[rotav1.WorkRequest,
+	rotav1.WorkResponse]) error {
+	w := &workStream{
+		server: s.server, stream: stream, log: s.server.log,
+		in: make(chan received), slots: make(chan struct{}, batchesInFlight), beats: make(chan uint64, 1),
+		outbox: newOutbox(),
+	}
+	w.ctx, w.fail = context.WithCancelCause(stream.Context())
+	defer w.fail(nil)
+	go w.receive()
+	hello, err := w.hello()
+	if err != nil {
+		return err
+	}
+	if err := w.open(s.core, hello); err != nil {
+		return err
+	}
+	defer w.close()
+	return w.serve()
+}
+
+// receive ends when the stream does, at the latest when the handler returns.
+func (w *workStream) receive() {
+	for {
+		message, err := w.stream.Recv()
+		select {
+		case w.in <- received{message, err}:
+		case <-w.ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (w *workStream) hello() (*rotav1.Hello, error) {
+	timeout := time.NewTimer(helloTimeout)
+	defer timeout.Stop()
+	select {
+	case got := <-w.in:
+		switch {
+		case got.err == io.EOF:
+			return nil, rota.Refusef(rota.Invalid, "hello", "the stream ended before a hello came")
+		case got.err != nil:
+			return nil, got.err
+		case got.message.GetHello() == nil:
+			return nil, rota.Refusef(rota.Invalid, "hello",
+				"the first message is not a hello: it has to say who the worker is")
+		}
+		return got.message.GetHello(), nil
+	case <-timeout.C:
+		return nil, rota.Refusef(rota.Timeout, "hello", "no hello came within %v", helloTimeout)
+	case <-w.server.draining.Done():
+		return nil, w.server.going()
+	case <-w.ctx.Done():
+		return nil, context.Cause(w.ctx)
+	}
+}
+
+// open checks who it is, registers it, and starts the loops.
+func (w *workStream) open(core Core, hello *rotav1.Hello) error {
+	spec := words.WorkerSpecFromWire(hello.GetWorker())
+	if err := spec.CheckShape(); err != nil {
+		return err
+	}
+	if n := len(hello.GetSecret()); n < secretLeast || n > secretMost {
+		return rota.Refusef(rota.Invalid, "secret", "secret has %d bytes: %d to %d are wanted", n, secretLeast,
+			secretMost)
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, callTimeout)
+	defer cancel()
+	session, err := core.OpenWorker(ctx, spec, hello.GetSecret(), hello.GetTakeover())
+	if err != nil {
+		return late(w.ctx, err)
+	}
+	w.session, w.log = session, w.log.With("worker", spec.ID, "session", session.Session())
+	welcome := &rotav1.Welcome{Session: uint64(session.Session()), Node: string(w.server.options.Self)}
+	if w.server.options.Node != nil {
+		welcome.ClusterId = string(w.server.options.Node.ClusterID())
+	}
+	go w.send()
+	w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Welcome{Welcome: welcome}})
+	w.loops.Go(func() { w.guard("notices", w.pump) })
+	w.loops.Go(func() { w.guard("beat", w.beat) })
+	w.log.Info("worker connected")
+	return nil
+}
+
+// close waits for all that uses the session, then gives it back. The sender is
+// waited for only as long as it can move: a Send that the worker does not take
+// ends when the handler returns.
+func (w *workStream) close() {
+	w.fail(nil)
+	w.loops.Wait()
+	w.batches.Wait()
+	w.session.Close()
+	w.log.Info("worker's stream ended", "reason", context.Cause(w.ctx))
+	patience := time.NewTimer(time.Second)
+	defer patience.Stop()
+	select {
+	case <-w.sender:
+	case <-patience.C:
+	}
+}
+
+// guard ends the stream when f panics: gRPC's interceptors do not see it.
+func (w *workStream) guard(what string, f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			w.fail(w.server.panicked("Work/"+what, r))
+		}
+	}()
+	f()
+}
+
+// serve reads until the worker has said all, or something ends the stream.
+func (w *workStream) serve() error {
+	for {
+		select {
+		case got := <-w.in:
+			if got.err == io.EOF {
+				return w.settle()
+			}
+			if got.err != nil {
+				w.fail(got.err)
+				return got.err
+			}
+			if bye := got.message.GetBye(); bye != nil {
+				return w.bye()
+			}
+			if err := w.take(got.message); err != nil {
+				w.fail(err)
+				return err
+			}
+		case <-w.server.draining.Done():
+			return w.leave()
+		case <-w.ctx.Done():
+			return context.Cause(w.ctx)
+		}
+	}
+}
+
+// take starts what one message asks for.
+func (w *workStream) take(message *rotav1.WorkRequest) error {
+	switch m := message.GetMessage().(type) {
+	case *rotav1.WorkRequest_Commands:
+		select {
+		case w.slots <- struct{}{}:
+		case <-w.server.draining.Done():
+			return w.leave()
+		case <-w.ctx.Done():
+			return context.Cause(w.ctx)
+		}
+		w.batches.Go(func() {
+			defer func() { <-w.slots }()
+			w.guard("commands", func() { w.decide(m.Commands) })
+		})
+		return nil
+	case *rotav1.WorkRequest_Beat:
+		select {
+		case <-w.beats: // an older one still waits: the newer is worth more
+		default:
+		}
+		w.beats <- m.Beat.GetSequence()
+		return nil
+	case *rotav1.WorkRequest_Hello:
+		return rota.Refusef(rota.Invalid, "hello", "a second hello came: one stream is for one worker")
+	default:
+		return rota.Refusef(rota.Invalid, "message", "a message is empty, or of a kind unknown to this version")
+	}
+}
+
+// decide has one batch decided and answers it by its sequence.
+func (w *workStream) decide(wire *rotav1.LeaseCommands) {
+	answers := &rotav1.LeaseAnswers{Sequence: wire.GetSequence()}
+	var err error
+	if answers.Answers, err = w.decideEach(wire.GetCommands()); err != nil {
+		answers.Answers, answers.Refusal = nil, words.RefusalToWire(refusalOf(w.ctx, err))
+	}
+	w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Answers{Answers: answers}})
+}
+
+func (w *workStream) decideEach(wire []*rotav1.LeaseCommand) ([]*rotav1.LeaseAnswer, error) {
+	if err := checkCount("commands", len(wire), rota.MaxBatchJobs); err != nil {
+		return nil, err
+	}
+	answers := make([]*rotav1.LeaseAnswer, len(wire))
+	commands := make([]rota.LeaseCommand, 0, len(wire))
+	places := make([]int, 0, len(wire))
+	for i := range wire {
+		command, err := words.LeaseCommandFromWire(wire[i])
+		if err == nil {
+			err = checkCommand(&command)
+		}
+		if err != nil {
+			answers[i] = &rotav1.LeaseAnswer{Refusal: words.RefusalToWire(refusalOf(w.ctx, err))}
+			continue
+		}
+		commands, places = append(commands, command), append(places, i)
+	}
+	if len(commands) == 0 {
+		return answers, nil
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, callTimeout)
+	defer cancel()
+	done, err := w.session.Do(ctx, commands)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkLengths("commands", len(commands), len(done)); err != nil {
+		return nil, err
+	}
+	for n := range done {
+		answers[places[n]] = words.LeaseAnswerToWire(&done[n])
+	}
+	return answers, nil
+}
+
+// checkCommand refuses a command that no lease could take, and cuts its text:
+// a log entry must not grow by what is cut anyway.
+func checkCommand(c *rota.LeaseCommand) error {
+	if c.Lease.IsZero() {
+		return rota.Refusef(rota.Invalid, "lease_id", "a command names no lease")
+	}
+	if err := checkOptionalID("job", string(c.Job)); err != nil {
+		return err
+	}
+	if n := len(c.Output); n > rota.MaxPayloadBytes {
+		return rota.Refusef(rota.Invalid, "output", "output has %d bytes: at most %d are taken", n,
+			rota.MaxPayloadBytes)
+	}
+	if n := len(c.OutputDigest); n != 0 && n != 32 {
+		return rota.Refusef(rota.Invalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted", n)
+	}
+	if c.Progress < 0 || c.Progress > 100 {
+		return rota.Refusef(rota.Invalid, "progress", "progress is %d: 0 to 100 is wanted", c.Progress)
+	}
+	if c.Ordinal < 0 {
+		return rota.Refusef(rota.Invalid, "ordinal", "ordinal is %d: 1 or more is wanted", c.Ordinal)
+	}
+	if c.Verb == rota.VerbProgress {
+		c.Text = head(c.Text, rota.MaxNoteBytes)
+	} else {
+		c.Text = tail(c.Text, rota.MaxErrorBytes)
+	}
+	return nil
+}
+
+// head keeps the first whole characters of a text, tail the last: an error says
+// what matters at its end.
+func head(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return strings.Clone(s[:most])
+}
+
+func tail(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	from := len(s) - most
+	for from < len(s) && !utf8.RuneStart(s[from]) {
+		from++
+	}
+	return strings.Clone(s[from:])
+}
+
+// beat answers beats, one at a time. One that finds no leader is not answered
+// (SPEC §3.9): the worker measures by the answers that it gets.
+func (w *workStream) beat() {
+	for {
+		select {
+		case sequence := <-w.beats:
+			ctx, cancel := context.WithTimeout(w.ctx, beatTimeout)
+			clock, err := w.session.Beat(ctx)
+			cancel()
+			switch {
+			case rota.KindOf(err) == rota.Stale:
+				w.fail(err)
+				return
+			case err != nil:
+				w.log.Debug("beat not answered", "error", err)
+			default:
+				w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Beat{
+					Beat: &rotav1.BeatAnswer{Sequence: sequence, ClockMs: int64(clock)}}})
+			}
+		case <-w.ctx.Done():
+			return
+		}
+	}
+}
+
+// bye lets a worker go that has no open lease: what it sent before is decided
+// first. It does not run under w.ctx, which ends as soon as the pump hears that
+// the session is over: that is what was asked for.
+func (w *workStream) bye() error {
+	if err := w.settle(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(w.stream.Context(), callTimeout)
+	defer cancel()
+	return late(w.stream.Context(), w.session.Bye(ctx))
+}
+
+// leave tells the worker to go to another node, after what is in flight.
+func (w *workStream) leave() error {
+	if err := w.settle(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	err := w.server.going()
+	w.fail(err)
+	return err
+}
+
+// settle waits, not for long, until every batch is answered and every answer
+// sent. What is cut off by the end of the stream the worker sends again.
+func (w *workStream) settle() error {
+	ctx, cancel := context.WithTimeout(w.ctx, settleTimeout)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		w.batches.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return w.flush(ctx)
+}

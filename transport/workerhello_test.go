@@ -1,0 +1,98 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"reflect"
+	"testing"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+func TestWork_refusesWhoDoesNotSayWhoItIs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.core.err = rota.Refusef(rota.Conflict, "id", "worker w1 is live with another secret: use --takeover")
+	short, misshapen := helloOf("w1"), helloOf("w1")
+	short.GetHello().Secret = []byte("short")
+	misshapen.GetHello().GetWorker().Queues = nil
+	huge := func(n int) *rotav1.WorkRequest {
+		hello := helloOf("w1")
+		hello.GetHello().Secret = make([]byte, n)
+		return hello
+	}
+	for name, c := range map[string]struct {
+		first *rotav1.WorkRequest
+		want  rota.Kind
+	}{
+		"a beat first":    {beatOf(1), rota.Invalid},
+		"nothing in it":   {&rotav1.WorkRequest{}, rota.Invalid},
+		"no id":           {helloOf(""), rota.Invalid},
+		"no queues":       {misshapen, rota.Invalid},
+		"a short secret":  {short, rota.Invalid},
+		"end":             {nil, rota.Invalid},
+		"refused by core": {helloOf("w1"), rota.Conflict},
+		"a huge message":  {huge(rota.MaxMessageBytes + 1), rota.Invalid},
+		"a giant message": {huge(maxNodeMessageBytes), rota.Invalid},
+	} {
+		stream, err := b.workers.Work(bounded(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.first != nil {
+			_ = stream.Send(c.first) // the end may overtake it
+		} else if err := stream.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		if err := endOf(stream); kindOf(err) != c.want {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+func TestWork_givesTheCoreWhatTheWorkerSaid(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	said := make(chan rota.WorkerSpec, 1)
+	b.core.open = func(_ context.Context, spec rota.WorkerSpec, secret []byte, takeover bool) (WorkerSession,
+		error) {
+		if !bytes.Equal(secret, secret16) || !takeover {
+			t.Errorf("secret %q, takeover %v", secret, takeover)
+		}
+		said <- spec
+		return nil, rota.Refusef(rota.Unavailable, "", "no leader")
+	}
+	stream, err := b.workers.Work(bounded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello := helloOf("w9")
+	hello.GetHello().Takeover = true
+	say(t, stream, hello)
+	if err := endOf(stream); kindOf(err) != rota.Unavailable {
+		t.Errorf("got %v", err)
+	}
+	if spec := <-said; spec.ID != "w9" || !reflect.DeepEqual(spec.Queues, []rota.QueueName{"q"}) ||
+		spec.Slots != 1 {
+		t.Errorf("the core saw %+v", spec)
+	}
+}
+
+// gRPC's own Send hangs when a worker takes nothing. The stream ends all the
+// same, while that Send is still under way.
+func TestWork_endsThoughTheWorkerTakesNothing(t *testing.T) {
+	t.Parallel()
+	b, session := setup(t), newSession()
+	open(t, b, session)
+	for range outboxMessages + 2 {
+		a := &rota.Assignment{Spec: rota.JobSpec{Payload: make([]byte, rota.MaxPayloadBytes)}}
+		session.notices <- []rota.Notice{{Assigned: a}}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	drained := make(chan error, 1)
+	go func() { drained <- b.server.Drain(ctx) }()
+	<-session.closed
+	cancel()
+	<-drained
+}

@@ -1,0 +1,58 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// workersService answers the service Workers; Work stands in worker.go.
+type workersService struct {
+	rotav1.UnimplementedWorkersServer
+	server *Server
+	core   Core
+}
+
+// List reads the workers by id, whole or in pages.
+func (s *workersService) List(ctx context.Context,
+	req *rotav1.ListWorkersRequest) (*rotav1.ListWorkersResponse, error) {
+	if err := checkLimit(req.GetLimit(), req.GetCursor()); err != nil {
+		return nil, err
+	}
+	all, at, err := s.core.Workers(ctx, words.ReadFromWire(req.GetRead()))
+	if err != nil {
+		return nil, err
+	}
+	key := func(w *rota.Worker) string { return string(w.ID) }
+	rows, next, err := cutPage(all, key, req.GetLimit(), req.GetCursor(), words.WorkerToWire)
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.ListWorkersResponse{Workers: rows, At: words.ReadAtToWire(at), NextCursor: next}, nil
+}
+
+// Get reads one worker with its leases.
+func (s *workersService) Get(ctx context.Context, req *rotav1.GetWorkerRequest) (*rotav1.Worker, error) {
+	if err := rota.CheckID("id", req.GetId()); err != nil {
+		return nil, err
+	}
+	worker, err := s.core.Worker(ctx, rota.WorkerID(req.GetId()), words.ReadFromWire(req.GetRead()))
+	if err != nil {
+		return nil, err
+	}
+	return words.WorkerToWire(&worker), nil
+}
+
+// Drain gives a worker no more leases.
+func (s *workersService) Drain(ctx context.Context, req *rotav1.DrainWorkerRequest) (*rotav1.Worker, error) {
+	if err := rota.CheckID("id", req.GetId()); err != nil {
+		return nil, err
+	}
+	worker, err := s.core.DrainWorker(ctx, rota.WorkerID(req.GetId()))
+	if err != nil {
+		return nil, err
+	}
+	return words.WorkerToWire(&worker), nil
+}

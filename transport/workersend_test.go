@@ -1,0 +1,214 @@
+package transport
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+// fakeStream is the server's end of a stream whose other end is the test. Its
+// Send hangs like that of gRPC: until the other end takes the message, or the
+// call is over.
+type fakeStream struct {
+	grpc.ServerStream
+	ctx  context.Context
+	in   chan *rotav1.WorkRequest
+	out  chan *rotav1.WorkResponse
+	read atomic.Int64
+}
+
+func (s *fakeStream) Context() context.Context { return s.ctx }
+
+func (s *fakeStream) Recv() (*rotav1.WorkRequest, error) {
+	select {
+	case m, ok := <-s.in:
+		if !ok {
+			return nil, io.EOF
+		}
+		s.read.Add(1)
+		return m, nil
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}
+
+func (s *fakeStream) Send(m *rotav1.WorkResponse) error {
+	select {
+	case s.out <- m:
+		return nil
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+}
+
+// served runs Work on a fake stream in fake time; result has what it returned.
+func served(t *testing.T, session *fakeSession) (*fakeStream, <-chan error) {
+	t.Helper()
+	core := &fakeCore{open: func(context.Context, rota.WorkerSpec, []byte, bool) (WorkerSession, error) {
+		return session, nil
+	}}
+	s, err := NewServer(Options{Self: "n1", Core: core, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	stream := &fakeStream{ctx: ctx, in: make(chan *rotav1.WorkRequest, 100),
+		out: make(chan *rotav1.WorkResponse)}
+	result := make(chan error, 1)
+	go func() {
+		defer s.Close()
+		err := (&workersService{server: s, core: core}).Work(stream)
+		cancel() // as gRPC does when the handler has returned
+		result <- err
+	}()
+	return stream, result
+}
+
+func TestWork_endsWithoutAHello(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		_, result := served(t, nil)
+		if err := <-result; rota.KindOf(err) != rota.Timeout || time.Since(start) != helloTimeout {
+			t.Errorf("after %v: got %v", time.Since(start), err)
+		}
+	})
+}
+
+func TestWork_cutsOffASlowConsumer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		session := newSession()
+		stream, result := served(t, session)
+		stream.in <- helloOf("w1")
+		<-stream.out // the welcome, and nothing after it
+		for range outboxMessages + 2 {
+			session.notices <- []rota.Notice{{Draining: true}}
+		}
+		start := time.Now()
+		err := <-result
+		if rota.KindOf(err) != rota.Exhausted || !strings.Contains(err.Error(), "slow consumer") {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(start); took < slowConsumer || took > slowConsumer+2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		<-session.closed
+	})
+}
+
+func TestWork_keepsAConsumerThatIsOnlySlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		session := newSession()
+		stream, result := served(t, session)
+		stream.in <- helloOf("w1")
+		<-stream.out
+		go func() {
+			for range 3 * outboxMessages {
+				session.notices <- []rota.Notice{{Draining: true}}
+			}
+		}()
+		for range 3 * outboxMessages { // minutes in all
+			<-time.After(slowConsumer - time.Second)
+			<-stream.out
+		}
+		close(stream.in)
+		if err := <-result; err != nil {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestWork_holdsBackAWorkerThatAsksTooMuch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		session := newSession()
+		var running atomic.Int64
+		release := make(chan struct{})
+		session.do = func(_ context.Context, c []rota.LeaseCommand) ([]rota.LeaseAnswer, error) {
+			running.Add(1)
+			<-release
+			return make([]rota.LeaseAnswer, len(c)), nil
+		}
+		stream, result := served(t, session)
+		stream.in <- helloOf("w1")
+		<-stream.out
+		const batches = 50
+		for i := range batches {
+			stream.in <- commandsOf(uint64(i), renew(1))
+		}
+		synctest.Wait()
+		// One more waits for a slot, and one is read ahead; a hello came first.
+		if running.Load() != batchesInFlight || stream.read.Load() != batchesInFlight+3 {
+			t.Errorf("%d run, %d are read", running.Load(), stream.read.Load())
+		}
+		close(release)
+		for range batches {
+			<-stream.out
+		}
+		close(stream.in)
+		if err := <-result; err != nil {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestWork_givesUpABeatForNewerOnes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		session := newSession()
+		var beats atomic.Int64
+		session.beat = func(ctx context.Context) (rota.Clock, error) {
+			if beats.Add(1) == 1 {
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}
+			return 5, nil
+		}
+		stream, result := served(t, session)
+		stream.in <- helloOf("w1")
+		<-stream.out
+		start := time.Now()
+		stream.in <- beatOf(1)
+		stream.in <- beatOf(2)
+		if got := (<-stream.out).GetBeat(); got.GetSequence() != 2 || time.Since(start) != beatTimeout {
+			t.Errorf("after %v: got %v", time.Since(start), got)
+		}
+		close(stream.in)
+		if err := <-result; err != nil {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// The pump hears that the session is over before Bye has its answer; the bye
+// counts all the same.
+func TestWork_letsAWorkerGoThoughItsSessionEndsMeanwhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		session := newSession()
+		session.bye = func(ctx context.Context) error {
+			session.ended <- rota.Refusef(rota.Stale, "session", "session 7 is over")
+			synctest.Wait()
+			return ctx.Err()
+		}
+		stream, result := served(t, session)
+		stream.in <- helloOf("w1")
+		<-stream.out
+		stream.in <- byeOf()
+		if err := <-result; err != nil {
+			t.Errorf("got %v", err)
+		}
+	})
+}

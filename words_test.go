@@ -1,0 +1,129 @@
+package rota
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestCheckShape(t *testing.T) {
+	t.Parallel()
+	sound := func() JobSpec {
+		s := NewJobSpec("t", []byte("x"))
+		s.ID, s.Tenant = "j", DefaultTenant
+		return s
+	}
+	if s := sound(); s.CheckShape(MaxPayloadBytes) != nil {
+		t.Fatal(s.CheckShape(MaxPayloadBytes))
+	}
+	many := make(map[string]string)
+	for i := range MaxLabels + 1 {
+		many[fmt.Sprint("k", i)] = ""
+	}
+	for field, change := range map[string]func(*JobSpec){
+		"id":              func(s *JobSpec) { s.ID = "../x" },
+		"queue":           func(s *JobSpec) { s.Queue = JobSpec{}.Queue },
+		"type":            func(s *JobSpec) { s.Type = JobType(strings.Repeat("a", MaxIDBytes+1)) },
+		"zone":            func(s *JobSpec) { s.Zone = "z\x00" },
+		"priority":        func(s *JobSpec) { s.Priority = 11 },
+		"fee":             func(s *JobSpec) { s.Fee = -1 },
+		"cpu_milli":       func(s *JobSpec) { s.CPUMilli = 1 << 62 },
+		"delay_ms":        func(s *JobSpec) { s.DelayMs = 1 << 62 },
+		"payload":         func(s *JobSpec) { s.Payload = make([]byte, MaxPayloadBytes+1) },
+		"expected_digest": func(s *JobSpec) { s.ExpectedDigest = make([]byte, 31) },
+		"requires":        func(s *JobSpec) { s.Requires = []string{"two words"} },
+		"regions_allow":   func(s *JobSpec) { s.RegionsAllow = make([]string, MaxRegions+1) },
+		"labels":          func(s *JobSpec) { s.Labels = many },
+	} {
+		s := sound()
+		change(&s)
+		var e *Error
+		if err := s.CheckShape(MaxPayloadBytes); !errors.As(err, &e) || e.Kind != Invalid || e.Subject != field ||
+			!strings.Contains(e.Text, field) {
+			t.Errorf("a wrong %s: %v", field, err)
+		}
+	}
+}
+
+func TestMoves(t *testing.T) {
+	t.Parallel()
+	for from := JobNone; from <= Cancelled; from++ {
+		for to := JobNone; to <= Cancelled; to++ {
+			if from.MayBecome(to) && (to == JobNone || from == to) {
+				t.Errorf("%s may become %s", from, to)
+			}
+			// Invariant I7: only a revival leaves a terminal state.
+			if from.Terminal() && from.MayBecome(to) && to != Queued && to != Delayed {
+				t.Errorf("terminal %s may become %s", from, to)
+			}
+			if to.Leased() && from.MayBecome(to) && from != Queued && from != Assigned {
+				t.Errorf("%s may become %s without a lease", from, to)
+			}
+		}
+	}
+	if !Queued.MayBecome(Assigned) || !Assigned.MayBecome(Running) || !Running.MayBecome(Completed) || Queued.MayBecome(Completed) {
+		t.Error("a job's way is not that of SPEC §1")
+	}
+}
+
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	type all struct {
+		Lease  LeaseID
+		Token  Token
+		Digest Digest
+		State  JobState
+		Reason Reason
+		Rule   ReasoningRule
+		Text   Blob
+		Binary Blob
+		Hex    Hex
+	}
+	in := all{LeaseID{1, 31: 2}, Token{3, 4}, Digest{5, 6}, Running, LeaseExpiredReason, ByRoundRobin, Blob("text"),
+		Blob{0xff, 0}, Hex{0xab}}
+	text, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"Token":"3.4"`, `"State":"RUNNING"`, `"Reason":"LEASE_EXPIRED"`, `"Text":"text"`, `{"base64":"/wA="}`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s lacks %s", text, want)
+		}
+	}
+	var out all
+	if err := json.Unmarshal(text, &out); err != nil || fmt.Sprint(out) != fmt.Sprint(in) {
+		t.Errorf("%v came back as %v, %v", in, out, err)
+	}
+	for _, wrong := range []string{`{"State":"RUN"}`, `{"Lease":"00"}`, `{"Token":"3"}`, `{"Digest":"x"}`, `{"Text":{}}`, `{"Hex":"xy"}`} {
+		if err := json.Unmarshal([]byte(wrong), &all{}); err == nil {
+			t.Errorf("%s is taken", wrong)
+		}
+	}
+}
+
+func TestTokensGrow(t *testing.T) {
+	t.Parallel()
+	ordered := []Token{{}, {1, 1}, {1, 2}, {2, 0}, {2, 9}}
+	for i := range ordered {
+		for j := range ordered {
+			if ordered[i].Less(ordered[j]) != (i < j) {
+				t.Errorf("%v less than %v: %v", ordered[i], ordered[j], i >= j)
+			}
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	e := &Error{Kind: Exhausted, Op: "submit", Text: "full", RetryAfter: time.Second}
+	if err := fmt.Errorf("outer: %w", e); KindOf(err) != Exhausted || RetryAfterOf(err) != time.Second ||
+		err.Error() != "outer: submit: full" {
+		t.Error(err)
+	}
+	if KindOf(nil) != KindNone || KindOf(errors.New("x")) != Internal {
+		t.Error("a stranger's error has a kind of ours")
+	}
+}

@@ -1,0 +1,117 @@
+package rota
+
+// WorkerSpec is what a worker says of itself when it registers.
+type WorkerSpec struct {
+	ID WorkerID `json:"id"`
+	// Queues it serves; they need not exist yet.
+	Queues []QueueName `json:"queues"`
+	// Slots run at once, Prefetch more wait at the worker.
+	Slots    int32 `json:"slots"`
+	Prefetch int32 `json:"prefetch"`
+	// Region and Zone say where it is.
+	Region string `json:"region,omitempty"`
+	Zone   string `json:"zone,omitempty"`
+	// Capabilities are matched against a job's Requires.
+	Capabilities []string `json:"capabilities,omitempty"`
+	// CPUMilli and MemoryBytes are what it has; 0 is none to give.
+	CPUMilli    int64 `json:"cpu_milli,omitempty"`
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	// Stake in millionths of a unit (SPEC §6.1).
+	Stake int64 `json:"stake,omitempty"`
+}
+
+// Worker is everything that is known of a worker at one index.
+type Worker struct {
+	WorkerSpec
+	Status  WorkerStatus `json:"status"`
+	Session Session      `json:"session"`
+	// StatusSince is when the status was entered, on the cluster clock.
+	StatusSince Clock `json:"status_since_ms"`
+	// SilentSince is the last sign of an UNREACHABLE worker (SPEC §3.10).
+	SilentSince Clock `json:"silent_since_ms,omitempty"`
+	// Open leases, and what they take.
+	Open          int32 `json:"open_leases"`
+	CPUMilliTaken int64 `json:"cpu_milli_taken,omitempty"`
+	MemoryTaken   int64 `json:"memory_bytes_taken,omitempty"`
+	// Health in permille (SPEC §6.2).
+	Health int32 `json:"health"`
+	// Counts since registration.
+	Assigned  uint64 `json:"assigned_total"`
+	Completed uint64 `json:"completed_total"`
+	Failed    uint64 `json:"failed_total"`
+	// Leases are the open ones; filled by `worker show` only.
+	Leases []Lease `json:"leases,omitempty"`
+}
+
+// LeaseVerb is what a worker does with its lease.
+type LeaseVerb uint8
+
+// The verbs of SPEC §2.7, §8 and §9.5.
+const (
+	VerbAck LeaseVerb = iota + 1
+	VerbRenew
+	VerbComplete
+	VerbFail
+	VerbDecline
+	VerbProgress
+)
+
+var leaseVerbNames = []string{"", "ACK", "RENEW", "COMPLETE", "FAIL", "DECLINE", "PROGRESS"}
+
+// String names the verb in capitals.
+func (v LeaseVerb) String() string { return nameOf(leaseVerbNames, int(v)) }
+
+// LeaseCommand is one verb on one lease by its worker. Every one is idempotent
+// (SPEC §2.7): ack, complete, fail and decline by lease id, renew by ordinal.
+type LeaseCommand struct {
+	Verb  LeaseVerb
+	Lease LeaseID
+	// Job is the lease's job: what comes late for an ended lease is answered by it.
+	Job     JobID
+	Worker  WorkerID
+	Session Session
+	// Ordinal of a renewal, from 1.
+	Ordinal int32
+	// Output and OutputDigest (32 bytes, SHA-256 of the output unless the
+	// handler gives another) of a completion.
+	Output       []byte
+	OutputDigest []byte
+	// Error of a failure, note of a progress report.
+	Text string
+	// Progress 0…100.
+	Progress int32
+	// NoRetry of a failure makes the job DEAD at once.
+	NoRetry bool
+}
+
+// LeaseAnswer is the outcome of a LeaseCommand.
+type LeaseAnswer struct {
+	// Err is nil, or Stale when the lease is not (or no longer) the caller's.
+	Err *Error
+	// Deadline and Renewals after a renewal or an ack.
+	Deadline Clock
+	Renewals int32
+	// JobState after the command.
+	JobState JobState
+	// Index of the entry that decided it.
+	Index Index
+}
+
+// Notice is what a node tells a connected worker. Exactly one field is set.
+type Notice struct {
+	// Assigned is a new lease, or one given back on reconnecting.
+	Assigned *Assignment
+	// Ended says that a lease is over for a reason that the worker did not bring about.
+	Ended *LeaseEnd
+	// Revoked asks to stop and confirm by declining (SPEC §8.5).
+	Revoked *LeaseEnd
+	// Draining says that an operator drains the worker.
+	Draining bool
+}
+
+// LeaseEnd names a lease that is over, or shall be, and why.
+type LeaseEnd struct {
+	Lease  LeaseID
+	Job    JobID
+	Reason Reason
+}
