@@ -44,6 +44,7 @@ type auditLease struct {
 	bound       Time
 	outage      Time
 	short       Time
+	clock       rota.Clock
 }
 
 func newAuditor(w *World) *auditor {
@@ -115,6 +116,9 @@ func (a *auditor) entry(r *fsm.Applied) {
 			if l := a.leases[e.Lease]; l != nil {
 				l.acked = true
 				l.deadline = max(l.deadline, e.Deadline)
+				if l.abandonedAt != 0 {
+					a.remains(l) // it was under way when its worker died
+				}
 			}
 		case rota.LeaseExpiredEvent, rota.LeaseCancelledEvent, rota.LeaseDeclinedEvent:
 			a.ended(e, j)
@@ -189,10 +193,15 @@ func (a *auditor) late(l *auditLease) {
 func (a *auditor) abandoned(k *worker) {
 	for _, l := range a.leases {
 		if l.worker == k && l.abandonedAt == 0 {
-			l.abandonedAt, l.outage, l.short = a.w.now, a.outageNow(), a.short
-			l.bound = min(max(Time(l.deadline-a.clock), 0), 40_000)
+			l.abandonedAt, l.outage, l.short, l.clock = a.w.now, a.outageNow(), a.short, a.clock
+			a.remains(l)
 		}
 	}
+}
+
+// remains bounds the rest of an abandoned lease, from its worker's death on.
+func (a *auditor) remains(l *auditLease) {
+	l.bound = min(max(Time(l.deadline-l.clock), 0), 40_000)
 }
 
 // holds and believed look for a second worker that believes in the same job.

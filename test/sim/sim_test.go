@@ -74,6 +74,21 @@ func TestSeeds(t *testing.T) {
 		n, leaderships, granted, expired, completed))
 }
 
+// TestFoundSeeds runs the seeds that once found something, each by its finding.
+func TestFoundSeeds(t *testing.T) {
+	t.Parallel()
+	for name, seed := range map[string]uint64{
+		"a renewal was under way when its worker died": 4184485015,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := live(mixed(seed)); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		})
+	}
+}
+
 func TestASeedRepeatsItself(t *testing.T) {
 	t.Parallel()
 	o := mixed(7)
