@@ -28,6 +28,9 @@ type Submitted struct {
 	// Index of the entry that decided it.
 	Index Index  `json:"index"`
 	Err   *Error `json:"-"`
+	// Throttle asks the submitter to slow down: the queue is more than half full,
+	// or its workers are more than half busy (SPEC §4.6).
+	Throttle bool `json:"throttle,omitempty"`
 }
 
 // JobOutcome is the outcome of a cancel or a retry.
@@ -79,6 +82,180 @@ type Queue struct {
 	Workers int64 `json:"workers"`
 	// OldestWaitMs is how long the oldest QUEUED job has waited.
 	OldestWaitMs int64 `json:"oldest_wait_ms"`
+	// UsagePermille is pending ÷ queue_cap; LeaseUsagePermille open leases ÷ what
+	// its workers can hold (SPEC §4.6).
+	UsagePermille      int64 `json:"usage_permille"`
+	LeaseUsagePermille int64 `json:"lease_usage_permille"`
+	// Parked counts the lanes that a limit keeps out of the draw.
+	Parked int64 `json:"parked_lanes"`
+	// Tiers counts QUEUED jobs by tier; of an adaptive queue as they stand now.
+	Tiers [5]int64 `json:"tiers"`
+	// Domains with outcomes in their window; filled by `queue show` only.
+	Domains []Domain `json:"domains,omitempty"`
+	// Types with statistics; filled by `queue show` of an adaptive queue only.
+	Types []TypeStats `json:"types,omitempty"`
+}
+
+// Domain is a failure domain of a queue (SPEC §4.8).
+type Domain struct {
+	Queue    QueueName `json:"queue"`
+	Name     string    `json:"name"`
+	Isolated bool      `json:"isolated"`
+	// Since is when it was isolated, or recovered last.
+	Since Clock `json:"since_ms,omitempty"`
+	// Outcomes in the window, and how many of them failed.
+	Outcomes int64 `json:"outcomes"`
+	Failures int64 `json:"failures"`
+}
+
+// TypeStats is what the adaptive ranking knows of a job type (SPEC §5.3).
+type TypeStats struct {
+	Type       JobType `json:"type"`
+	Success    int64   `json:"success"`
+	Fail       int64   `json:"fail"`
+	EMAus      int64   `json:"ema_us"`
+	ExpectedMs int64   `json:"expected_ms"`
+	// Weight is W of SPEC §5.3, for people.
+	Weight float64 `json:"weight"`
+}
+
+// Tenant is who submits: its service tier, limits, and what it has open.
+type Tenant struct {
+	ID TenantID `json:"id"`
+	TenantLimits
+	// Open leases over all queues.
+	Open int64 `json:"open_leases"`
+	// Parked says that its lanes wait: it reached max_concurrent.
+	Parked bool `json:"parked"`
+	// Known says that somebody set it; others have the defaults.
+	Known bool `json:"known"`
+}
+
+// TenantLimits are what an operator sets of a tenant.
+type TenantLimits struct {
+	Tier ServiceTier `json:"tier"`
+	// Weight of its fair share, at least 1.
+	Weight int64 `json:"weight"`
+	// MaxConcurrent open leases over all queues; 0 is no limit (SPEC §4.9).
+	MaxConcurrent int64 `json:"max_concurrent"`
+	// RateLimitRPS over all queues; 0 is no limit, −1 leaves it to each queue's
+	// rate_limit_rps (SPEC §4.5).
+	RateLimitRPS int64 `json:"rate_limit_rps"`
+	// PenaltyMs is how long its lanes stay parked at least (SPEC §4.9).
+	PenaltyMs int64 `json:"penalty_ms"`
+}
+
+// DefaultTenantLimits are those of a tenant that nobody set.
+func DefaultTenantLimits() TenantLimits {
+	return TenantLimits{Weight: 1, RateLimitRPS: -1, PenaltyMs: 1_000}
+}
+
+// Check refuses limits out of range, naming field, value and range.
+func (l TenantLimits) Check() error {
+	if l.Tier > TierPremium {
+		return Refusef(Invalid, "tier", "tier %d is unknown: FREE, PRO or PREMIUM is wanted", l.Tier)
+	}
+	for _, n := range []struct {
+		field           string
+		value, min, max int64
+	}{
+		{"weight", l.Weight, 1, 1_000_000},
+		{"max_concurrent", l.MaxConcurrent, 0, 100_000_000},
+		{"rate_limit_rps", l.RateLimitRPS, -1, 10_000_000},
+		{"penalty_ms", l.PenaltyMs, 0, 3_600_000},
+	} {
+		if n.value < n.min || n.value > n.max {
+			return Refusef(Invalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
+		}
+	}
+	return nil
+}
+
+// ModeStatus is the cluster's mode and why (SPEC §4.3).
+type ModeStatus struct {
+	Mode   ClusterMode `json:"mode"`
+	Reason string      `json:"reason"`
+	Since  Clock       `json:"since_ms"`
+	// Auto says that a leader set it (SPEC §4.7); Holds that jobs of priority > 5
+	// are held.
+	Auto  bool `json:"auto"`
+	Holds bool `json:"holds"`
+	// Drained says that DRAINING has worked everything off.
+	Drained bool  `json:"drained"`
+	Index   Index `json:"index"`
+}
+
+// ProofReport is a verifier's word that a completed job's proof is invalid
+// (SPEC §9.5).
+type ProofReport struct {
+	Job JobID
+	// Lease that completed it; the zero id takes the one on record.
+	Lease  LeaseID
+	Reason string
+}
+
+// Why is one reason for which a pending job does not run (SPEC §6.1).
+type Why struct {
+	Reason string `json:"reason"`
+	// Workers that fail by this rule; 0 for a job-side reason.
+	Workers int64  `json:"workers"`
+	Detail  string `json:"detail,omitempty"`
+}
+
+// Explanation is the answer of `job why`: of a pending job all reasons, of a
+// placed one the whole decision. It is the deciding code run with a recorder.
+type Explanation struct {
+	Job   JobID    `json:"job"`
+	State JobState `json:"state"`
+	// Index and Clock of the state that was looked at.
+	Index   Index `json:"index"`
+	Clock   Clock `json:"clock_ms"`
+	Reasons []Why `json:"reasons,omitempty"`
+	// Rank is the job's place in its queue's ranking order, from 0; Before how
+	// many QUEUED jobs stand before it.
+	Rank      int64            `json:"rank"`
+	Before    int64            `json:"before"`
+	WouldRun  []string         `json:"would_run_if,omitempty"`
+	Decision  *PlacedDecision  `json:"decision,omitempty"`
+	Decisions []PlacedDecision `json:"decisions,omitempty"`
+}
+
+// PlacedDecision is how a job's attempt came to its worker.
+type PlacedDecision struct {
+	Decision
+	Worker  WorkerID `json:"worker"`
+	Attempt int32    `json:"attempt"`
+	// Others are the workers that were looked at and not chosen, at most
+	// MaxOthers, each with why; nil with Note where the past is no longer kept.
+	Others []OtherWorker `json:"others"`
+	Note   string        `json:"note,omitempty"`
+}
+
+// OtherWorker is a worker that did not get the job.
+type OtherWorker struct {
+	Worker WorkerID `json:"worker"`
+	Reason string   `json:"reason"`
+}
+
+// AuditReport is the answer of `operator audit` (SPEC §2.4).
+type AuditReport struct {
+	From       Index            `json:"from"`
+	To         Index            `json:"to"`
+	Entries    uint64           `json:"entries"`
+	Operations uint64           `json:"operations"`
+	Rounds     uint64           `json:"rounds"`
+	Proved     uint64           `json:"proved"`
+	Difference *AuditDifference `json:"first_difference"`
+}
+
+// AuditDifference is a round that the state at its height does not give.
+type AuditDifference struct {
+	Index  Index     `json:"index"`
+	Epoch  uint64    `json:"epoch"`
+	Height Index     `json:"height"`
+	Queue  QueueName `json:"queue"`
+	Logged string    `json:"logged"`
+	Proved string    `json:"proved"`
 }
 
 // NodeStatus is one node as `cluster status` shows it.

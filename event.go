@@ -1,6 +1,11 @@
 package rota
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // EventID is incarnation.index.seq: the same on every node (SPEC §12.1).
 type EventID struct {
@@ -14,6 +19,46 @@ func (id EventID) String() string { return fmt.Sprintf("%d.%d.%d", id.Incarnatio
 
 // MarshalText implements encoding.TextMarshaler.
 func (id EventID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (id *EventID) UnmarshalText(text []byte) error {
+	v, err := ParseEventID(string(text))
+	*id = v
+	return err
+}
+
+// ParseEventID reads incarnation.index.seq; the empty text is the zero id.
+func ParseEventID(text string) (EventID, error) {
+	if text == "" {
+		return EventID{}, nil
+	}
+	bad := Refusef(Invalid, "event_id", "event id %q is not incarnation.index.seq, such as 1.4711.0", text)
+	parts := strings.Split(text, ".")
+	if len(parts) != 3 {
+		return EventID{}, bad
+	}
+	var v [3]uint64
+	for i, p := range parts {
+		bits := 64
+		if i == 2 {
+			bits = 32
+		}
+		n, err := strconv.ParseUint(p, 10, bits)
+		if err != nil || strconv.FormatUint(n, 10) != p {
+			return EventID{}, bad
+		}
+		v[i] = n
+	}
+	return EventID{Incarnation: v[0], Index: Index(v[1]), Seq: uint32(v[2])}, nil
+}
+
+// IsZero says that the id names no event.
+func (id EventID) IsZero() bool { return id == EventID{} }
+
+// Compare orders events as they happened.
+func (id EventID) Compare(b EventID) int {
+	return cmp.Or(cmp.Compare(id.Incarnation, b.Incarnation), cmp.Compare(id.Index, b.Index), cmp.Compare(id.Seq, b.Seq))
+}
 
 // EventKind says what happened (SPEC §12.2).
 type EventKind uint8
@@ -68,11 +113,23 @@ func (k EventKind) String() string { return nameOf(eventKindNames, int(k)) }
 // MarshalText implements encoding.TextMarshaler.
 func (k EventKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// Event is one thing that an entry made happen. Fields that do not belong to
-// the kind are zero.
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *EventKind) UnmarshalText(text []byte) error {
+	v, err := valueOf(eventKindNames, "event kind", text)
+	*k = EventKind(v)
+	return err
+}
+
+// Event is one thing that an entry made happen (SPEC §12.1). Fields that do not
+// belong to the kind are zero.
 type Event struct {
-	ID       EventID      `json:"event_id"`
-	Kind     EventKind    `json:"kind"`
+	ID   EventID   `json:"event_id"`
+	Kind EventKind `json:"kind"`
+	// Run and Node are the workflow and its node that the job belongs to.
+	Run  string `json:"run_id,omitempty"`
+	Node string `json:"node_id,omitempty"`
+	// Parent is the event about the same job before this one.
+	Parent   EventID      `json:"parent_event_id,omitzero"`
 	Clock    Clock        `json:"logical_time"`
 	Date     Date         `json:"date_ms"`
 	Job      JobID        `json:"job,omitempty"`
@@ -87,6 +144,33 @@ type Event struct {
 	Deadline Clock        `json:"deadline_ms,omitempty"`
 	// Epoch is the policy decision: the round's epoch.
 	Epoch uint64 `json:"policy_decision_id,omitempty"`
-	// Text is the kind's own data, such as why an assignment was dropped.
+	// Check is what the re-check of an assignment said: FIT, or the rule that
+	// failed (SPEC §6.1).
+	Check string `json:"capability_check_result,omitempty"`
+	// Payload is the kind's own data in JSON, such as an assignment's reasoning or
+	// a slash's penalty.
+	Payload string `json:"payload,omitempty"`
+	// Text says what went wrong, such as a handler's error.
 	Text string `json:"error_data,omitempty"`
+}
+
+// ServedEvent is an event as readers get it, with the hashes that are pure
+// functions of the event and its entry.
+type ServedEvent struct {
+	Event
+	// PayloadHash is SHA-256 of Payload; Prior and Post are the state's digests
+	// before and after the entry.
+	PayloadHash Hex    `json:"payload_hash,omitempty"`
+	Prior       Digest `json:"prior_state_hash"`
+	Post        Digest `json:"post_state_hash"`
+}
+
+// EventFilter selects events; zero fields select all.
+type EventFilter struct {
+	// After is the last event seen; the zero id begins at the oldest kept.
+	After EventID
+	Kinds []EventKind
+	Job   JobID
+	// Follow waits for what comes.
+	Follow bool
 }

@@ -106,6 +106,22 @@ type JobSpec struct {
 	Units int64 `json:"units,omitempty"`
 	// Labels are the submitter's own, at most MaxLabels.
 	Labels map[string]string `json:"labels,omitempty"`
+	// Limits are what the work needs of a worker, by name, such as depth or width:
+	// the worker must offer at least as much of each (SPEC §6.1).
+	Limits map[string]int64 `json:"limits,omitempty"`
+	// ExpectedMs declares how long jobs of this type should take, for the adaptive
+	// ranking (SPEC §5.3); the type's newest declaration counts, 0 declares nothing.
+	ExpectedMs int64 `json:"expected_ms,omitempty"`
+	// RetryOnInvalidProof asks for another run when a verifier rejects the proof
+	// after the job is COMPLETED (SPEC §9.5).
+	RetryOnInvalidProof bool `json:"retry_on_invalid_proof,omitempty"`
+	// DataKeys name the data that the work reads, at most MaxDataKeys; the affinity
+	// strategy prefers workers that hold them (SPEC §7.6).
+	DataKeys []string `json:"data_keys,omitempty"`
+	// Minted says that the client library made up ID and submits it for the first
+	// time: no archive need be asked whether it is known (SPEC §9.4). It is no part
+	// of the job.
+	Minted bool `json:"-"`
 }
 
 // NewJobSpec starts a spec with the default priority and queue.
@@ -126,6 +142,8 @@ type Attempt struct {
 	// End is why it ended; none while it is open.
 	End   Reason `json:"end,omitempty"`
 	Error string `json:"error,omitempty"`
+	// Decision tells how the worker was chosen.
+	Decision Decision `json:"decision"`
 }
 
 // Job is everything that is known of a job at one index.
@@ -156,9 +174,15 @@ type Job struct {
 	ProgressNote string `json:"progress_note,omitempty"`
 	Output       Blob   `json:"output,omitempty"`
 	OutputDigest Hex    `json:"output_digest,omitempty"`
+	// Tier is where the job stands now in an adaptive queue, Preempted how often it
+	// gave way to a critical one.
+	Tier      int32 `json:"tier,omitempty"`
+	Preempted int32 `json:"preempted,omitempty"`
 	// RecordDropped says that only the tombstone is left: payload, output and
 	// attempts were dropped by retention.
 	RecordDropped bool `json:"record_dropped,omitempty"`
+	// Archived says that the record was read from a node's archive.
+	Archived bool `json:"archived,omitempty"`
 }
 
 // Lease is an open lease (SPEC §8).
@@ -193,6 +217,8 @@ type Decision struct {
 	Score     int64     `json:"score"`
 	Rank      int32     `json:"rank"`
 	Reasoning Reasoning `json:"reasoning"`
+	// Seed of the round (SPEC §7.1), 32 bytes.
+	Seed Hex `json:"seed,omitempty"`
 }
 
 // Assignment is what a worker gets: the lease and the job it is for.

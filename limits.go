@@ -19,6 +19,9 @@ const (
 	// worker (SPEC §4.2); MaxLabelBytes bounds each key and value.
 	MaxLabels     = 32
 	MaxLabelBytes = 128
+	// MaxLimits bounds the limits of a job and of a worker, MaxDataKeys a job's.
+	MaxLimits   = 16
+	MaxDataKeys = 32
 	// MaxRegions bounds each of a job's region lists.
 	MaxRegions = 32
 	// MaxQueuesPerWorker bounds what one worker listens to.
@@ -49,6 +52,18 @@ const (
 	MaxClassesPerQueue = 10_000
 	// MaxFiringsPerSweep bounds one sweep's work under the apply lock (SPEC §3.6).
 	MaxFiringsPerSweep = 1_000
+	// MaxTypes bounds the job types with statistics; more have none.
+	MaxTypes = 10_000
+	// MaxDomains bounds the failure domains with outcomes in their window, over all
+	// queues; outcomes of more are not counted.
+	MaxDomains = 10_000
+	// MaxTypesPerWorker bounds each of a worker's lists of types: cooling, denied,
+	// executed. The oldest give way.
+	MaxTypesPerWorker = 64
+	// MaxReasonBytes bounds an operator's reason, of a mode or a proof report.
+	MaxReasonBytes = 256
+	// MaxOthers bounds the workers that an explanation lists.
+	MaxOthers = 100
 	// MaxDeclines of one attempt use it up (SPEC §8.4).
 	MaxDeclines = 20
 	// MaxAttemptsKept bounds the attempts that `job show` tells of; the newest are kept.
@@ -85,6 +100,21 @@ const (
 	// WorkerForgotten is when a RETIRED or UNREACHABLE worker without leases
 	// leaves the state, in clock.
 	WorkerForgotten Clock = 24 * 3_600_000
+	// UnitsPeriod is the period of units_per_period (SPEC §6.1).
+	UnitsPeriod Clock = 3_600_000
+	// WindowSlots of WindowSlotMs make the sliding window of a failure domain
+	// (SPEC §4.8).
+	WindowSlots        = 6
+	WindowSlotMs Clock = 10_000
+	// PromoteEvery is when aged jobs of adaptive queues rise (SPEC §10.3).
+	PromoteEvery Clock = 5_000
+	// CooldownMs of a decline, or of three failures in a row; DenyMs of an expired
+	// lease; JailMs of the third invalid proof (SPEC §6.2).
+	CooldownMs Clock = 30_000
+	DenyMs     Clock = 30_000
+	JailMs     Clock = 600_000
+	// HoldsDegradedMost is how long an automatic DEGRADED holds at a stretch (SPEC §4.7).
+	HoldsDegradedMost Clock = 600_000
 	// ProgressEvery is the least time between two kept progress reports of a
 	// job (SPEC §8.7).
 	ProgressEvery Clock = 1_000

@@ -65,6 +65,22 @@ type QueuePolicy struct {
 	MinHealth            int64
 	MinStake             int64
 	Paused               bool
+
+	// Eligibility, quotas and isolation (SPEC §4.8, §6, §7.9).
+	RequireAttestation             bool
+	PrefetchMax                    int64
+	TenantWindowMax                int64
+	TenantWindowMs                 int64
+	DomainFailureThresholdPermille int64
+	DomainMinSamples               int64
+	DomainProbeRPS                 int64
+	DomainProbeBurst               int64
+	PreemptMax                     int64
+
+	// Adaptive ranking and tiers (SPEC §5.3, §10.3), verifiers (SPEC §9.5).
+	AgingThresholdMs int64
+	StatsWindow      int64
+	AuditWindowMs    int64
 }
 
 // policyKey is one key of the policy: its name in JSON and in `--set`, the name
@@ -169,6 +185,20 @@ var policyKeys = []policyKey{
 	key("min_health", "", unitPermille, 0, 1000, func(p *QueuePolicy) *int64 { return &p.MinHealth }),
 	key("min_stake", "", unitCount, 0, MaxFee, func(p *QueuePolicy) *int64 { return &p.MinStake }),
 	boolKey("paused", "", func(p *QueuePolicy) *bool { return &p.Paused }),
+	boolKey("require_attestation", "", func(p *QueuePolicy) *bool { return &p.RequireAttestation }),
+	key("prefetch_max", "", unitCount, 0, MaxPrefetch, func(p *QueuePolicy) *int64 { return &p.PrefetchMax }),
+	key("tenant_window_max", "", unitCount, 0, 100_000_000, func(p *QueuePolicy) *int64 { return &p.TenantWindowMax }),
+	key("tenant_window_ms", "tenant_window", unitMs, 1_000, maxMs, func(p *QueuePolicy) *int64 { return &p.TenantWindowMs }),
+	key("domain_failure_threshold_permille", "domain_failure_threshold", unitPermille, 1, 1000,
+		func(p *QueuePolicy) *int64 { return &p.DomainFailureThresholdPermille }),
+	key("domain_min_samples", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.DomainMinSamples }),
+	key("domain_probe_rps", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.DomainProbeRPS }),
+	key("domain_probe_burst", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.DomainProbeBurst }),
+	key("preempt_max", "", unitCount, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.PreemptMax }),
+	key("aging_threshold_ms", "aging_threshold", unitMs, 1_000, maxMs,
+		func(p *QueuePolicy) *int64 { return &p.AgingThresholdMs }),
+	key("stats_window", "", unitCount, 2, 1_000_000, func(p *QueuePolicy) *int64 { return &p.StatsWindow }),
+	key("audit_window_ms", "audit_window", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.AuditWindowMs }),
 }
 
 // Setting is one key=value of `queue set`.
@@ -296,13 +326,6 @@ func (p *QueuePolicy) Check() error {
 		if v := k.get(p); v < k.min || v > k.max {
 			return Refusef(Invalid, k.name, "%s=%d is refused: %d to %d is wanted", k.name, v, k.min, k.max)
 		}
-	}
-	if p.Ranking == RankAdaptive {
-		return Refusef(Invalid, "ranking", "ranking adaptive is not served by this version: aging, market or fifo is wanted")
-	}
-	if p.Strategy == Affinity {
-		return Refusef(Invalid, "strategy",
-			"strategy affinity is not served by this version: least_loaded, shuffle, round_robin or random is wanted")
 	}
 	if sum := p.WFee + p.WAge + p.WSize + p.WTier; sum != 1_000_000 {
 		return Refusef(Invalid, "w_fee", "w_fee + w_age + w_size + w_tier is %d ppm: 1000000 is wanted", sum)

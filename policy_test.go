@@ -103,8 +103,6 @@ func TestPolicyCheck(t *testing.T) {
 	for name, change := range map[string]func(*QueuePolicy){
 		"weights beyond one":        func(p *QueuePolicy) { p.WFee++ },
 		"ack later than the lease":  func(p *QueuePolicy) { p.AckTimeoutMs = p.LeaseMs + 1 },
-		"a ranking not served":      func(p *QueuePolicy) { p.Ranking = RankAdaptive },
-		"a strategy not served":     func(p *QueuePolicy) { p.Strategy = Affinity },
 		"a number out of its range": func(p *QueuePolicy) { p.Weight = 0 },
 	} {
 		p := StandardPolicy()

@@ -14,32 +14,46 @@ func StandardPolicy() QueuePolicy {
 		FeeHalf: 1_000_000, SizeHalf: 1 << 20, AgeHorizonMs: 3_600_000,
 		BatchSize: 256, DispatchIntervalMs: 250, Weight: 1, FairShare: true, StarvationInterleave: 0, OldestEvery: 20,
 		HoldAfterMs: 30_000, HoldMaxMs: 600_000, MinHealth: 300,
+		PrefetchMax: MaxPrefetch, TenantWindowMs: 60_000,
+		DomainFailureThresholdPermille: 300, DomainMinSamples: 10, DomainProbeRPS: 1, DomainProbeBurst: 5, PreemptMax: 3,
+		AgingThresholdMs: 60_000, StatsWindow: 1_000, AuditWindowMs: 3_600_000,
 	}
 }
 
 // Presets names the presets that PresetPolicy knows, in the order of SPEC §14.
-var Presets = []string{"standard", "aicf-ai", "aicf-quantum"}
+var Presets = []string{"standard", "aicf-ai", "aicf-quantum", "dfps", "fluxforge", "dag"}
 
-// PresetPolicy gives a preset by its key (SPEC §14).
+// PresetPolicy gives a preset by its key (SPEC §14). What a preset does not name
+// is as in `standard`.
 func PresetPolicy(preset string) (QueuePolicy, error) {
 	p := StandardPolicy()
 	p.Preset = preset
 	switch preset {
 	case "standard":
-		return p, nil
-	case "aicf-ai", "aicf-quantum":
+	case "aicf-ai":
+		p.aicf()
+		p.LeaseMs, p.BackoffBaseMs, p.TTLAbsMs, p.UnitsPerPeriod = 600_000, 5_000, 24*3_600_000, 100_000
+	case "aicf-quantum":
+		p.aicf()
+		p.LeaseMs, p.BackoffBaseMs, p.TTLAbsMs, p.UnitsPerPeriod = 180_000, 2_000, 2*3_600_000, 10_000
+	case "dfps":
+		p.Ranking, p.Strategy, p.FairShare = RankAdaptive, Shuffle, false
+	case "fluxforge":
+		p.QueueCap, p.RateLimitRPS, p.FairShare, p.Preempt = 1_000, 50, false, true
+	case "dag":
+		p.Ranking, p.Strategy, p.FairShare = RankFIFO, Affinity, false
+		p.PrefetchMax, p.LeaseRejectThresholdPermille = 10, 1_000
 	default:
 		return QueuePolicy{}, Refusef(Invalid, "preset", "preset %q is unknown: one of %s is wanted",
 			preset, strings.Join(Presets, ", "))
 	}
+	return p, nil
+}
+
+// aicf is what the two presets of AICF §13 share.
+func (p *QueuePolicy) aicf() {
 	p.Ranking, p.Strategy = RankMarket, Shuffle
 	p.RenewalsMax, p.BackoffUnitMs, p.TTLRelMaxMs = 4, 1_000, 6*3_600_000
 	p.LeasesMaxPerWorker = 16
 	p.FairShare, p.StarvationInterleave, p.OldestEvery = false, 20, 0
-	if preset == "aicf-ai" {
-		p.LeaseMs, p.BackoffBaseMs, p.TTLAbsMs, p.UnitsPerPeriod = 600_000, 5_000, 24*3_600_000, 100_000
-	} else {
-		p.LeaseMs, p.BackoffBaseMs, p.TTLAbsMs, p.UnitsPerPeriod = 180_000, 2_000, 2*3_600_000, 10_000
-	}
-	return p, nil
 }

@@ -44,6 +44,12 @@ func (s *JobSpec) CheckShape(payloadMax int64) error {
 			return err
 		}
 	}
+	if err := checkLabels("data_keys", s.DataKeys, MaxDataKeys); err != nil {
+		return err
+	}
+	if err := checkLimits(s.Limits); err != nil {
+		return err
+	}
 	if len(s.Labels) > MaxLabels {
 		return Refusef(Invalid, "labels", "labels are %d: at most %d are taken", len(s.Labels), MaxLabels)
 	}
@@ -74,6 +80,7 @@ func (s *JobSpec) checkNumbers() error {
 		{"memory_bytes", s.MemoryBytes, 0, MaxMemoryBytes},
 		{"simulate_ms", s.SimulateMs, 0, maxMs},
 		{"units", s.Units, 0, 1 << 40},
+		{"expected_ms", s.ExpectedMs, 0, maxMs},
 	} {
 		if n.value < n.min || n.value > n.max {
 			return Refusef(Invalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
@@ -117,7 +124,25 @@ func (w *WorkerSpec) CheckShape() error {
 			return Refusef(Invalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
 		}
 	}
+	if err := checkLimits(w.Limits); err != nil {
+		return err
+	}
 	return checkLabels("capabilities", w.Capabilities, MaxLabels)
+}
+
+func checkLimits(limits map[string]int64) error {
+	if len(limits) > MaxLimits {
+		return Refusef(Invalid, "limits", "limits are %d: at most %d are taken", len(limits), MaxLimits)
+	}
+	for _, k := range slices.Sorted(maps.Keys(limits)) {
+		if !validLabel(k) {
+			return Refusef(Invalid, "limits", "a limit's name is not 1 to %d bytes of printable ASCII", MaxLabelBytes)
+		}
+		if v := limits[k]; v < 0 || v > MaxFee {
+			return Refusef(Invalid, "limits", "limit %s is %d: 0 to %d is wanted", k, v, int64(MaxFee))
+		}
+	}
+	return nil
 }
 
 func checkLabels(field string, list []string, most int) error {

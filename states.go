@@ -234,11 +234,12 @@ const (
 	AttemptsUsedUp
 	Done
 	Restored
+	ProofRejected
 )
 
 var reasonNames = []string{"NONE", "ACK_TIMEOUT", "LEASE_EXPIRED", "PROOF_INVALID", "PROVIDER_FAIL", "DECLINED",
 	"CANCELLED", "WORKER_SUSPENDED", "WORKER_JAILED", "WORKER_RETIRED", "PREEMPTED", "QUOTA_CUT", "TAKEN_OVER",
-	"TTL_ABSOLUTE", "TTL_RELATIVE", "ATTEMPTS_USED_UP", "DONE", "RESTORED"}
+	"TTL_ABSOLUTE", "TTL_RELATIVE", "ATTEMPTS_USED_UP", "DONE", "RESTORED", "PROOF_REJECTED"}
 
 // String names the reason in capitals.
 func (r Reason) String() string { return nameOf(reasonNames, int(r)) }
@@ -291,11 +292,12 @@ const (
 	ByResourceFit
 	BySeededShuffle
 	ByTurnOfTheOldest
+	ByPreemption
 )
 
 var reasoningNames = []string{"NONE", "OnlyWorkerAvailable", "LeastLoaded", "Affinity{DataLocality}",
 	"Affinity{PreviouslyExecuted}", "Affinity{SameZone}", "RoundRobin", "SeededRandom", "ResourceFit",
-	"SeededShuffle", "TurnOfTheOldest"}
+	"SeededShuffle", "TurnOfTheOldest", "Preemption"}
 
 // String names the rule as SPEC §7.7 does.
 func (r ReasoningRule) String() string { return nameOf(reasoningNames, int(r)) }

@@ -18,6 +18,33 @@ type WorkerSpec struct {
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// Stake in millionths of a unit (SPEC §6.1).
 	Stake int64 `json:"stake,omitempty"`
+	// Limits are what it offers at most, by name, such as depth or width.
+	Limits map[string]int64 `json:"limits,omitempty"`
+}
+
+// Attestation is a key holder's word that a worker may serve a cluster until a
+// date: Ed25519 over (cluster id, worker id, expiry) (SPEC §6.5).
+type Attestation struct {
+	Cluster ClusterID `json:"cluster_id"`
+	Worker  WorkerID  `json:"worker"`
+	Expires Date      `json:"expires_ms"`
+	// Key is the public key, 32 bytes; Signature 64.
+	Key       Hex `json:"key"`
+	Signature Hex `json:"signature"`
+}
+
+// TypeUntil is a job type that a worker gets none of until a moment.
+type TypeUntil struct {
+	Type  JobType `json:"type"`
+	Until Clock   `json:"until_ms"`
+}
+
+// UnitsUsed is what a worker took of a queue's units_per_period, in the period
+// that began at a moment.
+type UnitsUsed struct {
+	Queue QueueName `json:"queue"`
+	Since Clock     `json:"since_ms"`
+	Used  int64     `json:"used"`
 }
 
 // Worker is everything that is known of a worker at one index.
@@ -33,8 +60,22 @@ type Worker struct {
 	Open          int32 `json:"open_leases"`
 	CPUMilliTaken int64 `json:"cpu_milli_taken,omitempty"`
 	MemoryTaken   int64 `json:"memory_bytes_taken,omitempty"`
-	// Health in permille (SPEC §6.2).
+	// Health in permille at this moment (SPEC §6.2).
 	Health int32 `json:"health"`
+	// Load is Idle, Busy or Overloaded: shown, not stored (SPEC §6.3).
+	Load string `json:"load"`
+	// Slashed is what was taken off the stake; InvalidProofs counts why.
+	Slashed       int64 `json:"slashed,omitempty"`
+	InvalidProofs int32 `json:"invalid_proofs,omitempty"`
+	// JailedUntil, CoolingUntil (for all types) and AttestedUntil; 0 where not.
+	JailedUntil   Clock `json:"jailed_until_ms,omitempty"`
+	CoolingUntil  Clock `json:"cooling_until_ms,omitempty"`
+	AttestedUntil Date  `json:"attested_until_ms,omitempty"`
+	// Cooling and Denied types, those that still last.
+	Cooling []TypeUntil `json:"cooling,omitempty"`
+	Denied  []TypeUntil `json:"denied,omitempty"`
+	// Units used in the present period.
+	Units []UnitsUsed `json:"units,omitempty"`
 	// Counts since registration.
 	Assigned  uint64 `json:"assigned_total"`
 	Completed uint64 `json:"completed_total"`

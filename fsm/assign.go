@@ -40,7 +40,7 @@ func (m *Machine) round(op *fsmpb.Round) *fsmpb.Outcome {
 				Worker: rota.WorkerID(p.GetWorker()), Epoch: op.GetEpoch(), Text: why})
 			continue
 		}
-		m.assign(m.jobs.edit(j.spec.ID), rota.WorkerID(p.GetWorker()), seed, rota.Decision{
+		m.assign(m.jobs.edit(j.spec.ID), rota.WorkerID(p.GetWorker()), seed, rota.Decision{Seed: seed[:],
 			Epoch: op.GetEpoch(), Height: height, Score: p.GetScore(), Rank: p.GetRank(),
 			Reasoning: rota.Reasoning{Rule: rota.ReasoningRule(p.GetRule()), N: p.GetN(), Of: p.GetOf()}})
 		placed++
@@ -53,6 +53,9 @@ func (m *Machine) round(op *fsmpb.Round) *fsmpb.Outcome {
 		q.sinceInterleave = since
 		q.placed += uint64(placed)
 		m.setTurn(q, q.turn+uint64(placed))
+	}
+	for _, p := range op.GetPreempts() {
+		m.preempt(p, op.GetEpoch())
 	}
 	for _, h := range op.GetHolds() {
 		m.changeHold(h, op.GetEpoch())
@@ -82,8 +85,9 @@ func (m *Machine) unassignable(j *jobRow, q *queueRow, worker rota.WorkerID) str
 		return "JOB_" + j.state.String()
 	case j.spec.Queue != q.name:
 		return "OTHER_QUEUE"
-	case q.policy.Paused:
-		return "QUEUE_PAUSED"
+	}
+	if why := m.blocked(j, q); why != "" {
+		return why
 	}
 	if ok, why := m.registry.supply.Fits(j.class, worker, q.policy.LeasesMaxPerWorker); !ok {
 		return why.String()
@@ -100,7 +104,8 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	p := &m.queues.get(j.spec.Queue).policy
 	w := m.workers.edit(worker)
 	h.tokens++
-	l := &leaseRow{queue: j.spec.Queue, tenant: j.spec.Tenant, cpu: j.spec.CPUMilli, memory: j.spec.MemoryBytes}
+	l := &leaseRow{queue: j.spec.Queue, tenant: j.spec.Tenant, cpu: j.spec.CPUMilli, memory: j.spec.MemoryBytes,
+		domain: j.spec.Domain, typ: j.spec.Type}
 	l.Lease = rota.Lease{
 		ID:    sched.LeaseID(j.spec.ID, worker, j.attempt, seed),
 		Token: rota.Token{Incarnation: h.incarnation, Counter: h.tokens},
@@ -130,8 +135,12 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	m.timeLease(l)
 	m.registry.supply.Take(worker, l.cpu, l.memory)
 	m.registry.supply.Received(worker, w.sinceTurn)
-	m.registry.share(l.queue, l.tenant, 1)
+	m.share(l.queue, l.tenant, 1)
 	m.countEndless(l, p, 1)
+	m.takeUnits(w, l, max(j.spec.Units, 1))
+	m.openTenant(l)
+	m.countWindow(l)
+	m.takeDomain(l)
 
 	m.move(j, rota.Assigned)
 	j.lease = l.ID

@@ -20,6 +20,10 @@ func (m *Machine) Check() []string {
 	c.queues()
 	c.terminal()
 	c.holds()
+	c.standing()
+	c.tenants()
+	c.meters()
+	c.domains()
 	c.timers()
 	c.digest()
 	return c.faults
@@ -81,7 +85,7 @@ func (c *checker) filed(j *jobRow) {
 		c.fault("I4: job %s is %s, filed in a lane: %v", j.spec.ID, j.state, j.item != nil)
 		return
 	}
-	if q := c.m.queues.get(j.spec.Queue); j.item != nil && q != nil && *j.item != itemOf(j, &q.policy) {
+	if q := c.m.queues.get(j.spec.Queue); j.item != nil && q != nil && *j.item != c.m.itemOf(j, &q.policy) {
 		c.fault("I4: job %s is filed otherwise than its row says", j.spec.ID)
 	}
 }
@@ -246,7 +250,9 @@ func (c *checker) timers() {
 		name      string
 		got, want timerSet
 	}{{"lease", m.timers.lease, t.lease}, {"expire", m.timers.expire, t.expire}, {"wake", m.timers.wake, t.wake},
-		{"dated", m.timers.dated, t.dated}, {"forget", m.timers.forget, t.forget}} {
+		{"dated", m.timers.dated, t.dated}, {"forget", m.timers.forget, t.forget}, {"standing", m.timers.standing, t.standing},
+		{"penalty", m.timers.penalty, t.penalty}, {"meter", m.timers.meter, t.meter}, {"domain", m.timers.domain, t.domain},
+		{"promote", m.timers.promote, t.promote}} {
 		if s.got.Len() != s.want.Len() {
 			c.fault("I4: %d %s timers run, %d should", s.got.Len(), s.name, s.want.Len())
 		}
@@ -293,6 +299,10 @@ func (c *checker) digest() {
 	m.tombs.scan(func(_ rota.JobID, r *tombRow) bool { add(tagTomb, r); return true })
 	m.nodes.scan(func(_ rota.NodeID, r *nodeRow) bool { add(tagNode, r); return true })
 	m.holds.scan(func(_ rota.JobID, r *holdRow) bool { add(tagHold, r); return true })
+	m.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { add(tagTenant, r); return true })
+	m.meters.scan(func(_ string, r *meterRow) bool { add(tagMeter, r); return true })
+	m.domains.scan(func(_ string, r *domainRow) bool { add(tagDomain, r); return true })
+	m.types.scan(func(_ rota.JobType, r *typeRow) bool { add(tagType, r); return true })
 	if m.head.hash == (rota.Digest{}) && m.head.index == 0 {
 		return // before the first entry nothing is hashed
 	}

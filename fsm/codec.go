@@ -45,6 +45,12 @@ func (e *encoder) digest(d rota.Digest) {
 	e.b = binary.BigEndian.AppendUint64(e.b, d.Lo)
 }
 
+func (e *encoder) eventID(id rota.EventID) {
+	e.uint(id.Incarnation)
+	e.uint(uint64(id.Index))
+	e.uint(uint64(id.Seq))
+}
+
 func (e *encoder) token(t rota.Token) {
 	e.uint(t.Incarnation)
 	e.uint(t.Counter)
@@ -92,6 +98,16 @@ func (d *decoder) enum(most uint64) uint64 {
 		return 0
 	}
 	return v
+}
+
+// count reads the length of a list of at most so many.
+func (d *decoder) count(most uint64) uint64 {
+	n := d.enum(most)
+	if n > uint64(len(d.b)) { // each takes a byte at least
+		d.fail()
+		return 0
+	}
+	return n
 }
 
 func (d *decoder) bool() bool {
@@ -146,6 +162,10 @@ func (d *decoder) digest() rota.Digest {
 }
 
 func (d *decoder) token() rota.Token { return rota.Token{Incarnation: d.uint(), Counter: d.uint()} }
+
+func (d *decoder) eventID() rota.EventID {
+	return rota.EventID{Incarnation: d.uint(), Index: rota.Index(d.uint()), Seq: uint32(d.uint())}
+}
 
 func (d *decoder) leaseID() (id rota.LeaseID) {
 	b := d.raw(32)

@@ -21,8 +21,9 @@ func (m *Machine) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text strin
 	w.leases.Delete(key)
 	m.timeWorker(w, old)
 	m.registry.supply.Give(l.Worker, l.cpu, l.memory)
-	m.registry.share(l.queue, l.tenant, -1)
+	m.share(l.queue, l.tenant, -1)
 	m.countEndless(l, &m.queues.get(l.queue).policy, -1)
+	m.closeTenant(l)
 
 	j.lease = rota.LeaseID{}
 	j.lastReason, j.lastError = why, text
@@ -31,7 +32,8 @@ func (m *Machine) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text strin
 		attempts = attempts[1:]
 	}
 	j.attempts = append(slices.Clip(attempts), rota.Attempt{Number: l.Attempt, Worker: l.Worker, Lease: l.ID, Token: l.Token,
-		Started: l.Started, Acked: l.Acked, Ended: m.head.clock, Renewals: l.Renewals, End: why, Error: text})
+		Started: l.Started, Acked: l.Acked, Ended: m.head.clock, Renewals: l.Renewals, End: why, Error: text,
+		Decision: l.Decision})
 }
 
 // endLease ends an attempt that did not complete, and gives the job its next

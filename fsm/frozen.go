@@ -19,6 +19,10 @@ type Frozen struct {
 	tombs   *btree.Map[rota.JobID, *tombRow]
 	nodes   *btree.Map[rota.NodeID, *nodeRow]
 	holds   *btree.Map[rota.JobID, *holdRow]
+	tenants *btree.Map[rota.TenantID, *tenantRow]
+	meters  *btree.Map[string, *meterRow]
+	domains *btree.Map[string, *domainRow]
+	types   *btree.Map[rota.JobType, *typeRow]
 	records *btree.Map[rota.JobID, *record]
 }
 
@@ -26,7 +30,8 @@ type Frozen struct {
 func (m *Machine) Freeze() *Frozen {
 	return &Frozen{head: m.head, digest: m.ledger.sum, jobs: m.jobs.freeze(), leases: m.leases.freeze(),
 		workers: m.workers.freeze(), queues: m.queues.freeze(), tombs: m.tombs.freeze(), nodes: m.nodes.freeze(),
-		holds: m.holds.freeze(), records: m.records.Copy()}
+		holds: m.holds.freeze(), tenants: m.tenants.freeze(), meters: m.meters.freeze(), domains: m.domains.freeze(),
+		types: m.types.freeze(), records: m.records.Copy()}
 }
 
 // Info describes the state as a snapshot's header does.
@@ -66,6 +71,18 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	}
 	if err == nil {
 		f.holds.Scan(func(_ rota.JobID, r *holdRow) bool { return put(tagHold, func() { r.canonical(&e) }) })
+	}
+	if err == nil {
+		f.tenants.Scan(func(_ rota.TenantID, r *tenantRow) bool { return put(tagTenant, func() { r.canonical(&e) }) })
+	}
+	if err == nil {
+		f.meters.Scan(func(_ string, r *meterRow) bool { return put(tagMeter, func() { r.canonical(&e) }) })
+	}
+	if err == nil {
+		f.domains.Scan(func(_ string, r *domainRow) bool { return put(tagDomain, func() { r.canonical(&e) }) })
+	}
+	if err == nil {
+		f.types.Scan(func(_ rota.JobType, r *typeRow) bool { return put(tagType, func() { r.canonical(&e) }) })
 	}
 	if err == nil {
 		f.tombs.Scan(func(_ rota.JobID, r *tombRow) bool { return put(tagTomb, func() { r.canonical(&e) }) })
@@ -119,6 +136,18 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 	case tagHold:
 		r := decodeHold(d)
 		fresh = m.holds.load(r.job, r)
+	case tagTenant:
+		r := decodeTenant(d)
+		fresh = m.tenants.load(r.id, r)
+	case tagMeter:
+		r := decodeMeter(d)
+		fresh = m.meters.load(meterKey(r.queue, r.tenant), r)
+	case tagDomain:
+		r := decodeDomain(d)
+		fresh = m.domains.load(domainKey(r.queue, r.name), r)
+	case tagType:
+		r := decodeType(d)
+		fresh = m.types.load(r.typ, r)
 	case tagTomb:
 		r := decodeTomb(d)
 		fresh = m.tombs.load(r.id, r)
@@ -192,7 +221,7 @@ func (m *Machine) derive() error {
 		}
 		w.leases.Insert(key)
 		m.timeLease(r)
-		m.registry.share(r.queue, r.tenant, 1)
+		m.share(r.queue, r.tenant, 1)
 		m.countEndless(r, &m.queues.get(r.queue).policy, 1)
 		return true
 	})
@@ -230,7 +259,7 @@ func (m *Machine) deriveJob(j *jobRow) error {
 		return nil
 	}
 	i := m.registry.queues[q.name]
-	item := itemOf(j, &q.policy)
+	item := m.itemOf(j, &q.policy)
 	j.item = &item
 	i.pending.Add(j.item)
 	if i.turn.name == "" {

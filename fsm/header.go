@@ -36,6 +36,18 @@ type header struct {
 	// dropped counts records and tombstones that retention took. Invariant I8.
 	droppedRecords uint64
 	droppedTombs   uint64
+	// modeReason, modeSince: why the mode is, and since when. modeAuto: a leader set
+	// it; modeHolds: DEGRADED holds jobs of priority > 5; drained: DRAINING has
+	// worked everything off (SPEC §4.3, §4.7).
+	modeReason string
+	modeSince  rota.Clock
+	modeAuto   bool
+	modeHolds  bool
+	drained    bool
+	// tierSeq numbers entries into tiers (SPEC §10.2).
+	tierSeq uint64
+	// chain is the head of the chain over all events (SPEC §12.1).
+	chain sched.Hash
 }
 
 func (h *header) date() rota.Date { return rota.Date(int64(h.clock) + h.offset) }
@@ -56,6 +68,13 @@ func (h *header) canonical(e *encoder) {
 	for _, v := range []uint64{h.tokens, h.sessions, h.jobSeq, h.tombSeq, h.droppedRecords, h.droppedTombs} {
 		e.uint(v)
 	}
+	e.str(h.modeReason)
+	e.int(int64(h.modeSince))
+	e.bool(h.modeAuto)
+	e.bool(h.modeHolds)
+	e.bool(h.drained)
+	e.uint(h.tierSeq)
+	e.b = append(e.b, h.chain[:]...)
 }
 
 func decodeHeader(d *decoder) header {
@@ -66,6 +85,11 @@ func decodeHeader(d *decoder) header {
 	for _, p := range []*uint64{&h.tokens, &h.sessions, &h.jobSeq, &h.tombSeq, &h.droppedRecords, &h.droppedTombs} {
 		*p = d.uint()
 	}
+	h.modeReason = d.str()
+	h.modeSince = rota.Clock(d.int())
+	h.modeAuto, h.modeHolds, h.drained = d.bool(), d.bool(), d.bool()
+	h.tierSeq = d.uint()
+	copy(h.chain[:], d.raw(32))
 	return h
 }
 

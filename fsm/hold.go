@@ -90,7 +90,7 @@ func (m *Machine) waitAnew(j *jobRow) {
 	j.queuedAt = m.head.clock
 	pending := m.registry.queues[j.spec.Queue].pending
 	pending.Remove(j.item)
-	item := itemOf(j, &m.queues.get(j.spec.Queue).policy)
+	item := m.itemOf(j, &m.queues.get(j.spec.Queue).policy)
 	j.item = &item
 	pending.Add(j.item)
 }

@@ -154,6 +154,9 @@ func (m *Machine) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 		l = m.acknowledge(l)
 	}
 	now := m.head.clock
+	if now > l.RenewBy {
+		m.outcome(l, outcomeLateRenewal)
+	}
 	l.Renewals++
 	l.State = rota.LeaseRenewed
 	extended := min(l.Deadline+rota.Clock(p.LeaseMs*p.RenewBetaPermille/1000), now+rota.Clock(p.LeaseMs))
@@ -184,14 +187,14 @@ func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	}
 	digest = outputDigest(op)
 	if want := m.jobs.get(l.Job).spec.ExpectedDigest; len(want) != 0 && !bytes.Equal(want, digest) {
-		m.countWorker(l.Worker, false)
+		m.outcome(l, outcomeProofInvalid)
 		state := m.endLease(l, rota.ProofInvalid, "output digest differs from expected_digest")
 		o := refused(proofInvalid(digest))
 		o.JobState = uint32(state)
 		return o
 	}
 	j := m.jobs.edit(l.Job)
-	m.countWorker(l.Worker, true)
+	m.outcome(l, outcomeSuccess)
 	m.closeLease(l, j, rota.Done, "")
 	m.emit(rota.Event{Kind: rota.JobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
 		Attempt: l.Attempt, Reason: rota.Done})
@@ -203,7 +206,7 @@ func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 // knows that another try is pointless.
 func (m *Machine) fail(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	text := tail(op.GetText(), rota.MaxErrorBytes)
-	m.countWorker(l.Worker, false)
+	m.outcome(l, outcomeFailure)
 	if op.GetNoRetry() {
 		j := m.jobs.edit(l.Job)
 		m.closeLease(l, j, rota.ProviderFail, text)
@@ -218,6 +221,8 @@ func (m *Machine) decline(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	why := rota.Declined
 	if l.Revoked != rota.ReasonNone {
 		why = l.Revoked // the worker confirms
+	} else {
+		m.outcome(l, outcomeDeclined)
 	}
 	return &fsmpb.Outcome{JobState: uint32(m.endLease(l, why, tail(op.GetText(), rota.MaxErrorBytes)))}
 }
@@ -235,15 +240,6 @@ func (m *Machine) progress(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 			Attempt: l.Attempt, Text: j.note})
 	}
 	return leaseOutcome(l, j.state)
-}
-
-func (m *Machine) countWorker(id rota.WorkerID, ok bool) {
-	w := m.workers.edit(id)
-	if ok {
-		w.completed++
-	} else {
-		w.failed++
-	}
 }
 
 // tail keeps the last most bytes of a text, valid UTF-8.

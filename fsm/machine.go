@@ -20,6 +20,10 @@ type Machine struct {
 	tombs   table[rota.JobID, tombRow, *tombRow]
 	nodes   table[rota.NodeID, nodeRow, *nodeRow]
 	holds   table[rota.JobID, holdRow, *holdRow]
+	tenants table[rota.TenantID, tenantRow, *tenantRow]
+	meters  table[string, meterRow, *meterRow]
+	domains table[string, domainRow, *domainRow]
+	types   table[rota.JobType, typeRow, *typeRow]
 	// records are terminal jobs in full, no part of the digest.
 	records btree.Map[rota.JobID, *record]
 
@@ -65,7 +69,8 @@ func New() *Machine {
 	m.queues.tag, m.tombs.tag, m.nodes.tag = tagQueue, tagTomb, tagNode
 	m.jobs.l, m.leases.l, m.workers.l = &m.ledger, &m.ledger, &m.ledger
 	m.queues.l, m.tombs.l, m.nodes.l = &m.ledger, &m.ledger, &m.ledger
-	m.holds.tag, m.holds.l = tagHold, &m.ledger
+	m.holds.tag, m.tenants.tag, m.meters.tag, m.domains.tag, m.types.tag = tagHold, tagTenant, tagMeter, tagDomain, tagType
+	m.holds.l, m.tenants.l, m.meters.l, m.domains.l, m.types.l = &m.ledger, &m.ledger, &m.ledger, &m.ledger, &m.ledger
 	m.registry.reset()
 	m.timers.reset()
 	return m
@@ -94,7 +99,9 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 			a.Outcomes[i] = m.apply(op, term)
 		}
 		m.settleTurns()
+		m.settleMode()
 	}
+	m.settleChain()
 	m.settleHeader()
 	m.ledger.settle()
 	a.Events, a.Sweep = m.events, m.sweep
@@ -129,6 +136,12 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.setQueue(op.SetQueue)
 	case *fsmpb.Op_SetNode:
 		return m.setNode(op.SetNode)
+	case *fsmpb.Op_SetMode:
+		return m.setMode(op.SetMode)
+	case *fsmpb.Op_SetTenant:
+		return m.setTenant(op.SetTenant)
+	case *fsmpb.Op_ReportProof:
+		return m.reportProof(op.ReportProof)
 	case *fsmpb.Op_Barrier:
 		return &fsmpb.Outcome{}
 	default:

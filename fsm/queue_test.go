@@ -61,7 +61,6 @@ func TestQueue(t *testing.T) {
 		b.refuses(rota.Invalid, "lease_ms", queueOp("default", "lease_ms", "9223372036854775807"))
 		b.refuses(rota.Invalid, "weight", queueOp("default", "weight", "0"))
 		b.refuses(rota.Invalid, "renew_beta_permille", queueOp("default", "beta", "NaN"))
-		b.refuses(rota.Invalid, "ranking", queueOp("default", "ranking", "adaptive"))
 		b.refuses(rota.Invalid, "ack_timeout_ms", queueOp("default", "lease_ms", "100"))
 		b.refuses(rota.Invalid, "preset", &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "q", Preset: "x"}}})
 		if o := b.ok(queueOp("default")); !o.GetExisted() {

@@ -92,7 +92,7 @@ func (m *Machine) refile(q *queueRow, i *queueIndex) {
 	m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		if j.state == rota.Queued && j.spec.Queue == q.name {
 			// The item is derived: the row's canonical bytes do not change.
-			item := itemOf(j, &q.policy)
+			item := m.itemOf(j, &q.policy)
 			j.item = &item
 			i.pending.Add(j.item)
 		}
@@ -100,7 +100,7 @@ func (m *Machine) refile(q *queueRow, i *queueIndex) {
 	})
 	m.leases.scan(func(_ string, l *leaseRow) bool {
 		if l.queue == q.name {
-			i.pending.SetShare(l.tenant, i.open[l.tenant], 1)
+			i.pending.SetShare(l.tenant, i.open[l.tenant], m.limitsOf(l.tenant).Weight)
 		}
 		return true
 	})

@@ -110,7 +110,7 @@ func (r *queueRow) count(s rota.JobState, by int64) {
 // file puts a QUEUED job into its lane.
 func (m *Machine) file(j *jobRow, q *queueRow) {
 	i := m.registry.queues[q.name]
-	item := itemOf(j, &q.policy)
+	item := m.itemOf(j, &q.policy)
 	j.item = &item
 	i.pending.Add(j.item)
 	if q.queued == 1 {
@@ -118,11 +118,12 @@ func (m *Machine) file(j *jobRow, q *queueRow) {
 	}
 }
 
-// itemOf is a job as rounds see it: a pure function of its row and the policy.
-func itemOf(j *jobRow, p *rota.QueuePolicy) sched.Item {
+// itemOf is a job as rounds see it: a pure function of its row, its tenant's tier
+// and the policy.
+func (m *Machine) itemOf(j *jobRow, p *rota.QueuePolicy) sched.Item {
 	size := effectiveSize(j.spec)
 	return sched.Item{ID: j.spec.ID, Tenant: j.spec.Tenant, Domain: j.spec.Domain, Class: j.class,
-		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, rota.TierFree, j.enqueued),
+		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, m.limitsOf(j.spec.Tenant).Tier, j.enqueued),
 		Enqueued: j.enqueued, Queued: j.queuedAt, CPUMilli: j.spec.CPUMilli, MemoryBytes: j.spec.MemoryBytes, Attempt: j.attempt,
 		Priority: j.spec.Priority, SizeBytes: size, Type: j.spec.Type}
 }
@@ -186,15 +187,15 @@ func (m *Machine) setTurn(q *queueRow, count uint64) {
 }
 
 // share counts an open lease more or less of a tenant in a queue.
-func (r *registry) share(queue rota.QueueName, tenant rota.TenantID, by int64) {
-	i := r.queues[queue]
+func (m *Machine) share(queue rota.QueueName, tenant rota.TenantID, by int64) {
+	i := m.registry.queues[queue]
 	n := i.open[tenant] + by
 	if n == 0 {
 		delete(i.open, tenant)
 	} else {
 		i.open[tenant] = n
 	}
-	i.pending.SetShare(tenant, n, 1)
+	i.pending.SetShare(tenant, n, m.limitsOf(tenant).Weight)
 }
 
 // classify counts a live job under its class.

@@ -20,6 +20,10 @@ const (
 	tagNode
 	tagRecord
 	tagHold
+	tagTenant
+	tagMeter
+	tagDomain
+	tagType
 )
 
 // jobRow is one live job.
@@ -57,6 +61,15 @@ type jobRow struct {
 	// queuedAt is since when it waits to be placed, for SPEC §7.8: the clock at which
 	// it last became QUEUED, or at which a hold of it ended without effect.
 	queuedAt rota.Clock
+	// tier is where it stands in an adaptive queue, since tierAt, in log order by
+	// tierSeq (SPEC §10.2); all 0 until it is first QUEUED.
+	tier    int32
+	tierAt  rota.Clock
+	tierSeq uint64
+	// preempted counts how often it gave way (SPEC §7.9).
+	preempted int32
+	// lastEvent is the newest event about it, the parent of the next (SPEC §12.1).
+	lastEvent rota.EventID
 
 	// class and item are derived: rebuilt on restore, no part of the encoding.
 	class sched.ClassID
@@ -86,6 +99,11 @@ func (r *jobRow) canonical(e *encoder) {
 	e.int(int64(r.progressAt))
 	encodeAttempts(e, r.attempts)
 	e.int(int64(r.queuedAt))
+	e.int(int64(r.tier))
+	e.int(int64(r.tierAt))
+	e.uint(r.tierSeq)
+	e.int(int64(r.preempted))
+	e.eventID(r.lastEvent)
 }
 
 func decodeJob(d *decoder) *jobRow {
@@ -107,13 +125,18 @@ func decodeJob(d *decoder) *jobRow {
 	r.expireAbs = rota.Clock(d.int())
 	r.expireRel = rota.Clock(d.int())
 	r.lease = d.leaseID()
-	r.lastReason = rota.Reason(d.enum(uint64(rota.Restored)))
+	r.lastReason = rota.Reason(d.enum(uint64(rota.ProofRejected)))
 	r.lastError = d.str()
 	r.progress = int32(d.int())
 	r.note = d.str()
 	r.progressAt = rota.Clock(d.int())
 	r.attempts = decodeAttempts(d)
 	r.queuedAt = rota.Clock(d.int())
+	r.tier = int32(d.int())
+	r.tierAt = rota.Clock(d.int())
+	r.tierSeq = d.uint()
+	r.preempted = int32(d.int())
+	r.lastEvent = d.eventID()
 	return r
 }
 
@@ -148,6 +171,37 @@ func encodeSpec(e *encoder, s *rota.JobSpec) {
 			e.str(s.Labels[k])
 		}
 	}
+	encodeLimits(e, s.Limits)
+	e.int(s.ExpectedMs)
+	e.bool(s.RetryOnInvalidProof)
+	e.strs(s.DataKeys)
+}
+
+func encodeLimits(e *encoder, limits map[string]int64) {
+	e.uint(uint64(len(limits)))
+	if len(limits) == 0 {
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(limits)) {
+		e.str(k)
+		e.int(limits[k])
+	}
+}
+
+func decodeLimits(d *decoder) map[string]int64 {
+	n := d.uint()
+	if n > rota.MaxLimits {
+		d.fail()
+	}
+	if n == 0 || d.err != nil {
+		return nil
+	}
+	limits := make(map[string]int64, n)
+	for range n {
+		k := d.str()
+		limits[k] = d.int()
+	}
+	return limits
 }
 
 func decodeSpec(d *decoder) *rota.JobSpec {
@@ -184,6 +238,10 @@ func decodeSpec(d *decoder) *rota.JobSpec {
 	} else if n > rota.MaxLabels {
 		d.fail()
 	}
+	s.Limits = decodeLimits(d)
+	s.ExpectedMs = d.int()
+	s.RetryOnInvalidProof = d.bool()
+	s.DataKeys = d.strs()
 	return s
 }
 
@@ -208,7 +266,24 @@ func encodeAttempts(e *encoder, attempts []rota.Attempt) {
 		e.int(int64(a.Renewals))
 		e.uint(uint64(a.End))
 		e.str(a.Error)
+		encodeDecision(e, &a.Decision)
 	}
+}
+
+func encodeDecision(e *encoder, x *rota.Decision) {
+	e.uint(x.Epoch)
+	e.uint(uint64(x.Height))
+	e.int(x.Score)
+	e.int(int64(x.Rank))
+	e.uint(uint64(x.Reasoning.Rule))
+	e.int(x.Reasoning.N)
+	e.int(x.Reasoning.Of)
+	e.bytes(x.Seed)
+}
+
+func decodeDecision(d *decoder) rota.Decision {
+	return rota.Decision{Epoch: d.uint(), Height: rota.Index(d.uint()), Score: d.int(), Rank: int32(d.int()),
+		Reasoning: rota.Reasoning{Rule: rota.ReasoningRule(d.uint()), N: d.int(), Of: d.int()}, Seed: d.bytes()}
 }
 
 func decodeAttempts(d *decoder) []rota.Attempt {
@@ -221,7 +296,8 @@ func decodeAttempts(d *decoder) []rota.Attempt {
 	for range n {
 		attempts = append(attempts, rota.Attempt{Number: int32(d.int()), Worker: rota.WorkerID(d.str()),
 			Lease: d.leaseID(), Token: d.token(), Started: rota.Clock(d.int()), Acked: rota.Clock(d.int()),
-			Ended: rota.Clock(d.int()), Renewals: int32(d.int()), End: rota.Reason(d.enum(uint64(rota.Restored))), Error: d.str()})
+			Ended: rota.Clock(d.int()), Renewals: int32(d.int()), End: rota.Reason(d.enum(uint64(rota.ProofRejected))), Error: d.str(),
+			Decision: decodeDecision(d)})
 	}
 	return attempts
 }
@@ -232,8 +308,10 @@ type leaseRow struct {
 	rota.Lease
 	queue  rota.QueueName
 	tenant rota.TenantID
-	// cpu and memory are what it takes from its worker.
+	// cpu and memory are what it takes from its worker; domain and typ are its job's.
 	cpu, memory int64
+	domain      string
+	typ         rota.JobType
 	// endsBy bounds all renewals: start + max_runtime; 0 without bound.
 	endsBy rota.Clock
 	// silentSince is the last sign that its session can have given, once a
@@ -259,17 +337,13 @@ func (r *leaseRow) canonical(e *encoder) {
 	e.int(int64(r.Deadline))
 	e.int(int64(r.Renewals))
 	e.uint(uint64(r.Revoked))
-	e.uint(r.Decision.Epoch)
-	e.uint(uint64(r.Decision.Height))
-	e.int(r.Decision.Score)
-	e.int(int64(r.Decision.Rank))
-	e.uint(uint64(r.Decision.Reasoning.Rule))
-	e.int(r.Decision.Reasoning.N)
-	e.int(r.Decision.Reasoning.Of)
+	encodeDecision(e, &r.Decision)
 	e.str(string(r.queue))
 	e.str(string(r.tenant))
 	e.int(r.cpu)
 	e.int(r.memory)
+	e.str(r.domain)
+	e.str(string(r.typ))
 	e.int(int64(r.endsBy))
 	e.int(int64(r.silentSince))
 }
@@ -289,13 +363,14 @@ func decodeLease(d *decoder) *leaseRow {
 	r.RenewBy = rota.Clock(d.int())
 	r.Deadline = rota.Clock(d.int())
 	r.Renewals = int32(d.int())
-	r.Revoked = rota.Reason(d.enum(uint64(rota.Restored)))
-	r.Decision = rota.Decision{Epoch: d.uint(), Height: rota.Index(d.uint()), Score: d.int(), Rank: int32(d.int()),
-		Reasoning: rota.Reasoning{Rule: rota.ReasoningRule(d.uint()), N: d.int(), Of: d.int()}}
+	r.Revoked = rota.Reason(d.enum(uint64(rota.ProofRejected)))
+	r.Decision = decodeDecision(d)
 	r.queue = rota.QueueName(d.str())
 	r.tenant = rota.TenantID(d.str())
 	r.cpu = d.int()
 	r.memory = d.int()
+	r.domain = d.str()
+	r.typ = rota.JobType(d.str())
 	r.endsBy = rota.Clock(d.int())
 	r.silentSince = rota.Clock(d.int())
 	return r

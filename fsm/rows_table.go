@@ -27,16 +27,37 @@ type workerRow struct {
 	// open, cpu and memory are what its leases take. Invariants I3, I4.
 	open        int32
 	cpu, memory int64
-	health      int32
-	assigned    uint64
-	completed   uint64
-	failed      uint64
+	// health is permille at healthAt; it grows by 1 a second since (SPEC §6.2).
+	health   int32
+	healthAt rota.Clock
+	// slashed is off the stake for good; invalidProofs counts why.
+	slashed       int64
+	invalidProofs int32
+	// jailedUntil ends JAILED; coolingUntil cools it down for all types.
+	jailedUntil  rota.Clock
+	coolingUntil rota.Clock
+	// badInRow counts failures and declines in a row.
+	badInRow int32
+	// attestedUntil is the expiry of its attestation, 0 for none.
+	attestedUntil rota.Date
+	// cooling and denied types, oldest first; what is over leaves at the next sweep.
+	cooling []rota.TypeUntil
+	denied  []rota.TypeUntil
+	// units it used, by queue name.
+	units []rota.UnitsUsed
+	// executed are the types that it completed last, oldest first.
+	executed  []rota.JobType
+	assigned  uint64
+	completed uint64
+	failed    uint64
 	// sinceTurn counts the leases received since its last turn of the oldest, and
 	// what that turn left over (SPEC §7.10).
 	sinceTurn uint64
 
 	// leases are the open ones' ids; derived, shared by all copies of the row.
 	leases *btree.Set[string]
+	// standingDue is derived: where the worker stands in the timers of standing.
+	standingDue rota.Clock
 }
 
 func (r *workerRow) canonical(e *encoder) {
@@ -54,6 +75,7 @@ func (r *workerRow) canonical(e *encoder) {
 	e.int(s.CPUMilli)
 	e.int(s.MemoryBytes)
 	e.int(s.Stake)
+	encodeLimits(e, s.Limits)
 	e.b = append(e.b, r.secretHash[:]...)
 	e.uint(uint64(r.status))
 	e.uint(uint64(r.before))
@@ -64,10 +86,44 @@ func (r *workerRow) canonical(e *encoder) {
 	e.int(r.cpu)
 	e.int(r.memory)
 	e.int(int64(r.health))
+	e.int(int64(r.healthAt))
+	e.int(r.slashed)
+	e.int(int64(r.invalidProofs))
+	e.int(int64(r.jailedUntil))
+	e.int(int64(r.coolingUntil))
+	e.int(int64(r.badInRow))
+	e.int(int64(r.attestedUntil))
+	encodeTypesUntil(e, r.cooling)
+	encodeTypesUntil(e, r.denied)
+	e.uint(uint64(len(r.units)))
+	for _, u := range r.units {
+		e.str(string(u.Queue))
+		e.int(int64(u.Since))
+		e.int(u.Used)
+	}
+	e.uint(uint64(len(r.executed)))
+	for _, t := range r.executed {
+		e.str(string(t))
+	}
 	e.uint(r.assigned)
 	e.uint(r.completed)
 	e.uint(r.failed)
 	e.uint(r.sinceTurn)
+}
+
+func encodeTypesUntil(e *encoder, list []rota.TypeUntil) {
+	e.uint(uint64(len(list)))
+	for _, t := range list {
+		e.str(string(t.Type))
+		e.int(int64(t.Until))
+	}
+}
+
+func decodeTypesUntil(d *decoder) (list []rota.TypeUntil) {
+	for range d.count(rota.MaxTypesPerWorker) {
+		list = append(list, rota.TypeUntil{Type: rota.JobType(d.str()), Until: rota.Clock(d.int())})
+	}
+	return list
 }
 
 func decodeWorker(d *decoder) *workerRow {
@@ -83,6 +139,7 @@ func decodeWorker(d *decoder) *workerRow {
 	s.CPUMilli = d.int()
 	s.MemoryBytes = d.int()
 	s.Stake = d.int()
+	s.Limits = decodeLimits(d)
 	r := &workerRow{spec: s, leases: &btree.Set[string]{}}
 	copy(r.secretHash[:], d.raw(32))
 	r.status = rota.WorkerStatus(d.enum(uint64(rota.WorkerUnreachable)))
@@ -94,6 +151,21 @@ func decodeWorker(d *decoder) *workerRow {
 	r.cpu = d.int()
 	r.memory = d.int()
 	r.health = int32(d.int())
+	r.healthAt = rota.Clock(d.int())
+	r.slashed = d.int()
+	r.invalidProofs = int32(d.int())
+	r.jailedUntil = rota.Clock(d.int())
+	r.coolingUntil = rota.Clock(d.int())
+	r.badInRow = int32(d.int())
+	r.attestedUntil = rota.Date(d.int())
+	r.cooling = decodeTypesUntil(d)
+	r.denied = decodeTypesUntil(d)
+	for range d.count(rota.MaxQueuesPerWorker) {
+		r.units = append(r.units, rota.UnitsUsed{Queue: rota.QueueName(d.str()), Since: rota.Clock(d.int()), Used: d.int()})
+	}
+	for range d.count(rota.MaxTypesPerWorker) {
+		r.executed = append(r.executed, rota.JobType(d.str()))
+	}
 	r.assigned = d.uint()
 	r.completed = d.uint()
 	r.failed = d.uint()
@@ -211,7 +283,7 @@ func decodeTomb(d *decoder) *tombRow {
 	r.typ = rota.JobType(d.str())
 	r.tenant = rota.TenantID(d.str())
 	r.state = rota.JobState(d.enum(uint64(rota.Cancelled)))
-	r.reason = rota.Reason(d.enum(uint64(rota.Restored)))
+	r.reason = rota.Reason(d.enum(uint64(rota.ProofRejected)))
 	r.attempt = int32(d.int())
 	r.lease = d.leaseID()
 	r.worker = rota.WorkerID(d.str())

@@ -39,9 +39,12 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	}
 	m.jobs.insert(id, j)
 	m.classify(j)
-	m.queues.edit(spec.Queue).submitted++
+	q = m.queues.edit(spec.Queue)
+	q.submitted++
+	m.chargeRate(spec, q)
+	m.declareType(spec, q)
 	m.start(j)
-	return &fsmpb.Outcome{JobState: uint32(j.state)}
+	return &fsmpb.Outcome{JobState: uint32(j.state), Throttle: m.throttled(q)}
 }
 
 // admit holds the checks of SPEC §4 in their order.
@@ -60,12 +63,17 @@ func (m *Machine) admit(spec *rota.JobSpec, q *queueRow) error {
 		return rota.Refusef(rota.NotFound, "queue", "queue %q does not exist: create it with `rota queue set %s`",
 			spec.Queue, spec.Queue)
 	}
+	if err := m.admitMode(spec); err != nil {
+		return err
+	}
 	if pending := q.pending(); pending >= q.policy.QueueCap {
 		return exhausted("queue", "queue %q holds %d pending jobs: queue_cap is %d", spec.Queue, pending, q.policy.QueueCap)
 	}
-	if spec.Priority > 0 && q.pending()*1000 >= q.policy.QueueCap*q.policy.RejectThresholdPermille {
-		return exhausted("queue", "queue %q holds %d pending jobs, %d permille of queue_cap %d: at reject_threshold only "+
-			"priority 0 is taken", spec.Queue, q.pending(), q.policy.RejectThresholdPermille, q.policy.QueueCap)
+	if err := m.admitRate(spec, q); err != nil {
+		return err
+	}
+	if err := m.admitPressure(spec, q); err != nil {
+		return err
 	}
 	return m.admitClass(spec)
 }
@@ -137,6 +145,7 @@ func (m *Machine) enqueue(j *jobRow) {
 	if j.enqueued == 0 {
 		j.enqueued = m.head.clock
 	}
+	m.enterTier(j, m.queues.get(j.spec.Queue))
 	m.move(j, rota.Queued)
 	m.emit(rota.Event{Kind: rota.JobEnqueued, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt})
 }

@@ -28,6 +28,11 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	fire(m.timers.expire, now, m.fireTTL)
 	fire(m.timers.wake, now, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
 	fire(m.timers.dated, date, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
+	fire(m.timers.standing, now, m.fireStanding)
+	fire(m.timers.penalty, now, m.firePenalty)
+	fire(m.timers.meter, now, m.fireMeter)
+	fire(m.timers.domain, now, m.fireDomain)
+	fire(m.timers.promote, now, m.firePromote)
 	fire(m.timers.forget, now, m.fireForget)
 	for fired < left {
 		_, id, ok := m.timers.tombOrder.Min()
@@ -55,9 +60,11 @@ func (m *Machine) fireLease(key string) {
 		return
 	}
 	if l.Acked == 0 && l.AckBy <= m.head.clock {
+		m.outcome(l, outcomeAckTimeout)
 		m.endLease(l, rota.AckTimeout, "")
 		return
 	}
+	m.outcome(l, outcomeExpired)
 	m.endLease(l, rota.LeaseExpiredReason, "")
 }
 
@@ -83,7 +90,9 @@ func (m *Machine) fireForget(id string) {
 // open and nothing waits for a moment on the clock (SPEC §3.6). Connected
 // workers are the leader's to know.
 func (m *Machine) AtRest() bool {
-	return m.leases.len() == 0 && m.timers.wake.Len() == 0 && m.registry.busy.Len() == 0
+	t := &m.timers
+	return m.leases.len() == 0 && t.wake.Len() == 0 && m.registry.busy.Len() == 0 && t.standing.Len() == 0 &&
+		t.penalty.Len() == 0 && t.meter.Len() == 0 && t.domain.Len() == 0 && t.promote.Len() == 0
 }
 
 // NextDate is when something waits for a date; ok is false if nothing does.

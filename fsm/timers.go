@@ -13,6 +13,10 @@ type timers struct {
 	wake   timerSet // by job: backoff or delay, on the clock
 	dated  timerSet // by job: not_before, on the date
 	forget timerSet // by worker: when it leaves the state
+	// standing is by worker: when a cooldown, denial, jail or period ends, or health
+	// is back; penalty by tenant; meter and domain by their rows' keys; promote by
+	// queue.
+	standing, penalty, meter, domain, promote timerSet
 	// tombOrder and recordOrder are the terminal jobs, oldest first.
 	tombOrder   btree.Map[uint64, rota.JobID]
 	recordOrder btree.Map[uint64, rota.JobID]
@@ -37,7 +41,8 @@ func newTimerSet() timerSet {
 }
 
 func (t *timers) reset() {
-	*t = timers{lease: newTimerSet(), expire: newTimerSet(), wake: newTimerSet(), dated: newTimerSet(), forget: newTimerSet()}
+	*t = timers{lease: newTimerSet(), expire: newTimerSet(), wake: newTimerSet(), dated: newTimerSet(), forget: newTimerSet(),
+		standing: newTimerSet(), penalty: newTimerSet(), meter: newTimerSet(), domain: newTimerSet(), promote: newTimerSet()}
 }
 
 // set puts a timer in the place of another; a due of 0 is none.

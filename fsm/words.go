@@ -19,7 +19,8 @@ func SpecOp(s *rota.JobSpec) *fsmpb.JobSpec {
 		CpuMilli: s.CPUMilli, MemoryBytes: s.MemoryBytes,
 		Requires: s.Requires, RegionsAllow: s.RegionsAllow, RegionsDeny: s.RegionsDeny,
 		Zone: s.Zone, Domain: s.Domain, Worker: string(s.Worker), ExpectedDigest: s.ExpectedDigest,
-		SimulateMs: s.SimulateMs, Units: s.Units,
+		SimulateMs: s.SimulateMs, Units: s.Units, Limits: limitOps(s.Limits), ExpectedMs: s.ExpectedMs,
+		RetryOnInvalidProof: s.RetryOnInvalidProof, DataKeys: s.DataKeys,
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
 		p.Labels = append(p.Labels, &fsmpb.Label{Key: k, Value: s.Labels[k]})
@@ -37,6 +38,8 @@ func specWords(p *fsmpb.JobSpec) *rota.JobSpec {
 		Requires: p.GetRequires(), RegionsAllow: p.GetRegionsAllow(), RegionsDeny: p.GetRegionsDeny(),
 		Zone: p.GetZone(), Domain: p.GetDomain(), Worker: rota.WorkerID(p.GetWorker()),
 		ExpectedDigest: p.GetExpectedDigest(), SimulateMs: p.GetSimulateMs(), Units: p.GetUnits(),
+		Limits: limitWords(p.GetLimits()), ExpectedMs: p.GetExpectedMs(), RetryOnInvalidProof: p.GetRetryOnInvalidProof(),
+		DataKeys: p.GetDataKeys(),
 	}
 	if len(p.GetLabels()) > 0 {
 		s.Labels = make(map[string]string, len(p.GetLabels()))
@@ -50,7 +53,8 @@ func specWords(p *fsmpb.JobSpec) *rota.JobSpec {
 // WorkerOp turns a worker's words into their persisted form.
 func WorkerOp(w *rota.WorkerSpec) *fsmpb.WorkerSpec {
 	p := &fsmpb.WorkerSpec{Id: string(w.ID), Slots: w.Slots, Prefetch: w.Prefetch, Region: w.Region, Zone: w.Zone,
-		Capabilities: w.Capabilities, CpuMilli: w.CPUMilli, MemoryBytes: w.MemoryBytes, Stake: w.Stake}
+		Capabilities: w.Capabilities, CpuMilli: w.CPUMilli, MemoryBytes: w.MemoryBytes, Stake: w.Stake,
+		Limits: limitOps(w.Limits)}
 	for _, q := range w.Queues {
 		p.Queues = append(p.Queues, string(q))
 	}
@@ -60,11 +64,35 @@ func WorkerOp(w *rota.WorkerSpec) *fsmpb.WorkerSpec {
 func workerWords(p *fsmpb.WorkerSpec) *rota.WorkerSpec {
 	w := &rota.WorkerSpec{ID: rota.WorkerID(p.GetId()), Slots: p.GetSlots(), Prefetch: p.GetPrefetch(),
 		Region: p.GetRegion(), Zone: p.GetZone(), Capabilities: p.GetCapabilities(), CPUMilli: p.GetCpuMilli(),
-		MemoryBytes: p.GetMemoryBytes(), Stake: p.GetStake()}
+		MemoryBytes: p.GetMemoryBytes(), Stake: p.GetStake(), Limits: limitWords(p.GetLimits())}
 	for _, q := range p.GetQueues() {
 		w.Queues = append(w.Queues, rota.QueueName(q))
 	}
 	return w
+}
+
+// limitOps are sorted by name, so that equal limits are equal bytes.
+func limitOps(limits map[string]int64) (ops []*fsmpb.Limit) {
+	if len(limits) == 0 {
+		return nil
+	}
+	for _, k := range slices.Sorted(maps.Keys(limits)) {
+		ops = append(ops, &fsmpb.Limit{Name: k, Value: limits[k]})
+	}
+	return ops
+}
+
+// limitWords reads at most one more than CheckShape takes: a hostile entry makes
+// no large map.
+func limitWords(ops []*fsmpb.Limit) map[string]int64 {
+	if len(ops) == 0 {
+		return nil
+	}
+	limits := make(map[string]int64, min(len(ops), rota.MaxLimits+1))
+	for _, l := range ops[:min(len(ops), rota.MaxLimits+1)] {
+		limits[l.GetName()] = l.GetValue()
+	}
+	return limits
 }
 
 // LeaseCommandOp turns a worker's command into its persisted form.

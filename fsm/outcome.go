@@ -1,0 +1,29 @@
+package fsm
+
+// outcome is how a lease ended, or was treated, by its worker: what standing
+// (SPEC §6.2), failure domains (§4.8) and statistics (§5.3) are kept from.
+type outcome uint8
+
+const (
+	outcomeSuccess outcome = iota + 1
+	outcomeFailure
+	outcomeAckTimeout
+	outcomeExpired
+	outcomeProofInvalid
+	outcomeDeclined
+	outcomeLateRenewal
+)
+
+// outcome tells all who keep count. It is called while the lease is open still.
+func (m *Machine) outcome(l *leaseRow, what outcome) {
+	w := m.workers.edit(l.Worker)
+	switch what {
+	case outcomeSuccess:
+		w.completed++
+	case outcomeFailure, outcomeProofInvalid:
+		w.failed++
+	}
+	m.countStanding(w, l, what)
+	m.countType(l, what)
+	m.countDomain(l, what)
+}

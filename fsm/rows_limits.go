@@ -1,0 +1,149 @@
+package fsm
+
+import "github.com/rotasched/rota"
+
+// tenantRow is a tenant that somebody set, or that has leases open (SPEC §4.5,
+// §4.9). Others have the default limits and no row.
+type tenantRow struct {
+	rowMeta
+	id     rota.TenantID
+	known  bool
+	limits rota.TenantLimits
+	// open counts its open leases over all queues. Invariant I9.
+	open int64
+	// parkedAt is since when its lanes are parked, 0 if they are not.
+	parkedAt rota.Clock
+}
+
+func (r *tenantRow) canonical(e *encoder) {
+	e.str(string(r.id))
+	e.bool(r.known)
+	e.uint(uint64(r.limits.Tier))
+	e.int(r.limits.Weight)
+	e.int(r.limits.MaxConcurrent)
+	e.int(r.limits.RateLimitRPS)
+	e.int(r.limits.PenaltyMs)
+	e.int(r.open)
+	e.int(int64(r.parkedAt))
+}
+
+func decodeTenant(d *decoder) *tenantRow {
+	return &tenantRow{id: rota.TenantID(d.str()), known: d.bool(), limits: rota.TenantLimits{
+		Tier: rota.ServiceTier(d.enum(uint64(rota.TierPremium))), Weight: d.int(), MaxConcurrent: d.int(),
+		RateLimitRPS: d.int(), PenaltyMs: d.int()}, open: d.int(), parkedAt: rota.Clock(d.int())}
+}
+
+// slot is one part of a sliding window: outcomes, or assignments, since a moment.
+type slot struct {
+	since    rota.Clock
+	ok, fail int64
+}
+
+func encodeSlots(e *encoder, slots *[rota.WindowSlots]slot) {
+	for _, s := range slots {
+		e.int(int64(s.since))
+		e.int(s.ok)
+		e.int(s.fail)
+	}
+}
+
+func decodeSlots(d *decoder) (slots [rota.WindowSlots]slot) {
+	for i := range slots {
+		slots[i] = slot{rota.Clock(d.int()), d.int(), d.int()}
+	}
+	return slots
+}
+
+// meterRow measures a tenant in a queue, or, with an empty queue, over all of
+// them: its rate of submissions and its rolling window of assignments. At rest
+// there is no row.
+type meterRow struct {
+	rowMeta
+	queue  rota.QueueName
+	tenant rota.TenantID
+	// tat is the theoretical arrival time of the next submission, in nanoseconds on
+	// the cluster clock: the one integer of a token bucket (SPEC §4.5).
+	tat int64
+	// window counts assignments (its ok) of tenant_window_ms; parked says that the
+	// tenant's lanes in this queue wait for it.
+	window [rota.WindowSlots]slot
+	parked bool
+	// due is derived: where the row stands in the timers.
+	due rota.Clock
+}
+
+func meterKey(queue rota.QueueName, tenant rota.TenantID) string {
+	return string(queue) + "/" + string(tenant)
+}
+
+func (r *meterRow) canonical(e *encoder) {
+	e.str(string(r.queue))
+	e.str(string(r.tenant))
+	e.int(r.tat)
+	encodeSlots(e, &r.window)
+	e.bool(r.parked)
+}
+
+func decodeMeter(d *decoder) *meterRow {
+	return &meterRow{queue: rota.QueueName(d.str()), tenant: rota.TenantID(d.str()), tat: d.int(), window: decodeSlots(d),
+		parked: d.bool()}
+}
+
+// domainRow is a queue's failure domain that had outcomes lately, or is isolated
+// (SPEC §4.8). At rest there is no row.
+type domainRow struct {
+	rowMeta
+	queue    rota.QueueName
+	name     string
+	window   [rota.WindowSlots]slot
+	isolated bool
+	since    rota.Clock
+	// tat is the probe bucket's, as in meterRow; parked says that its lanes wait for
+	// the next token.
+	tat    int64
+	parked bool
+	// due is derived: where the row stands in the timers.
+	due rota.Clock
+}
+
+func domainKey(queue rota.QueueName, name string) string { return string(queue) + "/" + name }
+
+func (r *domainRow) canonical(e *encoder) {
+	e.str(string(r.queue))
+	e.str(r.name)
+	encodeSlots(e, &r.window)
+	e.bool(r.isolated)
+	e.int(int64(r.since))
+	e.int(r.tat)
+	e.bool(r.parked)
+}
+
+func decodeDomain(d *decoder) *domainRow {
+	return &domainRow{queue: rota.QueueName(d.str()), name: d.str(), window: decodeSlots(d), isolated: d.bool(),
+		since: rota.Clock(d.int()), tat: d.int(), parked: d.bool()}
+}
+
+// typeRow is what the adaptive ranking knows of a job type (SPEC §5.3).
+type typeRow struct {
+	rowMeta
+	typ        rota.JobType
+	success    int64
+	fail       int64
+	emaUs      int64
+	expectedMs int64
+	sampled    bool
+}
+
+func (r *typeRow) canonical(e *encoder) {
+	e.str(string(r.typ))
+	e.int(r.success)
+	e.int(r.fail)
+	e.int(r.emaUs)
+	e.int(r.expectedMs)
+	e.bool(r.sampled)
+}
+
+func decodeType(d *decoder) *typeRow {
+	return &typeRow{typ: rota.JobType(d.str()), success: d.int(), fail: d.int(), emaUs: d.int(), expectedMs: d.int(),
+		sampled: d.bool()}
+}
