@@ -276,16 +276,19 @@ type NodeStatus struct {
 
 // ClusterStatus is the whole cluster as one node sees it.
 type ClusterStatus struct {
-	ClusterID    ClusterID    `json:"cluster_id"`
-	Leader       NodeID       `json:"leader"`
-	Term         uint64       `json:"term"`
-	AppliedIndex Index        `json:"applied_index"`
-	Clock        Clock        `json:"clock_ms"`
-	Date         Date         `json:"date_ms"`
-	Mode         ClusterMode  `json:"mode"`
-	Jobs         JobCounts    `json:"jobs"`
-	Workers      int64        `json:"workers"`
-	Nodes        []NodeStatus `json:"nodes"`
+	ClusterID    ClusterID   `json:"cluster_id"`
+	Leader       NodeID      `json:"leader"`
+	Term         uint64      `json:"term"`
+	AppliedIndex Index       `json:"applied_index"`
+	Clock        Clock       `json:"clock_ms"`
+	Date         Date        `json:"date_ms"`
+	Mode         ClusterMode `json:"mode"`
+	// ModeReason says why, Drained that DRAINING has worked everything off.
+	ModeReason string       `json:"mode_reason,omitempty"`
+	Drained    bool         `json:"drained,omitempty"`
+	Jobs       JobCounts    `json:"jobs"`
+	Workers    int64        `json:"workers"`
+	Nodes      []NodeStatus `json:"nodes"`
 }
 
 // JobCounts counts jobs by state; terminal ones since the cluster began.

@@ -174,3 +174,21 @@ type EventFilter struct {
 	// Follow waits for what comes.
 	Follow bool
 }
+
+// EventRange asks a node for encoded events, whole entries at a time.
+type EventRange struct {
+	// From is the first event wanted, by how many events of the cluster lie before
+	// it. Where At is not 0 it asks instead for the entry at that index, or the
+	// newest before it that has events.
+	From uint64
+	At   Index
+}
+
+// EventChunk is what a node has of a range: entries from there on, encoded, or
+// none.
+type EventChunk struct {
+	Data []byte
+	// Oldest is the place of the oldest event from the one asked for on that the
+	// node has, Next that of the next one to come: how many events lie before.
+	Oldest, Next uint64
+}

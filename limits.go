@@ -10,6 +10,8 @@ const (
 	MaxIDBytes = 64
 	// MaxPriority is the least urgent priority; 0 is the most urgent.
 	MaxPriority = 10
+	// BackgroundPriority and beyond give way to critical jobs (SPEC §7.9).
+	BackgroundPriority = 9
 	// DefaultPriority is what a submission without one gets.
 	DefaultPriority = 5
 	// MaxPayloadBytes is the default and the most of payload_max_bytes, of an
@@ -52,11 +54,20 @@ const (
 	MaxClassesPerQueue = 10_000
 	// MaxFiringsPerSweep bounds one sweep's work under the apply lock (SPEC §3.6).
 	MaxFiringsPerSweep = 1_000
+	// MaxPreemptions, MaxPreemptSeen and MaxPreemptLooks bound what one entry of
+	// rounds spends on preemption (SPEC §7.9): the preemptions, the critical jobs
+	// seen, and the workers looked at for them; the next entry goes on.
+	MaxPreemptions  = 64
+	MaxPreemptSeen  = 1_024
+	MaxPreemptLooks = 50_000
 	// MaxTypes bounds the job types with statistics; more have none.
 	MaxTypes = 10_000
 	// MaxDomains bounds the failure domains with outcomes in their window, over all
 	// queues; outcomes of more are not counted.
 	MaxDomains = 10_000
+	// MaxMeters bounds the tenants whose rate or rolling window is measured at a time,
+	// over all queues: as many as there may be tenants.
+	MaxMeters = MaxTenants
 	// MaxTypesPerWorker bounds each of a worker's lists of types: cooling, denied,
 	// executed. The oldest give way.
 	MaxTypesPerWorker = 64

@@ -40,14 +40,6 @@ func (c *Client) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOpti
 	return one(ctx, c, "show worker", words.WorkerFromWire, ask)
 }
 
-// DrainWorker lets a worker keep its leases and get no new one (SPEC §8.5).
-func (c *Client) DrainWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
-	ask := func(ctx context.Context, n *node) (*rotav1.Worker, error) {
-		return n.workers.Drain(ctx, &rotav1.DrainWorkerRequest{Id: string(id)})
-	}
-	return one(ctx, c, "drain worker", words.WorkerFromWire, ask)
-}
-
 // Queues lists all queues, page by page, as Workers does.
 func (c *Client) Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
 	var all []rota.Queue

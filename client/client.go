@@ -51,7 +51,9 @@ type node struct {
 	jobs    rotav1.JobsClient
 	workers rotav1.WorkersClient
 	queues  rotav1.QueuesClient
+	tenants rotav1.TenantsClient
 	cluster rotav1.ClusterClient
+	events  rotav1.EventsClient
 }
 
 type settings struct {
@@ -144,7 +146,8 @@ func newNode(address string, s *settings) (*node, error) {
 	return &node{
 		address: address, conn: conn,
 		jobs: rotav1.NewJobsClient(conn), workers: rotav1.NewWorkersClient(conn),
-		queues: rotav1.NewQueuesClient(conn), cluster: rotav1.NewClusterClient(conn),
+		queues: rotav1.NewQueuesClient(conn), tenants: rotav1.NewTenantsClient(conn),
+		cluster: rotav1.NewClusterClient(conn), events: rotav1.NewEventsClient(conn),
 	}, nil
 }
 

@@ -279,3 +279,40 @@ func TestNewWorker_checksAndNames(t *testing.T) {
 		t.Fatalf("no queue: %v", err)
 	}
 }
+
+// A minted id needs no look into any archive, but only as long as no outcome of it
+// can have got lost.
+func TestSubmit_saysMintedOnTheFirstTryOnly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, stop := setup(t, 2)
+		defer stop()
+		var minted [][]bool
+		for _, n := range f.nodes {
+			n.onSubmit = func(_ context.Context, r *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
+				tries := []bool{}
+				for _, j := range r.Jobs {
+					tries = append(tries, j.Minted)
+				}
+				if minted = append(minted, tries); len(minted) == 1 {
+					return nil, errStream
+				}
+				answer := accept(r)
+				answer.Jobs[1].Throttle = true
+				return answer, nil
+			}
+		}
+		mine := rota.NewJobSpec("t", nil)
+		mine.ID = "mine"
+		out, err := f.client.Submit(t.Context(), rota.NewJobSpec("t", nil), mine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := [][]bool{{true, false}, {false, false}}
+		if fmt.Sprint(minted) != fmt.Sprint(want) {
+			t.Errorf("minted is %v, want %v", minted, want)
+		}
+		if out[0].Throttle || !out[1].Throttle {
+			t.Errorf("the hint is lost, or is another job's: %+v", out)
+		}
+	})
+}

@@ -19,6 +19,10 @@ const submitBytes = rota.MaxMessageBytes - 16<<10
 // same ids an unknown outcome is submitted again, to other nodes too, until ctx
 // ends (SPEC §2.7). What the cluster refused stands in the job's Err. The error
 // is for jobs that have no outcome: theirs is in their Err too.
+//
+// An outcome's Throttle says that the job was taken and that its queue, or the
+// workers of it, are more than half full: who submits much should wait a little
+// before the next batch, for the cluster will refuse before it is full (SPEC §4.6).
 func (c *Client) Submit(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error) {
 	b := newSubmission(jobs)
 	var last *rota.Error
@@ -58,8 +62,9 @@ func newSubmission(jobs []rota.JobSpec) *submission {
 	for i := range jobs {
 		spec := jobs[i]
 		if spec.ID == "" {
-			spec.ID, b.minted[i] = NewJobID(), true
+			spec.ID, spec.Minted = NewJobID(), true
 		}
+		b.minted[i] = spec.Minted
 		b.outcomes[i].ID = spec.ID
 		b.wire[i] = words.JobSpecToWire(&spec)
 		if n := proto.Size(b.wire[i]); n > submitBytes {
@@ -97,6 +102,9 @@ func (c *Client) submitPart(ctx context.Context, b *submission, part []int) erro
 	}
 	return c.call(ctx, "submit", answerMost, func(ctx context.Context, n *node) error {
 		answer, err := n.jobs.Submit(ctx, request)
+		for _, job := range request.Jobs {
+			job.Minted = false // from now on it may be known: an outcome may have got lost
+		}
 		if err != nil {
 			return err
 		}

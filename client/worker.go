@@ -32,6 +32,7 @@ type Worker struct {
 	spec     rota.WorkerSpec
 	secret   []byte
 	takeover bool
+	attested *rota.Attestation
 	drain    time.Duration
 	hard     context.Context
 	log      *slog.Logger
@@ -56,6 +57,10 @@ func WithSecret(secret []byte) WorkerOption {
 // WithTakeover takes a live id over from whoever has it: the old session's
 // leases are revoked (SPEC §6.4).
 func WithTakeover() WorkerOption { return func(w *Worker) { w.takeover = true } }
+
+// WithAttestation shows a key holder's word that the worker, by its id, may serve
+// the cluster (SPEC §6.5). One that does not hold is refused, and Run ends.
+func WithAttestation(a rota.Attestation) WorkerOption { return func(w *Worker) { w.attested = &a } }
 
 // WithWorkerLogger takes what the worker has to say; the client's otherwise.
 func WithWorkerLogger(log *slog.Logger) WorkerOption { return func(w *Worker) { w.log = log } }

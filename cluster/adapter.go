@@ -36,6 +36,8 @@ func (a adapter) Apply(log *raft.Log) any {
 	}
 	n.digests.put(applied.Index, applied.Digest)
 	n.hub.publish(n.machine, &applied)
+	n.history.wanted(n.machine)
+	n.events.append(n.machine.Head().Incarnation, &applied)
 	n.mu.Unlock()
 	n.applied.Store(uint64(applied.Index))
 	n.appliedAt.Store(int64(sinceBoot()))
@@ -72,6 +74,10 @@ type frozenState struct {
 // Persist implements raft.FSMSnapshot.
 func (f frozenState) Persist(sink raft.SnapshotSink) error {
 	start := time.Now()
+	f.n.flushEventsOnce()
+	if f.n.flushHistory() == nil {
+		f.frozen.Archived() // else the snapshot carries what is staged
+	}
 	info, err := snapshot.Write(sink, f.frozen)
 	if err != nil {
 		return errors.Join(err, sink.Cancel())
@@ -79,6 +85,7 @@ func (f frozenState) Persist(sink raft.SnapshotSink) error {
 	if err := sink.Close(); err != nil {
 		return err
 	}
+	f.n.keepForAudit(sink.ID(), uint64(info.Index), f.frozen.Operations())
 	f.n.log.Info("snapshot written", "index", info.Index, "records", info.Records, "bytes", info.Bytes,
 		"took_ms", time.Since(start).Milliseconds())
 	return nil
@@ -99,12 +106,16 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 		return err
 	}
 	n := a.n
+	n.followInstalled(info.Index, m)
+	n.flushEventsOnce()
+	_ = n.flushHistory() // what is staged goes with the state; what fails is fetched
 	n.mu.Lock()
 	before := n.machine
 	n.machine = m
 	n.digests.clear()
 	n.digests.put(info.Index, info.Digest)
 	n.hub.resync(before, m)
+	n.events.reset(m.Head())
 	n.mu.Unlock()
 	n.applied.Store(uint64(info.Index))
 	n.appliedAt.Store(int64(sinceBoot()))

@@ -3,7 +3,6 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"github.com/rotasched/rota/snapshot"
 )
 
 // ownStatus is this node's word on itself, of one moment.
@@ -43,11 +41,11 @@ func (n *Node) Inspect(_ context.Context, digestsAt []rota.Index) (rota.Inspecti
 // Status tells the whole cluster as this node sees it; it works without a leader.
 func (n *Node) Status(context.Context) (rota.ClusterStatus, error) {
 	n.mu.RLock()
-	head, counts, workers := n.machine.Head(), n.machine.Counts(), n.machine.WorkerCount()
+	head, counts, workers, mode := n.machine.Head(), n.machine.Counts(), n.machine.WorkerCount(), n.machine.Mode()
 	n.mu.RUnlock()
 	_, leader := n.raft.LeaderWithID()
 	c := rota.ClusterStatus{ClusterID: head.ClusterID, Leader: rota.NodeID(leader), Term: n.raft.CurrentTerm(),
-		AppliedIndex: head.Index, Clock: head.Clock, Date: head.Date, Mode: head.Mode, Jobs: counts, Workers: workers,
+		AppliedIndex: head.Index, Clock: head.Clock, Date: head.Date, Mode: head.Mode, ModeReason: mode.Reason, Drained: mode.Drained, Jobs: counts, Workers: workers,
 		Nodes: []rota.NodeStatus{n.ownStatus()}}
 	servers := n.servers()
 	views := n.inspectAll(servers, nil)
@@ -257,15 +255,6 @@ func (n *Node) Leave(ctx context.Context) error {
 	}
 }
 
-// SaveSnapshot writes an online backup of this node's state.
-func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) error {
-	if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
-		return err
-	}
-	_, err := snapshot.Write(w, n.freeze())
-	return err
-}
-
 // CheckAt walks this node's invariants once it has applied an index.
 func (n *Node) CheckAt(ctx context.Context, index rota.Index) (rota.NodeVerdict, error) {
 	v := rota.NodeVerdict{ID: n.cfg.Node, Index: index, Violations: []string{}}
@@ -273,13 +262,16 @@ func (n *Node) CheckAt(ctx context.Context, index rota.Index) (rota.NodeVerdict,
 		return v, err
 	}
 	n.mu.RLock()
-	defer n.mu.RUnlock()
+	head, held := n.machine.Head(), n.events.held()
 	v.Violations = append(v.Violations, n.machine.Check()...)
+	n.mu.RUnlock()
+	v.Violations = append(v.Violations, n.events.verify(head, held)...)
+	v.Violations = append(v.Violations, n.checkHistory()...)
 	switch d := n.digests.get(index); {
 	case d != nil:
 		v.Digest = *d
-	case n.machine.Head().Index == index:
-		v.Digest = n.machine.Digest()
+	case head.Index == index:
+		v.Digest = head.Digest
 	default:
 		return v, rota.Refusef(rota.OutOfRange, "index", "the digest at index %d is no longer kept here", index)
 	}

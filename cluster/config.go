@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"crypto/ed25519"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -32,12 +33,31 @@ type Config struct {
 	Insecure      bool
 	// AdoptData takes a data directory that was moved (see OpenDataDir).
 	AdoptData bool
+	// AttestationKeys are the Ed25519 public keys whose word on a worker counts
+	// (SPEC §6.5). All nodes should be given the same.
+	AttestationKeys []ed25519.PublicKey
 	// ServerTLS and ClientTLS secure the raft connections; both or neither.
 	ServerTLS, ClientTLS *tls.Config
 	// Version of the binary, told to other nodes.
 	Version string
 	// Timing of Raft; zero takes DefaultTiming.
 	Timing Timing
+	// AuditRetention is how many operations the log goes back at least, with a
+	// snapshot that it follows on (SPEC §2.4); 0 takes DefaultAuditRetention.
+	AuditRetention uint64
+	// AutoDegradeCommitMs and AutoDegradeUsagePermille are the commit latency, and the
+	// fill of the fullest queue, above which a leader degrades the cluster by itself
+	// (SPEC §4.7); 0 is off.
+	AutoDegradeCommitMs      int64
+	AutoDegradeUsagePermille int64
+	// EventsRetained is how many events this node keeps (SPEC §12.3); 0 takes
+	// DefaultEventsRetained. Nodes that differ in it begin to tell at another event.
+	EventsRetained uint64
+	// ArchiveRetention is how long, by date, ended jobs are kept on disk; 0 takes
+	// DefaultArchiveRetention. ArchiveMaxBytes bounds them too, the oldest go first;
+	// 0 takes DefaultArchiveMaxBytes. Nodes should be given the same (SPEC §10.5).
+	ArchiveRetention time.Duration
+	ArchiveMaxBytes  uint64
 	// Fatal ends the process; nil logs and exits 1.
 	Fatal func(error)
 	Log   *slog.Logger
@@ -46,6 +66,20 @@ type Config struct {
 	// admitted refuses raft connections in the package's own tests.
 	admitted func(peer rota.NodeID) error
 }
+
+// DefaultAuditRetention is that of SPEC §2.4, in operations.
+const DefaultAuditRetention = 1_000_000
+
+// DefaultArchiveRetention is that of SPEC §10.5. DefaultArchiveMaxBytes holds some
+// ten million ended jobs of a kilobyte; the file takes a third more.
+const (
+	DefaultArchiveRetention = 7 * 24 * time.Hour
+	DefaultArchiveMaxBytes  = 8 << 30
+	// archiveRetentionLeast and archiveBytesLeast: less would take jobs that people
+	// still wait for.
+	archiveRetentionLeast = time.Minute
+	archiveBytesLeast     = 1 << 20
+)
 
 // Timing are Raft's timeouts. The default suits one data centre (a killed
 // leader is replaced in about a second); up to 5 s suits a WAN.
@@ -85,14 +119,44 @@ func (c *Config) check() error {
 	if c.Data == "" {
 		faults = append(faults, errors.New("--data is empty: a directory is wanted"))
 	}
+	for i, k := range c.AttestationKeys {
+		if len(k) != ed25519.PublicKeySize {
+			faults = append(faults, fmt.Errorf("attestation key %d has %d bytes: %d are wanted", i, len(k), ed25519.PublicKeySize))
+		}
+	}
+	if r := c.ArchiveRetention; r != 0 && r < archiveRetentionLeast {
+		faults = append(faults, fmt.Errorf("--archive-retention is %s: %s or more is wanted", r, archiveRetentionLeast))
+	}
+	if b := c.ArchiveMaxBytes; b != 0 && b < archiveBytesLeast {
+		faults = append(faults, fmt.Errorf("--archive-max-bytes is %d: %d or more is wanted", b, archiveBytesLeast))
+	}
 	if c.BootstrapExpect < 0 || c.BootstrapExpect > maxVoters {
 		faults = append(faults, fmt.Errorf("--bootstrap-expect is %d: 0 to %d is wanted", c.BootstrapExpect, maxVoters))
+	}
+	if c.AutoDegradeCommitMs < 0 || c.AutoDegradeCommitMs > maxDegradeMs {
+		faults = append(faults, fmt.Errorf("--auto-degrade-commit is %d ms: 0 to %d is wanted", c.AutoDegradeCommitMs,
+			maxDegradeMs))
+	}
+	if c.AutoDegradeUsagePermille < 0 || c.AutoDegradeUsagePermille > 1000 {
+		faults = append(faults, fmt.Errorf("--auto-degrade-usage is %d permille: 0 to 1000 is wanted", c.AutoDegradeUsagePermille))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return &rota.Error{Kind: rota.Invalid, Op: "start node", Text: "configuration is refused", Cause: err}
 	}
 	if c.Timing == (Timing{}) {
 		c.Timing = DefaultTiming()
+	}
+	if c.AuditRetention == 0 {
+		c.AuditRetention = DefaultAuditRetention
+	}
+	if c.EventsRetained == 0 {
+		c.EventsRetained = DefaultEventsRetained
+	}
+	if c.ArchiveRetention == 0 {
+		c.ArchiveRetention = DefaultArchiveRetention
+	}
+	if c.ArchiveMaxBytes == 0 {
+		c.ArchiveMaxBytes = DefaultArchiveMaxBytes
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -110,6 +174,8 @@ const (
 	// entriesInFlight bounds the pipeline: enough to hide an fsync, little
 	// enough that a batch has time to fill.
 	entriesInFlight = 4
+	// maxDegradeMs: who has waited a minute for a commit needs no threshold.
+	maxDegradeMs = 60_000
 	// decideMost bounds the pairs of one entry of rounds.
 	decideMost = 1_024
 	// digestsKept is how far back a node can tell its digests: many seconds of

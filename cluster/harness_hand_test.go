@@ -27,7 +27,7 @@ func newHand(t *testing.T, n *Node, id rota.WorkerID, slots int32) *hand {
 func (h *hand) connect(n *Node) {
 	h.t.Helper()
 	s, err := n.OpenWorker(within(h.t, 10*time.Second), rota.WorkerSpec{ID: h.id, Queues: []rota.QueueName{rota.DefaultQueue},
-		Slots: h.slots}, h.secret[:], false)
+		Slots: h.slots}, h.secret[:], false, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -62,6 +62,39 @@ func (p directPeers) CheckAt(ctx context.Context, to rota.NodeAddress, index rot
 	return n.CheckAt(ctx, index)
 }
 
+func (p directPeers) EventRange(ctx context.Context, to rota.NodeAddress, r rota.EventRange) (rota.EventChunk, error) {
+	n, err := p.to(to.ID)
+	if err != nil {
+		return rota.EventChunk{}, err
+	}
+	return n.EventRange(ctx, r)
+}
+
+func (p directPeers) ArchiveRange(ctx context.Context, to rota.NodeAddress, span rota.ArchiveSpan, most int64) (
+	rota.ArchiveSlice, error) {
+	n, err := p.to(to.ID)
+	if err != nil {
+		return rota.ArchiveSlice{}, err
+	}
+	return n.ArchiveRange(ctx, span, most)
+}
+
+func (p directPeers) ArchiveRecords(ctx context.Context, to rota.NodeAddress, ids []rota.JobID) ([]rota.ArchiveRecord, error) {
+	n, err := p.to(to.ID)
+	if err != nil {
+		return nil, err
+	}
+	return n.ArchiveRecords(ctx, ids)
+}
+
+func (p directPeers) ListArchived(ctx context.Context, to rota.NodeAddress, f rota.JobFilter, at rota.Index) (rota.JobPage, error) {
+	n, err := p.to(to.ID)
+	if err != nil {
+		return rota.JobPage{}, err
+	}
+	return n.ListArchived(ctx, f, at)
+}
+
 func (p directPeers) Introduce(_ context.Context, to rota.NodeAddress, in rota.Introduction) error {
 	n, err := p.to(to.ID)
 	if err != nil {

@@ -48,7 +48,7 @@ func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 	for i := range a.Events {
 		e := &a.Events[i]
 		switch e.Kind {
-		case rota.JobEnqueued, rota.QueueChanged:
+		case rota.JobEnqueued, rota.QueueChanged, rota.ModeChanged, rota.TenantChanged, rota.DomainRecovered:
 			match = true
 		case rota.JobAssigned:
 			if s := h.sessions[e.Worker]; s != nil && s.session == e.Session {

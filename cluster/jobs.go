@@ -6,13 +6,15 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/sched"
 )
 
 // Submit admits jobs; each has its own outcome at its place (SPEC §4).
 func (n *Node) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {
 	ops := make([]*fsmpb.Op, len(jobs))
 	for i := range jobs {
-		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&jobs[i])}}}
+		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&jobs[i]),
+			Minted: jobs[i].Minted}}}
 	}
 	outcomes, index, err := n.propose(ctx, ops)
 	if err != nil {
@@ -21,8 +23,9 @@ func (n *Node) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitte
 	submitted := make([]rota.Submitted, len(jobs))
 	for i, o := range outcomes {
 		submitted[i] = rota.Submitted{ID: jobs[i].ID, State: rota.JobState(o.GetJobState()), Existed: o.GetExisted(),
-			Index: index, Err: fsm.OutcomeError(o)}
+			Index: index, Err: fsm.OutcomeError(o), Throttle: o.GetThrottle()}
 	}
+	n.measures.countSubmitted(submitted)
 	return submitted, nil
 }
 
@@ -32,25 +35,20 @@ func (n *Node) Job(ctx context.Context, id rota.JobID, opt rota.ReadOptions) (ro
 	if err != nil {
 		return rota.Job{}, at, err
 	}
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	job, ok := n.machine.Job(id)
-	if !ok {
-		return job, at, rota.Refusef(rota.NotFound, "job", "job %q is not known", id)
+	job, ok, err := n.jobAt(ctx, id)
+	if err == nil && !ok {
+		err = rota.Refusef(rota.NotFound, "job", "job %q is not known", id)
 	}
-	return job, at, nil
+	return job, at, err
 }
 
-// Jobs reads one page; it walks a frozen view and holds nothing up.
+// Jobs reads one page, history included; it walks a frozen view and holds nothing up.
 func (n *Node) Jobs(ctx context.Context, f rota.JobFilter, opt rota.ReadOptions) (rota.JobPage, rota.ReadAt, error) {
 	at, err := n.fresh(ctx, opt)
 	if err != nil {
 		return rota.JobPage{}, at, err
 	}
-	n.mu.Lock()
-	list := n.machine.Jobs()
-	n.mu.Unlock()
-	page, err := list.Page(f)
+	page, err := n.listAnywhere(ctx, f, at.Index)
 	return page, at, err
 }
 
@@ -77,6 +75,12 @@ func (n *Node) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.J
 			n.mu.RLock()
 			job, ok := n.machine.Job(id)
 			n.mu.RUnlock()
+			if !ok || job.RecordDropped {
+				var err error
+				if job, ok, err = n.jobAt(ctx, id); err != nil {
+					return err
+				}
+			}
 			if !ok {
 				return rota.Refusef(rota.NotFound, "job", "job %q is not known", id)
 			}
@@ -103,26 +107,40 @@ func (n *Node) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.J
 
 // Cancel ends jobs that are not over.
 func (n *Node) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
-	return n.eachJob(ctx, ids, func(id string) *fsmpb.Op { return &fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: id}}} })
-}
-
-// Retry revives jobs that ended otherwise than COMPLETED.
-func (n *Node) Retry(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
-	return n.eachJob(ctx, ids, func(id string) *fsmpb.Op { return &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: id}}} })
-}
-
-func (n *Node) eachJob(ctx context.Context, ids []rota.JobID, op func(string) *fsmpb.Op) ([]rota.JobOutcome, error) {
 	ops := make([]*fsmpb.Op, len(ids))
 	for i, id := range ids {
-		ops[i] = op(string(id))
+		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: string(id)}}}
 	}
+	return n.eachJob(ctx, ids, ops)
+}
+
+// Retry revives jobs that ended otherwise than COMPLETED. Each entry brings the
+// payload again, from this node's history or another's.
+func (n *Node) Retry(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
+	if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
+		return nil, err
+	}
+	ops := make([]*fsmpb.Op, len(ids))
+	for i, id := range ids {
+		spec, err := n.specOf(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: string(id), Spec: spec}}}
+	}
+	return n.eachJob(ctx, ids, ops)
+}
+
+// eachJob proposes an operation for each job.
+func (n *Node) eachJob(ctx context.Context, ids []rota.JobID, ops []*fsmpb.Op) ([]rota.JobOutcome, error) {
 	outcomes, index, err := n.propose(ctx, ops)
 	if err != nil {
 		return nil, err
 	}
 	list := make([]rota.JobOutcome, len(ids))
 	for i, o := range outcomes {
-		list[i] = rota.JobOutcome{ID: ids[i], State: rota.JobState(o.GetJobState()), Index: index, Err: fsm.OutcomeError(o)}
+		list[i] = rota.JobOutcome{ID: ids[i], State: rota.JobState(o.GetJobState()), Index: index,
+			Err: n.beyond(fsm.OutcomeError(o), ids[i])}
 	}
 	return list, nil
 }
@@ -152,16 +170,6 @@ func (n *Node) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOption
 	return w, nil
 }
 
-// DrainWorker gives a worker no new lease; it keeps those that it has.
-func (n *Node) DrainWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
-	_, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{
-		Worker: string(id), Status: uint32(rota.WorkerDraining)}}})
-	if err != nil {
-		return rota.Worker{}, err
-	}
-	return n.Worker(ctx, id, rota.ReadOptions{MinIndex: index})
-}
-
 // Queues lists the queues with their counters.
 func (n *Node) Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
 	at, err := n.fresh(ctx, opt)
@@ -173,16 +181,21 @@ func (n *Node) Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, 
 	return n.machine.Queues(), at, nil
 }
 
-// Queue reads one queue.
+// Queue reads one queue, with its failure domains and what is known of its types.
 func (n *Node) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, error) {
 	if _, err := n.fresh(ctx, opt); err != nil {
 		return rota.Queue{}, err
 	}
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	q, ok := n.machine.Queue(name)
+	q, ok := n.machine.QueueInFull(name)
 	if !ok {
 		return q, rota.Refusef(rota.NotFound, "queue", "queue %q does not exist", name)
+	}
+	for i := range q.Types {
+		t := &q.Types[i]
+		t.Weight = sched.AdaptiveWeight(sched.Stats{Success: t.Success, Fail: t.Fail, EMAus: t.EMAus,
+			ExpectedMs: t.ExpectedMs, Sampled: t.EMAus > 0})
 	}
 	return q, nil
 }

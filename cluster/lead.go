@@ -125,7 +125,8 @@ func (n *Node) beginEntry(ctx context.Context, term uint64) (*fsmpb.Entry, error
 // startChores starts the leader's loops; each ends with the leadership.
 func (n *Node) startChores(l *leadership) {
 	for _, chore := range []func(){l.collect, l.land,
-		func() { n.matchLoop(l) }, func() { n.sweepLoop(l) }, func() { n.silenceLoop(l) }, func() { n.reconcileLoop(l) }} {
+		func() { n.matchLoop(l) }, func() { n.sweepLoop(l) }, func() { n.silenceLoop(l) }, func() { n.reconcileLoop(l) },
+		func() { n.degradeLoop(l) }} {
 		n.run(chore)
 	}
 }

@@ -50,6 +50,8 @@ type leadership struct {
 	// silenced is closed when it has arrived. Nil while there is none.
 	silencing map[rota.WorkerID]bool
 	silenced  chan struct{}
+	// commits are the latest entries' latencies.
+	commits latencies
 	// present says that some worker is neither RETIRED nor UNREACHABLE, so that
 	// the clock has to run on.
 	present bool
@@ -264,7 +266,9 @@ func (l *leadership) land() {
 			a = &fsm.Applied{} // the node halts; nobody is told a success
 		}
 		l.settle(f.seq, a)
-		l.n.measures.commit.Observe(time.Since(f.started).Seconds())
+		took := time.Since(f.started)
+		l.n.measures.commit.Observe(took.Seconds())
+		l.commits.note(sinceBoot(), took)
 		at := 0
 		for _, p := range f.proposals {
 			r := reply{index: a.Index, sweep: a.Sweep}

@@ -59,17 +59,23 @@ func (n *Node) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb.Ro
 	return rounds, r.err == nil
 }
 
-// samePairs says that two entries of rounds begin with the same pair: what was
-// placed is not decided again.
+// samePairs says that two entries of rounds begin with the same pair, or with none
+// and the same preemption: what was placed, or given way for, is not decided again.
 func samePairs(a, b []*fsmpb.Round) bool {
-	first := func(rounds []*fsmpb.Round) *fsmpb.Pair {
+	first := func(rounds []*fsmpb.Round) (job, worker string) {
 		for _, r := range rounds {
 			if len(r.GetPairs()) > 0 {
-				return r.GetPairs()[0]
+				return r.GetPairs()[0].GetJob(), r.GetPairs()[0].GetWorker()
 			}
 		}
-		return nil
+		for _, r := range rounds {
+			if len(r.GetPreempts()) > 0 {
+				return r.GetPreempts()[0].GetJob(), r.GetPreempts()[0].GetWorker()
+			}
+		}
+		return "", ""
 	}
-	x, y := first(a), first(b)
-	return x != nil && y != nil && x.GetJob() == y.GetJob() && x.GetWorker() == y.GetWorker()
+	x, at := first(a)
+	y, there := first(b)
+	return x != "" && x == y && at == there
 }

@@ -11,10 +11,11 @@ import (
 // measures are what a node counts and times. They are its own, not global, so
 // that several nodes may live in one process.
 type measures struct {
-	commit, apply, decide        prometheus.Histogram
+	commit, apply, decide, flush prometheus.Histogram
 	entryOps                     prometheus.Histogram
 	leaderships, unknown, rounds prometheus.Counter
 	refusedEntries, mismatches   prometheus.Counter
+	rejected                     *prometheus.CounterVec
 }
 
 func newMeasures() *measures {
@@ -26,9 +27,11 @@ func newMeasures() *measures {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "rota_" + name, Help: help})
 	}
 	return &measures{
-		commit: h("raft_commit_seconds", "From proposing an entry to having applied it, on the leader.", seconds),
-		apply:  h("apply_seconds", "Applying one entry.", seconds),
-		decide: h("decision_seconds", "Deciding one entry of rounds.", seconds),
+		rejected: newRejected(),
+		commit:   h("raft_commit_seconds", "From proposing an entry to having applied it, on the leader.", seconds),
+		apply:    h("apply_seconds", "Applying one entry.", seconds),
+		decide:   h("decision_seconds", "Deciding one entry of rounds.", seconds),
+		flush:    h("archive_flush_seconds", "Writing one batch of ended jobs to the archive.", seconds),
 		entryOps: h("entry_operations", "Operations in one entry, on the leader.",
 			prometheus.ExponentialBuckets(1, 2, 11)),
 		leaderships:    c("leaderships_total", "Leaderships that this node began."),
@@ -45,8 +48,9 @@ func (n *Node) Collectors() []prometheus.Collector {
 	gauge := func(name, help string, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_" + name, Help: help}, read)
 	}
-	return []prometheus.Collector{
-		m.commit, m.apply, m.decide, m.entryOps, m.leaderships, m.unknown, m.rounds, m.refusedEntries, m.mismatches,
+	return append(append(n.eventCollectors(), n.historyCollectors()...), []prometheus.Collector{
+		m.commit, m.apply, m.decide, m.flush, m.entryOps, m.leaderships, m.unknown, m.rounds, m.refusedEntries, m.mismatches,
+		m.rejected, newAdmission(n),
 		gauge("raft_leader", "1 while this node leads.", func() float64 {
 			if n.leading() != nil {
 				return 1
@@ -85,7 +89,7 @@ func (n *Node) Collectors() []prometheus.Collector {
 			}
 			return float64(free)
 		}),
-	}
+	}...)
 }
 
 // countEvents notes what an applied entry says about the cluster's health.

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"go.etcd.io/bbolt"
 )
 
 // Node is one node of a cluster: its replica of the state, its part in Raft and
@@ -33,6 +34,15 @@ type Node struct {
 	// mu is the apply lock: Apply holds it, reads of the machine share it.
 	mu      sync.RWMutex
 	machine *fsm.Machine
+	// audit keeps what audits and explanations of the past replay.
+	audit *auditKeep
+	// replaying has room for the one replay of the past that may run.
+	replaying chan struct{}
+
+	// archiveDB is the file beside the log: terminal jobs, and events.
+	archiveDB *bbolt.DB
+	events    *eventLog
+	history   *history
 
 	hub     *hub
 	beats   *beatBox
@@ -70,7 +80,7 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, log: cfg.Log, peers: peers, machine: fsm.New(), hub: newHub(), measures: newMeasures(),
+	n := &Node{cfg: cfg, log: cfg.Log, peers: peers, replaying: make(chan struct{}, 1), machine: fsm.New(), hub: newHub(), measures: newMeasures(),
 		notify: make(chan bool, 64), stopped: make(chan struct{}), raftDown: make(chan struct{}), left: make(chan struct{})}
 	n.life, n.endLife = context.WithCancel(context.Background())
 	n.beats = newBeatBox(n)
@@ -89,6 +99,10 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	n.run(n.leadLoop)
 	n.run(n.watchLoop)
 	n.run(n.leaderLoop)
+	n.run(n.wakeEvents)
+	n.run(n.flushEvents)
+	n.run(n.historyLoop)
+	n.run(n.fetchLoop)
 	return n, nil
 }
 
@@ -119,6 +133,19 @@ func (n *Node) open() (err error) {
 	if err != nil {
 		return &rota.Error{Kind: rota.Internal, Text: "snapshot directory cannot be opened", Cause: err}
 	}
+	first, err := n.stores.Log.FirstIndex()
+	if err != nil {
+		return &rota.Error{Kind: rota.Internal, Text: "raft log cannot be read", Cause: err}
+	}
+	if n.audit, err = openAuditKeep(n.cfg.Data, n.cfg.AuditRetention, first); err != nil {
+		return err
+	}
+	if err := n.openArchive(); err != nil {
+		return err
+	}
+	if err := n.openHistory(); err != nil {
+		return err
+	}
 	n.known.id = n.data.ClusterID()
 	n.stream, err = NewStreamLayer(n.cfg.Raft, raft.ServerAddress(n.cfg.Raft), n.hello, StreamOptions{
 		Admit: n.admit, ServerTLS: n.cfg.ServerTLS, ClientTLS: n.cfg.ClientTLS, Logger: libraries})
@@ -135,16 +162,21 @@ func (n *Node) open() (err error) {
 	return err
 }
 
-// keepFrom is the first entry after the snapshot before the newest.
+// keepFrom is the first entry that cutting the log must leave: the one after the
+// snapshot before the newest, or an older one where audits ask for it.
 func (n *Node) keepFrom() uint64 {
-	if n.snapshots == nil {
+	if n.snapshots == nil || n.audit == nil {
 		return 0
 	}
 	kept, err := n.snapshots.List()
 	if err != nil || len(kept) < 2 {
 		return 0
 	}
-	return kept[1].Index + 1
+	keep := kept[1].Index + 1
+	if floor := n.audit.floor(); floor > 0 {
+		keep = min(keep, floor)
+	}
+	return keep
 }
 
 // rpcsInFlight of 1 turns raft's pipelined replication off. hashicorp/raft 1.7.3:
@@ -323,6 +355,15 @@ func (n *Node) closeAll() {
 	if n.stores != nil {
 		if err := n.stores.Close(); err != nil {
 			n.log.Warn("stores did not close", "err", err)
+		}
+	}
+	if n.archiveDB != nil {
+		n.flushEventsOnce()
+		if n.history != nil {
+			_ = n.flushHistory() // said already; the log has the entries
+		}
+		if err := n.archiveDB.Close(); err != nil {
+			n.log.Warn("archive did not close", "err", err)
 		}
 	}
 	if n.data != nil {

@@ -81,6 +81,7 @@ func TestNode(t *testing.T) {
 	t.Run("refuses internal operations from another node", func(t *testing.T) {
 		if forwardable(&fsmpb.Op{Op: &fsmpb.Op_Sweep{}}) || forwardable(&fsmpb.Op{Op: &fsmpb.Op_Round{}}) ||
 			forwardable(&fsmpb.Op{Op: &fsmpb.Op_Reach{}}) || forwardable(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{}}) ||
+			forwardable(&fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Auto: true}}}) ||
 			forwardable(&fsmpb.Op{Op: &fsmpb.Op_SetNode{}}) {
 			t.Fatal("an internal operation has a wire form")
 		}
@@ -134,7 +135,7 @@ func TestNode_reconnectingElsewhereGivesOpenLeasesBack(t *testing.T) {
 		t.Fatalf("%d leases came back of %d", len(again), len(first))
 	}
 	other, err := b.leader().OpenWorker(within(t, 5*time.Second), rota.WorkerSpec{ID: "w1", Queues: []rota.QueueName{"default"},
-		Slots: 1}, []byte("another secret, of another process"), false)
+		Slots: 1}, []byte("another secret, of another process"), false, nil)
 	if rota.KindOf(err) != rota.Conflict {
 		t.Fatalf("another secret got %v, %v", other, err)
 	}

@@ -16,6 +16,14 @@ type Peers interface {
 	Barrier(ctx context.Context, to rota.NodeAddress) (rota.Index, error)
 	Inspect(ctx context.Context, to rota.NodeAddress, digestsAt []rota.Index) (rota.Inspection, error)
 	CheckAt(ctx context.Context, to rota.NodeAddress, index rota.Index) (rota.NodeVerdict, error)
+	// EventRange asks for events that this node lacks; none where the other lacks
+	// them too (SPEC §12.3).
+	EventRange(ctx context.Context, to rota.NodeAddress, r rota.EventRange) (rota.EventChunk, error)
+	// ArchiveRange, ArchiveRecords and ListArchived ask another node's history for
+	// what this node's own may lack (SPEC §10.5).
+	ArchiveRange(ctx context.Context, to rota.NodeAddress, span rota.ArchiveSpan, maxBytes int64) (rota.ArchiveSlice, error)
+	ArchiveRecords(ctx context.Context, to rota.NodeAddress, ids []rota.JobID) ([]rota.ArchiveRecord, error)
+	ListArchived(ctx context.Context, to rota.NodeAddress, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
 	// Introduce asks a node that is up whether this one may start: nil, Conflict
 	// (never), or Unavailable (ask again).
 	Introduce(ctx context.Context, to rota.NodeAddress, in rota.Introduction) error

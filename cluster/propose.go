@@ -58,11 +58,10 @@ func chunk(ops []*fsmpb.Op) int {
 }
 
 func (n *Node) proposeChunk(ctx context.Context, ops []*fsmpb.Op) reply {
-	urgent := ops[0].GetSubmit() == nil
 	var last error
 	for {
 		if l := n.leading(); l != nil {
-			r := l.propose(ctx, ops, urgent)
+			r := n.proposeHere(ctx, l, ops)
 			definite := errors.Is(r.err, errNotLeader)
 			switch {
 			case r.err == nil, !definite && !repeatable(ops), !definite && ctx.Err() != nil:
@@ -169,7 +168,7 @@ func (n *Node) Forwarded(ctx context.Context, from rota.NodeID, commands []byte)
 	if l == nil {
 		return nil, notLeader()
 	}
-	r := l.propose(ctx, c.GetOps(), c.GetOps()[0].GetSubmit() == nil)
+	r := n.proposeHere(ctx, l, c.GetOps())
 	if errors.Is(r.err, errNotLeader) {
 		return nil, notLeader()
 	}
@@ -184,8 +183,10 @@ func (n *Node) Forwarded(ctx context.Context, from rota.NodeID, commands []byte)
 func forwardable(op *fsmpb.Op) bool {
 	switch op.GetOp().(type) {
 	case *fsmpb.Op_Submit, *fsmpb.Op_Register, *fsmpb.Op_SetStatus, *fsmpb.Op_Lease, *fsmpb.Op_Cancel, *fsmpb.Op_Retry,
-		*fsmpb.Op_SetQueue, *fsmpb.Op_Barrier:
+		*fsmpb.Op_SetQueue, *fsmpb.Op_Barrier, *fsmpb.Op_SetTenant, *fsmpb.Op_ReportProof:
 		return true
+	case *fsmpb.Op_SetMode:
+		return !op.GetSetMode().GetAuto()
 	default:
 		return false
 	}

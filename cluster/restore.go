@@ -50,6 +50,9 @@ func RestoreBackup(o RestoreOptions) (rota.SnapshotInfo, error) {
 	if err := m.Reincarnate(rota.ClusterID("c-" + rota.Hex(id).String())); err != nil {
 		return rota.SnapshotInfo{}, err
 	}
+	if err := restoreHistory(o, m); err != nil {
+		return rota.SnapshotInfo{}, err
+	}
 	return writeFirst(o, m)
 }
 
@@ -60,7 +63,8 @@ func loadBackup(path string) (*fsm.Machine, error) {
 	}
 	defer f.Close()
 	m, _, err := snapshot.Read(io.Reader(f), func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
-		return fsm.NewLoader(info)
+		l, err := fsm.NewLoader(info)
+		return snapshot.Sections(snapshot.Sink[*fsm.Machine](l), nil), err
 	})
 	return m, err
 }

@@ -27,17 +27,23 @@ type WorkerSession struct {
 }
 
 // OpenWorker registers a worker, or takes its live session up again, and serves
-// it from here (SPEC §6.4).
-func (n *Node) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool) (*WorkerSession, error) {
+// it from here (SPEC §6.4). What it shows as attestation, nil for none, is
+// verified first: a refused one registers nothing (SPEC §6.5).
+func (n *Node) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
+	attestation *rota.Attestation) (*WorkerSession, error) {
 	if err := spec.CheckShape(); err != nil {
 		return nil, err
 	}
 	if len(secret) < 16 || len(secret) > 64 {
 		return nil, rota.Refusef(rota.Invalid, "secret", "secret has %d bytes: 16 to 64 are wanted", len(secret))
 	}
+	attested, err := n.attestedUntil(attestation, spec.ID)
+	if err != nil {
+		return nil, err
+	}
 	hash := sha256.Sum256(secret)
 	outcome, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{
-		Spec: fsm.WorkerOp(&spec), SecretHash: hash[:], Takeover: takeover}}})
+		Spec: fsm.WorkerOp(&spec), SecretHash: hash[:], Takeover: takeover, AttestedUntilMs: int64(attested)}}})
 	if err != nil {
 		return nil, err
 	}

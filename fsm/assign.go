@@ -35,9 +35,10 @@ func (m *Machine) round(op *fsmpb.Round) *fsmpb.Outcome {
 	placed, since := 0, q.sinceInterleave
 	for _, p := range op.GetPairs() {
 		j := m.jobs.get(rota.JobID(p.GetJob()))
-		if why := m.unassignable(j, q, rota.WorkerID(p.GetWorker())); why != "" {
+		turn := rota.ReasoningRule(p.GetRule()) == rota.ByTurnOfTheOldest
+		if why := m.unassignable(j, q, rota.WorkerID(p.GetWorker()), turn); why != "" {
 			m.emit(rota.Event{Kind: rota.AssignmentDropped, Job: rota.JobID(p.GetJob()), Queue: name,
-				Worker: rota.WorkerID(p.GetWorker()), Epoch: op.GetEpoch(), Text: why})
+				Worker: rota.WorkerID(p.GetWorker()), Epoch: op.GetEpoch(), Check: why, Text: why})
 			continue
 		}
 		m.assign(m.jobs.edit(j.spec.ID), rota.WorkerID(p.GetWorker()), seed, rota.Decision{Seed: seed[:],
@@ -76,8 +77,9 @@ func (m *Machine) noteRound(name rota.QueueName, placed int) {
 	m.rounds = append(m.rounds, roundDone{name, placed})
 }
 
-// unassignable says why a pair does not hold now, "" if it does.
-func (m *Machine) unassignable(j *jobRow, q *queueRow, worker rota.WorkerID) string {
+// unassignable says why a pair, by a turn of the oldest or not, does not hold now,
+// "" if it does.
+func (m *Machine) unassignable(j *jobRow, q *queueRow, worker rota.WorkerID, turn bool) string {
 	switch {
 	case j == nil:
 		return "JOB_GONE"
@@ -86,10 +88,10 @@ func (m *Machine) unassignable(j *jobRow, q *queueRow, worker rota.WorkerID) str
 	case j.spec.Queue != q.name:
 		return "OTHER_QUEUE"
 	}
-	if why := m.blocked(j, q); why != "" {
+	if why := m.blocked(j, q, turn); why != "" {
 		return why
 	}
-	if ok, why := m.registry.supply.Fits(j.class, worker, q.policy.LeasesMaxPerWorker); !ok {
+	if ok, why := m.registry.supply.Fits(j.class, worker); !ok {
 		return why.String()
 	}
 	if held := m.registry.heldFor[worker]; held != "" && held != j.spec.ID {
@@ -133,6 +135,7 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	w.leases.Insert(string(l.ID[:]))
 	m.timeWorker(w, old)
 	m.timeLease(l)
+	m.noteGoing(l)
 	m.registry.supply.Take(worker, l.cpu, l.memory)
 	m.registry.supply.Received(worker, w.sinceTurn)
 	m.share(l.queue, l.tenant, 1)
@@ -153,9 +156,13 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 			m.timers.expire.set(string(j.spec.ID), int64(before), int64(j.expires()))
 		}
 	}
-	m.emit(rota.Event{Kind: rota.JobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: worker,
-		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Deadline: l.Deadline, Epoch: why.Epoch})
+	m.emitFor(j, rota.Event{Kind: rota.JobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: worker,
+		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Deadline: l.Deadline, Epoch: why.Epoch,
+		Check: checkFit, Payload: m.placing(&l.Decision)})
 }
+
+// checkFit is what the re-check of an assignment says where no rule failed.
+const checkFit = "FIT"
 
 func maxRuntime(s *rota.JobSpec, p *rota.QueuePolicy) int64 {
 	if s.MaxRuntimeMs > 0 {

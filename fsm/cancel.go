@@ -39,15 +39,15 @@ func (m *Machine) expel(j *jobRow, state rota.JobState, why rota.Reason) {
 	if j.state.Leased() {
 		l := m.leases.get(string(j.lease[:]))
 		m.closeLease(l, j, why, "")
-		m.emit(rota.Event{Kind: rota.LeaseCancelledEvent, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+		m.emitFor(j, rota.Event{Kind: rota.LeaseCancelledEvent, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 			Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why})
 	}
-	m.emit(rota.Event{Kind: kind, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt, Reason: why})
+	m.emitFor(j, rota.Event{Kind: kind, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt, Reason: why})
 	m.finish(j, state, why, nil, nil)
 }
 
 // retry revives a terminal job that did not complete (SPEC §9.1, Invariant I7):
-// with fresh attempts and times to live, and the payload that its record kept.
+// with fresh attempts and times to live, and the payload that its entry brings.
 func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	id := rota.JobID(op.GetJob())
 	if j := m.jobs.get(id); j != nil {
@@ -62,31 +62,31 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	if t == nil {
 		return refused(rota.Refusef(rota.NotFound, "job", "job %q is not known", id))
 	}
-	r, kept := m.records.Get(id)
-	q := m.queues.get(t.queue)
-	switch {
-	case t.state == rota.Completed:
+	if t.state == rota.Completed {
 		o := refused(rota.Refusef(rota.Conflict, "job", "job %s is COMPLETED: submit it under a new id to run it again", id))
 		o.JobState = uint32(t.state)
 		return o
-	case !kept:
-		return refused(rota.Refusef(rota.OutOfRange, "job", "the payload of job %s was dropped by retention: submit it again "+
-			"under a new id", id))
-	case q.pending() >= q.policy.QueueCap:
-		return refused(exhausted("queue", "queue %q holds %d pending jobs: queue_cap is %d", q.name, q.pending(), q.policy.QueueCap))
 	}
-	if err := m.admitClass(r.spec); err != nil {
+	spec, err := revival(t, op.GetSpec())
+	if err != nil {
+		return refused(err)
+	}
+	q := m.queues.get(t.queue)
+	if pending := q.pending(); pending >= q.policy.QueueCap {
+		return refused(exhausted("queue", "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap))
+	}
+	if err := m.admitClass(spec); err != nil {
 		return refused(err)
 	}
 	m.dropTomb(t)
 	m.head.jobSeq++
-	j := &jobRow{spec: r.spec, specHash: hashSpec(&m.ledger.enc, r.spec), seq: m.head.jobSeq, submitted: m.head.clock,
-		submittedDate: m.head.date(), attempts: r.attempts, lastReason: t.reason, lastError: r.err}
+	j := &jobRow{spec: spec, specHash: hashSpec(&m.ledger.enc, spec), seq: m.head.jobSeq, submitted: m.head.clock,
+		submittedDate: m.head.date(), lastReason: t.reason, prior: t.seq}
 	m.jobs.insert(id, j)
 	m.classify(j)
-	if ttl := q.policy.TTLAbsMs; ttl > 0 || r.spec.TTLMs > 0 {
-		if r.spec.TTLMs > 0 {
-			ttl = r.spec.TTLMs
+	if ttl := q.policy.TTLAbsMs; ttl > 0 || spec.TTLMs > 0 {
+		if spec.TTLMs > 0 {
+			ttl = spec.TTLMs
 		}
 		j.expireAbs = m.head.clock + rota.Clock(ttl)
 		m.timers.expire.set(string(id), 0, int64(j.expireAbs))

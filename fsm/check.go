@@ -24,6 +24,9 @@ func (m *Machine) Check() []string {
 	c.tenants()
 	c.meters()
 	c.domains()
+	c.types()
+	c.tiers()
+	c.going()
 	c.timers()
 	c.digest()
 	return c.faults
@@ -133,8 +136,8 @@ func (c *checker) workers() {
 		if w.session == 0 || uint64(w.session) > m.head.sessions {
 			c.fault("I3: worker %s has session %d, the counter is at %d", id, w.session, m.head.sessions)
 		}
-		if w.status == rota.WorkerUnreachable && w.before != rota.WorkerActive && w.before != rota.WorkerDraining {
-			c.fault("I3: worker %s is UNREACHABLE and goes back to %s", id, w.before)
+		if !w.mayReturn() {
+			c.fault("I3: worker %s is %s and goes back to %s", id, w.status, w.before)
 		}
 		if w.cpu < 0 || w.memory < 0 || w.open < 0 {
 			c.fault("I3: worker %s has taken less than nothing", id)
@@ -211,16 +214,19 @@ func (c *checker) share(l *leaseRow) {
 
 func (c *checker) terminal() {
 	m := c.m
-	if m.tombs.len() != m.timers.tombOrder.Len() || m.records.Len() != m.timers.recordOrder.Len() {
-		c.fault("I4: %d tombstones in an order of %d, %d records in an order of %d", m.tombs.len(), m.timers.tombOrder.Len(),
-			m.records.Len(), m.timers.recordOrder.Len())
+	if m.tombs.len() != m.timers.tombOrder.Len() {
+		c.fault("I4: %d tombstones in an order of %d", m.tombs.len(), m.timers.tombOrder.Len())
+	}
+	// Every life of a job is under way, or ended under a number of its own.
+	if live := uint64(m.jobs.len()); m.head.jobSeq != live+m.head.tombSeq {
+		c.fault("I8: %d submissions and retries became %d live jobs and %d ended ones", m.head.jobSeq, live, m.head.tombSeq)
 	}
 	m.tombs.scan(func(id rota.JobID, t *tombRow) bool {
 		if !t.state.Terminal() {
 			c.fault("I7: tombstone %s is %s", id, t.state)
 		}
-		if r, kept := m.records.Get(id); kept != t.hasRecord || kept && (r.seq != t.seq || r.spec.Queue != t.queue) {
-			c.fault("I8: tombstone %s and its record do not belong together (kept: %v)", id, kept)
+		if r, staged := m.staged.records.Get(t.seq); staged && r.ended.id != id {
+			c.fault("I8: tombstone %s has the number of the record of %s", id, r.ended.id)
 		}
 		if t.seq > m.head.tombSeq || t.finished > m.head.clock {
 			c.fault("I6: tombstone %s is of the future", id)
@@ -231,15 +237,15 @@ func (c *checker) terminal() {
 		return true
 	})
 	var bytes int64
-	m.records.Scan(func(id rota.JobID, r *record) bool {
+	m.staged.records.Scan(func(seq uint64, r *record) bool {
 		bytes += r.bytes()
-		if m.tombs.get(id) == nil {
-			c.fault("I8: record %s has no tombstone", id)
+		if seq != r.ended.seq || seq > m.head.tombSeq || r.spec.ID != r.ended.id {
+			c.fault("I8: staged record %d is that of job %s, ended as number %d", seq, r.spec.ID, r.ended.seq)
 		}
 		return true
 	})
-	if bytes != m.timers.recordBytes {
-		c.fault("I4: records hold %d bytes, %d are counted", bytes, m.timers.recordBytes)
+	if bytes != m.staged.bytes {
+		c.fault("I4: staged records hold %d bytes, %d are counted", bytes, m.staged.bytes)
 	}
 }
 
@@ -251,7 +257,8 @@ func (c *checker) timers() {
 		got, want timerSet
 	}{{"lease", m.timers.lease, t.lease}, {"expire", m.timers.expire, t.expire}, {"wake", m.timers.wake, t.wake},
 		{"dated", m.timers.dated, t.dated}, {"forget", m.timers.forget, t.forget}, {"standing", m.timers.standing, t.standing},
-		{"penalty", m.timers.penalty, t.penalty}, {"meter", m.timers.meter, t.meter}, {"domain", m.timers.domain, t.domain},
+		{"attest", m.timers.attest, t.attest},
+		{"mode", m.timers.mode, t.mode}, {"penalty", m.timers.penalty, t.penalty}, {"meter", m.timers.meter, t.meter}, {"domain", m.timers.domain, t.domain},
 		{"promote", m.timers.promote, t.promote}} {
 		if s.got.Len() != s.want.Len() {
 			c.fault("I4: %d %s timers run, %d should", s.got.Len(), s.name, s.want.Len())
@@ -281,8 +288,12 @@ func newMachineTimers(m *Machine) *timers {
 	})
 	m.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
 		t.forget.set(string(id), 0, w.forgetAt())
+		t.standing.set(string(id), 0, int64(m.standingAt(w)))
+		t.attest.set(string(id), 0, int64(w.attestationEnds()))
 		return true
 	})
+	m.promotions(t)
+	m.timeLimits(t)
 	return t
 }
 

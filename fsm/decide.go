@@ -27,12 +27,26 @@ type decision struct {
 // pure read, only ever called by a leader. First go those whose room is kept for
 // them: jobs that hold a worker (SPEC §7.8), then the oldest jobs, where a
 // worker's turn is due (SPEC §7.10). Then the queues that have work and
-// supply, in their turn; then what changes among the holds. At most `most` pairs
-// are decided. The answer is nil when nothing can be placed and no hold changes; a
-// queue whose round placed nothing is told too when another's placed something.
+// supply, in their turn; then the leases that give way (SPEC §7.9), and what
+// changes among the holds. At most `most` pairs are decided. The answer is nil when
+// nothing can be placed, no lease gives way and no hold changes; a queue whose
+// round placed nothing is told too when another's placed something. READ_ONLY
+// starts nothing (SPEC §4.3), and so nothing gives way for it either.
 func (m *Machine) Decide(most int) []*fsmpb.Round {
-	d := &decision{m: m, draft: sched.NewDraft(m.registry.supply), epoch: m.head.epoch, most: most, holds: m.held(),
+	rounds, _ := m.decide(most, "")
+	return rounds
+}
+
+// decide is Decide, and where a job is watched the draft that tells of it.
+func (m *Machine) decide(most int, watched rota.JobID) ([]*fsmpb.Round, *sched.Draft) {
+	if m.head.mode == rota.ModeReadOnly {
+		return nil, nil
+	}
+	d := &decision{m: m, draft: sched.NewDraft(m.registry.supply, caps{m}), epoch: m.head.epoch, most: most, holds: m.held(),
 		before: make(map[rota.QueueName]uint64)}
+	if watched != "" {
+		d.draft.Watch(watched)
+	}
 	m.registry.busy.Scan(func(t turn) bool {
 		if !m.queues.get(t.name).policy.Paused {
 			d.lots, d.names = append(d.lots, m.lot(t.name)), append(d.names, t.name)
@@ -45,17 +59,21 @@ func (m *Machine) Decide(most int) []*fsmpb.Round {
 			d.queue(name)
 		}
 	}
+	preempted := d.preempts()
 	changed := d.changeHolds()
-	if d.placed == 0 && !changed {
-		return nil
+	if d.placed == 0 && !preempted && !changed {
+		return nil, d.draft
 	}
-	return d.rounds
+	return d.rounds, d.draft
 }
 
 // keptRoom places the jobs that hold a worker, and takes the turns of the oldest.
 func (d *decision) keptRoom() {
 	for _, h := range d.holds {
 		if pair, ok := d.draft.PlaceHeld(h, d.m.head.clock); ok {
+			if row := d.m.holds.get(h.Item.ID); row.preempted {
+				pair.Reasoning = rota.Reasoning{Rule: rota.ByPreemption, N: row.revoked}
+			}
 			d.early(pair)
 		}
 	}
@@ -90,6 +108,7 @@ func (d *decision) queue(name rota.QueueName) {
 	m, q := d.m, d.m.queues.get(name)
 	r := d.round(name)
 	pairs := d.draft.Round(m.registry.queues[name].pending, sched.RoundInput{
+		Queue: name, Stats: m.stats,
 		Seed: sched.MatchSeed(m.head.cluster, d.epoch, m.head.index, m.head.beacon), Now: m.head.clock,
 		Policy: &q.policy, Cursor: q.placed + d.before[name], Limit: min(int(q.policy.BatchSize), d.most-d.placed),
 		Interleave: q.interleaves(d.before[name])})

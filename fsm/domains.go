@@ -1,13 +1,146 @@
 package fsm
 
-// takeDomain counts an assignment against an isolated domain's bucket (SPEC §4.8).
-func (m *Machine) takeDomain(l *leaseRow) {}
+import "github.com/rotasched/rota"
 
-// countDomain counts an outcome in the job's failure domain.
-func (m *Machine) countDomain(l *leaseRow, what outcome) {}
+// domainSpan is the length of a failure domain's window (SPEC §4.8).
+const domainSpan = rota.WindowSlots * rota.WindowSlotMs
+
+// domainChanged is the payload of domainIsolated and domainRecovered.
+type domainChanged struct {
+	Domain            string `json:"domain"`
+	Outcomes          int64  `json:"outcomes"`
+	Failures          int64  `json:"failures"`
+	ThresholdPermille int64  `json:"threshold_permille"`
+}
+
+// domainOf gives a queue's failure domain; nil where nothing is known of it.
+func (m *Machine) domainOf(queue rota.QueueName, name string) *domainRow {
+	if name == "" {
+		return nil
+	}
+	return m.domains.get(domainKey(queue, name))
+}
+
+// domainsOf lists the keys of a queue's failure domains.
+func (m *Machine) domainsOf(queue rota.QueueName) []string {
+	return keysUnder(&m.domains, domainKey(queue, ""))
+}
+
+// probes is the bucket that an isolated domain's jobs pass.
+func (m *Machine) probes(queue rota.QueueName) bucket {
+	p := &m.queues.get(queue).policy
+	return bucketOf(p.DomainProbeRPS, p.DomainProbeBurst)
+}
+
+// takeDomain counts an assignment against an isolated domain's bucket (SPEC §4.8).
+func (m *Machine) takeDomain(l *leaseRow) {
+	d := m.domainOf(l.queue, l.domain)
+	if d == nil || !d.isolated {
+		return
+	}
+	d = m.domains.edit(domainKey(l.queue, l.domain))
+	d.tat = m.probes(l.queue).take(d.tat, m.head.clock)
+	m.settleDomain(d)
+}
+
+// countDomain counts an outcome in the job's failure domain. Declines and
+// cancellations say nothing of it; beyond MaxDomains nothing is counted.
+func (m *Machine) countDomain(l *leaseRow, what outcome) {
+	var ok, fail int64
+	switch what {
+	case outcomeSuccess:
+		ok = 1
+	case outcomeFailure, outcomeProofInvalid, outcomeExpired, outcomeAckTimeout:
+		fail = 1
+	default:
+		return
+	}
+	if l.domain == "" {
+		return
+	}
+	key := domainKey(l.queue, l.domain)
+	d := m.domains.edit(key)
+	if d == nil {
+		if m.domains.len() >= rota.MaxDomains {
+			return
+		}
+		d = &domainRow{queue: l.queue, name: l.domain}
+		m.domains.insert(key, d)
+	}
+	d.window.count(domainSpan, m.head.clock, ok, fail)
+	m.settleDomain(d)
+}
 
 // fireDomain looks again at a domain whose window or bucket changes now.
-func (m *Machine) fireDomain(key string) {}
+func (m *Machine) fireDomain(key string) {
+	d := m.domains.edit(key)
+	d.window.expire(domainSpan, m.head.clock)
+	m.settleDomain(d)
+}
+
+// settleDomain puts a domain right after its window or bucket changed; d is
+// editable. It is isolated above the threshold and recovers at half of it, so that
+// it does not flap. One of which nothing was heard for a whole window recovers too:
+// nothing says any more that it fails.
+func (m *Machine) settleDomain(d *domainRow) {
+	p := &m.queues.get(d.queue).policy
+	ok, fail := d.window.total()
+	switch {
+	case !d.isolated && ok+fail >= p.DomainMinSamples && fail*1000 > p.DomainFailureThresholdPermille*(ok+fail):
+		m.isolate(d, true)
+	case d.isolated && fail*2000 <= p.DomainFailureThresholdPermille*(ok+fail):
+		m.isolate(d, false)
+	}
+	if parked := d.isolated && m.probes(d.queue).tokens(d.tat, m.head.clock) == 0; parked != d.parked {
+		d.parked = parked
+		m.registry.queues[d.queue].pending.ParkDomain(d.name, parked)
+	}
+	key, due := domainKey(d.queue, d.name), m.domainDue(d)
+	m.timers.domain.set(key, int64(d.due), int64(due))
+	if d.due = due; due == 0 {
+		m.domains.drop(key)
+	}
+}
+
+// isolate changes whether a domain is isolated; its bucket is full then.
+func (m *Machine) isolate(d *domainRow, isolated bool) {
+	kind := rota.DomainRecovered
+	if isolated {
+		kind = rota.DomainIsolated
+	}
+	d.isolated, d.since, d.tat = isolated, m.head.clock, 0
+	ok, fail := d.window.total()
+	m.emit(rota.Event{Kind: kind, Queue: d.queue, Payload: payload(domainChanged{d.name, ok + fail, fail,
+		m.queues.get(d.queue).policy.DomainFailureThresholdPermille})})
+}
+
+// domainDue is when a domain must be looked at: when its oldest sub-window goes, or
+// its lanes get the next token; 0 when it is at rest.
+func (m *Machine) domainDue(d *domainRow) rota.Clock {
+	due := d.window.leaves(domainSpan)
+	if d.parked {
+		due = sooner(due, m.probes(d.queue).nextToken(d.tat, m.head.clock))
+	}
+	return due
+}
 
 // domains checks what is derived of the domains. Invariant I9.
-func (c *checker) domains() {}
+func (c *checker) domains() {
+	m := c.m
+	if n := m.domains.len(); n > rota.MaxDomains {
+		c.fault("I9: %d failure domains are counted, at most %d may be", n, rota.MaxDomains)
+	}
+	m.domains.scan(func(key string, d *domainRow) bool {
+		if key != domainKey(d.queue, d.name) || d.name == "" || m.queues.get(d.queue) == nil {
+			c.fault("I9: failure domain %s is of unknown queue %q", key, d.queue)
+			return true
+		}
+		if d.parked && !d.isolated || d.since > m.head.clock {
+			c.fault("I9: failure domain %s since %d, isolated %v, parked %v", key, d.since, d.isolated, d.parked)
+		}
+		if due := m.domainDue(d); due == 0 || due != d.due {
+			c.fault("I4: failure domain %s is due at %d, filed at %d", key, due, d.due)
+		}
+		return true
+	})
+}

@@ -12,6 +12,7 @@ import (
 func (m *Machine) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text string) {
 	key := string(l.ID[:])
 	m.timers.lease.set(key, int64(l.due), 0)
+	m.dropGoing(l)
 	m.leases.drop(key)
 	w := m.workers.edit(l.Worker)
 	old := w.forgetAt()
@@ -49,13 +50,16 @@ func (m *Machine) endLease(l *leaseRow, why rota.Reason, text string) rota.JobSt
 	case rota.Declined:
 		kind = rota.LeaseDeclinedEvent
 	}
-	m.emit(rota.Event{Kind: kind, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Session: l.Session,
+	m.emitFor(j, rota.Event{Kind: kind, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Session: l.Session,
 		Lease: l.ID, Attempt: l.Attempt, Reason: why, Text: text})
 	if why == rota.Declined {
 		if j.declines++; j.declines >= rota.MaxDeclines {
 			why = rota.ProviderFail
 			j.lastReason = why
 		}
+	}
+	if why == rota.Preempted {
+		j.preempted++ // not before: what ends well after all did not give way
 	}
 	if !why.Counted() {
 		m.enqueue(j)
@@ -76,8 +80,8 @@ func (m *Machine) useUp(j *jobRow, why rota.Reason) rota.JobState {
 	}
 	if wait := sched.BackoffMs(j.spec.ID, failed, p); wait > 0 {
 		m.delay(j, m.head.clock+rota.Clock(wait))
-		m.emit(rota.Event{Kind: rota.JobRetryScheduled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
-			Attempt: j.attempt, Reason: why, Deadline: j.due})
+		m.emitFor(j, rota.Event{Kind: rota.JobRetryScheduled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
+			Attempt: j.attempt, Reason: why, Deadline: j.due, Payload: dueAt(j.due)})
 		return j.state
 	}
 	m.enqueue(j)
@@ -86,7 +90,7 @@ func (m *Machine) useUp(j *jobRow, why rota.Reason) rota.JobState {
 
 // die ends a job whose attempts are used up.
 func (m *Machine) die(j *jobRow, why rota.Reason) {
-	m.emit(rota.Event{Kind: rota.JobDead, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	m.emitFor(j, rota.Event{Kind: rota.JobDead, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Reason: why, Text: j.lastError})
 	m.finish(j, rota.Dead, why, nil, nil)
 }
@@ -106,40 +110,14 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, output
 	m.head.tombSeq++
 	t := &tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
 		attempt: j.attempt, outputDigest: digest, submitted: j.submitted, finished: m.head.clock,
-		finishedDate: m.head.date(), seq: m.head.tombSeq, hasRecord: true}
+		finishedDate: m.head.date(), seq: m.head.tombSeq}
 	if n := len(j.attempts); n > 0 {
 		t.lease, t.worker = j.attempts[n-1].Lease, j.attempts[n-1].Worker
 	}
 	m.tombs.insert(id, t)
 	m.timers.tombOrder.Set(t.seq, id)
-	m.addRecord(id, &record{spec: j.spec, enqueued: j.enqueued, firstLease: j.firstLease, submitDate: j.submittedDate,
-		err: j.lastError, attempts: j.attempts, progress: j.progress, note: j.note, output: output, seq: t.seq})
-}
-
-// addRecord keeps a terminal job in full; beyond RecordBytesCap the oldest keep
-// their tombstone only.
-func (m *Machine) addRecord(id rota.JobID, r *record) {
-	m.records.Set(id, r)
-	m.timers.recordOrder.Set(r.seq, id)
-	m.timers.recordBytes += r.bytes()
-	for m.timers.recordBytes > rota.RecordBytesCap {
-		_, oldest, ok := m.timers.recordOrder.Min()
-		if !ok || oldest == id {
-			return
-		}
-		m.dropRecord(oldest)
-		m.head.droppedRecords++
-		m.tombs.edit(oldest).hasRecord = false
-	}
-}
-
-func (m *Machine) dropRecord(id rota.JobID) {
-	r, ok := m.records.Delete(id)
-	if !ok {
-		return
-	}
-	m.timers.recordOrder.Delete(r.seq)
-	m.timers.recordBytes -= r.bytes()
+	m.staged.add(&record{ended: t, spec: j.spec, enqueued: j.enqueued, firstLease: j.firstLease, submitDate: j.submittedDate,
+		err: j.lastError, attempts: j.attempts, progress: j.progress, note: j.note, output: output})
 }
 
 // evictTombs forgets the oldest tombstones beyond most (SPEC §9.4).
@@ -156,6 +134,5 @@ func (m *Machine) evictTombs(most int) {
 
 func (m *Machine) dropTomb(t *tombRow) {
 	m.timers.tombOrder.Delete(t.seq)
-	m.dropRecord(t.id)
 	m.tombs.drop(t.id)
 }

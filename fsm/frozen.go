@@ -23,7 +23,7 @@ type Frozen struct {
 	meters  *btree.Map[string, *meterRow]
 	domains *btree.Map[string, *domainRow]
 	types   *btree.Map[rota.JobType, *typeRow]
-	records *btree.Map[rota.JobID, *record]
+	staged  *btree.Map[uint64, *record]
 }
 
 // Freeze takes the state as the last applied entry left it.
@@ -31,14 +31,24 @@ func (m *Machine) Freeze() *Frozen {
 	return &Frozen{head: m.head, digest: m.ledger.sum, jobs: m.jobs.freeze(), leases: m.leases.freeze(),
 		workers: m.workers.freeze(), queues: m.queues.freeze(), tombs: m.tombs.freeze(), nodes: m.nodes.freeze(),
 		holds: m.holds.freeze(), tenants: m.tenants.freeze(), meters: m.meters.freeze(), domains: m.domains.freeze(),
-		types: m.types.freeze(), records: m.records.Copy()}
+		types: m.types.freeze(), staged: m.staged.records.Copy()}
 }
+
+// Archived leaves the staged records out: they are on disk, so that a snapshot need
+// not carry them.
+func (f *Frozen) Archived() { f.staged = &btree.Map[uint64, *record]{} }
+
+// Ended is the number of the newest terminal job.
+func (f *Frozen) Ended() uint64 { return f.head.tombSeq }
 
 // Info describes the state as a snapshot's header does.
 func (f *Frozen) Info() rota.SnapshotInfo {
 	return rota.SnapshotInfo{ClusterID: f.head.cluster, Incarnation: f.head.incarnation, Index: f.head.index,
 		Term: f.head.term, Clock: f.head.clock, Date: f.head.date(), Digest: f.digest, RulesVersion: RulesVersion}
 }
+
+// Operations counts all operations applied up to this state.
+func (f *Frozen) Operations() uint64 { return f.head.operations }
 
 // Records yields every record in the one order in which they are written: the
 // header, then table by table in key order. A record is valid until the next.
@@ -88,7 +98,7 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 		f.tombs.Scan(func(_ rota.JobID, r *tombRow) bool { return put(tagTomb, func() { r.canonical(&e) }) })
 	}
 	if err == nil {
-		f.records.Scan(func(_ rota.JobID, r *record) bool { return put(tagRecord, func() { encodeRecord(&e, r) }) })
+		f.staged.Scan(func(_ uint64, r *record) bool { return put(tagRecord, func() { encodeEnded(&e, r) }) })
 	}
 	return err
 }
@@ -152,9 +162,8 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		r := decodeTomb(d)
 		fresh = m.tombs.load(r.id, r)
 	case tagRecord:
-		r := decodeRecord(d)
-		_, had := m.records.Set(r.spec.ID, r)
-		fresh = !had
+		r := decodeEnded(d)
+		fresh = m.staged.load(r)
 	default:
 		return rota.Refusef(rota.Conflict, "record", "record kind %d is unknown: start a newer binary", kind)
 	}
@@ -197,12 +206,13 @@ func (l *Loader) Finish() (*Machine, error) {
 // refused rather than repaired.
 func (m *Machine) derive() error {
 	m.queues.scan(func(_ rota.QueueName, q *queueRow) bool {
-		m.registry.addIndex(q)
+		m.informAnew(q, m.registry.addIndex(q))
 		return true
 	})
 	m.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
 		m.supplyOf(w)
 		m.timeWorker(w, 0)
+		m.timeStanding(w)
 		return true
 	})
 	var err error
@@ -213,6 +223,10 @@ func (m *Machine) derive() error {
 	if err != nil {
 		return err
 	}
+	m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
+		m.timePromotion(q, m.registry.queues[name])
+		return true
+	})
 	m.leases.scan(func(key string, r *leaseRow) bool {
 		w, j := m.workers.get(r.Worker), m.jobs.get(r.Job)
 		if w == nil || j == nil || m.registry.queues[r.queue] == nil {
@@ -221,6 +235,7 @@ func (m *Machine) derive() error {
 		}
 		w.leases.Insert(key)
 		m.timeLease(r)
+		m.noteGoing(r)
 		m.share(r.queue, r.tenant, 1)
 		m.countEndless(r, &m.queues.get(r.queue).policy, 1)
 		return true
@@ -230,6 +245,9 @@ func (m *Machine) derive() error {
 	}
 	m.holds.scan(func(_ rota.JobID, h *holdRow) bool {
 		m.registry.heldFor[h.worker] = h.job
+		if h.preempted {
+			m.registry.preempting++
+		}
 		m.registry.supply.Hold(h.worker, true)
 		return true
 	})
@@ -237,12 +255,7 @@ func (m *Machine) derive() error {
 		m.timers.tombOrder.Set(t.seq, id)
 		return true
 	})
-	m.records.Scan(func(id rota.JobID, r *record) bool {
-		m.timers.recordOrder.Set(r.seq, id)
-		m.timers.recordBytes += r.bytes()
-		return true
-	})
-	return nil
+	return m.deriveLimits()
 }
 
 func (m *Machine) deriveJob(j *jobRow) error {
@@ -261,7 +274,9 @@ func (m *Machine) deriveJob(j *jobRow) error {
 	i := m.registry.queues[q.name]
 	item := m.itemOf(j, &q.policy)
 	j.item = &item
+	m.inform(i, q, j.spec.Tenant)
 	i.pending.Add(j.item)
+	i.countTier(j, 1)
 	if i.turn.name == "" {
 		i.turn = turn{q.turn, uint64(q.policy.Weight), q.name}
 		m.registry.busy.Set(i.turn)

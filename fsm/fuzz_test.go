@@ -172,9 +172,15 @@ func runHostile(b *bench, d *dice) {
 }
 
 func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
-	switch d.roll(16) {
+	switch d.roll(18) {
 	case 0, 1, 2:
-		s := jobSpec(d.id("j"), func(s *rota.JobSpec) { s.Queue = rota.QueueName(d.queue()) })
+		s := jobSpec(d.id("j"), func(s *rota.JobSpec) {
+			s.Queue, s.Tenant, s.Priority = rota.QueueName(d.queue()), rota.TenantID(d.id("t")), int32(d.roll(11))
+			if d.roll(2) == 0 {
+				s.Domain = d.id("z")
+			}
+		})
+		s.RetryOnInvalidProof = d.roll(2) == 0
 		op := submitOp(s)
 		if d.roll(3) == 0 {
 			p := op.GetSubmit().Spec
@@ -186,12 +192,12 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		}
 		return op
 	case 3:
-		return registerOp(d.id("w"), int32(1+d.roll(4)), d.text(), d.roll(2) == 0, func(w *rota.WorkerSpec) {
+		return attested(registerOp(d.id("w"), int32(1+d.roll(4)), d.text(), d.roll(2) == 0, func(w *rota.WorkerSpec) {
 			w.Queues = append(w.Queues, rota.QueueName(d.queue()))
 			if d.roll(6) == 0 {
 				w.Slots, w.Prefetch, w.CPUMilli, w.Stake = int32(d.number()), int32(d.number()), d.number(), d.number()
 			}
-		})
+		}), rota.Date(d.number()))
 	case 4, 5, 6:
 		if rounds := b.Decide(1 + d.roll(9)); len(rounds) > 0 && d.roll(8) > 0 {
 			return &fsmpb.Op{Op: &fsmpb.Op_Round{Round: rounds[0]}}
@@ -230,11 +236,38 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		keys := rota.PolicyKeys()
 		return queueOp(d.queue(), keys[d.roll(len(keys))], fmt.Sprint(d.number()), "weight", fmt.Sprint(1+d.roll(200)))
 	case 14:
+		if d.roll(2) == 0 {
+			return hostileReport(d, seen)
+		}
 		return &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: d.id("n"), Identity: d.text(), Starts: uint64(d.number()),
 			Removed: d.roll(4) == 0}}}
+	case 15:
+		if d.roll(2) == 0 {
+			return modeOp(rota.ModeNormal, d.text())
+		}
+		return &fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Mode: uint32(d.roll(5)), Reason: d.text(),
+			Auto: d.roll(2) == 0, Holds: d.roll(2) == 0}}}
+	case 16:
+		keys := rota.TenantKeys()
+		return tenantOp(d.id("t"), keys[d.roll(len(keys))], fmt.Sprint(d.number()), "max_concurrent", fmt.Sprint(d.roll(4)))
 	default:
 		return sweepOp()
 	}
+}
+
+// hostileReport is a verifier's, of a lease that was given or of nothing.
+func hostileReport(d *dice, seen []rota.Lease) *fsmpb.Op {
+	l := seen[max(0, len(seen)-1-d.roll(8))]
+	r := &fsmpb.ReportProof{Job: string(l.Job), Lease: l.ID[:], Reason: d.text()}
+	switch d.roll(6) {
+	case 0:
+		r.Job, r.Lease = d.id("j"), make([]byte, d.roll(40))
+	case 1:
+		r.Spec = SpecOp(jobSpec(d.id("j"), func(s *rota.JobSpec) {
+			s.RetryOnInvalidProof, s.Queue, s.Priority = true, rota.QueueName(d.queue()), int32(d.number())
+		}))
+	}
+	return &fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: r}}
 }
 
 // FuzzRecord: a loader that is fed any record refuses it or keeps a sound state.

@@ -33,9 +33,8 @@ type header struct {
 	sessions uint64
 	jobSeq   uint64
 	tombSeq  uint64
-	// dropped counts records and tombstones that retention took. Invariant I8.
-	droppedRecords uint64
-	droppedTombs   uint64
+	// droppedTombs counts the tombstones that retention or the cap took.
+	droppedTombs uint64
 	// modeReason, modeSince: why the mode is, and since when. modeAuto: a leader set
 	// it; modeHolds: DEGRADED holds jobs of priority > 5; drained: DRAINING has
 	// worked everything off (SPEC §4.3, §4.7).
@@ -44,10 +43,18 @@ type header struct {
 	modeAuto   bool
 	modeHolds  bool
 	drained    bool
+	// holdsUntil is when an automatic DEGRADED ceases to hold (SPEC §4.7); 0 where it
+	// has ceased, and for every other mode.
+	holdsUntil rota.Clock
 	// tierSeq numbers entries into tiers (SPEC §10.2).
 	tierSeq uint64
-	// chain is the head of the chain over all events (SPEC §12.1).
-	chain sched.Hash
+	// operations counts all operations that were ever applied: what audit_retention
+	// is measured in (SPEC §2.4).
+	operations uint64
+	// chain is the head of the chain over all events (SPEC §12.1); events counts
+	// them, so that every event has a place in the order of all.
+	chain  sched.Hash
+	events uint64
 }
 
 func (h *header) date() rota.Date { return rota.Date(int64(h.clock) + h.offset) }
@@ -65,7 +72,7 @@ func (h *header) canonical(e *encoder) {
 	e.uint(uint64(h.mode))
 	e.uint(h.epoch)
 	e.b = append(e.b, h.beacon[:]...)
-	for _, v := range []uint64{h.tokens, h.sessions, h.jobSeq, h.tombSeq, h.droppedRecords, h.droppedTombs} {
+	for _, v := range []uint64{h.tokens, h.sessions, h.jobSeq, h.tombSeq, h.droppedTombs} {
 		e.uint(v)
 	}
 	e.str(h.modeReason)
@@ -73,8 +80,11 @@ func (h *header) canonical(e *encoder) {
 	e.bool(h.modeAuto)
 	e.bool(h.modeHolds)
 	e.bool(h.drained)
+	e.int(int64(h.holdsUntil))
 	e.uint(h.tierSeq)
+	e.uint(h.operations)
 	e.b = append(e.b, h.chain[:]...)
+	e.uint(h.events)
 }
 
 func decodeHeader(d *decoder) header {
@@ -82,14 +92,17 @@ func decodeHeader(d *decoder) header {
 		leader: rota.NodeID(d.str()), clock: rota.Clock(d.int()), offset: d.int(), ahead: d.int(), half: d.int(),
 		mode: rota.ClusterMode(d.enum(uint64(rota.ModeDraining))), epoch: d.uint()}
 	copy(h.beacon[:], d.raw(32))
-	for _, p := range []*uint64{&h.tokens, &h.sessions, &h.jobSeq, &h.tombSeq, &h.droppedRecords, &h.droppedTombs} {
+	for _, p := range []*uint64{&h.tokens, &h.sessions, &h.jobSeq, &h.tombSeq, &h.droppedTombs} {
 		*p = d.uint()
 	}
 	h.modeReason = d.str()
 	h.modeSince = rota.Clock(d.int())
 	h.modeAuto, h.modeHolds, h.drained = d.bool(), d.bool(), d.bool()
+	h.holdsUntil = rota.Clock(d.int())
 	h.tierSeq = d.uint()
+	h.operations = d.uint()
 	copy(h.chain[:], d.raw(32))
+	h.events = d.uint()
 	return h
 }
 

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -20,6 +21,10 @@ type holdRow struct {
 	epoch uint64
 	// turn says that the worker owes the job its turn (SPEC §7.10).
 	turn bool
+	// preempted says that leases give way for the job there, revoked how many: such
+	// a hold is outside the bound and never moves (SPEC §7.9).
+	preempted bool
+	revoked   int64
 }
 
 func (r *holdRow) canonical(e *encoder) {
@@ -28,11 +33,13 @@ func (r *holdRow) canonical(e *encoder) {
 	e.int(int64(r.since))
 	e.uint(r.epoch)
 	e.bool(r.turn)
+	e.bool(r.preempted)
+	e.int(r.revoked)
 }
 
 func decodeHold(d *decoder) *holdRow {
 	return &holdRow{job: rota.JobID(d.str()), worker: rota.WorkerID(d.str()), since: rota.Clock(d.int()), epoch: d.uint(),
-		turn: d.bool()}
+		turn: d.bool(), preempted: d.bool(), revoked: d.int()}
 }
 
 // changeHold grants a hold, moves it, or, without a worker, ends it. What no
@@ -47,7 +54,7 @@ func (m *Machine) changeHold(op *fsmpb.Hold, epoch uint64) {
 	}
 	if j == nil || j.state != rota.Queued || m.queues.get(j.spec.Queue).policy.Paused ||
 		!m.registry.supply.CouldFit(j.class, worker) || m.registry.heldFor[worker] != "" ||
-		old == nil && m.holds.len() >= m.registry.supply.HoldsMost() {
+		(old == nil || old.preempted) && m.boundHolds() >= m.registry.supply.HoldsMost() {
 		return
 	}
 	text := "GRANTED"
@@ -66,6 +73,9 @@ func (m *Machine) changeHold(op *fsmpb.Hold, epoch uint64) {
 // endHold ends a hold and says why.
 func (m *Machine) endHold(h *holdRow, why string) {
 	m.holds.drop(h.job)
+	if h.preempted {
+		m.registry.preempting--
+	}
 	delete(m.registry.heldFor, h.worker)
 	m.registry.supply.Hold(h.worker, false)
 	e := rota.Event{Kind: rota.WorkerHeld, Job: h.job, Worker: h.worker, Epoch: h.epoch, Text: "ENDED " + why}
@@ -103,13 +113,16 @@ func (m *Machine) reviewHold(worker rota.WorkerID) {
 	}
 }
 
+// boundHolds counts the holds that the bound is on: those by preemption are not.
+func (m *Machine) boundHolds() int { return m.holds.len() - m.registry.preempting }
+
 // trimHolds ends the youngest jobs' holds beyond what so many workers bear.
 func (m *Machine) trimHolds() {
-	over := m.holds.len() - m.registry.supply.HoldsMost()
+	over := m.boundHolds() - m.registry.supply.HoldsMost()
 	if over <= 0 {
 		return
 	}
-	held := m.held()
+	held := slices.DeleteFunc(m.held(), func(h sched.Hold) bool { return h.Preempted })
 	for _, h := range held[len(held)-over:] {
 		m.endHold(m.holds.get(h.Item.ID), "TOO_MANY")
 	}
@@ -130,7 +143,7 @@ func (m *Machine) held() []sched.Hold {
 	m.holds.scan(func(id rota.JobID, h *holdRow) bool {
 		j := m.jobs.get(id)
 		holds = append(holds, sched.Hold{Item: j.item, Worker: h.worker, Since: h.since, Lot: m.lot(j.spec.Queue),
-			Turn: h.turn})
+			Turn: h.turn, Preempted: h.preempted})
 		return true
 	})
 	sched.SortHolds(holds)
@@ -138,7 +151,8 @@ func (m *Machine) held() []sched.Hold {
 }
 
 func (m *Machine) lot(queue rota.QueueName) sched.Lot {
-	return sched.Lot{Pending: m.registry.queues[queue].pending, Policy: &m.queues.get(queue).policy}
+	return sched.Lot{Pending: m.registry.queues[queue].pending, Policy: &m.queues.get(queue).policy, Queue: queue,
+		Stats: m.stats}
 }
 
 // endless says that nothing bounds how long a lease may run (SPEC §8.2).
@@ -180,9 +194,9 @@ func (c *checker) holds() {
 		}
 		return true
 	})
-	if n := m.holds.len(); n != len(m.registry.heldFor) || n > m.registry.supply.HoldsMost() {
-		c.fault("I4: %d holds, %d workers filed as held, %d may be", n, len(m.registry.heldFor),
-			m.registry.supply.HoldsMost())
+	if n := m.holds.len(); n != len(m.registry.heldFor) || m.boundHolds() > m.registry.supply.HoldsMost() {
+		c.fault("I4: %d holds, %d of them by preemption, %d workers filed as held, %d may be", n, m.registry.preempting,
+			len(m.registry.heldFor), m.registry.supply.HoldsMost())
 	}
 	unbound := make(map[rota.WorkerID]int32)
 	m.leases.scan(func(_ string, l *leaseRow) bool {
@@ -194,7 +208,7 @@ func (c *checker) holds() {
 	m.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
 		got := m.registry.supply.Standing(id)
 		want := sched.WorkerStanding{WorkerEntry: workerEntry(w), Endless: unbound[id], Held: m.registry.heldFor[id] != ""}
-		if got != want {
+		if !got.Equal(&want) {
 			c.fault("I4: supply has worker %s at %s, its rows say %s", id, fmt.Sprint(got), fmt.Sprint(want))
 		}
 		return true

@@ -126,8 +126,11 @@ func (m *Machine) acknowledge(l *leaseRow) *leaseRow {
 	l = m.leases.edit(string(l.ID[:]))
 	l.Acked = m.head.clock
 	m.timeLease(l)
-	m.move(m.jobs.edit(l.Job), rota.Running)
-	m.emit(rota.Event{Kind: rota.LeaseAcked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt})
+	j := m.jobs.edit(l.Job)
+	m.move(j, rota.Running)
+	m.emitFor(j, rota.Event{Kind: rota.LeaseAcked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt})
+	m.emitFor(j, rota.Event{Kind: rota.JobRunning, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+		Attempt: l.Attempt})
 	return l
 }
 
@@ -184,6 +187,7 @@ func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	}
 	if l.Acked == 0 {
 		l = m.acknowledge(l)
+		l.implied = true
 	}
 	digest = outputDigest(op)
 	if want := m.jobs.get(l.Job).spec.ExpectedDigest; len(want) != 0 && !bytes.Equal(want, digest) {
@@ -196,8 +200,8 @@ func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	j := m.jobs.edit(l.Job)
 	m.outcome(l, outcomeSuccess)
 	m.closeLease(l, j, rota.Done, "")
-	m.emit(rota.Event{Kind: rota.JobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
-		Attempt: l.Attempt, Reason: rota.Done})
+	m.emitFor(j, rota.Event{Kind: rota.JobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
+		Attempt: l.Attempt, Reason: rota.Done, Payload: m.done(digest)})
 	m.finish(j, rota.Completed, rota.Done, output, digest)
 	return &fsmpb.Outcome{JobState: uint32(rota.Completed)}
 }
@@ -236,8 +240,8 @@ func (m *Machine) progress(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if j.progressAt == 0 || m.head.clock >= j.progressAt+rota.ProgressEvery || op.GetProgress() == 100 && j.progress != 100 {
 		j = m.jobs.edit(l.Job)
 		j.progress, j.note, j.progressAt = op.GetProgress(), tail(op.GetText(), rota.MaxNoteBytes), m.head.clock
-		m.emit(rota.Event{Kind: rota.JobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
-			Attempt: l.Attempt, Text: j.note})
+		m.emitFor(j, rota.Event{Kind: rota.JobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
+			Attempt: l.Attempt, Text: j.note, Payload: progressed(j.progress)})
 	}
 	return leaseOutcome(l, j.state)
 }

@@ -4,7 +4,6 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/sched"
-	"github.com/tidwall/btree"
 )
 
 // Machine is the replicated state and the rules that change it. It is a plain
@@ -24,8 +23,8 @@ type Machine struct {
 	meters  table[string, meterRow, *meterRow]
 	domains table[string, domainRow, *domainRow]
 	types   table[rota.JobType, typeRow, *typeRow]
-	// records are terminal jobs in full, no part of the digest.
-	records btree.Map[rota.JobID, *record]
+	// staged are terminal jobs in full, no part of the digest.
+	staged staging
 
 	// What follows is derived from the rows, rebuilt on restore, and walked by
 	// Check (Invariant I4).
@@ -39,6 +38,10 @@ type Machine struct {
 	events  []rota.Event
 	sweep   Sweep
 	rounds  []roundDone
+	// mute drops events: what is changed by no entry tells none. scratch is room
+	// for encoding.
+	mute    bool
+	scratch []byte
 }
 
 // Applied is what an entry did.
@@ -47,6 +50,13 @@ type Applied struct {
 	// Outcomes answer the operations, one for each.
 	Outcomes []*fsmpb.Outcome
 	Events   []rota.Event
+	// EventBytes are all its events as AppendEvents writes them, nil without any;
+	// EventsBefore counts the events of all entries before, EventsChain is their
+	// chain, Prior the digest before the entry.
+	EventBytes   []byte
+	EventsBefore uint64
+	EventsChain  sched.Hash
+	Prior        rota.Digest
 	// Term and Clock after the entry; Stamped says that it was stamped in Term.
 	Term    uint64
 	Clock   rota.Clock
@@ -89,7 +99,9 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 		}
 	}
 	m.begin(index, entry)
-	a := Applied{Index: index, Outcomes: make([]*fsmpb.Outcome, len(entry.GetOps()))}
+	m.head.operations += uint64(len(entry.GetOps()))
+	a := Applied{Index: index, Outcomes: make([]*fsmpb.Outcome, len(entry.GetOps())), Prior: m.ledger.sum,
+		EventsBefore: m.head.events, EventsChain: m.head.chain}
 	if refusal := m.stamp(entry, term); refusal != nil {
 		for i := range a.Outcomes {
 			a.Outcomes[i] = refused(refusal)
@@ -101,7 +113,7 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 		m.settleTurns()
 		m.settleMode()
 	}
-	m.settleChain()
+	a.EventBytes = m.settleChain()
 	m.settleHeader()
 	m.ledger.settle()
 	a.Events, a.Sweep = m.events, m.sweep
@@ -155,16 +167,12 @@ func (m *Machine) begin(index rota.Index, entry *fsmpb.Entry) {
 	events := len(entry.GetOps()) + 2
 	for _, op := range entry.GetOps() {
 		events += len(op.GetRound().GetPairs())
+		if op.GetLease().GetVerb() == uint32(rota.VerbAck) {
+			events++ // leaseAcked and jobRunning
+		}
 	}
 	m.events = make([]rota.Event, 0, events)
 	m.walls, m.sweep, m.rounds = entry.GetWallMs(), Sweep{}, m.rounds[:0]
-}
-
-// emit adds an event of this entry; its id is the same on every node.
-func (m *Machine) emit(e rota.Event) {
-	e.ID = rota.EventID{Incarnation: m.head.incarnation, Index: m.at, Seq: uint32(len(m.events))}
-	e.Clock, e.Date = m.head.clock, m.head.date()
-	m.events = append(m.events, e)
 }
 
 // internal refuses an internal operation in an entry of another term: it was
@@ -189,11 +197,17 @@ type Head struct {
 	Epoch       uint64
 	Beacon      sched.Hash
 	Digest      rota.Digest
+	// Events counts all events ever, Chain is the head of the chain over them.
+	Events uint64
+	Chain  sched.Hash
+	// Operations counts all that were ever applied.
+	Operations uint64
 }
 
 // Head tells the header as the last applied entry left it.
 func (m *Machine) Head() Head {
 	h := &m.head
 	return Head{ClusterID: h.cluster, Incarnation: h.incarnation, Index: h.index, Term: h.term, Leader: h.leader,
-		Clock: h.clock, Date: h.date(), Mode: h.mode, Epoch: h.epoch, Beacon: h.beacon, Digest: m.ledger.sum}
+		Clock: h.clock, Date: h.date(), Mode: h.mode, Epoch: h.epoch, Beacon: h.beacon, Digest: m.ledger.sum,
+		Events: h.events, Chain: h.chain, Operations: h.operations}
 }

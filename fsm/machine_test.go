@@ -60,9 +60,18 @@ func (b *bench) lead() Applied {
 		Random: bytes.Repeat([]byte{byte(b.term)}, 32), ClusterId: "test", StartMs: startClock}}})
 }
 
-// entry stamps operations, applies them to both machines, and compares.
+// entry stamps operations, applies them to both machines, and compares. As a
+// leader does, it brings the payloads of jobs that are revived, where it has them.
 func (b *bench) entry(ops ...*fsmpb.Op) Applied {
 	b.t.Helper()
+	for _, op := range ops {
+		if r := op.GetRetry(); r != nil && r.Spec == nil {
+			r.Spec = b.specOf(r.Job)
+		}
+		if r := op.GetReportProof(); r != nil && r.Spec == nil {
+			r.Spec = b.specOf(r.Job)
+		}
+	}
 	return b.stamped(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: ops, WallMs: b.walls}, b.term)
 }
 
@@ -98,7 +107,21 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 	if b.chance.IntN(8*b.every) == 0 {
 		b.twin = b.restored()
 	}
+	if b.chance.IntN(4) == 0 { // nodes flush when they like: only the twin ever does
+		var seqs []uint64
+		for _, s := range b.twin.Staged(1+b.chance.IntN(4), 1<<30) {
+			seqs = append(seqs, s.Seq)
+		}
+		b.twin.Archived(seqs)
+	}
 	return got
+}
+
+func (b *bench) specOf(id string) *fsmpb.JobSpec {
+	if s, ok := b.StagedJob(rota.JobID(id)); ok {
+		return SpecOp(s.rec.spec)
+	}
+	return nil
 }
 
 func (b *bench) compare(got, want Applied) {

@@ -1,31 +1,229 @@
 package fsm
 
-import "github.com/rotasched/rota"
+import (
+	"strings"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// rateOf is the rate that a tenant's submissions to a queue are held to, 0 for
+// none, and the queue of the meter that measures it: the tenant's own limit is over
+// all queues (SPEC §4.5).
+func (m *Machine) rateOf(tenant rota.TenantID, q *queueRow) (queue rota.QueueName, rate int64) {
+	switch own := m.limitsOf(tenant).RateLimitRPS; {
+	case own < 0:
+		return q.name, q.policy.RateLimitRPS
+	default:
+		return "", own
+	}
+}
 
 // admitRate refuses a submission beyond its tenant's rate (SPEC §4.5); it changes
 // nothing.
-func (m *Machine) admitRate(spec *rota.JobSpec, q *queueRow) error { return nil }
+func (m *Machine) admitRate(spec *rota.JobSpec, q *queueRow) error {
+	queue, rate := m.rateOf(spec.Tenant, q)
+	if rate == 0 {
+		return nil
+	}
+	r := m.meters.get(meterKey(queue, spec.Tenant))
+	if r == nil {
+		if m.meters.len() >= rota.MaxMeters {
+			return exhausted("rate_limit_rps", "the rates of %d tenants are measured: no more tenants are taken now", rota.MaxMeters)
+		}
+		return nil
+	}
+	wait := bucketOf(rate, rate).wait(r.tat, m.head.clock)
+	if wait == 0 {
+		return nil
+	}
+	where := "all queues"
+	if queue != "" {
+		where = "queue " + string(queue)
+	}
+	e := rota.Refusef(rota.Exhausted, "rate_limit_rps", "tenant %s submits to %s faster than its rate_limit_rps, %d a second: "+
+		"the next job is taken in %d ms", spec.Tenant, where, rate, wait)
+	e.RetryAfter = time.Duration(wait) * time.Millisecond
+	return e
+}
 
 // chargeRate takes an admitted submission from its tenant's bucket.
-func (m *Machine) chargeRate(spec *rota.JobSpec, q *queueRow) {}
+func (m *Machine) chargeRate(spec *rota.JobSpec, q *queueRow) {
+	queue, rate := m.rateOf(spec.Tenant, q)
+	if rate == 0 {
+		return
+	}
+	r := m.meter(queue, spec.Tenant)
+	r.tat = bucketOf(rate, rate).take(r.tat, m.head.clock)
+	m.timeMeter(r)
+}
 
-// admitPressure refuses, and throttled hints, by the fill of the queue and of its
-// workers (SPEC §4.6).
+// meter gives a meter to edit, a new one where there is none.
+func (m *Machine) meter(queue rota.QueueName, tenant rota.TenantID) *meterRow {
+	key := meterKey(queue, tenant)
+	r := m.meters.edit(key)
+	if r == nil {
+		r = &meterRow{queue: queue, tenant: tenant}
+		m.meters.insert(key, r)
+	}
+	return r
+}
+
+// admitPressure refuses by the fill of the queue and, where that is on, of its
+// workers (SPEC §4.6). It looks at counters only.
 func (m *Machine) admitPressure(spec *rota.JobSpec, q *queueRow) error {
-	if spec.Priority > 0 && q.pending()*1000 >= q.policy.QueueCap*q.policy.RejectThresholdPermille {
+	if spec.Priority == 0 {
+		return nil
+	}
+	p := &q.policy
+	if pending := q.pending(); pending*1000 >= p.QueueCap*p.RejectThresholdPermille {
 		return exhausted("queue", "queue %q holds %d pending jobs, %d permille of queue_cap %d: at reject_threshold only "+
-			"priority 0 is taken", spec.Queue, q.pending(), q.policy.RejectThresholdPermille, q.policy.QueueCap)
+			"priority 0 is taken", q.name, pending, pending*1000/p.QueueCap, p.QueueCap)
+	}
+	if open, room := m.load(q); p.LeaseRejectThresholdPermille > 0 && open*1000 >= room*p.LeaseRejectThresholdPermille {
+		return exhausted("queue", "queue %q has %d leases open, %d permille of the %d that its workers can have: at "+
+			"lease_reject_threshold only priority 0 is taken", q.name, open, open*1000/room, room)
 	}
 	return nil
 }
 
-func (m *Machine) throttled(q *queueRow) bool { return false }
+// load is a queue's open leases and what its workers can have open; without any
+// worker that counts as 1, as DAG does.
+func (m *Machine) load(q *queueRow) (open, room int64) {
+	return q.assigned + q.running, max(1, m.registry.supply.Capacity(q.name))
+}
 
-// countWindow counts an assignment in its tenant's rolling window.
-func (m *Machine) countWindow(l *leaseRow) {}
+// throttled asks submitters to slow down: the queue, or its workers, are more than
+// half full (SPEC §4.6).
+func (m *Machine) throttled(q *queueRow) bool {
+	open, room := m.load(q)
+	return q.pending()*2 > q.policy.QueueCap || open*2 > room
+}
+
+// countWindow counts an assignment in its tenant's rolling window, and parks the
+// tenant's lanes in the queue when that is full. Beyond MaxMeters nothing is
+// counted.
+func (m *Machine) countWindow(l *leaseRow) {
+	q := m.queues.get(l.queue)
+	if q.policy.TenantWindowMax == 0 ||
+		m.meters.len() >= rota.MaxMeters && m.meters.get(meterKey(l.queue, l.tenant)) == nil {
+		return
+	}
+	r := m.meter(l.queue, l.tenant)
+	r.window.count(rota.Clock(q.policy.TenantWindowMs), m.head.clock, 1, 0)
+	m.settleMeter(r)
+}
+
+// windowFull says that a tenant's lanes in a queue wait for its rolling window.
+func (m *Machine) windowFull(q *queueRow, tenant rota.TenantID) bool {
+	if q.policy.TenantWindowMax == 0 {
+		return false
+	}
+	r := m.meters.get(meterKey(q.name, tenant))
+	return r != nil && r.parked
+}
+
+// settleMeter puts a meter right after its window changed; r is editable.
+func (m *Machine) settleMeter(r *meterRow) {
+	if q := m.queues.get(r.queue); q != nil {
+		n, _ := r.window.total()
+		if parked := q.policy.TenantWindowMax > 0 && n >= q.policy.TenantWindowMax; parked != r.parked {
+			r.parked = parked
+			m.inform(m.registry.queues[q.name], q, r.tenant)
+		}
+	}
+	m.timeMeter(r)
+}
+
+// timeMeter puts a meter where it stands in the timers; one at rest leaves.
+func (m *Machine) timeMeter(r *meterRow) {
+	key, due := meterKey(r.queue, r.tenant), m.meterDue(r)
+	m.timers.meter.set(key, int64(r.due), int64(due))
+	if r.due = due; due == 0 {
+		m.meters.drop(key)
+	}
+}
+
+// meterDue is when a meter must be looked at: when its bucket is full again, or its
+// oldest sub-window goes; 0 when it is at rest.
+func (m *Machine) meterDue(r *meterRow) (due rota.Clock) {
+	if r.tat != 0 {
+		due = moment(r.tat, m.head.clock)
+	}
+	if q := m.queues.get(r.queue); q != nil {
+		due = sooner(due, r.window.leaves(rota.Clock(q.policy.TenantWindowMs)))
+	}
+	return due
+}
 
 // fireMeter looks again at a meter whose bucket or window changes now.
-func (m *Machine) fireMeter(key string) {}
+func (m *Machine) fireMeter(key string) {
+	m.reviewMeter(m.meters.edit(key))
+}
+
+// reviewMeter takes off a meter what has passed.
+func (m *Machine) reviewMeter(r *meterRow) {
+	if ahead(r.tat, m.head.clock) == 0 {
+		r.tat = 0
+	}
+	if q := m.queues.get(r.queue); q != nil {
+		r.window.expire(rota.Clock(q.policy.TenantWindowMs), m.head.clock)
+		if q.policy.TenantWindowMax == 0 {
+			r.window = window{}
+		}
+	}
+	m.settleMeter(r)
+}
+
+// reviewQueue looks again at a queue's meters and failure domains after its policy
+// changed.
+func (m *Machine) reviewQueue(q *queueRow, old *rota.QueuePolicy) {
+	p := &q.policy
+	if p.TenantWindowMax != old.TenantWindowMax || p.TenantWindowMs != old.TenantWindowMs {
+		for _, key := range keysUnder(&m.meters, meterKey(q.name, "")) {
+			m.reviewMeter(m.meters.edit(key))
+		}
+	}
+	if p.DomainFailureThresholdPermille != old.DomainFailureThresholdPermille || p.DomainMinSamples != old.DomainMinSamples ||
+		p.DomainProbeRPS != old.DomainProbeRPS || p.DomainProbeBurst != old.DomainProbeBurst {
+		for _, key := range m.domainsOf(q.name) {
+			m.fireDomain(key)
+		}
+	}
+}
+
+// keysUnder lists a table's keys that begin with a prefix.
+func keysUnder[R any, P interface {
+	*R
+	row
+}](t *table[string, R, P], prefix string) (keys []string) {
+	t.tree.Ascend(prefix, func(key string, _ P) bool {
+		if !strings.HasPrefix(key, prefix) {
+			return false
+		}
+		keys = append(keys, key)
+		return true
+	})
+	return keys
+}
 
 // meters checks what is derived of the meters.
-func (c *checker) meters() {}
+func (c *checker) meters() {
+	m := c.m
+	m.meters.scan(func(key string, r *meterRow) bool {
+		q := m.queues.get(r.queue)
+		n, bad := r.window.total()
+		switch {
+		case key != meterKey(r.queue, r.tenant) || q == nil && r.queue != "":
+			c.fault("I4: meter %s is of tenant %s in unknown queue %q", key, r.tenant, r.queue)
+		case q == nil && (n != 0 || r.parked) || bad != 0:
+			c.fault("I4: meter %s counts what it cannot", key)
+		case q != nil && r.parked != (q.policy.TenantWindowMax > 0 && n >= q.policy.TenantWindowMax):
+			c.fault("I4: meter %s counts %d of %d and is parked: %v", key, n, q.policy.TenantWindowMax, r.parked)
+		}
+		if due := m.meterDue(r); due == 0 || due != r.due {
+			c.fault("I4: meter %s is due at %d, filed at %d", key, due, r.due)
+		}
+		return true
+	})
+}

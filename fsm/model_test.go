@@ -30,6 +30,8 @@ type modelJob struct {
 	abs, rel rota.Clock
 	lease    rota.LeaseID
 	fresh    bool // revived, and nothing happened since
+	typ      rota.JobType
+	proof    bool // it expects the digest of "right"
 }
 
 type modelLease struct {
@@ -38,16 +40,17 @@ type modelLease struct {
 	session         rota.Session
 	acked, revoked  bool
 	ackBy, deadline rota.Clock
+	renewBy         rota.Clock
 	renewals        int32
 	lostSince       rota.Clock
 }
 
 type modelWorker struct {
-	session      rota.Session
-	secret       string
-	status, back rota.WorkerStatus
-	silent       rota.Clock
-	slots        int
+	session rota.Session
+	secret  string
+	slots   int
+	silent  rota.Clock
+	modelStanding
 }
 
 func newModel(p rota.QueuePolicy) *model {
@@ -59,7 +62,7 @@ func (m *model) submit(s *rota.JobSpec) {
 	if m.jobs[s.ID] != nil {
 		return
 	}
-	j := &modelJob{state: rota.Queued, ttl: rota.Clock(s.TTLMs)}
+	j := &modelJob{state: rota.Queued, ttl: rota.Clock(s.TTLMs), typ: s.Type, proof: len(s.ExpectedDigest) > 0}
 	if s.TTLMs > 0 {
 		j.abs = m.now + j.ttl
 	}
@@ -85,7 +88,7 @@ func (m *model) retry(id rota.JobID) bool {
 	if j == nil || j.state == rota.Completed || !j.state.Terminal() {
 		return j != nil && j.fresh && !j.state.Terminal()
 	}
-	*j = modelJob{state: rota.Queued, ttl: j.ttl, fresh: true}
+	*j = modelJob{state: rota.Queued, ttl: j.ttl, fresh: true, typ: j.typ, proof: j.proof}
 	if j.ttl > 0 {
 		j.abs = m.now + j.ttl
 	}
@@ -97,19 +100,18 @@ func (m *model) register(id rota.WorkerID, secret string, takeover bool, slots i
 	w := m.workers[id]
 	switch {
 	case w == nil:
-	case w.secret == secret && w.status != rota.WorkerRetired:
-		if w.status == rota.WorkerUnreachable {
-			w.status = w.back
-		}
+		w = &modelWorker{modelStanding: newModelStanding(m.now)}
+	case w.secret == secret && !w.retired:
+		w.unreachable = false
 		return true
-	case w.status == rota.WorkerActive || w.status == rota.WorkerDraining || w.status == rota.WorkerUnreachable && m.open(id) > 0:
+	case !w.retired && !(w.status() == rota.WorkerUnreachable && m.open(id) == 0):
 		if !takeover {
 			return false
 		}
 		for _, l := range m.leases {
 			if l.worker == id {
 				l.revoked = true
-				if l.lostSince == 0 && w.status == rota.WorkerUnreachable {
+				if l.lostSince == 0 && w.unreachable {
 					l.lostSince = w.silent
 				} else if l.lostSince == 0 {
 					l.lostSince = m.now
@@ -118,7 +120,7 @@ func (m *model) register(id rota.WorkerID, secret string, takeover bool, slots i
 		}
 	}
 	m.count++
-	m.workers[id] = &modelWorker{session: m.count, secret: secret, status: rota.WorkerActive, slots: slots}
+	m.workers[id] = &modelWorker{session: m.count, secret: secret, slots: slots, modelStanding: w.anew()}
 	return true
 }
 
@@ -131,52 +133,16 @@ func (m *model) open(id rota.WorkerID) (n int) {
 	return n
 }
 
-func (m *model) status(id rota.WorkerID, s rota.WorkerStatus, session rota.Session) bool {
-	w := m.workers[id]
-	switch {
-	case w == nil || session != 0 && session != w.session:
-		return false
-	case w.status == s:
-		return true
-	case w.status == rota.WorkerRetired:
-		return false
-	case w.status == rota.WorkerUnreachable && s == rota.WorkerDraining:
-		w.back = s
-		return true
-	}
-	w.status = s
-	if s == rota.WorkerRetired {
-		for _, l := range m.leases {
-			if l.worker == id {
-				m.requeue(l)
-			}
-		}
-	}
-	return true
-}
-
-func (m *model) reach(id rota.WorkerID, session rota.Session, reachable bool, sign rota.Clock) bool {
-	w := m.workers[id]
-	if w == nil || w.session != session {
-		return false
-	}
-	switch {
-	case reachable && w.status == rota.WorkerUnreachable:
-		w.status = w.back
-	case !reachable && (w.status == rota.WorkerActive || w.status == rota.WorkerDraining):
-		w.back, w.status, w.silent = w.status, rota.WorkerUnreachable, min(sign, m.now)
-	}
-	return true
-}
-
 // assigned takes the machine's word for a new lease, if it was free to give it.
 func (m *model) assigned(l rota.Lease) error {
 	j, w := m.jobs[l.Job], m.workers[l.Worker]
 	switch {
 	case j == nil || j.state != rota.Queued:
 		return fmt.Errorf("job %s was assigned but is not QUEUED", l.Job)
-	case w == nil || w.status != rota.WorkerActive || w.session != l.Session:
+	case w == nil || w.status() != rota.WorkerActive || w.session != l.Session:
 		return fmt.Errorf("worker %s got a lease but is not active", l.Worker)
+	case w.barred(j.typ) || w.seen < m.policy.MinHealth:
+		return fmt.Errorf("worker %s got a lease of type %s but is not eligible: %+v", l.Worker, j.typ, w.modelStanding)
 	case m.open(l.Worker) >= w.slots:
 		return fmt.Errorf("worker %s has no slot for another lease", l.Worker)
 	case !m.tokens.Less(l.Token) || l.Attempt != j.attempt || m.leases[l.ID] != nil:
@@ -188,7 +154,8 @@ func (m *model) assigned(l rota.Lease) error {
 		j.rel = m.now + rota.Clock(m.policy.TTLRelMaxMs)
 	}
 	m.leases[l.ID] = &modelLease{job: l.Job, worker: l.Worker, session: l.Session,
-		ackBy: m.now + rota.Clock(m.policy.AckTimeoutMs), deadline: m.now + rota.Clock(m.policy.LeaseMs)}
+		ackBy: m.now + rota.Clock(m.policy.AckTimeoutMs), deadline: m.now + rota.Clock(m.policy.LeaseMs),
+		renewBy: m.now + rota.Clock(m.policy.LeaseMs)*6/10}
 	return nil
 }
 
@@ -244,12 +211,24 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 		}
 		l.renewals++
 		l.acked, j.state = true, rota.Running
+		if m.now > l.renewBy {
+			w.change(m.now, -10)
+		}
 		t := rota.Clock(m.policy.LeaseMs)
 		l.deadline = min(l.deadline+t/2, m.now+t)
+		l.renewBy = l.deadline - t*4/10
 	case rota.VerbComplete:
+		if j.proof && string(c.Output) != "right" {
+			m.disprove(c.Worker, l.job)
+			m.use(l)
+			return false, true
+		}
 		m.drop(j)
 		j.state = rota.Completed
+		w.bad = 0
+		w.change(m.now, 20)
 	case rota.VerbFail:
+		w.fails(m.now)
 		if c.NoRetry {
 			m.drop(j)
 			j.state = rota.Dead
@@ -258,6 +237,8 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 		}
 	case rota.VerbDecline:
 		if !l.revoked {
+			w.cooling[j.typ] = m.now + 30_000
+			w.fails(m.now)
 			if j.declines++; j.declines >= rota.MaxDeclines {
 				m.use(l)
 				return true, true
@@ -278,14 +259,19 @@ func (m *model) sweep() {
 		w := m.workers[l.worker]
 		if l.lostSince != 0 {
 			due = min(due, l.lostSince+rota.SilenceEnds)
-		} else if w.status == rota.WorkerUnreachable {
+		} else if w.unreachable {
 			due = min(due, w.silent+rota.SilenceEnds)
 		}
 		switch {
 		case due > m.now:
 		case l.revoked:
 			m.requeue(l)
+		case !l.acked && l.ackBy <= m.now:
+			w.change(m.now, -50)
+			m.use(l)
 		default:
+			w.change(m.now, -150)
+			w.denied[m.jobs[l.job].typ] = m.now + 30_000
 			m.use(l)
 		}
 	}
@@ -299,5 +285,8 @@ func (m *model) sweep() {
 		} else if j.state == rota.Delayed && j.due <= m.now {
 			j.state = rota.Queued
 		}
+	}
+	for _, w := range m.workers {
+		w.sweep(m.now)
 	}
 }

@@ -1,26 +1,184 @@
 package fsm
 
 import (
+	"encoding/json"
+	"fmt"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/sched"
 )
 
-// setMode changes the cluster's mode (SPEC §4.3).
-func (m *Machine) setMode(op *fsmpb.SetMode) *fsmpb.Outcome {
-	return refused(rota.Refusef(rota.Invalid, "mode", "mode %d is unknown", op.GetMode()))
+// lowPriority is the last priority that DEGRADED takes (SPEC §4.3).
+const lowPriority = 5
+
+// modeChanged is the payload of that event.
+type modeChanged struct {
+	From   rota.ClusterMode `json:"from"`
+	To     rota.ClusterMode `json:"to"`
+	Reason string           `json:"reason"`
+	Auto   bool             `json:"auto"`
 }
 
-// settleMode says `drained` once DRAINING has worked everything off.
-func (m *Machine) settleMode() {}
-
-// admitMode refuses what the mode does not take.
-func (m *Machine) admitMode(spec *rota.JobSpec) error { return nil }
-
-// blocked names the job-side reason for which a QUEUED job may not be assigned
-// now (SPEC §6.1), "" if there is none.
-func (m *Machine) blocked(j *jobRow, q *queueRow) string {
-	if q.policy.Paused {
-		return "QUEUE_PAUSED"
+// setMode changes the cluster's mode (SPEC §4.3). A leader's own change is an
+// internal operation: it goes between NORMAL and DEGRADED only, and never over a
+// mode that an operator set (SPEC §4.7).
+func (m *Machine) setMode(op *fsmpb.SetMode) *fsmpb.Outcome {
+	h := &m.head
+	if op.GetAuto() {
+		if o := m.internal(); o != nil {
+			return o
+		}
 	}
-	return ""
+	if err := checkMode(op); err != nil {
+		return refused(err)
+	}
+	if h.cluster == "" {
+		return refused(rota.Refusef(rota.Unavailable, "cluster", "the cluster has no leader yet: try again"))
+	}
+	to := rota.ClusterMode(op.GetMode())
+	if op.GetAuto() && h.mode != rota.ModeNormal && !h.modeAuto {
+		return refused(rota.Refusef(rota.Conflict, "mode", "an operator set the mode %s (%s): no leader changes it", h.mode,
+			h.modeReason))
+	}
+	// What an operator degrades is always held.
+	holds := to == rota.ModeDegraded && (op.GetHolds() || !op.GetAuto())
+	if to == h.mode && op.GetReason() == h.modeReason && op.GetAuto() == h.modeAuto && holds == h.modeHolds {
+		return &fsmpb.Outcome{Existed: true}
+	}
+	m.enterMode(to, op.GetReason(), op.GetAuto(), holds)
+	return &fsmpb.Outcome{}
+}
+
+func checkMode(op *fsmpb.SetMode) error {
+	reason := op.GetReason()
+	switch {
+	case op.GetMode() > uint32(rota.ModeDraining):
+		return rota.Refusef(rota.Invalid, "mode", "mode %d is unknown: NORMAL, DEGRADED, READ_ONLY or DRAINING is wanted",
+			op.GetMode())
+	case op.GetAuto() && op.GetMode() > uint32(rota.ModeDegraded):
+		return rota.Refusef(rota.Invalid, "mode", "a leader sets NORMAL or DEGRADED by itself, not %s",
+			rota.ClusterMode(op.GetMode()))
+	case reason == "" && !op.GetAuto():
+		return rota.Refusef(rota.Invalid, "reason", "reason is empty: say why, in 1 to %d bytes", rota.MaxReasonBytes)
+	case len(reason) > rota.MaxReasonBytes:
+		return rota.Refusef(rota.Invalid, "reason", "reason has %d bytes: at most %d are taken", len(reason), rota.MaxReasonBytes)
+	}
+	return nil
+}
+
+// enterMode changes the mode and all that hangs on it. A stretch of holding begins
+// where nothing was held by a leader before.
+func (m *Machine) enterMode(to rota.ClusterMode, reason string, auto, holds bool) {
+	h := &m.head
+	from, until := h.mode, h.holdsUntil
+	goesOn := h.modeAuto && h.modeHolds && auto && holds
+	if to != from {
+		h.modeSince, h.drained = h.clock, false
+	}
+	h.mode, h.modeReason, h.modeAuto, h.modeHolds = to, reason, auto, holds
+	switch {
+	case !auto || !holds:
+		h.holdsUntil = 0
+	case !goesOn:
+		h.holdsUntil = h.clock + rota.HoldsDegradedMost
+	}
+	m.timers.mode.set("", int64(until), int64(h.holdsUntil))
+	m.holdLow()
+	m.emit(rota.Event{Kind: rota.ModeChanged, Payload: payload(modeChanged{from, to, reason, auto})})
+}
+
+// payload is an event's own data in JSON; what it is made of always has a form.
+func payload(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("fsm: a payload has no JSON: %v", err))
+	}
+	return string(text)
+}
+
+// low says what becomes of QUEUED jobs of priority > 5. holdsUntil is 0 once an
+// automatic DEGRADED has held for as long as it may.
+func (m *Machine) low() sched.LowHold {
+	h := &m.head
+	switch {
+	case h.mode != rota.ModeDegraded || !h.modeHolds:
+		return sched.LowFree
+	case h.modeAuto && h.holdsUntil == 0:
+		return sched.LowOldestOnly
+	default:
+		return sched.LowHeld
+	}
+}
+
+// holdLow tells all lanes.
+func (m *Machine) holdLow() {
+	low := m.low()
+	m.queues.scan(func(name rota.QueueName, _ *queueRow) bool {
+		m.registry.queues[name].pending.HoldLow(low)
+		return true
+	})
+}
+
+// fireMode ends the stretch for which an automatic DEGRADED holds (SPEC §4.7).
+func (m *Machine) fireMode(string) {
+	m.timers.mode.set("", int64(m.head.holdsUntil), 0)
+	m.head.holdsUntil = 0
+	m.holdLow()
+}
+
+// modeHolds says that the mode keeps a QUEUED job of such a priority from starting.
+func (m *Machine) modeHolds(priority int32, turn bool) bool {
+	if m.head.mode == rota.ModeReadOnly {
+		return true
+	}
+	low := m.low()
+	return priority > lowPriority && (low == sched.LowHeld || low == sched.LowOldestOnly && !turn)
+}
+
+// settleMode says `drained`, once, when DRAINING has worked everything off: nothing
+// is QUEUED or leased, and nothing waits for a moment on the clock. Jobs that wait
+// for a date may be years away: they do not hold it up, and stay.
+func (m *Machine) settleMode() {
+	h := &m.head
+	if h.mode != rota.ModeDraining || h.drained || m.leases.len() > 0 || m.registry.busy.Len() > 0 || m.timers.wake.Len() > 0 {
+		return
+	}
+	h.drained = true
+	m.emit(rota.Event{Kind: rota.Drained})
+}
+
+// admitMode refuses what the mode does not take. Retries and children of workflows
+// are no new work: they do not come here.
+func (m *Machine) admitMode(spec *rota.JobSpec) error {
+	h := &m.head
+	switch h.mode {
+	case rota.ModeNormal:
+		return nil
+	case rota.ModeDegraded:
+		if spec.Priority <= lowPriority {
+			return nil
+		}
+		return rota.Refusef(rota.Mode, "mode", "the cluster is DEGRADED (%s): priority %d is refused, 0 to %d are taken",
+			h.modeReason, spec.Priority, lowPriority)
+	case rota.ModeReadOnly:
+		return rota.Refusef(rota.Mode, "mode", "the cluster is READ_ONLY (%s): no job is taken until the mode changes, what "+
+			"runs may finish", h.modeReason)
+	default:
+		return rota.Refusef(rota.Mode, "mode", "the cluster is %s (%s): no job is taken any more, what is queued is worked off",
+			h.mode, h.modeReason)
+	}
+}
+
+// mode checks what is derived of the mode.
+func (c *checker) mode() {
+	h := &c.m.head
+	if h.modeHolds && h.mode != rota.ModeDegraded || h.modeAuto && h.mode > rota.ModeDegraded ||
+		h.holdsUntil != 0 && !(h.modeAuto && h.modeHolds) || h.drained && h.mode != rota.ModeDraining {
+		c.fault("I4: mode %s, automatic %v, holds %v until %d, drained %v do not go together", h.mode, h.modeAuto, h.modeHolds,
+			h.holdsUntil, h.drained)
+	}
+	if h.modeSince > h.clock {
+		c.fault("I6: the mode is since %d, after the clock", h.modeSince)
+	}
 }

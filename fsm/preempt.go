@@ -1,6 +1,399 @@
 package fsm
 
-import "github.com/rotasched/rota/fsm/fsmpb"
+import (
+	"cmp"
+	"fmt"
+	"slices"
 
-// preempt revokes leases of background jobs for a critical one (SPEC §7.9).
-func (m *Machine) preempt(op *fsmpb.Preempt, epoch uint64) {}
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/sched"
+	"github.com/tidwall/btree"
+)
+
+// Preemption (SPEC §7.9): a critical job that fits nowhere for want of room gets a
+// worker on which leases of background jobs, of whatever queue, give way. They are
+// revoked, and the worker is held for the job until they have ended.
+
+// givesWay says whether a job's leases may be ended for a critical one.
+func (r *jobRow) givesWay() bool { return r.spec.Priority >= rota.BackgroundPriority }
+
+// going is an open lease that gives way, or is revoked already: a worker's stand
+// together, the newest first. What a decision must know of it is beside it, so that
+// looking at many workers follows no row.
+type going struct {
+	worker  rota.WorkerID
+	started rota.Clock
+	token   uint64
+
+	lease       string
+	queue       rota.QueueName
+	cpu, memory int64
+	preempted   int32
+	revoked     bool
+}
+
+func goingLess(a, b going) bool {
+	if a.worker != b.worker {
+		return a.worker < b.worker
+	}
+	if a.started != b.started {
+		return a.started > b.started
+	}
+	return a.token > b.token
+}
+
+func newGoing() *btree.BTreeG[going] {
+	return btree.NewBTreeGOptions(goingLess, btree.Options{NoLocks: true})
+}
+
+// goingOf files a lease of a job; ok is false of one that neither gives way nor is
+// revoked.
+func goingOf(l *leaseRow, j *jobRow) (g going, ok bool) {
+	return going{worker: l.Worker, started: l.Started, token: l.Token.Counter, lease: string(l.ID[:]), queue: l.queue,
+			cpu: l.cpu, memory: l.memory, preempted: j.preempted, revoked: l.Revoked != rota.ReasonNone},
+		l.Revoked != rota.ReasonNone || j.givesWay()
+}
+
+// noteGoing files a lease that gives way, dropGoing takes it out again.
+func (m *Machine) noteGoing(l *leaseRow) {
+	if g, ok := goingOf(l, m.jobs.get(l.Job)); ok {
+		m.registry.going.Set(g)
+	}
+}
+
+func (m *Machine) dropGoing(l *leaseRow) {
+	m.registry.going.Delete(going{worker: l.Worker, started: l.Started, token: l.Token.Counter})
+}
+
+// mayPreempt says whether an open lease can be revoked for a critical job now: a
+// job that gave way preempt_max times of its queue does so no more.
+func (m *Machine) mayPreempt(g *going) bool {
+	return !g.revoked && int64(g.preempted) < m.queues.get(g.queue).policy.PreemptMax
+}
+
+// need is what a worker lacks of room for a job; nothing lacks at 0 or below.
+type need struct {
+	slots       int32
+	cpu, memory int64
+}
+
+func (n need) met() bool { return n.slots <= 0 && n.cpu <= 0 && n.memory <= 0 }
+
+// less is the need once a lease has ended.
+func (n need) less(g *going) need { return need{n.slots - 1, n.cpu - g.cpu, n.memory - g.memory} }
+
+// preempt revokes leases of background jobs for a critical one, and holds their
+// worker for it (SPEC §7.9), outside the bound on holds. All is checked anew, and
+// no more leases are revoked than are needed now; what cannot make room any more
+// is dropped whole, with an event that says why.
+func (m *Machine) preempt(op *fsmpb.Preempt, epoch uint64) {
+	job, worker := rota.JobID(op.GetJob()), rota.WorkerID(op.GetWorker())
+	j := m.jobs.get(job)
+	leases, why := m.unpreemptable(j, worker, op.GetLeases())
+	if why != "" {
+		m.emit(rota.Event{Kind: rota.AssignmentDropped, Job: job, Worker: worker, Epoch: epoch, Text: why})
+		return
+	}
+	for _, g := range leases {
+		m.revoke(m.leases.edit(g.lease), rota.Preempted)
+	}
+	m.holds.insert(job, &holdRow{job: job, worker: worker, since: m.head.clock, epoch: epoch, preempted: true,
+		revoked: int64(len(leases))})
+	m.registry.preempting++
+	m.registry.heldFor[worker] = job
+	m.registry.supply.Hold(worker, true)
+	m.emit(rota.Event{Kind: rota.WorkerHeld, Job: job, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Worker: worker,
+		Attempt: j.attempt, Epoch: epoch, Text: "PREEMPTED", Payload: fmt.Sprintf(`{"revoked":%d}`, len(leases))})
+}
+
+// unpreemptable says why a preemption does not hold now; if it does, leases are
+// those to revoke.
+func (m *Machine) unpreemptable(j *jobRow, worker rota.WorkerID, ids [][]byte) (leases []going, why string) {
+	switch {
+	case j == nil:
+		return nil, "JOB_GONE"
+	case j.state != rota.Queued:
+		return nil, "JOB_" + j.state.String()
+	case j.spec.Priority > 0:
+		return nil, "NOT_CRITICAL"
+	}
+	q := m.queues.get(j.spec.Queue)
+	if why := m.blocked(j, q, false); why != "" {
+		return nil, why
+	}
+	switch {
+	case !q.policy.Preempt:
+		return nil, "PREEMPTION_OFF"
+	case m.holds.get(j.spec.ID) != nil:
+		return nil, "HOLDS_A_WORKER"
+	case m.registry.heldFor[worker] != "":
+		return nil, "HELD_FOR_ANOTHER_JOB"
+	case !m.registry.supply.CouldFit(j.class, worker):
+		return nil, "NOT_ELIGIBLE"
+	}
+	slots, cpu, memory, ok := m.registry.supply.Lacks(j.class, worker)
+	if !ok {
+		return nil, "NOT_ELIGIBLE"
+	}
+	lack := need{slots, cpu, memory}
+	able := make(map[string]going)
+	m.registry.going.Ascend(going{worker: worker, started: 1 << 62}, func(g going) bool {
+		if g.worker != worker {
+			return false
+		}
+		if g.revoked {
+			lack = lack.less(&g)
+		} else if m.mayPreempt(&g) {
+			able[g.lease] = g
+		}
+		return true
+	})
+	for _, id := range ids {
+		if lack.met() {
+			break
+		}
+		if g, ok := able[string(id)]; ok {
+			delete(able, g.lease) // one that is named twice ends once
+			leases = append(leases, g)
+			lack = lack.less(&g)
+		}
+	}
+	if !lack.met() {
+		return nil, "NO_ROOM_TO_GAIN"
+	}
+	return leases, ""
+}
+
+// plan is how a worker can make room: by ending these leases, the newest first.
+type plan struct {
+	worker rota.WorkerID
+	leases []going
+	// at is the worker's place in the shuffled order.
+	at int32
+}
+
+// preempts decides for whom leases give way: the critical jobs of the queues that
+// allow it, in the queues' turns, within one in ranking order.
+func (d *decision) preempts() bool {
+	m := d.m
+	if m.registry.going.Len() == 0 {
+		return false
+	}
+	p := &preemption{decision: d, plans: make(map[sched.ClassID][]plan), placed: make(map[rota.JobID]bool)}
+	for _, r := range d.rounds {
+		for _, pair := range r.Pairs {
+			p.placed[rota.JobID(pair.Job)] = true
+		}
+	}
+	for _, name := range d.names {
+		if m.queues.get(name).policy.Preempt {
+			p.queue(m.lot(name))
+		}
+	}
+	return p.decided > 0
+}
+
+// preemption is the part of a decision that ends leases.
+type preemption struct {
+	*decision
+	// plans are, by class, the ways in which workers can make room, the best first.
+	plans  map[sched.ClassID][]plan
+	placed map[rota.JobID]bool
+	// decided counts preemptions, seen the candidates, looks the workers looked at.
+	decided, seen, looks int
+	// able is written over for each worker.
+	able []going
+}
+
+func (p *preemption) queue(lot sched.Lot) {
+	lot.Pending.Critical(func(it *sched.Item) bool {
+		p.seen++
+		if p.seen > rota.MaxPreemptSeen || p.decided >= rota.MaxPreemptions {
+			return false
+		}
+		if !p.placed[it.ID] && p.draft.WantsRoom(lot, it) {
+			p.candidate(lot, it)
+		}
+		return true
+	})
+}
+
+// candidate takes the best worker that is not held yet.
+func (p *preemption) candidate(lot sched.Lot, it *sched.Item) {
+	plans, known := p.plans[it.Class]
+	if !known {
+		if p.looks > rota.MaxPreemptLooks {
+			return
+		}
+		plans = p.plansFor(lot.Queue, it.Class)
+	}
+	for len(plans) > 0 && p.draft.IsHeld(plans[0].worker) {
+		plans = plans[1:]
+	}
+	p.plans[it.Class] = plans
+	if len(plans) == 0 {
+		return
+	}
+	best := plans[0]
+	p.draft.Reserve(lot, it, best.worker)
+	r := p.lastRound(lot.Queue)
+	op := &fsmpb.Preempt{Job: string(it.ID), Worker: string(best.worker)}
+	for _, l := range best.leases {
+		op.Leases = append(op.Leases, []byte(l.lease))
+	}
+	r.Preempts = append(r.Preempts, op)
+	p.decided++
+}
+
+// lastRound is the entry's last round, if it is of the queue, else a new one.
+func (p *preemption) lastRound(name rota.QueueName) *fsmpb.Round {
+	if n := len(p.rounds); n > 0 && p.rounds[n-1].Queue == string(name) {
+		return p.rounds[n-1]
+	}
+	return p.round(name)
+}
+
+// plansFor finds how each worker could make room for a class: on the fewest
+// leases, then the newest, then in the order in which the seed of the round that
+// carries the first of them shuffles those that can.
+func (p *preemption) plansFor(name rota.QueueName, class sched.ClassID) (plans []plan) {
+	m := p.m
+	var worker rota.WorkerID
+	var leases []going
+	consider := func() {
+		if worker != "" && !p.draft.IsHeld(worker) {
+			if list, ok := p.planFor(class, worker, leases); ok {
+				plans = append(plans, plan{worker: worker, leases: list})
+			}
+		}
+		leases = leases[:0]
+	}
+	m.registry.going.Scan(func(g going) bool {
+		if g.worker != worker {
+			consider()
+			worker = g.worker
+			p.looks++
+		}
+		leases = append(leases, g)
+		return true
+	})
+	consider()
+	epoch := p.epoch + 1
+	if n := len(p.rounds); n > 0 && p.rounds[n-1].Queue == string(name) {
+		epoch = p.epoch
+	}
+	seed := sched.MatchSeed(m.head.cluster, epoch, m.head.index, m.head.beacon)
+	for at, i := range sched.Shuffled(len(plans), seed) {
+		plans[i].at = int32(at)
+	}
+	slices.SortFunc(plans, comparePlans)
+	return plans
+}
+
+func comparePlans(a, b plan) int {
+	if c := cmp.Compare(len(a.leases), len(b.leases)); c != 0 {
+		return c
+	}
+	for i := range a.leases {
+		if c := cmp.Compare(b.leases[i].started, a.leases[i].started); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(a.at, b.at)
+}
+
+// planFor chooses among a worker's leases that give way, the newest first: those
+// that are revoked already count as ended.
+func (p *preemption) planFor(class sched.ClassID, worker rota.WorkerID, leases []going) ([]going, bool) {
+	slots, cpu, memory, ok := p.draft.Lacks(class, worker)
+	if !ok {
+		return nil, false
+	}
+	lack := need{slots, cpu, memory}
+	p.able = p.able[:0]
+	for i := range leases {
+		if g := &leases[i]; g.revoked {
+			lack = lack.less(g)
+		} else if p.m.mayPreempt(g) {
+			p.able = append(p.able, *g)
+		}
+	}
+	return fewest(p.able, lack)
+}
+
+// fewest are the fewest of these leases, the newest first, whose end meets a need;
+// of equally few the first in the order of their places, so the newest. That is
+// exact among the maxPlanned newest; where those do not suffice, leases are added
+// from the newest on, and what turns out not to be needed is left out, the oldest
+// first.
+func fewest(leases []going, lack need) ([]going, bool) {
+	exact := leases[:min(len(leases), maxPlanned)]
+	for size := max(0, int(lack.slots)); size <= len(exact); size++ {
+		if chosen, ok := choose(exact, size, lack); ok {
+			return chosen, true
+		}
+	}
+	var chosen []going
+	for i := 0; i < len(leases) && !lack.met(); i++ {
+		chosen, lack = append(chosen, leases[i]), lack.less(&leases[i])
+	}
+	if !lack.met() {
+		return nil, false
+	}
+	for i := len(chosen) - 1; i >= 0; i-- {
+		g := &chosen[i]
+		if without := (need{lack.slots + 1, lack.cpu + g.cpu, lack.memory + g.memory}); without.met() {
+			chosen, lack = slices.Delete(chosen, i, i+1), without
+		}
+	}
+	return chosen, true
+}
+
+// maxPlanned bounds the leases among which every choice is tried: 4,096 of them.
+const maxPlanned = 12
+
+// choose finds the first so many of the leases that meet a need together.
+func choose(leases []going, size int, lack need) ([]going, bool) {
+	if size == 0 {
+		return nil, lack.met()
+	}
+	for i := 0; i+size <= len(leases); i++ {
+		if rest, ok := choose(leases[i+1:], size-1, lack.less(&leases[i])); ok {
+			return append([]going{leases[i]}, rest...), true
+		}
+	}
+	return nil, false
+}
+
+// going checks the index of leases that give way against the leases.
+func (c *checker) going() {
+	m := c.m
+	n := 0
+	m.leases.scan(func(_ string, l *leaseRow) bool {
+		j := m.jobs.get(l.Job)
+		if j == nil {
+			return true // said already
+		}
+		if want, ok := goingOf(l, j); ok {
+			n++
+			if got, _ := m.registry.going.Get(want); got != want {
+				c.fault("I4: lease %s of job %s gives way or is revoked, and is not filed so", l.ID, l.Job)
+			}
+		}
+		return true
+	})
+	if got := m.registry.going.Len(); got != n {
+		c.fault("I4: %d leases are filed as giving way, %d do", got, n)
+	}
+	preempting := 0
+	m.holds.scan(func(_ rota.JobID, h *holdRow) bool {
+		if h.preempted {
+			preempting++
+		}
+		return true
+	})
+	if preempting != m.registry.preempting {
+		c.fault("I4: %d holds are by preemption, %d are counted", preempting, m.registry.preempting)
+	}
+}

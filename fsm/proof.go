@@ -1,11 +1,135 @@
 package fsm
 
 import (
+	"strconv"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// reportProof takes a verifier's word on a completed job (SPEC §9.5).
+// reportProof takes a verifier's word that the proof of a completed job is invalid
+// (SPEC §9.5): the worker pays as for any invalid proof, and the job runs again if
+// it asked for that and attempts are left. A second report of the same lease is
+// answered with what became of the first.
 func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
-	return refused(rota.Refusef(rota.NotFound, "job", "job %q is not known", op.GetJob()))
+	id := rota.JobID(op.GetJob())
+	switch {
+	case len(op.GetLease()) != len(rota.LeaseID{}):
+		return refused(rota.Refusef(rota.Invalid, "lease", "lease id has %d bytes: %d are wanted", len(op.GetLease()),
+			len(rota.LeaseID{})))
+	case len(op.GetReason()) > rota.MaxReasonBytes:
+		return refused(rota.Refusef(rota.Invalid, "reason", "reason has %d bytes: at most %d are taken", len(op.GetReason()),
+			rota.MaxReasonBytes))
+	}
+	lease := rota.LeaseID(op.GetLease())
+	t := m.tombs.get(id)
+	if o := m.disproved(id, lease, t); o != nil {
+		return o
+	}
+	if err := m.reportable(id, lease, t); err != nil {
+		return refused(err)
+	}
+	var again *rota.JobSpec
+	if op.GetSpec() != nil {
+		spec, err := revival(t, op.GetSpec())
+		if err == nil && spec.RetryOnInvalidProof {
+			again, err = spec, m.admitClass(spec)
+		}
+		if err != nil {
+			return refused(err)
+		}
+	}
+	m.blame(t, op.GetReason())
+	if again == nil {
+		m.tombs.edit(id).reason = rota.ProofRejected
+		return &fsmpb.Outcome{JobState: uint32(rota.Completed)}
+	}
+	return &fsmpb.Outcome{JobState: uint32(m.rerun(t, again, op.GetReason()))}
+}
+
+// disproved answers for a lease whose proof is known to be invalid; nil where it
+// is not.
+func (m *Machine) disproved(id rota.JobID, lease rota.LeaseID, t *tombRow) *fsmpb.Outcome {
+	if t != nil && t.lease == lease && (t.reason == rota.ProofRejected || t.reason == rota.ProofInvalid) {
+		return &fsmpb.Outcome{JobState: uint32(t.state), Existed: true}
+	}
+	if j := m.jobs.get(id); j != nil {
+		for i := range j.attempts {
+			if a := &j.attempts[i]; a.Lease == lease && a.End == rota.ProofInvalid {
+				return &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
+			}
+		}
+	}
+	return nil
+}
+
+// reportable refuses a report on what is not a completion, or too long ago.
+func (m *Machine) reportable(id rota.JobID, lease rota.LeaseID, t *tombRow) error {
+	if t == nil {
+		if j := m.jobs.get(id); j != nil {
+			return rota.Refusef(rota.Conflict, "job", "job %s is %s: only the proof of a COMPLETED one can be reported", id, j.state)
+		}
+		return rota.Refusef(rota.NotFound, "job", "job %q is not known", id)
+	}
+	window := rota.Clock(m.queues.get(t.queue).policy.AuditWindowMs)
+	switch {
+	case t.state != rota.Completed:
+		return rota.Refusef(rota.Conflict, "job", "job %s is %s: only the proof of a COMPLETED one can be reported", id, t.state)
+	case t.lease != lease:
+		return rota.Refusef(rota.Conflict, "lease", "lease %s did not complete job %s: lease %s did", lease, id, t.lease)
+	case m.head.clock > t.finished+window:
+		return rota.Refusef(rota.Conflict, "audit_window_ms",
+			"the audit window of job %s ended at %d, %d ms ago: audit_window_ms of queue %s is %d", id, t.finished+window,
+			m.head.clock-t.finished-window, t.queue, window)
+	}
+	return nil
+}
+
+// blame slashes the worker of a completion, if it is still known. One that is not
+// is told of with no penalty: the report stands in the events either way.
+func (m *Machine) blame(t *tombRow, text string) {
+	e := rota.Event{Kind: rota.ProviderSlashed, Job: t.id, Queue: t.queue, Tenant: t.tenant, Worker: t.worker, Lease: t.lease,
+		Attempt: t.attempt, Reason: rota.ProofRejected, Text: text}
+	if w := m.workers.edit(t.worker); w != nil {
+		m.disprove(w, e)
+		return
+	}
+	e.Payload = slashPayload(0, 0, e.Reason)
+	m.emit(e)
+}
+
+// slashPayload is what providerSlashed carries: the penalty, the stake left after
+// it, and why.
+func slashPayload(penalty, stake int64, why rota.Reason) string {
+	return `{"penalty":` + strconv.FormatInt(penalty, 10) + `,"stake":` + strconv.FormatInt(stake, 10) +
+		`,"reason":"` + why.String() + `"}`
+}
+
+// rerun takes a completion back: the job is RUNNING once more for as long as it
+// takes to use the attempt up as PROOF_INVALID, and goes on with the life that it
+// had. Its times to live count from where they began.
+func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, text string) rota.JobState {
+	q := m.queues.edit(t.queue)
+	q.count(rota.Running, 1)
+	m.dropTomb(t)
+	m.head.jobSeq++
+	j := &jobRow{spec: spec, specHash: hashSpec(&m.ledger.enc, spec), state: rota.Running, seq: m.head.jobSeq,
+		attempt: t.attempt, submitted: t.submitted, enqueued: t.submitted, firstLease: t.finished,
+		submittedDate: t.finishedDate - rota.Date(t.finished-t.submitted), lastReason: rota.ProofInvalid, lastError: text,
+		attempts: []rota.Attempt{{Number: t.attempt, Worker: t.worker, Lease: t.lease, Ended: t.finished,
+			End: rota.ProofInvalid, Error: text}}}
+	m.jobs.insert(t.id, j)
+	m.classify(j)
+	ttl := spec.TTLMs
+	if ttl == 0 {
+		ttl = q.policy.TTLAbsMs
+	}
+	if ttl > 0 {
+		j.expireAbs = t.submitted + rota.Clock(ttl)
+	}
+	if q.policy.TTLRelMaxMs > 0 {
+		j.expireRel = j.firstLease + rota.Clock(q.policy.TTLRelMaxMs)
+	}
+	m.timers.expire.set(string(t.id), 0, int64(j.expires()))
+	return m.useUp(j, rota.ProofInvalid)
 }

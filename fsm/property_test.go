@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -22,9 +23,13 @@ func TestModel(t *testing.T) {
 		r.b.ok(queueOp("default", "lease_ms", "50000", "ack_timeout_ms", "20000", "attempt_max", "3", "backoff_base_ms", "500",
 			"renewals_max", "3", "ttl_rel_max_ms", "120000",
 			"oldest_every", rapid.SampledFrom([]string{"0", "1", "3"}).Draw(rt, "oldest_every"),
+			"ranking", rapid.SampledFrom([]string{"aging", "adaptive", "fifo"}).Draw(rt, "ranking"),
+			"min_health", rapid.SampledFrom([]string{"0", "300", "900"}).Draw(rt, "min_health"),
+			"preempt", rapid.SampledFrom([]string{"off", "on"}).Draw(rt, "preempt"),
 			"starvation_interleave", rapid.SampledFrom([]string{"0", "2"}).Draw(rt, "interleave"),
 			"hold_after", rapid.SampledFrom([]string{"0", "1000", "30000"}).Draw(rt, "hold_after"),
 			"hold_max", rapid.SampledFrom([]string{"1", "2000", "600000"}).Draw(rt, "hold_max")))
+		r.fraud = rapid.Bool().Draw(rt, "fraud")
 		r.model = newModel(r.b.queues.get("default").policy)
 		for range rapid.IntRange(1, 300).Draw(rt, "steps") + 20 {
 			r.step()
@@ -40,6 +45,8 @@ type race struct {
 	b      *bench
 	model  *model
 	chance *rand.Rand
+	// fraud makes most completions bring an invalid proof.
+	fraud bool
 	// seen are all leases ever given, the newest last.
 	seen []rota.Lease
 }
@@ -59,15 +66,22 @@ func (r *race) step() {
 	switch kind := r.pick("kind", 20); kind {
 	case 0, 1, 2:
 		spec := jobSpec(job, func(s *rota.JobSpec) {
+			s.Priority = []int32{0, 5, 9}[r.pick("priority", 3)]
 			s.DelayMs = int64(r.pick("delayed", 3)) / 2 * 700
 			s.TTLMs = int64(r.pick("mortal", 4)) / 3 * 30_000
+			s.Type = []rota.JobType{"work", "else"}[r.pick("type", 2)]
+			if r.pick("proof", 3) == 0 || r.fraud {
+				sum := sha256.Sum256([]byte("right"))
+				s.ExpectedDigest = sum[:]
+			}
 		})
 		r.model.submit(spec)
 		r.expect(true, submitOp(spec))
 	case 3, 4:
 		secret, takeover := fmt.Sprint("s", r.pick("secret", 2)), r.pick("takeover", 3) == 0
 		slots := int(worker[1]-'0') + 1
-		r.expect(r.model.register(worker, secret, takeover, slots), registerOp(string(worker), int32(slots), secret, takeover))
+		r.expect(r.model.register(worker, secret, takeover, slots), registerOp(string(worker), int32(slots), secret, takeover,
+			func(w *rota.WorkerSpec) { w.Stake = modelStake }))
 	case 5, 6, 7:
 		r.match()
 	case 8, 9, 10, 11:
@@ -77,8 +91,10 @@ func (r *race) step() {
 	case 13:
 		r.expect(r.model.retry(rota.JobID(job)), retryOp(job))
 	case 14:
-		s := []rota.WorkerStatus{rota.WorkerDraining, rota.WorkerRetired}[r.pick("status", 2)]
-		session := rota.Session(r.pick("session", 4))
+		s := []rota.WorkerStatus{rota.WorkerDraining, rota.WorkerRetired, rota.WorkerSuspended, rota.WorkerActive,
+			rota.WorkerActive}[r.pick("status", 5)]
+		session, _ := r.b.Session(worker)
+		session = []rota.Session{0, 0, session, session + 1}[r.pick("session", 4)]
 		r.expect(r.model.status(worker, s, session), statusOp(string(worker), s, session))
 	case 15, 16:
 		sign := r.b.now - rota.Clock(r.pick("sign", 15_000))
@@ -107,6 +123,11 @@ func (r *race) match() {
 		}
 		r.seen = append(r.seen, l)
 	}
+	for id, l := range r.model.leases { // which gave way is the machine's to choose
+		if a, open := r.b.Assignment(id); open && a.Lease.Revoked == rota.Preempted {
+			l.revoked = true
+		}
+	}
 }
 
 // command sends a verb on a lease that was given at some time, by its worker or
@@ -116,8 +137,15 @@ func (r *race) command() {
 		return
 	}
 	l := r.seen[len(r.seen)-1-r.pick("lease", min(len(r.seen), 6))]
-	c := rota.LeaseCommand{Verb: rota.LeaseVerb(1 + r.pick("verb", 5)), Lease: l.ID, Job: l.Job, Worker: l.Worker,
+	v := rota.LeaseVerb(1 + r.pick("verb", 5))
+	if r.fraud && r.pick("claim", 2) == 0 {
+		v = rota.VerbComplete
+	}
+	c := rota.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: l.Worker,
 		Session: l.Session, Ordinal: int32(r.pick("ordinal", 5)), NoRetry: r.pick("noRetry", 4) == 0}
+	if right := r.pick("right", 6); right == 0 || right < 4 && !r.fraud {
+		c.Output = []byte("right")
+	}
 	switch r.pick("hostile", 8) {
 	case 0:
 		c.Worker = rota.WorkerID(fmt.Sprint("w", r.pick("thief", 3)))
@@ -149,9 +177,5 @@ func (r *race) compare() {
 	if got := r.b.leases.len(); got != len(r.model.leases) {
 		r.Fatalf("%d leases are open, the model says %d", got, len(r.model.leases))
 	}
-	for id, want := range r.model.workers {
-		if session, status := r.b.Session(id); session != want.session || status != want.status {
-			r.Fatalf("worker %s is %s in session %d, the model says %s in %d", id, status, session, want.status, want.session)
-		}
-	}
+	r.standings()
 }

@@ -16,9 +16,11 @@ func TestQueue(t *testing.T) {
 		b.submit("old-low", func(s *rota.JobSpec) { s.Priority = 10 })
 		b.pass(1000)
 		b.submit("new-high", func(s *rota.JobSpec) { s.Priority = 0 })
+		n := 0
 		first := func(want rota.JobID) {
 			t.Helper()
-			b.worker("w", 1)
+			n++
+			b.worker(fmt.Sprint("w", n), 1) // those before cool down for the type that they declined
 			l := b.match()
 			if _, ok := l[want]; !ok {
 				t.Fatalf("placed %v, %s is wanted", l, want)

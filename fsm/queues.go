@@ -56,12 +56,13 @@ func (m *Machine) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 
 func (m *Machine) changeQueue(q *queueRow, policy rota.QueuePolicy) {
 	reorder := rankedOtherwise(&q.policy, &policy)
-	cut := policy.LeasesMaxPerWorker > 0 &&
-		(q.policy.LeasesMaxPerWorker == 0 || policy.LeasesMaxPerWorker < q.policy.LeasesMaxPerWorker)
+	tiered := policy.Ranking == rota.RankAdaptive && q.policy.Ranking != rota.RankAdaptive
+	before := sched.RulesOf(&q.policy)
 	oldWeight := uint64(q.policy.Weight)
 	if (policy.RenewalsMax < 0) != (q.policy.RenewalsMax < 0) {
 		m.recountEndless(q, &policy)
 	}
+	old := q.policy
 	q.policy = policy
 	if policy.Paused {
 		m.endHolds(q.name, "QUEUE_PAUSED")
@@ -69,12 +70,15 @@ func (m *Machine) changeQueue(q *queueRow, policy rota.QueuePolicy) {
 	if weight := uint64(policy.Weight); weight != oldWeight {
 		m.setTurn(q, rescale(q.turn, weight, oldWeight)) // the queue keeps its place among the others
 	}
+	if tiered {
+		m.enterTiers(q)
+	}
 	if reorder {
 		m.refile(q, m.registry.queues[q.name])
 	}
-	if cut {
-		m.cutQueue(q)
-	}
+	m.timePromotion(q, m.registry.queues[q.name])
+	m.changeRules(q, before)
+	m.reviewQueue(q, &old)
 	m.emit(rota.Event{Kind: rota.QueueChanged, Queue: q.name, Text: policy.Preset})
 }
 
@@ -88,28 +92,22 @@ func rankedOtherwise(a, b *rota.QueuePolicy) bool {
 // refile builds a queue's lanes anew; it walks all live jobs, which only an
 // operator's change of ranking may cost.
 func (m *Machine) refile(q *queueRow, i *queueIndex) {
-	i.pending = sched.NewPending(q.policy.FairShare)
+	i.pending = newPending(&q.policy)
+	m.informAnew(q, i)
 	m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		if j.state == rota.Queued && j.spec.Queue == q.name {
 			// The item is derived: the row's canonical bytes do not change.
 			item := m.itemOf(j, &q.policy)
 			j.item = &item
+			m.inform(i, q, j.spec.Tenant)
 			i.pending.Add(j.item)
 		}
 		return true
 	})
 	m.leases.scan(func(_ string, l *leaseRow) bool {
 		if l.queue == q.name {
-			i.pending.SetShare(l.tenant, i.open[l.tenant], m.limitsOf(l.tenant).Weight)
+			i.share(l.tenant, m.limitsOf(l.tenant).Weight)
 		}
-		return true
-	})
-}
-
-// cutQueue revokes what a lower leases_max_per_worker no longer allows (SPEC §8.5).
-func (m *Machine) cutQueue(q *queueRow) {
-	m.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
-		m.cutQuota(w, q.policy.LeasesMaxPerWorker, q.name)
 		return true
 	})
 }

@@ -2,10 +2,12 @@ package fsm
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/sched"
 	"github.com/tidwall/btree"
 )
 
@@ -18,6 +20,11 @@ func (m *Machine) register(op *fsmpb.Register) *fsmpb.Outcome {
 	if len(op.GetSecretHash()) != 32 {
 		return refused(rota.Refusef(rota.Invalid, "secret", "secret hash has %d bytes: 32 are wanted", len(op.GetSecretHash())))
 	}
+	attested := rota.Date(op.GetAttestedUntilMs())
+	if attested < 0 || attested > maxAttested {
+		return refused(rota.Refusef(rota.Invalid, "attested_until_ms", "attested_until_ms is %d: 0 to %d is wanted", attested,
+			int64(maxAttested)))
+	}
 	hash := [32]byte(op.GetSecretHash())
 	old := m.workers.get(spec.ID)
 	switch {
@@ -25,11 +32,14 @@ func (m *Machine) register(op *fsmpb.Register) *fsmpb.Outcome {
 		if m.workers.len() >= rota.MaxWorkers {
 			return refused(exhausted("worker", "%d workers are registered: no more are taken", rota.MaxWorkers))
 		}
-		w := &workerRow{spec: spec, secretHash: hash, health: 1000, leases: &btree.Set[string]{}}
+		w := &workerRow{spec: spec, secretHash: hash, health: healthFull, leases: &btree.Set[string]{}}
 		m.workers.insert(spec.ID, w)
+		m.attest(w, attested)
 		m.newSession(w)
 	case old.secretHash == hash && old.status != rota.WorkerRetired:
-		m.resume(m.workers.edit(spec.ID), spec)
+		w := m.workers.edit(spec.ID)
+		m.attest(w, attested)
+		m.resume(w, spec)
 	case old.live() && !op.GetTakeover():
 		return refused(rota.Refusef(rota.Conflict, "worker",
 			"worker id %s is registered by another process (status %s, %d open leases): stop that one, choose another --id, "+
@@ -38,6 +48,7 @@ func (m *Machine) register(op *fsmpb.Register) *fsmpb.Outcome {
 		m.supersede(m.workers.edit(spec.ID))
 		w := m.workers.edit(spec.ID)
 		w.spec, w.secretHash = spec, hash
+		m.attest(w, attested)
 		m.newSession(w)
 	}
 	return &fsmpb.Outcome{Session: uint64(m.workers.get(spec.ID).session)}
@@ -74,10 +85,16 @@ func (r *workerRow) live() bool {
 	}
 }
 
+// newSession gives a worker its next session. What its id brought upon itself
+// stays with the id: whoever is SUSPENDED or JAILED is so under any secret, and
+// after retiring too.
 func (m *Machine) newSession(w *workerRow) {
 	m.head.sessions++
 	w.session = rota.Session(m.head.sessions)
-	m.enter(w, rota.WorkerActive)
+	m.enter(w, w.barredStatus(rota.WorkerActive))
+	if w.status == rota.WorkerJailed {
+		w.before = rota.WorkerActive // whoever drained was another process
+	}
 	m.emit(rota.Event{Kind: rota.ProviderRegistered, Worker: w.spec.ID, Session: w.session, Status: w.status})
 }
 
@@ -90,106 +107,21 @@ func (m *Machine) resume(w *workerRow, spec *rota.WorkerSpec) {
 	if w.status == rota.WorkerUnreachable {
 		m.heard(w)
 	} else {
-		m.supplyOf(w)
-		m.reviewHold(w.spec.ID)
+		m.restand(w)
 	}
 	m.cutQuota(w, int64(spec.Slots)+int64(spec.Prefetch), "")
+	for _, name := range spec.Queues {
+		if q := m.queues.get(name); q != nil {
+			rules := sched.RulesOf(&q.policy)
+			m.cutQuota(w, capOf(spec, &rules), name)
+		}
+	}
 }
 
 func sameWorker(a, b *rota.WorkerSpec) bool {
 	return a.ID == b.ID && a.Slots == b.Slots && a.Prefetch == b.Prefetch && a.Region == b.Region && a.Zone == b.Zone &&
 		a.CPUMilli == b.CPUMilli && a.MemoryBytes == b.MemoryBytes && a.Stake == b.Stake &&
-		slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Capabilities, b.Capabilities)
-}
-
-// enter changes a worker's status and all that hangs on it; w is editable.
-func (m *Machine) enter(w *workerRow, status rota.WorkerStatus) {
-	old := w.forgetAt()
-	if w.status != status {
-		w.status, w.since = status, m.head.clock
-	}
-	if status != rota.WorkerUnreachable {
-		w.silentSince, w.before = 0, rota.WorkerNone
-	}
-	m.timeWorker(w, old)
-	m.supplyOf(w)
-	m.reviewHold(w.spec.ID)
-	m.trimHolds()
-}
-
-// heard clears UNREACHABLE: the worker goes back to what it was, and the
-// silence ends none of its leases any more.
-func (m *Machine) heard(w *workerRow) {
-	m.enter(w, w.before)
-	m.retimeLeases(w)
-	m.emit(rota.Event{Kind: rota.ProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: w.status})
-}
-
-func (m *Machine) retimeLeases(w *workerRow) {
-	w.leases.Scan(func(id string) bool {
-		m.timeLease(m.leases.edit(id))
-		return true
-	})
-}
-
-// reach is the leader's word on a worker's silence (SPEC §3.10).
-func (m *Machine) reach(op *fsmpb.Reach) *fsmpb.Outcome {
-	if o := m.internal(); o != nil {
-		return o
-	}
-	w := m.workers.get(rota.WorkerID(op.GetWorker()))
-	if w == nil || w.session != rota.Session(op.GetSession()) {
-		return refused(rota.Refusef(rota.Stale, "session", "worker %s has no such session", op.GetWorker()))
-	}
-	if op.GetReachable() {
-		if w.status == rota.WorkerUnreachable {
-			m.heard(m.workers.edit(w.spec.ID))
-		}
-		return &fsmpb.Outcome{}
-	}
-	if w.status != rota.WorkerActive && w.status != rota.WorkerDraining {
-		return &fsmpb.Outcome{}
-	}
-	w = m.workers.edit(w.spec.ID)
-	before := w.status
-	m.enter(w, rota.WorkerUnreachable)
-	w.before = before
-	w.silentSince = min(max(rota.Clock(op.GetLastSignMs()), 0), m.head.clock)
-	m.retimeLeases(w)
-	m.emit(rota.Event{Kind: rota.ProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: w.status})
-	return &fsmpb.Outcome{}
-}
-
-// setStatus is an operator's drain, or a worker's own drain or goodbye.
-func (m *Machine) setStatus(op *fsmpb.SetStatus) *fsmpb.Outcome {
-	status := rota.WorkerStatus(op.GetStatus())
-	w := m.workers.get(rota.WorkerID(op.GetWorker()))
-	if w == nil {
-		return refused(rota.Refusef(rota.NotFound, "worker", "worker %q is not registered", op.GetWorker()))
-	}
-	if s := rota.Session(op.GetSession()); s != 0 && s != w.session {
-		return refused(rota.Refusef(rota.Stale, "session", "session %d of worker %s is over", s, w.spec.ID))
-	}
-	if status != rota.WorkerDraining && status != rota.WorkerRetired {
-		return refused(rota.Refusef(rota.Invalid, "status", "status %s cannot be set: DRAINING or RETIRED is wanted", status))
-	}
-	if w.status == status {
-		return &fsmpb.Outcome{}
-	}
-	if w.status == rota.WorkerRetired {
-		return refused(rota.Refusef(rota.Conflict, "worker", "worker %s is RETIRED", w.spec.ID))
-	}
-	w = m.workers.edit(w.spec.ID)
-	if w.status == rota.WorkerUnreachable && status == rota.WorkerDraining {
-		w.before = status
-		return &fsmpb.Outcome{}
-	}
-	m.enter(w, status)
-	m.emit(rota.Event{Kind: rota.ProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: status})
-	if status == rota.WorkerRetired {
-		m.cancelLeases(w, rota.WorkerRetiredReason)
-	}
-	return &fsmpb.Outcome{}
+		slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Capabilities, b.Capabilities) && maps.Equal(a.Limits, b.Limits)
 }
 
 // openLeases copies a worker's lease ids: what ends a lease changes the set.
@@ -201,6 +133,7 @@ func (m *Machine) revoke(l *leaseRow, why rota.Reason) {
 		return
 	}
 	l.Revoked = why
+	m.noteGoing(l)
 	m.emit(rota.Event{Kind: rota.LeaseRevoked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Session: l.Session,
 		Lease: l.ID, Attempt: l.Attempt, Reason: why, Deadline: l.Deadline})
 }
@@ -227,12 +160,5 @@ func (m *Machine) cutQuota(w *workerRow, most int64, queue rota.QueueName) {
 	})
 	for _, l := range newest[:max(0, min(over, int64(len(newest))))] {
 		m.revoke(m.leases.edit(string(l.ID[:])), rota.QuotaCut)
-	}
-}
-
-// cancelLeases ends every lease of a worker at once (SPEC §8.5).
-func (m *Machine) cancelLeases(w *workerRow, why rota.Reason) {
-	for _, id := range w.openLeases() {
-		m.endLease(m.leases.get(id), why, "")
 	}
 }

@@ -18,6 +18,10 @@ type registry struct {
 	busy *btree.BTreeG[turn]
 	// heldFor gives the job that a held worker is held for.
 	heldFor map[rota.WorkerID]rota.JobID
+	// going are the open leases that give way to critical jobs or are revoked;
+	// preempting counts the holds that leases gave way for (SPEC §7.9).
+	going      *btree.BTreeG[going]
+	preempting int
 }
 
 // queueIndex is what is derived of one queue.
@@ -25,8 +29,29 @@ type queueIndex struct {
 	pending *sched.Pending
 	// open counts open leases a tenant; entries at 0 are removed.
 	open map[rota.TenantID]int64
+	// told is what the lanes know of tenants beside their open leases.
+	told map[rota.TenantID]told
 	// turn is where the queue stands in busy; zero if it does not.
 	turn turn
+	// promoteDue is where it stands in the timers of promotion.
+	promoteDue rota.Clock
+	// tiers counts the QUEUED jobs by the tier of their priority.
+	tiers [5]int64
+}
+
+// countTier counts a QUEUED job more or less in the tier of its priority.
+func (i *queueIndex) countTier(j *jobRow, by int64) { i.tiers[sched.TierOf(j.spec.Priority)] += by }
+
+// tierDepths counts QUEUED jobs by tier: those of an adaptive queue as they stand
+// now, others by their priority.
+func (i *queueIndex) tierDepths(p *rota.QueuePolicy) (depths [5]int64) {
+	if p.Ranking != rota.RankAdaptive {
+		return i.tiers
+	}
+	for tier, n := range i.pending.Tiers() {
+		depths[tier] = int64(n)
+	}
+	return depths
 }
 
 // turn is a queue's place among queues: assignments ÷ weight, then the name.
@@ -44,19 +69,22 @@ func (r *registry) reset() {
 	r.supply = sched.NewSupply()
 	r.queues = make(map[rota.QueueName]*queueIndex)
 	r.heldFor = make(map[rota.WorkerID]rota.JobID)
+	r.going = newGoing()
 	r.busy = btree.NewBTreeGOptions(turnLess, btree.Options{NoLocks: true})
 }
 
 func (m *Machine) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
 	q := &queueRow{name: name, policy: policy}
 	m.queues.insert(name, q)
-	m.registry.addIndex(q)
+	m.informAnew(q, m.registry.addIndex(q))
+	m.reviewWorkers(name) // some may serve it already
 	m.emit(rota.Event{Kind: rota.QueueChanged, Queue: name, Text: policy.Preset})
 }
 
 func (r *registry) addIndex(q *queueRow) *queueIndex {
-	i := &queueIndex{pending: sched.NewPending(q.policy.FairShare), open: make(map[rota.TenantID]int64)}
+	i := &queueIndex{pending: newPending(&q.policy), open: make(map[rota.TenantID]int64)}
 	r.queues[q.name] = i
+	r.supply.SetRules(q.name, sched.RulesOf(&q.policy))
 	return i
 }
 
@@ -112,7 +140,10 @@ func (m *Machine) file(j *jobRow, q *queueRow) {
 	i := m.registry.queues[q.name]
 	item := m.itemOf(j, &q.policy)
 	j.item = &item
+	m.inform(i, q, j.spec.Tenant)
 	i.pending.Add(j.item)
+	i.countTier(j, 1)
+	m.timePromotion(q, i)
 	if q.queued == 1 {
 		m.joinTurns(q, i)
 	}
@@ -122,10 +153,14 @@ func (m *Machine) file(j *jobRow, q *queueRow) {
 // and the policy.
 func (m *Machine) itemOf(j *jobRow, p *rota.QueuePolicy) sched.Item {
 	size := effectiveSize(j.spec)
-	return sched.Item{ID: j.spec.ID, Tenant: j.spec.Tenant, Domain: j.spec.Domain, Class: j.class,
+	item := sched.Item{ID: j.spec.ID, Tenant: j.spec.Tenant, Domain: j.spec.Domain, Class: j.class,
 		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, m.limitsOf(j.spec.Tenant).Tier, j.enqueued),
 		Enqueued: j.enqueued, Queued: j.queuedAt, CPUMilli: j.spec.CPUMilli, MemoryBytes: j.spec.MemoryBytes, Attempt: j.attempt,
-		Priority: j.spec.Priority, SizeBytes: size, Type: j.spec.Type}
+		Priority: j.spec.Priority, SizeBytes: size, Type: j.spec.Type, Spec: j.spec}
+	if p.Ranking == rota.RankAdaptive {
+		item.Tier, item.TierAt, item.TierSeq = j.tier, j.tierAt, j.tierSeq
+	}
+	return item
 }
 
 func effectiveSize(s *rota.JobSpec) int64 {
@@ -140,6 +175,8 @@ func (m *Machine) unfile(j *jobRow, q *queueRow) {
 	if !i.pending.Remove(j.item) {
 		panic(fmt.Sprintf("fsm: job %s is QUEUED but in no lane", j.spec.ID))
 	}
+	i.countTier(j, -1)
+	m.timePromotion(q, i)
 	j.item = nil
 	if q.queued == 1 { // this was the last
 		m.registry.busy.Delete(i.turn)
@@ -195,7 +232,7 @@ func (m *Machine) share(queue rota.QueueName, tenant rota.TenantID, by int64) {
 	} else {
 		i.open[tenant] = n
 	}
-	i.pending.SetShare(tenant, n, m.limitsOf(tenant).Weight)
+	i.share(tenant, m.limitsOf(tenant).Weight)
 }
 
 // classify counts a live job under its class.
@@ -206,9 +243,4 @@ func (m *Machine) classify(j *jobRow) {
 // supplyOf brings the supply up to date with a worker's row.
 func (m *Machine) supplyOf(w *workerRow) {
 	m.registry.supply.Put(workerEntry(w))
-}
-
-func workerEntry(w *workerRow) sched.WorkerEntry {
-	return sched.WorkerEntry{Spec: w.spec, Active: w.status == rota.WorkerActive, Open: w.open, CPUTaken: w.cpu,
-		MemoryTaken: w.memory, Received: w.sinceTurn}
 }

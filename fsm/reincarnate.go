@@ -20,7 +20,7 @@ func (m *Machine) Reincarnate(cluster rota.ClusterID) error {
 	if h.cluster == "" || h.cluster == cluster {
 		return rota.Refusef(rota.Conflict, "cluster_id", "a state of cluster %q cannot become one of cluster %q", h.cluster, cluster)
 	}
-	m.at = h.index
+	m.at, m.mute = h.index, true
 	m.ledger.gen++
 	var leases []*leaseRow
 	m.leases.scan(func(_ string, l *leaseRow) bool {
@@ -48,7 +48,7 @@ func (m *Machine) Reincarnate(cluster rota.ClusterID) error {
 	}
 	h.cluster, h.incarnation, h.term, h.leader = cluster, h.incarnation+1, 0, ""
 	h.beacon = sched.FirstBeacon(cluster)
-	m.events = nil
+	m.events, m.mute = nil, false
 	m.settleHeader()
 	m.ledger.settle()
 	if faults := m.Check(); len(faults) > 0 {

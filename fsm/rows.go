@@ -70,6 +70,9 @@ type jobRow struct {
 	preempted int32
 	// lastEvent is the newest event about it, the parent of the next (SPEC §12.1).
 	lastEvent rota.EventID
+	// prior numbers the end of its life before a retry, 0 for none: by it the record
+	// of that life is found.
+	prior uint64
 
 	// class and item are derived: rebuilt on restore, no part of the encoding.
 	class sched.ClassID
@@ -104,6 +107,7 @@ func (r *jobRow) canonical(e *encoder) {
 	e.uint(r.tierSeq)
 	e.int(int64(r.preempted))
 	e.eventID(r.lastEvent)
+	e.uint(r.prior)
 }
 
 func decodeJob(d *decoder) *jobRow {
@@ -137,6 +141,7 @@ func decodeJob(d *decoder) *jobRow {
 	r.tierSeq = d.uint()
 	r.preempted = int32(d.int())
 	r.lastEvent = d.eventID()
+	r.prior = d.uint()
 	return r
 }
 
@@ -320,6 +325,9 @@ type leaseRow struct {
 
 	// due is derived: where the lease stands in the timers.
 	due rota.Clock
+	// implied says that its completion acknowledges it, in the operation that is
+	// being applied; such a lease is over at the end of it.
+	implied bool
 }
 
 func (r *leaseRow) canonical(e *encoder) {

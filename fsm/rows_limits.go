@@ -33,27 +33,6 @@ func decodeTenant(d *decoder) *tenantRow {
 		RateLimitRPS: d.int(), PenaltyMs: d.int()}, open: d.int(), parkedAt: rota.Clock(d.int())}
 }
 
-// slot is one part of a sliding window: outcomes, or assignments, since a moment.
-type slot struct {
-	since    rota.Clock
-	ok, fail int64
-}
-
-func encodeSlots(e *encoder, slots *[rota.WindowSlots]slot) {
-	for _, s := range slots {
-		e.int(int64(s.since))
-		e.int(s.ok)
-		e.int(s.fail)
-	}
-}
-
-func decodeSlots(d *decoder) (slots [rota.WindowSlots]slot) {
-	for i := range slots {
-		slots[i] = slot{rota.Clock(d.int()), d.int(), d.int()}
-	}
-	return slots
-}
-
 // meterRow measures a tenant in a queue, or, with an empty queue, over all of
 // them: its rate of submissions and its rolling window of assignments. At rest
 // there is no row.
@@ -66,7 +45,7 @@ type meterRow struct {
 	tat int64
 	// window counts assignments (its ok) of tenant_window_ms; parked says that the
 	// tenant's lanes in this queue wait for it.
-	window [rota.WindowSlots]slot
+	window window
 	parked bool
 	// due is derived: where the row stands in the timers.
 	due rota.Clock
@@ -95,7 +74,7 @@ type domainRow struct {
 	rowMeta
 	queue    rota.QueueName
 	name     string
-	window   [rota.WindowSlots]slot
+	window   window
 	isolated bool
 	since    rota.Clock
 	// tat is the probe bucket's, as in meterRow; parked says that its lanes wait for

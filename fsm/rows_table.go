@@ -18,7 +18,8 @@ type workerRow struct {
 	// secretHash is SHA-256 of the worker's secret (SPEC §6.4).
 	secretHash [32]byte
 	status     rota.WorkerStatus
-	// before is the status to go back to from UNREACHABLE.
+	// before is the status to go back to from UNREACHABLE and JAILED, ACTIVE or
+	// DRAINING; and SUSPENDED of a RETIRED worker that was so when it retired.
 	before  rota.WorkerStatus
 	session rota.Session
 	since   rota.Clock
@@ -38,14 +39,16 @@ type workerRow struct {
 	coolingUntil rota.Clock
 	// badInRow counts failures and declines in a row.
 	badInRow int32
-	// attestedUntil is the expiry of its attestation, 0 for none.
+	// attestedUntil is the expiry of its attestation, 0 for none; lapsed says that a
+	// sweep saw it pass.
 	attestedUntil rota.Date
+	lapsed        bool
 	// cooling and denied types, oldest first; what is over leaves at the next sweep.
 	cooling []rota.TypeUntil
 	denied  []rota.TypeUntil
-	// units it used, by queue name.
+	// units it used in periods that are not over, by queue name.
 	units []rota.UnitsUsed
-	// executed are the types that it completed last, oldest first.
+	// executed are the types that it completed last, oldest first (see executes).
 	executed  []rota.JobType
 	assigned  uint64
 	completed uint64
@@ -56,8 +59,10 @@ type workerRow struct {
 
 	// leases are the open ones' ids; derived, shared by all copies of the row.
 	leases *btree.Set[string]
-	// standingDue is derived: where the worker stands in the timers of standing.
+	// standingDue and attestDue are derived: where the worker stands in the timers of
+	// standing and of attestations.
 	standingDue rota.Clock
+	attestDue   rota.Date
 }
 
 func (r *workerRow) canonical(e *encoder) {
@@ -93,6 +98,7 @@ func (r *workerRow) canonical(e *encoder) {
 	e.int(int64(r.coolingUntil))
 	e.int(int64(r.badInRow))
 	e.int(int64(r.attestedUntil))
+	e.bool(r.lapsed)
 	encodeTypesUntil(e, r.cooling)
 	encodeTypesUntil(e, r.denied)
 	e.uint(uint64(len(r.units)))
@@ -158,6 +164,7 @@ func decodeWorker(d *decoder) *workerRow {
 	r.coolingUntil = rota.Clock(d.int())
 	r.badInRow = int32(d.int())
 	r.attestedUntil = rota.Date(d.int())
+	r.lapsed = d.bool()
 	r.cooling = decodeTypesUntil(d)
 	r.denied = decodeTypesUntil(d)
 	for range d.count(rota.MaxQueuesPerWorker) {
@@ -254,8 +261,6 @@ type tombRow struct {
 	finishedDate rota.Date
 	// seq numbers terminal jobs in log order; the oldest leave first.
 	seq uint64
-	// hasRecord says that the full record is still there.
-	hasRecord bool
 }
 
 func (r *tombRow) canonical(e *encoder) {
@@ -273,7 +278,6 @@ func (r *tombRow) canonical(e *encoder) {
 	e.int(int64(r.finished))
 	e.int(int64(r.finishedDate))
 	e.uint(r.seq)
-	e.bool(r.hasRecord)
 }
 
 func decodeTomb(d *decoder) *tombRow {
@@ -292,7 +296,6 @@ func decodeTomb(d *decoder) *tombRow {
 	r.finished = rota.Clock(d.int())
 	r.finishedDate = rota.Date(d.int())
 	r.seq = d.uint()
-	r.hasRecord = d.bool()
 	return r
 }
 
@@ -325,6 +328,8 @@ func decodeNode(d *decoder) *nodeRow {
 // record is a terminal job in full: on its way to an archive, and no part of
 // the digest (SPEC §2.5). It never changes.
 type record struct {
+	// ended is the tombstone as the job's end left it.
+	ended      *tombRow
 	spec       *rota.JobSpec
 	enqueued   rota.Clock
 	firstLease rota.Clock
@@ -334,7 +339,6 @@ type record struct {
 	progress   int32
 	note       string
 	output     []byte
-	seq        uint64
 }
 
 // bytes is what a record counts for in RecordBytesCap: about what it holds of
@@ -363,11 +367,10 @@ func encodeRecord(e *encoder, r *record) {
 	e.int(int64(r.progress))
 	e.str(r.note)
 	e.bytes(r.output)
-	e.uint(r.seq)
 }
 
 func decodeRecord(d *decoder) *record {
 	return &record{spec: decodeSpec(d), enqueued: rota.Clock(d.int()), firstLease: rota.Clock(d.int()),
 		submitDate: rota.Date(d.int()), err: d.str(), attempts: decodeAttempts(d), progress: int32(d.int()),
-		note: d.str(), output: d.bytes(), seq: d.uint()}
+		note: d.str(), output: d.bytes()}
 }

@@ -1,20 +1,286 @@
 package fsm
 
-import "github.com/rotasched/rota"
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
+)
+
+// What an outcome does to its worker's health, in permille (SPEC §6.2).
+const (
+	healthFull         = 1_000
+	healthSuccess      = 20
+	healthLateRenewal  = -10
+	healthAckTimeout   = -50
+	healthExpired      = -150
+	healthProofInvalid = -500
+)
+
+// healthStep is in how much clock health grows by one permille.
+const healthStep rota.Clock = 1_000
+
+// badInRowMost failures or declines in a row cool a worker down for all types.
+const badInRowMost = 3
 
 // countStanding changes a worker's health and what it may get (SPEC §6.2); w is
-// editable.
-func (m *Machine) countStanding(w *workerRow, l *leaseRow, what outcome) {}
+// editable, and its lease is open still.
+func (m *Machine) countStanding(w *workerRow, l *leaseRow, what outcome) {
+	now := m.head.clock
+	switch what {
+	case outcomeSuccess:
+		w.badInRow = 0
+		healed, learned := w.addHealth(now, healthSuccess), w.executes(l.typ)
+		if !healed && !learned {
+			return // as nearly always: a success of a sound worker costs nothing here
+		}
+	case outcomeLateRenewal:
+		w.addHealth(now, healthLateRenewal)
+	case outcomeAckTimeout:
+		w.addHealth(now, healthAckTimeout)
+	case outcomeExpired:
+		w.addHealth(now, healthExpired)
+		w.denied = bar(w.denied, l.typ, now+rota.DenyMs)
+	case outcomeProofInvalid:
+		m.disprove(w, rota.Event{Job: l.Job, Queue: l.queue, Tenant: l.tenant, Lease: l.ID, Attempt: l.Attempt,
+			Reason: rota.ProofInvalid})
+		return
+	case outcomeDeclined:
+		w.cooling = bar(w.cooling, l.typ, now+rota.CooldownMs)
+		w.countBad(now)
+	case outcomeFailure:
+		if !w.countBad(now) {
+			return
+		}
+	}
+	m.restand(w)
+}
+
+// countBad counts a failure or a decline. Only a success begins the count anew: a
+// worker that goes on failing after a cooldown is cooled down by each one more.
+func (r *workerRow) countBad(now rota.Clock) (cools bool) {
+	r.badInRow = min(r.badInRow+1, math.MaxInt32-1)
+	if r.badInRow < badInRowMost {
+		return false
+	}
+	r.coolingUntil = now + rota.CooldownMs
+	return true
+}
+
+// healthNow is the present health: what the row holds, and one more for each
+// second since.
+func (r *workerRow) healthNow(now rota.Clock) int32 {
+	if r.health >= healthFull || now <= r.healthAt {
+		return r.health
+	}
+	return int32(min(healthFull, rota.Clock(r.health)+(now-r.healthAt)/healthStep))
+}
+
+// settleHealth writes the present health back. The part of a second that is left
+// over stays in healthAt; full health needs no moment.
+func (r *workerRow) settleHealth(now rota.Clock) {
+	if r.health >= healthFull {
+		return
+	}
+	health := r.healthNow(now)
+	r.healthAt += rota.Clock(health-r.health) * healthStep
+	if r.health = health; health == healthFull {
+		r.healthAt = 0
+	}
+}
+
+// addHealth changes the present health, and says whether the row changed.
+func (r *workerRow) addHealth(now rota.Clock, by int32) bool {
+	before := r.health
+	r.settleHealth(now)
+	if r.health >= healthFull {
+		if by >= 0 {
+			return before != r.health
+		}
+		r.healthAt = now
+	}
+	r.health = max(0, min(healthFull, r.health+by))
+	if r.health == healthFull {
+		r.healthAt = 0
+	}
+	return true
+}
+
+// bar puts a type at the end of a list, until a moment; the oldest gives way. The
+// list is a new one: older copies of the row share the old one.
+func bar(list []rota.TypeUntil, typ rota.JobType, until rota.Clock) []rota.TypeUntil {
+	barred := make([]rota.TypeUntil, 0, len(list)+1)
+	for _, t := range list {
+		if t.Type != typ {
+			barred = append(barred, t)
+		}
+	}
+	if len(barred) >= rota.MaxTypesPerWorker {
+		barred = barred[1:]
+	}
+	return append(barred, rota.TypeUntil{Type: typ, Until: until})
+}
+
+// lasting are the bars that are not over; nil where none is.
+func lasting(list []rota.TypeUntil, now rota.Clock) (left []rota.TypeUntil) {
+	for _, t := range list {
+		if t.Until > now {
+			left = append(left, t)
+		}
+	}
+	return left
+}
+
+// executes remembers that the worker completed a type, and says whether the list
+// changed. One in its newer half stays where it is, so that a worker of few types
+// pays nothing for it: a type is forgotten after MaxTypesPerWorker/2 others at the
+// earliest.
+func (r *workerRow) executes(typ rota.JobType) bool {
+	at := slices.Index(r.executed, typ)
+	if at >= max(0, len(r.executed)-rota.MaxTypesPerWorker/2) {
+		return false
+	}
+	list := make([]rota.JobType, 0, len(r.executed)+1)
+	for i, t := range r.executed {
+		if i != at && (at >= 0 || i > 0 || len(r.executed) < rota.MaxTypesPerWorker) {
+			list = append(list, t)
+		}
+	}
+	r.executed = append(list, typ)
+	return true
+}
+
+// stakeLeft is the declared stake without what was slashed, whatever it declares.
+func (r *workerRow) stakeLeft() int64 { return max(0, r.spec.Stake-r.slashed) }
+
+// restand brings all that hangs on a worker's standing up to date; w is editable.
+func (m *Machine) restand(w *workerRow) {
+	m.timeStanding(w)
+	m.supplyOf(w)
+	m.reviewHold(w.spec.ID)
+}
+
+// timeStanding sets when the worker's standing changes by itself.
+func (m *Machine) timeStanding(w *workerRow) {
+	id, due, ends := string(w.spec.ID), m.standingAt(w), w.attestationEnds()
+	m.timers.standing.set(id, int64(w.standingDue), int64(due))
+	m.timers.attest.set(id, int64(w.attestDue), int64(ends))
+	w.standingDue, w.attestDue = due, ends
+}
+
+// standingAt is when fireStanding is due, 0 for never: a function of the row and
+// of the rules of the queues that it serves. Health counts until it is full, and
+// at each min_health on the way (SPEC §3.6).
+func (m *Machine) standingAt(r *workerRow) rota.Clock {
+	due := rota.Clock(math.MaxInt64)
+	until := func(at rota.Clock) {
+		if at != 0 {
+			due = min(due, at)
+		}
+	}
+	until(r.jailedUntil)
+	until(r.coolingUntil)
+	for _, t := range r.cooling {
+		until(t.Until)
+	}
+	for _, t := range r.denied {
+		until(t.Until)
+	}
+	for _, u := range r.units {
+		until(u.Since + rota.UnitsPeriod)
+	}
+	if r.health < healthFull {
+		next := int64(healthFull)
+		for _, name := range r.spec.Queues {
+			if q := m.queues.get(name); q != nil && q.policy.MinHealth > int64(r.health) {
+				next = min(next, q.policy.MinHealth)
+			}
+		}
+		until(r.healthAt + rota.Clock(next-int64(r.health))*healthStep)
+	}
+	if due == math.MaxInt64 {
+		return 0
+	}
+	return due
+}
+
+// fireStanding takes away what is over of a worker's cooldowns, denials, jail and
+// periods, and writes back its health. Until it is called the old standing lasts,
+// for rounds and for their re-check alike.
+func (m *Machine) fireStanding(id string) {
+	w, now := m.workers.edit(rota.WorkerID(id)), m.head.clock
+	w.settleHealth(now)
+	w.cooling, w.denied = lasting(w.cooling, now), lasting(w.denied, now)
+	if w.coolingUntil <= now {
+		w.coolingUntil = 0
+	}
+	var units []rota.UnitsUsed
+	for _, u := range w.units {
+		if u.Since+rota.UnitsPeriod > now {
+			units = append(units, u)
+		}
+	}
+	w.units = units
+	if w.jailedUntil != 0 && w.jailedUntil <= now {
+		m.release(w)
+	}
+	m.restand(w)
+}
 
 // takeUnits counts a job's units against its worker (SPEC §6.1); w is editable.
-func (m *Machine) takeUnits(w *workerRow, l *leaseRow, units int64) {}
+// They are not given back when the lease ends.
+func (m *Machine) takeUnits(w *workerRow, l *leaseRow, units int64) {
+	if m.queues.get(l.queue).policy.UnitsPerPeriod == 0 {
+		return
+	}
+	at, begun := slices.BinarySearchFunc(w.units, l.queue, func(u rota.UnitsUsed, q rota.QueueName) int {
+		return cmp.Compare(u.Queue, q)
+	})
+	if begun {
+		w.units = slices.Clone(w.units)
+		w.units[at].Used += units // far from overflow: nothing is taken beyond units_per_period
+		m.registry.supply.TakeUnits(w.spec.ID, l.queue, units)
+		return
+	}
+	list := make([]rota.UnitsUsed, 0, len(w.units)+1)
+	for _, u := range w.units { // of queues that it serves: there is room for all of those
+		if len(w.units) < rota.MaxQueuesPerWorker || slices.Contains(w.spec.Queues, u.Queue) {
+			list = append(list, u)
+		}
+	}
+	list = append(list, rota.UnitsUsed{Queue: l.queue, Since: m.head.clock - m.head.clock%rota.UnitsPeriod, Used: units})
+	slices.SortFunc(list, func(a, b rota.UnitsUsed) int { return cmp.Compare(a.Queue, b.Queue) })
+	w.units = list
+	m.restand(w)
+}
 
-// fireStanding looks again at a worker whose cooldown, denial, jail, period or
-// attestation ends now.
-func (m *Machine) fireStanding(id string) {}
-
-// standingAt is when fireStanding is due, 0 for never.
-func (r *workerRow) standingAt() rota.Clock { return 0 }
-
-// standing checks what is derived of the workers' standing.
-func (c *checker) standing() {}
+// workerEntry is a worker as rounds see it: a pure function of its row, so that a
+// restored state gives the same rounds whatever moment it is.
+func workerEntry(w *workerRow) sched.WorkerEntry {
+	e := sched.WorkerEntry{Spec: w.spec, Active: w.status == rota.WorkerActive, Open: w.open, CPUTaken: w.cpu,
+		MemoryTaken: w.memory, Received: w.sinceTurn, Stake: w.stakeLeft(), Health: int64(w.health),
+		Cooling: w.coolingUntil != 0, Units: w.units, Executed: w.executed}
+	switch {
+	case w.attestedUntil == 0:
+	case w.lapsed:
+		e.Attested = sched.AttestedExpired
+	default:
+		e.Attested = sched.AttestedNow
+	}
+	if len(w.cooling)+len(w.denied) == 0 {
+		return e
+	}
+	e.Barred = make([]sched.BarredType, 0, len(w.cooling)+len(w.denied))
+	for _, t := range w.cooling {
+		e.Barred = append(e.Barred, sched.BarredType{Type: t.Type, Why: sched.CoolingDown})
+	}
+	for _, t := range w.denied {
+		e.Barred = append(e.Barred, sched.BarredType{Type: t.Type, Why: sched.TypeDenylisted})
+	}
+	slices.SortFunc(e.Barred, func(a, b sched.BarredType) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Why, b.Why))
+	})
+	return e
+}

@@ -29,6 +29,8 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	fire(m.timers.wake, now, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
 	fire(m.timers.dated, date, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
 	fire(m.timers.standing, now, m.fireStanding)
+	fire(m.timers.attest, date, m.fireAttestation)
+	fire(m.timers.mode, now, m.fireMode)
 	fire(m.timers.penalty, now, m.firePenalty)
 	fire(m.timers.meter, now, m.fireMeter)
 	fire(m.timers.domain, now, m.fireDomain)
@@ -82,6 +84,8 @@ func (m *Machine) fireTTL(id string) {
 func (m *Machine) fireForget(id string) {
 	w := m.workers.get(rota.WorkerID(id))
 	m.timers.forget.set(id, w.forgetAt(), 0)
+	m.timers.standing.set(id, int64(w.standingDue), 0)
+	m.timers.attest.set(id, int64(w.attestDue), 0)
 	m.registry.supply.Remove(w.spec.ID)
 	m.workers.drop(w.spec.ID)
 }
@@ -92,11 +96,15 @@ func (m *Machine) fireForget(id string) {
 func (m *Machine) AtRest() bool {
 	t := &m.timers
 	return m.leases.len() == 0 && t.wake.Len() == 0 && m.registry.busy.Len() == 0 && t.standing.Len() == 0 &&
-		t.penalty.Len() == 0 && t.meter.Len() == 0 && t.domain.Len() == 0 && t.promote.Len() == 0
+		t.mode.Len() == 0 && t.penalty.Len() == 0 && t.meter.Len() == 0 && t.domain.Len() == 0 && t.promote.Len() == 0
 }
 
 // NextDate is when something waits for a date; ok is false if nothing does.
 func (m *Machine) NextDate() (date rota.Date, ok bool) {
-	t, ok := m.timers.dated.Min()
-	return rota.Date(t.due), ok
+	job, jobs := m.timers.dated.Min()
+	worker, workers := m.timers.attest.Min()
+	if !jobs || workers && worker.due < job.due {
+		job = worker
+	}
+	return rota.Date(job.due), jobs || workers
 }

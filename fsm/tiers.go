@@ -1,8 +1,185 @@
 package fsm
 
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
+)
+
+// The tiers of an adaptive queue (SPEC §10.2, §10.3). A job enters the tier of its
+// priority; while it stands in one of the tiers 4 to 2 for aging_threshold, a
+// promotion takes it to the back of the next higher one. A tier reached is kept:
+// who is QUEUED again, after a backoff or because a lease ended, enters the same
+// tier at the back. Scores know the submitted tier alone (SPEC §14).
+
+// lowestTier is the background's; jobs rise out of it up to highestReachable.
+const (
+	lowestTier       = 4
+	highestReachable = 1
+)
+
+// newPending starts the lanes of a queue empty.
+func newPending(p *rota.QueuePolicy) *sched.Pending {
+	if p.Ranking == rota.RankAdaptive {
+		return sched.NewTiered()
+	}
+	return sched.NewPending(p.FairShare)
+}
+
 // enterTier puts a job that becomes QUEUED at the back of its tier (SPEC §10.2);
 // j is editable.
-func (m *Machine) enterTier(j *jobRow, q *queueRow) {}
+func (m *Machine) enterTier(j *jobRow, q *queueRow) {
+	if q.policy.Ranking != rota.RankAdaptive {
+		return
+	}
+	if j.tierSeq == 0 {
+		j.tier = int32(sched.TierOf(j.spec.Priority))
+	}
+	m.toBack(j)
+}
 
-// firePromote lets the aged jobs of a queue rise (SPEC §10.3).
-func (m *Machine) firePromote(queue string) {}
+// toBack gives a job the last place in its tier; j is editable.
+func (m *Machine) toBack(j *jobRow) {
+	m.head.tierSeq++
+	j.tierAt, j.tierSeq = m.head.clock, m.head.tierSeq
+}
+
+// enterTiers puts all QUEUED jobs of a queue that becomes adaptive into tiers, in
+// the order of their age: nobody's place is lost. It walks all live jobs, which
+// only an operator's change of ranking may cost.
+func (m *Machine) enterTiers(q *queueRow) {
+	var queued []*jobRow
+	m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
+		if j.state == rota.Queued && j.spec.Queue == q.name {
+			queued = append(queued, j)
+		}
+		return true
+	})
+	slices.SortFunc(queued, func(a, b *jobRow) int {
+		return cmp.Or(cmp.Compare(a.enqueued, b.enqueued), cmp.Compare(a.seq, b.seq))
+	})
+	for _, j := range queued {
+		m.enterTier(m.jobs.edit(j.spec.ID), q)
+	}
+}
+
+// promoteAt is when a job that entered a tier rises out of it: at the first
+// promotion, every PromoteEvery of the clock, at which it has stood there for
+// aging_threshold.
+func promoteAt(entered rota.Clock, p *rota.QueuePolicy) rota.Clock {
+	aged := entered + rota.Clock(p.AgingThresholdMs)
+	return (aged + rota.PromoteEvery - 1) / rota.PromoteEvery * rota.PromoteEvery
+}
+
+// nextRise is the job of a queue that rises next, and when: of those that rise at
+// one moment the higher tier's first, within a tier who entered first. nil where
+// none is to rise.
+func (i *queueIndex) nextRise(p *rota.QueuePolicy) (next *sched.Item, due rota.Clock) {
+	if p.Ranking != rota.RankAdaptive {
+		return nil, 0
+	}
+	for tier := highestReachable + 1; tier <= lowestTier; tier++ {
+		front := i.pending.TierFront(tier)
+		if front == nil {
+			continue
+		}
+		if at := promoteAt(front.TierAt, p); next == nil || at < due {
+			next, due = front, at
+		}
+	}
+	return next, due
+}
+
+// timePromotion puts a queue where it stands in the timers, after the front of a
+// tier may have changed.
+func (m *Machine) timePromotion(q *queueRow, i *queueIndex) {
+	_, due := i.nextRise(&q.policy)
+	m.timers.promote.set(string(q.name), int64(i.promoteDue), int64(due))
+	i.promoteDue = due
+}
+
+// firePromote lets one aged job of a queue rise (SPEC §10.3): each counts as a
+// firing, so that no sweep carries more of them than of anything else.
+func (m *Machine) firePromote(queue string) {
+	q := m.queues.get(rota.QueueName(queue))
+	i := m.registry.queues[q.name]
+	item, _ := i.nextRise(&q.policy)
+	j := m.jobs.edit(item.ID)
+	from := j.tier
+	i.pending.Remove(item)
+	j.tier--
+	m.toBack(j)
+	risen := m.itemOf(j, &q.policy)
+	j.item = &risen
+	i.pending.Add(j.item)
+	m.timePromotion(q, i)
+	m.emit(rota.Event{Kind: rota.JobPromoted, Job: j.spec.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
+		Payload: fmt.Sprintf(`{"from":%d,"to":%d}`, from, j.tier)})
+}
+
+// tiers checks that the QUEUED jobs of adaptive queues stand in tiers that they
+// can have reached, each at a place of its own.
+func (c *checker) tiers() {
+	m := c.m
+	places := make(map[uint64]rota.JobID)
+	depths := make(map[rota.QueueName]*[lowestTier + 1]int)
+	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
+		submitted := int32(sched.TierOf(j.spec.Priority))
+		if j.tierSeq > m.head.tierSeq || j.tierAt > m.head.clock {
+			c.fault("I6: job %s entered its tier after the clock", id)
+		}
+		if j.tierSeq != 0 && (j.tier > submitted || j.tier < min(submitted, highestReachable)) {
+			c.fault("I4: job %s of priority %d stands in tier %d", id, j.spec.Priority, j.tier)
+			return true
+		}
+		q := m.queues.get(j.spec.Queue)
+		if j.state != rota.Queued || q == nil || q.policy.Ranking != rota.RankAdaptive {
+			return true
+		}
+		if other, taken := places[j.tierSeq]; j.tierSeq == 0 || taken {
+			c.fault("I4: job %s has place %d in its tier, as job %q", id, j.tierSeq, other)
+		}
+		places[j.tierSeq] = id
+		if depths[q.name] == nil {
+			depths[q.name] = &[lowestTier + 1]int{}
+		}
+		depths[q.name][min(max(j.tier, 0), lowestTier)]++
+		return true
+	})
+	m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
+		i := m.registry.queues[name]
+		if q.policy.Ranking != rota.RankAdaptive || i == nil {
+			return true
+		}
+		want := depths[name]
+		if want == nil {
+			want = &[lowestTier + 1]int{}
+		}
+		if got := i.pending.Tiers(); got != *want {
+			c.fault("I4: queue %s has tiers of %v, its rows say %v", name, got, *want)
+		}
+		return true
+	})
+}
+
+// promotions computes from the rows alone when queues have jobs to promote.
+func (m *Machine) promotions(t *timers) {
+	due := make(map[rota.QueueName]rota.Clock)
+	m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
+		q := m.queues.get(j.spec.Queue)
+		if j.state != rota.Queued || j.tier <= highestReachable || q == nil || q.policy.Ranking != rota.RankAdaptive {
+			return true
+		}
+		if at := promoteAt(j.tierAt, &q.policy); due[q.name] == 0 || at < due[q.name] {
+			due[q.name] = at
+		}
+		return true
+	})
+	m.queues.scan(func(name rota.QueueName, _ *queueRow) bool {
+		t.promote.set(string(name), 0, int64(due[name]))
+		return true
+	})
+}

@@ -13,17 +13,20 @@ type timers struct {
 	wake   timerSet // by job: backoff or delay, on the clock
 	dated  timerSet // by job: not_before, on the date
 	forget timerSet // by worker: when it leaves the state
+	// attest is by worker: when its attestation expires, on the date.
+	attest timerSet
 	// standing is by worker: when a cooldown, denial, jail or period ends, or health
 	// is back; penalty by tenant; meter and domain by their rows' keys; promote by
 	// queue.
 	standing, penalty, meter, domain, promote timerSet
-	// tombOrder and recordOrder are the terminal jobs, oldest first.
-	tombOrder   btree.Map[uint64, rota.JobID]
-	recordOrder btree.Map[uint64, rota.JobID]
-	recordBytes int64
+	// mode has one timer at most: when an automatic DEGRADED ceases to hold.
+	mode timerSet
+	// tombOrder are the terminal jobs, oldest first.
+	tombOrder btree.Map[uint64, rota.JobID]
 }
 
-// timer is one moment: on the cluster clock, or on the date in `dated`.
+// timer is one moment: on the cluster clock, or on the date in `dated` and
+// `attest`.
 type timer struct {
 	due int64
 	id  string
@@ -42,7 +45,8 @@ func newTimerSet() timerSet {
 
 func (t *timers) reset() {
 	*t = timers{lease: newTimerSet(), expire: newTimerSet(), wake: newTimerSet(), dated: newTimerSet(), forget: newTimerSet(),
-		standing: newTimerSet(), penalty: newTimerSet(), meter: newTimerSet(), domain: newTimerSet(), promote: newTimerSet()}
+		attest: newTimerSet(), standing: newTimerSet(), penalty: newTimerSet(), meter: newTimerSet(), domain: newTimerSet(), promote: newTimerSet(),
+		mode: newTimerSet()}
 }
 
 // set puts a timer in the place of another; a due of 0 is none.

@@ -1,19 +1,20 @@
 package fsm
 
 import (
-	"strings"
-
 	"github.com/rotasched/rota"
-	"github.com/tidwall/btree"
 )
 
 // Job tells all that is known of a job; ok is false where nothing is.
 func (m *Machine) Job(id rota.JobID) (job rota.Job, ok bool) {
 	if j := m.jobs.get(id); j != nil {
-		return liveJob(j, m.leases.get(string(j.lease[:]))), true
+		job = liveJob(j, m.leases.get(string(j.lease[:])))
+		if r, staged := m.staged.records.Get(j.prior); staged {
+			job = WithPrior(job, Ended{j.prior, deadJob(r.ended, r)})
+		}
+		return job, true
 	}
 	if t := m.tombs.get(id); t != nil {
-		r, _ := m.records.Get(id)
+		r, _ := m.staged.records.Get(t.seq)
 		return deadJob(t, r), true
 	}
 	return rota.Job{}, false
@@ -33,7 +34,7 @@ func (m *Machine) JobState(id rota.JobID) rota.JobState {
 func liveJob(j *jobRow, l *leaseRow) rota.Job {
 	job := rota.Job{JobSpec: *j.spec, State: j.state, Attempt: j.attempt, Submitted: j.submitted, Enqueued: j.enqueued,
 		FirstLease: j.firstLease, Due: j.due, SubmittedDate: j.submittedDate, Reason: j.lastReason, Error: j.lastError,
-		Attempts: j.attempts, Progress: j.progress, ProgressNote: j.note}
+		Attempts: j.attempts, Progress: j.progress, ProgressNote: j.note, Tier: j.tier, Preempted: j.preempted}
 	if l != nil {
 		lease := l.Lease
 		job.Lease = &lease
@@ -54,94 +55,13 @@ func deadJob(t *tombRow, r *record) rota.Job {
 	return job
 }
 
-// JobList is a frozen view of all jobs; reading it holds nothing up.
-type JobList struct {
-	jobs    *btree.Map[rota.JobID, *jobRow]
-	leases  *btree.Map[string, *leaseRow]
-	tombs   *btree.Map[rota.JobID, *tombRow]
-	records *btree.Map[rota.JobID, *record]
-}
-
-// Jobs freezes the jobs for a list.
-func (m *Machine) Jobs() *JobList {
-	return &JobList{m.jobs.freeze(), m.leases.freeze(), m.tombs.freeze(), m.records.Copy()}
-}
-
-// maxScan bounds the rows that one page looks at, so that a filter that matches
-// little cannot hold a call for ever; the page then is short, with a cursor.
-const maxScan = 100_000
-
-// Page gives the jobs that the filter selects: live ones by id, then terminal
-// ones by id.
-func (l *JobList) Page(f rota.JobFilter) (rota.JobPage, error) {
-	page := rota.JobPage{Jobs: []rota.Job{}}
-	limit := f.Limit
-	if limit <= 0 {
-		limit = 100
-	}
-	limit = min(limit, rota.MaxPage)
-	part, after, found := strings.Cut(f.Cursor, "/")
-	if f.Cursor != "" && (!found || part != "live" && part != "done") {
-		return page, rota.Refusef(rota.Invalid, "cursor", "cursor %q is not one that a page gave", f.Cursor)
-	}
-	scanned := 0
-	full := func() bool { scanned++; return len(page.Jobs) >= limit || scanned > maxScan }
-	last := ""
-	if part != "done" && !f.State.Terminal() {
-		l.jobs.Ascend(rota.JobID(after), func(id rota.JobID, j *jobRow) bool {
-			if part == "live" && string(id) == after {
-				return true
-			}
-			if full() {
-				page.NextCursor = "live/" + last
-				return false
-			}
-			last = string(id)
-			if selects(f, j.spec.Queue, j.spec.Tenant, j.spec.Type, j.state) {
-				lease, _ := l.leases.Get(string(j.lease[:]))
-				page.Jobs = append(page.Jobs, liveJob(j, lease))
-			}
-			return true
-		})
-		if page.NextCursor != "" {
-			return page, nil
-		}
-		after = ""
-	}
-	if f.State != rota.JobNone && !f.State.Terminal() {
-		return page, nil
-	}
-	last = after
-	l.tombs.Ascend(rota.JobID(after), func(id rota.JobID, t *tombRow) bool {
-		if part == "done" && string(id) == after {
-			return true
-		}
-		if full() {
-			page.NextCursor = "done/" + last
-			return false
-		}
-		last = string(id)
-		if selects(f, t.queue, t.tenant, t.typ, t.state) {
-			r, _ := l.records.Get(id)
-			page.Jobs = append(page.Jobs, deadJob(t, r))
-		}
-		return true
-	})
-	return page, nil
-}
-
-func selects(f rota.JobFilter, q rota.QueueName, t rota.TenantID, typ rota.JobType, s rota.JobState) bool {
-	return (f.Queue == "" || f.Queue == q) && (f.Tenant == "" || f.Tenant == t) && (f.Type == "" || f.Type == typ) &&
-		(f.State == rota.JobNone || f.State == s)
-}
-
 // Worker tells all that is known of a worker, its open leases too.
 func (m *Machine) Worker(id rota.WorkerID) (rota.Worker, bool) {
 	r := m.workers.get(id)
 	if r == nil {
 		return rota.Worker{}, false
 	}
-	w := workerWordsOf(r)
+	w := m.workerWordsOf(r)
 	for _, key := range r.openLeases() {
 		w.Leases = append(w.Leases, m.leases.get(key).Lease)
 	}
@@ -152,16 +72,18 @@ func (m *Machine) Worker(id rota.WorkerID) (rota.Worker, bool) {
 func (m *Machine) Workers() []rota.Worker {
 	list := make([]rota.Worker, 0, m.workers.len())
 	m.workers.scan(func(_ rota.WorkerID, r *workerRow) bool {
-		list = append(list, workerWordsOf(r))
+		list = append(list, m.workerWordsOf(r))
 		return true
 	})
 	return list
 }
 
-func workerWordsOf(r *workerRow) rota.Worker {
-	return rota.Worker{WorkerSpec: *r.spec, Status: r.status, Session: r.session, StatusSince: r.since,
-		SilentSince: r.silentSince, Open: r.open, CPUMilliTaken: r.cpu, MemoryTaken: r.memory, Health: r.health,
+func (m *Machine) workerWordsOf(r *workerRow) rota.Worker {
+	w := rota.Worker{WorkerSpec: *r.spec, Status: r.status, Session: r.session, StatusSince: r.since,
+		SilentSince: r.silentSince, Open: r.open, CPUMilliTaken: r.cpu, MemoryTaken: r.memory,
 		Assigned: r.assigned, Completed: r.completed, Failed: r.failed}
+	m.standingWords(&w, r)
+	return w
 }
 
 // Session tells a worker's live session and status; 0 where it has none.
@@ -208,6 +130,9 @@ func (m *Machine) queueWords(r *queueRow) rota.Queue {
 		Queued: r.queued, Assigned: r.assigned, Running: r.running, SubmittedTotal: r.submitted, AssignedTotal: r.placed,
 		CompletedTotal: r.completed, DeadTotal: r.dead, ExpiredTotal: r.expired, CancelledTotal: r.cancelled,
 		Lanes: int64(i.pending.Lanes()), Workers: int64(m.registry.supply.Workers(r.name))}
+	q.Parked = int64(i.pending.ParkedLanes())
+	q.Tiers = i.tierDepths(&r.policy)
+	q.UsagePermille, q.LeaseUsagePermille = m.usage(r)
 	if oldest, ok := i.pending.Oldest(); ok {
 		q.OldestWaitMs = int64(m.head.clock - oldest)
 	}

@@ -22,7 +22,7 @@ func TestPage(t *testing.T) {
 		t.Helper()
 		seen := map[rota.JobID]bool{}
 		for range 100 {
-			page, err := jobs.Page(f)
+			page, err := jobs.Page(f, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +58,7 @@ func TestPage(t *testing.T) {
 		}
 	}
 	for _, cursor := range []string{"x", "live", "else/j01", "/"} {
-		if _, err := jobs.Page(rota.JobFilter{Cursor: cursor}); rota.KindOf(err) != rota.Invalid {
+		if _, err := jobs.Page(rota.JobFilter{Cursor: cursor}, nil); rota.KindOf(err) != rota.Invalid {
 			t.Fatalf("cursor %q: %v", cursor, err)
 		}
 	}

@@ -74,9 +74,13 @@ func AdaptiveWeight(s Stats) float64 {
 // AdaptiveScore is the score of SPEC §5.3 of a job submitted at a tier that has
 // waited so long. The greater comes first.
 func AdaptiveScore(s Stats, tier int, waitMs, sizeBytes int64) float64 {
+	return adaptiveScore(AdaptiveWeight(s), tier, waitMs, sizeBytes)
+}
+
+func adaptiveScore(weight float64, tier int, waitMs, sizeBytes int64) float64 {
 	size := float64(sizeBytes) / bytesPerMiB
 	wait := float64(waitMs) / milliPerSecond
 	base := tierBase[min(max(tier, 0), len(tierBase)-1)]
 	aged := float64(base * math.Min(agingMax, 1+wait/agingSeconds))
-	return float64(aged * (AdaptiveWeight(s) / math.Sqrt(math.Max(sizeMiBMin, size))))
+	return float64(aged * (weight / math.Sqrt(math.Max(sizeMiBMin, size))))
 }

@@ -18,6 +18,7 @@ type scene struct {
 	cpu                    bool
 	mixed                  bool // priorities 0 to 10
 	interleave             bool
+	tiered                 bool
 }
 
 func (c scene) build(b testing.TB) (*Supply, *Pending, []*Item, *rota.QueuePolicy) {
@@ -33,6 +34,9 @@ func (c scene) build(b testing.TB) (*Supply, *Pending, []*Item, *rota.QueuePolic
 		}})
 	}
 	pending := NewPending(c.fair)
+	if c.tiered {
+		pending = NewTiered()
+	}
 	classes := make([]ClassID, c.classes)
 	specs := make([]Requirements, c.classes)
 	for i := range classes {
@@ -56,6 +60,10 @@ func (c scene) build(b testing.TB) (*Supply, *Pending, []*Item, *rota.QueuePolic
 		}
 		if c.mixed {
 			it.Priority = int32(r.IntN(11))
+		}
+		if c.tiered {
+			it.Tier, it.TierAt, it.TierSeq = int32(TierOf(it.Priority)), it.Enqueued, uint64(i)
+			it.Type, it.SizeBytes = someTypes[i%len(someTypes)], int64(i%7)<<20
 		}
 		it.Key = RankKey(&p, it.Priority, 0, 0, rota.TierFree, it.Enqueued)
 		items[i] = it
@@ -104,7 +112,7 @@ func BenchmarkRound(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				in.Seed[0]++
-				if n := len(NewDraft(s).Round(pending, in)); n != 256 {
+				if n := len(NewDraft(s, nil).Round(pending, in)); n != 256 {
 					b.Fatal(n)
 				}
 			}

@@ -37,8 +37,19 @@ func (p *Pending) Check() error {
 	if len(p.demands) != len(p.demandOf) || cells != len(p.cells) {
 		return fmt.Errorf("%d classes of %d, %d cells of %d", len(p.demands), len(p.demandOf), cells, len(p.cells))
 	}
-	if !p.fairShare && p.seats.len() != p.n {
-		return fmt.Errorf("%d jobs, %d seats", p.n, p.seats.len())
+	seats := p.n
+	if p.tiered {
+		for i := range p.tiers {
+			seats -= p.tiers[i].fifo.len()
+		}
+	} else if !p.fairShare {
+		seats -= p.seats.len()
+	}
+	if seats != 0 && (p.tiered || !p.fairShare) {
+		return fmt.Errorf("%d jobs, %d too few seats", p.n, seats)
+	}
+	if err := p.checkBands(); err != nil {
+		return err
 	}
 	aged := 0
 	p.ages.Scan(func(_ rota.Clock, count int) bool {
@@ -61,9 +72,6 @@ func (p *Pending) checkDemand(d *demand) (items int, err error) {
 		for l, ok := walk.next(); ok; l, ok = walk.next() {
 			items += l.items.len()
 		}
-	}
-	if err := d.checkElders(); err != nil {
-		return 0, err
 	}
 	if items != d.items || len(d.cells) > d.users {
 		return 0, fmt.Errorf("class %d wants %d jobs, %d are filed", d.class, d.items, items)
@@ -108,7 +116,7 @@ func (p *Pending) checkLane(l *lane) (items int, err error) {
 	if p.lanes[l.key] != l || l.tenant.lanes[l.tenantAt] != l || l.domain.lanes[l.domainAt] != l {
 		return 0, fmt.Errorf("lane %v is filed wrongly", l.key)
 	}
-	if l.tenant.parked || l.domain.parked {
+	if l.parked() || p.holds(l) {
 		return 0, fmt.Errorf("lane %v is parked and filed", l.key)
 	}
 	walk := l.items.cursor()
@@ -117,7 +125,7 @@ func (p *Pending) checkLane(l *lane) (items int, err error) {
 		if before.item == nil && e != l.head || before.item != nil && !entryLess(before, e) {
 			return 0, fmt.Errorf("lane %v is out of order at job %s", l.key, e.item.ID)
 		}
-		if e != entryOf(e.item) || (laneKey{e.item.Tenant, e.item.Domain, e.item.Class}) != l.key {
+		if e != p.entryOf(e.item) || p.keyOf(e.item) != l.key {
 			return 0, fmt.Errorf("job %s is in the wrong lane", e.item.ID)
 		}
 		before = e
@@ -129,55 +137,92 @@ func (p *Pending) checkLane(l *lane) (items int, err error) {
 	return items, nil
 }
 
-// checkElders holds the oldest items of a class against a recount.
-func (d *demand) checkElders() error {
-	lanes := 0
-	var elder entry
-	for _, c := range d.cells {
-		walk := c.lanes.cursor()
-		for l, ok := walk.next(); ok; l, ok = walk.next() {
+// checkBands recounts the lanes of all bands, and holds what is filed of them by
+// age and as critical against it.
+func (p *Pending) checkBands() error {
+	lanes, filed, critical := 0, 0, 0
+	type key struct {
+		class ClassID
+		side  int
+	}
+	oldest, aging := map[key]entry{}, map[key]int{}
+	for b, list := range p.bands {
+		for i, l := range list {
+			if p.lanes[l.key] != l || l.bandAt != i || l.key.band != band(b) {
+				return fmt.Errorf("lane %v is filed wrongly in its band", l.key)
+			}
 			lanes++
-			var oldest entry
-			items := l.items.cursor()
-			for e, more := items.next(); more; e, more = items.next() {
-				if oldest.item == nil || elderLess(e, oldest) {
-					oldest = e
+			if l.head.item != nil {
+				filed++
+				if l.key.band == bandCritical {
+					critical++
 				}
 			}
-			if oldest != l.elder || l.aged().len() != l.items.len() {
+			k := key{l.key.class, p.aging(l)}
+			if l.parked() || k.side == forTurns && p.low != LowOldestOnly {
+				if l.elder.item != nil || l.aging != nil || l.head.item != nil {
+					return fmt.Errorf("lane %v is parked and filed", l.key)
+				}
+				continue
+			}
+			if elder := l.oldest(); elder != l.elder || l.aged().len() != l.items.len() ||
+				l.aging != &l.cell.demand.elders[k.side] {
 				return fmt.Errorf("lane %v is filed by another age than that of its oldest job", l.key)
 			}
-			if elder.item == nil || elderLess(oldest, elder) {
-				elder = oldest
+			aging[k]++
+			if first := oldest[k]; first.item == nil || elderLess(l.elder, first) {
+				oldest[k] = l.elder
 			}
 		}
 	}
-	if elder != d.elder || lanes != d.elders.len() {
-		return fmt.Errorf("class %d is filed by another age than that of its oldest job", d.class)
+	if lanes != len(p.lanes) || filed != p.filed || critical != p.critical.len() {
+		return fmt.Errorf("%d lanes of %d, %d filed of %d, %d critical of %d", len(p.lanes), lanes, p.filed, filed,
+			p.critical.len(), critical)
+	}
+	for _, d := range p.demands {
+		for side := range d.elders {
+			k := key{d.class, side}
+			if d.elders[side].elder != oldest[k] || d.elders[side].lanes.len() != aging[k] {
+				return fmt.Errorf("class %d is filed by another age than that of its oldest job", d.class)
+			}
+		}
 	}
 	return nil
 }
 
+// oldest looks for a lane's oldest item.
+func (l *lane) oldest() (oldest entry) {
+	items := l.items.cursor()
+	for e, more := items.next(); more; e, more = items.next() {
+		if e = entryOf(e.item); oldest.item == nil || elderLess(e, oldest) {
+			oldest = e
+		}
+	}
+	return oldest
+}
+
 // checkElders checks the order of the classes by age.
 func (p *Pending) checkElders() error {
-	filed := 0
-	for _, d := range p.demands {
-		if d.elder.item != nil {
-			filed++
+	for side := range p.elders {
+		filed := 0
+		for _, d := range p.demands {
+			if d.elders[side].elder.item != nil {
+				filed++
+			}
 		}
-	}
-	n := 0
-	var before *demand
-	walk := p.elders.cursor()
-	for d, ok := walk.next(); ok; d, ok = walk.next() {
-		if before != nil && !demandElderLess(before, d) || p.demandOf[d.class] != d {
-			return fmt.Errorf("classes are out of the order of age")
+		n := 0
+		var before *elders
+		walk := p.elders[side].cursor()
+		for k, ok := walk.next(); ok; k, ok = walk.next() {
+			if before != nil && !eldersLess(before, k) || &p.demandOf[k.class].elders[side] != k {
+				return fmt.Errorf("classes are out of the order of age")
+			}
+			before = k
+			n++
 		}
-		before = d
-		n++
-	}
-	if n != filed {
-		return fmt.Errorf("%d classes stand in the order of age, %d should", n, filed)
+		if n != filed {
+			return fmt.Errorf("%d classes stand in the order of age, %d should", n, filed)
+		}
 	}
 	return nil
 }

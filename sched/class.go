@@ -2,6 +2,7 @@ package sched
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -11,15 +12,29 @@ import (
 // decides what workers could ever fit.
 type Requirements struct {
 	Queue rota.QueueName
+	// Type is part of the class because a worker can be barred from one type of jobs
+	// and go on with others (SPEC §6.2).
+	Type rota.JobType
 	// Requires, RegionsAllow and RegionsDeny are sorted, without duplicates.
 	Requires     []string
 	RegionsAllow []string
 	RegionsDeny  []string
+	// Limits are sorted by name.
+	Limits []Limit
 	// Worker pins to one worker; empty does not.
 	Worker rota.WorkerID
-	// CPUMilli and MemoryBytes are taken while leased; 0 needs none.
+	// CPUMilli and MemoryBytes are taken while leased; 0 needs none. Units are taken
+	// from the worker's units_per_period for good, at least 1.
 	CPUMilli    int64
 	MemoryBytes int64
+	Units       int64
+}
+
+// Limit is how much of something, such as depth or width, a job needs a worker to
+// offer.
+type Limit struct {
+	Name string
+	Need int64
 }
 
 // ClassID names an interned class in one process. It never enters replicated
@@ -35,16 +50,30 @@ func RequirementsOf(spec *rota.JobSpec) Requirements {
 	}
 	return Requirements{
 		Queue:        queue,
+		Type:         spec.Type,
 		Requires:     sortedSet(spec.Requires),
 		RegionsAllow: sortedSet(spec.RegionsAllow),
 		RegionsDeny:  sortedSet(spec.RegionsDeny),
 		Worker:       spec.Worker,
 		CPUMilli:     spec.CPUMilli,
 		MemoryBytes:  spec.MemoryBytes,
+		Units:        max(spec.Units, 1),
+		Limits:       sortedLimits(spec.Limits),
 	}
 }
 
-func sortedSet(list []string) []string {
+func sortedLimits(limits map[string]int64) []Limit {
+	if len(limits) == 0 {
+		return nil
+	}
+	out := make([]Limit, 0, len(limits))
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		out = append(out, Limit{name, limits[name]})
+	}
+	return out
+}
+
+func sortedSet[K ~string](list []K) []K {
 	if len(list) == 0 {
 		return nil
 	}
@@ -56,14 +85,20 @@ func sortedSet(list []string) []string {
 // Key is a canonical text of the class: two classes have the same key exactly
 // when they are equal. Every part carries its length.
 func (r *Requirements) Key() string {
-	key := make([]byte, 0, 64)
+	key := make([]byte, 0, 96)
 	key = appendPart(key, string(r.Queue))
+	key = appendPart(key, string(r.Type))
 	key = appendPart(key, string(r.Worker))
 	key = binary.AppendUvarint(key, uint64(r.CPUMilli))
 	key = binary.AppendUvarint(key, uint64(r.MemoryBytes))
+	key = binary.AppendUvarint(key, uint64(r.Units))
 	key = appendList(key, r.Requires)
 	key = appendList(key, r.RegionsAllow)
 	key = appendList(key, r.RegionsDeny)
+	for _, l := range r.Limits {
+		key = appendPart(key, l.Name)
+		key = binary.AppendVarint(key, l.Need)
+	}
 	return string(key)
 }
 
@@ -79,15 +114,10 @@ func appendList(key []byte, list []string) []byte {
 	return key
 }
 
-// misfit says why a worker could never fit the class, Fit if it could. It reads
-// what only registration and status change.
-func (r *Requirements) misfit(spec *rota.WorkerSpec, active bool) Unfit {
-	switch {
-	case !active:
-		return NotActive
-	case !slices.Contains(spec.Queues, r.Queue):
-		return NotServingTheQueue
-	case r.Worker != "" && r.Worker != spec.ID:
+// misfit says why a worker that serves the queue could never fit the class,
+// whatever its standing; Fit if it could.
+func (r *Requirements) misfit(spec *rota.WorkerSpec) Unfit {
+	if r.Worker != "" && r.Worker != spec.ID {
 		return NotThePinnedWorker
 	}
 	if len(r.RegionsAllow) > 0 && !slices.Contains(r.RegionsAllow, spec.Region) ||
@@ -99,6 +129,11 @@ func (r *Requirements) misfit(spec *rota.WorkerSpec, active bool) Unfit {
 			return CapabilityMissing
 		}
 	}
+	for _, l := range r.Limits {
+		if l.Need > spec.Limits[l.Name] { // Of what it does not tell it offers none.
+			return LimitExceeded
+		}
+	}
 	switch {
 	case r.CPUMilli > 0 && spec.CPUMilli < r.CPUMilli:
 		return CPUFull
@@ -108,26 +143,45 @@ func (r *Requirements) misfit(spec *rota.WorkerSpec, active bool) Unfit {
 	return Fit
 }
 
+// free says that every worker that serves its queue fits, standing aside.
+func (r *Requirements) free() bool {
+	return len(r.Requires)+len(r.RegionsAllow)+len(r.RegionsDeny)+len(r.Limits) == 0 && r.Worker == "" &&
+		r.CPUMilli <= 0 && r.MemoryBytes <= 0
+}
+
 // Unfit names the rule of SPEC §6.1 by which a worker may not take a job.
 type Unfit uint8
 
-// The rules that this package checks. Fit is none of them.
+// The rules that this package checks, in the order in which Fits names the first
+// that fails. Fit is none of them.
 const (
 	Fit Unfit = iota
 	NoSuchWorker
 	NotActive
+	AttestationMissing
+	AttestationExpired
+	StakeTooLow
+	CoolingDown
+	TypeDenylisted
+	HealthTooLow
 	NotServingTheQueue
 	NotThePinnedWorker
 	RegionDenied
 	CapabilityMissing
+	LimitExceeded
 	NoFreeSlot
+	UnitsExhausted
 	CPUFull
 	MemoryFull
+	HeldForAnotherJob
+	TenantWindowFull // named by the state machine
 )
 
 var unfitNames = [...]string{
-	"FIT", "NO_SUCH_WORKER", "NOT_ACTIVE", "NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER", "REGION_DENIED",
-	"CAPABILITY_MISSING", "NO_FREE_SLOT", "CPU_FULL", "MEMORY_FULL",
+	"FIT", "NO_SUCH_WORKER", "NOT_ACTIVE", "ATTESTATION_MISSING", "ATTESTATION_EXPIRED", "STAKE_TOO_LOW",
+	"COOLING_DOWN", "TYPE_DENYLISTED", "HEALTH_TOO_LOW", "NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER",
+	"REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED", "NO_FREE_SLOT", "UNITS_EXHAUSTED", "CPU_FULL",
+	"MEMORY_FULL", "HELD_FOR_ANOTHER_JOB", "TENANT_WINDOW_FULL",
 }
 
 // String names the rule as SPEC §6.1 does.

@@ -10,6 +10,7 @@ import (
 type Draft struct {
 	supply   *Supply
 	standing standing
+	allowance
 	// taken are the jobs that got a worker outside the draw of their queue's round,
 	// takenOf counts them by class, shares by the group that they were in.
 	taken   map[*Item]bool
@@ -24,19 +25,23 @@ type Draft struct {
 	drawn [][]Pair
 	// walks are the classes whose oldest jobs are taken.
 	walks map[walkKey]*elderWalk
+	// watch records how one job gets its worker, nil where nobody asks.
+	watch *watch
 	// gatherMost is gatherCells but in tests.
 	gatherMost int
 }
 
-// NewDraft starts an entry in which nothing is assigned yet.
-func NewDraft(s *Supply) *Draft {
-	return &Draft{supply: s, standing: s.standing.clone(), gatherMost: gatherCells, taken: map[*Item]bool{},
+// NewDraft starts an entry in which nothing is assigned yet. Without caps only
+// room bounds it.
+func NewDraft(s *Supply, caps Caps) *Draft {
+	return &Draft{supply: s, allowance: newAllowance(caps), standing: s.standing.clone(), gatherMost: gatherCells, taken: map[*Item]bool{},
 		takenOf: map[ClassID]int{}, shares: map[*group]int64{}, walks: map[walkKey]*elderWalk{},
 		holders: map[*Item]bool{}}
 }
 
 // RoundInput is what a round depends on beside Supply and Pending.
 type RoundInput struct {
+	Queue  rota.QueueName
 	Seed   Hash
 	Now    rota.Clock
 	Policy *rota.QueuePolicy
@@ -47,14 +52,16 @@ type RoundInput struct {
 	// Interleave makes the oldest job that fits some worker now the first
 	// candidate, a group of its own to which fair share does not apply (SPEC §5.1).
 	Interleave bool
+	// Stats tells what is known of a type; only an adaptive queue's round asks.
+	Stats func(rota.JobType) Stats
 }
 
 // Pair is one assignment of a round.
 type Pair struct {
 	Item   *Item
 	Worker rota.WorkerID
-	// Score is ScoreAt of the job's key (the bits of a double for a list that
-	// RoundOver was given), Rank its place in the draw, from 0.
+	// Score is ScoreAt of the job's key (in an adaptive queue the bits of a double),
+	// Rank its place in the draw, from 0.
 	Score     int64
 	Rank      int32
 	Reasoning rota.Reasoning
@@ -70,50 +77,29 @@ func (d *Draft) Round(p *Pending, in RoundInput) []Pair {
 	for i, k := range p.demands {
 		wants[i] = want{k.class, k.items - d.takenOf[k.class]}
 	}
-	return d.round(wants, in, func(m *matcher) {
-		if in.Interleave {
-			if oldest := d.eldest(p, true, m.has); oldest.item != nil {
-				m.interleave(oldest.item)
-				d.assigned(p, oldest.item)
-			}
-		}
-		m.source = newPendingSource(p, m.rooms, in, d)
-	})
-}
-
-// RoundOver decides a round over a list that is ranked already, such as
-// Adaptive makes. It interleaves nothing: such a list is drawn from a sample.
-func (d *Draft) RoundOver(list []Scored, in RoundInput) []Pair {
-	var wants []want
-	at := map[ClassID]int{}
-	candidates := make([]candidate, len(list))
-	for i, s := range list {
-		candidates[i] = s.candidate()
-		w, known := at[s.Item.Class]
-		if !known {
-			w = len(wants)
-			at[s.Item.Class] = w
-			wants = append(wants, want{class: s.Item.Class})
-		}
-		wants[w].items++
-	}
-	return d.round(wants, in, func(m *matcher) { m.source = &listSource{list: candidates} })
-}
-
-// round runs a matcher; open gives it its source.
-func (d *Draft) round(wants []want, in RoundInput, open func(*matcher)) []Pair {
-	r := newRooms(d.supply, &d.standing, in.Policy.LeasesMaxPerWorker, wants)
+	r := newRooms(d.supply, &d.standing, wants)
 	if r.count == 0 || in.Limit <= 0 {
 		return nil
 	}
 	strategy := in.Policy.Strategy
 	r.place(strategy != rota.RoundRobin && strategy != rota.Random, in.Seed)
-	m := &matcher{rooms: r, in: in}
+	m := &matcher{rooms: r, in: in, draft: d}
 	if strategy == rota.LeastLoaded || strategy == rota.Affinity {
 		m.loads = newLoads(r)
 	}
 	m.begin()
-	open(m)
+	lot := Lot{Pending: p, Policy: in.Policy, Queue: in.Queue, Stats: in.Stats}
+	if in.Interleave {
+		if oldest := d.eldest(lot, true, m.has); oldest.item != nil {
+			m.interleave(lot, oldest.item)
+			d.assigned(p, oldest.item)
+		}
+	}
+	if p.tiered {
+		m.source = newTierSource(p, r, in, d)
+	} else {
+		m.source = newPendingSource(p, r, in, d, nil)
+	}
 	m.run()
 	d.drawn = append(d.drawn, m.pairs)
 	return m.pairs

@@ -5,6 +5,7 @@ import "github.com/rotasched/rota"
 // candidate is a drawn job. Those that tie on (key, Enqueued) go in one group.
 type candidate struct {
 	item *Item
+	lane *lane
 	// key orders and ties; score is shown.
 	key   int64
 	score int64
@@ -15,7 +16,8 @@ func (c candidate) ties(o candidate) bool {
 }
 
 // source gives a round its candidates in the order of its ranking. A job of a
-// class without room is passed over, which is for good: room only shrinks.
+// class without room, or of a lane that is shut, is passed over, which is for
+// good: room and allowances only shrink.
 type source interface {
 	// peek gives the next candidate without drawing it.
 	peek(r *rooms) (candidate, bool)
@@ -27,35 +29,8 @@ type source interface {
 	// has room (SPEC §7.5). Under fair share there is no such order before the
 	// draw, and ok is false: a group is a run of what is drawn.
 	group(first candidate) (all []*Item, ok bool)
-}
-
-// listSource is a list in ranking order, as the adaptive ranking makes it.
-type listSource struct {
-	list []candidate
-	at   int
-}
-
-func (s *listSource) peek(r *rooms) (candidate, bool) {
-	for ; s.at < len(s.list); s.at++ {
-		if c := s.list[s.at]; r.has(c.item.Class) {
-			return c, true
-		}
-	}
-	return candidate{}, false
-}
-
-func (s *listSource) take() { s.at++ }
-
-func (s *listSource) group(first candidate) (all []*Item, ok bool) {
-	start := s.at
-	for start > 0 && s.list[start-1].ties(first) {
-		start--
-	}
-	start += (s.at - start) / groupMax * groupMax
-	for i := start; i < len(s.list) && len(all) < groupMax && s.list[i].ties(first); i++ {
-		all = append(all, s.list[i].item)
-	}
-	return all, true
+	// more says, after peek found nothing, that it is worth another try.
+	more(r *rooms) bool
 }
 
 // pendingSource draws from a Pending without changing it: a merge of its
@@ -63,6 +38,7 @@ func (s *listSource) group(first candidate) (all []*Item, ok bool) {
 type pendingSource struct {
 	pending *Pending
 	draft   *Draft
+	queue   rota.QueueName
 	policy  *rota.QueuePolicy
 	now     rota.Clock
 	// groups walks those not yet drawn from, next is the first of them.
@@ -90,7 +66,7 @@ type stream struct {
 	head  entry
 	class ClassID
 	cell  *cell // of cells: the one that head is of
-	lane  *lane // of lanes: likewise
+	lane  *lane // else
 	kind  streamKind
 	cells cursor[*cell]
 	lanes cursor[*lane]
@@ -118,8 +94,9 @@ func turnLess(a, b *turn) bool {
 // that a few jobs that can go are not looked for among many that cannot.
 const gatherCells = 1024
 
-func newPendingSource(p *Pending, r *rooms, in RoundInput, d *Draft) *pendingSource {
-	s := &pendingSource{pending: p, draft: d, policy: in.Policy, now: in.Now}
+// newPendingSource draws from all groups, or from only one.
+func newPendingSource(p *Pending, r *rooms, in RoundInput, d *Draft, only *group) *pendingSource {
+	s := &pendingSource{pending: p, draft: d, queue: in.Queue, policy: in.Policy, now: in.Now}
 	s.turns.less = turnLess
 	open := 0
 	for i, d := range p.demands {
@@ -127,8 +104,12 @@ func newPendingSource(p *Pending, r *rooms, in RoundInput, d *Draft) *pendingSou
 			open += len(d.cells)
 		}
 	}
-	if open <= d.gatherMost {
-		s.gather(r)
+	switch {
+	case open <= d.gatherMost:
+		s.gather(r, only)
+		return s
+	case only != nil:
+		s.enter(only, r)
 		return s
 	}
 	s.groups = p.groups.cursor()
@@ -137,7 +118,7 @@ func newPendingSource(p *Pending, r *rooms, in RoundInput, d *Draft) *pendingSou
 }
 
 // gather brings in exactly the groups that have a cell with room.
-func (s *pendingSource) gather(r *rooms) {
+func (s *pendingSource) gather(r *rooms, only *group) {
 	turnOf := map[*group]*turn{}
 	var turns []*turn
 	for i, d := range s.pending.demands {
@@ -145,6 +126,9 @@ func (s *pendingSource) gather(r *rooms) {
 			continue
 		}
 		for _, c := range d.cells {
+			if only != nil && c.group != only {
+				continue
+			}
 			t := turnOf[c.group]
 			if t == nil {
 				t = s.turn(c.group)
@@ -187,13 +171,53 @@ func (s *pendingSource) peek(r *rooms) (candidate, bool) {
 			s.step()
 			continue
 		}
-		if r.has(first.class) {
-			it := first.head.item
-			return candidate{item: it, key: it.Key, score: ScoreAt(s.policy, it.Key, s.now)}, true
+		if !r.has(first.class) {
+			t.advance(r)
+			s.settle(t)
+			continue
 		}
-		t.advance(r)
-		s.settle(t)
+		l := first.of()
+		if s.draft.shut(s.queue, l) {
+			s.leave(l)
+			continue
+		}
+		it := first.head.item
+		return candidate{item: it, lane: l, key: it.Key, score: ScoreAt(s.policy, it.Key, s.now)}, true
 	}
+}
+
+func (s *pendingSource) more(*rooms) bool { return false }
+
+// of is the lane of a stream's head.
+func (st *stream) of() *lane {
+	if st.kind == ofCells {
+		l, _ := st.cell.lanes.min()
+		return l
+	}
+	return st.lane
+}
+
+// leave leaves all of the first candidate's lane behind, which is shut; under
+// fair share all of the tenant's, if the tenant is.
+func (s *pendingSource) leave(l *lane) {
+	if s.pending.fairShare && s.draft.shutTenant(s.queue, l) {
+		s.turns.pop()
+		return
+	}
+	t := s.turns.list[0]
+	first := t.streams.list[0]
+	switch cell := first.cell; first.kind {
+	case ofCells:
+		lanes := cell.lanes.cursor()
+		lanes.next()
+		t.advance(nil)
+		s.walkLanes(t, cell, lanes)
+	case ofLanes:
+		t.advance(nil)
+	case ofItems:
+		t.streams.pop()
+	}
+	s.settle(t)
 }
 
 // nextIsFirst says whether the next group may come before every turn. Its head
@@ -288,7 +312,7 @@ func (s *pendingSource) walkItems(t *turn, l *lane) {
 		return
 	}
 	st := s.stream()
-	*st = stream{head: head, class: l.key.class, kind: ofItems, items: items}
+	*st = stream{head: head, class: l.key.class, lane: l, kind: ofItems, items: items}
 	t.streams.push(st)
 }
 

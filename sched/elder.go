@@ -1,6 +1,10 @@
 package sched
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/rotasched/rota"
+)
 
 // elderLess is the order of age: (Enqueued, ID), whatever the ranking says.
 func elderLess(a, b entry) bool {
@@ -10,18 +14,36 @@ func elderLess(a, b entry) bool {
 	return a.item != b.item && strings.Compare(string(a.item.ID), string(b.item.ID)) < 0
 }
 
+// elders are the lanes of one class by their oldest items, of which elder is the
+// first, none while there is no lane.
+type elders struct {
+	class ClassID
+	lanes ordered[*lane]
+	elder entry
+}
+
+// forRounds has the lanes that rounds and holds look at, forTurns those that only
+// turns of the oldest do (LowOldestOnly).
+const (
+	forRounds = iota
+	forTurns
+)
+
 func laneElderLess(a, b *lane) bool { return elderLess(a.elder, b.elder) }
 
-func demandElderLess(a, b *demand) bool { return elderLess(a.elder, b.elder) }
+func eldersLess(a, b *elders) bool { return elderLess(a.elder, b.elder) }
 
 // addAge files an item, which is among items already, by age. As long as key and
 // age differ by the same in all items their ranking order is that of their ages,
 // and one order serves for both: so it is under `fifo`, and under `aging` for
-// jobs of one priority.
-func (l *lane) addAge(e entry) {
+// jobs of one priority. In a tier the order never is one of age.
+func (l *lane) addAge(e entry, tiered bool) {
 	lead := e.key - int64(e.age)
 	switch {
 	case l.skewed:
+		l.byAge.insert(e, elderLess)
+	case tiered:
+		l.skewed = true
 		l.byAge.insert(e, elderLess)
 	case l.items.len() == 1:
 		l.lead = lead
@@ -46,31 +68,56 @@ func (l *lane) aged() *ordered[entry] {
 // its lanes.
 func (p *Pending) settleElder(l *lane) {
 	var elder entry
-	if l.head.item != nil {
+	var to *elders
+	if !l.parked() && (!p.holds(l) || p.low == LowOldestOnly) {
 		elder, _ = l.aged().min()
 	}
-	if elder.item == l.elder.item {
+	if elder.item != nil {
+		to = &l.cell.demand.elders[p.aging(l)]
+	}
+	if elder.item == l.elder.item && to == l.aging {
 		return
 	}
-	d := l.cell.demand
-	if l.elder.item != nil {
-		d.elders.remove(l, laneElderLess)
+	from := l.aging
+	if from != nil {
+		from.lanes.remove(l, laneElderLess)
 	}
-	if l.elder = elder; elder.item != nil {
-		d.elders.insert(l, laneElderLess)
+	if l.elder, l.aging = elder, to; to != nil {
+		to.lanes.insert(l, laneElderLess)
+		p.settleElders(to, p.aging(l))
 	}
+	if from != nil && from != to {
+		// It was in the other order, or is in none.
+		side := forRounds
+		if from == &l.cell.demand.elders[forTurns] {
+			side = forTurns
+		}
+		p.settleElders(from, side)
+	}
+}
+
+// aging is the side on which a lane is filed by age.
+func (p *Pending) aging(l *lane) int {
+	if p.holds(l) {
+		return forTurns
+	}
+	return forRounds
+}
+
+// settleElders files a class by the oldest of its lanes.
+func (p *Pending) settleElders(k *elders, side int) {
 	var first entry
-	if oldest, ok := d.elders.min(); ok {
+	if oldest, ok := k.lanes.min(); ok {
 		first = oldest.elder
 	}
-	if first.item == d.elder.item {
+	if first.item == k.elder.item {
 		return
 	}
-	if d.elder.item != nil {
-		p.elders.remove(d, demandElderLess)
+	if k.elder.item != nil {
+		p.elders[side].remove(k, eldersLess)
 	}
-	if d.elder = first; first.item != nil {
-		p.elders.insert(d, demandElderLess)
+	if k.elder = first; first.item != nil {
+		p.elders[side].insert(k, eldersLess)
 	}
 }
 
@@ -85,28 +132,29 @@ type elderWalk struct {
 // elderStream is what is left of a lane, of which head is the first.
 type elderStream struct {
 	head  entry
+	lane  *lane
 	items cursor[entry]
 }
 
-func newElderWalk(d *demand) *elderWalk {
-	w := &elderWalk{lanes: d.elders.cursor()}
+func newElderWalk(k *elders) *elderWalk {
+	w := &elderWalk{lanes: k.lanes.cursor()}
 	w.begun.less = func(a, b *elderStream) bool { return elderLess(a.head, b.head) }
 	w.next, _ = w.lanes.next()
 	return w
 }
 
-// peek gives the oldest item that is left.
-func (w *elderWalk) peek() (e entry, ok bool) {
+// peek gives the oldest item that is left, and its lane.
+func (w *elderWalk) peek() (e entry, l *lane, ok bool) {
 	for w.next != nil && (len(w.begun.list) == 0 || elderLess(w.next.elder, w.begun.list[0].head)) {
-		st := &elderStream{items: w.next.aged().cursor()}
+		st := &elderStream{lane: w.next, items: w.next.aged().cursor()}
 		st.head, _ = st.items.next()
 		w.begun.push(st)
 		w.next, _ = w.lanes.next()
 	}
 	if len(w.begun.list) == 0 {
-		return entry{}, false
+		return entry{}, nil, false
 	}
-	return w.begun.list[0].head, true
+	return w.begun.list[0].head, w.begun.list[0].lane, true
 }
 
 // step leaves what the last peek gave behind.
@@ -123,7 +171,7 @@ func (w *elderWalk) step() {
 // walkKey is a class's walk: one that passes over jobs that hold a worker, or one
 // that does not.
 type walkKey struct {
-	*demand
+	*elders
 	holders bool
 }
 
@@ -132,29 +180,43 @@ type walkKey struct {
 func (d *Draft) walk(k walkKey) *elderWalk {
 	w := d.walks[k]
 	if w == nil {
-		w = newElderWalk(k.demand)
+		w = newElderWalk(k.elders)
 		d.walks[k] = w
 	}
 	return w
 }
 
-// elderOf gives a class's oldest job that is not gone.
-func (d *Draft) elderOf(k walkKey) (e entry, ok bool) {
+// elderOf gives a class's oldest job that is not gone, and its lane.
+func (d *Draft) elderOf(q rota.QueueName, k walkKey) (e entry, l *lane, ok bool) {
 	if !d.gone(k.elder.item, k.holders) {
-		return k.elder, true
+		if l, _ = k.lanes.min(); !d.shut(q, l) {
+			return k.elder, l, true
+		}
 	}
+	return d.walkedTo(q, k)
+}
+
+// walkedTo takes a class's walk on to its next job that is not gone.
+func (d *Draft) walkedTo(q rota.QueueName, k walkKey) (e entry, l *lane, ok bool) {
 	w := d.walk(k)
-	for e, ok = w.peek(); ok && d.gone(e.item, k.holders); e, ok = w.peek() {
-		w.step()
+	for e, l, ok = w.peek(); ok; e, l, ok = w.peek() {
+		switch {
+		case d.shut(q, l):
+			w.begun.pop()
+		case d.gone(e.item, k.holders):
+			w.step()
+		default:
+			return e, l, true
+		}
 	}
-	return e, ok
+	return entry{}, nil, false
 }
 
 // eldest gives the oldest job of a queue among the classes that serve, those
 // that hold a worker among them or not. What the index says of a class may be
 // too early, for want of what this entry assigned, but never too late.
-func (d *Draft) eldest(p *Pending, holders bool, serves func(ClassID) bool) (best entry) {
-	classes := p.elders.cursor()
+func (d *Draft) eldest(lot Lot, holders bool, serves func(ClassID) bool) (best entry) {
+	classes := lot.Pending.elders[forRounds].cursor()
 	for k, ok := classes.next(); ok; k, ok = classes.next() {
 		if best.item != nil && !elderLess(k.elder, best) {
 			break
@@ -162,7 +224,8 @@ func (d *Draft) eldest(p *Pending, holders bool, serves func(ClassID) bool) (bes
 		if !serves(k.class) {
 			continue
 		}
-		if e, any := d.elderOf(walkKey{k, holders}); any && (best.item == nil || elderLess(e, best)) {
+		e, _, any := d.elderOf(lot.Queue, walkKey{k, holders})
+		if any && (best.item == nil || elderLess(e, best)) {
 			best = e
 		}
 	}
@@ -177,8 +240,9 @@ func (d *Draft) gone(it *Item, holders bool) bool { return d.taken[it] || !holde
 // over, and its lease counts as open in its tenant's share.
 func (d *Draft) assigned(p *Pending, it *Item) {
 	d.taken[it] = true
-	d.takenOf[it.Class]++
-	if l := p.lanes[laneKey{it.Tenant, it.Domain, it.Class}]; l != nil {
-		d.shares[l.cell.group]++
+	l := p.laneOf(it)
+	d.shares[l.cell.group]++
+	if l.head.item != nil { // Else no round counts on it.
+		d.takenOf[it.Class]++
 	}
 }

@@ -41,11 +41,11 @@ func BenchmarkEntry(b *testing.B) {
 					s.Take(id, 8000, 0)
 				}
 			}
-			lot := Lot{pending, p}
+			lot := Lot{Pending: pending, Policy: p}
 			var holds []Hold
-			d := NewDraft(s)
+			d := NewDraft(s, nil)
 			for i := range c.holds {
-				e := d.eldest(pending, false, func(ClassID) bool { return true })
+				e := d.eldest(lot, false, func(ClassID) bool { return true })
 				d.holders[e.item] = true
 				id := rota.WorkerID(fmt.Sprintf("worker-%04d", 3+7*i))
 				s.Take(id, 8000, 0) // no room yet
@@ -57,7 +57,7 @@ func BenchmarkEntry(b *testing.B) {
 			pairs, changes := 0, 0
 			for b.Loop() {
 				in.Seed[0]++
-				d := NewDraft(s)
+				d := NewDraft(s, nil)
 				for _, h := range holds {
 					d.PlaceHeld(h, now)
 				}

@@ -6,7 +6,7 @@ import "github.com/rotasched/rota"
 func (p *Pending) settle(l *lane) {
 	var head entry
 	counted := 0
-	if !l.tenant.parked && !l.domain.parked {
+	if !l.parked() && !p.holds(l) {
 		head, _ = l.items.min()
 		counted = l.items.len()
 	}
@@ -15,14 +15,26 @@ func (p *Pending) settle(l *lane) {
 	if head.item == l.head.item {
 		return
 	}
+	critical := l.key.band == bandCritical
 	if l.head.item != nil {
 		l.cell.lanes.remove(l, laneLess)
+		if critical {
+			p.critical.remove(l, laneLess)
+		}
+		p.filed--
 	}
 	if l.head = head; head.item != nil {
 		l.cell.lanes.insert(l, laneLess)
+		if critical {
+			p.critical.insert(l, laneLess)
+		}
+		p.filed++
 	}
 	p.settleCell(l.cell)
 }
+
+// parked says that no round and no turn may look at the lane.
+func (l *lane) parked() bool { return l.tenant.parked || l.domain.parked }
 
 func (p *Pending) settleCell(c *cell) {
 	var head entry
@@ -71,8 +83,13 @@ func (p *Pending) newLane(key laneKey) *lane {
 	l.tenantAt, l.domainAt = len(l.tenant.lanes), len(l.domain.lanes)
 	l.tenant.lanes = append(l.tenant.lanes, l)
 	l.domain.lanes = append(l.domain.lanes, l)
+	l.bandAt = len(p.bands[key.band])
+	p.bands[key.band] = append(p.bands[key.band], l)
 	g := p.sole
-	if p.fairShare {
+	switch {
+	case p.tiered:
+		g = &p.tiers[key.tier].group
+	case p.fairShare:
 		if g = l.tenant.group; g == nil {
 			g = &group{tenant: l.tenant, open: l.tenant.open, weight: l.tenant.weight}
 			l.tenant.group = g
@@ -92,6 +109,7 @@ func (p *Pending) cell(g *group, class ClassID) *cell {
 	d := p.demandOf[class]
 	if d == nil {
 		d = &demand{class: class, at: len(p.demands)}
+		d.elders[forRounds].class, d.elders[forTurns].class = class, class
 		p.demandOf[class] = d
 		p.demands = append(p.demands, d)
 	}
@@ -114,6 +132,11 @@ func (p *Pending) dropLane(l *lane) {
 	d.lanes[l.domainAt], d.lanes[last].domainAt = d.lanes[last], l.domainAt
 	d.lanes[last] = nil
 	d.lanes = d.lanes[:last]
+	b := p.bands[l.key.band]
+	last = len(b) - 1
+	b[l.bandAt], b[last].bandAt = b[last], l.bandAt
+	b[last] = nil
+	p.bands[l.key.band] = b[:last]
 	if c.users--; c.users == 0 {
 		p.dropCell(c)
 	}

@@ -11,6 +11,10 @@ import (
 type Lot struct {
 	Pending *Pending
 	Policy  *rota.QueuePolicy
+	Queue   rota.QueueName
+	// Stats is RoundInput's, for the scores that an adaptive queue's jobs are shown
+	// with; without it no type has any.
+	Stats func(rota.JobType) Stats
 }
 
 // Hold is a worker that is kept free for one QUEUED job (SPEC §7.8).
@@ -21,6 +25,8 @@ type Hold struct {
 	Lot    Lot
 	// Turn says that the worker owes the job its turn (SPEC §7.10).
 	Turn bool
+	// Preempted says that leases give way for the job there (SPEC §7.9).
+	Preempted bool
 }
 
 // HoldChange is a hold that is granted, is moved to another worker, or, without
@@ -50,42 +56,13 @@ func (s *Supply) Endless(id rota.WorkerID, by int32) {
 	}
 }
 
-// WorkerStanding is all that a Supply knows of a worker.
-type WorkerStanding struct {
-	WorkerEntry
-	Endless int32
-	Held    bool
-}
-
-// Standing tells what is known of a worker; zero if there is none.
-func (s *Supply) Standing(id rota.WorkerID) (w WorkerStanding) {
-	slot, known := s.slotOf[id]
-	if !known {
-		return w
-	}
-	spec := s.specs[slot]
-	w.WorkerEntry = WorkerEntry{Spec: spec, Active: s.active[slot], Open: s.open[slot],
-		CPUTaken: spec.CPUMilli - s.cpuFree[slot], MemoryTaken: spec.MemoryBytes - s.memFree[slot],
-		Received: s.received[slot]}
-	w.Endless, w.Held = s.endless[slot], s.held.has(int(slot))
-	return w
-}
-
 // HoldsMost is how many workers may be held: an eighth of the active ones, and
 // at least one.
 func (s *Supply) HoldsMost() int { return max(1, s.actives/8) }
 
-// CouldFit says whether a worker could ever take a job of the class.
-func (s *Supply) CouldFit(c ClassID, id rota.WorkerID) bool {
-	slot, known := s.slotOf[id]
-	return known && s.classes[c].fits.has(int(slot))
-}
-
-// Blocked says that a job's lane is parked.
-func (p *Pending) Blocked(it *Item) bool {
-	l := p.lanes[laneKey{it.Tenant, it.Domain, it.Class}]
-	return l == nil || l.head.item == nil
-}
+// blocked says that the job may not be placed at all: one that got its worker by a
+// turn may be placed whenever turns look at it.
+func (h *Hold) blocked() bool { return h.Lot.Pending.blocked(h.Item, h.Turn) }
 
 // PlaceHeld gives a held worker to its job, if there is room for it now: before
 // all rounds of the entry, whatever share and ranking say. A worker so given is
@@ -93,10 +70,10 @@ func (p *Pending) Blocked(it *Item) bool {
 // the turns of other workers pass over the jobs that hold one.
 func (d *Draft) PlaceHeld(h Hold, now rota.Clock) (Pair, bool) {
 	slot, known := d.supply.slotOf[h.Worker]
-	r := &d.supply.classes[h.Item.Class].requirements
+	k := &d.supply.classes[h.Item.Class]
 	d.holders[h.Item] = true
-	if !known || h.Lot.Pending.Blocked(h.Item) || !d.supply.classes[h.Item.Class].fits.has(int(slot)) ||
-		d.standing.roomFor(slot, h.Lot.Policy.LeasesMaxPerWorker, r.CPUMilli, r.MemoryBytes) != Fit {
+	if !known || h.blocked() || d.shut(h.Lot.Queue, h.Lot.Pending.laneOf(h.Item)) || !k.fits.has(int(slot)) ||
+		d.standing.roomFor(slot, k.queue, k.need) != Fit {
 		d.told++
 		return Pair{}, false
 	}
@@ -111,12 +88,14 @@ func (d *Draft) PlaceHeld(h Hold, now rota.Clock) (Pair, bool) {
 // place assigns a job outside the draw.
 func (d *Draft) place(lot Lot, it *Item, slot int32, rule rota.ReasoningRule, now rota.Clock) Pair {
 	d.assigned(lot.Pending, it)
-	d.standing.take(slot, 1, it.CPUMilli, it.MemoryBytes)
+	d.spend(lot.Queue, lot.Pending.laneOf(it))
+	k := &d.supply.classes[it.Class]
+	d.standing.lease(slot, k.queue, k.need)
 	d.standing.received[slot]++
 	if rule == rota.ByTurnOfTheOldest {
 		d.standing.received[slot] = AfterTurn(d.standing.received[slot]-1, lot.Policy.OldestEvery, d.standing.most[slot])
 	}
-	return Pair{Item: it, Worker: d.supply.specs[slot].ID, Score: ScoreAt(lot.Policy, it.Key, now),
+	return Pair{Item: it, Worker: d.supply.specs[slot].ID, Score: scoreOf(lot, it, now),
 		Reasoning: rota.Reasoning{Rule: rule}}
 }
 
@@ -141,13 +120,18 @@ func (d *Draft) Keep(lots []Lot, holds []Hold, now rota.Clock) (changes []HoldCh
 		if d.taken[h.Item] {
 			continue // It ends with the placement.
 		}
-		kept++
-		blocked := h.Lot.Pending.Blocked(h.Item)
-		if !blocked && now-h.Since < rota.Clock(h.Lot.Policy.HoldMaxMs) {
+		longest := rota.Clock(h.Lot.Policy.HoldMaxMs)
+		if !h.Preempted { // such a hold is outside the bound and never moves
+			kept++
+		} else if longest < rota.SilenceEnds { // in which revoked leases end
+			longest = rota.SilenceEnds
+		}
+		blocked := h.blocked()
+		if !blocked && now-h.Since < longest {
 			continue
 		}
 		best := int32(-1)
-		if !blocked {
+		if !blocked && !h.Preempted {
 			best = d.roomiest(h.Item.Class)
 		}
 		change := HoldChange{Item: h.Item, Old: h.Worker}
@@ -155,7 +139,7 @@ func (d *Draft) Keep(lots []Lot, holds []Hold, now rota.Clock) (changes []HoldCh
 		if best >= 0 {
 			d.standing.hold(best, true)
 			change.Worker = d.supply.specs[best].ID
-		} else {
+		} else if !h.Preempted {
 			kept--
 		}
 		changes = append(changes, change)
@@ -169,8 +153,8 @@ func (d *Draft) Keep(lots []Lot, holds []Hold, now rota.Clock) (changes []HoldCh
 // waiting is a class in whose turn a hold may be granted.
 type waiting struct {
 	entry
-	lot    Lot
-	demand *demand
+	lot Lot
+	of  *elders
 	// limit is the moment by which a job must wait to have waited hold_after.
 	limit rota.Clock
 }
@@ -180,9 +164,9 @@ func (d *Draft) grant(lots []Lot, now rota.Clock, most int) (changes []HoldChang
 	queue := heap[*waiting]{less: func(a, b *waiting) bool { return elderLess(a.entry, b.entry) }}
 	for _, lot := range lots {
 		limit := now - rota.Clock(lot.Policy.HoldAfterMs)
-		classes := lot.Pending.elders.cursor()
+		classes := lot.Pending.elders[forRounds].cursor()
 		for k, ok := classes.next(); ok && k.elder.age <= limit; k, ok = classes.next() {
-			w := &waiting{lot: lot, demand: k, limit: limit}
+			w := &waiting{lot: lot, of: k, limit: limit}
 			if d.await(w) {
 				queue.push(w)
 			}
@@ -191,8 +175,8 @@ func (d *Draft) grant(lots []Lot, now rota.Clock, most int) (changes []HoldChang
 	for len(queue.list) > 0 && len(changes) < most {
 		w := queue.list[0]
 		best := int32(-1)
-		if !d.hasRoom(w.demand.class, w.lot.Policy.LeasesMaxPerWorker) {
-			best = d.roomiest(w.demand.class)
+		if !d.hasRoom(w.of.class) {
+			best = d.roomiest(w.of.class)
 		}
 		if best < 0 {
 			queue.pop()
@@ -213,29 +197,27 @@ func (d *Draft) grant(lots []Lot, now rota.Clock, most int) (changes []HoldChang
 // await finds the class's oldest job that has waited long enough and neither
 // holds a worker nor was assigned.
 func (d *Draft) await(w *waiting) bool {
-	k := w.demand
-	if !d.gone(k.elder.item, false) && k.elder.item.Queued <= w.limit {
-		w.entry = k.elder
-		return true
-	}
-	walk := d.walk(walkKey{k, false})
-	for e, ok := walk.peek(); ok && e.age <= w.limit; e, ok = walk.peek() {
-		if !d.gone(e.item, false) && e.item.Queued <= w.limit {
-			w.entry = e
+	k := walkKey{w.of, false}
+	e, _, ok := d.elderOf(w.lot.Queue, k)
+	for ok && e.age <= w.limit {
+		if w.entry = e; e.item.Queued <= w.limit {
 			return true
 		}
-		walk.step()
+		if e, _, ok = d.walkedTo(w.lot.Queue, k); ok && e == w.entry {
+			d.walk(k).step()
+			e, _, ok = d.walkedTo(w.lot.Queue, k)
+		}
 	}
 	return false
 }
 
 // hasRoom says whether any worker that is not held has room for the class.
-func (d *Draft) hasRoom(c ClassID, leasesMax int64) bool {
+func (d *Draft) hasRoom(c ClassID) bool {
 	k := &d.supply.classes[c]
 	for i := range min(len(k.fits), len(d.standing.free)) {
 		for m := k.fits[i] & d.standing.free[i]; m != 0; m &= m - 1 {
 			slot := int32(i<<6 + bits.TrailingZeros64(m))
-			if d.standing.roomFor(slot, leasesMax, k.requirements.CPUMilli, k.requirements.MemoryBytes) == Fit {
+			if d.standing.roomFor(slot, k.queue, k.need) == Fit {
 				return true
 			}
 		}
@@ -245,13 +227,15 @@ func (d *Draft) hasRoom(c ClassID, leasesMax int64) bool {
 
 // roomiest is the worker to hold for a class: of those that could ever fit it
 // and are not held, one whose leases are bounded before one whose are not, then
-// the most free cpu, the most free memory, the least id; -1 if there is none.
+// the most free cpu, the most free memory, the least id; -1 if there is none. One
+// that has not the units left is none of them: no end of a lease gives them back.
 func (d *Draft) roomiest(c ClassID) int32 {
 	best := int32(-1)
-	for i, m := range d.supply.classes[c].fits {
+	k := &d.supply.classes[c]
+	for i, m := range k.fits {
 		for m &^= d.standing.held.word(i); m != 0; m &= m - 1 {
 			slot := int32(i<<6 + bits.TrailingZeros64(m))
-			if best < 0 || d.roomier(slot, best) {
+			if (best < 0 || d.roomier(slot, best)) && !d.standing.spent(slot, k.queue, k.need.units) {
 				best = slot
 			}
 		}

@@ -54,7 +54,8 @@ func (n *naive) placeHeld(holds []Hold, class func(*Item) *Requirements) (out []
 	for _, h := range holds {
 		w := n.workers[slices.IndexFunc(n.workers, func(w *naiveWorker) bool { return w.spec.ID == h.Worker })]
 		i, r := slices.Index(n.items, h.Item), class(h.Item)
-		if i < 0 || !n.hasRoom(w, r) {
+		idle := slices.Index(n.idle, h.Item)
+		if i < 0 && (idle < 0 || !h.Turn) || !n.hasRoom(w, r) || !n.left.open(h.Item) {
 			continue
 		}
 		out = append(out, Pair{Item: h.Item, Worker: h.Worker, Score: n.score(h.Item),
@@ -63,8 +64,10 @@ func (n *naive) placeHeld(holds []Hold, class func(*Item) *Requirements) (out []
 			out[len(out)-1].Reasoning.Rule = rota.ByTurnOfTheOldest
 			w.received = n.afterTurn(w, w.received-1)
 		}
-		n.items = slices.Delete(n.items, i, i+1)
+		n.drop(h.Item)
+		n.left.spend(h.Item)
 		w.open, w.cpu, w.mem, w.held = w.open+1, w.cpu-r.CPUMilli, w.mem-r.MemoryBytes, false
+		w.use(r)
 		if n.shares != nil {
 			n.share(h.Item.Tenant).open++
 		}
@@ -92,16 +95,21 @@ func (n *naive) turns(holds []Hold, most int, class func(*Item) *Requirements) (
 	for _, w := range n.workers {
 		for n.policy.OldestEvery > 0 && int64(w.received) >= n.policy.OldestEvery-1 && len(out) < most &&
 			!w.held && w.open < int64(w.spec.Slots+w.spec.Prefetch) {
-			i := n.oldest(func(it *Item) bool { return !holder[it] && w.could(class(it)) })
-			if i < 0 {
+			it := n.oldestOfAll(func(it *Item) bool {
+				r := class(it)
+				return !holder[it] && n.left.open(it) && w.could(r, n.policy) && w.hasUnits(r, n.policy)
+			})
+			if it == nil {
 				break
 			}
-			it, r := n.items[i], class(n.items[i])
+			r := class(it)
 			if n.room(w, r) {
-				n.items = slices.Delete(n.items, i, i+1)
+				n.drop(it)
+				n.left.spend(it)
 				out = append(out, Pair{Item: it, Worker: w.spec.ID, Score: n.score(it),
 					Reasoning: rota.Reasoning{Rule: rota.ByTurnOfTheOldest}})
 				w.open, w.cpu, w.mem = w.open+1, w.cpu-r.CPUMilli, w.mem-r.MemoryBytes
+				w.use(r)
 				w.received = n.afterTurn(w, w.received)
 				if n.shares != nil {
 					n.share(it.Tenant).open++
@@ -133,7 +141,7 @@ func (n *naive) holdsMost() int {
 func (n *naive) best(r *Requirements) *naiveWorker {
 	var able []*naiveWorker
 	for _, w := range n.workers {
-		if w.could(r) && !w.held {
+		if w.could(r, n.policy) && w.hasUnits(r, n.policy) && !w.held {
 			able = append(able, w)
 		}
 	}
@@ -157,7 +165,7 @@ func (n *naive) keep(items []*Item, placed func(*Item) bool, holds []Hold, grant
 	}
 	for _, h := range holds {
 		holder[h.Item] = true
-		blocked := !slices.Contains(items, h.Item)
+		blocked := !slices.Contains(items, h.Item) && !(h.Turn && slices.Contains(n.idle, h.Item))
 		if placed(h.Item) {
 			continue
 		}
@@ -188,7 +196,7 @@ func (n *naive) keep(items []*Item, placed func(*Item) bool, holds []Hold, grant
 		if kept >= most {
 			break
 		}
-		if holder[it] || it.Queued > limit || full[r] {
+		if holder[it] || it.Queued > limit || full[r] || !n.left.open(it) {
 			continue
 		}
 		w := n.best(r)
@@ -214,4 +222,6 @@ func (w *world) apply(changes []HoldChange, now rota.Clock) {
 	}
 }
 
-func (w *world) lot() Lot { return Lot{w.pending, &w.policy} }
+func (w *world) lot() Lot {
+	return Lot{Pending: w.pending, Policy: &w.policy, Queue: "q", Stats: someStats}
+}

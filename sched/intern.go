@@ -25,7 +25,8 @@ func (s *Supply) Intern(r Requirements) ClassID {
 		s.classes = append(s.classes, class{})
 	}
 	queue := s.queue(r.Queue)
-	s.classes[c] = class{requirements: r, key: key, users: 1, at: len(queue.classes), fits: s.fitting(&r, queue)}
+	s.classes[c] = class{requirements: r, key: key, users: 1, at: len(queue.classes), queue: queue,
+		fits: s.fitting(&r, queue), need: need{r.CPUMilli, r.MemoryBytes, max(r.Units, 1)}}
 	queue.classes = append(queue.classes, c)
 	s.classOf[key] = c
 	return c
@@ -33,25 +34,18 @@ func (s *Supply) Intern(r Requirements) ClassID {
 
 // fitting finds the workers that could ever fit a class.
 func (s *Supply) fitting(r *Requirements, queue *queueSupply) bitset {
-	fits := slices.Clone(queue.workers)
-	if r.free() {
-		return fits
-	}
+	fits := slices.Clone(queue.able)
+	free := r.free()
 	for i, w := range fits {
 		for ; w != 0; w &= w - 1 {
 			slot := i<<6 + bits.TrailingZeros64(w)
-			if r.misfit(s.specs[slot], s.active[slot]) != Fit {
+			l := &s.lasting[slot]
+			if len(l.barred) > 0 && l.barring(r.Type) != Fit || !free && r.misfit(s.specs[slot]) != Fit {
 				fits.clear(slot)
 			}
 		}
 	}
 	return fits
-}
-
-// free says that a class asks for nothing but its queue.
-func (r *Requirements) free() bool {
-	return len(r.Requires)+len(r.RegionsAllow)+len(r.RegionsDeny) == 0 && r.Worker == "" &&
-		r.CPUMilli <= 0 && r.MemoryBytes <= 0
 }
 
 // Release counts one user of the class less and forgets it with the last; its
@@ -84,26 +78,6 @@ func (s *Supply) Classes(q rota.QueueName) int {
 	return 0
 }
 
-// Fits says whether a worker may take a job of the class now, and if not, by
-// which rule of SPEC §6.1; what lasts is named before want of room. It is the
-// state machine's re-check of each assignment (SPEC §2.3).
-func (s *Supply) Fits(c ClassID, id rota.WorkerID, leasesMax int64) (ok bool, why Unfit) {
-	slot, known := s.slotOf[id]
-	if !known {
-		return false, NoSuchWorker
-	}
-	r := &s.classes[c].requirements
-	if why = r.misfit(s.specs[slot], s.active[slot]); why == Fit {
-		why = s.roomFor(slot, leasesMax, r.CPUMilli, r.MemoryBytes)
-	}
-	return why == Fit, why
-}
-
-// EverFits counts the active workers that could fit the class if they were idle.
-func (s *Supply) EverFits(c ClassID) int {
-	return s.classes[c].fits.count()
-}
-
 // Check compares every index with a recount and tells the first difference.
 func (s *Supply) Check() error {
 	if len(s.slotOf) != len(s.order) || len(s.order)+len(s.holes) != len(s.specs) {
@@ -113,7 +87,7 @@ func (s *Supply) Check() error {
 	actives := 0
 	for i, slot := range s.order {
 		spec := s.specs[slot]
-		if s.active[slot] {
+		if s.lasting[slot].active {
 			actives++
 		}
 		if spec == nil || s.slotOf[spec.ID] != slot {
@@ -122,7 +96,7 @@ func (s *Supply) Check() error {
 		if i > 0 && strings.Compare(string(s.specs[s.order[i-1]].ID), string(spec.ID)) >= 0 {
 			return fmt.Errorf("worker %s is out of order", spec.ID)
 		}
-		if s.open[slot] < 0 || s.most[slot] != spec.Slots+spec.Prefetch {
+		if s.open[slot] < 0 || s.most[slot] != spec.Slots+spec.Prefetch || s.prefetch[slot] != spec.Prefetch {
 			return fmt.Errorf("worker %s has %d open leases of %d", spec.ID, s.open[slot], s.most[slot])
 		}
 		if s.free.has(int(slot)) != (s.open[slot] < s.most[slot] && !s.held.has(int(slot))) {
@@ -146,24 +120,61 @@ func (s *Supply) Check() error {
 		return fmt.Errorf("supply has %d live classes, %d keys, %d spare of %d",
 			live, len(s.classOf), len(s.spare), len(s.classes))
 	}
-	return nil
+	return s.checkKeyed()
 }
 
 func (s *Supply) checkClass(c ClassID) error {
 	k := &s.classes[c]
-	queue := s.queues[k.requirements.Queue]
-	if s.classOf[k.key] != c || k.requirements.Key() != k.key || queue == nil || queue.classes[k.at] != c {
-		return fmt.Errorf("class %d of queue %s is filed wrongly", c, k.requirements.Queue)
+	r := &k.requirements
+	queue := s.queues[r.Queue]
+	if s.classOf[k.key] != c || r.Key() != k.key || queue == nil || queue.classes[k.at] != c ||
+		k.queue != queue || k.need != (need{r.CPUMilli, r.MemoryBytes, max(r.Units, 1)}) {
+		return fmt.Errorf("class %d of queue %s is filed wrongly", c, r.Queue)
 	}
-	var serving, fits bitset
+	var serving, able, fits bitset
+	capacity, used := int64(0), 0
 	for _, slot := range s.order {
-		spec := s.specs[slot]
-		serves := s.active[slot] && slices.Contains(spec.Queues, k.requirements.Queue)
-		serving.put(int(slot), serves)
-		fits.put(int(slot), k.requirements.misfit(spec, s.active[slot]) == Fit)
+		spec, l := s.specs[slot], &s.lasting[slot]
+		serves := slices.Contains(spec.Queues, r.Queue)
+		serving.put(int(slot), serves && l.active)
+		able.put(int(slot), serves && l.passes(&queue.rules))
+		fits.put(int(slot), s.misfit(k, slot) == Fit)
+		if serves && l.active {
+			capacity += queue.share(spec)
+		}
+		if at, found := findUnits(s.units[slot], r.Queue); found && queue.rules.UnitsMax > 0 {
+			n := s.units[slot][at].Used
+			if n != 0 {
+				used++
+			}
+			if queue.used[slot] != n {
+				return fmt.Errorf("worker %s used %d units of queue %s, filed are %d", spec.ID, n, r.Queue,
+					queue.used[slot])
+			}
+		}
 	}
-	if !serving.equal(queue.workers) || !fits.equal(k.fits) {
-		return fmt.Errorf("class %d of queue %s has other workers than a recount", c, k.requirements.Queue)
+	if !serving.equal(queue.workers) || !able.equal(queue.able) || !fits.equal(k.fits) {
+		return fmt.Errorf("class %d of queue %s has other workers than a recount", c, r.Queue)
+	}
+	if capacity != queue.capacity || used != len(queue.used) {
+		return fmt.Errorf("queue %s has capacity %d and %d workers with units used, a recount says %d and %d",
+			r.Queue, queue.capacity, len(queue.used), capacity, used)
+	}
+	return nil
+}
+
+// checkKeyed recounts what the strategy affinity asks for.
+func (s *Supply) checkKeyed() error {
+	var data, executed, zones int
+	for _, slot := range s.order {
+		if !s.data.check(slot, &data) || !s.executed.check(slot, &executed) ||
+			!s.zones.check(slot, &zones) || !slices.Equal(s.zones.of(slot), []string{s.specs[slot].Zone}) {
+			return fmt.Errorf("worker %s is not filed by its data, types and zone", s.specs[slot].ID)
+		}
+	}
+	if data != s.data.filed || executed != s.executed.filed || zones != s.zones.filed {
+		return fmt.Errorf("supply files %d data, %d types, %d zones, a recount says %d, %d, %d", s.data.filed,
+			s.executed.filed, s.zones.filed, data, executed, zones)
 	}
 	return nil
 }

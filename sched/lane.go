@@ -39,27 +39,31 @@ type laneKey struct {
 	tenant rota.TenantID
 	domain string
 	class  ClassID
+	band   band
+	tier   uint8
 }
 
-// lane holds the jobs of one (tenant, class, domain): the unit that is parked.
+// lane holds the jobs of one tenant, class, domain, band, and tier if there are
+// any: the unit that is parked.
 type lane struct {
 	key    laneKey
 	tenant *tenantRow
 	domain *domainRow
 	cell   *cell
-	// tenantAt and domainAt are its places in the rows' lists.
-	tenantAt, domainAt int
-	items              ordered[entry]
+	// tenantAt, domainAt and bandAt are its places in the lists.
+	tenantAt, domainAt, bandAt int
+	items                      ordered[entry]
 	// head is the first item, none while not filed. Invariant: filed exactly
-	// when it has items and neither its tenant nor its domain is parked.
+	// when it has items and nothing parks or holds it.
 	head entry
 	// byAge holds the items by (Enqueued, ID) once that is not their ranking order:
 	// from the first item whose key minus Enqueued is not lead, until empty.
 	byAge  ordered[entry]
 	skewed bool
 	lead   int64
-	// elder is the oldest item, none while not filed.
+	// elder is the oldest item, none while not filed by age; aging is where it is.
 	elder entry
+	aging *elders
 	// counted is what it adds to its class's demand: its items while filed.
 	counted int
 }
@@ -75,9 +79,9 @@ type cell struct {
 }
 
 // group holds the cells that are drawn from by one share: those of a tenant
-// under fair share, else all.
+// under fair share, those of a tier of an adaptive queue, else all.
 type group struct {
-	tenant *tenantRow // nil without fair share
+	tenant *tenantRow // nil but under fair share
 	// open and weight are the share it is filed under.
 	open, weight int64
 	cells        ordered[*cell]
@@ -90,10 +94,8 @@ type demand struct {
 	class ClassID
 	items int
 	cells []*cell // the filed ones; their order shows nowhere
-	// elders orders its filed lanes by their oldest items, of which elder is the
-	// first, none while no lane is filed.
-	elders ordered[*lane]
-	elder  entry
+	// elders holds its lanes by age as Pending.elders does.
+	elders [2]elders
 	// users counts its cells; at is its place in Pending.demands.
 	users, at int
 }

@@ -9,36 +9,111 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Scored is a job with the score of a ranking that is computed anew each round.
-type Scored struct {
-	Item  *Item
-	Score float64
+// tierSource gives a round over tiers its candidates (SPEC §5.3): a stratified
+// sample, scored and sorted, and another one once that is used up.
+type tierSource struct {
+	tiers [tierCount]*pendingSource
+	in    RoundInput
+	// weights are those of the types met.
+	weights map[rota.JobType]float64
+	list    []scored
+	at      int
 }
 
-func (s Scored) candidate() candidate {
-	bits := int64(math.Float64bits(s.Score))
-	return candidate{item: s.Item, key: bits, score: bits}
+// scored is a candidate with its score as a double.
+type scored struct {
+	candidate
+	value float64
 }
 
-// Adaptive samples n jobs of the tiers (each given in the order of entering it),
-// scores them, and sorts them by (score DESC, enqueued, id) (SPEC §5.3). The
-// base is that of the tier submitted at, which is the priority's.
-func Adaptive(tiers [5][]*Item, stats func(rota.JobType) Stats, now rota.Clock, n int) []Scored {
-	var depths [5]int
-	for i := range tiers {
-		depths[i] = len(tiers[i])
+func newTierSource(p *Pending, r *rooms, in RoundInput, d *Draft) *tierSource {
+	s := &tierSource{in: in, weights: map[rota.JobType]float64{}}
+	for i := range s.tiers {
+		s.tiers[i] = newPendingSource(p, r, in, d, &p.tiers[i].group)
 	}
-	taken := SampleTaken(n, depths)
-	var list []Scored
-	for i := range tiers {
-		for _, it := range tiers[i][:taken[i]] {
-			score := AdaptiveScore(stats(it.Type), TierOf(it.Priority), int64(now-it.Enqueued), it.SizeBytes)
-			list = append(list, Scored{it, score})
+	s.more(r)
+	return s
+}
+
+// more takes the next sample: in each tier the first in the order of entering it
+// that have room now and are not shut. The quotas first, what a tier cannot fill
+// from the top down.
+func (s *tierSource) more(r *rooms) bool {
+	s.list, s.at = s.list[:0], 0
+	left := 0
+	for i, quota := range SampleQuotas(int(s.in.Policy.BatchSize)) {
+		left += quota - s.pull(i, quota, r)
+	}
+	for i := range s.tiers {
+		left -= s.pull(i, left, r)
+	}
+	slices.SortFunc(s.list, func(a, b scored) int {
+		return cmp.Or(cmp.Compare(b.value, a.value), cmp.Compare(a.item.Enqueued, b.item.Enqueued),
+			strings.Compare(string(a.item.ID), string(b.item.ID)))
+	})
+	return len(s.list) > 0
+}
+
+// pull samples at most n jobs of a tier and says how many it did.
+func (s *tierSource) pull(tier, n int, r *rooms) (pulled int) {
+	for ; pulled < n; pulled++ {
+		c, ok := s.tiers[tier].peek(r)
+		if !ok {
+			break
+		}
+		s.tiers[tier].take()
+		x := scored{candidate: c, value: s.score(c.item)}
+		x.key = int64(math.Float64bits(x.value))
+		x.candidate.score = x.key
+		s.list = append(s.list, x)
+	}
+	return pulled
+}
+
+func (s *tierSource) score(it *Item) float64 {
+	weight, known := s.weights[it.Type]
+	if !known {
+		weight = AdaptiveWeight(statsOf(s.in.Stats, it.Type))
+		s.weights[it.Type] = weight
+	}
+	return adaptiveScore(weight, TierOf(it.Priority), int64(s.in.Now-it.Enqueued), it.SizeBytes)
+}
+
+func (s *tierSource) peek(r *rooms) (candidate, bool) {
+	for ; s.at < len(s.list); s.at++ {
+		if c := s.list[s.at].candidate; r.has(c.item.Class) && !s.tiers[0].draft.shut(s.in.Queue, c.lane) {
+			return c, true
 		}
 	}
-	slices.SortFunc(list, func(a, b Scored) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Item.Enqueued, b.Item.Enqueued),
-			strings.Compare(string(a.Item.ID), string(b.Item.ID)))
-	})
-	return list
+	return candidate{}, false
+}
+
+func (s *tierSource) take() { s.at++ }
+
+func (s *tierSource) group(first candidate) (all []*Item, ok bool) {
+	start := s.at
+	for start > 0 && s.list[start-1].ties(first) {
+		start--
+	}
+	start += (s.at - start) / groupMax * groupMax
+	for i := start; i < len(s.list) && len(all) < groupMax && s.list[i].ties(first); i++ {
+		all = append(all, s.list[i].item)
+	}
+	return all, true
+}
+
+// scoreOf is the number that a job is shown with which was not drawn.
+func scoreOf(lot Lot, it *Item, now rota.Clock) int64 {
+	if !lot.Pending.tiered {
+		return ScoreAt(lot.Policy, it.Key, now)
+	}
+	stats := statsOf(lot.Stats, it.Type)
+	return int64(math.Float64bits(AdaptiveScore(stats, TierOf(it.Priority), int64(now-it.Enqueued), it.SizeBytes)))
+}
+
+func statsOf(stats func(rota.JobType) Stats, typ rota.JobType) Stats {
+	if stats == nil {
+		return Stats{}
+	}
+	return stats(typ)
 }

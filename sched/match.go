@@ -13,8 +13,10 @@ const groupMax = 16
 type matcher struct {
 	*rooms
 	source source
+	draft  *Draft
 	in     RoundInput
-	loads  *loads // of least_loaded, else nil
+	loads  *loads // of least_loaded and affinity, else nil
+	ties   *ties  // of affinity, once asked for
 	pairs  []Pair
 	// rank counts the candidates drawn.
 	rank int32
@@ -27,7 +29,7 @@ type matcher struct {
 type member struct {
 	candidate
 	rank  int32
-	class *classRoom // nil of one that had no room when its turn came
+	class *classRoom // nil of one that may not be assigned any more
 }
 
 func (m *matcher) begin() {
@@ -38,10 +40,10 @@ func (m *matcher) begin() {
 
 // interleave gives a job that some worker has room for its worker before the
 // draw (SPEC §5.1).
-func (m *matcher) interleave(it *Item) {
+func (m *matcher) interleave(lot Lot, it *Item) {
 	m.drawn(it.Class)
-	score := ScoreAt(m.in.Policy, it.Key, m.in.Now)
-	m.group = append(m.group, member{candidate{it, it.Key, score}, m.rank, m.of(it.Class)})
+	c := candidate{item: it, lane: lot.Pending.laneOf(it), key: it.Key, score: scoreOf(lot, it, m.in.Now)}
+	m.group = append(m.group, member{c, m.rank, m.of(it.Class)})
 	m.rank++
 	m.match()
 	m.pairs[0].Interleaved = true
@@ -52,10 +54,11 @@ func (m *matcher) interleave(it *Item) {
 func (m *matcher) run() {
 	for len(m.pairs) < m.in.Limit && m.count > 0 && m.drawable > 0 {
 		m.draw()
-		if len(m.group) == 0 {
+		if len(m.group) > 0 {
+			m.match()
+		} else if !m.source.more(m.rooms) {
 			return
 		}
-		m.match()
 	}
 }
 
@@ -172,6 +175,9 @@ func (m *matcher) assign(i, pos int, why rota.Reasoning) {
 	if why.Rule == rota.BySeededShuffle && (c.class.cpu > 0 || c.class.mem > 0) {
 		why = rota.Reasoning{Rule: rota.ByResourceFit, N: m.now.cpuFree[slot], Of: max(c.class.cpu, 0)}
 	}
+	if w := m.draft.watch; w != nil && w.job == c.item.ID {
+		m.note(&c, pos)
+	}
 	m.pairs = append(m.pairs, Pair{
 		Item: c.item, Worker: m.worker(pos), Score: c.score, Rank: c.rank, Reasoning: why,
 	})
@@ -180,4 +186,11 @@ func (m *matcher) assign(i, pos int, why rota.Reasoning) {
 		m.loads.more(pos, m.now.open[slot])
 	}
 	m.occupy(pos, c.class)
+	if m.draft.spend(m.in.Queue, c.lane) {
+		for i := range m.group {
+			if g := &m.group[i]; g.class != nil && m.draft.shut(m.in.Queue, g.lane) {
+				g.class = nil
+			}
+		}
+	}
 }

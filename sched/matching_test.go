@@ -94,13 +94,15 @@ func testMatching(t *testing.T, text []byte) {
 	}
 }
 
-// vectorRound runs the real round over a vector's jobs: from a Pending, or for
-// adaptive from the sampled list.
+// vectorRound runs the real round over a vector's jobs, which entered their tiers
+// in the order of the list.
 func vectorRound(t *testing.T, s *Supply, v *roundVector, in RoundInput) []Pair {
 	t.Helper()
 	pending := NewPending(false)
-	var tiers [5][]*Item
-	for _, j := range v.Jobs {
+	if in.Policy.Ranking == rota.RankAdaptive {
+		pending = NewTiered()
+	}
+	for i, j := range v.Jobs {
 		class := s.Intern(RequirementsOf(&rota.JobSpec{
 			Queue: "q", Requires: j.Requires, RegionsAllow: j.Allow, RegionsDeny: j.Deny,
 			CPUMilli: j.Cost.CPU, MemoryBytes: j.Cost.Mem,
@@ -108,20 +110,17 @@ func vectorRound(t *testing.T, s *Supply, v *roundVector, in RoundInput) []Pair 
 		it := &Item{
 			ID: j.ID, Enqueued: j.Enqueued, Tenant: "t", Class: class, CPUMilli: j.Cost.CPU, MemoryBytes: j.Cost.Mem,
 			Attempt: j.Attempt, Priority: j.Priority, SizeBytes: j.Size, Type: j.Type,
-			Key: RankKey(in.Policy, j.Priority, j.Fee, j.Size, tierOf(t, j.Tier), j.Enqueued),
+			Key:  RankKey(in.Policy, j.Priority, j.Fee, j.Size, tierOf(t, j.Tier), j.Enqueued),
+			Tier: int32(TierOf(j.Priority)), TierSeq: uint64(i),
 		}
 		pending.Add(it)
-		tiers[TierOf(j.Priority)] = append(tiers[TierOf(j.Priority)], it)
 	}
 	if err := pending.Check(); err != nil {
 		t.Error(err)
 	}
-	if in.Policy.Ranking != rota.RankAdaptive {
-		return NewDraft(s).Round(pending, in)
-	}
-	stats := func(typ rota.JobType) Stats {
+	in.Stats = func(typ rota.JobType) Stats {
 		x := v.Stats[typ]
 		return Stats{Success: x.S, Fail: x.F, EMAus: x.EMAus, ExpectedMs: x.ExpectedMs, Sampled: true}
 	}
-	return NewDraft(s).RoundOver(Adaptive(tiers, stats, in.Now, in.Limit), in)
+	return NewDraft(s, nil).Round(pending, in)
 }

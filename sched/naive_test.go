@@ -24,6 +24,12 @@ type naive struct {
 	interleave bool
 	// shares is nil without fair share.
 	shares map[rota.TenantID]*naiveShare
+	// idle are the jobs that only turns of the oldest look at.
+	idle []*Item
+	// left is what the caps leave.
+	left naiveCaps
+	// more takes the next sample of an adaptive queue's jobs; else nil.
+	more func() bool
 
 	set  []*naiveWorker // those of SPEC §7.4, in the order of the strategy
 	out  []Pair
@@ -38,6 +44,7 @@ type naiveWorker struct {
 	endless  int32
 	held     bool
 	received uint64
+	naiveStanding
 }
 
 type naiveShare struct{ open, weight int64 }
@@ -48,16 +55,17 @@ func (n *naive) room(w *naiveWorker, r *Requirements) bool { return !w.held && n
 // hasRoom says the same of the one job that the worker may be held for.
 func (n *naive) hasRoom(w *naiveWorker, r *Requirements) bool {
 	most := int64(w.spec.Slots) + int64(w.spec.Prefetch)
+	most = int64(w.spec.Slots) + min(int64(w.spec.Prefetch), n.policy.PrefetchMax)
 	if n.policy.LeasesMaxPerWorker > 0 {
 		most = min(most, n.policy.LeasesMaxPerWorker)
 	}
-	return w.could(r) && w.open < most && (r.CPUMilli == 0 || w.cpu >= r.CPUMilli) &&
+	return w.could(r, n.policy) && w.open < most && w.hasUnits(r, n.policy) && (r.CPUMilli == 0 || w.cpu >= r.CPUMilli) &&
 		(r.MemoryBytes == 0 || w.mem >= r.MemoryBytes)
 }
 
 // could says whether the worker could ever take a job of the class.
-func (w *naiveWorker) could(r *Requirements) bool {
-	if !w.active || w.spec.CPUMilli < r.CPUMilli || w.spec.MemoryBytes < r.MemoryBytes || !slices.Contains(w.spec.Queues, r.Queue) {
+func (w *naiveWorker) could(r *Requirements, p *rota.QueuePolicy) bool {
+	if !w.active || !w.stands(r, p) || w.spec.CPUMilli < r.CPUMilli || w.spec.MemoryBytes < r.MemoryBytes || !slices.Contains(w.spec.Queues, r.Queue) {
 		return false
 	}
 	for _, capability := range r.Requires {
@@ -95,7 +103,13 @@ func (n *naive) run(class func(*Item) *Requirements) []Pair {
 	if n.interleave && n.limit > 0 {
 		n.first(class)
 	}
+	if n.more != nil {
+		n.more = n.sampler(class)
+	}
 	for len(n.out) < n.limit {
+		if n.more != nil && len(n.items) == 0 && !n.more() {
+			break
+		}
 		var group []*Item
 		var ranks []int32
 		for len(group) < groupMax {
@@ -112,7 +126,7 @@ func (n *naive) run(class func(*Item) *Requirements) []Pair {
 			}
 			n.items = slices.Delete(n.items, i, i+1)
 			group, ranks = append(group, it), append(ranks, n.rank)
-			if n.roomAnywhere(class(it)) {
+			if n.drawable(it, class) {
 				n.rank++
 			}
 		}
@@ -137,7 +151,7 @@ func (n *naive) oldest(wanted func(*Item) bool) int {
 
 // first assigns the interleaved job.
 func (n *naive) first(class func(*Item) *Requirements) {
-	i := n.oldest(func(it *Item) bool { return n.roomAnywhere(class(it)) })
+	i := n.oldest(func(it *Item) bool { return n.drawable(it, class) })
 	if i < 0 {
 		return
 	}
@@ -160,7 +174,7 @@ func (n *naive) next(class func(*Item) *Requirements) int {
 	}
 	best := -1
 	for i, it := range n.items {
-		if n.roomAnywhere(class(it)) && (best < 0 || n.lessShare(it.Tenant, n.items[best].Tenant)) {
+		if n.drawable(it, class) && (best < 0 || n.lessShare(it.Tenant, n.items[best].Tenant)) {
 			best = i
 		}
 	}
@@ -183,7 +197,7 @@ func (n *naive) match(group []*Item, ranks []int32, class func(*Item) *Requireme
 	for len(n.out) < n.limit {
 		var able []*naiveWorker
 		for _, w := range n.set {
-			if slices.ContainsFunc(group, func(it *Item) bool { return n.room(w, class(it)) }) {
+			if slices.ContainsFunc(group, func(it *Item) bool { return n.left.open(it) && n.room(w, class(it)) }) {
 				able = append(able, w)
 			}
 		}
@@ -195,7 +209,7 @@ func (n *naive) match(group []*Item, ranks []int32, class func(*Item) *Requireme
 		var least Hash
 		for i, it := range group {
 			tie := Tie(it.ID, w.spec.ID, n.seed)
-			if n.room(w, class(it)) && (best < 0 || bytes.Compare(tie[:], least[:]) < 0) {
+			if n.left.open(it) && n.room(w, class(it)) && (best < 0 || bytes.Compare(tie[:], least[:]) < 0) {
 				best, least = i, tie
 			}
 		}
@@ -204,9 +218,11 @@ func (n *naive) match(group []*Item, ranks []int32, class func(*Item) *Requireme
 			why = rota.Reasoning{Rule: rota.ByResourceFit, N: w.cpu, Of: r.CPUMilli}
 		}
 		n.out = append(n.out, Pair{it, w.spec.ID, n.score(it), ranks[best], why, false})
+		n.left.spend(it)
 		w.open++
 		w.cpu -= r.CPUMilli
 		w.mem -= r.MemoryBytes
+		w.use(r)
 		group, ranks = slices.Delete(group, best, best+1), slices.Delete(ranks, best, best+1)
 	}
 }
@@ -224,6 +240,9 @@ func (n *naive) choose(able []*naiveWorker, group []*Item) (w *naiveWorker, why 
 		lowest := slices.MinFunc(group, func(a, b *Item) int { return strings.Compare(string(a.ID), string(b.ID)) })
 		w = able[randomTurn(lowest.ID, n.seed)%uint64(len(able))]
 		why = rota.Reasoning{Rule: rota.BySeededRandom}
+	case rota.Affinity:
+		lowest := slices.MinFunc(group, func(a, b *Item) int { return strings.Compare(string(a.ID), string(b.ID)) })
+		w, why = bound(able, lowest)
 	default:
 		w = able[0]
 		for _, x := range able {

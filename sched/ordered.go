@@ -70,6 +70,23 @@ func (o *ordered[T]) search(x T, less func(a, b T) bool) int {
 	return lo
 }
 
+// rank counts the members before x, in O(log² n).
+func (o *ordered[T]) rank(x T, less func(a, b T) bool) int {
+	if o.tree == nil {
+		return o.search(x, less)
+	}
+	lo, hi := 0, o.tree.Len()
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if y, _ := o.tree.GetAt(mid); less(y, x) {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
 func (o *ordered[T]) min() (first T, ok bool) {
 	if o.tree != nil {
 		return o.tree.Min()

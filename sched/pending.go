@@ -24,29 +24,48 @@ type Item struct {
 	Priority    int32
 	SizeBytes   int64
 	Type        rota.JobType
+	// Spec is the job as submitted; it never changes either.
+	Spec *rota.JobSpec
+	// Tier, TierAt and TierSeq are its place in an adaptive queue: the tier, when
+	// and in what order of the log it entered it (SPEC §10.2). Else 0.
+	Tier    int32
+	TierAt  rota.Clock
+	TierSeq uint64
 }
 
 // Pending is one queue's QUEUED jobs (SPEC §4.10, §4.11). Four ordered levels:
-// groups by share, a group's cells, a cell's lanes and a lane's items by head.
+// groups by share, a group's cells, a cell's lanes and a lane's items by head. In
+// an adaptive queue each tier is a group, and the order is that of entering it.
 // So adding or removing a job touches one lane, and the levels above only when
 // it was or becomes a head; a parked lane is out of its cell. All of it follows
 // from the items, shares and parks, in whatever order they came.
 type Pending struct {
 	fairShare bool
-	n         int
-	lanes     map[laneKey]*lane
-	tenants   map[rota.TenantID]*tenantRow
-	domains   map[string]*domainRow
-	cells     map[cellKey]*cell
-	demandOf  map[ClassID]*demand
+	// tiered says that the groups are the tiers of an adaptive queue.
+	tiered   bool
+	low      LowHold
+	n        int
+	lanes    map[laneKey]*lane
+	tenants  map[rota.TenantID]*tenantRow
+	domains  map[string]*domainRow
+	cells    map[cellKey]*cell
+	demandOf map[ClassID]*demand
 	// demands lists the classes that occur; their order shows nowhere.
 	demands []*demand
 	groups  ordered[*group]
-	// Without fair share there is the sole group, and seats holds every item.
+	// Without fair share and tiers there is the sole group, and seats holds every
+	// item.
 	sole  *group
 	seats ordered[seat]
-	// elders orders the classes that have a filed lane by their oldest filed items.
-	elders ordered[*demand]
+	tiers [tierCount]tier
+	// bands lists the lanes by the priorities in them, in no order; critical orders
+	// the filed ones of priority 0, filed counts those of all bands.
+	bands    [bandCount][]*lane
+	critical ordered[*lane]
+	filed    int
+	// elders orders the classes by their oldest items, of lanes that rounds look at
+	// and of those that only turns of the oldest do.
+	elders [2]ordered[*elders]
 	// ages counts the items by Enqueued, parked ones too.
 	ages btree.Map[rota.Clock, int]
 }
@@ -58,7 +77,7 @@ type cellKey struct {
 
 // NewPending starts empty. With fair share each tenant is a group of its own.
 func NewPending(fairShare bool) *Pending {
-	return &Pending{
+	p := &Pending{
 		fairShare: fairShare,
 		lanes:     map[laneKey]*lane{},
 		tenants:   map[rota.TenantID]*tenantRow{},
@@ -67,16 +86,20 @@ func NewPending(fairShare bool) *Pending {
 		demandOf:  map[ClassID]*demand{},
 		sole:      &group{weight: 1},
 	}
+	for i := range p.tiers {
+		p.tiers[i].group.weight = 1
+	}
+	return p
 }
 
 // Add files a job. One with the same rank and id in the same lane is replaced.
 func (p *Pending) Add(it *Item) {
-	key := laneKey{it.Tenant, it.Domain, it.Class}
+	key := p.keyOf(it)
 	l := p.lanes[key]
 	if l == nil {
 		l = p.newLane(key)
 	}
-	e := entryOf(it)
+	e := p.entryOf(it)
 	if !l.items.insert(e, entryLess) {
 		p.n++
 		count, _ := p.ages.Get(it.Enqueued)
@@ -86,27 +109,34 @@ func (p *Pending) Add(it *Item) {
 			l.cell.demand.items++
 		}
 	}
-	if !p.fairShare {
+	switch {
+	case p.tiered:
+		p.tiers[key.tier].fifo.insert(e, entryLess)
+	case !p.fairShare:
 		p.seats.insert(seat{e, l}, seatLess)
 	}
 	if l.head.item == nil || !entryLess(l.head, e) {
 		p.settle(l)
 	}
-	l.addAge(e)
-	if l.elder.item == nil || !elderLess(l.elder, e) {
+	age := entryOf(it)
+	l.addAge(age, p.tiered)
+	if l.elder.item == nil || !elderLess(l.elder, age) {
 		p.settleElder(l)
 	}
 }
 
 // Remove takes a job out and says whether it was there.
 func (p *Pending) Remove(it *Item) bool {
-	l := p.lanes[laneKey{it.Tenant, it.Domain, it.Class}]
-	e := entryOf(it)
+	l := p.laneOf(it)
+	e := p.entryOf(it)
 	if l == nil || !l.items.remove(e, entryLess) {
 		return false
 	}
 	p.n--
-	if !p.fairShare {
+	switch {
+	case p.tiered:
+		p.tiers[l.key.tier].fifo.remove(e, entryLess)
+	case !p.fairShare:
 		p.seats.remove(seat{e, l}, seatLess)
 	}
 	if count, _ := p.ages.Get(it.Enqueued); count > 1 {
@@ -121,10 +151,11 @@ func (p *Pending) Remove(it *Item) bool {
 			p.settle(l)
 		}
 	}
+	age := entryOf(it)
 	if l.skewed {
-		l.byAge.remove(e, elderLess)
+		l.byAge.remove(age, elderLess)
 	}
-	if l.elder.item != nil && !elderLess(l.elder, e) {
+	if l.elder.item != nil && !elderLess(l.elder, age) {
 		p.settleElder(l)
 	}
 	if l.items.len() == 0 {
@@ -136,8 +167,13 @@ func (p *Pending) Remove(it *Item) bool {
 // Len counts the jobs, parked ones too.
 func (p *Pending) Len() int { return p.n }
 
-// Lanes counts the lanes, parked ones too.
+// Lanes counts the lanes, parked ones too. Jobs of one tenant, domain and class
+// stand in up to three: of priority 0, 1 to 5, and above. In an adaptive queue
+// those of each tier do.
 func (p *Pending) Lanes() int { return len(p.lanes) }
+
+// ParkedLanes counts the lanes that rounds do not draw from.
+func (p *Pending) ParkedLanes() int { return len(p.lanes) - p.filed }
 
 // Oldest is the least Enqueued of all jobs, parked ones too, in O(log n).
 func (p *Pending) Oldest() (rota.Clock, bool) {

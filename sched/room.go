@@ -11,9 +11,9 @@ import (
 // starts from. Room only shrinks within a round, so a class that has none leaves
 // for good, and sets are exact at every moment without being built again.
 type rooms struct {
-	supply    *Supply
-	now       *standing
-	leasesMax int64
+	supply *Supply
+	now    *standing
+	queue  *queueSupply // whose round it is
 	// slots gives the worker at each position. left holds the slot numbers of
 	// those that still have a slot free, count how many they are.
 	slots []int32
@@ -25,6 +25,8 @@ type rooms struct {
 	// indexOf gives the place in classes, plus 1, of a class; 0 is none.
 	indexOf []int32
 	built   []int32
+	// unitsMost is the most units that a wanted class takes.
+	unitsMost int64
 	// drawable counts the candidates not yet drawn of classes that have room.
 	drawable int
 	words    int
@@ -34,8 +36,7 @@ type rooms struct {
 // classRoom is one class in a round.
 type classRoom struct {
 	class ClassID
-	cpu   int64
-	mem   int64
+	need
 	// left counts its candidates not yet drawn.
 	left int
 	// open is false once no worker has room for it.
@@ -52,11 +53,16 @@ type want struct {
 	items int
 }
 
-// newRooms finds the workers with room for some wanted class, by id.
-func newRooms(s *Supply, now *standing, leasesMax int64, wants []want) *rooms {
-	r := &rooms{supply: s, now: now, leasesMax: leasesMax}
+// newRooms finds the workers with room for some wanted class, by id. All wants
+// are of one queue.
+func newRooms(s *Supply, now *standing, wants []want) *rooms {
+	r := &rooms{supply: s, now: now}
+	if len(wants) == 0 {
+		return r
+	}
+	r.queue = s.classes[wants[0].class].queue
 	free, cpuMost, memMost := r.freeSlots()
-	if len(wants) == 0 || free.first() < 0 {
+	if free.first() < 0 {
 		return r
 	}
 	r.left = make(bitset, len(free))
@@ -65,8 +71,9 @@ func newRooms(s *Supply, now *standing, leasesMax int64, wants []want) *rooms {
 	for i, w := range wants {
 		k := &s.classes[w.class]
 		c := &r.classes[i]
-		*c = classRoom{class: w.class, cpu: k.requirements.CPUMilli, mem: k.requirements.MemoryBytes, left: w.items}
+		*c = classRoom{class: w.class, need: k.need, left: w.items}
 		r.indexOf[w.class] = int32(i) + 1
+		r.unitsMost = max(r.unitsMost, c.units)
 		if w.items == 0 {
 			continue // All of its lanes are parked.
 		}
@@ -88,14 +95,18 @@ func newRooms(s *Supply, now *standing, leasesMax int64, wants []want) *rooms {
 	return r
 }
 
-// freeSlots finds the workers with a free slot, and the most cpu and memory
-// that any of them has free.
+// unit is the least that any lease takes.
+var unit = need{units: 1}
+
+// freeSlots finds the workers that have room for a lease of the queue at all, and
+// the most cpu and memory that any of them has free.
 func (r *rooms) freeSlots() (free bitset, cpuMost, memMost int64) {
 	free = make(bitset, len(r.now.free))
+	narrow := r.queue.rules.narrow()
 	for i, w := range r.now.free {
 		for rest := w; rest != 0; rest &= rest - 1 {
 			slot := i<<6 + bits.TrailingZeros64(rest)
-			if r.leasesMax > 0 && int64(r.now.open[slot]) >= r.leasesMax {
+			if narrow && r.now.roomFor(int32(slot), r.queue, unit) != Fit {
 				w &^= 1 << (slot & 63)
 				continue
 			}
@@ -107,16 +118,27 @@ func (r *rooms) freeSlots() (free bitset, cpuMost, memMost int64) {
 	return free, cpuMost, memMost
 }
 
+// narrow says that a free slot may not be enough for a job that takes nothing.
+func (r *Rules) narrow() bool {
+	return r.LeasesMax > 0 || r.PrefetchMax < rota.MaxPrefetch || r.UnitsMax > 0
+}
+
+// plain says that a class takes nothing but a slot and one unit, so that every
+// worker that has room for anything has room for it.
+func (r *rooms) plain(c *classRoom) bool {
+	return c.cpu <= 0 && c.mem <= 0 && (c.units <= 1 || r.queue.rules.UnitsMax == 0)
+}
+
 // gather adds the workers with room for the class to left, and says whether
 // there are any.
 func (r *rooms) gather(c *classRoom, fits, free bitset) bool {
-	any := false
+	any, plain := false, r.plain(c)
 	for i := range min(len(fits), len(free)) {
 		m := fits[i] & free[i]
 		if m == 0 {
 			continue
 		}
-		if c.cpu <= 0 && c.mem <= 0 {
+		if plain {
 			r.left[i] |= m
 			any = true
 			continue
@@ -126,7 +148,7 @@ func (r *rooms) gather(c *classRoom, fits, free bitset) bool {
 		}
 		for ; m != 0; m &= m - 1 {
 			slot := int32(i<<6 + bits.TrailingZeros64(m))
-			if r.now.roomFor(slot, r.leasesMax, c.cpu, c.mem) == Fit {
+			if r.now.roomFor(slot, r.queue, c.need) == Fit {
 				r.left.set(int(slot))
 				any = true
 			}
@@ -172,7 +194,8 @@ func (r *rooms) build(c *classRoom) {
 	for i := range min(len(fits), len(r.left)) {
 		for m := fits[i] & r.left[i]; m != 0; m &= m - 1 {
 			slot := int32(i<<6 + bits.TrailingZeros64(m))
-			if (c.cpu > 0 && r.now.cpuFree[slot] < c.cpu) || (c.mem > 0 && r.now.memFree[slot] < c.mem) {
+			if (c.cpu > 0 && r.now.cpuFree[slot] < c.cpu) || (c.mem > 0 && r.now.memFree[slot] < c.mem) ||
+				c.units > 1 && r.now.spent(slot, r.queue, c.units) {
 				continue
 			}
 			pos := r.posOf[slot]
@@ -212,19 +235,20 @@ func (r *rooms) drawn(class ClassID) {
 // from every class that it has no room for any more.
 func (r *rooms) occupy(pos int, c *classRoom) {
 	slot := r.slots[pos]
-	r.now.take(slot, 1, c.cpu, c.mem)
-	full := r.now.roomFor(slot, r.leasesMax, 0, 0) != Fit
+	r.now.lease(slot, r.queue, c.need)
+	full := r.now.roomFor(slot, r.queue, unit) != Fit
+	left := need{r.now.cpuFree[slot], r.now.memFree[slot], r.now.unitsLeft(slot, r.queue)}
 	if full {
 		r.left.clear(int(slot))
 		r.count--
-	} else if c.cpu <= 0 && c.mem <= 0 {
-		return
+	} else if c.cpu <= 0 && c.mem <= 0 && left.units >= r.unitsMost {
+		return // It has room for all that it had room for.
 	}
 	word, bit := pos>>6, uint64(1)<<(pos&63)
 	keep := r.built[:0]
 	for _, i := range r.built {
 		k := &r.classes[i]
-		if k.at[word]&bit != 0 && (full || r.now.roomFor(slot, r.leasesMax, k.cpu, k.mem) != Fit) {
+		if k.at[word]&bit != 0 && (full || !k.within(left)) {
 			k.at[word] &^= bit
 			if k.count--; k.count == 0 {
 				r.shut(k)
@@ -234,6 +258,11 @@ func (r *rooms) occupy(pos int, c *classRoom) {
 		keep = append(keep, i)
 	}
 	r.built = keep
+}
+
+// within says whether so much is enough. What is not needed may be short.
+func (n *need) within(left need) bool {
+	return (n.cpu <= 0 || n.cpu <= left.cpu) && (n.mem <= 0 || n.mem <= left.mem) && n.units <= left.units
 }
 
 func (r *rooms) worker(pos int) rota.WorkerID { return r.supply.specs[r.slots[pos]].ID }

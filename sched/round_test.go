@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -17,9 +18,14 @@ const seeds = 3000
 
 // naive sets up the second implementation over copies of the facts.
 func (w *world) naive(in RoundInput) *naive {
-	n := &naive{policy: in.Policy, seed: in.Seed, cursor: in.Cursor, limit: in.Limit, interleave: in.Interleave, items: w.unparked()}
+	n := &naive{policy: in.Policy, seed: in.Seed, cursor: in.Cursor, limit: in.Limit, interleave: in.Interleave, items: w.unblocked(), idle: w.idle(), left: w.caps.clone()}
 	n.keyOf = func(it *Item) int64 { return it.Key }
 	n.score = func(it *Item) int64 { return ScoreAt(in.Policy, it.Key, in.Now) }
+	if w.tiered {
+		n.score = func(it *Item) int64 { return int64(math.Float64bits(naiveScore(it, in.Now))) }
+		n.keyOf = n.score
+		n.more = func() bool { return false }
+	}
 	for _, x := range w.workers {
 		c := *x
 		n.workers = append(n.workers, &c)
@@ -39,11 +45,12 @@ func (w *world) naive(in RoundInput) *naive {
 }
 
 func (w *world) input(t *dice) RoundInput {
-	in := RoundInput{Now: 1000 + w.now, Policy: &w.policy, Cursor: uint64(t.between(0, 50)),
+	in := RoundInput{Queue: "q", Stats: someStats, Now: 1000 + w.now, Policy: &w.policy, Cursor: uint64(t.between(0, 50)),
 		Limit: pick(t, []int{0, 3, 17, 256, 256, 256, 256, 256})}
 	w.now += rota.Clock(t.between(0, 2))
 	in.Interleave = t.between(0, 2) == 0
 	in.Seed = H([]byte(fmt.Sprint(t.between(0, 1000))))
+	w.caps = someCaps(t)
 	return in
 }
 
@@ -59,7 +66,7 @@ type outcome struct {
 
 // decide has the product decide an entry.
 func (w *world) decide(in RoundInput, gatherMost int) (o outcome) {
-	d := NewDraft(w.supply)
+	d := NewDraft(w.supply, w.caps.asked())
 	d.gatherMost = gatherMost
 	holds := w.sortedHolds()
 	for _, h := range holds {
@@ -87,7 +94,7 @@ func (w *world) decideNaively(in RoundInput) (o outcome) {
 	}
 	o.changes = slices.DeleteFunc(o.changes, func(c HoldChange) bool { return placed(c.Item) })
 	o.changes = append(o.changes,
-		n.keep(slices.DeleteFunc(w.unparked(), placed), placed, holds, o.changes, in.Now, class)...)
+		n.keep(slices.DeleteFunc(w.unblocked(), placed), placed, holds, o.changes, in.Now, class)...)
 	return o
 }
 
@@ -124,7 +131,7 @@ func (w *world) round(t *dice) {
 		wasHeld[c.Worker] = true
 	}
 	for _, p := range pairs {
-		if ok, why := w.supply.Fits(p.Item.Class, p.Worker, w.policy.LeasesMaxPerWorker); !ok {
+		if ok, why := w.supply.Fits(p.Item.Class, p.Worker); !ok {
 			t.Fatalf("job %s on %s: %s", p.Item.ID, p.Worker, why)
 		}
 		w.supply.Take(p.Worker, p.Item.CPUMilli, p.Item.MemoryBytes)
@@ -136,6 +143,8 @@ func (w *world) round(t *dice) {
 		}
 		w.supply.Received(p.Worker, x.received)
 		x.open, x.cpu, x.mem = x.open+1, x.cpu-p.Item.CPUMilli, x.mem-p.Item.MemoryBytes
+		x.use(w.classes[p.Item.Class])
+		w.supply.TakeUnits(p.Worker, "q", w.classes[p.Item.Class].Units)
 		w.supply.Intern(*w.classes[p.Item.Class]) // the lease's user
 		w.remove(t, p.Item)
 		if s := w.shares[p.Item.Tenant]; s != nil {
@@ -143,17 +152,23 @@ func (w *world) round(t *dice) {
 			w.pending.SetShare(p.Item.Tenant, s.open, s.weight)
 		}
 	}
-	left := w.unparked()
+	left := w.unblocked()
 	w.apply(got.changes, in.Now)
 	if len(got.pairs) == in.Limit {
 		return
 	}
+	for _, p := range pairs {
+		w.caps.spend(p.Item)
+	}
 	for _, it := range left {
+		if !w.caps.open(it) {
+			continue
+		}
 		for _, x := range w.workers {
 			if x.held || wasHeld[x.spec.ID] {
 				continue
 			}
-			if ok, _ := w.supply.Fits(it.Class, x.spec.ID, w.policy.LeasesMaxPerWorker); ok {
+			if ok, _ := w.supply.Fits(it.Class, x.spec.ID); ok {
 				t.Fatalf("job %s is left over while %s has room", it.ID, x.spec.ID)
 			}
 		}
@@ -181,9 +196,11 @@ func (w *world) check(t *dice) {
 			oldest, ok = it.Enqueued, true
 		}
 	}
+	w.checkPlaces(t)
 	if o, has := w.pending.Oldest(); o != oldest || has != ok || w.pending.Len() != len(w.items) {
 		t.Fatalf("oldest %d %v of %d, want %d %v of %d", o, has, w.pending.Len(), oldest, ok, len(w.items))
 	}
+	w.checkStanding(t)
 	for _, q := range someQueues {
 		workers, room := 0, false
 		for _, x := range w.workers {
@@ -215,9 +232,9 @@ func live(t *dice) {
 func shuffled(t *dice) {
 	w := newWorld(t)
 	in := w.input(t)
-	want := NewDraft(w.supply).Round(w.pending, in)
+	want := NewDraft(w.supply, w.caps.asked()).Round(w.pending, in)
 	other := w.rebuilt(t)
-	if got := NewDraft(other.supply).Round(other.pending, in); show(got) != show(want) {
+	if got := NewDraft(other.supply, w.caps.asked()).Round(other.pending, in); show(got) != show(want) {
 		t.Fatalf("in another order:\n got %v\nwant %v", show(got), show(want))
 	}
 }

@@ -194,11 +194,12 @@ func TestFits(t *testing.T) {
 				c.job.Queue = "q"
 			}
 			class := s.Intern(RequirementsOf(&c.job))
-			ok, why := s.Fits(class, "w", c.most)
+			s.SetRules("q", Rules{LeasesMax: c.most, PrefetchMax: rota.MaxPrefetch})
+			ok, why := s.Fits(class, "w")
 			if why != c.want || ok != (why == Fit) || s.EverFits(class) != c.ever {
 				t.Errorf("%v %s, want %s; %d ever fit, want %d", ok, why, c.want, s.EverFits(class), c.ever)
 			}
-			if _, why := s.Fits(class, "nobody", c.most); why != NoSuchWorker {
+			if _, why := s.Fits(class, "nobody"); why != NoSuchWorker {
 				t.Errorf("nobody: %s", why)
 			}
 		})
@@ -256,7 +257,7 @@ func TestDraft(t *testing.T) {
 	spec := rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q", "r"}, Slots: 3}
 	s.Put(WorkerEntry{Active: true, Spec: &spec})
 	policy := rota.StandardPolicy()
-	draft, total := NewDraft(s), 0
+	draft, total := NewDraft(s, nil), 0
 	for _, q := range []rota.QueueName{"q", "r"} {
 		pending := NewPending(true)
 		class := s.Intern(RequirementsOf(&rota.JobSpec{Queue: q}))
@@ -271,7 +272,7 @@ func TestDraft(t *testing.T) {
 	if total != 3 {
 		t.Errorf("%d assignments on 3 slots", total)
 	}
-	if ok, why := s.Fits(0, "w", 0); !ok {
+	if ok, why := s.Fits(0, "w"); !ok {
 		t.Errorf("a round changed the supply: %s", why)
 	}
 }

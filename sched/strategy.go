@@ -8,8 +8,8 @@ import (
 )
 
 // pick takes the first of the able workers in the strategy's order, and says by
-// which rule (SPEC §7.6, §7.7). The affinity strategy needs more than a Pending
-// knows and is refused by the policy's Check; here it is least_loaded.
+// which rule (SPEC §7.6, §7.7). In a group of several jobs, `random` and `affinity`
+// order the workers for the one of the lowest id, whatever job the worker then gets.
 func (m *matcher) pick(able bitset) (pos int, why rota.Reasoning) {
 	n := able.count()
 	switch m.in.Policy.Strategy {
@@ -21,8 +21,13 @@ func (m *matcher) pick(able bitset) (pos int, why rota.Reasoning) {
 		pos = able.nth(int(cursor % uint64(n)))
 		why = rota.Reasoning{Rule: rota.ByRoundRobin, N: int64(cursor)}
 	case rota.Random:
-		pos = able.nth(int(randomTurn(m.lowest(), m.in.Seed) % uint64(n)))
+		pos = able.nth(int(randomTurn(m.lowest().ID, m.in.Seed) % uint64(n)))
 		why = rota.Reasoning{Rule: rota.BySeededRandom}
+	case rota.Affinity:
+		if m.ties == nil {
+			m.ties = newTies(m.rooms, m.loads)
+		}
+		pos, why = m.ties.pick(able, n, m.lowest())
 	default:
 		pos = m.loads.least(able, n)
 		why = rota.Reasoning{Rule: rota.ByLeastLoaded, N: int64(m.now.open[m.slots[pos]])}
@@ -33,13 +38,15 @@ func (m *matcher) pick(able bitset) (pos int, why rota.Reasoning) {
 	return pos, why
 }
 
-// lowest is the group's lowest unassigned job id.
-func (m *matcher) lowest() rota.JobID {
-	id := m.group[0].item.ID
+// lowest is the unassigned job of the group that has the lowest id.
+func (m *matcher) lowest() *Item {
+	lowest := m.group[0].item
 	for i := range m.group {
-		id = min(id, m.group[i].item.ID)
+		if it := m.group[i].item; it.ID < lowest.ID {
+			lowest = it
+		}
 	}
-	return id
+	return lowest
 }
 
 // loads files positions by their open leases, for least_loaded: the answer is

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -13,16 +14,22 @@ import (
 type Supply struct {
 	slotOf map[rota.WorkerID]int32
 	// By slot number. A hole has no spec.
-	specs  []*rota.WorkerSpec
-	active []bool
+	specs   []*rota.WorkerSpec
+	lasting []lasting
 	standing
-	holes []int32
-	// actives counts the active workers. endless counts a worker's open leases
-	// whose runtime has no bound.
-	actives int
+	// units are what a worker used of each queue's, as it was told; endless counts
+	// its open leases whose runtime has no bound.
+	units   [][]rota.UnitsUsed
 	endless []int32
+	holes   []int32
+	// actives counts the active workers.
+	actives int
 	// order holds the slot numbers by id.
 	order []int32
+	// What the strategy affinity asks for (SPEC §7.6).
+	data     keyed[string]
+	executed keyed[rota.JobType]
+	zones    keyed[string]
 
 	queues  map[rota.QueueName]*queueSupply
 	classes []class
@@ -32,33 +39,55 @@ type Supply struct {
 
 // standing is what leases change, by slot number; a Draft copies it.
 type standing struct {
-	open    []int32
-	most    []int32 // slots + prefetch
-	cpuFree []int64 // may be negative after a registration with less
-	memFree []int64
+	open     []int32
+	most     []int32 // slots + prefetch
+	prefetch []int32
+	cpuFree  []int64 // may be negative after a registration with less
+	memFree  []int64
 	// received counts a worker's leases since its last turn of the oldest.
 	received []uint64
 	// held are kept for one job each (SPEC §7.8).
 	held bitset
 	// free holds those with open < most that are not held.
 	free bitset
+	// drafted counts the units that a Draft gives out, of queues that limit them.
+	drafted map[unitsKey]int64
+}
+
+// unitsKey is a worker in a queue.
+type unitsKey struct {
+	queue *queueSupply
+	slot  int32
 }
 
 // queueSupply is what serves a queue and what is asked for in it.
 type queueSupply struct {
+	rules Rules
+	// told says that the rules were told: then the queue is never forgotten.
+	told    bool
 	workers bitset // active ones that serve it
+	able    bitset // those of them that its rules let through, but for types
 	classes []ClassID
+	// capacity sums what its workers can have open of it at once.
+	capacity int64
+	// used counts, where the rules limit units, what workers used.
+	used map[int32]int64
 }
 
 // class is an interned class. Invariant: fits holds exactly the workers that
-// requirements.misfit takes.
+// Supply.misfit takes.
 type class struct {
 	requirements Requirements
+	need         need
+	queue        *queueSupply
 	key          string
 	users        int64
 	at           int // place in its queue's classes
 	fits         bitset
 }
+
+// need is what a lease of a class takes of its worker: a slot, and so much.
+type need struct{ cpu, mem, units int64 }
 
 // WorkerEntry is a worker as the state machine has it. Spec is kept, not copied:
 // it never changes.
@@ -70,6 +99,19 @@ type WorkerEntry struct {
 	MemoryTaken int64
 	// Received is what the method of that name tells.
 	Received uint64
+	// Stake is what is left of it, in millionths of a unit; Health in permille.
+	Stake  int64
+	Health int64
+	// Attested says whether it has an attestation that holds.
+	Attested Attested
+	// Cooling says that it cools down for all types; Barred are the types that it
+	// gets none of, sorted. The list never changes once given.
+	Cooling bool
+	Barred  []BarredType
+	// Units are what it used in the present period, sorted by queue; Executed the
+	// types that it completed. Neither list changes once given.
+	Units    []rota.UnitsUsed
+	Executed []rota.JobType
 }
 
 // NewSupply starts without workers and classes.
@@ -82,33 +124,51 @@ func NewSupply() *Supply {
 }
 
 // Put registers or changes a worker wholesale. With the same Spec (the pointer)
-// and the same status it is O(1), otherwise O(classes of its queues).
+// and nothing changed that lasts it is O(1), else O(classes of its queues).
 func (s *Supply) Put(w WorkerEntry) {
 	slot, known := s.slotOf[w.Spec.ID]
 	if !known {
 		slot = s.newSlot(w.Spec.ID)
 	}
-	old, wasActive := s.specs[slot], s.active[slot]
-	s.specs[slot], s.active[slot] = w.Spec, w.Active
-	if w.Active != wasActive {
-		s.countActive(w.Active)
+	old, was := s.specs[slot], s.lasting[slot]
+	s.specs[slot] = w.Spec
+	now := lasting{repute{w.Active, w.Cooling, w.Attested, w.Stake, w.Health}, w.Barred}
+	s.lasting[slot] = now
+	if now.active != was.active {
+		s.countActive(now.active)
 	}
 	s.open[slot], s.received[slot] = w.Open, w.Received
-	s.most[slot] = w.Spec.Slots + w.Spec.Prefetch
+	s.most[slot], s.prefetch[slot] = w.Spec.Slots+w.Spec.Prefetch, w.Spec.Prefetch
 	s.cpuFree[slot] = w.Spec.CPUMilli - w.CPUTaken
 	s.memFree[slot] = w.Spec.MemoryBytes - w.MemoryTaken
 	s.refree(slot)
-	if old == w.Spec && wasActive == w.Active {
+	s.setUnits(slot, w.Units)
+	s.executed.set(slot, w.Executed)
+	if old != w.Spec {
+		s.respec(slot, old)
 		return
 	}
-	if old != nil {
-		for _, q := range old.Queues {
-			s.unserve(q, slot)
-		}
+	barred := !slices.Equal(was.barred, now.barred)
+	if !barred && was.repute == now.repute {
+		return
 	}
 	for _, q := range w.Spec.Queues {
+		s.review(q, slot, barred)
+	}
+}
+
+// respec files a worker by its new spec, under its queues and their classes.
+func (s *Supply) respec(slot int32, old *rota.WorkerSpec) {
+	if old != nil {
+		for _, q := range old.Queues {
+			s.unserve(q, slot, old)
+		}
+	}
+	spec := s.specs[slot]
+	for _, q := range spec.Queues {
 		s.serve(q, slot)
 	}
+	s.zones.set(slot, []string{spec.Zone})
 }
 
 // Remove forgets a worker.
@@ -120,15 +180,20 @@ func (s *Supply) Remove(id rota.WorkerID) {
 	at, _ := s.find(id)
 	s.order = slices.Delete(s.order, at, at+1)
 	delete(s.slotOf, id)
-	for _, q := range s.specs[slot].Queues {
-		s.unserve(q, slot)
+	spec := s.specs[slot]
+	for _, q := range spec.Queues {
+		s.unserve(q, slot, spec)
 	}
-	if s.active[slot] {
+	if s.lasting[slot].active {
 		s.countActive(false)
 	}
-	s.specs[slot], s.active[slot] = nil, false
-	s.open[slot], s.most[slot], s.cpuFree[slot], s.memFree[slot], s.endless[slot] = 0, 0, 0, 0, 0
-	s.received[slot] = 0
+	s.setUnits(slot, nil)
+	s.executed.set(slot, nil)
+	s.data.set(slot, nil)
+	s.zones.set(slot, nil)
+	s.specs[slot], s.lasting[slot] = nil, lasting{}
+	s.open[slot], s.most[slot], s.prefetch[slot], s.endless[slot] = 0, 0, 0, 0
+	s.cpuFree[slot], s.memFree[slot], s.received[slot] = 0, 0, 0
 	s.hold(slot, false)
 	s.holes = append(s.holes, slot)
 }
@@ -183,20 +248,56 @@ func (t *standing) refree(slot int32) {
 // clone copies the standing for a Draft.
 func (t *standing) clone() standing {
 	return standing{
-		open: slices.Clone(t.open), most: t.most, cpuFree: slices.Clone(t.cpuFree),
-		memFree: slices.Clone(t.memFree), received: slices.Clone(t.received), held: slices.Clone(t.held), free: slices.Clone(t.free),
+		open: slices.Clone(t.open), most: t.most, prefetch: t.prefetch, cpuFree: slices.Clone(t.cpuFree),
+		memFree: slices.Clone(t.memFree), received: slices.Clone(t.received), held: slices.Clone(t.held),
+		free: slices.Clone(t.free),
 	}
+}
+
+// lease counts, in a Draft, a lease that takes so much.
+func (t *standing) lease(slot int32, q *queueSupply, n need) {
+	t.take(slot, 1, n.cpu, n.mem)
+	if q.rules.UnitsMax > 0 {
+		if t.drafted == nil {
+			t.drafted = map[unitsKey]int64{}
+		}
+		t.drafted[unitsKey{q, slot}] += n.units
+	}
+}
+
+// mostOf is how many leases a worker may have open when it gets one of a queue.
+func (t *standing) mostOf(slot int32, rules *Rules) int64 {
+	most := int64(t.most[slot]) - max(0, int64(t.prefetch[slot])-rules.PrefetchMax)
+	if rules.LeasesMax > 0 {
+		most = min(most, rules.LeasesMax)
+	}
+	return most
+}
+
+// unitsLeft is how many of a queue's units a worker may still take.
+func (t *standing) unitsLeft(slot int32, q *queueSupply) int64 {
+	if q.rules.UnitsMax == 0 {
+		return math.MaxInt64
+	}
+	return q.rules.UnitsMax - q.used[slot] - t.drafted[unitsKey{q, slot}]
+}
+
+// spent says that a worker has not so many of a queue's units left.
+func (t *standing) spent(slot int32, q *queueSupply, units int64) bool {
+	return q.rules.UnitsMax > 0 && t.unitsLeft(slot, q) < units
 }
 
 // roomFor says why a worker has no room now for a lease that takes so much, Fit
 // if it has. A job that needs no cpu (or memory) does not ask for any.
-func (t *standing) roomFor(slot int32, leasesMax, cpu, mem int64) Unfit {
+func (t *standing) roomFor(slot int32, q *queueSupply, n need) Unfit {
 	switch {
-	case t.open[slot] >= t.most[slot], leasesMax > 0 && int64(t.open[slot]) >= leasesMax:
+	case int64(t.open[slot]) >= t.mostOf(slot, &q.rules):
 		return NoFreeSlot
-	case cpu > 0 && t.cpuFree[slot] < cpu:
+	case t.spent(slot, q, n.units):
+		return UnitsExhausted
+	case n.cpu > 0 && t.cpuFree[slot] < n.cpu:
 		return CPUFull
-	case mem > 0 && t.memFree[slot] < mem:
+	case n.mem > 0 && t.memFree[slot] < n.mem:
 		return MemoryFull
 	}
 	return Fit
@@ -209,10 +310,11 @@ func (s *Supply) newSlot(id rota.WorkerID) int32 {
 		slot, s.holes = s.holes[n-1], s.holes[:n-1]
 	} else {
 		slot = int32(len(s.specs))
-		s.specs, s.active = append(s.specs, nil), append(s.active, false)
-		s.open, s.most = append(s.open, 0), append(s.most, 0)
+		s.specs, s.lasting = append(s.specs, nil), append(s.lasting, lasting{})
+		s.open, s.most, s.prefetch = append(s.open, 0), append(s.most, 0), append(s.prefetch, 0)
 		s.cpuFree, s.memFree = append(s.cpuFree, 0), append(s.memFree, 0)
 		s.endless, s.received = append(s.endless, 0), append(s.received, 0)
+		s.units = append(s.units, nil)
 	}
 	at, _ := s.find(id)
 	s.order = slices.Insert(s.order, at, slot)
@@ -228,43 +330,4 @@ func (s *Supply) find(id rota.WorkerID) (int, bool) {
 		}
 		return strings.Compare(string(s.specs[slot].ID), string(id))
 	})
-}
-
-// serve files a worker under one of its queues, and in the classes there.
-func (s *Supply) serve(q rota.QueueName, slot int32) {
-	queue := s.queue(q)
-	queue.workers.put(int(slot), s.active[slot])
-	for _, c := range queue.classes {
-		fits := s.classes[c].requirements.misfit(s.specs[slot], s.active[slot]) == Fit
-		s.classes[c].fits.put(int(slot), fits)
-	}
-}
-
-// unserve is the inverse of serve.
-func (s *Supply) unserve(q rota.QueueName, slot int32) {
-	queue := s.queues[q]
-	if queue == nil {
-		return // The worker names the queue twice.
-	}
-	queue.workers.clear(int(slot))
-	for _, c := range queue.classes {
-		s.classes[c].fits.clear(int(slot))
-	}
-	s.forget(q, queue)
-}
-
-func (s *Supply) queue(q rota.QueueName) *queueSupply {
-	queue := s.queues[q]
-	if queue == nil {
-		queue = &queueSupply{}
-		s.queues[q] = queue
-	}
-	return queue
-}
-
-// forget drops a queue that nobody serves and nobody asks for.
-func (s *Supply) forget(q rota.QueueName, queue *queueSupply) {
-	if len(queue.classes) == 0 && queue.workers.first() < 0 {
-		delete(s.queues, q)
-	}
 }

@@ -38,9 +38,12 @@ func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 	var lists []*elderList
 	for _, lot := range lots {
 		if k := lot.Policy.OldestEvery; k > 0 {
-			l := &elderList{lot: lot, classes: lot.Pending.elders.cursor()}
-			l.next, _ = l.classes.next()
-			lists = append(lists, l)
+			for side := range lot.Pending.elders {
+				l := &elderList{lot: lot, classes: lot.Pending.elders[side].cursor()}
+				if l.next, _ = l.classes.next(); l.next != nil {
+					lists = append(lists, l)
+				}
+			}
 			least = min(least, uint64(k-1))
 		}
 	}
@@ -51,7 +54,8 @@ func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 				break
 			}
 			it := l.list[at].item
-			if d.standing.roomFor(slot, l.lot.Policy.LeasesMaxPerWorker, it.CPUMilli, it.MemoryBytes) == Fit {
+			k := &d.supply.classes[it.Class]
+			if d.standing.roomFor(slot, k.queue, k.need) == Fit {
 				pairs = append(pairs, d.place(l.lot, it, slot, rota.ByTurnOfTheOldest, now))
 				l.gone(d, at)
 				continue
@@ -73,18 +77,20 @@ func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 // classes from the oldest on until one fits.
 type elderList struct {
 	lot     Lot
-	classes cursor[*demand]
+	classes cursor[*elders]
 	// next is the first class not yet in the list.
-	next *demand
+	next *elders
 	list []classElder
 }
 
 type classElder struct {
 	entry
-	demand *demand
+	lane *lane
+	of   *elders
 }
 
-// find gives the place of the first class that the worker could ever fit.
+// find gives the place of the first class that the worker could ever fit and has
+// units left for.
 func (l *elderList) find(d *Draft, slot int32) (at int, ok bool) {
 	for ; ; at++ {
 		// What comes in now stands behind all that was looked at: the index never
@@ -96,24 +102,30 @@ func (l *elderList) find(d *Draft, slot int32) (at int, ok bool) {
 		if at == len(l.list) {
 			return 0, false
 		}
-		if d.supply.classes[l.list[at].demand.class].fits.has(int(slot)) {
+		k := &d.supply.classes[l.list[at].of.class]
+		if !k.fits.has(int(slot)) || d.standing.spent(slot, k.queue, k.need.units) {
+			continue
+		}
+		if !d.shut(l.lot.Queue, l.list[at].lane) {
 			return at, true
 		}
+		l.gone(d, at)
+		at-- // Another stands there now, or none.
 	}
 }
 
-func (l *elderList) insert(d *Draft, k *demand) {
-	e, ok := d.elderOf(walkKey{k, false})
+func (l *elderList) insert(d *Draft, k *elders) {
+	e, of, ok := d.elderOf(l.lot.Queue, walkKey{k, false})
 	if !ok {
 		return
 	}
 	at := sort.Search(len(l.list), func(i int) bool { return elderLess(e, l.list[i].entry) })
-	l.list = slices.Insert(l.list, at, classElder{e, k})
+	l.list = slices.Insert(l.list, at, classElder{e, of, k})
 }
 
 // gone puts the class at a place where its next oldest job belongs.
 func (l *elderList) gone(d *Draft, at int) {
-	k := l.list[at].demand
+	k := l.list[at].of
 	l.list = slices.Delete(l.list, at, at+1)
 	l.insert(d, k)
 }

@@ -41,6 +41,9 @@ type world struct {
 	supply  *Supply
 	pending *Pending
 	fair    bool
+	tiered  bool
+	low     LowHold
+	caps    *naiveCaps // of the next round; nil bounds nothing
 	policy  rota.QueuePolicy
 	workers []*naiveWorker
 	items   []*Item
@@ -82,7 +85,11 @@ func newWorld(t *dice) *world {
 		classes: map[ClassID]*Requirements{}, shares: map[rota.TenantID]*naiveShare{}, parked: map[string]bool{},
 		holds: map[*Item]Hold{},
 	}
-	w.pending = NewPending(w.fair)
+	if w.tiered = t.between(0, 2) == 0; w.tiered {
+		w.fair = false
+	}
+	w.pending = w.newPending()
+	w.policy.BatchSize = pick(t, []int64{256, 256, 2, 7, 30})
 	w.owned = t.between(0, 1) == 0
 	w.variety = pick(t, []int{2, 3, 4, 8, 200})
 	w.policy.FairShare = w.fair
@@ -92,6 +99,7 @@ func newWorld(t *dice) *world {
 	w.policy.Ranking = pick(t, []rota.Ranking{rota.RankAging, rota.RankFIFO, rota.RankMarket})
 	w.policy.Strategy = rota.Strategy(t.between(0, int(rota.Random)))
 	w.policy.LeasesMaxPerWorker = pick(t, []int64{0, 0, 0, 3, 6})
+	w.setRules(t)
 	w.ids = 9
 	if t.between(0, 30) == 30 {
 		w.ids = 150 // More than the words of a bitset hold in one.
@@ -117,20 +125,20 @@ func (w *world) putWorker(t *dice) {
 		Slots:        int32(t.between(1, 9)),
 		Prefetch:     int32(t.between(0, 1)),
 		Region:       pick(t, someRegions),
+		Zone:         pick(t, someRegions),
+		Limits:       someLimits(t),
 		Capabilities: append(subset(t, someCapabilities), subset(t, someCapabilities)...),
 		CPUMilli:     int64(t.between(2, 16)),
 		MemoryBytes:  int64(t.between(2, 16)),
 	}
-	n := &naiveWorker{spec: spec, active: t.between(0, 5) > 0,
+	n := &naiveWorker{spec: spec, active: t.between(0, 5) > 0, naiveStanding: someStanding(t),
 		received: uint64(t.between(0, 6)), open: int64(t.between(0, 2)), cpu: spec.CPUMilli, mem: spec.MemoryBytes}
 	taken := int64(t.between(0, 2))
 	n.cpu, n.mem = n.cpu-taken, n.mem-taken
 	w.dropWorker(spec.ID, false)
 	w.workers = append(w.workers, n)
-	w.supply.Put(WorkerEntry{
-		Spec: spec, Active: n.active, Open: int32(n.open), CPUTaken: taken, MemoryTaken: taken,
-		Received: n.received,
-	})
+	w.supply.Put(n.entry())
+	w.supply.SetData(spec.ID, n.data)
 	w.supply.Endless(spec.ID, int32(t.between(0, 1)))
 	n.endless = w.supply.Standing(spec.ID).Endless
 	w.reviewHolds()
@@ -158,6 +166,8 @@ func (w *world) spec(t *dice) rota.JobSpec {
 	spec := rota.JobSpec{
 		Queue: "q", Requires: few(),
 		CPUMilli: int64(t.between(0, 2)), MemoryBytes: int64(t.between(0, 2)),
+		Type: pick(t, someTypes), Limits: someLimits(t), Units: int64(t.between(0, 5) / 3),
+		Zone: pick(t, someRegions), DataKeys: subset(t, someData),
 	}
 	if t.between(0, 3) == 0 {
 		spec.RegionsAllow = subset(t, someRegions)
@@ -182,7 +192,11 @@ func (w *world) add(t *dice) {
 		Enqueued: rota.Clock(t.between(0, 2)),
 		Tenant:   pick(t, someTenants), Domain: pick(t, someDomains),
 		Class: class, CPUMilli: spec.CPUMilli, MemoryBytes: spec.MemoryBytes,
-		Priority: int32(t.between(0, 1)),
+		Priority: pick(t, somePriorities), SizeBytes: pick(t, someSizes),
+		Type: spec.Type, Spec: &spec,
+	}
+	if w.tiered {
+		it.Tier, it.TierAt, it.TierSeq = int32(TierOf(it.Priority)), rota.Clock(t.between(0, 2)), uint64(w.next)
 	}
 	if w.owned {
 		// Each class has a tenant of its own, so that a park silences classes.
@@ -223,10 +237,11 @@ func (w *world) park(t *dice) {
 	w.pending.ParkDomain(domain, parked)
 }
 
-func (w *world) unparked() []*Item {
+// unblocked are the jobs that rounds look at, in ranking order.
+func (w *world) unblocked() []*Item {
 	var out []*Item
 	for _, it := range w.items {
-		if !w.parked["t:"+string(it.Tenant)] && !w.parked["d:"+it.Domain] {
+		if !w.isParked(it) && (it.Priority <= 5 || w.low == LowFree) {
 			out = append(out, it)
 		}
 	}
@@ -240,7 +255,11 @@ func (w *world) unparked() []*Item {
 }
 
 func (w *world) step(t *dice) {
-	switch t.between(0, 12) {
+	switch t.between(0, 17) {
+	case 13:
+		w.restand(t)
+	case 14:
+		w.setRules(t)
 	case 0:
 		w.putWorker(t)
 	case 1:
@@ -264,6 +283,11 @@ func (w *world) step(t *dice) {
 				w.supply.Give(x.spec.ID, cpu, mem)
 			}
 		}
+	case 15:
+		w.low = pick(t, []LowHold{LowFree, LowHeld, LowOldestOnly, LowOldestOnly})
+		w.pending.HoldLow(w.low)
+	case 16:
+		w.promote(t)
 	default:
 		w.round(t)
 	}
@@ -271,7 +295,7 @@ func (w *world) step(t *dice) {
 
 // rebuilt is the same world, made in another order.
 func (w *world) rebuilt(t *dice) *world {
-	o := &world{supply: NewSupply(), pending: NewPending(w.fair)}
+	o := &world{supply: NewSupply(), pending: w.newPending()}
 	for _, tenant := range someTenants {
 		o.pending.Park(tenant, w.parked["t:"+string(tenant)])
 	}
@@ -281,9 +305,11 @@ func (w *world) rebuilt(t *dice) *world {
 		o.pending.Add(&c)
 	}
 	for _, x := range permuted(t, w.workers) {
-		o.supply.Put(WorkerEntry{Spec: x.spec, Active: x.active, Open: int32(x.open),
-			CPUTaken: x.spec.CPUMilli - x.cpu, MemoryTaken: x.spec.MemoryBytes - x.mem})
+		o.supply.Put(x.entry())
+		o.supply.SetData(x.spec.ID, x.data)
 	}
+	o.supply.SetRules("q", RulesOf(&w.policy))
+	o.pending.HoldLow(w.low)
 	for _, domain := range someDomains {
 		o.pending.ParkDomain(domain, w.parked["d:"+domain])
 	}

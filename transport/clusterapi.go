@@ -30,6 +30,40 @@ func (s *clusterService) Status(ctx context.Context,
 	return words.ClusterStatusToWire(&status), nil
 }
 
+// GetMode tells what the cluster admits, and why.
+func (s *clusterService) GetMode(ctx context.Context, req *rotav1.GetModeRequest) (*rotav1.Mode, error) {
+	mode, err := s.core.Mode(ctx, words.ReadFromWire(req.GetRead()))
+	if err != nil {
+		return nil, err
+	}
+	return words.ModeToWire(&mode), nil
+}
+
+// SetMode changes it. A mode has to be named: none is not NORMAL.
+func (s *clusterService) SetMode(ctx context.Context, req *rotav1.SetModeRequest) (*rotav1.Mode, error) {
+	var mode rota.ClusterMode
+	if err := mode.UnmarshalText([]byte(cut(req.GetMode()))); err != nil {
+		return nil, err
+	}
+	if err := checkReason(req.GetReason()); err != nil {
+		return nil, err
+	}
+	status, err := s.core.SetMode(ctx, mode, req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	return words.ModeToWire(&status), nil
+}
+
+// checkReason refuses an operator's or a verifier's reason that is none or too long.
+func checkReason(reason string) error {
+	if n := len(reason); n < 1 || n > rota.MaxReasonBytes {
+		return rota.Refusef(rota.Invalid, "reason", "the reason has %d bytes: 1 to %d are wanted", n,
+			rota.MaxReasonBytes)
+	}
+	return nil
+}
+
 // Peers lists the Raft configuration.
 func (s *clusterService) Peers(ctx context.Context, _ *rotav1.PeersRequest) (*rotav1.PeersResponse, error) {
 	peers, err := s.core.Peers(ctx)

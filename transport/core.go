@@ -25,19 +25,39 @@ type Core interface {
 	// end, and returns nil after the last. A job that is not known ends it with
 	// NotFound. It reads this node's replica, so it survives failovers.
 	AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error
+	// Why explains a job, at an index of the past where at is not 0: OutOfRange
+	// where that is no longer kept, or to come.
+	Why(ctx context.Context, id rota.JobID, at rota.Index) (rota.Explanation, error)
 	Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
 	Retry(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
+	// ReportProof takes a verifier's word on a completed job (SPEC §9.5).
+	ReportProof(ctx context.Context, report rota.ProofReport) (rota.JobOutcome, error)
 
 	Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error)
 	Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, error)
+	// The four changes of a worker's status that an operator makes (SPEC §6.3).
 	DrainWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error)
+	SuspendWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error)
+	ResumeWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error)
+	RetireWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error)
 	// OpenWorker registers a worker, or takes its live session up again, and
-	// gives the session that its stream is served from.
-	OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool) (WorkerSession, error)
+	// gives the session that its stream is served from. The attestation is nil
+	// where it shows none; one that does not hold registers nothing (SPEC §6.5).
+	OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
+		attestation *rota.Attestation) (WorkerSession, error)
 
 	Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error)
 	Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, error)
 	SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error)
+
+	Tenants(ctx context.Context, opt rota.ReadOptions) ([]rota.Tenant, rota.ReadAt, error)
+	// Tenant reads any tenant: one that nobody set has the default limits.
+	Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, error)
+	SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error)
+
+	// Mode and SetMode are about what the cluster admits (SPEC §4.3).
+	Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus, error)
+	SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error)
 
 	Status(ctx context.Context) (rota.ClusterStatus, error)
 	Peers(ctx context.Context) ([]rota.RaftPeer, error)
@@ -49,6 +69,13 @@ type Core interface {
 	// SaveSnapshot writes an online backup of this node's state (SPEC §13.5).
 	SaveSnapshot(ctx context.Context, w io.Writer) error
 	Verify(ctx context.Context) (rota.Verdict, error)
+
+	// Events calls send with the events that a filter selects, in their order, the
+	// same on every node: up to what is acknowledged now, or with Follow until ctx
+	// ends. send is called from another goroutine, once at a time, and may keep the
+	// events, which others share. Exhausted: send took too long; it may still be in
+	// its last call, which the caller ends (SPEC §12.3).
+	Events(ctx context.Context, filter rota.EventFilter, send func([]rota.ServedEvent) error) error
 
 	// Ready is nil when the node knows a leader and has caught up; else why not.
 	Ready() error
@@ -85,6 +112,13 @@ type NodeCore interface {
 	Barrier(ctx context.Context, from rota.NodeID) (rota.Index, error)
 	Inspect(ctx context.Context, digestsAt []rota.Index) (rota.Inspection, error)
 	CheckAt(ctx context.Context, index rota.Index) (rota.NodeVerdict, error)
+	// ArchiveRange, ArchiveRecords and ListArchived serve this node's history to
+	// others that lack some of theirs (SPEC §10.5).
+	ArchiveRange(ctx context.Context, span rota.ArchiveSpan, maxBytes int64) (rota.ArchiveSlice, error)
+	ArchiveRecords(ctx context.Context, ids []rota.JobID) ([]rota.ArchiveRecord, error)
+	ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
+	// EventRange tells events that this node has itself.
+	EventRange(ctx context.Context, r rota.EventRange) (rota.EventChunk, error)
 	// Introduce judges a starting node: nil lets it start, Conflict never,
 	// Unavailable says to ask again.
 	Introduce(in rota.Introduction) error

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ type bundle struct {
 	jobs    rotav1.JobsClient
 	workers rotav1.WorkersClient
 	queues  rotav1.QueuesClient
+	tenants rotav1.TenantsClient
 	cluster rotav1.ClusterClient
 }
 
@@ -71,6 +73,7 @@ func setup(t *testing.T, change ...func(*Options)) *bundle {
 	})
 	b.jobs, b.workers = rotav1.NewJobsClient(b.conn), rotav1.NewWorkersClient(b.conn)
 	b.queues, b.cluster = rotav1.NewQueuesClient(b.conn), rotav1.NewClusterClient(b.conn)
+	b.tenants = rotav1.NewTenantsClient(b.conn)
 	return b
 }
 
@@ -109,9 +112,13 @@ type fakeCore struct {
 	await    func(context.Context, []rota.JobID, func(rota.Job) error) error
 	outcomes func(context.Context, []rota.JobID) ([]rota.JobOutcome, error)
 	open     func(context.Context, rota.WorkerSpec, []byte, bool) (WorkerSession, error)
+	// attested is what the last worker showed.
+	attested *rota.Attestation
 	snapshot func(context.Context, io.Writer) error
 	workers  []rota.Worker
 	queues   []rota.Queue
+	tenants  []rota.Tenant
+	events   func(context.Context, rota.EventFilter, func([]rota.ServedEvent) error) error
 	ready    func() error
 	err      error // of every call that has no function
 }
@@ -169,6 +176,14 @@ func (c *fakeCore) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutc
 	return out, c.err
 }
 
+func (c *fakeCore) Why(_ context.Context, id rota.JobID, at rota.Index) (rota.Explanation, error) {
+	if id == "nobody" {
+		return rota.Explanation{}, rota.Refusef(rota.NotFound, "job", "job %q is not known", id)
+	}
+	return rota.Explanation{Job: id, State: rota.Queued, Index: at, Reasons: []rota.Why{{Reason: "NO_FREE_SLOT", Workers: 2}},
+		Decision: &rota.PlacedDecision{Worker: "w", Others: []rota.OtherWorker{{Worker: "v", Reason: "CPU_FULL"}}}}, nil
+}
+
 func (c *fakeCore) Retry(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
 	return c.Cancel(ctx, ids)
 }
@@ -186,7 +201,8 @@ func (c *fakeCore) DrainWorker(_ context.Context, id rota.WorkerID) (rota.Worker
 }
 
 func (c *fakeCore) OpenWorker(ctx context.Context,
-	spec rota.WorkerSpec, secret []byte, takeover bool) (WorkerSession, error) {
+	spec rota.WorkerSpec, secret []byte, takeover bool, attestation *rota.Attestation) (WorkerSession, error) {
+	c.attested = attestation
 	if c.open != nil {
 		return c.open(ctx, spec, secret, takeover)
 	}
@@ -281,6 +297,22 @@ func (n *fakeNode) Inspect(_ context.Context, at []rota.Index) (rota.Inspection,
 
 func (n *fakeNode) CheckAt(_ context.Context, index rota.Index) (rota.NodeVerdict, error) {
 	return rota.NodeVerdict{ID: "n1", Index: index, Violations: []string{}}, n.err
+}
+
+func (n *fakeNode) ArchiveRange(_ context.Context, span rota.ArchiveSpan, most int64) (rota.ArchiveSlice, error) {
+	return rota.ArchiveSlice{Covered: []rota.ArchiveSpan{span}, Floor: 3, Last: uint64(most),
+		Records: []rota.ArchiveRecord{{Seq: span.To, Data: []byte("record")}}}, n.err
+}
+
+func (n *fakeNode) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.ArchiveRecord, error) {
+	records := make([]rota.ArchiveRecord, len(ids))
+	records[len(ids)-1] = rota.ArchiveRecord{Seq: uint64(len(ids)), Data: []byte(ids[len(ids)-1])}
+	return records, n.err
+}
+
+func (n *fakeNode) ListArchived(_ context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error) {
+	job := rota.Job{JobSpec: rota.JobSpec{ID: "j1", Queue: f.Queue}, State: f.State, Archived: true}
+	return rota.JobPage{Jobs: []rota.Job{job}, NextCursor: f.Cursor + strings.Repeat("+", int(at))}, n.err
 }
 
 // fakeSession is a WorkerSession; notices are what the test sends into it.

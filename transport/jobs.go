@@ -137,6 +137,26 @@ func (s *jobsService) Retry(ctx context.Context, req *rotav1.RetryJobsRequest) (
 	return outcomes(ctx, req.GetIds(), s.core.Retry)
 }
 
+// ReportProof takes a verifier's word on a completed job.
+func (s *jobsService) ReportProof(ctx context.Context,
+	req *rotav1.ReportProofRequest) (*rotav1.JobOutcome, error) {
+	report, err := words.ProofReportFromWire(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := rota.CheckID("id", report.Job); err != nil {
+		return nil, err
+	}
+	if err := checkReason(report.Reason); err != nil {
+		return nil, err
+	}
+	outcome, err := s.core.ReportProof(ctx, report)
+	if err != nil {
+		return nil, err
+	}
+	return words.JobOutcomeToWire(&outcome), nil
+}
+
 func outcomes(ctx context.Context, ids []string,
 	do func(context.Context, []rota.JobID) ([]rota.JobOutcome, error)) (*rotav1.JobOutcomes, error) {
 	if err := checkCount("ids", len(ids), rota.MaxBatchJobs); err != nil {

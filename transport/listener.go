@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // limitListener caps open connections. One too many is closed at once, so that
@@ -42,6 +43,16 @@ func (l *cappedListener) Accept() (net.Conn, error) {
 type cappedConn struct {
 	net.Conn
 	free func()
+	// left says that another holds the connection now (sorting.go).
+	left atomic.Bool
+}
+
+// SetDeadline does nothing once another holds the connection.
+func (c *cappedConn) SetDeadline(t time.Time) error {
+	if c.left.Load() {
+		return nil
+	}
+	return c.Conn.SetDeadline(t)
 }
 
 func (c *cappedConn) Close() error {

@@ -5,10 +5,11 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"net/http"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -70,6 +71,12 @@ type Server struct {
 	log     *slog.Logger
 	grpc    *grpc.Server
 	health  *health.Server
+	// http serves what came to the port and is no gRPC: web has those connections,
+	// tails counts the streams among them, batches are events encoded for many.
+	http    *http.Server
+	web     *connQueue
+	tails   sync.WaitGroup
+	batches batchShare
 	// life ends with the server, draining when it begins to go: streams end then.
 	life     context.Context
 	end      context.CancelFunc
@@ -98,10 +105,15 @@ func NewServer(options Options) (*Server, error) {
 	s := &Server{options: options, log: options.Logger, health: health.NewServer()}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(s.life)
+	s.web = newConnQueue()
+	s.http = s.webServer()
 	s.grpc = grpc.NewServer(s.settings()...)
 	rotav1.RegisterJobsServer(s.grpc, &jobsService{server: s, core: options.Core})
 	rotav1.RegisterWorkersServer(s.grpc, &workersService{server: s, core: options.Core})
 	rotav1.RegisterQueuesServer(s.grpc, &queuesService{core: options.Core})
+	rotav1.RegisterTenantsServer(s.grpc, &tenantsService{core: options.Core})
+	rotav1.RegisterExplainServer(s.grpc, &explainService{core: options.Core})
+	rotav1.RegisterEventsServer(s.grpc, &eventsService{server: s, core: options.Core})
 	rotav1.RegisterClusterServer(s.grpc, &clusterService{core: options.Core})
 	if options.Node != nil {
 		rotav1.RegisterNodeServer(s.grpc, &nodeService{core: options.Node, log: s.log})
@@ -127,10 +139,7 @@ func (s *Server) settings() []grpc.ServerOption {
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.streaming),
 	}
-	if s.options.TLS != nil {
-		settings = append(settings, grpc.Creds(credentials.NewTLS(s.options.TLS)))
-	}
-	return settings
+	return append(settings, grpc.Creds(newSorter(s.options.TLS, s.web)))
 }
 
 // Serve answers calls on a listener until Drain or Close, then gives nil.
@@ -138,6 +147,16 @@ func (s *Server) Serve(lis net.Listener) error {
 	if s.options.ReadyEvery > 0 {
 		go s.pollReady(s.options.ReadyEvery)
 	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = s.http.Serve(s.web)
+	}()
+	defer func() {
+		_ = s.http.Close()
+		<-served
+		s.tails.Wait()
+	}()
 	err := s.grpc.Serve(limitListener(lis, s.options.MaxConnections, s.log))
 	if err != nil && s.draining.Err() == nil {
 		return &rota.Error{Kind: rota.Internal, Op: "serve", Text: "listen at " + lis.Addr().String(), Cause: err}
@@ -155,6 +174,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	go func() {
 		defer close(done)
 		s.grpc.GracefulStop()
+		s.tails.Wait()
 	}()
 	defer s.end()
 	select {
@@ -162,6 +182,7 @@ func (s *Server) Drain(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		s.grpc.Stop()
+		s.end()
 		<-done
 		return &rota.Error{Kind: rota.Timeout, Op: "drain",
 			Text: "calls that were still in flight were cut off", Cause: ctx.Err()}

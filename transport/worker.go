@@ -134,7 +134,8 @@ func (w *workStream) open(core Core, hello *rotav1.Hello) error {
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, callTimeout)
 	defer cancel()
-	session, err := core.OpenWorker(ctx, spec, hello.GetSecret(), hello.GetTakeover())
+	session, err := core.OpenWorker(ctx, spec, hello.GetSecret(), hello.GetTakeover(),
+		words.AttestationFromWire(hello.GetAttestation()))
 	if err != nil {
 		return late(w.ctx, err)
 	}

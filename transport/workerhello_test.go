@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
 )
 
 func TestWork_refusesWhoDoesNotSayWhoItIs(t *testing.T) {
@@ -69,6 +70,8 @@ func TestWork_givesTheCoreWhatTheWorkerSaid(t *testing.T) {
 	}
 	hello := helloOf("w9")
 	hello.GetHello().Takeover = true
+	hello.GetHello().Attestation = words.AttestationToWire(&rota.Attestation{Cluster: "c1", Worker: "w9", Expires: 5,
+		Key: rota.Hex{1}, Signature: rota.Hex{2}})
 	say(t, stream, hello)
 	if err := endOf(stream); kindOf(err) != rota.Unavailable {
 		t.Errorf("got %v", err)
@@ -76,6 +79,9 @@ func TestWork_givesTheCoreWhatTheWorkerSaid(t *testing.T) {
 	if spec := <-said; spec.ID != "w9" || !reflect.DeepEqual(spec.Queues, []rota.QueueName{"q"}) ||
 		spec.Slots != 1 {
 		t.Errorf("the core saw %+v", spec)
+	}
+	if a := b.core.attested; a == nil || a.Cluster != "c1" || a.Worker != "w9" || a.Expires != 5 || len(a.Key) != 1 {
+		t.Errorf("the core was shown %+v", a)
 	}
 }
 

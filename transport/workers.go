@@ -47,10 +47,31 @@ func (s *workersService) Get(ctx context.Context, req *rotav1.GetWorkerRequest) 
 
 // Drain gives a worker no more leases.
 func (s *workersService) Drain(ctx context.Context, req *rotav1.DrainWorkerRequest) (*rotav1.Worker, error) {
-	if err := rota.CheckID("id", req.GetId()); err != nil {
+	return setStatus(ctx, req.GetId(), s.core.DrainWorker)
+}
+
+// Suspend cancels a worker's leases and gives it none.
+func (s *workersService) Suspend(ctx context.Context,
+	req *rotav1.SuspendWorkerRequest) (*rotav1.Worker, error) {
+	return setStatus(ctx, req.GetId(), s.core.SuspendWorker)
+}
+
+// Resume makes a worker ACTIVE again.
+func (s *workersService) Resume(ctx context.Context, req *rotav1.ResumeWorkerRequest) (*rotav1.Worker, error) {
+	return setStatus(ctx, req.GetId(), s.core.ResumeWorker)
+}
+
+// Retire ends a worker for good.
+func (s *workersService) Retire(ctx context.Context, req *rotav1.RetireWorkerRequest) (*rotav1.Worker, error) {
+	return setStatus(ctx, req.GetId(), s.core.RetireWorker)
+}
+
+func setStatus(ctx context.Context, id string,
+	do func(context.Context, rota.WorkerID) (rota.Worker, error)) (*rotav1.Worker, error) {
+	if err := rota.CheckID("id", id); err != nil {
 		return nil, err
 	}
-	worker, err := s.core.DrainWorker(ctx, rota.WorkerID(req.GetId()))
+	worker, err := do(ctx, rota.WorkerID(id))
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func ClusterStatusToWire(s *rota.ClusterStatus) *rotav1.StatusResponse {
 			Blocked: j.Blocked, Delayed: j.Delayed, Queued: j.Queued, Assigned: j.Assigned, Running: j.Running,
 			Completed: j.Completed, Dead: j.Dead, Expired: j.Expired, Cancelled: j.Cancelled,
 		},
-		Nodes: each(s.Nodes, NodeStatusToWire),
+		Nodes: each(s.Nodes, NodeStatusToWire), ModeReason: clean(s.ModeReason), Drained: s.Drained,
 	}
 }
 
@@ -78,7 +78,7 @@ func ClusterStatusFromWire(w *rotav1.StatusResponse) (rota.ClusterStatus, error)
 	s := rota.ClusterStatus{
 		ClusterID: rota.ClusterID(w.GetClusterId()), Leader: rota.NodeID(w.GetLeader()), Term: w.GetTerm(),
 		AppliedIndex: rota.Index(w.GetAppliedIndex()), Clock: rota.Clock(w.GetClockMs()),
-		Date: rota.Date(w.GetDateMs()), Workers: w.GetWorkers(),
+		Date: rota.Date(w.GetDateMs()), Workers: w.GetWorkers(), ModeReason: w.GetModeReason(), Drained: w.GetDrained(),
 		Jobs: rota.JobCounts{
 			Blocked: j.GetBlocked(), Delayed: j.GetDelayed(), Queued: j.GetQueued(), Assigned: j.GetAssigned(),
 			Running: j.GetRunning(), Completed: j.GetCompleted(), Dead: j.GetDead(), Expired: j.GetExpired(),

@@ -22,6 +22,8 @@ func (r *jobSpecRoom) fill(s *rota.JobSpec) *rotav1.JobSpec {
 	w.Requires, w.RegionsAllow, w.RegionsDeny = s.Requires, s.RegionsAllow, s.RegionsDeny
 	w.Zone, w.Domain, w.Worker = s.Zone, s.Domain, string(s.Worker)
 	w.ExpectedDigest, w.SimulateMs, w.Units, w.Labels = s.ExpectedDigest, s.SimulateMs, s.Units, s.Labels
+	w.Limits, w.ExpectedMs, w.RetryOnInvalidProof = s.Limits, s.ExpectedMs, s.RetryOnInvalidProof
+	w.DataKeys, w.Minted = s.DataKeys, s.Minted
 	return w
 }
 
@@ -45,7 +47,8 @@ func JobSpecFromWire(w *rotav1.JobSpec) rota.JobSpec {
 		MaxRuntimeMs: w.MaxRuntimeMs, CPUMilli: w.CpuMilli, MemoryBytes: w.MemoryBytes, Requires: w.Requires,
 		RegionsAllow: w.RegionsAllow, RegionsDeny: w.RegionsDeny, Zone: w.Zone, Domain: w.Domain,
 		Worker: rota.WorkerID(w.Worker), ExpectedDigest: w.ExpectedDigest, SimulateMs: w.SimulateMs,
-		Units: w.Units, Labels: w.Labels,
+		Units: w.Units, Labels: w.Labels, Limits: w.Limits, ExpectedMs: w.ExpectedMs,
+		RetryOnInvalidProof: w.RetryOnInvalidProof, DataKeys: w.DataKeys, Minted: w.Minted,
 	}
 }
 
@@ -54,7 +57,7 @@ func AttemptToWire(a *rota.Attempt) *rotav1.Attempt {
 	return &rotav1.Attempt{
 		Attempt: a.Number, Worker: string(a.Worker), LeaseId: leaseIDToWire(&a.Lease), Token: tokenToWire(a.Token),
 		StartedMs: int64(a.Started), AckedMs: int64(a.Acked), EndedMs: int64(a.Ended), Renewals: a.Renewals,
-		End: reasons.text(a.End), Error: clean(a.Error),
+		End: reasons.text(a.End), Error: clean(a.Error), Decision: decisionToWire(&a.Decision),
 	}
 }
 
@@ -72,7 +75,10 @@ func AttemptFromWire(w *rotav1.Attempt) (rota.Attempt, error) {
 	if a.Token, err = tokenFromWire(w.GetToken()); err != nil {
 		return a, err
 	}
-	a.End, err = reasons.value(w.GetEnd())
+	if a.End, err = reasons.value(w.GetEnd()); err != nil {
+		return a, err
+	}
+	a.Decision, err = decisionFromWire(w.GetDecision())
 	return a, err
 }
 
@@ -85,6 +91,7 @@ func JobToWire(j *rota.Job) *rotav1.Job {
 		FinishedDateMs: int64(j.FinishedDate), Reason: reasons.text(j.Reason), Error: clean(j.Error),
 		Attempts: each(j.Attempts, AttemptToWire), Progress: j.Progress, ProgressNote: clean(j.ProgressNote),
 		Output: j.Output, OutputDigest: j.OutputDigest, RecordDropped: j.RecordDropped,
+		Tier: j.Tier, Preempted: j.Preempted, Archived: j.Archived,
 	}
 	if j.Lease != nil {
 		w.Lease = LeaseToWire(j.Lease)
@@ -101,7 +108,7 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 		Due: rota.Clock(w.GetDueMs()), SubmittedDate: rota.Date(w.GetSubmittedDateMs()),
 		FinishedDate: rota.Date(w.GetFinishedDateMs()), Error: w.GetError(), Progress: w.GetProgress(),
 		ProgressNote: w.GetProgressNote(), Output: w.GetOutput(), OutputDigest: w.GetOutputDigest(),
-		RecordDropped: w.GetRecordDropped(),
+		RecordDropped: w.GetRecordDropped(), Tier: w.GetTier(), Preempted: w.GetPreempted(), Archived: w.GetArchived(),
 	}
 	var err error
 	if j.State, err = jobStates.value(w.GetState()); err != nil {
@@ -127,7 +134,7 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 func SubmittedToWire(s *rota.Submitted) *rotav1.Submitted {
 	return &rotav1.Submitted{
 		Id: string(s.ID), State: jobStates.text(s.State), Existed: s.Existed, Index: uint64(s.Index),
-		Refusal: RefusalToWire(s.Err),
+		Refusal: RefusalToWire(s.Err), Throttle: s.Throttle,
 	}
 }
 
@@ -136,11 +143,11 @@ func SubmittedFromWire(w *rotav1.Submitted) (rota.Submitted, error) {
 	state, err := jobStates.value(w.GetState())
 	return rota.Submitted{
 		ID: rota.JobID(w.GetId()), State: state, Existed: w.GetExisted(), Index: rota.Index(w.GetIndex()),
-		Err: RefusalFromWire(w.GetRefusal()),
+		Err: RefusalFromWire(w.GetRefusal()), Throttle: w.GetThrottle(),
 	}, err
 }
 
-// JobOutcomeToWire carries the outcome of one cancel or retry.
+// JobOutcomeToWire carries the outcome of one cancel, retry or proof report.
 func JobOutcomeToWire(o *rota.JobOutcome) *rotav1.JobOutcome {
 	return &rotav1.JobOutcome{
 		Id: string(o.ID), State: jobStates.text(o.State), Index: uint64(o.Index), Refusal: RefusalToWire(o.Err),
@@ -154,6 +161,17 @@ func JobOutcomeFromWire(w *rotav1.JobOutcome) (rota.JobOutcome, error) {
 		ID: rota.JobID(w.GetId()), State: state, Index: rota.Index(w.GetIndex()),
 		Err: RefusalFromWire(w.GetRefusal()),
 	}, err
+}
+
+// ProofReportToWire carries a verifier's word on a completed job.
+func ProofReportToWire(r *rota.ProofReport) *rotav1.ReportProofRequest {
+	return &rotav1.ReportProofRequest{Id: string(r.Job), LeaseId: leaseIDToWire(&r.Lease), Reason: clean(r.Reason)}
+}
+
+// ProofReportFromWire is the inverse of ProofReportToWire.
+func ProofReportFromWire(w *rotav1.ReportProofRequest) (rota.ProofReport, error) {
+	lease, err := LeaseIDFromWire(w.GetLeaseId())
+	return rota.ProofReport{Job: rota.JobID(w.GetId()), Lease: lease, Reason: w.GetReason()}, err
 }
 
 // JobFilterToWire makes the request for one page.

@@ -62,7 +62,29 @@ func fillLease(w *rotav1.Lease, l *rota.Lease) *rotav1.Lease {
 	d := &l.Decision
 	w.Epoch, w.Height, w.Score, w.Rank = d.Epoch, uint64(d.Height), d.Score, d.Rank
 	w.Reasoning, w.ReasoningN, w.ReasoningOf = rules.text(d.Reasoning.Rule), d.Reasoning.N, d.Reasoning.Of
+	w.Seed = d.Seed
 	return w
+}
+
+// decisionToWire carries the decision of an attempt; none travels as none. An
+// open lease has its decision's fields in itself: it is the hot path's message.
+func decisionToWire(d *rota.Decision) *rotav1.Decision {
+	if d.Epoch == 0 && d.Height == 0 && d.Score == 0 && d.Rank == 0 && d.Reasoning == (rota.Reasoning{}) &&
+		len(d.Seed) == 0 {
+		return nil
+	}
+	return &rotav1.Decision{
+		Epoch: d.Epoch, Height: uint64(d.Height), Score: d.Score, Rank: d.Rank,
+		Reasoning: rules.text(d.Reasoning.Rule), ReasoningN: d.Reasoning.N, ReasoningOf: d.Reasoning.Of, Seed: d.Seed,
+	}
+}
+
+func decisionFromWire(w *rotav1.Decision) (rota.Decision, error) {
+	rule, err := rules.value(w.GetReasoning())
+	return rota.Decision{
+		Epoch: w.GetEpoch(), Height: rota.Index(w.GetHeight()), Score: w.GetScore(), Rank: w.GetRank(),
+		Reasoning: rota.Reasoning{Rule: rule, N: w.GetReasoningN(), Of: w.GetReasoningOf()}, Seed: w.GetSeed(),
+	}, err
 }
 
 // LeaseFromWire is the inverse of LeaseToWire.
@@ -77,7 +99,7 @@ func LeaseFromWire(w *rotav1.Lease) (rota.Lease, error) {
 		RenewBy: rota.Clock(w.RenewByMs), Deadline: rota.Clock(w.DeadlineMs), Renewals: w.Renewals,
 		Decision: rota.Decision{
 			Epoch: w.Epoch, Height: rota.Index(w.Height), Score: w.Score, Rank: w.Rank,
-			Reasoning: rota.Reasoning{N: w.ReasoningN, Of: w.ReasoningOf},
+			Reasoning: rota.Reasoning{N: w.ReasoningN, Of: w.ReasoningOf}, Seed: w.Seed,
 		},
 	}
 	var err error

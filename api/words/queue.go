@@ -28,6 +28,8 @@ func QueueToWire(q *rota.Queue) *rotav1.Queue {
 		Running: q.Running, SubmittedTotal: q.SubmittedTotal, AssignedTotal: q.AssignedTotal,
 		CompletedTotal: q.CompletedTotal, DeadTotal: q.DeadTotal, ExpiredTotal: q.ExpiredTotal,
 		CancelledTotal: q.CancelledTotal, Lanes: q.Lanes, Workers: q.Workers, OldestWaitMs: q.OldestWaitMs,
+		UsagePermille: q.UsagePermille, LeaseUsagePermille: q.LeaseUsagePermille, ParkedLanes: q.Parked,
+		Tiers: q.Tiers[:], Domains: each(q.Domains, domainToWire), Types: each(q.Types, typeStatsToWire),
 	}
 }
 
@@ -40,8 +42,11 @@ func QueueFromWire(w *rotav1.Queue) (rota.Queue, error) {
 		Assigned: w.GetAssigned(), Running: w.GetRunning(), SubmittedTotal: w.GetSubmittedTotal(),
 		AssignedTotal: w.GetAssignedTotal(), CompletedTotal: w.GetCompletedTotal(), DeadTotal: w.GetDeadTotal(),
 		ExpiredTotal: w.GetExpiredTotal(), CancelledTotal: w.GetCancelledTotal(), Lanes: w.GetLanes(),
-		Workers: w.GetWorkers(), OldestWaitMs: w.GetOldestWaitMs(),
+		Workers: w.GetWorkers(), OldestWaitMs: w.GetOldestWaitMs(), UsagePermille: w.GetUsagePermille(),
+		LeaseUsagePermille: w.GetLeaseUsagePermille(), Parked: w.GetParkedLanes(),
+		Domains: each(w.GetDomains(), domainFromWire), Types: each(w.GetTypes(), typeStatsFromWire),
 	}
+	copy(q.Tiers[:], w.GetTiers())
 	q.Policy.Preset = w.GetPreset()
 	for _, s := range w.GetPolicy() {
 		if err := q.Policy.Set(rota.Setting{Key: s.GetKey(), Value: s.GetValue()}); err != nil {
@@ -49,6 +54,28 @@ func QueueFromWire(w *rotav1.Queue) (rota.Queue, error) {
 		}
 	}
 	return q, nil
+}
+
+func domainToWire(d *rota.Domain) *rotav1.Domain {
+	return &rotav1.Domain{Queue: string(d.Queue), Name: d.Name, Isolated: d.Isolated, SinceMs: int64(d.Since),
+		Outcomes: d.Outcomes, Failures: d.Failures}
+}
+
+func domainFromWire(w **rotav1.Domain) rota.Domain {
+	d := *w
+	return rota.Domain{Queue: rota.QueueName(d.GetQueue()), Name: d.GetName(), Isolated: d.GetIsolated(),
+		Since: rota.Clock(d.GetSinceMs()), Outcomes: d.GetOutcomes(), Failures: d.GetFailures()}
+}
+
+func typeStatsToWire(t *rota.TypeStats) *rotav1.TypeStats {
+	return &rotav1.TypeStats{Type: string(t.Type), Success: t.Success, Fail: t.Fail, EmaUs: t.EMAus,
+		ExpectedMs: t.ExpectedMs, Weight: t.Weight}
+}
+
+func typeStatsFromWire(w **rotav1.TypeStats) rota.TypeStats {
+	t := *w
+	return rota.TypeStats{Type: rota.JobType(t.GetType()), Success: t.GetSuccess(), Fail: t.GetFail(),
+		EMAus: t.GetEmaUs(), ExpectedMs: t.GetExpectedMs(), Weight: t.GetWeight()}
 }
 
 // QueuesFromWire converts a list of queues.

@@ -56,6 +56,7 @@ var (
 	leaseStates    = newEnum("lease state", rota.LeaseState.String)
 	workerStatuses = newEnum("worker status", rota.WorkerStatus.String)
 	modes          = newEnum("mode", rota.ClusterMode.String)
+	serviceTiers   = newEnum("service tier", rota.ServiceTier.String)
 	reasons        = newEnum("reason", rota.Reason.String)
 	rules          = newEnum("reasoning", rota.ReasoningRule.String)
 	kinds          = newEnum("kind", rota.Kind.String)

@@ -24,9 +24,11 @@ func anyWords() rapid.MakeConfig {
 			func(v uint8) any { return rota.WorkerStatus(v) }),
 		reflect.TypeFor[rota.ClusterMode](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ModeDraining)),
 			func(v uint8) any { return rota.ClusterMode(v) }),
-		reflect.TypeFor[rota.Reason](): rapid.Map(rapid.Uint8Range(0, uint8(rota.Restored)),
+		reflect.TypeFor[rota.Reason](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ProofRejected)),
 			func(v uint8) any { return rota.Reason(v) }),
-		reflect.TypeFor[rota.ReasoningRule](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ByTurnOfTheOldest)),
+		reflect.TypeFor[rota.ServiceTier](): rapid.Map(rapid.Uint8Range(0, uint8(rota.TierPremium)),
+			func(v uint8) any { return rota.ServiceTier(v) }),
+		reflect.TypeFor[rota.ReasoningRule](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ByPreemption)),
 			func(v uint8) any { return rota.ReasoningRule(v) }),
 		reflect.TypeFor[rota.LeaseVerb](): rapid.Map(rapid.Uint8Range(uint8(rota.VerbAck),
 			uint8(rota.VerbProgress)), func(v uint8) any { return rota.LeaseVerb(v) }),
@@ -53,8 +55,8 @@ func drawPolicy(t *rapid.T) rota.QueuePolicy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Ranking = rapid.SampledFrom([]rota.Ranking{rota.RankAging, rota.RankMarket, rota.RankFIFO}).Draw(t,
-		"ranking")
+	p.Ranking = rapid.SampledFrom([]rota.Ranking{rota.RankAging, rota.RankMarket, rota.RankAdaptive,
+		rota.RankFIFO}).Draw(t, "ranking")
 	p.LeaseMs = rapid.Int64Range(100, 1e6).Draw(t, "lease")
 	p.RenewalsMax = rapid.Int64Range(-1, 10).Draw(t, "renewals")
 	p.WFee = rapid.Int64Range(0, 1e6).Draw(t, "w_fee")
@@ -152,6 +154,12 @@ func TestWords_losesNothing(t *testing.T) {
 	roundTrip(t, WorkerSpecToWire, sure(WorkerSpecFromWire))
 	roundTrip(t, WorkerToWire, WorkerFromWire)
 	roundTrip(t, QueueToWire, QueueFromWire)
+	roundTrip(t, TenantToWire, TenantFromWire)
+	roundTrip(t, ModeToWire, ModeFromWire)
+	roundTrip(t, ProofReportToWire, ProofReportFromWire)
+	roundTrip(t, AttestationToWire, func(w *rotav1.Attestation) (rota.Attestation, error) {
+		return *AttestationFromWire(w), nil
+	})
 	roundTrip(t, NodeStatusToWire, NodeStatusFromWire)
 	roundTrip(t, ClusterStatusToWire, ClusterStatusFromWire)
 	roundTrip(t, RaftPeerToWire, sure(RaftPeerFromWire))
@@ -264,6 +272,10 @@ func TestFromWire_refusesWhatItDoesNotKnow(t *testing.T) {
 		"worker status": errOf(WorkerFromWire(&rotav1.Worker{Status: "IDLE"})),
 		"mode":          errOf(ClusterStatusFromWire(&rotav1.StatusResponse{Mode: "SLOW"})),
 		"digest":        errOf(NodeVerdictFromWire(&rotav1.NodeVerdict{Digest: "12"})),
+		"new mode":      errOf(ModeFromWire(&rotav1.Mode{Mode: "SLEEPING"})),
+		"service tier":  errOf(TenantFromWire(&rotav1.Tenant{Tier: "GOLD"})),
+		"decision":      errOf(AttemptFromWire(&rotav1.Attempt{Decision: &rotav1.Decision{Reasoning: "Luck"}})),
+		"proof's lease": errOf(ProofReportFromWire(&rotav1.ReportProofRequest{LeaseId: []byte{1}})),
 		"policy key":    errOf(QueueFromWire(&rotav1.Queue{Policy: []*rotav1.Setting{{Key: "speed", Value: "9"}}})),
 		"verb":          errOf(LeaseCommandFromWire(&rotav1.LeaseCommand{Verb: 99})),
 		"no command":    errOf(LeaseCommandFromWire(nil)),

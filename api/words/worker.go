@@ -10,7 +10,7 @@ func WorkerSpecToWire(s *rota.WorkerSpec) *rotav1.WorkerSpec {
 	return &rotav1.WorkerSpec{
 		Id: string(s.ID), Queues: ids[rota.QueueName, string](s.Queues), Slots: s.Slots, Prefetch: s.Prefetch,
 		Region: s.Region, Zone: s.Zone, Capabilities: s.Capabilities, CpuMilli: s.CPUMilli,
-		MemoryBytes: s.MemoryBytes, Stake: s.Stake,
+		MemoryBytes: s.MemoryBytes, Stake: s.Stake, Limits: s.Limits,
 	}
 }
 
@@ -20,7 +20,7 @@ func WorkerSpecFromWire(w *rotav1.WorkerSpec) rota.WorkerSpec {
 	return rota.WorkerSpec{
 		ID: rota.WorkerID(w.GetId()), Queues: ids[string, rota.QueueName](w.GetQueues()), Slots: w.GetSlots(),
 		Prefetch: w.GetPrefetch(), Region: w.GetRegion(), Zone: w.GetZone(), Capabilities: w.GetCapabilities(),
-		CPUMilli: w.GetCpuMilli(), MemoryBytes: w.GetMemoryBytes(), Stake: w.GetStake(),
+		CPUMilli: w.GetCpuMilli(), MemoryBytes: w.GetMemoryBytes(), Stake: w.GetStake(), Limits: w.GetLimits(),
 	}
 }
 
@@ -31,7 +31,10 @@ func WorkerToWire(r *rota.Worker) *rotav1.Worker {
 		StatusSinceMs: int64(r.StatusSince), SilentSinceMs: int64(r.SilentSince), OpenLeases: r.Open,
 		CpuMilliTaken: r.CPUMilliTaken, MemoryBytesTaken: r.MemoryTaken, Health: r.Health,
 		AssignedTotal: r.Assigned, CompletedTotal: r.Completed, FailedTotal: r.Failed,
-		Leases: each(r.Leases, LeaseToWire),
+		Leases: each(r.Leases, LeaseToWire), Load: r.Load, Slashed: r.Slashed, InvalidProofs: r.InvalidProofs,
+		JailedUntilMs: int64(r.JailedUntil), CoolingUntilMs: int64(r.CoolingUntil),
+		AttestedUntilMs: int64(r.AttestedUntil), Cooling: each(r.Cooling, typeUntilToWire),
+		Denied: each(r.Denied, typeUntilToWire), Units: each(r.Units, unitsUsedToWire),
 	}
 }
 
@@ -42,7 +45,10 @@ func WorkerFromWire(w *rotav1.Worker) (rota.Worker, error) {
 		StatusSince: rota.Clock(w.GetStatusSinceMs()), SilentSince: rota.Clock(w.GetSilentSinceMs()),
 		Open: w.GetOpenLeases(), CPUMilliTaken: w.GetCpuMilliTaken(), MemoryTaken: w.GetMemoryBytesTaken(),
 		Health: w.GetHealth(), Assigned: w.GetAssignedTotal(), Completed: w.GetCompletedTotal(),
-		Failed: w.GetFailedTotal(),
+		Failed: w.GetFailedTotal(), Load: w.GetLoad(), Slashed: w.GetSlashed(), InvalidProofs: w.GetInvalidProofs(),
+		JailedUntil: rota.Clock(w.GetJailedUntilMs()), CoolingUntil: rota.Clock(w.GetCoolingUntilMs()),
+		AttestedUntil: rota.Date(w.GetAttestedUntilMs()), Cooling: each(w.GetCooling(), typeUntilFromWire),
+		Denied: each(w.GetDenied(), typeUntilFromWire), Units: each(w.GetUnits(), unitsUsedFromWire),
 	}
 	var err error
 	if r.Status, err = workerStatuses.value(w.GetStatus()); err != nil {
@@ -52,6 +58,41 @@ func WorkerFromWire(w *rotav1.Worker) (rota.Worker, error) {
 		r.Leases, err = tryEach(w.GetLeases(), LeaseFromWire)
 	}
 	return r, err
+}
+
+func typeUntilToWire(t *rota.TypeUntil) *rotav1.TypeUntil {
+	return &rotav1.TypeUntil{Type: string(t.Type), UntilMs: int64(t.Until)}
+}
+
+func typeUntilFromWire(w **rotav1.TypeUntil) rota.TypeUntil {
+	return rota.TypeUntil{Type: rota.JobType((*w).GetType()), Until: rota.Clock((*w).GetUntilMs())}
+}
+
+func unitsUsedToWire(u *rota.UnitsUsed) *rotav1.UnitsUsed {
+	return &rotav1.UnitsUsed{Queue: string(u.Queue), SinceMs: int64(u.Since), Used: u.Used}
+}
+
+func unitsUsedFromWire(w **rotav1.UnitsUsed) rota.UnitsUsed {
+	return rota.UnitsUsed{Queue: rota.QueueName((*w).GetQueue()), Since: rota.Clock((*w).GetSinceMs()),
+		Used: (*w).GetUsed()}
+}
+
+// AttestationToWire carries a worker's attestation; nil stays nil.
+func AttestationToWire(a *rota.Attestation) *rotav1.Attestation {
+	if a == nil {
+		return nil
+	}
+	return &rotav1.Attestation{ClusterId: string(a.Cluster), Worker: string(a.Worker), ExpiresMs: int64(a.Expires),
+		Key: a.Key, Signature: a.Signature}
+}
+
+// AttestationFromWire is the inverse of AttestationToWire; it checks nothing.
+func AttestationFromWire(w *rotav1.Attestation) *rota.Attestation {
+	if w == nil {
+		return nil
+	}
+	return &rota.Attestation{Cluster: rota.ClusterID(w.GetClusterId()), Worker: rota.WorkerID(w.GetWorker()),
+		Expires: rota.Date(w.GetExpiresMs()), Key: w.GetKey(), Signature: w.GetSignature()}
 }
 
 // WorkersFromWire converts a list of workers.

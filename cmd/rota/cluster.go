@@ -47,11 +47,23 @@ func (a *app) clusterStatusCommand() *cobra.Command {
 	}
 }
 
+// modeText is the mode with its reason.
+func modeText(s rota.ClusterStatus) string {
+	text := s.Mode.String()
+	if s.Drained {
+		text += ", drained"
+	}
+	if s.ModeReason != "" {
+		text += ": " + s.ModeReason
+	}
+	return text
+}
+
 func statusTable(s rota.ClusterStatus, wide bool) string {
 	j := s.Jobs
 	text := renderFacts([]fact{
 		{"cluster", s.ClusterID}, {"leader", or(string(s.Leader), "none")}, {"term", s.Term},
-		{"applied index", uint64(s.AppliedIndex)}, {"date", day(s.Date)}, {"mode", s.Mode}, {"workers", s.Workers},
+		{"applied index", uint64(s.AppliedIndex)}, {"date", day(s.Date)}, {"mode", modeText(s)}, {"workers", s.Workers},
 		{"pending", j.Blocked + j.Delayed + j.Queued}, {"running", j.Assigned + j.Running},
 		{"completed", j.Completed}, {"dead", j.Dead}, {"expired", j.Expired}, {"cancelled", j.Cancelled},
 	})

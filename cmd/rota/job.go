@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,7 +15,7 @@ import (
 func (a *app) jobCommand() *cobra.Command {
 	return a.group(&cobra.Command{Use: "job", Short: "Submit jobs and look after them"},
 		a.jobSubmitCommand(), a.jobShowCommand(), a.jobListCommand(), a.jobWaitCommand(),
-		a.jobCancelCommand(), a.jobRetryCommand())
+		a.jobCancelCommand(), a.jobRetryCommand(), a.jobRejectCommand(), a.jobWhyCommand())
 }
 
 // jobIDs checks ids given as arguments and drops repeated ones.
@@ -125,6 +128,8 @@ func wideFacts(j rota.Job) []fact {
 		{"regions allowed", strings.Join(j.RegionsAllow, ",")}, {"regions denied", strings.Join(j.RegionsDeny,
 			",")},
 		{"zone", j.Zone}, {"domain", j.Domain}, {"pinned to", j.Worker},
+		{"limits", limitsText(j.Limits)}, {"data keys", strings.Join(j.DataKeys, ",")}, {"units", positive(j.Units)},
+		{"expected", span(j.ExpectedMs)}, {"preempted", positive(int64(j.Preempted))},
 		{"expected digest", fmt.Sprintf("%x", []byte(j.ExpectedDigest))}, {"simulate", span(j.SimulateMs)},
 	}
 }
@@ -141,8 +146,45 @@ func attemptColumns(submitted rota.Clock) []column[rota.Attempt] {
 		{"RENEWALS", false, 0, func(t rota.Attempt) any { return t.Renewals }},
 		{"END", false, 0, func(t rota.Attempt) any { return or(reasonText(t.End), "open") }},
 		{"ERROR", false, 30, func(t rota.Attempt) any { return t.Error }},
+		{"CHOSEN BY", true, 0, func(t rota.Attempt) any { return chosenBy(t.Decision) }},
 		{"LEASE", true, 0, func(t rota.Attempt) any { return t.Lease }},
 	}
+}
+
+func chosenBy(d rota.Decision) string {
+	if d.Reasoning.Rule == rota.ReasoningNone {
+		return ""
+	}
+	return d.Reasoning.Rule.String()
+}
+
+// limitsText shows limits as --limit takes them, by name.
+func limitsText(limits map[string]int64) string {
+	names := slices.Sorted(maps.Keys(limits))
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s=%d", name, limits[name])
+	}
+	return strings.Join(names, ",")
+}
+
+// parseLimits takes the pairs of --limit.
+func parseLimits(pairs []string) (map[string]int64, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	limits := make(map[string]int64, len(pairs))
+	for _, pair := range pairs {
+		name, text, ok := strings.Cut(pair, "=")
+		n, err := strconv.ParseInt(text, 10, 64)
+		if !ok || err != nil {
+			return nil, usagef("--limit %q is refused: name=N is wanted, such as depth=20", pair)
+		}
+		if _, twice := limits[name]; twice {
+			return nil, usagef("--limit %s is given twice", name)
+		}
+		limits[name] = n
+	}
+	return limits, nil
 }
 
 func between(from, to rota.Clock) string {

@@ -25,7 +25,10 @@ type submitFlags struct {
 	regionsAllow, regionsDeny []string
 	zone, domain, worker      string
 	expectedDigest            string
-	simulateMs                int64
+	simulateMs, expectedMs    int64
+	units                     int64
+	limits, dataKeys          []string
+	retryOnInvalidProof       bool
 	wait                      bool
 	file                      string
 }
@@ -83,6 +86,14 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.worker, "worker", "", "pin the job to this `worker`")
 	flags.StringVar(&f.expectedDigest, "expected-digest", "", "SHA-256 that the output must have, in `hex`")
 	flags.Int64Var(&f.simulateMs, "simulate-ms", 0, "how long the built-in handler waits")
+	flags.StringArrayVar(&f.limits, "limit", nil,
+		"`name=N` that the worker must offer at least, such as depth=20; may be repeated")
+	flags.Int64Var(&f.expectedMs, "expected-ms", 0, "how long jobs of this type should take, for the adaptive ranking")
+	flags.BoolVar(&f.retryOnInvalidProof, "retry-on-invalid-proof", false,
+		"run again if a verifier rejects the proof after completion")
+	flags.StringArrayVar(&f.dataKeys, "data-key", nil,
+		"`name` of data that the work reads; workers that hold it are preferred; may be repeated")
+	flags.Int64Var(&f.units, "units", 0, "units taken from the worker's units_per_period (default: 1)")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the job ended; exit 6 if otherwise than COMPLETED")
 	flags.StringVar(&f.file, "file", "", "submit the jobs of this JSON-lines `file`, - for stdin")
 }
@@ -93,7 +104,7 @@ func (f *submitFlags) refuseBeside(cmd *cobra.Command) error {
 	for _, name := range []string{"queue", "type", "id", "priority", "tenant", "fee", "size", "payload",
 		"delay", "ttl",
 		"cpu", "memory", "requires", "region-allow", "region-deny", "zone", "domain", "worker", "expected-digest",
-		"simulate-ms", "wait"} {
+		"simulate-ms", "limit", "expected-ms", "retry-on-invalid-proof", "data-key", "units", "wait"} {
 		if cmd.Flags().Changed(name) {
 			beside = append(beside, "--"+name)
 		}
@@ -124,7 +135,11 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 	s.CPUMilli, s.MemoryBytes = f.cpu, f.memory
 	s.Requires, s.RegionsAllow, s.RegionsDeny = f.requires, f.regionsAllow, f.regionsDeny
 	s.Zone, s.Domain, s.Worker = f.zone, f.domain, rota.WorkerID(f.worker)
-	s.SimulateMs = f.simulateMs
+	s.SimulateMs, s.ExpectedMs, s.Units = f.simulateMs, f.expectedMs, f.units
+	s.RetryOnInvalidProof, s.DataKeys = f.retryOnInvalidProof, f.dataKeys
+	if s.Limits, err = parseLimits(f.limits); err != nil {
+		return none, err
+	}
 	if f.expectedDigest != "" {
 		digest, err := hex.DecodeString(f.expectedDigest)
 		if err != nil || len(digest) != 32 {
@@ -133,7 +148,7 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 		s.ExpectedDigest = digest
 	}
 	if s.ID == "" {
-		s.ID = client.NewJobID()
+		s.ID, s.Minted = client.NewJobID(), true
 	}
 	if s.Tenant == "" {
 		s.Tenant = rota.DefaultTenant
@@ -143,6 +158,10 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 	}
 	return s, nil
 }
+
+// throttleHint is what a submitter is told whose job was taken by a queue that
+// fills up (SPEC §4.6).
+const throttleHint = "the queue is more than half full, or its workers more than half busy: slow down"
 
 // ceilMs rounds up: a delay is never shorter than asked for.
 func ceilMs(d time.Duration) int64 {
@@ -187,6 +206,9 @@ func (a *app) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error
 			return outcomes[0].Err
 		}
 		id = outcomes[0].ID
+		if outcomes[0].Throttle {
+			a.talk("%s", throttleHint)
+		}
 		if wait {
 			return nil
 		}

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -54,10 +56,14 @@ type submitter interface {
 type fileSender struct {
 	to    submitter
 	newID func() rota.JobID
+	// hint is called once, when the cluster asks to slow down.
+	hint func()
 
 	mu     sync.Mutex
 	report fileReport
 	kinds  map[rota.Kind]bool
+	// throttled says that the hint was told.
+	throttled bool
 	// broken is the first batch's error without an outcome: sending stops.
 	broken error
 }
@@ -73,6 +79,7 @@ func (a *app) submitFile(ctx context.Context, c *client.Client, path string) err
 		in = file
 	}
 	s := newFileSender(c, client.NewJobID)
+	s.hint = func() { a.talk("%s; the file goes on more slowly", throttleHint) }
 	err := s.send(ctx, newJobsFile(in))
 	if printErr := a.printFileReport(&s.report); printErr != nil {
 		return printErr
@@ -121,7 +128,7 @@ func (s *fileSender) send(ctx context.Context, f *jobsFile) error {
 			continue
 		}
 		if line.spec.ID == "" {
-			line.spec.ID = s.newID()
+			line.spec.ID, line.spec.Minted = s.newID(), true
 		}
 		if err := line.spec.CheckShape(rota.MaxPayloadBytes); err != nil {
 			s.refuse(line, err)
@@ -153,6 +160,7 @@ func (s *fileSender) submit(ctx context.Context, lines []fileLine) {
 		err = s.broken
 		s.mu.Unlock()
 	}
+	s.slowDown(ctx, outcomes)
 	for i := range lines {
 		switch {
 		case len(outcomes) != len(lines):
@@ -163,6 +171,25 @@ func (s *fileSender) submit(ctx context.Context, lines []fileLine) {
 			s.accept(outcomes[i].Existed)
 		}
 	}
+}
+
+// filePause is how long a batch's place in flight is kept after the cluster asked
+// to slow down: four places of 500 jobs each still make 10,000 jobs a second.
+const filePause = 200 * time.Millisecond
+
+// slowDown heeds the throttle hint (SPEC §4.6).
+func (s *fileSender) slowDown(ctx context.Context, outcomes []rota.Submitted) {
+	if !slices.ContainsFunc(outcomes, func(o rota.Submitted) bool { return o.Throttle }) {
+		return
+	}
+	s.mu.Lock()
+	first := !s.throttled
+	s.throttled = true
+	s.mu.Unlock()
+	if first && s.hint != nil {
+		s.hint()
+	}
+	_ = pause(ctx, filePause) // the end of ctx shows in the next batch
 }
 
 func (s *fileSender) accept(existed bool) {

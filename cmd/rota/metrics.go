@@ -31,6 +31,7 @@ type stateCollector struct {
 	jobs, ended, submitted        *prometheus.Desc
 	oldest, workers, leases, high *prometheus.Desc
 	ready                         *prometheus.Desc
+	tiers, usage, parked          *prometheus.Desc
 }
 
 func newStateCollector(from stateReader) *stateCollector {
@@ -47,13 +48,16 @@ func newStateCollector(from stateReader) *stateCollector {
 		leases:    d("leases_active", "Open leases."),
 		high:      d("applied_index", "The last log entry that this node applied."),
 		ready:     d("ready", "1 when the node knows a leader and has caught up."),
+		tiers:     d("jobs_pending", "QUEUED jobs by tier.", "queue", "tier"),
+		usage:     d("queue_usage_ratio", "Pending jobs by queue_cap.", "queue"),
+		parked:    d("lanes_parked", "Lanes that a limit keeps out of the draw.", "queue"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.jobs, c.ended, c.submitted, c.oldest, c.workers, c.leases, c.high,
-		c.ready} {
+		c.ready, c.tiers, c.usage, c.parked} {
 		to <- d
 	}
 }
@@ -113,6 +117,11 @@ func (c *stateCollector) queue(q *rota.Queue, to chan<- prometheus.Metric) {
 	}
 	add(c.submitted, prometheus.CounterValue, float64(q.SubmittedTotal))
 	add(c.oldest, prometheus.GaugeValue, float64(q.OldestWaitMs)/1000)
+	for tier, n := range q.Tiers {
+		add(c.tiers, prometheus.GaugeValue, float64(n), tierNames[tier])
+	}
+	add(c.usage, prometheus.GaugeValue, float64(q.UsagePermille)/1000)
+	add(c.parked, prometheus.GaugeValue, float64(q.Parked))
 }
 
 // fold sums the queues beyond the bound into one without a name.
@@ -133,6 +142,11 @@ func fold(queues []rota.Queue) []rota.Queue {
 		rest.ExpiredTotal += q.ExpiredTotal
 		rest.CancelledTotal += q.CancelledTotal
 		rest.OldestWaitMs = max(rest.OldestWaitMs, q.OldestWaitMs)
+		for tier, n := range q.Tiers {
+			rest.Tiers[tier] += n
+		}
+		rest.UsagePermille = max(rest.UsagePermille, q.UsagePermille)
+		rest.Parked += q.Parked
 	}
 	return append(append([]rota.Queue(nil), queues[:queuesMeasured]...), rest)
 }

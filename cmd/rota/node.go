@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/tls"
 	"log/slog"
 	"sync/atomic"
@@ -42,17 +43,22 @@ type nodePlan struct {
 	bootstrapExpect                      int
 	gossipKeyFile                        string
 	insecure, adoptData                  bool
+	tuning                               tuning
+	attestationKeys                      []ed25519.PublicKey
 	// clientTLS is shown to clients, nodeTLS to and by other nodes; nil is clear
 	// text.
 	clientTLS, nodeTLS *tls.Config
 }
 
 func (p *nodePlan) config(log *slog.Logger, fatal func(error)) cluster.Config {
-	return cluster.Config{
+	c := cluster.Config{
 		Node: p.id, Cluster: p.cluster, Data: p.data, API: p.advertised, Raft: p.raft, Gossip: p.gossip, Join: p.join,
 		BootstrapExpect: p.bootstrapExpect, GossipKeyFile: p.gossipKeyFile, Insecure: p.insecure, AdoptData: p.adoptData,
 		ServerTLS: p.nodeTLS, ClientTLS: p.nodeTLS, Version: version, Fatal: fatal, Log: log,
+		AttestationKeys: p.attestationKeys,
 	}
+	p.tuning.apply(&c)
+	return c
 }
 
 // peers makes the calling side of the node service. The cluster's id becomes

@@ -13,9 +13,9 @@ import (
 type wiredNode struct{ *cluster.Node }
 
 // OpenWorker gives the session as the protocol's interface; an error gives none.
-func (n wiredNode) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool) (
-	transport.WorkerSession, error) {
-	s, err := n.Node.OpenWorker(ctx, spec, secret, takeover)
+func (n wiredNode) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
+	attestation *rota.Attestation) (transport.WorkerSession, error) {
+	s, err := n.Node.OpenWorker(ctx, spec, secret, takeover, attestation)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func (a *app) operatorCommand() *cobra.Command {
 	snapshots := a.group(&cobra.Command{Use: "snapshot", Short: "Back up, inspect and restore"},
 		a.snapshotSaveCommand(), a.snapshotInspectCommand(), a.snapshotRestoreCommand())
 	return a.group(&cobra.Command{Use: "operator", Short: "Look after the cluster itself"},
-		raft, snapshots, a.verifyCommand())
+		raft, snapshots, a.verifyCommand(), a.auditCommand())
 }
 
 func (a *app) raftListCommand() *cobra.Command {

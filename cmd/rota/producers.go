@@ -86,10 +86,11 @@ func (p *producers) submit(ctx context.Context, from, to int) error {
 	for i := from; i < to; i++ {
 		left = append(left, i)
 	}
-	for len(left) > 0 {
+	for first := true; len(left) > 0; first = false {
 		specs := make([]rota.JobSpec, len(left))
 		for k, i := range left {
 			specs[k] = p.spec(i)
+			specs[k].Minted = first // by this run; a retry may find its own first try
 		}
 		outcomes, err := p.call(ctx, specs)
 		if ctx.Err() != nil {

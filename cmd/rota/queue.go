@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -56,6 +57,10 @@ func queueColumns() []column[rota.Queue] {
 		{"EXPIRED", true, 0, func(q rota.Queue) any { return q.ExpiredTotal }},
 		{"CANCELLED", true, 0, func(q rota.Queue) any { return q.CancelledTotal }},
 		{"WORKERS", false, 0, func(q rota.Queue) any { return q.Workers }},
+		{"USAGE", true, 0, func(q rota.Queue) any { return percent(q.UsagePermille) }},
+		{"LEASE USAGE", true, 0, func(q rota.Queue) any { return percent(q.LeaseUsagePermille) }},
+		{"LANES", true, 0, func(q rota.Queue) any { return q.Lanes }},
+		{"PARKED", true, 0, func(q rota.Queue) any { return q.Parked }},
 		{"OLDEST WAIT", false, 0, func(q rota.Queue) any { return span(q.OldestWaitMs) }},
 	}
 }
@@ -156,7 +161,9 @@ func (a *app) printQueue(q rota.Queue) error {
 			{"submitted total", q.SubmittedTotal}, {"assigned total", q.AssignedTotal}, {"completed total",
 				q.CompletedTotal},
 			{"dead total", q.DeadTotal}, {"expired total", q.ExpiredTotal}, {"cancelled total", q.CancelledTotal},
-			{"lanes", q.Lanes}, {"workers", q.Workers}, {"oldest wait", span(q.OldestWaitMs)},
+			{"lanes", q.Lanes}, {"parked lanes", q.Parked}, {"workers", q.Workers}, {"oldest wait", span(q.OldestWaitMs)},
+			{"usage", percent(q.UsagePermille)}, {"lease usage", percent(q.LeaseUsagePermille)},
+			{"queued by tier", tiersText(q.Tiers)},
 		})
 		var facts []fact
 		standard := rota.StandardPolicy()
@@ -169,6 +176,45 @@ func (a *app) printQueue(q rota.Queue) error {
 		if len(facts) > 0 {
 			text += "\n" + renderFacts(facts)
 		}
-		return text
+		return text + queueLists(q, wide)
 	})
+}
+
+// queueLists are a queue's failure domains and what is known of its types.
+func queueLists(q rota.Queue, wide bool) (text string) {
+	if len(q.Domains) > 0 {
+		text += "\n" + renderList([]column[rota.Domain]{
+			{"DOMAIN", false, 0, func(d rota.Domain) any { return d.Name }},
+			{"ISOLATED", false, 0, func(d rota.Domain) any { return d.Isolated }},
+			{"OUTCOMES", false, 0, func(d rota.Domain) any { return d.Outcomes }},
+			{"FAILURES", false, 0, func(d rota.Domain) any { return d.Failures }},
+		}, q.Domains, wide)
+	}
+	if len(q.Types) > 0 {
+		text += "\n" + renderList([]column[rota.TypeStats]{
+			{"TYPE", false, 0, func(t rota.TypeStats) any { return t.Type }},
+			{"SUCCESS", false, 0, func(t rota.TypeStats) any { return t.Success }},
+			{"FAIL", false, 0, func(t rota.TypeStats) any { return t.Fail }},
+			{"AVERAGE", false, 0, func(t rota.TypeStats) any { return span(t.EMAus / 1000) }},
+			{"EXPECTED", false, 0, func(t rota.TypeStats) any { return span(t.ExpectedMs) }},
+			{"WEIGHT", false, 0, func(t rota.TypeStats) any { return fmt.Sprintf("%.3f", t.Weight) }},
+		}, q.Types, wide)
+	}
+	return text
+}
+
+func percent(permille int64) string { return fmt.Sprintf("%d.%d %%", permille/10, permille%10) }
+
+// tierNames name the tiers from 0 (SPEC §1).
+var tierNames = [5]string{"critical", "high", "normal", "low", "background"}
+
+// tiersText shows the tiers by their names, those without jobs left out.
+func tiersText(tiers [5]int64) string {
+	var texts []string
+	for i, name := range tierNames {
+		if tiers[i] > 0 {
+			texts = append(texts, fmt.Sprintf("%s %d", name, tiers[i]))
+		}
+	}
+	return strings.Join(texts, ", ")
 }

@@ -68,7 +68,8 @@ without leader.`,
 	flags.StringVar(&a.tls.cert, "tls-cert", "", "`file` with this end's certificate (PEM)")
 	flags.StringVar(&a.tls.key, "tls-key", "", "`file` with its key (PEM)")
 	a.group(root, a.serverCommand(), a.devCommand(), a.jobCommand(), a.workerCommand(), a.queueCommand(),
-		a.clusterCommand(), a.operatorCommand(), a.benchCommand(), a.demoCommand(), a.versionCommand())
+		a.tenantCommand(), a.modeCommand(),
+		a.eventsCommand(), a.clusterCommand(), a.operatorCommand(), a.benchCommand(), a.demoCommand(), a.versionCommand())
 	root.InitDefaultCompletionCmd()
 	return root
 }

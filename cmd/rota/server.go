@@ -32,7 +32,9 @@ type serverFlags struct {
 	gossipKeyFile            string
 	insecure                 bool
 	adoptData                bool
+	attestationKeys          []string
 	log                      logFlags
+	tuning                   tuning
 }
 
 func (a *app) serverCommand() *cobra.Command {
@@ -72,6 +74,9 @@ Everything listens on loopback if not told otherwise. Another address needs --tl
 	flags.BoolVar(&f.insecure, "insecure", false, "allow other addresses than loopback in clear text")
 	flags.BoolVar(&f.adoptData, "adopt-data", false, "once, take a data directory that was moved or copied here: "+
 		"only where the original is gone for good and this is its only and newest copy")
+	flags.StringSliceVar(&f.attestationKeys, "attestation-key", nil,
+		"`file` with Ed25519 public keys, PEM or one a line in hex, whose word on workers counts; may be repeated")
+	f.tuning.register(flags)
 	f.log.register(cmd)
 	return cmd
 }
@@ -135,7 +140,7 @@ func (f *serverFlags) plan(files tlsFiles) (*nodePlan, error) {
 	p := &nodePlan{
 		id: rota.NodeID(f.node), cluster: f.cluster, data: f.data, api: f.api, admin: f.admin, join: f.join,
 		bootstrapExpect: f.bootstrapExpect, gossipKeyFile: f.gossipKeyFile, insecure: f.insecure,
-		adoptData: f.adoptData,
+		adoptData: f.adoptData, tuning: f.tuning,
 	}
 	for _, addr := range []struct {
 		flag, value string
@@ -154,6 +159,10 @@ func (f *serverFlags) plan(files tlsFiles) (*nodePlan, error) {
 		if _, _, err := net.SplitHostPort(j); err != nil {
 			fault("--join %q is refused: host:port is wanted", j)
 		}
+	}
+	var err error
+	if p.attestationKeys, err = attestationKeys(f.attestationKeys); err != nil {
+		fault("%v", err)
 	}
 	if len(faults) > 0 {
 		return nil, usagef("%s", strings.Join(faults, "; "))

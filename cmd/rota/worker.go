@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,8 @@ import (
 
 func (a *app) workerCommand() *cobra.Command {
 	return a.group(&cobra.Command{Use: "worker", Short: "Run workers and look after them"},
-		a.workerRunCommand(), a.workerListCommand(), a.workerShowCommand(), a.workerDrainCommand())
+		a.workerRunCommand(), a.workerListCommand(), a.workerShowCommand(), a.workerDrainCommand(),
+		a.workerSuspendCommand(), a.workerResumeCommand(), a.workerRetireCommand(), a.workerAttestCommand())
 }
 
 // payloadResult is what the built-in handler leaves behind: no output, and the
@@ -58,6 +60,7 @@ func workerColumns() []column[rota.Worker] {
 		{"SLOTS", false, 0, func(w rota.Worker) any { return w.Slots }},
 		{"PREFETCH", true, 0, func(w rota.Worker) any { return w.Prefetch }},
 		{"OPEN", false, 0, func(w rota.Worker) any { return w.Open }},
+		{"LOAD", false, 0, func(w rota.Worker) any { return w.Load }},
 		{"HEALTH", false, 0, func(w rota.Worker) any { return w.Health }},
 		{"COMPLETED", false, 0, func(w rota.Worker) any { return w.Completed }},
 		{"FAILED", false, 0, func(w rota.Worker) any { return w.Failed }},
@@ -68,6 +71,10 @@ func workerColumns() []column[rota.Worker] {
 		{"CPU TAKEN", true, 0, func(w rota.Worker) any { return w.CPUMilliTaken }},
 		{"MEMORY", true, 0, func(w rota.Worker) any { return w.MemoryBytes }},
 		{"MEMORY TAKEN", true, 0, func(w rota.Worker) any { return w.MemoryTaken }},
+		{"LIMITS", true, 0, func(w rota.Worker) any { return limitsText(w.Limits) }},
+		{"STAKE LEFT", true, 0, func(w rota.Worker) any { return stakeLeft(w) }},
+		{"BARRED TYPES", true, 0, func(w rota.Worker) any { return len(w.Cooling) + len(w.Denied) }},
+		{"ATTESTED UNTIL", true, 0, func(w rota.Worker) any { return day(w.AttestedUntil) }},
 		{"SESSION", true, 0, func(w rota.Worker) any { return uint64(w.Session) }},
 	}
 }
@@ -86,13 +93,35 @@ func (a *app) workerDrainCommand() *cobra.Command {
 		})
 }
 
+func (a *app) workerSuspendCommand() *cobra.Command {
+	return a.oneWorkerCommand("suspend", "Cancel a worker's leases and give it none until it is resumed",
+		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
+			return c.SuspendWorker(ctx, id)
+		})
+}
+
+func (a *app) workerResumeCommand() *cobra.Command {
+	return a.oneWorkerCommand("resume", "Make a draining, suspended or jailed worker active again",
+		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
+			return c.ResumeWorker(ctx, id)
+		})
+}
+
+func (a *app) workerRetireCommand() *cobra.Command {
+	return a.oneWorkerCommand("retire", "End a worker for good; its leases are cancelled",
+		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
+			return c.RetireWorker(ctx, id)
+		})
+}
+
 func (a *app) oneWorkerCommand(verb, short string,
 	ask func(context.Context, *client.Client, rota.WorkerID) (rota.Worker, error),
 ) *cobra.Command {
 	return &cobra.Command{
-		Use:   verb + " ID",
-		Short: short,
-		Args:  cobra.ExactArgs(1),
+		Use:     verb + " ID",
+		Short:   short,
+		Example: "  rota worker " + verb + " gpu-7",
+		Args:    cobra.ExactArgs(1),
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
 			id := rota.WorkerID(args[0])
 			if err := rota.CheckID("worker", id); err != nil {
@@ -102,20 +131,51 @@ func (a *app) oneWorkerCommand(verb, short string,
 			if err != nil {
 				return err
 			}
-			return a.printOne(w, []string{string(w.ID)}, func(wide bool) string { return workerTable(w, wide) })
+			now := a.clockForPeople(ctx, c)
+			return a.printOne(w, []string{string(w.ID)}, func(wide bool) string { return workerTable(w, now, wide) })
 		})),
 	}
 }
 
-func workerTable(w rota.Worker, wide bool) string {
-	text := renderFacts([]fact{
+// stakeLeft is what is left of the stake that a worker declares.
+func stakeLeft(w rota.Worker) int64 { return max(0, w.Stake-w.Slashed) }
+
+// standingFacts tell what a worker's deeds brought it (SPEC §6.2).
+func standingFacts(w rota.Worker, now rota.Clock) []fact {
+	barred := func(list []rota.TypeUntil) string {
+		texts := make([]string, len(list))
+		for i, t := range list {
+			texts[i] = strings.TrimSpace(string(t.Type) + " " + stillFor(t.Until, now))
+		}
+		return strings.Join(texts, ", ")
+	}
+	facts := []fact{
+		{"load", w.Load}, {"jailed", stillFor(w.JailedUntil, now)}, {"cooling down", stillFor(w.CoolingUntil, now)},
+		{"types cooling down", barred(w.Cooling)}, {"types denied", barred(w.Denied)},
+		{"attested until", day(w.AttestedUntil)}, {"limits", limitsText(w.Limits)},
+	}
+	if w.Stake > 0 || w.Slashed > 0 {
+		facts = append(facts, fact{"stake left", stakeLeft(w)}, fact{"slashed", w.Slashed})
+	}
+	if w.InvalidProofs > 0 {
+		facts = append(facts, fact{"invalid proofs", w.InvalidProofs})
+	}
+	for _, u := range w.Units {
+		facts = append(facts, fact{"units of " + string(u.Queue), u.Used})
+	}
+	return facts
+}
+
+func workerTable(w rota.Worker, now rota.Clock, wide bool) string {
+	facts := []fact{
 		{"worker", w.ID}, {"status", w.Status}, {"queues", joined(w.Queues)}, {"slots", w.Slots}, {"prefetch",
 			w.Prefetch},
 		{"open leases", w.Open}, {"health", w.Health}, {"region", w.Region}, {"zone", w.Zone},
 		{"capabilities", joined(w.Capabilities)}, {"cpu milli", w.CPUMilli}, {"cpu milli taken", w.CPUMilliTaken},
 		{"memory bytes", w.MemoryBytes}, {"memory bytes taken", w.MemoryTaken}, {"session", uint64(w.Session)},
 		{"assigned total", w.Assigned}, {"completed total", w.Completed}, {"failed total", w.Failed},
-	})
+	}
+	text := renderFacts(append(facts, standingFacts(w, now)...))
 	if len(w.Leases) == 0 {
 		return text
 	}

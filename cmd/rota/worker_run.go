@@ -25,6 +25,8 @@ type workerFlags struct {
 	capabilities    []string
 	cpu, memory     int64
 	stake           int64
+	limits          []string
+	attestation     string
 	command         string
 }
 
@@ -61,9 +63,16 @@ one ends what runs and gives it back.`,
 	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` that jobs may take")
 	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory that jobs may take")
 	flags.Int64Var(&f.stake, "stake", 0, "stake in millionths of a unit")
+	flags.StringArrayVar(&f.limits, "limit", nil,
+		"`name=N` that it offers at most, such as depth=20; may be repeated")
+	flags.StringVar(&f.attestation, "attestation", "",
+		"`file` with what `worker attest` printed; without --id the worker is the one that it names")
 	flags.StringVar(&f.command, "exec", "", "`command` that runs each job")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		spec := f.spec()
+		spec, attestation, err := f.spec()
+		if err != nil {
+			return err
+		}
 		if len(spec.Queues) == 0 {
 			return usagef("--queues is missing: the queues to serve")
 		}
@@ -72,23 +81,36 @@ one ends what runs and gives it back.`,
 		if err := checked.CheckShape(); err != nil {
 			return err
 		}
-		return a.does(func(ctx context.Context, _ []string) error { return a.runWorker(ctx, f, spec) })(cmd, args)
+		return a.does(func(ctx context.Context, _ []string) error {
+			return a.runWorker(ctx, f, spec, attestation)
+		})(cmd, args)
 	}
 	return cmd
 }
 
-func (f *workerFlags) spec() rota.WorkerSpec {
-	s := rota.WorkerSpec{
+func (f *workerFlags) spec() (s rota.WorkerSpec, attestation *rota.Attestation, err error) {
+	s = rota.WorkerSpec{
 		ID: rota.WorkerID(f.id), Slots: f.slots, Prefetch: f.prefetch, Region: f.region, Zone: f.zone,
 		Capabilities: f.capabilities, CPUMilli: f.cpu, MemoryBytes: f.memory, Stake: f.stake,
 	}
 	for _, q := range f.queues {
 		s.Queues = append(s.Queues, rota.QueueName(q))
 	}
-	return s
+	if s.Limits, err = parseLimits(f.limits); err != nil {
+		return s, nil, err
+	}
+	if f.attestation == "" {
+		return s, nil, nil
+	}
+	if attestation, err = readAttestation(f.attestation); err != nil {
+		return s, nil, err
+	}
+	s.ID = or(s.ID, attestation.Worker)
+	return s, attestation, nil
 }
 
-func (a *app) runWorker(ctx context.Context, f *workerFlags, spec rota.WorkerSpec) error {
+func (a *app) runWorker(ctx context.Context, f *workerFlags, spec rota.WorkerSpec,
+	attestation *rota.Attestation) error {
 	hard, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go a.secondSignal(ctx, hard, cancel)
@@ -98,6 +120,9 @@ func (a *app) runWorker(ctx context.Context, f *workerFlags, spec rota.WorkerSpe
 		}
 		if f.takeover {
 			opts = append(opts, client.WithTakeover())
+		}
+		if attestation != nil {
+			opts = append(opts, client.WithAttestation(*attestation))
 		}
 		w, err := client.NewWorker(c, spec, opts...)
 		if err != nil {

@@ -945,8 +945,11 @@ func (x *Label) GetValue() string {
 }
 
 type Submit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Spec          *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Spec  *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// The client library made the id up for a first try: the leader need not look
+	// into its archive (SPEC §9.4). It changes nothing when applied.
+	Minted        bool `protobuf:"varint,2,opt,name=minted,proto3" json:"minted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -986,6 +989,13 @@ func (x *Submit) GetSpec() *JobSpec {
 		return x.Spec
 	}
 	return nil
+}
+
+func (x *Submit) GetMinted() bool {
+	if x != nil {
+		return x.Minted
+	}
+	return false
 }
 
 type WorkerSpec struct {
@@ -1799,7 +1809,9 @@ func (x *Cancel) GetJob() string {
 type Retry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	// The job as the leader's archive has it, where no record is left in the state.
+	// The job as it was submitted, always: whoever proposes takes it from the staged
+	// records or the archive. Applying never reads a record, as nodes differ in what
+	// they have flushed (SPEC §9.1).
 	Spec          *JobSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1981,7 +1993,7 @@ type ReportProof struct {
 	Job    string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Lease  []byte                 `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
 	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The job as the leader's archive has it, where no record is left in the state.
+	// The job as it was submitted, always; see Retry.
 	Spec          *JobSpec `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2464,9 +2476,10 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value\"/\n" +
 	"\x05Label\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"/\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"G\n" +
 	"\x06Submit\x12%\n" +
-	"\x04spec\x18\x01 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\"\xb5\x02\n" +
+	"\x04spec\x18\x01 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\x12\x16\n" +
+	"\x06minted\x18\x02 \x01(\bR\x06minted\"\xb5\x02\n" +
 	"\n" +
 	"WorkerSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +

@@ -20,7 +20,8 @@ var jobFields = []string{"id", "queue", "type", "tenant", "priority", "state", "
 	"fee?", "size_bytes?", "payload?", "delay_ms?", "not_before_ms?", "ttl_ms?", "max_runtime_ms?", "cpu_milli?", "memory_bytes?",
 	"requires?", "regions_allow?", "regions_deny?", "zone?", "domain?", "worker?", "expected_digest?", "simulate_ms?", "units?",
 	"labels?", "enqueued_ms?", "first_lease_ms?", "finished_ms?", "due_ms?", "finished_date_ms?", "reason?", "error?", "lease?",
-	"attempts?", "progress?", "progress_note?", "output?", "output_digest?"}
+	"attempts?", "progress?", "progress_note?", "output?", "output_digest?", "limits?", "expected_ms?",
+	"retry_on_invalid_proof?", "data_keys?", "tier?", "preempted?", "record_dropped?", "archived?"}
 
 func cliSubmit(t *testing.T, c *nodes) {
 	c.rota(t, "queue", "set", "all-flags", "--set", "paused=true").want(t, 0)
@@ -28,18 +29,21 @@ func cliSubmit(t *testing.T, c *nodes) {
 	r := c.rota(t, "job", "submit", "--queue", "all-flags", "--type", "t1", "--id", "all.flags:1", "--priority", "3", "--tenant", "acme",
 		"--fee", "123", "--size", "456", "--payload", "text", "--delay", "1h", "--ttl", "2h", "--cpu", "250", "--memory", "1024",
 		"--requires", "gpu", "--requires", "a100", "--region-allow", "eu", "--region-allow", "us", "--region-deny", "cn", "--zone", "z1",
-		"--domain", "d1", "--worker", "cli-w1", "--expected-digest", digest, "--simulate-ms", "7", "-o", "json")
+		"--domain", "d1", "--worker", "cli-w1", "--expected-digest", digest, "--simulate-ms", "7", "--limit", "depth=20",
+		"--limit", "width=3", "--expected-ms", "900", "--retry-on-invalid-proof", "--data-key", "k1", "--data-key", "k2",
+		"--units", "5", "-o", "json")
 	job := object(t, r)
 	fields(t, "the job", job, jobFields...)
 	for name, want := range map[string]any{"id": "all.flags:1", "queue": "all-flags", "type": "t1", "tenant": "acme", "priority": 3.0,
 		"fee": 123.0, "size_bytes": 456.0, "payload": "text", "delay_ms": 3_600_000.0, "ttl_ms": 7_200_000.0, "cpu_milli": 250.0,
 		"memory_bytes": 1024.0, "zone": "z1", "domain": "d1", "worker": "cli-w1", "expected_digest": digest, "simulate_ms": 7.0,
-		"state": "DELAYED", "attempt": 0.0} {
+		"state": "DELAYED", "attempt": 0.0, "expected_ms": 900.0, "retry_on_invalid_proof": true, "units": 5.0} {
 		if job[name] != want {
 			t.Errorf("field %s is %v, %v is wanted", name, job[name], want)
 		}
 	}
-	for name, want := range map[string]string{"requires": "[a100 gpu]", "regions_allow": "[eu us]", "regions_deny": "[cn]"} {
+	for name, want := range map[string]string{"requires": "[a100 gpu]", "regions_allow": "[eu us]", "regions_deny": "[cn]",
+		"limits": "map[depth:20 width:3]", "data_keys": "[k1 k2]"} {
 		if got := fmt.Sprint(job[name]); got != want && got != "[gpu a100]" {
 			t.Errorf("field %s is %s, %s is wanted", name, got, want)
 		}
@@ -61,7 +65,8 @@ func cliShow(t *testing.T, c *nodes) {
 	if len(attempts) != 1 || job["state"] != "COMPLETED" || job["reason"] != "DONE" {
 		t.Fatalf("the job is %v", job)
 	}
-	fields(t, "the attempt", attempts[0], "attempt", "worker", "lease_id", "token", "started_ms", "acked_ms", "ended_ms", "renewals?", "end", "error?")
+	fields(t, "the attempt", attempts[0], "attempt", "worker", "lease_id", "token", "started_ms", "acked_ms", "ended_ms", "renewals?", "end", "error?",
+		"decision")
 	sum := sha256.Sum256([]byte("p"))
 	if job["output_digest"] != hex.EncodeToString(sum[:]) {
 		t.Errorf("the built-in handler's digest is %v, that of the payload is %x", job["output_digest"], sum)
@@ -75,7 +80,7 @@ func cliShow(t *testing.T, c *nodes) {
 	}
 	fields(t, "the lease", lease, "id", "token", "job", "worker", "session", "attempt", "state", "started_ms", "ack_by_ms", "acked_ms",
 		"renew_by_ms", "deadline_ms", "renewals", "revoked?", "decision")
-	fields(t, "the decision", lease["decision"].(map[string]any), "epoch", "height", "score", "rank", "reasoning")
+	fields(t, "the decision", lease["decision"].(map[string]any), "epoch", "height", "score", "rank", "reasoning", "seed")
 	c.rota(t, "job", "cancel", "shown-running").want(t, 0)
 	// Any node answers the same.
 	for _, n := range c.all {

@@ -79,9 +79,11 @@ func list(t *testing.T, from map[string]any, field string) []map[string]any {
 // Every command that prints data prints it in all formats, the same data.
 func cliFormats(t *testing.T, c *nodes) {
 	c.rota(t, "job", "submit", "--queue", "cli", "--type", "f", "--id", "formats", "--payload", "yes: no", "--wait").want(t, 0)
+	c.rota(t, "tenant", "set", "cli-t1", "--weight", "2").want(t, 0)
 	for _, args := range [][]string{
 		{"job", "show", "formats"}, {"job", "list", "--type", "f"}, {"job", "wait", "formats"},
 		{"queue", "show", "cli"}, {"queue", "list"}, {"worker", "show", "cli-w1"}, {"worker", "list"},
+		{"tenant", "show", "cli-t1"}, {"tenant", "list"}, {"mode", "get"},
 		{"cluster", "status"}, {"operator", "raft", "list-peers"}, {"operator", "verify"}, {"version"},
 	} {
 		what := strings.Join(args, " ")

@@ -22,7 +22,7 @@ type auditor struct {
 	short   Time
 	readyAt Time
 	// Counted for the tests: how much of each happened.
-	Granted, Expired, Completed, Leaderships int
+	Granted, Expired, Completed, Leaderships, Promoted, Preempted int
 }
 
 type auditJob struct {
@@ -129,6 +129,12 @@ func (a *auditor) entry(r *fsm.Applied) {
 			}
 			a.ended(e, j)
 			j.terminal = true
+		case rota.JobPromoted:
+			a.Promoted++
+		case rota.LeaseRevoked:
+			if e.Reason == rota.Preempted {
+				a.Preempted++
+			}
 		case rota.JobDead, rota.JobExpired, rota.JobCancelled:
 			if j.terminal {
 				a.failf("job %s ended twice", e.Job)

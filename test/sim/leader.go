@@ -94,8 +94,11 @@ func (l *leadership) landed(index int, a *fsm.Applied) {
 		l.ready, l.c, l.began = true, a.Clock, a.Clock
 		l.lastStamp, l.lastAt = a.Clock, l.node.local(w.now)
 		w.audit.ready(l)
-		l.propose(&fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "default",
-			Set: []*fsmpb.Label{{Key: "lease_ms", Value: fmt.Sprint(l.w.LeaseMs)}}}}}, nil)
+		set := []*fsmpb.Label{{Key: "lease_ms", Value: fmt.Sprint(l.w.LeaseMs)}}
+		for _, s := range l.w.Policy {
+			set = append(set, &fsmpb.Label{Key: s.Key, Value: s.Value})
+		}
+		l.propose(&fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "default", Set: set}}}, nil)
 		w.on(&l.node.actor, 0, l.tick)
 		return
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"testing"
+
+	"github.com/rotasched/rota"
 )
 
 var (
@@ -42,8 +44,19 @@ func budget(t *testing.T) (first uint64, n int) {
 	return first, n
 }
 
+// policies are the queues that seeds run over; the seeds that once found
+// something keep the first.
+var policies = [][]rota.Setting{
+	{},
+	{{Key: "ranking", Value: "adaptive"}, {Key: "aging_threshold", Value: "5s"}},
+	{{Key: "preempt", Value: "on"}},
+	{{Key: "ranking", Value: "adaptive"}, {Key: "preempt", Value: "on"}, {Key: "hold_max", Value: "3s"}},
+	{},
+}
+
 func mixed(seed uint64) Options {
-	return Options{Seed: seed, Nodes: 3 + 2*int(seed%3)/2, Workers: 4, Jobs: 120, LeaseMs: 20_000, Heal: 150_000, End: 900_000}
+	return Options{Policy: policies[seed%uint64(len(policies))],
+		Seed: seed, Nodes: 3 + 2*int(seed%3)/2, Workers: 4, Jobs: 120, LeaseMs: 20_000, Heal: 150_000, End: 900_000}
 }
 
 // live runs a whole life of faults, and then heals the world.
@@ -61,7 +74,7 @@ func live(o Options) (*World, error) {
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	first, n := budget(t)
-	var granted, expired, completed, leaderships int
+	var granted, expired, completed, leaderships, promoted, preempted int
 	for seed := first; seed < first+uint64(n); seed++ {
 		w, err := live(mixed(seed))
 		if err != nil {
@@ -69,9 +82,13 @@ func TestSeeds(t *testing.T) {
 		}
 		granted, expired = granted+w.audit.Granted, expired+w.audit.Expired
 		completed, leaderships = completed+w.audit.Completed, leaderships+w.audit.Leaderships
+		promoted, preempted = promoted+w.audit.Promoted, preempted+w.audit.Preempted
 	}
-	t.Log(fmt.Sprintf("%d seeds: %d leaderships, %d leases, %d of them expired, %d jobs completed",
-		n, leaderships, granted, expired, completed))
+	t.Log(fmt.Sprintf("%d seeds: %d leaderships, %d leases, %d of them expired, %d preempted, %d jobs completed, %d promotions",
+		n, leaderships, granted, expired, preempted, completed, promoted))
+	if n >= 4*len(policies) && (promoted == 0 || preempted == 0) {
+		t.Error("no seed promoted or preempted anything: the policies of the seeds are without effect")
+	}
 }
 
 // TestFoundSeeds runs the seeds that once found something, each by its finding.

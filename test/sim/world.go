@@ -25,6 +25,8 @@ type Options struct {
 	Heal, End Time
 	// Quiet has no fault of chance: a directed test brings its own.
 	Quiet bool
+	// Policy is what the queue has beside LeaseMs, as `queue set` takes it.
+	Policy []rota.Setting
 
 	// StampUncapped: a leader stamps however far ahead of what has applied.
 	StampUncapped bool

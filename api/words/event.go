@@ -1,0 +1,104 @@
+package words
+
+import (
+	"strings"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+// eventKinds has no text for the kind that no event is of.
+var eventKinds = newEnum("event kind", rota.EventKind.String)
+
+func eventIDToWire(id rota.EventID) string {
+	if id.IsZero() {
+		return ""
+	}
+	return id.String()
+}
+
+// EventToWire carries an event as consumers get it.
+func EventToWire(e *rota.ServedEvent) *rotav1.ServedEvent {
+	return &rotav1.ServedEvent{
+		EventId: eventIDToWire(e.ID), Kind: eventKinds.text(e.Kind), RunId: clean(e.Run), NodeId: clean(e.Node),
+		ParentEventId: eventIDToWire(e.Parent), LogicalTime: int64(e.Clock), DateMs: int64(e.Date), Job: string(e.Job),
+		Queue: string(e.Queue), Tenant: string(e.Tenant), Worker: string(e.Worker), Session: uint64(e.Session),
+		LeaseId: leaseIDToWire(&e.Lease), Attempt: e.Attempt, Reason: reasons.text(e.Reason),
+		Status: workerStatuses.text(e.Status), DeadlineMs: int64(e.Deadline), PolicyDecisionId: e.Epoch,
+		CapabilityCheckResult: clean(e.Check), Payload: clean(e.Payload), PayloadHash: e.PayloadHash, ErrorData: clean(e.Text),
+		PriorStateHash: e.Prior.String(), PostStateHash: e.Post.String(),
+	}
+}
+
+// EventFromWire is the inverse of EventToWire. A kind, reason or status that a
+// newer node knows and this binary does not is refused by name.
+func EventFromWire(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
+	e := rota.ServedEvent{Event: rota.Event{
+		Run: w.GetRunId(), Node: w.GetNodeId(), Clock: rota.Clock(w.GetLogicalTime()), Date: rota.Date(w.GetDateMs()),
+		Job: rota.JobID(w.GetJob()), Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()),
+		Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession()), Attempt: w.GetAttempt(),
+		Deadline: rota.Clock(w.GetDeadlineMs()), Epoch: w.GetPolicyDecisionId(), Check: w.GetCapabilityCheckResult(),
+		Payload: w.GetPayload(), Text: w.GetErrorData(),
+	}, PayloadHash: w.GetPayloadHash()}
+	var err error
+	if e.ID, err = rota.ParseEventID(w.GetEventId()); err != nil {
+		return e, err
+	}
+	if e.Parent, err = rota.ParseEventID(w.GetParentEventId()); err != nil {
+		return e, err
+	}
+	if e.Kind, err = eventKinds.value(w.GetKind()); err != nil {
+		return e, err
+	}
+	if e.Lease, err = LeaseIDFromWire(w.GetLeaseId()); err != nil {
+		return e, err
+	}
+	if e.Reason, err = reasons.value(w.GetReason()); err != nil {
+		return e, err
+	}
+	if e.Status, err = workerStatuses.value(w.GetStatus()); err != nil {
+		return e, err
+	}
+	if err := e.Prior.UnmarshalText([]byte(w.GetPriorStateHash())); err != nil {
+		return e, rota.Refusef(rota.Invalid, "prior_state_hash", "%v", err)
+	}
+	if err := e.Post.UnmarshalText([]byte(w.GetPostStateHash())); err != nil {
+		return e, rota.Refusef(rota.Invalid, "post_state_hash", "%v", err)
+	}
+	return e, nil
+}
+
+// TailToWire carries a filter; TailFromWire reads it back.
+func TailToWire(f *rota.EventFilter) *rotav1.TailRequest {
+	w := &rotav1.TailRequest{From: eventIDToWire(f.After), Follow: f.Follow, Job: string(f.Job)}
+	for _, k := range f.Kinds {
+		w.Kinds = append(w.Kinds, k.String())
+	}
+	return w
+}
+
+// TailFromWire reads a filter; what is wrong with it is refused by name.
+func TailFromWire(w *rotav1.TailRequest) (rota.EventFilter, error) {
+	f := rota.EventFilter{Follow: w.GetFollow(), Job: rota.JobID(w.GetJob())}
+	var err error
+	if f.After, err = rota.ParseEventID(w.GetFrom()); err != nil {
+		return f, err
+	}
+	if f.Job != "" {
+		if err := rota.CheckID("job", f.Job); err != nil {
+			return f, err
+		}
+	}
+	if len(w.GetKinds()) > len(eventKinds.texts) {
+		return f, rota.Refusef(rota.Invalid, "kinds", "kinds are %d: there are %d", len(w.GetKinds()), len(eventKinds.texts)-1)
+	}
+	for _, name := range w.GetKinds() {
+		k, err := eventKinds.value(name)
+		if err != nil || k == rota.EventNone {
+			return f, rota.Refusef(rota.Invalid, "kind", "event kind %q is unknown: one of %s is wanted", shown(name),
+				strings.Join(eventKinds.texts[1:], ", "))
+		}
+		f.Kinds = append(f.Kinds, k)
+	}
+	return f, nil
+}

@@ -1,0 +1,62 @@
+package words
+
+import (
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+// ExplanationToWire carries the answer of `job why`.
+func ExplanationToWire(x *rota.Explanation) *rotav1.Explanation {
+	w := &rotav1.Explanation{Job: string(x.Job), State: jobStates.text(x.State), Index: uint64(x.Index),
+		ClockMs: int64(x.Clock), Rank: x.Rank, Before: x.Before, WouldRunIf: x.WouldRun,
+		Reasons: each(x.Reasons, func(y *rota.Why) *rotav1.WhyReason {
+			return &rotav1.WhyReason{Reason: y.Reason, Workers: y.Workers, Detail: clean(y.Detail)}
+		}),
+		Decisions: each(x.Decisions, placedToWire)}
+	if x.Decision != nil {
+		w.Decision = placedToWire(x.Decision)
+	}
+	return w
+}
+
+// ExplanationFromWire is the inverse of ExplanationToWire.
+func ExplanationFromWire(w *rotav1.Explanation) (x rota.Explanation, err error) {
+	x = rota.Explanation{Job: rota.JobID(w.GetJob()), Index: rota.Index(w.GetIndex()), Clock: rota.Clock(w.GetClockMs()),
+		Rank: w.GetRank(), Before: w.GetBefore(), WouldRun: w.GetWouldRunIf(),
+		Reasons: each(w.GetReasons(), func(y **rotav1.WhyReason) rota.Why {
+			return rota.Why{Reason: (*y).GetReason(), Workers: (*y).GetWorkers(), Detail: (*y).GetDetail()}
+		})}
+	if x.State, err = jobStates.value(w.GetState()); err != nil {
+		return x, err
+	}
+	for _, d := range w.GetDecisions() {
+		placed, err := placedFromWire(d)
+		if err != nil {
+			return x, err
+		}
+		x.Decisions = append(x.Decisions, placed)
+	}
+	if w.GetDecision() != nil {
+		placed, err := placedFromWire(w.GetDecision())
+		if err != nil {
+			return x, err
+		}
+		x.Decision = &placed
+	}
+	return x, nil
+}
+
+func placedToWire(d *rota.PlacedDecision) *rotav1.PlacedDecision {
+	return &rotav1.PlacedDecision{Decision: decisionToWire(&d.Decision), Worker: string(d.Worker), Attempt: d.Attempt,
+		Note: clean(d.Note), Others: each(d.Others, func(o *rota.OtherWorker) *rotav1.OtherWorker {
+			return &rotav1.OtherWorker{Worker: string(o.Worker), Reason: o.Reason}
+		})}
+}
+
+func placedFromWire(w *rotav1.PlacedDecision) (rota.PlacedDecision, error) {
+	d, err := decisionFromWire(w.GetDecision())
+	return rota.PlacedDecision{Decision: d, Worker: rota.WorkerID(w.GetWorker()), Attempt: w.GetAttempt(), Note: w.GetNote(),
+		Others: each(w.GetOthers(), func(o **rotav1.OtherWorker) rota.OtherWorker {
+			return rota.OtherWorker{Worker: rota.WorkerID((*o).GetWorker()), Reason: (*o).GetReason()}
+		})}, err
+}

@@ -1,0 +1,46 @@
+package words
+
+import (
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+// TenantToWire carries a tenant with its limits.
+func TenantToWire(t *rota.Tenant) *rotav1.Tenant {
+	return &rotav1.Tenant{
+		Id: string(t.ID), Tier: serviceTiers.text(t.Tier), Weight: t.Weight, MaxConcurrent: t.MaxConcurrent,
+		RateLimitRps: t.RateLimitRPS, PenaltyMs: t.PenaltyMs, OpenLeases: t.Open, Parked: t.Parked, Known: t.Known,
+	}
+}
+
+// TenantFromWire is the inverse of TenantToWire.
+func TenantFromWire(w *rotav1.Tenant) (rota.Tenant, error) {
+	tier, err := serviceTiers.value(w.GetTier())
+	return rota.Tenant{
+		ID: rota.TenantID(w.GetId()), TenantLimits: rota.TenantLimits{
+			Tier: tier, Weight: w.GetWeight(), MaxConcurrent: w.GetMaxConcurrent(), RateLimitRPS: w.GetRateLimitRps(),
+			PenaltyMs: w.GetPenaltyMs(),
+		},
+		Open: w.GetOpenLeases(), Parked: w.GetParked(), Known: w.GetKnown(),
+	}, err
+}
+
+// TenantsFromWire converts a list of tenants.
+func TenantsFromWire(w []*rotav1.Tenant) ([]rota.Tenant, error) { return tryEach(w, TenantFromWire) }
+
+// ModeToWire carries the cluster's mode and why.
+func ModeToWire(m *rota.ModeStatus) *rotav1.Mode {
+	return &rotav1.Mode{
+		Mode: m.Mode.String(), Reason: clean(m.Reason), SinceMs: int64(m.Since), Auto: m.Auto, Holds: m.Holds,
+		Drained: m.Drained, Index: uint64(m.Index),
+	}
+}
+
+// ModeFromWire is the inverse of ModeToWire.
+func ModeFromWire(w *rotav1.Mode) (rota.ModeStatus, error) {
+	mode, err := modes.value(w.GetMode())
+	return rota.ModeStatus{
+		Mode: mode, Reason: w.GetReason(), Since: rota.Clock(w.GetSinceMs()), Auto: w.GetAuto(), Holds: w.GetHolds(),
+		Drained: w.GetDrained(), Index: rota.Index(w.GetIndex()),
+	}, err
+}

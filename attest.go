@@ -1,0 +1,90 @@
+package rota
+
+import (
+	"crypto/ed25519"
+	"encoding/binary"
+	"time"
+)
+
+// attestationDomain keeps a signature over an attestation from ever being one
+// over anything else that the same key signs.
+const attestationDomain = "rota|attestation|1"
+
+// Attest makes a key holder's word that a worker may serve a cluster until a date
+// (SPEC §6.5). The key is an Ed25519 private key of 64 bytes.
+func Attest(key ed25519.PrivateKey, cluster ClusterID, worker WorkerID, expires Date) (Attestation, error) {
+	if len(key) != ed25519.PrivateKeySize {
+		return Attestation{}, Refusef(Invalid, "key", "the key has %d bytes: an Ed25519 private key has %d", len(key),
+			ed25519.PrivateKeySize)
+	}
+	if err := CheckID("cluster_id", cluster); err != nil {
+		return Attestation{}, err
+	}
+	if err := CheckID("worker", worker); err != nil {
+		return Attestation{}, err
+	}
+	if expires <= 0 || expires > maxExpiry {
+		return Attestation{}, Refusef(Invalid, "expires_ms", "expires_ms is %d: 1 to %d is wanted", expires, maxExpiry)
+	}
+	a := Attestation{Cluster: cluster, Worker: worker, Expires: expires, Key: Hex(key.Public().(ed25519.PublicKey))}
+	a.Signature = ed25519.Sign(key, a.message())
+	return a, nil
+}
+
+// maxExpiry keeps dates far from overflow, as those of jobs.
+const maxExpiry Date = 1 << 46
+
+// message is what is signed: the domain, then each part behind its length, so that
+// no two attestations share their bytes.
+func (a *Attestation) message() []byte {
+	b := []byte(attestationDomain)
+	for _, part := range []string{string(a.Cluster), string(a.Worker)} {
+		b = binary.BigEndian.AppendUint32(b, uint32(len(part)))
+		b = append(b, part...)
+	}
+	return binary.BigEndian.AppendUint64(b, uint64(a.Expires))
+}
+
+// Verify refuses an attestation that does not let a worker serve a cluster at a
+// date, by keys that the cluster's configuration names. Kind Invalid: it is no
+// attestation at all. Kind Denied: it is for another cluster or worker, expired,
+// signed by an unknown key, or its signature is wrong; the text says which.
+func (a *Attestation) Verify(keys []ed25519.PublicKey, cluster ClusterID, worker WorkerID, now Date) error {
+	switch {
+	case len(a.Key) != ed25519.PublicKeySize:
+		return Refusef(Invalid, "attestation.key", "attestation.key has %d bytes: %d are wanted", len(a.Key),
+			ed25519.PublicKeySize)
+	case len(a.Signature) != ed25519.SignatureSize:
+		return Refusef(Invalid, "attestation.signature", "attestation.signature has %d bytes: %d are wanted",
+			len(a.Signature), ed25519.SignatureSize)
+	case !ValidID(string(a.Cluster)):
+		return CheckID("attestation.cluster_id", a.Cluster)
+	case !ValidID(string(a.Worker)):
+		return CheckID("attestation.worker", a.Worker)
+	case a.Expires <= 0 || a.Expires > maxExpiry:
+		return Refusef(Invalid, "attestation.expires_ms", "attestation.expires_ms is %d: 1 to %d is wanted", a.Expires,
+			maxExpiry)
+	case a.Cluster != cluster:
+		return Refusef(Denied, "attestation.cluster_id", "the attestation is for cluster %q: this one is %q", a.Cluster,
+			cluster)
+	case a.Worker != worker:
+		return Refusef(Denied, "attestation.worker", "the attestation is for worker %q: this one is %q", a.Worker, worker)
+	}
+	known := false
+	for _, k := range keys {
+		known = known || k.Equal(ed25519.PublicKey(a.Key))
+	}
+	switch {
+	case !known:
+		return Refusef(Denied, "attestation.key", "the attestation is signed by key %s: the cluster's configuration names "+
+			"no such key", a.Key)
+	case !ed25519.Verify(ed25519.PublicKey(a.Key), a.message(), a.Signature):
+		return Refusef(Denied, "attestation.signature", "the attestation's signature is wrong: it was changed after signing")
+	case a.Expires <= now:
+		return Refusef(Denied, "attestation.expires_ms", "the attestation expired at %s: it is %s, have a new one made",
+			dateText(a.Expires), dateText(now))
+	}
+	return nil
+}
+
+func dateText(d Date) string { return time.UnixMilli(int64(d)).UTC().Format(time.RFC3339) }

@@ -1,0 +1,109 @@
+package rota
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"testing"
+)
+
+func attestKeys(seeds ...byte) (private []ed25519.PrivateKey, public []ed25519.PublicKey) {
+	for _, s := range seeds {
+		k := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{s}, ed25519.SeedSize))
+		private, public = append(private, k), append(public, k.Public().(ed25519.PublicKey))
+	}
+	return private, public
+}
+
+func TestAttestation_verify(t *testing.T) {
+	t.Parallel()
+	private, public := attestKeys(1, 2, 3)
+	good, err := Attest(private[1], "c1", "w1", 2_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := good.Verify(public[:2], "c1", "w1", 1_999); err != nil {
+		t.Fatalf("a good one: %v", err)
+	}
+	stranger, err := Attest(private[2], "c1", "w1", 2_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change  func(*Attestation)
+		cluster ClusterID
+		worker  WorkerID
+		now     Date
+		kind    Kind
+		subject string
+	}{
+		"expired":            {nil, "c1", "w1", 2_000, Denied, "attestation.expires_ms"},
+		"another cluster":    {nil, "c2", "w1", 1, Denied, "attestation.cluster_id"},
+		"another worker":     {nil, "c1", "w2", 1, Denied, "attestation.worker"},
+		"an unknown key":     {func(a *Attestation) { *a = stranger }, "c1", "w1", 1, Denied, "attestation.key"},
+		"a longer life":      {func(a *Attestation) { a.Expires++ }, "c1", "w1", 1, Denied, "attestation.signature"},
+		"a broken signature": {func(a *Attestation) { a.Signature[9] ^= 1 }, "c1", "w1", 1, Denied, "attestation.signature"},
+		"a known key's name on a stranger's word": {func(a *Attestation) {
+			*a = stranger
+			a.Key = Hex(public[0])
+		}, "c1", "w1", 1, Denied, "attestation.signature"},
+		"a renamed worker": {func(a *Attestation) { a.Worker = "w2" }, "c1", "w2", 1, Denied, "attestation.signature"},
+		"a short key":      {func(a *Attestation) { a.Key = a.Key[1:] }, "c1", "w1", 1, Invalid, "attestation.key"},
+		"no signature":     {func(a *Attestation) { a.Signature = nil }, "c1", "w1", 1, Invalid, "attestation.signature"},
+		"no worker":        {func(a *Attestation) { a.Worker = "" }, "c1", "w1", 1, Invalid, "attestation.worker"},
+		"no cluster":       {func(a *Attestation) { a.Cluster = "a b" }, "c1", "w1", 1, Invalid, "attestation.cluster_id"},
+		"no expiry":        {func(a *Attestation) { a.Expires = 0 }, "c1", "w1", 1, Invalid, "attestation.expires_ms"},
+	} {
+		a := good
+		a.Signature = bytes.Clone(good.Signature)
+		if c.change != nil {
+			c.change(&a)
+		}
+		err := a.Verify(public[:2], c.cluster, c.worker, c.now)
+		var e *Error
+		if !errors.As(err, &e) || e.Kind != c.kind || e.Subject != c.subject {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if err := good.Verify(nil, "c1", "w1", 1); KindOf(err) != Denied {
+		t.Errorf("without any key: %v", err)
+	}
+}
+
+// The signed bytes are a format: attestations outlive the binary that made them.
+func TestAttestation_keepsItsFormat(t *testing.T) {
+	t.Parallel()
+	private, _ := attestKeys(7)
+	a, err := Attest(private[0], "c1", "w1", 1_700_000_000_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"cluster_id":"c1","worker":"w1","expires_ms":1700000000000,` +
+		`"key":"ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c",` +
+		`"signature":"d630cd54e468bf357dde60e2ca498f832a2ae255b5bf4d9917836a6f8f6c980da82fb435522b8371bf9cbaad3e5c9e1d12f00913c5d6f6d1eeb176afc64cff05"}`
+	if string(text) != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+}
+
+func TestAttest_refuses(t *testing.T) {
+	t.Parallel()
+	private, _ := attestKeys(1)
+	errOf := func(_ Attestation, err error) error { return err }
+	for name, err := range map[string]error{
+		"a short key": errOf(Attest(private[0][:32], "c1", "w1", 1)),
+		"no cluster":  errOf(Attest(private[0], "", "w1", 1)),
+		"no worker":   errOf(Attest(private[0], "c1", "a b", 1)),
+		"no expiry":   errOf(Attest(private[0], "c1", "w1", 0)),
+		"a far date":  errOf(Attest(private[0], "c1", "w1", 1<<62)),
+	} {
+		if KindOf(err) != Invalid {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}

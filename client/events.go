@@ -1,0 +1,106 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// Events calls told with the events that a filter selects, in the order in which
+// they happened (SPEC §12.3): those after filter.After, or from the oldest retained
+// on, to what is acknowledged when the call is made; with Follow it goes on until
+// ctx ends. When its node dies it goes on at another from the last event told,
+// without a gap and without a repeat. told is called by one goroutine; its error
+// ends the call and is returned.
+//
+// Errors: Invalid for an event that never was, OutOfRange for one that is of the
+// future or older than what is retained (the text names the oldest), Exhausted for
+// a consumer that is too slow. With Follow, ctx's end is Timeout.
+func (c *Client) Events(ctx context.Context, filter rota.EventFilter, told func([]rota.ServedEvent) error) error {
+	var last *rota.Error
+	for try := 0; ; try++ {
+		n := c.present()
+		before := filter.After
+		err := n.tail(ctx, &filter, told)
+		if err == nil {
+			return nil
+		}
+		var own *doneError
+		if errors.As(err, &own) {
+			return own.err
+		}
+		if filter.After != before {
+			try, last = 0, nil
+		}
+		e := c.judge(ctx, n, err)
+		switch {
+		case c.life.Err() != nil:
+			return &rota.Error{Kind: rota.Unavailable, Op: "tail events", Text: "the client is closed"}
+		case ctx.Err() != nil && (last == nil || errors.Is(ctx.Err(), context.Canceled)):
+			return &rota.Error{Kind: rota.Timeout, Op: "tail events", Text: "given up by the caller", Cause: ctx.Err()}
+		case ctx.Err() != nil:
+			return c.gaveUp(ctx, "tail events", last)
+		case e.Kind != rota.Unavailable && e.Kind != rota.Timeout:
+			return during("tail events", e)
+		}
+		last = e
+		c.moveOn(n)
+		c.log.Debug("events broke off, going on elsewhere", "node", n.address, "after", filter.After.String(), "err", e)
+		if !pause(ctx, retryDelay(try, e.RetryAfter)) {
+			return c.gaveUp(ctx, "tail events", last)
+		}
+	}
+}
+
+// tail follows one node and moves the filter on with every event told. It gives nil
+// only where the node has told all.
+func (n *node) tail(ctx context.Context, filter *rota.EventFilter, told func([]rota.ServedEvent) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := n.events.Tail(ctx, words.TailToWire(filter))
+	if err != nil {
+		return err
+	}
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			if filter.Follow {
+				return rota.Refusef(rota.Unavailable, "", "the stream ended")
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := deliver(m, filter, told); err != nil {
+			return err
+		}
+	}
+}
+
+// deliver hands a message on, but for what was told before: a node tells nothing
+// twice, and were it to, the caller would not see it.
+func deliver(m *rotav1.EventBatch, filter *rota.EventFilter, told func([]rota.ServedEvent) error) error {
+	events := make([]rota.ServedEvent, 0, len(m.GetEvents()))
+	for _, w := range m.GetEvents() {
+		e, err := words.EventFromWire(w)
+		if err != nil {
+			return err
+		}
+		if e.ID.Compare(filter.After) > 0 {
+			events = append(events, e)
+			filter.After = e.ID
+		}
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	if err := told(events); err != nil {
+		return &doneError{err}
+	}
+	return nil
+}

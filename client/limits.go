@@ -1,0 +1,103 @@
+package client
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// DrainWorker lets a worker keep its leases and get no new one (SPEC §8.5).
+func (c *Client) DrainWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Worker, error) {
+		return n.workers.Drain(ctx, &rotav1.DrainWorkerRequest{Id: string(id)})
+	}
+	return one(ctx, c, "drain worker", words.WorkerFromWire, ask)
+}
+
+// SuspendWorker cancels a worker's leases, whose jobs are queued again, and gives
+// it none until it is resumed (SPEC §8.5).
+func (c *Client) SuspendWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Worker, error) {
+		return n.workers.Suspend(ctx, &rotav1.SuspendWorkerRequest{Id: string(id)})
+	}
+	return one(ctx, c, "suspend worker", words.WorkerFromWire, ask)
+}
+
+// ResumeWorker makes a DRAINING, SUSPENDED or JAILED worker ACTIVE again.
+func (c *Client) ResumeWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Worker, error) {
+		return n.workers.Resume(ctx, &rotav1.ResumeWorkerRequest{Id: string(id)})
+	}
+	return one(ctx, c, "resume worker", words.WorkerFromWire, ask)
+}
+
+// RetireWorker ends a worker for good; its leases are cancelled.
+func (c *Client) RetireWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Worker, error) {
+		return n.workers.Retire(ctx, &rotav1.RetireWorkerRequest{Id: string(id)})
+	}
+	return one(ctx, c, "retire worker", words.WorkerFromWire, ask)
+}
+
+// ReportProof is a verifier's word that a COMPLETED job's proof is invalid, within
+// the queue's audit_window: its worker is slashed, and the job runs again if it
+// asked for that (SPEC §9.5).
+func (c *Client) ReportProof(ctx context.Context, report rota.ProofReport) (rota.JobOutcome, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.JobOutcome, error) {
+		return n.jobs.ReportProof(ctx, words.ProofReportToWire(&report))
+	}
+	return one(ctx, c, "report proof", words.JobOutcomeFromWire, ask)
+}
+
+// Tenants lists the tenants that somebody set or that have leases open, page by
+// page, as Workers does.
+func (c *Client) Tenants(ctx context.Context, opt rota.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {
+	var all []rota.Tenant
+	at, err := c.pages(ctx, "list tenants", opt, func(ctx context.Context, n *node, p page) (page, error) {
+		request := &rotav1.ListTenantsRequest{Read: p.read, Limit: pageRows, Cursor: p.cursor}
+		answer, err := n.tenants.List(ctx, request)
+		if err != nil {
+			return p, err
+		}
+		tenants, err := words.TenantsFromWire(answer.GetTenants())
+		if err == nil {
+			all = append(all, tenants...)
+		}
+		return page{cursor: answer.GetNextCursor(), at: answer.GetAt()}, err
+	})
+	return all, at, err
+}
+
+// Tenant reads any tenant; one that nobody set has the default limits.
+func (c *Client) Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Tenant, error) {
+		return n.tenants.Get(ctx, &rotav1.GetTenantRequest{Id: string(id), Read: words.ReadToWire(opt)})
+	}
+	return one(ctx, c, "show tenant", words.TenantFromWire, ask)
+}
+
+// SetTenant creates or changes a tenant, key by key (rota.TenantKeys).
+func (c *Client) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Tenant, error) {
+		return n.tenants.Set(ctx, &rotav1.SetTenantRequest{Id: string(id), Set: words.SettingsToWire(set)})
+	}
+	return one(ctx, c, "set tenant", words.TenantFromWire, ask)
+}
+
+// Mode reads what the cluster admits, and why (SPEC §4.3).
+func (c *Client) Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Mode, error) {
+		return n.cluster.GetMode(ctx, &rotav1.GetModeRequest{Read: words.ReadToWire(opt)})
+	}
+	return one(ctx, c, "get mode", words.ModeFromWire, ask)
+}
+
+// SetMode changes what the cluster admits, for a reason of 1 to MaxReasonBytes.
+func (c *Client) SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Mode, error) {
+		return n.cluster.SetMode(ctx, &rotav1.SetModeRequest{Mode: mode.String(), Reason: reason})
+	}
+	return one(ctx, c, "set mode", words.ModeFromWire, ask)
+}

@@ -1,0 +1,255 @@
+package cluster
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/snapshot"
+)
+
+const (
+	// archiveEvery and archiveAt are when staged records are flushed (SPEC §10.5).
+	archiveEvery = 2 * time.Second
+	archiveAt    = 10_000
+	// archiveBatchBytes bounds one flush's transaction, whatever the payloads.
+	archiveBatchBytes = 32 << 20
+	// archivedAtOnce bounds the records that one hold of the apply lock lets go of.
+	archivedAtOnce = 1_000
+	// pruneEvery is how often retention looks at the archive.
+	pruneEvery = time.Hour
+	// archiveLate is the age of the oldest staged record that is a problem.
+	archiveLate = 30 * time.Second
+)
+
+// history is the node's archive of terminal jobs, and the chores that keep it:
+// staged records are written behind, what the node lacks is fetched from others,
+// and what is old is taken (SPEC §10.5).
+type history struct {
+	store *snapshot.Archive
+	// poke asks for a flush before its time.
+	poke chan struct{}
+	// flushing lets one flush run at a time.
+	flushing sync.Mutex
+
+	mu sync.Mutex
+	// failing is why the archive cannot be written, nil while it can; lackingSince
+	// is since when records lack, in time since boot, 0 while none do.
+	failing      error
+	lackingSince time.Duration
+}
+
+// openHistory takes the archive's part for terminal jobs. One of another cluster
+// is refused by name: its numbers mean other jobs.
+func (n *Node) openHistory() error {
+	store, err := snapshot.NewArchive(n.archiveDB)
+	if err != nil {
+		return err
+	}
+	own := n.data.ClusterID()
+	switch cluster, _ := store.Cluster(); {
+	case cluster == "" || cluster == own:
+	case own != "":
+		return rota.Refusef(rota.Conflict, "archive", "%s holds the history of cluster %s, but this node belongs to cluster %s: move "+
+			"the file away, and the right history is fetched from the other nodes", n.archiveDB.Path(), cluster, own)
+	case n.data.Fresh():
+		return rota.Refusef(rota.Conflict, "archive", "%s holds the history of cluster %s, but this node has no state yet: move the "+
+			"file away", n.archiveDB.Path(), cluster)
+	}
+	n.history = &history{store: store, poke: make(chan struct{}, 1)}
+	return nil
+}
+
+// wanted pokes the flush when enough is staged; the caller holds the apply lock.
+func (h *history) wanted(m *fsm.Machine) {
+	if m.Staging().Records < archiveAt {
+		return
+	}
+	select {
+	case h.poke <- struct{}{}:
+	default:
+	}
+}
+
+// historyLoop flushes and prunes; on every node, leading or not.
+func (n *Node) historyLoop() {
+	tick, prune := time.NewTicker(archiveEvery), time.NewTicker(pruneEvery)
+	defer tick.Stop()
+	defer prune.Stop()
+	for {
+		select {
+		case <-n.history.poke:
+			_ = n.flushHistory() // said already, and tried again
+		case <-tick.C:
+			_ = n.flushHistory()
+		case <-prune.C:
+			n.pruneHistory()
+		case <-n.stopped:
+			return // closeAll flushes once more
+		}
+	}
+}
+
+// flushHistory writes what is staged in batches. It never blocks applying: the
+// records are taken under the shared lock and encoded and written without it;
+// they leave memory only once they are on disk. A failure leaves them staged and
+// is told; the next flush tries again.
+func (n *Node) flushHistory() error {
+	h := n.history
+	h.flushing.Lock()
+	defer h.flushing.Unlock()
+	n.mu.RLock()
+	last := n.machine.Staging().Last
+	n.mu.RUnlock()
+	for {
+		more, err := n.flushBatch(last)
+		h.mu.Lock()
+		before := h.failing
+		h.failing = err
+		h.mu.Unlock()
+		switch {
+		case err != nil:
+			if n.lines.allow("archive/flush") {
+				n.log.Error("ended jobs are not written to the archive", "err", err)
+			}
+			return err
+		case before != nil:
+			n.log.Info("the archive is written again")
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+// flushBatch writes one batch of records up to a number.
+func (n *Node) flushBatch(last uint64) (more bool, err error) {
+	n.mu.RLock()
+	head := n.machine.Head()
+	staged := n.machine.Staged(archiveAt, archiveBatchBytes)
+	n.mu.RUnlock()
+	if len(staged) == 0 || staged[0].Seq > last {
+		return false, nil
+	}
+	if err := n.history.store.Claim(head.ClusterID, head.Incarnation); err != nil {
+		return false, err
+	}
+	entries, seqs := make([]snapshot.Entry, len(staged)), make([]uint64, len(staged))
+	for i, s := range staged {
+		entries[i], seqs[i] = snapshot.Entry{Seq: s.Seq, Data: s.Append(nil)}, s.Seq
+	}
+	start := time.Now()
+	if err := n.history.store.Put(entries, nil); err != nil {
+		return false, err
+	}
+	n.measures.flush.Observe(time.Since(start).Seconds())
+	for len(seqs) > 0 {
+		k := min(len(seqs), archivedAtOnce)
+		n.mu.Lock()
+		n.machine.Archived(seqs[:k])
+		n.mu.Unlock()
+		seqs = seqs[k:]
+	}
+	return true, nil
+}
+
+// pruneHistory takes what is older than archive_retention, or beyond
+// archive_max_bytes.
+func (n *Node) pruneHistory() {
+	n.mu.RLock()
+	date := n.machine.Head().Date
+	n.mu.RUnlock()
+	if date <= 0 {
+		return
+	}
+	pruned, err := n.history.store.Prune(date-rota.Date(n.cfg.ArchiveRetention.Milliseconds()), n.cfg.ArchiveMaxBytes)
+	if err != nil && n.lines.allow("archive/prune") {
+		n.log.Error("the archive's retention failed", "err", err)
+	}
+	if pruned > 0 {
+		n.log.Info("retention took ended jobs from the archive", "records", pruned)
+	}
+}
+
+// lacks gives the numbers of ended jobs that this node neither holds nor has
+// staged, oldest first, at most so many spans.
+func (n *Node) lacks(most int) snapshot.Spans {
+	n.mu.RLock()
+	s := n.machine.Staging()
+	n.mu.RUnlock()
+	last := s.Last
+	if s.Oldest != 0 {
+		last = s.Oldest - 1
+	}
+	return n.history.store.Lacks(last, most)
+}
+
+// ArchiveStatus tells how far this node's history is behind and what it holds.
+func (n *Node) ArchiveStatus() rota.ArchiveStatus {
+	n.mu.RLock()
+	s, clock := n.machine.Staging(), n.machine.Head().Clock
+	n.mu.RUnlock()
+	a := n.history.store.Stats()
+	status := rota.ArchiveStatus{Staged: int64(s.Records), StagedBytes: s.Bytes, Dropped: s.Dropped, Records: a.Records,
+		Bytes: a.Bytes, OldestDate: a.OldestDate, Lacking: n.lacks(lackMost).Count(), Lost: a.Lost}
+	if s.Oldest != 0 {
+		status.LagMs = int64(clock - s.Since)
+	}
+	return status
+}
+
+// lackMost bounds the spans looked at where only their sum is asked for.
+const lackMost = 10_000
+
+// historyProblems lists what is wrong with this node's history.
+func (n *Node) historyProblems() (problems []string) {
+	s := n.ArchiveStatus()
+	n.history.mu.Lock()
+	failing, since := n.history.failing, n.history.lackingSince
+	n.history.mu.Unlock()
+	if failing != nil {
+		problems = append(problems, "ended jobs are not written to the archive: "+failing.Error())
+	}
+	if s.LagMs > archiveLate.Milliseconds() && s.Staged > 0 {
+		problems = append(problems, fmt.Sprintf("archive is %d s behind with %d ended jobs: the disk is too slow or failing",
+			s.LagMs/1000, s.Staged))
+	}
+	if since != 0 && sinceBoot()-since > archiveLate {
+		problems = append(problems, fmt.Sprintf("archive lacks %d ended jobs (%d were dropped here as it could not keep up): they "+
+			"are fetched once the nodes that have them answer", s.Lacking, s.Dropped))
+	}
+	return problems
+}
+
+// historyCollectors are the metrics of this node's history.
+func (n *Node) historyCollectors() []prometheus.Collector {
+	gauge := func(name, help string, read func(rota.ArchiveStatus) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_archive_" + name, Help: help}, func() float64 {
+			return read(n.ArchiveStatus())
+		})
+	}
+	return []prometheus.Collector{
+		gauge("staged", "Ended jobs in memory on their way to the archive.", func(s rota.ArchiveStatus) float64 {
+			return float64(s.Staged)
+		}),
+		gauge("staged_bytes", "Bytes of them.", func(s rota.ArchiveStatus) float64 { return float64(s.StagedBytes) }),
+		gauge("lag_seconds", "Age of the oldest of them, on the cluster clock.", func(s rota.ArchiveStatus) float64 {
+			return float64(s.LagMs) / 1000
+		}),
+		gauge("records", "Ended jobs in the archive.", func(s rota.ArchiveStatus) float64 { return float64(s.Records) }),
+		gauge("bytes", "Bytes of them, keys and pages not counted.", func(s rota.ArchiveStatus) float64 { return float64(s.Bytes) }),
+		gauge("oldest_timestamp_seconds", "When the oldest of them ended, Unix time.", func(s rota.ArchiveStatus) float64 {
+			return float64(s.OldestDate) / 1000
+		}),
+		gauge("lacking", "Ended jobs that other nodes' archives have and this one still fetches.", func(s rota.ArchiveStatus) float64 {
+			return float64(s.Lacking)
+		}),
+		gauge("lost", "Ended jobs whose record no node's archive has.", func(s rota.ArchiveStatus) float64 { return float64(s.Lost) }),
+		gauge("dropped", "Records that left memory unwritten since the start, as the archive did not keep up.",
+			func(s rota.ArchiveStatus) float64 { return float64(s.Dropped) }),
+	}
+}

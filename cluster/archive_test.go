@@ -1,0 +1,396 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/snapshot"
+)
+
+// endAll submits jobs and cancels them.
+func endAll(t *testing.T, n *Node, jobs []rota.JobSpec) {
+	t.Helper()
+	submitAll(t, n, jobs)
+	ids := make([]rota.JobID, len(jobs))
+	for i := range jobs {
+		ids[i] = jobs[i].ID
+	}
+	outcomes, err := n.Cancel(within(t, 20*time.Second), ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range outcomes {
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+	}
+}
+
+// historyOf walks a node's whole list of ended jobs, in pages of an odd size.
+func historyOf(t *testing.T, n *Node, f rota.JobFilter) (ids []rota.JobID) {
+	t.Helper()
+	f.Limit = 7
+	for {
+		page, _, err := n.Jobs(within(t, 10*time.Second), f, rota.ReadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range page.Jobs {
+			if j.RecordDropped || string(j.Payload) != "payload" {
+				t.Fatalf("node %s tells of job %s: %+v", n.cfg.Node, j.ID, j)
+			}
+			ids = append(ids, j.ID)
+		}
+		if f.Cursor = page.NextCursor; f.Cursor == "" {
+			return ids
+		}
+	}
+}
+
+// wantHistory compares what every node tells with what ended, now and whatever the
+// node has fetched by now.
+func (b *bench) wantHistory(f rota.JobFilter, want []rota.JobSpec) {
+	b.t.Helper()
+	var ids []rota.JobID
+	for _, j := range want {
+		ids = append(ids, j.ID)
+	}
+	slices.Sort(ids)
+	for _, id := range b.ids() {
+		n := b.node(id)
+		if got := historyOf(b.t, n, f); !slices.Equal(got, ids) {
+			b.t.Fatalf("node %s tells of %d jobs, %d are wanted: %v", id, len(got), len(ids), got)
+		}
+		for _, j := range []rota.JobSpec{want[0], want[len(want)-1]} {
+			job, _, err := n.Job(within(b.t, 10*time.Second), j.ID, rota.ReadOptions{})
+			if err != nil || job.RecordDropped || string(job.Payload) != "payload" {
+				b.t.Fatalf("node %s shows job %s: %+v, %v", id, j.ID, job, err)
+			}
+		}
+	}
+}
+
+// complete waits until a node's history has no gaps and nothing is staged.
+func (b *bench) complete(id rota.NodeID) {
+	b.t.Helper()
+	b.eventually(string(id)+" has the whole history", func() bool {
+		n := b.node(id)
+		return n.flushHistory() == nil && n.ArchiveStatus().Staged == 0 && len(n.lacks(9)) == 0
+	})
+}
+
+// leap moves the date, as if all wall clocks had, and lets a sweep see it.
+func (b *bench) leap(by rota.Date) {
+	b.t.Helper()
+	n := b.leader()
+	wall := time.Now().UnixMilli() + int64(by)
+	entry := &fsmpb.Entry{Term: n.leading().term, NowMs: int64(clockOf(n) + 1), WallMs: []int64{wall, wall, wall},
+		Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}}}
+	if err := n.settled(n.raft.Apply(mustSeal(b.t, entry), 5*time.Second)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) sound() {
+	b.t.Helper()
+	v, err := b.leader().Verify(within(b.t, 20*time.Second))
+	if err != nil || !v.Equal {
+		b.t.Fatalf("%+v, %v", v, err)
+	}
+}
+
+func TestArchive_historyIsWholeOnEveryNode(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	jobs := specs("j", 60)
+	endAll(t, b.leader(), jobs[:40])
+	cancelled := rota.JobFilter{State: rota.Cancelled}
+	b.wantHistory(cancelled, jobs[:40]) // staged still, or not any more
+	for _, id := range b.ids() {
+		b.complete(id)
+	}
+	b.wantHistory(cancelled, jobs[:40])
+	endAll(t, b.leader(), jobs[40:])
+	for _, id := range slices.Sorted(slices.Values(b.ids())) { // one after the other
+		b.stop(id)
+		b.start(id)
+		b.awaitReady(id)
+	}
+	b.wantHistory(cancelled, jobs)
+	b.wantHistory(rota.JobFilter{}, jobs)
+	job, _, err := b.follower().Job(within(t, 5*time.Second), jobs[0].ID, rota.ReadOptions{})
+	if err != nil || !job.Archived || job.State != rota.Cancelled {
+		t.Fatalf("%+v, %v", job, err)
+	}
+	ended := 0
+	if err := b.follower().AwaitJobs(within(t, 5*time.Second), []rota.JobID{jobs[3].ID, jobs[50].ID}, func(j rota.Job) error {
+		ended++
+		if string(j.Payload) != "payload" {
+			t.Errorf("job %+v", j)
+		}
+		return nil
+	}); err != nil || ended != 2 {
+		t.Fatal(ended, err)
+	}
+	b.sound()
+}
+
+func TestArchive_retriesOfWhatLeftMemory(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	jobs := specs("j", 5)
+	endAll(t, b.leader(), jobs)
+	b.complete(b.leader().cfg.Node) // the others have it staged, or not
+	for _, n := range []*Node{b.leader(), b.follower()} {
+		outcomes, err := n.Retry(within(t, 10*time.Second), []rota.JobID{jobs[0].ID, jobs[1].ID, "nothing"})
+		if err != nil || outcomes[0].Err != nil || outcomes[0].State != rota.Queued || outcomes[1].Err != nil ||
+			outcomes[2].Err == nil || outcomes[2].Err.Kind != rota.NotFound {
+			t.Fatalf("%+v, %v", outcomes, err)
+		}
+	}
+	for _, id := range b.ids() {
+		job, _, err := b.node(id).Job(within(t, 5*time.Second), jobs[0].ID, rota.ReadOptions{})
+		if err != nil || job.State != rota.Queued || string(job.Payload) != "payload" || job.Archived {
+			t.Fatalf("%+v, %v", job, err)
+		}
+		b.complete(id)
+	}
+	b.wantHistory(rota.JobFilter{State: rota.Cancelled}, jobs[2:])
+	if _, err := b.leader().Cancel(within(t, 5*time.Second), []rota.JobID{jobs[0].ID, jobs[1].ID}); err != nil {
+		t.Fatal(err)
+	}
+	b.wantHistory(rota.JobFilter{State: rota.Cancelled}, jobs)
+	b.sound()
+}
+
+// TestArchive_nodesFetchWhatTheyLack takes a node's archive away, damages a record
+// of it, and has a new node join from a snapshot: at no time does a node tell less.
+func TestArchive_nodesFetchWhatTheyLack(t *testing.T) {
+	t.Parallel()
+	b := startSmallLogs(t)
+	jobs := specs("j", 300)
+	endAll(t, b.leader(), jobs)
+	cancelled := rota.JobFilter{State: rota.Cancelled}
+	for _, id := range b.ids() {
+		b.complete(id)
+	}
+	f := b.follower()
+	b.eventually("a snapshot took the log's place", func() bool {
+		first, err := f.stores.Log.FirstIndex()
+		submitAll(t, b.leader(), specs(fmt.Sprintf("fill-%d", f.applied.Load()), 20))
+		return err == nil && first > 100
+	})
+	id := f.cfg.Node
+	b.stop(id)
+	if err := os.Remove(filepath.Join(b.addrs[id].Data, snapshot.ArchiveFile)); err != nil {
+		t.Fatal(err)
+	}
+	b.start(id)
+	b.awaitReady(id)
+	b.wantHistory(cancelled, jobs) // fetched or not
+	b.complete(id)
+	n := b.node(id)
+	if s := n.ArchiveStatus(); s.Records != 300 || s.Lost != 0 {
+		t.Fatalf("%+v", s)
+	}
+	damage(t, n, 17)
+	if job, _, err := n.Job(within(t, 5*time.Second), jobs[16].ID, rota.ReadOptions{}); err != nil || string(job.Payload) != "payload" {
+		t.Fatalf("%+v, %v", job, err)
+	}
+	b.complete(id)
+	b.plan("n4", 0)
+	b.start("n4")
+	b.awaitReady("n4")
+	b.wantHistory(cancelled, jobs)
+	b.complete("n4")
+	b.wantHistory(cancelled, jobs)
+	b.sound()
+}
+
+// damage flips a byte of a record on disk.
+func damage(t *testing.T, n *Node, seq byte) {
+	t.Helper()
+	key := []byte{0, 0, 0, 0, 0, 0, 0, seq}
+	if err := n.archiveDB.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte("jobs.records"))
+		bad := bytes.Clone(b.Get(key))
+		bad[len(bad)/2] ^= 1
+		return b.Put(key, bad)
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestArchive_aFlushWhoseEndWasLostIsRepeated crashes between the write and the
+// letting go: the log brings the same records again.
+func TestArchive_aFlushWhoseEndWasLostIsRepeated(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	jobs := specs("j", 20)
+	endAll(t, n, jobs)
+	n.mu.RLock()
+	head, staged := n.machine.Head(), n.machine.Staged(7, 1<<30)
+	n.mu.RUnlock()
+	var entries []snapshot.Entry
+	for _, s := range staged {
+		entries = append(entries, snapshot.Entry{Seq: s.Seq, Data: s.Append(nil)})
+	}
+	if err := errors.Join(n.history.store.Claim(head.ClusterID, head.Incarnation), n.history.store.Put(entries, nil)); err != nil {
+		t.Fatal(err)
+	}
+	b.stop("n1")
+	b.start("n1")
+	b.awaitReady("n1")
+	b.complete("n1")
+	if s := b.node("n1").ArchiveStatus(); s.Records != 20 || s.Lost != 0 {
+		t.Fatalf("%+v", s)
+	}
+	b.wantHistory(rota.JobFilter{}, jobs)
+}
+
+func TestArchive_whatCannotBeWrittenStaysAndIsTold(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	endAll(t, n, specs("before", 3))
+	b.complete("n1")
+	if err := n.history.store.Claim("another", 1); rota.KindOf(err) != rota.Conflict {
+		t.Fatal(err)
+	}
+	n.history.flushing.Lock() // the disk hangs
+	endAll(t, n, specs("held", 3))
+	if s := n.ArchiveStatus(); s.Staged != 3 || s.Records != 3 {
+		t.Fatalf("%+v", s)
+	}
+	n.history.flushing.Unlock()
+	n.history.mu.Lock()
+	n.history.failing = errors.New("no space left on device")
+	n.history.mu.Unlock()
+	if p := n.problems(); len(p) != 1 || !strings.Contains(p[0], "no space left") {
+		t.Fatalf("%q", p)
+	}
+	b.complete("n1")
+	if p := n.problems(); len(p) != 0 {
+		t.Fatalf("%q", p)
+	}
+}
+
+// TestArchive_idsBeyondTombstonesAreKnown lets the tombstones' horizon pass, by
+// date: submitting again is answered from the archive, changes are refused.
+func TestArchive_idsBeyondTombstonesAreKnown(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	jobs := specs("j", 3)
+	endAll(t, b.leader(), jobs)
+	for _, id := range b.ids() {
+		b.complete(id)
+	}
+	b.leap(rota.GCHorizon + 1000)
+	for _, n := range []*Node{b.follower(), b.leader()} {
+		outcomes, err := n.Submit(within(t, 10*time.Second), append(specs("j", 2), specs(string(n.cfg.Node), 1)...))
+		if err != nil || !outcomes[0].Existed || outcomes[0].State != rota.Cancelled || !outcomes[1].Existed ||
+			outcomes[2].Existed || outcomes[2].State != rota.Queued {
+			t.Fatalf("%+v, %v", outcomes, err)
+		}
+		job, _, err := n.Job(within(t, 5*time.Second), jobs[0].ID, rota.ReadOptions{})
+		if err != nil || !job.Archived {
+			t.Fatalf("%+v, %v", job, err)
+		}
+		retried, err := n.Retry(within(t, 5*time.Second), []rota.JobID{jobs[0].ID})
+		if err != nil || retried[0].Err == nil || retried[0].Err.Kind != rota.OutOfRange {
+			t.Fatalf("%+v, %v", retried, err)
+		}
+	}
+	b.wantHistory(rota.JobFilter{State: rota.Cancelled}, jobs)
+}
+
+func TestArchive_backupAndRestore(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	jobs := specs("j", 50)
+	endAll(t, n, jobs)
+	b.complete("n1")
+	submitAll(t, n, specs("live", 2))
+	var file bytes.Buffer
+	if err := n.SaveSnapshot(within(t, 10*time.Second), &file); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "backup.rota")
+	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	to := newBench(t)
+	to.plan("n1", 0)
+	c := to.addrs["n1"]
+	if _, err := RestoreBackup(RestoreOptions{File: path, Data: c.Data, Node: "n1", Cluster: "test", Raft: c.Raft}); err != nil {
+		t.Fatal(err)
+	}
+	to.start("n1")
+	to.awaitReady("n1")
+	to.wantHistory(rota.JobFilter{State: rota.Cancelled}, jobs)
+	restored := to.leader()
+	if s := restored.ArchiveStatus(); s.Records != 50 || s.Lacking+s.Lost != 0 {
+		t.Fatalf("%+v", s)
+	}
+	endAll(t, restored, specs("after", 3))
+	to.complete("n1")
+	outcomes, err := restored.Retry(within(t, 5*time.Second), []rota.JobID{jobs[4].ID})
+	if err != nil || outcomes[0].Err != nil {
+		t.Fatalf("%+v, %v", outcomes, err)
+	}
+	to.plan("n2", 0)
+	to.start("n2")
+	to.awaitReady("n2")
+	to.complete("n2")
+	to.wantHistory(rota.JobFilter{State: rota.Cancelled}, slices.Concat(specs("after", 3), jobs[:4], jobs[5:]))
+	to.sound()
+	for _, cut := range []int{len(file.Bytes()) / 2, len(file.Bytes()) - 1} {
+		if err := os.WriteFile(path, file.Bytes()[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := RestoreBackup(RestoreOptions{File: path, Data: filepath.Join(t.TempDir(), "x"), Node: "n1", Cluster: "test",
+			Raft: c.Raft}); err == nil {
+			t.Fatal("a truncated backup is restored")
+		}
+	}
+}
+
+func TestArchive_ofAnotherClusterIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	endAll(t, b.leader(), specs("j", 3))
+	b.complete("n1")
+	b.stop("n1")
+	path := filepath.Join(b.addrs["n1"].Data, snapshot.ArchiveFile)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	db, err := snapshot.OpenArchive(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := snapshot.NewArchive(db)
+	if err := errors.Join(err, a.Claim("c-other", 1), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.tryStart("n1"); rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "history of cluster c-other") {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	b.start("n1")
+}

@@ -1,0 +1,111 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/snapshot"
+)
+
+// backupWait bounds how long a backup waits for a history that is being fetched.
+const backupWait = 10 * time.Second
+
+// SaveSnapshot writes an online backup: this node's state, then its history. A
+// node whose history has gaps refuses: its backup would tell less than the
+// cluster knows.
+func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) error {
+	if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
+		return err
+	}
+	if err := n.awaitHistory(ctx); err != nil {
+		return err
+	}
+	if err := n.flushHistory(); err != nil {
+		return err
+	}
+	_, err := snapshot.Write(w, backup{n.freeze(), n.history.store})
+	return err
+}
+
+// backup is a state with its history as one source.
+type backup struct {
+	*fsm.Frozen
+	archive *snapshot.Archive
+}
+
+// Records implements snapshot.Source.
+func (b backup) Records(yield func(kind byte, record []byte) error) error {
+	if err := b.Frozen.Records(yield); err != nil {
+		return err
+	}
+	return b.archive.Section(b.Ended(), yield)
+}
+
+// awaitHistory waits until this node's history has no gaps.
+func (n *Node) awaitHistory(ctx context.Context) error {
+	late := time.NewTimer(backupWait)
+	defer late.Stop()
+	for {
+		gaps := n.lacks(lackMost)
+		if len(gaps) == 0 {
+			return nil
+		}
+		select {
+		case <-late.C:
+			return &rota.Error{Kind: rota.Unavailable, Subject: "archive", RetryAfter: backupWait, Text: "this node still fetches the " +
+				"history of ended jobs that it lacks: back up another node, or try again later"}
+		case <-time.After(fetchPause):
+		case <-ctx.Done():
+			return ctxError(ctx, "waiting for this node's history")
+		case <-n.stopped:
+			return errStopping()
+		}
+	}
+}
+
+// restoreHistory puts a backup's history into a fresh data directory, under the
+// new cluster's name. What a failed restore left there gives way.
+func restoreHistory(o RestoreOptions, m *fsm.Machine) (err error) {
+	path := filepath.Join(o.Data, snapshot.ArchiveFile)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return &rota.Error{Kind: rota.Internal, Subject: "archive", Text: "the archive cannot be made", Cause: err}
+	}
+	db, err := snapshot.OpenArchive(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	archive, err := snapshot.NewArchive(db)
+	if err != nil {
+		return err
+	}
+	head := m.Head()
+	if err := archive.Claim(head.ClusterID, head.Incarnation); err != nil {
+		return err
+	}
+	f, err := snapshot.OpenFile(o.File)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	loader := snapshot.NewArchiveLoader(archive)
+	if _, _, err = snapshot.Read(f, func(rota.SnapshotInfo) (snapshot.Sink[struct{}], error) {
+		return snapshot.Sections[struct{}](noState{}, loader.Take), nil
+	}); err != nil {
+		return err
+	}
+	return loader.Flush()
+}
+
+// noState passes a state's records over: they were loaded and verified before.
+type noState struct{}
+
+func (noState) Add(byte, []byte) error    { return nil }
+func (noState) Finish() (struct{}, error) { return struct{}{}, nil }

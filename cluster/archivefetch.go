@@ -1,0 +1,235 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/snapshot"
+)
+
+const (
+	// fetchEvery is how often a node looks whether its history has gaps, fetchPause
+	// the rest between two slices of fetchBytes: at most 10 MiB/s, so that a node
+	// that catches up takes no other node's time.
+	fetchEvery = time.Second
+	fetchPause = 100 * time.Millisecond
+	fetchBytes = 1 << 20
+	// fetchTimeout bounds one slice, sliceMost what is served of one at most.
+	fetchTimeout = 5 * time.Second
+	sliceMost    = 2 << 20
+	// gapsAtOnce bounds the gaps that are tried in one go.
+	gapsAtOnce = 16
+	// askMost bounds the ids of one question.
+	askMost = 1_000
+)
+
+// fetchLoop fills the gaps that a snapshot from another node, or an archive that
+// could not keep up, left in this node's history (SPEC §10.5).
+func (n *Node) fetchLoop() {
+	tick := time.NewTicker(fetchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-n.stopped:
+			return
+		}
+		for n.fetchOnce() {
+			select {
+			case <-time.After(fetchPause):
+			case <-n.stopped:
+				return
+			}
+		}
+	}
+}
+
+// fetchOnce asks the others for the oldest gap that any of them can fill; more says
+// that it went forward and more is to do.
+func (n *Node) fetchOnce() (more bool) {
+	gaps := n.lacks(gapsAtOnce)
+	n.history.mu.Lock()
+	if len(gaps) == 0 {
+		n.history.lackingSince = 0
+	} else if n.history.lackingSince == 0 {
+		n.history.lackingSince = sinceBoot()
+	}
+	n.history.mu.Unlock()
+	if len(gaps) == 0 {
+		return false
+	}
+	n.mu.RLock()
+	head := n.machine.Head()
+	n.mu.RUnlock()
+	if head.ClusterID == "" {
+		return false
+	}
+	err := n.history.store.Claim(head.ClusterID, head.Incarnation)
+	for i := 0; err == nil && i < len(gaps); i++ {
+		if more, err = n.fetchGap(gaps[i]); more && err == nil {
+			return true
+		}
+		if rota.KindOf(err) == rota.Unavailable && i+1 < len(gaps) {
+			err = nil // somebody is away: another gap may be filled meanwhile
+		}
+	}
+	if err != nil && n.lines.allow("archive/fetch") {
+		n.log.Warn("ended jobs that this node lacks could not be fetched", "from", gaps[0].From, "lacking", gaps.Count(), "err", err)
+	}
+	return false
+}
+
+// fetchGap takes a slice from the first node that has one. Where all others
+// answered and none has the first numbers, they are nowhere: retention took them,
+// or they are lost, which is said loudly.
+func (n *Node) fetchGap(gap snapshot.Span) (more bool, err error) {
+	asked, answered, member := 0, 0, false
+	floor, known := uint64(0), uint64(math.MaxUint64)
+	for _, s := range n.servers() {
+		id := rota.NodeID(s.ID)
+		if id == n.cfg.Node {
+			member = true
+			continue
+		}
+		asked++
+		slice, err := n.fetchSlice(id, gap)
+		if err != nil {
+			continue
+		}
+		answered++
+		if len(slice.Covered) > 0 {
+			return true, n.history.store.Put(slice.Records, slice.Covered)
+		}
+		floor, known = max(floor, slice.Floor), min(known, slice.Last)
+	}
+	switch {
+	case !member:
+		return false, rota.Refusef(rota.Unavailable, "archive", "this node is no member yet")
+	case answered < asked:
+		return false, rota.Refusef(rota.Unavailable, "archive", "%d of %d other nodes do not answer", asked-answered, asked)
+	case known < gap.From:
+		return false, nil // they have not come so far yet
+	}
+	gone := snapshot.Span{From: gap.From, To: min(gap.To, known)}
+	lost := uint64(0)
+	if gone.To > floor {
+		lost = gone.To - max(gone.From-1, floor)
+		n.log.Error("ended jobs are in no node's archive: their outcome is known as far as tombstones go, their payload and "+
+			"output are lost", "records", lost, "from", max(gone.From, floor+1), "to", gone.To)
+	}
+	return true, n.history.store.Forgo(gone, lost)
+}
+
+// fetchSlice asks one node, and takes nothing from it that was not asked for.
+func (n *Node) fetchSlice(id rota.NodeID, gap snapshot.Span) (rota.ArchiveSlice, error) {
+	to, ok := n.address(id)
+	if !ok {
+		return rota.ArchiveSlice{}, errNoLeader(nil)
+	}
+	ctx, cancel := context.WithTimeout(n.life, fetchTimeout)
+	defer cancel()
+	slice, err := n.peers.ArchiveRange(ctx, to, gap, fetchBytes)
+	if err != nil {
+		return slice, err
+	}
+	covered := snapshot.Spans{}
+	for _, x := range slice.Covered {
+		if x.From < gap.From || x.To > gap.To || x.To < x.From {
+			return slice, rota.Refusef(rota.Invalid, "archive", "node %s covers %d to %d: %d to %d was asked for", id, x.From, x.To,
+				gap.From, gap.To)
+		}
+		covered.Add(x.From, x.To)
+	}
+	for _, r := range slice.Records {
+		if !covered.Has(r.Seq) {
+			return slice, rota.Refusef(rota.Invalid, "archive", "node %s gives record %d, which it does not cover", id, r.Seq)
+		}
+	}
+	return slice, nil
+}
+
+// ArchiveRange serves a slice of this node's history to another node: what is
+// staged is flushed first, so that it is part of it.
+func (n *Node) ArchiveRange(_ context.Context, span rota.ArchiveSpan, maxBytes int64) (rota.ArchiveSlice, error) {
+	if span.From == 0 || span.To < span.From {
+		return rota.ArchiveSlice{}, rota.Refusef(rota.Invalid, "archive", "numbers %d to %d are no span", span.From, span.To)
+	}
+	n.mu.RLock()
+	s := n.machine.Staging()
+	n.mu.RUnlock()
+	if s.Oldest != 0 && s.Oldest <= span.To {
+		if err := n.flushHistory(); err != nil {
+			return rota.ArchiveSlice{}, err
+		}
+	}
+	slice, err := n.history.store.Range(span.From, span.To, int(min(max(maxBytes, 0), sliceMost)))
+	slice.Last = s.Last
+	return slice, err
+}
+
+// ArchiveRecords serves what this node's history knows of single jobs: for each,
+// the latest record, or an empty one.
+func (n *Node) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.ArchiveRecord, error) {
+	if len(ids) > askMost {
+		return nil, rota.Refusef(rota.Invalid, "ids", "ids are %d: at most %d are taken", len(ids), askMost)
+	}
+	records := make([]rota.ArchiveRecord, len(ids))
+	size := 0
+	for i, id := range ids {
+		n.mu.RLock()
+		staged, ok := n.machine.StagedJob(id)
+		n.mu.RUnlock()
+		if ok {
+			records[i] = rota.ArchiveRecord{Seq: staged.Seq, Data: staged.Append(nil)}
+		} else if r, ok := n.history.store.Record(id); ok {
+			records[i] = r
+		}
+		if size += len(records[i].Data); size > sliceMost {
+			return nil, rota.Refusef(rota.Exhausted, "ids", "the records of %d jobs do not fit into one answer: ask for fewer", len(ids))
+		}
+	}
+	return records, nil
+}
+
+// askPeers asks the other nodes what they know of jobs of which this node's own
+// history may lack the record. Places of those that nobody knows stay empty; err
+// says that somebody did not answer, so that a job may be known after all.
+func (n *Node) askPeers(ctx context.Context, ids []rota.JobID) (found []fsm.Ended, err error) {
+	found = make([]fsm.Ended, len(ids))
+	open := len(ids)
+	for _, s := range n.servers() {
+		id := rota.NodeID(s.ID)
+		if id == n.cfg.Node || open == 0 {
+			continue
+		}
+		to, ok := n.address(id)
+		if !ok {
+			err = fmt.Errorf("node %s was never seen in gossip", id)
+			continue
+		}
+		records, e := n.peers.ArchiveRecords(ctx, to, ids)
+		if e != nil || len(records) != len(ids) {
+			err = fmt.Errorf("node %s: %w", id, e)
+			continue
+		}
+		for i, r := range records {
+			ended, e := fsm.DecodeEnded(r.Data)
+			if len(r.Data) == 0 || e != nil || ended.Job.ID != ids[i] || ended.Seq <= found[i].Seq {
+				continue
+			}
+			if found[i].Seq == 0 {
+				open--
+			}
+			ended.Job.Archived = true
+			found[i] = ended
+		}
+	}
+	if open == 0 {
+		return found, nil
+	}
+	return found, err
+}

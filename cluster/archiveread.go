@@ -1,0 +1,283 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/snapshot"
+)
+
+// jobAt reads one job from the state and, where the state holds no more than a
+// tombstone or nothing, from the history.
+func (n *Node) jobAt(ctx context.Context, id rota.JobID) (rota.Job, bool, error) {
+	n.mu.RLock()
+	job, known := n.machine.Job(id)
+	seq, _, ended := n.machine.Tombstone(id)
+	prior, wanted := n.machine.Prior(id)
+	n.mu.RUnlock()
+	switch {
+	case wanted: // live once more: its earlier life is history
+		if before, ok, _ := n.history.store.At(prior); ok {
+			job = fsm.WithPrior(job, before)
+		}
+		return job, true, nil
+	case known && !job.RecordDropped:
+		return job, true, nil
+	}
+	e, ok, err := n.endedAt(ctx, id, seq)
+	if err != nil && !known {
+		return job, false, &rota.Error{Kind: rota.Unavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err, Text: "this " +
+			"node's history has gaps, and whether job " + string(id) + " is known could not be asked of all other nodes"}
+	}
+	switch {
+	case !ok:
+		return job, known, nil
+	case ended:
+		return fsm.WithTombstone(e.Job, job), true, nil
+	}
+	return e.Job, true, nil
+}
+
+// endedAt finds the record of a terminal job: here, or at another node where this
+// one's history has gaps that it may be in. seq is its number if a tombstone
+// tells it, else 0.
+func (n *Node) endedAt(ctx context.Context, id rota.JobID, seq uint64) (e fsm.Ended, ok bool, err error) {
+	if seq != 0 {
+		e, ok, err = n.history.store.At(seq)
+		e.Seq = seq
+	} else {
+		e, ok, err = n.history.store.Get(id)
+	}
+	if err != nil {
+		n.dropDamaged([]uint64{e.Seq})
+	}
+	if ok {
+		return e, true, nil
+	}
+	if seq != 0 && n.history.store.Holds(seq) || len(n.lacks(1)) == 0 {
+		return e, false, nil
+	}
+	found, err := n.askPeers(ctx, []rota.JobID{id})
+	if found[0].Seq == 0 || found[0].Seq < seq {
+		return e, false, err
+	}
+	return found[0], true, nil
+}
+
+// dropDamaged gives up records that are not what was written: they are fetched
+// again from another node.
+func (n *Node) dropDamaged(seqs []uint64) {
+	if len(seqs) == 0 {
+		return
+	}
+	n.log.Error("archived records are damaged and are fetched again from another node", "first", seqs[0], "records", len(seqs))
+	if err := n.history.store.Drop(seqs); err != nil {
+		n.log.Error("damaged records could not be dropped", "err", err)
+	}
+}
+
+// listJobs makes one page of the state and the history as they are now.
+func (n *Node) listJobs(f rota.JobFilter) (rota.JobPage, error) {
+	n.mu.Lock()
+	list := n.machine.Jobs()
+	n.mu.Unlock()
+	// After the state: what left memory since is in the archive.
+	reading, err := n.history.store.Read()
+	if err != nil {
+		return rota.JobPage{}, err
+	}
+	page, err := list.Page(f, reading)
+	reading.Close()
+	n.dropDamaged(reading.Damaged)
+	return page, err
+}
+
+// listAnywhere asks another node for a page while this one's history has gaps;
+// where none can give it, the page is of what is here.
+func (n *Node) listAnywhere(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error) {
+	if f.State != rota.JobNone && !f.State.Terminal() || len(n.lacks(1)) == 0 {
+		return n.listJobs(f)
+	}
+	for _, s := range n.servers() {
+		id := rota.NodeID(s.ID)
+		to, ok := n.address(id)
+		if id == n.cfg.Node || !ok {
+			continue
+		}
+		page, err := n.peers.ListArchived(ctx, to, f, at)
+		if err == nil || rota.KindOf(err) == rota.Invalid {
+			return page, err
+		}
+	}
+	return n.listJobs(f)
+}
+
+// ListArchived serves a page to a node whose history has gaps. One that has gaps
+// itself refuses.
+func (n *Node) ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error) {
+	if err := n.waitApplied(ctx, at); err != nil {
+		return rota.JobPage{}, err
+	}
+	if len(n.lacks(1)) > 0 {
+		return rota.JobPage{}, rota.Refusef(rota.Unavailable, "archive", "the history of node %s has gaps itself", n.cfg.Node)
+	}
+	return n.listJobs(f)
+}
+
+// specOf gives the spec that a terminal job was submitted with: every entry that
+// revives a job carries it, so that applying never depends on what a node has
+// flushed (SPEC §9.1). nil where no node has it, or the job is not over.
+func (n *Node) specOf(ctx context.Context, id rota.JobID) (*fsmpb.JobSpec, error) {
+	n.mu.RLock()
+	staged, ok := n.machine.StagedJob(id)
+	seq, _, ended := n.machine.Tombstone(id)
+	n.mu.RUnlock()
+	switch {
+	case ok:
+		e := staged.Ended()
+		return fsm.SpecOp(&e.Job.JobSpec), nil
+	case !ended:
+		return nil, nil
+	}
+	e, ok, err := n.endedAt(ctx, id, seq)
+	if err != nil {
+		return nil, &rota.Error{Kind: rota.Unavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err,
+			Text: "the payload of job " + string(id) + " is in another node's archive, which does not answer"}
+	}
+	if !ok {
+		return nil, nil
+	}
+	return fsm.SpecOp(&e.Job.JobSpec), nil
+}
+
+// beyond words the refusal of a change of a job that only the archive knows.
+func (n *Node) beyond(err *rota.Error, id rota.JobID) *rota.Error {
+	if err == nil || err.Kind != rota.NotFound {
+		return err
+	}
+	state, ok := n.history.store.State(id)
+	if !ok {
+		return err
+	}
+	return rota.Refusef(rota.OutOfRange, "job", "job %s is %s for longer than tombstones are kept: only its history is left, submit it "+
+		"under a new id", id, state)
+}
+
+// proposeHere puts operations into the log of this leadership. Submissions of ids
+// that ended beyond the tombstones are answered from the archive and not proposed
+// (SPEC §9.4). While no tombstone was ever taken that costs nothing.
+func (n *Node) proposeHere(ctx context.Context, l *leadership, ops []*fsmpb.Op) reply {
+	urgent := ops[0].GetSubmit() == nil
+	known, err := n.knownSubmits(ctx, ops)
+	if err != nil {
+		return reply{err: err}
+	}
+	if known == nil {
+		return l.propose(ctx, ops, urgent)
+	}
+	r := reply{index: rota.Index(n.applied.Load()), outcomes: known}
+	var rest []*fsmpb.Op
+	for i, op := range ops {
+		if known[i] == nil {
+			rest = append(rest, op)
+		}
+	}
+	if len(rest) == 0 {
+		return r
+	}
+	proposed := l.propose(ctx, rest, urgent)
+	if proposed.err != nil {
+		return proposed
+	}
+	for i := range known {
+		if known[i] == nil {
+			known[i], proposed.outcomes = proposed.outcomes[0], proposed.outcomes[1:]
+		}
+	}
+	r.index = proposed.index
+	return r
+}
+
+// knownSubmits answers submissions of jobs that the archive knows and the state
+// does not, or may not a moment from now; nil where there are none.
+func (n *Node) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
+	ids, places := n.forgotten(ops)
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	states := make([]rota.JobState, len(ids))
+	var unknown []int
+	for i, id := range ids {
+		state, ok := n.history.store.State(id)
+		if states[i] = state; !ok {
+			unknown = append(unknown, i)
+		}
+	}
+	if len(unknown) > 0 && len(n.lacks(1)) > 0 {
+		asked := make([]rota.JobID, len(unknown))
+		for i, at := range unknown {
+			asked[i] = ids[at]
+		}
+		found, err := n.askPeers(ctx, asked)
+		if err != nil {
+			return nil, &rota.Error{Kind: rota.Unavailable, Subject: "archive", RetryAfter: fetchEvery, Cause: err,
+				Text: "the leader's history has gaps, and whether these ids are known could not be asked of all other nodes: submit again"}
+		}
+		for i, at := range unknown {
+			states[at] = found[i].Job.State
+		}
+	}
+	if !slices.ContainsFunc(states, rota.JobState.Terminal) {
+		return nil, nil
+	}
+	known := make([]*fsmpb.Outcome, len(ops))
+	for i, state := range states {
+		if state.Terminal() {
+			known[places[i]] = &fsmpb.Outcome{JobState: uint32(state), Existed: true}
+		}
+	}
+	return known, nil
+}
+
+// forgotten gives the ids, and their places, that are submitted and that the state
+// does not know for sure any more.
+func (n *Node) forgotten(ops []*fsmpb.Op) (ids []rota.JobID, places []int) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if !n.machine.Forgetful() {
+		return nil, nil
+	}
+	for i, op := range ops {
+		s := op.GetSubmit()
+		if s == nil || s.GetMinted() {
+			continue
+		}
+		id := rota.JobID(s.GetSpec().GetId())
+		if _, fading, ok := n.machine.Tombstone(id); ok && !fading || !ok && n.machine.JobState(id) != rota.JobNone {
+			continue
+		}
+		ids, places = append(ids, id), append(places, i)
+	}
+	return ids, places
+}
+
+// checkHistory is Invariant I8 as far as a node holds it: every job that ended is
+// staged, archived, taken by retention, known to be fetched, or counted as lost.
+func (n *Node) checkHistory() (violations []string) {
+	n.mu.RLock()
+	seqs := n.machine.Unstaged()
+	n.mu.RUnlock()
+	missing, err := n.history.store.Missing(seqs, 100)
+	if err != nil && !errors.Is(err, snapshot.ErrRecordDamaged) {
+		violations = append(violations, "I8: the archive cannot be read: "+err.Error())
+	}
+	for _, seq := range missing {
+		violations = append(violations, fmt.Sprintf("I8: ended job number %d is neither staged nor archived", seq))
+	}
+	return violations
+}

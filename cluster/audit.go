@@ -1,0 +1,160 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// auditLog is a stretch of the log as an auditor reads it.
+type auditLog interface {
+	GetLog(index uint64, entry *raft.Log) error
+}
+
+// auditor replays a stretch of the log and recomputes every round from the state
+// at its height (SPEC §2.4). It decides with the very function that leaders
+// decide with.
+type auditor struct {
+	m      *fsm.Machine
+	report rota.AuditReport
+	// heights are those at which logged rounds were decided; decided holds what
+	// this state gives there, until the log has passed on.
+	heights map[rota.Index]bool
+	decided map[rota.Index][]*fsmpb.Round
+	// known are digests that snapshots on the way say the state has.
+	known map[rota.Index]rota.Digest
+}
+
+// auditStretch replays the entries from the one after m's state up to `to`, and
+// ends at the first round that differs. Rounds that were decided on a state
+// before m's are not counted: nothing here can prove them.
+func auditStretch(ctx context.Context, m *fsm.Machine, log auditLog, to uint64, known map[rota.Index]rota.Digest,
+) (rota.AuditReport, error) {
+	a := &auditor{m: m, heights: make(map[rota.Index]bool), decided: make(map[rota.Index][]*fsmpb.Round), known: known}
+	from := uint64(m.Head().Index) + 1
+	a.report = rota.AuditReport{From: rota.Index(from), To: rota.Index(to)}
+	if err := walkLog(ctx, log, from, to, func(entry *raft.Log) error {
+		p, err := fsm.Peek(rota.Index(entry.Index), entry.Data)
+		if err == nil {
+			for _, r := range p.Rounds {
+				a.heights[rota.Index(r.GetHeight())] = true
+			}
+		}
+		return err
+	}); err != nil {
+		return a.report, err
+	}
+	a.decide()
+	err := walkLog(ctx, log, from, to, a.entry)
+	if errors.Is(err, errDiffers) {
+		err = nil
+	}
+	return a.report, err
+}
+
+var errDiffers = errors.New("a round differs")
+
+// walkLog hands over the commands of a stretch of the log, in order.
+func walkLog(ctx context.Context, log auditLog, from, to uint64, visit func(*raft.Log) error) error {
+	for i := from; i <= to; i++ {
+		if i%1024 == 0 && ctx.Err() != nil {
+			return &rota.Error{Kind: rota.Timeout, Text: fmt.Sprintf("the replay was ended at entry %d of %d", i, to),
+				Cause: ctx.Err()}
+		}
+		var entry raft.Log
+		if err := log.GetLog(i, &entry); err != nil {
+			return &rota.Error{Kind: rota.OutOfRange, Subject: "index",
+				Text: fmt.Sprintf("entry %d cannot be read: the log is kept in part only, or is damaged there", i), Cause: err}
+		}
+		if entry.Type != raft.LogCommand {
+			continue
+		}
+		if err := visit(&entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decide computes what a leader on this very state would decide, where the log
+// says that one did.
+func (a *auditor) decide() {
+	if index := a.m.Head().Index; a.heights[index] {
+		a.decided[index] = a.m.Decide(decideMost)
+	}
+}
+
+// entry applies an entry, compares its rounds, and decides where it must.
+func (a *auditor) entry(entry *raft.Log) error {
+	p, err := fsm.Peek(rota.Index(entry.Index), entry.Data)
+	if err != nil {
+		return err
+	}
+	applied, err := a.m.Apply(rota.Index(entry.Index), entry.Term, entry.Data)
+	if err != nil {
+		return err
+	}
+	a.report.Entries++
+	a.report.Operations += uint64(p.Operations)
+	for i := range p.Rounds {
+		// What was decided in a leadership that is over was dropped: it is no round.
+		if applied.Term == p.Term && applied.Stamped {
+			if err := a.compare(entry.Index, p.Rounds[i]); err != nil {
+				return err
+			}
+		}
+	}
+	if want, ok := a.known[applied.Index]; ok && want != applied.Digest {
+		a.report.Difference = &rota.AuditDifference{Index: applied.Index, Logged: "digest " + want.String(),
+			Proved: "digest " + applied.Digest.String()}
+		return errDiffers
+	}
+	a.decide()
+	return nil
+}
+
+// compare proves one logged round, or tells how it differs.
+func (a *auditor) compare(index uint64, logged *fsmpb.Round) error {
+	height := rota.Index(logged.GetHeight())
+	if height < a.report.From-1 {
+		return nil // decided on a state before the first one here
+	}
+	a.report.Rounds++
+	for h := range a.decided {
+		if h < height { // one entry of rounds is in flight: the log is past it
+			delete(a.decided, h)
+		}
+	}
+	var proved *fsmpb.Round
+	for _, r := range a.decided[height] {
+		if r.GetEpoch() == logged.GetEpoch() {
+			proved = r
+		}
+	}
+	if proved != nil && proto.Equal(proved, logged) {
+		a.report.Proved++
+		return nil
+	}
+	a.report.Difference = &rota.AuditDifference{Index: rota.Index(index), Epoch: logged.GetEpoch(), Height: height,
+		Queue: rota.QueueName(logged.GetQueue()), Logged: roundText(logged), Proved: roundText(proved)}
+	return errDiffers
+}
+
+// roundText shows a round to a person, cut where it gets long.
+func roundText(r *fsmpb.Round) string {
+	if r == nil {
+		return "no such round is decided on the state at that height"
+	}
+	text := protojson.MarshalOptions{}.Format(r)
+	if len(text) > 2_000 {
+		text = text[:2_000] + "…"
+	}
+	return text
+}

@@ -1,0 +1,174 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// When a leader degrades the cluster by itself (SPEC §4.7).
+const (
+	degradeEvery = time.Second
+	// degradeAfter is how long a measure must stay over its threshold, recoverAfter
+	// how long below recoverPermille of it: slower to recover than to degrade, and
+	// lower, so that the mode does not flap.
+	degradeAfter    = 10 * time.Second
+	recoverAfter    = 30 * time.Second
+	recoverPermille = 800
+	// latenciesKept bounds the commits that a median is taken of, those of the last
+	// degradeAfter: an idle leader's old ones say nothing of now.
+	latenciesKept = 256
+)
+
+// degrader is the leader's chore that proposes DEGRADED when its commits, or the
+// fullest queue, stay over a threshold, and NORMAL after recovery. It leaves alone
+// every mode that an operator set. Slow commits hold what is queued too, as every
+// start costs one; a full queue only refuses, as holding would keep it full.
+type degrader struct {
+	slow, full threshold
+	measure    func() measured
+	propose    func(to rota.ClusterMode, reason string, holds bool)
+}
+
+// measured is what a degrader looks at.
+type measured struct {
+	mode   rota.ModeStatus
+	commit time.Duration
+	queue  rota.QueueName
+	// permille is how full that queue is.
+	permille int64
+}
+
+// threshold is one measure's: off where most is 0.
+type threshold struct {
+	most int64
+	// over says that it is taken for exceeded, why since when; crossed is since when
+	// the measure has said the opposite, and crosses that it does.
+	over    bool
+	why     string
+	crossed time.Duration
+	crosses bool
+}
+
+// look takes a measure into account.
+func (t *threshold) look(now time.Duration, value int64, why func() string) {
+	opposite, after := t.most > 0 && value > t.most, degradeAfter
+	if t.over {
+		opposite, after = t.most == 0 || value*1000 < t.most*recoverPermille, recoverAfter
+	}
+	if !opposite {
+		t.crosses = false
+		return
+	}
+	if !t.crosses {
+		t.crosses, t.crossed = true, now
+	}
+	if now-t.crossed >= after {
+		t.over, t.crosses = !t.over, false
+		t.why = why()
+	}
+}
+
+// adopt makes a new leader go on from what the one before it set.
+func (d *degrader) adopt(mode rota.ModeStatus) {
+	if mode.Mode == rota.ModeDegraded && mode.Auto {
+		d.slow.over, d.full.over = mode.Holds, !mode.Holds
+		d.slow.why, d.full.why = mode.Reason, mode.Reason
+	}
+}
+
+// once looks at the measures and proposes what follows.
+func (d *degrader) once(now time.Duration) {
+	m := d.measure()
+	d.slow.look(now, m.commit.Microseconds(), func() string {
+		return fmt.Sprintf("commits take %s in the middle, the limit is %s", m.commit.Round(100*time.Microsecond),
+			time.Duration(d.slow.most)*time.Microsecond)
+	})
+	d.full.look(now, m.permille, func() string {
+		return fmt.Sprintf("queue %s is %d permille full, the limit is %d", m.queue, m.permille, d.full.most)
+	})
+	to, reason, holds := rota.ModeNormal, "recovered: commits and queues are below their limits", false
+	switch {
+	case d.slow.over:
+		to, reason, holds = rota.ModeDegraded, d.slow.why, true
+	case d.full.over:
+		to, reason = rota.ModeDegraded, d.full.why
+	}
+	degraded := m.mode.Mode == rota.ModeDegraded && m.mode.Auto
+	if m.mode.Mode != rota.ModeNormal && !degraded || to == m.mode.Mode && holds == m.mode.Holds {
+		return
+	}
+	d.propose(to, reason, holds)
+}
+
+// degradeLoop runs the chore. Where both thresholds are off it has still to take
+// back what a leader before it may have set.
+func (n *Node) degradeLoop(l *leadership) {
+	d := &degrader{measure: func() measured { return n.measureLoad(l) }}
+	d.slow.most, d.full.most = n.cfg.AutoDegradeCommitMs*1000, n.cfg.AutoDegradeUsagePermille
+	d.propose = func(to rota.ClusterMode, reason string, holds bool) {
+		r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{
+			Mode: uint32(to), Reason: reason, Auto: true, Holds: holds}}}}, true)
+		if r.err == nil && fsm.OutcomeError(r.outcomes[0]) == nil {
+			n.log.Warn("the mode changes by itself", "mode", to, "reason", reason, "holds", holds)
+		}
+	}
+	n.mu.RLock()
+	d.adopt(n.machine.Mode())
+	n.mu.RUnlock()
+	tick := time.NewTicker(degradeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			d.once(sinceBoot())
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+func (n *Node) measureLoad(l *leadership) (m measured) {
+	m.commit = l.commits.median(sinceBoot())
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	m.mode = n.machine.Mode()
+	m.queue, m.permille = n.machine.FullestQueue()
+	return m
+}
+
+// latencies keep how long the latest commits took.
+type latencies struct {
+	mu   sync.Mutex
+	ring [latenciesKept]struct{ at, took time.Duration }
+	next int
+}
+
+func (l *latencies) note(at, took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ring[l.next].at, l.ring[l.next].took = at, took
+	l.next = (l.next + 1) % latenciesKept
+}
+
+// median is that of the last degradeAfter, 0 without any commit.
+func (l *latencies) median(now time.Duration) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	took := make([]time.Duration, 0, latenciesKept)
+	for _, c := range l.ring {
+		if c.took > 0 && now-c.at < degradeAfter {
+			took = append(took, c.took)
+		}
+	}
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}

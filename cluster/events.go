@@ -1,0 +1,271 @@
+package cluster
+
+import (
+	"log/slog"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/snapshot"
+)
+
+// The bounds of a node's events, each with its reason.
+const (
+	// DefaultEventsRetained is SPEC §12.3's.
+	DefaultEventsRetained = 1_000_000
+	// ringBytes of encoded events stay in memory: what followers that keep up read.
+	ringBytes = 16 << 20
+	// unflushedMost bounds those that the disk has not taken. Beyond it the oldest
+	// are given up: applying waits for no disk but the log's.
+	unflushedMost = 64 << 20
+	// flushAt is how many bytes are written without waiting for flushEvery.
+	flushAt = 4 << 20
+)
+
+// eventLog holds the events of the entries that this node applied: the newest in
+// memory, from where they are written behind to the archive, the others on disk.
+// An event's place is how many events of the cluster lie before it.
+type eventLog struct {
+	store    *snapshot.EventStore
+	retained uint64
+	// sendMost is how long one sending to a follower may take.
+	sendMost time.Duration
+	log      *slog.Logger
+	// flushing lets one flush run at a time.
+	flushing sync.Mutex
+
+	mu sync.Mutex
+	// ring are the newest entries, oldest first, without a gap. Those from place
+	// flushed on are not on disk.
+	ring           []snapshot.EventEntry
+	bytes          int
+	unflushed      int
+	flushed, total uint64
+	// incarnation and index are those of the newest state.
+	incarnation uint64
+	index       rota.Index
+	// visible is what followers are shown: total, as it was when they were last
+	// woken by closing wake.
+	visible uint64
+	wake    chan struct{}
+	// dirty and full poke the loops that wake followers and flush.
+	dirty, full chan struct{}
+	// followers are counted to refuse too many.
+	followers int
+	// dropped counts events that the disk took too long for, behind says that it
+	// does so now; cut counts followers that were cut off.
+	dropped, cut uint64
+	behind       bool
+	// lost is the place up to which no node has what this one lacks.
+	lost    uint64
+	batches batchCache
+}
+
+func newEventLog(retained uint64, log *slog.Logger) *eventLog {
+	return &eventLog{retained: retained, log: log, sendMost: sendMost, wake: make(chan struct{}), dirty: make(chan struct{}, 1),
+		full: make(chan struct{}, 1)}
+}
+
+// append takes what an entry told; it runs under the apply lock and waits for
+// nothing.
+func (l *eventLog) append(incarnation uint64, a *fsm.Applied) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.incarnation, l.index = incarnation, a.Index
+	if len(a.Events) == 0 {
+		return
+	}
+	e := snapshot.EventEntry{Index: a.Index, Before: a.EventsBefore, Count: uint32(len(a.Events)), Chain: a.EventsChain,
+		Prior: a.Prior, Post: a.Digest, Bytes: a.EventBytes}
+	l.ring = append(l.ring, e)
+	l.bytes += entrySize(&e)
+	l.unflushed += entrySize(&e)
+	l.total = e.End()
+	l.trim()
+	poke(l.dirty)
+	if l.unflushed >= flushAt {
+		poke(l.full)
+	}
+}
+
+// entrySize counts what an entry takes in memory.
+func entrySize(e *snapshot.EventEntry) int { return len(e.Bytes) + 160 }
+
+// trim lets go of what is on disk and over the ring's size, and of what the disk
+// has not taken in time.
+func (l *eventLog) trim() {
+	n := 0
+	for n < len(l.ring)-1 {
+		e := &l.ring[n]
+		onDisk := e.End() <= l.flushed
+		if l.bytes <= ringBytes || !onDisk && l.unflushed <= unflushedMost {
+			break
+		}
+		l.bytes -= entrySize(e)
+		if !onDisk {
+			l.unflushed -= entrySize(e)
+			l.dropped += uint64(e.Count)
+			l.flushed = e.End()
+			if !l.behind {
+				l.behind = true
+				l.log.Warn("the disk is too slow for events: the oldest are not kept here, other nodes tell them",
+					"index", uint64(e.Index))
+			}
+		}
+		l.ring[n] = snapshot.EventEntry{}
+		n++
+	}
+	l.ring = l.ring[n:]
+}
+
+// reset follows a state that came from a snapshot: what it holds of the past are a
+// count and the chain, the events are on disk or at the other nodes.
+func (l *eventLog) reset(h fsm.Head) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.total > h.Events { // never of one cluster: nothing of it may be told
+		l.batches.clear()
+	}
+	l.ring, l.bytes, l.unflushed = nil, 0, 0
+	l.total, l.flushed, l.incarnation, l.index = h.Events, h.Events, h.Incarnation, h.Index
+	poke(l.dirty)
+}
+
+// flush writes what the disk lacks. It is called by one loop, and before a snapshot
+// is persisted, whose log may be cut.
+func (l *eventLog) flush() error {
+	l.flushing.Lock()
+	defer l.flushing.Unlock()
+	l.mu.Lock()
+	at := sort.Search(len(l.ring), func(i int) bool { return l.ring[i].End() > l.flushed })
+	entries := append([]snapshot.EventEntry(nil), l.ring[at:]...)
+	l.mu.Unlock()
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := l.store.Put(entries); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.behind {
+		l.behind = false
+		l.log.Warn("the disk takes events again", "dropped_so_far", l.dropped)
+	}
+	l.flushed = max(l.flushed, entries[len(entries)-1].End())
+	l.unflushed = 0
+	for i := range l.ring {
+		if l.ring[i].End() > l.flushed {
+			l.unflushed += entrySize(&l.ring[i])
+		}
+	}
+	l.trim()
+	return nil
+}
+
+// read gives entries that this node has, from the one with the event at a place
+// on; none where it lacks that.
+func (l *eventLog) read(event uint64) ([]snapshot.EventEntry, error) {
+	l.mu.Lock()
+	if at := sort.Search(len(l.ring), func(i int) bool { return l.ring[i].End() > event }); at < len(l.ring) &&
+		l.ring[at].Before <= event {
+		entries := append([]snapshot.EventEntry(nil), l.ring[at:min(at+entriesRead, len(l.ring))]...)
+		l.mu.Unlock()
+		return entries, nil
+	}
+	l.mu.Unlock()
+	return l.store.Read(event)
+}
+
+// entriesRead bounds what one reading copies from memory.
+const entriesRead = 4_096
+
+// at gives the entry at an index, or the newest before it, and those after it;
+// none where this node has nothing so old.
+func (l *eventLog) at(index rota.Index) ([]snapshot.EventEntry, error) {
+	l.mu.Lock()
+	if at := sort.Search(len(l.ring), func(i int) bool { return l.ring[i].Index > index }); at > 0 {
+		entries := append([]snapshot.EventEntry(nil), l.ring[at-1:min(at+entriesRead, len(l.ring))]...)
+		l.mu.Unlock()
+		return entries, nil
+	}
+	l.mu.Unlock()
+	return l.store.At(index)
+}
+
+// eventState is where a log stands at one moment.
+type eventState struct {
+	total, visible uint64
+	incarnation    uint64
+	index          rota.Index
+	wake           chan struct{}
+}
+
+func (l *eventLog) state() eventState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return eventState{l.total, l.visible, l.incarnation, l.index, l.wake}
+}
+
+// oldest is the place of the oldest event that is retained: the same on every node
+// that keeps as many.
+func (l *eventLog) oldest() uint64 {
+	total := l.state().total
+	return total - min(total, l.retained)
+}
+
+// next is the place of the oldest event from a place on that this node has.
+func (l *eventLog) next(from uint64) uint64 {
+	l.mu.Lock()
+	to := l.total
+	if len(l.ring) > 0 {
+		to = l.ring[0].Before
+	}
+	l.mu.Unlock()
+	if from >= to {
+		return from
+	}
+	if missing, end := l.store.Missing(from, to); missing == from {
+		return end
+	}
+	return from
+}
+
+// show lets followers see what was applied, and wakes them.
+func (l *eventLog) show() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.visible == l.total {
+		return
+	}
+	l.visible = l.total
+	close(l.wake)
+	l.wake = make(chan struct{})
+}
+
+// missing gives the oldest stretch of what should be retained that is neither on
+// disk nor in memory; from == to where there is none.
+func (l *eventLog) missing() (from, to uint64) {
+	from = l.oldest()
+	l.mu.Lock()
+	from, to = max(from, l.lost), l.total
+	if len(l.ring) > 0 {
+		to = l.ring[0].Before
+	}
+	l.mu.Unlock()
+	return l.store.Missing(from, max(from, to))
+}
+
+// giveUp looks for nothing older any more: no node has it.
+func (l *eventLog) giveUp(to uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = max(l.lost, to)
+}
+
+// waiting counts the entries that the disk has not taken; mu is held.
+func (l *eventLog) waiting() int {
+	return len(l.ring) - sort.Search(len(l.ring), func(i int) bool { return l.ring[i].End() > l.flushed })
+}

@@ -1,0 +1,209 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"sync"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/snapshot"
+)
+
+const (
+	// batchEvents is about how many events are decoded, and sent, at a time.
+	batchEvents = 1_024
+	// batchesKept bounds the decoded batches that followers share.
+	batchesKept = 32
+)
+
+// batch is a stretch of events, decoded once for all followers that stand at its
+// start: those that keep up all do.
+type batch struct {
+	once   sync.Once
+	events []rota.ServedEvent
+	err    error
+}
+
+// batchCache keeps the latest batches by the place of their first event.
+type batchCache struct {
+	mu    sync.Mutex
+	at    map[uint64]*batch
+	order []uint64
+}
+
+// take gives the batch that begins at a place; a new one is still to be filled.
+func (c *batchCache) take(from uint64) *batch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b := c.at[from]; b != nil {
+		return b
+	}
+	if c.at == nil {
+		c.at = make(map[uint64]*batch)
+	}
+	if len(c.order) >= batchesKept {
+		delete(c.at, c.order[0])
+		c.order = c.order[1:]
+	}
+	b := &batch{}
+	c.at[from] = b
+	c.order = append(c.order, from)
+	return b
+}
+
+// drop forgets a batch that could not be filled.
+func (c *batchCache) drop(from uint64, b *batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at[from] == b {
+		c.at[from] = &batch{}
+	}
+}
+
+func (c *batchCache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.at)
+	c.order = nil
+}
+
+// eventBatch gives events from a place on, at least one, none beyond what is
+// visible. Others use the same slice: it must not be changed. What this node
+// lacks it asks the others for.
+func (n *Node) eventBatch(from uint64) ([]rota.ServedEvent, error) {
+	b := n.events.batches.take(from)
+	b.once.Do(func() { b.events, b.err = n.readBatch(from) })
+	if b.err != nil {
+		n.events.batches.drop(from, b)
+	}
+	return b.events, b.err
+}
+
+// readBatch hangs on no caller: others wait for the same batch.
+func (n *Node) readBatch(from uint64) ([]rota.ServedEvent, error) {
+	ctx, cancel := context.WithTimeout(n.life, raftTimeout)
+	defer cancel()
+	entries, err := n.events.read(from)
+	if err != nil && n.lines.allow("events/read") {
+		n.log.Error("events are damaged here, other nodes are asked", "err", err)
+	}
+	if len(entries) == 0 || err != nil {
+		if entries, err = n.fetchEvents(ctx, rota.EventRange{From: from}); err != nil {
+			return nil, err
+		}
+	}
+	visible := n.events.state().visible
+	var events []rota.ServedEvent
+	for i := range entries {
+		e := &entries[i]
+		if e.End() > visible || len(events) >= batchEvents {
+			break
+		}
+		if events, err = appendServed(events, e); err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			events = events[from-e.Before:]
+		}
+	}
+	if len(events) == 0 {
+		return nil, rota.Refusef(rota.Unavailable, "events", "events from the %d. on are not here yet", from+1)
+	}
+	return events, nil
+}
+
+// appendServed decodes an entry's events and computes what is served with them.
+func appendServed(to []rota.ServedEvent, e *snapshot.EventEntry) ([]rota.ServedEvent, error) {
+	events, err := fsm.DecodeEvents(e.Index, e.Bytes)
+	if err != nil || len(events) != int(e.Count) {
+		return nil, &rota.Error{Kind: rota.Internal, Subject: "events", Text: "the events of an entry cannot be decoded", Cause: err}
+	}
+	for i := range events {
+		s := rota.ServedEvent{Event: events[i], Prior: e.Prior, Post: e.Post}
+		if s.Payload != "" {
+			sum := sha256.Sum256([]byte(s.Payload))
+			s.PayloadHash = sum[:]
+		}
+		to = append(to, s)
+	}
+	return to, nil
+}
+
+// fetchEvents asks the other nodes for events that this one lacks: each in turn,
+// until one has them. Where none has, the refusal is OutOfRange.
+func (n *Node) fetchEvents(ctx context.Context, r rota.EventRange) ([]snapshot.EventEntry, error) {
+	refused := rota.Refusef(rota.OutOfRange, "events", "no node has these events any more")
+	var silent error
+	for _, s := range n.servers() {
+		id := rota.NodeID(s.ID)
+		to, known := n.address(id)
+		if id == n.cfg.Node || !known {
+			continue
+		}
+		entries, err := n.fetchFrom(ctx, to, r)
+		if err != nil {
+			silent = err
+		} else if len(entries) > 0 {
+			return entries, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctxError(ctx, "asking other nodes for events")
+		}
+	}
+	if silent != nil {
+		return nil, &rota.Error{Kind: rota.Unavailable, Subject: "events", RetryAfter: peerTimeout,
+			Text: "this node lacks these events and a node that may have them does not answer", Cause: silent}
+	}
+	return nil, refused
+}
+
+// eventsTimeout bounds one question for events: a chunk may take a moment.
+const eventsTimeout = 4 * peerTimeout
+
+func (n *Node) fetchFrom(ctx context.Context, to rota.NodeAddress, r rota.EventRange) ([]snapshot.EventEntry, error) {
+	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
+	defer cancel()
+	chunk, err := n.peers.EventRange(ctx, to, r)
+	if err != nil || len(chunk.Data) == 0 {
+		return nil, err
+	}
+	entries, err := snapshot.DecodeEvents(chunk.Data)
+	if err != nil {
+		return nil, err
+	}
+	// A node is believed about what it has, not about what it was asked.
+	if first := &entries[0]; r.At == 0 && (first.Before > r.From || first.End() <= r.From) || r.At != 0 && first.Index > r.At {
+		return nil, rota.Refusef(rota.Internal, "events", "node %s answered with other events than were asked for", to.ID)
+	}
+	return entries, nil
+}
+
+// chunkAnswer is about how many bytes of events answer one question.
+const chunkAnswer = 1 << 20
+
+// EventRange tells another node events that this one has (SPEC §12.3); it asks
+// nobody else.
+func (n *Node) EventRange(_ context.Context, r rota.EventRange) (rota.EventChunk, error) {
+	entries, err := n.events.read(r.From)
+	if r.At != 0 {
+		entries, err = n.events.at(r.At)
+	}
+	if err != nil {
+		return rota.EventChunk{}, err
+	}
+	chunk := rota.EventChunk{Oldest: n.events.next(r.From), Next: n.events.state().total}
+	most := 0
+	for most < len(entries) && entries[most].End() <= chunk.Next {
+		most++
+	}
+	size, k := 0, 0
+	for k < most && size < chunkAnswer {
+		size += entrySize(&entries[k])
+		k++
+	}
+	if k > 0 {
+		chunk.Data = snapshot.EncodeEvents(entries[:k])
+	}
+	return chunk, nil
+}

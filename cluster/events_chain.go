@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/sched"
+	"github.com/rotasched/rota/snapshot"
+)
+
+const (
+	// chainEntriesMost and chainTimeMost bound what one verification walks.
+	chainEntriesMost = 100_000
+	chainTimeMost    = 2 * time.Second
+)
+
+// held copies what is in memory; its caller holds the apply lock, so that it
+// belongs to the state's head.
+func (l *eventLog) held() []snapshot.EventEntry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.ring)
+}
+
+// verify walks the chain (SPEC §12.1) back from the head that a state tells, over
+// the entries held in memory then and those on disk, as far as its bounds go.
+// What it finds names the index.
+func (l *eventLog) verify(h fsm.Head, held []snapshot.EventEntry) []string {
+	w := chainWalk{expected: h.Chain, place: h.Events, until: time.Now().Add(chainTimeMost)}
+	w.entries(held)
+	l.store.Walk(func(first, last rota.Index, entries []snapshot.EventEntry, err error) bool {
+		if err != nil {
+			w.fault("events of entries %d to %d: %v", first, last, err)
+		}
+		w.entries(entries)
+		return !w.over()
+	})
+	if w.place == 0 && h.Events > 0 && w.expected != (sched.Hash{}) {
+		w.fault("events: the chain does not begin with the first event")
+	}
+	return w.faults
+}
+
+// chainWalk goes from the newest entry to the oldest.
+type chainWalk struct {
+	// expected is what the chain must be after the events before place.
+	expected sched.Hash
+	place    uint64
+	walked   int
+	until    time.Time
+	faults   []string
+}
+
+func (w *chainWalk) over() bool {
+	return w.place == 0 || w.walked >= chainEntriesMost || len(w.faults) >= 10 || time.Now().After(w.until)
+}
+
+func (w *chainWalk) entries(entries []snapshot.EventEntry) {
+	for i := len(entries) - 1; i >= 0; i-- {
+		e := &entries[i]
+		if e.End() > w.place {
+			continue // walked already, or not applied yet
+		}
+		// Across a gap, which the other nodes fill, the chain cannot be followed.
+		if e.End() == w.place {
+			if got := fsm.NextChain(e.Chain, e.Index, e.Bytes); got != w.expected {
+				w.fault("events: the chain breaks at entry %d: its events give %x, what follows was chained to %x",
+					e.Index, got[:8], w.expected[:8])
+			}
+		}
+		w.expected, w.place = e.Chain, e.Before
+		if w.walked++; w.over() {
+			return
+		}
+	}
+}
+
+func (w *chainWalk) fault(format string, args ...any) {
+	w.faults = append(w.faults, fmt.Sprintf(format, args...))
+}

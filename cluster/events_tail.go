@@ -1,0 +1,215 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/snapshot"
+)
+
+const (
+	// followersMost bounds who follows events on one node.
+	followersMost = 10_000
+	// sendMost is how long one sending may take: who needs longer is too slow.
+	sendMost = 30 * time.Second
+)
+
+// Events tells the events that a filter selects, in the order in which they
+// happened: from the oldest retained, or the one after filter.After, to what is
+// acknowledged now; with Follow it goes on until ctx ends. The same bytes come from
+// every node, without a gap or a repeat (SPEC §12.3).
+//
+// send is called from another goroutine, once at a time; its error ends the telling
+// and is returned. It may keep the events, which it must not change. One that takes
+// longer than 30 s is left behind: Events returns Exhausted, and the caller has to
+// end what it is stuck in. OutOfRange says that filter.After is older than what is
+// retained, and names the oldest; Invalid, that there is no such event.
+func (n *Node) Events(ctx context.Context, filter rota.EventFilter, send func([]rota.ServedEvent) error) error {
+	if err := n.events.enter(); err != nil {
+		return err
+	}
+	defer n.events.leave()
+	place, end, err := n.eventsFrom(ctx, &filter)
+	if err != nil {
+		return err
+	}
+	s := newEventSender(send)
+	err = n.tell(ctx, &filter, place, end, s)
+	if err == nil {
+		err = s.finish(ctx)
+	} else {
+		s.abandon()
+	}
+	if rota.KindOf(err) == rota.Exhausted {
+		n.events.countCut()
+	}
+	return err
+}
+
+// tell sends what lies between two places; without an end if the filter follows.
+func (n *Node) tell(ctx context.Context, filter *rota.EventFilter, place, end uint64, s *eventSender) error {
+	began := place
+	for filter.Follow || place < end {
+		state := n.events.state()
+		if place >= state.visible {
+			select {
+			case <-state.wake:
+			case err := <-s.done:
+				return err
+			case <-ctx.Done():
+				return ctxError(ctx, "following events")
+			case <-n.stopped:
+				return errStopping()
+			}
+			continue
+		}
+		events, err := n.eventBatch(place)
+		switch {
+		case rota.KindOf(err) == rota.OutOfRange && place > began:
+			return n.tooOld(rota.Exhausted, "this consumer is too slow: the events after "+s.last.String()+
+				" are no longer retained")
+		case rota.KindOf(err) == rota.OutOfRange:
+			if place, err = n.skipLost(place, filter); err != nil {
+				return err
+			}
+			began = place
+			continue
+		case err != nil:
+			return err
+		}
+		if !filter.Follow {
+			events = events[:min(uint64(len(events)), end-place)]
+		}
+		place += uint64(len(events))
+		if err := s.put(ctx, n, selected(events, filter)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// skipLost goes to the oldest event that any node has, where nobody was promised
+// an older one: a cluster restored from a backup has no events of its past.
+func (n *Node) skipLost(place uint64, filter *rota.EventFilter) (uint64, error) {
+	if !filter.After.IsZero() {
+		return 0, n.tooOld(rota.OutOfRange, "the events after "+filter.After.String()+" are no longer retained")
+	}
+	oldest := n.oldestKept(place)
+	if oldest == place { // a node has it now
+		return place, n.pause(n.life, wakeMost)
+	}
+	return oldest, nil
+}
+
+// oldestKept is the place of the oldest event from a place on that a node has.
+func (n *Node) oldestKept(place uint64) uint64 {
+	oldest := n.events.next(place)
+	for _, s := range n.servers() {
+		if to, known := n.address(rota.NodeID(s.ID)); oldest > place && known && rota.NodeID(s.ID) != n.cfg.Node {
+			ctx, cancel := context.WithTimeout(n.life, eventsTimeout)
+			chunk, err := n.peers.EventRange(ctx, to, rota.EventRange{From: place})
+			cancel()
+			if err == nil && chunk.Oldest >= place && chunk.Oldest < oldest {
+				oldest = chunk.Oldest
+			}
+		}
+	}
+	return oldest
+}
+
+// tooOld refuses and names the oldest event that is retained.
+func (n *Node) tooOld(kind rota.Kind, text string) error {
+	oldest, err := n.eventBatch(n.oldestKept(n.events.oldest()))
+	if err != nil {
+		return rota.Refusef(kind, "event_id", "%s: begin without an event id", text)
+	}
+	return rota.Refusef(kind, "event_id", "%s: the oldest is %s, begin without an event id", text, oldest[0].ID)
+}
+
+// eventsFrom gives the place to begin at, and that where all events lie that were
+// acknowledged before the call.
+func (n *Node) eventsFrom(ctx context.Context, filter *rota.EventFilter) (place, end uint64, err error) {
+	after := filter.After
+	if state := n.events.state(); !filter.Follow || after.Index > state.index || after.Incarnation > state.incarnation {
+		if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
+			return 0, 0, err
+		}
+	}
+	state := n.events.state()
+	if after.IsZero() {
+		return n.events.oldest(), state.total, nil
+	}
+	if after.Index > state.index || after.Incarnation > state.incarnation {
+		return 0, 0, rota.Refusef(rota.OutOfRange, "event_id", "event %s is of the future: the newest entry is %d of "+
+			"incarnation %d", after, state.index, state.incarnation)
+	}
+	place, err = n.placeAfter(ctx, after)
+	return place, state.total, err
+}
+
+// placeAfter finds the place after an event.
+func (n *Node) placeAfter(ctx context.Context, after rota.EventID) (uint64, error) {
+	entries, err := n.events.at(after.Index)
+	if err == nil && len(entries) == 0 {
+		entries, err = n.fetchEvents(ctx, rota.EventRange{At: after.Index})
+	}
+	if rota.KindOf(err) == rota.OutOfRange {
+		return n.placeAfterRestore(after)
+	}
+	if err != nil {
+		return 0, err
+	}
+	e := &entries[0]
+	switch of := incarnationOf(e); {
+	case e.Index == after.Index && of == after.Incarnation && after.Seq < e.Count:
+		place := e.Before + uint64(after.Seq) + 1
+		if place < n.events.oldest() {
+			return 0, n.tooOld(rota.OutOfRange, "the events after "+after.String()+" are no longer retained")
+		}
+		return place, nil
+	case after.Incarnation < of:
+		return n.placeAfterRestore(after)
+	default:
+		return 0, rota.Refusef(rota.Invalid, "event_id", "there is no event %s: give the id of one that was told", after)
+	}
+}
+
+// placeAfterRestore finds the place after an event that no node has. It may be one
+// of the cluster whose backup this cluster was made of: what came after it then is
+// all that this one told.
+func (n *Node) placeAfterRestore(after rota.EventID) (uint64, error) {
+	oldest := n.oldestKept(n.events.oldest())
+	events, err := n.eventBatch(oldest)
+	if err == nil && after.Incarnation < events[0].ID.Incarnation && after.Index+1 >= events[0].ID.Index {
+		return oldest, nil
+	}
+	return 0, n.tooOld(rota.OutOfRange, "the events after "+after.String()+" are no longer retained")
+}
+
+// incarnationOf reads the first number of an entry's events.
+func incarnationOf(e *snapshot.EventEntry) uint64 {
+	v, _ := binary.Uvarint(e.Bytes)
+	return v
+}
+
+// selected gives the events that a filter lets through; the slice itself where it
+// lets all.
+func selected(events []rota.ServedEvent, f *rota.EventFilter) []rota.ServedEvent {
+	if len(f.Kinds) == 0 && f.Job == "" {
+		return events
+	}
+	var wanted [256]bool
+	for _, k := range f.Kinds {
+		wanted[k] = true
+	}
+	var some []rota.ServedEvent
+	for i := range events {
+		e := &events[i]
+		if (len(f.Kinds) == 0 || wanted[e.Kind]) && (f.Job == "" || f.Job == e.Job) {
+			some = append(some, *e)
+		}
+	}
+	return some
+}

@@ -1,0 +1,332 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// tail collects what a node tells, without following.
+func tail(t *testing.T, n *Node, filter rota.EventFilter) []rota.ServedEvent {
+	t.Helper()
+	var got []rota.ServedEvent
+	err := n.Events(within(t, 20*time.Second), filter, func(events []rota.ServedEvent) error {
+		got = append(got, events...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// inLine checks that ids follow on each other without a repeat, and that no entry
+// is told by halves.
+func inLine(t *testing.T, events []rota.ServedEvent) {
+	t.Helper()
+	for i := 1; i < len(events); i++ {
+		a, b := events[i-1].ID, events[i].ID
+		if b.Compare(a) <= 0 || b.Index == a.Index && b.Seq != a.Seq+1 || b.Index != a.Index && b.Seq != 0 {
+			t.Fatalf("event %s follows %s", b, a)
+		}
+		if b.Index == a.Index+1 && events[i].Prior != events[i-1].Post {
+			t.Fatalf("event %s begins at another state than %s left", b, a)
+		}
+	}
+}
+
+func ids(events []rota.ServedEvent) string {
+	var b strings.Builder
+	for i := range events {
+		fmt.Fprintf(&b, "%+v\n", events[i])
+	}
+	return b.String()
+}
+
+func TestEvents_areTheSameOnEveryNode(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	h := newHand(t, b.follower(), "w1", 8)
+	submitAll(t, b.leader(), specs("j", 8))
+	leases := h.take(8)
+	h.do(rota.VerbAck, leases...)
+	h.do(rota.VerbComplete, leases[:6]...)
+	var first []rota.ServedEvent
+	for _, id := range b.ids() {
+		got := tail(t, b.node(id), rota.EventFilter{})
+		inLine(t, got)
+		if first == nil {
+			first = got
+		} else if ids(got[:len(first)]) != ids(first) {
+			t.Fatalf("node %s tells other events", id)
+		}
+	}
+	parent := rota.EventID{}
+	var kinds []rota.EventKind
+	for _, e := range tail(t, b.leader(), rota.EventFilter{Job: leases[0].Lease.Job}) {
+		if e.Parent != parent {
+			t.Errorf("%s %s has parent %s, the event before is %s", e.ID, e.Kind, e.Parent, parent)
+		}
+		parent, kinds = e.ID, append(kinds, e.Kind)
+	}
+	want := []rota.EventKind{rota.JobEnqueued, rota.JobAssigned, rota.LeaseAcked, rota.JobRunning, rota.JobCompleted}
+	if !slices.Equal(kinds, want) {
+		t.Errorf("a job's life was %v", kinds)
+	}
+	if n := len(tail(t, b.leader(), rota.EventFilter{Kinds: []rota.EventKind{rota.JobCompleted, rota.JobRunning}})); n != 14 {
+		t.Errorf("%d events are of two kinds", n)
+	}
+	if v, err := b.leader().Verify(within(t, 10*time.Second)); err != nil || !v.Equal {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+func TestEvents_refuses(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	submitAll(t, n, specs("j", 3))
+	events := tail(t, n, rota.EventFilter{})
+	last := events[len(events)-1].ID
+	before := n.events.state()
+	for name, c := range map[string]struct {
+		after rota.EventID
+		kind  rota.Kind
+		text  string
+	}{
+		"of the future":             {rota.EventID{Incarnation: 1, Index: last.Index + 1000}, rota.OutOfRange, "future"},
+		"of a later incarnation":    {rota.EventID{Incarnation: 2, Index: 1}, rota.OutOfRange, "future"},
+		"that never was":            {rota.EventID{Incarnation: 1, Index: last.Index, Seq: last.Seq + 1}, rota.Invalid, last.String()[:3]},
+		"of an entry without any":   {rota.EventID{Incarnation: 1, Index: last.Index + 1}, rota.Invalid, "no event"},
+		"of an earlier incarnation": {rota.EventID{Index: 0, Seq: 7}, rota.OutOfRange, "the oldest is 1."},
+	} {
+		for _, follow := range []bool{false, true} {
+			err := n.Events(within(t, 5*time.Second), rota.EventFilter{After: c.after, Follow: follow},
+				func([]rota.ServedEvent) error { return errors.New("it tells something") })
+			if rota.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if after := n.events.state(); after.total != before.total {
+		t.Error("a refusal told events")
+	}
+	if got := tail(t, n, rota.EventFilter{After: last}); len(got) != 0 {
+		t.Errorf("%d events follow the last", len(got))
+	}
+}
+
+func TestEvents_beyondRetention(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.plan("n1", 1)
+	c := b.addrs["n1"]
+	c.EventsRetained = 100
+	b.addrs["n1"] = c
+	b.startPlanned()
+	n := b.leader()
+	all := tail(t, n, rota.EventFilter{})
+	for i := range 5 {
+		submitAll(t, n, specs(fmt.Sprint("j", i), 100))
+		n.flushEventsOnce()
+	}
+	got := tail(t, n, rota.EventFilter{})
+	inLine(t, got)
+	if len(got) != 100 {
+		t.Errorf("%d events are told, 100 are retained", len(got))
+	}
+	err := n.Events(within(t, 5*time.Second), rota.EventFilter{After: all[0].ID}, func([]rota.ServedEvent) error { return nil })
+	if rota.KindOf(err) != rota.OutOfRange || !strings.Contains(err.Error(), got[0].ID.String()) {
+		t.Errorf("an event older than all: %v", err)
+	}
+}
+
+// follower follows on whichever node it is told, from the last event that it saw.
+type follower struct {
+	mu   sync.Mutex
+	got  []rota.ServedEvent
+	stop context.CancelFunc
+	done chan error
+}
+
+func (f *follower) follow(n *Node) {
+	ctx, cancel := context.WithCancel(context.Background())
+	f.stop, f.done = cancel, make(chan error, 1)
+	filter := rota.EventFilter{Follow: true, After: f.last()}
+	go func() {
+		f.done <- n.Events(ctx, filter, func(events []rota.ServedEvent) error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.got = append(f.got, events...)
+			return nil
+		})
+	}()
+}
+
+func (f *follower) last() (id rota.EventID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.got) > 0 {
+		id = f.got[len(f.got)-1].ID
+	}
+	return id
+}
+
+// TestEvents_resume has a consumer follow one node after the other: its node dies,
+// and the next one was away, was sent a snapshot, and lacks what lies between.
+func TestEvents_resume(t *testing.T) {
+	t.Parallel()
+	b := startSmallLogs(t)
+	leader := b.leader()
+	away := b.follower()
+	f := &follower{}
+	f.follow(leader)
+	submitAll(t, leader, specs("before", 50))
+	b.isolate(away.cfg.Node)
+	b.eventually("the log that the other node needs is gone", func() bool {
+		submitAll(t, leader, specs(fmt.Sprintf("more-%d", leader.applied.Load()), 20))
+		first, err := leader.stores.Log.FirstIndex()
+		return err == nil && first > away.applied.Load()+8
+	})
+	b.heal(away.cfg.Node)
+	b.eventually("it was sent a snapshot", func() bool { return away.applied.Load() >= leader.applied.Load() })
+	if n, err := away.events.read(60); len(n) != 0 || err != nil {
+		t.Fatalf("the node that was away has what happened meanwhile: %d, %v", len(n), err)
+	}
+	b.eventually("the consumer saw something", func() bool { return !f.last().IsZero() })
+	f.stop()
+	<-f.done
+	resumed := f.last()
+	b.stop(leader.cfg.Node)
+	f.follow(away)
+	submitAll(t, b.leader(), specs("after", 50))
+	all := tail(t, b.leader(), rota.EventFilter{})
+	b.eventually("the consumer saw all", func() bool { return f.last().Compare(all[len(all)-1].ID) >= 0 })
+	f.stop()
+	if err := <-f.done; rota.KindOf(err) == rota.Exhausted {
+		t.Error(err)
+	}
+	inLine(t, f.got)
+	if ids(f.got[:len(all)]) != ids(all) {
+		t.Errorf("resumed after %s: %d events seen, others than the %d that there are", resumed, len(f.got), len(all))
+	}
+	b.eventually("the node fetches what it lacks", func() bool {
+		from, to := away.events.missing()
+		return from == to
+	})
+	if v, err := away.Verify(within(t, 10*time.Second)); err == nil && slices.ContainsFunc(v.Nodes,
+		func(x rota.NodeVerdict) bool { return len(x.Violations) > 0 }) {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestEvents_restart has a node begin anew: its log is replayed, and its events are
+// neither doubled nor lost.
+func TestEvents_restart(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	submitAll(t, b.leader(), specs("j", 30))
+	before := tail(t, b.leader(), rota.EventFilter{})
+	b.stop("n1")
+	b.start("n1")
+	b.awaitReady("n1")
+	submitAll(t, b.leader(), specs("k", 30))
+	after := tail(t, b.leader(), rota.EventFilter{})
+	inLine(t, after)
+	if ids(after[:len(before)]) != ids(before) {
+		t.Error("events changed over a restart")
+	}
+	b.leader().flushEventsOnce()
+	if _, next := b.leader().events.store.Range(); next != b.leader().events.state().total {
+		t.Errorf("%d events are on disk", next)
+	}
+}
+
+func TestEvents_slowConsumer(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	n.events.sendMost = 50 * time.Millisecond
+	submitAll(t, n, specs("j", 3))
+	stuck, blocked := make(chan struct{}), make(chan struct{})
+	defer close(stuck)
+	done := make(chan error, 1)
+	go func() {
+		first := true
+		done <- n.Events(within(t, 20*time.Second), rota.EventFilter{Follow: true}, func([]rota.ServedEvent) error {
+			if first {
+				first = false
+				return nil
+			}
+			close(blocked)
+			<-stuck
+			return nil
+		})
+	}()
+	for i := 0; ; i++ {
+		submitAll(t, n, specs(fmt.Sprint("k", i), 1)) // never held back by who does not listen
+		select {
+		case err := <-done:
+			if rota.KindOf(err) != rota.Exhausted || !strings.Contains(err.Error(), "resume after the last event") {
+				t.Errorf("cut off with %v", err)
+			}
+			n.events.mu.Lock()
+			defer n.events.mu.Unlock()
+			if n.events.cut != 1 || n.events.followers != 0 {
+				t.Errorf("%d are counted as cut, %d follow", n.events.cut, n.events.followers)
+			}
+			return
+		default:
+		}
+	}
+}
+
+func TestEvents_verifyFindsAPlantedDifference(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	for i := range 3 {
+		submitAll(t, n, specs(fmt.Sprint("j", i), 20))
+		n.flushEventsOnce()
+	}
+	if v, err := n.CheckAt(within(t, 5*time.Second), rota.Index(n.applied.Load())); err != nil || len(v.Violations) > 0 {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	n.events.mu.Lock()
+	e := &n.events.ring[len(n.events.ring)/2]
+	e.Bytes = slices.Clone(e.Bytes)
+	e.Bytes[len(e.Bytes)/2] ^= 1
+	index := e.Index
+	n.events.mu.Unlock()
+	v, err := n.CheckAt(within(t, 5*time.Second), rota.Index(n.applied.Load()))
+	if err != nil || len(v.Violations) != 1 || !strings.Contains(v.Violations[0], fmt.Sprint("entry ", index)) {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+func TestEventLog_givesUpWhatTheDiskDoesNotTake(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	l := newEventLog(1000, b.leader().log)
+	var one = b.leader().events.held()[0]
+	one.Bytes = make([]byte, 1<<20)
+	for i := range 100 {
+		e := one
+		e.Index, e.Before, e.Count = rota.Index(i+1), uint64(i), 1
+		l.ring = append(l.ring, e)
+		l.bytes += entrySize(&e)
+		l.unflushed += entrySize(&e)
+		l.total = e.End()
+		l.trim()
+	}
+	if l.unflushed > unflushedMost || l.dropped == 0 || l.flushed != l.ring[0].Before || l.ring[0].Before != l.dropped {
+		t.Errorf("%d bytes wait, %d events dropped, the ring begins at %d", l.unflushed, l.dropped, l.ring[0].Before)
+	}
+}

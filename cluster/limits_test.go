@@ -1,0 +1,232 @@
+package cluster
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rotasched/rota"
+)
+
+func signingKey(seed byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
+}
+
+// startAttesting starts three nodes that know the keys of seeds 1 and 2.
+func startAttesting(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t)
+	for i := range 3 {
+		id := rota.NodeID(fmt.Sprintf("n%d", i+1))
+		b.plan(id, 3)
+		c := b.addrs[id]
+		for seed := byte(1); seed <= 2; seed++ {
+			c.AttestationKeys = append(c.AttestationKeys, signingKey(seed).Public().(ed25519.PublicKey))
+		}
+		b.addrs[id] = c
+	}
+	b.startPlanned()
+	return b
+}
+
+// An attestation is verified before the log, by whichever node is asked: one that
+// does not hold registers nothing.
+func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
+	t.Parallel()
+	b := startAttesting(t)
+	n := b.follower()
+	s, err := n.Status(within(t, 10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, date := s.ClusterID, s.Date
+	attest := func(seed byte, cluster rota.ClusterID, worker rota.WorkerID, expires rota.Date) *rota.Attestation {
+		a, err := rota.Attest(signingKey(seed), cluster, worker, expires)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &a
+	}
+	later := date + 3_600_000
+	broken := attest(1, cluster, "w1", later)
+	broken.Expires++
+	short := attest(1, cluster, "w1", later)
+	short.Signature = short.Signature[:63]
+	open := func(id rota.WorkerID, a *rota.Attestation) error {
+		s, err := n.OpenWorker(within(t, 10*time.Second), rota.WorkerSpec{ID: id, Queues: []rota.QueueName{"default"}, Slots: 1},
+			[]byte("a secret of sixteen"), false, a)
+		if err == nil {
+			s.Close()
+		}
+		return err
+	}
+	before := b.atRest(n)
+	for name, c := range map[string]struct {
+		a    *rota.Attestation
+		kind rota.Kind
+		says string
+	}{
+		"expired":           {attest(1, cluster, "w1", date-1), rota.Denied, "expired"},
+		"another worker":    {attest(1, cluster, "w2", later), rota.Denied, `"w2"`},
+		"another cluster":   {attest(1, "c-other", "w1", later), rota.Denied, `"c-other"`},
+		"an unknown key":    {attest(3, cluster, "w1", later), rota.Denied, "names no such key"},
+		"changed":           {broken, rota.Denied, "signature"},
+		"a short signature": {short, rota.Invalid, "63 bytes"},
+		"empty":             {&rota.Attestation{}, rota.Invalid, "key"},
+	} {
+		if err := open("w1", c.a); rota.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if after := n.raft.LastIndex(); after != before {
+		t.Errorf("refused attestations made %d entries", after-before)
+	}
+	if _, err := n.Worker(within(t, 10*time.Second), "w1", rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
+		t.Errorf("a refused worker is registered: %v", err)
+	}
+	for id, a := range map[rota.WorkerID]*rota.Attestation{"w1": attest(1, cluster, "w1", later),
+		"w2": attest(2, cluster, "w2", later), "w3": nil} {
+		if err := open(id, a); err != nil {
+			t.Fatalf("%s: %v", id, err)
+		}
+		w, err := n.Worker(within(t, 10*time.Second), id, rota.ReadOptions{})
+		want := rota.Date(0)
+		if a != nil {
+			want = later
+		}
+		if err != nil || w.AttestedUntil != want || w.Load != "Idle" || w.Health != 1000 {
+			t.Errorf("%s: %+v, %v", id, w, err)
+		}
+	}
+}
+
+// What operators say of modes, tenants and workers is taken by any node, and seen
+// by all.
+func TestNode_takesOperatorsWordsAnywhere(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	f, l := b.follower(), b.leader()
+	ctx := within(t, 60*time.Second)
+
+	tenant, err := f.SetTenant(ctx, "acme", []rota.Setting{{Key: "tier", Value: "PRO"}, {Key: "max_concurrent", Value: "1"}})
+	if err != nil || tenant.Tier != rota.TierPro || tenant.MaxConcurrent != 1 || !tenant.Known {
+		t.Fatalf("%+v, %v", tenant, err)
+	}
+	if other, err := l.Tenant(ctx, "nobody", rota.ReadOptions{}); err != nil || other.Known ||
+		other.TenantLimits != rota.DefaultTenantLimits() {
+		t.Errorf("%+v, %v", other, err)
+	}
+	if all, _, err := l.Tenants(ctx, rota.ReadOptions{}); err != nil || len(all) != 1 || all[0].ID != "acme" {
+		t.Errorf("%+v, %v", all, err)
+	}
+
+	mode, err := f.SetMode(ctx, rota.ModeReadOnly, "move")
+	if err != nil || mode.Mode != rota.ModeReadOnly || mode.Reason != "move" || mode.Auto {
+		t.Fatalf("%+v, %v", mode, err)
+	}
+	if s, err := l.Status(ctx); err != nil || s.Mode != rota.ModeReadOnly || s.ModeReason != "move" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	refused, err := f.Submit(ctx, specs("x", 2))
+	if err != nil || rota.KindOf(refused[1].Err) != rota.Mode {
+		t.Errorf("%+v, %v", refused, err)
+	}
+	if got := gauges(t, f, "rota_admission_mode"); got["READ_ONLY"] != 1 || got["NORMAL"] != 0 || len(got) != 4 {
+		t.Errorf("modes are %v", got)
+	}
+	if got := gauges(t, f, "rota_admission_rejected_total"); got["mode"] != 2 || len(got) != len(rejectedReasons) {
+		t.Errorf("refusals are %v", got)
+	}
+	if _, err := l.SetMode(ctx, rota.ModeNormal, "done"); err != nil {
+		t.Fatal(err)
+	}
+
+	h := newHand(t, l, "w1", 5)
+	submitAll(t, f, specs("x", 1))
+	h.take(1)
+	for _, step := range []struct {
+		do   func(rota.WorkerID) (rota.Worker, error)
+		want rota.WorkerStatus
+		open int32
+	}{
+		{func(id rota.WorkerID) (rota.Worker, error) { return f.DrainWorker(ctx, id) }, rota.WorkerDraining, 1},
+		{func(id rota.WorkerID) (rota.Worker, error) { return f.SuspendWorker(ctx, id) }, rota.WorkerSuspended, 0},
+		{func(id rota.WorkerID) (rota.Worker, error) { return f.ResumeWorker(ctx, id) }, rota.WorkerActive, -1},
+		{func(id rota.WorkerID) (rota.Worker, error) { return f.RetireWorker(ctx, id) }, rota.WorkerRetired, 0},
+	} {
+		w, err := step.do("w1")
+		if err != nil || w.Status != step.want || step.open >= 0 && w.Open != step.open {
+			t.Errorf("%s is wanted, got %+v, %v", step.want, w, err)
+		}
+	}
+	if _, err := f.SuspendWorker(ctx, "nobody"); rota.KindOf(err) != rota.NotFound {
+		t.Errorf("a worker that is not there: %v", err)
+	}
+}
+
+// What is out of shape is refused by name before the log.
+func TestNode_refusesMisshapenOperatorsWordsBeforeTheLog(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n, ctx := b.leader(), within(t, 30*time.Second)
+	errOf := func(_ any, err error) error { return err }
+	before := b.atRest(n)
+	for name, err := range map[string]error{
+		"mode":          errOf(n.SetMode(ctx, rota.ModeDraining+1, "x")),
+		"no reason":     errOf(n.SetMode(ctx, rota.ModeNormal, "")),
+		"long reason":   errOf(n.SetMode(ctx, rota.ModeNormal, strings.Repeat("x", rota.MaxReasonBytes+1))),
+		"tenant key":    errOf(n.SetTenant(ctx, "t", []rota.Setting{{Key: "colour", Value: "red"}})),
+		"tenant value":  errOf(n.SetTenant(ctx, "t", []rota.Setting{{Key: "weight", Value: "NaN"}})),
+		"tenant id":     errOf(n.SetTenant(ctx, "a b", []rota.Setting{{Key: "weight", Value: "1"}})),
+		"worker id":     errOf(n.SuspendWorker(ctx, "")),
+		"proof, no why": errOf(n.ReportProof(ctx, rota.ProofReport{Job: "j"})),
+		"proof, no job": errOf(n.ReportProof(ctx, rota.ProofReport{Reason: "x"})),
+	} {
+		if rota.KindOf(err) != rota.Invalid {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if after := n.raft.LastIndex(); after != before {
+		t.Errorf("refusals made %d entries", after-before)
+	}
+}
+
+// atRest waits until a node's log has not grown for a while, and gives its last
+// index: nodes record each other as they start.
+func (b *bench) atRest(n *Node) uint64 {
+	b.t.Helper()
+	last, since := n.raft.LastIndex(), time.Now()
+	b.eventually("the log is at rest", func() bool {
+		if now := n.raft.LastIndex(); now != last {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) > 500*time.Millisecond
+	})
+	return last
+}
+
+// gauges reads a metric's series by its one label.
+func gauges(t *testing.T, n *Node, name string) map[string]float64 {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	r.MustRegister(n.Collectors()...)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]float64)
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			got[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return got
+}

@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rotasched/rota"
+)
+
+// rejectedReasons are the labels of rota_admission_rejected_total: the checks of
+// SPEC §4 in their order.
+var rejectedReasons = []string{"invalid", "no_queue", "mode", "queue", "rate", "classes", "other"}
+
+// rejectedReason names the check that refused a job; "" where none did, such as
+// for an outcome that is not known.
+func rejectedReason(e *rota.Error) string {
+	if e == nil {
+		return ""
+	}
+	switch e.Kind {
+	case rota.Invalid:
+		return "invalid"
+	case rota.NotFound:
+		return "no_queue"
+	case rota.Mode:
+		return "mode"
+	case rota.Exhausted:
+		switch e.Subject {
+		case "queue":
+			return "queue"
+		case "rate_limit_rps":
+			return "rate"
+		case "requires":
+			return "classes"
+		}
+		return "other"
+	default:
+		return ""
+	}
+}
+
+func newRejected() *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rota_admission_rejected_total",
+		Help: "Jobs submitted through this node that were refused, by the check that refused them."}, []string{"reason"})
+	for _, r := range rejectedReasons {
+		v.WithLabelValues(r) // so that a series is there before the first refusal
+	}
+	return v
+}
+
+// countSubmitted notes what became of a batch of submissions.
+func (m *measures) countSubmitted(submitted []rota.Submitted) {
+	for i := range submitted {
+		if r := rejectedReason(submitted[i].Err); r != "" {
+			m.rejected.WithLabelValues(r).Inc()
+		}
+	}
+}
+
+// admission tells what this node's replica admits and holds back, read at each
+// scrape.
+type admission struct {
+	n                                *Node
+	mode, drained, parked, isolation *prometheus.Desc
+}
+
+func newAdmission(n *Node) *admission {
+	d := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("rota_"+name, help, labels, nil)
+	}
+	return &admission{n: n,
+		mode:      d("admission_mode", "1 for the cluster's present mode, 0 for the others.", "mode"),
+		drained:   d("admission_drained", "1 once DRAINING has worked everything off."),
+		parked:    d("tenants_parked", "Tenants whose jobs wait, as they reached max_concurrent."),
+		isolation: d("domains_isolated", "Failure domains that are isolated."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (a *admission) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{a.mode, a.drained, a.parked, a.isolation} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (a *admission) Collect(to chan<- prometheus.Metric) {
+	a.n.mu.RLock()
+	mode := a.n.machine.Mode()
+	parked, isolated := a.n.machine.ParkedTenants(), a.n.machine.IsolatedDomains()
+	a.n.mu.RUnlock()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	truth := func(is bool) float64 {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	for m := rota.ModeNormal; m <= rota.ModeDraining; m++ {
+		gauge(a.mode, truth(m == mode.Mode), m.String())
+	}
+	gauge(a.drained, truth(mode.Drained))
+	gauge(a.parked, float64(parked))
+	gauge(a.isolation, float64(isolated))
+}

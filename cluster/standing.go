@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// DrainWorker gives a worker no new lease; it keeps those that it has.
+func (n *Node) DrainWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
+	return n.setWorkerStatus(ctx, id, rota.WorkerDraining)
+}
+
+// SuspendWorker cancels a worker's leases and gives it none until it is resumed.
+func (n *Node) SuspendWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
+	return n.setWorkerStatus(ctx, id, rota.WorkerSuspended)
+}
+
+// ResumeWorker makes a DRAINING, SUSPENDED or JAILED worker ACTIVE again.
+func (n *Node) ResumeWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
+	return n.setWorkerStatus(ctx, id, rota.WorkerActive)
+}
+
+// RetireWorker ends a worker for good; its leases are cancelled.
+func (n *Node) RetireWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
+	return n.setWorkerStatus(ctx, id, rota.WorkerRetired)
+}
+
+func (n *Node) setWorkerStatus(ctx context.Context, id rota.WorkerID, status rota.WorkerStatus) (rota.Worker, error) {
+	if err := rota.CheckID("worker", id); err != nil {
+		return rota.Worker{}, err
+	}
+	_, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{
+		Worker: string(id), Status: uint32(status)}}})
+	if err != nil {
+		return rota.Worker{}, err
+	}
+	return n.Worker(ctx, id, rota.ReadOptions{MinIndex: index})
+}
+
+// attestedUntil verifies what a worker shows, before the log (SPEC §6.5); none
+// registers it without.
+func (n *Node) attestedUntil(a *rota.Attestation, worker rota.WorkerID) (rota.Date, error) {
+	if a == nil {
+		return 0, nil
+	}
+	n.mu.RLock()
+	head := n.machine.Head()
+	n.mu.RUnlock()
+	if head.ClusterID == "" {
+		return 0, &rota.Error{Kind: rota.Unavailable, Subject: "cluster_id", RetryAfter: 500 * time.Millisecond,
+			Text: "this node does not know its cluster yet: no attestation can be verified"}
+	}
+	if err := a.Verify(n.cfg.AttestationKeys, head.ClusterID, worker, head.Date); err != nil {
+		return 0, err
+	}
+	return a.Expires, nil
+}
+
+// ReportProof takes a verifier's word that a completed job's proof is invalid: its
+// worker is slashed, and the job runs again if it asked for that (SPEC §9.5).
+func (n *Node) ReportProof(ctx context.Context, r rota.ProofReport) (rota.JobOutcome, error) {
+	none := rota.JobOutcome{ID: r.Job}
+	if err := rota.CheckID("job", r.Job); err != nil {
+		return none, err
+	}
+	if err := checkReason(r.Reason); err != nil {
+		return none, err
+	}
+	// Read first: the operation names the lease, and carries the job where it shall
+	// run again, for the state may hold no more than its tombstone (SPEC §9.5).
+	job, _, err := n.Job(ctx, r.Job, rota.ReadOptions{})
+	if err != nil {
+		return none, err
+	}
+	lease, err := provenLease(&job, r.Lease)
+	if err != nil {
+		return none, err
+	}
+	op := &fsmpb.ReportProof{Job: string(r.Job), Reason: r.Reason, Lease: lease[:]}
+	if job.RetryOnInvalidProof && !job.RecordDropped {
+		op.Spec = fsm.SpecOp(&job.JobSpec)
+	}
+	outcome, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: op}})
+	if err != nil {
+		return none, err
+	}
+	return rota.JobOutcome{ID: r.Job, State: rota.JobState(outcome.GetJobState()), Index: index}, nil
+}
+
+// provenLease is the lease that a report is about: the one named, else the one
+// that completed the job, or whose proof was rejected last: a report that is
+// repeated gets the first one's answer.
+func provenLease(job *rota.Job, named rota.LeaseID) (rota.LeaseID, error) {
+	if !named.IsZero() {
+		return named, nil
+	}
+	for i := len(job.Attempts) - 1; i >= 0; i-- {
+		if a := &job.Attempts[i]; a.End == rota.Done || a.End == rota.ProofInvalid {
+			return a.Lease, nil
+		}
+	}
+	if job.RecordDropped && job.State == rota.Completed {
+		return named, rota.Refusef(rota.Invalid, "lease",
+			"the attempts of job %s are no longer kept: name the lease that completed it", job.ID)
+	}
+	return named, rota.Refusef(rota.Conflict, "job", "job %s is %s: only the proof of a COMPLETED one can be reported",
+		job.ID, job.State)
+}
+
+// checkReason refuses an operator's reason that is none or too long.
+func checkReason(reason string) error {
+	if n := len(reason); n == 0 || n > rota.MaxReasonBytes {
+		return rota.Refusef(rota.Invalid, "reason", "the reason has %d bytes: 1 to %d are wanted", n, rota.MaxReasonBytes)
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// Tenants lists the tenants that somebody set or that have leases open.
+func (n *Node) Tenants(ctx context.Context, opt rota.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {
+	at, err := n.fresh(ctx, opt)
+	if err != nil {
+		return nil, at, err
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.machine.Tenants(), at, nil
+}
+
+// Tenant reads any tenant; one that nobody set has the default limits.
+func (n *Node) Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, error) {
+	if err := rota.CheckID("tenant", id); err != nil {
+		return rota.Tenant{}, err
+	}
+	if _, err := n.fresh(ctx, opt); err != nil {
+		return rota.Tenant{}, err
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.machine.Tenant(id), nil
+}
+
+// SetTenant creates or changes a tenant, key by key. What the state machine would
+// refuse is refused here first, before the log.
+func (n *Node) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error) {
+	if err := rota.CheckID("tenant", id); err != nil {
+		return rota.Tenant{}, err
+	}
+	op, limits := &fsmpb.SetTenant{Id: string(id)}, rota.DefaultTenantLimits()
+	for _, s := range set {
+		if err := limits.Set(s); err != nil {
+			return rota.Tenant{}, err
+		}
+		op.Set = append(op.Set, &fsmpb.Label{Key: s.Key, Value: s.Value})
+	}
+	_, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetTenant{SetTenant: op}})
+	if err != nil {
+		return rota.Tenant{}, err
+	}
+	return n.Tenant(ctx, id, rota.ReadOptions{MinIndex: index})
+}
+
+// Mode reads what the cluster admits, and why (SPEC §4.3).
+func (n *Node) Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus, error) {
+	if _, err := n.fresh(ctx, opt); err != nil {
+		return rota.ModeStatus{}, err
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.machine.Mode(), nil
+}
+
+// SetMode changes the cluster's mode for a reason. DEGRADED by an operator's word
+// holds queued jobs of priority > 5; only an operator ends what one began.
+func (n *Node) SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error) {
+	if mode > rota.ModeDraining {
+		return rota.ModeStatus{}, rota.Refusef(rota.Invalid, "mode", "mode %d is unknown", mode)
+	}
+	if err := checkReason(reason); err != nil {
+		return rota.ModeStatus{}, err
+	}
+	_, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{
+		Mode: uint32(mode), Reason: reason, Holds: mode == rota.ModeDegraded}}})
+	if err != nil {
+		return rota.ModeStatus{}, err
+	}
+	return n.Mode(ctx, rota.ReadOptions{MinIndex: index})
+}

@@ -1,0 +1,110 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+)
+
+// Why explains a job (SPEC §6.1, §7.7): on the present state, or, where at is not
+// 0, on the state at that index, replayed beside the present one from a snapshot
+// and the log. What is said of other workers in a decision needs such a replay too.
+func (n *Node) Why(ctx context.Context, id rota.JobID, at rota.Index) (rota.Explanation, error) {
+	seen, err := n.fresh(ctx, rota.ReadOptions{})
+	if err != nil {
+		return rota.Explanation{}, err
+	}
+	if at > seen.Index {
+		return rota.Explanation{}, rota.Refusef(rota.OutOfRange, "at", "index %d is to come: the newest is %d", at, seen.Index)
+	}
+	if at != 0 {
+		return n.whyThen(ctx, id, at)
+	}
+	n.mu.RLock()
+	x, live := n.machine.Why(id, decideMost)
+	n.mu.RUnlock()
+	job, _, err := n.Job(ctx, id, rota.ReadOptions{MinIndex: seen.Index})
+	if err != nil {
+		return rota.Explanation{}, err
+	}
+	if !live {
+		x = rota.Explanation{Job: id, State: job.State, Index: seen.Index, Reasons: []rota.Why{{Reason: job.Reason.String()}}}
+	}
+	for i := range job.Attempts {
+		a := &job.Attempts[i]
+		x.Decisions = append(x.Decisions, rota.PlacedDecision{Decision: a.Decision, Worker: a.Worker, Attempt: a.Number})
+	}
+	if k := len(x.Decisions); !live && k > 0 {
+		last := x.Decisions[k-1]
+		x.Decision = &last
+	}
+	if x.Decision != nil {
+		n.addOthers(ctx, id, x.Decision)
+	}
+	return x, nil
+}
+
+// whyThen explains a job as it stood at an index.
+func (n *Node) whyThen(ctx context.Context, id rota.JobID, at rota.Index) (rota.Explanation, error) {
+	m, err := n.replayTo(ctx, at)
+	if err != nil {
+		return rota.Explanation{}, err
+	}
+	x, live := m.Why(id, decideMost)
+	if live {
+		if x.Decision != nil {
+			n.addOthers(ctx, id, x.Decision)
+		}
+		return x, nil
+	}
+	if state := m.JobState(id); state != rota.JobNone {
+		return rota.Explanation{Job: id, State: state, Index: at, Clock: m.Head().Clock, Reasons: []rota.Why{}}, nil
+	}
+	return rota.Explanation{}, rota.Refusef(rota.NotFound, "job", "job %q was not known at index %d", id, at)
+}
+
+// addOthers replays the state that a decision was made on and tells who else was
+// looked at; where that past is gone it says so.
+func (n *Node) addOthers(ctx context.Context, id rota.JobID, d *rota.PlacedDecision) {
+	m, err := n.replayTo(ctx, d.Height)
+	if err != nil {
+		d.Note = fmt.Sprintf("the state at height %d cannot be looked at again: %v", d.Height, err)
+		return
+	}
+	others, ok := m.Reenact(id, decideMost)
+	if !ok {
+		d.Note = "it was placed before the rounds, on a worker kept for it or whose turn it was: no other was looked at"
+	}
+	d.Others = others
+}
+
+// replayTo gives the state at an index, built beside the present one. One replay
+// runs at a time: it costs a state's memory and a core.
+func (n *Node) replayTo(ctx context.Context, index rota.Index) (*fsm.Machine, error) {
+	select {
+	case n.replaying <- struct{}{}:
+		defer func() { <-n.replaying }()
+	case <-ctx.Done():
+		return nil, ctxError(ctx, "waiting for another replay of the past")
+	}
+	base, ok := n.audit.before(uint64(index))
+	if !ok {
+		return nil, rota.Refusef(rota.OutOfRange, "at", "index %d lies before what audit_retention keeps", index)
+	}
+	m, err := base.load(n.audit.dir)
+	if err != nil {
+		return nil, err
+	}
+	err = walkLog(ctx, n.stores.Log, base.index+1, uint64(index), func(entry *raft.Log) error {
+		_, err := m.Apply(rota.Index(entry.Index), entry.Term, entry.Data)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/rotasched/rota"
+)
+
+// maxKeyFile bounds a file of keys, or of an attestation.
+const maxKeyFile = 1 << 20
+
+// readSmall reads a file that is small by nature.
+func readSmall(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxKeyFile+1))
+	if err == nil && len(text) > maxKeyFile {
+		err = fmt.Errorf("%s has more than %d bytes", path, maxKeyFile)
+	}
+	return text, err
+}
+
+// parseSigningKey reads an Ed25519 private key: PEM (PKCS #8), or its seed of 32
+// bytes in hex.
+func parseSigningKey(text []byte) (ed25519.PrivateKey, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		seed, err := hex.DecodeString(string(bytes.TrimSpace(text)))
+		if err != nil || len(seed) != ed25519.SeedSize {
+			return nil, errors.New("it is neither PEM nor a seed of 64 hex digits")
+		}
+		return ed25519.NewKeyFromSeed(seed), nil
+	}
+	if block.Type != "PRIVATE KEY" {
+		return nil, fmt.Errorf("its PEM holds a %s: a PRIVATE KEY is wanted", clean(block.Type))
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("its PEM holds no PKCS #8 key: %w", err)
+	}
+	key, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("it is a key of another kind (%T): an Ed25519 key is wanted", parsed)
+	}
+	return key, nil
+}
+
+// parsePublicKeys reads Ed25519 public keys: PEM blocks (PKIX), or lines of 64 hex
+// digits each; blank lines and those that begin with # say nothing.
+func parsePublicKeys(text []byte) (keys []ed25519.PublicKey, err error) {
+	if bytes.Contains(text, []byte("-----BEGIN")) {
+		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+			if block.Type != "PUBLIC KEY" {
+				return nil, fmt.Errorf("its PEM holds a %s: PUBLIC KEYs are wanted", clean(block.Type))
+			}
+			parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+			if err != nil {
+				return nil, fmt.Errorf("its PEM holds no PKIX key: %w", err)
+			}
+			key, ok := parsed.(ed25519.PublicKey)
+			if !ok {
+				return nil, fmt.Errorf("it has a key of another kind (%T): Ed25519 keys are wanted", parsed)
+			}
+			keys = append(keys, key)
+		}
+	} else {
+		for i, line := range strings.Split(string(text), "\n") {
+			line = strings.TrimSpace(line)
+			if line == "" || strings.HasPrefix(line, "#") {
+				continue
+			}
+			key, err := hex.DecodeString(line)
+			if err != nil || len(key) != ed25519.PublicKeySize {
+				return nil, fmt.Errorf("line %d is no public key: 64 hex digits are wanted", i+1)
+			}
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("it holds no public key")
+	}
+	return keys, nil
+}
+
+// attestationKeys reads the files of --attestation-key.
+func attestationKeys(files []string) (keys []ed25519.PublicKey, err error) {
+	for _, path := range files {
+		text, err := readSmall(path)
+		if err != nil {
+			return nil, fmt.Errorf("read --attestation-key: %w", err)
+		}
+		more, err := parsePublicKeys(text)
+		if err != nil {
+			return nil, fmt.Errorf("--attestation-key %s: %w", path, err)
+		}
+		keys = append(keys, more...)
+	}
+	return keys, nil
+}
+
+// readAttestation reads what `worker attest` printed.
+func readAttestation(path string) (*rota.Attestation, error) {
+	text, err := readSmall(path)
+	if err != nil {
+		return nil, usagef("read --attestation: %w", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	var a rota.Attestation
+	if err := d.Decode(&a); err != nil {
+		return nil, usagef("--attestation %s holds no attestation: %w", path, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, usagef("--attestation %s holds more than an attestation", path)
+	}
+	return &a, nil
+}
+
+// newSigningKey writes a new private key, for its owner alone to read, and gives
+// the public one. A file that is there is never written over: it may be the only
+// copy of a key in use.
+func newSigningKey(path string) (ed25519.PublicKey, error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = pem.Encode(file, &pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	if err == nil {
+		err = file.Sync()
+	}
+	return public, errors.Join(err, file.Close())
+}

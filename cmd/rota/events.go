@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+func (a *app) eventsCommand() *cobra.Command {
+	return a.group(&cobra.Command{Use: "events", Short: "What happened in the cluster, the same from every node"},
+		a.eventsTail())
+}
+
+// tailFlags are the flags of `events tail`.
+type tailFlags struct {
+	from, job string
+	follow    bool
+	kinds     []string
+}
+
+func (a *app) eventsTail() *cobra.Command {
+	f := &tailFlags{}
+	cmd := &cobra.Command{
+		Use:   "tail [--from ID] [--follow] [--kind K]… [--job I]",
+		Short: "Print events in the order in which they happened",
+		Long: `Print events in the order in which they happened: from the oldest retained, or after the
+event --from names, to now. With --follow it goes on as things happen, until a signal or
+--timeout; when its node dies it goes on at another of --addr, without a gap or a repeat.
+-o jsonl prints one event a line. The bytes are the same from every node.`,
+		Args: cobra.NoArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			filter, err := f.filter()
+			if err != nil {
+				return err
+			}
+			out := newEventPrinter(a.output, a.stdout)
+			err = a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
+				return c.Events(ctx, filter, out.print)
+			})(ctx, nil)
+			if end := out.end(); err == nil {
+				err = end
+			}
+			if filter.Follow && ctx.Err() != nil {
+				return nil // following ends by a signal
+			}
+			return err
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.from, "from", "", "`id` of the last event seen: begin after it")
+	flags.BoolVar(&f.follow, "follow", false, "go on with what happens")
+	flags.StringSliceVar(&f.kinds, "kind", nil, "only events of this `kind`, such as jobCompleted; may be repeated")
+	flags.StringVar(&f.job, "job", "", "only events about the job of this `id`")
+	return cmd
+}
+
+// filter checks the flags before anybody is called.
+func (f *tailFlags) filter() (rota.EventFilter, error) {
+	filter := rota.EventFilter{Follow: f.follow, Job: rota.JobID(f.job)}
+	var err error
+	if filter.After, err = rota.ParseEventID(f.from); err != nil {
+		return filter, usagef("--from: %v", err)
+	}
+	if f.job != "" {
+		if err := rota.CheckID("--job", f.job); err != nil {
+			return filter, usagef("%v", err)
+		}
+	}
+	for _, name := range f.kinds {
+		var k rota.EventKind
+		if err := k.UnmarshalText([]byte(name)); err != nil || k == rota.EventNone {
+			return filter, usagef("--kind %q is unknown: a kind such as jobEnqueued, jobCompleted or leaseExpired is wanted", name)
+		}
+		filter.Kinds = append(filter.Kinds, k)
+	}
+	return filter, nil
+}
+
+// eventPrinter prints events as they come; each batch is out before the next is
+// asked for.
+type eventPrinter struct {
+	format string
+	w      *bufio.Writer
+	n      int
+}
+
+func newEventPrinter(format string, w io.Writer) *eventPrinter {
+	return &eventPrinter{format: format, w: bufio.NewWriterSize(w, 64<<10)}
+}
+
+func (p *eventPrinter) print(events []rota.ServedEvent) error {
+	for i := range events {
+		if err := p.one(&events[i]); err != nil {
+			return err
+		}
+		p.n++
+	}
+	return p.w.Flush()
+}
+
+func (p *eventPrinter) one(e *rota.ServedEvent) error {
+	switch p.format {
+	case "jsonl":
+		return writeJSON(p.w, e, "")
+	case "json":
+		open := ",\n"
+		if p.n == 0 {
+			open = "{\"events\": [\n"
+		}
+		fmt.Fprint(p.w, open)
+		return writeJSON(p.w, e, "  ")
+	case "yaml":
+		fmt.Fprintln(p.w, "---")
+		return writeYAML(p.w, e)
+	case "name":
+		_, err := fmt.Fprintln(p.w, e.ID)
+		return err
+	default:
+		return p.row(e)
+	}
+}
+
+// row prints a line of fixed columns: a table that grows cannot wait for its
+// widest cell.
+func (p *eventPrinter) row(e *rota.ServedEvent) error {
+	line := func(cells ...any) {
+		fmt.Fprintf(p.w, "%-16v  %-20v  %-21v  %-26v  %-16v  %v\n", cells...)
+	}
+	if p.n == 0 {
+		line("EVENT", "DATE", "KIND", "JOB", "WORKER", "WHAT")
+	}
+	what := e.Text
+	if e.Reason != rota.ReasonNone && e.Reason.String() != what {
+		what = joinWords(e.Reason.String(), what)
+	}
+	if p.format == "wide" || what == "" {
+		what = joinWords(what, e.Payload)
+	}
+	if e.Status != 0 {
+		what = joinWords(e.Status.String(), what)
+	}
+	_, err := p.w.WriteString("")
+	line(e.ID, day(e.Date), e.Kind, clean(string(e.Job)), clean(string(e.Worker)), clean(what))
+	return err
+}
+
+func joinWords(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + " " + b
+}
+
+// end closes what print left open.
+func (p *eventPrinter) end() error {
+	if p.format == "json" {
+		if p.n == 0 {
+			fmt.Fprint(p.w, "{\"events\": [\n")
+		}
+		fmt.Fprintln(p.w, "]}")
+	}
+	return p.w.Flush()
+}

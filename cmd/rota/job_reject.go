@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+func (a *app) jobRejectCommand() *cobra.Command {
+	var reason, lease string
+	cmd := &cobra.Command{
+		Use:   "reject ID --reason S [--lease L]",
+		Short: "Report that a COMPLETED job's proof is invalid, as a verifier does",
+		Long: `Report that a COMPLETED job's proof is invalid, within the queue's audit_window. Its worker
+loses health and stake, and the job runs again if it was submitted with
+--retry-on-invalid-proof.`,
+		Example: "  rota job reject 01JC0000000000000000000000 --reason 'checksum differs'",
+		Args:    cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "what is wrong with it; needed")
+	cmd.Flags().StringVar(&lease, "lease", "", "the `lease` that completed it, in hex (default: the one on record)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		report := rota.ProofReport{Job: rota.JobID(args[0]), Reason: reason}
+		if err := rota.CheckID("job", report.Job); err != nil {
+			return err
+		}
+		if err := report.Lease.UnmarshalText([]byte(lease)); err != nil {
+			return usagef("--lease %q is refused: %w", lease, err)
+		}
+		if strings.TrimSpace(reason) == "" {
+			return usagef("--reason is missing: what is wrong with the proof")
+		}
+		if len(reason) > rota.MaxReasonBytes {
+			return usagef("--reason has %d bytes: at most %d are taken", len(reason), rota.MaxReasonBytes)
+		}
+		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			outcome, err := c.ReportProof(ctx, report)
+			if err != nil {
+				return err
+			}
+			return a.printOne(outcomeView{ID: outcome.ID, State: outcome.State}, []string{string(outcome.ID)},
+				func(bool) string { return renderFacts([]fact{{"job", outcome.ID}, {"state", outcome.State}}) })
+		}))(cmd, args)
+	}
+	return cmd
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+func (a *app) modeCommand() *cobra.Command {
+	return a.group(&cobra.Command{Use: "mode", Short: "See and change what the cluster admits"},
+		a.modeGetCommand(), a.modeSetCommand())
+}
+
+func (a *app) modeGetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get",
+		Short: "Show the mode, why and since when; drained once DRAINING has worked everything off",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			m, err := c.Mode(ctx, rota.ReadOptions{})
+			if err != nil {
+				return err
+			}
+			return a.printMode(ctx, c, m)
+		})),
+	}
+}
+
+func (a *app) modeSetCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "set MODE --reason S",
+		Short: "Change what the cluster admits: NORMAL, DEGRADED, READ_ONLY or DRAINING",
+		Long: `Change what the cluster admits.
+
+NORMAL     takes and runs everything.
+DEGRADED   refuses jobs of priority over 5, and holds those that are queued.
+READ_ONLY  takes nothing and starts nothing; what runs may finish.
+DRAINING   takes nothing, works off what is queued and runs, then says drained.
+
+A change by hand lasts until the next one by hand.`,
+		Example: "  rota mode set DRAINING --reason 'move to the new rack'",
+		Args:    cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who look later; needed")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var mode rota.ClusterMode
+		if err := mode.UnmarshalText([]byte(strings.ToUpper(args[0]))); err != nil {
+			return err
+		}
+		if strings.TrimSpace(reason) == "" {
+			return usagef("--reason is missing: why the mode is changed")
+		}
+		if len(reason) > rota.MaxReasonBytes {
+			return usagef("--reason has %d bytes: at most %d are taken", len(reason), rota.MaxReasonBytes)
+		}
+		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			m, err := c.SetMode(ctx, mode, reason)
+			if err != nil {
+				return err
+			}
+			return a.printMode(ctx, c, m)
+		}))(cmd, args)
+	}
+	return cmd
+}
+
+func (a *app) printMode(ctx context.Context, c *client.Client, m rota.ModeStatus) error {
+	now := a.clockForPeople(ctx, c)
+	return a.printOne(m, []string{m.Mode.String()}, func(bool) string {
+		by := "an operator"
+		switch {
+		case m.Auto:
+			by = "the leader"
+		case m.Reason == "":
+			by = ""
+		}
+		facts := []fact{{"mode", m.Mode}, {"reason", m.Reason}, {"set by", by}, {"for", elapsed(m.Since, now)}}
+		if m.Mode == rota.ModeDegraded {
+			facts = append(facts, fact{"holds queued jobs", m.Holds})
+		}
+		if m.Mode == rota.ModeDraining {
+			facts = append(facts, fact{"drained", m.Drained})
+		}
+		return renderFacts(facts)
+	})
+}
+
+// clockForPeople is the cluster clock where a table is printed, which shows
+// moments as time since; 0 where it is not needed, or not known.
+func (a *app) clockForPeople(ctx context.Context, c *client.Client) rota.Clock {
+	if a.output != "table" && a.output != "wide" {
+		return 0
+	}
+	s, err := c.Status(ctx)
+	if err != nil {
+		return 0
+	}
+	return s.Clock
+}
+
+// elapsed and stillFor show a moment of the cluster clock as time; "" where either is
+// not known.
+func elapsed(at, now rota.Clock) string {
+	if at == 0 || now < at {
+		return ""
+	}
+	return between(at, now)
+}
+
+func stillFor(at, now rota.Clock) string {
+	if now == 0 || at <= now {
+		return ""
+	}
+	return "for " + between(now, at) + " more"
+}

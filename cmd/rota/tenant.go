@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+func (a *app) tenantCommand() *cobra.Command {
+	return a.group(&cobra.Command{Use: "tenant", Short: "See and change tenants and their limits"},
+		a.tenantListCommand(), a.tenantShowCommand(), a.tenantSetCommand())
+}
+
+func (a *app) tenantListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the tenants that somebody set or that have leases open",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			tenants, _, err := c.Tenants(ctx, rota.ReadOptions{})
+			if err != nil {
+				return err
+			}
+			if tenants == nil {
+				tenants = []rota.Tenant{}
+			}
+			l := listing[rota.Tenant]{
+				whole: map[string]any{"tenants": tenants}, items: tenants,
+				name: func(t rota.Tenant) string { return string(t.ID) }, columns: tenantColumns(),
+			}
+			return l.print(a)
+		})),
+	}
+}
+
+func tenantColumns() []column[rota.Tenant] {
+	return []column[rota.Tenant]{
+		{"ID", false, 0, func(t rota.Tenant) any { return t.ID }},
+		{"TIER", false, 0, func(t rota.Tenant) any { return t.Tier }},
+		{"WEIGHT", false, 0, func(t rota.Tenant) any { return t.Weight }},
+		{"OPEN", false, 0, func(t rota.Tenant) any { return t.Open }},
+		{"MAX", false, 0, func(t rota.Tenant) any { return orNone(t.MaxConcurrent) }},
+		{"RPS", false, 0, func(t rota.Tenant) any { return rateText(t.RateLimitRPS) }},
+		{"PENALTY", true, 0, func(t rota.Tenant) any { return span(t.PenaltyMs) }},
+		{"PARKED", false, 0, func(t rota.Tenant) any { return t.Parked }},
+		{"SET", true, 0, func(t rota.Tenant) any { return t.Known }},
+	}
+}
+
+// orNone shows a limit of which 0 is none.
+func orNone(limit int64) any {
+	if limit == 0 {
+		return "none"
+	}
+	return limit
+}
+
+func rateText(rps int64) any {
+	if rps < 0 {
+		return "the queue's"
+	}
+	return orNone(rps)
+}
+
+func (a *app) tenantShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "show T",
+		Short:   "Show a tenant's limits and what it has open; one that nobody set has the defaults",
+		Example: "  rota tenant show acme",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			id := rota.TenantID(args[0])
+			if err := rota.CheckID("tenant", id); err != nil {
+				return err
+			}
+			t, err := c.Tenant(ctx, id, rota.ReadOptions{})
+			if err != nil {
+				return err
+			}
+			return a.printTenant(t)
+		})),
+	}
+}
+
+// tenantFlags are the flags of `tenant set`, each with the key that it sets.
+var tenantFlags = []struct{ flag, key, usage string }{
+	{"tier", "tier", "service `tier`, a term of the market ranking: FREE, PRO, PREMIUM"},
+	{"weight", "weight", "`weight` of its fair share, 1 or more"},
+	{"max-concurrent", "max_concurrent", "leases that it may have open over all queues, `N`; 0 is no limit"},
+	{"rate-limit-rps", "rate_limit_rps", "submissions a second over all queues, `N`; 0 is no limit, -1 leaves it to each queue"},
+	{"penalty", "penalty_ms", "`duration` that its lanes wait at least once it reached --max-concurrent"},
+}
+
+func (a *app) tenantSetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "set T [--tier TIER] [--weight N] [--max-concurrent N] [--rate-limit-rps N] [--penalty D]",
+		Short: "Create a tenant or change its limits",
+		Long: "Create a tenant or change its limits; what is not named stays as it is.\n\n" +
+			"At --max-concurrent the tenant's jobs wait, and other tenants' run in their place.",
+		Example: "  rota tenant set acme --tier PREMIUM --weight 3 --max-concurrent 50",
+		Args:    cobra.ExactArgs(1),
+	}
+	for _, f := range tenantFlags {
+		cmd.Flags().String(f.flag, "", f.usage)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		id := rota.TenantID(args[0])
+		if err := rota.CheckID("tenant", id); err != nil {
+			return err
+		}
+		set, err := tenantSettings(cmd.Flags())
+		if err != nil {
+			return err
+		}
+		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			t, err := c.SetTenant(ctx, id, set)
+			if err != nil {
+				return err
+			}
+			return a.printTenant(t)
+		}))(cmd, args)
+	}
+	return cmd
+}
+
+// tenantSettings checks what is given before the cluster is asked.
+func tenantSettings(flags *pflag.FlagSet) ([]rota.Setting, error) {
+	var set []rota.Setting
+	limits := rota.DefaultTenantLimits()
+	for _, f := range tenantFlags {
+		if !flags.Changed(f.flag) {
+			continue
+		}
+		s := rota.Setting{Key: f.key, Value: flags.Lookup(f.flag).Value.String()}
+		if err := limits.Set(s); err != nil {
+			return nil, err
+		}
+		set = append(set, s)
+	}
+	if len(set) == 0 {
+		names := make([]string, len(tenantFlags))
+		for i, f := range tenantFlags {
+			names[i] = "--" + f.flag
+		}
+		return nil, usagef("nothing to set: one of %s is wanted", strings.Join(names, ", "))
+	}
+	return set, nil
+}
+
+func (a *app) printTenant(t rota.Tenant) error {
+	return a.printOne(t, []string{string(t.ID)}, func(bool) string {
+		return renderFacts([]fact{
+			{"tenant", t.ID}, {"tier", t.Tier}, {"weight", t.Weight}, {"max concurrent", orNone(t.MaxConcurrent)},
+			{"rate limit rps", rateText(t.RateLimitRPS)}, {"penalty", span(t.PenaltyMs)}, {"open leases", t.Open},
+			{"parked", t.Parked}, {"set", t.Known},
+		})
+	})
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// attestFlags are the flags of `worker attest`.
+type attestFlags struct {
+	key, worker, expires, cluster, generate string
+}
+
+func (a *app) workerAttestCommand() *cobra.Command {
+	f := &attestFlags{}
+	cmd := &cobra.Command{
+		Use:   "attest --key F --worker ID --expires D [--cluster-id C] | attest --generate-key F",
+		Short: "Sign that a worker may serve the cluster until a date, or make a key to sign with",
+		Long: `Sign that a worker may serve the cluster until a date, and print that attestation as
+JSON: what worker run --attestation takes. Queues with require_attestation give a worker
+nothing without one. The nodes must know the public key (server --attestation-key).
+
+The key is PEM (PKCS #8) or a seed of 64 hex digits. --expires is a duration from now, or
+a date such as 2031-01-31 or 2031-01-31T12:00:00Z. With --cluster-id no node is asked.`,
+		Example: `  rota worker attest --generate-key signing.pem > signing.pub
+  rota worker attest --key signing.pem --worker gpu-7 --expires 720h > gpu-7.json
+  rota worker run --queues render --id gpu-7 --attestation gpu-7.json`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.key, "key", "", "`file` with the private key")
+	flags.StringVar(&f.worker, "worker", "", "`id` of the worker")
+	flags.StringVar(&f.expires, "expires", "", "`duration` or date until which it holds")
+	flags.StringVar(&f.cluster, "cluster-id", "", "`id` of the cluster (default: that of --addr)")
+	flags.StringVar(&f.generate, "generate-key", "", "make a key, write it to this new `file`, print the public one")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if f.generate != "" {
+			for _, other := range []string{"key", "worker", "expires", "cluster-id"} {
+				if cmd.Flags().Changed(other) {
+					return usagef("--generate-key takes no --%s", other)
+				}
+			}
+			return a.does(func(context.Context, []string) error { return a.generateKey(f.generate) })(cmd, args)
+		}
+		return a.attest(cmd, args, f)
+	}
+	return cmd
+}
+
+func (a *app) attest(cmd *cobra.Command, args []string, f *attestFlags) error {
+	for _, needed := range []struct{ flag, value string }{{"key", f.key}, {"worker", f.worker},
+		{"expires", f.expires}} {
+		if needed.value == "" {
+			return usagef("--%s is missing", needed.flag)
+		}
+	}
+	if err := rota.CheckID("--worker", f.worker); err != nil {
+		return err
+	}
+	if f.cluster != "" {
+		if err := rota.CheckID("--cluster-id", f.cluster); err != nil {
+			return err
+		}
+	}
+	expires, err := parseExpiry(f.expires, time.Now())
+	if err != nil {
+		return err
+	}
+	text, err := readSmall(f.key)
+	if err != nil {
+		return usagef("read --key: %w", err)
+	}
+	key, err := parseSigningKey(text)
+	if err != nil {
+		return usagef("--key %s: %w", f.key, err)
+	}
+	sign := func(cluster rota.ClusterID) error {
+		attestation, err := rota.Attest(key, cluster, rota.WorkerID(f.worker), expires)
+		if err != nil {
+			return err
+		}
+		return a.printAttestation(attestation)
+	}
+	if f.cluster != "" {
+		return a.does(func(context.Context, []string) error { return sign(rota.ClusterID(f.cluster)) })(cmd, args)
+	}
+	return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		s, err := c.Status(ctx)
+		if err != nil {
+			return err
+		}
+		return sign(s.ClusterID)
+	}))(cmd, args)
+}
+
+// parseExpiry takes a duration from now, or a date, which must be ahead.
+func parseExpiry(text string, now time.Time) (rota.Date, error) {
+	if d, err := time.ParseDuration(text); err == nil {
+		if d <= 0 || d > rota.MaxDuration {
+			return 0, usagef("--expires %s is refused: more than 0 and at most %s is wanted", text, rota.MaxDuration)
+		}
+		return rota.Date(now.Add(d).UnixMilli()), nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		at, err := time.Parse(layout, text)
+		switch {
+		case err != nil:
+		case !at.After(now):
+			return 0, usagef("--expires %s is refused: it is past", text)
+		default:
+			return rota.Date(at.UnixMilli()), nil
+		}
+	}
+	return 0, usagef("--expires %q is refused: a duration such as 720h or a date such as 2031-01-31 is wanted", text)
+}
+
+// printAttestation prints JSON where tables are asked for, too: it is for a file.
+func (a *app) printAttestation(attestation rota.Attestation) error {
+	if a.output == "table" || a.output == "wide" {
+		return writeValue(a.stdout, "json", attestation)
+	}
+	return a.printOne(attestation, []string{string(attestation.Worker)}, nil)
+}
+
+func (a *app) generateKey(path string) error {
+	public, err := newSigningKey(path)
+	if err != nil {
+		return failf("make a key: %w", err)
+	}
+	a.talk("the private key is in %s: whoever has it can attest workers", path)
+	key := rota.Hex(public).String()
+	made := struct {
+		PublicKey string `json:"public_key"`
+	}{key}
+	return a.printOne(made, []string{key}, func(bool) string { return key + "\n" })
+}

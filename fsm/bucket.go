@@ -1,0 +1,65 @@
+package fsm
+
+import "github.com/rotasched/rota"
+
+// bucket is a token bucket whose whole state is one integer, tat: the theoretical
+// arrival time of the next taking, in nanoseconds on the cluster clock (SPEC §4.5;
+// the generic cell rate algorithm). A full bucket has a tat that is past, or 0.
+//
+// The clock counts milliseconds, and clock·10⁶ passes 2⁶³ in the year 2262. So
+// products are taken modulo 2⁶⁴ and only ever subtracted from each other: a tat
+// lies at most burst·every ahead (10⁶·10⁹ ns, eleven days) and, as a sweep clears
+// what is past, no 292 years (2⁶³ ns) behind.
+//
+// every is 10⁹ ÷ rate rounded down: a full bucket's worth is back after exactly one
+// second, and the rate is exceeded by less than rate ÷ 10⁹ of itself.
+type bucket struct{ every, burst int64 }
+
+const (
+	nsPerMs  = 1_000_000
+	nsPerSec = 1_000_000_000
+)
+
+// bucketOf takes a rate of 1 to 10⁷ a second and a burst of at least 1.
+func bucketOf(rate, burst int64) bucket { return bucket{every: nsPerSec / rate, burst: burst} }
+
+// ahead is by how many ns a tat lies ahead of now.
+func ahead(tat int64, now rota.Clock) int64 {
+	if tat == 0 {
+		return 0
+	}
+	return max(0, tat-int64(now)*nsPerMs)
+}
+
+// tokens counts what may be taken now.
+func (b bucket) tokens(tat int64, now rota.Clock) int64 {
+	return max(0, b.burst*b.every-ahead(tat, now)) / b.every
+}
+
+// wait is how many ms it takes until one token is there, rounded up; 0 if one is.
+func (b bucket) wait(tat int64, now rota.Clock) int64 {
+	return max(0, ahead(tat, now)-(b.burst-1)*b.every+nsPerMs-1) / nsPerMs
+}
+
+// take gives the tat after one more taking.
+func (b bucket) take(tat int64, now rota.Clock) int64 {
+	next := int64(now)*nsPerMs + ahead(tat, now) + b.every
+	if next == 0 {
+		next = 1 // 0 says that nothing was taken
+	}
+	return next
+}
+
+// moment is when the clock has reached ns, whatever the clock says now.
+func moment(ns int64, now rota.Clock) rota.Clock {
+	d := ns - int64(now)*nsPerMs
+	if d <= 0 {
+		return now - rota.Clock(-d/nsPerMs)
+	}
+	return now + rota.Clock((d+nsPerMs-1)/nsPerMs)
+}
+
+// nextToken is when the next token is there; asked only while there is none.
+func (b bucket) nextToken(tat int64, now rota.Clock) rota.Clock {
+	return moment(tat-(b.burst-1)*b.every, now)
+}

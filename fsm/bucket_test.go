@@ -1,0 +1,122 @@
+package fsm
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// naiveBucket keeps every taking of the last second: the rule itself.
+type naiveBucket struct {
+	burst, every int64
+	// level is how many ns worth of tokens are missing at the moment at.
+	missing int64
+	at      rota.Clock
+}
+
+func (n *naiveBucket) take(now rota.Clock) bool {
+	n.missing = max(0, n.missing-int64(now-n.at)*nsPerMs)
+	n.at = now
+	if n.missing+n.every > n.burst*n.every {
+		return false
+	}
+	n.missing += n.every
+	return true
+}
+
+func TestBucket(t *testing.T) {
+	t.Parallel()
+	t.Run("is_the_naive_one_with_one_integer", func(t *testing.T) {
+		t.Parallel()
+		chance := rand.New(rand.NewPCG(3, 4))
+		for _, start := range []rota.Clock{1, startClock, 9_223_372_036_854, 1<<46 - 1} {
+			for _, rate := range []int64{1, 3, 50, 999, 10_000_000} {
+				b := bucketOf(rate, rate)
+				n := &naiveBucket{burst: rate, every: b.every, at: start}
+				tat, now := int64(0), start
+				for range 3000 {
+					wait := b.wait(tat, now)
+					if took := n.take(now); took != (wait == 0) || took != (b.tokens(tat, now) > 0) {
+						t.Fatalf("rate %d at %d: the naive bucket says %v, wait is %d, tokens %d", rate, now, took, wait, b.tokens(tat, now))
+					}
+					if wait > 0 {
+						if b.wait(tat, now+rota.Clock(wait)) != 0 || b.wait(tat, now+rota.Clock(wait)-1) == 0 {
+							t.Fatalf("rate %d: a wait of %d ms is not exact", rate, wait)
+						}
+						if b.nextToken(tat, now) != now+rota.Clock(wait) {
+							t.Fatalf("rate %d: next token at %d, in %d ms from %d", rate, b.nextToken(tat, now), wait, now)
+						}
+					} else {
+						tat = b.take(tat, now)
+					}
+					if later := now + 777; moment(tat, now) != moment(tat, later) {
+						t.Fatalf("the moment of a tat depends on when it is asked")
+					}
+					now += rota.Clock(chance.Int64N(3 + 2000/rate))
+				}
+			}
+		}
+	})
+	t.Run("is_full_again_after_a_second", func(t *testing.T) {
+		t.Parallel()
+		for _, rate := range []int64{1, 3, 7, 50, 6_666_667, 10_000_000} {
+			b := bucketOf(rate, rate)
+			tat := int64(startClock)*nsPerMs + rate*b.every // all taken at startClock
+			if b.tokens(tat, startClock) != 0 || b.tokens(tat, startClock+1000) != rate {
+				t.Fatalf("rate %d: %d tokens, after a second %d", rate, b.tokens(tat, startClock), b.tokens(tat, startClock+1000))
+			}
+		}
+	})
+}
+
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	t.Run("counts_what_is_younger_than_five_sixths_and_nothing_older_than_all", func(t *testing.T) {
+		t.Parallel()
+		chance := rand.New(rand.NewPCG(5, 6))
+		for _, span := range []rota.Clock{1000, 1007, 60_000} {
+			var w window
+			var at []rota.Clock
+			now := rota.Clock(startClock)
+			for range 5000 {
+				now += rota.Clock(chance.Int64N(int64(span) / 10))
+				w.count(span, now, 1, 0)
+				at = append(at, now)
+				var least, most int64
+				for _, x := range at {
+					if x > now-span+width(span) {
+						least++
+					}
+					if x > now-span {
+						most++
+					}
+				}
+				if n, _ := w.total(); n < least || n > most {
+					t.Fatalf("span %d: %d are counted, %d to %d are wanted", span, n, least, most)
+				}
+				if due := w.leaves(span); due <= now {
+					t.Fatalf("span %d: a sub-window was due at %d, it is %d", span, due, now)
+				}
+			}
+			for now = w.leaves(span); w.leaves(span) != 0; now = w.leaves(span) {
+				w.expire(span, now)
+			}
+			if w != (window{}) {
+				t.Fatalf("something is left: %v", w)
+			}
+		}
+	})
+	t.Run("keeps_counting_when_its_length_changes", func(t *testing.T) {
+		t.Parallel()
+		var w window
+		for i := range rota.Clock(6) {
+			w.count(60_000, startClock+i*10_000, 1, 0)
+		}
+		w.count(600_000, startClock+55_000, 1, 0)
+		w.count(1_000_000, startClock+56_000, 1, 0)
+		if n, _ := w.total(); n != 8 {
+			t.Fatalf("%d are counted", n)
+		}
+	})
+}

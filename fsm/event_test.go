@@ -1,0 +1,228 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/hex"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
+)
+
+// someEvents have every field in some event.
+func someEvents() []rota.Event {
+	id := func(seq uint32) rota.EventID { return rota.EventID{Incarnation: 3, Index: 4711, Seq: seq} }
+	list := []rota.Event{
+		{ID: id(0), Kind: rota.LeadershipBegan, Clock: 1_700_000_000_000, Date: 1_700_000_000_500, Text: "n1"},
+		{ID: id(1), Kind: rota.JobAssigned, Run: "run", Node: "node", Parent: rota.EventID{Incarnation: 2, Index: 4000, Seq: 9},
+			Clock: 1_700_000_000_000, Date: 1_700_000_000_400, Job: "j", Queue: "default", Tenant: "t", Worker: "w", Session: 12,
+			Lease: rota.LeaseID{1, 2, 31: 3}, Attempt: 2, Deadline: 1_700_000_060_000, Epoch: 77, Check: "FIT",
+			Payload: `{"reasoning":"LeastLoaded"}`},
+		{ID: id(2), Kind: rota.ProviderStatusChanged, Clock: 1_700_000_000_900, Date: 1_700_000_000_400, Worker: "w",
+			Status: rota.WorkerDraining, Reason: rota.Declined, Deadline: 1},
+	}
+	return list
+}
+
+// TestEventBytes holds the encoding fast: chains of old events depend on it.
+func TestEventBytes(t *testing.T) {
+	t.Parallel()
+	const golden = "testdata/events-v1.hex"
+	b := AppendEvents(nil, 3, someEvents())
+	if *update {
+		if err := os.WriteFile(golden, []byte(hex.EncodeToString(b)+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.EncodeToString(b); got != strings.TrimSpace(string(want)) {
+		t.Errorf("events are written as\n%s\nwanted\n%s", got, want)
+	}
+	back, err := DecodeEvents(4711, b)
+	if err != nil || !reflect.DeepEqual(back, someEvents()) {
+		t.Errorf("read back: %+v, %v", back, err)
+	}
+	for n := range b {
+		if events, err := DecodeEvents(4711, b[:n]); err == nil && n > 1 && len(events) == 3 {
+			t.Errorf("%d of %d bytes: taken", n, len(b))
+		}
+	}
+}
+
+// FuzzDecodeEvents: whatever the bytes, they are refused or read; what is read is
+// written and read again as the same events.
+func FuzzDecodeEvents(f *testing.F) {
+	f.Add(AppendEvents(nil, 3, someEvents()))
+	f.Add(AppendEvents(nil, 1, nil))
+	f.Add([]byte{1, 1, 0xff, 0xff, 0xff, 0xff, 0x0f})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		events, err := DecodeEvents(7, b)
+		if err != nil {
+			return
+		}
+		incarnation := uint64(0)
+		if len(events) > 0 {
+			incarnation = events[0].ID.Incarnation
+		}
+		again, err := DecodeEvents(7, AppendEvents(nil, incarnation, events))
+		if err != nil || !reflect.DeepEqual(again, events) {
+			t.Fatalf("%+v\nbecame\n%+v, %v", events, again, err)
+		}
+	})
+}
+
+// TestChain follows the chain over a life of jobs from what Apply gives alone.
+func TestChain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.Head()
+	if h.Events != 1 || h.Chain == (sched.Hash{}) {
+		t.Fatalf("after the first entry %d events, chain %x", h.Events, h.Chain)
+	}
+	chain, count := h.Chain, h.Events
+	step := func(a Applied) Applied {
+		t.Helper()
+		events, err := DecodeEvents(a.Index, a.EventBytes)
+		if len(a.Events) == 0 {
+			if a.EventBytes != nil || b.Head().Chain != chain {
+				t.Fatalf("entry %d told nothing and moved the chain", a.Index)
+			}
+			return a
+		}
+		if err != nil || !reflect.DeepEqual(events, a.Events) {
+			t.Fatalf("entry %d: %+v was encoded as %+v, %v", a.Index, a.Events, events, err)
+		}
+		if a.EventsBefore != count || a.EventsChain != chain {
+			t.Fatalf("entry %d begins at %d events, chain %x", a.Index, a.EventsBefore, a.EventsChain)
+		}
+		chain, count = NextChain(chain, a.Index, a.EventBytes), count+uint64(len(events))
+		if h := b.Head(); h.Chain != chain || h.Events != count {
+			t.Fatalf("entry %d leaves chain %x of %d events", a.Index, h.Chain, h.Events)
+		}
+		return a
+	}
+	step(b.entry(registerOp("w", 2, "s", false)))
+	step(b.entry(submitOp(jobSpec("a")), submitOp(jobSpec("b"))))
+	step(b.entry(sweepOp()))
+	for _, l := range inOrder(b.match()) {
+		chain, count = b.Head().Chain, b.Head().Events
+		step(b.entry(verb(rota.VerbAck, l)))
+		step(b.entry(verb(rota.VerbComplete, l)))
+	}
+	if restored := b.restored(); restored.Head() != b.Head() {
+		t.Errorf("a snapshot carries %+v, not %+v", restored.Head(), b.Head())
+	}
+}
+
+func TestNextChain(t *testing.T) {
+	t.Parallel()
+	previous := sched.Hash{1, 2, 3}
+	index := []byte{0, 0, 0, 0, 0, 0, 0x12, 0x67}
+	if got, want := NextChain(previous, 4711, []byte("bytes")), sched.H(previous[:], index, []byte("bytes")); got != want {
+		t.Errorf("chain is %x, H gives %x", got, want)
+	}
+}
+
+// TestEvents tells what the events of a life say beside their kind.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.entry(registerOp("w", 2, "s", false))
+	seen := map[rota.EventKind]rota.Event{}
+	last := rota.EventID{}
+	note := func(events []rota.Event) {
+		for _, e := range events {
+			if e.Job != "a" {
+				continue
+			}
+			if e.Parent != last {
+				t.Errorf("%s %s names %s, %s was before", e.ID, e.Kind, e.Parent, last)
+			}
+			if seen[e.Kind] = e; e.Kind != rota.LeaseRenewedEvent {
+				last = e.ID
+			}
+		}
+	}
+	note(b.entry(submitOp(jobSpec("a"))).Events)
+	leases := inOrder(b.match())
+	a, _ := b.Job("a")
+	assigned, err := DecodeEvents(b.Head().Index, AppendEvents(nil, 1, nil))
+	if err != nil || len(assigned) != 0 {
+		t.Fatal(err)
+	}
+	last = b.jobs.get("a").lastEvent
+	note(b.entry(verb(rota.VerbAck, leases[0])).Events)
+	renewal := leases[0]
+	note(b.entry(verb(rota.VerbRenew, renewal)).Events)
+	note(b.entry(verb(rota.VerbFail, leases[0])).Events)
+	if a.Lease == nil || seen[rota.JobRunning].Attempt != 0 || seen[rota.LeaseAcked].Lease != leases[0].ID {
+		t.Errorf("%+v", seen)
+	}
+	retry := seen[rota.JobRetryScheduled]
+	if want := dueAt(retry.Deadline); retry.Payload != want || retry.Reason != rota.ProviderFail {
+		t.Errorf("retry is told as %+v", retry)
+	}
+	b.pass(30_000)
+	last = b.jobs.get("a").lastEvent
+	leases = inOrder(b.match())
+	last = b.jobs.get("a").lastEvent
+	note(b.entry(verb(rota.VerbComplete, leases[0])).Events)
+	if e := seen[rota.JobCompleted]; !strings.HasPrefix(e.Payload, `{"output_digest":"e3b0c442`) {
+		t.Errorf("completion is told as %+v", e)
+	}
+}
+
+func TestPlacing(t *testing.T) {
+	t.Parallel()
+	m := New()
+	d := rota.Decision{Height: 9, Score: -4, Rank: 2, Reasoning: rota.Reasoning{Rule: rota.ByLeastLoaded, N: 1, Of: 3}}
+	if got := m.placing(&d); got != `{"reasoning":"LeastLoaded","n":1,"of":3,"score":-4,"rank":2,"height":9}` {
+		t.Error(got)
+	}
+}
+
+// BenchmarkEvents is what telling one job's life costs: five events encoded,
+// chained and copied, in entries of a hundred jobs.
+func BenchmarkEvents(b *testing.B) {
+	m := New()
+	m.head.incarnation = 1
+	life := someEvents()[1]
+	life.Run, life.Node, life.Date = "", "", 1_700_000_000_500
+	for range 5 * 100 {
+		m.emitFor(&jobRow{}, life)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for range 100 / 100 {
+			if got := m.settleChain(); len(got) == 0 {
+				b.Fatal("nothing told")
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/job")
+}
+
+func TestReincarnate_tellsNoEvents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.entry(registerOp("w", 2, "s", false))
+	b.entry(submitOp(jobSpec("a")))
+	b.match()
+	before, parent := b.Head(), b.jobs.get("a").lastEvent
+	m := b.restored()
+	if err := m.Reincarnate("another"); err != nil {
+		t.Fatal(err)
+	}
+	if h := m.Head(); h.Events != before.Events || h.Chain != before.Chain || m.jobs.get("a").lastEvent != parent {
+		t.Errorf("a restore told %d events, the job's last is %s", h.Events-before.Events, m.jobs.get("a").lastEvent)
+	}
+	if bytes.Equal(nil, nil) && len(m.events) != 0 {
+		t.Errorf("%+v", m.events)
+	}
+}

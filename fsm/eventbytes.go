@@ -1,0 +1,227 @@
+package fsm
+
+import (
+	"encoding/binary"
+
+	"github.com/rotasched/rota"
+)
+
+// The fields of an event that are not zero, in the order in which they are
+// written. Append only.
+const (
+	eventRun = 1 << iota
+	eventNode
+	eventParent
+	eventClock
+	eventDate
+	eventJob
+	eventQueue
+	eventTenant
+	eventWorker
+	eventSession
+	eventLease
+	eventAttempt
+	eventReason
+	eventStatus
+	eventDeadline
+	eventEpoch
+	eventCheck
+	eventPayload
+	eventText
+	eventFields
+)
+
+// AppendEvents encodes all events of one entry: the incarnation, then each event
+// in turn. Index and place are not written, as they follow from where the bytes
+// stand. It is what the chain runs over, what nodes keep and tell each other;
+// there is one encoding of an event. Clocks are told as the difference to the
+// event before, deadlines to the clock, the parent as how far back it lies.
+func AppendEvents(b []byte, incarnation uint64, events []rota.Event) []byte {
+	e := encoder{b: binary.AppendUvarint(b, incarnation)}
+	var clock rota.Clock
+	var date rota.Date
+	for i := range events {
+		e.event(&events[i], clock, date)
+		clock, date = events[i].Clock, events[i].Date
+	}
+	return e.b
+}
+
+// eventMask says which fields of an event are written.
+func eventMask(v *rota.Event, clock rota.Clock, date rota.Date) uint64 {
+	var mask uint64
+	for _, f := range [...]struct {
+		bit uint64
+		has bool
+	}{{eventRun, v.Run != ""}, {eventNode, v.Node != ""}, {eventParent, v.Parent != rota.EventID{}},
+		{eventClock, v.Clock != clock}, {eventDate, v.Date != date}, {eventJob, v.Job != ""},
+		{eventQueue, v.Queue != ""}, {eventTenant, v.Tenant != ""}, {eventWorker, v.Worker != ""},
+		{eventSession, v.Session != 0}, {eventLease, v.Lease != rota.LeaseID{}}, {eventAttempt, v.Attempt != 0},
+		{eventReason, v.Reason != 0}, {eventStatus, v.Status != 0}, {eventDeadline, v.Deadline != 0},
+		{eventEpoch, v.Epoch != 0}, {eventCheck, v.Check != ""}, {eventPayload, v.Payload != ""},
+		{eventText, v.Text != ""}} {
+		if f.has {
+			mask |= f.bit
+		}
+	}
+	return mask
+}
+
+func (e *encoder) event(v *rota.Event, clock rota.Clock, date rota.Date) {
+	mask := eventMask(v, clock, date)
+	e.uint(uint64(v.Kind))
+	e.uint(mask)
+	text := func(bit uint64, s string) {
+		if mask&bit != 0 {
+			e.str(s)
+		}
+	}
+	text(eventRun, v.Run)
+	text(eventNode, v.Node)
+	if mask&eventParent != 0 {
+		e.uint(v.ID.Incarnation - v.Parent.Incarnation)
+		e.uint(uint64(v.ID.Index - v.Parent.Index))
+		e.uint(uint64(v.Parent.Seq))
+	}
+	if mask&eventClock != 0 {
+		e.int(int64(v.Clock - clock))
+	}
+	if mask&eventDate != 0 {
+		e.int(int64(v.Date - date))
+	}
+	text(eventJob, string(v.Job))
+	text(eventQueue, string(v.Queue))
+	text(eventTenant, string(v.Tenant))
+	text(eventWorker, string(v.Worker))
+	if mask&eventSession != 0 {
+		e.uint(uint64(v.Session))
+	}
+	if mask&eventLease != 0 {
+		e.b = append(e.b, v.Lease[:]...)
+	}
+	e.eventNumbers(v, mask)
+	text(eventCheck, v.Check)
+	text(eventPayload, v.Payload)
+	text(eventText, v.Text)
+}
+
+func (e *encoder) eventNumbers(v *rota.Event, mask uint64) {
+	if mask&eventAttempt != 0 {
+		e.int(int64(v.Attempt))
+	}
+	if mask&eventReason != 0 {
+		e.uint(uint64(v.Reason))
+	}
+	if mask&eventStatus != 0 {
+		e.uint(uint64(v.Status))
+	}
+	if mask&eventDeadline != 0 {
+		e.int(int64(v.Deadline - v.Clock))
+	}
+	if mask&eventEpoch != 0 {
+		e.uint(v.Epoch)
+	}
+}
+
+// DecodeEvents reads the events of the entry at an index. Bytes that
+// AppendEvents does not write are refused; kinds, reasons and statuses that this
+// binary does not know are taken, for a newer one may have told them.
+func DecodeEvents(index rota.Index, b []byte) ([]rota.Event, error) {
+	d := eventDecoder{decoder: decoder{b: b}, whole: string(b)}
+	incarnation := d.uint()
+	var events []rota.Event
+	var clock rota.Clock
+	var date rota.Date
+	for d.err == nil && len(d.b) > 0 {
+		if events == nil {
+			events = make([]rota.Event, 0, 1+len(b)/eventBytesLeast)
+		}
+		v := rota.Event{ID: rota.EventID{Incarnation: incarnation, Index: index, Seq: uint32(len(events))}}
+		d.event(&v, clock, date)
+		clock, date = v.Clock, v.Date
+		events = append(events, v)
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	return events, nil
+}
+
+// eventBytesLeast is a little more than the bytes of the shortest common event.
+const eventBytesLeast = 48
+
+// eventDecoder reads texts as parts of one string: an entry has thousands.
+type eventDecoder struct {
+	decoder
+	whole string
+}
+
+func (d *eventDecoder) text() string {
+	n := d.uint()
+	at := len(d.whole) - len(d.b)
+	if d.raw(n); d.err != nil {
+		return ""
+	}
+	return d.whole[at : at+int(n)]
+}
+
+func (d *eventDecoder) event(v *rota.Event, clock rota.Clock, date rota.Date) {
+	v.Kind = rota.EventKind(d.enum(255))
+	mask := d.enum(eventFields - 1)
+	for bit := uint64(1); bit < eventFields && d.err == nil; bit <<= 1 {
+		if mask&bit != 0 {
+			d.field(bit, v, clock, date)
+		} else if bit == eventClock {
+			v.Clock = clock
+		} else if bit == eventDate {
+			v.Date = date
+		}
+	}
+	if again := eventMask(v, clock, date); d.err == nil && again != mask {
+		d.fail() // a field that is zero was written
+	}
+}
+
+func (d *eventDecoder) field(bit uint64, v *rota.Event, clock rota.Clock, date rota.Date) {
+	switch bit {
+	case eventRun:
+		v.Run = d.text()
+	case eventNode:
+		v.Node = d.text()
+	case eventParent:
+		v.Parent = rota.EventID{Incarnation: v.ID.Incarnation - d.uint(), Index: v.ID.Index - rota.Index(d.uint()),
+			Seq: uint32(d.enum(1<<32 - 1))}
+	case eventClock:
+		v.Clock = clock + rota.Clock(d.int())
+	case eventDate:
+		v.Date = date + rota.Date(d.int())
+	case eventJob:
+		v.Job = rota.JobID(d.text())
+	case eventQueue:
+		v.Queue = rota.QueueName(d.text())
+	case eventTenant:
+		v.Tenant = rota.TenantID(d.text())
+	case eventWorker:
+		v.Worker = rota.WorkerID(d.text())
+	case eventSession:
+		v.Session = rota.Session(d.uint())
+	case eventLease:
+		v.Lease = d.leaseID()
+	case eventAttempt:
+		v.Attempt = int32(d.int())
+	case eventReason:
+		v.Reason = rota.Reason(d.enum(255))
+	case eventStatus:
+		v.Status = rota.WorkerStatus(d.enum(255))
+	case eventDeadline:
+		v.Deadline = v.Clock + rota.Clock(d.int())
+	case eventEpoch:
+		v.Epoch = d.uint()
+	case eventCheck:
+		v.Check = d.text()
+	case eventPayload:
+		v.Payload = d.text()
+	case eventText:
+		v.Text = d.text()
+	}
+}

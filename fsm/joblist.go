@@ -1,0 +1,187 @@
+package fsm
+
+import (
+	"strings"
+
+	"github.com/rotasched/rota"
+	"github.com/tidwall/btree"
+)
+
+// JobList is a frozen view of all jobs; reading it holds nothing up.
+type JobList struct {
+	jobs   *btree.Map[rota.JobID, *jobRow]
+	leases *btree.Map[string, *leaseRow]
+	tombs  *btree.Map[rota.JobID, *tombRow]
+	staged *btree.Map[uint64, *record]
+}
+
+// Jobs freezes the jobs for a list.
+func (m *Machine) Jobs() *JobList {
+	return &JobList{m.jobs.freeze(), m.leases.freeze(), m.tombs.freeze(), m.staged.records.Copy()}
+}
+
+// Mark is what a history tells of a terminal job without reading its record.
+type Mark struct {
+	ID     rota.JobID
+	Seq    uint64
+	Queue  rota.QueueName
+	Tenant rota.TenantID
+	Type   rota.JobType
+	State  rota.JobState
+}
+
+// History is the archive as a list reads it, of one moment not before the
+// list's own.
+type History interface {
+	// Next gives the archived job whose id is the least above after.
+	Next(after rota.JobID) (Mark, bool)
+	// Ended reads a record; false where it is not there or damaged.
+	Ended(seq uint64) (rota.Job, bool)
+}
+
+// noHistory is the archive of a node that has none.
+type noHistory struct{}
+
+func (noHistory) Next(rota.JobID) (Mark, bool)  { return Mark{}, false }
+func (noHistory) Ended(uint64) (rota.Job, bool) { return rota.Job{}, false }
+
+// maxScan bounds the rows that one page looks at, so that a filter that matches
+// little cannot hold a call for ever; the page then is short, with a cursor.
+const maxScan = 100_000
+
+// The parts that a list has: a cursor is one of them, a slash, and the id of the
+// last job looked at. It means the same on every node.
+const (
+	partLive = "live"
+	partDone = "done"
+)
+
+// pager fills one page.
+type pager struct {
+	*JobList
+	filter  rota.JobFilter
+	limit   int
+	scanned int
+	last    rota.JobID
+	page    rota.JobPage
+}
+
+// Page gives the jobs that the filter selects: live ones by id, then terminal
+// ones by id, from the state and from the archive, each once. h may be nil.
+func (l *JobList) Page(f rota.JobFilter, h History) (rota.JobPage, error) {
+	p := &pager{JobList: l, filter: f, limit: f.Limit, page: rota.JobPage{Jobs: []rota.Job{}}}
+	if p.limit <= 0 {
+		p.limit = 100
+	}
+	p.limit = min(p.limit, rota.MaxPage)
+	if h == nil {
+		h = noHistory{}
+	}
+	part, after, found := strings.Cut(f.Cursor, "/")
+	if f.Cursor != "" && (!found || part != partLive && part != partDone) {
+		return p.page, rota.Refusef(rota.Invalid, "cursor", "cursor %q is not one that a page gave", f.Cursor)
+	}
+	p.last = rota.JobID(after)
+	if part != partDone && !f.State.Terminal() {
+		if p.live(); p.page.NextCursor != "" {
+			return p.page, nil
+		}
+	}
+	if f.State != rota.JobNone && !f.State.Terminal() {
+		return p.page, nil
+	}
+	if part != partDone {
+		p.last = ""
+	}
+	p.ended(h)
+	return p.page, nil
+}
+
+// full counts a row looked at, and sets the cursor when no more may be.
+func (p *pager) full(part string) bool {
+	if p.scanned++; len(p.page.Jobs) < p.limit && p.scanned <= maxScan {
+		return false
+	}
+	p.page.NextCursor = part + "/" + string(p.last)
+	return true
+}
+
+func (p *pager) live() {
+	from := p.last
+	p.jobs.Ascend(from, func(id rota.JobID, j *jobRow) bool {
+		if id == from {
+			return true
+		}
+		if p.full(partLive) {
+			return false
+		}
+		p.last = id
+		if selects(p.filter, j.spec.Queue, j.spec.Tenant, j.spec.Type, j.state) {
+			lease, _ := p.leases.Get(string(j.lease[:]))
+			p.page.Jobs = append(p.page.Jobs, liveJob(j, lease))
+		}
+		return true
+	})
+}
+
+// ended merges tombstones and archive by id. What the state knows counts: a job
+// that was revived is live, whatever an archive says of its earlier life.
+func (p *pager) ended(h History) {
+	from := p.last
+	mark, archived := h.Next(from)
+	stop := false
+	old := func() bool { // takes the archived one that is next
+		if p.full(partDone) {
+			stop = true
+			return false
+		}
+		p.last = mark.ID
+		if _, live := p.jobs.Get(mark.ID); !live && selects(p.filter, mark.Queue, mark.Tenant, mark.Type, mark.State) {
+			if job, ok := h.Ended(mark.Seq); ok {
+				p.page.Jobs = append(p.page.Jobs, job)
+			}
+		}
+		mark, archived = h.Next(mark.ID)
+		return true
+	}
+	p.tombs.Ascend(from, func(id rota.JobID, t *tombRow) bool {
+		if id == from {
+			return true
+		}
+		for archived && mark.ID < id {
+			if !old() {
+				return false
+			}
+		}
+		if p.full(partDone) {
+			stop = true
+			return false
+		}
+		if p.last = id; archived && mark.ID == id {
+			mark, archived = h.Next(id)
+		}
+		if selects(p.filter, t.queue, t.tenant, t.typ, t.state) {
+			p.page.Jobs = append(p.page.Jobs, p.tombJob(t, h))
+		}
+		return true
+	})
+	for archived && !stop && old() {
+	}
+}
+
+// tombJob tells of a terminal job by its tombstone, and by its record if that
+// is staged or archived.
+func (p *pager) tombJob(t *tombRow, h History) rota.Job {
+	if r, ok := p.staged.Get(t.seq); ok {
+		return deadJob(t, r)
+	}
+	if job, ok := h.Ended(t.seq); ok {
+		return WithTombstone(job, deadJob(t, nil))
+	}
+	return deadJob(t, nil)
+}
+
+func selects(f rota.JobFilter, q rota.QueueName, t rota.TenantID, typ rota.JobType, s rota.JobState) bool {
+	return (f.Queue == "" || f.Queue == q) && (f.Tenant == "" || f.Tenant == t) && (f.Type == "" || f.Type == typ) &&
+		(f.State == rota.JobNone || f.State == s)
+}

@@ -1,0 +1,328 @@
+package fsm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// burst submits n jobs at one moment and counts those that were taken.
+func (b *bench) burst(n int, change ...func(*rota.JobSpec)) (taken int, last *fsmpb.Outcome) {
+	b.t.Helper()
+	for range n {
+		o := b.entry(submitOp(jobSpec(fmt.Sprint("burst", b.entries), change...))).Outcomes[0]
+		switch rota.Kind(o.GetKind()) {
+		case rota.KindNone:
+			taken++
+		case rota.Exhausted:
+		default:
+			b.t.Fatalf("outcome %v", o)
+		}
+		last = o
+	}
+	return taken, last
+}
+
+func TestTenantRate(t *testing.T) {
+	t.Parallel()
+	t.Run("takes_one_seconds_worth_then_tells_the_exact_delay", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.every = 10
+		b.ok(queueOp("default", "rate_limit_rps", "50"))
+		taken, last := b.burst(60)
+		if taken != 50 || last.GetRetryAfterMs() != 20 || last.GetSubject() != "rate_limit_rps" {
+			t.Fatalf("%d were taken, then %v", taken, last)
+		}
+		want := "tenant default submits to queue default faster than its rate_limit_rps, 50 a second: the next job is taken in 20 ms"
+		if last.GetText() != want {
+			t.Fatalf("the refusal reads %q", last.GetText())
+		}
+		b.now += 19
+		if taken, last = b.burst(1); taken != 0 || last.GetRetryAfterMs() != 1 {
+			t.Fatalf("a millisecond too early: %d taken, then %v", taken, last)
+		}
+		b.now++
+		if taken, _ = b.burst(2); taken != 1 {
+			t.Fatalf("after the delay %d were taken", taken)
+		}
+		b.now += 1000
+		if taken, _ = b.burst(60); taken != 50 {
+			t.Fatalf("after a second %d were taken", taken)
+		}
+	})
+	t.Run("refusals_and_repeats_cost_nothing", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "rate_limit_rps", "2", "queue_cap", "100"))
+		b.submit("a")
+		for range 5 {
+			if !b.ok(submitOp(jobSpec("a"))).GetExisted() {
+				t.Fatal("not known")
+			}
+			b.refuses(rota.Invalid, "priority", submitOp(jobSpec("bad", priority(11))))
+		}
+		b.submit("b")
+		b.refuses(rota.Exhausted, "rate_limit_rps", submitOp(jobSpec("c")))
+		if !b.ok(submitOp(jobSpec("a"))).GetExisted() {
+			t.Fatal("a known id is answered before the rate")
+		}
+	})
+	t.Run("is_kept_a_queue_and_tenant_or_over_all_queues", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "rate_limit_rps", "3"))
+		b.ok(queueOp("other", "rate_limit_rps", "2"))
+		b.ok(queueOp("free"))
+		for _, c := range []struct {
+			tenant, queue string
+			taken         int
+		}{{"ann", "default", 3}, {"ann", "other", 2}, {"ann", "free", 9}, {"bob", "default", 3}} {
+			if taken, _ := b.burst(9, tenant(c.tenant), queue(c.queue)); taken != c.taken {
+				t.Fatalf("%s: %d were taken of %s", c.queue, taken, c.tenant)
+			}
+		}
+		b.ok(tenantOp("cyd", "rate_limit_rps", "4"))
+		taken, _ := b.burst(3, tenant("cyd"), queue("free"))
+		more, last := b.burst(9, tenant("cyd"))
+		if taken+more != 4 || !strings.Contains(last.GetText(), "to all queues") {
+			t.Fatalf("%d and %d were taken, then %q", taken, more, last.GetText())
+		}
+		b.ok(tenantOp("dan", "rate_limit_rps", "0"))
+		if taken, _ = b.burst(9, tenant("dan")); taken != 9 {
+			t.Fatalf("%d were taken of a tenant without limit", taken)
+		}
+	})
+	t.Run("leaves_no_row_at_rest", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "rate_limit_rps", "3"))
+		b.burst(9)
+		if b.meters.len() != 1 || b.AtRest() {
+			t.Fatalf("%d meters, at rest %v", b.meters.len(), b.AtRest())
+		}
+		b.twin = b.restored()
+		b.pass(1000)
+		if b.meters.len() != 0 {
+			t.Fatal("a full bucket has a row")
+		}
+	})
+	t.Run("a_rate_that_changes_keeps_what_was_taken", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "rate_limit_rps", "1"))
+		b.burst(1)
+		b.ok(queueOp("default", "rate_limit_rps", "10"))
+		if taken, last := b.burst(1); taken != 0 || last.GetRetryAfterMs() != 100 {
+			t.Fatalf("%d were taken, then %v", taken, last)
+		}
+		b.ok(queueOp("default", "rate_limit_rps", "0"))
+		if taken, _ := b.burst(5); taken != 5 {
+			t.Fatalf("%d were taken without a limit", taken)
+		}
+		b.pass(1500)
+	})
+}
+
+func TestPressure(t *testing.T) {
+	t.Parallel()
+	t.Run("hints_above_half_and_refuses_at_the_threshold", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "queue_cap", "10"))
+		for i := range 9 {
+			o := b.ok(submitOp(jobSpec(fmt.Sprint("j", i))))
+			if o.GetThrottle() != (i >= 5) {
+				t.Fatalf("with %d pending throttle is %v", i+1, o.GetThrottle())
+			}
+		}
+		o := b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("more")))
+		if !strings.Contains(o.GetText(), "9 pending jobs, 900 permille of queue_cap 10") || o.GetRetryAfterMs() != 1000 {
+			t.Fatalf("refusal %v", o)
+		}
+		b.submit("critical", priority(0))
+		o = b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("critical2", priority(0))))
+		if o.GetRetryAfterMs() == 0 || !strings.Contains(o.GetText(), "queue_cap is 10") {
+			t.Fatalf("the cap is hard, and tells a delay: %v", o)
+		}
+		if q, _ := b.Queue("default"); q.UsagePermille != 1000 {
+			t.Fatalf("usage %d", q.UsagePermille)
+		}
+	})
+	t.Run("of_the_workers_hints_and_refuses_where_it_is_on", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.worker("w", 4)
+		hint := func(id string, want bool) {
+			t.Helper()
+			if o := b.ok(submitOp(jobSpec(id))); o.GetThrottle() != want {
+				t.Fatalf("%s: throttle is %v", id, o.GetThrottle())
+			}
+			b.match()
+		}
+		hint("a", false)
+		hint("b", false)
+		hint("c", false) // two of four are open
+		hint("d", true)
+		hint("e", true) // off: all are open, and it is taken
+		b.ok(queueOp("default", "lease_reject_threshold", "1"))
+		o := b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("f")))
+		if !strings.Contains(o.GetText(), "4 leases open, 1000 permille of the 4") || o.GetRetryAfterMs() != 1000 {
+			t.Fatalf("refusal %v", o)
+		}
+		b.submit("critical", priority(0))
+		b.ok(retryAfterCancel(b, "e"))
+		if q, _ := b.Queue("default"); q.LeaseUsagePermille != 1000 {
+			t.Fatalf("lease usage %d", q.LeaseUsagePermille)
+		}
+	})
+	t.Run("without_workers_one_place_counts", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "lease_reject_threshold_permille", "1000"))
+		b.submit("a") // nothing is open: 0 of 1
+		l := b.leasedBy("w", "a")
+		b.ok(statusOp("w", rota.WorkerDraining, 0))
+		o := b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("b")))
+		if !strings.Contains(o.GetText(), "of the 1") {
+			t.Fatalf("refusal %v", o)
+		}
+		b.ok(verb(rota.VerbComplete, l))
+		b.submit("b")
+	})
+	t.Run("is_asked_after_the_rate_and_before_the_class", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "queue_cap", "10", "rate_limit_rps", "9"))
+		b.burst(9)
+		b.refuses(rota.Exhausted, "rate_limit_rps", submitOp(jobSpec("a")))
+		b.pass(1000)
+		b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("a")))
+		if b.meters.len() != 0 {
+			t.Fatal("a refusal was charged")
+		}
+		b.ok(modeOp(rota.ModeReadOnly, "x"))
+		b.refuses(rota.NotFound, "queue", submitOp(jobSpec("a", queue("none"))))
+		b.refuses(rota.Invalid, "priority", submitOp(jobSpec("a", priority(11))))
+		b.refuses(rota.Mode, "mode", submitOp(jobSpec("a")))
+	})
+}
+
+// retryAfterCancel cancels a job and gives the operation that revives it.
+func retryAfterCancel(b *bench, id string) *fsmpb.Op {
+	b.t.Helper()
+	op := retryOpWith(id, b)
+	b.ok(cancelOp(id))
+	return op
+}
+
+// leasedBy registers a worker of one slot and gives the lease it then has on a job.
+func (b *bench) leasedBy(worker, job string) rota.Lease {
+	b.t.Helper()
+	b.worker(worker, 1)
+	l, ok := b.match()[rota.JobID(job)]
+	if !ok {
+		b.t.Fatalf("job %s was not placed", job)
+	}
+	return l
+}
+
+func TestTenantWindow(t *testing.T) {
+	t.Parallel()
+	windowed := func(t *testing.T) *bench {
+		b := newBench(t)
+		b.every = 5
+		b.ok(queueOp("default", "tenant_window_max", "3", "tenant_window", "60s", "lease_ms", "3600000", "ack_timeout", "3600000"))
+		b.ok(queueOp("other", "lease_ms", "3600000", "ack_timeout", "3600000"))
+		b.worker("w", 50, serving("other"))
+		for i := range 9 {
+			b.submit(fmt.Sprint("a", i), tenant("ann"))
+		}
+		b.submit("bob", tenant("bob"))
+		b.submit("elsewhere", tenant("ann"), queue("other"))
+		return b
+	}
+	waits := func(b *bench) string {
+		return pending(b, "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8")
+	}
+	t.Run("parks_the_tenant_in_this_queue_until_the_oldest_part_leaves", func(t *testing.T) {
+		t.Parallel()
+		b := windowed(t)
+		if n := len(b.match()); n != 5 {
+			t.Fatalf("%d were started: three of ann's, bob's, and one elsewhere", n)
+		}
+		if why := b.dropped(waits(b), "w"); why != "TENANT_WINDOW_FULL" {
+			t.Fatalf("dropped for %s", why)
+		}
+		start := b.now
+		for b.now < start+10*60_000 && len(b.match()) == 0 {
+			b.pass(250)
+		}
+		// The first sub-window began up to 10 s before.
+		if waited := b.now - start; waited < 50_000 || waited > 60_250 {
+			t.Fatalf("the next were started after %d ms", waited)
+		}
+	})
+	t.Run("counts_at_most_so_many_in_any_five_sixths", func(t *testing.T) {
+		t.Parallel()
+		b := windowed(t)
+		var at []rota.Clock
+		for range 40 {
+			b.submit(fmt.Sprint("more", b.entries), tenant("ann"))
+			for _, l := range inOrder(b.match()) {
+				if j, _ := b.Job(l.Job); j.Tenant == "ann" && j.Queue == "default" {
+					at = append(at, b.now)
+				}
+			}
+			b.pass(4_000)
+		}
+		for i := 3; i < len(at); i++ {
+			if at[i]-at[i-3] < 50_000 {
+				t.Fatalf("four were started within %d ms", at[i]-at[i-3])
+			}
+		}
+		if len(at) < 9 {
+			t.Fatalf("only %d were started in 160 s", len(at))
+		}
+	})
+	t.Run("goes_with_max_concurrent", func(t *testing.T) {
+		t.Parallel()
+		b := windowed(t)
+		b.ok(tenantOp("ann", "max_concurrent", "2", "penalty", "0"))
+		b.match()
+		if why := b.dropped(waits(b), "w"); why != "TENANT_AT_LIMIT" {
+			t.Fatalf("dropped for %s", why)
+		}
+		b.ok(tenantOp("ann", "max_concurrent", "0"))
+		b.match()
+		b.match()
+		b.ok(tenantOp("ann", "max_concurrent", "2")) // both park now
+		b.ok(tenantOp("ann", "max_concurrent", "0"))
+		if why := b.dropped(waits(b), "w"); why != "TENANT_WINDOW_FULL" {
+			t.Fatalf("dropped for %s", why)
+		}
+	})
+	t.Run("changes_with_the_policy_and_leaves_no_row_at_rest", func(t *testing.T) {
+		t.Parallel()
+		b := windowed(t)
+		b.match()
+		b.ok(queueOp("default", "tenant_window_max", "5"))
+		if n := len(b.match()); n != 2 {
+			t.Fatalf("%d more were started", n)
+		}
+		b.ok(queueOp("default", "tenant_window", "10s"))
+		b.pass(10_000)
+		if n := len(b.match()); n != 4 {
+			t.Fatalf("%d were started in a shorter window", n)
+		}
+		b.submit("last", tenant("ann"))
+		b.twin = b.restored()
+		b.ok(queueOp("default", "tenant_window_max", "0"))
+		if b.match()["last"].Job == "" || b.meters.len() != 0 || b.timers.meter.Len() != 0 {
+			t.Fatalf("%d meters without any window", b.meters.len())
+		}
+	})
+}

@@ -1,0 +1,179 @@
+package fsm
+
+import (
+	"maps"
+
+	"github.com/rotasched/rota"
+)
+
+// modelStanding is a worker's standing as the model keeps it: a flag for each
+// thing that was said of it, of which the status follows, and health in
+// thousandths of a permille, so that it simply grows with the clock.
+type modelStanding struct {
+	unreachable, draining, suspended, retired bool
+
+	health, healthAt int64
+	// seen is the health that rounds know of: as of the last change or sweep.
+	seen            int64
+	cooling, denied map[rota.JobType]rota.Clock
+	coolAll, jail   rota.Clock
+	bad, proofs     int
+	slashed         int64
+}
+
+// modelStake is what every worker of the model stakes.
+const modelStake = 1_000_000
+
+func newModelStanding(now rota.Clock) modelStanding {
+	return modelStanding{health: 1e6, healthAt: int64(now), seen: 1000, cooling: map[rota.JobType]rota.Clock{},
+		denied: map[rota.JobType]rota.Clock{}}
+}
+
+// anew is what of it outlasts a session.
+func (s modelStanding) anew() modelStanding {
+	s.unreachable, s.draining, s.retired = false, false, false
+	return s
+}
+
+func (s *modelStanding) status() rota.WorkerStatus {
+	switch {
+	case s.retired:
+		return rota.WorkerRetired
+	case s.suspended:
+		return rota.WorkerSuspended
+	case s.jail != 0:
+		return rota.WorkerJailed
+	case s.unreachable:
+		return rota.WorkerUnreachable
+	case s.draining:
+		return rota.WorkerDraining
+	}
+	return rota.WorkerActive
+}
+
+func (s *modelStanding) barred(typ rota.JobType) bool {
+	return s.coolAll != 0 || s.cooling[typ] != 0 || s.denied[typ] != 0
+}
+
+func (s *modelStanding) present(now rota.Clock) int64 {
+	return min(1e6, s.health+int64(now)-s.healthAt)
+}
+
+// change adds permille to the health.
+func (s *modelStanding) change(now rota.Clock, by int64) {
+	h := s.present(now)
+	whole := min(1000, max(0, h/1000+by))
+	s.health, s.healthAt, s.seen = min(1e6, whole*1000+h%1000), int64(now), whole
+}
+
+// fails counts a failure or a decline.
+func (s *modelStanding) fails(now rota.Clock) {
+	if s.bad++; s.bad >= 3 {
+		s.coolAll = now + 30_000
+	}
+}
+
+func (s *modelStanding) sweep(now rota.Clock) {
+	over := func(_ rota.JobType, until rota.Clock) bool { return until <= now }
+	maps.DeleteFunc(s.cooling, over)
+	maps.DeleteFunc(s.denied, over)
+	if s.coolAll <= now {
+		s.coolAll = 0
+	}
+	if s.jail <= now {
+		s.jail = 0
+	}
+	s.seen = s.present(now) / 1000
+}
+
+// disprove is an invalid proof; the lease of the job at hand is its caller's to end.
+func (m *model) disprove(id rota.WorkerID, job rota.JobID) {
+	w := m.workers[id]
+	w.change(m.now, -500)
+	w.slashed += (modelStake - w.slashed) / 10
+	if w.proofs++; w.proofs%3 != 0 {
+		return
+	}
+	w.jail = m.now + 600_000
+	if w.suspended || w.retired {
+		return
+	}
+	w.unreachable = false
+	for _, l := range m.leases {
+		if l.worker == id && l.job != job {
+			m.requeue(l)
+		}
+	}
+}
+
+func (m *model) status(id rota.WorkerID, s rota.WorkerStatus, session rota.Session) bool {
+	w := m.workers[id]
+	switch {
+	case w == nil || session != 0 && session != w.session:
+		return false
+	case session != 0 && s != rota.WorkerDraining && s != rota.WorkerRetired:
+		return false
+	case w.status() == s:
+		return true
+	case w.retired:
+		return false
+	}
+	switch s {
+	case rota.WorkerActive:
+		if w.status() == rota.WorkerJailed {
+			return false
+		}
+		w.suspended, w.draining = false, false
+	case rota.WorkerDraining:
+		if w.suspended {
+			return session != 0
+		}
+		w.draining = true
+	default:
+		w.unreachable, w.draining = false, false
+		w.suspended = w.suspended || s == rota.WorkerSuspended
+		w.retired = s == rota.WorkerRetired
+		for _, l := range m.leases {
+			if l.worker == id {
+				m.requeue(l)
+			}
+		}
+	}
+	return true
+}
+
+func (m *model) reach(id rota.WorkerID, session rota.Session, reachable bool, sign rota.Clock) bool {
+	w := m.workers[id]
+	if w == nil || w.session != session {
+		return false
+	}
+	switch {
+	case reachable && w.status() == rota.WorkerUnreachable:
+		w.unreachable = false
+	case !reachable && (w.status() == rota.WorkerActive || w.status() == rota.WorkerDraining):
+		w.unreachable, w.silent = true, min(sign, m.now)
+	}
+	return true
+}
+
+// standings compares the workers' standing with the model's.
+func (r *race) standings() {
+	for id, want := range r.model.workers {
+		now := r.b.head.clock
+		got, _ := r.b.Worker(id)
+		session := want.session
+		if got.Session != session || got.Status != want.status() {
+			r.Fatalf("worker %s is %s in session %d, the model says %s in %d", id, got.Status, got.Session, want.status(), session)
+		}
+		lasts := func(until rota.Clock) rota.Clock {
+			if until <= now {
+				return 0
+			}
+			return until
+		}
+		if int64(got.Health) != want.present(now)/1000 || got.JailedUntil != want.jail || got.CoolingUntil != lasts(want.coolAll) ||
+			got.Slashed != want.slashed || int(got.InvalidProofs) != want.proofs {
+			r.Fatalf("worker %s stands at %+v, the model says %+v", id, got, want)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package fsm
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
+)
+
+// told is what a queue's lanes were last told of a tenant that is not as any other:
+// that it waits for a limit, and its weight.
+type told struct {
+	parked bool
+	weight int64
+}
+
+// inform brings a queue's lanes up to date with what the rows say of a tenant. It
+// runs whenever a job is filed, so that a queue which has none of a tenant's jobs
+// need not be told: parking a tenant costs no walk over all queues.
+func (m *Machine) inform(i *queueIndex, q *queueRow, tenant rota.TenantID) {
+	want := told{m.parked(q, tenant), m.limitsOf(tenant).Weight}
+	had, ok := i.told[tenant]
+	if !ok {
+		had = told{weight: 1}
+	}
+	if want == had {
+		return
+	}
+	if want.parked != had.parked {
+		i.pending.Park(tenant, want.parked)
+	}
+	i.note(tenant, want)
+	if want.weight != had.weight {
+		i.share(tenant, want.weight)
+	}
+}
+
+// share tells the lanes a tenant's open leases and weight.
+func (i *queueIndex) share(tenant rota.TenantID, weight int64) {
+	i.pending.SetShare(tenant, i.open[tenant], weight)
+	if t, ok := i.told[tenant]; ok || weight != 1 {
+		i.note(tenant, told{t.parked, weight})
+	}
+}
+
+func (i *queueIndex) note(tenant rota.TenantID, t told) {
+	if t == (told{weight: 1}) {
+		delete(i.told, tenant)
+	} else {
+		i.told[tenant] = t
+	}
+}
+
+// informBusy tells the lanes of all queues that have QUEUED jobs; others are told
+// when they get some.
+func (m *Machine) informBusy(tenant rota.TenantID) {
+	m.registry.busy.Scan(func(t turn) bool {
+		m.inform(m.registry.queues[t.name], m.queues.get(t.name), tenant)
+		return true
+	})
+}
+
+// informAnew tells lanes that were built anew all that the rows say beside the jobs.
+func (m *Machine) informAnew(q *queueRow, i *queueIndex) {
+	i.told = make(map[rota.TenantID]told)
+	i.pending.HoldLow(m.low())
+	for _, key := range m.domainsOf(q.name) {
+		if d := m.domains.get(key); d.parked {
+			i.pending.ParkDomain(d.name, true)
+		}
+	}
+}
+
+// parked says that a tenant's lanes in a queue wait: for max_concurrent (SPEC
+// §4.9), or for its rolling window.
+func (m *Machine) parked(q *queueRow, tenant rota.TenantID) bool {
+	t := m.tenants.get(tenant)
+	return t != nil && t.parkedAt != 0 || m.windowFull(q, tenant)
+}
+
+// blocked names the first job-side reason for which a QUEUED job may not be
+// assigned now (SPEC §6.1), "" if there is none. turn says that it would be by a
+// turn of the oldest, which runs what an automatic DEGRADED has held for long enough.
+func (m *Machine) blocked(j *jobRow, q *queueRow, turn bool) (first string) {
+	m.obstacles(j, q, turn, func(reason, _ string) bool {
+		first = reason
+		return false
+	})
+	return first
+}
+
+// obstacles tells every job-side reason, in a fixed order, for as long as note
+// returns true. Details are made for those who ask on only.
+func (m *Machine) obstacles(j *jobRow, q *queueRow, turn bool, note func(reason, detail string) bool) {
+	if q.policy.Paused && !note("QUEUE_PAUSED", "") {
+		return
+	}
+	if m.modeHolds(j.spec.Priority, turn) && !note("MODE_HOLDS", m.head.mode.String()) {
+		return
+	}
+	if t := m.tenants.get(j.spec.Tenant); t != nil && t.parkedAt != 0 && !note("TENANT_AT_LIMIT", "") {
+		return
+	}
+	if m.windowFull(q, j.spec.Tenant) && !note("TENANT_WINDOW_FULL", "") {
+		return
+	}
+	if d := m.domainOf(q.name, j.spec.Domain); d != nil && d.parked {
+		note("DOMAIN_ISOLATED", j.spec.Domain)
+	}
+}
+
+// caps bound what one entry of rounds may assign (SPEC §7.2).
+type caps struct{ m *Machine }
+
+var _ sched.Caps = caps{}
+
+// Tenant is what max_concurrent leaves a tenant.
+func (c caps) Tenant(id rota.TenantID) int64 {
+	t := c.m.tenants.get(id)
+	if t == nil || t.limits.MaxConcurrent == 0 {
+		return math.MaxInt64
+	}
+	return max(0, t.limits.MaxConcurrent-t.open)
+}
+
+// Window is what tenant_window_max leaves a tenant in a queue. A sub-window that is
+// over counts until a sweep, or the next assignment, takes it off.
+func (c caps) Window(queue rota.QueueName, tenant rota.TenantID) int64 {
+	most := c.m.queues.get(queue).policy.TenantWindowMax
+	if most == 0 {
+		return math.MaxInt64
+	}
+	r := c.m.meters.get(meterKey(queue, tenant))
+	if r == nil {
+		return most
+	}
+	n, _ := r.window.total()
+	return max(0, most-n)
+}
+
+// Domain is how many tokens an isolated domain's bucket holds.
+func (c caps) Domain(queue rota.QueueName, name string) int64 {
+	d := c.m.domainOf(queue, name)
+	if d == nil || !d.isolated {
+		return math.MaxInt64
+	}
+	return c.m.probes(queue).tokens(d.tat, c.m.head.clock)
+}
+
+// parks checks what a queue's lanes were told against the rows.
+func (c *checker) parks() {
+	m := c.m
+	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
+		if j.state != rota.Queued {
+			return true
+		}
+		q := m.queues.get(j.spec.Queue)
+		got, ok := m.registry.queues[q.name].told[j.spec.Tenant]
+		if !ok {
+			got = told{weight: 1}
+		}
+		if want := (told{m.parked(q, j.spec.Tenant), m.limitsOf(j.spec.Tenant).Weight}); got != want {
+			c.fault("I4: queue %s takes tenant %s for %v, the rows say %v", q.name, j.spec.Tenant, got, want)
+		}
+		if held := m.registry.queues[q.name].pending.Blocked(j.item); held != m.laneBlocked(j, q) {
+			c.fault("I4: job %s is blocked in its lane: %v, the rows say otherwise", id, held)
+		}
+		return true
+	})
+}
+
+// laneBlocked says whether rounds may not draw from a QUEUED job's lane.
+func (m *Machine) laneBlocked(j *jobRow, q *queueRow) bool {
+	d := m.domainOf(q.name, j.spec.Domain)
+	return m.parked(q, j.spec.Tenant) || d != nil && d.parked || m.low() != sched.LowFree && j.spec.Priority > lowPriority
+}
+
+// timeLimits computes the timers of mode, tenants, meters and domains.
+func (m *Machine) timeLimits(t *timers) {
+	t.mode.set("", 0, int64(m.head.holdsUntil))
+	m.tenants.scan(func(id rota.TenantID, r *tenantRow) bool {
+		t.penalty.set(string(id), 0, int64(r.penaltyAt()))
+		return true
+	})
+	m.meters.scan(func(key string, r *meterRow) bool {
+		t.meter.set(key, 0, int64(m.meterDue(r)))
+		return true
+	})
+	m.domains.scan(func(key string, r *domainRow) bool {
+		t.domain.set(key, 0, int64(m.domainDue(r)))
+		return true
+	})
+}
+
+// deriveLimits rebuilds what is derived of mode, tenants, meters and domains.
+func (m *Machine) deriveLimits() error {
+	var err error
+	m.domains.scan(func(key string, r *domainRow) bool {
+		if m.queues.get(r.queue) == nil {
+			err = fmt.Errorf("failure domain %s is of an unknown queue", key)
+			return false
+		}
+		r.due = m.domainDue(r)
+		return true
+	})
+	m.meters.scan(func(_ string, r *meterRow) bool {
+		r.due = m.meterDue(r)
+		return true
+	})
+	if err == nil {
+		m.timeLimits(&m.timers)
+	}
+	return err
+}

@@ -1,0 +1,30 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// Peeked is what an entry says of itself before it is applied.
+type Peeked struct {
+	// Term it was stamped in, how many operations it holds, and its rounds.
+	Term       uint64
+	Operations int
+	Rounds     []*fsmpb.Round
+}
+
+// Peek reads an entry without applying it: an auditor must know which heights
+// rounds were decided at before it comes past them. Errors are those of Apply.
+func Peek(index rota.Index, data []byte) (Peeked, error) {
+	entry, err := open(index, data)
+	if err != nil {
+		return Peeked{}, err
+	}
+	p := Peeked{Term: entry.GetTerm(), Operations: len(entry.GetOps())}
+	for _, op := range entry.GetOps() {
+		if r := op.GetRound(); r != nil {
+			p.Rounds = append(p.Rounds, r)
+		}
+	}
+	return p, nil
+}

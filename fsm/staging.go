@@ -1,0 +1,235 @@
+package fsm
+
+import (
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/tidwall/btree"
+)
+
+// staging holds the full records of terminal jobs on their way to the node's
+// archive (SPEC §10.5), by seq, which is dense. It is no part of the digest, and
+// no verb reads it: nodes flush at different moments.
+type staging struct {
+	records btree.Map[uint64, *record]
+	bytes   int64
+	// dropped counts what left memory unarchived, as the archive did not keep up.
+	dropped uint64
+}
+
+func (s *staging) load(r *record) (fresh bool) {
+	if _, had := s.records.Get(r.ended.seq); had {
+		return false
+	}
+	s.records.Set(r.ended.seq, r)
+	s.bytes += r.bytes()
+	return true
+}
+
+func (s *staging) drop(seq uint64) bool {
+	r, ok := s.records.Delete(seq)
+	if ok {
+		s.bytes -= r.bytes()
+	}
+	return ok
+}
+
+// add stages a record. Beyond RecordBytesCap the oldest are given up: their
+// tombstones stay, other nodes may have them, and the count tells.
+func (s *staging) add(r *record) {
+	s.load(r)
+	for s.bytes > rota.RecordBytesCap && s.records.Len() > 1 {
+		oldest, _, _ := s.records.Min()
+		s.drop(oldest)
+		s.dropped++
+	}
+}
+
+// StagedRecord is a terminal job that waits for the archive. It never changes,
+// so it is encoded and written beside applying.
+type StagedRecord struct {
+	Seq uint64
+	ID  rota.JobID
+	rec *record
+}
+
+// Append appends the one encoding of the record, which DecodeEnded reads.
+func (s StagedRecord) Append(b []byte) []byte {
+	e := encoder{b: b}
+	encodeEnded(&e, s.rec)
+	return e.b
+}
+
+// Ended gives the record in words.
+func (s StagedRecord) Ended() Ended { return s.rec.words() }
+
+// Staged gives the oldest staged records, at most limit and about maxBytes of
+// them, one at least where there is any.
+func (m *Machine) Staged(limit int, maxBytes int64) []StagedRecord {
+	list := make([]StagedRecord, 0, min(limit, m.staged.records.Len()))
+	m.staged.records.Scan(func(seq uint64, r *record) bool {
+		if maxBytes -= r.bytes(); len(list) >= limit || maxBytes < 0 && len(list) > 0 {
+			return false
+		}
+		list = append(list, StagedRecord{seq, r.ended.id, r})
+		return true
+	})
+	return list
+}
+
+// Archived lets go of records that are on disk. Seqs that are not staged are
+// passed over: a flush may be repeated.
+func (m *Machine) Archived(seqs []uint64) {
+	for _, seq := range seqs {
+		m.staged.drop(seq)
+	}
+}
+
+// Staging is what waits for the archive.
+type Staging struct {
+	// Records and Bytes are held in memory; Dropped counts those that were given
+	// up since this machine began, as the archive did not keep up.
+	Records int
+	Bytes   int64
+	Dropped uint64
+	// Last is the number of the newest terminal job, Oldest that of the oldest
+	// staged one, 0 for none; Since is when that one ended.
+	Last, Oldest uint64
+	Since        rota.Clock
+}
+
+// Staging tells what waits for the archive.
+func (m *Machine) Staging() Staging {
+	s := Staging{Records: m.staged.records.Len(), Bytes: m.staged.bytes, Dropped: m.staged.dropped, Last: m.head.tombSeq}
+	if seq, r, ok := m.staged.records.Min(); ok {
+		s.Oldest, s.Since = seq, r.ended.finished
+	}
+	return s
+}
+
+// StagedJob gives the staged record of a terminal job that its tombstone knows.
+func (m *Machine) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
+	t := m.tombs.get(id)
+	if t == nil {
+		return s, false
+	}
+	r, ok := m.staged.records.Get(t.seq)
+	return StagedRecord{t.seq, id, r}, ok
+}
+
+// Tombstone says what the state itself remembers of a terminal job: its number,
+// and whether retention or the cap may take it within moments, so that an entry
+// now proposed may not find it any more. ok is false where there is none.
+func (m *Machine) Tombstone(id rota.JobID) (seq uint64, fading, ok bool) {
+	t := m.tombs.get(id)
+	if t == nil {
+		return 0, false, false
+	}
+	const moments, near = rota.Date(60_000), 100_000
+	fading = t.finishedDate+rota.GCHorizon <= m.head.date()+moments
+	if m.tombs.len() > rota.TombstoneCap-near {
+		oldest, _, _ := m.timers.tombOrder.Min()
+		fading = fading || t.seq < oldest+near
+	}
+	return t.seq, fading, true
+}
+
+// Forgetful says that a tombstone was ever taken: only then may an id without
+// job and tombstone have been known once (SPEC §9.4).
+func (m *Machine) Forgetful() bool { return m.head.droppedTombs > 0 }
+
+// Unstaged gives the numbers of the terminal jobs that have a tombstone and no
+// staged record, in order: an archive must account for each.
+func (m *Machine) Unstaged() []uint64 {
+	seqs := make([]uint64, 0, m.timers.tombOrder.Len())
+	m.timers.tombOrder.Scan(func(seq uint64, _ rota.JobID) bool {
+		if _, staged := m.staged.records.Get(seq); !staged {
+			seqs = append(seqs, seq)
+		}
+		return true
+	})
+	return seqs
+}
+
+// WithTombstone puts what the state itself remembers of a terminal job over what
+// an archive holds of it: a proof that was rejected since changes the tombstone.
+func WithTombstone(archived, tomb rota.Job) rota.Job {
+	archived.State, archived.Reason = tomb.State, tomb.Reason
+	return archived
+}
+
+// Prior is the number of the record of a live job's life before its retry, where
+// that record has left memory: WithPrior joins it from an archive.
+func (m *Machine) Prior(id rota.JobID) (seq uint64, ok bool) {
+	j := m.jobs.get(id)
+	if j == nil || j.prior == 0 {
+		return 0, false
+	}
+	_, staged := m.staged.records.Get(j.prior)
+	return j.prior, !staged
+}
+
+// WithPrior puts the attempts of a revived job's earlier life before those of the
+// present one, and tells its last error until this life has a lease.
+func WithPrior(job rota.Job, before Ended) rota.Job {
+	all := append(slices.Clone(before.Job.Attempts), job.Attempts...)
+	job.Attempts = all[max(0, len(all)-rota.MaxAttemptsKept):]
+	if job.FirstLease == 0 && job.Error == "" {
+		job.Error = before.Job.Error
+	}
+	return job
+}
+
+// Ended is a terminal job as an archive knows it.
+type Ended struct {
+	Seq uint64
+	Job rota.Job
+}
+
+func (r *record) words() Ended { return Ended{r.ended.seq, deadJob(r.ended, r)} }
+
+// encodeEnded is a terminal job in full: its tombstone, then its record.
+func encodeEnded(e *encoder, r *record) {
+	r.ended.canonical(e)
+	encodeRecord(e, r)
+}
+
+func decodeEnded(d *decoder) *record {
+	t := decodeTomb(d)
+	r := decodeRecord(d)
+	r.ended = t
+	if s := r.spec; s.ID != t.id || s.Queue != t.queue || s.Type != t.typ || s.Tenant != t.tenant || !t.state.Terminal() {
+		d.fail()
+	}
+	return r
+}
+
+// DecodeEnded reads what StagedRecord.Append wrote. Any other bytes are an error.
+func DecodeEnded(b []byte) (Ended, error) {
+	d := &decoder{b: b}
+	r := decodeEnded(d)
+	if err := d.done(); err != nil {
+		return Ended{}, err
+	}
+	return r.words(), nil
+}
+
+// revival checks the spec that an entry brings for a terminal job. It must be
+// the one that was submitted; a record is never asked, as nodes differ in what
+// they have flushed.
+func revival(t *tombRow, p *fsmpb.JobSpec) (*rota.JobSpec, error) {
+	if p == nil {
+		return nil, rota.Refusef(rota.OutOfRange, "job", "the payload of job %s was dropped by retention: submit it again "+
+			"under a new id", t.id)
+	}
+	if n := len(p.GetLabels()); n > rota.MaxLabels { // before a map is made of them
+		return nil, rota.Refusef(rota.Invalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
+	}
+	spec := specWords(p)
+	if spec.ID != t.id || spec.Queue != t.queue || spec.Type != t.typ || spec.Tenant != t.tenant {
+		return nil, rota.Refusef(rota.Invalid, "spec", "the payload given for job %s (queue %s, type %s, tenant %s) is that of job %q "+
+			"(queue %q, type %q, tenant %q)", t.id, t.queue, t.typ, t.tenant, spec.ID, spec.Queue, spec.Type, spec.Tenant)
+	}
+	return spec, spec.CheckShape(rota.MaxPayloadBytes)
+}

@@ -1,0 +1,509 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// health tells a worker's present health, and wants it to be so.
+func (b *bench) health(worker string, want int32) rota.Worker {
+	b.t.Helper()
+	w, ok := b.Worker(rota.WorkerID(worker))
+	if !ok || w.Health != want {
+		b.t.Fatalf("worker %s has health %d, %d is wanted", worker, w.Health, want)
+	}
+	return w
+}
+
+// acked leases the job at the worker that is there, and acknowledges it.
+func (b *bench) acked(job string, change ...func(*rota.JobSpec)) rota.Lease {
+	b.t.Helper()
+	b.submit(job, change...)
+	l, ok := b.match()[rota.JobID(job)]
+	if !ok {
+		b.t.Fatalf("job %s was not placed", job)
+	}
+	b.ok(verb(rota.VerbAck, l))
+	return l
+}
+
+// typed gives a job of a type.
+func typed(typ rota.JobType) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.Type = typ } }
+
+// mismatch wants a pair that no leader decided to be dropped for a reason.
+func (b *bench) mismatch(job, worker, why string) {
+	b.t.Helper()
+	if got := b.dropped(job, worker); got != why {
+		b.t.Fatalf("%s to %s was dropped for %s, %s is wanted", job, worker, got, why)
+	}
+}
+
+// weaken sets a worker's health by ack timeouts of its own; each costs 50 and
+// takes as long as an ack may, in which 5 grow back.
+func (b *bench) weaken(worker string, times int) {
+	b.t.Helper()
+	for i := range times {
+		id := fmt.Sprint("weak-", worker, i, "-", b.head.index)
+		b.submit(id, func(s *rota.JobSpec) { s.Worker = rota.WorkerID(worker) })
+		if _, ok := b.match()[rota.JobID(id)]; !ok {
+			b.t.Fatalf("job %s was not placed", id)
+		}
+		b.pass(5_000)
+		b.ok(cancelOp(id))
+	}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	run := func(name string, f func(b *bench)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(newBench(t))
+		})
+	}
+	run("starts_full_and_stays_so", func(b *bench) {
+		b.worker("w", 1)
+		b.health("w", 1000)
+		b.ok(verb(rota.VerbComplete, b.acked("j")))
+		b.health("w", 1000)
+		if b.timers.standing.Len() != 0 {
+			b.t.Fatal("a sound worker is timed")
+		}
+	})
+	run("loses_50_by_an_ack_timeout_and_grows_1_a_second", func(b *bench) {
+		b.leased("j", "w")
+		b.pass(5_000)
+		b.health("w", 950)
+		b.pass(999)
+		b.health("w", 950)
+		b.pass(1)
+		b.health("w", 951)
+		b.pass(48_999)
+		b.health("w", 999)
+		b.pass(1)
+		b.health("w", 1000)
+		if b.timers.standing.Len() != 0 {
+			b.t.Fatal("full health is timed still")
+		}
+	})
+	run("keeps_the_part_of_a_second", func(b *bench) {
+		b.worker("w", 2)
+		b.submit("j")
+		b.match()
+		b.pass(5_000) // 950
+		b.now += 700
+		l := b.acked("k")
+		b.ok(verb(rota.VerbComplete, l))
+		b.health("w", 970)
+		b.now += 300
+		b.entry(sweepOp())
+		b.health("w", 971)
+	})
+	run("loses_150_by_an_expired_lease_and_the_type", func(b *bench) {
+		b.worker("w", 4)
+		l := b.acked("j")
+		b.ok(verb(rota.VerbAck, l))
+		b.pass(60_000)
+		w := b.health("w", 850)
+		if want := []rota.TypeUntil{{Type: "work", Until: b.now + 30_000}}; !slices.Equal(w.Denied, want) {
+			b.t.Fatalf("denied %v, %v is wanted", w.Denied, want)
+		}
+		b.submit("same")
+		b.submit("other", typed("else"))
+		if got := b.match(); len(got) != 1 || got["other"].Job == "" {
+			b.t.Fatalf("placed %v", got)
+		}
+		b.mismatch("same", "w", "TYPE_DENYLISTED")
+		b.pass(29_999)
+		b.mismatch("same", "w", "TYPE_DENYLISTED")
+		b.pass(1)
+		if _, ok := b.match()["same"]; !ok {
+			b.t.Fatal("the denial did not end")
+		}
+	})
+	run("loses_10_by_a_late_renewal_and_gains_20_by_a_success", func(b *bench) {
+		l := b.leased("j", "w")
+		b.pass(4_000)
+		b.ok(verb(rota.VerbAck, l))
+		b.pass(35_000)
+		b.ok(verb(rota.VerbRenew, l)) // after 39 s of 60 s: renew_by was at 36 s
+		b.health("w", 990)
+		b.pass(5_000)
+		b.health("w", 995)
+		b.ok(verb(rota.VerbComplete, l))
+		b.health("w", 1000)
+	})
+	run("never_falls_below_0", func(b *bench) {
+		b.ok(queueOp("default", "min_health", "0"))
+		b.worker("w", 1)
+		b.weaken("w", 25)
+		b.health("w", 0)
+	})
+	run("decides_by_min_health_and_counts_again_by_itself", func(b *bench) {
+		b.ok(queueOp("default", "min_health", "901"))
+		b.worker("w", 1)
+		b.weaken("w", 2) // 950, 955 − 50 = 905
+		b.health("w", 905)
+		b.weaken("w", 1)
+		b.health("w", 860)
+		b.submit("j")
+		if len(b.match()) != 0 {
+			b.t.Fatal("placed at a worker of too little health")
+		}
+		b.mismatch("j", "w", "HEALTH_TOO_LOW")
+		b.pass(40_999) // 41 s to 901
+		if len(b.match()) != 0 {
+			b.t.Fatal("placed too early")
+		}
+		b.now++
+		b.mismatch("j", "w", "HEALTH_TOO_LOW") // until the sweep fires the old standing lasts
+		b.entry(sweepOp())
+		if len(b.match()) != 1 {
+			b.t.Fatal("health that is enough again gets nothing")
+		}
+	})
+	run("is_judged_anew_when_min_health_changes", func(b *bench) {
+		b.worker("w", 1)
+		b.weaken("w", 1) // 950
+		b.submit("j")
+		b.ok(queueOp("default", "min_health", "960"))
+		if len(b.match()) != 0 {
+			b.t.Fatal("placed below the new min_health")
+		}
+		b.pass(10_000)
+		if len(b.match()) != 1 {
+			b.t.Fatal("960 is enough")
+		}
+		b.ok(cancelOp("j"))
+		b.submit("k")
+		b.ok(queueOp("default", "min_health", "1000"))
+		b.mismatch("k", "w", "HEALTH_TOO_LOW")
+		b.ok(queueOp("default", "min_health", "900"))
+		if len(b.match()) != 1 {
+			b.t.Fatal("a lower min_health does not let it in at once")
+		}
+	})
+	run("is_judged_by_a_queue_that_is_made_later", func(b *bench) {
+		b.worker("w", 1, func(w *rota.WorkerSpec) { w.Queues = append(w.Queues, "late") })
+		b.weaken("w", 1) // 950
+		b.ok(queueOp("late", "min_health", "955"))
+		b.submit("j", func(s *rota.JobSpec) { s.Queue = "late" })
+		if len(b.match()) != 0 {
+			b.t.Fatal("placed too early")
+		}
+		b.pass(5_000)
+		if len(b.match()) != 1 {
+			b.t.Fatal("not placed when due")
+		}
+	})
+}
+
+func TestCooldown(t *testing.T) {
+	t.Parallel()
+	run := func(name string, f func(b *bench)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(newBench(t))
+		})
+	}
+	run("for_a_type_that_was_declined", func(b *bench) {
+		b.worker("w", 4)
+		b.ok(verb(rota.VerbDecline, b.acked("j")))
+		b.submit("other", typed("else"))
+		if got := b.match(); len(got) != 1 || got["other"].Job == "" {
+			b.t.Fatalf("placed %v", got)
+		}
+		b.ok(cancelOp("other"))
+		b.mismatch("j", "w", "COOLING_DOWN")
+		b.pass(29_999)
+		if len(b.match()) != 0 {
+			b.t.Fatal("placed too early")
+		}
+		b.pass(1)
+		if len(b.match()) != 1 {
+			b.t.Fatal("not placed when the cooldown was over")
+		}
+	})
+	run("for_all_types_after_three_failures_or_declines_in_a_row", func(b *bench) {
+		b.ok(queueOp("default", "backoff_base", "0"))
+		b.worker("w", 4)
+		b.ok(verb(rota.VerbFail, b.acked("a", typed("a"))))
+		b.ok(cancelOp("a"))
+		b.ok(verb(rota.VerbDecline, b.acked("b", typed("b"))))
+		b.ok(cancelOp("b"))
+		l := b.acked("c", typed("c"))
+		b.ok(verb(rota.VerbFail, l))
+		w, _ := b.Worker("w")
+		if w.CoolingUntil != b.now+30_000 {
+			b.t.Fatalf("cooling until %d", w.CoolingUntil)
+		}
+		if len(b.match()) != 0 {
+			b.t.Fatal("placed at a worker that cools down")
+		}
+		b.mismatch("c", "w", "COOLING_DOWN")
+		b.pass(30_000)
+		l = b.match()["c"]
+		b.ok(verb(rota.VerbFail, l)) // the fourth: a success alone begins anew
+		b.mismatch("c", "w", "COOLING_DOWN")
+		b.pass(30_000)
+		b.ok(verb(rota.VerbComplete, b.match()["c"]))
+		b.ok(verb(rota.VerbFail, b.acked("d", typed("d"))))
+		if len(b.match()) != 1 {
+			b.t.Fatal("one failure after a success cools down")
+		}
+	})
+	run("not_by_what_a_worker_confirms", func(b *bench) {
+		l := b.leased("j", "w")
+		b.ok(registerOp("w", 100, "other", true)) // revokes it
+		b.ok(verb(rota.VerbDecline, l))
+		if w, _ := b.Worker("w"); len(w.Cooling) != 0 {
+			b.t.Fatalf("cooling %v", w.Cooling)
+		}
+		if len(b.match()) != 1 {
+			b.t.Fatal("the job was not placed anew")
+		}
+	})
+	run("of_the_newest_types_where_there_are_too_many", func(b *bench) {
+		b.every = 50
+		b.worker("w", 200, func(w *rota.WorkerSpec) { w.Prefetch = 200 })
+		for i := range rota.MaxTypesPerWorker + 3 {
+			b.submit(fmt.Sprint("j", i), typed(rota.JobType(fmt.Sprint("t", i))))
+		}
+		leases := inOrder(b.match())
+		for i, l := range leases {
+			b.ok(verb(rota.VerbDecline, l))
+			if i == 1 { // the two oldest give way below; the three in a row are reset
+				b.ok(verb(rota.VerbComplete, b.acked("ok", typed("ok"))))
+			}
+		}
+		w, _ := b.Worker("w")
+		if n := len(w.Cooling); n != rota.MaxTypesPerWorker || w.Cooling[n-1].Type != b.jobType(leases[len(leases)-1].Job) {
+			b.t.Fatalf("%d types cool down, the last %v", n, w.Cooling[n-1])
+		}
+	})
+	run("takes_away_a_hold", func(b *bench) {
+		b.worker("w", 2, func(w *rota.WorkerSpec) { w.CPUMilli = 1000 })
+		b.submit("small", func(s *rota.JobSpec) { s.CPUMilli = 100 })
+		l := b.match()["small"]
+		b.submit("big", func(s *rota.JobSpec) { s.CPUMilli = 1000 })
+		b.ok(verb(rota.VerbAck, l))
+		b.pass(30_000)
+		b.match()
+		if b.registry.heldFor["w"] != "big" {
+			b.t.Fatal("the worker is not held")
+		}
+		b.ok(verb(rota.VerbDecline, l))
+		if b.registry.heldFor["w"] != "" {
+			b.t.Fatal("a worker that cools down for the type is held still")
+		}
+	})
+}
+
+// jobType is a job's type.
+func (b *bench) jobType(id rota.JobID) rota.JobType {
+	j, _ := b.Job(id)
+	return j.Type
+}
+
+func TestUnits(t *testing.T) {
+	t.Parallel()
+	units := func(n int64) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.Units = n } }
+	t.Run("run_out_and_come_back_with_the_next_period", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.every = 1000
+		b.ok(queueOp("default", "units_per_period", "10"))
+		b.worker("w", 10)
+		since := b.now - b.now%rota.UnitsPeriod
+		b.ok(verb(rota.VerbComplete, b.acked("a", units(4)))) // not given back
+		b.acked("b")
+		b.submit("c", units(6))
+		b.submit("d", units(5))
+		if got := b.match(); len(got) != 1 || got["d"].Job == "" {
+			t.Fatalf("placed %v", got)
+		}
+		w, _ := b.Worker("w")
+		if want := []rota.UnitsUsed{{Queue: "default", Since: since, Used: 10}}; !slices.Equal(w.Units, want) {
+			t.Fatalf("units %v, %v is wanted", w.Units, want)
+		}
+		b.mismatch("c", "w", "UNITS_EXHAUSTED")
+		b.now = since + rota.UnitsPeriod - 500
+		for b.head.clock < b.now { // a leader's stamps run at most a second ahead
+			b.skip(b.now)
+		}
+		if len(b.match()) != 0 {
+			t.Fatal("placed before the period was over")
+		}
+		b.now += 500
+		b.mismatch("c", "w", "UNITS_EXHAUSTED") // until the sweep
+		b.entry(sweepOp())
+		if len(b.match()) == 0 {
+			t.Fatal("a new period gives nothing")
+		}
+		if w, _ := b.Worker("w"); w.Units[0].Since != since+rota.UnitsPeriod {
+			t.Fatalf("units %v", w.Units)
+		}
+	})
+	t.Run("count_at_once_within_a_round", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "units_per_period", "3"))
+		b.worker("w", 10)
+		for i := range 5 {
+			b.submit(fmt.Sprint("j", i))
+		}
+		if n := len(b.match()); n != 3 {
+			t.Fatalf("%d were placed for 3 units", n)
+		}
+	})
+	t.Run("are_counted_by_queue", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "units_per_period", "1"))
+		b.ok(queueOp("q2", "units_per_period", "1"))
+		b.ok(queueOp("free"))
+		b.worker("w", 10, func(w *rota.WorkerSpec) { w.Queues = append(w.Queues, "q2", "free") })
+		for _, q := range []rota.QueueName{"default", "q2", "free"} {
+			for i := range 2 {
+				b.submit(fmt.Sprint(q, i), func(s *rota.JobSpec) { s.Queue = q })
+			}
+		}
+		if n := len(b.match()); n != 4 {
+			t.Fatalf("%d were placed, 1 + 1 + 2 are wanted", n)
+		}
+		if w, _ := b.Worker("w"); len(w.Units) != 2 {
+			t.Fatalf("units %v", w.Units)
+		}
+	})
+	t.Run("stay_through_a_takeover", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "units_per_period", "1"))
+		b.worker("w", 10)
+		b.ok(verb(rota.VerbComplete, b.acked("a")))
+		b.ok(registerOp("w", 10, "other", true))
+		b.submit("b")
+		b.mismatch("b", "w", "UNITS_EXHAUSTED")
+	})
+}
+
+// skip lets time pass in leaps of a second, with a sweep each.
+func (b *bench) skip(to rota.Clock) {
+	b.t.Helper()
+	for at := b.head.clock; at < to; {
+		at = min(at+rota.ClockLeapMax, to)
+		b.now = at
+		b.entry(sweepOp())
+	}
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	t.Run("ask_for_a_stake", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "min_stake", "100"))
+		b.worker("w", 1, func(w *rota.WorkerSpec) { w.Stake = 99 })
+		b.submit("j")
+		b.mismatch("j", "w", "STAKE_TOO_LOW")
+		b.worker("w", 1, func(w *rota.WorkerSpec) { w.Stake = 100 })
+		if len(b.match()) != 1 {
+			t.Fatal("the stake is enough")
+		}
+	})
+	t.Run("cut_by_prefetch_max_revokes_the_newest", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.worker("w", 2, func(w *rota.WorkerSpec) { w.Prefetch = 4 })
+		for i := range 6 {
+			b.submit(fmt.Sprint("j", i))
+		}
+		leases := inOrder(b.match())
+		if len(leases) != 6 {
+			t.Fatalf("%d were placed", len(leases))
+		}
+		b.ok(queueOp("default", "prefetch_max", "1"))
+		for i, l := range leases {
+			a, _ := b.Assignment(l.ID)
+			if revoked := a.Lease.Revoked == rota.QuotaCut; revoked != (i >= 3) {
+				t.Errorf("lease %d revoked: %v", i, revoked)
+			}
+		}
+	})
+	t.Run("cut_by_fewer_slots_counts_prefetch_max", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "prefetch_max", "1"))
+		prefetch := func(w *rota.WorkerSpec) { w.Prefetch = 4 }
+		b.worker("w", 4, prefetch)
+		for i := range 5 {
+			b.submit(fmt.Sprint("j", i))
+		}
+		leases := inOrder(b.match())
+		b.worker("w", 2, prefetch)
+		for i, l := range leases {
+			a, _ := b.Assignment(l.ID)
+			if revoked := a.Lease.Revoked == rota.QuotaCut; revoked != (i >= 3) {
+				t.Errorf("lease %d of %d revoked: %v", i, len(leases), revoked)
+			}
+		}
+	})
+	t.Run("that_are_raised_end_no_lease", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.worker("w", 1)
+		l := b.acked("j")
+		b.ok(queueOp("default", "min_stake", "100", "require_attestation", "on", "min_health", "1000"))
+		b.ok(verb(rota.VerbComplete, l))
+		b.submit("k")
+		b.mismatch("k", "w", "ATTESTATION_MISSING")
+	})
+	t.Run("that_are_raised_end_a_hold", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.worker("w", 1)
+		b.acked("a")
+		b.submit("b")
+		b.pass(30_000)
+		b.match()
+		if b.registry.heldFor["w"] != "b" {
+			t.Fatal("the worker is not held")
+		}
+		b.ok(queueOp("default", "min_stake", "100"))
+		if b.registry.heldFor["w"] != "" {
+			t.Fatal("a worker that is not eligible is held")
+		}
+	})
+}
+
+func TestExecuted(t *testing.T) {
+	t.Parallel()
+	w := &workerRow{}
+	for i := range rota.MaxTypesPerWorker {
+		if !w.executes(rota.JobType(fmt.Sprint("t", i))) {
+			t.Fatalf("type %d is known", i)
+		}
+	}
+	old := w.executed
+	if w.executes("t63") || w.executes("t32") {
+		t.Fatal("one of the newer half was moved")
+	}
+	if !w.executes("t0") || w.executed[rota.MaxTypesPerWorker-1] != "t0" || len(w.executed) != rota.MaxTypesPerWorker {
+		t.Fatalf("executed %v", w.executed)
+	}
+	if !w.executes("new") || len(w.executed) != rota.MaxTypesPerWorker || slices.Contains(w.executed, "t1") {
+		t.Fatalf("executed %v", w.executed)
+	}
+	if old[0] != "t0" || old[63] != "t63" {
+		t.Fatal("the list of an older copy of the row changed")
+	}
+	b := newBench(t)
+	b.worker("w", 1)
+	b.ok(verb(rota.VerbComplete, b.acked("j", typed("done"))))
+	if got := b.workers.get("w").executed; !slices.Equal(got, []rota.JobType{"done"}) {
+		t.Fatalf("executed %v", got)
+	}
+}

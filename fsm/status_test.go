@@ -1,0 +1,333 @@
+package fsm
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// status wants a worker's status to be so.
+func (b *bench) status(worker string, want rota.WorkerStatus) {
+	b.t.Helper()
+	if _, got := b.Session(rota.WorkerID(worker)); got != want {
+		b.t.Fatalf("worker %s is %s, %s is wanted", worker, got, want)
+	}
+}
+
+// spoil makes a worker bring so many invalid proofs; it gives the events of the last.
+func (b *bench) spoil(worker string, times int) (events []rota.Event) {
+	b.t.Helper()
+	right := sha256.Sum256([]byte("right"))
+	for range times {
+		id := fmt.Sprint("spoilt-", worker, b.head.index)
+		l := b.acked(id, func(s *rota.JobSpec) { s.ExpectedDigest, s.Worker = right[:], rota.WorkerID(worker) })
+		events = b.entry(verb(rota.VerbComplete, l, func(c *rota.LeaseCommand) { c.Output = []byte("wrong") })).Events
+		b.ok(cancelOp(id))
+	}
+	return events
+}
+
+// tells gives the texts of an entry's events: kind, status or reason, payload.
+func tells(events []rota.Event) string {
+	var list []string
+	for _, e := range events {
+		text := e.Kind.String()
+		if e.Status != rota.WorkerNone {
+			text += " " + e.Status.String()
+		}
+		if e.Reason != rota.ReasonNone {
+			text += " " + e.Reason.String()
+		}
+		if e.Kind == rota.ProviderSlashed {
+			text += " " + e.Payload
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, "\n")
+}
+
+func TestInvalidProofs(t *testing.T) {
+	t.Parallel()
+	run := func(name string, f func(b *bench)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.ok(queueOp("default", "min_health", "0", "backoff_base", "1s"))
+			f(b)
+		})
+	}
+	stake := func(w *rota.WorkerSpec) { w.Stake = 1_005 }
+	run("cost_half_the_health_and_a_tenth_of_the_stake_left", func(b *bench) {
+		b.worker("w", 3, stake)
+		got := tells(b.spoil("w", 1))
+		want := `providerSlashed PROOF_INVALID {"penalty":100,"stake":905,"reason":"PROOF_INVALID"}
+leaseCancelled PROOF_INVALID
+jobRetryScheduled PROOF_INVALID`
+		if got != want {
+			b.t.Fatalf("events\n%s\nwanted\n%s", got, want)
+		}
+		if w := b.health("w", 500); w.Slashed != 100 || w.InvalidProofs != 1 {
+			b.t.Fatalf("worker %+v", w)
+		}
+		if got := tells(b.spoil("w", 1)); !strings.HasPrefix(got, `providerSlashed PROOF_INVALID {"penalty":90,"stake":815,`) {
+			b.t.Fatalf("events\n%s", got)
+		}
+		b.health("w", 0)
+	})
+	run("jail_on_the_third_and_end_the_other_leases", func(b *bench) {
+		b.worker("w", 3, stake)
+		b.spoil("w", 2)
+		other := b.acked("other")
+		got := tells(b.spoil("w", 1))
+		want := `providerSlashed PROOF_INVALID {"penalty":81,"stake":734,"reason":"PROOF_INVALID"}
+providerStatusChanged JAILED
+leaseCancelled WORKER_JAILED
+jobEnqueued
+leaseCancelled PROOF_INVALID
+jobRetryScheduled PROOF_INVALID`
+		if got != want {
+			b.t.Fatalf("events\n%s\nwanted\n%s", got, want)
+		}
+		if w, _ := b.Worker("w"); w.JailedUntil != b.now+600_000 || w.Open != 0 {
+			b.t.Fatalf("worker %+v", w)
+		}
+		if j := b.state("other", rota.Queued); j.Attempt != 0 {
+			b.t.Fatalf("job %+v", j)
+		}
+		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, other))
+		b.mismatch("other", "w", "NOT_ACTIVE")
+		o := b.refuses(rota.Conflict, "worker", statusOp("w", rota.WorkerActive, 0))
+		if !strings.Contains(o.GetText(), fmt.Sprint("JAILED until ", b.now+600_000)) {
+			b.t.Fatalf("outcome %v", o)
+		}
+		b.every = 1000
+		b.pass(599_999)
+		b.status("w", rota.WorkerJailed)
+		if got := tells(b.pass(1)); got != "providerStatusChanged ACTIVE" {
+			b.t.Fatalf("events %s", got)
+		}
+		if len(b.match()) != 1 {
+			b.t.Fatal("a worker that was released gets nothing")
+		}
+		b.spoil("w", 2)
+		b.status("w", rota.WorkerActive)
+		b.spoil("w", 1) // the sixth
+		b.status("w", rota.WorkerJailed)
+	})
+	run("jail_a_draining_worker_back_to_draining", func(b *bench) {
+		b.worker("w", 3)
+		b.spoil("w", 2)
+		right := sha256.Sum256([]byte("right"))
+		l := b.acked("j", func(s *rota.JobSpec) { s.ExpectedDigest = right[:] })
+		b.ok(statusOp("w", rota.WorkerDraining, 0))
+		b.entry(verb(rota.VerbComplete, l))
+		b.status("w", rota.WorkerJailed)
+		b.every = 1000
+		b.pass(600_000)
+		b.status("w", rota.WorkerDraining)
+	})
+	run("are_not_washed_off_by_another_secret_or_retiring", func(b *bench) {
+		b.worker("w", 3, stake)
+		b.spoil("w", 3)
+		b.refuses(rota.Conflict, "worker", registerOp("w", 1, "other", false))
+		s := rota.Session(b.ok(registerOp("w", 1, "other", true, stake)).GetSession())
+		b.status("w", rota.WorkerJailed)
+		if w := b.health("w", 0); w.Slashed != 271 || w.InvalidProofs != 3 || w.JailedUntil == 0 {
+			b.t.Fatalf("worker %+v", w)
+		}
+		b.ok(statusOp("w", rota.WorkerRetired, s))
+		b.ok(registerOp("w", 1, "third", false, stake))
+		b.status("w", rota.WorkerJailed)
+		b.ok(statusOp("w", rota.WorkerRetired, 0))
+		b.every = 1000
+		b.pass(600_000)
+		b.status("w", rota.WorkerRetired)
+		b.ok(registerOp("w", 1, "third", false, stake))
+		b.status("w", rota.WorkerActive)
+		b.ok(queueOp("default", "min_stake", "735"))
+		b.submit("j")
+		b.mismatch("j", "w", "STAKE_TOO_LOW") // 1005 − 271 = 734
+	})
+}
+
+func TestStatuses(t *testing.T) {
+	t.Parallel()
+	run := func(name string, f func(b *bench)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(newBench(t))
+		})
+	}
+	run("suspending_cancels_the_leases_at_once", func(b *bench) {
+		l := b.leased("j", "w")
+		got := tells(b.entry(statusOp("w", rota.WorkerSuspended, 0)).Events)
+		want := "providerStatusChanged SUSPENDED\nleaseCancelled WORKER_SUSPENDED\njobEnqueued"
+		if got != want {
+			b.t.Fatalf("events\n%s\nwanted\n%s", got, want)
+		}
+		if j := b.state("j", rota.Queued); j.Attempt != 0 || j.Reason != rota.WorkerSuspendedReason {
+			b.t.Fatalf("job %+v", j)
+		}
+		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l))
+		b.mismatch("j", "w", "NOT_ACTIVE")
+		b.ok(statusOp("w", rota.WorkerSuspended, 0)) // again: nothing more
+		b.ok(statusOp("w", rota.WorkerActive, 0))
+		b.ok(statusOp("w", rota.WorkerActive, 0))
+		if len(b.match()) != 1 {
+			b.t.Fatal("a worker that was resumed gets nothing")
+		}
+	})
+	run("a_drain_is_taken_back", func(b *bench) {
+		b.worker("w", 1)
+		b.ok(statusOp("w", rota.WorkerDraining, 0))
+		b.ok(statusOp("w", rota.WorkerActive, 0))
+		b.submit("j")
+		if len(b.match()) != 1 {
+			b.t.Fatal("a worker that was resumed gets nothing")
+		}
+	})
+	run("a_worker_may_only_drain_and_retire_itself", func(b *bench) {
+		s := b.worker("w", 1)
+		b.refuses(rota.Denied, "status", statusOp("w", rota.WorkerSuspended, s))
+		b.ok(statusOp("w", rota.WorkerSuspended, 0))
+		b.refuses(rota.Denied, "status", statusOp("w", rota.WorkerActive, s))
+		b.ok(statusOp("w", rota.WorkerDraining, s)) // it ends as ever, and frees itself by nothing
+		b.status("w", rota.WorkerSuspended)
+		b.refuses(rota.Conflict, "worker", statusOp("w", rota.WorkerDraining, 0))
+		b.ok(statusOp("w", rota.WorkerRetired, s))
+		b.refuses(rota.Conflict, "worker", statusOp("w", rota.WorkerActive, 0))
+		b.refuses(rota.Conflict, "worker", statusOp("w", rota.WorkerSuspended, 0))
+	})
+	run("a_suspension_outlasts_sessions_takeovers_and_retiring", func(b *bench) {
+		s := b.worker("w", 1)
+		b.ok(statusOp("w", rota.WorkerSuspended, 0))
+		if again := b.worker("w", 1); again != s {
+			b.t.Fatalf("session %d, then %d", s, again)
+		}
+		b.status("w", rota.WorkerSuspended)
+		b.refuses(rota.Conflict, "worker", registerOp("w", 1, "other", false))
+		s = rota.Session(b.ok(registerOp("w", 1, "other", true)).GetSession())
+		b.status("w", rota.WorkerSuspended)
+		b.ok(statusOp("w", rota.WorkerRetired, s))
+		a := b.entry(registerOp("w", 1, "third", false))
+		b.status("w", rota.WorkerSuspended)
+		if got := tells(a.Events); got != "providerRegistered SUSPENDED" {
+			b.t.Fatalf("events %s", got)
+		}
+		b.ok(statusOp("w", rota.WorkerActive, 0))
+		b.status("w", rota.WorkerActive)
+	})
+	run("a_silent_worker_that_is_suspended_stays_so_when_heard", func(b *bench) {
+		l := b.leased("j", "w")
+		b.ok(reachOp("w", l.Session, false, b.now))
+		b.ok(statusOp("w", rota.WorkerSuspended, 0))
+		b.state("j", rota.Queued)
+		b.ok(reachOp("w", l.Session, true, 0))
+		b.worker("w", 1)
+		b.status("w", rota.WorkerSuspended)
+		b.ok(reachOp("w", l.Session, false, b.now)) // it has nothing to lose
+		b.status("w", rota.WorkerSuspended)
+	})
+	run("a_silent_worker_that_is_resumed_is_so_when_heard", func(b *bench) {
+		s := b.worker("w", 1)
+		b.ok(statusOp("w", rota.WorkerDraining, 0))
+		b.ok(reachOp("w", s, false, b.now))
+		b.ok(statusOp("w", rota.WorkerActive, 0))
+		b.status("w", rota.WorkerUnreachable)
+		b.ok(reachOp("w", s, true, 0))
+		b.status("w", rota.WorkerActive)
+	})
+	run("a_jail_outlasts_a_suspension", func(b *bench) {
+		b.ok(queueOp("default", "min_health", "0"))
+		b.worker("w", 3)
+		b.spoil("w", 3)
+		b.ok(statusOp("w", rota.WorkerSuspended, 0))
+		b.ok(statusOp("w", rota.WorkerActive, 0))
+		b.status("w", rota.WorkerJailed)
+		b.ok(statusOp("w", rota.WorkerDraining, 0)) // once it is over
+		b.ok(statusOp("w", rota.WorkerSuspended, 0))
+		b.every = 1000
+		b.pass(600_000)
+		b.status("w", rota.WorkerSuspended)
+		b.ok(statusOp("w", rota.WorkerActive, 0))
+		b.status("w", rota.WorkerActive)
+	})
+	run("a_restore_keeps_the_standing", func(b *bench) {
+		b.ok(queueOp("default", "min_health", "0"))
+		b.worker("w", 3, func(w *rota.WorkerSpec) { w.Stake = 100 })
+		b.worker("v", 3)
+		b.spoil("w", 3)
+		b.ok(statusOp("v", rota.WorkerSuspended, 0))
+		if err := b.Reincarnate("fresh"); err != nil {
+			b.t.Fatal(err)
+		}
+		b.status("w", rota.WorkerRetired)
+		if w := b.health("w", 0); w.Slashed != 27 || w.InvalidProofs != 3 || w.JailedUntil == 0 {
+			b.t.Fatalf("worker %+v", w)
+		}
+		b.twin = b.restored()
+		b.term = 0
+		b.lead()
+		b.worker("w", 3)
+		b.status("w", rota.WorkerJailed)
+		b.worker("v", 3)
+		b.status("v", rota.WorkerSuspended)
+	})
+}
+
+// attested registers with an attestation that was verified before the log.
+func attested(op *fsmpb.Op, until rota.Date) *fsmpb.Op {
+	op.GetRegister().AttestedUntilMs = int64(until)
+	return op
+}
+
+func TestAttestation(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("default", "require_attestation", "on"))
+	b.refuses(rota.Invalid, "attested_until_ms", attested(registerOp("w", 1, "w", false), -1))
+	b.refuses(rota.Invalid, "attested_until_ms", attested(registerOp("w", 1, "w", false), 1<<62))
+	b.worker("w", 1)
+	ends := b.Head().Date + 10_000
+	b.ok(attested(registerOp("w", 1, "w", false), ends))
+	if at, ok := b.NextDate(); !ok || at != ends || !b.AtRest() {
+		t.Fatalf("the next date is %d (%v), at rest %v: the cluster rests until %d", at, ok, b.AtRest(), ends)
+	}
+	b.worker("w", 1)
+	b.submit("j")
+	b.mismatch("j", "w", "ATTESTATION_MISSING")
+	if len(b.match()) != 0 {
+		t.Fatal("placed at a worker without an attestation")
+	}
+	b.ok(attested(registerOp("w", 1, "w", false), ends))
+	l := b.match()["j"]
+	b.ok(verb(rota.VerbAck, l))
+	b.submit("k")
+	b.pass(9_999)
+	b.ok(verb(rota.VerbDecline, l))
+	b.ok(cancelOp("j"))
+	b.submit("other", typed("other"))
+	b.now++
+	if len(b.Decide(10)) == 0 {
+		t.Fatal("until the sweep the attestation holds")
+	}
+	b.entry(sweepOp())
+	b.mismatch("other", "w", "ATTESTATION_EXPIRED")
+	if _, ok := b.NextDate(); ok {
+		t.Fatal("what is over wakes the cluster")
+	}
+	b.ok(attested(registerOp("w", 1, "w", false), ends)) // expired on the way
+	b.mismatch("other", "w", "ATTESTATION_EXPIRED")
+	b.ok(attested(registerOp("w", 1, "w", false), ends+1_000_000))
+	if len(b.match()) != 1 {
+		t.Fatal("a new attestation gives nothing")
+	}
+	b.worker("w", 1) // without one
+	if w, _ := b.Worker("w"); w.AttestedUntil != 0 {
+		t.Fatalf("worker %+v", w)
+	}
+}

@@ -1,0 +1,228 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+func presetOp(name, preset string, pairs ...string) *fsmpb.Op {
+	op := queueOp(name, pairs...)
+	op.GetSetQueue().Preset = preset
+	return op
+}
+
+// expired wants a tombstone with its reason, at the very moment.
+func (b *bench) expired(id string, why rota.Reason) {
+	b.t.Helper()
+	if j := b.state(id, rota.Expired); j.Reason != why || j.Lease != nil {
+		b.t.Fatalf("job %s: %+v, %s is wanted", id, j, why)
+	}
+	if t := b.tombs.get(rota.JobID(id)); t == nil || t.reason != why || t.finished != b.head.clock {
+		b.t.Fatalf("job %s: tombstone %+v", id, t)
+	}
+}
+
+func TestTimeToLive(t *testing.T) {
+	t.Parallel()
+	run := func(name string, f func(b *bench)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(newBench(t))
+		})
+	}
+	ttl := func(ms int64) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.TTLMs = ms } }
+	run("absolute_ends_a_job_that_waits", func(b *bench) {
+		b.submit("j", ttl(5_000))
+		b.pass(4_999)
+		b.state("j", rota.Queued)
+		b.pass(1)
+		b.expired("j", rota.TTLAbsolute)
+	})
+	run("absolute_ends_a_job_that_is_delayed", func(b *bench) {
+		b.submit("j", ttl(5_000), func(s *rota.JobSpec) { s.DelayMs = 60_000 })
+		b.submit("dated", ttl(5_000), func(s *rota.JobSpec) { s.NotBefore = startClock + 60_000 })
+		b.pass(5_000)
+		b.expired("j", rota.TTLAbsolute)
+		b.expired("dated", rota.TTLAbsolute)
+		b.pass(60_000)
+		b.state("j", rota.Expired) // and nothing wakes it
+		b.state("dated", rota.Expired)
+	})
+	run("absolute_ends_a_job_in_backoff", func(b *bench) {
+		l := b.leased("j", "w", ttl(5_000))
+		b.ok(verb(rota.VerbFail, l))
+		b.state("j", rota.Delayed)
+		b.pass(4_500)
+		b.state("j", rota.Delayed)
+		b.pass(500)
+		b.expired("j", rota.TTLAbsolute)
+	})
+	for _, acked := range []bool{false, true} {
+		run(fmt.Sprintf("cancels_the_lease_and_tells_its_worker/acked_%v", acked), func(b *bench) {
+			l := b.leased("j", "w", ttl(4_000))
+			if acked {
+				b.ok(verb(rota.VerbAck, l))
+			}
+			events := b.pass(4_000)
+			i := slices.IndexFunc(events, func(e rota.Event) bool { return e.Kind == rota.LeaseCancelledEvent })
+			if i < 0 || events[i].Reason != rota.TTLAbsolute || events[i].Worker != "w" || events[i].Session != l.Session ||
+				events[i].Lease != l.ID || len(events) < i+2 || events[i+1].Kind != rota.JobExpired ||
+				events[i+1].Reason != rota.TTLAbsolute {
+				b.t.Fatalf("events %+v", events)
+			}
+			b.expired("j", rota.TTLAbsolute)
+			if w, _ := b.Worker("w"); w.Open != 0 || w.Failed != 0 {
+				b.t.Fatalf("worker %+v", w) // the worker is not to blame
+			}
+			o := b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l)) // too late
+			if rota.JobState(o.GetJobState()) != rota.Expired {
+				b.t.Fatalf("outcome %v", o)
+			}
+		})
+	}
+	run("relative_counts_from_the_first_lease_through_all_attempts", func(b *bench) {
+		b.ok(queueOp("default", "ttl_rel_max", "20s", "backoff_base", "0", "ack_timeout", "5s"))
+		b.submit("j")
+		b.pass(30_000) // waiting costs nothing
+		b.state("j", rota.Queued)
+		b.worker("w", 1)
+		first := b.now
+		for b.now < first+15_000 { // attempt after attempt
+			if l, placed := b.match()["j"]; placed {
+				b.ok(verb(rota.VerbFail, l))
+			}
+			b.pass(3_000)
+		}
+		b.pass(first + 19_999 - b.now)
+		if j, _ := b.Job("j"); j.State.Terminal() || j.Attempt == 0 || j.FirstLease != first {
+			b.t.Fatalf("job %+v", j)
+		}
+		b.pass(1)
+		b.expired("j", rota.TTLRelative)
+	})
+	run("the_earlier_of_the_two_counts", func(b *bench) {
+		b.ok(queueOp("default", "ttl_rel_max", "10s"))
+		l := b.leased("rel", "w", ttl(11_000))
+		b.ok(verb(rota.VerbAck, l))
+		l = b.leased("abs", "w", ttl(9_000))
+		b.ok(verb(rota.VerbAck, l))
+		b.pass(9_000)
+		b.expired("abs", rota.TTLAbsolute)
+		b.pass(1_000)
+		b.expired("rel", rota.TTLRelative)
+	})
+	run("a_lease_that_ends_in_the_same_sweep_ends_first", func(b *bench) {
+		b.ok(queueOp("default", "ttl_rel_max", "5s", "ack_timeout", "5s"))
+		b.leased("j", "w")
+		events := b.pass(5_000)
+		kinds := ""
+		for _, e := range events {
+			if e.Job == "j" {
+				kinds += e.Kind.String() + " "
+			}
+		}
+		if kinds != "leaseCancelled jobRetryScheduled jobExpired " {
+			b.t.Fatalf("events %s", kinds)
+		}
+	})
+	run("a_retry_gives_both_anew", func(b *bench) {
+		b.ok(queueOp("default", "ttl_rel_max", "20s"))
+		l := b.leased("j", "w", ttl(30_000))
+		b.ok(verb(rota.VerbAck, l))
+		b.pass(20_000)
+		b.expired("j", rota.TTLRelative)
+		b.ok(retryOp("j"))
+		j := b.jobs.get("j")
+		if j.expireAbs != b.head.clock+30_000 || j.expireRel != 0 || j.firstLease != 0 {
+			b.t.Fatalf("row %+v", j)
+		}
+		again := b.now
+		l = b.match()["j"]
+		b.ok(verb(rota.VerbAck, l))
+		b.pass(again + 19_999 - b.now)
+		b.state("j", rota.Running)
+		b.pass(1)
+		b.expired("j", rota.TTLRelative)
+	})
+	run("outlives_a_change_of_the_queue", func(b *bench) {
+		b.ok(queueOp("default", "ttl_abs", "5s"))
+		b.submit("before")
+		b.ok(queueOp("default", "ttl_abs", "0"))
+		b.submit("after")
+		b.pass(5_000)
+		b.expired("before", rota.TTLAbsolute) // what was promised at submission counts
+		b.state("after", rota.Queued)
+	})
+}
+
+// TestPresetsTimeToLive has the defaults of AICF §7.
+func TestPresetsTimeToLive(t *testing.T) {
+	t.Parallel()
+	const hour = 3_600_000
+	for _, c := range []struct {
+		preset   string
+		abs, rel rota.Clock
+	}{{"standard", 0, 0}, {"aicf-ai", 24 * hour, 6 * hour}, {"aicf-quantum", 2 * hour, 6 * hour}, {"dfps", 0, 0}} {
+		t.Run(c.preset, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.ok(presetOp("q", c.preset))
+			b.worker("w", 2, func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"q"} })
+			b.submit("default", func(s *rota.JobSpec) { s.Queue = "q" })
+			b.submit("own", func(s *rota.JobSpec) { s.Queue, s.TTLMs = "q", 5*hour })
+			at := b.now
+			b.pass(250)
+			leases := b.match()
+			moment := func(after, from rota.Clock) rota.Clock {
+				if after == 0 {
+					return 0
+				}
+				return from + after
+			}
+			for id, abs := range map[rota.JobID]rota.Clock{"default": c.abs, "own": 5 * hour} {
+				j := b.jobs.get(id)
+				if _, placed := leases[id]; !placed || j.expireAbs != moment(abs, at) || j.expireRel != moment(c.rel, b.now) {
+					t.Fatalf("job %s: placed %v, expires %d and %d after submission", id, placed, j.expireAbs-at, j.expireRel-at)
+				}
+			}
+		})
+	}
+}
+
+// TestTombstoneCap fills the table of tombstones up to its cap (SPEC §9.4).
+func TestTombstoneCap(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a million tombstones take seconds and half a gigabyte")
+	}
+	b := newBench(t)
+	b.every = 1 << 30 // neither restored nor walked
+	b.submit("j")
+	b.submit("k")
+	for _, m := range []*Machine{b.Machine, b.twin} {
+		m.ledger.gen++
+		for i := range rota.TombstoneCap {
+			m.head.tombSeq++
+			r := &tombRow{id: rota.JobID(fmt.Sprintf("t%07d", i)), queue: "default", typ: "work", tenant: "default",
+				state: rota.Completed, reason: rota.Done, finished: m.head.clock, finishedDate: m.head.date(), seq: m.head.tombSeq}
+			m.tombs.insert(r.id, r)
+			m.timers.tombOrder.Set(r.seq, r.id)
+		}
+		m.settleHeader()
+		m.ledger.settle()
+	}
+	b.ok(cancelOp("j"))
+	b.state("t0000000", rota.JobNone) // the oldest gave way
+	b.state("t0000001", rota.Completed)
+	b.ok(cancelOp("k"))
+	b.state("t0000001", rota.JobNone)
+	b.state("j", rota.Cancelled)
+	b.state("k", rota.Cancelled)
+	if n := b.tombs.len(); n != rota.TombstoneCap || b.head.droppedTombs != 2 {
+		t.Fatalf("%d tombstones, %d dropped", n, b.head.droppedTombs)
+	}
+}

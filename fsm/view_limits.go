@@ -1,0 +1,145 @@
+package fsm
+
+import "github.com/rotasched/rota"
+
+// Mode tells the cluster's mode and why (SPEC §4.3).
+func (m *Machine) Mode() rota.ModeStatus {
+	h := &m.head
+	return rota.ModeStatus{Mode: h.mode, Reason: h.modeReason, Since: h.modeSince, Auto: h.modeAuto, Holds: h.modeHolds,
+		Drained: h.drained, Index: h.index}
+}
+
+// Tenant tells any tenant; one without a row has the default limits.
+func (m *Machine) Tenant(id rota.TenantID) rota.Tenant {
+	if r := m.tenants.get(id); r != nil {
+		return tenantWords(r)
+	}
+	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits()}
+}
+
+// Tenants lists by id those that somebody set or that have leases open.
+func (m *Machine) Tenants() []rota.Tenant {
+	list := make([]rota.Tenant, 0, m.tenants.len())
+	m.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool {
+		list = append(list, tenantWords(r))
+		return true
+	})
+	return list
+}
+
+func tenantWords(r *tenantRow) rota.Tenant {
+	return rota.Tenant{ID: r.id, TenantLimits: r.limits, Open: r.open, Parked: r.parkedAt > 0, Known: r.known}
+}
+
+// QueueInFull tells a queue with its failure domains and, of an adaptive one, what
+// is known of the types; their Weight is for the caller to fill (SPEC §2.2).
+func (m *Machine) QueueInFull(name rota.QueueName) (rota.Queue, bool) {
+	q, ok := m.Queue(name)
+	if !ok {
+		return q, false
+	}
+	m.domains.scan(func(_ string, r *domainRow) bool {
+		if r.queue == name {
+			q.Domains = append(q.Domains, m.domainWords(r))
+		}
+		return true
+	})
+	if q.Policy.Ranking == rota.RankAdaptive {
+		q.Types = m.typeWords()
+	}
+	return q, true
+}
+
+// domainWords counts what of the window is not over (SPEC §4.8).
+func (m *Machine) domainWords(r *domainRow) rota.Domain {
+	d := rota.Domain{Queue: r.queue, Name: r.name, Isolated: r.isolated, Since: r.since}
+	for _, s := range r.window {
+		if s.ok+s.fail > 0 && m.head.clock-s.since < rota.WindowSlots*rota.WindowSlotMs {
+			d.Outcomes += s.ok + s.fail
+			d.Failures += s.fail
+		}
+	}
+	return d
+}
+
+// IsolatedDomains counts the failure domains that are isolated now.
+func (m *Machine) IsolatedDomains() (n int64) {
+	m.domains.scan(func(_ string, r *domainRow) bool {
+		if r.isolated {
+			n++
+		}
+		return true
+	})
+	return n
+}
+
+// ParkedTenants counts the tenants whose lanes wait at max_concurrent.
+func (m *Machine) ParkedTenants() (n int64) {
+	m.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool {
+		if r.parkedAt > 0 {
+			n++
+		}
+		return true
+	})
+	return n
+}
+
+// WorkersByStatus counts the workers; the index is the status.
+func (m *Machine) WorkersByStatus() (counts [rota.WorkerUnreachable + 1]int64) {
+	m.workers.scan(func(_ rota.WorkerID, r *workerRow) bool {
+		counts[r.status]++
+		return true
+	})
+	return counts
+}
+
+// usage tells how full a queue and its workers are (SPEC §4.6), in permille.
+func (m *Machine) usage(r *queueRow) (queue, leases int64) {
+	open, room := m.load(r)
+	return r.pending() * 1000 / max(1, r.policy.QueueCap), open * 1000 / room
+}
+
+// FullestQueue tells the queue that is the most full, and how full, in permille of
+// its queue_cap; the first by name where several are. A leader degrades by it (SPEC
+// §4.7).
+func (m *Machine) FullestQueue() (name rota.QueueName, permille int64) {
+	m.queues.scan(func(n rota.QueueName, r *queueRow) bool {
+		if full, _ := m.usage(r); name == "" || full > permille {
+			name, permille = n, full
+		}
+		return true
+	})
+	return name, permille
+}
+
+// standingWords tells a worker's standing at this moment (SPEC §6.2): health as it
+// has grown since, cooling and denied types that still last.
+func (m *Machine) standingWords(w *rota.Worker, r *workerRow) {
+	now := m.head.clock
+	w.Health = r.healthNow(now)
+	w.Load = loadOf(r)
+	w.Slashed, w.InvalidProofs, w.AttestedUntil = r.slashed, r.invalidProofs, r.attestedUntil
+	w.JailedUntil = r.jailedUntil // of a SUSPENDED or RETIRED one too, if it comes back
+	if r.coolingUntil > now {
+		w.CoolingUntil = r.coolingUntil
+	}
+	w.Cooling, w.Denied = lasting(r.cooling, now), lasting(r.denied, now)
+	for _, u := range r.units {
+		if now-u.Since < rota.UnitsPeriod {
+			w.Units = append(w.Units, u)
+		}
+	}
+}
+
+// loadOf is Idle without leases, Overloaded without a free slot, and Busy between
+// (SPEC §6.3).
+func loadOf(r *workerRow) string {
+	switch {
+	case r.open == 0:
+		return "Idle"
+	case r.open < r.spec.Slots+r.spec.Prefetch:
+		return "Busy"
+	default:
+		return "Overloaded"
+	}
+}

@@ -1,0 +1,48 @@
+package fsm
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// A queue's words count its QUEUED jobs by tier and tell how full it and its
+// workers are, through snapshots too: the bench's twin goes through some.
+func TestQueueWords_tellTiersAndUsage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("default", "queue_cap", "40"))
+	for i := range 11 {
+		b.submit(fmt.Sprintf("j%02d", i), func(s *rota.JobSpec) { s.Priority = int32(i) })
+	}
+	q, ok := b.Queue("default")
+	if want := [5]int64{1, 3, 3, 2, 2}; !ok || q.Tiers != want || q.UsagePermille != 275 || q.LeaseUsagePermille != 0 {
+		t.Fatalf("tiers %v, %d permille full, workers %d", q.Tiers, q.UsagePermille, q.LeaseUsagePermille)
+	}
+	b.ok(registerOp("w1", 8, "s", false))
+	b.match()
+	q, _ = b.Queue("default")
+	if q.Assigned != 8 || q.LeaseUsagePermille != 1000 || q.Tiers[0]+q.Tiers[1]+q.Tiers[2]+q.Tiers[3]+q.Tiers[4] != 3 {
+		t.Fatalf("%+v", q)
+	}
+	frozen := b.twin
+	if twin, _ := frozen.Queue("default"); twin.Tiers != q.Tiers {
+		t.Fatalf("the twin counts %v, %v is wanted", twin.Tiers, q.Tiers)
+	}
+	if w, _ := b.Worker("w1"); w.Load != "Busy" || w.Health != 1000 {
+		t.Fatalf("%+v", w)
+	}
+}
+
+// A worker that has more open than it runs at once is Overloaded, one without
+// leases Idle.
+func TestLoadOf(t *testing.T) {
+	t.Parallel()
+	spec := &rota.WorkerSpec{Slots: 2, Prefetch: 2}
+	for open, want := range map[int32]string{0: "Idle", 1: "Busy", 2: "Busy", 3: "Overloaded"} {
+		if got := loadOf(&workerRow{spec: spec, open: open}); got != want {
+			t.Errorf("%d open: %s, %s is wanted", open, got, want)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
+)
+
+// Why tells why a live job stands where it stands (SPEC §6.1, §7.7): of one that
+// waits, every reason, its rank, and what would let it run; of one that is leased,
+// the recorded decision. It asks the code that decides: the obstacles that rounds
+// and the re-check meet, the rules of Supply, and Decide itself, of which at most
+// `most` pairs are looked at. A pure read; ok is false where the job is not live.
+func (m *Machine) Why(id rota.JobID, most int) (x rota.Explanation, ok bool) {
+	j := m.jobs.get(id)
+	if j == nil {
+		return x, false
+	}
+	x = rota.Explanation{Job: id, State: j.state, Index: m.head.index, Clock: m.head.clock, Reasons: []rota.Why{}}
+	switch j.state {
+	case rota.Queued:
+		m.whyQueued(&x, j, most)
+	case rota.Delayed:
+		m.whyDelayed(&x, j)
+	case rota.Blocked:
+		x.Reasons = append(x.Reasons, rota.Why{Reason: "WAITING_FOR_PARENTS"})
+	case rota.Assigned, rota.Running:
+		l := m.leases.get(string(j.lease[:]))
+		x.Decision = &rota.PlacedDecision{Decision: l.Decision, Worker: l.Worker, Attempt: l.Attempt}
+	}
+	for _, w := range x.Reasons {
+		if text := m.remedy(j, w); text != "" && !slices.Contains(x.WouldRun, text) {
+			x.WouldRun = append(x.WouldRun, text)
+		}
+	}
+	return x, true
+}
+
+func (m *Machine) whyDelayed(x *rota.Explanation, j *jobRow) {
+	w := rota.Why{Reason: "NOT_YET_DUE", Detail: fmt.Sprintf("due at clock %d, in %d ms", j.due, j.due-m.head.clock)}
+	switch {
+	case j.dueDate != 0:
+		w.Detail = fmt.Sprintf("not before %d (Unix ms), in %d ms", j.dueDate, j.dueDate-m.head.date())
+	case j.attempt > 0:
+		w.Reason = "BACKING_OFF"
+		w.Detail = fmt.Sprintf("attempt %d ended with %s; %s", j.attempt-1, j.lastReason, w.Detail)
+	}
+	x.Reasons = append(x.Reasons, w)
+}
+
+func (m *Machine) whyQueued(x *rota.Explanation, j *jobRow, most int) {
+	q := m.queues.get(j.spec.Queue)
+	x.Before = m.registry.queues[q.name].pending.Before(j.item)
+	x.Rank = x.Before
+	m.obstacles(j, q, false, func(reason, detail string) bool {
+		x.Reasons = append(x.Reasons, rota.Why{Reason: reason, Detail: detail})
+		return true
+	})
+	blocked := len(x.Reasons) > 0
+	fit, serving := int64(0), int64(0)
+	for _, n := range m.registry.supply.Tally(j.class) {
+		if n.Why == sched.Fit {
+			fit = n.Workers
+		} else if n.Workers > 0 {
+			x.Reasons = append(x.Reasons, rota.Why{Reason: n.Why.String(), Workers: n.Workers, Detail: m.ruleDetail(j, n.Why)})
+		}
+		if n.Why != sched.NotServingTheQueue {
+			serving += n.Workers
+		}
+	}
+	if serving == 0 {
+		x.Reasons = append(x.Reasons, rota.Why{Reason: "NO_WORKER_REGISTERED",
+			Detail: fmt.Sprintf("no worker serves queue %s", q.name)})
+	}
+	if h := m.holds.get(j.spec.ID); h != nil {
+		x.WouldRun = append(x.WouldRun, fmt.Sprintf("worker %s, kept for this job since clock %d, has room", h.worker, h.since))
+	}
+	if blocked || fit == 0 {
+		return
+	}
+	for _, r := range m.Decide(most) {
+		for _, p := range r.GetPairs() {
+			if p.GetJob() == string(j.spec.ID) {
+				x.WouldRun = append(x.WouldRun, fmt.Sprintf("the next round applies: it goes to worker %s", p.GetWorker()))
+				return
+			}
+		}
+	}
+	x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
+		"%d workers have room for it now, and what stands before it takes that room", fit)})
+}
+
+// ruleDetail says which value of the job meets which rule.
+func (m *Machine) ruleDetail(j *jobRow, why sched.Unfit) string {
+	s, p := j.spec, &m.queues.get(j.spec.Queue).policy
+	switch why {
+	case sched.CapabilityMissing:
+		return "requires " + strings.Join(s.Requires, ", ")
+	case sched.RegionDenied:
+		return fmt.Sprintf("regions allowed %v, denied %v", s.RegionsAllow, s.RegionsDeny)
+	case sched.NotThePinnedWorker:
+		return fmt.Sprintf("pinned to worker %s", s.Worker)
+	case sched.CPUFull:
+		return fmt.Sprintf("needs %d millicores", s.CPUMilli)
+	case sched.MemoryFull:
+		return fmt.Sprintf("needs %d bytes of memory", s.MemoryBytes)
+	case sched.LimitExceeded:
+		return "needs " + limitsText(s.Limits)
+	case sched.HealthTooLow:
+		return fmt.Sprintf("min_health is %d", p.MinHealth)
+	case sched.StakeTooLow:
+		return fmt.Sprintf("min_stake is %d", p.MinStake)
+	case sched.UnitsExhausted:
+		return fmt.Sprintf("takes %d of units_per_period %d", max(s.Units, 1), p.UnitsPerPeriod)
+	case sched.TypeDenylisted, sched.CoolingDown:
+		return fmt.Sprintf("of type %s", s.Type)
+	}
+	return ""
+}
+
+func limitsText(limits map[string]int64) string {
+	var parts []string
+	for _, l := range limitOps(limits) { // sorted
+		parts = append(parts, fmt.Sprintf("%s=%d", l.GetName(), l.GetValue()))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// remedies say what ends a reason, by its name.
+var remedies = map[string]string{
+	"MODE_HOLDS":            "the mode becomes NORMAL (rota mode set NORMAL --reason …)",
+	"QUEUE_PAUSED":          "the queue is resumed (rota queue resume)",
+	"TENANT_AT_LIMIT":       "one of its tenant's open leases ends and the penalty is over, or max_concurrent is raised",
+	"TENANT_WINDOW_FULL":    "the oldest part of its tenant's rolling window is over, or tenant_window_max is raised",
+	"DOMAIN_ISOLATED":       "its failure domain's next probe is due, or the domain recovers",
+	"WAITING_FOR_PARENTS":   "its parents complete",
+	"NOT_YET_DUE":           "its time comes",
+	"BACKING_OFF":           "its backoff is over",
+	"BEHIND_HIGHER_RANK":    "the jobs before it are placed and room is left, or more workers register",
+	"NO_FREE_SLOT":          "one of the workers that fit ends a lease",
+	"UNITS_EXHAUSTED":       "the units' period ends",
+	"CPU_FULL":              "a worker that fits has enough cpu free",
+	"MEMORY_FULL":           "a worker that fits has enough memory free",
+	"HELD_FOR_ANOTHER_JOB":  "the job that the worker is kept for is placed",
+	"NOT_ACTIVE":            "a worker becomes ACTIVE again",
+	"ATTESTATION_MISSING":   "a worker registers with an attestation (rota worker attest)",
+	"ATTESTATION_EXPIRED":   "a worker registers with a fresh attestation (rota worker attest)",
+	"STAKE_TOO_LOW":         "a worker with more stake registers",
+	"COOLING_DOWN":          "a worker's cooldown is over",
+	"TYPE_DENYLISTED":       "the denial of its type on a worker is over",
+	"HEALTH_TOO_LOW":        "a worker's health is back at min_health: it grows by 1 a second",
+	"REGION_DENIED":         "a worker in an allowed region registers",
+	"CAPABILITY_MISSING":    "a worker with all that it requires registers",
+	"LIMIT_EXCEEDED":        "a worker that offers such limits registers",
+	"NOT_THE_PINNED_WORKER": "",
+	"NOT_SERVING_THE_QUEUE": "",
+	"NO_WORKER_REGISTERED":  "a worker that serves its queue registers (rota worker run --queues …)",
+}
+
+// remedy says what would end a reason, "" where nothing simple does.
+func (m *Machine) remedy(j *jobRow, w rota.Why) string {
+	if w.Reason == "NOT_THE_PINNED_WORKER" && m.workers.get(j.spec.Worker) == nil {
+		return fmt.Sprintf("worker %s, to which it is pinned, registers", j.spec.Worker)
+	}
+	return remedies[w.Reason]
+}
+
+// Reenact decides once more on this very state and tells, of a job that the rounds
+// placed, who else was looked at and why it was not chosen. ok is false where the
+// job got its worker otherwise: by a hold, or by the turn of the oldest.
+func (m *Machine) Reenact(id rota.JobID, most int) (others []rota.OtherWorker, ok bool) {
+	_, draft := m.decide(most, id)
+	if draft == nil {
+		return nil, false
+	}
+	return draft.Watched()
+}

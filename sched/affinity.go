@@ -1,0 +1,137 @@
+package sched
+
+import (
+	"slices"
+
+	"github.com/rotasched/rota"
+)
+
+// ties is what binds the workers of one round to jobs, for the strategy
+// affinity (SPEC §7.6).
+type ties struct {
+	*rooms
+	loads *loads
+	// data, executed and zones are sets of positions, each made when first asked
+	// for; data only of keys that many workers hold.
+	data     map[string]bitset
+	executed map[rota.JobType]bitset
+	zones    map[string]bitset
+	// sums counts the data keys of one job by position: sums[i] holds bit i of
+	// every position's count.
+	sums []bitset
+	// best is what is left of the able ones.
+	best bitset
+}
+
+func newTies(r *rooms, l *loads) *ties {
+	return &ties{rooms: r, loads: l, data: map[string]bitset{}, executed: map[rota.JobType]bitset{},
+		zones: map[string]bitset{}, best: r.newSet()}
+}
+
+// pick takes, of the n able workers, those that hold the most of the job's data;
+// of these those that executed its type, if there are any; of these those in its
+// zone, if there are any; and of these the least loaded. That is the first in the
+// order of all four. The rule is the first that speaks for the worker, whether or
+// not another worker has as much for it.
+func (t *ties) pick(able bitset, n int, it *Item) (pos int, why rota.Reasoning) {
+	left := able
+	if it.Spec != nil {
+		if most := t.mostData(able, it.Spec.DataKeys); most > 0 {
+			left, why = t.best, rota.Reasoning{Rule: rota.ByDataLocality, N: most}
+		}
+	}
+	if set := found(t.rooms, t.executed, it.Type, t.supply.executed.at); left.meets(set) {
+		left = t.prefer(left, set, &why, rota.ByPreviouslyExecuted)
+	}
+	if it.Spec != nil && it.Spec.Zone != "" {
+		if set := found(t.rooms, t.zones, it.Spec.Zone, t.supply.zones.at); left.meets(set) {
+			left = t.prefer(left, set, &why, rota.BySameZone)
+		}
+	}
+	if why.Rule != rota.ReasoningNone {
+		n = left.count()
+	}
+	pos = t.loads.least(left, n)
+	if why.Rule == rota.ReasoningNone {
+		why = rota.Reasoning{Rule: rota.ByLeastLoaded, N: int64(t.now.open[t.slots[pos]])}
+	}
+	return pos, why
+}
+
+// prefer narrows what is left to those in a set, by a rule.
+func (t *ties) prefer(left, set bitset, why *rota.Reasoning, rule rota.ReasoningRule) bitset {
+	for i := range t.best {
+		t.best[i] = left[i] & set[i]
+	}
+	if why.Rule == rota.ReasoningNone {
+		why.Rule = rule
+	}
+	return t.best
+}
+
+// mostData finds the most of the keys that an able worker holds, and leaves those
+// that hold so many in best.
+func (t *ties) mostData(able bitset, keys []string) (most int64) {
+	for _, sum := range t.sums {
+		clear(sum)
+	}
+	for i, key := range keys {
+		if slices.Contains(keys[:i], key) {
+			continue
+		}
+		if at := t.supply.data.at[key]; len(at) > t.words {
+			for word, w := range found(t.rooms, t.data, key, t.supply.data.at) {
+				t.add(word, w&able[word])
+			}
+		} else {
+			for _, slot := range at {
+				if pos, in := t.position(slot); in && able.has(pos) {
+					t.add(pos>>6, 1<<(pos&63))
+				}
+			}
+		}
+	}
+	copy(t.best, able)
+	for i := len(t.sums) - 1; i >= 0; i-- {
+		if !t.best.meets(t.sums[i]) {
+			continue
+		}
+		most |= 1 << i
+		for word := range t.best {
+			t.best[word] &= t.sums[i][word]
+		}
+	}
+	return most
+}
+
+// add counts one more at the members of one word.
+func (t *ties) add(word int, carry uint64) {
+	for i := 0; carry != 0; i++ {
+		if i == len(t.sums) {
+			t.sums = append(t.sums, t.newSet())
+		}
+		sum := &t.sums[i][word]
+		*sum, carry = *sum^carry, *sum&carry
+	}
+}
+
+// position gives the place of a worker in the round, if it is in it.
+func (r *rooms) position(slot int32) (int, bool) {
+	pos := int(r.posOf[slot])
+	return pos, r.slots[pos] == slot
+}
+
+// found gives the positions of the workers that have a key.
+func found[K ~string](r *rooms, sets map[K]bitset, key K, at map[K][]int32) bitset {
+	set, known := sets[key]
+	if !known {
+		set = r.newSet()
+		for _, slot := range at[key] {
+			if pos, in := r.position(slot); in {
+				set.set(pos)
+			}
+		}
+		sets[key] = set
+	}
+	return set
+}

@@ -1,0 +1,102 @@
+package sched
+
+import (
+	"math"
+
+	"github.com/rotasched/rota"
+)
+
+// Caps bound what one entry of rounds may assign beyond the workers' room (SPEC
+// §7.2). Each answers how many more assignments may be made now; math.MaxInt64
+// for no bound. A Draft asks each question at most once, as it meets a tenant or
+// domain.
+type Caps interface {
+	// Tenant is what max_concurrent leaves a tenant over all queues.
+	Tenant(t rota.TenantID) int64
+	// Window is what tenant_window_max leaves a tenant in a queue.
+	Window(q rota.QueueName, t rota.TenantID) int64
+	// Domain is how many tokens an isolated domain's bucket holds.
+	Domain(q rota.QueueName, domain string) int64
+}
+
+// allowance is what an entry may still assign: what Caps answered at first, less
+// what the entry assigned. Where nothing is bounded it stays unbounded.
+type allowance struct {
+	caps Caps
+	// tenants spans queues; ofTenant and ofDomain know a queue's by its rows.
+	tenants  map[rota.TenantID]*int64
+	ofTenant map[*tenantRow]*tenantLeft
+	ofDomain map[*domainRow]*int64
+}
+
+// tenantLeft is what is left to a tenant in one queue.
+type tenantLeft struct {
+	all    *int64
+	window int64
+}
+
+func newAllowance(caps Caps) allowance {
+	a := allowance{caps: caps}
+	if caps != nil {
+		a.tenants = map[rota.TenantID]*int64{}
+		a.ofTenant = map[*tenantRow]*tenantLeft{}
+		a.ofDomain = map[*domainRow]*int64{}
+	}
+	return a
+}
+
+func (a *allowance) tenant(q rota.QueueName, l *lane) *tenantLeft {
+	left := a.ofTenant[l.tenant]
+	if left == nil {
+		all := a.tenants[l.key.tenant]
+		if all == nil {
+			all = new(int64)
+			*all = a.caps.Tenant(l.key.tenant)
+			a.tenants[l.key.tenant] = all
+		}
+		left = &tenantLeft{all, a.caps.Window(q, l.key.tenant)}
+		a.ofTenant[l.tenant] = left
+	}
+	return left
+}
+
+func (a *allowance) domain(q rota.QueueName, l *lane) *int64 {
+	left := a.ofDomain[l.domain]
+	if left == nil {
+		left = new(int64)
+		*left = a.caps.Domain(q, l.key.domain)
+		a.ofDomain[l.domain] = left
+	}
+	return left
+}
+
+// shut says that nothing may be assigned from a lane any more, which is for good:
+// what is left only shrinks within an entry.
+func (a *allowance) shut(q rota.QueueName, l *lane) bool {
+	return a.caps != nil && (a.shutTenant(q, l) || *a.domain(q, l) <= 0)
+}
+
+// shutTenant says it of all lanes of a lane's tenant in the queue.
+func (a *allowance) shutTenant(q rota.QueueName, l *lane) bool {
+	if a.caps == nil {
+		return false
+	}
+	t := a.tenant(q, l)
+	return *t.all <= 0 || t.window <= 0
+}
+
+// spend counts an assignment from a lane, and says whether that left nothing for
+// it and perhaps for others.
+func (a *allowance) spend(q rota.QueueName, l *lane) (shut bool) {
+	if a.caps == nil {
+		return false
+	}
+	t := a.tenant(q, l)
+	for _, left := range [...]*int64{t.all, &t.window, a.domain(q, l)} {
+		if *left != math.MaxInt64 {
+			*left--
+			shut = shut || *left <= 0
+		}
+	}
+	return shut
+}

@@ -1,0 +1,252 @@
+package sched
+
+import (
+	"cmp"
+
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/rotasched/rota"
+)
+
+// naiveCaps is what is left to tenants and domains; who is absent is unbounded.
+type naiveCaps struct {
+	tenants, windows map[rota.TenantID]int64
+	domains          map[string]int64
+}
+
+var (
+	somePriorities = []int32{0, 1, 1, 1, 1, 5, 6, 10}
+	someSizes      = []int64{0, 0, 0, 1 << 20, 5 << 20}
+)
+
+// someStats is what is known of the types: of one nothing.
+func someStats(typ rota.JobType) Stats {
+	switch typ {
+	case "echo":
+		return Stats{Success: 30, Fail: 3, EMAus: 2_000_000, ExpectedMs: 1_500, Sampled: true}
+	case "render":
+		return Stats{Success: 5, Fail: 70, EMAus: 9_000_000, ExpectedMs: 1_000, Sampled: true}
+	}
+	return Stats{}
+}
+
+// someCaps bounds nothing, or some tenants and domains.
+func someCaps(t *dice) *naiveCaps {
+	if t.between(0, 1) == 0 {
+		return nil
+	}
+	c := &naiveCaps{map[rota.TenantID]int64{}, map[rota.TenantID]int64{}, map[string]int64{}}
+	for _, tenant := range someTenants {
+		if t.between(0, 2) == 0 {
+			c.tenants[tenant] = int64(t.between(0, 9))
+		}
+		if t.between(0, 4) == 0 {
+			c.windows[tenant] = int64(t.between(0, 9))
+		}
+	}
+	for _, domain := range someDomains {
+		if t.between(0, 3) == 0 {
+			c.domains[domain] = int64(t.between(0, 5))
+		}
+	}
+	return c
+}
+
+func (c *naiveCaps) clone() naiveCaps {
+	if c == nil {
+		return naiveCaps{}
+	}
+	return naiveCaps{maps.Clone(c.tenants), maps.Clone(c.windows), maps.Clone(c.domains)}
+}
+
+func leftOf[K comparable](m map[K]int64, k K) int64 {
+	if n, ok := m[k]; ok {
+		return n
+	}
+	return math.MaxInt64
+}
+
+func (c *naiveCaps) open(it *Item) bool {
+	return c == nil || leftOf(c.tenants, it.Tenant) > 0 && leftOf(c.windows, it.Tenant) > 0 &&
+		leftOf(c.domains, it.Domain) > 0
+}
+
+func (c *naiveCaps) spend(it *Item) {
+	if c == nil {
+		return
+	}
+	if _, ok := c.tenants[it.Tenant]; ok {
+		c.tenants[it.Tenant]--
+	}
+	if _, ok := c.windows[it.Tenant]; ok {
+		c.windows[it.Tenant]--
+	}
+	if _, ok := c.domains[it.Domain]; ok {
+		c.domains[it.Domain]--
+	}
+}
+
+// asked is the product's side of it.
+func (c *naiveCaps) asked() Caps {
+	if c == nil {
+		return nil
+	}
+	return askedCaps{c.clone()}
+}
+
+type askedCaps struct{ naiveCaps }
+
+func (c askedCaps) Tenant(t rota.TenantID) int64                   { return leftOf(c.tenants, t) }
+func (c askedCaps) Window(_ rota.QueueName, t rota.TenantID) int64 { return leftOf(c.windows, t) }
+func (c askedCaps) Domain(_ rota.QueueName, domain string) int64   { return leftOf(c.domains, domain) }
+
+// drawable says that a job may be drawn now.
+func (n *naive) drawable(it *Item, class func(*Item) *Requirements) bool {
+	return n.left.open(it) && n.roomAnywhere(class(it))
+}
+
+// drop takes a placed job away.
+func (n *naive) drop(it *Item) {
+	is := func(x *Item) bool { return x == it }
+	n.items, n.idle = slices.DeleteFunc(n.items, is), slices.DeleteFunc(n.idle, is)
+}
+
+// oldestOfAll is the oldest of the jobs that turns look at.
+func (n *naive) oldestOfAll(wanted func(*Item) bool) (best *Item) {
+	for _, it := range slices.Concat(n.items, n.idle) {
+		if wanted(it) && (best == nil || elderLess(entryOf(it), entryOf(best))) {
+			best = it
+		}
+	}
+	return best
+}
+
+func naiveScore(it *Item, now rota.Clock) float64 {
+	return AdaptiveScore(someStats(it.Type), TierOf(it.Priority), int64(now-it.Enqueued), it.SizeBytes)
+}
+
+// sampler takes sample after sample of an adaptive queue's jobs by SPEC §5.3: of
+// each tier the first that may be drawn, sorted by their scores.
+func (n *naive) sampler(class func(*Item) *Requirements) func() bool {
+	rest := n.items
+	n.items = nil
+	return func() bool {
+		var tiers [5][]*Item
+		for _, it := range rest {
+			if n.drawable(it, class) {
+				tiers[it.Tier] = append(tiers[it.Tier], it)
+			}
+		}
+		var depths [5]int
+		for i := range tiers {
+			slices.SortFunc(tiers[i], byTier)
+			depths[i] = len(tiers[i])
+		}
+		for i, taken := range SampleTaken(int(n.policy.BatchSize), depths) {
+			n.items = append(n.items, tiers[i][:taken]...)
+		}
+		rest = slices.DeleteFunc(rest, func(it *Item) bool { return slices.Contains(n.items, it) })
+		slices.SortFunc(n.items, func(a, b *Item) int {
+			x, y := math.Float64frombits(uint64(n.score(a))), math.Float64frombits(uint64(n.score(b)))
+			return cmp.Or(cmp.Compare(y, x), cmp.Compare(a.Enqueued, b.Enqueued), cmp.Compare(a.ID, b.ID))
+		})
+		return len(n.items) > 0
+	}
+}
+
+func byTier(a, b *Item) int {
+	return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.TierAt, b.TierAt), cmp.Compare(a.TierSeq, b.TierSeq))
+}
+
+func (w *world) newPending() *Pending {
+	if w.tiered {
+		return NewTiered()
+	}
+	return NewPending(w.fair)
+}
+
+func (w *world) isParked(it *Item) bool {
+	return w.parked["t:"+string(it.Tenant)] || w.parked["d:"+it.Domain]
+}
+
+// idle are the jobs that only turns of the oldest look at.
+func (w *world) idle() (out []*Item) {
+	for _, it := range w.items {
+		if it.Priority > 5 && w.low == LowOldestOnly && !w.isParked(it) {
+			out = append(out, it)
+		}
+	}
+	return out
+}
+
+// ranked are all jobs in ranking order, those of an adaptive queue tier by tier.
+func (w *world) ranked() []*Item {
+	out := slices.Clone(w.items)
+	slices.SortFunc(out, func(a, b *Item) int {
+		if w.tiered {
+			return byTier(a, b)
+		}
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Enqueued, b.Enqueued), cmp.Compare(a.ID, b.ID))
+	})
+	return out
+}
+
+// promote lets the first of a tier rise to the back of the next one.
+func (w *world) promote(t *dice) {
+	front := w.pending.TierFront(t.between(2, 4))
+	if front == nil {
+		return
+	}
+	w.supply.Intern(*w.classes[front.Class]) // the new one's user
+	w.next++
+	it := *front
+	w.remove(t, front)
+	it.Tier, it.TierAt, it.TierSeq = it.Tier-1, 3, uint64(w.next)
+	w.items = append(w.items, &it)
+	w.pending.Add(&it)
+}
+
+// checkPlaces holds what is told of places, tiers and lanes against the list.
+func (w *world) checkPlaces(t *dice) {
+	var depths [5]int
+	var fronts [5]*Item
+	var critical []*Item
+	lanes, parked := map[laneKey]bool{}, 0
+	for i, it := range w.ranked() {
+		if n := w.pending.Before(it); n != int64(i) {
+			t.Fatalf("%d jobs before %s, want %d", n, it.ID, i)
+		}
+		blocked := w.isParked(it) || it.Priority > 5 && w.low != LowFree
+		if w.pending.Blocked(it) != blocked {
+			t.Fatalf("job %s is blocked: %v", it.ID, !blocked)
+		}
+		if w.tiered {
+			if depths[it.Tier]++; fronts[it.Tier] == nil {
+				fronts[it.Tier] = it
+			}
+		}
+		if it.Priority == 0 && !blocked {
+			critical = append(critical, it)
+		}
+		if k := (laneKey{it.Tenant, it.Domain, it.Class, bandOf(it.Priority), uint8(it.Tier)}); !lanes[k] {
+			lanes[k] = true
+			if blocked {
+				parked++
+			}
+		}
+	}
+	if w.pending.Tiers() != depths || w.pending.Lanes() != len(lanes) || w.pending.ParkedLanes() != parked {
+		t.Fatalf("tiers %v, %d lanes, %d parked; want %v, %d, %d", w.pending.Tiers(), w.pending.Lanes(),
+			w.pending.ParkedLanes(), depths, len(lanes), parked)
+	}
+	for i, front := range fronts {
+		if w.pending.TierFront(i) != front {
+			t.Fatalf("tier %d begins with another job", i)
+		}
+	}
+	if got := slices.Collect(w.pending.Critical); !slices.Equal(got, critical) {
+		t.Fatalf("%d critical jobs, want %d, or in another order", len(got), len(critical))
+	}
+}

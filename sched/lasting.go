@@ -1,0 +1,117 @@
+package sched
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/rotasched/rota"
+)
+
+// Attested says what is known of a worker's attestation (SPEC §6.5).
+type Attested uint8
+
+// A worker's attestation was never given, has expired, or holds.
+const (
+	AttestedNever Attested = iota
+	AttestedExpired
+	AttestedNow
+)
+
+// BarredType is a job type that a worker gets none of for now, because it cools
+// down for it or was denied it (SPEC §6.2).
+type BarredType struct {
+	Type rota.JobType
+	Why  Unfit // CoolingDown or TypeDenylisted
+}
+
+// lasting is what decides of a worker's eligibility beside its spec: what no
+// lease's end brings back.
+type lasting struct {
+	repute
+	barred []BarredType
+}
+
+// repute is what counts for all types.
+type repute struct {
+	active, cooling bool
+	attested        Attested
+	stake, health   int64
+}
+
+// passes says whether a queue's rules let the worker through for any type.
+func (l *repute) passes(r *Rules) bool {
+	return l.active && !l.cooling && (l.attested == AttestedNow || !r.RequireAttestation) &&
+		l.stake >= r.MinStake && l.health >= r.MinHealth
+}
+
+// fault names the first rule that keeps the worker from a type of a queue's
+// jobs, whatever else the class asks for.
+func (l *lasting) fault(typ rota.JobType, r *Rules) Unfit {
+	switch {
+	case !l.active:
+		return NotActive
+	case r.RequireAttestation && l.attested == AttestedNever:
+		return AttestationMissing
+	case r.RequireAttestation && l.attested == AttestedExpired:
+		return AttestationExpired
+	case l.stake < r.MinStake:
+		return StakeTooLow
+	case l.cooling:
+		return CoolingDown
+	}
+	if why := l.barring(typ); why != Fit {
+		return why
+	}
+	if l.health < r.MinHealth {
+		return HealthTooLow
+	}
+	return Fit
+}
+
+// barring says why the worker gets none of a type, Fit if it does.
+func (l *lasting) barring(typ rota.JobType) Unfit {
+	if len(l.barred) == 0 {
+		return Fit
+	}
+	at, _ := slices.BinarySearchFunc(l.barred, typ, func(b BarredType, typ rota.JobType) int {
+		return strings.Compare(string(b.Type), string(typ))
+	})
+	why := Fit
+	for ; at < len(l.barred) && l.barred[at].Type == typ; at++ {
+		if w := l.barred[at].Why; why == Fit || w < why {
+			why = w
+		}
+	}
+	return why
+}
+
+// WorkerStanding is all that a Supply knows of a worker, but for its data.
+type WorkerStanding struct {
+	WorkerEntry
+	Endless int32
+	Held    bool
+}
+
+// Standing tells what is known of a worker; zero if there is none.
+func (s *Supply) Standing(id rota.WorkerID) (w WorkerStanding) {
+	slot, known := s.slotOf[id]
+	if !known {
+		return w
+	}
+	spec, l := s.specs[slot], &s.lasting[slot]
+	w.WorkerEntry = WorkerEntry{Spec: spec, Active: l.active, Open: s.open[slot],
+		CPUTaken: spec.CPUMilli - s.cpuFree[slot], MemoryTaken: spec.MemoryBytes - s.memFree[slot],
+		Received: s.received[slot], Stake: l.stake, Health: l.health, Attested: l.attested, Cooling: l.cooling,
+		Barred: l.barred, Units: slices.Clone(s.units[slot]), Executed: slices.Clone(s.executed.of(slot))}
+	w.Endless, w.Held = s.endless[slot], s.held.has(int(slot))
+	return w
+}
+
+// Equal says whether two standings tell the same; when a period of units began
+// is not compared.
+func (w *WorkerStanding) Equal(o *WorkerStanding) bool {
+	return w.Spec == o.Spec && w.Active == o.Active && w.Open == o.Open && w.CPUTaken == o.CPUTaken &&
+		w.MemoryTaken == o.MemoryTaken && w.Received == o.Received && w.Stake == o.Stake && w.Health == o.Health &&
+		w.Attested == o.Attested && w.Cooling == o.Cooling && w.Endless == o.Endless && w.Held == o.Held &&
+		slices.Equal(w.Barred, o.Barred) && sameUnits(w.Units, o.Units) && slices.Equal(w.Executed, o.Executed)
+}

@@ -1,0 +1,118 @@
+package sched
+
+// LowHold says what becomes of jobs of priority > 5 (SPEC §4.3, §4.7).
+type LowHold uint8
+
+const (
+	// LowFree lets them be.
+	LowFree LowHold = iota
+	// LowHeld keeps them out of everything.
+	LowHeld
+	// LowOldestOnly keeps them out of rounds, but not out of the turns of the
+	// oldest (SPEC §7.10).
+	LowOldestOnly
+)
+
+// band is a range of priorities that have lanes of their own, so that a mode can
+// hold jobs, and preemption find them, without looking at others.
+type band uint8
+
+const (
+	bandCritical band = iota // priority 0
+	bandUsual                // 1 to lowAbove
+	bandLow
+	bandCount
+)
+
+// lowAbove is the last priority that DEGRADED lets pass (SPEC §4.3).
+const lowAbove = 5
+
+func bandOf(priority int32) band {
+	switch {
+	case priority <= 0:
+		return bandCritical
+	case priority <= lowAbove:
+		return bandUsual
+	}
+	return bandLow
+}
+
+// HoldLow holds the jobs of priority > 5, or lets them go, in O(log n) for each
+// of their lanes. Their places stay.
+func (p *Pending) HoldLow(h LowHold) {
+	if p.low == h {
+		return
+	}
+	p.low = h
+	for _, l := range p.bands[bandLow] {
+		p.settle(l)
+		p.settleElder(l)
+	}
+}
+
+// holds says that a lane's jobs are held, if only from rounds.
+func (p *Pending) holds(l *lane) bool { return l.key.band == bandLow && p.low != LowFree }
+
+// Blocked says that rounds do not draw from a job's lane: its tenant or domain is
+// parked, or it is held for its priority.
+func (p *Pending) Blocked(it *Item) bool { return p.blocked(it, false) }
+
+// blocked says it of rounds, or of turns of the oldest.
+func (p *Pending) blocked(it *Item, turn bool) bool {
+	l := p.laneOf(it)
+	return l == nil || l.head.item == nil && (!turn || l.elder.item == nil)
+}
+
+// Critical gives the unblocked jobs of priority 0 in ranking order (in that of
+// entering their tier in an adaptive queue), in O(log n) each. The Pending must
+// not change meanwhile.
+func (p *Pending) Critical(yield func(*Item) bool) {
+	lanes := p.critical.cursor()
+	next, _ := lanes.next()
+	begun := heap[*stream]{less: streamLess}
+	for {
+		for next != nil && (len(begun.list) == 0 || entryLess(next.head, begun.list[0].head)) {
+			st := &stream{items: next.items.cursor()}
+			st.head, _ = st.items.next()
+			begun.push(st)
+			next, _ = lanes.next()
+		}
+		if len(begun.list) == 0 {
+			return
+		}
+		st := begun.list[0]
+		if !yield(st.head.item) {
+			return
+		}
+		var more bool
+		if st.head, more = st.items.next(); more {
+			begun.sink()
+		} else {
+			begun.pop()
+		}
+	}
+}
+
+// Before counts the jobs that stand before one in ranking order, blocked ones
+// too: in O(log² n), under fair share O(lanes · log²). In an adaptive queue, whose
+// scores change all the time, it counts those of higher tiers and those that
+// entered the job's tier before it.
+func (p *Pending) Before(it *Item) (n int64) {
+	e := p.entryOf(it)
+	switch {
+	case p.tiered:
+		at := tierAt(it)
+		for i := range at {
+			n += int64(p.tiers[i].fifo.len())
+		}
+		return n + int64(p.tiers[at].fifo.rank(e, entryLess))
+	case !p.fairShare:
+		return int64(p.seats.rank(seat{entry: e}, seatLess))
+	}
+	for _, lanes := range p.bands {
+		for _, l := range lanes {
+			n += int64(l.items.rank(e, entryLess))
+		}
+	}
+	return n
+}

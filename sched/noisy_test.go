@@ -1,0 +1,183 @@
+package sched
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// quarter is a small cluster in which a noisy tenant, with 100,000 QUEUED jobs,
+// stands beside a quiet one.
+type quarter struct {
+	t       *testing.T
+	supply  *Supply
+	pending *Pending
+	policy  rota.QueuePolicy
+	caps    Caps
+	items   map[rota.JobID]*Item
+	now     rota.Clock
+	// ending are the leases of the round before, on so many slots.
+	ending []Pair
+	open   map[rota.TenantID]int64
+}
+
+// slots is how many there are: so many leases a round makes.
+const quarterSlots = 8
+
+func newQuarter(t *testing.T, fair, tiered bool) *quarter {
+	q := &quarter{t: t, supply: NewSupply(), policy: rota.StandardPolicy(), items: map[rota.JobID]*Item{},
+		open: map[rota.TenantID]int64{}}
+	q.policy.FairShare = fair
+	if q.pending = NewPending(fair); tiered {
+		q.policy.Ranking = rota.RankAdaptive
+		q.pending = NewTiered()
+	}
+	for i := range quarterSlots / 2 {
+		q.supply.Put(WorkerEntry{Active: true, Spec: &rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)),
+			Queues: []rota.QueueName{"q"}, Slots: 2, CPUMilli: 4000, MemoryBytes: 1 << 30}})
+	}
+	return q
+}
+
+func (q *quarter) add(n int, tenant rota.TenantID, domain string, job rota.JobSpec) {
+	job.Queue = "q"
+	class := q.supply.Intern(RequirementsOf(&job))
+	for range n {
+		q.now++
+		it := &Item{ID: rota.JobID(fmt.Sprintf("%s-%06d", tenant, q.now)), Enqueued: q.now, Queued: q.now, Tenant: tenant,
+			Domain: domain, Class: class, CPUMilli: job.CPUMilli, Priority: job.Priority, TierAt: q.now, Spec: &job,
+			Tier: int32(TierOf(job.Priority))}
+		it.Key = RankKey(&q.policy, it.Priority, 0, 0, rota.TierFree, it.Enqueued)
+		q.items[it.ID] = it
+		q.pending.Add(it)
+	}
+}
+
+// round decides one entry, in which as many slots are free as there are, and says
+// how many of a tenant's jobs it placed.
+func (q *quarter) round(seed byte) map[rota.TenantID]int {
+	for _, p := range q.ending {
+		q.supply.Give(p.Worker, p.Item.CPUMilli, 0)
+		q.count(p.Item.Tenant, -1)
+	}
+	d := NewDraft(q.supply, q.caps)
+	q.ending = d.Round(q.pending, RoundInput{Queue: "q", Seed: Hash{seed}, Now: q.now, Policy: &q.policy, Limit: 256})
+	placed := map[rota.TenantID]int{}
+	for _, p := range q.ending {
+		placed[p.Item.Tenant]++
+		q.supply.Take(p.Worker, p.Item.CPUMilli, 0)
+		q.count(p.Item.Tenant, 1)
+		q.pending.Remove(p.Item)
+	}
+	return placed
+}
+
+func (q *quarter) count(tenant rota.TenantID, by int64) {
+	q.open[tenant] += by
+	q.pending.SetShare(tenant, q.open[tenant], 1)
+}
+
+// bounds is a Caps over the leases that are open.
+type bounds struct {
+	q       *quarter
+	most    map[rota.TenantID]int64
+	domains map[string]int64
+}
+
+func (b bounds) Tenant(t rota.TenantID) int64 {
+	if most, ok := b.most[t]; ok {
+		return most - b.q.open[t]
+	}
+	return math.MaxInt64
+}
+
+func (b bounds) Window(rota.QueueName, rota.TenantID) int64 { return math.MaxInt64 }
+
+func (b bounds) Domain(_ rota.QueueName, domain string) int64 { return leftOf(b.domains, domain) }
+
+// TestNoisyNeighbour holds what isolation promises: with fair share or
+// max_concurrent neither 100,000 jobs of another tenant, nor an impossible job at
+// the head, nor a domain that fails delays a tenant's next assignment by more
+// than a round.
+func TestNoisyNeighbour(t *testing.T) {
+	t.Parallel()
+	const flood = 100_000
+	most := func(q *quarter) { q.caps = bounds{q: q, most: map[rota.TenantID]int64{"noisy": 4}} }
+	for _, c := range []struct {
+		name         string
+		fair, tiered bool
+		prepare      func(q *quarter)
+	}{
+		{"a flood, fair share", true, false, func(q *quarter) { q.add(flood, "noisy", "", rota.JobSpec{}) }},
+		{"a flood, max_concurrent", false, false, func(q *quarter) {
+			q.add(flood, "noisy", "", rota.JobSpec{})
+			most(q)
+		}},
+		{"a flood, max_concurrent, adaptive", false, true, func(q *quarter) {
+			q.add(flood, "noisy", "", rota.JobSpec{})
+			most(q)
+		}},
+		{"an impossible head of a flood, fair share", true, false, func(q *quarter) {
+			q.add(1, "noisy", "", rota.JobSpec{CPUMilli: 1_000_000})
+			q.add(flood, "noisy", "", rota.JobSpec{CPUMilli: 5_000})
+		}},
+		{"an impossible head of a flood, max_concurrent", false, false, func(q *quarter) {
+			q.add(1, "noisy", "", rota.JobSpec{CPUMilli: 1_000_000})
+			q.add(flood, "noisy", "", rota.JobSpec{})
+			most(q)
+		}},
+		{"an impossible flood, adaptive", false, true, func(q *quarter) {
+			q.add(flood, "noisy", "", rota.JobSpec{CPUMilli: 5_000})
+		}},
+		{"an isolated domain", false, false, func(q *quarter) {
+			q.add(flood, "noisy", "zone-a", rota.JobSpec{})
+			q.caps = bounds{q: q, domains: map[string]int64{"zone-a": 1}}
+		}},
+		{"an isolated domain, adaptive", false, true, func(q *quarter) {
+			q.add(flood, "noisy", "zone-a", rota.JobSpec{})
+			q.caps = bounds{q: q, domains: map[string]int64{"zone-a": 1}}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			q := newQuarter(t, c.fair, c.tiered)
+			c.prepare(q)
+			q.round(0) // The noisy one has had the cluster for itself.
+			q.add(1, "quiet", "", rota.JobSpec{})
+			if placed := q.round(1); placed["quiet"] != 1 {
+				t.Errorf("the round placed %v: the quiet tenant's job waits on", placed)
+			}
+			// And none is ever idle for the other's sake.
+			q.add(quarterSlots, "quiet", "", rota.JobSpec{})
+			for i := byte(2); q.left("quiet") > 0; i++ {
+				before := q.left("quiet")
+				if q.round(i); q.left("quiet") == before {
+					t.Fatalf("a round passed with %d jobs of the quiet tenant waiting", before)
+				}
+			}
+		})
+	}
+	t.Run("without either it would wait", func(t *testing.T) {
+		t.Parallel()
+		q := newQuarter(t, false, false)
+		q.add(flood, "noisy", "", rota.JobSpec{})
+		q.add(1, "quiet", "", rota.JobSpec{})
+		if placed := q.round(0); placed["quiet"] != 0 || placed["noisy"] != quarterSlots {
+			t.Errorf("the round placed %v", placed)
+		}
+	})
+}
+
+// left counts a tenant's QUEUED jobs.
+func (q *quarter) left(tenant rota.TenantID) (n int) {
+	for _, lanes := range q.pending.bands {
+		for _, l := range lanes {
+			if l.key.tenant == tenant {
+				n += l.items.len()
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,36 @@
+package sched
+
+import "github.com/rotasched/rota"
+
+// Preemption (SPEC §7.9) is decided by the state machine, which knows the leases,
+// between an entry's rounds and its holds. Here it asks and tells what a Draft
+// knows of room and of held workers.
+
+// WantsRoom says whether a job has no worker, holds none, may have one by the
+// limits of its tenant and domain, and finds room nowhere. Pairs of its queue's
+// own round are the caller's to know.
+func (d *Draft) WantsRoom(lot Lot, it *Item) bool {
+	if d.holders[it] || d.taken[it] {
+		return false
+	}
+	l := lot.Pending.laneOf(it)
+	return l != nil && !d.shut(lot.Queue, l) && !d.AnyRoom(it.Class)
+}
+
+// IsHeld says whether a worker is held for some job by now; an unknown one is.
+func (d *Draft) IsHeld(id rota.WorkerID) bool {
+	slot, known := d.supply.slotOf[id]
+	return !known || d.standing.held.has(int(slot))
+}
+
+// Reserve holds a worker for a job from now on in this entry, outside the bound on
+// holds, and counts the job against its tenant's and its domain's limits.
+func (d *Draft) Reserve(lot Lot, it *Item, id rota.WorkerID) {
+	if slot, known := d.supply.slotOf[id]; known {
+		d.standing.hold(slot, true)
+	}
+	d.holders[it] = true
+	if l := lot.Pending.laneOf(it); l != nil {
+		d.spend(lot.Queue, l)
+	}
+}

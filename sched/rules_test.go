@@ -1,0 +1,287 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// TestStandingFits names each rule of a worker's standing, and what lasts before
+// want of room.
+func TestStandingFits(t *testing.T) {
+	t.Parallel()
+	spec := rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 2, Prefetch: 3,
+		Limits: map[string]int64{"depth": 4}}
+	good := func(change func(*WorkerEntry)) WorkerEntry {
+		w := WorkerEntry{Spec: &spec, Active: true, Health: 1000, Stake: 50, Attested: AttestedNow}
+		change(&w)
+		return w
+	}
+	strict := Rules{LeasesMax: 4, PrefetchMax: 1, UnitsMax: 10, MinHealth: 300, MinStake: 50, RequireAttestation: true}
+	barred := func(why ...Unfit) func(*WorkerEntry) {
+		return func(w *WorkerEntry) {
+			for _, u := range why {
+				w.Barred = append(w.Barred, BarredType{"echo", u})
+			}
+		}
+	}
+	used := func(n int64) func(*WorkerEntry) {
+		return func(w *WorkerEntry) { w.Units = []rota.UnitsUsed{{Queue: "q", Used: n}} }
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*WorkerEntry)
+		job    rota.JobSpec
+		want   Unfit
+		ever   bool
+	}{
+		{"fits", func(*WorkerEntry) {}, rota.JobSpec{Limits: map[string]int64{"depth": 4}}, Fit, true},
+		{"never attested", func(w *WorkerEntry) { w.Attested = AttestedNever }, rota.JobSpec{}, AttestationMissing, false},
+		{"no longer attested", func(w *WorkerEntry) { w.Attested = AttestedExpired }, rota.JobSpec{}, AttestationExpired, false},
+		{"too little stake left", func(w *WorkerEntry) { w.Stake = 49 }, rota.JobSpec{}, StakeTooLow, false},
+		{"cooling", func(w *WorkerEntry) { w.Cooling = true }, rota.JobSpec{}, CoolingDown, false},
+		{"cooling for the type", barred(CoolingDown), rota.JobSpec{}, CoolingDown, false},
+		{"denied the type", barred(TypeDenylisted), rota.JobSpec{}, TypeDenylisted, false},
+		{"both", barred(TypeDenylisted, CoolingDown), rota.JobSpec{}, CoolingDown, false},
+		{"denied another type", barred(TypeDenylisted), rota.JobSpec{Type: "render"}, Fit, true},
+		{"unhealthy", func(w *WorkerEntry) { w.Health = 299 }, rota.JobSpec{}, HealthTooLow, false},
+		{"just healthy", func(w *WorkerEntry) { w.Health = 300 }, rota.JobSpec{}, Fit, true},
+		{"beyond a limit", func(*WorkerEntry) {}, rota.JobSpec{Limits: map[string]int64{"depth": 5}}, LimitExceeded, false},
+		{"a limit it does not tell", func(*WorkerEntry) {}, rota.JobSpec{Limits: map[string]int64{"width": 1}},
+			LimitExceeded, false},
+		{"prefetch that counts", func(w *WorkerEntry) { w.Open = 2 }, rota.JobSpec{}, Fit, true},
+		{"prefetch beyond what counts", func(w *WorkerEntry) { w.Open = 3 }, rota.JobSpec{}, NoFreeSlot, true},
+		{"the last unit", used(9), rota.JobSpec{}, Fit, true},
+		{"no units left", used(10), rota.JobSpec{}, UnitsExhausted, true},
+		{"too few units left", used(8), rota.JobSpec{Units: 3}, UnitsExhausted, true},
+		{"suspended before all else", func(w *WorkerEntry) { *w = WorkerEntry{Spec: &spec} }, rota.JobSpec{}, NotActive, false},
+		{"its standing before the region", func(w *WorkerEntry) { w.Health = 0 }, rota.JobSpec{RegionsAllow: []string{"eu"}},
+			HealthTooLow, false},
+		{"slots before units", func(w *WorkerEntry) { used(10)(w); w.Open = 5 }, rota.JobSpec{}, NoFreeSlot, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := NewSupply()
+			if c.job.Queue = "q"; c.job.Type == "" {
+				c.job.Type = "echo"
+			}
+			class := s.Intern(RequirementsOf(&c.job))
+			s.Put(good(c.change))
+			s.SetRules("q", strict)
+			if ok, why := s.Fits(class, "w"); why != c.want || ok != (why == Fit) || s.CouldFit(class, "w") != c.ever {
+				t.Errorf("%v %s, could %v; want %s, could %v", ok, why, s.CouldFit(class, "w"), c.want, c.ever)
+			}
+			if tally := s.Tally(class); !slices.Equal(tally, []UnfitCount{{c.want, 1}}) {
+				t.Errorf("tally %v", tally)
+			}
+			if err := s.Check(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestRules changes what a queue asks for while workers are there.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	s := NewSupply()
+	class := s.Intern(RequirementsOf(&rota.JobSpec{Queue: "q", Type: "echo"}))
+	put := func(id rota.WorkerID, health int64) {
+		s.Put(WorkerEntry{Active: true, Health: health, Units: []rota.UnitsUsed{{Queue: "p", Used: 9}, {Queue: "q", Used: 3}},
+			Spec: &rota.WorkerSpec{ID: id, Queues: []rota.QueueName{"q", "q"}, Slots: 2, Prefetch: 3}})
+	}
+	put("a", 1000)
+	put("b", 200)
+	wants := func(capacity int64, tally ...UnfitCount) {
+		t.Helper()
+		if s.Capacity("q") != capacity || !slices.Equal(s.Tally(class), tally) {
+			t.Fatalf("capacity %d, tally %v; want %d, %v", s.Capacity("q"), s.Tally(class), capacity, tally)
+		}
+		if err := s.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants(10, UnfitCount{Fit, 2})
+	s.SetRules("q", Rules{PrefetchMax: 1, MinHealth: 300})
+	wants(6, UnfitCount{Fit, 1}, UnfitCount{HealthTooLow, 1})
+	put("b", 300)
+	wants(6, UnfitCount{Fit, 2})
+	s.SetRules("q", Rules{PrefetchMax: 9, UnitsMax: 4})
+	wants(10, UnfitCount{Fit, 2})
+	s.TakeUnits("b", "q", 1)
+	wants(10, UnfitCount{Fit, 1}, UnfitCount{UnitsExhausted, 1})
+	s.SetRules("q", Rules{UnitsMax: 3})
+	wants(4, UnfitCount{UnitsExhausted, 2})
+	s.SetRules("q", Rules{})
+	s.TakeUnits("a", "z", 7)
+	s.SetRules("q", Rules{UnitsMax: 4})
+	wants(4, UnfitCount{Fit, 1}, UnfitCount{UnitsExhausted, 1})
+	s.Remove("b")
+	put("c", 0) // It takes the hole of b, but none of its units.
+	wants(4, UnfitCount{Fit, 2})
+	if s.Capacity("nowhere") != 0 {
+		t.Error("a queue that nobody serves has capacity")
+	}
+}
+
+// unitsLot is a queue of jobs that take 1, 1, 2, 3, … units.
+func unitsLot(most int64, jobs int) (*Supply, Lot, []*Item) {
+	s := NewSupply()
+	policy := rota.StandardPolicy()
+	policy.OldestEvery, policy.HoldAfterMs = 1, 1
+	s.SetRules("q", Rules{PrefetchMax: 1, UnitsMax: most})
+	lot := Lot{Pending: NewPending(true), Policy: &policy, Queue: "q"}
+	var items []*Item
+	for i := range jobs {
+		it := &Item{ID: rota.JobID(fmt.Sprint("j", i)), Tenant: "t",
+			Class: s.Intern(RequirementsOf(&rota.JobSpec{Queue: "q", Units: int64(i)}))}
+		lot.Pending.Add(it)
+		items = append(items, it)
+	}
+	return s, lot, items
+}
+
+// TestUnitsDraft counts units at once for all that comes later in the entry, and
+// grants no hold for want of them.
+func TestUnitsDraft(t *testing.T) {
+	t.Parallel()
+	worker := func(id rota.WorkerID, slots int32) WorkerEntry {
+		return WorkerEntry{Active: true, Spec: &rota.WorkerSpec{ID: id, Queues: []rota.QueueName{"q"}, Slots: slots}}
+	}
+	t.Run("a turn's units are not there for the round", func(t *testing.T) {
+		t.Parallel()
+		s, lot, items := unitsLot(4, 4)
+		s.Put(worker("w", 9))
+		d := NewDraft(s, nil)
+		turns := d.Turns([]Lot{lot}, 10, 1)
+		pairs := d.Round(lot.Pending, RoundInput{Queue: "q", Policy: lot.Policy, Limit: 9, Now: 10})
+		if len(turns) != 1 || turns[0].Item != items[0] || len(pairs) != 2 || pairs[0].Item != items[1] ||
+			pairs[1].Item != items[2] {
+			t.Errorf("turns %v, round %v", show(turns), show(pairs))
+		}
+		if changes := d.Keep([]Lot{lot}, nil, 10); len(changes) != 0 {
+			t.Errorf("held for want of units: %v", changes)
+		}
+		if ok, _ := s.Fits(items[3].Class, "w"); !ok || d.AnyRoom(items[3].Class) {
+			t.Error("the draft does not know what it gave, or the supply does")
+		}
+		if _, _, _, ok := d.Lacks(items[3].Class, "w"); ok {
+			t.Error("the end of a lease would give units back")
+		}
+	})
+	t.Run("a turn passes over a job for which the worker has no units", func(t *testing.T) {
+		t.Parallel()
+		s, lot, items := unitsLot(2, 4)
+		for _, it := range items[:3] {
+			lot.Pending.Remove(it)
+		}
+		s.Put(worker("w", 9))
+		late := &Item{ID: "late", Tenant: "t", Class: items[0].Class, Enqueued: 5, Key: 5}
+		lot.Pending.Add(late)
+		d := NewDraft(s, nil)
+		turns := d.Turns([]Lot{lot}, 10, 9)
+		if len(turns) != 1 || turns[0].Item != late || len(d.granted) != 0 {
+			t.Errorf("turns %v, holds %v", show(turns), d.granted)
+		}
+	})
+	t.Run("the worker with units is held, not the roomier one without", func(t *testing.T) {
+		t.Parallel()
+		s, lot, items := unitsLot(2, 1)
+		lot.Policy.OldestEvery = 0
+		full, spent := worker("full", 1), worker("spent", 9)
+		full.Open = 1
+		spent.Units = []rota.UnitsUsed{{Queue: "q", Used: 2}}
+		spent.Spec.CPUMilli = 9000
+		s.Put(full)
+		s.Put(spent)
+		changes := NewDraft(s, nil).Keep([]Lot{lot}, nil, 10)
+		if len(changes) != 1 || changes[0].Item != items[0] || changes[0].Worker != "full" {
+			t.Errorf("%v", changes)
+		}
+	})
+}
+
+// putter puts a worker of queue q.
+type putter func(id rota.WorkerID, zone string, open int32, executed ...rota.JobType)
+
+// TestAffinity takes workers in the order of data, type, zone and load.
+func TestAffinity(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		change func(s *Supply, put putter)
+		want   rota.WorkerID
+		why    rota.Reasoning
+	}{
+		{"most data, whatever else", func(s *Supply, put putter) {
+			put("u", "z", 0, "echo")
+			put("v", "y", 3)
+			s.SetData("u", []string{"a", "c"})
+			s.SetData("v", []string{"b", "a"})
+		}, "v", rota.Reasoning{Rule: rota.ByDataLocality, N: 2}},
+		{"executed, where data is equal", func(s *Supply, put putter) {
+			put("u", "z", 0)
+			put("v", "y", 3, "render", "echo")
+			s.SetData("u", []string{"a"})
+			s.SetData("v", []string{"b"})
+		}, "v", rota.Reasoning{Rule: rota.ByDataLocality, N: 1}},
+		{"executed before zone", func(s *Supply, put putter) {
+			put("u", "z", 0)
+			put("v", "y", 3, "echo")
+		}, "v", rota.Reasoning{Rule: rota.ByPreviouslyExecuted}},
+		{"zone before load", func(s *Supply, put putter) {
+			put("u", "y", 0)
+			put("v", "z", 3)
+		}, "v", rota.Reasoning{Rule: rota.BySameZone}},
+		{"load alone", func(s *Supply, put putter) {
+			put("u", "y", 4)
+			put("v", "x", 3)
+		}, "v", rota.Reasoning{Rule: rota.ByLeastLoaded, N: 3}},
+		{"data that is gone does not count", func(s *Supply, put putter) {
+			put("u", "y", 4)
+			put("v", "x", 3)
+			s.SetData("u", []string{"a"})
+			s.SetData("u", nil)
+		}, "v", rota.Reasoning{Rule: rota.ByLeastLoaded, N: 3}},
+		{"only one", func(s *Supply, put putter) {
+			put("v", "z", 3)
+		}, "v", rota.Reasoning{Rule: rota.OnlyWorkerAvailable}},
+	} {
+		for _, others := range []int{0, 500} { // Many holders of a key are counted in another way.
+			t.Run(fmt.Sprintf("%s, beside %d others", c.name, others), func(t *testing.T) {
+				t.Parallel()
+				s := NewSupply()
+				c.change(s, func(id rota.WorkerID, zone string, open int32, executed ...rota.JobType) {
+					s.Put(WorkerEntry{Active: true, Open: open, Executed: executed,
+						Spec: &rota.WorkerSpec{ID: id, Queues: []rota.QueueName{"q"}, Slots: 9, Zone: zone}})
+				})
+				for i := range others {
+					id := rota.WorkerID(fmt.Sprint("other", i))
+					s.Put(WorkerEntry{Active: true, Executed: []rota.JobType{"echo"},
+						Spec: &rota.WorkerSpec{ID: id, Queues: []rota.QueueName{"r"}, Slots: 9, Zone: "z"}})
+					s.SetData(id, []string{"a", "b"})
+				}
+				checkAffinity(t, s, c.want, c.why)
+			})
+		}
+	}
+}
+
+// checkAffinity has one job placed, which knows of data, a type and a zone.
+func checkAffinity(t *testing.T, s *Supply, want rota.WorkerID, why rota.Reasoning) {
+	t.Helper()
+	job := rota.JobSpec{Queue: "q", Type: "echo", Zone: "z", DataKeys: []string{"a", "b", "a"}}
+	p := rota.StandardPolicy()
+	p.Strategy = rota.Affinity
+	pending := NewPending(false)
+	pending.Add(&Item{ID: "j", Tenant: "t", Type: job.Type, Spec: &job, Class: s.Intern(RequirementsOf(&job))})
+	pairs := NewDraft(s, nil).Round(pending, RoundInput{Queue: "q", Policy: &p, Limit: 1})
+	if len(pairs) != 1 || pairs[0].Worker != want || pairs[0].Reasoning != why {
+		t.Errorf("%v, want %s by %v", show(pairs), want, why)
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,289 @@
+package sched
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/rotasched/rota"
+)
+
+// naiveStanding is what the second implementation knows of a worker's standing.
+type naiveStanding struct {
+	attested      Attested
+	stake, health int64
+	cooling       bool
+	barred        []BarredType
+	units, other  int64 // used of queue q, and of another
+	executed      []rota.JobType
+	data          []string
+}
+
+var (
+	someTypes = []rota.JobType{"", "echo", "render"}
+	someData  = []string{"a", "b", "c"}
+)
+
+func someStanding(t *dice) naiveStanding {
+	s := naiveStanding{health: 1000, stake: 10, attested: AttestedNow, executed: subset(t, someTypes),
+		data: subset(t, someData), units: int64(t.between(0, 3)), other: int64(t.between(0, 1))}
+	switch t.between(0, 9) {
+	case 0:
+		s.health = int64(t.between(298, 301))
+	case 1:
+		s.stake = int64(t.between(0, 2))
+	case 2:
+		s.attested = Attested(t.between(0, 2))
+	case 3:
+		s.cooling = true
+	case 4, 5:
+		for _, typ := range subset(t, someTypes) {
+			s.barred = append(s.barred, BarredType{typ, pick(t, []Unfit{CoolingDown, TypeDenylisted})})
+		}
+	}
+	return s
+}
+
+func someLimits(t *dice) map[string]int64 {
+	switch t.between(0, 5) {
+	case 0:
+		return map[string]int64{"depth": int64(t.between(0, 2)), "width": int64(t.between(0, 2))}
+	case 1:
+		return map[string]int64{"depth": 1}
+	}
+	return nil
+}
+
+// entry is the worker as the state machine would put it.
+func (w *naiveWorker) entry() WorkerEntry {
+	e := WorkerEntry{Spec: w.spec, Active: w.active, Open: int32(w.open), CPUTaken: w.spec.CPUMilli - w.cpu,
+		MemoryTaken: w.spec.MemoryBytes - w.mem, Received: w.received, Stake: w.stake, Health: w.health,
+		Attested: w.attested, Cooling: w.cooling, Barred: w.barred, Executed: w.executed}
+	if w.other > 0 {
+		e.Units = append(e.Units, rota.UnitsUsed{Queue: "a", Used: w.other})
+	}
+	if w.units > 0 {
+		e.Units = append(e.Units, rota.UnitsUsed{Queue: "q", Used: w.units})
+	}
+	return e
+}
+
+// faults are all rules that the worker fails for a class, held or not, by the
+// words of SPEC §6.1.
+func (w *naiveWorker) faults(r *Requirements, p *rota.QueuePolicy) map[string]bool {
+	has := func(why Unfit) bool { return slices.Contains(w.barred, BarredType{r.Type, why}) }
+	most := int64(w.spec.Slots) + min(int64(w.spec.Prefetch), p.PrefetchMax)
+	if p.LeasesMaxPerWorker > 0 {
+		most = min(most, p.LeasesMaxPerWorker)
+	}
+	limits := false
+	for _, l := range r.Limits {
+		limits = limits || w.spec.Limits[l.Name] < l.Need
+	}
+	missing := slices.ContainsFunc(r.Requires, func(c string) bool {
+		return !slices.Contains(w.spec.Capabilities, c)
+	})
+	return map[string]bool{
+		"NOT_ACTIVE":            !w.active,
+		"ATTESTATION_MISSING":   p.RequireAttestation && w.attested == AttestedNever,
+		"ATTESTATION_EXPIRED":   p.RequireAttestation && w.attested == AttestedExpired,
+		"STAKE_TOO_LOW":         w.stake < p.MinStake,
+		"COOLING_DOWN":          w.cooling || has(CoolingDown),
+		"TYPE_DENYLISTED":       has(TypeDenylisted),
+		"HEALTH_TOO_LOW":        w.health < p.MinHealth,
+		"NOT_SERVING_THE_QUEUE": !slices.Contains(w.spec.Queues, r.Queue),
+		"NOT_THE_PINNED_WORKER": r.Worker != "" && r.Worker != w.spec.ID,
+		"REGION_DENIED": len(r.RegionsAllow) > 0 && !slices.Contains(r.RegionsAllow, w.spec.Region) ||
+			slices.Contains(r.RegionsDeny, w.spec.Region),
+		"CAPABILITY_MISSING": missing,
+		"LIMIT_EXCEEDED":     limits,
+		"NO_FREE_SLOT":       w.open >= most,
+		"UNITS_EXHAUSTED":    !w.hasUnits(r, p),
+		"CPU_FULL":           r.CPUMilli > 0 && w.cpu < r.CPUMilli,
+		"MEMORY_FULL":        r.MemoryBytes > 0 && w.mem < r.MemoryBytes,
+	}
+}
+
+// lastingOrder is the order in which rules are named; roomOrder comes after it.
+var (
+	lastingOrder = []string{"NOT_ACTIVE", "ATTESTATION_MISSING", "ATTESTATION_EXPIRED", "STAKE_TOO_LOW",
+		"COOLING_DOWN", "TYPE_DENYLISTED", "HEALTH_TOO_LOW", "NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER",
+		"REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED"}
+	roomOrder = []string{"NO_FREE_SLOT", "UNITS_EXHAUSTED", "CPU_FULL", "MEMORY_FULL"}
+)
+
+// first names the first rule that fails.
+func (w *naiveWorker) first(r *Requirements, p *rota.QueuePolicy) string {
+	faults := w.faults(r, p)
+	for _, name := range lastingOrder {
+		if faults[name] {
+			return name
+		}
+	}
+	switch {
+	case r.CPUMilli > w.spec.CPUMilli: // Its total is too little, whatever is free.
+		return "CPU_FULL"
+	case r.MemoryBytes > w.spec.MemoryBytes:
+		return "MEMORY_FULL"
+	}
+	for _, name := range roomOrder {
+		if faults[name] {
+			return name
+		}
+	}
+	return "FIT"
+}
+
+// stands says whether nothing of the worker's standing keeps it from a class.
+func (w *naiveWorker) stands(r *Requirements, p *rota.QueuePolicy) bool {
+	faults := w.faults(r, p)
+	for _, name := range lastingOrder {
+		if faults[name] {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *naiveWorker) hasUnits(r *Requirements, p *rota.QueuePolicy) bool {
+	return p.UnitsPerPeriod == 0 || w.units+max(r.Units, 1) <= p.UnitsPerPeriod
+}
+
+// use counts a job's units.
+func (w *naiveWorker) use(r *Requirements) { w.units += max(r.Units, 1) }
+
+// bound is the first of the able workers in the order of `affinity`, which is
+// theirs where all else is equal, and why (SPEC §7.6).
+func bound(able []*naiveWorker, it *Item) (*naiveWorker, rota.Reasoning) {
+	data := func(w *naiveWorker) (n int) {
+		for _, key := range it.Spec.DataKeys {
+			if slices.Contains(w.data, key) {
+				n++
+			}
+		}
+		return n
+	}
+	yes := func(is bool) int {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	executed := func(w *naiveWorker) int { return yes(slices.Contains(w.executed, it.Type)) }
+	zone := func(w *naiveWorker) int { return yes(it.Spec.Zone != "" && w.spec.Zone == it.Spec.Zone) }
+	able = slices.Clone(able)
+	slices.SortStableFunc(able, func(a, b *naiveWorker) int {
+		return cmp.Or(cmp.Compare(data(b), data(a)), cmp.Compare(executed(b), executed(a)),
+			cmp.Compare(zone(b), zone(a)), cmp.Compare(a.open, b.open))
+	})
+	w := able[0]
+	switch {
+	case data(w) > 0:
+		return w, rota.Reasoning{Rule: rota.ByDataLocality, N: int64(data(w))}
+	case executed(w) > 0:
+		return w, rota.Reasoning{Rule: rota.ByPreviouslyExecuted}
+	case zone(w) > 0:
+		return w, rota.Reasoning{Rule: rota.BySameZone}
+	}
+	return w, rota.Reasoning{Rule: rota.ByLeastLoaded, N: w.open}
+}
+
+// restand changes what is known of a worker's standing, as an outcome or the
+// clock does.
+func (w *world) restand(t *dice) {
+	if len(w.workers) == 0 {
+		return
+	}
+	x := pick(t, w.workers)
+	x.naiveStanding = someStanding(t)
+	x.active = t.between(0, 5) > 0
+	w.supply.Put(x.entry())
+	w.supply.SetData(x.spec.ID, x.data)
+	w.reviewHolds()
+}
+
+// setRules changes what the queue asks of workers.
+func (w *world) setRules(t *dice) {
+	p := &w.policy
+	p.LeasesMaxPerWorker = pick(t, []int64{0, 0, 0, 3, 6})
+	p.PrefetchMax = pick(t, []int64{rota.MaxPrefetch, rota.MaxPrefetch, 0})
+	p.UnitsPerPeriod = pick(t, []int64{0, 0, 2, 5, 8})
+	p.MinHealth, p.MinStake = pick(t, []int64{0, 300}), pick(t, []int64{0, 0, 1, 2})
+	p.RequireAttestation = t.between(0, 3) == 0
+	w.supply.SetRules("q", RulesOf(p))
+	w.reviewHolds()
+}
+
+// checkStanding holds what the product tells of workers and some classes against
+// what the second implementation says.
+func (w *world) checkStanding(t *dice) {
+	capacity := int64(0)
+	for _, x := range w.workers {
+		if x.active && slices.Contains(x.spec.Queues, "q") {
+			capacity += int64(x.spec.Slots) + min(int64(x.spec.Prefetch), w.policy.PrefetchMax)
+		}
+		got, want := w.supply.Standing(x.spec.ID), WorkerStanding{x.entry(), x.endless, x.held}
+		if !got.Equal(&want) {
+			t.Fatalf("worker %s stands at %v, want %v", x.spec.ID, got, want)
+		}
+	}
+	if got := w.supply.Capacity("q"); got != capacity {
+		t.Fatalf("capacity %d, want %d", got, capacity)
+	}
+	live := slices.SortedFunc(maps.Keys(w.classes), func(a, b ClassID) int { return cmp.Compare(a, b) })
+	live = slices.DeleteFunc(live, func(c ClassID) bool { return w.supply.classes[c].users == 0 })
+	for _, c := range live[:min(3, len(live))] {
+		w.checkTold(t, c)
+	}
+}
+
+func (w *world) checkTold(t *dice, c ClassID) {
+	r, draft := w.classes[c], NewDraft(w.supply, nil)
+	tally, room := map[string]int64{}, false
+	for _, x := range w.workers {
+		first := x.first(r, &w.policy)
+		if ok, why := w.supply.Fits(c, x.spec.ID); why.String() != first || ok != (first == "FIT") {
+			t.Fatalf("worker %s: %s, want %s", x.spec.ID, why, first)
+		}
+		lasts := !x.could(r, &w.policy)
+		slots, cpu, mem, ok := draft.Lacks(c, x.spec.ID)
+		if ok != (!lasts && !x.held && x.hasUnits(r, &w.policy)) {
+			t.Fatalf("worker %s lacks room: %v", x.spec.ID, ok)
+		}
+		if ok {
+			y := *x
+			y.open, y.cpu, y.mem = y.open-int64(slots), y.cpu+cpu, y.mem+mem
+			if f := y.first(r, &w.policy); f != "FIT" {
+				t.Fatalf("worker %s with %d slots, %d cpu, %d memory more: %s", x.spec.ID, slots, cpu, mem, f)
+			}
+			if (slots+int32(cpu)+int32(mem) == 0) != (first == "FIT") {
+				t.Fatalf("worker %s lacks %d slots, %d cpu, %d memory: %s", x.spec.ID, slots, cpu, mem, first)
+			}
+		}
+		room = room || first == "FIT" && !x.held
+		switch faults := x.faults(r, &w.policy); {
+		case faults["NOT_SERVING_THE_QUEUE"]:
+			first = "NOT_SERVING_THE_QUEUE"
+		case faults["NOT_THE_PINNED_WORKER"]:
+			first = "NOT_THE_PINNED_WORKER"
+		case first == "FIT" && x.held:
+			first = "HELD_FOR_ANOTHER_JOB"
+		}
+		tally[first]++
+	}
+	if draft.AnyRoom(c) != room {
+		t.Fatalf("class %d: any room is %v, want %v", c, !room, room)
+	}
+	told := map[string]int64{}
+	last := -1
+	for _, n := range w.supply.Tally(c) {
+		if int(n.Why) <= last || n.Workers == 0 {
+			t.Fatalf("tally %v is out of order", w.supply.Tally(c))
+		}
+		last = int(n.Why)
+		told[n.Why.String()] = n.Workers
+	}
+	if !maps.Equal(told, tally) {
+		t.Fatalf("tally %v, want %v", told, tally)
+	}
+}

@@ -1,0 +1,126 @@
+package sched
+
+import (
+	"slices"
+
+	"github.com/rotasched/rota"
+)
+
+// UnfitCount tells how many workers a rule keeps from a class.
+type UnfitCount struct {
+	Why     Unfit
+	Workers int64
+}
+
+// Fits says whether a worker may take a job of the class now, and if not, by
+// which rule of SPEC §6.1: the first in the order of Unfit, so that what lasts is
+// named before want of room. It is the state machine's re-check of each
+// assignment (SPEC §2.3). Whether the worker is held is not asked: it may be for
+// this very job.
+func (s *Supply) Fits(c ClassID, id rota.WorkerID) (ok bool, why Unfit) {
+	slot, known := s.slotOf[id]
+	if !known {
+		return false, NoSuchWorker
+	}
+	k := &s.classes[c]
+	if why = s.misfit(k, slot); why == Fit {
+		why = s.roomFor(slot, k.queue, k.need)
+	}
+	return why == Fit, why
+}
+
+// misfit says why a worker could never fit the class as things stand, Fit if it
+// could.
+func (s *Supply) misfit(k *class, slot int32) Unfit {
+	if why := s.lasting[slot].fault(k.requirements.Type, &k.queue.rules); why != Fit {
+		return why
+	}
+	if !slices.Contains(s.specs[slot].Queues, k.requirements.Queue) {
+		return NotServingTheQueue
+	}
+	return k.requirements.misfit(s.specs[slot])
+}
+
+// EverFits counts the workers that could take a job of the class if they were
+// idle.
+func (s *Supply) EverFits(c ClassID) int {
+	return s.classes[c].fits.count()
+}
+
+// CouldFit says whether a worker could ever take a job of the class.
+func (s *Supply) CouldFit(c ClassID, id rota.WorkerID) bool {
+	slot, known := s.slotOf[id]
+	return known && s.classes[c].fits.has(int(slot))
+}
+
+// Tally counts all workers by the rule that keeps them from the class, in the
+// order of Unfit; Fit are those that have room now. A worker counts once: as not
+// serving the queue or not the pinned one if so, else by the first rule that it
+// fails. O(workers).
+func (s *Supply) Tally(c ClassID) (counts []UnfitCount) {
+	var by [len(unfitNames)]int64
+	k := &s.classes[c]
+	for slot, spec := range s.specs {
+		if spec != nil {
+			by[s.tallied(k, int32(slot))]++
+		}
+	}
+	for why, n := range by {
+		if n > 0 {
+			counts = append(counts, UnfitCount{Unfit(why), n})
+		}
+	}
+	return counts
+}
+
+// tallied is the rule by which Tally counts a worker.
+func (s *Supply) tallied(k *class, slot int32) Unfit {
+	r := &k.requirements
+	if !k.fits.has(int(slot)) {
+		switch {
+		case !k.queue.workers.has(int(slot)) && !slices.Contains(s.specs[slot].Queues, r.Queue):
+			return NotServingTheQueue
+		case r.Worker != "" && r.Worker != s.specs[slot].ID:
+			return NotThePinnedWorker
+		}
+		return s.misfit(k, slot)
+	}
+	why := s.roomFor(slot, k.queue, k.need)
+	if why == Fit && s.held.has(int(slot)) {
+		why = HeldForAnotherJob
+	}
+	return why
+}
+
+// Lacks tells what a worker lacks of room for a job of the class: how many leases
+// less it had to have open, and how much more cpu and memory free; 0 where it has
+// enough. ok is false if no end of leases would make room: the worker could never
+// take the job, is held for another, or has no units left for it.
+func (s *Supply) Lacks(c ClassID, id rota.WorkerID) (slots int32, cpu, mem int64, ok bool) {
+	return s.lacks(&s.standing, c, id)
+}
+
+func (s *Supply) lacks(t *standing, c ClassID, id rota.WorkerID) (slots int32, cpu, mem int64, ok bool) {
+	slot, known := s.slotOf[id]
+	k := &s.classes[c]
+	if !known || !k.fits.has(int(slot)) || t.held.has(int(slot)) || t.spent(slot, k.queue, k.need.units) {
+		return 0, 0, 0, false
+	}
+	slots = int32(max(0, int64(t.open[slot])+1-t.mostOf(slot, &k.queue.rules)))
+	if k.need.cpu > 0 {
+		cpu = max(0, k.need.cpu-t.cpuFree[slot])
+	}
+	if k.need.mem > 0 {
+		mem = max(0, k.need.mem-t.memFree[slot])
+	}
+	return slots, cpu, mem, true
+}
+
+// Lacks tells what Supply.Lacks does, after all that the entry assigned so far.
+func (d *Draft) Lacks(c ClassID, id rota.WorkerID) (slots int32, cpu, mem int64, ok bool) {
+	return d.supply.lacks(&d.standing, c, id)
+}
+
+// AnyRoom says whether any worker that is not held has room for a job of the
+// class, after all that the entry assigned so far.
+func (d *Draft) AnyRoom(c ClassID) bool { return d.hasRoom(c) }

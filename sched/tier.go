@@ -1,0 +1,65 @@
+package sched
+
+import "github.com/rotasched/rota"
+
+// tierCount is how many tiers there are (SPEC §5.0).
+const tierCount = 5
+
+// tier is one tier of an adaptive queue: the group that rounds draw from, and all
+// its jobs, blocked ones too, in the order of entering it.
+type tier struct {
+	group group
+	fifo  ordered[entry]
+}
+
+// NewTiered starts an adaptive queue empty: its jobs stand in tiers, each in the
+// order of (TierAt, TierSeq) (SPEC §10.2). A job that changes its tier is removed
+// and added anew, as another Item. Fair share does not apply: a sample has no
+// order of tenants.
+func NewTiered() *Pending {
+	p := NewPending(false)
+	p.tiered = true
+	return p
+}
+
+// Tiers counts the jobs of each tier, blocked ones too; zeros but in an adaptive
+// queue.
+func (p *Pending) Tiers() (depths [5]int) {
+	for i := range p.tiers {
+		depths[i] = p.tiers[i].fifo.len()
+	}
+	return depths
+}
+
+// TierFront is the job that entered a tier first, blocked or not; nil if there is
+// none.
+func (p *Pending) TierFront(tier int) *Item {
+	if tier < 0 || tier >= tierCount {
+		return nil
+	}
+	e, _ := p.tiers[tier].fifo.min()
+	return e.item
+}
+
+// tierAt is where a job stands.
+func tierAt(it *Item) uint8 { return uint8(min(max(it.Tier, 0), tierCount-1)) }
+
+// keyOf names a job's lane.
+func (p *Pending) keyOf(it *Item) laneKey {
+	k := laneKey{tenant: it.Tenant, domain: it.Domain, class: it.Class, band: bandOf(it.Priority)}
+	if p.tiered {
+		k.tier = tierAt(it)
+	}
+	return k
+}
+
+// laneOf is a job's lane, nil if there is none.
+func (p *Pending) laneOf(it *Item) *lane { return p.lanes[p.keyOf(it)] }
+
+// entryOf is a job's entry in the order of its lane.
+func (p *Pending) entryOf(it *Item) entry {
+	if p.tiered {
+		return entry{int64(it.TierAt), rota.Clock(it.TierSeq), it}
+	}
+	return entryOf(it)
+}

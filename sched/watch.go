@@ -1,0 +1,76 @@
+package sched
+
+import (
+	"fmt"
+
+	"github.com/rotasched/rota"
+)
+
+// watch is the recorder of an explanation: it notes how one job came to its
+// worker while the very code that decides runs (SPEC §2.4).
+type watch struct {
+	job    rota.JobID
+	others []rota.OtherWorker
+	found  bool
+}
+
+// Watch makes the Draft note who else was looked at when the job gets its worker.
+func (d *Draft) Watch(id rota.JobID) { d.watch = &watch{job: id} }
+
+// Watched tells the workers that did not get the watched job, by id, at most
+// MaxOthers, each with why; ok is false if no round of this entry drew it.
+func (d *Draft) Watched() (others []rota.OtherWorker, ok bool) {
+	if d.watch == nil {
+		return nil, false
+	}
+	return d.watch.others, d.watch.found
+}
+
+// note records the choice among those with room, at the moment before the
+// assignment takes any.
+func (m *matcher) note(c *member, chosen int) {
+	w := m.draft.watch
+	w.found, w.others = true, []rota.OtherWorker{}
+	s := m.supply
+	for _, slot := range s.order {
+		if len(w.others) == rota.MaxOthers {
+			return
+		}
+		if slot == m.slots[chosen] {
+			continue
+		}
+		reason := ""
+		if pos, stands := m.position(slot); stands && c.class.at.has(pos) {
+			reason = fmt.Sprintf("had room, %d open leases; place %d of %d, behind the chosen one's %d", m.now.open[slot], pos,
+				len(m.slots), chosen)
+			if pos < chosen {
+				reason = fmt.Sprintf("had room, %d open leases; %s put another one first", m.now.open[slot], m.in.Policy.Strategy)
+			}
+		} else {
+			reason = s.ruledOut(m.now, c.item.Class, slot).String()
+		}
+		w.others = append(w.others, rota.OtherWorker{Worker: s.specs[slot].ID, Reason: reason})
+	}
+}
+
+// position is a worker's place in the round, if it has one.
+func (m *matcher) position(slot int32) (int, bool) {
+	pos := int(m.posOf[slot])
+	return pos, pos < len(m.slots) && m.slots[pos] == slot
+}
+
+// ruledOut names the rule that keeps a worker from a class, by what is free in t.
+func (s *Supply) ruledOut(t *standing, c ClassID, slot int32) Unfit {
+	k := &s.classes[c]
+	if !k.fits.has(int(slot)) {
+		return s.tallied(k, slot)
+	}
+	why := t.roomFor(slot, k.queue, k.need)
+	if why == Fit && t.held.has(int(slot)) {
+		return HeldForAnotherJob
+	}
+	if why == Fit { // it had no slot left for anybody when the round began
+		return NoFreeSlot
+	}
+	return why
+}

@@ -1,0 +1,344 @@
+package snapshot
+
+import (
+	"encoding/binary"
+	"slices"
+	"sync"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+)
+
+// The buckets of the archive; events have others in the same file. docs/formats.md
+// has their layouts.
+var (
+	archiveMeta    = []byte("jobs.meta")
+	archiveRecords = []byte("jobs.records")
+	archiveIDs     = []byte("jobs.ids")
+)
+
+// The keys of archiveMeta.
+var (
+	metaFormat      = []byte("format")
+	metaCluster     = []byte("cluster")
+	metaIncarnation = []byte("incarnation")
+	metaHeld        = []byte("held")
+	metaAbsent      = []byte("absent")
+	metaFloor       = []byte("floor")
+	metaLost        = []byte("lost")
+	metaSize        = []byte("size")
+)
+
+// archiveFormat is the version of the buckets' layouts.
+const archiveFormat = 1
+
+// Archive is a node's store of terminal jobs (SPEC §10.5), by their dense
+// numbers. It knows which numbers it holds, so that it can fetch what it lacks
+// and never takes the lack of a record for the lack of a job. All methods are
+// safe for concurrent use. Writes are on disk when they return.
+type Archive struct {
+	db *bbolt.DB
+
+	// write lets one writer at a time compute and commit; mu guards what is kept of
+	// archiveMeta in memory, which is never ahead of the disk and never waits for it.
+	write sync.Mutex
+	mu    sync.RWMutex
+	meta  archiveState
+}
+
+// archiveState is the archive's own bookkeeping.
+type archiveState struct {
+	cluster     rota.ClusterID
+	incarnation uint64
+	// held are the numbers that are here, superseded by a later life of the same
+	// job, or in absent: known to be nowhere. floor is the last that retention took,
+	// lost how many of absent no retention accounts for.
+	held, absent Spans
+	floor, lost  uint64
+	// records and bytes count what archiveRecords holds, keys not included.
+	records, bytes uint64
+}
+
+// ArchiveStats tells what an archive holds.
+type ArchiveStats struct {
+	Records, Bytes uint64
+	// Floor is the last number that retention took, Lost how many no node has.
+	Floor, Lost uint64
+	// OldestDate is when the oldest record's job ended, 0 for none.
+	OldestDate rota.Date
+}
+
+// NewArchive uses the archive in a file that OpenArchive opened.
+func NewArchive(db *bbolt.DB) (*Archive, error) {
+	a := &Archive{db: db}
+	err := db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range [][]byte{archiveMeta, archiveRecords, archiveIDs} {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+				return err
+			}
+		}
+		b := tx.Bucket(archiveMeta)
+		if format := b.Get(metaFormat); format == nil {
+			if err := b.Put(metaFormat, []byte{archiveFormat}); err != nil {
+				return err
+			}
+		} else if len(format) != 1 || format[0] != archiveFormat {
+			return rota.Refusef(rota.Conflict, "archive", "%s has format %x, this binary knows %d: start a newer binary",
+				db.Path(), format, archiveFormat)
+		}
+		return a.meta.load(b)
+	})
+	if err != nil {
+		return nil, carried(opOpen, err, "the archive %s is not usable: move it away, and it is fetched again from the "+
+			"other nodes", db.Path())
+	}
+	return a, nil
+}
+
+func (s *archiveState) load(b *bbolt.Bucket) error {
+	s.cluster = rota.ClusterID(b.Get(metaCluster))
+	s.incarnation, s.floor = number(b.Get(metaIncarnation)), number(b.Get(metaFloor))
+	if size := b.Get(metaSize); len(size) == 16 {
+		s.records, s.bytes = binary.BigEndian.Uint64(size), binary.BigEndian.Uint64(size[8:])
+	}
+	s.lost = number(b.Get(metaLost))
+	held, whole := parseSpans(b.Get(metaHeld))
+	absent, sound := parseSpans(b.Get(metaAbsent))
+	if !whole || !sound {
+		return rota.Refusef(rota.Internal, "archive", "its list of held records is damaged")
+	}
+	s.held, s.absent = held, absent
+	return nil
+}
+
+func (s *archiveState) save(b *bbolt.Bucket) error {
+	size := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, s.records), s.bytes)
+	for _, kv := range []struct{ key, value []byte }{
+		{metaCluster, []byte(s.cluster)}, {metaIncarnation, seqKey(s.incarnation)}, {metaHeld, s.held.append(nil)},
+		{metaAbsent, s.absent.append(nil)}, {metaFloor, seqKey(s.floor)}, {metaLost, seqKey(s.lost)}, {metaSize, size},
+	} {
+		if err := b.Put(kv.key, kv.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func number(b []byte) uint64 {
+	if len(b) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
+func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
+
+// Claim binds the archive to a cluster and incarnation, for ever; one that is
+// bound to another is refused by name: its numbers mean other jobs.
+func (a *Archive) Claim(cluster rota.ClusterID, incarnation uint64) error {
+	return a.change(func(_ *bbolt.Tx, s *archiveState) error {
+		if s.cluster == "" {
+			s.cluster, s.incarnation = cluster, incarnation
+		}
+		return nil
+	}, func(s *archiveState) error {
+		if s.cluster == cluster && s.incarnation == incarnation {
+			return errNoChange
+		}
+		if s.cluster != "" {
+			return rota.Refusef(rota.Conflict, "archive", "%s holds the history of cluster %s, incarnation %d, but this node is of "+
+				"cluster %s, incarnation %d: move it away, and the right one is fetched from the other nodes", a.db.Path(),
+				s.cluster, s.incarnation, cluster, incarnation)
+		}
+		return nil
+	})
+}
+
+// Cluster tells what the archive is bound to; empty if to nothing yet.
+func (a *Archive) Cluster() (rota.ClusterID, uint64) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.meta.cluster, a.meta.incarnation
+}
+
+// errNoChange ends a change before anything is written.
+var errNoChange = rota.Refusef(rota.Internal, "archive", "nothing to change")
+
+// change runs one write: check first, then do in one transaction, and only when
+// that is on disk is the new bookkeeping taken.
+func (a *Archive) change(do func(*bbolt.Tx, *archiveState) error, check func(*archiveState) error) error {
+	a.write.Lock()
+	defer a.write.Unlock()
+	if check != nil {
+		if err := check(&a.meta); err == errNoChange {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	next := a.meta
+	next.held, next.absent = slices.Clone(a.meta.held), slices.Clone(a.meta.absent)
+	err := a.db.Update(func(tx *bbolt.Tx) error {
+		if err := do(tx, &next); err != nil {
+			return err
+		}
+		return next.save(tx.Bucket(archiveMeta))
+	})
+	if err != nil {
+		return carried(opArchive, err, "the archive %s was not written", a.db.Path())
+	}
+	a.mu.Lock()
+	a.meta = next
+	a.mu.Unlock()
+	return nil
+}
+
+const opArchive = "archive"
+
+// Entry is one record on its way in: its encoding as of fsm.StagedRecord.Append.
+type Entry = rota.ArchiveRecord
+
+// Put writes records, all or none, and holds their numbers, and those of also
+// too: numbers without a record, as their jobs have ended again since.
+// Numbers that are held already are passed over, so a batch may be repeated; of
+// one job the latest end alone is kept.
+func (a *Archive) Put(entries []Entry, also Spans) error {
+	packer, err := newPacker()
+	if err != nil {
+		return err
+	}
+	defer packer.close()
+	type row struct {
+		Entry
+		ended fsm.Ended
+	}
+	rows := make([]row, 0, len(entries))
+	for _, e := range entries {
+		ended, err := fsm.DecodeEnded(e.Data)
+		if err != nil || ended.Seq != e.Seq || e.Seq == 0 {
+			return rota.Refusef(rota.Invalid, "archive", "record %d is none of a terminal job of that number", e.Seq)
+		}
+		rows = append(rows, row{e, ended})
+	}
+	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
+		records, ids := tx.Bucket(archiveRecords), tx.Bucket(archiveIDs)
+		records.FillPercent = 0.95 // numbers only grow
+		for _, r := range rows {
+			if r.Seq <= s.floor || s.held.Has(r.Seq) {
+				continue
+			}
+			s.held.Add(r.Seq, r.Seq)
+			id := []byte(r.ended.Job.ID)
+			if old, known := parseMark(id, ids.Get(id)); known {
+				if old.Seq > r.Seq {
+					continue // this end is not the latest
+				}
+				if err := s.drop(records, old.Seq); err != nil {
+					return err
+				}
+			}
+			value := packer.pack(r.Seq, r.ended.Job.FinishedDate, id, r.Data)
+			if err := records.Put(seqKey(r.Seq), value); err != nil {
+				return err
+			}
+			if err := ids.Put(id, appendMark(nil, &r.ended)); err != nil {
+				return err
+			}
+			s.records, s.bytes = s.records+1, s.bytes+uint64(len(value))
+		}
+		for _, span := range also {
+			s.held.Add(span.From, span.To)
+		}
+		s.held.cut(s.floor)
+		return nil
+	}, nil)
+}
+
+func (s *archiveState) drop(records *bbolt.Bucket, seq uint64) error {
+	key := seqKey(seq)
+	value := records.Get(key)
+	if value == nil {
+		return nil
+	}
+	size := uint64(len(value))
+	if err := records.Delete(key); err != nil {
+		return err
+	}
+	s.records, s.bytes = s.records-1, s.bytes-size
+	return nil
+}
+
+// Forgo takes numbers for gone: all other nodes were asked, and none has them. Of
+// those, lost are accounted for by no retention.
+func (a *Archive) Forgo(span Span, lost uint64) error {
+	return a.change(func(_ *bbolt.Tx, s *archiveState) error {
+		s.held.Add(span.From, span.To)
+		s.absent.Add(span.From, span.To)
+		s.lost += lost
+		return nil
+	}, nil)
+}
+
+// Lacks gives the numbers up to last that are neither held nor taken by
+// retention, at most so many spans.
+func (a *Archive) Lacks(last uint64, most int) Spans {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.meta.held.gaps(a.meta.floor+1, last, most)
+}
+
+// Holds says whether a number is here, or needs not be.
+func (a *Archive) Holds(seq uint64) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return seq <= a.meta.floor || a.meta.held.Has(seq)
+}
+
+// Missing gives those of the numbers, in order, that should have a record here and
+// have none, at most so many: none, in a sound archive.
+func (a *Archive) Missing(seqs []uint64, most int) (missing []uint64, err error) {
+	err = a.db.View(func(tx *bbolt.Tx) error {
+		var s archiveState
+		if err := s.load(tx.Bucket(archiveMeta)); err != nil {
+			return err
+		}
+		records := tx.Bucket(archiveRecords)
+		for _, seq := range seqs {
+			if seq > s.floor && s.held.Has(seq) && !s.absent.Has(seq) && records.Get(seqKey(seq)) == nil {
+				if missing = append(missing, seq); len(missing) == most {
+					return nil
+				}
+			}
+		}
+		return nil
+	})
+	return missing, err
+}
+
+// Stats tells what the archive holds.
+func (a *Archive) Stats() ArchiveStats {
+	a.mu.RLock()
+	s := ArchiveStats{Records: a.meta.records, Bytes: a.meta.bytes, Floor: a.meta.floor, Lost: a.meta.lost}
+	a.mu.RUnlock()
+	_ = a.db.View(func(tx *bbolt.Tx) error {
+		if _, value := tx.Bucket(archiveRecords).Cursor().First(); value != nil {
+			s.OldestDate, _ = recordHead(value)
+		}
+		return nil
+	})
+	return s
+}
+
+// adopt takes over which numbers another archive held.
+func (a *Archive) adopt(floor uint64, held Spans) error {
+	return a.change(func(_ *bbolt.Tx, s *archiveState) error {
+		for _, x := range held {
+			s.held.Add(x.From, x.To)
+		}
+		s.floor = max(s.floor, floor)
+		s.held.cut(s.floor)
+		return nil
+	}, nil)
+}

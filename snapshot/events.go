@@ -1,0 +1,252 @@
+package snapshot
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sort"
+	"sync"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rotasched/rota"
+)
+
+// eventsBucket holds chunks of events: the index of the first entry, 8 bytes
+// big-endian, to a chunk (eventchunk.go).
+var eventsBucket = []byte("events.1")
+
+const (
+	// chunkBytes is how many bytes of events a chunk is filled up to: some ten
+	// thousand events, which is what one reading decodes.
+	chunkBytes = 1 << 20
+	// mergeBelow is the size up to which the newest chunk takes more entries. An
+	// idle cluster flushes a few events at a time: a chunk for each would make
+	// hundreds of thousands.
+	mergeBelow = 256 << 10
+)
+
+// EventStore keeps the newest events of a node in its archive file (SPEC §12.3):
+// whole entries in chunks, each found by index and by how many events lie before
+// it. Its methods may be called by many goroutines.
+type EventStore struct {
+	db       *bbolt.DB
+	retained uint64
+	// write lets one Put run at a time; mu guards chunks, which readers share.
+	write  sync.Mutex
+	mu     sync.RWMutex
+	chunks []chunkHead
+}
+
+// OpenEvents takes the part of an archive file that holds events and keeps the
+// newest so many; a chunk more may stay. A chunk whose head does not verify is
+// left out: the other nodes have it.
+func OpenEvents(db *bbolt.DB, retained uint64) (*EventStore, error) {
+	s := &EventStore{db: db, retained: retained}
+	err := db.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists(eventsBucket)
+		if err != nil {
+			return err
+		}
+		var broken [][]byte
+		err = b.ForEach(func(k, v []byte) error {
+			h, err := parseChunkHead(v)
+			if err != nil || len(k) != 8 || binary.BigEndian.Uint64(k) != uint64(h.first) ||
+				len(s.chunks) > 0 && s.chunks[len(s.chunks)-1].end() > h.before {
+				broken = append(broken, append([]byte(nil), k...))
+				return nil
+			}
+			s.chunks = append(s.chunks, h)
+			return nil
+		})
+		for _, k := range broken {
+			if err == nil {
+				err = b.Delete(k)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, carried(opOpen, err, "the events in the archive cannot be read")
+	}
+	return s, nil
+}
+
+// Put keeps entries, in their order, and forgets the oldest beyond what is
+// retained. Entries that are there already are left out, so a log that is
+// replayed changes nothing; entries older than others fill gaps.
+func (s *EventStore) Put(entries []EventEntry) error {
+	s.write.Lock()
+	defer s.write.Unlock()
+	chunks := append([]chunkHead(nil), s.chunks...)
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(eventsBucket)
+		for len(entries) > 0 {
+			run := freshRun(chunks, &entries)
+			if len(run) == 0 {
+				continue
+			}
+			var err error
+			if chunks, err = putRun(b, chunks, run); err != nil {
+				return err
+			}
+		}
+		for len(chunks) > 1 && chunks[0].end()+s.retained <= chunks[len(chunks)-1].end() {
+			if err := b.Delete(chunks[0].key()); err != nil {
+				return err
+			}
+			chunks = chunks[1:]
+		}
+		return nil
+	})
+	if err != nil {
+		return carried("put events", err, "events cannot be written")
+	}
+	s.mu.Lock()
+	s.chunks = chunks
+	s.mu.Unlock()
+	return nil
+}
+
+// freshRun takes entries off the front: first those that are there already, then
+// as many as make one chunk, follow on each other and lie before the next chunk.
+func freshRun(chunks []chunkHead, entries *[]EventEntry) []EventEntry {
+	list := *entries
+	at := sort.Search(len(chunks), func(i int) bool { return chunks[i].end() > list[0].Before })
+	if at < len(chunks) && chunks[at].before <= list[0].Before {
+		*entries = list[1:]
+		return nil
+	}
+	n, bytes := 0, 0
+	for n < len(list) && (n == 0 || bytes < chunkBytes && list[n].Before == list[n-1].End()) &&
+		(at == len(chunks) || list[n].End() <= chunks[at].before) {
+		bytes += list[n].size()
+		n++
+	}
+	if n == 0 { // it overlaps a chunk by halves: no node makes such entries
+		*entries = list[1:]
+		return nil
+	}
+	*entries = list[n:]
+	return list[:n]
+}
+
+// putRun writes a run of entries, joined to the chunk before where that is small.
+func putRun(b *bbolt.Bucket, chunks []chunkHead, run []EventEntry) ([]chunkHead, error) {
+	at := sort.Search(len(chunks), func(i int) bool { return chunks[i].before > run[0].Before })
+	if at > 0 && chunks[at-1].end() == run[0].Before && chunks[at-1].raw < mergeBelow {
+		// A chunk that is damaged is not merged with, it stays as it is.
+		if before, err := DecodeEvents(b.Get(chunks[at-1].key())); err == nil {
+			at--
+			run = append(before, run...)
+			chunks = append(chunks[:at], chunks[at+1:]...)
+		}
+	}
+	data := EncodeEvents(run)
+	h, err := parseChunkHead(data)
+	if err != nil {
+		return chunks, err
+	}
+	chunks = append(chunks, chunkHead{})
+	copy(chunks[at+1:], chunks[at:])
+	chunks[at] = h
+	return chunks, b.Put(h.key(), data)
+}
+
+// Range says how many events lie before the oldest that is kept and before the
+// next to come; both 0 where none is kept.
+func (s *EventStore) Range() (oldest, next uint64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if len(s.chunks) == 0 {
+		return 0, 0
+	}
+	return s.chunks[0].before, s.chunks[len(s.chunks)-1].end()
+}
+
+// Missing gives the first stretch of [from, to) that is not kept; it is empty, at
+// to, where nothing is missing.
+func (s *EventStore) Missing(from, to uint64) (uint64, uint64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	at := sort.Search(len(s.chunks), func(i int) bool { return s.chunks[i].end() > from })
+	for ; at < len(s.chunks) && from < to && s.chunks[at].before <= from; at++ {
+		from = s.chunks[at].end()
+	}
+	if at < len(s.chunks) && s.chunks[at].before < to {
+		to = s.chunks[at].before
+	}
+	return min(from, to), to
+}
+
+// Read gives the entries of the chunk that holds an event, by how many events lie
+// before it, from the entry with that event on; none where it is not kept.
+func (s *EventStore) Read(event uint64) ([]EventEntry, error) {
+	h, ok := s.find(func(h chunkHead) bool { return h.end() > event })
+	if !ok || h.before > event {
+		return nil, nil
+	}
+	entries, err := s.load(h)
+	at := sort.Search(len(entries), func(i int) bool { return entries[i].End() > event })
+	return entries[at:], err
+}
+
+// At gives the entry at an index, or the newest before it that has events, with
+// those after it in its chunk; none where nothing so old is kept.
+func (s *EventStore) At(index rota.Index) ([]EventEntry, error) {
+	s.mu.RLock()
+	at := sort.Search(len(s.chunks), func(i int) bool { return s.chunks[i].first > index })
+	if at == 0 {
+		s.mu.RUnlock()
+		return nil, nil
+	}
+	h := s.chunks[at-1]
+	s.mu.RUnlock()
+	entries, err := s.load(h)
+	i := sort.Search(len(entries), func(i int) bool { return entries[i].Index > index })
+	return entries[max(0, i-1):], err
+}
+
+// Walk gives chunks from the newest to the oldest until f says no. A chunk that is
+// damaged comes with an error and what its head says.
+func (s *EventStore) Walk(f func(first, last rota.Index, entries []EventEntry, err error) bool) {
+	s.mu.RLock()
+	chunks := s.chunks
+	s.mu.RUnlock()
+	for i := len(chunks) - 1; i >= 0; i-- {
+		entries, err := s.load(chunks[i])
+		if err == nil && entries == nil {
+			return // forgotten meanwhile
+		}
+		if !f(chunks[i].first, chunks[i].last, entries, err) {
+			return
+		}
+	}
+}
+
+func (s *EventStore) find(ok func(chunkHead) bool) (chunkHead, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	at := sort.Search(len(s.chunks), func(i int) bool { return ok(s.chunks[i]) })
+	if at == len(s.chunks) {
+		return chunkHead{}, false
+	}
+	return s.chunks[at], true
+}
+
+// load decodes a chunk; none where it was forgotten meanwhile.
+func (s *EventStore) load(h chunkHead) (entries []EventEntry, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		data := tx.Bucket(eventsBucket).Get(h.key())
+		if data == nil {
+			return nil
+		}
+		if entries, err = DecodeEvents(data); err != nil {
+			return fmt.Errorf("events of entries %d to %d: %w", h.first, h.last, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, carried("read events", err, "events cannot be read from the archive")
+	}
+	return entries, nil
+}

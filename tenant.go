@@ -1,0 +1,63 @@
+package rota
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tenantKeys are the keys of a tenant's limits, in the order in which they are
+// shown.
+var tenantKeys = []string{"tier", "weight", "max_concurrent", "rate_limit_rps", "penalty_ms"}
+
+// TenantKeys lists the keys that TenantLimits.Set takes.
+func TenantKeys() []string { return append([]string(nil), tenantKeys...) }
+
+// Set changes one key: tier=PREMIUM, weight=3, max_concurrent=8,
+// rate_limit_rps=50 (−1 leaves it to each queue), penalty_ms=1000 or penalty=1s.
+// It refuses unknown keys and values out of range, naming key, value and range,
+// and then changes nothing.
+func (l *TenantLimits) Set(s Setting) error {
+	key, text := strings.ToLower(strings.TrimSpace(s.Key)), strings.TrimSpace(s.Value)
+	changed := *l
+	var into *int64
+	switch key {
+	case "tier":
+		if err := changed.Tier.UnmarshalText([]byte(strings.ToUpper(text))); err != nil {
+			return Refusef(Invalid, "tier", "tier=%q is unknown: one of %s is wanted", text,
+				strings.Join(serviceTierNames, ", "))
+		}
+	case "weight":
+		into = &changed.Weight
+	case "max_concurrent":
+		into = &changed.MaxConcurrent
+	case "rate_limit_rps":
+		into = &changed.RateLimitRPS
+	case "penalty_ms", "penalty":
+		into, key = &changed.PenaltyMs, "penalty_ms"
+	default:
+		return Refusef(Invalid, "key", "tenant key %q is unknown: one of %s is wanted", s.Key, strings.Join(tenantKeys, ", "))
+	}
+	if into != nil {
+		v, err := strconv.ParseInt(text, 10, 64)
+		if d, durationErr := time.ParseDuration(text); err != nil && key == "penalty_ms" && durationErr == nil {
+			v, err = d.Milliseconds(), nil
+		}
+		if err != nil {
+			return Refusef(Invalid, key, "%s=%q is refused: a whole number is wanted", key, text)
+		}
+		*into = v
+	}
+	if err := changed.Check(); err != nil {
+		return err
+	}
+	*l = changed
+	return nil
+}
+
+// Settings gives every key with its value as Set takes it.
+func (l TenantLimits) Settings() []Setting {
+	number := func(v int64) string { return strconv.FormatInt(v, 10) }
+	return []Setting{{"tier", l.Tier.String()}, {"weight", number(l.Weight)}, {"max_concurrent", number(l.MaxConcurrent)},
+		{"rate_limit_rps", number(l.RateLimitRPS)}, {"penalty_ms", number(l.PenaltyMs)}}
+}

@@ -1,0 +1,139 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// maxRecordsAsked bounds one question for single jobs.
+const maxRecordsAsked = 1_000
+
+// ArchiveRange serves a stretch of this node's archive (SPEC §10.5).
+func (s *nodeService) ArchiveRange(ctx context.Context,
+	req *rotav1.ArchiveRangeRequest) (*rotav1.ArchiveRangeResponse, error) {
+	if _, err := s.admit(req.GetCaller()); err != nil {
+		return nil, err
+	}
+	slice, err := s.core.ArchiveRange(ctx, rota.ArchiveSpan{From: req.GetFrom(), To: req.GetTo()}, req.GetMaxBytes())
+	if err != nil {
+		return nil, err
+	}
+	answer := &rotav1.ArchiveRangeResponse{Floor: slice.Floor, Last: slice.Last, Records: recordsToWire(slice.Records)}
+	for _, x := range slice.Covered {
+		answer.Covered = append(answer.Covered, &rotav1.ArchiveSpan{From: x.From, To: x.To})
+	}
+	return answer, nil
+}
+
+// ArchiveRecords tells what this node's archive knows of single jobs.
+func (s *nodeService) ArchiveRecords(ctx context.Context,
+	req *rotav1.ArchiveRecordsRequest) (*rotav1.ArchiveRecordsResponse, error) {
+	if _, err := s.admit(req.GetCaller()); err != nil {
+		return nil, err
+	}
+	if err := checkCount("ids", len(req.GetIds()), maxRecordsAsked); err != nil {
+		return nil, err
+	}
+	for _, id := range req.GetIds() {
+		if err := rota.CheckID("ids", id); err != nil {
+			return nil, err
+		}
+	}
+	records, err := s.core.ArchiveRecords(ctx, words.JobIDsFromWire(req.GetIds()))
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.ArchiveRecordsResponse{Records: recordsToWire(records)}, nil
+}
+
+// ListArchived reads one page for a node whose own history has gaps. A page of too
+// many bytes is cut by asking again with a limit that fits, as Jobs.List does.
+func (s *nodeService) ListArchived(ctx context.Context,
+	req *rotav1.ListArchivedRequest) (*rotav1.ListJobsResponse, error) {
+	if _, err := s.admit(req.GetCaller()); err != nil {
+		return nil, err
+	}
+	filter, opt, err := words.JobFilterFromWire(req.GetList())
+	if err != nil {
+		return nil, err
+	}
+	if err := checkLimit(req.GetList().GetLimit(), req.GetList().GetCursor()); err != nil {
+		return nil, err
+	}
+	for {
+		page, err := s.core.ListArchived(ctx, filter, opt.MinIndex)
+		if err != nil {
+			return nil, err
+		}
+		answer := words.JobPageToWire(&page, rota.ReadAt{Index: opt.MinIndex})
+		fit := fitting(answer.GetJobs(), pageBytes)
+		if fit == len(answer.GetJobs()) {
+			return answer, nil
+		}
+		filter.Limit = fit
+	}
+}
+
+func recordsToWire(records []rota.ArchiveRecord) []*rotav1.ArchiveRecord {
+	wire := make([]*rotav1.ArchiveRecord, len(records))
+	for i := range records {
+		wire[i] = &rotav1.ArchiveRecord{Seq: records[i].Seq, Data: records[i].Data}
+	}
+	return wire
+}
+
+func recordsFromWire(wire []*rotav1.ArchiveRecord) []rota.ArchiveRecord {
+	records := make([]rota.ArchiveRecord, len(wire))
+	for i, w := range wire {
+		records[i] = rota.ArchiveRecord{Seq: w.GetSeq(), Data: w.GetData()}
+	}
+	return records
+}
+
+// ArchiveRange fetches a stretch of another node's archive.
+func (p *Peers) ArchiveRange(ctx context.Context, to rota.NodeAddress,
+	span rota.ArchiveSpan, maxBytes int64) (slice rota.ArchiveSlice, err error) {
+	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
+		answer, err := node.ArchiveRange(ctx, &rotav1.ArchiveRangeRequest{Caller: me, From: span.From, To: span.To,
+			MaxBytes: maxBytes})
+		slice = rota.ArchiveSlice{Records: recordsFromWire(answer.GetRecords()), Floor: answer.GetFloor(),
+			Last: answer.GetLast()}
+		for _, x := range answer.GetCovered() {
+			slice.Covered = append(slice.Covered, rota.ArchiveSpan{From: x.GetFrom(), To: x.GetTo()})
+		}
+		return err
+	})
+	return slice, err
+}
+
+// ArchiveRecords asks another node's archive for single jobs.
+func (p *Peers) ArchiveRecords(ctx context.Context, to rota.NodeAddress,
+	ids []rota.JobID) (records []rota.ArchiveRecord, err error) {
+	asked := make([]string, len(ids))
+	for i, id := range ids {
+		asked[i] = string(id)
+	}
+	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
+		answer, err := node.ArchiveRecords(ctx, &rotav1.ArchiveRecordsRequest{Caller: me, Ids: asked})
+		records = recordsFromWire(answer.GetRecords())
+		return err
+	})
+	return records, err
+}
+
+// ListArchived reads a page of jobs at another node, once that has applied at.
+func (p *Peers) ListArchived(ctx context.Context, to rota.NodeAddress,
+	f rota.JobFilter, at rota.Index) (page rota.JobPage, err error) {
+	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
+		answer, err := node.ListArchived(ctx, &rotav1.ListArchivedRequest{Caller: me,
+			List: words.JobFilterToWire(&f, rota.ReadOptions{MinIndex: at})})
+		if err == nil {
+			page, _, err = words.JobPageFromWire(answer)
+		}
+		return err
+	})
+	return page, err
+}

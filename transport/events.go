@@ -1,0 +1,164 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// eventsService streams events to consumers (SPEC §12.3).
+type eventsService struct {
+	rotav1.UnimplementedEventsServer
+	server *Server
+	core   Core
+}
+
+// Tail lasts as long as the caller wants, or until this node goes. It ends with
+// Exhausted for a consumer that is too slow.
+func (s *eventsService) Tail(req *rotav1.TailRequest, stream grpc.ServerStreamingServer[rotav1.EventBatch]) error {
+	filter, err := words.TailFromWire(req)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.server.untilDrain(stream.Context())
+	defer cancel()
+	err = s.core.Events(ctx, filter, func(events []rota.ServedEvent) error {
+		messages, err := s.server.batches.of(events).messages(stream)
+		for _, m := range messages {
+			if err := stream.SendMsg(m); err != nil {
+				return err
+			}
+		}
+		return err
+	})
+	if err != nil && s.server.draining.Err() != nil {
+		return s.server.going()
+	}
+	return err
+}
+
+const (
+	// eventsInMessage and eventsBytes bound one message of events, far below
+	// rota.MaxMessageBytes with the longest texts.
+	eventsInMessage = 512
+	eventsBytes     = 256 << 10
+	// batchesShared bounds the batches whose encodings are kept for others.
+	batchesShared = 32
+)
+
+// encodedBatch is one batch of events in the forms that are sent, each made once
+// for all consumers: to encode costs far more than to send.
+type encodedBatch struct {
+	events []rota.ServedEvent
+	grpc   sync.Once
+	wire   []*grpc.PreparedMsg
+	json   sync.Once
+	texts  [][]byte
+	err    error
+}
+
+// messages gives the batch as gRPC messages.
+func (b *encodedBatch) messages(stream grpc.ServerStream) ([]*grpc.PreparedMsg, error) {
+	b.grpc.Do(func() {
+		for left := b.events; len(left) > 0; {
+			m, n, size := &rotav1.EventBatch{}, 0, 0
+			for n < len(left) && n < eventsInMessage && size < eventsBytes {
+				m.Events = append(m.Events, words.EventToWire(&left[n]))
+				size += len(left[n].Payload) + len(left[n].Text)
+				n++
+			}
+			left = left[n:]
+			prepared := &grpc.PreparedMsg{}
+			if err := prepared.Encode(stream, m); err != nil {
+				b.err = err
+				return
+			}
+			b.wire = append(b.wire, prepared)
+		}
+	})
+	return b.wire, b.err
+}
+
+// lines gives the batch as one JSON text an event.
+func (b *encodedBatch) lines() ([][]byte, error) {
+	b.json.Do(func() {
+		for i := range b.events {
+			text, err := json.Marshal(&b.events[i])
+			if err != nil {
+				b.err = err
+				return
+			}
+			b.texts = append(b.texts, text)
+		}
+	})
+	return b.texts, b.err
+}
+
+// batchShare finds the encodings of a batch that the core gave to others too: the
+// same slice is the same batch, as nobody changes it.
+type batchShare struct {
+	mu    sync.Mutex
+	at    map[*rota.ServedEvent]*encodedBatch
+	order []*rota.ServedEvent
+}
+
+func (c *batchShare) of(events []rota.ServedEvent) *encodedBatch {
+	if len(events) == 0 {
+		return &encodedBatch{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.at[&events[0]]
+	if b != nil && len(b.events) == len(events) {
+		return b
+	}
+	fresh := &encodedBatch{events: events}
+	if b != nil {
+		return fresh // a part of it: made for this consumer alone
+	}
+	if c.at == nil {
+		c.at = make(map[*rota.ServedEvent]*encodedBatch)
+	}
+	if len(c.order) >= batchesShared {
+		delete(c.at, c.order[0])
+		c.order = c.order[1:]
+	}
+	c.at[&events[0]] = fresh
+	c.order = append(c.order, &events[0])
+	return fresh
+}
+
+// EventRange tells another node events that it lacks.
+func (s *nodeService) EventRange(ctx context.Context,
+	req *rotav1.EventRangeRequest) (*rotav1.EventRangeResponse, error) {
+	if _, err := s.admit(req.GetCaller()); err != nil {
+		return nil, err
+	}
+	chunk, err := s.core.EventRange(ctx, rota.EventRange{From: req.GetFrom(), At: rota.Index(req.GetAt())})
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.EventRangeResponse{Data: chunk.Data, Oldest: chunk.Oldest, Next: chunk.Next}, nil
+}
+
+// eventChunkBytes is the most that an answer with events may have: one entry may
+// end tens of thousands of leases.
+const eventChunkBytes = 64 << 20
+
+// EventRange asks a node for events that this one lacks.
+func (p *Peers) EventRange(ctx context.Context,
+	to rota.NodeAddress, r rota.EventRange) (chunk rota.EventChunk, err error) {
+	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
+		answer, err := node.EventRange(ctx, &rotav1.EventRangeRequest{Caller: me, From: r.From, At: uint64(r.At)},
+			grpc.MaxCallRecvMsgSize(eventChunkBytes))
+		chunk = rota.EventChunk{Data: answer.GetData(), Oldest: answer.GetOldest(), Next: answer.GetNext()}
+		return err
+	})
+	return chunk, err
+}

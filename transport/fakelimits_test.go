@@ -1,0 +1,55 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+)
+
+// The fake core's answers on standing, tenants and modes echo what was asked.
+
+func (c *fakeCore) ReportProof(_ context.Context, r rota.ProofReport) (rota.JobOutcome, error) {
+	return rota.JobOutcome{ID: r.Job, State: rota.Queued, Index: 6}, c.err
+}
+
+func fakeStatus(id rota.WorkerID, status rota.WorkerStatus) rota.Worker {
+	return rota.Worker{WorkerSpec: rota.WorkerSpec{ID: id}, Status: status}
+}
+
+func (c *fakeCore) SuspendWorker(_ context.Context, id rota.WorkerID) (rota.Worker, error) {
+	return fakeStatus(id, rota.WorkerSuspended), c.err
+}
+
+func (c *fakeCore) ResumeWorker(_ context.Context, id rota.WorkerID) (rota.Worker, error) {
+	return fakeStatus(id, rota.WorkerActive), c.err
+}
+
+func (c *fakeCore) RetireWorker(_ context.Context, id rota.WorkerID) (rota.Worker, error) {
+	return fakeStatus(id, rota.WorkerRetired), c.err
+}
+
+func (c *fakeCore) Tenants(context.Context, rota.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {
+	return c.tenants, rota.ReadAt{Index: 4}, c.err
+}
+
+func (c *fakeCore) Tenant(_ context.Context, id rota.TenantID, _ rota.ReadOptions) (rota.Tenant, error) {
+	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits()}, c.err
+}
+
+func (c *fakeCore) SetTenant(_ context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error) {
+	t := rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits(), Known: true}
+	for _, s := range set {
+		if err := t.Set(s); err != nil {
+			return t, err
+		}
+	}
+	return t, c.err
+}
+
+func (c *fakeCore) Mode(context.Context, rota.ReadOptions) (rota.ModeStatus, error) {
+	return rota.ModeStatus{Mode: rota.ModeDraining, Reason: "upgrade", Drained: true, Index: 9}, c.err
+}
+
+func (c *fakeCore) SetMode(_ context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error) {
+	return rota.ModeStatus{Mode: mode, Reason: reason, Index: 9}, c.err
+}

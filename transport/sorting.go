@@ -1,0 +1,159 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// sorter is what a new connection passes before anything else: encryption and the
+// proof of identity where TLS is on, then the question whether it speaks gRPC or
+// HTTP/1.1. So one port serves both, with the same checks. The protocol is told by
+// ALPN under TLS, by the first three bytes without.
+type sorter struct {
+	tls *tls.Config
+	web *connQueue
+}
+
+var _ credentials.TransportCredentials = (*sorter)(nil)
+
+// newSorter sends what is no gRPC to a queue.
+func newSorter(config *tls.Config, web *connQueue) *sorter {
+	if config != nil {
+		config = config.Clone()
+		for _, p := range []string{"h2", "http/1.1"} {
+			if !slices.Contains(config.NextProtos, p) {
+				config.NextProtos = append(slices.Clone(config.NextProtos), p)
+			}
+		}
+	}
+	return &sorter{tls: config, web: web}
+}
+
+// ServerHandshake implements credentials.TransportCredentials. gRPC has set a
+// deadline on raw, and closes it with an error.
+func (s *sorter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	capped, ok := raw.(*cappedConn)
+	if !ok {
+		capped = &cappedConn{Conn: raw, free: func() {}}
+	}
+	// What goes to HTTP is a connection of its own: gRPC still touches raw's
+	// deadlines after it has let go of it.
+	own := &cappedConn{Conn: capped.Conn, free: capped.free}
+	if s.tls == nil {
+		return s.sortPlain(capped, own)
+	}
+	conn := tls.Server(own, s.tls)
+	if err := conn.Handshake(); err != nil {
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	state := conn.ConnectionState()
+	if state.NegotiatedProtocol != "h2" {
+		return s.toWeb(capped, own, conn)
+	}
+	return conn, credentials.TLSInfo{State: state,
+		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, nil
+}
+
+// sortPlain looks at the first bytes: gRPC's preface begins with PRI, which is no
+// method of HTTP/1.1.
+func (s *sorter) sortPlain(capped, own *cappedConn) (net.Conn, credentials.AuthInfo, error) {
+	first := make([]byte, 3)
+	if _, err := io.ReadFull(own, first); err != nil {
+		_ = own.Close()
+		return nil, nil, io.EOF // it said nothing: nothing to log
+	}
+	conn := &begunConn{Conn: own, first: first}
+	if string(first) != "PRI" {
+		return s.toWeb(capped, own, conn)
+	}
+	return insecure.NewCredentials().ServerHandshake(conn)
+}
+
+func (s *sorter) toWeb(capped, own *cappedConn, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	capped.left.Store(true)
+	_ = own.SetDeadline(time.Time{})
+	s.web.push(conn)
+	return nil, nil, credentials.ErrConnDispatched
+}
+
+// ClientHandshake implements credentials.TransportCredentials; a server dials nobody.
+func (s *sorter) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, net.ErrClosed
+}
+
+// Info implements credentials.TransportCredentials.
+func (s *sorter) Info() credentials.ProtocolInfo {
+	if s.tls == nil {
+		return insecure.NewCredentials().Info()
+	}
+	return credentials.NewTLS(s.tls).Info()
+}
+
+// Clone implements credentials.TransportCredentials.
+func (s *sorter) Clone() credentials.TransportCredentials { c := *s; return &c }
+
+// OverrideServerName implements credentials.TransportCredentials.
+func (s *sorter) OverrideServerName(string) error { return nil }
+
+// begunConn is a connection whose first bytes were read already.
+type begunConn struct {
+	net.Conn
+	first []byte
+}
+
+func (c *begunConn) Read(p []byte) (int, error) {
+	if len(c.first) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.first)
+	c.first = c.first[n:]
+	return n, nil
+}
+
+// connQueue is a listener of connections that another one accepted.
+type connQueue struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	close  sync.Once
+}
+
+func newConnQueue() *connQueue {
+	return &connQueue{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (q *connQueue) push(conn net.Conn) {
+	select {
+	case q.conns <- conn:
+	case <-q.closed:
+		_ = conn.Close()
+	}
+}
+
+// Accept implements net.Listener.
+func (q *connQueue) Accept() (net.Conn, error) {
+	select {
+	case conn := <-q.conns:
+		return conn, nil
+	case <-q.closed:
+		return nil, http.ErrServerClosed
+	}
+}
+
+// Close implements net.Listener.
+func (q *connQueue) Close() error {
+	q.close.Do(func() { close(q.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (q *connQueue) Addr() net.Addr { return &net.TCPAddr{} }

@@ -1,0 +1,67 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// tenantsService answers the service Tenants.
+type tenantsService struct {
+	rotav1.UnimplementedTenantsServer
+	core Core
+}
+
+// List reads the tenants by id, whole or in pages.
+func (s *tenantsService) List(ctx context.Context,
+	req *rotav1.ListTenantsRequest) (*rotav1.ListTenantsResponse, error) {
+	if err := checkLimit(req.GetLimit(), req.GetCursor()); err != nil {
+		return nil, err
+	}
+	all, at, err := s.core.Tenants(ctx, words.ReadFromWire(req.GetRead()))
+	if err != nil {
+		return nil, err
+	}
+	key := func(t *rota.Tenant) string { return string(t.ID) }
+	rows, next, err := cutPage(all, key, req.GetLimit(), req.GetCursor(), words.TenantToWire)
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.ListTenantsResponse{Tenants: rows, At: words.ReadAtToWire(at), NextCursor: next}, nil
+}
+
+// Get reads one tenant, set or not.
+func (s *tenantsService) Get(ctx context.Context, req *rotav1.GetTenantRequest) (*rotav1.Tenant, error) {
+	if err := rota.CheckID("id", req.GetId()); err != nil {
+		return nil, err
+	}
+	tenant, err := s.core.Tenant(ctx, rota.TenantID(req.GetId()), words.ReadFromWire(req.GetRead()))
+	if err != nil {
+		return nil, err
+	}
+	return words.TenantToWire(&tenant), nil
+}
+
+// Set creates or changes a tenant. A setting that no tenant could take is refused
+// here, whatever the tenant's limits are.
+func (s *tenantsService) Set(ctx context.Context, req *rotav1.SetTenantRequest) (*rotav1.Tenant, error) {
+	if err := rota.CheckID("id", req.GetId()); err != nil {
+		return nil, err
+	}
+	if n := len(req.GetSet()); n > maxSettings {
+		return nil, rota.Refusef(rota.Invalid, "set", "set are %d: at most %d are taken", n, maxSettings)
+	}
+	set, scratch := words.SettingsFromWire(req.GetSet()), rota.DefaultTenantLimits()
+	for _, one := range set {
+		if err := scratch.Set(one); err != nil {
+			return nil, err
+		}
+	}
+	tenant, err := s.core.SetTenant(ctx, rota.TenantID(req.GetId()), set)
+	if err != nil {
+		return nil, err
+	}
+	return words.TenantToWire(&tenant), nil
+}
