@@ -81,8 +81,10 @@ const (
 	MaxAttemptsKept = 12
 	// TombstoneCap bounds terminal jobs remembered (SPEC §9.4).
 	TombstoneCap = 1_000_000
-	// RecordBytesCap bounds the full records (payload, output, attempts) of
-	// terminal jobs held in memory; beyond it the oldest keep only their tombstone.
+	// RecordBytesCap bounds the full records (payload, output, attempts) of terminal
+	// jobs that a node holds in memory on their way to its archive (SPEC §10.5). It is
+	// reached only where the archive cannot keep up for minutes; then the oldest are
+	// given up, counted, and fetched from another node.
 	RecordBytesCap = 256 << 20
 
 	// MaxEntryOps and MaxEntryBytes bound one log entry: hashicorp/raft suggests

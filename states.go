@@ -267,9 +267,9 @@ func (r *Reason) UnmarshalText(text []byte) error {
 func (r Reason) Counted() bool { return r >= AckTimeout && r <= ProviderFail }
 
 // Reasoning says by which rule a worker was chosen (SPEC §7.7). N and Of are
-// the two numbers of the rule: LeastLoaded{N: queue depth}, RoundRobin{N:
-// cursor}, ResourceFit{N: available cpu, Of: required cpu} in millicores,
-// SeededShuffle{N: position, Of: how many}.
+// the two numbers of the rule: LeastLoaded{N: queue depth}, DataLocality{N: data
+// keys held}, RoundRobin{N: cursor}, ResourceFit{N: available cpu, Of: required
+// cpu} in millicores, SeededShuffle{N: position, Of: how many}.
 type Reasoning struct {
 	Rule ReasoningRule `json:"rule"`
 	N    int64         `json:"n"`

@@ -216,7 +216,8 @@ func TestView_startsNothingBeforeABeatIsAnswered(t *testing.T) {
 
 func TestWorker_keepsItsLeasesAcrossNodes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b, stop := begin(t, 3, rota.WorkerSpec{Slots: 2}, WithTakeover())
+		b, stop := begin(t, 3, rota.WorkerSpec{Slots: 2}, WithTakeover(),
+			WithAttestation(rota.Attestation{Worker: "w1", Expires: 7}))
 		defer stop()
 		a := leaseOf("kept")
 		r := b.run(a)
@@ -229,6 +230,9 @@ func TestWorker_keepsItsLeasesAcrossNodes(t *testing.T) {
 		}
 		if string(b.s.hello.Secret) != string(before.Secret) || b.s.hello.Takeover || !before.Takeover {
 			t.Fatal("another secret, or a takeover of its own session")
+		}
+		if before.GetAttestation().GetExpiresMs() != 7 || b.s.hello.GetAttestation().GetWorker() != "w1" {
+			t.Fatalf("the attestation is shown as %v, then as %v", before.GetAttestation(), b.s.hello.GetAttestation())
 		}
 		given := *a
 		given.Lease.Acked = 100_001

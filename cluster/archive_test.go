@@ -84,9 +84,10 @@ func (b *bench) wantHistory(f rota.JobFilter, want []rota.JobSpec) {
 // complete waits until a node's history has no gaps and nothing is staged.
 func (b *bench) complete(id rota.NodeID) {
 	b.t.Helper()
+	applied := b.leader().applied.Load()
 	b.eventually(string(id)+" has the whole history", func() bool {
 		n := b.node(id)
-		return n.flushHistory() == nil && n.ArchiveStatus().Staged == 0 && len(n.lacks(9)) == 0
+		return n.applied.Load() >= applied && n.flushHistory() == nil && n.ArchiveStatus().Staged == 0 && len(n.lacks(9)) == 0
 	})
 }
 
@@ -129,6 +130,9 @@ func TestArchive_historyIsWholeOnEveryNode(t *testing.T) {
 	}
 	b.wantHistory(cancelled, jobs)
 	b.wantHistory(rota.JobFilter{}, jobs)
+	for _, id := range b.ids() {
+		b.complete(id)
+	}
 	job, _, err := b.follower().Job(within(t, 5*time.Second), jobs[0].ID, rota.ReadOptions{})
 	if err != nil || !job.Archived || job.State != rota.Cancelled {
 		t.Fatalf("%+v, %v", job, err)

@@ -30,14 +30,18 @@ func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) error {
 	if err := n.flushHistory(); err != nil {
 		return err
 	}
-	_, err := snapshot.Write(w, backup{n.freeze(), n.history.store})
+	frozen := n.freeze()
+	past, release := n.pastOf(frozen.Info().Index)
+	defer release()
+	_, err := snapshot.Write(w, backup{frozen, n.history.store, past})
 	return err
 }
 
-// backup is a state with its history as one source.
+// backup is a state with its history, and what audits of it replay, as one source.
 type backup struct {
 	*fsm.Frozen
 	archive *snapshot.Archive
+	past    *past
 }
 
 // Records implements snapshot.Source.
@@ -45,7 +49,10 @@ func (b backup) Records(yield func(kind byte, record []byte) error) error {
 	if err := b.Frozen.Records(yield); err != nil {
 		return err
 	}
-	return b.archive.Section(b.Ended(), yield)
+	if err := b.archive.Section(b.Ended(), yield); err != nil || b.past == nil {
+		return err
+	}
+	return b.past.sections(yield)
 }
 
 // awaitHistory waits until this node's history has no gaps.

@@ -19,6 +19,9 @@ func (n *Node) jobAt(ctx context.Context, id rota.JobID) (rota.Job, bool, error)
 	job, known := n.machine.Job(id)
 	seq, _, ended := n.machine.Tombstone(id)
 	prior, wanted := n.machine.Prior(id)
+	if staged, ok := n.machine.StagedJob(id); ok && !known {
+		job, known = staged.Ended().Job, true
+	}
 	n.mu.RUnlock()
 	switch {
 	case wanted: // live once more: its earlier life is history
@@ -214,6 +217,14 @@ func (n *Node) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outc
 	var unknown []int
 	for i, id := range ids {
 		state, ok := n.history.store.State(id)
+		if !ok {
+			n.mu.RLock()
+			var staged fsm.StagedRecord
+			if staged, ok = n.machine.StagedJob(id); ok {
+				state = staged.Ended().Job.State
+			}
+			n.mu.RUnlock()
+		}
 		if states[i] = state; !ok {
 			unknown = append(unknown, i)
 		}

@@ -37,6 +37,8 @@ type auditKeep struct {
 
 	mu   sync.Mutex
 	list []auditSnapshot // oldest first
+	// pins counts those who read the oldest: it stays until they are done.
+	pins int
 }
 
 // openAuditKeep reads what is kept. firstLog is the oldest entry of the log:
@@ -95,7 +97,7 @@ func (k *auditKeep) offer(state string, s auditSnapshot) error {
 		}
 		k.list = append(k.list, s)
 	}
-	for len(k.list) > 1 && k.list[1].operations+k.retention <= s.operations {
+	for len(k.list) > 1 && k.pins == 0 && k.list[1].operations+k.retention <= s.operations {
 		if err := k.remove(k.list[0]); err != nil {
 			return err
 		}
@@ -126,6 +128,23 @@ func (k *auditKeep) remove(s auditSnapshot) error {
 		return fmt.Errorf("remove older snapshot: %w", err)
 	}
 	return nil
+}
+
+// pin gives the oldest kept snapshot, and keeps it and the log after it until unpin.
+func (k *auditKeep) pin() (auditSnapshot, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.list) == 0 {
+		return auditSnapshot{}, false
+	}
+	k.pins++
+	return k.list[0], true
+}
+
+func (k *auditKeep) unpin() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pins--
 }
 
 // floor is the oldest entry that the log must keep, 0 for no wish.

@@ -18,6 +18,7 @@ func startSmallLogs(t *testing.T) *bench {
 		id := rota.NodeID(fmt.Sprintf("n%d", i+1))
 		b.plan(id, 3)
 		c := b.addrs[id]
+		c.AuditRetention = 1
 		c.Timing.SnapshotThreshold, c.Timing.TrailingLogs, c.Timing.SnapshotInterval = 32, 8, 50*time.Millisecond
 		b.addrs[id] = c
 	}

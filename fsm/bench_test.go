@@ -84,6 +84,8 @@ type life struct {
 	m    *filled
 	jobs []string
 	n    int
+	// change, if any, is made to each job.
+	change func(*rota.JobSpec)
 }
 
 func (l *life) submit() []byte {
@@ -93,7 +95,11 @@ func (l *life) submit() []byte {
 		l.n++
 		id := fmt.Sprintf("job-%09d", l.n)
 		l.jobs = append(l.jobs, id)
-		ops[i] = submitOp(benchJob(id))
+		ops[i] = submitOp(benchJob(id, func(s *rota.JobSpec) {
+			if l.change != nil {
+				l.change(s)
+			}
+		}))
 	}
 	return l.m.seal(ops...)
 }

@@ -8,11 +8,14 @@ func (c *checker) standing() {
 	m, now := c.m, c.m.head.clock
 	m.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
 		switch {
-		case w.health < 0 || w.health > healthFull || w.healthAt < 0 || w.healthAt > now || (w.health == healthFull) != (w.healthAt == 0):
+		case w.health < 0 || w.health > healthFull || w.healthAt < 0 || w.healthAt > now ||
+			(w.health == healthFull) != (w.healthAt == 0):
 			c.fault("I3: worker %s has health %d since %d", id, w.health, w.healthAt)
 		case w.slashed < 0 || w.invalidProofs < 0 || w.badInRow < 0:
-			c.fault("I3: worker %s was slashed by %d for %d invalid proofs, %d bad in a row", id, w.slashed, w.invalidProofs, w.badInRow)
-		case w.jailedUntil < 0 || w.jailedUntil > now+rota.JailMs || w.coolingUntil < 0 || w.coolingUntil > now+rota.CooldownMs:
+			c.fault("I3: worker %s was slashed by %d for %d invalid proofs, %d bad in a row", id, w.slashed,
+				w.invalidProofs, w.badInRow)
+		case w.jailedUntil < 0 || w.jailedUntil > now+rota.JailMs || w.coolingUntil < 0 ||
+			w.coolingUntil > now+rota.CooldownMs:
 			c.fault("I6: worker %s is jailed until %d and cools down until %d", id, w.jailedUntil, w.coolingUntil)
 		case w.lapsed && (w.attestedUntil == 0 || w.attestedUntil > m.head.date()) || w.attestedUntil < 0:
 			c.fault("I3: worker %s is attested until %d, lapsed: %v", id, w.attestedUntil, w.lapsed)
@@ -25,13 +28,14 @@ func (c *checker) standing() {
 			}
 		}
 		for i, u := range w.units {
-			if u.Used < 0 || u.Since < 0 || u.Since > now || u.Since%rota.UnitsPeriod != 0 || i > 0 && w.units[i-1].Queue >= u.Queue {
+			if u.Used < 0 || u.Since < 0 || u.Since > now || u.Since%rota.UnitsPeriod != 0 ||
+				i > 0 && w.units[i-1].Queue >= u.Queue {
 				c.fault("I9: worker %s used %d units of queue %s since %d", id, u.Used, u.Queue, u.Since)
 			}
 		}
 		if due, ends := m.standingAt(w), w.attestationEnds(); w.standingDue != due || w.attestDue != ends {
-			c.fault("I4: worker %s stands in the timers at %d and on %d: at %d and on %d is right", id, w.standingDue, w.attestDue,
-				due, ends)
+			c.fault("I4: worker %s stands in the timers at %d and on %d: at %d and on %d is right", id, w.standingDue,
+				w.attestDue, due, ends)
 		}
 		return true
 	})

@@ -12,7 +12,7 @@ import (
 
 // The conformance list of AICF §14, on the machine and with the numbers of its
 // presets. The vectors of its fourth line are replayed where rounds are decided:
-// sched's TestMatching and TestVectors.
+// sched's TestVectors.
 
 // aicf is a bench with the queue "ai" of the preset aicf-ai.
 func aicf(t *testing.T) *bench {

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"encoding/hex"
 	"os"
 	"reflect"
@@ -82,7 +81,7 @@ func TestChain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	h := b.Head()
-	if h.Events != 1 || h.Chain == (sched.Hash{}) {
+	if h.Events != 2 || h.Chain == (sched.Hash{}) {
 		t.Fatalf("after the first entry %d events, chain %x", h.Events, h.Chain)
 	}
 	chain, count := h.Chain, h.Events
@@ -151,17 +150,12 @@ func TestEvents(t *testing.T) {
 	}
 	note(b.entry(submitOp(jobSpec("a"))).Events)
 	leases := inOrder(b.match())
-	a, _ := b.Job("a")
-	assigned, err := DecodeEvents(b.Head().Index, AppendEvents(nil, 1, nil))
-	if err != nil || len(assigned) != 0 {
-		t.Fatal(err)
-	}
 	last = b.jobs.get("a").lastEvent
 	note(b.entry(verb(rota.VerbAck, leases[0])).Events)
 	renewal := leases[0]
 	note(b.entry(verb(rota.VerbRenew, renewal)).Events)
 	note(b.entry(verb(rota.VerbFail, leases[0])).Events)
-	if a.Lease == nil || seen[rota.JobRunning].Attempt != 0 || seen[rota.LeaseAcked].Lease != leases[0].ID {
+	if seen[rota.JobRunning].Attempt != 0 || seen[rota.LeaseAcked].Lease != leases[0].ID {
 		t.Errorf("%+v", seen)
 	}
 	retry := seen[rota.JobRetryScheduled]
@@ -169,7 +163,6 @@ func TestEvents(t *testing.T) {
 		t.Errorf("retry is told as %+v", retry)
 	}
 	b.pass(30_000)
-	last = b.jobs.get("a").lastEvent
 	leases = inOrder(b.match())
 	last = b.jobs.get("a").lastEvent
 	note(b.entry(verb(rota.VerbComplete, leases[0])).Events)
@@ -199,10 +192,8 @@ func BenchmarkEvents(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		for range 100 / 100 {
-			if got := m.settleChain(); len(got) == 0 {
-				b.Fatal("nothing told")
-			}
+		if got := m.settleChain(); len(got) == 0 {
+			b.Fatal("nothing told")
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/job")
@@ -222,7 +213,7 @@ func TestReincarnate_tellsNoEvents(t *testing.T) {
 	if h := m.Head(); h.Events != before.Events || h.Chain != before.Chain || m.jobs.get("a").lastEvent != parent {
 		t.Errorf("a restore told %d events, the job's last is %s", h.Events-before.Events, m.jobs.get("a").lastEvent)
 	}
-	if bytes.Equal(nil, nil) && len(m.events) != 0 {
+	if len(m.events) != 0 {
 		t.Errorf("%+v", m.events)
 	}
 }

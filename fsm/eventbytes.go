@@ -50,19 +50,62 @@ func AppendEvents(b []byte, incarnation uint64, events []rota.Event) []byte {
 // eventMask says which fields of an event are written.
 func eventMask(v *rota.Event, clock rota.Clock, date rota.Date) uint64 {
 	var mask uint64
-	for _, f := range [...]struct {
-		bit uint64
-		has bool
-	}{{eventRun, v.Run != ""}, {eventNode, v.Node != ""}, {eventParent, v.Parent != rota.EventID{}},
-		{eventClock, v.Clock != clock}, {eventDate, v.Date != date}, {eventJob, v.Job != ""},
-		{eventQueue, v.Queue != ""}, {eventTenant, v.Tenant != ""}, {eventWorker, v.Worker != ""},
-		{eventSession, v.Session != 0}, {eventLease, v.Lease != rota.LeaseID{}}, {eventAttempt, v.Attempt != 0},
-		{eventReason, v.Reason != 0}, {eventStatus, v.Status != 0}, {eventDeadline, v.Deadline != 0},
-		{eventEpoch, v.Epoch != 0}, {eventCheck, v.Check != ""}, {eventPayload, v.Payload != ""},
-		{eventText, v.Text != ""}} {
-		if f.has {
-			mask |= f.bit
-		}
+	if v.Run != "" {
+		mask |= eventRun
+	}
+	if v.Node != "" {
+		mask |= eventNode
+	}
+	if (v.Parent != rota.EventID{}) {
+		mask |= eventParent
+	}
+	if v.Clock != clock {
+		mask |= eventClock
+	}
+	if v.Date != date {
+		mask |= eventDate
+	}
+	if v.Job != "" {
+		mask |= eventJob
+	}
+	if v.Queue != "" {
+		mask |= eventQueue
+	}
+	if v.Tenant != "" {
+		mask |= eventTenant
+	}
+	if v.Worker != "" {
+		mask |= eventWorker
+	}
+	if v.Session != 0 {
+		mask |= eventSession
+	}
+	if (v.Lease != rota.LeaseID{}) {
+		mask |= eventLease
+	}
+	if v.Attempt != 0 {
+		mask |= eventAttempt
+	}
+	if v.Reason != 0 {
+		mask |= eventReason
+	}
+	if v.Status != 0 {
+		mask |= eventStatus
+	}
+	if v.Deadline != 0 {
+		mask |= eventDeadline
+	}
+	if v.Epoch != 0 {
+		mask |= eventEpoch
+	}
+	if v.Check != "" {
+		mask |= eventCheck
+	}
+	if v.Payload != "" {
+		mask |= eventPayload
+	}
+	if v.Text != "" {
+		mask |= eventText
 	}
 	return mask
 }

@@ -110,12 +110,40 @@ func TestTenantRate(t *testing.T) {
 			t.Fatal("a full bucket has a row")
 		}
 	})
+	t.Run("beyond_the_most_meters_others_are_refused", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.every = 1000
+		b.ok(queueOp("default", "rate_limit_rps", "1000", "tenant_window_max", "1"))
+		for i := range rota.MaxMeters {
+			for _, m := range []*Machine{b.Machine, b.twin} {
+				r := &meterRow{queue: "default", tenant: rota.TenantID(fmt.Sprint("t", i)), tat: (startClock + 500) * nsPerMs}
+				m.meters.insert(meterKey(r.queue, r.tenant), r)
+				m.timeMeter(r)
+			}
+		}
+		for _, m := range []*Machine{b.Machine, b.twin} {
+			m.ledger.settle()
+		}
+		o := b.refuses(rota.Exhausted, "rate_limit_rps", submitOp(jobSpec("a")))
+		if o.GetRetryAfterMs() == 0 {
+			t.Fatal("without a delay")
+		}
+		b.submit("b", tenant("t7"))
+		b.ok(queueOp("default", "rate_limit_rps", "0"))
+		b.submit("c")
+		b.worker("w", 9)
+		if l := b.match(); len(l) != 2 || b.meters.len() != rota.MaxMeters {
+			t.Fatalf("%d were started, %d meters", len(l), b.meters.len())
+		}
+		b.sound()
+	})
 	t.Run("a_rate_that_changes_keeps_what_was_taken", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.ok(queueOp("default", "rate_limit_rps", "1"))
 		b.burst(1)
-		b.ok(queueOp("default", "rate_limit_rps", "10"))
+		b.ok(queueOp("default", "rate_limit_rps", "10", "tenant_window_max", "7"))
 		if taken, last := b.burst(1); taken != 0 || last.GetRetryAfterMs() != 100 {
 			t.Fatalf("%d were taken, then %v", taken, last)
 		}

@@ -138,7 +138,8 @@ func (m *Machine) modeHolds(priority int32, turn bool) bool {
 
 // settleMode says `drained`, once, when DRAINING has worked everything off: nothing
 // is QUEUED or leased, and nothing waits for a moment on the clock. Jobs that wait
-// for a date may be years away: they do not hold it up, and stay.
+// for a date may be years away: they do not hold it up, and stay. Those of a paused
+// queue do: they are queued work that an operator keeps from being done.
 func (m *Machine) settleMode() {
 	h := &m.head
 	if h.mode != rota.ModeDraining || h.drained || m.leases.len() > 0 || m.registry.busy.Len() > 0 || m.timers.wake.Len() > 0 {

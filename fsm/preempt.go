@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -165,14 +164,6 @@ func (m *Machine) unpreemptable(j *jobRow, worker rota.WorkerID, ids [][]byte) (
 	return leases, ""
 }
 
-// plan is how a worker can make room: by ending these leases, the newest first.
-type plan struct {
-	worker rota.WorkerID
-	leases []going
-	// at is the worker's place in the shuffled order.
-	at int32
-}
-
 // preempts decides for whom leases give way: the critical jobs of the queues that
 // allow it, in the queues' turns, within one in ranking order.
 func (d *decision) preempts() bool {
@@ -184,6 +175,11 @@ func (d *decision) preempts() bool {
 	for _, r := range d.rounds {
 		for _, pair := range r.Pairs {
 			p.placed[rota.JobID(pair.Job)] = true
+		}
+	}
+	for _, h := range d.holds {
+		if h.Preempted && !p.placed[h.Item.ID] {
+			d.draft.Promise(h.Lot, h.Item)
 		}
 	}
 	for _, name := range d.names {
@@ -289,81 +285,6 @@ func (p *preemption) plansFor(name rota.QueueName, class sched.ClassID) (plans [
 	}
 	slices.SortFunc(plans, comparePlans)
 	return plans
-}
-
-func comparePlans(a, b plan) int {
-	if c := cmp.Compare(len(a.leases), len(b.leases)); c != 0 {
-		return c
-	}
-	for i := range a.leases {
-		if c := cmp.Compare(b.leases[i].started, a.leases[i].started); c != 0 {
-			return c
-		}
-	}
-	return cmp.Compare(a.at, b.at)
-}
-
-// planFor chooses among a worker's leases that give way, the newest first: those
-// that are revoked already count as ended.
-func (p *preemption) planFor(class sched.ClassID, worker rota.WorkerID, leases []going) ([]going, bool) {
-	slots, cpu, memory, ok := p.draft.Lacks(class, worker)
-	if !ok {
-		return nil, false
-	}
-	lack := need{slots, cpu, memory}
-	p.able = p.able[:0]
-	for i := range leases {
-		if g := &leases[i]; g.revoked {
-			lack = lack.less(g)
-		} else if p.m.mayPreempt(g) {
-			p.able = append(p.able, *g)
-		}
-	}
-	return fewest(p.able, lack)
-}
-
-// fewest are the fewest of these leases, the newest first, whose end meets a need;
-// of equally few the first in the order of their places, so the newest. That is
-// exact among the maxPlanned newest; where those do not suffice, leases are added
-// from the newest on, and what turns out not to be needed is left out, the oldest
-// first.
-func fewest(leases []going, lack need) ([]going, bool) {
-	exact := leases[:min(len(leases), maxPlanned)]
-	for size := max(0, int(lack.slots)); size <= len(exact); size++ {
-		if chosen, ok := choose(exact, size, lack); ok {
-			return chosen, true
-		}
-	}
-	var chosen []going
-	for i := 0; i < len(leases) && !lack.met(); i++ {
-		chosen, lack = append(chosen, leases[i]), lack.less(&leases[i])
-	}
-	if !lack.met() {
-		return nil, false
-	}
-	for i := len(chosen) - 1; i >= 0; i-- {
-		g := &chosen[i]
-		if without := (need{lack.slots + 1, lack.cpu + g.cpu, lack.memory + g.memory}); without.met() {
-			chosen, lack = slices.Delete(chosen, i, i+1), without
-		}
-	}
-	return chosen, true
-}
-
-// maxPlanned bounds the leases among which every choice is tried: 4,096 of them.
-const maxPlanned = 12
-
-// choose finds the first so many of the leases that meet a need together.
-func choose(leases []going, size int, lack need) ([]going, bool) {
-	if size == 0 {
-		return nil, lack.met()
-	}
-	for i := 0; i+size <= len(leases); i++ {
-		if rest, ok := choose(leases[i+1:], size-1, lack.less(&leases[i])); ok {
-			return append([]going{leases[i]}, rest...), true
-		}
-	}
-	return nil, false
 }
 
 // going checks the index of leases that give way against the leases.

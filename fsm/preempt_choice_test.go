@@ -79,6 +79,18 @@ func TestPreemptionChooses(t *testing.T) {
 			b.t.Fatal("the younger one was served first")
 		}
 	})
+	run("no_more_than_a_tenants_limit_lets_run", func(b *bench) {
+		b.ok(tenantOp("t", "max_concurrent", "1"))
+		b.worker("a", 1)
+		b.worker("b", 1)
+		b.background("one", "a")
+		b.background("two", "b")
+		for i := range 2 {
+			b.submit(fmt.Sprint("crit", i), priority(0), func(s *rota.JobSpec) { s.Tenant = "t" })
+		}
+		b.wantsRevoked("two")
+		b.wantsRevoked() // nor later, while the first waits for its room
+	})
 	run("workers_beyond_the_bound_on_holds", func(b *bench) {
 		b.every = 20
 		for i := range 8 { // one of eight may be held

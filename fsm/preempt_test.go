@@ -352,3 +352,18 @@ func TestPreemptionOutlivesRestores(t *testing.T) {
 	}
 	b.sound()
 }
+
+func TestPreemptionCountsALeaseOnce(t *testing.T) {
+	t.Parallel()
+	b := preemptBench(t)
+	b.worker("w", 9, cpuWorker(2000))
+	one := b.background("one", "w", cpuJob(1000))
+	b.background("two", "w", cpuJob(1000))
+	b.submit("crit", priority(0), cpuJob(2000))
+	op := &fsmpb.Preempt{Job: "crit", Worker: "w", Leases: [][]byte{one.ID[:], one.ID[:]}}
+	events := b.entry(opsOf([]*fsmpb.Round{{Epoch: b.head.epoch + 1, Queue: "default", Preempts: []*fsmpb.Preempt{op}}})...).Events
+	if len(events) != 1 || events[0].Text != "NO_ROOM_TO_GAIN" {
+		t.Fatalf("events %+v", events)
+	}
+	b.wantsRevoked("two", "one")
+}

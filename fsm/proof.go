@@ -67,14 +67,14 @@ func (m *Machine) disproved(id rota.JobID, lease rota.LeaseID, t *tombRow) *fsmp
 func (m *Machine) reportable(id rota.JobID, lease rota.LeaseID, t *tombRow) error {
 	if t == nil {
 		if j := m.jobs.get(id); j != nil {
-			return rota.Refusef(rota.Conflict, "job", "job %s is %s: only the proof of a COMPLETED one can be reported", id, j.state)
+			return notCompleted(id, j.state)
 		}
 		return rota.Refusef(rota.NotFound, "job", "job %q is not known", id)
 	}
 	window := rota.Clock(m.queues.get(t.queue).policy.AuditWindowMs)
 	switch {
 	case t.state != rota.Completed:
-		return rota.Refusef(rota.Conflict, "job", "job %s is %s: only the proof of a COMPLETED one can be reported", id, t.state)
+		return notCompleted(id, t.state)
 	case t.lease != lease:
 		return rota.Refusef(rota.Conflict, "lease", "lease %s did not complete job %s: lease %s did", lease, id, t.lease)
 	case m.head.clock > t.finished+window:
@@ -85,11 +85,15 @@ func (m *Machine) reportable(id rota.JobID, lease rota.LeaseID, t *tombRow) erro
 	return nil
 }
 
+func notCompleted(id rota.JobID, state rota.JobState) error {
+	return rota.Refusef(rota.Conflict, "job", "job %s is %s: only the proof of a COMPLETED one can be reported", id, state)
+}
+
 // blame slashes the worker of a completion, if it is still known. One that is not
 // is told of with no penalty: the report stands in the events either way.
 func (m *Machine) blame(t *tombRow, text string) {
-	e := rota.Event{Kind: rota.ProviderSlashed, Job: t.id, Queue: t.queue, Tenant: t.tenant, Worker: t.worker, Lease: t.lease,
-		Attempt: t.attempt, Reason: rota.ProofRejected, Text: text}
+	e := rota.Event{Kind: rota.ProviderSlashed, Job: t.id, Queue: t.queue, Tenant: t.tenant, Worker: t.worker,
+		Lease: t.lease, Attempt: t.attempt, Reason: rota.ProofRejected, Text: text}
 	if w := m.workers.edit(t.worker); w != nil {
 		m.disprove(w, e)
 		return
@@ -115,8 +119,8 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, text string) rota.JobSta
 	m.head.jobSeq++
 	j := &jobRow{spec: spec, specHash: hashSpec(&m.ledger.enc, spec), state: rota.Running, seq: m.head.jobSeq,
 		attempt: t.attempt, submitted: t.submitted, enqueued: t.submitted, firstLease: t.finished,
-		submittedDate: t.finishedDate - rota.Date(t.finished-t.submitted), lastReason: rota.ProofInvalid, lastError: text,
-		attempts: []rota.Attempt{{Number: t.attempt, Worker: t.worker, Lease: t.lease, Ended: t.finished,
+		submittedDate: t.finishedDate - rota.Date(t.finished-t.submitted), lastReason: rota.ProofInvalid,
+		lastError: text, attempts: []rota.Attempt{{Number: t.attempt, Worker: t.worker, Lease: t.lease, Ended: t.finished,
 			End: rota.ProofInvalid, Error: text}}}
 	m.jobs.insert(t.id, j)
 	m.classify(j)

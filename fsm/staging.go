@@ -108,14 +108,29 @@ func (m *Machine) Staging() Staging {
 	return s
 }
 
-// StagedJob gives the staged record of a terminal job that its tombstone knows.
+// StagedJob gives the staged record of a terminal job: the one that its tombstone
+// names, or, where retention took the tombstone first, the newest of that id.
 func (m *Machine) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
-	t := m.tombs.get(id)
-	if t == nil {
+	if t := m.tombs.get(id); t != nil {
+		r, ok := m.staged.records.Get(t.seq)
+		return StagedRecord{t.seq, id, r}, ok
+	}
+	if m.jobs.get(id) != nil {
 		return s, false
 	}
-	r, ok := m.staged.records.Get(t.seq)
-	return StagedRecord{t.seq, id, r}, ok
+	// Retention takes tombstones oldest first, so only records before the oldest can
+	// be without theirs: none, unless the archive is days behind.
+	oldest, _, any := m.timers.tombOrder.Min()
+	m.staged.records.Scan(func(seq uint64, r *record) bool {
+		if any && seq >= oldest {
+			return false
+		}
+		if r.ended.id == id {
+			s, ok = StagedRecord{seq, id, r}, true
+		}
+		return true
+	})
+	return s, ok
 }
 
 // Tombstone says what the state itself remembers of a terminal job: its number,

@@ -250,7 +250,8 @@ func (m *Machine) takeUnits(w *workerRow, l *leaseRow, units int64) {
 			list = append(list, u)
 		}
 	}
-	list = append(list, rota.UnitsUsed{Queue: l.queue, Since: m.head.clock - m.head.clock%rota.UnitsPeriod, Used: units})
+	since := m.head.clock - m.head.clock%rota.UnitsPeriod
+	list = append(list, rota.UnitsUsed{Queue: l.queue, Since: since, Used: units})
 	slices.SortFunc(list, func(a, b rota.UnitsUsed) int { return cmp.Compare(a.Queue, b.Queue) })
 	w.units = list
 	m.restand(w)

@@ -132,8 +132,8 @@ func (m *Machine) setStatus(op *fsmpb.SetStatus) *fsmpb.Outcome {
 	case rota.WorkerDraining, rota.WorkerRetired:
 	case rota.WorkerActive, rota.WorkerSuspended:
 		if own {
-			return refused(rota.Refusef(rota.Denied, "status", "worker %s cannot make itself %s: DRAINING or RETIRED is wanted",
-				w.spec.ID, status))
+			return refused(rota.Refusef(rota.Denied, "status",
+				"worker %s cannot make itself %s: DRAINING or RETIRED is wanted", w.spec.ID, status))
 		}
 	default:
 		return refused(rota.Refusef(rota.Invalid, "status",
@@ -167,11 +167,11 @@ func (m *Machine) settable(w *workerRow, status rota.WorkerStatus, own bool) err
 	case w.status == rota.WorkerRetired:
 		return rota.Refusef(rota.Conflict, "worker", "worker %s is RETIRED: it must register again", w.spec.ID)
 	case w.status == rota.WorkerJailed && status == rota.WorkerActive:
-		return rota.Refusef(rota.Conflict, "worker", "worker %s is JAILED until %d, for %d ms more: it is %s again by itself then",
-			w.spec.ID, w.jailedUntil, max(0, w.jailedUntil-m.head.clock), w.before)
+		return rota.Refusef(rota.Conflict, "worker",
+			"worker %s is JAILED until %d, for %d ms more: it is %s again by itself then", w.spec.ID, w.jailedUntil, max(0, w.jailedUntil-m.head.clock), w.before)
 	case w.status == rota.WorkerSuspended && status == rota.WorkerDraining && !own:
-		return rota.Refusef(rota.Conflict, "worker", "worker %s is SUSPENDED and has no lease to finish: resume or retire it",
-			w.spec.ID)
+		return rota.Refusef(rota.Conflict, "worker",
+			"worker %s is SUSPENDED and has no lease to finish: resume or retire it", w.spec.ID)
 	}
 	return nil
 }

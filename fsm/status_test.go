@@ -130,6 +130,15 @@ jobRetryScheduled PROOF_INVALID`
 		b.pass(600_000)
 		b.status("w", rota.WorkerDraining)
 	})
+	run("of_a_drained_process_let_the_one_that_took_over_work", func(b *bench) {
+		b.worker("w", 3)
+		b.spoil("w", 3)
+		b.ok(statusOp("w", rota.WorkerDraining, 0))
+		b.ok(registerOp("w", 3, "other", true))
+		b.every = 1000
+		b.pass(600_000)
+		b.status("w", rota.WorkerActive)
+	})
 	run("are_not_washed_off_by_another_secret_or_retiring", func(b *bench) {
 		b.worker("w", 3, stake)
 		b.spoil("w", 3)

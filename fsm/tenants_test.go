@@ -77,6 +77,24 @@ func TestSetTenant(t *testing.T) {
 		b.refuses(rota.Invalid, "tenant", tenantOp(""))
 		emptyBench(t).refuses(rota.Unavailable, "cluster", tenantOp("ann"))
 	})
+	t.Run("refuses_more_than_the_most", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.every = 1000
+		for i := range rota.MaxTenants {
+			for _, m := range []*Machine{b.Machine, b.twin} {
+				id := rota.TenantID(fmt.Sprint("t", i))
+				m.tenants.insert(id, &tenantRow{id: id, known: true, limits: rota.DefaultTenantLimits()})
+			}
+		}
+		for _, m := range []*Machine{b.Machine, b.twin} {
+			m.ledger.settle()
+		}
+		b.refuses(rota.Exhausted, "tenant", tenantOp("one-more"))
+		b.ok(tenantOp("t5", "weight", "2"))
+		b.leased("a", "w", tenant("one-more")) // it may work all the same, with the defaults
+		b.sound()
+	})
 	t.Run("tier_ranks_what_is_queued_anew", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)

@@ -131,13 +131,13 @@ func (m *Machine) standingWords(w *rota.Worker, r *workerRow) {
 	}
 }
 
-// loadOf is Idle without leases, Overloaded without a free slot, and Busy between
-// (SPEC §6.3).
+// loadOf is Idle without leases, Busy within its slots, and Overloaded while more
+// wait at it than it runs at once (SPEC §6.3).
 func loadOf(r *workerRow) string {
 	switch {
 	case r.open == 0:
 		return "Idle"
-	case r.open < r.spec.Slots+r.spec.Prefetch:
+	case r.open <= r.spec.Slots:
 		return "Busy"
 	default:
 		return "Overloaded"

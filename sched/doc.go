@@ -7,11 +7,12 @@
 //
 // Supply knows every worker and every class. A class is a set of requirements;
 // it keeps a bitset of the workers that could ever fit it, changed only when a
-// worker registers or changes status. Pending files one queue's QUEUED jobs in
-// lanes (tenant, class, domain) whose heads stand in ordered indexes. A Draft
-// lays what one log entry assigns over a Supply, and Draft.Round draws
-// candidates from a Pending and gives each a worker. A round costs what it
-// touches: neither the number of pending jobs nor that of lanes shows in it.
+// worker registers, its standing changes, or its queue's rules do. Pending files
+// one queue's QUEUED jobs in lanes (tenant, class, domain) whose heads stand in
+// ordered indexes. A Draft lays what one log entry assigns over a Supply, and
+// Draft.Round draws candidates from a Pending and gives each a worker. A round
+// costs what it touches: neither the number of pending jobs nor that of lanes
+// shows in it.
 //
 // # Frozen and free
 //

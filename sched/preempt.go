@@ -30,6 +30,12 @@ func (d *Draft) Reserve(lot Lot, it *Item, id rota.WorkerID) {
 		d.standing.hold(slot, true)
 	}
 	d.holders[it] = true
+	d.Promise(lot, it)
+}
+
+// Promise counts a job that has no worker yet against its tenant's and its
+// domain's limits: leases gave way for it before, and room will be its own.
+func (d *Draft) Promise(lot Lot, it *Item) {
 	if l := lot.Pending.laneOf(it); l != nil {
 		d.spend(lot.Queue, l)
 	}

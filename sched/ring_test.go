@@ -210,13 +210,13 @@ func BenchmarkTierFIFO(b *testing.B) {
 		b.Run(c.name+"/remove and add", func(b *testing.B) {
 			r := rand.New(rand.NewChaCha8(Hash{1}))
 			b.ReportAllocs()
-			b.ReportMetric(perJob, "B/job")
 			for i := 0; b.Loop(); i++ {
 				it := items[r.IntN(million)]
 				f.remove(it)
 				it.TierSeq = uint64(million + i)
 				f.add(it)
 			}
+			b.ReportMetric(perJob, "B/job")
 		})
 		b.Run(c.name+"/drain 5000", func(b *testing.B) {
 			for b.Loop() {

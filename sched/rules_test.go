@@ -14,22 +14,14 @@ func TestStandingFits(t *testing.T) {
 	t.Parallel()
 	spec := rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 2, Prefetch: 3,
 		Limits: map[string]int64{"depth": 4}}
-	good := func(change func(*WorkerEntry)) WorkerEntry {
-		w := WorkerEntry{Spec: &spec, Active: true, Health: 1000, Stake: 50, Attested: AttestedNow}
-		change(&w)
-		return w
-	}
 	strict := Rules{LeasesMax: 4, PrefetchMax: 1, UnitsMax: 10, MinHealth: 300, MinStake: 50, RequireAttestation: true}
-	barred := func(why ...Unfit) func(*WorkerEntry) {
-		return func(w *WorkerEntry) {
-			for _, u := range why {
-				w.Barred = append(w.Barred, BarredType{"echo", u})
-			}
-		}
+	barred := func(why Unfit, more ...BarredType) func(*WorkerEntry) {
+		return func(w *WorkerEntry) { w.Barred = append([]BarredType{{"echo", why}}, more...) }
 	}
 	used := func(n int64) func(*WorkerEntry) {
 		return func(w *WorkerEntry) { w.Units = []rota.UnitsUsed{{Queue: "q", Used: n}} }
 	}
+	var plain rota.JobSpec
 	for _, c := range []struct {
 		name   string
 		change func(*WorkerEntry)
@@ -38,28 +30,29 @@ func TestStandingFits(t *testing.T) {
 		ever   bool
 	}{
 		{"fits", func(*WorkerEntry) {}, rota.JobSpec{Limits: map[string]int64{"depth": 4}}, Fit, true},
-		{"never attested", func(w *WorkerEntry) { w.Attested = AttestedNever }, rota.JobSpec{}, AttestationMissing, false},
-		{"no longer attested", func(w *WorkerEntry) { w.Attested = AttestedExpired }, rota.JobSpec{}, AttestationExpired, false},
-		{"too little stake left", func(w *WorkerEntry) { w.Stake = 49 }, rota.JobSpec{}, StakeTooLow, false},
-		{"cooling", func(w *WorkerEntry) { w.Cooling = true }, rota.JobSpec{}, CoolingDown, false},
-		{"cooling for the type", barred(CoolingDown), rota.JobSpec{}, CoolingDown, false},
-		{"denied the type", barred(TypeDenylisted), rota.JobSpec{}, TypeDenylisted, false},
-		{"both", barred(TypeDenylisted, CoolingDown), rota.JobSpec{}, CoolingDown, false},
+		{"never attested", func(w *WorkerEntry) { w.Attested = AttestedNever }, plain, AttestationMissing, false},
+		{"no longer attested", func(w *WorkerEntry) { w.Attested = AttestedExpired }, plain, AttestationExpired, false},
+		{"too little stake left", func(w *WorkerEntry) { w.Stake = 49 }, plain, StakeTooLow, false},
+		{"cooling", func(w *WorkerEntry) { w.Cooling = true }, plain, CoolingDown, false},
+		{"cooling for the type", barred(CoolingDown), plain, CoolingDown, false},
+		{"denied the type", barred(TypeDenylisted), plain, TypeDenylisted, false},
+		{"both", barred(TypeDenylisted, BarredType{"echo", CoolingDown}), plain, CoolingDown, false},
 		{"denied another type", barred(TypeDenylisted), rota.JobSpec{Type: "render"}, Fit, true},
-		{"unhealthy", func(w *WorkerEntry) { w.Health = 299 }, rota.JobSpec{}, HealthTooLow, false},
-		{"just healthy", func(w *WorkerEntry) { w.Health = 300 }, rota.JobSpec{}, Fit, true},
-		{"beyond a limit", func(*WorkerEntry) {}, rota.JobSpec{Limits: map[string]int64{"depth": 5}}, LimitExceeded, false},
+		{"unhealthy", func(w *WorkerEntry) { w.Health = 299 }, plain, HealthTooLow, false},
+		{"just healthy", func(w *WorkerEntry) { w.Health = 300 }, plain, Fit, true},
+		{"beyond a limit", func(*WorkerEntry) {}, rota.JobSpec{Limits: map[string]int64{"depth": 5}},
+			LimitExceeded, false},
 		{"a limit it does not tell", func(*WorkerEntry) {}, rota.JobSpec{Limits: map[string]int64{"width": 1}},
 			LimitExceeded, false},
-		{"prefetch that counts", func(w *WorkerEntry) { w.Open = 2 }, rota.JobSpec{}, Fit, true},
-		{"prefetch beyond what counts", func(w *WorkerEntry) { w.Open = 3 }, rota.JobSpec{}, NoFreeSlot, true},
-		{"the last unit", used(9), rota.JobSpec{}, Fit, true},
-		{"no units left", used(10), rota.JobSpec{}, UnitsExhausted, true},
+		{"prefetch that counts", func(w *WorkerEntry) { w.Open = 2 }, plain, Fit, true},
+		{"prefetch beyond what counts", func(w *WorkerEntry) { w.Open = 3 }, plain, NoFreeSlot, true},
+		{"the last unit", used(9), plain, Fit, true},
+		{"no units left", used(10), plain, UnitsExhausted, true},
 		{"too few units left", used(8), rota.JobSpec{Units: 3}, UnitsExhausted, true},
-		{"suspended before all else", func(w *WorkerEntry) { *w = WorkerEntry{Spec: &spec} }, rota.JobSpec{}, NotActive, false},
-		{"its standing before the region", func(w *WorkerEntry) { w.Health = 0 }, rota.JobSpec{RegionsAllow: []string{"eu"}},
-			HealthTooLow, false},
-		{"slots before units", func(w *WorkerEntry) { used(10)(w); w.Open = 5 }, rota.JobSpec{}, NoFreeSlot, true},
+		{"suspended before all else", func(w *WorkerEntry) { *w = WorkerEntry{Spec: &spec} }, plain, NotActive, false},
+		{"its standing before the region", func(w *WorkerEntry) { w.Health = 0 },
+			rota.JobSpec{RegionsAllow: []string{"eu"}}, HealthTooLow, false},
+		{"slots before units", func(w *WorkerEntry) { used(10)(w); w.Open = 5 }, plain, NoFreeSlot, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -68,7 +61,9 @@ func TestStandingFits(t *testing.T) {
 				c.job.Type = "echo"
 			}
 			class := s.Intern(RequirementsOf(&c.job))
-			s.Put(good(c.change))
+			w := WorkerEntry{Spec: &spec, Active: true, Health: 1000, Stake: 50, Attested: AttestedNow}
+			c.change(&w)
+			s.Put(w)
 			s.SetRules("q", strict)
 			if ok, why := s.Fits(class, "w"); why != c.want || ok != (why == Fit) || s.CouldFit(class, "w") != c.ever {
 				t.Errorf("%v %s, could %v; want %s, could %v", ok, why, s.CouldFit(class, "w"), c.want, c.ever)
@@ -89,8 +84,9 @@ func TestRules(t *testing.T) {
 	s := NewSupply()
 	class := s.Intern(RequirementsOf(&rota.JobSpec{Queue: "q", Type: "echo"}))
 	put := func(id rota.WorkerID, health int64) {
-		s.Put(WorkerEntry{Active: true, Health: health, Units: []rota.UnitsUsed{{Queue: "p", Used: 9}, {Queue: "q", Used: 3}},
-			Spec: &rota.WorkerSpec{ID: id, Queues: []rota.QueueName{"q", "q"}, Slots: 2, Prefetch: 3}})
+		s.Put(WorkerEntry{Active: true, Health: health,
+			Units: []rota.UnitsUsed{{Queue: "p", Used: 9}, {Queue: "q", Used: 3}},
+			Spec:  &rota.WorkerSpec{ID: id, Queues: []rota.QueueName{"q", "q"}, Slots: 2, Prefetch: 3}})
 	}
 	put("a", 1000)
 	put("b", 200)
@@ -169,6 +165,23 @@ func TestUnitsDraft(t *testing.T) {
 		}
 		if _, _, _, ok := d.Lacks(items[3].Class, "w"); ok {
 			t.Error("the end of a lease would give units back")
+		}
+	})
+	t.Run("a worker with too few units is none of the round's", func(t *testing.T) {
+		t.Parallel()
+		s, lot, items := unitsLot(4, 4)
+		for _, it := range items[:3] {
+			lot.Pending.Remove(it)
+		}
+		few := worker("few", 9)
+		few.Units = []rota.UnitsUsed{{Queue: "q", Used: 2}}
+		s.Put(few)
+		s.Put(worker("a", 9))
+		s.Put(worker("b", 9))
+		lot.Policy.Strategy = rota.Shuffle
+		pairs := NewDraft(s, nil).Round(lot.Pending, RoundInput{Queue: "q", Policy: lot.Policy, Limit: 9, Now: 10})
+		if len(pairs) != 1 || pairs[0].Item != items[3] || pairs[0].Reasoning.Of != 2 {
+			t.Errorf("%v", show(pairs))
 		}
 	})
 	t.Run("a turn passes over a job for which the worker has no units", func(t *testing.T) {

@@ -42,7 +42,8 @@ func BenchmarkTally(b *testing.B) {
 	for i := range 100_000 {
 		s.Put(WorkerEntry{Active: i%10 > 0, Health: int64(i % 1000), Open: int32(i % 9), Spec: &rota.WorkerSpec{
 			ID: rota.WorkerID(fmt.Sprintf("worker-%06d", i)), Queues: []rota.QueueName{"p", "q"}, Slots: 8,
-			Region: []string{"eu", "us"}[i/2%2], Capabilities: []string{"a", "b"}, Limits: map[string]int64{"depth": int64(i % 3)},
+			Region: []string{"eu", "us"}[i/2%2], Capabilities: []string{"a", "b"},
+			Limits: map[string]int64{"depth": int64(i % 3)},
 		}})
 	}
 	s.SetRules("q", Rules{PrefetchMax: rota.MaxPrefetch, MinHealth: 300, UnitsMax: 1000})

@@ -166,7 +166,7 @@ func (w *world) spec(t *dice) rota.JobSpec {
 	spec := rota.JobSpec{
 		Queue: "q", Requires: few(),
 		CPUMilli: int64(t.between(0, 2)), MemoryBytes: int64(t.between(0, 2)),
-		Type: pick(t, someTypes), Limits: someLimits(t), Units: int64(t.between(0, 5) / 3),
+		Type: pick(t, someTypes), Limits: someLimits(t), Units: pick(t, []int64{0, 0, 0, 1, 2, 3}),
 		Zone: pick(t, someRegions), DataKeys: subset(t, someData),
 	}
 	if t.between(0, 3) == 0 {

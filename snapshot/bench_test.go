@@ -95,3 +95,58 @@ func BenchmarkRead(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkArchivePut writes one flush of 10,000 records, synced to disk, onto an
+// archive that has some already.
+func BenchmarkArchivePut(b *testing.B) {
+	a := newArchive(b)
+	a.db.NoSync = false
+	e := newEndings(b)
+	for i := range 20_000 {
+		e.end(fmt.Sprintf("01K%023d", i), []byte(`{"source":"s3://bucket/incoming/4711.jpg","width":640,"height":480}`))
+	}
+	all := e.entries()
+	put(b, a, all[:10_000])
+	for b.Loop() {
+		put(b, a, all[10_000:])
+		b.StopTimer()
+		seqs := make([]uint64, 10_000)
+		for i := range seqs {
+			seqs[i] = all[10_000+i].Seq
+		}
+		if err := a.Drop(seqs); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	s := a.Stats()
+	b.ReportMetric(float64(s.Bytes)/float64(max(1, s.Records)), "B/record")
+}
+
+func BenchmarkArchiveGet(b *testing.B) {
+	a := newArchive(b)
+	e := newEndings(b)
+	for i := range 20_000 {
+		e.end(fmt.Sprintf("01K%023d", i), []byte(`{"source":"s3://bucket/incoming/4711.jpg","width":640,"height":480}`))
+	}
+	put(b, a, e.entries())
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		i = (i + 7919) % 20_000
+		if _, ok, err := a.Get(rota.JobID(fmt.Sprintf("01K%023d", i))); !ok || err != nil {
+			b.Fatal(ok, err)
+		}
+	}
+}
+
+// BenchmarkArchiveState is what a submission beyond the tombstones costs.
+func BenchmarkArchiveState(b *testing.B) {
+	a := newArchive(b)
+	put(b, a, jobsEnded(b, 1000))
+	b.ReportAllocs()
+	for b.Loop() {
+		a.State("j500")
+		a.State("nothing")
+	}
+}

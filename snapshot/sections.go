@@ -18,6 +18,14 @@ const (
 	// SectionNumbers tells which numbers the archive held: its floor (8), then pairs
 	// of first and last (8, 8), all big-endian. It follows the last SectionArchive.
 	SectionNumbers byte = 129
+	// SectionPast begins what audits replay: an older state's SnapshotInfo in JSON,
+	// of index 0 where the log goes back to the cluster's first entry.
+	SectionPast byte = 130
+	// SectionPastRecord is one record of that state: its kind (1), then its bytes.
+	SectionPastRecord byte = 131
+	// SectionLog is one entry of the log after it: index (8, big-endian), term (8),
+	// raft's type (1), then its data.
+	SectionLog byte = 132
 )
 
 // sections is a sink that keeps a state's records apart from those of sections.

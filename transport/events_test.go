@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
-	"google.golang.org/grpc"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
@@ -252,5 +252,37 @@ func TestPeers_eventRange(t *testing.T) {
 	if err != nil || string(got.Data) != "from 4 at 5" || got.Oldest != 3 || got.Next != 9 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	var _ grpc.ServerStream // the node service is the same port
+}
+
+// TestWebSocket_underTLS finds HTTP/1.1 behind the same certificates as gRPC, with
+// ALPN and without.
+func TestWebSocket_underTLS(t *testing.T) {
+	t.Parallel()
+	certificate, roots := certify(t)
+	b := setup(t, func(o *Options) {
+		o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: roots,
+			ClientAuth: tls.VerifyClientCertIfGiven}
+	})
+	b.core.events = telling(nil, told(1))
+	for _, alpn := range [][]string{nil, {"http/1.1"}} {
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+			DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				raw, err := b.lis.DialContext(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return tls.Client(raw, &tls.Config{RootCAs: roots, ServerName: "n1.rota", NextProtos: alpn}), nil
+			}}}
+		conn, _, err := websocket.Dial(bounded(t), "wss://n1.rota"+eventsPath, &websocket.DialOptions{HTTPClient: client})
+		if err != nil {
+			t.Fatalf("ALPN %q: %v", alpn, err)
+		}
+		if _, text, err := conn.Read(bounded(t)); err != nil || !strings.Contains(string(text), "jobCompleted") {
+			t.Errorf("ALPN %q: %s, %v", alpn, text, err)
+		}
+		_ = conn.CloseNow()
+	}
+	if _, _, err := b.web(t, eventsPath); err == nil {
+		t.Error("a connection in clear text is served")
+	}
 }

@@ -51,6 +51,15 @@ func everyPeerCall(p *Peers, to rota.NodeAddress) map[string]func(context.Contex
 			return nil, p.Introduce(ctx, to, rota.Introduction{Node: "n2"})
 		},
 		"remove": func(ctx context.Context) (any, error) { return nil, p.RemovePeer(ctx, to, "n3") },
+		"archive range": func(ctx context.Context) (any, error) {
+			return p.ArchiveRange(ctx, to, rota.ArchiveSpan{From: 4, To: 9}, 1000)
+		},
+		"archive records": func(ctx context.Context) (any, error) {
+			return p.ArchiveRecords(ctx, to, []rota.JobID{"j1", "j2"})
+		},
+		"archive list": func(ctx context.Context) (any, error) {
+			return p.ListArchived(ctx, to, rota.JobFilter{Queue: "q1", State: rota.Dead, Cursor: "done/j0", Limit: 5}, 3)
+		},
 	}
 }
 
@@ -67,6 +76,11 @@ func TestPeers_reachTheOtherNode(t *testing.T) {
 		"check":     rota.NodeVerdict{ID: "n1", Index: 5, Violations: []string{}},
 		"introduce": nil,
 		"remove":    nil,
+		"archive range": rota.ArchiveSlice{Covered: []rota.ArchiveSpan{{From: 4, To: 9}}, Floor: 3, Last: 1000,
+			Records: []rota.ArchiveRecord{{Seq: 9, Data: []byte("record")}}},
+		"archive records": []rota.ArchiveRecord{{}, {Seq: 2, Data: []byte("j2")}},
+		"archive list": rota.JobPage{NextCursor: "done/j0+++",
+			Jobs: []rota.Job{{JobSpec: rota.JobSpec{ID: "j1", Queue: "q1"}, State: rota.Dead, Archived: true}}},
 	} {
 		got, err := everyPeerCall(p, n1)[name](bounded(t))
 		if err != nil || !reflect.DeepEqual(got, want) {

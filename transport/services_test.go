@@ -188,16 +188,17 @@ func TestSaveSnapshot_streamsInChunks(t *testing.T) {
 	}
 }
 
-// everyUnary is each call with one answer, once well-formed and once not.
-func everyUnary(b *bundle) map[string]struct {
+// unaryRow is a call with one answer: well-formed with a part of its answer, and
+// misshapen.
+type unaryRow struct {
 	good, bad func(context.Context) (proto.Message, error)
 	want      string
-} {
+}
+
+// everyUnary is each call with one answer, once well-formed and once not.
+func everyUnary(b *bundle) map[string]unaryRow {
 	type call = func(context.Context) (proto.Message, error)
-	type row = struct {
-		good, bad func(context.Context) (proto.Message, error)
-		want      string
-	}
+	type row = unaryRow
 	get := func(id string) call {
 		return func(ctx context.Context) (proto.Message, error) {
 			return b.jobs.Get(ctx, &rotav1.GetJobRequest{Id: id, Read: &rotav1.Read{MinIndex: 11}})
@@ -230,16 +231,6 @@ func everyUnary(b *bundle) map[string]struct {
 	ids := func(id ...string) call {
 		return func(ctx context.Context) (proto.Message, error) {
 			return b.jobs.Cancel(ctx, &rotav1.CancelJobsRequest{Ids: id})
-		}
-	}
-	tenant := func(id, key, value string) call {
-		return func(ctx context.Context) (proto.Message, error) {
-			return b.tenants.Set(ctx, &rotav1.SetTenantRequest{Id: id, Set: []*rotav1.Setting{{Key: key, Value: value}}})
-		}
-	}
-	mode := func(mode, reason string) call {
-		return func(ctx context.Context) (proto.Message, error) {
-			return b.cluster.SetMode(ctx, &rotav1.SetModeRequest{Mode: mode, Reason: reason})
 		}
 	}
 	return map[string]row{
@@ -282,52 +273,6 @@ func everyUnary(b *bundle) map[string]struct {
 		"cluster verify": {func(ctx context.Context) (proto.Message, error) {
 			return b.cluster.Verify(ctx, &rotav1.VerifyRequest{})
 		}, nil, `equal:true`},
-		"jobs report proof": {func(ctx context.Context) (proto.Message, error) {
-			return b.jobs.ReportProof(ctx, &rotav1.ReportProofRequest{Id: "j1", Reason: "wrong sum"})
-		}, func(ctx context.Context) (proto.Message, error) {
-			return b.jobs.ReportProof(ctx, &rotav1.ReportProofRequest{Id: "j1"})
-		}, `state:"QUEUED"`},
-		"jobs report proof lease": {func(ctx context.Context) (proto.Message, error) {
-			return b.jobs.ReportProof(ctx, &rotav1.ReportProofRequest{Id: "j1", LeaseId: make([]byte, 32), Reason: "x"})
-		}, func(ctx context.Context) (proto.Message, error) {
-			return b.jobs.ReportProof(ctx, &rotav1.ReportProofRequest{Id: "j1", LeaseId: []byte{1}, Reason: "x"})
-		}, `index:6`},
-		"workers suspend": {func(ctx context.Context) (proto.Message, error) {
-			return b.workers.Suspend(ctx, &rotav1.SuspendWorkerRequest{Id: "w1"})
-		}, func(ctx context.Context) (proto.Message, error) {
-			return b.workers.Suspend(ctx, &rotav1.SuspendWorkerRequest{})
-		}, `status:"SUSPENDED"`},
-		"workers resume": {func(ctx context.Context) (proto.Message, error) {
-			return b.workers.Resume(ctx, &rotav1.ResumeWorkerRequest{Id: "w1"})
-		}, func(ctx context.Context) (proto.Message, error) {
-			return b.workers.Resume(ctx, &rotav1.ResumeWorkerRequest{Id: "w 1"})
-		}, `status:"ACTIVE"`},
-		"workers retire": {func(ctx context.Context) (proto.Message, error) {
-			return b.workers.Retire(ctx, &rotav1.RetireWorkerRequest{Id: "w1"})
-		}, func(ctx context.Context) (proto.Message, error) {
-			return b.workers.Retire(ctx, &rotav1.RetireWorkerRequest{Id: "w/1"})
-		}, `status:"RETIRED"`},
-		"tenants list": {func(ctx context.Context) (proto.Message, error) {
-			return b.tenants.List(ctx, &rotav1.ListTenantsRequest{})
-		}, func(ctx context.Context) (proto.Message, error) {
-			return b.tenants.List(ctx, &rotav1.ListTenantsRequest{Limit: -1})
-		}, `index:4`},
-		"tenants get": {func(ctx context.Context) (proto.Message, error) {
-			return b.tenants.Get(ctx, &rotav1.GetTenantRequest{Id: "t1"})
-		}, func(ctx context.Context) (proto.Message, error) {
-			return b.tenants.Get(ctx, &rotav1.GetTenantRequest{Id: ""})
-		}, `weight:1`},
-		"tenants set": {tenant("t1", "tier", "PREMIUM"), tenant("t1", "tier", "GOLD"), `tier:"PREMIUM"`},
-		"tenants key": {tenant("t1", "weight", "7"), tenant("t1", "speed", "7"), `weight:7`},
-		"tenants id":  {tenant("t1", "max_concurrent", "7"), tenant("t 1", "weight", "7"), `max_concurrent:7`},
-		"mode get": {func(ctx context.Context) (proto.Message, error) {
-			return b.cluster.GetMode(ctx, &rotav1.GetModeRequest{})
-		}, nil, `drained:true`},
-		"mode set":    {mode("READ_ONLY", "move"), mode("SLEEPING", "move"), `mode:"READ_ONLY"`},
-		"mode none":   {mode("NORMAL", "done"), mode("", "done"), `mode:"NORMAL"`},
-		"mode reason": {mode("DRAINING", "x"), mode("DRAINING", ""), `reason:"x"`},
-		"mode long reason": {mode("DRAINING", "y"), mode("DRAINING", strings.Repeat("y", rota.MaxReasonBytes+1)),
-			`reason:"y"`},
 		"workers list": {func(ctx context.Context) (proto.Message, error) {
 			return b.workers.List(ctx, &rotav1.ListWorkersRequest{})
 		}, func(ctx context.Context) (proto.Message, error) {
@@ -347,7 +292,7 @@ func TestEveryUnary(t *testing.T) {
 	want := &rota.Error{Kind: rota.Mode, Op: "x", Subject: "s", Text: "the cluster is READ_ONLY",
 		RetryAfter: 1500e6}
 	broken.core.err = want
-	for name, row := range everyUnary(b) {
+	for name, row := range join(everyUnary(b), limitsUnary(b)) {
 		answer, err := row.good(bounded(t))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -362,7 +307,7 @@ func TestEveryUnary(t *testing.T) {
 			t.Errorf("%s, misshapen: got %v, want INVALID", name, err)
 		}
 	}
-	for name, row := range everyUnary(broken) {
+	for name, row := range join(everyUnary(broken), limitsUnary(broken)) {
 		_, err := row.good(bounded(t))
 		if got := words.FromStatus(err); got == nil || *got != *want {
 			t.Errorf("%s, refused: got %+v", name, got)

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/grpc"
 
@@ -310,29 +308,6 @@ func checkCommand(c *rota.LeaseCommand) error {
 		c.Text = tail(c.Text, rota.MaxErrorBytes)
 	}
 	return nil
-}
-
-// head keeps the first whole characters of a text, tail the last: an error says
-// what matters at its end.
-func head(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return strings.Clone(s[:most])
-}
-
-func tail(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	from := len(s) - most
-	for from < len(s) && !utf8.RuneStart(s[from]) {
-		from++
-	}
-	return strings.Clone(s[from:])
 }
 
 // beat answers beats, one at a time. One that finds no leader is not answered

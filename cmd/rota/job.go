@@ -95,6 +95,12 @@ func jobTable(j rota.Job, wide bool) string {
 	if j.Due > 0 {
 		facts = append(facts, fact{"due in", between(j.Submitted, j.Due) + " after submission"})
 	}
+	if j.Archived {
+		facts = append(facts, fact{"kept", "in the archive"})
+	}
+	if j.RecordDropped {
+		facts = append(facts, fact{"kept", "outcome only: payload, output and attempts are gone"})
+	}
 	if wide {
 		facts = append(facts, wideFacts(j)...)
 	}

@@ -1,0 +1,104 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// teller is a node that tells events from 0 on, and breaks off as it is told to.
+type teller struct {
+	rotav1.UnimplementedEventsServer
+	until uint32
+	end   error
+	again bool
+}
+
+func (n *teller) Tail(r *rotav1.TailRequest, s grpc.ServerStreamingServer[rotav1.EventBatch]) error {
+	filter, err := words.TailFromWire(r)
+	if err != nil {
+		return err
+	}
+	from := uint32(0)
+	if !filter.After.IsZero() {
+		from = filter.After.Seq + 1
+	}
+	if n.again && from > 0 {
+		from-- // a fault: what was told comes again
+	}
+	for seq := from; seq < n.until; seq++ {
+		e := &rota.ServedEvent{Event: rota.Event{ID: rota.EventID{Incarnation: 1, Index: 5, Seq: seq}, Kind: rota.JobCompleted}}
+		if err := s.Send(&rotav1.EventBatch{Events: []*rotav1.ServedEvent{words.EventToWire(e)}}); err != nil {
+			return err
+		}
+	}
+	return n.end
+}
+
+// tellers serves nodes a, b, … and gives a client of all.
+func tellers(t *testing.T, nodes ...*teller) *Client {
+	t.Helper()
+	listeners := make(map[string]*bufconn.Listener)
+	var addrs []string
+	for i, n := range nodes {
+		lis, server := bufconn.Listen(1<<16), grpc.NewServer()
+		rotav1.RegisterEventsServer(server, n)
+		go func() { _ = server.Serve(lis) }()
+		t.Cleanup(server.Stop)
+		address := fmt.Sprintf("%c:1", 'a'+i)
+		listeners[address], addrs = lis, append(addrs, address)
+	}
+	c, err := Dial(addrs, WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		return listeners[address].DialContext(ctx)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestEvents_goOnAtAnotherNode(t *testing.T) {
+	t.Parallel()
+	down := words.ToStatus(rota.Refusef(rota.Unavailable, "", "going"))
+	c := tellers(t, &teller{until: 3, end: down}, &teller{until: 6, end: down, again: true}, &teller{until: 9})
+	var got []uint32
+	err := c.Events(t.Context(), rota.EventFilter{}, func(events []rota.ServedEvent) error {
+		for _, e := range events {
+			got = append(got, e.ID.Seq)
+		}
+		return nil
+	})
+	if err != nil || fmt.Sprint(got) != "[0 1 2 3 4 5 6 7 8]" {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestEvents_end(t *testing.T) {
+	t.Parallel()
+	refusal := rota.Refusef(rota.OutOfRange, "event_id", "event 9.9.9 is of the future")
+	c := tellers(t, &teller{end: words.ToStatus(refusal)})
+	err := c.Events(t.Context(), rota.EventFilter{}, nil)
+	if rota.KindOf(err) != rota.OutOfRange {
+		t.Errorf("a refusal: %v", err)
+	}
+	own := errors.New("own")
+	c = tellers(t, &teller{until: 1})
+	if err := c.Events(t.Context(), rota.EventFilter{}, func([]rota.ServedEvent) error { return own }); !errors.Is(err, own) {
+		t.Errorf("the caller's own error: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	err = c.Events(ctx, rota.EventFilter{Follow: true}, func([]rota.ServedEvent) error { cancel(); return nil })
+	if rota.KindOf(err) != rota.Timeout || !errors.Is(err, context.Canceled) {
+		t.Errorf("following, given up: %v", err)
+	}
+}

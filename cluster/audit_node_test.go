@@ -1,0 +1,132 @@
+package cluster
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// TestAuditOfNodes audits what real nodes decided: from a data directory, and from
+// a backup; and explains the past on a node that lives.
+func TestAuditOfNodes(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	h := newHand(t, b.follower(), "w1", 60)
+	submitAll(t, b.leader(), specs("a", 40))
+	first := h.take(40)
+	h.do(rota.VerbComplete, first[:30]...)
+	submitAll(t, b.leader(), specs("b", 50))
+	more := h.take(50)
+
+	t.Run("explains_a_placed_job_with_those_not_chosen", func(t *testing.T) {
+		newHand(t, b.leader(), "w2", 5)
+		b.submitted(t, "late")
+		var x rota.Explanation
+		b.eventually("the job is placed", func() bool {
+			var err error
+			x, err = b.follower().Why(within(t, 10*time.Second), "late-00000", 0)
+			return err == nil && x.Decision != nil
+		})
+		if x.Decision.Height == 0 || len(x.Decision.Others) != 1 || len(x.Decision.Seed) != 32 || x.Decision.Note != "" {
+			t.Fatalf("%+v", x.Decision)
+		}
+		// One entry before the state that the decision was made on nothing was placed.
+		then, err := b.follower().Why(within(t, 10*time.Second), "late-00000", x.Decision.Height)
+		if err != nil || then.State != rota.Queued || then.Index != x.Decision.Height || then.Decision != nil {
+			t.Fatalf("%+v, %v", then, err)
+		}
+		if _, err := b.leader().Why(within(t, 5*time.Second), "late-00000", 1<<40); rota.KindOf(err) != rota.OutOfRange {
+			t.Fatalf("the future was explained: %v", err)
+		}
+		if _, err := b.leader().Why(within(t, 5*time.Second), "nobody", 0); rota.KindOf(err) != rota.NotFound {
+			t.Fatalf("an unknown job was explained: %v", err)
+		}
+	})
+	h.do(rota.VerbComplete, more...)
+
+	path := filepath.Join(t.TempDir(), "backup")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.follower().SaveSnapshot(within(t, 20*time.Second), f); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	report, err := AuditBackup(within(t, 20*time.Second), path, slog.New(slog.DiscardHandler))
+	if err != nil || report.Difference != nil || report.Rounds < 3 || report.Proved != report.Rounds {
+		t.Fatalf("%+v, %+v, %v", report, report.Difference, err)
+	}
+	leader := b.leader()
+	data := leader.cfg.Data
+	if _, err := AuditData(within(t, 20*time.Second), data, slog.New(slog.DiscardHandler)); rota.KindOf(err) != rota.Conflict ||
+		!strings.Contains(err.Error(), "another process") {
+		t.Fatalf("a running node's directory was audited: %v", err)
+	}
+	b.stop(leader.cfg.Node)
+	report, err = AuditData(within(t, 20*time.Second), data, slog.New(slog.DiscardHandler))
+	if err != nil || report.Difference != nil || report.Rounds < 3 || report.Proved != report.Rounds {
+		t.Fatalf("%+v, %+v, %v", report, report.Difference, err)
+	}
+}
+
+func (b *bench) submitted(t *testing.T, prefix string) { submitAll(t, b.leader(), specs(prefix, 1)) }
+
+// TestAuditKeep follows what is kept as snapshots come.
+func TestAuditKeep(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	state := filepath.Join(dir, "state")
+	if err := os.WriteFile(state, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k, err := openAuditKeep(dir, 1_000, 1)
+	if err != nil || k.floor() != 1 {
+		t.Fatalf("a log from its beginning: floor %d, %v", k.floor(), err)
+	}
+	for i := uint64(1); i <= 40; i++ {
+		if err := k.offer(state, auditSnapshot{i * 10, i * 100}); err != nil {
+			t.Fatal(err)
+		}
+		oldest := k.list[0]
+		if got := i*100 - oldest.operations; i > 14 && (got < 1_000 || got > 1_400) {
+			t.Fatalf("at %d operations the oldest state is %d back", i*100, got)
+		}
+		if len(k.list) > 6 {
+			t.Fatalf("%d states are kept", len(k.list))
+		}
+	}
+	again, err := openAuditKeep(dir, 1_000, k.floor())
+	if err != nil || again.floor() != k.floor() || len(again.list) != len(k.list) {
+		t.Fatalf("after a restart: floor %d of %d, %v", again.floor(), k.floor(), err)
+	}
+	if _, ok := again.before(1); ok {
+		t.Error("a state before all kept ones was found")
+	}
+	if s, ok := again.before(399); !ok || s.index > 399 {
+		t.Errorf("state %v for index 399", s)
+	}
+	if _, ok := again.pin(); !ok {
+		t.Fatal("nothing to pin")
+	}
+	floor := again.floor()
+	if err := again.offer(state, auditSnapshot{9_000, 90_000}); err != nil || again.floor() != floor {
+		t.Fatalf("a pinned state went: %v", err)
+	}
+	again.unpin()
+	if err := again.offer(state, auditSnapshot{9_500, 92_000}); err != nil || again.floor() != 9_001 {
+		t.Fatalf("an old state stays: floor %d, %v", again.floor(), err)
+	}
+	if err := again.reset(); err != nil || again.floor() != 0 {
+		t.Fatal("a reset keeps something")
+	}
+	left, err := os.ReadDir(filepath.Join(dir, auditDir))
+	if err != nil || len(left) != 0 {
+		t.Fatalf("%d files stay, %v", len(left), err)
+	}
+}

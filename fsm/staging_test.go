@@ -1,0 +1,307 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"runtime"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// TestStaging_theDigestDoesNotKnowOfFlushes runs one log over a machine that never
+// flushes, one that flushes after every entry, and one that was restored from a
+// snapshot without records: retries, proofs and retention must find them alike.
+func TestStaging_theDigestDoesNotKnowOfFlushes(t *testing.T) {
+	t.Parallel()
+	b := emptyBench(t)
+	b.keepLog = true
+	b.lead()
+	l := b.leased("done", "w1", func(s *rota.JobSpec) { s.RetryOnInvalidProof = true })
+	b.ok(verb(rota.VerbAck, l))
+	b.ok(verb(rota.VerbComplete, l, output("out")))
+	for i := range 6 {
+		b.submit(fmt.Sprint("j", i))
+		b.ok(cancelOp(fmt.Sprint("j", i)))
+	}
+	b.ok(retryOp("j1"))
+	b.ok(cancelOp("j1"))
+	b.ok(retryOp("j1"))
+	b.ok(&fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: "done", Lease: l.ID[:], Reason: "wrong"}}})
+	b.walls = []int64{startClock + int64(rota.GCHorizon) + 100_000}
+	b.pass(1000)
+	if b.tombs.len() != 0 || !b.Forgetful() {
+		t.Fatalf("%d tombstones are left", b.tombs.len())
+	}
+	flushing := New()
+	for i, entry := range b.log {
+		if _, err := flushing.Apply(rota.Index(i+1), 1, entry); err != nil {
+			t.Fatal(err)
+		}
+		flushAll(flushing)
+		if i%5 == 0 {
+			f := flushing.Freeze()
+			f.Archived()
+			loader, _ := NewLoader(f.Info())
+			if err := f.Records(loader.Add); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			if flushing, err = loader.Finish(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if flushing.Digest() != b.Digest() {
+		t.Fatalf("digest %s, without flushes %s", flushing.Digest(), b.Digest())
+	}
+	if s := b.Staging(); s.Records != 8 || s.Last != 8 || s.Oldest != 1 || s.Since == 0 || s.Dropped != 0 {
+		t.Fatalf("%+v", s)
+	}
+}
+
+func flushAll(m *Machine) {
+	var seqs []uint64
+	for _, s := range m.Staged(1<<30, 1<<50) {
+		seqs = append(seqs, s.Seq)
+	}
+	m.Archived(seqs)
+}
+
+func TestStaged(t *testing.T) {
+	t.Parallel()
+	b := busyBench(t)
+	for i := range 5 {
+		b.submit(fmt.Sprint("s", i), func(s *rota.JobSpec) {
+			s.Payload, s.Limits, s.Labels = make([]byte, 1000), map[string]int64{"depth": 2, "width": 1}, map[string]string{"a": "b"}
+		})
+		b.ok(cancelOp(fmt.Sprint("s", i)))
+	}
+	t.Run("reads_back_as_the_job", func(t *testing.T) {
+		for _, s := range b.Staged(1<<30, 1<<50) {
+			want, _ := b.Job(s.ID)
+			data := s.Append([]byte("x"))[1:]
+			got, err := DecodeEnded(data)
+			if err != nil || got.Seq != s.Seq || !reflect.DeepEqual(got.Job, want) || !reflect.DeepEqual(s.Ended(), got) {
+				t.Fatalf("%v\n%+v\n%+v", err, got.Job, want)
+			}
+			for n := range len(data) {
+				if _, err := DecodeEnded(data[:n]); err == nil {
+					t.Fatalf("%d bytes of %d are taken", n, len(data))
+				}
+			}
+			if _, err := DecodeEnded(append(bytes.Clone(data), 0)); err == nil {
+				t.Fatal("bytes behind a record are taken")
+			}
+		}
+	})
+	t.Run("comes_oldest_first_and_bounded", func(t *testing.T) {
+		all := b.Staged(1<<30, 1<<50)
+		for i, s := range all {
+			if s.Seq != uint64(i+1) {
+				t.Fatalf("number %d stands at %d", s.Seq, i)
+			}
+		}
+		if got := b.Staged(3, 1<<50); len(got) != 3 {
+			t.Fatalf("%d of 3", len(got))
+		}
+		if got := b.Staged(1<<30, 1); len(got) != 1 {
+			t.Fatalf("%d for one byte", len(got))
+		}
+	})
+	t.Run("leaves_by_number_only", func(t *testing.T) {
+		before := b.Staging()
+		b.Archived([]uint64{2, 2, 99})
+		if s := b.Staging(); s.Records != before.Records-1 || s.Bytes >= before.Bytes || len(b.Check()) > 0 {
+			t.Fatalf("%+v %q", s, b.Check())
+		}
+		if len(b.Unstaged()) != 1 || b.Unstaged()[0] != 2 {
+			t.Fatalf("%v", b.Unstaged())
+		}
+		flushAll(b.Machine)
+		if s := b.Staging(); s.Records != 0 || s.Bytes != 0 || s.Oldest != 0 {
+			t.Fatalf("%+v", s)
+		}
+		if job, ok := b.Job("s1"); !ok || !job.RecordDropped || job.State != rota.Cancelled {
+			t.Fatalf("%+v", job)
+		}
+	})
+}
+
+func TestStaging_beyondItsBoundTheOldestAreCounted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.every = 1 << 30
+	body := make([]byte, rota.MaxPayloadBytes)
+	n := rota.RecordBytesCap/rota.MaxPayloadBytes + 10
+	for i := range n {
+		b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) { s.Payload = body })
+		b.ok(cancelOp(fmt.Sprint("j", i)))
+	}
+	s := b.Staging()
+	if s.Dropped == 0 || s.Bytes > rota.RecordBytesCap || s.Records+int(s.Dropped) != n || s.Oldest != s.Dropped+1 {
+		t.Fatalf("%+v", s)
+	}
+	b.sound()
+}
+
+func TestRetry_takesThePayloadOfItsOwnJobOnly(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.submit("j")
+	b.ok(cancelOp("j"))
+	for name, change := range map[string]func(*rota.JobSpec){
+		"id": func(s *rota.JobSpec) { s.ID = "k" }, "queue": func(s *rota.JobSpec) { s.Queue = "other" },
+		"type": func(s *rota.JobSpec) { s.Type = "play" }, "tenant": func(s *rota.JobSpec) { s.Tenant = "t2" },
+	} {
+		op := retryOp("j")
+		op.GetRetry().Spec = SpecOp(jobSpec("j", change))
+		if o := b.refuses(rota.Invalid, "spec", op); o.GetKind() == 0 {
+			t.Fatal(name)
+		}
+	}
+	op := retryOp("j")
+	op.GetRetry().Spec = SpecOp(jobSpec("j", func(s *rota.JobSpec) { s.Priority = 11 }))
+	b.refuses(rota.Invalid, "priority", op)
+	op.GetRetry().Spec.Labels = make([]*fsmpb.Label, rota.MaxLabels+1)
+	b.refuses(rota.Invalid, "labels", op)
+	b.ok(retryOp("j"))
+	if job, _ := b.Job("j"); string(job.Payload) != string(jobSpec("j").Payload) {
+		t.Fatalf("%+v", job)
+	}
+}
+
+// TestPrior has a revived job tell of its earlier life while it is live.
+func TestPrior(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := b.leased("j", "w1")
+	b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.Text, c.NoRetry = "boom", true }))
+	staged, _ := b.StagedJob("j")
+	before := staged.Ended()
+	b.ok(retryOp("j"))
+	job, _ := b.Job("j")
+	if len(job.Attempts) != 1 || job.Attempts[0].Error != "boom" || job.Error != "boom" {
+		t.Fatalf("%+v", job)
+	}
+	flushAll(b.Machine)
+	job, _ = b.Job("j")
+	if seq, ok := b.Prior("j"); !ok || seq != before.Seq || len(job.Attempts) != 0 {
+		t.Fatalf("%d, %+v", seq, job)
+	}
+	if joined := WithPrior(job, before); len(joined.Attempts) != 1 || joined.Error != "boom" {
+		t.Fatalf("%+v", joined)
+	}
+}
+
+// history is an archive as a list reads it.
+type history []Ended
+
+func (h history) Next(after rota.JobID) (mark Mark, ok bool) {
+	for _, e := range h {
+		if e.Job.ID > after && (!ok || e.Job.ID < mark.ID) {
+			mark, ok = Mark{e.Job.ID, e.Seq, e.Job.Queue, e.Job.Tenant, e.Job.Type, e.Job.State}, true
+		}
+	}
+	return mark, ok
+}
+
+func (h history) Ended(seq uint64) (rota.Job, bool) {
+	for _, e := range h {
+		if e.Seq == seq {
+			e.Job.Archived = true
+			return e.Job, true
+		}
+	}
+	return rota.Job{}, false
+}
+
+// TestPage_mergesTheArchive has jobs that are live, live again, staged, archived
+// with and without their tombstone: each is told of once, whole, at every size of
+// page.
+func TestPage_mergesTheArchive(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	end := func(ids ...string) {
+		for _, id := range ids {
+			b.submit(id)
+			b.ok(cancelOp(id))
+		}
+	}
+	end("a1", "m1", "z1", "revived", "again")
+	var h history
+	archive := func() {
+		for _, s := range b.Staged(100, 1<<40) {
+			h = append(h, s.Ended())
+		}
+		flushAll(b.Machine)
+	}
+	b.ok(retryOp("revived"))
+	b.ok(retryOp("again"))
+	archive()
+	b.walls = []int64{startClock + int64(rota.GCHorizon) + 1000}
+	b.pass(1000) // the tombstones so far go
+	b.ok(cancelOp("again"))
+	end("a2", "m2")
+	archive()
+	end("a3", "z2")
+	b.submit("live")
+	for limit := 1; limit < 14; limit++ {
+		for want, f := range map[string]rota.JobFilter{
+			"[live revived a1 a2 a3 again m1 m2 z1 z2]": {}, "[a1 a2 a3 again m1 m2 z1 z2]": {State: rota.Cancelled}, "[live revived]": {State: rota.Queued},
+			"[]": {Tenant: "nobody"},
+		} {
+			f.Limit = limit
+			got := []rota.JobID{}
+			for {
+				page, err := b.Jobs().Page(f, h)
+				if err != nil || len(page.Jobs) > limit {
+					t.Fatal(len(page.Jobs), err)
+				}
+				for _, j := range page.Jobs {
+					if got = append(got, j.ID); j.RecordDropped || len(j.Payload) == 0 {
+						t.Fatalf("%+v", j)
+					}
+				}
+				if f.Cursor = page.NextCursor; f.Cursor == "" {
+					break
+				}
+			}
+			if fmt.Sprint(got) != want {
+				t.Fatalf("pages of %d: %v, %s is wanted", limit, got, want)
+			}
+		}
+	}
+}
+
+// BenchmarkTombstones measures what a terminal job costs in memory once its
+// record is archived.
+func BenchmarkTombstones(b *testing.B) {
+	for range b.N {
+		const jobs = 200_000
+		m := newBench(b).Machine
+		index, now := m.head.index, m.head.clock
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for i := 0; i < jobs; i += 500 {
+			var ops []*fsmpb.Op
+			for k := range 500 {
+				id := fmt.Sprintf("01K%023d", i+k)
+				ops = append(ops, submitOp(jobSpec(id)), cancelOp(id))
+			}
+			data, _ := Seal(&fsmpb.Entry{Term: 1, NowMs: int64(now), Ops: ops})
+			index++
+			if _, err := m.Apply(index, 1, data); err != nil {
+				b.Fatal(err)
+			}
+			flushAll(m)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/jobs, "B/tombstone")
+		runtime.KeepAlive(m)
+	}
+}

@@ -1,0 +1,178 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// whyOf explains a job and lists its reasons as reason:workers.
+func (b *bench) whyOf(id string) (rota.Explanation, string) {
+	b.t.Helper()
+	x, ok := b.Why(rota.JobID(id), 1_024)
+	if !ok {
+		b.t.Fatalf("job %s is not live", id)
+	}
+	var reasons []string
+	for _, w := range x.Reasons {
+		reasons = append(reasons, fmt.Sprintf("%s:%d", w.Reason, w.Workers))
+	}
+	return x, strings.Join(reasons, " ")
+}
+
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		set  func(b *bench)
+		want string
+		if_  string
+	}{
+		{"nobody_serves_the_queue", func(b *bench) { b.submit("j") }, "NO_WORKER_REGISTERED:0", "a worker that serves its queue"},
+		{"all_slots_are_taken", func(b *bench) {
+			b.worker("w", 1)
+			b.submit("first")
+			b.match()
+			b.submit("j")
+		}, "NO_FREE_SLOT:1", "ends a lease"},
+		{"each_worker_fails_by_its_own_rule", func(b *bench) {
+			b.worker("w1", 1, func(w *rota.WorkerSpec) { w.Capabilities = []string{"gpu"}; w.Region = "us" })
+			b.worker("w2", 1, func(w *rota.WorkerSpec) { w.Region = "eu" })
+			b.worker("w3", 1, func(w *rota.WorkerSpec) { w.Region = "eu" })
+			b.worker("w4", 1, func(w *rota.WorkerSpec) {
+				w.Region, w.Capabilities, w.Queues = "eu", []string{"gpu"}, []rota.QueueName{"other"}
+			})
+			b.worker("w5", 1, func(w *rota.WorkerSpec) { w.Region, w.Capabilities = "eu", []string{"gpu"} })
+			b.submit("j", func(s *rota.JobSpec) {
+				s.Requires, s.RegionsAllow, s.CPUMilli = []string{"gpu"}, []string{"eu"}, 500
+			})
+		}, "NOT_SERVING_THE_QUEUE:1 REGION_DENIED:1 CAPABILITY_MISSING:2 CPU_FULL:1", "in an allowed region"},
+		{"the_tenant_is_at_its_limit", func(b *bench) {
+			b.ok(tenantOp("acme", "max_concurrent", "1"))
+			acme := func(s *rota.JobSpec) { s.Tenant = "acme" }
+			b.leased("first", "w", acme)
+			b.submit("j", acme)
+		}, "TENANT_AT_LIMIT:0", "max_concurrent"},
+		{"the_mode_holds", func(b *bench) {
+			b.submit("j", func(s *rota.JobSpec) { s.Priority = 9 })
+			b.ok(&fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Mode: uint32(rota.ModeDegraded), Reason: "test"}}})
+			b.worker("w", 5)
+		}, "MODE_HOLDS:0", "the mode becomes NORMAL"},
+		{"others_stand_before_it", func(b *bench) {
+			b.ok(queueOp("default", "ranking", "fifo"))
+			b.submit("a")
+			b.pass(100)
+			b.submit("j")
+			b.worker("w", 1)
+		}, "BEHIND_HIGHER_RANK:0", "the jobs before it"},
+		{"its_time_has_not_come", func(b *bench) {
+			b.submit("j", func(s *rota.JobSpec) { s.DelayMs = 5_000 })
+		}, "NOT_YET_DUE:0", "its time comes"},
+		{"nothing_keeps_it", func(b *bench) {
+			b.submit("j")
+			b.worker("w", 1)
+		}, "", "the next round"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			c.set(b)
+			before := b.Digest()
+			x, got := b.whyOf("j")
+			if got != c.want {
+				t.Errorf("reasons %q, %q wanted", got, c.want)
+			}
+			if !slices.ContainsFunc(x.WouldRun, func(s string) bool { return strings.Contains(s, c.if_) }) {
+				t.Errorf("would run if %q, %q wanted", x.WouldRun, c.if_)
+			}
+			if b.Digest() != before {
+				t.Error("an explanation changed the state")
+			}
+			b.sound()
+		})
+	}
+}
+
+// TestWhyRank compares the rank with the order in which jobs are placed.
+func TestWhyRank(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("default", "fair_share", "off", "oldest_every", "0"))
+	b.worker("w", 1)
+	for i := range 30 {
+		b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) {
+			s.Priority, s.Tenant = int32(i*7%11), rota.TenantID(fmt.Sprint("t", i%3))
+		})
+		b.pass(700)
+	}
+	for left := b.Counts().Queued; left > 0; left = b.Counts().Queued {
+		next := rota.JobID("")
+		for _, j := range b.queuedJobs() {
+			if x, _ := b.whyOf(string(j)); x.Before == 0 {
+				if next != "" {
+					t.Fatalf("%s and %s both stand first", next, j)
+				}
+				next = j
+			}
+		}
+		placed := b.match()
+		if len(placed) != 1 || placed[next].Job != next {
+			t.Fatalf("%v was placed, %s stood first", placed, next)
+		}
+		b.completeAll(next)
+	}
+}
+
+func (b *bench) queuedJobs() (ids []rota.JobID) {
+	b.jobs.scan(func(id rota.JobID, j *jobRow) bool {
+		if j.state == rota.Queued {
+			ids = append(ids, id)
+		}
+		return true
+	})
+	return ids
+}
+
+// TestReenact decides once more on the state that a placement was decided on.
+func TestReenact(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.worker("busy", 1)
+	b.submit("first")
+	b.match()
+	b.worker("cold", 1, func(w *rota.WorkerSpec) { w.Region = "eu" })
+	b.worker("x", 2)
+	b.worker("y", 2)
+	b.submit("j", func(s *rota.JobSpec) { s.RegionsDeny = []string{"eu"} })
+	others, ok := b.Reenact("j", 1_024)
+	lease := b.match()["j"]
+	if !ok || len(others) != 3 {
+		t.Fatalf("%v, %v", others, ok)
+	}
+	for _, o := range others {
+		want := map[rota.WorkerID]string{"busy": "NO_FREE_SLOT", "cold": "REGION_DENIED", "x": "had room", "y": "had room"}[o.Worker]
+		if !strings.HasPrefix(o.Reason, want) || o.Worker == lease.Worker {
+			t.Errorf("%s: %q, %q wanted; %s was chosen", o.Worker, o.Reason, want, lease.Worker)
+		}
+	}
+	if _, ok := b.Reenact("nobody", 1_024); ok {
+		t.Error("a job that nobody knows was placed")
+	}
+}
+
+// BenchmarkWhy explains the last of a million pending jobs that 1,000 workers
+// could take.
+func BenchmarkWhy(b *testing.B) {
+	m := fill(b, 1_000_000)
+	var last rota.JobID
+	m.jobs.scan(func(id rota.JobID, _ *jobRow) bool { last = id; return true })
+	for b.Loop() {
+		if _, ok := m.Why(last, 1_024); !ok {
+			b.Fatal("not live")
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package transport
+
+import (
+	"context"
+	"maps"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+func join(tables ...map[string]unaryRow) map[string]unaryRow {
+	all := make(map[string]unaryRow)
+	for _, t := range tables {
+		maps.Copy(all, t)
+	}
+	return all
+}
+
+// limitsUnary is each call about standing, tenants, modes and proofs.
+func limitsUnary(b *bundle) map[string]unaryRow {
+	type call = func(context.Context) (proto.Message, error)
+	tenant := func(id, key, value string) call {
+		return func(ctx context.Context) (proto.Message, error) {
+			return b.tenants.Set(ctx, &rotav1.SetTenantRequest{Id: id, Set: []*rotav1.Setting{{Key: key, Value: value}}})
+		}
+	}
+	mode := func(mode, reason string) call {
+		return func(ctx context.Context) (proto.Message, error) {
+			return b.cluster.SetMode(ctx, &rotav1.SetModeRequest{Mode: mode, Reason: reason})
+		}
+	}
+	return map[string]unaryRow{
+		"jobs report proof": {func(ctx context.Context) (proto.Message, error) {
+			return b.jobs.ReportProof(ctx, &rotav1.ReportProofRequest{Id: "j1", Reason: "wrong sum"})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.jobs.ReportProof(ctx, &rotav1.ReportProofRequest{Id: "j1"})
+		}, `state:"QUEUED"`},
+		"jobs report proof lease": {func(ctx context.Context) (proto.Message, error) {
+			return b.jobs.ReportProof(ctx, &rotav1.ReportProofRequest{Id: "j1", LeaseId: make([]byte, 32), Reason: "x"})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.jobs.ReportProof(ctx, &rotav1.ReportProofRequest{Id: "j1", LeaseId: []byte{1}, Reason: "x"})
+		}, `index:6`},
+		"workers suspend": {func(ctx context.Context) (proto.Message, error) {
+			return b.workers.Suspend(ctx, &rotav1.SuspendWorkerRequest{Id: "w1"})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.workers.Suspend(ctx, &rotav1.SuspendWorkerRequest{})
+		}, `status:"SUSPENDED"`},
+		"workers resume": {func(ctx context.Context) (proto.Message, error) {
+			return b.workers.Resume(ctx, &rotav1.ResumeWorkerRequest{Id: "w1"})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.workers.Resume(ctx, &rotav1.ResumeWorkerRequest{Id: "w 1"})
+		}, `status:"ACTIVE"`},
+		"workers retire": {func(ctx context.Context) (proto.Message, error) {
+			return b.workers.Retire(ctx, &rotav1.RetireWorkerRequest{Id: "w1"})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.workers.Retire(ctx, &rotav1.RetireWorkerRequest{Id: "w/1"})
+		}, `status:"RETIRED"`},
+		"tenants list": {func(ctx context.Context) (proto.Message, error) {
+			return b.tenants.List(ctx, &rotav1.ListTenantsRequest{})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.tenants.List(ctx, &rotav1.ListTenantsRequest{Limit: -1})
+		}, `index:4`},
+		"tenants get": {func(ctx context.Context) (proto.Message, error) {
+			return b.tenants.Get(ctx, &rotav1.GetTenantRequest{Id: "t1"})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.tenants.Get(ctx, &rotav1.GetTenantRequest{Id: ""})
+		}, `weight:1`},
+		"tenants set": {tenant("t1", "tier", "PREMIUM"), tenant("t1", "tier", "GOLD"), `tier:"PREMIUM"`},
+		"tenants key": {tenant("t1", "weight", "7"), tenant("t1", "speed", "7"), `weight:7`},
+		"tenants id":  {tenant("t1", "max_concurrent", "7"), tenant("t 1", "weight", "7"), `max_concurrent:7`},
+		"mode get": {func(ctx context.Context) (proto.Message, error) {
+			return b.cluster.GetMode(ctx, &rotav1.GetModeRequest{})
+		}, nil, `drained:true`},
+		"mode set":    {mode("READ_ONLY", "move"), mode("SLEEPING", "move"), `mode:"READ_ONLY"`},
+		"mode none":   {mode("NORMAL", "done"), mode("", "done"), `mode:"NORMAL"`},
+		"mode reason": {mode("DRAINING", "x"), mode("DRAINING", ""), `reason:"x"`},
+		"mode long reason": {mode("DRAINING", "y"), mode("DRAINING", strings.Repeat("y", rota.MaxReasonBytes+1)),
+			`reason:"y"`},
+	}
+}
