@@ -9,10 +9,10 @@ import (
 )
 
 // matchLoop decides rounds on demand, as supply or demand changes, and at least
-// every 250 ms while anything waits (SPEC §7.2). One entry of rounds is in
-// flight: the next is decided on a state that holds the one before.
+// every dispatch_interval while anything waits (SPEC §7.2). One entry of rounds is
+// in flight: the next is decided on a state that holds the one before.
 func (n *Node) matchLoop(l *leadership) {
-	tick := time.NewTicker(rota.SweepEvery)
+	tick := time.NewTimer(rota.SweepEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -21,11 +21,22 @@ func (n *Node) matchLoop(l *leadership) {
 		case <-l.ctx.Done():
 			return
 		}
+		tick.Reset(n.dispatchEvery())
 		var last []*fsmpb.Round
 		for more := true; more && l.ctx.Err() == nil; {
 			last, more = n.matchOnce(l, last)
 		}
 	}
+}
+
+// dispatchEvery is the shortest dispatch_interval of the queues that wait.
+func (n *Node) dispatchEvery() time.Duration {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if ms := n.machine.DispatchMs(); ms > 0 {
+		return time.Duration(ms) * time.Millisecond
+	}
+	return rota.SweepEvery
 }
 
 // matchOnce decides and proposes one entry of rounds; more says that another

@@ -149,6 +149,18 @@ func pairOps(pairs []sched.Pair) []*fsmpb.Pair {
 	return ops
 }
 
+// DispatchMs is the shortest dispatch_interval of the queues that have QUEUED jobs,
+// 0 if none has.
+func (m *Machine) DispatchMs() (least int64) {
+	m.registry.busy.Scan(func(t turn) bool {
+		if ms := m.queues.get(t.name).policy.DispatchIntervalMs; least == 0 || ms < least {
+			least = ms
+		}
+		return true
+	})
+	return least
+}
+
 // Waiting says whether any queue has QUEUED jobs.
 func (m *Machine) Waiting() bool { return m.registry.busy.Len() > 0 }
 

@@ -176,3 +176,22 @@ func BenchmarkWhy(b *testing.B) {
 		}
 	}
 }
+
+func TestDispatchMs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("slow", "dispatch_interval", "5s"))
+	b.ok(queueOp("fast", "dispatch_interval", "20ms"))
+	if ms := b.DispatchMs(); ms != 0 {
+		t.Fatalf("%d ms while nothing waits", ms)
+	}
+	for _, c := range []struct {
+		queue rota.QueueName
+		want  int64
+	}{{"slow", 5_000}, {"default", 250}, {"fast", 20}} {
+		b.submit("j-"+string(c.queue), func(s *rota.JobSpec) { s.Queue = c.queue })
+		if ms := b.DispatchMs(); ms != c.want {
+			t.Fatalf("%d ms once %s waits, %d wanted", ms, c.queue, c.want)
+		}
+	}
+}
