@@ -3,6 +3,7 @@ package rota
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -112,11 +113,22 @@ func nameOf(names []string, i int) string {
 	return names[i]
 }
 
+// choices lists names for people: without the one that stands for nothing.
+func choices(names []string) string {
+	named := make([]string, 0, len(names))
+	for _, n := range names {
+		if n != "" && n != "NONE" {
+			named = append(named, n)
+		}
+	}
+	return strings.Join(named, ", ")
+}
+
 func valueOf(names []string, what string, text []byte) (int, error) {
 	for i, n := range names {
 		if n != "" && n == string(text) {
 			return i, nil
 		}
 	}
-	return 0, Refusef(Invalid, what, "%s %q is unknown: one of %v is wanted", what, text, names)
+	return 0, Refusef(Invalid, what, "%s %q is unknown: one of %s is wanted", what, text, choices(names))
 }

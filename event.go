@@ -165,6 +165,15 @@ type ServedEvent struct {
 	Post        Digest `json:"post_state_hash"`
 }
 
+// EventBatch is what a reader of events is told at a time.
+type EventBatch struct {
+	// Events may be none: then Scanned alone is told.
+	Events []ServedEvent
+	// Scanned is the event up to which the filter was held against all: a reader
+	// resumes after it, and misses nothing.
+	Scanned EventID
+}
+
 // EventFilter selects events; zero fields select all.
 type EventFilter struct {
 	// After is the last event seen; the zero id begins at the oldest kept.

@@ -212,9 +212,8 @@ type Decision struct {
 	Epoch uint64 `json:"epoch"`
 	// Height is the applied index that the round was computed on.
 	Height Index `json:"height"`
-	// Score is the ranking's number: an integer, or the bits of a double for
-	// adaptive. Rank is the place in the draw, from 0.
-	Score     int64     `json:"score"`
+	// Score is the ranking's number. Rank is the place in the draw, from 0.
+	Score     Score     `json:"score"`
 	Rank      int32     `json:"rank"`
 	Reasoning Reasoning `json:"reasoning"`
 	// Seed of the round (SPEC §7.1), 32 bytes.

@@ -83,8 +83,13 @@ func (n *node) tail(ctx context.Context, filter *rota.EventFilter, told func([]r
 }
 
 // deliver hands a message on, but for what was told before: a node tells nothing
-// twice, and were it to, the caller would not see it.
+// twice, and were it to, the caller would not see it. Where the node looked further
+// than to the last event, the next one asked goes on from there.
 func deliver(m *rotav1.EventBatch, filter *rota.EventFilter, told func([]rota.ServedEvent) error) error {
+	scanned, err := rota.ParseEventID(m.GetScanned())
+	if err != nil {
+		return err
+	}
 	events := make([]rota.ServedEvent, 0, len(m.GetEvents()))
 	for _, w := range m.GetEvents() {
 		e, err := words.EventFromWire(w)
@@ -96,11 +101,13 @@ func deliver(m *rotav1.EventBatch, filter *rota.EventFilter, told func([]rota.Se
 			filter.After = e.ID
 		}
 	}
-	if len(events) == 0 {
-		return nil
+	if len(events) > 0 {
+		if err := told(events); err != nil {
+			return &doneError{err}
+		}
 	}
-	if err := told(events); err != nil {
-		return &doneError{err}
+	if scanned.Compare(filter.After) > 0 {
+		filter.After = scanned
 	}
 	return nil
 }

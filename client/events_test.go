@@ -21,6 +21,9 @@ type teller struct {
 	until uint32
 	end   error
 	again bool
+	// scanned is told in a last batch without events.
+	scanned string
+	asked   []string
 }
 
 func (n *teller) Tail(r *rotav1.TailRequest, s grpc.ServerStreamingServer[rotav1.EventBatch]) error {
@@ -28,6 +31,7 @@ func (n *teller) Tail(r *rotav1.TailRequest, s grpc.ServerStreamingServer[rotav1
 	if err != nil {
 		return err
 	}
+	n.asked = append(n.asked, r.GetFrom())
 	from := uint32(0)
 	if !filter.After.IsZero() {
 		from = filter.After.Seq + 1
@@ -38,6 +42,11 @@ func (n *teller) Tail(r *rotav1.TailRequest, s grpc.ServerStreamingServer[rotav1
 	for seq := from; seq < n.until; seq++ {
 		e := &rota.ServedEvent{Event: rota.Event{ID: rota.EventID{Incarnation: 1, Index: 5, Seq: seq}, Kind: rota.JobCompleted}}
 		if err := s.Send(&rotav1.EventBatch{Events: []*rotav1.ServedEvent{words.EventToWire(e)}}); err != nil {
+			return err
+		}
+	}
+	if n.scanned != "" {
+		if err := s.Send(&rotav1.EventBatch{Scanned: n.scanned}); err != nil {
 			return err
 		}
 	}
@@ -80,6 +89,21 @@ func TestEvents_goOnAtAnotherNode(t *testing.T) {
 	})
 	if err != nil || fmt.Sprint(got) != "[0 1 2 3 4 5 6 7 8]" {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestEvents_resumeAfterWhatWasLookedAt has a node break off that told nothing for
+// long: the next one is asked from where it looked, not from what it told.
+func TestEvents_resumeAfterWhatWasLookedAt(t *testing.T) {
+	t.Parallel()
+	down := words.ToStatus(rota.Refusef(rota.Unavailable, "", "going"))
+	second := &teller{}
+	c := tellers(t, &teller{until: 2, scanned: "1.900.3", end: down}, second)
+	if err := c.Events(t.Context(), rota.EventFilter{}, func([]rota.ServedEvent) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(second.asked) != "[1.900.3]" {
+		t.Errorf("the second node was asked from %q", second.asked)
 	}
 }
 

@@ -103,14 +103,6 @@ func (b *bench) leap(by rota.Date) {
 	}
 }
 
-func (b *bench) sound() {
-	b.t.Helper()
-	v, err := b.leader().Verify(within(b.t, 20*time.Second))
-	if err != nil || !v.Equal {
-		b.t.Fatalf("%+v, %v", v, err)
-	}
-}
-
 func TestArchive_historyIsWholeOnEveryNode(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

@@ -30,9 +30,12 @@ func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) error {
 	if err := n.flushHistory(); err != nil {
 		return err
 	}
-	frozen := n.freeze()
-	past, release := n.pastOf(frozen.Info().Index)
+	past, release := n.holdPast()
 	defer release()
+	frozen := n.freeze()
+	if past != nil {
+		past.to = uint64(frozen.Info().Index)
+	}
 	_, err := snapshot.Write(w, backup{frozen, n.history.store, past})
 	return err
 }

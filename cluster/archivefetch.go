@@ -185,7 +185,10 @@ func (n *Node) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.Archi
 		n.mu.RUnlock()
 		if ok {
 			records[i] = rota.ArchiveRecord{Seq: staged.Seq, Data: staged.Append(nil)}
-		} else if r, ok := n.history.store.Record(id); ok {
+		} else if r, ok, err := n.history.store.Record(id); err != nil {
+			n.dropDamaged(r.Seq, err)
+			return nil, unreadable(err)
+		} else if ok {
 			records[i] = r
 		}
 		if size += len(records[i].Data); size > sliceMost {

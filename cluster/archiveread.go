@@ -25,7 +25,7 @@ func (n *Node) jobAt(ctx context.Context, id rota.JobID) (rota.Job, bool, error)
 	n.mu.RUnlock()
 	switch {
 	case wanted: // live once more: its earlier life is history
-		if before, ok, _ := n.history.store.At(prior); ok {
+		if before, ok, _ := n.endedAt(ctx, id, prior); ok {
 			job = fsm.WithPrior(job, before)
 		}
 		return job, true, nil
@@ -56,25 +56,44 @@ func (n *Node) endedAt(ctx context.Context, id rota.JobID, seq uint64) (e fsm.En
 	} else {
 		e, ok, err = n.history.store.Get(id)
 	}
-	if err != nil {
-		n.dropDamaged([]uint64{e.Seq})
-	}
-	if ok {
+	switch {
+	case err != nil && !n.dropDamaged(e.Seq, err):
+		return e, false, unreadable(err)
+	case ok && seq != 0:
 		return e, true, nil
+	case seq != 0 && n.history.store.Holds(seq) || len(n.lacks(1)) == 0:
+		return e, ok, nil
 	}
-	if seq != 0 && n.history.store.Holds(seq) || len(n.lacks(1)) == 0 {
-		return e, false, nil
-	}
+	// Where no number is known, a later end may lie in a gap.
 	found, err := n.askPeers(ctx, []rota.JobID{id})
-	if found[0].Seq == 0 || found[0].Seq < seq {
+	if later := found[0].Seq; later == 0 || later < max(seq, e.Seq) {
+		if ok {
+			return e, true, nil
+		}
 		return e, false, err
 	}
 	return found[0], true, nil
 }
 
-// dropDamaged gives up records that are not what was written: they are fetched
-// again from another node.
-func (n *Node) dropDamaged(seqs []uint64) {
+// unreadable says that the archive is there and cannot be read: what it knows is not
+// taken for unknown.
+func unreadable(err error) error {
+	return &rota.Error{Kind: rota.Unavailable, Subject: "archive", RetryAfter: fetchEvery, Cause: err,
+		Text: "this node's archive cannot be read"}
+}
+
+// dropDamaged gives up a record where an error says that it is damaged.
+func (n *Node) dropDamaged(seq uint64, err error) bool {
+	if !errors.Is(err, snapshot.ErrRecordDamaged) {
+		return false
+	}
+	n.dropAll([]uint64{seq})
+	return true
+}
+
+// dropAll gives up records that are not what was written: they are fetched again
+// from another node.
+func (n *Node) dropAll(seqs []uint64) {
 	if len(seqs) == 0 {
 		return
 	}
@@ -96,14 +115,15 @@ func (n *Node) listJobs(f rota.JobFilter) (rota.JobPage, error) {
 	}
 	page, err := list.Page(f, reading)
 	reading.Close()
-	n.dropDamaged(reading.Damaged)
+	n.dropAll(reading.Damaged)
 	return page, err
 }
 
 // listAnywhere asks another node for a page while this one's history has gaps;
-// where none can give it, the page is of what is here.
-func (n *Node) listAnywhere(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error) {
-	if f.State != rota.JobNone && !f.State.Terminal() || len(n.lacks(1)) == 0 {
+// where none can give it, the page is refused rather than told short, unless what
+// is here was asked for.
+func (n *Node) listAnywhere(ctx context.Context, f rota.JobFilter, at rota.Index, stale bool) (rota.JobPage, error) {
+	if stale || f.State != rota.JobNone && !f.State.Terminal() || len(n.lacks(1)) == 0 {
 		return n.listJobs(f)
 	}
 	for _, s := range n.servers() {
@@ -117,7 +137,11 @@ func (n *Node) listAnywhere(ctx context.Context, f rota.JobFilter, at rota.Index
 			return page, err
 		}
 	}
-	return n.listJobs(f)
+	if len(n.lacks(1)) == 0 { // fetched meanwhile
+		return n.listJobs(f)
+	}
+	return rota.JobPage{}, &rota.Error{Kind: rota.Unavailable, Subject: "archive", RetryAfter: fetchEvery, Text: "this node's " +
+		"history of ended jobs has gaps, and no node that has it all answers: try again, or read stale what is here"}
 }
 
 // ListArchived serves a page to a node whose history has gaps. One that has gaps
@@ -163,7 +187,7 @@ func (n *Node) beyond(err *rota.Error, id rota.JobID) *rota.Error {
 	if err == nil || err.Kind != rota.NotFound {
 		return err
 	}
-	state, ok := n.history.store.State(id)
+	state, ok, _ := n.history.store.State(id)
 	if !ok {
 		return err
 	}
@@ -216,7 +240,10 @@ func (n *Node) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outc
 	states := make([]rota.JobState, len(ids))
 	var unknown []int
 	for i, id := range ids {
-		state, ok := n.history.store.State(id)
+		state, ok, err := n.history.store.State(id)
+		if err != nil {
+			return nil, unreadable(err)
+		}
 		if !ok {
 			n.mu.RLock()
 			var staged fsm.StagedRecord
@@ -279,11 +306,8 @@ func (n *Node) forgotten(ops []*fsmpb.Op) (ids []rota.JobID, places []int) {
 
 // checkHistory is Invariant I8 as far as a node holds it: every job that ended is
 // staged, archived, taken by retention, known to be fetched, or counted as lost.
-func (n *Node) checkHistory() (violations []string) {
-	n.mu.RLock()
-	seqs := n.machine.Unstaged()
-	n.mu.RUnlock()
-	missing, err := n.history.store.Missing(seqs, 100)
+func (n *Node) checkHistory(f *fsm.Frozen) (violations []string) {
+	missing, err := n.history.store.Missing(f.Unstaged(), 100)
 	if err != nil && !errors.Is(err, snapshot.ErrRecordDamaged) {
 		violations = append(violations, "I8: the archive cannot be read: "+err.Error())
 	}

@@ -22,13 +22,14 @@ type past struct {
 	to   uint64
 }
 
-// pastOf holds on to the oldest state that is kept, until release is called.
-func (n *Node) pastOf(to rota.Index) (p *past, release func()) {
+// holdPast holds on to the oldest state that is kept, until release is called. The
+// state that is backed up is frozen after it: no snapshot may come between.
+func (n *Node) holdPast() (p *past, release func()) {
 	base, ok := n.audit.pin()
 	if !ok {
 		return nil, func() {}
 	}
-	return &past{n, base, uint64(to)}, n.audit.unpin
+	return &past{n: n, base: base}, n.audit.unpin
 }
 
 // sections yields the older state, then the log.

@@ -8,7 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
 // TestAuditOfNodes audits what real nodes decided: from a data directory, and from
@@ -76,6 +81,99 @@ func TestAuditOfNodes(t *testing.T) {
 }
 
 func (b *bench) submitted(t *testing.T, prefix string) { submitAll(t, b.leader(), specs(prefix, 1)) }
+
+// TestAuditFindsAPlantedDifference changes one pair of one round in a copy of what a
+// node keeps, with every checksum right: the audit names that round and stops there.
+func TestAuditFindsAPlantedDifference(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	newHand(t, b.follower(), "w1", 40)
+	newHand(t, b.leader(), "w2", 40)
+	const jobs = 60
+	for _, prefix := range []string{"a", "b", "c"} {
+		submitAll(t, b.leader(), specs(prefix, jobs/3))
+	}
+	b.eventually("all are placed", func() bool {
+		q, err := b.leader().Queue(within(t, 10*time.Second), rota.DefaultQueue, rota.ReadOptions{})
+		return err == nil && q.Assigned == jobs
+	})
+	n := b.follower()
+	data := n.cfg.Data
+	b.stop(n.cfg.Node)
+	whole, err := AuditData(within(t, 20*time.Second), data, slog.New(slog.DiscardHandler))
+	if err != nil || whole.Difference != nil || whole.Proved != whole.Rounds || whole.Rounds == 0 {
+		t.Fatalf("%+v, %v", whole, err)
+	}
+	other := map[string]string{"w1": "w2", "w2": "w1"}
+	for name, change := range map[string]func(*fsmpb.Round, *fsmpb.Pair){
+		"another_worker":  func(_ *fsmpb.Round, p *fsmpb.Pair) { p.Worker = other[p.GetWorker()] },
+		"another_score":   func(_ *fsmpb.Round, p *fsmpb.Pair) { p.Score++ },
+		"another_reason":  func(_ *fsmpb.Round, p *fsmpb.Pair) { p.N++ },
+		"a_pair_left_out": func(r *fsmpb.Round, _ *fsmpb.Pair) { r.Pairs = r.Pairs[:len(r.Pairs)-1] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			planted := filepath.Join(t.TempDir(), "copy")
+			if err := os.CopyFS(planted, os.DirFS(data)); err != nil {
+				t.Fatal(err)
+			}
+			index, logged := plant(t, planted, change)
+			report, err := AuditData(within(t, 20*time.Second), planted, slog.New(slog.DiscardHandler))
+			d := report.Difference
+			if err != nil || d == nil {
+				t.Fatalf("the change at index %d is not found: %+v, %v", index, report, err)
+			}
+			if d.Index != index || d.Epoch != logged.GetEpoch() || d.Height != rota.Index(logged.GetHeight()) ||
+				d.Queue != rota.DefaultQueue || report.Proved != report.Rounds-1 || d.Logged != roundText(logged) || d.Logged == d.Proved {
+				t.Errorf("planted at index %d in %s, told %+v of %+v", index, roundText(logged), d, report)
+			}
+		})
+	}
+}
+
+// plant changes the last pair of the last round in a data directory's log, and gives
+// the entry's index and the round as it is now.
+func plant(t *testing.T, data string, change func(*fsmpb.Round, *fsmpb.Pair)) (rota.Index, *fsmpb.Round) {
+	t.Helper()
+	stores, err := OpenStores(data, StoreOptions{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stores.Close()
+	last, err := stores.Log.LastIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for index := last; index > 0; index-- {
+		var stored raft.Log
+		if err := stores.Log.GetLog(index, &stored); err != nil {
+			t.Fatal(err)
+		}
+		const envelope = 12
+		entry := &fsmpb.Entry{}
+		if stored.Type != raft.LogCommand {
+			continue
+		}
+		if err := proto.Unmarshal(stored.Data[envelope:], entry); err != nil {
+			t.Fatal(err)
+		}
+		for _, op := range entry.GetOps() {
+			r := op.GetRound()
+			if len(r.GetPairs()) == 0 {
+				continue
+			}
+			change(r, r.Pairs[len(r.Pairs)-1])
+			if stored.Data, err = fsm.Seal(entry); err != nil {
+				t.Fatal(err)
+			}
+			if err := stores.Log.StoreLog(&stored); err != nil {
+				t.Fatal(err)
+			}
+			return rota.Index(index), r
+		}
+	}
+	t.Fatal("the log holds no round")
+	return 0, nil
+}
 
 // TestAuditKeep follows what is kept as snapshots come.
 func TestAuditKeep(t *testing.T) {

@@ -61,6 +61,8 @@ type Config struct {
 	// Fatal ends the process; nil logs and exits 1.
 	Fatal func(error)
 	Log   *slog.Logger
+	// checkedHere stands in for the constant in the package's own tests.
+	checkedHere int
 	// noSync skips fsync in the package's own tests.
 	noSync bool
 	// admitted refuses raft connections in the package's own tests.
@@ -157,6 +159,9 @@ func (c *Config) check() error {
 	}
 	if c.ArchiveMaxBytes == 0 {
 		c.ArchiveMaxBytes = DefaultArchiveMaxBytes
+	}
+	if c.checkedHere == 0 {
+		c.checkedHere = checkedHere
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

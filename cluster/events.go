@@ -58,6 +58,8 @@ type eventLog struct {
 	// does so now; cut counts followers that were cut off.
 	dropped, cut uint64
 	behind       bool
+	// failing is why the last flush failed, nil where it did not.
+	failing error
 	// lost is the place up to which no node has what this one lacks.
 	lost    uint64
 	batches batchCache
@@ -209,11 +211,12 @@ func (l *eventLog) state() eventState {
 	return eventState{l.total, l.visible, l.incarnation, l.index, l.wake}
 }
 
-// oldest is the place of the oldest event that is retained: the same on every node
-// that keeps as many.
+// oldest is the place of the oldest event that is retained, and behind which no node
+// lacks any: the same on every node that keeps as many.
 func (l *eventLog) oldest() uint64 {
-	total := l.state().total
-	return total - min(total, l.retained)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(l.total-min(l.total, l.retained), l.lost)
 }
 
 // next is the place of the oldest event from a place on that this node has.
@@ -250,7 +253,7 @@ func (l *eventLog) show() {
 func (l *eventLog) missing() (from, to uint64) {
 	from = l.oldest()
 	l.mu.Lock()
-	from, to = max(from, l.lost), l.total
+	to = l.total
 	if len(l.ring) > 0 {
 		to = l.ring[0].Before
 	}

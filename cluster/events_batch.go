@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"sync"
 
 	"github.com/rotasched/rota"
@@ -85,8 +86,8 @@ func (n *Node) readBatch(from uint64) ([]rota.ServedEvent, error) {
 	ctx, cancel := context.WithTimeout(n.life, raftTimeout)
 	defer cancel()
 	entries, err := n.events.read(from)
-	if err != nil && n.lines.allow("events/read") {
-		n.log.Error("events are damaged here, other nodes are asked", "err", err)
+	if err != nil {
+		n.dropEvents(from, err)
 	}
 	if len(entries) == 0 || err != nil {
 		if entries, err = n.fetchEvents(ctx, rota.EventRange{From: from}); err != nil {
@@ -113,6 +114,20 @@ func (n *Node) readBatch(from uint64) ([]rota.ServedEvent, error) {
 	return events, nil
 }
 
+// dropEvents gives up events that are not what was written: they are fetched again
+// from another node.
+func (n *Node) dropEvents(from uint64, err error) {
+	if n.stopping() {
+		return
+	}
+	if n.lines.allow("events/read") {
+		n.log.Error("events are damaged here and are fetched again from another node", "err", err)
+	}
+	if err := n.events.store.Drop(from); err != nil && n.lines.allow("events/drop") {
+		n.log.Error("damaged events could not be dropped", "err", err)
+	}
+}
+
 // appendServed decodes an entry's events and computes what is served with them.
 func appendServed(to []rota.ServedEvent, e *snapshot.EventEntry) ([]rota.ServedEvent, error) {
 	events, err := fsm.DecodeEvents(e.Index, e.Bytes)
@@ -131,14 +146,19 @@ func appendServed(to []rota.ServedEvent, e *snapshot.EventEntry) ([]rota.ServedE
 }
 
 // fetchEvents asks the other nodes for events that this one lacks: each in turn,
-// until one has them. Where none has, the refusal is OutOfRange.
+// until one has them. Where none has, the refusal is OutOfRange; where one could
+// not be asked, Unavailable: it may have them.
 func (n *Node) fetchEvents(ctx context.Context, r rota.EventRange) ([]snapshot.EventEntry, error) {
 	refused := rota.Refusef(rota.OutOfRange, "events", "no node has these events any more")
 	var silent error
 	for _, s := range n.servers() {
 		id := rota.NodeID(s.ID)
+		if id == n.cfg.Node {
+			continue
+		}
 		to, known := n.address(id)
-		if id == n.cfg.Node || !known {
+		if !known {
+			silent = fmt.Errorf("node %s was never seen in gossip", id)
 			continue
 		}
 		entries, err := n.fetchFrom(ctx, to, r)

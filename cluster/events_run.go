@@ -68,13 +68,45 @@ func (n *Node) flushEvents() {
 // flushEventsOnce writes what the disk lacks. Where it cannot, the events stay in
 // memory while there is room, and at the other nodes.
 func (n *Node) flushEventsOnce() {
-	if err := n.events.flush(); err != nil && n.lines.allow("events/flush") {
+	err := n.claimArchive()
+	if err == nil {
+		err = n.events.flush()
+	}
+	n.events.mu.Lock()
+	n.events.failing = err
+	n.events.mu.Unlock()
+	if err != nil && n.lines.allow("events/flush") {
 		n.log.Error("events are not written to the archive", "err", err)
 	}
 }
 
+// claimArchive binds the archive's file to this node's cluster before the first
+// thing is written to it: that of another must never be taken for this one's.
+func (n *Node) claimArchive() error {
+	n.mu.RLock()
+	head := n.machine.Head()
+	n.mu.RUnlock()
+	if head.ClusterID == "" || n.history == nil {
+		return nil // there is nothing to write yet
+	}
+	return n.history.store.Claim(head.ClusterID, head.Incarnation)
+}
+
+// eventProblems lists what is wrong with this node's events.
+func (n *Node) eventProblems() (problems []string) {
+	n.events.mu.Lock()
+	defer n.events.mu.Unlock()
+	if n.events.failing != nil {
+		problems = append(problems, "events are not written to the archive: "+n.events.failing.Error())
+	}
+	return problems
+}
+
 // fillEvents fetches a few of the stretches that this node lacks.
 func (n *Node) fillEvents() {
+	if n.claimArchive() != nil {
+		return // the flush has said it
+	}
 	for range fillMost {
 		from, to := n.events.missing()
 		if from == to || n.stopping() {
@@ -82,7 +114,12 @@ func (n *Node) fillEvents() {
 		}
 		entries, err := n.fetchEvents(n.life, rota.EventRange{From: from})
 		if rota.KindOf(err) == rota.OutOfRange {
-			n.events.giveUp(min(n.oldestKept(from), to))
+			oldest, sure := n.oldestKept(from)
+			if !sure || oldest == from {
+				return
+			}
+			n.log.Warn("events are on no node any more: they are told from behind them on", "from", from, "to", min(oldest, to))
+			n.events.giveUp(min(oldest, to))
 			continue
 		}
 		if err == nil {

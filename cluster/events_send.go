@@ -7,29 +7,44 @@ import (
 	"github.com/rotasched/rota"
 )
 
+// scanEvery is how often a follower of whose filter nothing comes is told how far
+// the node has looked: sooner where scanShare of what is retained went by, so that
+// its place is never older than all.
+const (
+	scanEvery = 5 * time.Second
+	scanShare = 8
+)
+
 // eventSender hands batches to one follower's send, in a goroutine of its own: what
 // blocks there can be left behind.
 type eventSender struct {
-	out chan []rota.ServedEvent
+	out chan rota.EventBatch
 	// done has the first error of send, or nil after out was closed.
 	done chan error
 	gone chan struct{}
 	// last is the last event that was handed over, before the last of the batch
 	// before: all up to that was sent.
 	last, before rota.EventID
+	// seen is up to where was looked and nothing was selected since the last batch,
+	// zero if that went to the end; passed counts those events, due is when the
+	// follower is told.
+	seen   rota.EventID
+	passed uint64
+	due    *time.Timer
 }
 
-func newEventSender(send func([]rota.ServedEvent) error) *eventSender {
-	s := &eventSender{out: make(chan []rota.ServedEvent), done: make(chan error, 1), gone: make(chan struct{})}
+func newEventSender(send func(rota.EventBatch) error) *eventSender {
+	s := &eventSender{out: make(chan rota.EventBatch), done: make(chan error, 1), gone: make(chan struct{}),
+		due: time.NewTimer(scanEvery)}
 	go func() {
 		for {
 			select {
-			case events, more := <-s.out:
+			case batch, more := <-s.out:
 				if !more {
 					s.done <- nil
 					return
 				}
-				if err := send(events); err != nil {
+				if err := send(batch); err != nil {
 					s.done <- err
 					return
 				}
@@ -41,16 +56,38 @@ func newEventSender(send func([]rota.ServedEvent) error) *eventSender {
 	return s
 }
 
-// put hands a batch over as soon as the one before was sent.
-func (s *eventSender) put(ctx context.Context, n *Node, events []rota.ServedEvent) error {
-	if len(events) == 0 {
+// took notes that a stretch of events was looked at, of which some were selected,
+// and hands those over as soon as the batch before was sent.
+func (s *eventSender) took(ctx context.Context, n *Node, looked, some []rota.ServedEvent) error {
+	s.seen, s.passed = looked[len(looked)-1].ID, s.passed+uint64(len(looked))
+	if len(some) > 0 || s.passed >= max(n.events.retained/scanShare, 1) {
+		return s.put(ctx, n, some)
+	}
+	select {
+	case <-s.due.C:
+		return s.put(ctx, n, nil)
+	default:
 		return nil
 	}
+}
+
+// rest tells how far was looked, while nothing happens; nil where that is known.
+func (s *eventSender) rest() <-chan time.Time {
+	if s.seen.IsZero() {
+		return nil
+	}
+	return s.due.C
+}
+
+// put hands a batch over, with how far was looked.
+func (s *eventSender) put(ctx context.Context, n *Node, events []rota.ServedEvent) error {
 	late := time.NewTimer(n.events.sendMost)
 	defer late.Stop()
 	select {
-	case s.out <- events:
-		s.before, s.last = s.last, events[len(events)-1].ID
+	case s.out <- rota.EventBatch{Events: events, Scanned: s.seen}:
+		s.before, s.last = s.last, s.seen
+		s.seen, s.passed = rota.EventID{}, 0
+		s.due.Reset(scanEvery)
 		return nil
 	case err := <-s.done:
 		return err
@@ -76,6 +113,7 @@ func (s *eventSender) tooSlow(n *Node) error {
 
 // finish waits until the last batch is sent.
 func (s *eventSender) finish(ctx context.Context) error {
+	s.due.Stop()
 	close(s.out)
 	select {
 	case err := <-s.done:
@@ -86,7 +124,10 @@ func (s *eventSender) finish(ctx context.Context) error {
 }
 
 // abandon leaves what is being sent to itself.
-func (s *eventSender) abandon() { close(s.gone) }
+func (s *eventSender) abandon() {
+	s.due.Stop()
+	close(s.gone)
+}
 
 // enter counts a follower.
 func (l *eventLog) enter() error {

@@ -22,11 +22,12 @@ const (
 // every node, without a gap or a repeat (SPEC §12.3).
 //
 // send is called from another goroutine, once at a time; its error ends the telling
-// and is returned. It may keep the events, which it must not change. One that takes
+// and is returned. A filter that selects nothing for a while is told how far the
+// node has looked, by a batch without events. It may keep the events, which it must not change. One that takes
 // longer than 30 s is left behind: Events returns Exhausted, and the caller has to
 // end what it is stuck in. OutOfRange says that filter.After is older than what is
 // retained, and names the oldest; Invalid, that there is no such event.
-func (n *Node) Events(ctx context.Context, filter rota.EventFilter, send func([]rota.ServedEvent) error) error {
+func (n *Node) Events(ctx context.Context, filter rota.EventFilter, send func(rota.EventBatch) error) error {
 	if err := n.events.enter(); err != nil {
 		return err
 	}
@@ -56,6 +57,10 @@ func (n *Node) tell(ctx context.Context, filter *rota.EventFilter, place, end ui
 		if place >= state.visible {
 			select {
 			case <-state.wake:
+			case <-s.rest():
+				if err := s.put(ctx, n, nil); err != nil {
+					return err
+				}
 			case err := <-s.done:
 				return err
 			case <-ctx.Done():
@@ -67,11 +72,13 @@ func (n *Node) tell(ctx context.Context, filter *rota.EventFilter, place, end ui
 		}
 		events, err := n.eventBatch(place)
 		switch {
-		case rota.KindOf(err) == rota.OutOfRange && place > began:
+		case rota.KindOf(err) == rota.OutOfRange && place > began && place < n.events.oldest():
 			return n.tooOld(rota.Exhausted, "this consumer is too slow: the events after "+s.last.String()+
 				" are no longer retained")
+		case rota.KindOf(err) == rota.OutOfRange && place > began:
+			return n.tooOld(rota.OutOfRange, "the events after "+s.last.String()+" are on no node any more")
 		case rota.KindOf(err) == rota.OutOfRange:
-			if place, err = n.skipLost(place, filter); err != nil {
+			if place, err = n.skipLost(ctx, place, filter); err != nil {
 				return err
 			}
 			began = place
@@ -83,7 +90,7 @@ func (n *Node) tell(ctx context.Context, filter *rota.EventFilter, place, end ui
 			events = events[:min(uint64(len(events)), end-place)]
 		}
 		place += uint64(len(events))
-		if err := s.put(ctx, n, selected(events, filter)); err != nil {
+		if err := s.took(ctx, n, events, selected(events, filter)); err != nil {
 			return err
 		}
 	}
@@ -92,36 +99,54 @@ func (n *Node) tell(ctx context.Context, filter *rota.EventFilter, place, end ui
 
 // skipLost goes to the oldest event that any node has, where nobody was promised
 // an older one: a cluster restored from a backup has no events of its past.
-func (n *Node) skipLost(place uint64, filter *rota.EventFilter) (uint64, error) {
+func (n *Node) skipLost(ctx context.Context, place uint64, filter *rota.EventFilter) (uint64, error) {
 	if !filter.After.IsZero() {
 		return 0, n.tooOld(rota.OutOfRange, "the events after "+filter.After.String()+" are no longer retained")
 	}
-	oldest := n.oldestKept(place)
-	if oldest == place { // a node has it now
-		return place, n.pause(n.life, wakeMost)
+	if oldest, sure := n.oldestKept(place); sure && oldest > place {
+		return oldest, nil
 	}
-	return oldest, nil
+	if err := n.pause(ctx, wakeMost); err != nil { // a node has it now, or is to be asked again
+		if ctx.Err() != nil {
+			return 0, ctxError(ctx, "following events")
+		}
+		return 0, err
+	}
+	return place, nil
 }
 
-// oldestKept is the place of the oldest event from a place on that a node has.
-func (n *Node) oldestKept(place uint64) uint64 {
-	oldest := n.events.next(place)
+// oldestKept is the place of the oldest event from a place on that a node has; sure
+// says that all were asked.
+func (n *Node) oldestKept(place uint64) (oldest uint64, sure bool) {
+	oldest, sure = n.events.next(place), true
 	for _, s := range n.servers() {
-		if to, known := n.address(rota.NodeID(s.ID)); oldest > place && known && rota.NodeID(s.ID) != n.cfg.Node {
-			ctx, cancel := context.WithTimeout(n.life, eventsTimeout)
-			chunk, err := n.peers.EventRange(ctx, to, rota.EventRange{From: place})
-			cancel()
-			if err == nil && chunk.Oldest >= place && chunk.Oldest < oldest {
-				oldest = chunk.Oldest
-			}
+		if oldest == place {
+			return place, true
+		}
+		if rota.NodeID(s.ID) == n.cfg.Node {
+			continue
+		}
+		to, known := n.address(rota.NodeID(s.ID))
+		if !known {
+			sure = false
+			continue
+		}
+		ctx, cancel := context.WithTimeout(n.life, eventsTimeout)
+		chunk, err := n.peers.EventRange(ctx, to, rota.EventRange{From: place})
+		cancel()
+		if err != nil {
+			sure = false
+		} else if chunk.Oldest >= place && chunk.Oldest < oldest {
+			oldest = chunk.Oldest
 		}
 	}
-	return oldest
+	return oldest, sure
 }
 
 // tooOld refuses and names the oldest event that is retained.
 func (n *Node) tooOld(kind rota.Kind, text string) error {
-	oldest, err := n.eventBatch(n.oldestKept(n.events.oldest()))
+	from, _ := n.oldestKept(n.events.oldest())
+	oldest, err := n.eventBatch(from)
 	if err != nil {
 		return rota.Refusef(kind, "event_id", "%s: begin without an event id", text)
 	}
@@ -152,7 +177,7 @@ func (n *Node) eventsFrom(ctx context.Context, filter *rota.EventFilter) (place,
 // placeAfter finds the place after an event.
 func (n *Node) placeAfter(ctx context.Context, after rota.EventID) (uint64, error) {
 	entries, err := n.events.at(after.Index)
-	if err == nil && len(entries) == 0 {
+	if err != nil || len(entries) == 0 { // it is not here, or is damaged
 		entries, err = n.fetchEvents(ctx, rota.EventRange{At: after.Index})
 	}
 	if rota.KindOf(err) == rota.OutOfRange {
@@ -180,7 +205,7 @@ func (n *Node) placeAfter(ctx context.Context, after rota.EventID) (uint64, erro
 // of the cluster whose backup this cluster was made of: what came after it then is
 // all that this one told.
 func (n *Node) placeAfterRestore(after rota.EventID) (uint64, error) {
-	oldest := n.oldestKept(n.events.oldest())
+	oldest, _ := n.oldestKept(n.events.oldest())
 	events, err := n.eventBatch(oldest)
 	if err == nil && after.Incarnation < events[0].ID.Incarnation && after.Index+1 >= events[0].ID.Index {
 		return oldest, nil

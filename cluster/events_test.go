@@ -17,8 +17,8 @@ import (
 func tail(t *testing.T, n *Node, filter rota.EventFilter) []rota.ServedEvent {
 	t.Helper()
 	var got []rota.ServedEvent
-	err := n.Events(within(t, 20*time.Second), filter, func(events []rota.ServedEvent) error {
-		got = append(got, events...)
+	err := n.Events(within(t, 20*time.Second), filter, func(batch rota.EventBatch) error {
+		got = append(got, batch.Events...)
 		return nil
 	})
 	if err != nil {
@@ -109,7 +109,7 @@ func TestEvents_refuses(t *testing.T) {
 	} {
 		for _, follow := range []bool{false, true} {
 			err := n.Events(within(t, 5*time.Second), rota.EventFilter{After: c.after, Follow: follow},
-				func([]rota.ServedEvent) error { return errors.New("it tells something") })
+				func(rota.EventBatch) error { return errors.New("it tells something") })
 			if rota.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -142,7 +142,7 @@ func TestEvents_beyondRetention(t *testing.T) {
 	if len(got) != 100 {
 		t.Errorf("%d events are told, 100 are retained", len(got))
 	}
-	err := n.Events(within(t, 5*time.Second), rota.EventFilter{After: all[0].ID}, func([]rota.ServedEvent) error { return nil })
+	err := n.Events(within(t, 5*time.Second), rota.EventFilter{After: all[0].ID}, func(rota.EventBatch) error { return nil })
 	if rota.KindOf(err) != rota.OutOfRange || !strings.Contains(err.Error(), got[0].ID.String()) {
 		t.Errorf("an event older than all: %v", err)
 	}
@@ -161,10 +161,10 @@ func (f *follower) follow(n *Node) {
 	f.stop, f.done = cancel, make(chan error, 1)
 	filter := rota.EventFilter{Follow: true, After: f.last()}
 	go func() {
-		f.done <- n.Events(ctx, filter, func(events []rota.ServedEvent) error {
+		f.done <- n.Events(ctx, filter, func(batch rota.EventBatch) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			f.got = append(f.got, events...)
+			f.got = append(f.got, batch.Events...)
 			return nil
 		})
 	}()
@@ -260,7 +260,7 @@ func TestEvents_slowConsumer(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		first := true
-		done <- n.Events(within(t, 20*time.Second), rota.EventFilter{Follow: true}, func([]rota.ServedEvent) error {
+		done <- n.Events(within(t, 20*time.Second), rota.EventFilter{Follow: true}, func(rota.EventBatch) error {
 			if first {
 				first = false
 				return nil

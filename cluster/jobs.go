@@ -48,7 +48,7 @@ func (n *Node) Jobs(ctx context.Context, f rota.JobFilter, opt rota.ReadOptions)
 	if err != nil {
 		return rota.JobPage{}, at, err
 	}
-	page, err := n.listAnywhere(ctx, f, at.Index)
+	page, err := n.listAnywhere(ctx, f, at.Index, opt.Stale)
 	return page, at, err
 }
 

@@ -121,7 +121,8 @@ func (n *Node) open() (err error) {
 	if n.data, err = OpenDataDir(n.cfg.Data, n.cfg.Node, n.cfg.Cluster, n.cfg.AdoptData); err != nil {
 		return err
 	}
-	if _, err = Preflight(n.cfg.Data, n.log); err != nil {
+	report, err := Preflight(n.cfg.Data, n.log)
+	if err != nil {
 		return err
 	}
 	n.stores, err = OpenStores(n.cfg.Data, StoreOptions{Fatal: n.fatal, Unfit: n.unfit, Logger: n.log,
@@ -133,11 +134,7 @@ func (n *Node) open() (err error) {
 	if err != nil {
 		return &rota.Error{Kind: rota.Internal, Text: "snapshot directory cannot be opened", Cause: err}
 	}
-	first, err := n.stores.Log.FirstIndex()
-	if err != nil {
-		return &rota.Error{Kind: rota.Internal, Text: "raft log cannot be read", Cause: err}
-	}
-	if n.audit, err = openAuditKeep(n.cfg.Data, n.cfg.AuditRetention, first); err != nil {
+	if n.audit, err = openAuditKeep(n.cfg.Data, n.cfg.AuditRetention, report.WholeFrom); err != nil {
 		return err
 	}
 	if err := n.openArchive(); err != nil {
@@ -168,12 +165,13 @@ func (n *Node) keepFrom() uint64 {
 	if n.snapshots == nil || n.audit == nil {
 		return 0
 	}
+	floor := n.audit.floor()
 	kept, err := n.snapshots.List()
 	if err != nil || len(kept) < 2 {
-		return 0
+		return floor
 	}
 	keep := kept[1].Index + 1
-	if floor := n.audit.floor(); floor > 0 {
+	if floor > 0 {
 		keep = min(keep, floor)
 	}
 	return keep

@@ -21,6 +21,9 @@ type PreflightReport struct {
 	Empty bool
 	// FirstIndex and LastIndex bound the log, 0 for an empty one; Entries counts it.
 	FirstIndex, LastIndex, Entries uint64
+	// WholeFrom is the oldest entry from which on none is missing: later than
+	// FirstIndex where an installed snapshot left a gap.
+	WholeFrom uint64
 	// Term is the current term.
 	Term uint64
 	// SnapshotIndex is that of the newest whole snapshot, 0 for none; Snapshots
@@ -74,6 +77,7 @@ func Preflight(dir string, logger *slog.Logger) (*PreflightReport, error) {
 	}
 	if n := len(log.spans); n > 0 {
 		report.FirstIndex, report.LastIndex = log.spans[0].first, log.spans[n-1].last
+		report.WholeFrom = log.spans[n-1].first
 	}
 	report.Term = log.term
 	report.Empty = log.term == 0 && !log.hasVote && len(log.spans) == 0 && len(snapshots) == 0

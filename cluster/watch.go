@@ -288,7 +288,7 @@ func (n *Node) problems() []string {
 	if free, total, err := FreeSpace(n.cfg.Data); err == nil && total > 0 && free < total/20 {
 		problems = append(problems, fmt.Sprintf("data directory has %d MiB free, under 5 %%: free space", free>>20))
 	}
-	problems = append(problems, n.historyProblems()...)
+	problems = append(append(problems, n.historyProblems()...), n.eventProblems()...)
 	if err := n.Ready(); err != nil {
 		problems = append(problems, err.Error())
 	}

@@ -42,7 +42,7 @@ func (m *Machine) round(op *fsmpb.Round) *fsmpb.Outcome {
 			continue
 		}
 		m.assign(m.jobs.edit(j.spec.ID), rota.WorkerID(p.GetWorker()), seed, rota.Decision{Seed: seed[:],
-			Epoch: op.GetEpoch(), Height: height, Score: p.GetScore(), Rank: p.GetRank(),
+			Epoch: op.GetEpoch(), Height: height, Score: rota.Score(p.GetScore()), Rank: p.GetRank(),
 			Reasoning: rota.Reasoning{Rule: rota.ReasoningRule(p.GetRule()), N: p.GetN(), Of: p.GetOf()}})
 		placed++
 		if since++; p.GetInterleaved() {

@@ -53,7 +53,7 @@ func (m *Machine) placing(d *rota.Decision) string {
 		b = strconv.AppendInt(append(b, `,"n":`...), d.Reasoning.N, 10)
 		b = strconv.AppendInt(append(b, `,"of":`...), d.Reasoning.Of, 10)
 	}
-	b = strconv.AppendInt(append(b, `,"score":`...), d.Score, 10)
+	b = d.Score.Append(append(b, `,"score":`...))
 	b = strconv.AppendInt(append(b, `,"rank":`...), int64(d.Rank), 10)
 	b = strconv.AppendUint(append(b, `,"height":`...), uint64(d.Height), 10)
 	m.scratch = append(b, '}')

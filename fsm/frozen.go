@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/rotasched/rota"
 	"github.com/tidwall/btree"
@@ -37,6 +38,36 @@ func (m *Machine) Freeze() *Frozen {
 // Archived leaves the staged records out: they are on disk, so that a snapshot need
 // not carry them.
 func (f *Frozen) Archived() { f.staged = &btree.Map[uint64, *record]{} }
+
+// Rows counts the rows that grow with the load: jobs, leases, tombstones.
+func (f *Frozen) Rows() int { return f.jobs.Len() + f.leases.Len() + f.tombs.Len() }
+
+// Unstaged gives the numbers of the terminal jobs that have a tombstone and no
+// staged record, in order: an archive must account for each.
+func (f *Frozen) Unstaged() []uint64 {
+	seqs := make([]uint64, 0, f.tombs.Len())
+	f.tombs.Scan(func(_ rota.JobID, t *tombRow) bool {
+		if _, staged := f.staged.Get(t.seq); !staged {
+			seqs = append(seqs, t.seq)
+		}
+		return true
+	})
+	slices.Sort(seqs)
+	return seqs
+}
+
+// Thaw makes a machine of the state, beside the one that it was taken of. It takes
+// that one's time and memory once more; the digest is verified.
+func (f *Frozen) Thaw() (*Machine, error) {
+	l, err := NewLoader(f.Info())
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Records(l.Add); err != nil {
+		return nil, err
+	}
+	return l.Finish()
+}
 
 // Ended is the number of the newest terminal job.
 func (f *Frozen) Ended() uint64 { return f.head.tombSeq }

@@ -136,17 +136,20 @@ func (m *Machine) modeHolds(priority int32, turn bool) bool {
 	return priority > lowPriority && (low == sched.LowHeld || low == sched.LowOldestOnly && !turn)
 }
 
-// settleMode says `drained`, once, when DRAINING has worked everything off: nothing
-// is QUEUED or leased, and nothing waits for a moment on the clock. Jobs that wait
-// for a date may be years away: they do not hold it up, and stay. Those of a paused
-// queue do: they are queued work that an operator keeps from being done.
+// settleMode says `drained` when DRAINING has worked everything off: nothing is
+// QUEUED or leased, and nothing waits for a moment on the clock. Jobs that wait for a
+// date may be years away: they do not hold it up, and stay. Those of a paused queue
+// do: they are queued work that an operator keeps from being done. A retry, or a date
+// that comes, is work again, and `drained` is said anew after it.
 func (m *Machine) settleMode() {
 	h := &m.head
-	if h.mode != rota.ModeDraining || h.drained || m.leases.len() > 0 || m.registry.busy.Len() > 0 || m.timers.wake.Len() > 0 {
+	idle := m.leases.len() == 0 && m.registry.busy.Len() == 0 && m.timers.wake.Len() == 0
+	if h.mode != rota.ModeDraining || h.drained == idle {
 		return
 	}
-	h.drained = true
-	m.emit(rota.Event{Kind: rota.Drained})
+	if h.drained = idle; idle {
+		m.emit(rota.Event{Kind: rota.Drained})
+	}
 }
 
 // admitMode refuses what the mode does not take. Retries and children of workflows

@@ -179,6 +179,28 @@ func TestMode(t *testing.T) {
 	})
 }
 
+// TestDrainedIsTrueOfNow: whoever stops machines by `drained` must not stop them under
+// a job that a retry or a date brought since.
+func TestDrainedIsTrueOfNow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.worker("w", 1)
+	b.submit("a")
+	b.ok(cancelOp("a"))
+	b.ok(modeOp(rota.ModeDraining, "shutdown"))
+	if !b.Mode().Drained {
+		t.Fatal("an idle cluster is not drained")
+	}
+	b.ok(retryOpWith("a", b))
+	if b.Mode().Drained {
+		t.Fatal("drained while a retried job is QUEUED")
+	}
+	l := b.match()["a"]
+	if e := b.entry(verb(rota.VerbComplete, l)).Events; len(kinds(e, rota.Drained)) != 1 || !b.Mode().Drained {
+		t.Fatal("not drained when the retried job is done")
+	}
+}
+
 // retryOpWith retries an ended job with its spec, as a leader brings it.
 func retryOpWith(id string, b *bench) *fsmpb.Op {
 	j, _ := b.Job(rota.JobID(id))

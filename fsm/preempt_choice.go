@@ -54,9 +54,10 @@ func (p *preemption) planFor(class sched.ClassID, worker rota.WorkerID, leases [
 // from the newest on, and what turns out not to be needed is left out, the oldest
 // first.
 func fewest(leases []going, lack need) ([]going, bool) {
-	exact := leases[:min(len(leases), maxPlanned)]
-	for size := max(0, int(lack.slots)); size <= len(exact); size++ {
-		if chosen, ok := choose(exact, size, lack); ok {
+	c := choice{leases: leases[:min(len(leases), maxPlanned)]}
+	c.measure()
+	for size := max(0, int(lack.slots)); size <= len(c.leases); size++ {
+		if chosen, ok := c.choose(0, size, lack); ok {
 			return chosen, true
 		}
 	}
@@ -79,14 +80,42 @@ func fewest(leases []going, lack need) ([]going, bool) {
 // maxPlanned bounds the leases among which every choice is tried: 4,096 of them.
 const maxPlanned = 12
 
-// choose finds the first so many of the leases that meet a need together.
-func choose(leases []going, size int, lack need) ([]going, bool) {
+// choice is the search for the fewest leases. What follows a place gives a bound on
+// what can still be had, so that a worker on which no end of leases would do, as
+// most are in a cluster that is short of cpu, costs next to nothing.
+type choice struct {
+	leases []going
+	// sum and most are what the leases from a place on take together, and the most
+	// that one of them takes; looks counts the places looked at.
+	sum, most [maxPlanned + 1]need
+	looks     int
+}
+
+func (c *choice) measure() {
+	for i := len(c.leases) - 1; i >= 0; i-- {
+		g := &c.leases[i]
+		c.sum[i] = need{0, c.sum[i+1].cpu + g.cpu, c.sum[i+1].memory + g.memory}
+		c.most[i] = need{0, max(c.most[i+1].cpu, g.cpu), max(c.most[i+1].memory, g.memory)}
+	}
+}
+
+// hopeless says that no so many of the leases from a place on meet a need.
+func (c *choice) hopeless(from, size int, lack need) bool {
+	n := int64(max(size, 1))
+	return int64(lack.slots) > int64(size) || lack.cpu > c.sum[from].cpu || lack.memory > c.sum[from].memory ||
+		(lack.cpu+n-1)/n > c.most[from].cpu || (lack.memory+n-1)/n > c.most[from].memory
+}
+
+// choose finds the first so many of the leases from a place on that meet a need
+// together.
+func (c *choice) choose(from, size int, lack need) ([]going, bool) {
+	c.looks++
 	if size == 0 {
 		return nil, lack.met()
 	}
-	for i := 0; i+size <= len(leases); i++ {
-		if rest, ok := choose(leases[i+1:], size-1, lack.less(&leases[i])); ok {
-			return append([]going{leases[i]}, rest...), true
+	for i := from; i+size <= len(c.leases) && !c.hopeless(i, size, lack); i++ {
+		if rest, ok := c.choose(i+1, size-1, lack.less(&c.leases[i])); ok {
+			return append([]going{c.leases[i]}, rest...), true
 		}
 	}
 	return nil, false

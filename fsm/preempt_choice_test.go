@@ -169,3 +169,31 @@ func TestFewest(t *testing.T) {
 		t.Fatal("found room that is not there")
 	}
 }
+
+// TestFewestOfAHopelessWorkerIsCheap: a worker on which no end of leases makes room
+// is given up at once, for there may be as many of them as workers.
+func TestFewestOfAHopelessWorkerIsCheap(t *testing.T) {
+	t.Parallel()
+	leases := make([]going, maxPlanned)
+	for i := range leases {
+		leases[i] = going{memory: 1 << 56}
+	}
+	for _, lack := range []need{{0, 1, 0}, {2, 1, 0}, {0, 0, maxPlanned<<56 + 1}, {maxPlanned + 1, 0, 0}} {
+		c := choice{leases: leases}
+		c.measure()
+		for size := range maxPlanned + 1 {
+			if chosen, ok := c.choose(0, size, lack); ok {
+				t.Fatalf("%d leases meet %+v", len(chosen), lack)
+			}
+		}
+		if c.looks > maxPlanned+1 {
+			t.Errorf("%d looks for %+v", c.looks, lack)
+		}
+	}
+	c := choice{leases: leases}
+	c.measure()
+	chosen, ok := c.choose(0, maxPlanned, need{0, 0, maxPlanned << 56})
+	if !ok || len(chosen) != maxPlanned {
+		t.Fatalf("all %d leases make that room: %d do (found: %v)", maxPlanned, len(chosen), ok)
+	}
+}

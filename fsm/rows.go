@@ -278,7 +278,7 @@ func encodeAttempts(e *encoder, attempts []rota.Attempt) {
 func encodeDecision(e *encoder, x *rota.Decision) {
 	e.uint(x.Epoch)
 	e.uint(uint64(x.Height))
-	e.int(x.Score)
+	e.int(int64(x.Score))
 	e.int(int64(x.Rank))
 	e.uint(uint64(x.Reasoning.Rule))
 	e.int(x.Reasoning.N)
@@ -287,7 +287,7 @@ func encodeDecision(e *encoder, x *rota.Decision) {
 }
 
 func decodeDecision(d *decoder) rota.Decision {
-	return rota.Decision{Epoch: d.uint(), Height: rota.Index(d.uint()), Score: d.int(), Rank: int32(d.int()),
+	return rota.Decision{Epoch: d.uint(), Height: rota.Index(d.uint()), Score: rota.Score(d.int()), Rank: int32(d.int()),
 		Reasoning: rota.Reasoning{Rule: rota.ReasoningRule(d.uint()), N: d.int(), Of: d.int()}, Seed: d.bytes()}
 }
 

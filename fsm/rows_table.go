@@ -349,12 +349,12 @@ func (r *record) bytes() int64 {
 	for i := range r.attempts {
 		n += 160 + len(r.attempts[i].Error)
 	}
-	for _, list := range [...][]string{s.Requires, s.RegionsAllow, s.RegionsDeny} {
+	for _, list := range [...][]string{s.Requires, s.RegionsAllow, s.RegionsDeny, s.DataKeys} {
 		for _, text := range list {
 			n += 16 + len(text)
 		}
 	}
-	return int64(n + len(s.Labels)*(32+rota.MaxLabelBytes))
+	return int64(n + (len(s.Labels)+len(s.Limits))*(32+rota.MaxLabelBytes))
 }
 
 func encodeRecord(e *encoder, r *record) {

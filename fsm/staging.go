@@ -154,19 +154,6 @@ func (m *Machine) Tombstone(id rota.JobID) (seq uint64, fading, ok bool) {
 // job and tombstone have been known once (SPEC §9.4).
 func (m *Machine) Forgetful() bool { return m.head.droppedTombs > 0 }
 
-// Unstaged gives the numbers of the terminal jobs that have a tombstone and no
-// staged record, in order: an archive must account for each.
-func (m *Machine) Unstaged() []uint64 {
-	seqs := make([]uint64, 0, m.timers.tombOrder.Len())
-	m.timers.tombOrder.Scan(func(seq uint64, _ rota.JobID) bool {
-		if _, staged := m.staged.records.Get(seq); !staged {
-			seqs = append(seqs, seq)
-		}
-		return true
-	})
-	return seqs
-}
-
 // WithTombstone puts what the state itself remembers of a terminal job over what
 // an archive holds of it: a proof that was rejected since changes the tombstone.
 func WithTombstone(archived, tomb rota.Job) rota.Job {

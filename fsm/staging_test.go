@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rotasched/rota"
@@ -117,8 +119,8 @@ func TestStaged(t *testing.T) {
 		if s := b.Staging(); s.Records != before.Records-1 || s.Bytes >= before.Bytes || len(b.Check()) > 0 {
 			t.Fatalf("%+v %q", s, b.Check())
 		}
-		if len(b.Unstaged()) != 1 || b.Unstaged()[0] != 2 {
-			t.Fatalf("%v", b.Unstaged())
+		if seqs := b.Freeze().Unstaged(); len(seqs) != 1 || seqs[0] != 2 {
+			t.Fatalf("%v", seqs)
 		}
 		flushAll(b.Machine)
 		if s := b.Staging(); s.Records != 0 || s.Bytes != 0 || s.Oldest != 0 {
@@ -303,5 +305,31 @@ func BenchmarkTombstones(b *testing.B) {
 		runtime.ReadMemStats(&after)
 		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/jobs, "B/tombstone")
 		runtime.KeepAlive(m)
+	}
+}
+
+// TestRecordBytesCountAllThatAUserFills: what a record holds of the heap is bounded
+// by what it counts for, whichever of a job's lists are filled to their limits.
+func TestRecordBytesCountAllThatAUserFills(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("k", rota.MaxLabelBytes)
+	lists := map[string]func(*rota.JobSpec){
+		"requires":  func(s *rota.JobSpec) { s.Requires = slices.Repeat([]string{text}, rota.MaxLabels) },
+		"data_keys": func(s *rota.JobSpec) { s.DataKeys = slices.Repeat([]string{text}, rota.MaxDataKeys) },
+		"limits": func(s *rota.JobSpec) {
+			s.Limits = map[string]int64{}
+			for i := range rota.MaxLimits {
+				s.Limits[fmt.Sprint(text[:100], i)] = 1
+			}
+		},
+	}
+	bare := (&record{ended: &tombRow{}, spec: jobSpec("j")}).bytes()
+	for name, fill := range lists {
+		full := &record{ended: &tombRow{}, spec: jobSpec("j", fill)}
+		e := encoder{}
+		encodeSpec(&e, full.spec)
+		if got, least := full.bytes()-bare, int64(len(e.b))/2; got < least {
+			t.Errorf("%s to their limit count for %d bytes, the record has %d more", name, got, len(e.b))
+		}
 	}
 }

@@ -100,7 +100,7 @@ func (m *Machine) ruleDetail(j *jobRow, why sched.Unfit) string {
 	case sched.CapabilityMissing:
 		return "requires " + strings.Join(s.Requires, ", ")
 	case sched.RegionDenied:
-		return fmt.Sprintf("regions allowed %v, denied %v", s.RegionsAllow, s.RegionsDeny)
+		return regionsText(s.RegionsAllow, s.RegionsDeny)
 	case sched.NotThePinnedWorker:
 		return fmt.Sprintf("pinned to worker %s", s.Worker)
 	case sched.CPUFull:
@@ -119,6 +119,17 @@ func (m *Machine) ruleDetail(j *jobRow, why sched.Unfit) string {
 		return fmt.Sprintf("of type %s", s.Type)
 	}
 	return ""
+}
+
+func regionsText(allow, deny []string) string {
+	var parts []string
+	if len(allow) > 0 {
+		parts = append(parts, "allows "+strings.Join(allow, ", "))
+	}
+	if len(deny) > 0 {
+		parts = append(parts, "denies "+strings.Join(deny, ", "))
+	}
+	return strings.Join(parts, "; ")
 }
 
 func limitsText(limits map[string]int64) string {

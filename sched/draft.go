@@ -19,8 +19,11 @@ type Draft struct {
 	// holders are jobs that hold a worker; granted are the holds of turns.
 	holders map[*Item]bool
 	granted []HoldChange
-	// told counts the holds whose jobs were not placed first of all.
+	// told counts the holds whose jobs were not placed first of all, but for those by
+	// preemption, which are outside the bound.
 	told int
+	// roomless are classes that WantsRoom found no room for.
+	roomless map[ClassID]bool
 	// drawn are the rounds' pairs.
 	drawn [][]Pair
 	// walks are the classes whose oldest jobs are taken.
@@ -36,7 +39,7 @@ type Draft struct {
 func NewDraft(s *Supply, caps Caps) *Draft {
 	return &Draft{supply: s, allowance: newAllowance(caps), standing: s.standing.clone(), gatherMost: gatherCells, taken: map[*Item]bool{},
 		takenOf: map[ClassID]int{}, shares: map[*group]int64{}, walks: map[walkKey]*elderWalk{},
-		holders: map[*Item]bool{}}
+		holders: map[*Item]bool{}, roomless: map[ClassID]bool{}}
 }
 
 // RoundInput is what a round depends on beside Supply and Pending.

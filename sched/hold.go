@@ -74,7 +74,9 @@ func (d *Draft) PlaceHeld(h Hold, now rota.Clock) (Pair, bool) {
 	d.holders[h.Item] = true
 	if !known || h.blocked() || d.shut(h.Lot.Queue, h.Lot.Pending.laneOf(h.Item)) || !k.fits.has(int(slot)) ||
 		d.standing.roomFor(slot, k.queue, k.need) != Fit {
-		d.told++
+		if !h.Preempted { // such a hold is outside the bound
+			d.told++
+		}
 		return Pair{}, false
 	}
 	d.standing.hold(slot, false)

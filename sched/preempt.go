@@ -8,13 +8,20 @@ import "github.com/rotasched/rota"
 
 // WantsRoom says whether a job has no worker, holds none, may have one by the
 // limits of its tenant and domain, and finds room nowhere. Pairs of its queue's
-// own round are the caller's to know.
+// own round are the caller's to know. From the first call until Keep nothing gives
+// room, so the workers are gone through once for all jobs of a class without any.
 func (d *Draft) WantsRoom(lot Lot, it *Item) bool {
 	if d.holders[it] || d.taken[it] {
 		return false
 	}
 	l := lot.Pending.laneOf(it)
-	return l != nil && !d.shut(lot.Queue, l) && !d.AnyRoom(it.Class)
+	if l == nil || d.shut(lot.Queue, l) {
+		return false
+	}
+	if !d.roomless[it.Class] && !d.AnyRoom(it.Class) {
+		d.roomless[it.Class] = true
+	}
+	return d.roomless[it.Class]
 }
 
 // IsHeld says whether a worker is held for some job by now; an unknown one is.

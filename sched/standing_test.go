@@ -70,7 +70,7 @@ func (w *naiveWorker) entry() WorkerEntry {
 
 // faults are all rules that the worker fails for a class, held or not, by the
 // words of SPEC §6.1.
-func (w *naiveWorker) faults(r *Requirements, p *rota.QueuePolicy) map[string]bool {
+func (w *naiveWorker) faults(r *Requirements, p *rota.QueuePolicy) (failed []string) {
 	has := func(why Unfit) bool { return slices.Contains(w.barred, BarredType{r.Type, why}) }
 	most := int64(w.spec.Slots) + min(int64(w.spec.Prefetch), p.PrefetchMax)
 	if p.LeasesMaxPerWorker > 0 {
@@ -83,25 +83,33 @@ func (w *naiveWorker) faults(r *Requirements, p *rota.QueuePolicy) map[string]bo
 	missing := slices.ContainsFunc(r.Requires, func(c string) bool {
 		return !slices.Contains(w.spec.Capabilities, c)
 	})
-	return map[string]bool{
-		"NOT_ACTIVE":            !w.active,
-		"ATTESTATION_MISSING":   p.RequireAttestation && w.attested == AttestedNever,
-		"ATTESTATION_EXPIRED":   p.RequireAttestation && w.attested == AttestedExpired,
-		"STAKE_TOO_LOW":         w.stake < p.MinStake,
-		"COOLING_DOWN":          w.cooling || has(CoolingDown),
-		"TYPE_DENYLISTED":       has(TypeDenylisted),
-		"HEALTH_TOO_LOW":        w.health < p.MinHealth,
-		"NOT_SERVING_THE_QUEUE": !slices.Contains(w.spec.Queues, r.Queue),
-		"NOT_THE_PINNED_WORKER": r.Worker != "" && r.Worker != w.spec.ID,
-		"REGION_DENIED": len(r.RegionsAllow) > 0 && !slices.Contains(r.RegionsAllow, w.spec.Region) ||
-			slices.Contains(r.RegionsDeny, w.spec.Region),
-		"CAPABILITY_MISSING": missing,
-		"LIMIT_EXCEEDED":     limits,
-		"NO_FREE_SLOT":       w.open >= most,
-		"UNITS_EXHAUSTED":    !w.hasUnits(r, p),
-		"CPU_FULL":           r.CPUMilli > 0 && w.cpu < r.CPUMilli,
-		"MEMORY_FULL":        r.MemoryBytes > 0 && w.mem < r.MemoryBytes,
+	for _, rule := range [...]struct {
+		name  string
+		fails bool
+	}{
+		{"NOT_ACTIVE", !w.active},
+		{"ATTESTATION_MISSING", p.RequireAttestation && w.attested == AttestedNever},
+		{"ATTESTATION_EXPIRED", p.RequireAttestation && w.attested == AttestedExpired},
+		{"STAKE_TOO_LOW", w.stake < p.MinStake},
+		{"COOLING_DOWN", w.cooling || has(CoolingDown)},
+		{"TYPE_DENYLISTED", has(TypeDenylisted)},
+		{"HEALTH_TOO_LOW", w.health < p.MinHealth},
+		{"NOT_SERVING_THE_QUEUE", !slices.Contains(w.spec.Queues, r.Queue)},
+		{"NOT_THE_PINNED_WORKER", r.Worker != "" && r.Worker != w.spec.ID},
+		{"REGION_DENIED", len(r.RegionsAllow) > 0 && !slices.Contains(r.RegionsAllow, w.spec.Region) ||
+			slices.Contains(r.RegionsDeny, w.spec.Region)},
+		{"CAPABILITY_MISSING", missing},
+		{"LIMIT_EXCEEDED", limits},
+		{"NO_FREE_SLOT", w.open >= most},
+		{"UNITS_EXHAUSTED", !w.hasUnits(r, p)},
+		{"CPU_FULL", r.CPUMilli > 0 && w.cpu < r.CPUMilli},
+		{"MEMORY_FULL", r.MemoryBytes > 0 && w.mem < r.MemoryBytes},
+	} {
+		if rule.fails {
+			failed = append(failed, rule.name)
+		}
 	}
+	return failed
 }
 
 // lastingOrder is the order in which rules are named; roomOrder comes after it.
@@ -116,7 +124,7 @@ var (
 func (w *naiveWorker) first(r *Requirements, p *rota.QueuePolicy) string {
 	faults := w.faults(r, p)
 	for _, name := range lastingOrder {
-		if faults[name] {
+		if slices.Contains(faults, name) {
 			return name
 		}
 	}
@@ -127,7 +135,7 @@ func (w *naiveWorker) first(r *Requirements, p *rota.QueuePolicy) string {
 		return "MEMORY_FULL"
 	}
 	for _, name := range roomOrder {
-		if faults[name] {
+		if slices.Contains(faults, name) {
 			return name
 		}
 	}
@@ -138,7 +146,7 @@ func (w *naiveWorker) first(r *Requirements, p *rota.QueuePolicy) string {
 func (w *naiveWorker) stands(r *Requirements, p *rota.QueuePolicy) bool {
 	faults := w.faults(r, p)
 	for _, name := range lastingOrder {
-		if faults[name] {
+		if slices.Contains(faults, name) {
 			return false
 		}
 	}
@@ -262,9 +270,9 @@ func (w *world) checkTold(t *dice, c ClassID) {
 		}
 		room = room || first == "FIT" && !x.held
 		switch faults := x.faults(r, &w.policy); {
-		case faults["NOT_SERVING_THE_QUEUE"]:
+		case slices.Contains(faults, "NOT_SERVING_THE_QUEUE"):
 			first = "NOT_SERVING_THE_QUEUE"
-		case faults["NOT_THE_PINNED_WORKER"]:
+		case slices.Contains(faults, "NOT_THE_PINNED_WORKER"):
 			first = "NOT_THE_PINNED_WORKER"
 		case first == "FIT" && x.held:
 			first = "HELD_FOR_ANOTHER_JOB"

@@ -34,21 +34,9 @@ func AfterTurn(received uint64, every int64, slots int32) uint64 {
 // A job that holds a worker has its room coming and is passed over. Keep tells
 // the holds.
 func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
-	least := uint64(1 << 62)
-	var lists []*elderList
-	for _, lot := range lots {
-		if k := lot.Policy.OldestEvery; k > 0 {
-			for side := range lot.Pending.elders {
-				l := &elderList{lot: lot, classes: lot.Pending.elders[side].cursor()}
-				if l.next, _ = l.classes.next(); l.next != nil {
-					lists = append(lists, l)
-				}
-			}
-			least = min(least, uint64(k-1))
-		}
-	}
+	lists := d.elderLists(lots)
 	for _, slot := range d.supply.order {
-		for d.standing.received[slot] >= least && d.standing.free.has(int(slot)) && len(pairs) < most {
+		for d.standing.received[slot] >= lists.least && d.standing.free.has(int(slot)) && len(pairs) < most {
 			l, at := d.oldestFor(lists, slot)
 			if l == nil {
 				break
@@ -72,12 +60,45 @@ func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 	return pairs
 }
 
+// elderLists are those of all queues that have turns; least is the least count of
+// leases at which one may be due.
+type elderLists struct {
+	all   []*elderList
+	of    map[rota.QueueName][]*elderList
+	least uint64
+}
+
+func (d *Draft) elderLists(lots []Lot) *elderLists {
+	lists := &elderLists{of: map[rota.QueueName][]*elderList{}, least: 1 << 62}
+	for _, lot := range lots {
+		k := lot.Policy.OldestEvery
+		if k <= 0 {
+			continue
+		}
+		for side := range lot.Pending.elders {
+			l := &elderList{lot: lot, side: side, classes: lot.Pending.elders[side].cursor()}
+			if l.next, _ = l.classes.next(); l.next != nil {
+				l.queue = d.supply.classes[l.next.class].queue
+				lists.all = append(lists.all, l)
+				lists.of[lot.Queue] = append(lists.of[lot.Queue], l)
+			}
+		}
+		lists.least = min(lists.least, uint64(k-1))
+	}
+	return lists
+}
+
 // elderList is a queue's classes in the order of their oldest jobs, those that
 // are gone left out: as much of it as turns have asked for. A turn looks at the
 // classes from the oldest on until one fits.
 type elderList struct {
 	lot     Lot
+	side    int
+	queue   *queueSupply
 	classes cursor[*elders]
+	// fits holds the workers that could ever take a job of any of the classes, from
+	// the first time that it matters.
+	fits bitset
 	// next is the first class not yet in the list.
 	next *elders
 	list []classElder
@@ -87,6 +108,25 @@ type classElder struct {
 	entry
 	lane *lane
 	of   *elders
+}
+
+// serves says that looking for a job for the worker is not in vain from the start:
+// idle workers may be many, and so may jobs that none of them can take.
+func (l *elderList) serves(d *Draft, slot int32) bool {
+	if d.standing.received[slot] < uint64(l.lot.Policy.OldestEvery-1) || !l.queue.able.has(int(slot)) ||
+		d.standing.spent(slot, l.queue, unit.units) {
+		return false
+	}
+	if l.fits == nil {
+		l.fits = make(bitset, wordsFor(len(d.supply.specs)))
+		classes := l.lot.Pending.elders[l.side].cursor()
+		for k, ok := classes.next(); ok; k, ok = classes.next() {
+			for i, w := range d.supply.classes[k.class].fits {
+				l.fits[i] |= w
+			}
+		}
+	}
+	return l.fits.has(int(slot))
 }
 
 // find gives the place of the first class that the worker could ever fit and has
@@ -132,15 +172,25 @@ func (l *elderList) gone(d *Draft, at int) {
 
 // oldestFor finds the queue whose job a worker's turn goes to, if in any it is
 // due, and the place of that job's class.
-func (d *Draft) oldestFor(lists []*elderList, slot int32) (of *elderList, at int) {
-	for _, l := range lists {
-		if d.standing.received[slot] < uint64(l.lot.Policy.OldestEvery-1) {
-			continue
+func (d *Draft) oldestFor(lists *elderLists, slot int32) (of *elderList, at int) {
+	look := func(list []*elderList) {
+		for _, l := range list {
+			if !l.serves(d, slot) {
+				continue
+			}
+			i, ok := l.find(d, slot)
+			if ok && (of == nil || elderLess(l.list[i].entry, of.list[at].entry)) {
+				of, at = l, i
+			}
 		}
-		i, ok := l.find(d, slot)
-		if ok && (of == nil || elderLess(l.list[i].entry, of.list[at].entry)) {
-			of, at = l, i
+	}
+	// Whichever are fewer: the order in which they are looked at decides nothing.
+	if served := d.supply.specs[slot].Queues; len(served) < len(lists.of) {
+		for _, q := range served {
+			look(lists.of[q])
 		}
+	} else {
+		look(lists.all)
 	}
 	return of, at
 }

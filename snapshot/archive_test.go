@@ -140,7 +140,7 @@ func TestArchive(t *testing.T) {
 				if err != nil || !ok || !reflect.DeepEqual(got.Job, want) {
 					t.Fatalf("%s: %v %v\n%+v\n%+v", id, ok, err, got.Job, want)
 				}
-				if state, ok := a.State(id); !ok || state != rota.Cancelled {
+				if state, ok, err := a.State(id); err != nil || !ok || state != rota.Cancelled {
 					t.Fatalf("%s is %s", id, state)
 				}
 			}
@@ -268,10 +268,10 @@ func TestArchive_retention(t *testing.T) {
 		if err != nil || n != 9 || a.Stats().Floor != 9 || len(a.Lacks(30, 9)) != 0 || !a.Holds(3) {
 			t.Fatalf("%d, %v, %+v", n, err, a.Stats())
 		}
-		if _, ok := a.State("j008"); ok {
+		if _, ok, _ := a.State("j008"); ok {
 			t.Fatal("a taken job is known")
 		}
-		if _, ok := a.State("j009"); !ok {
+		if _, ok, _ := a.State("j009"); !ok {
 			t.Fatal("a kept job is not known")
 		}
 		put(t, a, entries) // a replay brings nothing back

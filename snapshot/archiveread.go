@@ -3,7 +3,6 @@ package snapshot
 import (
 	"bytes"
 	"errors"
-	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -80,35 +79,36 @@ func (a *Archive) At(seq uint64) (e fsm.Ended, ok bool, err error) {
 }
 
 // State tells how a job ended, without reading its record; false where nothing
-// is known of it.
-func (a *Archive) State(id rota.JobID) (state rota.JobState, ok bool) {
-	_ = a.db.View(func(tx *bbolt.Tx) error {
+// is known of it. An error says that it could not be looked up.
+func (a *Archive) State(id rota.JobID) (state rota.JobState, ok bool, err error) {
+	err = a.db.View(func(tx *bbolt.Tx) error {
 		var mark fsm.Mark
 		mark, ok = parseMark([]byte(id), tx.Bucket(archiveIDs).Get([]byte(id)))
 		state = mark.State
 		return nil
 	})
-	return state, ok
+	return state, ok, err
 }
 
 // Range reads from a number on, to another at most, about maxBytes, one record at
 // least if there is any. What is damaged here, or known to be nowhere, is not
 // covered.
 func (a *Archive) Range(from, to uint64, maxBytes int) (s rota.ArchiveSlice, err error) {
-	var covered Spans
-	held := Spans(nil)
-	a.mu.RLock()
-	for _, x := range a.meta.held {
-		if x.To >= from && x.From <= to {
-			held.Add(max(x.From, from), min(x.To, to))
-		}
-	}
-	absent := slices.Clone(a.meta.absent)
-	a.mu.RUnlock()
-	for _, x := range absent {
-		held.removeSpan(x)
-	}
 	err = a.db.View(func(tx *bbolt.Tx) error {
+		var meta archiveState // of the very moment of which the records are
+		if err := meta.load(tx.Bucket(archiveMeta)); err != nil {
+			return err
+		}
+		var covered, held Spans
+		defer func() { s.Covered, s.Floor = covered, meta.floor }()
+		for _, x := range meta.held {
+			if x.To >= from && x.From <= to {
+				held.Add(max(x.From, from), min(x.To, to))
+			}
+		}
+		for _, x := range meta.absent {
+			held.removeSpan(x)
+		}
 		c := tx.Bucket(archiveRecords).Cursor()
 		for _, span := range held {
 			next := span.From
@@ -131,11 +131,6 @@ func (a *Archive) Range(from, to uint64, maxBytes int) (s rota.ArchiveSlice, err
 		}
 		return nil
 	})
-	a.mu.RLock()
-	s.Floor = a.meta.floor // retention may have been here meanwhile
-	a.mu.RUnlock()
-	covered.cut(s.Floor)
-	s.Covered = covered
 	return s, err
 }
 
@@ -191,16 +186,17 @@ func (r *Reading) Ended(seq uint64) (rota.Job, bool) {
 }
 
 // Record gives the latest record of a job as other nodes take it; false where
-// there is none, or none that is whole.
-func (a *Archive) Record(id rota.JobID) (r rota.ArchiveRecord, ok bool) {
-	_ = a.db.View(func(tx *bbolt.Tx) error {
+// there is none. An error is damage, and tells its number too, or that it could
+// not be read.
+func (a *Archive) Record(id rota.JobID) (r rota.ArchiveRecord, ok bool, err error) {
+	err = a.db.View(func(tx *bbolt.Tx) error {
 		mark, known := parseMark([]byte(id), tx.Bucket(archiveIDs).Get([]byte(id)))
 		if !known {
 			return nil
 		}
 		body, err := read(tx, mark.Seq)
 		r, ok = rota.ArchiveRecord{Seq: mark.Seq, Data: body}, err == nil && body != nil
-		return nil
+		return err
 	})
-	return r, ok
+	return r, ok, err
 }

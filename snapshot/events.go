@@ -3,6 +3,7 @@ package snapshot
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 
@@ -221,6 +222,37 @@ func (s *EventStore) Walk(f func(first, last rota.Index, entries []EventEntry, e
 			return
 		}
 	}
+}
+
+// Drop gives up the chunk that holds an event, by how many events lie before it,
+// if it is damaged: it is missing from then on, so that another node's take its
+// place. A chunk that is whole stays.
+func (s *EventStore) Drop(event uint64) error {
+	s.write.Lock()
+	defer s.write.Unlock()
+	at := sort.Search(len(s.chunks), func(i int) bool { return s.chunks[i].end() > event })
+	if at == len(s.chunks) || s.chunks[at].before > event {
+		return nil
+	}
+	key, whole := s.chunks[at].key(), false
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(eventsBucket)
+		if _, err := DecodeEvents(b.Get(key)); err == nil {
+			whole = true
+			return nil
+		}
+		return b.Delete(key)
+	})
+	if err != nil {
+		return carried("drop events", err, "damaged events cannot be dropped")
+	}
+	if whole {
+		return nil
+	}
+	s.mu.Lock()
+	s.chunks = slices.Delete(slices.Clone(s.chunks), at, at+1)
+	s.mu.Unlock()
+	return nil
 }
 
 func (s *EventStore) find(ok func(chunkHead) bool) (chunkHead, bool) {

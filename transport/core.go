@@ -73,9 +73,10 @@ type Core interface {
 	// Events calls send with the events that a filter selects, in their order, the
 	// same on every node: up to what is acknowledged now, or with Follow until ctx
 	// ends. send is called from another goroutine, once at a time, and may keep the
-	// events, which others share. Exhausted: send took too long; it may still be in
+	// events, which others share. A batch may have none, and tell only how far was
+	// looked. Exhausted: send took too long; it may still be in
 	// its last call, which the caller ends (SPEC §12.3).
-	Events(ctx context.Context, filter rota.EventFilter, send func([]rota.ServedEvent) error) error
+	Events(ctx context.Context, filter rota.EventFilter, send func(rota.EventBatch) error) error
 
 	// Ready is nil when the node knows a leader and has caught up; else why not.
 	Ready() error

@@ -28,8 +28,8 @@ func (s *eventsService) Tail(req *rotav1.TailRequest, stream grpc.ServerStreamin
 	}
 	ctx, cancel := s.server.untilDrain(stream.Context())
 	defer cancel()
-	err = s.core.Events(ctx, filter, func(events []rota.ServedEvent) error {
-		messages, err := s.server.batches.of(events).messages(stream)
+	err = s.core.Events(ctx, filter, func(batch rota.EventBatch) error {
+		messages, err := s.server.batches.of(batch).messages(stream)
 		for _, m := range messages {
 			if err := stream.SendMsg(m); err != nil {
 				return err
@@ -55,34 +55,39 @@ const (
 // encodedBatch is one batch of events in the forms that are sent, each made once
 // for all consumers: to encode costs far more than to send.
 type encodedBatch struct {
-	events []rota.ServedEvent
-	grpc   sync.Once
-	wire   []*grpc.PreparedMsg
-	json   sync.Once
-	texts  [][]byte
-	err    error
+	events  []rota.ServedEvent
+	scanned rota.EventID
+	grpc    sync.Once
+	wire    []*grpc.PreparedMsg
+	wireErr error
+	json    sync.Once
+	texts   [][]byte
+	textErr error
 }
 
-// messages gives the batch as gRPC messages.
+// messages gives the batch as gRPC messages, the last of which tells how far was
+// looked where the last event does not.
 func (b *encodedBatch) messages(stream grpc.ServerStream) ([]*grpc.PreparedMsg, error) {
 	b.grpc.Do(func() {
-		for left := b.events; len(left) > 0; {
+		for left, first := b.events, true; len(left) > 0 || first; first = false {
 			m, n, size := &rotav1.EventBatch{}, 0, 0
 			for n < len(left) && n < eventsInMessage && size < eventsBytes {
 				m.Events = append(m.Events, words.EventToWire(&left[n]))
 				size += len(left[n].Payload) + len(left[n].Text)
 				n++
 			}
-			left = left[n:]
+			if left = left[n:]; len(left) == 0 && (n == 0 || b.scanned != b.events[len(b.events)-1].ID) {
+				m.Scanned = b.scanned.String()
+			}
 			prepared := &grpc.PreparedMsg{}
 			if err := prepared.Encode(stream, m); err != nil {
-				b.err = err
+				b.wireErr = err
 				return
 			}
 			b.wire = append(b.wire, prepared)
 		}
 	})
-	return b.wire, b.err
+	return b.wire, b.wireErr
 }
 
 // lines gives the batch as one JSON text an event.
@@ -91,13 +96,13 @@ func (b *encodedBatch) lines() ([][]byte, error) {
 		for i := range b.events {
 			text, err := json.Marshal(&b.events[i])
 			if err != nil {
-				b.err = err
+				b.textErr = err
 				return
 			}
 			b.texts = append(b.texts, text)
 		}
 	})
-	return b.texts, b.err
+	return b.texts, b.textErr
 }
 
 // batchShare finds the encodings of a batch that the core gave to others too: the
@@ -108,17 +113,17 @@ type batchShare struct {
 	order []*rota.ServedEvent
 }
 
-func (c *batchShare) of(events []rota.ServedEvent) *encodedBatch {
+func (c *batchShare) of(batch rota.EventBatch) *encodedBatch {
+	events, fresh := batch.Events, &encodedBatch{events: batch.Events, scanned: batch.Scanned}
 	if len(events) == 0 {
-		return &encodedBatch{}
+		return fresh
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.at[&events[0]]
-	if b != nil && len(b.events) == len(events) {
+	if b != nil && len(b.events) == len(events) && b.scanned == batch.Scanned {
 		return b
 	}
-	fresh := &encodedBatch{events: events}
 	if b != nil {
 		return fresh // a part of it: made for this consumer alone
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-func (c *fakeCore) Events(ctx context.Context, f rota.EventFilter, send func([]rota.ServedEvent) error) error {
+func (c *fakeCore) Events(ctx context.Context, f rota.EventFilter, send func(rota.EventBatch) error) error {
 	if c.events == nil {
 		return c.err
 	}
@@ -42,10 +42,10 @@ func told(n int) []rota.ServedEvent {
 
 // telling is a core that tells these and ends with err.
 func telling(err error, batches ...[]rota.ServedEvent) func(context.Context, rota.EventFilter,
-	func([]rota.ServedEvent) error) error {
-	return func(_ context.Context, _ rota.EventFilter, send func([]rota.ServedEvent) error) error {
+	func(rota.EventBatch) error) error {
+	return func(_ context.Context, _ rota.EventFilter, send func(rota.EventBatch) error) error {
 		for _, b := range batches {
-			if err := send(b); err != nil {
+			if err := send(rota.EventBatch{Events: b, Scanned: b[len(b)-1].ID}); err != nil {
 				return err
 			}
 		}
@@ -58,7 +58,7 @@ func TestTail(t *testing.T) {
 	b := setup(t)
 	events := told(1200)
 	var seen rota.EventFilter
-	b.core.events = func(ctx context.Context, f rota.EventFilter, send func([]rota.ServedEvent) error) error {
+	b.core.events = func(ctx context.Context, f rota.EventFilter, send func(rota.EventBatch) error) error {
 		seen = f
 		return telling(rota.Refusef(rota.Exhausted, "events", "too slow"), events, events[:1])(ctx, f, send)
 	}
@@ -170,7 +170,7 @@ func TestWebSocket(t *testing.T) {
 func TestWebSocket_ofAConsumerThatTalks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.core.events = func(ctx context.Context, _ rota.EventFilter, _ func([]rota.ServedEvent) error) error {
+	b.core.events = func(ctx context.Context, _ rota.EventFilter, _ func(rota.EventBatch) error) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -190,7 +190,7 @@ func TestWebSocket_endsWithTheServer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	begun := make(chan struct{})
-	b.core.events = func(ctx context.Context, _ rota.EventFilter, _ func([]rota.ServedEvent) error) error {
+	b.core.events = func(ctx context.Context, _ rota.EventFilter, _ func(rota.EventBatch) error) error {
 		close(begun)
 		<-ctx.Done()
 		return ctx.Err()
@@ -284,5 +284,35 @@ func TestWebSocket_underTLS(t *testing.T) {
 	}
 	if _, _, err := b.web(t, eventsPath); err == nil {
 		t.Error("a connection in clear text is served")
+	}
+}
+
+// TestTail_tellsHowFarWasLooked carries the place of a consumer whose filter selects
+// little: with the last message of a batch, or alone.
+func TestTail_tellsHowFarWasLooked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	events, far := told(600), rota.EventID{Incarnation: 1, Index: 9, Seq: 4}
+	b.core.events = func(_ context.Context, _ rota.EventFilter, send func(rota.EventBatch) error) error {
+		return errors.Join(send(rota.EventBatch{Events: events, Scanned: events[599].ID}),
+			send(rota.EventBatch{Events: events, Scanned: far}), send(rota.EventBatch{Scanned: far}))
+	}
+	stream, err := rotav1.NewEventsClient(b.conn).Tail(bounded(t), &rotav1.TailRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprint(len(m.Events), " ", m.Scanned))
+	}
+	if want := []string{"512 ", "88 ", "512 ", "88 1.9.4", "0 1.9.4"}; fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%q, %q wanted", got, want)
 	}
 }

@@ -118,7 +118,7 @@ type fakeCore struct {
 	workers  []rota.Worker
 	queues   []rota.Queue
 	tenants  []rota.Tenant
-	events   func(context.Context, rota.EventFilter, func([]rota.ServedEvent) error) error
+	events   func(context.Context, rota.EventFilter, func(rota.EventBatch) error) error
 	ready    func() error
 	err      error // of every call that has no function
 }

@@ -77,6 +77,9 @@ type Server struct {
 	web     *connQueue
 	tails   sync.WaitGroup
 	batches batchShare
+	// entering orders the beginning of such a stream and that of the end: none is
+	// added to tails once they are waited for.
+	entering sync.Mutex
 	// life ends with the server, draining when it begins to go: streams end then.
 	life     context.Context
 	end      context.CancelFunc
@@ -153,6 +156,7 @@ func (s *Server) Serve(lis net.Listener) error {
 		_ = s.http.Serve(s.web)
 	}()
 	defer func() {
+		s.beginEnd()
 		_ = s.http.Close()
 		<-served
 		s.tails.Wait()
@@ -169,7 +173,7 @@ func (s *Server) Serve(lis net.Listener) error {
 // when ctx ends is cut off, and the error says so.
 func (s *Server) Drain(ctx context.Context) error {
 	s.health.Shutdown()
-	s.drain()
+	s.beginEnd()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -192,9 +196,27 @@ func (s *Server) Drain(ctx context.Context) error {
 // Close ends the server at once.
 func (s *Server) Close() {
 	s.health.Shutdown()
-	s.drain()
+	s.beginEnd()
 	s.grpc.Stop()
 	s.end()
+}
+
+// enter counts a stream of the web, unless the server ends; tails.Done ends it.
+func (s *Server) enter() bool {
+	s.entering.Lock()
+	defer s.entering.Unlock()
+	if s.draining.Err() != nil {
+		return false
+	}
+	s.tails.Add(1)
+	return true
+}
+
+// beginEnd ends the streams; no new one begins.
+func (s *Server) beginEnd() {
+	s.entering.Lock()
+	defer s.entering.Unlock()
+	s.drain()
 }
 
 // going is what a stream is told when the server drains.

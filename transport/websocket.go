@@ -44,8 +44,10 @@ func (s *Server) webServer() *http.Server {
 		webRefuse(w, http.StatusNotFound, "this port speaks gRPC (rota.v1), and events over WebSocket at GET "+eventsPath+
 			"?from=ID&follow=1&kind=K&job=J; health and metrics are on the admin port")
 	})
-	return &http.Server{Handler: mux, ReadHeaderTimeout: handshakeTimeout, IdleTimeout: webIdle,
-		MaxHeaderBytes: maxHeaderBytes, ErrorLog: log.New(io.Discard, "", 0)}
+	// Reading and writing are bounded for what is no WebSocket, which takes its
+	// connection away from here: a body is nothing that anybody waits for.
+	return &http.Server{Handler: mux, ReadHeaderTimeout: handshakeTimeout, ReadTimeout: handshakeTimeout,
+		WriteTimeout: handshakeTimeout, IdleTimeout: webIdle, MaxHeaderBytes: maxHeaderBytes, ErrorLog: log.New(io.Discard, "", 0)}
 }
 
 func webRefuse(w http.ResponseWriter, code int, text string) {
@@ -61,12 +63,11 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		webRefuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	s.tails.Add(1)
-	defer s.tails.Done()
-	if s.draining.Err() != nil {
+	if !s.enter() {
 		webRefuse(w, http.StatusServiceUnavailable, s.going().Error())
 		return
 	}
+	defer s.tails.Done()
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
 		return // it has answered
@@ -77,8 +78,8 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	s.tails.Go(func() { s.readWeb(cancel, conn) })
 	s.tails.Go(func() { s.pingWeb(ctx, conn) })
-	err = s.options.Core.Events(ctx, filter, func(events []rota.ServedEvent) error {
-		texts, err := s.batches.of(events).lines()
+	err = s.options.Core.Events(ctx, filter, func(batch rota.EventBatch) error {
+		texts, err := s.batches.of(batch).lines()
 		for _, text := range texts {
 			if err := s.writeWeb(conn, text); err != nil {
 				return err

@@ -60,7 +60,7 @@ func fillLease(w *rotav1.Lease, l *rota.Lease) *rotav1.Lease {
 	w.RenewByMs, w.DeadlineMs, w.Renewals = int64(l.RenewBy), int64(l.Deadline), l.Renewals
 	w.Revoked = reasons.text(l.Revoked)
 	d := &l.Decision
-	w.Epoch, w.Height, w.Score, w.Rank = d.Epoch, uint64(d.Height), d.Score, d.Rank
+	w.Epoch, w.Height, w.Score, w.Rank = d.Epoch, uint64(d.Height), int64(d.Score), d.Rank
 	w.Reasoning, w.ReasoningN, w.ReasoningOf = rules.text(d.Reasoning.Rule), d.Reasoning.N, d.Reasoning.Of
 	w.Seed = d.Seed
 	return w
@@ -74,7 +74,7 @@ func decisionToWire(d *rota.Decision) *rotav1.Decision {
 		return nil
 	}
 	return &rotav1.Decision{
-		Epoch: d.Epoch, Height: uint64(d.Height), Score: d.Score, Rank: d.Rank,
+		Epoch: d.Epoch, Height: uint64(d.Height), Score: int64(d.Score), Rank: d.Rank,
 		Reasoning: rules.text(d.Reasoning.Rule), ReasoningN: d.Reasoning.N, ReasoningOf: d.Reasoning.Of, Seed: d.Seed,
 	}
 }
@@ -82,7 +82,7 @@ func decisionToWire(d *rota.Decision) *rotav1.Decision {
 func decisionFromWire(w *rotav1.Decision) (rota.Decision, error) {
 	rule, err := rules.value(w.GetReasoning())
 	return rota.Decision{
-		Epoch: w.GetEpoch(), Height: rota.Index(w.GetHeight()), Score: w.GetScore(), Rank: w.GetRank(),
+		Epoch: w.GetEpoch(), Height: rota.Index(w.GetHeight()), Score: rota.Score(w.GetScore()), Rank: w.GetRank(),
 		Reasoning: rota.Reasoning{Rule: rule, N: w.GetReasoningN(), Of: w.GetReasoningOf()}, Seed: w.GetSeed(),
 	}, err
 }
@@ -98,7 +98,7 @@ func LeaseFromWire(w *rotav1.Lease) (rota.Lease, error) {
 		Started: rota.Clock(w.StartedMs), AckBy: rota.Clock(w.AckByMs), Acked: rota.Clock(w.AckedMs),
 		RenewBy: rota.Clock(w.RenewByMs), Deadline: rota.Clock(w.DeadlineMs), Renewals: w.Renewals,
 		Decision: rota.Decision{
-			Epoch: w.Epoch, Height: rota.Index(w.Height), Score: w.Score, Rank: w.Rank,
+			Epoch: w.Epoch, Height: rota.Index(w.Height), Score: rota.Score(w.Score), Rank: w.Rank,
 			Reasoning: rota.Reasoning{N: w.ReasoningN, Of: w.ReasoningOf}, Seed: w.Seed,
 		},
 	}

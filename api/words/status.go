@@ -110,7 +110,7 @@ func FromStatus(err error) *rota.Error {
 	if !ok {
 		st = status.FromContextError(err)
 	}
-	e = &rota.Error{Kind: kindOfCode(st), Text: st.Message()}
+	e = &rota.Error{Kind: kindOfCode(st), Text: plain(st.Message())}
 	switch {
 	case e.Kind != rota.Timeout:
 	case st.Code() == codes.Canceled:
@@ -131,6 +131,17 @@ func FromStatus(err error) *rota.Error {
 		}
 	}
 	return shortenCause(e)
+}
+
+// plain takes the library's own words off a connection that could not be made, and
+// leaves what the operating system said of it.
+func plain(message string) string {
+	inner, ok := strings.CutPrefix(message, `connection error: desc = "`)
+	if !ok {
+		return message
+	}
+	inner = strings.TrimPrefix(strings.TrimSuffix(inner, `"`), "transport: ")
+	return "no connection: " + strings.TrimPrefix(inner, "Error while dialing: ")
 }
 
 // shortenCause keeps the text from being said twice where the cause says it.

@@ -34,9 +34,15 @@ func readSmall(path string) ([]byte, error) {
 	return text, err
 }
 
+// publicKeyMark stands above a public key that worker attest --generate-key prints.
+const publicKeyMark = "# public key, for rota server --attestation-key"
+
 // parseSigningKey reads an Ed25519 private key: PEM (PKCS #8), or its seed of 32
 // bytes in hex.
 func parseSigningKey(text []byte) (ed25519.PrivateKey, error) {
+	if bytes.HasPrefix(text, []byte(publicKeyMark)) {
+		return nil, errors.New("it is the public key: the private one is wanted")
+	}
 	block, _ := pem.Decode(text)
 	if block == nil {
 		seed, err := hex.DecodeString(string(bytes.TrimSpace(text)))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -74,9 +75,31 @@ func statusTable(s rota.ClusterStatus, wide bool) string {
 		{"API", false, 0, func(n rota.NodeStatus) any { return n.API }},
 		{"RAFT", true, 0, func(n rota.NodeStatus) any { return n.Raft }},
 		{"VERSION", true, 0, func(n rota.NodeStatus) any { return n.Version }},
-		{"APPLIED", false, 0, func(n rota.NodeStatus) any { return uint64(n.AppliedIndex) }},
-		{"DIGEST", true, 0, func(n rota.NodeStatus) any { return n.Digest }},
+		{"APPLIED", false, 0, func(n rota.NodeStatus) any { return ofSome(int64(n.AppliedIndex), int64(n.AppliedIndex)) }},
+		{"DIGEST", true, 0, func(n rota.NodeStatus) any { return digestText(n.Digest) }},
 		{"HEALTHY", false, 0, func(n rota.NodeStatus) any { return n.Healthy }},
-		{"PROBLEMS", false, 40, func(n rota.NodeStatus) any { return strings.Join(n.Problems, "; ") }},
-	}, s.Nodes, wide)
+	}, s.Nodes, wide) + problemsText(s.Nodes)
+}
+
+// problemsText tells what is wrong, each on a line of its own and whole: what to do
+// stands at its end.
+func problemsText(nodes []rota.NodeStatus) string {
+	var text strings.Builder
+	for _, n := range nodes {
+		for _, p := range n.Problems {
+			fmt.Fprintf(&text, "%s: %s\n", n.ID, clean(p))
+		}
+	}
+	if text.Len() == 0 {
+		return ""
+	}
+	return "\nproblems\n" + text.String()
+}
+
+// digestText is "" for the digest of a node that told none.
+func digestText(d rota.Digest) string {
+	if d == (rota.Digest{}) {
+		return ""
+	}
+	return d.String()
 }

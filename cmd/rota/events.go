@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -43,6 +45,9 @@ event --from names, to now. With --follow it goes on as things happen, until a s
 			err = a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 				return c.Events(ctx, filter, out.print)
 			})(ctx, nil)
+			if err != nil && out.n == 0 && ctx.Err() == nil {
+				return err // nothing was begun that wants an end
+			}
 			if end := out.end(); err == nil {
 				err = end
 			}
@@ -109,12 +114,15 @@ func (p *eventPrinter) one(e *rota.ServedEvent) error {
 	case "jsonl":
 		return writeJSON(p.w, e, "")
 	case "json":
-		open := ",\n"
+		open := ",\n    "
 		if p.n == 0 {
-			open = "{\"events\": [\n"
+			open = "{\n  \"events\": [\n    "
 		}
-		fmt.Fprint(p.w, open)
-		return writeJSON(p.w, e, "  ")
+		text, err := eventJSON(e)
+		if err == nil {
+			_, err = p.w.WriteString(open + text)
+		}
+		return err
 	case "yaml":
 		fmt.Fprintln(p.w, "---")
 		return writeYAML(p.w, e)
@@ -126,14 +134,44 @@ func (p *eventPrinter) one(e *rota.ServedEvent) error {
 	}
 }
 
+// eventJSON is one event as an element of a list, without a line's end.
+func eventJSON(e *rota.ServedEvent) (string, error) {
+	var text strings.Builder
+	j := json.NewEncoder(&text)
+	j.SetEscapeHTML(false)
+	j.SetIndent("    ", "  ")
+	if err := j.Encode(e); err != nil {
+		return "", fmt.Errorf("write JSON: %w", err)
+	}
+	return strings.TrimSuffix(text.String(), "\n"), nil
+}
+
+// subject names what an event is about: a job, else a
+// queue or a tenant.
+func subject(e *rota.ServedEvent) string {
+	switch {
+	case e.Job != "":
+		return string(e.Job)
+	case e.Queue != "":
+		return "queue " + string(e.Queue)
+	case e.Tenant != "":
+		return "tenant " + string(e.Tenant)
+	}
+	return ""
+}
+
 // row prints a line of fixed columns: a table that grows cannot wait for its
 // widest cell.
 func (p *eventPrinter) row(e *rota.ServedEvent) error {
-	line := func(cells ...any) {
-		fmt.Fprintf(p.w, "%-16v  %-20v  %-21v  %-26v  %-16v  %v\n", cells...)
+	line := func(cells ...any) error {
+		text := fmt.Sprintf("%-16v  %-20v  %-21v  %-26v  %-16v  %v", cells...)
+		_, err := p.w.WriteString(strings.TrimRight(text, " ") + "\n")
+		return err
 	}
 	if p.n == 0 {
-		line("EVENT", "DATE", "KIND", "JOB", "WORKER", "WHAT")
+		if err := line("EVENT", "DATE", "KIND", "SUBJECT", "WORKER", "WHAT"); err != nil {
+			return err
+		}
 	}
 	what := e.Text
 	if e.Reason != rota.ReasonNone && e.Reason.String() != what {
@@ -145,9 +183,7 @@ func (p *eventPrinter) row(e *rota.ServedEvent) error {
 	if e.Status != 0 {
 		what = joinWords(e.Status.String(), what)
 	}
-	_, err := p.w.WriteString("")
-	line(e.ID, day(e.Date), e.Kind, clean(string(e.Job)), clean(string(e.Worker)), clean(what))
-	return err
+	return line(e.ID, day(e.Date), e.Kind, clean(subject(e)), clean(string(e.Worker)), clean(what))
 }
 
 func joinWords(a, b string) string {
@@ -161,9 +197,9 @@ func joinWords(a, b string) string {
 func (p *eventPrinter) end() error {
 	if p.format == "json" {
 		if p.n == 0 {
-			fmt.Fprint(p.w, "{\"events\": [\n")
+			fmt.Fprint(p.w, "{\n  \"events\": [")
 		}
-		fmt.Fprintln(p.w, "]}")
+		fmt.Fprint(p.w, "\n  ]\n}\n")
 	}
 	return p.w.Flush()
 }

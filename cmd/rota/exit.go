@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/rotasched/rota"
 )
 
@@ -106,13 +108,20 @@ func worstCode(kinds []rota.Kind) int {
 
 // errorLine is the one line that stderr gets: what went wrong and what to do.
 func errorLine(err error, addrs []string) string {
-	text := strings.Join(strings.Fields(err.Error()), " ")
+	text := err.Error()
+	var bad *pflag.InvalidValueError
+	if errors.As(err, &bad) {
+		text = strings.Replace(text, bad.Error(), badValue(bad), 1)
+	}
+	text = strings.Join(strings.Fields(text), " ")
 	switch exitCode(err) {
 	case exitRefused:
 		text += retryHint(err, "; try again later")
 	case exitUnavailable:
 		text += retryHint(err, "")
-		if len(addrs) > 0 {
+		if len(addrs) > 0 && strings.Contains(text, strings.Join(addrs, ", ")) {
+			text += "; is a majority of the nodes up? (--addr or ROTA_ADDR names others)"
+		} else if len(addrs) > 0 {
 			text += "; is a majority of the nodes up? asked: " + strings.Join(addrs, ", ") +
 				" (--addr or ROTA_ADDR names others)"
 		}
@@ -122,6 +131,26 @@ func errorLine(err error, addrs []string) string {
 		text += retryHint(err, "")
 	}
 	return "rota: " + text
+}
+
+// badValue says what a flag wants, where the library tells how its parser failed.
+func badValue(bad *pflag.InvalidValueError) string {
+	want := ""
+	switch bad.GetFlag().Value.Type() {
+	case "int", "int32", "int64":
+		want = "a whole number"
+	case "uint", "uint32", "uint64":
+		want = "a whole number of 0 or more"
+	case "float64":
+		want = "a number such as 0.5"
+	case "duration":
+		want = "a duration such as 30s or 5m"
+	case "bool":
+		want = "true or false"
+	default:
+		return bad.Error()
+	}
+	return fmt.Sprintf("--%s %q is refused: %s is wanted", bad.GetFlag().Name, bad.GetValue(), want)
 }
 
 func retryHint(err error, otherwise string) string {

@@ -147,7 +147,7 @@ func attemptColumns(submitted rota.Clock) []column[rota.Attempt] {
 		{"TRY", false, 0, func(t rota.Attempt) any { return t.Number }},
 		{"WORKER", false, 24, func(t rota.Attempt) any { return t.Worker }},
 		{"TOKEN", true, 0, func(t rota.Attempt) any { return t.Token }},
-		{"STARTED", false, 0, func(t rota.Attempt) any { return "+" + between(submitted, t.Started) }},
+		{"STARTED", false, 0, func(t rota.Attempt) any { return after(submitted, t.Started) }},
 		{"RAN", false, 0, func(t rota.Attempt) any { return between(t.Started, t.Ended) }},
 		{"RENEWALS", false, 0, func(t rota.Attempt) any { return t.Renewals }},
 		{"END", false, 0, func(t rota.Attempt) any { return or(reasonText(t.End), "open") }},
@@ -155,6 +155,14 @@ func attemptColumns(submitted rota.Clock) []column[rota.Attempt] {
 		{"CHOSEN BY", true, 0, func(t rota.Attempt) any { return chosenBy(t.Decision) }},
 		{"LEASE", true, 0, func(t rota.Attempt) any { return t.Lease }},
 	}
+}
+
+// after shows a moment as time since another; "" where it is not known.
+func after(from, at rota.Clock) string {
+	if at == 0 {
+		return ""
+	}
+	return "+" + between(from, at)
 }
 
 func chosenBy(d rota.Decision) string {

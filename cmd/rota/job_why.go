@@ -45,20 +45,16 @@ func whyText(x *rota.Explanation) string {
 	if x.State == rota.Queued {
 		facts = append(facts, fact{"rank", x.Rank}, fact{"before it", x.Before})
 	}
+	if x.State.Terminal() && len(x.Reasons) > 0 {
+		facts = append(facts, fact{"ended with", x.Reasons[0].Reason})
+	}
 	text := renderFacts(facts)
-	if len(x.Reasons) > 0 {
-		var lines []string
-		for _, w := range x.Reasons {
-			line := w.Reason
-			if w.Workers > 0 {
-				line += fmt.Sprintf("  %d workers", w.Workers)
-			}
-			if w.Detail != "" {
-				line += "  " + w.Detail
-			}
-			lines = append(lines, "  "+line)
-		}
-		text += "\nreasons\n" + strings.Join(lines, "\n") + "\n"
+	if len(x.Reasons) > 0 && !x.State.Terminal() {
+		text += "\n" + renderList([]column[rota.Why]{
+			{"REASON", false, 0, func(w rota.Why) any { return w.Reason }},
+			{"WORKERS", false, 0, func(w rota.Why) any { return ofSome(w.Workers, w.Workers) }},
+			{"DETAIL", false, 0, func(w rota.Why) any { return w.Detail }},
+		}, x.Reasons, false)
 	}
 	if len(x.WouldRun) > 0 {
 		text += "\nit would run if\n  " + strings.Join(x.WouldRun, "\n  ") + "\n"
@@ -70,18 +66,49 @@ func whyText(x *rota.Explanation) string {
 }
 
 func decisionText(d *rota.PlacedDecision) string {
-	r := d.Reasoning
-	rule := r.Rule.String()
-	if r.N != 0 || r.Of != 0 {
-		rule += fmt.Sprintf(" (%d, %d)", r.N, r.Of)
-	}
 	text := renderFacts([]fact{{"worker", d.Worker}, {"attempt", d.Attempt}, {"epoch", d.Epoch},
-		{"height", uint64(d.Height)}, {"score", d.Score}, {"rank", d.Rank}, {"reasoning", rule}, {"seed", d.Seed}})
-	for _, o := range d.Others {
-		text += fmt.Sprintf("  not %s: %s\n", o.Worker, o.Reason)
+		{"height", uint64(d.Height)}, {"score", d.Score}, {"rank", d.Rank}, {"reasoning", reasoningText(d.Reasoning)},
+		{"seed", d.Seed}})
+	if len(d.Others) > 0 {
+		text += "\n" + renderList([]column[rota.OtherWorker]{
+			{"NOT CHOSEN", false, 0, func(o rota.OtherWorker) any { return o.Worker }},
+			{"WHY", false, 0, func(o rota.OtherWorker) any { return o.Reason }},
+		}, d.Others, false)
 	}
 	if d.Note != "" {
-		text += "  " + d.Note + "\n"
+		text += "\nnot chosen: " + clean(d.Note) + "\n"
 	}
 	return text
+}
+
+// reasoningText tells the rule with the figures that SPEC §7.7 gives it.
+func reasoningText(r rota.Reasoning) string {
+	rule := r.Rule.String()
+	switch r.Rule {
+	case rota.ByLeastLoaded:
+		return fmt.Sprintf("%s: it had %s", rule, counted(r.N, "lease", "open"))
+	case rota.BySeededShuffle:
+		return fmt.Sprintf("%s: place %d of %d, from 0", rule, r.N, r.Of)
+	case rota.ByResourceFit:
+		return fmt.Sprintf("%s: %d millicores free, %d wanted", rule, r.N, r.Of)
+	case rota.ByDataLocality:
+		return fmt.Sprintf("%s: it holds %s", rule, counted(r.N, "key", "of the job's data"))
+	case rota.ByPreemption:
+		return fmt.Sprintf("%s: it ended %s", rule, counted(r.N, "lease", "of background jobs"))
+	case rota.ByRoundRobin:
+		return fmt.Sprintf("%s: cursor %d", rule, r.N)
+	default:
+		if r.N == 0 && r.Of == 0 {
+			return rule
+		}
+		return fmt.Sprintf("%s: %d, %d", rule, r.N, r.Of)
+	}
+}
+
+// counted is "1 lease open" or "3 leases open".
+func counted(n int64, one, how string) string {
+	if n != 1 {
+		one += "s"
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d %s %s", n, one, how))
 }

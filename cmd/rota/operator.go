@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -176,15 +177,17 @@ func verdictNames(v rota.Verdict) []string {
 // verdictError is nil when all nodes agree and none has a violation.
 func verdictError(v rota.Verdict) error {
 	var wrong []string
+	silent := false
 	for _, n := range v.Nodes {
 		switch {
 		case n.Error != "":
+			silent = true
 			wrong = append(wrong, fmt.Sprintf("%s could not be asked: %s", n.ID, n.Error))
 		case len(n.Violations) > 0:
 			wrong = append(wrong, fmt.Sprintf("%s has %d violations", n.ID, len(n.Violations)))
 		}
 	}
-	if !v.Equal {
+	if !v.Equal && !(silent && toldAlike(v.Nodes)) {
 		wrong = append(wrong, "the digests are not equal")
 	}
 	if len(wrong) == 0 {
@@ -193,15 +196,33 @@ func verdictError(v rota.Verdict) error {
 	return &codedError{exitFailed, errors.New(strings.Join(wrong, "; "))}
 }
 
+// toldAlike says that all digests that were told are one.
+func toldAlike(nodes []rota.NodeVerdict) bool {
+	var told []rota.Digest
+	for _, n := range nodes {
+		if n.Error == "" {
+			told = append(told, n.Digest)
+		}
+	}
+	return len(slices.Compact(told)) <= 1
+}
+
 func verdictTable(v rota.Verdict) string {
 	text := renderFacts([]fact{{"index", uint64(v.Index)}, {"equal", v.Equal}}) + "\n" +
 		renderList([]column[rota.NodeVerdict]{
 			{"NODE", false, 0, func(n rota.NodeVerdict) any { return n.ID }},
-			{"DIGEST", false, 0, func(n rota.NodeVerdict) any { return n.Digest }},
-			{"VIOLATIONS", false, 0, func(n rota.NodeVerdict) any { return len(n.Violations) }},
-			{"ERROR", false, 40, func(n rota.NodeVerdict) any { return n.Error }},
+			{"DIGEST", false, 0, func(n rota.NodeVerdict) any { return digestText(n.Digest) }},
+			{"VIOLATIONS", false, 0, func(n rota.NodeVerdict) any {
+				if n.Error != "" {
+					return nil
+				}
+				return len(n.Violations)
+			}},
 		}, v.Nodes, false)
 	for _, n := range v.Nodes {
+		if n.Error != "" {
+			text += fmt.Sprintf("%s: %s\n", n.ID, clean(n.Error))
+		}
 		for _, violation := range n.Violations {
 			text += fmt.Sprintf("%s: %s\n", n.ID, clean(violation))
 		}

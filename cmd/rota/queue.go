@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -170,7 +171,7 @@ func (a *app) printQueue(q rota.Queue) error {
 		usual := standard.Settings()
 		for i, s := range q.Policy.Settings() {
 			if wide || s.Value != usual[i].Value {
-				facts = append(facts, fact{s.Key, s.Value})
+				facts = append(facts, fact{s.Key, settingText(s)})
 			}
 		}
 		if len(facts) > 0 {
@@ -178,6 +179,36 @@ func (a *app) printQueue(q rota.Queue) error {
 		}
 		return text + queueLists(q, wide)
 	})
+}
+
+// settingText is a key's value as --set takes it, and in brackets what that is for
+// people.
+func settingText(s rota.Setting) string {
+	n, err := strconv.ParseInt(s.Value, 10, 64)
+	meaning := ""
+	switch {
+	case err != nil:
+	case n == 0 && zeroIsNone[s.Key]:
+		meaning = "none"
+	case n == -1 && s.Key == "renewals_max":
+		meaning = "no limit"
+	case strings.HasSuffix(s.Key, "_ms") && n >= 1000:
+		meaning = span(n)
+	case strings.HasSuffix(s.Key, "_permille"):
+		meaning = percent(n)
+	}
+	if meaning == "" {
+		return s.Value
+	}
+	return s.Value + " (" + meaning + ")"
+}
+
+// zeroIsNone are the keys of which 0 means that there is no such limit.
+var zeroIsNone = map[string]bool{
+	"max_runtime_ms": true, "leases_max_per_worker": true, "units_per_period": true, "ttl_abs_ms": true,
+	"ttl_rel_max_ms": true, "rate_limit_rps": true, "lease_reject_threshold_permille": true,
+	"starvation_interleave": true, "oldest_every": true, "min_stake": true,
+	"tenant_window_max": true,
 }
 
 // queueLists are a queue's failure domains and what is known of its types.

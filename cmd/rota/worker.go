@@ -67,12 +67,12 @@ func workerColumns() []column[rota.Worker] {
 		{"REGION", true, 0, func(w rota.Worker) any { return w.Region }},
 		{"ZONE", true, 0, func(w rota.Worker) any { return w.Zone }},
 		{"CAPABILITIES", true, 0, func(w rota.Worker) any { return joined(w.Capabilities) }},
-		{"CPU", true, 0, func(w rota.Worker) any { return w.CPUMilli }},
-		{"CPU TAKEN", true, 0, func(w rota.Worker) any { return w.CPUMilliTaken }},
-		{"MEMORY", true, 0, func(w rota.Worker) any { return w.MemoryBytes }},
-		{"MEMORY TAKEN", true, 0, func(w rota.Worker) any { return w.MemoryTaken }},
+		{"CPU", true, 0, func(w rota.Worker) any { return orNone(w.CPUMilli) }},
+		{"CPU TAKEN", true, 0, func(w rota.Worker) any { return ofSome(w.CPUMilliTaken, w.CPUMilli) }},
+		{"MEMORY", true, 0, func(w rota.Worker) any { return orNone(w.MemoryBytes) }},
+		{"MEMORY TAKEN", true, 0, func(w rota.Worker) any { return ofSome(w.MemoryTaken, w.MemoryBytes) }},
 		{"LIMITS", true, 0, func(w rota.Worker) any { return limitsText(w.Limits) }},
-		{"STAKE LEFT", true, 0, func(w rota.Worker) any { return stakeLeft(w) }},
+		{"STAKE LEFT", true, 0, func(w rota.Worker) any { return ofSome(stakeLeft(w), w.Stake) }},
 		{"BARRED TYPES", true, 0, func(w rota.Worker) any { return len(w.Cooling) + len(w.Denied) }},
 		{"ATTESTED UNTIL", true, 0, func(w rota.Worker) any { return day(w.AttestedUntil) }},
 		{"SESSION", true, 0, func(w rota.Worker) any { return uint64(w.Session) }},
@@ -137,6 +137,14 @@ func (a *app) oneWorkerCommand(verb, short string,
 	}
 }
 
+// ofSome shows an amount where there is something that it is a part of.
+func ofSome(part, whole int64) any {
+	if whole == 0 {
+		return nil
+	}
+	return part
+}
+
 // stakeLeft is what is left of the stake that a worker declares.
 func stakeLeft(w rota.Worker) int64 { return max(0, w.Stake-w.Slashed) }
 
@@ -171,8 +179,9 @@ func workerTable(w rota.Worker, now rota.Clock, wide bool) string {
 		{"worker", w.ID}, {"status", w.Status}, {"queues", joined(w.Queues)}, {"slots", w.Slots}, {"prefetch",
 			w.Prefetch},
 		{"open leases", w.Open}, {"health", w.Health}, {"region", w.Region}, {"zone", w.Zone},
-		{"capabilities", joined(w.Capabilities)}, {"cpu milli", w.CPUMilli}, {"cpu milli taken", w.CPUMilliTaken},
-		{"memory bytes", w.MemoryBytes}, {"memory bytes taken", w.MemoryTaken}, {"session", uint64(w.Session)},
+		{"capabilities", joined(w.Capabilities)}, {"cpu milli", orNone(w.CPUMilli)},
+		{"cpu milli taken", ofSome(w.CPUMilliTaken, w.CPUMilli)}, {"memory bytes", orNone(w.MemoryBytes)},
+		{"memory bytes taken", ofSome(w.MemoryTaken, w.MemoryBytes)}, {"session", uint64(w.Session)},
 		{"assigned total", w.Assigned}, {"completed total", w.Completed}, {"failed total", w.Failed},
 	}
 	text := renderFacts(append(facts, standingFacts(w, now)...))

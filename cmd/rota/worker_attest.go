@@ -136,5 +136,7 @@ func (a *app) generateKey(path string) error {
 	made := struct {
 		PublicKey string `json:"public_key"`
 	}{key}
-	return a.printOne(made, []string{key}, func(bool) string { return key + "\n" })
+	// A bare public key looks like a seed, and would sign as one: this line tells them
+	// apart, and --attestation-key skips it.
+	return a.printOne(made, []string{key}, func(bool) string { return publicKeyMark + "\n" + key + "\n" })
 }

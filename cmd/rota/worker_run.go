@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/client"
 )
 
@@ -168,7 +169,7 @@ func (a *app) workerTalk() client.Observer {
 		},
 		Disconnected: func(e client.ConnectionEvent) {
 			if e.Err != nil {
-				a.talk("disconnected from %s: %v", e.Address, e.Err)
+				a.talk("disconnected from %s: %v", e.Address, words.FromStatus(e.Err))
 			}
 		},
 	}

@@ -9,7 +9,9 @@
 // ROTA_E2E_BINARY. Each test is a promise by name and starts what it needs:
 // harness_test.go builds and waits, process_test.go is one process, node_test.go
 // one node, cluster_test.go several, load_test.go users whose every job is
-// accounted for. What processes said is printed when a test fails.
+// accounted for, policy_*_test.go what the sources ask of every policy (DFPS-S §5,
+// AICF §14, the bounds on waiting, one tenant's flood, job why), by workers that do as
+// they are told. What processes said is printed when a test fails.
 //
 // Tests wait for what can be seen (readyz, cluster status, a job's state) with a
 // deadline, and sleep only where a length of time is what the test is about. They

@@ -25,6 +25,10 @@ func TestLinearBites(t *testing.T) {
 		{"completed_after_cancel", "linear", func(s *story) { s.worked("w1.1", "b", 9, 650, 660, didComplete, OK) }},
 		{"another_outcome_is_shown", "linear", func(s *story) { s.read("a", "COMPLETED", 1, 600, 610) }},
 		{"dead_without_a_reason", "linear", func(s *story) { s.read("b", "DEAD", 0, 720, 730) }},
+		{"refused_though_known", "linear", func(s *story) {
+			s.submitted("a", 600).find(opSubmit, "a", 1).Outcome = Refused
+			s.find(opSubmit, "a", 1).Kind = "EXHAUSTED"
+		}},
 		{"own_completion_refused", "linear", func(s *story) {
 			s.worked("w2.1", "a", 4, 400, 550, didComplete, Refused)
 		}},
@@ -42,6 +46,11 @@ func TestLinearSpares(t *testing.T) {
 			s.op(Op{Process: "r", Func: opGet, Job: "c", Invoke: ms(200), Return: ms(210), Outcome: Refused,
 				Kind: "NOT_FOUND"})
 			s.read("c", "QUEUED", 0, 5_000, 5_010)
+		}},
+		{"refused_then_accepted", "linear", func(s *story) {
+			s.submitted("c", 100).submitted("c", 200).read("c", "QUEUED", 0, 300, 310)
+			op := s.find(opSubmit, "c", 0)
+			op.Outcome, op.Kind = Refused, "MODE"
 		}},
 		{"own_first_try", "linear", func(s *story) { s.find(opSubmit, "a", 0).Existed = true }},
 		{"lease_ran_out", "linear", func(s *story) {

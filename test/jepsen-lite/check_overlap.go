@@ -18,7 +18,8 @@ type belief struct {
 }
 
 // checkOverlap takes handlers' own times, on the host's one clock: from their
-// first act to their last, or to their process's end.
+// first act to their last, or to their process's end, or to the moment from which
+// their worker may have been suspended (SPEC §3.11).
 func checkOverlap(v *view) (found []Anomaly) {
 	byJob := make(map[string][]belief)
 	count := 0
@@ -31,6 +32,7 @@ func checkOverlap(v *view) (found []Anomaly) {
 		if a.end != nil {
 			until = a.end.Return
 		}
+		until = min(until, max(a.start.Invoke, v.trustedUntil(a.lease, a.start.Invoke)))
 		for _, s := range without(span{a.start.Invoke, until}, v.paused(a.hand)) {
 			byJob[a.job] = append(byJob[a.job], belief{s, a})
 		}

@@ -43,14 +43,16 @@ func checkToken(v *view) (found []Anomaly) {
 }
 
 // tokensInOrder wants workers to begin on a job in the order of its tokens. One
-// that was paused between its last look and its first act is excused.
+// that was paused between its last look and its first act is excused, and one that was
+// suspended before it began.
 func tokensInOrder(v *view, id string) (found []Anomaly) {
 	last := (*Op)(nil)
 	for _, op := range v.jobs[id] {
 		if op.Func != opStart {
 			continue
 		}
-		if last != nil && op.Token.Less(last.Token) && !within(op.Invoke, v.paused(handOf(op.Process))) {
+		late := within(op.Invoke, v.paused(handOf(op.Process))) || v.trustedUntil(op.Lease, op.Invoke) <= op.Invoke
+		if last != nil && op.Token.Less(last.Token) && !late {
 			found = append(found, Anomaly{IDs: []string{id, op.Lease, last.Lease}, At: op.Invoke, Text: fmt.Sprintf(
 				"%s began on job %s with token %s at %s, after %s had with %s", op.Process, id, op.Token,
 				seconds(op.Invoke), last.Process, last.Token)})

@@ -34,6 +34,9 @@ var checkers = []checker{
 	{"blame", "no attempt is used up that nobody failed at", checkBlame},
 	{"digest", "all nodes have the same digest at the same index, invariants hold, backups are whole", checkDigest},
 	{"clock", "the cluster clock never decreases and keeps its rate while nothing is broken", checkClock},
+	{"events", "all nodes tell the same events, no follower misses one or hears one twice, and jobs lived as they tell", checkEvents},
+	{"history", "every node shows the same ended jobs", checkHistory},
+	{"audit", "every round is what the state at its height gives", checkAudit},
 	{"crash", "no node ends by itself, and each ends that is told to", checkCrash},
 	{"liveness", "after healing: a leader and writes within 10 s, the queue empty within 60 s", checkLiveness},
 }
@@ -94,6 +97,10 @@ type view struct {
 	queue     map[string]string
 	final     map[string]*FinalJob
 	undecided []string
+	// suspensions are an operator's, by worker; suspended are the leases that they
+	// ended, with their worker.
+	suspensions map[string][]*Op
+	suspended   map[string]string
 	// figures of checkers.
 	linearSteps int
 	figures     map[string]any
@@ -127,6 +134,7 @@ func newView(h *History) *view {
 		v.keep(byLease, op)
 	}
 	v.settle()
+	v.readSuspensions()
 	for id, ops := range v.jobs {
 		v.ids = append(v.ids, id)
 		slices.SortStableFunc(ops, func(a, b *Op) int { return cmp.Compare(a.Invoke, b.Invoke) })

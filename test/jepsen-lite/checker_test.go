@@ -90,7 +90,35 @@ func goodStory() *story {
 	s.op(Op{Process: "w1.1", Func: opLost, Job: "b", Token: token(2), Lease: "b-lease-1.2", Invoke: ms(620),
 		Return: ms(620), Kind: "CANCELLED"})
 	s.read("b", "CANCELLED", 0, 700, 710)
-	return s.ended("b", "long", "CANCELLED", "", 2)
+	s.ended("b", "long", "CANCELLED", "", 2)
+	s.happened("jobEnqueued", "a", 0, "").happened("jobEnqueued", "b", 0, "").happened("jobAssigned", "a", 1, "")
+	s.happened("jobAssigned", "b", 2, "").happened("leaseCancelled", "a", 1, "PROVIDER_FAIL")
+	s.happened("jobEnqueued", "a", 0, "").happened("jobAssigned", "a", 4, "").happened("jobCompleted", "a", 4, "DONE")
+	s.happened("leaseCancelled", "b", 2, "CANCELLED").happened("jobCancelled", "b", 0, "CANCELLED")
+	for _, name := range []string{"n1", "n2", "n3"} {
+		s.h.Streams = append(s.h.Streams, against(name, true, s.h.Events, s.h.Events))
+		s.h.Shown = append(s.h.Shown, NodeShows{Node: name, Listed: 2, Sampled: 2})
+		s.h.Audits = append(s.h.Audits, AuditOf{Node: name, Report: &rota.AuditReport{Rounds: 9, Proved: 9}})
+	}
+	s.follows(s.h.Events)
+	return s
+}
+
+// happened has all nodes tell one more event, an entry of its own.
+func (s *story) happened(kind, job string, t uint64, reason string) *story {
+	e := SeenEvent{ID: rota.EventID{Incarnation: 1, Index: rota.Index(10 + len(s.h.Events))}, Kind: kind, Job: job,
+		Reason: reason, Clock: 1_000_000, Sum: uint64(len(s.h.Events))}
+	if t > 0 {
+		e.Lease = job + "-lease-" + token(t).String()
+	}
+	s.h.Events = append(s.h.Events, e)
+	return s
+}
+
+// follows makes what a follower was told.
+func (s *story) follows(told []SeenEvent) *story {
+	s.h.Streams = append(s.h.Streams, against("watcher", false, s.h.Events, told))
+	return s
 }
 
 // TestNoFalseAlarm: what is well is said to be well.

@@ -32,6 +32,9 @@ type server struct {
 	c      *client.Client
 }
 
+// eventsRetained is how many events nodes keep: all of a run of an hour.
+const eventsRetained = 8_000_000
+
 // cluster is all nodes that this run ever had.
 type cluster struct {
 	binary string
@@ -89,7 +92,8 @@ func (k *cluster) make(id string) (*server, error) {
 
 func (k *cluster) command(s *server) *exec.Cmd {
 	args := []string{"server", "--node", s.id, "--data", filepath.Join(k.dir, s.id), "--cluster", "chaos",
-		"--api", s.api, "--raft", s.raft, "--admin", s.admin, "--gossip", s.gossip, "--insecure"}
+		"--api", s.api, "--raft", s.raft, "--admin", s.admin, "--gossip", s.gossip, "--insecure",
+		"--events-retained", strconv.Itoa(eventsRetained)}
 	founders := k.all()[:k.founders]
 	for i, other := range founders {
 		if other == s {

@@ -22,6 +22,8 @@ type crew struct {
 	cluster *cluster
 	hands   []*hand
 	reading sync.WaitGroup
+	// calm is when handlers stop to fail on purpose.
+	calm int64
 }
 
 // hand is one place in the crew, with a process in it, one after the other.
@@ -76,7 +78,7 @@ func (c *crew) command(h *hand) (*exec.Cmd, func(), error) {
 	h.life++
 	config := workerConfig{
 		Name: fmt.Sprintf("%s.%d", h.name, h.life), ID: h.id, Secret: h.secret, Addrs: c.cluster.addresses(),
-		Slots: 16, Seed: h.rand.Uint64(), Base: c.rec.base,
+		Slots: 16, Seed: h.rand.Uint64(), Base: c.rec.base, Calm: c.calm,
 	}
 	for _, q := range queues {
 		config.Queues = append(config.Queues, q.name)

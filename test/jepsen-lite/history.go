@@ -40,6 +40,15 @@ const (
 	opDisconnect = "disconnect"
 )
 
+// What an operator does; Text names what it is done to.
+const (
+	opSuspend = "suspend"
+	opResume  = "resume"
+	opMode    = "mode"
+	opTenant  = "tenant"
+	opQueue   = "queue"
+)
+
 // What a handler made of its attempt.
 const (
 	didComplete = "complete"
@@ -201,7 +210,12 @@ type History struct {
 	Final    []FinalJob    `json:"final"`
 	Liveness Liveness      `json:"liveness"`
 	Verdict  *rota.Verdict `json:"verdict"`
-	Notes    []string      `json:"notes"`
+	// Events are the longest of the Streams that are a whole reading.
+	Events  []SeenEvent `json:"events,omitempty"`
+	Streams []Stream    `json:"streams,omitempty"`
+	Shown   []NodeShows `json:"shown,omitempty"`
+	Audits  []AuditOf   `json:"audits,omitempty"`
+	Notes   []string    `json:"notes"`
 }
 
 // recorder collects a history from many goroutines.

@@ -49,6 +49,8 @@ func (s *search) stepDead(gone life, op *Op) []life {
 
 func submitted(now life, op *Op) []life {
 	switch {
+	case op.Outcome == Refused && now.phase != absent && (op.Kind == "EXHAUSTED" || op.Kind == "MODE"):
+		return nil // a known id is answered before anything is asked of admission (SPEC §4.1)
 	case op.Outcome == Refused:
 		return []life{now}
 	case now.phase == absent:

@@ -46,9 +46,13 @@ func (w *world) liveness(ctx context.Context) {
 		return since()
 	}
 	l.LeaderMs = within(livenessMost, func(ctx context.Context) error { return awaitLeader(ctx, c) })
-	l.WriteMs = within(livenessMost, func(ctx context.Context) error { return w.awaitWrite(ctx, c) })
+	l.WriteMs = within(livenessMost, func(ctx context.Context) error {
+		for w.pardon(ctx, c) != nil && rest(ctx, 100*time.Millisecond) { // its words are the first writes
+		}
+		return w.awaitWrite(ctx, c)
+	})
 	l.NodesMs = within(livenessMost, w.awaitNodes)
-	l.DrainMs = within(drainMost, func(ctx context.Context) error { return awaitDrained(ctx, c, &l.Left) })
+	l.DrainMs = within(drainMost, func(ctx context.Context) error { return w.awaitDrained(ctx, c, &l.Left) })
 	if left := calm - time.Duration(w.rec.now()-healed); left > 0 {
 		rest(ctx, left)
 	}
@@ -105,7 +109,7 @@ func (w *world) awaitNodes(ctx context.Context) error {
 }
 
 // awaitDrained waits until no job is left that is not over, twice in a row.
-func awaitDrained(ctx context.Context, c *client.Client, left *int64) error {
+func (w *world) awaitDrained(ctx context.Context, c *client.Client, left *int64) error {
 	for empty := 0; empty < 2; {
 		status, err := c.Status(ctx)
 		if err == nil {
@@ -114,9 +118,12 @@ func awaitDrained(ctx context.Context, c *client.Client, left *int64) error {
 			if empty++; *left > 0 {
 				empty = 0
 			}
+			if status.Mode != rota.ModeNormal {
+				err = w.pardon(ctx, c)
+			}
 		}
 		if !rest(ctx, 250*time.Millisecond) {
-			return fmt.Errorf("%d jobs are not over", *left)
+			return errors.Join(fmt.Errorf("%d jobs are not over", *left), err)
 		}
 	}
 	return nil

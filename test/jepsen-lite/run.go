@@ -94,13 +94,19 @@ func (w *world) settle(ctx context.Context) error {
 	if err := w.makeQueues(ctx, c); err != nil {
 		return err
 	}
+	w.crew.calm = w.rec.now() + int64(w.options.Duration)
 	return w.crew.begin()
 }
 
 func (w *world) makeQueues(ctx context.Context, c *client.Client) error {
 	for i := range queues {
-		if _, err := c.SetQueue(ctx, queues[i].name, "standard", queues[i].settings()); err != nil {
+		if _, err := c.SetQueue(ctx, queues[i].name, queues[i].preset, queues[i].settings()); err != nil {
 			return fmt.Errorf("make queue %s: %w", queues[i].name, err)
+		}
+	}
+	for i := range tenants {
+		if _, err := c.SetTenant(ctx, tenants[i].name, tenants[i].set); err != nil && len(tenants[i].set) > 0 {
+			return fmt.Errorf("set tenant %s: %w", tenants[i].name, err)
 		}
 	}
 	return nil
@@ -114,6 +120,7 @@ func (w *world) live(ctx context.Context) {
 	load, stopLoad := context.WithTimeout(ctx, w.options.Duration)
 	defer stopLoad()
 	drain, stopDrain := context.WithCancel(ctx)
+	watching := w.watch(ctx)
 	var users sync.WaitGroup
 	for i, l := range workloads {
 		for k := range l.times {
@@ -128,6 +135,8 @@ func (w *world) live(ctx context.Context) {
 	w.liveness(ctx)
 	stopDrain()
 	users.Wait()
+	say("reading what every node tells")
+	w.readEnd(ctx, watching)
 	stopPolling()
 	poller.Wait()
 }
@@ -136,6 +145,7 @@ func (w *world) live(ctx context.Context) {
 func (w *world) history() *History {
 	w.crew.end()
 	w.cluster.end()
+	w.audit()
 	end := w.rec.now()
 	var h *History
 	w.rec.with(func(kept *History) {

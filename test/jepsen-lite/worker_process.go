@@ -28,6 +28,10 @@ type workerConfig struct {
 	Slots  int32            `json:"slots"`
 	Seed   uint64           `json:"seed"`
 	Base   int64            `json:"base"`
+	// Calm is when its handlers stop to fail and decline on purpose: three of those
+	// in a row keep a worker from all jobs for 30 s (SPEC §6.2), and how fast the
+	// healed cluster drains would be measured by them.
+	Calm int64 `json:"calm"`
 }
 
 // workProcess is the inside of a worker process: real handlers, and a line of
@@ -113,6 +117,7 @@ func (p *workProcess) handle(ctx context.Context, job *client.Job) (client.Resul
 		if errors.Is(err, client.ErrDrainTimeout) {
 			did = didDecline
 		}
+	case p.now() > p.Calm:
 	case chance < plan.NoRetry:
 		did, err = didNoRetry, client.NoRetry(errors.New("planned: for good"))
 	case chance < plan.NoRetry+plan.Fail:

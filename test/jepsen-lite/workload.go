@@ -28,6 +28,7 @@ var workloads = []workload{
 	{"waiter", wait, 1},
 	{"canceller", cancelSome, 1},
 	{"hostile", beHostile, 1},
+	{"operator", operate, 1},
 }
 
 // producers share the rate.
@@ -46,8 +47,9 @@ type world struct {
 
 // queueSpec is a queue of the run.
 type queueSpec struct {
-	name  rota.QueueName
-	lease int64
+	name   rota.QueueName
+	preset string
+	lease  int64
 	// attempts is attempt_max; share is its part of the jobs, in permille.
 	attempts int64
 	share    int
@@ -70,14 +72,19 @@ func working(least, most int) func(*rand.Rand) jobPlan {
 
 // queues are small in their leases, so that a run sees many of them end.
 var queues = []queueSpec{
-	{"quick", 5_000, 1_000, 885, func(r *rand.Rand) jobPlan { return jobPlan{Ms: max(0, r.IntN(60)-40)} }},
-	{"long", 6_000, 1_000, 15, working(3_000, 9_000)},
-	{"steady", 20_000, 1_000, 10, working(5_000, 18_000)},
-	{"flaky", 5_000, 4, 60, func(r *rand.Rand) jobPlan {
+	{"quick", "standard", 5_000, 1_000, 675, brief},
+	{"long", "standard", 6_000, 1_000, 10, working(3_000, 9_000)},
+	{"steady", "standard", 20_000, 1_000, 6, working(5_000, 18_000)},
+	{"flaky", "standard", 5_000, 4, 60, func(r *rand.Rand) jobPlan {
 		return jobPlan{Ms: r.IntN(100), Fail: 300, NoRetry: 50, Decline: 60}
 	}},
-	{"prey", 5_000, 1_000, 30, func(r *rand.Rand) jobPlan { return jobPlan{} }},
+	{"prey", "standard", 5_000, 1_000, 30, func(r *rand.Rand) jobPlan { return jobPlan{} }},
+	{"market", "aicf-ai", 5_000, 1_000, 100, brief},
+	{"adaptive", "dfps", 5_000, 1_000, 100, brief},
+	{"flux", "fluxforge", 4_000, 1_000, 19, working(50, 1_000)},
 }
+
+func brief(r *rand.Rand) jobPlan { return jobPlan{Ms: max(0, r.IntN(60)-40)} }
 
 func queueFacts() map[string]QueueFacts {
 	facts := make(map[string]QueueFacts)
@@ -92,8 +99,24 @@ func (q *queueSpec) settings() []rota.Setting {
 	return []rota.Setting{
 		{Key: "lease_ms", Value: fmt.Sprint(q.lease)}, {Key: "ack_timeout_ms", Value: "4000"},
 		{Key: "attempt_max", Value: fmt.Sprint(q.attempts)}, {Key: "backoff_base_ms", Value: "200"},
-		{Key: "backoff_factor_permille", Value: "1000"}, {Key: "min_health", Value: "0"},
+		{Key: "backoff_factor_permille", Value: "1000"}, {Key: "backoff_unit_ms", Value: "1"},
+		{Key: "min_health", Value: "0"},
 	}
+}
+
+// tenantSpec is a tenant of the run with what is set of it.
+type tenantSpec struct {
+	name rota.TenantID
+	set  []rota.Setting
+}
+
+// tenants share the jobs evenly. What t-rated's rate refuses was not accepted;
+// t-capped's lanes wait again and again.
+var tenants = []tenantSpec{
+	{"t-free", nil},
+	{"t-heavy", []rota.Setting{{Key: "weight", Value: "4"}, {Key: "tier", Value: "PREMIUM"}}},
+	{"t-capped", []rota.Setting{{Key: "max_concurrent", Value: "32"}, {Key: "penalty_ms", Value: "50"}}},
+	{"t-rated", []rota.Setting{{Key: "rate_limit_rps", Value: "40"}}},
 }
 
 // newJob draws a job. Types are many, so that a worker that is shut out from one
@@ -108,7 +131,8 @@ func newJob(id string, r *rand.Rand) rota.JobSpec {
 	payload, _ := json.Marshal(q.plan(r)) // a struct of numbers always can be
 	spec := rota.NewJobSpec(rota.JobType(fmt.Sprintf("%s-%d", q.name, r.IntN(16))), payload)
 	spec.ID, spec.Queue, spec.Priority = rota.JobID(id), q.name, int32(r.IntN(11))
-	spec.Tenant = rota.TenantID(fmt.Sprintf("tenant-%d", r.IntN(4)))
+	spec.Tenant = tenants[r.IntN(len(tenants))].name
+	spec.Fee, spec.SizeBytes = r.Int64N(4_000_000), r.Int64N(4<<20)
 	return spec
 }
 

@@ -13,11 +13,13 @@ import (
 const debtMost = 4 * time.Second
 
 // produce submits batches with ids of its own and repeats every unknown outcome
-// on another node, until each has one.
+// on another node, until each has one. Some of what was refused (a rate, a mode) is
+// asked for again with a later batch.
 func produce(ctx, drain context.Context, w *world, r *rand.Rand) {
 	name := fmt.Sprintf("producer-%d", r.IntN(1_000_000))
 	perSecond := float64(w.options.Rate) / producers
 	due := time.Now()
+	var refused []rota.JobSpec
 	for n := 0; ctx.Err() == nil && !w.rec.full(); {
 		size := 1 + r.IntN(20)
 		batch := make([]rota.JobSpec, size)
@@ -30,7 +32,9 @@ func produce(ctx, drain context.Context, w *world, r *rand.Rand) {
 		if r.IntN(8) == 0 { // twice the same in one batch is one job
 			batch = append(batch, batch[r.IntN(size)])
 		}
-		submitAll(drain, w, r, name, batch)
+		batch = append(batch, refused...)
+		refused = submitAll(drain, w, r, name, batch)
+		refused = refused[:len(refused)/4]
 		// What an outage kept from being submitted is made up for, within bounds.
 		due = due.Add(time.Duration(float64(size) / perSecond * float64(time.Second)))
 		if debt := time.Since(due); debt > debtMost {
@@ -42,10 +46,11 @@ func produce(ctx, drain context.Context, w *world, r *rand.Rand) {
 	}
 }
 
-// submitAll goes from node to node until every job has an outcome.
-func submitAll(ctx context.Context, w *world, r *rand.Rand, name string, batch []rota.JobSpec) {
+// submitAll goes from node to node until every job has an outcome, and gives those
+// that were refused.
+func submitAll(ctx context.Context, w *world, r *rand.Rand, name string, batch []rota.JobSpec) (refused []rota.JobSpec) {
 	if ctx.Err() != nil {
-		return
+		return nil
 	}
 	for first := true; len(batch) > 0; first = false {
 		s := w.someone(r)
@@ -64,8 +69,11 @@ func submitAll(ctx context.Context, w *world, r *rand.Rand, name string, batch [
 			}
 			op := Op{Process: name, Func: opSubmit, Job: string(batch[i].ID), Node: s.id, Invoke: invoke,
 				State: o.State.String(), Existed: o.Existed, Index: uint64(o.Index)}.done(w.rec, why)
-			if ops[i] = op; op.Outcome == Unknown {
+			switch ops[i] = op; op.Outcome {
+			case Unknown:
 				left = append(left, batch[i])
+			case Refused:
+				refused = append(refused, batch[i])
 			}
 		}
 		w.rec.add(ops...)
@@ -73,13 +81,14 @@ func submitAll(ctx context.Context, w *world, r *rand.Rand, name string, batch [
 			if first && r.IntN(4) == 0 {
 				readOwn(ctx, w, r, name, outcomes[r.IntN(len(outcomes))])
 			}
-			return
+			return refused
 		}
 		if batch = left; !rest(ctx, 100*time.Millisecond) {
 			w.rec.note("%s gave up on %d submissions without outcome", name, len(left))
-			return
+			return refused
 		}
 	}
+	return refused
 }
 
 // readOwn reads what was just written at another node, at least as new.

@@ -94,8 +94,12 @@ func (x *TailRequest) GetJob() string {
 }
 
 type EventBatch struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Events        []*ServedEvent         `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Events []*ServedEvent         `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// The id of the event up to which the node has looked, where that lies behind the
+	// last of events: a consumer whose filter selects little resumes after it. A batch
+	// may have no events and tell this alone.
+	Scanned       string `protobuf:"bytes,2,opt,name=scanned,proto3" json:"scanned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -135,6 +139,13 @@ func (x *EventBatch) GetEvents() []*ServedEvent {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *EventBatch) GetScanned() string {
+	if x != nil {
+		return x.Scanned
+	}
+	return ""
 }
 
 // ServedEvent is one event; what does not belong to its kind is empty.
@@ -382,10 +393,11 @@ const file_rota_v1_events_proto_rawDesc = "" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x14\n" +
 	"\x05kinds\x18\x03 \x03(\tR\x05kinds\x12\x10\n" +
-	"\x03job\x18\x04 \x01(\tR\x03job\":\n" +
+	"\x03job\x18\x04 \x01(\tR\x03job\"T\n" +
 	"\n" +
 	"EventBatch\x12,\n" +
-	"\x06events\x18\x01 \x03(\v2\x14.rota.v1.ServedEventR\x06events\"\xdc\x05\n" +
+	"\x06events\x18\x01 \x03(\v2\x14.rota.v1.ServedEventR\x06events\x12\x18\n" +
+	"\ascanned\x18\x02 \x01(\tR\ascanned\"\xdc\x05\n" +
 	"\vServedEvent\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\tR\aeventId\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x15\n" +

@@ -1,0 +1,231 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
+
+	"github.com/rotasched/rota"
+)
+
+// sound has every node verified, and wants all of them equal and without fault.
+func (b *bench) sound() {
+	b.t.Helper()
+	n := b.leader()
+	b.eventually("gossip has told of all nodes", func() bool { // some were restarted just now
+		return !slices.ContainsFunc(n.servers(), func(s raft.Server) bool { _, ok := n.address(rota.NodeID(s.ID)); return !ok })
+	})
+	v, err := n.Verify(within(b.t, 20*time.Second))
+	if err != nil || !v.Equal {
+		b.t.Fatalf("%+v, %v", v, err)
+	}
+}
+
+// lose takes the record of a number from a node's archive, as damage does.
+func lose(t *testing.T, n *Node, seq uint64) {
+	t.Helper()
+	if err := n.history.store.Drop([]uint64{seq}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestArchive_aRevivedJobTellsItsEarlierLifeOnEveryNode reads a job that was retried
+// on a node whose history lacks how it ended before.
+func TestArchive_aRevivedJobTellsItsEarlierLifeOnEveryNode(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	h := newHand(t, b.leader(), "w1", 1)
+	submitAll(t, b.leader(), specs("j", 1))
+	leases := h.take(1)
+	h.do(rota.VerbAck, leases...)
+	id := leases[0].Lease.Job
+	if _, err := b.leader().Cancel(within(t, 5*time.Second), []rota.JobID{id}); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range b.ids() {
+		b.complete(node)
+	}
+	if _, err := b.leader().DrainWorker(within(t, 5*time.Second), "w1"); err != nil {
+		t.Fatal(err)
+	}
+	outcomes, err := b.leader().Retry(within(t, 5*time.Second), []rota.JobID{id})
+	if err != nil || outcomes[0].Err != nil {
+		t.Fatal(outcomes, err)
+	}
+	want, _, err := b.leader().Job(within(t, 5*time.Second), id, rota.ReadOptions{})
+	if err != nil || len(want.Attempts) != 1 || want.State.Terminal() {
+		t.Fatalf("%+v, %v", want, err)
+	}
+	f := b.follower()
+	lose(t, f, 1)
+	got, _, err := f.Job(within(t, 5*time.Second), id, rota.ReadOptions{})
+	if err != nil || len(got.Attempts) != 1 {
+		t.Fatalf("one node tells %d attempts, the other 1: %v", len(got.Attempts), err)
+	}
+}
+
+// TestArchive_aListIsNeverShort cuts a node off from those that could fill the gaps
+// of its history: it refuses to tell less than the cluster knows.
+func TestArchive_aListIsNeverShort(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	endAll(t, b.leader(), specs("j", 5))
+	for _, id := range b.ids() {
+		b.complete(id)
+	}
+	n := b.leader()
+	b.mu.Lock()
+	b.cut[n.cfg.Node] = true // calls fail, raft goes on
+	b.mu.Unlock()
+	lose(t, n, 3)
+	page, _, err := n.Jobs(within(t, 5*time.Second), rota.JobFilter{}, rota.ReadOptions{})
+	if rota.KindOf(err) != rota.Unavailable || !strings.Contains(err.Error(), "has gaps") {
+		t.Errorf("%d jobs are told, 5 ended: %v", len(page.Jobs), err)
+	}
+	page, _, err = n.Jobs(within(t, 5*time.Second), rota.JobFilter{}, rota.ReadOptions{Stale: true})
+	if err != nil || len(page.Jobs) != 5 { // the tombstone still tells of the fifth
+		t.Errorf("%d jobs are told of what is here: %v", len(page.Jobs), err)
+	}
+	b.heal(n.cfg.Node)
+	b.complete(n.cfg.Node)
+	if page, _, err = n.Jobs(within(t, 5*time.Second), rota.JobFilter{}, rota.ReadOptions{}); err != nil || len(page.Jobs) != 5 {
+		t.Errorf("%d jobs, %v", len(page.Jobs), err)
+	}
+}
+
+// TestEvents_aDiskThatTakesNoneIsTold has the archive refuse events: applying goes
+// on, and the node's health says what is wrong.
+func TestEvents_aDiskThatTakesNoneIsTold(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	n.flushEventsOnce()
+	n.events.mu.Lock()
+	n.events.failing = errors.New("no space left on device")
+	n.events.mu.Unlock()
+	if p := n.problems(); len(p) != 1 || !strings.Contains(p[0], "events are not written") {
+		t.Errorf("%q", p)
+	}
+	submitAll(t, n, specs("j", 3))
+	n.flushEventsOnce()
+	if p := n.problems(); len(p) != 0 {
+		t.Errorf("%q", p)
+	}
+}
+
+// TestVerify_ofALargeState walks the invariants beside the state, as applying must
+// not wait for a walk over all rows.
+func TestVerify_ofALargeState(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.plan("n1", 1)
+	c := b.addrs["n1"]
+	c.checkedHere = 1
+	b.addrs["n1"] = c
+	b.startPlanned()
+	n := b.leader()
+	endAll(t, n, specs("j", 5))
+	submitAll(t, n, specs("k", 5))
+	b.complete("n1")
+	b.sound()
+	n.replaying <- struct{}{} // the state's memory is taken by a replay
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := n.CheckAt(ctx, 1); err == nil {
+		t.Error("the state was checked where it is")
+	}
+	<-n.replaying
+	if err := n.archiveDB.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("jobs.records")).Delete([]byte{0, 0, 0, 0, 0, 0, 0, 3})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	v, err := n.Verify(within(t, 10*time.Second))
+	if err != nil || v.Equal || !strings.Contains(strings.Join(v.Nodes[0].Violations, ""), "number 3 is neither") {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// TestArchive_theLatestEndIsToldOnEveryNode has a node hold how a job ended first,
+// and lack how it ended after its retry, when no tombstone tells any more.
+func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	f := b.follower()
+	jobs := specs("j", 1)
+	id := jobs[0].ID
+	whole := func() {
+		t.Helper()
+		for _, node := range b.ids() {
+			b.complete(node)
+		}
+	}
+	endAll(t, b.leader(), jobs)
+	whole()
+	var record, mark []byte
+	if err := f.archiveDB.View(func(tx *bbolt.Tx) error {
+		record = bytes.Clone(tx.Bucket([]byte("jobs.records")).Get([]byte{0, 0, 0, 0, 0, 0, 0, 1}))
+		mark = bytes.Clone(tx.Bucket([]byte("jobs.ids")).Get([]byte(id)))
+		return nil
+	}); err != nil || record == nil || mark == nil {
+		t.Fatal("the first end is not archived", err)
+	}
+	if outcomes, err := b.leader().Retry(within(t, 5*time.Second), []rota.JobID{id}); err != nil || outcomes[0].Err != nil {
+		t.Fatal(outcomes, err)
+	}
+	newHand(t, b.leader(), "w1", 1)
+	b.eventually("the job has a lease", func() bool {
+		job, _, err := b.leader().Job(within(t, 5*time.Second), id, rota.ReadOptions{})
+		return err == nil && len(job.Attempts) == 1
+	})
+	if _, err := b.leader().Cancel(within(t, 5*time.Second), []rota.JobID{id}); err != nil {
+		t.Fatal(err)
+	}
+	whole()
+	b.leap(rota.GCHorizon + 1000)
+	b.eventually("the tombstone is gone", func() bool {
+		f.mu.RLock()
+		defer f.mu.RUnlock()
+		_, _, ok := f.machine.Tombstone(id)
+		return !ok
+	})
+	lose(t, f, 2)
+	if err := f.archiveDB.Update(func(tx *bbolt.Tx) error {
+		return errors.Join(tx.Bucket([]byte("jobs.records")).Put([]byte{0, 0, 0, 0, 0, 0, 0, 1}, record),
+			tx.Bucket([]byte("jobs.ids")).Put([]byte(id), mark))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	job, _, err := f.Job(within(t, 5*time.Second), id, rota.ReadOptions{})
+	if err != nil || len(job.Attempts) != 1 {
+		t.Fatalf("the node tells of an earlier end: %d attempts, %v", len(job.Attempts), err)
+	}
+}
+
+// TestArchive_aDiskThatCannotBeReadIsNoLackOfAJob reads a job that only the archive
+// knows while that cannot be read: nobody is told that there is no such job.
+func TestArchive_aDiskThatCannotBeReadIsNoLackOfAJob(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	jobs := specs("j", 1)
+	endAll(t, b.leader(), jobs)
+	b.complete("n1")
+	b.leap(rota.GCHorizon + 1000)
+	n := b.leader()
+	if err := n.archiveDB.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := n.Job(within(t, 5*time.Second), jobs[0].ID, rota.ReadOptions{}); rota.KindOf(err) != rota.Unavailable {
+		t.Errorf("the job is said to be unknown: %v", err)
+	}
+	if _, err := n.Submit(within(t, 5*time.Second), jobs); rota.KindOf(err) != rota.Unavailable {
+		t.Errorf("the job is admitted a second time: %v", err)
+	}
+}

@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// auditedBackup backs a node up and audits the backup from the state that it must
+// begin with.
+func auditedBackup(t *testing.T, n *Node, from rota.Index) {
+	t.Helper()
+	var file bytes.Buffer
+	if err := n.SaveSnapshot(within(t, 20*time.Second), &file); err != nil {
+		t.Fatalf("node %s cannot be backed up: %v", n.cfg.Node, err)
+	}
+	path := filepath.Join(t.TempDir(), "backup")
+	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	report, err := AuditBackup(within(t, 20*time.Second), path, slog.New(slog.DiscardHandler))
+	if err != nil || report.Difference != nil || from != 0 && report.From != from || report.Entries == 0 {
+		t.Fatalf("%+v, %+v, %v", report, report.Difference, err)
+	}
+}
+
+// TestAudit_theFirstSnapshotCutsNoLogThatIsKept has raft write its first snapshot
+// long after its trailing logs: audit_retention asks for what lies before.
+func TestAudit_theFirstSnapshotCutsNoLogThatIsKept(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.plan("n1", 1)
+	c := b.addrs["n1"]
+	c.Timing.SnapshotThreshold, c.Timing.TrailingLogs, c.Timing.SnapshotInterval = 32, 8, 50*time.Millisecond
+	b.addrs["n1"] = c
+	b.startPlanned()
+	n := b.leader()
+	b.eventually("a snapshot is written", func() bool {
+		submitAll(t, n, specs(fmt.Sprint("j", n.applied.Load()), 20))
+		kept, err := n.snapshots.List()
+		return err == nil && len(kept) > 0
+	})
+	submitAll(t, n, specs("after", 5))
+	if first, err := n.stores.Log.FirstIndex(); first != 1 || err != nil {
+		t.Errorf("the log begins at %d, %v", first, err)
+	}
+	auditedBackup(t, n, 1)
+}
+
+// TestAudit_afterAnInstalledSnapshot has a node whose log goes back to the first
+// entry be sent a snapshot, and restart: the log has a gap, and what is kept is
+// what lies behind it.
+func TestAudit_afterAnInstalledSnapshot(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range 3 {
+		id := rota.NodeID(fmt.Sprintf("n%d", i+1))
+		b.plan(id, 3)
+		c := b.addrs[id]
+		c.AuditRetention = 1
+		if id != "n3" {
+			c.Timing.SnapshotThreshold, c.Timing.TrailingLogs, c.Timing.SnapshotInterval = 32, 8, 50*time.Millisecond
+		}
+		b.addrs[id] = c
+	}
+	b.startPlanned()
+	if b.leader().cfg.Node == "n3" {
+		if _, err := b.leader().TransferLeadership(within(t, 10*time.Second), "n1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leader, away := b.leader(), b.node("n3")
+	b.isolate("n3")
+	b.eventually("the log that the other node needs is gone", func() bool {
+		submitAll(t, leader, specs(fmt.Sprintf("more-%d", leader.applied.Load()), 20))
+		first, err := leader.stores.Log.FirstIndex()
+		return err == nil && first > away.applied.Load()+8
+	})
+	b.heal("n3")
+	b.eventually("it was sent a snapshot", func() bool { return away.applied.Load() >= leader.applied.Load() })
+	auditedBackup(t, away, 0)
+	submitAll(t, b.leader(), specs("after", 20))
+	b.stop("n3")
+	b.start("n3")
+	b.awaitReady("n3")
+	auditedBackup(t, b.node("n3"), 0)
+}

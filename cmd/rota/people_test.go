@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// What people are shown has no figures where nothing is meant, no library's words
+// and no cut where the advice stands.
+func TestShownToPeople(t *testing.T) {
+	t.Parallel()
+	has := func(t *testing.T, text string, wanted, unwanted []string) {
+		t.Helper()
+		for _, w := range wanted {
+			if !strings.Contains(text, w) {
+				t.Errorf("%q is missing in\n%s", w, text)
+			}
+		}
+		for _, w := range unwanted {
+			if strings.Contains(text, w) {
+				t.Errorf("%q stands in\n%s", w, text)
+			}
+		}
+	}
+	t.Run("adaptive_score_is_the_double", func(t *testing.T) {
+		t.Parallel()
+		d := rota.PlacedDecision{Worker: "w1", Decision: rota.Decision{Score: rota.Score(math.Float64bits(2.25)),
+			Reasoning: rota.Reasoning{Rule: rota.BySeededShuffle, N: 3, Of: 7}}}
+		has(t, decisionText(&d), []string{"score      2.25", "SeededShuffle: place 3 of 7"}, []string{"46"})
+	})
+	t.Run("reasons_in_columns", func(t *testing.T) {
+		t.Parallel()
+		text := whyText(&rota.Explanation{Job: "j", State: rota.Queued, Reasons: []rota.Why{
+			{Reason: "QUEUE_PAUSED"}, {Reason: "CPU_FULL", Workers: 1, Detail: "needs 9 millicores"}}})
+		has(t, text, []string{"QUEUE_PAUSED\n", "CPU_FULL      1        needs 9"}, []string{"1 workers"})
+	})
+	t.Run("problems_whole", func(t *testing.T) {
+		t.Parallel()
+		long := strings.Repeat("what went wrong ", 9) + "and what to do"
+		text := statusTable(rota.ClusterStatus{Nodes: []rota.NodeStatus{{ID: "n1", Problems: []string{long}}}}, true)
+		has(t, text, []string{"n1: " + long}, []string{strings.Repeat("0", 32)})
+	})
+	t.Run("verdict_on_a_silent_node", func(t *testing.T) {
+		t.Parallel()
+		v := rota.Verdict{Nodes: []rota.NodeVerdict{{ID: "n1", Error: "no connection"}, {ID: "n2", Digest: rota.Digest{Hi: 1}},
+			{ID: "n3", Digest: rota.Digest{Hi: 1}}}}
+		has(t, verdictTable(v), []string{"n1: no connection"}, []string{strings.Repeat("0", 32)})
+		if err := verdictError(v); exitCode(err) != exitFailed || strings.Contains(err.Error(), "equal") {
+			t.Errorf("a silent node is told as %v", err)
+		}
+		v.Nodes[2].Digest = rota.Digest{Hi: 2}
+		if err := verdictError(v); err == nil || !strings.Contains(err.Error(), "not equal") {
+			t.Errorf("digests that differ are told as %v", err)
+		}
+	})
+	t.Run("worker_without_figures", func(t *testing.T) {
+		t.Parallel()
+		has(t, workerTable(rota.Worker{}, 0, false), []string{"cpu milli        none"}, []string{"taken", "stake"})
+	})
+	t.Run("policy_with_meaning", func(t *testing.T) {
+		t.Parallel()
+		for _, c := range [][3]string{{"lease_ms", "60000", "60000 (1m0s)"}, {"ttl_abs_ms", "0", "0 (none)"},
+			{"renewals_max", "-1", "-1 (no limit)"}, {"reject_threshold_permille", "900", "900 (90.0 %)"},
+			{"hold_after_ms", "0", "0"}, {"ranking", "fifo", "fifo"}} {
+			if got := settingText(rota.Setting{Key: c[0], Value: c[1]}); got != c[2] {
+				t.Errorf("%s is shown as %q, want %q", c[0], got, c[2])
+			}
+		}
+	})
+	t.Run("attempt_of_unknown_start", func(t *testing.T) {
+		t.Parallel()
+		text := renderList(attemptColumns(5), []rota.Attempt{{Worker: "w1", End: rota.ProofInvalid}}, false)
+		has(t, text, []string{"PROOF_INVALID"}, []string{"+"})
+	})
+	t.Run("flags_without_strconv", func(t *testing.T) {
+		t.Parallel()
+		for _, line := range [][]string{{"job", "why", "j", "--at", "abc"}, {"job", "list", "--limit", "x"},
+			{"cluster", "status", "--timeout", "soon"}, {"job", "list", "--state", "nope"}} {
+			code, _, talk := rotaLine(line...)
+			if code != exitUsage {
+				t.Errorf("%v: exit %d", line, code)
+			}
+			has(t, talk, []string{"wanted"}, []string{"strconv", "invalid argument", "[", "NONE"})
+		}
+	})
+	t.Run("public_key_does_not_sign", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		_, public, _ := rotaLine("worker", "attest", "--generate-key", filepath.Join(dir, "key.pem"))
+		if keys, err := parsePublicKeys([]byte(public)); err != nil || len(keys) != 1 {
+			t.Fatalf("%d keys, %v", len(keys), err)
+		}
+		if _, err := parseSigningKey([]byte(public)); err == nil {
+			t.Error("a public key was taken for a private one")
+		}
+	})
+}
+
+// Events are JSON as a whole, name what they are about, and leave no blanks behind.
+func TestEventPrinter(t *testing.T) {
+	t.Parallel()
+	events := []rota.ServedEvent{{Event: rota.Event{Kind: rota.QueueChanged, Queue: "images"}},
+		{Event: rota.Event{Kind: rota.TenantChanged, Tenant: "acme"}},
+		{Event: rota.Event{Kind: rota.JobEnqueued, Job: "j-<1>", Queue: "images"}}}
+	show := func(format string, batch []rota.ServedEvent) string {
+		var out bytes.Buffer
+		p := newEventPrinter(format, &out)
+		if err := p.print(batch); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.end(); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	for n := range len(events) + 1 {
+		var whole struct{ Events []rota.ServedEvent }
+		if err := json.Unmarshal([]byte(show("json", events[:n])), &whole); err != nil || len(whole.Events) != n {
+			t.Errorf("%d events come back as %d, %v", n, len(whole.Events), err)
+		}
+	}
+	text := show("table", events)
+	for _, want := range []string{"queue images", "tenant acme", "j-<1>\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package fsm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// FuzzPolicyMix mixes every policy that one state can have at once, changed while
+// jobs run, with what leaders, operators, workers and verifiers do. Nothing panics,
+// a restored machine does the same, what was decided on a state is never dropped by
+// it, and no job waits that some worker could take.
+func FuzzPolicyMix(f *testing.F) {
+	for seed := range byte(4) {
+		f.Add([]byte{seed, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6, 4, 3, 3, 8, 3, 2, 7})
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 4096 {
+			return
+		}
+		runMix(newBench(t), &dice{data: data})
+	})
+}
+
+// TestPolicyMix is the same from fixed seeds.
+func TestPolicyMix(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(mixSeeds) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		data := make([]byte, 3000)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		b := newBench(t)
+		b.every = 10
+		runMix(b, &dice{data: data})
+	}
+}
+
+const mixSeeds = 40
+
+var mixQueues = []string{"default", "q1", "q2"}
+
+func (d *dice) of(list ...string) string { return list[d.roll(len(list))] }
+
+func runMix(b *bench, d *dice) {
+	var seen []rota.Lease
+	for _, q := range mixQueues {
+		b.ok(mixQueue(d, q))
+	}
+	for !d.over() {
+		for range []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 3, 31}[d.roll(12)] {
+			b.now += 1000
+			b.entry(sweepOp())
+		}
+		b.now += []rota.Clock{0, 1, 250}[d.roll(3)]
+		var a Applied
+		switch k := d.roll(20); {
+		case k < 6:
+			a = decideAndApply(b)
+		case k < 8:
+			a = b.entry(sweepOp())
+		default:
+			ops := make([]*fsmpb.Op, 0, 3)
+			for range 1 + d.roll(3) {
+				ops = append(ops, mixOp(b, d, seen))
+			}
+			a = b.entry(ops...)
+		}
+		for _, ev := range a.Events {
+			if x, ok := b.Assignment(ev.Lease); ok && ev.Kind == rota.JobAssigned {
+				seen = append(seen, x.Lease)
+			}
+		}
+	}
+	b.sound()
+}
+
+// decideAndApply applies what is decided to the state that it was decided on.
+func decideAndApply(b *bench) Applied {
+	b.t.Helper()
+	b.now = b.head.clock
+	rounds := b.Decide(1000)
+	if rounds == nil {
+		idle(b)
+		return b.entry(sweepOp())
+	}
+	a := b.entry(opsOf(rounds)...)
+	for _, e := range a.Events {
+		if e.Kind == rota.AssignmentDropped {
+			b.t.Fatalf("decided on this very state, and dropped: %+v", e)
+		}
+	}
+	if faults := b.Check(); len(faults) > 0 {
+		b.t.Fatalf("after %v: %q", rounds, faults)
+	}
+	return a
+}
+
+// idle holds against a decision of nothing that no job could have been placed.
+func idle(b *bench) {
+	b.t.Helper()
+	if b.head.mode == rota.ModeReadOnly {
+		return
+	}
+	b.jobs.scan(func(id rota.JobID, j *jobRow) bool {
+		if j.state != rota.Queued {
+			return true
+		}
+		q := b.queues.get(j.spec.Queue)
+		b.workers.scan(func(w rota.WorkerID, _ *workerRow) bool {
+			if why := b.unassignable(j, q, w, false); why == "" {
+				b.t.Fatalf("nothing is decided, and worker %s could take job %s", w, id)
+			}
+			return true
+		})
+		return true
+	})
+}
+
+// mixQueue sets some of a queue's keys, each to something that bites.
+func mixQueue(d *dice, q string) *fsmpb.Op {
+	op := queueOp(q,
+		"ranking", d.of("aging", "market", "adaptive", "fifo"),
+		"strategy", d.of("shuffle", "least_loaded", "round_robin", "random", "affinity"),
+		"fair_share", d.of("on", "off"), "preempt", d.of("on", "on", "off"), "weight", d.of("1", "3", "1000000"),
+		"oldest_every", d.of("0", "1", "2", "20"), "starvation_interleave", d.of("0", "1", "3"),
+		"hold_after", d.of("0", "1s", "30s"), "hold_max", d.of("1", "5s", "600s"),
+		"batch_size", d.of("1", "4", "256"), "units_per_period", d.of("0", "5", "100"),
+		"leases_max_per_worker", d.of("0", "1", "3"), "prefetch_max", d.of("0", "1", "10000"),
+		"tenant_window_max", d.of("0", "0", "2"), "tenant_window", d.of("1s", "60s"),
+		"rate_limit_rps", d.of("0", "0", "5"),
+		"domain_min_samples", d.of("1", "2", "10"), "domain_failure_threshold", d.of("1", "300", "1000"),
+		"domain_probe_burst", d.of("1", "5"), "domain_probe_rps", d.of("1", "1000000"),
+		"min_health", d.of("0", "300", "1000"), "min_stake", d.of("0", "0", "90"),
+		"require_attestation", d.of("off", "off", "on"),
+		"renewals_max", d.of("-1", "0", "2"), "max_runtime", d.of("0", "9s"), "lease_ms", d.of("6000", "60000"),
+		"aging_threshold", d.of("1s", "5s", "60s"), "stats_window", d.of("2", "5", "1000"),
+		"preempt_max", d.of("0", "1", "3"), "attempt_max", d.of("1", "6", "30"), "backoff_base", d.of("0", "1s"),
+		"ttl_abs", d.of("0", "0", "90s"), "audit_window", d.of("0", "1h"), "paused", d.of("off", "off", "off", "on"))
+	set := op.GetSetQueue()
+	from := d.roll(len(set.Set))
+	set.Set = slices.Concat(set.Set[from:], set.Set[:from])[:1+d.roll(len(set.Set))]
+	return op
+}
+
+func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
+	job, worker := fmt.Sprint("j", d.roll(250)), fmt.Sprint("w", d.roll(5))
+	switch k := d.roll(40); {
+	case k < 11:
+		return submitOp(jobSpec(job, func(s *rota.JobSpec) { mixJob(d, s) }))
+	case k < 13:
+		return attested(registerOp(worker, int32(1+d.roll(3)), d.of("x", "x", "x", "x", "y"), d.roll(3) == 0,
+			func(w *rota.WorkerSpec) {
+				w.Queues = []rota.QueueName{rota.QueueName(d.of(mixQueues...)), "default", "q1"}
+				w.Prefetch, w.CPUMilli = int32(d.roll(3)), pickOf[int64](d, 0, 3000, 4000)
+				w.Stake = pickOf[int64](d, 0, 100)
+			}), pickOf[rota.Date](d, 0, startClock-1, startClock+20_000, startClock+1e7))
+	case k < 32:
+		return mixVerb(b, d, seen)
+	case k < 33:
+		return cancelOp(job)
+	case k < 34:
+		return retryOp(job)
+	case k < 35:
+		s, _ := b.Session(rota.WorkerID(worker))
+		if d.roll(3) > 0 {
+			return reachOp(worker, s, d.roll(3) > 0, b.now-rota.Clock(d.roll(100)*200))
+		}
+		return statusOp(worker, pickOf(d, rota.WorkerActive, rota.WorkerActive, rota.WorkerActive, rota.WorkerActive,
+			rota.WorkerDraining, rota.WorkerSuspended, rota.WorkerRetired), 0)
+	case k < 36 && d.roll(3) == 0:
+		return mixQueue(d, d.of(mixQueues...))
+	case k < 37 && len(seen) > 0:
+		return hostileReport(d, seen)
+	case k < 38:
+		return &fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{
+			Mode:   uint32(pickOf(d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 3)),
+			Reason: d.of("a", "b"), Auto: d.roll(3) == 0, Holds: d.roll(2) == 0}}}
+	case k < 39:
+		return tenantOp(fmt.Sprint("t", d.roll(4)), "max_concurrent", d.of("0", "0", "1", "3"),
+			"weight", d.of("1", "1", "7"), "penalty", d.of("0", "1s"), "tier", d.of("FREE", "PREMIUM"),
+			"rate_limit_rps", d.of("-1", "-1", "0", "2"))
+	}
+	return sweepOp()
+}
+
+func mixJob(d *dice, s *rota.JobSpec) {
+	s.Queue, s.Tenant = rota.QueueName(d.of(mixQueues...)), rota.TenantID(fmt.Sprint("t", d.roll(4)))
+	s.Priority, s.Type = pickOf[int32](d, 0, 3, 5, 6, 9, 9, 10, 10), rota.JobType(d.of("a", "b"))
+	s.Domain, s.CPUMilli = d.of("", "z1", "z2"), pickOf[int64](d, 0, 0, 1000, 3000)
+	s.Units, s.Fee = pickOf[int64](d, 0, 1, 3), pickOf[int64](d, 0, 1<<60, 5)
+	s.DelayMs, s.TTLMs = pickOf[int64](d, 0, 0, 500), pickOf[int64](d, 0, 0, 20_000)
+	s.RetryOnInvalidProof, s.ExpectedMs = d.roll(2) == 0, pickOf[int64](d, 0, 50)
+	if d.roll(6) == 0 {
+		s.Worker = rota.WorkerID(fmt.Sprint("w", d.roll(5)))
+	}
+	if d.roll(6) == 0 {
+		s.ExpectedDigest = make([]byte, 32)
+	}
+}
+
+// mixVerb is on an open lease mostly, in its live session.
+func mixVerb(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
+	if len(seen) == 0 {
+		return sweepOp()
+	}
+	l := seen[max(0, len(seen)-1-d.roll(10))]
+	if open := b.leases.len(); open > 0 && d.roll(8) > 0 {
+		_, row, _ := b.leases.tree.GetAt(d.roll(open))
+		l = row.Lease
+	}
+	return verb(pickOf(d, rota.VerbAck, rota.VerbAck, rota.VerbRenew, rota.VerbComplete, rota.VerbComplete,
+		rota.VerbComplete, rota.VerbFail, rota.VerbDecline, rota.VerbProgress), l,
+		func(c *rota.LeaseCommand) { c.NoRetry = d.roll(4) == 0 })
+}
+
+func pickOf[T any](d *dice, list ...T) T { return list[d.roll(len(list))] }

@@ -1,0 +1,204 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// TestConformance_AssignmentAndLease is lease timers, renewals and cancellations of
+// AICF §14 on three processes, with leases of seconds.
+func TestConformance_AssignmentAndLease(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	cl := c.dial(t)
+	for _, one := range []struct {
+		name string
+		run  func(*testing.T, *nodes, *client.Client, rota.QueueName)
+		set  []string
+	}{
+		{"an_unacknowledged_lease_is_cancelled_with_backoff", leaseUnacked, []string{"ack_timeout=400"}},
+		{"renewals_extend_by_half_a_lease_as_often_as_allowed", leaseRenewed, []string{"lease_ms=4000", "ack_timeout=4000"}},
+		{"cancelled_when_the_provider_leaves", leaseCancelled, nil},
+		{"revoked_when_quotas_are_reduced", leaseCut, nil},
+		{"a_decline_cools_the_provider_down_for_the_class", leaseDeclined, nil},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			t.Parallel()
+			set := append([]string{"lease_ms=60000", "ack_timeout=20000", "renewals_max=2", "backoff_base=100", "backoff_unit=1"}, one.set...)
+			one.run(t, c, cl, c.policyQueue(t, one.name[:12], "aicf-ai", set...))
+		})
+	}
+}
+
+// leased puts one job on a hand and holds the lease's times and its id.
+func leased(t *testing.T, c *nodes, cl *client.Client, h *hand, job rota.JobSpec) rota.Lease {
+	t.Helper()
+	submitAll(t, cl, job)
+	l := h.serves(job.ID)
+	p := decode[rota.Queue](t, c.rota(t, "queue", "show", string(job.Queue), "-o", "json")).Policy
+	if l.AckBy != l.Started+rota.Clock(p.AckTimeoutMs) || l.Deadline != l.Started+rota.Clock(p.LeaseMs) ||
+		l.RenewBy != l.Started+rota.Clock(p.LeaseMs*p.RenewAlphaPermille/1000) {
+		t.Errorf("lease %+v does not fit %+v", l, p)
+	}
+	seed := jobOf(t, cl, job.ID).Lease.Decision.Seed
+	want := hashOf([]byte("AICF|lease"), []byte(job.ID), []byte(h.id), number(uint64(l.Attempt)), seed)
+	if l.ID != rota.LeaseID(want) {
+		t.Errorf("lease %s is not the hash of its job, worker, attempt and seed", l.ID)
+	}
+	return l
+}
+
+func (c *nodes) health(t testing.TB, w rota.WorkerID) int32 {
+	t.Helper()
+	return decode[rota.Worker](t, c.rota(t, "worker", "show", string(w), "-o", "json")).Health
+}
+
+func leaseUnacked(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
+	h := c.hand(t, c.all[0], "silent", q, 1)
+	l := leased(t, c, cl, h, policyJob("unacked", q))
+	h.hears(l, false, rota.AckTimeout)
+	if got := c.health(t, h.id); got < 950 || got > 980 {
+		t.Errorf("health is %d, it lost 50", got)
+	}
+	h.refused(rota.Stale, rota.VerbComplete, l)
+	again := h.serves("unacked")
+	job := jobOf(t, cl, "unacked")
+	first := job.Attempts[0]
+	if again.Attempt != 1 || first.End != rota.AckTimeout || first.Ended < l.AckBy || first.Ended > l.Deadline {
+		t.Errorf("attempt %+v; the lease was to be acknowledged by %d", first, l.AckBy)
+	}
+	p := decode[rota.Queue](t, c.rota(t, "queue", "show", string(q), "-o", "json")).Policy
+	if wait := int64(again.Started - first.Ended); wait < backoffOf("unacked", 0, &p) {
+		t.Errorf("it was placed again after %d ms, %d is its backoff", wait, backoffOf("unacked", 0, &p))
+	}
+	h.does(rota.VerbComplete, again)
+}
+
+func leaseRenewed(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
+	h := c.hand(t, c.all[1], "renewing", q, 1)
+	l := leased(t, c, cl, h, policyJob("renewed", q))
+	const lease, half = 4000, 2000
+	h.does(rota.VerbAck, l)
+	deadline := l.Deadline
+	for n := int32(1); n <= 2; n++ {
+		ordinal := func(c *rota.LeaseCommand) { c.Ordinal = n }
+		a := h.does(rota.VerbRenew, l, ordinal)
+		// Never beyond a whole lease from now: nothing is banked (SPEC §8.2).
+		now := clockAt(t, cl, "renewed", a.Index).Clock
+		if want := min(deadline+half, now+lease); a.Deadline != want || a.Renewals != n {
+			t.Errorf("renewal %d at clock %d: until %d, %d is wanted", n, now, a.Deadline, want)
+		}
+		deadline = a.Deadline
+		if again := h.does(rota.VerbRenew, l, ordinal); again.Deadline != deadline {
+			t.Errorf("the same renewal again goes to %d", again.Deadline)
+		}
+	}
+	h.refused(rota.Conflict, rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = 3 })
+	if job := jobOf(t, cl, "renewed"); job.State != rota.Running || job.Lease.State != rota.LeaseRenewed || job.Lease.Deadline != deadline {
+		t.Errorf("job %+v", job)
+	}
+	h.hears(l, false, rota.LeaseExpiredReason)
+	job := jobOf(t, cl, "renewed")
+	first := job.Attempts[0]
+	if first.End != rota.LeaseExpiredReason || first.Ended < deadline || first.Renewals != 2 || job.Attempt != 1 {
+		t.Errorf("attempt %+v; its lease ran until %d", first, deadline)
+	}
+	h.refused(rota.Stale, rota.VerbComplete, l) // a replay is rejected
+	// Medium decay, and the type is denied there for a while.
+	if got := c.health(t, h.id); got < 850 || got > 880 {
+		t.Errorf("health is %d, it lost 150", got)
+	}
+	eventuallyWhy(t, cl, "renewed", "TYPE_DENYLISTED", 1)
+	// Elsewhere it runs.
+	other := c.hand(t, c.all[2], "other", q, 1)
+	other.does(rota.VerbComplete, other.serves("renewed"))
+	c.awaitState(t, cl, "renewed", 20*time.Second, rota.Completed)
+}
+
+func leaseCancelled(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
+	for verb, why := range map[string]rota.Reason{"suspend": rota.WorkerSuspendedReason, "retire": rota.WorkerRetiredReason} {
+		id := rota.JobID("left-" + verb)
+		h := c.hand(t, c.all[0], verb, q, 1)
+		l := leased(t, c, cl, h, policyJob(string(id), q))
+		h.does(rota.VerbAck, l)
+		c.rota(t, "worker", verb, verb).want(t, 0)
+		if job := jobOf(t, cl, id); job.State != rota.Queued || job.Attempt != 0 || job.Reason != why || job.Attempts[0].End != why {
+			t.Errorf("after worker %s job %s is %+v", verb, id, job)
+		}
+		if verb == "suspend" {
+			h.hears(l, false, why)
+			h.refused(rota.Stale, rota.VerbComplete, l)
+		}
+		c.rota(t, "job", "cancel", string(id)).want(t, 0)
+	}
+	h := c.hand(t, c.all[1], "staying", q, 1)
+	l := leased(t, c, cl, h, policyJob("given-up", q))
+	h.does(rota.VerbAck, l)
+	c.rota(t, "job", "cancel", "given-up").want(t, 0)
+	h.hears(l, false, rota.CancelledByUser)
+	c.awaitState(t, cl, "given-up", 20*time.Second, rota.Cancelled)
+}
+
+func leaseCut(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
+	h := c.hand(t, c.all[2], "cut", q, 3)
+	var leases []rota.Lease
+	for i := range 3 {
+		l := leased(t, c, cl, h, policyJob(fmt.Sprint("cut", i), q))
+		h.does(rota.VerbAck, l)
+		leases = append(leases, l)
+	}
+	c.rota(t, "queue", "set", string(q), "--set", "leases_max_per_worker=1").want(t, 0)
+	for _, l := range leases[1:] { // the newest go; a live worker confirms
+		h.hears(l, true, rota.QuotaCut)
+		h.refused(rota.Stale, rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = 1 })
+		h.does(rota.VerbDecline, l)
+		if job := jobOf(t, cl, l.Job); job.State != rota.Queued || job.Attempt != 0 || job.Attempts[0].End != rota.QuotaCut {
+			t.Errorf("job %s is %+v", l.Job, job)
+		}
+	}
+	if job := jobOf(t, cl, "cut0"); job.State != rota.Running || job.Lease.Revoked != rota.ReasonNone {
+		t.Errorf("the oldest lease's job is %+v", job)
+	}
+	eventuallyWhy(t, cl, "cut1", "NO_FREE_SLOT", 1)
+	h.does(rota.VerbComplete, leases[0])
+	next := <-h.taken
+	if next.Job != "cut1" && next.Job != "cut2" {
+		t.Errorf("then comes %s", next.Job)
+	}
+	h.does(rota.VerbComplete, next)
+	h.does(rota.VerbComplete, h.serves(map[rota.JobID]rota.JobID{"cut1": "cut2", "cut2": "cut1"}[next.Job]))
+}
+
+func leaseDeclined(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
+	h := c.hand(t, c.all[0], "declining", q, 1)
+	h.does(rota.VerbDecline, leased(t, c, cl, h, policyJob("declined", q)))
+	if job := jobOf(t, cl, "declined"); job.State != rota.Queued || job.Attempt != 0 || job.Attempts[0].End != rota.Declined {
+		t.Errorf("job %+v", job)
+	}
+	eventuallyWhy(t, cl, "declined", "COOLING_DOWN", 1)
+	submitAll(t, cl, policyJob("another", q, ofType("other"))) // of another class it goes on
+	h.does(rota.VerbComplete, h.serves("another"))
+}
+
+// eventuallyWhy waits until a QUEUED job has a reason that so many workers give.
+func eventuallyWhy(t testing.TB, cl *client.Client, id rota.JobID, reason string, workers int64) rota.Explanation {
+	t.Helper()
+	var x rota.Explanation
+	eventually(t, 20*time.Second, fmt.Sprintf("job %s waits for %s", id, reason), func() error {
+		var err error
+		if x, err = cl.Why(within(t), id, 0); err != nil {
+			return err
+		}
+		for _, w := range x.Reasons {
+			if w.Reason == reason && w.Workers == workers {
+				return nil
+			}
+		}
+		return fmt.Errorf("it is %s: %+v", x.State, x.Reasons)
+	})
+	return x
+}

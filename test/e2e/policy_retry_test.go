@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// TestConformance_RetryTTL is backoff, expirations and requeueing of AICF §14 on
+// three processes.
+func TestConformance_RetryTTL(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	cl := c.dial(t)
+	for _, one := range []struct {
+		name string
+		run  func(*testing.T, *nodes, *client.Client)
+	}{
+		{"backoff_by_attempt_until_dead", retryBackoff}, {"absolute_time_to_live", retryAbsolute},
+		{"relative_time_to_live", retryRelative}, {"requeued_at_its_place", retryPlace},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			t.Parallel()
+			one.run(t, c, cl)
+		})
+	}
+}
+
+func retryBackoff(t *testing.T, c *nodes, cl *client.Client) {
+	q := c.policyQueue(t, "backoff", "aicf-quantum", "backoff_base=150", "backoff_cap=500", "backoff_unit=10", "attempt_max=5")
+	p := decode[rota.Queue](t, c.rota(t, "queue", "show", string(q), "-o", "json")).Policy
+	submitAll(t, cl, policyJob("retried", q))
+	due := rota.Clock(0)
+	for n := range int32(5) {
+		h := c.hand(t, c.all[n%3], fmt.Sprint("failing-", n), q, 1) // who fails three times in a row cools down
+		l := h.serves("retried")
+		if l.Attempt != n || l.Started < due {
+			t.Errorf("attempt %d begins at %d, %d is due at %d", l.Attempt, l.Started, n, due)
+		}
+		a := h.does(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.Text = "no luck" })
+		if n == 4 {
+			if a.JobState != rota.Dead {
+				t.Errorf("after the last attempt it is %s", a.JobState)
+			}
+			h.refused(rota.Stale, rota.VerbComplete, l) // late, and ignored
+			break
+		}
+		c.rota(t, "worker", "retire", string(h.id)).want(t, 0)
+		x := clockAt(t, cl, "retried", a.Index)
+		var failed int32
+		var why string
+		var left int64
+		if x.State != rota.Delayed || len(x.Reasons) != 1 || x.Reasons[0].Reason != "BACKING_OFF" {
+			t.Fatalf("after attempt %d it is explained as %+v", n, x)
+		}
+		if _, err := fmt.Sscanf(x.Reasons[0].Detail, "attempt %d ended with %s due at clock %d, in %d ms", &failed, &why, &due,
+			&left); err != nil || failed != n || why != "PROVIDER_FAIL;" {
+			t.Fatalf("attempt %d: %q, %v", n, x.Reasons[0].Detail, err)
+		}
+		want, plain := backoffOf("retried", n, &p), min(500, int64(150)<<n)
+		if int64(due-x.Clock) != want || want%10 != 0 || want < plain*9/10-5 || want > plain*11/10+5 {
+			t.Errorf("attempt %d waits for %d ms, %d is computed", n, due-x.Clock, want)
+		}
+	}
+	job := jobOf(t, cl, "retried")
+	if job.State != rota.Dead || job.Reason != rota.ProviderFail || len(job.Attempts) != 5 || job.Error != "no luck" {
+		t.Errorf("job %+v", job)
+	}
+	// The tombstone keeps it out, and tells what became of it.
+	if again := submitAll(t, cl, policyJob("retried", q)); !again[0].Existed || again[0].State != rota.Dead {
+		t.Errorf("submitted again it is %+v", again[0])
+	}
+	c.rota(t, "job", "wait", "retried", "--timeout", "20s").want(t, 6)
+}
+
+func retryAbsolute(t *testing.T, c *nodes, cl *client.Client) {
+	q := c.policyQueue(t, "absolute", "aicf-ai", "ttl_abs=2000", "lease_ms=60000", "ack_timeout=20000")
+	h := c.hand(t, c.all[0], "absolute", q, 1)
+	submitAll(t, cl, policyJob("leased", q))
+	l := h.serves("leased")
+	submitAll(t, cl, policyJob("waiting", q), policyJob("longer", q, func(s *rota.JobSpec) { s.TTLMs = 3_600_000 }))
+	for _, id := range []string{"leased", "waiting"} {
+		job := c.awaitState(t, cl, id, 20*time.Second, rota.Expired)
+		if job.Reason != rota.TTLAbsolute || job.Finished < job.Submitted+2000 {
+			t.Errorf("job %s ended %d ms after its submission: %+v", id, job.Finished-job.Submitted, job)
+		}
+	}
+	h.hears(l, false, rota.TTLAbsolute)
+	h.refused(rota.Stale, rota.VerbComplete, l)
+	h.does(rota.VerbComplete, h.serves("longer"))
+}
+
+func retryRelative(t *testing.T, c *nodes, cl *client.Client) {
+	q := c.policyQueue(t, "relative", "aicf-ai", "ttl_rel_max=2000", "lease_ms=60000", "ack_timeout=20000", "backoff_base=50",
+		"backoff_unit=1", "paused=true")
+	submitAll(t, cl, policyJob("attempted", q))
+	h := c.hand(t, c.all[1], "relative", q, 1)
+	eventually(t, 20*time.Second, "it is older than ttl_rel_max", func() error {
+		if x, err := cl.Why(within(t), "attempted", 0); err != nil || x.Clock < jobOf(t, cl, "attempted").Submitted+2100 {
+			return fmt.Errorf("clock %d, %v", x.Clock, err)
+		}
+		return nil
+	})
+	c.rota(t, "queue", "resume", string(q)).want(t, 0) // it counts from the first lease
+	h.does(rota.VerbFail, h.serves("attempted"))
+	second := h.serves("attempted")
+	job := c.awaitState(t, cl, "attempted", 20*time.Second, rota.Expired)
+	if job.Reason != rota.TTLRelative || job.Finished < job.FirstLease+2000 || len(job.Attempts) != 2 ||
+		job.Attempts[1].End != rota.TTLRelative {
+		t.Errorf("job %+v", job)
+	}
+	h.hears(second, false, rota.TTLRelative)
+}
+
+// What is queued again keeps its age, and with it its place.
+func retryPlace(t *testing.T, c *nodes, cl *client.Client) {
+	q := c.policyQueue(t, "place", "standard", "ranking=fifo", "fair_share=off", "oldest_every=0", "backoff_base=0", "lease_ms=60000", "ack_timeout=20000")
+	h := c.hand(t, c.all[2], "placing", q, 1)
+	submitAll(t, cl, policyJob("older", q))
+	l := h.serves("older")
+	submitAll(t, cl, policyJob("newer", q))
+	h.does(rota.VerbFail, l)
+	l = h.serves("older")
+	if l.Attempt != 1 {
+		t.Errorf("its attempt is %d", l.Attempt)
+	}
+	h.does(rota.VerbComplete, l)
+	h.does(rota.VerbComplete, h.serves("newer"))
+}

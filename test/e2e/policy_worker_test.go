@@ -1,0 +1,296 @@
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// puppet is a worker of the client library whose handlers wait for the test's word
+// on each job.
+type puppet struct {
+	t     testing.TB
+	id    rota.WorkerID
+	taken chan *client.Job
+	leave func() // ends the worker; handlers that still wait give their jobs back
+
+	mu       sync.Mutex
+	words    map[rota.JobID]chan error
+	reported map[rota.JobID]chan error
+}
+
+// puppet registers a worker of a queue and waits until it is connected.
+func (c *nodes) puppet(t testing.TB, id string, queue rota.QueueName, slots int32, change ...any) *puppet {
+	t.Helper()
+	p := &puppet{t: t, id: rota.WorkerID(id), taken: make(chan *client.Job, 1000), words: make(map[rota.JobID]chan error),
+		reported: make(map[rota.JobID]chan error)}
+	spec := rota.WorkerSpec{ID: p.id, Queues: []rota.QueueName{queue}, Slots: slots}
+	connected := make(chan struct{}, 16)
+	opts := []client.WorkerOption{client.WithDrainTimeout(50 * time.Millisecond), client.WithObserver(client.Observer{
+		Connected: func(client.ConnectionEvent) { connected <- struct{}{} },
+		Reported:  func(e client.HandlerEvent) { p.told(e.Job, e.Err) },
+	})}
+	for _, one := range change {
+		switch f := one.(type) {
+		case func(*rota.WorkerSpec):
+			f(&spec)
+		case client.WorkerOption:
+			opts = append(opts, f)
+		default:
+			t.Fatalf("a puppet is no %T", one)
+		}
+	}
+	w, err := client.NewWorker(c.dial(t), spec, opts...)
+	check(t, err)
+	w.Handle("", client.Typed(p.perform))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = w.Run(ctx) }()
+	p.leave = func() { cancel(); <-ended }
+	t.Cleanup(p.leave)
+	select {
+	case <-connected:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("worker %s is not connected", id)
+	}
+	return p
+}
+
+// perform is the handler: it hands the job over and does as it is told.
+func (p *puppet) perform(ctx context.Context, job *client.Job, _ struct{}) (struct{}, error) {
+	word := make(chan error, 1)
+	p.mu.Lock()
+	p.words[job.ID()], p.reported[job.ID()] = word, make(chan error, 1)
+	p.mu.Unlock()
+	p.taken <- job
+	select {
+	case err := <-word:
+		return struct{}{}, err
+	case <-ctx.Done():
+		return struct{}{}, context.Cause(ctx)
+	}
+}
+
+func (p *puppet) told(job rota.JobID, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if to := p.reported[job]; to != nil {
+		select {
+		case to <- err:
+		default:
+		}
+	}
+}
+
+// takes gives the next job that was assigned to the worker.
+func (p *puppet) takes() *client.Job {
+	p.t.Helper()
+	select {
+	case job := <-p.taken:
+		return job
+	case <-time.After(30 * time.Second):
+		p.t.Fatalf("worker %s is given no job", p.id)
+		return nil
+	}
+}
+
+// serves wants the next job to be this one.
+func (p *puppet) serves(id rota.JobID) *client.Job {
+	p.t.Helper()
+	job := p.takes()
+	if job.ID() != id {
+		p.t.Fatalf("worker %s is given job %s, %s is its turn", p.id, job.ID(), id)
+	}
+	return job
+}
+
+// ends has the handler of a job return, and waits until the cluster took that.
+func (p *puppet) ends(id rota.JobID, outcome error) {
+	p.t.Helper()
+	check(p.t, p.answered(id, outcome))
+}
+
+// answered has the handler of a job return, and gives what the cluster says to that.
+func (p *puppet) answered(id rota.JobID, outcome error) error {
+	p.t.Helper()
+	p.mu.Lock()
+	word, reported := p.words[id], p.reported[id]
+	p.mu.Unlock()
+	if word == nil {
+		p.t.Fatalf("worker %s has no job %s", p.id, id)
+	}
+	word <- outcome
+	select {
+	case err := <-reported:
+		return err
+	case <-time.After(30 * time.Second):
+		p.t.Fatalf("the end of job %s at worker %s is not taken", id, p.id)
+		return nil
+	}
+}
+
+// policyQueue makes a queue of a preset with some keys changed.
+func (c *nodes) policyQueue(t testing.TB, name, preset string, pairs ...string) rota.QueueName {
+	t.Helper()
+	args := []string{"queue", "set", name, "--preset", preset}
+	for _, pair := range pairs {
+		args = append(args, "--set", pair)
+	}
+	c.rota(t, args...).want(t, 0)
+	return rota.QueueName(name)
+}
+
+// within bounds a call of the client library.
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// policyJob is a job of a queue.
+func policyJob(id string, queue rota.QueueName, change ...func(*rota.JobSpec)) rota.JobSpec {
+	s := rota.NewJobSpec("work", nil)
+	s.ID, s.Queue = rota.JobID(id), queue
+	for _, f := range change {
+		f(&s)
+	}
+	return s
+}
+
+// submitAll submits jobs in one call, each of which must be taken.
+func submitAll(t testing.TB, cl *client.Client, jobs ...rota.JobSpec) []rota.Submitted {
+	t.Helper()
+	var all []rota.Submitted
+	for part := range slices.Chunk(jobs, rota.MaxBatchJobs) {
+		outcomes, err := cl.Submit(within(t), part...)
+		check(t, err)
+		for _, o := range outcomes {
+			if o.Err != nil {
+				t.Fatalf("job %s is refused: %v", o.ID, o.Err)
+			}
+		}
+		all = append(all, outcomes...)
+	}
+	return all
+}
+
+// jobOf reads a job as it is now.
+func jobOf(t testing.TB, cl *client.Client, id rota.JobID) rota.Job {
+	t.Helper()
+	job, _, err := cl.Job(within(t), id, rota.ReadOptions{})
+	check(t, err)
+	return job
+}
+
+// clockAt is the cluster clock after the entry at an index, and what was to be said
+// of a job then.
+func clockAt(t testing.TB, cl *client.Client, id rota.JobID, index rota.Index) rota.Explanation {
+	t.Helper()
+	x, err := cl.Why(within(t), id, index)
+	check(t, err)
+	if x.Index != index {
+		t.Fatalf("job %s is explained at index %d, %d was asked for", id, x.Index, index)
+	}
+	return x
+}
+
+// hashOf is H of SPEC §7.1.
+func hashOf(parts ...[]byte) [sha256.Size]byte {
+	var all []byte
+	for _, part := range parts {
+		all = binary.BigEndian.AppendUint32(all, uint32(len(part)))
+		all = append(all, part...)
+	}
+	return sha256.Sum256(all)
+}
+
+func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+// backoffOf is the delay of SPEC §9.2 after the failed attempt n, for queues whose
+// numbers leave 128 bits unused.
+func backoffOf(job rota.JobID, n int32, p *rota.QueuePolicy) int64 {
+	v := min(p.BackoffCapMs, p.BackoffBaseMs)
+	for range n {
+		v = min(p.BackoffCapMs, v*p.BackoffFactorPermille/1000)
+	}
+	sum := hashOf([]byte("AICF|retry"), []byte(job), number(uint64(n)))
+	jitter := int64(binary.BigEndian.Uint64(sum[:8])%200_001) - 100_000
+	d := v * (1_000_000 + jitter) / 1_000_000
+	return (d + p.BackoffUnitMs/2) / p.BackoffUnitMs * p.BackoffUnitMs
+}
+
+// weightOf is W of SPEC §5.3.
+func weightOf(success, fail, expectedMs, emaMs float64) float64 {
+	yield := (success + 2) / (success + fail + 4)
+	ratio := 1.0
+	if expectedMs > 0 {
+		ratio = expectedMs / math.Max(1, emaMs)
+	}
+	c := math.Min(1, (success+fail)/50)
+	blended := float64(c*float64(ratio*yield)) + float64((1-c)*1)
+	return math.Max(0.1, math.Min(1.5, blended))
+}
+
+// scoreOf is the score of SPEC §5.3.
+func scoreOf(base float64, waitMs rota.Clock, weight float64, sizeBytes int64) float64 {
+	aged := float64(base * math.Min(3, 1+float64(waitMs)/1000/600))
+	return float64(aged * (weight / math.Sqrt(math.Max(0.1, float64(sizeBytes)/(1<<20)))))
+}
+
+// baseOf is the base of a priority's tier (SPEC §5.0, §5.3).
+func baseOf(priority int32) float64 {
+	switch {
+	case priority == 0:
+		return 100
+	case priority <= 3:
+		return 10
+	case priority <= 6:
+		return 2
+	case priority <= 8:
+		return 1
+	}
+	return 0.5
+}
+
+// placedBy holds an adaptive decision against the formulas: the job's score at the
+// height that it was decided on, to the bit. It gives the cluster clock there.
+func placedBy(t testing.TB, cl *client.Client, id rota.JobID, attempt int, weight float64) (rota.Attempt, rota.Clock) {
+	t.Helper()
+	var a rota.Attempt
+	var job rota.Job
+	eventually(t, 20*time.Second, fmt.Sprintf("attempt %d of job %s is on record", attempt, id), func() error {
+		job = jobOf(t, cl, id)
+		if job.Lease != nil && int(job.Lease.Attempt) == attempt {
+			a = rota.Attempt{Worker: job.Lease.Worker, Lease: job.Lease.ID, Started: job.Lease.Started, Decision: job.Lease.Decision}
+			return nil
+		}
+		for _, one := range job.Attempts {
+			if int(one.Number) == attempt {
+				a = one
+				return nil
+			}
+		}
+		return errors.New("it is not")
+	})
+	then := clockAt(t, cl, id, a.Decision.Height).Clock
+	size := job.SizeBytes
+	if size == 0 {
+		size = int64(len(job.Payload))
+	}
+	want := scoreOf(baseOf(job.Priority), then-job.Enqueued, weight, size)
+	if got := math.Float64frombits(uint64(a.Decision.Score)); got != want {
+		t.Errorf("job %s, attempt %d: score %v, %v is computed for weight %v after %d ms", id, attempt, got, want, weight,
+			then-job.Enqueued)
+	}
+	return a, then
+}

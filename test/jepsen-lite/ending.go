@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+const (
+	// wholeMost bounds one node's telling of all events, lateMost the joining of a
+	// node at the end, auditMost one audit.
+	wholeMost = 90 * time.Second
+	lateMost  = 60 * time.Second
+	auditMost = 2 * time.Minute
+	// samples are the ended jobs that are read one by one at each node.
+	samples = 60
+)
+
+// readEnd asks every node by itself for what all must tell alike: all events, and
+// the jobs that ended. A node that joins only now must tell the same.
+func (w *world) readEnd(ctx context.Context, k *watching) {
+	nodes := w.cluster.all()[:w.cluster.founders]
+	late, err := w.latecomer(ctx)
+	if err != nil {
+		w.rec.note("no node joined at the end: %v", err)
+	} else {
+		nodes = append(slices.Clone(nodes), late)
+	}
+	told, errs := make([][]SeenEvent, len(nodes)), make([]error, len(nodes))
+	var longest []SeenEvent
+	for i, s := range nodes {
+		told[i], errs[i] = readAll(ctx, s)
+		if i == 0 && len(told[0]) > 0 {
+			k.catchUp(ctx, told[0][len(told[0])-1].ID)
+		}
+		if len(told[i]) > len(longest) {
+			longest = told[i]
+		}
+	}
+	k.stop()
+	k.done.Wait()
+	var streams []Stream
+	for i, s := range nodes {
+		t := against(s.id, true, longest, told[i])
+		if errs[i] != nil {
+			t.Error = errs[i].Error()
+		}
+		streams = append(streams, t)
+	}
+	for _, s := range k.all {
+		t := against(s.name, false, longest, s.told)
+		if t.Breaks = s.breaks; s.err != nil {
+			t.Error = s.err.Error()
+		}
+		streams = append(streams, t)
+	}
+	w.rec.note("events were read")
+	shown := w.compareShown(ctx, nodes)
+	w.rec.note("histories were read")
+	w.rec.with(func(h *History) { h.Events, h.Streams, h.Shown = longest, streams, shown })
+}
+
+// latecomer has one more node join.
+func (w *world) latecomer(ctx context.Context) (*server, error) {
+	ctx, cancel := context.WithTimeout(ctx, lateMost)
+	defer cancel()
+	w.cluster.mu.Lock()
+	w.cluster.added++
+	id := fmt.Sprintf("n%d", w.cluster.founders+w.cluster.added)
+	w.cluster.mu.Unlock()
+	s, err := w.cluster.make(id)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.start(); err != nil {
+		return nil, err
+	}
+	return s, w.cluster.serves(ctx, s)
+}
+
+// readAll reads all events of one node, anew where the reading breaks off.
+func readAll(ctx context.Context, s *server) (all []SeenEvent, err error) {
+	ctx, cancel := context.WithTimeout(ctx, wholeMost)
+	defer cancel()
+	for ctx.Err() == nil {
+		all = nil
+		err = tail(ctx, s, rota.EventID{}, false, func(e SeenEvent) { all = append(all, e) })
+		if rota.KindOf(err) != rota.Unavailable || !rest(ctx, 500*time.Millisecond) {
+			return all, err
+		}
+	}
+	return all, errors.Join(err, ctx.Err())
+}
+
+// compareShown lists the ended jobs at each node and reads some of them.
+func (w *world) compareShown(ctx context.Context, nodes []*server) (shown []NodeShows) {
+	ctx, cancel := context.WithTimeout(ctx, listMost)
+	defer cancel()
+	var first, firstRead map[string]string
+	r := rand.New(rand.NewPCG(w.options.Seed, 30_000))
+	var ids []string
+	for i, s := range nodes {
+		n := NodeShows{Node: s.id}
+		listed, err := listAt(ctx, s.c)
+		if i == 0 {
+			first = listed
+			ids = draw(r, listed, samples)
+		}
+		read, rerr := readAt(ctx, s.c, ids)
+		if i == 0 {
+			firstRead = read
+		}
+		if err = errors.Join(err, rerr); err != nil {
+			n.Error = err.Error()
+		}
+		n.Listed, n.Sampled = len(listed), len(read)
+		n.Differs = append(differences("lists", first, listed), differences("shows", firstRead, read)...)
+		shown = append(shown, n)
+	}
+	return shown
+}
+
+// draw takes some of the ids, the same in each run.
+func draw(r *rand.Rand, from map[string]string, n int) []string {
+	ids := make([]string, 0, len(from))
+	for id := range from {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	r.Shuffle(len(ids), func(i, k int) { ids[i], ids[k] = ids[k], ids[i] })
+	return ids[:min(n, len(ids))]
+}
+
+// listAt lists the ended jobs as one node does.
+func listAt(ctx context.Context, c *client.Client) (map[string]string, error) {
+	all := make(map[string]string)
+	for _, state := range []rota.JobState{rota.Completed, rota.Dead, rota.Expired, rota.Cancelled} {
+		filter := rota.JobFilter{State: state, Limit: 500}
+		for more := true; more; more = filter.Cursor != "" {
+			page, _, err := c.Jobs(ctx, filter, rota.ReadOptions{})
+			if err != nil {
+				return all, err
+			}
+			for i := range page.Jobs {
+				all[string(page.Jobs[i].ID)] = textOf(page.Jobs[i])
+			}
+			filter.Cursor = page.NextCursor
+		}
+	}
+	return all, nil
+}
+
+func readAt(ctx context.Context, c *client.Client, ids []string) (map[string]string, error) {
+	all := make(map[string]string)
+	for _, id := range ids {
+		job, _, err := c.Job(ctx, rota.JobID(id), rota.ReadOptions{})
+		if err != nil {
+			return all, fmt.Errorf("job %s: %w", id, err)
+		}
+		all[id] = textOf(job)
+	}
+	return all, nil
+}
+
+// textOf is all of a job but where it was read from.
+func textOf(job rota.Job) string {
+	job.Archived = false
+	text, err := json.Marshal(job)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// differences tells of jobs that a node shows otherwise than the first.
+func differences(how string, first, node map[string]string) (found []string) {
+	for _, id := range draw(rand.New(rand.NewPCG(1, 1)), first, len(first)) {
+		if text, there := node[id]; !there {
+			found = append(found, fmt.Sprintf("%s no job %s", how, id))
+		} else if text != first[id] {
+			found = append(found, fmt.Sprintf("%s job %s as %s, and the first node as %s", how, id, text, first[id]))
+		}
+		if len(found) >= oddMost {
+			return found
+		}
+	}
+	for _, id := range draw(rand.New(rand.NewPCG(1, 1)), node, len(node)) {
+		if _, there := first[id]; !there && len(found) < oddMost {
+			found = append(found, fmt.Sprintf("%s job %s, which the first node does not", how, id))
+		}
+	}
+	return found
+}
+
+// audit has every founder's data replayed, once all have stopped.
+func (w *world) audit() {
+	var all []AuditOf
+	for _, s := range w.cluster.all()[:w.cluster.founders] {
+		all = append(all, auditOf(w.cluster.binary, s.id, filepath.Join(w.cluster.dir, s.id)))
+	}
+	w.rec.with(func(h *History) { h.Audits = all })
+}
+
+func auditOf(binary, node, data string) AuditOf {
+	ctx, cancel := context.WithTimeout(context.Background(), auditMost)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, "operator", "audit", "--data", data, "-o", "json")
+	cmd.Env = plainEnvironment(nil)
+	cmd.SysProcAttr = childAttributes()
+	out, err := cmd.Output()
+	a := AuditOf{Node: node, Report: &rota.AuditReport{}}
+	if jerr := json.Unmarshal(out, a.Report); jerr != nil {
+		a.Report, err = nil, errors.Join(err, jerr)
+	}
+	if err != nil {
+		a.Error = err.Error()
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			a.Error += ": " + strings.TrimSpace(string(exit.Stderr))
+		}
+	}
+	return a
+}
