@@ -53,7 +53,11 @@ func (m *Machine) placing(d *rota.Decision) string {
 		b = strconv.AppendInt(append(b, `,"n":`...), d.Reasoning.N, 10)
 		b = strconv.AppendInt(append(b, `,"of":`...), d.Reasoning.Of, 10)
 	}
-	b = d.Score.Append(append(b, `,"score":`...))
+	name := `,"score":`
+	if d.Score.IsDouble() { // nothing is computed with doubles here (SPEC §2.2): its bits are told
+		name = `,"score_bits":`
+	}
+	b = strconv.AppendInt(append(b, name...), int64(d.Score), 10)
 	b = strconv.AppendInt(append(b, `,"rank":`...), int64(d.Rank), 10)
 	b = strconv.AppendUint(append(b, `,"height":`...), uint64(d.Height), 10)
 	m.scratch = append(b, '}')

@@ -49,8 +49,8 @@ func streamFaults(events []SeenEvent, s *Stream) (faults []string) {
 	}
 	for i := range s.Odd {
 		e := &s.Odd[i]
-		faults = append(faults, fmt.Sprintf("%s was told event %s (%s of job %q) that others were not, or otherwise", s.Name,
-			e.ID, e.Kind, e.Job))
+		faults = append(faults, fmt.Sprintf("%s was told event %s (%s of job %q) that others were not, or otherwise",
+			s.Name, e.ID, e.Kind, e.Job))
 	}
 	next := 0
 	for _, r := range s.Runs {
@@ -77,8 +77,9 @@ func idAt(events []SeenEvent, i int) rota.EventID {
 	return events[i].ID
 }
 
-// eventsInOrder wants ids that grow, a clock that does not fall, parents that are
-// earlier events about the same job, and nothing that contradicts itself.
+// eventsInOrder wants ids that grow, a clock that does not fall, each entry to begin
+// with the state that the one before left, parents that are earlier events about the
+// same job, and nothing that contradicts itself.
 func eventsInOrder(events []SeenEvent) (found []Anomaly) {
 	say := func(e *SeenEvent, format string, args ...any) {
 		text := fmt.Sprintf("event %s (%s): ", e.ID, e.Kind) + fmt.Sprintf(format, args...)
@@ -95,8 +96,15 @@ func eventsInOrder(events []SeenEvent) (found []Anomaly) {
 			if e.Clock < before.Clock {
 				say(e, "its clock is %d, and %d that of %s before it", e.Clock, before.Clock, before.ID)
 			}
-			if e.ID.Index == before.ID.Index && e.ID.Seq != before.ID.Seq+1 || e.ID.Index != before.ID.Index && e.ID.Seq != 0 {
+			follows := rota.EventID{Incarnation: e.ID.Incarnation, Index: e.ID.Index}
+			if e.ID.Index == before.ID.Index {
+				follows.Seq = before.ID.Seq + 1
+			}
+			if e.ID != follows {
 				say(e, "the event before it in its entry is not told: %s is", before.ID)
+			}
+			if text := hashesBroken(before, e); text != "" {
+				say(e, "%s", text)
 			}
 		}
 		if e.Wrong != "" {
@@ -109,4 +117,18 @@ func eventsInOrder(events []SeenEvent) (found []Anomaly) {
 		jobOf[e.ID] = e.Job
 	}
 	return found
+}
+
+// hashesBroken holds the state's hashes of two neighbours against each other: one
+// entry's events have the same, and the next entry's begin where those end.
+func hashesBroken(a, b *SeenEvent) string {
+	switch {
+	case a.ID.Index == b.ID.Index && (a.Prior != b.Prior || a.Post != b.Post):
+		return fmt.Sprintf("its entry leads from state %s to %s, and for %s from %s to %s", b.Prior, b.Post, a.ID,
+			a.Prior, a.Post)
+	case a.ID.Incarnation == b.ID.Incarnation && a.ID.Index+1 == b.ID.Index && a.Post != b.Prior:
+		return fmt.Sprintf("the state before it is %s, and %s after %s", b.Prior, a.Post, a.ID)
+	default:
+		return ""
+	}
 }

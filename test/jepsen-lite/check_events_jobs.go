@@ -60,13 +60,22 @@ func checkJobEvents(v *view) (found []Anomaly) {
 			found = append(found, Anomaly{IDs: []string{id}, Text: "events of job " + id + ": " + text})
 		}
 	}
+	preempted, cut := 0, 0
 	for i := range v.Events {
 		e := &v.Events[i]
+		switch {
+		case e.Kind == "leaseRevoked" && e.Reason == "PREEMPTED":
+			preempted++
+		case e.Kind == "leaseRevoked" && e.Reason == "QUOTA_CUT":
+			cut++
+		}
 		if e.Kind == "leaseCancelled" && e.Reason == "WORKER_SUSPENDED" && len(v.suspensions[e.Worker]) == 0 {
 			found = append(found, Anomaly{IDs: []string{e.Job, e.Lease}, Text: fmt.Sprintf(
 				"event %s: a lease was cancelled since %s is SUSPENDED, and nobody suspended it", e.ID, e.Worker)})
 		}
 	}
+	v.figures["leases_suspended"], v.figures["leases_preempted"] = len(v.suspended), preempted
+	v.figures["leases_cut"] = cut
 	return found
 }
 

@@ -39,6 +39,11 @@ func TestEventsBite(t *testing.T) {
 		{"ids_shrink", "events", func(s *story) { s.h.Events[4].ID, s.h.Events[5].ID = s.h.Events[5].ID, s.h.Events[4].ID }},
 		{"entry_begins_late", "events", func(s *story) { s.h.Events[4].ID.Seq = 1 }},
 		{"clock_falls", "events", func(s *story) { s.h.Events[4].Clock-- }},
+		{"state_leaps", "events", func(s *story) { s.h.Events[4].Prior = "ff" }},
+		{"states_of_an_entry_differ", "events", func(s *story) {
+			s.h.Events[4].ID, s.h.Events[4].Post = s.h.Events[3].ID, "ff"
+			s.h.Events[4].ID.Seq++
+		}},
 		{"contradicts_itself", "events", func(s *story) { s.h.Events[4].Wrong = "payload_hash" }},
 		{"parent_of_another_job", "events", func(s *story) { s.h.Events[4].Parent = s.h.Events[1].ID }},
 		{"parent_from_the_future", "events", func(s *story) { s.h.Events[4].Parent = s.h.Events[7].ID }},

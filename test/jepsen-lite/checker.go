@@ -34,7 +34,7 @@ var checkers = []checker{
 	{"blame", "no attempt is used up that nobody failed at", checkBlame},
 	{"digest", "all nodes have the same digest at the same index, invariants hold, backups are whole", checkDigest},
 	{"clock", "the cluster clock never decreases and keeps its rate while nothing is broken", checkClock},
-	{"events", "all nodes tell the same events, no follower misses one or hears one twice, and jobs lived as they tell", checkEvents},
+	{"events", "all nodes tell the same events, no follower misses or repeats one, and jobs lived as told", checkEvents},
 	{"history", "every node shows the same ended jobs", checkHistory},
 	{"audit", "every round is what the state at its height gives", checkAudit},
 	{"crash", "no node ends by itself, and each ends that is told to", checkCrash},

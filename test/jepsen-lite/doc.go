@@ -22,8 +22,9 @@
 //   - workload.go lists the users, workload_*.go are one each;
 //   - checker.go lists the promises, check_*.go are one each, and each is shown
 //     to bite in check_*_test.go;
-//   - run.go is the order of a run, liveness.go its last phase;
-//   - history.go is what is remembered, report*.go what people see.
+//   - run.go is the order of a run, liveness.go its last phase, ending.go what every
+//     node by itself, and a newcomer, must tell alike after it;
+//   - history.go and history_events.go are what is remembered, report*.go what people see.
 //
 // Faults go on until the duration is over; then everything is mended, and only
 // then liveness is judged. Safety is judged over all of it.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -19,9 +20,9 @@ import (
 const (
 	// wholeMost bounds one node's telling of all events, lateMost the joining of a
 	// node at the end, auditMost one audit.
-	wholeMost = 90 * time.Second
-	lateMost  = 60 * time.Second
-	auditMost = 2 * time.Minute
+	wholeMost = 40 * time.Second
+	lateMost  = 40 * time.Second
+	auditMost = time.Minute
 	// samples are the ended jobs that are read one by one at each node.
 	samples = 60
 )
@@ -204,10 +205,14 @@ func differences(how string, first, node map[string]string) (found []string) {
 
 // audit has every founder's data replayed, once all have stopped.
 func (w *world) audit() {
-	var all []AuditOf
-	for _, s := range w.cluster.all()[:w.cluster.founders] {
-		all = append(all, auditOf(w.cluster.binary, s.id, filepath.Join(w.cluster.dir, s.id)))
+	founders := w.cluster.all()[:w.cluster.founders]
+	all := make([]AuditOf, len(founders))
+	var done sync.WaitGroup
+	for i, s := range founders {
+		done.Go(func() { all[i] = auditOf(w.cluster.binary, s.id, filepath.Join(w.cluster.dir, s.id)) })
 	}
+	done.Wait()
+	w.rec.note("logs were audited")
 	w.rec.with(func(h *History) { h.Audits = all })
 }
 

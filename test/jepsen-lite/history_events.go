@@ -21,22 +21,25 @@ type SeenEvent struct {
 	Worker string       `json:"w,omitempty"`
 	Reason string       `json:"r,omitempty"`
 	Status string       `json:"s,omitempty"`
+	// Prior and Post begin the hashes of the state before and after the entry.
+	Prior string `json:"a,omitempty"`
+	Post  string `json:"z,omitempty"`
 	// Sum is of all fields, these and the others.
 	Sum uint64 `json:"h"`
 	// Wrong says what the event contradicts in itself.
 	Wrong string `json:"x,omitempty"`
 }
 
-// leaseKept is how much of a lease's id is kept with each event: enough to tell
-// a run's leases apart.
-const leaseKept = 16
+// leaseKept and hashKept are how much of a lease's id and of a state's hash is kept
+// with each event: enough to tell a run's apart.
+const leaseKept, hashKept = 16, 8
 
 func leaseKeptOf(lease string) string { return lease[:min(len(lease), leaseKept)] }
 
 // seenEvent takes down an event. One that breaks a rule by itself is marked.
 func seenEvent(e *rota.ServedEvent) SeenEvent {
 	s := SeenEvent{ID: e.ID, Kind: e.Kind.String(), Parent: e.Parent, Clock: int64(e.Clock), Job: string(e.Job),
-		Worker: string(e.Worker)}
+		Worker: string(e.Worker), Prior: e.Prior.String()[:hashKept], Post: e.Post.String()[:hashKept]}
 	if !e.Lease.IsZero() {
 		s.Lease = leaseKeptOf(e.Lease.String())
 	}
