@@ -101,7 +101,7 @@ type Timing struct {
 // log too, and a follower that restores one still finds the log after it.
 func DefaultTiming() Timing {
 	return Timing{
-		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, LeaderLease: 250 * time.Millisecond,
+		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, LeaderLease: 500 * time.Millisecond,
 		Commit: 10 * time.Millisecond, SnapshotThreshold: 8_192, TrailingLogs: 24_576, SnapshotInterval: 20 * time.Second,
 	}
 }

@@ -139,7 +139,7 @@ func (b *bench) plan(id rota.NodeID, expect int) {
 	b.t.Helper()
 	c := Config{Node: id, Cluster: "test", Data: filepath.Join(b.t.TempDir(), string(id)), API: "127.0.0.1:1", Raft: freeAddr(b.t),
 		Gossip: freeAddr(b.t), BootstrapExpect: expect, Version: "test", noSync: true,
-		Timing: Timing{Heartbeat: 250 * time.Millisecond, Election: 250 * time.Millisecond, LeaderLease: 125 * time.Millisecond,
+		Timing: Timing{Heartbeat: 250 * time.Millisecond, Election: 250 * time.Millisecond, LeaderLease: 250 * time.Millisecond,
 			Commit: 5 * time.Millisecond, SnapshotThreshold: 1 << 20, TrailingLogs: 1 << 20, SnapshotInterval: time.Hour}}
 	c.admitted = func(peer rota.NodeID) error {
 		b.mu.Lock()

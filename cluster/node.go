@@ -184,6 +184,18 @@ func (n *Node) keepFrom() uint64 {
 // meanwhile share the next message, so little is lost.
 const rpcsInFlight = 1
 
+// inLoop is raft's transport without its fast path for heartbeats. hashicorp/raft
+// 1.7.3 handles a heartbeat on that path beside its main loop: one of a later term
+// changes the term of a leader that was paused while that leader stores entries,
+// which then carry a term that it never led. Another node's entry of that index and
+// term is taken for the same one, and two nodes hold different committed entries.
+// In the main loop a heartbeat waits for the write under way; an answered write
+// counts as contact as well.
+type inLoop struct{ *raft.NetworkTransport }
+
+// SetHeartbeatHandler leaves heartbeats to the main loop.
+func (inLoop) SetHeartbeatHandler(func(raft.RPC)) {}
+
 // snapshotsKept: the newest may be damaged, the one before it is used then.
 const snapshotsKept = 3
 
@@ -201,7 +213,7 @@ func (n *Node) raftConfig() *raft.Config {
 }
 
 func (n *Node) startRaft() error {
-	r, err := raft.NewRaft(n.raftConfig(), adapter{n}, n.stores.Log, n.stores.Stable, n.snapshots, n.transport)
+	r, err := raft.NewRaft(n.raftConfig(), adapter{n}, n.stores.Log, n.stores.Stable, n.snapshots, inLoop{n.transport})
 	if err != nil {
 		return &rota.Error{Kind: rota.Internal, Text: "raft cannot start on " + filepath.Join(n.cfg.Data, "raft.db"), Cause: err}
 	}

@@ -103,17 +103,24 @@ func (m *Machine) resume(w *workerRow, spec *rota.WorkerSpec) {
 	if sameWorker(w.spec, spec) {
 		spec = w.spec // the pointer too: nothing hangs on it anew
 	}
+	old := w.spec
 	w.spec = spec
 	if w.status == rota.WorkerUnreachable {
 		m.heard(w)
 	} else {
 		m.restand(w)
 	}
-	m.cutQuota(w, int64(spec.Slots)+int64(spec.Prefetch), "")
+	// Only what is less than before cuts: leases that one queue's cap would not allow
+	// may be open in others, and to reconnect gives all of them back (SPEC §6.4).
+	if most := int64(spec.Slots) + int64(spec.Prefetch); most < int64(old.Slots)+int64(old.Prefetch) {
+		m.cutQuota(w, most, "")
+	}
 	for _, name := range spec.Queues {
 		if q := m.queues.get(name); q != nil {
 			rules := sched.RulesOf(&q.policy)
-			m.cutQuota(w, capOf(spec, &rules), name)
+			if most := capOf(spec, &rules); most < capOf(old, &rules) {
+				m.cutQuota(w, most, name)
+			}
 		}
 	}
 }

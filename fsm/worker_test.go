@@ -175,3 +175,39 @@ func TestNode(t *testing.T) {
 		t.Fatalf("node %q %d %v %v", identity, starts, removed, known)
 	}
 }
+
+// TestReconnectCutsNothing has a worker hold more leases over two queues than the cap
+// of one of them, and come back unchanged.
+func TestReconnectCutsNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("capped", "leases_max_per_worker", "2"))
+	both := func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"default", "capped"} }
+	b.worker("w", 6, both)
+	for _, id := range []string{"c1", "c2"} {
+		b.submit(id, func(s *rota.JobSpec) { s.Queue = "capped" })
+	}
+	b.match()
+	for _, id := range []string{"d1", "d2", "d3"} {
+		b.submit(id)
+	}
+	b.match()
+	for _, e := range b.entry(registerOp("w", 6, "w", false, both)).Events {
+		if e.Kind == rota.LeaseRevoked {
+			t.Fatalf("to reconnect revoked the lease of %s: %s", e.Job, e.Reason)
+		}
+	}
+	if w, _ := b.Worker("w"); w.Open != 5 {
+		t.Fatalf("%d leases are open, 5 wanted", w.Open)
+	}
+	// Fewer slots do cut: the newest go.
+	revoked := 0
+	for _, e := range b.entry(registerOp("w", 4, "w", false, both)).Events {
+		if e.Kind == rota.LeaseRevoked {
+			revoked++
+		}
+	}
+	if revoked != 1 {
+		t.Fatalf("%d leases are revoked at 4 slots, 1 wanted", revoked)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -43,7 +44,15 @@ event --from names, to now. With --follow it goes on as things happen, until a s
 			}
 			out := newEventPrinter(a.output, a.stdout)
 			err = a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
-				return c.Events(ctx, filter, out.print)
+				if filter.Follow || a.timeoutSet {
+					return c.Events(ctx, filter, out.print)
+				}
+				return untilSilent(ctx, a.timeout, func(ctx context.Context, heard func()) error {
+					return c.Events(ctx, filter, func(events []rota.ServedEvent) error {
+						heard()
+						return out.print(events)
+					})
+				})
 			})(ctx, nil)
 			if err != nil && out.n == 0 && ctx.Err() == nil {
 				return err // nothing was begun that wants an end
@@ -63,6 +72,21 @@ event --from names, to now. With --follow it goes on as things happen, until a s
 	flags.StringSliceVar(&f.kinds, "kind", nil, "only events of this `kind`, such as jobCompleted; may be repeated")
 	flags.StringVar(&f.job, "job", "", "only events about the job of this `id`")
 	return cmd
+}
+
+// untilSilent runs a call that may take long as long as something is heard of it: one
+// that nobody answers ends.
+func untilSilent(ctx context.Context, most time.Duration, call func(ctx context.Context, heard func()) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := rota.Refusef(rota.Unavailable, "events", "no node told anything for %s", most)
+	timer := time.AfterFunc(most, func() { cancel(silent) })
+	defer timer.Stop()
+	err := call(ctx, func() { timer.Reset(most) })
+	if err != nil && context.Cause(ctx) == silent {
+		return silent
+	}
+	return err
 }
 
 // filter checks the flags before anybody is called.

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"math"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -100,6 +102,24 @@ func TestShownToPeople(t *testing.T) {
 			t.Error("a public key was taken for a private one")
 		}
 	})
+}
+
+// A call that nobody answers ends, one that is heard of goes on.
+func TestUntilSilent(t *testing.T) {
+	t.Parallel()
+	err := untilSilent(t.Context(), 1, func(ctx context.Context, _ func()) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if exitCode(err) != exitUnavailable {
+		t.Errorf("a call that nobody answers ends with %v", err)
+	}
+	if err := untilSilent(t.Context(), time.Hour, func(_ context.Context, heard func()) error {
+		heard()
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
 }
 
 // Events are JSON as a whole, name what they are about, and leave no blanks behind.

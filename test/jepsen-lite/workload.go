@@ -94,13 +94,15 @@ func queueFacts() map[string]QueueFacts {
 	return facts
 }
 
-// settings of a queue: no long backoffs, nobody shut out for bad health.
+// settings of a queue: no long backoffs, nobody shut out for bad health; a weight
+// like its part of the jobs, so that after an outage the slots are not all taken by
+// the few that are long.
 func (q *queueSpec) settings() []rota.Setting {
 	return []rota.Setting{
 		{Key: "lease_ms", Value: fmt.Sprint(q.lease)}, {Key: "ack_timeout_ms", Value: "4000"},
 		{Key: "attempt_max", Value: fmt.Sprint(q.attempts)}, {Key: "backoff_base_ms", Value: "200"},
 		{Key: "backoff_factor_permille", Value: "1000"}, {Key: "backoff_unit_ms", Value: "1"},
-		{Key: "min_health", Value: "0"},
+		{Key: "min_health", Value: "0"}, {Key: "weight", Value: fmt.Sprint(max(1, q.share/5))},
 	}
 }
 
