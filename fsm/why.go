@@ -60,20 +60,20 @@ func (m *Machine) whyQueued(x *rota.Explanation, j *jobRow, most int) {
 		return true
 	})
 	blocked := len(x.Reasons) > 0
-	fit, serving := int64(0), int64(0)
-	for _, n := range m.registry.supply.Tally(j.class) {
-		if n.Why == sched.Fit {
+	fit, elsewhere := int64(0), int64(0)
+	for _, n := range m.registry.supply.Faults(j.class) {
+		switch n.Why {
+		case sched.Fit:
 			fit = n.Workers
-		} else if n.Workers > 0 {
+		case sched.NotServingTheQueue:
+			elsewhere = n.Workers // on a large cluster most: no reason of this job's
+		default:
 			x.Reasons = append(x.Reasons, rota.Why{Reason: n.Why.String(), Workers: n.Workers, Detail: m.ruleDetail(j, n.Why)})
 		}
-		if n.Why != sched.NotServingTheQueue {
-			serving += n.Workers
-		}
 	}
-	if serving == 0 {
+	if elsewhere == int64(m.workers.len()) {
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "NO_WORKER_REGISTERED",
-			Detail: fmt.Sprintf("no worker serves queue %s", q.name)})
+			Detail: fmt.Sprintf("no worker serves queue %s; %d serve others", q.name, elsewhere)})
 	}
 	if h := m.holds.get(j.spec.ID); h != nil {
 		x.WouldRun = append(x.WouldRun, fmt.Sprintf("worker %s, kept for this job since clock %d, has room", h.worker, h.since))
@@ -167,7 +167,6 @@ var remedies = map[string]string{
 	"CAPABILITY_MISSING":    "a worker with all that it requires registers",
 	"LIMIT_EXCEEDED":        "a worker that offers such limits registers",
 	"NOT_THE_PINNED_WORKER": "",
-	"NOT_SERVING_THE_QUEUE": "",
 	"NO_WORKER_REGISTERED":  "a worker that serves its queue registers (rota worker run --queues …)",
 }
 
@@ -175,6 +174,13 @@ var remedies = map[string]string{
 func (m *Machine) remedy(j *jobRow, w rota.Why) string {
 	if w.Reason == "NOT_THE_PINNED_WORKER" && m.workers.get(j.spec.Worker) == nil {
 		return fmt.Sprintf("worker %s, to which it is pinned, registers", j.spec.Worker)
+	}
+	never := m.registry.supply.EverFits(j.class) == 0
+	switch {
+	case never && w.Reason == "CPU_FULL":
+		return fmt.Sprintf("a worker that fits otherwise registers with %d millicores or more", j.spec.CPUMilli)
+	case never && w.Reason == "MEMORY_FULL":
+		return fmt.Sprintf("a worker that fits otherwise registers with %d bytes of memory or more", j.spec.MemoryBytes)
 	}
 	return remedies[w.Reason]
 }

@@ -50,7 +50,7 @@ func TestWhy(t *testing.T) {
 			b.submit("j", func(s *rota.JobSpec) {
 				s.Requires, s.RegionsAllow, s.CPUMilli = []string{"gpu"}, []string{"eu"}, 500
 			})
-		}, "NOT_SERVING_THE_QUEUE:1 REGION_DENIED:1 CAPABILITY_MISSING:2 CPU_FULL:1", "in an allowed region"},
+		}, "REGION_DENIED:1 CAPABILITY_MISSING:2 CPU_FULL:4", "500 millicores or more"},
 		{"the_tenant_is_at_its_limit", func(b *bench) {
 			b.ok(tenantOp("acme", "max_concurrent", "1"))
 			acme := func(s *rota.JobSpec) { s.Tenant = "acme" }

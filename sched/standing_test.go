@@ -294,4 +294,34 @@ func (w *world) checkTold(t *dice, c ClassID) {
 	if !maps.Equal(told, tally) {
 		t.Fatalf("tally %v, want %v", told, tally)
 	}
+	w.checkFaults(t, c)
+}
+
+// checkFaults compares every rule that workers fail with the second implementation.
+func (w *world) checkFaults(t *dice, c ClassID) {
+	want := map[string]int64{}
+	for _, x := range w.workers {
+		faults := x.faults(w.classes[c], &w.policy)
+		if x.held {
+			faults = append(faults, "HELD_FOR_ANOTHER_JOB")
+		}
+		for _, alone := range []string{"NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER"} {
+			if slices.Contains(faults, alone) {
+				faults = []string{alone}
+			}
+		}
+		if len(faults) == 0 {
+			faults = []string{"FIT"}
+		}
+		for _, f := range faults {
+			want[f]++
+		}
+	}
+	got := map[string]int64{}
+	for _, n := range w.supply.Faults(c) {
+		got[n.Why.String()] = n.Workers
+	}
+	if !maps.Equal(got, want) {
+		t.Fatalf("faults %v, want %v", got, want)
+	}
 }

@@ -73,6 +73,65 @@ func (s *Supply) Tally(c ClassID) (counts []UnfitCount) {
 	return counts
 }
 
+// Faults counts all workers under every rule that keeps them from the class, in
+// the order of Unfit; Fit are those that no rule does. Who does not serve the queue,
+// or is not the pinned worker, is counted as that alone. O(workers).
+func (s *Supply) Faults(c ClassID) (counts []UnfitCount) {
+	var by [len(unfitNames)]int64
+	k := &s.classes[c]
+	for slot, spec := range s.specs {
+		if spec == nil {
+			continue
+		}
+		failed := 0
+		s.faults(k, int32(slot), func(why Unfit) {
+			by[why]++
+			failed++
+		})
+		if failed == 0 {
+			by[Fit]++
+		}
+	}
+	for why, n := range by {
+		if n > 0 {
+			counts = append(counts, UnfitCount{Unfit(why), n})
+		}
+	}
+	return counts
+}
+
+// faults tells every rule that keeps a worker from a class: where Fits ends at the
+// first, it goes on.
+func (s *Supply) faults(k *class, slot int32, note func(Unfit)) {
+	spec, l, r, rules := s.specs[slot], &s.lasting[slot], &k.requirements, &k.queue.rules
+	if first := s.tallied(k, slot); first == NotServingTheQueue || first == NotThePinnedWorker {
+		note(first)
+		return
+	}
+	is := func(fails bool, why Unfit) {
+		if fails {
+			note(why)
+		}
+	}
+	barred := l.barring(r.Type)
+	is(!l.active, NotActive)
+	is(rules.RequireAttestation && l.attested == AttestedNever, AttestationMissing)
+	is(rules.RequireAttestation && l.attested == AttestedExpired, AttestationExpired)
+	is(l.stake < rules.MinStake, StakeTooLow)
+	is(l.cooling || barred == CoolingDown, CoolingDown)
+	is(barred == TypeDenylisted || slices.Contains(l.barred, BarredType{r.Type, TypeDenylisted}), TypeDenylisted)
+	is(l.health < rules.MinHealth, HealthTooLow)
+	for _, one := range [...]Requirements{{RegionsAllow: r.RegionsAllow, RegionsDeny: r.RegionsDeny}, {Requires: r.Requires},
+		{Limits: r.Limits}} {
+		is(one.misfit(spec) != Fit, one.misfit(spec))
+	}
+	is(int64(s.open[slot]) >= s.mostOf(slot, rules), NoFreeSlot)
+	is(s.spent(slot, k.queue, k.need.units), UnitsExhausted)
+	is(k.need.cpu > 0 && s.cpuFree[slot] < k.need.cpu, CPUFull)
+	is(k.need.mem > 0 && s.memFree[slot] < k.need.mem, MemoryFull)
+	is(s.held.has(int(slot)), HeldForAnotherJob)
+}
+
 // tallied is the rule by which Tally counts a worker.
 func (s *Supply) tallied(k *class, slot int32) Unfit {
 	r := &k.requirements
