@@ -66,30 +66,34 @@ func execExit(t *testing.T, c *nodes) {
 	execQueue(t, c, "exits")
 	// The first try of "again" fails, of "decline" is given back.
 	seen := t.TempDir()
-	c.worker(t, "--queues", "exits", "--slots", "4", "--exec", `
+	script := `
 		case "$ROTA_JOB_TYPE" in
 		ok) exit 0;;
 		bad) echo first >&2; echo "the reason" >&2; exit 3;;
 		signal) kill -9 $$;;
-		decline) [ -e `+seen+`/$ROTA_JOB_ID ] && echo "$ROTA_ATTEMPT" && exit 0; touch `+seen+`/$ROTA_JOB_ID; exit 75;;
+		decline) [ -e ` + seen + `/$ROTA_JOB_ID ] && echo "$ROTA_ATTEMPT" && exit 0; touch ` + seen + `/$ROTA_JOB_ID; exit 75;;
 		again) [ "$ROTA_ATTEMPT" = 1 ] || exit 1;;
-		esac`)
+		esac`
+	c.worker(t, "--queues", "exits", "--slots", "4", "--exec", script)
 	submit := func(typ string) *result {
 		return c.rota(t, "job", "submit", "--queue", "exits", "--type", typ, "--wait", "-o", "json", "--timeout", "60s")
 	}
-	submit("ok").want(t, 0)
 	bad := parse[rota.Job](t, submit("bad").want(t, 6))
 	if bad.State != rota.Dead || len(bad.Attempts) != 2 || bad.Attempts[0].End != rota.ProviderFail {
 		t.Errorf("a job that always fails is %s after %+v", bad.State, bad.Attempts)
 	}
 	contains(t, "the job's error", bad.Error, "exit status 3", "the reason")
+	submit("ok").want(t, 0) // a third failure in a row would cool the worker down
 	signal := parse[rota.Job](t, submit("signal").want(t, 6))
 	contains(t, "the job's error", signal.Error, "killed")
+	submit("ok").want(t, 0)
 	again := decode[rota.Job](t, submit("again"))
 	if again.Attempt != 1 || len(again.Attempts) != 2 {
 		t.Errorf("a job that failed once is at attempt %d of %+v", again.Attempt, again.Attempts)
 	}
-	// A decline costs no attempt; the worker cools down for the type for 30 s.
+	// A decline costs no attempt. Who declined cools down for the type: another worker
+	// takes the job.
+	c.worker(t, "--queues", "exits", "--slots", "4", "--exec", script)
 	declined := decode[rota.Job](t, submit("decline"))
 	if strings.TrimSpace(string(declined.Output)) != "0" {
 		t.Errorf("a declined job came again as attempt %q", declined.Output)
