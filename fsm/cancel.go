@@ -36,6 +36,9 @@ func (m *Machine) expel(j *jobRow, state rota.JobState, why rota.Reason) {
 	if state == rota.Expired {
 		kind = rota.JobExpired
 	}
+	if h := m.holds.get(j.spec.ID); h != nil {
+		m.endHold(h, holdEnd(state)) // nothing is told of a job after its end
+	}
 	if j.state.Leased() {
 		l := m.leases.get(string(j.lease[:]))
 		m.closeLease(l, j, why, "")

@@ -277,3 +277,25 @@ func (b *bench) completeAll(jobs ...rota.JobID) {
 		b.ok(verb(rota.VerbComplete, *j.Lease))
 	}
 }
+
+// TestHoldEndsBeforeItsJob cancels a job that holds a worker: its end is the last
+// thing that is told of it.
+func TestHoldEndsBeforeItsJob(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.worker("w", 1)
+	b.submit("first")
+	b.match()
+	b.ok(verb(rota.VerbAck, *b.state("first", rota.Assigned).Lease))
+	b.submit("j")
+	for b.holds.get("j") == nil {
+		if b.pass(1_000); b.head.clock > startClock+50_000 {
+			t.Fatal("no worker is held")
+		}
+		b.match()
+	}
+	events := b.entry(cancelOp("j")).Events
+	if last := events[len(events)-1]; last.Kind != rota.JobCancelled || events[0].Kind != rota.WorkerHeld {
+		t.Fatalf("%+v", events)
+	}
+}
