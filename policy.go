@@ -1,7 +1,6 @@
 package rota
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -359,44 +358,4 @@ func (k *policyKey) format(p *QueuePolicy) string {
 	default:
 		return strconv.FormatInt(v, 10)
 	}
-}
-
-// MarshalJSON shows the preset and every key under its name.
-func (p QueuePolicy) MarshalJSON() ([]byte, error) {
-	out := []byte(`{"preset":` + strconv.Quote(p.Preset))
-	for i := range policyKeys {
-		k := &policyKeys[i]
-		v := k.format(&p)
-		if k.unit == unitRanking || k.unit == unitStrategy {
-			v = strconv.Quote(v)
-		}
-		out = append(out, `,"`+k.name+`":`+v...)
-	}
-	return append(out, '}'), nil
-}
-
-// UnmarshalJSON is the inverse of MarshalJSON.
-func (p *QueuePolicy) UnmarshalJSON(text []byte) error {
-	var m map[string]any
-	if err := json.Unmarshal(text, &m); err != nil {
-		return err
-	}
-	*p = StandardPolicy()
-	for i := range policyKeys {
-		v, ok := m[policyKeys[i].name]
-		if !ok {
-			continue
-		}
-		s := fmt.Sprint(v)
-		if f, isNumber := v.(float64); isNumber {
-			s = strconv.FormatInt(int64(f), 10)
-		}
-		if err := p.Set(Setting{policyKeys[i].name, s}); err != nil {
-			return err
-		}
-	}
-	if s, ok := m["preset"].(string); ok {
-		p.Preset = s
-	}
-	return nil
 }

@@ -112,3 +112,18 @@ func TestPolicyCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestPolicyJSONKeepsEveryBit takes figures beyond what a double holds.
+func TestPolicyJSONKeepsEveryBit(t *testing.T) {
+	t.Parallel()
+	p := StandardPolicy()
+	p.UnitsPerPeriod, p.MinStake = 1<<60+1, MaxFee-1
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back QueuePolicy
+	if err := json.Unmarshal(text, &back); err != nil || back != p {
+		t.Fatalf("units_per_period %d, min_stake %d, %v", back.UnitsPerPeriod, back.MinStake, err)
+	}
+}
