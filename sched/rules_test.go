@@ -68,7 +68,7 @@ func TestStandingFits(t *testing.T) {
 			if ok, why := s.Fits(class, "w"); why != c.want || ok != (why == Fit) || s.CouldFit(class, "w") != c.ever {
 				t.Errorf("%v %s, could %v; want %s, could %v", ok, why, s.CouldFit(class, "w"), c.want, c.ever)
 			}
-			if tally := s.Tally(class); !slices.Equal(tally, []UnfitCount{{c.want, 1}}) {
+			if tally := s.tally(class); !slices.Equal(tally, []UnfitCount{{c.want, 1}}) {
 				t.Errorf("tally %v", tally)
 			}
 			if err := s.Check(); err != nil {
@@ -92,8 +92,8 @@ func TestRules(t *testing.T) {
 	put("b", 200)
 	wants := func(capacity int64, tally ...UnfitCount) {
 		t.Helper()
-		if s.Capacity("q") != capacity || !slices.Equal(s.Tally(class), tally) {
-			t.Fatalf("capacity %d, tally %v; want %d, %v", s.Capacity("q"), s.Tally(class), capacity, tally)
+		if s.Capacity("q") != capacity || !slices.Equal(s.tally(class), tally) {
+			t.Fatalf("capacity %d, tally %v; want %d, %v", s.Capacity("q"), s.tally(class), capacity, tally)
 		}
 		if err := s.Check(); err != nil {
 			t.Fatal(err)

@@ -36,8 +36,8 @@ func BenchmarkStanding(b *testing.B) {
 	}
 }
 
-// BenchmarkTally counts 100,000 workers by what keeps them from a class.
-func BenchmarkTally(b *testing.B) {
+// BenchmarkFaults counts 100,000 workers by all that keeps them from a class.
+func BenchmarkFaults(b *testing.B) {
 	s := NewSupply()
 	for i := range 100_000 {
 		s.Put(WorkerEntry{Active: i%10 > 0, Health: int64(i % 1000), Open: int32(i % 9), Spec: &rota.WorkerSpec{
@@ -51,8 +51,8 @@ func BenchmarkTally(b *testing.B) {
 		RegionsDeny: []string{"us"}, Limits: map[string]int64{"depth": 1}}))
 	b.ReportAllocs()
 	for b.Loop() {
-		if len(s.Tally(c)) != 6 {
-			b.Fatal(s.Tally(c))
+		if len(s.Faults(c)) != 6 {
+			b.Fatal(s.Faults(c))
 		}
 	}
 }

@@ -284,9 +284,9 @@ func (w *world) checkTold(t *dice, c ClassID) {
 	}
 	told := map[string]int64{}
 	last := -1
-	for _, n := range w.supply.Tally(c) {
+	for _, n := range w.supply.tally(c) {
 		if int(n.Why) <= last || n.Workers == 0 {
-			t.Fatalf("tally %v is out of order", w.supply.Tally(c))
+			t.Fatalf("tally %v is out of order", w.supply.tally(c))
 		}
 		last = int(n.Why)
 		told[n.Why.String()] = n.Workers
@@ -324,4 +324,24 @@ func (w *world) checkFaults(t *dice, c ClassID) {
 	if !maps.Equal(got, want) {
 		t.Fatalf("faults %v, want %v", got, want)
 	}
+}
+
+// tally counts all workers by the rule that `tallied` tells of them, in the
+// order of Unfit; Fit are those that have room now. A worker counts once: as not
+// serving the queue or not the pinned one if so, else by the first rule that it
+// fails. O(workers).
+func (s *Supply) tally(c ClassID) (counts []UnfitCount) {
+	var by [len(unfitNames)]int64
+	k := &s.classes[c]
+	for slot, spec := range s.specs {
+		if spec != nil {
+			by[s.tallied(k, int32(slot))]++
+		}
+	}
+	for why, n := range by {
+		if n > 0 {
+			counts = append(counts, UnfitCount{Unfit(why), n})
+		}
+	}
+	return counts
 }

@@ -53,26 +53,6 @@ func (s *Supply) CouldFit(c ClassID, id rota.WorkerID) bool {
 	return known && s.classes[c].fits.has(int(slot))
 }
 
-// Tally counts all workers by the rule that keeps them from the class, in the
-// order of Unfit; Fit are those that have room now. A worker counts once: as not
-// serving the queue or not the pinned one if so, else by the first rule that it
-// fails. O(workers).
-func (s *Supply) Tally(c ClassID) (counts []UnfitCount) {
-	var by [len(unfitNames)]int64
-	k := &s.classes[c]
-	for slot, spec := range s.specs {
-		if spec != nil {
-			by[s.tallied(k, int32(slot))]++
-		}
-	}
-	for why, n := range by {
-		if n > 0 {
-			counts = append(counts, UnfitCount{Unfit(why), n})
-		}
-	}
-	return counts
-}
-
 // Faults counts all workers under every rule that keeps them from the class, in
 // the order of Unfit; Fit are those that no rule does. Who does not serve the queue,
 // or is not the pinned worker, is counted as that alone. O(workers).
@@ -132,7 +112,8 @@ func (s *Supply) faults(k *class, slot int32, note func(Unfit)) {
 	is(s.held.has(int(slot)), HeldForAnotherJob)
 }
 
-// tallied is the rule by which Tally counts a worker.
+// tallied is the one rule that speaks most plainly of a worker: that it does not
+// serve the queue or is not the pinned one if so, else the first that it fails.
 func (s *Supply) tallied(k *class, slot int32) Unfit {
 	r := &k.requirements
 	if !k.fits.has(int(slot)) {
