@@ -9,23 +9,49 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # Packages whose code starts goroutines: what the race detector runs over.
 RACE    ?= ./cluster/... ./transport/... ./client/... ./cmd/... ./snapshot/...
+# What `make test` leaves out, as a pattern: .ci/run names what it runs by itself.
+LEAVE   ?= ^$$
 # How long each fuzz target runs.
 FUZZTIME ?= 10s
+# Where .ci/fuzz --build left the targets, if it did.
+FUZZBUILT ?=
 # The seed of `make sim`: a fresh one unless given, printed either way.
 ifndef SEED
 SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 endif
-# How long `make chaos` breaks things, and with which seed.
+# How many fresh lives `make sim` lives through.
+SEEDS   ?= 2000
+# How much virtual time `make virtual` lives through.
+VIRTUAL ?= 10h
+# How long `make chaos` and `make chaos-docker` break things, and with which seed.
 CHAOS   ?= 60s
+# How often `make crash` has a node die at each point.
+CRASH   ?= 1
+# How often `make bench` and its kin make each measurement.
+REPEAT  ?= 5
+# How large `make bench-scale` lets things get: jobs that wait, workers.
+PENDING ?= 1000,10000,100000,1000000
+WORKERS ?= 1,10,100,1000,10000
+# How long `make bench-soak` goes on, and the jobs before it, which fill what is
+# remembered of ended ones.
+SOAK    ?= 1h
+WARM    ?= 1000000
+# The first revision that ran: what figures are compared with unless BASE is given.
+SPINE   := 1e4f83b
 # How often each benchmark runs.
 COUNT   ?= 1
 BENCH   ?= .
+# Which packages `make bench-pieces` and `make bench-compare` look at.
+PKG     ?= ./...
 BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 
 # $(call there,FOLDER,WHAT): goes on only where the folder holds Go sources.
 there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not there"; exit 0; fi
 
-.PHONY: help build test race fuzz sim e2e chaos bench bench-compare demo image generate tidy fmt clean ci
+# What x86-64-v3 is by the names of /proc/cpuinfo.
+V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
+
+.PHONY: help build test golden-builds race fuzz sim virtual e2e chaos chaos-docker crash bite bench bench-against bench-profile bench-scale bench-overload bench-soak bench-pieces bench-compare demo image generate tidy fmt clean ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,43 +61,89 @@ build: ## bin/rota, one static binary
 
 test: ## vet and all tests
 	$(GO) vet ./...
-	$(GO) test -timeout 8m ./...
+	@packages=$$($(GO) list ./... | grep -vE '$(LEAVE)'); set -x; $(GO) test -timeout 8m $$packages
+
+golden-builds: ## the golden log on every processor that this machine can be: digests equal to the bit
+	@if [ "$$($(GO) env GOHOSTARCH)" != amd64 ]; then echo "golden v1: not run, this is no amd64"; exit 0; fi; \
+	set -x; GOARCH=amd64 GOAMD64=v1 $(GO) test -count=1 -vet=off -run Golden ./fsm
+	@if [ "$$($(GO) env GOHOSTARCH)" != amd64 ]; then echo "golden v3: not run, this is no amd64"; exit 0; fi; \
+	for flag in $(V3); do grep -qw "$$flag" /proc/cpuinfo 2>/dev/null || { echo "golden v3: not run, the processor lacks $$flag"; exit 0; }; done; \
+	set -x; GOARCH=amd64 GOAMD64=v3 $(GO) test -count=1 -vet=off -run Golden ./fsm
+	@run=$$(command -v qemu-aarch64 || command -v qemu-aarch64-static || true); \
+	if [ "$$($(GO) env GOHOSTARCH)" = arm64 ]; then run=; elif [ -z "$$run" ]; then echo "golden arm64: not run, qemu-aarch64 is not installed"; exit 0; fi; \
+	set -x; CGO_ENABLED=0 GOARCH=arm64 $(GO) test -count=1 -vet=off $${run:+-exec "$$run"} -run Golden ./fsm
 
 race: ## the tests of packages with goroutines, under the race detector (needs a C compiler)
 	@if ! command -v "$$($(GO) env CC)" >/dev/null; then echo "race: not run, the race detector needs a C compiler"; exit 0; fi; \
 	set -x; CGO_ENABLED=1 $(GO) test -race -timeout 8m $(RACE)
 
-fuzz: ## each fuzz target for FUZZTIME=10s
-	@$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/ { names[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, names[i]; n = 0 }' \
-	| while read -r package name; do \
-	  echo "fuzz $$package $$name"; \
-	  $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x "$$package" </dev/null; \
-	done
+fuzz: ## each fuzz target for FUZZTIME=10s, two at a time
+	@GO="$(GO)" FUZZTIME=$(FUZZTIME) FUZZBUILT=$(FUZZBUILT) .ci/fuzz
 
-sim: ## simulate whole lives: the fixed seeds, then 300 fresh ones (SEED=n repeats them)
+sim: ## simulate whole lives: attacks and fixed seeds, then SEEDS=2000 fresh ones (SEED=n repeats them)
 	@$(call there,test/sim,sim); \
 	$(GO) test -count=1 ./test/sim/; \
-	echo "sim: 300 fresh seeds from $(SEED); repeat with: make sim SEED=$(SEED)"; \
-	ROTA_SIM_SEEDS=300 ROTA_SIM_FROM=$(SEED) $(GO) test -count=1 -timeout 10m ./test/sim/
+	echo "sim: $(SEEDS) fresh seeds from $(SEED); repeat with: make sim SEED=$(SEED) SEEDS=$(SEEDS)"; \
+	ROTA_SIM_SEEDS=$(SEEDS) ROTA_SIM_FROM=$(SEED) $(GO) test -count=1 -timeout 30m -run '^TestSeeds$$' -v ./test/sim/ | grep -v '^=== '
+
+virtual: ## real clusters in virtual time: VIRTUAL=10h of faults (SEED=n repeats the schedule)
+	@echo "virtual: $(VIRTUAL) from seed $(SEED); repeat with: make virtual SEED=$(SEED) VIRTUAL=$(VIRTUAL)"; \
+	ROTA_VIRTUAL=$(VIRTUAL) ROTA_VIRTUAL_SEED=$(SEED) $(GO) test -count=1 -timeout 30m -v ./test/virtual/ | grep -v '^=== '
 
 e2e: ## every test over real processes, the long ones too (make test runs a core of them)
-	ROTA_E2E=full $(GO) test -count=1 -timeout 10m ./test/e2e/
+	ROTA_E2E=full $(GO) test -count=1 -timeout 10m -parallel 3 ./test/e2e/
 
 chaos: ## real processes, killed, stopped and cut off for CHAOS=60s (SEED=n repeats the faults)
 	@$(call there,test/jepsen-lite,chaos); \
 	echo "chaos: seed $(SEED); repeat with: make chaos SEED=$(SEED) CHAOS=$(CHAOS)"; \
 	ROTA_CHAOS=$(CHAOS) ROTA_CHAOS_SEED=$(SEED) $(GO) test -count=1 -timeout 20m -v ./test/jepsen-lite/
 
-bench: ## benchmarks (BENCH=pattern COUNT=n)
-	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
+chaos-docker: ## containers killed, paused and disconnected for CHAOS=60s (needs Docker; SEED=n repeats the faults)
+	@$(call there,test/jepsen-lite,chaos-docker); \
+	echo "chaos-docker: seed $(SEED); repeat with: make chaos-docker SEED=$(SEED) CHAOS=$(CHAOS)"; \
+	ROTA_CHAOS_DOCKER=$(CHAOS) ROTA_CHAOS_SEED=$(SEED) $(GO) test -count=1 -timeout 20m -run '^TestContainers$$' -v ./test/jepsen-lite/
+
+crash: ## real processes that kill themselves at every failpoint, in each role (CRASH=n: so often)
+	ROTA_CRASH=$(CRASH) $(GO) test -count=1 -timeout 5h -v ./test/crash/ | grep -v '^=== '
+
+bite: ## plant bugs, and see that each is caught (ROTATE=3 SEED=n: only so many, in turn)
+	$(GO) run ./test/bite $(if $(ROTATE),--rotate $(ROTATE) --seed $(SEED))
+
+bench: build ## measure a cluster of three on this machine and write the table of docs/performance.md (REPEAT=n)
+	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -write docs/performance.md
+
+# $(call older,REVISION,FLAGS): measures the binary of an older revision in turns with this one's.
+older = dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir/base" 2>/dev/null || true; rm -rf "$$dir"' EXIT; \
+	git worktree add --quiet --detach "$$dir/base" "$(1)"; \
+	(cd "$$dir/base" && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(1)' -o "$$dir/rota" ./cmd/rota); \
+	$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -against "$$dir/rota" -write docs/performance.md $(2)
+
+bench-against: build ## the same of BASE=revision (the first that ran) and this tree, in turns, with ratios
+	@$(call older,$(or $(BASE),$(SPINE)),)
+
+bench-profile: build ## where the servers' CPU goes, of BASE=revision (the first that ran) and of this tree
+	@$(call older,$(or $(BASE),$(SPINE)),-profile)
+
+bench-scale: build ## curves over pending jobs and workers, many queues and tenants, restarts (PENDING=… WORKERS=…)
+	@$(GO) run ./test/bench -rota bin/rota -scale -pending $(PENDING) -workers $(WORKERS) -pictures docs/performance \
+		-write docs/performance.md
+
+bench-overload: build ## three times what three servers on one processor can do, and a verdict
+	@$(GO) run ./test/bench -rota bin/rota -overload -repeat 2 -write docs/performance.md
+
+bench-soak: build ## SOAK=1h at a fixed rate, and whether memory, goroutines or files grow (WARM=jobs before it)
+	@$(GO) run ./test/bench -rota bin/rota -soak $(SOAK) -warm $(WARM) -pictures docs/performance -write docs/performance.md
+
+bench-pieces: ## Go benchmarks (BENCH=pattern PKG=./fsm COUNT=n)
+	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
 
 bench-compare: ## benchmarks of BASE=revision against this tree, by benchstat
-	@test -n "$(BASE)" || { echo "usage: make bench-compare BASE=revision [BENCH=pattern] [COUNT=6]"; exit 2; }; \
+	@test -n "$(BASE)" || { echo "usage: make bench-compare BASE=revision [BENCH=pattern] [PKG=./fsm] [COUNT=6]"; exit 2; }; \
 	dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir/base" 2>/dev/null || true; rm -rf "$$dir"' EXIT; \
 	git worktree add --quiet --detach "$$dir/base" "$(BASE)"; \
 	count=$(COUNT); [ "$$count" -gt 1 ] || count=6; \
-	(cd "$$dir/base" && $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count "$$count" ./...) >"$$dir/base.txt"; \
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count "$$count" ./... >"$$dir/here.txt"; \
+	(cd "$$dir/base" && $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count "$$count" $(PKG)) >"$$dir/base.txt"; \
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count "$$count" $(PKG) >"$$dir/here.txt"; \
 	$(GO) run $(BENCHSTAT) "$$dir/base.txt" "$$dir/here.txt"
 
 demo: build ## build, then show a cluster losing its leader

@@ -86,6 +86,9 @@ type Queue struct {
 	// its workers can hold (SPEC §4.6).
 	UsagePermille      int64 `json:"usage_permille"`
 	LeaseUsagePermille int64 `json:"lease_usage_permille"`
+	// Backpressure is what these two mean for a submission of a priority other than 0
+	// now: one of the three words below.
+	Backpressure string `json:"backpressure"`
 	// Parked counts the lanes that a limit keeps out of the draw.
 	Parked int64 `json:"parked_lanes"`
 	// Tiers counts QUEUED jobs by tier; of an adaptive queue as they stand now.
@@ -95,6 +98,13 @@ type Queue struct {
 	// Types with statistics; filled by `queue show` of an adaptive queue only.
 	Types []TypeStats `json:"types,omitempty"`
 }
+
+// What a queue's backpressure is: none, a hint to slow down, a refusal (SPEC §4.6).
+const (
+	BackpressureNone     = "NONE"
+	BackpressureThrottle = "THROTTLE"
+	BackpressureRefuse   = "REFUSE"
+)
 
 // Domain is a failure domain of a queue (SPEC §4.8).
 type Domain struct {
@@ -263,7 +273,7 @@ type NodeStatus struct {
 	ID      NodeID `json:"id"`
 	API     string `json:"api"`
 	Raft    string `json:"raft"`
-	State   string `json:"state"` // LEADER, FOLLOWER, CANDIDATE, UNREACHABLE, STARTING
+	State   string `json:"state"` // LEADER, FOLLOWER, CANDIDATE, UNREACHABLE, STARTING, REBUILDING, STALLED
 	Voter   bool   `json:"voter"`
 	Version string `json:"version"`
 	// AppliedIndex and Digest are of one moment on that node.
@@ -272,6 +282,9 @@ type NodeStatus struct {
 	Healthy      bool   `json:"healthy"`
 	// Problems say what is wrong, each with what to do.
 	Problems []string `json:"problems"`
+	// RulesVersion is the newest version of the rules that its binary knows, 0 for one
+	// that does not answer (SPEC §2.6).
+	RulesVersion uint32 `json:"rules_version"`
 }
 
 // ClusterStatus is the whole cluster as one node sees it.
@@ -289,6 +302,8 @@ type ClusterStatus struct {
 	Jobs       JobCounts    `json:"jobs"`
 	Workers    int64        `json:"workers"`
 	Nodes      []NodeStatus `json:"nodes"`
+	// RulesVersion is the version of the rules in force.
+	RulesVersion uint32 `json:"rules_version"`
 }
 
 // JobCounts counts jobs by state; terminal ones since the cluster began.
@@ -368,6 +383,12 @@ type Inspection struct {
 	Digests []*Digest
 	// LastLogIndex is the last entry in the node's log.
 	LastLogIndex Index
+	// DiskLevel is 0 where its disk has room, 1 where it is too full for new jobs, 2
+	// where it is too full to start any.
+	DiskLevel uint8
+	// DifferedAt is where its state was last found to be wrong, RightUntil up to where
+	// it was right then (SPEC §2.5); 0 where it never was, or nothing is known.
+	DifferedAt, RightUntil Index
 }
 
 // NodeAddress says where a node answers other nodes.
@@ -384,4 +405,6 @@ type Introduction struct {
 	Starts   uint64
 	// Fresh says that its data directory holds no Raft state.
 	Fresh bool
+	// RulesVersion is the newest version of the rules that its binary knows.
+	RulesVersion uint32
 }

@@ -98,6 +98,8 @@ const (
 	LeadershipBegan
 	LeaseRevoked
 	NodeChanged
+	RulesChanged
+	StateDiffers
 )
 
 var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning", "jobPromoted", "jobProgress",
@@ -105,7 +107,7 @@ var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning"
 	"leaseExpired", "leaseCancelled", "leaseDeclined", "assignmentDropped", "workerHeld", "providerRegistered",
 	"providerStatusChanged", "providerSlashed", "domainIsolated", "domainRecovered", "modeChanged", "queueChanged",
 	"tenantChanged", "workflowStarted", "workflowFinished", "drained", "entryRefused", "leadershipBegan",
-	"leaseRevoked", "nodeChanged"}
+	"leaseRevoked", "nodeChanged", "rulesChanged", "stateDiffers"}
 
 // String names the kind as SPEC §12.2 does.
 func (k EventKind) String() string { return nameOf(eventKindNames, int(k)) }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Ids are distinct types so that none can be passed for another. All textual
@@ -173,4 +175,54 @@ func CheckID[S ~string](field string, s S) error {
 	}
 	return Refusef(Invalid, field, "%s %q is not an id: 1 to %d of the characters A-Z a-z 0-9 . _ : - are wanted",
 		field, shown, MaxIDBytes)
+}
+
+// CheckNodeID refuses a node's id that is not 1 to MaxNodeIDBytes of UTF-8 without
+// blanks and control characters. It is for the edge alone: what is printable is a
+// matter of Unicode tables, which differ between binaries (SPEC §2.2).
+func CheckNodeID(field, s string) error {
+	ok := true
+	for _, r := range s {
+		ok = ok && unicode.IsGraphic(r) && !unicode.IsSpace(r)
+	}
+	if !ok {
+		return badNodeID(field, s)
+	}
+	return CheckNodeIDBytes(field, s)
+}
+
+// CheckNodeIDBytes is what of CheckNodeID is decided without Unicode tables, the same
+// in every binary: 1 to MaxNodeIDBytes of UTF-8, no byte that is an ASCII blank or
+// control character. The machine checks no more.
+func CheckNodeIDBytes(field, s string) error {
+	ok := len(s) > 0 && len(s) <= MaxNodeIDBytes && utf8.ValidString(s)
+	for i := 0; i < len(s); i++ {
+		ok = ok && s[i] > ' ' && s[i] != 0x7f
+	}
+	if !ok {
+		return badNodeID(field, s)
+	}
+	return nil
+}
+
+func badNodeID(field, s string) error {
+	shown := s
+	if len(shown) > 80 {
+		shown = shown[:80] + "…"
+	}
+	return Refusef(Invalid, field, "%s %q is not a node's id: 1 to %d bytes of printable UTF-8 without blanks are wanted",
+		field, shown, MaxNodeIDBytes)
+}
+
+// CheckJobRef refuses what is the id neither of a submitted job nor of a
+// workflow's node, naming the field.
+func CheckJobRef(field string, id JobID) error {
+	w, node, ok := SplitNodeJobID(id)
+	if !ok {
+		return CheckID(field, id)
+	}
+	if err := CheckID(field, w); err != nil {
+		return err
+	}
+	return CheckNodeID(field, node)
 }

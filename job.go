@@ -124,7 +124,8 @@ type JobSpec struct {
 	Minted bool `json:"-"`
 }
 
-// NewJobSpec starts a spec with the default priority and queue.
+// NewJobSpec starts a spec with the default priority and queue. A workflow's node is
+// started by NewNodeSpec.
 func NewJobSpec(typ JobType, payload []byte) JobSpec {
 	return JobSpec{Queue: DefaultQueue, Type: typ, Priority: DefaultPriority, Payload: payload}
 }

@@ -87,6 +87,36 @@ const (
 	// given up, counted, and fetched from another node.
 	RecordBytesCap = 256 << 20
 
+	// MaxWorkflowNodes and MaxWorkflowEdges bound a workflow (SPEC §11.1);
+	// MaxWorkflowBytes what its nodes' specs hold, as a workflow keeps them until it
+	// is forgotten, for its retries.
+	MaxWorkflowNodes = 100_000
+	MaxWorkflowEdges = 1_000_000
+	MaxWorkflowBytes = 64 << 20
+	// MaxNodeIDBytes bounds a node's id within its workflow: those of real workflow
+	// engines reach 124 bytes.
+	MaxNodeIDBytes = 200
+	// MaxWorkflows, MaxVertices and MaxWorkflowsBytes bound what is kept of all
+	// workflows: the oldest ended ones give way to new ones, running ones refuse them.
+	MaxWorkflows      = 10_000
+	MaxVertices       = 2_000_000
+	MaxWorkflowsBytes = 1 << 30
+	// MaxChunkNodes bounds one operation that adds nodes: its part of an entry is
+	// applied in a few milliseconds.
+	MaxChunkNodes = 500
+	// MaxFlowSteps bounds the nodes that one entry releases, skips, cancels or
+	// forgets; the next entry goes on.
+	MaxFlowSteps = 1_000
+	// MaxFlowBytes bounds the records of ended nodes that one entry leaves for the
+	// archive, about: far less than what waits for it in memory (RecordBytesCap).
+	MaxFlowBytes = 16 << 20
+	// MaxWorkflowClasses bounds the distinct requirement sets of a workflow's nodes: it
+	// gives them back, or takes them anew, in one entry.
+	MaxWorkflowClasses = 1_000
+	// MaxDataHeld bounds the data keys that a worker is known to hold; the oldest
+	// give way (SPEC §7.6).
+	MaxDataHeld = 256
+
 	// MaxEntryOps and MaxEntryBytes bound one log entry: hashicorp/raft suggests
 	// at most 512 KiB, and followers apply an entry in one piece.
 	MaxEntryOps   = 1_024
@@ -128,6 +158,8 @@ const (
 	JailMs     Clock = 600_000
 	// HoldsDegradedMost is how long an automatic DEGRADED holds at a stretch (SPEC §4.7).
 	HoldsDegradedMost Clock = 600_000
+	// UploadLapses is when a workflow whose nodes stopped arriving is given up.
+	UploadLapses Clock = 60_000
 	// ProgressEvery is the least time between two kept progress reports of a
 	// job (SPEC §8.7).
 	ProgressEvery Clock = 1_000

@@ -11,11 +11,19 @@ import (
 // names the field, the value and the limit. It is called at the edge and again
 // by the state machine; payloadMax is the queue's payload_max_bytes.
 func (s *JobSpec) CheckShape(payloadMax int64) error {
+	if err := CheckID("id", s.ID); err != nil {
+		return err
+	}
+	return s.CheckTemplate(payloadMax)
+}
+
+// CheckTemplate is CheckShape without the id: a node of a workflow is checked so.
+func (s *JobSpec) CheckTemplate(payloadMax int64) error {
 	ids := []struct {
 		field, id string
 		needed    bool
 	}{
-		{"id", string(s.ID), true}, {"queue", string(s.Queue), true}, {"type", string(s.Type), true},
+		{"queue", string(s.Queue), true}, {"type", string(s.Type), true},
 		{"tenant", string(s.Tenant), true}, {"zone", s.Zone, false}, {"domain", s.Domain, false},
 		{"worker", string(s.Worker), false},
 	}
@@ -50,11 +58,19 @@ func (s *JobSpec) CheckShape(payloadMax int64) error {
 	if err := checkLimits(s.Limits); err != nil {
 		return err
 	}
-	if len(s.Labels) > MaxLabels {
-		return Refusef(Invalid, "labels", "labels are %d: at most %d are taken", len(s.Labels), MaxLabels)
+	return checkLabelMap(s.Labels)
+}
+
+// checkLabelMap refuses labels of the submitter's own that are too many or too long.
+func checkLabelMap(labels map[string]string) error {
+	if len(labels) > MaxLabels {
+		return Refusef(Invalid, "labels", "labels are %d: at most %d are taken", len(labels), MaxLabels)
 	}
-	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
-		v := s.Labels[k]
+	if len(labels) == 0 {
+		return nil // without the list of its keys, which allocates
+	}
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		v := labels[k]
 		if !validLabel(k) || len(v) > MaxLabelBytes || !utf8.ValidString(v) {
 			return Refusef(Invalid, "labels", "a label is not 1 to %d bytes of printable ASCII = at most %d bytes of UTF-8",
 				MaxLabelBytes, MaxLabelBytes)
@@ -133,6 +149,9 @@ func (w *WorkerSpec) CheckShape() error {
 func checkLimits(limits map[string]int64) error {
 	if len(limits) > MaxLimits {
 		return Refusef(Invalid, "limits", "limits are %d: at most %d are taken", len(limits), MaxLimits)
+	}
+	if len(limits) == 0 {
+		return nil
 	}
 	for _, k := range slices.Sorted(maps.Keys(limits)) {
 		if !validLabel(k) {

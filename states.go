@@ -51,8 +51,8 @@ var jobMoves = [...]uint16{
 	Running:   bits(Delayed, Queued, Completed, Dead, Expired, Cancelled),
 	Completed: bits(Delayed, Queued), // a verifier's proof report (SPEC §9.5)
 	Dead:      bits(Queued),          // an operator's retry
-	Expired:   bits(Queued),
-	Cancelled: bits(Queued),
+	Expired:   bits(Delayed, Queued), // DELAYED until the old worker's view is over
+	Cancelled: bits(Delayed, Queued),
 }
 
 func bits(states ...JobState) (b uint16) {
@@ -235,11 +235,18 @@ const (
 	Done
 	Restored
 	ProofRejected
+	ParentFailed
+	WorkflowFailedReason
+	WorkflowCancelledReason
 )
+
+// LastReason bounds what a record may hold.
+const LastReason = WorkflowCancelledReason
 
 var reasonNames = []string{"NONE", "ACK_TIMEOUT", "LEASE_EXPIRED", "PROOF_INVALID", "PROVIDER_FAIL", "DECLINED",
 	"CANCELLED", "WORKER_SUSPENDED", "WORKER_JAILED", "WORKER_RETIRED", "PREEMPTED", "QUOTA_CUT", "TAKEN_OVER",
-	"TTL_ABSOLUTE", "TTL_RELATIVE", "ATTEMPTS_USED_UP", "DONE", "RESTORED", "PROOF_REJECTED"}
+	"TTL_ABSOLUTE", "TTL_RELATIVE", "ATTEMPTS_USED_UP", "DONE", "RESTORED", "PROOF_REJECTED",
+	"PARENT_FAILED", "WORKFLOW_FAILED", "WORKFLOW_CANCELLED"}
 
 // String names the reason in capitals.
 func (r Reason) String() string { return nameOf(reasonNames, int(r)) }

@@ -1,6 +1,8 @@
 package client
 
 import (
+	"context"
+	"log/slog"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -86,11 +88,28 @@ func (b *book) acknowledged(l *lease, c *command, a *rota.LeaseAnswer) {
 		b.wakeFor(l)
 	case a.Err.Kind == rota.Stale || a.Err.Kind == rota.NotFound:
 		b.lose(l, &LostError{Text: "it is no longer this worker's: " + a.Err.Text}, false)
-	case c.Verb == rota.VerbRenew:
-		l.renewOver = true
-		b.log.Info("renewal refused, the lease goes on to its deadline", "job", string(c.Job), "err", a.Err)
 	default:
-		b.log.Warn("ack refused", "job", string(c.Job), "err", a.Err)
+		b.refused(l, c, a.Err)
+	}
+}
+
+// refused takes that a lease which may still be this worker's is not acknowledged, or
+// renewed no more. A Conflict ends renewals as the queue's policy has it; anything else
+// is a fault on one of both sides.
+func (b *book) refused(l *lease, c *command, err *rota.Error) {
+	level := slog.LevelWarn
+	if c.Verb == rota.VerbRenew {
+		l.renewOver = true
+		if err.Kind == rota.Conflict {
+			level = slog.LevelInfo
+		}
+	} else {
+		l.ackRefused = err
+	}
+	b.log.Log(context.Background(), level, c.Verb.String()+" refused, the lease goes on to its end", "job", string(c.Job),
+		"lease", c.Lease.String(), "err", err)
+	if f := b.worker.observer.Refused; f != nil {
+		b.told = append(b.told, func() { b.worker.observer.tell(f, b.worker.spec.ID, &l.assignment, err) })
 	}
 }
 

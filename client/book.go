@@ -37,10 +37,12 @@ type lease struct {
 	assignment rota.Assignment
 	phase      phase
 	received   time.Duration
-	// acked: an ack or a renewal is known to be committed.
-	acked    bool
-	deadline rota.Clock
-	renewals int32
+	// acked: an ack or a renewal is known to be committed; ackRefused is why an ack was
+	// not.
+	acked      bool
+	ackRefused *rota.Error
+	deadline   rota.Clock
+	renewals   int32
 	// renewNext is the earliest local time of the next renewal; renewOver says
 	// that the cluster takes no more.
 	renewNext time.Duration
@@ -249,6 +251,8 @@ func (b *book) expired(l *lease, now time.Duration) bool {
 	switch {
 	case now >= b.point.lost():
 		text = "no beat was answered for too long"
+	case !l.acked && l.ackRefused != nil:
+		text = "its ack was refused: " + l.ackRefused.Text
 	case !l.acked:
 		text = "its ack was not answered in time"
 	}

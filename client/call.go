@@ -20,6 +20,8 @@ const (
 	// answerMost is how long one of several nodes may take before another is
 	// asked: a node that is cut off or paused waits for its leader in vain.
 	answerMost = 5 * time.Second
+	// timerMost is how long a context's timer may be late.
+	timerMost = time.Second
 	// unbounded leaves a call as much time as the context has.
 	unbounded time.Duration = 0
 )
@@ -44,7 +46,7 @@ func (c *Client) call(ctx context.Context, op string, most time.Duration, f node
 			return &rota.Error{Kind: rota.Unavailable, Op: op, Text: "the client is closed"}
 		case e.Kind != rota.Unavailable && e.Kind != rota.Timeout:
 			return during(op, e)
-		case ctx.Err() != nil:
+		case ended(ctx):
 			return c.gaveUp(ctx, op, last)
 		}
 		// A node that said why tells more than one that said nothing.
@@ -86,7 +88,7 @@ func (c *Client) share(ctx context.Context, most time.Duration) time.Duration {
 // caller still has time is the node's fault, and its outcome is unknown.
 func (c *Client) judge(ctx context.Context, n *node, err error) *rota.Error {
 	e := words.FromStatus(err)
-	if e.Kind == rota.Timeout && ctx.Err() == nil {
+	if e.Kind == rota.Timeout && !ended(ctx) {
 		text := fmt.Sprintf("node %s did not answer in time", n.address)
 		return &rota.Error{Kind: rota.Unavailable, Text: text}
 	}
@@ -96,6 +98,25 @@ func (c *Client) judge(ctx context.Context, n *node, err error) *rota.Error {
 		return &named
 	}
 	return e
+}
+
+// ended says that the caller's time is over. A node is told the same deadline and
+// may notice it first: ctx's own timer is then still to fire, and is waited for, so
+// that a caller who looks at ctx afterwards sees what it is told here. Not for long: a
+// deadline given as a date passes when the wall clock is set past it, the timer's time
+// does not.
+func ended(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	if !ok || time.Now().Before(deadline) {
+		return ctx.Err() != nil
+	}
+	late := time.NewTimer(timerMost)
+	defer late.Stop()
+	select {
+	case <-ctx.Done():
+	case <-late.C:
+	}
+	return true
 }
 
 // gaveUp is the error when ctx ended before a node answered: Unavailable, for

@@ -54,6 +54,7 @@ type node struct {
 	tenants rotav1.TenantsClient
 	cluster rotav1.ClusterClient
 	events  rotav1.EventsClient
+	flows   rotav1.WorkflowsClient
 }
 
 type settings struct {
@@ -148,6 +149,7 @@ func newNode(address string, s *settings) (*node, error) {
 		jobs: rotav1.NewJobsClient(conn), workers: rotav1.NewWorkersClient(conn),
 		queues: rotav1.NewQueuesClient(conn), tenants: rotav1.NewTenantsClient(conn),
 		cluster: rotav1.NewClusterClient(conn), events: rotav1.NewEventsClient(conn),
+		flows: rotav1.NewWorkflowsClient(conn),
 	}, nil
 }
 

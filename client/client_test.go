@@ -217,6 +217,56 @@ func TestWait_tellsEachJobOnceAcrossNodes(t *testing.T) {
 	})
 }
 
+// TestWait_endsByTheNodesWord: a node ends the waiting a little before the caller's
+// deadline; that is a wait whose time is over, not a node that did not answer.
+func TestWait_endsByTheNodesWord(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, stop := setup(t, 1)
+		defer stop()
+		f.nodes[0].onWait = func(_ *rotav1.WaitJobsRequest, s grpc.ServerStreamingServer[rotav1.Job]) error {
+			deadline, _ := s.Context().Deadline()
+			pause(s.Context(), time.Until(deadline)-100*time.Millisecond)
+			return words.ToStatus(rota.Refusef(rota.Timeout, "job", "the waiting time is over and jobs are still running"))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := f.client.Wait(ctx, []rota.JobID{"a"}, nil); rota.KindOf(err) != rota.Timeout {
+			t.Fatalf("error %v, want a timeout: the node was there", err)
+		}
+	})
+}
+
+// lateTimer is a context whose time is over before it says so.
+type lateTimer struct {
+	context.Context
+	deadline time.Time
+}
+
+func (l lateTimer) Deadline() (time.Time, bool) { return l.deadline, true }
+
+// TestEnded: whoever is told that the time is over finds the context over too.
+func TestEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner, cancel := context.WithTimeout(t.Context(), time.Second+time.Millisecond)
+		defer cancel()
+		ctx := lateTimer{inner, time.Now().Add(time.Second)}
+		if ended(ctx) {
+			t.Error("it is over before its time")
+		}
+		time.Sleep(time.Second)
+		if !ended(ctx) || ctx.Err() == nil {
+			t.Errorf("its time is over, and its error is %v", ctx.Err())
+		}
+		// A wall clock that was set forward: the deadline has passed, the timer has hours to go.
+		hours, cancel := context.WithTimeout(t.Context(), 5*time.Hour)
+		defer cancel()
+		began := time.Now()
+		if !ended(lateTimer{hours, time.Now()}) || time.Since(began) > timerMost {
+			t.Errorf("it took %s to see that the deadline has passed", time.Since(began))
+		}
+	})
+}
+
 func TestWait_ends(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)

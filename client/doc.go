@@ -25,13 +25,20 @@
 // worker's on the same job: pass [Job.Token] on to what must not be written by
 // an older attempt (SPEC §8.6).
 //
+// # Workflows
+//
+// [Client.SubmitWorkflow] admits a graph of jobs, all of it or nothing;
+// [rota.NewNodeSpec] starts a node of it. A node's job starts when its parents have completed, and is leased, retried and reported on as
+// any other; its handler reads what they put out by [Job.Parents].
+//
 // # Files
 //
-// client.go and call.go connect, rotate and retry; jobs.go, wait.go and
-// admin.go are the calls. worker.go and run.go live a worker's life, stream.go
-// is one connection, outbox.go what it sends, answers.go what comes back, book.go
-// the leases it holds, work.go their handlers, view.go what it believes about
-// time, clock_*.go the local clock, handler.go what users write.
+// client.go and call.go connect, rotate and retry; jobs.go, wait.go, workflows.go
+// and admin.go are the calls; upload.go sends a workflow in pieces, waitflow.go
+// waits for its end. worker.go and run.go live a worker's life, stream.go is one
+// connection, outbox.go what it sends, answers.go what comes back, book.go the
+// leases it holds, work.go their handlers, view.go what it believes about time,
+// clock_*.go the local clock, handler.go what users write.
 //
 // The package never mints an id that a server was to choose, never extends a
 // lease or starts a handler on its own word, never resumes a handler whose

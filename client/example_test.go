@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -63,4 +64,71 @@ func ExampleWorker() {
 	if err := w.Run(ctx); err != nil { // drains when ctx ends
 		fmt.Println(err)
 	}
+}
+
+// sum is a handler that adds up what its parents put out.
+func sum(ctx context.Context, job *client.Job) (client.Result, error) {
+	parents, err := job.Parents(ctx)
+	if err != nil {
+		return client.Result{}, err
+	}
+	total := 0
+	for _, p := range parents {
+		n, err := strconv.Atoi(string(p.Output))
+		if err != nil {
+			return client.Result{}, client.NoRetry(fmt.Errorf("output of %s: %w", p.Node, err))
+		}
+		total += n
+	}
+	return client.Result{Output: []byte(strconv.Itoa(total))}, nil
+}
+
+// A fan-out of three nodes and one that waits for all of them: the handler of the
+// last one reads what the others put out.
+func ExampleClient_SubmitWorkflow() {
+	c, err := client.Dial([]string{"127.0.0.1:6470"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	last := rota.NewNodeSpec("sum", "sum", nil)
+	spec := rota.WorkflowSpec{OnFailure: rota.FailFast}
+	for i := range 3 {
+		part := rota.NewNodeSpec(fmt.Sprintf("count-%d", i), "count", []byte(strconv.Itoa(i)))
+		spec.Nodes = append(spec.Nodes, part)
+		last.Parents = append(last.Parents, part.ID)
+	}
+	spec.Nodes = append(spec.Nodes, last)
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	submitted, err := c.SubmitWorkflow(ctx, spec)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	flow, err := c.WaitWorkflow(ctx, submitted.ID)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	job, _, err := c.Job(ctx, rota.NodeJobID(flow.ID, "sum"), rota.ReadOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(flow.State, string(job.Output))
+}
+
+// A handler is tested without a cluster: the test says what the parents put out.
+func ExampleWithParents() {
+	a := rota.Assignment{Spec: rota.JobSpec{ID: rota.NodeJobID("nightly", "sum")}}
+	job := client.NewJob(a, nil, client.WithParents(
+		rota.ParentOutput{Node: "count-0", Output: rota.Blob("20")},
+		rota.ParentOutput{Node: "count-1", Output: rota.Blob("22")}))
+	workflow, node, _ := job.Workflow()
+	result, err := sum(context.Background(), job)
+	fmt.Println(workflow, node, string(result.Output), err)
+	// Output: nightly sum 42 <nil>
 }

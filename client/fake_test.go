@@ -29,6 +29,7 @@ type fakeNode struct {
 	onGet    func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error)
 	onWait   func(*rotav1.WaitJobsRequest, grpc.ServerStreamingServer[rotav1.Job]) error
 	drains   chan string
+	flows    fakeFlows
 }
 
 // The services of a node; each has methods of the same names.
@@ -284,6 +285,7 @@ func setup(t *testing.T, count int) (f *fakeCluster, stop func()) {
 		rotav1.RegisterJobsServer(n.server, jobsOf{fakeNode: n})
 		rotav1.RegisterWorkersServer(n.server, workersOf{fakeNode: n})
 		rotav1.RegisterClusterServer(n.server, clusterOf{fakeNode: n})
+		rotav1.RegisterWorkflowsServer(n.server, flowsOf{fakeNode: n})
 		go func() { _ = n.server.Serve(n.listener) }()
 		f.nodes, addrs = append(f.nodes, n), append(addrs, n.address)
 		byAddress[n.address] = n

@@ -25,7 +25,7 @@ func (f *fakeCluster) worker(spec rota.WorkerSpec, h Handler, opts ...WorkerOpti
 	}
 	spec.Queues = []rota.QueueName{"default"}
 	start := time.Now()
-	opts = append(opts, withNow(func() time.Duration { return time.Since(start) + time.Hour }))
+	opts = append(opts, WithClock(func() time.Duration { return time.Since(start) + time.Hour }))
 	w, err := NewWorker(f.client, spec, opts...)
 	if err != nil {
 		f.t.Fatal(err)

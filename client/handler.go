@@ -28,15 +28,31 @@ type Result struct {
 type Job struct {
 	assignment rota.Assignment
 	progress   func(percent int, note string)
+	parents    func(ctx context.Context, job rota.JobID) ([]rota.ParentOutput, error)
+}
+
+// JobOption changes a Job that NewJob makes.
+type JobOption func(*Job)
+
+// WithParents says what the job's parents put out.
+func WithParents(outputs ...rota.ParentOutput) JobOption {
+	return func(j *Job) {
+		j.parents = func(context.Context, rota.JobID) ([]rota.ParentOutput, error) { return outputs, nil }
+	}
 }
 
 // NewJob makes a Job outside of a worker, for tests of handlers. progress may
 // be nil.
-func NewJob(a rota.Assignment, progress func(percent int, note string)) *Job {
+func NewJob(a rota.Assignment, progress func(percent int, note string), opts ...JobOption) *Job {
 	if progress == nil {
 		progress = func(int, string) {}
 	}
-	return &Job{a, progress}
+	j := &Job{assignment: a, progress: progress}
+	WithParents()(j)
+	for _, o := range opts {
+		o(j)
+	}
+	return j
 }
 
 // ID is the job's id.
@@ -64,6 +80,22 @@ func (j *Job) Lease() rota.LeaseID { return j.assignment.Lease.ID }
 // Assignment is the lease as it was first received, with the decision that
 // chose this worker.
 func (j *Job) Assignment() rota.Assignment { return j.assignment }
+
+// Workflow is the workflow that the job belongs to and its node there; ok is false
+// for a job that was submitted by itself.
+func (j *Job) Workflow() (workflow rota.WorkflowID, node string, ok bool) {
+	return rota.SplitNodeJobID(j.ID())
+}
+
+// Parents gives what the parents of the job's node put out, in the order of their
+// numbers (SPEC §11.2); none for a job of no workflow. Each call asks the cluster: a
+// handler that needs none costs none.
+func (j *Job) Parents(ctx context.Context) ([]rota.ParentOutput, error) {
+	if _, _, ok := j.Workflow(); !ok {
+		return nil, nil
+	}
+	return j.parents(ctx, j.ID())
+}
 
 // Progress reports 0…100 with a note. It never waits: the last report of each
 // second is sent (SPEC §8.7).

@@ -16,6 +16,11 @@ type Observer struct {
 	// Lost: a lease that was waiting or running is believed in no more. Err is
 	// a *LostError. Its handler may still be running: Finished follows.
 	Lost func(HandlerEvent)
+	// Refused: the cluster refused to acknowledge or to renew a lease that may still be
+	// the worker's, for good (Err). The lease goes on to its end: one that is renewed no
+	// more to its deadline, one that is not acknowledged until it is Lost, unless its
+	// completion comes first.
+	Refused func(HandlerEvent)
 	// Reported: the cluster took the outcome, or refused it for good (Err).
 	Reported func(HandlerEvent)
 	// Connected and Disconnected tell of the stream to a node.

@@ -12,8 +12,9 @@ const (
 	batchCommands = rota.MaxEntryOps / 2
 	batchBytes    = rota.MaxEntryBytes / 2
 	// batchesFlying is how many messages may be without an answer. Beyond them
-	// commands gather, which makes messages larger exactly when that pays.
-	batchesFlying = 8
+	// commands gather, which makes messages larger exactly when that pays: one is
+	// being decided while the next is on its way, more would only be smaller.
+	batchesFlying = 2
 	// triesMost bounds how often an answer of kind Internal is asked again.
 	triesMost = 10
 )

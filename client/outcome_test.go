@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -89,6 +91,46 @@ func TestWorker_confirmsARevocationAfterItsHandler(t *testing.T) {
 		b.s.nothing()
 		r.done <- context.Cause(r.ctx)
 		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+		b.stopped(t, b.s)
+	})
+}
+
+// TestWorker_tellsOfARefusal: what the cluster refuses of a lease that stays the worker's
+// is logged and told, and the lease's end says it too.
+func TestWorker_tellsOfARefusal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var told []string
+		note := func(what string) func(HandlerEvent) {
+			return func(e HandlerEvent) { told = append(told, fmt.Sprintf("%s %s: %v", what, e.Job, e.Err)) }
+		}
+		var lines strings.Builder
+		b, stop := begin(t, 1, rota.WorkerSpec{Slots: 2}, WithObserver(Observer{Refused: note("refused")}),
+			WithWorkerLogger(slog.New(slog.NewTextHandler(&lines, nil))))
+		defer stop()
+		b.s.answerBeats(ticking())
+		renewed := b.run(leaseOf("renewed"))
+		b.s.assign(leaseOf("wf/acked"))
+		b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Err: rota.Refusef(rota.Invalid, "job", "no id")})
+		acked := within5s(t, b.h.started, "start")
+		synctest.Wait()
+		alive(t, acked) // its completion may still be taken
+		b.at(4 * time.Second)
+		lost(t, acked, "its ack was refused: no id")
+		acked.done <- nil
+		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+		b.at(35 * time.Second)
+		b.s.answer(b.s.expect(rota.VerbRenew), rota.LeaseAnswer{Err: rota.Refusef(rota.Invalid, "ordinal", "no ordinal")})
+		synctest.Wait()
+		alive(t, renewed) // to its deadline
+		if want := []string{"refused wf/acked: no id", "refused renewed: no ordinal"}; !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+		for _, line := range []string{`level=WARN msg="ACK refused`, `level=WARN msg="RENEW refused`, `level=WARN msg="lease lost"`} {
+			if !strings.Contains(lines.String(), line) {
+				t.Errorf("no line %s in\n%s", line, &lines)
+			}
+		}
+		renewed.done <- nil
 		b.stopped(t, b.s)
 	})
 }

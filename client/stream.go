@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"time"
 
 	"google.golang.org/grpc"
@@ -159,6 +160,9 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 		timer := time.NewTimer(max(0, at-b.worker.now()))
 		select {
 		case <-b.sendKick:
+			// Handlers that are about to return share the message: whoever kicked
+			// hands this goroutine its processor at once.
+			runtime.Gosched()
 		case <-timer.C:
 		case <-ctx.Done():
 		}

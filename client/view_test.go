@@ -25,7 +25,7 @@ func asleep(t *testing.T) *sleeper {
 	t.Cleanup(func() { _ = c.Close() })
 	s := &sleeper{t: t, now: time.Hour, h: newScript()}
 	spec := rota.WorkerSpec{Queues: []rota.QueueName{"q"}, Slots: 2}
-	w, err := NewWorker(c, spec, withNow(func() time.Duration { return s.now }))
+	w, err := NewWorker(c, spec, WithClock(func() time.Duration { return s.now }))
 	if err != nil {
 		t.Fatal(err)
 	}

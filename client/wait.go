@@ -113,11 +113,11 @@ func (w *subscription) stopped(ctx context.Context, n *node, err error, last *ro
 	switch {
 	case w.c.life.Err() != nil:
 		return &rota.Error{Kind: rota.Unavailable, Op: "wait", Text: "the client is closed"}
-	case ctx.Err() != nil && last != nil:
+	case ended(ctx) && last != nil && !toldOver(ctx, err):
 		return w.c.gaveUp(ctx, "wait", last)
-	case ctx.Err() != nil:
+	case ended(ctx), toldOver(ctx, err):
 		text := plural(len(w.left), "job") + " did not end in time"
-		return &rota.Error{Kind: rota.Timeout, Op: "wait", Text: text, Cause: ctx.Err()}
+		return &rota.Error{Kind: rota.Timeout, Op: "wait", Text: text, Cause: context.DeadlineExceeded}
 	case e.Kind == rota.NotFound && !w.believed(e):
 		_, _, err := w.c.Job(ctx, w.sure, rota.ReadOptions{})
 		return err
@@ -125,6 +125,14 @@ func (w *subscription) stopped(ctx context.Context, n *node, err error, last *ro
 		return during("wait", e)
 	}
 	return nil
+}
+
+// toldOver says that the node itself ended the waiting: it does so a little before the
+// caller's deadline, while the caller still listens (SPEC §13.1).
+func toldOver(ctx context.Context, err error) bool {
+	_, bounded := ctx.Deadline()
+	e := words.FromStatus(err)
+	return bounded && e.Kind == rota.Timeout && e.Cause == nil
 }
 
 // believed says that a job's absence was already checked by a linearizable

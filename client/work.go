@@ -77,7 +77,8 @@ func (b *book) work(ctx context.Context, l *lease, h Handler) {
 		w.observer.tell(w.observer.Finished, w.spec.ID, &l.assignment, err)
 		b.returned(l, outcomeOf(result, err), err)
 	}()
-	job := &Job{l.assignment, func(percent int, note string) { b.progress(l, percent, note) }}
+	job := &Job{assignment: l.assignment, parents: w.client.ParentOutputs,
+		progress: func(percent int, note string) { b.progress(l, percent, note) }}
 	result, err = h(ctx, job)
 }
 

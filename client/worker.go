@@ -76,8 +76,9 @@ func WithDrainTimeout(d time.Duration) WorkerOption { return func(w *Worker) { w
 // step of stopping, for a second signal.
 func WithHardStop(ctx context.Context) WorkerOption { return func(w *Worker) { w.hard = ctx } }
 
-// withNow replaces the local clock in tests.
-func withNow(now func() time.Duration) WorkerOption { return func(w *Worker) { w.now = now } }
+// WithClock replaces the monotonic clock that leases are judged by (SPEC §3.5), for
+// simulations: it must never run slower than the cluster's.
+func WithClock(now func() time.Duration) WorkerOption { return func(w *Worker) { w.now = now } }
 
 // NewWorker makes a worker. An empty id is made up, new per process and worker.
 func NewWorker(c *Client, spec rota.WorkerSpec, opts ...WorkerOption) (*Worker, error) {

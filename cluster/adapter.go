@@ -27,23 +27,42 @@ func (a adapter) Apply(log *raft.Log) any {
 		return *halted // nothing is applied after what could not be
 	}
 	start := time.Now()
+	n.dog.begun.Add(1)
+	defer n.dog.ended.Add(1)
+	if n.leading() != nil {
+		n.news.applied(log)
+	}
 	n.mu.Lock()
-	applied, err := n.machine.Apply(rota.Index(log.Index), log.Term, log.Data)
+	if n.mend.active.Load() {
+		n.mend.passed = rota.Index(log.Index) // it is applied once there is a state
+		n.mu.Unlock()
+		return n.refuseRebuilding()
+	}
+	err := n.followsPassed(rota.Index(log.Index))
+	var applied fsm.Applied
+	if err == nil {
+		applied, err = n.machine.Apply(rota.Index(log.Index), log.Term, log.Data)
+	}
 	if err != nil {
 		n.mu.Unlock()
 		n.fatal(err)
 		return err
 	}
-	n.digests.put(applied.Index, applied.Digest)
+	failpoint("apply-before-digest")
+	n.mend.passed = applied.Index
+	n.digests.put(applied.Index, applied.Digest, n.machine.Staging().Last)
 	n.hub.publish(n.machine, &applied)
 	n.history.wanted(n.machine)
 	n.events.append(n.machine.Head().Incarnation, &applied)
+	n.measures.countEvents(applied.Events)
+	n.machine.Recycle(applied.Events) // who follows events reads their bytes
+	applied.Events = nil
+	n.applied.Store(uint64(applied.Index)) // under the lock, as whoever reads the state may ask for it
 	n.mu.Unlock()
-	n.applied.Store(uint64(applied.Index))
-	n.appliedAt.Store(int64(sinceBoot()))
+	n.rules.Store(applied.Rules)
+	n.appliedAt.Store(int64(n.sinceBoot()))
 	n.hub.advance(applied.Index)
 	n.measures.apply.Observe(time.Since(start).Seconds())
-	n.measures.countEvents(applied.Events)
 	if applied.Term == log.Term {
 		n.learnCluster()
 	}
@@ -57,7 +76,21 @@ func (a adapter) StoreConfiguration(uint64, raft.Configuration) {}
 // Snapshot freezes the state, which takes about a microsecond; Persist writes
 // it while applying goes on.
 func (a adapter) Snapshot() (raft.FSMSnapshot, error) {
-	return frozenState{a.n.freeze(), a.n}, nil
+	frozen, err := a.n.freezeWhole()
+	if err != nil {
+		return nil, err
+	}
+	return frozenState{frozen, a.n}, nil
+}
+
+// freezeWhole freezes a state that is there: while it is rebuilt there is none.
+func (n *Node) freezeWhole() (*fsm.Frozen, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.refuseRebuilding(); err != nil {
+		return nil, err
+	}
+	return n.machine.Freeze(), nil
 }
 
 func (n *Node) freeze() *fsm.Frozen {
@@ -98,27 +131,43 @@ func (f frozenState) Release() {}
 // present one, and only a state whose digest is right is taken.
 func (a adapter) Restore(rc io.ReadCloser) error {
 	defer rc.Close()
+	a.n.mend.placing.Lock()
+	defer a.n.mend.placing.Unlock()
+	if a.n.mend.active.Load() {
+		return a.n.passSnapshot(rc)
+	}
 	m, info, err := snapshot.Read(rc, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
-		return fsm.NewLoader(info)
+		l, err := fsm.NewLoaderKnowing(info, a.n.cfg.knows)
+		planted.nonatomicRestore(a.n, l)
+		failpoint("restore-midway")
+		return l, err
 	})
 	if err != nil {
 		a.n.log.Error("snapshot refused", "err", err)
+		a.n.haltAtNewer(err)
 		return err
 	}
 	n := a.n
+	failpoint("restore-before-swap")
 	n.followInstalled(info.Index, m)
 	n.flushEventsOnce()
 	_ = n.flushHistory() // what is staged goes with the state; what fails is fetched
 	n.mu.Lock()
+	n.mend.passed = info.Index
+	if n.mend.active.Load() { // dropped while this one was read: what is fetched follows it
+		n.mu.Unlock()
+		return nil
+	}
 	before := n.machine
 	n.machine = m
 	n.digests.clear()
-	n.digests.put(info.Index, info.Digest)
+	n.digests.put(info.Index, info.Digest, m.Staging().Last)
 	n.hub.resync(before, m)
 	n.events.reset(m.Head())
-	n.mu.Unlock()
 	n.applied.Store(uint64(info.Index))
-	n.appliedAt.Store(int64(sinceBoot()))
+	n.mu.Unlock()
+	n.rules.Store(info.RulesVersion)
+	n.appliedAt.Store(int64(n.sinceBoot()))
 	n.hub.advance(info.Index)
 	n.learnCluster()
 	n.log.Info("snapshot restored", "index", info.Index, "records", info.Records)

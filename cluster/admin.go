@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -15,12 +16,26 @@ import (
 
 // ownStatus is this node's word on itself, of one moment.
 func (n *Node) ownStatus() rota.NodeStatus {
-	n.mu.RLock()
-	head := n.machine.Head()
-	n.mu.RUnlock()
+	var head fsm.Head
+	if n.peek() {
+		head = n.machine.Head()
+		n.mu.RUnlock()
+	} else {
+		head.Index = rota.Index(n.applied.Load())
+		if d := n.digests.get(head.Index); d != nil {
+			head.Digest = *d
+		}
+	}
 	problems := n.problems()
 	s := rota.NodeStatus{ID: n.cfg.Node, API: n.cfg.API, Raft: n.cfg.Raft, State: strings.ToUpper(n.raft.State().String()),
-		Version: n.cfg.Version, AppliedIndex: head.Index, Digest: head.Digest, Healthy: len(problems) == 0, Problems: problems}
+		Version: n.cfg.Version, AppliedIndex: head.Index, Digest: head.Digest, Healthy: len(problems) == 0, Problems: problems,
+		RulesVersion: n.cfg.knows}
+	switch {
+	case n.mend.active.Load():
+		s.State = stateRebuilding
+	case n.dog.stalled.Load() > 0:
+		s.State = stateStalled
+	}
 	for _, server := range n.servers() {
 		if rota.NodeID(server.ID) == n.cfg.Node {
 			s.Voter = server.Suffrage == raft.Voter
@@ -31,8 +46,10 @@ func (n *Node) ownStatus() rota.NodeStatus {
 
 // Inspect tells this node's own state to another node.
 func (n *Node) Inspect(_ context.Context, digestsAt []rota.Index) (rota.Inspection, error) {
-	in := rota.Inspection{Status: n.ownStatus(), ClusterID: n.ClusterID(), WallMs: time.Now().UnixMilli(),
-		LastLogIndex: rota.Index(n.raft.LastIndex())}
+	in := rota.Inspection{Status: n.ownStatus(), ClusterID: n.ClusterID(), WallMs: n.wall().UnixMilli(),
+		LastLogIndex: rota.Index(n.raft.LastIndex()), DiskLevel: uint8(n.disk.now())}
+	rebuild := n.data.Rebuild()
+	in.DifferedAt, in.RightUntil = rota.Index(rebuild.At), rota.Index(rebuild.Agreed)
 	for _, at := range digestsAt[:min(len(digestsAt), inspectMost)] {
 		in.Digests = append(in.Digests, n.digests.get(at))
 	}
@@ -41,13 +58,16 @@ func (n *Node) Inspect(_ context.Context, digestsAt []rota.Index) (rota.Inspecti
 
 // Status tells the whole cluster as this node sees it; it works without a leader.
 func (n *Node) Status(context.Context) (rota.ClusterStatus, error) {
-	n.mu.RLock()
-	head, counts, workers, mode := n.machine.Head(), n.machine.Counts(), n.machine.WorkerCount(), n.machine.Mode()
-	n.mu.RUnlock()
+	c := rota.ClusterStatus{ClusterID: n.ClusterID(), AppliedIndex: rota.Index(n.applied.Load()), RulesVersion: n.rules.Load()}
+	if n.peek() {
+		head, mode := n.machine.Head(), n.machine.Mode()
+		c.AppliedIndex, c.Clock, c.Date, c.RulesVersion = head.Index, head.Clock, head.Date, head.Rules
+		c.Mode, c.ModeReason, c.Drained = head.Mode, mode.Reason, mode.Drained
+		c.Jobs, c.Workers = n.machine.Counts(), n.machine.WorkerCount()
+		n.mu.RUnlock()
+	}
 	_, leader := n.raft.LeaderWithID()
-	c := rota.ClusterStatus{ClusterID: head.ClusterID, Leader: rota.NodeID(leader), Term: n.raft.CurrentTerm(),
-		AppliedIndex: head.Index, Clock: head.Clock, Date: head.Date, Mode: head.Mode, ModeReason: mode.Reason, Drained: mode.Drained, Jobs: counts, Workers: workers,
-		Nodes: []rota.NodeStatus{n.ownStatus()}}
+	c.Leader, c.Term, c.Nodes = rota.NodeID(leader), n.raft.CurrentTerm(), []rota.NodeStatus{n.ownStatus()}
 	servers := n.servers()
 	views := n.inspectAll(servers, nil)
 	for _, s := range servers {
@@ -118,7 +138,7 @@ func (n *Node) TransferHere(ctx context.Context, to rota.NodeID) (rota.NodeID, e
 	if to == n.cfg.Node {
 		return to, nil
 	}
-	successor, err := n.successor(to)
+	successor, err := n.awaitSuccessor(ctx, to)
 	if err != nil {
 		return "", err
 	}
@@ -135,8 +155,28 @@ func (n *Node) TransferHere(ctx context.Context, to rota.NodeID) (rota.NodeID, e
 	}
 }
 
-// successor gives the voter that leadership goes to: the one named, or the one
-// that has applied most. It must answer now: hashicorp/raft takes no entry while
+// successorWait is how long a node that was named may take to answer: one that was
+// just started answers its own clients before this node's connection to it is back.
+const successorWait = 5 * time.Second
+
+// errSilent is why a successor that may yet answer is refused.
+var errSilent = errors.New("no answer came in time")
+
+// awaitSuccessor is successor, asked again for a while where only silence stands
+// in the way.
+func (n *Node) awaitSuccessor(ctx context.Context, named rota.NodeID) (raft.Server, error) {
+	ctx, cancel := context.WithTimeout(ctx, successorWait)
+	defer cancel()
+	for {
+		s, err := n.successor(named)
+		if !errors.Is(err, errSilent) || n.pause(ctx, 50*time.Millisecond) != nil {
+			return s, err
+		}
+	}
+}
+
+// successor gives the voter that leadership goes to: the one named, or of those whose
+// disks have the most room the one that has applied most. It must answer now: hashicorp/raft takes no entry while
 // it waits, up to ten seconds, for a successor that hangs.
 func (n *Node) successor(named rota.NodeID) (best raft.Server, err error) {
 	servers := n.servers()
@@ -145,7 +185,7 @@ func (n *Node) successor(named rota.NodeID) (best raft.Server, err error) {
 	if named != "" {
 		err = rota.Refusef(rota.NotFound, "node", "node %q is no member", named)
 	}
-	applied, found := rota.Index(0), false
+	level, applied, found := diskRoomy, rota.Index(0), false
 	for _, s := range servers {
 		id := rota.NodeID(s.ID)
 		v, other := views[id]
@@ -157,10 +197,20 @@ func (n *Node) successor(named rota.NodeID) (best raft.Server, err error) {
 			}
 		case v.err != nil:
 			if named != "" {
-				err = rota.Refusef(rota.Conflict, "node", "node %s does not answer: it cannot lead now", id)
+				refusal := rota.Refusef(rota.Conflict, "node", "node %s cannot lead now", id)
+				refusal.Cause = errSilent
+				err = refusal
 			}
-		case !found || v.status.AppliedIndex > applied:
-			best, applied, found = s, v.status.AppliedIndex, true
+		case v.status.State == stateRebuilding:
+			if named != "" {
+				err = rota.Refusef(rota.Conflict, "node", "node %s rebuilds its state: it cannot lead now", id)
+			}
+		case v.status.State == stateStalled:
+			if named != "" {
+				err = rota.Refusef(rota.Conflict, "node", "node %s stalls: it cannot lead now", id)
+			}
+		case !found || v.disk < level || v.disk == level && v.status.AppliedIndex > applied:
+			best, level, applied, found = s, v.disk, v.status.AppliedIndex, true
 		}
 	}
 	if found {
@@ -214,6 +264,7 @@ func (n *Node) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	if err := l.all(ctx, []*fsmpb.Op{op}); err != nil {
 		return err
 	}
+	failpoint("removal-before-configuration")
 	// Should it fail, reconcile goes on with it: the id is refused from now on.
 	if err := n.settled(n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout)); err != nil {
 		return &rota.Error{Kind: rota.Unavailable, Text: "the node was not removed", Cause: err, RetryAfter: time.Second}
@@ -248,6 +299,7 @@ func (n *Node) Leave(ctx context.Context) error {
 				return givenUp(end, err)
 			}
 		case err == nil, rota.KindOf(err) == rota.NotFound: // an earlier call that had no answer did it
+			failpoint("leave-before-end")
 			n.leftOnce.Do(func() { close(n.left) })
 			return nil
 		default:
@@ -263,8 +315,12 @@ func (n *Node) CheckAt(ctx context.Context, index rota.Index) (rota.NodeVerdict,
 		return v, err
 	}
 	n.mu.Lock()
+	err := n.refuseRebuilding()
 	head, held, frozen := n.machine.Head(), n.events.held(), n.machine.Freeze()
 	n.mu.Unlock()
+	if err != nil {
+		return v, err
+	}
 	faults, err := n.checkState(ctx, frozen)
 	if err != nil {
 		return v, err

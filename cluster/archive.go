@@ -138,14 +138,16 @@ func (n *Node) flushBatch(last uint64) (more bool, err error) {
 	if err := n.history.store.Claim(head.ClusterID, head.Incarnation); err != nil {
 		return false, err
 	}
-	entries, seqs := make([]snapshot.Entry, len(staged)), make([]uint64, len(staged))
+	seqs := make([]uint64, len(staged))
 	for i, s := range staged {
-		entries[i], seqs[i] = snapshot.Entry{Seq: s.Seq, Data: s.Append(nil)}, s.Seq
+		seqs[i] = s.Seq
 	}
+	failpoint("archive-before-flush")
 	start := time.Now()
-	if err := n.history.store.Put(entries, nil); err != nil {
+	if err := n.history.store.PutStaged(staged); err != nil {
 		return false, err
 	}
+	failpoint("archive-after-flush")
 	n.measures.flush.Observe(time.Since(start).Seconds())
 	for len(seqs) > 0 {
 		k := min(len(seqs), archivedAtOnce)
@@ -181,6 +183,10 @@ func (n *Node) lacks(most int) snapshot.Spans {
 	n.mu.RLock()
 	s := n.machine.Staging()
 	n.mu.RUnlock()
+	return n.lacking(s, most)
+}
+
+func (n *Node) lacking(s fsm.Staging, most int) snapshot.Spans {
 	last := s.Last
 	if s.Oldest != 0 {
 		last = s.Oldest - 1
@@ -190,12 +196,14 @@ func (n *Node) lacks(most int) snapshot.Spans {
 
 // ArchiveStatus tells how far this node's history is behind and what it holds.
 func (n *Node) ArchiveStatus() rota.ArchiveStatus {
-	n.mu.RLock()
+	a := n.history.store.Stats()
+	if !n.peek() {
+		return rota.ArchiveStatus{Records: a.Records, Bytes: a.Bytes, OldestDate: a.OldestDate, Lost: a.Lost}
+	}
 	s, clock := n.machine.Staging(), n.machine.Head().Clock
 	n.mu.RUnlock()
-	a := n.history.store.Stats()
 	status := rota.ArchiveStatus{Staged: int64(s.Records), StagedBytes: s.Bytes, Dropped: s.Dropped, Records: a.Records,
-		Bytes: a.Bytes, OldestDate: a.OldestDate, Lacking: n.lacks(lackMost).Count(), Lost: a.Lost}
+		Bytes: a.Bytes, OldestDate: a.OldestDate, Lacking: n.lacking(s, lackMost).Count(), Lost: a.Lost}
 	if s.Oldest != 0 {
 		status.LagMs = int64(clock - s.Since)
 	}
@@ -218,7 +226,7 @@ func (n *Node) historyProblems() (problems []string) {
 		problems = append(problems, fmt.Sprintf("archive is %d s behind with %d ended jobs: the disk is too slow or failing",
 			s.LagMs/1000, s.Staged))
 	}
-	if since != 0 && sinceBoot()-since > archiveLate {
+	if since != 0 && n.sinceBoot()-since > archiveLate {
 		problems = append(problems, fmt.Sprintf("archive lacks %d ended jobs (%d were dropped here as it could not keep up): they "+
 			"are fetched once the nodes that have them answer", s.Lacking, s.Dropped))
 	}

@@ -32,11 +32,18 @@ func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) error {
 	}
 	past, release := n.holdPast()
 	defer release()
-	frozen := n.freeze()
+	frozen, err := n.freezeWhole()
+	if err != nil {
+		return err
+	}
+	if frozen.Info().ClusterID == "" {
+		return &rota.Error{Kind: rota.Unavailable, Subject: "cluster_id", RetryAfter: backupWait,
+			Text: "this node has no state yet: back up another node, or try again later"}
+	}
 	if past != nil {
 		past.to = uint64(frozen.Info().Index)
 	}
-	_, err := snapshot.Write(w, backup{frozen, n.history.store, past})
+	_, err = snapshot.Write(w, backup{frozen, n.history.store, past})
 	return err
 }
 

@@ -56,7 +56,7 @@ func (n *Node) fetchOnce() (more bool) {
 	if len(gaps) == 0 {
 		n.history.lackingSince = 0
 	} else if n.history.lackingSince == 0 {
-		n.history.lackingSince = sinceBoot()
+		n.history.lackingSince = n.sinceBoot()
 	}
 	n.history.mu.Unlock()
 	if len(gaps) == 0 {
@@ -158,7 +158,9 @@ func (n *Node) ArchiveRange(_ context.Context, span rota.ArchiveSpan, maxBytes i
 	if span.From == 0 || span.To < span.From {
 		return rota.ArchiveSlice{}, rota.Refusef(rota.Invalid, "archive", "numbers %d to %d are no span", span.From, span.To)
 	}
-	n.mu.RLock()
+	if err := n.reading(); err != nil { // else it would say that it knows of none
+		return rota.ArchiveSlice{}, err
+	}
 	s := n.machine.Staging()
 	n.mu.RUnlock()
 	if s.Oldest != 0 && s.Oldest <= span.To {
@@ -180,7 +182,9 @@ func (n *Node) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.Archi
 	records := make([]rota.ArchiveRecord, len(ids))
 	size := 0
 	for i, id := range ids {
-		n.mu.RLock()
+		if err := n.reading(); err != nil {
+			return nil, err
+		}
 		staged, ok := n.machine.StagedJob(id)
 		n.mu.RUnlock()
 		if ok {

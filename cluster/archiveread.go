@@ -15,7 +15,9 @@ import (
 // jobAt reads one job from the state and, where the state holds no more than a
 // tombstone or nothing, from the history.
 func (n *Node) jobAt(ctx context.Context, id rota.JobID) (rota.Job, bool, error) {
-	n.mu.RLock()
+	if err := n.reading(); err != nil {
+		return rota.Job{}, false, err
+	}
 	job, known := n.machine.Job(id)
 	seq, _, ended := n.machine.Tombstone(id)
 	prior, wanted := n.machine.Prior(id)
@@ -106,6 +108,10 @@ func (n *Node) dropAll(seqs []uint64) {
 // listJobs makes one page of the state and the history as they are now.
 func (n *Node) listJobs(f rota.JobFilter) (rota.JobPage, error) {
 	n.mu.Lock()
+	if err := n.refuseRebuilding(); err != nil {
+		n.mu.Unlock()
+		return rota.JobPage{}, err
+	}
 	list := n.machine.Jobs()
 	n.mu.Unlock()
 	// After the state: what left memory since is in the archive.
@@ -126,28 +132,38 @@ func (n *Node) listAnywhere(ctx context.Context, f rota.JobFilter, at rota.Index
 	if stale || f.State != rota.JobNone && !f.State.Terminal() || len(n.lacks(1)) == 0 {
 		return n.listJobs(f)
 	}
+	var refused []error
 	for _, s := range n.servers() {
 		id := rota.NodeID(s.ID)
+		if id == n.cfg.Node {
+			continue
+		}
 		to, ok := n.address(id)
-		if id == n.cfg.Node || !ok {
+		if !ok {
+			refused = append(refused, fmt.Errorf("node %s was never seen in gossip", id))
 			continue
 		}
 		page, err := n.peers.ListArchived(ctx, to, f, at)
 		if err == nil || rota.KindOf(err) == rota.Invalid {
 			return page, err
 		}
+		refused = append(refused, fmt.Errorf("node %s: %w", id, err))
 	}
 	if len(n.lacks(1)) == 0 { // fetched meanwhile
 		return n.listJobs(f)
 	}
 	return rota.JobPage{}, &rota.Error{Kind: rota.Unavailable, Subject: "archive", RetryAfter: fetchEvery, Text: "this node's " +
-		"history of ended jobs has gaps, and no node that has it all answers: try again, or read stale what is here"}
+		"history of ended jobs has gaps, and no node that has it all answers: try again, or read stale what is here",
+		Cause: errors.Join(refused...)}
 }
 
 // ListArchived serves a page to a node whose history has gaps. One that has gaps
 // itself refuses.
 func (n *Node) ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error) {
 	if err := n.waitApplied(ctx, at); err != nil {
+		return rota.JobPage{}, err
+	}
+	if err := n.refuseRebuilding(); err != nil {
 		return rota.JobPage{}, err
 	}
 	if len(n.lacks(1)) > 0 {
@@ -160,7 +176,9 @@ func (n *Node) ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index
 // revives a job carries it, so that applying never depends on what a node has
 // flushed (SPEC §9.1). nil where no node has it, or the job is not over.
 func (n *Node) specOf(ctx context.Context, id rota.JobID) (*fsmpb.JobSpec, error) {
-	n.mu.RLock()
+	if err := n.reading(); err != nil {
+		return nil, err
+	}
 	staged, ok := n.machine.StagedJob(id)
 	seq, _, ended := n.machine.Tombstone(id)
 	n.mu.RUnlock()
@@ -198,14 +216,14 @@ func (n *Node) beyond(err *rota.Error, id rota.JobID) *rota.Error {
 // proposeHere puts operations into the log of this leadership. Submissions of ids
 // that ended beyond the tombstones are answered from the archive and not proposed
 // (SPEC §9.4). While no tombstone was ever taken that costs nothing.
-func (n *Node) proposeHere(ctx context.Context, l *leadership, ops []*fsmpb.Op) reply {
-	urgent := ops[0].GetSubmit() == nil
+func (n *Node) proposeHere(ctx context.Context, l *leadership, b bundle) reply {
+	ops := b.ops
 	known, err := n.knownSubmits(ctx, ops)
 	if err != nil {
 		return reply{err: err}
 	}
 	if known == nil {
-		return l.propose(ctx, ops, urgent)
+		return l.proposeBundle(ctx, b, urgent(ops))
 	}
 	r := reply{index: rota.Index(n.applied.Load()), outcomes: known}
 	var rest []*fsmpb.Op
@@ -217,7 +235,7 @@ func (n *Node) proposeHere(ctx context.Context, l *leadership, ops []*fsmpb.Op) 
 	if len(rest) == 0 {
 		return r
 	}
-	proposed := l.propose(ctx, rest, urgent)
+	proposed := l.propose(ctx, rest, urgent(ops))
 	if proposed.err != nil {
 		return proposed
 	}

@@ -99,6 +99,9 @@ func TestAuditFindsAPlantedDifference(t *testing.T) {
 	})
 	n := b.follower()
 	data := n.cfg.Data
+	// The leader's word is not the follower's log yet.
+	placed := b.leader().ownStatus().AppliedIndex
+	b.eventually("the follower has the placements", func() bool { return n.ownStatus().AppliedIndex >= placed })
 	b.stop(n.cfg.Node)
 	whole, err := AuditData(within(t, 20*time.Second), data, slog.New(slog.DiscardHandler))
 	if err != nil || whole.Difference != nil || whole.Proved != whole.Rounds || whole.Rounds == 0 {
@@ -162,7 +165,7 @@ func plant(t *testing.T, data string, change func(*fsmpb.Round, *fsmpb.Pair)) (r
 				continue
 			}
 			change(r, r.Pairs[len(r.Pairs)-1])
-			if stored.Data, err = fsm.Seal(entry); err != nil {
+			if stored.Data, err = fsm.Seal(entry, fsm.FirstRules); err != nil {
 				t.Fatal(err)
 			}
 			if err := stores.Log.StoreLog(&stored); err != nil {

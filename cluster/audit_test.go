@@ -34,7 +34,7 @@ func (l *memoryLog) GetLog(index uint64, entry *raft.Log) error {
 		*entry = raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration}
 		return nil
 	}
-	data, err := fsm.Seal(l.entries[index])
+	data, err := fsm.Seal(l.entries[index], fsm.FirstRules)
 	*entry = raft.Log{Index: index, Term: 2, Type: raft.LogCommand, Data: data}
 	return err
 }
@@ -44,7 +44,7 @@ func (l *memoryLog) commit(ops ...*fsmpb.Op) *fsm.Applied {
 	l.last++
 	l.now += 50
 	l.entries[l.last] = &fsmpb.Entry{Term: 2, NowMs: l.now, Ops: ops}
-	data, err := fsm.Seal(l.entries[l.last])
+	data, err := fsm.Seal(l.entries[l.last], fsm.FirstRules)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -144,9 +144,13 @@ func (n *Node) Beats(ctx context.Context, from rota.NodeID, beats []rota.Beat) (
 // all proposes operations, entry by entry, of which each must be taken or be
 // stale.
 func (l *leadership) all(ctx context.Context, ops []*fsmpb.Op) error {
-	for len(ops) > 0 {
-		k := chunk(ops)
-		r := l.propose(ctx, ops[:k], true)
+	b, err := encode(ops)
+	if err != nil {
+		return err
+	}
+	for at := 0; at < len(ops); {
+		k := b.chunk(at)
+		r := l.proposeBundle(ctx, b.part(at, at+k), true)
 		if errors.Is(r.err, errNotLeader) {
 			return notLeader()
 		}
@@ -158,7 +162,7 @@ func (l *leadership) all(ctx context.Context, ops []*fsmpb.Op) error {
 				return e
 			}
 		}
-		ops = ops[k:]
+		at += k
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
 // Config is everything that a node is started with. It is checked once, all
@@ -42,6 +44,11 @@ type Config struct {
 	Version string
 	// Timing of Raft; zero takes DefaultTiming.
 	Timing Timing
+	// SnapshotEntries and SnapshotEvery take the place of what Timing says of
+	// snapshots: so many entries make one, and so often that is looked at. 0 leaves
+	// Timing's.
+	SnapshotEntries uint64
+	SnapshotEvery   time.Duration
 	// AuditRetention is how many operations the log goes back at least, with a
 	// snapshot that it follows on (SPEC §2.4); 0 takes DefaultAuditRetention.
 	AuditRetention uint64
@@ -58,13 +65,30 @@ type Config struct {
 	// 0 takes DefaultArchiveMaxBytes. Nodes should be given the same (SPEC §10.5).
 	ArchiveRetention time.Duration
 	ArchiveMaxBytes  uint64
+	// DiskLow and DiskCritical are how many percent of the data directory's disk must
+	// be free for new jobs to be admitted, and for work to be started; 0 takes the
+	// default, less is off.
+	DiskLow, DiskCritical int
+	// ScrubEvery is how often all that lies on the disk is read and verified; 0 takes
+	// DefaultScrubEvery, less is never.
+	ScrubEvery time.Duration
 	// Fatal ends the process; nil logs and exits 1.
 	Fatal func(error)
 	Log   *slog.Logger
+	// World is all that is outside of the node; the zero value is the real one.
+	World World
 	// checkedHere stands in for the constant in the package's own tests.
 	checkedHere int
-	// noSync skips fsync in the package's own tests.
-	noSync bool
+	// watchdogEvery stands in for the constant in the package's own tests.
+	watchdogEvery time.Duration
+	// watchEvery stands in for the constant in the package's own tests.
+	watchEvery time.Duration
+	// freeSpace stands in for FreeSpace in the package's own tests.
+	freeSpace func(path string) (free, total uint64, err error)
+	// knows and needs stand in for fsm.RulesVersion and fsm.Needs in the package's own
+	// tests of upgrades.
+	knows uint32
+	needs func(op *fsmpb.Op) uint32
 	// admitted refuses raft connections in the package's own tests.
 	admitted func(peer rota.NodeID) error
 }
@@ -87,8 +111,9 @@ const (
 // leader is replaced in about a second); up to 5 s suits a WAN.
 type Timing struct {
 	Heartbeat, Election, LeaderLease time.Duration
-	// Commit is how long an idle leader waits before it tells followers of a
-	// new commit index: what a worker on a follower waits for on an idle cluster.
+	// Commit is how long an idle leader waits before it tells followers again how
+	// far the log is committed. They are told at once (committed.go): this is for
+	// what got lost.
 	Commit time.Duration
 	// SnapshotThreshold is how many entries make a snapshot, SnapshotInterval how
 	// often that is looked at, TrailingLogs how many entries stay behind one.
@@ -96,18 +121,38 @@ type Timing struct {
 	SnapshotInterval                time.Duration
 }
 
+// Bounds of what may be asked of snapshots. Fewer entries would have a busy node write
+// nothing but snapshots; more than a million take longer to replay than a restart may.
+const (
+	snapshotEntriesLeast = 64
+	snapshotEntriesMost  = 1_000_000
+	snapshotEveryLeast   = time.Second
+	snapshotEveryMost    = time.Hour
+	// trailingSnapshots is how many snapshots' worth of log stays behind the newest.
+	trailingSnapshots = 3
+)
+
 // DefaultTiming is for nodes in one data centre. TrailingLogs exceeds
 // SnapshotThreshold twice over, so that the snapshots before the newest have their
 // log too, and a follower that restores one still finds the log after it.
 func DefaultTiming() Timing {
 	return Timing{
 		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, LeaderLease: 500 * time.Millisecond,
-		Commit: 10 * time.Millisecond, SnapshotThreshold: 8_192, TrailingLogs: 24_576, SnapshotInterval: 20 * time.Second,
+		Commit: 50 * time.Millisecond, SnapshotThreshold: 8_192, TrailingLogs: 24_576, SnapshotInterval: 20 * time.Second,
 	}
 }
 
+// check refuses what cannot be, and gives what was left open its default.
 func (c *Config) check() error {
-	var faults []error
+	if err := errors.Join(c.faults()...); err != nil {
+		return &rota.Error{Kind: rota.Invalid, Op: "start node", Text: "configuration is refused", Cause: err}
+	}
+	c.defaults()
+	return nil
+}
+
+// faults are all settings that cannot be, each with what is wanted.
+func (c *Config) faults() (faults []error) {
 	for _, e := range []error{rota.CheckID("node", c.Node), rota.CheckID("cluster", c.Cluster)} {
 		if e != nil {
 			faults = append(faults, e)
@@ -132,6 +177,13 @@ func (c *Config) check() error {
 	if b := c.ArchiveMaxBytes; b != 0 && b < archiveBytesLeast {
 		faults = append(faults, fmt.Errorf("--archive-max-bytes is %d: %d or more is wanted", b, archiveBytesLeast))
 	}
+	if e := c.SnapshotEntries; e != 0 && (e < snapshotEntriesLeast || e > snapshotEntriesMost) {
+		faults = append(faults, fmt.Errorf("--snapshot-entries is %d: %d to %d is wanted", e, snapshotEntriesLeast,
+			snapshotEntriesMost))
+	}
+	if e := c.SnapshotEvery; e != 0 && (e < snapshotEveryLeast || e > snapshotEveryMost) {
+		faults = append(faults, fmt.Errorf("--snapshot-every is %s: %s to %s is wanted", e, snapshotEveryLeast, snapshotEveryMost))
+	}
 	if c.BootstrapExpect < 0 || c.BootstrapExpect > maxVoters {
 		faults = append(faults, fmt.Errorf("--bootstrap-expect is %d: 0 to %d is wanted", c.BootstrapExpect, maxVoters))
 	}
@@ -142,11 +194,23 @@ func (c *Config) check() error {
 	if c.AutoDegradeUsagePermille < 0 || c.AutoDegradeUsagePermille > 1000 {
 		faults = append(faults, fmt.Errorf("--auto-degrade-usage is %d permille: 0 to 1000 is wanted", c.AutoDegradeUsagePermille))
 	}
-	if err := errors.Join(faults...); err != nil {
-		return &rota.Error{Kind: rota.Invalid, Op: "start node", Text: "configuration is refused", Cause: err}
+	if low, critical := c.DiskLow, c.DiskCritical; low > 50 || critical > 50 || low > 0 && critical > low {
+		faults = append(faults, fmt.Errorf("--disk-low is %d and --disk-critical is %d: percent up to 50 are wanted, the latter "+
+			"no more than the former", low, critical))
 	}
+	return faults
+}
+
+func (c *Config) defaults() {
 	if c.Timing == (Timing{}) {
 		c.Timing = DefaultTiming()
+	}
+	if c.SnapshotEntries != 0 {
+		c.Timing.SnapshotThreshold = c.SnapshotEntries
+		c.Timing.TrailingLogs = max(c.Timing.TrailingLogs, trailingSnapshots*c.SnapshotEntries)
+	}
+	if c.SnapshotEvery != 0 {
+		c.Timing.SnapshotInterval = c.SnapshotEvery
 	}
 	if c.AuditRetention == 0 {
 		c.AuditRetention = DefaultAuditRetention
@@ -160,13 +224,33 @@ func (c *Config) check() error {
 	if c.ArchiveMaxBytes == 0 {
 		c.ArchiveMaxBytes = DefaultArchiveMaxBytes
 	}
+	if c.DiskLow == 0 {
+		c.DiskLow = DefaultDiskLow
+	}
+	if c.DiskCritical == 0 {
+		c.DiskCritical = DefaultDiskCritical
+	}
+	if c.ScrubEvery == 0 {
+		c.ScrubEvery = DefaultScrubEvery
+	}
+	if c.watchdogEvery == 0 {
+		c.watchdogEvery = watchdogEvery
+	}
+	if c.watchEvery == 0 {
+		c.watchEvery = watchEvery
+	}
+	if c.freeSpace == nil {
+		c.freeSpace = FreeSpace
+	}
+	if c.knows == 0 {
+		c.knows = fsm.RulesVersion
+	}
 	if c.checkedHere == 0 {
 		c.checkedHere = checkedHere
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return nil
 }
 
 // The bounds of a node's own queues and waits, each with its reason.
@@ -176,9 +260,10 @@ const (
 	// proposalQueue bounds proposals that wait for the log: beyond it callers
 	// are refused rather than kept.
 	proposalQueue = 8_192
-	// entriesInFlight bounds the pipeline: enough to hide an fsync, little
-	// enough that a batch has time to fill.
-	entriesInFlight = 4
+	// entriesInFlight bounds the pipeline: one entry is on its way while the next
+	// fills. With 4 each node's commits cost a job some 10 % more CPU (two pairs of runs
+	// on a busy machine).
+	entriesInFlight = 2
 	// maxDegradeMs: who has waited a minute for a commit needs no threshold.
 	maxDegradeMs = 60_000
 	// decideMost bounds the pairs of one entry of rounds.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -46,6 +47,18 @@ type nodeRecord struct {
 	// Founders are the nodes that this one founded the cluster with, and their
 	// identities; it vouches for them until the cluster has its first leader.
 	Founders map[rota.NodeID]string `json:"founders,omitempty"`
+	// Rebuild is that of a state that was wrong (SPEC §2.5).
+	Rebuild *rebuildRecord `json:"rebuild,omitempty"`
+	// Sum is CRC32C of the record without it, in 8 hex digits; an older binary left
+	// it out. A bit that flips in a name would else be a field that was never set.
+	Sum string `json:"sum,omitempty"`
+}
+
+// sum is what Sum should be.
+func (r nodeRecord) sum() string {
+	r.Sum = ""
+	data, _ := json.Marshal(r) // plain values: it never fails
+	return fmt.Sprintf("%08x", crc32.Checksum(data, castagnoli))
 }
 
 // DataDir is a node's data directory, locked for this process. Raft remembers
@@ -144,6 +157,27 @@ func (d *DataDir) SetFounders(founders map[rota.NodeID]string) error {
 // Founders tells with whom this node founded its cluster; nil if it joined one.
 func (d *DataDir) Founders() map[rota.NodeID]string { return d.snapshot().Founders }
 
+// Rebuild tells the last rebuild of the state; the zero record for none.
+func (d *DataDir) Rebuild() rebuildRecord {
+	if r := d.snapshot().Rebuild; r != nil {
+		return *r
+	}
+	return rebuildRecord{}
+}
+
+// SetRebuild records how far a rebuild is, so that a crash interrupts it only.
+func (d *DataDir) SetRebuild(r rebuildRecord) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := d.record
+	next.Rebuild = &r
+	if err := d.store(next); err != nil {
+		return err
+	}
+	d.record = next
+	return nil
+}
+
 // Close gives the directory free for another process.
 func (d *DataDir) Close() error { return d.lock.Close() }
 
@@ -227,7 +261,7 @@ func (d *DataDir) load(id rota.NodeID, clusterName string, adopt bool) error {
 			return err
 		}
 		now.ClusterID, now.Identity, now.Starts = kept.ClusterID, kept.Identity, kept.Starts
-		now.Adoptions, now.Founders = kept.Adoptions, kept.Founders
+		now.Adoptions, now.Founders, now.Rebuild = kept.Adoptions, kept.Founders, kept.Rebuild
 		if !sameBirth(kept, now) {
 			now.Adoptions++
 		}
@@ -306,6 +340,9 @@ func (d *DataDir) read() (nodeRecord, error) {
 		return record, rota.Refusef(rota.Conflict, "data", "%s has format %d, this binary knows %d: start the "+
 			"version of rota that wrote it, or a newer one", path, record.Format, nodeFormat)
 	}
+	if record.Sum != "" && record.Sum != record.sum() {
+		return record, damaged(path, "it does not match its checksum")
+	}
 	if raw, err := hex.DecodeString(record.Identity); err != nil || len(raw) != identityBytes {
 		return record, damaged(path, "its identity is not 32 hex digits")
 	}
@@ -313,6 +350,7 @@ func (d *DataDir) read() (nodeRecord, error) {
 }
 
 func (d *DataDir) store(record nodeRecord) error {
+	record.Sum = record.sum()
 	data, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", nodeFile, err)

@@ -126,7 +126,7 @@ func (n *Node) degradeLoop(l *leadership) {
 	for {
 		select {
 		case <-tick.C:
-			d.once(sinceBoot())
+			d.once(n.sinceBoot())
 		case <-l.ctx.Done():
 			return
 		}
@@ -134,7 +134,7 @@ func (n *Node) degradeLoop(l *leadership) {
 }
 
 func (n *Node) measureLoad(l *leadership) (m measured) {
-	m.commit = l.commits.median(sinceBoot())
+	m.commit = l.commits.median(n.sinceBoot())
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	m.mode = n.machine.Mode()

@@ -1,9 +1,12 @@
 package cluster
 
 import (
+	"context"
 	"sync"
 
+	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
 // digestRing remembers the state's digest after each of the latest entries, so
@@ -11,37 +14,228 @@ import (
 type digestRing struct {
 	mu      sync.Mutex
 	entries []indexedDigest
+	// mark and before are the two latest entries that are compareEvery or more apart;
+	// due is told of each, never waited for. It is made when first asked for.
+	mark, before rota.Index
+	due          chan struct{}
 }
 
+// compareEvery is how many entries may go by between two comparisons, where they come
+// faster than seconds do (SPEC §2.5).
+const compareEvery = 1_000
+
+// indexedDigest is a state in short: ended is the number of its newest terminal
+// job, by which the records that came later are told.
 type indexedDigest struct {
 	index  rota.Index
 	digest rota.Digest
+	ended  uint64
 }
 
-func (r *digestRing) put(index rota.Index, d rota.Digest) {
+func (r *digestRing) put(index rota.Index, d rota.Digest, ended uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.entries == nil {
 		r.entries = make([]indexedDigest, digestsKept)
 	}
-	r.entries[index%digestsKept] = indexedDigest{index, d}
+	r.entries[index%digestsKept] = indexedDigest{index, d, ended}
+	if index < r.mark+compareEvery {
+		return
+	}
+	r.mark, r.before = index, r.mark
+	if r.due != nil {
+		poke(r.due)
+	}
+}
+
+// marks is told of each mark.
+func (r *digestRing) marks() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.due == nil {
+		r.due = make(chan struct{}, 1)
+	}
+	return r.due
+}
+
+// marked is the mark before the latest: nodes that lag by less than compareEvery entries
+// have passed it as well. 0 is none.
+func (r *digestRing) marked() rota.Index {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.before
 }
 
 func (r *digestRing) get(index rota.Index) *rota.Digest {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.entries == nil {
-		return nil
-	}
-	if e := r.entries[index%digestsKept]; e.index == index && index != 0 {
-		d := e.digest
-		return &d
+	if e, ok := r.at(index); ok {
+		return &e.digest
 	}
 	return nil
+}
+
+func (r *digestRing) at(index rota.Index) (e indexedDigest, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.entries == nil || index == 0 {
+		return e, false
+	}
+	e = r.entries[index%digestsKept]
+	return e, e.index == index
 }
 
 func (r *digestRing) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.entries)
+	r.mark, r.before = 0, 0
+}
+
+// agreement is what a comparison of digests says of this node (SPEC §2.5).
+type agreement uint8
+
+const (
+	// agreeUntold: too few tell to know anything.
+	agreeUntold agreement = iota
+	// agreeHeld: a majority of the voters holds this node's digest.
+	agreeHeld
+	// agreeOutside: a majority holds another one.
+	agreeOutside
+	// agreeDoubt: digests differ, and those who did not tell decide which is right.
+	agreeDoubt
+	// agreeSplit: digests differ, and none can have a majority any more.
+	agreeSplit
+)
+
+// judge compares a node's digest with those that voters told, its own among them
+// if it is one; voters counts all. right is the majority's where it is another.
+func judge(own rota.Digest, told []rota.Digest, voters int) (verdict agreement, right rota.Digest) {
+	most, differ := 0, false
+	for i, d := range told {
+		count := 0
+		for _, other := range told {
+			if other == d {
+				count++
+			}
+		}
+		most = max(most, count)
+		differ = differ || d != own || d != told[0]
+		switch {
+		case count <= voters/2:
+		case d == own:
+			return agreeHeld, own
+		default:
+			return agreeOutside, told[i]
+		}
+	}
+	switch {
+	case !differ:
+		return agreeUntold, right
+	case most+voters-len(told) > voters/2:
+		return agreeDoubt, right
+	default:
+		return agreeSplit, right
+	}
+}
+
+// doubtsMost is for how many seconds in a row digests may differ without
+// anybody's having a majority, as too few voters tell theirs: then nobody knows who
+// is right, and waiting longer would serve a wrong state longer.
+const doubtsMost = 5
+
+// compareDigests judges this node by what a majority of the voters holds at an
+// index that all may have passed. Each node judges itself, so that nobody's word
+// is needed to make it stop. Comparisons between the seconds count no doubts, as a burst
+// of entries would use up doubtsMost in no time, and end none by hearing nobody.
+func (n *Node) compareDigests(at rota.Index, servers []raft.Server, views map[rota.NodeID]peerView, between bool) {
+	own, ok := n.digests.at(at)
+	if !ok {
+		return
+	}
+	var told []rota.Digest
+	voters := 0
+	for _, s := range servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		id := rota.NodeID(s.ID)
+		if id == n.cfg.Node {
+			told = append(told, own.digest)
+			continue
+		}
+		v := views[id]
+		if v.err != nil || v.digest == nil {
+			continue
+		}
+		told = append(told, *v.digest)
+		if *v.digest != own.digest {
+			n.measures.mismatches.Inc()
+			if n.lines.allow("digest/" + string(id)) {
+				n.log.Error("digests differ", "index", uint64(at), "own", own.digest.String(), "other_node", string(id),
+					"other", v.digest.String())
+			}
+		}
+	}
+	verdict, right := judge(own.digest, told, voters)
+	if verdict == agreeDoubt {
+		if between {
+			return
+		}
+		if n.mend.doubts++; n.mend.doubts < doubtsMost {
+			return
+		}
+	}
+	if !between || verdict != agreeUntold {
+		n.mend.doubts = 0
+	}
+	switch verdict {
+	case agreeHeld:
+		n.mend.agree(own)
+		n.tellDiffering(own, views)
+	case agreeOutside:
+		n.quarantine(own, right)
+	case agreeDoubt, agreeSplit:
+		n.fatal(rota.Refusef(rota.Internal, "digest", "at index %d no digest of the state is known to be held by a majority of the "+
+			"voters, so nobody knows which is right: all stop. Start them again, which builds the state anew from snapshot "+
+			"and log; should it recur, restore a backup", at))
+	case agreeUntold:
+	}
+}
+
+// tellDiffering has a leader whose own state a majority holds say by an event whose
+// is not: as its comparison found, or as the node found by itself. One that rebuilds
+// tells no digest, and may be done before the leader looks again. A node that does
+// not lead only notes who is right, as it may lead next.
+func (n *Node) tellDiffering(own indexedDigest, views map[rota.NodeID]peerView) {
+	var ops []*fsmpb.Op
+	for id, v := range views {
+		at, right := v.differedAt, v.rightUntil
+		switch {
+		case v.err != nil:
+			continue
+		case v.digest != nil && *v.digest == own.digest:
+			n.mend.right[id] = own.index
+		case v.digest != nil:
+			at, right = own.index, n.mend.right[id]
+		}
+		if at == 0 || right >= at {
+			continue
+		}
+		n.mu.RLock()
+		told, member := n.machine.NodeDiffered(id)
+		n.mu.RUnlock()
+		if member && told <= right {
+			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_NodeDiffers{NodeDiffers: &fsmpb.NodeDiffers{Node: string(id),
+				Index: uint64(at), RightUntil: uint64(right)}}})
+		}
+	}
+	l := n.leading()
+	if l == nil || len(ops) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, peerTimeout)
+	defer cancel()
+	if err := l.all(ctx, ops); err != nil && n.lines.allow("differs") {
+		n.log.Warn("that a node's state differs was not told by an event, and will be tried again", "err", err)
+	}
 }

@@ -20,11 +20,18 @@
 // the identity of their data directory, and are metered afterwards, as raft
 // decodes without bounds. Everything else between nodes goes through Peers.
 //
+// # What happens to a wrong state
+//
+// A node whose digest is not the majority's drops its state and rebuilds it from
+// another node's and its own log, which is never touched (ADR 15, rebuild.go). The
+// scrubber looks for damage that nobody reads, the watchdog for what does not return.
+//
 // # What happens on a full disk
 //
-// The failing write ends the process with a text that says so: raft would step
-// down, win again, and burn terms meanwhile. The other nodes elect a leader and
-// go on; the node joins them again when it is started with space.
+// New work is refused before (watermark.go). The failing write ends the process
+// with a text that says so: raft would step down, win again, and burn terms
+// meanwhile. The other nodes elect a leader and go on; the node joins them again
+// when it is started with space.
 //
 // The package never speaks gRPC: it never imports api or transport, and reaches
 // other nodes only through raft's connections, gossip, and the Peers given to it.

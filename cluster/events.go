@@ -147,7 +147,10 @@ func (l *eventLog) flush() error {
 	if len(entries) == 0 {
 		return nil
 	}
-	if err := l.store.Put(entries); err != nil {
+	failpointWithin("events")
+	err := l.store.Put(entries)
+	failpointWithin("")
+	if err != nil {
 		return err
 	}
 	l.mu.Lock()

@@ -205,6 +205,9 @@ const chunkAnswer = 1 << 20
 // EventRange tells another node events that this one has (SPEC §12.3); it asks
 // nobody else.
 func (n *Node) EventRange(_ context.Context, r rota.EventRange) (rota.EventChunk, error) {
+	if err := n.refuseRebuilding(); err != nil {
+		return rota.EventChunk{}, err
+	}
 	entries, err := n.events.read(r.From)
 	if r.At != 0 {
 		entries, err = n.events.at(r.At)

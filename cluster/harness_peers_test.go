@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"io"
 
 	"github.com/rotasched/rota"
 )
@@ -22,12 +24,30 @@ func (p directPeers) to(id rota.NodeID) (*Node, error) {
 	return n, nil
 }
 
+// errDeaf is what a node hears that the test keeps answers from.
+var errDeaf = errors.New("nothing comes back, by the test's will")
+
+func (p directPeers) kept(from map[rota.NodeID]bool) bool {
+	p.b.mu.Lock()
+	defer p.b.mu.Unlock()
+	return from[p.self]
+}
+
 func (p directPeers) Forward(ctx context.Context, to rota.NodeAddress, commands []byte) ([]byte, error) {
 	n, err := p.to(to.ID)
 	if err != nil {
 		return nil, err
 	}
-	return n.Forwarded(ctx, p.self, commands)
+	answer, err := n.Forwarded(ctx, p.self, commands)
+	p.b.mu.Lock()
+	see := p.b.forwarded
+	p.b.mu.Unlock()
+	if err == nil && see != nil {
+		if err := see(p.self, commands); err != nil {
+			return nil, err
+		}
+	}
+	return answer, err
 }
 
 func (p directPeers) Beat(ctx context.Context, to rota.NodeAddress, beats []rota.Beat) (rota.BeatAnswer, error) {
@@ -48,8 +68,8 @@ func (p directPeers) Barrier(ctx context.Context, to rota.NodeAddress) (rota.Ind
 
 func (p directPeers) Inspect(ctx context.Context, to rota.NodeAddress, at []rota.Index) (rota.Inspection, error) {
 	n, err := p.to(to.ID)
-	if err != nil {
-		return rota.Inspection{}, err
+	if err != nil || p.kept(p.b.deaf) {
+		return rota.Inspection{}, errors.Join(err, errDeaf)
 	}
 	return n.Inspect(ctx, at)
 }
@@ -60,6 +80,20 @@ func (p directPeers) CheckAt(ctx context.Context, to rota.NodeAddress, index rot
 		return rota.NodeVerdict{}, err
 	}
 	return n.CheckAt(ctx, index)
+}
+
+func (p directPeers) State(ctx context.Context, to rota.NodeAddress, w io.Writer) error {
+	n, err := p.to(to.ID)
+	if err != nil || p.kept(p.b.starved) {
+		return errors.Join(err, errDeaf)
+	}
+	p.b.mu.Lock()
+	through := p.b.sending
+	p.b.mu.Unlock()
+	if through != nil {
+		w = through(w)
+	}
+	return n.SaveState(ctx, w)
 }
 
 func (p directPeers) EventRange(ctx context.Context, to rota.NodeAddress, r rota.EventRange) (rota.EventChunk, error) {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,6 +38,14 @@ type bench struct {
 	cut      map[rota.NodeID]bool
 	isolated map[rota.NodeID]bool
 	fatals   map[rota.NodeID][]error
+	// deaf holds nodes whose questions to others nobody answers, starved those that
+	// nobody gives a state.
+	deaf, starved map[rota.NodeID]bool
+	// forwarded looks at each call that a leader took from another node; its error
+	// takes the answer's place.
+	forwarded func(from rota.NodeID, commands []byte) error
+	// sending stands between a node that gives its state and the one that takes it.
+	sending func(w io.Writer) io.Writer
 	// fatal says that the test wants a node to give itself up.
 	fatal bool
 }
@@ -45,7 +53,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, nodes: make(map[rota.NodeID]*Node), addrs: make(map[rota.NodeID]Config),
-		cut: make(map[rota.NodeID]bool), isolated: make(map[rota.NodeID]bool), fatals: make(map[rota.NodeID][]error)}
+		cut: make(map[rota.NodeID]bool), isolated: make(map[rota.NodeID]bool), deaf: make(map[rota.NodeID]bool), starved: make(map[rota.NodeID]bool), fatals: make(map[rota.NodeID][]error)}
 	_ = t.TempDir() // first, so that the directories go after the nodes in them
 	t.Cleanup(func() {
 		for _, id := range b.ids() {
@@ -90,15 +98,7 @@ func (b *bench) isolate(id rota.NodeID) {
 	b.cut[id], b.isolated[id] = true, true
 	n := b.nodes[id]
 	b.mu.Unlock()
-	n.stream.mu.Lock()
-	conns := slices.Clone(n.stream.inbound)
-	for c := range n.stream.outbound {
-		conns = append(conns, c)
-	}
-	n.stream.mu.Unlock()
-	for _, c := range conns {
-		_ = c.Close()
-	}
+	n.dropConnections()
 }
 
 // heal ends a node's isolation.
@@ -138,7 +138,7 @@ func freeAddr(t *testing.T) string {
 func (b *bench) plan(id rota.NodeID, expect int) {
 	b.t.Helper()
 	c := Config{Node: id, Cluster: "test", Data: filepath.Join(b.t.TempDir(), string(id)), API: "127.0.0.1:1", Raft: freeAddr(b.t),
-		Gossip: freeAddr(b.t), BootstrapExpect: expect, Version: "test", noSync: true,
+		Gossip: freeAddr(b.t), BootstrapExpect: expect, Version: "test", World: World{NoSync: true},
 		Timing: Timing{Heartbeat: 250 * time.Millisecond, Election: 250 * time.Millisecond, LeaderLease: 250 * time.Millisecond,
 			Commit: 5 * time.Millisecond, SnapshotThreshold: 1 << 20, TrailingLogs: 1 << 20, SnapshotInterval: time.Hour}}
 	c.admitted = func(peer rota.NodeID) error {

@@ -21,7 +21,7 @@ func TestHeartbeatsGoThroughTheMainLoop(t *testing.T) {
 		return trans
 	}
 	to, from := listen(), listen()
-	var seen raft.Transport = inLoop{to}
+	var seen raft.Transport = inLoop{to, &Node{}}
 	if _, ok := seen.(raft.WithPreVote); !ok {
 		t.Fatal("the pre-vote is lost")
 	}

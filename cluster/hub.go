@@ -17,6 +17,9 @@ type hub struct {
 	sessions map[rota.WorkerID]*WorkerSession
 	// jobs are those that somebody awaits here, with a poke for each waiter.
 	jobs map[rota.JobID][]*jobWait
+	// flows are the workflows that somebody awaits here: a channel to poke for each
+	// waiter.
+	flows map[rota.WorkflowID][]chan struct{}
 	// waits are for an applied index.
 	waits []indexWait
 	index rota.Index
@@ -37,6 +40,7 @@ type jobWait struct {
 
 func newHub() *hub {
 	return &hub{sessions: make(map[rota.WorkerID]*WorkerSession), jobs: make(map[rota.JobID][]*jobWait),
+		flows:     make(map[rota.WorkflowID][]chan struct{}),
 		matchable: make(chan struct{}, 1)}
 }
 
@@ -71,6 +75,10 @@ func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 		case rota.JobCompleted, rota.JobDead, rota.JobExpired, rota.JobCancelled:
 			match = true
 			h.ended(e.Job)
+		case rota.WorkflowFinished:
+			for _, waiter := range h.flows[rota.WorkflowID(e.Run)] {
+				poke(waiter)
+			}
 		}
 	}
 	if match {
@@ -127,6 +135,11 @@ func (h *hub) resync(before, after *fsm.Machine) {
 		}
 	}
 	clear(h.jobs)
+	for _, waiters := range h.flows {
+		for _, waiter := range waiters {
+			poke(waiter)
+		}
+	}
 	poke(h.matchable)
 }
 
@@ -199,6 +212,24 @@ func (h *hub) taken(w *jobWait) []rota.JobID {
 	ended := w.ended
 	w.ended = nil
 	return ended
+}
+
+// awaitFlow registers interest in a workflow until it is taken back: the channel is
+// poked whenever the workflow may be over.
+func (h *hub) awaitFlow(id rota.WorkflowID) (poked <-chan struct{}, forget func()) {
+	waiter := make(chan struct{}, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.flows[id] = append(h.flows[id], waiter)
+	return waiter, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if rest := slices.DeleteFunc(h.flows[id], func(x chan struct{}) bool { return x == waiter }); len(rest) > 0 {
+			h.flows[id] = rest
+		} else {
+			delete(h.flows, id)
+		}
+	}
 }
 
 // poke wakes a loop that waits on a channel of one slot; a poke that is there

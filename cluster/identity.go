@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 )
 
@@ -59,13 +58,15 @@ func (n *Node) admit(peer NodeHello) error {
 			return err
 		}
 	}
-	n.mu.RLock()
+	if !n.peek() {
+		return errStalled() // else connections would pile up for as long as it does
+	}
 	identity, _, removed, known := n.machine.Node(peer.Node)
 	n.mu.RUnlock()
 	switch {
 	case removed:
 		return fmt.Errorf("node %s was removed from this cluster", peer.Node)
-	case known && identity != peer.Identity:
+	case known && identity != peer.Identity && !planted.sameIDRejoin():
 		return fmt.Errorf("node id %s belongs to another data directory", peer.Node)
 	}
 	return nil
@@ -79,6 +80,10 @@ func (n *Node) refuseRemoved(id rota.NodeID) error {
 	if !removed {
 		return nil
 	}
+	return errRemoved(id)
+}
+
+func errRemoved(id rota.NodeID) error {
 	return rota.Refusef(rota.Denied, "node", "node %s was removed from the cluster: stop it, and use another one", id)
 }
 
@@ -91,11 +96,16 @@ func (n *Node) Introduce(in rota.Introduction) error {
 	if n.raft == nil || n.Ready() != nil {
 		return &rota.Error{Kind: rota.Unavailable, Text: "this node has not caught up and cannot judge yet"}
 	}
-	n.mu.RLock()
+	if err := n.reading(); err != nil {
+		return err
+	}
 	identity, starts, removed, known := n.machine.Node(in.Node)
 	n.mu.RUnlock()
+	if err := refuseOlder(in, n.rulesInForce()); err != nil {
+		return err
+	}
 	switch {
-	case !known:
+	case !known, planted.sameIDRejoin() && !removed:
 		return nil
 	case removed:
 		return rota.Refusef(rota.Conflict, "node", "node %s was removed from the cluster: start on an empty data directory "+
@@ -112,18 +122,6 @@ func (n *Node) Introduce(in rota.Introduction) error {
 			"it is an old copy. Use the newest one, or join with a new --node id on an empty one", in.Node, in.Starts, starts)
 	}
 	return nil
-}
-
-// addressBook lets raft dial by node id: an address that changed is found in
-// gossip, though gossip alone never makes a member.
-type addressBook struct{ n *Node }
-
-// ServerAddr implements raft.ServerAddressProvider.
-func (b addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	if m, ok := b.n.member(rota.NodeID(id)); ok && m.Raft != "" {
-		return raft.ServerAddress(m.Raft), nil
-	}
-	return "", fmt.Errorf("node %s is not in gossip", id)
 }
 
 // member finds an alive gossip member.

@@ -72,7 +72,9 @@ func (n *Node) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.J
 			if !waiting[id] {
 				continue
 			}
-			n.mu.RLock()
+			if err := n.reading(); err != nil {
+				return err
+			}
 			job, ok := n.machine.Job(id)
 			n.mu.RUnlock()
 			if !ok || job.RecordDropped {
@@ -151,7 +153,9 @@ func (n *Node) Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker
 	if err != nil {
 		return nil, at, err
 	}
-	n.mu.RLock()
+	if err := n.reading(); err != nil {
+		return nil, at, err
+	}
 	defer n.mu.RUnlock()
 	return n.machine.Workers(), at, nil
 }
@@ -161,7 +165,9 @@ func (n *Node) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOption
 	if _, err := n.fresh(ctx, opt); err != nil {
 		return rota.Worker{}, err
 	}
-	n.mu.RLock()
+	if err := n.reading(); err != nil {
+		return rota.Worker{}, err
+	}
 	defer n.mu.RUnlock()
 	w, ok := n.machine.Worker(id)
 	if !ok {
@@ -176,7 +182,9 @@ func (n *Node) Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, 
 	if err != nil {
 		return nil, at, err
 	}
-	n.mu.RLock()
+	if err := n.reading(); err != nil {
+		return nil, at, err
+	}
 	defer n.mu.RUnlock()
 	return n.machine.Queues(), at, nil
 }
@@ -186,7 +194,9 @@ func (n *Node) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOpti
 	if _, err := n.fresh(ctx, opt); err != nil {
 		return rota.Queue{}, err
 	}
-	n.mu.RLock()
+	if err := n.reading(); err != nil {
+		return rota.Queue{}, err
+	}
 	defer n.mu.RUnlock()
 	q, ok := n.machine.QueueInFull(name)
 	if !ok {

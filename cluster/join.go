@@ -103,7 +103,8 @@ func (n *Node) introduceTo(ctx context.Context, members []Member) (done bool, er
 	for _, m := range members {
 		c, cancel := context.WithTimeout(ctx, time.Second)
 		err := n.peers.Introduce(c, rota.NodeAddress{ID: m.ID, API: m.API}, rota.Introduction{
-			Node: n.cfg.Node, Identity: n.data.Identity(), Starts: n.data.Starts(), Fresh: n.data.Fresh()})
+			Node: n.cfg.Node, Identity: n.data.Identity(), Starts: n.data.Starts(), Fresh: n.data.Fresh(),
+			RulesVersion: n.cfg.knows})
 		cancel()
 		switch rota.KindOf(err) {
 		case rota.KindNone:

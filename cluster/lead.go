@@ -57,7 +57,9 @@ func (n *Node) beginTerm(ctx context.Context) {
 	for ctx.Err() == nil {
 		l, err := n.tryBegin(ctx)
 		if err == nil {
-			n.lead.Store(l)
+			err = n.lift(l)
+		}
+		if err == nil {
 			n.measures.leaderships.Inc()
 			n.startChores(l)
 			n.log.Info("leadership began", "term", l.term, "clock_ms", int64(l.began))
@@ -74,13 +76,24 @@ func (n *Node) beginTerm(ctx context.Context) {
 	}
 }
 
+// lift opens a leadership, unless the state was dropped since its BeginTerm applied.
+func (n *Node) lift(l *leadership) error {
+	if err := n.reading(); err != nil {
+		l.end()
+		return err
+	}
+	defer n.mu.RUnlock()
+	n.lead.Store(l)
+	return nil
+}
+
 func (n *Node) tryBegin(ctx context.Context) (*leadership, error) {
 	term := n.raft.CurrentTerm()
 	entry, err := n.beginEntry(ctx, term)
 	if err != nil {
 		return nil, err
 	}
-	data, err := fsm.Seal(entry)
+	data, err := fsm.Seal(entry, n.rulesInForce())
 	if err != nil {
 		return nil, err
 	}
@@ -111,12 +124,14 @@ func (n *Node) beginEntry(ctx context.Context, term uint64) (*fsmpb.Entry, error
 		return nil, err
 	}
 	begin := &fsmpb.BeginTerm{Term: term, Node: string(n.cfg.Node), Random: random}
-	n.mu.RLock()
+	if err := n.reading(); err != nil {
+		return nil, err
+	}
 	founded := n.machine.Head().ClusterID != ""
 	n.mu.RUnlock()
 	if !founded {
 		begin.ClusterId = "c-" + rota.Hex(id).String()
-		begin.StartMs = time.Now().UnixMilli()
+		begin.StartMs = n.wall().UnixMilli()
 	}
 	return &fsmpb.Entry{Term: term, Ops: []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{BeginTerm: begin}}},
 		WallMs: n.readWalls(ctx)}, nil

@@ -10,7 +10,6 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"google.golang.org/protobuf/proto"
 )
 
 // leadership is one term of this node as leader, from its own applied BeginTerm
@@ -27,6 +26,9 @@ type leadership struct {
 	urgent, normal chan *proposal
 	flying         chan *flight
 	slots          chan struct{}
+	// freed is poked whenever an entry gave its slot back.
+	freed chan struct{}
+	crowd crowd
 	// landed is closed once every entry of this leadership was answered.
 	landed chan struct{}
 
@@ -70,9 +72,10 @@ type beatWait struct {
 
 // proposal is a batch of one caller; its operations stay together in one entry.
 type proposal struct {
-	ops   []*fsmpb.Op
-	size  int
-	reply chan reply
+	ops     []*fsmpb.Op
+	encoded []byte
+	size    int
+	reply   chan reply
 }
 
 type reply struct {
@@ -92,19 +95,35 @@ type flight struct {
 
 func newLeadership(n *Node, term uint64, clock rota.Clock) *leadership {
 	ctx, end := context.WithCancel(context.Background())
-	return &leadership{n: n, term: term, ctx: ctx, end: end, began: clock, lastStamp: clock, lastAt: sinceBoot(), c: clock,
+	return &leadership{n: n, term: term, ctx: ctx, end: end, began: clock, lastStamp: clock, lastAt: n.sinceBoot(), c: clock,
 		urgent: make(chan *proposal, proposalQueue), normal: make(chan *proposal, proposalQueue),
-		flying: make(chan *flight, entriesInFlight), slots: make(chan struct{}, entriesInFlight),
+		flying: make(chan *flight, entriesInFlight), slots: make(chan struct{}, entriesInFlight), freed: make(chan struct{}, 1),
 		landed: make(chan struct{}), heard: make(map[rota.WorkerID]beatHeard), present: true}
 }
 
 // propose puts operations into the log and waits for what became of them. Where
 // the queue is full it waits for a place.
 func (l *leadership) propose(ctx context.Context, ops []*fsmpb.Op, urgent bool) reply {
-	p := &proposal{ops: ops, reply: make(chan reply, 1)}
-	for _, op := range ops {
-		p.size += proto.Size(op) + 8
+	b, err := encode(ops)
+	if err != nil {
+		return reply{err: err}
 	}
+	return l.proposeBundle(ctx, b, urgent)
+}
+
+// proposeBundle is propose for operations that are encoded already.
+func (l *leadership) proposeBundle(ctx context.Context, b bundle, urgent bool) reply {
+	if err := l.n.refuseNewer(b.ops); err != nil {
+		return reply{err: err}
+	}
+	if refused := l.crowd.refuse(l.n, b.ops, l.n.refuseFull(b.ops)); refused != nil {
+		return l.proposeWithRoom(ctx, b.ops, refused, urgent)
+	}
+	return l.enqueue(ctx, b, urgent)
+}
+
+func (l *leadership) enqueue(ctx context.Context, b bundle, urgent bool) reply {
+	p := &proposal{ops: b.ops, encoded: b.encoded, size: len(b.encoded), reply: make(chan reply, 1)}
 	queue := l.normal
 	if urgent {
 		queue = l.urgent
@@ -131,88 +150,21 @@ func (l *leadership) propose(ctx context.Context, ops []*fsmpb.Op, urgent bool) 
 	}
 }
 
-// collect is the loop that fills entries. A slot in flight is waited for first:
-// what arrives meanwhile shares the next entry (group commit).
-func (l *leadership) collect() {
-	defer close(l.flying)
-	var carried *proposal
-	for {
-		select {
-		case l.slots <- struct{}{}:
-		case <-l.ctx.Done():
-		}
-		if l.ctx.Err() != nil {
-			l.refuse(carried)
-			return
-		}
-		first := carried
-		carried = nil
-		if first == nil {
-			if first = l.next(); first == nil {
-				l.refuse(nil)
-				return
-			}
-		}
-		batch, size, ops := []*proposal{first}, first.size, len(first.ops)
-		for carried == nil {
-			p := l.waiting()
-			if p == nil {
-				break
-			}
-			if size+p.size > rota.MaxEntryBytes || ops+len(p.ops) > rota.MaxEntryOps {
-				carried = p
-				break
-			}
-			batch, size, ops = append(batch, p), size+p.size, ops+len(p.ops)
-		}
-		l.launch(batch, ops)
-	}
-}
-
-// next waits for a proposal, urgent ones first; nil when the term is over.
-func (l *leadership) next() *proposal {
-	if p := l.waiting(); p != nil {
-		return p
-	}
-	select {
-	case p := <-l.urgent:
-		return p
-	case p := <-l.normal:
-		return p
-	case <-l.ctx.Done():
-		return nil
-	}
-}
-
-func (l *leadership) waiting() *proposal {
-	select {
-	case p := <-l.urgent:
-		return p
-	default:
-	}
-	select {
-	case p := <-l.normal:
-		return p
-	default:
-		return nil
-	}
-}
-
 // launch stamps an entry and hands it to raft.
 func (l *leadership) launch(batch []*proposal, ops int) {
-	entry := &fsmpb.Entry{Term: l.term, Ops: make([]*fsmpb.Op, 0, ops)}
-	for _, p := range batch {
-		entry.Ops = append(entry.Ops, p.ops...)
+	head, encoded := &fsmpb.Entry{Term: l.term}, make([][]byte, len(batch))
+	for i, p := range batch {
+		encoded[i] = p.encoded
 	}
 	f := &flight{proposals: batch, started: time.Now()}
 	l.n.measures.entryOps.Observe(float64(ops))
-	f.seq = l.stamp(entry)
-	data, err := fsm.Seal(entry)
+	f.seq = l.stamp(head)
+	data, err := fsm.SealCommands(head, encoded, l.n.rulesInForce())
 	if err != nil {
 		for _, p := range batch {
 			p.reply <- reply{err: rota.Refusef(rota.Internal, "entry", "entry cannot be encoded: %v", err)}
 		}
-		<-l.slots
+		l.free()
 		return
 	}
 	f.future = l.n.raft.Apply(data, raftTimeout)
@@ -224,13 +176,13 @@ func (l *leadership) launch(batch []*proposal, ops int) {
 func (l *leadership) stamp(entry *fsmpb.Entry) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := sinceBoot()
+	at := l.n.sinceBoot()
 	now := l.lastStamp + rota.Clock((at-l.lastAt)/time.Millisecond)
 	if now > l.lastStamp {
 		// Whole milliseconds are counted, the rest is carried on.
 		l.lastAt += time.Duration(now-l.lastStamp) * time.Millisecond
 	}
-	if limit := l.c + rota.StampLeadMax; now > limit {
+	if limit := l.c + rota.StampLeadMax; now > limit && !planted.uncappedTick() {
 		now, l.lastAt = limit, at
 	}
 	now = max(now, l.c)
@@ -250,8 +202,12 @@ func (l *leadership) stamp(entry *fsmpb.Entry) uint64 {
 // land waits for entries in the order they were proposed and answers them.
 func (l *leadership) land() {
 	for f := range l.flying {
+		if planted.ackBeforeCommit(f) {
+			l.free()
+			continue
+		}
 		err := l.n.settled(f.future)
-		<-l.slots
+		l.free()
 		if err != nil {
 			if err = classify(err); err != errNotLeader {
 				l.n.measures.unknown.Inc()
@@ -265,10 +221,11 @@ func (l *leadership) land() {
 		if !ok {
 			a = &fsm.Applied{} // the node halts; nobody is told a success
 		}
+		failpoint("commit-before-answer")
 		l.settle(f.seq, a)
 		took := time.Since(f.started)
 		l.n.measures.commit.Observe(took.Seconds())
-		l.commits.note(sinceBoot(), took)
+		l.commits.note(l.n.sinceBoot(), took)
 		at := 0
 		for _, p := range f.proposals {
 			r := reply{index: a.Index, sweep: a.Sweep}
@@ -276,6 +233,7 @@ func (l *leadership) land() {
 				r.err = errUnknown(nil)
 			} else {
 				r.outcomes = a.Outcomes[at : at+len(p.ops)]
+				l.crowd.note(p.ops, r.outcomes)
 			}
 			at += len(p.ops)
 			p.reply <- r
@@ -319,19 +277,4 @@ func (l *leadership) afterNext() <-chan rota.Clock {
 	}
 	l.beatWaits = append(l.beatWaits, beatWait{l.stampedSeq + 1, done})
 	return done
-}
-
-// refuse answers what never went into the log: a definite refusal, which the
-// caller may repeat blindly at the next leader.
-func (l *leadership) refuse(carried *proposal) {
-	if carried != nil {
-		carried.reply <- reply{err: errNotLeader}
-	}
-	for {
-		p := l.waiting()
-		if p == nil {
-			return
-		}
-		p.reply <- reply{err: errNotLeader}
-	}
 }

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"bytes"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,7 +15,7 @@ import (
 
 func mustSeal(t *testing.T, e *fsmpb.Entry) []byte {
 	t.Helper()
-	data, err := fsm.Seal(e)
+	data, err := fsm.Seal(e, fsm.FirstRules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,15 +148,42 @@ func TestChunk(t *testing.T) {
 		{"one too large goes alone", []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: &fsmpb.JobSpec{
 			Payload: make([]byte, 2*rota.MaxEntryBytes)}}}}, small}, 1},
 	} {
-		if got := chunk(c.ops); got != c.want {
+		b, err := encode(c.ops)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := b.chunk(0); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+		var ops []*fsmpb.Op
+		var encoded []byte
+		for at := 0; at < len(c.ops); {
+			part := b.part(at, at+b.chunk(at))
+			if got := part.chunk(0); got != len(part.ops) {
+				t.Errorf("%s: of a part of %d operations %d fit", c.name, len(part.ops), got)
+			}
+			if half := part.part(len(part.ops)/2, len(part.ops)); !bytes.HasSuffix(part.encoded, half.encoded) {
+				t.Errorf("%s: the end of a part is another one", c.name)
+			}
+			at += len(part.ops)
+			ops, encoded = append(ops, part.ops...), append(encoded, part.encoded...)
+		}
+		if !slices.Equal(ops, c.ops) || !bytes.Equal(encoded, b.encoded) {
+			t.Errorf("%s: its parts are not the whole", c.name)
 		}
 	}
 	many := make([]*fsmpb.Op, 3*rota.MaxEntryOps)
 	for i := range many {
 		many[i] = small
 	}
-	if got := chunk(many); got != rota.MaxEntryOps {
+	b, err := encode(many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.chunk(rota.MaxEntryOps); got != rota.MaxEntryOps {
+		t.Errorf("count bounds the second entry: %d", got)
+	}
+	if got := b.chunk(0); got != rota.MaxEntryOps {
 		t.Errorf("count bounds an entry: %d", got)
 	}
 }

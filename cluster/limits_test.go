@@ -210,7 +210,7 @@ func (b *bench) atRest(n *Node) uint64 {
 	return last
 }
 
-// gauges reads a metric's series by its one label.
+// gauges reads a metric's series by its one label, "" where it has none.
 func gauges(t *testing.T, n *Node, name string) map[string]float64 {
 	t.Helper()
 	r := prometheus.NewRegistry()
@@ -225,7 +225,11 @@ func gauges(t *testing.T, n *Node, name string) map[string]float64 {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			got[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			label := ""
+			if l := m.GetLabel(); len(l) > 0 {
+				label = l[0].GetValue()
+			}
+			got[label] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
 	return got

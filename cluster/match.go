@@ -43,6 +43,9 @@ func (n *Node) dispatchEvery() time.Duration {
 // may place something. Pairs that were dropped when they were applied are not
 // proposed again at once: the log must not fill with them.
 func (n *Node) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb.Round, more bool) {
+	if level, _ := n.diskState(); level == diskCritical {
+		return nil, false
+	}
 	start := time.Now()
 	n.mu.RLock()
 	rounds = n.machine.Decide(decideMost)

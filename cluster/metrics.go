@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +16,7 @@ type measures struct {
 	entryOps                     prometheus.Histogram
 	leaderships, unknown, rounds prometheus.Counter
 	refusedEntries, mismatches   prometheus.Counter
+	released, told               prometheus.Counter
 	rejected                     *prometheus.CounterVec
 }
 
@@ -38,6 +40,8 @@ func newMeasures() *measures {
 		unknown:        c("ambiguous_outcomes_total", "Entries whose outcome was unknown, as leadership was lost."),
 		rounds:         c("rounds_total", "Entries of rounds that this node decided."),
 		refusedEntries: c("entries_refused_total", "Entries refused for a stamp too far ahead."),
+		released:       c("workflow_nodes_released_total", "Nodes of workflows whose jobs came to be queued."),
+		told:           c("commit_messages_total", "Messages that only told a follower how far the log is committed."),
 		mismatches:     c("state_hash_mismatch_total", "Digests of other nodes that differed from this node's."),
 	}
 }
@@ -48,9 +52,9 @@ func (n *Node) Collectors() []prometheus.Collector {
 	gauge := func(name, help string, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_" + name, Help: help}, read)
 	}
-	return append(append(n.eventCollectors(), n.historyCollectors()...), []prometheus.Collector{
+	return append(n.guardCollectors(), []prometheus.Collector{
 		m.commit, m.apply, m.decide, m.flush, m.entryOps, m.leaderships, m.unknown, m.rounds, m.refusedEntries, m.mismatches,
-		m.rejected, newAdmission(n),
+		m.rejected, m.released, m.told, newAdmission(n), newFlowGauges(n),
 		gauge("raft_leader", "1 while this node leads.", func() float64 {
 			if n.leading() != nil {
 				return 1
@@ -68,7 +72,9 @@ func (n *Node) Collectors() []prometheus.Collector {
 			return time.Since(n.raft.LastContact()).Seconds()
 		}),
 		gauge("cluster_clock_ms", "The cluster clock as this node applied it.", func() float64 {
-			n.mu.RLock()
+			if !n.peek() {
+				return math.NaN()
+			}
 			defer n.mu.RUnlock()
 			return float64(n.machine.Head().Clock)
 		}),
@@ -83,7 +89,7 @@ func (n *Node) Collectors() []prometheus.Collector {
 			return float64(len(n.hub.sessions))
 		}),
 		gauge("disk_free_bytes", "Free space under the data directory.", func() float64 {
-			free, _, err := FreeSpace(n.cfg.Data)
+			free, _, err := n.cfg.freeSpace(n.cfg.Data)
 			if err != nil {
 				return -1
 			}
@@ -92,11 +98,23 @@ func (n *Node) Collectors() []prometheus.Collector {
 	}...)
 }
 
-// countEvents notes what an applied entry says about the cluster's health.
+// guardCollectors are the metrics of what watches over this node.
+func (n *Node) guardCollectors() (all []prometheus.Collector) {
+	for _, some := range [][]prometheus.Collector{n.eventCollectors(), n.historyCollectors(), n.mendCollectors(), n.diskCollectors(),
+		n.stallCollectors(), n.scrubCollectors()} {
+		all = append(all, some...)
+	}
+	return all
+}
+
+// countEvents notes what an applied entry says of the cluster's health and work.
 func (m *measures) countEvents(events []rota.Event) {
 	for i := range events {
-		if events[i].Kind == rota.EntryRefused {
+		switch e := &events[i]; {
+		case e.Kind == rota.EntryRefused:
 			m.refusedEntries.Inc()
+		case e.Kind == rota.JobEnqueued && e.Run != "" && e.Parent.IsZero(): // the first of a node's job
+			m.released.Inc()
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
@@ -40,7 +42,7 @@ func rejectedReason(e *rota.Error) string {
 
 func newRejected() *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rota_admission_rejected_total",
-		Help: "Jobs submitted through this node that were refused, by the check that refused them."}, []string{"reason"})
+		Help: "Jobs and workflows submitted through this node that were refused, by the check that refused them."}, []string{"reason"})
 	for _, r := range rejectedReasons {
 		v.WithLabelValues(r) // so that a series is there before the first refusal
 	}
@@ -51,6 +53,16 @@ func newRejected() *prometheus.CounterVec {
 func (m *measures) countSubmitted(submitted []rota.Submitted) {
 	for i := range submitted {
 		if r := rejectedReason(submitted[i].Err); r != "" {
+			m.rejected.WithLabelValues(r).Inc()
+		}
+	}
+}
+
+// countRefused notes a workflow that was refused.
+func (m *measures) countRefused(err error) {
+	var e *rota.Error
+	if errors.As(err, &e) {
+		if r := rejectedReason(e); r != "" {
 			m.rejected.WithLabelValues(r).Inc()
 		}
 	}
@@ -84,7 +96,9 @@ func (a *admission) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (a *admission) Collect(to chan<- prometheus.Metric) {
-	a.n.mu.RLock()
+	if !a.n.peek() {
+		return // it stalls, which rota_apply_stall_seconds tells
+	}
 	mode := a.n.machine.Mode()
 	parked, isolated := a.n.machine.ParkedTenants(), a.n.machine.IsolatedDomains()
 	a.n.mu.RUnlock()

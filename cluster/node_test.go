@@ -216,33 +216,6 @@ func TestNode_emptiedDirectoryOfAKnownIDIsRefused(t *testing.T) {
 	}
 }
 
-func TestNode_whoseStateDiffersStops(t *testing.T) {
-	t.Parallel()
-	b := startBench(t, 3)
-	b.fatal = true
-	f := b.follower()
-	submitAll(t, b.leader(), specs("x", 5))
-	// Something that no entry said happens to one node's state.
-	f.mu.Lock()
-	planted := &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "planted"}}}
-	_, err := f.machine.Apply(f.machine.Head().Index, f.machine.Head().Term, mustSeal(t, &fsmpb.Entry{Ops: []*fsmpb.Op{planted}}))
-	f.mu.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.eventually("the node that differs stops", func() bool {
-		_, _ = b.leader().Submit(within(t, 5*time.Second), specs("y", 1)) // the log moves on
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return len(b.fatals[f.cfg.Node]) > 0
-	})
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.fatals) != 1 {
-		t.Fatalf("others stopped too: %v", b.fatals)
-	}
-}
-
 func TestNode_damagedEntryStopsTheNode(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

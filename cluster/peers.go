@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"io"
 
 	"github.com/rotasched/rota"
 )
@@ -16,6 +17,9 @@ type Peers interface {
 	Barrier(ctx context.Context, to rota.NodeAddress) (rota.Index, error)
 	Inspect(ctx context.Context, to rota.NodeAddress, digestsAt []rota.Index) (rota.Inspection, error)
 	CheckAt(ctx context.Context, to rota.NodeAddress, index rota.Index) (rota.NodeVerdict, error)
+	// State writes another node's state to w; what was written counts only where no
+	// error comes (SPEC §2.5).
+	State(ctx context.Context, to rota.NodeAddress, w io.Writer) error
 	// EventRange asks for events that this node lacks; none where the other lacks
 	// them too (SPEC §12.3).
 	EventRange(ctx context.Context, to rota.NodeAddress, r rota.EventRange) (rota.EventChunk, error)

@@ -3,12 +3,12 @@ package cluster
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"google.golang.org/protobuf/proto"
 )
 
 // propose puts operations into the log wherever the leader is, and gives their
@@ -17,18 +17,27 @@ import (
 // every operation answers with its first outcome (SPEC §2.7); only a revival is
 // left to its caller, as its repetition reads as a conflict.
 func (n *Node) propose(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outcome, rota.Index, error) {
+	b, err := encode(ops)
+	if err != nil {
+		return nil, 0, err
+	}
+	return n.proposeBundle(ctx, b)
+}
+
+// proposeBundle is propose for operations that are encoded already.
+func (n *Node) proposeBundle(ctx context.Context, b bundle) ([]*fsmpb.Outcome, rota.Index, error) {
 	var outcomes []*fsmpb.Outcome
 	var index rota.Index
-	for len(ops) > 0 {
-		k := chunk(ops)
-		r := n.proposeChunk(ctx, ops[:k])
+	for at := 0; at < len(b.ops); {
+		k := b.chunk(at)
+		r := n.proposeChunk(ctx, b.part(at, at+k))
 		if r.err != nil {
 			return nil, 0, r.err
 		}
-		if outcomes == nil && k == len(ops) {
+		if k == len(b.ops) {
 			return r.outcomes, r.index, nil
 		}
-		outcomes, index, ops = append(outcomes, r.outcomes...), max(index, r.index), ops[k:]
+		outcomes, index, at = append(outcomes, r.outcomes...), max(index, r.index), at+k
 	}
 	return outcomes, index, nil
 }
@@ -45,23 +54,15 @@ func (n *Node) proposeOne(ctx context.Context, op *fsmpb.Op) (*fsmpb.Outcome, ro
 	return outcomes[0], index, nil
 }
 
-// chunk says how many operations from the front fit into one entry.
-func chunk(ops []*fsmpb.Op) int {
-	size := 0
-	for i, op := range ops {
-		size += proto.Size(op) + 8
-		if i > 0 && (size > rota.MaxEntryBytes || i >= rota.MaxEntryOps) {
-			return i
-		}
+func (n *Node) proposeChunk(ctx context.Context, b bundle) reply {
+	ops := b.ops
+	if err := n.refuseNewer(ops); err != nil {
+		return reply{err: err}
 	}
-	return len(ops)
-}
-
-func (n *Node) proposeChunk(ctx context.Context, ops []*fsmpb.Op) reply {
 	var last error
 	for {
 		if l := n.leading(); l != nil {
-			r := n.proposeHere(ctx, l, ops)
+			r := n.proposeHere(ctx, l, b)
 			definite := errors.Is(r.err, errNotLeader)
 			switch {
 			case r.err == nil, !definite && !repeatable(ops), !definite && ctx.Err() != nil:
@@ -71,7 +72,7 @@ func (n *Node) proposeChunk(ctx context.Context, ops []*fsmpb.Op) reply {
 			default:
 				last = r.err
 			}
-		} else if r, err := n.forward(ctx, ops); err == nil {
+		} else if r, err := n.forward(ctx, b); err == nil {
 			return r
 		} else {
 			last = err
@@ -126,7 +127,7 @@ func (n *Node) pause(ctx context.Context, most time.Duration) error {
 
 // forward hands operations to the leader, once; it gives up waiting when the
 // leader changes.
-func (n *Node) forward(ctx context.Context, ops []*fsmpb.Op) (reply, error) {
+func (n *Node) forward(ctx context.Context, b bundle) (reply, error) {
 	changed := n.leader.next()
 	to, ok := n.leaderAddress()
 	if !ok {
@@ -134,19 +135,16 @@ func (n *Node) forward(ctx context.Context, ops []*fsmpb.Op) (reply, error) {
 	}
 	ctx, cancel := n.until(ctx, changed)
 	defer cancel()
-	data, err := proto.Marshal(&fsmpb.Commands{Ops: ops})
-	if err != nil {
-		return reply{}, rota.Refusef(rota.Internal, "commands", "commands cannot be encoded: %v", err)
-	}
-	answer, err := n.peers.Forward(ctx, to, data)
+	answer, err := n.peers.Forward(ctx, to, b.encoded)
 	if err != nil {
 		return reply{}, err
 	}
-	var outcomes fsmpb.Outcomes
-	if err := proto.Unmarshal(answer, &outcomes); err != nil || len(outcomes.GetOutcomes()) != len(ops) {
-		return reply{}, errUnknown(err)
+	failpoint("forward-before-answer")
+	outcomes, index, ok := fsm.OpenOutcomes(answer, len(b.ops))
+	if !ok {
+		return reply{}, errUnknown(nil)
 	}
-	return reply{outcomes: outcomes.GetOutcomes(), index: rota.Index(outcomes.GetIndex())}, nil
+	return reply{outcomes: outcomes, index: rota.Index(index)}, nil
 }
 
 // Forwarded takes commands that another node forwarded. Not leading is a
@@ -155,11 +153,15 @@ func (n *Node) Forwarded(ctx context.Context, from rota.NodeID, commands []byte)
 	if err := n.refuseRemoved(from); err != nil {
 		return nil, err
 	}
-	var c fsmpb.Commands
-	if err := proto.Unmarshal(commands, &c); err != nil || len(c.GetOps()) == 0 || len(c.GetOps()) > rota.MaxEntryOps {
+	reader := readers.Get().(*fsm.CommandReader)
+	ops, encoded, ok := reader.Read(commands, rota.MaxEntryOps)
+	if !ok {
 		return nil, rota.Refusef(rota.Invalid, "commands", "forwarded commands cannot be decoded, or are none or too many")
 	}
-	for _, op := range c.GetOps() {
+	for _, op := range ops {
+		if op.GetOp() == nil {
+			return nil, errNewer(0, n.rulesInForce())
+		}
 		if !forwardable(op) {
 			return nil, rota.Refusef(rota.Invalid, "commands", "an internal operation is never forwarded")
 		}
@@ -168,27 +170,43 @@ func (n *Node) Forwarded(ctx context.Context, from rota.NodeID, commands []byte)
 	if l == nil {
 		return nil, notLeader()
 	}
-	r := n.proposeHere(ctx, l, c.GetOps())
+	r := n.proposeHere(ctx, l, bundle{ops: ops, encoded: encoded})
 	if errors.Is(r.err, errNotLeader) {
 		return nil, notLeader()
 	}
 	if r.err != nil {
 		return nil, r.err
 	}
-	return proto.Marshal(&fsmpb.Outcomes{Outcomes: r.outcomes, Index: uint64(r.index)})
+	readers.Put(reader) // with an error the operations may still stand in a queue
+	failpoint("forwarded-before-answer")
+	return fsm.AppendOutcomes(nil, r.outcomes, uint64(r.index))
 }
+
+// readers read what is forwarded; they keep room for it.
+var readers = sync.Pool{New: func() any { return &fsm.CommandReader{} }}
 
 // forwardable says whether an operation may come from another node: internal
 // ones have no wire form between nodes.
 func forwardable(op *fsmpb.Op) bool {
 	switch op.GetOp().(type) {
 	case *fsmpb.Op_Submit, *fsmpb.Op_Register, *fsmpb.Op_SetStatus, *fsmpb.Op_Lease, *fsmpb.Op_Cancel, *fsmpb.Op_Retry,
-		*fsmpb.Op_SetQueue, *fsmpb.Op_Barrier, *fsmpb.Op_SetTenant, *fsmpb.Op_ReportProof:
+		*fsmpb.Op_SetQueue, *fsmpb.Op_Barrier, *fsmpb.Op_SetTenant, *fsmpb.Op_ReportProof, *fsmpb.Op_OpenWorkflow,
+		*fsmpb.Op_AddNodes, *fsmpb.Op_CommitWorkflow, *fsmpb.Op_CancelWorkflow, *fsmpb.Op_RetryWorkflow:
 		return true
 	case *fsmpb.Op_SetMode:
 		return !op.GetSetMode().GetAuto()
 	default:
 		return false
+	}
+}
+
+// urgent says whether operations overtake submissions on their way into the log.
+func urgent(ops []*fsmpb.Op) bool {
+	switch ops[0].GetOp().(type) {
+	case *fsmpb.Op_Submit, *fsmpb.Op_OpenWorkflow, *fsmpb.Op_AddNodes, *fsmpb.Op_CommitWorkflow:
+		return false
+	default:
+		return true
 	}
 }
 

@@ -151,7 +151,7 @@ func surveyLog(path string) (found *logSummary, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at raft log: %w", err)
 	}
-	if err := checkPages(path); err != nil {
+	if err := checkPages(path, damaged); err != nil {
 		return nil, err
 	}
 	found = &logSummary{}

@@ -35,6 +35,7 @@ const (
 // without a hole in them, so what a header says can be held against the rest.
 type boltWalk struct {
 	path     string
+	words    func(path, what string) *rota.Error // of a refusal
 	file     io.ReaderAt
 	pageSize uint64
 	pages    uint64 // how many are in use
@@ -47,18 +48,18 @@ func checkHeads(path string) error {
 		return fmt.Errorf("open raft log: %w", err)
 	}
 	defer file.Close()
-	_, err = (&boltWalk{path: path, file: file}).heads()
+	_, err = (&boltWalk{path: path, words: damaged, file: file}).heads()
 	return err
 }
 
-// checkPages checks the heads and every page in use.
-func checkPages(path string) error {
+// checkPages checks the heads and every page in use. words are the refusal's.
+func checkPages(path string, words func(path, what string) *rota.Error) error {
 	file, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("open raft log: %w", err)
+		return fmt.Errorf("open %s: %w", path, err)
 	}
 	defer file.Close()
-	w := &boltWalk{path: path, file: file}
+	w := &boltWalk{path: path, words: words, file: file}
 	root, err := w.heads()
 	if err != nil {
 		return err
@@ -97,7 +98,7 @@ func (w *boltWalk) heads() (root uint64, err error) {
 }
 
 func (w *boltWalk) damaged(format string, args ...any) *rota.Error {
-	return damaged(w.path, fmt.Sprintf(format, args...))
+	return w.words(w.path, fmt.Sprintf(format, args...))
 }
 
 // page checks a page and all beneath it. Its keys must lie in [low, high); nil

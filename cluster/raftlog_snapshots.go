@@ -101,6 +101,9 @@ func (s *snapshotFound) examine(state bool) (damage string) {
 	if err != nil {
 		return fmt.Sprintf("its meta data cannot be read (%v)", err)
 	}
+	if damage := metaDamage(s.path, data); damage != "" {
+		return damage
+	}
 	var meta struct {
 		raft.SnapshotMeta
 		CRC []byte

@@ -275,11 +275,30 @@ func TestPreflightFindsFlips(t *testing.T) {
 		if report.Entries != 400 || report.LastIndex != 400 || report.Term != 3 {
 			t.Errorf("%s passes, but the report is %+v", what, report)
 		}
+		if index := otherEntry(t, dir, entries); index > 0 {
+			t.Errorf("%s passes, but entry %d is read as another", what, index)
+		}
 	}
 	t.Logf("%d flips refused, %d harmless", refused, harmless)
 	if refused == 0 {
 		t.Error("no flip was refused")
 	}
+}
+
+// otherEntry gives the index of the first entry that is read differently from how
+// it was written, 0 if there is none.
+func otherEntry(t *testing.T, dir string, entries []*raft.Log) uint64 {
+	t.Helper()
+	stores := openTestStores(t, dir, nil)
+	defer stores.Close()
+	for _, want := range entries {
+		var got raft.Log
+		if err := stores.Log.GetLog(want.Index, &got); err != nil || got.Term != want.Term || got.Type != want.Type ||
+			!bytes.Equal(got.Data, want.Data) {
+			return want.Index
+		}
+	}
+	return 0
 }
 
 // TestPreflightTakesWhatIsWhole writes and cuts logs of every size and shape:
@@ -316,7 +335,7 @@ func TestPreflightTakesWhatIsWhole(t *testing.T) {
 			last = from - 1
 		}
 		vote(t, stores, uint64(round+1), strings.Repeat("a", random.IntN(64)))
-		if err = errors.Join(err, checkPages(path)); err != nil {
+		if err = errors.Join(err, checkPages(path, damaged)); err != nil {
 			t.Fatalf("seed %d, round %d, log %d to %d: %v", seed, round, first, last, err)
 		}
 	}

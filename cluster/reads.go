@@ -26,6 +26,9 @@ type barrierCall struct {
 // fresh waits until this node's state is as fresh as the options ask, and says
 // what it is.
 func (n *Node) fresh(ctx context.Context, opt rota.ReadOptions) (rota.ReadAt, error) {
+	if err := n.refuseRebuilding(); err != nil {
+		return rota.ReadAt{}, err
+	}
 	switch {
 	case opt.Stale:
 	case opt.MinIndex > 0:
@@ -43,7 +46,7 @@ func (n *Node) fresh(ctx context.Context, opt rota.ReadOptions) (rota.ReadAt, er
 	}
 	at := rota.ReadAt{Index: rota.Index(n.applied.Load()), AgeMs: -1}
 	if t := n.appliedAt.Load(); t != 0 {
-		at.AgeMs = (int64(sinceBoot()) - t) / int64(time.Millisecond)
+		at.AgeMs = (int64(n.sinceBoot()) - t) / int64(time.Millisecond)
 	}
 	return at, nil
 }
@@ -65,6 +68,9 @@ func (n *Node) waitApplied(ctx context.Context, index rota.Index) error {
 // barrierIndex gives an index such that a state that has applied it holds all
 // that was acknowledged before the call.
 func (n *Node) barrierIndex(ctx context.Context) (rota.Index, error) {
+	if planted.verifyLeaderReads() && n.raft.VerifyLeader().Error() == nil {
+		return rota.Index(n.applied.Load()), nil
+	}
 	g := &n.barrier
 	g.mu.Lock()
 	call := g.next
@@ -126,8 +132,17 @@ func (n *Node) Ready() error {
 	if n.stopping() {
 		return errStopping()
 	}
-	if err := n.refuseRemoved(n.cfg.Node); err != nil {
+	if err := n.refuseRebuilding(); err != nil {
 		return err
+	}
+	if !n.peek() {
+		return errStalled()
+	}
+	term := n.machine.Head().Term
+	_, _, removed, _ := n.machine.Node(n.cfg.Node)
+	n.mu.RUnlock()
+	if removed {
+		return errRemoved(n.cfg.Node)
 	}
 	if err := n.watch.stillMember(); err != nil {
 		return err
@@ -135,9 +150,6 @@ func (n *Node) Ready() error {
 	if _, id := n.raft.LeaderWithID(); id == "" {
 		return errNoLeader(nil)
 	}
-	n.mu.RLock()
-	term := n.machine.Head().Term
-	n.mu.RUnlock()
 	if now := n.raft.CurrentTerm(); term != now {
 		return rota.Refusef(rota.Unavailable, "node", "this node has applied term %d, the cluster is in term %d: it is catching up",
 			term, now)

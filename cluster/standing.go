@@ -64,7 +64,7 @@ func (n *Node) attestedUntil(a *rota.Attestation, worker rota.WorkerID) (rota.Da
 // worker is slashed, and the job runs again if it asked for that (SPEC §9.5).
 func (n *Node) ReportProof(ctx context.Context, r rota.ProofReport) (rota.JobOutcome, error) {
 	none := rota.JobOutcome{ID: r.Job}
-	if err := rota.CheckID("job", r.Job); err != nil {
+	if err := rota.CheckJobRef("job", r.Job); err != nil {
 		return none, err
 	}
 	if err := checkReason(r.Reason); err != nil {

@@ -58,6 +58,8 @@ type StoreOptions struct {
 	// KeepFrom gives the lowest index that cutting the log's old end must leave,
 	// 0 for none. May be nil.
 	KeepFrom func() uint64
+	// BeforeWrite is called before each write, by the goroutine that makes it. May be nil.
+	BeforeWrite func()
 	// NoSync skips fsync. For tests only: a crash then loses votes.
 	NoSync bool
 }
@@ -85,6 +87,7 @@ func OpenStores(dir string, opts StoreOptions) (stores *Stores, err error) {
 	if err != nil {
 		return nil, err
 	}
+	failpointLog(bolt)
 	writer := newStoreWriter(dir, opts)
 	stable, err := newStableStore(bolt, writer)
 	if err != nil {
@@ -150,11 +153,15 @@ func cachedLog(inner raft.LogStore) (raft.LogStore, error) {
 
 // openBolt opens raft.db for writing. bbolt panics on some damage: that comes
 // back as a refusal.
+//
+// Opening commits, as raftboltdb makes its buckets: what is read from here on is on
+// the disk. Without that a last commit whose fsync failed, or whose process died before
+// it, would be read from the kernel's cache, be counted by a leader, and go with the power.
 func openBolt(path string, noSync bool) (store *raftboltdb.BoltStore, err error) {
 	defer guardDamage(path, &err)
 	store, err = raftboltdb.New(raftboltdb.Options{
 		Path:        path,
-		NoSync:      noSync,
+		NoSync:      noSync || planted.noFsync(),
 		BoltOptions: boltOptions(),
 	})
 	if err != nil {

@@ -79,7 +79,10 @@ func (s *logStore) StoreLogs(entries []*raft.Log) error {
 		}
 		sealed[i] = sealEntry(entry)
 	}
-	return s.writer.do("append to the log", func() error { return s.inner.StoreLogs(sealed) })
+	failpoint("log-before-store")
+	err := s.writer.do("append to the log", func() error { return s.inner.StoreLogs(sealed) })
+	failpoint("log-after-store")
+	return err
 }
 
 // DeleteRange deletes the entries from low to high, both included. Where raft

@@ -70,9 +70,11 @@ func (s *stableStore) Set(key, value []byte) error {
 	if s.pendingTerm == 0 {
 		return errVoteHalf
 	}
+	failpoint("vote-before-store")
 	if err := s.put(keyVote, encodeVote(s.pendingTerm, value)); err != nil {
 		return err
 	}
+	failpoint("vote-after-store")
 	s.voteTerm, s.voteCand, s.pendingTerm = s.pendingTerm, bytes.Clone(value), 0
 	return nil
 }

@@ -64,6 +64,9 @@ func (w *storeWriter) loop() {
 				job.answer <- err
 				continue
 			}
+			if w.opts.BeforeWrite != nil {
+				w.opts.BeforeWrite()
+			}
 			err := runGuarded(job.run)
 			if err != nil {
 				err = w.fail(w.describe(err))

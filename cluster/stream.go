@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"context"
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -45,6 +47,9 @@ type StreamOptions struct {
 	// FrameMax bounds the bytes of one RPC other than a snapshot's body; 0
 	// stands for 40 MiB. It must exceed raft's MaxAppendEntries × rota.MaxEntryBytes.
 	FrameMax int64
+	// Listen and Dial make the connections, as World says; nil is TCP.
+	Listen func(address string) (net.Listener, error)
+	Dial   func(ctx context.Context, address string) (net.Conn, error)
 	// Logger takes refusals, at most one a minute and peer. nil is silence.
 	Logger *slog.Logger
 }
@@ -52,4 +57,7 @@ type StreamOptions struct {
 // StreamCounts count what became of connections since the start.
 type StreamCounts struct {
 	Accepted, Dialled, Foreign, Denied, Malformed, Crowded, Oversized uint64
+	// Guarded are requests of nodes that were refused before raft, Untrusted are
+	// connections that ended as the peer's certificate no longer counted.
+	Guarded, Untrusted uint64
 }

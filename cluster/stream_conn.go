@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/rotasched/rota"
 )
 
 // streamConn is a connection that its layer knows and whose reading is metered.
@@ -16,13 +18,17 @@ type streamConn struct {
 	net.Conn
 	layer   *StreamLayer
 	dialled bool
-	node    string // the peer's id, once established; guarded by layer.mu
+	// meant is the node that was dialled; empty is anyone.
+	meant rota.NodeID
+	node  string // the peer's id, once established; guarded by layer.mu
 
 	meter frameMeter // used by one reader at a time, as raft does
 	// answered says that something was written since a snapshot began: its body
 	// is over, and raft uses the connection for nothing more.
 	answered atomic.Bool
 	once     sync.Once
+	// ended is closed with the connection.
+	ended chan struct{}
 }
 
 // Read implements net.Conn.
@@ -55,6 +61,7 @@ func (c *streamConn) Write(p []byte) (int, error) {
 // Close implements net.Conn.
 func (c *streamConn) Close() (err error) {
 	c.once.Do(func() {
+		close(c.ended)
 		c.layer.forget(c)
 		err = c.Conn.Close()
 	})

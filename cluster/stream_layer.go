@@ -35,6 +35,9 @@ type StreamLayer struct {
 	ready    chan net.Conn
 	closed   chan struct{}
 	done     sync.WaitGroup
+	// dialling ends when the layer closes, and with it each call that nobody answers.
+	dialling context.Context
+	endDials context.CancelFunc
 	lines    lineLimiter
 
 	mu       sync.Mutex // guards what follows
@@ -61,10 +64,8 @@ func NewStreamLayer(bind string, advertise raft.ServerAddress, hello StreamHello
 	if (opts.ServerTLS == nil) != (opts.ClientTLS == nil) {
 		return nil, errors.New("stream layer: ServerTLS and ClientTLS go together")
 	}
-	var config net.ListenConfig
-	config.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: streamKeepAlive,
-		Interval: streamKeepAlive / 3, Count: 3}
-	listener, err := config.Listen(context.Background(), "tcp", bind)
+	opts = opts.withDefaults()
+	listener, err := opts.Listen(bind)
 	if err != nil {
 		return nil, fmt.Errorf("listen for raft: %w", err)
 	}
@@ -78,13 +79,14 @@ func NewStreamLayer(bind string, advertise raft.ServerAddress, hello StreamHello
 	}
 	s := &StreamLayer{
 		hello:    hello,
-		opts:     opts.withDefaults(),
+		opts:     opts,
 		listener: listener,
 		addr:     addr,
 		ready:    make(chan net.Conn),
 		closed:   make(chan struct{}),
 		outbound: make(map[*streamConn]struct{}),
 	}
+	s.dialling, s.endDials = context.WithCancel(context.Background())
 	s.done.Go(s.listen)
 	return s, nil
 }
@@ -113,8 +115,10 @@ func (s *StreamLayer) Counts() StreamCounts {
 	return s.counts
 }
 
-// Close ends listening and every connection of either direction: raft's
-// transport leaves open those that it did not pool.
+// Close ends listening, every connection of either direction, as raft's transport
+// leaves open those that it did not pool, and every Dial. hashicorp/raft waits when it
+// shuts down for the call under way to each peer and for one more: with a peer that is
+// cut off, both would take their whole time.
 func (s *StreamLayer) Close() error {
 	s.mu.Lock()
 	if s.shut {
@@ -123,6 +127,7 @@ func (s *StreamLayer) Close() error {
 	}
 	s.shut = true
 	close(s.closed)
+	s.endDials()
 	all := append(append([]*streamConn(nil), s.greeting...), s.inbound...)
 	for conn := range s.outbound {
 		all = append(all, conn)
@@ -137,21 +142,26 @@ func (s *StreamLayer) Close() error {
 }
 
 // Dial implements raft.StreamLayer: it connects, and gives the connection after
-// the handshake.
-func (s *StreamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+// the handshake with the node that is meant (meant). After Close it fails at once.
+func (s *StreamLayer) Dial(target raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	node, address := splitMeant(target)
 	if timeout <= 0 || timeout > s.opts.HandshakeTimeout {
 		timeout = s.opts.HandshakeTimeout
 	}
 	deadline := time.Now().Add(timeout)
-	dialer := net.Dialer{Deadline: deadline, KeepAlive: streamKeepAlive}
-	raw, err := dialer.Dial("tcp", string(address))
+	ctx, cancel := context.WithDeadline(s.dialling, deadline)
+	defer cancel()
+	if ctx.Err() != nil {
+		return nil, net.ErrClosed
+	}
+	raw, err := s.opts.Dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}
 	if s.opts.ClientTLS != nil {
-		raw = tls.Client(raw, clientConfig(s.opts.ClientTLS, string(address)))
+		raw = tls.Client(raw, clientConfig(s.opts.ClientTLS, address))
 	}
-	conn := &streamConn{Conn: raw, layer: s, dialled: true,
+	conn := &streamConn{Conn: raw, layer: s, dialled: true, meant: node, ended: make(chan struct{}),
 		meter: frameMeter{answers: true, max: frameSmallMax}}
 	if !s.trackOutbound(conn) {
 		return nil, errors.Join(net.ErrClosed, raw.Close())
@@ -159,7 +169,7 @@ func (s *StreamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	peer, err := s.shake(conn, deadline)
 	if err != nil {
 		_ = conn.Close()
-		s.refused(string(address), peer, err)
+		s.refused(address, peer, err)
 		return nil, fmt.Errorf("handshake with %s: %w", address, err)
 	}
 	s.count(func(c *StreamCounts) { c.Dialled++ })
@@ -199,7 +209,7 @@ func (s *StreamLayer) receive(raw net.Conn) {
 	if s.opts.ServerTLS != nil {
 		raw = tls.Server(raw, s.opts.ServerTLS)
 	}
-	conn := &streamConn{Conn: raw, layer: s, meter: frameMeter{max: s.opts.FrameMax}}
+	conn := &streamConn{Conn: raw, layer: s, ended: make(chan struct{}), meter: frameMeter{max: s.opts.FrameMax}}
 	s.mu.Lock()
 	if s.shut {
 		s.mu.Unlock()
@@ -256,6 +266,9 @@ func (s *StreamLayer) shake(conn *streamConn, deadline time.Time) (NodeHello, er
 	check := func(peer NodeHello) error {
 		peer.CertNames, peer.Dialled = names, conn.dialled
 		full = peer
+		if conn.meant != "" && conn.meant != peer.Node {
+			return fmt.Errorf("%w: it is node %s, node %s is meant", errDenied, peer.Node, conn.meant)
+		}
 		return checkHello(own, peer, s.opts.Admit)
 	}
 	shakeHands := welcome
@@ -264,6 +277,9 @@ func (s *StreamLayer) shake(conn *streamConn, deadline time.Time) (NodeHello, er
 	}
 	if _, err := shakeHands(conn.Conn, own, check); err != nil { // beneath the frame meter
 		return full, err
+	}
+	if secure, ok := conn.Conn.(*tls.Conn); ok {
+		conn.watchTrust(secure.ConnectionState())
 	}
 	return full, conn.SetDeadline(time.Time{})
 }
@@ -320,8 +336,26 @@ func (o StreamOptions) withDefaults() StreamOptions {
 	if o.FrameMax <= 0 {
 		o.FrameMax = streamFrameMax
 	}
+	if o.Listen == nil {
+		o.Listen = listenTCP
+	}
+	if o.Dial == nil {
+		o.Dial = dialTCP
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o
+}
+
+func listenTCP(address string) (net.Listener, error) {
+	var config net.ListenConfig
+	config.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: streamKeepAlive,
+		Interval: streamKeepAlive / 3, Count: 3}
+	return config.Listen(context.Background(), "tcp", address)
+}
+
+func dialTCP(ctx context.Context, address string) (net.Conn, error) {
+	dialer := net.Dialer{KeepAlive: streamKeepAlive}
+	return dialer.DialContext(ctx, "tcp", address)
 }

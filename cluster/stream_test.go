@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	crand "crypto/rand"
@@ -54,6 +55,37 @@ func connect(t *testing.T, from, to *StreamLayer) (dialled, accepted net.Conn) {
 		t.Fatal(err)
 	}
 	return dialled, accepted
+}
+
+// TestStreamLayer_closeEndsDials has a call under way that nobody answers: raft waits
+// for it, and for the next one, when a node stops.
+func TestStreamLayer_closeEndsDials(t *testing.T) {
+	t.Parallel()
+	calls := make(chan string, 2)
+	s := newTestLayer(t, testHello("a"), StreamOptions{HandshakeTimeout: time.Hour,
+		Dial: func(ctx context.Context, address string) (net.Conn, error) {
+			calls <- address
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Dial("b:1", time.Hour)
+		ended <- err
+	}()
+	<-calls
+	_ = s.Close()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("it connected")
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("Close left a call under way")
+	}
+	if _, err := s.Dial("b:1", time.Hour); !errors.Is(err, net.ErrClosed) || len(calls) > 0 {
+		t.Errorf("after Close it calls: %v", err)
+	}
 }
 
 func TestStreamLayer(t *testing.T) {

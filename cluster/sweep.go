@@ -59,7 +59,7 @@ func (l *leadership) wallNow() int64 {
 	if len(l.walls) == 0 {
 		return 0
 	}
-	return median(l.walls) + int64((sinceBoot()-l.wallsAt)/time.Millisecond)
+	return median(l.walls) + int64((l.n.sinceBoot()-l.wallsAt)/time.Millisecond)
 }
 
 func (l *leadership) workersPresent() bool {

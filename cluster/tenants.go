@@ -13,7 +13,9 @@ func (n *Node) Tenants(ctx context.Context, opt rota.ReadOptions) ([]rota.Tenant
 	if err != nil {
 		return nil, at, err
 	}
-	n.mu.RLock()
+	if err := n.reading(); err != nil {
+		return nil, at, err
+	}
 	defer n.mu.RUnlock()
 	return n.machine.Tenants(), at, nil
 }
@@ -26,7 +28,9 @@ func (n *Node) Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOption
 	if _, err := n.fresh(ctx, opt); err != nil {
 		return rota.Tenant{}, err
 	}
-	n.mu.RLock()
+	if err := n.reading(); err != nil {
+		return rota.Tenant{}, err
+	}
 	defer n.mu.RUnlock()
 	return n.machine.Tenant(id), nil
 }
@@ -56,7 +60,9 @@ func (n *Node) Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus,
 	if _, err := n.fresh(ctx, opt); err != nil {
 		return rota.ModeStatus{}, err
 	}
-	n.mu.RLock()
+	if err := n.reading(); err != nil {
+		return rota.ModeStatus{}, err
+	}
 	defer n.mu.RUnlock()
 	return n.machine.Mode(), nil
 }

@@ -52,7 +52,7 @@ func (n *Node) readWalls(ctx context.Context) []int64 {
 		asked.Wait()
 		close(answers)
 	}()
-	walls, grace := []int64{time.Now().UnixMilli()}, (<-chan time.Time)(nil)
+	walls, grace := []int64{n.wall().UnixMilli()}, (<-chan time.Time)(nil)
 	for {
 		if len(walls) > voters/2 && grace == nil {
 			grace = time.After(wallsGrace)
@@ -77,5 +77,5 @@ func (n *Node) readWalls(ctx context.Context) []int64 {
 func (l *leadership) setWalls(walls []int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.walls, l.wallsAt = walls, sinceBoot()
+	l.walls, l.wallsAt = walls, l.n.sinceBoot()
 }

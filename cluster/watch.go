@@ -33,24 +33,59 @@ type peerView struct {
 	status rota.NodeStatus
 	wallMs int64
 	digest *rota.Digest
-	err    error
+	disk   diskLevel
+	// differedAt is where it found its state to be wrong, rightUntil up to where that
+	// was right.
+	differedAt, rightUntil rota.Index
+	err                    error
 	// closeSince is since when a non-voter has lagged by fewer entries than
 	// makes a voter; zero if it does not.
 	closeSince time.Duration
 }
 
-// watchLoop asks every other node once a second.
+const (
+	watchEvery = time.Second
+	// compareLeast bounds what comparisons between the seconds cost where entries come by
+	// the ten thousand: a node that catches up is compared twenty times a second.
+	compareLeast = 50 * time.Millisecond
+)
+
+// watchLoop asks every other node once a second, and for its digest at every
+// thousandth entry as well.
 func (n *Node) watchLoop() {
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(n.cfg.watchEvery)
 	defer tick.Stop()
+	marks := n.digests.marks()
+	due := marks
+	var rested <-chan time.Time
 	for {
 		select {
 		case <-tick.C:
 			n.watchOnce()
+		case <-due:
+			n.compareMarked()
+			due, rested = nil, time.After(compareLeast)
+		case <-rested:
+			due = marks
 		case <-n.stopped:
 			return
 		}
 	}
+}
+
+// compareMarked compares digests between two seconds, with those who answered last
+// time: who does not must not hold up what comes every second.
+func (n *Node) compareMarked() {
+	at := n.digests.marked()
+	if at == 0 {
+		return
+	}
+	servers := n.servers()
+	asked := slices.DeleteFunc(slices.Clone(servers), func(s raft.Server) bool {
+		v, known := n.watch.view(rota.NodeID(s.ID))
+		return known && v.err != nil
+	})
+	n.compareDigests(at, servers, n.inspectAll(asked, []rota.Index{at}), true)
 }
 
 func (n *Node) watchOnce() {
@@ -58,7 +93,7 @@ func (n *Node) watchOnce() {
 	servers := n.servers()
 	views := n.inspectAll(servers, []rota.Index{at})
 	n.watch.mu.Lock()
-	now := sinceBoot()
+	now := n.sinceBoot()
 	for id, v := range views {
 		if last := rota.Index(n.raft.LastIndex()); v.err == nil && v.status.AppliedIndex+caughtUpLag > last {
 			v.closeSince = n.watch.peers[id].closeSince
@@ -76,7 +111,7 @@ func (n *Node) watchOnce() {
 	}
 	n.watch.mu.Unlock()
 	n.compareWalls(servers, views)
-	n.compareDigests(at, servers, views)
+	n.compareDigests(at, servers, views, false)
 	n.askWhenAlone()
 }
 
@@ -159,10 +194,14 @@ func (n *Node) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) pee
 		return peerView{err: fmt.Errorf("node %s was never seen in gossip", id)}
 	}
 	in, err := n.peers.Inspect(ctx, to, at)
+	if err == nil && in.Status.ID != id {
+		err = fmt.Errorf("node %s answers at the address of node %s", in.Status.ID, id)
+	}
 	if err != nil {
 		return peerView{err: err}
 	}
-	v := peerView{status: in.Status, wallMs: in.WallMs}
+	v := peerView{status: in.Status, wallMs: in.WallMs, disk: diskLevel(in.DiskLevel), differedAt: in.DifferedAt,
+		rightUntil: in.RightUntil}
 	if len(in.Digests) == 1 {
 		v.digest = in.Digests[0]
 	}
@@ -172,7 +211,7 @@ func (n *Node) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) pee
 // compareWalls gives the leadership the wall clocks of a majority, and notes by
 // how much this node's own differs from their median.
 func (n *Node) compareWalls(servers []raft.Server, views map[rota.NodeID]peerView) {
-	own := time.Now().UnixMilli()
+	own := n.wall().UnixMilli()
 	walls, voters := []int64{}, 0
 	for _, s := range servers {
 		if s.Suffrage != raft.Voter {
@@ -193,53 +232,6 @@ func (n *Node) compareWalls(servers []raft.Server, views map[rota.NodeID]peerVie
 	n.watch.mu.Unlock()
 	if l := n.leading(); l != nil {
 		l.setWalls(walls)
-	}
-}
-
-// compareDigests judges this node by what a majority of the voters holds at an
-// index that all may have passed. A node outside the majority stops: it would
-// serve a state that never was. Each node judges itself, so that nobody's word
-// is needed.
-func (n *Node) compareDigests(at rota.Index, servers []raft.Server, views map[rota.NodeID]peerView) {
-	own := n.digests.get(at)
-	if own == nil {
-		return
-	}
-	votes, voters, untold := make(map[rota.Digest]int), 0, 0
-	for _, s := range servers {
-		if s.Suffrage != raft.Voter {
-			continue
-		}
-		voters++
-		if id := rota.NodeID(s.ID); id == n.cfg.Node {
-			votes[*own]++
-		} else if v := views[id]; v.err == nil && v.digest != nil {
-			votes[*v.digest]++
-			if *v.digest != *own {
-				n.measures.mismatches.Inc()
-				if n.lines.allow("digest/" + string(id)) {
-					n.log.Error("digests differ", "index", uint64(at), "own", own.String(), "other_node", string(id),
-						"other", v.digest.String())
-				}
-			}
-		} else {
-			untold++
-		}
-	}
-	most := 0
-	for digest, count := range votes {
-		most = max(most, count)
-		if digest != *own && count > voters/2 {
-			n.fatal(&rota.Error{Kind: rota.Internal, Subject: "digest", Text: fmt.Sprintf("at index %d this node's state has "+
-				"digest %s but a majority of the voters holds %s: this node is wrong and stops. Move its data directory "+
-				"away for inspection and join again as a new node with a new --node id", at, own, digest)})
-			return
-		}
-	}
-	if len(votes) > 1 && most+untold <= voters/2 {
-		n.fatal(&rota.Error{Kind: rota.Internal, Subject: "digest", Text: fmt.Sprintf("at index %d no digest of the state is "+
-			"held by a majority of the voters, so nobody knows which is right: all stop. Start them again, which builds "+
-			"the state anew from snapshot and log; should it recur, restore a backup", at)})
 	}
 }
 
@@ -285,10 +277,10 @@ func (n *Node) problems() []string {
 	if skew > 500 || skew < -500 {
 		problems = append(problems, fmt.Sprintf("wall clock is %d ms off the median of the voters: synchronise it", skew))
 	}
-	if free, total, err := FreeSpace(n.cfg.Data); err == nil && total > 0 && free < total/20 {
-		problems = append(problems, fmt.Sprintf("data directory has %d MiB free, under 5 %%: free space", free>>20))
-	}
 	problems = append(append(problems, n.historyProblems()...), n.eventProblems()...)
+	for _, some := range [][]string{n.mendProblems(), n.diskProblems(), n.stallProblems(), n.scrubProblems()} {
+		problems = append(problems, some...)
+	}
 	if err := n.Ready(); err != nil {
 		problems = append(problems, err.Error())
 	}

@@ -24,7 +24,9 @@ func (n *Node) Why(ctx context.Context, id rota.JobID, at rota.Index) (rota.Expl
 	if at != 0 {
 		return n.whyThen(ctx, id, at)
 	}
-	n.mu.RLock()
+	if err := n.reading(); err != nil {
+		return rota.Explanation{}, err
+	}
 	x, live := n.machine.Why(id, decideMost)
 	n.mu.RUnlock()
 	job, _, err := n.Job(ctx, id, rota.ReadOptions{MinIndex: seen.Index})

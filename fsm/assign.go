@@ -106,21 +106,21 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	p := &m.queues.get(j.spec.Queue).policy
 	w := m.workers.edit(worker)
 	h.tokens++
-	l := &leaseRow{queue: j.spec.Queue, tenant: j.spec.Tenant, cpu: j.spec.CPUMilli, memory: j.spec.MemoryBytes,
-		domain: j.spec.Domain, typ: j.spec.Type}
-	l.Lease = rota.Lease{
-		ID:    sched.LeaseID(j.spec.ID, worker, j.attempt, seed),
-		Token: rota.Token{Incarnation: h.incarnation, Counter: h.tokens},
-		Job:   j.spec.ID, Worker: worker, Session: w.session, Attempt: j.attempt, State: rota.LeaseActive,
-		Started: h.clock, AckBy: h.clock + rota.Clock(p.AckTimeoutMs), Deadline: h.clock + rota.Clock(p.LeaseMs),
-		Decision: why,
-	}
+	l := m.leases.fresh()
+	l.queue, l.tenant, l.domain, l.typ = j.spec.Queue, j.spec.Tenant, j.spec.Domain, j.spec.Type
+	l.cpu, l.memory, l.index = j.spec.CPUMilli, j.spec.MemoryBytes, m.at
+	l.ID = sched.LeaseID(j.spec.ID, worker, j.attempt, seed)
+	l.key = string(l.ID[:])
+	l.Token = rota.Token{Incarnation: h.incarnation, Counter: h.tokens}
+	l.Job, l.Worker, l.Session, l.Attempt, l.State = j.spec.ID, w.spec.ID, w.session, j.attempt, rota.LeaseActive
+	l.Started, l.AckBy, l.Deadline = h.clock, h.clock+rota.Clock(p.AckTimeoutMs), h.clock+rota.Clock(p.LeaseMs)
+	l.Decision = why
 	if runtime := maxRuntime(j.spec, p); runtime > 0 {
 		l.endsBy = h.clock + rota.Clock(runtime)
 		l.Deadline = min(l.Deadline, l.endsBy)
 	}
 	l.RenewBy = l.Deadline - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
-	m.leases.insert(string(l.ID[:]), l)
+	m.leases.insert(l.key, l)
 
 	old := w.forgetAt()
 	w.open++
@@ -132,7 +132,7 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	} else {
 		w.sinceTurn++
 	}
-	w.leases.Insert(string(l.ID[:]))
+	w.leases.Insert(l.key)
 	m.timeWorker(w, old)
 	m.timeLease(l)
 	m.noteGoing(l)
@@ -146,17 +146,18 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	m.takeDomain(l)
 
 	m.move(j, rota.Assigned)
+	m.own(j)
 	j.lease = l.ID
 	j.progress, j.note, j.progressAt = 0, "", 0 // an earlier attempt's
 	if j.firstLease == 0 {
 		j.firstLease = h.clock
 		if p.TTLRelMaxMs > 0 {
 			before := j.expires()
-			j.expireRel = h.clock + rota.Clock(p.TTLRelMaxMs)
+			j.expireRel = h.clock + planted.ttlOffset(m) + rota.Clock(p.TTLRelMaxMs)
 			m.timers.expire.set(string(j.spec.ID), int64(before), int64(j.expires()))
 		}
 	}
-	m.emitFor(j, rota.Event{Kind: rota.JobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: worker,
+	m.emitFor(j, rota.Event{Kind: rota.JobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Deadline: l.Deadline, Epoch: why.Epoch,
 		Check: checkFit, Payload: m.placing(&l.Decision)})
 }
@@ -164,7 +165,7 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 // checkFit is what the re-check of an assignment says where no rule failed.
 const checkFit = "FIT"
 
-func maxRuntime(s *rota.JobSpec, p *rota.QueuePolicy) int64 {
+func maxRuntime(s *keptSpec, p *rota.QueuePolicy) int64 {
 	if s.MaxRuntimeMs > 0 {
 		return s.MaxRuntimeMs
 	}

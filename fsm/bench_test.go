@@ -39,7 +39,7 @@ func benchJob(id string, change ...func(*rota.JobSpec)) *rota.JobSpec {
 }
 
 func (m *filled) seal(ops ...*fsmpb.Op) []byte {
-	data, err := Seal(&fsmpb.Entry{Term: 1, NowMs: int64(m.now), Ops: ops})
+	data, err := Seal(&fsmpb.Entry{Term: 1, NowMs: int64(m.now), Ops: ops}, FirstRules)
 	if err != nil {
 		m.b.Fatal(err)
 	}

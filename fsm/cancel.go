@@ -9,6 +9,9 @@ import (
 func (m *Machine) cancel(op *fsmpb.Cancel) *fsmpb.Outcome {
 	id := rota.JobID(op.GetJob())
 	j := m.jobs.get(id)
+	if f, v := m.vertex(id); j == nil && v != nil && v.state == vertexBlocked {
+		j = m.makeJob(f, m.workflows.edit(f.id), v.number)
+	}
 	if j == nil {
 		return m.cancelLate(id)
 	}
@@ -41,9 +44,16 @@ func (m *Machine) expel(j *jobRow, state rota.JobState, why rota.Reason) {
 	}
 	if j.state.Leased() {
 		l := m.leases.get(string(j.lease[:]))
+		// The worker is told, and may not hear: a retry must not meet it at work.
+		m.own(j)
+		j.freeAt = leaseDue(l, m.workers.get(l.Worker))
 		m.closeLease(l, j, why, "")
 		m.emitFor(j, rota.Event{Kind: rota.LeaseCancelledEvent, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 			Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why})
+	}
+	if j.state == rota.Delayed && j.revived() {
+		m.own(j)
+		j.freeAt = j.due // the worker of an earlier life may not have heard yet
 	}
 	m.emitFor(j, rota.Event{Kind: kind, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt, Reason: why})
 	m.finish(j, state, why, nil, nil)
@@ -53,6 +63,14 @@ func (m *Machine) expel(j *jobRow, state rota.JobState, why rota.Reason) {
 // with fresh attempts and times to live, and the payload that its entry brings.
 func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	id := rota.JobID(op.GetJob())
+	if f, v := m.vertex(id); v != nil {
+		return refused(rota.Refusef(rota.Conflict, "job", "job %s is a node of workflow %s: run it again, and what waits for it, "+
+			"with `rota workflow retry %s --from %s`", id, f.id, f.id, vertexName(v)))
+	}
+	if w, node, ok := rota.SplitNodeJobID(id); ok {
+		return refused(rota.Refusef(rota.NotFound, "job", "job %q is not known as node %q of a workflow %q: submit the workflow again",
+			id, node, w))
+	}
 	if j := m.jobs.get(id); j != nil {
 		if j.revived() {
 			return &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
@@ -83,18 +101,25 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	}
 	m.dropTomb(t)
 	m.head.jobSeq++
-	j := &jobRow{spec: spec, specHash: hashSpec(&m.ledger.enc, spec), seq: m.head.jobSeq, submitted: m.head.clock,
-		submittedDate: m.head.date(), lastReason: t.reason, prior: t.seq}
+	kept := m.specs.keep(spec)
+	j := m.newJob()
+	m.own(j)
+	j.spec, j.specHash, j.seq = kept, hashSpec(&m.ledger.enc, kept), m.head.jobSeq
+	j.submitted, j.submittedDate, j.lastReason, j.prior = m.head.clock, m.head.date(), t.reason, t.seq
 	m.jobs.insert(id, j)
 	m.classify(j)
 	if ttl := q.policy.TTLAbsMs; ttl > 0 || spec.TTLMs > 0 {
 		if spec.TTLMs > 0 {
 			ttl = spec.TTLMs
 		}
-		j.expireAbs = m.head.clock + rota.Clock(ttl)
+		j.expireAbs = max(m.head.clock, t.freeAt) + planted.ttlOffset(m) + rota.Clock(ttl)
 		m.timers.expire.set(string(id), 0, int64(j.expireAbs))
 	}
-	m.enqueue(j)
+	if t.freeAt > m.head.clock {
+		m.delay(j, t.freeAt)
+	} else {
+		m.enqueue(j)
+	}
 	return &fsmpb.Outcome{JobState: uint32(j.state)}
 }
 

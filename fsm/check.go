@@ -15,6 +15,7 @@ func (m *Machine) Check() []string {
 	c := &checker{m: m, tokens: make(map[rota.Token]rota.LeaseID), open: make(map[rota.QueueName]int64),
 		shares: make(map[share]int64)}
 	c.jobs()
+	c.lives()
 	c.leases()
 	c.workers()
 	c.queues()
@@ -27,6 +28,9 @@ func (m *Machine) Check() []string {
 	c.types()
 	c.tiers()
 	c.going()
+	c.flows()
+	c.liveNodes()
+	c.rules()
 	c.timers()
 	c.digest()
 	return c.faults
@@ -80,6 +84,13 @@ func (c *checker) jobs() {
 		}
 		return true
 	})
+}
+
+// lives checks that nobody wrote to what all jobs share that have nothing of their own.
+func (c *checker) lives() {
+	if !noLife.empty() {
+		c.fault("I4: a job of no life of its own was written to: %+v", noLife)
+	}
 }
 
 // filed checks that a QUEUED job, and no other, stands in a lane as its row says.
@@ -164,6 +175,7 @@ func (c *checker) queues() {
 		}
 		return true
 	})
+	c.blocked(counts)
 	busy, sharing := 0, 0
 	m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
 		n, i := counts[name], m.registry.queues[name]
@@ -258,7 +270,7 @@ func (c *checker) timers() {
 	}{{"lease", m.timers.lease, t.lease}, {"expire", m.timers.expire, t.expire}, {"wake", m.timers.wake, t.wake},
 		{"dated", m.timers.dated, t.dated}, {"forget", m.timers.forget, t.forget}, {"standing", m.timers.standing, t.standing},
 		{"attest", m.timers.attest, t.attest},
-		{"mode", m.timers.mode, t.mode}, {"penalty", m.timers.penalty, t.penalty}, {"meter", m.timers.meter, t.meter}, {"domain", m.timers.domain, t.domain},
+		{"mode", m.timers.mode, t.mode}, {"upload", m.timers.upload, t.upload}, {"ended", m.timers.ended, t.ended}, {"penalty", m.timers.penalty, t.penalty}, {"meter", m.timers.meter, t.meter}, {"domain", m.timers.domain, t.domain},
 		{"promote", m.timers.promote, t.promote}} {
 		if s.got.Len() != s.want.Len() {
 			c.fault("I4: %d %s timers run, %d should", s.got.Len(), s.name, s.want.Len())
@@ -292,6 +304,11 @@ func newMachineTimers(m *Machine) *timers {
 		t.attest.set(string(id), 0, int64(w.attestationEnds()))
 		return true
 	})
+	m.workflows.scan(func(id rota.WorkflowID, r *workflowRow) bool {
+		t.upload.set(string(id), 0, r.lapses())
+		t.ended.set(string(id), 0, r.forgotten())
+		return true
+	})
 	m.promotions(t)
 	m.timeLimits(t)
 	return t
@@ -314,6 +331,8 @@ func (c *checker) digest() {
 	m.meters.scan(func(_ string, r *meterRow) bool { add(tagMeter, r); return true })
 	m.domains.scan(func(_ string, r *domainRow) bool { add(tagDomain, r); return true })
 	m.types.scan(func(_ rota.JobType, r *typeRow) bool { add(tagType, r); return true })
+	m.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool { add(tagWorkflow, r); return true })
+	m.vertices.scan(func(_ string, r *vertexRow) bool { add(tagVertex, r); return true })
 	if m.head.hash == (rota.Digest{}) && m.head.index == 0 {
 		return // before the first entry nothing is hashed
 	}

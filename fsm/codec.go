@@ -64,6 +64,8 @@ var errRecord = errors.New("record ends early or holds what no encoder writes")
 type decoder struct {
 	b   []byte
 	err error
+	// specs lets the specs of many records share; nil where one is read by itself.
+	specs *specs
 }
 
 func (d *decoder) fail() {

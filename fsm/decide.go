@@ -53,6 +53,7 @@ func (m *Machine) decide(most int, watched rota.JobID) ([]*fsmpb.Round, *sched.D
 		}
 		return true
 	})
+	d.withhold()
 	d.keptRoom()
 	for _, name := range d.names {
 		if d.placed < most && m.registry.supply.HasRoom(name) {
@@ -70,6 +71,9 @@ func (m *Machine) decide(most int, watched rota.JobID) ([]*fsmpb.Round, *sched.D
 // keptRoom places the jobs that hold a worker, and takes the turns of the oldest.
 func (d *decision) keptRoom() {
 	for _, h := range d.holds {
+		if d.m.doomed(d.m.jobs.get(h.Item.ID)) {
+			continue
+		}
 		if pair, ok := d.draft.PlaceHeld(h, d.m.head.clock); ok {
 			if row := d.m.holds.get(h.Item.ID); row.preempted {
 				pair.Reasoning = rota.Reasoning{Rule: rota.ByPreemption, N: row.revoked}
@@ -78,9 +82,36 @@ func (d *decision) keptRoom() {
 		}
 	}
 	for _, pair := range d.draft.Turns(d.lots, d.m.head.clock, d.most-d.placed) {
-		d.early(pair)
+		if !d.doomed(pair) {
+			d.early(pair)
+		}
 	}
 }
+
+// doomedLooks bounds the jobs that a decision passes over as their workflow is ending:
+// of what stands behind more of them, places are lost to them.
+const doomedLooks = 1 << 14
+
+// withhold has the draw pass over the jobs of workflows that are ending. They stand
+// among the others until the pass comes to them, up to a hundred entries later, and
+// would take the places of a batch, and the room, from whoever comes behind.
+func (d *decision) withhold() {
+	if d.m.flows.passing.Len() == 0 {
+		return
+	}
+	left := doomedLooks
+	d.draft.Withhold(func(it *sched.Item) bool {
+		if left == 0 || !d.m.doomed(d.m.jobs.get(it.ID)) {
+			return false
+		}
+		left--
+		return true
+	})
+}
+
+// doomed says of a pair that its job is not to be leased any more, as its workflow is
+// ending: the draw passes over so many of them and no more.
+func (d *decision) doomed(p sched.Pair) bool { return d.m.doomed(d.m.jobs.get(p.Item.ID)) }
 
 // early adds a pair that goes before all rounds, in an operation before theirs:
 // what follows in the entry is decided, and checked, after it.
@@ -90,7 +121,7 @@ func (d *decision) early(pair sched.Pair) {
 		d.round(queue)
 	}
 	r := d.rounds[len(d.rounds)-1]
-	r.Pairs = append(r.Pairs, pairOps([]sched.Pair{pair})...)
+	r.Pairs = append(r.Pairs, pairOp(&pair))
 	d.before[queue]++
 	d.placed++
 }
@@ -112,8 +143,12 @@ func (d *decision) queue(name rota.QueueName) {
 		Seed: sched.MatchSeed(m.head.cluster, d.epoch, m.head.index, m.head.beacon), Now: m.head.clock,
 		Policy: &q.policy, Cursor: q.placed + d.before[name], Limit: min(int(q.policy.BatchSize), d.most-d.placed),
 		Interleave: q.interleaves(d.before[name])})
-	r.Pairs = pairOps(pairs)
-	d.placed += len(pairs)
+	for i := range pairs {
+		if !d.doomed(pairs[i]) {
+			r.Pairs = append(r.Pairs, pairOp(&pairs[i]))
+			d.placed++
+		}
+	}
 }
 
 // changeHolds adds what changes among the holds to the last round.
@@ -139,14 +174,9 @@ func (r *queueRow) interleaves(before uint64) bool {
 	return k > 0 && r.sinceInterleave+before >= uint64(k-1)
 }
 
-func pairOps(pairs []sched.Pair) []*fsmpb.Pair {
-	ops := make([]*fsmpb.Pair, len(pairs))
-	for i := range pairs {
-		p := &pairs[i]
-		ops[i] = &fsmpb.Pair{Job: string(p.Item.ID), Worker: string(p.Worker), Score: p.Score, Rank: p.Rank,
-			Rule: uint32(p.Reasoning.Rule), N: p.Reasoning.N, Of: p.Reasoning.Of, Interleaved: p.Interleaved}
-	}
-	return ops
+func pairOp(p *sched.Pair) *fsmpb.Pair {
+	return &fsmpb.Pair{Job: string(p.Item.ID), Worker: string(p.Worker), Score: p.Score, Rank: p.Rank,
+		Rule: uint32(p.Reasoning.Rule), N: p.Reasoning.N, Of: p.Reasoning.Of, Interleaved: p.Interleaved}
 }
 
 // DispatchMs is the shortest dispatch_interval of the queues that have QUEUED jobs,

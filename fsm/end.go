@@ -10,7 +10,7 @@ import (
 // closeLease takes a lease out of the state and notes its end in the job's
 // attempts; j is editable. What becomes of the job is the caller's next line.
 func (m *Machine) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text string) {
-	key := string(l.ID[:])
+	key := l.key
 	m.timers.lease.set(key, int64(l.due), 0)
 	m.dropGoing(l)
 	m.leases.drop(key)
@@ -26,6 +26,9 @@ func (m *Machine) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text strin
 	m.countEndless(l, &m.queues.get(l.queue).policy, -1)
 	m.closeTenant(l)
 
+	m.noteAttempt(l, j)
+
+	m.own(j)
 	j.lease = rota.LeaseID{}
 	j.lastReason, j.lastError = why, text
 	attempts := j.attempts
@@ -39,9 +42,10 @@ func (m *Machine) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text strin
 
 // endLease ends an attempt that did not complete, and gives the job its next
 // state: used up it is DEAD, counted it backs off, uncounted it is QUEUED again
-// at once (SPEC §8.4, §9.1).
+// at once (SPEC §8.4, §9.1). That of a workflow that is ending waits no more.
 func (m *Machine) endLease(l *leaseRow, why rota.Reason, text string) rota.JobState {
 	j := m.jobs.edit(l.Job)
+	m.own(j)
 	m.closeLease(l, j, why, text)
 	kind := rota.LeaseCancelledEvent
 	switch why {
@@ -62,7 +66,9 @@ func (m *Machine) endLease(l *leaseRow, why rota.Reason, text string) rota.JobSt
 		j.preempted++ // not before: what ends well after all did not give way
 	}
 	if !why.Counted() {
-		m.enqueue(j)
+		if !m.endsWith(j) {
+			m.enqueue(j)
+		}
 		return j.state
 	}
 	return m.useUp(j, why)
@@ -72,11 +78,15 @@ func (m *Machine) endLease(l *leaseRow, why rota.Reason, text string) rota.JobSt
 func (m *Machine) useUp(j *jobRow, why rota.Reason) rota.JobState {
 	p := &m.queues.get(j.spec.Queue).policy
 	failed := j.attempt
+	m.own(j)
 	j.attempt, j.declines = j.attempt+1, 0
 	if int64(j.attempt) >= p.AttemptMax {
 		j.attempt = failed
 		m.die(j, why)
 		return rota.Dead
+	}
+	if m.endsWith(j) {
+		return j.state
 	}
 	if wait := sched.BackoffMs(j.spec.ID, failed, p); wait > 0 {
 		m.delay(j, m.head.clock+rota.Clock(wait))
@@ -110,7 +120,7 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, output
 	m.head.tombSeq++
 	t := &tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
 		attempt: j.attempt, outputDigest: digest, submitted: j.submitted, finished: m.head.clock,
-		finishedDate: m.head.date(), seq: m.head.tombSeq}
+		finishedDate: m.head.date(), seq: m.head.tombSeq, freeAt: j.freeAt}
 	if n := len(j.attempts); n > 0 {
 		t.lease, t.worker = j.attempts[n-1].Lease, j.attempts[n-1].Worker
 	}
@@ -118,6 +128,7 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, output
 	m.timers.tombOrder.Set(t.seq, id)
 	m.staged.add(&record{ended: t, spec: j.spec, enqueued: j.enqueued, firstLease: j.firstLease, submitDate: j.submittedDate,
 		err: j.lastError, attempts: j.attempts, progress: j.progress, note: j.note, output: output})
+	m.endVertex(j, state, why)
 }
 
 // evictTombs forgets the oldest tombstones beyond most (SPEC §9.4).

@@ -24,10 +24,14 @@ func (m *Machine) emit(e rota.Event) {
 // the entry changes the row anyhow; else, as with a renewal, it only names its
 // parent: a copy of the row for every renewal was refused.
 func (m *Machine) emitFor(j *jobRow, e rota.Event) {
-	e.Parent = j.lastEvent
+	e.Parent = j.lastEvent()
+	if j.workflow != "" {
+		_, e.Node, _ = rota.SplitNodeJobID(j.spec.ID)
+		e.Run = string(j.workflow)
+	}
 	id := m.announce(&e)
-	if j.gen == m.ledger.gen && !j.gone && !m.mute {
-		j.lastEvent = id
+	if j.gen == m.ledger.gen && !m.mute {
+		j.setLastEvent(id)
 	}
 }
 
@@ -61,7 +65,7 @@ func (m *Machine) placing(d *rota.Decision) string {
 	b = strconv.AppendInt(append(b, `,"rank":`...), int64(d.Rank), 10)
 	b = strconv.AppendUint(append(b, `,"height":`...), uint64(d.Height), 10)
 	m.scratch = append(b, '}')
-	return string(m.scratch)
+	return m.payloads.keep(m.scratch)
 }
 
 // done tells of an output: jobCompleted.
@@ -69,7 +73,7 @@ func (m *Machine) done(digest []byte) string {
 	b := append(m.scratch[:0], `{"output_digest":"`...)
 	b = hex.AppendEncode(b, digest)
 	m.scratch = append(b, `"}`...)
-	return string(m.scratch)
+	return m.payloads.keep(m.scratch)
 }
 
 // dueAt tells when a job is QUEUED again: jobRetryScheduled.

@@ -150,7 +150,7 @@ func TestEvents(t *testing.T) {
 	}
 	note(b.entry(submitOp(jobSpec("a"))).Events)
 	leases := inOrder(b.match())
-	last = b.jobs.get("a").lastEvent
+	last = b.jobs.get("a").lastEvent()
 	note(b.entry(verb(rota.VerbAck, leases[0])).Events)
 	renewal := leases[0]
 	note(b.entry(verb(rota.VerbRenew, renewal)).Events)
@@ -164,7 +164,7 @@ func TestEvents(t *testing.T) {
 	}
 	b.pass(30_000)
 	leases = inOrder(b.match())
-	last = b.jobs.get("a").lastEvent
+	last = b.jobs.get("a").lastEvent()
 	note(b.entry(verb(rota.VerbComplete, leases[0])).Events)
 	if e := seen[rota.JobCompleted]; !strings.HasPrefix(e.Payload, `{"output_digest":"e3b0c442`) {
 		t.Errorf("completion is told as %+v", e)
@@ -188,7 +188,7 @@ func BenchmarkEvents(b *testing.B) {
 	life := someEvents()[1]
 	life.Run, life.Node, life.Date = "", "", 1_700_000_000_500
 	for range 5 * 100 {
-		m.emitFor(&jobRow{}, life)
+		m.emitFor(&jobRow{jobLife: noLife}, life)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -205,13 +205,13 @@ func TestReincarnate_tellsNoEvents(t *testing.T) {
 	b.entry(registerOp("w", 2, "s", false))
 	b.entry(submitOp(jobSpec("a")))
 	b.match()
-	before, parent := b.Head(), b.jobs.get("a").lastEvent
+	before, parent := b.Head(), b.jobs.get("a").lastEvent()
 	m := b.restored()
 	if err := m.Reincarnate("another"); err != nil {
 		t.Fatal(err)
 	}
-	if h := m.Head(); h.Events != before.Events || h.Chain != before.Chain || m.jobs.get("a").lastEvent != parent {
-		t.Errorf("a restore told %d events, the job's last is %s", h.Events-before.Events, m.jobs.get("a").lastEvent)
+	if h := m.Head(); h.Events != before.Events || h.Chain != before.Chain || m.jobs.get("a").lastEvent() != parent {
+		t.Errorf("a restore told %d events, the job's last is %s", h.Events-before.Events, m.jobs.get("a").lastEvent())
 	}
 	if len(m.events) != 0 {
 		t.Errorf("%+v", m.events)

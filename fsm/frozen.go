@@ -12,35 +12,41 @@ import (
 // it may be read while the machine goes on (SPEC §13.5).
 type Frozen struct {
 	head    header
+	knows   uint32
 	digest  rota.Digest
-	jobs    *btree.Map[rota.JobID, *jobRow]
-	leases  *btree.Map[string, *leaseRow]
-	workers *btree.Map[rota.WorkerID, *workerRow]
-	queues  *btree.Map[rota.QueueName, *queueRow]
-	tombs   *btree.Map[rota.JobID, *tombRow]
-	nodes   *btree.Map[rota.NodeID, *nodeRow]
-	holds   *btree.Map[rota.JobID, *holdRow]
-	tenants *btree.Map[rota.TenantID, *tenantRow]
-	meters  *btree.Map[string, *meterRow]
-	domains *btree.Map[string, *domainRow]
-	types   *btree.Map[rota.JobType, *typeRow]
+	jobs    *tree[rota.JobID, *jobRow]
+	leases  *tree[string, *leaseRow]
+	workers *tree[rota.WorkerID, *workerRow]
+	queues  *tree[rota.QueueName, *queueRow]
+	tombs   *tree[rota.JobID, *tombRow]
+	nodes   *tree[rota.NodeID, *nodeRow]
+	holds   *tree[rota.JobID, *holdRow]
+	tenants *tree[rota.TenantID, *tenantRow]
+	meters  *tree[string, *meterRow]
+	domains *tree[string, *domainRow]
+	types   *tree[rota.JobType, *typeRow]
 	staged  *btree.Map[uint64, *record]
+
+	workflows *tree[rota.WorkflowID, *workflowRow]
+	vertices  *tree[string, *vertexRow]
 }
 
 // Freeze takes the state as the last applied entry left it.
 func (m *Machine) Freeze() *Frozen {
-	return &Frozen{head: m.head, digest: m.ledger.sum, jobs: m.jobs.freeze(), leases: m.leases.freeze(),
+	return &Frozen{head: m.head, knows: m.knows, digest: m.ledger.sum, jobs: m.jobs.freeze(), leases: m.leases.freeze(),
 		workers: m.workers.freeze(), queues: m.queues.freeze(), tombs: m.tombs.freeze(), nodes: m.nodes.freeze(),
 		holds: m.holds.freeze(), tenants: m.tenants.freeze(), meters: m.meters.freeze(), domains: m.domains.freeze(),
-		types: m.types.freeze(), staged: m.staged.records.Copy()}
+		types: m.types.freeze(), staged: m.staged.records.Copy(), workflows: m.workflows.freeze(),
+		vertices: m.vertices.freeze()}
 }
 
 // Archived leaves the staged records out: they are on disk, so that a snapshot need
 // not carry them.
 func (f *Frozen) Archived() { f.staged = &btree.Map[uint64, *record]{} }
 
-// Rows counts the rows that grow with the load: jobs, leases, tombstones.
-func (f *Frozen) Rows() int { return f.jobs.Len() + f.leases.Len() + f.tombs.Len() }
+// Rows counts the rows that grow with the load: jobs, leases, tombstones, nodes of
+// workflows.
+func (f *Frozen) Rows() int { return f.jobs.Len() + f.leases.Len() + f.tombs.Len() + f.vertices.Len() }
 
 // Unstaged gives the numbers of the terminal jobs that have a tombstone and no
 // staged record, in order: an archive must account for each.
@@ -59,7 +65,7 @@ func (f *Frozen) Unstaged() []uint64 {
 // Thaw makes a machine of the state, beside the one that it was taken of. It takes
 // that one's time and memory once more; the digest is verified.
 func (f *Frozen) Thaw() (*Machine, error) {
-	l, err := NewLoader(f.Info())
+	l, err := NewLoaderKnowing(f.Info(), f.knows)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +81,7 @@ func (f *Frozen) Ended() uint64 { return f.head.tombSeq }
 // Info describes the state as a snapshot's header does.
 func (f *Frozen) Info() rota.SnapshotInfo {
 	return rota.SnapshotInfo{ClusterID: f.head.cluster, Incarnation: f.head.incarnation, Index: f.head.index,
-		Term: f.head.term, Clock: f.head.clock, Date: f.head.date(), Digest: f.digest, RulesVersion: RulesVersion}
+		Term: f.head.term, Clock: f.head.clock, Date: f.head.date(), Digest: f.digest, RulesVersion: f.head.rules}
 }
 
 // Operations counts all operations applied up to this state.
@@ -126,6 +132,14 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 		f.types.Scan(func(_ rota.JobType, r *typeRow) bool { return put(tagType, func() { r.canonical(&e) }) })
 	}
 	if err == nil {
+		f.workflows.Scan(func(_ rota.WorkflowID, r *workflowRow) bool { return put(tagWorkflow, func() { r.canonical(&e) }) })
+	}
+	if err == nil {
+		f.vertices.Scan(func(_ string, r *vertexRow) bool {
+			return put(tagVertex, func() { encodeShape(&e, r.spec, r.parents); r.canonical(&e) })
+		})
+	}
+	if err == nil && !planted.dedupeNotInSnapshot() {
 		f.tombs.Scan(func(_ rota.JobID, r *tombRow) bool { return put(tagTomb, func() { r.canonical(&e) }) })
 	}
 	if err == nil {
@@ -142,17 +156,21 @@ type Loader struct {
 }
 
 // NewLoader starts a fresh state for a snapshot of the given description.
-func NewLoader(info rota.SnapshotInfo) (*Loader, error) {
-	if info.RulesVersion > RulesVersion {
-		return nil, rota.Refusef(rota.Conflict, "rules_version",
-			"snapshot needs rules version %d, this binary knows %d: start a newer binary", info.RulesVersion, RulesVersion)
+// One of rules that this binary does not know is refused (SPEC §2.6).
+func NewLoader(info rota.SnapshotInfo) (*Loader, error) { return NewLoaderKnowing(info, RulesVersion) }
+
+// NewLoaderKnowing is NewLoader for a binary that knows other rules; see NewKnowing.
+func NewLoaderKnowing(info rota.SnapshotInfo, version uint32) (*Loader, error) {
+	if info.RulesVersion > version {
+		return nil, &rota.Error{Kind: rota.Conflict, Subject: SubjectRules, Text: fmt.Sprintf("the snapshot is of a cluster whose "+
+			"rules have version %d, this binary knows %d: start a newer binary", info.RulesVersion, version)}
 	}
-	return &Loader{m: New(), want: info}, nil
+	return &Loader{m: NewKnowing(version), want: info}, nil
 }
 
 // Add takes one record.
 func (l *Loader) Add(kind byte, rec []byte) error {
-	m, d := l.m, &decoder{b: rec}
+	m, d := l.m, &decoder{b: rec, specs: &l.m.specs}
 	fresh := true
 	switch kind {
 	case tagHeader:
@@ -173,7 +191,7 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		fresh = m.jobs.load(r.spec.ID, r)
 	case tagLease:
 		r := decodeLease(d)
-		fresh = m.leases.load(string(r.ID[:]), r)
+		fresh = m.leases.load(r.key, r)
 	case tagHold:
 		r := decodeHold(d)
 		fresh = m.holds.load(r.job, r)
@@ -189,6 +207,12 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 	case tagType:
 		r := decodeType(d)
 		fresh = m.types.load(r.typ, r)
+	case tagWorkflow:
+		r := decodeWorkflow(d)
+		fresh = m.workflows.load(r.id, r)
+	case tagVertex:
+		r := decodeVertex(d)
+		fresh = m.vertices.load(vertexKey(r.workflow, r.number), r)
 	case tagTomb:
 		r := decodeTomb(d)
 		fresh = m.tombs.load(r.id, r)
@@ -223,6 +247,10 @@ func (l *Loader) Finish() (*Machine, error) {
 		return nil, rota.Refusef(rota.Conflict, "index", "state is of cluster %q at index %d, the snapshot says %q at %d",
 			m.head.cluster, m.head.index, l.want.ClusterID, l.want.Index)
 	}
+	if m.head.rules != l.want.RulesVersion {
+		return nil, rota.Refusef(rota.Conflict, "state", "state is of rules version %d, the snapshot says %d: it is damaged",
+			m.head.rules, l.want.RulesVersion)
+	}
 	if err := m.derive(); err != nil {
 		return nil, err
 	}
@@ -246,7 +274,10 @@ func (m *Machine) derive() error {
 		m.timeStanding(w)
 		return true
 	})
-	var err error
+	err := m.deriveFlows()
+	if err != nil {
+		return err
+	}
 	m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		err = m.deriveJob(j)
 		return err == nil
@@ -294,6 +325,10 @@ func (m *Machine) deriveJob(j *jobRow) error {
 	if q == nil {
 		return fmt.Errorf("job %s is of unknown queue %q", j.spec.ID, j.spec.Queue)
 	}
+	if err := m.deriveNodeJob(j); err != nil {
+		return err
+	}
+	m.registry.moveNode(j, rota.JobNone, j.state)
 	id := string(j.spec.ID)
 	m.classify(j)
 	m.timers.wake.set(id, 0, int64(j.due))

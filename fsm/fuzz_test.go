@@ -15,7 +15,7 @@ import (
 func FuzzEnvelope(f *testing.F) {
 	for _, e := range []*fsmpb.Entry{{}, {Term: 1, NowMs: startClock, Ops: []*fsmpb.Op{submitOp(jobSpec("j")), {}}},
 		{Term: 1, Ops: []*fsmpb.Op{sweepOp(), registerOp("w", 1, "s", true)}, WallMs: []int64{1, 2}}} {
-		data, _ := Seal(e)
+		data, _ := Seal(e, FirstRules)
 		f.Add(data)
 	}
 	f.Add([]byte(envelopeMagic))
@@ -39,7 +39,7 @@ func FuzzEnvelope(f *testing.F) {
 
 func TestEnvelope(t *testing.T) {
 	t.Parallel()
-	data, err := Seal(&fsmpb.Entry{Term: 1, Ops: []*fsmpb.Op{submitOp(jobSpec("j"))}})
+	data, err := Seal(&fsmpb.Entry{Term: 1, Ops: []*fsmpb.Op{submitOp(jobSpec("j"))}}, FirstRules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestEnvelope(t *testing.T) {
 			t.Fatalf("%d of %d bytes: taken", n, len(data))
 		}
 	}
-	unknown, _ := Seal(&fsmpb.Entry{Ops: []*fsmpb.Op{{}}})
+	unknown, _ := Seal(&fsmpb.Entry{Ops: []*fsmpb.Op{{}}}, FirstRules)
 	_, err = m.Apply(1, 1, unknown)
 	if halt, ok := err.(*HaltError); !ok || !halt.NewerRules || halt.Error() == "" {
 		t.Fatalf("an unknown operation: %v", err)
@@ -66,7 +66,7 @@ func TestEnvelope(t *testing.T) {
 	if _, err := m.Apply(1, 1, data); err != nil {
 		t.Fatalf("after all that: %v", err)
 	}
-	if _, err := Seal(&fsmpb.Entry{Ops: []*fsmpb.Op{cancelOp("\xff")}}); err == nil {
+	if _, err := Seal(&fsmpb.Entry{Ops: []*fsmpb.Op{cancelOp("\xff")}}, FirstRules); err == nil {
 		t.Fatal("text that is no UTF-8 was sealed: no node could decode it")
 	}
 }
@@ -172,7 +172,9 @@ func runHostile(b *bench, d *dice) {
 }
 
 func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
-	switch d.roll(18) {
+	switch d.roll(21) {
+	case 17, 18, 19:
+		return hostileFlow(d)
 	case 0, 1, 2:
 		s := jobSpec(d.id("j"), func(s *rota.JobSpec) {
 			s.Queue, s.Tenant, s.Priority = rota.QueueName(d.queue()), rota.TenantID(d.id("t")), int32(d.roll(11))
@@ -222,6 +224,9 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			}
 		})
 	case 10:
+		if d.roll(2) == 0 {
+			return cancelOp(flowID(d) + "/" + fmt.Sprint("n", d.roll(6)))
+		}
 		return cancelOp(d.id("j"))
 	case 11:
 		return retryOp(d.id("j"))
@@ -255,6 +260,62 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	}
 }
 
+func flowID(d *dice) string { return d.id("wf") }
+
+// hostileFlow is an operation on a workflow: of one shape an id, so that uploads come
+// to an end, or of none.
+func hostileFlow(d *dice) *fsmpb.Op {
+	id := flowID(d)
+	shape := d.roll(2)
+	dag := newDAG(id, [][][]uint32{{nil, {0}, {0}, {1, 2}, nil, {3, 4}}, {nil, nil, {0, 1}}}[shape], func(d *dag) {
+		d.OnFailure = rota.FailurePolicy(shape)
+		d.Nodes[2].Queue, d.Nodes[1].DelayMs, d.Nodes[1].Priority = "q1", 700, 9
+	})
+	switch d.roll(10) {
+	case 0, 1:
+		op := dag.open()
+		if o := op.GetOpenWorkflow(); d.roll(4) == 0 {
+			o.Nodes, o.Edges, o.OnFailure, o.Priority = uint32(d.number()), uint64(d.number()), uint32(d.roll(4)), int32(d.number())
+			o.Queue, o.Tenant, o.Content = d.queue(), d.id("t"), make([]byte, d.roll(20))
+			o.Shares = []*fsmpb.QueueShare{{Queue: d.queue(), Nodes: uint32(d.number())}}
+		} else {
+			o.Shares = nil
+		}
+		return op
+	case 2, 3, 4:
+		op := dag.add()[0]
+		o := op.GetAddNodes()
+		switch d.roll(6) {
+		case 0:
+			o.First, o.Content = uint32(d.number()), make([]byte, d.roll(20))
+		case 1:
+			n := o.Nodes[d.roll(len(o.Nodes))]
+			n.Parents = []uint32{uint32(d.number()), uint32(d.number())}
+			n.Spec.Id, n.Spec.Tenant, n.Spec.Queue, n.Spec.Priority = d.text(), d.text(), d.queue(), int32(d.number())
+		case 2:
+			o.Nodes[d.roll(len(o.Nodes))] = &fsmpb.WorkflowNode{}
+		case 3:
+			o.First = uint32(d.roll(3))
+			o.Nodes = o.Nodes[o.First:]
+		}
+		return op
+	case 5, 6, 7:
+		op := dag.commit()
+		if d.roll(8) == 0 {
+			op.GetCommitWorkflow().Content = make([]byte, d.roll(20))
+		}
+		return op
+	case 8:
+		return dag.cancel()
+	default:
+		from := ""
+		if d.roll(2) == 0 {
+			from = fmt.Sprint("n", d.roll(7))
+		}
+		return dag.retry(from, int32(pickOf[int64](d, 1, 1, 1, 2, 3, d.number())))
+	}
+}
+
 // hostileReport is a verifier's, of a lease that was given or of nothing.
 func hostileReport(d *dice, seen []rota.Lease) *fsmpb.Op {
 	l := seen[max(0, len(seen)-1-d.roll(8))]
@@ -272,7 +333,12 @@ func hostileReport(d *dice, seen []rota.Lease) *fsmpb.Op {
 
 // FuzzRecord: a loader that is fed any record refuses it or keeps a sound state.
 func FuzzRecord(f *testing.F) {
-	frozen := busyBench(f).Freeze()
+	b := busyBench(f)
+	b.run(diamond("wf"))
+	b.upload(diamond("open"))
+	b.run(newDAG("ended", make([][]uint32, 3)))
+	b.ok(CancelWorkflowOp("ended"))
+	frozen := b.Freeze()
 	_ = frozen.Records(func(kind byte, rec []byte) error { f.Add(kind, append([]byte(nil), rec...)); return nil })
 	f.Fuzz(func(t *testing.T, kind byte, rec []byte) {
 		l, err := NewLoader(frozen.Info())
@@ -290,7 +356,7 @@ func FuzzRecord(f *testing.F) {
 		if m, err = l.Finish(); err != nil {
 			return
 		}
-		data, _ := Seal(&fsmpb.Entry{Term: m.head.term, NowMs: int64(m.head.clock), Ops: []*fsmpb.Op{sweepOp(), submitOp(jobSpec("j"))}})
+		data, _ := Seal(&fsmpb.Entry{Term: m.head.term, NowMs: int64(m.head.clock), Ops: []*fsmpb.Op{sweepOp(), submitOp(jobSpec("j"))}}, FirstRules)
 		if _, err := m.Apply(m.head.index+1, m.head.term, data); err != nil {
 			t.Fatal(err)
 		}

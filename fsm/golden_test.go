@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -56,6 +57,32 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// goldenFlows runs workflows to all their ends, one of them twice.
+func goldenFlows(c *bench) {
+	for _, d := range []*dag{diamond("g1"), diamond("g2", continuing), diamond("g3"), diamond("g4", continuing)} {
+		c.run(d)
+	}
+	c.upload(diamond("g5"))
+	c.worker("g", 10)
+	c.ok(cancelOp("g2/n2"))
+	for i := range 8 {
+		for n, l := range inOrder(c.match()) {
+			v := rota.VerbComplete
+			if n == i {
+				v = rota.VerbFail
+			}
+			c.entry(verb(v, l, func(c *rota.LeaseCommand) { c.NoRetry = i < 4 }))
+		}
+		switch i {
+		case 1:
+			c.ok(CancelWorkflowOp("g4"))
+		case 3:
+			c.entry(RetryWorkflowOp("g4", "n1", 1), RetryWorkflowOp("g2", "", 1))
+		}
+		c.pass(2_000)
+	}
+}
+
 // writeGolden writes a log in which every verb occurs, sound and hostile.
 func writeGolden(t *testing.T) {
 	b := emptyBench(t)
@@ -82,7 +109,9 @@ func writeGolden(t *testing.T) {
 		c.lead()
 		note()
 	}
-	data := make([]byte, 3000)
+	goldenFlows(c)
+	note()
+	data := make([]byte, 6000)
 	for i := range data {
 		data[i] = byte(i*i>>3 ^ i*7)
 	}
@@ -98,6 +127,10 @@ func writeGolden(t *testing.T) {
 		note()
 	}
 	c.pass(60_000)
+	note()
+	// Later verbs come at the end, so that what was written before stays as it is.
+	c.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: "n2", Identity: "i2", Starts: 1}}})
+	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(FirstRules), switchOp(0))
 	note()
 	var out []byte
 	var lines strings.Builder

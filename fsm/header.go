@@ -55,6 +55,10 @@ type header struct {
 	// them, so that every event has a place in the order of all.
 	chain  sched.Hash
 	events uint64
+	// flowSeq numbers workflows.
+	flowSeq uint64
+	// rules is the version of the rules in force (SPEC §2.6); it only grows.
+	rules uint32
 }
 
 func (h *header) date() rota.Date { return rota.Date(int64(h.clock) + h.offset) }
@@ -85,6 +89,8 @@ func (h *header) canonical(e *encoder) {
 	e.uint(h.operations)
 	e.b = append(e.b, h.chain[:]...)
 	e.uint(h.events)
+	e.uint(h.flowSeq)
+	e.uint(uint64(h.rules))
 }
 
 func decodeHeader(d *decoder) header {
@@ -103,6 +109,8 @@ func decodeHeader(d *decoder) header {
 	h.operations = d.uint()
 	copy(h.chain[:], d.raw(32))
 	h.events = d.uint()
+	h.flowSeq = d.uint()
+	h.rules = uint32(d.enum(rulesMost))
 	return h
 }
 

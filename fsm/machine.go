@@ -23,6 +23,9 @@ type Machine struct {
 	meters  table[string, meterRow, *meterRow]
 	domains table[string, domainRow, *domainRow]
 	types   table[rota.JobType, typeRow, *typeRow]
+	// workflows by id; vertices, their nodes, by vertexKey.
+	workflows table[rota.WorkflowID, workflowRow, *workflowRow]
+	vertices  table[string, vertexRow, *vertexRow]
 	// staged are terminal jobs in full, no part of the digest.
 	staged staging
 
@@ -30,18 +33,31 @@ type Machine struct {
 	// Check (Invariant I4).
 	registry registry
 	timers   timers
+	flows    flows
+
+	// knows is the newest version of the rules that this binary knows.
+	knows uint32
 
 	// The entry that is being applied.
 	at      rota.Index
 	stamped bool
 	walls   []int64
 	events  []rota.Event
+	spare   []rota.Event
 	sweep   Sweep
 	rounds  []roundDone
 	// mute drops events: what is changed by no entry tells none. scratch is room
 	// for encoding.
 	mute    bool
 	scratch []byte
+	opener  opener
+	specs   specs
+	// payloads are texts of events; items and lives are room for jobs. answers
+	// are the outcomes that most verbs have, shared by all that have them.
+	payloads texts
+	items    []*sched.Item
+	lives    []*jobLife
+	answers  [2][rota.Cancelled + 1]*fsmpb.Outcome
 }
 
 // Applied is what an entry did.
@@ -61,35 +77,50 @@ type Applied struct {
 	Term    uint64
 	Clock   rota.Clock
 	Stamped bool
+	// Rules are those in force after the entry.
+	Rules uint32
 	// Sweep tells what a sweep in the entry did.
 	Sweep  Sweep
 	Digest rota.Digest
 }
 
-// Sweep says how many timers an entry's sweep fired, and whether more are due.
+// Sweep says how many timers an entry's sweep fired, and whether more are due, or
+// workflows have work left for the next entry.
 type Sweep struct {
 	Fired int
 	More  bool
 }
 
 // New gives the state before a cluster's first entry.
-func New() *Machine {
-	m := &Machine{}
+func New() *Machine { return NewKnowing(RulesVersion) }
+
+// NewKnowing is New for a binary that knows other rules: what tests of upgrades
+// start nodes with.
+func NewKnowing(version uint32) *Machine {
+	m := &Machine{knows: version}
+	m.head.rules = FirstRules
 	m.jobs.tag, m.leases.tag, m.workers.tag = tagJob, tagLease, tagWorker
 	m.queues.tag, m.tombs.tag, m.nodes.tag = tagQueue, tagTomb, tagNode
 	m.jobs.l, m.leases.l, m.workers.l = &m.ledger, &m.ledger, &m.ledger
 	m.queues.l, m.tombs.l, m.nodes.l = &m.ledger, &m.ledger, &m.ledger
 	m.holds.tag, m.tenants.tag, m.meters.tag, m.domains.tag, m.types.tag = tagHold, tagTenant, tagMeter, tagDomain, tagType
 	m.holds.l, m.tenants.l, m.meters.l, m.domains.l, m.types.l = &m.ledger, &m.ledger, &m.ledger, &m.ledger, &m.ledger
+	m.workflows.tag, m.workflows.l = tagWorkflow, &m.ledger
+	m.vertices.tag, m.vertices.l = tagVertex, &m.ledger
+	// Records that wait for the archive keep tombstones, so those are never mutable; the
+	// other tables change too seldom to matter.
+	m.jobs.mutable, m.leases.mutable = true, true
+	m.jobs.empty = m.emptyJob
 	m.registry.reset()
 	m.timers.reset()
+	m.flows.reset()
 	return m
 }
 
 // Apply applies one log entry: index and term are its place in the log. An
 // error is a *HaltError: the node must stop and apply nothing more.
 func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, error) {
-	entry, err := open(index, data)
+	entry, err := open(index, data, m.knows, &m.opener)
 	if err != nil {
 		return Applied{}, err
 	}
@@ -97,6 +128,9 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 		if op.GetOp() == nil {
 			return Applied{}, &HaltError{Index: index, NewerRules: true, Reason: "it holds an operation that this binary does not know"}
 		}
+	}
+	if err := m.haltAtSwitch(index, entry, term); err != nil {
+		return Applied{}, err
 	}
 	m.begin(index, entry)
 	m.head.operations += uint64(len(entry.GetOps()))
@@ -110,13 +144,16 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 		for i, op := range entry.GetOps() {
 			a.Outcomes[i] = m.apply(op, term)
 		}
+		m.settleFlows()
 		m.settleTurns()
 		m.settleMode()
 	}
 	a.EventBytes = m.settleChain()
 	m.settleHeader()
 	m.ledger.settle()
-	a.Events, a.Sweep = m.events, m.sweep
+	m.jobs.recycle()
+	m.leases.recycle()
+	a.Events, a.Sweep, a.Rules = m.events, m.sweep, m.head.rules
 	a.Term, a.Clock, a.Stamped, a.Digest = m.head.term, m.head.clock, m.stamped, m.ledger.sum
 	return a, nil
 }
@@ -154,11 +191,38 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.setTenant(op.SetTenant)
 	case *fsmpb.Op_ReportProof:
 		return m.reportProof(op.ReportProof)
+	case *fsmpb.Op_OpenWorkflow:
+		return m.openWorkflow(op.OpenWorkflow)
+	case *fsmpb.Op_AddNodes:
+		return m.addNodes(op.AddNodes)
+	case *fsmpb.Op_CommitWorkflow:
+		return m.commitWorkflow(op.CommitWorkflow)
+	case *fsmpb.Op_CancelWorkflow:
+		return m.cancelWorkflow(op.CancelWorkflow)
+	case *fsmpb.Op_RetryWorkflow:
+		return m.retryWorkflow(op.RetryWorkflow)
+	case *fsmpb.Op_SwitchRules:
+		return m.switchRules(op.SwitchRules)
+	case *fsmpb.Op_NodeDiffers:
+		return m.nodeDiffers(op.NodeDiffers)
 	case *fsmpb.Op_Barrier:
 		return &fsmpb.Outcome{}
 	default:
 		panic("fsm: Apply lets no unknown operation pass")
 	}
+}
+
+// eventsKept is the greatest room for events that is kept for the next entry.
+const eventsKept = 1 << 13
+
+// Recycle gives back an entry's events, which nobody holds any more, as room for those
+// of the next. Without it each entry has its own.
+func (m *Machine) Recycle(events []rota.Event) {
+	if cap(events) > eventsKept {
+		return
+	}
+	clear(events)
+	m.spare = events[:0]
 }
 
 func (m *Machine) begin(index rota.Index, entry *fsmpb.Entry) {
@@ -167,12 +231,19 @@ func (m *Machine) begin(index rota.Index, entry *fsmpb.Entry) {
 	events := len(entry.GetOps()) + 2
 	for _, op := range entry.GetOps() {
 		events += len(op.GetRound().GetPairs())
-		if op.GetLease().GetVerb() == uint32(rota.VerbAck) {
+		switch rota.LeaseVerb(op.GetLease().GetVerb()) {
+		case rota.VerbAck:
 			events++ // leaseAcked and jobRunning
+		case rota.VerbComplete:
+			events += 2 // those too, where it acknowledges
 		}
 	}
-	m.events = make([]rota.Event, 0, events)
+	m.events, m.spare = m.spare, nil
+	if cap(m.events) < events {
+		m.events = make([]rota.Event, 0, events)
+	}
 	m.walls, m.sweep, m.rounds = entry.GetWallMs(), Sweep{}, m.rounds[:0]
+	m.flows.spent = 0
 }
 
 // internal refuses an internal operation in an entry of another term: it was
@@ -202,6 +273,8 @@ type Head struct {
 	Chain  sched.Hash
 	// Operations counts all that were ever applied.
 	Operations uint64
+	// Rules is the version of the rules in force.
+	Rules uint32
 }
 
 // Head tells the header as the last applied entry left it.
@@ -209,5 +282,5 @@ func (m *Machine) Head() Head {
 	h := &m.head
 	return Head{ClusterID: h.cluster, Incarnation: h.incarnation, Index: h.index, Term: h.term, Leader: h.leader,
 		Clock: h.clock, Date: h.date(), Mode: h.mode, Epoch: h.epoch, Beacon: h.beacon, Digest: m.ledger.sum,
-		Events: h.events, Chain: h.chain, Operations: h.operations}
+		Events: h.events, Chain: h.chain, Operations: h.operations, Rules: h.rules}
 }

@@ -77,7 +77,7 @@ func (b *bench) entry(ops ...*fsmpb.Op) Applied {
 
 func (b *bench) stamped(e *fsmpb.Entry, logTerm uint64) Applied {
 	b.t.Helper()
-	data, err := Seal(e)
+	data, err := Seal(e, b.head.rules)
 	if err != nil {
 		b.t.Fatalf("seal: %v", err)
 	}
@@ -94,6 +94,9 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 	if err != nil {
 		b.t.Fatalf("apply: %v", err)
 	}
+	// The twin copies every row that it changes, as what was frozen a moment ago must stay.
+	b.twin.jobs.freeze()
+	b.twin.leases.freeze()
 	want, err := b.twin.Apply(index, logTerm, data)
 	if err != nil {
 		b.t.Fatalf("apply to the twin: %v", err)
@@ -119,7 +122,8 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 
 func (b *bench) specOf(id string) *fsmpb.JobSpec {
 	if s, ok := b.StagedJob(rota.JobID(id)); ok {
-		return SpecOp(s.rec.spec)
+		spec := s.rec.spec.words()
+		return SpecOp(&spec)
 	}
 	return nil
 }
@@ -157,12 +161,13 @@ func (b *bench) restored() *Machine {
 	if err != nil {
 		b.t.Fatalf("restore: %v", err)
 	}
+	m.flows.steps, m.flows.looks = b.flows.steps, b.flows.looks // a test may have cut them
 	return m
 }
 
 func reload(m *Machine) (*Machine, error) {
 	f := m.Freeze()
-	l, err := NewLoader(f.Info())
+	l, err := NewLoaderKnowing(f.Info(), m.knows)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
 // rateOf is the rate that a tenant's submissions to a queue are held to, 0 for
@@ -85,6 +86,51 @@ func (m *Machine) admitPressure(spec *rota.JobSpec, q *queueRow) error {
 			"lease_reject_threshold only priority 0 is taken", q.name, open, open*1000/room, room)
 	}
 	return nil
+}
+
+// Crowded gives the refusal that a submission would meet now because its queue, or the
+// queue's workers, are too full (SPEC §4.4, §4.6); nil where it would meet none, another one
+// first, or where its job is known. It changes nothing, so a leader can refuse what need not
+// go through the log.
+func (m *Machine) Crowded(op *fsmpb.Submit) *fsmpb.Outcome {
+	s := op.GetSpec()
+	q := m.queues.get(rota.QueueName(s.GetQueue()))
+	spec := &rota.JobSpec{Queue: rota.QueueName(s.GetQueue()), Tenant: rota.TenantID(s.GetTenant()), Priority: s.GetPriority()}
+	if q == nil || m.head.cluster == "" || m.admitMode(spec) != nil {
+		return nil
+	}
+	err := admitCap(q)
+	if err == nil && m.admitRate(spec, q) == nil {
+		err = m.admitPressure(spec, q)
+	}
+	if err == nil {
+		return nil
+	}
+	id := rota.JobID(s.GetId())
+	if m.jobs.get(id) != nil || m.tombs.get(id) != nil {
+		return nil
+	}
+	return refused(err)
+}
+
+// admitCap refuses what a queue has no place for (SPEC §4.4).
+func admitCap(q *queueRow) error {
+	if pending := q.pending(); pending >= q.policy.QueueCap {
+		return exhausted("queue", "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap)
+	}
+	return nil
+}
+
+// pressure names what admitPressure and throttled say of a submission of a usual
+// priority.
+func (m *Machine) pressure(q *queueRow) string {
+	switch {
+	case q.pending() >= q.policy.QueueCap, m.admitPressure(&rota.JobSpec{Priority: rota.DefaultPriority}, q) != nil:
+		return rota.BackpressureRefuse
+	case m.throttled(q):
+		return rota.BackpressureThrottle
+	}
+	return rota.BackpressureNone
 }
 
 // load is a queue's open leases and what its workers can have open; without any

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
@@ -155,6 +157,15 @@ func TestTenantRate(t *testing.T) {
 	})
 }
 
+// pressed wants the default queue to tell its backpressure so.
+func (b *bench) pressed(want string) {
+	b.t.Helper()
+	if q, _ := b.Queue("default"); q.Backpressure != want {
+		b.t.Fatalf("with %d pending and %d leases of %d permille backpressure is %s, not %s", q.Pending, q.Assigned+q.Running,
+			q.LeaseUsagePermille, q.Backpressure, want)
+	}
+}
+
 func TestPressure(t *testing.T) {
 	t.Parallel()
 	t.Run("hints_above_half_and_refuses_at_the_threshold", func(t *testing.T) {
@@ -166,6 +177,7 @@ func TestPressure(t *testing.T) {
 			if o.GetThrottle() != (i >= 5) {
 				t.Fatalf("with %d pending throttle is %v", i+1, o.GetThrottle())
 			}
+			b.pressed([]string{rota.BackpressureNone, rota.BackpressureThrottle, rota.BackpressureRefuse}[i/5+i/8])
 		}
 		o := b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("more")))
 		if !strings.Contains(o.GetText(), "9 pending jobs, 900 permille of queue_cap 10") || o.GetRetryAfterMs() != 1000 {
@@ -196,7 +208,9 @@ func TestPressure(t *testing.T) {
 		hint("c", false) // two of four are open
 		hint("d", true)
 		hint("e", true) // off: all are open, and it is taken
+		b.pressed(rota.BackpressureThrottle)
 		b.ok(queueOp("default", "lease_reject_threshold", "1"))
+		b.pressed(rota.BackpressureRefuse)
 		o := b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("f")))
 		if !strings.Contains(o.GetText(), "4 leases open, 1000 permille of the 4") || o.GetRetryAfterMs() != 1000 {
 			t.Fatalf("refusal %v", o)
@@ -353,4 +367,55 @@ func TestTenantWindow(t *testing.T) {
 			t.Fatalf("%d meters without any window", b.meters.len())
 		}
 	})
+}
+
+// TestCrowded: what a leader refuses before the log is what the machine would refuse, in
+// the same words; all else goes through the log.
+func TestCrowded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("default", "queue_cap", "10"))
+	crowded := func(spec *rota.JobSpec) bool {
+		t.Helper()
+		op := submitOp(spec)
+		early := b.Crowded(op.GetSubmit())
+		if twin := b.twin.Crowded(op.GetSubmit()); !proto.Equal(early, twin) {
+			t.Fatalf("two machines: %v, %v", early, twin)
+		}
+		if early == nil {
+			return false
+		}
+		if late := b.entry(op).Outcomes[0]; !proto.Equal(early, late) {
+			t.Fatalf("before the log %v, through it %v", early, late)
+		}
+		return true
+	}
+	for i := range 9 {
+		if crowded(jobSpec("new")) {
+			t.Fatalf("refused with %d pending", i)
+		}
+		b.submit(fmt.Sprint("j", i))
+	}
+	if !crowded(jobSpec("new")) || crowded(jobSpec("critical", priority(0))) || crowded(jobSpec("j3")) {
+		t.Fatal("at reject_threshold all but priority 0 and what is known are refused")
+	}
+	b.submit("critical", priority(0))
+	if !crowded(jobSpec("new", priority(0))) || crowded(jobSpec("critical", priority(0))) {
+		t.Fatal("at queue_cap all but what is known is refused")
+	}
+	if b.Crowded(&fsmpb.Submit{Spec: &fsmpb.JobSpec{Id: "new", Queue: "nowhere"}}) != nil {
+		t.Fatal("a queue that does not exist is not full")
+	}
+	b.ok(queueOp("default", "rate_limit_rps", "1", "queue_cap", "100"))
+	b.submit("last")
+	b.ok(queueOp("default", "queue_cap", "12"))
+	if crowded(jobSpec("new")) {
+		t.Fatal("the rate refuses first, with its own delay")
+	}
+	b.refuses(rota.Exhausted, "rate_limit_rps", submitOp(jobSpec("new")))
+	b.ok(modeOp(rota.ModeReadOnly, "test"))
+	if crowded(jobSpec("new")) {
+		t.Fatal("the mode refuses first")
+	}
+	b.sound()
 }

@@ -69,6 +69,9 @@ func runMix(b *bench, d *dice) {
 			for range 1 + d.roll(3) {
 				ops = append(ops, mixOp(b, d, seen))
 			}
+			if d.roll(10) == 0 {
+				ops = append(ops, mixFlow(d)...)
+			}
 			a = b.entry(ops...)
 		}
 		for _, ev := range a.Events {
@@ -163,6 +166,9 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	case k < 32:
 		return mixVerb(b, d, seen)
 	case k < 33:
+		if d.roll(2) == 0 {
+			return cancelOp(fmt.Sprint("f", d.roll(20), "/n", d.roll(5)))
+		}
 		return cancelOp(job)
 	case k < 34:
 		return retryOp(job)
@@ -189,7 +195,27 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	return sweepOp()
 }
 
+// mixFlow submits, cancels or retries a workflow whose shape and policies follow from
+// its id.
+func mixFlow(d *dice) []*fsmpb.Op {
+	n := d.roll(20)
+	flow := newDAG(fmt.Sprint("f", n), [][][]uint32{{nil, {0}, {0}, {1, 2}}, {nil, nil, nil, {0, 1, 2}, {2}}}[n%2], func(f *dag) {
+		f.OnFailure = rota.FailurePolicy(n / 2 % 2)
+		f.Tenant = rota.TenantID(fmt.Sprint("t", n%4))
+		for i := range f.Nodes {
+			f.Nodes[i].Queue, f.Nodes[i].Priority = rota.QueueName(mixQueues[(n+i)%3]), int32((n+5*i)%11)
+			f.Nodes[i].Domain, f.Nodes[i].TTLMs = []string{"", "z1"}[i%2], int64(i%4/3)*60_000
+		}
+	})
+	runs := int32(1 + d.roll(2))
+	return pickOf(d, []*fsmpb.Op{flow.open(), flow.add()[0], flow.commit()}, []*fsmpb.Op{flow.open(), flow.add()[0], flow.commit()},
+		[]*fsmpb.Op{flow.cancel()}, []*fsmpb.Op{flow.retry("", runs)}, []*fsmpb.Op{flow.retry("n1", runs), flow.open()})
+}
+
 func mixJob(d *dice, s *rota.JobSpec) {
+	for range d.roll(4) {
+		s.DataKeys = append(s.DataKeys, d.of("x", "y", "z"))
+	}
 	s.Queue, s.Tenant = rota.QueueName(d.of(mixQueues...)), rota.TenantID(fmt.Sprint("t", d.roll(4)))
 	s.Priority, s.Type = pickOf[int32](d, 0, 3, 5, 6, 9, 9, 10, 10), rota.JobType(d.of("a", "b"))
 	s.Domain, s.CPUMilli = d.of("", "z1", "z2"), pickOf[int64](d, 0, 0, 1000, 3000)
@@ -211,7 +237,7 @@ func mixVerb(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	}
 	l := seen[max(0, len(seen)-1-d.roll(10))]
 	if open := b.leases.len(); open > 0 && d.roll(8) > 0 {
-		_, row, _ := b.leases.tree.GetAt(d.roll(open))
+		row := b.leases.at(d.roll(open))
 		l = row.Lease
 	}
 	return verb(pickOf(d, rota.VerbAck, rota.VerbAck, rota.VerbRenew, rota.VerbComplete, rota.VerbComplete,

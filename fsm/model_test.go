@@ -31,7 +31,8 @@ type modelJob struct {
 	lease    rota.LeaseID
 	fresh    bool // revived, and nothing happened since
 	typ      rota.JobType
-	proof    bool // it expects the digest of "right"
+	proof    bool       // it expects the digest of "right"
+	free     rota.Clock // until when the worker of a cancelled lease may work on
 }
 
 type modelLease struct {
@@ -78,8 +79,7 @@ func (m *model) cancel(id rota.JobID) bool {
 	if j == nil || j.state.Terminal() {
 		return j != nil && j.state == rota.Cancelled
 	}
-	m.drop(j)
-	j.state = rota.Cancelled
+	m.expel(j, rota.Cancelled)
 	return true
 }
 
@@ -88,11 +88,24 @@ func (m *model) retry(id rota.JobID) bool {
 	if j == nil || j.state == rota.Completed || !j.state.Terminal() {
 		return j != nil && j.fresh && !j.state.Terminal()
 	}
-	*j = modelJob{state: rota.Queued, ttl: j.ttl, fresh: true, typ: j.typ, proof: j.proof}
+	free := j.free
+	*j = modelJob{state: rota.Queued, ttl: j.ttl, fresh: true, typ: j.typ, proof: j.proof, free: free}
+	if free > m.now {
+		j.state, j.due = rota.Delayed, free
+	}
 	if j.ttl > 0 {
-		j.abs = m.now + j.ttl
+		j.abs = max(m.now, free) + j.ttl
 	}
 	return true
+}
+
+// expel ends a job in whatever state it is; its worker may not hear of it.
+func (m *model) expel(j *modelJob, state rota.JobState) {
+	if l := m.leases[j.lease]; l != nil {
+		j.free = max(j.free, m.due(l))
+	}
+	m.drop(j)
+	j.state = state
 }
 
 // register says whether the registration must be taken.
@@ -249,21 +262,26 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 	return true, true
 }
 
+// due is when a lease ends if nothing happens.
+func (m *model) due(l *modelLease) rota.Clock {
+	due := l.deadline
+	if !l.acked {
+		due = min(due, l.ackBy)
+	}
+	if w := m.workers[l.worker]; l.lostSince != 0 {
+		due = min(due, l.lostSince+rota.SilenceEnds)
+	} else if w.unreachable {
+		due = min(due, w.silent+rota.SilenceEnds)
+	}
+	return due
+}
+
 // sweep ends what is due: leases, times to live, then sleep.
 func (m *model) sweep() {
 	for _, l := range m.leases {
-		due := l.deadline
-		if !l.acked {
-			due = min(due, l.ackBy)
-		}
 		w := m.workers[l.worker]
-		if l.lostSince != 0 {
-			due = min(due, l.lostSince+rota.SilenceEnds)
-		} else if w.unreachable {
-			due = min(due, w.silent+rota.SilenceEnds)
-		}
 		switch {
-		case due > m.now:
+		case m.due(l) > m.now:
 		case l.revoked:
 			m.requeue(l)
 		case !l.acked && l.ackBy <= m.now:
@@ -280,8 +298,7 @@ func (m *model) sweep() {
 			continue
 		}
 		if j.abs != 0 && j.abs <= m.now || j.rel != 0 && j.rel <= m.now {
-			m.drop(j)
-			j.state = rota.Expired
+			m.expel(j, rota.Expired)
 		} else if j.state == rota.Delayed && j.due <= m.now {
 			j.state = rota.Queued
 		}

@@ -137,13 +137,15 @@ func (m *Machine) modeHolds(priority int32, turn bool) bool {
 }
 
 // settleMode says `drained` when DRAINING has worked everything off: nothing is
-// QUEUED or leased, and nothing waits for a moment on the clock. Jobs that wait for a
+// QUEUED or leased, nothing waits for a moment on the clock, and no workflow's node
+// is to be released or cancelled. Jobs that wait for a
 // date may be years away: they do not hold it up, and stay. Those of a paused queue
 // do: they are queued work that an operator keeps from being done. A retry, or a date
 // that comes, is work again, and `drained` is said anew after it.
 func (m *Machine) settleMode() {
 	h := &m.head
-	idle := m.leases.len() == 0 && m.registry.busy.Len() == 0 && m.timers.wake.Len() == 0
+	idle := m.leases.len() == 0 && m.registry.busy.Len() == 0 && m.timers.wake.Len() == 0 && m.flows.ready.Len() == 0 &&
+		m.flows.passing.Len() == 0
 	if h.mode != rota.ModeDraining || h.drained == idle {
 		return
 	}

@@ -93,6 +93,9 @@ func (m *Machine) blocked(j *jobRow, q *queueRow, turn bool) (first string) {
 // obstacles tells every job-side reason, in a fixed order, for as long as note
 // returns true. Details are made for those who ask on only.
 func (m *Machine) obstacles(j *jobRow, q *queueRow, turn bool, note func(reason, detail string) bool) {
+	if m.doomed(j) && !note("WORKFLOW_ENDING", "workflow "+string(j.workflow)) {
+		return
+	}
 	if q.policy.Paused && !note("QUEUE_PAUSED", "") {
 		return
 	}

@@ -49,7 +49,7 @@ func newGoing() *btree.BTreeG[going] {
 // goingOf files a lease of a job; ok is false of one that neither gives way nor is
 // revoked.
 func goingOf(l *leaseRow, j *jobRow) (g going, ok bool) {
-	return going{worker: l.Worker, started: l.Started, token: l.Token.Counter, lease: string(l.ID[:]), queue: l.queue,
+	return going{worker: l.Worker, started: l.Started, token: l.Token.Counter, lease: l.key, queue: l.queue,
 			cpu: l.cpu, memory: l.memory, preempted: j.preempted, revoked: l.Revoked != rota.ReasonNone},
 		l.Revoked != rota.ReasonNone || j.givesWay()
 }
@@ -208,7 +208,7 @@ func (p *preemption) queue(lot sched.Lot) {
 		if p.seen > rota.MaxPreemptSeen || p.decided >= rota.MaxPreemptions {
 			return false
 		}
-		if !p.placed[it.ID] && p.draft.WantsRoom(lot, it) {
+		if !p.placed[it.ID] && !p.m.doomed(p.m.jobs.get(it.ID)) && p.draft.WantsRoom(lot, it) {
 			p.candidate(lot, it)
 		}
 		return true

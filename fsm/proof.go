@@ -10,7 +10,8 @@ import (
 // reportProof takes a verifier's word that the proof of a completed job is invalid
 // (SPEC §9.5): the worker pays as for any invalid proof, and the job runs again if
 // it asked for that and attempts are left. A second report of the same lease is
-// answered with what became of the first.
+// answered with what became of the first. A node of a workflow does not run again:
+// others have seen its output.
 func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 	id := rota.JobID(op.GetJob())
 	switch {
@@ -30,7 +31,7 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 		return refused(err)
 	}
 	var again *rota.JobSpec
-	if op.GetSpec() != nil {
+	if _, _, node := rota.SplitNodeJobID(id); op.GetSpec() != nil && !node {
 		spec, err := revival(t, op.GetSpec())
 		if err == nil && spec.RetryOnInvalidProof {
 			again, err = spec, m.admitClass(spec)
@@ -117,11 +118,15 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, text string) rota.JobSta
 	q.count(rota.Running, 1)
 	m.dropTomb(t)
 	m.head.jobSeq++
-	j := &jobRow{spec: spec, specHash: hashSpec(&m.ledger.enc, spec), state: rota.Running, seq: m.head.jobSeq,
-		attempt: t.attempt, submitted: t.submitted, enqueued: t.submitted, firstLease: t.finished,
-		submittedDate: t.finishedDate - rota.Date(t.finished-t.submitted), lastReason: rota.ProofInvalid,
-		lastError: text, attempts: []rota.Attempt{{Number: t.attempt, Worker: t.worker, Lease: t.lease, Ended: t.finished,
-			End: rota.ProofInvalid, Error: text}}}
+	kept := m.specs.keep(spec)
+	j := m.newJob()
+	m.own(j)
+	j.spec, j.specHash, j.state, j.seq = kept, hashSpec(&m.ledger.enc, kept), rota.Running, m.head.jobSeq
+	j.attempt, j.submitted, j.enqueued, j.firstLease = t.attempt, t.submitted, t.submitted, t.finished
+	j.submittedDate = t.finishedDate - rota.Date(t.finished-t.submitted)
+	j.lastReason, j.lastError = rota.ProofInvalid, text
+	j.attempts = []rota.Attempt{{Number: t.attempt, Worker: t.worker, Lease: t.lease, Ended: t.finished,
+		End: rota.ProofInvalid, Error: text}}
 	m.jobs.insert(t.id, j)
 	m.classify(j)
 	ttl := spec.TTLMs

@@ -166,6 +166,6 @@ func (m *Machine) cutQuota(w *workerRow, most int64, queue rota.QueueName) {
 		return cmp.Compare(b.Token.Counter, a.Token.Counter)
 	})
 	for _, l := range newest[:max(0, min(over, int64(len(newest))))] {
-		m.revoke(m.leases.edit(string(l.ID[:])), rota.QuotaCut)
+		m.revoke(m.leases.edit(l.key), rota.QuotaCut)
 	}
 }

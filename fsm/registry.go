@@ -22,6 +22,8 @@ type registry struct {
 	// preempting counts the holds that leases gave way for (SPEC §7.9).
 	going      *btree.BTreeG[going]
 	preempting int
+	// nodes counts the live jobs of workflows' nodes; entries at 0 are removed.
+	nodes btree.Map[rota.WorkflowID, liveNodes]
 }
 
 // queueIndex is what is derived of one queue.
@@ -70,6 +72,7 @@ func (r *registry) reset() {
 	r.queues = make(map[rota.QueueName]*queueIndex)
 	r.heldFor = make(map[rota.WorkerID]rota.JobID)
 	r.going = newGoing()
+	r.nodes = btree.Map[rota.WorkflowID, liveNodes]{}
 	r.busy = btree.NewBTreeGOptions(turnLess, btree.Options{NoLocks: true})
 }
 
@@ -103,6 +106,7 @@ func (m *Machine) move(j *jobRow, to rota.JobState) {
 		}
 	}
 	q.count(j.state, -1)
+	m.registry.moveNode(j, j.state, to)
 	j.state = to
 	q.count(to, 1)
 	if to == rota.Queued {
@@ -138,8 +142,12 @@ func (r *queueRow) count(s rota.JobState, by int64) {
 // file puts a QUEUED job into its lane.
 func (m *Machine) file(j *jobRow, q *queueRow) {
 	i := m.registry.queues[q.name]
-	item := m.itemOf(j, &q.policy)
-	j.item = &item
+	if n := len(m.items); n > 0 {
+		j.item, m.items = m.items[n-1], m.items[:n-1]
+	} else {
+		j.item = &sched.Item{}
+	}
+	*j.item = m.itemOf(j, &q.policy)
 	m.inform(i, q, j.spec.Tenant)
 	i.pending.Add(j.item)
 	i.countTier(j, 1)
@@ -153,17 +161,16 @@ func (m *Machine) file(j *jobRow, q *queueRow) {
 // and the policy.
 func (m *Machine) itemOf(j *jobRow, p *rota.QueuePolicy) sched.Item {
 	size := effectiveSize(j.spec)
-	item := sched.Item{ID: j.spec.ID, Tenant: j.spec.Tenant, Domain: j.spec.Domain, Class: j.class,
+	item := sched.Item{ID: j.spec.ID, JobSpec: j.spec.JobSpec, Class: j.class,
 		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, m.limitsOf(j.spec.Tenant).Tier, j.enqueued),
-		Enqueued: j.enqueued, Queued: j.queuedAt, CPUMilli: j.spec.CPUMilli, MemoryBytes: j.spec.MemoryBytes, Attempt: j.attempt,
-		Priority: j.spec.Priority, SizeBytes: size, Type: j.spec.Type, Spec: j.spec}
+		Enqueued: j.enqueued, Queued: j.queuedAt, Attempt: j.attempt, SizeBytes: size, Data: j.data}
 	if p.Ranking == rota.RankAdaptive {
 		item.Tier, item.TierAt, item.TierSeq = j.tier, j.tierAt, j.tierSeq
 	}
 	return item
 }
 
-func effectiveSize(s *rota.JobSpec) int64 {
+func effectiveSize(s *keptSpec) int64 {
 	if s.SizeBytes > 0 {
 		return s.SizeBytes
 	}
@@ -177,6 +184,10 @@ func (m *Machine) unfile(j *jobRow, q *queueRow) {
 	}
 	i.countTier(j, -1)
 	m.timePromotion(q, i)
+	if len(m.items) < spareMost { // rounds keep none beyond their decision
+		*j.item = sched.Item{}
+		m.items = append(m.items, j.item)
+	}
 	j.item = nil
 	if q.queued == 1 { // this was the last
 		m.registry.busy.Delete(i.turn)
@@ -237,10 +248,12 @@ func (m *Machine) share(queue rota.QueueName, tenant rota.TenantID, by int64) {
 
 // classify counts a live job under its class.
 func (m *Machine) classify(j *jobRow) {
-	j.class = m.registry.supply.Intern(sched.RequirementsOf(j.spec))
+	spec := j.spec.words()
+	j.class = m.registry.supply.Intern(sched.RequirementsOf(&spec))
 }
 
 // supplyOf brings the supply up to date with a worker's row.
 func (m *Machine) supplyOf(w *workerRow) {
 	m.registry.supply.Put(workerEntry(w))
+	m.registry.supply.SetData(w.spec.ID, w.held)
 }

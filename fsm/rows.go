@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/sched"
 )
 
 // The tags of the tables: the first byte of what a row's hash is made of, and
@@ -24,128 +23,11 @@ const (
 	tagMeter
 	tagDomain
 	tagType
+	tagWorkflow
+	tagVertex
 )
 
-// jobRow is one live job.
-type jobRow struct {
-	rowMeta
-	// spec never changes; specHash stands for it in the row's canonical bytes.
-	spec     *rota.JobSpec
-	specHash rota.Digest
-
-	state    rota.JobState
-	attempt  int32
-	declines int32
-	// seq numbers submissions: log order.
-	seq        uint64
-	submitted  rota.Clock
-	enqueued   rota.Clock
-	firstLease rota.Clock
-	// due is when a DELAYED job wakes, on the cluster clock; dueDate when that
-	// has passed and a date is still to come.
-	due           rota.Clock
-	dueDate       rota.Date
-	submittedDate rota.Date
-	// expireAbs and expireRel are the moments of SPEC §9.3, 0 for never.
-	expireAbs rota.Clock
-	expireRel rota.Clock
-	// lease is the open lease's id. Invariant I1: set exactly when state.Leased().
-	lease      rota.LeaseID
-	lastReason rota.Reason
-	lastError  string
-	progress   int32
-	note       string
-	progressAt rota.Clock
-	// attempts are those that ended, the newest MaxAttemptsKept.
-	attempts []rota.Attempt
-	// queuedAt is since when it waits to be placed, for SPEC §7.8: the clock at which
-	// it last became QUEUED, or at which a hold of it ended without effect.
-	queuedAt rota.Clock
-	// tier is where it stands in an adaptive queue, since tierAt, in log order by
-	// tierSeq (SPEC §10.2); all 0 until it is first QUEUED.
-	tier    int32
-	tierAt  rota.Clock
-	tierSeq uint64
-	// preempted counts how often it gave way (SPEC §7.9).
-	preempted int32
-	// lastEvent is the newest event about it, the parent of the next (SPEC §12.1).
-	lastEvent rota.EventID
-	// prior numbers the end of its life before a retry, 0 for none: by it the record
-	// of that life is found.
-	prior uint64
-
-	// class and item are derived: rebuilt on restore, no part of the encoding.
-	class sched.ClassID
-	item  *sched.Item
-}
-
-func (r *jobRow) canonical(e *encoder) {
-	e.str(string(r.spec.ID))
-	e.digest(r.specHash)
-	e.uint(uint64(r.state))
-	e.int(int64(r.attempt))
-	e.int(int64(r.declines))
-	e.uint(r.seq)
-	e.int(int64(r.submitted))
-	e.int(int64(r.enqueued))
-	e.int(int64(r.firstLease))
-	e.int(int64(r.due))
-	e.int(int64(r.dueDate))
-	e.int(int64(r.submittedDate))
-	e.int(int64(r.expireAbs))
-	e.int(int64(r.expireRel))
-	e.b = append(e.b, r.lease[:]...)
-	e.uint(uint64(r.lastReason))
-	e.str(r.lastError)
-	e.int(int64(r.progress))
-	e.str(r.note)
-	e.int(int64(r.progressAt))
-	encodeAttempts(e, r.attempts)
-	e.int(int64(r.queuedAt))
-	e.int(int64(r.tier))
-	e.int(int64(r.tierAt))
-	e.uint(r.tierSeq)
-	e.int(int64(r.preempted))
-	e.eventID(r.lastEvent)
-	e.uint(r.prior)
-}
-
-func decodeJob(d *decoder) *jobRow {
-	r := &jobRow{spec: decodeSpec(d)}
-	r.specHash = hashSpec(&encoder{b: make([]byte, 0, 256+len(r.spec.Payload))}, r.spec)
-	if d.str() != string(r.spec.ID) || d.digest() != r.specHash {
-		d.fail()
-	}
-	r.state = rota.JobState(d.enum(uint64(rota.Running)))
-	r.attempt = int32(d.int())
-	r.declines = int32(d.int())
-	r.seq = d.uint()
-	r.submitted = rota.Clock(d.int())
-	r.enqueued = rota.Clock(d.int())
-	r.firstLease = rota.Clock(d.int())
-	r.due = rota.Clock(d.int())
-	r.dueDate = rota.Date(d.int())
-	r.submittedDate = rota.Date(d.int())
-	r.expireAbs = rota.Clock(d.int())
-	r.expireRel = rota.Clock(d.int())
-	r.lease = d.leaseID()
-	r.lastReason = rota.Reason(d.enum(uint64(rota.ProofRejected)))
-	r.lastError = d.str()
-	r.progress = int32(d.int())
-	r.note = d.str()
-	r.progressAt = rota.Clock(d.int())
-	r.attempts = decodeAttempts(d)
-	r.queuedAt = rota.Clock(d.int())
-	r.tier = int32(d.int())
-	r.tierAt = rota.Clock(d.int())
-	r.tierSeq = d.uint()
-	r.preempted = int32(d.int())
-	r.lastEvent = d.eventID()
-	r.prior = d.uint()
-	return r
-}
-
-func encodeSpec(e *encoder, s *rota.JobSpec) {
+func encodeSpec(e *encoder, s *keptSpec) {
 	e.str(string(s.ID))
 	e.str(string(s.Queue))
 	e.str(string(s.Type))
@@ -209,8 +91,8 @@ func decodeLimits(d *decoder) map[string]int64 {
 	return limits
 }
 
-func decodeSpec(d *decoder) *rota.JobSpec {
-	s := &rota.JobSpec{}
+func decodeSpec(d *decoder) *keptSpec {
+	var s rota.JobSpec
 	s.ID = rota.JobID(d.str())
 	s.Queue = rota.QueueName(d.str())
 	s.Type = rota.JobType(d.str())
@@ -247,11 +129,11 @@ func decodeSpec(d *decoder) *rota.JobSpec {
 	s.ExpectedMs = d.int()
 	s.RetryOnInvalidProof = d.bool()
 	s.DataKeys = d.strs()
-	return s
+	return d.specs.keep(&s)
 }
 
 // hashSpec stands for a spec in its job's row; e is the caller's, to write over.
-func hashSpec(e *encoder, s *rota.JobSpec) rota.Digest {
+func hashSpec(e *encoder, s *keptSpec) rota.Digest {
 	e.b = e.b[:0]
 	encodeSpec(e, s)
 	return hashBytes(e.b)
@@ -301,7 +183,7 @@ func decodeAttempts(d *decoder) []rota.Attempt {
 	for range n {
 		attempts = append(attempts, rota.Attempt{Number: int32(d.int()), Worker: rota.WorkerID(d.str()),
 			Lease: d.leaseID(), Token: d.token(), Started: rota.Clock(d.int()), Acked: rota.Clock(d.int()),
-			Ended: rota.Clock(d.int()), Renewals: int32(d.int()), End: rota.Reason(d.enum(uint64(rota.ProofRejected))), Error: d.str(),
+			Ended: rota.Clock(d.int()), Renewals: int32(d.int()), End: rota.Reason(d.enum(uint64(rota.LastReason))), Error: d.str(),
 			Decision: decodeDecision(d)})
 	}
 	return attempts
@@ -322,7 +204,10 @@ type leaseRow struct {
 	// silentSince is the last sign that its session can have given, once a
 	// takeover ended that session; 0 while the session lives.
 	silentSince rota.Clock
-
+	// index is that of the entry that opened it.
+	index rota.Index
+	// key is the id as a string, by which the row is found.
+	key string
 	// due is derived: where the lease stands in the timers.
 	due rota.Clock
 	// implied says that its completion acknowledges it, in the operation that is
@@ -354,11 +239,13 @@ func (r *leaseRow) canonical(e *encoder) {
 	e.str(string(r.typ))
 	e.int(int64(r.endsBy))
 	e.int(int64(r.silentSince))
+	e.uint(uint64(r.index))
 }
 
 func decodeLease(d *decoder) *leaseRow {
 	r := &leaseRow{}
 	r.ID = d.leaseID()
+	r.key = string(r.ID[:])
 	r.Token = d.token()
 	r.Job = rota.JobID(d.str())
 	r.Worker = rota.WorkerID(d.str())
@@ -371,7 +258,7 @@ func decodeLease(d *decoder) *leaseRow {
 	r.RenewBy = rota.Clock(d.int())
 	r.Deadline = rota.Clock(d.int())
 	r.Renewals = int32(d.int())
-	r.Revoked = rota.Reason(d.enum(uint64(rota.ProofRejected)))
+	r.Revoked = rota.Reason(d.enum(uint64(rota.LastReason)))
 	r.Decision = decodeDecision(d)
 	r.queue = rota.QueueName(d.str())
 	r.tenant = rota.TenantID(d.str())
@@ -381,5 +268,6 @@ func decodeLease(d *decoder) *leaseRow {
 	r.typ = rota.JobType(d.str())
 	r.endsBy = rota.Clock(d.int())
 	r.silentSince = rota.Clock(d.int())
+	r.index = rota.Index(d.uint())
 	return r
 }

@@ -49,7 +49,10 @@ type workerRow struct {
 	// units it used in periods that are not over, by queue name.
 	units []rota.UnitsUsed
 	// executed are the types that it completed last, oldest first (see executes).
-	executed  []rota.JobType
+	executed []rota.JobType
+	// held are the data keys of the jobs that it completed last, oldest first: it is
+	// likely to have that data at hand still (SPEC §7.6).
+	held      []string
 	assigned  uint64
 	completed uint64
 	failed    uint64
@@ -111,6 +114,7 @@ func (r *workerRow) canonical(e *encoder) {
 	for _, t := range r.executed {
 		e.str(string(t))
 	}
+	e.strs(r.held)
 	e.uint(r.assigned)
 	e.uint(r.completed)
 	e.uint(r.failed)
@@ -172,6 +176,9 @@ func decodeWorker(d *decoder) *workerRow {
 	}
 	for range d.count(rota.MaxTypesPerWorker) {
 		r.executed = append(r.executed, rota.JobType(d.str()))
+	}
+	if r.held = d.strs(); len(r.held) > rota.MaxDataHeld {
+		d.fail()
 	}
 	r.assigned = d.uint()
 	r.completed = d.uint()
@@ -261,6 +268,9 @@ type tombRow struct {
 	finishedDate rota.Date
 	// seq numbers terminal jobs in log order; the oldest leave first.
 	seq uint64
+	// freeAt is until when the worker of its last lease may go on believing in it, where
+	// that lease was cancelled; 0 else. No retry starts before (SPEC §3.11).
+	freeAt rota.Clock
 }
 
 func (r *tombRow) canonical(e *encoder) {
@@ -278,6 +288,7 @@ func (r *tombRow) canonical(e *encoder) {
 	e.int(int64(r.finished))
 	e.int(int64(r.finishedDate))
 	e.uint(r.seq)
+	e.int(int64(r.freeAt))
 }
 
 func decodeTomb(d *decoder) *tombRow {
@@ -287,7 +298,7 @@ func decodeTomb(d *decoder) *tombRow {
 	r.typ = rota.JobType(d.str())
 	r.tenant = rota.TenantID(d.str())
 	r.state = rota.JobState(d.enum(uint64(rota.Cancelled)))
-	r.reason = rota.Reason(d.enum(uint64(rota.ProofRejected)))
+	r.reason = rota.Reason(d.enum(uint64(rota.LastReason)))
 	r.attempt = int32(d.int())
 	r.lease = d.leaseID()
 	r.worker = rota.WorkerID(d.str())
@@ -296,6 +307,7 @@ func decodeTomb(d *decoder) *tombRow {
 	r.finished = rota.Clock(d.int())
 	r.finishedDate = rota.Date(d.int())
 	r.seq = d.uint()
+	r.freeAt = rota.Clock(d.int())
 	return r
 }
 
@@ -309,6 +321,8 @@ type nodeRow struct {
 	identity string
 	starts   uint64
 	removed  bool
+	// differed is where its state was last told to be wrong (SPEC §2.5).
+	differed rota.Index
 }
 
 func (r *nodeRow) canonical(e *encoder) {
@@ -318,11 +332,12 @@ func (r *nodeRow) canonical(e *encoder) {
 	e.str(r.identity)
 	e.uint(r.starts)
 	e.bool(r.removed)
+	e.uint(uint64(r.differed))
 }
 
 func decodeNode(d *decoder) *nodeRow {
 	return &nodeRow{id: rota.NodeID(d.str()), api: d.str(), raft: d.str(), identity: d.str(), starts: d.uint(),
-		removed: d.bool()}
+		removed: d.bool(), differed: rota.Index(d.uint())}
 }
 
 // record is a terminal job in full: on its way to an archive, and no part of
@@ -330,7 +345,7 @@ func decodeNode(d *decoder) *nodeRow {
 type record struct {
 	// ended is the tombstone as the job's end left it.
 	ended      *tombRow
-	spec       *rota.JobSpec
+	spec       *keptSpec
 	enqueued   rota.Clock
 	firstLease rota.Clock
 	submitDate rota.Date

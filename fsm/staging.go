@@ -16,6 +16,9 @@ type staging struct {
 	bytes   int64
 	// dropped counts what left memory unarchived, as the archive did not keep up.
 	dropped uint64
+	// added counts the bytes of all that was ever staged here. Nodes differ in it; by how
+	// much it grows in an entry they do not.
+	added int64
 }
 
 func (s *staging) load(r *record) (fresh bool) {
@@ -39,6 +42,7 @@ func (s *staging) drop(seq uint64) bool {
 // tombstones stay, other nodes may have them, and the count tells.
 func (s *staging) add(r *record) {
 	s.load(r)
+	s.added += r.bytes()
 	for s.bytes > rota.RecordBytesCap && s.records.Len() > 1 {
 		oldest, _, _ := s.records.Min()
 		s.drop(oldest)
@@ -59,6 +63,12 @@ func (s StagedRecord) Append(b []byte) []byte {
 	e := encoder{b: b}
 	encodeEnded(&e, s.rec)
 	return e.b
+}
+
+// Mark tells what lists and retention must know of the record, without its encoding.
+func (s StagedRecord) Mark() (m Mark, ended rota.Date) {
+	t := s.rec.ended
+	return Mark{ID: t.id, Seq: t.seq, Queue: t.queue, Tenant: t.tenant, Type: t.typ, State: t.state}, t.finishedDate
 }
 
 // Ended gives the record in words.
@@ -164,12 +174,13 @@ func WithTombstone(archived, tomb rota.Job) rota.Job {
 // Prior is the number of the record of a live job's life before its retry, where
 // that record has left memory: WithPrior joins it from an archive.
 func (m *Machine) Prior(id rota.JobID) (seq uint64, ok bool) {
-	j := m.jobs.get(id)
-	if j == nil || j.prior == 0 {
-		return 0, false
+	if j := m.jobs.get(id); j != nil {
+		seq = j.prior
+	} else if _, v := m.waitingNode(id); v != nil {
+		seq = v.prior
 	}
-	_, staged := m.staged.records.Get(j.prior)
-	return j.prior, !staged
+	_, staged := m.staged.records.Get(seq)
+	return seq, seq != 0 && !staged
 }
 
 // WithPrior puts the attempts of a revived job's earlier life before those of the

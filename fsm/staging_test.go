@@ -294,7 +294,7 @@ func BenchmarkTombstones(b *testing.B) {
 				id := fmt.Sprintf("01K%023d", i+k)
 				ops = append(ops, submitOp(jobSpec(id)), cancelOp(id))
 			}
-			data, _ := Seal(&fsmpb.Entry{Term: 1, NowMs: int64(now), Ops: ops})
+			data, _ := Seal(&fsmpb.Entry{Term: 1, NowMs: int64(now), Ops: ops}, FirstRules)
 			index++
 			if _, err := m.Apply(index, 1, data); err != nil {
 				b.Fatal(err)
@@ -323,9 +323,9 @@ func TestRecordBytesCountAllThatAUserFills(t *testing.T) {
 			}
 		},
 	}
-	bare := (&record{ended: &tombRow{}, spec: jobSpec("j")}).bytes()
+	bare := (&record{ended: &tombRow{}, spec: new(specs).keep(jobSpec("j"))}).bytes()
 	for name, fill := range lists {
-		full := &record{ended: &tombRow{}, spec: jobSpec("j", fill)}
+		full := &record{ended: &tombRow{}, spec: new(specs).keep(jobSpec("j", fill))}
 		e := encoder{}
 		encodeSpec(&e, full.spec)
 		if got, least := full.bytes()-bare, int64(len(e.b))/2; got < least {

@@ -33,7 +33,8 @@ func (m *Machine) countStanding(w *workerRow, l *leaseRow, what outcome) {
 	case outcomeSuccess:
 		w.badInRow = 0
 		healed, learned := w.addHealth(now, healthSuccess), w.executes(l.typ)
-		if !healed && !learned {
+		fetched := w.holdsData(m.jobs.get(l.Job).spec.DataKeys)
+		if !healed && !learned && !fetched {
 			return // as nearly always: a success of a sound worker costs nothing here
 		}
 	case outcomeLateRenewal:
@@ -150,6 +151,26 @@ func (r *workerRow) executes(typ rota.JobType) bool {
 	}
 	r.executed = append(list, typ)
 	return true
+}
+
+// holdsData remembers the data keys of a job that the worker completed, and says
+// whether the list changed. As with types, a key in its newer half stays where it
+// is: a key is forgotten after MaxDataHeld/2 others at the earliest.
+func (r *workerRow) holdsData(keys []string) (changed bool) {
+	for _, key := range keys {
+		at := slices.Index(r.held, key)
+		if at >= max(0, len(r.held)-rota.MaxDataHeld/2) {
+			continue
+		}
+		if !changed { // older copies of the row share the list
+			r.held, changed = append(make([]string, 0, len(r.held)+len(keys)), r.held...), true
+		}
+		if at >= 0 || len(r.held) >= rota.MaxDataHeld {
+			r.held = slices.Delete(r.held, max(at, 0), max(at, 0)+1)
+		}
+		r.held = append(r.held, key)
+	}
+	return changed
 }
 
 // stakeLeft is the declared stake without what was slashed, whatever it declares.

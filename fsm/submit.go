@@ -21,20 +21,22 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	if n := len(op.GetSpec().GetLabels()); n > rota.MaxLabels { // before a map is made of them
 		return refused(rota.Refusef(rota.Invalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels))
 	}
-	spec := specWords(op.GetSpec())
+	spec := m.specs.read(op.GetSpec())
 	q := m.queues.get(spec.Queue)
 	if err := m.admit(spec, q); err != nil {
 		return refused(err)
 	}
 	m.head.jobSeq++
-	j := &jobRow{spec: spec, specHash: hashSpec(&m.ledger.enc, spec), seq: m.head.jobSeq,
-		submitted: m.head.clock, submittedDate: m.head.date()}
+	j := m.newJob()
+	j.spec, j.seq = m.specs.keep(spec), m.head.jobSeq
+	j.specHash = hashSpec(&m.ledger.enc, j.spec)
+	j.submitted, j.submittedDate = m.head.clock, m.head.date()
 	ttl := spec.TTLMs
 	if ttl == 0 {
 		ttl = q.policy.TTLAbsMs
 	}
 	if ttl > 0 {
-		j.expireAbs = m.head.clock + rota.Clock(ttl)
+		j.expireAbs = m.head.clock + planted.ttlOffset(m) + rota.Clock(ttl)
 		m.timers.expire.set(string(id), 0, int64(j.expireAbs))
 	}
 	m.jobs.insert(id, j)
@@ -42,9 +44,23 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	q = m.queues.edit(spec.Queue)
 	q.submitted++
 	m.chargeRate(spec, q)
-	m.declareType(spec, q)
+	m.declareType(j.spec, q)
 	m.start(j)
-	return &fsmpb.Outcome{JobState: uint32(j.state), Throttle: m.throttled(q)}
+	return m.became(j.state, m.throttled(q))
+}
+
+// became answers that a job is in a state now. Outcomes never change once given, so all
+// that say the same are one.
+func (m *Machine) became(state rota.JobState, throttle bool) *fsmpb.Outcome {
+	at := 0
+	if throttle {
+		at = 1
+	}
+	o := &m.answers[at][state]
+	if *o == nil {
+		*o = &fsmpb.Outcome{JobState: uint32(state), Throttle: throttle}
+	}
+	return *o
 }
 
 // admit holds the checks of SPEC §4 in their order.
@@ -66,8 +82,8 @@ func (m *Machine) admit(spec *rota.JobSpec, q *queueRow) error {
 	if err := m.admitMode(spec); err != nil {
 		return err
 	}
-	if pending := q.pending(); pending >= q.policy.QueueCap {
-		return exhausted("queue", "queue %q holds %d pending jobs: queue_cap is %d", spec.Queue, pending, q.policy.QueueCap)
+	if err := admitCap(q); err != nil {
+		return err
 	}
 	if err := m.admitRate(spec, q); err != nil {
 		return err
@@ -106,9 +122,14 @@ func exhausted(subject, format string, args ...any) error {
 
 // start gives a new or revived job its first state: DELAYED while its delay or
 // its date is to come, else QUEUED.
-func (m *Machine) start(j *jobRow) {
-	if j.spec.DelayMs > 0 {
-		m.delay(j, m.head.clock+rota.Clock(j.spec.DelayMs))
+func (m *Machine) start(j *jobRow) { m.startAfter(j, 0) }
+
+// startAfter is start for a job whose last worker may believe in its lease until a
+// moment: it waits for that too (SPEC §3.11).
+func (m *Machine) startAfter(j *jobRow, free rota.Clock) {
+	due := max(free, m.head.clock+rota.Clock(j.spec.DelayMs))
+	if due > m.head.clock {
+		m.delay(j, due)
 		return
 	}
 	m.wakeOrDate(j)
@@ -116,6 +137,7 @@ func (m *Machine) start(j *jobRow) {
 
 // delay puts a job to sleep until a moment on the clock.
 func (m *Machine) delay(j *jobRow, due rota.Clock) {
+	m.own(j)
 	j.due = due
 	m.timers.wake.set(string(j.spec.ID), 0, int64(due))
 	m.move(j, rota.Delayed)
@@ -124,9 +146,12 @@ func (m *Machine) delay(j *jobRow, due rota.Clock) {
 // wakeOrDate queues a job whose delay is over, or lets it wait for its date.
 func (m *Machine) wakeOrDate(j *jobRow) {
 	id := string(j.spec.ID)
-	m.timers.wake.set(id, int64(j.due), 0)
-	j.due = 0
+	if j.due != 0 {
+		m.timers.wake.set(id, int64(j.due), 0)
+		j.due = 0
+	}
 	if j.spec.NotBefore > m.head.date() && j.enqueued == 0 {
+		m.own(j)
 		j.dueDate = j.spec.NotBefore
 		m.timers.dated.set(id, 0, int64(j.dueDate))
 		if j.state != rota.Delayed {
@@ -134,8 +159,10 @@ func (m *Machine) wakeOrDate(j *jobRow) {
 		}
 		return
 	}
-	m.timers.dated.set(id, int64(j.dueDate), 0)
-	j.dueDate = 0
+	if j.dueDate != 0 {
+		m.timers.dated.set(id, int64(j.dueDate), 0)
+		j.dueDate = 0
+	}
 	m.enqueue(j)
 }
 

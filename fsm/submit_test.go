@@ -195,7 +195,7 @@ func TestRetry(t *testing.T) {
 		}
 		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l2))
 		b.ok(retryOp("j"))
-		b.state("j", rota.Queued)
+		b.state("j", rota.Delayed) // until its worker's view is over
 	})
 	t.Run("revives_what_never_ran", func(t *testing.T) {
 		t.Parallel()

@@ -25,7 +25,7 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 		}
 	}
 	fire(m.timers.lease, now, m.fireLease)
-	fire(m.timers.expire, now, m.fireTTL)
+	fire(m.timers.expire, now+int64(planted.ttlOffset(m)), m.fireTTL)
 	fire(m.timers.wake, now, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
 	fire(m.timers.dated, date, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
 	fire(m.timers.standing, now, m.fireStanding)
@@ -36,6 +36,8 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	fire(m.timers.domain, now, m.fireDomain)
 	fire(m.timers.promote, now, m.firePromote)
 	fire(m.timers.forget, now, m.fireForget)
+	fire(m.timers.upload, now, m.fireUpload)
+	fire(m.timers.ended, date, m.fireEnded)
 	for fired < left {
 		_, id, ok := m.timers.tombOrder.Min()
 		if !ok {
@@ -91,12 +93,13 @@ func (m *Machine) fireForget(id string) {
 }
 
 // AtRest says that no sweep is needed for the state's own sake: no lease is
-// open and nothing waits for a moment on the clock (SPEC §3.6). Connected
-// workers are the leader's to know.
+// open, nothing waits for a moment on the clock (SPEC §3.6), and no workflow has
+// work left for the next entry. Connected workers are the leader's to know.
 func (m *Machine) AtRest() bool {
 	t := &m.timers
 	return m.leases.len() == 0 && t.wake.Len() == 0 && m.registry.busy.Len() == 0 && t.standing.Len() == 0 &&
-		t.mode.Len() == 0 && t.penalty.Len() == 0 && t.meter.Len() == 0 && t.domain.Len() == 0 && t.promote.Len() == 0
+		t.mode.Len() == 0 && t.penalty.Len() == 0 && t.meter.Len() == 0 && t.domain.Len() == 0 && t.promote.Len() == 0 &&
+		t.upload.Len() == 0 && !m.flows.pending()
 }
 
 // NextDate is when something waits for a date; ok is false if nothing does.

@@ -2,9 +2,9 @@ package fsm
 
 import (
 	"cmp"
+	"math"
 
 	"github.com/rotasched/rota"
-	"github.com/tidwall/btree"
 	"github.com/zeebo/xxh3"
 )
 
@@ -12,20 +12,27 @@ import (
 type row interface {
 	canonical(*encoder)
 	meta() *rowMeta
+	// detach is called on a copy of a row: what it points to and may change becomes
+	// its own.
+	detach()
 }
 
 // rowMeta is a row's own bookkeeping, no part of its canonical encoding.
 type rowMeta struct {
-	// gen is the entry that made this copy; within that entry it may be changed
-	// in place, afterwards it never changes again.
+	// gen is the entry that made or changed this copy; within that entry it may be
+	// changed in place. Afterwards it never changes again, but in a mutable table that
+	// was not frozen since.
 	gen uint64
 	// hash is what the row added to the digest, valid once its entry is settled.
 	hash rota.Digest
-	// gone says that the row was dropped in the entry that made it.
-	gone bool
 }
 
+// goneGen is the gen of a row that was dropped in the entry that made it.
+const goneGen = math.MaxUint64
+
 func (m *rowMeta) meta() *rowMeta { return m }
+
+func (m *rowMeta) detach() {}
 
 // ledger keeps the incremental multiset hash: the sum, in two lanes mod 2⁶⁴, of
 // every row's hash (SPEC §2.5). Rows touched by an entry are hashed once, when
@@ -43,6 +50,9 @@ type dirtyRow struct {
 }
 
 func hashRow(enc *encoder, tag byte, r row) rota.Digest {
+	if tag == tagTomb && planted.dedupeNotInSnapshot() {
+		return rota.Digest{}
+	}
 	enc.b = append(enc.b[:0], tag)
 	r.canonical(enc)
 	h := xxh3.Hash128(enc.b)
@@ -59,7 +69,7 @@ func (l *ledger) touch(tag byte, r row) { l.dirty = append(l.dirty, dirtyRow{tag
 func (l *ledger) settle() {
 	for _, d := range l.dirty {
 		m := d.row.meta()
-		if m.gone {
+		if m.gen == goneGen {
 			continue
 		}
 		m.hash = hashRow(&l.enc, d.tag, d.row)
@@ -69,7 +79,7 @@ func (l *ledger) settle() {
 	l.dirty = l.dirty[:0]
 }
 
-// table is an ordered copy-on-write tree of immutable rows. A walk is in key
+// table is an ordered copy-on-write tree of rows that change by copies. A walk is in key
 // order by construction; freeze costs about a microsecond and never stops
 // applying (a plain Go map was refused: it has no order and no cheap copy).
 type table[K cmp.Ordered, R any, P interface {
@@ -77,28 +87,88 @@ type table[K cmp.Ordered, R any, P interface {
 	row
 }] struct {
 	tag  byte
-	tree btree.Map[K, P]
+	tree tree[K, P]
 	l    *ledger
+	// mutable says that nobody but frozen copies of the table ever holds a row beyond an
+	// entry. shared is the entry after which it was frozen last: a row that is younger
+	// is in no frozen copy, and is changed where it lies.
+	mutable bool
+	shared  uint64
+	// last is the row that was changed last, under lastKey: an operation asks for the same
+	// few rows again and again. A look alone sets neither, as reads run beside each other.
+	last    P
+	lastKey K
+	// dropped are the rows of a mutable table that left it in this entry and that nobody
+	// holds; spare those of entries before, empty, to be used anew.
+	dropped, spare []P
+	// empty makes a dropped row new; nil sets it to nothing.
+	empty func(P)
 }
 
+// spareMost bounds the rows that are kept to be used anew: a few entries' worth.
+const spareMost = 1 << 11
+
 func (t *table[K, R, P]) get(k K) P {
+	if t.last != nil && t.lastKey == k {
+		return t.last
+	}
 	p, _ := t.tree.Get(k)
 	return p
 }
 
-// edit gives a copy of the row that may be changed until the entry is settled;
-// nil where there is none.
+// fresh gives an empty row, to be filled and inserted.
+func (t *table[K, R, P]) fresh() P {
+	n := len(t.spare)
+	if n == 0 {
+		return new(R)
+	}
+	p := t.spare[n-1]
+	t.spare = t.spare[:n-1]
+	return p
+}
+
+// recycle empties the rows that the entry dropped, once it is settled. One that was used
+// beyond its entry would be seen to be empty at once.
+func (t *table[K, R, P]) recycle() {
+	for i, p := range t.dropped {
+		t.dropped[i] = nil
+		if len(t.spare) < spareMost {
+			if t.empty != nil {
+				t.empty(p)
+			} else {
+				var empty R
+				*p = empty
+			}
+			t.spare = append(t.spare, p)
+		}
+	}
+	t.dropped = t.dropped[:0]
+}
+
+// edit gives the row, or a copy in its place, to be changed until the entry is
+// settled; nil where there is none. Which of the two shows nowhere: a verb that keeps a
+// row from before would meet its own changes as soon as an entry holds it twice.
 func (t *table[K, R, P]) edit(k K) P {
-	p, ok := t.tree.Get(k)
-	if !ok || p.meta().gen == t.l.gen {
+	p := t.get(k)
+	if p == nil {
+		return nil
+	}
+	t.last, t.lastKey = p, k
+	if p.meta().gen == t.l.gen {
 		return p
 	}
-	c := new(R)
-	*c = *p
-	q := P(c)
 	t.l.sub(p.meta().hash)
+	if t.mutable && p.meta().gen > t.shared {
+		*p.meta() = rowMeta{gen: t.l.gen}
+		t.l.touch(t.tag, p)
+		return p
+	}
+	q := t.fresh()
+	*q = *p
+	q.detach()
 	*q.meta() = rowMeta{gen: t.l.gen}
 	t.tree.Set(k, q)
+	t.last = q
 	t.l.touch(t.tag, q)
 	return q
 }
@@ -107,6 +177,7 @@ func (t *table[K, R, P]) edit(k K) P {
 func (t *table[K, R, P]) insert(k K, p P) {
 	*p.meta() = rowMeta{gen: t.l.gen}
 	t.tree.Set(k, p)
+	t.last, t.lastKey = p, k
 	t.l.touch(t.tag, p)
 }
 
@@ -114,6 +185,7 @@ func (t *table[K, R, P]) insert(k K, p P) {
 func (t *table[K, R, P]) load(k K, p P) (fresh bool) {
 	*p.meta() = rowMeta{gen: t.l.gen, hash: hashRow(&t.l.enc, t.tag, p)}
 	t.l.add(p.meta().hash)
+	t.last = nil
 	_, had := t.tree.Set(k, p)
 	return !had
 }
@@ -123,9 +195,15 @@ func (t *table[K, R, P]) drop(k K) {
 	if !ok {
 		return
 	}
+	if t.lastKey == k {
+		t.last = nil
+	}
 	m := p.meta()
+	if t.mutable && m.gen > t.shared {
+		t.dropped = append(t.dropped, p)
+	}
 	if m.gen == t.l.gen {
-		m.gone = true
+		m.gen = goneGen
 		return
 	}
 	t.l.sub(m.hash)
@@ -136,4 +214,7 @@ func (t *table[K, R, P]) len() int { return t.tree.Len() }
 func (t *table[K, R, P]) scan(f func(K, P) bool) { t.tree.Scan(f) }
 
 // freeze gives a copy that later changes do not reach.
-func (t *table[K, R, P]) freeze() *btree.Map[K, P] { return t.tree.Copy() }
+func (t *table[K, R, P]) freeze() *tree[K, P] {
+	t.shared = t.l.gen
+	return t.tree.Copy()
+}

@@ -36,6 +36,7 @@ func (m *Machine) enterTier(j *jobRow, q *queueRow) {
 		return
 	}
 	if j.tierSeq == 0 {
+		m.own(j)
 		j.tier = int32(sched.TierOf(j.spec.Priority))
 	}
 	m.toBack(j)
@@ -44,6 +45,7 @@ func (m *Machine) enterTier(j *jobRow, q *queueRow) {
 // toBack gives a job the last place in its tier; j is editable.
 func (m *Machine) toBack(j *jobRow) {
 	m.head.tierSeq++
+	m.own(j)
 	j.tierAt, j.tierSeq = m.head.clock, m.head.tierSeq
 }
 

@@ -19,14 +19,17 @@ type timers struct {
 	// is back; penalty by tenant; meter and domain by their rows' keys; promote by
 	// queue.
 	standing, penalty, meter, domain, promote timerSet
+	// upload is by workflow that is OPEN: when it lapses; ended by one that is over: when
+	// it is forgotten, on the date.
+	upload, ended timerSet
 	// mode has one timer at most: when an automatic DEGRADED ceases to hold.
 	mode timerSet
 	// tombOrder are the terminal jobs, oldest first.
 	tombOrder btree.Map[uint64, rota.JobID]
 }
 
-// timer is one moment: on the cluster clock, or on the date in `dated` and
-// `attest`.
+// timer is one moment: on the cluster clock, or on the date in `dated`, `attest`
+// and `ended`.
 type timer struct {
 	due int64
 	id  string
@@ -46,7 +49,7 @@ func newTimerSet() timerSet {
 func (t *timers) reset() {
 	*t = timers{lease: newTimerSet(), expire: newTimerSet(), wake: newTimerSet(), dated: newTimerSet(), forget: newTimerSet(),
 		attest: newTimerSet(), standing: newTimerSet(), penalty: newTimerSet(), meter: newTimerSet(), domain: newTimerSet(), promote: newTimerSet(),
-		mode: newTimerSet()}
+		mode: newTimerSet(), upload: newTimerSet(), ended: newTimerSet()}
 }
 
 // set puts a timer in the place of another; a due of 0 is none.
@@ -64,6 +67,9 @@ func (s timerSet) set(id string, old, due int64) {
 
 // first gives the earliest timer that is due by now.
 func (s timerSet) first(now int64) (timer, bool) {
+	if planted.mapRange() {
+		return planted.anyDue(s, now)
+	}
 	t, ok := s.Min()
 	return t, ok && t.due <= now
 }
@@ -88,7 +94,7 @@ func leaseDue(l *leaseRow, w *workerRow) rota.Clock {
 // timeLease puts a lease where it stands in the timers; l is editable.
 func (m *Machine) timeLease(l *leaseRow) {
 	due := leaseDue(l, m.workers.get(l.Worker))
-	m.timers.lease.set(string(l.ID[:]), int64(l.due), int64(due))
+	m.timers.lease.set(l.key, int64(l.due), int64(due))
 	l.due = due
 }
 

@@ -9,7 +9,7 @@ import (
 
 // declareType keeps how long jobs of a type should take (SPEC §5.3): what the
 // newest submission to an adaptive queue declares.
-func (m *Machine) declareType(spec *rota.JobSpec, q *queueRow) {
+func (m *Machine) declareType(spec *keptSpec, q *queueRow) {
 	if q.policy.Ranking != rota.RankAdaptive || spec.ExpectedMs <= 0 {
 		return
 	}

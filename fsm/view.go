@@ -13,6 +13,13 @@ func (m *Machine) Job(id rota.JobID) (job rota.Job, ok bool) {
 		}
 		return job, true
 	}
+	if f, v := m.waitingNode(id); v != nil {
+		job = waitingJob(m.workflows.get(f.id), v)
+		if r, staged := m.staged.records.Get(v.prior); staged {
+			job = WithPrior(job, Ended{v.prior, deadJob(r.ended, r)})
+		}
+		return job, true
+	}
 	if t := m.tombs.get(id); t != nil {
 		r, _ := m.staged.records.Get(t.seq)
 		return deadJob(t, r), true
@@ -25,6 +32,9 @@ func (m *Machine) JobState(id rota.JobID) rota.JobState {
 	if j := m.jobs.get(id); j != nil {
 		return j.state
 	}
+	if _, v := m.waitingNode(id); v != nil {
+		return rota.Blocked
+	}
 	if t := m.tombs.get(id); t != nil {
 		return t.state
 	}
@@ -32,7 +42,7 @@ func (m *Machine) JobState(id rota.JobID) rota.JobState {
 }
 
 func liveJob(j *jobRow, l *leaseRow) rota.Job {
-	job := rota.Job{JobSpec: *j.spec, State: j.state, Attempt: j.attempt, Submitted: j.submitted, Enqueued: j.enqueued,
+	job := rota.Job{JobSpec: j.spec.words(), State: j.state, Attempt: j.attempt, Submitted: j.submitted, Enqueued: j.enqueued,
 		FirstLease: j.firstLease, Due: j.due, SubmittedDate: j.submittedDate, Reason: j.lastReason, Error: j.lastError,
 		Attempts: j.attempts, Progress: j.progress, ProgressNote: j.note, Tier: j.tier, Preempted: j.preempted}
 	if l != nil {
@@ -49,7 +59,7 @@ func deadJob(t *tombRow, r *record) rota.Job {
 		job.ID, job.Queue, job.Type, job.Tenant = t.id, t.queue, t.typ, t.tenant
 		return job
 	}
-	job.JobSpec = *r.spec
+	job.JobSpec = r.spec.words()
 	job.Enqueued, job.FirstLease, job.SubmittedDate, job.Error = r.enqueued, r.firstLease, r.submitDate, r.err
 	job.Attempts, job.Progress, job.ProgressNote, job.Output = r.attempts, r.progress, r.note, r.output
 	return job
@@ -133,6 +143,7 @@ func (m *Machine) queueWords(r *queueRow) rota.Queue {
 	q.Parked = int64(i.pending.ParkedLanes())
 	q.Tiers = i.tierDepths(&r.policy)
 	q.UsagePermille, q.LeaseUsagePermille = m.usage(r)
+	q.Backpressure = m.pressure(r)
 	if oldest, ok := i.pending.Oldest(); ok {
 		q.OldestWaitMs = int64(m.head.clock - oldest)
 	}
@@ -168,6 +179,15 @@ func (m *Machine) Node(id rota.NodeID) (identity string, starts uint64, removed,
 	return r.identity, r.starts, r.removed, true
 }
 
+// NodeDiffered tells where a node's state was last told to be wrong, 0 for never.
+func (m *Machine) NodeDiffered(id rota.NodeID) (at rota.Index, known bool) {
+	r := m.nodes.get(id)
+	if r == nil {
+		return 0, false
+	}
+	return r.differed, true
+}
+
 // Assignments gives what a worker's live session holds open: what a node tells
 // it first when it connects.
 func (m *Machine) Assignments(id rota.WorkerID, session rota.Session) []rota.Assignment {
@@ -194,6 +214,6 @@ func (m *Machine) assignment(l *leaseRow) (rota.Assignment, bool) {
 		return rota.Assignment{}, false
 	}
 	p := &m.queues.get(l.queue).policy
-	return rota.Assignment{Lease: l.Lease, Spec: *m.jobs.get(l.Job).spec, LeaseMs: p.LeaseMs,
+	return rota.Assignment{Lease: l.Lease, Spec: m.jobs.get(l.Job).spec.words(), LeaseMs: p.LeaseMs,
 		RenewEveryMs: p.LeaseMs * p.RenewAlphaPermille / 1000, RenewalsMax: int32(p.RenewalsMax)}, true
 }

@@ -15,18 +15,22 @@ import (
 // and the re-check meet, the rules of Supply, and Decide itself, of which at most
 // `most` pairs are looked at. A pure read; ok is false where the job is not live.
 func (m *Machine) Why(id rota.JobID, most int) (x rota.Explanation, ok bool) {
+	x = rota.Explanation{Job: id, Index: m.head.index, Clock: m.head.clock, Reasons: []rota.Why{}}
 	j := m.jobs.get(id)
 	if j == nil {
-		return x, false
+		f, v := m.waitingNode(id)
+		if v == nil {
+			return x, false
+		}
+		m.whyBlocked(&x, f, v)
+		return x, true
 	}
-	x = rota.Explanation{Job: id, State: j.state, Index: m.head.index, Clock: m.head.clock, Reasons: []rota.Why{}}
+	x.State = j.state
 	switch j.state {
 	case rota.Queued:
 		m.whyQueued(&x, j, most)
 	case rota.Delayed:
 		m.whyDelayed(&x, j)
-	case rota.Blocked:
-		x.Reasons = append(x.Reasons, rota.Why{Reason: "WAITING_FOR_PARENTS"})
 	case rota.Assigned, rota.Running:
 		l := m.leases.get(string(j.lease[:]))
 		x.Decision = &rota.PlacedDecision{Decision: l.Decision, Worker: l.Worker, Attempt: l.Attempt}
@@ -39,11 +43,52 @@ func (m *Machine) Why(id rota.JobID, most int) (x rota.Explanation, ok bool) {
 	return x, true
 }
 
+// parentsShown bounds the parents that an explanation names.
+const parentsShown = 10
+
+// whyBlocked tells which parents a node waits for, or what becomes of it where it
+// waits for none any more.
+func (m *Machine) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow) {
+	x.State = rota.Blocked
+	var names []string
+	left := 0
+	for _, p := range v.parents {
+		parent := f.rows[p]
+		if parent.state == rota.NodeState(rota.Completed) {
+			continue
+		}
+		if left++; left <= parentsShown {
+			state := parent.state
+			if state == vertexLive {
+				state = rota.NodeState(m.JobState(parent.spec.ID))
+			}
+			names = append(names, fmt.Sprintf("%s (%s)", vertexName(parent), state))
+		}
+	}
+	w := rota.Why{Reason: "WAITING_FOR_PARENTS", Detail: fmt.Sprintf("%d of its %d parents have not completed: %s", left,
+		len(v.parents), strings.Join(names, ", "))}
+	if left > parentsShown {
+		w.Detail += fmt.Sprintf(" and %d more", left-parentsShown)
+	}
+	switch r := m.workflows.get(f.id); {
+	case r.ending != rota.WorkflowNone:
+		w.Detail = fmt.Sprintf("workflow %s ends as %s: the node is cancelled with the next entries", f.id, r.ending)
+	case left == 0:
+		w.Detail = "its parents have completed: it is released with the next entries"
+		x.WouldRun = append(x.WouldRun, "the next entry of the log applies")
+	default:
+		x.WouldRun = append(x.WouldRun, "its parents complete (rota workflow show "+string(f.id)+")")
+	}
+	x.Reasons = append(x.Reasons, w)
+}
+
 func (m *Machine) whyDelayed(x *rota.Explanation, j *jobRow) {
 	w := rota.Why{Reason: "NOT_YET_DUE", Detail: fmt.Sprintf("due at clock %d, in %d ms", j.due, j.due-m.head.clock)}
 	switch {
 	case j.dueDate != 0:
 		w.Detail = fmt.Sprintf("not before %d (Unix ms), in %d ms", j.dueDate, j.dueDate-m.head.date())
+	case j.revived():
+		w.Detail = "the worker of its cancelled lease may not have heard of it; " + w.Detail
 	case j.attempt > 0:
 		w.Reason = "BACKING_OFF"
 		w.Detail = fmt.Sprintf("attempt %d ended with %s; %s", j.attempt-1, j.lastReason, w.Detail)
@@ -67,6 +112,8 @@ func (m *Machine) whyQueued(x *rota.Explanation, j *jobRow, most int) {
 			fit = n.Workers
 		case sched.NotServingTheQueue:
 			elsewhere = n.Workers // on a large cluster most: no reason of this job's
+		case sched.HeldForAnotherJob:
+			m.whyHeld(x, j)
 		default:
 			x.Reasons = append(x.Reasons, rota.Why{Reason: n.Why.String(), Workers: n.Workers, Detail: m.ruleDetail(j, n.Why)})
 		}
@@ -75,9 +122,7 @@ func (m *Machine) whyQueued(x *rota.Explanation, j *jobRow, most int) {
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "NO_WORKER_REGISTERED",
 			Detail: fmt.Sprintf("no worker serves queue %s; %d serve others", q.name, elsewhere)})
 	}
-	if h := m.holds.get(j.spec.ID); h != nil {
-		x.WouldRun = append(x.WouldRun, fmt.Sprintf("worker %s, kept for this job since clock %d, has room", h.worker, h.since))
-	}
+	m.whyHold(x, j, blocked, fit)
 	if blocked || fit == 0 {
 		return
 	}
@@ -91,6 +136,56 @@ func (m *Machine) whyQueued(x *rota.Explanation, j *jobRow, most int) {
 	}
 	x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
 		"%d workers have room for it now, and what stands before it takes that room", fit)})
+}
+
+// holdsShown bounds the holds that an explanation names.
+const holdsShown = 3
+
+// whyHeld counts the workers that are kept for other jobs, and names those (SPEC §7.8).
+func (m *Machine) whyHeld(x *rota.Explanation, j *jobRow) {
+	workers := int64(0)
+	var names []string
+	m.holds.scan(func(id rota.JobID, h *holdRow) bool {
+		_, first := m.registry.supply.Fits(j.class, h.worker)
+		if id == j.spec.ID || first == sched.NotServingTheQueue || first == sched.NotThePinnedWorker {
+			return true
+		}
+		if workers++; workers <= holdsShown {
+			names = append(names, fmt.Sprintf("worker %s is kept for job %s", h.worker, id))
+		}
+		return true
+	})
+	if workers == 0 {
+		return // the one that is held is held for this very job
+	}
+	if workers > holdsShown {
+		names = append(names, fmt.Sprintf("%d more for others", workers-holdsShown))
+	}
+	x.Reasons = append(x.Reasons, rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: workers,
+		Detail: strings.Join(names, ", ")})
+}
+
+// whyHold says of a job that lacks only room that a worker is kept for it, or when
+// one will be (SPEC §7.8).
+func (m *Machine) whyHold(x *rota.Explanation, j *jobRow, blocked bool, fit int64) {
+	supply := m.registry.supply
+	due, most := j.queuedAt+rota.Clock(m.queues.get(j.spec.Queue).policy.HoldAfterMs), supply.HoldsMost()
+	h := m.holds.get(j.spec.ID)
+	text := ""
+	switch {
+	case h != nil:
+		text = fmt.Sprintf("worker %s, kept for this job since clock %d, has room", h.worker, h.since)
+	case blocked || fit > 0 || supply.EverFits(j.class) == 0:
+		return
+	case due > m.head.clock:
+		text = fmt.Sprintf("a worker that is kept for it has room: one is from clock %d on, in %d ms (hold_after), if fewer than %d are "+
+			"kept for other jobs by then", due, due-m.head.clock, most)
+	case m.boundHolds() >= most:
+		text = fmt.Sprintf("a worker that is kept for it has room: one is as soon as fewer than %d are kept for other jobs", most)
+	default:
+		text = "a worker that is kept for it has room: one is from the next round on, unless older jobs come first"
+	}
+	x.WouldRun = append(x.WouldRun, text)
 }
 
 // ruleDetail says which value of the job meets which rule.
@@ -142,12 +237,12 @@ func limitsText(limits map[string]int64) string {
 
 // remedies say what ends a reason, by its name.
 var remedies = map[string]string{
+	"WORKFLOW_ENDING":       "", // the next entries cancel it
 	"MODE_HOLDS":            "the mode becomes NORMAL (rota mode set NORMAL --reason …)",
 	"QUEUE_PAUSED":          "the queue is resumed (rota queue resume)",
 	"TENANT_AT_LIMIT":       "one of its tenant's open leases ends and the penalty is over, or max_concurrent is raised",
 	"TENANT_WINDOW_FULL":    "the oldest part of its tenant's rolling window is over, or tenant_window_max is raised",
 	"DOMAIN_ISOLATED":       "its failure domain's next probe is due, or the domain recovers",
-	"WAITING_FOR_PARENTS":   "its parents complete",
 	"NOT_YET_DUE":           "its time comes",
 	"BACKING_OFF":           "its backoff is over",
 	"BEHIND_HIGHER_RANK":    "the jobs before it are placed and room is left, or more workers register",

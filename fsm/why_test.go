@@ -97,6 +97,51 @@ func TestWhy(t *testing.T) {
 	}
 }
 
+// TestWhyHold follows a wide job that narrow ones would pass: it is said when a
+// worker will be kept for it and which one is, and of the narrow ones why they wait.
+func TestWhyHold(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("default", "oldest_every", "0", "lease_ms", "3600000", "ack_timeout", "3600000"))
+	b.worker("w", 9, cpuWorker(4000))
+	b.submit("first", cpuJob(2000))
+	b.match()
+	b.submit("wide", cpuJob(4000))
+	says := func(job, reasons, text string) {
+		t.Helper()
+		x, got := b.whyOf(job)
+		if got != reasons {
+			t.Errorf("%s waits for %q, %q wanted", job, got, reasons)
+		}
+		all := strings.Join(x.WouldRun, "\n")
+		for _, r := range x.Reasons {
+			all += "\n" + r.Detail
+		}
+		if !strings.Contains(all, text) || text == "" && strings.Contains(all, "kept") {
+			t.Errorf("of %s it is said\n%s\nwanted %q", job, all, text)
+		}
+	}
+	b.pass(10_000)
+	says("wide", "CPU_FULL:1", fmt.Sprintf("one is from clock %d on, in 20000 ms (hold_after), if fewer than 1 are kept", b.now+20_000))
+	b.pass(20_000)
+	b.match()
+	says("wide", "CPU_FULL:1", fmt.Sprintf("worker w, kept for this job since clock %d, has room", b.now))
+	b.submit("narrow", cpuJob(1000))
+	b.submit("other", cpuJob(3000), func(s *rota.JobSpec) { s.Priority = 0 })
+	says("narrow", "HELD_FOR_ANOTHER_JOB:1", "worker w is kept for job wide")
+	if len(b.match()) != 0 {
+		t.Fatal("a worker that is held got another job")
+	}
+	b.pass(31_000)
+	says("other", "CPU_FULL:1 HELD_FOR_ANOTHER_JOB:1", "one is as soon as fewer than 1 are kept")
+	b.submit("never", cpuJob(9000))
+	says("never", "CPU_FULL:1 HELD_FOR_ANOTHER_JOB:1", "registers with 9000 millicores")
+	b.completeAll("first")
+	b.match()
+	says("wide", "", "")
+	b.sound()
+}
+
 // TestWhyRank compares the rank with the order in which jobs are placed.
 func TestWhyRank(t *testing.T) {
 	t.Parallel()

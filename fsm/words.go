@@ -30,7 +30,13 @@ func SpecOp(s *rota.JobSpec) *fsmpb.JobSpec {
 
 // specWords is the inverse of SpecOp. Slices are shared with p.
 func specWords(p *fsmpb.JobSpec) *rota.JobSpec {
-	s := &rota.JobSpec{
+	s := new(rota.JobSpec)
+	readSpec(s, p)
+	return s
+}
+
+func readSpec(s *rota.JobSpec, p *fsmpb.JobSpec) {
+	*s = rota.JobSpec{
 		ID: rota.JobID(p.GetId()), Queue: rota.QueueName(p.GetQueue()), Type: rota.JobType(p.GetType()),
 		Tenant: rota.TenantID(p.GetTenant()), Priority: p.GetPriority(), Fee: p.GetFee(), SizeBytes: p.GetSizeBytes(),
 		Payload: p.GetPayload(), DelayMs: p.GetDelayMs(), NotBefore: rota.Date(p.GetNotBeforeMs()), TTLMs: p.GetTtlMs(),
@@ -47,7 +53,6 @@ func specWords(p *fsmpb.JobSpec) *rota.JobSpec {
 			s.Labels[l.GetKey()] = l.GetValue()
 		}
 	}
-	return s
 }
 
 // WorkerOp turns a worker's words into their persisted form.

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -16,9 +17,13 @@ type ties struct {
 	data     map[string]bitset
 	executed map[rota.JobType]bitset
 	zones    map[string]bitset
-	// sums counts the data keys of one job by position: sums[i] holds bit i of
+	// sums counts what the positions hold of one job's data: sums[i] holds bit i of
 	// every position's count.
 	sums []bitset
+	// outputs is what outputSums counts, without any keys: nodes that wait for the same
+	// parents share it, and come one after the other.
+	outputs    *Data
+	outputSums []bitset
 	// best is what is left of the able ones.
 	best bitset
 }
@@ -35,16 +40,14 @@ func newTies(r *rooms, l *loads) *ties {
 // not another worker has as much for it.
 func (t *ties) pick(able bitset, n int, it *Item) (pos int, why rota.Reasoning) {
 	left := able
-	if it.Spec != nil {
-		if most := t.mostData(able, it.Spec.DataKeys); most > 0 {
-			left, why = t.best, rota.Reasoning{Rule: rota.ByDataLocality, N: most}
-		}
+	if most := t.mostData(able, it.DataKeys, it.Data); most > 0 {
+		left, why = t.best, rota.Reasoning{Rule: rota.ByDataLocality, N: most}
 	}
 	if set := found(t.rooms, t.executed, it.Type, t.supply.executed.at); left.meets(set) {
 		left = t.prefer(left, set, &why, rota.ByPreviouslyExecuted)
 	}
-	if it.Spec != nil && it.Spec.Zone != "" {
-		if set := found(t.rooms, t.zones, it.Spec.Zone, t.supply.zones.at); left.meets(set) {
+	if it.Zone != "" {
+		if set := found(t.rooms, t.zones, it.Zone, t.supply.zones.at); left.meets(set) {
 			left = t.prefer(left, set, &why, rota.BySameZone)
 		}
 	}
@@ -69,24 +72,25 @@ func (t *ties) prefer(left, set bitset, why *rota.Reasoning, rule rota.Reasoning
 	return t.best
 }
 
-// mostData finds the most of the keys that an able worker holds, and leaves those
-// that hold so many in best.
-func (t *ties) mostData(able bitset, keys []string) (most int64) {
-	for _, sum := range t.sums {
-		clear(sum)
+// mostData finds the most of the keys and of the parents' outputs that an able
+// worker holds, and leaves those that hold so many in best.
+func (t *ties) mostData(able bitset, keys []string, outputs *Data) (most int64) {
+	if len(keys) == 0 && outputs == nil {
+		return 0
 	}
+	t.countOutputs(outputs)
 	for i, key := range keys {
 		if slices.Contains(keys[:i], key) {
 			continue
 		}
 		if at := t.supply.data.at[key]; len(at) > t.words {
 			for word, w := range found(t.rooms, t.data, key, t.supply.data.at) {
-				t.add(word, w&able[word])
+				t.add(word, w&able[word], 0)
 			}
 		} else {
 			for _, slot := range at {
 				if pos, in := t.position(slot); in && able.has(pos) {
-					t.add(pos>>6, 1<<(pos&63))
+					t.add(pos>>6, 1<<(pos&63), 0)
 				}
 			}
 		}
@@ -104,13 +108,42 @@ func (t *ties) mostData(able bitset, keys []string) (most int64) {
 	return most
 }
 
-// add counts one more at the members of one word.
-func (t *ties) add(word int, carry uint64) {
-	for i := 0; carry != 0; i++ {
-		if i == len(t.sums) {
-			t.sums = append(t.sums, t.newSet())
+// countOutputs begins the sums with the outputs of a job's parents that the positions
+// hold: bit by bit of each number.
+func (t *ties) countOutputs(outputs *Data) {
+	for i, sum := range t.sums {
+		clear(sum)
+		if outputs != nil && outputs == t.outputs {
+			copy(sum, t.outputSums[i])
 		}
-		sum := &t.sums[i][word]
+	}
+	if outputs == nil || outputs == t.outputs {
+		return
+	}
+	for _, held := range *outputs {
+		slot, known := t.supply.slotOf[held.Worker]
+		if !known {
+			continue
+		}
+		if pos, in := t.position(slot); in {
+			for rest := uint64(held.N); rest != 0; rest &= rest - 1 {
+				t.add(pos>>6, 1<<(pos&63), bits.TrailingZeros64(rest))
+			}
+		}
+	}
+	t.outputs = outputs
+	for i, sum := range t.sums {
+		copy(t.outputSums[i], sum)
+	}
+}
+
+// add counts 2^bit more at the members of one word.
+func (t *ties) add(word int, carry uint64, bit int) {
+	for ; carry != 0; bit++ {
+		for bit >= len(t.sums) {
+			t.sums, t.outputSums = append(t.sums, t.newSet()), append(t.outputSums, t.newSet())
+		}
+		sum := &t.sums[bit][word]
 		*sum, carry = *sum^carry, *sum&carry
 	}
 }

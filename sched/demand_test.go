@@ -60,7 +60,7 @@ func TestCaps(t *testing.T) {
 				class := s.Intern(RequirementsOf(&rota.JobSpec{Queue: queue}))
 				for i := range 12 {
 					it := &Item{ID: rota.JobID(fmt.Sprintf("%s%02d", queue, i)), Class: class, Key: int64(i),
-						Tenant: someTenants[i/6], Domain: someDomains[1+i/3%2]}
+						JobSpec: &rota.JobSpec{Tenant: someTenants[i/6], Domain: someDomains[1+i/3%2]}}
 					pending.Add(it)
 				}
 				for _, p := range draft.Round(pending, RoundInput{Queue: queue, Policy: &policy, Limit: 256}) {
@@ -98,9 +98,9 @@ func TestTiers(t *testing.T) {
 		for i := range 5 * each {
 			tier := i % 5
 			p.Add(&Item{ID: rota.JobID(fmt.Sprintf("%d-%04d", tier, i)), Class: class, Tier: int32(tier), TierSeq: uint64(i),
-				Priority: []int32{0, 2, 5, 8, 10}[tier]})
+				JobSpec: &rota.JobSpec{Priority: []int32{0, 2, 5, 8, 10}[tier]}})
 			p.Add(&Item{ID: rota.JobID(fmt.Sprintf("%d-%04d-gpu", tier, i)), Class: nobodys, Tier: int32(tier),
-				Priority: int32(tier)})
+				JobSpec: &rota.JobSpec{Priority: int32(tier)}})
 		}
 		return p
 	}
@@ -130,8 +130,8 @@ func TestTiers(t *testing.T) {
 	t.Run("keep the base of the tier submitted at", func(t *testing.T) {
 		t.Parallel()
 		p := NewTiered()
-		p.Add(&Item{ID: "risen", Class: class, Tier: 1, Priority: 10})
-		p.Add(&Item{ID: "high", Class: class, Tier: 1, TierSeq: 1, Priority: 1})
+		p.Add(&Item{ID: "risen", Class: class, Tier: 1, JobSpec: &rota.JobSpec{Priority: 10}})
+		p.Add(&Item{ID: "high", Class: class, Tier: 1, TierSeq: 1, JobSpec: &rota.JobSpec{Priority: 1}})
 		pairs := NewDraft(s, nil).Round(p, RoundInput{Policy: &policy, Limit: 2, Queue: "q"})
 		if len(pairs) != 2 || pairs[0].Item.ID != "high" || p.TierFront(1).ID != "risen" || p.TierFront(7) != nil {
 			t.Errorf("%d pairs, or in the wrong order", len(pairs))
@@ -149,7 +149,7 @@ func TestHoldLow(t *testing.T) {
 	class := s.Intern(RequirementsOf(&rota.JobSpec{Queue: "q"}))
 	p := NewPending(true)
 	for i := range int32(11) {
-		p.Add(&Item{ID: rota.JobID(fmt.Sprintf("%02d", i)), Class: class, Priority: i, Enqueued: rota.Clock(11 - i)})
+		p.Add(&Item{ID: rota.JobID(fmt.Sprintf("%02d", i)), Class: class, JobSpec: &rota.JobSpec{Priority: i}, Enqueued: rota.Clock(11 - i)})
 	}
 	lot := Lot{Pending: p, Policy: &policy, Queue: "q"}
 	for _, c := range []struct {

@@ -30,6 +30,8 @@ type Draft struct {
 	walks map[walkKey]*elderWalk
 	// watch records how one job gets its worker, nil where nobody asks.
 	watch *watch
+	// withheld says of a job that it gets no worker in this entry; nil where all may.
+	withheld func(*Item) bool
 	// gatherMost is gatherCells but in tests.
 	gatherMost int
 }
@@ -40,6 +42,15 @@ func NewDraft(s *Supply, caps Caps) *Draft {
 	return &Draft{supply: s, allowance: newAllowance(caps), standing: s.standing.clone(), gatherMost: gatherCells, taken: map[*Item]bool{},
 		takenOf: map[ClassID]int{}, shares: map[*group]int64{}, walks: map[walkKey]*elderWalk{},
 		holders: map[*Item]bool{}, roomless: map[ClassID]bool{}}
+}
+
+// Withhold has all that is decided from here on pass over the jobs of which f is true:
+// they cost no places. It is asked often.
+func (d *Draft) Withhold(f func(*Item) bool) { d.withheld = f }
+
+// out says that a job is not drawn: it was assigned in this entry, or is withheld.
+func (d *Draft) out(it *Item) bool {
+	return len(d.taken) > 0 && d.taken[it] || d.withheld != nil && d.withheld(it)
 }
 
 // RoundInput is what a round depends on beside Supply and Pending.

@@ -167,7 +167,7 @@ func (s *pendingSource) peek(r *rooms) (candidate, bool) {
 		}
 		t := s.turns.list[0]
 		first := t.streams.list[0]
-		if len(s.draft.taken) > 0 && s.draft.taken[first.head.item] {
+		if s.draft.out(first.head.item) {
 			s.step()
 			continue
 		}

@@ -232,9 +232,9 @@ func (d *Draft) eldest(lot Lot, holders bool, serves func(ClassID) bool) (best e
 	return best
 }
 
-// gone says that a job was assigned in this entry, or, where that matters, that
+// gone says that a job was assigned in this entry, is withheld, or, where that matters, that
 // it holds a worker.
-func (d *Draft) gone(it *Item, holders bool) bool { return d.taken[it] || !holders && d.holders[it] }
+func (d *Draft) gone(it *Item, holders bool) bool { return d.out(it) || !holders && d.holders[it] }
 
 // assigned notes that a job got a worker outside the draw: the draw passes it
 // over, and its lease counts as open in its tenant's share.

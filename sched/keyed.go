@@ -6,12 +6,20 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// SetData tells what data a worker holds, by key, wholesale. An unknown worker
-// is left alone; Remove forgets its data, Put does not.
+// SetData tells what data a worker holds, by key, each once, wholesale. An unknown
+// worker is left alone; Remove forgets its data, Put does not.
 func (s *Supply) SetData(id rota.WorkerID, keys []string) {
 	if slot, known := s.slotOf[id]; known {
 		s.data.set(slot, keys)
 	}
+}
+
+// Data tells the keys that SetData told of a worker.
+func (s *Supply) Data(id rota.WorkerID) []string {
+	if slot, known := s.slotOf[id]; known {
+		return slices.Clone(s.data.of(slot))
+	}
+	return nil
 }
 
 // keyed files workers by keys that they have, such as data that they hold.
@@ -32,7 +40,8 @@ func (f *keyed[K]) of(slot int32) []K {
 	return nil
 }
 
-// set states the keys of a slot. Unchanged it is O(keys).
+// set states the keys of a slot, each once. It is O(keys), and costs more only for
+// the keys that are new, gone, or have changed their place.
 func (f *keyed[K]) set(slot int32, keys []K) {
 	old := f.of(slot)
 	if slices.Equal(old, keys) {
@@ -45,18 +54,16 @@ func (f *keyed[K]) set(slot int32, keys []K) {
 		f.keys = append(f.keys, nil)
 	}
 	f.keys[slot] = slices.Clone(keys)
-	before, now := sortedSet(old), sortedSet(keys)
-	for len(before) > 0 || len(now) > 0 {
-		switch {
-		case len(now) == 0 || len(before) > 0 && before[0] < now[0]:
-			f.drop(before[0], slot)
-			before = before[1:]
-		case len(before) == 0 || now[0] < before[0]:
-			f.add(now[0], slot)
-			now = now[1:]
-		default:
-			before, now = before[1:], now[1:]
+	stay := 0 // how many of the new ones stand in both lists, in the same order
+	for _, key := range old {
+		if stay < len(keys) && keys[stay] == key {
+			stay++
+		} else {
+			f.drop(key, slot)
 		}
+	}
+	for _, key := range keys[stay:] {
+		f.add(key, slot)
 	}
 }
 

@@ -16,10 +16,10 @@ func impossible(jobs, workers int, serve rota.QueueName) (*Supply, Lot) {
 			Slots: 4}, Active: true, Received: 100, Health: 1000})
 	}
 	for i := range jobs {
-		spec := &rota.JobSpec{ID: rota.JobID(fmt.Sprint("j", i)), Queue: "q", Type: "t", Tenant: "x",
+		spec := &rota.JobSpec{ID: rota.JobID(fmt.Sprint("j", i)), Queue: "q", Type: "t", Tenant: "x", Priority: 5,
 			Requires: []string{fmt.Sprint("c", i)}}
-		p.Add(&Item{ID: spec.ID, Key: int64(i), Enqueued: rota.Clock(i), Queued: rota.Clock(i), Tenant: "x",
-			Class: s.Intern(RequirementsOf(spec)), Priority: 5, Type: "t", Spec: spec})
+		p.Add(&Item{ID: spec.ID, Key: int64(i), Enqueued: rota.Clock(i), Queued: rota.Clock(i),
+			Class: s.Intern(RequirementsOf(spec)), JobSpec: spec})
 	}
 	return s, Lot{Pending: p, Policy: &policy, Queue: "q"}
 }
@@ -60,9 +60,10 @@ func TestTurnsAreNotBoundByPreemption(t *testing.T) {
 	}
 	var items []*Item
 	for i, priority := range []int32{0, 5} {
-		spec := &rota.JobSpec{ID: rota.JobID(fmt.Sprint("j", i)), Queue: "q", Type: "t", Tenant: "x", CPUMilli: 500}
-		items = append(items, &Item{ID: spec.ID, Key: int64(i), Enqueued: rota.Clock(i), Tenant: "x", CPUMilli: 500,
-			Class: s.Intern(RequirementsOf(spec)), Priority: priority, Type: "t", Spec: spec})
+		spec := &rota.JobSpec{ID: rota.JobID(fmt.Sprint("j", i)), Queue: "q", Type: "t", Tenant: "x", CPUMilli: 500,
+			Priority: priority}
+		items = append(items, &Item{ID: spec.ID, Key: int64(i), Enqueued: rota.Clock(i),
+			Class: s.Intern(RequirementsOf(spec)), JobSpec: spec})
 		lot.Pending.Add(items[i])
 	}
 	s.Hold("w00000", true)
@@ -85,10 +86,10 @@ func TestTurnsAreNotBoundByPreemption(t *testing.T) {
 func TestWantsRoomAsksOnce(t *testing.T) {
 	t.Parallel()
 	s, lot := impossible(2, 0, "q")
-	extra := &Item{ID: "more", Tenant: "x", Key: 9, Enqueued: 9, Type: "t"}
+	extra := &Item{ID: "more", Key: 9, Enqueued: 9}
 	lot.Pending.Critical(func(*Item) bool { t.Fatal("none is critical"); return false })
 	spec := &rota.JobSpec{ID: "more", Queue: "q", Type: "t", Tenant: "x", CPUMilli: 5}
-	extra.Class, extra.Spec = s.Intern(RequirementsOf(spec)), spec
+	extra.Class, extra.JobSpec = s.Intern(RequirementsOf(spec)), spec
 	lot.Pending.Add(extra)
 	d := NewDraft(s, nil)
 	if !d.WantsRoom(lot, extra) || !d.roomless[extra.Class] || len(d.roomless) != 1 {

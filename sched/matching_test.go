@@ -108,8 +108,9 @@ func vectorRound(t *testing.T, s *Supply, v *roundVector, in RoundInput) []Pair 
 			CPUMilli: j.Cost.CPU, MemoryBytes: j.Cost.Mem,
 		}))
 		it := &Item{
-			ID: j.ID, Enqueued: j.Enqueued, Tenant: "t", Class: class, CPUMilli: j.Cost.CPU, MemoryBytes: j.Cost.Mem,
-			Attempt: j.Attempt, Priority: j.Priority, SizeBytes: j.Size, Type: j.Type,
+			ID: j.ID, Enqueued: j.Enqueued, Class: class, Attempt: j.Attempt, SizeBytes: j.Size,
+			JobSpec: &rota.JobSpec{Tenant: "t", CPUMilli: j.Cost.CPU, MemoryBytes: j.Cost.Mem, Priority: j.Priority,
+				Type: j.Type},
 			Key:  RankKey(in.Policy, j.Priority, j.Fee, j.Size, tierOf(t, j.Tier), j.Enqueued),
 			Tier: int32(TierOf(j.Priority)), TierSeq: uint64(i),
 		}

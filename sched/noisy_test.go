@@ -42,12 +42,12 @@ func newQuarter(t *testing.T, fair, tiered bool) *quarter {
 }
 
 func (q *quarter) add(n int, tenant rota.TenantID, domain string, job rota.JobSpec) {
-	job.Queue = "q"
+	job.Queue, job.Tenant, job.Domain = "q", tenant, domain
 	class := q.supply.Intern(RequirementsOf(&job))
 	for range n {
 		q.now++
-		it := &Item{ID: rota.JobID(fmt.Sprintf("%s-%06d", tenant, q.now)), Enqueued: q.now, Queued: q.now, Tenant: tenant,
-			Domain: domain, Class: class, CPUMilli: job.CPUMilli, Priority: job.Priority, TierAt: q.now, Spec: &job,
+		it := &Item{ID: rota.JobID(fmt.Sprintf("%s-%06d", tenant, q.now)), Enqueued: q.now, Queued: q.now,
+			Class: class, TierAt: q.now, JobSpec: &job,
 			Tier: int32(TierOf(job.Priority))}
 		it.Key = RankKey(&q.policy, it.Priority, 0, 0, rota.TierFree, it.Enqueued)
 		q.items[it.ID] = it

@@ -14,23 +14,29 @@ type Item struct {
 	Enqueued rota.Clock
 	// Queued is since when it waits to be placed: at least since Enqueued.
 	Queued rota.Clock
-	Tenant rota.TenantID
-	Domain string
-	Class  ClassID
-	// CPUMilli and MemoryBytes are the class's.
-	CPUMilli    int64
-	MemoryBytes int64
-	Attempt     int32
-	Priority    int32
-	SizeBytes   int64
-	Type        rota.JobType
-	// Spec is the job as submitted; it never changes either.
-	Spec *rota.JobSpec
+	// JobSpec tells all else that the job says; many may share it, so that a job that
+	// waits takes little. Its ID and SizeBytes are never asked for: those here are.
+	*rota.JobSpec
+	Class   ClassID
+	Attempt int32
 	// Tier, TierAt and TierSeq are its place in an adaptive queue: the tier, when
 	// and in what order of the log it entered it (SPEC §10.2). Else 0.
-	Tier    int32
-	TierAt  rota.Clock
-	TierSeq uint64
+	Tier      int32
+	TierAt    rota.Clock
+	TierSeq   uint64
+	SizeBytes int64
+	// Data tells who holds the outputs of its parents; nil for a job of no workflow.
+	Data *Data
+}
+
+// Data is where a job's inputs lie, beside its data keys: the workers that completed
+// parents of it, by id, and how many each. It never changes.
+type Data []HeldBy
+
+// HeldBy is how many parents' outputs a worker holds.
+type HeldBy struct {
+	Worker rota.WorkerID
+	N      int64
 }
 
 // Pending is one queue's QUEUED jobs (SPEC §4.10, §4.11). Four ordered levels:

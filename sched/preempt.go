@@ -11,7 +11,7 @@ import "github.com/rotasched/rota"
 // own round are the caller's to know. From the first call until Keep nothing gives
 // room, so the workers are gone through once for all jobs of a class without any.
 func (d *Draft) WantsRoom(lot Lot, it *Item) bool {
-	if d.holders[it] || d.taken[it] {
+	if d.holders[it] || d.out(it) {
 		return false
 	}
 	l := lot.Pending.laneOf(it)

@@ -239,12 +239,41 @@ func shuffled(t *dice) {
 	}
 }
 
+// withheld withholds some jobs: the others are drawn from the first on, as if those were
+// not there. Workers may be others, as those that withheld jobs could go to are counted;
+// and a sample of tiers counts the jobs themselves.
+func withheld(t *dice) {
+	w := newWorld(t)
+	in := w.input(t)
+	out := map[*Item]bool{}
+	for _, it := range w.items {
+		out[it] = t.between(0, 2) == 0
+	}
+	d := NewDraft(w.supply, w.caps.asked())
+	d.Withhold(func(it *Item) bool { return out[it] })
+	got := d.Round(w.pending, in)
+	for _, it := range w.items {
+		if out[it] {
+			w.pending.Remove(it)
+		}
+	}
+	if slices.ContainsFunc(got, func(p Pair) bool { return out[p.Item] }) {
+		t.Fatalf("drew a job that is withheld: %v", show(got))
+	}
+	want := NewDraft(w.supply, w.caps.asked()).Round(w.pending, in)
+	first := func(p Pair) bool { return p.Rank == 0 }
+	a, b := slices.IndexFunc(got, first), slices.IndexFunc(want, first)
+	if !w.tiered && ((a < 0) != (b < 0) || a >= 0 && got[a].Item != want[b].Item) {
+		t.Fatalf("with jobs withheld:\n got %v\nwant %v", show(got), show(want))
+	}
+}
+
 func TestRound(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		property func(*dice)
-	}{{"equals naive", live}, {"forgets the order of adding", shuffled}} {
+	}{{"equals naive", live}, {"forgets the order of adding", shuffled}, {"passes over what is withheld", withheld}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {

@@ -131,7 +131,7 @@ func unitsLot(most int64, jobs int) (*Supply, Lot, []*Item) {
 	lot := Lot{Pending: NewPending(true), Policy: &policy, Queue: "q"}
 	var items []*Item
 	for i := range jobs {
-		it := &Item{ID: rota.JobID(fmt.Sprint("j", i)), Tenant: "t",
+		it := &Item{ID: rota.JobID(fmt.Sprint("j", i)), JobSpec: &rota.JobSpec{Tenant: "t"},
 			Class: s.Intern(RequirementsOf(&rota.JobSpec{Queue: "q", Units: int64(i)}))}
 		lot.Pending.Add(it)
 		items = append(items, it)
@@ -191,7 +191,7 @@ func TestUnitsDraft(t *testing.T) {
 			lot.Pending.Remove(it)
 		}
 		s.Put(worker("w", 9))
-		late := &Item{ID: "late", Tenant: "t", Class: items[0].Class, Enqueued: 5, Key: 5}
+		late := &Item{ID: "late", JobSpec: &rota.JobSpec{Tenant: "t"}, Class: items[0].Class, Enqueued: 5, Key: 5}
 		lot.Pending.Add(late)
 		d := NewDraft(s, nil)
 		turns := d.Turns([]Lot{lot}, 10, 9)
@@ -240,6 +240,17 @@ func TestAffinity(t *testing.T) {
 			s.SetData("u", []string{"a"})
 			s.SetData("v", []string{"b"})
 		}, "v", rota.Reasoning{Rule: rota.ByDataLocality, N: 1}},
+		{"outputs of parents count as keys do", func(s *Supply, put putter) {
+			put("u", "z", 0, "echo")
+			put("parents5", "y", 3)
+			s.SetData("u", []string{"a", "b"})
+		}, "parents5", rota.Reasoning{Rule: rota.ByDataLocality, N: 5}},
+		{"keys and outputs together", func(s *Supply, put putter) {
+			put("u", "z", 0, "echo")
+			put("parents5", "y", 3)
+			put("parents4", "y", 4)
+			s.SetData("parents4", []string{"a", "b"})
+		}, "parents4", rota.Reasoning{Rule: rota.ByDataLocality, N: 6}},
 		{"executed before zone", func(s *Supply, put putter) {
 			put("u", "z", 0)
 			put("v", "y", 3, "echo")
@@ -282,14 +293,15 @@ func TestAffinity(t *testing.T) {
 	}
 }
 
-// checkAffinity has one job placed, which knows of data, a type and a zone.
+// checkAffinity has one job placed, which knows of data, outputs, a type and a zone.
 func checkAffinity(t *testing.T, s *Supply, want rota.WorkerID, why rota.Reasoning) {
 	t.Helper()
 	job := rota.JobSpec{Queue: "q", Type: "echo", Zone: "z", DataKeys: []string{"a", "b", "a"}}
 	p := rota.StandardPolicy()
 	p.Strategy = rota.Affinity
 	pending := NewPending(false)
-	pending.Add(&Item{ID: "j", Tenant: "t", Type: job.Type, Spec: &job, Class: s.Intern(RequirementsOf(&job))})
+	pending.Add(&Item{ID: "j", JobSpec: &job, Class: s.Intern(RequirementsOf(&job)),
+		Data: &Data{{"gone", 70}, {"parents4", 4}, {"parents5", 5}}})
 	pairs := NewDraft(s, nil).Round(pending, RoundInput{Queue: "q", Policy: &p, Limit: 1})
 	if len(pairs) != 1 || pairs[0].Worker != want || pairs[0].Reasoning != why {
 		t.Errorf("%v, want %s by %v", show(pairs), want, why)

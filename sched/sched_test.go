@@ -262,7 +262,7 @@ func TestDraft(t *testing.T) {
 		pending := NewPending(true)
 		class := s.Intern(RequirementsOf(&rota.JobSpec{Queue: q}))
 		for i := range 2 {
-			pending.Add(&Item{ID: rota.JobID(fmt.Sprintf("%s%d", q, i)), Class: class, Tenant: "t"})
+			pending.Add(&Item{ID: rota.JobID(fmt.Sprintf("%s%d", q, i)), Class: class, JobSpec: &rota.JobSpec{Tenant: "t"}})
 		}
 		total += len(draft.Round(pending, RoundInput{Policy: &policy, Limit: 256}))
 		if pending.Len() != 2 {

@@ -37,15 +37,15 @@ func (s *pendingSource) group(first candidate) (all []*Item, ok bool) {
 	}
 }
 
-// step goes to the next seat whose lane is not parked and whose job is not
-// assigned.
+// step goes to the next seat whose lane is not parked and whose job is neither
+// assigned nor withheld.
 func (s *seats) step(d *Draft) {
 	for {
 		var ok bool
 		if s.next, ok = s.walk.next(); !ok {
 			return
 		}
-		if s.next.lane.head.item != nil && (len(d.taken) == 0 || !d.taken[s.next.item]) {
+		if s.next.lane.head.item != nil && !d.out(s.next.item) {
 			return
 		}
 	}

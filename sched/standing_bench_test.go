@@ -57,6 +57,20 @@ func BenchmarkFaults(b *testing.B) {
 	}
 }
 
+// outputsOf are of parents that ran on as many workers each, of a thousand.
+func outputsOf(parents, from int) *Data {
+	if parents <= 0 {
+		return nil
+	}
+	held := make(Data, 0, parents)
+	for i := range 1000 {
+		if (i+from)%1000 < parents {
+			held = append(held, HeldBy{rota.WorkerID(fmt.Sprintf("worker-%04d", i)), int64(i%7 + 1)})
+		}
+	}
+	return &held
+}
+
 // BenchmarkRules decides 256 assignments as BenchmarkRound does, under rules and
 // by strategies that ask more of each worker.
 func BenchmarkRules(b *testing.B) {
@@ -64,21 +78,29 @@ func BenchmarkRules(b *testing.B) {
 	bound := wide
 	bound.strategy = rota.Affinity
 	for _, c := range []struct {
-		name  string
-		rules Rules
+		name    string
+		rules   Rules
+		parents int
 		scene
 	}{
-		{"none", untold, wide},
-		{"leases", Rules{PrefetchMax: 1, LeasesMax: 7}, wide},
-		{"units", Rules{PrefetchMax: rota.MaxPrefetch, UnitsMax: 3}, wide},
-		{"affinity", untold, bound},
+		{"none", untold, 0, wide},
+		{"leases", Rules{PrefetchMax: 1, LeasesMax: 7}, 0, wide},
+		{"units", Rules{PrefetchMax: rota.MaxPrefetch, UnitsMax: 3}, 0, wide},
+		{"affinity", untold, 0, bound},
+		{"affinity/parents=10", untold, 10, bound},
+		{"affinity/parents=1000", untold, 1000, bound},
+		{"affinity/parents=1000,shared", untold, -1000, bound},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s, pending, items, p := c.build(b)
 			s.SetRules("q", c.rules)
+			shared := outputsOf(-c.parents, 0)
 			for i, it := range items {
-				it.Type = rota.JobType(fmt.Sprint(i % 50))
-				it.Spec = &rota.JobSpec{Zone: fmt.Sprint("z", i%4), DataKeys: []string{fmt.Sprint(i % 1000), "all"}}
+				it.Type, it.Zone = rota.JobType(fmt.Sprint(i%50)), fmt.Sprint("z", i%4)
+				it.DataKeys = []string{fmt.Sprint(i % 1000), "all"}
+				if it.Data = shared; c.parents > 0 {
+					it.Data = outputsOf(c.parents, i)
+				}
 			}
 			for i := range 1000 {
 				w := s.Standing(rota.WorkerID(fmt.Sprintf("worker-%04d", i))).WorkerEntry

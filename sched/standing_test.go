@@ -164,9 +164,16 @@ func (w *naiveWorker) use(r *Requirements) { w.units += max(r.Units, 1) }
 // theirs where all else is equal, and why (SPEC §7.6).
 func bound(able []*naiveWorker, it *Item) (*naiveWorker, rota.Reasoning) {
 	data := func(w *naiveWorker) (n int) {
-		for _, key := range it.Spec.DataKeys {
+		for _, key := range it.DataKeys {
 			if slices.Contains(w.data, key) {
 				n++
+			}
+		}
+		if it.Data != nil {
+			for _, held := range *it.Data {
+				if held.Worker == w.spec.ID {
+					n += int(held.N)
+				}
 			}
 		}
 		return n
@@ -178,7 +185,7 @@ func bound(able []*naiveWorker, it *Item) (*naiveWorker, rota.Reasoning) {
 		return 0
 	}
 	executed := func(w *naiveWorker) int { return yes(slices.Contains(w.executed, it.Type)) }
-	zone := func(w *naiveWorker) int { return yes(it.Spec.Zone != "" && w.spec.Zone == it.Spec.Zone) }
+	zone := func(w *naiveWorker) int { return yes(it.Zone != "" && w.spec.Zone == it.Zone) }
 	able = slices.Clone(able)
 	slices.SortStableFunc(able, func(a, b *naiveWorker) int {
 		return cmp.Or(cmp.Compare(data(b), data(a)), cmp.Compare(executed(b), executed(a)),

@@ -3,6 +3,7 @@ package sched
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rotasched/rota"
 )
@@ -97,7 +98,7 @@ func newWorld(t *dice) *world {
 	w.policy.HoldAfterMs = pick(t, []int64{999, 998, 997, 2000})
 	w.policy.HoldMaxMs = int64(t.between(1, 5))
 	w.policy.Ranking = pick(t, []rota.Ranking{rota.RankAging, rota.RankFIFO, rota.RankMarket})
-	w.policy.Strategy = rota.Strategy(t.between(0, int(rota.Random)))
+	w.policy.Strategy = rota.Strategy(t.between(0, int(rota.Affinity)))
 	w.policy.LeasesMaxPerWorker = pick(t, []int64{0, 0, 0, 3, 6})
 	w.setRules(t)
 	w.ids = 9
@@ -189,12 +190,11 @@ func (w *world) add(t *dice) {
 	it := &Item{
 		// Ids whose order is not that of their making.
 		ID:       rota.JobID(fmt.Sprintf("j-%02d-%d", t.between(0, 99), w.next)),
-		Enqueued: rota.Clock(t.between(0, 2)),
-		Tenant:   pick(t, someTenants), Domain: pick(t, someDomains),
-		Class: class, CPUMilli: spec.CPUMilli, MemoryBytes: spec.MemoryBytes,
-		Priority: pick(t, somePriorities), SizeBytes: pick(t, someSizes),
-		Type: spec.Type, Spec: &spec,
+		Enqueued: rota.Clock(t.between(0, 2)), Class: class, JobSpec: &spec,
 	}
+	it.Tenant, it.Domain = pick(t, someTenants), pick(t, someDomains)
+	it.Priority, it.SizeBytes = pick(t, somePriorities), pick(t, someSizes)
+	it.Data = w.someOutputs(t)
 	if w.tiered {
 		it.Tier, it.TierAt, it.TierSeq = int32(TierOf(it.Priority)), rota.Clock(t.between(0, 2)), uint64(w.next)
 	}
@@ -206,6 +206,27 @@ func (w *world) add(t *dice) {
 	it.Key = RankKey(&w.policy, it.Priority, int64(it.Priority), 1, rota.TierFree, it.Enqueued)
 	w.items = append(w.items, it)
 	w.pending.Add(it)
+}
+
+// someOutputs are of parents that some workers completed, of which some are gone.
+func (w *world) someOutputs(t *dice) *Data {
+	switch t.between(0, 5) {
+	case 0:
+	case 1:
+		if len(w.items) > 0 {
+			return pick(t, w.items).Data // nodes may share it
+		}
+	default:
+		return nil
+	}
+	var held Data
+	for i := range w.ids + 1 {
+		if id := rota.WorkerID(fmt.Sprintf("w-%d", i)); t.between(0, 2) == 0 {
+			held = append(held, HeldBy{id, int64(pick(t, []int{1, 1, 1, 2, 3, 5, 300}))})
+		}
+	}
+	slices.SortFunc(held, func(a, b HeldBy) int { return strings.Compare(string(a.Worker), string(b.Worker)) })
+	return &held
 }
 
 func (w *world) remove(t *dice, it *Item) {

@@ -8,7 +8,6 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm"
 )
 
 // The buckets of the archive; events have others in the same file. docs/formats.md
@@ -199,62 +198,6 @@ const opArchive = "archive"
 
 // Entry is one record on its way in: its encoding as of fsm.StagedRecord.Append.
 type Entry = rota.ArchiveRecord
-
-// Put writes records, all or none, and holds their numbers, and those of also
-// too: numbers without a record, as their jobs have ended again since.
-// Numbers that are held already are passed over, so a batch may be repeated; of
-// one job the latest end alone is kept.
-func (a *Archive) Put(entries []Entry, also Spans) error {
-	packer, err := newPacker()
-	if err != nil {
-		return err
-	}
-	defer packer.close()
-	type row struct {
-		Entry
-		ended fsm.Ended
-	}
-	rows := make([]row, 0, len(entries))
-	for _, e := range entries {
-		ended, err := fsm.DecodeEnded(e.Data)
-		if err != nil || ended.Seq != e.Seq || e.Seq == 0 {
-			return rota.Refusef(rota.Invalid, "archive", "record %d is none of a terminal job of that number", e.Seq)
-		}
-		rows = append(rows, row{e, ended})
-	}
-	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
-		records, ids := tx.Bucket(archiveRecords), tx.Bucket(archiveIDs)
-		records.FillPercent = 0.95 // numbers only grow
-		for _, r := range rows {
-			if r.Seq <= s.floor || s.held.Has(r.Seq) {
-				continue
-			}
-			s.held.Add(r.Seq, r.Seq)
-			id := []byte(r.ended.Job.ID)
-			if old, known := parseMark(id, ids.Get(id)); known {
-				if old.Seq > r.Seq {
-					continue // this end is not the latest
-				}
-				if err := s.drop(records, old.Seq); err != nil {
-					return err
-				}
-			}
-			value := packer.pack(r.Seq, r.ended.Job.FinishedDate, id, r.Data)
-			if err := records.Put(seqKey(r.Seq), value); err != nil {
-				return err
-			}
-			if err := ids.Put(id, appendMark(nil, &r.ended)); err != nil {
-				return err
-			}
-			s.records, s.bytes = s.records+1, s.bytes+uint64(len(value))
-		}
-		for _, span := range also {
-			s.held.Add(span.From, span.To)
-		}
-		s.held.cut(s.floor)
-		return nil
-	}, nil)
-}
 
 func (s *archiveState) drop(records *bbolt.Bucket, seq uint64) error {
 	key := seqKey(seq)

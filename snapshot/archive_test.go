@@ -38,7 +38,7 @@ func newEndings(t testing.TB) *endings {
 
 func (e *endings) apply(ops ...*fsmpb.Op) {
 	e.t.Helper()
-	data, err := fsm.Seal(&fsmpb.Entry{Term: 1, NowMs: e.now, Ops: ops, WallMs: []int64{e.now}})
+	data, err := fsm.Seal(&fsmpb.Entry{Term: 1, NowMs: e.now, Ops: ops, WallMs: []int64{e.now}}, fsm.FirstRules)
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"go.etcd.io/bbolt"
 
 	"github.com/rotasched/rota"
@@ -69,8 +70,14 @@ func (s *archiveState) prune(tx *bbolt.Tx, before rota.Date, maxBytes uint64) (n
 // fetched again from another node.
 func (a *Archive) Drop(seqs []uint64) error {
 	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
-		records := tx.Bucket(archiveRecords)
+		records, ids := tx.Bucket(archiveRecords), tx.Bucket(archiveIDs)
 		for _, seq := range seqs {
+			if value := records.Get(seqKey(seq)); intact(seq, value) { // it is the mark that is damaged
+				_, id := recordHead(value)
+				if err := ids.Delete(bytes.Clone(id)); err != nil {
+					return err
+				}
+			}
 			if err := s.drop(records, seq); err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"encoding/binary"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -24,35 +25,43 @@ const (
 	maxBodyBytes = 4 << 20
 )
 
-// packer makes records of bodies.
+// packer makes records of bodies; it is safe for concurrent use.
 type packer struct{ zstd *zstd.Encoder }
 
-func newPacker() (*packer, error) {
+// newPacker gives the one packer: a compressor for each flush was refused, as it costs
+// more than what it compresses.
+var newPacker = sync.OnceValues(func() (*packer, error) {
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithWindowSize(BlockBytes), zstd.WithSingleSegment(true), zstd.WithEncoderCRC(false))
 	if err != nil {
 		return nil, carried(opArchive, err, "no compressor")
 	}
 	return &packer{z}, nil
-}
-
-func (p *packer) close() { _ = p.zstd.Close() }
+})
 
 func (p *packer) pack(seq uint64, ended rota.Date, id, body []byte) []byte {
-	value := make([]byte, 0, recordHeadBytes+len(id)+len(body)+recordSumBytes)
-	value = append(value, packedPlain)
-	value = binary.BigEndian.AppendUint64(value, uint64(ended))
-	value = append(append(value, byte(len(id))), id...)
-	head := len(value)
+	return p.append(make([]byte, 0, packedMost(id, body)), seq, ended, id, body)
+}
+
+// packedMost is the room that a record takes at most.
+func packedMost(id, body []byte) int { return recordHeadBytes + len(id) + len(body) + recordSumBytes }
+
+// append appends a record to what is there; it fits where packedMost does.
+func (p *packer) append(b []byte, seq uint64, ended rota.Date, id, body []byte) []byte {
+	at := len(b)
+	b = append(b, packedPlain)
+	b = binary.BigEndian.AppendUint64(b, uint64(ended))
+	b = append(append(b, byte(len(id))), id...)
+	head := len(b)
 	if len(body) >= packFrom {
-		value[0] = packedZstd
-		value = p.zstd.EncodeAll(body, value)
+		b[at] = packedZstd
+		b = p.zstd.EncodeAll(body, b)
 	}
-	if value[0] == packedPlain || len(value)-head >= len(body) {
-		value[0] = packedPlain
-		value = append(value[:head], body...)
+	if b[at] == packedPlain || len(b)-head >= len(body) {
+		b[at] = packedPlain
+		b = append(b[:head], body...)
 	}
-	return binary.BigEndian.AppendUint32(value, recordSum(seq, value))
+	return binary.BigEndian.AppendUint32(b, recordSum(seq, b[at:]))
 }
 
 func recordSum(seq uint64, value []byte) uint32 {
@@ -99,9 +108,15 @@ func unpack(z *zstd.Decoder, seq uint64, value []byte) (body []byte, ok bool) {
 
 // A mark in archiveIDs, by job id: number (8), state (1), then queue, tenant and
 // type, each with its length (1). A list's filter needs no more.
-func appendMark(b []byte, e *fsm.Ended) []byte {
-	b = append(binary.BigEndian.AppendUint64(b, e.Seq), byte(e.Job.State))
-	for _, s := range []string{string(e.Job.Queue), string(e.Job.Tenant), string(e.Job.Type)} {
+func appendMark(b []byte, e *fsm.Ended) []byte { return appendMarkOf(b, markOf(e)) }
+
+func markOf(e *fsm.Ended) fsm.Mark {
+	return fsm.Mark{ID: e.Job.ID, Seq: e.Seq, Queue: e.Job.Queue, Tenant: e.Job.Tenant, Type: e.Job.Type, State: e.Job.State}
+}
+
+func appendMarkOf(b []byte, m fsm.Mark) []byte {
+	b = append(binary.BigEndian.AppendUint64(b, m.Seq), byte(m.State))
+	for _, s := range [...]string{string(m.Queue), string(m.Tenant), string(m.Type)} {
 		b = append(append(b, byte(len(s))), s...)
 	}
 	return b

@@ -74,7 +74,11 @@ var codec = sync.OnceValue(func() (c struct {
 // and in the frame for each entry: index less the one before (the first: less the
 // first index), events, chain 32, prior 16, post 16, length, bytes.
 func EncodeEvents(entries []EventEntry) []byte {
-	raw := make([]byte, 0, chunkBytes/4)
+	room := 0
+	for i := range entries {
+		room += entries[i].size()
+	}
+	raw := make([]byte, 0, room)
 	last := entries[0].Index
 	var events uint32
 	for i := range entries {

@@ -23,7 +23,7 @@ const (
 	// mergeBelow is the size up to which the newest chunk takes more entries. An
 	// idle cluster flushes a few events at a time: a chunk for each would make
 	// hundreds of thousands.
-	mergeBelow = 256 << 10
+	mergeBelow = 64 << 10
 )
 
 // EventStore keeps the newest events of a node in its archive file (SPEC §12.3):

@@ -38,7 +38,7 @@ func (s *nodeService) ArchiveRecords(ctx context.Context,
 		return nil, err
 	}
 	for _, id := range req.GetIds() {
-		if err := rota.CheckID("ids", id); err != nil {
+		if err := rota.CheckJobRef("ids", rota.JobID(id)); err != nil {
 			return nil, err
 		}
 	}

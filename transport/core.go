@@ -50,6 +50,25 @@ type Core interface {
 	Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, error)
 	SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error)
 
+	// SubmitWorkflow admits a workflow, all of it or nothing; the same id again is
+	// answered with the workflow that is known (SPEC §11.1).
+	SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (rota.WorkflowSubmitted, error)
+	// Workflow reads a workflow, with its nodes, critical path and estimates or
+	// without; Workflows one page of them, without.
+	Workflow(ctx context.Context, id rota.WorkflowID, nodes bool, opt rota.ReadOptions) (rota.Workflow, rota.ReadAt, error)
+	Workflows(ctx context.Context, f rota.WorkflowFilter, opt rota.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error)
+	// AwaitWorkflow gives a workflow, without nodes, once it is over.
+	AwaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error)
+	CancelWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error)
+	// RetryWorkflow runs again what did not complete: all, or where from is given that
+	// node, its descendants, and what they wait for (SPEC §11.3). runs says which run
+	// it follows, so that it is made once however often it is asked for; 0 is the run
+	// that is read when the call comes in.
+	RetryWorkflow(ctx context.Context, id rota.WorkflowID, from string, runs int32) (rota.Workflow, error)
+	// ParentOutputs calls send for each parent of a node's job, in the order of their
+	// numbers (SPEC §11.2).
+	ParentOutputs(ctx context.Context, job rota.JobID, send func(rota.ParentOutput) error) error
+
 	Tenants(ctx context.Context, opt rota.ReadOptions) ([]rota.Tenant, rota.ReadAt, error)
 	// Tenant reads any tenant: one that nobody set has the default limits.
 	Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, error)
@@ -118,6 +137,9 @@ type NodeCore interface {
 	ArchiveRange(ctx context.Context, span rota.ArchiveSpan, maxBytes int64) (rota.ArchiveSlice, error)
 	ArchiveRecords(ctx context.Context, ids []rota.JobID) ([]rota.ArchiveRecord, error)
 	ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
+	// SaveState writes this node's state, without history, for one that rebuilds its
+	// own (SPEC §2.5).
+	SaveState(ctx context.Context, w io.Writer) error
 	// EventRange tells events that this node has itself.
 	EventRange(ctx context.Context, r rota.EventRange) (rota.EventChunk, error)
 	// Introduce judges a starting node: nil lets it start, Conflict never,

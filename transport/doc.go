@@ -11,8 +11,10 @@
 //
 //   - server.go: the server's life: construct, Serve, Drain.
 //   - edge.go: what every call passes: size, deadline, panic, status.
-//   - jobs.go, workers.go, queues.go, clusterapi.go, nodeservice.go: one
-//     service each; pages.go cuts lists by bytes.
+//   - jobs.go, workers.go, queues.go, clusterapi.go, nodeservice.go,
+//     workflows.go: one service each; pages.go cuts lists by bytes.
+//   - upload.go: a workflow as it arrives, piece by piece (SPEC §11.1);
+//     overtake.go: streams that neither side may hold open without end.
 //   - worker.go, workersend.go: a worker's stream (SPEC §13.3).
 //   - health.go, listener.go: readiness, and a cap on connections.
 //   - peers.go: the calling side of the node service.

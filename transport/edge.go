@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/rotasched/rota"
-	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 )
 
@@ -32,6 +31,11 @@ const (
 // unary is what every call with one answer passes.
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler) (resp any, err error) {
+	leave, err := s.receive(ctx, info.FullMethod)
+	if err != nil {
+		return nil, words.ToStatus(err)
+	}
+	defer leave()
 	inner, cancel := withMargin(ctx, callTimeout)
 	defer cancel()
 	defer func() {
@@ -51,6 +55,11 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 // streaming is what every stream passes; one without a deadline gets none.
 func (s *Server) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) (err error) {
+	leave, err := s.receive(stream.Context(), info.FullMethod)
+	if err != nil {
+		return words.ToStatus(err)
+	}
+	defer leave()
 	ctx, cancel := withMargin(stream.Context(), 0)
 	defer cancel()
 	if strings.HasPrefix(info.FullMethod, "/"+healthv1.Health_ServiceDesc.ServiceName+"/") {
@@ -135,7 +144,7 @@ func (s *Server) panicked(method string, r any) error {
 // checkSize holds public calls to the largest message (TESTING §6).
 func checkSize(method string, m any) error {
 	message, ok := m.(proto.Message)
-	if !ok || strings.HasPrefix(method, "/"+rotav1.Node_ServiceDesc.ServiceName+"/") {
+	if !ok || ofNodes(method) {
 		return nil
 	}
 	if size := proto.Size(message); size > rota.MaxMessageBytes {

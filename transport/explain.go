@@ -16,7 +16,7 @@ type explainService struct {
 
 // Why explains one job.
 func (s *explainService) Why(ctx context.Context, req *rotav1.WhyRequest) (*rotav1.Explanation, error) {
-	if err := rota.CheckID("id", req.GetId()); err != nil {
+	if err := rota.CheckJobRef("id", rota.JobID(req.GetId())); err != nil {
 		return nil, err
 	}
 	x, err := s.core.Why(ctx, rota.JobID(req.GetId()), rota.Index(req.GetAt()))

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,9 +36,10 @@ type bundle struct {
 	queues  rotav1.QueuesClient
 	tenants rotav1.TenantsClient
 	cluster rotav1.ClusterClient
+	flows   rotav1.WorkflowsClient
 }
 
-func setup(t *testing.T, change ...func(*Options)) *bundle {
+func setup(t testing.TB, change ...func(*Options)) *bundle {
 	t.Helper()
 	b := &bundle{core: &fakeCore{}, node: &fakeNode{id: "c1", name: "prod"}, log: &lines{},
 		lis: bufconn.Listen(1 << 20)}
@@ -73,7 +75,7 @@ func setup(t *testing.T, change ...func(*Options)) *bundle {
 	})
 	b.jobs, b.workers = rotav1.NewJobsClient(b.conn), rotav1.NewWorkersClient(b.conn)
 	b.queues, b.cluster = rotav1.NewQueuesClient(b.conn), rotav1.NewClusterClient(b.conn)
-	b.tenants = rotav1.NewTenantsClient(b.conn)
+	b.tenants, b.flows = rotav1.NewTenantsClient(b.conn), rotav1.NewWorkflowsClient(b.conn)
 	return b
 }
 
@@ -120,6 +122,7 @@ type fakeCore struct {
 	tenants  []rota.Tenant
 	events   func(context.Context, rota.EventFilter, func(rota.EventBatch) error) error
 	ready    func() error
+	flows    fakeFlows
 	err      error // of every call that has no function
 }
 
@@ -267,6 +270,8 @@ type fakeNode struct {
 	name      string
 	forwarded func(context.Context, rota.NodeID, []byte) ([]byte, error)
 	err       error
+	// introduced is the last node's word on itself.
+	introduced atomic.Pointer[rota.Introduction]
 }
 
 func (n *fakeNode) ClusterID() rota.ClusterID { return n.id }
@@ -298,6 +303,17 @@ func (n *fakeNode) Inspect(_ context.Context, at []rota.Index) (rota.Inspection,
 func (n *fakeNode) CheckAt(_ context.Context, index rota.Index) (rota.NodeVerdict, error) {
 	return rota.NodeVerdict{ID: "n1", Index: index, Violations: []string{}}, n.err
 }
+
+func (n *fakeNode) SaveState(_ context.Context, w io.Writer) error {
+	if n.err != nil {
+		return n.err
+	}
+	_, err := w.Write(fakeState)
+	return err
+}
+
+// fakeState is longer than a chunk.
+var fakeState = bytes.Repeat([]byte("state"), chunkBytes)
 
 func (n *fakeNode) ArchiveRange(_ context.Context, span rota.ArchiveSpan, most int64) (rota.ArchiveSlice, error) {
 	return rota.ArchiveSlice{Covered: []rota.ArchiveSpan{span}, Floor: 3, Last: uint64(most),
@@ -375,7 +391,10 @@ func (s *fakeSession) Bye(ctx context.Context) error {
 
 func (s *fakeSession) Close() { close(s.closed) }
 
-func (n *fakeNode) Introduce(rota.Introduction) error { return n.err }
+func (n *fakeNode) Introduce(in rota.Introduction) error {
+	n.introduced.Store(&in)
+	return n.err
+}
 
 func (n *fakeNode) RemoveHere(context.Context, rota.NodeID) error { return n.err }
 

@@ -8,10 +8,10 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// Jobs, Workers and Queues need a leader, and so does the node as a whole.
+// Jobs, Workers, Queues and Workflows need a leader, and so does the node as a whole.
 var servicesOfReady = []string{
 	"", rotav1.Jobs_ServiceDesc.ServiceName, rotav1.Workers_ServiceDesc.ServiceName,
-	rotav1.Queues_ServiceDesc.ServiceName,
+	rotav1.Queues_ServiceDesc.ServiceName, rotav1.Workflows_ServiceDesc.ServiceName,
 }
 
 // Cluster and Node answer as long as the process does: without a leader they

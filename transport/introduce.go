@@ -13,7 +13,8 @@ func (s *nodeService) Introduce(_ context.Context, req *rotav1.IntroduceRequest)
 	if err != nil {
 		return nil, err
 	}
-	in := rota.Introduction{Node: from, Identity: req.GetIdentity(), Starts: req.GetStarts(), Fresh: req.GetFresh()}
+	in := rota.Introduction{Node: from, Identity: req.GetIdentity(), Starts: req.GetStarts(), Fresh: req.GetFresh(),
+		RulesVersion: req.GetRulesVersion()}
 	if err := s.core.Introduce(in); err != nil {
 		return nil, err
 	}
@@ -24,7 +25,7 @@ func (s *nodeService) Introduce(_ context.Context, req *rotav1.IntroduceRequest)
 func (p *Peers) Introduce(ctx context.Context, to rota.NodeAddress, in rota.Introduction) error {
 	return p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		_, err := node.Introduce(ctx, &rotav1.IntroduceRequest{Caller: me, Identity: in.Identity, Starts: in.Starts,
-			Fresh: in.Fresh})
+			Fresh: in.Fresh, RulesVersion: in.RulesVersion})
 		return err
 	})
 }

@@ -59,7 +59,7 @@ func (s *jobsService) Submit(ctx context.Context, req *rotav1.SubmitRequest) (*r
 
 // Get reads one job.
 func (s *jobsService) Get(ctx context.Context, req *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
-	if err := rota.CheckID("id", req.GetId()); err != nil {
+	if err := rota.CheckJobRef("id", rota.JobID(req.GetId())); err != nil {
 		return nil, err
 	}
 	job, at, err := s.core.Job(ctx, rota.JobID(req.GetId()), words.ReadFromWire(req.GetRead()))
@@ -111,7 +111,7 @@ func (s *jobsService) Wait(req *rotav1.WaitJobsRequest, stream grpc.ServerStream
 		return err
 	}
 	for _, id := range req.GetIds() {
-		if err := rota.CheckID("ids", id); err != nil {
+		if err := rota.CheckJobRef("ids", rota.JobID(id)); err != nil {
 			return err
 		}
 	}
@@ -144,7 +144,7 @@ func (s *jobsService) ReportProof(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	if err := rota.CheckID("id", report.Job); err != nil {
+	if err := rota.CheckJobRef("id", report.Job); err != nil {
 		return nil, err
 	}
 	if err := checkReason(report.Reason); err != nil {
@@ -166,7 +166,7 @@ func outcomes(ctx context.Context, ids []string,
 	good := make([]rota.JobID, 0, len(ids))
 	places := make([]int, 0, len(ids))
 	for i, id := range ids {
-		if err := rota.CheckID("id", id); err != nil {
+		if err := rota.CheckJobRef("id", rota.JobID(id)); err != nil {
 			answer.Jobs[i] = &rotav1.JobOutcome{Id: id, Refusal: words.RefusalToWire(refusalOf(ctx, err))}
 			continue
 		}

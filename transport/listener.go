@@ -3,22 +3,20 @@ package transport
 import (
 	"log/slog"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// limitListener caps open connections. One too many is closed at once, so that
-// its client goes to another node; the simpler way, to leave it unaccepted,
-// would let the client hang.
+// limitListener caps open connections, and those of one address at half of all. One
+// too many is closed at once, so that its client goes to another node; the simpler
+// way, to leave it unaccepted, would let the client hang.
 func limitListener(lis net.Listener, most int, log *slog.Logger) net.Listener {
-	return &cappedListener{Listener: lis, most: int64(most), log: log}
+	return &cappedListener{Listener: lis, open: newCrowd(most), log: log}
 }
 
 type cappedListener struct {
 	net.Listener
-	most   int64
-	open   atomic.Int64
+	open   *crowd
 	log    *slog.Logger
 	warned seldom
 }
@@ -29,13 +27,17 @@ func (l *cappedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.open.Add(1) <= l.most {
-			return &cappedConn{Conn: conn, free: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
+		from := addressOf(conn.RemoteAddr())
+		free, full := l.open.enter(from)
+		if free != nil {
+			return &cappedConn{Conn: conn, free: free}, nil
 		}
-		l.open.Add(-1)
 		_ = conn.Close()
-		if l.warned.allows("") {
-			l.log.Warn("connection refused: as many as are allowed are open", "limit", l.most)
+		switch {
+		case full && l.warned.allows(""):
+			l.log.Warn("connection refused: as many as are allowed are open", "limit", l.open.most)
+		case !full && l.warned.allows(from):
+			l.log.Warn("connection refused: one address has as many open as it may", "address", from, "limit", l.open.each)
 		}
 	}
 }

@@ -235,7 +235,9 @@ func (p *Peers) release(peer *peer) {
 func (p *Peers) settings() []grpc.DialOption {
 	creds := insecure.NewCredentials()
 	if p.options.TLS != nil {
-		creds = credentials.NewTLS(p.options.TLS)
+		creds = trustingCreds{credentials.NewTLS(p.options.TLS), p.options.TLS, func(err error) {
+			p.log.Warn("connection to a node closed: its certificate no longer counts", "error", err)
+		}}
 	}
 	settings := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),

@@ -54,6 +54,11 @@ func everyPeerCall(p *Peers, to rota.NodeAddress) map[string]func(context.Contex
 		"archive range": func(ctx context.Context) (any, error) {
 			return p.ArchiveRange(ctx, to, rota.ArchiveSpan{From: 4, To: 9}, 1000)
 		},
+		"state": func(ctx context.Context) (any, error) {
+			var state bytes.Buffer
+			err := p.State(ctx, to, &state)
+			return state.String(), err
+		},
 		"archive records": func(ctx context.Context) (any, error) {
 			return p.ArchiveRecords(ctx, to, []rota.JobID{"j1", "j2"})
 		},
@@ -78,6 +83,7 @@ func TestPeers_reachTheOtherNode(t *testing.T) {
 		"remove":    nil,
 		"archive range": rota.ArchiveSlice{Covered: []rota.ArchiveSpan{{From: 4, To: 9}}, Floor: 3, Last: 1000,
 			Records: []rota.ArchiveRecord{{Seq: 9, Data: []byte("record")}}},
+		"state":           string(fakeState),
 		"archive records": []rota.ArchiveRecord{{}, {Seq: 2, Data: []byte("j2")}},
 		"archive list": rota.JobPage{NextCursor: "done/j0+++",
 			Jobs: []rota.Job{{JobSpec: rota.JobSpec{ID: "j1", Queue: "q1"}, State: rota.Dead, Archived: true}}},

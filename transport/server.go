@@ -77,9 +77,14 @@ type Server struct {
 	web     *connQueue
 	tails   sync.WaitGroup
 	batches batchShare
+	// calls are those in flight, of clients and of other nodes.
+	calls, nodeCalls *crowd
+	// uploads are the workflows that arrive, shows the ones that are told of whole.
+	uploads, shows allowance
 	// entering orders the beginning of such a stream and that of the end: none is
 	// added to tails once they are waited for.
 	entering sync.Mutex
+	distrust seldom
 	// life ends with the server, draining when it begins to go: streams end then.
 	life     context.Context
 	end      context.CancelFunc
@@ -105,7 +110,9 @@ func NewServer(options Options) (*Server, error) {
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
-	s := &Server{options: options, log: options.Logger, health: health.NewServer()}
+	s := &Server{options: options, log: options.Logger, health: health.NewServer(),
+		calls: newCrowd(callsMost), nodeCalls: &crowd{most: nodeCallsMost, each: nodeCallsMost, from: make(map[string]int)},
+		uploads: allowance{most: uploadsBytes}, shows: allowance{most: showsAtOnce}}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(s.life)
 	s.web = newConnQueue()
@@ -117,6 +124,7 @@ func NewServer(options Options) (*Server, error) {
 	rotav1.RegisterTenantsServer(s.grpc, &tenantsService{core: options.Core})
 	rotav1.RegisterExplainServer(s.grpc, &explainService{core: options.Core})
 	rotav1.RegisterEventsServer(s.grpc, &eventsService{server: s, core: options.Core})
+	rotav1.RegisterWorkflowsServer(s.grpc, &workflowsService{server: s, core: options.Core})
 	rotav1.RegisterClusterServer(s.grpc, &clusterService{core: options.Core})
 	if options.Node != nil {
 		rotav1.RegisterNodeServer(s.grpc, &nodeService{core: options.Node, log: s.log})
@@ -142,7 +150,14 @@ func (s *Server) settings() []grpc.ServerOption {
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.streaming),
 	}
-	return append(settings, grpc.Creds(newSorter(s.options.TLS, s.web)))
+	return append(settings, grpc.Creds(newSorter(s.options.TLS, s.web, s.untrusted)))
+}
+
+// untrusted tells, once a minute, of a connection whose certificate no longer counts.
+func (s *Server) untrusted(err error) {
+	if s.distrust.allows("") {
+		s.log.Warn("connection closed: its certificate no longer counts", "error", err)
+	}
 }
 
 // Serve answers calls on a listener until Drain or Close, then gives nil.

@@ -21,21 +21,39 @@ import (
 type sorter struct {
 	tls *tls.Config
 	web *connQueue
+	// ended is told why a connection was cut off later.
+	ended func(error)
 }
 
 var _ credentials.TransportCredentials = (*sorter)(nil)
 
 // newSorter sends what is no gRPC to a queue.
-func newSorter(config *tls.Config, web *connQueue) *sorter {
+func newSorter(config *tls.Config, web *connQueue, ended func(error)) *sorter {
 	if config != nil {
-		config = config.Clone()
-		for _, p := range []string{"h2", "http/1.1"} {
-			if !slices.Contains(config.NextProtos, p) {
-				config.NextProtos = append(slices.Clone(config.NextProtos), p)
-			}
+		config = withProtocols(config)
+	}
+	return &sorter{tls: config, web: web, ended: ended}
+}
+
+// withProtocols has a configuration offer both protocols, and each that it gives for
+// one client (a certificate that was renewed meanwhile).
+func withProtocols(config *tls.Config) *tls.Config {
+	config = config.Clone()
+	for _, p := range []string{"h2", "http/1.1"} {
+		if !slices.Contains(config.NextProtos, p) {
+			config.NextProtos = append(slices.Clone(config.NextProtos), p)
 		}
 	}
-	return &sorter{tls: config, web: web}
+	if forClient := config.GetConfigForClient; forClient != nil {
+		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			c, err := forClient(hello)
+			if c != nil {
+				c = withProtocols(c)
+			}
+			return c, err
+		}
+	}
+	return config
 }
 
 // ServerHandshake implements credentials.TransportCredentials. gRPC has set a
@@ -51,12 +69,13 @@ func (s *sorter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	if s.tls == nil {
 		return s.sortPlain(capped, own)
 	}
-	conn := tls.Server(own, s.tls)
-	if err := conn.Handshake(); err != nil {
-		_ = conn.Close()
+	secure := tls.Server(own, s.tls)
+	if err := secure.Handshake(); err != nil {
+		_ = secure.Close()
 		return nil, nil, err
 	}
-	state := conn.ConnectionState()
+	state := secure.ConnectionState()
+	conn := trust(secure, s.tls, state, s.ended)
 	if state.NegotiatedProtocol != "h2" {
 		return s.toWeb(capped, own, conn)
 	}

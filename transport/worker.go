@@ -286,8 +286,10 @@ func checkCommand(c *rota.LeaseCommand) error {
 	if c.Lease.IsZero() {
 		return rota.Refusef(rota.Invalid, "lease_id", "a command names no lease")
 	}
-	if err := checkOptionalID("job", string(c.Job)); err != nil {
-		return err
+	if c.Job != "" {
+		if err := rota.CheckJobRef("job", c.Job); err != nil {
+			return err
+		}
 	}
 	if n := len(c.Output); n > rota.MaxPayloadBytes {
 		return rota.Refusef(rota.Invalid, "output", "output has %d bytes: at most %d are taken", n,

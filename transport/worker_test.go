@@ -182,15 +182,20 @@ func TestWork_refusesCommandsOneByOne(t *testing.T) {
 		of(func(c *rotav1.LeaseCommand) {
 			c.Verb, c.Text = rotav1.LeaseVerb_LEASE_VERB_PROGRESS, "x"+strings.Repeat("é", rota.MaxNoteBytes)
 		}),
+		of(func(c *rotav1.LeaseCommand) { c.Verb, c.Job = rotav1.LeaseVerb_LEASE_VERB_ACK, "wf/map 7" }),
+		of(func(c *rotav1.LeaseCommand) { c.Verb, c.Job = rotav1.LeaseVerb_LEASE_VERB_ACK, "wf/map-7/é" }),
 	))
 	got := hear(t, stream).GetAnswers().GetAnswers()
 	for i, answer := range got {
-		if want := i < 8; (answer.GetRefusal().GetKind() == "INVALID") != want {
+		if want := i < 8 || i == 10; (answer.GetRefusal().GetKind() == "INVALID") != want {
 			t.Errorf("command %d: got %v", i, answer)
 		}
 	}
-	if len(got) != 10 || len(seen) != 2 {
+	if len(got) != 12 || len(seen) != 3 {
 		t.Fatalf("%d answers, the core saw %d commands", len(got), len(seen))
+	}
+	if c := seen[2]; c.Verb != rota.VerbAck || c.Job != "wf/map-7/é" { // a workflow's node
+		t.Errorf("the core saw %+v", c)
 	}
 	if text := seen[0].Text; len(text) > rota.MaxErrorBytes || !strings.HasSuffix(text, "éend") ||
 		!strings.HasPrefix(text, "é") {

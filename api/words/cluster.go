@@ -43,7 +43,7 @@ func NodeStatusToWire(s *rota.NodeStatus) *rotav1.NodeStatus {
 	return &rotav1.NodeStatus{
 		Id: string(s.ID), Api: s.API, Raft: s.Raft, State: s.State, Voter: s.Voter, Version: s.Version,
 		AppliedIndex: uint64(s.AppliedIndex), Digest: s.Digest.String(), Healthy: s.Healthy,
-		Problems: cleanAll(s.Problems),
+		Problems: cleanAll(s.Problems), RulesVersion: s.RulesVersion,
 	}
 }
 
@@ -53,7 +53,7 @@ func NodeStatusFromWire(w *rotav1.NodeStatus) (rota.NodeStatus, error) {
 	return rota.NodeStatus{
 		ID: rota.NodeID(w.GetId()), API: w.GetApi(), Raft: w.GetRaft(), State: w.GetState(), Voter: w.GetVoter(),
 		Version: w.GetVersion(), AppliedIndex: rota.Index(w.GetAppliedIndex()), Digest: digest,
-		Healthy: w.GetHealthy(), Problems: notNil(w.GetProblems()),
+		Healthy: w.GetHealthy(), Problems: notNil(w.GetProblems()), RulesVersion: w.GetRulesVersion(),
 	}, err
 }
 
@@ -69,6 +69,7 @@ func ClusterStatusToWire(s *rota.ClusterStatus) *rotav1.StatusResponse {
 			Completed: j.Completed, Dead: j.Dead, Expired: j.Expired, Cancelled: j.Cancelled,
 		},
 		Nodes: each(s.Nodes, NodeStatusToWire), ModeReason: clean(s.ModeReason), Drained: s.Drained,
+		RulesVersion: s.RulesVersion,
 	}
 }
 
@@ -79,6 +80,7 @@ func ClusterStatusFromWire(w *rotav1.StatusResponse) (rota.ClusterStatus, error)
 		ClusterID: rota.ClusterID(w.GetClusterId()), Leader: rota.NodeID(w.GetLeader()), Term: w.GetTerm(),
 		AppliedIndex: rota.Index(w.GetAppliedIndex()), Clock: rota.Clock(w.GetClockMs()),
 		Date: rota.Date(w.GetDateMs()), Workers: w.GetWorkers(), ModeReason: w.GetModeReason(), Drained: w.GetDrained(),
+		RulesVersion: w.GetRulesVersion(),
 		Jobs: rota.JobCounts{
 			Blocked: j.GetBlocked(), Delayed: j.GetDelayed(), Queued: j.GetQueued(), Assigned: j.GetAssigned(),
 			Running: j.GetRunning(), Completed: j.GetCompleted(), Dead: j.GetDead(), Expired: j.GetExpired(),
@@ -165,7 +167,8 @@ func InspectionToWire(i *rota.Inspection) *rotav1.InspectResponse {
 	}
 	return &rotav1.InspectResponse{
 		Status: NodeStatusToWire(&i.Status), WallMs: i.WallMs, Digests: digests, ClusterId: string(i.ClusterID),
-		LastLogIndex: uint64(i.LastLogIndex),
+		LastLogIndex: uint64(i.LastLogIndex), DiskLevel: uint32(i.DiskLevel),
+		DifferedAt: uint64(i.DifferedAt), RightUntil: uint64(i.RightUntil),
 	}
 }
 
@@ -173,7 +176,8 @@ func InspectionToWire(i *rota.Inspection) *rotav1.InspectResponse {
 func InspectionFromWire(w *rotav1.InspectResponse) (rota.Inspection, error) {
 	i := rota.Inspection{
 		ClusterID: rota.ClusterID(w.GetClusterId()), WallMs: w.GetWallMs(),
-		LastLogIndex: rota.Index(w.GetLastLogIndex()),
+		LastLogIndex: rota.Index(w.GetLastLogIndex()), DiskLevel: uint8(min(w.GetDiskLevel(), 2)),
+		DifferedAt: rota.Index(w.GetDifferedAt()), RightUntil: rota.Index(w.GetRightUntil()),
 	}
 	var err error
 	if i.Status, err = NodeStatusFromWire(w.GetStatus()); err != nil {

@@ -85,7 +85,7 @@ func TailFromWire(w *rotav1.TailRequest) (rota.EventFilter, error) {
 		return f, err
 	}
 	if f.Job != "" {
-		if err := rota.CheckID("job", f.Job); err != nil {
+		if err := rota.CheckJobRef("job", f.Job); err != nil {
 			return f, err
 		}
 	}

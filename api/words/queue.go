@@ -29,7 +29,7 @@ func QueueToWire(q *rota.Queue) *rotav1.Queue {
 		CompletedTotal: q.CompletedTotal, DeadTotal: q.DeadTotal, ExpiredTotal: q.ExpiredTotal,
 		CancelledTotal: q.CancelledTotal, Lanes: q.Lanes, Workers: q.Workers, OldestWaitMs: q.OldestWaitMs,
 		UsagePermille: q.UsagePermille, LeaseUsagePermille: q.LeaseUsagePermille, ParkedLanes: q.Parked,
-		Tiers: q.Tiers[:], Domains: each(q.Domains, domainToWire), Types: each(q.Types, typeStatsToWire),
+		Backpressure: q.Backpressure, Tiers: q.Tiers[:], Domains: each(q.Domains, domainToWire), Types: each(q.Types, typeStatsToWire),
 	}
 }
 
@@ -44,7 +44,7 @@ func QueueFromWire(w *rotav1.Queue) (rota.Queue, error) {
 		ExpiredTotal: w.GetExpiredTotal(), CancelledTotal: w.GetCancelledTotal(), Lanes: w.GetLanes(),
 		Workers: w.GetWorkers(), OldestWaitMs: w.GetOldestWaitMs(), UsagePermille: w.GetUsagePermille(),
 		LeaseUsagePermille: w.GetLeaseUsagePermille(), Parked: w.GetParkedLanes(),
-		Domains: each(w.GetDomains(), domainFromWire), Types: each(w.GetTypes(), typeStatsFromWire),
+		Backpressure: w.GetBackpressure(), Domains: each(w.GetDomains(), domainFromWire), Types: each(w.GetTypes(), typeStatsFromWire),
 	}
 	copy(q.Tiers[:], w.GetTiers())
 	q.Policy.Preset = w.GetPreset()

@@ -24,7 +24,7 @@ func anyWords() rapid.MakeConfig {
 			func(v uint8) any { return rota.WorkerStatus(v) }),
 		reflect.TypeFor[rota.ClusterMode](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ModeDraining)),
 			func(v uint8) any { return rota.ClusterMode(v) }),
-		reflect.TypeFor[rota.Reason](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ProofRejected)),
+		reflect.TypeFor[rota.Reason](): rapid.Map(rapid.Uint8Range(0, uint8(rota.LastReason)),
 			func(v uint8) any { return rota.Reason(v) }),
 		reflect.TypeFor[rota.ServiceTier](): rapid.Map(rapid.Uint8Range(0, uint8(rota.TierPremium)),
 			func(v uint8) any { return rota.ServiceTier(v) }),
@@ -32,6 +32,12 @@ func anyWords() rapid.MakeConfig {
 			func(v uint8) any { return rota.ReasoningRule(v) }),
 		reflect.TypeFor[rota.LeaseVerb](): rapid.Map(rapid.Uint8Range(uint8(rota.VerbAck),
 			uint8(rota.VerbProgress)), func(v uint8) any { return rota.LeaseVerb(v) }),
+		reflect.TypeFor[rota.WorkflowState](): rapid.Map(rapid.Uint8Range(0, uint8(rota.WorkflowCancelled)),
+			func(v uint8) any { return rota.WorkflowState(v) }),
+		reflect.TypeFor[rota.FailurePolicy](): rapid.Map(rapid.Uint8Range(0, uint8(rota.Continue)),
+			func(v uint8) any { return rota.FailurePolicy(v) }),
+		reflect.TypeFor[rota.NodeState](): rapid.Map(rapid.Uint8Range(0, uint8(rota.NodeSkipped)),
+			func(v uint8) any { return rota.NodeState(v) }),
 		reflect.TypeFor[*rota.Error]():      rapid.Custom(drawError).AsAny(),
 		reflect.TypeFor[rota.QueuePolicy](): rapid.Custom(drawPolicy).AsAny(),
 		reflect.TypeFor[int]():              rapid.IntRange(0, rota.MaxPage).AsAny(),
@@ -167,7 +173,10 @@ func TestWords_losesNothing(t *testing.T) {
 	roundTrip(t, VerdictToWire, VerdictFromWire)
 	roundTrip(t, BeatToWire, sure(BeatFromWire))
 	roundTrip(t, BeatAnswerToWire, sure(BeatAnswerFromWire))
-	roundTrip(t, InspectionToWire, InspectionFromWire)
+	roundTrip(t, func(i *rota.Inspection) *rotav1.InspectResponse {
+		i.DiskLevel %= 3 // of a node that tells more, no more is believed
+		return InspectionToWire(i)
+	}, InspectionFromWire)
 
 	type page struct {
 		Page rota.JobPage

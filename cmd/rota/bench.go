@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +21,7 @@ func (a *app) benchCommand() *cobra.Command {
 		Long: `Measure a running cluster. Submitters and workers run in this process; what was lost or
 done twice is counted from what they were told, and the cluster is asked about every
 job that is unaccounted for. The result is JSON unless -o says otherwise.`,
-	}, a.benchJobsCommand(), a.benchTraceCommand())
+	}, a.benchJobsCommand(), a.benchFillCommand(), a.benchTraceCommand(), a.benchWorkflowCommand())
 }
 
 // benchReport is the result of a measurement.
@@ -38,6 +37,11 @@ type benchReport struct {
 	Duplicated  int64   `json:"duplicated"`
 	Errors      int64   `json:"errors"`
 
+	// Refused is how often admission refused a job, RefusedHintless how often without
+	// a delay after which to try again. Reruns are handlers beyond a job's first.
+	Refused         int64 `json:"refused"`
+	RefusedHintless int64 `json:"refused_hintless"`
+	Reruns          int64 `json:"reruns"`
 	// Overlaps are the part of Duplicated that ran at two workers at once.
 	Overlaps  int64 `json:"overlaps"`
 	Accepted  int64 `json:"accepted"`
@@ -50,6 +54,10 @@ type benchReport struct {
 	E2EMaxMs        float64 `json:"e2e_max_ms"`
 	// ProcessCPUUs is the CPU of this process (submitters, workers) for a job.
 	ProcessCPUUs float64 `json:"process_cpu_us_per_job"`
+	// ServersCPUUs is that of the servers, CPUUs of both together; nil where --admin
+	// did not name the servers.
+	ServersCPUUs *float64 `json:"servers_cpu_us_per_job,omitempty"`
+	CPUUs        *float64 `json:"cpu_us_per_job,omitempty"`
 
 	Waits []classWait `json:"waits,omitempty"`
 }
@@ -63,9 +71,12 @@ type bench struct {
 	patience time.Duration
 
 	submitted time.Duration
-	cpu       time.Duration
-	unseen    int64
-	lost      int64
+	meter     cpuMeter
+	// before was read before the schedule began: asking servers takes a while.
+	before cpuReading
+	cpu    cpuReading
+	unseen int64
+	lost   int64
 }
 
 // newRun names one measurement: ids of two runs never meet.
@@ -84,9 +95,22 @@ func ensureQueue(ctx context.Context, c *client.Client, name rota.QueueName) err
 	return err
 }
 
+// ensureQueues makes all queues that are not there, several at a time.
+func ensureQueues(ctx context.Context, c *client.Client, names []rota.QueueName) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(askAtOnce)
+	for _, name := range names {
+		group.Go(func() error { return ensureQueue(ctx, c, name) })
+	}
+	return group.Wait()
+}
+
 // measure submits all jobs and waits until the cluster is through with them.
 func (b *bench) measure(ctx context.Context, p *producers) error {
-	before := processCPU()
+	before := b.before
+	if before == (cpuReading{}) {
+		before.here = processCPU()
+	}
 	if err := p.run(ctx); err != nil {
 		return err
 	}
@@ -94,8 +118,9 @@ func (b *bench) measure(ctx context.Context, p *producers) error {
 	if err := b.drain(ctx); err != nil {
 		return err
 	}
-	b.cpu = processCPU() - before
-	return nil
+	after, err := b.meter.read(ctx)
+	b.cpu = cpuReading{after.here - before.here, after.servers - before.servers}
+	return err
 }
 
 const (
@@ -183,16 +208,23 @@ func (b *bench) report() *benchReport {
 	submit := book.spans(planned, answered, nil)
 	seconds := book.last().Seconds()
 	done := book.completed.Load()
-	return &benchReport{
+	perJob := func(cpu time.Duration) float64 { return roundTo(float64(cpu.Microseconds())/float64(max(done, 1)), 10) }
+	r := &benchReport{
 		Jobs: len(book.jobs), Seconds: roundTo(seconds, 1000), JobsPerS: roundTo(float64(done)/seconds, 10),
 		E2EP50Ms: quantile(e2e, 0.50), E2EP99Ms: quantile(e2e, 0.99),
 		E2EP999Ms: quantile(e2e, 0.999), E2EMaxMs: quantile(e2e, 1),
 		SubmitP50Ms: quantile(submit, 0.50), SubmitP99Ms: quantile(submit, 0.99),
 		Lost: book.accepted.Load() - done, Duplicated: book.duplicated(), Overlaps: book.overlaps.Load(),
+		Refused: book.refused.Load(), RefusedHintless: book.hintless.Load(), Reruns: book.reruns.Load(),
 		Errors: book.errors.Load(), Accepted: book.accepted.Load(), Completed: done, CompletedUnseen: b.unseen,
 		SubmitSeconds: roundTo(b.submitted.Seconds(), 1000),
-		ProcessCPUUs:  roundTo(float64(b.cpu.Microseconds())/float64(max(done, 1)), 10),
+		ProcessCPUUs:  perJob(b.cpu.here),
 	}
+	if len(b.meter.admins) > 0 {
+		servers, both := perJob(b.cpu.servers), perJob(b.cpu.here+b.cpu.servers)
+		r.ServersCPUUs, r.CPUUs = &servers, &both
+	}
+	return r
 }
 
 // printBench prints the result: JSON unless -o was given. It fails where a job
@@ -202,12 +234,18 @@ func (a *app) printBench(r *benchReport) error {
 		a.output = "json"
 	}
 	err := a.printOne(r, nil, func(wide bool) string {
-		text := renderFacts([]fact{
+		facts := []fact{
 			{"jobs", r.Jobs}, {"seconds", r.Seconds}, {"jobs per second", r.JobsPerS},
 			{"end to end ms, p50", r.E2EP50Ms}, {"end to end ms, p99", r.E2EP99Ms},
 			{"submit ms, p50", r.SubmitP50Ms}, {"submit ms, p99", r.SubmitP99Ms},
 			{"lost", r.Lost}, {"duplicated", r.Duplicated}, {"errors", r.Errors},
-		})
+			{"refused", r.Refused}, {"refused without a delay", r.RefusedHintless}, {"handlers beyond a job's first", r.Reruns},
+			{"CPU us per job, here", r.ProcessCPUUs},
+		}
+		if r.ServersCPUUs != nil {
+			facts = append(facts, fact{"CPU us per job, servers", *r.ServersCPUUs}, fact{"CPU us per job, both", *r.CPUUs})
+		}
+		text := renderFacts(facts)
 		if len(r.Waits) > 0 {
 			text += "\n" + renderList(waitColumns(), r.Waits, wide)
 		}
@@ -217,18 +255,10 @@ func (a *app) printBench(r *benchReport) error {
 		return err
 	}
 	if r.Lost > 0 || r.Duplicated > 0 {
-		return failf("%d jobs were lost and %d done twice", r.Lost, r.Duplicated)
+		return failf("%d jobs were lost and %d done twice, %d of these at two workers at once; %d handlers ran beyond a job's first",
+			r.Lost, r.Duplicated, r.Overlaps, r.Reruns)
 	}
 	return nil
-}
-
-// processCPU is the CPU time, user and system, of this process so far.
-func processCPU() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func positive(flag string, n int) error {

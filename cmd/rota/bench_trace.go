@@ -165,7 +165,7 @@ func (a *app) benchTrace(ctx context.Context, c *client.Client, f *traceFlags, l
 		f.workers,
 		share, r.at(len(log.jobs)-1).Round(time.Second))
 	crew, err := a.startCrew(ctx, crewPlan{
-		run: run, queue: traceQueue, workers: f.workers, slots: int(min(share,
+		run: run, queues: []rota.QueueName{traceQueue}, workers: f.workers, slots: int(min(share,
 			rota.MaxSlots)), cpuMilli: share * 1000,
 		handle: func(ctx context.Context, j *client.Job) error { return simulate(ctx, j) },
 	}, book)

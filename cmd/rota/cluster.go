@@ -64,7 +64,7 @@ func statusTable(s rota.ClusterStatus, wide bool) string {
 	j := s.Jobs
 	text := renderFacts([]fact{
 		{"cluster", s.ClusterID}, {"leader", or(string(s.Leader), "none")}, {"term", s.Term},
-		{"applied index", uint64(s.AppliedIndex)}, {"date", day(s.Date)}, {"mode", modeText(s)}, {"workers", s.Workers},
+		{"applied index", uint64(s.AppliedIndex)}, {"date", day(s.Date)}, {"mode", modeText(s)}, {"rules version", s.RulesVersion}, {"workers", s.Workers},
 		{"pending", j.Blocked + j.Delayed + j.Queued}, {"running", j.Assigned + j.Running},
 		{"completed", j.Completed}, {"dead", j.Dead}, {"expired", j.Expired}, {"cancelled", j.Cancelled},
 	})
@@ -75,6 +75,7 @@ func statusTable(s rota.ClusterStatus, wide bool) string {
 		{"API", false, 0, func(n rota.NodeStatus) any { return n.API }},
 		{"RAFT", true, 0, func(n rota.NodeStatus) any { return n.Raft }},
 		{"VERSION", true, 0, func(n rota.NodeStatus) any { return n.Version }},
+		{"RULES", true, 0, func(n rota.NodeStatus) any { return ofSome(int64(n.RulesVersion), int64(n.RulesVersion)) }},
 		{"APPLIED", false, 0, func(n rota.NodeStatus) any { return ofSome(int64(n.AppliedIndex), int64(n.AppliedIndex)) }},
 		{"DIGEST", true, 0, func(n rota.NodeStatus) any { return digestText(n.Digest) }},
 		{"HEALTHY", false, 0, func(n rota.NodeStatus) any { return n.Healthy }},

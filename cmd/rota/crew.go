@@ -7,14 +7,18 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 )
 
 // crewPlan says which workers a measurement runs.
 type crewPlan struct {
-	run                      string
-	queue                    rota.QueueName
+	run string
+	// queues are parted among the workers where one may not serve them all; else
+	// everyone serves all.
+	queues                   []rota.QueueName
 	workers, slots, prefetch int
 	cpuMilli                 int64
 	// addrs are the nodes to connect to; --addr where none are given.
@@ -68,7 +72,7 @@ func (c *crew) hire(ctx context.Context, a *app, plan crewPlan, i int, addrs []s
 	}
 	c.clients = append(c.clients, cl)
 	w, err := client.NewWorker(cl, rota.WorkerSpec{
-		ID: crewID(plan.run, i), Queues: []rota.QueueName{plan.queue},
+		ID: crewID(plan.run, i), Queues: plan.queuesOf(i),
 		Slots: int32(plan.slots), Prefetch: int32(plan.prefetch), CPUMilli: plan.cpuMilli,
 	}, client.WithDrainTimeout(crewDrain), client.WithObserver(client.Observer{Reported: c.reported}))
 	if err != nil {
@@ -82,6 +86,20 @@ func (c *crew) hire(ctx context.Context, a *app, plan crewPlan, i int, addrs []s
 		}
 	})
 	return nil
+}
+
+// queuesOf are the queues that worker i serves: as many as one may, from a place of
+// its own on, so that every queue has somebody.
+func (p *crewPlan) queuesOf(i int) []rota.QueueName {
+	n := len(p.queues)
+	if n <= rota.MaxQueuesPerWorker {
+		return p.queues
+	}
+	from, own := i*n/p.workers, make([]rota.QueueName, 0, rota.MaxQueuesPerWorker)
+	for k := range rota.MaxQueuesPerWorker {
+		own = append(own, p.queues[(from+k)%n])
+	}
+	return own
 }
 
 func crewID(run string, i int) rota.WorkerID { return rota.WorkerID(fmt.Sprintf("%s-w%d", run, i)) }
@@ -114,23 +132,30 @@ func (c *crew) stop() {
 	})
 }
 
+// registerEach is how much longer than for one it may take for each worker to be there.
+const registerEach = 20 * time.Millisecond
+
 // awaitWorkers waits until the cluster knows all workers of a run: what is
 // measured begins with everybody there.
 func awaitWorkers(ctx context.Context, c *client.Client, run string, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
+	ctx, cancel := context.WithTimeout(ctx, defaultTimeout+time.Duration(n)*registerEach)
 	defer cancel()
-	for i := 0; i < n; {
-		_, err := c.Worker(ctx, crewID(run, i), rota.ReadOptions{})
-		switch {
-		case err == nil:
-			i++
-			continue
-		case rota.KindOf(err) != rota.NotFound:
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(askAtOnce)
+	for i := range n {
+		group.Go(func() error { return awaitWorker(ctx, c, crewID(run, i)) })
+	}
+	return group.Wait()
+}
+
+func awaitWorker(ctx context.Context, c *client.Client, id rota.WorkerID) error {
+	for {
+		_, err := c.Worker(ctx, id, rota.ReadOptions{})
+		if err == nil || rota.KindOf(err) != rota.NotFound {
 			return err
 		}
 		if pause(ctx, drainTick) != nil {
 			return errors.Join(errors.New("workers did not register in time"), err)
 		}
 	}
-	return nil
 }

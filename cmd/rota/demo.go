@@ -143,7 +143,7 @@ func (d *demonstration) work(ctx context.Context, jobs int) error {
 	run := newRun("demo")
 	d.book = newLedger(run, jobs)
 	crew, err := d.a.startCrew(ctx, crewPlan{
-		run: run, queue: demoQueue, workers: demoWorkers, slots: demoSlots, prefetch: demoSlots, handle: simulate,
+		run: run, queues: []rota.QueueName{demoQueue}, workers: demoWorkers, slots: demoSlots, prefetch: demoSlots, handle: simulate,
 	}, d.book)
 	if err != nil {
 		return err

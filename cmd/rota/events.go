@@ -70,7 +70,7 @@ event --from names, to now. With --follow it goes on as things happen, until a s
 	flags.StringVar(&f.from, "from", "", "`id` of the last event seen: begin after it")
 	flags.BoolVar(&f.follow, "follow", false, "go on with what happens")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "only events of this `kind`, such as jobCompleted; may be repeated")
-	flags.StringVar(&f.job, "job", "", "only events about the job of this `id`")
+	flags.StringVar(&f.job, "job", "", "only events about the job of this `id`; a workflow's node is WORKFLOW/NODE")
 	return cmd
 }
 
@@ -97,7 +97,7 @@ func (f *tailFlags) filter() (rota.EventFilter, error) {
 		return filter, usagef("--from: %v", err)
 	}
 	if f.job != "" {
-		if err := rota.CheckID("--job", f.job); err != nil {
+		if err := rota.CheckJobRef("--job", filter.Job); err != nil {
 			return filter, usagef("%v", err)
 		}
 	}
@@ -171,11 +171,13 @@ func eventJSON(e *rota.ServedEvent) (string, error) {
 }
 
 // subject names what an event is about: a job, else a
-// queue or a tenant.
+// workflow, a queue or a tenant.
 func subject(e *rota.ServedEvent) string {
 	switch {
 	case e.Job != "":
 		return string(e.Job)
+	case e.Run != "":
+		return "workflow " + e.Run
 	case e.Queue != "":
 		return "queue " + string(e.Queue)
 	case e.Tenant != "":

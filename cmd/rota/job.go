@@ -18,7 +18,8 @@ func (a *app) jobCommand() *cobra.Command {
 		a.jobCancelCommand(), a.jobRetryCommand(), a.jobRejectCommand(), a.jobWhyCommand())
 }
 
-// jobIDs checks ids given as arguments and drops repeated ones.
+// jobIDs checks ids given as arguments and drops repeated ones. A workflow's node is
+// named WORKFLOW/NODE.
 func jobIDs(args []string) ([]rota.JobID, error) {
 	var ids []rota.JobID
 	seen := make(map[string]bool, len(args))
@@ -28,7 +29,7 @@ func jobIDs(args []string) ([]rota.JobID, error) {
 		}
 		seen[arg] = true
 		id := rota.JobID(arg)
-		if err := rota.CheckID("job", id); err != nil {
+		if err := rota.CheckJobRef("job", id); err != nil {
 			return nil, err
 		}
 		ids = append(ids, id)
@@ -83,15 +84,19 @@ func jobTable(j rota.Job, wide bool) string {
 	if !wide {
 		payload, output = head(payload), head(output)
 	}
-	facts := []fact{
-		{"job", j.ID}, {"state", j.State}, {"reason", reasonText(j.Reason)}, {"error", j.Error},
+	facts := []fact{{"job", j.ID}}
+	if workflow, node, ok := rota.SplitNodeJobID(j.ID); ok {
+		facts = append(facts, fact{"workflow", workflow}, fact{"node", node})
+	}
+	facts = append(facts, []fact{
+		{"state", j.State}, {"reason", reasonText(j.Reason)}, {"error", j.Error},
 		{"queue", j.Queue}, {"type", j.Type}, {"tenant", j.Tenant}, {"priority", j.Priority}, {"attempt",
 			j.Attempt},
 		{"progress", progressText(j)},
 		{"submitted", day(j.SubmittedDate)}, {"finished", day(j.FinishedDate)},
 		{"waited", between(j.Enqueued, j.FirstLease)}, {"took", between(j.FirstLease, j.Finished)},
 		{"payload", payload}, {"output", output}, {"output digest", fmt.Sprintf("%x", []byte(j.OutputDigest))},
-	}
+	}...)
 	if j.Due > 0 {
 		facts = append(facts, fact{"due in", between(j.Submitted, j.Due) + " after submission"})
 	}

@@ -25,7 +25,7 @@ loses health and stake, and the job runs again if it was submitted with
 	cmd.Flags().StringVar(&lease, "lease", "", "the `lease` that completed it, in hex (default: the one on record)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		report := rota.ProofReport{Job: rota.JobID(args[0]), Reason: reason}
-		if err := rota.CheckID("job", report.Job); err != nil {
+		if err := rota.CheckJobRef("job", report.Job); err != nil {
 			return err
 		}
 		if err := report.Lease.UnmarshalText([]byte(lease)); err != nil {

@@ -27,6 +27,11 @@ type ledger struct {
 	// errors counts calls and jobs that were refused or had no outcome, each
 	// time; strangers handled jobs that are not of this run.
 	errors, strangers atomic.Int64
+	// refused counts the jobs that admission refused, each time, hintless those of
+	// them whose refusal named no delay.
+	refused, hintless atomic.Int64
+	// reruns counts handlers of jobs that a handler had before: after a lost lease.
+	reruns atomic.Int64
 }
 
 type ledgerJob struct {
@@ -70,6 +75,14 @@ func (l *ledger) accept(i int) {
 	}
 }
 
+// refuse notes that admission refused so many jobs, and the delay that it named.
+func (l *ledger) refuse(jobs int, delay time.Duration) {
+	l.refused.Add(int64(jobs))
+	if delay <= 0 {
+		l.hintless.Add(int64(jobs))
+	}
+}
+
 // start notes that a handler got the job, and counts an overlap.
 func (l *ledger) start(id rota.JobID) {
 	i := l.index(id)
@@ -77,7 +90,9 @@ func (l *ledger) start(id rota.JobID) {
 		l.strangers.Add(1)
 		return
 	}
-	l.jobs[i].started.CompareAndSwap(0, l.now())
+	if !l.jobs[i].started.CompareAndSwap(0, l.now()) {
+		l.reruns.Add(1)
+	}
 	if l.jobs[i].running.Add(1) > 1 {
 		l.overlaps.Add(1)
 	}

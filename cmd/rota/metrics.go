@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,7 @@ type stateCollector struct {
 	oldest, workers, leases, high *prometheus.Desc
 	ready                         *prometheus.Desc
 	tiers, usage, parked          *prometheus.Desc
+	leaseUsage, pressure          *prometheus.Desc
 }
 
 func newStateCollector(from stateReader) *stateCollector {
@@ -39,25 +41,27 @@ func newStateCollector(from stateReader) *stateCollector {
 		return prometheus.NewDesc("rota_"+name, help, labels, nil)
 	}
 	return &stateCollector{
-		from:      from,
-		jobs:      d("jobs", "Jobs that have not ended.", "queue", "state"),
-		ended:     d("jobs_ended_total", "Jobs that ended, by how.", "queue", "state"),
-		submitted: d("jobs_submitted_total", "Jobs accepted.", "queue"),
-		oldest:    d("oldest_pending_seconds", "How long the oldest QUEUED job has waited.", "queue"),
-		workers:   d("workers", "Registered workers.", "status"),
-		leases:    d("leases_active", "Open leases."),
-		high:      d("applied_index", "The last log entry that this node applied."),
-		ready:     d("ready", "1 when the node knows a leader and has caught up."),
-		tiers:     d("jobs_pending", "QUEUED jobs by tier.", "queue", "tier"),
-		usage:     d("queue_usage_ratio", "Pending jobs by queue_cap.", "queue"),
-		parked:    d("lanes_parked", "Lanes that a limit keeps out of the draw.", "queue"),
+		from:       from,
+		jobs:       d("jobs", "Jobs that have not ended.", "queue", "state"),
+		ended:      d("jobs_ended_total", "Jobs that ended, by how.", "queue", "state"),
+		submitted:  d("jobs_submitted_total", "Jobs accepted.", "queue"),
+		oldest:     d("oldest_pending_seconds", "How long the oldest QUEUED job has waited.", "queue"),
+		workers:    d("workers", "Registered workers.", "status"),
+		leases:     d("leases_active", "Open leases."),
+		high:       d("applied_index", "The last log entry that this node applied."),
+		ready:      d("ready", "1 when the node knows a leader and has caught up."),
+		tiers:      d("jobs_pending", "QUEUED jobs by tier.", "queue", "tier"),
+		usage:      d("queue_usage_ratio", "Pending jobs by queue_cap.", "queue"),
+		leaseUsage: d("queue_lease_usage_ratio", "Open leases by what the queue's workers can hold.", "queue"),
+		pressure:   d("queue_backpressure", "How submissions are met: 0 taken, 1 asked to slow down, 2 refused.", "queue"),
+		parked:     d("lanes_parked", "Lanes that a limit keeps out of the draw.", "queue"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.jobs, c.ended, c.submitted, c.oldest, c.workers, c.leases, c.high,
-		c.ready, c.tiers, c.usage, c.parked} {
+		c.ready, c.tiers, c.usage, c.leaseUsage, c.pressure, c.parked} {
 		to <- d
 	}
 }
@@ -121,15 +125,20 @@ func (c *stateCollector) queue(q *rota.Queue, to chan<- prometheus.Metric) {
 		add(c.tiers, prometheus.GaugeValue, float64(n), tierNames[tier])
 	}
 	add(c.usage, prometheus.GaugeValue, float64(q.UsagePermille)/1000)
+	add(c.leaseUsage, prometheus.GaugeValue, float64(q.LeaseUsagePermille)/1000)
+	add(c.pressure, prometheus.GaugeValue, float64(max(0, slices.Index(pressures, q.Backpressure))))
 	add(c.parked, prometheus.GaugeValue, float64(q.Parked))
 }
+
+// pressures are a queue's kinds of backpressure by their number in the metric.
+var pressures = []string{rota.BackpressureNone, rota.BackpressureThrottle, rota.BackpressureRefuse}
 
 // fold sums the queues beyond the bound into one without a name.
 func fold(queues []rota.Queue) []rota.Queue {
 	if len(queues) <= queuesMeasured {
 		return queues
 	}
-	var rest rota.Queue
+	rest := rota.Queue{Backpressure: rota.BackpressureNone}
 	for _, q := range queues[queuesMeasured:] {
 		rest.Blocked += q.Blocked
 		rest.Delayed += q.Delayed
@@ -146,6 +155,10 @@ func fold(queues []rota.Queue) []rota.Queue {
 			rest.Tiers[tier] += n
 		}
 		rest.UsagePermille = max(rest.UsagePermille, q.UsagePermille)
+		rest.LeaseUsagePermille = max(rest.LeaseUsagePermille, q.LeaseUsagePermille)
+		if slices.Index(pressures, q.Backpressure) > slices.Index(pressures, rest.Backpressure) {
+			rest.Backpressure = q.Backpressure
+		}
 		rest.Parked += q.Parked
 	}
 	return append(append([]rota.Queue(nil), queues[:queuesMeasured]...), rest)

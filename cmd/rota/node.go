@@ -48,6 +48,8 @@ type nodePlan struct {
 	// clientTLS is shown to clients, nodeTLS to and by other nodes; nil is clear
 	// text.
 	clientTLS, nodeTLS *tls.Config
+	// liveTLS is what both are made of.
+	liveTLS *liveTLS
 }
 
 func (p *nodePlan) config(log *slog.Logger, fatal func(error)) cluster.Config {
@@ -55,7 +57,7 @@ func (p *nodePlan) config(log *slog.Logger, fatal func(error)) cluster.Config {
 		Node: p.id, Cluster: p.cluster, Data: p.data, API: p.advertised, Raft: p.raft, Gossip: p.gossip, Join: p.join,
 		BootstrapExpect: p.bootstrapExpect, GossipKeyFile: p.gossipKeyFile, Insecure: p.insecure, AdoptData: p.adoptData,
 		ServerTLS: p.nodeTLS, ClientTLS: p.nodeTLS, Version: version, Fatal: fatal, Log: log,
-		AttestationKeys: p.attestationKeys,
+		AttestationKeys: p.attestationKeys, World: world(),
 	}
 	p.tuning.apply(&c)
 	return c

@@ -25,6 +25,9 @@ type producers struct {
 	// never falls.
 	at   func(i int) time.Duration
 	spec func(i int) rota.JobSpec
+	// drop gives a job up that admission refused, for a load that does not slow down;
+	// else it is sent again after the delay that the refusal names.
+	drop bool
 
 	mu   sync.Mutex
 	next int
@@ -102,6 +105,12 @@ func (p *producers) submit(ctx context.Context, from, to int) error {
 			if !mayRetry(err) {
 				return fmt.Errorf("submit: %w", err)
 			}
+			if len(outcomes) == 0 && rota.KindOf(err) == rota.Exhausted {
+				p.book.refuse(len(left), delay)
+				if p.drop {
+					return nil
+				}
+			}
 		}
 		if len(outcomes) == len(left) {
 			// A call that failed midway has outcomes for a part of its jobs.
@@ -140,6 +149,12 @@ func (p *producers) answers(left []int, outcomes []rota.Submitted) (again []int,
 		p.book.errors.Add(1)
 		if !mayRetry(o.Err) {
 			return nil, 0, fmt.Errorf("submit %s: %w", p.book.id(left[k]), o.Err)
+		}
+		if o.Err.Kind == rota.Exhausted {
+			p.book.refuse(1, o.Err.RetryAfter)
+			if p.drop {
+				continue
+			}
 		}
 		again = append(again, left[k])
 		delay = max(delay, o.Err.RetryAfter)

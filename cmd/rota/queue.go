@@ -60,6 +60,7 @@ func queueColumns() []column[rota.Queue] {
 		{"WORKERS", false, 0, func(q rota.Queue) any { return q.Workers }},
 		{"USAGE", true, 0, func(q rota.Queue) any { return percent(q.UsagePermille) }},
 		{"LEASE USAGE", true, 0, func(q rota.Queue) any { return percent(q.LeaseUsagePermille) }},
+		{"PRESSURE", false, 0, func(q rota.Queue) any { return q.Backpressure }},
 		{"LANES", true, 0, func(q rota.Queue) any { return q.Lanes }},
 		{"PARKED", true, 0, func(q rota.Queue) any { return q.Parked }},
 		{"OLDEST WAIT", false, 0, func(q rota.Queue) any { return span(q.OldestWaitMs) }},
@@ -164,6 +165,7 @@ func (a *app) printQueue(q rota.Queue) error {
 			{"dead total", q.DeadTotal}, {"expired total", q.ExpiredTotal}, {"cancelled total", q.CancelledTotal},
 			{"lanes", q.Lanes}, {"parked lanes", q.Parked}, {"workers", q.Workers}, {"oldest wait", span(q.OldestWaitMs)},
 			{"usage", percent(q.UsagePermille)}, {"lease usage", percent(q.LeaseUsagePermille)},
+			{"backpressure", q.Backpressure},
 			{"queued by tier", tiersText(q.Tiers)},
 		})
 		var facts []fact

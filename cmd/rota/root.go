@@ -45,8 +45,8 @@ config-file twin (its name, in the YAML file of --config). A flag beats the
 environment, the environment beats the file, the file beats the default.
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused by admission,
-5 timed out, 6 the job ended otherwise than COMPLETED, 7 cluster unreachable or
-without leader.`,
+5 timed out, 6 the job or workflow ended otherwise than COMPLETED, 7 cluster
+unreachable or without leader.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,8 +67,8 @@ without leader.`,
 		"`file` with the certificates (PEM) that other ends are checked against")
 	flags.StringVar(&a.tls.cert, "tls-cert", "", "`file` with this end's certificate (PEM)")
 	flags.StringVar(&a.tls.key, "tls-key", "", "`file` with its key (PEM)")
-	a.group(root, a.serverCommand(), a.devCommand(), a.jobCommand(), a.workerCommand(), a.queueCommand(),
-		a.tenantCommand(), a.modeCommand(),
+	a.group(root, a.serverCommand(), a.devCommand(), a.jobCommand(), a.workflowCommand(),
+		a.workerCommand(), a.queueCommand(), a.tenantCommand(), a.modeCommand(),
 		a.eventsCommand(), a.clusterCommand(), a.operatorCommand(), a.benchCommand(), a.demoCommand(), a.versionCommand())
 	root.InitDefaultCompletionCmd()
 	return root

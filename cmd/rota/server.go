@@ -101,6 +101,10 @@ func (a *app) serve(ctx context.Context, f *serverFlags) error {
 		return err
 	}
 	log = log.With("node", string(plan.id))
+	if plan.liveTLS != nil {
+		go plan.liveTLS.follow(ctx, log)
+	}
+	go tuneGC(ctx)
 	r, err := startNode(ctx, plan, openClusterNode, log)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -202,11 +206,11 @@ func (f *serverFlags) secure(p *nodePlan, files tlsFiles) error {
 		return failf("--tls-cert, --tls-key and --tls-ca go together: a node shows a certificate and checks others'")
 	}
 	var err error
-	if p.clientTLS, err = files.server(); err != nil {
+	if p.liveTLS, err = files.live(); err != nil {
 		return err
 	}
-	p.nodeTLS, err = files.mutual()
-	return err
+	p.clientTLS, p.nodeTLS = p.liveTLS.server(), p.liveTLS.mutual()
+	return nil
 }
 
 // loopback says that an address is reached from this machine only.

@@ -18,6 +18,11 @@ type tuning struct {
 	archiveMaxBytes  uint64
 	degradeCommit    time.Duration
 	degradeUsage     float64
+	snapshotEntries  uint64
+	snapshotEvery    time.Duration
+	scrubEvery       time.Duration
+	diskLow          int
+	diskCritical     int
 }
 
 func (t *tuning) register(flags *pflag.FlagSet) {
@@ -29,6 +34,17 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 		"`bytes` of ended jobs kept on disk at most, the oldest go first")
 	flags.Uint64Var(&t.eventsRetained, "events-retained", cluster.DefaultEventsRetained,
 		"`events` that this node keeps on disk; give all nodes the same")
+	standard := cluster.DefaultTiming()
+	flags.Uint64Var(&t.snapshotEntries, "snapshot-entries", standard.SnapshotThreshold,
+		"`entries` of the log that make a snapshot: a restart replays so many, or a few more")
+	flags.DurationVar(&t.snapshotEvery, "snapshot-every", standard.SnapshotInterval,
+		"how often it is looked whether that many have come")
+	flags.DurationVar(&t.scrubEvery, "scrub-every", cluster.DefaultScrubEvery,
+		"how often all that lies on the disk is read and verified; 0 is never")
+	flags.IntVar(&t.diskLow, "disk-low", cluster.DefaultDiskLow,
+		"`percent` of the data directory's disk below which no new jobs are admitted (at most 8 GiB); 0 is off")
+	flags.IntVar(&t.diskCritical, "disk-critical", cluster.DefaultDiskCritical,
+		"`percent` of it below which nothing is started (at most 4 GiB); 0 is off")
 	flags.DurationVar(&t.degradeCommit, "auto-degrade-commit", 0,
 		"go DEGRADED when commits take longer in the middle for 10 s; 0 is off")
 	flags.Float64Var(&t.degradeUsage, "auto-degrade-usage", 0,
@@ -36,9 +52,22 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 }
 
 func (t *tuning) apply(c *cluster.Config) {
+	c.SnapshotEntries, c.SnapshotEvery = t.snapshotEntries, t.snapshotEvery
 	c.AuditRetention, c.EventsRetained = t.auditRetention, t.eventsRetained
 	c.ArchiveRetention, c.ArchiveMaxBytes = t.archiveRetention, t.archiveMaxBytes
+	if c.ScrubEvery = t.scrubEvery; t.scrubEvery <= 0 {
+		c.ScrubEvery = -1
+	}
+	c.DiskLow, c.DiskCritical = offBelow(t.diskLow), offBelow(t.diskCritical)
 	c.AutoDegradeCommitMs, c.AutoDegradeUsagePermille = t.degradeCommit.Milliseconds(), permille(t.degradeUsage)
+}
+
+// offBelow turns the 0 that is off into what the configuration takes for off.
+func offBelow(v int) int {
+	if v <= 0 {
+		return -1
+	}
+	return v
 }
 
 // permille turns a ratio into whole permille. What is no ratio turns into one that

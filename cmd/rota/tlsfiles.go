@@ -16,7 +16,8 @@ type tlsFiles struct {
 func (f tlsFiles) complete() bool { return f.cert != "" && f.key != "" && f.ca != "" }
 
 // client is the client's side: the node must have a certificate of the
-// authority, of the system's ones where no --tls-ca is given.
+// authority, of the system's ones where no --tls-ca is given. Its own certificate is
+// read at each connection: a worker outlives many.
 func (f tlsFiles) client() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
 	var err error
@@ -25,40 +26,17 @@ func (f tlsFiles) client() (*tls.Config, error) {
 			return nil, err
 		}
 	}
-	if f.cert != "" || f.key != "" {
-		certificate, err := f.certificate()
-		if err != nil {
-			return nil, err
-		}
-		config.Certificates = []tls.Certificate{certificate}
+	if f.cert == "" && f.key == "" {
+		return config, nil
 	}
-	return config, nil
-}
-
-// server is the node's side for clients: it shows its certificate and checks
-// one that is shown to it.
-func (f tlsFiles) server() (*tls.Config, error) {
-	pool, err := f.pool()
+	l, err := tlsFiles{cert: f.cert, key: f.key}.live()
 	if err != nil {
 		return nil, err
 	}
-	certificate, err := f.certificate()
-	if err != nil {
-		return nil, err
+	config.GetClientCertificate = func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		_, _ = l.look() // what cannot be read leaves the one before
+		return l.show(asked)
 	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate},
-		RootCAs: pool, ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven,
-	}, nil
-}
-
-// mutual is the node's side towards other nodes: both ends show a certificate.
-func (f tlsFiles) mutual() (*tls.Config, error) {
-	config, err := f.server()
-	if err != nil {
-		return nil, err
-	}
-	config.ClientAuth = tls.RequireAndVerifyClientCert
 	return config, nil
 }
 

@@ -36,6 +36,8 @@ type execution struct {
 	token   rota.Token
 	payload []byte
 	stderr  io.Writer
+	// parents are what a workflow's node is given of its parents; none for any other job.
+	parents []rota.ParentOutput
 }
 
 // run runs the command to its end and gives its output. When ctx ends first,
@@ -47,8 +49,12 @@ func (e *execution) run(ctx context.Context) ([]byte, error) {
 	cmd.Stdin = bytes.NewReader(e.payload)
 	cmd.Stdout = output
 	cmd.Stderr = io.MultiWriter(tail, e.stderr)
-	cmd.Env = append(os.Environ(), "ROTA_JOB_ID="+string(e.job), "ROTA_JOB_TYPE="+string(e.typ),
-		fmt.Sprintf("ROTA_ATTEMPT=%d", e.attempt), "ROTA_LEASE_TOKEN="+e.token.String())
+	env, remove, err := e.environment()
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// What the command left in the background may hold its pipes open.
 	cmd.WaitDelay = execGrace
@@ -66,6 +72,26 @@ func (e *execution) run(ctx context.Context) ([]byte, error) {
 		<-done
 		return nil, context.Cause(ctx)
 	}
+}
+
+// environment gives the variables that tell the command of its job, and what
+// removes the files that they name.
+func (e *execution) environment() (env []string, remove func(), err error) {
+	env = []string{"ROTA_JOB_ID=" + string(e.job), "ROTA_JOB_TYPE=" + string(e.typ),
+		fmt.Sprintf("ROTA_ATTEMPT=%d", e.attempt), "ROTA_LEASE_TOKEN=" + e.token.String()}
+	workflow, node, ok := rota.SplitNodeJobID(e.job)
+	if !ok {
+		return env, func() {}, nil
+	}
+	env = append(env, "ROTA_WORKFLOW_ID="+string(workflow), "ROTA_NODE_ID="+node)
+	if len(e.parents) == 0 {
+		return env, func() {}, nil
+	}
+	dir, err := newParentsDir(e.parents)
+	if err != nil {
+		return nil, nil, err
+	}
+	return append(env, "ROTA_PARENTS="+dir.outputs, "ROTA_PARENTS_INDEX="+dir.index), dir.remove, nil
 }
 
 // endGroup ends every process of a group: SIGTERM, then SIGKILL after a grace.

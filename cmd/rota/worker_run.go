@@ -47,8 +47,15 @@ it, anything else fails the attempt with the last of stderr. When the lease is l
 group gets SIGTERM, and SIGKILL 5 s later. Without --exec a built-in handler waits the
 job's simulate_ms and completes it with the payload's SHA-256.
 
+The job of a workflow's node also has ROTA_WORKFLOW_ID and ROTA_NODE_ID. If the node has
+parents, ROTA_PARENTS is a directory with a file for each, named by its id (escaped as in
+a URL), that holds its output; ROTA_PARENTS_INDEX is a JSON file that tells node, job, file
+and output digest of each, in the workflow's order. Both are gone when the command ends.
+
 The first SIGTERM or SIGINT drains: nothing new is taken, what runs may finish. A second
 one ends what runs and gives it back.`,
+		Example: `  rota worker run --queues etl --slots 4 --exec ./handle
+  rota worker run --queues etl --exec 'sort -m "$ROTA_PARENTS"/*'`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
@@ -186,9 +193,13 @@ func (a *app) handler(command string) client.Handler {
 		}
 	}
 	return func(ctx context.Context, job *client.Job) (client.Result, error) {
+		parents, err := job.Parents(ctx)
+		if err != nil {
+			return client.Result{}, fmt.Errorf("read parents' outputs: %w", err)
+		}
 		e := execution{
 			command: command, job: job.ID(), typ: job.Type(), attempt: job.Attempt(), token: job.Token(),
-			payload: job.Payload(), stderr: a.stderr,
+			payload: job.Payload(), stderr: a.stderr, parents: parents,
 		}
 		output, err := e.run(ctx)
 		switch {

@@ -215,6 +215,13 @@ type Op struct {
 	//	*Op_SetMode
 	//	*Op_SetTenant
 	//	*Op_ReportProof
+	//	*Op_OpenWorkflow
+	//	*Op_AddNodes
+	//	*Op_CommitWorkflow
+	//	*Op_CancelWorkflow
+	//	*Op_RetryWorkflow
+	//	*Op_SwitchRules
+	//	*Op_NodeDiffers
 	Op            isOp_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -401,6 +408,69 @@ func (x *Op) GetReportProof() *ReportProof {
 	return nil
 }
 
+func (x *Op) GetOpenWorkflow() *OpenWorkflow {
+	if x != nil {
+		if x, ok := x.Op.(*Op_OpenWorkflow); ok {
+			return x.OpenWorkflow
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetAddNodes() *AddNodes {
+	if x != nil {
+		if x, ok := x.Op.(*Op_AddNodes); ok {
+			return x.AddNodes
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetCommitWorkflow() *CommitWorkflow {
+	if x != nil {
+		if x, ok := x.Op.(*Op_CommitWorkflow); ok {
+			return x.CommitWorkflow
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetCancelWorkflow() *CancelWorkflow {
+	if x != nil {
+		if x, ok := x.Op.(*Op_CancelWorkflow); ok {
+			return x.CancelWorkflow
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetRetryWorkflow() *RetryWorkflow {
+	if x != nil {
+		if x, ok := x.Op.(*Op_RetryWorkflow); ok {
+			return x.RetryWorkflow
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetSwitchRules() *SwitchRules {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SwitchRules); ok {
+			return x.SwitchRules
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetNodeDiffers() *NodeDiffers {
+	if x != nil {
+		if x, ok := x.Op.(*Op_NodeDiffers); ok {
+			return x.NodeDiffers
+		}
+	}
+	return nil
+}
+
 type isOp_Op interface {
 	isOp_Op()
 }
@@ -469,6 +539,34 @@ type Op_ReportProof struct {
 	ReportProof *ReportProof `protobuf:"bytes,16,opt,name=report_proof,json=reportProof,proto3,oneof"`
 }
 
+type Op_OpenWorkflow struct {
+	OpenWorkflow *OpenWorkflow `protobuf:"bytes,17,opt,name=open_workflow,json=openWorkflow,proto3,oneof"`
+}
+
+type Op_AddNodes struct {
+	AddNodes *AddNodes `protobuf:"bytes,18,opt,name=add_nodes,json=addNodes,proto3,oneof"`
+}
+
+type Op_CommitWorkflow struct {
+	CommitWorkflow *CommitWorkflow `protobuf:"bytes,19,opt,name=commit_workflow,json=commitWorkflow,proto3,oneof"`
+}
+
+type Op_CancelWorkflow struct {
+	CancelWorkflow *CancelWorkflow `protobuf:"bytes,20,opt,name=cancel_workflow,json=cancelWorkflow,proto3,oneof"`
+}
+
+type Op_RetryWorkflow struct {
+	RetryWorkflow *RetryWorkflow `protobuf:"bytes,21,opt,name=retry_workflow,json=retryWorkflow,proto3,oneof"`
+}
+
+type Op_SwitchRules struct {
+	SwitchRules *SwitchRules `protobuf:"bytes,22,opt,name=switch_rules,json=switchRules,proto3,oneof"`
+}
+
+type Op_NodeDiffers struct {
+	NodeDiffers *NodeDiffers `protobuf:"bytes,23,opt,name=node_differs,json=nodeDiffers,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -500,6 +598,20 @@ func (*Op_SetMode) isOp_Op() {}
 func (*Op_SetTenant) isOp_Op() {}
 
 func (*Op_ReportProof) isOp_Op() {}
+
+func (*Op_OpenWorkflow) isOp_Op() {}
+
+func (*Op_AddNodes) isOp_Op() {}
+
+func (*Op_CommitWorkflow) isOp_Op() {}
+
+func (*Op_CancelWorkflow) isOp_Op() {}
+
+func (*Op_RetryWorkflow) isOp_Op() {}
+
+func (*Op_SwitchRules) isOp_Op() {}
+
+func (*Op_NodeDiffers) isOp_Op() {}
 
 type BeginTerm struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -2057,6 +2169,468 @@ func (x *ReportProof) GetSpec() *JobSpec {
 	return nil
 }
 
+// OpenWorkflow announces a workflow (SPEC §11.1). Its nodes follow in chunks, in
+// topological order; nothing of it is seen or runs until it is committed.
+type OpenWorkflow struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Queue  string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	Tenant string                 `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// rota.FailurePolicy.
+	OnFailure uint32 `protobuf:"varint,4,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`
+	// Sorted by key.
+	Labels []*Label `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty"`
+	// 16 bytes that stand for all that the submitter says: an upload that broke off
+	// goes on only with the same.
+	Content []byte `protobuf:"bytes,6,opt,name=content,proto3" json:"content,omitempty"`
+	Nodes   uint32 `protobuf:"varint,7,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Edges   uint64 `protobuf:"varint,8,opt,name=edges,proto3" json:"edges,omitempty"`
+	// The most urgent priority of its roots, by which mode and backpressure judge it.
+	Priority int32 `protobuf:"varint,9,opt,name=priority,proto3" json:"priority,omitempty"`
+	// How many nodes go to which queue, sorted by queue; they add up to nodes. None:
+	// unknown until the nodes have arrived. By it the caps refuse before the upload
+	// what they would refuse after it.
+	Shares        []*QueueShare `protobuf:"bytes,10,rep,name=shares,proto3" json:"shares,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenWorkflow) Reset() {
+	*x = OpenWorkflow{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenWorkflow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenWorkflow) ProtoMessage() {}
+
+func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenWorkflow.ProtoReflect.Descriptor instead.
+func (*OpenWorkflow) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *OpenWorkflow) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *OpenWorkflow) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *OpenWorkflow) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *OpenWorkflow) GetOnFailure() uint32 {
+	if x != nil {
+		return x.OnFailure
+	}
+	return 0
+}
+
+func (x *OpenWorkflow) GetLabels() []*Label {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *OpenWorkflow) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+func (x *OpenWorkflow) GetNodes() uint32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *OpenWorkflow) GetEdges() uint64 {
+	if x != nil {
+		return x.Edges
+	}
+	return 0
+}
+
+func (x *OpenWorkflow) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *OpenWorkflow) GetShares() []*QueueShare {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
+type QueueShare struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Nodes         uint32                 `protobuf:"varint,2,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueShare) Reset() {
+	*x = QueueShare{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueShare) ProtoMessage() {}
+
+func (x *QueueShare) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueShare.ProtoReflect.Descriptor instead.
+func (*QueueShare) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *QueueShare) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *QueueShare) GetNodes() uint32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+// AddNodes adds nodes from a number on. What has arrived already is passed over,
+// what lies beyond the next number is refused.
+type AddNodes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workflow      string                 `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	Content       []byte                 `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	First         uint32                 `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
+	Nodes         []*WorkflowNode        `protobuf:"bytes,4,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddNodes) Reset() {
+	*x = AddNodes{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddNodes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddNodes) ProtoMessage() {}
+
+func (x *AddNodes) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddNodes.ProtoReflect.Descriptor instead.
+func (*AddNodes) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *AddNodes) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *AddNodes) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+func (x *AddNodes) GetFirst() uint32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *AddNodes) GetNodes() []*WorkflowNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+type WorkflowNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id is the node's within the workflow; queue is filled in, tenant is empty.
+	Spec *JobSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// The numbers of its parents, ascending: the first as it is, each next one as the
+	// difference to the one before. All are less than its own number.
+	Parents       []uint32 `protobuf:"varint,2,rep,packed,name=parents,proto3" json:"parents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkflowNode) Reset() {
+	*x = WorkflowNode{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkflowNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkflowNode) ProtoMessage() {}
+
+func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkflowNode.ProtoReflect.Descriptor instead.
+func (*WorkflowNode) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *WorkflowNode) GetSpec() *JobSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *WorkflowNode) GetParents() []uint32 {
+	if x != nil {
+		return x.Parents
+	}
+	return nil
+}
+
+type CommitWorkflow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Content       []byte                 `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommitWorkflow) Reset() {
+	*x = CommitWorkflow{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommitWorkflow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommitWorkflow) ProtoMessage() {}
+
+func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommitWorkflow.ProtoReflect.Descriptor instead.
+func (*CommitWorkflow) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *CommitWorkflow) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CommitWorkflow) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+type CancelWorkflow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelWorkflow) Reset() {
+	*x = CancelWorkflow{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelWorkflow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelWorkflow) ProtoMessage() {}
+
+func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelWorkflow.ProtoReflect.Descriptor instead.
+func (*CancelWorkflow) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *CancelWorkflow) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// RetryWorkflow runs again what did not complete of a workflow that ended.
+type RetryWorkflow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// A node's id: only it, its descendants, and what they wait for. Empty: all.
+	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	// How often it has run so far: a repeated retry is known by it.
+	Runs          int32 `protobuf:"varint,3,opt,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryWorkflow) Reset() {
+	*x = RetryWorkflow{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryWorkflow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryWorkflow) ProtoMessage() {}
+
+func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryWorkflow.ProtoReflect.Descriptor instead.
+func (*RetryWorkflow) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *RetryWorkflow) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RetryWorkflow) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *RetryWorkflow) GetRuns() int32 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
 type Sweep struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2065,7 +2639,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2651,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2664,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
 }
 
 type SetQueue struct {
@@ -2104,7 +2678,7 @@ type SetQueue struct {
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +2690,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +2703,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetQueue) GetName() string {
@@ -2161,7 +2735,7 @@ type Barrier struct {
 
 func (x *Barrier) Reset() {
 	*x = Barrier{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2747,7 @@ func (x *Barrier) String() string {
 func (*Barrier) ProtoMessage() {}
 
 func (x *Barrier) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2760,7 @@ func (x *Barrier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barrier.ProtoReflect.Descriptor instead.
 func (*Barrier) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
 }
 
 // SetNode records a node that joined or left: ids ever used are kept.
@@ -2205,7 +2779,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2791,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2804,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetNode) GetId() string {
@@ -2275,6 +2849,116 @@ func (x *SetNode) GetRemoved() bool {
 	return false
 }
 
+// SwitchRules puts newer rules into force (SPEC §2.6): a leader proposes it once
+// every voter knows them. A node that does not know them stops at it.
+type SwitchRules struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SwitchRules) Reset() {
+	*x = SwitchRules{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SwitchRules) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SwitchRules) ProtoMessage() {}
+
+func (x *SwitchRules) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SwitchRules.ProtoReflect.Descriptor instead.
+func (*SwitchRules) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *SwitchRules) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// NodeDiffers is the leader's word that a node's state was another one than the
+// majority's (SPEC §2.5).
+type NodeDiffers struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Where that was seen, and up to where its state is known to have been right: what
+	// was told of it since then is the same doubt.
+	Index         uint64 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	RightUntil    uint64 `protobuf:"varint,3,opt,name=right_until,json=rightUntil,proto3" json:"right_until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeDiffers) Reset() {
+	*x = NodeDiffers{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeDiffers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeDiffers) ProtoMessage() {}
+
+func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
+func (*NodeDiffers) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *NodeDiffers) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeDiffers) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *NodeDiffers) GetRightUntil() uint64 {
+	if x != nil {
+		return x.RightUntil
+	}
+	return 0
+}
+
 // Outcome answers one operation.
 type Outcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2289,14 +2973,19 @@ type Outcome struct {
 	DeadlineMs   int64  `protobuf:"varint,8,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"`
 	Renewals     int32  `protobuf:"varint,9,opt,name=renewals,proto3" json:"renewals,omitempty"`
 	// The submitter is asked to slow down (SPEC §4.6).
-	Throttle      bool `protobuf:"varint,10,opt,name=throttle,proto3" json:"throttle,omitempty"`
+	Throttle bool `protobuf:"varint,10,opt,name=throttle,proto3" json:"throttle,omitempty"`
+	// Of a workflow: its rota.WorkflowState, the number of the next node that is
+	// wanted, and how often it has run.
+	WorkflowState uint32 `protobuf:"varint,11,opt,name=workflow_state,json=workflowState,proto3" json:"workflow_state,omitempty"`
+	NextNode      uint32 `protobuf:"varint,12,opt,name=next_node,json=nextNode,proto3" json:"next_node,omitempty"`
+	Runs          int32  `protobuf:"varint,13,opt,name=runs,proto3" json:"runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2308,7 +2997,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2321,7 +3010,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -2394,6 +3083,27 @@ func (x *Outcome) GetThrottle() bool {
 	return false
 }
 
+func (x *Outcome) GetWorkflowState() uint32 {
+	if x != nil {
+		return x.WorkflowState
+	}
+	return 0
+}
+
+func (x *Outcome) GetNextNode() uint32 {
+	if x != nil {
+		return x.NextNode
+	}
+	return 0
+}
+
+func (x *Outcome) GetRuns() int32 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
 var File_fsm_fsmpb_entry_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_entry_proto_rawDesc = "" +
@@ -2408,7 +3118,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\x83\x06\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xb9\t\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -2429,7 +3139,14 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\bset_mode\x18\x0e \x01(\v2\x11.rota.fsm.SetModeH\x00R\asetMode\x124\n" +
 	"\n" +
 	"set_tenant\x18\x0f \x01(\v2\x13.rota.fsm.SetTenantH\x00R\tsetTenant\x12:\n" +
-	"\freport_proof\x18\x10 \x01(\v2\x15.rota.fsm.ReportProofH\x00R\vreportProofB\x04\n" +
+	"\freport_proof\x18\x10 \x01(\v2\x15.rota.fsm.ReportProofH\x00R\vreportProof\x12=\n" +
+	"\ropen_workflow\x18\x11 \x01(\v2\x16.rota.fsm.OpenWorkflowH\x00R\fopenWorkflow\x121\n" +
+	"\tadd_nodes\x18\x12 \x01(\v2\x12.rota.fsm.AddNodesH\x00R\baddNodes\x12C\n" +
+	"\x0fcommit_workflow\x18\x13 \x01(\v2\x18.rota.fsm.CommitWorkflowH\x00R\x0ecommitWorkflow\x12C\n" +
+	"\x0fcancel_workflow\x18\x14 \x01(\v2\x18.rota.fsm.CancelWorkflowH\x00R\x0ecancelWorkflow\x12@\n" +
+	"\x0eretry_workflow\x18\x15 \x01(\v2\x17.rota.fsm.RetryWorkflowH\x00R\rretryWorkflow\x12:\n" +
+	"\fswitch_rules\x18\x16 \x01(\v2\x15.rota.fsm.SwitchRulesH\x00R\vswitchRules\x12:\n" +
+	"\fnode_differs\x18\x17 \x01(\v2\x15.rota.fsm.NodeDiffersH\x00R\vnodeDiffersB\x04\n" +
 	"\x02op\"\x85\x01\n" +
 	"\tBeginTerm\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x12\n" +
@@ -2564,7 +3281,41 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\fR\x05lease\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12%\n" +
-	"\x04spec\x18\x04 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\"\a\n" +
+	"\x04spec\x18\x04 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\"\xa4\x02\n" +
+	"\fOpenWorkflow\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x16\n" +
+	"\x06tenant\x18\x03 \x01(\tR\x06tenant\x12\x1d\n" +
+	"\n" +
+	"on_failure\x18\x04 \x01(\rR\tonFailure\x12'\n" +
+	"\x06labels\x18\x05 \x03(\v2\x0f.rota.fsm.LabelR\x06labels\x12\x18\n" +
+	"\acontent\x18\x06 \x01(\fR\acontent\x12\x14\n" +
+	"\x05nodes\x18\a \x01(\rR\x05nodes\x12\x14\n" +
+	"\x05edges\x18\b \x01(\x04R\x05edges\x12\x1a\n" +
+	"\bpriority\x18\t \x01(\x05R\bpriority\x12,\n" +
+	"\x06shares\x18\n" +
+	" \x03(\v2\x14.rota.fsm.QueueShareR\x06shares\"8\n" +
+	"\n" +
+	"QueueShare\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
+	"\x05nodes\x18\x02 \x01(\rR\x05nodes\"\x84\x01\n" +
+	"\bAddNodes\x12\x1a\n" +
+	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\fR\acontent\x12\x14\n" +
+	"\x05first\x18\x03 \x01(\rR\x05first\x12,\n" +
+	"\x05nodes\x18\x04 \x03(\v2\x16.rota.fsm.WorkflowNodeR\x05nodes\"O\n" +
+	"\fWorkflowNode\x12%\n" +
+	"\x04spec\x18\x01 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\x12\x18\n" +
+	"\aparents\x18\x02 \x03(\rR\aparents\":\n" +
+	"\x0eCommitWorkflow\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\fR\acontent\" \n" +
+	"\x0eCancelWorkflow\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"G\n" +
+	"\rRetryWorkflow\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x12\n" +
+	"\x04runs\x18\x03 \x01(\x05R\x04runs\"\a\n" +
 	"\x05Sweep\"Y\n" +
 	"\bSetQueue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
@@ -2577,7 +3328,14 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x04raft\x18\x03 \x01(\tR\x04raft\x12\x1a\n" +
 	"\bidentity\x18\x04 \x01(\tR\bidentity\x12\x16\n" +
 	"\x06starts\x18\x05 \x01(\x04R\x06starts\x12\x18\n" +
-	"\aremoved\x18\x06 \x01(\bR\aremoved\"\x9b\x02\n" +
+	"\aremoved\x18\x06 \x01(\bR\aremoved\"'\n" +
+	"\vSwitchRules\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\"X\n" +
+	"\vNodeDiffers\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1f\n" +
+	"\vright_until\x18\x03 \x01(\x04R\n" +
+	"rightUntil\"\xf3\x02\n" +
 	"\aOutcome\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x12\n" +
@@ -2590,7 +3348,10 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"deadlineMs\x12\x1a\n" +
 	"\brenewals\x18\t \x01(\x05R\brenewals\x12\x1a\n" +
 	"\bthrottle\x18\n" +
-	" \x01(\bR\bthrottleB+Z)github.com/rotasched/rota/fsm/fsmpb;fsmpbb\x06proto3"
+	" \x01(\bR\bthrottle\x12%\n" +
+	"\x0eworkflow_state\x18\v \x01(\rR\rworkflowState\x12\x1b\n" +
+	"\tnext_node\x18\f \x01(\rR\bnextNode\x12\x12\n" +
+	"\x04runs\x18\r \x01(\x05R\x04runsB+Z)github.com/rotasched/rota/fsm/fsmpb;fsmpbb\x06proto3"
 
 var (
 	file_fsm_fsmpb_entry_proto_rawDescOnce sync.Once
@@ -2604,41 +3365,50 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
-	(*Entry)(nil),       // 0: rota.fsm.Entry
-	(*Commands)(nil),    // 1: rota.fsm.Commands
-	(*Outcomes)(nil),    // 2: rota.fsm.Outcomes
-	(*Op)(nil),          // 3: rota.fsm.Op
-	(*BeginTerm)(nil),   // 4: rota.fsm.BeginTerm
-	(*JobSpec)(nil),     // 5: rota.fsm.JobSpec
-	(*Limit)(nil),       // 6: rota.fsm.Limit
-	(*Label)(nil),       // 7: rota.fsm.Label
-	(*Submit)(nil),      // 8: rota.fsm.Submit
-	(*WorkerSpec)(nil),  // 9: rota.fsm.WorkerSpec
-	(*Register)(nil),    // 10: rota.fsm.Register
-	(*SetStatus)(nil),   // 11: rota.fsm.SetStatus
-	(*Reach)(nil),       // 12: rota.fsm.Reach
-	(*Round)(nil),       // 13: rota.fsm.Round
-	(*Preempt)(nil),     // 14: rota.fsm.Preempt
-	(*Hold)(nil),        // 15: rota.fsm.Hold
-	(*Pair)(nil),        // 16: rota.fsm.Pair
-	(*LeaseOp)(nil),     // 17: rota.fsm.LeaseOp
-	(*Cancel)(nil),      // 18: rota.fsm.Cancel
-	(*Retry)(nil),       // 19: rota.fsm.Retry
-	(*SetMode)(nil),     // 20: rota.fsm.SetMode
-	(*SetTenant)(nil),   // 21: rota.fsm.SetTenant
-	(*ReportProof)(nil), // 22: rota.fsm.ReportProof
-	(*Sweep)(nil),       // 23: rota.fsm.Sweep
-	(*SetQueue)(nil),    // 24: rota.fsm.SetQueue
-	(*Barrier)(nil),     // 25: rota.fsm.Barrier
-	(*SetNode)(nil),     // 26: rota.fsm.SetNode
-	(*Outcome)(nil),     // 27: rota.fsm.Outcome
+	(*Entry)(nil),          // 0: rota.fsm.Entry
+	(*Commands)(nil),       // 1: rota.fsm.Commands
+	(*Outcomes)(nil),       // 2: rota.fsm.Outcomes
+	(*Op)(nil),             // 3: rota.fsm.Op
+	(*BeginTerm)(nil),      // 4: rota.fsm.BeginTerm
+	(*JobSpec)(nil),        // 5: rota.fsm.JobSpec
+	(*Limit)(nil),          // 6: rota.fsm.Limit
+	(*Label)(nil),          // 7: rota.fsm.Label
+	(*Submit)(nil),         // 8: rota.fsm.Submit
+	(*WorkerSpec)(nil),     // 9: rota.fsm.WorkerSpec
+	(*Register)(nil),       // 10: rota.fsm.Register
+	(*SetStatus)(nil),      // 11: rota.fsm.SetStatus
+	(*Reach)(nil),          // 12: rota.fsm.Reach
+	(*Round)(nil),          // 13: rota.fsm.Round
+	(*Preempt)(nil),        // 14: rota.fsm.Preempt
+	(*Hold)(nil),           // 15: rota.fsm.Hold
+	(*Pair)(nil),           // 16: rota.fsm.Pair
+	(*LeaseOp)(nil),        // 17: rota.fsm.LeaseOp
+	(*Cancel)(nil),         // 18: rota.fsm.Cancel
+	(*Retry)(nil),          // 19: rota.fsm.Retry
+	(*SetMode)(nil),        // 20: rota.fsm.SetMode
+	(*SetTenant)(nil),      // 21: rota.fsm.SetTenant
+	(*ReportProof)(nil),    // 22: rota.fsm.ReportProof
+	(*OpenWorkflow)(nil),   // 23: rota.fsm.OpenWorkflow
+	(*QueueShare)(nil),     // 24: rota.fsm.QueueShare
+	(*AddNodes)(nil),       // 25: rota.fsm.AddNodes
+	(*WorkflowNode)(nil),   // 26: rota.fsm.WorkflowNode
+	(*CommitWorkflow)(nil), // 27: rota.fsm.CommitWorkflow
+	(*CancelWorkflow)(nil), // 28: rota.fsm.CancelWorkflow
+	(*RetryWorkflow)(nil),  // 29: rota.fsm.RetryWorkflow
+	(*Sweep)(nil),          // 30: rota.fsm.Sweep
+	(*SetQueue)(nil),       // 31: rota.fsm.SetQueue
+	(*Barrier)(nil),        // 32: rota.fsm.Barrier
+	(*SetNode)(nil),        // 33: rota.fsm.SetNode
+	(*SwitchRules)(nil),    // 34: rota.fsm.SwitchRules
+	(*NodeDiffers)(nil),    // 35: rota.fsm.NodeDiffers
+	(*Outcome)(nil),        // 36: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,  // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,  // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	27, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	36, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
 	4,  // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
 	8,  // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
 	10, // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
@@ -2648,30 +3418,41 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	17, // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
 	18, // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
 	19, // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
-	23, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
-	24, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
-	25, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
-	26, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
+	30, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
+	31, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
+	32, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
+	33, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
 	20, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
 	21, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
 	22, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
-	7,  // 19: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	6,  // 20: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	5,  // 21: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	6,  // 22: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	9,  // 23: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	16, // 24: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	15, // 25: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	14, // 26: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	5,  // 27: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	7,  // 28: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	5,  // 29: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	7,  // 30: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	23, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
+	25, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
+	27, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
+	28, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
+	29, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
+	34, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
+	35, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	7,  // 26: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	6,  // 27: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	5,  // 28: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	6,  // 29: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	9,  // 30: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	16, // 31: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	15, // 32: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	14, // 33: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	5,  // 34: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	7,  // 35: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	5,  // 36: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	7,  // 37: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	24, // 38: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	26, // 39: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	5,  // 40: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	7,  // 41: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -2696,6 +3477,13 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_SetMode)(nil),
 		(*Op_SetTenant)(nil),
 		(*Op_ReportProof)(nil),
+		(*Op_OpenWorkflow)(nil),
+		(*Op_AddNodes)(nil),
+		(*Op_CommitWorkflow)(nil),
+		(*Op_CancelWorkflow)(nil),
+		(*Op_RetryWorkflow)(nil),
+		(*Op_SwitchRules)(nil),
+		(*Op_NodeDiffers)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2703,7 +3491,7 @@ func file_fsm_fsmpb_entry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

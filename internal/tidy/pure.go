@@ -24,7 +24,7 @@ func pureFiles(t *tree) []*file {
 			found = append(found, f)
 		}
 	}
-	return found
+	return slices.DeleteFunc(found, (*file).planted)
 }
 
 // generatorFile is the one source that may draw from a generator, which must be

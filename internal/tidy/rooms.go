@@ -67,8 +67,13 @@ var rooms = []room{
 	{path: "internal/generate", only: []string{protoLibrary, "github.com/bufbuild/protocompile"}},
 	{path: "test/sim", may: []string{".", "sched", "fsm", "fsm/fsmpb", "snapshot"},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
+	{path: "test/virtual", may: []string{".", "fsm", "snapshot", "cluster", "transport", "client"},
+		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, commandLine, settings}},
 	{path: "test/e2e", may: []string{".", "client", "api/rota/v1", "api/words"},
 		never: []string{raftLibrary, raftStore, gossip}},
+	{path: "test/bite", only: []string{}},
+	{path: "test/bench", only: []string{}},
+	{path: "test/crash", may: []string{".", "client"}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
 	{path: "test/jepsen-lite", may: []string{".", "client", "api/rota/v1"},
 		never: []string{raftLibrary, raftStore, gossip}},
 }

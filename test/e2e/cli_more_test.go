@@ -14,7 +14,7 @@ func cliQueue(t *testing.T, c *nodes) {
 	shown := object(t, c.rota(t, "queue", "set", "q1", "--preset", "aicf-quantum", "--set", "queue_cap=99", "-o", "json"))
 	fields(t, "the queue", shown, "name", "policy", "pending", "blocked", "delayed", "queued", "assigned", "running", "submitted_total",
 		"assigned_total", "completed_total", "dead_total", "expired_total", "cancelled_total", "lanes", "workers", "oldest_wait_ms",
-		"usage_permille", "lease_usage_permille", "parked_lanes", "tiers", "domains?", "types?")
+		"usage_permille", "lease_usage_permille", "backpressure", "parked_lanes", "tiers", "domains?", "types?")
 	q := decode[rota.Queue](t, c.rota(t, "queue", "show", "q1", "-o", "json"))
 	if q.Policy.Preset != "aicf-quantum" || q.Policy.QueueCap != 99 || q.Policy.LeaseMs != 180_000 {
 		t.Errorf("the policy is %+v", q.Policy)
@@ -71,7 +71,7 @@ func cliStatus(t *testing.T, c *nodes) {
 	for _, n := range c.all {
 		s := object(t, command(t, nil, "", "cluster", "status", "--addr", n.api, "-o", "json"))
 		fields(t, "the status", s, "cluster_id", "leader", "term", "applied_index", "clock_ms", "date_ms", "mode", "mode_reason?",
-			"drained?", "jobs", "workers", "nodes")
+			"drained?", "jobs", "workers", "nodes", "rules_version")
 		if c.byID(s["leader"].(string)) == nil || s["mode"] != "NORMAL" {
 			t.Errorf("leader %v, mode %v", s["leader"], s["mode"])
 		}
@@ -80,9 +80,10 @@ func cliStatus(t *testing.T, c *nodes) {
 			t.Errorf("%d nodes in the status", len(all))
 		}
 		for _, one := range all {
-			fields(t, "the node", one, "id", "api", "raft", "state", "voter", "version", "applied_index", "digest", "healthy", "problems")
+			fields(t, "the node", one, "id", "api", "raft", "state", "voter", "version", "applied_index", "digest", "healthy", "problems",
+				"rules_version")
 			list(t, one, "problems")
-			if one["voter"] != true || one["healthy"] != true || len(one["digest"].(string)) != 32 {
+			if one["voter"] != true || one["healthy"] != true || one["rules_version"] != s["rules_version"] || len(one["digest"].(string)) != 32 {
 				t.Errorf("the node is %v", one)
 			}
 		}

@@ -142,7 +142,7 @@ func cliUsage(t *testing.T, c *nodes) {
 		"job submit --type x --priority -1", "job submit --type x --priority five", "job submit --type x --id a/b", "job submit --type x --fee -1",
 		"job submit --type x --expected-digest zz", "job submit --type x --expected-digest abcd", "job submit --type x --delay -1s",
 		"job submit --type x --payload @/no/such/file", "job submit --file /no/such/file", "job submit --file x --type y",
-		"job list --state NONSENSE", "job list --limit 0", "job show", "job show a b", "job wait", "job wait ../etc", "job cancel",
+		"job list --state NONSENSE", "job list --limit 0", "job show", "job show a b", "job wait", "job wait /etc", "job cancel",
 		"queue set q --preset nonsense", "queue set q --set nonsense=1", "queue set q --set queue_cap", "queue set q --set queue_cap=many",
 		"queue set q --set queue_cap=-1", "queue set bad/name", "worker run", "worker run --queues q --slots -1", "worker show", "worker nonsense",
 		"cluster", "operator raft", "operator snapshot save", "operator snapshot restore f", "bench jobs --jobs 0", "bench trace /no/such.swf",

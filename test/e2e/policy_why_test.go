@@ -31,7 +31,7 @@ func TestWhyOverTheWire(t *testing.T) {
 	c.rota(t, "job", "why", "no-such-job").want(t, 3)
 	c.rota(t, "job", "why", "no-such-job", "--at", "2").want(t, 3)
 	c.rota(t, "job", "why").want(t, 2)
-	c.rota(t, "job", "why", "a/b").want(t, 2)
+	c.rota(t, "job", "why", "/b").want(t, 2)
 	c.rota(t, "job", "why", "x", "--at", "-1").want(t, 2)
 	future := c.rota(t, "job", "why", "lonely", "--at", "99999999").want(t, 1)
 	contains(t, "the refusal", future.stderr, "99999999", "newest")

@@ -20,7 +20,7 @@ import (
 func TestDamagedNewestSnapshot(t *testing.T) {
 	long(t)
 	t.Parallel()
-	c := newCluster(t, 1)
+	c := newCluster(t, 1, "--snapshot-entries", "256", "--snapshot-every", "1s")
 	n := c.all[0]
 	marked := submitTo(t, c.dial(t), "default", "marked", 10)
 	busy := launch(t, "bench jobs", []string{c.env()}, "bench", "jobs", "--jobs", "500000", "--batch", "1", "--producers", "4",

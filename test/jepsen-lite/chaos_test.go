@@ -27,7 +27,25 @@ func TestChaos(t *testing.T) {
 	if err != nil {
 		t.Skip("ROTA_CHAOS gives no duration such as 60s")
 	}
-	seed := uint64(1)
+	torments(t, duration)
+}
+
+// TestContainers is one in containers, as long as ROTA_CHAOS_DOCKER says.
+func TestContainers(t *testing.T) {
+	duration, err := time.ParseDuration(os.Getenv("ROTA_CHAOS_DOCKER"))
+	if err != nil {
+		t.Skip("ROTA_CHAOS_DOCKER gives no duration such as 60s")
+	}
+	if _, err := canUseContainers(); err != nil {
+		t.Skipf("nothing was run in containers: %v", err)
+	}
+	torments(t, duration, "--via", viaDocker)
+}
+
+// torments makes a run and fails for what it found.
+func torments(t *testing.T, duration time.Duration, options ...string) {
+	t.Helper()
+	seed, err := uint64(1), error(nil)
 	if s := os.Getenv("ROTA_CHAOS_SEED"); s != "" {
 		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
 			t.Fatalf("ROTA_CHAOS_SEED: %v", err)
@@ -37,7 +55,7 @@ func TestChaos(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"--duration", duration.String(), "--seed", strconv.FormatUint(seed, 10), "-o", "json"}
+	args := append(options, "--duration", duration.String(), "--seed", strconv.FormatUint(seed, 10), "-o", "json")
 	if binary := os.Getenv("ROTA_CHAOS_BINARY"); binary != "" {
 		args = append(args, "--rota", binary)
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"slices"
+
+	"github.com/rotasched/rota"
 )
 
 // endKinds are the events that end a job, by the state that they lead to.
@@ -85,6 +87,9 @@ func eventsOfJob(v *view, id string, j *jobEvents) (faults []string) {
 	for _, op := range v.jobs[id] {
 		asked = asked || op.Func == opSubmit && op.Outcome != Refused
 		accepted = accepted || op.Func == opSubmit && op.Outcome == OK
+	}
+	if _, _, node := rota.SplitNodeJobID(rota.JobID(id)); node && j != nil && asked {
+		return eventsOfWork(v.jobs[id], j) // its life is its workflow's matter
 	}
 	switch {
 	case j == nil && accepted:

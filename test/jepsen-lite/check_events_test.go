@@ -27,13 +27,13 @@ func TestEventsBite(t *testing.T) {
 		{"a_node_differs", "events", func(s *story) {
 			events := slices.Clone(s.h.Events)
 			events[2].Sum++
-			s.h.Streams[1] = against("n2", true, s.h.Events, events)
+			s.h.Streams[1] = against("n2", true, s.h.Events, briefs(events))
 		}},
 		{"a_node_lacks_the_oldest", "events", func(s *story) {
-			s.h.Streams[1] = against("n2", true, s.h.Events, s.h.Events[2:])
+			s.h.Streams[1] = against("n2", true, s.h.Events, briefs(s.h.Events[2:]))
 		}},
 		{"a_node_tells_less_later", "events", func(s *story) {
-			s.h.Streams[2] = against("n3", true, s.h.Events, s.h.Events[:5])
+			s.h.Streams[2] = against("n3", true, s.h.Events, briefs(s.h.Events[:5]))
 		}},
 		{"a_node_is_not_asked", "events", func(s *story) { s.h.Streams = s.h.Streams[1:] }},
 		{"ids_shrink", "events", func(s *story) { s.h.Events[4].ID, s.h.Events[5].ID = s.h.Events[5].ID, s.h.Events[4].ID }},
@@ -51,7 +51,7 @@ func TestEventsBite(t *testing.T) {
 	spares(t, []plant{
 		{"stopped_before_the_end", "events", told(func(e []SeenEvent) []SeenEvent { return e[:7] })},
 		{"a_node_was_asked_before", "events", func(s *story) {
-			s.h.Streams[0] = against("n1", true, s.h.Events, s.h.Events[:5])
+			s.h.Streams[0] = against("n1", true, s.h.Events, briefs(s.h.Events[:5]))
 		}},
 		{"parent", "events", func(s *story) { s.h.Events[4].Parent = s.h.Events[2].ID }},
 	})
@@ -62,7 +62,7 @@ func edit(change func(events []SeenEvent) []SeenEvent) func(s *story) {
 	return func(s *story) {
 		s.h.Events = change(s.h.Events)
 		for i := range s.h.Streams {
-			s.h.Streams[i] = against(s.h.Streams[i].Name, s.h.Streams[i].Whole, s.h.Events, s.h.Events)
+			s.h.Streams[i] = against(s.h.Streams[i].Name, s.h.Streams[i].Whole, s.h.Events, briefs(s.h.Events))
 		}
 	}
 }

@@ -24,7 +24,7 @@ func checkExpiry(v *view) (found []Anomaly) {
 	lost, excused := 0, 0
 	disturbances := v.disturbances()
 	for _, a := range v.attempts {
-		if a.lost == nil || !slices.Contains([]string{"NONE", "LEASE_EXPIRED", "ACK_TIMEOUT"}, a.lost.Kind) {
+		if a.lost == nil || !slices.Contains([]string{"NONE", "LEASE_EXPIRED", "ACK_TIMEOUT"}, a.lost.Kind) || v.cancelled(a) {
 			continue
 		}
 		lost++
@@ -43,13 +43,25 @@ func checkExpiry(v *view) (found []Anomaly) {
 	return found
 }
 
+// cancelled says that a lease was ended by people's word: a worker whose own word met
+// that one is refused, and told no reason but in the text.
+func (v *view) cancelled(a *attempt) bool {
+	job := v.final[a.job]
+	return a.lost.Kind == "NONE" && job != nil && slices.ContainsFunc(job.Attempts, func(f FinalAttempt) bool {
+		return f.Lease == a.lease && (f.End == "CANCELLED" || f.End == "WORKFLOW_CANCELLED")
+	})
+}
+
 // disturbances are when the cluster may have had no leader that commits: until
 // others have elected one where a single node was struck, else to the end of the
 // fault and an election after it.
 func (v *view) disturbances() (spans []span) {
 	for _, f := range v.Faults {
 		switch {
-		case slices.Contains([]string{"kill-worker", "pause-worker", "worker-cut", "snapshot-save"}, f.Nemesis):
+		case slices.Contains([]string{"kill-worker", "pause-worker", "worker-cut", "unplug-worker", "snapshot-save"}, f.Nemesis):
+		case wallFault(f.Nemesis) || badLinkOf(&f, "w"): // no lease is counted by a wall clock, nor cluster held up by a worker
+		case badLinkOf(&f, "n") && f.stalls(): // enough of it comes through to be elected, or stay so
+			spans = append(spans, span{f.From, f.To + settling})
 		case len(f.Targets) == 1 && f.Nemesis != "rolling-restart" && f.Nemesis != "flapping":
 			spans = append(spans, span{f.From, f.From + settling}, span{f.To, f.To + rejoining})
 		default:
@@ -71,6 +83,11 @@ func (v *view) struck(a *attempt, s span) bool {
 				return true
 			}
 		}
+		for _, b := range v.BadLinks { // one that is only slow is no excuse
+			if b.Stalls && (b.From == who || b.To == who) && b.Begin < s.to && b.End+settling > s.from {
+				return true
+			}
+		}
 	}
 	return false
 }
@@ -78,11 +95,7 @@ func (v *view) struck(a *attempt, s span) bool {
 // connectedTo lists the nodes that a worker process was connected to in a time.
 func (v *view) connectedTo(process string, s span) (nodes []string) {
 	at, since := "", int64(0)
-	for i := range v.Ops {
-		op := &v.Ops[i]
-		if op.Process != process || op.Func != opConnect {
-			continue
-		}
+	for _, op := range v.connects[process] {
 		if at != "" && since < s.to && op.Invoke > s.from {
 			nodes = append(nodes, at)
 		}

@@ -1,109 +1,139 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
+	"io"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
 
 	"github.com/rotasched/rota"
 )
 
-// The phases of a job, as coarse as users can tell them apart: when a lease
-// runs out is nobody's to see, so what is not over is live.
-type phase uint8
+// linearLimits bound the search for an order: what takes longer is left undecided.
+type linearLimits struct{ job, all time.Duration }
 
-const (
-	absent phase = iota
-	live
-	completed
-	dead
-	cancelled
-	expired
-)
+// linearMost is far beyond what a history without a violation takes.
+var linearMost = linearLimits{job: 10 * time.Second, all: 3 * time.Minute}
 
-var phaseNames = []string{"absent", "live", "completed", "dead", "cancelled", "expired"}
+// checkLinear has porcupine search, for each job by itself, an order of its
+// operations that one queue could have done, each between its invocation and its
+// return. Jobs are checked one by one, as porcupine's own partitions would all
+// be searched at once, and the first that is illegal would end the search.
+func checkLinear(v *view) []Anomaly { return judgeLinear(v, linearMost) }
 
-// life is one state of a job: TESTING §5.1 with tokens as numbers, in their
-// order. holder is the newest token while its lease may be open, 0 if it is not.
-type life struct {
-	phase        phase
-	last, holder uint16
-}
-
-// linearMost bounds the operations on one job, stepsMost the search.
-const (
-	linearMost = 64
-	stepsMost  = 2_000_000
-)
-
-// checkLinear searches, for each job by itself, an order of its operations that
-// one queue could have done, each between its invocation and its return.
-func checkLinear(v *view) (found []Anomaly) {
-	long, deep := 0, 0
-	for _, id := range v.ids {
-		s := newSearch(v, id)
-		if len(s.ops) > linearMost {
-			long++
-			continue
-		}
-		ok := s.from(0, life{})
-		v.linearSteps += s.steps
-		switch {
-		case s.steps > stepsMost:
-			deep++
-		case !ok:
-			found = append(found, Anomaly{IDs: []string{id}, At: s.stuckAt(), Text: fmt.Sprintf(
-				"no order explains job %s: %s", id, s.tell())})
+func judgeLinear(v *view, limits linearLimits) (found []Anomaly) {
+	began := time.Now()
+	results := make([]porcupine.CheckResult, len(v.ids))
+	counts := make([]int, len(v.ids))
+	next := make(chan int)
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for i := range next {
+				history := linearHistory(v, v.ids[i])
+				counts[i], results[i] = len(history), porcupine.Unknown
+				if left := limits.all - time.Since(began); left > 0 {
+					results[i] = porcupine.CheckOperationsTimeout(linearModel, history, min(left, limits.job))
+				}
+			}
+		})
+	}
+	for i := range v.ids {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	undecided, operations := []string(nil), 0
+	for i, id := range v.ids {
+		operations += counts[i]
+		switch results[i] {
+		case porcupine.Unknown:
+			undecided = append(undecided, id)
+		case porcupine.Illegal:
+			found = append(found, illegal(v, id, len(found) < picturesMost, limits.job))
 		}
 	}
-	if long+deep > 0 {
-		v.undecided = append(v.undecided, fmt.Sprintf("linear: %d jobs had too many operations, %d too many orders",
-			long, deep))
+	if len(undecided) > 0 {
+		v.undecided = append(v.undecided, fmt.Sprintf("linear: %d jobs had too many orders for %s each and %s in all, such as %s",
+			len(undecided), limits.job, limits.all, strings.Join(undecided[:min(5, len(undecided))], " ")))
 	}
-	v.figures["linear_jobs"], v.figures["linear_steps"] = len(v.ids)-long-deep, v.linearSteps
+	v.figures["linear_jobs"], v.figures["linear_operations"] = len(v.ids)-len(undecided), operations
+	v.figures["linear_ms"] = time.Since(began).Milliseconds()
 	return found
 }
 
-// search is the search for one job.
-type search struct {
-	ops    []*Op
-	tokens []rota.Token
-	// mortal: a lease that runs out may kill the job.
-	mortal bool
-	tried  map[tried]struct{}
-	steps  int
-	// best is the most operations that were in order at once.
-	best     uint64
-	bestLife life
+// linearHistory is what porcupine is asked about a job.
+func linearHistory(v *view, id string) []porcupine.Operation {
+	ops := v.linearOps(id)
+	number := numbered(ops)
+	queue := v.Queues[v.queue[id]]
+	_, _, node := rota.SplitNodeJobID(rota.JobID(id))
+	of := &nature{mortal: queue.AttemptMax < 100, expires: queue.TTLMs > 0, node: node}
+	shown := make(map[string]uint16, len(number))
+	for t, n := range number {
+		shown[id+"/"+t.String()] = n
+	}
+	clients, given := make(map[string]int), earliest(ops, number)
+	history := make([]porcupine.Operation, 0, len(ops))
+	for _, op := range ops {
+		client, known := clients[op.Process]
+		if !known {
+			client = len(clients)
+			clients[op.Process] = client
+		}
+		of.expires = of.expires || op.TTLMs > 0
+		c := &call{Op: op, of: of, token: number[op.Token], shown: shown[op.Output]}
+		history = append(history, porcupine.Operation{ClientId: client, Input: c, Output: nil, Call: op.Invoke,
+			Return: max(op.Return, op.Invoke)})
+		if o := &history[len(history)-1]; op.Func == opStart || op.Func == opGrant {
+			o.Call = min(given[c.token], o.Return)
+		}
+	}
+	return history
 }
 
-type tried struct {
-	done uint64
-	life life
-}
-
-func newSearch(v *view, id string) *search {
-	s := &search{mortal: v.Queues[v.queue[id]].AttemptMax < 100, tried: make(map[tried]struct{})}
-	for _, op := range v.jobs[id] {
-		if judged(op) {
-			s.ops = append(s.ops, op)
-			if !op.Token.IsZero() && !slices.Contains(s.tokens, op.Token) {
-				s.tokens = append(s.tokens, op.Token)
+// linearOps are the operations that count, and what was asked of the workflow that
+// the job is a node of: a run again may have revived it. Of those without a known
+// outcome that can only happen once, the first stands for all.
+func (v *view) linearOps(id string) (ops []*Op) {
+	w, _, node := rota.SplitNodeJobID(rota.JobID(id))
+	if node {
+		for _, op := range v.flows[string(w)] {
+			if op.Func == opFlowRetry && op.Outcome != Refused {
+				ops = append(ops, &Op{Process: op.Process, Func: opRetry, Job: id, Invoke: op.Invoke, Return: never,
+					Outcome: Unknown})
 			}
 		}
 	}
-	slices.SortFunc(s.tokens, func(a, b rota.Token) int {
-		return cmp.Or(cmp.Compare(a.Incarnation, b.Incarnation), cmp.Compare(a.Counter, b.Counter))
-	})
-	return s
+	revived := len(ops) > 0
+	for _, op := range v.jobs[id] {
+		revived = revived || op.Func == opRetry
+	}
+	var submits, cancels bool
+	for _, op := range v.jobs[id] {
+		once := op.Outcome == Unknown && (op.Func == opSubmit && submits || op.Func == opCancel && cancels && !revived)
+		if !judged(op) || once {
+			continue
+		}
+		ops = append(ops, op)
+		submits = submits || op.Outcome == Unknown && op.Func == opSubmit
+		cancels = cancels || op.Outcome == Unknown && op.Func == opCancel
+	}
+	return ops
 }
 
 // judged says whether an operation tells or changes anything. A decline does
 // neither: a lease may end at any moment as it is.
 func judged(op *Op) bool {
 	switch op.Func {
-	case opSubmit, opCancel, opReport:
+	case opSubmit, opCancel, opRetry:
+		return true
+	case opReport:
 		return op.Did != didDecline
 	case opStart, opGrant:
 		return true
@@ -114,85 +144,63 @@ func judged(op *Op) bool {
 	}
 }
 
-// invoked is when an operation may have happened first. What a worker was given
-// was decided some time before it saw it.
-func invoked(op *Op) int64 {
-	if op.Func == opStart || op.Func == opGrant {
-		return 0
+// earliest is when each lease may have been given out first. What a worker was given
+// was decided some time before it saw it, yet after what is known to have happened
+// under an older lease: tokens grow. Without that bound every lease could be the
+// first, and the search would try them all.
+func earliest(ops []*Op, number map[rota.Token]uint16) []int64 {
+	at := make([]int64, len(number)+1)
+	for _, op := range ops {
+		n := int(number[op.Token])
+		sure := op.Outcome == OK && (op.Func == opReport || op.Func == opGet || op.Func == opWait)
+		if sure && n > 0 && n+1 < len(at) {
+			at[n+1] = max(at[n+1], op.Invoke)
+		}
 	}
-	return op.Invoke
+	for n := 1; n < len(at); n++ {
+		at[n] = max(at[n], at[n-1])
+	}
+	return at
 }
 
-// from tries all orders of what is left.
-func (s *search) from(done uint64, now life) bool {
-	if done == 1<<len(s.ops)-1 {
-		return true
-	}
-	if s.steps++; s.steps > stepsMost {
-		return false
-	}
-	at := tried{done, now}
-	if _, again := s.tried[at]; again {
-		return false
-	}
-	s.tried[at] = struct{}{}
-	if ones(done) >= ones(s.best) {
-		s.best, s.bestLife = done, now
-	}
-	first := never
-	for i, op := range s.ops {
-		if done&(1<<i) == 0 {
-			first = min(first, op.Return)
+// picturesMost bounds the jobs that porcupine draws.
+const picturesMost = 10
+
+// illegal words the longest order that there is and what did not fit after it, and
+// has porcupine's own drawing of it go with the report.
+func illegal(v *view, id string, draw bool, most time.Duration) Anomaly {
+	history := linearHistory(v, id)
+	_, info := porcupine.CheckOperationsVerbose(linearModel, history, most)
+	var longest []porcupine.Operation
+	for _, partial := range slices.Concat(info.PartialLinearizationsOperations()...) {
+		if len(partial) > len(longest) {
+			longest = partial
 		}
 	}
-	if first == never { // only what may never have happened is left
-		return true
+	state, placed := linearModel.Init(), make(map[any]bool, len(longest))
+	for _, o := range longest {
+		_, state = linearModel.Step(state, o.Input, o.Output)
+		placed[o.Input] = true
 	}
-	for i, op := range s.ops {
-		if done&(1<<i) != 0 || invoked(op) > first {
-			continue
-		}
-		for _, next := range s.step(now, op) {
-			if s.from(done|1<<i, next) {
-				return true
+	var left strings.Builder
+	first, told := never, 0
+	for _, o := range history {
+		if c := o.Input.(*call); !placed[c] {
+			first = min(first, o.Return)
+			if told++; told <= 6 {
+				fmt.Fprintf(&left, " [%s, %s]", c.describe(), times(c.Op))
 			}
 		}
 	}
-	return false
-}
-
-func ones(mask uint64) (n int) {
-	for ; mask != 0; mask &= mask - 1 {
-		n++
+	a := Anomaly{IDs: []string{id}, At: first, Text: fmt.Sprintf("no order explains job %s: after %d of %d operations it is %s; "+
+		"left are%s", id, len(longest), len(history), linearModel.DescribeState(state), left.String())}
+	if draw {
+		a.Link = fmt.Sprintf("linear-%d.html", len(v.drawings)+1)
+		v.drawings = append(v.drawings, picture{a.Link, func(to io.Writer) error {
+			return porcupine.Visualize(linearModel, info, to)
+		}})
 	}
-	return n
-}
-
-// stuckAt is when the first operation that found no place returned.
-func (s *search) stuckAt() int64 {
-	first := never
-	for i, op := range s.ops {
-		if s.best&(1<<i) == 0 {
-			first = min(first, op.Return)
-		}
-	}
-	return first
-}
-
-// tell words the longest order and what did not fit after it.
-func (s *search) tell() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "after %d of %d operations it is %s (last token %d, open %d); left are", ones(s.best), len(s.ops),
-		phaseNames[s.bestLife.phase], s.bestLife.last, s.bestLife.holder)
-	told := 0
-	for i, op := range s.ops {
-		if s.best&(1<<i) == 0 && told < 6 {
-			told++
-			fmt.Fprintf(&b, " [%s %s %s %s %s by %s at %s, %s]", op.Func, op.Did, op.Outcome, op.State+op.Kind,
-				op.Token, op.Process, op.Node, times(op))
-		}
-	}
-	return b.String()
+	return a
 }
 
 func times(op *Op) string {

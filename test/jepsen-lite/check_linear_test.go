@@ -2,7 +2,13 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
 )
 
 func TestLinearBites(t *testing.T) {
@@ -17,6 +23,42 @@ func TestLinearBites(t *testing.T) {
 		{"both_holders_complete", "linear", func(s *story) { s.worked("w1.1", "a", 3, 350, 390, didComplete, OK) }},
 		{"made_twice", "linear", func(s *story) { s.submitted("a", 600) }},
 		{"done_without_a_lease", "linear", func(s *story) { s.find(opStart, "a", 1).Func = "forgotten" }},
+		{"stale_completion_accepted", "linear", func(s *story) {
+			s.find(opReport, "a", 0).Did, s.find(opReport, "a", 0).Invoke = didComplete, ms(450)
+			s.find(opReport, "a", 0).Return = ms(455)
+		}},
+		{"completion_of_a_lease_given_back_accepted", "linear", func(s *story) {
+			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, didFail, OK)
+			s.op(Op{Process: "h", Func: opReport, Did: didComplete, Job: "c", Token: token(5), Invoke: ms(1_200),
+				Return: ms(1_210), Outcome: OK})
+		}},
+		{"cancelled_after_the_end", "linear", func(s *story) { s.cancelled("a", 610, OK, "") }},
+		{"cancel_refused_though_live", "linear", func(s *story) {
+			s.submitted("c", 100).cancelled("c", 200, Refused, "CONFLICT").read("c", "QUEUED", 0, 300, 310)
+		}},
+		{"cancel_of_what_was_never_there", "linear", func(s *story) { s.cancelled("c", 50, OK, "").submitted("c", 100) }},
+		{"lives_again_unasked", "linear", func(s *story) { s.gone("c").read("c", "QUEUED", 0, 2_000, 2_010) }},
+		{"leased_again_unasked", "linear", func(s *story) {
+			s.gone("c").worked("w2.1", "c", 6, 2_000, 2_100, didComplete, OK)
+		}},
+		{"retried_though_completed", "linear", func(s *story) { s.retried("a", 600, OK, "").read("a", "QUEUED", 0, 700, 710) }},
+		{"retry_refused_though_dead", "linear", func(s *story) { s.gone("c").retried("c", 2_000, Refused, "CONFLICT") }},
+		{"retry_refused_as_unknown", "linear", func(s *story) { s.gone("c").retried("c", 2_000, Refused, "NOT_FOUND") }},
+		{"dead_after_a_retry", "linear", func(s *story) {
+			s.gone("c").retried("c", 2_000, OK, "").read("c", "DEAD", 0, 2_100, 2_110)
+		}},
+		{"expired_without_a_time_to_live", "linear", func(s *story) { s.submitted("c", 100).read("c", "EXPIRED", 0, 200, 210) }},
+		{"lives_after_it_expired", "linear", func(s *story) {
+			s.lasting("c", 50).read("c", "EXPIRED", 0, 200, 210).read("c", "QUEUED", 0, 300, 310)
+		}},
+		{"node_revived_unasked", "linear", func(s *story) {
+			s.asked("f", opFlowSubmit, OK, 100).worked("w1.1", string(rota.NodeJobID("f", "n0")), 5, 200, 300, didNoRetry, OK)
+			s.worked("w1.1", string(rota.NodeJobID("f", "n0")), 6, 400, 500, didComplete, OK)
+		}},
+		{"node_completed_twice", "linear", func(s *story) {
+			s.asked("f", opFlowSubmit, OK, 100).asked("f", opFlowRetry, OK, 350).worked("w1.1", string(rota.NodeJobID("f", "n0")), 5, 200, 300, didComplete, OK)
+			s.worked("w1.1", string(rota.NodeJobID("f", "n0")), 6, 400, 500, didComplete, OK)
+		}},
 		{"failed_after_the_end", "linear", func(s *story) { s.worked("w1.1", "a", 3, 530, 540, didFail, OK) }},
 		{"cancelled_and_completed", "linear", func(s *story) {
 			s.op(Op{Process: "c", Func: opCancel, Job: "a", Invoke: ms(510), Return: ms(512), Outcome: OK,
@@ -63,6 +105,30 @@ func TestLinearSpares(t *testing.T) {
 			op.Outcome, op.Return = Unknown, never
 		}},
 		{"read_overlaps_completion", "linear", func(s *story) { s.read("a", "RUNNING", 4, 499, 520) }},
+		{"retry_with_delay", "linear", func(s *story) {
+			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, didFail, OK).read("c", "DELAYED", 0, 1_150, 1_160)
+			s.worked("w1.1", "c", 6, 1_400, 1_500, didComplete, OK)
+		}},
+		{"retried_after_its_end", "linear", func(s *story) {
+			s.gone("c").retried("c", 2_000, OK, "").retried("c", 2_100, OK, "")
+			s.worked("w2.1", "c", 6, 2_200, 2_300, didComplete, OK)
+		}},
+		{"retried_after_a_cancel", "linear", func(s *story) {
+			s.submitted("c", 900).cancelled("c", 950, OK, "").retried("c", 1_000, OK, "").read("c", "QUEUED", 0, 1_100, 1_110)
+			s.cancelled("c", 1_200, OK, "").read("c", "CANCELLED", 0, 1_300, 1_310)
+		}},
+		{"retry_unknown", "linear", func(s *story) {
+			s.gone("c").retried("c", 2_000, Unknown, "").read("c", "DEAD", 0, 2_100, 2_110).read("c", "QUEUED", 0, 9_000, 9_010)
+		}},
+		{"expired_in_its_time", "linear", func(s *story) { s.lasting("c", 50).read("c", "EXPIRED", 0, 200, 210) }},
+		{"declined", "linear", func(s *story) {
+			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, didDecline, OK).read("c", "QUEUED", 0, 1_150, 1_160)
+			s.worked("w1.1", "c", 6, 1_400, 1_500, didComplete, OK)
+		}},
+		{"node_revived", "linear", func(s *story) {
+			s.asked("f", opFlowSubmit, OK, 100).worked("w1.1", string(rota.NodeJobID("f", "n0")), 5, 200, 300, didNoRetry, OK)
+			s.asked("f", opFlowRetry, Unknown, 350).worked("w1.1", string(rota.NodeJobID("f", "n0")), 6, 400, 500, didComplete, OK)
+		}},
 		{"last_attempt_ran_out", "linear", func(s *story) {
 			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 9_000, didLose, OK)
 			s.read("c", "DEAD", 0, 9_500, 9_600)
@@ -71,12 +137,53 @@ func TestLinearSpares(t *testing.T) {
 	})
 }
 
-// TestLinearIsQuick: many jobs with many overlapping operations are judged in
-// bounded steps.
-func TestLinearIsQuick(t *testing.T) {
-	t.Parallel()
+// cancelled has somebody cancel a job, retried has somebody retry one.
+func (s *story) cancelled(job string, at int64, o Outcome, kind string) *story {
+	return s.call(opCancel, job, at, o, kind)
+}
+
+func (s *story) retried(job string, at int64, o Outcome, kind string) *story {
+	return s.call(opRetry, job, at, o, kind)
+}
+
+func (s *story) call(what, job string, at int64, o Outcome, kind string) *story {
+	op := Op{Process: "c", Func: what, Job: job, Invoke: ms(at), Return: ms(at + 5), Outcome: o, Kind: kind}
+	if o == Unknown {
+		op.Return = never
+	}
+	return s.op(op)
+}
+
+// gone is a job that failed for good.
+func (s *story) gone(job string) *story {
+	return s.patient().submitted(job, 900).worked("w1.1", job, 5, 1_000, 1_100, didNoRetry, OK).read(job, "DEAD", 0, 1_200, 1_210)
+}
+
+// patient has jobs that the end does not show be of a queue with many attempts.
+func (s *story) patient() *story {
+	s.h.Queues[""] = QueueFacts{LeaseMs: 5_000, AttemptMax: 1_000}
+	return s
+}
+
+// lasting is a job with a time to live.
+func (s *story) lasting(job string, ttl int64) *story {
+	s.submitted(job, 100).find(opSubmit, job, 0).TTLMs = ttl
+	return s
+}
+
+// asked has somebody ask something of a workflow of one node.
+func (s *story) asked(id, what string, o Outcome, at int64) *story {
+	if what == opFlowSubmit {
+		s.h.Flows = append(s.h.Flows, FlowFacts{ID: id, OnFailure: "continue", Nodes: []NodeFacts{{ID: "n0"}}})
+	}
+	s.call(what, "", at, o, "").h.Ops[len(s.h.Ops)-1].Flow = id
+	return s.patient()
+}
+
+// crowd is many jobs with many overlapping operations.
+func crowd(jobs int) *story {
 	s := goodStory()
-	for j := range 300 {
+	for j := range jobs {
 		id := fmt.Sprintf("j%d", j)
 		s.submitted(id, 100)
 		for n := range 8 {
@@ -85,11 +192,66 @@ func TestLinearIsQuick(t *testing.T) {
 			s.op(Op{Process: "c", Func: opCancel, Job: id, Invoke: ms(at), Return: never, Outcome: Unknown})
 		}
 	}
-	v := newView(s.h)
+	return s
+}
+
+// TestLinearIsQuick: 200,000 overlapping operations are all judged.
+func TestLinearIsQuick(t *testing.T) {
+	t.Parallel()
+	v := newView(crowd(200_000 / 25).h)
 	if found := checkLinear(v); len(found) > 0 {
 		t.Fatal(found[0].Text)
 	}
-	if len(v.undecided) > 0 || v.linearSteps > 1_000_000 {
-		t.Errorf("%d steps, undecided %v", v.linearSteps, v.undecided)
+	if len(v.undecided) > 0 || v.figures["linear_operations"].(int) < 200_000 {
+		t.Errorf("undecided %v, figures %v", v.undecided, v.figures)
+	}
+	t.Logf("%v", v.figures)
+}
+
+// TestLinearUndecided: what takes too long is never said to be well.
+func TestLinearUndecided(t *testing.T) {
+	t.Parallel()
+	t.Run("all", func(t *testing.T) {
+		t.Parallel()
+		v := newView(goodStory().h)
+		judgeLinear(v, linearLimits{job: time.Second, all: 0})
+		if len(v.undecided) != 1 || v.figures["linear_jobs"] != 0 {
+			t.Errorf("undecided %v, figures %v", v.undecided, v.figures)
+		}
+	})
+	t.Run("job", func(t *testing.T) {
+		t.Parallel()
+		s := goodStory().patient().submitted("c", 100)
+		for n := range uint64(40) { // 2⁴⁰ orders, none of which explains what is read then
+			s.op(Op{Process: "w", Func: opReport, Did: didComplete, Job: "c", Token: token(100 + n), Invoke: ms(200), Return: never,
+				Outcome: Unknown})
+		}
+		v := newView(s.read("c", "DEAD", 0, 300, 310).h)
+		found := judgeLinear(v, linearLimits{job: 50 * time.Millisecond, all: time.Hour})
+		if len(found) > 0 || len(v.undecided) != 1 || !strings.Contains(v.undecided[0], "such as c") {
+			t.Errorf("found %v, undecided %v", found, v.undecided)
+		}
+	})
+}
+
+// TestLinearDraws: a violation is drawn beside the report, and linked from it.
+func TestLinearDraws(t *testing.T) {
+	t.Parallel()
+	s := goodStory().worked("w1.1", "a", 3, 350, 390, didComplete, OK)
+	verdict := judge(s.h)
+	path := filepath.Join(t.TempDir(), "report.html")
+	if err := writeReport(path, s.h, verdict); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawing, err := os.ReadFile(filepath.Join(filepath.Dir(path), "linear-1.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), `href="linear-1.html"`) || !strings.Contains(string(drawing), "report complete ok") {
+		t.Errorf("the report has %d bytes without the link, or the drawing %d without the operation", len(page), len(drawing))
 	}
 }

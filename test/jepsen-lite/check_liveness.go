@@ -8,7 +8,8 @@ func checkLiveness(v *view) (found []Anomaly) {
 	for _, want := range []struct {
 		what        string
 		took, limit int64
-	}{{"a leader", l.LeaderMs, 10_000}, {"a write", l.WriteMs, 10_000}, {"an empty queue", l.DrainMs, 60_000}} {
+	}{{"a leader", l.LeaderMs, leaderLimitMs}, {"a write", l.WriteMs, writeLimitMs},
+		{"an empty queue", l.DrainMs, drainLimitMs}} {
 		switch {
 		case want.took < 0:
 			found = append(found, Anomaly{At: l.HealedAt, Text: fmt.Sprintf("after healing there never was %s: %s",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Anomaly is a promise that was broken.
@@ -13,6 +14,8 @@ type Anomaly struct {
 	IDs     []string `json:"ids,omitempty"`
 	// At is when, in nanoseconds of the run; 0 if at no one moment.
 	At int64 `json:"at,omitempty"`
+	// Link is a file beside the report that shows more.
+	Link string `json:"link,omitempty"`
 }
 
 // checker judges one promise.
@@ -35,11 +38,19 @@ var checkers = []checker{
 	{"digest", "all nodes have the same digest at the same index, invariants hold, backups are whole", checkDigest},
 	{"clock", "the cluster clock never decreases and keeps its rate while nothing is broken", checkClock},
 	{"events", "all nodes tell the same events, no follower misses or repeats one, and jobs lived as told", checkEvents},
+	{"workflows", "workflows run by their edges, each node completes once, all or nothing of them, and to their end", checkWorkflows},
 	{"history", "every node shows the same ended jobs", checkHistory},
 	{"audit", "every round is what the state at its height gives", checkAudit},
-	{"crash", "no node ends by itself, and each ends that is told to", checkCrash},
+	{"logs", "all nodes' logs hold the same bytes at every committed index", checkLogs},
+	{"crash", "no node ends by itself, but for its own disk and with words; each ends that is told to", checkCrash},
+	{"disk", "a leader whose disk hangs is succeeded within 20 s", checkDisk},
 	{"liveness", "after healing: a leader and writes within 10 s, the queue empty within 60 s", checkLiveness},
+	{"growth", "nodes hold no more files and goroutines after the run than their users explain", checkGrowth},
 }
+
+// livenessCheckers judge whether something good comes in time; all others, that
+// nothing bad ever happens.
+var livenessCheckers = []string{"liveness", "growth"}
 
 // anomaliesMost bounds what one checker says.
 const anomaliesMost = 25
@@ -48,10 +59,17 @@ const anomaliesMost = 25
 func judge(h *History) *Verdict {
 	v := newView(h)
 	verdict := &Verdict{Seed: h.Seed, Faults: len(h.Faults), Network: h.Network, Anomalies: []Anomaly{},
-		Undecided: []string{}}
+		Undecided: []string{}, Liveness: livenessOf(h)}
 	for _, c := range checkers {
+		began := time.Now()
 		found := c.check(v)
+		v.took[c.name] = time.Since(began).Milliseconds()
 		verdict.Violations += len(found)
+		if slices.Contains(livenessCheckers, c.name) {
+			verdict.Liveness.Violations += len(found)
+		} else {
+			verdict.Safety.Violations += len(found)
+		}
 		for i := range found {
 			found[i].Checker = c.name
 		}
@@ -63,10 +81,13 @@ func judge(h *History) *Verdict {
 	}
 	verdict.Operations = countOperations(h)
 	verdict.Undecided = append(verdict.Undecided, v.undecided...)
-	if h.Network != "namespaces" {
+	if h.Network == networkOfContainers {
+		verdict.Undecided = append(verdict.Undecided, leftOut())
+	} else if h.Network != "namespaces" {
 		verdict.Undecided = append(verdict.Undecided, "no partitions were made: "+h.Network+" cannot be cut")
 	}
-	verdict.Figures = figures(v)
+	verdict.Safety.Undecided = len(v.undecided)
+	verdict.Figures, verdict.pictures = figures(v), v.drawings
 	return verdict
 }
 
@@ -101,9 +122,15 @@ type view struct {
 	// ended, with their worker.
 	suspensions map[string][]*Op
 	suspended   map[string]string
-	// figures of checkers.
-	linearSteps int
-	figures     map[string]any
+	// flows are the operations on each workflow, in the order kept.
+	flows map[string][]*Op
+	// figures are those of checkers, took how long each needed in milliseconds;
+	// drawings go with the report.
+	figures  map[string]any
+	took     map[string]int64
+	drawings []picture
+	// connects are the operations that connected each worker process, in order.
+	connects map[string][]*Op
 }
 
 // attempt is one lease in one worker process.
@@ -116,7 +143,8 @@ type leaseKey struct{ process, lease string }
 
 func newView(h *History) *view {
 	v := &view{History: h, jobs: make(map[string][]*Op), lives: make(map[string][]Change),
-		queue: make(map[string]string), final: make(map[string]*FinalJob), figures: make(map[string]any)}
+		queue: make(map[string]string), final: make(map[string]*FinalJob), figures: make(map[string]any),
+		took: make(map[string]int64), connects: make(map[string][]*Op)}
 	for i := range h.Final {
 		v.final[h.Final[i].ID] = &h.Final[i]
 		v.queue[h.Final[i].ID] = h.Final[i].Queue
@@ -127,6 +155,9 @@ func newView(h *History) *view {
 	byLease := make(map[leaseKey]*attempt)
 	for i := range h.Ops {
 		op := &h.Ops[i]
+		if op.Func == opConnect {
+			v.connects[op.Process] = append(v.connects[op.Process], op)
+		}
 		if op.Job == "" {
 			continue
 		}
@@ -134,6 +165,7 @@ func newView(h *History) *view {
 		v.keep(byLease, op)
 	}
 	v.settle()
+	v.readFlows()
 	v.readSuspensions()
 	for id, ops := range v.jobs {
 		v.ids = append(v.ids, id)

@@ -96,8 +96,10 @@ func goodStory() *story {
 	s.happened("jobEnqueued", "a", 0, "").happened("jobAssigned", "a", 4, "").happened("jobCompleted", "a", 4, "DONE")
 	s.happened("leaseCancelled", "b", 2, "CANCELLED").happened("jobCancelled", "b", 0, "CANCELLED")
 	for _, name := range []string{"n1", "n2", "n3"} {
-		s.h.Streams = append(s.h.Streams, against(name, true, s.h.Events, s.h.Events))
+		s.h.Streams = append(s.h.Streams, against(name, true, s.h.Events, briefs(s.h.Events)))
 		s.h.Shown = append(s.h.Shown, NodeShows{Node: name, Listed: 2, Sampled: 2})
+		s.h.Logs = append(s.h.Logs, LogOf{Node: name, First: 1, Last: 99, Compared: 99})
+		s.h.Weights = append(s.h.Weights, Weight{ms(10), name, 40, 200}, Weight{ms(110_000), name, 45, 220})
 		s.h.Audits = append(s.h.Audits, AuditOf{Node: name, Report: &rota.AuditReport{Rounds: 9, Proved: 9}})
 	}
 	s.follows(s.h.Events)
@@ -117,7 +119,7 @@ func (s *story) happened(kind, job string, t uint64, reason string) *story {
 
 // follows makes what a follower was told.
 func (s *story) follows(told []SeenEvent) *story {
-	s.h.Streams = append(s.h.Streams, against("watcher", false, s.h.Events, told))
+	s.h.Streams = append(s.h.Streams, against("watcher", false, s.h.Events, briefs(told)))
 	return s
 }
 

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -29,7 +30,13 @@ type server struct {
 	raft   string
 	admin  string
 	gossip string
+	wall   *wallClock
 	c      *client.Client
+	// founder says that it founded the cluster; disk is its data directory, nil for
+	// the host's own.
+	founder bool
+	disk    *disk
+	rotten  suspicion
 }
 
 // eventsRetained is how many events nodes keep: all of a run of an hour.
@@ -42,23 +49,41 @@ type cluster struct {
 	net    network
 	rec    *recorder
 
+	// backlog is how many jobs were not over when last asked.
+	backlog atomic.Int64
+
 	mu sync.Mutex
 	// servers are the founders, then those that a nemesis added.
 	servers  []*server
 	founders int
 	// added counts extra nodes ever; joining says that one is there.
-	added    int
-	joining  bool
-	leaderID string
-	closing  bool
+	added   int
+	joining bool
+	// rotting says that a node's disk is damaged and not made good yet; replacing is
+	// its replacement, which has one user at a time.
+	rotting   bool
+	replacing *replacement
+	leaderID  string
+	closing   bool
+	// testClock says that nodes' wall clocks can be moved.
+	testClock bool
+	// disks says that nodes' disks can fail.
+	disks bool
 }
 
-func newCluster(binary, dir string, network network, rec *recorder, founders int) (*cluster, error) {
-	k := &cluster{binary: binary, dir: dir, net: network, rec: rec, founders: founders}
+func newCluster(binary, dir string, network network, rec *recorder, founders int, o Options) (*cluster, error) {
+	k := &cluster{binary: binary, dir: dir, net: network, rec: rec, founders: founders,
+		testClock: hasTestClock(binary)}
+	if !k.testClock {
+		rec.note("all wall clocks stay right: the binary was not built with the tag %s", testClockTag)
+	}
+	k.disks = wantsDisks(o, rec)
 	for i := range founders {
-		if _, err := k.make(fmt.Sprintf("n%d", i+1)); err != nil {
-			return nil, err
+		s, err := k.make(fmt.Sprintf("n%d", i+1))
+		if err != nil {
+			return nil, errors.Join(err, k.unmount())
 		}
+		s.founder = true
 	}
 	return k, nil
 }
@@ -73,16 +98,27 @@ func (k *cluster) make(id string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	return k.makeAt(id, at, ports)
+}
+
+func (k *cluster) makeAt(id string, at *place, ports []int) (s *server, err error) {
 	addr := func(i int) string { return net.JoinHostPort(at.ip, strconv.Itoa(ports[i])) }
-	s := &server{id: id, place: at, api: addr(0), raft: addr(1), admin: addr(2), gossip: addr(3)}
+	s = &server{id: id, place: at, api: addr(0), raft: addr(1), admin: addr(2), gossip: addr(3),
+		wall: &wallClock{path: filepath.Join(k.dir, id+".clock")}}
 	if s.c, err = client.Dial([]string{s.api}, client.WithInsecure()); err != nil {
 		return nil, err
 	}
 	s.process = &process{
 		name: id, rec: k.rec, log: filepath.Join(k.dir, id+".log"),
-		make:  func() (*exec.Cmd, func(), error) { return k.command(s), nil, nil },
-		died:  func(exit string) { k.crashed(s, exit) },
-		stuck: func(patience time.Duration) { k.stuck(s, patience) },
+		make:   func() (*exec.Cmd, func(), error) { return k.command(s), nil, nil },
+		died:   func(exit string) { k.crashed(s, exit) },
+		stuck:  func(patience time.Duration) { k.stuck(s, patience) },
+		keeper: at.keeper,
+	}
+	if k.disks {
+		if s.disk, err = startDisk(filepath.Join(k.dir, "disks", id), k.dataOf(s)); err != nil {
+			return nil, err
+		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -91,13 +127,18 @@ func (k *cluster) make(id string) (*server, error) {
 }
 
 func (k *cluster) command(s *server) *exec.Cmd {
-	args := []string{"server", "--node", s.id, "--data", filepath.Join(k.dir, s.id), "--cluster", "chaos",
+	args := []string{"server", "--node", s.id, "--data", k.dataOf(s), "--cluster", "chaos",
 		"--api", s.api, "--raft", s.raft, "--admin", s.admin, "--gossip", s.gossip, "--insecure",
 		"--events-retained", strconv.Itoa(eventsRetained)}
+	if s.rotten.suspected() {
+		args = append(args, "--scrub-every", scrubEvery)
+	}
 	founders := k.all()[:k.founders]
 	for i, other := range founders {
 		if other == s {
-			args = append(args, "--bootstrap-expect", strconv.Itoa(k.founders))
+			if s.founder {
+				args = append(args, "--bootstrap-expect", strconv.Itoa(k.founders))
+			}
 			founders = append(founders[:i:i], founders[i+1:]...)
 			break
 		}
@@ -106,7 +147,7 @@ func (k *cluster) command(s *server) *exec.Cmd {
 		args = append(args, "--join", other.gossip)
 	}
 	cmd := s.place.command(k.binary, args...)
-	cmd.Env = plainEnvironment(cmd.Env)
+	cmd.Env = append(plainEnvironment(cmd.Env), testClockKey+"="+s.wall.path)
 	return cmd
 }
 
@@ -136,6 +177,7 @@ func (k *cluster) crashed(s *server, exit string) {
 	}
 	crash := Crash{At: k.rec.now(), Node: s.id, Exit: exit, Log: s.lastWords()}
 	k.rec.with(func(h *History) { h.Crashes = append(h.Crashes, crash) })
+	s.rotten.ended(crash.Log)
 	time.Sleep(time.Second)
 	if err := s.start(); err != nil {
 		k.rec.note("%s does not start again: %v", s.id, err)
@@ -156,13 +198,17 @@ func (k *cluster) stuck(s *server, patience time.Duration) {
 	dump := "http://" + s.admin + "/debug/pprof/goroutine?debug=2"
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, dump, nil)
 	if err == nil {
-		if answer, aerr := http.DefaultClient.Do(request); aerr == nil {
+		var answer *http.Response
+		if answer, err = http.DefaultClient.Do(request); err == nil {
 			goroutines, rerr := io.ReadAll(io.LimitReader(answer.Body, 8<<20))
 			_ = answer.Body.Close()
 			if rerr == nil && os.WriteFile(path, goroutines, 0o600) == nil {
 				text = "its goroutines are in " + path
 			}
 		}
+	}
+	if err != nil && s.dump() {
+		text = "its goroutines are in its log"
 	}
 	stuck := Crash{At: at - int64(patience), Node: s.id, Exit: patience.String(), Log: text + "; " + s.lastWords()}
 	k.rec.with(func(h *History) { h.Stuck = append(h.Stuck, stuck) })
@@ -252,61 +298,12 @@ func (k *cluster) serves(ctx context.Context, s *server) error {
 func (k *cluster) heal() error {
 	all := k.net.mendAll()
 	for _, s := range k.members() {
+		all = errors.Join(all, s.wall.right())
+		all = errors.Join(all, s.mendDisk())
 		s.letGo()
 		all = errors.Join(all, s.start())
 	}
-	return all
-}
-
-// poll keeps samples of the cluster until ctx ends.
-func (k *cluster) poll(ctx context.Context, every time.Duration) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for turn := 0; ; turn++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		var awake []*server
-		for _, s := range k.members() {
-			if s.awake() {
-				awake = append(awake, s)
-			}
-		}
-		for i := range min(2, len(awake)) {
-			if k.sample(ctx, awake[(turn+i)%len(awake)]) {
-				break
-			}
-		}
-	}
-}
-
-func (k *cluster) sample(ctx context.Context, s *server) bool {
-	ctx, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
-	defer cancel()
-	asked := k.rec.now()
-	status, err := s.c.Status(ctx)
-	if err != nil {
-		return false
-	}
-	sample := Sample{
-		At: k.rec.now(), Asked: asked, Node: s.id, Leader: string(status.Leader), Term: status.Term,
-		Index: uint64(status.AppliedIndex), Clock: int64(status.Clock),
-	}
-	for _, n := range status.Nodes {
-		if n.AppliedIndex > 0 && (n.Digest != rota.Digest{}) {
-			sample.Digests = append(sample.Digests,
-				NodeDigest{string(n.ID), uint64(n.AppliedIndex), n.Digest.String()})
-		}
-	}
-	k.rec.with(func(h *History) { h.Samples = append(h.Samples, sample) })
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if sample.Leader != "" {
-		k.leaderID = sample.Leader
-	}
-	return sample.Leader != ""
+	return errors.Join(all, k.replace())
 }
 
 // run runs the binary as a user would and gives its standard output.

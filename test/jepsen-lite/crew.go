@@ -2,8 +2,8 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -50,8 +50,9 @@ func newCrew(rec *recorder, k *cluster, network network, dir string, count int, 
 		h := &hand{place: at, rand: rand.New(rand.NewPCG(seed, uint64(1000+i)))}
 		h.process = &process{
 			name: name, rec: rec, log: filepath.Join(dir, name+".log"),
-			make: func() (*exec.Cmd, func(), error) { return c.command(h) },
-			died: func(exit string) { c.died(h, exit) },
+			make:   func() (*exec.Cmd, func(), error) { return c.command(h) },
+			died:   func(exit string) { c.died(h, exit) },
+			keeper: at.keeper,
 		}
 		h.renew()
 		c.hands = append(c.hands, h)
@@ -96,9 +97,19 @@ func (c *crew) command(h *hand) (*exec.Cmd, func(), error) {
 		return nil, nil, err
 	}
 	cmd := h.place.command("/usr/bin/env", roleKey+"="+roleWorker, binary)
-	cmd.Stdin, cmd.Stdout = bytes.NewReader(append(line, '\n')), w
-	c.reading.Go(func() { c.listen(config.Name, r) })
-	return cmd, func() { _ = w.Close() }, nil
+	input, tell, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := tell.Write(append(line, '\n')); err != nil { // far less than a pipe holds
+		return nil, nil, err
+	}
+	cmd.Stdin, cmd.Stdout = input, w
+	c.reading.Go(func() {
+		c.listen(config.Name, r)
+		_ = tell.Close() // not before: an engine shows a container's output as long as its input is open
+	})
+	return cmd, func() { _ = errors.Join(w.Close(), input.Close()) }, nil
 }
 
 // listen takes what a worker process saw.

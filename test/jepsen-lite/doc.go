@@ -13,8 +13,20 @@
 // real, and all read the one monotonic clock of the host, so their intervals can
 // be compared. Where network namespaces can be made each process has one, with
 // this program as the router between them: a partition is a route that swallows
-// packets silently, in one direction if so wished. Elsewhere all stand on
-// loopback and no partition is made, which the verdict says.
+// packets silently, in one direction if so wished. A bad link leads through a TUN
+// device, out of which this program lets packets go on late, twice, early, never, or
+// as resets of their connection (network_link*.go). Elsewhere all stand on loopback
+// and no partition or bad link is made, which the verdict says. A proxy for each
+// directed link is not to be had there: a node listens at the very addresses that it
+// tells all others by one gossip (--api, --raft, --gossip; none is for telling alone),
+// and calls from no address of its own, so no proxy can stand between two nodes that
+// does not stand between all, nor tell who calls.
+//
+// The binary is built with the tag testclock, by which each node's wall clock is
+// moved through a file, and by nothing in the binary that people run
+// (cmd/rota/testclock.go). With --via docker they
+// are containers of docker-compose.yml, which are killed, paused and disconnected
+// from their network (network_containers.go).
 //
 // # Where things stand
 //

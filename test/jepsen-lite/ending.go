@@ -10,8 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
@@ -19,7 +20,8 @@ import (
 
 const (
 	// wholeMost bounds one node's telling of all events, lateMost the joining of a
-	// node at the end, auditMost one audit.
+	// node at the end, auditMost one audit, of a short run: a long run's end has more to
+	// read and to compute again (patience).
 	wholeMost = 40 * time.Second
 	lateMost  = 40 * time.Second
 	auditMost = time.Minute
@@ -37,15 +39,17 @@ func (w *world) readEnd(ctx context.Context, k *watching) {
 	} else {
 		nodes = append(slices.Clone(nodes), late)
 	}
-	told, errs := make([][]SeenEvent, len(nodes)), make([]error, len(nodes))
+	told, errs := make([][]toldEvent, len(nodes)), make([]error, len(nodes))
 	var longest []SeenEvent
 	for i, s := range nodes {
-		told[i], errs[i] = readAll(ctx, s)
-		if i == 0 && len(told[0]) > 0 {
-			k.catchUp(ctx, told[0][len(told[0])-1].ID)
+		var whole []SeenEvent
+		whole, errs[i] = w.readAll(ctx, s)
+		told[i] = briefs(whole)
+		if i == 0 && len(whole) > 0 {
+			k.catchUp(ctx, whole[len(whole)-1].ID)
 		}
-		if len(told[i]) > len(longest) {
-			longest = told[i]
+		if len(whole) > len(longest) { // only that is kept in full
+			longest = whole
 		}
 	}
 	k.stop()
@@ -73,7 +77,7 @@ func (w *world) readEnd(ctx context.Context, k *watching) {
 
 // latecomer has one more node join.
 func (w *world) latecomer(ctx context.Context) (*server, error) {
-	ctx, cancel := context.WithTimeout(ctx, lateMost)
+	ctx, cancel := context.WithTimeout(ctx, w.patience(lateMost))
 	defer cancel()
 	w.cluster.mu.Lock()
 	w.cluster.added++
@@ -89,9 +93,14 @@ func (w *world) latecomer(ctx context.Context) (*server, error) {
 	return s, w.cluster.serves(ctx, s)
 }
 
+// patience is how long something at the end may take where short is enough after a short run.
+func (w *world) patience(short time.Duration) time.Duration {
+	return short + w.options.Duration/4
+}
+
 // readAll reads all events of one node, anew where the reading breaks off.
-func readAll(ctx context.Context, s *server) (all []SeenEvent, err error) {
-	ctx, cancel := context.WithTimeout(ctx, wholeMost)
+func (w *world) readAll(ctx context.Context, s *server) (all []SeenEvent, err error) {
+	ctx, cancel := context.WithTimeout(ctx, w.patience(wholeMost))
 	defer cancel()
 	for ctx.Err() == nil {
 		all = nil
@@ -105,9 +114,9 @@ func readAll(ctx context.Context, s *server) (all []SeenEvent, err error) {
 
 // compareShown lists the ended jobs at each node and reads some of them.
 func (w *world) compareShown(ctx context.Context, nodes []*server) (shown []NodeShows) {
-	ctx, cancel := context.WithTimeout(ctx, listMost)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(len(nodes))*w.patience(listMost))
 	defer cancel()
-	var first, firstRead map[string]string
+	var first, firstRead, firstFlows map[string]string
 	r := rand.New(rand.NewPCG(w.options.Seed, 30_000))
 	var ids []string
 	for i, s := range nodes {
@@ -121,11 +130,17 @@ func (w *world) compareShown(ctx context.Context, nodes []*server) (shown []Node
 		if i == 0 {
 			firstRead = read
 		}
-		if err = errors.Join(err, rerr); err != nil {
+		flows, final, ferr := w.flowsAt(ctx, s.c)
+		if i == 0 {
+			firstFlows = flows
+			w.rec.with(func(h *History) { h.FinalFlows = final })
+		}
+		if err = errors.Join(err, rerr, ferr); err != nil {
 			n.Error = err.Error()
 		}
 		n.Listed, n.Sampled = len(listed), len(read)
 		n.Differs = append(differences("lists", first, listed), differences("shows", firstRead, read)...)
+		n.Differs = append(n.Differs, differences("shows, of workflows,", firstFlows, flows)...)
 		shown = append(shown, n)
 	}
 	return shown
@@ -173,6 +188,38 @@ func readAt(ctx context.Context, c *client.Client, ids []string) (map[string]str
 	return all, nil
 }
 
+// flowsAt reads every workflow that was submitted, as one node shows it; those that
+// it does not know are left out.
+func (w *world) flowsAt(ctx context.Context, c *client.Client) (texts map[string]string, final []FinalFlow, err error) {
+	texts = make(map[string]string)
+	var ids []string
+	w.rec.with(func(h *History) {
+		for _, f := range h.Flows {
+			ids = append(ids, f.ID)
+		}
+	})
+	for _, id := range ids {
+		flow, _, err := c.Workflow(ctx, rota.WorkflowID(id), true, rota.ReadOptions{})
+		if rota.KindOf(err) == rota.NotFound {
+			continue
+		}
+		if err != nil {
+			return texts, final, fmt.Errorf("workflow %s: %w", id, err)
+		}
+		text, err := json.Marshal(flow)
+		if err != nil {
+			return texts, final, err
+		}
+		texts[id] = string(text)
+		f := FinalFlow{ID: id, State: flow.State.String(), Runs: flow.Runs, Nodes: make(map[string]string)}
+		for i := range flow.Nodes {
+			f.Nodes[flow.Nodes[i].ID] = flow.Nodes[i].State.String()
+		}
+		final = append(final, f)
+	}
+	return texts, final, nil
+}
+
 // textOf is all of a job but where it was read from.
 func textOf(job rota.Job) string {
 	job.Archived = false
@@ -207,17 +254,22 @@ func differences(how string, first, node map[string]string) (found []string) {
 func (w *world) audit() {
 	founders := w.cluster.all()[:w.cluster.founders]
 	all := make([]AuditOf, len(founders))
-	var done sync.WaitGroup
+	most := w.patience(auditMost)
+	var done errgroup.Group
+	done.SetLimit(2) // each keeps a processor busy
 	for i, s := range founders {
-		done.Go(func() { all[i] = auditOf(w.cluster.binary, s.id, filepath.Join(w.cluster.dir, s.id)) })
+		done.Go(func() error {
+			all[i] = auditOf(w.cluster.binary, s.id, filepath.Join(w.cluster.dir, s.id), most)
+			return nil
+		})
 	}
-	done.Wait()
+	_ = done.Wait()
 	w.rec.note("logs were audited")
 	w.rec.with(func(h *History) { h.Audits = all })
 }
 
-func auditOf(binary, node, data string) AuditOf {
-	ctx, cancel := context.WithTimeout(context.Background(), auditMost)
+func auditOf(binary, node, data string, most time.Duration) AuditOf {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, "operator", "audit", "--data", data, "-o", "json")
 	cmd.Env = plainEnvironment(nil)

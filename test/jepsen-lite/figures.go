@@ -27,30 +27,21 @@ func figures(v *view) map[string]any {
 	if n := len(latencies); n > 0 {
 		f["submit_p50_ms"], f["submit_p99_ms"] = latencies[n/2]/1e6, latencies[n*99/100]/1e6
 	}
-	kinds := make(map[string]int)
+	struck, met, n := make(map[string]int), pairs(v.Faults), len(kinds(v.History))
 	for _, fault := range v.Faults {
-		kinds[fault.Nemesis]++
+		struck[fault.Nemesis]++
 	}
-	f["faults_by_kind"], f["fault_pairs"] = kinds, len(pairs(v.Faults))
+	f["faults_by_kind"], f["fault_pairs"], f["fault_pairs_all"] = struck, len(met), n*(n+1)/2
+	f["fault_pairs_struck"], f["judge_ms"] = pairNames(met), v.took
 	f["terms"], f["leaders"] = terms(v.Samples)
 	f["jobs"] = len(v.Final)
 	f["leader_ms"], f["write_ms"] = v.Liveness.LeaderMs, v.Liveness.WriteMs
 	f["nodes_ms"], f["drain_ms"] = v.Liveness.NodesMs, v.Liveness.DrainMs
+	if len(v.BadLinks) > 0 {
+		f["bad_links"] = v.badLinkFigures()
+	}
 	f["seconds"] = v.End / 1e9
 	return f
-}
-
-// pairs are the kinds of nemeses that were at work at the same time.
-func pairs(faults []Fault) map[string]int {
-	met := make(map[string]int)
-	for i, a := range faults {
-		for _, b := range faults[i+1:] {
-			if a.Lane != b.Lane && a.From < b.To && b.From < a.To {
-				met[min(a.Nemesis, b.Nemesis)+" + "+max(a.Nemesis, b.Nemesis)]++
-			}
-		}
-	}
-	return met
 }
 
 // terms counts leaderships that were seen, and the nodes that had one.

@@ -29,6 +29,7 @@ const (
 	opGetMin     = "get_min_index"
 	opWait       = "wait"
 	opCancel     = "cancel"
+	opRetry      = "retry"
 	opStart      = "start"
 	opGrant      = "grant"
 	opEnd        = "end"
@@ -38,6 +39,13 @@ const (
 	opRepeat     = "repeat"
 	opConnect    = "connect"
 	opDisconnect = "disconnect"
+)
+
+// What is asked of workflows; Flow names it, and Did the node of a retry.
+const (
+	opFlowSubmit = "workflow_submit"
+	opFlowCancel = "workflow_cancel"
+	opFlowRetry  = "workflow_retry"
 )
 
 // What an operator does; Text names what it is done to.
@@ -68,6 +76,7 @@ type Op struct {
 	Process string `json:"p"`
 	Func    string `json:"f"`
 	Job     string `json:"j,omitempty"`
+	Flow    string `json:"w,omitempty"`
 	Node    string `json:"n,omitempty"`
 	Invoke  int64  `json:"i"`
 	Return  int64  `json:"r"`
@@ -84,6 +93,8 @@ type Op struct {
 	Output string `json:"v,omitempty"`
 	Kind   string `json:"k,omitempty"`
 	Text   string `json:"e,omitempty"`
+	// TTLMs is the time to live that a submission gave.
+	TTLMs int64 `json:"ttl,omitempty"`
 }
 
 // Fault is one strike of a nemesis.
@@ -129,6 +140,12 @@ type Sample struct {
 	Term   uint64 `json:"term"`
 	Index  uint64 `json:"index"`
 	Clock  int64  `json:"clock"`
+	// Date and Wall are the cluster's date and the host's own, 0 where not kept; Skewed
+	// are the nodes that say that their wall clock is off, of those that Told anything.
+	Date   int64    `json:"date,omitempty"`
+	Wall   int64    `json:"wall,omitempty"`
+	Skewed []string `json:"skewed,omitempty"`
+	Told   []string `json:"told,omitempty"`
 	// Digests are (node, index, digest) of one moment on each node.
 	Digests []NodeDigest `json:"digests,omitempty"`
 }
@@ -171,6 +188,30 @@ type FinalAttempt struct {
 type QueueFacts struct {
 	LeaseMs    int64 `json:"lease_ms"`
 	AttemptMax int64 `json:"attempt_max"`
+	// TTLMs is its jobs' time to live where a run may see it pass; 0 for none.
+	TTLMs int64 `json:"ttl_ms,omitempty"`
+}
+
+// FlowFacts are what was submitted of a workflow, as far as checkers must know it.
+type FlowFacts struct {
+	ID        string      `json:"id"`
+	OnFailure string      `json:"on_failure"`
+	Nodes     []NodeFacts `json:"nodes"`
+}
+
+// NodeFacts is a node of it.
+type NodeFacts struct {
+	ID      string   `json:"id"`
+	Parents []string `json:"parents,omitempty"`
+}
+
+// FinalFlow is a workflow as the first node shows it at the end; NodeShows tells
+// where others show it otherwise.
+type FinalFlow struct {
+	ID    string            `json:"id"`
+	State string            `json:"state"`
+	Runs  int32             `json:"runs"`
+	Nodes map[string]string `json:"nodes"`
 }
 
 // Liveness is the last phase: milliseconds from healing; −1 is never.
@@ -189,7 +230,9 @@ type Liveness struct {
 
 // History is all that a run leaves behind: enough to judge it again.
 type History struct {
-	Version   string                `json:"version"`
+	Version string `json:"version"`
+	// Versions are those of what was run.
+	Versions  map[string]string     `json:"versions,omitempty"`
 	Seed      uint64                `json:"seed"`
 	Nodes     int                   `json:"nodes"`
 	Network   string                `json:"network"`
@@ -200,22 +243,35 @@ type History struct {
 	Queues    map[string]QueueFacts `json:"queues"`
 	Ops       []Op                  `json:"ops"`
 	Faults    []Fault               `json:"faults"`
-	Changes   []Change              `json:"changes"`
-	Cuts      []Cut                 `json:"cuts"`
-	Samples   []Sample              `json:"samples"`
-	Crashes   []Crash               `json:"crashes"`
+	// Nemeses are those that could strike.
+	Nemeses  []string    `json:"nemeses,omitempty"`
+	Changes  []Change    `json:"changes"`
+	Cuts     []Cut       `json:"cuts"`
+	BadLinks []BadLink   `json:"bad_links,omitempty"`
+	Walls    []WallShift `json:"walls,omitempty"`
+	Samples  []Sample    `json:"samples"`
+	Crashes  []Crash     `json:"crashes"`
 	// Stuck are nodes that did not end when they were told to.
-	Stuck    []Crash       `json:"stuck,omitempty"`
-	Damaged  []string      `json:"damaged,omitempty"`
-	Final    []FinalJob    `json:"final"`
-	Liveness Liveness      `json:"liveness"`
-	Verdict  *rota.Verdict `json:"verdict"`
+	Stuck []Crash `json:"stuck,omitempty"`
+	// NoDisks says why no disk could be made to fail.
+	NoDisks  string     `json:"no_disks,omitempty"`
+	Damaged  []string   `json:"damaged,omitempty"`
+	Final    []FinalJob `json:"final"`
+	Liveness Liveness   `json:"liveness"`
+	// Weights are what nodes held before the load and at the end; Logs are theirs,
+	// held against each other.
+	Weights []Weight      `json:"weights,omitempty"`
+	Logs    []LogOf       `json:"logs,omitempty"`
+	Verdict *rota.Verdict `json:"verdict"`
 	// Events are the longest of the Streams that are a whole reading.
 	Events  []SeenEvent `json:"events,omitempty"`
 	Streams []Stream    `json:"streams,omitempty"`
 	Shown   []NodeShows `json:"shown,omitempty"`
 	Audits  []AuditOf   `json:"audits,omitempty"`
-	Notes   []string    `json:"notes"`
+	// Flows were submitted, FinalFlows are those that are known at the end.
+	Flows      []FlowFacts `json:"flows,omitempty"`
+	FinalFlows []FinalFlow `json:"final_flows,omitempty"`
+	Notes      []string    `json:"notes"`
 }
 
 // recorder collects a history from many goroutines.

@@ -17,10 +17,13 @@ type SeenEvent struct {
 	Parent rota.EventID `json:"p,omitzero"`
 	Clock  int64        `json:"c"`
 	Job    string       `json:"j,omitempty"`
-	Lease  string       `json:"l,omitempty"`
-	Worker string       `json:"w,omitempty"`
-	Reason string       `json:"r,omitempty"`
-	Status string       `json:"s,omitempty"`
+	// Flow is the workflow that it is about, itself or a node; State is how it finished.
+	Flow   string `json:"f,omitempty"`
+	State  string `json:"fs,omitempty"`
+	Lease  string `json:"l,omitempty"`
+	Worker string `json:"w,omitempty"`
+	Reason string `json:"r,omitempty"`
+	Status string `json:"s,omitempty"`
 	// Prior and Post begin the hashes of the state before and after the entry.
 	Prior string `json:"a,omitempty"`
 	Post  string `json:"z,omitempty"`
@@ -48,6 +51,13 @@ func seenEvent(e *rota.ServedEvent) SeenEvent {
 	}
 	if e.Status != rota.WorkerNone {
 		s.Status = e.Status.String()
+	}
+	if s.Flow = e.Run; e.Kind == rota.WorkflowFinished {
+		var payload struct{ State string }
+		if err := json.Unmarshal([]byte(e.Payload), &payload); err != nil {
+			s.Wrong = fmt.Sprintf("payload %q: %v", short(e.Payload), err)
+		}
+		s.State = payload.State
 	}
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -96,18 +106,37 @@ const (
 	oddMost  = 20
 )
 
+// toldEvent is what is kept of an event for comparing a telling: a long run has
+// many events, and each of its readers was told them all.
+type toldEvent struct {
+	id        rota.EventID
+	sum       uint64
+	kind, job string
+}
+
+func briefOf(e *SeenEvent) toldEvent { return toldEvent{e.ID, e.Sum, e.Kind, e.Job} }
+
+func briefs(events []SeenEvent) []toldEvent {
+	told := make([]toldEvent, len(events))
+	for i := range events {
+		told[i] = briefOf(&events[i])
+	}
+	return told
+}
+
 // against writes down what a reader was told as stretches of the kept events.
-func against(name string, whole bool, kept, told []SeenEvent) Stream {
+func against(name string, whole bool, kept []SeenEvent, told []toldEvent) Stream {
 	s := Stream{Name: name, Whole: whole}
 	at := make(map[rota.EventID]int, len(kept))
 	for i := range kept {
 		at[kept[i].ID] = i
 	}
 	for i := range told {
-		k, known := at[told[i].ID]
-		if !known || kept[k].Sum != told[i].Sum {
+		e := &told[i]
+		k, known := at[e.id]
+		if !known || kept[k].Sum != e.sum {
 			if len(s.Odd) < oddMost {
-				s.Odd = append(s.Odd, told[i])
+				s.Odd = append(s.Odd, SeenEvent{ID: e.id, Kind: e.kind, Job: e.job, Sum: e.sum})
 			}
 			continue
 		}

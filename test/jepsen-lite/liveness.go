@@ -17,20 +17,22 @@ const (
 	drainMost    = 150 * time.Second
 	// calm is how long the healed cluster is watched at least, for its clock.
 	calm = 18 * time.Second
-	// listMost bounds the reading of all jobs at the end.
+	// listMost bounds one reading of all jobs at the end of a short run (patience).
 	listMost = 2 * time.Minute
 )
 
 // liveness mends all and measures how long the cluster takes to serve again,
-// then asks for everything that the checkers want to know at the end.
-func (w *world) liveness(ctx context.Context) {
+// then asks for everything that the checkers want to know at the end. It says whether
+// there is a cluster to ask: one that neither has a leader nor takes a write is
+// dead, and its verdict need not wait for each further question to run out of time.
+func (w *world) liveness(ctx context.Context) (alive bool) {
 	if err := errors.Join(w.cluster.heal(), w.crew.heal()); err != nil {
 		w.rec.note("healing: %v", err)
 	}
 	c, err := w.cluster.client()
 	if err != nil {
 		w.rec.note("liveness: %v", err)
-		return
+		return false
 	}
 	defer c.Close()
 	healed := w.rec.now()
@@ -46,17 +48,27 @@ func (w *world) liveness(ctx context.Context) {
 		return since()
 	}
 	l.LeaderMs = within(livenessMost, func(ctx context.Context) error { return awaitLeader(ctx, c) })
-	l.WriteMs = within(livenessMost, func(ctx context.Context) error {
-		for w.pardon(ctx, c) != nil && rest(ctx, 100*time.Millisecond) { // its words are the first writes
-		}
-		return w.awaitWrite(ctx, c)
-	})
+	if l.LeaderMs >= 0 {
+		l.WriteMs = within(livenessMost, func(ctx context.Context) error { return w.awaitFirstWrite(ctx, c) })
+	}
+	if l.WriteMs < 0 {
+		w.rec.note("the cluster is dead: nothing more is asked")
+		w.rec.with(func(h *History) { h.Liveness = l })
+		return false
+	}
+	// Who is gone for good is no member: the cluster can say so now.
+	within(livenessMost, func(ctx context.Context) error { return w.cluster.expel(ctx, c) })
 	l.NodesMs = within(livenessMost, w.awaitNodes)
 	l.DrainMs = within(drainMost, func(ctx context.Context) error { return w.awaitDrained(ctx, c, &l.Left) })
+	if l.DrainMs < 0 {
+		// What is listed below must stand still to be judged.
+		w.crew.end()
+	}
 	if left := calm - time.Duration(w.rec.now()-healed); left > 0 {
 		rest(ctx, left)
 	}
-	final, err := listAll(ctx, c)
+	w.weigh(ctx)
+	final, err := w.listAll(ctx, c)
 	if err != nil {
 		w.rec.note("listing all jobs at the end: %v", err)
 	}
@@ -66,6 +78,20 @@ func (w *world) liveness(ctx context.Context) {
 		w.rec.note("verify: %v", err)
 	}
 	w.rec.with(func(h *History) { h.Liveness, h.Final, h.Verdict = l, final, verdict })
+	return true
+}
+
+// awaitFirstWrite takes back what operators set, whose words are the first writes,
+// then writes itself.
+func (w *world) awaitFirstWrite(ctx context.Context, c *client.Client) error {
+	for w.pardon(ctx, c) != nil && rest(ctx, 100*time.Millisecond) {
+	}
+	for { // a disk that was full a second ago still refuses
+		err := w.awaitWrite(ctx, c)
+		if rota.KindOf(err) != rota.Exhausted || !rest(ctx, 200*time.Millisecond) {
+			return err
+		}
+	}
 }
 
 func awaitLeader(ctx context.Context, c *client.Client) error {
@@ -130,8 +156,8 @@ func (w *world) awaitDrained(ctx context.Context, c *client.Client, left *int64)
 }
 
 // listAll reads every job that the cluster knows.
-func listAll(ctx context.Context, c *client.Client) ([]FinalJob, error) {
-	ctx, cancel := context.WithTimeout(ctx, listMost)
+func (w *world) listAll(ctx context.Context, c *client.Client) ([]FinalJob, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.patience(listMost))
 	defer cancel()
 	var all []FinalJob
 	filter, read := rota.JobFilter{Limit: 500}, rota.ReadOptions{}

@@ -33,6 +33,10 @@ func program(args []string) int {
 		err = workAs()
 	case roleProbe:
 		err = probe()
+	case roleRemover:
+		err = removeAll(args[0])
+	case roleDisk:
+		err = serveDisk(args[0], args[1])
 	default:
 		return command(args, role == roleRouter)
 	}
@@ -98,14 +102,18 @@ func prepare(o Options) (int, error) {
 		return 1, err
 	}
 	if o.Rota == "" {
-		if o.Rota, err = build(o.Keep); err != nil {
+		if o.Rota, err = build(o.Keep, "./cmd/rota"); err != nil {
 			return 1, err
 		}
 	}
 	if o.Rota, err = filepath.Abs(o.Rota); err != nil {
 		return 1, err
 	}
-	if o.Network != "loopback" {
+	if o.Via == viaDocker {
+		if err := prepareContainers(o.Keep); err != nil {
+			return 1, err
+		}
+	} else if o.Network != "loopback" {
 		why := canMakeSpaces()
 		switch {
 		case why == nil:
@@ -132,20 +140,28 @@ func again(o Options) (int, error) {
 	return command(o.args(), false), nil
 }
 
-// build builds the binary of this module.
-func build(dir string) (string, error) {
+// build builds a program of this module, static.
+func build(dir, program string) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(dir, filepath.Base(program))
+	cmd := exec.Command("go", "build", "-tags", testClockTag, "-o", binary, program)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w: %s", program, err, out)
+	}
+	return binary, nil
+}
+
+// moduleRoot is where this module's sources are.
+func moduleRoot() (string, error) {
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
-	binary := filepath.Join(dir, "rota")
-	cmd := exec.Command("go", "build", "-o", binary, "./cmd/rota")
-	cmd.Dir = strings.TrimSpace(string(root))
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build rota: %w: %s", err, out)
-	}
-	return binary, nil
+	return strings.TrimSpace(string(root)), nil
 }
 
 // removeData leaves of a run that went well only the report and the history.
@@ -180,12 +196,15 @@ func recheck(o Options) int {
 
 // Verdict is what a run ends with.
 type Verdict struct {
-	Seed       uint64    `json:"seed"`
-	Operations int       `json:"operations"`
-	Faults     int       `json:"faults"`
-	Violations int       `json:"violations"`
-	Anomalies  []Anomaly `json:"anomalies"`
-	Report     string    `json:"report"`
+	Seed       uint64 `json:"seed"`
+	Operations int    `json:"operations"`
+	Faults     int    `json:"faults"`
+	Violations int    `json:"violations"`
+	// Safety says that nothing bad happened, Liveness that what is good came in time.
+	Safety    SafetyVerdict   `json:"safety"`
+	Liveness  LivenessVerdict `json:"liveness"`
+	Anomalies []Anomaly       `json:"anomalies"`
+	Report    string          `json:"report"`
 	// Beyond the contract: what was not judged, figures, where the rest is.
 	History string         `json:"history"`
 	Data    string         `json:"data,omitempty"`
@@ -193,6 +212,8 @@ type Verdict struct {
 	Figures map[string]any `json:"figures"`
 	// Undecided are checks that had to be left open, with the reason.
 	Undecided []string `json:"undecided"`
+	// pictures go beside the report.
+	pictures []picture
 }
 
 // print says the verdict and gives the exit code.
@@ -207,6 +228,8 @@ func (v *Verdict) print(out io.Writer, asJSON bool) int {
 	} else {
 		fmt.Fprintf(out, "seed %d: %d operations, %d faults, %d violations (%s)\n", v.Seed, v.Operations, v.Faults,
 			v.Violations, time.Now().Format(time.RFC3339))
+		fmt.Fprintf(out, "safety: %d violations; liveness: %d violations, %s\n", v.Safety.Violations, v.Liveness.Violations,
+			v.Liveness.times())
 		for _, a := range v.Anomalies {
 			fmt.Fprintf(out, "  %s: %s\n", a.Checker, a.Text)
 		}

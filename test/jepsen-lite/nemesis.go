@@ -49,6 +49,29 @@ var nemeses = []nemesis{
 	{"bridge", 5, true, 500 * time.Millisecond, 10 * time.Second, splitBridge},
 	{"worker-cut", 6, true, 500 * time.Millisecond, 15 * time.Second, cutWorker},
 	{"flapping", 4, true, 2 * time.Second, 6 * time.Second, flapLeader},
+	{"slow-link", 8, true, time.Second, 15 * time.Second, slowLink},
+	{"lossy-link", 6, true, time.Second, 12 * time.Second, lossyLink},
+	{"mangling-link", 4, true, time.Second, 12 * time.Second, mangleLink},
+	{"starved-link", 4, true, time.Second, 12 * time.Second, starveLink},
+	{"reset-connections", 6, true, 200 * time.Millisecond, 6 * time.Second, resetConnections},
+	{"wall-jump", 6, false, 4 * time.Second, 16 * time.Second, jumpWall},
+	{"wall-jump-many", 4, false, 4 * time.Second, 16 * time.Second, jumpWalls},
+	{"wall-strobe", 4, false, time.Second, 10 * time.Second, strobeWalls},
+	{"wall-skew", 4, false, 4 * time.Second, 16 * time.Second, skewWalls},
+	{"unplug-one", 12, false, 500 * time.Millisecond, 12 * time.Second, unplugOne},
+	{"unplug-minority", 3, false, 500 * time.Millisecond, 10 * time.Second, unplugMinority},
+	{"unplug-majority", 4, false, 500 * time.Millisecond, 5 * time.Second, unplugMajority},
+	{"unplug-worker", 8, false, 500 * time.Millisecond, 15 * time.Second, unplugWorker},
+	{"slow-fsync", 6, false, time.Second, 15 * time.Second, slowSync},
+	{"hung-fsync", 4, false, time.Second, 15 * time.Second, hangSync},
+	{"eio-fsync", 4, false, time.Second, 3 * time.Second, failSync},
+	{"eio-writes", 3, false, 500 * time.Millisecond, 6 * time.Second, failWrites},
+	{"disk-full", 4, false, 2 * time.Second, 10 * time.Second, fillDisk},
+	{"disk-fills", 4, false, 2 * time.Second, 8 * time.Second, fillUp},
+	{"power-loss-one", 8, false, 0, 4 * time.Second, losePowerOne},
+	{"power-loss-majority", 4, false, 0, 3 * time.Second, losePowerMajority},
+	{"power-loss-all", 4, false, 0, 2 * time.Second, losePowerAll},
+	{"bit-rot", 4, false, 0, 0, rot},
 }
 
 // lanes is how many nemeses may be at work at once: so pairs overlap.
@@ -57,25 +80,41 @@ const lanes = 2
 // torment lets nemeses strike until ctx ends, then waits for all to mend.
 func torment(ctx context.Context, w *world) {
 	var all sync.WaitGroup
+	p := newPlan()
+	w.rec.with(func(h *History) {
+		for _, n := range able(w) {
+			h.Nemeses = append(h.Nemeses, n.name)
+		}
+	})
 	for lane := range lanes {
 		r := rand.New(rand.NewPCG(w.options.Seed, uint64(100+lane)))
-		all.Go(func() { tormentLane(ctx, w, r, lane) })
+		all.Go(func() { tormentLane(ctx, w, r, p, lane) })
 	}
 	all.Wait()
 }
 
-func tormentLane(ctx context.Context, w *world, r *rand.Rand, lane int) {
+func tormentLane(ctx context.Context, w *world, r *rand.Rand, p *plan, lane int) {
 	for rest(ctx, time.Duration(500+r.IntN(2500))*time.Millisecond) {
-		n := drawNemesis(w, r)
+		n, lag := nemesis{}, time.Duration(r.IntN(300))*time.Millisecond
+		if lane == 0 {
+			n = drawByWeight(able(w), r)
+		} else if n = p.partner(p.await(ctx), able(w), r); !rest(ctx, lag) {
+			return
+		}
+		if n.strike == nil {
+			continue
+		}
 		// Short holds are likelier than long ones; all of it is drawn before
 		// the strike, so that the plan depends on the seed alone.
 		share := r.Float64() * r.Float64()
 		hold := n.least + time.Duration(share*float64(n.most-n.least))
-		strikeOnce(ctx, w, &n, rand.New(rand.NewPCG(r.Uint64(), 1)), lane, hold)
+		strikeOnce(ctx, w, &n, rand.New(rand.NewPCG(r.Uint64(), 1)), p, lane, hold)
 	}
 }
 
-func strikeOnce(ctx context.Context, w *world, n *nemesis, r *rand.Rand, lane int, hold time.Duration) {
+func strikeOnce(ctx context.Context, w *world, n *nemesis, r *rand.Rand, p *plan, lane int, hold time.Duration) {
+	p.begin(lane, n.name)
+	defer p.begin(lane, "")
 	from := w.rec.now()
 	b := n.strike(ctx, w, r)
 	if len(b.targets) == 0 && b.err == nil {
@@ -96,24 +135,15 @@ func strikeOnce(ctx context.Context, w *world, n *nemesis, r *rand.Rand, lane in
 	w.rec.with(func(h *History) { h.Faults = append(h.Faults, fault) })
 }
 
-// drawNemesis draws by weight among those that can strike here.
-func drawNemesis(w *world, r *rand.Rand) nemesis {
-	var can []nemesis
-	total := 0
+// able are those that can strike here.
+func able(w *world) (can []nemesis) {
 	for _, n := range nemeses {
-		if n.parts && !w.net.parts() || !w.options.allows(n.name) {
+		if n.parts && !w.net.parts() || !strikesIn(w.net.name(), n.name) || !w.options.allows(n.name) || !possible(w, n.name) {
 			continue
 		}
 		can = append(can, n)
-		total += n.weight
 	}
-	at := r.IntN(total)
-	for _, n := range can {
-		if at -= n.weight; at < 0 {
-			return n
-		}
-	}
-	return can[0]
+	return can
 }
 
 // prey draws a node, the leader more often than not.

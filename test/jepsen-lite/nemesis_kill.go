@@ -25,12 +25,13 @@ func killAll(_ context.Context, w *world, _ *rand.Rand) blow {
 func kill(servers []*server) blow {
 	var all sync.WaitGroup
 	for _, s := range servers {
-		all.Go(s.kill)
+		all.Go(s.keep)
 	}
 	all.Wait()
 	return blow{targets: namesOf(servers), mend: func() error {
 		var err error
 		for _, s := range servers {
+			s.free() // it stays down while another blow keeps it
 			err = errors.Join(err, s.start())
 		}
 		return err

@@ -16,16 +16,39 @@ func pauseAll(_ context.Context, w *world, _ *rand.Rand) blow {
 }
 
 func pauseThese(servers []*server) blow {
-	var paused []*server
+	b := blow{}
+	var release []func()
 	for _, s := range servers {
-		if s.pause() == nil {
-			paused = append(paused, s)
+		if r, err := s.hold(); err == nil {
+			b.targets, release = append(b.targets, s.id), append(release, r)
 		}
 	}
-	return blow{targets: namesOf(paused), mend: func() error {
-		for _, s := range paused {
-			s.resume()
+	b.mend = func() error {
+		for _, r := range release {
+			r()
 		}
 		return nil
-	}}
+	}
+	return b
+}
+
+// hold pauses a process; release has only this life of it go on: the next one may
+// be paused by somebody else.
+func (p *process) hold() (release func(), err error) {
+	if err := p.pause(); err != nil {
+		return nil, err
+	}
+	life := p.lifeNow()
+	return func() {
+		if p.lifeNow() == life {
+			p.resume()
+		}
+	}, nil
+}
+
+// lifeNow tells one life of a process from the next.
+func (p *process) lifeNow() chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone
 }

@@ -13,9 +13,13 @@ func rollingRestart(ctx context.Context, w *world, r *rand.Rand) blow {
 	if r.IntN(2) == 0 {
 		servers = some(w, r, 100)
 	}
-	b := blow{targets: namesOf(servers)}
+	b := blow{}
 	for _, s := range servers {
-		s.letGo()
+		if s.running() && !s.awake() || s.barred() {
+			b.note += s.id + " is another's; "
+			continue
+		}
+		b.targets = append(b.targets, s.id)
 		if !s.stop(goodbyeMost) {
 			b.note += s.id + " did not end; "
 		}
@@ -31,4 +35,11 @@ func rollingRestart(ctx context.Context, w *world, r *rand.Rand) blow {
 		cancel()
 	}
 	return b
+}
+
+// barred says that somebody keeps it from being started.
+func (p *process) barred() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kept > 0
 }

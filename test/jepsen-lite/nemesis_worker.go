@@ -23,8 +23,9 @@ func killWorker(_ context.Context, w *world, r *rand.Rand) blow {
 // pauseWorker stops a worker process in mid-step, past its deadlines perhaps.
 func pauseWorker(_ context.Context, w *world, r *rand.Rand) blow {
 	h := w.crew.hands[r.IntN(len(w.crew.hands))]
-	if h.pause() != nil {
+	release, err := h.hold()
+	if err != nil {
 		return blow{}
 	}
-	return blow{targets: []string{h.name}, mend: func() error { h.resume(); return nil }}
+	return blow{targets: []string{h.name}, mend: func() error { release(); return nil }}
 }

@@ -14,10 +14,14 @@ type network interface {
 	// mend undoes one cut. Cuts of one link are counted.
 	cut(from, to string) error
 	mend(from, to string) error
-	// mendAll undoes all cuts.
+	// shape makes one directed link bad until straighten is called, which tells what
+	// befell its packets. Shapes of one link add up.
+	shape(from, to string, s shape) (straighten func() (linkFigures, error), err error)
+	// mendAll undoes all cuts and shapes.
 	mendAll() error
-	// parts says whether cut works at all.
+	// parts says whether cut works at all, shapes whether shape does.
 	parts() bool
+	shapes() bool
 	name() string
 	close()
 }
@@ -29,6 +33,8 @@ type place struct {
 	enter func(binary string, args []string) *exec.Cmd
 	// ports are fixed where the place has an address of its own.
 	ports func() ([]int, error)
+	// keeper has the care of the processes that run there; nil for children of ours.
+	keeper keeper
 }
 
 func (p *place) command(binary string, args ...string) *exec.Cmd {
@@ -40,8 +46,18 @@ func (p *place) command(binary string, args ...string) *exec.Cmd {
 	return p.enter(binary, args)
 }
 
-// loopback has all processes on 127.0.0.1: nothing can be cut.
-type loopback struct{}
+// noShapes is part of a network whose links are good or cut, nothing between.
+type noShapes struct{}
+
+func (noShapes) shape(from, to string, _ shape) (func() (linkFigures, error), error) {
+	return nil, fmt.Errorf("the link from %s to %s cannot be made bad here", from, to)
+}
+func (noShapes) shapes() bool { return false }
+
+// loopback has all processes on 127.0.0.1: nothing can be cut or made bad. A proxy
+// for each directed link would need a node to have another address for each peer;
+// but it listens at the very addresses that it tells all others, by one gossip.
+type loopback struct{ noShapes }
 
 func (loopback) place(name string) (*place, error) {
 	return &place{name: name, ip: "127.0.0.1", ports: func() ([]int, error) { return freePorts(4) }}, nil

@@ -17,12 +17,13 @@ import (
 
 // The roles that this program plays for itself, told by the environment.
 const (
-	roleKey    = "ROTA_CHAOS_ROLE"
-	roleRouter = "router" // the run itself, in a network of its own
-	roleHolder = "holder" // keeps a network alive
-	roleEnter  = "enter"  // becomes another program in a holder's network
-	roleWorker = "worker" // works
-	roleProbe  = "probe"  // tries whether networks can be made
+	roleKey     = "ROTA_CHAOS_ROLE"
+	roleRouter  = "router"  // the run itself, in a network of its own
+	roleHolder  = "holder"  // keeps a network alive
+	roleEnter   = "enter"   // becomes another program in a holder's network
+	roleWorker  = "worker"  // works
+	roleProbe   = "probe"   // tries whether networks can be made
+	roleRemover = "remover" // removes containers once the run has ended
 )
 
 // spaces gives every process a network namespace, with this process's as the
@@ -34,7 +35,17 @@ type spaces struct {
 	// holders keep the namespaces alive; addresses are theirs by name.
 	holders   []*exec.Cmd
 	addresses map[string]string
+	gates     map[string]gate
 	cuts      map[link]*cutting
+	// shaper is nil where links cannot be made bad; straighten makes all good again.
+	shaper     *shaper
+	straighten []func() (linkFigures, error)
+}
+
+// gate is the router's end of a place.
+type gate struct {
+	place      *place
+	pid, iface string
 }
 
 type link struct{ from, to string }
@@ -54,7 +65,13 @@ func newSpaces(rec *recorder) (*spaces, error) {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return nil, fmt.Errorf("forward packets: %w", err)
 	}
-	return &spaces{rec: rec, addresses: make(map[string]string), cuts: make(map[link]*cutting)}, nil
+	s := &spaces{rec: rec, addresses: make(map[string]string), gates: make(map[string]gate),
+		cuts: make(map[link]*cutting)}
+	var err error
+	if s.shaper, err = openShaper(); err != nil {
+		rec.note("links are good or cut, none is slow or lossy: %v", err)
+	}
+	return s, nil
 }
 
 // ip runs iproute2's program here.
@@ -98,22 +115,22 @@ func (s *spaces) place(name string) (*place, error) {
 		},
 		ports: func() ([]int, error) { return []int{6470, 6471, 6472, 6473}, nil },
 	}
-	here, gate := fmt.Sprintf("v%d", number), fmt.Sprintf("10.211.%d.1", number)
+	here, router := fmt.Sprintf("v%d", number), fmt.Sprintf("10.211.%d.1", number)
 	steps := []func() error{
 		func() error { return ip("link", "add", here, "type", "veth", "peer", "name", "eth0", "netns", pid) },
-		func() error { return ip("addr", "add", gate+"/24", "dev", here) },
+		func() error { return ip("addr", "add", router+"/24", "dev", here) },
 		func() error { return ip("link", "set", here, "up") },
 		func() error { return ipIn(p, "link", "set", "lo", "up") },
 		func() error { return ipIn(p, "addr", "add", p.ip+"/24", "dev", "eth0") },
 		func() error { return ipIn(p, "link", "set", "eth0", "up") },
-		func() error { return ipIn(p, "route", "add", "default", "via", gate) },
+		func() error { return ipIn(p, "route", "add", "default", "via", router) },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
-	s.addresses[name] = p.ip
+	s.addresses[name], s.gates[name] = p.ip, gate{p, pid, here}
 	return p, nil
 }
 
@@ -185,9 +202,9 @@ func (s *spaces) mended(l link) error {
 }
 
 func (s *spaces) mendAll() error {
+	all := s.straightenAll()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all error
 	for l := range s.cuts {
 		all = errors.Join(all, s.mended(l))
 	}
@@ -209,6 +226,10 @@ func (s *spaces) name() string { return "namespaces" }
 func (s *spaces) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.shaper != nil {
+		_ = s.shaper.close()
+		s.shaper = nil
+	}
 	for _, h := range s.holders {
 		_ = h.Process.Kill()
 		_ = h.Wait()

@@ -23,7 +23,9 @@ type Options struct {
 	// Keep is where data, logs, history and report stay; where none is given a
 	// temporary directory is used and its data removed if all went well.
 	Keep string
-	// Network is auto, namespaces or loopback.
+	// Via says what nodes and workers run as: viaProcesses or viaDocker.
+	Via string
+	// Network is auto, namespaces or loopback; for processes.
 	Network string
 	// Only lists the nemeses to use; all if empty.
 	Only []string
@@ -33,6 +35,12 @@ type Options struct {
 	// prepared says that the caller made the binary and chose the network.
 	prepared bool
 }
+
+// What nodes and workers run as.
+const (
+	viaProcesses = "processes"
+	viaDocker    = "docker"
+)
 
 const (
 	durationMost = time.Hour
@@ -50,6 +58,7 @@ func parseOptions(args []string, stderr io.Writer) (o Options, err error) {
 	flags.IntVar(&o.Rate, "rate", 300, "jobs submitted a second")
 	flags.StringVar(&o.Rota, "rota", "", "the rota binary (default: built from this module)")
 	flags.StringVar(&o.Keep, "keep", "", "directory in which all stays (default: a temporary one)")
+	flags.StringVar(&o.Via, "via", viaProcesses, "processes, or docker (containers of docker-compose.yml)")
 	flags.StringVar(&o.Network, "network", "auto", "auto, namespaces (partitions) or loopback (none)")
 	flags.StringVar(&only, "nemeses", "", "comma-separated names of the faults to use, all if empty: "+nemesisNames())
 	flags.StringVar(&o.Recheck, "recheck", "", "judge this saved history.json.gz again instead of running")
@@ -75,6 +84,8 @@ func parseOptions(args []string, stderr io.Writer) (o Options, err error) {
 		{o.Rate < 1 || o.Rate > 2000, "--rate is 1 to 2000"},
 		{!slices.Contains([]string{"auto", "namespaces", "loopback"}, o.Network),
 			"--network is auto, namespaces or loopback"},
+		{!slices.Contains([]string{viaProcesses, viaDocker}, o.Via), "--via is processes or docker"},
+		{o.Via == viaDocker && o.Network != "auto", "--network is for --via processes"},
 	} {
 		if f.wrong {
 			faults = append(faults, f.text)
@@ -108,6 +119,9 @@ func (o *Options) allows(nemesis string) bool {
 func (o *Options) command() string {
 	s := fmt.Sprintf("go run ./test/jepsen-lite --duration %s --seed %d --nodes %d --workers %d --rate %d --network %s",
 		o.Duration, o.Seed, o.Nodes, o.Workers, o.Rate, o.Network)
+	if o.Via == viaDocker {
+		s = strings.Replace(s, "--network auto", "--via docker", 1)
+	}
 	if len(o.Only) > 0 {
 		s += " --nemeses " + strings.Join(o.Only, ",")
 	}
@@ -122,7 +136,7 @@ func (o *Options) args() []string {
 	}
 	return []string{"--duration", o.Duration.String(), "--seed", fmt.Sprint(o.Seed), "--nodes", fmt.Sprint(o.Nodes),
 		"--workers", fmt.Sprint(o.Workers), "--rate", fmt.Sprint(o.Rate), "--rota", o.Rota, "--keep", o.Keep,
-		"--network", o.Network, "--nemeses", strings.Join(o.Only, ","), "-o", format, "--prepared"}
+		"--via", o.Via, "--network", o.Network, "--nemeses", strings.Join(o.Only, ","), "-o", format, "--prepared"}
 }
 
 // say talks to people.

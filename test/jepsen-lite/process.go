@@ -11,6 +11,17 @@ import (
 	"time"
 )
 
+// keeper has the care of what is no child of this program, as an engine has of its
+// containers. The command that make gives only asks for it, shows its output and waits
+// for its end.
+type keeper interface {
+	// ready is called before each start. started is called after it, and returns once
+	// signals reach what was started.
+	ready() error
+	started() error
+	tell(s syscall.Signal) error
+}
+
 // process is one that is started, killed, paused and started again. All of it
 // may be asked for by several nemeses at once.
 type process struct {
@@ -24,11 +35,15 @@ type process struct {
 	died func(exit string)
 	// stuck is told before one that does not end is ended, patience after asking.
 	stuck func(patience time.Duration)
+	// keeper has it in its care; nil for a child of ours.
+	keeper keeper
 
 	mu       sync.Mutex
 	cmd      *exec.Cmd
 	gone     chan struct{}
 	expected bool
+	// kept counts who keeps it from being started.
+	kept int
 	// pauses counts who holds it; retired is never started again.
 	pauses  int
 	retired bool
@@ -40,7 +55,7 @@ type process struct {
 func (p *process) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd != nil || p.retired {
+	if p.cmd != nil || p.retired || p.kept > 0 {
 		return nil
 	}
 	cmd, started, err := p.make()
@@ -49,6 +64,11 @@ func (p *process) start() error {
 	}
 	if started != nil {
 		defer started()
+	}
+	if p.keeper != nil {
+		if err := p.keeper.ready(); err != nil {
+			return err
+		}
 	}
 	if p.log != "" {
 		f, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -68,7 +88,21 @@ func (p *process) start() error {
 	p.cmd, p.gone, p.expected, p.pauses = cmd, gone, p.leaving, 0
 	p.rec.changed(p.name, isUp)
 	go p.await(cmd, gone)
+	if p.keeper != nil {
+		if err := p.keeper.started(); err != nil {
+			p.expected = true // it is the keeper that failed
+			return err
+		}
+	}
 	return nil
+}
+
+// tell sends it a signal.
+func (p *process) tell(cmd *exec.Cmd, s syscall.Signal) error {
+	if p.keeper != nil {
+		return p.keeper.tell(s)
+	}
+	return cmd.Process.Signal(s)
 }
 
 // await waits for the end of one life.
@@ -91,6 +125,20 @@ func (p *process) await(cmd *exec.Cmd, gone chan struct{}) {
 	}
 }
 
+// keep kills it and has nobody start it until it is freed.
+func (p *process) keep() {
+	p.mu.Lock()
+	p.kept++
+	p.mu.Unlock()
+	p.kill()
+}
+
+func (p *process) free() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept--
+}
+
 // kill ends it without a word.
 func (p *process) kill() { p.end(syscall.SIGKILL, 0) }
 
@@ -106,11 +154,11 @@ func (p *process) end(s syscall.Signal, patience time.Duration) bool {
 	if cmd == nil {
 		return true
 	}
-	_ = cmd.Process.Signal(s)
 	if s == syscall.SIGKILL {
-		<-gone
+		p.slay(cmd, gone)
 		return true
 	}
+	_ = p.tell(cmd, s)
 	select {
 	case <-gone:
 		return true
@@ -118,9 +166,46 @@ func (p *process) end(s syscall.Signal, patience time.Duration) bool {
 		if p.stuck != nil {
 			p.stuck(patience)
 		}
-		_ = cmd.Process.Kill()
-		<-gone
+		p.slay(cmd, gone)
 		return false
+	}
+}
+
+// dump has one in a keeper's care, whose inside nobody else can ask, end with all its
+// goroutines written to its log. It says whether it did.
+func (p *process) dump() bool {
+	p.mu.Lock()
+	cmd, gone := p.cmd, p.gone
+	p.mu.Unlock()
+	if p.keeper == nil || cmd == nil || p.tell(cmd, syscall.SIGQUIT) != nil {
+		return false
+	}
+	select {
+	case <-gone:
+		return true
+	case <-time.After(slayAgain):
+		return false
+	}
+}
+
+// slayAgain is how long a keeper may take for it.
+const slayAgain = 5 * time.Second
+
+// slay kills it until it is gone. A keeper is slower than a signal, and slower still
+// to tell of the end: the process counts as down from when it was told to kill it, and
+// once more when it is gone.
+func (p *process) slay(cmd *exec.Cmd, gone chan struct{}) {
+	if p.keeper != nil {
+		p.rec.changed(p.name, isDown)
+	}
+	for {
+		err := p.tell(cmd, syscall.SIGKILL)
+		select {
+		case <-gone:
+			return
+		case <-time.After(slayAgain):
+			p.rec.note("%s is not gone %s after it was killed: %v", p.name, slayAgain, err)
+		}
 	}
 }
 
@@ -145,7 +230,12 @@ func (p *process) pause() error {
 		return nil
 	}
 	p.rec.changed(p.name, isPaused)
-	return p.cmd.Process.Signal(syscall.SIGSTOP)
+	if err := p.tell(p.cmd, syscall.SIGSTOP); err != nil {
+		p.pauses = 0
+		p.rec.changed(p.name, isUp)
+		return err
+	}
+	return nil
 }
 
 func (p *process) resume() {
@@ -155,8 +245,7 @@ func (p *process) resume() {
 		return
 	}
 	if p.pauses--; p.pauses == 0 {
-		_ = p.cmd.Process.Signal(syscall.SIGCONT)
-		p.rec.changed(p.name, isUp)
+		p.goOn()
 	}
 }
 
@@ -166,9 +255,15 @@ func (p *process) letGo() {
 	defer p.mu.Unlock()
 	if p.cmd != nil && p.pauses > 0 {
 		p.pauses = 0
-		_ = p.cmd.Process.Signal(syscall.SIGCONT)
-		p.rec.changed(p.name, isUp)
+		p.goOn()
 	}
+}
+
+func (p *process) goOn() {
+	if err := p.tell(p.cmd, syscall.SIGCONT); err != nil && p.keeper != nil {
+		p.rec.note("%s does not go on: %v", p.name, err)
+	}
+	p.rec.changed(p.name, isUp)
 }
 
 // running says whether it is there, paused or not.

@@ -12,14 +12,17 @@ import (
 
 // The drawing's measures, in its own units.
 const (
-	drawWidth  = 1160.0
-	drawLeft   = 60.0
-	laneHeight = 18.0
-	curveTall  = 90.0
+	drawWidth  = 1200.0
+	drawLeft   = 64.0
+	drawRight  = 10.0
+	laneHeight = 24.0
+	stateTall  = 9.0
 	bandHeight = 14.0
+	// tickWide is the width that operations are counted over.
+	tickWide = 2.0
 )
 
-var stateColours = map[string]string{isUp: "#8fd3a7", isPaused: "#ffc53d", isDown: "#e5484d", isGone: "#c1c8cd"}
+var stateColours = map[string]string{isUp: "#bfe3cc", isPaused: "#ffc53d", isDown: "#e5484d", isGone: "#c1c8cd"}
 
 // drawing is an SVG on its way.
 type drawing struct {
@@ -29,21 +32,17 @@ type drawing struct {
 	y   float64
 }
 
-// drawTimeline draws the whole run.
+// drawTimeline draws the whole run. Its size does not grow with the operations: they
+// are counted by stretches of time.
 func drawTimeline(h *History, verdict *Verdict) template.HTML {
-	d := &drawing{h: h, end: max(float64(h.End), 1), y: 24}
+	d := &drawing{h: h, end: max(float64(h.End), 1), y: 26}
 	d.faults()
-	top := d.y
-	d.lanes()
-	d.leaders(top)
-	d.throughput()
-	for _, a := range verdict.Anomalies {
-		if a.At > 0 {
-			d.line(d.x(a.At), 16, d.x(a.At), d.y, "#c62a2f", 1.5)
-		}
-	}
-	d.line(d.x(h.FaultsEnd), 0, d.x(h.FaultsEnd), d.y, "#3a5bc7", 1)
-	d.text(d.x(h.FaultsEnd)+3, 10, "healed", "#3a5bc7")
+	d.lanes(newView(&History{Changes: h.Changes}))
+	d.curves()
+	d.marks(verdict)
+	d.line(d.x(h.FaultsEnd), 14, d.x(h.FaultsEnd), d.y, "#3a5bc7", 1)
+	fmt.Fprintf(d, `<text x="%.1f" y="10" fill="#3a5bc7" text-anchor="middle">healed</text>`,
+		min(d.x(h.FaultsEnd), drawWidth-4*letterWide))
 	d.axis()
 	return template.HTML(fmt.Sprintf( // its texts are escaped one by one
 		`<svg viewBox="0 0 %.0f %.0f" xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="10">%s</svg>`,
@@ -51,7 +50,7 @@ func drawTimeline(h *History, verdict *Verdict) template.HTML {
 }
 
 func (d *drawing) x(at int64) float64 {
-	return drawLeft + (drawWidth-drawLeft-10)*min(1, float64(at)/d.end)
+	return drawLeft + (drawWidth-drawLeft-drawRight)*min(1, float64(at)/d.end)
 }
 
 func (d *drawing) rect(x, y, w, tall float64, colour, title string) {
@@ -68,6 +67,9 @@ func (d *drawing) text(x, y float64, s, colour string) {
 	fmt.Fprintf(d, `<text x="%.1f" y="%.1f" fill="%s">%s</text>`, x, y, colour, html.EscapeString(s))
 }
 
+// letterWide is how wide a letter is at most, for what must fit.
+const letterWide = 5.6
+
 // faults draws a band for each fault, in rows of their lanes.
 func (d *drawing) faults() {
 	most := 0
@@ -76,107 +78,123 @@ func (d *drawing) faults() {
 		y := d.y + float64(f.Lane)*bandHeight
 		title := fmt.Sprintf("%s %s %s %s to %s", f.Nemesis, strings.Join(f.Targets, " "), f.Note, seconds(f.From),
 			seconds(f.To))
-		d.rect(d.x(f.From), y, d.x(f.To)-d.x(f.From), bandHeight-2, colourOf(f.Nemesis), title)
-		if d.x(f.To)-d.x(f.From) > 40 {
-			d.text(d.x(f.From)+2, y+9, f.Nemesis, "#fff")
+		wide := d.x(f.To) - d.x(f.From)
+		d.rect(d.x(f.From), y, wide, bandHeight-2, colourOf(f.Nemesis), title)
+		name := f.Nemesis[:max(0, min(len(f.Nemesis), int((wide-3)/letterWide)))]
+		if len(name) == len(f.Nemesis) || len(name) >= 4 {
+			d.text(d.x(f.From)+2, y+9, name, "#fff")
 		}
 	}
 	d.text(0, d.y+10, "faults", "#1c2024")
-	d.y += float64(most+1)*bandHeight + 6
+	d.y += float64(most+1)*bandHeight + 8
 }
 
 // colourOf gives each nemesis a hue of its own.
 func colourOf(name string) string {
 	at := slices.IndexFunc(nemeses, func(n nemesis) bool { return n.name == name })
-	return fmt.Sprintf("hsl(%d,55%%,45%%)", (at*137+200)%360)
+	return fmt.Sprintf("hsl(%d,55%%,42%%)", (at*137+200)%360)
 }
 
-// lanes draws each process's states.
-func (d *drawing) lanes() {
-	v := newView(&History{Changes: d.h.Changes})
+// lanes draws each process: its states, cuts and leaderships, and what it was asked.
+func (d *drawing) lanes(v *view) {
 	var names []string
 	for name := range v.lives {
 		names = append(names, name)
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a, b)) })
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	})
+	asked := d.tally()
 	for _, name := range names {
-		d.text(0, d.y+11, name, "#1c2024")
+		d.text(0, d.y+9, name, "#1c2024")
 		changes := v.lives[name]
 		for i, c := range changes {
 			to := d.h.End
 			if i+1 < len(changes) {
 				to = changes[i+1].At
 			}
-			d.rect(d.x(c.At), d.y, d.x(to)-d.x(c.At), laneHeight-4, stateColours[c.State],
+			d.rect(d.x(c.At), d.y, d.x(to)-d.x(c.At), stateTall, stateColours[c.State],
 				fmt.Sprintf("%s %s from %s to %s", name, c.State, seconds(c.At), seconds(to)))
 		}
-		for _, c := range d.h.Cuts {
-			if c.From == name || c.To == name {
-				d.line(d.x(c.Begin), d.y+laneHeight-3, d.x(c.End), d.y+laneHeight-3, "#8e4ec6", 2)
-			}
-		}
+		d.cuts(name)
+		d.leads(name)
+		d.ticks(asked[name])
 		d.y += laneHeight
 	}
 }
 
-// leaders marks who led, on the nodes' own lanes.
-func (d *drawing) leaders(top float64) {
-	v := newView(&History{Changes: d.h.Changes})
-	var names []string
-	for name := range v.lives {
-		names = append(names, name)
+// cuts marks when links of a process were cut or bad, once where several were.
+func (d *drawing) cuts(name string) {
+	var path strings.Builder
+	until := int64(-1)
+	cuts := slices.Clone(d.h.Cuts)
+	for _, b := range d.h.BadLinks {
+		cuts = append(cuts, Cut{b.From, b.To, b.Begin, b.End})
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a, b)) })
-	for _, s := range d.h.Samples {
-		if at := slices.Index(names, s.Leader); at >= 0 {
-			fmt.Fprintf(d, `<circle cx="%.1f" cy="%.1f" r="2" fill="#0d2d1c"><title>%s leads term %d</title></circle>`,
-				d.x(s.At), top+float64(at)*laneHeight+7, s.Leader, s.Term)
+	cuts = slices.DeleteFunc(cuts, func(c Cut) bool { return c.From != name && c.To != name })
+	slices.SortFunc(cuts, func(a, b Cut) int { return cmp.Compare(a.Begin, b.Begin) })
+	for _, c := range cuts {
+		if c.End <= until {
+			continue
 		}
+		fmt.Fprintf(&path, "M%.1f %.1fH%.1f", d.x(max(c.Begin, until)), d.y+stateTall-1, max(d.x(c.End), d.x(c.Begin)+0.7))
+		until = c.End
+	}
+	if path.Len() > 0 {
+		fmt.Fprintf(d, `<path d="%s" stroke="#8e4ec6" stroke-width="2.5" fill="none"/>`, path.String())
 	}
 }
 
-// throughput draws operations a second.
-func (d *drawing) throughput() {
-	buckets := int(d.end/1e9) + 1
-	ok, unknown := make([]float64, buckets), make([]float64, buckets)
-	for i := range d.h.Ops {
-		op := &d.h.Ops[i]
-		at := op.Return
-		if op.Outcome == Unknown {
-			at = op.Invoke
+// leads draws when others saw a process lead, and in which term.
+func (d *drawing) leads(name string) {
+	for i := 0; i < len(d.h.Samples); {
+		a := &d.h.Samples[i]
+		k := i + 1
+		for k < len(d.h.Samples) && d.h.Samples[k].Leader == a.Leader && d.h.Samples[k].Term == a.Term {
+			k++
 		}
-		if b := int(at / 1e9); b >= 0 && b < buckets {
-			if op.Outcome == Unknown {
-				unknown[b]++
-			} else {
-				ok[b]++
+		if a.Leader == name {
+			b := &d.h.Samples[k-1]
+			d.rect(d.x(a.At), d.y+2.5, d.x(b.At)-d.x(a.At), 3, "#0d2d1c", fmt.Sprintf("%s leads term %d from %s to %s", name, a.Term,
+				seconds(a.At), seconds(b.At)))
+			if term := fmt.Sprint(a.Term); d.x(b.At)-d.x(a.At) > float64(len(term))*letterWide {
+				fmt.Fprintf(d, `<text x="%.1f" y="%.1f" font-size="7" fill="#0d2d1c">%s</text>`, d.x(a.At), d.y+1.5, term)
 			}
 		}
+		i = k
 	}
-	most := max(slices.Max(ok), slices.Max(unknown), 1)
-	d.y += 10
-	d.text(0, d.y+10, fmt.Sprintf("%.0f/s", most), "#687076")
-	for _, c := range []struct {
-		of     []float64
-		colour string
-	}{{ok, "#18794e"}, {unknown, "#c62a2f"}} {
-		var points []string
-		for i, n := range c.of {
-			points = append(points, fmt.Sprintf("%.1f,%.1f", d.x(int64(i)*1e9), d.y+curveTall*(1-n/most)))
-		}
-		fmt.Fprintf(d, `<polyline points="%s" fill="none" stroke="%s"/>`, strings.Join(points, " "), c.colour)
-	}
-	d.y += curveTall
 }
 
+// marks draws the anomalies, each with its number.
+func (d *drawing) marks(verdict *Verdict) {
+	last := -100.0
+	for i, a := range verdict.Anomalies {
+		if a.At <= 0 || a.At >= never {
+			continue
+		}
+		x := d.x(a.At)
+		fmt.Fprintf(d, `<a href="#a%d"><line x1="%.1f" y1="22" x2="%.1f" y2="%.1f" stroke="#c62a2f" stroke-width="1.2"><title>%s</title>`+
+			`</line>`, i+1, x, x, d.y, html.EscapeString(a.Checker+": "+short(strings.ToValidUTF8(a.Text, "?"))))
+		if math.Abs(x-last) > 3*letterWide {
+			fmt.Fprintf(d, `<text x="%.1f" y="20" fill="#c62a2f" text-anchor="middle">%d</text>`, x, i+1)
+			last = x
+		}
+		d.WriteString("</a>")
+	}
+}
+
+// axis draws some five to twelve round times.
 func (d *drawing) axis() {
 	step := math.Pow(10, math.Floor(math.Log10(d.end/1e9)))
-	if d.end/1e9/step < 4 {
-		step /= 4
+	for _, parts := range []float64{1, 2, 5} {
+		if d.end/1e9/(step/parts) >= 5 {
+			step /= parts
+			break
+		}
 	}
 	for at := 0.0; at <= d.end/1e9; at += step {
 		x := d.x(int64(at * 1e9))
 		d.line(x, d.y, x, d.y+4, "#687076", 1)
-		d.text(x-4, d.y+14, fmt.Sprintf("%.0f s", at), "#687076")
+		fmt.Fprintf(d, `<text x="%.1f" y="%.1f" fill="#687076" text-anchor="middle">%g s</text>`, x, d.y+14, math.Round(at*10)/10)
 	}
 }

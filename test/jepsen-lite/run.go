@@ -31,6 +31,7 @@ func run(ctx context.Context, o Options) (*Verdict, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer w.cluster.unmountAll()
 	defer w.cluster.end()
 	defer w.crew.end()
 	if err := w.settle(ctx); err != nil {
@@ -57,6 +58,9 @@ func run(ctx context.Context, o Options) (*Verdict, error) {
 }
 
 func openNetwork(o Options, rec *recorder) (network, error) {
+	if o.Via == viaDocker {
+		return newContainers(o, rec)
+	}
 	if o.Network == "namespaces" {
 		return newSpaces(rec)
 	}
@@ -66,9 +70,9 @@ func openNetwork(o Options, rec *recorder) (network, error) {
 func newWorld(o Options, rec *recorder, network network) (*world, error) {
 	rec.with(func(h *History) {
 		h.Version, h.Seed, h.Nodes, h.Network, h.Command = "1", o.Seed, o.Nodes, network.name(), o.command()
-		h.Date, h.Queues = time.Now(), queueFacts()
+		h.Date, h.Queues, h.Versions = time.Now(), queueFacts(), versions(o.Rota)
 	})
-	k, err := newCluster(o.Rota, o.Keep, network, rec, o.Nodes)
+	k, err := newCluster(o.Rota, o.Keep, network, rec, o.Nodes, o)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +99,11 @@ func (w *world) settle(ctx context.Context) error {
 		return err
 	}
 	w.crew.calm = w.rec.now() + int64(w.options.Duration)
-	return w.crew.begin()
+	if err := w.crew.begin(); err != nil {
+		return err
+	}
+	w.weigh(ctx)
+	return nil
 }
 
 func (w *world) makeQueues(ctx context.Context, c *client.Client) error {
@@ -132,11 +140,16 @@ func (w *world) live(ctx context.Context) {
 	<-load.Done()
 	end := w.rec.now()
 	w.rec.with(func(h *History) { h.FaultsEnd = end })
-	w.liveness(ctx)
+	alive := w.liveness(ctx)
 	stopDrain()
 	users.Wait()
-	say("reading what every node tells")
-	w.readEnd(ctx, watching)
+	if alive {
+		say("reading what every node tells")
+		w.readEnd(ctx, watching)
+	} else {
+		watching.stop()
+		watching.done.Wait()
+	}
 	stopPolling()
 	poller.Wait()
 }
@@ -146,6 +159,7 @@ func (w *world) history() *History {
 	w.crew.end()
 	w.cluster.end()
 	w.audit()
+	w.readLogs()
 	end := w.rec.now()
 	var h *History
 	w.rec.with(func(kept *History) {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"syscall"
 	"time"
 )
@@ -19,5 +20,7 @@ func routerAttributes() *syscall.SysProcAttr  { return childAttributes() }
 func enterNetwork(string, []string, []string) error {
 	return errors.New("network namespaces are known on Linux only")
 }
+
+func openTun(string) (*os.File, error) { return nil, errors.New("known on Linux only") }
 
 const namespacesKnown = false

@@ -29,6 +29,7 @@ var workloads = []workload{
 	{"canceller", cancelSome, 1},
 	{"hostile", beHostile, 1},
 	{"operator", operate, 1},
+	{"workflows", submitWorkflows, 2},
 }
 
 // producers share the rate.
@@ -89,7 +90,7 @@ func brief(r *rand.Rand) jobPlan { return jobPlan{Ms: max(0, r.IntN(60)-40)} }
 func queueFacts() map[string]QueueFacts {
 	facts := make(map[string]QueueFacts)
 	for _, q := range queues {
-		facts[string(q.name)] = QueueFacts{q.lease, q.attempts}
+		facts[string(q.name)] = QueueFacts{LeaseMs: q.lease, AttemptMax: q.attempts}
 	}
 	return facts
 }

@@ -12,6 +12,11 @@ import (
 // debtMost is how far a producer may fall behind its pace.
 const debtMost = 4 * time.Second
 
+// backlogMost is how many jobs may be unfinished before producers wait, as a user with a
+// bounded number of jobs under way does. Without it a run of half an hour, in which the
+// cluster is down for much of the time, ends with a backlog that no drain can be timed by.
+const backlogMost = 3_000
+
 // produce submits batches with ids of its own and repeats every unknown outcome
 // on another node, until each has one. Some of what was refused (a rate, a mode) is
 // asked for again with a later batch.
@@ -42,6 +47,11 @@ func produce(ctx, drain context.Context, w *world, r *rand.Rand) {
 		}
 		if !rest(ctx, time.Until(due)) {
 			return
+		}
+		for w.cluster.backlog.Load() > backlogMost {
+			if !rest(ctx, pollEvery) {
+				return
+			}
 		}
 	}
 }

@@ -27,7 +27,7 @@ type watcher struct {
 	follow func(ctx context.Context, w *world, r *rand.Rand, seen *watcher) error
 
 	mu     sync.Mutex
-	told   []SeenEvent
+	told   []toldEvent
 	breaks int
 	err    error
 }
@@ -39,7 +39,7 @@ func watchers() []*watcher {
 func (s *watcher) take(e SeenEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = append(s.told, e)
+	s.told = append(s.told, briefOf(&e))
 }
 
 // last is the newest event told.
@@ -49,7 +49,7 @@ func (s *watcher) last() rota.EventID {
 	if len(s.told) == 0 {
 		return rota.EventID{}
 	}
-	return s.told[len(s.told)-1].ID
+	return s.told[len(s.told)-1].id
 }
 
 // watching is all watchers at work.

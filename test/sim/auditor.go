@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
 // auditor watches what is promised, with a naive model of its own that it makes
@@ -14,15 +15,53 @@ type auditor struct {
 	fault    error
 	digests  []rota.Digest // by index − 1
 	accepted map[rota.JobID]bool
-	jobs     map[rota.JobID]*auditJob
-	leases   map[rota.LeaseID]*auditLease
-	clock    rota.Clock
-	steps    int
+	// expires is the earliest moment at which a job with a time to live may expire.
+	expires map[rota.JobID]rota.Clock
+	jobs    map[rota.JobID]*auditJob
+	leases  map[rota.LeaseID]*auditLease
+	clock   rota.Clock
+	steps   int
+	// kind is the form of the fault's text, which a smaller life must share.
+	kind string
+	// sessions are the live ones, as their registrations were told; flows is the
+	// model of the workflows.
+	sessions map[rota.WorkerID]rota.Session
+	flows    map[rota.WorkflowID]*auditFlow
+	flowIDs  []rota.WorkflowID
 	// short is true time under leaderships that ended within 15 s (SPEC §3.11).
 	short   Time
 	readyAt Time
-	// Counted for the tests: how much of each happened.
+	figures
+}
+
+// figures count how much of each happened, for the tests.
+type figures struct {
 	Granted, Expired, Completed, Leaderships, Promoted, Preempted int
+	// Ghosts spoke and were answered; Stale entries came after their term.
+	Ghosts, Stale int
+	// Of workflows: runs begun and how they ended, retries among them, nodes skipped,
+	// uploads that were never committed.
+	FlowsRun, FlowsCompleted, FlowsFailed, FlowsCancelled, FlowsRetried, Skipped, Lapsed int
+}
+
+func (f *figures) add(o figures) {
+	for _, x := range []struct {
+		to   *int
+		from int
+	}{{&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
+		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.FlowsRun, o.FlowsRun},
+		{&f.FlowsCompleted, o.FlowsCompleted}, {&f.FlowsFailed, o.FlowsFailed}, {&f.FlowsCancelled, o.FlowsCancelled},
+		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}} {
+		*x.to += x.from
+	}
+}
+
+// String tells them all.
+func (f figures) String() string {
+	return fmt.Sprintf("%d leaderships, %d leases, %d of them expired, %d preempted, %d jobs completed, %d promotions, "+
+		"%d commands of ghosts and %d entries of deposed leaders; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
+		"%d CANCELLED, %d nodes skipped, %d never committed", f.Leaderships, f.Granted, f.Expired, f.Preempted, f.Completed, f.Promoted,
+		f.Ghosts, f.Stale, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Lapsed)
 }
 
 type auditJob struct {
@@ -48,12 +87,14 @@ type auditLease struct {
 }
 
 func newAuditor(w *World) *auditor {
-	return &auditor{w: w, accepted: map[rota.JobID]bool{}, jobs: map[rota.JobID]*auditJob{}, leases: map[rota.LeaseID]*auditLease{}}
+	return &auditor{w: w, accepted: map[rota.JobID]bool{}, expires: map[rota.JobID]rota.Clock{},
+		jobs: map[rota.JobID]*auditJob{}, leases: map[rota.LeaseID]*auditLease{},
+		sessions: map[rota.WorkerID]rota.Session{}, flows: map[rota.WorkflowID]*auditFlow{}}
 }
 
 func (a *auditor) failf(format string, args ...any) {
 	if a.fault == nil {
-		a.fault = fmt.Errorf("at %d ms: %s", a.w.now, fmt.Sprintf(format, args...))
+		a.fault, a.kind = fmt.Errorf("at %d ms: %s", a.w.now, fmt.Sprintf(format, args...)), format
 	}
 }
 
@@ -101,7 +142,10 @@ func (a *auditor) entry(r *fsm.Applied) {
 	if r.Clock < a.clock {
 		a.failf("the clock ran back from %d to %d", a.clock, r.Clock)
 	}
+	e := a.w.entries[&a.w.log[r.Index-1].data[0]]
+	a.stale(e, r)
 	a.clock = r.Clock
+	a.flowOps(e, r)
 	for i := range r.Events {
 		e := &r.Events[i]
 		j := a.jobs[e.Job]
@@ -109,7 +153,12 @@ func (a *auditor) entry(r *fsm.Applied) {
 			j = &auditJob{}
 			a.jobs[e.Job] = j
 		}
+		if e.Run != "" {
+			a.flowEvent(r, e)
+		}
 		switch e.Kind {
+		case rota.ProviderRegistered:
+			a.sessions[e.Worker] = e.Session
 		case rota.JobAssigned:
 			a.assigned(e, j)
 		case rota.LeaseAcked, rota.LeaseRenewedEvent:
@@ -139,7 +188,42 @@ func (a *auditor) entry(r *fsm.Applied) {
 			if j.terminal {
 				a.failf("job %s ended twice", e.Job)
 			}
+			if e.Kind == rota.JobExpired && r.Clock < a.expires[e.Job] {
+				a.failf("job %s expired %d ms before its time to live was over", e.Job, a.expires[e.Job]-r.Clock)
+			}
 			j.terminal = true
+			if !j.lease.IsZero() { // a failure for good tells of no end of the lease
+				if l := a.leases[j.lease]; l != nil {
+					a.late(l)
+				}
+				delete(a.leases, j.lease)
+				j.lease = rota.LeaseID{}
+			}
+		}
+	}
+	a.flowsSettled(r)
+}
+
+// stale holds an entry of a leadership that is over against SPEC §3.2: it moves no
+// clock and decides nothing by itself, however late it comes; what clients asked in
+// it still counts. So does what follows from that: a completion releases the nodes that
+// waited for it, at once or, where they are many, with later entries; one whose time to
+// live is over by the clock as it stands ends there, without any timer.
+func (a *auditor) stale(entry *fsmpb.Entry, r *fsm.Applied) {
+	if term := a.w.log[r.Index-1].term; entry.GetTerm() == term && term == r.Term {
+		return
+	}
+	a.Stale++
+	if r.Clock != a.clock {
+		a.failf("an entry of term %d moved the clock from %d to %d in term %d", entry.GetTerm(), a.clock, r.Clock, r.Term)
+	}
+	for i := range r.Events {
+		switch e := &r.Events[i]; e.Kind {
+		case rota.JobAssigned, rota.LeaseExpiredEvent, rota.JobExpired, rota.JobPromoted:
+			if e.Kind == rota.JobExpired && e.Run != "" {
+				continue
+			}
+			a.failf("an entry of term %d brought %s of job %s in term %d", entry.GetTerm(), e.Kind, e.Job, r.Term)
 		}
 	}
 }
@@ -255,5 +339,6 @@ func (a *auditor) final() error {
 			a.failf("job %s: its worker was told that it is COMPLETED, it is %s", id, s)
 		}
 	}
+	a.flowsFinal()
 	return a.fault
 }

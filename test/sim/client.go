@@ -74,6 +74,7 @@ func (c *client) submitNext() {
 	if w.chance.IntN(20) == 0 {
 		s.TTLMs = int64(5_000 + w.chance.IntN(60_000))
 	}
+	w.audit.expires[s.ID] = w.audit.clock + rota.Clock(s.TTLMs)
 	c.next++
 	c.submit(&s)
 	w.on(&c.actor, Time(w.chance.IntN(400)), c.submitNext)

@@ -1,5 +1,7 @@
 package sim
 
+import "fmt"
+
 // Supervise keeps a leader in place as an election would: once there is none, or
 // the one that is has been out of reach for a while.
 func (w *World) Supervise() {
@@ -87,6 +89,15 @@ func (w *World) Break() {
 	w.on(&god, 2_000, once)
 }
 
+// fault names one fault, and says whether it is to happen.
+func (w *World) fault(name string) bool {
+	w.faults = append(w.faults, fmt.Sprintf("%d ms: %s", w.now, name))
+	return !w.Skip[len(w.faults)-1]
+}
+
+var faultNames = []string{"elect", "elect", "crash", "pause node", "pause node for long", "isolate", "lag", "snapshot",
+	"pause worker", "kill worker", "cut worker", "stop all", "flap"}
+
 func (w *World) one(god *actor) {
 	n := w.nodes[w.chance.IntN(len(w.nodes))]
 	if w.leader != nil && w.chance.IntN(2) == 0 {
@@ -94,7 +105,11 @@ func (w *World) one(god *actor) {
 	}
 	k := w.workers[w.chance.IntN(len(w.workers))]
 	long := func(most int) Time { return Time(50 + w.chance.IntN(most)) }
-	switch w.chance.IntN(13) {
+	kind := w.chance.IntN(13)
+	if !w.fault(faultNames[kind]) {
+		return
+	}
+	switch kind {
 	case 0, 1:
 		if h := w.healthy(); h != nil {
 			w.Elect(h)
@@ -184,7 +199,7 @@ func (w *World) Drain() error {
 }
 
 func (w *World) atRest() bool {
-	if len(w.audit.accepted) < w.Jobs {
+	if len(w.audit.accepted) < w.Jobs || !w.flows.quiet() {
 		return false
 	}
 	for _, n := range w.nodes {

@@ -77,10 +77,15 @@ func (l *leadership) begin() {
 		}
 		w.append(logEntry{l.term, data})
 		// Entries of deposed leaders may still come, in this term's name.
-		for _, o := range w.orphans {
+		waiting := w.orphans
+		w.orphans = nil
+		for _, o := range waiting {
+			if w.Ghosts && w.ghostly.IntN(2) == 0 { // not yet: terms later
+				w.orphans = append(w.orphans, o)
+				continue
+			}
 			w.append(logEntry{l.term, o.data})
 		}
-		w.orphans = nil
 	})
 }
 
@@ -141,12 +146,15 @@ func (l *leadership) launch() {
 	w := l.w
 	f := &flight{proposals: l.waiting}
 	l.waiting = nil
-	entry := &fsmpb.Entry{Term: l.term, NowMs: int64(l.stamp())}
+	entry := &fsmpb.Entry{Term: l.term, NowMs: int64(l.stamp()), WallMs: w.walls()}
 	for _, p := range f.proposals {
 		entry.Ops = append(entry.Ops, p.op)
 	}
 	f.data, f.number = seal(w, entry), l.stamped
 	l.flying = append(l.flying, f)
+	if l.dead && w.Ghosts && w.ghostly.IntN(3) == 0 { // it has not noticed: this comes terms later
+		w.orphans = append(w.orphans, logEntry{l.term, f.data})
+	}
 	var commit func()
 	commit = func() {
 		switch {

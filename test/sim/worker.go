@@ -49,6 +49,8 @@ type task struct {
 	report rota.LeaseVerb
 	sent   Time
 	done   bool
+	// hopeless: the handler knows that another try is pointless.
+	hopeless bool
 }
 
 func newWorker(w *World, i int) *worker {
@@ -197,6 +199,9 @@ func (k *worker) assigned(a rota.Assignment) {
 	default:
 		t.finish = k.local(k.w.now) + Time(10+k.w.chance.IntN(25_000))
 		t.report = [...]rota.LeaseVerb{rota.VerbComplete, rota.VerbComplete, rota.VerbComplete, rota.VerbFail}[k.w.chance.IntN(4)]
+		if _, _, node := rota.SplitNodeJobID(a.Lease.Job); node { // of a workflow's node
+			k.w.flows.handles(k, t)
+		}
 		k.w.audit.holds(k, t)
 	}
 }
@@ -250,7 +255,7 @@ func (k *worker) command(n *node, t *task, v rota.LeaseVerb) {
 	t.sent = k.local(k.w.now)
 	ordinal := t.renewals + 1
 	op := fsm.LeaseCommandOp(&rota.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: k.id, Session: k.session,
-		Ordinal: ordinal, Output: []byte(l.Job)})
+		Ordinal: ordinal, Output: []byte(l.Job), NoRetry: t.hopeless && v == rota.VerbFail})
 	k.w.forward(n, &k.actor, k.reaches(n), op, func(o *fsmpb.Outcome) { k.answered(t, v, ordinal, o) })
 }
 
@@ -278,6 +283,9 @@ func (k *worker) answered(t *task, v rota.LeaseVerb, ordinal int32, o *fsmpb.Out
 // Die kills the process; Reborn starts it again under the same id, as somebody else.
 func (k *worker) Die() {
 	k.w.audit.abandoned(k)
+	if k.w.Ghosts {
+		k.w.haunt(k)
+	}
 	k.life++
 	k.down = true
 	k.forgetAll()

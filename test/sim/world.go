@@ -27,6 +27,15 @@ type Options struct {
 	Quiet bool
 	// Policy is what the queue has beside LeaseMs, as `queue set` takes it.
 	Policy []rota.Setting
+	// Flows is how many workflows are submitted beside the jobs.
+	Flows int
+	// Ghosts: processes that were replaced speak on, and what deposed leaders
+	// proposed comes terms later.
+	Ghosts bool
+	// Calm: no message is lost, doubled or late by chance.
+	Calm bool
+	// Skip are the faults, by number, that do not happen.
+	Skip map[int]bool
 
 	// StampUncapped: a leader stamps however far ahead of what has applied.
 	StampUncapped bool
@@ -47,9 +56,11 @@ type actor struct {
 	pausedUntil Time
 	// ppm is by how much its monotonic clock runs fast.
 	ppm int64
+	// offset is by how much it is ahead of that: it stood still, or changed its pace.
+	offset Time
 }
 
-func (a *actor) local(t Time) Time { return t + Time(int64(t)*a.ppm/1_000_000) }
+func (a *actor) local(t Time) Time { return t + Time(int64(t)*a.ppm/1_000_000) + a.offset }
 
 type event struct {
 	at   Time
@@ -92,7 +103,13 @@ type World struct {
 	nodes   []*node
 	workers []*worker
 	client  *client
+	flows   *flowClient
 	audit   *auditor
+	// entries are what was sealed, by the first byte of the sealed data.
+	entries map[*byte]*fsmpb.Entry
+	// ghostly is the chance of ghosts, faults counts what Break did and tells it.
+	ghostly *rand.Rand
+	faults  []string
 	// orphans are entries of deposed leaders that may yet be appended (H20).
 	orphans []logEntry
 }
@@ -129,7 +146,8 @@ type kindRecord struct {
 
 // NewWorld makes a world in which nothing has happened yet.
 func NewWorld(o Options) *World {
-	w := &World{Options: o, chance: rand.New(rand.NewPCG(o.Seed, 0x5eed))}
+	w := &World{Options: o, chance: rand.New(rand.NewPCG(o.Seed, 0x5eed)), ghostly: rand.New(rand.NewPCG(o.Seed, 0x6057)),
+		entries: map[*byte]*fsmpb.Entry{}}
 	w.audit = newAuditor(w)
 	for i := range o.Nodes {
 		n := &node{machine: fsm.New(), index: i, lag: 1}
@@ -140,6 +158,7 @@ func NewWorld(o Options) *World {
 		w.workers = append(w.workers, newWorker(w, i))
 	}
 	w.client = newClient(w)
+	w.flows = newFlowClient(w)
 	return w
 }
 
@@ -172,7 +191,7 @@ func (w *World) Run(until Time) error {
 func (w *World) healing() bool { return w.Quiet || w.now >= w.Heal }
 
 // chanceOf says yes once in n, never once the world is healed.
-func (w *World) chanceOf(n int) bool { return w.chance.IntN(n) == 0 && !w.healing() }
+func (w *World) chanceOf(n int) bool { return w.chance.IntN(n) == 0 && !w.healing() && !w.Calm }
 
 // latency is how long a message takes; some take very long.
 func (w *World) latency() Time {
@@ -358,9 +377,10 @@ func (w *World) depose() {
 }
 
 func seal(w *World, e *fsmpb.Entry) []byte {
-	data, err := fsm.Seal(e)
+	data, err := fsm.Seal(e, fsm.FirstRules)
 	if err != nil {
 		w.audit.failf("seal: %v", err)
 	}
+	w.entries[&data[0]] = e
 	return data
 }

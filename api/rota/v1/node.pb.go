@@ -485,9 +485,16 @@ type InspectResponse struct {
 	WallMs int64                  `protobuf:"varint,2,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
 	// For each asked index: the digest, or empty where the node no longer, or not
 	// yet, has it.
-	Digests       []string `protobuf:"bytes,3,rep,name=digests,proto3" json:"digests,omitempty"`
-	ClusterId     string   `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	LastLogIndex  uint64   `protobuf:"varint,5,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
+	Digests      []string `protobuf:"bytes,3,rep,name=digests,proto3" json:"digests,omitempty"`
+	ClusterId    string   `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	LastLogIndex uint64   `protobuf:"varint,5,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
+	// 0 where its disk has room, 1 where it is too full for new jobs, 2 where it is
+	// too full to start any.
+	DiskLevel uint32 `protobuf:"varint,6,opt,name=disk_level,json=diskLevel,proto3" json:"disk_level,omitempty"`
+	// Where its state was last found to be wrong, and up to where it was right; 0 where
+	// it never was wrong, or nothing is known.
+	DifferedAt    uint64 `protobuf:"varint,7,opt,name=differed_at,json=differedAt,proto3" json:"differed_at,omitempty"`
+	RightUntil    uint64 `protobuf:"varint,8,opt,name=right_until,json=rightUntil,proto3" json:"right_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -553,6 +560,27 @@ func (x *InspectResponse) GetClusterId() string {
 func (x *InspectResponse) GetLastLogIndex() uint64 {
 	if x != nil {
 		return x.LastLogIndex
+	}
+	return 0
+}
+
+func (x *InspectResponse) GetDiskLevel() uint32 {
+	if x != nil {
+		return x.DiskLevel
+	}
+	return 0
+}
+
+func (x *InspectResponse) GetDifferedAt() uint64 {
+	if x != nil {
+		return x.DifferedAt
+	}
+	return 0
+}
+
+func (x *InspectResponse) GetRightUntil() uint64 {
+	if x != nil {
+		return x.RightUntil
 	}
 	return 0
 }
@@ -781,9 +809,11 @@ type IntroduceRequest struct {
 	Caller *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	// Of the caller's data directory: its identity, how often it was started, and
 	// whether it holds no Raft state.
-	Identity      string `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
-	Starts        uint64 `protobuf:"varint,3,opt,name=starts,proto3" json:"starts,omitempty"`
-	Fresh         bool   `protobuf:"varint,4,opt,name=fresh,proto3" json:"fresh,omitempty"`
+	Identity string `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	Starts   uint64 `protobuf:"varint,3,opt,name=starts,proto3" json:"starts,omitempty"`
+	Fresh    bool   `protobuf:"varint,4,opt,name=fresh,proto3" json:"fresh,omitempty"`
+	// The newest version of the rules that its binary knows.
+	RulesVersion  uint32 `protobuf:"varint,5,opt,name=rules_version,json=rulesVersion,proto3" json:"rules_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -844,6 +874,13 @@ func (x *IntroduceRequest) GetFresh() bool {
 		return x.Fresh
 	}
 	return false
+}
+
+func (x *IntroduceRequest) GetRulesVersion() uint32 {
+	if x != nil {
+		return x.RulesVersion
+	}
+	return 0
 }
 
 type IntroduceResponse struct {
@@ -1461,6 +1498,50 @@ func (x *ListArchivedRequest) GetList() *ListJobsRequest {
 	return nil
 }
 
+type StateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StateRequest) Reset() {
+	*x = StateRequest{}
+	mi := &file_rota_v1_node_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StateRequest) ProtoMessage() {}
+
+func (x *StateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_node_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
+func (*StateRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *StateRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
 var File_rota_v1_node_proto protoreflect.FileDescriptor
 
 const file_rota_v1_node_proto_rawDesc = "" +
@@ -1493,14 +1574,20 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\x0eInspectRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x1d\n" +
 	"\n" +
-	"digests_at\x18\x02 \x03(\x04R\tdigestsAt\"\xb6\x01\n" +
+	"digests_at\x18\x02 \x03(\x04R\tdigestsAt\"\x97\x02\n" +
 	"\x0fInspectResponse\x12+\n" +
 	"\x06status\x18\x01 \x01(\v2\x13.rota.v1.NodeStatusR\x06status\x12\x17\n" +
 	"\awall_ms\x18\x02 \x01(\x03R\x06wallMs\x12\x18\n" +
 	"\adigests\x18\x03 \x03(\tR\adigests\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x04 \x01(\tR\tclusterId\x12$\n" +
-	"\x0elast_log_index\x18\x05 \x01(\x04R\flastLogIndex\"M\n" +
+	"\x0elast_log_index\x18\x05 \x01(\x04R\flastLogIndex\x12\x1d\n" +
+	"\n" +
+	"disk_level\x18\x06 \x01(\rR\tdiskLevel\x12\x1f\n" +
+	"\vdiffered_at\x18\a \x01(\x04R\n" +
+	"differedAt\x12\x1f\n" +
+	"\vright_until\x18\b \x01(\x04R\n" +
+	"rightUntil\"M\n" +
 	"\fCheckRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\"?\n" +
@@ -1513,12 +1600,13 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\x12EventRangeResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
 	"\x06oldest\x18\x02 \x01(\x04R\x06oldest\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\x04R\x04next\"\x85\x01\n" +
+	"\x04next\x18\x03 \x01(\x04R\x04next\"\xaa\x01\n" +
 	"\x10IntroduceRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x1a\n" +
 	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x16\n" +
 	"\x06starts\x18\x03 \x01(\x04R\x06starts\x12\x14\n" +
-	"\x05fresh\x18\x04 \x01(\bR\x05fresh\"\x13\n" +
+	"\x05fresh\x18\x04 \x01(\bR\x05fresh\x12#\n" +
+	"\rrules_version\x18\x05 \x01(\rR\frulesVersion\"\x13\n" +
 	"\x11IntroduceResponse\"H\n" +
 	"\rRemoveRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x0e\n" +
@@ -1552,7 +1640,9 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\arecords\x18\x01 \x03(\v2\x16.rota.v1.ArchiveRecordR\arecords\"l\n" +
 	"\x13ListArchivedRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12,\n" +
-	"\x04list\x18\x02 \x01(\v2\x18.rota.v1.ListJobsRequestR\x04list2\xa5\x06\n" +
+	"\x04list\x18\x02 \x01(\v2\x18.rota.v1.ListJobsRequestR\x04list\"7\n" +
+	"\fStateRequest\x12'\n" +
+	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller2\xdf\x06\n" +
 	"\x04Node\x12<\n" +
 	"\aForward\x12\x17.rota.v1.ForwardRequest\x1a\x18.rota.v1.ForwardResponse\x12;\n" +
 	"\x04Beat\x12\x18.rota.v1.NodeBeatRequest\x1a\x19.rota.v1.NodeBeatResponse\x12<\n" +
@@ -1566,7 +1656,8 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\bTransfer\x12\x18.rota.v1.TransferRequest\x1a\x19.rota.v1.TransferResponse\x12K\n" +
 	"\fArchiveRange\x12\x1c.rota.v1.ArchiveRangeRequest\x1a\x1d.rota.v1.ArchiveRangeResponse\x12Q\n" +
 	"\x0eArchiveRecords\x12\x1e.rota.v1.ArchiveRecordsRequest\x1a\x1f.rota.v1.ArchiveRecordsResponse\x12G\n" +
-	"\fListArchived\x12\x1c.rota.v1.ListArchivedRequest\x1a\x19.rota.v1.ListJobsResponseB.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
+	"\fListArchived\x12\x1c.rota.v1.ListArchivedRequest\x1a\x19.rota.v1.ListJobsResponse\x128\n" +
+	"\x05State\x12\x15.rota.v1.StateRequest\x1a\x16.rota.v1.SnapshotChunk0\x01B.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
 
 var (
 	file_rota_v1_node_proto_rawDescOnce sync.Once
@@ -1580,7 +1671,7 @@ func file_rota_v1_node_proto_rawDescGZIP() []byte {
 	return file_rota_v1_node_proto_rawDescData
 }
 
-var file_rota_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_rota_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_rota_v1_node_proto_goTypes = []any{
 	(*Caller)(nil),                 // 0: rota.v1.Caller
 	(*ForwardRequest)(nil),         // 1: rota.v1.ForwardRequest
@@ -1609,10 +1700,12 @@ var file_rota_v1_node_proto_goTypes = []any{
 	(*ArchiveRecordsRequest)(nil),  // 24: rota.v1.ArchiveRecordsRequest
 	(*ArchiveRecordsResponse)(nil), // 25: rota.v1.ArchiveRecordsResponse
 	(*ListArchivedRequest)(nil),    // 26: rota.v1.ListArchivedRequest
-	(*NodeStatus)(nil),             // 27: rota.v1.NodeStatus
-	(*NodeVerdict)(nil),            // 28: rota.v1.NodeVerdict
-	(*ListJobsRequest)(nil),        // 29: rota.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 30: rota.v1.ListJobsResponse
+	(*StateRequest)(nil),           // 27: rota.v1.StateRequest
+	(*NodeStatus)(nil),             // 28: rota.v1.NodeStatus
+	(*NodeVerdict)(nil),            // 29: rota.v1.NodeVerdict
+	(*ListJobsRequest)(nil),        // 30: rota.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),       // 31: rota.v1.ListJobsResponse
+	(*SnapshotChunk)(nil),          // 32: rota.v1.SnapshotChunk
 }
 var file_rota_v1_node_proto_depIdxs = []int32{
 	0,  // 0: rota.v1.ForwardRequest.caller:type_name -> rota.v1.Caller
@@ -1620,9 +1713,9 @@ var file_rota_v1_node_proto_depIdxs = []int32{
 	4,  // 2: rota.v1.NodeBeatRequest.beats:type_name -> rota.v1.WorkerBeat
 	0,  // 3: rota.v1.BarrierRequest.caller:type_name -> rota.v1.Caller
 	0,  // 4: rota.v1.InspectRequest.caller:type_name -> rota.v1.Caller
-	27, // 5: rota.v1.InspectResponse.status:type_name -> rota.v1.NodeStatus
+	28, // 5: rota.v1.InspectResponse.status:type_name -> rota.v1.NodeStatus
 	0,  // 6: rota.v1.CheckRequest.caller:type_name -> rota.v1.Caller
-	28, // 7: rota.v1.CheckResponse.verdict:type_name -> rota.v1.NodeVerdict
+	29, // 7: rota.v1.CheckResponse.verdict:type_name -> rota.v1.NodeVerdict
 	0,  // 8: rota.v1.EventRangeRequest.caller:type_name -> rota.v1.Caller
 	0,  // 9: rota.v1.IntroduceRequest.caller:type_name -> rota.v1.Caller
 	0,  // 10: rota.v1.RemoveRequest.caller:type_name -> rota.v1.Caller
@@ -1633,36 +1726,39 @@ var file_rota_v1_node_proto_depIdxs = []int32{
 	0,  // 15: rota.v1.ArchiveRecordsRequest.caller:type_name -> rota.v1.Caller
 	22, // 16: rota.v1.ArchiveRecordsResponse.records:type_name -> rota.v1.ArchiveRecord
 	0,  // 17: rota.v1.ListArchivedRequest.caller:type_name -> rota.v1.Caller
-	29, // 18: rota.v1.ListArchivedRequest.list:type_name -> rota.v1.ListJobsRequest
-	1,  // 19: rota.v1.Node.Forward:input_type -> rota.v1.ForwardRequest
-	3,  // 20: rota.v1.Node.Beat:input_type -> rota.v1.NodeBeatRequest
-	6,  // 21: rota.v1.Node.Barrier:input_type -> rota.v1.BarrierRequest
-	8,  // 22: rota.v1.Node.Inspect:input_type -> rota.v1.InspectRequest
-	10, // 23: rota.v1.Node.Check:input_type -> rota.v1.CheckRequest
-	12, // 24: rota.v1.Node.EventRange:input_type -> rota.v1.EventRangeRequest
-	14, // 25: rota.v1.Node.Introduce:input_type -> rota.v1.IntroduceRequest
-	16, // 26: rota.v1.Node.Remove:input_type -> rota.v1.RemoveRequest
-	18, // 27: rota.v1.Node.Transfer:input_type -> rota.v1.TransferRequest
-	20, // 28: rota.v1.Node.ArchiveRange:input_type -> rota.v1.ArchiveRangeRequest
-	24, // 29: rota.v1.Node.ArchiveRecords:input_type -> rota.v1.ArchiveRecordsRequest
-	26, // 30: rota.v1.Node.ListArchived:input_type -> rota.v1.ListArchivedRequest
-	2,  // 31: rota.v1.Node.Forward:output_type -> rota.v1.ForwardResponse
-	5,  // 32: rota.v1.Node.Beat:output_type -> rota.v1.NodeBeatResponse
-	7,  // 33: rota.v1.Node.Barrier:output_type -> rota.v1.BarrierResponse
-	9,  // 34: rota.v1.Node.Inspect:output_type -> rota.v1.InspectResponse
-	11, // 35: rota.v1.Node.Check:output_type -> rota.v1.CheckResponse
-	13, // 36: rota.v1.Node.EventRange:output_type -> rota.v1.EventRangeResponse
-	15, // 37: rota.v1.Node.Introduce:output_type -> rota.v1.IntroduceResponse
-	17, // 38: rota.v1.Node.Remove:output_type -> rota.v1.RemoveResponse
-	19, // 39: rota.v1.Node.Transfer:output_type -> rota.v1.TransferResponse
-	23, // 40: rota.v1.Node.ArchiveRange:output_type -> rota.v1.ArchiveRangeResponse
-	25, // 41: rota.v1.Node.ArchiveRecords:output_type -> rota.v1.ArchiveRecordsResponse
-	30, // 42: rota.v1.Node.ListArchived:output_type -> rota.v1.ListJobsResponse
-	31, // [31:43] is the sub-list for method output_type
-	19, // [19:31] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	30, // 18: rota.v1.ListArchivedRequest.list:type_name -> rota.v1.ListJobsRequest
+	0,  // 19: rota.v1.StateRequest.caller:type_name -> rota.v1.Caller
+	1,  // 20: rota.v1.Node.Forward:input_type -> rota.v1.ForwardRequest
+	3,  // 21: rota.v1.Node.Beat:input_type -> rota.v1.NodeBeatRequest
+	6,  // 22: rota.v1.Node.Barrier:input_type -> rota.v1.BarrierRequest
+	8,  // 23: rota.v1.Node.Inspect:input_type -> rota.v1.InspectRequest
+	10, // 24: rota.v1.Node.Check:input_type -> rota.v1.CheckRequest
+	12, // 25: rota.v1.Node.EventRange:input_type -> rota.v1.EventRangeRequest
+	14, // 26: rota.v1.Node.Introduce:input_type -> rota.v1.IntroduceRequest
+	16, // 27: rota.v1.Node.Remove:input_type -> rota.v1.RemoveRequest
+	18, // 28: rota.v1.Node.Transfer:input_type -> rota.v1.TransferRequest
+	20, // 29: rota.v1.Node.ArchiveRange:input_type -> rota.v1.ArchiveRangeRequest
+	24, // 30: rota.v1.Node.ArchiveRecords:input_type -> rota.v1.ArchiveRecordsRequest
+	26, // 31: rota.v1.Node.ListArchived:input_type -> rota.v1.ListArchivedRequest
+	27, // 32: rota.v1.Node.State:input_type -> rota.v1.StateRequest
+	2,  // 33: rota.v1.Node.Forward:output_type -> rota.v1.ForwardResponse
+	5,  // 34: rota.v1.Node.Beat:output_type -> rota.v1.NodeBeatResponse
+	7,  // 35: rota.v1.Node.Barrier:output_type -> rota.v1.BarrierResponse
+	9,  // 36: rota.v1.Node.Inspect:output_type -> rota.v1.InspectResponse
+	11, // 37: rota.v1.Node.Check:output_type -> rota.v1.CheckResponse
+	13, // 38: rota.v1.Node.EventRange:output_type -> rota.v1.EventRangeResponse
+	15, // 39: rota.v1.Node.Introduce:output_type -> rota.v1.IntroduceResponse
+	17, // 40: rota.v1.Node.Remove:output_type -> rota.v1.RemoveResponse
+	19, // 41: rota.v1.Node.Transfer:output_type -> rota.v1.TransferResponse
+	23, // 42: rota.v1.Node.ArchiveRange:output_type -> rota.v1.ArchiveRangeResponse
+	25, // 43: rota.v1.Node.ArchiveRecords:output_type -> rota.v1.ArchiveRecordsResponse
+	31, // 44: rota.v1.Node.ListArchived:output_type -> rota.v1.ListJobsResponse
+	32, // 45: rota.v1.Node.State:output_type -> rota.v1.SnapshotChunk
+	33, // [33:46] is the sub-list for method output_type
+	20, // [20:33] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_node_proto_init() }
@@ -1677,7 +1773,7 @@ func file_rota_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_node_proto_rawDesc), len(file_rota_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -34,6 +34,7 @@ const (
 	Node_ArchiveRange_FullMethodName   = "/rota.v1.Node/ArchiveRange"
 	Node_ArchiveRecords_FullMethodName = "/rota.v1.Node/ArchiveRecords"
 	Node_ListArchived_FullMethodName   = "/rota.v1.Node/ListArchived"
+	Node_State_FullMethodName          = "/rota.v1.Node/State"
 )
 
 // NodeClient is the client API for Node service.
@@ -68,6 +69,10 @@ type NodeClient interface {
 	// ListArchived is Jobs.List for a node whose own history has gaps; one that has
 	// gaps itself refuses it.
 	ListArchived(ctx context.Context, in *ListArchivedRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
+	// State streams a node's state, as a snapshot without history, to one that
+	// rebuilds its own (SPEC §2.5). The end of the stream without an error is the
+	// sign that it is whole.
+	State(ctx context.Context, in *StateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotChunk], error)
 }
 
 type nodeClient struct {
@@ -198,6 +203,25 @@ func (c *nodeClient) ListArchived(ctx context.Context, in *ListArchivedRequest, 
 	return out, nil
 }
 
+func (c *nodeClient) State(ctx context.Context, in *StateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotChunk], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Node_ServiceDesc.Streams[0], Node_State_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[StateRequest, SnapshotChunk]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Node_StateClient = grpc.ServerStreamingClient[SnapshotChunk]
+
 // NodeServer is the server API for Node service.
 // All implementations must embed UnimplementedNodeServer
 // for forward compatibility.
@@ -230,6 +254,10 @@ type NodeServer interface {
 	// ListArchived is Jobs.List for a node whose own history has gaps; one that has
 	// gaps itself refuses it.
 	ListArchived(context.Context, *ListArchivedRequest) (*ListJobsResponse, error)
+	// State streams a node's state, as a snapshot without history, to one that
+	// rebuilds its own (SPEC §2.5). The end of the stream without an error is the
+	// sign that it is whole.
+	State(*StateRequest, grpc.ServerStreamingServer[SnapshotChunk]) error
 	mustEmbedUnimplementedNodeServer()
 }
 
@@ -275,6 +303,9 @@ func (UnimplementedNodeServer) ArchiveRecords(context.Context, *ArchiveRecordsRe
 }
 func (UnimplementedNodeServer) ListArchived(context.Context, *ListArchivedRequest) (*ListJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListArchived not implemented")
+}
+func (UnimplementedNodeServer) State(*StateRequest, grpc.ServerStreamingServer[SnapshotChunk]) error {
+	return status.Error(codes.Unimplemented, "method State not implemented")
 }
 func (UnimplementedNodeServer) mustEmbedUnimplementedNodeServer() {}
 func (UnimplementedNodeServer) testEmbeddedByValue()              {}
@@ -513,6 +544,17 @@ func _Node_ListArchived_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Node_State_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(StateRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(NodeServer).State(m, &grpc.GenericServerStream[StateRequest, SnapshotChunk]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Node_StateServer = grpc.ServerStreamingServer[SnapshotChunk]
+
 // Node_ServiceDesc is the grpc.ServiceDesc for Node service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -569,6 +611,12 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Node_ListArchived_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "State",
+			Handler:       _Node_State_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "rota/v1/node.proto",
 }

@@ -3896,8 +3896,10 @@ type Queue struct {
 	// QUEUED jobs of tiers 0 to 4.
 	Tiers []int64 `protobuf:"varint,22,rep,packed,name=tiers,proto3" json:"tiers,omitempty"`
 	// Filled by Get only.
-	Domains       []*Domain    `protobuf:"bytes,23,rep,name=domains,proto3" json:"domains,omitempty"`
-	Types         []*TypeStats `protobuf:"bytes,24,rep,name=types,proto3" json:"types,omitempty"`
+	Domains []*Domain    `protobuf:"bytes,23,rep,name=domains,proto3" json:"domains,omitempty"`
+	Types   []*TypeStats `protobuf:"bytes,24,rep,name=types,proto3" json:"types,omitempty"`
+	// NONE, THROTTLE or REFUSE: how a submission of a usual priority is met now.
+	Backpressure  string `protobuf:"bytes,25,opt,name=backpressure,proto3" json:"backpressure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4098,6 +4100,13 @@ func (x *Queue) GetTypes() []*TypeStats {
 		return x.Types
 	}
 	return nil
+}
+
+func (x *Queue) GetBackpressure() string {
+	if x != nil {
+		return x.Backpressure
+	}
+	return ""
 }
 
 // Domain is a failure domain of a queue (SPEC §4.8).
@@ -5176,17 +5185,19 @@ func (x *JobCounts) GetCancelled() int64 {
 }
 
 type NodeStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Api           string                 `protobuf:"bytes,2,opt,name=api,proto3" json:"api,omitempty"`
-	Raft          string                 `protobuf:"bytes,3,opt,name=raft,proto3" json:"raft,omitempty"`
-	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
-	Voter         bool                   `protobuf:"varint,5,opt,name=voter,proto3" json:"voter,omitempty"`
-	Version       string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
-	AppliedIndex  uint64                 `protobuf:"varint,7,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
-	Digest        string                 `protobuf:"bytes,8,opt,name=digest,proto3" json:"digest,omitempty"`
-	Healthy       bool                   `protobuf:"varint,9,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	Problems      []string               `protobuf:"bytes,10,rep,name=problems,proto3" json:"problems,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Id           string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Api          string                 `protobuf:"bytes,2,opt,name=api,proto3" json:"api,omitempty"`
+	Raft         string                 `protobuf:"bytes,3,opt,name=raft,proto3" json:"raft,omitempty"`
+	State        string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	Voter        bool                   `protobuf:"varint,5,opt,name=voter,proto3" json:"voter,omitempty"`
+	Version      string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	AppliedIndex uint64                 `protobuf:"varint,7,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
+	Digest       string                 `protobuf:"bytes,8,opt,name=digest,proto3" json:"digest,omitempty"`
+	Healthy      bool                   `protobuf:"varint,9,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Problems     []string               `protobuf:"bytes,10,rep,name=problems,proto3" json:"problems,omitempty"`
+	// The newest version of the rules that its binary knows (SPEC §2.6).
+	RulesVersion  uint32 `protobuf:"varint,11,opt,name=rules_version,json=rulesVersion,proto3" json:"rules_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5291,20 +5302,29 @@ func (x *NodeStatus) GetProblems() []string {
 	return nil
 }
 
+func (x *NodeStatus) GetRulesVersion() uint32 {
+	if x != nil {
+		return x.RulesVersion
+	}
+	return 0
+}
+
 type StatusResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ClusterId     string                 `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	Leader        string                 `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
-	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
-	AppliedIndex  uint64                 `protobuf:"varint,4,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
-	ClockMs       int64                  `protobuf:"varint,5,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`
-	DateMs        int64                  `protobuf:"varint,6,opt,name=date_ms,json=dateMs,proto3" json:"date_ms,omitempty"`
-	Mode          string                 `protobuf:"bytes,7,opt,name=mode,proto3" json:"mode,omitempty"`
-	Jobs          *JobCounts             `protobuf:"bytes,8,opt,name=jobs,proto3" json:"jobs,omitempty"`
-	Workers       int64                  `protobuf:"varint,9,opt,name=workers,proto3" json:"workers,omitempty"`
-	Nodes         []*NodeStatus          `protobuf:"bytes,10,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	ModeReason    string                 `protobuf:"bytes,11,opt,name=mode_reason,json=modeReason,proto3" json:"mode_reason,omitempty"`
-	Drained       bool                   `protobuf:"varint,12,opt,name=drained,proto3" json:"drained,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	ClusterId    string                 `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	Leader       string                 `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
+	Term         uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	AppliedIndex uint64                 `protobuf:"varint,4,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
+	ClockMs      int64                  `protobuf:"varint,5,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`
+	DateMs       int64                  `protobuf:"varint,6,opt,name=date_ms,json=dateMs,proto3" json:"date_ms,omitempty"`
+	Mode         string                 `protobuf:"bytes,7,opt,name=mode,proto3" json:"mode,omitempty"`
+	Jobs         *JobCounts             `protobuf:"bytes,8,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	Workers      int64                  `protobuf:"varint,9,opt,name=workers,proto3" json:"workers,omitempty"`
+	Nodes        []*NodeStatus          `protobuf:"bytes,10,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	ModeReason   string                 `protobuf:"bytes,11,opt,name=mode_reason,json=modeReason,proto3" json:"mode_reason,omitempty"`
+	Drained      bool                   `protobuf:"varint,12,opt,name=drained,proto3" json:"drained,omitempty"`
+	// The version of the rules in force.
+	RulesVersion  uint32 `protobuf:"varint,13,opt,name=rules_version,json=rulesVersion,proto3" json:"rules_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5421,6 +5441,13 @@ func (x *StatusResponse) GetDrained() bool {
 		return x.Drained
 	}
 	return false
+}
+
+func (x *StatusResponse) GetRulesVersion() uint32 {
+	if x != nil {
+		return x.RulesVersion
+	}
+	return 0
 }
 
 type PeersRequest struct {
@@ -6396,7 +6423,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"1\n" +
 	"\aSetting\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\x9c\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xc0\x06\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06preset\x18\x02 \x01(\tR\x06preset\x12(\n" +
@@ -6423,7 +6450,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\fparked_lanes\x18\x15 \x01(\x03R\vparkedLanes\x12\x14\n" +
 	"\x05tiers\x18\x16 \x03(\x03R\x05tiers\x12)\n" +
 	"\adomains\x18\x17 \x03(\v2\x0f.rota.v1.DomainR\adomains\x12(\n" +
-	"\x05types\x18\x18 \x03(\v2\x12.rota.v1.TypeStatsR\x05types\"\xa1\x01\n" +
+	"\x05types\x18\x18 \x03(\v2\x12.rota.v1.TypeStatsR\x05types\x12\"\n" +
+	"\fbackpressure\x18\x19 \x01(\tR\fbackpressure\"\xa1\x01\n" +
 	"\x06Domain\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
@@ -6505,7 +6533,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\tcompleted\x18\x06 \x01(\x03R\tcompleted\x12\x12\n" +
 	"\x04dead\x18\a \x01(\x03R\x04dead\x12\x18\n" +
 	"\aexpired\x18\b \x01(\x03R\aexpired\x12\x1c\n" +
-	"\tcancelled\x18\t \x01(\x03R\tcancelled\"\xfb\x01\n" +
+	"\tcancelled\x18\t \x01(\x03R\tcancelled\"\xa0\x02\n" +
 	"\n" +
 	"NodeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
@@ -6518,7 +6546,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x06digest\x18\b \x01(\tR\x06digest\x12\x18\n" +
 	"\ahealthy\x18\t \x01(\bR\ahealthy\x12\x1a\n" +
 	"\bproblems\x18\n" +
-	" \x03(\tR\bproblems\"\xf0\x02\n" +
+	" \x03(\tR\bproblems\x12#\n" +
+	"\rrules_version\x18\v \x01(\rR\frulesVersion\"\x95\x03\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x16\n" +
@@ -6534,7 +6563,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	" \x03(\v2\x13.rota.v1.NodeStatusR\x05nodes\x12\x1f\n" +
 	"\vmode_reason\x18\v \x01(\tR\n" +
 	"modeReason\x12\x18\n" +
-	"\adrained\x18\f \x01(\bR\adrained\"\x0e\n" +
+	"\adrained\x18\f \x01(\bR\adrained\x12#\n" +
+	"\rrules_version\x18\r \x01(\rR\frulesVersion\"\x0e\n" +
 	"\fPeersRequest\"^\n" +
 	"\x04Peer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +

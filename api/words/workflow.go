@@ -1,0 +1,235 @@
+package words
+
+import (
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+var (
+	workflowStates  = newEnum("workflow state", rota.WorkflowState.String)
+	failurePolicies = newEnum("failure policy", rota.FailurePolicy.String)
+	nodeStates      = newEnum("node state", rota.NodeState.String)
+)
+
+// WorkflowHeaderToWire carries what a workflow has beside its nodes and edges.
+func WorkflowHeaderToWire(s *rota.WorkflowSpec) *rotav1.WorkflowHeader {
+	return &rotav1.WorkflowHeader{
+		Id: string(s.ID), Queue: string(s.Queue), Tenant: string(s.Tenant),
+		OnFailure: failurePolicies.text(s.OnFailure), Labels: s.Labels,
+	}
+}
+
+// WorkflowHeaderFromWire is the inverse of WorkflowHeaderToWire.
+func WorkflowHeaderFromWire(w *rotav1.WorkflowHeader) (rota.WorkflowSpec, error) {
+	policy, err := failurePolicies.value(w.GetOnFailure())
+	return rota.WorkflowSpec{
+		ID: rota.WorkflowID(w.GetId()), Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()),
+		OnFailure: policy, Labels: w.GetLabels(),
+	}, err
+}
+
+// NodeSpecToWire carries a node as it is submitted; the id of its template is left
+// out, as it is not the user's to give.
+func NodeSpecToWire(n *rota.NodeSpec) *rotav1.NodeSpec {
+	job := JobSpecToWire(&n.JobSpec)
+	job.Id = ""
+	return &rotav1.NodeSpec{Id: n.ID, Parents: n.Parents, Job: job}
+}
+
+// NodeSpecFromWire is the inverse of NodeSpecToWire; the priority that is not set is
+// DefaultPriority, as a job's.
+func NodeSpecFromWire(w *rotav1.NodeSpec) rota.NodeSpec {
+	return rota.NodeSpec{ID: w.GetId(), Parents: w.GetParents(), JobSpec: JobSpecFromWire(w.GetJob())}
+}
+
+// EdgeToWire carries an edge.
+func EdgeToWire(e *rota.Edge) *rotav1.Edge { return &rotav1.Edge{From: e.From, To: e.To} }
+
+// EdgeFromWire is the inverse of EdgeToWire.
+func EdgeFromWire(w *rotav1.Edge) rota.Edge { return rota.Edge{From: w.GetFrom(), To: w.GetTo()} }
+
+// WorkflowSubmittedToWire carries the outcome of a submission.
+func WorkflowSubmittedToWire(s *rota.WorkflowSubmitted) *rotav1.WorkflowSubmitted {
+	return &rotav1.WorkflowSubmitted{
+		Id: string(s.ID), State: workflowStates.text(s.State), Existed: s.Existed, Nodes: s.Nodes, Edges: s.Edges,
+		Index: uint64(s.Index),
+	}
+}
+
+// WorkflowSubmittedFromWire is the inverse of WorkflowSubmittedToWire.
+func WorkflowSubmittedFromWire(w *rotav1.WorkflowSubmitted) (rota.WorkflowSubmitted, error) {
+	state, err := workflowStates.value(w.GetState())
+	return rota.WorkflowSubmitted{
+		ID: rota.WorkflowID(w.GetId()), State: state, Existed: w.GetExisted(), Nodes: w.GetNodes(), Edges: w.GetEdges(),
+		Index: rota.Index(w.GetIndex()),
+	}, err
+}
+
+// WorkflowToWire carries a workflow without its nodes and critical path, which
+// travel apart (WorkflowNodeToWire).
+func WorkflowToWire(f *rota.Workflow) *rotav1.Workflow {
+	c := &f.Counts
+	return &rotav1.Workflow{
+		Id: string(f.ID), State: workflowStates.text(f.State), Queue: string(f.Queue), Tenant: string(f.Tenant),
+		OnFailure: failurePolicies.text(f.OnFailure), Labels: f.Labels, NodeCount: f.NodeCount, EdgeCount: f.EdgeCount,
+		Counts: &rotav1.NodeCounts{
+			Blocked: c.Blocked, Delayed: c.Delayed, Queued: c.Queued, Assigned: c.Assigned, Running: c.Running,
+			Completed: c.Completed, Dead: c.Dead, Expired: c.Expired, Cancelled: c.Cancelled, Skipped: c.Skipped,
+		},
+		Progress: f.Progress, Runs: f.Runs, Ending: workflowStates.text(f.Ending), FailedNode: clean(f.FailedNode),
+		Reason: reasons.text(f.Reason), SubmittedMs: int64(f.Submitted), FinishedMs: int64(f.Finished),
+		SubmittedDateMs: int64(f.SubmittedDate), FinishedDateMs: int64(f.FinishedDate),
+		CriticalPathMs: f.CriticalPathMs, RemainingMs: f.RemainingMs,
+	}
+}
+
+// WorkflowFromWire is the inverse of WorkflowToWire.
+func WorkflowFromWire(w *rotav1.Workflow) (f rota.Workflow, err error) {
+	c := w.GetCounts()
+	f = rota.Workflow{
+		ID: rota.WorkflowID(w.GetId()), Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()),
+		Labels: w.GetLabels(), NodeCount: w.GetNodeCount(), EdgeCount: w.GetEdgeCount(),
+		Counts: rota.NodeCounts{
+			JobCounts: rota.JobCounts{
+				Blocked: c.GetBlocked(), Delayed: c.GetDelayed(), Queued: c.GetQueued(), Assigned: c.GetAssigned(),
+				Running: c.GetRunning(), Completed: c.GetCompleted(), Dead: c.GetDead(), Expired: c.GetExpired(),
+				Cancelled: c.GetCancelled(),
+			},
+			Skipped: c.GetSkipped(),
+		},
+		Progress: w.GetProgress(), Runs: w.GetRuns(), FailedNode: w.GetFailedNode(),
+		Submitted: rota.Clock(w.GetSubmittedMs()), Finished: rota.Clock(w.GetFinishedMs()),
+		SubmittedDate: rota.Date(w.GetSubmittedDateMs()), FinishedDate: rota.Date(w.GetFinishedDateMs()),
+		CriticalPathMs: w.GetCriticalPathMs(), RemainingMs: w.GetRemainingMs(),
+	}
+	if f.State, err = workflowStates.value(w.GetState()); err != nil {
+		return f, err
+	}
+	if f.OnFailure, err = failurePolicies.value(w.GetOnFailure()); err != nil {
+		return f, err
+	}
+	if f.Ending, err = workflowStates.value(w.GetEnding()); err != nil {
+		return f, err
+	}
+	f.Reason, err = reasons.value(w.GetReason())
+	return f, err
+}
+
+// NodeNumbers gives each node's place in its workflow's list. The wire tells nodes
+// by it: a node of a hundred thousand parents would else fit in no message.
+type NodeNumbers map[string]uint32
+
+// NumberNodes numbers nodes by their places.
+func NumberNodes(nodes []rota.WorkflowNode) NodeNumbers {
+	n := make(NodeNumbers, len(nodes))
+	for i := range nodes {
+		n[nodes[i].ID] = uint32(i)
+	}
+	return n
+}
+
+// ToWire gives the numbers of nodes. One that is not in the list is a fault of ours.
+func (n NodeNumbers) ToWire(ids []string) ([]uint32, error) {
+	numbers := make([]uint32, len(ids))
+	for i, id := range ids {
+		number, ok := n[id]
+		if !ok {
+			return nil, rota.Refusef(rota.Internal, "nodes", "node %q is named but is not among the workflow's nodes", shown(id))
+		}
+		numbers[i] = number
+	}
+	return numbers, nil
+}
+
+// NodesOf gives the ids of numbered nodes: the inverse of NodeNumbers.ToWire.
+func NodesOf(numbers []uint32, nodes []rota.WorkflowNode) ([]string, error) {
+	ids := make([]string, len(numbers))
+	for i, number := range numbers {
+		if int64(number) >= int64(len(nodes)) {
+			return nil, rota.Refusef(rota.Internal, "nodes", "node %d is named, the workflow has %d nodes", number, len(nodes))
+		}
+		ids[i] = nodes[number].ID
+	}
+	return ids, nil
+}
+
+// WorkflowNodeToWire carries a node; the id of its job follows from its own.
+func WorkflowNodeToWire(n *rota.WorkflowNode, numbers NodeNumbers) (*rotav1.WorkflowNode, error) {
+	parents, err := numbers.ToWire(n.Parents)
+	return &rotav1.WorkflowNode{
+		Id: n.ID, Type: string(n.Type), State: nodeStates.text(n.State), Parents: parents, Worker: string(n.Worker),
+		Attempt: n.Attempt, AssignedIndex: uint64(n.AssignedIndex), FinishedIndex: uint64(n.FinishedIndex),
+		AssignedMs: int64(n.Assigned), FinishedMs: int64(n.Finished), Reason: reasons.text(n.Reason),
+		DurationMs: n.DurationMs,
+	}, err
+}
+
+// WorkflowNodesFromWire reads the whole list of a workflow's nodes.
+func WorkflowNodesFromWire(w []*rotav1.WorkflowNode, workflow rota.WorkflowID) ([]rota.WorkflowNode, error) {
+	nodes, err := tryEach(w, func(w *rotav1.WorkflowNode) (rota.WorkflowNode, error) {
+		return workflowNodeFromWire(w, workflow)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range nodes {
+		if nodes[i].Parents, err = NodesOf(w[i].GetParents(), nodes); err != nil {
+			return nil, err
+		}
+	}
+	return nodes, nil
+}
+
+func workflowNodeFromWire(w *rotav1.WorkflowNode, workflow rota.WorkflowID) (n rota.WorkflowNode, err error) {
+	n = rota.WorkflowNode{
+		ID: w.GetId(), Job: rota.NodeJobID(workflow, w.GetId()), Type: rota.JobType(w.GetType()),
+		Worker: rota.WorkerID(w.GetWorker()), Attempt: w.GetAttempt(), AssignedIndex: rota.Index(w.GetAssignedIndex()),
+		FinishedIndex: rota.Index(w.GetFinishedIndex()), Assigned: rota.Clock(w.GetAssignedMs()),
+		Finished: rota.Clock(w.GetFinishedMs()), DurationMs: w.GetDurationMs(),
+	}
+	if n.State, err = nodeStates.value(w.GetState()); err != nil {
+		return n, err
+	}
+	n.Reason, err = reasons.value(w.GetReason())
+	return n, err
+}
+
+// WorkflowFilterToWire makes the request for one page.
+func WorkflowFilterToWire(f *rota.WorkflowFilter, opt rota.ReadOptions) *rotav1.ListWorkflowsRequest {
+	return &rotav1.ListWorkflowsRequest{
+		State: workflowStates.text(f.State), Queue: string(f.Queue), Tenant: string(f.Tenant),
+		Limit: limitToWire(f.Limit), Cursor: f.Cursor, Read: ReadToWire(opt),
+	}
+}
+
+// WorkflowFilterFromWire is the inverse of WorkflowFilterToWire.
+func WorkflowFilterFromWire(w *rotav1.ListWorkflowsRequest) (rota.WorkflowFilter, rota.ReadOptions, error) {
+	state, err := workflowStates.value(w.GetState())
+	return rota.WorkflowFilter{
+		State: state, Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()),
+		Limit: int(w.GetLimit()), Cursor: w.GetCursor(),
+	}, ReadFromWire(w.GetRead()), err
+}
+
+// WorkflowPageToWire carries one page and what the read saw.
+func WorkflowPageToWire(p *rota.WorkflowPage, at rota.ReadAt) *rotav1.ListWorkflowsResponse {
+	return &rotav1.ListWorkflowsResponse{Workflows: each(p.Workflows, WorkflowToWire), NextCursor: p.NextCursor,
+		At: ReadAtToWire(at)}
+}
+
+// WorkflowPageFromWire is the inverse of WorkflowPageToWire.
+func WorkflowPageFromWire(w *rotav1.ListWorkflowsResponse) (rota.WorkflowPage, rota.ReadAt, error) {
+	workflows, err := tryEach(w.GetWorkflows(), WorkflowFromWire)
+	return rota.WorkflowPage{Workflows: workflows, NextCursor: w.GetNextCursor()}, ReadAtFromWire(w.GetAt()), err
+}
+
+// ParentOutputToWire carries what a parent put out.
+func ParentOutputToWire(p *rota.ParentOutput) *rotav1.ParentOutput {
+	return &rotav1.ParentOutput{Node: p.Node, Job: string(p.Job), Output: p.Output, OutputDigest: p.OutputDigest}
+}
+
+// ParentOutputFromWire is the inverse of ParentOutputToWire.
+func ParentOutputFromWire(w *rotav1.ParentOutput) rota.ParentOutput {
+	return rota.ParentOutput{Node: w.GetNode(), Job: rota.JobID(w.GetJob()), Output: w.GetOutput(),
+		OutputDigest: w.GetOutputDigest()}
+}

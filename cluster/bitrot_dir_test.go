@@ -1,0 +1,335 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/snapshot"
+)
+
+// soundDir is a real node's data directory, in memory.
+type soundDir struct {
+	cfg   Config
+	files map[string][]byte // by path within
+	names []string          // in order
+}
+
+// rotten has a node live for a while and reads what it leaves: jobs in all states, a
+// workflow, an archive, events, two snapshots and one kept for audits.
+func rotten(t *testing.T) *soundDir {
+	t.Helper()
+	b := newBench(t)
+	b.plan("n1", 1)
+	cfg := b.addrs["n1"]
+	cfg.AuditRetention = 100
+	b.addrs["n1"] = cfg
+	b.startPlanned()
+	n := b.leader()
+	h := newHand(t, n, "w1", 64)
+	for round := range 3 {
+		name := fmt.Sprintf("r%d", round)
+		submitAll(t, n, specs(name, 40))
+		flow := rota.WorkflowSpec{ID: rota.WorkflowID(name), Nodes: []rota.NodeSpec{rota.NewNodeSpec("a", "work", nil),
+			rota.NewNodeSpec("b", "work", nil, "a")}}
+		if _, err := n.SubmitWorkflow(within(t, 10*time.Second), flow); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range h.take(20) {
+			h.do(rota.VerbComplete, a)
+		}
+		if _, err := n.Cancel(within(t, 10*time.Second), []rota.JobID{rota.JobID(name + "-00039"), rota.JobID(name + "-00038")}); err != nil {
+			t.Fatal(err)
+		}
+		if round < 2 {
+			if err := n.raft.Snapshot().Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	n.flushEventsOnce()
+	if err := n.flushHistory(); err != nil {
+		t.Fatal(err)
+	}
+	b.stop("n1")
+	s := &soundDir{cfg: cfg, files: make(map[string][]byte)}
+	err := filepath.WalkDir(cfg.Data, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, _ := filepath.Rel(cfg.Data, path)
+		s.names = append(s.names, name)
+		s.files[name], err = os.ReadFile(path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// copyTo writes the directory, with some damage in it.
+func (s *soundDir) copyTo(t *testing.T, dir string, d *rotSpot) {
+	t.Helper()
+	for _, name := range s.names {
+		data := s.files[name]
+		if d != nil && d.file == name {
+			data = d.apply(append([]byte(nil), data...))
+		}
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// lonely is a node without others.
+type lonely struct{ Discovery }
+
+func (lonely) Leave(time.Duration) error { return nil }
+func (lonely) Close() error              { return nil }
+
+// openAsNode opens a directory as Start does, and does what raft would: it takes the
+// newest snapshot and applies the log after it.
+func (s *soundDir) openAsNode(dir string) (o opening, err error) {
+	cfg := s.cfg
+	cfg.Data, cfg.AdoptData, cfg.ScrubEvery = dir, true, -1 // it is a copy, on purpose
+	cfg.World.Listen = func(string) (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
+	cfg.World.Discover = func(GossipOptions) (Discovery, error) { return lonely{}, nil }
+	var fatal error
+	cfg.Fatal = func(err error) { fatal = err }
+	n, err := newNode(cfg, nil)
+	if err != nil {
+		return o, err
+	}
+	defer n.closeAll()
+	if err := n.open(); err != nil {
+		return o, err
+	}
+	if err := s.restoreNewest(n, &o); err != nil {
+		return o, err
+	}
+	last, err := n.stores.Log.LastIndex()
+	if err != nil {
+		return o, err
+	}
+	for index := n.applied.Load() + 1; index <= last; index++ {
+		var entry raft.Log
+		if err := n.stores.Log.GetLog(index, &entry); err != nil {
+			return o, errors.Join(fatal, err)
+		}
+		switch entry.Type {
+		case raft.LogCommand:
+			if err, failed := (adapter{n}).Apply(&entry).(error); failed {
+				return o, err
+			}
+		case raft.LogConfiguration:
+			o.members = fmt.Sprint(raft.DecodeConfiguration(entry.Data))
+		}
+	}
+	o.found = append(o.found, scrubbed(n)...)
+	head := n.machine.Head()
+	o.digest, o.index, o.identity = head.Digest, head.Index, n.data.Identity()+"/"+string(n.data.ClusterID())
+	term, _ := n.stores.Stable.GetUint64(keyCurrentTerm)
+	vote, _ := n.stores.Stable.Get(keyLastVoteCand)
+	o.vote = fmt.Sprintf("%d %s %+v", term, vote, n.data.Rebuild())
+	o.records, err = toldBy(n)
+	return o, errors.Join(err, fatal)
+}
+
+// restoreNewest does what hashicorp/raft does when it starts.
+func (s *soundDir) restoreNewest(n *Node, o *opening) error {
+	kept, err := n.snapshots.List()
+	if err != nil {
+		return err
+	}
+	for _, found := range kept {
+		meta, content, err := n.snapshots.Open(found.ID)
+		if err != nil {
+			return err
+		}
+		if err := (adapter{n}).Restore(content); err != nil {
+			return err
+		}
+		o.members = fmt.Sprint(meta.Configuration)
+		return nil
+	}
+	return nil
+}
+
+// scrubbed reads everything as the scrubber does and names what it found, and what
+// the node knows that it lacks.
+func scrubbed(n *Node) (found []string) {
+	for what, do := range map[string]func() error{scrubArchive: n.scrubArchive, scrubEvents: n.scrubEvents} {
+		if err := do(); err != nil {
+			found = append(found, what+": "+err.Error())
+		}
+		if damages := n.scrub.found[what]; damages > 0 {
+			found = append(found, fmt.Sprintf("%s: %d damaged", what, damages))
+		}
+	}
+	if spans := n.lacks(10); len(spans) > 0 {
+		found = append(found, fmt.Sprintf("lacks %v", spans))
+	}
+	if from, to := n.events.store.Missing(0, n.machine.Head().Events); from < to {
+		found = append(found, fmt.Sprintf("lacks events %d to %d", from, to))
+	}
+	for _, kept := range n.audit.list {
+		if m, err := kept.load(n.audit.dir); err != nil {
+			found = append(found, "audit: "+err.Error())
+		} else if uint64(m.Head().Index) != kept.index {
+			found = append(found, fmt.Sprintf("audit: state of %d under the name of %d", m.Head().Index, kept.index))
+		}
+	}
+	for _, violation := range n.checkHistory(n.freeze()) {
+		found = append(found, "verify: "+violation)
+	}
+	return found
+}
+
+// toldBy lists what the archive's file tells: ended jobs, by number and by id, and
+// events.
+func toldBy(n *Node) (map[string]string, error) {
+	told := make(map[string]string)
+	slice, err := n.history.store.Range(1, 1<<40, 1<<30)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range slice.Records {
+		told[fmt.Sprintf("record %d", r.Seq)] = string(r.Data)
+	}
+	told["floor"] = fmt.Sprint(slice.Floor)
+	for round := range 3 {
+		for i := range 40 {
+			id := rota.JobID(fmt.Sprintf("r%d-%05d", round, i))
+			if state, ok, err := n.history.store.State(id); err == nil && ok {
+				told["state of "+string(id)] = state.String()
+			}
+		}
+	}
+	n.events.store.Walk(func(_, _ rota.Index, entries []snapshot.EventEntry, err error) bool {
+		for i := range entries {
+			told[fmt.Sprintf("events of entry %d", entries[i].Index)] = fmt.Sprint(entries[i])
+		}
+		return true
+	})
+	return told, nil
+}
+
+// rotClass is a kind of place.
+type rotClass struct {
+	name string
+	draw func(*rand.Rand) rotSpot
+}
+
+// classes are all kinds of places that the directory has.
+func (s *soundDir) classes() (all []rotClass) {
+	for _, name := range s.names {
+		label := name
+		if parts := strings.Split(name, string(filepath.Separator)); len(parts) > 1 {
+			label = parts[0] + "/" + parts[len(parts)-1]
+			if parts[0] == auditDir {
+				label = auditDir + "/*.snap"
+			}
+		}
+		size := int64(len(s.files[name]))
+		if size == 0 {
+			continue
+		}
+		used := size
+		if strings.HasSuffix(name, ".db") {
+			used = boltUsed(s.files[name]) // the rest is set aside by the file system alone
+		}
+		add := func(class string, draw func(*rand.Rand) rotSpot) {
+			all = append(all, rotClass{label + " " + class, draw})
+		}
+		flipWithin := func(places []int64) func(*rand.Rand) rotSpot {
+			return func(r *rand.Rand) rotSpot {
+				return rotSpot{file: name, how: "bit", at: places[r.IntN(len(places))], bit: uint8(r.IntN(8))}
+			}
+		}
+		add("cut", func(r *rand.Rand) rotSpot { return rotSpot{file: name, how: "cut", at: r.Int64N(used)} })
+		add("sector", func(r *rand.Rand) rotSpot {
+			return rotSpot{file: name, how: "zero", at: r.Int64N(used) &^ 511, length: 512}
+		})
+		if strings.HasSuffix(name, ".db") {
+			places := boltPlaces(s.files[name])
+			for _, class := range slices.Sorted(maps.Keys(places)) {
+				add(class, flipWithin(places[class]))
+			}
+			continue
+		}
+		add("anywhere", func(r *rand.Rand) rotSpot {
+			return rotSpot{file: name, how: "bit", at: r.Int64N(size), bit: uint8(r.IntN(8))}
+		})
+		if size > 256 {
+			add("begin and end", func(r *rand.Rand) rotSpot {
+				at := r.Int64N(64)
+				if r.IntN(2) == 0 {
+					at = size - 1 - at
+				}
+				return rotSpot{file: name, how: "bit", at: at, bit: uint8(r.IntN(8))}
+			})
+		}
+	}
+	return all
+}
+
+// boltUsed is how much of a bbolt file has ever been written.
+func boltUsed(data []byte) (used int64) {
+	pageSize := int64(binary.NativeEndian.Uint32(data[boltPageHeader+8:]))
+	for _, head := range []int64{0, pageSize} {
+		pages := int64(binary.NativeEndian.Uint64(data[head+boltPageHeader+40:]))
+		used = max(used, min(pages*pageSize, int64(len(data))))
+	}
+	return used
+}
+
+// boltPlaces sorts the bytes of a bbolt file.
+func boltPlaces(data []byte) map[string][]int64 {
+	places := make(map[string][]int64)
+	put := func(class string, from, to int) {
+		for at := from; at < min(to, len(data)); at++ {
+			places[class] = append(places[class], int64(at))
+		}
+	}
+	pageSize := int(binary.NativeEndian.Uint32(data[boltPageHeader+8:]))
+	put("heads", 0, boltPageHeader+boltHeadBytes)
+	put("heads", pageSize, pageSize+boltPageHeader+boltHeadBytes)
+	for page := 2 * pageSize; page < len(data); {
+		kind := binary.NativeEndian.Uint16(data[page+8:])
+		count := int(binary.NativeEndian.Uint16(data[page+10:]))
+		run := int(binary.NativeEndian.Uint32(data[page+12:])) + 1
+		if kind != boltBranch && kind != boltLeaf {
+			put("other pages", page, page+pageSize)
+			page += pageSize
+			continue
+		}
+		name := map[uint16]string{boltBranch: "branch", boltLeaf: "leaf"}[kind]
+		put(name+" headers", page, page+boltPageHeader)
+		put(name+" elements", page+boltPageHeader, page+boltPageHeader+count*boltElement)
+		at := page + boltPageHeader + count*boltElement
+		for i := range count {
+			e := boltElementAt(kind, data[page+boltPageHeader+i*boltElement:])
+			put(name+" keys", at, at+int(e.keyBytes))
+			put("values", at+int(e.keyBytes), at+int(e.keyBytes+e.valueBytes))
+			at += int(e.keyBytes + e.valueBytes)
+		}
+		put("slack", at, page+run*pageSize)
+		page += run * pageSize
+	}
+	return places
+}

@@ -1,0 +1,136 @@
+package cluster
+
+import "github.com/rotasched/rota"
+
+const (
+	// secondOps and secondBytes are what an entry must hold to go out while another is
+	// under way. What an entry costs by itself, two writes on every node, is more than
+	// hundreds of operations in it cost, so that few wait for company; what is large
+	// is not held up: the leader writes it while followers write the one before.
+	secondOps   = rota.MaxEntryOps / 2
+	secondBytes = rota.MaxEntryBytes / 2
+)
+
+// collect is the loop that fills entries. A slot in flight is waited for first:
+// what arrives meanwhile shares the next entry (group commit).
+func (l *leadership) collect() {
+	defer close(l.flying)
+	var carried *proposal
+	for {
+		select {
+		case l.slots <- struct{}{}:
+		case <-l.ctx.Done():
+		}
+		if l.ctx.Err() != nil {
+			l.refuse(carried)
+			return
+		}
+		first := carried
+		carried = nil
+		if first == nil {
+			if first = l.next(); first == nil {
+				l.refuse()
+				return
+			}
+		}
+		var batch []*proposal
+		var ops int
+		batch, ops, carried = l.gather(first)
+		if l.ctx.Err() != nil { // what came in with the end is not put into the log any more
+			l.refuse(batch...)
+			l.refuse(carried)
+			return
+		}
+		l.launch(batch, ops)
+	}
+}
+
+// gather fills an entry with what waits, up to its bounds; carried did not fit any more.
+// While another entry is under way it waits for company.
+func (l *leadership) gather(first *proposal) (batch []*proposal, ops int, carried *proposal) {
+	batch, ops = []*proposal{first}, len(first.ops)
+	for size := first.size; ; {
+		p := l.waiting()
+		if p == nil && len(l.slots) > 1 && ops < secondOps && size < secondBytes {
+			p = l.nextBeside()
+		}
+		if p == nil {
+			return batch, ops, nil
+		}
+		if size+p.size > rota.MaxEntryBytes || ops+len(p.ops) > rota.MaxEntryOps {
+			return batch, ops, p
+		}
+		batch, size, ops = append(batch, p), size+p.size, ops+len(p.ops)
+	}
+}
+
+// nextBeside waits for one more proposal; nil when the entry that is under way has
+// landed, or the term is over.
+func (l *leadership) nextBeside() *proposal {
+	for {
+		select {
+		case p := <-l.urgent:
+			return p
+		case p := <-l.normal:
+			return p
+		case <-l.freed:
+			if len(l.slots) < 2 {
+				return nil
+			} // else it was told of an earlier one
+		case <-l.ctx.Done():
+			return nil
+		}
+	}
+}
+
+// next waits for a proposal, urgent ones first; nil when the term is over.
+func (l *leadership) next() *proposal {
+	if p := l.waiting(); p != nil {
+		return p
+	}
+	select {
+	case p := <-l.urgent:
+		return p
+	case p := <-l.normal:
+		return p
+	case <-l.ctx.Done():
+		return nil
+	}
+}
+
+func (l *leadership) waiting() *proposal {
+	select {
+	case p := <-l.urgent:
+		return p
+	default:
+	}
+	select {
+	case p := <-l.normal:
+		return p
+	default:
+		return nil
+	}
+}
+
+// refuse answers what never went into the log: a definite refusal, which the
+// caller may repeat blindly at the next leader.
+func (l *leadership) refuse(taken ...*proposal) {
+	for _, p := range taken {
+		if p != nil {
+			p.reply <- reply{err: errNotLeader}
+		}
+	}
+	for {
+		p := l.waiting()
+		if p == nil {
+			return
+		}
+		p.reply <- reply{err: errNotLeader}
+	}
+}
+
+// free gives an entry's slot back.
+func (l *leadership) free() {
+	<-l.slots
+	poke(l.freed)
+}

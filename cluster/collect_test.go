@@ -1,0 +1,92 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// TestGather: an entry goes out at once where none is under way; a second one only
+// once it is large, or the first has landed.
+func TestGather(t *testing.T) {
+	t.Parallel()
+	of := func(ops, size int) *proposal { return &proposal{ops: make([]*fsmpb.Op, ops), size: size} }
+	type gathered struct {
+		proposals, ops int
+		carried        bool
+	}
+	begin := func(flying int) (*leadership, <-chan gathered) {
+		l := newLeadership(&Node{}, 3, 10_000)
+		for range flying {
+			l.slots <- struct{}{}
+		}
+		done := make(chan gathered, 1)
+		go func() {
+			batch, ops, carried := l.gather(of(1, 100))
+			done <- gathered{len(batch), ops, carried != nil}
+		}()
+		return l, done
+	}
+	still := func(t *testing.T, done <-chan gathered) {
+		t.Helper()
+		select {
+		case g := <-done:
+			t.Fatalf("went out beside another entry: %+v", g)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	want := func(t *testing.T, done <-chan gathered, want gathered) {
+		t.Helper()
+		if g := <-done; g != want {
+			t.Fatalf("%+v, want %+v", g, want)
+		}
+	}
+	t.Run("alone it waits for nobody", func(t *testing.T) {
+		t.Parallel()
+		_, done := begin(1)
+		want(t, done, gathered{1, 1, false})
+	})
+	t.Run("beside another it waits until that has landed", func(t *testing.T) {
+		t.Parallel()
+		l, done := begin(2)
+		l.normal <- of(3, 300)
+		l.urgent <- of(2, 200)
+		still(t, done)
+		l.free()
+		want(t, done, gathered{3, 6, false})
+	})
+	t.Run("a poke of an entry that landed before is not taken for this one's", func(t *testing.T) {
+		t.Parallel()
+		l, done := begin(2)
+		poke(l.freed)
+		still(t, done)
+		l.free()
+		want(t, done, gathered{1, 1, false})
+	})
+	t.Run("many operations wait no longer", func(t *testing.T) {
+		t.Parallel()
+		l, done := begin(2)
+		l.normal <- of(secondOps, 100)
+		want(t, done, gathered{2, secondOps + 1, false})
+	})
+	t.Run("many bytes wait no longer", func(t *testing.T) {
+		t.Parallel()
+		l, done := begin(2)
+		l.normal <- of(1, secondBytes)
+		want(t, done, gathered{2, 2, false})
+	})
+	t.Run("what does not fit any more is carried over", func(t *testing.T) {
+		t.Parallel()
+		l, done := begin(2)
+		l.normal <- of(1_024, 100)
+		want(t, done, gathered{1, 1, true})
+	})
+	t.Run("the end of the term is not waited for", func(t *testing.T) {
+		t.Parallel()
+		l, done := begin(2)
+		still(t, done)
+		l.end()
+		want(t, done, gathered{1, 1, false})
+	})
+}

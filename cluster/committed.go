@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// commitNews tells followers at once how far the log is committed. hashicorp/raft
+// tells it with the next entry, or once CommitTimeout has passed without one: on a
+// quiet cluster a worker at a follower waited that long for its lease, and a shorter
+// timeout costs every idle cluster an RPC at each of them.
+//
+// What is sent is one more AppendEntries of the leadership's own, without entries, as
+// raft could have sent it: the entry before it is the one that this node has applied,
+// by index and term. A follower that holds this very entry may take it for committed,
+// whoever leads by now; any other refuses. Nothing is concluded from the answer:
+// contact, leases and terms stay raft's affair.
+type commitNews struct {
+	mu    sync.Mutex
+	index uint64
+	term  uint64
+	// followers are those to which raft appends.
+	followers map[raft.ServerID]*replicaNews
+}
+
+// replicaNews is what the latest answered AppendEntries says of one.
+type replicaNews struct {
+	id      raft.ServerID
+	address raft.ServerAddress
+	// header, term and leader are of the leadership that sent it.
+	header raft.RPCHeader
+	term   uint64
+	leader []byte
+	// matched is the last entry that the follower was seen to hold, told the last
+	// one of which it knows that it is committed.
+	matched, told uint64
+	// appending counts calls under way: their end is waited for, as raft's next one
+	// brings the news by itself.
+	appending int
+	poke      chan struct{}
+}
+
+// applied notes that the leader applied a committed entry.
+func (c *commitNews) applied(log *raft.Log) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.index, c.term = log.Index, log.Term
+	for _, f := range c.followers { // in any order: each has its own loop
+		c.wake(f)
+	}
+}
+
+// wake pokes a follower's loop where there is news for it and no call under way.
+func (c *commitNews) wake(f *replicaNews) {
+	if f.appending == 0 && f.told < c.index && f.matched >= c.index {
+		poke(f.poke)
+	}
+}
+
+// begin notes that raft appends to a follower; fresh says that it is the first time.
+func (c *commitNews) begin(id raft.ServerID) (f *replicaNews, fresh bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f = c.followers[id]
+	if fresh = f == nil; fresh {
+		if c.followers == nil {
+			c.followers = make(map[raft.ServerID]*replicaNews)
+		}
+		f = &replicaNews{id: id, poke: make(chan struct{}, 1)}
+		c.followers[id] = f
+	}
+	f.appending++
+	return f, fresh
+}
+
+// end notes what a call of raft's said of the follower.
+func (c *commitNews) end(f *replicaNews, address raft.ServerAddress, args *raft.AppendEntriesRequest, took bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.appending--
+	if !took || args.Term < f.term {
+		f.matched = 0 // until raft has found where the two logs meet
+		return
+	}
+	f.address, f.header, f.term, f.leader = address, args.RPCHeader, args.Term, args.Leader
+	f.matched = args.PrevLogEntry + uint64(len(args.Entries))
+	f.told = min(args.LeaderCommitIndex, f.matched)
+	c.wake(f)
+}
+
+// next gives the message that a follower should get and where it answers; nil where
+// there is none.
+func (c *commitNews) next(f *replicaNews) (raft.ServerAddress, *raft.AppendEntriesRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.appending > 0 || f.told >= c.index || f.matched < c.index {
+		return "", nil
+	}
+	f.told = c.index // once: what gets lost raft makes up for
+	return f.address, &raft.AppendEntriesRequest{RPCHeader: f.header, Term: f.term, Leader: f.leader,
+		PrevLogEntry: c.index, PrevLogTerm: c.term, LeaderCommitIndex: c.index}
+}
+
+// heartbeat says that a call carries no place in the log.
+func heartbeat(args *raft.AppendEntriesRequest) bool {
+	return args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0 && len(args.Entries) == 0
+}
+
+// append is AppendEntries, with its part of the news noted.
+func (t inLoop) append(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse) error {
+	if heartbeat(args) {
+		return t.NetworkTransport.AppendEntries(id, target, args, resp)
+	}
+	f, fresh := t.n.news.begin(id)
+	if fresh {
+		t.n.run(func() { t.tell(f) })
+	}
+	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
+	t.n.news.end(f, target, args, err == nil && resp.Success)
+	return err
+}
+
+// tell brings the news to one follower until the node stops.
+func (t inLoop) tell(f *replicaNews) {
+	for {
+		select {
+		case <-f.poke:
+		case <-t.n.life.Done():
+			return
+		}
+		if t.n.mend.mute.Load() || t.n.dog.mute.Load() || t.n.leading() == nil {
+			continue
+		}
+		if address, args := t.n.news.next(f); args != nil {
+			t.n.measures.told.Inc()
+			_ = t.NetworkTransport.AppendEntries(f.id, address, args, &raft.AppendEntriesResponse{})
+		}
+	}
+}

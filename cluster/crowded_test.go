@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// TestCrowd fills a queue: the first refusal goes through the log, the next thousand do not;
+// what is known is answered, what is urgent is taken, and so is all else once there is room.
+func TestCrowd(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n, other := b.leader(), b.follower()
+	if _, err := n.SetQueue(within(t, 10*time.Second), rota.DefaultQueue, "", []rota.Setting{{Key: "queue_cap", Value: "10"}}); err != nil {
+		t.Fatal(err)
+	}
+	first := specs("first", 9)
+	submitAll(t, n, first)
+	refused := func(at *Node, jobs []rota.JobSpec) {
+		t.Helper()
+		outcomes, err := at.Submit(within(t, 20*time.Second), jobs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range outcomes {
+			if o.Err == nil || o.Err.Kind != rota.Exhausted || o.Err.Subject != "queue" || o.Err.RetryAfter == 0 {
+				t.Fatalf("job %s: %+v", o.ID, o)
+			}
+		}
+	}
+	refused(n, specs("late", 1))
+	ops := func() uint64 { return n.freeze().Operations() }
+	before := ops()
+	for range 5 {
+		refused(n, specs("later", 100))
+		refused(other, specs("latest", 100))
+	}
+	if grown := ops() - before; grown >= 500 {
+		t.Errorf("%d operations were applied while a thousand submissions were refused", grown)
+	}
+
+	// Among refused ones: a known job, and an urgent one, each at its place.
+	mixed := append(specs("more", 2), first[3], specs("more-yet", 1)[0], specs("urgent", 1)[0])
+	mixed[4].Priority = 0
+	outcomes, err := other.Submit(within(t, 20*time.Second), mixed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, o := range outcomes {
+		if (o.Err != nil) != (i == 0 || i == 1 || i == 3) || o.Existed != (i == 2) || o.ID != mixed[i].ID {
+			t.Errorf("submission %d: %+v", i, o)
+		}
+	}
+
+	h := newHand(t, n, "w", 20)
+	h.do(rota.VerbComplete, h.take(10)...)
+	b.eventually("there is room again", func() bool {
+		outcomes, err := other.Submit(context.Background(), specs("again", 1))
+		return err == nil && outcomes[0].Err == nil
+	})
+	if l := n.leading(); l != nil && l.crowd.seen.Load() {
+		t.Error("the leader goes on looking")
+	}
+	b.sound()
+}

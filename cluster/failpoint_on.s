@@ -1,0 +1,3 @@
+//go:build failpoints
+
+// The compiler takes functions without a body only beside an assembly file.

@@ -1,0 +1,6 @@
+//go:build plant_crc_off
+
+package cluster
+
+// crcOff takes an entry, a term or a vote from disk whatever its checksum says.
+func (plants) crcOff() bool { return true }

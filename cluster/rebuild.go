@@ -1,0 +1,368 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/snapshot"
+)
+
+// What a node does whose state differs from the majority's (SPEC §2.5, ADR 0015):
+//
+//	quarantine  it writes down that its state is wrong and from where on, gives
+//	            leadership up, ends its workers' streams and drops the state; raft
+//	            goes on beneath: it stores, acknowledges and votes, never stands
+//	fetch       another node's state, whose digest a majority holds
+//	adopt       that state, with the entries of this node's own log after it
+//	scour       events, ended jobs and snapshots that the wrong state left behind
+//
+// The log, term and vote are never touched: what this node acknowledged it keeps.
+const (
+	// rebuildPause is the rest between two tries.
+	rebuildPause = time.Second
+	// rebuildFetch bounds one fetching of a state: a gigabyte at a few MiB/s.
+	rebuildFetch = 10 * time.Minute
+	// rebuildAgree bounds the wait until a majority has told its digest of a fetched
+	// state, and until this node's log has come so far.
+	rebuildAgree = 10 * time.Second
+	// rebuildAgainMost rebuilds are done in a row, each within rebuildWindow of the one
+	// before; where the state differs once more it is the log, or the machine's memory.
+	rebuildAgainMost = 3
+	rebuildWindow    = time.Hour
+	// stateRebuilding is what a node calls itself meanwhile.
+	stateRebuilding = "REBUILDING"
+)
+
+// rebuildRecord is the rebuild in node.json: one that a crash interrupts begins
+// anew.
+type rebuildRecord struct {
+	// Open says that the state, or something that it left on the disk, is wrong.
+	Open bool `json:"open"`
+	// At is where that was seen; up to Agreed the state was right, and Ended is the
+	// number of the newest terminal job there.
+	At     uint64 `json:"at"`
+	Agreed uint64 `json:"agreed"`
+	Ended  uint64 `json:"ended"`
+	// Again counts rebuilds that followed another within rebuildWindow; DoneMs is
+	// when the last one ended, Unix milliseconds.
+	Again  int   `json:"again"`
+	DoneMs int64 `json:"done_ms"`
+}
+
+// mender is what a node knows of its own being wrong.
+type mender struct {
+	// active says that there is no state to serve. It is changed under the apply lock,
+	// and read without it where a moment's lateness does no harm.
+	active atomic.Bool
+	// passed is the newest entry, or snapshot, that raft gave, whether there was a state
+	// to apply it to or not; guarded by the apply lock.
+	passed rota.Index
+	// placing lets one at a time put a state in place: raft's snapshot, or the rebuilt one.
+	placing sync.Mutex
+	// recording keeps the record in node.json and active in step: the end of one rebuild
+	// must not write over the beginning of the next.
+	recording sync.Mutex
+	// mute stops this node's heartbeats, so that it ceases to lead.
+	mute atomic.Bool
+	// poked wakes the loop.
+	poked chan struct{}
+	// doubts counts comparisons in a row that told nothing; the watch loop's own.
+	doubts int
+	// right is where each node's state was last seen to be right; the watch loop's own.
+	right map[rota.NodeID]rota.Index
+
+	mu sync.Mutex
+	// agreed is the newest state that a majority held too.
+	agreed indexedDigest
+	// why is what the last try failed at.
+	why  error
+	done uint64
+}
+
+// agree notes a state that a majority holds.
+func (m *mender) agree(e indexedDigest) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e.index > m.agreed.index {
+		m.agreed = e
+	}
+}
+
+// refuseRebuilding refuses what needs a state while this node has none. Under the apply
+// lock that is the last word; else see reading.
+func (n *Node) refuseRebuilding() error {
+	if !n.mend.active.Load() {
+		return nil
+	}
+	return &rota.Error{Kind: rota.Unavailable, Subject: "node", RetryAfter: rebuildPause,
+		Text: "this node's state was wrong and is being rebuilt from another node's: use another node"}
+}
+
+// reading takes the apply lock for a read of the state, which the caller gives back; it
+// fails where there is none: a read that began before the state was dropped must not be
+// answered from the empty one in its place.
+func (n *Node) reading() error {
+	n.mu.RLock()
+	if err := n.refuseRebuilding(); err != nil {
+		n.mu.RUnlock()
+		return err
+	}
+	return nil
+}
+
+// quarantine takes this node out of service: a majority holds another digest.
+func (n *Node) quarantine(own indexedDigest, right rota.Digest) {
+	n.mend.recording.Lock()
+	defer n.mend.recording.Unlock()
+	if n.mend.active.Load() {
+		return
+	}
+	n.mend.mu.Lock()
+	agreed := n.mend.agreed
+	n.mend.mu.Unlock()
+	record := rebuildRecord{Open: true, At: uint64(own.index), Agreed: uint64(agreed.index), Ended: agreed.ended}
+	if last := n.data.Rebuild(); n.wall().UnixMilli()-last.DoneMs < rebuildWindow.Milliseconds() || last.Open {
+		record.Again = last.Again + 1
+		if last.Open { // the disk was not scoured yet: what was wrong then is so still
+			record.Agreed, record.Ended = min(record.Agreed, last.Agreed), min(record.Ended, last.Ended)
+		}
+	}
+	text := fmt.Sprintf("at index %d this node's state has digest %s but a majority of the voters holds %s", own.index, own.digest, right)
+	if record.Again >= rebuildAgainMost {
+		n.fatal(rota.Refusef(rota.Internal, "digest", "%s, after %d rebuilds in a row, each within an hour of the one before: its log, or this machine's memory, cannot "+
+			"be trusted. Move its data directory away for inspection and join again, on another machine, as a new node with a new "+
+			"--node id", text, record.Again))
+		return
+	}
+	n.log.Error("this node's state is wrong: it stops serving and rebuilds it", "index", uint64(own.index), "own", own.digest.String(),
+		"majority", right.String(), "right_until", record.Agreed)
+	n.dropState()
+	if err := n.data.SetRebuild(record); err != nil {
+		n.fatal(&rota.Error{Kind: rota.Internal, Subject: "digest", Text: text + ", and that cannot be written down", Cause: err})
+		return
+	}
+	poke(n.mend.poked)
+}
+
+// dropState puts nothing in the place of the state, so that nobody can be served
+// from it, and ends what hangs on it: the leadership, workers' streams, events.
+func (n *Node) dropState() {
+	n.mu.Lock()
+	n.lower() // first: nothing that the empty state suggests to a leader is proposed
+	n.mend.active.Store(true)
+	n.machine = fsm.NewKnowing(n.cfg.knows)
+	n.digests.clear()
+	n.events.hold()
+	n.mu.Unlock()
+	n.hub.mu.Lock()
+	for _, s := range n.hub.sessions {
+		s.end()
+	}
+	n.hub.mu.Unlock()
+}
+
+// rebuildLoop rebuilds the state whenever it was dropped.
+func (n *Node) rebuildLoop() {
+	for {
+		select {
+		case <-n.mend.poked:
+		case <-n.stopped:
+			return
+		}
+		for n.rebuilding() {
+			err := n.rebuildOnce()
+			n.mend.mu.Lock()
+			n.mend.why = err
+			n.mend.mu.Unlock()
+			if err == nil {
+				continue
+			}
+			if n.lines.allow("rebuild") {
+				n.log.Error("the state is not rebuilt yet", "err", err)
+			}
+			select {
+			case <-time.After(rebuildPause):
+			case <-n.stopped:
+				return
+			}
+		}
+	}
+}
+
+// rebuilding says that the rebuild is not over, be it that only the disk is left.
+func (n *Node) rebuilding() bool { return !n.stopping() && n.data.Rebuild().Open }
+
+// rebuildOnce goes as far as it can.
+func (n *Node) rebuildOnce() error {
+	n.standDown()
+	record := n.data.Rebuild()
+	if n.mend.active.Load() {
+		if err := n.forget(record); err != nil {
+			return err
+		}
+		failpoint("rebuild-before-fetch")
+		m, err := n.fetchState()
+		if err != nil {
+			return err
+		}
+		failpoint("rebuild-before-adopt")
+		if err := n.adopt(m); err != nil {
+			return err
+		}
+	}
+	failpoint("rebuild-before-scour")
+	if err := n.scour(record); err != nil {
+		return err
+	}
+	failpoint("rebuild-before-end")
+	return n.endRebuild(record)
+}
+
+// endRebuild writes down that a rebuild is over, unless the state was found wrong once
+// more meanwhile: then that one begins.
+func (n *Node) endRebuild(record rebuildRecord) error {
+	n.mend.recording.Lock()
+	defer n.mend.recording.Unlock()
+	if n.mend.active.Load() || n.data.Rebuild() != record {
+		return nil
+	}
+	record.Open, record.DoneMs = false, n.wall().UnixMilli()
+	if err := n.data.SetRebuild(record); err != nil {
+		return err
+	}
+	n.mend.mu.Lock()
+	n.mend.done++
+	n.mend.mu.Unlock()
+	n.log.Warn("the rebuild is over", "index", n.applied.Load())
+	return nil
+}
+
+// standDown makes raft give leadership up: handed over where a voter takes it, else
+// by silence.
+func (n *Node) standDown() {
+	if n.raft.State() != raft.Leader {
+		return
+	}
+	ctx, cancel := context.WithTimeout(n.life, n.cfg.Timing.Election+2*time.Second)
+	n.handOver(ctx)
+	cancel()
+	if n.raft.State() != raft.Leader {
+		return
+	}
+	n.mend.mute.Store(true)
+	defer n.mend.mute.Store(false)
+	for n.raft.State() == raft.Leader && n.pause(n.life, 10*time.Millisecond) == nil {
+	}
+}
+
+// forget gives up what the wrong state may have told to the archive: other nodes
+// have the true records and events.
+func (n *Node) forget(record rebuildRecord) error {
+	n.history.flushing.Lock()
+	err := n.history.store.Forget(record.Ended + 1)
+	n.history.flushing.Unlock()
+	n.events.flushing.Lock()
+	defer n.events.flushing.Unlock()
+	return errors.Join(err, n.events.store.Forget(rota.Index(record.Agreed)))
+}
+
+// fetchState gets a state whose digest a majority of the voters holds.
+func (n *Node) fetchState() (*fsm.Machine, error) {
+	err := error(rota.Refusef(rota.Unavailable, "rebuild", "no other node answers with a state of its own"))
+	servers := n.servers()
+	for id, v := range n.inspectAll(servers, nil) {
+		if v.err != nil || v.status.State == stateRebuilding {
+			continue
+		}
+		to, ok := n.address(id)
+		if !ok {
+			continue
+		}
+		var m *fsm.Machine
+		if m, err = n.fetchStateFrom(to); err == nil {
+			n.log.Info("a state that a majority holds was fetched", "other_node", string(id), "index", uint64(m.Head().Index))
+			return m, nil
+		}
+	}
+	return nil, err
+}
+
+// fetchStateFrom decodes another node's state as it comes; only one whose digest is that
+// of its records is taken, and that a majority holds. The majority is asked as soon as
+// the header is in: once all of a large state has come, nobody remembers so old a digest.
+func (n *Node) fetchStateFrom(to rota.NodeAddress) (*fsm.Machine, error) {
+	ctx, cancel := context.WithTimeout(n.life, rebuildFetch)
+	defer cancel()
+	r, w := io.Pipe()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		w.CloseWithError(n.peers.State(ctx, to, w))
+	}()
+	m, _, err := snapshot.Read(r, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
+		if err := n.proven(info.Index, info.Digest); err != nil {
+			return nil, err
+		}
+		return fsm.NewLoaderKnowing(info, n.cfg.knows)
+	})
+	_ = r.Close() // ends a sender whose state is refused
+	<-sent
+	n.haltAtNewer(err)
+	if err == nil && m.Head().ClusterID != n.ClusterID() {
+		err = rota.Refusef(rota.Conflict, "rebuild", "node %s gave a state of cluster %s", to.ID, m.Head().ClusterID)
+	}
+	return m, err
+}
+
+// proven waits until a majority of the voters, this node not counted, has told the
+// digest of a state.
+func (n *Node) proven(at rota.Index, digest rota.Digest) error {
+	ctx, cancel := context.WithTimeout(n.life, rebuildAgree)
+	defer cancel()
+	for {
+		held, told, voters := 0, 0, 0
+		servers := n.servers()
+		views := n.inspectAll(servers, []rota.Index{at})
+		for _, s := range servers {
+			if s.Suffrage != raft.Voter {
+				continue
+			}
+			voters++
+			if v := views[rota.NodeID(s.ID)]; v.err == nil && v.digest != nil {
+				told++
+				if *v.digest == digest {
+					held++
+				}
+			}
+		}
+		if held > voters/2 {
+			return nil
+		}
+		if err := n.pause(ctx, 50*time.Millisecond); err != nil {
+			return rota.Refusef(rota.Unavailable, "rebuild", "of %d voters %d told their digest at index %d and %d hold the fetched state's: "+
+				"a majority is wanted", voters, told, at, held)
+		}
+	}
+}
+
+// SaveState writes this node's state for one that rebuilds its own.
+func (n *Node) SaveState(_ context.Context, w io.Writer) error {
+	if err := n.Ready(); err != nil {
+		return err
+	}
+	frozen, err := n.freezeWhole()
+	if err != nil {
+		return err
+	}
+	_, err = snapshot.Write(w, frozen)
+	return err
+}

@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/raft"
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/snapshot"
+)
+
+// scour replaces what a wrong state left on the disk: raft's snapshots and those
+// kept for audits since it was known to be right. A good one is written first, so
+// that a crash at any moment leaves a state to start from. One at the very index
+// that was right goes too: the state may have gone wrong after that entry.
+func (n *Node) scour(record rebuildRecord) error {
+	f := n.raft.Snapshot()
+	if err := n.settled(f); err != nil {
+		return &rota.Error{Kind: rota.Unavailable, Subject: "rebuild", Text: "the rebuilt state was not written as a snapshot", Cause: err}
+	}
+	meta, content, err := f.Open()
+	if err != nil {
+		return &rota.Error{Kind: rota.Internal, Subject: "rebuild", Text: "the snapshot of the rebuilt state cannot be read", Cause: err}
+	}
+	_ = content.Close()
+	kept, err := n.snapshots.List()
+	if err != nil {
+		return &rota.Error{Kind: rota.Internal, Subject: "rebuild", Text: "snapshots cannot be listed", Cause: err}
+	}
+	wrong := slices.DeleteFunc(kept, func(s *raft.SnapshotMeta) bool { return s.ID == meta.ID || s.Index < record.Agreed })
+	failpoint("rebuild-before-aside")
+	if err := n.asideOf(wrong); err != nil {
+		return err
+	}
+	if err := n.audit.forgetAfter(record.Agreed, meta.Index); err != nil {
+		return err
+	}
+	// A job that ended before, and once more in the wrong state alone, lost its record.
+	frozen, err := n.freezeWhole()
+	if err != nil {
+		return err
+	}
+	lost, err := n.history.store.Missing(frozen.Unstaged(), lackMost)
+	if err != nil && !errors.Is(err, snapshot.ErrRecordDamaged) || len(lost) == 0 {
+		return err
+	}
+	return n.history.store.Drop(lost)
+}
+
+// hold drops what is in memory of a state that differed; reset follows.
+func (l *eventLog) hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.batches.clear()
+	l.ring, l.bytes, l.unflushed, l.flushed = nil, 0, 0, l.total
+}
+
+// asideOf moves snapshots out of raft's sight.
+func (n *Node) asideOf(wrong []*raft.SnapshotMeta) error {
+	aside := filepath.Join(n.cfg.Data, snapshotsAside)
+	for _, s := range wrong {
+		to := filepath.Join(aside, s.ID)
+		err := os.MkdirAll(aside, 0o700)
+		if err == nil {
+			err = errors.Join(os.RemoveAll(to), os.Rename(filepath.Join(n.cfg.Data, snapshotsDir, s.ID), to))
+		}
+		if err != nil {
+			return &rota.Error{Kind: rota.Internal, Subject: "rebuild", Text: "a snapshot of the wrong state cannot be set aside", Cause: err}
+		}
+		n.log.Warn("a snapshot of the wrong state was set aside", "snapshot", s.ID, "moved", to)
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return errors.Join(syncDir(filepath.Join(n.cfg.Data, snapshotsDir)), syncDir(aside))
+}
+
+// forgetAfter removes what was kept between a state that was right and one that is.
+func (k *auditKeep) forgetAfter(right, good uint64) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var failed error
+	k.list = slices.DeleteFunc(k.list, func(s auditSnapshot) bool {
+		if s.index < right || s.index >= good || failed != nil {
+			return false
+		}
+		failed = k.remove(s)
+		return failed == nil
+	})
+	return failed
+}

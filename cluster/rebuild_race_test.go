@@ -1,0 +1,345 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/snapshot"
+)
+
+// startAgreed starts three nodes in use, and gives a follower that agrees with the others.
+func startAgreed(t *testing.T) (b *bench, f *Node) {
+	t.Helper()
+	b = startBench(t, 3)
+	submitAll(t, b.leader(), specs("before", 50))
+	f = b.follower()
+	b.busy()
+	b.eventually("the follower agrees with the others", func() bool {
+		f.mend.mu.Lock()
+		defer f.mend.mu.Unlock()
+		return f.mend.agreed.index > 0
+	})
+	return b, f
+}
+
+// TestRebuild_wrongAgainWhileOneEnds has a state go wrong once more before the disk is
+// scoured of the first: the end of one rebuild must not hide the beginning of the next.
+func TestRebuild_wrongAgainWhileOneEnds(t *testing.T) {
+	t.Parallel()
+	b, f := startAgreed(t)
+	f.audit.mu.Lock() // the snapshot of the rebuilt state takes a while to write
+	b.corrupt(f, "ghost1")
+	b.eventually("it notices", func() bool { return f.data.Rebuild().Open })
+	b.eventually("it has a state again", func() bool { return !f.mend.active.Load() })
+	b.corrupt(f, "ghost2")
+	b.eventually("it notices again", func() bool { return f.mend.active.Load() && f.data.Rebuild().Again == 1 })
+	f.audit.mu.Unlock()
+	b.eventually("it has rebuilt", func() bool { return f.Ready() == nil && !f.data.Rebuild().Open && rebuilt(f) > 0 })
+	b.verifyEqual(f)
+}
+
+// TestRebuild_endIsOfItsOwnRecord writes over no record but its own.
+func TestRebuild_endIsOfItsOwnRecord(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	first, second := rebuildRecord{Open: true, At: 5}, rebuildRecord{Open: true, At: 9, Again: 1}
+	if err := n.data.SetRebuild(second); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.endRebuild(first); err != nil || n.data.Rebuild() != second || rebuilt(n) != 0 {
+		t.Errorf("%+v, %v", n.data.Rebuild(), err)
+	}
+	if err := n.endRebuild(second); err != nil || n.data.Rebuild().Open || rebuilt(n) != 1 {
+		t.Errorf("%+v, %v", n.data.Rebuild(), err)
+	}
+}
+
+// TestRebuild_readsInProgress drops the state under readers: none is told that what it
+// asks for does not exist.
+func TestRebuild_readsInProgress(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	submitAll(t, b.leader(), specs("before", 50))
+	f := b.follower()
+	if _, _, err := f.Job(within(t, 5*time.Second), "before-00000", rota.ReadOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var lies atomic.Int64
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	lie := func(is bool) {
+		if is {
+			lies.Add(1)
+		}
+	}
+	for range 6 {
+		all.Go(func() {
+			stale, own := rota.ReadOptions{Stale: true}, rota.ReadOptions{MinIndex: 1}
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				_, _, err := f.Job(ctx, "before-00000", stale)
+				lie(rota.KindOf(err) == rota.NotFound)
+				page, _, err := f.Jobs(ctx, rota.JobFilter{}, own)
+				lie(err == nil && len(page.Jobs) == 0)
+				queues, _, err := f.Queues(ctx, stale)
+				lie(err == nil && len(queues) == 0)
+				cancel()
+			}
+		})
+	}
+	for range 10 {
+		f.dropState()
+		if err := f.data.SetRebuild(rebuildRecord{Open: true}); err != nil {
+			t.Fatal(err)
+		}
+		poke(f.mend.poked)
+		b.eventually("it is back", func() bool { return !f.mend.active.Load() && !f.data.Rebuild().Open })
+	}
+	close(stop)
+	all.Wait()
+	if k := lies.Load(); k > 0 {
+		t.Errorf("%d reads were answered from no state", k)
+	}
+}
+
+// TestRebuild_readingIsRefusedWithoutAState has every read that is past its first look
+// find the state gone.
+func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	submitAll(t, n, specs("before", 1))
+	n.dropState()
+	ctx := within(t, 5*time.Second)
+	_, _, job := n.jobAt(ctx, "before-00000")
+	_, jobs := n.listJobs(rota.JobFilter{})
+	_, _, flow := n.workflowHere("flow1")
+	_, spec := n.specOf(ctx, "before-00000")
+	_, parents := n.parentsOf(ctx, "flow1/a")
+	_, slice := n.ArchiveRange(ctx, rota.ArchiveSpan{From: 1, To: 2}, 1000)
+	_, records := n.ArchiveRecords(ctx, []rota.JobID{"before-00000"})
+	_, events := n.EventRange(ctx, rota.EventRange{})
+	_, page := n.ListArchived(ctx, rota.JobFilter{}, 1)
+	_, check := n.CheckAt(ctx, 1)
+	_, frozen := n.freezeWhole()
+	for i, err := range []error{job, jobs, flow, spec, parents, slice, records, events, page, check, frozen,
+		n.Introduce(rota.Introduction{Node: "n9"}), n.lift(newLeadership(n, 1, 0))} {
+		if rota.KindOf(err) != rota.Unavailable {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	if n.leading() != nil {
+		t.Error("it leads without a state")
+	}
+	shipped := inLoop{n.transport, n}.InstallSnapshot("n9", "127.0.0.1:1", &raft.InstallSnapshotRequest{},
+		&raft.InstallSnapshotResponse{}, bytes.NewReader(nil))
+	if !errors.Is(shipped, errMute) {
+		t.Errorf("it ships snapshots: %v", shipped)
+	}
+}
+
+// TestRebuild_noBackupOfNothing has the state dropped while a backup waits.
+func TestRebuild_noBackupOfNothing(t *testing.T) {
+	t.Parallel()
+	b, f := startAgreed(t)
+	b.keep(b.starved, f, true)
+	f.history.flushing.Lock()
+	var out bytes.Buffer
+	done := make(chan error, 1)
+	begun := f.applied.Load()
+	go func() { done <- f.SaveSnapshot(within(t, 30*time.Second), &out) }()
+	b.eventually("the backup has begun", func() bool { return f.applied.Load() > begun+10 })
+	b.corrupt(f, "ghost")
+	b.eventually("it notices", func() bool { return f.mend.active.Load() })
+	f.history.flushing.Unlock()
+	if err := <-done; rota.KindOf(err) != rota.Unavailable || out.Len() != 0 {
+		t.Errorf("a backup of %d bytes: %v", out.Len(), err)
+	}
+	b.keep(b.starved, f, false)
+}
+
+// forgetful makes all nodes forget their digests once the beginning of a state is sent.
+type forgetful struct {
+	w      io.Writer
+	sent   int
+	forget func()
+}
+
+func (x *forgetful) Write(p []byte) (int, error) {
+	// A little at a time: the reader has taken one piece when the next one is asked for.
+	for done := 0; done < len(p); {
+		k, err := x.w.Write(p[done:min(done+512, len(p))])
+		done, x.sent = done+k, x.sent+k
+		if err != nil {
+			return done, err
+		}
+		if x.sent > 64<<10 {
+			x.forget()
+		}
+	}
+	return len(p), nil
+}
+
+// TestRebuild_aFetchOutlastsDigests has the others forget the digest of the state that
+// is fetched before all of it has come, as they do where it is large.
+func TestRebuild_aFetchOutlastsDigests(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	many := specs("before", 400)
+	for i := range many { // what does not shrink, so that the state is larger than any buffer
+		many[i].Payload = noise(2000, uint64(i))
+	}
+	submitAll(t, b.leader(), many)
+	f := b.follower()
+	b.busy()
+	b.eventually("the follower agrees with the others", func() bool {
+		f.mend.mu.Lock()
+		defer f.mend.mu.Unlock()
+		return f.mend.agreed.index > 0
+	})
+	var forgot atomic.Bool
+	b.mu.Lock()
+	b.sending = func(w io.Writer) io.Writer {
+		return &forgetful{w: w, forget: func() {
+			forgot.Store(true)
+			for _, id := range b.ids() {
+				b.node(id).digests.clear()
+			}
+		}}
+	}
+	b.mu.Unlock()
+	b.corrupt(f, "ghost")
+	b.eventually("it has rebuilt", func() bool { return rebuilt(f) == 1 && f.Ready() == nil })
+	if !forgot.Load() {
+		t.Error("the state is too small to prove anything")
+	}
+	b.verifyEqual(f)
+}
+
+// noise is bytes that no compression shrinks.
+func noise(size int, seed uint64) []byte {
+	data := make([]byte, size)
+	for i := range data {
+		seed = seed*6364136223846793005 + 1442695040888963407
+		data[i] = byte(seed >> 56)
+	}
+	return data
+}
+
+// gatedReader gives nothing before it is let.
+type gatedReader struct {
+	io.Reader
+	gate, asked chan struct{}
+	once        sync.Once
+}
+
+func (g *gatedReader) Read(p []byte) (int, error) {
+	g.once.Do(func() { close(g.asked); <-g.gate })
+	return g.Reader.Read(p)
+}
+
+func (g *gatedReader) Close() error { return nil }
+
+// stateOf gives a node's state as it would send it.
+func stateOf(t *testing.T, n *Node) (data []byte, at rota.Index) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := n.SaveState(within(t, 5*time.Second), &out); err != nil {
+		t.Fatal(err)
+	}
+	info, err := snapshot.Inspect(bytes.NewReader(out.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes(), info.Index
+}
+
+// TestRebuild_givesWayToASnapshot has raft install a snapshot at the moment at which an
+// older state is about to be put in place, and the other way round.
+func TestRebuild_givesWayToASnapshot(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	f := b.follower()
+	submitAll(t, b.leader(), specs("before", 50))
+	older, at := stateOf(t, f)
+	b.isolate(f.cfg.Node)
+	submitAll(t, b.leader(), specs("lost", 50))
+	newer, to := stateOf(t, b.leader())
+	install := func(meanwhile func()) {
+		t.Helper()
+		g := &gatedReader{Reader: bytes.NewReader(newer), gate: make(chan struct{}), asked: make(chan struct{})}
+		done := make(chan error, 1)
+		go func() { done <- adapter{f}.Restore(g) }()
+		<-g.asked
+		meanwhile()
+		close(g.gate)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		f.mu.RLock()
+		defer f.mu.RUnlock()
+		if head := f.machine.Head().Index; !f.mend.active.Load() || f.mend.passed != to || head != 0 {
+			t.Errorf("raft was told %d, passed is %d; the state is that of %d", to, f.mend.passed, head)
+		}
+	}
+	// It is dropped while the snapshot is read.
+	install(f.dropState)
+	f.mu.Lock()
+	f.mend.passed = at
+	f.mu.Unlock()
+	// The older state comes while the snapshot is passed over.
+	m, _, err := snapshot.Read(bytes.NewReader(older), func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
+		return fsm.NewLoaderKnowing(info, f.cfg.knows)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	install(func() {
+		if f.install(m, &at) {
+			t.Error("an older state was put in the place of the snapshot")
+		}
+	})
+	if err := f.data.SetRebuild(rebuildRecord{Open: true}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRebuild_appliesWhatFollowsOnly ends a node rather than apply an entry to a state
+// that is not the one before it.
+func TestRebuild_appliesWhatFollowsOnly(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	b.fatal = true
+	submitAll(t, b.leader(), specs("before", 5))
+	f := b.follower()
+	b.isolate(f.cfg.Node)
+	f.mu.Lock()
+	head := f.machine.Head().Index
+	if f.mend.passed != head || f.followsPassed(head+2) != nil || f.followsPassed(head) == nil || f.followsPassed(head-1) == nil {
+		t.Errorf("at %d, passed %d", head, f.mend.passed)
+	}
+	f.mend.passed += 3 // given, and not applied
+	f.mu.Unlock()
+	if err, ok := (adapter{f}).Apply(&raft.Log{Index: uint64(head) + 4}).(error); !ok || rota.KindOf(err) != rota.Internal {
+		t.Errorf("applied: %v", err)
+	}
+	if f.fatalErr.Load() == nil {
+		t.Error("the node goes on")
+	}
+}

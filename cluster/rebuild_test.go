@@ -1,0 +1,359 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// corrupt changes a node's state beside the log, as a fault of memory, or of the
+// code, would: it applies an entry that no other node has.
+func (b *bench) corrupt(n *Node, job rota.JobID) {
+	b.t.Helper()
+	spec := rota.NewJobSpec("work", nil)
+	spec.ID, spec.Tenant = job, rota.DefaultTenant
+	data := mustSeal(b.t, &fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&spec)}}}}})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	head := n.machine.Head()
+	before := n.machine.Head().Events
+	if _, err := n.machine.Apply(head.Index, head.Term, data); err != nil {
+		b.t.Fatal(err)
+	}
+	if n.machine.Head().Events == before {
+		b.t.Fatalf("job %s was refused: the state of %s is as it should be", job, n.cfg.Node)
+	}
+}
+
+// busy writes the log until the test ends, as a cluster in use does.
+func (b *bench) busy() {
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	b.t.Cleanup(func() { stop(); <-done })
+	go func() {
+		defer close(done)
+		for i := 0; ctx.Err() == nil; i++ {
+			for _, id := range b.ids() {
+				if n := b.node(id); n != nil && n.leading() != nil {
+					c, cancel := context.WithTimeout(ctx, time.Second)
+					_, _ = n.Submit(c, specs(fmt.Sprintf("busy%d", i), 1))
+					cancel()
+				}
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+}
+
+// keep keeps answers from a node, or no more.
+func (b *bench) keep(from map[rota.NodeID]bool, n *Node, on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	from[n.cfg.Node] = on
+}
+
+// rebuilt says how many rebuilds a node has done.
+func rebuilt(n *Node) uint64 {
+	n.mend.mu.Lock()
+	defer n.mend.mu.Unlock()
+	return n.mend.done
+}
+
+func (b *bench) verifyEqual(n *Node) {
+	b.t.Helper()
+	b.eventually("all nodes are equal", func() bool {
+		v, err := n.Verify(within(b.t, 10*time.Second))
+		if err == nil && !v.Equal {
+			b.t.Logf("%+v", v)
+		}
+		return err == nil && v.Equal
+	})
+}
+
+// never fails the test should a node hold a leadership while its state is wrong.
+func (b *bench) neverLeads(n *Node) (check func()) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	var led atomic.Bool
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if n.mend.active.Load() && n.leading() != nil {
+				led.Store(true)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return func() {
+		close(stop)
+		<-done
+		if led.Load() {
+			b.t.Error("a node with a wrong state held a leadership")
+		}
+	}
+}
+
+// toldOnce wants every node to tell by one event that a node's state differed.
+func (b *bench) toldOnce(id rota.NodeID) {
+	b.t.Helper()
+	b.eventually("all nodes tell of it", func() bool {
+		for _, reader := range b.ids() {
+			n := b.node(reader)
+			if n == nil || n.Ready() != nil || len(tail(b.t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.StateDiffers}})) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	for _, reader := range b.ids() {
+		told := tail(b.t, b.node(reader), rota.EventFilter{Kinds: []rota.EventKind{rota.StateDiffers}})
+		if len(told) != 1 || told[0].Text != string(id) || !strings.Contains(told[0].Payload, `"index":`) {
+			b.t.Errorf("node %s tells of node %s: %+v", reader, id, told)
+		}
+	}
+}
+
+// TestRebuild_aFollower has a follower whose state differs notice, stop serving,
+// and serve again with the cluster's state, its log and identity kept.
+func TestRebuild_aFollower(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	submitAll(t, b.leader(), specs("before", 200))
+	f := b.follower()
+	check := b.neverLeads(f)
+	hand := newHand(t, f, "w1", 4)
+	b.busy()
+	b.eventually("the follower agrees with the others", func() bool {
+		f.mend.mu.Lock()
+		defer f.mend.mu.Unlock()
+		return f.mend.agreed.index > 0
+	})
+	first, _ := f.stores.Log.FirstIndex()
+	identity := f.data.Identity()
+
+	b.keep(b.starved, f, true)
+	b.corrupt(f, "ghost")
+	b.eventually("the follower notices", func() bool { return f.data.Rebuild().Open })
+	if err := f.Ready(); rota.KindOf(err) != rota.Unavailable {
+		t.Errorf("it says it serves: %v", err)
+	}
+	if _, _, err := f.Job(within(t, 5*time.Second), "ghost", rota.ReadOptions{Stale: true}); rota.KindOf(err) != rota.Unavailable {
+		t.Errorf("a stale read was answered with %v", err)
+	}
+	var told error
+	for told == nil {
+		_, told = hand.s.Notices(within(t, 5*time.Second))
+	}
+	if rota.KindOf(told) != rota.Unavailable || !strings.Contains(told.Error(), "rebuilt") {
+		t.Errorf("the worker was told %v", told)
+	}
+	if s := f.ownStatus(); s.State != stateRebuilding || s.Healthy || !strings.Contains(strings.Join(s.Problems, " "), "differed") {
+		t.Errorf("it tells of itself %+v", s)
+	}
+	before := f.raft.LastIndex()
+	b.eventually("its log goes on meanwhile", func() bool { return f.raft.LastIndex() > before+5 })
+	if rebuilt(f) != 0 {
+		t.Fatal("it rebuilt from nothing")
+	}
+	b.keep(b.starved, f, false)
+	b.eventually("the follower has rebuilt", func() bool { return rebuilt(f) == 1 && f.Ready() == nil })
+	check()
+	if _, _, err := f.Job(within(t, 5*time.Second), "ghost", rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
+		t.Errorf("what was never submitted: %v", err)
+	}
+	b.verifyEqual(f)
+	if now, _ := f.stores.Log.FirstIndex(); now != first || f.data.Identity() != identity || f.data.Rebuild().Open {
+		t.Errorf("its log begins at %d, before at %d; identity %s, before %s; %+v", now, first, f.data.Identity(), identity, f.data.Rebuild())
+	}
+	// The events of the time between come from the others.
+	b.eventually("its events are whole", func() bool {
+		from, to := f.events.missing()
+		return from == to
+	})
+	b.toldOnce(f.cfg.Node)
+}
+
+// TestRebuild_theLeader has a leader with a wrong state hand over first.
+func TestRebuild_theLeader(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	submitAll(t, b.leader(), specs("before", 50))
+	l := b.leader()
+	check := b.neverLeads(l)
+	b.busy()
+	b.corrupt(l, "ghost")
+	b.eventually("the leader notices", func() bool { return l.mend.active.Load() })
+	b.eventually("the leader has rebuilt", func() bool { return rebuilt(l) == 1 && l.Ready() == nil })
+	check()
+	b.verifyEqual(l)
+	submitAll(t, l, specs("after", 50))
+	b.toldOnce(l.cfg.Node)
+}
+
+// TestRebuild_staysQuietWhereNobodyTakesOver has the leader's hand-over fail: it
+// must cease to lead all the same.
+func TestRebuild_staysQuietWhereNobodyTakesOver(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	l := b.leader()
+	b.busy()
+	b.keep(b.deaf, l, true) // no successor answers, so nothing is handed over
+	l.dropState()
+	if err := l.data.SetRebuild(rebuildRecord{Open: true}); err != nil {
+		t.Fatal(err)
+	}
+	poke(l.mend.poked)
+	b.eventually("it leads no more", func() bool { return l.raft.State() != raft.Leader })
+	b.eventually("another one leads", func() bool {
+		for _, id := range b.ids() {
+			if n := b.node(id); n != l && n.leading() != nil {
+				return true
+			}
+		}
+		return false
+	})
+	b.keep(b.deaf, l, false)
+	b.awaitReady(l.cfg.Node)
+	b.verifyEqual(l)
+}
+
+// TestRebuild_aCrashInTheMiddle stops a node while it rebuilds, with a snapshot of
+// the wrong state on its disk: started again it goes on rebuilding.
+func TestRebuild_aCrashInTheMiddle(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	submitAll(t, b.leader(), specs("before", 50))
+	f := b.follower()
+	id := f.cfg.Node
+	b.busy()
+	b.eventually("the follower agrees with the others", func() bool {
+		f.mend.mu.Lock()
+		defer f.mend.mu.Unlock()
+		return f.mend.agreed.index > 0
+	})
+	b.keep(b.starved, f, true)
+	b.corrupt(f, "ghost")
+	if err := f.raft.Snapshot().Error(); err != nil {
+		t.Fatal(err)
+	}
+	wrong, err := f.snapshots.List()
+	if err != nil || len(wrong) != 1 {
+		t.Fatal(wrong, err)
+	}
+	b.eventually("the follower notices", func() bool { return f.data.Rebuild().Open })
+	b.stop(id)
+	f = b.start(id)
+	if !f.mend.active.Load() {
+		t.Error("it does not know any more that its state was wrong")
+	}
+	b.keep(b.starved, f, false)
+	b.eventually("the follower has rebuilt", func() bool { return rebuilt(f) == 1 && f.Ready() == nil })
+	b.verifyEqual(f)
+	if _, err := os.Stat(filepath.Join(f.cfg.Data, snapshotsAside, wrong[0].ID)); err != nil {
+		t.Errorf("the wrong snapshot was not set aside: %v", err)
+	}
+	b.stop(id)
+	f = b.start(id)
+	b.awaitReady(id)
+	b.verifyEqual(f)
+	b.toldOnce(id)
+}
+
+// TestRebuild_withoutMajorityAllStop has two of three nodes differ from the third,
+// and from each other: nobody knows who is right.
+func TestRebuild_withoutMajorityAllStop(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	b.fatal = true
+	n := b.leader()
+	submitAll(t, n, specs("before", 20))
+	var bad []*Node
+	for _, id := range b.ids() {
+		if id != n.cfg.Node {
+			bad = append(bad, b.node(id))
+		}
+	}
+	// No entry between the two.
+	bad[0].mu.Lock()
+	bad[1].mu.Lock()
+	for i, f := range bad {
+		f.mu.Unlock()
+		b.corrupt(f, rota.JobID(fmt.Sprintf("ghost%d", i)))
+	}
+	b.busy()
+	b.eventually("all stop", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.fatals) == 3
+	})
+}
+
+// TestRebuild_againAndAgainEndsTheNode has a node differ within an hour of its third
+// rebuild: its log or its memory is to blame.
+func TestRebuild_againAndAgainEndsTheNode(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	b.fatal = true
+	f := b.follower()
+	submitAll(t, b.leader(), specs("before", 20))
+	if err := f.data.SetRebuild(rebuildRecord{Again: rebuildAgainMost - 1, DoneMs: time.Now().UnixMilli()}); err != nil {
+		t.Fatal(err)
+	}
+	b.corrupt(f, "ghost")
+	b.busy()
+	b.eventually("the node gives itself up", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.fatals[f.cfg.Node]) == 1
+	})
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	d := func(s string) (list []rota.Digest) {
+		for _, c := range s {
+			list = append(list, rota.Digest{Lo: uint64(c)})
+		}
+		return list
+	}
+	for _, c := range []struct {
+		own, told string
+		voters    int
+		want      agreement
+	}{
+		{"a", "a", 1, agreeHeld},
+		{"a", "aa", 3, agreeHeld},
+		{"a", "aab", 3, agreeHeld},
+		{"b", "aab", 3, agreeOutside},
+		{"b", "aa", 3, agreeOutside}, // a non-voter
+		{"a", "a", 3, agreeUntold},
+		{"a", "ab", 3, agreeDoubt},
+		{"a", "abc", 3, agreeSplit},
+		{"a", "ab", 2, agreeSplit},
+		{"a", "aabb", 5, agreeDoubt},
+		{"a", "aabbc", 5, agreeSplit},
+		{"a", "aabc", 5, agreeDoubt},
+		{"c", "aaac", 5, agreeOutside},
+		{"b", "a", 3, agreeDoubt}, // a non-voter and one voter
+		{"a", "", 3, agreeUntold},
+	} {
+		got, right := judge(d(c.own)[0], d(c.told), c.voters)
+		if got != c.want || got == agreeOutside && right != d("a")[0] {
+			t.Errorf("own %s among %q of %d: %d, %v, wanted %d", c.own, c.told, c.voters, got, right, c.want)
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// termLeapMax is how far an answer or a request may be ahead of this node's
+	// term: twelve days of one election a second. A term is kept for ever and only
+	// grows, so one of 2^64-1 would be the cluster's last.
+	termLeapMax = 1 << 20
+	// termMax is the most that a node takes that holds nothing yet and has no term
+	// to compare with.
+	termMax = 1 << 62
+	// handoversMost are the elections that others may have this node begin at once,
+	// handoverEvery when one more comes free. Each ends a leadership.
+	handoversMost = 8
+	handoverEvery = 5 * time.Second
+)
+
+// errGuarded is what every refusal of the guard is.
+var errGuarded = errors.New("refused before raft")
+
+// raftView is what the guard asks of raft.
+type raftView interface {
+	CurrentTerm() uint64
+	LastIndex() uint64
+	LeaderWithID() (raft.ServerAddress, raft.ServerID)
+}
+
+// rpcGuard stands between the transport and raft. Who comes so far is a node of the
+// cluster by its certificate and hello; still one node that is broken, or taken
+// over, must not end all. hashicorp/raft takes any term, begins an election each
+// time it is told to, writes a snapshot of any size, and panics at an entry of a
+// kind that it does not know or a configuration that it cannot decode.
+type rpcGuard struct {
+	in  <-chan raft.RPC
+	out chan raft.RPC
+	// begun is closed when raft is there to be asked.
+	begun chan struct{}
+	raft  raftView
+	// room tells how many bytes a snapshot may have; false where nobody knows.
+	room func() (int64, bool)
+	// refused is told of each refusal.
+	refused func(from raft.RPCHeader, err error)
+
+	mu        sync.Mutex
+	handovers float64
+	counted   time.Time
+}
+
+func newRPCGuard(in <-chan raft.RPC, room func() (int64, bool), refused func(raft.RPCHeader, error)) *rpcGuard {
+	return &rpcGuard{in: in, out: make(chan raft.RPC), begun: make(chan struct{}), room: room, refused: refused,
+		handovers: handoversMost}
+}
+
+// begin lets requests through, now that raft can be asked.
+func (g *rpcGuard) begin(r raftView) {
+	g.raft = r
+	close(g.begun)
+}
+
+// run judges requests until ctx ends.
+func (g *rpcGuard) run(ctx context.Context) {
+	select {
+	case <-g.begun:
+	case <-ctx.Done():
+		return
+	}
+	for {
+		select {
+		case rpc := <-g.in:
+			if err := g.judge(rpc.Command); err != nil {
+				g.refused(headerOf(rpc.Command), err)
+				dropBody(rpc.Reader)
+				rpc.Respond(nil, err)
+				continue
+			}
+			select {
+			case g.out <- rpc:
+			case <-ctx.Done():
+				rpc.Respond(nil, raft.ErrTransportShutdown)
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// dropBody passes over what has arrived of a snapshot. The rest never will: a
+// connection whose snapshot was answered ends (streamConn). To read it all, as
+// raft does, would be to read for as long as the sender likes.
+func dropBody(body io.Reader) {
+	limited, ok := body.(*io.LimitedReader)
+	if !ok {
+		return
+	}
+	if buffered, ok := limited.R.(*bufio.Reader); ok {
+		_, _ = buffered.Discard(buffered.Buffered())
+	}
+}
+
+func headerOf(command any) raft.RPCHeader {
+	if with, ok := command.(raft.WithRPCHeader); ok {
+		return with.GetRPCHeader()
+	}
+	return raft.RPCHeader{}
+}
+
+// judge refuses what no sound node sends.
+func (g *rpcGuard) judge(command any) error {
+	switch c := command.(type) {
+	case *raft.AppendEntriesRequest:
+		if err := g.judgeTerm(c.Term); err != nil {
+			return err
+		}
+		return judgeEntries(c)
+	case *raft.RequestVoteRequest:
+		return g.judgeTerm(c.Term)
+	case *raft.RequestPreVoteRequest:
+		return g.judgeTerm(c.Term)
+	case *raft.InstallSnapshotRequest:
+		if err := g.judgeTerm(c.Term); err != nil {
+			return err
+		}
+		return g.judgeSnapshot(c)
+	case *raft.TimeoutNowRequest:
+		return g.judgeHandover(c)
+	default:
+		return fmt.Errorf("%w: a request of a kind unknown to this version", errGuarded)
+	}
+}
+
+func (g *rpcGuard) judgeTerm(term uint64) error {
+	own := g.raft.CurrentTerm()
+	if own == 0 && g.raft.LastIndex() == 0 {
+		own = termMax - termLeapMax // a node that holds nothing joins a cluster of any age
+	}
+	return checkTerm(own, term)
+}
+
+func checkTerm(own, term uint64) error {
+	if term <= own || term-own <= termLeapMax {
+		return nil
+	}
+	return fmt.Errorf("%w: term %d is more than %d ahead of this node's %d, which no elections explain. If the cluster is "+
+		"there, join it again with an empty data directory and a new --node id", errGuarded, term, termLeapMax, own)
+}
+
+// judgeEntries refuses entries that raft would panic at.
+func judgeEntries(c *raft.AppendEntriesRequest) error {
+	for i, e := range c.Entries {
+		switch {
+		case e == nil:
+			return fmt.Errorf("%w: entry %d of a request is missing", errGuarded, i)
+		case e.Term > c.Term:
+			return fmt.Errorf("%w: entry %d has term %d, its request %d", errGuarded, e.Index, e.Term, c.Term)
+		case e.Index != c.PrevLogEntry+1+uint64(i):
+			return fmt.Errorf("%w: entry %d comes %d places after entry %d", errGuarded, e.Index, i+1, c.PrevLogEntry)
+		}
+		switch e.Type {
+		case raft.LogCommand, raft.LogNoop, raft.LogBarrier:
+		case raft.LogConfiguration:
+			if err := judgeConfiguration(e.Data); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("%w: entry %d is of kind %d, unknown to this version", errGuarded, e.Index, e.Type)
+		}
+	}
+	return nil
+}
+
+// judgeConfiguration decodes a configuration as raft will, which panics where it
+// cannot.
+func judgeConfiguration(data []byte) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: a configuration that cannot be decoded: %v", errGuarded, r)
+		}
+	}()
+	bounds := frameMeter{answers: true, max: frameSmallMax} // the decoder has none
+	if err := bounds.feed(data); err != nil || bounds.inside {
+		return fmt.Errorf("%w: a configuration that cannot be decoded: %w", errGuarded, errors.Join(err, io.ErrUnexpectedEOF))
+	}
+	raft.DecodeConfiguration(data)
+	return nil
+}
+
+func (g *rpcGuard) judgeSnapshot(c *raft.InstallSnapshotRequest) error {
+	if c.SnapshotVersion < raft.SnapshotVersionMin+1 || c.SnapshotVersion > raft.SnapshotVersionMax {
+		return fmt.Errorf("%w: a snapshot of version %d", errGuarded, c.SnapshotVersion)
+	}
+	if c.Size < 0 {
+		return fmt.Errorf("%w: a snapshot of %d bytes", errGuarded, c.Size)
+	}
+	if room, known := g.room(); known && c.Size > room {
+		return fmt.Errorf("%w: a snapshot of %d bytes, this node's disk has room for %d", errGuarded, c.Size, room)
+	}
+	return judgeConfiguration(c.Configuration)
+}
+
+// judgeHandover lets only the leader that this node follows hand over to it, and
+// that not without end.
+func (g *rpcGuard) judgeHandover(c *raft.TimeoutNowRequest) error {
+	if _, leader := g.raft.LeaderWithID(); leader == "" || string(leader) != string(c.ID) {
+		return fmt.Errorf("%w: node %q hands over a leadership that is not its own", errGuarded, c.ID)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if !g.counted.IsZero() {
+		g.handovers = min(handoversMost, g.handovers+float64(now.Sub(g.counted))/float64(handoverEvery))
+	}
+	g.counted = now
+	if g.handovers < 1 {
+		return fmt.Errorf("%w: leadership was handed to this node too often: one election in %s is begun for others",
+			errGuarded, handoverEvery)
+	}
+	g.handovers--
+	return nil
+}
+
+// guardRoom tells how large a snapshot may be: what the disk has free.
+func (n *Node) guardRoom() (int64, bool) {
+	read := n.cfg.freeSpace
+	if read == nil {
+		read = FreeSpace
+	}
+	free, _, err := read(n.cfg.Data)
+	return int64(min(free, 1<<62)), err == nil
+}
+
+// guardRefused counts a refusal, and tells of it once a minute and sender.
+func (n *Node) guardRefused(from raft.RPCHeader, err error) {
+	n.stream.count(func(c *StreamCounts) { c.Guarded++ })
+	id := string(from.ID[:min(len(from.ID), 64)])
+	if n.lines.allow("guard/" + id) {
+		n.log.Warn("raft request refused", "node", fmt.Sprintf("%q", id), "error", err)
+	}
+}

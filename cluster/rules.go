@@ -1,0 +1,110 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// What nodes of several binaries do together (SPEC §2.6, ADR 0016):
+//
+//	seal     entries need the version of the rules in force, whatever the leader knows
+//	refuse   an operation of a newer version is proposed by nobody
+//	switch   the leader puts a newer version into force once every voter knows it
+//	stop     a node that does not know what is in force neither starts nor goes on
+
+// rulesInForce is the version by which this node's entries are sealed. It may lag
+// behind the log: an older version than needed stops nobody.
+func (n *Node) rulesInForce() uint32 { return max(n.rules.Load(), fsm.FirstRules) }
+
+// refuseNewer refuses operations that need newer rules than those in force: voters
+// that do not know them would stop.
+func (n *Node) refuseNewer(ops []*fsmpb.Op) error {
+	in, version := n.rulesInForce(), fsm.Needs
+	if n.cfg.needs != nil {
+		version = n.cfg.needs
+	}
+	for _, op := range ops {
+		if needs := version(op); needs > in {
+			return errNewer(needs, in)
+		}
+	}
+	return nil
+}
+
+// errNewer refuses what switches on later; needs is 0 where this binary does not even
+// know the operation.
+func errNewer(needs, in uint32) error {
+	what := "it is of newer rules than this binary knows"
+	if needs > 0 {
+		what = fmt.Sprintf("it needs rules version %d", needs)
+	}
+	return rota.Refusef(rota.Conflict, fsm.SubjectRules, "%s, the cluster is at version %d: it switches on when every node runs a "+
+		"newer binary (rota cluster status --wide shows which do not)", what, in)
+}
+
+// refuseOlder refuses a node that would stop at the next entry.
+func refuseOlder(in rota.Introduction, inForce uint32) error {
+	if knows := max(in.RulesVersion, fsm.FirstRules); knows < inForce {
+		return rota.Refusef(rota.Conflict, fsm.SubjectRules, "the binary of node %s knows rules version %d, the cluster is at version %d: "+
+			"start a newer binary on the same data directory", in.Node, knows, inForce)
+	}
+	return nil
+}
+
+// switchRules puts the newest version that every voter knows into force. Each voter
+// is asked now: what it said before may have been another binary's word. One that
+// does not answer may know less, so nothing is switched without it.
+func (n *Node) switchRules(l *leadership) {
+	in := n.rulesInForce()
+	if n.cfg.knows <= in {
+		return
+	}
+	servers := n.servers()
+	views := n.inspectAll(servers, nil)
+	next, voters := n.cfg.knows, 0
+	for _, s := range servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		id := rota.NodeID(s.ID)
+		if id == n.cfg.Node {
+			continue
+		}
+		v := views[id]
+		knows := max(v.status.RulesVersion, fsm.FirstRules)
+		if v.err != nil {
+			knows = in
+		}
+		if knows <= in && n.lines.allow("rules/"+string(id)) {
+			n.log.Info("newer rules wait for a node", "other_node", string(id), "in_force", in, "known_here", n.cfg.knows, "err", v.err)
+		}
+		next = min(next, knows)
+	}
+	if next <= in || voters == 0 {
+		return
+	}
+	err := l.all(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: next}}}})
+	if err == nil {
+		n.log.Info("newer rules are in force", "version", next, "before", in)
+	} else if l.ctx.Err() == nil && n.lines.allow("rules") {
+		n.log.Warn("newer rules were not switched on", "version", next, "err", err)
+	}
+}
+
+// haltAtNewer ends a node whose state comes as one of rules that it does not know:
+// raft would offer it again for ever.
+func (n *Node) haltAtNewer(err error) {
+	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
+		if e, ok := cause.(*rota.Error); ok && e.Subject == fsm.SubjectRules { // behind what the reader says of it
+			n.fatal(err)
+			return
+		}
+	}
+}

@@ -1,0 +1,305 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/snapshot"
+)
+
+// needsTwo is the table of a binary of version 2, by which a tenant is changed by
+// newer rules.
+func needsTwo(op *fsmpb.Op) uint32 {
+	if op.GetSetTenant() != nil {
+		return 2
+	}
+	return fsm.FirstRules
+}
+
+// teach makes the binary that a node is started with next know rules version 2, or
+// no more.
+func (b *bench) teach(id rota.NodeID, newer bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.addrs[id]
+	c.knows, c.needs = fsm.FirstRules, nil
+	if newer {
+		c.knows, c.needs = 2, needsTwo
+	}
+	b.addrs[id] = c
+}
+
+func heavier() []rota.Setting { return []rota.Setting{{Key: "weight", Value: "2"}} }
+
+// mixed starts three nodes whose binaries know rules 1, 1 and 2, the last leading.
+func mixed(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t)
+	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
+		b.plan(id, 3)
+		b.teach(id, id == "n3")
+	}
+	b.startPlanned()
+	b.leadBy("n3")
+	return b
+}
+
+// leadBy hands leadership to a node.
+func (b *bench) leadBy(id rota.NodeID) {
+	b.t.Helper()
+	b.eventually(string(id)+" leads", func() bool {
+		l := b.leader()
+		if l.cfg.Node == id {
+			return true
+		}
+		_, _ = l.TransferLeadership(within(b.t, 5*time.Second), id)
+		return false
+	})
+}
+
+// inForce waits until all nodes say that a version is in force.
+func (b *bench) inForce(version uint32) {
+	b.t.Helper()
+	b.eventually("the rules are the same everywhere", func() bool {
+		for _, id := range b.ids() {
+			n := b.node(id)
+			n.mu.RLock()
+			head := n.machine.Head()
+			n.mu.RUnlock()
+			if head.Rules != version {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// rulesOf is the version in force as a node's status says it.
+func (b *bench) rulesOf(n *Node) uint32 {
+	s, err := n.Status(within(b.t, 5*time.Second))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s.RulesVersion
+}
+
+// stays has the leader look at its voters a few times, and switch nothing.
+func (b *bench) stays(version uint32) {
+	b.t.Helper()
+	l := b.leader()
+	for range 3 {
+		l.switchRules(l.leading())
+	}
+	if got := b.rulesOf(l); got != version {
+		b.t.Fatalf("rules version %d is in force, wanted %d", got, version)
+	}
+}
+
+// TestRules_switchOnOnceEveryVoterKnowsThem upgrades a cluster node by node.
+func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
+	t.Parallel()
+	b := mixed(t)
+	submitAll(t, b.node("n1"), specs("mixed", 50))
+	b.stays(1)
+	for _, id := range b.ids() {
+		_, err := b.node(id).SetTenant(within(t, 5*time.Second), "acme", heavier())
+		if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "switches on when every node runs a newer binary") {
+			t.Errorf("node %s answered what needs newer rules with %v", id, err)
+		}
+	}
+	s, err := b.node("n1").Status(within(t, 5*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range s.Nodes {
+		if want := map[rota.NodeID]uint32{"n1": 1, "n2": 1, "n3": 2}[n.ID]; n.RulesVersion != want {
+			t.Errorf("node %s says it knows version %d", n.ID, n.RulesVersion)
+		}
+	}
+	b.verifyEqual(b.leader())
+
+	b.replace("n1", true)
+	b.leadBy("n3")
+	b.stays(1)
+	// A voter that cannot be asked may know less.
+	b.replace("n2", true, func() {
+		b.leadBy("n3")
+		b.stays(1)
+	})
+	b.inForce(2)
+	b.verifyEqual(b.leader())
+	submitAll(t, b.node("n1"), specs("switched", 50))
+	if _, err := b.node("n2").SetTenant(within(t, 10*time.Second), "acme", heavier()); err != nil {
+		t.Errorf("what the newer rules brought: %v", err)
+	}
+	for _, id := range b.ids() {
+		changed := 0
+		for _, e := range tail(t, b.node(id), rota.EventFilter{Kinds: []rota.EventKind{rota.RulesChanged}}) {
+			if e.Payload == `{"from":1,"to":2}` {
+				changed++
+			}
+		}
+		if changed != 1 {
+			t.Errorf("node %s tells of %d switches", id, changed)
+		}
+	}
+	b.verifyEqual(b.leader())
+}
+
+// replace starts a node anew with another binary; what is to be seen while it is down
+// is seen then.
+func (b *bench) replace(id rota.NodeID, newer bool, meanwhile ...func()) {
+	b.t.Helper()
+	b.stop(id)
+	for _, see := range meanwhile {
+		see()
+	}
+	b.teach(id, newer)
+	b.start(id)
+	b.awaitReady(id)
+}
+
+// switched is a cluster whose rules have version 2.
+func switched(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t)
+	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
+		b.plan(id, 3)
+		b.teach(id, true)
+	}
+	b.startPlanned()
+	b.inForce(2)
+	return b
+}
+
+// TestRules_anOlderBinaryStops starts older binaries after the switch: each says why,
+// and the cluster goes on.
+func TestRules_anOlderBinaryStops(t *testing.T) {
+	t.Parallel()
+	b := switched(t)
+	b.fatal = true
+	submitAll(t, b.leader(), specs("before", 20))
+	f := b.follower().cfg.Node
+	b.stop(f)
+	b.teach(f, false)
+	b.mu.Lock()
+	c := b.addrs[f]
+	c.Join = nil
+	for _, other := range b.addrs {
+		c.Join = append(c.Join, other.Gossip)
+	}
+	b.addrs[f] = c
+	b.mu.Unlock()
+	refused := func(what string, err error) {
+		t.Helper()
+		if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "knows rules version 1, the cluster is at version 2: start a newer binary") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, err := b.tryStart(f)
+	refused("a member", err)
+
+	b.plan("n4", 0)
+	b.teach("n4", false)
+	_, err = b.tryStart("n4")
+	refused("a fresh node", err)
+
+	// Where nobody is there to ask, the log says it.
+	b.mu.Lock()
+	b.cut[f] = true
+	b.mu.Unlock()
+	n := b.start(f)
+	halted := func() (err error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return errors.Join(b.fatals[f]...)
+	}
+	b.eventually("the older binary stops", func() bool { return halted() != nil })
+	var halt *fsm.HaltError
+	if err := halted(); !errors.As(err, &halt) || !halt.NewerRules || !strings.Contains(err.Error(), "needs rules version 2, this binary knows 1") {
+		t.Errorf("it stopped with %v", err)
+	}
+	n.mu.RLock()
+	rules := n.machine.Head().Rules
+	n.mu.RUnlock()
+	if rules != 1 {
+		t.Errorf("it applied the switch: version %d", rules)
+	}
+	submitAll(t, b.leader(), specs("after", 20))
+
+	// The newer binary takes the same directory up again.
+	b.stop(f)
+	b.mu.Lock()
+	delete(b.cut, f)
+	b.mu.Unlock()
+	b.teach(f, true)
+	b.start(f)
+	b.awaitReady(f)
+	b.verifyEqual(b.leader())
+}
+
+// TestRules_anOlderBinaryRefusesASnapshot offers a state of newer rules to an older
+// binary: from its own disk, and as a backup.
+func TestRules_anOlderBinaryRefusesASnapshot(t *testing.T) {
+	t.Parallel()
+	b := switched(t)
+	b.fatal = true
+	submitAll(t, b.leader(), specs("before", 20))
+	f := b.follower()
+	id := f.cfg.Node
+	if err := f.raft.Snapshot().Error(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "backup")
+	var backup bytes.Buffer
+	if err := f.SaveSnapshot(within(t, 10*time.Second), &backup); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, backup.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const why = "rules have version 2, this binary knows 1: start a newer binary"
+	_, err := RestoreBackup(RestoreOptions{File: file, Data: t.TempDir(), Node: "n1", Cluster: "test", Raft: freeAddr(t)})
+	if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), why) {
+		t.Errorf("a backup of newer rules: %v", err)
+	}
+	if info, err := snapshot.Inspect(bytes.NewReader(backup.Bytes())); err != nil || info.RulesVersion != 2 {
+		t.Errorf("the backup says %+v, %v", info, err)
+	}
+
+	b.stop(id)
+	b.teach(id, false)
+	b.mu.Lock()
+	b.cut[id] = true // nobody tells it beforehand
+	b.mu.Unlock()
+	if _, err = b.tryStart(id); err == nil {
+		t.Error("it started on a snapshot that it cannot read")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := errors.Join(b.fatals[id]...); err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("it stopped with %v", err)
+	}
+}
+
+// TestRules_forwardedOperationsOfNewerRules has a leader of an older binary get what it
+// does not know from a newer follower.
+func TestRules_forwardedOperationsOfNewerRules(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	l := b.leader()
+	// Field 99 of Op is no operation yet.
+	_, err := l.Forwarded(context.Background(), "n1", []byte{0x0a, 0x03, 0x9a, 0x06, 0x00})
+	if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "newer rules than this binary knows") {
+		t.Errorf("an unknown operation was answered with %v", err)
+	}
+}

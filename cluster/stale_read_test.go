@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/rotasched/rota"
+)
+
+// TestRead_ofADeposedLeaderThatNoticedNothing: the leader is cut off from the other
+// voters and goes on believing in itself for seconds; only a non-voter still
+// answers it, which hashicorp/raft's VerifyLeader counts. The others elect another
+// leader and acknowledge a job. A linearizable read at the old one knows of it, or
+// is refused.
+func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var mu sync.Mutex
+	apart := false
+	side := func(id rota.NodeID) bool { return id == "n1" || id == "n4" }
+	plan := func(id rota.NodeID, expect int, patience time.Duration) {
+		b.plan(id, expect)
+		c := b.addrs[id]
+		c.Timing.Heartbeat, c.Timing.Election, c.Timing.LeaderLease = patience, patience, patience
+		c.admitted = func(peer rota.NodeID) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if apart && side(id) != side(peer) {
+				return errors.New("cut off by the test")
+			}
+			return nil
+		}
+		b.addrs[id] = c
+	}
+	// Longer than all that follows may take: however slow the machine, the old leader
+	// has no reason to doubt itself.
+	const forLong = 2 * time.Minute
+	plan("n1", 3, forLong)
+	plan("n2", 3, 1200*time.Millisecond)
+	plan("n3", 3, 1200*time.Millisecond)
+	b.startPlanned()
+	if b.leader().cfg.Node != "n1" {
+		if _, err := b.leader().TransferLeadership(within(t, 10*time.Second), "n1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := b.node("n1")
+	b.eventually("n1 leads", func() bool { return old.leading() != nil && old.Ready() == nil })
+	submitAll(t, old, specs("early", 1))
+	plan("n4", 0, forLong)
+	b.start("n4")
+	b.awaitReady("n4")
+
+	mu.Lock()
+	apart = true
+	mu.Unlock()
+	b.mu.Lock()
+	b.cut["n1"], b.cut["n4"] = true, true
+	b.mu.Unlock()
+	for _, id := range b.ids() {
+		b.node(id).dropConnections()
+	}
+	var other *Node
+	b.eventually("another node leads", func() bool {
+		i := slices.IndexFunc([]rota.NodeID{"n2", "n3"}, func(id rota.NodeID) bool { return b.node(id).leading() != nil })
+		if i >= 0 {
+			other = b.node([]rota.NodeID{"n2", "n3"}[i])
+		}
+		return i >= 0
+	})
+	submitAll(t, other, specs("late", 1))
+	believes := old.leading() != nil && old.raft.State() == raft.Leader
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	_, at, err := old.Job(ctx, "late-00000", rota.ReadOptions{})
+	switch rota.KindOf(err) {
+	case rota.KindNone, rota.Unavailable:
+	default:
+		t.Errorf("a linearizable read at index %d misses what was acknowledged before it: %v", at.Index, err)
+	}
+	if !believes {
+		t.Error("the old leader noticed: nothing was shown")
+	}
+}
+
+// dropConnections ends raft's connections, in and out.
+func (n *Node) dropConnections() {
+	n.stream.mu.Lock()
+	conns := slices.Clone(n.stream.inbound)
+	for c := range n.stream.outbound {
+		conns = append(conns, c)
+	}
+	n.stream.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Close()
+	}
+}

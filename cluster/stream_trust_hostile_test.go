@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"math/big"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// lastingCert makes a certificate for a name that counts for so long.
+func lastingCert(t *testing.T, name string, life time.Duration) (tls.Certificate, *x509.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(life), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, leaf
+}
+
+// mesh are layers that reach each other by name, through memory.
+type mesh map[string]*pipes
+
+func newMesh() mesh { return mesh{} }
+
+func (m mesh) layer(t *testing.T, id string, opts StreamOptions) *StreamLayer {
+	t.Helper()
+	m[id] = &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+	opts.Listen = func(string) (net.Listener, error) { return m[id], nil }
+	opts.Dial = func(_ context.Context, address string) (net.Conn, error) {
+		here, there := net.Pipe()
+		m[address].conns <- there
+		return here, nil
+	}
+	s, err := NewStreamLayer(id, "host:1", func() NodeHello { return testHello(rota.NodeID(id)) }, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestStreamTrust is row 17 of the hostile list, between nodes: a certificate that
+// expires, or is taken back, ends what stands on it, in both directions.
+func TestStreamTrust(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		life    time.Duration
+		revoked time.Duration
+		within  time.Duration
+	}{
+		"expired":    {life: 3 * time.Minute, within: 3*time.Minute + time.Second},
+		"taken back": {life: time.Hour, revoked: 5 * time.Minute, within: 5*time.Minute + trustEvery + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cert, leaf := lastingCert(t, "node", c.life)
+				pool := x509.NewCertPool()
+				pool.AddCert(leaf)
+				var revoked atomic.Bool
+				judge := func(tls.ConnectionState) error {
+					if revoked.Load() {
+						return errors.New("its authority was taken back")
+					}
+					return nil
+				}
+				mesh := newMesh()
+				layer := func(id string) *StreamLayer {
+					return mesh.layer(t, id, StreamOptions{
+						ServerTLS: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, ClientCAs: pool,
+							ClientAuth: tls.RequireAndVerifyClientCert, VerifyConnection: judge},
+						ClientTLS: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool,
+							ServerName: "node", VerifyConnection: judge}})
+				}
+				a, b := layer("a"), layer("b")
+				began := time.Now()
+				dialled, err := a.Dial("b", 5*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				accepted, err := b.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.revoked > 0 {
+					time.AfterFunc(c.revoked, func() { revoked.Store(true) })
+				}
+				for what, conn := range map[string]interface{ Read([]byte) (int, error) }{"dialled": dialled, "accepted": accepted} {
+					if _, err := conn.Read(make([]byte, 1)); err == nil {
+						t.Errorf("%s: something was read", what)
+					}
+					if took := time.Since(began); took > c.within || took < min(c.life, c.within-trustEvery-time.Second) {
+						t.Errorf("%s: closed after %s", what, took)
+					}
+				}
+				if a.Counts().Untrusted+b.Counts().Untrusted == 0 {
+					t.Error("nobody counted it")
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rotasched/rota"
+)
+
+// lockedBuffer takes a log while others read it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// TestWatchdog holds up a leader's applying: it says so once, with its goroutines,
+// and gives leadership away; when it passes all is well again.
+func TestWatchdog(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var log lockedBuffer
+	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
+		b.plan(id, 3)
+		c := b.addrs[id]
+		c.watchdogEvery = 50 * time.Millisecond
+		c.Log = slog.New(slog.NewTextHandler(&log, nil))
+		b.addrs[id] = c
+	}
+	b.startPlanned()
+	n := b.leader()
+	b.busy()
+	n.mu.RLock() // a reader that does not let go
+	b.eventually("another one leads", func() bool {
+		for _, id := range b.ids() {
+			if other := b.node(id); other != n && other.leading() != nil {
+				return true
+			}
+		}
+		return false
+	})
+	if p := n.stallProblems(); len(p) != 1 {
+		t.Errorf("its health says %v", p)
+	}
+	n.mu.RUnlock()
+	b.eventually("the stall is over", func() bool { return len(n.stallProblems()) == 0 })
+	if text := log.String(); strings.Count(text, "this node stalls") != 1 || !strings.Contains(text, "goroutine profile") ||
+		!strings.Contains(text, "the stall is over") {
+		t.Errorf("the log says %s", text)
+	}
+	b.awaitReady(n.cfg.Node)
+	submitAll(t, n, specs("after", 5))
+	b.verifyEqual(n)
+}
+
+// startWatched starts three nodes whose watchdogs look often.
+func startWatched(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t)
+	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
+		b.plan(id, 3)
+		c := b.addrs[id]
+		c.watchdogEvery = 50 * time.Millisecond
+		b.addrs[id] = c
+	}
+	b.startPlanned()
+	b.eventually("all have a vote", func() bool { return b.leader().otherVoters() == 2 })
+	return b
+}
+
+// stall holds a node's applying up until it is let go.
+func (b *bench) stall(n *Node) (pass func()) {
+	n.mu.Lock()
+	pass = sync.OnceFunc(n.mu.Unlock)
+	b.t.Cleanup(pass)
+	return pass
+}
+
+// TestWatchdog_healthIsTold asks a node that stalls how it is: it answers, and says that
+// it is not to be used.
+func TestWatchdog_healthIsTold(t *testing.T) {
+	t.Parallel()
+	b := startWatched(t)
+	f := b.follower()
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(f.Collectors()...)
+	pass := b.stall(f)
+	told := make(chan struct{})
+	go func() { // begun before anybody knows of the stall
+		defer close(told)
+		ctx := within(t, 30*time.Second)
+		status, err := f.Status(ctx)
+		if s := f.ownStatus(); err != nil || len(status.Nodes) != 3 || s.Healthy || s.State != stateStalled || s.AppliedIndex == 0 {
+			t.Errorf("it tells %+v, of the cluster %+v, %v", s, status, err)
+		}
+		if err := f.Ready(); rota.KindOf(err) != rota.Unavailable {
+			t.Errorf("it is ready: %v", err)
+		}
+		if _, err := metrics.Gather(); err != nil {
+			t.Error(err)
+		}
+		if _, err := b.leader().successor(f.cfg.Node); rota.KindOf(err) != rota.Conflict {
+			t.Errorf("it may be the successor: %v", err)
+		}
+		vote := inLoop{f.transport, f}.RequestPreVote("n9", "127.0.0.1:1", &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
+		if !errors.Is(vote, errMute) {
+			t.Errorf("it stands for election: %v", vote)
+		}
+	}()
+	select {
+	case <-told:
+	case <-time.After(20 * time.Second):
+		t.Error("it does not answer")
+	}
+	pass()
+	<-told
+	b.awaitReady(f.cfg.Node)
+}
+
+// TestWatchdog_ceasesToLead has nobody take leadership over from a node that stalls: its
+// heartbeats cease, so that another one is elected.
+func TestWatchdog_ceasesToLead(t *testing.T) {
+	t.Parallel()
+	b := startWatched(t)
+	n := b.leader()
+	b.keep(b.deaf, n, true) // no successor answers, so nothing is handed over
+	b.busy()
+	pass := b.stall(n)
+	b.eventually("another one leads", func() bool {
+		for _, id := range b.ids() {
+			if other := b.node(id); other != n && other.leading() != nil {
+				return true
+			}
+		}
+		return false
+	})
+	pass()
+	b.keep(b.deaf, n, false)
+	b.awaitReady(n.cfg.Node)
+	if n.dog.mute.Load() && n.raft.State() == raft.Leader {
+		t.Error("it stays mute")
+	}
+	b.verifyEqual(n)
+}

@@ -1,0 +1,361 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// diskLevel is how full a data directory's disk is. A full one ends the process, so
+// the cluster takes less before: first no new jobs, then only what ends work.
+type diskLevel uint8
+
+const (
+	diskRoomy diskLevel = iota
+	diskLow
+	diskCritical
+)
+
+const (
+	// DefaultDiskLow and DefaultDiskCritical are in percent of the disk that is free.
+	DefaultDiskLow      = 10
+	DefaultDiskCritical = 5
+	// diskLowMost and diskCriticalMost bound what these ask for on a large disk.
+	diskLowMost      = 8 << 30
+	diskCriticalMost = 4 << 30
+	// A level is left once this much more is free, in permille of where it began:
+	// deleting a file must not make it flap.
+	diskLeave = 1_200
+	// diskEvery is how often is looked; diskRetry is when a refused caller may ask again.
+	diskEvery = time.Second
+	diskRetry = 10 * time.Second
+	// diskYieldEvery is how often a leader hands over for its disk.
+	diskYieldEvery = 10 * time.Minute
+)
+
+// disk is what a node knows of its own disk.
+type disk struct {
+	// read stands in for FreeSpace in tests.
+	read func(path string) (free, total uint64, err error)
+	path string
+	// low and critical are in percent, 0 is off.
+	low, critical uint64
+
+	// state is what the cluster goes by; nil before the first look.
+	state atomic.Pointer[diskStanding]
+	// yielded is when leadership was last handed over for it, in time since boot.
+	yielded atomic.Int64
+
+	mu          sync.Mutex
+	level       diskLevel
+	free, total uint64
+	err         error
+	refused     uint64
+}
+
+// look reads the disk and says whether its level changed.
+func (d *disk) look() (level diskLevel, changed bool) {
+	free, total, err := d.read(d.path)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.free, d.total, d.err = free, total, err
+	if err != nil || total == 0 {
+		return d.level, false // unknown is not full: a failing disk is told by its writes
+	}
+	before := d.level
+	d.level = levelOf(before, free, watermark(total, d.low, diskLowMost), watermark(total, d.critical, diskCriticalMost))
+	return d.level, d.level != before
+}
+
+// levelOf is the level after before; the marks are in bytes.
+func levelOf(before diskLevel, free, low, critical uint64) diskLevel {
+	holds := func(at diskLevel, mark uint64) bool {
+		return free < mark || before >= at && free < mark*diskLeave/1000
+	}
+	switch {
+	case holds(diskCritical, critical):
+		return diskCritical
+	case holds(diskLow, low):
+		return diskLow
+	default:
+		return diskRoomy
+	}
+}
+
+// watermark is how many bytes must be free, 0 where it is off.
+func watermark(total, percent, most uint64) uint64 { return min(total/100*percent, most) }
+
+// percent turns a configured value, which less than 0 turns off, into one.
+func percent(configured int) uint64 { return uint64(max(configured, 0)) }
+
+// now tells the level as it was last seen.
+func (d *disk) now() diskLevel {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.level
+}
+
+// diskLoop looks at the disk.
+func (n *Node) diskLoop() {
+	tick := time.NewTicker(diskEvery)
+	defer tick.Stop()
+	for {
+		if level, changed := n.disk.look(); changed {
+			text := n.disk.text(n.cfg.Node)
+			switch level {
+			case diskRoomy:
+				n.log.Warn("the disk has room again: " + text)
+			default:
+				n.log.Error("the disk fills up: "+text+" "+diskEffect(level), "free", n.disk.free, "total", n.disk.total)
+			}
+		}
+		n.yieldFull(n.weighDisks())
+		select {
+		case <-tick.C:
+		case <-n.stopped:
+			return
+		}
+	}
+}
+
+func (d *disk) text(id rota.NodeID) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return fmt.Sprintf("data directory %s of node %s has %d of %d MiB free.", d.path, id, d.free>>20, d.total>>20)
+}
+
+// diskEffect says what a level means for everybody, and what to do.
+func diskEffect(level diskLevel) string {
+	// That retentions be lowered is not advised: the files that they empty keep their size.
+	const remedy = " Free space there, or enlarge the disk"
+	if level == diskCritical {
+		return "Only what ends work is taken, and nothing is started." + remedy
+	}
+	return "No new jobs are admitted." + remedy
+}
+
+// diskState is the level that this node goes by while it leads, and the nodes that it
+// comes from; as of the last look, so that proposing costs nothing more.
+func (n *Node) diskState() (diskLevel, []rota.NodeID) {
+	if s := n.disk.state.Load(); s != nil {
+		return s.level, s.from
+	}
+	return diskRoomy, nil
+}
+
+// diskStanding is what diskState tells.
+type diskStanding struct {
+	level diskLevel
+	from  []rota.NodeID
+	// better says that a majority of the voters has more room than this node.
+	better bool
+}
+
+// yieldFull goes by a standing from now on. A leader whose disk is fuller than a
+// majority's hands over, so that one full disk does not stop the cluster; not again for
+// diskYieldEvery, should leadership come back.
+func (n *Node) yieldFull(s *diskStanding) {
+	n.disk.state.Store(s)
+	if !s.better || n.leading() == nil {
+		return
+	}
+	now := n.sinceBoot()
+	if last := time.Duration(n.disk.yielded.Load()); last != 0 && now-last < diskYieldEvery {
+		return
+	}
+	n.disk.yielded.Store(int64(now))
+	n.log.Warn("this node's disk fills up and others' do not: leadership is handed over")
+	go func() {
+		ctx, cancel := context.WithTimeout(n.life, raftTimeout)
+		defer cancel()
+		n.handOver(ctx)
+	}()
+}
+
+// weighDisks finds the level that the cluster goes by, and the nodes it comes from: this
+// node's, which leads, or the one that a majority of the voters cannot do better than.
+// A single follower whose disk is full costs that follower alone: without it the
+// cluster goes on, so that it refuses nobody's work.
+func (n *Node) weighDisks() *diskStanding {
+	own := n.disk.now()
+	levels := map[rota.NodeID]diskLevel{n.cfg.Node: own}
+	var known []diskLevel
+	voters := 0
+	servers := n.servers()
+	n.watch.mu.Lock()
+	for _, s := range servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		id := rota.NodeID(s.ID)
+		if v, ok := n.watch.peers[id]; ok && v.err == nil {
+			levels[id] = v.disk
+		}
+		if l, ok := levels[id]; ok {
+			known = append(known, l)
+		}
+	}
+	n.watch.mu.Unlock()
+	level, from, better := own, []rota.NodeID(nil), false
+	slices.Sort(known)
+	if majority := voters/2 + 1; len(known) >= majority {
+		level, better = max(level, known[majority-1]), known[majority-1] < own
+	}
+	for id, l := range levels {
+		if l >= level {
+			from = append(from, id)
+		}
+	}
+	slices.Sort(from)
+	return &diskStanding{level, from, better}
+}
+
+// refusedAt is the level from which on an operation is refused, 0 for none. What a
+// worker needs to bring its work to an end passes always: to connect again, to
+// acknowledge and to renew; refused, leases would end by time and write more.
+func refusedAt(op *fsmpb.Op) diskLevel {
+	switch o := op.GetOp().(type) {
+	case *fsmpb.Op_Submit, *fsmpb.Op_OpenWorkflow:
+		return diskLow
+	case *fsmpb.Op_AddNodes, *fsmpb.Op_CommitWorkflow: // an upload that has begun comes to its end
+		return diskCritical
+	case *fsmpb.Op_Round, *fsmpb.Op_Retry, *fsmpb.Op_RetryWorkflow, *fsmpb.Op_ReportProof:
+		return diskCritical
+	case *fsmpb.Op_Lease:
+		if rota.LeaseVerb(o.Lease.GetVerb()) == rota.VerbProgress {
+			return diskCritical
+		}
+	}
+	return diskRoomy
+}
+
+// refuseFull answers what a full disk refuses, at its place; nil where nothing is.
+// A submission of what is known is no new one (SPEC §4.1): its answer may be lost, and
+// refused it would read as if nothing had been done.
+func (n *Node) refuseFull(ops []*fsmpb.Op) []*fsmpb.Outcome {
+	level, from := n.diskState()
+	if level == diskRoomy {
+		return nil
+	}
+	var refused []*fsmpb.Outcome
+	for i, op := range ops {
+		at := refusedAt(op)
+		if at == diskRoomy || at > level || n.knows(op) {
+			continue
+		}
+		if refused == nil {
+			refused = make([]*fsmpb.Outcome, len(ops))
+		}
+		refused[i] = n.fullOutcome(level, from)
+	}
+	return refused
+}
+
+// knows says that an operation repeats one that this node has applied.
+func (n *Node) knows(op *fsmpb.Op) bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	flow := func(id string) bool {
+		_, known := n.machine.Workflow(rota.WorkflowID(id))
+		return known
+	}
+	switch o := op.GetOp().(type) {
+	case *fsmpb.Op_Submit:
+		id := rota.JobID(o.Submit.GetSpec().GetId())
+		_, _, tomb := n.machine.Tombstone(id)
+		return tomb || n.machine.JobState(id) != rota.JobNone
+	case *fsmpb.Op_OpenWorkflow:
+		return flow(o.OpenWorkflow.GetId())
+	case *fsmpb.Op_AddNodes:
+		return flow(o.AddNodes.GetWorkflow())
+	case *fsmpb.Op_CommitWorkflow:
+		return flow(o.CommitWorkflow.GetId())
+	default:
+		return false
+	}
+}
+
+func (n *Node) fullOutcome(level diskLevel, from []rota.NodeID) *fsmpb.Outcome {
+	where := n.disk.text(n.cfg.Node)
+	if !slices.Contains(from, n.cfg.Node) {
+		names := make([]string, len(from))
+		for i, id := range from {
+			names[i] = string(id)
+		}
+		where = "the disks of nodes " + strings.Join(names, ", ") + " fill up (rota cluster status says more)."
+	}
+	n.disk.mu.Lock()
+	n.disk.refused++
+	n.disk.mu.Unlock()
+	return &fsmpb.Outcome{Kind: uint32(rota.Exhausted), Subject: "disk", Text: where + " " + diskEffect(level),
+		RetryAfterMs: diskRetry.Milliseconds()}
+}
+
+// proposeWithRoom puts those operations into the log that disks and queues have room for.
+func (l *leadership) proposeWithRoom(ctx context.Context, ops []*fsmpb.Op, refused []*fsmpb.Outcome, urgent bool) reply {
+	var rest []*fsmpb.Op
+	for i, op := range ops {
+		if refused[i] == nil {
+			rest = append(rest, op)
+		}
+	}
+	r := reply{index: rota.Index(l.n.applied.Load())}
+	if len(rest) > 0 {
+		b, err := encode(rest)
+		if err != nil {
+			return reply{err: err}
+		}
+		if r = l.enqueue(ctx, b, urgent); r.err != nil {
+			return r
+		}
+	}
+	rest = nil
+	answers := r.outcomes
+	r.outcomes = refused
+	for i := range refused {
+		if refused[i] == nil {
+			r.outcomes[i], answers = answers[0], answers[1:]
+		}
+	}
+	return r
+}
+
+// diskProblems says what is wrong with this node's disk.
+func (n *Node) diskProblems() []string {
+	n.disk.mu.Lock()
+	level, err := n.disk.level, n.disk.err
+	n.disk.mu.Unlock()
+	switch {
+	case err != nil:
+		return []string{"free space of the data directory cannot be read: " + err.Error()}
+	case level == diskRoomy:
+		return nil
+	}
+	return []string{n.disk.text(n.cfg.Node) + " " + diskEffect(level)}
+}
+
+func (n *Node) diskCollectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_disk_level",
+			Help: "0 where this node's disk has room, 1 below --disk-low, 2 below --disk-critical."}, func() float64 {
+			return float64(n.disk.now())
+		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rota_disk_refused_total",
+			Help: "Operations that this node refused, while it led, as disks were too full."}, func() float64 {
+			n.disk.mu.Lock()
+			defer n.disk.mu.Unlock()
+			return float64(n.disk.refused)
+		}),
+	}
+}

@@ -1,0 +1,226 @@
+package cluster
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+func TestLevelOf(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		before             diskLevel
+		free, low, critial uint64
+		want               diskLevel
+	}{
+		{diskRoomy, 100, 100, 50, diskRoomy},
+		{diskRoomy, 99, 100, 50, diskLow},
+		{diskLow, 119, 100, 50, diskLow},
+		{diskLow, 120, 100, 50, diskRoomy},
+		{diskRoomy, 49, 100, 50, diskCritical},
+		{diskCritical, 59, 100, 50, diskCritical},
+		{diskCritical, 60, 100, 50, diskLow},
+		{diskCritical, 119, 100, 50, diskLow},
+		{diskCritical, 120, 100, 50, diskRoomy},
+		{diskRoomy, 0, 0, 0, diskRoomy},
+		{diskRoomy, 10, 0, 50, diskCritical},
+	} {
+		if got := levelOf(c.before, c.free, c.low, c.critial); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+	if watermark(100<<30, 10, diskLowMost) != diskLowMost || watermark(1000, 10, diskLowMost) != 100 {
+		t.Error("a large disk must not be asked for more than is of use")
+	}
+}
+
+// startDisks starts three nodes on disks whose free permille the test sets.
+func startDisks(t *testing.T) (b *bench, free map[rota.NodeID]*atomic.Uint64) {
+	b, free = newBench(t), make(map[rota.NodeID]*atomic.Uint64)
+	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
+		b.plan(id, 3)
+		c, at := b.addrs[id], &atomic.Uint64{}
+		at.Store(500)
+		c.freeSpace = func(string) (uint64, uint64, error) { return at.Load() << 20, 1000 << 20, nil }
+		b.addrs[id], free[id] = c, at
+	}
+	b.startPlanned()
+	return b, free
+}
+
+func TestDisk(t *testing.T) {
+	t.Parallel()
+	b, free := startDisks(t)
+	n := b.leader()
+	h := newHand(t, n, "w1", 2)
+	submitAll(t, n, specs("a", 2))
+	leases := h.take(2)
+	h.do(rota.VerbAck, leases...)
+	at := func(n *Node, want diskLevel) func() bool {
+		return func() bool { level, _ := n.diskState(); return level == want }
+	}
+	submit := func(prefix string) *rota.Error {
+		t.Helper()
+		outcomes, err := b.follower().Submit(within(t, 10*time.Second), specs(prefix, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return outcomes[0].Err
+	}
+
+	// One follower's disk is its own trouble; it says so.
+	f := b.follower()
+	free[f.cfg.Node].Store(90)
+	b.eventually("the follower notices", func() bool { return f.disk.now() == diskLow && !f.ownStatus().Healthy })
+	b.eventually("the leader knows", func() bool { v, _ := n.watch.view(f.cfg.Node); return v.disk == diskLow })
+	if err := submit("one"); err != nil {
+		t.Fatalf("refused for one follower's disk: %v", err)
+	}
+	// A majority's is everybody's.
+	var other *Node
+	for _, id := range b.ids() {
+		if x := b.node(id); x != n && x != f {
+			other = x
+		}
+	}
+	free[other.cfg.Node].Store(80)
+	b.eventually("the leader refuses for the majority", at(n, diskLow))
+	err := submit("two")
+	if rota.KindOf(err) != rota.Exhausted || err.RetryAfter <= 0 || !strings.Contains(err.Text, string(other.cfg.Node)) ||
+		!strings.Contains(err.Text, "Free space") {
+		t.Fatalf("%+v", err)
+	}
+	free[f.cfg.Node].Store(115) // not enough to leave
+	time.Sleep(2 * diskEvery)
+	if f.disk.now() != diskLow {
+		t.Error("a level is left as soon as it is reached")
+	}
+	free[f.cfg.Node].Store(120)
+	b.eventually("the majority has room again", at(n, diskRoomy))
+	free[other.cfg.Node].Store(500)
+
+	// The leader's own is enough, where it did hand over for it and leads again.
+	n.disk.yielded.Store(int64(n.sinceBoot()))
+	free[n.cfg.Node].Store(99)
+	b.eventually("the leader is low", at(n, diskLow))
+	if err := submit("three"); rota.KindOf(err) != rota.Exhausted || !strings.Contains(err.Text, n.cfg.Data) {
+		t.Fatalf("%+v", err)
+	}
+	if err := submit("a"); err != nil { // known: the same answer as ever
+		t.Fatalf("a job that is known: %v", err)
+	}
+	free[n.cfg.Node].Store(49)
+	b.eventually("the leader is critical", at(n, diskCritical))
+	for _, a := range h.do(rota.VerbRenew, leases[0]) {
+		if a.Err != nil {
+			t.Errorf("a renewal was refused: %v", a.Err)
+		}
+	}
+	for _, a := range h.do(rota.VerbComplete, leases...) {
+		if a.Err != nil {
+			t.Errorf("a completion was refused: %v", a.Err)
+		}
+	}
+	if got, err := n.Cancel(within(t, 5*time.Second), []rota.JobID{"one-00000"}); err != nil || got[0].Err != nil {
+		t.Errorf("a cancellation was refused: %v, %v", got, err)
+	}
+	if got, err := n.Retry(within(t, 5*time.Second), []rota.JobID{"one-00000"}); err == nil && got[0].Err == nil {
+		t.Error("a retry was taken")
+	}
+	free[n.cfg.Node].Store(500)
+	b.eventually("all is well", at(n, diskRoomy))
+	if err := submit("four"); err != nil {
+		t.Fatal(err)
+	}
+	h.beat() // on a slow machine it has been silent for too long by now
+	h.take(1)
+}
+
+// TestDisk_startsNothingWhenCritical has a job wait while a worker is free.
+func TestDisk_startsNothingWhenCritical(t *testing.T) {
+	t.Parallel()
+	b, free := startDisks(t)
+	n := b.leader()
+	submitAll(t, n, specs("a", 1))
+	n.disk.yielded.Store(int64(n.sinceBoot())) // it stays the leader
+	free[n.cfg.Node].Store(10)
+	b.eventually("the leader is critical", func() bool { level, _ := n.diskState(); return level == diskCritical })
+	h := newHand(t, n, "w1", 1) // a worker may come back: it may have leases to end
+	rounds := n.machineEpoch()
+	time.Sleep(4 * rota.SweepEvery)
+	if n.machineEpoch() != rounds {
+		t.Error("rounds were decided on a full disk")
+	}
+	free[n.cfg.Node].Store(500)
+	h.take(1)
+}
+
+func (n *Node) machineEpoch() uint64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.machine.Head().Epoch
+}
+
+// TestDisk_theLeaderHandsOver has a leader whose disk alone fills up: the others go on
+// without its refusing everybody's work.
+func TestDisk_theLeaderHandsOver(t *testing.T) {
+	t.Parallel()
+	b, free := startDisks(t)
+	n := b.leader()
+	free[n.cfg.Node].Store(10)
+	b.eventually("another one leads", func() bool {
+		for _, id := range b.ids() {
+			if other := b.node(id); other != n && other.leading() != nil {
+				return true
+			}
+		}
+		return false
+	})
+	submitAll(t, n, specs("after", 5))
+}
+
+// TestDisk_aCommitRepeated loses the answer to a workflow's last operation, with the
+// disks full since: its repetition is told what became of the first.
+func TestDisk_aCommitRepeated(t *testing.T) {
+	t.Parallel()
+	for name, full := range map[string]uint64{"low": 90, "critical": 40} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, free := startDisks(t)
+			l, f := b.leader(), b.follower()
+			var once atomic.Bool
+			b.mu.Lock()
+			b.forwarded = func(_ rota.NodeID, commands []byte) error {
+				var c fsmpb.Commands
+				if err := proto.Unmarshal(commands, &c); err != nil {
+					return err
+				}
+				for _, op := range c.GetOps() {
+					if op.GetCommitWorkflow() == nil || !once.CompareAndSwap(false, true) {
+						continue
+					}
+					for _, x := range free {
+						x.Store(full)
+					}
+					b.eventually("the cluster is short of room", func() bool { level, _ := l.diskState(); return level != diskRoomy })
+					return &rota.Error{Kind: rota.Unavailable, Text: "the answer is lost"}
+				}
+				return nil
+			}
+			b.mu.Unlock()
+			s, err := f.SubmitWorkflow(within(t, 20*time.Second), diamond("flow1"))
+			if err != nil || s.State != rota.WorkflowRunning || !once.Load() {
+				t.Errorf("submitted %+v, %v", s, err)
+			}
+			if _, err := f.SubmitWorkflow(within(t, 20*time.Second), diamond("flow2")); rota.KindOf(err) != rota.Exhausted {
+				t.Errorf("a new one: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+)
+
+// ParentOutputs tells what the parents of a node's job put out (SPEC §11.2), one at
+// a time: all together may be larger than memory.
+func (n *Node) ParentOutputs(ctx context.Context, job rota.JobID, send func(rota.ParentOutput) error) error {
+	if err := rota.CheckJobRef("job", job); err != nil {
+		return err
+	}
+	parents, err := n.parentsOf(ctx, job)
+	if err != nil {
+		return err
+	}
+	for _, id := range parents {
+		parent, ok, err := n.jobAt(ctx, id)
+		_, node, _ := rota.SplitNodeJobID(id)
+		switch {
+		case err != nil:
+			return err
+		case !ok || parent.RecordDropped:
+			return rota.Refusef(rota.OutOfRange, "parent", "what parent %s of job %s put out is no longer kept: its record is "+
+				"older than archive_retention", node, job)
+		case parent.State != rota.Completed:
+			return rota.Refusef(rota.Conflict, "parent", "parent %s of job %s is %s: outputs are told once all parents have "+
+				"COMPLETED", node, job, parent.State)
+		}
+		if err := send(rota.ParentOutput{Node: node, Job: id, Output: parent.Output, OutputDigest: parent.OutputDigest}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parentsOf gives the jobs of a node's parents. A job that this replica knows to be
+// leased has all its parents behind it, for good, so that its worker's call costs no
+// entry of the log; any other call waits until the replica is fresh.
+func (n *Node) parentsOf(ctx context.Context, job rota.JobID) ([]rota.JobID, error) {
+	n.mu.RLock()
+	state := n.machine.JobState(job)
+	parents, err := n.machine.NodeParents(job)
+	n.mu.RUnlock()
+	if err == nil && (state == rota.Assigned || state == rota.Running) {
+		return parents, nil
+	}
+	if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
+		return nil, err
+	}
+	if err := n.reading(); err != nil {
+		return nil, err
+	}
+	defer n.mu.RUnlock()
+	return n.machine.NodeParents(job)
+}

@@ -1,0 +1,158 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+)
+
+// uploadsMost bounds the workflows that a node hands over at a time: each holds its
+// spec in memory, up to MaxWorkflowBytes and its edges.
+const uploadsMost = 4
+
+// SubmitWorkflow admits a workflow, all of it or nothing (SPEC §11.1). Its graph is
+// put in order here, before the log; the nodes then go in pieces, none of which is
+// seen until the last operation commits them. What breaks off goes on where it was
+// when the same is submitted again, and lapses if it is not.
+func (n *Node) SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
+	s, err := n.submitWorkflow(ctx, &spec)
+	n.measures.countRefused(err)
+	return s, err
+}
+
+func (n *Node) submitWorkflow(ctx context.Context, spec *rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
+	if err := rota.CheckID("workflow", spec.ID); err != nil {
+		return rota.WorkflowSubmitted{}, err
+	}
+	if known, err := n.knownWorkflow(ctx, spec.ID); err != nil || known.Existed {
+		return known, err
+	}
+	select {
+	case n.uploads <- struct{}{}:
+		defer func() { <-n.uploads }()
+	default:
+		// Unavailable, not Exhausted: it is this node that has no room, so a client goes on to
+		// another one.
+		return rota.WorkflowSubmitted{}, &rota.Error{Kind: rota.Unavailable, Subject: "workflows", RetryAfter: time.Second,
+			Text: "this node takes in as many workflows as it can at a time: submit again, or through another node"}
+	}
+	g, err := spec.Arrange()
+	if err != nil {
+		return rota.WorkflowSubmitted{}, err
+	}
+	u := upload{n: n, spec: spec, graph: g, content: fsm.WorkflowContent(spec, g)}
+	return u.run(ctx)
+}
+
+// knownWorkflow answers a submission whose workflow this node's replica knows: it
+// need not come in once more, whatever its repetition holds (SPEC §4.1).
+func (n *Node) knownWorkflow(ctx context.Context, id rota.WorkflowID) (s rota.WorkflowSubmitted, err error) {
+	if _, ok, err := n.workflowHere(id); err != nil || !ok {
+		return s, err
+	}
+	w, at, err := n.Workflow(ctx, id, false, rota.ReadOptions{})
+	switch {
+	case rota.KindOf(err) == rota.NotFound: // forgotten just now
+		return s, nil
+	case err != nil:
+		return s, err
+	}
+	return rota.WorkflowSubmitted{ID: id, State: w.State, Existed: true, Nodes: w.NodeCount, Edges: w.EdgeCount,
+		Index: at.Index}, nil
+}
+
+// upload hands one workflow over to the log.
+type upload struct {
+	n       *Node
+	spec    *rota.WorkflowSpec
+	graph   *rota.Graph
+	content [16]byte
+}
+
+// restartsMost bounds how often an upload begins anew because what it had handed
+// over was given up: a node that is paused so often does better to say so.
+const restartsMost = 3
+
+func (u *upload) run(ctx context.Context) (rota.WorkflowSubmitted, error) {
+	for restarts := 0; ; restarts++ {
+		s, again, err := u.once(ctx)
+		if !again || restarts == restartsMost {
+			return s, err
+		}
+	}
+}
+
+// once opens the workflow, adds what is not there yet, and commits. It says whether
+// the log wants nodes that it had already: the upload lapsed on the way.
+func (u *upload) once(ctx context.Context) (s rota.WorkflowSubmitted, again bool, err error) {
+	o, _, err := u.n.proposeOne(ctx, fsm.OpenWorkflowOp(u.spec, u.graph, u.content))
+	if err != nil {
+		return s, false, err
+	}
+	if rota.WorkflowState(o.GetWorkflowState()) != rota.WorkflowOpen {
+		return u.there(ctx)
+	}
+	if err := u.add(ctx, o.GetNextNode()); err != nil {
+		if fsm.OtherContent(err) {
+			return u.there(ctx)
+		}
+		return s, lapsed(err), err
+	}
+	failpoint("workflow-before-commit")
+	o, index, err := u.n.proposeInTurn(ctx, fsm.CommitWorkflowOp(u.spec.ID, u.content))
+	if err != nil {
+		if fsm.OtherContent(err) {
+			return u.there(ctx)
+		}
+		return s, lapsed(err), err
+	}
+	return rota.WorkflowSubmitted{ID: u.spec.ID, State: rota.WorkflowState(o.GetWorkflowState()),
+		Nodes: int64(len(u.graph.Order)), Edges: int64(u.graph.Edges), Index: index}, false, nil
+}
+
+// there answers with the workflow that was submitted under the id before, with whatever
+// content (SPEC §4.1).
+func (u *upload) there(ctx context.Context) (s rota.WorkflowSubmitted, again bool, err error) {
+	w, read, err := u.n.Workflow(ctx, u.spec.ID, false, rota.ReadOptions{})
+	return rota.WorkflowSubmitted{ID: u.spec.ID, State: w.State, Existed: true, Nodes: w.NodeCount, Edges: w.EdgeCount,
+		Index: read.Index}, false, err
+}
+
+// chunksMost bounds the nodes that one entry brings, to 4,000: a hundred thousand small
+// ones fit into half a megabyte, and to apply those takes hundreds of milliseconds.
+const chunksMost = 8
+
+// add hands over the nodes from a number on, an entry's worth at a time. Several
+// entries on their way at once were refused: calls to the leader may overtake each
+// other, and what comes too early is refused and sent again.
+func (u *upload) add(ctx context.Context, from uint32) error {
+	ops := fsm.AddNodesOps(u.spec, u.graph, u.content, from)
+	for len(ops) > 0 {
+		b, err := encode(ops[:min(chunksMost, len(ops))])
+		if err != nil {
+			return err
+		}
+		k := b.chunk(0)
+		outcomes, _, err := u.n.proposeBundle(ctx, b.part(0, k))
+		if err != nil {
+			return err
+		}
+		for _, o := range outcomes {
+			if e := fsm.OutcomeError(o); e != nil {
+				return e
+			}
+		}
+		ops = ops[k:]
+	}
+	return nil
+}
+
+// lapsed says that nodes, or the end, of an upload were refused since what came
+// before them is not there, or not any more.
+func lapsed(err error) bool {
+	var e *rota.Error
+	return errors.As(err, &e) && (e.Kind == rota.OutOfRange || e.Kind == rota.NotFound && e.Subject == "workflow")
+}

@@ -1,0 +1,418 @@
+package cluster
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// loseAnswers makes a node's next forwarded calls reach the leader and their answers
+// not come back.
+func (b *bench) loseAnswers(n *Node, calls int) (left *int) {
+	left = &calls
+	b.onForward(func(from rota.NodeID, c *fsmpb.Commands) error {
+		if from != n.cfg.Node || c.GetOps()[0].GetBarrier() != nil || *left == 0 {
+			return nil
+		}
+		*left--
+		return &rota.Error{Kind: rota.Unavailable, Text: "the answer is lost"}
+	})
+	return left
+}
+
+// onForward has a test look at each forwarded call that was taken, before its answer
+// goes back; an error goes back in its place.
+func (b *bench) onForward(see func(from rota.NodeID, c *fsmpb.Commands) error) {
+	var one sync.Mutex
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forwarded = func(from rota.NodeID, commands []byte) error {
+		one.Lock()
+		defer one.Unlock()
+		var c fsmpb.Commands
+		if err := proto.Unmarshal(commands, &c); err != nil {
+			return err
+		}
+		return see(from, &c)
+	}
+}
+
+// started counts the workflowStarted events that a node tells.
+func started(t *testing.T, n *Node) (count int) {
+	t.Helper()
+	err := n.Events(within(t, 10*time.Second), rota.EventFilter{Kinds: []rota.EventKind{rota.WorkflowStarted}},
+		func(batch rota.EventBatch) error {
+			count += len(batch.Events)
+			return nil
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return count
+}
+
+// TestSubmitWorkflow_goesOnWithTheNextLeader cuts the leader off once a few pieces
+// are in: what follows goes to the next one, and the workflow starts once.
+func TestSubmitWorkflow_goesOnWithTheNextLeader(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n, old := b.follower(), b.leader()
+	var firsts []uint32
+	b.onForward(func(from rota.NodeID, c *fsmpb.Commands) error {
+		a := c.GetOps()[0].GetAddNodes()
+		if a == nil {
+			return nil
+		}
+		if firsts = append(firsts, a.GetFirst()); len(firsts) == 2 {
+			b.isolate(old.cfg.Node)
+			return &rota.Error{Kind: rota.Unavailable, Text: "the leader is gone"}
+		}
+		return nil
+	})
+	w := fat(layers("f", 20_000, 1000, 3))
+	s, err := n.SubmitWorkflow(within(t, 30*time.Second), w)
+	if err != nil || s.State != rota.WorkflowRunning || s.Existed || s.Nodes != 20_000 || s.Edges != 57_000 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	// The submitter's node may lead now: then it forwards no more.
+	if n.leading() == nil && (len(firsts) < 3 || firsts[2] != firsts[1]) {
+		t.Fatalf("pieces began at %v: nothing went on", firsts)
+	}
+	b.heal(old.cfg.Node)
+	b.awaitReady(old.cfg.Node)
+	for _, id := range b.ids() {
+		if w := b.flow(b.node(id), "f"); len(w.Nodes) != 20_000 || w.EdgeCount != 57_000 || w.Counts.Blocked < 19_000 {
+			t.Fatalf("node %s: %d nodes, %+v", id, len(w.Nodes), w.Counts)
+		}
+		if got := started(t, b.node(id)); got != 1 {
+			t.Fatalf("node %s tells of %d starts", id, got)
+		}
+	}
+	b.sound()
+}
+
+// TestSubmitWorkflow_resumes goes on with what another submission left: a submitter
+// that died, or whose call ended.
+func TestSubmitWorkflow_resumes(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n := b.follower()
+	w := layers("f", 3000, 100, 2)
+	g, err := w.Arrange()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := fsm.WorkflowContent(&w, g)
+	ops := append([]*fsmpb.Op{fsm.OpenWorkflowOp(&w, g, content)}, fsm.AddNodesOps(&w, g, content, 0)[:3]...)
+	if _, _, err := n.propose(within(t, 5*time.Second), ops); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := n.Workflow(within(t, 5*time.Second), "f", false, rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
+		t.Fatalf("what is still coming in is seen: %v", err)
+	}
+	other := layers("f", 3000, 100, 3)
+	if s, err := n.SubmitWorkflow(within(t, 5*time.Second), other); err == nil || rota.KindOf(err) == rota.Internal {
+		t.Fatalf("another workflow takes the place of one that is coming in: %+v, %v", s, err)
+	}
+	b.stop(b.leader().cfg.Node)
+	var first []uint32
+	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
+		if a := c.GetOps()[0].GetAddNodes(); a != nil {
+			first = append(first, a.GetFirst())
+		}
+		return nil
+	})
+	if s := b.submitFlow(b.follower(), w); s.Existed || s.State != rota.WorkflowRunning {
+		t.Fatalf("%+v", s)
+	}
+	if len(first) == 0 || first[0] != 1500 {
+		t.Fatalf("it went on at %v", first)
+	}
+	if got := started(t, b.leader()); got != 1 {
+		t.Fatalf("it started %d times", got)
+	}
+}
+
+// TestSubmitWorkflow_repeats loses the answer of each kind of operation in turn.
+func TestSubmitWorkflow_repeats(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n := b.follower()
+	for i, is := range []func(*fsmpb.Op) bool{
+		func(op *fsmpb.Op) bool { return op.GetOpenWorkflow() != nil },
+		func(op *fsmpb.Op) bool { return op.GetAddNodes() != nil },
+		func(op *fsmpb.Op) bool { return op.GetCommitWorkflow() != nil },
+	} {
+		lost := 0
+		b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
+			if is(c.GetOps()[0]) && lost < 2 {
+				lost++
+				return &rota.Error{Kind: rota.Unavailable, Text: "the answer is lost"}
+			}
+			return nil
+		})
+		id := rota.WorkflowID("f" + string(rune('0'+i)))
+		if s := b.submitFlow(n, diamond(id)); s.Existed || s.State != rota.WorkflowRunning || lost != 2 {
+			t.Fatalf("%s: %+v after %d lost answers", id, s, lost)
+		}
+	}
+	b.onForward(func(rota.NodeID, *fsmpb.Commands) error { return nil })
+	if got := started(t, n); got != 3 {
+		t.Fatalf("%d workflows started", got)
+	}
+	// The same, submitted by several at once, is one.
+	w := layers("many", 5000, 100, 2)
+	var all sync.WaitGroup
+	for _, id := range b.ids() {
+		for range 2 {
+			all.Go(func() {
+				mine := w
+				mine.Nodes = append([]rota.NodeSpec(nil), w.Nodes...)
+				if s, err := b.node(id).SubmitWorkflow(within(t, 30*time.Second), mine); err != nil || s.Nodes != 5000 {
+					t.Errorf("node %s: %+v, %v", id, s, err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if got := started(t, n); got != 4 {
+		t.Fatalf("%d workflows started", got)
+	}
+	b.sound()
+}
+
+// TestSubmitWorkflow_refusalsStayOutOfTheLog wants no entry for what can be judged
+// without the state.
+func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n := b.leader()
+	before := b.atRest(n)
+	for _, c := range []struct {
+		what string
+		w    rota.WorkflowSpec
+		kind rota.Kind
+		text string
+	}{
+		{"no id", diamond(""), rota.Invalid, "id"},
+		{"an id with a slash", diamond("a/b"), rota.Invalid, "a/b"},
+		{"no nodes", flowOf("f"), rota.Invalid, "nodes"},
+		{"an edge to nowhere", flowOf("f", []string{"a", "ghost"}), rota.Invalid, "ghost"},
+		{"an edge to itself", flowOf("f", []string{"a", "a"}), rota.Invalid, "a"},
+		{"a cycle", flowOf("f", []string{"a", "b"}, []string{"b", "a"}), rota.Invalid, "cycle"},
+		{"a node twice", flowOf("f", []string{"a"}, []string{"a"}), rota.Invalid, "a"},
+	} {
+		_, err := n.SubmitWorkflow(within(t, 5*time.Second), c.w)
+		if rota.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+	if after := n.raft.LastIndex(); after != before {
+		t.Fatalf("refusals made %d entries", after-before)
+	}
+	b.submitFlow(n, diamond("known"))
+	none := diamond("f")
+	none.Queue = "none"
+	if _, err := n.SubmitWorkflow(within(t, 5*time.Second), none); rota.KindOf(err) != rota.NotFound {
+		t.Fatalf("a queue that is not there: %v", err)
+	}
+	for range cap(n.uploads) {
+		n.uploads <- struct{}{}
+	}
+	_, err := n.SubmitWorkflow(within(t, 5*time.Second), diamond("f"))
+	if rota.KindOf(err) != rota.Unavailable || rota.RetryAfterOf(err) != time.Second { // a client tries another node
+		t.Fatalf("one more than come in at a time: %v", err)
+	}
+	if s := b.submitFlow(n, diamond("known")); !s.Existed {
+		t.Fatalf("a known one needs no room: %+v", s)
+	}
+	for range cap(n.uploads) {
+		<-n.uploads
+	}
+	if s := b.submitFlow(n, diamond("f")); s.Existed {
+		t.Fatalf("%+v", s)
+	}
+}
+
+// TestSubmitWorkflow_endsWithItsCall leaves an upload behind, which lapses: its id is
+// free again for another workflow.
+func TestSubmitWorkflow_endsWithItsCall(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n := b.follower()
+	ctx, cancel := context.WithCancel(context.Background())
+	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
+		if c.GetOps()[0].GetAddNodes() != nil {
+			cancel()
+		}
+		return nil
+	})
+	if s, err := n.SubmitWorkflow(ctx, fat(layers("f", 20_000, 100, 2))); err == nil {
+		t.Fatalf("%+v", s)
+	}
+	if len(n.uploads) != 0 {
+		t.Fatal("its place is still taken")
+	}
+	b.pass(rota.UploadLapses + 1000)
+	b.eventually("the upload is given up", func() bool {
+		s, err := n.SubmitWorkflow(within(t, 5*time.Second), diamond("f"))
+		return err == nil && s.Nodes == 4
+	})
+	if got := started(t, n); got != 1 {
+		t.Fatalf("%d workflows started", got)
+	}
+	b.sound()
+}
+
+// TestSubmitWorkflow_large tells how long large ones take.
+func TestSubmitWorkflow_large(t *testing.T) {
+	b := startBench(t, 3)
+	w := layers("f", 20_000, 1000, 10)
+	start := time.Now()
+	s := b.submitFlow(b.follower(), w)
+	took := time.Since(start)
+	t.Logf("%d nodes and %d edges over 3 nodes: %s", s.Nodes, s.Edges, took.Round(time.Millisecond))
+	if took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// TestSubmitWorkflow_beginsAnewWhatLapsed pauses a submission for longer than uploads
+// are kept.
+func TestSubmitWorkflow_beginsAnewWhatLapsed(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n := b.follower()
+	var firsts []uint32
+	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
+		a := c.GetOps()[0].GetAddNodes()
+		if a == nil {
+			return nil
+		}
+		if firsts = append(firsts, a.GetFirst()); len(firsts) == 2 {
+			b.pass(rota.UploadLapses + 1000)
+			b.eventually("the upload is given up and forgotten", func() bool {
+				got := totals(b.leader())
+				return got.ByState[rota.WorkflowOpen] == 0 && got.Pending == 0
+			})
+		}
+		return nil
+	})
+	if s := b.submitFlow(n, fat(layers("f", 20_000, 1000, 3))); s.Existed || s.State != rota.WorkflowRunning {
+		t.Fatalf("%+v", s)
+	}
+	if len(firsts) < 4 || firsts[2] == 0 || firsts[3] != 0 {
+		t.Fatalf("pieces began at %v", firsts)
+	}
+	if got := started(t, n); got != 1 {
+		t.Fatalf("it started %d times", got)
+	}
+	b.sound()
+}
+
+// TestSubmitWorkflow_overtaken pauses a submission until it is given up, and another one
+// has taken the id: the answer tells of that one, as it does of any known id.
+func TestSubmitWorkflow_overtaken(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n := b.follower()
+	late := true
+	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
+		if late && c.GetOps()[0].GetAddNodes() != nil {
+			late = false
+			b.pass(rota.UploadLapses + 1000)
+			b.eventually("the upload is given up and forgotten", func() bool {
+				got := totals(b.leader())
+				return got.ByState[rota.WorkflowOpen] == 0 && got.Pending == 0
+			})
+			b.submitFlow(b.leader(), layers("f", 7, 7, 0))
+		}
+		return nil
+	})
+	if s := b.submitFlow(n, diamond("f")); !s.Existed || s.Nodes != 7 || s.Edges != 0 || s.State != rota.WorkflowRunning || late {
+		t.Fatalf("%+v", s)
+	}
+	if got := started(t, n); got != 1 {
+		t.Fatalf("it started %d times", got)
+	}
+	b.sound()
+}
+
+// TestSubmitWorkflow_bringsFewNodesAnEntry: small nodes would fit into an entry by the ten
+// thousand, and hold up all nodes while they are applied.
+func TestSubmitWorkflow_bringsFewNodesAnEntry(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	most, all := 0, 0
+	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
+		nodes := 0
+		for _, op := range c.GetOps() {
+			nodes += len(op.GetAddNodes().GetNodes())
+		}
+		most, all = max(most, nodes), all+nodes
+		return nil
+	})
+	b.submitFlow(b.follower(), layers("f", 9_000, 9_000, 0))
+	if most != chunksMost*rota.MaxChunkNodes || all != 9_000 {
+		t.Fatalf("%d nodes came at once, %d in all", most, all)
+	}
+	b.sound()
+}
+
+// TestSubmitWorkflow_refusedAtItsEnd fills the queue while the nodes come in: the
+// refusal says when to try again, and then nothing has to come in twice.
+func TestSubmitWorkflow_refusedAtItsEnd(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n := b.follower()
+	limit := func(most string) {
+		set := []rota.Setting{{Key: "queue_cap", Value: most}}
+		if _, err := b.leader().SetQueue(within(t, 5*time.Second), "default", "", set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pieces := 0
+	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
+		if c.GetOps()[0].GetAddNodes() != nil {
+			if pieces++; pieces == 1 {
+				limit("100")
+			}
+		}
+		return nil
+	})
+	w := layers("f", 2000, 100, 2)
+	_, err := n.SubmitWorkflow(within(t, 10*time.Second), w)
+	if rota.KindOf(err) != rota.Exhausted || rota.RetryAfterOf(err) == 0 || !strings.Contains(err.Error(), "queue_cap is 100") {
+		t.Fatal(err)
+	}
+	if got := gauges(t, n, "rota_admission_rejected_total"); got["queue"] != 1 {
+		t.Errorf("refusals are counted as %v", got)
+	}
+	limit("100000")
+	came := pieces
+	if s := b.submitFlow(n, w); s.Existed || s.State != rota.WorkflowRunning || pieces != came {
+		t.Fatalf("%+v after %d pieces more", s, pieces-came)
+	}
+}
+
+// fat gives nodes payloads, so that a workflow goes in many pieces.
+func fat(w rota.WorkflowSpec) rota.WorkflowSpec {
+	for i := range w.Nodes {
+		w.Nodes[i].Payload = make([]byte, 200)
+	}
+	return w
+}
+
+func totals(n *Node) fsm.WorkflowTotals {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.machine.WorkflowTotals()
+}

@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/rotasched/rota/fsm"
+)
+
+// World is what a node touches beside its own memory and data directory. The zero
+// value is the real one: TCP, gossip, the machine's clocks; the binary leaves it so.
+// A simulation in virtual time (test/virtual) puts its own here. One seam for all was
+// chosen over a clock handed to each part: timers need none, as virtual time is the
+// runtime's own, and only CLOCK_BOOTTIME and the wall clock are not.
+type World struct {
+	// Listen and Dial make the connections of raft; nil is TCP. Dial ends with ctx.
+	Listen func(address string) (net.Listener, error)
+	Dial   func(ctx context.Context, address string) (net.Conn, error)
+	// Discover stands in for gossip; nil is StartGossip.
+	Discover func(GossipOptions) (Discovery, error)
+	// SinceBoot is the monotonic clock of SPEC §3.5; nil is CLOCK_BOOTTIME.
+	SinceBoot func() time.Duration
+	// Wall is the wall clock that this node tells the leader (SPEC §3.8); nil is
+	// time.Now.
+	Wall func() time.Time
+	// BeforeWrite is called before each write of raft's log, term and vote, by the
+	// one goroutine that makes them, and holds the write up while it does not
+	// return; nil holds up none.
+	BeforeWrite func()
+	// NoSync skips fsync: a crash of the machine then loses votes.
+	NoSync bool
+}
+
+// Discovery finds the other nodes, as Gossip does. It may suggest, never decide.
+type Discovery interface {
+	// Members lists every node known, this one included, by id.
+	Members() []Member
+	// Changed receives a value after Members may have changed.
+	Changed() <-chan struct{}
+	// UpdateMeta changes what this node tells of itself, and returns at once.
+	UpdateMeta(change func(*GossipMeta)) error
+	// Leave tells the others that this node goes on purpose; Close must follow.
+	Leave(timeout time.Duration) error
+	Close() error
+}
+
+// discoverGossip is World.Discover of the real world. An error gives a nil interface.
+func discoverGossip(opts GossipOptions) (Discovery, error) {
+	g, err := StartGossip(opts)
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// sinceBoot is the node's monotonic clock.
+func (n *Node) sinceBoot() time.Duration {
+	if f := n.cfg.World.SinceBoot; f != nil {
+		return f()
+	}
+	return sinceBoot()
+}
+
+// wall is the node's wall clock.
+func (n *Node) wall() time.Time {
+	if f := n.cfg.World.Wall; f != nil {
+		return f()
+	}
+	return time.Now()
+}
+
+// Pulse tells the head of the state as this node has applied it, at once and asking
+// nobody, and whether it leads.
+func (n *Node) Pulse() (head fsm.Head, leads bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.machine.Head(), n.leading() != nil
+}

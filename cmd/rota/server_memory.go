@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+const (
+	// gcRoomLeast is how much garbage a server may hold beside what lives. A small heap
+	// was collected many times a second at the runtime's own 100 %, some 8 % of a job's CPU.
+	gcRoomLeast = 256 << 20
+	// gcRoomMost is how much it may hold at most: at 100 % a state of many gigabytes took
+	// twice its size, which decides how many pending jobs a machine has room for.
+	gcRoomMost = 1 << 30
+	// gcPercentMost bounds the same for the smallest heaps, gcPercentLeast for the
+	// largest: marking all that lives takes the same time however little it finds.
+	gcPercentMost, gcPercentLeast = 400, 10
+	// gcEvery is how often the living heap is looked at. It grows by the load, which
+	// fills no large part of gcRoomLeast meanwhile.
+	gcEvery = 2 * time.Second
+)
+
+// tuneGC lets garbage take as much as lives before it is collected, as is usual, but
+// gcRoomLeast at least and gcRoomMost at most. A limit on all memory was refused, as the
+// collector would never rest once the state is greater. GOGC, where it is set, is left alone.
+func tuneGC(ctx context.Context) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	tick := time.NewTicker(gcEvery)
+	defer tick.Stop()
+	for now := 0; ; {
+		metrics.Read(live)
+		if want := gcPercent(live[0].Value.Uint64()); want != now {
+			debug.SetGCPercent(want)
+			now = want
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// gcPercent is the room for garbage in percent of what lives, in steps so that it seldom
+// changes.
+func gcPercent(live uint64) int {
+	room := min(max(live, gcRoomLeast), gcRoomMost)
+	percent := room * 100 / max(live, 1)
+	if percent >= 100 {
+		return int(min(gcPercentMost, percent/50*50))
+	}
+	return int(max(gcPercentLeast, percent/5*5))
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// FuzzConfigFile: whatever a config file holds, a command says what is wrong with it
+// or runs.
+func FuzzConfigFile(f *testing.F) {
+	for _, text := range []string{"", "addr: [a:1, b:2]\n", "timeout: 3s\noutput: json\n", "timeout: 1s\nno-such-key: 1\n", "a: &a [*a]\n", "addr: {x: 1}\n",
+		"timeout: -1s", "\x00", "- 1\n- 2\n", "api: ~\n", "timeout: !!binary aGk=\n", "<<: [1]\n", "? [a]\n: b\n"} {
+		f.Add([]byte(text))
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(dir, "rota.yaml")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, said bytes.Buffer
+		code := run([]string{"version", "--config", path}, nil, strings.NewReader(""), &out, &said)
+		if code != exitDone && code != exitUsage {
+			t.Fatalf("exit code %d, %q", code, said.String())
+		}
+		if (code == exitDone) != (said.Len() == 0) || strings.Contains(string(data), "\nno-such-key: 1\n") && code == exitDone {
+			t.Fatalf("exit code %d, %q", code, said.String())
+		}
+	})
+}

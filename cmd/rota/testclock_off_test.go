@@ -1,0 +1,5 @@
+//go:build !testclock
+
+package main
+
+const testClockBuilt = false

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"github.com/rotasched/rota"
+)
+
+// Bounds of a workflow's file. YAML has a lower one, as its tree takes some thirty
+// times the text.
+const (
+	maxWorkflowFile = 256 << 20
+	maxWorkflowYAML = 16 << 20
+	// maxFileFaults are told at once; a file with more is wrong throughout.
+	maxFileFaults = 20
+)
+
+// The formats of a workflow's file; none is told by its content.
+const (
+	formatRota      = "rota"
+	formatWfCommons = "wfcommons"
+)
+
+// flowFaults are what is wrong with a workflow's file.
+type flowFaults []string
+
+// Error implements error.
+func (f flowFaults) Error() string { return strings.Join(f, "; ") }
+
+// flowPart is a value in a workflow's file, as JSON, and the line where it begins.
+type flowPart struct {
+	line int
+	text json.RawMessage
+}
+
+// flowParts is a workflow's file in our own format, taken apart but not understood:
+// JSON and YAML both come to this.
+type flowParts struct {
+	// keys are those of fields in the file's order: nodes and edges are apart.
+	keys   []string
+	fields map[string]flowPart
+	nodes  []flowPart
+	edges  []flowPart
+}
+
+func (p *flowParts) has(key string) bool {
+	_, ok := p.fields[key]
+	return ok
+}
+
+// readFlowFile reads a file, or stdin for "-", up to its bound.
+func readFlowFile(path string, stdin io.Reader) ([]byte, error) {
+	in := stdin
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, usagef("read workflow: %w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxWorkflowFile+1))
+	if err != nil {
+		return nil, usagef("read workflow from %s: %w", path, err)
+	}
+	if len(text) > maxWorkflowFile {
+		return nil, usagef("%s has more than %d MiB, the most that is read", path, maxWorkflowFile>>20)
+	}
+	return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), nil
+}
+
+// parseFlow understands a workflow's file of either format; "" looks for the format
+// in the content. A fault is a flowFaults.
+func parseFlow(text []byte, path, format string, o wfOptions) (rota.WorkflowSpec, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return rota.WorkflowSpec{}, flowFaults{"it is empty"}
+	}
+	if format == "" {
+		format = formatRota
+		if isWfCommons(text) {
+			format = formatWfCommons
+		}
+	}
+	if format == formatWfCommons {
+		return parseWfCommons(text, o)
+	}
+	if o.given != "" {
+		return rota.WorkflowSpec{}, usagef("%s goes with a file in the format wfcommons: "+
+			"in our own each node says simulate_ms, cpu_milli and memory_bytes itself", o.given)
+	}
+	parts, err := takeApart(text, path)
+	if err != nil {
+		return rota.WorkflowSpec{}, err
+	}
+	return parts.spec()
+}
+
+// takeApart tells JSON from YAML by the first character, as every JSON object is
+// also YAML; the file's suffix is asked only where it begins like JSON and is none.
+func takeApart(text []byte, path string) (*flowParts, error) {
+	suffix := strings.ToLower(filepath.Ext(path))
+	if bytes.TrimSpace(text)[0] != '{' || (suffix == ".yaml" || suffix == ".yml") && !json.Valid(text) {
+		return partsOfYAML(text)
+	}
+	return partsOfJSON(text)
+}
+
+// lineAt gives the line of an offset, from 1.
+func lineAt(text []byte, offset int64) int {
+	return 1 + bytes.Count(text[:max(0, min(offset, int64(len(text))))], []byte("\n"))
+}
+
+// checkJSON refuses what is no JSON, with the line where it ceases to be.
+func checkJSON(text []byte) error {
+	var whole json.RawMessage
+	err := json.Unmarshal(text, &whole)
+	var syntax *json.SyntaxError
+	if !errors.As(err, &syntax) {
+		return err
+	}
+	return flowFaults{fmt.Sprintf("line %d: not JSON: %v", lineAt(text, syntax.Offset-1), syntax)}
+}
+
+// partsOfJSON takes a JSON file apart.
+func partsOfJSON(text []byte) (*flowParts, error) {
+	if err := checkJSON(text); err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	line, counted := 1, int64(0)
+	// at counts on, as lines of a large file are asked for one after the other.
+	at := func(offset int64) int {
+		line += bytes.Count(text[counted:offset], []byte("\n"))
+		counted = offset
+		return line
+	}
+	value := func() (flowPart, error) {
+		var raw json.RawMessage
+		err := d.Decode(&raw)
+		return flowPart{at(d.InputOffset() - int64(len(raw))), raw}, err
+	}
+	p := &flowParts{fields: map[string]flowPart{}}
+	if _, err := d.Token(); err != nil { // the opening brace
+		return nil, err
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		name := key.(string) // the syntax is checked: a key is a string
+		keyLine := at(d.InputOffset())
+		part, err := value()
+		if err != nil {
+			return nil, err
+		}
+		if err := p.add(name, keyLine, part, listOfJSON); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// add notes a field of the file; list gives the elements of nodes and edges.
+func (p *flowParts) add(key string, line int, part flowPart, list func(flowPart) ([]flowPart, error)) error {
+	if p.has(key) {
+		return flowFaults{fmt.Sprintf("line %d: %q stands twice", line, key)}
+	}
+	p.fields[key] = part
+	var into *[]flowPart
+	switch key {
+	case "nodes":
+		into = &p.nodes
+	case "edges":
+		into = &p.edges
+	default:
+		p.keys = append(p.keys, key)
+		return nil
+	}
+	p.fields[key] = flowPart{line: part.line}
+	if string(part.text) == "null" {
+		return nil
+	}
+	elements, err := list(part)
+	*into = elements
+	return err
+}
+
+// listOfJSON gives the elements of a JSON list, each with its line.
+func listOfJSON(whole flowPart) ([]flowPart, error) {
+	if whole.text[0] != '[' {
+		return nil, flowFaults{fmt.Sprintf("line %d: nodes and edges are lists: […] is wanted", whole.line)}
+	}
+	d := json.NewDecoder(bytes.NewReader(whole.text))
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	line, counted := whole.line, int64(0)
+	var list []flowPart
+	for d.More() {
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return nil, err
+		}
+		start := d.InputOffset() - int64(len(raw))
+		line += bytes.Count(whole.text[counted:start], []byte("\n"))
+		counted = start
+		list = append(list, flowPart{line, raw})
+	}
+	return list, nil
+}
+
+// strictly decodes one JSON value; its error is for people, without a line.
+func strictly(text []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if err == nil {
+		return nil
+	}
+	var refusal *rota.Error
+	if errors.As(err, &refusal) {
+		return refusal
+	}
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return errors.New(wrongType(wrong))
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return fmt.Errorf("unknown field %s%s", name, meantField(strings.Trim(name, `"`)))
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// wrongType tells a value of another type than wanted.
+func wrongType(e *json.UnmarshalTypeError) string {
+	field := e.Field[strings.LastIndex(e.Field, ".")+1:]
+	want := e.Type.String()
+	switch want {
+	case "int64", "int32", "int", "rota.Date":
+		want = "a whole number in its range"
+	case "float64":
+		want = "a number in its range"
+	case "bool":
+		want = "true or false"
+	case "[]string":
+		want = "a list of texts"
+	case "map[string]string":
+		want = "an object of texts"
+	case "map[string]int64":
+		want = "an object of whole numbers"
+	default:
+		if e.Type.Kind().String() == "string" {
+			want = "a text, in quotes,"
+			break
+		}
+		want = "an object"
+	}
+	got := "a " + e.Value
+	if rest, ok := strings.CutPrefix(e.Value, "number "); ok {
+		got = rest
+	}
+	if field == "" {
+		return fmt.Sprintf("it is %s: %s is wanted", got, want)
+	}
+	return fmt.Sprintf("%s is %s: %s is wanted", field, got, want)
+}
+
+// meantField tells what a field of other engines is called here.
+func meantField(name string) string {
+	meant := map[string]string{
+		"depends_on": "parents", "dependsOn": "parents", "depends": "parents", "needs": "parents", "parent": "parents",
+		"dependencies": "parents", "after": "parents", "upstream": "parents", "name": "id", "key": "id",
+		"args": "payload", "input": "payload", "cpu": "cpu_milli", "memory": "memory_bytes", "ttl": "ttl_ms",
+		"delay": "delay_ms", "timeout": "max_runtime_ms", "max_runtime": "max_runtime_ms", "simulate": "simulate_ms",
+		"tasks": "nodes", "jobs": "nodes", "steps": "nodes", "onFailure": "on_failure", "capabilities": "requires",
+	}[name]
+	if meant == "" {
+		meant = nearest(name, nodeFields())
+	}
+	if meant == "" {
+		return ""
+	}
+	return fmt.Sprintf(": is %q meant?", meant)
+}
+
+// nodeFields are the names of a node's fields.
+func nodeFields() []string {
+	names := []string{"id", "parents"}
+	job := reflect.TypeFor[rota.JobSpec]()
+	for i := range job.NumField() {
+		name, _, _ := strings.Cut(job.Field(i).Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// parsed parses a file's text in the format that its content tells.
+func parsed(t testing.TB, text, path string) rota.WorkflowSpec {
+	t.Helper()
+	spec, err := parseFlow([]byte(text), path, "", wfOptions{scale: 1})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return spec
+}
+
+const flowYAML = `# a nightly run
+id: nightly-7
+queue: etl
+tenant: acme
+on_failure: continue
+labels: {team: data}
+x-common: &common
+  ttl_ms: 60000
+  requires: [ssd]
+defaults:
+  max_runtime_ms: 600000
+  labels: {stage: test}
+nodes:
+  - id: fetch
+    type: fetch
+    payload: "2026-01-31"
+  - {id: clean, type: clean, parents: [fetch], <<: *common, requires: [gpu]}
+  - id: count
+    type: count
+    parents:
+      - fetch
+    priority: 0
+    max_runtime_ms: 5
+    labels: {by: hand}
+  - {id: report, type: mail, payload: {base64: "/w=="}}
+edges:
+  - {from: clean, to: report}
+  - {from: count, to: report}
+`
+
+const flowJSON = `{"id": "nightly-7", "queue": "etl", "tenant": "acme", "on_failure": "continue",
+ "labels": {"team": "data"},
+ "nodes": [
+  {"id": "fetch", "type": "fetch", "payload": "2026-01-31"},
+  {"id": "clean", "type": "clean", "parents": ["fetch"], "ttl_ms": 60000, "requires": ["gpu"]},
+  {"id": "count", "type": "count", "parents": ["fetch"], "priority": 0, "max_runtime_ms": 5, "labels": {"by": "hand"}},
+  {"id": "report", "type": "mail", "payload": {"base64": "/w=="}}],
+ "edges": [{"from": "clean", "to": "report"}, {"from": "count", "to": "report"}],
+ "defaults": {"max_runtime_ms": 600000, "labels": {"stage": "test"}}}`
+
+// The same workflow in YAML, with anchors and a merge key, and in JSON is the same.
+func TestParseFlow(t *testing.T) {
+	t.Parallel()
+	spec := parsed(t, flowYAML, "nightly.yaml")
+	if again := parsed(t, flowJSON, "nightly.json"); !reflect.DeepEqual(spec, again) {
+		t.Errorf("YAML gives\n%+v\nJSON gives\n%+v", spec, again)
+	}
+	if again := parsed(t, flowJSON, "nightly.yaml"); !reflect.DeepEqual(spec, again) {
+		t.Error("JSON in a file called .yaml is another workflow")
+	}
+	if spec.ID != "nightly-7" || spec.Queue != "etl" || spec.Tenant != "acme" || spec.OnFailure != rota.Continue ||
+		spec.Labels["team"] != "data" || len(spec.Nodes) != 4 || len(spec.Edges) != 2 {
+		t.Fatalf("%+v", spec)
+	}
+	fetch, clean, count, report := spec.Nodes[0], spec.Nodes[1], spec.Nodes[2], spec.Nodes[3]
+	if fetch.Priority != rota.DefaultPriority || count.Priority != 0 {
+		t.Errorf("priorities are %d and %d: 5 where absent, 0 where given", fetch.Priority, count.Priority)
+	}
+	if fetch.MaxRuntimeMs != 600000 || count.MaxRuntimeMs != 5 || clean.TTLMs != 60000 || string(report.Payload) != "\xff" {
+		t.Errorf("%+v", spec.Nodes)
+	}
+	if !reflect.DeepEqual(clean.Requires, []string{"gpu"}) {
+		t.Errorf("a merge key beats the node's own: %v", clean.Requires)
+	}
+	if !reflect.DeepEqual(count.Labels, map[string]string{"stage": "test", "by": "hand"}) || len(fetch.Labels) != 1 {
+		t.Errorf("labels of defaults and node: %v, of another node: %v", count.Labels, fetch.Labels)
+	}
+	if _, err := spec.Arrange(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What rota.WorkflowSpec's own JSON says is taken.
+func TestParseFlow_takes_the_spec_itself(t *testing.T) {
+	t.Parallel()
+	spec := parsed(t, flowYAML, "")
+	text, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back := parsed(t, string(text), ""); !reflect.DeepEqual(back, spec) {
+		t.Errorf("came back as\n%+v, was\n%+v", back, spec)
+	}
+}
+
+func TestParseFlow_refuses(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, path, text string
+		want             []string
+	}{
+		{"nothing", "", " \n", []string{"empty"}},
+		{"broken_json", "f.json", "{\"id\": \"w\",\n \"nodes\": [\n {\"id\" \"a\"}]}", []string{"line 3", "not JSON"}},
+		{"half_a_file", "f.json", "{\"nodes\": [\n {\"id\"", []string{"line 2", "not JSON", "end"}},
+		{"broken_yaml", "f.yaml", "nodes:\n  - id: a\n   type: b\n", []string{"not YAML", "line "}},
+		{"two_documents", "f.yaml", "nodes: [{id: a, type: t}]\n---\nnodes: []\n", []string{"one workflow a file"}},
+		{"a_list", "f.yaml", "- id: a\n", []string{"object"}},
+		{"no_nodes", "f.yaml", "id: w\nnodes:\n", []string{"line 2", "one node at least"}},
+		{"nodes_by_name", "f.yaml", "nodes:\n  a: {type: t}\n", []string{"line 2", "lists"}},
+		{"unknown_field", "f.yaml", "name: w\nnodes: [{id: a, type: t}]\n", []string{"line 1", `"name"`, `is "id" meant?`}},
+		{"misspelt_field", "f.yaml", "nodes:\n- {id: a, type: t, paylod: x}\n", []string{"line 2", `"paylod"`, `is "payload" meant?`}},
+		{"unknown_node_field", "f.yaml", "nodes:\n- id: a\n  type: t\n- id: b\n  type: t\n  depends_on: [a]\n",
+			[]string{"line 4", `node "b"`, `"depends_on"`, `is "parents" meant?`}},
+		{"wrong_type", "f.yaml", "nodes:\n- {id: 7, type: t}\n", []string{"line 2", "node 1", "id is a number", "quotes"}},
+		{"wrong_number", "f.json", `{"nodes":[{"id":"a","type":"t","priority":"high"}]}`, []string{`node "a"`, "priority is a string", "whole number"}},
+		{"out_of_range", "f.yaml", "nodes:\n- {id: a, type: t, priority: 11}\n", []string{"line 2", `node "a"`, "priority is 11", "0 to 10"}},
+		{"no_id", "f.yaml", "nodes: [{type: t}]", []string{"node 1", "id is missing"}},
+		{"no_type", "f.yaml", "nodes: [{id: a}]", []string{`node "a"`, "type is missing"}},
+		{"blank_in_id", "f.yaml", "nodes: [{id: a b, type: t}]", []string{`"a b"`, "blanks"}},
+		{"twice", "f.yaml", "nodes:\n- {id: a, type: t}\n- {id: a, type: t}\n", []string{"line 3", `node "a" stands twice`, "first in line 2"}},
+		{"unknown_parent", "f.yaml", "nodes:\n- {id: fetch, type: t}\n- {id: b, type: t, parents: [fecth]}\n",
+			[]string{"line 3", `node "b"`, `parent "fecth"`, `is "fetch" meant?`}},
+		{"unknown_end", "f.yaml", "nodes: [{id: a, type: t}]\nedges:\n- {from: a, to: zzz}\n", []string{"line 3", `"a" → "zzz"`, "to is no node"}},
+		{"edge_field", "f.yaml", "nodes: [{id: a, type: t}]\nedges: [{form: a, to: a}]\n", []string{"line 2", `"form"`}},
+		{"tenant_of_a_node", "f.yaml", "nodes: [{id: a, type: t, tenant: x}]", []string{`node "a"`, "tenant"}},
+		{"defaults_with_id", "f.yaml", "defaults: {id: a}\nnodes: [{id: a, type: t}]", []string{"defaults"}},
+		{"policy", "f.yaml", "on_failure: stop\nnodes: [{id: a, type: t}]", []string{"line 1", `"stop"`, "fail_fast, continue"}},
+		{"infinity", "f.yaml", "nodes: [{id: a, type: t, simulate_ms: .inf}]", []string{"line 1", "finite"}},
+		{"alias_in_itself", "f.yaml", "nodes:\n- &a {id: a, type: t, requires: *a}\n", []string{"line 2"}},
+		{"field_twice", "f.json", `{"nodes":[{"id":"a","type":"t"}],"nodes":[]}`, []string{`"nodes" stands twice`}},
+		{"yaml_field_twice", "f.yaml", "nodes:\n- {id: a, type: t, id: b}\n", []string{"line 2", `"id" stands twice`}},
+		{"node_is_text", "f.json", `{"nodes":["a"]}`, []string{"node 1 is no object"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := parseFlow([]byte(c.text), c.path, "", wfOptions{scale: 1})
+			var faults flowFaults
+			if !errors.As(err, &faults) {
+				t.Fatalf("got %v, want faults of the file", err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is missing in: %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+// All faults of a file are told at once, up to a bound.
+func TestParseFlow_tells_all_faults(t *testing.T) {
+	t.Parallel()
+	_, err := parseFlow([]byte("nodes:\n- {id: a}\n- {id: b, type: t, parents: [c]}\n- {id: d, type: t, priority: -1}\n"), "", "", wfOptions{})
+	var faults flowFaults
+	if !errors.As(err, &faults) || len(faults) != 3 {
+		t.Errorf("got %v, want three faults", err)
+	}
+	_, err = parseFlow([]byte("nodes:\n"+strings.Repeat("- {id: a}\n", 1000)), "", "", wfOptions{})
+	if !errors.As(err, &faults) || len(faults) != maxFileFaults {
+		t.Errorf("got %d faults, want %d", len(faults), maxFileFaults)
+	}
+}
+
+// A few aliases that name very much are refused before they fill memory.
+func TestParseFlow_aliases_are_bounded(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	text.WriteString("x-0: &a0 [" + strings.Repeat("aaaaaaaa,", 100) + "]\n")
+	for i := 1; i < 9; i++ {
+		fmt.Fprintf(&text, "x-%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 20), ","))
+	}
+	text.WriteString("nodes: [{id: a, type: t, requires: *a8}]\n")
+	if _, err := parseFlow([]byte(text.String()), "f.yaml", "", wfOptions{}); err == nil || !strings.Contains(err.Error(), "longer than") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What a file says the flags beat, and a cycle is told by its nodes, with exit 2 and
+// before anybody is called.
+func TestWorkflowSubmit_offline(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := file("good.yaml", flowYAML)
+	for _, c := range []struct {
+		name string
+		line []string
+		code int
+		want []string
+	}{
+		{"cycle", []string{file("c.yaml", "nodes:\n- {id: a, type: t, parents: [c]}\n- {id: b, type: t, parents: [a]}\n- {id: c, type: t, parents: [b]}\n")},
+			exitUsage, []string{"c.yaml", "a → b → c"}},
+		{"itself", []string{file("s.yaml", "nodes: [{id: a, type: t, parents: [a]}]")}, exitUsage, []string{`"a"`, "own parent"}},
+		{"several", []string{file("m.yaml", "nodes: [{id: a}, {id: b}]")}, exitUsage, []string{`"a"`, `"b"`, "these 2 faults", "nothing was submitted"}},
+		{"no_file", []string{filepath.Join(dir, "none.yaml")}, exitUsage, []string{"none.yaml", "no such file"}},
+		{"no_argument", nil, exitUsage, []string{"arg"}},
+		{"format", []string{good, "--format", "cwl"}, exitUsage, []string{`"cwl"`, "rota or wfcommons"}},
+		{"policy", []string{good, "--on-failure", "stop"}, exitUsage, []string{`"stop"`}},
+		{"scale", []string{good, "--time-scale", "-1"}, exitUsage, []string{"-1", "0 or more"}},
+		{"scale_nan", []string{good, "--time-scale", "NaN"}, exitUsage, []string{"NaN"}},
+		{"scale_of_ours", []string{good, "--time-scale", "2"}, exitUsage, []string{"--time-scale", "wfcommons"}},
+		{"id", []string{good, "--id", "a b"}, exitUsage, []string{`"a b"`}},
+		{"ours_as_wfcommons", []string{good, "--format", "wfcommons"}, exitUsage, []string{"good.yaml", "not JSON"}},
+		{"nobody_there", []string{good}, exitTimeout, []string{"--id nightly-7"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			code, _, talk := rotaLine(append([]string{"workflow", "submit"}, c.line...)...)
+			if code != c.code && (c.code != exitTimeout || code != exitUnavailable) {
+				t.Errorf("exit %d, want %d", code, c.code)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(talk, want) {
+					t.Errorf("%q is missing in\n%s", want, talk)
+				}
+			}
+		})
+	}
+	t.Run("flags_beat_the_file", func(t *testing.T) {
+		t.Parallel()
+		a := &app{}
+		spec, err := a.workflowSpec(&workflowFlags{id: "x", queue: "q", tenant: "n", onFailure: "fail_fast", timeScale: 1}, rota.FailFast, good, "")
+		if err != nil || spec.ID != "x" || spec.Queue != "q" || spec.Tenant != "n" || spec.OnFailure != rota.FailFast ||
+			spec.Nodes[0].Queue != "q" {
+			t.Errorf("%v, %+v", err, spec)
+		}
+		spec, err = a.workflowSpec(&workflowFlags{timeScale: 1}, rota.FailFast, good, "")
+		if err != nil || spec.ID != "nightly-7" || spec.Queue != "etl" || spec.OnFailure != rota.Continue {
+			t.Errorf("%v, %+v", err, spec)
+		}
+	})
+}
+
+// FuzzWorkflowFile: no text makes the parser panic; what it takes has sound ids.
+func FuzzWorkflowFile(f *testing.F) {
+	for _, text := range []string{flowYAML, flowJSON, "{}", "[", "nodes: [*a]", "a: &a [*a]", "<<: *x", "nodes:\n- &a {<<: *a}\n",
+		`{"nodes":[null,{"id":"a","type":"t","payload":7}],"edges":null}`, "nodes: !!binary aGk=\n", "{nodes: [{id: a, type: t}]}",
+		"? [a]\n: b\n", "nodes: [{id: !!float 1, type: !x t}]"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, path := range []string{"f.json", "f.yaml"} {
+			spec, err := parseFlow(text, path, formatRota, wfOptions{scale: 1})
+			if err != nil {
+				if err.Error() == "" {
+					t.Error("an error without words")
+				}
+				continue
+			}
+			for i := range spec.Nodes {
+				if err := rota.CheckNodeID("id", spec.Nodes[i].ID); err != nil {
+					t.Error(err)
+				}
+			}
+			spec.ID = or(spec.ID, "w")
+			_, _ = spec.Arrange() // it may refuse, not panic
+		}
+	})
+}

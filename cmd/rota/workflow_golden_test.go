@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// sampleWorkflow is a small one in the middle of its run: one node failed, and a
+// node's id is as bad as ids may be.
+func sampleWorkflow() rota.Workflow {
+	state := func(s rota.JobState) rota.NodeState { return rota.NodeState(s) }
+	w := rota.Workflow{
+		ID: "nightly-7", State: rota.WorkflowRunning, Queue: "etl", Tenant: "acme", OnFailure: rota.Continue,
+		Labels: map[string]string{"team": "data", "env": "prod"}, NodeCount: 9, EdgeCount: 11, Progress: 33, Runs: 2,
+		Ending: rota.WorkflowFailed, FailedNode: "split-b", Reason: rota.AttemptsUsedUp,
+		Submitted: 1000, SubmittedDate: 1_790_000_000_000, CriticalPath: []string{"fetch", "split-a", "join", `say "hi"\n<b>`},
+		CriticalPathMs: 95_400, RemainingMs: 62_000,
+		Nodes: []rota.WorkflowNode{
+			{ID: "fetch", Type: "fetch", State: state(rota.Completed), Worker: "w1", AssignedIndex: 20, FinishedIndex: 31, Assigned: 1100, Finished: 13_400, DurationMs: 12_300, Reason: rota.Done},
+			{ID: "config", Type: "read", State: state(rota.Completed), Worker: "w2", AssignedIndex: 21, FinishedIndex: 25, Assigned: 1100, Finished: 1105, DurationMs: 5, Reason: rota.Done},
+			{ID: "split-a", Type: "split", State: state(rota.Running), Parents: []string{"fetch", "config"}, Worker: "w1", Attempt: 1, AssignedIndex: 44, Assigned: 20_000, DurationMs: 60_000},
+			{ID: "split-b", Type: "split", State: state(rota.Dead), Parents: []string{"fetch"}, Worker: "w2", Attempt: 5, AssignedIndex: 33, FinishedIndex: 40, Reason: rota.AttemptsUsedUp},
+			{ID: "split-c", Type: "split", State: state(rota.Queued), Parents: []string{"fetch"}, DurationMs: 60_000},
+			{ID: "split-d", Type: "split", State: state(rota.Completed), Parents: []string{"config"}, Worker: "w1", Assigned: 2000, Finished: 3000, DurationMs: 1000},
+			{ID: "join", Type: "join", State: state(rota.Blocked), Parents: []string{"split-a", "split-c", "split-d", "config"}, DurationMs: 3100},
+			{ID: "report-b", Type: "mail", State: rota.NodeSkipped, Parents: []string{"split-b"}, Reason: rota.ParentFailed},
+			{ID: `say "hi"\n<b>`, Type: "say", State: state(rota.Blocked), Parents: []string{"join"}, DurationMs: 20_000},
+		},
+	}
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		n.Job = rota.NodeJobID(w.ID, n.ID)
+		if n.Parents == nil {
+			n.Parents = []string{}
+		}
+		count(&w.Counts, n.State)
+	}
+	return w
+}
+
+// wideWorkflow has so many nodes that they are summed up.
+func wideWorkflow() rota.Workflow {
+	w := rota.Workflow{ID: "wide", State: rota.WorkflowFailed, Queue: "default", Tenant: "default", NodeCount: 82, EdgeCount: 160,
+		Runs: 1, Submitted: 10, Finished: 4_000_010, SubmittedDate: 1_790_000_000_000, FinishedDate: 1_790_004_000_000,
+		FailedNode: "map-7", Reason: rota.TTLAbsolute, Progress: 95, CriticalPath: []string{"a", "b", "c", "d", "e", "f", "g", "h"}, CriticalPathMs: 3_600_000}
+	root := rota.WorkflowNode{ID: "root", Type: "split", State: rota.NodeState(rota.Completed), DurationMs: 100}
+	join := rota.WorkflowNode{ID: "join", Type: "join", State: rota.NodeState(rota.Cancelled), Reason: rota.WorkflowFailedReason}
+	w.Nodes = append(w.Nodes, root)
+	for i := range 80 {
+		n := rota.WorkflowNode{ID: fmt.Sprintf("map-%d", i), Type: "map", Parents: []string{"root"}, State: rota.NodeState(rota.Completed),
+			DurationMs: 1500, FinishedIndex: rota.Index(100 + i)}
+		if i == 7 || i == 3 {
+			n.State, n.Reason, n.FinishedIndex = rota.NodeState(rota.Expired), rota.TTLAbsolute, rota.Index(500-i)
+		}
+		w.Nodes = append(w.Nodes, n)
+		join.Parents = append(join.Parents, n.ID)
+	}
+	w.Nodes = append(w.Nodes, join)
+	for i := range w.Nodes {
+		count(&w.Counts, w.Nodes[i].State)
+	}
+	return w
+}
+
+func TestWorkflowGolden(t *testing.T) {
+	t.Parallel()
+	sample, wide := sampleWorkflow(), wideWorkflow()
+	dot := func(w rota.Workflow) string {
+		var out bytes.Buffer
+		if err := writeDot(&out, &w); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	for name, text := range map[string]string{
+		"show": workflowTable(&sample, 61_000, false), "show_wide": workflowTable(&sample, 0, true),
+		"show_many": workflowTable(&wide, 0, false), "graph": graphText(&sample, false), "graph_colours": graphText(&sample, true),
+		"graph_many": graphText(&wide, false), "dot": dot(sample),
+		"list": renderList(workflowColumns(), []rota.Workflow{sample, wide}, false),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join("testdata", "workflow_"+name+".golden")
+			if *update {
+				if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text != string(want) {
+				t.Errorf("it is now\n%s\nand was\n%s\n-update writes it anew", text, want)
+			}
+		})
+	}
+}
+
+// A workflow's JSON is the API's message, whole, whoever prints it.
+func TestWorkflowJSON(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	a := &app{stdout: &out, output: "json"}
+	w := sampleWorkflow()
+	w.State = rota.WorkflowFailed // a running one asks the cluster for its clock
+	if err := a.printWorkflow(t.Context(), nil, w); err != nil {
+		t.Fatal(err)
+	}
+	var back rota.Workflow
+	if err := json.Unmarshal(out.Bytes(), &back); err != nil || !reflect.DeepEqual(back, w) {
+		t.Errorf("%v; came back as\n%+v, was\n%+v", err, back, w)
+	}
+	for _, want := range []string{`"state": "FAILED"`, `"parents": []`, `"assigned_index": 20`, `"finished_index": 31`, `"progress": 33`,
+		`"skipped": 1`, `"worker": "w1"`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s is missing in\n%s", want, out.String())
+		}
+	}
+}
+
+func TestWorkflowEndedWell(t *testing.T) {
+	t.Parallel()
+	if err := workflowEndedWell(&rota.Workflow{State: rota.WorkflowCompleted}); err != nil {
+		t.Error(err)
+	}
+	for _, s := range []rota.WorkflowState{rota.WorkflowFailed, rota.WorkflowCancelled} {
+		err := workflowEndedWell(&rota.Workflow{ID: "w", State: s, FailedNode: "it's", Reason: rota.ProviderFail})
+		if exitCode(err) != exitOtherwise {
+			t.Errorf("%s: exit %d", s, exitCode(err))
+		}
+		for _, want := range []string{s.String(), `"it's"`, "PROVIDER_FAIL", `'w/it'\''s'`} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q is missing in: %v", want, err)
+			}
+		}
+	}
+}
+
+// What is no id is refused before anybody is called, with exit 2.
+func TestWorkflowUsage(t *testing.T) {
+	t.Parallel()
+	for _, line := range [][]string{{"show", "a b"}, {"show"}, {"wait", "a/b"}, {"cancel", "ä"}, {"retry", "w", "--from", "a b"},
+		{"graph", ""}, {"list", "--state", "open"}, {"list", "--state", "nope"}, {"list", "--limit", "0"}, {"frobnicate"}, {}} {
+		if code, _, talk := rotaLine(append([]string{"workflow"}, line...)...); code != exitUsage {
+			t.Errorf("%v: exit %d, %s", line, code, talk)
+		}
+	}
+}
+
+// Ids of nodes' jobs are taken where jobs' are; what is neither is not.
+func TestJobRefs(t *testing.T) {
+	t.Parallel()
+	if ids, err := jobIDs([]string{"w/a(b)", "j", "w/a(b)"}); err != nil || len(ids) != 2 {
+		t.Errorf("%v, %v", ids, err)
+	}
+	for _, bad := range []string{"w/", "/a", "w/a b", "a b"} {
+		if _, err := jobIDs([]string{bad}); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	if _, err := (&tailFlags{job: "w/a/b"}).filter(); err != nil {
+		t.Error(err)
+	}
+	if _, err := (&tailFlags{job: "w/"}).filter(); err == nil {
+		t.Error(`"w/" is taken by events tail`)
+	}
+	for _, line := range [][]string{{"job", "why", "w/n"}, {"job", "reject", "w/n", "--reason", "x"}, {"job", "show", "w/n"}} {
+		if code, _, talk := rotaLine(line...); code == exitUsage {
+			t.Errorf("%v: %s", line, talk)
+		}
+	}
+}
+
+// Whatever an id holds, each line of the picture is one statement of Graphviz.
+func TestWriteDot_quotes(t *testing.T) {
+	t.Parallel()
+	quoted := `"(?:[^"\\]|\\.)*"`
+	statement := regexp.MustCompile(`^\s*(?:digraph ` + quoted + ` \{|subgraph ` + quoted + ` \{|\}|label=.*;|(?:node|edge) \[.*\];|` +
+		quoted + `(?: -> ` + quoted + `)?(?: \[(?:[a-z]+=(?:` + quoted + `|\d+)(?:, )?)+\])?;)$`)
+	w := sampleWorkflow()
+	for _, id := range []string{`\`, `"`, `a\"`, `-> b`, `"]; evil [`, "é→✔", "a;b", "{x}", "<b>", `\\`, `\N`} {
+		w.Nodes = append(w.Nodes, rota.WorkflowNode{ID: id, Type: "t", Parents: []string{"fetch", id}})
+	}
+	var out bytes.Buffer
+	if err := writeDot(&out, &w); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") {
+		if !statement.MatchString(line) {
+			t.Errorf("no statement: %s", line)
+		}
+	}
+	if n := strings.Count(out.String(), "{"); n < 2 {
+		t.Errorf("%d braces", n)
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// running runs a command that runs until the test's end, and gives the first line
+// that it prints to stdout.
+func running(t *testing.T, args ...string) *bufio.Scanner {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	in, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		a := &app{stdin: strings.NewReader(""), stdout: out, stderr: &lockedWriter{w: io.Discard}}
+		root := a.rootCommand()
+		root.SetArgs(args)
+		err := root.ExecuteContext(ctx)
+		out.CloseWithError(io.EOF)
+		done <- err
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("%v ended with %v", args, err)
+		}
+	})
+	return bufio.NewScanner(in)
+}
+
+// A workflow goes its whole way from the command line: submitted, run by a worker
+// whose commands see their parents, failed, retried, cancelled, each with its exit code.
+func TestWorkflow_live(t *testing.T) {
+	t.Parallel()
+	cluster := running(t, "dev", "--nodes", "1", "--data", t.TempDir())
+	if !cluster.Scan() || !strings.HasPrefix(cluster.Text(), "ready addr=") {
+		t.Fatalf("the cluster says %q", cluster.Text())
+	}
+	addr := strings.TrimPrefix(cluster.Text(), "ready addr=")
+	rotaTo := func(want int, args ...string) (stdout, stderr string) {
+		t.Helper()
+		var out, talk bytes.Buffer
+		code := run(append(args, "--addr", addr), nil, strings.NewReader(""), &out, &talk)
+		if code != want {
+			t.Fatalf("%v: exit %d, want %d: %s", args, code, want, talk.String())
+		}
+		return out.String(), talk.String()
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "w.yaml")
+	if err := os.WriteFile(file, []byte(`queue: q
+nodes:
+  - {id: a, type: say, payload: one}
+  - {id: b, type: say, payload: two}
+  - {id: "c/d", type: join, parents: [a, b]}
+  - {id: e, type: gate, parents: ["c/d"]}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rotaTo(exitNotFound, "workflow", "submit", file, "--id", "w")
+	rotaTo(exitDone, "queue", "set", "q", "--set", "attempt_max=1")
+	rotaTo(exitNotFound, "workflow", "show", "w")
+	rotaTo(exitDone, "workflow", "submit", file, "--id", "w")
+	rotaTo(exitTimeout, "workflow", "wait", "w", "--timeout", "1ms")
+	if _, talk := rotaTo(exitDone, "workflow", "submit", file, "--id", "w"); !strings.Contains(talk, "was there before") {
+		t.Errorf("submitted again it says %q", talk)
+	}
+	rotaTo(exitDone, "mode", "set", "READ_ONLY", "--reason", "test")
+	rotaTo(exitRefused, "workflow", "submit", file, "--id", "w2")
+	rotaTo(exitDone, "mode", "set", "NORMAL", "--reason", "test")
+
+	gate := filepath.Join(dir, "gate")
+	running(t, "worker", "run", "--addr", addr, "--queues", "q", "--slots", "2", "--exec",
+		`case $ROTA_JOB_TYPE in say) cat;; join) cat "$ROTA_PARENTS"/*;; gate) test -e `+gate+`;; esac`)
+	_, talk := rotaTo(exitOtherwise, "workflow", "wait", "w")
+	if !strings.Contains(talk, `node "e"`) || !strings.Contains(talk, "rota job show w/e") {
+		t.Errorf("its failure is told as %q", talk)
+	}
+	if out, _ := rotaTo(exitDone, "job", "show", "w/c/d", "-o", "json"); !strings.Contains(out, `"output": "onetwo"`) {
+		t.Errorf("the join put out %s", out)
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rotaTo(exitNotFound, "workflow", "retry", "w", "--from", "zzz")
+	rotaTo(exitDone, "workflow", "retry", "w", "--from", "e")
+	rotaTo(exitDone, "workflow", "wait", "w")
+	var w rota.Workflow
+	out, _ := rotaTo(exitDone, "workflow", "show", "w", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &w); err != nil || w.State != rota.WorkflowCompleted || w.Runs != 2 ||
+		len(w.Nodes) != 4 || w.Nodes[3].Worker == "" || w.Nodes[3].FinishedIndex <= w.Nodes[3].AssignedIndex {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, _ := rotaTo(exitDone, "events", "tail", "--job", "w/c/d", "-o", "jsonl"); !strings.Contains(out, `"run_id":"w","node_id":"c/d"`) {
+		t.Errorf("the join's events are %s", out)
+	}
+	rotaTo(exitDone, "workflow", "submit", "testdata/helloworld-forkjoin-10-chameleon.json", "--queue", "q", "--time-scale", "0", "--wait")
+	rotaTo(exitDone, "queue", "pause", "q")
+	rotaTo(exitDone, "workflow", "submit", file, "--id", "w3")
+	rotaTo(exitDone, "workflow", "cancel", "w3")
+	rotaTo(exitOtherwise, "workflow", "wait", "w3")
+	if out, _ := rotaTo(exitDone, "workflow", "list", "--state", "cancelled", "-o", "name"); out != "w3\n" {
+		t.Errorf("cancelled are %q", out)
+	}
+}

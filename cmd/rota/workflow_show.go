@@ -1,0 +1,333 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+const (
+	// showNodes is how many nodes `workflow show` tells one by one.
+	showNodes = 50
+	// showFailed is how many that did not complete it names where it sums up.
+	showFailed = 10
+	// barCells is the length of a bar of progress.
+	barCells = 30
+)
+
+func (a *app) workflowShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ID",
+		Short: "Show one workflow with its nodes, progress and critical path",
+		Long: `Show one workflow with its nodes, its progress, its critical path and about how long it
+still takes. More than 50 nodes are summed up by type: -o wide tells all, -o json too.`,
+		Example: "  rota workflow show nightly-7\n  rota workflow show nightly-7 -o json | jq '.nodes[] | select(.state==\"DEAD\")'",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			w, err := wholeWorkflow(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			return a.printWorkflow(ctx, c, w)
+		})),
+	}
+}
+
+// wholeWorkflow reads a workflow with its nodes.
+func wholeWorkflow(ctx context.Context, c *client.Client, arg string) (rota.Workflow, error) {
+	id, err := workflowID(arg)
+	if err != nil {
+		return rota.Workflow{}, err
+	}
+	w, _, err := c.Workflow(ctx, id, true, rota.ReadOptions{})
+	if w.Nodes == nil {
+		w.Nodes = []rota.WorkflowNode{}
+	}
+	for i := range w.Nodes {
+		if w.Nodes[i].Parents == nil {
+			w.Nodes[i].Parents = []string{}
+		}
+	}
+	return w, err
+}
+
+// printWorkflow prints one workflow, with its nodes where they were read.
+func (a *app) printWorkflow(ctx context.Context, c *client.Client, w rota.Workflow) error {
+	now := rota.Clock(0)
+	if w.State == rota.WorkflowRunning {
+		now = a.clockForPeople(ctx, c)
+	}
+	return a.printOne(w, []string{string(w.ID)}, func(wide bool) string { return workflowTable(&w, now, wide) })
+}
+
+// workflowTable is a workflow for people; now is the cluster clock, 0 where it is
+// not known.
+func workflowTable(w *rota.Workflow, now rota.Clock, wide bool) string {
+	facts := []fact{
+		{"workflow", w.ID}, {"state", w.State}, {"will be", endingText(w)}, {"failed node", w.FailedNode},
+		{"reason", reasonText(w.Reason)}, {"progress", progressBar(w)}, {"nodes", countsText(w)},
+		{"queue", w.Queue}, {"tenant", w.Tenant}, {"on failure", w.OnFailure},
+		{"labels", labelsText(w.Labels)}, {"submitted", day(w.SubmittedDate)}, {"finished", day(w.FinishedDate)},
+		{"took", between(w.Submitted, w.Finished)},
+	}
+	if wide {
+		facts = append(facts, fact{"edges", w.EdgeCount})
+	}
+	if w.Runs > 1 {
+		facts = append(facts, fact{"runs", w.Runs})
+	}
+	if w.State == rota.WorkflowRunning {
+		if now > w.Submitted {
+			facts = append(facts, fact{"running for", about(int64(now - w.Submitted))})
+		}
+		if w.RemainingMs > 0 {
+			facts = append(facts, fact{"about left", about(w.RemainingMs)})
+		}
+	}
+	facts = append(facts, fact{"critical path", criticalText(w, wide)})
+	text := renderFacts(facts)
+	switch {
+	case len(w.Nodes) == 0:
+		return text
+	case wide || len(w.Nodes) <= showNodes:
+		return text + "\n" + renderList(nodeColumns(w.Submitted), w.Nodes, wide)
+	default:
+		return text + "\n" + summedUp(w)
+	}
+}
+
+// endingText tells what a running workflow will be.
+func endingText(w *rota.Workflow) string {
+	if w.State.Terminal() || w.Ending == rota.WorkflowNone {
+		return ""
+	}
+	return w.Ending.String() + ", when what runs has ended"
+}
+
+// progressBar shows how many of the nodes have completed.
+func progressBar(w *rota.Workflow) string {
+	full := int(w.Progress) * barCells / 100
+	return fmt.Sprintf("%s%s %d%%", strings.Repeat("█", full), strings.Repeat("░", max(0, barCells-full)), w.Progress)
+}
+
+// stateCounts gives the nodes by state in the order of a node's life, empty states
+// left out.
+func stateCounts(c rota.NodeCounts) []struct {
+	State rota.NodeState
+	Nodes int64
+} {
+	type count = struct {
+		State rota.NodeState
+		Nodes int64
+	}
+	all := []count{
+		{rota.NodeState(rota.Completed), c.Completed}, {rota.NodeState(rota.Running), c.Running},
+		{rota.NodeState(rota.Assigned), c.Assigned}, {rota.NodeState(rota.Queued), c.Queued},
+		{rota.NodeState(rota.Delayed), c.Delayed}, {rota.NodeState(rota.Blocked), c.Blocked},
+		{rota.NodeState(rota.Dead), c.Dead}, {rota.NodeState(rota.Expired), c.Expired},
+		{rota.NodeState(rota.Cancelled), c.Cancelled}, {rota.NodeSkipped, c.Skipped},
+	}
+	return slices.DeleteFunc(all, func(n count) bool { return n.Nodes == 0 })
+}
+
+func countsText(w *rota.Workflow) string {
+	var parts []string
+	for _, n := range stateCounts(w.Counts) {
+		parts = append(parts, fmt.Sprintf("%d %s", n.Nodes, n.State))
+	}
+	return fmt.Sprintf("%d: %s", w.NodeCount, strings.Join(parts, ", "))
+}
+
+func labelsText(labels map[string]string) string {
+	pairs := make([]string, 0, len(labels))
+	for k, v := range labels {
+		pairs = append(pairs, k+"="+v)
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, ", ")
+}
+
+// criticalPath gives the longest chain; none where it is the longest of nothing, as
+// long as no node's duration is known.
+func criticalPath(w *rota.Workflow) []string {
+	if w.CriticalPathMs == 0 {
+		return nil
+	}
+	return w.CriticalPath
+}
+
+// criticalText tells the longest chain: its length, and its nodes where they are few.
+func criticalText(w *rota.Workflow, wide bool) string {
+	const most = 6
+	path := criticalPath(w)
+	if len(path) == 0 {
+		return ""
+	}
+	shown := path
+	if len(path) > most && !wide {
+		shown = append(slices.Clone(path[:most/2]), fmt.Sprintf("… %d more …", len(path)-most))
+		shown = append(shown, path[len(path)-most/2:]...)
+	}
+	return fmt.Sprintf("%s over %s: %s", about(w.CriticalPathMs), counted(int64(len(path)), "node", ""), strings.Join(shown, " → "))
+}
+
+// about shows a duration with no more figures than it is worth; "" for none.
+func about(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	switch {
+	case ms == 0:
+		return ""
+	case d < time.Second:
+	case d < time.Minute:
+		d = d.Round(100 * time.Millisecond)
+	default:
+		d = d.Round(time.Second)
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	return text
+}
+
+func nodeColumns(submitted rota.Clock) []column[rota.WorkflowNode] {
+	return []column[rota.WorkflowNode]{
+		{"NODE", false, 48, func(n rota.WorkflowNode) any { return n.ID }},
+		{"STATE", false, 0, func(n rota.WorkflowNode) any { return n.State }},
+		{"TYPE", false, 20, func(n rota.WorkflowNode) any { return n.Type }},
+		{"TRY", false, 0, func(n rota.WorkflowNode) any { return n.Attempt }},
+		{"WORKER", false, 16, func(n rota.WorkflowNode) any { return n.Worker }},
+		{"STARTED", true, 0, func(n rota.WorkflowNode) any { return after(submitted, n.Assigned) }},
+		{"TOOK", false, 0, func(n rota.WorkflowNode) any { return nodeTook(&n) }},
+		{"ASSIGNED AT", true, 0, func(n rota.WorkflowNode) any { return indexText(n.AssignedIndex) }},
+		{"FINISHED AT", true, 0, func(n rota.WorkflowNode) any { return indexText(n.FinishedIndex) }},
+		{"REASON", false, 0, func(n rota.WorkflowNode) any { return failureText(n.Reason) }},
+		{"PARENTS", false, 40, func(n rota.WorkflowNode) any { return parentsText(n.Parents) }},
+	}
+}
+
+// parentsText names parents; a node may have as many as there are others.
+func parentsText(parents []string) string {
+	const most = 20
+	if len(parents) <= most {
+		return strings.Join(parents, " ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(parents[:most], " "), len(parents)-most)
+}
+
+// nodeTook tells how long an ended node ran; what another is expected to take is
+// no fact, and marked so.
+func nodeTook(n *rota.WorkflowNode) string {
+	switch {
+	case n.State == rota.NodeState(rota.Completed):
+		return or(about(n.DurationMs), "0s")
+	case n.State == rota.NodeSkipped || rota.JobState(n.State).Terminal():
+		return ""
+	default:
+		return prefixed("~", about(n.DurationMs))
+	}
+}
+
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}
+
+func indexText(i rota.Index) any {
+	if i == 0 {
+		return nil
+	}
+	return uint64(i)
+}
+
+// failureText leaves out the reason that says nothing.
+func failureText(r rota.Reason) string {
+	if r == rota.Done {
+		return ""
+	}
+	return reasonText(r)
+}
+
+// typeSum is what a large workflow's nodes of one type are doing.
+type typeSum struct {
+	typ                                              rota.JobType
+	nodes, completed, running, waiting, failed, rest int64
+	took, ended                                      int64
+}
+
+// summedUp tells of many nodes by type, in the order of the graph, and names those
+// that failed.
+func summedUp(w *rota.Workflow) string {
+	var sums []*typeSum
+	byType := map[rota.JobType]*typeSum{}
+	var failed []rota.WorkflowNode
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		s := byType[n.Type]
+		if s == nil {
+			s = &typeSum{typ: n.Type}
+			byType[n.Type], sums = s, append(sums, s)
+		}
+		s.add(n)
+		if n.State == rota.NodeState(rota.Dead) || n.State == rota.NodeState(rota.Expired) {
+			failed = append(failed, *n)
+		}
+	}
+	const most = 30
+	text := renderList([]column[*typeSum]{
+		{"TYPE", false, 40, func(s *typeSum) any { return s.typ }},
+		{"NODES", false, 0, func(s *typeSum) any { return s.nodes }},
+		{"COMPLETED", false, 0, func(s *typeSum) any { return s.completed }},
+		{"RUNNING", false, 0, func(s *typeSum) any { return s.running }},
+		{"WAITING", false, 0, func(s *typeSum) any { return s.waiting }},
+		{"FAILED", false, 0, func(s *typeSum) any { return s.failed }},
+		{"NOT RUN", false, 0, func(s *typeSum) any { return s.rest }},
+		{"TOOK EACH", false, 0, func(s *typeSum) any { return s.mean() }},
+	}, sums[:min(most, len(sums))], false)
+	if len(sums) > most {
+		text += fmt.Sprintf("and %d more types\n", len(sums)-most)
+	}
+	if len(failed) > 0 {
+		slices.SortStableFunc(failed, func(a, b rota.WorkflowNode) int { return cmp.Compare(a.FinishedIndex, b.FinishedIndex) })
+		text += "\n" + renderList(nodeColumns(w.Submitted), failed[:min(showFailed, len(failed))], false)
+		if len(failed) > showFailed {
+			text += fmt.Sprintf("and %d more that failed\n", len(failed)-showFailed)
+		}
+	}
+	return text + fmt.Sprintf("\n%d nodes: -o wide tells each\n", len(w.Nodes))
+}
+
+func (s *typeSum) add(n *rota.WorkflowNode) {
+	s.nodes++
+	switch state := rota.JobState(n.State); {
+	case state == rota.Completed:
+		s.completed++
+		s.ended++
+		s.took += n.DurationMs
+	case state.Leased():
+		s.running++
+	case state == rota.Dead || state == rota.Expired:
+		s.failed++
+	case n.State == rota.NodeSkipped || state == rota.Cancelled:
+		s.rest++
+	default:
+		s.waiting++
+	}
+}
+
+func (s *typeSum) mean() string {
+	if s.ended == 0 {
+		return ""
+	}
+	return or(about(s.took/s.ended), "0s")
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// workflowFlags are the flags of `workflow submit` as given.
+type workflowFlags struct {
+	id, format, queue, tenant, onFailure string
+	timeScale                            float64
+	resources, wait                      bool
+}
+
+func (a *app) workflowSubmitCommand() *cobra.Command {
+	f := &workflowFlags{}
+	cmd := &cobra.Command{
+		Use:   "submit FILE|-",
+		Short: "Submit a workflow from a file: all of it, or nothing",
+		Long: `Submit a workflow from a file, or from stdin: all of it, or nothing. The file is YAML or
+JSON in our own format, or a WfCommons instance (WfFormat 1.5) as it is.
+
+Our own format: id, queue, tenant, on_failure (fail_fast or continue), labels, defaults,
+nodes and edges. A node has an id, parents, and the fields of a job: type, payload,
+priority (5 where absent), queue, ttl_ms, cpu_milli, requires, data_keys, … What defaults
+says holds for every node that does not say otherwise. An edge {from, to} is one that no
+node's parents tell. A node that does not complete ends the workflow (fail_fast) or only
+its descendants (continue).
+
+Of a WfCommons instance each task is a node: its type is the program's name, simulate_ms
+the recorded runtime × --time-scale, data_keys the input files that no task makes. The
+recorded cores and memory are taken over with --resources; workers must then offer them.
+
+Flags beat what the file says. Submitting a known id again changes nothing.`,
+		Example: `  rota workflow submit nightly.yaml
+  rota workflow submit montage.json --time-scale 0.01 --queue lab --wait
+  generate | rota workflow submit - --id nightly-7 -o json
+
+  # nightly.yaml
+  queue: etl
+  defaults: {max_runtime_ms: 600000}
+  nodes:
+    - {id: fetch, type: fetch, payload: "2026-01-31"}
+    - {id: clean, type: clean, parents: [fetch]}
+    - {id: count, type: count, parents: [fetch]}
+    - {id: report, type: mail, parents: [clean, count], priority: 1}`,
+		Args: cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.id, "id", "", "the workflow's `id`, the idempotency key (default: the file's, else a new one)")
+	flags.StringVar(&f.format, "format", "", "`format` of the file, rota or wfcommons (default: by its content)")
+	flags.StringVar(&f.queue, "queue", "", "`queue` of the nodes that name none")
+	flags.StringVar(&f.tenant, "tenant", "", "`tenant` that submits")
+	flags.StringVar(&f.onFailure, "on-failure", "",
+		"what a node that does not complete means: `policy` fail_fast or continue")
+	flags.Float64Var(&f.timeScale, "time-scale", 1, "`factor` on the runtimes of a WfCommons instance")
+	flags.BoolVar(&f.resources, "resources", false, "take cores and memory (rounded up to eighths of a power of two) that a WfCommons instance recorded")
+	flags.BoolVar(&f.wait, "wait", false, "wait until the workflow ended; exit 6 if otherwise than COMPLETED")
+	choices(cmd, "format", formatRota, formatWfCommons)
+	choices(cmd, "on-failure", rota.FailFast.String(), rota.Continue.String())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		given := ""
+		for _, name := range []string{"time-scale", "resources"} {
+			if cmd.Flags().Changed(name) {
+				given = "--" + name
+			}
+		}
+		policy, err := f.check()
+		if err != nil {
+			return err
+		}
+		return a.does(func(ctx context.Context, args []string) error {
+			spec, err := a.workflowSpec(f, policy, args[0], given)
+			if err != nil {
+				return err
+			}
+			return a.submitWorkflow(ctx, spec, f.wait)
+		})(cmd, args)
+	}
+	return cmd
+}
+
+// check refuses flags that mean nothing, and gives --on-failure.
+func (f *workflowFlags) check() (policy rota.FailurePolicy, err error) {
+	if f.format != "" && f.format != formatRota && f.format != formatWfCommons {
+		return policy, usagef("--format %q is unknown: %s or %s is wanted", f.format, formatRota, formatWfCommons)
+	}
+	if !(f.timeScale >= 0) || math.IsInf(f.timeScale, 0) {
+		return policy, usagef("--time-scale %v is refused: 0 or more is wanted, such as 0.01", f.timeScale)
+	}
+	if f.onFailure != "" {
+		if err := policy.UnmarshalText([]byte(f.onFailure)); err != nil {
+			return policy, usagef("--on-failure: %w", err)
+		}
+	}
+	return policy, nil
+}
+
+// workflowSpec makes the workflow of a file and the flags; nobody is called yet.
+func (a *app) workflowSpec(f *workflowFlags, policy rota.FailurePolicy, path, given string) (rota.WorkflowSpec, error) {
+	var none rota.WorkflowSpec
+	text, err := readFlowFile(path, a.stdin)
+	if err != nil {
+		return none, err
+	}
+	spec, err := parseFlow(text, path, f.format, wfOptions{scale: f.timeScale, resources: f.resources, given: given})
+	if err != nil {
+		return none, a.fileError(path, err)
+	}
+	if f.onFailure != "" {
+		spec.OnFailure = policy
+	}
+	spec.ID = or(rota.WorkflowID(f.id), spec.ID)
+	spec.Queue = or(or(rota.QueueName(f.queue), spec.Queue), rota.DefaultQueue)
+	spec.Tenant = or(or(rota.TenantID(f.tenant), spec.Tenant), rota.DefaultTenant)
+	if spec.ID == "" {
+		// Minted here and not by the library, so that what is said of a lost answer names it.
+		spec.ID = rota.WorkflowID(client.NewJobID())
+	}
+	if _, err := spec.Arrange(); err != nil {
+		return none, a.fileError(path, err)
+	}
+	return spec, nil
+}
+
+// fileError tells what is wrong with a file: several faults a line each, before the
+// one line that ends the command.
+func (a *app) fileError(path string, err error) error {
+	name := path
+	if path == "-" {
+		name = "stdin"
+	}
+	var coded *codedError
+	if errors.As(err, &coded) {
+		return err
+	}
+	var faults flowFaults
+	if !errors.As(err, &faults) || len(faults) == 1 {
+		return usagef("%s: %w", name, err)
+	}
+	for _, fault := range faults {
+		a.talk("%s: %s", name, clean(fault))
+	}
+	if len(faults) >= maxFileFaults {
+		return usagef("%s has these %d faults at least; nothing was submitted", name, len(faults))
+	}
+	return usagef("%s has these %d faults; nothing was submitted", name, len(faults))
+}
+
+// nodeTime is added to --timeout's default for each node that is sent.
+const nodeTime = time.Millisecond
+
+func (a *app) submitWorkflow(ctx context.Context, spec rota.WorkflowSpec, wait bool) error {
+	if !a.timeoutSet {
+		a.timeout += time.Duration(len(spec.Nodes)) * nodeTime
+	}
+	err := a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		done, err := c.SubmitWorkflow(ctx, spec)
+		if err != nil {
+			if k := rota.KindOf(err); k == rota.Timeout || k == rota.Unavailable || ctx.Err() != nil {
+				a.talk("whether it was submitted is not known: submit it again with --id %s", spec.ID)
+			}
+			return err
+		}
+		if done.Existed {
+			a.talk("workflow %s was there before: nothing was changed", done.ID)
+		}
+		if wait {
+			return nil
+		}
+		return a.printOne(done, []string{string(done.ID)}, func(bool) string {
+			return renderFacts([]fact{{"workflow", done.ID}, {"state", done.State}, {"nodes", done.Nodes}, {"edges", done.Edges}})
+		})
+	})(ctx, nil)
+	if err != nil || !wait {
+		return err
+	}
+	return a.awaitWorkflow(ctx, spec.ID, "workflow "+string(spec.ID)+" was submitted and has not ended")
+}

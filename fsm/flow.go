@@ -1,0 +1,279 @@
+package fsm
+
+import (
+	"errors"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
+	"github.com/tidwall/btree"
+)
+
+// flows is what is derived of workflows (SPEC §11).
+type flows struct {
+	// byID holds every workflow but those that are leaving.
+	byID map[rota.WorkflowID]*flow
+	// ready are the RUNNING workflows with vertices to release or to skip, passing
+	// those with a pass under way, leaving those whose rows are being dropped; all in
+	// the order in which they were opened.
+	ready, passing btree.Map[uint64, *flow]
+	leaving        btree.Map[uint64, rota.WorkflowID]
+	// all counts what every row holds, kept what those hold that are not leaving, over
+	// what those of kept that have ended: they give way to new ones.
+	all, kept, over flowSize
+	// steps and looks bound what one entry does for workflows: MaxFlowSteps and what
+	// passes look at but in tests.
+	steps, looks int
+	// spent counts what the operations of the entry at hand looked at: see spend.
+	spent int
+}
+
+// flowSize is what the caps on all workflows are on. A workflow counts for the nodes
+// that it announced, so that what was taken in has room.
+type flowSize struct{ workflows, vertices, bytes int64 }
+
+func (s *flowSize) add(r *workflowRow, by int64) {
+	s.workflows += by
+	s.vertices += by * int64(r.nodes)
+	s.bytes += by * (r.bytes + edgeBytes*int64(r.edges))
+}
+
+// edgeBytes is what an edge takes in memory: its two ends, with what lists have spare.
+// One that was announced has room, as nodes have.
+const edgeBytes = 10
+
+// flow is what is derived of one workflow.
+type flow struct {
+	id  rota.WorkflowID
+	seq uint64
+	// rows are the vertices by number, as the table has them now.
+	rows []*vertexRow
+	// children are the numbers of those that wait for a vertex, ascending.
+	children [][]uint32
+	// waiting counts a vertex's parents that have not COMPLETED, lost those that ended
+	// otherwise: the counters of SPEC §11.2. They are kept for all vertices, whatever
+	// their own state.
+	waiting, lost []uint32
+	// byName numbers the nodes.
+	byName map[string]uint32
+	// work are the vertices that can be released, as none of their parents is waited
+	// for, or, under continue, must be skipped: see due.
+	work btree.Set[uint32]
+	// redo marks what a retry from a node takes back; nil means all that did not
+	// COMPLETE.
+	redo []bool
+	// queues are the queues of its nodes, in the order in which they came up, and
+	// queueAt where they stand there; urgent is the least priority of a root.
+	queues  []flowQueue
+	queueAt map[rota.QueueName]int
+	urgent  int32
+	// kinds are the classes of its nodes, in the order in which they came up. holds are
+	// those classes as the supply counts them, a user each, while the workflow is OPEN or
+	// RUNNING, nil else: so there is room for them when its nodes are released.
+	kinds []kind
+	holds map[sched.ClassID]bool
+	// outputs is the answer of data for the vertex that it was last asked of, and
+	// outputsOf that one's parents.
+	outputs   *sched.Data
+	outputsOf []uint32
+}
+
+// flowQueue is how many nodes of a workflow a queue has, and how many COMPLETED.
+type flowQueue struct {
+	name             rota.QueueName
+	nodes, completed int64
+}
+
+func (f *flows) reset() {
+	*f = flows{byID: make(map[rota.WorkflowID]*flow), steps: rota.MaxFlowSteps, looks: looksPerStep * rota.MaxFlowSteps}
+}
+
+// flowLooks bounds the vertices, edges, queues and classes that the operations of one
+// entry look at to commit workflows or to retry them. A single operation may look at
+// more.
+const flowLooks = 1 << 17
+
+// spend takes what an operation is about to look at from what the entry may. An entry
+// full of refused retries of a large workflow would hold up the cluster for seconds.
+func (f *flows) spend(looks int) error {
+	if f.spent > 0 && f.spent+looks > flowLooks {
+		e := exhausted(manyAtOnce, "many workflows are committed or retried in this moment: try again at once")
+		e.(*rota.Error).RetryAfter = 50 * time.Millisecond
+		return e
+	}
+	f.spent += looks
+	return nil
+}
+
+// manyAtOnce is the subject of a refusal by which a node may try again on its own.
+const manyAtOnce = "workflows_at_once"
+
+// pending says that workflows have work for the next entries.
+func (f *flows) pending() bool { return f.ready.Len()+f.passing.Len()+f.leaving.Len() > 0 }
+
+func newFlow(r *workflowRow) *flow {
+	return &flow{id: r.id, seq: r.seq, byName: make(map[string]uint32, min(r.nodes, rota.MaxChunkNodes)),
+		queueAt: make(map[rota.QueueName]int), holds: make(map[sched.ClassID]bool), urgent: rota.MaxPriority}
+}
+
+// vertexName is the node's id within its workflow.
+func vertexName(r *vertexRow) string { return string(r.spec.ID[len(r.workflow)+1:]) }
+
+// append adds the next vertex; its counters say that no parent has ended.
+func (f *flow) append(v *vertexRow) {
+	f.rows = append(f.rows, v)
+	f.children = append(f.children, nil)
+	f.waiting = append(f.waiting, uint32(len(v.parents)))
+	f.lost = append(f.lost, 0)
+	f.byName[vertexName(v)] = v.number
+	for _, p := range v.parents {
+		f.children[p] = append(f.children[p], v.number)
+	}
+	if len(v.parents) == 0 {
+		f.urgent = min(f.urgent, v.spec.Priority)
+	}
+	at, known := f.queueAt[v.spec.Queue]
+	if !known {
+		at = len(f.queues)
+		f.queueAt[v.spec.Queue] = at
+		f.queues = append(f.queues, flowQueue{name: v.spec.Queue})
+	}
+	f.queues[at].nodes++
+}
+
+// due says that a vertex of a workflow that is not ending stands in work.
+func (f *flow) due(r *workflowRow, v *vertexRow) bool {
+	return v.state == vertexBlocked &&
+		(f.waiting[v.number] == 0 || r.policy == rota.Continue && f.lost[v.number] > 0)
+}
+
+// vertex gives a node's vertex by the id of its job; nil where there is none, or
+// where its workflow is not committed.
+func (m *Machine) vertex(job rota.JobID) (*flow, *vertexRow) {
+	id, name, ok := rota.SplitNodeJobID(job)
+	f := m.flows.byID[id]
+	if !ok || f == nil || m.workflows.get(id).state == rota.WorkflowOpen {
+		return nil, nil
+	}
+	number, ok := f.byName[name]
+	if !ok {
+		return nil, nil
+	}
+	return f, f.rows[number]
+}
+
+// editVertex gives a vertex to change.
+func (m *Machine) editVertex(f *flow, number uint32) *vertexRow {
+	v := f.rows[number]
+	if v.gen != m.ledger.gen {
+		v = m.vertices.edit(vertexKey(f.id, number))
+		f.rows[number] = v
+	}
+	return v
+}
+
+// addWork puts a vertex among those to be processed where it belongs there.
+func (m *Machine) addWork(f *flow, r *workflowRow, number uint32) {
+	if r.state != rota.WorkflowRunning || r.ending != rota.WorkflowNone || !f.due(r, f.rows[number]) {
+		return
+	}
+	f.work.Insert(number)
+	m.flows.ready.Set(f.seq, f)
+}
+
+// dropWork takes a vertex out again.
+func (m *Machine) dropWork(f *flow, number uint32) {
+	f.work.Delete(number)
+	if f.work.Len() == 0 {
+		m.flows.ready.Delete(f.seq)
+	}
+}
+
+// settleFlows does, at the end of an entry, a bounded part of what workflows have
+// to do: passes over those that end, are retried or leave; then releases and skips,
+// oldest workflow first, by number. Where both are due each has half of the room,
+// so that neither holds up the other for long. What ends leaves records for the
+// archive, which is behind by one entry at least: so their bytes are bounded too.
+func (m *Machine) settleFlows() {
+	if !m.flows.pending() {
+		return
+	}
+	left, looks, bytes, most := m.flows.steps, m.flows.looks, int64(rota.MaxFlowBytes), m.staged.added+rota.MaxFlowBytes
+	if m.flows.ready.Len() > 0 {
+		left, bytes = (left+1)/2, bytes/2
+	}
+	rest := m.flows.steps - left
+	left, looks = m.settlePasses(left, looks, m.staged.added+bytes)
+	left += rest
+	for left > 0 && m.staged.added < most {
+		_, f, ok := m.flows.ready.Min()
+		if !ok {
+			break
+		}
+		number, _ := f.work.Min()
+		m.settleDue(f, number)
+		left--
+	}
+	m.settlePasses(left, looks, most) // a node that expires as it is released may end its workflow
+	m.sweep.More = m.sweep.More || m.flows.pending()
+}
+
+// settleDue releases a vertex whose parents have all COMPLETED; one that has lost a
+// parent is skipped.
+func (m *Machine) settleDue(f *flow, number uint32) {
+	j := m.makeJob(f, m.workflows.edit(f.id), number)
+	switch {
+	case f.waiting[number] > 0:
+		m.expel(j, rota.Cancelled, rota.ParentFailed)
+	case j.expireAbs != 0 && j.expireAbs <= m.head.clock: // it waited for too long, and is not leased any more
+		m.expel(j, rota.Expired, rota.TTLAbsolute)
+	default:
+		m.startAfter(j, f.rows[number].freeAt)
+	}
+}
+
+// makeJob releases a Blocked vertex: its job is BLOCKED for as long as the caller
+// takes to start or to end it. What never runs has a job too, for a moment: so its
+// events, its tombstone and its record are those of any other cancelled job.
+func (m *Machine) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
+	m.dropWork(f, number)
+	v := m.editVertex(f, number)
+	v.state = vertexLive
+	r.blocked--
+	r.live++
+	id := v.spec.ID
+	j := m.newJob()
+	m.own(j)
+	j.spec, j.specHash, j.state = v.spec, hashSpec(&m.ledger.enc, v.spec), rota.Blocked
+	j.submitted, j.submittedDate = r.started, r.startedDate
+	j.workflow, j.vertex, j.prior, j.data = f.id, number, v.prior, f.data(v)
+	if t := m.tombs.get(id); t != nil { // of a workflow of that id that is forgotten
+		j.prior = t.seq
+		m.dropTomb(t)
+	}
+	m.head.jobSeq++
+	j.seq = m.head.jobSeq
+	m.jobs.insert(id, j)
+	m.classify(j)
+	q := m.queues.edit(v.spec.Queue)
+	if v.runs++; v.runs == 1 {
+		q.submitted++
+	}
+	ttl := v.spec.TTLMs
+	if ttl == 0 {
+		ttl = q.policy.TTLAbsMs
+	}
+	if ttl > 0 {
+		j.expireAbs = r.started + rota.Clock(ttl)
+		m.timers.expire.set(string(id), 0, int64(j.expireAbs))
+	}
+	m.declareType(v.spec, q)
+	return j
+}
+
+// ManyAtOnce says of a refusal that the operation met too many others in its entry: the
+// same may be tried again at once.
+func ManyAtOnce(err error) bool {
+	var e *rota.Error
+	return errors.As(err, &e) && e.Kind == rota.Exhausted && e.Subject == manyAtOnce
+}

@@ -1,0 +1,112 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
+)
+
+func TestHoldsData(t *testing.T) {
+	t.Parallel()
+	w := &workerRow{}
+	for i := range rota.MaxDataHeld {
+		if !w.holdsData([]string{fmt.Sprint("k", i)}) {
+			t.Fatalf("key %d is known", i)
+		}
+	}
+	old := w.held
+	if w.holdsData(nil) || w.holdsData([]string{"k255", "k128"}) {
+		t.Fatal("one of the newer half was moved")
+	}
+	if !w.holdsData([]string{"k200", "k0"}) || w.held[rota.MaxDataHeld-1] != "k0" || len(w.held) != rota.MaxDataHeld {
+		t.Fatalf("held %v", w.held)
+	}
+	if !w.holdsData([]string{"new", "newer", "new"}) || len(w.held) != rota.MaxDataHeld ||
+		!slices.Equal(w.held[rota.MaxDataHeld-3:], []string{"k0", "new", "newer"}) || w.held[0] != "k3" {
+		t.Fatalf("held %v", w.held)
+	}
+	if old[0] != "k0" || old[255] != "k255" || len(old) != rota.MaxDataHeld {
+		t.Fatal("the list of an older copy of the row changed")
+	}
+}
+
+func keyed(keys ...string) func(*rota.JobSpec) {
+	return func(s *rota.JobSpec) { s.DataKeys = keys }
+}
+
+// TestDataKeysHeld sends a job where most of its data is: to the worker that
+// completed the jobs with those keys last.
+func TestDataKeysHeld(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("default", "strategy", "affinity", "oldest_every", "0"))
+	b.worker("a", 1)
+	b.ok(verb(rota.VerbComplete, b.acked("j1", keyed("x", "y"))))
+	b.ok(verb(rota.VerbFail, b.acked("j2", keyed("failed"))))
+	if got := b.workers.get("a").held; !slices.Equal(got, []string{"x", "y"}) {
+		t.Fatalf("a holds %q", got)
+	}
+	b.worker("z", 9)
+	b.worker("b", 9)
+	rounds := b.registry.supply.Data("a")
+	if !slices.Equal(rounds, []string{"x", "y"}) {
+		t.Fatalf("rounds see a hold %q", rounds)
+	}
+	b.submit("j3", keyed("y", "q", "x"))
+	b.lands("j3", "a", rota.Reasoning{Rule: rota.ByDataLocality, N: 2})
+	b.pass(1000)
+	b.ok(verb(rota.VerbComplete, b.lease("j3")))
+	if got := b.workers.get("a").held; !slices.Equal(got, []string{"x", "y", "q"}) {
+		t.Fatalf("a holds %q", got)
+	}
+	// The state after a snapshot decides the same.
+	b.submit("j4", keyed("q"))
+	b.twin = b.restored()
+	b.lands("j4", "a", rota.Reasoning{Rule: rota.ByDataLocality, N: 1})
+	// A worker that registers anew under its id, with another spec, has its data still.
+	b.ok(verb(rota.VerbComplete, b.lease("j4")))
+	b.worker("a", 2)
+	b.submit("j5", keyed("q"))
+	b.lands("j5", "a", rota.Reasoning{Rule: rota.ByDataLocality, N: 1})
+}
+
+// lands says that the only job that waits goes to a worker by a rule.
+func (b *bench) lands(job rota.JobID, worker rota.WorkerID, why rota.Reasoning) {
+	b.t.Helper()
+	l, placed := b.match()[job]
+	if !placed || l.Worker != worker || l.Decision.Reasoning != why {
+		b.t.Fatalf("job %s goes to worker %s by %+v; to %s by %+v is wanted", job, l.Worker, l.Decision.Reasoning, worker, why)
+	}
+}
+
+// lease gives a job's open lease.
+func (b *bench) lease(job rota.JobID) rota.Lease {
+	b.t.Helper()
+	j, ok := b.Job(job)
+	if !ok || j.Lease == nil {
+		b.t.Fatalf("job %s has no lease", job)
+	}
+	return *j.Lease
+}
+
+// BenchmarkHoldsData completes jobs that each have a data key of their own, on a
+// worker whose list is full.
+func BenchmarkHoldsData(b *testing.B) {
+	s := sched.NewSupply()
+	w := &workerRow{spec: &rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 1}}
+	s.Put(sched.WorkerEntry{Spec: w.spec, Active: true})
+	keys := make([]string, 4*rota.MaxDataHeld)
+	for i := range keys {
+		keys[i] = fmt.Sprint("s3://bucket/object-", i)
+	}
+	n := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		if n++; w.holdsData(keys[n%len(keys) : n%len(keys)+1]) {
+			s.SetData("w", w.held)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// opener decodes entries as package proto does, and reads what most of a busy log
+// consists of, submissions and leases' verbs, into room that it keeps: that decoding
+// was a seventh of applying, a quarter of it making objects that one entry lives. What
+// it does not know, or what is written in any way but the usual, it leaves to package
+// proto, whose word on what an entry holds is the last (FuzzOpener).
+//
+// An entry that it gave is valid until the next. What lives on, such as payloads and
+// outputs, is copied: a part of the entry's bytes would keep all of them.
+type opener struct {
+	entry   fsmpb.Entry
+	list    []*fsmpb.Op
+	submits []submitRoom
+	leases  []leaseRoom
+	pairs   []fsmpb.Pair
+	// ids are those of new jobs; brief are texts that no row keeps.
+	ids, brief texts
+	// words are those that many operations share: names of queues, tenants, types and
+	// workers.
+	words map[string]string
+}
+
+type submitRoom struct {
+	op     fsmpb.Op
+	kind   fsmpb.Op_Submit
+	submit fsmpb.Submit
+	spec   fsmpb.JobSpec
+}
+
+type leaseRoom struct {
+	op    fsmpb.Op
+	kind  fsmpb.Op_Lease
+	lease fsmpb.LeaseOp
+}
+
+// wordsMost bounds the words that are kept: beyond it they are begun anew.
+const wordsMost = 1 << 12
+
+// decode reads the body of an envelope.
+func (o *opener) decode(body []byte) (*fsmpb.Entry, error) {
+	if o != nil && o.usual(body) {
+		return &o.entry, nil
+	}
+	entry := &fsmpb.Entry{}
+	return entry, proto.Unmarshal(body, entry)
+}
+
+// The numbers of the fields that an opener looks at.
+const (
+	entryTerm, entryNow, entryOps = 1, 2, 3
+	opSubmit, opRound, opLease    = 2, 6, 7
+	submitSpec, submitMinted      = 1, 2
+)
+
+// usual reads an entry of the usual form, and says whether it was one.
+func (o *opener) usual(b []byte) bool {
+	var term uint64
+	var now int64
+	ops := 0
+	for rest := b; len(rest) > 0; {
+		f, ok := nextField(&rest)
+		if !ok || f.number == entryOps && f.kind != protowire.BytesType {
+			return false
+		}
+		if f.number == entryOps {
+			ops++
+		}
+	}
+	if ops > rota.MaxEntryOps {
+		return false
+	}
+	o.begin(ops)
+	for len(b) > 0 {
+		f, _ := nextField(&b)
+		switch {
+		case f.number == entryTerm && f.kind == protowire.VarintType:
+			term = f.value
+		case f.number == entryNow && f.kind == protowire.VarintType:
+			now = int64(f.value)
+		case f.number == entryOps:
+			op, ok := o.op(f.bytes)
+			if !ok {
+				return false
+			}
+			o.list = append(o.list, op)
+		default:
+			return false
+		}
+	}
+	o.entry.Reset()
+	o.entry.Term, o.entry.NowMs, o.entry.Ops = term, now, o.list
+	return true
+}
+
+// begin makes room for so many operations; what was read before is gone.
+func (o *opener) begin(ops int) {
+	if cap(o.submits) < ops { // both at their most: none may move while it is filled
+		o.submits, o.leases = make([]submitRoom, 0, ops), make([]leaseRoom, 0, ops)
+	}
+	o.list, o.submits, o.leases, o.pairs = o.list[:0], o.submits[:0], o.leases[:0], o.pairs[:0]
+}
+
+// op reads one operation.
+func (o *opener) op(b []byte) (*fsmpb.Op, bool) {
+	rest := b
+	f, ok := nextField(&rest)
+	if ok && f.kind == protowire.BytesType && len(rest) == 0 {
+		switch f.number {
+		case opSubmit:
+			o.submits = o.submits[:len(o.submits)+1]
+			if r := &o.submits[len(o.submits)-1]; o.submit(r, f.bytes) {
+				return &r.op, true
+			}
+		case opRound:
+			if op, ok := o.round(f.bytes); ok {
+				return op, true
+			}
+		case opLease:
+			o.leases = o.leases[:len(o.leases)+1]
+			if r := &o.leases[len(o.leases)-1]; o.lease(r, f.bytes) {
+				return &r.op, true
+			}
+		}
+	}
+	op := &fsmpb.Op{}
+	return op, proto.Unmarshal(b, op) == nil
+}
+
+func (o *opener) submit(r *submitRoom, b []byte) bool {
+	*r = submitRoom{}
+	r.op.Op, r.kind.Submit = &r.kind, &r.submit
+	for len(b) > 0 {
+		f, ok := nextField(&b)
+		switch {
+		case ok && f.number == submitSpec && f.kind == protowire.BytesType && r.submit.Spec == nil:
+			r.submit.Spec = &r.spec
+			if !o.spec(&r.spec, f.bytes) {
+				return false
+			}
+		case ok && f.number == submitMinted && f.kind == protowire.VarintType:
+			r.submit.Minted = f.value != 0
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// spec reads a job; one with labels or limits is left to package proto.
+func (o *opener) spec(s *fsmpb.JobSpec, b []byte) bool {
+	for len(b) > 0 {
+		f, ok := nextField(&b)
+		switch {
+		case !ok:
+		case f.kind == protowire.VarintType:
+			ok = specNumber(s, f)
+		case f.kind == protowire.BytesType:
+			ok = o.specText(s, f)
+		default:
+			ok = false
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func specNumber(s *fsmpb.JobSpec, f field) bool {
+	v := int64(f.value)
+	switch f.number {
+	case 5:
+		s.Priority = int32(v)
+	case 6:
+		s.Fee = v
+	case 7:
+		s.SizeBytes = v
+	case 9:
+		s.DelayMs = v
+	case 10:
+		s.NotBeforeMs = v
+	case 11:
+		s.TtlMs = v
+	case 12:
+		s.MaxRuntimeMs = v
+	case 13:
+		s.CpuMilli = v
+	case 14:
+		s.MemoryBytes = v
+	case 22:
+		s.SimulateMs = v
+	case 23:
+		s.Units = v
+	case 26:
+		s.ExpectedMs = v
+	case 27:
+		s.RetryOnInvalidProof = v != 0
+	default:
+		return false
+	}
+	return true
+}
+
+func (o *opener) specText(s *fsmpb.JobSpec, f field) bool {
+	ok := true
+	switch f.number {
+	case 1:
+		s.Id, ok = o.ids.text(f)
+	case 2:
+		s.Queue, ok = o.word(f)
+	case 3:
+		s.Type, ok = o.word(f)
+	case 4:
+		s.Tenant, ok = o.word(f)
+	case 8:
+		s.Payload = append([]byte(nil), f.bytes...)
+	case 15:
+		s.Requires, ok = o.more(s.Requires, f)
+	case 16:
+		s.RegionsAllow, ok = o.more(s.RegionsAllow, f)
+	case 17:
+		s.RegionsDeny, ok = o.more(s.RegionsDeny, f)
+	case 18:
+		s.Zone, ok = o.word(f)
+	case 19:
+		s.Domain, ok = o.word(f)
+	case 20:
+		s.Worker, ok = o.word(f)
+	case 21:
+		s.ExpectedDigest = append([]byte(nil), f.bytes...)
+	case 28:
+		s.DataKeys, ok = o.more(s.DataKeys, f)
+	default:
+		return false
+	}
+	return ok
+}
+
+func (o *opener) lease(r *leaseRoom, b []byte) bool {
+	*r = leaseRoom{}
+	r.op.Op, r.kind.Lease = &r.kind, &r.lease
+	l := &r.lease
+	for len(b) > 0 {
+		f, ok := nextField(&b)
+		if !ok || f.kind != protowire.VarintType && f.kind != protowire.BytesType ||
+			(f.kind == protowire.BytesType) != leaseTexts[f.number&15] {
+			return false
+		}
+		switch f.number {
+		case 1:
+			l.Verb = uint32(f.value)
+		case 2:
+			l.Lease = f.bytes // rows keep it by value
+		case 3:
+			l.Job, ok = o.brief.text(f)
+		case 4:
+			l.Worker, ok = o.word(f)
+		case 5:
+			l.Session = f.value
+		case 6:
+			l.Ordinal = int32(f.value)
+		case 7:
+			l.Output = append([]byte(nil), f.bytes...)
+		case 8:
+			l.OutputDigest = append([]byte(nil), f.bytes...)
+		case 9:
+			l.Text, ok = text(f)
+		case 10:
+			l.Progress = int32(f.value)
+		case 11:
+			l.NoRetry = f.value != 0
+		default:
+			return false
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// leaseTexts says which of a verb's fields are texts or bytes; a greater number than 15
+// meets the default of the switch.
+var leaseTexts = [16]bool{2: true, 3: true, 4: true, 7: true, 8: true, 9: true}

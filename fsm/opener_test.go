@@ -1,0 +1,83 @@
+package fsm
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// FuzzOpener compares what an opener reads, with the room of entries before, with what
+// package proto does.
+func FuzzOpener(f *testing.F) {
+	add := func(e *fsmpb.Entry) {
+		data, err := proto.Marshal(e)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+		f.Add(append(data, data...))
+		for i := range data {
+			f.Add(data[:i])
+			broken := bytes.Clone(data)
+			broken[i] ^= 0x80
+			f.Add(broken)
+		}
+	}
+	add(&fsmpb.Entry{Term: 3, NowMs: -5, Ops: []*fsmpb.Op{submitOp(fullSpec()), {Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}},
+		{Op: &fsmpb.Op_Lease{Lease: fullLease()}}, {}}, WallMs: nil})
+	add(&fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(&rota.JobSpec{ID: "a", Labels: map[string]string{"a": "b"}}), sweepOp()}})
+	pair := &fsmpb.Pair{Job: "j", Worker: "w", Score: -1, Rank: -2, Rule: 3, N: 4, Of: 5, Interleaved: true}
+	round := &fsmpb.Round{Epoch: 1, Height: 2, Queue: "q", Pairs: []*fsmpb.Pair{pair, {}, pair}}
+	add(&fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Round{Round: round}}, {Op: &fsmpb.Op_Round{Round: round}},
+		{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Pairs: round.Pairs, Holds: []*fsmpb.Hold{{Job: "h"}}}}}}})
+	add(&fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(jobSpec("b"))}, WallMs: []int64{1, 2}})
+	o := &opener{}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var want fsmpb.Entry
+		refusal := proto.Unmarshal(body, &want)
+		got, err := o.decode(body)
+		if (refusal == nil) != (err == nil) {
+			t.Fatalf("%v, but package proto: %v", err, refusal)
+		}
+		if err == nil && !proto.Equal(got, &want) {
+			t.Fatalf("read %v, but package proto %v", got, &want)
+		}
+	})
+}
+
+func fullLease() *fsmpb.LeaseOp {
+	return &fsmpb.LeaseOp{Verb: 3, Lease: []byte("lease"), Job: "j", Worker: "w", Session: 1 << 60, Ordinal: -1, Output: []byte("out"),
+		OutputDigest: []byte("digest"), Text: "text", Progress: 7, NoRetry: true}
+}
+
+func fullSpec() *rota.JobSpec {
+	return &rota.JobSpec{ID: "job", Queue: "q", Type: "t", Tenant: "x", Priority: -3, Fee: 1, SizeBytes: 2, Payload: []byte("payload"),
+		DelayMs: 3, NotBefore: 4, TTLMs: 5, MaxRuntimeMs: 6, CPUMilli: 7, MemoryBytes: 8, Requires: []string{"a", "b"},
+		RegionsAllow: []string{"c"}, RegionsDeny: []string{"d"}, Zone: "z", Domain: "dom", Worker: "w", ExpectedDigest: []byte("e"),
+		SimulateMs: 9, Units: 10, ExpectedMs: 11, RetryOnInvalidProof: true, DataKeys: []string{"k1", "k2"}}
+}
+
+// TestOpener shows that the usual entries take the short way: all fields of what it
+// reads, nothing allocated but what lives on.
+func TestOpener(t *testing.T) {
+	entry := &fsmpb.Entry{Term: 3, NowMs: 5}
+	for range 100 {
+		entry.Ops = append(entry.Ops, submitOp(fullSpec()), &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: fullLease()}})
+	}
+	body, err := proto.Marshal(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &opener{}
+	if !o.usual(body) || !proto.Equal(&o.entry, entry) {
+		t.Fatalf("read %v", &o.entry)
+	}
+	// A submission's payload, digest and four lists, of which two grow once; a verb's
+	// text, output and digest; the ids and jobs in a few pieces.
+	if n := testing.AllocsPerRun(10, func() { o.usual(body) }); n > 100*(8+3)+10 {
+		t.Errorf("%v allocations for 100 submissions and 100 verbs", n)
+	}
+}

@@ -1,0 +1,56 @@
+package fsm
+
+import (
+	"fmt"
+
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// AppendOutcomes encodes fsmpb.Outcomes: one and the same outcome for many operations, as
+// is usual, is encoded once.
+func AppendOutcomes(b []byte, outcomes []*fsmpb.Outcome, index uint64) ([]byte, error) {
+	var last []byte
+	for i, o := range outcomes {
+		if i > 0 && o == outcomes[i-1] {
+			b = append(b, last...)
+			continue
+		}
+		at := len(b)
+		long, err := proto.MarshalOptions{}.MarshalAppend(b, &fsmpb.Outcomes{Outcomes: outcomes[i : i+1]})
+		if err != nil {
+			return nil, fmt.Errorf("encode outcome: %w", err)
+		}
+		b = long
+		last = b[at:len(b):len(b)]
+	}
+	return appendNumber(b, 2, index), nil
+}
+
+// OpenOutcomes reads encoded fsmpb.Outcomes; what is encoded alike one after the other is
+// one outcome, which nobody may change.
+func OpenOutcomes(data []byte, count int) (outcomes []*fsmpb.Outcome, index uint64, ok bool) {
+	outcomes = make([]*fsmpb.Outcome, 0, count)
+	var last []byte
+	for len(data) > 0 {
+		f, usual := nextField(&data)
+		switch {
+		case usual && f.number == 1 && f.kind == protowire.BytesType && len(outcomes) < count:
+			if n := len(outcomes); n > 0 && string(f.bytes) == string(last) {
+				outcomes = append(outcomes, outcomes[n-1])
+				continue
+			}
+			o := &fsmpb.Outcome{}
+			if proto.Unmarshal(f.bytes, o) != nil {
+				return nil, 0, false
+			}
+			outcomes, last = append(outcomes, o), f.bytes
+		case usual && f.number == 2 && f.kind == protowire.VarintType:
+			index = f.value
+		default:
+			return nil, 0, false
+		}
+	}
+	return outcomes, index, len(outcomes) == count
+}

@@ -1,0 +1,6 @@
+//go:build plant_fencing_off
+
+package fsm
+
+// fencingOff lets any session, any worker act on a lease.
+func (plants) fencingOff() bool { return true }

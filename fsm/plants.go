@@ -1,0 +1,24 @@
+package fsm
+
+import "github.com/rotasched/rota"
+
+// plants are bugs that test/bite plants, each by a build tag of its own, to see
+// that it is caught. All are off here, and the compiler drops what they guard; a
+// file plant_*.go, never part of a build without its tag, turns one on by a
+// method that goes before the one of sound.
+type plants struct{ sound }
+
+type sound struct{}
+
+var planted plants
+
+func (sound) fencingOff() bool          { return false }
+func (sound) expiryWithoutEpoch() bool  { return false }
+func (sound) uncappedTick() bool        { return false }
+func (sound) dedupeNotInSnapshot() bool { return false }
+func (sound) crcOff() bool              { return false }
+func (sound) mapRange() bool            { return false }
+
+func (sound) anyDue(timerSet, int64) (timer, bool) { return timer{}, false }
+
+func (sound) ttlOffset(*Machine) rota.Clock { return 0 }

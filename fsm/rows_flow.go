@@ -1,0 +1,273 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/rotasched/rota"
+)
+
+// workflowRow is one workflow (SPEC §11). Its nodes are vertices here, as a node is
+// a server.
+type workflowRow struct {
+	rowMeta
+	id rota.WorkflowID
+	// seq numbers workflows in the order in which they were opened.
+	seq    uint64
+	queue  rota.QueueName
+	tenant rota.TenantID
+	policy rota.FailurePolicy
+	labels map[string]string
+	// content stands for all that the submitter says: an upload that broke off goes on
+	// only with the same.
+	content rota.Digest
+	state   rota.WorkflowState
+	// nodes and edges as announced; added counts the nodes that have arrived, linked
+	// the edges, bytes what their specs hold.
+	nodes, added  uint32
+	edges, linked uint64
+	bytes         int64
+	// touched is when nodes last arrived, while OPEN.
+	touched rota.Clock
+	// runs counts the submission and every retry.
+	runs int32
+	// ending is what it will be once nothing of it runs, WorkflowNone as long as it
+	// may complete and once it is over; failed is the first node that did not complete
+	// in this run, and reason why: ReasonNone where none failed.
+	ending rota.WorkflowState
+	failed uint32
+	reason rota.Reason
+	// cursor is the next vertex that a pass over all of them comes to: the end of a run
+	// (ending), a retry (redo), or the end of the whole row (leaving). Such work goes on
+	// over many entries. A pass at nodes is over.
+	cursor  uint32
+	leaving bool
+	// redo says that a retry still takes vertices back to Blocked; from is one more than
+	// the number of the vertex that the retry named, 0 for all; was is the state before.
+	redo bool
+	from uint32
+	was  rota.WorkflowState
+	// Nodes by how they stand: live ones have a job; the others are over. Invariant I4:
+	// what the vertex rows say.
+	blocked, live, completed, dead, expired, cancelled, skipped uint32
+
+	submitted, finished         rota.Clock
+	submittedDate, finishedDate rota.Date
+	// started is when this run began: the commit, or the last retry. Times to live
+	// count from it.
+	started     rota.Clock
+	startedDate rota.Date
+	lastEvent   rota.EventID
+}
+
+func (r *workflowRow) canonical(e *encoder) {
+	e.str(string(r.id))
+	e.uint(r.seq)
+	e.str(string(r.queue))
+	e.str(string(r.tenant))
+	e.uint(uint64(r.policy))
+	e.uint(uint64(len(r.labels)))
+	if len(r.labels) > 0 {
+		for _, k := range slices.Sorted(maps.Keys(r.labels)) {
+			e.str(k)
+			e.str(r.labels[k])
+		}
+	}
+	e.digest(r.content)
+	e.uint(uint64(r.state))
+	for _, n := range []uint32{r.nodes, r.added, r.failed, r.cursor, r.blocked, r.live, r.completed, r.dead, r.expired,
+		r.cancelled, r.skipped} {
+		e.uint(uint64(n))
+	}
+	e.uint(r.edges)
+	e.uint(r.linked)
+	e.int(r.bytes)
+	e.int(int64(r.touched))
+	e.int(int64(r.runs))
+	e.uint(uint64(r.ending))
+	e.uint(uint64(r.reason))
+	e.bool(r.leaving)
+	e.int(int64(r.submitted))
+	e.int(int64(r.finished))
+	e.int(int64(r.submittedDate))
+	e.int(int64(r.finishedDate))
+	e.eventID(r.lastEvent)
+	e.bool(r.redo)
+	e.uint(uint64(r.from))
+	e.uint(uint64(r.was))
+	e.int(int64(r.started))
+	e.int(int64(r.startedDate))
+}
+
+func decodeWorkflow(d *decoder) *workflowRow {
+	r := &workflowRow{id: rota.WorkflowID(d.str()), seq: d.uint(), queue: rota.QueueName(d.str()), tenant: rota.TenantID(d.str()),
+		policy: rota.FailurePolicy(d.enum(uint64(rota.Continue)))}
+	if n := d.count(rota.MaxLabels); n > 0 {
+		r.labels = make(map[string]string, n)
+		for range n {
+			k := d.str()
+			r.labels[k] = d.str()
+		}
+	}
+	r.content = d.digest()
+	r.state = rota.WorkflowState(d.enum(uint64(rota.WorkflowCancelled)))
+	for _, p := range []*uint32{&r.nodes, &r.added, &r.failed, &r.cursor, &r.blocked, &r.live, &r.completed, &r.dead, &r.expired,
+		&r.cancelled, &r.skipped} {
+		*p = uint32(d.enum(rota.MaxWorkflowNodes))
+	}
+	r.edges, r.linked = d.enum(rota.MaxWorkflowEdges), d.enum(rota.MaxWorkflowEdges)
+	r.bytes = d.int()
+	r.touched = rota.Clock(d.int())
+	r.runs = int32(d.int())
+	r.ending = rota.WorkflowState(d.enum(uint64(rota.WorkflowCancelled)))
+	r.reason = rota.Reason(d.enum(uint64(rota.LastReason)))
+	r.leaving = d.bool()
+	r.submitted, r.finished = rota.Clock(d.int()), rota.Clock(d.int())
+	r.submittedDate, r.finishedDate = rota.Date(d.int()), rota.Date(d.int())
+	r.lastEvent = d.eventID()
+	r.redo = d.bool()
+	r.from = uint32(d.enum(rota.MaxWorkflowNodes))
+	r.was = rota.WorkflowState(d.enum(uint64(rota.WorkflowCancelled)))
+	r.started, r.startedDate = rota.Clock(d.int()), rota.Date(d.int())
+	return r
+}
+
+// vertexRow is one node of a workflow. Vertices are numbered in topological order,
+// so that every parent has a smaller number: no cycle can be told (Invariant I5).
+type vertexRow struct {
+	rowMeta
+	workflow rota.WorkflowID
+	number   uint32
+	// spec and parents never change; shape stands for them in the row's canonical
+	// bytes. Parents ascend.
+	spec    *keptSpec
+	parents []uint32
+	shape   rota.Digest
+	// state is Blocked until its parents have completed, vertexLive while it has a job,
+	// then how it ended.
+	state rota.NodeState
+	// Of the last attempt: its worker and number, when and at which index it was
+	// assigned. Then when it ended and why.
+	worker     rota.WorkerID
+	attempt    int32
+	assigned   rota.Clock
+	assignedAt rota.Index
+	finished   rota.Clock
+	finishedAt rota.Index
+	reason     rota.Reason
+	// runs counts the jobs that were made of it; prior numbers the end of the last one's
+	// life where a retry took its tombstone away.
+	runs  int32
+	prior uint64
+	// freeAt is as in a tombstone.
+	freeAt rota.Clock
+}
+
+// vertexBlocked says that the vertex waits for parents, or for its release in the
+// next entries; vertexLive that it has a job, which knows the state.
+const (
+	vertexBlocked = rota.NodeState(rota.Blocked)
+	vertexLive    = rota.NodeState(rota.Queued)
+)
+
+// over says that the vertex has ended; lost that it did so otherwise than well.
+func (r *vertexRow) over() bool { return r.state >= rota.NodeState(rota.Completed) }
+func (r *vertexRow) lost() bool { return r.state > rota.NodeState(rota.Completed) }
+
+// count gives the counter of the vertices that stand as a state says.
+func (r *workflowRow) count(s rota.NodeState) *uint32 {
+	switch s {
+	case vertexBlocked:
+		return &r.blocked
+	case rota.NodeState(rota.Completed):
+		return &r.completed
+	case rota.NodeState(rota.Dead):
+		return &r.dead
+	case rota.NodeState(rota.Expired):
+		return &r.expired
+	case rota.NodeState(rota.Cancelled):
+		return &r.cancelled
+	case rota.NodeSkipped:
+		return &r.skipped
+	default:
+		return &r.live
+	}
+}
+
+// passing says that a pass over the vertices is under way.
+func (r *workflowRow) passing() bool {
+	return r.state == rota.WorkflowRunning && (r.redo || r.ending != rota.WorkflowNone) && r.cursor < r.nodes
+}
+
+func (r *vertexRow) canonical(e *encoder) {
+	e.str(string(r.workflow))
+	e.uint(uint64(r.number))
+	e.digest(r.shape)
+	e.uint(uint64(r.state))
+	e.str(string(r.worker))
+	e.int(int64(r.attempt))
+	e.int(int64(r.assigned))
+	e.uint(uint64(r.assignedAt))
+	e.int(int64(r.finished))
+	e.uint(uint64(r.finishedAt))
+	e.uint(uint64(r.reason))
+	e.int(int64(r.runs))
+	e.uint(r.prior)
+	e.int(int64(r.freeAt))
+}
+
+// encodeShape is what never changes of a vertex: it precedes the row in snapshots.
+func encodeShape(e *encoder, s *keptSpec, parents []uint32) {
+	encodeSpec(e, s)
+	e.uint(uint64(len(parents)))
+	last := uint32(0)
+	for _, p := range parents {
+		e.uint(uint64(p - last))
+		last = p
+	}
+}
+
+func hashShape(e *encoder, s *keptSpec, parents []uint32) rota.Digest {
+	e.b = e.b[:0]
+	encodeShape(e, s, parents)
+	return hashBytes(e.b)
+}
+
+func decodeVertex(d *decoder) *vertexRow {
+	r := &vertexRow{spec: decodeSpec(d)}
+	n := d.count(rota.MaxWorkflowNodes)
+	r.parents = make([]uint32, 0, min(int(n), len(d.b)))
+	last := uint64(0)
+	for i := range n {
+		step := d.enum(rota.MaxWorkflowNodes)
+		if last += step; i > 0 && step == 0 || last >= rota.MaxWorkflowNodes || d.err != nil {
+			d.fail()
+			return r
+		}
+		r.parents = append(r.parents, uint32(last))
+	}
+	r.shape = hashShape(d.specs.encoder(), r.spec, r.parents)
+	r.workflow = rota.WorkflowID(d.str())
+	r.number = uint32(d.enum(rota.MaxWorkflowNodes - 1))
+	if d.digest() != r.shape || n > 0 && last >= uint64(r.number) {
+		d.fail()
+	}
+	r.state = rota.NodeState(d.enum(uint64(rota.NodeSkipped)))
+	r.worker = rota.WorkerID(d.str())
+	r.attempt = int32(d.int())
+	r.assigned, r.assignedAt = rota.Clock(d.int()), rota.Index(d.uint())
+	r.finished, r.finishedAt = rota.Clock(d.int()), rota.Index(d.uint())
+	r.reason = rota.Reason(d.enum(uint64(rota.LastReason)))
+	r.runs = int32(d.int())
+	r.prior = d.uint()
+	r.freeAt = rota.Clock(d.int())
+	return r
+}
+
+// vertexKey orders vertices by workflow, then number. No id holds a zero byte.
+func vertexKey(w rota.WorkflowID, number uint32) string {
+	b := make([]byte, 0, len(w)+5)
+	b = append(append(b, w...), 0)
+	return string(binary.BigEndian.AppendUint32(b, number))
+}

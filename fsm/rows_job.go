@@ -1,0 +1,213 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
+)
+
+// jobRow is one live job. There may be ten million of them, most of which only wait:
+// what a job has from its first lease on, or of a workflow, a delay or a tier, stands
+// apart in its jobLife.
+type jobRow struct {
+	rowMeta
+	// spec never changes; specHash stands for it in the row's canonical bytes.
+	spec     *keptSpec
+	specHash rota.Digest
+	// jobLife is noLife until own gave it one: fields of it are read as the row's own,
+	// and written after own alone.
+	*jobLife
+
+	// seq numbers submissions: log order.
+	seq           uint64
+	submitted     rota.Clock
+	enqueued      rota.Clock
+	submittedDate rota.Date
+	// queuedAt is since when it waits to be placed, for SPEC §7.8: the clock at which
+	// it last became QUEUED, or at which a hold of it ended without effect.
+	queuedAt rota.Clock
+	// expireAbs is the moment of ttl_abs (SPEC §9.3), 0 for never.
+	expireAbs rota.Clock
+	item      *sched.Item
+	// eventIncarnation, eventIndex and eventSeq are the newest event about it, the
+	// parent of the next (SPEC §12.1); its parts fill a word where the whole would not.
+	eventIncarnation uint64
+	eventIndex       rota.Index
+	eventSeq         uint32
+	// class is derived, as item is: rebuilt on restore, no part of the encoding.
+	class      sched.ClassID
+	attempt    int32
+	state      rota.JobState
+	lastReason rota.Reason
+}
+
+// jobLife is what most jobs that wait have nothing of.
+type jobLife struct {
+	// attempts are those that ended, the newest MaxAttemptsKept.
+	attempts []rota.Attempt
+	lifeWords
+}
+
+// lifeWords is what of a jobLife can be compared.
+type lifeWords struct {
+	firstLease rota.Clock
+	// due is when a DELAYED job wakes, on the cluster clock; dueDate when that
+	// has passed and a date is still to come.
+	due     rota.Clock
+	dueDate rota.Date
+	// expireRel is the moment of ttl_rel (SPEC §9.3), 0 for never.
+	expireRel rota.Clock
+	// lease is the open lease's id. Invariant I1: set exactly when state.Leased().
+	lease      rota.LeaseID
+	lastError  string
+	note       string
+	progressAt rota.Clock
+	// tier is where it stands in an adaptive queue, since tierAt, in log order by
+	// tierSeq (SPEC §10.2); all 0 until it is first QUEUED.
+	tierAt  rota.Clock
+	tierSeq uint64
+	// prior numbers the end of its life before a retry, 0 for none: by it the record
+	// of that life is found.
+	prior uint64
+	// workflow and vertex say which node of which workflow it is; none for most.
+	workflow rota.WorkflowID
+
+	// freeAt is for its end alone, no part of the encoding: until when the worker of a
+	// lease that was cancelled may go on believing in it.
+	freeAt rota.Clock
+	// data is derived: where its parents' outputs lie, while it is QUEUED.
+	data *sched.Data
+
+	declines int32
+	progress int32
+	// preempted counts how often it gave way (SPEC §7.9).
+	preempted int32
+	tier      int32
+	vertex    uint32
+}
+
+// noLife is what all jobs share that have no jobLife of their own. It stays empty
+// (checker.lives).
+var noLife = new(jobLife)
+
+// newJob gives an empty row.
+func (m *Machine) newJob() *jobRow {
+	j := m.jobs.fresh()
+	j.jobLife = noLife
+	return j
+}
+
+// own gives a job a jobLife to write to; j is editable.
+func (m *Machine) own(j *jobRow) {
+	if j.jobLife != noLife {
+		return
+	}
+	if n := len(m.lives); n > 0 {
+		j.jobLife, m.lives = m.lives[n-1], m.lives[:n-1]
+		return
+	}
+	j.jobLife = new(jobLife)
+}
+
+// detach gives a copy of a row a jobLife of its own, so that the row in a frozen copy
+// of the table keeps what it says.
+func (r *jobRow) detach() {
+	if r.jobLife != noLife {
+		life := *r.jobLife
+		r.jobLife = &life
+	}
+}
+
+// emptyJob makes a row that nobody holds new, and keeps its jobLife for another.
+func (m *Machine) emptyJob(j *jobRow) {
+	if life := j.jobLife; life != noLife && len(m.lives) < spareMost {
+		*life = jobLife{}
+		m.lives = append(m.lives, life)
+	}
+	*j = jobRow{}
+}
+
+func (r *jobRow) lastEvent() rota.EventID {
+	return rota.EventID{Incarnation: r.eventIncarnation, Index: r.eventIndex, Seq: r.eventSeq}
+}
+
+func (r *jobRow) setLastEvent(id rota.EventID) {
+	r.eventIncarnation, r.eventIndex, r.eventSeq = id.Incarnation, id.Index, id.Seq
+}
+
+func (r *jobRow) canonical(e *encoder) {
+	e.str(string(r.spec.ID))
+	e.digest(r.specHash)
+	e.uint(uint64(r.state))
+	e.int(int64(r.attempt))
+	e.int(int64(r.declines))
+	e.uint(r.seq)
+	e.int(int64(r.submitted))
+	e.int(int64(r.enqueued))
+	e.int(int64(r.firstLease))
+	e.int(int64(r.due))
+	e.int(int64(r.dueDate))
+	e.int(int64(r.submittedDate))
+	e.int(int64(r.expireAbs))
+	e.int(int64(r.expireRel))
+	e.b = append(e.b, r.lease[:]...)
+	e.uint(uint64(r.lastReason))
+	e.str(r.lastError)
+	e.int(int64(r.progress))
+	e.str(r.note)
+	e.int(int64(r.progressAt))
+	encodeAttempts(e, r.attempts)
+	e.int(int64(r.queuedAt))
+	e.int(int64(r.tier))
+	e.int(int64(r.tierAt))
+	e.uint(r.tierSeq)
+	e.int(int64(r.preempted))
+	e.eventID(r.lastEvent())
+	e.uint(r.prior)
+	e.str(string(r.workflow))
+	e.uint(uint64(r.vertex))
+}
+
+func decodeJob(d *decoder) *jobRow {
+	var life jobLife
+	r := &jobRow{spec: decodeSpec(d), jobLife: noLife}
+	r.specHash = hashSpec(d.specs.encoder(), r.spec)
+	if string(d.raw(d.uint())) != string(r.spec.ID) || d.digest() != r.specHash {
+		d.fail()
+	}
+	r.state = rota.JobState(d.enum(uint64(rota.Running)))
+	r.attempt = int32(d.int())
+	life.declines = int32(d.int())
+	r.seq = d.uint()
+	r.submitted = rota.Clock(d.int())
+	r.enqueued = rota.Clock(d.int())
+	life.firstLease = rota.Clock(d.int())
+	life.due = rota.Clock(d.int())
+	life.dueDate = rota.Date(d.int())
+	r.submittedDate = rota.Date(d.int())
+	r.expireAbs = rota.Clock(d.int())
+	life.expireRel = rota.Clock(d.int())
+	life.lease = d.leaseID()
+	r.lastReason = rota.Reason(d.enum(uint64(rota.LastReason)))
+	life.lastError = d.str()
+	life.progress = int32(d.int())
+	life.note = d.str()
+	life.progressAt = rota.Clock(d.int())
+	life.attempts = decodeAttempts(d)
+	r.queuedAt = rota.Clock(d.int())
+	life.tier = int32(d.int())
+	life.tierAt = rota.Clock(d.int())
+	life.tierSeq = d.uint()
+	life.preempted = int32(d.int())
+	r.setLastEvent(d.eventID())
+	life.prior = d.uint()
+	life.workflow = rota.WorkflowID(d.str())
+	life.vertex = uint32(d.enum(rota.MaxWorkflowNodes - 1))
+	if !life.empty() {
+		kept := life
+		r.jobLife = &kept
+	}
+	return r
+}
+
+// empty says that a jobLife says nothing.
+func (l *jobLife) empty() bool { return len(l.attempts) == 0 && l.lifeWords == lifeWords{} }

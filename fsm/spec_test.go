@@ -1,0 +1,79 @@
+package fsm
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// What a row keeps of a spec is all of it, field by field: one that is forgotten, in
+// keep or in what compares, is lost here.
+func TestSpecs_keepEveryField(t *testing.T) {
+	t.Parallel()
+	fields := reflect.TypeFor[rota.JobSpec]()
+	for i := range fields.NumField() {
+		name := fields.Field(i).Name
+		if name == "Minted" {
+			continue // no part of the job
+		}
+		var s rota.JobSpec
+		field := reflect.ValueOf(&s).Elem().Field(i)
+		setSomething(t, field)
+		for _, last := range []*rota.JobSpec{nil, new(rota.JobSpec), {Fee: 77}, {Priority: 3, Fee: 1}} {
+			var k specs
+			for i := range k.shared { // wherever it looks
+				k.shared[i] = last
+			}
+			if got := k.keep(&s).words(); !reflect.DeepEqual(got, s) {
+				t.Errorf("%s is lost after %+v: %+v", name, last, got)
+			}
+		}
+		var none *specs
+		if got := none.keep(&s).words(); !reflect.DeepEqual(got, s) {
+			t.Errorf("%s is lost where nothing is shared: %+v", name, got)
+		}
+	}
+}
+
+func setSomething(t *testing.T, f reflect.Value) {
+	t.Helper()
+	switch f.Kind() {
+	case reflect.String:
+		f.SetString("a")
+	case reflect.Int32, reflect.Int64:
+		f.SetInt(1)
+	case reflect.Bool:
+		f.SetBool(true)
+	case reflect.Slice:
+		f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+		if e := f.Index(0); e.Kind() == reflect.String {
+			e.SetString("a")
+		}
+	case reflect.Map:
+		f.Set(reflect.MakeMap(f.Type()))
+		v := reflect.New(f.Type().Elem()).Elem()
+		setSomething(t, v)
+		f.SetMapIndex(reflect.ValueOf("k"), v)
+	default:
+		t.Fatalf("a field of kind %s is new: say what it can be set to", f.Kind())
+	}
+}
+
+// Jobs that say the same share it; one that does not has its own.
+func TestSpecs_share(t *testing.T) {
+	t.Parallel()
+	var k specs
+	a := k.keep(&rota.JobSpec{ID: "a", CPUMilli: 5, Labels: map[string]string{"k": "v"}})
+	b := k.keep(&rota.JobSpec{ID: "b", CPUMilli: 5, Labels: map[string]string{"k": "v"}, Payload: []byte("p")})
+	c := k.keep(&rota.JobSpec{ID: "c", CPUMilli: 6})
+	d, e := k.keep(&rota.JobSpec{ID: "d", Tenant: "x"}), k.keep(&rota.JobSpec{ID: "e", Tenant: "y"})
+	f, g := k.keep(&rota.JobSpec{ID: "f", Tenant: "x"}), k.keep(&rota.JobSpec{ID: "g", Tenant: "y"})
+	if a.JobSpec != b.JobSpec || b.JobSpec == c.JobSpec || d.JobSpec != f.JobSpec || e.JobSpec != g.JobSpec ||
+		d.JobSpec == e.JobSpec {
+		t.Error("equal specs do not share, or others do")
+	}
+	if w := b.words(); w.ID != "b" || string(w.Payload) != "p" || w.CPUMilli != 5 || w.Labels["k"] != "v" {
+		t.Errorf("b came back as %+v", w)
+	}
+}

@@ -1,0 +1,119 @@
+package fsm
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// TestReadsBesideApplying reads what a node hands out of its state while the next entries
+// are applied: what was taken under the lock may be read without it, and says the same for
+// ever. The race detector sees what the digest of a frozen state does not.
+func TestReadsBesideApplying(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 5))
+	data := make([]byte, 1500)
+	for i := range data {
+		data[i] = byte(r.Uint32())
+	}
+	b := emptyBench(t)
+	b.every, b.keepLog = 1_000, true
+	b.lead()
+	runMix(b, &dice{data: data})
+
+	var lock sync.RWMutex
+	m, over := New(), make(chan struct{})
+	var readers sync.WaitGroup
+	for reader := range uint64(3) {
+		readers.Go(func() {
+			chance := rand.New(rand.NewPCG(reader, 1))
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				readOutside(t, m, &lock, chance)
+			}
+		})
+	}
+	for i, entry := range b.log {
+		lock.Lock()
+		a, err := m.Apply(rota.Index(i+1), 1, entry)
+		if err == nil {
+			m.Recycle(a.Events)
+		}
+		lock.Unlock()
+		if err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	close(over)
+	readers.Wait()
+	if m.Head().Digest != b.Head().Digest {
+		t.Errorf("digest %s, %s without readers", m.Head().Digest, b.Head().Digest)
+	}
+}
+
+// readOutside takes one of the things that reads are made of, and reads it once the lock
+// is given back.
+func readOutside(t *testing.T, m *Machine, lock *sync.RWMutex, chance *rand.Rand) {
+	switch chance.IntN(4) {
+	case 0:
+		lock.Lock()
+		f := m.Freeze()
+		lock.Unlock()
+		if _, err := f.Thaw(); err != nil {
+			t.Error(err)
+		}
+	case 1:
+		lock.Lock()
+		list := m.Jobs()
+		lock.Unlock()
+		if _, err := list.Page(rota.JobFilter{Limit: 1000}, noHistory{}); err != nil {
+			t.Error(err)
+		}
+	case 2:
+		lock.RLock()
+		staged := m.Staged(20, 1<<30)
+		lock.RUnlock()
+		for _, s := range staged {
+			if e, err := DecodeEnded(s.Append(nil)); err != nil || e.Seq != s.Seq {
+				t.Error(err)
+			}
+		}
+	case 3:
+		var told []rota.Job
+		var given []rota.Assignment
+		lock.RLock()
+		m.jobs.scan(func(id rota.JobID, _ *jobRow) bool {
+			job, _ := m.Job(id)
+			told = append(told, job)
+			return len(told) < 50
+		})
+		m.LiveWorkers(func(id rota.WorkerID, s rota.Session, _ rota.WorkerStatus, _ rota.Clock) {
+			given = append(given, m.Assignments(id, s)...)
+		})
+		rounds := m.Decide(100)
+		lock.RUnlock()
+		for _, j := range told {
+			if j.State.Leased() != (j.Lease != nil) || j.Lease != nil && j.Lease.Job != j.ID {
+				t.Errorf("job %s is %s with lease %+v", j.ID, j.State, j.Lease)
+			}
+			for i := range j.Attempts {
+				if j.Attempts[i].Number < 0 {
+					t.Errorf("job %s: %+v", j.ID, j.Attempts[i])
+				}
+			}
+		}
+		for _, a := range given {
+			if a.Lease.Job != a.Spec.ID {
+				t.Errorf("lease of %s with the spec of %s", a.Lease.Job, a.Spec.ID)
+			}
+		}
+		_ = opsOf(rounds)
+	}
+}

@@ -1,0 +1,244 @@
+package fsm
+
+import (
+	"fmt"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// leaseOps is one verb for each job of the batch, changed where a caller says so.
+func (l *life) leaseOps(v rota.LeaseVerb, change ...func(*rota.LeaseCommand)) []byte {
+	ops := make([]*fsmpb.Op, batch)
+	for i, id := range l.jobs {
+		j, _ := l.m.Job(rota.JobID(id))
+		if j.Lease == nil {
+			l.m.b.Fatalf("job %s has no lease", id)
+		}
+		ops[i] = verb(v, *j.Lease, change...)
+	}
+	return l.m.seal(ops...)
+}
+
+// jobOps is one operation for each job of the batch, by its id.
+func (l *life) jobOps(op func(id string) *fsmpb.Op) []byte {
+	ops := make([]*fsmpb.Op, batch)
+	for i, id := range l.jobs {
+		ops[i] = op(id)
+	}
+	return l.m.seal(ops...)
+}
+
+// step seals the entry of a name, as the state stands now.
+func (l *life) step(name string) []byte {
+	switch name {
+	case "submit":
+		return l.submit()
+	case "round":
+		return l.rounds()
+	case "ack":
+		return l.leaseOps(rota.VerbAck)
+	case "renew":
+		return l.leaseOps(rota.VerbRenew)
+	case "progress":
+		return l.leaseOps(rota.VerbProgress, func(c *rota.LeaseCommand) { c.Progress, c.Text = 50, "half" })
+	case "complete":
+		return l.leaseOps(rota.VerbComplete)
+	case "fail":
+		return l.leaseOps(rota.VerbFail, func(c *rota.LeaseCommand) { c.Text, c.NoRetry = "broken", true })
+	case "decline":
+		return l.leaseOps(rota.VerbDecline)
+	case "cancel":
+		return l.jobOps(cancelOp)
+	case "retry":
+		return l.jobOps(func(id string) *fsmpb.Op { // as a node proposes it: with the job as it was submitted
+			return &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: id, Spec: SpecOp(benchJob(id))}}}
+		})
+	case "status":
+		n := 0
+		return l.jobOps(func(string) *fsmpb.Op { // as an operator says it
+			n++
+			return statusOp("w0", []rota.WorkerStatus{rota.WorkerActive, rota.WorkerSuspended}[n%2], 0)
+		})
+	case "register":
+		n := 0
+		return l.jobOps(func(string) *fsmpb.Op { n++; return registerOp(fmt.Sprint("w", n%4), 100, "s", false) })
+	case "queue":
+		return l.jobOps(func(string) *fsmpb.Op { return queueOp("default", "weight", fmt.Sprint(1+l.n/batch%7)) })
+	case "tenant":
+		return l.jobOps(func(id string) *fsmpb.Op { return tenantOp("t"+id[len(id)-3:], "weight", fmt.Sprint(1+l.n/batch%7)) })
+	case "barrier":
+		return l.jobOps(func(string) *fsmpb.Op { return &fsmpb.Op{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}} })
+	}
+	l.m.b.Fatal("no step " + name)
+	return nil
+}
+
+// hire has new workers, as those before cool down after what failed at them.
+func (l *life) hire() {
+	for i := range 4 {
+		l.m.entry(registerOp(fmt.Sprintf("w%d-%d", l.n, i), 100, "s", false))
+	}
+}
+
+// BenchmarkVerb is every verb by itself, in entries of a hundred; an operation is one
+// verb. BenchmarkLife has those of a whole life, benchmarks of workflows theirs.
+func BenchmarkVerb(b *testing.B) {
+	for _, c := range []struct {
+		verb string
+		// before is what leads to the state that the verb wants, after ends the jobs.
+		before, after []string
+	}{
+		{"submit", nil, []string{"cancel"}},
+		{"round", []string{"submit"}, []string{"ack", "complete"}},
+		{"ack", []string{"submit", "round"}, []string{"complete"}},
+		{"renew", []string{"submit", "round", "ack"}, []string{"complete"}},
+		{"progress", []string{"submit", "round", "ack"}, []string{"complete"}},
+		{"complete", []string{"submit", "round", "ack"}, nil},
+		{"fail", []string{"submit", "round", "ack"}, nil},
+		{"decline", []string{"submit", "round"}, []string{"cancel"}},
+		{"cancel", []string{"submit"}, nil},
+		{"retry", []string{"submit", "cancel"}, []string{"cancel"}},
+		{"register", nil, nil},
+		{"status", nil, nil},
+		{"queue", nil, nil},
+		{"tenant", []string{"submit"}, []string{"cancel"}},
+		{"barrier", nil, nil},
+	} {
+		b.Run(c.verb, func(b *testing.B) {
+			l := newLife(fill(b, 1_000))
+			// Failures would keep the workers from the jobs behind them.
+			l.m.entry(queueOp("default", "min_health", "0"))
+			b.ReportAllocs()
+			b.ResetTimer()
+			b.StopTimer()
+			for done := 0; done < b.N; done += batch {
+				for _, name := range c.before {
+					l.m.run(l.step(name))
+				}
+				if c.before == nil && c.verb != "submit" {
+					l.n += batch
+					l.jobs = make([]string, batch)
+				}
+				data := l.step(c.verb)
+				b.StartTimer()
+				l.m.run(data)
+				b.StopTimer()
+				for _, name := range c.after {
+					l.m.run(l.step(name))
+				}
+				if c.verb == "fail" || c.verb == "decline" {
+					l.hire()
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkEntry is an entry's bytes: sealed by the leader, checked and read on every node.
+// An operation is an entry of a hundred submissions of 256 bytes.
+func BenchmarkEntry(b *testing.B) {
+	entry := &fsmpb.Entry{Term: 1, NowMs: int64(startClock)}
+	for i := range batch {
+		entry.Ops = append(entry.Ops, submitOp(benchJob(fmt.Sprintf("job-%09d", i))))
+	}
+	data, err := Seal(entry, FirstRules)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("seal", func(b *testing.B) {
+		b.SetBytes(int64(len(data)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := Seal(entry, FirstRules); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("open", func(b *testing.B) {
+		o := &opener{}
+		b.SetBytes(int64(len(data)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := open(1, data, FirstRules, o); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("open by package proto", func(b *testing.B) {
+		body, err := proto.Marshal(entry)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(int64(len(body)))
+		b.ReportAllocs()
+		for b.Loop() {
+			var e fsmpb.Entry
+			if err := proto.Unmarshal(body, &e); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkRow is a job's row: its canonical bytes hashed for the digest, written and read
+// for a snapshot.
+func BenchmarkRow(b *testing.B) {
+	m := fill(b, 1)
+	row := m.jobs.get("backlog-00000000")
+	var record []byte
+	if err := m.Freeze().Records(func(tag byte, rec []byte) error {
+		if tag == tagJob {
+			record = append([]byte(nil), rec...)
+		}
+		return nil
+	}); err != nil || record == nil {
+		b.Fatal("no record of the job", err)
+	}
+	b.Run("digest", func(b *testing.B) {
+		enc := &encoder{}
+		b.SetBytes(int64(len(record)))
+		b.ReportAllocs()
+		for b.Loop() {
+			hashRow(enc, tagJob, row)
+		}
+	})
+	b.Run("encode", func(b *testing.B) {
+		enc := &encoder{}
+		b.SetBytes(int64(len(record)))
+		b.ReportAllocs()
+		for b.Loop() {
+			enc.b = enc.b[:0]
+			row.canonical(enc)
+		}
+	})
+	b.Run("decode", func(b *testing.B) {
+		b.SetBytes(int64(len(record)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if decodeJob(&decoder{b: record}) == nil {
+				b.Fatal("no row")
+			}
+		}
+	})
+}
+
+// What every node does for each row and entry allocates nothing where nothing new lives on.
+func TestRowAllocations(t *testing.T) {
+	b := newBench(t)
+	b.entry(submitOp(jobSpec("a")))
+	row, enc := b.jobs.get("a"), &encoder{}
+	hashRow(enc, tagJob, row) // room is made once
+	for name, f := range map[string]func(){
+		"hashing a row":  func() { hashRow(enc, tagJob, row) },
+		"encoding a row": func() { enc.b = enc.b[:0]; row.canonical(enc) },
+		"finding a row":  func() { b.jobs.get("a") },
+	} {
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s allocates %v times, and should not at all", name, n)
+		}
+	}
+}

@@ -1,0 +1,302 @@
+package fsm
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/rotasched/rota"
+	"github.com/tidwall/btree"
+)
+
+// liveNodes counts the jobs of a workflow's nodes by state, of those whose vertices
+// are live. It is derived.
+type liveNodes struct{ delayed, queued, assigned, running int64 }
+
+func (n *liveNodes) count(s rota.JobState, by int64) {
+	switch s {
+	case rota.Delayed:
+		n.delayed += by
+	case rota.Queued:
+		n.queued += by
+	case rota.Assigned:
+		n.assigned += by
+	case rota.Running:
+		n.running += by
+	}
+}
+
+// moveNode keeps liveNodes where a node's job changes its state. A tree that is
+// copied on write was taken, as lists of workflows read it while the machine goes on.
+func (r *registry) moveNode(j *jobRow, from, to rota.JobState) {
+	if j.workflow == "" {
+		return
+	}
+	n, _ := r.nodes.Get(j.workflow)
+	n.count(from, -1)
+	n.count(to, 1)
+	if n == (liveNodes{}) {
+		r.nodes.Delete(j.workflow)
+	} else {
+		r.nodes.Set(j.workflow, n)
+	}
+}
+
+// liveNodes checks that the nodes' jobs are counted as they stand. Invariant I4.
+func (c *checker) liveNodes() {
+	counted := &registry{}
+	c.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
+		counted.moveNode(j, rota.JobNone, j.state)
+		return true
+	})
+	kept := &c.m.registry.nodes
+	counted.nodes.Scan(func(id rota.WorkflowID, want liveNodes) bool {
+		if got, _ := kept.Get(id); got != want {
+			c.fault("I4: workflow %s has live nodes %v, its jobs say %v", id, got, want)
+		}
+		return true
+	})
+	if got, want := kept.Len(), counted.nodes.Len(); got != want {
+		c.fault("I4: %d workflows have live nodes, the jobs say %d", got, want)
+	}
+}
+
+// hidden says that nobody is told of a workflow: its nodes are still arriving, or it
+// is being dropped.
+func (r *workflowRow) hidden() bool { return r.state == rota.WorkflowOpen || r.leaving }
+
+// Workflow tells a workflow without its nodes, critical path and estimates.
+func (m *Machine) Workflow(id rota.WorkflowID) (rota.Workflow, bool) {
+	r := m.workflows.get(id)
+	if r == nil || r.hidden() {
+		return rota.Workflow{}, false
+	}
+	live, _ := m.registry.nodes.Get(id)
+	return workflowWords(r, live, m.vertices.get(vertexKey(id, r.failed))), true
+}
+
+// workflowWords tells a workflow; failed is the vertex that its row names.
+func workflowWords(r *workflowRow, live liveNodes, failed *vertexRow) rota.Workflow {
+	w := rota.Workflow{ID: r.id, State: r.state, Queue: r.queue, Tenant: r.tenant, OnFailure: r.policy, Labels: r.labels,
+		NodeCount: int64(r.nodes), EdgeCount: int64(r.edges), Runs: r.runs, Ending: r.ending, Reason: r.reason,
+		Submitted: r.submitted, Finished: r.finished, SubmittedDate: r.submittedDate, FinishedDate: r.finishedDate,
+		Progress: int32(int64(r.completed) * 100 / max(int64(r.nodes), 1))}
+	w.Counts = rota.NodeCounts{Skipped: int64(r.skipped), JobCounts: rota.JobCounts{Blocked: int64(r.blocked),
+		Delayed: live.delayed, Queued: live.queued, Assigned: live.assigned, Running: live.running,
+		Completed: int64(r.completed), Dead: int64(r.dead), Expired: int64(r.expired), Cancelled: int64(r.cancelled)}}
+	if r.reason != rota.ReasonNone && failed != nil {
+		w.FailedNode = vertexName(failed)
+	}
+	return w
+}
+
+// WorkflowView is a frozen view of one workflow with its nodes; reading it holds
+// nothing up.
+type WorkflowView struct {
+	row      *workflowRow
+	live     liveNodes
+	clock    rota.Clock
+	vertices *tree[string, *vertexRow]
+	jobs     *tree[rota.JobID, *jobRow]
+	leases   *tree[string, *leaseRow]
+}
+
+// WorkflowView freezes a workflow; ok is false where there is none.
+func (m *Machine) WorkflowView(id rota.WorkflowID) (v *WorkflowView, ok bool) {
+	r := m.workflows.get(id)
+	if r == nil || r.hidden() {
+		return nil, false
+	}
+	live, _ := m.registry.nodes.Get(id)
+	return &WorkflowView{r, live, m.head.clock, m.vertices.freeze(), m.jobs.freeze(), m.leases.freeze()}, true
+}
+
+// Words tells the workflow with its nodes, its critical path and its estimates:
+// O(nodes + edges).
+func (v *WorkflowView) Words() rota.Workflow {
+	rows := make([]*vertexRow, 0, v.row.nodes)
+	v.vertices.Ascend(vertexKey(v.row.id, 0), func(_ string, r *vertexRow) bool {
+		if len(rows) == int(v.row.nodes) {
+			return false
+		}
+		rows = append(rows, r)
+		return true
+	})
+	w := workflowWords(v.row, v.live, rows[v.row.failed])
+	w.Nodes = make([]rota.WorkflowNode, len(rows))
+	plan := make([]rota.PlanNode, len(rows))
+	parents := make([]string, 0, v.row.edges)
+	for i, r := range rows {
+		first := len(parents)
+		for _, p := range r.parents {
+			parents = append(parents, w.Nodes[p].ID)
+		}
+		w.Nodes[i], plan[i] = v.node(r)
+		w.Nodes[i].Parents = parents[first:len(parents):len(parents)]
+	}
+	p := rota.Estimate(plan)
+	w.CriticalPath, w.CriticalPathMs, w.RemainingMs = make([]string, len(p.Critical)), p.CriticalMs, p.RemainingMs
+	for i, number := range p.Critical {
+		w.CriticalPath[i] = w.Nodes[number].ID
+	}
+	for i, ms := range p.DurationMs {
+		w.Nodes[i].DurationMs = ms
+	}
+	return w
+}
+
+// node tells a vertex: of one that is live what its job and its lease say.
+func (v *WorkflowView) node(r *vertexRow) (n rota.WorkflowNode, p rota.PlanNode) {
+	n = rota.WorkflowNode{ID: vertexName(r), Job: r.spec.ID, Type: r.spec.Type, State: r.state, Worker: r.worker,
+		Attempt: r.attempt, AssignedIndex: r.assignedAt, Assigned: r.assigned, FinishedIndex: r.finishedAt,
+		Finished: r.finished, Reason: r.reason}
+	p = rota.PlanNode{Parents: r.parents, Type: r.spec.Type, ExpectedMs: r.spec.ExpectedMs, SimulateMs: r.spec.SimulateMs}
+	if r.assigned != 0 && r.over() {
+		p.TookMs = int64(r.finished - r.assigned)
+	}
+	if j, _ := v.jobs.Get(r.spec.ID); r.state == vertexLive && j != nil {
+		n.State = rota.NodeState(j.state)
+		if l, leased := v.leases.Get(string(j.lease[:])); leased {
+			n.Worker, n.Attempt, n.Assigned, n.AssignedIndex = l.Worker, l.Attempt, l.Started, l.index
+			p.TookMs = int64(v.clock - l.Started)
+		} else {
+			n.Reason = j.lastReason
+		}
+	}
+	p.State = n.State
+	return n, p
+}
+
+// WorkflowList is a frozen view of all workflows; reading it holds nothing up.
+type WorkflowList struct {
+	workflows *tree[rota.WorkflowID, *workflowRow]
+	vertices  *tree[string, *vertexRow]
+	live      *btree.Map[rota.WorkflowID, liveNodes]
+}
+
+// Workflows freezes the workflows for a list.
+func (m *Machine) Workflows() *WorkflowList {
+	return &WorkflowList{m.workflows.freeze(), m.vertices.freeze(), m.registry.nodes.Copy()}
+}
+
+// Page gives the workflows that the filter selects, by id, without their nodes. A
+// cursor is the id of the last one looked at, and means the same on every node.
+func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
+	page := rota.WorkflowPage{Workflows: []rota.Workflow{}}
+	if f.Cursor != "" && !rota.ValidID(f.Cursor) {
+		return page, rota.Refusef(rota.Invalid, "cursor", "cursor %q is not one that a page gave", f.Cursor)
+	}
+	limit, last := f.Limit, f.Cursor
+	if limit <= 0 {
+		limit = 100
+	}
+	limit = min(limit, rota.MaxPage)
+	l.workflows.Ascend(rota.WorkflowID(f.Cursor), func(id rota.WorkflowID, r *workflowRow) bool {
+		if string(id) == f.Cursor || r.hidden() || f.State != rota.WorkflowNone && f.State != r.state ||
+			f.Queue != "" && f.Queue != r.queue || f.Tenant != "" && f.Tenant != r.tenant {
+			return true // there are at most MaxWorkflows: looking at all is a matter of milliseconds
+		}
+		if len(page.Workflows) == limit {
+			page.NextCursor = last
+			return false
+		}
+		live, _ := l.live.Get(id)
+		failed, _ := l.vertices.Get(vertexKey(id, r.failed))
+		page.Workflows, last = append(page.Workflows, workflowWords(r, live, failed)), string(id)
+		return true
+	})
+	return page, nil
+}
+
+// NodeParents gives the jobs of the parents of a node, whose outputs it sees, in the
+// order of their numbers (SPEC §11.2).
+func (m *Machine) NodeParents(job rota.JobID) ([]rota.JobID, error) {
+	f, v := m.vertex(job)
+	if v == nil {
+		return nil, rota.Refusef(rota.NotFound, "job", "job %q is not that of a known workflow's node", job)
+	}
+	parents := make([]rota.JobID, len(v.parents))
+	for i, p := range v.parents {
+		parents[i] = f.rows[p].spec.ID
+	}
+	return parents, nil
+}
+
+// waitingNode gives the vertex of a node that has no job yet, as it waits for its
+// parents; nil where the id is of no such node.
+func (m *Machine) waitingNode(job rota.JobID) (*flow, *vertexRow) {
+	f, v := m.vertex(job)
+	if v == nil || v.state != vertexBlocked {
+		return nil, nil
+	}
+	return f, v
+}
+
+// waitingJob is the job that a vertex will have, as it is told until then.
+func waitingJob(r *workflowRow, v *vertexRow) rota.Job {
+	return rota.Job{JobSpec: v.spec.words(), State: rota.Blocked, Submitted: r.started, SubmittedDate: r.startedDate}
+}
+
+// waitingFrom reads the place in the list of waiting nodes that a cursor tells: a
+// workflow, a slash, the number of the last vertex looked at.
+func waitingFrom(cursor string) (w rota.WorkflowID, number uint32, ok bool) {
+	id, text, _ := strings.Cut(cursor, "/")
+	n, err := strconv.ParseUint(text, 10, 32)
+	return rota.WorkflowID(id), uint32(n), err == nil && rota.ValidID(id) && n < rota.MaxWorkflowNodes
+}
+
+// isWaiting says of a job of an earlier life that its node waits for its parents.
+func (p *pager) isWaiting(id rota.JobID) bool {
+	w, _, ok := rota.SplitNodeJobID(id)
+	if !ok {
+		return false
+	}
+	if w != p.waitsOf {
+		p.waits, p.waitsOf = map[rota.JobID]bool{}, w
+		if r, _ := p.workflows.Get(w); r != nil && !r.hidden() && r.blocked > 0 {
+			p.vertices.Ascend(vertexKey(w, 0), func(_ string, v *vertexRow) bool {
+				if v.workflow == w && v.state == vertexBlocked {
+					p.waits[v.spec.ID] = true
+				}
+				return v.workflow == w && len(p.waits) < int(r.blocked)
+			})
+		}
+	}
+	return p.waits[id]
+}
+
+// waiting lists the nodes that wait for their parents, by workflow and number: jobs
+// that are BLOCKED have no rows.
+func (p *pager) waiting() {
+	if p.filter.State != rota.JobNone && p.filter.State != rota.Blocked {
+		return
+	}
+	from, next := rota.WorkflowID(""), uint32(0)
+	if p.last != "" {
+		from, next, _ = waitingFrom(string(p.last))
+		next++
+	}
+	p.workflows.Ascend(from, func(id rota.WorkflowID, r *workflowRow) bool {
+		first := uint32(0)
+		if id == from {
+			first = next
+		}
+		if r.hidden() || r.blocked == 0 || p.filter.Tenant != "" && p.filter.Tenant != r.tenant {
+			return true
+		}
+		p.vertices.Ascend(vertexKey(id, first), func(_ string, v *vertexRow) bool {
+			if v.workflow != id {
+				return false
+			}
+			if p.full(partWaiting) {
+				return false
+			}
+			p.last = rota.JobID(string(id) + "/" + strconv.FormatUint(uint64(v.number), 10))
+			s := v.spec
+			if v.state == vertexBlocked && selects(p.filter, s.Queue, s.Tenant, s.Type, rota.Blocked) {
+				p.page.Jobs = append(p.page.Jobs, waitingJob(r, v))
+			}
+			return true
+		})
+		return p.page.NextCursor == ""
+	})
+}

@@ -1,0 +1,158 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/zeebo/xxh3"
+	"google.golang.org/protobuf/proto"
+)
+
+// chunkBytes is about what one operation that adds nodes may take of an entry: half
+// of it, so that others have room beside it. A single node may be bigger.
+const chunkBytes = 256 << 10
+
+// sharesMost bounds the queues that an announcement tells apart; the nodes of a
+// workflow over more of them are counted as they arrive.
+const sharesMost = 256
+
+// template is a node's spec as the log takes it: its id within the workflow, its
+// queue filled in, no tenant, as that is the workflow's.
+func template(w *rota.WorkflowSpec, n *rota.NodeSpec) rota.JobSpec {
+	s := n.JobSpec
+	s.ID, s.Tenant = rota.JobID(n.ID), ""
+	if s.Queue == "" {
+		s.Queue = workflowQueue(w)
+	}
+	return s
+}
+
+func workflowQueue(w *rota.WorkflowSpec) rota.QueueName {
+	if w.Queue == "" {
+		return rota.DefaultQueue
+	}
+	return w.Queue
+}
+
+func workflowTenant(w *rota.WorkflowSpec) rota.TenantID {
+	if w.Tenant == "" {
+		return rota.DefaultTenant
+	}
+	return w.Tenant
+}
+
+// WorkflowContent stands for all that a submitter says of a workflow, nodes and
+// edges too: two submissions with the same go on with one upload.
+func WorkflowContent(w *rota.WorkflowSpec, g *rota.Graph) [16]byte {
+	h := xxh3.New()
+	e := &encoder{}
+	e.str(string(w.ID))
+	e.str(string(workflowQueue(w)))
+	e.str(string(workflowTenant(w)))
+	e.uint(uint64(w.OnFailure))
+	e.uint(uint64(len(w.Labels)))
+	for _, k := range slices.Sorted(maps.Keys(w.Labels)) {
+		e.str(k)
+		e.str(w.Labels[k])
+	}
+	e.uint(uint64(len(g.Order)))
+	_, _ = h.Write(e.b) // a hash never fails
+	var kept specs
+	for k, at := range g.Order {
+		s := template(w, &w.Nodes[at])
+		e.b = e.b[:0]
+		encodeShape(e, kept.keep(&s), g.Parents[k])
+		_, _ = h.Write(e.b)
+	}
+	return h.Sum128().Bytes()
+}
+
+// OpenWorkflowOp announces a workflow.
+func OpenWorkflowOp(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte) *fsmpb.Op {
+	op := &fsmpb.OpenWorkflow{Id: string(w.ID), Queue: string(workflowQueue(w)), Tenant: string(workflowTenant(w)),
+		OnFailure: uint32(w.OnFailure), Content: content[:], Nodes: uint32(len(g.Order)), Edges: uint64(g.Edges),
+		Priority: rota.MaxPriority}
+	for _, k := range slices.Sorted(maps.Keys(w.Labels)) {
+		op.Labels = append(op.Labels, &fsmpb.Label{Key: k, Value: w.Labels[k]})
+	}
+	shares := make(map[rota.QueueName]uint32)
+	for k, at := range g.Order {
+		n := &w.Nodes[at]
+		if len(g.Parents[k]) == 0 {
+			op.Priority = min(op.Priority, n.Priority)
+		}
+		if n.Queue == "" {
+			shares[workflowQueue(w)]++
+		} else {
+			shares[n.Queue]++
+		}
+	}
+	if len(shares) <= sharesMost {
+		for _, q := range slices.Sorted(maps.Keys(shares)) {
+			op.Shares = append(op.Shares, &fsmpb.QueueShare{Queue: string(q), Nodes: shares[q]})
+		}
+	}
+	return &fsmpb.Op{Op: &fsmpb.Op_OpenWorkflow{OpenWorkflow: op}}
+}
+
+// AddNodesOps are the nodes from a number on, in chunks: each of at most
+// MaxChunkNodes and, but for a single node that is bigger, 256 KiB.
+func AddNodesOps(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte, from uint32) (ops []*fsmpb.Op) {
+	var chunk *fsmpb.AddNodes
+	size := 0
+	for k := int(from); k < len(g.Order); k++ {
+		s := template(w, &w.Nodes[g.Order[k]])
+		n := &fsmpb.WorkflowNode{Spec: SpecOp(&s), Parents: parentSteps(g.Parents[k])}
+		bytes := proto.Size(n) + 8 // and its tag and length
+		if chunk == nil || len(chunk.Nodes) >= rota.MaxChunkNodes || size+bytes > chunkBytes {
+			chunk = &fsmpb.AddNodes{Workflow: string(w.ID), Content: content[:], First: uint32(k)}
+			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_AddNodes{AddNodes: chunk}})
+			size = 0
+		}
+		chunk.Nodes = append(chunk.Nodes, n)
+		size += bytes
+	}
+	return ops
+}
+
+// parentSteps are a node's parents as the log takes them: the first as it is, each
+// next one as the difference to the one before.
+func parentSteps(parents []uint32) []uint32 {
+	if len(parents) == 0 {
+		return nil
+	}
+	steps := make([]uint32, len(parents))
+	last := uint32(0)
+	for i, p := range parents {
+		steps[i], last = p-last, p
+	}
+	return steps
+}
+
+// CommitWorkflowOp lets a workflow run whose nodes have all arrived.
+func CommitWorkflowOp(id rota.WorkflowID, content [16]byte) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_CommitWorkflow{CommitWorkflow: &fsmpb.CommitWorkflow{Id: string(id), Content: content[:]}}}
+}
+
+// CancelWorkflowOp ends what has not ended of a workflow.
+func CancelWorkflowOp(id rota.WorkflowID) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_CancelWorkflow{CancelWorkflow: &fsmpb.CancelWorkflow{Id: string(id)}}}
+}
+
+// RetryWorkflowOp runs again what did not complete; from is a node's id or empty,
+// runs how often the workflow has run as far as the caller knows.
+func RetryWorkflowOp(id rota.WorkflowID, from string, runs int32) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_RetryWorkflow{RetryWorkflow: &fsmpb.RetryWorkflow{Id: string(id), From: from, Runs: runs}}}
+}
+
+// contentOf reads what an operation gives as content; ok is false unless it has 16
+// bytes.
+func contentOf(b []byte) (d rota.Digest, ok bool) {
+	if len(b) != 16 {
+		return d, false
+	}
+	return rota.Digest{Hi: binary.BigEndian.Uint64(b), Lo: binary.BigEndian.Uint64(b[8:])}, true
+}

@@ -1,0 +1,40 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// committed gives a workflow that somebody may see; the error says that there is none.
+func (m *Machine) committed(id rota.WorkflowID) (*workflowRow, error) {
+	if r := m.workflows.get(id); r != nil && !r.leaving && r.state != rota.WorkflowOpen {
+		return r, nil
+	}
+	return nil, rota.Refusef(rota.NotFound, "workflow", "workflow %.80q is not known", id)
+}
+
+// cancelWorkflow ends what has not ended of a workflow, leases too; what is done
+// stays. One that is failing is CANCELLED then.
+func (m *Machine) cancelWorkflow(op *fsmpb.CancelWorkflow) *fsmpb.Outcome {
+	r, err := m.committed(rota.WorkflowID(op.GetId()))
+	switch {
+	case err != nil:
+		return refused(err)
+	case r.state == rota.WorkflowCancelled || r.ending == rota.WorkflowCancelled:
+		return flowOutcome(r, true)
+	case r.state != rota.WorkflowRunning:
+		return flowRefused(r, rota.Refusef(rota.Conflict, "workflow", "workflow %s is %s already", r.id, r.state))
+	}
+	r = m.workflows.edit(r.id)
+	f := m.flows.byID[r.id]
+	m.endFlow(f, r, rota.WorkflowCancelled)
+	m.finishFlow(f, r) // where a retry has taken nothing back yet there is nothing left to end
+	return flowOutcome(r, false)
+}
+
+// flowRefused is a refusal that tells where the workflow stands.
+func flowRefused(r *workflowRow, err error) *fsmpb.Outcome {
+	o := refused(err)
+	o.WorkflowState, o.Runs = uint32(r.state), r.runs
+	return o
+}

@@ -1,0 +1,232 @@
+package fsm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// TestWorkflowChaos does to a few small workflows at once all that can be done to
+// them, in any order: with what an entry may do for workflows cut to a few vertices, so
+// that passes and releases stop everywhere, and operations hit them where they stand.
+// The machine is checked, restored and compared throughout; at last all must end.
+func TestWorkflowChaos(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(60)
+	if testing.Short() {
+		seeds = 10
+	}
+	for seed := range seeds {
+		for _, steps := range []int{1, 3, rota.MaxFlowSteps} {
+			b := newBench(reported{t, fmt.Sprintf("seed %d, %d steps an entry: ", seed, steps)})
+			b.every = 2
+			b.flows.steps, b.twin.flows.steps = steps, steps
+			b.flows.looks, b.twin.flows.looks = steps, steps // one look a step, so that cursors stop anywhere
+			c := chaos{bench: b, chance: rand.New(rand.NewPCG(seed, 3))}
+			c.run()
+		}
+	}
+}
+
+// reported says in each failure what run it is of.
+type reported struct {
+	*testing.T
+	run string
+}
+
+func (r reported) Fatal(a ...any) {
+	r.Helper()
+	r.T.Fatal(append([]any{r.run}, a...)...)
+}
+
+func (r reported) Fatalf(format string, a ...any) {
+	r.Helper()
+	r.T.Fatalf(r.run+format, a...)
+}
+
+// chaos is one run on a bench.
+type chaos struct {
+	*bench
+	chance *rand.Rand
+	dags   []*dag
+}
+
+// add submits a workflow, mostly whole, under an id that may be taken.
+func (c *chaos) add() []*fsmpb.Op {
+	r := c.chance
+	parents := make([][]uint32, 1+r.IntN(14))
+	for i := range parents {
+		for p := range i {
+			if r.IntN(4) == 0 {
+				parents[i] = append(parents[i], uint32(p))
+			}
+		}
+	}
+	d := newDAG(fmt.Sprint("wf", r.IntN(5)), parents, func(d *dag) {
+		d.OnFailure = rota.FailurePolicy(r.IntN(2))
+		for i := range d.Nodes {
+			c.node(&d.Nodes[i])
+		}
+	})
+	c.dags = append(c.dags, d)
+	ops := append([]*fsmpb.Op{d.open()}, d.add()...)
+	if r.IntN(5) > 0 {
+		ops = append(ops, d.commit())
+	}
+	return ops
+}
+
+func (c *chaos) node(x *rota.NodeSpec) {
+	r := c.chance
+	x.Priority = int32(r.IntN(11))
+	x.Queue = []rota.QueueName{"", "q1"}[r.IntN(2)]
+	x.CPUMilli = int64(r.IntN(3)) * 100
+	if r.IntN(5) == 0 {
+		x.TTLMs = 1 + int64(r.IntN(20000))
+	}
+	if r.IntN(6) == 0 {
+		x.DelayMs = int64(r.IntN(3000))
+	}
+	if r.IntN(6) == 0 {
+		x.NotBefore = c.head.date() + rota.Date(r.IntN(20000))
+	}
+	x.DataKeys = []string{"a", "b", "c"}[:r.IntN(4)]
+	x.RetryOnInvalidProof = r.IntN(2) == 0
+}
+
+// op makes up what comes next.
+func (c *chaos) op() []*fsmpb.Op {
+	r := c.chance
+	d := c.dags[r.IntN(len(c.dags))]
+	node := fmt.Sprint("n", r.IntN(len(d.Nodes)))
+	job := string(rota.NodeJobID(d.ID, node))
+	runs := int32(1)
+	if w := c.workflows.get(d.ID); w != nil {
+		runs = w.runs
+	}
+	switch r.IntN(18) {
+	case 0:
+		return c.add()
+	case 1:
+		return []*fsmpb.Op{d.cancel()}
+	case 2, 3:
+		return []*fsmpb.Op{d.retry([]string{"", node}[r.IntN(2)], runs)}
+	case 4:
+		return []*fsmpb.Op{d.retry([]string{"", node}[r.IntN(2)], runs), d.cancel()}
+	case 5:
+		return []*fsmpb.Op{cancelOp(job)}
+	case 6:
+		return []*fsmpb.Op{c.server(fmt.Sprint("w", r.IntN(3)), int32(1+r.IntN(5)), fmt.Sprint(r.IntN(2)))}
+	case 7:
+		return []*fsmpb.Op{{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{Worker: fmt.Sprint("w", r.IntN(3)),
+			Status: uint32(rota.WorkerActive) + uint32(r.IntN(5))}}}}
+	case 8:
+		return []*fsmpb.Op{modeOp(rota.ClusterMode(r.IntN(4)), "x"), modeOp(rota.ClusterMode(r.IntN(2)), "y")}
+	case 9:
+		return []*fsmpb.Op{queueOp("default", "paused", fmt.Sprint(r.IntN(2) == 0), "ttl_abs", fmt.Sprint(r.IntN(2)*5000), "ranking",
+			[]string{"fifo", "aging", "adaptive"}[r.IntN(3)])}
+	case 10:
+		t := c.tombs.get(rota.JobID(job))
+		if t == nil {
+			return nil
+		}
+		return []*fsmpb.Op{{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: job, Lease: t.lease[:], Reason: "r"}}}}
+	default:
+		return c.verb()
+	}
+}
+
+func (c *chaos) server(id string, slots int32, session string) *fsmpb.Op {
+	return registerOp(id, slots, session, true, func(w *rota.WorkerSpec) {
+		w.Queues, w.CPUMilli = append(w.Queues, "q1"), 100_000
+	})
+}
+
+// verb lets a worker say something of a lease, mostly that it is done.
+func (c *chaos) verb() []*fsmpb.Op {
+	if c.leases.len() == 0 {
+		return []*fsmpb.Op{sweepOp()}
+	}
+	l := c.leases.at(c.chance.IntN(c.leases.len()))
+	verbs := []rota.LeaseVerb{rota.VerbAck, rota.VerbComplete, rota.VerbComplete, rota.VerbComplete, rota.VerbFail, rota.VerbDecline}
+	return []*fsmpb.Op{verb(verbs[c.chance.IntN(len(verbs))], l.Lease,
+		func(x *rota.LeaseCommand) { x.NoRetry = c.chance.IntN(2) == 0 })}
+}
+
+func (c *chaos) run() {
+	r := c.chance
+	c.ok(queueOp("default", "attempt_max", "3", "backoff_base", "500", "preempt", "true"))
+	c.ok(queueOp("q1", "strategy", "affinity", "ranking", "adaptive"))
+	c.bench.entry(c.add()...)
+	for range 150 {
+		c.now = c.head.clock + []rota.Clock{0, 10, 250, 900}[r.IntN(4)]
+		if r.IntN(3) == 0 && c.rounds() {
+			continue
+		}
+		var ops []*fsmpb.Op
+		for range 1 + r.IntN(4) {
+			ops = append(ops, c.op()...)
+		}
+		if r.IntN(30) == 0 {
+			c.walls = []int64{int64(c.head.date()) + int64(r.IntN(4))*int64(rota.GCHorizon)/3}
+		}
+		if len(ops) > 0 {
+			c.bench.entry(ops...)
+		}
+		c.walls = nil
+	}
+	c.settles()
+}
+
+// rounds has the leader decide.
+func (c *chaos) rounds() bool {
+	rounds := c.Decide(50)
+	if len(rounds) > 0 {
+		c.bench.entry(opsOf(rounds)...)
+	}
+	return len(rounds) > 0
+}
+
+// settles lets all that runs complete: every workflow ends.
+func (c *chaos) settles() {
+	c.bench.entry(modeOp(rota.ModeNormal, "end"), queueOp("default", "paused", "false"), c.server("wend", 100, "s"))
+	for range 3000 {
+		c.now = c.head.clock + 250
+		c.bench.entry(sweepOp())
+		c.rounds()
+		var ops []*fsmpb.Op
+		c.leases.scan(func(_ string, l *leaseRow) bool {
+			ops = append(ops, verb(rota.VerbComplete, l.Lease))
+			return true
+		})
+		if len(ops) > 0 {
+			c.bench.entry(ops...)
+		}
+		if c.allOver() {
+			for _, q := range c.Queues() {
+				if q.Blocked != 0 || q.Pending != 0 {
+					c.t.Fatalf("queue %s has %d jobs pending, %d of them BLOCKED", q.Name, q.Pending, q.Blocked)
+				}
+			}
+			return
+		}
+	}
+	stands := ""
+	c.workflows.scan(func(id rota.WorkflowID, w *workflowRow) bool {
+		stands += fmt.Sprintf("\n%s %s ending %v, at %d, leaving %v", id, c.standing(id), w.ending, w.cursor, w.leaving)
+		return true
+	})
+	c.t.Fatalf("not all workflows end, work left %v:%s", c.flows.pending(), stands)
+}
+
+func (c *chaos) allOver() bool {
+	over := !c.flows.pending()
+	c.workflows.scan(func(_ rota.WorkflowID, w *workflowRow) bool {
+		over = over && w.state.Terminal()
+		return over
+	})
+	return over
+}

@@ -1,0 +1,332 @@
+package fsm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+func TestNodeJobs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.worker("w", 1)
+	d := diamond("wf", func(d *dag) { d.Nodes[0].RetryOnInvalidProof = true })
+	b.run(d)
+	b.match()
+	b.refuses(rota.Conflict, "job", retryOp("wf/n1")) // waits
+	b.refuses(rota.Conflict, "job", retryOp("wf/n0")) // runs
+	b.refuses(rota.NotFound, "job", retryOp("wf/other"))
+	lease := b.jobs.get("wf/n0").lease
+	b.ends(rota.VerbComplete, d, "n0")
+	b.refuses(rota.Conflict, "job", retryOp("wf/n0"))
+	if o := b.ok(&fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: "wf/n0", Lease: lease[:]}}}); o.JobState !=
+		uint32(rota.Completed) || b.tombs.get("wf/n0").reason != rota.ProofRejected {
+		t.Fatal(o) // blamed, and not run again
+	}
+	b.stands(d, "RUNNING: CQQB")
+	b.refuses(rota.Invalid, "id", submitOp(jobSpec("wf/new")))
+}
+
+// TestFlowBudget: what a completion sets free is released by a bounded number an
+// entry, in the order of numbers, and a sweep says that there is more.
+func TestFlowBudget(t *testing.T) {
+	t.Parallel()
+	const children = 5_000
+	b := newBench(t)
+	b.every = 5
+	b.worker("w", 1)
+	parents := [][]uint32{nil}
+	for range children {
+		parents = append(parents, []uint32{0})
+	}
+	d := newDAG("wf", parents)
+	b.run(d)
+	b.match()
+	next := 1
+	note := func(a Applied) {
+		n := 0
+		for _, e := range a.Events {
+			if e.Kind == rota.JobEnqueued && e.Run == "wf" {
+				if e.Node != fmt.Sprint("n", next) {
+					t.Fatalf("node %s is released, n%d is next", e.Node, next)
+				}
+				next, n = next+1, n+1
+			}
+		}
+		if n > rota.MaxFlowSteps {
+			t.Fatalf("%d nodes released in one entry", n)
+		}
+	}
+	j, _ := b.Job("wf/n0")
+	note(b.entry(verb(rota.VerbComplete, *j.Lease)))
+	small := diamond("small") // waits its turn
+	note(b.entry(append(append([]*fsmpb.Op{small.open()}, small.add()...), small.commit())...))
+	note(b.entry(modeOp(rota.ModeDraining, "test")))
+	if next != 3_001 || b.workflows.get("small").blocked != 4 {
+		t.Fatalf("n%d is next after three entries: %s", next, b.standing("small"))
+	}
+	entries := 0
+	for a := b.entry(sweepOp()); ; a = b.entry(sweepOp()) {
+		note(a)
+		entries++
+		if b.AtRest() {
+			t.Fatal("at rest, with jobs to do")
+		}
+		if !a.Sweep.More {
+			break
+		}
+	}
+	if q, _ := b.Queue("default"); next != children+1 || q.Queued != children+1 || entries != 3 {
+		t.Fatalf("%d released, %d queued, in %d sweeps", next-1, q.Queued, entries)
+	}
+	// A cancellation is as long.
+	a := b.entry(d.cancel())
+	if r := b.workflows.get("wf"); r.cancelled != rota.MaxFlowSteps || r.state != rota.WorkflowRunning || !a.Sweep.More {
+		t.Fatalf("%+v", r)
+	}
+	b.ok(d.cancel())
+	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
+	}
+	if r := b.workflows.get("wf"); r.cancelled != children || r.state != rota.WorkflowCancelled {
+		t.Fatalf("%+v", r)
+	}
+	b.ok(small.cancel())
+	if !b.head.drained {
+		t.Fatal("all is cancelled, and not drained")
+	}
+	b.ok(d.retry("", 1))
+	if b.head.drained {
+		t.Fatal("drained, with a retry under way")
+	}
+	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
+	}
+	if q, _ := b.Queue("default"); q.Queued != children {
+		t.Fatalf("%d of %d are QUEUED again", q.Queued, children)
+	}
+}
+
+// TestRetryUnderWay: a node that a retry runs again may fail before the pass has
+// come to the last one.
+func TestRetryUnderWay(t *testing.T) {
+	t.Parallel()
+	const roots = 3_000
+	for _, policy := range []rota.FailurePolicy{rota.FailFast, rota.Continue} {
+		t.Run(policy.String(), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.every = 5
+			b.worker("w", 1)
+			d := newDAG("wf", make([][]uint32, roots), func(d *dag) { d.OnFailure = policy })
+			b.run(d)
+			b.ok(d.cancel())
+			for b.workflows.get("wf").state == rota.WorkflowRunning {
+				b.entry(sweepOp())
+			}
+			b.ok(d.retry("", 1))
+			b.entry(sweepOp())
+			for _, l := range b.match() {
+				b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.NoRetry = true }))
+			}
+			if r := b.workflows.get("wf"); r.dead != 1 || policy == rota.Continue && !r.redo {
+				t.Fatalf("%d dead, the retry goes on: %v", r.dead, r.redo)
+			}
+			b.twin = b.restored()
+			for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
+			}
+			r := b.workflows.get("wf")
+			if policy == rota.FailFast && (r.state != rota.WorkflowFailed || r.cancelled != roots-1) ||
+				policy == rota.Continue && (r.state != rota.WorkflowRunning || r.live != roots-1) {
+				t.Fatalf("%s: %d cancelled, %d live, %d dead", r.state, r.cancelled, r.live, r.dead)
+			}
+		})
+	}
+}
+
+// TestRetryFromUnderWay: what a retry from a node runs again is the same after a
+// restore in the midst of it, when some of it has completed already.
+func TestRetryFromUnderWay(t *testing.T) {
+	t.Parallel()
+	const chains = 8_500 // a root and its child each: more than one entry looks at
+	parents := make([][]uint32, chains)
+	for n := range uint32(chains) {
+		parents = append(parents, []uint32{n})
+	}
+	b := newBench(t)
+	b.every = 20
+	b.worker("w", 10)
+	d := newDAG("wf", append(parents, []uint32{0, 1, chains + 2}))
+	b.run(d)
+	b.ok(d.cancel())
+	for b.workflows.get("wf").state == rota.WorkflowRunning {
+		b.entry(sweepOp())
+	}
+	b.ok(d.retry("n1", 1)) // n1, its child, the last node; for that n0, n2 and the child of n2
+	if !b.workflows.get("wf").redo {
+		t.Fatal("the retry is over at once: no restore in the midst of it")
+	}
+	for b.workflows.get("wf").redo {
+		b.twin = b.restored()
+		b.sound()
+		for _, l := range inOrder(b.match()) {
+			b.ok(verb(rota.VerbComplete, l))
+		}
+		b.entry(sweepOp())
+	}
+	for range 3 {
+		for _, l := range inOrder(b.match()) {
+			b.ok(verb(rota.VerbComplete, l))
+		}
+	}
+	r := b.workflows.get("wf")
+	if r.state != rota.WorkflowCancelled || r.completed != 6 || r.cancelled != 2*chains+1-6 {
+		t.Fatalf("%s: %d completed, %d cancelled", r.state, r.completed, r.cancelled)
+	}
+	for _, n := range []uint32{0, 1, 2, chains + 1, chains + 2, 2 * chains} {
+		if v := b.vertices.get(vertexKey("wf", n)); v.state != rota.NodeState(rota.Completed) {
+			t.Fatalf("node %d is %s", n, v.state)
+		}
+	}
+}
+
+func TestWorkflowForgotten(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.every = 20
+	d := newDAG("wf", make([][]uint32, 2500))
+	b.run(d)
+	b.ok(d.cancel())
+	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
+	}
+	b.stands(d, "CANCELLED: "+strings.Repeat("X", 2500))
+	ended := int64(b.head.date())
+	b.walls = []int64{ended + int64(rota.GCHorizon) - 1}
+	b.entry(sweepOp())
+	b.stands(d, "CANCELLED: "+strings.Repeat("X", 2500))
+	b.walls = []int64{ended + int64(rota.GCHorizon)}
+	a := b.entry(sweepOp())
+	if !a.Sweep.More || b.workflows.get("wf") == nil || b.vertices.len() != 1500 {
+		t.Fatalf("%d vertices are left of 2500", b.vertices.len())
+	}
+	a = b.entry(d.open(), d.retry("", 1))
+	b.twin = b.restored()
+	b.sound()
+	if o := a.Outcomes; OutcomeError(o[0]).Kind != rota.Exhausted || OutcomeError(o[1]).Kind != rota.NotFound {
+		t.Fatal(o)
+	}
+	for ; a.Sweep.More; a = b.entry(sweepOp()) {
+	}
+	b.stands(d, "gone")
+	if b.vertices.len() != 0 || b.tombs.len() != 0 {
+		t.Fatalf("%d vertices, %d tombstones are left", b.vertices.len(), b.tombs.len())
+	}
+	b.run(d)
+}
+
+// TestWorkflowCaps: those that ended give way, the oldest first; those that have not
+// refuse new ones.
+func TestWorkflowCaps(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.every = 1_000
+	one := func(n int) *dag { return newDAG(fmt.Sprintf("w%05d", n), [][]uint32{nil}) }
+	for n := 0; n < rota.MaxWorkflows; {
+		var ops []*fsmpb.Op
+		for ; len(ops) < 1000 && n < rota.MaxWorkflows; n++ {
+			d := one(n)
+			ops = append(append(append(ops, d.open()), d.add()...), d.commit())
+		}
+		b.entry(ops...)
+	}
+	if n := b.workflows.len(); n != rota.MaxWorkflows {
+		t.Fatalf("%d workflows", n)
+	}
+	b.refuses(rota.Exhausted, "workflow", diamond("more").open())
+	b.now += 10
+	b.ok(one(7).cancel())
+	b.now += 10
+	b.ok(one(3).cancel())
+	b.ok(diamond("more").open())
+	b.stands(one(7), "gone") // it ended first
+	b.stands(one(3), "CANCELLED: X")
+	b.ok(one(7).open())
+	b.stands(one(3), "gone")
+	b.refuses(rota.Exhausted, "workflow", one(3).open())
+	b.sound()
+}
+
+func TestWorkflowSurvivesRestore(t *testing.T) {
+	t.Parallel()
+	for _, failing := range []bool{false, true} {
+		b := newBench(t)
+		b.worker("w", 10)
+		d := newDAG("wf", [][]uint32{nil, nil, {0, 1}})
+		open := diamond("open")
+		b.upload(open)
+		b.run(d)
+		b.match()
+		if failing {
+			b.ends(rota.VerbFail, d, "n0")
+		}
+		m := b.restored()
+		if err := m.Reincarnate("restored"); err != nil {
+			t.Fatal(err)
+		}
+		n := &bench{t: t, Machine: m, chance: b.chance, every: 1, now: b.now, term: b.term}
+		n.twin = n.restored()
+		n.lead()
+		if failing {
+			n.stands(d, "FAILED: DXX") // the void lease was the last of its node
+			continue
+		}
+		n.stands(d, "RUNNING: QQB")
+		n.ok(registerOp("w", 10, "w", true))
+		n.match()
+		n.ends(rota.VerbComplete, d, "n0", "n1")
+		n.match()
+		n.ends(rota.VerbComplete, d, "n2")
+		n.stands(d, "COMPLETED: CCC")
+		n.ok(open.commit())
+	}
+}
+
+func TestAddNodesOps(t *testing.T) {
+	t.Parallel()
+	parents := make([][]uint32, 1200)
+	d := newDAG("wf", parents, func(d *dag) {
+		d.Nodes[600].Payload = make([]byte, 256<<10)
+		d.Nodes[601].Payload = make([]byte, 100<<10)
+		d.Nodes[602].Payload = make([]byte, 100<<10)
+		d.Nodes[603].Payload = make([]byte, 100<<10)
+	})
+	var got []string
+	for _, op := range d.add() {
+		got = append(got, fmt.Sprint(op.GetAddNodes().First, "+", len(op.GetAddNodes().Nodes)))
+	}
+	if s := strings.Join(got, " "); s != "0+500 500+100 600+1 601+2 603+500 1103+97" {
+		t.Fatal(s)
+	}
+	b := newBench(t)
+	b.run(d)
+	seen := map[[16]byte]bool{}
+	for _, change := range []func(*dag){
+		func(*dag) {}, continuing,
+		func(d *dag) { d.Queue = "q" },
+		func(d *dag) { d.Tenant = "t" },
+		func(d *dag) { d.Labels = map[string]string{"a": "b"} },
+		func(d *dag) { d.Nodes[3].Payload = []byte("y") },
+		func(d *dag) { d.Nodes[3].ID = "x" },
+		func(d *dag) { d.g.Parents[3] = []uint32{0, 1} },
+		func(d *dag) { d.ID = "other" },
+	} {
+		seen[diamond("wf", change).content] = true
+	}
+	if len(seen) != 9 {
+		t.Fatalf("9 workflows have %d contents", len(seen))
+	}
+	if same := diamond("wf", func(d *dag) { d.Queue, d.Tenant, d.Nodes[1].Queue = "default", "default", "default" }); !seen[same.content] {
+		t.Fatal("defaults spelt out are another content")
+	}
+}

@@ -1,0 +1,219 @@
+package fsm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// TestAddNodesIDs: which ids are printable is for the edge to say, as Unicode tables
+// differ between binaries; the machine looks at bytes.
+func TestAddNodesIDs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i, id := range []string{"a\u00a0b", "a\u200bb", "\u0085", "\U000e0001", "\ufffd", strings.Repeat("é", rota.MaxNodeIDBytes/2)} {
+		d := newDAG(fmt.Sprint("odd", i), [][]uint32{nil}, func(d *dag) { d.Nodes[0].ID = id })
+		b.run(d)
+		b.state(string(rota.NodeJobID(d.ID, id)), rota.Queued)
+	}
+	for i, id := range []string{"", " ", "a b", "a\tb", "a\x00", "\x7f", "a\xff", "\xc3", strings.Repeat("x", rota.MaxNodeIDBytes+1)} {
+		d := newDAG(fmt.Sprint("bad", i), [][]uint32{nil}, func(d *dag) { d.Nodes[0].ID = id })
+		op := d.add()[0]
+		b.ok(d.open())
+		if err := rota.CheckNodeID("id", id); err == nil {
+			t.Fatalf("%q passes at the edge", id)
+		}
+		data, err := Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, b.head.rules)
+		if err != nil {
+			continue // no entry can hold it
+		}
+		if e := OutcomeError(b.apply(data, b.term).Outcomes[0]); e == nil || e.Kind != rota.Invalid || e.Subject != "id" {
+			t.Fatalf("%q: %v", id, e)
+		}
+	}
+}
+
+// TestReportProofOfANode: a node whose proof is invalid does not run again, though its
+// job asks for that: others have seen its output.
+func TestReportProofOfANode(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.worker("w", 2, func(w *rota.WorkerSpec) { w.Stake = 1000 })
+	d := newDAG("wf", [][]uint32{nil, {0}}, func(d *dag) { d.Nodes[0].RetryOnInvalidProof = true })
+	b.run(d)
+	lease := b.match()["wf/n0"]
+	b.ends(rota.VerbComplete, d, "n0")
+	b.stands(d, "RUNNING: CQ")
+	op := reportOp(lease)
+	a := b.entry(op)
+	if spec := op.GetReportProof().GetSpec(); spec == nil || !spec.GetRetryOnInvalidProof() {
+		t.Fatalf("the report does not bring what could run again: %v", spec)
+	}
+	if o := a.Outcomes[0]; OutcomeError(o) != nil || rota.JobState(o.GetJobState()) != rota.Completed {
+		t.Fatal(o)
+	}
+	if got := tells(a.Events); !strings.HasPrefix(got, "providerSlashed PROOF_REJECTED") || len(a.Events) != 1 {
+		t.Fatalf("events %s", got)
+	}
+	b.stands(d, "RUNNING: CQ")
+	b.match()
+	b.ends(rota.VerbComplete, d, "n1")
+	b.stands(d, "COMPLETED: CC")
+}
+
+// TestVertexCap: announced nodes count, of uploads too; those of workflows that ended
+// give way; what is being forgotten takes room as well.
+func TestVertexCap(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("default", "queue_cap", fmt.Sprint(rota.MaxVertices)))
+	b.run(diamond("old"))
+	b.ok(diamond("old").cancel())
+	large := func(i int, nodes uint32) *fsmpb.Op {
+		op := newDAG(fmt.Sprintf("large%02d", i), [][]uint32{nil}).open()
+		op.GetOpenWorkflow().Nodes, op.GetOpenWorkflow().Shares = nodes, nil
+		return op
+	}
+	const most = rota.MaxVertices / rota.MaxWorkflowNodes
+	for i := range most - 1 {
+		b.ok(large(i, rota.MaxWorkflowNodes))
+	}
+	last := newDAG("last", [][]uint32{nil}).open()
+	last.GetOpenWorkflow().Nodes, last.GetOpenWorkflow().Shares = rota.MaxWorkflowNodes-4, nil
+	b.ok(last)
+	if n := b.flows.kept.vertices; n != rota.MaxVertices {
+		t.Fatalf("%d nodes are kept", n)
+	}
+	b.refuses(rota.Exhausted, "workflow", large(90, 5))
+	b.ok(large(91, 4))
+	b.stands(diamond("old"), "gone")
+	b.refuses(rota.Exhausted, "workflow", large(92, 1))
+
+	// Nodes arrive, so that forgetting takes a while: two of the workflows an entry.
+	chunk := func(i int) *fsmpb.Op {
+		d := newDAG(fmt.Sprintf("large%02d", i), make([][]uint32, rota.MaxChunkNodes))
+		d.content = newDAG(string(d.ID), [][]uint32{nil}).content
+		return AddNodesOps(&d.WorkflowSpec, d.g, d.content, 0)[0]
+	}
+	for i := range most - 1 {
+		b.ok(chunk(i))
+	}
+	b.fleet(rota.UploadLapses)
+	if f := &b.flows; f.kept.vertices != 0 || f.all.vertices < rota.MaxVertices*3/4 {
+		t.Fatalf("%+v are kept, of %+v", f.kept, f.all)
+	}
+	var ops []*fsmpb.Op
+	for i := range most {
+		ops = append(ops, large(100+i, rota.MaxWorkflowNodes))
+	}
+	room, taken := (rota.MaxVertices*5/4-b.flows.all.vertices)/rota.MaxWorkflowNodes, int64(0)
+	for _, o := range b.entry(ops...).Outcomes {
+		if e := OutcomeError(o); e == nil {
+			taken++
+		} else if e.Kind != rota.Exhausted || !strings.Contains(e.Text, "being forgotten") {
+			t.Fatal(e)
+		}
+	}
+	if taken != room || taken == most {
+		t.Fatalf("%d workflows were taken, there was room for %d", taken, room)
+	}
+	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
+	}
+	b.ok(large(99, rota.MaxWorkflowNodes)) // a moment later
+}
+
+// TestBytesCap has a machine think that others hold what would be a gigabyte: what
+// ended gives way, then nodes are refused.
+func TestBytesCap(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	old, more, refused := diamond("old"), diamond("new"), diamond("one")
+	b.run(old)
+	b.ok(old.cancel())
+	b.ok(more.open())
+	b.ok(refused.open())
+	m, index := b.restored(), b.head.index
+	others := rota.MaxWorkflowsBytes - m.flows.kept.bytes
+	m.flows.kept.bytes += others
+	m.flows.all.bytes += others
+	apply := func(op *fsmpb.Op) *rota.Error {
+		t.Helper()
+		data, err := Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, b.head.rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		index++
+		a, err := m.Apply(index, b.term, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return OutcomeError(a.Outcomes[0])
+	}
+	if err := apply(more.add()[0]); err != nil {
+		t.Fatal(err)
+	}
+	if m.workflows.get("old") != nil || m.flows.kept.bytes != rota.MaxWorkflowsBytes-4*edgeBytes { // its own edges were counted before
+		t.Fatalf("%d bytes are kept", m.flows.kept.bytes)
+	}
+	if err := apply(refused.add()[0]); err == nil || err.Kind != rota.Exhausted || err.Subject != "workflow" {
+		t.Fatal(err)
+	}
+	if err := apply(more.commit()); err != nil { // what is there already may run
+		t.Fatal(err)
+	}
+}
+
+// TestEndingWorkflowStartsNothing: a pass that takes several entries leaves jobs QUEUED
+// for a while, and none of them is leased any more, nor does anything give way to it.
+func TestEndingWorkflowStartsNothing(t *testing.T) {
+	t.Parallel()
+	const nodes = 5 * rota.MaxFlowSteps
+	b := newBench(t)
+	b.every = 10
+	b.worker("w", 3)
+	for _, id := range []string{"bg1", "bg2"} {
+		b.submit(id, func(s *rota.JobSpec) { s.Priority = rota.BackgroundPriority })
+	}
+	d := newDAG("wf", make([][]uint32, nodes), func(d *dag) {
+		for n := range d.Nodes {
+			d.Nodes[n].Priority = 0
+		}
+	})
+	b.match()
+	b.run(d)
+	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
+	}
+	var failing string
+	for id := range b.match() {
+		_, failing, _ = rota.SplitNodeJobID(id)
+	}
+	b.ends(rota.VerbFail, d, failing)
+	b.ok(queueOp("default", "preempt", "on"))
+	late := rota.NodeJobID(d.ID, fmt.Sprint("n", nodes-1))
+	a := b.entry(roundOp(b, string(late), "w"))
+	if e := a.Events[0]; e.Kind != rota.AssignmentDropped || e.Text != "WORKFLOW_ENDING" {
+		t.Fatalf("%+v", e)
+	}
+	x, _ := b.Why(late, 10)
+	if len(x.Reasons) == 0 || x.Reasons[0].Reason != "WORKFLOW_ENDING" || x.Reasons[0].Detail != "workflow wf" || len(x.WouldRun) != 0 {
+		t.Fatalf("%+v", x)
+	}
+	if rounds := b.Decide(1000); rounds != nil {
+		t.Fatalf("decided %v", rounds)
+	}
+	if r := b.workflows.get("wf"); r.ending != rota.WorkflowFailed || r.live == 0 {
+		t.Fatalf("the pass is over: %+v", r)
+	}
+	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
+	}
+	if r := b.workflows.get("wf"); r.state != rota.WorkflowFailed || r.cancelled != nodes-1 {
+		t.Fatalf("%+v", r)
+	}
+	b.submit("next")
+	if got := b.match(); len(got) != 1 || got["next"].Job != "next" {
+		t.Fatalf("placed %v", got)
+	}
+}

@@ -1,0 +1,445 @@
+package fsm
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"pgregory.net/rapid"
+)
+
+// flowModel is the naive second implementation of one workflow: states by node, and
+// every rule of SPEC §11 as a walk over all nodes, again and again until nothing
+// changes. Its workflows are small, so that each entry settles all.
+type flowModel struct {
+	policy   rota.FailurePolicy
+	attempts int32
+	nodes    []modelNode
+	state    rota.WorkflowState
+	ending   rota.WorkflowState
+	was      rota.WorkflowState
+	failed   bool
+	runs     int32
+	began    rota.Clock
+}
+
+// modelNode is Blocked, Queued, Running (leased) or how it ended.
+type modelNode struct {
+	parents []uint32
+	state   rota.NodeState
+	ttl     rota.Clock
+	attempt int32
+	lease   rota.Lease
+	// ran says that it COMPLETED in this run or before.
+	ran int
+}
+
+const (
+	mBlocked = rota.NodeState(rota.Blocked)
+	mQueued  = rota.NodeState(rota.Queued)
+	mLeased  = rota.NodeState(rota.Running)
+	mDone    = rota.NodeState(rota.Completed)
+	mDead    = rota.NodeState(rota.Dead)
+	mExpired = rota.NodeState(rota.Expired)
+	mGone    = rota.NodeState(rota.Cancelled)
+)
+
+// settle applies all rules until nothing changes.
+func (m *flowModel) settle(now rota.Clock) {
+	for changed := true; changed && m.state == rota.WorkflowRunning; {
+		changed = false
+		left := 0
+		for i := range m.nodes {
+			n := &m.nodes[i]
+			was := n.state
+			switch {
+			case n.state > mDone || n.state == mDone:
+				continue
+			case m.ending != rota.WorkflowNone && (n.state != mLeased || m.ending == rota.WorkflowCancelled):
+				n.state = mGone
+			case m.ending == rota.WorkflowNone && n.state == mBlocked:
+				if n.state = m.unblocked(n); n.state == mQueued && n.ttl > 0 && m.began+n.ttl <= now {
+					m.fails(n, mExpired) // it waited for longer than it may live
+				}
+			}
+			changed = changed || n.state != was
+			if n.state < mDone {
+				left++
+			}
+		}
+		if left == 0 {
+			m.finish()
+		}
+	}
+}
+
+func (m *flowModel) unblocked(n *modelNode) rota.NodeState {
+	ready := true
+	for _, p := range n.parents {
+		s := m.nodes[p].state
+		if s > mDone && m.policy == rota.Continue {
+			return rota.NodeSkipped
+		}
+		ready = ready && s == mDone
+	}
+	if ready {
+		n.attempt = 0
+		return mQueued
+	}
+	return mBlocked
+}
+
+func (m *flowModel) finish() {
+	all := true
+	for _, n := range m.nodes {
+		all = all && n.state == mDone
+	}
+	switch {
+	case all:
+		m.state = rota.WorkflowCompleted
+	case m.ending != rota.WorkflowNone:
+		m.state = m.ending
+	case m.failed:
+		m.state = rota.WorkflowFailed
+	default:
+		m.state = m.was
+	}
+	m.ending = rota.WorkflowNone
+}
+
+// fails ends a node badly.
+func (m *flowModel) fails(n *modelNode, as rota.NodeState) {
+	n.state, m.failed = as, true
+	if m.policy == rota.FailFast && m.ending == rota.WorkflowNone {
+		m.ending = rota.WorkflowFailed
+	}
+}
+
+// lost ends an attempt that did not complete.
+func (m *flowModel) lost(n *modelNode, counted bool) {
+	switch {
+	case counted && n.attempt+1 >= m.attempts:
+		m.fails(n, mDead)
+		return
+	case m.ending != rota.WorkflowNone:
+		n.state = mGone
+		return
+	case counted:
+		n.attempt++
+	}
+	n.state = mQueued
+}
+
+// sweep ends what is due: leases by their deadline, then times to live.
+func (m *flowModel) sweep(now rota.Clock, revoked func(rota.LeaseID) bool) {
+	var due []*modelNode
+	for i := range m.nodes {
+		if n := &m.nodes[i]; n.state == mLeased && n.lease.Deadline <= now {
+			due = append(due, n)
+		}
+	}
+	slices.SortFunc(due, func(a, b *modelNode) int {
+		return cmp.Or(cmp.Compare(a.lease.Deadline, b.lease.Deadline), bytes.Compare(a.lease.ID[:], b.lease.ID[:]))
+	})
+	for _, n := range due {
+		m.lost(n, !revoked(n.lease.ID))
+	}
+	for i := range m.nodes {
+		if n := &m.nodes[i]; (n.state == mQueued || n.state == mLeased) && n.ttl > 0 && m.began+n.ttl <= now {
+			m.fails(n, mExpired)
+		}
+	}
+}
+
+// retry says whether it must be taken.
+func (m *flowModel) retry(from int, runs int32, now rota.Clock) bool {
+	if runs != m.runs {
+		return runs < m.runs
+	}
+	if m.state != rota.WorkflowFailed && m.state != rota.WorkflowCancelled {
+		return false
+	}
+	again := make(map[int]bool)
+	if from < 0 {
+		for i := range m.nodes {
+			again[i] = true
+		}
+	} else {
+		m.descend(from, again)
+	}
+	for changed := true; changed; { // what those wait for
+		changed = false
+		for i := range m.nodes {
+			for _, p := range m.nodes[i].parents {
+				if again[i] && m.nodes[i].state != mDone && !again[int(p)] {
+					again[int(p)], changed = true, true
+				}
+			}
+		}
+	}
+	left := false
+	for i := range again {
+		left = left || m.nodes[i].state != mDone
+	}
+	if !left {
+		return false
+	}
+	for i := range again {
+		if m.nodes[i].state != mDone {
+			m.nodes[i].state = mBlocked
+		}
+	}
+	m.was, m.state, m.ending, m.failed, m.began = m.state, rota.WorkflowRunning, rota.WorkflowNone, false, now
+	m.runs++
+	return true
+}
+
+func (m *flowModel) descend(from int, into map[int]bool) {
+	into[from] = true
+	for i := range m.nodes {
+		if !into[i] && slices.Contains(m.nodes[i].parents, uint32(from)) {
+			m.descend(i, into)
+		}
+	}
+}
+
+// TestWorkflowModel runs random graphs through random lives, against the model and
+// against what must hold of the events: no node starts before all its parents have
+// completed, none completes twice, and each run begins and ends once. A restored
+// machine runs beside (see bench), so that what is derived is derived alike.
+func TestWorkflowModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		seed := rapid.Uint64().Draw(rt, "seed")
+		r := &flowRace{T: rt, b: newBench(rt), chance: rand.New(rand.NewPCG(seed, 5))}
+		r.b.every = 4
+		r.b.ok(queueOp("default", "lease_ms", "20000", "ack_timeout_ms", "20000", "attempt_max", "2", "backoff_base_ms", "0",
+			"starvation_interleave", "0", "oldest_every", "0", "hold_after", "0",
+			"ranking", []string{"aging", "fifo", "adaptive"}[r.chance.IntN(3)],
+			"strategy", []string{"affinity", "shuffle"}[r.chance.IntN(2)]))
+		for i := range 1 + r.chance.IntN(3) {
+			r.begin(i)
+		}
+		for range rapid.IntRange(1, 150).Draw(rt, "steps") + 30 {
+			r.step()
+			r.compare()
+		}
+		r.b.sound()
+	})
+}
+
+type flowRace struct {
+	*rapid.T
+	b      *bench
+	chance *rand.Rand
+	flows  []*dag
+	models []*flowModel
+	// done is how many nodes' completions were told, running what runs were begun.
+	done    map[rota.JobID]int
+	running map[string]bool
+}
+
+func (r *flowRace) begin(i int) {
+	nodes := 1 + r.chance.IntN(12)
+	parents := make([][]uint32, nodes)
+	for n := range parents {
+		for p := range n {
+			if r.chance.IntN(3) == 0 {
+				parents[n] = append(parents[n], uint32(p))
+			}
+		}
+	}
+	d := newDAG(fmt.Sprint("wf", i), parents, func(d *dag) {
+		d.OnFailure = rota.FailurePolicy(r.chance.IntN(2))
+		for n := range d.Nodes {
+			d.Nodes[n].Priority = int32(r.chance.IntN(11))
+			if r.chance.IntN(6) == 0 {
+				d.Nodes[n].TTLMs = int64(1 + r.chance.IntN(30_000))
+			}
+		}
+	})
+	m := &flowModel{policy: d.OnFailure, attempts: 2, state: rota.WorkflowRunning, runs: 1, began: r.b.now}
+	for n, list := range parents {
+		m.nodes = append(m.nodes, modelNode{parents: list, state: mBlocked, ttl: rota.Clock(d.Nodes[n].TTLMs)})
+	}
+	if r.done == nil {
+		r.done, r.running = make(map[rota.JobID]int), make(map[string]bool)
+	}
+	r.flows, r.models = append(r.flows, d), append(r.models, m)
+	r.b.upload(d)
+	r.apply(true, d.commit())
+}
+
+// apply applies an operation of which the model says whether it is taken.
+func (r *flowRace) apply(taken bool, ops ...*fsmpb.Op) Applied {
+	r.Helper()
+	a := r.b.entry(ops...)
+	if got := OutcomeError(a.Outcomes[0]); (got == nil) != taken {
+		r.Fatalf("%v: taken %v, the model says %v (%v)", ops[0], got == nil, taken, got)
+	}
+	r.watch(a.Events)
+	for _, m := range r.models {
+		m.settle(r.b.head.clock)
+	}
+	return a
+}
+
+// watch holds events against what must be true of them alone.
+func (r *flowRace) watch(events []rota.Event) {
+	for _, e := range events {
+		switch e.Kind {
+		case rota.WorkflowStarted, rota.WorkflowFinished:
+			if begins := e.Kind == rota.WorkflowStarted; r.running[e.Run] == begins {
+				r.Fatalf("%s of %s, which runs already: %v", e.Kind, e.Run, r.running[e.Run])
+			}
+			r.running[e.Run] = !r.running[e.Run]
+		case rota.JobEnqueued, rota.JobAssigned, rota.JobCompleted:
+			var w, n int
+			if _, err := fmt.Sscanf(string(e.Job), "wf%d/n%d", &w, &n); err != nil {
+				r.Fatalf("%s of job %s", e.Kind, e.Job)
+			}
+			for _, p := range r.flows[w].g.Parents[n] {
+				if r.done[rota.NodeJobID(r.flows[w].ID, fmt.Sprint("n", p))] != 1 {
+					r.Fatalf("%s of %s before its parent n%d completed", e.Kind, e.Job, p)
+				}
+			}
+			if e.Kind == rota.JobCompleted {
+				if r.done[e.Job]++; r.done[e.Job] > 1 {
+					r.Fatalf("%s completed twice", e.Job)
+				}
+			}
+			if !r.running[e.Run] || e.Run != string(r.flows[w].ID) {
+				r.Fatalf("%s of %s in run %q", e.Kind, e.Job, e.Run)
+			}
+		}
+	}
+}
+
+func (r *flowRace) step() {
+	w := r.chance.IntN(len(r.flows))
+	d, m := r.flows[w], r.models[w]
+	n := r.chance.IntN(len(m.nodes))
+	node := &m.nodes[n]
+	switch k := r.chance.IntN(24); {
+	case k < 2:
+		r.apply(true, registerOp("w", int32(1+r.chance.IntN(6)), fmt.Sprint(r.chance.IntN(2)), true))
+		for _, m := range r.models {
+			for i := range m.nodes {
+				if x := &m.nodes[i]; x.state == mLeased && !r.open(x) {
+					r.Fatal("a takeover revokes, it does not end")
+				}
+			}
+		}
+	case k < 9:
+		if rounds := r.b.Decide(1000); len(rounds) > 0 {
+			for _, e := range r.apply(true, opsOf(rounds)...).Events {
+				if e.Kind == rota.JobAssigned {
+					var w, n int
+					_, _ = fmt.Sscanf(string(e.Job), "wf%d/n%d", &w, &n)
+					a, _ := r.b.Assignment(e.Lease)
+					x := &r.models[w].nodes[n]
+					if x.state != mQueued {
+						r.Fatalf("job %s is assigned, the model says %s", e.Job, x.state)
+					}
+					x.state, x.lease = mLeased, a.Lease
+				}
+			}
+		}
+	case k < 18:
+		r.verb(m, node)
+	case k < 19:
+		taken := node.state < mDone || node.state == mGone || node.state == rota.NodeSkipped
+		if node.state < mDone {
+			m.fails(node, mGone)
+		}
+		r.apply(taken, cancelOp(string(rota.NodeJobID(d.ID, fmt.Sprint("n", n)))))
+	case k < 20:
+		taken := m.state == rota.WorkflowRunning || m.state == rota.WorkflowCancelled
+		if r.chance.IntN(2) == 0 {
+			if m.state == rota.WorkflowRunning {
+				m.ending = rota.WorkflowCancelled
+			}
+			r.apply(taken, d.cancel())
+		}
+	case k < 22:
+		from, name := -1, ""
+		if r.chance.IntN(2) == 0 {
+			from, name = n, fmt.Sprint("n", n)
+		}
+		runs := m.runs + int32(r.chance.IntN(8)/6) - int32(r.chance.IntN(8)/6)
+		r.apply(m.retry(from, runs, r.b.now), d.retry(name, runs))
+	default:
+		for range 1 + r.chance.IntN(25) {
+			r.b.now += 1000
+			for _, m := range r.models {
+				m.sweep(r.b.now, func(id rota.LeaseID) bool { a, _ := r.b.Assignment(id); return a.Lease.Revoked != rota.ReasonNone })
+			}
+			r.apply(true, sweepOp())
+		}
+	}
+}
+
+func (r *flowRace) open(n *modelNode) bool {
+	_, ok := r.b.Assignment(n.lease.ID)
+	return ok
+}
+
+// verb is one on a lease that is open, mostly such as to complete it.
+func (r *flowRace) verb(m *flowModel, n *modelNode) {
+	if n.state != mLeased {
+		return
+	}
+	a, _ := r.b.Assignment(n.lease.ID)
+	c := rota.LeaseCommand{Lease: a.Lease.ID, Job: a.Lease.Job, Worker: a.Lease.Worker, Session: a.Lease.Session}
+	if s, _ := r.b.Session("w"); s != c.Session || a.Lease.Revoked != rota.ReasonNone {
+		c.Verb = rota.VerbDecline // confirms that the old process has stopped
+		m.lost(n, false)
+		r.apply(true, LeaseCommandOp(&c))
+		return
+	}
+	switch r.chance.IntN(8) {
+	case 0:
+		c.Verb = rota.VerbFail
+		m.lost(n, true)
+	case 1:
+		c.Verb, c.NoRetry = rota.VerbFail, true
+		m.fails(n, mDead)
+	case 2:
+		c.Verb = rota.VerbDecline
+		m.lost(n, false)
+	default:
+		c.Verb = rota.VerbComplete
+		n.state = mDone
+	}
+	r.apply(true, LeaseCommandOp(&c))
+}
+
+func (r *flowRace) compare() {
+	for w, m := range r.models {
+		row := r.b.workflows.get(r.flows[w].ID)
+		if row.state != m.state || row.runs != m.runs || row.ending != m.ending || (row.reason != rota.ReasonNone) != m.failed {
+			r.Fatalf("workflow %s is %s, ending %s, in run %d; the model says %s, %s, %d", row.id, row.state, row.ending, row.runs, m.state,
+				m.ending, m.runs)
+		}
+		for i := range m.nodes {
+			v := r.b.vertices.get(vertexKey(row.id, uint32(i)))
+			got := v.state
+			if j := r.b.jobs.get(v.spec.ID); j != nil {
+				if got = mQueued; j.state.Leased() {
+					got = mLeased
+				}
+			}
+			if got != m.nodes[i].state {
+				r.Fatalf("node %d of workflow %s is %s, the model says %s (%s)", i, row.id, got, m.nodes[i].state, r.b.standing(row.id))
+			}
+		}
+		if r.running[string(row.id)] != (row.state == rota.WorkflowRunning) {
+			r.Fatalf("workflow %s is %s, its events say it runs: %v", row.id, row.state, r.running[string(row.id)])
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// openWorkflow announces a workflow (SPEC §11.1). A known one is answered before any
+// check; an upload that is under way goes on with the same content.
+func (m *Machine) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
+	id := rota.WorkflowID(op.GetId())
+	content, sound := contentOf(op.GetContent())
+	if r := m.workflows.get(id); r != nil && (r.state != rota.WorkflowOpen || sound || r.leaving) {
+		return m.reopen(r, content)
+	}
+	spec, err := openSpec(op)
+	if err != nil {
+		return refused(err)
+	}
+	if m.head.cluster == "" {
+		return refused(rota.Refusef(rota.Unavailable, "cluster", "the cluster has no leader yet: submit again"))
+	}
+	q := m.queues.get(spec.Queue)
+	if q == nil {
+		return refused(noQueue(spec.Queue))
+	}
+	if err := m.admitMode(spec); err != nil {
+		return refused(err)
+	}
+	if err := m.admitShares(spec, q, op); err != nil {
+		return refused(err)
+	}
+	if err := m.admitRate(spec, q); err != nil {
+		return refused(err)
+	}
+	need := flowSize{workflows: 1, vertices: int64(op.GetNodes()), bytes: edgeBytes * int64(op.GetEdges())}
+	if err := m.admitSize(need); err != nil {
+		return refused(err)
+	}
+	m.makeRoom(need)
+	m.head.flowSeq++
+	r := &workflowRow{id: id, seq: m.head.flowSeq, queue: spec.Queue, tenant: spec.Tenant,
+		policy: rota.FailurePolicy(op.GetOnFailure()), labels: spec.Labels, content: content, state: rota.WorkflowOpen,
+		nodes: op.GetNodes(), edges: op.GetEdges(), touched: m.head.clock}
+	m.workflows.insert(id, r)
+	m.flows.byID[id] = newFlow(r)
+	m.flows.all.add(r, 1)
+	m.flows.kept.add(r, 1)
+	m.timers.upload.set(string(id), 0, r.lapses())
+	m.chargeRate(spec, q)
+	return flowOutcome(r, false)
+}
+
+// flowOutcome answers with where a workflow stands.
+func flowOutcome(r *workflowRow, existed bool) *fsmpb.Outcome {
+	return &fsmpb.Outcome{WorkflowState: uint32(r.state), NextNode: r.added, Runs: r.runs, Existed: existed}
+}
+
+// reopen answers for an id that is taken.
+func (m *Machine) reopen(r *workflowRow, content rota.Digest) *fsmpb.Outcome {
+	switch {
+	case r.leaving:
+		return refused(exhausted("workflow", "workflow %s of that id is being forgotten: submit again in a moment", r.id))
+	case r.state != rota.WorkflowOpen:
+		return flowOutcome(r, true)
+	case r.content != content:
+		return refused(rota.Refusef(rota.Conflict, "workflow", "workflow %s is being submitted by somebody else, with other content: "+
+			"%d of %d nodes have arrived; unless more arrive it is given up in %d ms", r.id, r.added, r.nodes,
+			max(0, rota.Clock(r.lapses())-m.head.clock)))
+	}
+	m.touch(m.workflows.edit(r.id))
+	return flowOutcome(r, true)
+}
+
+// touch gives an upload its time anew; r is editable.
+func (m *Machine) touch(r *workflowRow) {
+	lapsed := r.lapses()
+	r.touched = m.head.clock
+	m.timers.upload.set(string(r.id), lapsed, r.lapses())
+}
+
+// openSpec checks an announcement's shape. It gives a job of the workflow's queue,
+// tenant and priority: by it the workflow is judged as one submission.
+func openSpec(op *fsmpb.OpenWorkflow) (*rota.JobSpec, error) {
+	if err := rota.CheckID("id", op.GetId()); err != nil {
+		return nil, err
+	}
+	if n := len(op.GetLabels()); n > rota.MaxLabels { // before a map is made of them
+		return nil, rota.Refusef(rota.Invalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
+	}
+	spec := specWords(&fsmpb.JobSpec{Queue: op.GetQueue(), Tenant: op.GetTenant(), Priority: op.GetPriority(),
+		Labels: op.GetLabels()})
+	spec.Type = "workflow" // it stands for no job: any type is as good
+	if err := spec.CheckTemplate(0); err != nil {
+		return nil, err
+	}
+	n, e := op.GetNodes(), op.GetEdges()
+	switch {
+	case op.GetOnFailure() > uint32(rota.Continue):
+		return nil, rota.Refusef(rota.Invalid, "on_failure", "on_failure %d is unknown: fail_fast or continue is wanted",
+			op.GetOnFailure())
+	case len(op.GetContent()) != 16:
+		return nil, rota.Refusef(rota.Invalid, "content", "content has %d bytes: 16 are wanted", len(op.GetContent()))
+	case n == 0 || n > rota.MaxWorkflowNodes:
+		return nil, rota.Refusef(rota.Invalid, "nodes", "nodes are %d: 1 to %d are wanted", n, rota.MaxWorkflowNodes)
+	case e > rota.MaxWorkflowEdges:
+		return nil, rota.Refusef(rota.Invalid, "edges", "edges are %d: at most %d are taken", e, rota.MaxWorkflowEdges)
+	case e > uint64(n)*uint64(n-1)/2:
+		return nil, rota.Refusef(rota.Invalid, "edges", "edges are %d: %d nodes have at most %d without a cycle", e, n,
+			uint64(n)*uint64(n-1)/2)
+	}
+	return spec, nil
+}
+
+func noQueue(name rota.QueueName) error {
+	return rota.Refusef(rota.NotFound, "queue", "queue %q does not exist: create it with `rota queue set %s`", name, name)
+}
+
+// admitShares holds the announced nodes against the queues that they go to; where it
+// is not said which, the workflow's own queue must not be full.
+func (m *Machine) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWorkflow) error {
+	if len(op.GetShares()) == 0 {
+		return m.admitNodes(spec, q, 1)
+	}
+	left, last := uint64(op.GetNodes()), ""
+	for i, s := range op.GetShares() {
+		if i > 0 && s.GetQueue() <= last || s.GetNodes() == 0 || uint64(s.GetNodes()) > left {
+			return rota.Refusef(rota.Invalid, "shares", "shares are not 1 or more nodes a queue, sorted by queue, of %d nodes",
+				op.GetNodes())
+		}
+		left, last = left-uint64(s.GetNodes()), s.GetQueue()
+		if m.queues.get(rota.QueueName(s.GetQueue())) == nil {
+			return noQueue(rota.QueueName(s.GetQueue()))
+		}
+	}
+	if left != 0 {
+		return rota.Refusef(rota.Invalid, "shares", "shares name the queues of all but %d of %d nodes", left, op.GetNodes())
+	}
+	for _, s := range op.GetShares() {
+		if err := m.admitNodes(spec, m.queues.get(rota.QueueName(s.GetQueue())), int64(s.GetNodes())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admitNodes holds so many nodes of a queue against its cap and its fill (SPEC §4.4,
+// §4.6).
+func (m *Machine) admitNodes(spec *rota.JobSpec, q *queueRow, n int64) error {
+	if pending := q.pending(); pending+n > q.policy.QueueCap {
+		return exhausted("queue", "queue %q holds %d pending jobs, the workflow brings %d more: queue_cap is %d", q.name, pending, n,
+			q.policy.QueueCap)
+	}
+	return m.admitPressure(spec, q)
+}
+
+// admitSize refuses what is beyond the caps on all workflows, once those that ended
+// have given way. What is being dropped still takes memory: a quarter more than the
+// caps is kept of that.
+func (m *Machine) admitSize(need flowSize) error {
+	s := &m.flows
+	most := flowSize{rota.MaxWorkflows, rota.MaxVertices, rota.MaxWorkflowsBytes}
+	for _, n := range []struct {
+		what                        string
+		need, kept, over, all, most int64
+	}{
+		{"workflows", need.workflows, s.kept.workflows, s.over.workflows, s.all.workflows, most.workflows},
+		{"nodes of workflows", need.vertices, s.kept.vertices, s.over.vertices, s.all.vertices, most.vertices},
+		{"bytes of workflows", need.bytes, s.kept.bytes, s.over.bytes, s.all.bytes, most.bytes},
+	} {
+		if n.need == 0 {
+			continue
+		}
+		if n.kept-n.over+n.need > n.most {
+			return exhausted("workflow", "%d %s have not ended, %d more are wanted: at most %d are kept", n.kept-n.over, n.what, n.need,
+				n.most)
+		}
+		if n.all+n.need > n.most+n.most/4 {
+			return exhausted("workflow", "%d %s are kept or being forgotten, %d more are wanted: try again in a moment", n.all, n.what,
+				n.need)
+		}
+	}
+	return nil
+}
+
+// makeRoom lets workflows that ended leave, the oldest first, until there is room:
+// admitSize says that there will be.
+func (m *Machine) makeRoom(need flowSize) {
+	s := &m.flows.kept
+	for s.workflows+need.workflows > rota.MaxWorkflows || s.vertices+need.vertices > rota.MaxVertices ||
+		s.bytes+need.bytes > rota.MaxWorkflowsBytes {
+		oldest, _ := m.timers.ended.Min()
+		m.leave(m.workflows.edit(rota.WorkflowID(oldest.id)))
+	}
+}

@@ -1,0 +1,119 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// retryWorkflow runs again what did not complete of a workflow that FAILED or was
+// CANCELLED, all of it or what hangs on a node (SPEC §11.3). What COMPLETED stays. It
+// is RUNNING at once; vertices that the pass has not come to yet stand as they ended.
+// A retry that was counted already is known by the number of runs.
+func (m *Machine) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
+	r, err := m.committed(rota.WorkflowID(op.GetId()))
+	switch {
+	case err != nil:
+		return refused(err)
+	case op.GetRuns() < r.runs:
+		return flowOutcome(r, true)
+	case op.GetRuns() > r.runs:
+		return flowRefused(r, rota.Refusef(rota.Invalid, "runs", "workflow %s has run %d times, not %d", r.id, r.runs,
+			op.GetRuns()))
+	case r.state != rota.WorkflowFailed && r.state != rota.WorkflowCancelled:
+		return flowRefused(r, rota.Refusef(rota.Conflict, "workflow", "workflow %s is %s: only one that FAILED or was CANCELLED can be "+
+			"retried", r.id, r.state))
+	}
+	f := m.flows.byID[r.id]
+	from, redo := uint32(0), []bool(nil)
+	number, known := f.byName[op.GetFrom()]
+	if op.GetFrom() != "" && !known {
+		return flowRefused(r, rota.Refusef(rota.NotFound, "from", "workflow %s has no node %.80q", r.id, op.GetFrom()))
+	}
+	looks := len(f.queues) + 16*len(f.kinds) // a class is held against the workers
+	if op.GetFrom() != "" {
+		looks += len(f.rows) + int(r.edges)
+	}
+	if err := m.flows.spend(looks); err != nil {
+		return flowRefused(r, err)
+	}
+	if op.GetFrom() != "" {
+		var any bool
+		if redo, any = f.after(number); !any {
+			return flowRefused(r, rota.Refusef(rota.Conflict, "from", "node %s of workflow %s and all that waits for it have COMPLETED: "+
+				"there is nothing to run again", op.GetFrom(), r.id))
+		}
+		from = number + 1
+	}
+	for _, q := range f.again(redo) {
+		row := m.queues.get(q.name)
+		if pending := row.pending(); pending+q.nodes > row.policy.QueueCap {
+			return flowRefused(r, exhausted("queue", "queue %q holds %d pending jobs, the retry brings %d more: queue_cap is %d", q.name,
+				pending, q.nodes, row.policy.QueueCap))
+		}
+	}
+	if err := m.holdKinds(f); err != nil {
+		return flowRefused(r, err)
+	}
+	r = m.workflows.edit(r.id)
+	m.timers.ended.set(string(r.id), r.forgotten(), 0)
+	m.flows.over.add(r, -1)
+	r.was, r.state = r.state, rota.WorkflowRunning
+	r.ending, r.failed, r.reason = rota.WorkflowNone, 0, rota.ReasonNone
+	r.redo, r.from, r.cursor = true, from, 0
+	r.runs++
+	r.finished, r.finishedDate = 0, 0
+	r.started, r.startedDate = m.head.clock, m.head.date()
+	f.redo = redo
+	m.flows.passing.Set(f.seq, f)
+	m.emitFlow(r, rota.Event{Kind: rota.WorkflowStarted, Payload: m.startedPayload(r)})
+	return flowOutcome(r, false)
+}
+
+// after marks what a retry from a vertex runs again: the vertex, what follows from
+// it, and what any of those wait for, as far as it did not COMPLETE; any says that
+// there is such a one. It is a pass over the edges, no search, as parents have smaller numbers. While
+// the retry goes on it gives the same for all vertices that were not taken back yet:
+// those have not COMPLETED since, and neither has what lies between them.
+func (f *flow) after(number uint32) (marked []bool, any bool) {
+	marked = make([]bool, len(f.rows))
+	marked[number] = true
+	for _, v := range f.rows[number+1:] {
+		for _, p := range v.parents {
+			if marked[p] {
+				marked[v.number] = true
+				break
+			}
+		}
+	}
+	for n := len(f.rows) - 1; n >= 0; n-- {
+		v := f.rows[n]
+		if v.state == rota.NodeState(rota.Completed) {
+			marked[n] = false
+		}
+		if !marked[n] {
+			continue
+		}
+		any = true
+		for _, p := range v.parents {
+			marked[p] = true // one that COMPLETED is taken off when its turn comes
+		}
+	}
+	return marked, any
+}
+
+// again counts what a retry brings to each queue.
+func (f *flow) again(redo []bool) []flowQueue {
+	list := make([]flowQueue, len(f.queues))
+	for i, q := range f.queues {
+		list[i] = flowQueue{name: q.name}
+		if redo == nil {
+			list[i].nodes = q.nodes - q.completed
+		}
+	}
+	for n, marked := range redo {
+		if marked {
+			list[f.queueAt[f.rows[n].spec.Queue]].nodes++
+		}
+	}
+	return list
+}

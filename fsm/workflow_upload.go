@@ -1,0 +1,248 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// upload gives the workflow whose upload an operation goes on with. A nil row comes
+// with the answer.
+func (m *Machine) upload(id rota.WorkflowID, content []byte) (*workflowRow, *fsmpb.Outcome) {
+	r := m.workflows.get(id)
+	if r == nil || r.leaving {
+		return nil, refused(rota.Refusef(rota.NotFound, "workflow", "workflow %.80q is not being submitted, or was given up as its "+
+			"nodes stopped arriving: submit it again", id))
+	}
+	d, ok := contentOf(content)
+	other := !ok || d != r.content
+	switch {
+	case r.state != rota.WorkflowOpen && other:
+		return nil, flowRefused(r, rota.Refusef(rota.Conflict, otherContent, "workflow %s was submitted by somebody else, with other "+
+			"content", r.id))
+	case r.state != rota.WorkflowOpen:
+		return nil, flowOutcome(r, true)
+	case other:
+		return nil, refused(rota.Refusef(rota.Conflict, "content", "workflow %s is being submitted with other content", id))
+	}
+	return r, nil
+}
+
+// otherContent is the subject of a refusal by which a node knows that its upload came
+// too late: the workflow of that id is another one.
+const otherContent = "other_content"
+
+// OtherContent says of a refusal that a workflow of that id was submitted already.
+func OtherContent(err error) bool {
+	var e *rota.Error
+	return errors.As(err, &e) && e.Kind == rota.Conflict && e.Subject == otherContent
+}
+
+// addNodes takes a chunk of a workflow's nodes, all of it or nothing. What has
+// arrived already is passed over.
+func (m *Machine) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
+	r, o := m.upload(rota.WorkflowID(op.GetWorkflow()), op.GetContent())
+	if r == nil {
+		return o
+	}
+	n, first := uint64(len(op.GetNodes())), uint64(op.GetFirst())
+	switch {
+	case n == 0 || n > rota.MaxChunkNodes:
+		return refused(rota.Refusef(rota.Invalid, "nodes", "nodes are %d: 1 to %d are wanted at a time", n, rota.MaxChunkNodes))
+	case first+n > uint64(r.nodes):
+		return refused(rota.Refusef(rota.Invalid, "nodes", "nodes %d to %d are more than the %d that workflow %s announced", first,
+			first+n-1, r.nodes, r.id))
+	case first > uint64(r.added):
+		o := refused(rota.Refusef(rota.OutOfRange, "first", "node %d of workflow %s is wanted next, not node %d", r.added, r.id, first))
+		o.WorkflowState, o.NextNode = uint32(r.state), r.added
+		return o
+	}
+	skip := uint64(r.added) - first
+	if skip >= n {
+		return flowOutcome(r, true)
+	}
+	c := chunk{m: m, r: r, f: m.flows.byID[r.id], names: make(map[string]bool, n-skip)}
+	for _, node := range op.GetNodes()[skip:] {
+		if err := c.take(node); err != nil {
+			return c.refused(err)
+		}
+	}
+	if r.bytes+c.bytes > rota.MaxWorkflowBytes {
+		return c.refused(rota.Refusef(rota.Invalid, "nodes", "the nodes of workflow %s take %d bytes: at most %d are taken", r.id,
+			r.bytes+c.bytes, rota.MaxWorkflowBytes))
+	}
+	need := flowSize{bytes: c.bytes}
+	if err := m.admitSize(need); err != nil {
+		return c.refused(err)
+	}
+	m.makeRoom(need)
+	c.keep()
+	return flowOutcome(m.workflows.get(r.id), false)
+}
+
+// chunk is a part of an upload: looked at first, then kept as a whole.
+type chunk struct {
+	m     *Machine
+	r     *workflowRow
+	f     *flow
+	names map[string]bool
+	rows  []*vertexRow
+	kinds []kind // taken for it already
+	edges uint64
+	bytes int64
+}
+
+// refused gives back what was taken for the chunk.
+func (c *chunk) refused(err error) *fsmpb.Outcome {
+	c.m.dropKinds(c.f, c.kinds)
+	return refused(err)
+}
+
+// take checks the next node; it changes nothing but the chunk, and
+// takes the node's class.
+func (c *chunk) take(n *fsmpb.WorkflowNode) error {
+	v, name, err := c.read(n)
+	if err == nil {
+		c.names[name] = true
+		c.rows = append(c.rows, v)
+		return nil
+	}
+	e := err.(*rota.Error) // every refusal is one
+	told := *e
+	told.Text = fmt.Sprintf("node %d, %.80q: %s", int(c.r.added)+len(c.rows), n.GetSpec().GetId(), e.Text)
+	return &told
+}
+
+func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err error) {
+	m, r := c.m, c.r
+	if n := len(n.GetSpec().GetLabels()); n > rota.MaxLabels { // before a map is made of them
+		return nil, "", rota.Refusef(rota.Invalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
+	}
+	spec := specWords(n.GetSpec())
+	name = string(spec.ID)
+	if err := rota.CheckNodeIDBytes("id", name); err != nil {
+		return nil, "", err
+	}
+	if spec.Tenant != "" {
+		return nil, "", rota.Refusef(rota.Invalid, "tenant", "tenant %.80q is given: a node is of its workflow's tenant", spec.Tenant)
+	}
+	spec.ID, spec.Tenant = rota.NodeJobID(r.id, name), r.tenant
+	q := m.queues.get(spec.Queue)
+	payloadMax := int64(rota.MaxPayloadBytes)
+	if q != nil {
+		payloadMax = q.policy.PayloadMaxBytes
+	}
+	if err := spec.CheckTemplate(payloadMax); err != nil {
+		return nil, "", err
+	}
+	if q == nil {
+		return nil, "", noQueue(spec.Queue)
+	}
+	if _, twice := c.f.byName[name]; twice || c.names[name] {
+		return nil, "", rota.Refusef(rota.Invalid, "id", "the id stands twice in workflow %s", r.id)
+	}
+	number := uint64(r.added) + uint64(len(c.rows))
+	parents, err := readParents(n.GetParents(), number)
+	if err != nil {
+		return nil, "", err
+	}
+	if c.edges += uint64(len(parents)); r.linked+c.edges > r.edges {
+		return nil, "", rota.Refusef(rota.Invalid, "edges", "workflow %s has more edges than the %d that it announced", r.id, r.edges)
+	}
+	kept := m.specs.keep(spec)
+	c.kinds = m.takeKind(c.f, c.kinds, uint32(number), kept)
+	if err := m.admitKind(c.f, kept); err != nil {
+		return nil, "", err
+	}
+	v = &vertexRow{workflow: r.id, number: uint32(number), spec: kept, parents: parents,
+		shape: hashShape(&m.ledger.enc, kept, parents), state: vertexBlocked}
+	c.bytes += int64(len(m.ledger.enc.b))
+	return v, name, nil
+}
+
+// readParents sums the steps up. Each parent has a smaller number than the node: so
+// there is no cycle, and none can be told.
+func readParents(steps []uint32, number uint64) ([]uint32, error) {
+	if len(steps) == 0 {
+		return nil, nil
+	}
+	if uint64(len(steps)) > number { // before room is made for them
+		return nil, rota.Refusef(rota.Invalid, "parents", "parents are %d: there are %d nodes before it", len(steps), number)
+	}
+	parents := make([]uint32, len(steps))
+	last := uint64(0)
+	for i, step := range steps {
+		if last += uint64(step); i > 0 && step == 0 || last >= number {
+			return nil, rota.Refusef(rota.Invalid, "parents", "parent %d does not ascend, or is not a node before it", last)
+		}
+		parents[i] = uint32(last)
+	}
+	return parents, nil
+}
+
+// keep adds the chunk to the workflow.
+func (c *chunk) keep() {
+	m, r := c.m, c.m.workflows.edit(c.r.id)
+	for _, v := range c.rows {
+		m.vertices.insert(vertexKey(r.id, v.number), v)
+		c.f.append(v)
+		if len(v.parents) == 0 {
+			c.f.work.Insert(v.number)
+		}
+	}
+	c.f.kinds = append(c.f.kinds, c.kinds...)
+	r.added += uint32(len(c.rows))
+	r.blocked += uint32(len(c.rows))
+	r.linked += c.edges
+	r.bytes += c.bytes
+	m.flows.all.bytes += c.bytes
+	m.flows.kept.bytes += c.bytes
+	m.touch(r)
+}
+
+// commitWorkflow lets a workflow run whose nodes have all arrived: it touches its
+// queues and its roots, however many nodes there are. What admission refuses stays
+// OPEN, to be committed later.
+func (m *Machine) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
+	r, o := m.upload(rota.WorkflowID(op.GetId()), op.GetContent())
+	if r == nil {
+		return o
+	}
+	switch {
+	case r.added < r.nodes:
+		o := refused(rota.Refusef(rota.OutOfRange, "nodes", "%d of the %d nodes of workflow %s have arrived: node %d is wanted next",
+			r.added, r.nodes, r.id, r.added))
+		o.WorkflowState, o.NextNode = uint32(r.state), r.added
+		return o
+	case r.linked != r.edges:
+		return refused(rota.Refusef(rota.Invalid, "edges", "workflow %s has %d edges, it announced %d", r.id, r.linked, r.edges))
+	}
+	f := m.flows.byID[r.id]
+	spec := &rota.JobSpec{Queue: r.queue, Tenant: r.tenant, Priority: f.urgent}
+	if err := m.admitMode(spec); err != nil {
+		return refused(err)
+	}
+	if err := m.flows.spend(len(f.queues)); err != nil {
+		return refused(err)
+	}
+	for _, q := range f.queues {
+		if err := m.admitNodes(spec, m.queues.get(q.name), q.nodes); err != nil {
+			return refused(err)
+		}
+	}
+	r = m.workflows.edit(r.id)
+	m.timers.upload.set(string(r.id), r.lapses(), 0)
+	r.state, r.runs = rota.WorkflowRunning, 1
+	r.submitted, r.submittedDate = m.head.clock, m.head.date()
+	r.started, r.startedDate = r.submitted, r.submittedDate
+	for _, q := range f.queues {
+		m.queues.edit(q.name).blocked += q.nodes
+	}
+	m.flows.ready.Set(f.seq, f)
+	m.emitFlow(r, rota.Event{Kind: rota.WorkflowStarted, Payload: m.startedPayload(r)})
+	o = flowOutcome(r, false)
+	o.Throttle = m.throttled(m.queues.get(r.queue))
+	return o
+}

@@ -1,0 +1,391 @@
+package rota
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Graph is a workflow as the log takes it: its nodes numbered in topological order,
+// ties by their place in the submission, so that each parent has a smaller number.
+type Graph struct {
+	// Order[k] is the place in Nodes of the node with number k.
+	Order []int
+	// Parents[k] are the numbers of its parents, ascending, each once.
+	Parents [][]uint32
+	// Edges counts them all.
+	Edges int
+}
+
+// Arrange checks a workflow and numbers its nodes (SPEC §11.1). It refuses ids that
+// stand twice, edges to nodes that are not there or to their own node, a cycle, of
+// which it names the nodes, and what is beyond the limits. Where the submitter left
+// queue and tenant open it fills them in, in the workflow and in its nodes. It is
+// O(nodes + edges), but for the sorting of each node's parents and of ready nodes.
+func (w *WorkflowSpec) Arrange() (*Graph, error) {
+	if err := w.checkFrame(); err != nil {
+		return nil, err
+	}
+	if err := w.fillNodes(); err != nil {
+		return nil, err
+	}
+	a := arranger{spec: w, at: make(map[string]uint32, len(w.Nodes))}
+	for _, step := range []func() error{a.name, a.link, a.sort} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return a.number(), nil
+}
+
+// checkFrame checks what a workflow has beside its nodes.
+func (w *WorkflowSpec) checkFrame() error {
+	if w.Queue == "" {
+		w.Queue = DefaultQueue
+	}
+	if w.Tenant == "" {
+		w.Tenant = DefaultTenant
+	}
+	if err := CheckID("id", w.ID); err != nil {
+		return err
+	}
+	if err := CheckID("queue", w.Queue); err != nil {
+		return err
+	}
+	if err := CheckID("tenant", w.Tenant); err != nil {
+		return err
+	}
+	if w.OnFailure > Continue {
+		return Refusef(Invalid, "on_failure", "on_failure is %d: one of %s is wanted", w.OnFailure, choices(failurePolicyNames))
+	}
+	if err := checkLabelMap(w.Labels); err != nil {
+		return err
+	}
+	if n := len(w.Nodes); n == 0 || n > MaxWorkflowNodes {
+		return Refusef(Invalid, "nodes", "nodes are %d: 1 to %d are wanted", n, MaxWorkflowNodes)
+	}
+	return nil
+}
+
+// fillNodes completes the nodes' templates and checks each.
+func (w *WorkflowSpec) fillNodes() error {
+	bytes := int64(0)
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		if CheckNodeID("id", n.ID) != nil {
+			return CheckNodeID(fmt.Sprintf("nodes[%d].id", i), n.ID)
+		}
+		if n.Queue == "" {
+			n.Queue = w.Queue
+		}
+		if n.Tenant == "" {
+			n.Tenant = w.Tenant
+		}
+		if n.Tenant != w.Tenant {
+			return Refusef(Invalid, fmt.Sprintf("nodes[%d].tenant", i),
+				"%s has tenant %q and its workflow %q: all nodes are their workflow's tenant's, leave it out",
+				w.node(i), shorten(string(n.Tenant)), w.Tenant)
+		}
+		if err := n.CheckTemplate(MaxPayloadBytes); err != nil {
+			return w.ofNode(i, err)
+		}
+		bytes += n.templateBytes() + int64(len(n.ID))
+	}
+	if bytes > MaxWorkflowBytes {
+		return Refusef(Invalid, "nodes", "the nodes hold %d bytes: at most %d are taken; let payloads name large data instead of holding it",
+			bytes, MaxWorkflowBytes)
+	}
+	return nil
+}
+
+// node names a node for people, by its id and its place.
+func (w *WorkflowSpec) node(i int) string {
+	return fmt.Sprintf("node %q (nodes[%d])", shorten(w.Nodes[i].ID), i)
+}
+
+// ofNode says of which node a template was refused.
+func (w *WorkflowSpec) ofNode(i int, err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	return Refusef(e.Kind, fmt.Sprintf("nodes[%d].%s", i, e.Subject), "%s: %s", w.node(i), e.Text)
+}
+
+// shorten cuts an id that may be anything for a message; it is shown by %q.
+func shorten(s string) string {
+	if len(s) <= 80 {
+		return s
+	}
+	return strings.ToValidUTF8(s[:80], "") + "…"
+}
+
+// arranger numbers the nodes of one workflow. Until the last step nodes are told by
+// their places.
+type arranger struct {
+	spec *WorkflowSpec
+	at   map[string]uint32
+	// parents and children of a node, ascending, each once.
+	parents, children adjacency
+	// order are the places in topological order.
+	order []uint32
+}
+
+// adjacency holds lists of places: those of i are list[from[i]:from[i+1]].
+type adjacency struct{ from, list []uint32 }
+
+func (a *adjacency) of(i uint32) []uint32 { return a.list[a.from[i]:a.from[i+1]] }
+
+// group makes lists of pairs: keys[i] gets values[i], in the order of the pairs.
+func group(n int, keys, values []uint32) adjacency {
+	a := adjacency{make([]uint32, n+1), make([]uint32, len(keys))}
+	for _, k := range keys {
+		a.from[k+1]++
+	}
+	for i := range n {
+		a.from[i+1] += a.from[i]
+	}
+	next := slices.Clone(a.from)
+	for i, k := range keys {
+		a.list[next[k]] = values[i]
+		next[k]++
+	}
+	return a
+}
+
+// name files the nodes' ids.
+func (a *arranger) name() error {
+	for i := range a.spec.Nodes {
+		id := a.spec.Nodes[i].ID
+		if first, twice := a.at[id]; twice {
+			return Refusef(Invalid, fmt.Sprintf("nodes[%d].id", i),
+				"nodes[%d] and nodes[%d] have the same id %q: each node needs its own", first, i, id)
+		}
+		a.at[id] = uint32(i)
+	}
+	return nil
+}
+
+// link resolves the edges, told by nodes and beside them.
+func (a *arranger) link() error {
+	told := len(a.spec.Edges)
+	for i := range a.spec.Nodes {
+		told += len(a.spec.Nodes[i].Parents)
+	}
+	from, to := make([]uint32, 0, told), make([]uint32, 0, told)
+	for i := range a.spec.Nodes {
+		for j, id := range a.spec.Nodes[i].Parents {
+			parent, known := a.at[id]
+			if !known {
+				return Refusef(Invalid, fmt.Sprintf("nodes[%d].parents[%d]", i, j),
+					"%s names the parent %q, which is no node of the workflow", a.spec.node(i), shorten(id))
+			}
+			from, to = append(from, parent), append(to, uint32(i))
+		}
+	}
+	for i, e := range a.spec.Edges {
+		parent, known := a.at[e.From]
+		child, knownTo := a.at[e.To]
+		switch {
+		case !known:
+			return a.unknownEnd(i, "from", e.From, e)
+		case !knownTo:
+			return a.unknownEnd(i, "to", e.To, e)
+		}
+		from, to = append(from, parent), append(to, child)
+	}
+	for i := range from {
+		if from[i] == to[i] {
+			n := int(from[i])
+			return Refusef(Invalid, fmt.Sprintf("nodes[%d].parents", n), "%s is its own parent: no node can wait for itself", a.spec.node(n))
+		}
+	}
+	return a.once(from, to)
+}
+
+func (a *arranger) unknownEnd(i int, end, id string, e Edge) error {
+	return Refusef(Invalid, fmt.Sprintf("edges[%d].%s", i, end), "edges[%d] goes from %q to %q, and %q is no node of the workflow",
+		i, shorten(e.From), shorten(e.To), shorten(id))
+}
+
+// once sorts the parents of each node and takes away those told twice.
+func (a *arranger) once(from, to []uint32) error {
+	n := len(a.spec.Nodes)
+	all := group(n, to, from)
+	from, to = from[:0], to[:0]
+	a.parents.from = make([]uint32, n+1)
+	for i := range n {
+		list := all.of(uint32(i))
+		slices.Sort(list)
+		for j, parent := range list {
+			if j == 0 || parent != list[j-1] {
+				from, to = append(from, parent), append(to, uint32(i))
+			}
+		}
+		a.parents.from[i+1] = uint32(len(from))
+	}
+	if len(from) > MaxWorkflowEdges {
+		return Refusef(Invalid, "edges", "edges are %d: at most %d are taken", len(from), MaxWorkflowEdges)
+	}
+	a.parents.list = from
+	a.children = group(n, from, to)
+	return nil
+}
+
+// sort finds the topological order: of the nodes whose parents all stand already,
+// always the one of the least place comes next.
+func (a *arranger) sort() error {
+	n := uint32(len(a.spec.Nodes))
+	waiting := make([]uint32, n)
+	a.order = make([]uint32, 0, n)
+	ready := make(placeHeap, 0, n)
+	for i := range n {
+		if waiting[i] = uint32(len(a.parents.of(i))); waiting[i] == 0 {
+			ready.push(i)
+		}
+	}
+	for len(ready) > 0 {
+		i := ready.pop()
+		a.order = append(a.order, i)
+		for _, child := range a.children.of(i) {
+			if waiting[child]--; waiting[child] == 0 {
+				ready.push(child)
+			}
+		}
+	}
+	if len(a.order) == int(n) {
+		return nil
+	}
+	cycle := a.cycle(waiting)
+	return Refusef(Invalid, "edges", "the workflow has a cycle: %s; each of these nodes waits for itself", a.show(cycle))
+}
+
+// cycle finds one among the nodes that wait for ever. Each of those has a parent
+// that does too, so that a walk from parent to parent comes to a cycle; of all that
+// lead through its first node it takes a shortest one. The shortest of all would
+// cost a search from each node.
+func (a *arranger) cycle(waiting []uint32) []uint32 {
+	walked := make([]bool, len(waiting))
+	at := uint32(slices.IndexFunc(waiting, func(n uint32) bool { return n > 0 }))
+	stuck := func(i uint32) bool { return waiting[i] > 0 }
+	for !walked[at] {
+		walked[at] = true
+		parents := a.parents.of(at)
+		at = parents[slices.IndexFunc(parents, stuck)]
+	}
+	clear(walked)
+	before := make([]uint32, len(waiting))
+	for queue := []uint32{at}; len(queue) > 0; queue = queue[1:] {
+		for _, child := range a.children.of(queue[0]) {
+			if child == at {
+				return a.trace(before, queue[0], at)
+			}
+			if stuck(child) && !walked[child] {
+				walked[child], before[child] = true, queue[0]
+				queue = append(queue, child)
+			}
+		}
+	}
+	panic("rota: a node on a cycle has no way back to itself")
+}
+
+// trace gives the way from one place to another, told by what stood before each.
+func (a *arranger) trace(before []uint32, to, from uint32) []uint32 {
+	way := []uint32{to}
+	for ; to != from; way = append(way, to) {
+		to = before[to]
+	}
+	slices.Reverse(way)
+	return way
+}
+
+// cycleShown bounds the nodes that a message names of a cycle.
+const cycleShown = 20
+
+func (a *arranger) show(cycle []uint32) string {
+	var names []string
+	for _, i := range cycle[:min(len(cycle), cycleShown)] {
+		names = append(names, shorten(a.spec.Nodes[i].ID))
+	}
+	if len(cycle) > cycleShown {
+		names = append(names, fmt.Sprintf("… (%d nodes)", len(cycle)))
+	}
+	return strings.Join(append(names, names[0]), " → ")
+}
+
+// number gives the nodes their numbers, and tells parents by them.
+func (a *arranger) number() *Graph {
+	n := len(a.order)
+	g := &Graph{Order: make([]int, n), Parents: make([][]uint32, n), Edges: len(a.parents.list)}
+	numberOf := make([]uint32, n)
+	for number, place := range a.order {
+		numberOf[place] = uint32(number)
+	}
+	arena := make([]uint32, 0, g.Edges)
+	for number, place := range a.order {
+		first := len(arena)
+		for _, parent := range a.parents.of(place) {
+			arena = append(arena, numberOf[parent])
+		}
+		g.Order[number] = int(place)
+		g.Parents[number] = arena[first:len(arena):len(arena)]
+		slices.Sort(g.Parents[number])
+	}
+	return g
+}
+
+// placeHeap gives the least place first.
+type placeHeap []uint32
+
+func (h *placeHeap) push(place uint32) {
+	*h = append(*h, place)
+	s := *h
+	for i := len(s) - 1; i > 0; {
+		up := (i - 1) / 2
+		if s[up] <= s[i] {
+			return
+		}
+		s[up], s[i] = s[i], s[up]
+		i = up
+	}
+}
+
+func (h *placeHeap) pop() uint32 {
+	s := *h
+	least, last := s[0], len(s)-1
+	s[0] = s[last]
+	s = s[:last]
+	*h = s
+	for i := 0; ; {
+		down := 2*i + 1
+		if down+1 < last && s[down+1] < s[down] {
+			down++
+		}
+		if down >= last || s[i] <= s[down] {
+			return least
+		}
+		s[i], s[down] = s[down], s[i]
+		i = down
+	}
+}
+
+// templateBytes is about what a template takes where it is kept, and never more: the
+// state machine counts to the byte, as its rows are encoded, but only once the nodes
+// have arrived.
+func (s *JobSpec) templateBytes() int64 {
+	n := len(s.Payload) + len(s.ExpectedDigest) + len(s.Queue) + len(s.Type) + len(s.Zone) + len(s.Domain) + len(s.Worker)
+	for _, list := range [...][]string{s.Requires, s.RegionsAllow, s.RegionsDeny, s.DataKeys} {
+		for _, text := range list {
+			n += 1 + len(text)
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
+		n += 2 + len(k) + len(s.Labels[k])
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Limits)) {
+		n += 2 + len(k)
+	}
+	return int64(n)
+}

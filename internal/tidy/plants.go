@@ -1,0 +1,92 @@
+package tidy
+
+import (
+	"fmt"
+	"go/ast"
+	"path"
+	"strings"
+)
+
+// planted says that a file holds a bug of test/bite: named plant_<name>.go, and
+// built with the tag plant_<name> alone. It is no part of any other build, so the
+// rules on what code does are not for it.
+func (f *file) planted() bool {
+	name := path.Base(f.path)
+	return strings.HasPrefix(name, "plant_") && !f.test() && constraint(f) == strings.TrimSuffix(name, ".go")
+}
+
+// constraint is what stands behind //go:build, empty where there is none.
+func constraint(f *file) string {
+	for _, group := range f.syntax.Comments {
+		if group.Pos() > f.syntax.Package {
+			break
+		}
+		for _, c := range group.List {
+			if expr, ok := strings.CutPrefix(c.Text, "//go:build "); ok {
+				return expr
+			}
+		}
+	}
+	return ""
+}
+
+// checkPlants keeps the bugs of test/bite out of every build without their tag:
+// they lie in files of their own, no other file depends on their tags, and what
+// stands for each in a normal build does nothing.
+func checkPlants(t *tree) []string {
+	var faults []string
+	for _, f := range t.files {
+		switch {
+		case f.planted():
+			continue
+		case strings.HasPrefix(path.Base(f.path), "plant_") && !f.test():
+			faults = append(faults, fmt.Sprintf("%s: a plant is built with one tag, which is the file's name, not with %q",
+				f.path, constraint(f)))
+		case strings.Contains(constraint(f), "plant_"):
+			faults = append(faults, fmt.Sprintf("%s: built by the tag of a plant, and no plant: %s", f.path, constraint(f)))
+		}
+		for _, d := range f.syntax.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Recv == nil {
+				continue
+			}
+			switch receiver, _, _ := strings.Cut(functionName(fn), "."); {
+			case receiver == "plants":
+				faults = append(faults, t.at(fn.Pos())+": a plant in a normal build: "+functionName(fn)+" belongs into a file plant_*.go")
+			case receiver == "sound" && !idle(fn.Body):
+				faults = append(faults, t.at(fn.Pos())+": "+functionName(fn)+" does something: without its tag a plant does nothing")
+			}
+		}
+	}
+	return faults
+}
+
+// idle says that a body does nothing but give false, 0 or an empty value.
+func idle(body *ast.BlockStmt) bool {
+	if len(body.List) == 0 {
+		return true
+	}
+	answer, ok := body.List[0].(*ast.ReturnStmt)
+	if !ok || len(body.List) > 1 {
+		return false
+	}
+	for _, r := range answer.Results {
+		switch r := r.(type) {
+		case *ast.Ident:
+			if r.Name != "false" && r.Name != "nil" {
+				return false
+			}
+		case *ast.BasicLit:
+			if r.Value != "0" {
+				return false
+			}
+		case *ast.CompositeLit:
+			if len(r.Elts) > 0 {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	p := &plan{repeat: 3, jobs: 20, rates: []int{5}, seconds: 2, payload: 7}
+	fast := []result{{JobsPerS: 300, E2EP50Ms: 3}, {JobsPerS: 100, E2EP50Ms: 1}, {JobsPerS: 250, E2EP50Ms: 2}}
+	paced := []result{{ServersCPUUs: 30}, {ServersCPUUs: 11}, {ServersCPUUs: 20}, {ServersCPUUs: 21}}
+	got := table(p.loads(), [][]result{fast, paced})
+	for _, want := range []string{
+		"| median of 3 (least to most) | as fast as it goes | 5 jobs/s, open loop |\n|---|---:|---:|\n",
+		"| jobs/s | 250 (100 to 300) | 0 (0 to 0) |\n",
+		"| end to end, p50 ms | 2.0 (1.0 to 3.0) |",
+		"| CPU of the servers, µs a job | 0 (0 to 0) | 20 (11 to 30) |\n", // 20.5, to even
+		"; `rota bench jobs --jobs 20 --payload 7`; `rota bench jobs --jobs 10 --rate 5 --payload 7`. None lost",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+// The ratio is that of pairs, not of medians.
+func TestAgainstTable(t *testing.T) {
+	t.Parallel()
+	old := [][]result{{{JobsPerS: 100}, {JobsPerS: 200}, {JobsPerS: 400}}}
+	now := [][]result{{{JobsPerS: 150}, {JobsPerS: 220}, {JobsPerS: 800}}}
+	got := againstTable([]loadOf{{name: "l"}}, old, now)
+	for _, want := range []string{"| l | jobs/s | 200 | 220 | 1.50 (1.10 to 2.00) |\n", "| l | end to end, p50 ms | 0.0 | 0.0 | not told |\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+// Repetitions end when another one would end too late; the first, which warms up, and one
+// more are made in any case.
+func TestRepeated(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct {
+		most time.Duration
+		want int
+	}{{0, 2}, {time.Hour, 4}} {
+		p, turns := &plan{repeat: 3, most: one.most, begin: time.Now()}, 0
+		if err := p.repeated(func(int) error { turns++; return nil }); err != nil || turns != one.want {
+			t.Errorf("at most %s: %d turns, %v; %d are wanted", one.most, turns, err, one.want)
+		}
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	t.Parallel()
+	if got, err := numbers("1, 20,300"); err != nil || !slices.Equal(got, []int{1, 20, 300}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, bad := range []string{"", "0", "1,,2", "1,-2", "x", "1 2", "1.5"} {
+		if got, err := numbers(bad); err == nil {
+			t.Errorf("%q is taken as %v", bad, got)
+		}
+	}
+}
+
+func TestReplaceBetween(t *testing.T) {
+	t.Parallel()
+	begin, end := marks("bench")
+	for _, one := range []struct{ name, before, after string }{
+		{"replaced", "a\n" + begin + "old\n" + end + "z\n", "a\n" + begin + "new\n" + end + "z\n"},
+		{"empty", begin + end, begin + "new\n" + end},
+		{"no_begin", "a\n" + end, ""},
+		{"no_end", begin + "a\n", ""},
+		{"wrong_order", end + begin, ""},
+		{"twice", begin + end + begin + end, ""},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "page.md")
+			if err := os.WriteFile(path, []byte(one.before), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			err := replaceBetween(path, "bench", "new\n")
+			got, _ := os.ReadFile(path)
+			switch {
+			case one.after == "" && (err == nil || string(got) != one.before):
+				t.Errorf("taken, or changed nevertheless: %v, %q", err, got)
+			case one.after != "" && (err != nil || string(got) != one.after):
+				t.Errorf("%v, %q", err, got)
+			}
+		})
+	}
+}
+
+// A server that ends at once is told of with its words, and leaves nothing behind.
+func TestServerEnds(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	fake := filepath.Join(t.TempDir(), "rota")
+	if err := os.WriteFile(fake, []byte("#!/bin/sh\necho no such flag >&2\nexit 2\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := startServers(ctx, fake, t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "no such flag") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A bench that lost a job is a fault and no figure.
+func TestMeasureFault(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct{ says, want string }{
+		{`{"jobs_per_s": 5, "lost": 1}`, "1 jobs were lost"},
+		{`{"jobs_per_s": 5, "duplicated": 2}`, "2 done twice"},
+		{`nonsense`, "what "},
+	} {
+		fake := filepath.Join(t.TempDir(), "rota")
+		if err := os.WriteFile(fake, []byte("#!/bin/sh\necho '"+one.says+"'\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		p := &plan{rota: fake}
+		if _, err := p.measure(t.Context(), fake, &servers{}, p.closed()); err == nil || !strings.Contains(err.Error(), one.want) {
+			t.Errorf("%s: %v", one.says, err)
+		}
+	}
+}

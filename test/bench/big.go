@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// bigState is what a cluster takes to write, read and hand on all that is pending at the
+// end of the curve.
+type bigState struct {
+	pending int
+	// save is writing a backup with a load beside it: how long, how large, the longest
+	// that one entry took to apply meanwhile (an upper bound: a bucket), and the load.
+	save, held float64
+	saved      int64
+	beside     result
+	// start is a cold start of all nodes; restore makes a data directory of the backup,
+	// restored is the cold start of that, from a snapshot alone.
+	start, restore, restored float64
+	// caught is from the start of an empty node to its being ready, by snapshot and
+	// under the load caughtBeside.
+	caught       float64
+	caughtBeside result
+}
+
+// besideSeconds is how long a load runs beside what is measured, and a second more for
+// each pendingASecond: longer than that takes.
+const (
+	besideSeconds  = 30
+	pendingASecond = 50_000
+)
+
+// bigMost bounds each of the commands here.
+const bigMost = 10 * time.Minute
+
+// measureBig measures a cluster that has the most pending jobs.
+func (p *plan) measureBig(ctx context.Context, s *servers) (b bigState, err error) {
+	b.pending = p.scale.pending[len(p.scale.pending)-1]
+	file := filepath.Join(s.dir, "backup")
+	before, err := s.all(ctx)
+	if err != nil {
+		return b, err
+	}
+	b.beside, err = p.beside(ctx, s, func() (err error) {
+		b.save, err = timed(func() error {
+			return run(ctx, bigMost, nil, p.rota, s.withAddr("operator", []string{"snapshot", "save", file})...)
+		})
+		return err
+	})
+	if err != nil {
+		return b, err
+	}
+	after, err := s.all(ctx)
+	if err != nil {
+		return b, err
+	}
+	for i := range after {
+		b.held = max(b.held, largestBucket(before[i], after[i], metricApply))
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return b, err
+	}
+	b.saved = info.Size()
+	p.say("snapshot saved in %.1f s, %d bytes; no entry took longer than %.3f s to apply", b.save, b.saved, b.held)
+	if b.start, err = timed(func() error { return s.restartAll(ctx) }); err != nil {
+		return b, err
+	}
+	p.say("all nodes killed and started: ready after %.1f s", b.start)
+	return b, p.measureJoin(ctx, file, &b)
+}
+
+// measureJoin restores the backup into a cluster of one and lets empty nodes join it
+// under load: as nothing is left of the log before, their only way is by snapshot.
+func (p *plan) measureJoin(ctx context.Context, file string, b *bigState) (err error) {
+	dir, err := os.MkdirTemp(p.dir, "rota-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	ports, err := freePorts(4)
+	if err != nil {
+		return err
+	}
+	b.restore, err = timed(func() error {
+		return run(ctx, bigMost, nil, p.rota, "operator", "snapshot", "restore", file, "--data", filepath.Join(dir, "n1"), "--node", "n1",
+			"--raft", ports[1])
+	})
+	if err != nil {
+		return err
+	}
+	s := &servers{rota: p.rota, dir: dir, gossips: []string{ports[3]}}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	b.restored, err = timed(func() error {
+		if err := s.add(ports); err != nil {
+			return err
+		}
+		return s.ready(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	p.say("restored in %.1f s, ready after %.1f s more", b.restore, b.restored)
+	b.caughtBeside, err = p.beside(ctx, s, func() (err error) {
+		b.caught, err = timed(func() error {
+			if err := s.join(); err != nil {
+				return err
+			}
+			if err := s.ready(ctx); err != nil {
+				return err
+			}
+			return s.caughtUp(ctx)
+		})
+		return err
+	})
+	p.say("an empty node was ready after %.1f s", b.caught)
+	return err
+}
+
+// caughtUp waits until the last node has applied what the first had when it was asked.
+func (s *servers) caughtUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyMost)
+	defer cancel()
+	first, err := scrape(ctx, s.admins[0])
+	for err == nil {
+		var last sample
+		if last, err = scrape(ctx, s.admins[len(s.admins)-1]); err != nil || last[metricApplied] >= first[metricApplied] {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookEvery):
+		}
+	}
+	return err
+}
+
+// beside does something while the open loop of the first rate runs, which begins before it,
+// and gives what that measured.
+func (p *plan) beside(ctx context.Context, s *servers, do func() error) (r result, err error) {
+	load := *s // its own view: do may add a node
+	var wait sync.WaitGroup
+	var failed error
+	longer := *p
+	longer.seconds = max(p.seconds, besideSeconds+p.scale.pending[len(p.scale.pending)-1]/pendingASecond)
+	wait.Go(func() { r, failed = p.measure(ctx, p.rota, &load, longer.open(p.rates[0])) })
+	defer wait.Wait()
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		return r, ctx.Err()
+	}
+	if err := do(); err != nil {
+		return r, err
+	}
+	wait.Wait()
+	return r, failed
+}
+
+func timed(do func() error) (seconds float64, err error) {
+	begin := time.Now()
+	err = do()
+	return time.Since(begin).Seconds(), err
+}
+
+func (b *bigState) table() string {
+	var t strings.Builder
+	fmt.Fprintf(&t, "| with %s pending jobs | |\n|---|---:|\n", thousands(b.pending))
+	fmt.Fprintf(&t, "| `rota operator snapshot save`, whole command, s | %.1f |\n", b.save)
+	fmt.Fprintf(&t, "| its size, MiB | %.0f |\n", float64(b.saved)/(1<<20))
+	fmt.Fprintf(&t, "| no entry took longer to apply meanwhile than, ms | %s |\n", ms(b.held))
+	fmt.Fprintf(&t, "| the load beside it: end to end p50, p99, most, ms | %s |\n", b.beside.spans())
+	fmt.Fprintf(&t, "| cold start of all nodes after SIGKILL, until all are ready, s | %.1f |\n", b.start)
+	fmt.Fprintf(&t, "| `rota operator snapshot restore`, whole command, s | %.1f |\n", b.restore)
+	fmt.Fprintf(&t, "| start of the node that it made, until it is ready, s | %.1f |\n", b.restored)
+	fmt.Fprintf(&t, "| an empty node joins that one under load, by snapshot, until it is ready, s | %.1f |\n", b.caught)
+	fmt.Fprintf(&t, "| the load beside it: end to end p50, p99, most, ms | %s |\n", b.caughtBeside.spans())
+	return t.String()
+}
+
+func (r *result) spans() string {
+	return fmt.Sprintf("%.1f, %.1f, %.1f", r.E2EP50Ms, r.E2EP99Ms, r.E2EMaxMs)
+}
+
+func ms(seconds float64) string { return fmt.Sprintf("%.1f", seconds*1000) }

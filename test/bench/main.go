@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// plan is what to measure, and with which binary.
+type plan struct {
+	rota, dir, write string
+	// most is when no further measurement begins, counted from begin.
+	most  time.Duration
+	begin time.Time
+
+	repeat        int
+	jobs, payload int
+	rates         []int
+	seconds       int
+	against       string
+
+	scale    scalePlan
+	overload overloadPlan
+	soak     soakPlan
+}
+
+func main() {
+	p := plan{begin: time.Now()}
+	rates, pending, workers := "500,2000", "1000,10000,100000,1000000", "1,10,100,1000,10000"
+	var scale, overload, profile bool
+	flag.StringVar(&p.rota, "rota", "bin/rota", "the binary to measure")
+	flag.StringVar(&p.dir, "dir", "", "where the servers' data goes while they run (default: the system's place for such)")
+	flag.StringVar(&p.write, "write", "", "file whose part between the two markers is replaced")
+	flag.DurationVar(&p.most, "most", 8*time.Minute, "no further repetition begins that would end later than this")
+	flag.IntVar(&p.repeat, "repeat", 5, "how often each measurement is made")
+	flag.IntVar(&p.jobs, "jobs", 40_000, "jobs of a measurement that goes as fast as it can")
+	flag.StringVar(&rates, "rates", rates, "jobs a second of the open loops")
+	flag.IntVar(&p.seconds, "seconds", 10, "how long an open loop takes")
+	flag.IntVar(&p.payload, "payload", 256, "bytes of payload in each job")
+	flag.StringVar(&p.against, "against", "", "another binary, measured in turns with this one: the ratio is told")
+	flag.BoolVar(&profile, "profile", false, "tell where the servers' CPU goes instead, also of -against")
+	flag.BoolVar(&scale, "scale", false, "measure beside many pending jobs, workers, queues and tenants instead, and restarts")
+	flag.StringVar(&pending, "pending", pending, "numbers of pending jobs")
+	flag.StringVar(&workers, "workers", workers, "numbers of connected workers")
+	flag.IntVar(&p.scale.queues, "queues", 1_000, "how many queues")
+	flag.IntVar(&p.scale.tenants, "tenants", 10_000, "how many tenants")
+	flag.StringVar(&p.scale.pictures, "pictures", "", "folder for the curves")
+	flag.BoolVar(&overload, "overload", false, "offer three times what the servers can do instead, and judge")
+	flag.IntVar(&p.overload.cap, "queue-cap", 20_000, "queue_cap while overloaded")
+	flag.IntVar(&p.overload.times, "times", 3, "so many times the peak is offered")
+	flag.IntVar(&p.overload.memory, "memory", 1024, "MiB that a server may take while overloaded")
+	flag.DurationVar(&p.soak.of, "soak", 0, "run at the first of -rates for so long instead, and judge whether anything grows")
+	flag.IntVar(&p.soak.warm, "warm", 0, "jobs before a soak: 1000000 fill what is remembered of ended ones")
+	flag.Parse()
+	var err error
+	for _, list := range []struct {
+		text string
+		to   *[]int
+	}{{rates, &p.rates}, {pending, &p.scale.pending}, {workers, &p.scale.workers}} {
+		var e error
+		*list.to, e = numbers(list.text)
+		err = errors.Join(err, e)
+	}
+	if err == nil {
+		err = p.check()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err == nil {
+		switch {
+		case scale:
+			err = p.measureScale(ctx)
+		case overload:
+			err = p.measureOverload(ctx)
+		case p.soak.of > 0:
+			err = p.measureSoak(ctx)
+		case profile:
+			err = p.measureProfiles(ctx)
+		case p.against != "":
+			err = p.measureAgainst(ctx)
+		default:
+			err = p.measureTable(ctx)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func (p *plan) check() error {
+	if p.repeat < 1 || p.jobs < 1 || p.seconds < 1 || p.payload < 0 || p.scale.queues < 1 || p.scale.tenants < 1 ||
+		p.overload.cap < 1 || p.overload.times < 1 || p.overload.memory < 1 || p.soak.warm < 0 {
+		return errors.New("-payload and -warm are at least 0, all other numbers at least 1")
+	}
+	return nil
+}
+
+// numbers reads a list of whole numbers of at least 1.
+func numbers(text string) (all []int, err error) {
+	for _, one := range strings.Split(text, ",") {
+		var n int
+		if _, err := fmt.Sscanf(one+" ", "%d ", &n); err != nil || n < 1 || fmt.Sprint(n) != strings.TrimSpace(one) {
+			return nil, fmt.Errorf("%q is refused: whole numbers of at least 1, parted by commas, are wanted", text)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// say tells how far it is.
+func (p *plan) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "bench: %4.0f s  %s\n", time.Since(p.begin).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// publish prints what was found, and writes it where -write says, in the part of a name.
+func (p *plan) publish(part, text string) error {
+	fmt.Print(text)
+	if p.write == "" {
+		return nil
+	}
+	return replaceBetween(p.write, part, text)
+}
+
+// cluster has servers of a binary for as long as do takes, in a folder of their own that
+// is gone thereafter.
+func (p *plan) cluster(ctx context.Context, rota string, prefix []string, do func(*servers) error) (err error) {
+	dir, err := os.MkdirTemp(p.dir, "rota-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s, err := startServers(ctx, rota, dir, prefix)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	return do(s)
+}

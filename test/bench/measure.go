@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// result is what of one measurement of `rota bench` is told. A binary of old leaves out
+// what it does not know.
+type result struct {
+	Jobs            int     `json:"jobs"`
+	Seconds         float64 `json:"seconds"`
+	SubmitSeconds   float64 `json:"submit_seconds"`
+	JobsPerS        float64 `json:"jobs_per_s"`
+	E2EP50Ms        float64 `json:"e2e_p50_ms"`
+	E2EP99Ms        float64 `json:"e2e_p99_ms"`
+	E2EMaxMs        float64 `json:"e2e_max_ms"`
+	SubmitP50Ms     float64 `json:"submit_p50_ms"`
+	SubmitP99Ms     float64 `json:"submit_p99_ms"`
+	ProcessCPUUs    float64 `json:"process_cpu_us_per_job"`
+	Accepted        int64   `json:"accepted"`
+	Completed       int64   `json:"completed"`
+	Refused         int64   `json:"refused"`
+	RefusedHintless int64   `json:"refused_hintless"`
+	Reruns          int64   `json:"reruns"`
+	Lost            int64   `json:"lost"`
+	Duplicated      int64   `json:"duplicated"`
+	Errors          int64   `json:"errors"`
+
+	// ServersCPUUs is read off the servers here, around the whole measurement.
+	ServersCPUUs float64 `json:"-"`
+}
+
+// closed is the load that goes as fast as it can, open the one at a rate.
+func (p *plan) closed() []string {
+	return []string{"jobs", "--jobs", strconv.Itoa(p.jobs), "--payload", strconv.Itoa(p.payload)}
+}
+
+func (p *plan) open(rate int) []string {
+	return []string{"jobs", "--jobs", strconv.Itoa(rate * p.seconds), "--rate", strconv.Itoa(rate), "--payload",
+		strconv.Itoa(p.payload)}
+}
+
+// measureMost bounds one measurement.
+const measureMost = 5 * time.Minute
+
+// measure runs the bench of a binary once. A job that was lost or done twice is no figure
+// but a fault.
+func (p *plan) measure(ctx context.Context, rota string, s *servers, args []string) (r result, err error) {
+	before, err := s.sum(ctx, metricCPU)
+	if err != nil {
+		return r, err
+	}
+	if err := run(ctx, measureMost, &r, rota, s.withAddr("bench", args)...); err != nil {
+		return r, err
+	}
+	after, err := s.sum(ctx, metricCPU)
+	if err != nil {
+		return r, err
+	}
+	r.ServersCPUUs = (after - before) * 1e6 / float64(max(r.Completed, 1))
+	if r.Lost != 0 || r.Duplicated != 0 {
+		return r, fmt.Errorf("%d jobs were lost and %d done twice", r.Lost, r.Duplicated)
+	}
+	return r, nil
+}
+
+// withAddr is a client's command line.
+func (s *servers) withAddr(command string, args []string) []string {
+	return append(append([]string{command}, args...), "--addr", strings.Join(s.apis, ","))
+}
+
+// run runs a command within a time and reads its JSON, if into is not nil.
+func run(ctx context.Context, most time.Duration, into any, name string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	var talk strings.Builder
+	cmd.Stderr = &talk
+	out, err := cmd.Output()
+	// A bench that lost a job says so in its answer, and ends with a failure.
+	if into != nil && len(out) > 0 && (err == nil || cmd.ProcessState.ExitCode() == 1) {
+		if bad := json.Unmarshal(out, into); bad != nil && err == nil {
+			return fmt.Errorf("what %s says: %w", strings.Join(cmd.Args, " "), bad)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s%s", strings.Join(cmd.Args, " "), errors.Join(err, ctx.Err()), talk.String(), out)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"time"
+)
+
+const module = "github.com/rotasched/rota/"
+
+// verdict is what became of a plant.
+type verdict struct {
+	took time.Duration
+	// words are the checkers' own, of the last that was run.
+	words string
+	// missed says why it does not count as caught, and is empty where it does.
+	missed, output string
+}
+
+// bite plants a bug and runs its checkers.
+func (p plant) bite(ctx context.Context, most time.Duration) verdict {
+	started := time.Now()
+	var v verdict
+	for _, c := range p.checks {
+		output, err := c.test(ctx, "plant_"+p.name, most)
+		v.words, v.missed = c.judge(output, err)
+		if v.missed != "" {
+			v.missed, v.output = c.name()+" "+v.missed, output
+			break
+		}
+	}
+	v.took = time.Since(started)
+	return v
+}
+
+func (v verdict) line(p plant) string {
+	var names []string
+	for _, c := range p.checks {
+		names = append(names, c.name())
+	}
+	if v.missed != "" {
+		return fmt.Sprintf("%-23s MISSED after %.1f s: %s", p.name, v.took.Seconds(), v.missed)
+	}
+	return fmt.Sprintf("%-23s %s: caught in %.1f s: %s", p.name, strings.Join(names, " and "), v.took.Seconds(), v.words)
+}
+
+func (c check) name() string { return c.pkg + " " + strings.Trim(c.run, "^$") }
+
+// test runs the checker with a build tag. The tests' own cache is passed by.
+func (c check) test(ctx context.Context, tag string, most time.Duration) (output string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	args := append([]string{"test", "-count=1", "-vet=off", "-tags", tag, "-run", c.run, "-timeout", most.String(), module + c.pkg},
+		c.args...)
+	var b bytes.Buffer
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &b, &b, 5*time.Second
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return b.String(), err
+}
+
+// wrecks are ends that no checker brought about.
+var wrecks = []string{"[build failed]", "[setup failed]", "panic: ", "fatal error: ", "no tests to run", "unexpected signal"}
+
+// judge says in whose words the run failed, or why that does not count.
+func (c check) judge(output string, err error) (words, missed string) {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return "", "passes with the bug in: it does not bite"
+	case !errors.As(err, &exit) || exit.ExitCode() != 1:
+		return "", fmt.Sprintf("did not come to its end: %v", err)
+	}
+	for _, w := range wrecks {
+		if strings.Contains(output, w) {
+			return "", fmt.Sprintf("ended with %q, which is no checker's word", strings.TrimSpace(w))
+		}
+	}
+	said := regexp.MustCompile(`(?m)^\s+\S+_test\.go:\d+: .*(?:\n\s{8,}.*)*`).FindAllString(output, -1)
+	says := regexp.MustCompile(c.says)
+	for _, s := range said {
+		if at := says.FindStringIndex(s); at != nil && strings.Contains(output, "--- FAIL: Test") {
+			from := strings.LastIndex(s[:at[0]], "\n") + 1
+			return cut(strings.TrimSpace(s[from:]), 160), ""
+		}
+	}
+	return "", fmt.Sprintf("failed, but not with %q", c.says)
+}
+
+// cut shortens to the first line, and that to most bytes.
+func cut(s string, most int) string {
+	s, _, _ = strings.Cut(s, "\n")
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,67 @@
+package main
+
+// check is a test that must fail when the bug is planted.
+type check struct {
+	// pkg is the folder of its package, run the pattern of its name.
+	pkg, run string
+	// says is a pattern of what it says of the bug.
+	says string
+	args []string
+}
+
+// plant is a bug behind the build tag plant_<name>. Every one of its checks must
+// catch it.
+type plant struct {
+	name   string
+	checks []check
+}
+
+// noFailFile keeps rapid from writing down the failure, to be repeated by the next
+// sound run.
+var noFailFile = []string{"-rapid.nofailfile"}
+
+var plants = []plant{
+	{"ack_before_commit", []check{{pkg: "cluster", run: "^TestLoss_whatWasAcknowledgedOutlivesItsLeader$",
+		says: `has lost \d+ of \d+ acknowledged jobs`}}},
+	{"no_fsync", []check{{pkg: "cluster", run: "^TestPowerLoss$",
+		says: `was acknowledged and is gone after the power failed`}}},
+	{"fencing_off", []check{
+		{pkg: "fsm", run: "^TestModel$", args: noFailFile, says: `taken true, the model says false|` +
+			`is \w+ in attempt \d+, the model says \w+ in \d+`}, // by which word of a stranger rapid finds it first
+		{pkg: "test/sim", run: "^TestSeeds$", says: `which was not that session's: it was heard`}}},
+	{"expiry_without_epoch", []check{
+		{pkg: "test/sim", run: "^(TestH05|TestH20)", says: `an entry of term \d+ moved the clock`},
+		{pkg: "test/sim", run: "^TestSeeds$", says: `an entry of term \d+ (moved the clock|brought \w+)`}}},
+	{"ttl_from_wall_clock", []check{{pkg: "test/sim", run: "^TestSeeds$",
+		says: `expired \d+ ms before its time to live was over`}}},
+	{"uncapped_tick", []check{
+		{pkg: "cluster", run: "^(TestH03|TestH21)", says: `a pause of 60 s let \d+ ms pass`},
+		{pkg: "test/sim", run: "^TestH08", says: `the clock leapt from`}}},
+	{"dedupe_not_in_snapshot", []check{{pkg: "test/sim", run: "^TestSeeds$",
+		says: `is NONE at the end|was completed twice|has digest`}}},
+	{"map_range", []check{{pkg: "test/sim", run: "^TestSeeds$",
+		says: `node n\d has digest [0-9a-f]+ at index \d+, another node has`}}},
+	{"nonatomic_restore", []check{{pkg: "cluster", run: "^TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas$",
+		says: `the refused snapshot has changed the node's state`}}},
+	{"verify_leader_reads", []check{{pkg: "cluster", run: "^TestRead_ofADeposedLeaderThatNoticedNothing$",
+		says: `misses what was acknowledged before it`}}},
+	{"crc_off", []check{
+		{pkg: "cluster", run: "^(TestDamagedEntryEndsTheProcess|TestPreflightFindsFlips)$",
+			says: `passes, but entry \d+ is read as another|got <nil>`},
+		{pkg: "fsm", run: "^TestEnvelope$", says: `flipped and taken`}}},
+	{"same_id_rejoin", []check{{pkg: "cluster", run: "^TestNode_emptiedDirectoryOfAKnownIDIsRefused$",
+		says: `an emptied directory of a known id started`}}},
+}
+
+// rotate gives n of the plants: all have had their turn after as many seeds in a
+// row as it takes.
+func rotate(all []plant, n int, seed uint64) []plant {
+	n = min(n, len(all))
+	turns := uint64((len(all) + n - 1) / n)
+	first := int(seed%turns) * n
+	var chosen []plant
+	for i := range n {
+		chosen = append(chosen, all[(first+i)%len(all)])
+	}
+	return chosen
+}

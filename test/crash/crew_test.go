@@ -1,0 +1,258 @@
+package crash
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// crew is a cluster of three under load.
+type crew struct {
+	t     *testing.T
+	nodes []*node
+	load  *load
+	all   *client.Client
+	flows int
+}
+
+func newCrew(t *testing.T) *crew {
+	t.Helper()
+	c := &crew{t: t}
+	for i := range 3 {
+		c.nodes = append(c.nodes, newNode(t, fmt.Sprintf("n%d", i+1)))
+	}
+	for _, n := range c.nodes {
+		n.flags = append(c.joins(n), "--bootstrap-expect", "3")
+		n.start()
+	}
+	for _, n := range c.nodes {
+		c.awaitReady(n)
+	}
+	c.all = dial(t, c.nodes...)
+	c.load = startLoad(t, c.nodes)
+	c.load.flows()
+	return c
+}
+
+func (c *crew) joins(except *node) (flags []string) {
+	for _, n := range c.nodes {
+		if n != except {
+			flags = append(flags, "--join", n.gossip)
+		}
+	}
+	return flags
+}
+
+func (c *crew) awaitReady(n *node) {
+	c.t.Helper()
+	eventually(c.t, 45*time.Second, n.id+" serves", n.ready)
+}
+
+// leader waits for a leader that an agreed term has.
+func (c *crew) leader() (leader *node) {
+	c.t.Helper()
+	eventually(c.t, 30*time.Second, "there is a leader", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		s, err := c.all.Status(ctx)
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(c.nodes, func(n *node) bool { return n.id == string(s.Leader) })
+		if at < 0 {
+			return fmt.Errorf("it is %q", s.Leader)
+		}
+		leader = c.nodes[at]
+		return nil
+	})
+	return leader
+}
+
+// inRole gives a node that has the role now.
+func (c *crew) inRole(r role) *node {
+	c.t.Helper()
+	leader := c.leader()
+	if r == leads {
+		return leader
+	}
+	return c.nodes[(slices.Index(c.nodes, leader)+1)%len(c.nodes)]
+}
+
+// dies has one node die at a point and looks after what it left.
+func (c *crew) dies(p point, r role) {
+	c.t.Helper()
+	began := time.Now()
+	n := c.inRole(r)
+	n.arm(p)
+	if p.reach != nil {
+		p.reach(c, n, r)
+	}
+	n.diesAt(p)
+	c.comesBack(n)
+	c.t.Logf("%-24s %-9s %s died, %.1f s", p.name, r, n.id, time.Since(began).Seconds())
+}
+
+// comesBack audits what a dead node left, starts it, and waits until all is well.
+func (c *crew) comesBack(n *node) {
+	c.t.Helper()
+	n.audit()
+	n.start()
+	c.awaitReady(n)
+	c.load.flows()
+	c.verified()
+}
+
+// verified waits until all three answer with one digest and violate nothing.
+func (c *crew) verified() {
+	c.t.Helper()
+	eventually(c.t, 40*time.Second, "all digests are equal", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		defer cancel()
+		v, err := c.all.Verify(ctx)
+		if err != nil {
+			return err
+		}
+		for _, n := range v.Nodes {
+			if len(n.Violations) > 0 {
+				c.t.Fatalf("node %s violates invariants: %v", n.ID, n.Violations)
+			}
+		}
+		if !v.Equal || len(v.Nodes) != len(c.nodes) {
+			return fmt.Errorf("%+v", v)
+		}
+		return nil
+	})
+}
+
+// healthy waits until no node has a problem.
+func (c *crew) healthy() {
+	c.t.Helper()
+	eventually(c.t, 40*time.Second, "all nodes are healthy", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		s, err := c.all.Status(ctx)
+		if err != nil {
+			return err
+		}
+		for _, n := range s.Nodes {
+			if !n.Healthy || !n.Voter {
+				return fmt.Errorf("%s: %v", n.ID, n.Problems)
+			}
+		}
+		return nil
+	})
+}
+
+// settle ends the load and the nodes, and audits all that they leave.
+func (c *crew) settle() {
+	c.t.Helper()
+	c.load.settle(c.all)
+	c.verified()
+	c.healthy()
+	for _, n := range c.nodes {
+		n.stop()
+		n.audit()
+	}
+}
+
+// transfer has leadership go over, for which all vote: to the node itself where it is
+// to stand, else to the third one.
+func transfer(c *crew, n *node, r role) {
+	to := n
+	if leader := c.leader(); r == follows {
+		for _, other := range c.nodes {
+			if other != n && other != leader {
+				to = other
+			}
+		}
+	}
+	c.load.producers.Go(func() { // the one that would answer may be dead by then
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_, _ = c.all.TransferLeadership(ctx, rota.NodeID(to.id))
+	})
+}
+
+// submitWorkflow has a user of the node submit a workflow until it is acknowledged,
+// and its jobs are counted among the load's.
+func submitWorkflow(c *crew, n *node, _ role) {
+	c.flows++
+	spec := rota.WorkflowSpec{ID: rota.WorkflowID(fmt.Sprintf("flow-%d", c.flows)), Nodes: []rota.NodeSpec{
+		rota.NewNodeSpec("a", "load", nil), rota.NewNodeSpec("b", "load", nil, "a"), rota.NewNodeSpec("c", "load", nil, "a")}}
+	user, l := dial(c.t, n), c.load
+	l.producers.Go(func() {
+		for {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			_, err := user.SubmitWorkflow(ctx, spec)
+			cancel()
+			if err == nil {
+				break
+			}
+			if rota.KindOf(err) != rota.Unavailable && rota.KindOf(err) != rota.Timeout {
+				l.refuse(err)
+				return
+			}
+		}
+		for _, node := range spec.Nodes {
+			l.accept(rota.NodeJobID(spec.ID, node.ID))
+		}
+	})
+}
+
+// callsForRebuild has a stopped node believe that its state is wrong from its first
+// entry on, as it does when its digest differs from a majority's.
+func (n *node) callsForRebuild() {
+	n.t.Helper()
+	path := filepath.Join(n.dir, "node.json")
+	data, err := os.ReadFile(path)
+	check(n.t, err)
+	var record map[string]any
+	exact := json.NewDecoder(bytes.NewReader(data))
+	exact.UseNumber() // moments in nanoseconds are no floats
+	check(n.t, exact.Decode(&record))
+	delete(record, "sum")
+	record["rebuild"] = map[string]any{"open": true, "at": 1, "agreed": 1, "ended": 0}
+	data, err = json.Marshal(record)
+	check(n.t, err)
+	check(n.t, os.WriteFile(path, data, 0o600))
+}
+
+// isMember says whether the cluster counts a node as its own.
+func (c *crew) isMember(id string) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	peers, err := c.all.Peers(ctx)
+	return slices.ContainsFunc(peers, func(p rota.RaftPeer) bool { return string(p.ID) == id }), err
+}
+
+// joins starts one more node and waits until it is a member.
+func (c *crew) welcomes(id string) *node {
+	c.t.Helper()
+	n := newNode(c.t, id)
+	n.flags = c.joins(nil)
+	n.start()
+	c.awaitReady(n)
+	c.becomesMember(n, true)
+	return n
+}
+
+func (c *crew) becomesMember(n *node, want bool) {
+	c.t.Helper()
+	eventually(c.t, 30*time.Second, fmt.Sprintf("%s is a member: %v", n.id, want), func() error {
+		is, err := c.isMember(n.id)
+		if err == nil && is != want {
+			err = errors.New("it is not so")
+		}
+		return err
+	})
+}

@@ -1,0 +1,127 @@
+package crash
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+)
+
+// role is what a node is when it dies.
+type role string
+
+const (
+	leads   role = "leader"
+	follows role = "follower"
+	// stands is a follower that the leader has told to take its place.
+	stands role = "candidate"
+)
+
+// point is a place in the code, and what leads there.
+type point struct {
+	name string
+	// roles that pass it.
+	roles []role
+	// passing is the passing that kills: later ones find more under way.
+	passing int
+	// reach has the node pass the point; nil where the load alone does.
+	reach func(*crew, *node, role)
+}
+
+var both = []role{leads, follows}
+
+// points are all that the load, or one call, passes.
+var points = []point{
+	{name: "log-before-store", roles: both, passing: 3},
+	{name: "log-mid-commit", roles: both, passing: 3},
+	{name: "log-after-store", roles: both, passing: 3},
+	{name: "vote-before-store", roles: []role{stands, follows}, passing: 1, reach: transfer},
+	{name: "vote-after-store", roles: []role{stands, follows}, passing: 1, reach: transfer},
+	{name: "commit-before-answer", roles: []role{leads}, passing: 3},
+	{name: "forward-before-answer", roles: []role{follows}, passing: 3},
+	{name: "forwarded-before-answer", roles: []role{leads}, passing: 3},
+	{name: "apply-before-digest", roles: both, passing: 3},
+	{name: "lease-before-delivery", roles: both, passing: 2},
+	{name: "snapshot-before-meta", roles: both, passing: 1},
+	{name: "snapshot-before-rename", roles: both, passing: 1},
+	{name: "archive-before-flush", roles: both, passing: 1},
+	{name: "archive-after-flush", roles: both, passing: 1},
+	{name: "events-mid-commit", roles: both, passing: 1},
+	{name: "workflow-before-commit", roles: both, passing: 1, reach: submitWorkflow},
+}
+
+// starting are passed by a node that starts, which every node does as a follower.
+var starting = []point{
+	{name: "restore-midway", roles: []role{follows}, passing: 1},
+	{name: "restore-before-swap", roles: []role{follows}, passing: 1},
+}
+
+// rebuilding are the steps of one rebuild, in their order: it dies at each in turn,
+// and begins anew.
+var rebuilding = []point{
+	{name: "rebuild-before-fetch", roles: []role{follows}, passing: 1},
+	{name: "rebuild-before-adopt", roles: []role{follows}, passing: 1},
+	{name: "rebuild-before-scour", roles: []role{follows}, passing: 1},
+	{name: "rebuild-before-aside", roles: []role{follows}, passing: 1},
+	{name: "rebuild-before-end", roles: []role{follows}, passing: 1},
+}
+
+// leaving change who is a member.
+var (
+	removal = point{name: "removal-before-configuration", roles: []role{leads}, passing: 1}
+	leave   = point{name: "leave-before-end", roles: []role{follows}, passing: 1}
+)
+
+func allPoints() []point {
+	return slices.Concat(points, starting, rebuilding, []point{removal, leave})
+}
+
+var pointInSource = regexp.MustCompile(`\b(?:failpoint|due)\("([a-z-]+)"\)`)
+
+// TestPointsAreKnown wants a row for each point of the sources, and no other: a point
+// that no test passes shows nothing.
+func TestPointsAreKnown(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../cluster/*.go")
+	check(t, err)
+	inSource := make(map[string]int)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		check(t, err)
+		for _, found := range pointInSource.FindAllSubmatch(text, -1) {
+			inSource[string(found[1])]++
+		}
+	}
+	for _, p := range allPoints() {
+		if inSource[p.name] != 1 {
+			t.Errorf("the point %s stands %d times in the sources, once is wanted", p.name, inSource[p.name])
+		}
+		delete(inSource, p.name)
+	}
+	for name := range inSource {
+		t.Errorf("no row of points_test.go has a node die at %s", name)
+	}
+}
+
+// TestNormalBuildHasNoPoint builds the binary as users get it.
+func TestNormalBuildHasNoPoint(t *testing.T) {
+	t.Parallel()
+	plain, err := os.ReadFile(buildRota(t, t.TempDir()))
+	check(t, err)
+	with, err := os.ReadFile(rotaBinary(t))
+	check(t, err)
+	words := []string{"ROTA_FAILPOINT", "failpoint:"}
+	for _, p := range allPoints() {
+		words = append(words, p.name)
+	}
+	for _, word := range words {
+		if bytes.Contains(plain, []byte(word)) {
+			t.Errorf("a normal build holds %q", word)
+		}
+		if !bytes.Contains(with, []byte(word)) {
+			t.Errorf("a build with the tag lacks %q: this test sees nothing", word)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// nodesMost bounds the nodes of a workflow of the run.
+const nodesMost = 12
+
+// submitWorkflows submits small random graphs through random nodes, and repeats every
+// unknown outcome on another node under the same id. Some have nodes that fail for
+// good, and are run again; some others are cancelled under way.
+func submitWorkflows(ctx, drain context.Context, w *world, r *rand.Rand) {
+	name := fmt.Sprintf("workflows-%d", r.IntN(1_000_000))
+	var failing []rota.WorkflowSpec
+	for n := 0; ctx.Err() == nil && !w.rec.full(); n++ {
+		spec, fails := newWorkflow(fmt.Sprintf("c%d-%s-%d", w.options.Seed, name, n), r)
+		w.rec.with(func(h *History) { h.Flows = append(h.Flows, flowFacts(&spec)) })
+		known := submitWorkflow(drain, w, r, name, &spec)
+		switch {
+		case known && fails:
+			failing = append(failing, spec)
+		case known && r.IntN(6) == 0:
+			rest(ctx, time.Duration(r.IntN(400))*time.Millisecond)
+			w.askFlow(ctx, r, Op{Process: name, Func: opFlowCancel, Flow: string(spec.ID)}, func(ctx context.Context, s *server) error {
+				_, err := s.c.CancelWorkflow(ctx, spec.ID)
+				return err
+			})
+		}
+		if len(failing) > 3 { // the oldest has had its time to fail
+			again := failing[0]
+			failing = failing[1:]
+			from := ""
+			if r.IntN(2) == 0 {
+				from = again.Nodes[r.IntN(len(again.Nodes))].ID
+			}
+			w.askFlow(ctx, r, Op{Process: name, Func: opFlowRetry, Flow: string(again.ID), Did: from},
+				func(ctx context.Context, s *server) error {
+					_, err := s.c.RetryWorkflow(ctx, again.ID, from)
+					return err
+				})
+		}
+		if !rest(ctx, time.Duration(50+r.IntN(400))*time.Millisecond) {
+			return
+		}
+	}
+}
+
+// newWorkflow draws a graph; fails says that a node of it fails for good at first.
+func newWorkflow(id string, r *rand.Rand) (spec rota.WorkflowSpec, fails bool) {
+	spec = rota.WorkflowSpec{ID: rota.WorkflowID(id), Queue: "quick", Tenant: tenants[r.IntN(3)].name,
+		OnFailure: rota.FailurePolicy(r.IntN(2))}
+	density := 2 + r.IntN(4)
+	for n := range 1 + r.IntN(nodesMost) {
+		plan := jobPlan{Ms: r.IntN(120)}
+		if r.IntN(20) == 0 {
+			plan.NoRetry, fails = 600, true
+		}
+		payload, _ := json.Marshal(plan) // a struct of numbers always can be
+		node := rota.NewNodeSpec(fmt.Sprint("n", n), rota.JobType(fmt.Sprint("flow-", r.IntN(16))), payload)
+		node.Priority = int32(r.IntN(11))
+		for p := range n {
+			if r.IntN(density) == 0 {
+				node.Parents = append(node.Parents, fmt.Sprint("n", p))
+			}
+		}
+		spec.Nodes = append(spec.Nodes, node)
+	}
+	return spec, fails
+}
+
+func flowFacts(spec *rota.WorkflowSpec) FlowFacts {
+	f := FlowFacts{ID: string(spec.ID), OnFailure: spec.OnFailure.String()}
+	for i := range spec.Nodes {
+		f.Nodes = append(f.Nodes, NodeFacts{spec.Nodes[i].ID, spec.Nodes[i].Parents})
+	}
+	return f
+}
+
+// submitWorkflow goes from node to node until there is an outcome, and says whether
+// the workflow is known.
+func submitWorkflow(ctx context.Context, w *world, r *rand.Rand, name string, spec *rota.WorkflowSpec) bool {
+	for ctx.Err() == nil {
+		s := w.someone(r)
+		op := Op{Process: name, Func: opFlowSubmit, Flow: string(spec.ID), Node: s.id, Invoke: w.rec.now()}
+		try, cancel := context.WithTimeout(ctx, 3*time.Second)
+		answer, err := s.c.SubmitWorkflow(try, *spec)
+		cancel()
+		op.State, op.Existed, op.Index = answer.State.String(), answer.Existed, uint64(answer.Index)
+		op = op.done(w.rec, err)
+		w.rec.add(op)
+		if op.Outcome != Unknown || !rest(ctx, 100*time.Millisecond) {
+			return op.Outcome == OK
+		}
+	}
+	return false
+}
+
+// askFlow asks a few nodes, one after the other, until one has an answer.
+func (w *world) askFlow(ctx context.Context, r *rand.Rand, op Op, ask func(context.Context, *server) error) {
+	for range 3 {
+		if ctx.Err() != nil {
+			return
+		}
+		s := w.someone(r)
+		now := op
+		now.Node, now.Invoke = s.id, w.rec.now()
+		try, cancel := context.WithTimeout(ctx, 3*time.Second)
+		err := ask(try, s)
+		cancel()
+		now = now.done(w.rec, err)
+		w.rec.add(now)
+		if now.Outcome != Unknown {
+			return
+		}
+	}
+}

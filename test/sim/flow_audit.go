@@ -1,0 +1,355 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// auditFlow is the naive model of a workflow, made of its events, of what its
+// submitter sent, and of SPEC §11 as walks over all nodes.
+type auditFlow struct {
+	flow  *flow
+	state rota.WorkflowState
+	run   int32
+	nodes []auditNode
+	// was is the state before the run; failed: a node of this run has failed.
+	was    rota.WorkflowState
+	failed bool
+	// ending is since which entry it is coming to its end, 0 if it is not.
+	ending rota.Index
+	// cancelled and from are by run: what was asked of it and taken.
+	cancelled map[int32]bool
+	from      map[int32]string
+}
+
+// auditNode is BLOCKED, QUEUED for released, or how it ended.
+type auditNode struct {
+	id      string
+	parents []uint32
+	state   rota.NodeState
+	spec    *rota.JobSpec
+	// held says that a lease of it was cancelled: its next run waits until that lease
+	// would have ended (SPEC §3.11).
+	held bool
+}
+
+const (
+	nodeBlocked  = rota.NodeState(rota.Blocked)
+	nodeReleased = rota.NodeState(rota.Queued)
+	nodeDone     = rota.NodeState(rota.Completed)
+)
+
+func (n *auditNode) over() bool { return n.state != nodeBlocked && n.state != nodeReleased }
+
+func newAuditFlow(f *flow) *auditFlow {
+	x := &auditFlow{flow: f, cancelled: map[int32]bool{}, from: map[int32]string{}}
+	for k, at := range f.graph.Order {
+		n := &f.spec.Nodes[at]
+		x.nodes = append(x.nodes, auditNode{n.ID, f.graph.Parents[k], nodeBlocked, &n.JobSpec, false})
+	}
+	return x
+}
+
+// flowOps notes what an entry asked of workflows and was taken.
+func (a *auditor) flowOps(e *fsmpb.Entry, r *fsm.Applied) {
+	for i, op := range e.GetOps() {
+		o := r.Outcomes[i]
+		if !OutcomeOK(o) || o.GetExisted() {
+			continue
+		}
+		if c := op.GetCancelWorkflow(); c != nil {
+			x := a.flows[rota.WorkflowID(c.GetId())]
+			x.cancelled[o.GetRuns()] = true
+			x.begins(r.Index)
+		}
+		if again := op.GetRetryWorkflow(); again != nil {
+			a.flows[rota.WorkflowID(again.GetId())].from[o.GetRuns()] = again.GetFrom()
+		}
+	}
+}
+
+// begins notes that it is coming to its end.
+func (x *auditFlow) begins(at rota.Index) {
+	if x.ending == 0 {
+		x.ending = at
+	}
+}
+
+// flowEvent holds an event of a workflow against its model.
+func (a *auditor) flowEvent(r *fsm.Applied, e *rota.Event) {
+	id := rota.WorkflowID(e.Run)
+	x := a.flows[id]
+	if x == nil {
+		f := a.w.flows.byID[id]
+		if f == nil || e.Kind != rota.WorkflowStarted {
+			a.failf("%s of workflow %s, which was never committed", e.Kind, id)
+			return
+		}
+		x = newAuditFlow(f)
+		a.flows[id], a.flowIDs = x, append(a.flowIDs, id)
+	}
+	switch e.Kind {
+	case rota.WorkflowStarted:
+		a.flowStarted(r, x)
+	case rota.WorkflowFinished:
+		a.flowFinished(x, e)
+	default:
+		for i := range x.nodes {
+			if n := &x.nodes[i]; n.id == e.Node && e.Job == rota.NodeJobID(id, n.id) {
+				a.nodeEvent(r, x, n, e)
+				return
+			}
+		}
+		a.failf("%s of job %s says that it is node %q of workflow %s, which has none", e.Kind, e.Job, e.Node, id)
+	}
+}
+
+func (a *auditor) flowStarted(r *fsm.Applied, x *auditFlow) {
+	id := x.flow.spec.ID
+	again := x.state == rota.WorkflowFailed || x.state == rota.WorkflowCancelled
+	if x.state != rota.WorkflowNone && !again {
+		a.failf("workflow %s was begun while it is %s", id, x.state)
+	}
+	redo := x.redo()
+	x.run++
+	a.FlowsRun++
+	if again {
+		a.FlowsRetried++
+		if _, asked := x.from[x.run]; !asked {
+			a.failf("workflow %s was begun for the %dth time, and nobody asked for it", id, x.run)
+		}
+	}
+	x.was, x.state, x.failed, x.ending = x.state, rota.WorkflowRunning, false, 0
+	if x.cancelled[x.run] { // in this very entry, before anything was taken back
+		x.ending = r.Index
+		return
+	}
+	for i := range x.nodes {
+		n := &x.nodes[i]
+		if !redo[i] {
+			continue
+		}
+		job := rota.NodeJobID(id, n.id)
+		n.state = nodeBlocked
+		if n.spec.TTLMs > 0 {
+			a.expires[job] = r.Clock + rota.Clock(n.spec.TTLMs)
+		}
+		if j := a.jobs[job]; j != nil {
+			j.terminal = false
+		}
+	}
+}
+
+// redo says which nodes the next run has: all that did not complete, or, from a
+// node, that one, what follows from it, and what any of those wait for.
+func (x *auditFlow) redo() []bool {
+	from := x.from[x.run+1]
+	again := make([]bool, len(x.nodes))
+	for i, n := range x.nodes {
+		again[i] = from == "" || n.id == from ||
+			slices.ContainsFunc(n.parents, func(p uint32) bool { return again[p] })
+	}
+	for i := len(x.nodes) - 1; i >= 0; i-- {
+		again[i] = again[i] && x.nodes[i].state != nodeDone
+		for _, p := range x.nodes[i].parents {
+			again[p] = again[p] || again[i]
+		}
+	}
+	return again
+}
+
+// ready says that all parents completed, lost that one ended otherwise.
+func (x *auditFlow) ready(n *auditNode) (ready, lost bool) {
+	ready = true
+	for _, p := range n.parents {
+		ready = ready && x.nodes[p].state == nodeDone
+		lost = lost || x.nodes[p].over() && x.nodes[p].state != nodeDone
+	}
+	return ready, lost
+}
+
+func (a *auditor) nodeEvent(r *fsm.Applied, x *auditFlow, n *auditNode, e *rota.Event) {
+	id := x.flow.spec.ID
+	ready, lost := x.ready(n)
+	if x.state != rota.WorkflowRunning && e.Kind != rota.AssignmentDropped {
+		a.failf("%s of node %s of workflow %s, which is %s", e.Kind, n.id, id, x.state)
+	}
+	switch e.Kind {
+	case rota.JobEnqueued, rota.JobAssigned, rota.JobRunning, rota.JobCompleted, rota.JobDead, rota.JobExpired:
+		if !ready {
+			a.failf("%s of node %s of workflow %s before all its parents completed", e.Kind, n.id, id)
+		}
+		if n.over() {
+			a.failf("%s of node %s of workflow %s, which is %s", e.Kind, n.id, id, n.state)
+		}
+	}
+	switch e.Kind {
+	case rota.JobEnqueued, rota.JobAssigned:
+		if x.ending != 0 && x.ending < r.Index {
+			a.failf("%s of node %s of workflow %s, which has been coming to its end since entry %d", e.Kind, n.id, id, x.ending)
+		}
+		n.state = nodeReleased
+	case rota.JobCompleted:
+		n.state = nodeDone
+	case rota.JobDead:
+		x.fails(r.Index, n, rota.NodeState(rota.Dead))
+	case rota.JobExpired:
+		x.fails(r.Index, n, rota.NodeState(rota.Expired))
+	case rota.LeaseCancelledEvent:
+		n.held = true
+	case rota.JobCancelled:
+		a.nodeCancelled(r, x, n, e, lost)
+	}
+}
+
+func (x *auditFlow) fails(at rota.Index, n *auditNode, as rota.NodeState) {
+	n.state, x.failed = as, true
+	if x.flow.spec.OnFailure == rota.FailFast {
+		x.begins(at)
+	}
+}
+
+// nodeCancelled wants a reason for each node that is cancelled (SPEC §11.3).
+func (a *auditor) nodeCancelled(r *fsm.Applied, x *auditFlow, n *auditNode, e *rota.Event, lost bool) {
+	id := x.flow.spec.ID
+	fair := false
+	switch e.Reason {
+	case rota.ParentFailed:
+		fair = lost && n.state == nodeBlocked && x.flow.spec.OnFailure == rota.Continue
+		a.Skipped++
+	case rota.WorkflowFailedReason:
+		fair = x.failed && x.flow.spec.OnFailure == rota.FailFast && !x.cancelled[x.run]
+	case rota.WorkflowCancelledReason:
+		fair = x.cancelled[x.run]
+	case rota.CancelledByUser:
+		fair = true
+		x.fails(r.Index, n, rota.NodeState(rota.Cancelled))
+	}
+	if !fair {
+		a.failf("node %s of workflow %s (%s) was cancelled for %s", n.id, id, n.state, e.Reason)
+	}
+	if n.state = rota.NodeState(rota.Cancelled); e.Reason == rota.ParentFailed {
+		n.state = rota.NodeSkipped
+	}
+}
+
+func (a *auditor) flowFinished(x *auditFlow, e *rota.Event) {
+	id := x.flow.spec.ID
+	all := true
+	for i := range x.nodes {
+		n := &x.nodes[i]
+		if !n.over() {
+			a.failf("workflow %s finished, its node %s has not", id, n.id)
+		}
+		all = all && n.state == nodeDone
+	}
+	want := x.was
+	switch {
+	case all:
+		want = rota.WorkflowCompleted
+		a.FlowsCompleted++
+	case x.cancelled[x.run]:
+		want = rota.WorkflowCancelled
+		a.FlowsCancelled++
+	case x.failed:
+		want = rota.WorkflowFailed
+		a.FlowsFailed++
+	}
+	if x.state != rota.WorkflowRunning || !strings.HasPrefix(e.Payload, `{"state":"`+want.String()+`"`) {
+		a.failf("workflow %s (%s) finished as %s, %s is wanted", id, x.state, e.Payload, want)
+	}
+	x.state = want
+}
+
+// flowsSettled looks, after an entry, for what should have happened in it: these
+// workflows are so small that each entry settles all. Only the end that a node brings
+// about at its release, as its time to live is over by then, is the next entry's.
+func (a *auditor) flowsSettled(r *fsm.Applied) {
+	for _, id := range a.flowIDs {
+		x := a.flows[id]
+		if x.state != rota.WorkflowRunning {
+			continue
+		}
+		for i := range x.nodes {
+			n := &x.nodes[i]
+			ready, lost := x.ready(n)
+			j := a.jobs[rota.NodeJobID(id, n.id)]
+			leased := j != nil && !j.lease.IsZero()
+			switch {
+			case n.over():
+			case x.ending != 0 && x.ending < r.Index && (!leased || x.cancelled[x.run]):
+				a.failf("workflow %s has been coming to its end since entry %d, its node %s is %s (leased: %v)", id, x.ending, n.id,
+					n.state, leased)
+			case x.ending != 0 || n.state != nodeBlocked:
+			case ready && n.spec.DelayMs == 0 && !n.held:
+				a.failf("node %s of workflow %s still waits, though all its parents have completed", n.id, id)
+			case lost && x.flow.spec.OnFailure == rota.Continue:
+				a.failf("node %s of workflow %s still waits for a parent that will not complete", n.id, id)
+			}
+		}
+	}
+}
+
+// flowsFinal wants that what was acked has run to its end, that what was never
+// committed left nothing, and that every node shows what the model says.
+func (a *auditor) flowsFinal() {
+	vertices, ended := 0, 0
+	for _, f := range a.w.flows.all {
+		x := a.flows[f.spec.ID]
+		switch {
+		case x == nil && f.acked:
+			a.failf("workflow %s was acknowledged, and never began", f.spec.ID)
+		case x == nil:
+			a.Lapsed++
+		default:
+			vertices += len(x.nodes)
+		}
+		for _, n := range a.w.nodes {
+			a.flowShown(n, f, x)
+		}
+	}
+	for _, j := range a.jobs {
+		ended += btoi(j.terminal)
+	}
+	for _, n := range a.w.nodes {
+		if rows := n.machine.Freeze().Rows(); rows != vertices+ended {
+			a.failf("node %s keeps %d rows, %d jobs have ended and the workflows have %d nodes", n.name, rows, ended, vertices)
+		}
+	}
+}
+
+// flowShown holds what a node shows of a workflow against the model.
+func (a *auditor) flowShown(n *node, f *flow, x *auditFlow) {
+	v, ok := n.machine.WorkflowView(f.spec.ID)
+	if x == nil {
+		if ok {
+			a.failf("node %s shows workflow %s, which was never committed", n.name, f.spec.ID)
+		}
+		return
+	}
+	if !ok {
+		a.failf("node %s does not know workflow %s", n.name, f.spec.ID)
+		return
+	}
+	shown := v.Words()
+	if shown.State != x.state || shown.Runs != x.run || !x.state.Terminal() {
+		a.failf("node %s shows workflow %s as %s in run %d, the model says %s in run %d", n.name, f.spec.ID, shown.State, shown.Runs,
+			x.state, x.run)
+	}
+	for i := range x.nodes {
+		want := &x.nodes[i]
+		job := rota.NodeJobID(f.spec.ID, want.id)
+		state := want.state
+		if state == rota.NodeSkipped {
+			state = rota.NodeState(rota.Cancelled)
+		}
+		if shown.Nodes[i].State != want.state || n.machine.JobState(job) != rota.JobState(state) {
+			a.failf("node %s shows node %s of workflow %s as %s (its job as %s), the model says %s", n.name, want.id, f.spec.ID,
+				shown.Nodes[i].State, n.machine.JobState(job), want.state)
+		}
+	}
+}

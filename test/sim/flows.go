@@ -1,0 +1,259 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// flowClient submits workflows, cancels some and runs some again. What it does is
+// drawn apart from the world's chance, as the walls are.
+type flowClient struct {
+	w      *World
+	chance *rand.Rand
+	all    []*flow
+	byID   map[rota.WorkflowID]*flow
+}
+
+// flow is one workflow as its submitter sees it, and what the submitter is up to.
+type flow struct {
+	actor
+	c       *flowClient
+	spec    rota.WorkflowSpec
+	graph   *rota.Graph
+	content [16]byte
+	// opened: the cluster knows of it; next is the node that it wants next.
+	opened bool
+	next   uint32
+	// acked: it was told that it is committed.
+	acked bool
+	// steps are counted, so that a late repeat knows that it went on. gaveUp: the
+	// submitter's process is gone for good; pauseAt and giveUpAt are steps.
+	steps, pauseAt, giveUpAt int
+	gaveUp                   bool
+	// retries are left; from is what each run was asked to be run again from.
+	retries int
+	from    map[int32]string
+	// cancelling: a cancellation was asked for, and has no answer yet.
+	cancelling bool
+}
+
+// typeDoomed is the type of nodes whose handlers mostly fail for good.
+const typeDoomed = "doomed"
+
+func newFlowClient(w *World) *flowClient {
+	c := &flowClient{w: w, chance: rand.New(rand.NewPCG(w.Seed, 0xf10e)), byID: map[rota.WorkflowID]*flow{}}
+	for i := range w.Flows {
+		f := c.draw(i)
+		c.all, c.byID[f.spec.ID] = append(c.all, f), f
+		w.on(&f.actor, Time(c.chance.IntN(int(max(w.Heal-20_000, 1)))), f.step)
+	}
+	return c
+}
+
+// draw makes a random graph, and a submitter with intentions.
+func (c *flowClient) draw(i int) *flow {
+	r := c.chance
+	f := &flow{c: c, pauseAt: -1, giveUpAt: -1, retries: r.IntN(3), from: map[int32]string{}}
+	f.spec = rota.WorkflowSpec{ID: rota.WorkflowID(fmt.Sprint("f", i)), Tenant: rota.TenantID(fmt.Sprint("t", i%3)),
+		OnFailure: rota.FailurePolicy(r.IntN(2))}
+	f.name = string(f.spec.ID)
+	density := 1 + r.IntN(4)
+	for n := range 1 + r.IntN(10) {
+		s := rota.NewJobSpec("work", []byte("node"))
+		s.Priority = int32(r.IntN(11))
+		switch r.IntN(12) {
+		case 0:
+			s.DelayMs = int64(r.IntN(4_000))
+		case 1:
+			s.TTLMs = int64(10_000 + r.IntN(80_000))
+		case 2, 3:
+			s.Type = typeDoomed
+		}
+		node := rota.NodeSpec{ID: fmt.Sprint("n", n), JobSpec: s}
+		for p := range n {
+			if r.IntN(density+1) == 0 {
+				node.Parents = append(node.Parents, fmt.Sprint("n", p))
+			}
+		}
+		f.spec.Nodes = append(f.spec.Nodes, node)
+	}
+	g, err := f.spec.Arrange()
+	if err != nil {
+		c.w.audit.failf("workflow %s: %v", f.spec.ID, err)
+		return f
+	}
+	f.graph, f.content = g, fsm.WorkflowContent(&f.spec, g)
+	switch r.IntN(6) {
+	case 0: // its process crashes in the middle, or just after it asked to commit
+		f.giveUpAt = r.IntN(g.Edges + len(g.Order) + 2)
+	case 1: // it sleeps, maybe for longer than an upload is kept
+		f.pauseAt = 1 + r.IntN(3)
+	}
+	return f
+}
+
+// step sends the next operation of the upload, again and again until it is acked.
+func (f *flow) step() {
+	w, r := f.c.w, f.c.chance
+	if f.acked || f.gaveUp {
+		return
+	}
+	if f.steps++; f.steps == f.pauseAt {
+		w.on(&f.actor, Time(20_000+r.IntN(80_000)), f.step)
+		return
+	}
+	op := f.nextOp(r)
+	now := f.steps
+	f.send(op, func(o *fsmpb.Outcome) {
+		f.learn(o)
+		if now == f.steps {
+			f.step()
+		}
+	})
+	if f.steps-1 == f.giveUpAt { // it will never know what became of its last word
+		f.gaveUp = true
+		return
+	}
+	w.on(&f.actor, Time(300+r.IntN(400)), func() {
+		if now == f.steps {
+			f.step()
+		}
+	})
+}
+
+// nextOp is what the upload needs next, as far as the submitter knows; at times
+// something that it needs later, or had already.
+func (f *flow) nextOp(r *rand.Rand) *fsmpb.Op {
+	if !f.opened || r.IntN(20) == 0 {
+		return fsm.OpenWorkflowOp(&f.spec, f.graph, f.content)
+	}
+	at := f.next
+	switch r.IntN(16) {
+	case 0:
+		at = uint32(r.IntN(len(f.graph.Order)))
+	case 1:
+		at = uint32(len(f.graph.Order))
+	}
+	if int(at) == len(f.graph.Order) {
+		return fsm.CommitWorkflowOp(f.spec.ID, f.content)
+	}
+	op := fsm.AddNodesOps(&f.spec, f.graph, f.content, at)[0]
+	chunk := op.GetAddNodes()
+	chunk.Nodes = chunk.Nodes[:min(len(chunk.Nodes), 1+r.IntN(4))]
+	return op
+}
+
+// learn takes an answer to the upload, which may be an old one.
+func (f *flow) learn(o *fsmpb.Outcome) {
+	switch err := fsm.OutcomeError(o); {
+	case err == nil && rota.WorkflowState(o.GetWorkflowState()) != rota.WorkflowOpen:
+		if !f.acked {
+			f.acked = true
+			f.committed()
+		}
+	case err == nil || err.Kind == rota.OutOfRange:
+		f.opened, f.next = true, o.GetNextNode()
+	case err.Kind == rota.Conflict || err.Kind == rota.Invalid:
+		f.c.w.audit.failf("workflow %s: its upload was refused: %v", f.spec.ID, err)
+	default: // it was given up
+		f.opened, f.next = false, 0
+	}
+}
+
+func (f *flow) send(op *fsmpb.Op, reply func(*fsmpb.Outcome)) {
+	w := f.c.w
+	n := w.nodes[f.c.chance.IntN(len(w.nodes))]
+	w.forward(n, &f.actor, !n.down, op, reply)
+}
+
+// committed begins what the submitter does later: cancel, cancel a node, retry.
+func (f *flow) committed() {
+	w, r := f.c.w, f.c.chance
+	switch r.IntN(8) {
+	case 0:
+		f.cancelling = true
+		w.on(&f.actor, Time(r.IntN(30_000)), f.cancel)
+	case 1:
+		node := f.spec.Nodes[r.IntN(len(f.spec.Nodes))].ID
+		op := &fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: string(rota.NodeJobID(f.spec.ID, node))}}}
+		w.on(&f.actor, Time(r.IntN(20_000)), func() { f.send(op, func(*fsmpb.Outcome) {}) })
+	}
+	w.on(&f.actor, 1_000, f.retry)
+}
+
+// cancel asks until it is answered.
+func (f *flow) cancel() {
+	if !f.cancelling {
+		return
+	}
+	f.send(fsm.CancelWorkflowOp(f.spec.ID), func(*fsmpb.Outcome) { f.cancelling = false })
+	f.c.w.on(&f.actor, 500, f.cancel)
+}
+
+// retry looks now and then whether the workflow failed, and runs it again: from the
+// same node for as long as it has no answer.
+func (f *flow) retry() {
+	w, r := f.c.w, f.c.chance
+	if f.retries == 0 {
+		return
+	}
+	w.on(&f.actor, Time(500+r.IntN(3_000)), f.retry)
+	n := w.nodes[r.IntN(len(w.nodes))]
+	flow, ok := n.machine.Workflow(f.spec.ID)
+	if n.down || !ok || flow.State != rota.WorkflowFailed && flow.State != rota.WorkflowCancelled {
+		return
+	}
+	from, asked := f.from[flow.Runs]
+	if !asked {
+		if r.IntN(2) == 0 {
+			from = f.spec.Nodes[r.IntN(len(f.spec.Nodes))].ID
+		}
+		f.from[flow.Runs] = from
+	}
+	runs, answered := flow.Runs, false
+	f.send(fsm.RetryWorkflowOp(f.spec.ID, from, runs), func(o *fsmpb.Outcome) {
+		if !answered {
+			answered = true
+			if !OutcomeOK(o) && from != "" { // nothing hangs on that node: all of it then
+				f.from[runs] = ""
+			}
+			if OutcomeOK(o) && f.retries > 0 {
+				f.retries--
+			}
+		}
+	})
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// handles says how a node's handler goes: sooner than other jobs, as many wait for it.
+func (c *flowClient) handles(k *worker, t *task) {
+	now := k.local(c.w.now)
+	t.finish = now + (t.finish-now)/6
+	if t.given.Spec.Type == typeDoomed && c.chance.IntN(4) > 0 {
+		t.report, t.hopeless = rota.VerbFail, true
+	}
+}
+
+// quiet says that every upload was acked or given up, and nobody wants more of it.
+func (c *flowClient) quiet() bool {
+	for _, f := range c.all {
+		if a := c.w.audit.flows[f.spec.ID]; a != nil {
+			if !a.state.Terminal() || f.cancelling || f.retries > 0 && a.state != rota.WorkflowCompleted {
+				return false
+			}
+		} else if !f.gaveUp || c.w.now < c.w.Heal+Time(rota.UploadLapses)+5_000 {
+			return false
+		}
+	}
+	return true
+}

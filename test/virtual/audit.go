@@ -1,0 +1,229 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// audit judges the whole life at its end: every job that users were told of, on every
+// node, and the events of every node.
+func (l *life) audit() {
+	if len(l.violations) > 0 {
+		return
+	}
+	l.ledger.mu.Lock()
+	ids := make([]rota.JobID, 0, len(l.ledger.jobs))
+	for id := range l.ledger.jobs {
+		ids = append(ids, id)
+	}
+	l.ledger.mu.Unlock()
+	sort.Slice(ids, func(i, j int) bool { return ids[i] < ids[j] })
+	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
+	defer cancel()
+	for i, s := range l.servers {
+		n := s.node()
+		for _, id := range ids {
+			job, _, err := n.Job(ctx, id, rota.ReadOptions{Stale: true})
+			switch {
+			case rota.KindOf(err) == rota.NotFound:
+				l.ledger.judge(id, nil)
+			case err != nil:
+				l.violate("a job can be read", "%s on %s: %v", id, s.id(), err)
+			case !job.State.Terminal():
+				l.violate("a drained cluster has no open job", "%s on %s is %s", id, s.id(), job.State)
+			default:
+				l.ledger.judge(id, &job)
+			}
+		}
+		l.flowsOf(ctx, s)
+		l.events(ctx, i)
+	}
+	l.sameEvents()
+}
+
+// events reads all events of one node: each job ends exactly once, but for the runs
+// that users asked for, and in its time. What it told is kept, to be compared.
+func (l *life) events(ctx context.Context, at int) {
+	c := l.dial("audit", l.servers[at:at+1])
+	defer c.Close()
+	ended, runs := make(map[rota.JobID]int), make(map[rota.JobID]int)
+	began := make(map[rota.JobID]rota.Clock)
+	var sums []uint64
+	hash := fnv.New64a()
+	err := c.Events(ctx, rota.EventFilter{}, func(events []rota.ServedEvent) error {
+		for i := range events {
+			e := &events[i]
+			fmt.Fprintln(hash, e.ID, e.Kind, e.Job, e.Lease, e.Clock, e.Post)
+			sums = append(sums, hash.Sum64())
+			l.steadyEvent(&e.Event)
+			switch e.Kind {
+			case rota.JobEnqueued:
+				if _, known := began[e.Job]; !known {
+					began[e.Job] = e.Clock
+				}
+			case rota.JobCompleted, rota.JobDead, rota.JobExpired, rota.JobCancelled:
+				ended[e.Job]++
+				if ended[e.Job] > 1+runs[e.Job] {
+					l.violate("a job ends once", "%s ended %d times by the events, with %d retries asked", e.Job, ended[e.Job], runs[e.Job])
+				}
+				l.ledger.mu.Lock()
+				if rec := l.ledger.jobs[e.Job]; rec != nil {
+					runs[e.Job] = rec.retried
+					l.inTime(&e.Event, rec, time.Duration(e.Clock-began[e.Job])*time.Millisecond)
+				}
+				l.ledger.mu.Unlock()
+			}
+		}
+		return nil
+	})
+	if err != nil && l.ctx.Err() == nil {
+		l.violate("events can be read", "on %s: %v", l.servers[at].id(), err)
+		return
+	}
+	l.told = append(l.told, sums)
+	l.figures.events = len(sums)
+}
+
+// expiresWithin is how long after its time to live a job may end, in cluster clock: a
+// sweep, behind what came before it.
+const expiresWithin = 2 * time.Second
+
+// inTime holds the end of a job with a time to live against it (SPEC §9.3): the clock
+// counts, not the date.
+func (l *life) inTime(e *rota.Event, rec *jobRecord, lived time.Duration) {
+	switch {
+	case rec.ttl == 0 || rec.retried > 0:
+	case e.Kind == rota.JobExpired && lived < rec.ttl:
+		l.violate("no job expires before its time", "job %s expired after %s: its time to live is %s", e.Job, lived, rec.ttl)
+	case lived > rec.ttl+expiresWithin:
+		l.violate("a job expires in its time", "job %s ended %s after its submission: its time to live is %s", e.Job, lived, rec.ttl)
+	}
+}
+
+// sameEvents compares what the nodes told, as far as all told it: workers go on while
+// they are asked.
+func (l *life) sameEvents() {
+	least := -1
+	for _, sums := range l.told {
+		if least < 0 || len(sums) < least {
+			least = len(sums)
+		}
+	}
+	for i, sums := range l.told {
+		if least > 0 && sums[least-1] != l.told[0][least-1] {
+			l.violate("all nodes tell the same events", "of the first %d, %s tells others than %s", least, l.servers[i].id(), l.servers[0].id())
+		}
+	}
+}
+
+// figures are what a life comes to.
+type figures struct {
+	virtual                 time.Duration
+	faults                  map[string]int
+	jobs, settled, verified int
+	violations, events      int
+	// flows are the workflows submitted, claims what was said for leases of others,
+	// installs the snapshots that another node sent.
+	flows, claims, installs int
+	// refusedIDs counts nodes that came back under an id that is no more theirs.
+	refusedIDs                 int
+	leaderAfter, drainedAfter  time.Duration
+	calmLeast, calmMost        float64
+	flapLeast                  float64
+	orphaned                   int
+	orphanMost                 time.Duration
+	started, lost, completed   int
+	submitted, unknown, starts int
+}
+
+func (f *figures) rates(when string, rate float64) {
+	if strings.Contains(when, "stable") {
+		if f.calmLeast == 0 || rate < f.calmLeast {
+			f.calmLeast = rate
+		}
+		f.calmMost = max(f.calmMost, rate)
+		return
+	}
+	if f.flapLeast == 0 || rate < f.flapLeast {
+		f.flapLeast = rate
+	}
+}
+
+func (f *figures) orphans(took time.Duration) {
+	f.orphaned++
+	f.orphanMost = max(f.orphanMost, took)
+}
+
+// add sums the figures of several lives.
+func (f *figures) add(g figures) {
+	if f.faults == nil {
+		f.faults = make(map[string]int)
+	}
+	for kind, n := range g.faults {
+		f.faults[kind] += n
+	}
+	f.virtual += g.virtual
+	f.jobs, f.settled, f.verified = f.jobs+g.jobs, f.settled+g.settled, f.verified+g.verified
+	f.violations, f.events = f.violations+g.violations, f.events+g.events
+	f.leaderAfter, f.drainedAfter = max(f.leaderAfter, g.leaderAfter), max(f.drainedAfter, g.drainedAfter)
+	if g.calmLeast > 0 {
+		f.rates("stable", g.calmLeast)
+		f.rates("stable", g.calmMost)
+	}
+	if g.flapLeast > 0 {
+		f.rates("flapping", g.flapLeast)
+	}
+	f.orphaned, f.orphanMost = f.orphaned+g.orphaned, max(f.orphanMost, g.orphanMost)
+	f.started, f.lost, f.completed = f.started+g.started, f.lost+g.lost, f.completed+g.completed
+	f.refusedIDs += g.refusedIDs
+	f.flows, f.claims, f.installs = f.flows+g.flows, f.claims+g.claims, f.installs+g.installs
+	f.submitted, f.unknown, f.starts = f.submitted+g.submitted, f.unknown+g.unknown, f.starts+g.starts
+}
+
+func (f *figures) allFaults() (all int) {
+	for _, n := range f.faults {
+		all += n
+	}
+	return all
+}
+
+// operations are what users, workers and hostile ones asked for.
+func (f *figures) operations() int {
+	return f.submitted + f.unknown + f.flows + f.claims + f.started + f.completed
+}
+
+// faultsAnHour is what a run must come to at least: 3,000 in ten hours.
+const faultsAnHour = 300
+
+// short says what a run lacks of what was asked for, "" for nothing.
+func (f *figures) short(asked time.Duration) string {
+	wanted := int(faultsAnHour * asked.Hours())
+	if f.virtual < asked || f.allFaults() < wanted || f.operations() == 0 {
+		return fmt.Sprintf("%s of virtual time with %d faults and %d operations: at least %s with %d faults are asked for",
+			f.virtual, f.allFaults(), f.operations(), asked, wanted)
+	}
+	return ""
+}
+
+// String is the one line at the end.
+func (f *figures) String() string {
+	kinds := make([]string, 0, len(f.faults))
+	for kind, n := range f.faults {
+		kinds = append(kinds, fmt.Sprintf("%s %d", kind, n))
+	}
+	sort.Strings(kinds)
+	return fmt.Sprintf("virtual: %.2f virtual hours, %d faults (%s), %d operations: %d jobs and %d workflows submitted (%d unknown answers repeated), "+
+		"%d handlers began, %d leases lost, %d completions taken, %d claims to leases of others, "+
+		"%d node starts, %d ids that came back refused, %d snapshots installed, %d events, settled %d times "+
+		"(leader within %s, drained within %s, clock rate %.3f to %.3f, with leader changes %.3f at least), "+
+		"%d leases of dead workers ended within %s and three times the outage, %d verdicts, %d violations",
+		f.virtual.Hours(), f.allFaults(), strings.Join(kinds, ", "), f.operations(), f.submitted, f.flows, f.unknown, f.started, f.lost, f.completed,
+		f.claims, f.starts, f.refusedIDs, f.installs, f.events, f.settled, f.leaderAfter.Round(time.Millisecond), f.drainedAfter.Round(time.Millisecond), f.calmLeast, f.calmMost,
+		f.flapLeast, f.orphaned, f.orphanMost.Round(time.Millisecond), f.verified, f.violations)
+}

@@ -1,0 +1,95 @@
+package virtual
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster"
+)
+
+// finder stands in for gossip: every node that ever started is known to all at once.
+// What gossip itself can lose is test/jepsen-lite's matter.
+type finder struct {
+	mu sync.Mutex
+	// members by id; replaced, never changed, as readers share it.
+	members []cluster.Member
+	joined  map[*found]bool
+}
+
+func newFinder() *finder {
+	return &finder{joined: make(map[*found]bool)}
+}
+
+// found is one node's part of it.
+type found struct {
+	finder  *finder
+	id      rota.NodeID
+	changed chan struct{}
+}
+
+func (f *finder) join(opts cluster.GossipOptions) *found {
+	one := &found{finder: f, id: opts.ID, changed: make(chan struct{}, 1)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.joined[one] = true
+	f.put(cluster.Member{ID: opts.ID, GossipMeta: opts.Meta, Gossip: opts.Bind, Alive: true})
+	return one
+}
+
+// put adds or replaces a member, and wakes everyone; the caller holds the lock.
+func (f *finder) put(m cluster.Member) {
+	same := func(other cluster.Member) bool { return other.ID == m.ID }
+	f.members = append(slices.DeleteFunc(slices.Clone(f.members), same), m)
+	slices.SortFunc(f.members, func(a, b cluster.Member) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	for one := range f.joined {
+		poke(one.changed)
+	}
+}
+
+// forget drops a member that will never be back, as gossip does after a while.
+func (f *finder) forget(id rota.NodeID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.members = slices.DeleteFunc(slices.Clone(f.members), func(m cluster.Member) bool { return m.ID == id })
+	for one := range f.joined {
+		poke(one.changed)
+	}
+}
+
+// Members implements cluster.Discovery.
+func (o *found) Members() []cluster.Member {
+	o.finder.mu.Lock()
+	defer o.finder.mu.Unlock()
+	return slices.Clone(o.finder.members)
+}
+
+// Changed implements cluster.Discovery.
+func (o *found) Changed() <-chan struct{} { return o.changed }
+
+// UpdateMeta implements cluster.Discovery.
+func (o *found) UpdateMeta(change func(*cluster.GossipMeta)) error {
+	o.finder.mu.Lock()
+	defer o.finder.mu.Unlock()
+	for _, m := range o.finder.members {
+		if m.ID == o.id {
+			change(&m.GossipMeta)
+			o.finder.put(m)
+			break
+		}
+	}
+	return nil
+}
+
+// Leave implements cluster.Discovery.
+func (o *found) Leave(time.Duration) error { return nil }
+
+// Close implements cluster.Discovery.
+func (o *found) Close() error {
+	o.finder.mu.Lock()
+	defer o.finder.mu.Unlock()
+	delete(o.finder.joined, o)
+	return nil
+}

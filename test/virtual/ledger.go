@@ -1,0 +1,200 @@
+package virtual
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// jobRecord is what the users and the workers know of one job.
+type jobRecord struct {
+	// accepted: a definite yes came. refused: a definite no, and never a yes.
+	accepted, refused bool
+	// cancelled and retried count the requests whose outcome was no definite refusal.
+	cancelled, retried int
+	// ran are the leases under which a handler came to a good end, taken those whose
+	// completion the cluster said it took.
+	ran, taken map[rota.LeaseID]bool
+	// ttl is its time to live, 0 where the queue's counts. flow is its workflow.
+	ttl  time.Duration
+	flow rota.WorkflowID
+}
+
+// belief is one handler that holds a job to be its own.
+type belief struct {
+	run   *workerRun
+	lease rota.LeaseID
+	job   rota.JobID
+	since time.Time
+}
+
+// ledger is everything that users and workers were told.
+type ledger struct {
+	violate func(promise, format string, args ...any)
+
+	mu   sync.Mutex
+	jobs map[rota.JobID]*jobRecord
+	// flows are the workflows.
+	flows map[rota.WorkflowID]*flowRecord
+	// holders believes, by job; several only where a promise is broken.
+	holders map[rota.JobID][]belief
+	tokens  map[rota.JobID]rota.Token
+	dead    map[*workerRun]bool
+	counts  ledgerCounts
+}
+
+type ledgerCounts struct{ started, lost, completed, submitted, unknown int }
+
+func newLedger() *ledger {
+	return &ledger{flows: make(map[rota.WorkflowID]*flowRecord), jobs: make(map[rota.JobID]*jobRecord), holders: make(map[rota.JobID][]belief),
+		tokens: make(map[rota.JobID]rota.Token), dead: make(map[*workerRun]bool)}
+}
+
+// record gives a job's record; the caller holds the lock.
+func (l *ledger) record(id rota.JobID) *jobRecord {
+	r := l.jobs[id]
+	if r == nil {
+		r = &jobRecord{ran: make(map[rota.LeaseID]bool), taken: make(map[rota.LeaseID]bool)}
+		l.jobs[id] = r
+	}
+	return r
+}
+
+func (l *ledger) change(id rota.JobID, f func(*jobRecord)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(l.record(id))
+}
+
+// started: from now on this worker believes that it holds the job, and nobody else
+// may (SPEC §3.11).
+func (l *ledger) started(r *workerRun, e client.HandlerEvent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dead[r] {
+		return
+	}
+	l.counts.started++
+	for _, b := range l.holders[e.Job] {
+		l.violate("no two workers hold a job", "job %s: %s holds it under lease %s since %s ago, %s begins under lease %s",
+			e.Job, b.run.id, b.lease, time.Since(b.since), r.id, e.Lease)
+	}
+	if e.Token.Less(l.tokens[e.Job]) {
+		l.violate("tokens grow", "job %s: token %s began after %s", e.Job, e.Token, l.tokens[e.Job])
+	}
+	l.tokens[e.Job] = e.Token
+	if rec := l.jobs[e.Job]; rec == nil {
+		l.violate("only what was submitted runs", "job %s", e.Job)
+	} else {
+		l.begins(e.Job, rec)
+	}
+	l.holders[e.Job] = append(l.holders[e.Job], belief{r, e.Lease, e.Job, time.Now()})
+}
+
+// release ends a belief; the caller holds the lock.
+func (l *ledger) release(r *workerRun, job rota.JobID, lease rota.LeaseID) {
+	left := slices.DeleteFunc(l.holders[job], func(b belief) bool { return b.run == r && b.lease == lease })
+	if len(left) == 0 {
+		delete(l.holders, job)
+		return
+	}
+	l.holders[job] = left
+}
+
+func (l *ledger) finished(r *workerRun, e client.HandlerEvent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.release(r, e.Job, e.Lease)
+	if e.Err == nil && !l.dead[r] {
+		l.record(e.Job).ran[e.Lease] = true
+	}
+}
+
+func (l *ledger) lost(r *workerRun, e client.HandlerEvent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts.lost++
+	l.release(r, e.Job, e.Lease)
+}
+
+func (l *ledger) reported(r *workerRun, e client.HandlerEvent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rec := l.record(e.Job)
+	if e.Err != nil || !rec.ran[e.Lease] || l.dead[r] {
+		return
+	}
+	l.counts.completed++
+	rec.taken[e.Lease] = true
+}
+
+// died ends all beliefs of a process, and gives the leases that it leaves behind.
+func (l *ledger) died(r *workerRun) (left []belief) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dead[r] = true
+	for job, all := range l.holders {
+		for _, b := range slices.Clone(all) {
+			if b.run == r {
+				left = append(left, b)
+				l.release(r, job, b.lease)
+			}
+		}
+	}
+	return left
+}
+
+// open counts the accepted jobs, by a test of whether one is over.
+func (l *ledger) accepted() (ids []rota.JobID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, rec := range l.jobs {
+		if rec.accepted {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// judge compares a job at the end with what was told of it.
+func (l *ledger) judge(id rota.JobID, job *rota.Job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rec := l.jobs[id]
+	switch {
+	case job == nil && rec.accepted:
+		l.violate("an accepted job is never lost", "job %s is not known", id)
+		return
+	case job == nil:
+		return
+	case rec.refused && !rec.accepted:
+		l.violate("a refused job is not taken", "job %s is %s", id, job.State)
+	case len(rec.taken) > 1 && rec.retried == 0:
+		l.violate("a job completes once", "job %s: %d completions were taken", id, len(rec.taken))
+	}
+	switch job.State {
+	case rota.Completed:
+		var by rota.LeaseID
+		if by.UnmarshalText(job.Output) != nil || !rec.ran[by] {
+			l.violate("what completed was done", "job %s is COMPLETED with output %q, which no handler returned", id, job.Output)
+		}
+		if rec.retried == 0 && len(rec.taken) == 1 && !rec.taken[by] {
+			l.violate("a job completes once", "job %s holds the output of lease %s, another was taken", id, by)
+		}
+	case rota.Cancelled:
+		if rec.cancelled == 0 && rec.flow == "" { // a workflow's are judged with it
+			l.violate("nothing is cancelled unasked", "job %s is CANCELLED (%s)", id, job.Reason)
+		}
+	case rota.Expired:
+		if rec.ttl == 0 {
+			l.violate("nothing expires unasked", "job %s is EXPIRED (%s)", id, job.Reason)
+		}
+	}
+	if len(rec.taken) > 0 && job.State != rota.Completed && rec.retried == 0 {
+		l.violate("a completion stands", "job %s is %s, though a completion was taken", id, job.State)
+	}
+}

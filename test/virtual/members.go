@@ -1,0 +1,203 @@
+package virtual
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// A node is replaced as operators do it (SPEC §13.4): its id is removed, or it leaves,
+// or its disk is gone; whoever comes back under the old id is refused; another one with
+// an id that was never used and an empty directory takes its place, on the same host and
+// addresses.
+const (
+	// removedWithin and joinedWithin bound what waits for other faults to end as well.
+	removedWithin = 5 * time.Minute
+	joinedWithin  = 5 * time.Minute
+)
+
+// withdraw takes a server whose node serves out of all other hands.
+func (l *life) withdraw(s *server) bool {
+	if s == nil || !l.replacing.CompareAndSwap(false, true) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil || s.run.node == nil || s.hung != nil {
+		l.replacing.Store(false)
+		return false
+	}
+	s.away = true
+	return true
+}
+
+// giveBack returns a server to the others.
+func (l *life) giveBack(s *server) {
+	s.mu.Lock()
+	s.away = false
+	s.mu.Unlock()
+	l.replacing.Store(false)
+	l.restart(s) // should another fault have ended it meanwhile
+}
+
+// halt ends the process, and waits for its end.
+func (s *server) halt(end func()) {
+	end()
+	s.mu.Lock()
+	last := s.last
+	s.mu.Unlock()
+	<-last.gone
+}
+
+// removeNode has an operator remove a node that runs.
+func removeNode(l *life) func() {
+	s := l.anyServer()
+	if !l.withdraw(s) {
+		return nil
+	}
+	seed := l.random.Uint64()
+	return func() {
+		l.remove(s)
+		s.halt(s.stop)
+		l.replace(s, seed)
+	}
+}
+
+// leaveNode has a node leave by itself.
+func leaveNode(l *life) func() {
+	s := l.anyServer()
+	if !l.withdraw(s) {
+		return nil
+	}
+	seed := l.random.Uint64()
+	return func() {
+		if n := s.node(); n != nil {
+			ctx, cancel := context.WithTimeout(l.ctx, 15*time.Second)
+			_ = n.Leave(ctx) // where it cannot, or nobody knows, it is removed
+			cancel()
+		}
+		s.halt(s.stop)
+		l.remove(s)
+		l.replace(s, seed)
+	}
+}
+
+// loseData crashes a node and takes its disk away. Under its id it must not come back:
+// it would have forgotten for whom it voted, and what it acknowledged.
+func loseData(l *life) func() {
+	s := l.anyServer()
+	if !l.withdraw(s) {
+		return nil
+	}
+	s.halt(func() { s.crash(l.random.IntN(2) == 0) })
+	if err := os.RemoveAll(s.data()); err != nil {
+		l.violate("harness", "%v", err)
+	}
+	seed := l.random.Uint64()
+	return func() {
+		l.comesBack(s, "with an empty directory")
+		l.remove(s)
+		l.join(s, seed)
+	}
+}
+
+// replace lets a removed node try to come back, and puts another one in its place.
+func (l *life) replace(s *server, seed uint64) {
+	l.comesBack(s, "after it was removed")
+	l.join(s, seed)
+}
+
+// patiently tries until a try succeeds, and says whether one did.
+func (l *life) patiently(most time.Duration, try func(context.Context) bool) bool {
+	for until := time.Now().Add(most); time.Now().Before(until); {
+		ctx, cancel := context.WithTimeout(l.ctx, 10*time.Second)
+		done := try(ctx)
+		cancel()
+		if done || !l.pause(time.Second) {
+			return true
+		}
+	}
+	return false
+}
+
+// remove takes a server's node out of the cluster.
+func (l *life) remove(s *server) {
+	admin := l.dial("operator", l.servers)
+	defer admin.Close()
+	var last error
+	if !l.patiently(removedWithin, func(ctx context.Context) bool {
+		last = l.removeOnce(ctx, admin, s)
+		return last == nil || rota.KindOf(last) == rota.NotFound
+	}) {
+		l.violate("a node can be removed", "%s cannot be removed in %s: %v", s.id(), removedWithin, last)
+	}
+}
+
+func (l *life) removeOnce(ctx context.Context, admin *client.Client, s *server) error {
+	if n := s.node(); n != nil {
+		if _, leads := n.Pulse(); leads {
+			_, _ = n.TransferLeadership(ctx, "")
+		}
+	}
+	return admin.RemovePeer(ctx, s.id())
+}
+
+// comesBack starts a node under an id that is no more its own: it is refused, at its
+// start or, if it hears of nobody then, as soon as it does.
+func (l *life) comesBack(s *server, how string) {
+	var last error
+	if !l.patiently(joinedWithin, func(context.Context) bool {
+		last = s.start()
+		if last == nil && l.ctx.Err() == nil {
+			l.patiently(time.Minute, func(context.Context) bool {
+				n := s.node()
+				if n != nil {
+					last = n.Ready()
+				}
+				return n == nil || refused(last)
+			})
+			s.halt(s.stop)
+		}
+		return refused(last)
+	}) {
+		l.violate("an id never comes back", "%s %s: it got %v", s.id(), how, last)
+	}
+	if l.ctx.Err() == nil {
+		l.note(func(f *figures) { f.refusedIDs++ })
+	}
+}
+
+// refused says that a node was told that it may not take part.
+func refused(err error) bool {
+	kind := rota.KindOf(err)
+	return kind == rota.Conflict || kind == rota.Denied
+}
+
+// join puts a fresh node on a server, which takes the place of the one that was there. It
+// is there once it has a vote: until then one voter fewer may lose its data.
+func (l *life) join(s *server, seed uint64) {
+	admin := l.dial("operator", l.servers)
+	defer admin.Close()
+	votes := func(ctx context.Context) bool {
+		peers, err := admin.Peers(ctx)
+		return err == nil && slices.ContainsFunc(peers, func(p rota.RaftPeer) bool { return p.ID == s.id() && p.Voter })
+	}
+	random := rand.New(rand.NewPCG(seed, 3))
+	l.finder.forget(s.id())
+	s.name.Store(l.mint())
+	l.pause(time.Duration(random.IntN(3_000)) * time.Millisecond)
+	var last error
+	if !l.patiently(joinedWithin, func(ctx context.Context) bool {
+		last = s.start()
+		n := s.node()
+		return last == nil && n != nil && n.Ready() == nil && votes(ctx)
+	}) {
+		l.violate("a fresh node joins", "%s did not within %s: %v", s.id(), joinedWithin, last)
+	}
+	l.giveBack(s)
+}

@@ -1,0 +1,160 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// The pace of a cluster in virtual time: computing takes none of it, a write of a log
+// and a message take always the same. So the times below are made of what a job waits
+// for and of nothing else, on every machine.
+const (
+	paceWrite   = 2 * time.Millisecond
+	paceMessage = 100 * time.Microsecond
+)
+
+// pace is what was measured.
+type pace struct {
+	// submits are from when a job was due to the answer, starts to when its handler
+	// began, ends to when its completion was confirmed.
+	submits, starts, ends []time.Duration
+	// writes are those of all logs together.
+	writes int
+}
+
+func (p *pace) String() string {
+	at := func(all []time.Duration, permille int) time.Duration {
+		return all[(len(all)-1)*permille/1000].Round(10 * time.Microsecond)
+	}
+	return fmt.Sprintf("submission p50 %v p99 %v, start p50 %v p99 %v, end to end p50 %v p99 %v, writes %.2f a job",
+		at(p.submits, 500), at(p.submits, 990), at(p.starts, 500), at(p.starts, 990), at(p.ends, 500), at(p.ends, 990), float64(p.writes)/float64(len(p.ends)))
+}
+
+// runPace submits jobs one by one at even times, and gives how long each took.
+func runPace(t *testing.T, jobs int, every time.Duration) *pace {
+	t.Helper()
+	o := options{seed: 1, nodes: 3, dir: memoryDir(t), log: slog.New(slog.DiscardHandler)}
+	measured := &pace{}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLife(o)
+		l.net.even = paceMessage
+		l.startAll()
+		ctx, cancel := context.WithTimeout(l.ctx, 10*time.Minute)
+		defer cancel()
+		admin := l.dial("admin", l.servers)
+		if _, err := admin.SetQueue(ctx, queueName, "", queueSettings); err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		due := make(map[rota.JobID]time.Time)
+		var all, crew sync.WaitGroup
+		all.Add(jobs)
+		started := func(e client.HandlerEvent) {
+			mu.Lock()
+			defer mu.Unlock()
+			measured.starts = append(measured.starts, time.Since(due[e.Job]))
+		}
+		reported := func(e client.HandlerEvent) {
+			mu.Lock()
+			defer mu.Unlock()
+			measured.ends = append(measured.ends, time.Since(due[e.Job]))
+			all.Done()
+		}
+		work, stop := context.WithCancel(ctx)
+		var clients []*client.Client
+		for i := range 4 {
+			at := i % len(l.servers) // one more than nodes, so that one has two
+			c := l.dial(host(fmt.Sprintf("w%d", i)), append(slices.Clone(l.servers[at:]), l.servers[:at]...))
+			w, err := client.NewWorker(c, rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprintf("w%d", i)),
+				Queues: []rota.QueueName{queueName}, Slots: 64, Prefetch: 64}, client.WithClock(l.sinceBoot),
+				client.WithObserver(client.Observer{Started: started, Reported: reported}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Handle("", func(context.Context, *client.Job) (client.Result, error) { return client.Result{}, nil })
+			clients = append(clients, c)
+			crew.Go(func() { _ = w.Run(work) })
+		}
+		time.Sleep(2 * time.Second)
+		for _, s := range l.servers {
+			s.mu.Lock()
+			s.writeDelay, s.writes = paceWrite, 0
+			s.mu.Unlock()
+		}
+		time.Sleep(time.Second)
+		began := time.Now()
+		for i := range jobs {
+			time.Sleep(time.Until(began.Add(time.Duration(i) * every)))
+			spec := rota.NewJobSpec("pace", nil)
+			spec.ID, spec.Queue = rota.JobID(fmt.Sprintf("job-%d", i)), queueName
+			at := time.Now()
+			mu.Lock()
+			due[spec.ID] = at
+			mu.Unlock()
+			all.Go(func() {
+				if _, err := admin.Submit(ctx, spec); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				measured.submits = append(measured.submits, time.Since(at))
+			})
+		}
+		all.Wait()
+		for _, s := range l.servers {
+			s.mu.Lock()
+			measured.writes += s.writes
+			s.writeDelay = 0
+			s.mu.Unlock()
+		}
+		stop()
+		crew.Wait()
+		for _, c := range append(clients, admin) {
+			_ = c.Close()
+		}
+		l.end()
+		var servers sync.WaitGroup
+		for _, s := range l.servers {
+			servers.Go(s.stop)
+		}
+		servers.Wait()
+	})
+	slices.Sort(measured.submits)
+	slices.Sort(measured.starts)
+	slices.Sort(measured.ends)
+	return measured
+}
+
+// TestPace holds a cluster to its pace: what would bring a wait into a job's way, such as
+// a timer, a tick, another loop, or a second disk after the first, shows here.
+func TestPace(t *testing.T) {
+	// commit is what an entry takes: a write at the leader, the way there, a write at a
+	// follower, and the way back.
+	const commit = 2*paceWrite + 2*paceMessage
+	t.Run("a lone job starts within three commits", func(t *testing.T) {
+		p := runPace(t, 30, 201*time.Millisecond)
+		t.Log(p)
+		// Half of them: a sweep or a stamp that is under way makes a job wait for it first.
+		if half := p.starts[len(p.starts)/2]; half > 3*commit {
+			t.Errorf("the start came after %v in the middle: a commit takes %v", half, commit)
+		}
+	})
+	t.Run("500 jobs a second", func(t *testing.T) {
+		p := runPace(t, 1000, 2*time.Millisecond+13*time.Microsecond)
+		t.Log(p)
+		// Three commits, each after the rest of the one under way, and a round that misses the
+		// entry that goes out as it is decided: some six.
+		if half, most := p.ends[len(p.ends)/2], p.ends[len(p.ends)*99/100]; half > 7*commit || most > 9*commit {
+			t.Errorf("end to end took %v in the middle and %v at the 99th percentile: a commit takes %v", half, most, commit)
+		}
+	})
+}

@@ -1,0 +1,343 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/transport"
+)
+
+// server is the host of one node: its disk and clocks, and the node's process while
+// one runs.
+type server struct {
+	life *life
+	host host
+	// name is the node's id with its data directory, which change together.
+	name atomic.Pointer[nodeName]
+
+	mu sync.Mutex
+	// away says that its node is being replaced, and is nobody else's to start.
+	away bool
+	// run is the present process, nil while there is none; starts counts them. last
+	// is the one that began last, and may still be ending.
+	run, last *process
+	starts    int
+	// skew is how far the wall clock is off, leapt how far the monotonic clock is
+	// ahead of the other hosts': what pauses of the whole machine add to it.
+	skew, leapt time.Duration
+	// writes are held up by so much each, or altogether while hung is not nil.
+	writeDelay time.Duration
+	// writes counts them.
+	writes int
+	hung   chan struct{}
+}
+
+// nodeName is a node's id, and the directory that belongs to it.
+type nodeName struct {
+	id   rota.NodeID
+	data string
+}
+
+func (s *server) id() rota.NodeID { return s.name.Load().id }
+func (s *server) data() string    { return s.name.Load().data }
+
+// process is one run of a node.
+type process struct {
+	server *server
+	node   *cluster.Node // nil while it starts
+	peers  *transport.Peers
+	api    *transport.Server
+	// dead is closed when the process crashes: from then on it is a corpse, whose
+	// writes are lost and whose words nobody hears.
+	dead chan struct{}
+	// gone is closed when nothing of it runs any more.
+	gone chan struct{}
+}
+
+func (s *server) api() string  { return string(s.host) + ":6470" }
+func (s *server) raft() string { return string(s.host) + ":6471" }
+
+// present is the process whose node serves, or nil.
+func (s *server) present() *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.run
+}
+
+// node is the present process's node, nil while there is none.
+func (s *server) node() *cluster.Node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil {
+		return nil
+	}
+	return s.run.node
+}
+
+// wall is the host's wall clock.
+func (s *server) wall() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Add(s.skew)
+}
+
+// sinceBoot is the host's monotonic clock.
+func (s *server) sinceBoot() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.life.sinceBoot() + s.leapt
+}
+
+// beforeWrite is the speed of the disk.
+func (p *process) beforeWrite() {
+	s := p.server
+	s.mu.Lock()
+	delay, hung := s.writeDelay, s.hung
+	s.writes++
+	s.mu.Unlock()
+	if hung != nil {
+		select {
+		case <-hung:
+		case <-p.dead:
+		}
+	}
+	if delay > 0 {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-p.dead:
+		}
+	}
+}
+
+func (p *process) isDead() bool { return closed(p.dead) }
+func (p *process) isGone() bool { return closed(p.gone) }
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// config is what the node is started with: rota's own, but for the world.
+func (p *process) config(start int) cluster.Config {
+	s, l := p.server, p.server.life
+	return cluster.Config{
+		Node: s.id(), Cluster: "virtual", Data: s.data(), API: s.api(), Raft: s.raft(), Gossip: string(s.host) + ":6473",
+		BootstrapExpect: len(l.servers), Version: "virtual", Timing: l.timing(), AuditRetention: 1,
+		Log: slog.New(watchLog{l.log.With("node", string(s.id()), "start", start).Handler(), p}),
+		Fatal: func(err error) {
+			if !p.isDead() {
+				l.fatal(s, err)
+			}
+		},
+		World: cluster.World{
+			Listen: l.net.listen,
+			Dial:   l.dialer(s.host),
+			Discover: func(opts cluster.GossipOptions) (cluster.Discovery, error) {
+				return l.finder.join(opts), nil
+			},
+			SinceBoot:   s.sinceBoot,
+			Wall:        s.wall,
+			BeforeWrite: p.beforeWrite,
+			NoSync:      true,
+		},
+	}
+}
+
+// watchLog counts the snapshots that another node sent: a node that starts restores
+// its own before it serves.
+type watchLog struct {
+	slog.Handler
+	process *process
+}
+
+// Enabled implements slog.Handler.
+func (w watchLog) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelInfo || w.Handler.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (w watchLog) Handle(ctx context.Context, r slog.Record) error {
+	if s := w.process.server; r.Message == "snapshot restored" && s.node() != nil {
+		s.life.note(func(f *figures) { f.installs++ })
+	}
+	if !w.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return w.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (w watchLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return watchLog{w.Handler.WithAttrs(attrs), w.process}
+}
+
+// WithGroup implements slog.Handler.
+func (w watchLog) WithGroup(name string) slog.Handler {
+	return watchLog{w.Handler.WithGroup(name), w.process}
+}
+
+// start begins a process, and returns when its node serves calls or could not start.
+func (s *server) start() error {
+	l := s.life
+	p, starts := s.begin()
+	if p == nil {
+		return nil
+	}
+	l.net.revive(s.host)
+	var self lateID
+	p.peers = transport.NewPeers(transport.PeerOptions{Self: s.id(), Name: "virtual", ClusterID: self.get, Logger: l.log,
+		Dial: l.dialer(s.host)})
+	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
+	defer cancel()
+	node, err := cluster.Start(ctx, p.config(starts), p.peers)
+	if err != nil {
+		_ = p.peers.Close()
+		s.mu.Lock()
+		s.run = nil
+		s.mu.Unlock()
+		close(p.gone)
+		return fmt.Errorf("start %s: %w", s.id(), err)
+	}
+	self.set(node)
+	p.api, err = transport.NewServer(transport.Options{Self: s.id(), Core: wired{node}, Node: wired{node}, Logger: l.log})
+	if err != nil {
+		return err
+	}
+	listener, err := l.net.listen(s.api())
+	if err != nil {
+		return err
+	}
+	go func() { _ = p.api.Serve(listener) }()
+	s.mu.Lock()
+	p.node = node
+	s.mu.Unlock()
+	return nil
+}
+
+// begin makes a process once the one before is gone; nil where one runs.
+func (s *server) begin() (p *process, start int) {
+	for {
+		s.mu.Lock()
+		if s.run != nil {
+			s.mu.Unlock()
+			return nil, 0
+		}
+		last := s.last
+		if last == nil || last.isGone() {
+			p = &process{server: s, dead: make(chan struct{}), gone: make(chan struct{})}
+			s.run, s.last = p, p
+			s.starts++
+			start = s.starts
+			s.mu.Unlock()
+			return p, start
+		}
+		s.mu.Unlock()
+		<-last.gone
+	}
+}
+
+// stop ends the process as SIGTERM does: leadership is handed over, streams are told
+// to go elsewhere.
+func (s *server) stop() {
+	p := s.take()
+	if p == nil {
+		return
+	}
+	defer close(p.gone)
+	ctx, cancel := context.WithTimeout(context.Background(), 9*time.Second)
+	defer cancel()
+	_, _ = p.node.TransferLeadership(ctx, "") // refused where it does not lead, or nobody else can
+	_ = p.api.Drain(ctx)
+	p.close(ctx)
+}
+
+// take removes the present process, nil where none serves.
+func (s *server) take() *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil || s.run.node == nil {
+		return nil
+	}
+	p := s.run
+	s.run = nil
+	return p
+}
+
+func (p *process) close(ctx context.Context) {
+	p.api.Close()
+	if err := p.node.Stop(ctx); err != nil {
+		p.server.life.violate("stop", "%s did not stop: %v", p.server.id(), err)
+	}
+	_ = p.peers.Close()
+}
+
+// crash ends the process as a power cut does: its connections fall silent, or are
+// reset, and its disk stays as it is at this moment. Writes that wait on a slow disk
+// are lost with their answers. It returns when the corpse is gone.
+func (s *server) crash(silent bool) {
+	p := s.take()
+	if p == nil {
+		return
+	}
+	defer close(p.gone)
+	s.life.net.crash(s.host, silent)
+	s.life.rest() // writes that nothing holds up are done, and nothing came of them
+	image := s.data() + ".image"
+	if err := keepImage(s.data(), image); err != nil {
+		s.life.violate("harness", "image of %s: %v", s.id(), err)
+	}
+	close(p.dead)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	p.close(ctx)
+	if err := restoreImage(image, s.data()); err != nil {
+		s.life.violate("harness", "image of %s: %v", s.id(), err)
+	}
+}
+
+// lateID is a node's cluster id for those who are made before the node.
+type lateID struct {
+	mu   sync.Mutex
+	node *cluster.Node
+}
+
+func (l *lateID) set(n *cluster.Node) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.node = n
+}
+
+func (l *lateID) get() rota.ClusterID {
+	l.mu.Lock()
+	n := l.node
+	l.mu.Unlock()
+	if n == nil {
+		return ""
+	}
+	return n.ClusterID()
+}
+
+// wired is a node in the protocol's words, as in the binary.
+type wired struct{ *cluster.Node }
+
+// OpenWorker gives the session as the protocol's interface; an error gives none.
+func (w wired) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
+	attestation *rota.Attestation) (transport.WorkerSession, error) {
+	session, err := w.Node.OpenWorker(ctx, spec, secret, takeover, attestation)
+	if err != nil {
+		return nil, err
+	}
+	return session, nil
+}

@@ -1,0 +1,48 @@
+package virtual
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// The steady worker is one to whom nothing happens: no crash, no cut, no drain. Its
+// leases are longer than every fault, so that none of them may end, whatever becomes
+// of the nodes (SPEC §3.11).
+const (
+	steadyQueue  rota.QueueName = "steady"
+	steadyWorker host           = "steady"
+)
+
+var steadySettings = []rota.Setting{{Key: "lease_ms", Value: "90s"}, {Key: "ack_timeout_ms", Value: "60s"},
+	{Key: "attempt_max", Value: "8"}, {Key: "backoff_base_ms", Value: "500ms"}, {Key: "backoff_cap_ms", Value: "4s"},
+	{Key: "min_health", Value: "0"}}
+
+// steadyEvent judges an event about one of its leases. That the worker itself stopped
+// believing, as no answer came for 30 s, is no end of a lease: it declines it.
+func (l *life) steadyEvent(e *rota.Event) {
+	if e.Kind == rota.LeaseExpiredEvent && hostOfWorker(e.Worker) == steadyWorker {
+		l.violate("no lease of a live, connected worker ends by faults that its nodes survive",
+			"lease %s of job %s, held by %s, ended for %s", e.Lease, e.Job, e.Worker, e.Reason)
+	}
+}
+
+// hostOfWorker is the host that a worker's id begins with.
+func hostOfWorker(id rota.WorkerID) host {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i] == '-' {
+			return host(id[:i])
+		}
+	}
+	return host(id)
+}
+
+// drawSteady draws a job of its queue.
+func drawSteady(random *rand.Rand, id rota.JobID) rota.JobSpec {
+	t := task{takes: time.Duration(2_000+random.IntN(20_000)) * time.Millisecond}
+	s := rota.NewJobSpec(rota.JobType(fmt.Sprintf("s%d", random.IntN(2))), t.payload())
+	s.ID, s.Queue = id, steadyQueue
+	return s
+}

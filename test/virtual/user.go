@@ -1,0 +1,136 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// user submits jobs, repeats elsewhere what it had no answer to, cancels and retries.
+type user struct {
+	life   *life
+	host   host
+	random *rand.Rand
+	// at has a client for each node.
+	at []*client.Client
+	// open are jobs that may still be cancelled or retried.
+	open   []rota.JobID
+	minted int
+}
+
+func newUser(l *life, number int) *user {
+	return &user{life: l, host: host(fmt.Sprintf("u%d", number+1)), random: rand.New(rand.NewPCG(l.seed, 100+uint64(number)))}
+}
+
+// thinkMost is how long a user waits between two things that it does, at most.
+const thinkMost = 18 * time.Second
+
+func (u *user) run() {
+	for _, s := range u.life.servers {
+		u.at = append(u.at, u.life.dial(u.host, []*server{s}))
+	}
+	defer func() {
+		for _, c := range u.at {
+			_ = c.Close()
+		}
+	}()
+	for u.life.pause(time.Duration(u.random.Int64N(int64(thinkMost)))) {
+		if u.life.calm.Load() {
+			continue
+		}
+		switch k := u.random.IntN(24); {
+		case k == 0 && len(u.open) > 0:
+			u.cancel(u.take())
+		case k == 1 && len(u.open) > 0:
+			u.retry(u.take())
+		case k < 4:
+			u.submitFlow()
+		default:
+			u.submit()
+		}
+	}
+}
+
+// take gives one of the newest jobs.
+func (u *user) take() rota.JobID {
+	i := max(0, len(u.open)-1-u.random.IntN(5))
+	id := u.open[i]
+	u.open = slices.Delete(u.open, i, i+1)
+	return id
+}
+
+// submit submits a few jobs under ids of their own, until each has a definite answer.
+func (u *user) submit() {
+	var specs []rota.JobSpec
+	for range 1 + u.random.IntN(4) {
+		u.minted++
+		s := rota.NewJobSpec(rota.JobType(fmt.Sprintf("t%d", u.random.IntN(4))), drawTask(u.random).payload())
+		s.ID, s.Queue, s.Priority = rota.JobID(fmt.Sprintf("%s-%d", u.host, u.minted)), queueName, int32(u.random.IntN(11))
+		switch u.random.IntN(10) {
+		case 0:
+			s.DelayMs = int64(u.random.IntN(5_000))
+		case 1:
+			s.TTLMs = int64(1_500 + u.random.IntN(20_000))
+		case 2:
+			s = drawSteady(u.random, s.ID)
+		}
+		specs = append(specs, s)
+		u.life.ledger.change(s.ID, func(r *jobRecord) { r.ttl = time.Duration(s.TTLMs) * time.Millisecond })
+	}
+	for try := 0; len(specs) > 0 && u.life.ctx.Err() == nil; try++ {
+		outcomes, _ := callElsewhere(u, func(ctx context.Context, c *client.Client) ([]rota.Submitted, error) {
+			return c.Submit(ctx, specs...)
+		})
+		var again []rota.JobSpec
+		for i, o := range outcomes {
+			switch {
+			case o.Err == nil:
+				u.life.ledger.change(specs[i].ID, func(r *jobRecord) { r.accepted = true })
+				u.open = append(u.open, specs[i].ID)
+			case unknown(o.Err):
+				again = append(again, specs[i])
+			case try == 0: // later, an earlier try may still be taken
+				u.life.ledger.change(specs[i].ID, func(r *jobRecord) { r.refused = true })
+			}
+		}
+		u.life.ledger.count(func(c *ledgerCounts) { c.submitted += len(specs) - len(again); c.unknown += len(again) })
+		specs = again
+	}
+}
+
+// unknown says that nobody knows what came of a call.
+func unknown(err *rota.Error) bool { return err.Kind == rota.Unavailable || err.Kind == rota.Timeout }
+
+// callElsewhere makes one call at one node, drawn anew each time, with little patience.
+func callElsewhere[A any](u *user, f func(context.Context, *client.Client) (A, error)) (A, error) {
+	ctx, cancel := context.WithTimeout(u.life.ctx, 500*time.Millisecond+time.Duration(u.random.IntN(3_000))*time.Millisecond)
+	defer cancel()
+	return f(ctx, u.at[u.random.IntN(len(u.at))])
+}
+
+// cancel asks once: the request may have been heard or not.
+func (u *user) cancel(id rota.JobID) {
+	u.life.ledger.change(id, func(r *jobRecord) { r.cancelled++ })
+	_, _ = callElsewhere(u, func(ctx context.Context, c *client.Client) ([]rota.JobOutcome, error) {
+		return c.Cancel(ctx, id)
+	})
+}
+
+// retry asks once that a job that is over runs again: refused where it is not.
+func (u *user) retry(id rota.JobID) {
+	u.life.ledger.change(id, func(r *jobRecord) { r.retried++ })
+	_, _ = callElsewhere(u, func(ctx context.Context, c *client.Client) ([]rota.JobOutcome, error) {
+		return c.Retry(ctx, id)
+	})
+}
+
+func (l *ledger) count(f func(*ledgerCounts)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(&l.counts)
+}

@@ -1,0 +1,111 @@
+package virtual
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// watched is a life without nodes, whose checks are tried on what is told here.
+func watched() *life {
+	return newLife(options{nodes: 3, log: slog.New(slog.DiscardHandler)})
+}
+
+func (l *life) want(t *testing.T, name, promise string) {
+	t.Helper()
+	got := strings.Join(l.violations, "\n")
+	if promise == "" && got != "" || !strings.Contains(got, promise) {
+		t.Errorf("%s: found %q, want %q", name, got, promise)
+	}
+}
+
+// TestClockRate tells clocks at moments: real time, what leaps may add, and more.
+func TestClockRate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		leaps   int64
+		clock   rota.Clock // after 10 s, from 0
+		promise string
+	}{
+		"as it should":          {0, 10_000, ""},
+		"behind":                {0, 2_000, ""},
+		"a little more, leapt":  {1, 12_000, ""},
+		"far more, leapt":       {1, 20_000, "the cluster clock does not run away"},
+		"more than commits add": {0, 12_000, "the cluster clock does not run away"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := watched()
+			l.watch.rate(0, 1)
+			time.Sleep(10 * time.Second)
+			l.leaps.Store(c.leaps)
+			l.watch.rate(c.clock, 2)
+			l.watch.rate(c.clock-100_000, 1) // a node that lags tells nothing
+			l.want(t, name, c.promise)
+			l.end()
+		})
+	}
+}
+
+func TestJudgedEvents(t *testing.T) {
+	t.Parallel()
+	expired := rota.Event{Kind: rota.JobExpired, Job: "j"}
+	for name, c := range map[string]struct {
+		tell    func(l *life)
+		promise string
+	}{
+		"expired in time":  {func(l *life) { l.inTime(&expired, &jobRecord{ttl: time.Minute}, time.Minute+time.Second) }, ""},
+		"expired too soon": {func(l *life) { l.inTime(&expired, &jobRecord{ttl: time.Minute}, 59*time.Second) }, "no job expires before"},
+		"expired late":     {func(l *life) { l.inTime(&expired, &jobRecord{ttl: time.Minute}, 2*time.Minute) }, "a job expires in its time"},
+		"another's lease ends": {func(l *life) {
+			l.steadyEvent(&rota.Event{Kind: rota.LeaseExpiredEvent, Worker: "w1-3"})
+		}, ""},
+		"the steady one's lease ends": {func(l *life) {
+			l.steadyEvent(&rota.Event{Kind: rota.LeaseExpiredEvent, Worker: "steady-1"})
+		}, "no lease of a live, connected worker ends"},
+		"the same events, one node further": {func(l *life) {
+			l.told = [][]uint64{{1, 2}, {1, 2, 3}, {1, 2}}
+			l.sameEvents()
+		}, ""},
+		"other events": {func(l *life) {
+			l.told = [][]uint64{{1, 2}, {1, 7, 3}, {1, 2}}
+			l.sameEvents()
+		}, "all nodes tell the same events"},
+	} {
+		l := watched()
+		c.tell(l)
+		l.want(t, name, c.promise)
+		l.end()
+	}
+}
+
+// TestHangs: a node whose disk hangs may end for that alone.
+func TestHangs(t *testing.T) {
+	t.Parallel()
+	hang := rota.Refusef(rota.Unavailable, "data", "a write to D did not return within 5s: the disk hangs. Look at it")
+	if !hangs(hang) || hangs(errors.New("the disk hangs")) || hangs(rota.Refusef(rota.Internal, "digest", "state differs")) {
+		t.Error("another error is taken for a disk that hangs, or that one is not")
+	}
+}
+
+// TestShort: a run that lived less, or had fewer faults than asked for, is none.
+func TestShort(t *testing.T) {
+	t.Parallel()
+	enough := figures{virtual: 10 * time.Hour, faults: map[string]int{"a": 2_999, "b": 1}, submitted: 1}
+	if short := enough.short(10 * time.Hour); short != "" {
+		t.Error(short)
+	}
+	fewer := enough
+	fewer.faults = map[string]int{"a": 2_999}
+	idle := enough
+	idle.submitted = 0
+	for name, f := range map[string]figures{"fewer faults": fewer, "nothing done": idle, "less time": {faults: enough.faults, submitted: 1}} {
+		if f.short(10*time.Hour) == "" {
+			t.Errorf("%s pass", name)
+		}
+	}
+}

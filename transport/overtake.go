@@ -1,0 +1,80 @@
+package transport
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// stepMost is how long a long stream may stand still: no message comes, or is taken.
+const stepMost = 20 * time.Second
+
+// allowance bounds what calls of one kind hold of this node together.
+type allowance struct {
+	most int64
+	mu   sync.Mutex
+	used int64
+}
+
+// take holds n more, or says that so much is not free.
+func (a *allowance) take(n int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.used+n > a.most {
+		return false
+	}
+	a.used += n
+	return true
+}
+
+func (a *allowance) give(n int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used -= n
+}
+
+// busy sends a caller to another node: what is full here is not full there.
+func (s *Server) busy(what string) error {
+	return &rota.Error{Kind: rota.Unavailable, Subject: "node", RetryAfter: comeBack,
+		Text: "node " + string(s.options.Self) + " " + what + ": ask another node, or again"}
+}
+
+// overtake runs a stream's work and gives its error, or why ctx ended where that is
+// sooner: Recv and Send heed only gRPC's own context. A step that f is in then ends
+// as the handler returns.
+func (s *Server) overtake(ctx context.Context, method string, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if r := recover(); r != nil {
+				done <- s.panicked(method, r)
+			}
+		}()
+		done <- f()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// patience ends a context when a stream does not move for stepMost.
+type patience struct{ timer *time.Timer }
+
+func withPatience(ctx context.Context) (context.Context, patience, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(stepMost, func() {
+		cancel(rota.Refusef(rota.Timeout, "stream", "nothing moved for %v: the stream was given up", stepMost))
+	})
+	return ctx, patience{timer}, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+// moved begins the time anew.
+func (p patience) moved() { p.timer.Reset(stepMost) }

@@ -1,0 +1,131 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc/credentials"
+	caller "google.golang.org/grpc/peer"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+const (
+	// callsMost bounds the calls in flight on a node, those that wait and watch
+	// among them: each holds a goroutine or two. gRPC alone would take maxStreams on
+	// each of 10,000 connections.
+	callsMost = 50_000
+	// nodeCallsMost bounds those of other nodes, which have their own room: no
+	// crowd of clients keeps the cluster from talking to itself.
+	nodeCallsMost = 10_000
+)
+
+// crowd counts what comes from where, and holds one address to half of all there is
+// room for: it cannot keep everybody else out.
+type crowd struct {
+	most, each int
+
+	mu   sync.Mutex
+	open int
+	from map[string]int
+}
+
+func newCrowd(most int) *crowd {
+	return &crowd{most: most, each: (most + 1) / 2, from: make(map[string]int)}
+}
+
+// enter counts one in. What it gives counts it out again; nil says that there is no
+// room, full whether for anybody.
+func (c *crowd) enter(from string) (leave func(), full bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open >= c.most || c.from[from] >= c.each {
+		return nil, c.open >= c.most
+	}
+	c.open++
+	c.from[from]++
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.open--
+		if c.from[from]--; c.from[from] <= 0 {
+			delete(c.from, from)
+		}
+	}), false
+}
+
+// addressOf is whom a connection is counted for: an address of version 4, a network
+// of 64 bits of version 6, all of which one machine may have.
+func addressOf(addr net.Addr) string {
+	if addr == nil {
+		return ""
+	}
+	at, err := netip.ParseAddrPort(addr.String())
+	if err != nil {
+		return addr.Network()
+	}
+	ip := at.Addr().Unmap()
+	if ip.Is4() {
+		return ip.String()
+	}
+	network, err := ip.WithZone("").Prefix(64)
+	if err != nil {
+		return ip.String()
+	}
+	return network.String()
+}
+
+// ofNodes says whether a call is for nodes only.
+func ofNodes(method string) bool {
+	return strings.HasPrefix(method, "/"+rotav1.Node_ServiceDesc.ServiceName+"/")
+}
+
+// receive lets a call in, or says why not. What it gives must be called at the end.
+func (s *Server) receive(ctx context.Context, method string) (leave func(), err error) {
+	from, _ := caller.FromContext(ctx)
+	if from == nil {
+		from = &caller.Peer{}
+	}
+	if ofNodes(method) {
+		if err := s.certified(from); err != nil {
+			return nil, err
+		}
+		if leave, _ = s.nodeCalls.enter(""); leave == nil {
+			return nil, s.crowded("of nodes", s.nodeCalls.most)
+		}
+		return leave, nil
+	}
+	leave, full := s.calls.enter(addressOf(from.Addr))
+	switch {
+	case leave != nil:
+		return leave, nil
+	case full:
+		return nil, s.crowded("", s.calls.most)
+	default:
+		return nil, s.crowded("of this address", s.calls.each)
+	}
+}
+
+// certified refuses a call of a node without a certificate of the authority: clients
+// need none, so that the handshake alone does not tell.
+func (s *Server) certified(from *caller.Peer) error {
+	if s.options.TLS == nil || s.options.TLS.ClientAuth == tls.NoClientCert {
+		return nil
+	}
+	if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
+		return nil
+	}
+	return rota.Refusef(rota.Denied, "certificate", "calls between nodes need a node's certificate, and none was shown")
+}
+
+func (s *Server) crowded(whose string, most int) error {
+	e := rota.Refusef(rota.Exhausted, "calls", "node %s has %d calls %s in flight, which is the most: end some, or ask another node",
+		s.options.Self, most, whose)
+	e.RetryAfter = comeBack
+	return e
+}

@@ -1,0 +1,260 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+const (
+	// uploadMost bounds the arrival of a workflow, commitMost what follows for a caller
+	// without a deadline: the largest takes some hundred log entries.
+	uploadMost = 5 * time.Minute
+	commitMost = 2 * time.Minute
+	// showsAtOnce bounds the workflows that are told of whole at a time: each is copied
+	// for it, with names and paths up to some hundred MiB at 100,000 nodes and 1,000,000
+	// edges.
+	showsAtOnce = 8
+)
+
+// workflowsService answers the service Workflows (SPEC §11).
+type workflowsService struct {
+	rotav1.UnimplementedWorkflowsServer
+	server *Server
+	core   Core
+}
+
+// Submit takes a workflow piece by piece and hands it on whole.
+func (s *workflowsService) Submit(
+	stream grpc.ClientStreamingServer[rotav1.SubmitWorkflowRequest, rotav1.WorkflowSubmitted]) error {
+	u := newUpload(s.server)
+	defer u.close()
+	if err := s.receive(stream, u); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(stream.Context(), commitMost)
+	defer cancel()
+	done, err := s.core.SubmitWorkflow(ctx, u.spec)
+	if err != nil {
+		return err
+	}
+	return stream.SendAndClose(words.WorkflowSubmittedToWire(&done))
+}
+
+// receive reads until the caller has said all. Neither a caller that stops in the
+// middle nor one that never comes to an end holds what has arrived for long.
+func (s *workflowsService) receive(
+	stream grpc.ClientStreamingServer[rotav1.SubmitWorkflowRequest, rotav1.WorkflowSubmitted], u *upload) error {
+	ctx, stop := s.server.untilDrain(stream.Context())
+	defer stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, uploadMost,
+		rota.Refusef(rota.Timeout, "workflow", "the workflow had not arrived after %v: the stream was given up", uploadMost))
+	defer cancel()
+	ctx, patience, end := withPatience(ctx)
+	defer end()
+	return s.server.overtake(ctx, "Workflows/Submit", func() error {
+		for {
+			m, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				return u.complete()
+			}
+			if err != nil {
+				return err
+			}
+			if err := u.add(m); err != nil {
+				return err
+			}
+			patience.moved()
+		}
+	})
+}
+
+// Get reads one workflow without its nodes.
+func (s *workflowsService) Get(ctx context.Context, req *rotav1.GetWorkflowRequest) (*rotav1.GetWorkflowResponse, error) {
+	if err := rota.CheckID("id", req.GetId()); err != nil {
+		return nil, err
+	}
+	flow, at, err := s.core.Workflow(ctx, rota.WorkflowID(req.GetId()), false, words.ReadFromWire(req.GetRead()))
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.GetWorkflowResponse{Workflow: words.WorkflowToWire(&flow), At: words.ReadAtToWire(at)}, nil
+}
+
+// Show tells of a workflow whole, as it stood at one index.
+func (s *workflowsService) Show(req *rotav1.GetWorkflowRequest,
+	stream grpc.ServerStreamingServer[rotav1.ShowWorkflowResponse]) error {
+	if err := rota.CheckID("id", req.GetId()); err != nil {
+		return err
+	}
+	if !s.server.shows.take(1) {
+		return s.server.busy("tells of other workflows")
+	}
+	defer s.server.shows.give(1)
+	ctx, cancel := context.WithTimeout(stream.Context(), callTimeout)
+	defer cancel()
+	flow, at, err := s.core.Workflow(ctx, rota.WorkflowID(req.GetId()), true, words.ReadFromWire(req.GetRead()))
+	if err != nil {
+		return err
+	}
+	return streamOut(s.server, "Workflows/Show", stream,
+		func(_ context.Context, send func(*rotav1.ShowWorkflowResponse) error) error {
+			return tell(&flow, at, send)
+		})
+}
+
+// tell makes the messages of a workflow, each of at most pageBytes.
+func tell(flow *rota.Workflow, at rota.ReadAt, send func(*rotav1.ShowWorkflowResponse) error) error {
+	numbers := words.NumberNodes(flow.Nodes)
+	path, err := numbers.ToWire(flow.CriticalPath)
+	if err != nil {
+		return err
+	}
+	head := &rotav1.ShowWorkflowResponse{Workflow: words.WorkflowToWire(flow), At: words.ReadAtToWire(at), CriticalPath: path}
+	if err := send(head); err != nil {
+		return err
+	}
+	page, size := &rotav1.ShowWorkflowResponse{}, 0
+	for i := range flow.Nodes {
+		node, err := words.WorkflowNodeToWire(&flow.Nodes[i], numbers)
+		if err != nil {
+			return err
+		}
+		if size += proto.Size(node) + rowBytes; size > pageBytes && len(page.Nodes) > 0 {
+			if err := send(page); err != nil {
+				return err
+			}
+			page, size = &rotav1.ShowWorkflowResponse{}, proto.Size(node)+rowBytes
+		}
+		page.Nodes = append(page.Nodes, node)
+	}
+	if len(page.Nodes) == 0 {
+		return nil
+	}
+	return send(page)
+}
+
+// streamOut runs what sends messages to a caller, who is cut off where one is not taken in
+// time, or none comes; the context of f ends then.
+func streamOut[M any](s *Server, method string, stream grpc.ServerStreamingServer[M],
+	f func(ctx context.Context, send func(*M) error) error) error {
+	ctx, stop := s.untilDrain(stream.Context())
+	defer stop()
+	ctx, patience, end := withPatience(ctx)
+	defer end()
+	return s.overtake(ctx, method, func() error {
+		return f(ctx, func(m *M) error {
+			defer patience.moved()
+			return stream.Send(m)
+		})
+	})
+}
+
+// List reads one page, cut by bytes as Jobs.List does.
+func (s *workflowsService) List(ctx context.Context,
+	req *rotav1.ListWorkflowsRequest) (*rotav1.ListWorkflowsResponse, error) {
+	filter, opt, err := words.WorkflowFilterFromWire(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkLimit(req.GetLimit(), req.GetCursor()); err != nil {
+		return nil, err
+	}
+	for _, f := range []struct{ field, id string }{{"queue", req.GetQueue()}, {"tenant", req.GetTenant()}} {
+		if err := checkOptionalID(f.field, f.id); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		page, at, err := s.core.Workflows(ctx, filter, opt)
+		if err != nil {
+			return nil, err
+		}
+		answer := words.WorkflowPageToWire(&page, at)
+		fit := fitting(answer.GetWorkflows(), pageBytes)
+		if fit == len(answer.GetWorkflows()) {
+			return answer, nil
+		}
+		filter.Limit = fit
+		if !opt.Stale {
+			opt.MinIndex = at.Index
+		}
+	}
+}
+
+// Wait answers once the workflow is over. It lasts as long as the call does, which
+// a caller without patience for that repeats: so one whose node is cut off from the
+// others comes to another node.
+func (s *workflowsService) Wait(ctx context.Context, req *rotav1.WaitWorkflowRequest) (*rotav1.Workflow, error) {
+	if err := rota.CheckID("id", req.GetId()); err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.server.untilDrain(ctx)
+	defer cancel()
+	flow, err := s.core.AwaitWorkflow(ctx, rota.WorkflowID(req.GetId()))
+	switch {
+	case err == nil:
+		return words.WorkflowToWire(&flow), nil
+	case s.server.draining.Err() != nil:
+		return nil, s.server.going()
+	case ctx.Err() != nil && (errors.Is(err, context.DeadlineExceeded) || rota.KindOf(err) == rota.Timeout):
+		return nil, rota.Refusef(rota.Timeout, req.GetId(), "workflow %s is not over yet: ask again", req.GetId())
+	}
+	return nil, err
+}
+
+// Cancel ends what has not ended of a workflow.
+func (s *workflowsService) Cancel(ctx context.Context, req *rotav1.CancelWorkflowRequest) (*rotav1.Workflow, error) {
+	if err := rota.CheckID("id", req.GetId()); err != nil {
+		return nil, err
+	}
+	flow, err := s.core.CancelWorkflow(ctx, rota.WorkflowID(req.GetId()))
+	if err != nil {
+		return nil, err
+	}
+	return words.WorkflowToWire(&flow), nil
+}
+
+// Retry runs again what did not complete (SPEC §11.3).
+func (s *workflowsService) Retry(ctx context.Context, req *rotav1.RetryWorkflowRequest) (*rotav1.Workflow, error) {
+	if err := rota.CheckID("id", req.GetId()); err != nil {
+		return nil, err
+	}
+	if req.GetFrom() != "" {
+		if err := rota.CheckNodeID("from", req.GetFrom()); err != nil {
+			return nil, err
+		}
+	}
+	if req.GetRuns() < 0 {
+		return nil, rota.Refusef(rota.Invalid, "runs", "runs is %d: 0 or more is wanted", req.GetRuns())
+	}
+	flow, err := s.core.RetryWorkflow(ctx, rota.WorkflowID(req.GetId()), req.GetFrom(), req.GetRuns())
+	if err != nil {
+		return nil, err
+	}
+	return words.WorkflowToWire(&flow), nil
+}
+
+// ParentOutputs tells a node's job what its parents put out (SPEC §11.2).
+func (s *workflowsService) ParentOutputs(req *rotav1.ParentOutputsRequest,
+	stream grpc.ServerStreamingServer[rotav1.ParentOutput]) error {
+	job := rota.JobID(req.GetJob())
+	if err := rota.CheckJobRef("job", job); err != nil {
+		return err
+	}
+	if _, _, ok := rota.SplitNodeJobID(job); !ok {
+		return rota.Refusef(rota.Invalid, "job", "job %q belongs to no workflow: it has no parents", job)
+	}
+	return streamOut(s.server, "Workflows/ParentOutputs", stream,
+		func(ctx context.Context, send func(*rotav1.ParentOutput) error) error {
+			return s.core.ParentOutputs(ctx, job, func(p rota.ParentOutput) error { return send(words.ParentOutputToWire(&p)) })
+		})
+}

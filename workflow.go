@@ -1,0 +1,251 @@
+package rota
+
+import "strings"
+
+// WorkflowID names a workflow, with the alphabet of every id.
+type WorkflowID string
+
+// WorkflowState is where a workflow stands (SPEC §11).
+type WorkflowState uint8
+
+// The workflow states. WorkflowOpen is one whose nodes are still arriving: nobody
+// but its submitter sees it, and none of it runs.
+const (
+	WorkflowNone WorkflowState = iota
+	WorkflowOpen
+	WorkflowRunning
+	WorkflowCompleted
+	WorkflowFailed
+	WorkflowCancelled
+)
+
+var workflowStateNames = []string{"NONE", "OPEN", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"}
+
+// String names the state in capitals.
+func (s WorkflowState) String() string { return nameOf(workflowStateNames, int(s)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s WorkflowState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *WorkflowState) UnmarshalText(text []byte) error {
+	v, err := valueOf(workflowStateNames, "workflow state", text)
+	*s = WorkflowState(v)
+	return err
+}
+
+// Terminal says that the workflow is over; only an operator's retry leaves such a
+// state.
+func (s WorkflowState) Terminal() bool { return s >= WorkflowCompleted }
+
+// FailurePolicy says what a node that does not complete means for the others
+// (SPEC §11.3).
+type FailurePolicy uint8
+
+// The failure policies: FailFast cancels what is not running, Continue skips the
+// node's descendants alone.
+const (
+	FailFast FailurePolicy = iota
+	Continue
+)
+
+var failurePolicyNames = []string{"fail_fast", "continue"}
+
+// String names the policy as SPEC §11.3 does.
+func (p FailurePolicy) String() string { return nameOf(failurePolicyNames, int(p)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (p FailurePolicy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *FailurePolicy) UnmarshalText(text []byte) error {
+	v, err := valueOf(failurePolicyNames, "failure policy", text)
+	*p = FailurePolicy(v)
+	return err
+}
+
+// WorkflowSpec is what a submitter says of a workflow. It never changes afterwards.
+type WorkflowSpec struct {
+	// ID is the idempotency key; the client library mints one if the user gives none.
+	ID WorkflowID `json:"id"`
+	// Queue of the nodes that name none; empty means DefaultQueue.
+	Queue QueueName `json:"queue,omitempty"`
+	// Tenant of all nodes; empty means DefaultTenant.
+	Tenant TenantID `json:"tenant,omitempty"`
+	// OnFailure is what happens to the others when a node does not complete.
+	OnFailure FailurePolicy `json:"on_failure"`
+	// Labels are the submitter's own, at most MaxLabels.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Nodes in the submitter's order, by which ties among ready ones are broken.
+	Nodes []NodeSpec `json:"nodes"`
+	// Edges that no node's Parents tell; one told twice is one edge.
+	Edges []Edge `json:"edges,omitempty"`
+}
+
+// NodeSpec is a node of a workflow: a template of a job, as NewNodeSpec starts it. Its
+// JSON is flat. The id and the tenant of the JobSpec are not the user's to give: the
+// job's id is NodeJobID(workflow, node).
+type NodeSpec struct {
+	// ID within the workflow: see CheckNodeID.
+	ID string `json:"id"`
+	// Parents are ids of nodes that must complete before this one starts.
+	Parents []string `json:"parents,omitempty"`
+	// JobSpec's Queue is the workflow's where it is empty.
+	JobSpec
+}
+
+// NewNodeSpec starts a node with the default priority, of its workflow's queue and
+// tenant. A JobSpec of NewJobSpec names DefaultQueue instead, whatever the workflow's.
+func NewNodeSpec(id string, typ JobType, payload []byte, parents ...string) NodeSpec {
+	return NodeSpec{ID: id, Parents: parents, JobSpec: JobSpec{Type: typ, Priority: DefaultPriority, Payload: payload}}
+}
+
+// Edge says that a node starts only when another has completed.
+type Edge struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// NodeJobID is the id of a node's job: the workflow, a slash, the node. No
+// submitted job can have such an id, as its alphabet has no slash.
+func NodeJobID(w WorkflowID, node string) JobID { return JobID(string(w) + "/" + node) }
+
+// SplitNodeJobID is the inverse of NodeJobID; ok is false for any other job's id.
+func SplitNodeJobID(id JobID) (w WorkflowID, node string, ok bool) {
+	a, b, ok := strings.Cut(string(id), "/")
+	return WorkflowID(a), b, ok
+}
+
+// NodeState is where a node of a workflow stands: its job's state, or
+// NodeSkipped.
+type NodeState uint8
+
+// NodeSkipped is a node that never ran, as an ancestor of it did not complete. Its
+// job is CANCELLED, for the reason PARENT_FAILED.
+const NodeSkipped = NodeState(Cancelled) + 1
+
+// String names the state in capitals.
+func (s NodeState) String() string {
+	if s == NodeSkipped {
+		return "SKIPPED"
+	}
+	return JobState(s).String()
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s NodeState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *NodeState) UnmarshalText(text []byte) error {
+	if string(text) == "SKIPPED" {
+		*s = NodeSkipped
+		return nil
+	}
+	var j JobState
+	err := j.UnmarshalText(text)
+	*s = NodeState(j)
+	return err
+}
+
+// Workflow is everything that is known of a workflow at one index.
+type Workflow struct {
+	ID        WorkflowID        `json:"id"`
+	State     WorkflowState     `json:"state"`
+	Queue     QueueName         `json:"queue"`
+	Tenant    TenantID          `json:"tenant"`
+	OnFailure FailurePolicy     `json:"on_failure"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	NodeCount int64             `json:"node_count"`
+	EdgeCount int64             `json:"edge_count"`
+	// Counts are the nodes by state.
+	Counts NodeCounts `json:"counts"`
+	// Progress is how many of a hundred nodes have COMPLETED, rounded down.
+	Progress int32 `json:"progress"`
+	// Runs counts the submission and every retry.
+	Runs int32 `json:"runs"`
+	// Ending is what a RUNNING workflow will be when what runs has ended; NONE as
+	// long as it may complete.
+	Ending WorkflowState `json:"ending,omitempty"`
+	// FailedNode is the first node that did not complete in this run, Reason why.
+	FailedNode string `json:"failed_node,omitempty"`
+	Reason     Reason `json:"reason,omitempty"`
+	// Submitted and Finished are moments on the cluster clock, and dates for people.
+	Submitted     Clock `json:"submitted_ms"`
+	Finished      Clock `json:"finished_ms,omitempty"`
+	SubmittedDate Date  `json:"submitted_date_ms"`
+	FinishedDate  Date  `json:"finished_date_ms,omitempty"`
+	// CriticalPath are the nodes of the longest chain by duration, of equals that of
+	// the most nodes, from a root to a leaf: measured where a node has run, estimated
+	// where it has not; CriticalPathMs is its length. RemainingMs estimates the time to
+	// the end: the longest chain of what is left, or what is left over the nodes that
+	// run at a time, whichever is more. Filled where nodes are asked for.
+	CriticalPath   []string `json:"critical_path,omitempty"`
+	CriticalPathMs int64    `json:"critical_path_ms"`
+	RemainingMs    int64    `json:"remaining_ms"`
+	// Nodes in topological order; filled where they are asked for.
+	Nodes []WorkflowNode `json:"nodes,omitempty"`
+}
+
+// NodeCounts counts a workflow's nodes by state.
+type NodeCounts struct {
+	JobCounts
+	Skipped int64 `json:"skipped"`
+}
+
+// WorkflowNode is a node as `workflow show` tells it.
+type WorkflowNode struct {
+	ID      string    `json:"id"`
+	Job     JobID     `json:"job"`
+	Type    JobType   `json:"type"`
+	State   NodeState `json:"state"`
+	Parents []string  `json:"parents"`
+	// Worker of the last attempt, its number, and where in the log it was assigned
+	// and the node ended.
+	Worker        WorkerID `json:"worker,omitempty"`
+	Attempt       int32    `json:"attempt"`
+	AssignedIndex Index    `json:"assigned_index,omitempty"`
+	FinishedIndex Index    `json:"finished_index,omitempty"`
+	// Assigned and Finished are the same moments on the cluster clock.
+	Assigned Clock  `json:"assigned_ms,omitempty"`
+	Finished Clock  `json:"finished_ms,omitempty"`
+	Reason   Reason `json:"reason,omitempty"`
+	// DurationMs is how long it ran, or how long it is expected to run.
+	DurationMs int64 `json:"duration_ms"`
+}
+
+// WorkflowSubmitted is the outcome of a submission.
+type WorkflowSubmitted struct {
+	ID    WorkflowID    `json:"id"`
+	State WorkflowState `json:"state"`
+	// Existed says that the id was known before: the first submission stands.
+	Existed bool  `json:"existed,omitempty"`
+	Nodes   int64 `json:"nodes"`
+	Edges   int64 `json:"edges"`
+	// Index of the entry that committed it.
+	Index Index `json:"index"`
+}
+
+// WorkflowFilter selects workflows; zero fields select all.
+type WorkflowFilter struct {
+	State  WorkflowState
+	Queue  QueueName
+	Tenant TenantID
+	// Limit is at most MaxPage; 0 means 100.
+	Limit int
+	// Cursor continues after a page: its NextCursor.
+	Cursor string
+}
+
+// WorkflowPage is one page of workflows in id order, without their nodes.
+type WorkflowPage struct {
+	Workflows  []Workflow `json:"workflows"`
+	NextCursor string     `json:"next_cursor,omitempty"`
+}
+
+// ParentOutput is what a node of a workflow sees of a parent (SPEC §11.2).
+type ParentOutput struct {
+	Node         string `json:"node"`
+	Job          JobID  `json:"job"`
+	Output       Blob   `json:"output,omitempty"`
+	OutputDigest Hex    `json:"output_digest,omitempty"`
+}

@@ -1,0 +1,232 @@
+package rota
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestEstimate(t *testing.T) {
+	t.Parallel()
+	done, queued, blocked := NodeState(Completed), NodeState(Queued), NodeState(Blocked)
+	running := NodeState(Running)
+	for name, c := range map[string]struct {
+		nodes     []PlanNode
+		durations string
+		critical  string
+		ms        int64
+		remaining int64
+	}{
+		"nothing": {nil, "[]", "[]", 0, 0},
+		"what_is_expected": {[]PlanNode{
+			{State: done, Type: "a", TookMs: 10}, {State: done, Type: "a", TookMs: 21}, {State: done, Type: "b", TookMs: 2},
+			{State: blocked, Type: "a", ExpectedMs: 7, SimulateMs: 5}, {State: blocked, Type: "a", SimulateMs: 5},
+			{State: blocked, Type: "c", SimulateMs: 5}, {State: blocked, Type: "c"},
+		}, "[10 21 2 7 15 5 11]", "[1]", 21, 38},
+		"nothing_is_known": {[]PlanNode{{State: queued}, {State: blocked, Parents: []uint32{0}}}, "[0 0]", "[0 1]", 0, 0},
+		"the_longest_way": {[]PlanNode{
+			{State: done, TookMs: 5}, {State: done, TookMs: 6, Parents: []uint32{0}}, {State: running, TookMs: 4, ExpectedMs: 9, Parents: []uint32{0}},
+			{State: blocked, ExpectedMs: 3, Parents: []uint32{1, 2}}, {State: blocked, ExpectedMs: 1, Parents: []uint32{3}},
+		}, "[5 6 9 3 1]", "[0 2 3 4]", 18, 9},
+		"over_the_nodes_that_run": {[]PlanNode{
+			{State: running, TookMs: 1, ExpectedMs: 4}, {State: running, TookMs: 9, ExpectedMs: 4},
+			{State: queued, ExpectedMs: 10}, {State: queued, ExpectedMs: 10}, {State: queued, ExpectedMs: 10},
+		}, "[4 9 10 10 10]", "[2]", 10, 17},
+		"what_failed_took_its_time": {[]PlanNode{
+			{State: NodeState(Dead), TookMs: 8, ExpectedMs: 99}, {State: NodeSkipped, ExpectedMs: 99, Parents: []uint32{0}},
+			{State: NodeState(Cancelled), ExpectedMs: 99},
+		}, "[8 0 0]", "[0 1]", 8, 0},
+		"of_equals_the_most_nodes": {[]PlanNode{
+			{State: blocked}, {State: blocked}, {State: blocked, Parents: []uint32{1}}, {State: blocked, Parents: []uint32{0, 2}},
+			{State: blocked}, {State: blocked, Parents: []uint32{4}},
+		}, "[0 0 0 0 0 0]", "[1 2 3]", 0, 0},
+		"nodes_count_only_among_equals": {[]PlanNode{
+			{State: done, TookMs: 3}, {State: done, TookMs: 1}, {State: done, TookMs: 1, Parents: []uint32{1}},
+		}, "[3 1 1]", "[0]", 3, 0},
+		"of_equals_the_first": {[]PlanNode{
+			{State: done, TookMs: 1}, {State: done, TookMs: 1}, {State: done, TookMs: 1, Parents: []uint32{0, 1}},
+			{State: done, TookMs: 1, Parents: []uint32{1}},
+		}, "[1 1 1 1]", "[0 2]", 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := Estimate(c.nodes)
+			if fmt.Sprint(p.DurationMs) != c.durations || fmt.Sprint(p.Critical) != c.critical || p.CriticalMs != c.ms || p.RemainingMs != c.remaining {
+				t.Errorf("%+v, want durations %s, path %s of %d ms, %d ms left", p, c.durations, c.critical, c.ms, c.remaining)
+			}
+		})
+	}
+}
+
+// TestEstimateRandom compares the chains with all that there are.
+func TestEstimateRandom(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := make([]PlanNode, rapid.IntRange(1, 9).Draw(t, "nodes"))
+		leased, sum := int64(0), int64(0)
+		for i := range nodes {
+			n := &nodes[i]
+			for parent := range uint32(i) {
+				if rapid.IntRange(0, 2).Draw(t, "edge") == 0 {
+					n.Parents = append(n.Parents, parent)
+				}
+			}
+			n.State = rapid.SampledFrom([]NodeState{NodeState(Blocked), NodeState(Running), NodeState(Completed)}).Draw(t, "state")
+			n.ExpectedMs, n.TookMs = rapid.Int64Range(1, 9).Draw(t, "expected"), rapid.Int64Range(0, 9).Draw(t, "took")
+		}
+		p := Estimate(nodes)
+		rest := make([]int64, len(nodes))
+		for i := range nodes {
+			switch n := &nodes[i]; JobState(n.State) {
+			case Blocked:
+				rest[i] = n.ExpectedMs
+			case Running:
+				rest[i] = max(0, n.ExpectedMs-n.TookMs)
+				leased++
+			}
+			sum += rest[i]
+		}
+		if got, want := p.CriticalMs, naiveChain(nodes, p.DurationMs); got != want {
+			t.Fatalf("critical path of %d ms, want %d", got, want)
+		}
+		share := int64(math.Ceil(float64(sum) / float64(max(leased, 1))))
+		if want := max(share, naiveChain(nodes, rest)); p.RemainingMs != want {
+			t.Fatalf("%d ms are left, want %d", p.RemainingMs, want)
+		}
+		checkChain(t, nodes, p)
+	})
+}
+
+// checkChain says that the path is one, from a root to a leaf, of its length.
+func checkChain(t interface{ Fatalf(string, ...any) }, nodes []PlanNode, p Plan) {
+	ms := int64(0)
+	for i, at := range p.Critical {
+		ms += p.DurationMs[at]
+		if i == 0 && len(nodes[at].Parents) > 0 || i > 0 && !slices.Contains(nodes[at].Parents, p.Critical[i-1]) {
+			t.Fatalf("%v is no path from a root", p.Critical)
+		}
+	}
+	last := p.Critical[len(p.Critical)-1]
+	for i := range nodes {
+		if slices.Contains(nodes[i].Parents, last) {
+			t.Fatalf("%v does not end with a leaf", p.Critical)
+		}
+	}
+	if ms != p.CriticalMs {
+		t.Fatalf("the path takes %d ms, %d are told", ms, p.CriticalMs)
+	}
+}
+
+// naiveChain tries every way that ends somewhere.
+func naiveChain(nodes []PlanNode, ms []int64) (most int64) {
+	var until func(i uint32) int64
+	until = func(i uint32) (longest int64) {
+		for _, parent := range nodes[i].Parents {
+			longest = max(longest, until(parent))
+		}
+		return longest + ms[i]
+	}
+	for i := range nodes {
+		most = max(most, until(uint32(i)))
+	}
+	return most
+}
+
+// recorded are real executions: their tasks and edges, and in tenths of a second the
+// critical path and the sum of all runtimes, as their collector counted them.
+var recorded = map[string]struct {
+	tasks, edges  int
+	critical, sum int64
+}{
+	"helloworld-forkjoin-10-chameleon.json":        {10, 16, 3074, 10287},
+	"bacass-dirt02-001.json":                       {11, 14, 21500, 39619},
+	"srasearch-chameleon-10a-001.json":             {22, 30, 10059, 69968},
+	"epigenomics-chameleon-hep-1seq-100k-001.json": {41, 48, 1048, 5393},
+	"1000genome-chameleon-2ch-100k-001.json":       {52, 76, 2047, 27713},
+	"blast-chameleon-large-001.json":               {103, 300, 18191, 1543312},
+	"cycles-chameleon-2l-1c-9p-001.json":           {133, 194, 2191, 36667},
+	"rnaseq-dirt02-001.json":                       {197, 451, 7595, 25804},
+	"soykb-chameleon-30fastq-20ch-001.json":        {416, 1014, 224356, 691142},
+	"montage-chameleon-2mass-02d-001.json":         {619, 1641, 227, 16033},
+	"seismology-chameleon-1000p-001.json":          {1001, 1000, 54, 5384},
+	"montage-chameleon-2mass-04d-001.json":         {1312, 3540, 377, 30225},
+}
+
+// TestEstimateRecorded arranges and estimates real workflows where their records
+// are at hand: ROTA_WORKFLOWS names the folder.
+func TestEstimateRecorded(t *testing.T) {
+	t.Parallel()
+	folder := os.Getenv("ROTA_WORKFLOWS")
+	if folder == "" {
+		t.Skip("ROTA_WORKFLOWS names no folder with recorded workflows (WfFormat 1.5)")
+	}
+	for name, want := range recorded {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, runtimes := readRecorded(t, filepath.Join(folder, name))
+			g, err := w.Arrange()
+			if err != nil || len(g.Order) != want.tasks || g.Edges != want.edges {
+				t.Fatalf("%v, %v", g, err)
+			}
+			nodes, sum := make([]PlanNode, len(g.Order)), int64(0)
+			for number, place := range g.Order {
+				ms := runtimes[w.Nodes[place].ID]
+				nodes[number] = PlanNode{Parents: g.Parents[number], Type: "t", State: NodeState(Completed), TookMs: ms}
+				sum += ms
+			}
+			p := Estimate(nodes)
+			checkChain(t, nodes, p)
+			if got := (p.CriticalMs + 50) / 100; got != want.critical || p.RemainingMs != 0 {
+				t.Errorf("critical path of %d ms, want %d.%d s", p.CriticalMs, want.critical/10, want.critical%10)
+			}
+			for i := range nodes { // before it ran, with each task's runtime simulated
+				nodes[i].State, nodes[i].SimulateMs, nodes[i].TookMs = NodeState(Blocked), nodes[i].TookMs, 0
+			}
+			before := Estimate(nodes)
+			if before.CriticalMs != p.CriticalMs || before.RemainingMs != sum || (sum+50)/100 != want.sum {
+				t.Errorf("before: critical path of %d ms, want %d; %d ms left, want %d", before.CriticalMs, p.CriticalMs, before.RemainingMs, sum)
+			}
+		})
+	}
+}
+
+// readRecorded reads tasks, their parents and their runtimes in milliseconds.
+func readRecorded(t *testing.T, path string) (*WorkflowSpec, map[string]int64) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Workflow struct {
+			Specification struct {
+				Tasks []struct {
+					ID      string
+					Parents []string
+				}
+			}
+			Execution struct {
+				Tasks []struct {
+					ID               string
+					RuntimeInSeconds float64
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	w, runtimes := &WorkflowSpec{ID: "w"}, map[string]int64{}
+	for _, task := range file.Workflow.Specification.Tasks {
+		w.Nodes = append(w.Nodes, NodeSpec{ID: task.ID, Parents: task.Parents, JobSpec: JobSpec{Type: "task"}})
+	}
+	for _, task := range file.Workflow.Execution.Tasks {
+		runtimes[task.ID] = int64(math.Round(task.RuntimeInSeconds * 1000))
+	}
+	return w, runtimes
+}
