@@ -92,7 +92,8 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 // dropConnections ends raft's connections, in and out.
 func (n *Node) dropConnections() {
 	n.stream.mu.Lock()
-	conns := slices.Clone(n.stream.inbound)
+	// One in its handshake may have been admitted before the cut.
+	conns := append(slices.Clone(n.stream.greeting), n.stream.inbound...)
 	for c := range n.stream.outbound {
 		conns = append(conns, c)
 	}
