@@ -46,13 +46,20 @@ func (l *leadership) collect() {
 }
 
 // gather fills an entry with what waits, up to its bounds; carried did not fit any more.
-// While another entry is under way it waits for company.
+// While another entry is under way it waits for company, and when that one has landed
+// for the round that it caused.
 func (l *leadership) gather(first *proposal) (batch []*proposal, ops int, carried *proposal) {
 	batch, ops = []*proposal{first}, len(first.ops)
+	awaited := false
 	for size := first.size; ; {
 		p := l.waiting()
 		if p == nil && len(l.slots) > 1 && ops < secondOps && size < secondBytes {
 			p = l.nextBeside()
+		}
+		if p == nil && !awaited {
+			l.turn.await(&l.n.hub.due, l.ctx.Done())
+			awaited = true
+			continue
 		}
 		if p == nil {
 			return batch, ops, nil

@@ -264,6 +264,10 @@ const (
 	// fills. With 4 each node's commits cost a job some 10 % more CPU (two pairs of runs
 	// on a busy machine).
 	entriesInFlight = 2
+	// roundPatience is how long an entry waits for the round that its forerunner caused.
+	// Deciding takes some tens of microseconds where workers are hundreds; a longer wait
+	// would cost an entry more than the round gains.
+	roundPatience = time.Millisecond
 	// maxDegradeMs: who has waited a minute for a commit needs no threshold.
 	maxDegradeMs = 60_000
 	// decideMost bounds the pairs of one entry of rounds.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
@@ -25,6 +26,8 @@ type hub struct {
 	index rota.Index
 	// matchable is poked when supply or demand changed.
 	matchable chan struct{}
+	// due says so until somebody begins to decide: who is poked runs a moment later.
+	due atomic.Bool
 }
 
 type indexWait struct {
@@ -82,7 +85,7 @@ func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 		}
 	}
 	if match {
-		poke(h.matchable)
+		h.matchSoon()
 	}
 }
 
@@ -140,6 +143,12 @@ func (h *hub) resync(before, after *fsm.Machine) {
 			poke(waiter)
 		}
 	}
+	h.matchSoon()
+}
+
+// matchSoon asks for a round.
+func (h *hub) matchSoon() {
+	h.due.Store(true)
 	poke(h.matchable)
 }
 

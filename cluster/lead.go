@@ -63,7 +63,7 @@ func (n *Node) beginTerm(ctx context.Context) {
 			n.measures.leaderships.Inc()
 			n.startChores(l)
 			n.log.Info("leadership began", "term", l.term, "clock_ms", int64(l.began))
-			poke(n.hub.matchable)
+			n.hub.matchSoon()
 			return
 		}
 		if n.lines.allow("begin") {

@@ -29,6 +29,7 @@ type leadership struct {
 	// freed is poked whenever an entry gave its slot back.
 	freed chan struct{}
 	crowd crowd
+	turn  roundTurn
 	// landed is closed once every entry of this leadership was answered.
 	landed chan struct{}
 
@@ -85,6 +86,9 @@ type reply struct {
 	err      error
 }
 
+// rounds says whether these are decisions of the match loop.
+func (p *proposal) rounds() bool { return p.ops[0].GetRound() != nil }
+
 // flight is one entry on its way through the log.
 type flight struct {
 	proposals []*proposal
@@ -98,7 +102,7 @@ func newLeadership(n *Node, term uint64, clock rota.Clock) *leadership {
 	return &leadership{n: n, term: term, ctx: ctx, end: end, began: clock, lastStamp: clock, lastAt: n.sinceBoot(), c: clock,
 		urgent: make(chan *proposal, proposalQueue), normal: make(chan *proposal, proposalQueue),
 		flying: make(chan *flight, entriesInFlight), slots: make(chan struct{}, entriesInFlight), freed: make(chan struct{}, 1),
-		landed: make(chan struct{}), heard: make(map[rota.WorkerID]beatHeard), present: true}
+		turn: newRoundTurn(), landed: make(chan struct{}), heard: make(map[rota.WorkerID]beatHeard), present: true}
 }
 
 // propose puts operations into the log and waits for what became of them. Where
@@ -134,6 +138,9 @@ func (l *leadership) enqueue(ctx context.Context, b bundle, urgent bool) reply {
 		return reply{err: errNotLeader}
 	case <-ctx.Done():
 		return reply{err: ctxError(ctx, "waiting for a place in the log")}
+	}
+	if p.rounds() {
+		l.turn.queued()
 	}
 	select {
 	case r := <-p.reply:
@@ -207,6 +214,9 @@ func (l *leadership) land() {
 			continue
 		}
 		err := l.n.settled(f.future)
+		if slices.ContainsFunc(f.proposals, (*proposal).rounds) {
+			l.turn.landed()
+		}
 		l.free()
 		if err != nil {
 			if err = classify(err); err != errNotLeader {

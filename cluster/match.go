@@ -24,8 +24,11 @@ func (n *Node) matchLoop(l *leadership) {
 		tick.Reset(n.dispatchEvery())
 		var last []*fsmpb.Round
 		for more := true; more && l.ctx.Err() == nil; {
+			l.turn.begin()
+			n.hub.due.Store(false)
 			last, more = n.matchOnce(l, last)
 		}
+		l.turn.rest()
 	}
 }
 
@@ -50,7 +53,9 @@ func (n *Node) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb.Ro
 	n.mu.RLock()
 	rounds = n.machine.Decide(decideMost)
 	n.mu.RUnlock()
-	n.measures.decide.Observe(time.Since(start).Seconds())
+	took := time.Since(start)
+	l.turn.took.Store(int64(took))
+	n.measures.decide.Observe(took.Seconds())
 	if len(rounds) == 0 {
 		return nil, false
 	}
