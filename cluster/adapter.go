@@ -26,6 +26,9 @@ func (a adapter) Apply(log *raft.Log) any {
 	if halted := n.fatalErr.Load(); halted != nil {
 		return *halted // nothing is applied after what could not be
 	}
+	if err := n.stores.Await(log.Index); err != nil {
+		return err // the disk failed: this node ends, and what it counted for was not answered
+	}
 	start := time.Now()
 	n.dog.begun.Add(1)
 	defer n.dog.ended.Add(1)
@@ -76,6 +79,13 @@ func (a adapter) StoreConfiguration(uint64, raft.Configuration) {}
 // Snapshot freezes the state, which takes about a microsecond; Persist writes
 // it while applying goes on.
 func (a adapter) Snapshot() (raft.FSMSnapshot, error) {
+	// What raft calls applied may have been passed over since (Apply).
+	if err := a.n.stores.Failed(); err != nil {
+		return nil, err
+	}
+	if halted := a.n.fatalErr.Load(); halted != nil {
+		return nil, *halted
+	}
 	frozen, err := a.n.freezeWhole()
 	if err != nil {
 		return nil, err

@@ -245,6 +245,7 @@ func (n *Node) startRaft() error {
 		return &rota.Error{Kind: rota.Internal, Text: "raft cannot start on " + filepath.Join(n.cfg.Data, "raft.db"), Cause: err}
 	}
 	n.raft = r
+	n.stores.Leads(func() bool { return r.State() == raft.Leader })
 	n.guard.begin(r)
 	return n.gossip.UpdateMeta(func(m *GossipMeta) { m.HasState = true })
 }

@@ -68,6 +68,11 @@ func (t inLoop) AppendEntries(id raft.ServerID, target raft.ServerAddress, args 
 	if t.n.mend.mute.Load() || t.n.dog.mute.Load() {
 		return errMute
 	}
+	if held := t.n.stores.writer.ahead.clamp(args.LeaderCommitIndex); held < args.LeaderCommitIndex {
+		lower := *args
+		lower.LeaderCommitIndex = held
+		args = &lower
+	}
 	if err := t.append(id, meant(id, target), args, resp); err != nil {
 		return err
 	}

@@ -183,7 +183,7 @@ func TestRPCGuard_doesNotBelieveAnswers(t *testing.T) {
 		t.Cleanup(func() { _ = to.Close() })
 		return to
 	}
-	a, evil := inLoop{transport("a"), &Node{}}, transport("b")
+	a, evil := inLoop{transport("a"), &Node{stores: openTestStores(t, t.TempDir(), nil)}}, transport("b")
 	go func() {
 		for {
 			select {

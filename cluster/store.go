@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -94,16 +95,26 @@ func OpenStores(dir string, opts StoreOptions) (stores *Stores, err error) {
 		writer.close()
 		return nil, errors.Join(err, bolt.Close())
 	}
-	cached, err := cachedLog(&logStore{inner: bolt, writer: writer, keepFrom: opts.KeepFrom})
+	log := &logStore{inner: bolt, writer: writer, keepFrom: opts.KeepFrom}
+	cached, err := cachedLog(log)
 	if err != nil {
 		writer.close()
 		return nil, errors.Join(err, bolt.Close())
 	}
+	go writer.ahead.run(log.writeAhead)
 	return &Stores{Log: cached, Stable: stable, bolt: bolt, writer: writer}, nil
 }
 
 // Failed gives the reason why nothing is written any more, nil while all is well.
-func (s *Stores) Failed() error { return s.writer.failure() }
+func (s *Stores) Failed() error { return cmp.Or(s.writer.failure(), s.writer.ahead.failure()) }
+
+// Leads takes raft's word on whether it leads: from then on a leader's own commands are
+// written beside its followers' (aheadWriter).
+func (s *Stores) Leads(leads func() bool) { s.writer.ahead.leads.Store(&leads) }
+
+// Await waits until the log up to index is on this disk; an error says that it never
+// will be, and that this node ends.
+func (s *Stores) Await(index uint64) error { return s.writer.ahead.await(index) }
 
 // Stats are bbolt's counters, for the metrics.
 func (s *Stores) Stats() bbolt.Stats { return s.bolt.Stats() }
@@ -112,6 +123,7 @@ func (s *Stores) Stats() bbolt.Stats { return s.bolt.Stats() }
 // leaves the file to the end of the process: closing would wait for the disk.
 func (s *Stores) Close() error {
 	s.once.Do(func() {
+		s.writer.ahead.close()
 		if idle := s.writer.close(); !idle {
 			s.closed = fmt.Errorf("close %s: a write still hangs", raftFile)
 			return

@@ -20,10 +20,21 @@ type logStore struct {
 }
 
 // FirstIndex gives the index of the oldest entry, 0 for an empty log.
-func (s *logStore) FirstIndex() (uint64, error) { return s.inner.FirstIndex() }
+func (s *logStore) FirstIndex() (uint64, error) {
+	waits, _ := s.writer.ahead.bounds() // first: it may be written meanwhile
+	first, err := s.inner.FirstIndex()
+	if err == nil && first == 0 {
+		first = waits
+	}
+	return first, err
+}
 
 // LastIndex gives the index of the newest entry, 0 for an empty log.
-func (s *logStore) LastIndex() (uint64, error) { return s.inner.LastIndex() }
+func (s *logStore) LastIndex() (uint64, error) {
+	_, waits := s.writer.ahead.bounds()
+	last, err := s.inner.LastIndex()
+	return max(last, waits), err
+}
 
 // IsMonotonic passes on what the store beneath says of itself: raft changes how
 // it goes on after a snapshot by it.
@@ -35,6 +46,9 @@ func (s *logStore) IsMonotonic() bool {
 // GetLog reads an entry. A damaged one ends the process: raft would either go
 // on without it or panic, and what is in memory is still right.
 func (s *logStore) GetLog(index uint64, entry *raft.Log) error {
+	if s.writer.ahead.get(index, entry) {
+		return nil
+	}
 	err := readEntry(s.inner, index, entry)
 	if _, ok := errors.AsType[*DamagedEntryError](err); ok {
 		s.writer.die(damaged(filepath.Join(s.writer.dir, raftFile), err.Error()))
@@ -67,20 +81,33 @@ func readEntry(inner raft.LogStore, index uint64, entry *raft.Log) (err error) {
 // StoreLog stores one entry.
 func (s *logStore) StoreLog(entry *raft.Log) error { return s.StoreLogs([]*raft.Log{entry}) }
 
-// StoreLogs stores entries in one transaction. Entries that raft could not
+// StoreLogs stores entries in one transaction; a leader's own commands it hands over
+// (aheadWriter). Entries that raft could not
 // digest are refused before they reach the disk, where they would be met again
 // at each start: hashicorp/raft panics on a configuration that does not decode
 // and on a type that it does not know.
 func (s *logStore) StoreLogs(entries []*raft.Log) error {
-	sealed := make([]*raft.Log, len(entries))
-	for i, entry := range entries {
+	for _, entry := range entries {
 		if err := digestible(entry); err != nil {
 			return err
 		}
+	}
+	if s.writer.ahead.takes(entries) {
+		return s.writer.ahead.put(entries)
+	}
+	return s.store(s.writer.do, entries)
+}
+
+// writeAhead stores what was handed over.
+func (s *logStore) writeAhead(entries []*raft.Log) error { return s.store(s.writer.doNow, entries) }
+
+func (s *logStore) store(do func(what string, run func() error) error, entries []*raft.Log) error {
+	sealed := make([]*raft.Log, len(entries))
+	for i, entry := range entries {
 		sealed[i] = sealEntry(entry)
 	}
 	failpoint("log-before-store")
-	err := s.writer.do("append to the log", func() error { return s.inner.StoreLogs(sealed) })
+	err := do("append to the log", func() error { return s.inner.StoreLogs(sealed) })
 	failpoint("log-after-store")
 	return err
 }
@@ -90,7 +117,7 @@ func (s *logStore) StoreLogs(entries []*raft.Log) error {
 // stays, whatever raft's own count of trailing entries says: should the newest
 // snapshot be damaged, the one before it is used (SPEC §13.5), and needs them.
 func (s *logStore) DeleteRange(low, high uint64) error {
-	if last, err := s.inner.LastIndex(); err == nil && high < last && s.keepFrom != nil {
+	if last, err := s.LastIndex(); err == nil && high < last && s.keepFrom != nil {
 		if keep := s.keepFrom(); keep > 0 && high >= keep {
 			high = keep - 1
 		}

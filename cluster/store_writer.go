@@ -21,6 +21,7 @@ type storeWriter struct {
 	dir   string
 	opts  StoreOptions
 	queue chan *storeWrite
+	ahead *aheadWriter
 	done  chan struct{} // closed when the goroutine has ended
 	stop  chan struct{} // closed by close
 
@@ -44,6 +45,7 @@ func newStoreWriter(dir string, opts StoreOptions) *storeWriter {
 		dir:   dir,
 		opts:  opts,
 		queue: make(chan *storeWrite),
+		ahead: newAheadWriter(),
 		done:  make(chan struct{}),
 		stop:  make(chan struct{}),
 	}
@@ -87,10 +89,18 @@ func runGuarded(run func() error) (err error) {
 	return run()
 }
 
-// do runs one write and waits for it: at most StallAfter, then the caller gets
+// do runs one write behind all that went ahead, and waits for it as doNow does.
+func (w *storeWriter) do(what string, run func() error) error {
+	if err := w.ahead.drain(); err != nil {
+		return err
+	}
+	return w.doNow(what, run)
+}
+
+// doNow runs one write and waits for it: at most StallAfter, then the caller gets
 // an error while a watch waits on for the end or for ExitAfter. A write that
 // fails ends the process before raft hears of it.
-func (w *storeWriter) do(what string, run func() error) error {
+func (w *storeWriter) doNow(what string, run func() error) error {
 	if err := w.failure(); err != nil {
 		return err
 	}

@@ -97,11 +97,11 @@ func (w *clockWatch) rate(clock rota.Clock, index rota.Index) {
 // monotone holds each process's clock against what it told before.
 func (w *clockWatch) monotone() {
 	for _, s := range w.life.servers {
-		p := s.present()
-		if p == nil || s.node() == nil {
+		p, node := s.serving() // together: the next process has yet to read its state
+		if node == nil {
 			continue
 		}
-		head, _ := s.node().Pulse()
+		head, _ := node.Pulse()
 		if head.Clock < w.last[p] {
 			w.life.violate("the cluster clock never goes back", "on %s from %d to %d", s.id(), w.last[p], head.Clock)
 		}

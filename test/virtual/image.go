@@ -61,14 +61,17 @@ func copySparse(from, to string) error {
 // restoreImage gives a directory the content of an image. Directory and LOCK stay
 // the files that they are: by them a node knows that it was not copied.
 func restoreImage(from, to string) error {
-	err := filepath.WalkDir(to, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || filepath.Base(path) == "LOCK" {
-			return err
-		}
-		return os.Remove(path)
-	})
+	beneath, err := os.ReadDir(to)
 	if err != nil {
 		return err
+	}
+	for _, d := range beneath {
+		if d.Name() == "LOCK" {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(to, d.Name())); err != nil {
+			return err
+		}
 	}
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -80,6 +80,16 @@ func (s *server) node() *cluster.Node {
 	return s.run.node
 }
 
+// serving is the present process with its node, nil while there is none.
+func (s *server) serving() (*process, *cluster.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil {
+		return nil, nil
+	}
+	return s.run, s.run.node
+}
+
 // wall is the host's wall clock.
 func (s *server) wall() time.Time {
 	s.mu.Lock()
