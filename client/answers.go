@@ -108,9 +108,7 @@ func (b *book) refused(l *lease, c *command, err *rota.Error) {
 	}
 	b.log.Log(context.Background(), level, c.Verb.String()+" refused, the lease goes on to its end", "job", string(c.Job),
 		"lease", c.Lease.String(), "err", err)
-	if f := b.worker.observer.Refused; f != nil {
-		b.told = append(b.told, func() { b.worker.observer.tell(f, b.worker.spec.ID, &l.assignment, err) })
-	}
+	b.tell(b.worker.observer.Refused, l, err)
 }
 
 // reported takes the answer to an outcome.
@@ -129,9 +127,7 @@ func (b *book) reported(l *lease, c *command, a *rota.LeaseAnswer) {
 		err = a.Err
 		b.log.Warn("outcome refused", "job", string(c.Job), "verb", c.Verb.String(), "err", err)
 	}
-	if f := b.worker.observer.Reported; f != nil {
-		b.told = append(b.told, func() { b.worker.observer.tell(f, b.worker.spec.ID, &l.assignment, err) })
-	}
+	b.tell(b.worker.observer.Reported, l, err)
 	b.forget(l)
 }
 

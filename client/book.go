@@ -34,7 +34,8 @@ const (
 
 // lease is one lease that the worker holds. The book's lock guards it.
 type lease struct {
-	assignment rota.Assignment
+	assignment *rota.Assignment // as it came first; never changed
+	job        Job              // what its handler sees
 	phase      phase
 	received   time.Duration
 	// acked: an ack or a renewal is known to be committed; ackRefused is why an ack was
@@ -65,17 +66,24 @@ type lease struct {
 type book struct {
 	worker *Worker
 	log    *slog.Logger
+	// reports and parents are progress and Client.ParentOutputs, made once for all jobs.
+	reports func(j *Job, percent int, note string)
+	parents func(ctx context.Context, job rota.JobID) ([]rota.ParentOutput, error)
 	// base is what handlers' contexts descend from: values, no end.
 	base context.Context
 
 	mu      sync.Mutex
-	told    []func() // what observers hear once the lock is free
+	told    []telling // what observers hear once the lock is free
 	session rota.Session
 	point   viewpoint
 	leases  map[rota.LeaseID]*lease
 	queue   []*lease // in the order of arrival; lost ones are skipped
 	waiting int
 	running int
+	// idle are the goroutines that run handlers and have none, dismissed says that no
+	// more are kept.
+	idle      []hand
+	dismissed bool
 	// busy are the jobs whose handlers have not returned, given up or not.
 	busy     map[rota.JobID]struct{}
 	finished recent
@@ -99,12 +107,28 @@ type book struct {
 }
 
 func newBook(w *Worker, base context.Context) *book {
-	return &book{
-		worker: w, log: w.log.With("worker", string(w.spec.ID)), base: base,
+	b := &book{
+		worker: w, log: w.log.With("worker", string(w.spec.ID)), parents: w.client.ParentOutputs, base: base,
 		leases: make(map[rota.LeaseID]*lease), busy: make(map[rota.JobID]struct{}),
 		finished: newRecent(finishedKept), out: newOutbox(),
 		beats: make(map[uint64]time.Duration),
 		quiet: make(chan struct{}), watchKick: make(chan struct{}, 1), sendKick: make(chan struct{}, 1),
+	}
+	b.reports = b.progress
+	return b
+}
+
+// telling is one lease's news for an observer.
+type telling struct {
+	f     func(HandlerEvent)
+	lease *lease
+	err   error
+}
+
+// tell notes what an observer hears once the lock is free.
+func (b *book) tell(f func(HandlerEvent), l *lease, err error) {
+	if f != nil {
+		b.told = append(b.told, telling{f, l, err})
 	}
 }
 
@@ -113,8 +137,9 @@ func (b *book) unlock() {
 	told := b.told
 	b.told = nil
 	b.mu.Unlock()
-	for _, f := range told {
-		f()
+	for i := range told {
+		t := &told[i]
+		b.worker.observer.tell(t.f, b.worker.spec.ID, t.lease.assignment, t.err)
 	}
 }
 
@@ -184,7 +209,7 @@ func (b *book) assigned(a *rota.Assignment, now time.Duration) {
 		return // the replica lags behind what was answered
 	}
 	l := &lease{
-		assignment: *a, received: now, acked: a.Lease.Acked > 0 || a.Lease.Renewals > 0,
+		assignment: a, received: now, acked: a.Lease.Acked > 0 || a.Lease.Renewals > 0,
 		deadline: a.Lease.Deadline, renewals: a.Lease.Renewals,
 	}
 	b.leases[a.Lease.ID] = l
@@ -279,9 +304,7 @@ func (b *book) lose(l *lease, why *LostError, declines bool) {
 	l.lost = why
 	b.log.Warn("lease lost", "job", string(why.Job), "lease", why.Lease.String(),
 		"reason", why.Reason.String(), "why", why.Text)
-	if f := b.worker.observer.Lost; f != nil {
-		b.told = append(b.told, func() { b.worker.observer.tell(f, b.worker.spec.ID, &l.assignment, why) })
-	}
+	b.tell(b.worker.observer.Lost, l, why)
 	switch {
 	case l.phase == running:
 		l.cancel(why)
@@ -358,32 +381,30 @@ func (b *book) wakeFor(l *lease) {
 	}
 }
 
-// recent remembers the newest ids, as many as it was made for.
+// recent remembers the newest leases that ended, as many as it was made for and no more
+// than twice as many.
 type recent struct {
-	set  map[rota.LeaseID]struct{}
-	ring []rota.LeaseID
-	next int
+	most  int
+	young map[rota.LeaseID]struct{}
+	old   map[rota.LeaseID]struct{}
 }
 
 func newRecent(most int) recent {
-	return recent{set: make(map[rota.LeaseID]struct{}), ring: make([]rota.LeaseID, 0, most)}
+	return recent{most: most, young: make(map[rota.LeaseID]struct{}), old: make(map[rota.LeaseID]struct{})}
 }
 
 func (r *recent) has(id rota.LeaseID) bool {
-	_, ok := r.set[id]
+	if _, ok := r.young[id]; ok {
+		return true
+	}
+	_, ok := r.old[id]
 	return ok
 }
 
 func (r *recent) add(id rota.LeaseID) {
-	if r.has(id) {
-		return
+	if len(r.young) >= r.most {
+		clear(r.old)
+		r.young, r.old = r.old, r.young
 	}
-	if len(r.ring) < cap(r.ring) {
-		r.ring = append(r.ring, id)
-	} else {
-		delete(r.set, r.ring[r.next])
-		r.ring[r.next] = id
-		r.next = (r.next + 1) % len(r.ring)
-	}
-	r.set[id] = struct{}{}
+	r.young[id] = struct{}{}
 }

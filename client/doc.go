@@ -37,7 +37,7 @@
 // and admin.go are the calls; upload.go sends a workflow in pieces, waitflow.go
 // waits for its end. worker.go and run.go live a worker's life, stream.go is one
 // connection, outbox.go what it sends, answers.go what comes back, book.go the
-// leases it holds, work.go their handlers, view.go what it believes about time,
+// leases it holds, work.go their handlers, hands.go the goroutines of these, view.go what it believes about time,
 // clock_*.go the local clock, handler.go what users write.
 //
 // The package never mints an id that a server was to choose, never extends a

@@ -26,9 +26,10 @@ type Result struct {
 
 // Job is one attempt as its handler sees it.
 type Job struct {
-	assignment rota.Assignment
-	progress   func(percent int, note string)
+	assignment *rota.Assignment // never changed: the worker shares it
+	progress   func(j *Job, percent int, note string)
 	parents    func(ctx context.Context, job rota.JobID) ([]rota.ParentOutput, error)
+	lease      *lease // nil outside of a worker
 }
 
 // JobOption changes a Job that NewJob makes.
@@ -44,10 +45,11 @@ func WithParents(outputs ...rota.ParentOutput) JobOption {
 // NewJob makes a Job outside of a worker, for tests of handlers. progress may
 // be nil.
 func NewJob(a rota.Assignment, progress func(percent int, note string), opts ...JobOption) *Job {
-	if progress == nil {
-		progress = func(int, string) {}
-	}
-	j := &Job{assignment: a, progress: progress}
+	j := &Job{assignment: &a, progress: func(_ *Job, percent int, note string) {
+		if progress != nil {
+			progress(percent, note)
+		}
+	}}
 	WithParents()(j)
 	for _, o := range opts {
 		o(j)
@@ -79,7 +81,7 @@ func (j *Job) Lease() rota.LeaseID { return j.assignment.Lease.ID }
 
 // Assignment is the lease as it was first received, with the decision that
 // chose this worker.
-func (j *Job) Assignment() rota.Assignment { return j.assignment }
+func (j *Job) Assignment() rota.Assignment { return *j.assignment }
 
 // Workflow is the workflow that the job belongs to and its node there; ok is false
 // for a job that was submitted by itself.
@@ -99,7 +101,7 @@ func (j *Job) Parents(ctx context.Context) ([]rota.ParentOutput, error) {
 
 // Progress reports 0…100 with a note. It never waits: the last report of each
 // second is sent (SPEC §8.7).
-func (j *Job) Progress(percent int, note string) { j.progress(percent, note) }
+func (j *Job) Progress(percent int, note string) { j.progress(j, percent, note) }
 
 // Typed makes a handler of a function on decoded values: the payload is JSON
 // (an empty one leaves In zero), the output too. A payload that does not decode

@@ -30,6 +30,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	base := context.WithoutCancel(ctx)
 	b := newBook(w, base)
+	defer b.dismiss()
 	life, end := context.WithCancel(base)
 	watched := make(chan struct{})
 	go func() { defer close(watched); b.watch(life) }()

@@ -55,14 +55,14 @@ func (l *lease) end(p viewpoint) time.Duration {
 // renewAt is the local moment at which the renewal window α·T_lease has passed
 // by the view, and with it the margin before renew_by (SPEC §8.1).
 func (l *lease) renewAt(p viewpoint) time.Duration {
-	a := &l.assignment
+	a := l.assignment
 	renewBy := l.deadline - rota.Clock(a.LeaseMs-a.RenewEveryMs)
 	return max(p.of(renewBy), l.renewNext)
 }
 
 // renewable says that another renewal may be asked for and none is under way.
 func (l *lease) renewable() bool {
-	a := &l.assignment
+	a := l.assignment
 	return l.phase != reporting && l.lost == nil && !l.renewOver && l.renew == nil && a.RenewEveryMs > 0 &&
 		(a.RenewalsMax < 0 || l.renewals < a.RenewalsMax)
 }

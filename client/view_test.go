@@ -31,6 +31,7 @@ func asleep(t *testing.T) *sleeper {
 	}
 	w.Handle("", s.h.handle)
 	s.book = newBook(w, t.Context())
+	t.Cleanup(s.dismiss)
 	s.beatAnswered(viewpoint{known: true, sent: s.now, clock: 100_000})
 	return s
 }

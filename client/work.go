@@ -17,7 +17,7 @@ import (
 // believed in, so none before a beat was answered, and none whose ack_by or
 // deadline has come by the view (H22).
 func (b *book) startMore(now time.Duration) {
-	if !b.point.known {
+	if !b.point.known || len(b.queue) == 0 {
 		return
 	}
 	var held []*lease
@@ -56,30 +56,35 @@ func (b *book) startMore(now time.Duration) {
 		if b.stopping != nil {
 			cancel(b.stopping)
 		}
-		go b.work(ctx, l, h)
+		l.job = Job{assignment: l.assignment, progress: b.reports, parents: b.parents, lease: l}
+		b.give(start{ctx, l, h})
 	}
 	if len(b.queue) == 0 {
 		b.queue = nil
 	}
 }
 
-// work runs one handler to its end, whichever way it ends.
-func (b *book) work(ctx context.Context, l *lease, h Handler) {
-	w := b.worker
-	w.observer.tell(w.observer.Started, w.spec.ID, &l.assignment, nil)
+// work runs one handler to its end, whichever way it ends. free is where its goroutine
+// takes the next one.
+func (b *book) work(s start, free hand) {
+	w, l := b.worker, s.lease
+	w.observer.tell(w.observer.Started, w.spec.ID, l.assignment, nil)
 	var result Result
-	err := errors.New("the handler ended its goroutine without returning")
+	var err error
+	ended := false
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicked(p)
 			b.log.Error("handler panicked", "job", string(l.assignment.Lease.Job), "panic", p)
+		} else if !ended {
+			err = errors.New("the handler ended its goroutine without returning")
+			free = nil
 		}
-		w.observer.tell(w.observer.Finished, w.spec.ID, &l.assignment, err)
-		b.returned(l, outcomeOf(result, err), err)
+		w.observer.tell(w.observer.Finished, w.spec.ID, l.assignment, err)
+		b.returned(l, outcomeOf(result, err), err, free)
 	}()
-	job := &Job{assignment: l.assignment, parents: w.client.ParentOutputs,
-		progress: func(percent int, note string) { b.progress(l, percent, note) }}
-	result, err = h(ctx, job)
+	result, err = s.handler(s.ctx, &l.job)
+	ended = true
 }
 
 // panicked keeps the beginning: what was said, and the frames next to it.
@@ -90,13 +95,9 @@ func panicked(p any) error {
 
 // outcomeOf words what the handler returned.
 func outcomeOf(r Result, err error) rota.LeaseCommand {
-	var declined declineError
-	var noRetry noRetryError
 	switch {
-	case errors.As(err, &declined):
-		return rota.LeaseCommand{Verb: rota.VerbDecline, Text: lastOf(err.Error())}
 	case err != nil:
-		return rota.LeaseCommand{Verb: rota.VerbFail, Text: lastOf(err.Error()), NoRetry: errors.As(err, &noRetry)}
+		return outcomeOfError(err)
 	case len(r.Output) > rota.MaxPayloadBytes:
 		return rota.LeaseCommand{Verb: rota.VerbFail, Text: fmt.Sprintf(
 			"the output has %d bytes: at most %d are kept, put larger ones elsewhere and name the place",
@@ -112,6 +113,15 @@ func outcomeOf(r Result, err error) rota.LeaseCommand {
 	return rota.LeaseCommand{Verb: rota.VerbComplete, Output: r.Output, OutputDigest: r.Digest}
 }
 
+func outcomeOfError(err error) rota.LeaseCommand {
+	var declined declineError
+	if errors.As(err, &declined) {
+		return rota.LeaseCommand{Verb: rota.VerbDecline, Text: lastOf(err.Error())}
+	}
+	var noRetry noRetryError
+	return rota.LeaseCommand{Verb: rota.VerbFail, Text: lastOf(err.Error()), NoRetry: errors.As(err, &noRetry)}
+}
+
 // lastOf keeps the last of an error's text, where the reason stands.
 func lastOf(s string) string {
 	if len(s) > rota.MaxErrorBytes {
@@ -125,9 +135,10 @@ func lastOf(s string) string {
 // for a revoked one (SPEC §8.5) and for one that ended by the view alone
 // (SPEC §3.9). A handler that was merely late to see its end is: the cluster
 // judges whether the lease is still open (SPEC §3.7).
-func (b *book) returned(l *lease, outcome rota.LeaseCommand, err error) {
+func (b *book) returned(l *lease, outcome rota.LeaseCommand, err error, free hand) {
 	b.mu.Lock()
 	defer b.unlock()
+	b.keep(free)
 	b.running--
 	delete(b.busy, l.assignment.Lease.Job)
 	l.cancel(nil)
@@ -142,12 +153,15 @@ func (b *book) returned(l *lease, outcome rota.LeaseCommand, err error) {
 	default:
 		b.report(l, outcome)
 	}
-	b.startMore(b.worker.now())
+	if len(b.queue) > 0 { // reading the clock is a system call
+		b.startMore(b.worker.now())
+	}
 	b.checkQuiet()
 }
 
 // progress takes a handler's report without waiting.
-func (b *book) progress(l *lease, percent int, note string) {
+func (b *book) progress(j *Job, percent int, note string) {
+	l := j.lease
 	if len(note) > rota.MaxNoteBytes {
 		note = note[:rota.MaxNoteBytes]
 		for !utf8.ValidString(note) && len(note) > rota.MaxNoteBytes-utf8.UTFMax {

@@ -1,0 +1,114 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// BenchmarkLeases is what a worker does for each lease, without the network: a message of
+// notices is read, handlers run, completions are put into messages, answers are read.
+func BenchmarkLeases(b *testing.B) {
+	const slots = 64
+	c, err := Dial([]string{"127.0.0.1:1"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	w, err := NewWorker(c, rota.WorkerSpec{Queues: []rota.QueueName{"q"}, Slots: slots, Prefetch: slots})
+	if err != nil {
+		b.Fatal(err)
+	}
+	w.Handle("", func(_ context.Context, job *Job) (Result, error) {
+		sum := sha256.Sum256(job.Payload())
+		return Result{Digest: sum[:]}, nil
+	})
+	s := &stream{book: newBook(w, b.Context())}
+	defer s.book.dismiss()
+	s.book.beatAnswered(viewpoint{known: true, sent: w.now() + time.Hour, clock: 100_000})
+	b.ReportAllocs()
+	for at := 0; at < b.N; {
+		n := min(slots, b.N-at)
+		b.StopTimer()
+		in := benchNotices(b, at, n)
+		b.StartTimer()
+		benchTake(b, s, in)
+		for done := 0; done < n; {
+			request, _, _ := s.book.toSend()
+			if request == nil {
+				runtime.Gosched()
+				continue
+			}
+			benchPut(b, request)
+			k := len(request.GetCommands().GetCommands())
+			b.StopTimer()
+			answers := benchAnswers(b, request.GetCommands().GetSequence(), k)
+			b.StartTimer()
+			benchTake(b, s, answers)
+			done += k
+		}
+		at += n
+	}
+	b.StopTimer()
+	if left := len(s.book.leases); left > 0 {
+		b.Fatalf("%d leases are left", left)
+	}
+}
+
+func benchTake(b *testing.B, s *stream, in []byte) {
+	var response rotav1.WorkResponse
+	if err := proto.Unmarshal(in, &response); err != nil {
+		b.Fatal(err)
+	}
+	if err := s.take(&response); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func benchPut(b *testing.B, request *rotav1.WorkRequest) {
+	if _, err := proto.Marshal(request); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func benchNotices(b *testing.B, at, n int) []byte {
+	notices := make([]rota.Notice, n)
+	for i := range notices {
+		job := rota.JobID(fmt.Sprintf("bench-0123456789-%07d", at+i))
+		spec := rota.NewJobSpec("bench", make([]byte, 256))
+		spec.ID, spec.Queue, spec.Tenant = job, "bench", rota.DefaultTenant
+		notices[i].Assigned = &rota.Assignment{
+			Lease: rota.Lease{ID: sha256.Sum256([]byte(job)), Token: rota.Token{Incarnation: 1, Counter: uint64(at + i + 1)},
+				Job: job, Worker: "bench-0123456789-w0", Session: 7, State: rota.LeaseActive, Started: 100_000, AckBy: 105_000,
+				RenewBy: 136_000, Deadline: 160_000, Decision: rota.Decision{Epoch: 5, Height: 600_000, Rank: 3, Score: 17,
+					Reasoning: rota.Reasoning{Rule: rota.ByLeastLoaded, N: 2, Of: 4}, Seed: make([]byte, 32)}},
+			Spec: spec, RenewEveryMs: 36_000, LeaseMs: 60_000, RenewalsMax: -1,
+		}
+	}
+	return benchWire(b, &rotav1.WorkResponse{Message: &rotav1.WorkResponse_Notices{Notices: words.NoticesToWire(notices)}})
+}
+
+func benchAnswers(b *testing.B, sequence uint64, n int) []byte {
+	answers := &rotav1.LeaseAnswers{Sequence: sequence}
+	for range n {
+		answers.Answers = append(answers.Answers, words.LeaseAnswerToWire(&rota.LeaseAnswer{JobState: rota.Completed, Index: 600_000}))
+	}
+	return benchWire(b, &rotav1.WorkResponse{Message: &rotav1.WorkResponse_Answers{Answers: answers}})
+}
+
+func benchWire(b *testing.B, m proto.Message) []byte {
+	bytes, err := proto.Marshal(m)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return bytes
+}

@@ -1,0 +1,39 @@
+package client
+
+import (
+	"context"
+	"runtime"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// TestHands: a goroutine runs handlers one after the other; one whose handler panicked, or
+// ended it, still has its outcome told, and the next lease finds a goroutine. None is left
+// when Run is over.
+func TestHands(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, stop := setup(t, 1)
+		defer stop()
+		w := f.worker(rota.WorkerSpec{Slots: 1, Prefetch: 1}, func(_ context.Context, job *Job) (Result, error) {
+			switch job.ID() {
+			case "panics":
+				panic("oh no")
+			case "ends":
+				runtime.Goexit()
+			}
+			return Result{}, nil
+		})
+		s, _ := f.stream()
+		s.welcome(1)
+		s.answerBeat(100_000)
+		for _, one := range []struct {
+			job  rota.JobID
+			verb rota.LeaseVerb
+		}{{"first", rota.VerbComplete}, {"panics", rota.VerbFail}, {"ends", rota.VerbFail}, {"last", rota.VerbComplete}} {
+			s.assign(leaseOf(one.job))
+			s.answer(s.expect(one.verb), rota.LeaseAnswer{})
+		}
+		w.stopped(t, s)
+	})
+}
