@@ -42,6 +42,8 @@ type Client struct {
 	log    *slog.Logger
 	life   context.Context
 	finish context.CancelFunc
+	// held is what submissions wait for at home.
+	held restraint
 }
 
 // node is one address with its lazy connection.
@@ -62,6 +64,7 @@ type settings struct {
 	insecure bool
 	log      *slog.Logger
 	dial     func(ctx context.Context, address string) (net.Conn, error)
+	heedless bool
 }
 
 // Option changes how a client connects.
@@ -83,6 +86,10 @@ func WithDialer(dial func(ctx context.Context, address string) (net.Conn, error)
 	return func(s *settings) { s.dial = dial }
 }
 
+// WithoutRestraint has every submission sent, those too that the cluster asked to come
+// later with: for measuring what it makes of that.
+func WithoutRestraint() Option { return func(s *settings) { s.heedless = true } }
+
 // Dial makes a client of the nodes at these addresses, each host:port. It
 // connects lazily: an unreachable cluster shows in the first call.
 func Dial(addrs []string, opts ...Option) (*Client, error) {
@@ -93,7 +100,7 @@ func Dial(addrs []string, opts ...Option) (*Client, error) {
 	if s.tls != nil && s.insecure {
 		return nil, rota.Refusef(rota.Invalid, "tls", "WithTLS and WithInsecure contradict each other")
 	}
-	c := &Client{log: s.log}
+	c := &Client{log: s.log, held: restraint{off: s.heedless}}
 	c.life, c.finish = context.WithCancel(context.Background())
 	for _, a := range addrs {
 		a = strings.TrimSpace(a)

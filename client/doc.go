@@ -11,6 +11,9 @@
 // Errors are *rota.Error; rota.KindOf says what to do. Unavailable means that
 // no node answered in the time the context gave.
 //
+// A refused submission names a delay where time mends it; until it has passed the client
+// refuses its like by itself ([ErrHeldBack]).
+//
 // # Workers
 //
 // [NewWorker] makes a worker, [Worker.Handle] names what it can do, [Worker.Run]
@@ -34,7 +37,7 @@
 // # Files
 //
 // client.go and call.go connect, rotate and retry; jobs.go, wait.go, workflows.go
-// and admin.go are the calls; upload.go sends a workflow in pieces, waitflow.go
+// and admin.go are the calls; restraint.go holds submissions back; upload.go sends a workflow in pieces, waitflow.go
 // waits for its end. worker.go and run.go live a worker's life, stream.go is one
 // connection, outbox.go what it sends, answers.go what comes back, book.go the
 // leases it holds, work.go their handlers, hands.go the goroutines of these, view.go what it believes about time,

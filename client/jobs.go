@@ -23,8 +23,14 @@ const submitBytes = rota.MaxMessageBytes - 16<<10
 // An outcome's Throttle says that the job was taken and that its queue, or the
 // workers of it, are more than half full: who submits much should wait a little
 // before the next batch, for the cluster will refuse before it is full (SPEC §4.6).
+//
+// A refusal by a full queue, or by a tenant's rate, names a delay. Until it has passed
+// (for a queue, up to a quarter more, so that not all come back at once) this client
+// refuses jobs of that queue or tenant itself, with the same words and what is left of
+// the delay; errors.Is(err, ErrHeldBack) tells. Only those whose ids are new: what may be
+// known already is always asked about.
 func (c *Client) Submit(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error) {
-	b := newSubmission(jobs)
+	b := c.newSubmission(jobs)
 	var last *rota.Error
 	for try := 0; len(b.open) > 0; try++ {
 		for _, part := range b.split() {
@@ -47,6 +53,7 @@ func (c *Client) Submit(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submi
 
 // submission is one Submit under way.
 type submission struct {
+	jobs     []rota.JobSpec
 	wire     []*rotav1.JobSpec
 	minted   []bool
 	outcomes []rota.Submitted
@@ -54,9 +61,9 @@ type submission struct {
 	open []int
 }
 
-func newSubmission(jobs []rota.JobSpec) *submission {
+func (c *Client) newSubmission(jobs []rota.JobSpec) *submission {
 	b := &submission{
-		wire: make([]*rotav1.JobSpec, len(jobs)), minted: make([]bool, len(jobs)),
+		jobs: jobs, wire: make([]*rotav1.JobSpec, len(jobs)), minted: make([]bool, len(jobs)),
 		outcomes: make([]rota.Submitted, len(jobs)), open: make([]int, 0, len(jobs)),
 	}
 	for i := range jobs {
@@ -66,6 +73,12 @@ func newSubmission(jobs []rota.JobSpec) *submission {
 		}
 		b.minted[i] = spec.Minted
 		b.outcomes[i].ID = spec.ID
+		if spec.Minted {
+			if e := c.held.refuses(&spec); e != nil {
+				b.outcomes[i].Err = e
+				continue
+			}
+		}
 		b.wire[i] = words.JobSpecToWire(&spec)
 		if n := proto.Size(b.wire[i]); n > submitBytes {
 			b.outcomes[i].Err = rota.Refusef(rota.Invalid, "payload",
@@ -119,6 +132,7 @@ func (c *Client) submitPart(ctx context.Context, b *submission, part []int) erro
 			// A minted id is new: a job found under it is our own first try.
 			s.ID, s.Existed = b.outcomes[i].ID, s.Existed && !b.minted[i]
 			b.outcomes[i] = s
+			c.held.note(&b.jobs[i], s.Err)
 		}
 		return nil
 	})

@@ -38,8 +38,10 @@ type benchReport struct {
 	Errors      int64   `json:"errors"`
 
 	// Refused is how often admission refused a job, RefusedHintless how often without
-	// a delay after which to try again. Reruns are handlers beyond a job's first.
+	// a delay after which to try again, RefusedHeld how often the client library did
+	// so by itself until a delay had passed. Reruns are handlers beyond a job's first.
 	Refused         int64 `json:"refused"`
+	RefusedHeld     int64 `json:"refused_held"`
 	RefusedHintless int64 `json:"refused_hintless"`
 	Reruns          int64 `json:"reruns"`
 	// Overlaps are the part of Duplicated that ran at two workers at once.
@@ -215,7 +217,7 @@ func (b *bench) report() *benchReport {
 		E2EP999Ms: quantile(e2e, 0.999), E2EMaxMs: quantile(e2e, 1),
 		SubmitP50Ms: quantile(submit, 0.50), SubmitP99Ms: quantile(submit, 0.99),
 		Lost: book.accepted.Load() - done, Duplicated: book.duplicated(), Overlaps: book.overlaps.Load(),
-		Refused: book.refused.Load(), RefusedHintless: book.hintless.Load(), Reruns: book.reruns.Load(),
+		Refused: book.refused.Load(), RefusedHeld: book.held.Load(), RefusedHintless: book.hintless.Load(), Reruns: book.reruns.Load(),
 		Errors: book.errors.Load(), Accepted: book.accepted.Load(), Completed: done, CompletedUnseen: b.unseen,
 		SubmitSeconds: roundTo(b.submitted.Seconds(), 1000),
 		ProcessCPUUs:  perJob(b.cpu.here),
@@ -239,7 +241,8 @@ func (a *app) printBench(r *benchReport) error {
 			{"end to end ms, p50", r.E2EP50Ms}, {"end to end ms, p99", r.E2EP99Ms},
 			{"submit ms, p50", r.SubmitP50Ms}, {"submit ms, p99", r.SubmitP99Ms},
 			{"lost", r.Lost}, {"duplicated", r.Duplicated}, {"errors", r.Errors},
-			{"refused", r.Refused}, {"refused without a delay", r.RefusedHintless}, {"handlers beyond a job's first", r.Reruns},
+			{"refused", r.Refused}, {"refused by the client until a delay had passed", r.RefusedHeld},
+			{"refused without a delay", r.RefusedHintless}, {"handlers beyond a job's first", r.Reruns},
 			{"CPU us per job, here", r.ProcessCPUUs},
 		}
 		if r.ServersCPUUs != nil {

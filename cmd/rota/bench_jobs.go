@@ -19,7 +19,7 @@ type benchFlags struct {
 	rate                                            float64
 	queue                                           string
 	hold                                            time.Duration
-	drop                                            bool
+	drop, heedless                                  bool
 	admins                                          []string
 	profile                                         string
 }
@@ -42,7 +42,10 @@ from the call. End to end ends when the cluster confirmed the completion.
 
 A job that admission refused is sent again after the delay that the refusal names; with
 --drop it is given up, so that the load does not slow down for a cluster that is asked
-for too much. Jobs take turns among --queues and --tenants.
+for too much. Until the delay that a refusal names has passed the client library refuses
+such jobs itself, without a call; these are counted as refused and as held back.
+--heedless has all of them sent, as a client would that reads no delays. Jobs take turns
+among --queues and --tenants.
 
 CPU time is what the operating system counts, user and system: of this process always,
 of the servers where --admin names the admin ports of all of them.`,
@@ -61,6 +64,7 @@ of the servers where --admin names the admin ports of all of them.`,
 	flags.IntVar(&f.tenants, "tenants", 1, "so many tenants: the default one, and bench-1, bench-2 and so on")
 	flags.DurationVar(&f.hold, "hold", 0, "how long a handler keeps its job")
 	flags.BoolVar(&f.drop, "drop", false, "give up what admission refuses")
+	flags.BoolVar(&f.heedless, "heedless", false, "send what the cluster asked to come later with")
 	flags.StringSliceVar(&f.admins, "admin", nil, "`host:port` of the servers' admin ports, parted by commas: their CPU time is counted")
 	flags.StringVar(&f.profile, "cpuprofile", "", "`file` for a CPU profile of this process, while it measures")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -152,6 +156,12 @@ func (a *app) benchJobs(ctx context.Context, c *client.Client, f *benchFlags) er
 		return err
 	}
 	b := &bench{a: a, c: c, book: book, patience: benchPatience + f.hold, meter: cpuMeter{a: a, admins: f.admins}}
+	if f.heedless {
+		if c, err = a.dialTo(a.addrs, client.WithoutRestraint()); err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }()
+	}
 	p := &producers{to: c, book: book, count: f.producers, batch: batchOf(f.batch, f.payload), drop: f.drop,
 		spec: benchSpecs(book, queues, f.tenants, f.payload)}
 	if f.rate > 0 {

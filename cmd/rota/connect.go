@@ -22,15 +22,15 @@ func (a *app) with(work func(c *client.Client) error) error {
 // given. Each call makes its own connections.
 func (a *app) dial() (*client.Client, error) { return a.dialTo(a.addrs) }
 
-func (a *app) dialTo(addrs []string) (*client.Client, error) {
+func (a *app) dialTo(addrs []string, more ...client.Option) (*client.Client, error) {
 	if a.tls == (tlsFiles{}) {
-		return client.Dial(addrs, client.WithInsecure())
+		return client.Dial(addrs, append(more, client.WithInsecure())...)
 	}
 	config, err := a.tls.client()
 	if err != nil {
 		return nil, err
 	}
-	return client.Dial(addrs, client.WithTLS(config))
+	return client.Dial(addrs, append(more, client.WithTLS(config))...)
 }
 
 // calling wraps a command that makes short calls: --timeout bounds them all.

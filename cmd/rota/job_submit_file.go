@@ -175,11 +175,23 @@ func (s *fileSender) submit(ctx context.Context, lines []fileLine) {
 
 // filePause is how long a batch's place in flight is kept after the cluster asked
 // to slow down: four places of 500 jobs each still make 10,000 jobs a second.
-const filePause = 200 * time.Millisecond
+// filePauseMost bounds what a refusal can ask for.
+const (
+	filePause     = 200 * time.Millisecond
+	filePauseMost = 5 * time.Second
+)
 
-// slowDown heeds the throttle hint (SPEC §4.6).
+// slowDown heeds the throttle hint (SPEC §4.6), and the delay of a refusal: the client
+// library would refuse the lines that follow by itself until then.
 func (s *fileSender) slowDown(ctx context.Context, outcomes []rota.Submitted) {
+	delay := time.Duration(0)
+	for _, o := range outcomes {
+		if o.Err != nil && o.Err.Kind == rota.Exhausted {
+			delay = max(delay, min(o.Err.RetryAfter, filePauseMost))
+		}
+	}
 	if !slices.ContainsFunc(outcomes, func(o rota.Submitted) bool { return o.Throttle }) {
+		_ = pause(ctx, delay)
 		return
 	}
 	s.mu.Lock()
@@ -189,7 +201,7 @@ func (s *fileSender) slowDown(ctx context.Context, outcomes []rota.Submitted) {
 	if first && s.hint != nil {
 		s.hint()
 	}
-	_ = pause(ctx, filePause) // the end of ctx shows in the next batch
+	_ = pause(ctx, max(delay, filePause)) // the end of ctx shows in the next batch
 }
 
 func (s *fileSender) accept(existed bool) {

@@ -28,8 +28,9 @@ type ledger struct {
 	// time; strangers handled jobs that are not of this run.
 	errors, strangers atomic.Int64
 	// refused counts the jobs that admission refused, each time, hintless those of
-	// them whose refusal named no delay.
-	refused, hintless atomic.Int64
+	// them whose refusal named no delay, held those that the client library refused
+	// itself because the delay of an earlier refusal had not passed.
+	refused, hintless, held atomic.Int64
 	// reruns counts handlers of jobs that a handler had before: after a lost lease.
 	reruns atomic.Int64
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
 )
 
 // producers submit the jobs of a measurement. With a schedule the loop is open:
@@ -152,6 +153,9 @@ func (p *producers) answers(left []int, outcomes []rota.Submitted) (again []int,
 		}
 		if o.Err.Kind == rota.Exhausted {
 			p.book.refuse(1, o.Err.RetryAfter)
+			if errors.Is(o.Err, client.ErrHeldBack) {
+				p.book.held.Add(1)
+			}
 			if p.drop {
 				continue
 			}

@@ -27,6 +27,7 @@ type result struct {
 	Accepted        int64   `json:"accepted"`
 	Completed       int64   `json:"completed"`
 	Refused         int64   `json:"refused"`
+	RefusedHeld     int64   `json:"refused_held"`
 	RefusedHintless int64   `json:"refused_hintless"`
 	Reruns          int64   `json:"reruns"`
 	Lost            int64   `json:"lost"`

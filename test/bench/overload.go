@@ -168,7 +168,8 @@ func (o *overloaded) verdict() (text string, holds bool) {
 	}{
 		{fmt.Sprintf("%d jobs/s are offered, %d %% of that at least", o.rate, int(offersOf*100)), fmt.Sprintf("%.0f", offered),
 			offered >= offersOf*float64(o.rate)},
-		{fmt.Sprintf("admission refuses (queue_cap %s)", thousands(o.cap)), fmt.Sprintf("%d of %d", o.load.Refused, o.load.Jobs), o.load.Refused > 0},
+		{fmt.Sprintf("admission refuses (queue_cap %s)", thousands(o.cap)), fmt.Sprintf("%d of %d, %d of them by the client "+
+			"library until a delay had passed", o.load.Refused, o.load.Jobs, o.load.RefusedHeld), o.load.Refused > 0},
 		{"every refusal names a delay", fmt.Sprintf("%d do not", o.load.RefusedHintless), o.load.RefusedHintless == 0},
 		{"nothing accepted is lost or done twice", fmt.Sprintf("%d accepted, %d lost, %d twice", o.load.Accepted,
 			o.load.Lost+o.held.Lost, o.load.Duplicated+o.held.Duplicated), o.load.Lost+o.load.Duplicated+o.held.Lost+o.held.Duplicated == 0},
