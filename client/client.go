@@ -19,6 +19,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
 )
 
 const (
@@ -140,7 +141,7 @@ func newNode(address string, s *settings) (*node, error) {
 			MinConnectTimeout: connectMost,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveEvery, Timeout: keepaliveLost}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(receiveMost)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(receiveMost), grpc.ForceCodecV2(words.Codec())),
 		grpc.WithDisableServiceConfig(),
 	}
 	if s.dial != nil {

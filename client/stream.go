@@ -57,9 +57,10 @@ func (s *stream) serve(ctx context.Context) (err error) {
 	go func() { defer close(sent); s.send(ctx, cancel) }()
 	defer func() { cancel(nil); <-sent }()
 	for {
-		response, err := s.grpc.Recv()
+		var response words.FromNode
+		err := s.grpc.RecvMsg(&response)
 		if err == nil {
-			err = s.take(response)
+			s.take(&response)
 		}
 		switch {
 		case err == nil:
@@ -84,14 +85,15 @@ func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err 
 	hello := &rotav1.Hello{Worker: words.WorkerSpecToWire(&w.spec), Secret: w.secret, Takeover: s.takeover,
 		Attestation: words.AttestationToWire(w.attested)}
 	_ = s.grpc.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Hello{Hello: hello}}) // Recv tells why not
-	response, err := s.grpc.Recv()
+	var response words.FromNode
+	err = s.grpc.RecvMsg(&response)
 	if errors.Is(err, io.EOF) {
 		return rota.Refusef(rota.Unavailable, "", "the node ended the stream instead of a welcome")
 	}
 	if err != nil {
 		return err
 	}
-	welcome := response.GetWelcome()
+	welcome := response.Seldom.GetWelcome()
 	if welcome == nil {
 		return rota.Refusef(rota.Internal, "", "the node's first message is no welcome")
 	}
@@ -99,30 +101,20 @@ func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err 
 	return nil
 }
 
-// take handles one message of the node.
-func (s *stream) take(response *rotav1.WorkResponse) error {
-	switch m := response.GetMessage().(type) {
-	case *rotav1.WorkResponse_Notices:
-		notices, err := words.NoticesFromWire(m.Notices)
-		if err != nil {
-			return err
-		}
-		s.book.notice(notices)
-	case *rotav1.WorkResponse_Answers:
-		answers := make([]rota.LeaseAnswer, len(m.Answers.GetAnswers()))
-		for i, a := range m.Answers.GetAnswers() {
-			var err error
-			if answers[i], err = words.LeaseAnswerFromWire(a); err != nil {
-				return err
-			}
-		}
-		s.book.answered(m.Answers.GetSequence(), words.RefusalFromWire(m.Answers.GetRefusal()), answers)
-	case *rotav1.WorkResponse_Beat:
-		if s.book.beat(m.Beat.GetSequence(), rota.Clock(m.Beat.GetClockMs())) {
+// take handles one message of the node. One that this version does not know says nothing
+// to it.
+func (s *stream) take(response *words.FromNode) {
+	switch {
+	case response.Answered:
+		s.book.answered(response.Sequence, response.Refusal, response.Answers)
+	case response.Seldom == nil:
+		s.book.notice(response.Notices)
+	case response.Seldom.GetBeat() != nil:
+		m := response.Seldom.GetBeat()
+		if s.book.beat(m.GetSequence(), rota.Clock(m.GetClockMs())) {
 			s.healthy = true
 		}
 	}
-	return nil // a message that this version does not know says nothing to it
 }
 
 // send is the one goroutine that writes to the stream: beats first, then
@@ -174,19 +166,15 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 }
 
 // put sends one message; Recv tells why it could not.
-func (s *stream) put(request *rotav1.WorkRequest) bool { return s.grpc.Send(request) == nil }
+func (s *stream) put(request any) bool { return s.grpc.SendMsg(request) == nil }
 
 // toSend gives the next message but beats, or when to ask again.
-func (b *book) toSend() (request *rotav1.WorkRequest, bye bool, at time.Duration) {
+func (b *book) toSend() (request any, bye bool, at time.Duration) {
 	b.mu.Lock()
 	defer b.unlock()
 	batch, sequence, at := b.out.next(b.worker.now())
 	if len(batch) > 0 {
-		commands := &rotav1.LeaseCommands{Sequence: sequence, Commands: make([]*rotav1.LeaseCommand, len(batch))}
-		for i, c := range batch {
-			commands.Commands[i] = words.LeaseCommandToWire(&c.LeaseCommand)
-		}
-		return &rotav1.WorkRequest{Message: &rotav1.WorkRequest_Commands{Commands: commands}}, false, 0
+		return words.WriteCommands(sequence, len(batch), func(i int) *rota.LeaseCommand { return &batch[i].LeaseCommand }), false, 0
 	}
 	if b.farewell && b.out.empty() {
 		return &rotav1.WorkRequest{Message: &rotav1.WorkRequest_Bye{Bye: &rotav1.Bye{}}}, true, 0

@@ -143,11 +143,16 @@ func (s *Server) panicked(method string, r any) error {
 
 // checkSize holds public calls to the largest message (TESTING §6).
 func checkSize(method string, m any) error {
-	message, ok := m.(proto.Message)
-	if !ok || ofNodes(method) {
-		return nil
+	size := 0
+	switch m := m.(type) {
+	case *words.FromWorker:
+		size = m.Size
+	case proto.Message:
+		if !ofNodes(method) {
+			size = proto.Size(m)
+		}
 	}
-	if size := proto.Size(message); size > rota.MaxMessageBytes {
+	if size > rota.MaxMessageBytes {
 		return rota.Refusef(rota.Invalid, "message",
 			"the message has %d bytes: at most %d are taken, send smaller batches",
 			size, rota.MaxMessageBytes)

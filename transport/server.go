@@ -17,6 +17,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
 )
 
 // The settings of the protocol that nobody needs to change, each with its reason.
@@ -149,6 +150,7 @@ func (s *Server) settings() []grpc.ServerOption {
 		}),
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.streaming),
+		grpc.ForceServerCodecV2(words.Codec()),
 	}
 	return append(settings, grpc.Creds(newSorter(s.options.TLS, s.web, s.untrusted)))
 }

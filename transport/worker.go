@@ -46,7 +46,7 @@ type workStream struct {
 	ctx     context.Context
 	fail    context.CancelCauseFunc
 
-	in      chan received
+	in      chan *received
 	slots   chan struct{} // batches in flight
 	batches sync.WaitGroup
 	loops   sync.WaitGroup
@@ -55,7 +55,7 @@ type workStream struct {
 }
 
 type received struct {
-	message *rotav1.WorkRequest
+	message words.FromWorker
 	err     error
 }
 
@@ -64,7 +64,7 @@ func (s *workersService) Work(stream grpc.BidiStreamingServer[rotav1.WorkRequest
 	rotav1.WorkResponse]) error {
 	w := &workStream{
 		server: s.server, stream: stream, log: s.server.log,
-		in: make(chan received), slots: make(chan struct{}, batchesInFlight), beats: make(chan uint64, 1),
+		in: make(chan *received), slots: make(chan struct{}, batchesInFlight), beats: make(chan uint64, 1),
 		outbox: newOutbox(),
 	}
 	w.ctx, w.fail = context.WithCancelCause(stream.Context())
@@ -84,13 +84,14 @@ func (s *workersService) Work(stream grpc.BidiStreamingServer[rotav1.WorkRequest
 // receive ends when the stream does, at the latest when the handler returns.
 func (w *workStream) receive() {
 	for {
-		message, err := w.stream.Recv()
+		got := new(received)
+		got.err = w.stream.RecvMsg(&got.message)
 		select {
-		case w.in <- received{message, err}:
+		case w.in <- got:
 		case <-w.ctx.Done():
 			return
 		}
-		if err != nil {
+		if got.err != nil {
 			return
 		}
 	}
@@ -106,11 +107,11 @@ func (w *workStream) hello() (*rotav1.Hello, error) {
 			return nil, rota.Refusef(rota.Invalid, "hello", "the stream ended before a hello came")
 		case got.err != nil:
 			return nil, got.err
-		case got.message.GetHello() == nil:
+		case got.message.Seldom.GetHello() == nil:
 			return nil, rota.Refusef(rota.Invalid, "hello",
 				"the first message is not a hello: it has to say who the worker is")
 		}
-		return got.message.GetHello(), nil
+		return got.message.Seldom.GetHello(), nil
 	case <-timeout.C:
 		return nil, rota.Refusef(rota.Timeout, "hello", "no hello came within %v", helloTimeout)
 	case <-w.server.draining.Done():
@@ -189,10 +190,10 @@ func (w *workStream) serve() error {
 				w.fail(got.err)
 				return got.err
 			}
-			if bye := got.message.GetBye(); bye != nil {
+			if bye := got.message.Seldom.GetBye(); bye != nil {
 				return w.bye()
 			}
-			if err := w.take(got.message); err != nil {
+			if err := w.take(&got.message); err != nil {
 				w.fail(err)
 				return err
 			}
@@ -205,9 +206,8 @@ func (w *workStream) serve() error {
 }
 
 // take starts what one message asks for.
-func (w *workStream) take(message *rotav1.WorkRequest) error {
-	switch m := message.GetMessage().(type) {
-	case *rotav1.WorkRequest_Commands:
+func (w *workStream) take(message *words.FromWorker) error {
+	if message.Seldom == nil {
 		select {
 		case w.slots <- struct{}{}:
 		case <-w.server.draining.Done():
@@ -217,9 +217,11 @@ func (w *workStream) take(message *rotav1.WorkRequest) error {
 		}
 		w.batches.Go(func() {
 			defer func() { <-w.slots }()
-			w.guard("commands", func() { w.decide(m.Commands) })
+			w.guard("commands", func() { w.decide(message) })
 		})
 		return nil
+	}
+	switch m := message.Seldom.GetMessage().(type) {
 	case *rotav1.WorkRequest_Beat:
 		select {
 		case <-w.beats: // an older one still waits: the newer is worth more
@@ -235,47 +237,63 @@ func (w *workStream) take(message *rotav1.WorkRequest) error {
 }
 
 // decide has one batch decided and answers it by its sequence.
-func (w *workStream) decide(wire *rotav1.LeaseCommands) {
-	answers := &rotav1.LeaseAnswers{Sequence: wire.GetSequence()}
-	var err error
-	if answers.Answers, err = w.decideEach(wire.GetCommands()); err != nil {
-		answers.Answers, answers.Refusal = nil, words.RefusalToWire(refusalOf(w.ctx, err))
+func (w *workStream) decide(batch *words.FromWorker) {
+	answers, err := w.decideEach(batch)
+	if err != nil {
+		w.push(words.WriteAnswers(batch.Sequence, nil, refusalOf(w.ctx, err)))
+		return
 	}
-	w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Answers{Answers: answers}})
+	w.push(words.WriteAnswers(batch.Sequence, answers, nil))
 }
 
-func (w *workStream) decideEach(wire []*rotav1.LeaseCommand) ([]*rotav1.LeaseAnswer, error) {
-	if err := checkCount("commands", len(wire), rota.MaxBatchJobs); err != nil {
+func (w *workStream) decideEach(batch *words.FromWorker) ([]rota.LeaseAnswer, error) {
+	all := batch.Commands
+	if err := checkCount("commands", len(all), rota.MaxBatchJobs); err != nil {
 		return nil, err
 	}
-	answers := make([]*rotav1.LeaseAnswer, len(wire))
-	commands := make([]rota.LeaseCommand, 0, len(wire))
-	places := make([]int, 0, len(wire))
-	for i := range wire {
-		command, err := words.LeaseCommandFromWire(wire[i])
+	var answers []rota.LeaseAnswer // nil while every command is good
+	var places []int
+	good := all[:0]
+	for i := range all {
+		var err error
+		if batch.Faults != nil {
+			err = batch.Faults[i]
+		}
 		if err == nil {
-			err = checkCommand(&command)
+			err = checkCommand(&all[i])
 		}
 		if err != nil {
-			answers[i] = &rotav1.LeaseAnswer{Refusal: words.RefusalToWire(refusalOf(w.ctx, err))}
+			if answers == nil {
+				answers = make([]rota.LeaseAnswer, len(all))
+				for before := range i {
+					places = append(places, before)
+				}
+			}
+			answers[i].Err = refusalOf(w.ctx, err)
 			continue
 		}
-		commands, places = append(commands, command), append(places, i)
+		if answers != nil {
+			places = append(places, i)
+		}
+		good = append(good, all[i])
 	}
-	if len(commands) == 0 {
+	if len(good) == 0 {
 		return answers, nil
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, callTimeout)
 	defer cancel()
-	done, err := w.session.Do(ctx, commands)
+	done, err := w.session.Do(ctx, good)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkLengths("commands", len(commands), len(done)); err != nil {
+	if err := checkLengths("commands", len(good), len(done)); err != nil {
 		return nil, err
 	}
+	if answers == nil {
+		return done, nil
+	}
 	for n := range done {
-		answers[places[n]] = words.LeaseAnswerToWire(&done[n])
+		answers[places[n]] = done[n]
 	}
 	return answers, nil
 }

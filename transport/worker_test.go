@@ -361,7 +361,7 @@ func TestWork_endsWhenTheWorkerVanishes(t *testing.T) {
 	<-session.closed
 }
 
-func TestSplitNotices_byBytesInOrder(t *testing.T) {
+func TestNotices_byBytesInOrder(t *testing.T) {
 	t.Parallel()
 	var notices []rota.Notice
 	for i := range 40 {
@@ -371,13 +371,19 @@ func TestSplitNotices_byBytesInOrder(t *testing.T) {
 		notices = append(notices, rota.Notice{Assigned: a}, rota.Notice{Ended: &rota.LeaseEnd{Job: job}})
 	}
 	notices = append(notices, rota.Notice{Draining: true})
-	messages := splitNotices(notices)
+	messages := words.WriteNotices(notices, noticesBytes)
 	begun, ended := map[string]bool{}, 0
-	for _, m := range messages {
-		envelope := &rotav1.WorkResponse{Message: &rotav1.WorkResponse_Notices{Notices: m}}
-		if size := proto.Size(envelope); size > rota.MaxMessageBytes {
-			t.Errorf("a message has %d bytes", size)
+	var m *rotav1.Notices
+	for _, message := range messages {
+		b, err := words.Codec().Marshal(message)
+		if size := b.Len(); err != nil || size > rota.MaxMessageBytes || size != message.Size() {
+			t.Errorf("a message has %d bytes (%v)", size, err)
 		}
+		var envelope rotav1.WorkResponse
+		if err := proto.Unmarshal(b.Materialize(), &envelope); err != nil {
+			t.Fatal(err)
+		}
+		m = envelope.GetNotices()
 		for _, a := range m.GetAssigned() {
 			begun[a.GetLease().GetJob()] = true
 		}
@@ -387,10 +393,10 @@ func TestSplitNotices_byBytesInOrder(t *testing.T) {
 			}
 		}
 	}
-	if len(messages) != 14 || ended != 40 || len(begun) != 40 || !messages[13].GetDraining() {
+	if len(messages) != 14 || ended != 40 || len(begun) != 40 || !m.GetDraining() {
 		t.Errorf("%d messages, %d begun, %d ended", len(messages), len(begun), ended)
 	}
-	if splitNotices(nil) != nil {
+	if words.WriteNotices(nil, noticesBytes) != nil {
 		t.Error("nothing becomes a message")
 	}
 }

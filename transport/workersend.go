@@ -5,10 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/rotasched/rota"
-	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 )
 
@@ -17,7 +14,7 @@ const (
 	outboxMessages = 16
 	// slowConsumer is how long the outbox may be full without a message leaving.
 	slowConsumer = 10 * time.Second
-	// noticesBytes leaves room for the envelope in a message of notices.
+	// noticesBytes is the most that a message of notices has.
 	noticesBytes = rota.MaxMessageBytes - 64
 )
 
@@ -30,7 +27,7 @@ type outbox struct {
 
 // outgoing is a message, or a mark that tells when all before it are sent.
 type outgoing struct {
-	message *rotav1.WorkResponse
+	message any // *rotav1.WorkResponse, or *words.Written
 	mark    chan<- struct{}
 }
 
@@ -48,7 +45,7 @@ func (w *workStream) send() {
 				close(out.mark)
 				continue
 			}
-			if err := w.stream.Send(out.message); err != nil {
+			if err := w.stream.SendMsg(out.message); err != nil {
 				w.fail(err)
 				return
 			}
@@ -62,7 +59,7 @@ func (w *workStream) send() {
 // push hands a message to the sender. While the outbox is full it waits; a
 // worker that takes nothing for slowConsumer is cut off (SPEC §12.3): it would
 // hold memory for ever, and its leases are given to it again when it returns.
-func (w *workStream) push(message *rotav1.WorkResponse) {
+func (w *workStream) push(message any) {
 	select {
 	case w.queue <- outgoing{message: message}:
 		return
@@ -114,38 +111,11 @@ func (w *workStream) pump() {
 			w.fail(err)
 			return
 		}
-		for _, message := range splitNotices(notices) {
-			w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Notices{Notices: message}})
+		for _, message := range words.WriteNotices(notices, noticesBytes) {
+			w.push(message)
 		}
 		if w.ctx.Err() != nil {
 			return
 		}
 	}
-}
-
-// splitNotices puts notices into as few messages as their bytes allow. A lease's
-// end never overtakes its beginning: the order between messages is kept, and
-// within one a worker reads assigned, revoked, ended.
-func splitNotices(notices []rota.Notice) []*rotav1.Notices {
-	if len(notices) == 0 {
-		return nil
-	}
-	messages := []*rotav1.Notices{}
-	var current *rotav1.Notices
-	size := 0
-	for i := range notices {
-		one := words.NoticesToWire(notices[i : i+1])
-		n := proto.Size(one)
-		if current == nil || size+n > noticesBytes {
-			current, size = one, n
-			messages = append(messages, one)
-			continue
-		}
-		current.Assigned = append(current.Assigned, one.GetAssigned()...)
-		current.Revoked = append(current.Revoked, one.GetRevoked()...)
-		current.Ended = append(current.Ended, one.GetEnded()...)
-		current.Draining = current.Draining || one.GetDraining()
-		size += n
-	}
-	return messages
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
 )
 
 // fakeStream is the server's end of a stream whose other end is the test. Its
@@ -49,6 +51,25 @@ func (s *fakeStream) Send(m *rotav1.WorkResponse) error {
 	case <-s.ctx.Done():
 		return s.ctx.Err()
 	}
+}
+
+// RecvMsg and SendMsg carry what either side has its own kind of.
+func (s *fakeStream) RecvMsg(to any) error {
+	m, err := s.Recv()
+	if err != nil {
+		return err
+	}
+	b, err := words.Codec().Marshal(m)
+	return errors.Join(err, words.Codec().Unmarshal(b, to))
+}
+
+func (s *fakeStream) SendMsg(m any) error {
+	b, err := words.Codec().Marshal(m)
+	out := new(rotav1.WorkResponse)
+	if err := errors.Join(err, words.Codec().Unmarshal(b, out)); err != nil {
+		return err
+	}
+	return s.Send(out)
 }
 
 // served runs Work on a fake stream in fake time; result has what it returned.

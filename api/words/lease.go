@@ -2,6 +2,7 @@ package words
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
@@ -35,14 +36,24 @@ func tokenToWire(t rota.Token) string {
 		return ""
 	}
 	var room [41]byte
-	b := strconv.AppendUint(room[:0], t.Incarnation, 10)
-	b = append(b, '.')
-	return string(strconv.AppendUint(b, t.Counter, 10))
+	return string(writeToken(room[:0], t))
+}
+
+func writeToken(b []byte, t rota.Token) []byte {
+	b = append(strconv.AppendUint(b, t.Incarnation, 10), '.')
+	return strconv.AppendUint(b, t.Counter, 10)
 }
 
 func tokenFromWire(s string) (t rota.Token, err error) {
 	if s == "" {
 		return t, nil
+	}
+	if a, b, ok := strings.Cut(s, "."); ok {
+		incarnation, bad := strconv.ParseUint(a, 10, 64)
+		counter, worse := strconv.ParseUint(b, 10, 64)
+		if bad == nil && worse == nil {
+			return rota.Token{Incarnation: incarnation, Counter: counter}, nil
+		}
 	}
 	if err := t.UnmarshalText([]byte(s)); err != nil {
 		return rota.Token{}, rota.Refusef(rota.Invalid, "token", "token %q is not incarnation.counter", shown(s))
@@ -166,12 +177,16 @@ func LeaseCommandFromWire(w *rotav1.LeaseCommand) (rota.LeaseCommand, error) {
 		OutputDigest: w.OutputDigest, Text: w.Text, Progress: w.Progress, NoRetry: w.NoRetry,
 	}
 	if w.Verb < rotav1.LeaseVerb_LEASE_VERB_ACK || w.Verb > rotav1.LeaseVerb_LEASE_VERB_PROGRESS {
-		return c, rota.Refusef(rota.Invalid, "verb", "verb %d is unknown to this version: "+
-			"one of ACK, RENEW, COMPLETE, FAIL, DECLINE, PROGRESS is wanted", int32(w.Verb))
+		return c, unknownVerb(int32(w.Verb))
 	}
 	var err error
 	c.Lease, err = LeaseIDFromWire(w.LeaseId)
 	return c, err
+}
+
+func unknownVerb(verb int32) error {
+	return rota.Refusef(rota.Invalid, "verb", "verb %d is unknown to this version: "+
+		"one of ACK, RENEW, COMPLETE, FAIL, DECLINE, PROGRESS is wanted", verb)
 }
 
 // LeaseAnswerToWire carries the outcome of one verb.

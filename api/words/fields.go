@@ -1,0 +1,107 @@
+package words
+
+import (
+	"errors"
+	"unicode/utf8"
+	"unsafe"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// errWire is what a message says whose bytes are no protobuf.
+var errWire = errors.New("a message cannot be decoded")
+
+// field is one field of a message: value of a number, bytes of a text or a message. Those
+// of other kinds, which no message of ours has, have kind alone.
+type field struct {
+	number protowire.Number
+	kind   protowire.Type
+	value  uint64
+	bytes  []byte
+}
+
+// nextField reads one field and gives what follows it. Bytes have no room behind them, so
+// that nobody who appends writes over the next field.
+func nextField(b []byte) (f field, rest []byte, err error) {
+	number, kind, n := protowire.ConsumeTag(b)
+	if n < 0 {
+		return f, nil, errWire
+	}
+	f.number, f.kind, b = number, kind, b[n:]
+	switch kind {
+	case protowire.VarintType:
+		f.value, n = protowire.ConsumeVarint(b)
+	case protowire.BytesType:
+		f.bytes, n = protowire.ConsumeBytes(b)
+		f.bytes = f.bytes[:len(f.bytes):len(f.bytes)]
+	default:
+		n = protowire.ConsumeFieldValue(number, kind, b)
+	}
+	if n < 0 {
+		return f, nil, errWire
+	}
+	return f, b[n:], nil
+}
+
+// textOfBytes is a string on the same memory, which nobody changes.
+func textOfBytes[T ~string](to *T, b []byte) error {
+	if !utf8.Valid(b) {
+		return errWire
+	}
+	if *to = ""; len(b) > 0 {
+		*to = T(unsafe.String(unsafe.SliceData(b), len(b)))
+	}
+	return nil
+}
+
+func appendText[T ~string](b []byte, number protowire.Number, s T) []byte {
+	if s == "" {
+		return b
+	}
+	return protowire.AppendString(protowire.AppendTag(b, number, protowire.BytesType), clean(string(s)))
+}
+
+func appendBytes(b []byte, number protowire.Number, v []byte) []byte {
+	if len(v) == 0 {
+		return b
+	}
+	return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), v)
+}
+
+func appendNumber[T ~int32 | ~int64 | ~uint64 | ~uint8](b []byte, number protowire.Number, v T) []byte {
+	if v == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), uint64(v))
+}
+
+func appendYes(b []byte, number protowire.Number, yes bool) []byte {
+	if !yes {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), 1)
+}
+
+// lengthRoom is what openMessage leaves for a length: most messages within messages have
+// 128 to 16,383 bytes.
+const lengthRoom = 2
+
+// openMessage begins a message within a message; closeMessage, with where it began, ends it.
+func openMessage(b []byte, number protowire.Number) (out []byte, at int) {
+	b = protowire.AppendTag(b, number, protowire.BytesType)
+	return append(b, 0, 0), len(b)
+}
+
+func closeMessage(b []byte, at int) []byte {
+	n := len(b) - at - lengthRoom
+	switch size := protowire.SizeVarint(uint64(n)); {
+	case size < lengthRoom:
+		copy(b[at+size:], b[at+lengthRoom:])
+		b = b[:at+size+n]
+	case size > lengthRoom:
+		b = append(b, make([]byte, size-lengthRoom)...)
+		copy(b[at+size:], b[at+lengthRoom:at+lengthRoom+n])
+	}
+	protowire.AppendVarint(b[at:at], uint64(n))
+	return b
+}
