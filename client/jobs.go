@@ -2,8 +2,9 @@ package client
 
 import (
 	"context"
+	"slices"
 
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/grpc"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
@@ -54,7 +55,6 @@ func (c *Client) Submit(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submi
 // submission is one Submit under way.
 type submission struct {
 	jobs     []rota.JobSpec
-	wire     []*rotav1.JobSpec
 	minted   []bool
 	outcomes []rota.Submitted
 	// open are the places of the jobs without an outcome.
@@ -63,27 +63,28 @@ type submission struct {
 
 func (c *Client) newSubmission(jobs []rota.JobSpec) *submission {
 	b := &submission{
-		jobs: jobs, wire: make([]*rotav1.JobSpec, len(jobs)), minted: make([]bool, len(jobs)),
+		jobs: slices.Clone(jobs), minted: make([]bool, len(jobs)),
 		outcomes: make([]rota.Submitted, len(jobs)), open: make([]int, 0, len(jobs)),
 	}
-	for i := range jobs {
-		spec := jobs[i]
+	for i := range b.jobs {
+		spec := &b.jobs[i]
 		if spec.ID == "" {
 			spec.ID, spec.Minted = NewJobID(), true
 		}
 		b.minted[i] = spec.Minted
 		b.outcomes[i].ID = spec.ID
 		if spec.Minted {
-			if e := c.held.refuses(&spec); e != nil {
+			if e := c.held.refuses(spec); e != nil {
 				b.outcomes[i].Err = e
 				continue
 			}
 		}
-		b.wire[i] = words.JobSpecToWire(&spec)
-		if n := proto.Size(b.wire[i]); n > submitBytes {
-			b.outcomes[i].Err = rota.Refusef(rota.Invalid, "payload",
-				"the job takes %d bytes: at most %d of payload are taken", n, rota.MaxPayloadBytes)
-			continue
+		if words.JobSpecMost(spec) > submitBytes {
+			if n := words.JobSpecSize(spec); n > submitBytes {
+				b.outcomes[i].Err = rota.Refusef(rota.Invalid, "payload",
+					"the job takes %d bytes: at most %d of payload are taken", n, rota.MaxPayloadBytes)
+				continue
+			}
 		}
 		b.open = append(b.open, i)
 	}
@@ -93,30 +94,27 @@ func (c *Client) newSubmission(jobs []rota.JobSpec) *submission {
 // split cuts the open jobs into messages.
 func (b *submission) split() [][]int {
 	var parts [][]int
-	var part []int
-	size := 0
-	for _, i := range b.open {
-		n := proto.Size(b.wire[i]) + 8
-		if len(part) == rota.MaxBatchJobs || (len(part) > 0 && size+n > submitBytes) {
-			parts, part, size = append(parts, part), nil, 0
+	from, size := 0, 0
+	for k, i := range b.open {
+		n := words.JobSpecMost(&b.jobs[i])
+		if k-from == rota.MaxBatchJobs || (k > from && size+n > submitBytes) {
+			parts, from, size = append(parts, b.open[from:k:k]), k, 0
 		}
-		part, size = append(part, i), size+n
+		size += n
 	}
-	if len(part) > 0 {
-		parts = append(parts, part)
+	if from < len(b.open) {
+		parts = append(parts, b.open[from:])
 	}
 	return parts
 }
 
 func (c *Client) submitPart(ctx context.Context, b *submission, part []int) error {
-	request := &rotav1.SubmitRequest{Jobs: make([]*rotav1.JobSpec, len(part))}
-	for k, i := range part {
-		request.Jobs[k] = b.wire[i]
-	}
 	return c.call(ctx, "submit", answerMost, func(ctx context.Context, n *node) error {
-		answer, err := n.jobs.Submit(ctx, request)
-		for _, job := range request.Jobs {
-			job.Minted = false // from now on it may be known: an outcome may have got lost
+		request := words.WriteSubmission(len(part), func(k int) *rota.JobSpec { return &b.jobs[part[k]] })
+		var answer words.SubmitOutcomes
+		err := n.conn.Invoke(ctx, rotav1.Jobs_Submit_FullMethodName, request, &answer, grpc.StaticMethod())
+		for _, i := range part {
+			b.jobs[i].Minted = false // from now on it may be known: an outcome may have got lost
 		}
 		if err != nil {
 			return err
@@ -125,10 +123,7 @@ func (c *Client) submitPart(ctx context.Context, b *submission, part []int) erro
 			return err
 		}
 		for k, i := range part {
-			s, err := words.SubmittedFromWire(answer.Jobs[k])
-			if err != nil {
-				return err
-			}
+			s := answer.Jobs[k]
 			// A minted id is new: a job found under it is our own first try.
 			s.ID, s.Existed = b.outcomes[i].ID, s.Existed && !b.minted[i]
 			b.outcomes[i] = s

@@ -147,6 +147,8 @@ func checkSize(method string, m any) error {
 	switch m := m.(type) {
 	case *words.FromWorker:
 		size = m.Size
+	case *words.Submission:
+		size = m.Size
 	case proto.Message:
 		if !ofNodes(method) {
 			size = proto.Size(m)

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -17,17 +18,40 @@ type jobsService struct {
 	core   Core
 }
 
-// Submit refuses misshapen jobs one by one, at their places, and hands the
-// others on (SPEC §4.2).
-func (s *jobsService) Submit(ctx context.Context, req *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
-	if err := checkCount("jobs", len(req.GetJobs()), rota.MaxBatchJobs); err != nil {
+// jobsDesc is the service with Submit read and written by words.
+func jobsDesc() *grpc.ServiceDesc {
+	desc := rotav1.Jobs_ServiceDesc
+	desc.Methods = slices.Clone(desc.Methods)
+	for i := range desc.Methods {
+		if desc.Methods[i].MethodName == "Submit" {
+			desc.Methods[i].Handler = submitHandler
+		}
+	}
+	return &desc
+}
+
+// submitHandler is what the generated code would be for the messages of words.
+func submitHandler(service any, ctx context.Context, decode func(any) error, edge grpc.UnaryServerInterceptor) (any, error) {
+	in := new(words.Submission)
+	if err := decode(in); err != nil {
 		return nil, err
 	}
-	answer := &rotav1.SubmitResponse{Jobs: make([]*rotav1.Submitted, len(req.GetJobs()))}
-	specs := make([]rota.JobSpec, 0, len(req.GetJobs()))
-	places := make([]int, 0, len(req.GetJobs()))
-	for i, wire := range req.GetJobs() {
-		spec := words.JobSpecFromWire(wire)
+	info := &grpc.UnaryServerInfo{Server: service, FullMethod: rotav1.Jobs_Submit_FullMethodName}
+	return edge(ctx, in, info, func(ctx context.Context, in any) (any, error) {
+		return service.(*jobsService).submit(ctx, in.(*words.Submission))
+	})
+}
+
+// submit refuses misshapen jobs one by one, at their places, and hands the
+// others on (SPEC §4.2).
+func (s *jobsService) submit(ctx context.Context, in *words.Submission) (*words.Written, error) {
+	if err := checkCount("jobs", len(in.Jobs), rota.MaxBatchJobs); err != nil {
+		return nil, err
+	}
+	all := make([]rota.Submitted, len(in.Jobs))
+	specs, places := in.Jobs[:0], make([]int, 0, len(in.Jobs))
+	for i := range in.Jobs {
+		spec := &in.Jobs[i]
 		if spec.Tenant == "" {
 			spec.Tenant = rota.DefaultTenant
 		}
@@ -35,13 +59,16 @@ func (s *jobsService) Submit(ctx context.Context, req *rotav1.SubmitRequest) (*r
 			spec.Queue = rota.DefaultQueue
 		}
 		if err := spec.CheckShape(rota.MaxPayloadBytes); err != nil {
-			answer.Jobs[i] = &rotav1.Submitted{Id: wire.GetId(), Refusal: words.RefusalToWire(refusalOf(ctx, err))}
+			all[i] = rota.Submitted{ID: spec.ID, Err: refusalOf(ctx, err)}
 			continue
 		}
-		specs, places = append(specs, spec), append(places, i)
+		if places = append(places, i); len(specs) < i { // one before it was refused
+			in.Jobs[len(specs)] = *spec
+		}
+		specs = in.Jobs[:len(specs)+1]
 	}
 	if len(specs) == 0 {
-		return answer, nil
+		return words.WriteSubmitOutcomes(all), nil
 	}
 	outcomes, err := s.core.Submit(ctx, specs)
 	if err != nil {
@@ -51,10 +78,9 @@ func (s *jobsService) Submit(ctx context.Context, req *rotav1.SubmitRequest) (*r
 		return nil, err
 	}
 	for n := range outcomes {
-		answer.Jobs[places[n]] = words.SubmittedToWire(&outcomes[n])
-		answer.Index = max(answer.Index, uint64(outcomes[n].Index))
+		all[places[n]] = outcomes[n]
 	}
-	return answer, nil
+	return words.WriteSubmitOutcomes(all), nil
 }
 
 // Get reads one job.

@@ -119,7 +119,7 @@ func NewServer(options Options) (*Server, error) {
 	s.web = newConnQueue()
 	s.http = s.webServer()
 	s.grpc = grpc.NewServer(s.settings()...)
-	rotav1.RegisterJobsServer(s.grpc, &jobsService{server: s, core: options.Core})
+	s.grpc.RegisterService(jobsDesc(), &jobsService{server: s, core: options.Core})
 	rotav1.RegisterWorkersServer(s.grpc, &workersService{server: s, core: options.Core})
 	rotav1.RegisterQueuesServer(s.grpc, &queuesService{core: options.Core})
 	rotav1.RegisterTenantsServer(s.grpc, &tenantsService{core: options.Core})
