@@ -77,14 +77,14 @@ func retryBackoff(t *testing.T, c *nodes, cl *client.Client) {
 }
 
 func retryAbsolute(t *testing.T, c *nodes, cl *client.Client) {
-	q := c.policyQueue(t, "absolute", "aicf-ai", "ttl_abs=2000", "lease_ms=60000", "ack_timeout=20000")
+	q := c.policyQueue(t, "absolute", "aicf-ai", "ttl_abs=5000", "lease_ms=60000", "ack_timeout=20000")
 	h := c.hand(t, c.all[0], "absolute", q, 1)
 	submitAll(t, cl, policyJob("leased", q))
 	l := h.serves("leased")
 	submitAll(t, cl, policyJob("waiting", q), policyJob("longer", q, func(s *rota.JobSpec) { s.TTLMs = 3_600_000 }))
 	for _, id := range []string{"leased", "waiting"} {
 		job := c.awaitState(t, cl, id, 20*time.Second, rota.Expired)
-		if job.Reason != rota.TTLAbsolute || job.Finished < job.Submitted+2000 {
+		if job.Reason != rota.TTLAbsolute || job.Finished < job.Submitted+5000 {
 			t.Errorf("job %s ended %d ms after its submission: %+v", id, job.Finished-job.Submitted, job)
 		}
 	}
@@ -94,12 +94,12 @@ func retryAbsolute(t *testing.T, c *nodes, cl *client.Client) {
 }
 
 func retryRelative(t *testing.T, c *nodes, cl *client.Client) {
-	q := c.policyQueue(t, "relative", "aicf-ai", "ttl_rel_max=2000", "lease_ms=60000", "ack_timeout=20000", "backoff_base=50",
+	q := c.policyQueue(t, "relative", "aicf-ai", "ttl_rel_max=5000", "lease_ms=60000", "ack_timeout=20000", "backoff_base=50",
 		"backoff_unit=1", "paused=true")
 	submitAll(t, cl, policyJob("attempted", q))
 	h := c.hand(t, c.all[1], "relative", q, 1)
 	eventually(t, 20*time.Second, "it is older than ttl_rel_max", func() error {
-		if x, err := cl.Why(within(t), "attempted", 0); err != nil || x.Clock < jobOf(t, cl, "attempted").Submitted+2100 {
+		if x, err := cl.Why(within(t), "attempted", 0); err != nil || x.Clock < jobOf(t, cl, "attempted").Submitted+5100 {
 			return fmt.Errorf("clock %d, %v", x.Clock, err)
 		}
 		return nil
@@ -108,7 +108,7 @@ func retryRelative(t *testing.T, c *nodes, cl *client.Client) {
 	h.does(rota.VerbFail, h.serves("attempted"))
 	second := h.serves("attempted")
 	job := c.awaitState(t, cl, "attempted", 20*time.Second, rota.Expired)
-	if job.Reason != rota.TTLRelative || job.Finished < job.FirstLease+2000 || len(job.Attempts) != 2 ||
+	if job.Reason != rota.TTLRelative || job.Finished < job.FirstLease+5000 || len(job.Attempts) != 2 ||
 		job.Attempts[1].End != rota.TTLRelative {
 		t.Errorf("job %+v", job)
 	}
