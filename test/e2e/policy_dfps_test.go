@@ -46,11 +46,11 @@ func (c *nodes) knows(t testing.TB, queue rota.QueueName, want rota.TypeStats) r
 	return rota.TypeStats{}
 }
 
-// tookUs is what an attempt counts for, in microseconds: from its acknowledgement.
-// One that came with the end itself leaves the assignment.
+// tookUs is what an attempt counts for, in microseconds: from its acknowledgement. One that
+// came with the completion itself, or not before the failure, leaves the assignment.
 func tookUs(t testing.TB, a rota.Attempt) int64 {
 	t.Helper()
-	if a.Acked == a.Ended {
+	if a.Acked == 0 || a.End == rota.Done && a.Acked == a.Ended {
 		return int64(a.Ended-a.Started) * 1000
 	}
 	return int64(a.Ended-a.Acked) * 1000
