@@ -142,7 +142,7 @@ func (n *Node) TransferHere(ctx context.Context, to rota.NodeID) (rota.NodeID, e
 	if err != nil {
 		return "", err
 	}
-	if err := n.settled(n.raft.LeadershipTransferToServer(successor.ID, successor.Address)); err != nil {
+	if err := n.settledWithin(ctx, n.raft.LeadershipTransferToServer(successor.ID, successor.Address)); err != nil {
 		return "", &rota.Error{Kind: rota.Unavailable, Text: "leadership was not handed over", Cause: err, RetryAfter: time.Second}
 	}
 	for {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -28,5 +29,18 @@ func (n *Node) settled(f raft.Future) error {
 		return err
 	case <-late.C:
 		return raft.ErrRaftShutdown
+	}
+}
+
+// settledWithin is settled for as long as a call waits: a transfer of leadership that is
+// asked for as leadership is lost is one that raft may never answer (handOver).
+func (n *Node) settledWithin(ctx context.Context, f raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- n.settled(f) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -131,6 +132,26 @@ func TestClassify(t *testing.T) {
 		if c := classify(err); errors.Is(c, errNotLeader) || rota.KindOf(c) != rota.Unavailable {
 			t.Errorf("the outcome of %v is unknown, not %v", err, c)
 		}
+	}
+}
+
+// forgotten is a future that raft does not answer while it runs.
+type forgotten chan struct{}
+
+func (f forgotten) Error() error { <-f; return nil }
+
+// TestSettledWithin: what raft forgot ends with the call that waits for it.
+func TestSettledWithin(t *testing.T) {
+	t.Parallel()
+	n, f := &Node{raftDown: make(chan struct{})}, make(forgotten)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := n.settledWithin(ctx, f); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	close(f)
+	if err := n.settledWithin(context.Background(), f); err != nil {
+		t.Errorf("got %v", err)
 	}
 }
 
