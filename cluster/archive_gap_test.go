@@ -22,7 +22,7 @@ func (b *bench) sound() {
 	b.eventually("gossip has told of all nodes", func() bool { // some were restarted just now
 		return !slices.ContainsFunc(n.servers(), func(s raft.Server) bool { _, ok := n.address(rota.NodeID(s.ID)); return !ok })
 	})
-	v, err := n.Verify(within(b.t, 20*time.Second))
+	v, err := n.Verify(within(b.t, ample))
 	if err != nil || !v.Equal {
 		b.t.Fatalf("%+v, %v", v, err)
 	}
@@ -46,26 +46,26 @@ func TestArchive_aRevivedJobTellsItsEarlierLifeOnEveryNode(t *testing.T) {
 	leases := h.take(1)
 	h.do(rota.VerbAck, leases...)
 	id := leases[0].Lease.Job
-	if _, err := b.leader().Cancel(within(t, 5*time.Second), []rota.JobID{id}); err != nil {
+	if _, err := b.leader().Cancel(within(t, ample), []rota.JobID{id}); err != nil {
 		t.Fatal(err)
 	}
 	for _, node := range b.ids() {
 		b.complete(node)
 	}
-	if _, err := b.leader().DrainWorker(within(t, 5*time.Second), "w1"); err != nil {
+	if _, err := b.leader().DrainWorker(within(t, ample), "w1"); err != nil {
 		t.Fatal(err)
 	}
-	outcomes, err := b.leader().Retry(within(t, 5*time.Second), []rota.JobID{id})
+	outcomes, err := b.leader().Retry(within(t, ample), []rota.JobID{id})
 	if err != nil || outcomes[0].Err != nil {
 		t.Fatal(outcomes, err)
 	}
-	want, _, err := b.leader().Job(within(t, 5*time.Second), id, rota.ReadOptions{})
+	want, _, err := b.leader().Job(within(t, ample), id, rota.ReadOptions{})
 	if err != nil || len(want.Attempts) != 1 || want.State.Terminal() {
 		t.Fatalf("%+v, %v", want, err)
 	}
 	f := b.follower()
 	lose(t, f, 1)
-	got, _, err := f.Job(within(t, 5*time.Second), id, rota.ReadOptions{})
+	got, _, err := f.Job(within(t, ample), id, rota.ReadOptions{})
 	if err != nil || len(got.Attempts) != 1 {
 		t.Fatalf("one node tells %d attempts, the other 1: %v", len(got.Attempts), err)
 	}
@@ -85,17 +85,17 @@ func TestArchive_aListIsNeverShort(t *testing.T) {
 	b.cut[n.cfg.Node] = true // calls fail, raft goes on
 	b.mu.Unlock()
 	lose(t, n, 3)
-	page, _, err := n.Jobs(within(t, 5*time.Second), rota.JobFilter{}, rota.ReadOptions{})
+	page, _, err := n.Jobs(within(t, ample), rota.JobFilter{}, rota.ReadOptions{})
 	if rota.KindOf(err) != rota.Unavailable || !strings.Contains(err.Error(), "has gaps") {
 		t.Errorf("%d jobs are told, 5 ended: %v", len(page.Jobs), err)
 	}
-	page, _, err = n.Jobs(within(t, 5*time.Second), rota.JobFilter{}, rota.ReadOptions{Stale: true})
+	page, _, err = n.Jobs(within(t, ample), rota.JobFilter{}, rota.ReadOptions{Stale: true})
 	if err != nil || len(page.Jobs) != 5 { // the tombstone still tells of the fifth
 		t.Errorf("%d jobs are told of what is here: %v", len(page.Jobs), err)
 	}
 	b.heal(n.cfg.Node)
 	b.complete(n.cfg.Node)
-	if page, _, err = n.Jobs(within(t, 5*time.Second), rota.JobFilter{}, rota.ReadOptions{}); err != nil || len(page.Jobs) != 5 {
+	if page, _, err = n.Jobs(within(t, ample), rota.JobFilter{}, rota.ReadOptions{}); err != nil || len(page.Jobs) != 5 {
 		t.Errorf("%d jobs, %v", len(page.Jobs), err)
 	}
 }
@@ -147,7 +147,7 @@ func TestVerify_ofALargeState(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	v, err := n.Verify(within(t, 10*time.Second))
+	v, err := n.Verify(within(t, ample))
 	if err != nil || v.Equal || !strings.Contains(strings.Join(v.Nodes[0].Violations, ""), "number 3 is neither") {
 		t.Errorf("%+v, %v", v, err)
 	}
@@ -177,7 +177,7 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 	}); err != nil || record == nil || mark == nil {
 		t.Fatal("the first end is not archived", err)
 	}
-	if outcomes, err := b.leader().Retry(within(t, 5*time.Second), []rota.JobID{id}); err != nil || outcomes[0].Err != nil {
+	if outcomes, err := b.leader().Retry(within(t, ample), []rota.JobID{id}); err != nil || outcomes[0].Err != nil {
 		t.Fatal(outcomes, err)
 	}
 	newHand(t, b.leader(), "w1", 1)
@@ -185,7 +185,7 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 		job, _, err := b.leader().Job(within(t, 5*time.Second), id, rota.ReadOptions{})
 		return err == nil && len(job.Attempts) == 1
 	})
-	if _, err := b.leader().Cancel(within(t, 5*time.Second), []rota.JobID{id}); err != nil {
+	if _, err := b.leader().Cancel(within(t, ample), []rota.JobID{id}); err != nil {
 		t.Fatal(err)
 	}
 	whole()
@@ -203,7 +203,7 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	job, _, err := f.Job(within(t, 5*time.Second), id, rota.ReadOptions{})
+	job, _, err := f.Job(within(t, ample), id, rota.ReadOptions{})
 	if err != nil || len(job.Attempts) != 1 {
 		t.Fatalf("the node tells of an earlier end: %d attempts, %v", len(job.Attempts), err)
 	}
@@ -222,10 +222,10 @@ func TestArchive_aDiskThatCannotBeReadIsNoLackOfAJob(t *testing.T) {
 	if err := n.archiveDB.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := n.Job(within(t, 5*time.Second), jobs[0].ID, rota.ReadOptions{}); rota.KindOf(err) != rota.Unavailable {
+	if _, _, err := n.Job(within(t, ample), jobs[0].ID, rota.ReadOptions{}); rota.KindOf(err) != rota.Unavailable {
 		t.Errorf("the job is said to be unknown: %v", err)
 	}
-	if _, err := n.Submit(within(t, 5*time.Second), jobs); rota.KindOf(err) != rota.Unavailable {
+	if _, err := n.Submit(within(t, ample), jobs); rota.KindOf(err) != rota.Unavailable {
 		t.Errorf("the job is admitted a second time: %v", err)
 	}
 }

@@ -26,7 +26,7 @@ func endAll(t *testing.T, n *Node, jobs []rota.JobSpec) {
 	for i := range jobs {
 		ids[i] = jobs[i].ID
 	}
-	outcomes, err := n.Cancel(within(t, 20*time.Second), ids)
+	outcomes, err := n.Cancel(within(t, ample), ids)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func historyOf(t *testing.T, n *Node, f rota.JobFilter) (ids []rota.JobID) {
 	t.Helper()
 	f.Limit = 7
 	for {
-		page, _, err := n.Jobs(within(t, 10*time.Second), f, rota.ReadOptions{})
+		page, _, err := n.Jobs(within(t, ample), f, rota.ReadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func (b *bench) wantHistory(f rota.JobFilter, want []rota.JobSpec) {
 			b.t.Fatalf("node %s tells of %d jobs, %d are wanted: %v", id, len(got), len(ids), got)
 		}
 		for _, j := range []rota.JobSpec{want[0], want[len(want)-1]} {
-			job, _, err := n.Job(within(b.t, 10*time.Second), j.ID, rota.ReadOptions{})
+			job, _, err := n.Job(within(b.t, ample), j.ID, rota.ReadOptions{})
 			if err != nil || job.RecordDropped || string(job.Payload) != "payload" {
 				b.t.Fatalf("node %s shows job %s: %+v, %v", id, j.ID, job, err)
 			}
@@ -94,13 +94,17 @@ func (b *bench) complete(id rota.NodeID) {
 // leap moves the date, as if all wall clocks had, and lets a sweep see it.
 func (b *bench) leap(by rota.Date) {
 	b.t.Helper()
-	n := b.leader()
 	wall := time.Now().UnixMilli() + int64(by)
-	entry := &fsmpb.Entry{Term: n.leading().term, NowMs: int64(clockOf(n) + 1), WallMs: []int64{wall, wall, wall},
-		Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}}}
-	if err := n.settled(n.raft.Apply(mustSeal(b.t, entry), 5*time.Second)); err != nil {
-		b.t.Fatal(err)
-	}
+	b.eventually("the date has moved", func() bool {
+		n := b.leader()
+		l := n.leading()
+		if l == nil {
+			return false
+		}
+		entry := &fsmpb.Entry{Term: l.term, NowMs: int64(clockOf(n) + 1), WallMs: []int64{wall, wall, wall},
+			Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}}}
+		return n.settled(n.raft.Apply(mustSeal(b.t, entry), 5*time.Second)) == nil
+	})
 }
 
 func TestArchive_historyIsWholeOnEveryNode(t *testing.T) {
@@ -125,12 +129,12 @@ func TestArchive_historyIsWholeOnEveryNode(t *testing.T) {
 	for _, id := range b.ids() {
 		b.complete(id)
 	}
-	job, _, err := b.follower().Job(within(t, 5*time.Second), jobs[0].ID, rota.ReadOptions{})
+	job, _, err := b.follower().Job(within(t, ample), jobs[0].ID, rota.ReadOptions{})
 	if err != nil || !job.Archived || job.State != rota.Cancelled {
 		t.Fatalf("%+v, %v", job, err)
 	}
 	ended := 0
-	if err := b.follower().AwaitJobs(within(t, 5*time.Second), []rota.JobID{jobs[3].ID, jobs[50].ID}, func(j rota.Job) error {
+	if err := b.follower().AwaitJobs(within(t, ample), []rota.JobID{jobs[3].ID, jobs[50].ID}, func(j rota.Job) error {
 		ended++
 		if string(j.Payload) != "payload" {
 			t.Errorf("job %+v", j)
@@ -149,21 +153,21 @@ func TestArchive_retriesOfWhatLeftMemory(t *testing.T) {
 	endAll(t, b.leader(), jobs)
 	b.complete(b.leader().cfg.Node) // the others have it staged, or not
 	for _, n := range []*Node{b.leader(), b.follower()} {
-		outcomes, err := n.Retry(within(t, 10*time.Second), []rota.JobID{jobs[0].ID, jobs[1].ID, "nothing"})
+		outcomes, err := n.Retry(within(t, ample), []rota.JobID{jobs[0].ID, jobs[1].ID, "nothing"})
 		if err != nil || outcomes[0].Err != nil || outcomes[0].State != rota.Queued || outcomes[1].Err != nil ||
 			outcomes[2].Err == nil || outcomes[2].Err.Kind != rota.NotFound {
 			t.Fatalf("%+v, %v", outcomes, err)
 		}
 	}
 	for _, id := range b.ids() {
-		job, _, err := b.node(id).Job(within(t, 5*time.Second), jobs[0].ID, rota.ReadOptions{})
+		job, _, err := b.node(id).Job(within(t, ample), jobs[0].ID, rota.ReadOptions{})
 		if err != nil || job.State != rota.Queued || string(job.Payload) != "payload" || job.Archived {
 			t.Fatalf("%+v, %v", job, err)
 		}
 		b.complete(id)
 	}
 	b.wantHistory(rota.JobFilter{State: rota.Cancelled}, jobs[2:])
-	if _, err := b.leader().Cancel(within(t, 5*time.Second), []rota.JobID{jobs[0].ID, jobs[1].ID}); err != nil {
+	if _, err := b.leader().Cancel(within(t, ample), []rota.JobID{jobs[0].ID, jobs[1].ID}); err != nil {
 		t.Fatal(err)
 	}
 	b.wantHistory(rota.JobFilter{State: rota.Cancelled}, jobs)
@@ -201,7 +205,7 @@ func TestArchive_nodesFetchWhatTheyLack(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	damage(t, n, 17)
-	if job, _, err := n.Job(within(t, 5*time.Second), jobs[16].ID, rota.ReadOptions{}); err != nil || string(job.Payload) != "payload" {
+	if job, _, err := n.Job(within(t, ample), jobs[16].ID, rota.ReadOptions{}); err != nil || string(job.Payload) != "payload" {
 		t.Fatalf("%+v, %v", job, err)
 	}
 	b.complete(id)
@@ -295,16 +299,16 @@ func TestArchive_idsBeyondTombstonesAreKnown(t *testing.T) {
 	}
 	b.leap(rota.GCHorizon + 1000)
 	for _, n := range []*Node{b.follower(), b.leader()} {
-		outcomes, err := n.Submit(within(t, 10*time.Second), append(specs("j", 2), specs(string(n.cfg.Node), 1)...))
+		outcomes, err := n.Submit(within(t, ample), append(specs("j", 2), specs(string(n.cfg.Node), 1)...))
 		if err != nil || !outcomes[0].Existed || outcomes[0].State != rota.Cancelled || !outcomes[1].Existed ||
 			outcomes[2].Existed || outcomes[2].State != rota.Queued {
 			t.Fatalf("%+v, %v", outcomes, err)
 		}
-		job, _, err := n.Job(within(t, 5*time.Second), jobs[0].ID, rota.ReadOptions{})
+		job, _, err := n.Job(within(t, ample), jobs[0].ID, rota.ReadOptions{})
 		if err != nil || !job.Archived {
 			t.Fatalf("%+v, %v", job, err)
 		}
-		retried, err := n.Retry(within(t, 5*time.Second), []rota.JobID{jobs[0].ID})
+		retried, err := n.Retry(within(t, ample), []rota.JobID{jobs[0].ID})
 		if err != nil || retried[0].Err == nil || retried[0].Err.Kind != rota.OutOfRange {
 			t.Fatalf("%+v, %v", retried, err)
 		}
@@ -321,7 +325,7 @@ func TestArchive_backupAndRestore(t *testing.T) {
 	b.complete("n1")
 	submitAll(t, n, specs("live", 2))
 	var file bytes.Buffer
-	if err := n.SaveSnapshot(within(t, 10*time.Second), &file); err != nil {
+	if err := n.SaveSnapshot(within(t, ample), &file); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "backup.rota")
@@ -343,7 +347,7 @@ func TestArchive_backupAndRestore(t *testing.T) {
 	}
 	endAll(t, restored, specs("after", 3))
 	to.complete("n1")
-	outcomes, err := restored.Retry(within(t, 5*time.Second), []rota.JobID{jobs[4].ID})
+	outcomes, err := restored.Retry(within(t, ample), []rota.JobID{jobs[4].ID})
 	if err != nil || outcomes[0].Err != nil {
 		t.Fatalf("%+v, %v", outcomes, err)
 	}

@@ -17,14 +17,14 @@ import (
 func auditedBackup(t *testing.T, n *Node, from rota.Index) {
 	t.Helper()
 	var file bytes.Buffer
-	if err := n.SaveSnapshot(within(t, 20*time.Second), &file); err != nil {
+	if err := n.SaveSnapshot(within(t, ample), &file); err != nil {
 		t.Fatalf("node %s cannot be backed up: %v", n.cfg.Node, err)
 	}
 	path := filepath.Join(t.TempDir(), "backup")
 	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	report, err := AuditBackup(within(t, 20*time.Second), path, slog.New(slog.DiscardHandler))
+	report, err := AuditBackup(within(t, ample), path, slog.New(slog.DiscardHandler))
 	if err != nil || report.Difference != nil || from != 0 && report.From != from || report.Entries == 0 {
 		t.Fatalf("%+v, %+v, %v", report, report.Difference, err)
 	}
@@ -71,7 +71,7 @@ func TestAudit_afterAnInstalledSnapshot(t *testing.T) {
 	}
 	b.startPlanned()
 	if b.leader().cfg.Node == "n3" {
-		if _, err := b.leader().TransferLeadership(within(t, 10*time.Second), "n1"); err != nil {
+		if _, err := b.leader().TransferLeadership(within(t, ample), "n1"); err != nil {
 			t.Fatal(err)
 		}
 	}

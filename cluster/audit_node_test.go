@@ -41,14 +41,14 @@ func TestAuditOfNodes(t *testing.T) {
 			t.Fatalf("%+v", x.Decision)
 		}
 		// One entry before the state that the decision was made on nothing was placed.
-		then, err := b.follower().Why(within(t, 10*time.Second), "late-00000", x.Decision.Height)
+		then, err := b.follower().Why(within(t, ample), "late-00000", x.Decision.Height)
 		if err != nil || then.State != rota.Queued || then.Index != x.Decision.Height || then.Decision != nil {
 			t.Fatalf("%+v, %v", then, err)
 		}
-		if _, err := b.leader().Why(within(t, 5*time.Second), "late-00000", 1<<40); rota.KindOf(err) != rota.OutOfRange {
+		if _, err := b.leader().Why(within(t, ample), "late-00000", 1<<40); rota.KindOf(err) != rota.OutOfRange {
 			t.Fatalf("the future was explained: %v", err)
 		}
-		if _, err := b.leader().Why(within(t, 5*time.Second), "nobody", 0); rota.KindOf(err) != rota.NotFound {
+		if _, err := b.leader().Why(within(t, ample), "nobody", 0); rota.KindOf(err) != rota.NotFound {
 			t.Fatalf("an unknown job was explained: %v", err)
 		}
 	})
@@ -59,22 +59,22 @@ func TestAuditOfNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.follower().SaveSnapshot(within(t, 20*time.Second), f); err != nil {
+	if err := b.follower().SaveSnapshot(within(t, ample), f); err != nil {
 		t.Fatal(err)
 	}
 	f.Close()
-	report, err := AuditBackup(within(t, 20*time.Second), path, slog.New(slog.DiscardHandler))
+	report, err := AuditBackup(within(t, ample), path, slog.New(slog.DiscardHandler))
 	if err != nil || report.Difference != nil || report.Rounds < 3 || report.Proved != report.Rounds {
 		t.Fatalf("%+v, %+v, %v", report, report.Difference, err)
 	}
 	leader := b.leader()
 	data := leader.cfg.Data
-	if _, err := AuditData(within(t, 20*time.Second), data, slog.New(slog.DiscardHandler)); rota.KindOf(err) != rota.Conflict ||
+	if _, err := AuditData(within(t, ample), data, slog.New(slog.DiscardHandler)); rota.KindOf(err) != rota.Conflict ||
 		!strings.Contains(err.Error(), "another process") {
 		t.Fatalf("a running node's directory was audited: %v", err)
 	}
 	b.stop(leader.cfg.Node)
-	report, err = AuditData(within(t, 20*time.Second), data, slog.New(slog.DiscardHandler))
+	report, err = AuditData(within(t, ample), data, slog.New(slog.DiscardHandler))
 	if err != nil || report.Difference != nil || report.Rounds < 3 || report.Proved != report.Rounds {
 		t.Fatalf("%+v, %+v, %v", report, report.Difference, err)
 	}
@@ -103,7 +103,7 @@ func TestAuditFindsAPlantedDifference(t *testing.T) {
 	placed := b.leader().ownStatus().AppliedIndex
 	b.eventually("the follower has the placements", func() bool { return n.ownStatus().AppliedIndex >= placed })
 	b.stop(n.cfg.Node)
-	whole, err := AuditData(within(t, 20*time.Second), data, slog.New(slog.DiscardHandler))
+	whole, err := AuditData(within(t, ample), data, slog.New(slog.DiscardHandler))
 	if err != nil || whole.Difference != nil || whole.Proved != whole.Rounds || whole.Rounds == 0 {
 		t.Fatalf("%+v, %v", whole, err)
 	}
@@ -120,7 +120,7 @@ func TestAuditFindsAPlantedDifference(t *testing.T) {
 				t.Fatal(err)
 			}
 			index, logged := plant(t, planted, change)
-			report, err := AuditData(within(t, 20*time.Second), planted, slog.New(slog.DiscardHandler))
+			report, err := AuditData(within(t, ample), planted, slog.New(slog.DiscardHandler))
 			d := report.Difference
 			if err != nil || d == nil {
 				t.Fatalf("the change at index %d is not found: %+v, %v", index, report, err)

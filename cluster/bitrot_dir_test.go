@@ -45,13 +45,13 @@ func rotten(t *testing.T) *soundDir {
 		submitAll(t, n, specs(name, 40))
 		flow := rota.WorkflowSpec{ID: rota.WorkflowID(name), Nodes: []rota.NodeSpec{rota.NewNodeSpec("a", "work", nil),
 			rota.NewNodeSpec("b", "work", nil, "a")}}
-		if _, err := n.SubmitWorkflow(within(t, 10*time.Second), flow); err != nil {
+		if _, err := n.SubmitWorkflow(within(t, ample), flow); err != nil {
 			t.Fatal(err)
 		}
 		for _, a := range h.take(20) {
 			h.do(rota.VerbComplete, a)
 		}
-		if _, err := n.Cancel(within(t, 10*time.Second), []rota.JobID{rota.JobID(name + "-00039"), rota.JobID(name + "-00038")}); err != nil {
+		if _, err := n.Cancel(within(t, ample), []rota.JobID{rota.JobID(name + "-00039"), rota.JobID(name + "-00038")}); err != nil {
 			t.Fatal(err)
 		}
 		if round < 2 {

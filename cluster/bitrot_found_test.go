@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -25,7 +24,7 @@ func TestScrub_mendsADamagedMark(t *testing.T) {
 	for i := range ids {
 		ids[i] = rota.JobID(fmt.Sprintf("a-%05d", i))
 	}
-	if _, err := n.Cancel(within(t, 10*time.Second), ids); err != nil {
+	if _, err := n.Cancel(within(t, ample), ids); err != nil {
 		t.Fatal(err)
 	}
 	f := b.follower()

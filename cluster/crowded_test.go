@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -13,15 +12,15 @@ import (
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	n, other := b.leader(), b.follower()
-	if _, err := n.SetQueue(within(t, 10*time.Second), rota.DefaultQueue, "", []rota.Setting{{Key: "queue_cap", Value: "10"}}); err != nil {
+	n, other := b.loyal(), b.follower()
+	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "", []rota.Setting{{Key: "queue_cap", Value: "10"}}); err != nil {
 		t.Fatal(err)
 	}
 	first := specs("first", 9)
 	submitAll(t, n, first)
 	refused := func(at *Node, jobs []rota.JobSpec) {
 		t.Helper()
-		outcomes, err := at.Submit(within(t, 20*time.Second), jobs)
+		outcomes, err := at.Submit(within(t, ample), jobs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +44,7 @@ func TestCrowd(t *testing.T) {
 	// Among refused ones: a known job, and an urgent one, each at its place.
 	mixed := append(specs("more", 2), first[3], specs("more-yet", 1)[0], specs("urgent", 1)[0])
 	mixed[4].Priority = 0
-	outcomes, err := other.Submit(within(t, 20*time.Second), mixed)
+	outcomes, err := other.Submit(within(t, ample), mixed)
 	if err != nil {
 		t.Fatal(err)
 	}

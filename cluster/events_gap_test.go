@@ -71,7 +71,7 @@ func TestEvents_damagedOnDisk(t *testing.T) {
 	if len(got) == 0 || !strings.HasPrefix(string(got[len(got)-1].Job), "b-") {
 		t.Fatalf("%d events are told", len(got))
 	}
-	if v, err := n.Verify(within(t, 10*time.Second)); err != nil || !v.Equal {
+	if v, err := n.Verify(within(t, ample)); err != nil || !v.Equal {
 		t.Errorf("what was spoilt and given up is still a fault: %+v, %v", v, err)
 	}
 }
@@ -121,7 +121,7 @@ func TestEvents_aHoleThatNoNodeFills(t *testing.T) {
 	if len(got) != 30 || !strings.HasPrefix(string(got[0].Job), "c-") {
 		t.Fatalf("%d events are told, from %v on", len(got), got)
 	}
-	err := n.Events(within(t, 5*time.Second), rota.EventFilter{After: first[3].ID, Follow: true},
+	err := n.Events(within(t, ample), rota.EventFilter{After: first[3].ID, Follow: true},
 		func(rota.EventBatch) error { return nil })
 	if rota.KindOf(err) != rota.OutOfRange || !strings.Contains(err.Error(), "the oldest is ") {
 		t.Errorf("who stands before the hole: %v", err)
@@ -138,7 +138,7 @@ func TestEvents_aNodeThatIsNotKnownYetMayHaveThem(t *testing.T) {
 	if err := n.settled(n.raft.AddNonvoter("ghost", raft.ServerAddress(freeAddr(t)), 0, raftTimeout)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := n.fetchEvents(within(t, 10*time.Second), rota.EventRange{From: 1 << 40})
+	_, err := n.fetchEvents(within(t, ample), rota.EventRange{From: 1 << 40})
 	if rota.KindOf(err) != rota.Unavailable {
 		t.Errorf("one node was not asked: %v", err)
 	}

@@ -17,7 +17,7 @@ import (
 func tail(t *testing.T, n *Node, filter rota.EventFilter) []rota.ServedEvent {
 	t.Helper()
 	var got []rota.ServedEvent
-	err := n.Events(within(t, 20*time.Second), filter, func(batch rota.EventBatch) error {
+	err := n.Events(within(t, ample), filter, func(batch rota.EventBatch) error {
 		got = append(got, batch.Events...)
 		return nil
 	})
@@ -83,7 +83,7 @@ func TestEvents_areTheSameOnEveryNode(t *testing.T) {
 	if n := len(tail(t, b.leader(), rota.EventFilter{Kinds: []rota.EventKind{rota.JobCompleted, rota.JobRunning}})); n != 14 {
 		t.Errorf("%d events are of two kinds", n)
 	}
-	if v, err := b.leader().Verify(within(t, 10*time.Second)); err != nil || !v.Equal {
+	if v, err := b.leader().Verify(within(t, ample)); err != nil || !v.Equal {
 		t.Errorf("%+v, %v", v, err)
 	}
 }
@@ -108,7 +108,7 @@ func TestEvents_refuses(t *testing.T) {
 		"of an earlier incarnation": {rota.EventID{Index: 0, Seq: 7}, rota.OutOfRange, "the oldest is 1."},
 	} {
 		for _, follow := range []bool{false, true} {
-			err := n.Events(within(t, 5*time.Second), rota.EventFilter{After: c.after, Follow: follow},
+			err := n.Events(within(t, ample), rota.EventFilter{After: c.after, Follow: follow},
 				func(rota.EventBatch) error { return errors.New("it tells something") })
 			if rota.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("%s: %v", name, err)
@@ -142,7 +142,7 @@ func TestEvents_beyondRetention(t *testing.T) {
 	if len(got) != 100 {
 		t.Errorf("%d events are told, 100 are retained", len(got))
 	}
-	err := n.Events(within(t, 5*time.Second), rota.EventFilter{After: all[0].ID}, func(rota.EventBatch) error { return nil })
+	err := n.Events(within(t, ample), rota.EventFilter{After: all[0].ID}, func(rota.EventBatch) error { return nil })
 	if rota.KindOf(err) != rota.OutOfRange || !strings.Contains(err.Error(), got[0].ID.String()) {
 		t.Errorf("an event older than all: %v", err)
 	}
@@ -221,7 +221,7 @@ func TestEvents_resume(t *testing.T) {
 		from, to := away.events.missing()
 		return from == to
 	})
-	if v, err := away.Verify(within(t, 10*time.Second)); err == nil && slices.ContainsFunc(v.Nodes,
+	if v, err := away.Verify(within(t, ample)); err == nil && slices.ContainsFunc(v.Nodes,
 		func(x rota.NodeVerdict) bool { return len(x.Violations) > 0 }) {
 		t.Errorf("%+v", v)
 	}
@@ -260,7 +260,7 @@ func TestEvents_slowConsumer(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		first := true
-		done <- n.Events(within(t, 20*time.Second), rota.EventFilter{Follow: true}, func(rota.EventBatch) error {
+		done <- n.Events(within(t, ample), rota.EventFilter{Follow: true}, func(rota.EventBatch) error {
 			if first {
 				first = false
 				return nil
@@ -296,7 +296,7 @@ func TestEvents_verifyFindsAPlantedDifference(t *testing.T) {
 		submitAll(t, n, specs(fmt.Sprint("j", i), 20))
 		n.flushEventsOnce()
 	}
-	if v, err := n.CheckAt(within(t, 5*time.Second), rota.Index(n.applied.Load())); err != nil || len(v.Violations) > 0 {
+	if v, err := n.CheckAt(within(t, ample), rota.Index(n.applied.Load())); err != nil || len(v.Violations) > 0 {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	n.events.mu.Lock()
@@ -305,7 +305,7 @@ func TestEvents_verifyFindsAPlantedDifference(t *testing.T) {
 	e.Bytes[len(e.Bytes)/2] ^= 1
 	index := e.Index
 	n.events.mu.Unlock()
-	v, err := n.CheckAt(within(t, 5*time.Second), rota.Index(n.applied.Load()))
+	v, err := n.CheckAt(within(t, ample), rota.Index(n.applied.Load()))
 	if err != nil || len(v.Violations) != 1 || !strings.Contains(v.Violations[0], fmt.Sprint("entry ", index)) {
 		t.Errorf("%+v, %v", v, err)
 	}

@@ -26,7 +26,7 @@ func newHand(t *testing.T, n *Node, id rota.WorkerID, slots int32) *hand {
 
 func (h *hand) connect(n *Node) {
 	h.t.Helper()
-	s, err := n.OpenWorker(within(h.t, 10*time.Second), rota.WorkerSpec{ID: h.id, Queues: []rota.QueueName{rota.DefaultQueue},
+	s, err := n.OpenWorker(within(h.t, ample), rota.WorkerSpec{ID: h.id, Queues: []rota.QueueName{rota.DefaultQueue},
 		Slots: h.slots}, h.secret[:], false, nil)
 	if err != nil {
 		h.t.Fatal(err)
@@ -39,7 +39,7 @@ func (h *hand) take(n int) []rota.Assignment {
 	h.t.Helper()
 	var got []rota.Assignment
 	for len(got) < n {
-		notices, err := h.s.Notices(within(h.t, 10*time.Second))
+		notices, err := h.s.Notices(within(h.t, ample))
 		if err != nil {
 			h.t.Fatalf("worker %s has %d leases of %d: %v", h.id, len(got), n, err)
 		}
@@ -72,7 +72,7 @@ func (h *hand) do(verb rota.LeaseVerb, leases ...rota.Assignment) []rota.LeaseAn
 	for _, a := range leases {
 		commands = append(commands, rota.LeaseCommand{Verb: verb, Lease: a.Lease.ID, Job: a.Lease.Job, Ordinal: a.Lease.Renewals + 1})
 	}
-	answers, err := h.s.Do(within(h.t, 10*time.Second), commands)
+	answers, err := h.s.Do(within(h.t, ample), commands)
 	if err != nil {
 		h.t.Fatal(err)
 	}

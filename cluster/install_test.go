@@ -36,7 +36,7 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 	h := newHand(t, f, "w1", 4)
 	gone := newHand(t, f, "w2", 1)
 	b.eventually("both are known", func() bool { return statusOf(b.leader(), "w2") == rota.WorkerActive })
-	if _, err := b.leader().DrainWorker(within(t, 5*time.Second), "w2"); err != nil {
+	if _, err := b.leader().DrainWorker(within(t, ample), "w2"); err != nil {
 		t.Fatal(err)
 	}
 	submitAll(t, b.leader(), specs("held", 4))
@@ -58,11 +58,11 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 	b.isolate(f.cfg.Node)
 	n := b.leader()
 	cancelled := held[0].Lease.Job
-	if _, err := n.Cancel(within(t, 10*time.Second), []rota.JobID{cancelled}); err != nil {
+	if _, err := n.Cancel(within(t, ample), []rota.JobID{cancelled}); err != nil {
 		t.Fatal(err)
 	}
 	// The other worker's session goes to somebody else meanwhile.
-	if _, err := n.OpenWorker(within(t, 5*time.Second), rota.WorkerSpec{ID: "w2", Queues: []rota.QueueName{"default"}, Slots: 1},
+	if _, err := n.OpenWorker(within(t, ample), rota.WorkerSpec{ID: "w2", Queues: []rota.QueueName{"default"}, Slots: 1},
 		[]byte("the secret of another process"), true, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 
 	told, open := false, map[rota.JobID]bool{}
 	for !told || len(open) < 3 {
-		notices, err := h.s.Notices(within(t, 10*time.Second))
+		notices, err := h.s.Notices(within(t, ample))
 		if err != nil {
 			t.Fatalf("told of the end: %v, of %d open leases: %v", told, len(open), err)
 		}
@@ -91,7 +91,7 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 		t.Error("a lease that ended is told as open")
 	}
 	for err := error(nil); rota.KindOf(err) != rota.Stale; {
-		if _, err = gone.s.Notices(within(t, 10*time.Second)); err != nil && rota.KindOf(err) != rota.Stale {
+		if _, err = gone.s.Notices(within(t, ample)); err != nil && rota.KindOf(err) != rota.Stale {
 			t.Fatalf("a session that was taken over: %v", err)
 		}
 	}
@@ -103,7 +103,7 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 	if err := <-waited; err != nil || len(ended) != 2 {
 		t.Errorf("the waiter saw %d jobs end, %v", len(ended), err)
 	}
-	if v, err := f.Verify(within(t, 10*time.Second)); err != nil || !v.Equal {
+	if v, err := f.Verify(within(t, ample)); err != nil || !v.Equal {
 		t.Errorf("%+v, %v", v, err)
 	}
 }
@@ -117,15 +117,15 @@ func TestAwaitJobs_ofAJobThatEndsTwice(t *testing.T) {
 		submitAll(t, n, specs(fmt.Sprintf("r%d", i), 1))
 		waited := make(chan error, 1)
 		go func() {
-			waited <- n.AwaitJobs(within(t, 20*time.Second), []rota.JobID{id, id}, func(rota.Job) error { return nil })
+			waited <- n.AwaitJobs(within(t, ample), []rota.JobID{id, id}, func(rota.Job) error { return nil })
 		}()
 		for range 3 {
-			if _, err := n.Cancel(within(t, 5*time.Second), []rota.JobID{id}); err != nil {
+			if _, err := n.Cancel(within(t, ample), []rota.JobID{id}); err != nil {
 				t.Fatal(err)
 			}
-			_, _ = n.Retry(within(t, 5*time.Second), []rota.JobID{id})
+			_, _ = n.Retry(within(t, ample), []rota.JobID{id})
 		}
-		_, _ = n.Cancel(within(t, 5*time.Second), []rota.JobID{id})
+		_, _ = n.Cancel(within(t, ample), []rota.JobID{id})
 		if err := <-waited; err != nil {
 			t.Fatal(err)
 		}
@@ -144,12 +144,12 @@ func TestNotices_theEndIsToldThoughNoticesCameWithIt(t *testing.T) {
 	h := newHand(t, n, "w1", 2)
 	submitAll(t, n, specs("x", 2))
 	h.take(2)
-	if err := h.s.Bye(within(t, 5*time.Second)); err != nil { // ends the session, then both leases: one poke
+	if err := h.s.Bye(within(t, ample)); err != nil { // ends the session, then both leases: one poke
 		t.Fatal(err)
 	}
 	var err error
 	for err == nil {
-		_, err = h.s.Notices(within(t, 5*time.Second))
+		_, err = h.s.Notices(within(t, ample))
 	}
 	if rota.KindOf(err) != rota.Stale {
 		t.Fatalf("the session ended with %v", err)
@@ -158,7 +158,7 @@ func TestNotices_theEndIsToldThoughNoticesCameWithIt(t *testing.T) {
 	old := other.s
 	other.connect(n) // the old stream lingers
 	for err = nil; err == nil; {
-		_, err = old.Notices(within(t, 5*time.Second))
+		_, err = old.Notices(within(t, ample))
 	}
 	if rota.KindOf(err) != rota.Unavailable {
 		t.Fatalf("the old stream ended with %v", err)

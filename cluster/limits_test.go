@@ -39,8 +39,9 @@ func startAttesting(t *testing.T) *bench {
 func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 	t.Parallel()
 	b := startAttesting(t)
+	b.loyal() // an election makes entries
 	n := b.follower()
-	s, err := n.Status(within(t, 10*time.Second))
+	s, err := n.Status(within(t, ample))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 	short := attest(1, cluster, "w1", later)
 	short.Signature = short.Signature[:63]
 	open := func(id rota.WorkerID, a *rota.Attestation) error {
-		s, err := n.OpenWorker(within(t, 10*time.Second), rota.WorkerSpec{ID: id, Queues: []rota.QueueName{"default"}, Slots: 1},
+		s, err := n.OpenWorker(within(t, ample), rota.WorkerSpec{ID: id, Queues: []rota.QueueName{"default"}, Slots: 1},
 			[]byte("a secret of sixteen"), false, a)
 		if err == nil {
 			s.Close()
@@ -86,7 +87,7 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 	if after := n.raft.LastIndex(); after != before {
 		t.Errorf("refused attestations made %d entries", after-before)
 	}
-	if _, err := n.Worker(within(t, 10*time.Second), "w1", rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
+	if _, err := n.Worker(within(t, ample), "w1", rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
 		t.Errorf("a refused worker is registered: %v", err)
 	}
 	for id, a := range map[rota.WorkerID]*rota.Attestation{"w1": attest(1, cluster, "w1", later),
@@ -94,7 +95,7 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 		if err := open(id, a); err != nil {
 			t.Fatalf("%s: %v", id, err)
 		}
-		w, err := n.Worker(within(t, 10*time.Second), id, rota.ReadOptions{})
+		w, err := n.Worker(within(t, ample), id, rota.ReadOptions{})
 		want := rota.Date(0)
 		if a != nil {
 			want = later
@@ -111,7 +112,7 @@ func TestNode_takesOperatorsWordsAnywhere(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	f, l := b.follower(), b.leader()
-	ctx := within(t, 60*time.Second)
+	ctx := within(t, ample)
 
 	tenant, err := f.SetTenant(ctx, "acme", []rota.Setting{{Key: "tier", Value: "PRO"}, {Key: "max_concurrent", Value: "1"}})
 	if err != nil || tenant.Tier != rota.TierPro || tenant.MaxConcurrent != 1 || !tenant.Known {
@@ -173,7 +174,7 @@ func TestNode_takesOperatorsWordsAnywhere(t *testing.T) {
 func TestNode_refusesMisshapenOperatorsWordsBeforeTheLog(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
-	n, ctx := b.leader(), within(t, 30*time.Second)
+	n, ctx := b.leader(), within(t, ample)
 	errOf := func(_ any, err error) error { return err }
 	before := b.atRest(n)
 	for name, err := range map[string]error{

@@ -94,7 +94,7 @@ func TestLoss_whatWasAcknowledgedOutlivesItsLeader(t *testing.T) {
 	}
 	acked := p.stop()
 	for _, n := range nodes {
-		if _, _, err := n.Jobs(within(t, 10*time.Second), rota.JobFilter{Limit: 1}, rota.ReadOptions{}); err != nil {
+		if _, _, err := n.Jobs(within(t, ample), rota.JobFilter{Limit: 1}, rota.ReadOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		var lost []rota.JobID
@@ -107,7 +107,7 @@ func TestLoss_whatWasAcknowledgedOutlivesItsLeader(t *testing.T) {
 			t.Errorf("node %s has lost %d of %d acknowledged jobs, the first is %s", n.cfg.Node, len(lost), len(acked), lost[0])
 		}
 	}
-	if v, err := nodes[0].Verify(within(t, 10*time.Second)); err != nil || !v.Equal {
+	if v, err := nodes[0].Verify(within(t, ample)); err != nil || !v.Equal {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

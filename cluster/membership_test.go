@@ -107,10 +107,10 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 	b.plan("n4", 0)
 	b.start("n4")
 	b.awaitReady("n4")
-	if err := b.leader().RemovePeer(within(t, 10*time.Second), "n4"); err != nil {
+	if err := b.leader().RemovePeer(within(t, ample), "n4"); err != nil {
 		t.Fatal(err)
 	}
-	n := b.leader()
+	n := b.loyal()
 	l := n.leading()
 	b.eventually("the removed node is no member", func() bool { return len(n.servers()) == 3 })
 	b.eventually("the cluster rests", func() bool { return !n.sweepNeeded(l) })
@@ -144,8 +144,9 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 func TestRemoval_thatALeaderBeganIsFinished(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
+	l := b.loyal().leading()
 	f := b.follower().cfg.Node
-	r := b.leader().leading().propose(within(t, 5*time.Second), []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{
+	r := l.propose(within(t, ample), []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{
 		SetNode: &fsmpb.SetNode{Id: string(f), Removed: true}}}}, true)
 	if r.err != nil {
 		t.Fatal(r.err)
@@ -157,7 +158,7 @@ func TestLeave(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	n := b.leader()
-	if err := n.Leave(within(t, 15*time.Second)); err != nil {
+	if err := n.Leave(within(t, ample)); err != nil {
 		t.Fatal(err)
 	}
 	<-n.Left()

@@ -29,14 +29,14 @@ func TestNode(t *testing.T) {
 			}
 		}
 		for _, id := range b.ids() {
-			job, _, err := b.node(id).Job(within(t, 5*time.Second), "a-00000", rota.ReadOptions{})
+			job, _, err := b.node(id).Job(within(t, ample), "a-00000", rota.ReadOptions{})
 			if err != nil || job.State != rota.Completed {
 				t.Fatalf("%s: job is %s, %v", id, job.State, err)
 			}
 		}
 	})
 	t.Run("answers a repeated submission with the first outcome", func(t *testing.T) {
-		again, err := b.follower().Submit(within(t, 5*time.Second), specs("a", 1))
+		again, err := b.follower().Submit(within(t, ample), specs("a", 1))
 		if err != nil || !again[0].Existed || again[0].State != rota.Completed {
 			t.Fatalf("got %+v, %v", again, err)
 		}
@@ -44,10 +44,10 @@ func TestNode(t *testing.T) {
 	t.Run("answers a repeated completion with the first outcome and refuses a stranger's", func(t *testing.T) {
 		h, stranger := newHand(t, b.leader(), "w2", 1), newHand(t, b.leader(), "w3", 1)
 		stranger.s.Close()
-		if _, err := b.leader().DrainWorker(within(t, 5*time.Second), "w3"); err != nil {
+		if _, err := b.leader().DrainWorker(within(t, ample), "w3"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.leader().DrainWorker(within(t, 5*time.Second), "w1"); err != nil {
+		if _, err := b.leader().DrainWorker(within(t, ample), "w1"); err != nil {
 			t.Fatal(err)
 		}
 		submitAll(t, b.leader(), specs("c", 1))
@@ -65,7 +65,7 @@ func TestNode(t *testing.T) {
 		h := newHand(t, b.follower(), "w4", 1)
 		last := rota.Clock(0)
 		for range 3 {
-			clock, err := h.s.Beat(within(t, 5*time.Second))
+			clock, err := h.s.Beat(within(t, ample))
 			if err != nil || clock < last {
 				t.Fatalf("clock %d after %d, %v", clock, last, err)
 			}
@@ -73,7 +73,7 @@ func TestNode(t *testing.T) {
 		}
 	})
 	t.Run("holds equal digests and no violation on all nodes", func(t *testing.T) {
-		v, err := b.follower().Verify(within(t, 10*time.Second))
+		v, err := b.follower().Verify(within(t, ample))
 		if err != nil || !v.Equal || len(v.Nodes) != 3 {
 			t.Fatalf("%+v, %v", v, err)
 		}
@@ -113,7 +113,7 @@ func TestNode_failover(t *testing.T) {
 	}
 	b.start(old.cfg.Node)
 	b.awaitReady(old.cfg.Node)
-	if v, err := b.node(old.cfg.Node).Verify(within(t, 10*time.Second)); err != nil || !v.Equal {
+	if v, err := b.node(old.cfg.Node).Verify(within(t, ample)); err != nil || !v.Equal {
 		t.Fatalf("%+v, %v", v, err)
 	}
 }
@@ -134,7 +134,7 @@ func TestNode_reconnectingElsewhereGivesOpenLeasesBack(t *testing.T) {
 	if len(again) != len(first) {
 		t.Fatalf("%d leases came back of %d", len(again), len(first))
 	}
-	other, err := b.leader().OpenWorker(within(t, 5*time.Second), rota.WorkerSpec{ID: "w1", Queues: []rota.QueueName{"default"},
+	other, err := b.leader().OpenWorker(within(t, ample), rota.WorkerSpec{ID: "w1", Queues: []rota.QueueName{"default"},
 		Slots: 1}, []byte("another secret, of another process"), false, nil)
 	if rota.KindOf(err) != rota.Conflict {
 		t.Fatalf("another secret got %v, %v", other, err)
@@ -186,7 +186,7 @@ func TestNode_membership(t *testing.T) {
 	b.eventually("n4 votes", func() bool { return voter("n4") })
 	b.awaitReady("n4")
 
-	if err := b.leader().RemovePeer(within(t, 10*time.Second), "n4"); err != nil {
+	if err := b.leader().RemovePeer(within(t, ample), "n4"); err != nil {
 		t.Fatal(err)
 	}
 	b.stop("n4")
@@ -245,7 +245,7 @@ func TestNode_restart(t *testing.T) {
 	b.stop("n1")
 	b.start("n1")
 	b.awaitReady("n1")
-	page, _, err := b.leader().Jobs(within(t, 5*time.Second), rota.JobFilter{Limit: 1000}, rota.ReadOptions{})
+	page, _, err := b.leader().Jobs(within(t, ample), rota.JobFilter{Limit: 1000}, rota.ReadOptions{})
 	if err != nil || len(page.Jobs) != 200 || b.leader().ClusterID() != before {
 		t.Fatalf("%d jobs of cluster %s after a restart of %s, %v", len(page.Jobs), b.leader().ClusterID(), before, err)
 	}
@@ -262,7 +262,7 @@ func TestRestoreBackup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(b.leader().SaveSnapshot(within(t, 5*time.Second), f), f.Close()); err != nil {
+	if err := errors.Join(b.leader().SaveSnapshot(within(t, ample), f), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -72,7 +72,7 @@ func TestRebuild_readsInProgress(t *testing.T) {
 	b := startBench(t, 3)
 	submitAll(t, b.leader(), specs("before", 50))
 	f := b.follower()
-	if _, _, err := f.Job(within(t, 5*time.Second), "before-00000", rota.ReadOptions{}); err != nil {
+	if _, _, err := f.Job(within(t, ample), "before-00000", rota.ReadOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var lies atomic.Int64
@@ -126,7 +126,7 @@ func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
 	n := b.leader()
 	submitAll(t, n, specs("before", 1))
 	n.dropState()
-	ctx := within(t, 5*time.Second)
+	ctx := within(t, ample)
 	_, _, job := n.jobAt(ctx, "before-00000")
 	_, jobs := n.listJobs(rota.JobFilter{})
 	_, _, flow := n.workflowHere("flow1")
@@ -163,7 +163,7 @@ func TestRebuild_noBackupOfNothing(t *testing.T) {
 	var out bytes.Buffer
 	done := make(chan error, 1)
 	begun := f.applied.Load()
-	go func() { done <- f.SaveSnapshot(within(t, 30*time.Second), &out) }()
+	go func() { done <- f.SaveSnapshot(within(t, ample), &out) }()
 	b.eventually("the backup has begun", func() bool { return f.applied.Load() > begun+10 })
 	b.corrupt(f, "ghost")
 	b.eventually("it notices", func() bool { return f.mend.active.Load() })
@@ -260,7 +260,7 @@ func (g *gatedReader) Close() error { return nil }
 func stateOf(t *testing.T, n *Node) (data []byte, at rota.Index) {
 	t.Helper()
 	var out bytes.Buffer
-	if err := n.SaveState(within(t, 5*time.Second), &out); err != nil {
+	if err := n.SaveState(within(t, ample), &out); err != nil {
 		t.Fatal(err)
 	}
 	info, err := snapshot.Inspect(bytes.NewReader(out.Bytes()))

@@ -117,7 +117,7 @@ func TestRPCGuard(t *testing.T) {
 func TestRPCGuard_aCapturedMemberEndsNothing(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	leader, victim := b.leader(), b.follower()
+	leader, victim := b.loyal(), b.follower()
 	var captured *Node // the third: its id and identity, spoken by another process
 	for _, id := range b.ids() {
 		if n := b.node(id); n != leader && n != victim {

@@ -85,7 +85,7 @@ func (b *bench) inForce(version uint32) {
 
 // rulesOf is the version in force as a node's status says it.
 func (b *bench) rulesOf(n *Node) uint32 {
-	s, err := n.Status(within(b.t, 5*time.Second))
+	s, err := n.Status(within(b.t, ample))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -111,12 +111,12 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 	submitAll(t, b.node("n1"), specs("mixed", 50))
 	b.stays(1)
 	for _, id := range b.ids() {
-		_, err := b.node(id).SetTenant(within(t, 5*time.Second), "acme", heavier())
+		_, err := b.node(id).SetTenant(within(t, ample), "acme", heavier())
 		if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "switches on when every node runs a newer binary") {
 			t.Errorf("node %s answered what needs newer rules with %v", id, err)
 		}
 	}
-	s, err := b.node("n1").Status(within(t, 5*time.Second))
+	s, err := b.node("n1").Status(within(t, ample))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 	b.inForce(2)
 	b.verifyEqual(b.leader())
 	submitAll(t, b.node("n1"), specs("switched", 50))
-	if _, err := b.node("n2").SetTenant(within(t, 10*time.Second), "acme", heavier()); err != nil {
+	if _, err := b.node("n2").SetTenant(within(t, ample), "acme", heavier()); err != nil {
 		t.Errorf("what the newer rules brought: %v", err)
 	}
 	for _, id := range b.ids() {
@@ -261,7 +261,7 @@ func TestRules_anOlderBinaryRefusesASnapshot(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "backup")
 	var backup bytes.Buffer
-	if err := f.SaveSnapshot(within(t, 10*time.Second), &backup); err != nil {
+	if err := f.SaveSnapshot(within(t, ample), &backup); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, backup.Bytes(), 0o600); err != nil {

@@ -46,7 +46,7 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 	plan("n3", 3, 1200*time.Millisecond)
 	b.startPlanned()
 	if b.leader().cfg.Node != "n1" {
-		if _, err := b.leader().TransferLeadership(within(t, 10*time.Second), "n1"); err != nil {
+		if _, err := b.leader().TransferLeadership(within(t, ample), "n1"); err != nil {
 			t.Fatal(err)
 		}
 	}
