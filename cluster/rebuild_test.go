@@ -20,11 +20,17 @@ import (
 // code, would: it applies an entry that no other node has.
 func (b *bench) corrupt(n *Node, job rota.JobID) {
 	b.t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	b.corruptHeld(n, job)
+}
+
+// corruptHeld is corrupt for who holds the node's lock.
+func (b *bench) corruptHeld(n *Node, job rota.JobID) {
+	b.t.Helper()
 	spec := rota.NewJobSpec("work", nil)
 	spec.ID, spec.Tenant = job, rota.DefaultTenant
 	data := mustSeal(b.t, &fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&spec)}}}}})
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	head := n.machine.Head()
 	before := n.machine.Head().Events
 	if _, err := n.machine.Apply(head.Index, head.Term, data); err != nil {
@@ -151,12 +157,12 @@ func TestRebuild_aFollower(t *testing.T) {
 	if err := f.Ready(); rota.KindOf(err) != rota.Unavailable {
 		t.Errorf("it says it serves: %v", err)
 	}
-	if _, _, err := f.Job(within(t, 5*time.Second), "ghost", rota.ReadOptions{Stale: true}); rota.KindOf(err) != rota.Unavailable {
+	if _, _, err := f.Job(within(t, ample), "ghost", rota.ReadOptions{Stale: true}); rota.KindOf(err) != rota.Unavailable {
 		t.Errorf("a stale read was answered with %v", err)
 	}
 	var told error
 	for told == nil {
-		_, told = hand.s.Notices(within(t, 5*time.Second))
+		_, told = hand.s.Notices(within(t, ample))
 	}
 	if rota.KindOf(told) != rota.Unavailable || !strings.Contains(told.Error(), "rebuilt") {
 		t.Errorf("the worker was told %v", told)
@@ -172,7 +178,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	b.keep(b.starved, f, false)
 	b.eventually("the follower has rebuilt", func() bool { return rebuilt(f) == 1 && f.Ready() == nil })
 	check()
-	if _, _, err := f.Job(within(t, 5*time.Second), "ghost", rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
+	if _, _, err := f.Job(within(t, ample), "ghost", rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
 		t.Errorf("what was never submitted: %v", err)
 	}
 	b.verifyEqual(f)
@@ -287,13 +293,20 @@ func TestRebuild_withoutMajorityAllStop(t *testing.T) {
 			bad = append(bad, b.node(id))
 		}
 	}
-	// No entry between the two.
-	bad[0].mu.Lock()
-	bad[1].mu.Lock()
-	for i, f := range bad {
-		f.mu.Unlock()
-		b.corrupt(f, rota.JobID(fmt.Sprintf("ghost%d", i)))
-	}
+	// After the same entry: at one between the two the first alone would differ, and be rebuilt.
+	b.eventually("both are at the same entry", func() bool {
+		for _, f := range bad {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+		}
+		if bad[0].machine.Head().Index != bad[1].machine.Head().Index {
+			return false
+		}
+		for i, f := range bad {
+			b.corruptHeld(f, rota.JobID(fmt.Sprintf("ghost%d", i)))
+		}
+		return true
+	})
 	b.busy()
 	b.eventually("all stop", func() bool {
 		b.mu.Lock()
