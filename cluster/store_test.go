@@ -43,7 +43,7 @@ func openTestStores(t *testing.T, dir string, fatal func(error)) *Stores {
 	if fatal == nil {
 		fatal = func(err error) { t.Errorf("fatal: %v", err) }
 	}
-	stores, err := OpenStores(dir, StoreOptions{NoSync: true, Fatal: fatal})
+	stores, err := OpenStores(dir, StoreOptions{NoSync: true, Fatal: fatal, StallAfter: ample})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,10 @@ func TestStalledWrite(t *testing.T) {
 		}
 		<-recorder.called
 		close(inner.gate) // it lands after all
-		if !writer.close() {
+		writer.close()
+		select { // close waits for it as long as for any write, which is a moment here
+		case <-writer.done:
+		case <-time.After(ample):
 			t.Error("the writer did not end")
 		}
 		if len(recorder.all()) != 1 || len(unfit) != 0 || inner.count() != 1 {

@@ -38,12 +38,13 @@ func (l *lockedBuffer) String() string {
 func TestWatchdog(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	var log lockedBuffer
+	logs := make(map[rota.NodeID]*lockedBuffer)
 	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
 		b.plan(id, 3)
 		c := b.addrs[id]
 		c.watchdogEvery = 50 * time.Millisecond
-		c.Log = slog.New(slog.NewTextHandler(&log, nil))
+		logs[id] = &lockedBuffer{}
+		c.Log = slog.New(slog.NewTextHandler(logs[id], nil))
 		b.addrs[id] = c
 	}
 	b.startPlanned()
@@ -63,7 +64,8 @@ func TestWatchdog(t *testing.T) {
 	}
 	n.mu.RUnlock()
 	b.eventually("the stall is over", func() bool { return len(n.stallProblems()) == 0 })
-	if text := log.String(); strings.Count(text, "this node stalls") != 1 || !strings.Contains(text, "goroutine profile") ||
+	// Of its own log: on a busy machine another node may stall by itself.
+	if text := logs[n.cfg.Node].String(); strings.Count(text, "this node stalls") != 1 || !strings.Contains(text, "goroutine profile") ||
 		!strings.Contains(text, "the stall is over") {
 		t.Errorf("the log says %s", text)
 	}
@@ -107,7 +109,7 @@ func TestWatchdog_healthIsTold(t *testing.T) {
 	told := make(chan struct{})
 	go func() { // begun before anybody knows of the stall
 		defer close(told)
-		ctx := within(t, 30*time.Second)
+		ctx := within(t, ample)
 		status, err := f.Status(ctx)
 		if s := f.ownStatus(); err != nil || len(status.Nodes) != 3 || s.Healthy || s.State != stateStalled || s.AppliedIndex == 0 {
 			t.Errorf("it tells %+v, of the cluster %+v, %v", s, status, err)
