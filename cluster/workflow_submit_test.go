@@ -2,11 +2,14 @@ package cluster
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/rotasched/rota"
@@ -48,7 +51,7 @@ func (b *bench) onForward(see func(from rota.NodeID, c *fsmpb.Commands) error) {
 // started counts the workflowStarted events that a node tells.
 func started(t *testing.T, n *Node) (count int) {
 	t.Helper()
-	err := n.Events(within(t, 10*time.Second), rota.EventFilter{Kinds: []rota.EventKind{rota.WorkflowStarted}},
+	err := n.Events(within(t, ample), rota.EventFilter{Kinds: []rota.EventKind{rota.WorkflowStarted}},
 		func(batch rota.EventBatch) error {
 			count += len(batch.Events)
 			return nil
@@ -65,26 +68,26 @@ func TestSubmitWorkflow_goesOnWithTheNextLeader(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	n, old := b.follower(), b.leader()
-	var firsts []uint32
+	lost := uint32(0) // the piece whose answer does
 	b.onForward(func(from rota.NodeID, c *fsmpb.Commands) error {
 		a := c.GetOps()[0].GetAddNodes()
-		if a == nil {
+		if a.GetFirst() == 0 || lost > 0 {
 			return nil
 		}
-		if firsts = append(firsts, a.GetFirst()); len(firsts) == 2 {
-			b.isolate(old.cfg.Node)
-			return &rota.Error{Kind: rota.Unavailable, Text: "the leader is gone"}
-		}
-		return nil
+		lost = a.GetFirst()
+		b.isolate(old.cfg.Node)
+		return &rota.Error{Kind: rota.Unavailable, Text: "the leader is gone"}
 	})
 	w := fat(layers("f", 20_000, 1000, 3))
-	s, err := n.SubmitWorkflow(within(t, 30*time.Second), w)
+	s, err := n.SubmitWorkflow(within(t, ample), w)
 	if err != nil || s.State != rota.WorkflowRunning || s.Existed || s.Nodes != 20_000 || s.Edges != 57_000 {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	// The submitter's node may lead now: then it forwards no more.
-	if n.leading() == nil && (len(firsts) < 3 || firsts[2] != firsts[1]) {
-		t.Fatalf("pieces began at %v: nothing went on", firsts)
+	// By the log, as the submitter's node may lead now, and forwards no more.
+	b.eventually("it is in the submitter's log", func() bool { return n.applied.Load() >= uint64(s.Index) })
+	firsts := addedBy(t, n)
+	if at := slices.Index(firsts, lost); lost == 0 || at < 1 || slices.Contains(firsts[at:], 0) {
+		t.Fatalf("the answer to piece %d was lost, pieces began at %v: nothing went on", lost, firsts)
 	}
 	b.heal(old.cfg.Node)
 	b.awaitReady(old.cfg.Node)
@@ -112,29 +115,23 @@ func TestSubmitWorkflow_resumes(t *testing.T) {
 	}
 	content := fsm.WorkflowContent(&w, g)
 	ops := append([]*fsmpb.Op{fsm.OpenWorkflowOp(&w, g, content)}, fsm.AddNodesOps(&w, g, content, 0)[:3]...)
-	if _, _, err := n.propose(within(t, 5*time.Second), ops); err != nil {
+	if _, _, err := n.propose(within(t, ample), ops); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := n.Workflow(within(t, 5*time.Second), "f", false, rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
+	if _, _, err := n.Workflow(within(t, ample), "f", false, rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
 		t.Fatalf("what is still coming in is seen: %v", err)
 	}
 	other := layers("f", 3000, 100, 3)
-	if s, err := n.SubmitWorkflow(within(t, 5*time.Second), other); err == nil || rota.KindOf(err) == rota.Internal {
+	if s, err := n.SubmitWorkflow(within(t, ample), other); err == nil || rota.KindOf(err) == rota.Internal {
 		t.Fatalf("another workflow takes the place of one that is coming in: %+v, %v", s, err)
 	}
 	b.stop(b.leader().cfg.Node)
-	var first []uint32
-	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
-		if a := c.GetOps()[0].GetAddNodes(); a != nil {
-			first = append(first, a.GetFirst())
-		}
-		return nil
-	})
 	if s := b.submitFlow(b.follower(), w); s.Existed || s.State != rota.WorkflowRunning {
 		t.Fatalf("%+v", s)
 	}
-	if len(first) == 0 || first[0] != 1500 {
-		t.Fatalf("it went on at %v", first)
+	// By the log, which has all of it, whoever leads meanwhile.
+	if first := addedBy(t, b.leader()); len(first) < 6 || !slices.Equal(first[:4], []uint32{0, 500, 1000, 1500}) {
+		t.Fatalf("it went on so: %v", first)
 	}
 	if got := started(t, b.leader()); got != 1 {
 		t.Fatalf("it started %d times", got)
@@ -145,6 +142,7 @@ func TestSubmitWorkflow_resumes(t *testing.T) {
 func TestSubmitWorkflow_repeats(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
+	b.loyal() // what the test sees is what followers forward
 	n := b.follower()
 	for i, is := range []func(*fsmpb.Op) bool{
 		func(op *fsmpb.Op) bool { return op.GetOpenWorkflow() != nil },
@@ -176,7 +174,7 @@ func TestSubmitWorkflow_repeats(t *testing.T) {
 			all.Go(func() {
 				mine := w
 				mine.Nodes = append([]rota.NodeSpec(nil), w.Nodes...)
-				if s, err := b.node(id).SubmitWorkflow(within(t, 30*time.Second), mine); err != nil || s.Nodes != 5000 {
+				if s, err := b.node(id).SubmitWorkflow(within(t, ample), mine); err != nil || s.Nodes != 5000 {
 					t.Errorf("node %s: %+v, %v", id, s, err)
 				}
 			})
@@ -194,7 +192,7 @@ func TestSubmitWorkflow_repeats(t *testing.T) {
 func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	n := b.leader()
+	n := b.loyal()
 	before := b.atRest(n)
 	for _, c := range []struct {
 		what string
@@ -210,7 +208,7 @@ func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 		{"a cycle", flowOf("f", []string{"a", "b"}, []string{"b", "a"}), rota.Invalid, "cycle"},
 		{"a node twice", flowOf("f", []string{"a"}, []string{"a"}), rota.Invalid, "a"},
 	} {
-		_, err := n.SubmitWorkflow(within(t, 5*time.Second), c.w)
+		_, err := n.SubmitWorkflow(within(t, ample), c.w)
 		if rota.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v", c.what, err)
 		}
@@ -221,13 +219,13 @@ func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 	b.submitFlow(n, diamond("known"))
 	none := diamond("f")
 	none.Queue = "none"
-	if _, err := n.SubmitWorkflow(within(t, 5*time.Second), none); rota.KindOf(err) != rota.NotFound {
+	if _, err := n.SubmitWorkflow(within(t, ample), none); rota.KindOf(err) != rota.NotFound {
 		t.Fatalf("a queue that is not there: %v", err)
 	}
 	for range cap(n.uploads) {
 		n.uploads <- struct{}{}
 	}
-	_, err := n.SubmitWorkflow(within(t, 5*time.Second), diamond("f"))
+	_, err := n.SubmitWorkflow(within(t, ample), diamond("f"))
 	if rota.KindOf(err) != rota.Unavailable || rota.RetryAfterOf(err) != time.Second { // a client tries another node
 		t.Fatalf("one more than come in at a time: %v", err)
 	}
@@ -247,6 +245,7 @@ func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 func TestSubmitWorkflow_endsWithItsCall(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
+	b.loyal() // what the test sees is what followers forward
 	n := b.follower()
 	ctx, cancel := context.WithCancel(context.Background())
 	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
@@ -272,16 +271,19 @@ func TestSubmitWorkflow_endsWithItsCall(t *testing.T) {
 	b.sound()
 }
 
-// TestSubmitWorkflow_large tells how long large ones take.
+// TestSubmitWorkflow_large tells how long large ones take, and bounds what they cost: by
+// the processor, as others may keep the machine busy. No test runs beside this one.
 func TestSubmitWorkflow_large(t *testing.T) {
 	b := startBench(t, 3)
 	w := layers("f", 20_000, 1000, 10)
-	start := time.Now()
+	start, spent := time.Now(), processorTime(t)
 	s := b.submitFlow(b.follower(), w)
 	took := time.Since(start)
-	t.Logf("%d nodes and %d edges over 3 nodes: %s", s.Nodes, s.Edges, took.Round(time.Millisecond))
-	if took > 10*time.Second {
-		t.Errorf("it took %s", took)
+	spent = processorTime(t) - spent
+	t.Logf("%d nodes and %d edges over 3 nodes: %s, of the processor %s", s.Nodes, s.Edges, took.Round(time.Millisecond),
+		spent.Round(time.Millisecond))
+	if spent > 10*time.Second {
+		t.Errorf("it cost %s of the processor", spent)
 	}
 }
 
@@ -290,6 +292,7 @@ func TestSubmitWorkflow_large(t *testing.T) {
 func TestSubmitWorkflow_beginsAnewWhatLapsed(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
+	b.loyal() // what the test sees is what followers forward
 	n := b.follower()
 	var firsts []uint32
 	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
@@ -323,6 +326,7 @@ func TestSubmitWorkflow_beginsAnewWhatLapsed(t *testing.T) {
 func TestSubmitWorkflow_overtaken(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
+	b.loyal() // what the test sees is what followers forward
 	n := b.follower()
 	late := true
 	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
@@ -351,6 +355,7 @@ func TestSubmitWorkflow_overtaken(t *testing.T) {
 func TestSubmitWorkflow_bringsFewNodesAnEntry(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
+	b.loyal() // what the test sees is what followers forward
 	most, all := 0, 0
 	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
 		nodes := 0
@@ -372,10 +377,11 @@ func TestSubmitWorkflow_bringsFewNodesAnEntry(t *testing.T) {
 func TestSubmitWorkflow_refusedAtItsEnd(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
+	b.loyal() // what the test sees is what followers forward
 	n := b.follower()
 	limit := func(most string) {
 		set := []rota.Setting{{Key: "queue_cap", Value: most}}
-		if _, err := b.leader().SetQueue(within(t, 5*time.Second), "default", "", set); err != nil {
+		if _, err := b.leader().SetQueue(within(t, ample), "default", "", set); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -389,7 +395,7 @@ func TestSubmitWorkflow_refusedAtItsEnd(t *testing.T) {
 		return nil
 	})
 	w := layers("f", 2000, 100, 2)
-	_, err := n.SubmitWorkflow(within(t, 10*time.Second), w)
+	_, err := n.SubmitWorkflow(within(t, ample), w)
 	if rota.KindOf(err) != rota.Exhausted || rota.RetryAfterOf(err) == 0 || !strings.Contains(err.Error(), "queue_cap is 100") {
 		t.Fatal(err)
 	}
@@ -401,6 +407,45 @@ func TestSubmitWorkflow_refusedAtItsEnd(t *testing.T) {
 	if s := b.submitFlow(n, w); s.Existed || s.State != rota.WorkflowRunning || pieces != came {
 		t.Fatalf("%+v after %d pieces more", s, pieces-came)
 	}
+}
+
+// processorTime is what this process has used of it.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// addedBy gives the first number of each piece of a workflow in a node's log.
+func addedBy(t *testing.T, n *Node) (firsts []uint32) {
+	t.Helper()
+	first, err := n.stores.Log.FirstIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for index := first; index <= n.applied.Load(); index++ {
+		var stored raft.Log
+		if err := n.stores.Log.GetLog(index, &stored); err != nil {
+			t.Fatal(err)
+		}
+		if stored.Type != raft.LogCommand {
+			continue
+		}
+		const envelope = 12
+		var entry fsmpb.Entry
+		if err := proto.Unmarshal(stored.Data[envelope:], &entry); err != nil {
+			t.Fatal(err)
+		}
+		for _, op := range entry.GetOps() {
+			if a := op.GetAddNodes(); a != nil {
+				firsts = append(firsts, a.GetFirst())
+			}
+		}
+	}
+	return firsts
 }
 
 // fat gives nodes payloads, so that a workflow goes in many pieces.

@@ -43,7 +43,7 @@ func layers(id rota.WorkflowID, nodes, wide, parents int) rota.WorkflowSpec {
 
 func (b *bench) submitFlow(n *Node, w rota.WorkflowSpec) rota.WorkflowSubmitted {
 	b.t.Helper()
-	s, err := n.SubmitWorkflow(within(b.t, 30*time.Second), w)
+	s, err := n.SubmitWorkflow(within(b.t, ample), w)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func (b *bench) submitFlow(n *Node, w rota.WorkflowSpec) rota.WorkflowSubmitted 
 
 func (b *bench) flow(n *Node, id rota.WorkflowID) rota.Workflow {
 	b.t.Helper()
-	w, _, err := n.Workflow(within(b.t, 10*time.Second), id, true, rota.ReadOptions{})
+	w, _, err := n.Workflow(within(b.t, ample), id, true, rota.ReadOptions{})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func (h *hand) works(leases []rota.Assignment) (ids []string) {
 			OutputDigest: sum[:]})
 		ids = append(ids, string(a.Lease.Job))
 	}
-	answers, err := h.s.Do(within(h.t, 10*time.Second), commands)
+	answers, err := h.s.Do(within(h.t, ample), commands)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func (h *hand) works(leases []rota.Assignment) (ids []string) {
 func (h *hand) fails(leases ...rota.Assignment) {
 	h.t.Helper()
 	for _, a := range leases {
-		answers, err := h.s.Do(within(h.t, 10*time.Second), []rota.LeaseCommand{{Verb: rota.VerbFail, Lease: a.Lease.ID,
+		answers, err := h.s.Do(within(h.t, ample), []rota.LeaseCommand{{Verb: rota.VerbFail, Lease: a.Lease.ID,
 			Job: a.Lease.Job, Text: "it broke", NoRetry: true}})
 		if err != nil || answers[0].Err != nil {
 			h.t.Fatal(err, answers)
@@ -98,7 +98,7 @@ func (h *hand) fails(leases ...rota.Assignment) {
 // outputs gives what a node's parents put out, as node=output, in the order told.
 func outputs(t *testing.T, n *Node, job rota.JobID) (got []string, err error) {
 	t.Helper()
-	err = n.ParentOutputs(within(t, 10*time.Second), job, func(o rota.ParentOutput) error {
+	err = n.ParentOutputs(within(t, ample), job, func(o rota.ParentOutput) error {
 		if sum := sha256.Sum256(o.Output); !bytes.Equal(sum[:], o.OutputDigest) || rota.NodeJobID("f", o.Node) != o.Job {
 			t.Errorf("node %s tells %+v", n.cfg.Node, o)
 		}
@@ -147,7 +147,7 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 	}
 	done := make(chan ended, 1)
 	go func() {
-		w, err := f.AwaitWorkflow(within(t, 30*time.Second), "f")
+		w, err := f.AwaitWorkflow(within(t, ample), "f")
 		done <- ended{w, err}
 	}()
 	b.eventually("the wait stands", func() bool {
@@ -183,7 +183,7 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 	if !slices.Equal(order, []string{"a", "b", "c", "d"}) {
 		t.Fatal(order)
 	}
-	page, _, err := f.Workflows(within(t, 5*time.Second), rota.WorkflowFilter{State: rota.WorkflowCompleted}, rota.ReadOptions{})
+	page, _, err := f.Workflows(within(t, ample), rota.WorkflowFilter{State: rota.WorkflowCompleted}, rota.ReadOptions{})
 	if err != nil || len(page.Workflows) != 1 || page.Workflows[0].ID != "f" {
 		t.Fatalf("%+v, %v", page, err)
 	}
@@ -208,7 +208,7 @@ func TestWorkflow_outputsFromTheArchive(t *testing.T) {
 		if got, err := outputs(t, b.node(id), "f/d"); err != nil || !slices.Equal(got, want) {
 			t.Fatalf("node %s: %v, %v", id, got, err)
 		}
-		if job, _, err := b.node(id).Job(within(t, 5*time.Second), "f/c", rota.ReadOptions{}); err != nil || !job.Archived ||
+		if job, _, err := b.node(id).Job(within(t, ample), "f/c", rota.ReadOptions{}); err != nil || !job.Archived ||
 			string(job.Output) != "out of f/c" {
 			t.Fatalf("node %s: %+v, %v", id, job, err)
 		}
@@ -251,7 +251,7 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 	slices.SortFunc(leases, func(x, y rota.Assignment) int { return strings.Compare(string(x.Lease.Job), string(y.Lease.Job)) })
 	h.fails(leases[1])
 	h.works(leases[:1]) // it may run to its end, and b does not follow
-	w, err := n.AwaitWorkflow(within(t, 10*time.Second), "f")
+	w, err := n.AwaitWorkflow(within(t, ample), "f")
 	if err == nil && w.State == rota.WorkflowRunning {
 		t.Fatal("it is still running")
 	}
@@ -264,45 +264,45 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 		from string
 		kind rota.Kind
 	}{{"f", "nobody", rota.NotFound}, {"f", "two words", rota.Invalid}, {"none", "", rota.NotFound}, {"a/b", "", rota.Invalid}} {
-		if _, err := n.RetryWorkflow(within(t, 5*time.Second), bad.id, bad.from, 0); rota.KindOf(err) != bad.kind {
+		if _, err := n.RetryWorkflow(within(t, ample), bad.id, bad.from, 0); rota.KindOf(err) != bad.kind {
 			t.Fatalf("retry %s from %q: %v", bad.id, bad.from, err)
 		}
 	}
-	if _, err := n.Retry(within(t, 5*time.Second), []rota.JobID{"f/x"}); err != nil {
+	if _, err := n.Retry(within(t, ample), []rota.JobID{"f/x"}); err != nil {
 		t.Fatal(err) // its outcome is a refusal
 	}
-	w, err = n.RetryWorkflow(within(t, 5*time.Second), "f", "b", 0)
+	w, err = n.RetryWorkflow(within(t, ample), "f", "b", 0)
 	if err != nil || w.State != rota.WorkflowRunning || w.Runs != 2 {
 		t.Fatalf("%+v, %v", w, err)
 	}
 	h.take(1)
 	for _, id := range b.ids() { // any node answers alike, however often it is asked
-		w, err = b.node(id).CancelWorkflow(within(t, 5*time.Second), "f")
+		w, err = b.node(id).CancelWorkflow(within(t, ample), "f")
 		if err != nil || w.State != rota.WorkflowCancelled || w.Counts.Completed != 1 || w.Counts.Running+w.Counts.Assigned != 0 {
 			t.Fatalf("%+v, %v", w, err)
 		}
 	}
-	if w, err := b.leader().AwaitWorkflow(within(t, 5*time.Second), "f"); err != nil || w.State != rota.WorkflowCancelled {
+	if w, err := b.leader().AwaitWorkflow(within(t, ample), "f"); err != nil || w.State != rota.WorkflowCancelled {
 		t.Fatalf("%+v, %v", w, err)
 	}
-	if w, err = b.leader().RetryWorkflow(within(t, 5*time.Second), "f", "", 0); err != nil || w.Runs != 3 {
+	if w, err = b.leader().RetryWorkflow(within(t, ample), "f", "", 0); err != nil || w.Runs != 3 {
 		t.Fatalf("%+v, %v", w, err)
 	}
 	for done := 0; done < 4; {
 		done += len(h.works(h.take(1)))
 	}
-	if w, err := n.AwaitWorkflow(within(t, 10*time.Second), "f"); err != nil || w.State != rota.WorkflowCompleted {
+	if w, err := n.AwaitWorkflow(within(t, ample), "f"); err != nil || w.State != rota.WorkflowCompleted {
 		t.Fatalf("%+v, %v", w, err)
 	}
 	for _, ask := range []func() error{
-		func() error { _, err := n.CancelWorkflow(within(t, 5*time.Second), "none"); return err },
-		func() error { _, err := n.AwaitWorkflow(within(t, 5*time.Second), "none"); return err },
+		func() error { _, err := n.CancelWorkflow(within(t, ample), "none"); return err },
+		func() error { _, err := n.AwaitWorkflow(within(t, ample), "none"); return err },
 		func() error {
-			_, _, err := n.Workflow(within(t, 5*time.Second), "none", true, rota.ReadOptions{})
+			_, _, err := n.Workflow(within(t, ample), "none", true, rota.ReadOptions{})
 			return err
 		},
 		func() error {
-			_, _, err := n.Workflow(within(t, 5*time.Second), "none", false, rota.ReadOptions{})
+			_, _, err := n.Workflow(within(t, ample), "none", false, rota.ReadOptions{})
 			return err
 		},
 	} {
@@ -317,26 +317,27 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 func TestWorkflow_aRetryWhoseAnswerIsLostRunsOnce(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
+	b.loyal() // what the test loses is what a follower forwards
 	n := b.follower()
 	b.submitFlow(n, diamond("f"))
-	if _, err := n.CancelWorkflow(within(t, 5*time.Second), "f"); err != nil {
+	if _, err := n.CancelWorkflow(within(t, ample), "f"); err != nil {
 		t.Fatal(err)
 	}
 	lost := b.loseAnswers(n, 2)
-	w, err := n.RetryWorkflow(within(t, 10*time.Second), "f", "", 0)
+	w, err := n.RetryWorkflow(within(t, ample), "f", "", 0)
 	if err != nil || w.Runs != 2 || w.State != rota.WorkflowRunning || *lost != 0 {
 		t.Fatalf("%+v, %v, %d answers were not lost", w, err, *lost)
 	}
 	// A client that had no answer at all asks any node again, by the run that it saw.
 	for _, id := range b.ids() {
-		if w, err := b.node(id).RetryWorkflow(within(t, 5*time.Second), "f", "", 1); err != nil || w.Runs != 2 {
+		if w, err := b.node(id).RetryWorkflow(within(t, ample), "f", "", 1); err != nil || w.Runs != 2 {
 			t.Fatalf("asked again: %+v, %v", w, err)
 		}
 	}
-	if _, err := n.RetryWorkflow(within(t, 5*time.Second), "f", "", 0); rota.KindOf(err) != rota.Conflict {
+	if _, err := n.RetryWorkflow(within(t, ample), "f", "", 0); rota.KindOf(err) != rota.Conflict {
 		t.Fatalf("a retry of what runs: %v", err)
 	}
-	if _, err := n.RetryWorkflow(within(t, 5*time.Second), "f", "", 3); rota.KindOf(err) != rota.Invalid {
+	if _, err := n.RetryWorkflow(within(t, ample), "f", "", 3); rota.KindOf(err) != rota.Invalid {
 		t.Fatalf("a retry after a run that never was: %v", err)
 	}
 }
@@ -352,7 +353,7 @@ func TestWorkflow_waitsEndWithTheirDeadlineAndTheNode(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := n.AwaitWorkflow(within(t, 20*time.Second), "f")
+		_, err := n.AwaitWorkflow(within(t, ample), "f")
 		done <- err
 	}()
 	b.eventually("the wait stands", func() bool {
@@ -374,11 +375,11 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 	n := b.follower()
 	b.submitFlow(n, flowOf("f", []string{"a"}, []string{"b", "a"}, []string{"c", "b"}))
 	for job, state := range map[rota.JobID]rota.JobState{"f/a": rota.Queued, "f/b": rota.Blocked, "f/c": rota.Blocked} {
-		got, _, err := n.Job(within(t, 5*time.Second), job, rota.ReadOptions{})
+		got, _, err := n.Job(within(t, ample), job, rota.ReadOptions{})
 		if err != nil || got.State != state || got.ID != job || string(got.Payload) != "in "+string(job[2:]) {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		x, err := n.Why(within(t, 5*time.Second), job, 0)
+		x, err := n.Why(within(t, ample), job, 0)
 		if err != nil || x.State != state || len(x.Reasons) == 0 {
 			t.Fatalf("why %s: %+v, %v", job, x, err)
 		}
@@ -386,7 +387,7 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 	var listed []string
 	f := rota.JobFilter{Limit: 1}
 	for {
-		page, _, err := n.Jobs(within(t, 5*time.Second), f, rota.ReadOptions{})
+		page, _, err := n.Jobs(within(t, ample), f, rota.ReadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -403,7 +404,7 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 	ends := make(chan rota.JobID, 3)
 	done := make(chan error, 1)
 	go func() {
-		done <- n.AwaitJobs(within(t, 20*time.Second), []rota.JobID{"f/a", "f/b", "f/c"}, func(j rota.Job) error {
+		done <- n.AwaitJobs(within(t, ample), []rota.JobID{"f/a", "f/b", "f/c"}, func(j rota.Job) error {
 			ends <- j.ID
 			return nil
 		})
@@ -413,23 +414,23 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 		defer n.hub.mu.Unlock()
 		return len(n.hub.jobs) == 3
 	})
-	outcomes, err := n.Cancel(within(t, 5*time.Second), []rota.JobID{"f/b", "f/none", "none/a"})
+	outcomes, err := n.Cancel(within(t, ample), []rota.JobID{"f/b", "f/none", "none/a"})
 	if err != nil || outcomes[0].Err != nil || outcomes[0].State != rota.Cancelled || outcomes[1].Err == nil || outcomes[2].Err == nil {
 		t.Fatalf("%+v, %v", outcomes, err)
 	}
 	if err := <-done; err != nil || len(ends) != 3 {
 		t.Fatal(err, len(ends))
 	}
-	retried, err := n.Retry(within(t, 5*time.Second), []rota.JobID{"f/b"})
+	retried, err := n.Retry(within(t, ample), []rota.JobID{"f/b"})
 	if err != nil || retried[0].Err == nil || retried[0].Err.Kind != rota.Conflict {
 		t.Fatalf("%+v, %v", retried, err)
 	}
-	submitted, err := n.Submit(within(t, 5*time.Second), []rota.JobSpec{{ID: "f/a", Queue: "default", Type: "work"}})
+	submitted, err := n.Submit(within(t, ample), []rota.JobSpec{{ID: "f/a", Queue: "default", Type: "work"}})
 	if err != nil || submitted[0].Err == nil && !submitted[0].Existed {
 		t.Fatalf("a job takes a node's place: %+v, %v", submitted, err)
 	}
 	report := rota.ProofReport{Job: "f/a", Reason: "wrong"}
-	if _, err := n.ReportProof(within(t, 5*time.Second), report); rota.KindOf(err) != rota.Conflict {
+	if _, err := n.ReportProof(within(t, ample), report); rota.KindOf(err) != rota.Conflict {
 		t.Fatalf("proof of a job that is not COMPLETED: %v", err)
 	}
 	b.sound()
@@ -444,7 +445,7 @@ func TestWorkflow_aWaitSurvivesASnapshot(t *testing.T) {
 	b.submitFlow(f, diamond("f"))
 	done := make(chan error, 1)
 	go func() {
-		w, err := f.AwaitWorkflow(within(t, 60*time.Second), "f")
+		w, err := f.AwaitWorkflow(within(t, ample), "f")
 		if err == nil && w.State != rota.WorkflowCancelled {
 			err = fmt.Errorf("it is %s", w.State)
 		}
@@ -457,7 +458,7 @@ func TestWorkflow_aWaitSurvivesASnapshot(t *testing.T) {
 	})
 	b.isolate(f.cfg.Node)
 	n := b.leader()
-	if _, err := n.CancelWorkflow(within(t, 10*time.Second), "f"); err != nil {
+	if _, err := n.CancelWorkflow(within(t, ample), "f"); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually("the follower's log is gone", func() bool {
@@ -481,7 +482,7 @@ func TestWorkflow_anIdIsFreeOnceForgotten(t *testing.T) {
 	h := newHand(t, n, "w", 4)
 	b.submitFlow(n, flowOf("f", []string{"a"}))
 	h.works(h.take(1))
-	if _, err := n.AwaitWorkflow(within(t, 10*time.Second), "f"); err != nil {
+	if _, err := n.AwaitWorkflow(within(t, ample), "f"); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range b.ids() {
@@ -492,7 +493,7 @@ func TestWorkflow_anIdIsFreeOnceForgotten(t *testing.T) {
 		_, err := n.AwaitWorkflow(within(t, 5*time.Second), "f")
 		return rota.KindOf(err) == rota.NotFound
 	})
-	if job, _, err := n.Job(within(t, 5*time.Second), "f/a", rota.ReadOptions{}); err != nil || !job.Archived {
+	if job, _, err := n.Job(within(t, ample), "f/a", rota.ReadOptions{}); err != nil || !job.Archived {
 		t.Fatalf("its job is history: %+v, %v", job, err)
 	}
 	if _, err := outputs(t, n, "f/a"); rota.KindOf(err) != rota.NotFound {
