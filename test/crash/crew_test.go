@@ -97,9 +97,36 @@ func (c *crew) dies(p point, r role) {
 	if p.reach != nil {
 		p.reach(c, n, r)
 	}
+	if exited := n.exited; len(p.roles) == 1 {
+		c.load.producers.Go(func() { c.keeps(n, r, exited) })
+	}
 	n.diesAt(p)
 	c.comesBack(n)
 	c.t.Logf("%-24s %-9s %s died, %.1f s", p.name, r, n.id, time.Since(began).Seconds())
+}
+
+// keeps sees to it that a node has its role until it is dead, where no other passes the
+// point: a busy machine may have deposed a leader since it was chosen.
+func (c *crew) keeps(n *node, r role, dead <-chan struct{}) {
+	for {
+		select {
+		case <-dead:
+			return
+		case <-c.t.Context().Done():
+			return
+		case <-time.After(time.Second):
+		}
+		ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
+		s, err := c.all.Status(ctx)
+		if err == nil && s.Leader != "" && (string(s.Leader) == n.id) != (r == leads) {
+			to := rota.NodeID("") // whichever is furthest
+			if r == leads {
+				to = rota.NodeID(n.id)
+			}
+			_, _ = c.all.TransferLeadership(ctx, to)
+		}
+		cancel()
+	}
 }
 
 // comesBack audits what a dead node left, starts it, and waits until all is well.
