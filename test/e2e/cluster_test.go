@@ -172,8 +172,9 @@ func (c *nodes) peers(t testing.TB) (map[string]rota.RaftPeer, error) {
 // nothing.
 func (c *nodes) verified(t testing.TB, voters int) {
 	t.Helper()
-	eventually(t, 40*time.Second, "operator verify finds all nodes equal", func() error {
-		r := c.rota(t, "operator", "verify", "-o", "json", "--timeout", "15s")
+	// To walk a large state takes its time where the machine is busy.
+	eventually(t, 150*time.Second, "operator verify finds all nodes equal", func() error {
+		r := c.rota(t, "operator", "verify", "-o", "json", "--timeout", "60s")
 		var v rota.Verdict
 		if err := json.Unmarshal([]byte(r.stdout), &v); err != nil {
 			return fmt.Errorf("exit code %d: %s", r.code, r.stderr)
