@@ -28,6 +28,7 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 		b.plan(id, expect)
 		c := b.addrs[id]
 		c.Timing.Heartbeat, c.Timing.Election, c.Timing.LeaderLease = patience, patience, patience
+		c.watchEvery = time.Hour // who leads never sees that n4 has caught up, and gives it no vote
 		c.admitted = func(peer rota.NodeID) error {
 			mu.Lock()
 			defer mu.Unlock()
