@@ -254,7 +254,7 @@ func TestSubmitWorkflow_endsWithItsCall(t *testing.T) {
 		}
 		return nil
 	})
-	if s, err := n.SubmitWorkflow(ctx, fat(layers("f", 20_000, 100, 2))); err == nil {
+	if s, err := n.SubmitWorkflow(ctx, fat(layers("f", 8000, 100, 2))); err == nil {
 		t.Fatalf("%+v", s)
 	}
 	if len(n.uploads) != 0 {
@@ -309,7 +309,7 @@ func TestSubmitWorkflow_beginsAnewWhatLapsed(t *testing.T) {
 		}
 		return nil
 	})
-	if s := b.submitFlow(n, fat(layers("f", 20_000, 1000, 3))); s.Existed || s.State != rota.WorkflowRunning {
+	if s := b.submitFlow(n, fat(layers("f", 8000, 1000, 3))); s.Existed || s.State != rota.WorkflowRunning {
 		t.Fatalf("%+v", s)
 	}
 	if len(firsts) < 4 || firsts[2] == 0 || firsts[3] != 0 {
