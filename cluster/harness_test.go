@@ -105,7 +105,7 @@ func (b *bench) startAll(ids []rota.NodeID) {
 // leaderPatience is how long a node that hears nothing of its leader waits before it stands
 // for election, and how long a leader leads without a majority. With less a busy machine
 // deposes leaders that a test counts on.
-const leaderPatience = time.Second
+const leaderPatience = 2 * time.Second
 
 // stand has a node that has heard of no leader stand for election now, not only when its
 // patience ends: raft looks anew when that is shortened.
