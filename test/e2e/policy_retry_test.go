@@ -81,7 +81,9 @@ func retryAbsolute(t *testing.T, c *nodes, cl *client.Client) {
 	h := c.hand(t, c.all[0], "absolute", q, 1)
 	submitAll(t, cl, policyJob("leased", q))
 	l := h.serves("leased")
-	submitAll(t, cl, policyJob("waiting", q), policyJob("longer", q, func(s *rota.JobSpec) { s.TTLMs = 3_600_000 }))
+	// It waits for another worker: this one is free a moment before it expires, too.
+	waiting := policyJob("waiting", q, func(s *rota.JobSpec) { s.Worker = "absent" })
+	submitAll(t, cl, waiting, policyJob("longer", q, func(s *rota.JobSpec) { s.TTLMs = 3_600_000 }))
 	for _, id := range []string{"leased", "waiting"} {
 		job := c.awaitState(t, cl, id, 20*time.Second, rota.Expired)
 		if job.Reason != rota.TTLAbsolute || job.Finished < job.Submitted+5000 {
