@@ -64,7 +64,7 @@ func (m *Machine) countDomain(l *leaseRow, what outcome) {
 		if m.domains.len() >= rota.MaxDomains {
 			return
 		}
-		d = &domainRow{queue: l.queue, name: l.domain}
+		d = &domainRow{key: key, queue: l.queue, name: l.domain}
 		m.domains.insert(key, d)
 	}
 	d.window.count(domainSpan, m.head.clock, ok, fail)

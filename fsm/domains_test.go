@@ -219,13 +219,13 @@ func TestDomain(t *testing.T) {
 		t.Parallel()
 		b := zoned(t)
 		for i := range rota.MaxDomains {
-			d := &domainRow{queue: "default", name: fmt.Sprint("d", i)}
+			d := &domainRow{key: domainKey("default", fmt.Sprint("d", i)), queue: "default", name: fmt.Sprint("d", i)}
 			d.window.count(domainSpan, b.head.clock, 1, 0)
 			d.due = d.window.leaves(domainSpan)
 			for _, m := range []*Machine{b.Machine, b.twin} {
 				row := *d
 				m.ledger.gen++
-				m.domains.insert(domainKey(d.queue, d.name), &row)
+				m.domains.insert(d.key, &row)
 				m.timers.domain.set(domainKey(d.queue, d.name), 0, int64(d.due))
 				m.ledger.settle()
 			}

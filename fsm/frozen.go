@@ -200,10 +200,10 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		fresh = m.tenants.load(r.id, r)
 	case tagMeter:
 		r := decodeMeter(d)
-		fresh = m.meters.load(meterKey(r.queue, r.tenant), r)
+		fresh = m.meters.load(r.key, r)
 	case tagDomain:
 		r := decodeDomain(d)
-		fresh = m.domains.load(domainKey(r.queue, r.name), r)
+		fresh = m.domains.load(r.key, r)
 	case tagType:
 		r := decodeType(d)
 		fresh = m.types.load(r.typ, r)
@@ -212,7 +212,7 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		fresh = m.workflows.load(r.id, r)
 	case tagVertex:
 		r := decodeVertex(d)
-		fresh = m.vertices.load(vertexKey(r.workflow, r.number), r)
+		fresh = m.vertices.load(r.key, r)
 	case tagTomb:
 		r := decodeTomb(d)
 		fresh = m.tombs.load(r.id, r)

@@ -64,7 +64,7 @@ func (m *Machine) meter(queue rota.QueueName, tenant rota.TenantID) *meterRow {
 	key := meterKey(queue, tenant)
 	r := m.meters.edit(key)
 	if r == nil {
-		r = &meterRow{queue: queue, tenant: tenant}
+		r = &meterRow{key: key, queue: queue, tenant: tenant}
 		m.meters.insert(key, r)
 	}
 	return r
@@ -242,6 +242,7 @@ func (m *Machine) reviewQueue(q *queueRow, old *rota.QueuePolicy) {
 func keysUnder[R any, P interface {
 	*R
 	row
+	treeRow[string]
 }](t *table[string, R, P], prefix string) (keys []string) {
 	t.tree.Ascend(prefix, func(key string, _ P) bool {
 		if !strings.HasPrefix(key, prefix) {

@@ -119,8 +119,9 @@ func TestTenantRate(t *testing.T) {
 		b.ok(queueOp("default", "rate_limit_rps", "1000", "tenant_window_max", "1"))
 		for i := range rota.MaxMeters {
 			for _, m := range []*Machine{b.Machine, b.twin} {
-				r := &meterRow{queue: "default", tenant: rota.TenantID(fmt.Sprint("t", i)), tat: (startClock + 500) * nsPerMs}
-				m.meters.insert(meterKey(r.queue, r.tenant), r)
+				r := &meterRow{key: meterKey("default", rota.TenantID(fmt.Sprint("t", i))), queue: "default",
+					tenant: rota.TenantID(fmt.Sprint("t", i)), tat: (startClock + 500) * nsPerMs}
+				m.meters.insert(r.key, r)
 				m.timeMeter(r)
 			}
 		}

@@ -137,28 +137,30 @@ func decodeWorkflow(d *decoder) *workflowRow {
 // so that every parent has a smaller number: no cycle can be told (Invariant I5).
 type vertexRow struct {
 	rowMeta
+	// key is the vertexKey, by which the row is found.
+	key      string
 	workflow rota.WorkflowID
-	number   uint32
 	// spec and parents never change; shape stands for them in the row's canonical
 	// bytes. Parents ascend.
 	spec    *keptSpec
 	parents []uint32
 	shape   rota.Digest
+	// number and three more stand together, as they fill two words so.
+	number uint32
 	// state is Blocked until its parents have completed, vertexLive while it has a job,
 	// then how it ended.
 	state rota.NodeState
 	// Of the last attempt: its worker and number, when and at which index it was
-	// assigned. Then when it ended and why.
-	worker     rota.WorkerID
+	// assigned. Then when it ended and why; runs counts the jobs that were made of it.
+	reason     rota.Reason
 	attempt    int32
+	runs       int32
+	worker     rota.WorkerID
 	assigned   rota.Clock
 	assignedAt rota.Index
 	finished   rota.Clock
 	finishedAt rota.Index
-	reason     rota.Reason
-	// runs counts the jobs that were made of it; prior numbers the end of the last one's
-	// life where a retry took its tombstone away.
-	runs  int32
+	// prior numbers the end of the last one's life where a retry took its tombstone away.
 	prior uint64
 	// freeAt is as in a tombstone.
 	freeAt rota.Clock
@@ -250,6 +252,7 @@ func decodeVertex(d *decoder) *vertexRow {
 	r.shape = hashShape(d.specs.encoder(), r.spec, r.parents)
 	r.workflow = rota.WorkflowID(d.str())
 	r.number = uint32(d.enum(rota.MaxWorkflowNodes - 1))
+	r.key = vertexKey(r.workflow, r.number)
 	if d.digest() != r.shape || n > 0 && last >= uint64(r.number) {
 		d.fail()
 	}

@@ -38,6 +38,8 @@ func decodeTenant(d *decoder) *tenantRow {
 // there is no row.
 type meterRow struct {
 	rowMeta
+	// key is the meterKey, by which the row is found.
+	key    string
 	queue  rota.QueueName
 	tenant rota.TenantID
 	// tat is the theoretical arrival time of the next submission, in nanoseconds on
@@ -64,14 +66,18 @@ func (r *meterRow) canonical(e *encoder) {
 }
 
 func decodeMeter(d *decoder) *meterRow {
-	return &meterRow{queue: rota.QueueName(d.str()), tenant: rota.TenantID(d.str()), tat: d.int(), window: decodeSlots(d),
+	r := &meterRow{queue: rota.QueueName(d.str()), tenant: rota.TenantID(d.str()), tat: d.int(), window: decodeSlots(d),
 		parked: d.bool()}
+	r.key = meterKey(r.queue, r.tenant)
+	return r
 }
 
 // domainRow is a queue's failure domain that had outcomes lately, or is isolated
 // (SPEC §4.8). At rest there is no row.
 type domainRow struct {
 	rowMeta
+	// key is the domainKey, by which the row is found.
+	key      string
 	queue    rota.QueueName
 	name     string
 	window   window
@@ -98,8 +104,10 @@ func (r *domainRow) canonical(e *encoder) {
 }
 
 func decodeDomain(d *decoder) *domainRow {
-	return &domainRow{queue: rota.QueueName(d.str()), name: d.str(), window: decodeSlots(d), isolated: d.bool(),
+	r := &domainRow{queue: rota.QueueName(d.str()), name: d.str(), window: decodeSlots(d), isolated: d.bool(),
 		since: rota.Clock(d.int()), tat: d.int(), parked: d.bool()}
+	r.key = domainKey(r.queue, r.name)
+	return r
 }
 
 // typeRow is what the adaptive ranking knows of a job type (SPEC §5.3).

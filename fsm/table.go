@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"cmp"
 	"math"
 
 	"github.com/rotasched/rota"
@@ -82,9 +81,10 @@ func (l *ledger) settle() {
 // table is an ordered copy-on-write tree of rows that change by copies. A walk is in key
 // order by construction; freeze costs about a microsecond and never stops
 // applying (a plain Go map was refused: it has no order and no cheap copy).
-type table[K cmp.Ordered, R any, P interface {
+type table[K ~string, R any, P interface {
 	*R
 	row
+	treeRow[K]
 }] struct {
 	tag  byte
 	tree tree[K, P]
@@ -167,7 +167,7 @@ func (t *table[K, R, P]) edit(k K) P {
 	*q = *p
 	q.detach()
 	*q.meta() = rowMeta{gen: t.l.gen}
-	t.tree.Set(k, q)
+	t.tree.Set(q)
 	t.last = q
 	t.l.touch(t.tag, q)
 	return q
@@ -176,7 +176,7 @@ func (t *table[K, R, P]) edit(k K) P {
 // insert puts a row whose key is free.
 func (t *table[K, R, P]) insert(k K, p P) {
 	*p.meta() = rowMeta{gen: t.l.gen}
-	t.tree.Set(k, p)
+	t.tree.Set(p)
 	t.last, t.lastKey = p, k
 	t.l.touch(t.tag, p)
 }
@@ -186,7 +186,7 @@ func (t *table[K, R, P]) load(k K, p P) (fresh bool) {
 	*p.meta() = rowMeta{gen: t.l.gen, hash: hashRow(&t.l.enc, t.tag, p)}
 	t.l.add(p.meta().hash)
 	t.last = nil
-	_, had := t.tree.Set(k, p)
+	_, had := t.tree.Set(p)
 	return !had
 }
 

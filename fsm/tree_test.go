@@ -1,10 +1,12 @@
 package fsm
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -13,21 +15,27 @@ func (t *tree[K, V]) sound() error {
 	n, depth := 0, -1
 	var walk func(at *treeNode[K, V], deep int) error
 	walk = func(at *treeNode[K, V], deep int) error {
-		n += len(at.pairs)
+		n += len(at.rows)
 		switch {
-		case len(at.pairs) == 0 || len(at.pairs) > treeMost:
-			return fmt.Errorf("a node holds %d pairs", len(at.pairs))
-		case at.children != nil && len(at.children) != len(at.pairs)+1:
-			return fmt.Errorf("a node holds %d pairs and %d children", len(at.pairs), len(at.children))
+		case len(at.rows) == 0 || len(at.rows) > treeMost || len(at.marks) != len(at.rows):
+			return fmt.Errorf("a node holds %d rows and %d marks", len(at.rows), len(at.marks))
+		case at.children != nil && len(at.children) != len(at.rows)+1:
+			return fmt.Errorf("a node holds %d rows and %d children", len(at.rows), len(at.children))
 		case at.children == nil && depth >= 0 && depth != deep:
 			return fmt.Errorf("leaves at depths %d and %d", depth, deep)
 		case at.children == nil:
 			depth = deep
 		}
-		var none treePair[K, V]
-		for _, p := range at.pairs[len(at.pairs):cap(at.pairs)] {
-			if p.key != none.key {
-				return fmt.Errorf("%v is held beyond its time", p.key)
+		for _, row := range at.rows[len(at.rows):cap(at.rows)] {
+			var none V
+			if any(row) != any(none) {
+				return fmt.Errorf("%v is held beyond its time", row.treeKey())
+			}
+		}
+		for i, row := range at.rows {
+			k, begin := string(row.treeKey()), string(at.begin[:at.begins])
+			if !strings.HasPrefix(k, begin) || at.marks[i] != markOf(k[len(begin):]) {
+				return fmt.Errorf("%q stands under %q with mark %x", k, begin, at.marks[i])
 			}
 		}
 		for _, c := range at.children {
@@ -43,7 +51,7 @@ func (t *tree[K, V]) sound() error {
 		}
 	}
 	if n != t.Len() {
-		return fmt.Errorf("%d pairs of %d", n, t.Len())
+		return fmt.Errorf("%d rows of %d", n, t.Len())
 	}
 	return nil
 }
@@ -57,43 +65,66 @@ func (t *table[K, R, P]) at(place int) (row P) {
 	return row
 }
 
+// numbered is a row of a tree, comparable.
+type numbered struct {
+	key string
+	n   int
+}
+
+func (k numbered) treeKey() string { return k.key }
+
+// treeKeys are forms of keys, in which numbers come in order or not: alone, behind what they
+// share, behind more of it than a node leaves out, of any length, with bytes of zero at their
+// ends, and one behind the other.
+var treeKeys = []func(int) string{
+	func(i int) string { return fmt.Sprintf("%07d", i) },
+	func(i int) string { return fmt.Sprintf("run-%d-%07d", i%3, i) },
+	func(i int) string { return strings.Repeat("long-", 11) + fmt.Sprintf("%07d", i) },
+	func(i int) string { return fmt.Sprint(i) },
+	func(i int) string {
+		return strings.Repeat("\x00", i%11) + strings.Repeat("\xff", i/11%11) + strings.Repeat("\x00", i/121%11)
+	},
+	func(i int) string { return fmt.Sprintf("%x", sha256.Sum256([]byte{byte(i), byte(i >> 8)}))[:1+i%40] },
+}
+
 // TestTree holds a tree against a map, and its copies against copies of that: keys in
 // order and out of it, as many as make three levels.
 func TestTree(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(12) {
+	for seed := range uint64(18) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		space := []int{40, 500, 20_000}[seed%3]
-		var tr tree[int, int]
-		want := map[int]int{}
+		space, form := []int{40, 500, 20_000}[seed%3], treeKeys[seed/2%6]
+		var tr tree[string, numbered]
+		want := map[string]int{}
 		type copied struct {
-			tree *tree[int, int]
-			want map[int]int
+			tree *tree[string, numbered]
+			want map[string]int
 		}
 		var copies []copied
 		next := 0
 		for step := range 30_000 {
-			k, rising := r.IntN(space), seed%2 == 1
+			i, rising := r.IntN(space), seed%2 == 1
 			if rising && step%3 != 2 {
-				next, k = next+1, next+space
+				next, i = next+1, next+space
 			}
+			k := form(i)
 			shrink := step/6_000%2 == 1 && r.IntN(4) != 0
 			switch {
 			case shrink && tr.Len() > 0:
 				if r.IntN(2) == 0 { // one that is there
-					tr.Ascend(k, func(at, _ int) bool { k = at; return false })
+					tr.Ascend(k, func(at string, _ numbered) bool { k = at; return false })
 				}
 				fallthrough
 			case !rising && r.IntN(3) == 0:
 				v, had := tr.Delete(k)
-				if w, has := want[k]; had != has || v != w {
-					t.Fatalf("seed %d: deleted %d: %d %v, want %d %v", seed, k, v, had, w, has)
+				if w, has := want[k]; had != has || v.n != w {
+					t.Fatalf("seed %d: deleted %q: %d %v, want %d %v", seed, k, v.n, had, w, has)
 				}
 				delete(want, k)
 			default:
-				v, had := tr.Set(k, step)
-				if w, has := want[k]; had != has || v != w {
-					t.Fatalf("seed %d: set %d over %d %v, want %d %v", seed, k, v, had, w, has)
+				v, had := tr.Set(numbered{k, step})
+				if w, has := want[k]; had != has || v.n != w {
+					t.Fatalf("seed %d: set %q over %d %v, want %d %v", seed, k, v.n, had, w, has)
 				}
 				want[k] = step
 			}
@@ -107,7 +138,7 @@ func TestTree(t *testing.T) {
 			}
 		}
 		for _, c := range append(copies, copied{&tr, want}) {
-			holds(t, c.tree, c.want, r.IntN(space))
+			holds(t, c.tree, c.want, form(r.IntN(space)))
 		}
 		for _, k := range slices.Sorted(maps.Keys(want)) {
 			tr.Delete(k)
@@ -118,26 +149,26 @@ func TestTree(t *testing.T) {
 	}
 }
 
-func holds(t *testing.T, tr *tree[int, int], want map[int]int, from int) {
+func holds(t *testing.T, tr *tree[string, numbered], want map[string]int, from string) {
 	t.Helper()
 	if err := tr.sound(); err != nil {
 		t.Fatal(err)
 	}
 	keys := slices.Sorted(maps.Keys(want))
-	var got, tail []int
-	tr.Scan(func(k, v int) bool {
+	var got, tail []string
+	tr.Scan(func(k string, v numbered) bool {
 		got = append(got, k)
-		if w, had := tr.Get(k); v != want[k] || w != v || !had {
-			t.Fatalf("%d is %d and %d, want %d", k, v, w, want[k])
+		if w, had := tr.Get(k); v.n != want[k] || w != v || !had {
+			t.Fatalf("%q is %d and %d, want %d", k, v.n, w.n, want[k])
 		}
 		return true
 	})
 	at, _ := slices.BinarySearch(keys, from)
-	tr.Ascend(from, func(k, _ int) bool { tail = append(tail, k); return len(tail) < 99 })
+	tr.Ascend(from, func(k string, _ numbered) bool { tail = append(tail, k); return len(tail) < 99 })
 	if !slices.Equal(got, keys) || !slices.Equal(tail, keys[at:min(len(keys), at+99)]) {
-		t.Fatalf("%d keys, from %d %v, want %d and %v", len(got), from, tail, len(keys), keys[at:min(len(keys), at+99)])
+		t.Fatalf("%d keys, from %q %q, want %d and %q", len(got), from, tail, len(keys), keys[at:min(len(keys), at+99)])
 	}
-	if _, had := tr.Get(-1); had {
+	if _, had := tr.Get("none"); had {
 		t.Fatal("a key that is not there")
 	}
 }
@@ -145,14 +176,14 @@ func holds(t *testing.T, tr *tree[int, int], want map[int]int, from int) {
 // Keys that ascend fill their nodes, and looking costs no allocation.
 func TestTree_ascending(t *testing.T) {
 	t.Parallel()
-	var tr tree[int, int]
+	var tr tree[string, numbered]
 	const n = 100_000
 	for i := range n {
-		tr.Set(i, i)
+		tr.Set(numbered{fmt.Sprintf("run-%07d", i), i})
 	}
 	nodes := 0
-	var walk func(*treeNode[int, int])
-	walk = func(at *treeNode[int, int]) {
+	var walk func(*treeNode[string, numbered])
+	walk = func(at *treeNode[string, numbered]) {
 		nodes++
 		for _, c := range at.children {
 			walk(c)

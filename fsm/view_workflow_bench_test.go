@@ -17,7 +17,7 @@ func widestFlow() (*WorkflowView, *flow) {
 	for n := range uint32(rota.MaxWorkflowNodes) {
 		spec := rota.NewJobSpec("work", nil)
 		spec.ID, spec.SimulateMs = rota.NodeJobID("wf", fmt.Sprint("node-", n)), int64(n%100)
-		v := &vertexRow{workflow: "wf", number: n, spec: new(specs).keep(&spec), state: vertexBlocked}
+		v := &vertexRow{key: vertexKey("wf", n), workflow: "wf", number: n, spec: new(specs).keep(&spec), state: vertexBlocked}
 		if n < rota.MaxWorkflowNodes/2 {
 			v.state, v.worker = rota.NodeState(rota.Completed), rota.WorkerID(fmt.Sprint("worker-", n%1000))
 			v.assigned, v.finished = 1, rota.Clock(1+n%1000)
@@ -25,7 +25,7 @@ func widestFlow() (*WorkflowView, *flow) {
 		for p := max(10, n) - 10; p < n; p++ {
 			v.parents = append(v.parents, p)
 		}
-		m.vertices.load(vertexKey("wf", n), v)
+		m.vertices.load(v.key, v)
 		f.append(v)
 	}
 	return &WorkflowView{row: r, vertices: m.vertices.freeze(), jobs: m.jobs.freeze(), leases: m.leases.freeze()}, f

@@ -156,8 +156,8 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 	if err := m.admitKind(c.f, kept); err != nil {
 		return nil, "", err
 	}
-	v = &vertexRow{workflow: r.id, number: uint32(number), spec: kept, parents: parents,
-		shape: hashShape(&m.ledger.enc, kept, parents), state: vertexBlocked}
+	v = &vertexRow{key: vertexKey(r.id, uint32(number)), workflow: r.id, number: uint32(number), spec: kept,
+		parents: parents, shape: hashShape(&m.ledger.enc, kept, parents), state: vertexBlocked}
 	c.bytes += int64(len(m.ledger.enc.b))
 	return v, name, nil
 }
@@ -186,7 +186,7 @@ func readParents(steps []uint32, number uint64) ([]uint32, error) {
 func (c *chunk) keep() {
 	m, r := c.m, c.m.workflows.edit(c.r.id)
 	for _, v := range c.rows {
-		m.vertices.insert(vertexKey(r.id, v.number), v)
+		m.vertices.insert(v.key, v)
 		c.f.append(v)
 		if len(v.parents) == 0 {
 			c.f.work.Insert(v.number)
