@@ -46,7 +46,11 @@ func (o *ordered[T]) insert(x T, less func(a, b T) bool) (replaced bool) {
 }
 
 func (r *runs[T]) insert(x T, less func(a, b T) bool) (replaced bool) {
-	i, at := r.find(x, less)
+	i := len(r.list) - 1
+	at := len(r.list[i])
+	if !less(r.list[i][at-1], x) { // it does not come as the last, as mostly
+		i, at = r.find(x, less)
+	}
 	run := r.list[i]
 	if at < len(run) && !less(x, run[at]) {
 		run[at] = x
@@ -104,7 +108,10 @@ func (o *ordered[T]) remove(x T, less func(a, b T) bool) bool {
 }
 
 func (r *runs[T]) remove(x T, less func(a, b T) bool) bool {
-	i, at := r.find(x, less)
+	i, at := 0, 0
+	if less(r.list[0][0], x) { // it does not leave from the front, as mostly
+		i, at = r.find(x, less)
+	}
 	run := r.list[i]
 	if at == len(run) || less(x, run[at]) {
 		return false
