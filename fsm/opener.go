@@ -26,6 +26,9 @@ type opener struct {
 	// words are those that many operations share: names of queues, tenants, types and
 	// workers.
 	words map[string]string
+	// last are the words that fields held last, by the fields' numbers: most operations
+	// say the same as the one before.
+	last [wordFields]string
 }
 
 type submitRoom struct {

@@ -17,6 +17,23 @@ type field struct {
 // nextField takes a field off the front; of kinds that entries do not have it takes
 // none.
 func nextField(b *[]byte) (f field, ok bool) {
+	// Nearly all fields have a tag of one byte, and a value or length of one.
+	if list := *b; len(list) >= 2 && list[0]-8 < 0x78 && list[1] < 0x80 {
+		f.number, f.kind = protowire.Number(list[0]>>3), protowire.Type(list[0]&7)
+		switch n := 2 + int(list[1]); {
+		case f.kind == protowire.VarintType:
+			f.value, *b = uint64(list[1]), list[2:]
+			return f, true
+		case f.kind == protowire.BytesType && n <= len(list):
+			f.bytes, *b = list[2:n], list[n:]
+			return f, true
+		}
+	}
+	return longField(b)
+}
+
+// longField is nextField for all fields.
+func longField(b *[]byte) (f field, ok bool) {
 	number, kind, n := protowire.ConsumeTag(*b)
 	if n < 0 {
 		return f, false
@@ -43,6 +60,19 @@ func text(f field) (string, bool) { return string(f.bytes), utf8.Valid(f.bytes) 
 
 // word reads a string that many operations share: it is kept once.
 func (o *opener) word(f field) (string, bool) {
+	last := &o.last[f.number%wordFields]
+	if *last == string(f.bytes) {
+		return *last, true
+	}
+	w, ok := o.known(f)
+	if ok && len(w) <= wordBytesMost {
+		*last = w
+	}
+	return w, ok
+}
+
+// known finds a word among those that are kept.
+func (o *opener) known(f field) (string, bool) {
 	if w, known := o.words[string(f.bytes)]; known {
 		return w, true
 	}
@@ -64,3 +94,6 @@ func (o *opener) more(list []string, f field) ([]string, bool) {
 
 // wordBytesMost is the length up to which words are kept.
 const wordBytesMost = 128
+
+// wordFields is more than the number of any field with words.
+const wordFields = 32
