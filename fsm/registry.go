@@ -13,6 +13,8 @@ import (
 // alive, and in their queue's counters always. All of it is derived.
 type registry struct {
 	supply *sched.Supply
+	// newest is the job that was classified last.
+	newest classified
 	queues map[rota.QueueName]*queueIndex
 	// busy orders the queues that have QUEUED jobs by their turn (SPEC §7.2).
 	busy *btree.BTreeG[turn]
@@ -68,7 +70,7 @@ func turnLess(a, b turn) bool {
 }
 
 func (r *registry) reset() {
-	r.supply = sched.NewSupply()
+	r.supply, r.newest = sched.NewSupply(), classified{}
 	r.queues = make(map[rota.QueueName]*queueIndex)
 	r.heldFor = make(map[rota.WorkerID]rota.JobID)
 	r.going = newGoing()
@@ -246,10 +248,21 @@ func (m *Machine) share(queue rota.QueueName, tenant rota.TenantID, by int64) {
 	i.share(tenant, m.limitsOf(tenant).Weight)
 }
 
+// classified is what jobs that share their spec have in common: their class, which holds until
+// the supply has forgotten another number of classes.
+type classified struct {
+	spec      *rota.JobSpec
+	class     sched.ClassID
+	forgotten uint64
+}
+
 // classify counts a live job under its class.
 func (m *Machine) classify(j *jobRow) {
-	spec := j.spec.words()
-	j.class = m.registry.supply.Intern(sched.RequirementsOf(&spec))
+	s, k := m.registry.supply, &m.registry.newest
+	if k.spec != j.spec.JobSpec || !s.Again(k.class, k.forgotten) {
+		*k = classified{j.spec.JobSpec, s.Intern(sched.RequirementsOf(j.spec.JobSpec)), s.Forgotten()}
+	}
+	j.class = k.class
 }
 
 // supplyOf brings the supply up to date with a worker's row.

@@ -25,6 +25,8 @@ type keptSpec struct {
 // in the memory that rows take.
 type specs struct {
 	shared [specsShared]*rota.JobSpec
+	// last is what was found last: most say the same as the one before.
+	last *rota.JobSpec
 	// room is for the submission at hand, enc for hashing one that is read.
 	room rota.JobSpec
 	enc  encoder
@@ -54,11 +56,14 @@ func (k *specs) keep(s *rota.JobSpec) *keptSpec {
 		kept.JobSpec = restOf(s)
 		return kept
 	}
-	at := &k.shared[place(s)]
-	if *at == nil || !saysAlike(s, *at) {
-		*at = restOf(s)
+	if k.last == nil || !saysAlike(s, k.last) {
+		at := &k.shared[place(s)]
+		if *at == nil || !saysAlike(s, *at) {
+			*at = restOf(s)
+		}
+		k.last = *at
 	}
-	kept.JobSpec = *at
+	kept.JobSpec = k.last
 	return kept
 }
 

@@ -32,6 +32,19 @@ func (s *Supply) Intern(r Requirements) ClassID {
 	return c
 }
 
+// Again is Intern for a class that was interned, when Forgotten told what is given here;
+// false if its number may be another's since.
+func (s *Supply) Again(c ClassID, forgotten uint64) bool {
+	if s.forgotten != forgotten {
+		return false
+	}
+	s.classes[c].users++
+	return true
+}
+
+// Forgotten counts the classes that Release forgot.
+func (s *Supply) Forgotten() uint64 { return s.forgotten }
+
 // fitting finds the workers that could ever fit a class.
 func (s *Supply) fitting(r *Requirements, queue *queueSupply) bitset {
 	fits := slices.Clone(queue.able)
@@ -65,6 +78,7 @@ func (s *Supply) Release(c ClassID) {
 	s.classes[last].at = k.at
 	queue.classes = queue.classes[:len(queue.classes)-1]
 	delete(s.classOf, k.key)
+	s.forgotten++
 	s.classes[c] = class{}
 	s.spare = append(s.spare, c)
 	s.forget(q, queue)

@@ -35,6 +35,8 @@ type Supply struct {
 	classes []class
 	classOf map[string]ClassID
 	spare   []ClassID
+	// forgotten counts those that are no more.
+	forgotten uint64
 }
 
 // standing is what leases change, by slot number; a Draft copies it.
