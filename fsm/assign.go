@@ -157,7 +157,7 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 			m.timers.expire.set(string(j.spec.ID), int64(before), int64(j.expires()))
 		}
 	}
-	m.emitFor(j, rota.Event{Kind: rota.JobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+	m.emitFor(j, &rota.Event{Kind: rota.JobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Deadline: l.Deadline, Epoch: why.Epoch,
 		Check: checkFit, Payload: m.placing(&l.Decision)})
 }

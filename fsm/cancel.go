@@ -48,14 +48,14 @@ func (m *Machine) expel(j *jobRow, state rota.JobState, why rota.Reason) {
 		m.own(j)
 		j.freeAt = leaseDue(l, m.workers.get(l.Worker))
 		m.closeLease(l, j, why, "")
-		m.emitFor(j, rota.Event{Kind: rota.LeaseCancelledEvent, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+		m.emitFor(j, &rota.Event{Kind: rota.LeaseCancelledEvent, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 			Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why})
 	}
 	if j.state == rota.Delayed && j.revived() {
 		m.own(j)
 		j.freeAt = j.due // the worker of an earlier life may not have heard yet
 	}
-	m.emitFor(j, rota.Event{Kind: kind, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt, Reason: why})
+	m.emitFor(j, &rota.Event{Kind: kind, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt, Reason: why})
 	m.finish(j, state, why, nil, nil)
 }
 

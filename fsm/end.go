@@ -54,7 +54,7 @@ func (m *Machine) endLease(l *leaseRow, why rota.Reason, text string) rota.JobSt
 	case rota.Declined:
 		kind = rota.LeaseDeclinedEvent
 	}
-	m.emitFor(j, rota.Event{Kind: kind, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Session: l.Session,
+	m.emitFor(j, &rota.Event{Kind: kind, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Session: l.Session,
 		Lease: l.ID, Attempt: l.Attempt, Reason: why, Text: text})
 	if why == rota.Declined {
 		if j.declines++; j.declines >= rota.MaxDeclines {
@@ -90,7 +90,7 @@ func (m *Machine) useUp(j *jobRow, why rota.Reason) rota.JobState {
 	}
 	if wait := sched.BackoffMs(j.spec.ID, failed, p); wait > 0 {
 		m.delay(j, m.head.clock+rota.Clock(wait))
-		m.emitFor(j, rota.Event{Kind: rota.JobRetryScheduled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
+		m.emitFor(j, &rota.Event{Kind: rota.JobRetryScheduled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
 			Attempt: j.attempt, Reason: why, Deadline: j.due, Payload: dueAt(j.due)})
 		return j.state
 	}
@@ -100,7 +100,7 @@ func (m *Machine) useUp(j *jobRow, why rota.Reason) rota.JobState {
 
 // die ends a job whose attempts are used up.
 func (m *Machine) die(j *jobRow, why rota.Reason) {
-	m.emitFor(j, rota.Event{Kind: rota.JobDead, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	m.emitFor(j, &rota.Event{Kind: rota.JobDead, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Reason: why, Text: j.lastError})
 	m.finish(j, rota.Dead, why, nil, nil)
 }

@@ -13,7 +13,7 @@ import (
 func (m *Machine) emit(e rota.Event) {
 	if e.Job != "" {
 		if j := m.jobs.get(e.Job); j != nil {
-			m.emitFor(j, e)
+			m.emitFor(j, &e)
 			return
 		}
 	}
@@ -23,13 +23,13 @@ func (m *Machine) emit(e rota.Event) {
 // emitFor adds an event about a job. It becomes the parent of the next one where
 // the entry changes the row anyhow; else, as with a renewal, it only names its
 // parent: a copy of the row for every renewal was refused.
-func (m *Machine) emitFor(j *jobRow, e rota.Event) {
+func (m *Machine) emitFor(j *jobRow, e *rota.Event) {
 	e.Parent = j.lastEvent()
 	if j.workflow != "" {
 		_, e.Node, _ = rota.SplitNodeJobID(j.spec.ID)
 		e.Run = string(j.workflow)
 	}
-	id := m.announce(&e)
+	id := m.announce(e)
 	if j.gen == m.ledger.gen && !m.mute {
 		j.setLastEvent(id)
 	}

@@ -188,7 +188,8 @@ func BenchmarkEvents(b *testing.B) {
 	life := someEvents()[1]
 	life.Run, life.Node, life.Date = "", "", 1_700_000_000_500
 	for range 5 * 100 {
-		m.emitFor(&jobRow{jobLife: noLife}, life)
+		e := life
+		m.emitFor(&jobRow{jobLife: noLife}, &e)
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -90,7 +90,7 @@ func (m *Machine) endsWith(j *jobRow) bool {
 		return false
 	}
 	why := m.workflows.get(j.workflow).why()
-	m.emitFor(j, rota.Event{Kind: rota.JobCancelled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	m.emitFor(j, &rota.Event{Kind: rota.JobCancelled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Reason: why})
 	m.finish(j, rota.Cancelled, why, nil, nil)
 	return true

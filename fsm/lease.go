@@ -132,8 +132,8 @@ func (m *Machine) acknowledge(l *leaseRow, implied bool) *leaseRow {
 	}
 	j := m.jobs.edit(l.Job)
 	m.move(j, rota.Running)
-	m.emitFor(j, rota.Event{Kind: rota.LeaseAcked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt})
-	m.emitFor(j, rota.Event{Kind: rota.JobRunning, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+	m.emitFor(j, &rota.Event{Kind: rota.LeaseAcked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt})
+	m.emitFor(j, &rota.Event{Kind: rota.JobRunning, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 		Attempt: l.Attempt})
 	return l
 }
@@ -203,7 +203,7 @@ func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	j := m.jobs.edit(l.Job)
 	m.outcome(l, outcomeSuccess)
 	m.closeLease(l, j, rota.Done, "")
-	m.emitFor(j, rota.Event{Kind: rota.JobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
+	m.emitFor(j, &rota.Event{Kind: rota.JobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
 		Attempt: l.Attempt, Reason: rota.Done, Payload: m.done(digest)})
 	m.finish(j, rota.Completed, rota.Done, output, digest)
 	return m.became(rota.Completed, false)
@@ -244,7 +244,7 @@ func (m *Machine) progress(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		j = m.jobs.edit(l.Job)
 		m.own(j)
 		j.progress, j.note, j.progressAt = op.GetProgress(), tail(op.GetText(), rota.MaxNoteBytes), m.head.clock
-		m.emitFor(j, rota.Event{Kind: rota.JobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
+		m.emitFor(j, &rota.Event{Kind: rota.JobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
 			Attempt: l.Attempt, Text: j.note, Payload: progressed(j.progress)})
 	}
 	return leaseOutcome(l, j.state)

@@ -174,5 +174,5 @@ func (m *Machine) enqueue(j *jobRow) {
 	}
 	m.enterTier(j, m.queues.get(j.spec.Queue))
 	m.move(j, rota.Queued)
-	m.emitFor(j, rota.Event{Kind: rota.JobEnqueued, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt})
+	m.emitFor(j, &rota.Event{Kind: rota.JobEnqueued, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt})
 }
