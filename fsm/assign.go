@@ -132,7 +132,7 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	} else {
 		w.sinceTurn++
 	}
-	w.leases.Insert(l.key)
+	w.leases[l.key] = struct{}{}
 	m.timeWorker(w, old)
 	m.timeLease(l)
 	m.noteGoing(l)

@@ -124,7 +124,11 @@ func (c *checker) leases() {
 		if l.Started > m.head.clock || l.Acked > m.head.clock {
 			c.fault("I6: lease %s is stamped after the clock", l.ID)
 		}
-		if w := m.workers.get(l.Worker); w == nil || !w.leases.Contains(string(l.ID[:])) {
+		listed := false
+		if w := m.workers.get(l.Worker); w != nil {
+			_, listed = w.leases[string(l.ID[:])]
+		}
+		if !listed {
 			c.fault("I4: lease %s is not among worker %s's", l.ID, l.Worker)
 		}
 		return true
@@ -140,9 +144,9 @@ func (c *checker) workers() {
 				cpu, memory = cpu+l.cpu, memory+l.memory
 			}
 		}
-		if int(w.open) != w.leases.Len() || w.cpu != cpu || w.memory != memory {
+		if int(w.open) != len(w.leases) || w.cpu != cpu || w.memory != memory {
 			c.fault("I3: worker %s counts %d leases, %d cpu, %d memory; its leases are %d, %d, %d", id, w.open, w.cpu, w.memory,
-				w.leases.Len(), cpu, memory)
+				len(w.leases), cpu, memory)
 		}
 		if w.session == 0 || uint64(w.session) > m.head.sessions {
 			c.fault("I3: worker %s has session %d, the counter is at %d", id, w.session, m.head.sessions)

@@ -19,7 +19,7 @@ func (m *Machine) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text strin
 	w.open--
 	w.cpu -= l.cpu
 	w.memory -= l.memory
-	w.leases.Delete(key)
+	delete(w.leases, key)
 	m.timeWorker(w, old)
 	m.registry.supply.Give(l.Worker, l.cpu, l.memory)
 	m.share(l.queue, l.tenant, -1)

@@ -295,7 +295,7 @@ func (m *Machine) derive() error {
 			err = fmt.Errorf("lease %s is of no known worker, job or queue", r.ID)
 			return false
 		}
-		w.leases.Insert(key)
+		w.leases[key] = struct{}{}
 		m.timeLease(r)
 		m.noteGoing(r)
 		m.share(r.queue, r.tenant, 1)

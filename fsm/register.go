@@ -8,7 +8,6 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/sched"
-	"github.com/tidwall/btree"
 )
 
 // register makes a worker known, or takes its live session up again (SPEC §6.4).
@@ -32,7 +31,7 @@ func (m *Machine) register(op *fsmpb.Register) *fsmpb.Outcome {
 		if m.workers.len() >= rota.MaxWorkers {
 			return refused(exhausted("worker", "%d workers are registered: no more are taken", rota.MaxWorkers))
 		}
-		w := &workerRow{spec: spec, secretHash: hash, health: healthFull, leases: &btree.Set[string]{}}
+		w := &workerRow{spec: spec, secretHash: hash, health: healthFull, leases: make(map[string]struct{})}
 		m.workers.insert(spec.ID, w)
 		m.attest(w, attested)
 		m.newSession(w)
@@ -131,8 +130,8 @@ func sameWorker(a, b *rota.WorkerSpec) bool {
 		slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Capabilities, b.Capabilities) && maps.Equal(a.Limits, b.Limits)
 }
 
-// openLeases copies a worker's lease ids: what ends a lease changes the set.
-func (r *workerRow) openLeases() []string { return r.leases.Keys() }
+// openLeases lists a worker's lease ids in their order; what ends a lease changes the set.
+func (r *workerRow) openLeases() []string { return slices.Sorted(maps.Keys(r.leases)) }
 
 // revoke asks a worker to give up a lease (SPEC §8.5); l is editable.
 func (m *Machine) revoke(l *leaseRow, why rota.Reason) {

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
-	"github.com/tidwall/btree"
 	"github.com/zeebo/xxh3"
 )
 
@@ -61,7 +60,7 @@ type workerRow struct {
 	sinceTurn uint64
 
 	// leases are the open ones' ids; derived, shared by all copies of the row.
-	leases *btree.Set[string]
+	leases map[string]struct{}
 	// standingDue and attestDue are derived: where the worker stands in the timers of
 	// standing and of attestations.
 	standingDue rota.Clock
@@ -150,7 +149,7 @@ func decodeWorker(d *decoder) *workerRow {
 	s.MemoryBytes = d.int()
 	s.Stake = d.int()
 	s.Limits = decodeLimits(d)
-	r := &workerRow{spec: s, leases: &btree.Set[string]{}}
+	r := &workerRow{spec: s, leases: make(map[string]struct{})}
 	copy(r.secretHash[:], d.raw(32))
 	r.status = rota.WorkerStatus(d.enum(uint64(rota.WorkerUnreachable)))
 	r.before = rota.WorkerStatus(d.enum(uint64(rota.WorkerUnreachable)))

@@ -82,10 +82,9 @@ func (m *Machine) heard(w *workerRow) {
 }
 
 func (m *Machine) retimeLeases(w *workerRow) {
-	w.leases.Scan(func(id string) bool {
+	for _, id := range w.openLeases() {
 		m.timeLease(m.leases.edit(id))
-		return true
-	})
+	}
 }
 
 // reach is the leader's word on a worker's silence (SPEC §3.10). It says nothing
