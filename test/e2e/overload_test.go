@@ -40,7 +40,7 @@ func TestOverload(t *testing.T) {
 	c.rota(t, "queue", "set", "held", "--preset", "standard", "--set", "lease_ms=6000").want(t, 0)
 	held := launch(t, "held", []string{c.env()}, "bench", "jobs", "--queue", "held", "--jobs", "32", "--workers", "2", "--slots", "16",
 		"--hold", "15s")
-	flood := launch(t, "flood", []string{c.env()}, "bench", "jobs", "--queue", "flood", "--jobs", "60000", "--rate", "20000", "--drop",
+	flood := launch(t, "flood", []string{c.env()}, "bench", "jobs", "--queue", "flood", "--jobs", "60000", "--rate", "20000", "--drop", "--heedless",
 		"--producers", "64", "--workers", "2", "--slots", "8")
 	f, h := floodCountOf(t, flood), floodCountOf(t, held)
 	if f.Refused == 0 || f.RefusedHintless != 0 || f.Accepted == 0 || f.Accepted+f.Refused != int64(f.Jobs) {
