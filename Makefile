@@ -75,7 +75,7 @@ golden-builds: ## the golden log on every processor that this machine can be: di
 
 race: ## the tests of packages with goroutines, under the race detector (needs a C compiler)
 	@if ! command -v "$$($(GO) env CC)" >/dev/null; then echo "race: not run, the race detector needs a C compiler"; exit 0; fi; \
-	set -x; CGO_ENABLED=1 $(GO) test -race -timeout 8m $(RACE)
+	set -x; CGO_ENABLED=1 $(GO) test -race -parallel 4 -timeout 8m $(RACE)
 
 fuzz: ## each fuzz target for FUZZTIME=10s, two at a time
 	@GO="$(GO)" FUZZTIME=$(FUZZTIME) FUZZBUILT=$(FUZZBUILT) .ci/fuzz
