@@ -30,12 +30,8 @@ var (
 	metaSize        = []byte("size")
 )
 
-// archiveFormat is the version of the buckets' layouts. In the one before each record
-// and each mark had a key of its own, which is still read: what comes joins them.
-const (
-	archiveFormat       = 2
-	archiveFormatBefore = 1
-)
+// archiveFormat is the version of the buckets' layouts.
+const archiveFormat = 1
 
 // Archive is a node's store of terminal jobs (SPEC §10.5), by their dense
 // numbers. It knows which numbers it holds, so that it can fetch what it lacks
@@ -87,7 +83,7 @@ func NewArchive(db *bbolt.DB) (*Archive, error) {
 			if err := b.Put(metaFormat, []byte{archiveFormat}); err != nil {
 				return err
 			}
-		} else if len(format) != 1 || format[0] != archiveFormat && format[0] != archiveFormatBefore {
+		} else if len(format) != 1 || format[0] != archiveFormat {
 			return rota.Refusef(rota.Conflict, "archive", "%s has format %x, this binary knows %d: start a newer binary",
 				db.Path(), format, archiveFormat)
 		}
@@ -119,7 +115,7 @@ func (s *archiveState) load(b *bbolt.Bucket) error {
 func (s *archiveState) save(b *bbolt.Bucket) error {
 	size := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, s.records), s.bytes)
 	for _, kv := range []struct{ key, value []byte }{
-		{metaFormat, []byte{archiveFormat}}, {metaCluster, []byte(s.cluster)}, {metaIncarnation, seqKey(s.incarnation)}, {metaHeld, s.held.append(nil)},
+		{metaCluster, []byte(s.cluster)}, {metaIncarnation, seqKey(s.incarnation)}, {metaHeld, s.held.append(nil)},
 		{metaAbsent, s.absent.append(nil)}, {metaFloor, seqKey(s.floor)}, {metaLost, seqKey(s.lost)}, {metaSize, size},
 	} {
 		if err := b.Put(kv.key, kv.value); err != nil {
@@ -203,6 +199,20 @@ const opArchive = "archive"
 // Entry is one record on its way in: its encoding as of fsm.StagedRecord.Append.
 type Entry = rota.ArchiveRecord
 
+func (s *archiveState) drop(records *bbolt.Bucket, seq uint64) error {
+	key := seqKey(seq)
+	value := records.Get(key)
+	if value == nil {
+		return nil
+	}
+	size := uint64(len(value))
+	if err := records.Delete(key); err != nil {
+		return err
+	}
+	s.records, s.bytes = s.records-1, s.bytes-size
+	return nil
+}
+
 // Forgo takes numbers for gone: all other nodes were asked, and none has them. Of
 // those, lost are accounted for by no retention.
 func (a *Archive) Forgo(span Span, lost uint64) error {
@@ -239,10 +249,7 @@ func (a *Archive) Missing(seqs []uint64, most int) (missing []uint64, err error)
 		}
 		records := tx.Bucket(archiveRecords)
 		for _, seq := range seqs {
-			if seq <= s.floor || !s.held.Has(seq) || s.absent.Has(seq) {
-				continue
-			}
-			if _, ok := recordAt(records, seq); !ok {
+			if seq > s.floor && s.held.Has(seq) && !s.absent.Has(seq) && records.Get(seqKey(seq)) == nil {
 				if missing = append(missing, seq); len(missing) == most {
 					return nil
 				}
@@ -259,8 +266,8 @@ func (a *Archive) Stats() ArchiveStats {
 	s := ArchiveStats{Records: a.meta.records, Bytes: a.meta.bytes, Floor: a.meta.floor, Lost: a.meta.lost}
 	a.mu.RUnlock()
 	_ = a.db.View(func(tx *bbolt.Tx) error {
-		if row, ok := newRecordCursor(tx.Bucket(archiveRecords)).seek(0); ok {
-			s.OldestDate, _ = recordHead(row.value)
+		if _, value := tx.Bucket(archiveRecords).Cursor().First(); value != nil {
+			s.OldestDate, _ = recordHead(value)
 		}
 		return nil
 	})

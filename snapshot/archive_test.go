@@ -439,7 +439,7 @@ func TestArchive_format(t *testing.T) {
 func FuzzArchiveRecord(f *testing.F) {
 	for _, e := range jobsEnded(f, 2) {
 		p, _ := newPacker()
-		f.Add(p.append(nil, e.Seq, 5, "id", e.Data))
+		f.Add(p.pack(e.Seq, 5, []byte("id"), e.Data))
 		f.Add(e.Data)
 		ended, _ := fsm.DecodeEnded(e.Data)
 		f.Add(appendMark(nil, &ended))

@@ -2,8 +2,6 @@ package snapshot
 
 import (
 	"bytes"
-	"slices"
-
 	"go.etcd.io/bbolt"
 
 	"github.com/rotasched/rota"
@@ -38,34 +36,30 @@ func (a *Archive) Prune(before rota.Date, maxBytes uint64) (pruned int, err erro
 func (s *archiveState) prune(tx *bbolt.Tx, before rota.Date, maxBytes uint64) (n int, err error) {
 	records, ids := tx.Bucket(archiveRecords), tx.Bucket(archiveIDs)
 	var seqs, unsure []uint64
-	size := s.bytes
-	var gone [][]byte
-	of := make(map[uint64]bool)
-	c := newRecordCursor(records)
-	for row, ok := c.seek(0); ok && len(seqs) < pruneAtOnce; row, ok = c.step() {
-		size -= uint64(len(row.value))
-		date, id := recordHead(row.value)
-		if !intact(row.seq, row.value) {
-			unsure = append(unsure, row.seq) // goes with the next that is due
+	bytes := s.bytes
+	c := records.Cursor()
+	for key, value := c.First(); key != nil && len(seqs) < pruneAtOnce; key, value = c.Next() {
+		bytes -= uint64(len(value))
+		if !intact(number(key), value) {
+			unsure = append(unsure, number(key)) // goes with the next that is due
 			continue
 		}
-		if date >= before && (maxBytes == 0 || size+uint64(len(row.value)) <= maxBytes) {
+		if date, _ := recordHead(value); date >= before && (maxBytes == 0 || bytes+uint64(len(value)) <= maxBytes) {
 			break
 		}
-		gone, of[row.seq] = append(gone, bytes.Clone(id)), true
-		seqs, unsure = append(append(seqs, unsure...), row.seq), unsure[:0]
+		seqs, unsure = append(append(seqs, unsure...), number(key)), unsure[:0]
 	}
-	if err := dropMarks(ids, gone, func(mark []byte) bool {
-		seq, known := markSeq(mark)
-		return known && of[seq]
-	}); err != nil {
-		return 0, err
-	}
-	if err := s.drop(records, seqs); err != nil {
-		return 0, err
-	}
-	if len(seqs) > 0 {
-		s.floor = max(s.floor, seqs[len(seqs)-1])
+	for _, seq := range seqs {
+		_, id := recordHead(records.Get(seqKey(seq)))
+		if mark, known := parseMark(id, ids.Get(id)); known && mark.Seq == seq {
+			if err := ids.Delete(append([]byte(nil), id...)); err != nil {
+				return 0, err
+			}
+		}
+		if err := s.drop(records, seq); err != nil {
+			return 0, err
+		}
+		s.floor = max(s.floor, seq)
 	}
 	s.held.cut(s.floor)
 	s.absent.cut(s.floor)
@@ -76,17 +70,19 @@ func (s *archiveState) prune(tx *bbolt.Tx, before rota.Date, maxBytes uint64) (n
 // fetched again from another node.
 func (a *Archive) Drop(seqs []uint64) error {
 	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
-		records, gone := tx.Bucket(archiveRecords), [][]byte(nil)
+		records, ids := tx.Bucket(archiveRecords), tx.Bucket(archiveIDs)
 		for _, seq := range seqs {
-			if value, _ := recordAt(records, seq); intact(seq, value) { // it is the mark that is damaged
+			if value := records.Get(seqKey(seq)); intact(seq, value) { // it is the mark that is damaged
 				_, id := recordHead(value)
-				gone = append(gone, bytes.Clone(id))
+				if err := ids.Delete(bytes.Clone(id)); err != nil {
+					return err
+				}
+			}
+			if err := s.drop(records, seq); err != nil {
+				return err
 			}
 			s.held.remove(seq)
 		}
-		if err := s.drop(records, slices.Clone(seqs)); err != nil {
-			return err
-		}
-		return dropMarks(tx.Bucket(archiveIDs), gone, func([]byte) bool { return true })
+		return nil
 	}, nil)
 }

@@ -1,11 +1,6 @@
 package snapshot
 
 import (
-	"cmp"
-	"slices"
-	"strings"
-	"sync"
-
 	"go.etcd.io/bbolt"
 
 	"github.com/rotasched/rota"
@@ -13,19 +8,11 @@ import (
 )
 
 // incoming is a record on its way in: what its mark says, when its job ended, and
-// its encoding, or what gives that.
+// its encoding, appended where it is asked for.
 type incoming struct {
 	mark   fsm.Mark
 	ended  rota.Date
-	staged fsm.StagedRecord
-	data   []byte
-}
-
-func (r *incoming) append(b []byte) []byte {
-	if r.data == nil {
-		return r.staged.Append(b)
-	}
-	return append(b, r.data...)
+	append func(b []byte) []byte
 }
 
 // Put writes records, all or none, and holds their numbers, and those of also
@@ -39,7 +26,7 @@ func (a *Archive) Put(entries []Entry, also Spans) error {
 		if err != nil || ended.Seq != e.Seq || e.Seq == 0 {
 			return rota.Refusef(rota.Invalid, "archive", "record %d is none of a terminal job of that number", e.Seq)
 		}
-		rows[i] = incoming{mark: markOf(&ended), ended: ended.Job.FinishedDate, data: e.Data}
+		rows[i] = incoming{markOf(&ended), ended.Job.FinishedDate, func(b []byte) []byte { return append(b, e.Data...) }}
 	}
 	return a.put(len(rows), func(i int) incoming { return rows[i] }, also)
 }
@@ -48,8 +35,9 @@ func (a *Archive) Put(entries []Entry, also Spans) error {
 // see that they can be, which took half of a flush.
 func (a *Archive) PutStaged(staged []fsm.StagedRecord) error {
 	return a.put(len(staged), func(i int) incoming {
-		mark, ended := staged[i].Mark()
-		return incoming{mark: mark, ended: ended, staged: staged[i]}
+		s := staged[i]
+		mark, ended := s.Mark()
+		return incoming{mark, ended, s.Append}
 	}, nil)
 }
 
@@ -59,13 +47,13 @@ func (a *Archive) put(n int, row func(int) incoming, also Spans) error {
 	if err != nil {
 		return err
 	}
-	w := archiveWriter{packer: packer}
-	defer w.release()
 	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
-		w.s, w.records, w.ids = s, tx.Bucket(archiveRecords), tx.Bucket(archiveIDs)
+		w := archiveWriter{s: s, packer: packer, records: tx.Bucket(archiveRecords), ids: tx.Bucket(archiveIDs)}
 		w.records.FillPercent = 0.95 // numbers only grow
-		if err := w.put(n, row); err != nil {
-			return err
+		for i := range n {
+			if err := w.put(row(i)); err != nil {
+				return err
+			}
 		}
 		for _, span := range also {
 			s.held.Add(span.From, span.To)
@@ -83,184 +71,55 @@ type archiveWriter struct {
 	// body is room for one encoding; room for keys and values, which the transaction
 	// keeps until its end: a slice for each was refused, as there are three a record.
 	body, room []byte
-	// rooms are those that are used again once the transaction is over.
-	rooms []*[roomBytes]byte
-	// places are those of the block that is being made.
-	places []byte
 }
 
-// roomBytes is how much of it is taken at a time, from those that wait for the next flush.
+// roomBytes is how much of it is made at a time.
 const roomBytes = 256 << 10
-
-var roomPool = sync.Pool{New: func() any { return new([roomBytes]byte) }}
 
 // fit makes sure that so many bytes can be appended to room without moving it.
 func (w *archiveWriter) fit(n int) {
 	if cap(w.room)-len(w.room) < n {
-		if n > roomBytes {
-			w.room = make([]byte, 0, n)
-			return
-		}
-		room := roomPool.Get().(*[roomBytes]byte)
-		w.room, w.rooms = room[:0], append(w.rooms, room)
-	}
-}
-
-// release gives rooms back; no transaction may have them any more.
-func (w *archiveWriter) release() {
-	for _, room := range w.rooms {
-		roomPool.Put(room)
+		w.room = make([]byte, 0, max(n, roomBytes))
 	}
 }
 
 // taken is what was appended to room since a length.
 func (w *archiveWriter) taken(from int) []byte { return w.room[from:len(w.room):len(w.room)] }
 
-// fresh is a number that is not held yet.
-type fresh struct {
-	seq uint64
-	id  rota.JobID
-	at  int
-	// lost says that its job has a later end.
-	lost bool
-}
-
-func (w *archiveWriter) put(n int, row func(int) incoming) error {
-	list := make([]fresh, 0, n)
-	for at := range n {
-		m := row(at).mark
-		if m.Seq > w.s.floor && !w.s.held.Has(m.Seq) {
-			w.s.held.Add(m.Seq, m.Seq) // also so that a number in the list twice is taken once
-			list = append(list, fresh{seq: m.Seq, id: m.ID, at: at})
-		}
+func (w *archiveWriter) put(r incoming) error {
+	s, seq := w.s, r.mark.Seq
+	if seq <= s.floor || s.held.Has(seq) {
+		return nil
 	}
-	if err := w.putMarks(list, row); err != nil {
-		return err
-	}
-	w.hold(list) // a damaged block may have taken them along
-	return w.putRecords(list, row)
-}
-
-// putMarks writes the marks of the latest ends, and gives up the records of the ends
-// before. Marks go in by their ids, so that each leaf is written once.
-func (w *archiveWriter) putMarks(list []fresh, row func(int) incoming) error {
-	order := make([]int, len(list))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(strings.Compare(string(list[a].id), string(list[b].id)), cmp.Compare(list[a].seq, list[b].seq))
-	})
-	edits, of := make([]markRow, 0, len(list)), order[:0]
-	for i, at := range order {
-		f := &list[at]
-		if i+1 < len(order) && list[order[i+1]].id == f.id {
-			f.lost = true
-			continue
-		}
-		w.fit(len(f.id) + markMost)
-		from := len(w.room)
-		w.room = append(w.room, f.id...)
-		id := w.taken(from)
-		from = len(w.room)
-		w.room = appendMarkOf(w.room, row(f.at).mark)
-		edits, of = append(edits, markRow{id, w.taken(from)}), append(of, at)
-	}
-	var before []uint64
-	err := editMarks(w.ids, edits, func(at int, old []byte) bool {
-		f := &list[of[at]]
-		seq, known := markSeq(old)
-		if known && seq > f.seq {
-			f.lost = true // this end is not the latest
-		} else if known {
-			before = append(before, seq)
-		}
-		return !f.lost
-	})
-	if err != nil {
-		return err
-	}
-	return w.s.drop(w.records, before)
-}
-
-// putRecords writes the records that are not lost, many of them in blocks.
-func (w *archiveWriter) putRecords(list []fresh, row func(int) incoming) error {
-	list = slices.DeleteFunc(list, func(f fresh) bool { return f.lost })
-	if !slices.IsSortedFunc(list, bySeq) {
-		slices.SortFunc(list, bySeq)
-	}
-	blocks := len(list) >= blocksFrom
-	for len(list) > 0 {
-		n, err := w.putSome(list, row, blocks)
-		if err != nil {
-			return err
-		}
-		list = list[n:]
-	}
-	return nil
-}
-
-func bySeq(a, b fresh) int { return cmp.Compare(a.seq, b.seq) }
-
-// putSome writes as many records as make one block, at least one, and says how many.
-func (w *archiveWriter) putSome(list []fresh, row func(int) incoming, blocks bool) (n int, err error) {
-	key, value, next := blockOf(w.records.Cursor(), list[0].seq)
-	if key != nil && len(value) > 0 && value[0] == manyRecords {
-		if rows := appendBlock(nil, key, value, next); rows[len(rows)-1].last > list[0].seq {
-			return 1, w.putWithin(rows, list, row(list[0].at))
-		}
-	}
-	w.fit(2 * blockBytes)
+	s.held.Add(seq, seq)
+	w.fit(len(r.mark.ID))
 	at := len(w.room)
-	w.room, w.places = append(w.room, manyRecords), w.places[:0]
-	for n < len(list) && list[n].seq < next && (n == 0 || blocks) {
-		r := row(list[n].at)
-		w.body = r.append(w.body[:0])
-		if most := packedMost(len(r.mark.ID), len(w.body)); n > 0 && len(w.room)-at+most > blockBytes {
-			break
-		} else if n == 0 && most > blockBytes {
-			w.fit(1 + most)
-			at = len(w.room)
-			w.room = append(w.room, manyRecords)
+	w.room = append(w.room, r.mark.ID...)
+	id := w.taken(at)
+	if old, known := parseMark(id, w.ids.Get(id)); known {
+		if old.Seq > seq {
+			return nil // this end is not the latest
 		}
-		from := len(w.room)
-		w.room = w.packer.append(w.room, r.mark.Seq, r.ended, r.mark.ID, w.body)
-		w.places = appendPlace(w.places, r.mark.Seq, len(w.room)-at)
-		w.s.records, w.s.bytes = w.s.records+1, w.s.bytes+uint64(len(w.room)-from)
-		n++
-	}
-	first := seqKey(list[0].seq)
-	if n == 1 {
-		return n, w.records.Put(first, w.taken(at+1))
-	}
-	w.room = endBlock(w.room, first, w.places)
-	return n, w.records.Put(first, w.taken(at))
-}
-
-// putWithin puts the first record of a list between those of a block.
-func (w *archiveWriter) putWithin(rows []recordRow, list []fresh, r incoming) error {
-	if rows[0].value == nil { // the block's places are damaged
-		if err := w.s.drop(w.records, []uint64{r.mark.Seq}); err != nil {
+		if err := s.drop(w.records, old.Seq); err != nil {
 			return err
 		}
-		w.hold(list)
-		rows = nil
 	}
-	record := w.packer.append(nil, r.mark.Seq, r.ended, r.mark.ID, r.append(nil))
-	at, known := slices.BinarySearchFunc(rows, r.mark.Seq, func(row recordRow, seq uint64) int { return cmp.Compare(row.seq, seq) })
-	if known {
-		w.s.records, w.s.bytes = w.s.records-1, w.s.bytes-uint64(len(rows[at].value))
-		rows = slices.Delete(rows, at, at+1)
+	w.body = r.append(w.body[:0])
+	w.fit(packedMost(id, w.body))
+	at = len(w.room)
+	w.room = w.packer.append(w.room, seq, r.ended, id, w.body)
+	value := w.taken(at)
+	if err := w.records.Put(seqKey(seq), value); err != nil {
+		return err
 	}
-	w.s.records, w.s.bytes = w.s.records+1, w.s.bytes+uint64(len(record))
-	return putBlock(w.records, slices.Insert(rows, at, recordRow{r.mark.Seq, r.mark.Seq, record}))
-}
-
-// hold takes the numbers of a list for held.
-func (w *archiveWriter) hold(list []fresh) {
-	for i := range list {
-		w.s.held.Add(list[i].seq, list[i].seq)
+	w.fit(markMost)
+	at = len(w.room)
+	w.room = appendMarkOf(w.room, r.mark)
+	if err := w.ids.Put(id, w.taken(at)); err != nil {
+		return err
 	}
+	s.records, s.bytes = s.records+1, s.bytes+uint64(len(value))
+	return nil
 }
 
 // markMost is the room that a mark takes at most.

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"errors"
 	"sync"
 
@@ -22,15 +23,10 @@ var ErrRecordDamaged = errors.New("the archived record is damaged")
 
 // read gives a record as it was written; nil where there is none.
 func read(tx *bbolt.Tx, seq uint64) ([]byte, error) {
-	value, known := recordAt(tx.Bucket(archiveRecords), seq)
-	if !known {
+	value := tx.Bucket(archiveRecords).Get(seqKey(seq))
+	if value == nil {
 		return nil, nil
 	}
-	return readRow(seq, value)
-}
-
-// readRow gives a record as it was written.
-func readRow(seq uint64, value []byte) ([]byte, error) {
 	z, err := unpacker()
 	if err != nil {
 		return nil, carried(opArchive, err, "no decompressor")
@@ -59,7 +55,7 @@ func ended(tx *bbolt.Tx, seq uint64) (e fsm.Ended, ok bool, err error) {
 // tells its number too.
 func (a *Archive) Get(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
-		mark, known := parseMarkOf(tx.Bucket(archiveIDs), []byte(id))
+		mark, known := parseMark([]byte(id), tx.Bucket(archiveIDs).Get([]byte(id)))
 		if !known {
 			return nil
 		}
@@ -87,7 +83,7 @@ func (a *Archive) At(seq uint64) (e fsm.Ended, ok bool, err error) {
 func (a *Archive) State(id rota.JobID) (state rota.JobState, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
 		var mark fsm.Mark
-		mark, ok = parseMarkOf(tx.Bucket(archiveIDs), []byte(id))
+		mark, ok = parseMark([]byte(id), tx.Bucket(archiveIDs).Get([]byte(id)))
 		state = mark.State
 		return nil
 	})
@@ -113,22 +109,23 @@ func (a *Archive) Range(from, to uint64, maxBytes int) (s rota.ArchiveSlice, err
 		for _, x := range meta.absent {
 			held.removeSpan(x)
 		}
-		c := newRecordCursor(tx.Bucket(archiveRecords))
+		c := tx.Bucket(archiveRecords).Cursor()
 		for _, span := range held {
 			next := span.From
-			for row, ok := c.seek(span.From); ok && row.seq <= span.To; row, ok = c.step() {
-				body, err := readRow(row.seq, row.value)
+			for key, _ := c.Seek(seqKey(span.From)); key != nil && number(key) <= span.To; key, _ = c.Next() {
+				seq := number(key)
+				body, err := read(tx, seq)
 				if err != nil {
-					covered.Add(next, row.seq-1)
-					next = row.last + 1
+					covered.Add(next, seq-1)
+					next = seq + 1
 					continue
 				}
 				if len(s.Records) > 0 && maxBytes < len(body) {
-					covered.Add(next, row.seq-1)
+					covered.Add(next, seq-1)
 					return nil
 				}
 				maxBytes -= len(body)
-				s.Records = append(s.Records, Entry{Seq: row.seq, Data: body})
+				s.Records = append(s.Records, Entry{Seq: seq, Data: body})
 			}
 			covered.Add(next, span.To)
 		}
@@ -141,7 +138,7 @@ func (a *Archive) Range(from, to uint64, maxBytes int) (s rota.ArchiveSlice, err
 // is deleted meanwhile cannot be used again until then.
 type Reading struct {
 	tx     *bbolt.Tx
-	cursor markCursor
+	cursor *bbolt.Cursor
 	at     []byte
 	// Damaged are the numbers of records that were asked for and are damaged.
 	Damaged []uint64
@@ -155,7 +152,7 @@ func (a *Archive) Read() (*Reading, error) {
 	if err != nil {
 		return nil, carried(opArchive, err, "the archive cannot be read")
 	}
-	return &Reading{tx: tx, cursor: markCursor{c: tx.Bucket(archiveIDs).Cursor()}}, nil
+	return &Reading{tx: tx, cursor: tx.Bucket(archiveIDs).Cursor()}, nil
 }
 
 // Close ends the reading.
@@ -163,16 +160,15 @@ func (r *Reading) Close() { _ = r.tx.Rollback() }
 
 // Next implements fsm.History.
 func (r *Reading) Next(after rota.JobID) (fsm.Mark, bool) {
-	var row markRow
-	var ok bool
+	var key, value []byte
 	if r.at != nil && string(r.at) == string(after) {
-		row, ok = r.cursor.step()
-	} else {
-		row, ok = r.cursor.after([]byte(after))
+		key, value = r.cursor.Next()
+	} else if key, value = r.cursor.Seek([]byte(after)); bytes.Equal(key, []byte(after)) && key != nil {
+		key, value = r.cursor.Next()
 	}
-	for ; ok; row, ok = r.cursor.step() {
-		r.at = row.id
-		if mark, ok := parseMark(row.id, row.mark); ok {
+	for ; key != nil; key, value = r.cursor.Next() {
+		r.at = key
+		if mark, ok := parseMark(key, value); ok {
 			return mark, true
 		}
 	}
@@ -194,7 +190,7 @@ func (r *Reading) Ended(seq uint64) (rota.Job, bool) {
 // not be read.
 func (a *Archive) Record(id rota.JobID) (r rota.ArchiveRecord, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
-		mark, known := parseMarkOf(tx.Bucket(archiveIDs), []byte(id))
+		mark, known := parseMark([]byte(id), tx.Bucket(archiveIDs).Get([]byte(id)))
 		if !known {
 			return nil
 		}

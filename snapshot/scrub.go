@@ -18,21 +18,16 @@ func (a *Archive) Scrub(from uint64, maxBytes int) (next uint64, read int, damag
 		return 0, 0, nil, carried(opArchive, err, "no decompressor")
 	}
 	err = a.db.View(func(tx *bbolt.Tx) error {
-		ids, c := tx.Bucket(archiveIDs), newRecordCursor(tx.Bucket(archiveRecords))
-		for row, ok := c.seek(from); ok; row, ok = c.step() {
+		ids, c := tx.Bucket(archiveIDs), tx.Bucket(archiveRecords).Cursor()
+		for k, v := c.Seek(seqKey(from)); k != nil; k, v = c.Next() {
+			seq := number(k)
 			if read >= maxBytes {
-				next = row.seq
+				next = seq
 				return nil
 			}
-			read += len(row.value)
-			if row.value == nil { // of a block whose places are damaged
-				var s archiveState
-				if err := s.load(tx.Bucket(archiveMeta)); err != nil {
-					return err
-				}
-				damaged = append(damaged, s.numbers(max(from, row.seq), row.last)...)
-			} else if !marked(z, ids, row.seq, row.value) {
-				damaged = append(damaged, row.seq)
+			read += len(v)
+			if !marked(z, ids, seq, v) {
+				damaged = append(damaged, seq)
 			}
 		}
 		return nil
@@ -51,7 +46,7 @@ func marked(z *zstd.Decoder, ids *bbolt.Bucket, seq uint64, value []byte) bool {
 		return false
 	}
 	e, err := fsm.DecodeEnded(body)
-	return err == nil && e.Seq == seq && bytes.Equal(markOfID(ids, []byte(e.Job.ID)), appendMark(nil, &e))
+	return err == nil && e.Seq == seq && bytes.Equal(ids.Get([]byte(e.Job.ID)), appendMark(nil, &e))
 }
 
 // DropAt is Drop for the chunk that begins with an entry.
