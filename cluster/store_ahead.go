@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -121,17 +122,7 @@ func (a *aheadWriter) await(index uint64) error {
 }
 
 // drain waits until nothing waits for the disk.
-func (a *aheadWriter) drain() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for len(a.waiting) > 0 {
-		if a.failed != nil {
-			return a.failed
-		}
-		a.changed.Wait()
-	}
-	return nil
-}
+func (a *aheadWriter) drain() error { return a.await(math.MaxUint64) }
 
 // clamp lowers an index to the last one that is on the disk.
 func (a *aheadWriter) clamp(index uint64) uint64 {

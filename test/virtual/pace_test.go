@@ -137,9 +137,9 @@ func runPace(t *testing.T, jobs int, every time.Duration) *pace {
 // TestPace holds a cluster to its pace: what would bring a wait into a job's way, such as
 // a timer, a tick, another loop, or a second disk after the first, shows here.
 func TestPace(t *testing.T) {
-	// commit is what an entry takes: a write at the leader, the way there, a write at a
-	// follower, and the way back.
-	const commit = 2*paceWrite + 2*paceMessage
+	// commit is what an entry takes: the way to a follower, a write there, while the leader
+	// writes, and the way back.
+	const commit = paceWrite + 2*paceMessage
 	t.Run("a lone job starts within three commits", func(t *testing.T) {
 		p := runPace(t, 30, 201*time.Millisecond)
 		t.Log(p)
@@ -152,8 +152,8 @@ func TestPace(t *testing.T) {
 		p := runPace(t, 1000, 2*time.Millisecond+13*time.Microsecond)
 		t.Log(p)
 		// A submission waits for the rest of the commit under way, its round goes out with
-		// the next entry, and a completion just misses one: some four and a half.
-		if half, most := p.ends[len(p.ends)/2], p.ends[len(p.ends)*99/100]; half > 5*commit || most > 6*commit {
+		// the next entry, and a completion just misses one: some five.
+		if half, most := p.ends[len(p.ends)/2], p.ends[len(p.ends)*99/100]; half > 6*commit || most > 8*commit {
 			t.Errorf("end to end took %v in the middle and %v at the 99th percentile: a commit takes %v", half, most, commit)
 		}
 	})
