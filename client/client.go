@@ -142,6 +142,7 @@ func newNode(address string, s *settings) (*node, error) {
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveEvery, Timeout: keepaliveLost}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(receiveMost), grpc.ForceCodecV2(words.Codec())),
+		grpc.WithStaticStreamWindowSize(words.StreamWindow), grpc.WithStaticConnWindowSize(words.ConnWindow),
 		grpc.WithDisableServiceConfig(),
 	}
 	if s.dial != nil {

@@ -252,6 +252,7 @@ func (p *Peers) settings() []grpc.DialOption {
 		}),
 		grpc.WithIdleTimeout(peerIdle),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(4 * rota.MaxMessageBytes)),
+		grpc.WithStaticStreamWindowSize(words.StreamWindow), grpc.WithStaticConnWindowSize(words.ConnWindow),
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
 	}
 	if p.options.Dial != nil {

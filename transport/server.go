@@ -151,6 +151,7 @@ func (s *Server) settings() []grpc.ServerOption {
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.streaming),
 		grpc.ForceServerCodecV2(words.Codec()),
+		grpc.StaticStreamWindowSize(words.StreamWindow), grpc.StaticConnWindowSize(words.ConnWindow),
 	}
 	return append(settings, grpc.Creds(newSorter(s.options.TLS, s.web, s.untrusted)))
 }
