@@ -33,9 +33,14 @@ type nodeCall func(ctx context.Context, n *node) error
 // comes that another try does not mend, or ctx ends. most bounds one try where
 // there is another node to ask.
 func (c *Client) call(ctx context.Context, op string, most time.Duration, f nodeCall) error {
+	return c.callAt(ctx, op, most, c.present, f)
+}
+
+// callAt is call, but of the node that at names before each try.
+func (c *Client) callAt(ctx context.Context, op string, most time.Duration, at func() *node, f nodeCall) error {
 	var last *rota.Error
 	for try := 0; ; try++ {
-		n := c.present()
+		n := at()
 		err := c.attempt(ctx, n, most, f)
 		if err == nil {
 			return nil
@@ -54,6 +59,7 @@ func (c *Client) call(ctx context.Context, op string, most time.Duration, f node
 			last = e
 		}
 		c.moveOn(n)
+		c.lostLead(n)
 		c.log.Debug("call failed, trying again", "op", op, "node", n.address, "try", try, "err", e)
 		if !pause(ctx, retryDelay(try, e.RetryAfter)) {
 			return c.gaveUp(ctx, op, last)

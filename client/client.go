@@ -45,6 +45,8 @@ type Client struct {
 	finish context.CancelFunc
 	// held is what submissions wait for at home.
 	held restraint
+	// lead is where submissions go.
+	lead lead
 }
 
 // node is one address with its lazy connection.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
@@ -109,10 +110,13 @@ func (b *submission) split() [][]int {
 }
 
 func (c *Client) submitPart(ctx context.Context, b *submission, part []int) error {
-	return c.call(ctx, "submit", answerMost, func(ctx context.Context, n *node) error {
+	return c.callAt(ctx, "submit", answerMost, c.toLead, func(ctx context.Context, n *node) error {
 		request := words.WriteSubmission(len(part), func(k int) *rota.JobSpec { return &b.jobs[part[k]] })
 		var answer words.SubmitOutcomes
-		err := n.conn.Invoke(ctx, rotav1.Jobs_Submit_FullMethodName, request, &answer, grpc.StaticMethod())
+		var trailer metadata.MD
+		err := n.conn.Invoke(ctx, rotav1.Jobs_Submit_FullMethodName, request, &answer,
+			grpc.StaticMethod(), grpc.Trailer(&trailer))
+		c.heardOfLead(trailer)
 		for _, i := range part {
 			b.jobs[i].Minted = false // from now on it may be known: an outcome may have got lost
 		}

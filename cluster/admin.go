@@ -109,7 +109,7 @@ func (n *Node) atLeader(ctx context.Context, here func() error, there func(to ro
 			if last = here(); !isNotLeader(last) {
 				return last
 			}
-		} else if to, ok := n.leaderAddress(); ok {
+		} else if to, ok := n.Leader(); ok {
 			if last = there(to); !isNotLeader(last) {
 				return last
 			}
@@ -285,7 +285,7 @@ func (n *Node) Leave(ctx context.Context) error {
 	}
 	for {
 		err := notLeader()
-		if to, ok := n.leaderAddress(); ok {
+		if to, ok := n.Leader(); ok {
 			err = n.peers.RemovePeer(ctx, to, n.cfg.Node)
 		} else if n.leading() != nil { // it came back
 			_, err = n.TransferHere(ctx, "")

@@ -86,7 +86,7 @@ func (b *beatBox) toLeader(ctx context.Context, beats []rota.Beat) (rota.BeatAns
 		return b.n.Beats(ctx, b.n.cfg.Node, beats)
 	}
 	changed := b.n.leader.next()
-	to, ok := b.n.leaderAddress()
+	to, ok := b.n.Leader()
 	if !ok {
 		return rota.BeatAnswer{}, errNoLeader(nil)
 	}

@@ -134,9 +134,9 @@ func (n *Node) member(id rota.NodeID) (Member, bool) {
 	return Member{}, false
 }
 
-// leaderAddress tells where the leader answers; ok is false while there is
-// none, or it is this node itself and not yet open.
-func (n *Node) leaderAddress() (rota.NodeAddress, bool) {
+// Leader tells where the leader answers; ok is false while there is none, or it is this
+// node itself.
+func (n *Node) Leader() (leader rota.NodeAddress, ok bool) {
 	_, id := n.raft.LeaderWithID()
 	if id == "" || rota.NodeID(id) == n.cfg.Node {
 		return rota.NodeAddress{}, false

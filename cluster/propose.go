@@ -129,7 +129,7 @@ func (n *Node) pause(ctx context.Context, most time.Duration) error {
 // leader changes.
 func (n *Node) forward(ctx context.Context, b bundle) (reply, error) {
 	changed := n.leader.next()
-	to, ok := n.leaderAddress()
+	to, ok := n.Leader()
 	if !ok {
 		return reply{}, notLeader()
 	}

@@ -97,6 +97,10 @@ type Core interface {
 	// its last call, which the caller ends (SPEC §12.3).
 	Events(ctx context.Context, filter rota.EventFilter, send func(rota.EventBatch) error) error
 
+	// Leader tells where the leader answers; false while none is known, or this node
+	// leads itself.
+	Leader() (rota.NodeAddress, bool)
+
 	// Ready is nil when the node knows a leader and has caught up; else why not.
 	Ready() error
 }

@@ -123,6 +123,7 @@ type fakeCore struct {
 	events   func(context.Context, rota.EventFilter, func(rota.EventBatch) error) error
 	ready    func() error
 	flows    fakeFlows
+	leader   rota.NodeAddress
 	err      error // of every call that has no function
 }
 
@@ -256,6 +257,8 @@ func (c *fakeCore) SaveSnapshot(ctx context.Context, w io.Writer) error {
 func (c *fakeCore) Verify(context.Context) (rota.Verdict, error) {
 	return rota.Verdict{Index: 8, Equal: true, Nodes: []rota.NodeVerdict{{ID: "n1", Index: 8}}}, c.err
 }
+
+func (c *fakeCore) Leader() (rota.NodeAddress, bool) { return c.leader, c.leader.API != "" }
 
 func (c *fakeCore) Ready() error {
 	if c.ready != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
@@ -73,6 +74,9 @@ func (s *jobsService) submit(ctx context.Context, in *words.Submission) (*words.
 	outcomes, err := s.core.Submit(ctx, specs)
 	if err != nil {
 		return nil, err
+	}
+	if leader, ok := s.core.Leader(); ok {
+		_ = grpc.SetTrailer(ctx, metadata.Pairs(words.LeaderKey, leader.API)) // fails outside of a call only
 	}
 	if err := checkLengths("jobs", len(specs), len(outcomes)); err != nil {
 		return nil, err

@@ -10,6 +10,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
@@ -69,6 +72,18 @@ func TestSubmit(t *testing.T) {
 		}
 		if e := words.RefusalFromWire(answer.GetJobs()[2].GetRefusal()); e.RetryAfter != 1e9 || e.Op != "submit" {
 			t.Errorf("refusal is %+v", e)
+		}
+	})
+	t.Run("names_the_leader_where_it_is_another_node", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		for _, api := range []string{"", "node2:6470"} {
+			b.core.leader.API = api
+			var trailer metadata.MD
+			_, err := b.jobs.Submit(bounded(t), &rotav1.SubmitRequest{Jobs: []*rotav1.JobSpec{wireJob("a")}}, grpc.Trailer(&trailer))
+			if named := strings.Join(trailer.Get(words.LeaderKey), "+"); err != nil || named != api {
+				t.Errorf("leader %q is told as %q: %v", api, named, err)
+			}
 		}
 	})
 	t.Run("refuses_empty_and_long_batches", func(t *testing.T) {

@@ -1,0 +1,67 @@
+package client
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/rotasched/rota/api/words"
+)
+
+// leadShunned is how long a leader that failed a submission is not gone to on another
+// node's word: that node may reach it where this client cannot, and would name it again.
+const leadShunned = 15 * time.Second
+
+// lead is where submissions go: to the leader, once a node that had to forward one named
+// it and it is among the client's addresses, so that a job is not carried twice. All other
+// calls, and submissions while no leader is known, go to the present node. Nothing rests
+// on this: each node forwards what comes to it.
+type lead struct {
+	mu      sync.Mutex
+	node    *node
+	shunned map[*node]time.Time
+}
+
+// toLead gives the leader, or else the present node.
+func (c *Client) toLead() *node {
+	c.lead.mu.Lock()
+	defer c.lead.mu.Unlock()
+	if c.lead.node != nil {
+		return c.lead.node
+	}
+	return c.present()
+}
+
+// heardOfLead takes what a node that forwarded a submission says.
+func (c *Client) heardOfLead(trailer metadata.MD) {
+	named := trailer.Get(words.LeaderKey)
+	if len(named) != 1 {
+		return
+	}
+	at := slices.IndexFunc(c.nodes, func(n *node) bool { return n.address == named[0] })
+	if at < 0 {
+		return // reached by other names: through a tunnel, say
+	}
+	c.lead.mu.Lock()
+	defer c.lead.mu.Unlock()
+	if n := c.nodes[at]; time.Since(c.lead.shunned[n]) >= leadShunned {
+		delete(c.lead.shunned, n)
+		c.lead.node = n
+	}
+}
+
+// lostLead notes that a node failed.
+func (c *Client) lostLead(failed *node) {
+	c.lead.mu.Lock()
+	defer c.lead.mu.Unlock()
+	if c.lead.node != failed {
+		return
+	}
+	c.lead.node = nil
+	if c.lead.shunned == nil {
+		c.lead.shunned = make(map[*node]time.Time)
+	}
+	c.lead.shunned[failed] = time.Now()
+}

@@ -1,0 +1,75 @@
+package client
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// TestSubmit_goesToTheLeader follows a client that a node told of the leader: there, away
+// from there when it fails, and not back on the same word at once.
+func TestSubmit_goesToTheLeader(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, stop := setup(t, 3)
+		defer stop()
+		var asked []int
+		leads, down := 2, -1
+		named := func(n int) string { return f.nodes[n].address }
+		for i, n := range f.nodes {
+			n.onSubmit = func(ctx context.Context, r *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
+				asked = append(asked, i)
+				if i == down {
+					return nil, words.ToStatus(rota.Refusef(rota.Unavailable, "", "going down"))
+				}
+				if i != leads {
+					if err := grpc.SetTrailer(ctx, metadata.Pairs(words.LeaderKey, named(leads))); err != nil {
+						t.Error(err)
+					}
+				}
+				return accept(r), nil
+			}
+			n.onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
+				asked = append(asked, i)
+				return &rotav1.GetJobResponse{Job: &rotav1.Job{Spec: &rotav1.JobSpec{Id: "j"}}}, nil
+			}
+		}
+		submits := func(want ...int) {
+			t.Helper()
+			asked = nil
+			if out, err := f.client.Submit(t.Context(), rota.NewJobSpec("t", nil)); err != nil || out[0].Err != nil {
+				t.Fatal(out, err)
+			}
+			if !slices.Equal(asked, want) {
+				t.Fatalf("the submission went to %v, want %v", asked, want)
+			}
+		}
+		submits(0) // forwarded, and told
+		submits(2)
+		leads = 1 // what leads no more forwards, and tells
+		submits(2)
+		submits(1)
+		asked = nil
+		if _, _, err := f.client.Job(t.Context(), "j", rota.ReadOptions{}); err != nil || !slices.Equal(asked, []int{0}) {
+			t.Fatalf("a read went to %v, want the present node: %v", asked, err)
+		}
+		down = 1
+		submits(1, 0) // node 0 still names it
+		submits(0)
+		down = -1
+		time.Sleep(leadShunned)
+		submits(0)
+		submits(1)
+		named = func(int) string { return "elsewhere:6470" }
+		leads = 2
+		submits(1) // a name that is none of this client's addresses says nothing
+		submits(1)
+	})
+}
