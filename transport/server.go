@@ -24,6 +24,9 @@ import (
 const (
 	// maxStreams bounds calls in flight on one connection.
 	maxStreams = 1_000
+	// streamWorkers serve calls one after the other, on stacks that have grown to what a
+	// call needs; where all are busy a call gets a goroutine of its own, as ever.
+	streamWorkers = 64
 	// maxHeaderBytes bounds a call's headers.
 	maxHeaderBytes = 16 << 10
 	// defaultMaxConnections bounds connections, each of which costs memory.
@@ -138,7 +141,7 @@ func NewServer(options Options) (*Server, error) {
 
 func (s *Server) settings() []grpc.ServerOption {
 	settings := []grpc.ServerOption{
-		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxRecvMsgSize(maxNodeMessageBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(handshakeTimeout),
