@@ -33,6 +33,7 @@ func (l *leadership) collect() {
 				return
 			}
 		}
+		l.filling.Store(true)
 		var batch []*proposal
 		var ops int
 		batch, ops, carried = l.gather(first)
@@ -42,7 +43,13 @@ func (l *leadership) collect() {
 			return
 		}
 		l.launch(batch, ops)
+		l.filling.Store(false)
 	}
+}
+
+// entrySoon says that an entry is being filled, or that there is something for one.
+func (l *leadership) entrySoon() bool {
+	return l.filling.Load() || len(l.urgent) > 0 || len(l.normal) > 0
 }
 
 // gather fills an entry with what waits, up to its bounds; carried did not fit any more.

@@ -2,9 +2,15 @@ package cluster
 
 import (
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
+
+// newsPatience is how long the news waits for an entry that is about to go out, and
+// brings it by itself: so long as the leader takes to apply what was committed, to decide
+// on it, and to hand the entry to raft.
+const newsPatience = time.Millisecond
 
 // commitNews tells followers at once how far the log is committed. hashicorp/raft
 // tells it with the next entry, or once CommitTimeout has passed without one: on a
@@ -16,6 +22,9 @@ import (
 // by index and term. A follower that holds this very entry may take it for committed,
 // whoever leads by now; any other refuses. Nothing is concluded from the answer:
 // contact, leases and terms stay raft's affair.
+//
+// Where entries follow each other closely the next one brings the news, and the follower
+// takes it out before it writes (commitFirst): a message each way less for every entry.
 type commitNews struct {
 	mu    sync.Mutex
 	index uint64
@@ -130,12 +139,36 @@ func (t inLoop) tell(f *replicaNews) {
 		case <-t.n.life.Done():
 			return
 		}
-		if t.n.mend.mute.Load() || t.n.dog.mute.Load() || t.n.leading() == nil {
+		l := t.n.leading()
+		if t.n.mend.mute.Load() || t.n.dog.mute.Load() || l == nil {
 			continue
+		}
+		if l.entrySoon() {
+			patience := time.NewTimer(newsPatience)
+			select {
+			case <-patience.C:
+			case <-t.n.life.Done():
+				patience.Stop()
+				return
+			}
 		}
 		if address, args := t.n.news.next(f); args != nil {
 			t.n.measures.told.Inc()
 			_ = t.NetworkTransport.AppendEntries(f.id, address, args, &raft.AppendEntriesResponse{})
 		}
 	}
+}
+
+// commitFirst gives the part of a request that only tells of commits; nil where it tells
+// nothing beyond index, or has no entries: then all of it is that part. raft writes a
+// request's entries before it looks how far the log is committed, and a worker at this
+// node would wait for that write.
+func commitFirst(args *raft.AppendEntriesRequest, index uint64) *raft.AppendEntriesRequest {
+	known := min(args.LeaderCommitIndex, args.PrevLogEntry) // what is beyond is not written yet
+	if len(args.Entries) == 0 || known <= index {
+		return nil
+	}
+	told := *args
+	told.Entries, told.LeaderCommitIndex = nil, known
+	return &told
 }

@@ -94,3 +94,49 @@ func TestCommitNews_says(t *testing.T) {
 	c.applied(&raft.Log{Index: 13, Term: 7})
 	none("after a refusal, until the logs meet again")
 }
+
+// TestCommitFirst: what a request tells of commits is handed to raft before its entries,
+// and whoever asked gets one answer, that to the whole.
+func TestCommitFirst(t *testing.T) {
+	t.Parallel()
+	log := func(index uint64) *raft.Log { return &raft.Log{Index: index, Term: 7} }
+	for name, c := range map[string]struct {
+		args raft.AppendEntriesRequest
+		told uint64 // 0 for none
+	}{
+		"entries behind a commit":         {raft.AppendEntriesRequest{PrevLogEntry: 110, Entries: []*raft.Log{log(111)}, LeaderCommitIndex: 108}, 108},
+		"a commit of what is not written": {raft.AppendEntriesRequest{PrevLogEntry: 110, Entries: []*raft.Log{log(111)}, LeaderCommitIndex: 111}, 110},
+		"no news":                         {raft.AppendEntriesRequest{PrevLogEntry: 110, Entries: []*raft.Log{log(111)}, LeaderCommitIndex: 100}, 0},
+		"no news before it is written":    {raft.AppendEntriesRequest{PrevLogEntry: 100, Entries: []*raft.Log{log(101)}, LeaderCommitIndex: 101}, 0},
+		"no entries":                      {raft.AppendEntriesRequest{PrevLogEntry: 110, LeaderCommitIndex: 108}, 0},
+		"a heartbeat":                     {raft.AppendEntriesRequest{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := make(chan raft.RPC, 1)
+			g := newRPCGuard(in, func() (int64, bool) { return 0, true }, func(_ raft.RPCHeader, err error) { t.Error(err) })
+			g.begin(fixedRaft{term: 7, last: 100})
+			go g.run(t.Context())
+			args := c.args
+			args.RPCHeader, args.Term, args.PrevLogTerm = raft.RPCHeader{ID: []byte("n1")}, 7, 6
+			answer := make(chan raft.RPCResponse, 1)
+			in <- raft.RPC{Command: &args, RespChan: answer}
+			rpc := <-g.out
+			if got := rpc.Command.(*raft.AppendEntriesRequest); c.told != 0 {
+				if len(got.Entries) != 0 || got.LeaderCommitIndex != c.told || got.Term != 7 || got.PrevLogEntry != args.PrevLogEntry ||
+					got.PrevLogTerm != 6 || string(got.ID) != "n1" {
+					t.Fatalf("told %+v", got)
+				}
+				rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
+				rpc = <-g.out
+			}
+			if rpc.Command != any(&args) {
+				t.Fatalf("raft gets %+v, not what came", rpc.Command)
+			}
+			rpc.Respond(nil, errMute)
+			if r := <-answer; r.Error == nil || len(answer) != 0 {
+				t.Fatalf("answered %+v", r)
+			}
+		})
+	}
+}

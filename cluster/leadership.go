@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -28,8 +29,10 @@ type leadership struct {
 	slots          chan struct{}
 	// freed is poked whenever an entry gave its slot back.
 	freed chan struct{}
-	crowd crowd
-	turn  roundTurn
+	// filling says that an entry holds something and has not gone out.
+	filling atomic.Bool
+	crowd   crowd
+	turn    roundTurn
 	// landed is closed once every entry of this leadership was answered.
 	landed chan struct{}
 

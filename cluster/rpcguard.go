@@ -33,6 +33,7 @@ var errGuarded = errors.New("refused before raft")
 type raftView interface {
 	CurrentTerm() uint64
 	LastIndex() uint64
+	CommitIndex() uint64
 	LeaderWithID() (raft.ServerAddress, raft.ServerID)
 }
 
@@ -84,15 +85,29 @@ func (g *rpcGuard) run(ctx context.Context) {
 				rpc.Respond(nil, err)
 				continue
 			}
-			select {
-			case g.out <- rpc:
-			case <-ctx.Done():
+			if args, ok := rpc.Command.(*raft.AppendEntriesRequest); ok {
+				if told := commitFirst(args, g.raft.CommitIndex()); told != nil {
+					// Whoever asked gets one answer, that to the whole.
+					g.hand(ctx, raft.RPC{Command: told, RespChan: make(chan raft.RPCResponse, 1)})
+				}
+			}
+			if !g.hand(ctx, rpc) {
 				rpc.Respond(nil, raft.ErrTransportShutdown)
 				return
 			}
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// hand gives raft a request; false when ctx ended first.
+func (g *rpcGuard) hand(ctx context.Context, rpc raft.RPC) bool {
+	select {
+	case g.out <- rpc:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

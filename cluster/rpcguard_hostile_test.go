@@ -27,6 +27,7 @@ type fixedRaft struct {
 
 func (f fixedRaft) CurrentTerm() uint64 { return f.term }
 func (f fixedRaft) LastIndex() uint64   { return f.last }
+func (f fixedRaft) CommitIndex() uint64 { return f.last }
 func (f fixedRaft) LeaderWithID() (raft.ServerAddress, raft.ServerID) {
 	return "", f.leader
 }
