@@ -85,12 +85,12 @@ func (b *beatBox) toLeader(ctx context.Context, beats []rota.Beat) (rota.BeatAns
 	if b.n.leading() != nil {
 		return b.n.Beats(ctx, b.n.cfg.Node, beats)
 	}
-	changed := b.n.leader.next()
+	reign := b.n.reign()
 	to, ok := b.n.Leader()
 	if !ok {
 		return rota.BeatAnswer{}, errNoLeader(nil)
 	}
-	ctx, cancel := b.n.until(ctx, changed)
+	ctx, cancel := until(ctx, reign)
 	defer cancel()
 	return b.n.peers.Beat(ctx, to, beats)
 }

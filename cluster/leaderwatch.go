@@ -12,26 +12,29 @@ import (
 // closes no connection.
 type leaderWatch struct {
 	mu      sync.Mutex
-	changed chan struct{}
+	present context.Context
+	end     context.CancelFunc
 }
 
-// next gives a channel that is closed at the next change.
-func (w *leaderWatch) next() <-chan struct{} {
+// reign gives a context that ends at the next change, or when the node stops.
+func (n *Node) reign() context.Context {
+	w := &n.leader
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.changed == nil {
-		w.changed = make(chan struct{})
+	if w.present == nil {
+		w.present, w.end = context.WithCancel(n.life)
 	}
-	return w.changed
+	return w.present
 }
 
+// tell ends the present reign.
 func (w *leaderWatch) tell() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.changed != nil {
-		close(w.changed)
+	if w.present != nil {
+		w.end()
+		w.present = nil
 	}
-	w.changed = make(chan struct{})
 }
 
 // leaderLoop follows raft's observations. The observer never blocks raft; one
@@ -54,18 +57,13 @@ func (n *Node) leaderLoop() {
 	}
 }
 
-// until gives a context that also ends when the leader changes, or this node
-// stops. `changed` must be taken before the leader's address is read.
-func (n *Node) until(ctx context.Context, changed <-chan struct{}) (context.Context, context.CancelFunc) {
+// until gives a context that also ends with a reign, which must be taken before the
+// leader's address is read.
+func until(ctx, reign context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		select {
-		case <-changed:
-			cancel()
-		case <-n.stopped:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
+	stop := context.AfterFunc(reign, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }

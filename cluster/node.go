@@ -64,6 +64,7 @@ type Node struct {
 	known     knownCluster
 	watch     watcher
 	leader    leaderWatch
+	joined    joined
 	news      commitNews
 	quiet     atomic.Bool
 	lines     lineLimiter

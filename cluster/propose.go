@@ -72,7 +72,7 @@ func (n *Node) proposeChunk(ctx context.Context, b bundle) reply {
 			default:
 				last = r.err
 			}
-		} else if r, err := n.forward(ctx, b); err == nil {
+		} else if r, err := n.carry(ctx, b); err == nil {
 			return r
 		} else {
 			last = err
@@ -116,7 +116,10 @@ func (n *Node) pause(ctx context.Context, most time.Duration) error {
 	select {
 	case <-t.C:
 		return nil
-	case <-n.leader.next():
+	case <-n.reign().Done():
+		if n.stopping() {
+			return errStopping()
+		}
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -125,15 +128,23 @@ func (n *Node) pause(ctx context.Context, most time.Duration) error {
 	}
 }
 
+// carry forwards operations, workers' commands together with others'.
+func (n *Node) carry(ctx context.Context, b bundle) (reply, error) {
+	if joins(b.ops) {
+		return n.forwardJoined(ctx, b)
+	}
+	return n.forward(ctx, b)
+}
+
 // forward hands operations to the leader, once; it gives up waiting when the
 // leader changes.
 func (n *Node) forward(ctx context.Context, b bundle) (reply, error) {
-	changed := n.leader.next()
+	reign := n.reign()
 	to, ok := n.Leader()
 	if !ok {
 		return reply{}, notLeader()
 	}
-	ctx, cancel := n.until(ctx, changed)
+	ctx, cancel := until(ctx, reign)
 	defer cancel()
 	answer, err := n.peers.Forward(ctx, to, b.encoded)
 	if err != nil {

@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// forwardsMost is how many calls with workers' commands are under way to the leader at a
+// time. What comes meanwhile goes together with the next one: a call costs two nodes far
+// more than a command in it, and each of a thousand workers brings its own. With one or
+// two, commands would wait for a call to return that could be in the same entry.
+const forwardsMost = 3
+
+// joined lets workers' commands on their way to the leader share calls. Other operations
+// go alone: what is wrong with one of them may be an error of the whole call.
+type joined struct {
+	mu      sync.Mutex
+	flying  int
+	waiting []*parcel
+}
+
+// parcel is one caller's commands that wait for a call.
+type parcel struct {
+	b        bundle
+	deadline time.Time // none where it is zero
+	// turn has the caller make the call for all these, its own first; else another one
+	// brings what came of it.
+	turn chan []*parcel
+	done chan forwarded
+}
+
+type forwarded struct {
+	reply
+	err error
+}
+
+// joins says whether operations may share a call.
+func joins(ops []*fsmpb.Op) bool {
+	return !slices.ContainsFunc(ops, func(op *fsmpb.Op) bool { return op.GetLease() == nil })
+}
+
+// forwardJoined is forward, with what else waits.
+func (n *Node) forwardJoined(ctx context.Context, b bundle) (reply, error) {
+	j := &n.joined
+	j.mu.Lock()
+	if j.flying < forwardsMost {
+		j.flying++
+		j.mu.Unlock()
+		defer j.next()
+		return n.forward(ctx, b)
+	}
+	p := &parcel{b: b, turn: make(chan []*parcel, 1), done: make(chan forwarded, 1)}
+	p.deadline, _ = ctx.Deadline()
+	j.waiting = append(j.waiting, p)
+	j.mu.Unlock()
+	select {
+	case all := <-p.turn:
+		return n.forwardAll(all)
+	case r := <-p.done:
+		return r.reply, r.err
+	case <-ctx.Done():
+	}
+	if j.withdraw(p) {
+		return reply{}, ctxError(ctx, "waiting for a call to the leader")
+	}
+	select {
+	case all := <-p.turn: // the others rely on it
+		return n.forwardAll(all)
+	default:
+		return reply{}, errUnknown(ctx.Err())
+	}
+}
+
+// withdraw takes a parcel back; false where its call is made.
+func (j *joined) withdraw(p *parcel) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	at := slices.Index(j.waiting, p)
+	if at >= 0 {
+		j.waiting = slices.Delete(j.waiting, at, at+1)
+	}
+	return at >= 0
+}
+
+// next hands a call's place on, to as many of those that wait as one entry may hold.
+func (j *joined) next() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.waiting) == 0 {
+		j.flying--
+		return
+	}
+	k, ops, size := 0, 0, 0
+	for ; k < len(j.waiting); k++ {
+		b := j.waiting[k].b
+		if ops, size = ops+len(b.ops), size+len(b.encoded); k > 0 && (ops > rota.MaxEntryOps || size > rota.MaxEntryBytes) {
+			break
+		}
+	}
+	all := slices.Clone(j.waiting[:k])
+	j.waiting = slices.Delete(j.waiting, 0, k)
+	all[0].turn <- all
+}
+
+// forwardAll makes one call for several callers, of whom the first is asking. It goes on
+// for as long as one of them waits, whoever has gone.
+func (n *Node) forwardAll(all []*parcel) (reply, error) {
+	defer n.joined.next()
+	var b bundle
+	latest := all[0].deadline
+	for _, p := range all {
+		b.ops, b.encoded = append(b.ops, p.b.ops...), append(b.encoded, p.b.encoded...)
+		if latest.IsZero() || p.deadline.IsZero() {
+			latest = time.Time{}
+		} else if p.deadline.After(latest) {
+			latest = p.deadline
+		}
+	}
+	ctx := n.life
+	if !latest.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, latest)
+		defer cancel()
+	}
+	r, err := n.forward(ctx, b)
+	at := len(all[0].b.ops)
+	for _, p := range all[1:] {
+		own := forwarded{reply{index: r.index}, err}
+		if err == nil {
+			own.outcomes = r.outcomes[at : at+len(p.b.ops)]
+		}
+		at += len(p.b.ops)
+		p.done <- own
+	}
+	if err == nil {
+		r.outcomes = r.outcomes[:len(all[0].b.ops)]
+	}
+	return r, err
+}

@@ -1,0 +1,102 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// TestForward_joinsWorkersCommands: while some calls to the leader are under way, what
+// else a follower's workers say shares the next one. Each caller gets its own answer, one
+// that gave up takes its command back.
+func TestForward_joinsWorkersCommands(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
+		b.plan(id, 3)
+	}
+	b.startPlanned()
+	follower := b.follower()
+	const count = forwardsMost + 9
+	w := newHand(t, follower, "w1", count)
+	submitAll(t, follower, specs("joined", count))
+	leases := w.take(count)
+
+	var mu sync.Mutex
+	var calls []int
+	var once sync.Once
+	gate := make(chan struct{})
+	release := func() { once.Do(func() { close(gate) }) }
+	t.Cleanup(release)
+	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
+		if c.GetOps()[0].GetLease() == nil {
+			return nil
+		}
+		<-gate
+		mu.Lock()
+		defer mu.Unlock()
+		calls = append(calls, len(c.GetOps()))
+		return nil
+	})
+	lies := func(flying, waiting int) func() bool {
+		return func() bool {
+			follower.joined.mu.Lock()
+			defer follower.joined.mu.Unlock()
+			return follower.joined.flying == flying && len(follower.joined.waiting) == waiting
+		}
+	}
+	complete := func(ctx context.Context, a rota.Assignment) (rota.LeaseAnswer, error) {
+		answers, err := w.s.Do(ctx, []rota.LeaseCommand{{Verb: rota.VerbComplete, Lease: a.Lease.ID, Job: a.Lease.Job, Ordinal: 1}})
+		if err != nil {
+			return rota.LeaseAnswer{}, err
+		}
+		return answers[0], nil
+	}
+	var all sync.WaitGroup
+	begin := func(some []rota.Assignment) {
+		for _, a := range some {
+			all.Go(func() {
+				if answer, err := complete(within(t, ample), a); err != nil || answer.Err != nil {
+					t.Errorf("job %s: %v, %v", a.Lease.Job, err, answer.Err)
+				}
+			})
+		}
+	}
+	begin(leases[:forwardsMost])
+	b.eventually("the first calls", lies(forwardsMost, 0))
+	gone, leave := context.WithCancel(within(t, ample))
+	left := make(chan error, 1)
+	go func() {
+		_, err := complete(gone, leases[forwardsMost])
+		left <- err
+	}()
+	b.eventually("one that waits", lies(forwardsMost, 1))
+	begin(leases[forwardsMost+1:])
+	b.eventually("all that wait", lies(forwardsMost, count-forwardsMost))
+	leave()
+	if err := <-left; rota.KindOf(err) != rota.Unavailable {
+		t.Fatalf("who gave up got %v", err)
+	}
+	if !lies(forwardsMost, count-forwardsMost-1)() {
+		t.Fatal("the command of who gave up still waits")
+	}
+	release()
+	all.Wait()
+	b.eventually("no call under way", lies(0, 0))
+	together := 0
+	for _, k := range calls {
+		together += k
+	}
+	if want := count - forwardsMost - 1; together != count-1 || len(calls) != forwardsMost+1 || calls[len(calls)-1] != want {
+		t.Fatalf("calls had %v commands, want %d with one and then %d in one", calls, forwardsMost, want)
+	}
+	for i, a := range leases {
+		job, _, err := follower.Job(within(t, ample), a.Lease.Job, rota.ReadOptions{})
+		if done := i != forwardsMost; err != nil || (job.State == rota.Completed) != done {
+			t.Errorf("job %s is %s, completed was asked: %v: %v", a.Lease.Job, job.State, done, err)
+		}
+	}
+}
