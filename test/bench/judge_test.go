@@ -71,6 +71,16 @@ func TestFlat(t *testing.T) {
 	if text, flat := soakTable([]*grown{line(func(x float64) float64 { return x })}); flat || !strings.Contains(text, "**grows**") {
 		t.Errorf("%v\n%s", flat, text)
 	}
+	mapped := line(func(x float64) float64 { return x })
+	mapped.told = true
+	if text, flat := soakTable([]*grown{mapped}); !flat || !strings.Contains(text, "not judged") {
+		t.Errorf("%v\n%s", flat, text)
+	}
+	own := newGrown()[0]
+	own.see(1, []sample{{metricSys: 3 << 20, metricReleased: 1 << 20}, {metricSys: 9 << 20, metricReleased: 8 << 20}})
+	if own.seen[0][1] != 2 {
+		t.Errorf("the most that a server has is %g MiB, 2 are wanted", own.seen[0][1])
+	}
 }
 
 // Each thing that must hold under overload is a reason to fail.

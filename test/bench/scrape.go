@@ -14,8 +14,11 @@ import (
 
 // The metrics that are read off servers.
 const (
-	metricCPU        = "process_cpu_seconds_total"
-	metricRSS        = "process_resident_memory_bytes"
+	metricCPU = "process_cpu_seconds_total"
+	metricRSS = "process_resident_memory_bytes"
+	// metricSys less metricReleased is what the runtime has of the system.
+	metricSys        = "go_memstats_sys_bytes"
+	metricReleased   = "go_memstats_heap_released_bytes"
 	metricFDs        = "process_open_fds"
 	metricGoroutines = "go_goroutines"
 	metricApplied    = "rota_applied_index"
