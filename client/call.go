@@ -33,14 +33,14 @@ type nodeCall func(ctx context.Context, n *node) error
 // comes that another try does not mend, or ctx ends. most bounds one try where
 // there is another node to ask.
 func (c *Client) call(ctx context.Context, op string, most time.Duration, f nodeCall) error {
-	return c.callAt(ctx, op, most, c.present, f)
+	return c.callAt(ctx, op, func() (*node, time.Duration) { return c.present(), most }, f)
 }
 
-// callAt is call, but of the node that at names before each try.
-func (c *Client) callAt(ctx context.Context, op string, most time.Duration, at func() *node, f nodeCall) error {
+// callAt is call, but of the node that at names before each try, for so long.
+func (c *Client) callAt(ctx context.Context, op string, at func() (*node, time.Duration), f nodeCall) error {
 	var last *rota.Error
 	for try := 0; ; try++ {
-		n := at()
+		n, most := at()
 		err := c.attempt(ctx, n, most, f)
 		if err == nil {
 			return nil

@@ -110,7 +110,7 @@ func (b *submission) split() [][]int {
 }
 
 func (c *Client) submitPart(ctx context.Context, b *submission, part []int) error {
-	return c.callAt(ctx, "submit", answerMost, c.toLead, func(ctx context.Context, n *node) error {
+	return c.callAt(ctx, "submit", c.toLead, func(ctx context.Context, n *node) error {
 		request := words.WriteSubmission(len(part), func(k int) *rota.JobSpec { return &b.jobs[part[k]] })
 		var answer words.SubmitOutcomes
 		var trailer metadata.MD

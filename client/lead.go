@@ -14,6 +14,11 @@ import (
 // node's word: that node may reach it where this client cannot, and would name it again.
 const leadShunned = 15 * time.Second
 
+// leadMost is how long the leader may take where another node said where it is. One that is
+// paused answers nobody, and closes nothing; its followers notice in a second, and know the
+// next one.
+const leadMost = 3 * time.Second
+
 // lead is where submissions go: to the leader, once a node that had to forward one named
 // it and it is among the client's addresses, so that a job is not carried twice. All other
 // calls, and submissions while no leader is known, go to the present node. Nothing rests
@@ -24,14 +29,14 @@ type lead struct {
 	shunned map[*node]time.Time
 }
 
-// toLead gives the leader, or else the present node.
-func (c *Client) toLead() *node {
+// toLead gives the leader, or else the present node, and how long it may take.
+func (c *Client) toLead() (n *node, most time.Duration) {
 	c.lead.mu.Lock()
 	defer c.lead.mu.Unlock()
 	if c.lead.node != nil {
-		return c.lead.node
+		return c.lead.node, leadMost
 	}
-	return c.present()
+	return c.present(), answerMost
 }
 
 // heardOfLead takes what a node that forwarded a submission says.

@@ -21,13 +21,16 @@ func TestSubmit_goesToTheLeader(t *testing.T) {
 		f, stop := setup(t, 3)
 		defer stop()
 		var asked []int
-		leads, down := 2, -1
+		leads, down, paused := 2, -1, -1
 		named := func(n int) string { return f.nodes[n].address }
 		for i, n := range f.nodes {
 			n.onSubmit = func(ctx context.Context, r *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
 				asked = append(asked, i)
 				if i == down {
 					return nil, words.ToStatus(rota.Refusef(rota.Unavailable, "", "going down"))
+				}
+				if i == paused {
+					<-ctx.Done()
 				}
 				if i != leads {
 					if err := grpc.SetTrailer(ctx, metadata.Pairs(words.LeaderKey, named(leads))); err != nil {
@@ -71,5 +74,11 @@ func TestSubmit_goesToTheLeader(t *testing.T) {
 		leads = 2
 		submits(1) // a name that is none of this client's addresses says nothing
 		submits(1)
+		paused = 1
+		began := time.Now()
+		submits(1, 0)
+		if took := time.Since(began); took > leadMost+time.Second {
+			t.Fatalf("a paused leader was waited for for %s", took)
+		}
 	})
 }
