@@ -101,8 +101,9 @@ func (w *boltWalk) damaged(format string, args ...any) *rota.Error {
 	return w.words(w.path, fmt.Sprintf(format, args...))
 }
 
-// page checks a page and all beneath it. Its keys must lie in [low, high); nil
-// is no bound.
+// page checks a page and all beneath it. Its keys must begin with low and be below
+// high; nil is no bound. bbolt finds a page in the one above by its first key: with
+// another one it would write a second reference to it, and end the process later.
 func (w *boltWalk) page(id uint64, low, high []byte, depth int) error {
 	if id < 2 || id >= w.pages || depth > boltDepthMax {
 		return w.damaged("page %d is referred to, %d are in use", id, w.pages)
@@ -151,7 +152,7 @@ func (w *boltWalk) elements(id uint64, page, low, high []byte, depth int) (used 
 		key := page[end : end+element.keyBytes]
 		value := page[end+element.keyBytes : end+element.keyBytes+element.valueBytes]
 		end += element.keyBytes + element.valueBytes
-		if i > 0 && bytes.Compare(former, key) >= 0 || low != nil && bytes.Compare(key, low) < 0 ||
+		if i > 0 && bytes.Compare(former, key) >= 0 || i == 0 && low != nil && !bytes.Equal(key, low) ||
 			high != nil && bytes.Compare(key, high) >= 0 {
 			return 0, w.damaged("element %d of page %d is out of order", i, id)
 		}

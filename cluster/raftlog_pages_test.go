@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rotasched/rota"
+)
+
+// TestCheckPages_holdsBboltToItsOwnRules checks what bbolt writes over many writes of all
+// kinds: nothing of it is taken for damage.
+func TestCheckPages_holdsBboltToItsOwnRules(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "test.db")
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, NoGrowSync: true, NoFreelistSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	random := rand.New(rand.NewPCG(7, 7))
+	words := func(path, what string) *rota.Error { return rota.Refusef(rota.Conflict, "test", "%s: %s", path, what) }
+	for round := range 250 {
+		if err := db.Update(func(tx *bbolt.Tx) error {
+			b, err := tx.CreateBucketIfNotExists([]byte{byte(round % 3)})
+			if err != nil {
+				return err
+			}
+			from := random.Uint64N(1000)
+			for i := range random.Uint64N(200) {
+				key := binary.BigEndian.AppendUint64(nil, random.Uint64N(1000))
+				if round%2 == 0 { // a run, as retention takes it
+					key = binary.BigEndian.AppendUint64(nil, from+i)
+				}
+				if random.IntN(5) < round/5%5 {
+					err = b.Delete(key)
+				} else {
+					err = b.Put(key, make([]byte, random.IntN(1<<random.IntN(13))))
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkPages(path, words); err != nil {
+			t.Fatalf("after write %d: %v", round, err)
+		}
+	}
+}
+
+// TestCheckPages_wantsAPageUnderItsFirstKey makes the first key of a page greater, which
+// breaks no order: bbolt would not find the page to write it again.
+func TestCheckPages_wantsAPageUnderItsFirstKey(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "test.db")
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucket([]byte("b"))
+		for i := uint64(0); err == nil && i < 100; i++ {
+			err = b.Put(binary.BigEndian.AppendUint64(nil, 8*i), make([]byte, 200))
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_ = db.Close()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, at := os.Getpagesize(), 0
+	for page := 2 * size; page < len(data) && at == 0; page += size {
+		if binary.NativeEndian.Uint16(data[page+8:]) == boltBranch { // the second page under it
+			child := size * int(boltElementAt(boltBranch, data[page+boltPageHeader+boltElement:]).child)
+			at = child + boltPageHeader + boltElement*int(binary.NativeEndian.Uint16(data[child+10:])) + 7
+		}
+	}
+	words := func(path, what string) *rota.Error { return rota.Refusef(rota.Conflict, "test", "%s: %s", path, what) }
+	if err := checkPages(path, words); err != nil {
+		t.Fatal(err)
+	}
+	flipped := rotSpot{how: "bit", at: int64(at), bit: 1}.apply(data)
+	if err := os.WriteFile(path, flipped, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkPages(path, words); rota.KindOf(err) != rota.Conflict {
+		t.Errorf("a page under another key than its first is taken for sound: %v", err)
+	}
+}
