@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -169,12 +168,8 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 	}
 	endAll(t, b.leader(), jobs)
 	whole()
-	var record, mark []byte
-	if err := f.archiveDB.View(func(tx *bbolt.Tx) error {
-		record = bytes.Clone(tx.Bucket([]byte("jobs.records")).Get([]byte{0, 0, 0, 0, 0, 0, 0, 1}))
-		mark = bytes.Clone(tx.Bucket([]byte("jobs.ids")).Get([]byte(id)))
-		return nil
-	}); err != nil || record == nil || mark == nil {
+	first, ok, err := f.history.store.Record(id)
+	if err != nil || !ok || first.Seq != 1 {
 		t.Fatal("the first end is not archived", err)
 	}
 	if outcomes, err := b.leader().Retry(within(t, ample), []rota.JobID{id}); err != nil || outcomes[0].Err != nil {
@@ -196,11 +191,7 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 		_, _, ok := f.machine.Tombstone(id)
 		return !ok
 	})
-	lose(t, f, 2)
-	if err := f.archiveDB.Update(func(tx *bbolt.Tx) error {
-		return errors.Join(tx.Bucket([]byte("jobs.records")).Put([]byte{0, 0, 0, 0, 0, 0, 0, 1}, record),
-			tx.Bucket([]byte("jobs.ids")).Put([]byte(id), mark))
-	}); err != nil {
+	if err := errors.Join(f.history.store.Drop([]uint64{1, 2}), f.history.store.Put([]rota.ArchiveRecord{first}, nil)); err != nil {
 		t.Fatal(err)
 	}
 	job, _, err := f.Job(within(t, ample), id, rota.ReadOptions{})

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -224,9 +225,19 @@ func damage(t *testing.T, n *Node, seq byte) {
 	key := []byte{0, 0, 0, 0, 0, 0, 0, seq}
 	if err := n.archiveDB.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket([]byte("jobs.records"))
-		bad := bytes.Clone(b.Get(key))
-		bad[len(bad)/2] ^= 1
-		return b.Put(key, bad)
+		c := b.Cursor()
+		k, v := c.Seek(key)
+		if !bytes.Equal(k, key) {
+			if k, v = c.Prev(); k == nil {
+				k, v = c.Last()
+			}
+		}
+		bad, at := bytes.Clone(v), len(v)/2
+		if place := bytes.LastIndex(bad, key); bad[0] == 3 { // of a block: behind the numbers stand the records' ends
+			at = int(binary.BigEndian.Uint32(bad[place+8:])) - 5
+		}
+		bad[at] ^= 1
+		return b.Put(bytes.Clone(k), bad)
 	}); err != nil {
 		t.Fatal(err)
 	}

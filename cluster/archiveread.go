@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -58,7 +60,11 @@ func (n *Node) endedAt(ctx context.Context, id rota.JobID, seq uint64) (e fsm.En
 	} else {
 		e, ok, err = n.history.store.Get(id)
 	}
+	lost := errors.Is(err, snapshot.ErrMarksDamaged)
 	switch {
+	case lost && n.alone():
+		return e, false, unreadable(err)
+	case lost: // another node may know
 	case err != nil && !n.dropDamaged(e.Seq, err):
 		return e, false, unreadable(err)
 	case ok && seq != 0:
@@ -77,9 +83,14 @@ func (n *Node) endedAt(ctx context.Context, id rota.JobID, seq uint64) (e fsm.En
 	return found[0], true, nil
 }
 
+// alone says that there is no other node to be asked.
+func (n *Node) alone() bool {
+	return !slices.ContainsFunc(n.servers(), func(s raft.Server) bool { return rota.NodeID(s.ID) != n.cfg.Node })
+}
+
 // unreadable says that the archive is there and cannot be read: what it knows is not
 // taken for unknown.
-func unreadable(err error) error {
+func unreadable(err error) *rota.Error {
 	return &rota.Error{Kind: rota.Unavailable, Subject: "archive", RetryAfter: fetchEvery, Cause: err,
 		Text: "this node's archive cannot be read"}
 }
@@ -122,6 +133,9 @@ func (n *Node) listJobs(f rota.JobFilter) (rota.JobPage, error) {
 	page, err := list.Page(f, reading)
 	reading.Close()
 	n.dropAll(reading.Damaged)
+	if err == nil && reading.Lacks() {
+		err = unreadable(snapshot.ErrMarksDamaged)
+	}
 	return page, err
 }
 
@@ -129,10 +143,18 @@ func (n *Node) listJobs(f rota.JobFilter) (rota.JobPage, error) {
 // where none can give it, the page is refused rather than told short, unless what
 // is here was asked for.
 func (n *Node) listAnywhere(ctx context.Context, f rota.JobFilter, at rota.Index, stale bool) (rota.JobPage, error) {
-	if stale || f.State != rota.JobNone && !f.State.Terminal() || len(n.lacks(1)) == 0 {
-		return n.listJobs(f)
-	}
 	var refused []error
+	if stale || f.State != rota.JobNone && !f.State.Terminal() || len(n.lacks(1)) == 0 {
+		page, err := n.listJobs(f)
+		lacks := errors.Is(err, snapshot.ErrMarksDamaged)
+		if !lacks || stale {
+			if lacks {
+				err = nil
+			}
+			return page, err
+		}
+		refused = append(refused, err)
+	}
 	for _, s := range n.servers() {
 		id := rota.NodeID(s.ID)
 		if id == n.cfg.Node {
@@ -205,7 +227,10 @@ func (n *Node) beyond(err *rota.Error, id rota.JobID) *rota.Error {
 	if err == nil || err.Kind != rota.NotFound {
 		return err
 	}
-	state, ok, _ := n.history.store.State(id)
+	state, ok, lost := n.history.store.State(id)
+	if lost != nil {
+		return unreadable(lost)
+	}
 	if !ok {
 		return err
 	}
@@ -257,9 +282,12 @@ func (n *Node) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outc
 	}
 	states := make([]rota.JobState, len(ids))
 	var unknown []int
+	lost := false
 	for i, id := range ids {
 		state, ok, err := n.history.store.State(id)
-		if err != nil {
+		if gone := errors.Is(err, snapshot.ErrMarksDamaged); gone && !n.alone() {
+			lost = true
+		} else if err != nil {
 			return nil, unreadable(err)
 		}
 		if !ok {
@@ -274,7 +302,7 @@ func (n *Node) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outc
 			unknown = append(unknown, i)
 		}
 	}
-	if len(unknown) > 0 && len(n.lacks(1)) > 0 {
+	if len(unknown) > 0 && (lost || len(n.lacks(1)) > 0) {
 		asked := make([]rota.JobID, len(unknown))
 		for i, at := range unknown {
 			asked[i] = ids[at]

@@ -33,7 +33,8 @@ func TestScrub_mendsADamagedMark(t *testing.T) {
 		marks := tx.Bucket([]byte("jobs.ids"))
 		k, v := marks.Cursor().Last()
 		v = bytes.Clone(v)
-		v[0] ^= 1 // of the number: a later end that there never was
+		at := bytes.LastIndex(v, []byte(ids[4])) + len(ids[4]) + 2 // behind the mark's length
+		v[at] ^= 1                                                 // of the number: a later end that there never was
 		return marks.Put(bytes.Clone(k), v)
 	}); err != nil {
 		t.Fatal(err)

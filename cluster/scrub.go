@@ -262,8 +262,13 @@ func (n *Node) scrubSnapshots() error {
 	return n.asideOf(bad)
 }
 
-// scrubArchive verifies ended jobs; damaged ones are fetched from another node.
+// scrubArchive verifies ended jobs; damaged ones are fetched from another node, and what
+// finds them by their ids is restored from them.
 func (n *Node) scrubArchive() error {
+	partial, err := n.scrubMarks()
+	if err != nil {
+		return err
+	}
 	for next := uint64(1); next != 0; {
 		var read int
 		var damaged []uint64
@@ -271,19 +276,45 @@ func (n *Node) scrubArchive() error {
 		if next, read, damaged, err = n.history.store.Scrub(next, scrubBytes); err != nil {
 			return err
 		}
-		for _, seq := range damaged {
-			n.damage(scrubArchive, fmt.Sprintf("ended job number %d", seq), "its checksum does not match")
-		}
-		if len(damaged) > 0 {
-			if err := n.history.store.Drop(damaged); err != nil {
-				return err
-			}
+		if err := n.dropFound(damaged); err != nil {
+			return err
 		}
 		if !n.rest(read) {
 			return nil
 		}
 	}
-	return nil
+	return n.history.store.Mended(partial)
+}
+
+// scrubMarks verifies what finds ended jobs by their ids, and tells where it is incomplete.
+func (n *Node) scrubMarks() (partial []snapshot.IDSpan, err error) {
+	for from := rota.JobID(""); ; {
+		found, err := n.history.store.ScrubMarks(from, scrubBytes)
+		if err != nil {
+			return nil, err
+		}
+		for range found.Torn {
+			n.damage(scrubArchive, fmt.Sprintf("list of ended jobs' ids from %q on", from), "its checksum does not match")
+		}
+		if err := n.dropFound(found.Damaged); err != nil {
+			return nil, err
+		}
+		partial = append(partial, found.Partial...)
+		if from = found.Next; from == "" || !n.rest(found.Read) {
+			return partial, nil
+		}
+	}
+}
+
+// dropFound gives damaged ended jobs up, to be fetched from another node.
+func (n *Node) dropFound(damaged []uint64) error {
+	for _, seq := range damaged {
+		n.damage(scrubArchive, fmt.Sprintf("ended job number %d", seq), "its checksum does not match")
+	}
+	if len(damaged) == 0 {
+		return nil
+	}
+	return n.history.store.Drop(damaged)
 }
 
 // scrubEvents verifies events; damaged chunks are fetched from another node.

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 	"sync"
@@ -28,10 +29,16 @@ var (
 	metaFloor       = []byte("floor")
 	metaLost        = []byte("lost")
 	metaSize        = []byte("size")
+	metaBefore      = []byte("before")
+	metaSum         = []byte("sum")
 )
 
-// archiveFormat is the version of the buckets' layouts.
-const archiveFormat = 1
+// archiveFormat is the version of the buckets' layouts. In the one before each record
+// and each mark had a key of its own, which is still read: what comes joins them.
+const (
+	archiveFormat       = 2
+	archiveFormatBefore = 1
+)
 
 // Archive is a node's store of terminal jobs (SPEC §10.5), by their dense
 // numbers. It knows which numbers it holds, so that it can fetch what it lacks
@@ -56,8 +63,13 @@ type archiveState struct {
 	// lost how many of absent no retention accounts for.
 	held, absent Spans
 	floor, lost  uint64
-	// records and bytes count what archiveRecords holds, keys not included.
+	// before is the last number that an archive of format 1 held, until retention has
+	// taken all of that: nothing there tells an ended job's earlier end from a lost record.
+	before uint64
+	// records and bytes count what archiveRecords holds, keys not included; recount says
+	// that they must be counted anew.
 	records, bytes uint64
+	recount        bool
 }
 
 // ArchiveStats tells what an archive holds.
@@ -79,15 +91,22 @@ func NewArchive(db *bbolt.DB) (*Archive, error) {
 			}
 		}
 		b := tx.Bucket(archiveMeta)
-		if format := b.Get(metaFormat); format == nil {
-			if err := b.Put(metaFormat, []byte{archiveFormat}); err != nil {
-				return err
-			}
-		} else if len(format) != 1 || format[0] != archiveFormat {
+		if format := b.Get(metaFormat); format != nil && (len(format) != 1 || format[0] != archiveFormat && format[0] != archiveFormatBefore) {
 			return rota.Refusef(rota.Conflict, "archive", "%s has format %x, this binary knows %d: start a newer binary",
 				db.Path(), format, archiveFormat)
 		}
-		return a.meta.load(b)
+		if k, _ := b.Cursor().First(); k == nil { // all else is new too
+			if k, _ = tx.Bucket(archiveRecords).Cursor().First(); k != nil {
+				return errBookkeeping
+			}
+		}
+		if err := a.meta.load(b); err != nil || len(a.meta.held) > 0 {
+			return err
+		}
+		if err := (marks{b: tx.Bucket(archiveIDs)}).begin(); err != nil {
+			return err
+		}
+		return a.meta.save(b)
 	})
 	if err != nil {
 		return nil, carried(opOpen, err, "the archive %s is not usable: move it away, and it is fetched again from the "+
@@ -97,32 +116,61 @@ func NewArchive(db *bbolt.DB) (*Archive, error) {
 }
 
 func (s *archiveState) load(b *bbolt.Bucket) error {
+	before, k := false, []byte(nil)
+	if k, _ = b.Cursor().First(); k != nil {
+		before = bytes.Equal(b.Get(metaFormat), []byte{archiveFormatBefore})
+		if !before && !bytes.Equal(b.Get(metaSum), metaSumOf(b)) {
+			return errBookkeeping
+		}
+	}
 	s.cluster = rota.ClusterID(b.Get(metaCluster))
 	s.incarnation, s.floor = number(b.Get(metaIncarnation)), number(b.Get(metaFloor))
 	if size := b.Get(metaSize); len(size) == 16 {
 		s.records, s.bytes = binary.BigEndian.Uint64(size), binary.BigEndian.Uint64(size[8:])
 	}
-	s.lost = number(b.Get(metaLost))
+	s.lost, s.before = number(b.Get(metaLost)), number(b.Get(metaBefore))
 	held, whole := parseSpans(b.Get(metaHeld))
 	absent, sound := parseSpans(b.Get(metaAbsent))
 	if !whole || !sound {
-		return rota.Refusef(rota.Internal, "archive", "its list of held records is damaged")
+		return errBookkeeping
 	}
-	s.held, s.absent = held, absent
+	if s.held, s.absent = held, absent; before && len(held) > 0 {
+		s.before = held[len(held)-1].To
+	}
 	return nil
 }
 
+var errBookkeeping = rota.Refusef(rota.Internal, "archive", "its list of held records is damaged")
+
 func (s *archiveState) save(b *bbolt.Bucket) error {
+	if s.floor >= s.before {
+		s.before = 0
+	}
 	size := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, s.records), s.bytes)
 	for _, kv := range []struct{ key, value []byte }{
-		{metaCluster, []byte(s.cluster)}, {metaIncarnation, seqKey(s.incarnation)}, {metaHeld, s.held.append(nil)},
-		{metaAbsent, s.absent.append(nil)}, {metaFloor, seqKey(s.floor)}, {metaLost, seqKey(s.lost)}, {metaSize, size},
+		{metaFormat, []byte{archiveFormat}}, {metaCluster, []byte(s.cluster)}, {metaIncarnation, seqKey(s.incarnation)},
+		{metaHeld, s.held.append(nil)}, {metaAbsent, s.absent.append(nil)}, {metaFloor, seqKey(s.floor)},
+		{metaLost, seqKey(s.lost)}, {metaSize, size}, {metaBefore, seqKey(s.before)},
 	} {
 		if err := b.Put(kv.key, kv.value); err != nil {
 			return err
 		}
 	}
-	return nil
+	return b.Put(metaSum, metaSumOf(b))
+}
+
+// metaSumOf is the checksum over all other keys: a bit in the list of held numbers must not
+// make a record one that never was.
+func metaSumOf(b *bbolt.Bucket) []byte {
+	sum := checksum(nil)
+	_ = b.ForEach(func(k, v []byte) error {
+		if !bytes.Equal(k, metaSum) {
+			head := binary.BigEndian.AppendUint32([]byte{byte(len(k))}, uint32(len(v)))
+			sum = updateSum(updateSum(updateSum(sum, head), k), v)
+		}
+		return nil
+	})
+	return binary.BigEndian.AppendUint32(nil, sum)
 }
 
 func number(b []byte) uint64 {
@@ -183,6 +231,9 @@ func (a *Archive) change(do func(*bbolt.Tx, *archiveState) error, check func(*ar
 		if err := do(tx, &next); err != nil {
 			return err
 		}
+		if next.recount {
+			next.count(tx.Bucket(archiveRecords))
+		}
 		return next.save(tx.Bucket(archiveMeta))
 	})
 	if err != nil {
@@ -198,20 +249,6 @@ const opArchive = "archive"
 
 // Entry is one record on its way in: its encoding as of fsm.StagedRecord.Append.
 type Entry = rota.ArchiveRecord
-
-func (s *archiveState) drop(records *bbolt.Bucket, seq uint64) error {
-	key := seqKey(seq)
-	value := records.Get(key)
-	if value == nil {
-		return nil
-	}
-	size := uint64(len(value))
-	if err := records.Delete(key); err != nil {
-		return err
-	}
-	s.records, s.bytes = s.records-1, s.bytes-size
-	return nil
-}
 
 // Forgo takes numbers for gone: all other nodes were asked, and none has them. Of
 // those, lost are accounted for by no retention.
@@ -249,7 +286,10 @@ func (a *Archive) Missing(seqs []uint64, most int) (missing []uint64, err error)
 		}
 		records := tx.Bucket(archiveRecords)
 		for _, seq := range seqs {
-			if seq > s.floor && s.held.Has(seq) && !s.absent.Has(seq) && records.Get(seqKey(seq)) == nil {
+			if !s.owes(seq, true) {
+				continue
+			}
+			if _, ok, _ := recordAt(records, seq); !ok {
 				if missing = append(missing, seq); len(missing) == most {
 					return nil
 				}
@@ -266,8 +306,8 @@ func (a *Archive) Stats() ArchiveStats {
 	s := ArchiveStats{Records: a.meta.records, Bytes: a.meta.bytes, Floor: a.meta.floor, Lost: a.meta.lost}
 	a.mu.RUnlock()
 	_ = a.db.View(func(tx *bbolt.Tx) error {
-		if _, value := tx.Bucket(archiveRecords).Cursor().First(); value != nil {
-			s.OldestDate, _ = recordHead(value)
+		if row, ok := newRecordCursor(tx.Bucket(archiveRecords)).seek(0); ok {
+			s.OldestDate, _ = recordHead(row.value)
 		}
 		return nil
 	})
@@ -276,12 +316,10 @@ func (a *Archive) Stats() ArchiveStats {
 
 // adopt takes over which numbers another archive held.
 func (a *Archive) adopt(floor uint64, held Spans) error {
-	return a.change(func(_ *bbolt.Tx, s *archiveState) error {
-		for _, x := range held {
-			s.held.Add(x.From, x.To)
-		}
+	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
 		s.floor = max(s.floor, floor)
-		s.held.cut(s.floor)
-		return nil
+		w := archiveWriter{s: s, records: tx.Bucket(archiveRecords), ids: s.marks(tx)}
+		defer w.release()
+		return w.put(0, nil, held)
 	}, nil)
 }

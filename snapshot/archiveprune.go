@@ -2,6 +2,8 @@ package snapshot
 
 import (
 	"bytes"
+	"slices"
+
 	"go.etcd.io/bbolt"
 
 	"github.com/rotasched/rota"
@@ -34,55 +36,88 @@ func (a *Archive) Prune(before rota.Date, maxBytes uint64) (pruned int, err erro
 }
 
 func (s *archiveState) prune(tx *bbolt.Tx, before rota.Date, maxBytes uint64) (n int, err error) {
-	records, ids := tx.Bucket(archiveRecords), tx.Bucket(archiveIDs)
+	records, ids := tx.Bucket(archiveRecords), s.marks(tx)
 	var seqs, unsure []uint64
-	bytes := s.bytes
-	c := records.Cursor()
-	for key, value := c.First(); key != nil && len(seqs) < pruneAtOnce; key, value = c.Next() {
-		bytes -= uint64(len(value))
-		if !intact(number(key), value) {
-			unsure = append(unsure, number(key)) // goes with the next that is due
+	size := s.bytes
+	var gone [][]byte
+	of := make(map[uint64]bool)
+	c := newRecordCursor(records)
+	for row, ok := c.seek(0); ok && len(seqs) < pruneAtOnce; row, ok = c.step() {
+		size -= uint64(len(row.value))
+		date, id := recordHead(row.value)
+		if !intact(row.seq, row.value) {
+			unsure = append(unsure, row.seq) // goes with the next that is due
 			continue
 		}
-		if date, _ := recordHead(value); date >= before && (maxBytes == 0 || bytes+uint64(len(value)) <= maxBytes) {
+		if date >= before && (maxBytes == 0 || size+uint64(len(row.value)) <= maxBytes) {
 			break
 		}
-		seqs, unsure = append(append(seqs, unsure...), number(key)), unsure[:0]
+		gone, of[row.seq] = append(gone, bytes.Clone(id)), true
+		seqs, unsure = append(append(seqs, unsure...), row.seq), unsure[:0]
 	}
-	for _, seq := range seqs {
-		_, id := recordHead(records.Get(seqKey(seq)))
-		if mark, known := parseMark(id, ids.Get(id)); known && mark.Seq == seq {
-			if err := ids.Delete(append([]byte(nil), id...)); err != nil {
-				return 0, err
-			}
-		}
-		if err := s.drop(records, seq); err != nil {
-			return 0, err
-		}
-		s.floor = max(s.floor, seq)
+	if err := ids.drop(gone, func(mark []byte) bool {
+		seq, known := markSeq(mark)
+		return known && of[seq]
+	}); err != nil || len(seqs) == 0 {
+		return 0, err
 	}
+	s.floor = max(s.floor, seqs[len(seqs)-1])
 	s.held.cut(s.floor)
 	s.absent.cut(s.floor)
-	return len(seqs), nil
+	return len(seqs), s.cutBlocks(records)
+}
+
+// cutBlocks takes the records up to the floor, and all else that stands there.
+func (s *archiveState) cutBlocks(b *bbolt.Bucket) error {
+	for {
+		k, _ := b.Cursor().First()
+		if k == nil || number(k) > s.floor {
+			return nil
+		}
+		x := blockOf(b.Cursor(), max(number(k), 1))
+		if !bytes.Equal(x.key, k) || x.torn {
+			s.recount = true
+			if err := remove(b, k); err != nil {
+				return err
+			}
+			continue
+		}
+		if x.last > s.floor {
+			var seqs []uint64
+			for _, row := range x.appendRows(nil) {
+				if row.seq <= s.floor {
+					seqs = append(seqs, row.seq)
+				}
+			}
+			return s.take(b, seqs)
+		}
+		for _, row := range x.appendRows(nil) {
+			s.records, s.bytes = s.records-1, s.bytes-uint64(len(row.value))
+		}
+		if err := remove(b, k); err != nil {
+			return err
+		}
+	}
 }
 
 // Drop gives damaged records up: their numbers are lacking from now on, and are
 // fetched again from another node.
 func (a *Archive) Drop(seqs []uint64) error {
 	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
-		records, ids := tx.Bucket(archiveRecords), tx.Bucket(archiveIDs)
+		records, gone := tx.Bucket(archiveRecords), [][]byte(nil)
 		for _, seq := range seqs {
-			if value := records.Get(seqKey(seq)); intact(seq, value) { // it is the mark that is damaged
+			value, _, covered := recordAt(records, seq)
+			if intact(seq, value) {
 				_, id := recordHead(value)
-				if err := ids.Delete(bytes.Clone(id)); err != nil {
-					return err
-				}
-			}
-			if err := s.drop(records, seq); err != nil {
-				return err
+				gone = append(gone, bytes.Clone(id))
+			} else if !covered && s.owes(seq, true) {
+				s.recount = true // it was counted, wherever it is
 			}
 			s.held.remove(seq)
 		}
-		return nil
+		if err := s.take(records, slices.Clone(seqs)); err != nil {
+			return err
+		}
+		return s.marks(tx).drop(gone, func([]byte) bool { return true })
 	}, nil)
 }

@@ -1,6 +1,12 @@
 package snapshot
 
 import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
 	"go.etcd.io/bbolt"
 
 	"github.com/rotasched/rota"
@@ -8,11 +14,19 @@ import (
 )
 
 // incoming is a record on its way in: what its mark says, when its job ended, and
-// its encoding, appended where it is asked for.
+// its encoding, or what gives that.
 type incoming struct {
 	mark   fsm.Mark
 	ended  rota.Date
-	append func(b []byte) []byte
+	staged fsm.StagedRecord
+	data   []byte
+}
+
+func (r *incoming) append(b []byte) []byte {
+	if r.data == nil {
+		return r.staged.Append(b)
+	}
+	return append(b, r.data...)
 }
 
 // Put writes records, all or none, and holds their numbers, and those of also
@@ -26,7 +40,7 @@ func (a *Archive) Put(entries []Entry, also Spans) error {
 		if err != nil || ended.Seq != e.Seq || e.Seq == 0 {
 			return rota.Refusef(rota.Invalid, "archive", "record %d is none of a terminal job of that number", e.Seq)
 		}
-		rows[i] = incoming{markOf(&ended), ended.Job.FinishedDate, func(b []byte) []byte { return append(b, e.Data...) }}
+		rows[i] = incoming{mark: markOf(&ended), ended: ended.Job.FinishedDate, data: e.Data}
 	}
 	return a.put(len(rows), func(i int) incoming { return rows[i] }, also)
 }
@@ -35,9 +49,8 @@ func (a *Archive) Put(entries []Entry, also Spans) error {
 // see that they can be, which took half of a flush.
 func (a *Archive) PutStaged(staged []fsm.StagedRecord) error {
 	return a.put(len(staged), func(i int) incoming {
-		s := staged[i]
-		mark, ended := s.Mark()
-		return incoming{mark, ended, s.Append}
+		mark, ended := staged[i].Mark()
+		return incoming{mark: mark, ended: ended, staged: staged[i]}
 	}, nil)
 }
 
@@ -47,79 +60,236 @@ func (a *Archive) put(n int, row func(int) incoming, also Spans) error {
 	if err != nil {
 		return err
 	}
+	w := archiveWriter{packer: packer}
+	defer w.release()
 	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
-		w := archiveWriter{s: s, packer: packer, records: tx.Bucket(archiveRecords), ids: tx.Bucket(archiveIDs)}
+		w.s, w.records, w.ids = s, tx.Bucket(archiveRecords), s.marks(tx)
 		w.records.FillPercent = 0.95 // numbers only grow
-		for i := range n {
-			if err := w.put(row(i)); err != nil {
-				return err
-			}
-		}
-		for _, span := range also {
-			s.held.Add(span.From, span.To)
-		}
-		s.held.cut(s.floor)
-		return nil
+		return w.put(n, row, also)
 	}, nil)
 }
 
 // archiveWriter puts the records of one transaction.
 type archiveWriter struct {
-	s            *archiveState
-	packer       *packer
-	records, ids *bbolt.Bucket
+	s       *archiveState
+	packer  *packer
+	records *bbolt.Bucket
+	ids     marks
+	// list are the numbers that are written.
+	list []fresh
+	// doubt says that a mark is no proof of a later end.
+	doubt bool
 	// body is room for one encoding; room for keys and values, which the transaction
 	// keeps until its end: a slice for each was refused, as there are three a record.
 	body, room []byte
+	// rooms are those that are used again once the transaction is over.
+	rooms []*[roomBytes]byte
+	// places are those of the block that is being made.
+	places []byte
 }
 
-// roomBytes is how much of it is made at a time.
+// roomBytes is how much of it is taken at a time, from those that wait for the next flush.
 const roomBytes = 256 << 10
+
+var roomPool = sync.Pool{New: func() any { return new([roomBytes]byte) }}
 
 // fit makes sure that so many bytes can be appended to room without moving it.
 func (w *archiveWriter) fit(n int) {
 	if cap(w.room)-len(w.room) < n {
-		w.room = make([]byte, 0, max(n, roomBytes))
+		if n > roomBytes {
+			w.room = make([]byte, 0, n)
+			return
+		}
+		room := roomPool.Get().(*[roomBytes]byte)
+		w.room, w.rooms = room[:0], append(w.rooms, room)
+	}
+}
+
+// release gives rooms back; no transaction may have them any more.
+func (w *archiveWriter) release() {
+	for _, room := range w.rooms {
+		roomPool.Put(room)
 	}
 }
 
 // taken is what was appended to room since a length.
 func (w *archiveWriter) taken(from int) []byte { return w.room[from:len(w.room):len(w.room)] }
 
-func (w *archiveWriter) put(r incoming) error {
-	s, seq := w.s, r.mark.Seq
-	if seq <= s.floor || s.held.Has(seq) {
-		return nil
-	}
-	s.held.Add(seq, seq)
-	w.fit(len(r.mark.ID))
-	at := len(w.room)
-	w.room = append(w.room, r.mark.ID...)
-	id := w.taken(at)
-	if old, known := parseMark(id, w.ids.Get(id)); known {
-		if old.Seq > seq {
-			return nil // this end is not the latest
+// fresh is a number that is not held yet, or several without a record.
+type fresh struct {
+	seq, last uint64
+	id        rota.JobID
+	at        int
+	// lost says that there is no record, as the job has a later end.
+	lost bool
+}
+
+// put writes n records, and that the other numbers of also have none.
+func (w *archiveWriter) put(n int, row func(int) incoming, also Spans) error {
+	list := make([]fresh, 0, n)
+	for at := range n {
+		m := row(at).mark
+		if m.Seq > w.s.floor && !w.s.held.Has(m.Seq) {
+			w.s.held.Add(m.Seq, m.Seq) // also so that a number in the list twice is taken once
+			list = append(list, fresh{seq: m.Seq, last: m.Seq, id: m.ID, at: at})
 		}
-		if err := s.drop(w.records, old.Seq); err != nil {
+	}
+	if err := w.putMarks(list, row); err != nil {
+		return err
+	}
+	for _, span := range also {
+		for _, gap := range w.s.held.gaps(max(span.From, w.s.floor+1), span.To, math.MaxInt) {
+			list = append(list, fresh{seq: gap.From, last: gap.To, lost: true})
+		}
+	}
+	w.list = list
+	w.hold() // a damaged block may have taken them along
+	err := w.putRecords(row)
+	w.s.held.cut(w.s.floor)
+	return err
+}
+
+// putMarks writes the marks of the latest ends, and gives up the records of the ends
+// before. Marks go in by their ids, so that each leaf is written once.
+func (w *archiveWriter) putMarks(list []fresh, row func(int) incoming) error {
+	order := make([]int, len(list))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(strings.Compare(string(list[a].id), string(list[b].id)), cmp.Compare(list[a].seq, list[b].seq))
+	})
+	edits, of := make([]markRow, 0, len(list)), order[:0]
+	for i, at := range order {
+		f := &list[at]
+		if i+1 < len(order) && list[order[i+1]].id == f.id {
+			f.lost = true
+			continue
+		}
+		w.fit(len(f.id) + markMost)
+		from := len(w.room)
+		w.room = append(w.room, f.id...)
+		id := w.taken(from)
+		from = len(w.room)
+		w.room = appendMarkOf(w.room, row(f.at).mark)
+		edits, of = append(edits, markRow{id, w.taken(from)}), append(of, at)
+	}
+	var before []uint64
+	err := w.ids.edit(edits, func(at int, old []byte) bool {
+		f := &list[of[at]]
+		seq, known := markSeq(old)
+		if known && w.doubt {
+			value, _, _ := recordAt(w.records, seq)
+			known = intact(seq, value) && ofJob(value, []byte(f.id))
+		}
+		if known && seq > f.seq {
+			f.lost = true // this end is not the latest
+		} else if known {
+			before = append(before, seq)
+		}
+		return !f.lost
+	})
+	if err != nil {
+		return err
+	}
+	return w.s.take(w.records, before)
+}
+
+// putRecords writes the records that are not lost, many of them in blocks.
+func (w *archiveWriter) putRecords(row func(int) incoming) error {
+	list := w.list
+	if !slices.IsSortedFunc(list, bySeq) {
+		slices.SortFunc(list, bySeq)
+	}
+	blocks := len(list) >= blocksFrom
+	for len(list) > 0 {
+		n, err := w.putSome(list, row, blocks)
+		if err != nil {
 			return err
 		}
+		list = list[n:]
 	}
-	w.body = r.append(w.body[:0])
-	w.fit(packedMost(id, w.body))
-	at = len(w.room)
-	w.room = w.packer.append(w.room, seq, r.ended, id, w.body)
-	value := w.taken(at)
-	if err := w.records.Put(seqKey(seq), value); err != nil {
-		return err
-	}
-	w.fit(markMost)
-	at = len(w.room)
-	w.room = appendMarkOf(w.room, r.mark)
-	if err := w.ids.Put(id, w.taken(at)); err != nil {
-		return err
-	}
-	s.records, s.bytes = s.records+1, s.bytes+uint64(len(value))
 	return nil
+}
+
+func bySeq(a, b fresh) int { return cmp.Compare(a.seq, b.seq) }
+
+// putSome writes as many numbers as make one block, and says how many are done with.
+func (w *archiveWriter) putSome(list []fresh, row func(int) incoming, blocks bool) (n int, err error) {
+	f := &list[0]
+	x := blockOf(w.records.Cursor(), f.seq)
+	switch {
+	case x.key != nil && x.torn:
+		_, err := w.s.tear(w.records, x)
+		w.hold()
+		return 0, err
+	case x.covers(f.seq) && !f.lost:
+		return 1, w.putWithin(x, row(f.at))
+	case x.covers(f.seq):
+		return f.upTo(x.last), nil
+	}
+	w.fit(2 * blockBytes)
+	at, first, last := len(w.room), f.seq, f.seq
+	w.room, w.places = append(w.room, manyRecords), w.places[:0]
+	for n < len(list) && list[n].seq < x.next && (n == 0 || blocks) {
+		if f := &list[n]; f.lost {
+			last = min(f.last, x.next-1)
+			n += f.upTo(last)
+			continue
+		}
+		r := row(list[n].at)
+		w.body = r.append(w.body[:0])
+		if most := packedMost(len(r.mark.ID), len(w.body)); n > 0 && len(w.room)-at+most > blockBytes {
+			break
+		} else if n == 0 && most > blockBytes {
+			w.fit(1 + most)
+			at = len(w.room)
+			w.room = append(w.room, manyRecords)
+		}
+		from := len(w.room)
+		w.room = w.packer.append(w.room, r.mark.Seq, r.ended, r.mark.ID, w.body)
+		w.places = appendPlace(w.places, r.mark.Seq, len(w.room)-at)
+		w.s.records, w.s.bytes = w.s.records+1, w.s.bytes+uint64(len(w.room)-from)
+		last = r.mark.Seq
+		n++
+	}
+	key := seqKey(first)
+	if first == last && len(w.places) > 0 {
+		return n, w.records.Put(key, w.taken(at+1))
+	}
+	w.room = endBlock(w.room, key, w.places, last)
+	return n, w.records.Put(key, w.taken(at))
+}
+
+// upTo says that the numbers up to one are done with: 1 if these are all.
+func (f *fresh) upTo(last uint64) int {
+	if f.last <= last {
+		return 1
+	}
+	f.seq = last + 1
+	return 0
+}
+
+// putWithin puts a record into the block that stands for its number.
+func (w *archiveWriter) putWithin(x block, r incoming) error {
+	record := w.packer.append(nil, r.mark.Seq, r.ended, r.mark.ID, r.append(nil))
+	rows := x.appendRows(nil)
+	w.s.recount = w.s.recount || x.cut
+	at, known := slices.BinarySearchFunc(rows, r.mark.Seq, func(row recordRow, seq uint64) int { return cmp.Compare(row.seq, seq) })
+	if known {
+		w.s.records, w.s.bytes = w.s.records-1, w.s.bytes-uint64(len(rows[at].value))
+		rows = slices.Delete(rows, at, at+1)
+	}
+	w.s.records, w.s.bytes = w.s.records+1, w.s.bytes+uint64(len(record))
+	row := recordRow{seq: r.mark.Seq, last: r.mark.Seq, value: record}
+	return putBlock(w.records, x.first, x.last, slices.Insert(rows, at, row))
+}
+
+// hold takes the numbers of the list for held.
+func (w *archiveWriter) hold() {
+	for i := range w.list {
+		w.s.held.Add(w.list[i].seq, w.list[i].last)
+	}
 }
 
 // markMost is the room that a mark takes at most.

@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"bytes"
 	"errors"
 	"sync"
 
@@ -17,16 +16,36 @@ var unpacker = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBodyBytes))
 })
 
-// ErrRecordDamaged says that a record is there and is not what was written. It
-// is never served; Drop makes room for another node's.
+// ErrRecordDamaged says that a record is there and is not what was written, or should be
+// there. It is never served; Drop makes room for another node's.
 var ErrRecordDamaged = errors.New("the archived record is damaged")
 
-// read gives a record as it was written; nil where there is none.
-func read(tx *bbolt.Tx, seq uint64) ([]byte, error) {
-	value := tx.Bucket(archiveRecords).Get(seqKey(seq))
-	if value == nil {
+// ErrMarksDamaged says that what finds an ended job by its id is damaged: it may be here or
+// not. Scrub restores it from the records.
+var ErrMarksDamaged = errors.New("the archive's list of ids is damaged")
+
+// read gives a record as it was written; nil where there is none. marked says that a mark
+// has told its number.
+func read(tx *bbolt.Tx, seq uint64, marked bool) ([]byte, error) {
+	value, known, covered := recordAt(tx.Bucket(archiveRecords), seq)
+	if known {
+		return readRow(seq, value)
+	}
+	if covered && !marked {
 		return nil, nil
 	}
+	var s archiveState
+	if err := s.load(tx.Bucket(archiveMeta)); err != nil {
+		return nil, err
+	}
+	if s.owes(seq, marked) {
+		return nil, ErrRecordDamaged
+	}
+	return nil, nil
+}
+
+// readRow gives a record as it was written.
+func readRow(seq uint64, value []byte) ([]byte, error) {
 	z, err := unpacker()
 	if err != nil {
 		return nil, carried(opArchive, err, "no decompressor")
@@ -39,8 +58,8 @@ func read(tx *bbolt.Tx, seq uint64) ([]byte, error) {
 }
 
 // ended reads a record in words.
-func ended(tx *bbolt.Tx, seq uint64) (e fsm.Ended, ok bool, err error) {
-	body, err := read(tx, seq)
+func ended(tx *bbolt.Tx, seq uint64, marked bool) (e fsm.Ended, ok bool, err error) {
+	body, err := read(tx, seq, marked)
 	if body == nil || err != nil {
 		return e, false, err
 	}
@@ -55,13 +74,14 @@ func ended(tx *bbolt.Tx, seq uint64) (e fsm.Ended, ok bool, err error) {
 // tells its number too.
 func (a *Archive) Get(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
-		mark, known := parseMark([]byte(id), tx.Bucket(archiveIDs).Get([]byte(id)))
+		mark, known, err := marksOf(tx).of(id)
 		if !known {
-			return nil
+			return err
 		}
-		var err error
-		if e, ok, err = ended(tx, mark.Seq); err != nil {
+		if e, ok, err = ended(tx, mark.Seq, true); err != nil {
 			e.Seq = mark.Seq
+		} else if ok && e.Job.ID != id {
+			e, ok, err = fsm.Ended{}, false, ErrMarksDamaged
 		}
 		return err
 	})
@@ -72,7 +92,7 @@ func (a *Archive) Get(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 func (a *Archive) At(seq uint64) (e fsm.Ended, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
 		var err error
-		e, ok, err = ended(tx, seq)
+		e, ok, err = ended(tx, seq, false)
 		return err
 	})
 	return e, ok, err
@@ -83,9 +103,10 @@ func (a *Archive) At(seq uint64) (e fsm.Ended, ok bool, err error) {
 func (a *Archive) State(id rota.JobID) (state rota.JobState, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
 		var mark fsm.Mark
-		mark, ok = parseMark([]byte(id), tx.Bucket(archiveIDs).Get([]byte(id)))
+		var err error
+		mark, ok, err = marksOf(tx).of(id)
 		state = mark.State
-		return nil
+		return err
 	})
 	return state, ok, err
 }
@@ -111,34 +132,54 @@ func (a *Archive) Range(from, to uint64, maxBytes int) (s rota.ArchiveSlice, err
 		}
 		c := tx.Bucket(archiveRecords).Cursor()
 		for _, span := range held {
-			next := span.From
-			for key, _ := c.Seek(seqKey(span.From)); key != nil && number(key) <= span.To; key, _ = c.Next() {
-				seq := number(key)
-				body, err := read(tx, seq)
-				if err != nil {
-					covered.Add(next, seq-1)
-					next = seq + 1
-					continue
+			for next := span.From; next <= span.To; {
+				x := stretchAt(c, next)
+				to := min(x.to, span.To)
+				if x.covered {
+					if full := takeRows(&s, &covered, &x, to, &maxBytes); full {
+						return nil
+					}
+				} else if !x.torn() {
+					covered.Add(next, min(to, meta.before))
 				}
-				if len(s.Records) > 0 && maxBytes < len(body) {
-					covered.Add(next, seq-1)
-					return nil
-				}
-				maxBytes -= len(body)
-				s.Records = append(s.Records, Entry{Seq: seq, Data: body})
+				next = to + 1
 			}
-			covered.Add(next, span.To)
 		}
 		return nil
 	})
 	return s, err
 }
 
+// takeRows takes a stretch's records into a slice up to a number; full says that the next
+// would be too much.
+func takeRows(s *rota.ArchiveSlice, covered *Spans, x *stretch, to uint64, maxBytes *int) (full bool) {
+	next := x.from
+	for _, row := range x.block.appendRows(nil) {
+		if row.seq < next || row.seq > to {
+			continue
+		}
+		body, err := readRow(row.seq, row.value)
+		if err == nil && len(s.Records) > 0 && *maxBytes < len(body) {
+			covered.Add(next, row.seq-1)
+			return true
+		}
+		if err != nil {
+			covered.Add(next, row.seq-1)
+			next = row.seq + 1
+			continue
+		}
+		*maxBytes -= len(body)
+		s.Records = append(s.Records, Entry{Seq: row.seq, Data: body})
+	}
+	covered.Add(next, to)
+	return false
+}
+
 // Reading is the archive at one moment, for a list. It must be closed soon: what
 // is deleted meanwhile cannot be used again until then.
 type Reading struct {
 	tx     *bbolt.Tx
-	cursor *bbolt.Cursor
+	cursor markCursor
 	at     []byte
 	// Damaged are the numbers of records that were asked for and are damaged.
 	Damaged []uint64
@@ -152,7 +193,7 @@ func (a *Archive) Read() (*Reading, error) {
 	if err != nil {
 		return nil, carried(opArchive, err, "the archive cannot be read")
 	}
-	return &Reading{tx: tx, cursor: tx.Bucket(archiveIDs).Cursor()}, nil
+	return &Reading{tx: tx, cursor: markCursor{marks: marksOf(tx), c: tx.Bucket(archiveIDs).Cursor()}}, nil
 }
 
 // Close ends the reading.
@@ -160,25 +201,31 @@ func (r *Reading) Close() { _ = r.tx.Rollback() }
 
 // Next implements fsm.History.
 func (r *Reading) Next(after rota.JobID) (fsm.Mark, bool) {
-	var key, value []byte
+	var row markRow
+	var ok bool
 	if r.at != nil && string(r.at) == string(after) {
-		key, value = r.cursor.Next()
-	} else if key, value = r.cursor.Seek([]byte(after)); bytes.Equal(key, []byte(after)) && key != nil {
-		key, value = r.cursor.Next()
+		row, ok = r.cursor.step()
+	} else {
+		row, ok = r.cursor.after([]byte(after))
 	}
-	for ; key != nil; key, value = r.cursor.Next() {
-		r.at = key
-		if mark, ok := parseMark(key, value); ok {
+	for ; ok; row, ok = r.cursor.step() {
+		r.at = row.id
+		if mark, ok := parseMark(row.id, row.mark); ok {
 			return mark, true
 		}
+		r.cursor.lacks = true
 	}
 	r.at = nil
 	return fsm.Mark{}, false
 }
 
+// Lacks says that ended jobs may be lacking among those that Next passed: what lists them
+// is damaged.
+func (r *Reading) Lacks() bool { return r.cursor.lacks }
+
 // Ended implements fsm.History.
 func (r *Reading) Ended(seq uint64) (rota.Job, bool) {
-	e, ok, err := ended(r.tx, seq)
+	e, ok, err := ended(r.tx, seq, true)
 	if err != nil {
 		r.Damaged = append(r.Damaged, seq)
 	}
@@ -190,11 +237,11 @@ func (r *Reading) Ended(seq uint64) (rota.Job, bool) {
 // not be read.
 func (a *Archive) Record(id rota.JobID) (r rota.ArchiveRecord, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
-		mark, known := parseMark([]byte(id), tx.Bucket(archiveIDs).Get([]byte(id)))
+		mark, known, err := marksOf(tx).of(id)
 		if !known {
-			return nil
+			return err
 		}
-		body, err := read(tx, mark.Seq)
+		body, err := read(tx, mark.Seq, true)
 		r, ok = rota.ArchiveRecord{Seq: mark.Seq, Data: body}, err == nil && body != nil
 		return err
 	})

@@ -39,15 +39,11 @@ var newPacker = sync.OnceValues(func() (*packer, error) {
 	return &packer{z}, nil
 })
 
-func (p *packer) pack(seq uint64, ended rota.Date, id, body []byte) []byte {
-	return p.append(make([]byte, 0, packedMost(id, body)), seq, ended, id, body)
-}
-
 // packedMost is the room that a record takes at most.
-func packedMost(id, body []byte) int { return recordHeadBytes + len(id) + len(body) + recordSumBytes }
+func packedMost(id, body int) int { return recordHeadBytes + id + body + recordSumBytes }
 
 // append appends a record to what is there; it fits where packedMost does.
-func (p *packer) append(b []byte, seq uint64, ended rota.Date, id, body []byte) []byte {
+func (p *packer) append(b []byte, seq uint64, ended rota.Date, id rota.JobID, body []byte) []byte {
 	at := len(b)
 	b = append(b, packedPlain)
 	b = binary.BigEndian.AppendUint64(b, uint64(ended))

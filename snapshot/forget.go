@@ -51,33 +51,35 @@ func (s *EventStore) Forget(after rota.Index) error {
 // another node.
 func (a *Archive) Forget(from uint64) error {
 	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
-		records, ids := tx.Bucket(archiveRecords), tx.Bucket(archiveIDs)
-		type row struct {
-			seq uint64
-			id  []byte
-		}
-		var rows []row
-		c := records.Cursor()
-		for k, v := c.Seek(seqKey(from)); k != nil; k, v = c.Next() {
-			r := row{seq: number(k)}
-			if intact(r.seq, v) {
-				_, id := recordHead(v)
-				r.id = bytes.Clone(id)
-			}
-			rows = append(rows, r)
-		}
-		for _, r := range rows {
-			if err := s.drop(records, r.seq); err != nil {
-				return err
-			}
-			if mark, known := parseMark(r.id, ids.Get(r.id)); len(r.id) > 0 && known && mark.Seq >= from {
-				if err := ids.Delete(r.id); err != nil {
-					return err
-				}
+		records := tx.Bucket(archiveRecords)
+		var seqs []uint64
+		var gone [][]byte
+		c := newRecordCursor(records)
+		for row, ok := c.seek(from); ok; row, ok = c.step() {
+			if seqs = append(seqs, max(row.seq, from)); intact(row.seq, row.value) {
+				_, id := recordHead(row.value)
+				gone = append(gone, bytes.Clone(id))
 			}
 		}
 		s.held.removeSpan(Span{From: from, To: math.MaxUint64})
 		s.absent.removeSpan(Span{From: from, To: math.MaxUint64})
-		return nil
+		if err := s.take(records, seqs); err != nil {
+			return err
+		}
+		if err := s.marks(tx).drop(gone, func(mark []byte) bool {
+			seq, known := markSeq(mark)
+			return known && seq >= from
+		}); err != nil {
+			return err
+		}
+		for { // what stands for earlier ends
+			k, _ := records.Cursor().Seek(seqKey(from))
+			if k == nil {
+				return nil
+			}
+			if err := remove(records, k); err != nil {
+				return err
+			}
+		}
 	}, nil)
 }

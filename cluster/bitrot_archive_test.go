@@ -1,0 +1,244 @@
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/snapshot"
+)
+
+// rotShelf is a small archive of several blocks and leaves, and what it holds.
+type rotShelf struct {
+	file    []byte
+	records []rota.ArchiveRecord
+	also    snapshot.Spans
+	ended   []fsm.Ended
+	last    uint64
+}
+
+// shelved writes the history of a node's jobs, of which some ended twice, to a file of
+// its own, in several transactions.
+func shelved(t *testing.T) *rotShelf {
+	t.Helper()
+	b := startBench(t, 1)
+	n := b.leader()
+	jobs := specs("j", 110)
+	random := rand.NewChaCha8([32]byte{3})
+	for i := range jobs {
+		jobs[i].Payload = make([]byte, 500)
+		_, _ = random.Read(jobs[i].Payload)
+	}
+	endAll(t, n, jobs)
+	again := []rota.JobID{"j-00003", "j-00004", "j-00070", "j-00109"}
+	if outcomes, err := n.Retry(within(t, ample), again); err != nil || outcomes[0].Err != nil {
+		t.Fatal(outcomes, err)
+	}
+	if _, err := n.Cancel(within(t, ample), again); err != nil {
+		t.Fatal(err)
+	}
+	b.complete("n1")
+	s := &rotShelf{last: n.machine.Staging().Last}
+	slice, err := n.history.store.Range(1, s.last, 1<<30)
+	if err != nil || len(slice.Records) != len(jobs) {
+		t.Fatal(len(slice.Records), err)
+	}
+	s.records, s.also = slice.Records, slice.Covered
+	for _, r := range s.records {
+		e, err := fsm.DecodeEnded(r.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.ended = append(s.ended, e)
+	}
+	path := filepath.Join(t.TempDir(), snapshot.ArchiveFile)
+	db, err := snapshot.OpenArchive(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := snapshot.NewArchive(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.NoSync = true
+	err = errors.Join(a.Claim("c", 1), a.Put(s.records[:60], nil), a.Put(s.records[60:63], nil), a.Put(s.records[63:], s.also), db.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.file, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	s.file = s.file[:boltUsed(s.file)] // the rest is set aside by the file system alone
+	return s
+}
+
+// told holds what an archive tells to what was written: what it does not tell it lacks, or
+// says that it is damaged; repaired says that it may say so no more.
+func (s *rotShelf) told(a *snapshot.Archive, repaired bool) (faults []string) {
+	lacks := a.Lacks(s.last, 1<<20)
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	judge := func(what string, seq uint64, ok, same bool, err error) {
+		damage := errors.Is(err, snapshot.ErrRecordDamaged) || errors.Is(err, snapshot.ErrMarksDamaged)
+		switch {
+		case err != nil && !damage:
+			fault("%s: %v", what, err)
+		case ok && !same:
+			fault("%s is told as another", what)
+		case !ok && !lacks.Has(seq) && (err == nil || repaired):
+			fault("%s is gone, %v", what, err)
+		}
+	}
+	slice, err := a.Range(1, s.last, 1<<30)
+	if err != nil {
+		fault("range: %v", err)
+	}
+	given := make(map[uint64][]byte)
+	for _, r := range slice.Records {
+		given[r.Seq] = r.Data
+	}
+	covered := snapshot.Spans(slice.Covered)
+	for i, want := range s.ended {
+		record := s.records[i]
+		got, here := given[want.Seq]
+		if here && !bytes.Equal(got, record.Data) || !here && covered.Has(want.Seq) {
+			fault("another node would be given a wrong number %d", want.Seq)
+		}
+		delete(given, want.Seq)
+		e, ok, err := a.At(want.Seq)
+		judge(fmt.Sprintf("number %d", want.Seq), want.Seq, ok, e.Job.ID == want.Job.ID && e.Seq == want.Seq, err)
+		r, ok, err := a.Record(want.Job.ID)
+		judge(fmt.Sprintf("job %s", want.Job.ID), want.Seq, ok, r.Seq == want.Seq && bytes.Equal(r.Data, record.Data), err)
+		state, ok, err := a.State(want.Job.ID)
+		judge(fmt.Sprintf("state of %s", want.Job.ID), want.Seq, ok, state == want.Job.State, err)
+	}
+	if len(given) > 0 {
+		fault("records %v are told of, which are none", given)
+	}
+	for _, id := range []rota.JobID{"a", "j-00003x", "z"} {
+		if _, ok, err := a.Get(id); ok || repaired && err != nil {
+			fault("job %s is known, which never was: %v", id, err)
+		}
+	}
+	return append(faults, s.listed(a, lacks, repaired)...)
+}
+
+// listed holds the list of all jobs to what was written.
+func (s *rotShelf) listed(a *snapshot.Archive, lacks snapshot.Spans, repaired bool) (faults []string) {
+	r, err := a.Read()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer r.Close()
+	marks := make(map[rota.JobID]fsm.Mark)
+	for mark, ok := r.Next(""); ok; mark, ok = r.Next(mark.ID) {
+		marks[mark.ID] = mark
+	}
+	for _, want := range s.ended {
+		mark, listed := marks[want.Job.ID]
+		delete(marks, want.Job.ID)
+		if !listed && !lacks.Has(want.Seq) && (repaired || !r.Lacks()) || listed && (mark.Seq != want.Seq || mark.State != want.Job.State) {
+			faults = append(faults, fmt.Sprintf("job %s is listed as %+v", want.Job.ID, mark))
+		}
+	}
+	if repaired && r.Lacks() || len(marks) > 0 {
+		faults = append(faults, fmt.Sprintf("%v are listed too, lacking %v", marks, r.Lacks()))
+	}
+	return faults
+}
+
+// judge opens a file as a node does and says what is wrong with what becomes of it.
+func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []string) {
+	defer func() {
+		if what := recover(); what != nil {
+			outcome, faults = "panicked", []string{fmt.Sprint("a panic: ", what)}
+		}
+	}()
+	if err := os.WriteFile(filepath.Join(dir, snapshot.ArchiveFile), file, 0o600); err != nil {
+		return "", []string{err.Error()}
+	}
+	n := &Node{cfg: Config{Data: dir, EventsRetained: 10}, log: slog.New(slog.DiscardHandler), stopped: make(chan struct{})}
+	n.cfg.World.NoSync = true
+	defer func() {
+		if n.archiveDB != nil {
+			_ = n.archiveDB.Close()
+		}
+	}()
+	if err := n.openArchive(); err != nil {
+		return "refused", nil
+	}
+	n.archiveDB.NoGrowSync = true
+	a, err := snapshot.NewArchive(n.archiveDB)
+	if err != nil {
+		return "refused", nil
+	}
+	n.history = &history{store: a}
+	faults = s.told(a, false)
+	err = n.scrubArchive()
+	found := n.scrub.found[scrubArchive]
+	switch {
+	case err != nil:
+		return "unmended", append(faults, err.Error())
+	case found > 0:
+		outcome = "found"
+	default:
+		outcome = "harmless"
+	}
+	faults = append(faults, s.told(a, true)...)
+	if lacks := a.Lacks(s.last, 9); found == 0 && len(lacks) > 0 && len(faults) == 0 {
+		outcome = "lacking"
+	}
+	err = errors.Join(a.Put(s.records, s.also), n.scrubArchive()) // as from another node
+	if lacks := a.Lacks(s.last, 9); err != nil || len(lacks) > 0 || n.scrub.found[scrubArchive] != found {
+		faults = append(faults, fmt.Sprintf("%v lack, %d are damaged after %d: %v", lacks, n.scrub.found[scrubArchive], found, err))
+	}
+	if stats := a.Stats(); stats.Records != uint64(len(s.records)) {
+		faults = append(faults, fmt.Sprintf("%d records are counted", stats.Records))
+	}
+	return outcome, faults
+}
+
+// TestBitRot_everyBitOfAnArchivesPages flips each bit of what leads to the archive's
+// records: an ended job is told as it was written, or is lacking, or is said to be damaged,
+// and after a scrub it is one of the first two.
+func TestBitRot_everyBitOfAnArchivesPages(t *testing.T) {
+	t.Parallel()
+	s := shelved(t)
+	dir := t.TempDir()
+	if outcome, faults := s.judge(dir, slices.Clone(s.file)); outcome != "harmless" || len(faults) > 0 {
+		t.Fatalf("%s: %v", outcome, faults)
+	}
+	tally := make(map[string]int)
+	failed := 0
+	t.Logf("%d bytes", len(s.file))
+	for class, places := range boltPlaces(s.file) {
+		every := 1
+		switch class {
+		case "values":
+			every = 4001
+		case "slack", "other pages", "heads":
+			continue // nothing is read there, or a checksum of bbolt's own covers it
+		}
+		for at := 0; at < 8*len(places); at += every {
+			spot := rotSpot{file: snapshot.ArchiveFile, how: "bit", at: places[at/8], bit: uint8(at % 8)}
+			outcome, faults := s.judge(dir, spot.apply(slices.Clone(s.file)))
+			tally[class+" "+outcome]++
+			if len(faults) > 0 && failed < 20 {
+				failed++
+				t.Errorf("%s, of the %s, %s: %s", spot, class, outcome, faults[:min(4, len(faults))])
+			}
+		}
+	}
+	for _, what := range slices.SortedFunc(maps.Keys(tally), cmp.Compare) {
+		t.Logf("%-30s %d", what, tally[what])
+	}
+}

@@ -1,0 +1,264 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"sort"
+
+	"go.etcd.io/bbolt"
+)
+
+// Records that are written together lie in blocks in archiveRecords, by the first number
+// that the block stands for: manyRecords, then the records in the order of their numbers,
+// then for each its number (8) and where it ends (4), how many they are (4), the last
+// number that the block stands for (8), CRC32C over key, kind and all behind the records
+// (4). A record alone stands plain, as all once did, and for itself only.
+//
+// A number that is held and that a block stands for without having its record has none: its
+// job ended again since. One that nothing stands for is damage: so a wrong key, or a page
+// that went, cannot be taken for ends that never were.
+//
+// A key for each was refused: half of what a flush took was bbolt's elements and pages.
+const (
+	manyRecords byte = 3
+	// blockBytes is what a block is filled up to: what is written again where one of its
+	// records goes. A record of half as much stands alone.
+	blockBytes = 16 << 10
+	// blocksFrom is the number of records from which a flush makes blocks of them.
+	blocksFrom = 32
+
+	placeBytes   = 8 + 4
+	blockEndSize = 4 + 8 + 4
+)
+
+// block is what stands under one key of archiveRecords: one record, or many.
+type block struct {
+	// key is nil for none.
+	key, value, places []byte
+	// first to last are the numbers that it stands for, all before the next key.
+	first, last, next uint64
+	// plain says that it is a record alone.
+	plain bool
+	// torn says that it is not what was written there, and stands for nothing; cut that the
+	// next key is a wrong one, within its numbers.
+	torn, cut bool
+}
+
+// recordRow is a record by its number. Of a torn block it is any number up to last.
+type recordRow struct {
+	seq, last uint64
+	value     []byte
+	torn      bool
+}
+
+// blockSum is the checksum of a block, over all that is behind its records.
+func blockSum(key, end []byte) uint32 {
+	return updateSum(updateSum(checksum(key), []byte{manyRecords}), end)
+}
+
+// read finds the places of a block and the last number that it stands for.
+func (x *block) read() {
+	x.first, x.torn = number(x.key), true
+	if len(x.value) == 0 || x.value[0] != manyRecords {
+		x.last, x.plain, x.torn = x.first, true, false
+		return
+	}
+	if len(x.value) < 1+blockEndSize {
+		return
+	}
+	end := x.value[len(x.value)-blockEndSize:]
+	n := uint64(binary.BigEndian.Uint32(end))
+	if n*placeBytes > uint64(len(x.value)-1-blockEndSize) {
+		return
+	}
+	tail := x.value[len(x.value)-blockEndSize-int(n)*placeBytes:]
+	if blockSum(x.key, tail[:len(tail)-4]) != binary.BigEndian.Uint32(tail[len(tail)-4:]) {
+		return
+	}
+	last := binary.BigEndian.Uint64(end[4:])
+	if x.torn = last < x.first; !x.torn {
+		x.last, x.places, x.cut = min(last, x.next-1), tail[:len(tail)-blockEndSize], last >= x.next
+	}
+}
+
+// covers says that it stands for a number that is not before its key.
+func (x *block) covers(seq uint64) bool { return x.key != nil && !x.torn && seq <= x.last }
+
+// placed gives the record at a place, the first being 0.
+func (x *block) placed(at int) recordRow {
+	place, from := x.places[at*placeBytes:], uint32(1)
+	if at > 0 {
+		from = binary.BigEndian.Uint32(x.places[at*placeBytes-4:])
+	}
+	seq, to := number(place[:8]), binary.BigEndian.Uint32(place[8:])
+	if from > to || uint64(to) > uint64(len(x.value)) {
+		return recordRow{seq: seq, last: seq, value: x.value[:0]}
+	}
+	return recordRow{seq: seq, last: seq, value: x.value[from:to:to]}
+}
+
+// appendRows appends its records, or the row of a torn one.
+func (x *block) appendRows(rows []recordRow) []recordRow {
+	switch {
+	case x.key == nil:
+		return rows
+	case x.torn:
+		return append(rows, recordRow{seq: x.first, last: x.next - 1, torn: true})
+	case x.plain:
+		return append(rows, recordRow{seq: x.first, last: x.first, value: x.value})
+	}
+	for at := range len(x.places) / placeBytes {
+		if row := x.placed(at); row.seq <= x.last {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// blockOf finds the block that would stand for a number: the last that is not behind it.
+func blockOf(c *bbolt.Cursor, seq uint64) block {
+	at := seqKey(seq)
+	k, v := c.Seek(at)
+	behind := k
+	switch {
+	case bytes.Equal(k, at):
+		behind, _ = c.Next()
+	case k == nil:
+		k, v = c.Last()
+	default:
+		k, v = c.Prev()
+	}
+	x := block{key: k, value: v, next: max(place(behind), seq+1)}
+	switch {
+	case k == nil:
+	case len(k) == 8:
+		x.read()
+	default:
+		x.first, x.torn = seq, true
+	}
+	if behind == nil || len(behind) == 8 || x.covers(seq) {
+		return x
+	}
+	k, v = c.Seek(behind)
+	behind, _ = c.Next()
+	return block{key: k, value: v, first: seq, next: max(place(behind), seq+1), torn: true}
+}
+
+// place is the number at which a key stands, also one of a wrong length; the greatest for
+// none.
+func place(key []byte) uint64 {
+	if key == nil {
+		return math.MaxUint64
+	}
+	var at [8]byte
+	copy(at[:], key)
+	return number(at[:])
+}
+
+// recordAt finds the record of a number, which may be damaged; none where covered tells
+// that there is none, or that nothing stands for the number.
+func recordAt(b *bbolt.Bucket, seq uint64) (value []byte, known, covered bool) {
+	x := blockOf(b.Cursor(), seq)
+	if !x.covers(seq) {
+		return nil, false, false
+	}
+	if x.plain {
+		return x.value, true, true
+	}
+	n := len(x.places) / placeBytes
+	at := sort.Search(n, func(i int) bool { return number(x.places[i*placeBytes:i*placeBytes+8]) >= seq })
+	if at == n {
+		return nil, false, true
+	}
+	row := x.placed(at)
+	return row.value, row.seq == seq, true
+}
+
+// stretch is numbers in a row that one block stands for, or none.
+type stretch struct {
+	from, to uint64
+	covered  bool
+	block    block
+}
+
+// stretchAt gives the numbers from one on that are alike.
+func stretchAt(c *bbolt.Cursor, from uint64) stretch {
+	x := blockOf(c, from)
+	if x.covers(from) {
+		return stretch{from: from, to: x.last, covered: true, block: x}
+	}
+	return stretch{from: from, to: x.next - 1, block: x}
+}
+
+// torn says that what would stand for the numbers is damaged.
+func (s *stretch) torn() bool { return s.block.key != nil && s.block.torn }
+
+// recordCursor walks the records in the order of their numbers.
+type recordCursor struct {
+	c    *bbolt.Cursor
+	next uint64
+	rows []recordRow
+}
+
+func newRecordCursor(b *bbolt.Bucket) *recordCursor { return &recordCursor{c: b.Cursor()} }
+
+// seek gives the first record from a number on.
+func (r *recordCursor) seek(seq uint64) (row recordRow, ok bool) {
+	r.load(seq)
+	for row, ok = r.step(); ok && row.last < seq; row, ok = r.step() {
+	}
+	return row, ok
+}
+
+func (r *recordCursor) load(seq uint64) {
+	x := blockOf(r.c, seq)
+	r.rows, r.next = x.appendRows(r.rows[:0]), x.next
+}
+
+// step gives the next record.
+func (r *recordCursor) step() (row recordRow, ok bool) {
+	for len(r.rows) == 0 {
+		if r.next == math.MaxUint64 {
+			return row, false
+		}
+		at := r.next
+		if r.load(at); len(r.rows) > 0 && r.rows[0].seq < at {
+			r.rows = r.rows[:0] // nothing begins there: the key is a wrong one
+		}
+	}
+	row, r.rows = r.rows[0], r.rows[1:]
+	return row, true
+}
+
+// appendPlace appends to a block's places.
+func appendPlace(places []byte, seq uint64, end int) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(places, seq), uint32(end))
+}
+
+// endBlock appends to a block's records what lies behind them.
+func endBlock(b, key, places []byte, last uint64) []byte {
+	at := len(b)
+	b = binary.BigEndian.AppendUint32(append(b, places...), uint32(len(places)/placeBytes))
+	b = binary.BigEndian.AppendUint64(b, last)
+	return binary.BigEndian.AppendUint32(b, blockSum(key, b[at:]))
+}
+
+// putBlock writes the records of a block that stands for the numbers first to last.
+func putBlock(b *bbolt.Bucket, first, last uint64, rows []recordRow) error {
+	key := seqKey(first)
+	if len(rows) == 1 && rows[0].seq == first && first == last {
+		return b.Put(key, bytes.Clone(rows[0].value))
+	}
+	size := 1 + blockEndSize
+	for _, r := range rows {
+		size += len(r.value) + placeBytes
+	}
+	value := append(make([]byte, 0, size), manyRecords)
+	places := make([]byte, 0, len(rows)*placeBytes)
+	for _, r := range rows {
+		value = append(value, r.value...)
+		places = appendPlace(places, r.seq, len(value))
+	}
+	return b.Put(key, endBlock(value, key, places, last))
+}

@@ -1,0 +1,313 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+)
+
+// shelf is an archive as a map, the second implementation of what blocks and leaves do.
+type shelf struct {
+	ended map[uint64]fsm.Ended
+	ids   map[rota.JobID]uint64
+	held  map[uint64]bool
+	floor uint64
+}
+
+func (s *shelf) put(entries []Entry) {
+	for _, e := range entries {
+		ended, _ := fsm.DecodeEnded(e.Data)
+		if e.Seq <= s.floor || s.held[e.Seq] {
+			continue
+		}
+		s.held[e.Seq] = true
+		before, known := s.ids[ended.Job.ID]
+		if known && before > e.Seq {
+			continue
+		}
+		delete(s.ended, before)
+		ended.Job.Archived = true
+		s.ended[e.Seq], s.ids[ended.Job.ID] = ended, e.Seq
+	}
+}
+
+func (s *shelf) drop(seq uint64) {
+	if e, ok := s.ended[seq]; ok {
+		delete(s.ended, seq)
+		delete(s.ids, e.Job.ID)
+	}
+	delete(s.held, seq)
+}
+
+// same compares an archive with a shelf, by all that reads it.
+func (s *shelf) same(t *testing.T, a *Archive, last uint64) {
+	t.Helper()
+	seqs, ids := slices.Sorted(maps.Keys(s.ended)), slices.Sorted(maps.Keys(s.ids))
+	if stats := a.Stats(); stats.Records != uint64(len(seqs)) || stats.Floor != s.floor {
+		t.Fatalf("%d records are wanted above %d: %+v", len(seqs), s.floor, stats)
+	}
+	slice, err := a.Range(1, last, math.MaxInt)
+	var got []uint64
+	for _, r := range slice.Records {
+		got = append(got, r.Seq)
+	}
+	if err != nil || !slices.Equal(got, seqs) {
+		t.Fatalf("%v are read, %v are wanted: %v", got, seqs, err)
+	}
+	if missing, err := a.Missing(seqs, 9); err != nil || len(missing) > 0 {
+		t.Fatalf("%v are missing, %v", missing, err)
+	}
+	for seq := uint64(1); seq <= last; seq++ {
+		e, ok, err := a.At(seq)
+		want, known := s.ended[seq]
+		if err != nil || ok != known || ok && e.Job.ID != want.Job.ID || a.Holds(seq) != (seq <= s.floor || s.held[seq]) {
+			t.Fatalf("number %d: %v %v %v", seq, ok, known, err)
+		}
+	}
+	r, err := a.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var listed []rota.JobID
+	for mark, ok := r.Next(""); ok; mark, ok = r.Next(mark.ID) {
+		if listed = append(listed, mark.ID); mark.Seq != s.ids[mark.ID] {
+			t.Fatalf("%s is listed as number %d, not %d", mark.ID, mark.Seq, s.ids[mark.ID])
+		}
+	}
+	if !slices.Equal(listed, ids) {
+		t.Fatalf("%v are listed, %v are wanted", listed, ids)
+	}
+	for _, id := range ids {
+		if after, ok := r.Next(id + "\x00"); ok && after.ID <= id {
+			t.Fatalf("%s comes after %s", after.ID, id)
+		}
+		if e, ok, err := a.Get(id); err != nil || !ok || e.Seq != s.ids[id] {
+			t.Fatalf("%s: number %d, %v %v", id, e.Seq, ok, err)
+		}
+	}
+	if next, _, damaged, err := a.Scrub(0, math.MaxInt); err != nil || next != 0 || len(damaged) > 0 {
+		t.Fatalf("%v are damaged, %v", damaged, err)
+	}
+	whole := a.meta
+	_ = a.db.View(func(tx *bbolt.Tx) error { whole.count(tx.Bucket(archiveRecords)); return nil })
+	if whole.records != a.meta.records || whole.bytes != a.meta.bytes {
+		t.Fatalf("%d records of %d bytes are counted, %d of %d are there", a.meta.records, a.meta.bytes, whole.records, whole.bytes)
+	}
+}
+
+// asBefore makes what an older binary would have left: a key for each record and mark.
+func asBefore(t *testing.T, a *Archive) {
+	t.Helper()
+	err := a.db.Update(func(tx *bbolt.Tx) error {
+		records, ids := tx.Bucket(archiveRecords), tx.Bucket(archiveIDs)
+		var rows []recordRow
+		c := newRecordCursor(records)
+		for row, ok := c.seek(0); ok; row, ok = c.step() {
+			rows = append(rows, recordRow{seq: row.seq, last: row.seq, value: bytes.Clone(row.value)})
+		}
+		var marks []markRow
+		m := markCursor{marks: marksOf(tx), c: ids.Cursor()}
+		for row, ok := m.after(nil); ok; row, ok = m.step() {
+			marks = append(marks, markRow{bytes.Clone(row.id), bytes.Clone(row.mark)})
+		}
+		err := errors.Join(tx.DeleteBucket(archiveRecords), tx.DeleteBucket(archiveIDs))
+		records, _ = tx.CreateBucket(archiveRecords)
+		ids, _ = tx.CreateBucket(archiveIDs)
+		for _, r := range rows {
+			err = errors.Join(err, records.Put(seqKey(r.seq), r.value))
+		}
+		for _, m := range marks {
+			err = errors.Join(err, ids.Put(m.id, m.mark))
+		}
+		return errors.Join(err, tx.Bucket(archiveMeta).Put(metaFormat, []byte{1}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestArchive_blocks holds blocks of records and leaves of marks to what a map does, over
+// batches of all sizes and orders, also onto what an older binary wrote.
+func TestArchive_blocks(t *testing.T) {
+	t.Parallel()
+	e, random := newEndings(t), rand.New(rand.NewPCG(5, 5))
+	for i := range 900 {
+		id := fmt.Sprintf("job-%03d", i/3)
+		if i%2 == 0 {
+			id = fmt.Sprintf("%08x-%d", random.Uint32(), i)
+		}
+		if _, known := e.m.Job(rota.JobID(id)); known {
+			e.again(id)
+			continue
+		}
+		e.end(id, make([]byte, random.IntN(300)))
+		if i%100 == 0 {
+			e.end(id+"-large", noise(uint64(i), 20_000))
+		}
+	}
+	entries := e.entries()
+	last := entries[len(entries)-1].Seq
+	for seed := range uint64(6) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		path := filepath.Join(t.TempDir(), ArchiveFile)
+		a, s := openArchive(t, path), &shelf{ended: map[uint64]fsm.Ended{}, ids: map[rota.JobID]uint64{}, held: map[uint64]bool{}}
+		for range 14 {
+			batch := slices.Clone(entries[random.IntN(len(entries)):])
+			batch = batch[:min(len(batch), 1+random.IntN(1<<random.IntN(10)))]
+			if random.IntN(3) == 0 {
+				random.Shuffle(len(batch), func(i, j int) { batch[i], batch[j] = batch[j], batch[i] })
+			}
+			put(t, a, batch)
+			s.put(batch)
+			switch random.IntN(8) {
+			case 0:
+				asBefore(t, a)
+				_ = a.db.Close()
+				a = openArchive(t, path)
+			case 1:
+				from := 1 + random.Uint64N(last)
+				if err := a.Forget(from); err != nil {
+					t.Fatal(err)
+				}
+				for seq := from; seq <= last; seq++ {
+					s.drop(seq)
+				}
+			case 2, 3:
+				var seqs []uint64
+				for range random.IntN(40) {
+					seqs = append(seqs, 1+random.Uint64N(last))
+					s.drop(seqs[len(seqs)-1])
+				}
+				if err := a.Drop(seqs); err != nil {
+					t.Fatal(err)
+				}
+			case 4:
+				bytes := a.Stats().Bytes
+				before := slices.Sorted(maps.Keys(s.ended))
+				pruned, err := a.Prune(0, max(1, bytes-bytes/8))
+				if err != nil || pruned == 0 && len(before) > 8 {
+					t.Fatal(pruned, err)
+				}
+				for _, seq := range before[:pruned] {
+					s.drop(seq)
+					s.floor = seq
+				}
+			}
+			s.same(t, a, last)
+		}
+	}
+}
+
+// TestArchive_aBlockWhosePlacesAreDamaged loses all records of the block, is told so, and
+// takes them again.
+func TestArchive_aBlockWhosePlacesAreDamaged(t *testing.T) {
+	t.Parallel()
+	a, entries := newArchive(t), jobsEnded(t, 200)
+	put(t, a, entries)
+	before := a.Stats()
+	var first, next uint64
+	if err := a.db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(archiveRecords)
+		c := b.Cursor()
+		_, _ = c.First()
+		k, v := c.Next()
+		key, bad := bytes.Clone(k), bytes.Clone(v)
+		k, _ = c.Next()
+		first, next = number(key), number(k)
+		bad[len(bad)-blockEndSize-placeBytes/2] ^= 1
+		return b.Put(key, bad)
+	}); err != nil || next-first < 2 {
+		t.Fatal(first, next, err)
+	}
+	if _, ok, err := a.At(first + 1); ok || !errors.Is(err, ErrRecordDamaged) {
+		t.Error("a record of the block is told", ok, err)
+	}
+	if s, err := a.Range(1, 200, math.MaxInt); err != nil ||
+		!slices.Equal(s.Covered, []Span{{From: 1, To: first - 1}, {From: next, To: 200}}) {
+		t.Errorf("%+v is covered, %v", s.Covered, err)
+	}
+	_, _, damaged, err := a.Scrub(0, math.MaxInt)
+	if err != nil || len(damaged) != int(next-first) || damaged[0] != first {
+		t.Fatalf("%v are damaged, not %d to %d: %v", damaged, first, next-1, err)
+	}
+	for _, seqs := range [][]uint64{damaged, damaged[1:2]} { // the block goes as a whole
+		if err := a.Drop(seqs); err != nil {
+			t.Fatal(err)
+		}
+		if s := a.Stats(); s.Records != 200-(next-first) || s.Bytes >= before.Bytes {
+			t.Errorf("%+v after %+v", s, before)
+		}
+		if lacks := a.Lacks(200, 9); !slices.Equal(lacks, Spans{{From: first, To: next - 1}}) {
+			t.Errorf("%v are lacking", lacks)
+		}
+	}
+	put(t, a, entries)
+	if s := a.Stats(); s != before {
+		t.Errorf("%+v, before %+v", s, before)
+	}
+}
+
+// TestArchive_blockBytes holds the layouts to their bytes.
+func TestArchive_blockBytes(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	err := a.db.Update(func(tx *bbolt.Tx) error {
+		records, ids := tx.Bucket(archiveRecords), tx.Bucket(archiveIDs)
+		rows := []recordRow{{seq: 7, last: 7, value: []byte("one")}, {seq: 9, last: 9, value: []byte("four")}}
+		return errors.Join(putBlock(records, 7, 12, rows),
+			marks{b: ids}.edit([]markRow{{[]byte("a"), []byte("mark")}, {[]byte("bc"), []byte("m")}}, nil),
+			marks{b: ids}.put(leaf{key: []byte("c"), upper: []byte("dd")}, nil, false))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = a.db.View(func(tx *bbolt.Tx) error {
+		for _, x := range []struct {
+			got  []byte
+			want string
+		}{
+			{tx.Bucket(archiveRecords).Get(seqKey(7)), "036f6e65666f757200000000000000070000000400000000000000090000000800000002000000000000000c79cf5e29"},
+			{tx.Bucket(archiveIDs).Get(firstID), "ff016100046d61726b02626300016d0000cfc84e97"},
+			{tx.Bucket(archiveIDs).Get([]byte("c")), "fe646400022e7a2e86"},
+		} {
+			if got := hex.EncodeToString(x.got); got != x.want {
+				t.Errorf("%s, %s is wanted", got, x.want)
+			}
+		}
+		return nil
+	})
+}
+
+// FuzzArchiveBlock reads any bytes as a block and as a leaf.
+func FuzzArchiveBlock(f *testing.F) {
+	many, _ := hex.DecodeString("036f6e65666f757200000000000000070000000400000000000000090000000800000002000000000000000c79cf5e29")
+	several, _ := hex.DecodeString("ff016100046d61726b02626300016d0000cfc84e97")
+	f.Add(many)
+	f.Add(several)
+	f.Fuzz(func(t *testing.T, value []byte) {
+		x := block{key: seqKey(7), value: value, next: 20}
+		x.read()
+		for _, r := range x.appendRows(nil) {
+			if r.torn != x.torn || r.seq < 7 && !x.torn && x.plain || r.seq >= 20 {
+				t.Errorf("number %d", r.seq)
+			}
+		}
+		if l, ok := readLeaf([]byte("a"), value); ok {
+			l.mark([]byte("b"))
+			l.appendRows(nil)
+		}
+	})
+}

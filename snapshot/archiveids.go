@@ -1,0 +1,257 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+)
+
+// Marks lie in archiveIDs in leaves, which together stand for all ids there can be: the
+// first id that a leaf stands for → wholeLeaf, then each mark's id with its length (1) and
+// the mark with its length (2), in the order of their ids, then the first id that it does
+// not stand for any more (none: no such) and its length (2), CRC32C over key and all before
+// (4). So a leaf says by itself whether an id has a mark, and where none stands for an id,
+// its mark may be lost. What is written there then is a partialLeaf, until a scrub has
+// given it back what it lacks.
+//
+// A key for each mark was refused: to find its place, to move what comes after it and to
+// write it as an element of its own took half of a flush. In an archive of format 1 it was
+// so: a mark that stands plain stands for all ids up to the next key.
+const (
+	wholeLeaf byte = 0xff
+	// partialLeaf, like wholeLeaf, cannot be the first byte of a plain mark's number.
+	partialLeaf byte = 0xfe
+	// leafBytes bounds a leaf, so that two fit a page.
+	leafBytes   = 1_900
+	leafEndSize = 2 + 4
+)
+
+// firstID is before all ids; the first leaf's key.
+var firstID = []byte{0}
+
+// markRow is a mark by its job's id; none takes it away, where it is an edit.
+type markRow struct{ id, mark []byte }
+
+func (r *markRow) size() int { return 1 + len(r.id) + 2 + len(r.mark) }
+
+// marks are those of an archive.
+type marks struct {
+	b *bbolt.Bucket
+	// before says that some stand plain still; where it is not known yet, meta tells it.
+	before bool
+	meta   *bbolt.Tx
+	// doubt makes partial whatever leaf is written.
+	doubt bool
+}
+
+// marksOf are the marks of a moment.
+func marksOf(tx *bbolt.Tx) marks {
+	return marks{b: tx.Bucket(archiveIDs), meta: tx}
+}
+
+// plainly says that some stand plain still.
+func (m marks) plainly() bool {
+	if m.meta == nil {
+		return m.before
+	}
+	meta := m.meta.Bucket(archiveMeta)
+	return number(meta.Get(metaBefore)) != 0 || bytes.Equal(meta.Get(metaFormat), []byte{archiveFormatBefore})
+}
+
+func (s *archiveState) marks(tx *bbolt.Tx) marks {
+	return marks{b: tx.Bucket(archiveIDs), before: s.before != 0}
+}
+
+// begin makes the one leaf of an archive without marks.
+func (m marks) begin() error {
+	if k, _ := m.b.Cursor().First(); k != nil {
+		return nil
+	}
+	return m.put(leaf{key: firstID, whole: true}, nil, false)
+}
+
+// leaf is what stands for the ids from key on and before upper; nil is no bound.
+type leaf struct {
+	key, upper []byte
+	// body has the marks, one after the other; plain is the only one, of key.
+	body, plain []byte
+	// whole says that no other id among them has a mark; torn that nothing is there
+	// that could be read.
+	whole, torn bool
+}
+
+// below says that an id comes before a bound.
+func below(id, bound []byte) bool { return bound == nil || bytes.Compare(id, bound) < 0 }
+
+// leafOf finds the leaf that stands for an id; a torn one where none does.
+func (m marks) leafOf(c *bbolt.Cursor, id []byte) leaf {
+	k, v := c.Seek(id)
+	behind := k
+	switch {
+	case k != nil && bytes.Equal(k, id):
+		behind, _ = c.Next()
+	case k == nil:
+		k, v = c.Last()
+	default:
+		k, v = c.Prev()
+	}
+	switch {
+	case k == nil:
+		before := m.plainly()
+		return leaf{key: firstID, upper: behind, whole: before, torn: !before}
+	case len(v) == 0 || v[0] < partialLeaf:
+		if m.plainly() {
+			return leaf{key: k, upper: behind, plain: v, whole: true}
+		}
+		return leaf{key: k, upper: behind, torn: true}
+	}
+	l, ok := readLeaf(k, v)
+	switch {
+	case !ok:
+		return leaf{key: k, upper: behind, torn: true}
+	case !below(id, l.upper):
+		return leaf{key: l.upper, upper: behind, torn: true}
+	case behind != nil && below(behind, l.upper):
+		l.upper = behind // the next key is a wrong one
+	}
+	return l
+}
+
+// readLeaf verifies a leaf.
+func readLeaf(key, value []byte) (l leaf, ok bool) {
+	n := len(value) - leafEndSize
+	if n < 1 || value[0] < partialLeaf || leafSum(key, value[:n+2]) != binary.BigEndian.Uint32(value[n+2:]) {
+		return leaf{}, false
+	}
+	at := n - int(binary.BigEndian.Uint16(value[n:])) // not a byte: a damaged key may be longer than an id
+	if at < 1 {
+		return leaf{}, false
+	}
+	l = leaf{key: key, body: value[1:at], whole: value[0] == wholeLeaf}
+	if at < n {
+		l.upper = value[at:n:n]
+	}
+	return l, true
+}
+
+func leafSum(key, value []byte) uint32 { return updateSum(checksum(key), value) }
+
+// appendRows appends its marks.
+func (l *leaf) appendRows(rows []markRow) []markRow {
+	if l.plain != nil {
+		return append(rows, markRow{l.key, l.plain})
+	}
+	for rest := l.body; len(rest) > 0; {
+		row, size := firstMark(rest)
+		if size == 0 || !below(row.id, l.upper) {
+			break
+		}
+		rows, rest = append(rows, row), rest[size:]
+	}
+	return rows
+}
+
+// mark finds the mark of an id; nil for none.
+func (l *leaf) mark(id []byte) []byte {
+	if l.plain != nil && bytes.Equal(l.key, id) {
+		return l.plain
+	}
+	for rest := l.body; len(rest) > 0; {
+		row, size := firstMark(rest)
+		if size == 0 {
+			return nil
+		}
+		if bytes.Equal(row.id, id) {
+			return row.mark
+		}
+		rest = rest[size:]
+	}
+	return nil
+}
+
+// firstMark reads one mark of a leaf; size is 0 where it cannot be read.
+func firstMark(rest []byte) (row markRow, size int) {
+	n := 1 + int(rest[0])
+	if len(rest) < n+2 {
+		return row, 0
+	}
+	size = n + 2 + int(binary.BigEndian.Uint16(rest[n:]))
+	if len(rest) < size {
+		return row, 0
+	}
+	return markRow{rest[1:n:n], rest[n+2 : size : size]}, size
+}
+
+// of finds the mark of a job. An error says that it may be lost.
+func (m marks) of(id rota.JobID) (mark fsm.Mark, ok bool, err error) {
+	if len(id) == 0 {
+		return mark, false, nil
+	}
+	l := m.leafOf(m.b.Cursor(), []byte(id))
+	found := l.mark([]byte(id))
+	if found != nil {
+		mark, ok = parseMark([]byte(id), found)
+	}
+	if !ok && (found != nil || !l.whole) {
+		return mark, false, ErrMarksDamaged
+	}
+	return mark, ok, nil
+}
+
+// markCursor walks the marks in the order of their ids.
+type markCursor struct {
+	marks
+	c *bbolt.Cursor
+	// upper is where the next leaf begins.
+	upper []byte
+	rows  []markRow
+	// lacks says that some may be lost of those that were passed.
+	lacks bool
+}
+
+// after gives the first mark behind an id.
+func (m *markCursor) after(id []byte) (row markRow, ok bool) {
+	if len(id) == 0 {
+		id = firstID
+	}
+	m.load(id)
+	for row, ok = m.step(); ok && bytes.Compare(row.id, id) <= 0; row, ok = m.step() {
+	}
+	return row, ok
+}
+
+func (m *markCursor) load(id []byte) {
+	l := m.leafOf(m.c, id)
+	m.rows, m.upper, m.lacks = l.appendRows(m.rows[:0]), l.upper, m.lacks || !l.whole
+}
+
+// step gives the next mark.
+func (m *markCursor) step() (row markRow, ok bool) {
+	for len(m.rows) == 0 {
+		if m.upper == nil {
+			return row, false
+		}
+		m.load(m.upper)
+	}
+	row, m.rows = m.rows[0], m.rows[1:]
+	return row, true
+}
+
+// markSeq reads the number of a mark; false where parseMark would not read it.
+func markSeq(mark []byte) (seq uint64, ok bool) {
+	if len(mark) < 9 {
+		return 0, false
+	}
+	rest := mark[9:]
+	for range 3 {
+		if len(rest) == 0 || len(rest) < 1+int(rest[0]) {
+			return 0, false
+		}
+		rest = rest[1+int(rest[0]):]
+	}
+	return binary.BigEndian.Uint64(mark), len(rest) == 0
+}

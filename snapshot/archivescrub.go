@@ -1,0 +1,242 @@
+package snapshot
+
+import (
+	"bytes"
+	"math"
+
+	"github.com/klauspost/compress/zstd"
+	"go.etcd.io/bbolt"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+)
+
+// scrubMost bounds the damaged numbers that are told at once.
+const scrubMost = 10_000
+
+// Scrub verifies records from a number on, about maxBytes of them: next is where to go on, 0
+// at the end. Those that are damaged, or that nothing stands for, are for Drop. A mark that
+// does not lead to its record is written anew.
+func (a *Archive) Scrub(from uint64, maxBytes int) (next uint64, read int, damaged []uint64, err error) {
+	z, err := unpacker()
+	if err != nil {
+		return 0, 0, nil, carried(opArchive, err, "no decompressor")
+	}
+	var unmarked []uint64
+	torn := false
+	err = a.db.View(func(tx *bbolt.Tx) error {
+		var s archiveState
+		if err := s.load(tx.Bucket(archiveMeta)); err != nil {
+			return err
+		}
+		m, c := marksOf(tx), tx.Bucket(archiveRecords).Cursor()
+		for next = max(from, 1); next < math.MaxUint64 && !torn; {
+			if read >= maxBytes || len(damaged) >= scrubMost {
+				return nil
+			}
+			x := stretchAt(c, next)
+			if torn = x.torn(); torn {
+				return nil
+			}
+			if !x.covered {
+				owed := s.owed(max(next, s.before+1), x.to, scrubMost)
+				damaged = append(damaged, owed.numbers()...)
+				if x.to++; len(damaged) >= scrubMost {
+					x.to = damaged[len(damaged)-1] + 1
+				}
+				next = x.to
+				continue
+			}
+			for _, row := range x.block.appendRows(nil) {
+				if row.seq < next {
+					continue
+				}
+				read += len(row.value)
+				if whole, marked := verify(z, m, row); !whole {
+					damaged = append(damaged, row.seq)
+				} else if !marked {
+					unmarked = append(unmarked, row.seq)
+				}
+			}
+			next = x.to + 1
+		}
+		next = 0
+		return nil
+	})
+	if err == nil && len(unmarked) > 0 {
+		err = a.mark(unmarked)
+	}
+	if err == nil && torn {
+		err = a.change(func(tx *bbolt.Tx, s *archiveState) error {
+			b := tx.Bucket(archiveRecords)
+			if x := stretchAt(b.Cursor(), next); x.torn() {
+				lost, err := s.tear(b, x.block)
+				damaged = append(damaged, lost.numbers()...)
+				return err
+			}
+			return nil
+		}, nil)
+	}
+	if err != nil {
+		err = carried(opArchive, err, "the archive %s cannot be read", a.db.Path())
+	}
+	return next, read, damaged, err
+}
+
+// verify says whether a record is what was written, and found by its job's id.
+func verify(z *zstd.Decoder, m marks, row recordRow) (whole, marked bool) {
+	body, ok := unpack(z, row.seq, row.value)
+	if !ok {
+		return false, false
+	}
+	e, err := fsm.DecodeEnded(body)
+	if err != nil || e.Seq != row.seq {
+		return false, false
+	}
+	l := m.leafOf(m.b.Cursor(), []byte(e.Job.ID))
+	return true, bytes.Equal(l.mark([]byte(e.Job.ID)), appendMark(nil, &e))
+}
+
+// mark writes the marks of records, which were found without. A record of which there is a
+// later one goes.
+func (a *Archive) mark(seqs []uint64) error {
+	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
+		w := archiveWriter{s: s, records: tx.Bucket(archiveRecords), ids: s.marks(tx), doubt: true}
+		defer w.release()
+		var list []fresh
+		var rows []incoming
+		for _, seq := range seqs {
+			e, ok, err := ended(tx, seq, false)
+			if ok && err == nil {
+				list = append(list, fresh{seq: seq, last: seq, id: e.Job.ID, at: len(rows)})
+				rows = append(rows, incoming{mark: markOf(&e)})
+			}
+		}
+		if err := w.putMarks(list, func(i int) incoming { return rows[i] }); err != nil {
+			return err
+		}
+		var lost []uint64
+		for i := range list {
+			if list[i].lost {
+				lost = append(lost, list[i].seq)
+			}
+		}
+		return s.take(w.records, lost)
+	}, nil)
+}
+
+// IDSpan is the ids from one on and before another, or all behind.
+type IDSpan struct{ From, To rota.JobID }
+
+// MarkScrub is what was found of the marks.
+type MarkScrub struct {
+	// Next is where to go on, empty at the end.
+	Next rota.JobID
+	Read int
+	// Torn are stretches of ids whose marks are not what was written: new ones are
+	// collected there now, and Scrub restores the old ones.
+	Torn int
+	// Partial are all stretches whose marks are incomplete.
+	Partial []IDSpan
+	// Damaged are numbers that marks tell of and that have no record. They are for Drop.
+	Damaged []uint64
+}
+
+// ScrubMarks verifies marks from an id on, about maxBytes of them.
+func (a *Archive) ScrubMarks(from rota.JobID, maxBytes int) (found MarkScrub, err error) {
+	var torn, wrong, over [][]byte
+	err = a.db.View(func(tx *bbolt.Tx) error {
+		var s archiveState
+		if err := s.load(tx.Bucket(archiveMeta)); err != nil {
+			return err
+		}
+		m, records := marksOf(tx), tx.Bucket(archiveRecords)
+		c := m.b.Cursor()
+		for at := append([]byte(nil), from...); ; {
+			if len(at) == 0 {
+				at = firstID
+			}
+			l := m.leafOf(c, at)
+			if found.Read += len(l.body) + len(l.plain); l.torn {
+				torn = append(torn, bytes.Clone(at))
+			}
+			doubt := !l.whole
+			for _, row := range l.appendRows(nil) {
+				seq, known := markSeq(row.mark)
+				switch value, there, covered := recordAt(records, seq); {
+				case known && seq <= s.floor:
+					over = append(over, bytes.Clone(row.id))
+				case !known || there && !ofJob(value, row.id) && intact(seq, value):
+					wrong, doubt = append(wrong, bytes.Clone(row.id)), true
+				case !there && (covered || seq <= s.before) && s.owes(seq, true): // else Scrub tells it
+					found.Damaged = append(found.Damaged, seq)
+				}
+			}
+			if doubt {
+				found.Partial = append(found.Partial, IDSpan{rota.JobID(l.key), rota.JobID(l.upper)})
+			}
+			if found.Next = rota.JobID(l.upper); l.upper == nil || found.Read >= maxBytes || len(found.Damaged) >= scrubMost {
+				return nil
+			}
+			at = bytes.Clone(l.upper)
+		}
+	})
+	if found.Torn = len(torn) + len(wrong); err == nil && found.Torn+len(over) > 0 {
+		err = a.change(func(tx *bbolt.Tx, s *archiveState) error { return s.marks(tx).repair(torn, wrong, over) }, nil)
+	}
+	if err != nil {
+		err = carried(opArchive, err, "the archive %s cannot be read", a.db.Path())
+	}
+	return found, err
+}
+
+func ofJob(value, id []byte) bool {
+	_, of := recordHead(value)
+	return bytes.Equal(of, id)
+}
+
+// repair puts partial leaves where torn ones are, and takes wrong marks away, and those of
+// records that retention took.
+func (m marks) repair(torn, wrong, over [][]byte) error {
+	for _, id := range torn {
+		if l := m.leafOf(m.b.Cursor(), id); l.torn {
+			if err := m.put(l, nil, false); err != nil {
+				return err
+			}
+		}
+	}
+	always := func([]byte) bool { return true }
+	if err := m.drop(over, always); err != nil {
+		return err
+	}
+	m.doubt = true
+	return m.drop(wrong, always)
+}
+
+// Mended takes the marks of stretches for complete: since ScrubMarks found them incomplete,
+// Scrub has gone through all records.
+func (a *Archive) Mended(partial []IDSpan) error {
+	if len(partial) == 0 {
+		return nil
+	}
+	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
+		m := s.marks(tx)
+		for _, x := range partial {
+			to := []byte(x.To)
+			if x.To == "" {
+				to = nil
+			}
+			for at := []byte(x.From); at != nil && below(at, to); {
+				l := m.leafOf(m.b.Cursor(), at)
+				if at = bytes.Clone(l.upper); l.whole || l.torn {
+					continue
+				}
+				l.whole = true
+				if err := m.put(l, l.appendRows(nil), false); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}, nil)
+}

@@ -1,0 +1,210 @@
+package snapshot
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rotasched/rota"
+)
+
+// scrubAll goes through an archive as a node does.
+func scrubAll(t *testing.T, a *Archive) (torn int, damaged []uint64) {
+	t.Helper()
+	marks, err := a.ScrubMarks("", math.MaxInt)
+	if err != nil || marks.Next != "" {
+		t.Fatal(marks, err)
+	}
+	damaged = marks.Damaged
+	for next := uint64(1); next != 0; {
+		var some []uint64
+		if next, _, some, err = a.Scrub(next, math.MaxInt); err != nil {
+			t.Fatal(err)
+		}
+		damaged = append(damaged, some...)
+	}
+	if err := errors.Join(a.Drop(damaged), a.Mended(marks.Partial)); err != nil {
+		t.Fatal(err)
+	}
+	return marks.Torn, damaged
+}
+
+// rekey puts what stands under the key after the first under another one.
+func rekey(t *testing.T, a *Archive, bucket []byte, change func(key []byte)) (key, next []byte) {
+	t.Helper()
+	if err := a.db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(bucket)
+		c := b.Cursor()
+		_, _ = c.First()
+		k, v := c.Next()
+		key, v = bytes.Clone(k), bytes.Clone(v)
+		k, _ = c.Next()
+		next = bytes.Clone(k)
+		wrong := bytes.Clone(key)
+		change(wrong)
+		return errors.Join(b.Delete(key), b.Put(wrong, v))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return key, next
+}
+
+// TestArchive_aBlockUnderAWrongKey is no lack of its records, whether its numbers seem to
+// begin later, or within those of the block before.
+func TestArchive_aBlockUnderAWrongKey(t *testing.T) {
+	t.Parallel()
+	for _, shift := range []int{4, -4} {
+		e := newEndings(t)
+		for _, id := range ids(200) {
+			e.end(string(id), []byte("payload"))
+			if e.index%40 == 0 {
+				e.again(string(id))
+			}
+		}
+		a, entries := newArchive(t), e.entries()
+		put(t, a, entries)
+		before, last := a.Stats(), entries[len(entries)-1].Seq
+		key, behind := rekey(t, a, archiveRecords, func(key []byte) { key[7] = byte(int(key[7]) + shift) })
+		first, next := number(key), number(behind)
+		for seq := first; seq < next; seq++ {
+			if _, ok, err := a.At(seq); ok || !errors.Is(err, ErrRecordDamaged) {
+				t.Fatalf("number %d, shifted by %d: %v %v", seq, shift, ok, err)
+			}
+		}
+		if s, err := a.Range(first, next-1, math.MaxInt); err != nil || len(s.Covered) != 0 {
+			t.Fatalf("%+v is covered, %v", s.Covered, err)
+		}
+		torn, damaged := scrubAll(t, a)
+		slices.Sort(damaged)
+		if damaged = slices.Compact(damaged); torn != 0 || len(damaged) != int(next-first) || damaged[0] != first {
+			t.Fatalf("%v are damaged, not %d to %d", damaged, first, next-1)
+		}
+		if lacks := a.Lacks(last, 9); !slices.Equal(lacks, Spans{{From: first, To: next - 1}}) {
+			t.Fatalf("%v are lacking", lacks)
+		}
+		if err := a.Put(entries, nil); err != nil || a.Stats() != before {
+			t.Fatalf("%+v, before %+v: %v", a.Stats(), before, err)
+		}
+		if torn, damaged := scrubAll(t, a); torn+len(damaged) > 0 {
+			t.Fatalf("%v are damaged still", damaged)
+		}
+	}
+}
+
+func ids(n int) (all []rota.JobID) {
+	for i := range n {
+		all = append(all, rota.JobID("job-")+rota.JobID(rune('a'+i/26))+rota.JobID(rune('a'+i%26)))
+	}
+	return all
+}
+
+// TestArchive_aLeafUnderAWrongKey is no lack of its jobs, and the scrub restores their marks
+// from the records, also where new ones came in between.
+func TestArchive_aLeafUnderAWrongKey(t *testing.T) {
+	t.Parallel()
+	for _, shift := range []int{3, -3} {
+		e := newEndings(t)
+		for i, id := range ids(200) {
+			if i%7 != 3 {
+				e.end(string(id), []byte("payload"))
+			}
+		}
+		a := newArchive(t)
+		put(t, a, e.entries())
+		key, next := rekey(t, a, archiveIDs, func(key []byte) { key[len(key)-1] = byte(int(key[len(key)-1]) + shift) })
+		between := func(id rota.JobID) bool { return string(id) >= string(key) && string(id) < string(next) }
+		check := func(repaired bool) {
+			t.Helper()
+			for i, id := range ids(200) {
+				_, ok, err := a.Get(id)
+				switch known := i%7 != 3; {
+				case repaired && (ok != known || err != nil), !ok && err == nil && known, ok && !known,
+					!repaired && !ok && between(id) && !errors.Is(err, ErrMarksDamaged):
+					t.Fatalf("%s, shifted by %d: %v %v", id, shift, ok, err)
+				}
+			}
+			r, err := a.Read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			n := uint64(0)
+			for mark, ok := r.Next(""); ok; mark, ok = r.Next(mark.ID) {
+				n++
+			}
+			if r.Lacks() == repaired || repaired && n != a.Stats().Records {
+				t.Fatalf("%d jobs are listed of %d, lacking: %v", n, a.Stats().Records, r.Lacks())
+			}
+		}
+		check(false)
+		for i, id := range ids(200) {
+			if i%14 == 3 {
+				e.end(string(id), []byte("payload"))
+			}
+		}
+		put(t, a, e.entries())
+		for i, id := range ids(200) { // those that came are told, and not taken for all there are
+			if _, ok, err := a.Get(id); i%14 == 3 && (!ok || err != nil) || !ok && err == nil && i%7 != 3 {
+				t.Fatalf("%s, shifted by %d: %v %v", id, shift, ok, err)
+			}
+		}
+		for i, id := range ids(200) {
+			if i%14 == 10 {
+				e.end(string(id), []byte("payload"))
+			}
+		}
+		put(t, a, e.entries())
+		records := a.Stats().Records
+		if _, damaged := scrubAll(t, a); len(damaged) > 0 || a.Stats().Records != records || len(a.Lacks(records, 9)) > 0 {
+			t.Fatalf("%v are damaged, %+v", damaged, a.Stats())
+		}
+		for _, id := range ids(200) {
+			if e, ok, err := a.Get(id); !ok || err != nil || e.Job.ID != id {
+				t.Fatalf("%s is not found again: %v", id, err)
+			}
+		}
+		if torn, damaged := scrubAll(t, a); torn+len(damaged) > 0 {
+			t.Fatalf("%d leaves and records %v are damaged still", torn, damaged)
+		}
+	}
+}
+
+// TestArchive_bookkeepingIsVerified flips each bit of what tells the held numbers.
+func TestArchive_bookkeepingIsVerified(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	put(t, a, jobsEnded(t, 3))
+	if err := a.Forgo(Span{From: 5, To: 6}, 2); err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string][]byte)
+	_ = a.db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(archiveMeta).ForEach(func(k, v []byte) error {
+			all[string(k)] = bytes.Clone(v)
+			return nil
+		})
+	})
+	for key, value := range all {
+		for bit := range 8 * len(value) {
+			bad := bytes.Clone(value)
+			bad[bit/8] ^= 1 << (bit % 8)
+			_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(archiveMeta).Put([]byte(key), bad) })
+			if _, err := NewArchive(a.db); err == nil {
+				t.Errorf("bit %d of %s is taken for sound", bit, key)
+			}
+		}
+		_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(archiveMeta).Delete([]byte(key)) })
+		if _, err := NewArchive(a.db); err == nil {
+			t.Errorf("the lack of %s is taken for sound", key)
+		}
+		_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(archiveMeta).Put([]byte(key), value) })
+	}
+	_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket(archiveMeta) })
+	if _, err := NewArchive(a.db); rota.KindOf(err) != rota.Internal {
+		t.Errorf("records without bookkeeping are taken for sound: %v", err)
+	}
+}
