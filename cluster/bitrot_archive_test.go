@@ -11,12 +11,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/snapshot"
 )
+
+// rotStride has no factor in common with the bits of a byte.
+const rotStride = 9
 
 // rotShelf is a small archive of several blocks and leaves, and what it holds.
 type rotShelf struct {
@@ -209,7 +213,8 @@ func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []stri
 
 // TestBitRot_everyBitOfAnArchivesPages flips each bit of what leads to the archive's
 // records: an ended job is told as it was written, or is lacking, or is said to be damaged,
-// and after a scrub it is one of the first two.
+// and after a scrub it is one of the first two. Each run takes one bit in rotStride, others
+// each time; with ROTA_ROT set it takes all.
 func TestBitRot_everyBitOfAnArchivesPages(t *testing.T) {
 	t.Parallel()
 	s := shelved(t)
@@ -219,16 +224,23 @@ func TestBitRot_everyBitOfAnArchivesPages(t *testing.T) {
 	}
 	tally := make(map[string]int)
 	failed := 0
-	t.Logf("%d bytes", len(s.file))
+	stride, seed := rotStride, rand.Uint64()
+	if text := os.Getenv("ROTA_ROT_SEED"); text != "" {
+		seed, _ = strconv.ParseUint(text, 10, 64)
+	}
+	if os.Getenv("ROTA_ROT") != "" {
+		stride = 1
+	}
+	t.Logf("%d bytes, one bit in %d: repeat with ROTA_ROT_SEED=%d", len(s.file), stride, seed)
 	for class, places := range boltPlaces(s.file) {
-		every := 1
+		every := stride
 		switch class {
 		case "values":
 			every = 4001
 		case "slack", "other pages", "heads":
 			continue // nothing is read there, or a checksum of bbolt's own covers it
 		}
-		for at := 0; at < 8*len(places); at += every {
+		for at := int(seed % uint64(every)); at < 8*len(places); at += every {
 			spot := rotSpot{file: snapshot.ArchiveFile, how: "bit", at: places[at/8], bit: uint8(at % 8)}
 			outcome, faults := s.judge(dir, spot.apply(slices.Clone(s.file)))
 			tally[class+" "+outcome]++
