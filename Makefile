@@ -129,7 +129,7 @@ bench-scale: build ## curves over pending jobs and workers, many queues and tena
 		-write docs/performance.md
 
 bench-overload: build ## three times what three servers on one processor can do, and a verdict
-	@$(GO) run ./test/bench -rota bin/rota -overload -repeat 2 -write docs/performance.md
+	@$(GO) run ./test/bench -rota bin/rota -overload -repeat 2 -warm 300000 -memory 2048 -write docs/performance.md
 
 bench-soak: build ## SOAK=1h at a fixed rate, and whether memory, goroutines or files grow (WARM=jobs before it)
 	@$(GO) run ./test/bench -rota bin/rota -soak $(SOAK) -warm $(WARM) -pictures docs/performance -write docs/performance.md

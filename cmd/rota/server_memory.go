@@ -23,8 +23,9 @@ const (
 	gcEvery = 2 * time.Second
 )
 
-// tuneGC lets garbage take as much as lives before it is collected, as is usual, but
-// gcRoomLeast at least and gcRoomMost at most. A limit on all memory was refused, as the
+// tuneGC lets garbage take half as much again as lives before it is collected, but
+// gcRoomLeast at least and gcRoomMost at most. With as much as lives, the runtime's own
+// measure, marking took 16 % of a loaded server's CPU once it remembered 300,000 ended jobs. A limit on all memory was refused, as the
 // collector would never rest once the state is greater. GOGC, where it is set, is left alone.
 func tuneGC(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
@@ -50,7 +51,7 @@ func tuneGC(ctx context.Context) {
 // gcPercent is the room for garbage in percent of what lives, in steps so that it seldom
 // changes.
 func gcPercent(live uint64) int {
-	room := min(max(live, gcRoomLeast), gcRoomMost)
+	room := min(max(live+live/2, gcRoomLeast), gcRoomMost)
 	percent := room * 100 / max(live, 1)
 	if percent >= 100 {
 		return int(min(gcPercentMost, percent/50*50))

@@ -56,7 +56,7 @@ func main() {
 	flag.IntVar(&p.overload.times, "times", 3, "so many times the peak is offered")
 	flag.IntVar(&p.overload.memory, "memory", 1024, "MiB that a server may take while overloaded")
 	flag.DurationVar(&p.soak.of, "soak", 0, "run at the first of -rates for so long instead, and judge whether anything grows")
-	flag.IntVar(&p.soak.warm, "warm", 0, "jobs before a soak: 1000000 fill what is remembered of ended ones")
+	flag.IntVar(&p.soak.warm, "warm", 0, "jobs before a soak, or before the peak of -overload: 1000000 fill what is remembered of ended ones")
 	flag.Parse()
 	var err error
 	for _, list := range []struct {
