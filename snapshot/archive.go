@@ -316,10 +316,11 @@ func (a *Archive) Stats() ArchiveStats {
 
 // adopt takes over which numbers another archive held.
 func (a *Archive) adopt(floor uint64, held Spans) error {
+	var w archiveWriter
+	defer func() { w.release() }() // bbolt has its rooms until the transaction is over
 	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
 		s.floor = max(s.floor, floor)
-		w := archiveWriter{s: s, records: tx.Bucket(archiveRecords), ids: s.marks(tx)}
-		defer w.release()
+		w = archiveWriter{s: s, records: tx.Bucket(archiveRecords), ids: s.marks(tx)}
 		return w.put(0, nil, held)
 	}, nil)
 }

@@ -282,6 +282,37 @@ func TestArchive_retention(t *testing.T) {
 			t.Fatal(missing, err)
 		}
 	})
+	t.Run("empties_pages_of_marks", func(t *testing.T) {
+		t.Parallel()
+		e := newEndings(t)
+		for i := range 1_200 {
+			e.end(fmt.Sprintf("j%05d", i), []byte("payload"))
+		}
+		all := e.entries()
+		a := newArchive(t)
+		put(t, a, append([]Entry{}, all...))
+		kept, _ := fsm.DecodeEnded(all[1_000].Data)
+		if n, err := a.Prune(kept.Job.FinishedDate, 0); err != nil || n != 1_000 {
+			t.Fatal(n, err)
+		}
+		r, err := a.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		listed := 0
+		for mark, ok := r.Next(""); ok; mark, ok = r.Next(mark.ID) {
+			listed++
+		}
+		if listed != 200 || r.Lacks() {
+			t.Fatalf("%d jobs are listed, lacking %v", listed, r.Lacks())
+		}
+		for id, want := range map[rota.JobID]bool{"a": false, "j00000": false, "j00999": false, "j01000": true, "j01199": true, "z": false} {
+			if _, ok, err := a.State(id); ok != want || err != nil {
+				t.Errorf("job %s is known: %v, %v", id, ok, err)
+			}
+		}
+	})
 	t.Run("holds_to_bytes", func(t *testing.T) {
 		t.Parallel()
 		a := newArchive(t)

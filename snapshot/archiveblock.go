@@ -127,7 +127,7 @@ func blockOf(c *bbolt.Cursor, seq uint64) block {
 	case k == nil:
 		k, v = c.Last()
 	default:
-		k, v = c.Prev()
+		k, v = before(c, at)
 	}
 	x := block{key: k, value: v, next: max(place(behind), seq+1)}
 	switch {
@@ -143,6 +143,27 @@ func blockOf(c *bbolt.Cursor, seq uint64) block {
 	k, v = c.Seek(behind)
 	behind, _ = c.Next()
 	return block{key: k, value: v, first: seq, next: max(place(behind), seq+1), torn: true}
+}
+
+// emptiedMost bounds the pages that before steps over: more cannot be emptied by the
+// deletions of one transaction.
+const emptiedMost = 1 << 20
+
+// before gives the last key before the one at which a cursor stands, which is at or behind
+// a bound. Within a transaction bbolt's Prev stops at a page that deletions have emptied as
+// if it were the bucket's beginning; only its other steps pass over such pages.
+func before(c *bbolt.Cursor, bound []byte) (k, v []byte) {
+	if k, v = c.Prev(); k != nil {
+		return k, v
+	}
+	first, _ := c.Bucket().Cursor().First()
+	for range emptiedMost {
+		if k != nil || first == nil || bytes.Compare(first, bound) >= 0 {
+			break
+		}
+		k, v = c.Prev()
+	}
+	return k, v
 }
 
 // place is the number at which a key stands, also one of a wrong length; the greatest for

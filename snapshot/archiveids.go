@@ -97,7 +97,7 @@ func (m marks) leafOf(c *bbolt.Cursor, id []byte) leaf {
 	case k == nil:
 		k, v = c.Last()
 	default:
-		k, v = c.Prev()
+		k, v = before(c, id)
 	}
 	switch {
 	case k == nil:

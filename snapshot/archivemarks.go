@@ -97,7 +97,7 @@ func (m marks) absorb(l leaf) error {
 	if k == nil {
 		k, v = c.Last()
 	} else {
-		k, v = c.Prev()
+		k, v = before(c, key)
 	}
 	into := leaf{key: firstID, whole: m.plainly()}
 	if k != nil && len(v) > 0 && v[0] < partialLeaf && m.plainly() {

@@ -100,9 +100,10 @@ func verify(z *zstd.Decoder, m marks, row recordRow) (whole, marked bool) {
 // mark writes the marks of records, which were found without. A record of which there is a
 // later one goes.
 func (a *Archive) mark(seqs []uint64) error {
+	var w archiveWriter
+	defer func() { w.release() }() // bbolt has its rooms until the transaction is over
 	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
-		w := archiveWriter{s: s, records: tx.Bucket(archiveRecords), ids: s.marks(tx), doubt: true}
-		defer w.release()
+		w = archiveWriter{s: s, records: tx.Bucket(archiveRecords), ids: s.marks(tx), doubt: true}
 		var list []fresh
 		var rows []incoming
 		for _, seq := range seqs {
