@@ -52,6 +52,9 @@ func (c *Client) callAt(ctx context.Context, op string, at func() (*node, time.D
 		case e.Kind != rota.Unavailable && e.Kind != rota.Timeout:
 			return during(op, e)
 		case ended(ctx):
+			if !errors.Is(ctx.Err(), context.Canceled) { // it had the caller's whole time: the next call has another way
+				c.lostLead(n)
+			}
 			return c.gaveUp(ctx, op, last)
 		}
 		// A node that said why tells more than one that said nothing.

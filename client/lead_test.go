@@ -31,6 +31,7 @@ func TestSubmit_goesToTheLeader(t *testing.T) {
 				}
 				if i == paused {
 					<-ctx.Done()
+					return nil, ctx.Err()
 				}
 				if i != leads {
 					if err := grpc.SetTrailer(ctx, metadata.Pairs(words.LeaderKey, named(leads))); err != nil {
@@ -80,5 +81,15 @@ func TestSubmit_goesToTheLeader(t *testing.T) {
 		if took := time.Since(began); took > leadMost+time.Second {
 			t.Fatalf("a paused leader was waited for for %s", took)
 		}
+		time.Sleep(leadShunned)
+		named, leads = func(n int) string { return f.nodes[n].address }, 1
+		submits(0)
+		asked = nil
+		short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		if _, err := f.client.Submit(short, rota.NewJobSpec("t", nil)); err == nil || !slices.Equal(asked, []int{1}) {
+			t.Fatalf("within less than a try the paused leader was asked, %v: %v", asked, err)
+		}
+		submits(0) // the next call has another way
 	})
 }

@@ -24,14 +24,11 @@ type joined struct {
 	waiting []*parcel
 }
 
-// parcel is one caller's commands that wait for a call.
+// parcel is one caller's commands that wait for a call, and for what came of it.
 type parcel struct {
 	b        bundle
 	deadline time.Time // none where it is zero
-	// turn has the caller make the call for all these, its own first; else another one
-	// brings what came of it.
-	turn chan []*parcel
-	done chan forwarded
+	done     chan forwarded
 }
 
 type forwarded struct {
@@ -51,16 +48,14 @@ func (n *Node) forwardJoined(ctx context.Context, b bundle) (reply, error) {
 	if j.flying < forwardsMost {
 		j.flying++
 		j.mu.Unlock()
-		defer j.next()
+		defer n.forwardNext()
 		return n.forward(ctx, b)
 	}
-	p := &parcel{b: b, turn: make(chan []*parcel, 1), done: make(chan forwarded, 1)}
+	p := &parcel{b: b, done: make(chan forwarded, 1)}
 	p.deadline, _ = ctx.Deadline()
 	j.waiting = append(j.waiting, p)
 	j.mu.Unlock()
 	select {
-	case all := <-p.turn:
-		return n.forwardAll(all)
 	case r := <-p.done:
 		return r.reply, r.err
 	case <-ctx.Done():
@@ -69,8 +64,8 @@ func (n *Node) forwardJoined(ctx context.Context, b bundle) (reply, error) {
 		return reply{}, ctxError(ctx, "waiting for a call to the leader")
 	}
 	select {
-	case all := <-p.turn: // the others rely on it
-		return n.forwardAll(all)
+	case r := <-p.done:
+		return r.reply, r.err
 	default:
 		return reply{}, errUnknown(ctx.Err())
 	}
@@ -87,8 +82,9 @@ func (j *joined) withdraw(p *parcel) bool {
 	return at >= 0
 }
 
-// next hands a call's place on, to as many of those that wait as one entry may hold.
-func (j *joined) next() {
+// forwardNext hands a call's place on, to as many of those that wait as one entry may hold.
+func (n *Node) forwardNext() {
+	j := &n.joined
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.waiting) == 0 {
@@ -104,13 +100,13 @@ func (j *joined) next() {
 	}
 	all := slices.Clone(j.waiting[:k])
 	j.waiting = slices.Delete(j.waiting, 0, k)
-	all[0].turn <- all
+	go n.forwardAll(all) // ends with the node's life
 }
 
-// forwardAll makes one call for several callers, of whom the first is asking. It goes on
-// for as long as one of them waits, whoever has gone.
-func (n *Node) forwardAll(all []*parcel) (reply, error) {
-	defer n.joined.next()
+// forwardAll makes one call for several callers. It goes on for as long as one of them
+// waits, whoever has gone.
+func (n *Node) forwardAll(all []*parcel) {
+	defer n.forwardNext()
 	var b bundle
 	latest := all[0].deadline
 	for _, p := range all {
@@ -128,8 +124,8 @@ func (n *Node) forwardAll(all []*parcel) (reply, error) {
 		defer cancel()
 	}
 	r, err := n.forward(ctx, b)
-	at := len(all[0].b.ops)
-	for _, p := range all[1:] {
+	at := 0
+	for _, p := range all {
 		own := forwarded{reply{index: r.index}, err}
 		if err == nil {
 			own.outcomes = r.outcomes[at : at+len(p.b.ops)]
@@ -137,8 +133,4 @@ func (n *Node) forwardAll(all []*parcel) (reply, error) {
 		at += len(p.b.ops)
 		p.done <- own
 	}
-	if err == nil {
-		r.outcomes = r.outcomes[:len(all[0].b.ops)]
-	}
-	return r, err
 }
