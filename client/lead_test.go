@@ -3,7 +3,9 @@ package client
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -20,12 +22,15 @@ func TestSubmit_goesToTheLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 3)
 		defer stop()
+		var mu sync.Mutex
 		var asked []int
 		leads, down, paused := 2, -1, -1
 		named := func(n int) string { return f.nodes[n].address }
 		for i, n := range f.nodes {
 			n.onSubmit = func(ctx context.Context, r *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
+				mu.Lock()
 				asked = append(asked, i)
+				mu.Unlock()
 				if i == down {
 					return nil, words.ToStatus(rota.Refusef(rota.Unavailable, "", "going down"))
 				}
@@ -51,6 +56,7 @@ func TestSubmit_goesToTheLeader(t *testing.T) {
 			if out, err := f.client.Submit(t.Context(), rota.NewJobSpec("t", nil)); err != nil || out[0].Err != nil {
 				t.Fatal(out, err)
 			}
+			synctest.Wait() // until the nodes that were given up have noticed
 			if !slices.Equal(asked, want) {
 				t.Fatalf("the submission went to %v, want %v", asked, want)
 			}
@@ -87,7 +93,9 @@ func TestSubmit_goesToTheLeader(t *testing.T) {
 		asked = nil
 		short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		if _, err := f.client.Submit(short, rota.NewJobSpec("t", nil)); err == nil || !slices.Equal(asked, []int{1}) {
+		_, err := f.client.Submit(short, rota.NewJobSpec("t", nil))
+		synctest.Wait()
+		if err == nil || !slices.Equal(asked, []int{1}) {
 			t.Fatalf("within less than a try the paused leader was asked, %v: %v", asked, err)
 		}
 		submits(0) // the next call has another way
