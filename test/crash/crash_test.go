@@ -115,7 +115,8 @@ func (c *crew) diesLeaving() {
 	extra.arm(leave)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	_ = dial(c.t, extra).Leave(ctx)
+	// Where all goes well its connection ends; another answer is why it never dies there.
+	c.t.Logf("leaving, %s answers: %v", extra.id, dial(c.t, extra).Leave(ctx))
 	extra.diesAt(leave)
 	c.becomesMember(extra, false)
 	extra.start()
