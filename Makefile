@@ -30,7 +30,9 @@ CRASH   ?= 1
 # How often `make bench` and its kin make each measurement.
 REPEAT  ?= 5
 # How large `make bench-scale` lets things get: jobs that wait, workers.
-PENDING ?= 1000,10000,100000,1000000
+PENDING ?= 1000,10000,100000,1000000,2000000
+# Jobs that wait at one server in `make bench-alone`: the last need 8 GiB.
+ALONE   ?= 1000,10000,100000,1000000,10000000
 WORKERS ?= 1,10,100,1000,10000
 # How long `make bench-soak` goes on, and the jobs before it, which fill what is
 # remembered of ended ones.
@@ -51,7 +53,7 @@ there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not
 # What x86-64-v3 is by the names of /proc/cpuinfo.
 V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
 
-.PHONY: help build test golden-builds race fuzz sim virtual e2e chaos chaos-docker crash bite bench bench-against bench-profile bench-scale bench-overload bench-soak bench-pieces bench-compare demo image generate tidy fmt clean ci
+.PHONY: help build test golden-builds race fuzz sim virtual e2e chaos chaos-docker crash bite bench bench-against bench-profile bench-scale bench-alone bench-overload bench-soak bench-pieces bench-compare demo image generate tidy fmt clean ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -128,8 +130,11 @@ bench-scale: build ## curves over pending jobs and workers, many queues and tena
 	@$(GO) run ./test/bench -rota bin/rota -scale -pending $(PENDING) -workers $(WORKERS) -pictures docs/performance \
 		-write docs/performance.md
 
+bench-alone: build ## one server beside ever more pending jobs: its memory and its start (ALONE=…)
+	@$(GO) run ./test/bench -rota bin/rota -alone -pending $(ALONE) -pictures docs/performance -write docs/performance.md
+
 bench-overload: build ## three times what three servers on one processor can do, and a verdict
-	@$(GO) run ./test/bench -rota bin/rota -overload -repeat 2 -warm 300000 -memory 2048 -write docs/performance.md
+	@$(GO) run ./test/bench -rota bin/rota -overload -warm 300000 -memory 2048 -write docs/performance.md
 
 bench-soak: build ## SOAK=1h at a fixed rate, and whether memory, goroutines or files grow (WARM=jobs before it)
 	@$(GO) run ./test/bench -rota bin/rota -soak $(SOAK) -warm $(WARM) -pictures docs/performance -write docs/performance.md

@@ -190,13 +190,13 @@ type EventFilter struct {
 type EventRange struct {
 	// From is the first event wanted, by how many events of the cluster lie before
 	// it. Where At is not 0 it asks instead for the entry at that index, or the
-	// newest before it that has events.
+	// newest before it where no events lie between.
 	From uint64
 	At   Index
 }
 
 // EventChunk is what a node has of a range: entries from there on, encoded, or
-// none.
+// none. A node that has not applied so much has no chunk: it answers Unavailable.
 type EventChunk struct {
 	Data []byte
 	// Oldest is the place of the oldest event from the one asked for on that the

@@ -295,12 +295,14 @@ func (k *policyKey) parseName(text string, names []string) (int64, error) {
 }
 
 // Values gives every key's value in the canonical order.
-func (p *QueuePolicy) Values() []int64 {
-	values := make([]int64, len(policyKeys))
+func (p *QueuePolicy) Values() []int64 { return p.AppendValues(make([]int64, 0, len(policyKeys))) }
+
+// AppendValues is Values for a caller that has room for them.
+func (p *QueuePolicy) AppendValues(to []int64) []int64 {
 	for i := range policyKeys {
-		values[i] = policyKeys[i].get(p)
+		to = append(to, policyKeys[i].get(p))
 	}
-	return values
+	return to
 }
 
 // PolicyFromValues is the inverse of Values. Keys beyond the given values take

@@ -127,7 +127,9 @@ func (b *book) reported(l *lease, c *command, a *rota.LeaseAnswer) {
 		err = a.Err
 		b.log.Warn("outcome refused", "job", string(c.Job), "verb", c.Verb.String(), "err", err)
 	}
-	b.tell(b.worker.observer.Reported, l, err)
+	if f := b.worker.observer.Reported; f != nil {
+		b.told = append(b.told, telling{f: f, lease: l, verb: c.Verb, err: err})
+	}
 	b.forget(l)
 }
 

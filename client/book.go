@@ -122,13 +122,14 @@ func newBook(w *Worker, base context.Context) *book {
 type telling struct {
 	f     func(HandlerEvent)
 	lease *lease
+	verb  rota.LeaseVerb // of an outcome
 	err   error
 }
 
 // tell notes what an observer hears once the lock is free.
 func (b *book) tell(f func(HandlerEvent), l *lease, err error) {
 	if f != nil {
-		b.told = append(b.told, telling{f, l, err})
+		b.told = append(b.told, telling{f: f, lease: l, err: err})
 	}
 }
 
@@ -139,7 +140,7 @@ func (b *book) unlock() {
 	b.mu.Unlock()
 	for i := range told {
 		t := &told[i]
-		b.worker.observer.tell(t.f, b.worker.spec.ID, t.lease.assignment, t.err)
+		b.worker.observer.tell(t.f, b.worker.spec.ID, t.lease.assignment, t.verb, t.err)
 	}
 }
 

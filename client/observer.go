@@ -21,7 +21,8 @@ type Observer struct {
 	// more to its deadline, one that is not acknowledged until it is Lost, unless its
 	// completion comes first.
 	Refused func(HandlerEvent)
-	// Reported: the cluster took the outcome, or refused it for good (Err).
+	// Reported: the cluster took the outcome, or refused it for good (Err). Verb is what it
+	// was: a lease that was lost after its handler had returned well is declined.
 	Reported func(HandlerEvent)
 	// Connected and Disconnected tell of the stream to a node.
 	Connected    func(ConnectionEvent)
@@ -36,8 +37,10 @@ type HandlerEvent struct {
 	Token   rota.Token
 	Attempt int32
 	// At is this process's own time, with its monotonic part.
-	At  time.Time
-	Err error
+	At time.Time
+	// Verb is complete, fail or decline where an outcome is Reported, else zero.
+	Verb rota.LeaseVerb
+	Err  error
 }
 
 // ConnectionEvent is about one stream.
@@ -50,12 +53,12 @@ type ConnectionEvent struct {
 	Err     error
 }
 
-func (o *Observer) tell(f func(HandlerEvent), w rota.WorkerID, a *rota.Assignment, err error) {
+func (o *Observer) tell(f func(HandlerEvent), w rota.WorkerID, a *rota.Assignment, verb rota.LeaseVerb, err error) {
 	if f == nil {
 		return
 	}
 	f(HandlerEvent{
 		Worker: w, Job: a.Lease.Job, Lease: a.Lease.ID, Token: a.Lease.Token, Attempt: a.Lease.Attempt,
-		At: time.Now(), Err: err,
+		At: time.Now(), Verb: verb, Err: err,
 	})
 }

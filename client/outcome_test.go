@@ -99,12 +99,13 @@ func TestWorker_confirmsARevocationAfterItsHandler(t *testing.T) {
 // is logged and told, and the lease's end says it too.
 func TestWorker_tellsOfARefusal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var told []string
+		var told, reported []string
 		note := func(what string) func(HandlerEvent) {
 			return func(e HandlerEvent) { told = append(told, fmt.Sprintf("%s %s: %v", what, e.Job, e.Err)) }
 		}
+		report := func(e HandlerEvent) { reported = append(reported, fmt.Sprintf("%s %s: %v", e.Verb, e.Job, e.Err)) }
 		var lines strings.Builder
-		b, stop := begin(t, 1, rota.WorkerSpec{Slots: 2}, WithObserver(Observer{Refused: note("refused")}),
+		b, stop := begin(t, 1, rota.WorkerSpec{Slots: 2}, WithObserver(Observer{Refused: note("refused"), Reported: report}),
 			WithWorkerLogger(slog.New(slog.NewTextHandler(&lines, nil))))
 		defer stop()
 		b.s.answerBeats(ticking())
@@ -124,6 +125,10 @@ func TestWorker_tellsOfARefusal(t *testing.T) {
 		alive(t, renewed) // to its deadline
 		if want := []string{"refused wf/acked: no id", "refused renewed: no ordinal"}; !slices.Equal(told, want) {
 			t.Errorf("told %q, want %q", told, want)
+		}
+		// Its handler returned well, and yet it is no completion.
+		if want := []string{"DECLINE wf/acked: <nil>"}; !slices.Equal(reported, want) {
+			t.Errorf("reported %q, want %q", reported, want)
 		}
 		for _, line := range []string{`level=WARN msg="ACK refused`, `level=WARN msg="RENEW refused`, `level=WARN msg="lease lost"`} {
 			if !strings.Contains(lines.String(), line) {

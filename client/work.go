@@ -68,7 +68,7 @@ func (b *book) startMore(now time.Duration) {
 // takes the next one.
 func (b *book) work(s start, free hand) {
 	w, l := b.worker, s.lease
-	w.observer.tell(w.observer.Started, w.spec.ID, l.assignment, nil)
+	w.observer.tell(w.observer.Started, w.spec.ID, l.assignment, 0, nil)
 	var result Result
 	var err error
 	ended := false
@@ -80,7 +80,7 @@ func (b *book) work(s start, free hand) {
 			err = errors.New("the handler ended its goroutine without returning")
 			free = nil
 		}
-		w.observer.tell(w.observer.Finished, w.spec.ID, l.assignment, err)
+		w.observer.tell(w.observer.Finished, w.spec.ID, l.assignment, 0, err)
 		b.returned(l, outcomeOf(result, err), err, free)
 	}()
 	result, err = s.handler(s.ctx, &l.job)

@@ -95,12 +95,15 @@ func (a adapter) Snapshot() (raft.FSMSnapshot, error) {
 
 // freezeWhole freezes a state that is there: while it is rebuilt there is none.
 func (n *Node) freezeWhole() (*fsm.Frozen, error) {
+	start := time.Now() // the wait for the lock counts: raft's own call stands in the way of applying
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err := n.refuseRebuilding(); err != nil {
 		return nil, err
 	}
-	return n.machine.Freeze(), nil
+	frozen := n.machine.Freeze()
+	n.measures.held.Observe(time.Since(start).Seconds())
+	return frozen, nil
 }
 
 func (n *Node) freeze() *fsm.Frozen {
@@ -128,6 +131,7 @@ func (f frozenState) Persist(sink raft.SnapshotSink) error {
 	if err := sink.Close(); err != nil {
 		return err
 	}
+	f.n.measures.written.Observe(time.Since(start).Seconds())
 	f.n.keepForAudit(sink.ID(), uint64(info.Index), f.frozen.Operations())
 	f.n.log.Info("snapshot written", "index", info.Index, "records", info.Records, "bytes", info.Bytes,
 		"took_ms", time.Since(start).Milliseconds())

@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
-	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
 // ownStatus is this node's word on itself, of one moment.
@@ -217,95 +216,6 @@ func (n *Node) successor(named rota.NodeID) (best raft.Server, err error) {
 		return best, nil
 	}
 	return best, err
-}
-
-// RemovePeer takes a node out of the cluster for ever: its id never comes back.
-// It is refused where too few healthy voters would be left.
-func (n *Node) RemovePeer(ctx context.Context, id rota.NodeID) error {
-	return n.atLeader(ctx, func() error { return n.RemoveHere(ctx, id) },
-		func(at rota.NodeAddress) error { return n.peers.RemovePeer(ctx, at, id) })
-}
-
-// RemoveHere removes a node if this one leads.
-func (n *Node) RemoveHere(ctx context.Context, id rota.NodeID) error {
-	if n.leading() == nil {
-		return notLeader()
-	}
-	healthy, voters, member := 0, 0, false
-	servers := n.servers()
-	views := n.inspectAll(servers, nil)
-	for _, s := range servers {
-		if rota.NodeID(s.ID) == id {
-			member = true
-			continue
-		}
-		if s.Suffrage != raft.Voter {
-			continue
-		}
-		voters++
-		if rota.NodeID(s.ID) == n.cfg.Node || views[rota.NodeID(s.ID)].err == nil {
-			healthy++
-		}
-	}
-	switch {
-	case !member:
-		return rota.Refusef(rota.NotFound, "node", "node %q is no member", id)
-	case voters == 0 || healthy <= voters/2:
-		return rota.Refusef(rota.Conflict, "node", "without node %s only %d of %d voters would be healthy: bring others back first",
-			id, healthy, voters)
-	case id == n.cfg.Node:
-		return rota.Refusef(rota.Conflict, "node", "node %s leads: use `operator raft leave` there, or hand over first", id)
-	}
-	op := &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: string(id), Removed: true}}}
-	l := n.leading()
-	if l == nil {
-		return notLeader()
-	}
-	if err := l.all(ctx, []*fsmpb.Op{op}); err != nil {
-		return err
-	}
-	failpoint("removal-before-configuration")
-	// Should it fail, reconcile goes on with it: the id is refused from now on.
-	if err := n.settled(n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout)); err != nil {
-		return &rota.Error{Kind: rota.Unavailable, Text: "the node was not removed", Cause: err, RetryAfter: time.Second}
-	}
-	return nil
-}
-
-// Leave hands over, takes this node out of the configuration and ends it once
-// the answer is out. Its id never comes back.
-func (n *Node) Leave(ctx context.Context) error {
-	if n.otherVoters() == 0 {
-		return rota.Refusef(rota.Conflict, "node", "node %s is the only voter: a cluster cannot be left by all", n.cfg.Node)
-	}
-	if n.leading() != nil {
-		if _, err := n.TransferLeadership(ctx, ""); err != nil {
-			return err
-		}
-	}
-	for {
-		err := notLeader()
-		if to, ok := n.Leader(); ok {
-			err = n.peers.RemovePeer(ctx, to, n.cfg.Node)
-		} else if n.leading() != nil { // it came back
-			_, err = n.TransferHere(ctx, "")
-			if err == nil {
-				err = notLeader() // the new leader is asked next
-			}
-		}
-		switch {
-		case isNotLeader(err):
-			if end := n.pause(ctx, 25*time.Millisecond); end != nil {
-				return givenUp(end, err)
-			}
-		case err == nil, rota.KindOf(err) == rota.NotFound: // an earlier call that had no answer did it
-			failpoint("leave-before-end")
-			n.leftOnce.Do(func() { close(n.left) })
-			return nil
-		default:
-			return err
-		}
-	}
 }
 
 // CheckAt walks this node's invariants once it has applied an index.

@@ -339,6 +339,11 @@ func TestArchive_backupAndRestore(t *testing.T) {
 	if err := n.SaveSnapshot(within(t, ample), &file); err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range []string{"rota_snapshot_hold_seconds", "rota_snapshot_write_seconds"} {
+		if times := gauges(t, n, name)[""]; times != 1 {
+			t.Errorf("%s counts %v of one backup", name, times)
+		}
+	}
 	path := filepath.Join(t.TempDir(), "backup.rota")
 	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
 		t.Fatal(err)

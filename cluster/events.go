@@ -47,7 +47,8 @@ type eventLog struct {
 	incarnation uint64
 	index       rota.Index
 	// visible is what followers are shown: total, as it was when they were last
-	// woken by closing wake.
+	// woken by closing wake. Without any it is total at once: to wake the loop that
+	// wakes nobody, and its timer, were a ninth of what an entry wakes on a follower.
 	visible uint64
 	wake    chan struct{}
 	// dirty and full poke the loops that wake followers and flush.
@@ -86,7 +87,11 @@ func (l *eventLog) append(incarnation uint64, a *fsm.Applied) {
 	l.unflushed += entrySize(&e)
 	l.total = e.End()
 	l.trim()
-	poke(l.dirty)
+	if l.followers > 0 {
+		poke(l.dirty)
+	} else {
+		l.visible = l.total // there is nobody to wake
+	}
 	if l.unflushed >= flushAt {
 		poke(l.full)
 	}
@@ -187,17 +192,34 @@ func (l *eventLog) read(event uint64) ([]snapshot.EventEntry, error) {
 // entriesRead bounds what one reading copies from memory.
 const entriesRead = 4_096
 
-// at gives the entry at an index, or the newest before it, and those after it;
-// none where this node has nothing so old.
+// at gives the entry at an index and those after it, or the newest before it where this
+// node knows that no events lie between; none where it has nothing so old, or a gap there.
+// A node that has not applied so much cannot say: Unavailable.
 func (l *eventLog) at(index rota.Index) ([]snapshot.EventEntry, error) {
 	l.mu.Lock()
+	if index > l.index {
+		defer l.mu.Unlock()
+		return nil, rota.Refusef(rota.Unavailable, "events", "this node stands at entry %d yet: it does not know the events of %d",
+			l.index, index)
+	}
 	if at := sort.Search(len(l.ring), func(i int) bool { return l.ring[i].Index > index }); at > 0 {
 		entries := append([]snapshot.EventEntry(nil), l.ring[at-1:min(at+entriesRead, len(l.ring))]...)
 		l.mu.Unlock()
 		return entries, nil
 	}
+	to := l.total
+	if len(l.ring) > 0 {
+		to = l.ring[0].Before
+	}
 	l.mu.Unlock()
-	return l.store.At(index)
+	entries, err := l.store.At(index)
+	if err != nil || len(entries) == 0 || entries[0].Index == index || len(entries) > 1 {
+		return entries, err
+	}
+	if from, end := l.store.Missing(entries[0].End(), to); from == entries[0].End() && from < end {
+		return nil, nil
+	}
+	return entries, nil
 }
 
 // eventState is where a log stands at one moment.

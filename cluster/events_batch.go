@@ -3,7 +3,9 @@ package cluster
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/rotasched/rota"
@@ -150,7 +152,7 @@ func appendServed(to []rota.ServedEvent, e *snapshot.EventEntry) ([]rota.ServedE
 // not be asked, Unavailable: it may have them.
 func (n *Node) fetchEvents(ctx context.Context, r rota.EventRange) ([]snapshot.EventEntry, error) {
 	refused := rota.Refusef(rota.OutOfRange, "events", "no node has these events any more")
-	var silent error
+	var silent []string
 	for _, s := range n.servers() {
 		id := rota.NodeID(s.ID)
 		if id == n.cfg.Node {
@@ -158,12 +160,12 @@ func (n *Node) fetchEvents(ctx context.Context, r rota.EventRange) ([]snapshot.E
 		}
 		to, known := n.address(id)
 		if !known {
-			silent = fmt.Errorf("node %s was never seen in gossip", id)
+			silent = append(silent, fmt.Sprintf("node %s was never seen in gossip", id))
 			continue
 		}
 		entries, err := n.fetchFrom(ctx, to, r)
 		if err != nil {
-			silent = err
+			silent = append(silent, fmt.Sprintf("node %s: %v", id, err))
 		} else if len(entries) > 0 {
 			return entries, nil
 		}
@@ -171,9 +173,9 @@ func (n *Node) fetchEvents(ctx context.Context, r rota.EventRange) ([]snapshot.E
 			return nil, ctxError(ctx, "asking other nodes for events")
 		}
 	}
-	if silent != nil {
+	if len(silent) > 0 {
 		return nil, &rota.Error{Kind: rota.Unavailable, Subject: "events", RetryAfter: peerTimeout,
-			Text: "this node lacks these events and a node that may have them does not answer", Cause: silent}
+			Text: "this node lacks these events and a node that may have them does not answer", Cause: errors.New(strings.Join(silent, "; "))}
 	}
 	return nil, refused
 }
@@ -203,14 +205,21 @@ func (n *Node) fetchFrom(ctx context.Context, to rota.NodeAddress, r rota.EventR
 const chunkAnswer = 1 << 20
 
 // EventRange tells another node events that this one has (SPEC §12.3); it asks
-// nobody else.
+// nobody else. What it has not applied yet it cannot speak of: Unavailable, so that
+// nobody takes a node that lags for one that lost events.
 func (n *Node) EventRange(_ context.Context, r rota.EventRange) (rota.EventChunk, error) {
 	if err := n.refuseRebuilding(); err != nil {
 		return rota.EventChunk{}, err
 	}
-	entries, err := n.events.read(r.From)
-	if r.At != 0 {
+	var entries []snapshot.EventEntry
+	var err error
+	// First: what is applied while this reads is not taken for lost.
+	if applied := n.events.state().total; r.At != 0 {
 		entries, err = n.events.at(r.At)
+	} else if r.From >= applied {
+		err = rota.Refusef(rota.Unavailable, "events", "this node has applied %d events yet, not the %d.", applied, r.From+1)
+	} else {
+		entries, err = n.events.read(r.From)
 	}
 	if err != nil {
 		return rota.EventChunk{}, err

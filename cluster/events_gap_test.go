@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/snapshot"
 )
 
@@ -215,5 +217,99 @@ func TestEvents_aFilterThatSelectsLittle(t *testing.T) {
 	filter.Follow = false
 	if got := tail(t, n, filter); len(got) != 0 {
 		t.Errorf("%d events are told", len(got))
+	}
+}
+
+// TestEvents_aNodeThatLagsDoesNotSpeakOfThem asks a node for what it has not applied:
+// taken for one that has nothing there, it made others refuse an event that was told.
+func TestEvents_aNodeThatLagsDoesNotSpeakOfThem(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	submitAll(t, n, specs("a", 3))
+	state := n.events.state()
+	for _, r := range []rota.EventRange{{At: state.index + 1_000}, {From: state.total + 1_000}} {
+		if chunk, err := n.EventRange(within(t, ample), r); rota.KindOf(err) != rota.Unavailable {
+			t.Errorf("%+v: %d bytes, %v", r, len(chunk.Data), err)
+		}
+	}
+	if chunk, err := n.EventRange(within(t, ample), rota.EventRange{At: state.index}); err != nil || len(chunk.Data) == 0 {
+		t.Errorf("the newest entry: %d bytes, %v", len(chunk.Data), err)
+	}
+}
+
+// TestEvents_anIDInAGap follows from an event that this node lost and the others have,
+// with events on its disk before and behind it.
+func TestEvents_anIDInAGap(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n := b.follower()
+	for i := range 8 {
+		submitAll(t, b.leader(), specs(fmt.Sprint("j", i), 10))
+	}
+	want := tail(t, n, rota.EventFilter{})
+	key := onDisk(t, n)
+	entries, err := n.events.store.Read(0)
+	if err != nil || len(entries) < 5 {
+		t.Fatalf("%d entries are on disk, %v", len(entries), err)
+	}
+	n.events.flushing.Lock() // nothing is written, nor fetched, meanwhile
+	defer n.events.flushing.Unlock()
+	flip(t, n, key)
+	from, to := entries[1], entries[len(entries)-1] // the gap: from is in it, to is not
+	err = errors.Join(n.events.store.Drop(0), n.events.store.Put(entries[:1]), n.events.store.Put(entries[len(entries)-1:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if there, err := n.events.at(from.Index); err != nil || len(there) != 0 {
+		t.Fatalf("in the gap are %d entries, %v", len(there), err)
+	}
+	for _, at := range []uint64{from.Before, to.Before - 1} {
+		got := tail(t, n, rota.EventFilter{After: want[at].ID})
+		if rest := want[at+1:]; len(got) < len(rest) || ids(got[:len(rest)]) != ids(rest) {
+			t.Errorf("%d events are told after %s", len(got), want[at].ID)
+		}
+	}
+}
+
+// TestEventLog_atAGap has the disk lack what lies between.
+func TestEventLog_atAGap(t *testing.T) {
+	t.Parallel()
+	db, err := bbolt.Open(filepath.Join(t.TempDir(), "archive.db"), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	l := newEventLog(1_000, slog.New(slog.DiscardHandler))
+	if l.store, err = snapshot.OpenEvents(db, l.retained); err != nil {
+		t.Fatal(err)
+	}
+	entry := func(index rota.Index, before uint64) snapshot.EventEntry {
+		return snapshot.EventEntry{Index: index, Before: before, Count: 10, Bytes: []byte{1}}
+	}
+	for _, e := range []snapshot.EventEntry{entry(5, 0), entry(20, 30)} {
+		if err := l.store.Put([]snapshot.EventEntry{e}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.reset(fsm.Head{Index: 32, Events: 50})
+	l.append(1, &fsm.Applied{Index: 40, Events: make([]rota.Event, 10), EventsBefore: 50, EventBytes: []byte{1}})
+	for at, want := range map[rota.Index]rota.Index{4: 0, 5: 5, 6: 0, 19: 0, 20: 20, 21: 0, 39: 0, 40: 40} {
+		entries, err := l.at(at)
+		if got := append(entries, snapshot.EventEntry{})[0].Index; err != nil || got != want {
+			t.Errorf("at %d: the entry at %d is told, %d is wanted, %v", at, got, want, err)
+		}
+	}
+	if err := l.store.Put([]snapshot.EventEntry{entry(10, 10), entry(12, 20), entry(30, 40)}); err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[rota.Index]rota.Index{4: 0, 6: 5, 11: 10, 19: 12, 29: 20, 31: 30, 39: 30, 40: 40} {
+		entries, err := l.at(at)
+		if got := append(entries, snapshot.EventEntry{})[0].Index; err != nil || got != want {
+			t.Errorf("without the gap, at %d: the entry at %d is told, %d is wanted, %v", at, got, want, err)
+		}
+	}
+	if _, err := l.at(41); rota.KindOf(err) != rota.Unavailable {
+		t.Errorf("of an entry to come: %v", err)
 	}
 }

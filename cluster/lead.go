@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -155,6 +156,15 @@ func (n *Node) otherVoters() int {
 		}
 	}
 	return count
+}
+
+// onlyVoter says whether no other node has a vote. One that is still on its way into a
+// cluster knows of no voter at all.
+func (n *Node) onlyVoter() bool {
+	servers := n.servers()
+	return n.otherVoters() == 0 && slices.ContainsFunc(servers, func(s raft.Server) bool {
+		return rota.NodeID(s.ID) == n.cfg.Node && s.Suffrage == raft.Voter
+	})
 }
 
 // servers tells raft's latest configuration.

@@ -211,7 +211,8 @@ func (b *bench) atRest(n *Node) uint64 {
 	return last
 }
 
-// gauges reads a metric's series by its one label, "" where it has none.
+// gauges reads a metric's series by its one label, "" where it has none; of a histogram
+// how often it was told something.
 func gauges(t *testing.T, n *Node, name string) map[string]float64 {
 	t.Helper()
 	r := prometheus.NewRegistry()
@@ -230,7 +231,7 @@ func gauges(t *testing.T, n *Node, name string) map[string]float64 {
 			if l := m.GetLabel(); len(l) > 0 {
 				label = l[0].GetValue()
 			}
-			got[label] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			got[label] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	return got

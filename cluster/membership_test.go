@@ -3,6 +3,8 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -165,6 +167,101 @@ func TestLeave(t *testing.T) {
 	b.stop(n.cfg.Node)
 	b.eventually("two are left", func() bool { return len(b.leader().servers()) == 2 })
 	submitAll(t, b.leader(), specs("x", 1))
+}
+
+// TestLeave_thatWasDoneAlready is a node whose first call lost its answer: out of the
+// configuration it hears of no leader any more.
+func TestLeave_thatWasDoneAlready(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	b.plan("n4", 0)
+	b.start("n4")
+	b.awaitReady("n4")
+	if err := b.leader().RemovePeer(within(t, ample), "n4"); err != nil {
+		t.Fatal(err)
+	}
+	n := b.node("n4")
+	b.eventually("it hears of no leader", func() bool { _, ok := n.Leader(); return !ok })
+	if err := n.Leave(within(t, ample)); err != nil {
+		t.Fatal(err)
+	}
+	<-n.Left()
+}
+
+// TestLeave_beforeItHasJoined is a node that is not told yet who has a vote: it is not
+// the only voter. Whether the log knows of it or gossip alone, it is not added behind its
+// back.
+func TestLeave_beforeItHasJoined(t *testing.T) {
+	t.Parallel()
+	for _, recorded := range []bool{true, false} {
+		t.Run(fmt.Sprintf("recorded=%v", recorded), func(t *testing.T) {
+			t.Parallel()
+			b := startBench(t, 3)
+			leader := b.loyal()
+			known := func() (removed, known bool) {
+				leader.mu.RLock()
+				defer leader.mu.RUnlock()
+				_, _, removed, known = leader.machine.Node("n4")
+				return removed, known
+			}
+			b.plan("n4", 0)
+			b.mu.Lock()
+			b.isolated["n4"] = true // gossip and calls go through, raft's connections do not
+			b.deaf[leader.cfg.Node] = !recorded
+			b.mu.Unlock()
+			b.start("n4")
+			n := b.node("n4")
+			if len(n.servers()) != 0 {
+				t.Fatalf("it knows of %v", n.servers())
+			}
+			if recorded {
+				b.eventually("the log knows of it", func() bool { _, known := known(); return known })
+			} else {
+				b.eventually("gossip tells the leader of it, and it of others", func() bool {
+					_, alive := leader.member("n4")
+					return alive && len(n.others()) > 0
+				})
+				if _, known := known(); known {
+					t.Fatal("it was recorded and had not answered for itself")
+				}
+			}
+			b.mu.Lock()
+			b.deaf[leader.cfg.Node] = false
+			b.mu.Unlock()
+			if err := n.Leave(within(t, ample)); err != nil {
+				t.Fatal(err)
+			}
+			<-n.Left()
+			if removed, _ := known(); !removed {
+				t.Error("its id may come back")
+			}
+			leader.reconcileOnce(leader.leading()) // while it still answers for itself
+			b.eventually("three are left", func() bool { return len(leader.servers()) == 3 })
+		})
+	}
+}
+
+// TestLeave_refusals are nodes that have nothing to leave.
+func TestLeave_refusals(t *testing.T) {
+	t.Parallel()
+	alone := startBench(t, 1).leader()
+	if err := alone.Leave(within(t, ample)); rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "only voter") {
+		t.Errorf("the only voter left: %v", err)
+	}
+	b := startBench(t, 3)
+	leader := b.leader()
+	var refusal *rota.Error
+	if err := leader.RemoveHere(within(t, ample), "n9"); !errors.As(err, &refusal) || refusal.Kind != rota.NotFound ||
+		refusal.Subject == subjectRemoved {
+		t.Errorf("a node that nobody knows was removed: %v", err)
+	}
+	gone := b.follower().cfg.Node
+	if err := b.leader().RemovePeer(within(t, ample), gone); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.leader().RemoveHere(within(t, ample), gone); !errors.As(err, &refusal) || refusal.Kind != rota.NotFound || refusal.Subject != subjectRemoved {
+		t.Errorf("removed again: %v", err)
+	}
 }
 
 func TestNode_withoutAMajorityOfDigestsAllStop(t *testing.T) {

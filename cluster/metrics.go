@@ -13,6 +13,8 @@ import (
 // that several nodes may live in one process.
 type measures struct {
 	commit, apply, decide, flush prometheus.Histogram
+	// held is what a frozen copy costs applying; written is a whole snapshot or backup.
+	held, written                prometheus.Histogram
 	entryOps                     prometheus.Histogram
 	leaderships, unknown, rounds prometheus.Counter
 	refusedEntries, mismatches   prometheus.Counter
@@ -34,6 +36,10 @@ func newMeasures() *measures {
 		apply:    h("apply_seconds", "Applying one entry.", seconds),
 		decide:   h("decision_seconds", "Deciding one entry of rounds.", seconds),
 		flush:    h("archive_flush_seconds", "Writing one batch of ended jobs to the archive.", seconds),
+		held: h("snapshot_hold_seconds", "Freezing the state for a snapshot, a backup or a node that fetches it, while nothing is applied.",
+			seconds),
+		written: h("snapshot_write_seconds", "Writing one snapshot or backup, while entries are applied.",
+			prometheus.ExponentialBuckets(0.001, 2, 18)),
 		entryOps: h("entry_operations", "Operations in one entry, on the leader.",
 			prometheus.ExponentialBuckets(1, 2, 11)),
 		leaderships:    c("leaderships_total", "Leaderships that this node began."),
@@ -53,7 +59,7 @@ func (n *Node) Collectors() []prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_" + name, Help: help}, read)
 	}
 	return append(n.guardCollectors(), []prometheus.Collector{
-		m.commit, m.apply, m.decide, m.flush, m.entryOps, m.leaderships, m.unknown, m.rounds, m.refusedEntries, m.mismatches,
+		m.commit, m.apply, m.decide, m.flush, m.held, m.written, m.entryOps, m.leaderships, m.unknown, m.rounds, m.refusedEntries, m.mismatches,
 		m.rejected, m.released, m.told, newAdmission(n), newFlowGauges(n),
 		gauge("raft_leader", "1 while this node leads.", func() float64 {
 			if n.leading() != nil {

@@ -23,6 +23,7 @@ func TestAllocs(t *testing.T) {
 	row, lease := m.jobs.edit(id), m.jobs.edit(leased)
 	q := m.queues.edit(row.spec.Queue)
 	m.ledger.settle()
+	kept := (&tombRow{id: id, worker: "w", seq: 1}).keep(&m.ledger.enc, &texts{})
 	for _, c := range []struct {
 		what string
 		run  func()
@@ -50,6 +51,10 @@ func TestAllocs(t *testing.T) {
 			m.timers.lease.set("x", 5, 0)
 		}},
 		{"an outcome", func() { m.became(rota.Queued, false) }},
+		{"a tombstone's bytes, hashed and read", func() {
+			m.ledger.hashTomb(kept)
+			_ = kept.row()
+		}},
 		{"when a lease ends", func() { leaseDue(m.leases.get(string(lease.lease[:])), m.workers.get("w")) }},
 	} {
 		c.run()

@@ -31,7 +31,10 @@ func (m *Machine) round(op *fsmpb.Round) *fsmpb.Outcome {
 	}
 	m.head.epoch++
 	height := rota.Index(op.GetHeight())
-	seed := sched.MatchSeed(m.head.cluster, op.GetEpoch(), height, m.head.beacon)
+	var seed sched.Hash
+	if len(op.GetPairs()) > 0 { // where queues are many, most rounds of an entry place nothing
+		seed = sched.MatchSeed(m.head.cluster, op.GetEpoch(), height, m.head.beacon)
+	}
 	placed, since := 0, q.sinceInterleave
 	for _, p := range op.GetPairs() {
 		j := m.jobs.get(rota.JobID(p.GetJob()))
@@ -41,7 +44,7 @@ func (m *Machine) round(op *fsmpb.Round) *fsmpb.Outcome {
 				Worker: rota.WorkerID(p.GetWorker()), Epoch: op.GetEpoch(), Check: why, Text: why})
 			continue
 		}
-		m.assign(m.jobs.edit(j.spec.ID), rota.WorkerID(p.GetWorker()), seed, rota.Decision{Seed: seed[:],
+		m.assign(m.jobs.change(j.spec.ID, j), rota.WorkerID(p.GetWorker()), seed, rota.Decision{Seed: seed[:],
 			Epoch: op.GetEpoch(), Height: height, Score: rota.Score(p.GetScore()), Rank: p.GetRank(),
 			Reasoning: rota.Reasoning{Rule: rota.ReasoningRule(p.GetRule()), N: p.GetN(), Of: p.GetOf()}})
 		placed++
@@ -62,18 +65,19 @@ func (m *Machine) round(op *fsmpb.Round) *fsmpb.Outcome {
 		m.changeHold(h, op.GetEpoch())
 	}
 	m.noteRound(name, placed)
-	return &fsmpb.Outcome{}
+	return m.became(rota.JobNone, false)
 }
 
 // noteRound counts what a queue's rounds placed in this entry: it may have two,
 // the first of them for those that go before all rounds.
 func (m *Machine) noteRound(name rota.QueueName, placed int) {
-	for i := range m.rounds {
-		if m.rounds[i].queue == name {
-			m.rounds[i].placed += placed
-			return
-		}
+	// What an earlier entry left there is told by the name.
+	at := &m.registry.queues[name].round
+	if *at < len(m.rounds) && m.rounds[*at].queue == name {
+		m.rounds[*at].placed += placed
+		return
 	}
+	*at = len(m.rounds)
 	m.rounds = append(m.rounds, roundDone{name, placed})
 }
 
@@ -110,7 +114,7 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	l.queue, l.tenant, l.domain, l.typ = j.spec.Queue, j.spec.Tenant, j.spec.Domain, j.spec.Type
 	l.cpu, l.memory, l.index = j.spec.CPUMilli, j.spec.MemoryBytes, m.at
 	l.ID = sched.LeaseID(j.spec.ID, worker, j.attempt, seed)
-	l.key = string(l.ID[:])
+	l.key = m.keys.keep(l.ID[:])
 	l.Token = rota.Token{Incarnation: h.incarnation, Counter: h.tokens}
 	l.Job, l.Worker, l.Session, l.Attempt, l.State = j.spec.ID, w.spec.ID, w.session, j.attempt, rota.LeaseActive
 	l.Started, l.AckBy, l.Deadline = h.clock, h.clock+rota.Clock(p.AckTimeoutMs), h.clock+rota.Clock(p.LeaseMs)
@@ -138,7 +142,6 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	m.noteGoing(l)
 	m.registry.supply.Take(worker, l.cpu, l.memory)
 	m.registry.supply.Received(worker, w.sinceTurn)
-	m.share(l.queue, l.tenant, 1)
 	m.countEndless(l, p, 1)
 	m.takeUnits(w, l, max(j.spec.Units, 1))
 	m.openTenant(l)
@@ -146,6 +149,7 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	m.takeDomain(l)
 
 	m.move(j, rota.Assigned)
+	m.share(l.queue, l.tenant, 1) // now that its lane, often its tenant's last, is out of the order
 	m.own(j)
 	j.lease = l.ID
 	j.progress, j.note, j.progressAt = 0, "", 0 // an earlier attempt's

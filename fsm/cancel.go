@@ -99,7 +99,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	if err := m.admitClass(spec); err != nil {
 		return refused(err)
 	}
-	m.dropTomb(t)
+	m.tombs.drop(id, t.seq)
 	m.head.jobSeq++
 	kept := m.specs.keep(spec)
 	j := m.newJob()

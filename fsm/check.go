@@ -99,7 +99,14 @@ func (c *checker) filed(j *jobRow) {
 		c.fault("I4: job %s is %s, filed in a lane: %v", j.spec.ID, j.state, j.item != nil)
 		return
 	}
-	if q := c.m.queues.get(j.spec.Queue); j.item != nil && q != nil && *j.item != c.m.itemOf(j, &q.policy) {
+	q := c.m.queues.get(j.spec.Queue)
+	if j.item == nil || q == nil {
+		return
+	}
+	is, of := *j.item, c.m.itemOf(j, &q.policy)
+	same := (is.TierPlace == nil) == (of.TierPlace == nil) && (is.TierPlace == nil || *is.TierPlace == *of.TierPlace)
+	is.TierPlace, of.TierPlace = nil, nil
+	if !same || is != of {
 		c.fault("I4: job %s is filed otherwise than its row says", j.spec.ID)
 	}
 }
@@ -181,7 +188,13 @@ func (c *checker) queues() {
 	})
 	c.blocked(counts)
 	busy, sharing := 0, 0
+	if n := len(m.queues.known); n != m.queues.len() {
+		c.fault("I4: %d queues are found by name, %d are there", n, m.queues.len())
+	}
 	m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
+		if m.queues.known[name] != q {
+			c.fault("I4: queue %s is not found by its name", name)
+		}
 		n, i := counts[name], m.registry.queues[name]
 		if n.blocked != q.blocked || n.delayed != q.delayed || n.queued != q.queued || n.assigned != q.assigned ||
 			n.running != q.running {
@@ -230,8 +243,8 @@ func (c *checker) share(l *leaseRow) {
 
 func (c *checker) terminal() {
 	m := c.m
-	if m.tombs.len() != m.timers.tombOrder.Len() {
-		c.fault("I4: %d tombstones in an order of %d", m.tombs.len(), m.timers.tombOrder.Len())
+	if m.tombs.len() != m.tombs.order.n {
+		c.fault("I4: %d tombstones in an order of %d", m.tombs.len(), m.tombs.order.n)
 	}
 	// Every life of a job is under way, or ended under a number of its own.
 	if live := uint64(m.jobs.len()); m.head.jobSeq != live+m.head.tombSeq {
@@ -241,8 +254,8 @@ func (c *checker) terminal() {
 		if !t.state.Terminal() {
 			c.fault("I7: tombstone %s is %s", id, t.state)
 		}
-		if r, staged := m.staged.records.Get(t.seq); staged && r.ended.id != id {
-			c.fault("I8: tombstone %s has the number of the record of %s", id, r.ended.id)
+		if r, staged := m.staged.records.Get(t.seq); staged && r.ended.treeKey() != id {
+			c.fault("I8: tombstone %s has the number of the record of %s", id, r.ended.treeKey())
 		}
 		if t.seq > m.head.tombSeq || t.finished > m.head.clock {
 			c.fault("I6: tombstone %s is of the future", id)
@@ -255,8 +268,8 @@ func (c *checker) terminal() {
 	var bytes int64
 	m.staged.records.Scan(func(seq uint64, r *record) bool {
 		bytes += r.bytes()
-		if seq != r.ended.seq || seq > m.head.tombSeq || r.spec.ID != r.ended.id {
-			c.fault("I8: staged record %d is that of job %s, ended as number %d", seq, r.spec.ID, r.ended.seq)
+		if t := r.ended.row(); seq != t.seq || seq > m.head.tombSeq || r.spec.ID != t.id {
+			c.fault("I8: staged record %d is that of job %s, ended as number %d", seq, r.spec.ID, t.seq)
 		}
 		return true
 	})
@@ -328,7 +341,7 @@ func (c *checker) digest() {
 	m.leases.scan(func(_ string, r *leaseRow) bool { add(tagLease, r); return true })
 	m.workers.scan(func(_ rota.WorkerID, r *workerRow) bool { add(tagWorker, r); return true })
 	m.queues.scan(func(_ rota.QueueName, r *queueRow) bool { add(tagQueue, r); return true })
-	m.tombs.scan(func(_ rota.JobID, r *tombRow) bool { add(tagTomb, r); return true })
+	m.tombs.tree.Scan(func(_ rota.JobID, t tomb) bool { l.add(l.hashTomb(t)); return true })
 	m.nodes.scan(func(_ rota.NodeID, r *nodeRow) bool { add(tagNode, r); return true })
 	m.holds.scan(func(_ rota.JobID, r *holdRow) bool { add(tagHold, r); return true })
 	m.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { add(tagTenant, r); return true })

@@ -3,6 +3,7 @@ package fsm
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"github.com/rotasched/rota"
 )
@@ -11,10 +12,35 @@ import (
 // what snapshots carry. Integers are varints, strings length-prefixed; there is
 // exactly one encoding of a row. Protobuf was refused here, as it promises no
 // canonical form.
-type encoder struct{ b []byte }
+type encoder struct {
+	b []byte
+	// values is room for a policy's.
+	values []int64
+}
 
-func (e *encoder) uint(v uint64) { e.b = binary.AppendUvarint(e.b, v) }
-func (e *encoder) int(v int64)   { e.b = binary.AppendVarint(e.b, v) }
+// uint writes a varint, as binary.AppendUvarint does: most are of one byte, and room is
+// asked for once for the others.
+func (e *encoder) uint(v uint64) {
+	if v < 0x80 {
+		e.b = append(e.b, byte(v))
+		return
+	}
+	e.long(v)
+}
+
+func (e *encoder) long(v uint64) {
+	b, n := slices.Grow(e.b, binary.MaxVarintLen64), len(e.b)
+	b = b[:n+binary.MaxVarintLen64]
+	for ; v >= 0x80; v >>= 7 {
+		b[n] = byte(v) | 0x80
+		n++
+	}
+	b[n] = byte(v)
+	e.b = b[:n+1]
+}
+
+func (e *encoder) int(v int64) { e.uint(uint64(v)<<1 ^ uint64(v>>63)) }
+
 func (e *encoder) bool(v bool) {
 	if v {
 		e.b = append(e.b, 1)

@@ -21,6 +21,8 @@ type decision struct {
 	// are theirs.
 	lots  []sched.Lot
 	names []rota.QueueName
+	// slab are rounds that are made but not yet begun.
+	slab []fsmpb.Round
 }
 
 // Decide computes the next entry of rounds on the present state (SPEC §7.2): a
@@ -47,17 +49,21 @@ func (m *Machine) decide(most int, watched rota.JobID) ([]*fsmpb.Round, *sched.D
 	if watched != "" {
 		d.draft.Watch(watched)
 	}
+	busy := m.registry.busy.Len()
+	d.lots, d.names = make([]sched.Lot, 0, busy), make([]rota.QueueName, 0, busy)
+	stats := m.stats // one value for all
 	m.registry.busy.Scan(func(t turn) bool {
-		if !m.queues.get(t.name).policy.Paused {
-			d.lots, d.names = append(d.lots, m.lot(t.name)), append(d.names, t.name)
+		if p := &m.queues.get(t.name).policy; !p.Paused {
+			d.lots = append(d.lots, sched.Lot{Pending: m.registry.queues[t.name].pending, Policy: p, Queue: t.name, Stats: stats})
+			d.names = append(d.names, t.name)
 		}
 		return true
 	})
 	d.withhold()
 	d.keptRoom()
-	for _, name := range d.names {
+	for i, name := range d.names {
 		if d.placed < most && m.registry.supply.HasRoom(name) {
-			d.queue(name)
+			d.queue(&d.lots[i])
 		}
 	}
 	preempted := d.preempts()
@@ -111,7 +117,9 @@ func (d *decision) withhold() {
 
 // doomed says of a pair that its job is not to be leased any more, as its workflow is
 // ending: the draw passes over so many of them and no more.
-func (d *decision) doomed(p sched.Pair) bool { return d.m.doomed(d.m.jobs.get(p.Item.ID)) }
+func (d *decision) doomed(p sched.Pair) bool {
+	return d.m.workflows.len() > 0 && d.m.doomed(d.m.jobs.get(p.Item.ID))
+}
 
 // early adds a pair that goes before all rounds, in an operation before theirs:
 // what follows in the entry is decided, and checked, after it.
@@ -129,20 +137,28 @@ func (d *decision) early(pair sched.Pair) {
 // round begins the next round.
 func (d *decision) round(queue rota.QueueName) *fsmpb.Round {
 	d.epoch++
-	r := &fsmpb.Round{Epoch: d.epoch, Height: uint64(d.m.head.index), Queue: string(queue)}
+	if len(d.slab) == 0 {
+		d.slab = make([]fsmpb.Round, max(1, min(len(d.names), 64)))
+	}
+	r := &d.slab[0]
+	d.slab = d.slab[1:]
+	r.Epoch, r.Height, r.Queue = d.epoch, uint64(d.m.head.index), string(queue)
 	d.rounds = append(d.rounds, r)
 	return r
 }
 
 // queue decides a queue's own round.
-func (d *decision) queue(name rota.QueueName) {
-	m, q := d.m, d.m.queues.get(name)
-	r := d.round(name)
-	pairs := d.draft.Round(m.registry.queues[name].pending, sched.RoundInput{
-		Queue: name, Stats: m.stats,
+func (d *decision) queue(lot *sched.Lot) {
+	r := d.round(lot.Queue)
+	if !d.draft.HasRoom(lot.Queue) {
+		return // The round is told all the same. Where queues are many, most are such.
+	}
+	m, q := d.m, d.m.queues.get(lot.Queue)
+	pairs := d.draft.Round(lot.Pending, sched.RoundInput{
+		Queue: lot.Queue, Stats: lot.Stats,
 		Seed: sched.MatchSeed(m.head.cluster, d.epoch, m.head.index, m.head.beacon), Now: m.head.clock,
-		Policy: &q.policy, Cursor: q.placed + d.before[name], Limit: min(int(q.policy.BatchSize), d.most-d.placed),
-		Interleave: q.interleaves(d.before[name])})
+		Policy: &q.policy, Cursor: q.placed + d.before[lot.Queue], Limit: min(int(q.policy.BatchSize), d.most-d.placed),
+		Interleave: q.interleaves(d.before[lot.Queue])})
 	for i := range pairs {
 		if !d.doomed(pairs[i]) {
 			r.Pairs = append(r.Pairs, pairOp(&pairs[i]))

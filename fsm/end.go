@@ -118,15 +118,13 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, output
 
 	m.evictTombs(rota.TombstoneCap - 1)
 	m.head.tombSeq++
-	t := &tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
-		attempt: j.attempt, outputDigest: digest, submitted: j.submitted, finished: m.head.clock,
+	t := tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
+		attempt: j.attempt, outputDigest: string(digest), submitted: j.submitted, finished: m.head.clock,
 		finishedDate: m.head.date(), seq: m.head.tombSeq, freeAt: j.freeAt}
 	if n := len(j.attempts); n > 0 {
 		t.lease, t.worker = j.attempts[n-1].Lease, j.attempts[n-1].Worker
 	}
-	m.tombs.insert(id, t)
-	m.timers.tombOrder.Set(t.seq, id)
-	m.staged.add(&record{ended: t, spec: j.spec, enqueued: j.enqueued, firstLease: j.firstLease, submitDate: j.submittedDate,
+	m.staged.add(&record{seq: t.seq, ended: m.tombs.insert(&t), spec: j.spec, enqueued: j.enqueued, firstLease: j.firstLease, submitDate: j.submittedDate,
 		err: j.lastError, attempts: j.attempts, progress: j.progress, note: j.note, output: output})
 	m.endVertex(j, state, why)
 }
@@ -134,16 +132,11 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, output
 // evictTombs forgets the oldest tombstones beyond most (SPEC §9.4).
 func (m *Machine) evictTombs(most int) {
 	for m.tombs.len() > most {
-		_, oldest, ok := m.timers.tombOrder.Min()
+		seq, oldest, ok := m.tombs.order.first()
 		if !ok {
 			return
 		}
-		m.dropTomb(m.tombs.get(oldest))
+		m.tombs.drop(oldest, seq)
 		m.head.droppedTombs++
 	}
-}
-
-func (m *Machine) dropTomb(t *tombRow) {
-	m.timers.tombOrder.Delete(t.seq)
-	m.tombs.drop(t.id)
 }

@@ -249,7 +249,7 @@ func (m *Machine) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 	j.workflow, j.vertex, j.prior, j.data = f.id, number, v.prior, f.data(v)
 	if t := m.tombs.get(id); t != nil { // of a workflow of that id that is forgotten
 		j.prior = t.seq
-		m.dropTomb(t)
+		m.tombs.drop(id, t.seq)
 	}
 	m.head.jobSeq++
 	j.seq = m.head.jobSeq

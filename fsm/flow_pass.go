@@ -87,7 +87,7 @@ func (m *Machine) takeBack(f *flow, r *workflowRow, number uint32) bool {
 	v.worker, v.attempt, v.assigned, v.assignedAt = "", 0, 0, 0
 	if t := m.tombs.get(v.spec.ID); t != nil {
 		v.prior = t.seq
-		m.dropTomb(t)
+		m.tombs.drop(t.id, t.seq)
 	}
 	for _, c := range f.children[number] {
 		f.lost[c]--

@@ -18,7 +18,7 @@ type Frozen struct {
 	leases  *tree[string, *leaseRow]
 	workers *tree[rota.WorkerID, *workerRow]
 	queues  *tree[rota.QueueName, *queueRow]
-	tombs   *tree[rota.JobID, *tombRow]
+	tombs   *tree[rota.JobID, tomb]
 	nodes   *tree[rota.NodeID, *nodeRow]
 	holds   *tree[rota.JobID, *holdRow]
 	tenants *tree[rota.TenantID, *tenantRow]
@@ -52,7 +52,7 @@ func (f *Frozen) Rows() int { return f.jobs.Len() + f.leases.Len() + f.tombs.Len
 // staged record, in order: an archive must account for each.
 func (f *Frozen) Unstaged() []uint64 {
 	seqs := make([]uint64, 0, f.tombs.Len())
-	f.tombs.Scan(func(_ rota.JobID, t *tombRow) bool {
+	scanTombs(f.tombs, "", func(_ rota.JobID, t *tombRow) bool {
 		if _, staged := f.staged.Get(t.seq); !staged {
 			seqs = append(seqs, t.seq)
 		}
@@ -140,7 +140,7 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 		})
 	}
 	if err == nil && !planted.dedupeNotInSnapshot() {
-		f.tombs.Scan(func(_ rota.JobID, r *tombRow) bool { return put(tagTomb, func() { r.canonical(&e) }) })
+		f.tombs.Scan(func(_ rota.JobID, t tomb) bool { return put(tagTomb, func() { e.b = append(e.b, t...) }) })
 	}
 	if err == nil {
 		f.staged.Scan(func(_ uint64, r *record) bool { return put(tagRecord, func() { encodeEnded(&e, r) }) })
@@ -215,7 +215,7 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		fresh = m.vertices.load(r.key, r)
 	case tagTomb:
 		r := decodeTomb(d)
-		fresh = m.tombs.load(r.id, r)
+		fresh = m.tombs.load(r)
 	case tagRecord:
 		r := decodeEnded(d)
 		fresh = m.staged.load(r)
@@ -311,10 +311,6 @@ func (m *Machine) derive() error {
 			m.registry.preempting++
 		}
 		m.registry.supply.Hold(h.worker, true)
-		return true
-	})
-	m.tombs.scan(func(id rota.JobID, t *tombRow) bool {
-		m.timers.tombOrder.Set(t.seq, id)
 		return true
 	})
 	return m.deriveLimits()

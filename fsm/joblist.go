@@ -11,7 +11,7 @@ import (
 type JobList struct {
 	jobs   *tree[rota.JobID, *jobRow]
 	leases *tree[string, *leaseRow]
-	tombs  *tree[rota.JobID, *tombRow]
+	tombs  *tree[rota.JobID, tomb]
 	staged *btree.Map[uint64, *record]
 
 	workflows *tree[rota.WorkflowID, *workflowRow]
@@ -171,7 +171,7 @@ func (p *pager) ended(h History) {
 		mark, archived = h.Next(mark.ID)
 		return true
 	}
-	p.tombs.Ascend(from, func(id rota.JobID, t *tombRow) bool {
+	scanTombs(p.tombs, from, func(id rota.JobID, t *tombRow) bool {
 		if id == from {
 			return true
 		}

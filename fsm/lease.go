@@ -65,7 +65,7 @@ func (m *Machine) late(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if t := m.tombs.get(id); t != nil {
 		own := bytes.Equal(t.lease[:], op.GetLease()) && !t.lease.IsZero() && t.worker == rota.WorkerID(op.GetWorker())
 		return lateOutcome(op, own, t.state, t.reason, verb == rota.VerbComplete && t.state == rota.Completed &&
-			bytes.Equal(t.outputDigest, outputDigest(op)))
+			t.outputDigest == string(outputDigest(op)))
 	}
 	if j := m.jobs.get(id); j != nil {
 		for i := len(j.attempts) - 1; i >= 0; i-- {
@@ -125,7 +125,7 @@ func (m *Machine) ack(l *leaseRow) *fsmpb.Outcome {
 // acknowledge makes a job RUNNING. A lease that its completion acknowledges is over
 // within the operation: its timer stays where it is, to be taken out at once.
 func (m *Machine) acknowledge(l *leaseRow, implied bool) *leaseRow {
-	l = m.leases.edit(l.key)
+	l = m.leases.change(l.key, l)
 	l.Acked, l.implied = m.head.clock, implied
 	if !implied {
 		m.timeLease(l)
@@ -192,7 +192,10 @@ func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if l.Acked == 0 {
 		l = m.acknowledge(l, true)
 	}
-	digest = outputDigest(op)
+	if len(digest) == 0 {
+		m.digest = sha256.Sum256(output)
+		digest = m.digest[:]
+	}
 	if want := m.jobs.get(l.Job).spec.ExpectedDigest; len(want) != 0 && !bytes.Equal(want, digest) {
 		m.outcome(l, outcomeProofInvalid)
 		state := m.endLease(l, rota.ProofInvalid, "output digest differs from expected_digest")

@@ -16,7 +16,7 @@ type Machine struct {
 	leases  table[string, leaseRow, *leaseRow]
 	workers table[rota.WorkerID, workerRow, *workerRow]
 	queues  table[rota.QueueName, queueRow, *queueRow]
-	tombs   table[rota.JobID, tombRow, *tombRow]
+	tombs   tombs
 	nodes   table[rota.NodeID, nodeRow, *nodeRow]
 	holds   table[rota.JobID, holdRow, *holdRow]
 	tenants table[rota.TenantID, tenantRow, *tenantRow]
@@ -52,9 +52,12 @@ type Machine struct {
 	scratch []byte
 	opener  opener
 	specs   specs
-	// payloads are texts of events; items and lives are room for jobs. answers
-	// are the outcomes that most verbs have, shared by all that have them.
+	// payloads are texts of events, keys of leases; digest is room for an output's; items
+	// and lives are room for jobs. answers are the outcomes that most verbs have, shared by
+	// all that have them.
 	payloads texts
+	keys     texts
+	digest   [32]byte
 	items    []*sched.Item
 	lives    []*jobLife
 	answers  [2][rota.Cancelled + 1]*fsmpb.Outcome
@@ -100,17 +103,19 @@ func NewKnowing(version uint32) *Machine {
 	m := &Machine{knows: version}
 	m.head.rules = FirstRules
 	m.jobs.tag, m.leases.tag, m.workers.tag = tagJob, tagLease, tagWorker
-	m.queues.tag, m.tombs.tag, m.nodes.tag = tagQueue, tagTomb, tagNode
+	m.queues.tag, m.nodes.tag = tagQueue, tagNode
 	m.jobs.l, m.leases.l, m.workers.l = &m.ledger, &m.ledger, &m.ledger
 	m.queues.l, m.tombs.l, m.nodes.l = &m.ledger, &m.ledger, &m.ledger
 	m.holds.tag, m.tenants.tag, m.meters.tag, m.domains.tag, m.types.tag = tagHold, tagTenant, tagMeter, tagDomain, tagType
 	m.holds.l, m.tenants.l, m.meters.l, m.domains.l, m.types.l = &m.ledger, &m.ledger, &m.ledger, &m.ledger, &m.ledger
 	m.workflows.tag, m.workflows.l = tagWorkflow, &m.ledger
 	m.vertices.tag, m.vertices.l = tagVertex, &m.ledger
-	// Records that wait for the archive keep tombstones, so those are never mutable; the
-	// other tables change too seldom to matter.
+	// The other tables change too seldom to matter. Where workers, queues or tenants are
+	// many, each entry changes others of them, so that nearly every operation would copy a row.
 	m.jobs.mutable, m.leases.mutable = true, true
+	m.workers.mutable, m.queues.mutable, m.tenants.mutable = true, true, true
 	m.jobs.empty = m.emptyJob
+	m.queues.known = make(map[rota.QueueName]*queueRow)
 	m.registry.reset()
 	m.timers.reset()
 	m.flows.reset()
@@ -153,6 +158,8 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 	m.ledger.settle()
 	m.jobs.recycle()
 	m.leases.recycle()
+	m.workers.recycle()
+	m.tenants.recycle() // queues are never dropped
 	a.Events, a.Sweep, a.Rules = m.events, m.sweep, m.head.rules
 	a.Term, a.Clock, a.Stamped, a.Digest = m.head.term, m.head.clock, m.stamped, m.ledger.sum
 	return a, nil

@@ -97,6 +97,9 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 	// The twin copies every row that it changes, as what was frozen a moment ago must stay.
 	b.twin.jobs.freeze()
 	b.twin.leases.freeze()
+	b.twin.workers.freeze()
+	b.twin.queues.freeze()
+	b.twin.tenants.freeze()
 	want, err := b.twin.Apply(index, logTerm, data)
 	if err != nil {
 		b.t.Fatalf("apply to the twin: %v", err)

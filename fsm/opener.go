@@ -20,6 +20,7 @@ type opener struct {
 	list    []*fsmpb.Op
 	submits []submitRoom
 	leases  []leaseRoom
+	rounds  []roundRoom
 	pairs   []fsmpb.Pair
 	// ids are those of new jobs; brief are texts that no row keeps.
 	ids, brief texts
@@ -44,8 +45,14 @@ type leaseRoom struct {
 	lease fsmpb.LeaseOp
 }
 
+type roundRoom struct {
+	op    fsmpb.Op
+	kind  fsmpb.Op_Round
+	round fsmpb.Round
+}
+
 // wordsMost bounds the words that are kept: beyond it they are begun anew.
-const wordsMost = 1 << 12
+const wordsMost = 1 << 15
 
 // decode reads the body of an envelope.
 func (o *opener) decode(body []byte) (*fsmpb.Entry, error) {
@@ -108,7 +115,8 @@ func (o *opener) begin(ops int) {
 	if cap(o.submits) < ops { // both at their most: none may move while it is filled
 		o.submits, o.leases = make([]submitRoom, 0, ops), make([]leaseRoom, 0, ops)
 	}
-	o.list, o.submits, o.leases, o.pairs = o.list[:0], o.submits[:0], o.leases[:0], o.pairs[:0]
+	o.list, o.submits, o.leases = o.list[:0], o.submits[:0], o.leases[:0]
+	o.rounds, o.pairs = o.rounds[:0], o.pairs[:0]
 }
 
 // op reads one operation.
@@ -123,8 +131,8 @@ func (o *opener) op(b []byte) (*fsmpb.Op, bool) {
 				return &r.op, true
 			}
 		case opRound:
-			if op, ok := o.round(f.bytes); ok {
-				return op, true
+			if r := o.roundRoom(); o.round(r, f.bytes) {
+				return &r.op, true
 			}
 		case opLease:
 			o.leases = o.leases[:len(o.leases)+1]
@@ -273,7 +281,7 @@ func (o *opener) lease(r *leaseRoom, b []byte) bool {
 		case 7:
 			l.Output = append([]byte(nil), f.bytes...)
 		case 8:
-			l.OutputDigest = append([]byte(nil), f.bytes...)
+			l.OutputDigest = f.bytes // tombstones too
 		case 9:
 			l.Text, ok = text(f)
 		case 10:

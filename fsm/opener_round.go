@@ -11,13 +11,23 @@ const (
 	roundEpoch, roundHeight, roundQueue, roundPairs = 1, 2, 3, 4
 )
 
+// roundRoom is room for one more round. An entry mostly has one, and where queues are many
+// hundreds; what was given of the old room stays there when it is used up.
+func (o *opener) roundRoom() *roundRoom {
+	if len(o.rounds) == cap(o.rounds) {
+		o.rounds = make([]roundRoom, 0, max(1, 2*cap(o.rounds)))
+	}
+	o.rounds = o.rounds[:len(o.rounds)+1]
+	return &o.rounds[len(o.rounds)-1]
+}
+
 // round reads a round: its pairs, of which each job has one, into room that is kept.
-func (o *opener) round(b []byte) (*fsmpb.Op, bool) {
+func (o *opener) round(room *roundRoom, b []byte) bool {
 	n := 0
 	for rest := b; len(rest) > 0; {
 		f, ok := nextField(&rest)
 		if !ok || (f.kind == protowire.BytesType) != (f.number >= roundQueue) || f.number > roundPairs {
-			return nil, false
+			return false
 		}
 		if f.number == roundPairs {
 			n++
@@ -26,7 +36,11 @@ func (o *opener) round(b []byte) (*fsmpb.Op, bool) {
 	if cap(o.pairs)-len(o.pairs) < n { // what was given of the old room stays there
 		o.pairs = make([]fsmpb.Pair, 0, n)
 	}
-	r := &fsmpb.Round{Pairs: make([]*fsmpb.Pair, 0, n)}
+	r := &room.round
+	r.Reset()
+	if n > 0 {
+		r.Pairs = make([]*fsmpb.Pair, 0, n)
+	}
 	for len(b) > 0 {
 		f, _ := nextField(&b)
 		ok := true
@@ -44,10 +58,11 @@ func (o *opener) round(b []byte) (*fsmpb.Op, bool) {
 			r.Pairs = append(r.Pairs, p)
 		}
 		if !ok {
-			return nil, false
+			return false
 		}
 	}
-	return &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}}, true
+	room.kind.Round, room.op.Op = r, &room.kind
+	return true
 }
 
 func (o *opener) pair(p *fsmpb.Pair, b []byte) bool {

@@ -32,13 +32,16 @@ func (m *Machine) inform(i *queueIndex, q *queueRow, tenant rota.TenantID) {
 	}
 	i.note(tenant, want)
 	if want.weight != had.weight {
-		i.share(tenant, want.weight)
+		i.share(tenant, i.open[tenant], want.weight)
 	}
 }
 
 // share tells the lanes a tenant's open leases and weight.
-func (i *queueIndex) share(tenant rota.TenantID, weight int64) {
-	i.pending.SetShare(tenant, i.open[tenant], weight)
+func (i *queueIndex) share(tenant rota.TenantID, open, weight int64) {
+	i.pending.SetShare(tenant, open, weight)
+	if len(i.told) == 0 && weight == 1 {
+		return // as mostly
+	}
 	if t, ok := i.told[tenant]; ok || weight != 1 {
 		i.note(tenant, told{t.parked, weight})
 	}

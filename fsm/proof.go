@@ -42,7 +42,7 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 	}
 	m.blame(t, op.GetReason())
 	if again == nil {
-		m.tombs.edit(id).reason = rota.ProofRejected
+		m.tombs.reject(id)
 		return &fsmpb.Outcome{JobState: uint32(rota.Completed)}
 	}
 	return &fsmpb.Outcome{JobState: uint32(m.rerun(t, again, op.GetReason()))}
@@ -116,7 +116,7 @@ func slashPayload(penalty, stake int64, why rota.Reason) string {
 func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, text string) rota.JobState {
 	q := m.queues.edit(t.queue)
 	q.count(rota.Running, 1)
-	m.dropTomb(t)
+	m.tombs.drop(t.id, t.seq)
 	m.head.jobSeq++
 	kept := m.specs.keep(spec)
 	j := m.newJob()

@@ -140,6 +140,40 @@ func TestRound(t *testing.T) {
 			t.Fatalf("events %s\nwanted %s", got, want)
 		}
 	})
+	t.Run("is_told_of_queues_that_nothing_is_left_for", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		const queues = 5
+		all := func(s *rota.WorkerSpec) {
+			for i := range queues {
+				s.Queues = append(s.Queues, rota.QueueName(fmt.Sprint("q", i)))
+			}
+		}
+		for i := range queues {
+			b.ok(queueOp(fmt.Sprint("q", i)))
+		}
+		b.worker("w", 2, all)
+		for i := range 2 * queues {
+			b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) { s.Queue = rota.QueueName(fmt.Sprint("q", i%queues)) })
+		}
+		// The first queue takes both slots. The others' rounds count, and settle their turns.
+		rounds, text := b.Decide(1000), ""
+		for _, r := range rounds {
+			text += fmt.Sprint(r.Epoch, " ", r.Queue, " ", len(r.Pairs), "; ")
+		}
+		if want := "1 q0 2; 2 q1 0; 3 q2 0; 4 q3 0; 5 q4 0; "; text != want {
+			t.Fatalf("rounds %s\nwanted %s", text, want)
+		}
+		b.entry(opsOf(rounds)...)
+		if len(b.rounds) != queues || b.rounds[0].placed != 2 {
+			t.Fatalf("noted %v", b.rounds)
+		}
+		// Two rounds of a queue in one entry are noted as one.
+		b.entry(opsOf([]*fsmpb.Round{{Epoch: 6, Queue: "q1"}, {Epoch: 7, Queue: "q3"}, {Epoch: 8, Queue: "q1"}})...)
+		if len(b.rounds) != 2 {
+			t.Fatalf("noted %v", b.rounds)
+		}
+	})
 	t.Run("refuses_epochs_out_of_order", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)

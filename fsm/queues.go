@@ -106,7 +106,7 @@ func (m *Machine) refile(q *queueRow, i *queueIndex) {
 	})
 	m.leases.scan(func(_ string, l *leaseRow) bool {
 		if l.queue == q.name {
-			i.share(l.tenant, m.limitsOf(l.tenant).Weight)
+			i.share(l.tenant, i.open[l.tenant], m.limitsOf(l.tenant).Weight)
 		}
 		return true
 	})

@@ -37,6 +37,8 @@ type queueIndex struct {
 	told map[rota.TenantID]told
 	// turn is where the queue stands in busy; zero if it does not.
 	turn turn
+	// round is its place among the rounds of the entry, if it has one there.
+	round int
 	// promoteDue is where it stands in the timers of promotion.
 	promoteDue rota.Clock
 	// tiers counts the QUEUED jobs by the tier of their priority.
@@ -167,7 +169,7 @@ func (m *Machine) itemOf(j *jobRow, p *rota.QueuePolicy) sched.Item {
 		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, m.limitsOf(j.spec.Tenant).Tier, j.enqueued),
 		Enqueued: j.enqueued, Queued: j.queuedAt, Attempt: j.attempt, SizeBytes: size, Data: j.data}
 	if p.Ranking == rota.RankAdaptive {
-		item.Tier, item.TierAt, item.TierSeq = j.tier, j.tierAt, j.tierSeq
+		item.TierPlace = &sched.TierPlace{Tier: j.tier, TierAt: j.tierAt, TierSeq: j.tierSeq}
 	}
 	return item
 }
@@ -245,7 +247,7 @@ func (m *Machine) share(queue rota.QueueName, tenant rota.TenantID, by int64) {
 	} else {
 		i.open[tenant] = n
 	}
-	i.share(tenant, m.limitsOf(tenant).Weight)
+	i.share(tenant, n, m.limitsOf(tenant).Weight)
 }
 
 // classified is what jobs that share their spec have in common: their class, which holds until

@@ -205,7 +205,8 @@ type queueRow struct {
 func (r *queueRow) canonical(e *encoder) {
 	e.str(string(r.name))
 	e.str(r.policy.Preset)
-	values := r.policy.Values()
+	e.values = r.policy.AppendValues(e.values[:0])
+	values := e.values
 	e.uint(uint64(len(values)))
 	for _, v := range values {
 		e.int(v)
@@ -249,7 +250,6 @@ func (r *queueRow) pending() int64 { return r.blocked + r.delayed + r.queued }
 
 // tombRow remembers a terminal job (SPEC §9.4).
 type tombRow struct {
-	rowMeta
 	id     rota.JobID
 	queue  rota.QueueName
 	typ    rota.JobType
@@ -261,7 +261,7 @@ type tombRow struct {
 	attempt      int32
 	lease        rota.LeaseID
 	worker       rota.WorkerID
-	outputDigest []byte
+	outputDigest string
 	submitted    rota.Clock
 	finished     rota.Clock
 	finishedDate rota.Date
@@ -282,7 +282,7 @@ func (r *tombRow) canonical(e *encoder) {
 	e.int(int64(r.attempt))
 	e.b = append(e.b, r.lease[:]...)
 	e.str(string(r.worker))
-	e.bytes(r.outputDigest)
+	e.str(r.outputDigest)
 	e.int(int64(r.submitted))
 	e.int(int64(r.finished))
 	e.int(int64(r.finishedDate))
@@ -301,7 +301,7 @@ func decodeTomb(d *decoder) *tombRow {
 	r.attempt = int32(d.int())
 	r.lease = d.leaseID()
 	r.worker = rota.WorkerID(d.str())
-	r.outputDigest = d.bytes()
+	r.outputDigest = d.str()
 	r.submitted = rota.Clock(d.int())
 	r.finished = rota.Clock(d.int())
 	r.finishedDate = rota.Date(d.int())
@@ -342,8 +342,9 @@ func decodeNode(d *decoder) *nodeRow {
 // record is a terminal job in full: on its way to an archive, and no part of
 // the digest (SPEC §2.5). It never changes.
 type record struct {
-	// ended is the tombstone as the job's end left it.
-	ended      *tombRow
+	// seq numbers the end; ended is the tombstone as the job's end left it.
+	seq        uint64
+	ended      tomb
 	spec       *keptSpec
 	enqueued   rota.Clock
 	firstLease rota.Clock

@@ -22,12 +22,19 @@ type staging struct {
 }
 
 func (s *staging) load(r *record) (fresh bool) {
-	if _, had := s.records.Get(r.ended.seq); had {
+	if _, had := s.records.Get(r.seq); had {
 		return false
 	}
-	s.records.Set(r.ended.seq, r)
-	s.bytes += r.bytes()
+	s.put(r)
 	return true
+}
+
+// put stages a record whose number is free, and tells its bytes.
+func (s *staging) put(r *record) int64 {
+	n := r.bytes()
+	s.records.Set(r.seq, r)
+	s.bytes += n
+	return n
 }
 
 func (s *staging) drop(seq uint64) bool {
@@ -41,8 +48,7 @@ func (s *staging) drop(seq uint64) bool {
 // add stages a record. Beyond RecordBytesCap the oldest are given up: their
 // tombstones stay, other nodes may have them, and the count tells.
 func (s *staging) add(r *record) {
-	s.load(r)
-	s.added += r.bytes()
+	s.added += s.put(r)
 	for s.bytes > rota.RecordBytesCap && s.records.Len() > 1 {
 		oldest, _, _ := s.records.Min()
 		s.drop(oldest)
@@ -67,7 +73,7 @@ func (s StagedRecord) Append(b []byte) []byte {
 
 // Mark tells what lists and retention must know of the record, without its encoding.
 func (s StagedRecord) Mark() (m Mark, ended rota.Date) {
-	t := s.rec.ended
+	t := s.rec.ended.row()
 	return Mark{ID: t.id, Seq: t.seq, Queue: t.queue, Tenant: t.tenant, Type: t.typ, State: t.state}, t.finishedDate
 }
 
@@ -82,7 +88,7 @@ func (m *Machine) Staged(limit int, maxBytes int64) []StagedRecord {
 		if maxBytes -= r.bytes(); len(list) >= limit || maxBytes < 0 && len(list) > 0 {
 			return false
 		}
-		list = append(list, StagedRecord{seq, r.ended.id, r})
+		list = append(list, StagedRecord{seq, r.spec.ID, r})
 		return true
 	})
 	return list
@@ -113,7 +119,7 @@ type Staging struct {
 func (m *Machine) Staging() Staging {
 	s := Staging{Records: m.staged.records.Len(), Bytes: m.staged.bytes, Dropped: m.staged.dropped, Last: m.head.tombSeq}
 	if seq, r, ok := m.staged.records.Min(); ok {
-		s.Oldest, s.Since = seq, r.ended.finished
+		s.Oldest, s.Since = seq, r.ended.row().finished
 	}
 	return s
 }
@@ -130,12 +136,12 @@ func (m *Machine) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
 	}
 	// Retention takes tombstones oldest first, so only records before the oldest can
 	// be without theirs: none, unless the archive is days behind.
-	oldest, _, any := m.timers.tombOrder.Min()
+	oldest, _, any := m.tombs.order.first()
 	m.staged.records.Scan(func(seq uint64, r *record) bool {
 		if any && seq >= oldest {
 			return false
 		}
-		if r.ended.id == id {
+		if r.spec.ID == id {
 			s, ok = StagedRecord{seq, id, r}, true
 		}
 		return true
@@ -154,7 +160,7 @@ func (m *Machine) Tombstone(id rota.JobID) (seq uint64, fading, ok bool) {
 	const moments, near = rota.Date(60_000), 100_000
 	fading = t.finishedDate+rota.GCHorizon <= m.head.date()+moments
 	if m.tombs.len() > rota.TombstoneCap-near {
-		oldest, _, _ := m.timers.tombOrder.Min()
+		oldest, _, _ := m.tombs.order.first()
 		fading = fading || t.seq < oldest+near
 	}
 	return t.seq, fading, true
@@ -200,18 +206,21 @@ type Ended struct {
 	Job rota.Job
 }
 
-func (r *record) words() Ended { return Ended{r.ended.seq, deadJob(r.ended, r)} }
+func (r *record) words() Ended {
+	t := r.ended.row()
+	return Ended{r.seq, deadJob(&t, r)}
+}
 
 // encodeEnded is a terminal job in full: its tombstone, then its record.
 func encodeEnded(e *encoder, r *record) {
-	r.ended.canonical(e)
+	e.b = append(e.b, r.ended...)
 	encodeRecord(e, r)
 }
 
 func decodeEnded(d *decoder) *record {
 	t := decodeTomb(d)
 	r := decodeRecord(d)
-	r.ended = t
+	r.seq, r.ended = t.seq, t.keep(&encoder{}, nil)
 	if s := r.spec; s.ID != t.id || s.Queue != t.queue || s.Type != t.typ || s.Tenant != t.tenant || !t.state.Terminal() {
 		d.fail()
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -278,36 +277,6 @@ func TestPage_mergesTheArchive(t *testing.T) {
 	}
 }
 
-// BenchmarkTombstones measures what a terminal job costs in memory once its
-// record is archived.
-func BenchmarkTombstones(b *testing.B) {
-	for range b.N {
-		const jobs = 200_000
-		m := newBench(b).Machine
-		index, now := m.head.index, m.head.clock
-		var before, after runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&before)
-		for i := 0; i < jobs; i += 500 {
-			var ops []*fsmpb.Op
-			for k := range 500 {
-				id := fmt.Sprintf("01K%023d", i+k)
-				ops = append(ops, submitOp(jobSpec(id)), cancelOp(id))
-			}
-			data, _ := Seal(&fsmpb.Entry{Term: 1, NowMs: int64(now), Ops: ops}, FirstRules)
-			index++
-			if _, err := m.Apply(index, 1, data); err != nil {
-				b.Fatal(err)
-			}
-			flushAll(m)
-		}
-		runtime.GC()
-		runtime.ReadMemStats(&after)
-		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/jobs, "B/tombstone")
-		runtime.KeepAlive(m)
-	}
-}
-
 // TestRecordBytesCountAllThatAUserFills: what a record holds of the heap is bounded
 // by what it counts for, whichever of a job's lists are filled to their limits.
 func TestRecordBytesCountAllThatAUserFills(t *testing.T) {
@@ -323,9 +292,9 @@ func TestRecordBytesCountAllThatAUserFills(t *testing.T) {
 			}
 		},
 	}
-	bare := (&record{ended: &tombRow{}, spec: new(specs).keep(jobSpec("j"))}).bytes()
+	bare := (&record{spec: new(specs).keep(jobSpec("j"))}).bytes()
 	for name, fill := range lists {
-		full := &record{ended: &tombRow{}, spec: new(specs).keep(jobSpec("j", fill))}
+		full := &record{spec: new(specs).keep(jobSpec("j", fill))}
 		e := encoder{}
 		encodeSpec(&e, full.spec)
 		if got, least := full.bytes()-bare, int64(len(e.b))/2; got < least {

@@ -39,7 +39,7 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	fire(m.timers.upload, now, m.fireUpload)
 	fire(m.timers.ended, date, m.fireEnded)
 	for fired < left {
-		_, id, ok := m.timers.tombOrder.Min()
+		_, id, ok := m.tombs.order.first()
 		if !ok {
 			break
 		}
@@ -47,7 +47,7 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 		if int64(t.finishedDate)+int64(rota.GCHorizon) > date {
 			break
 		}
-		m.dropTomb(t)
+		m.tombs.drop(id, t.seq)
 		m.head.droppedTombs++
 		fired++
 	}

@@ -49,9 +49,6 @@ type dirtyRow struct {
 }
 
 func hashRow(enc *encoder, tag byte, r row) rota.Digest {
-	if tag == tagTomb && planted.dedupeNotInSnapshot() {
-		return rota.Digest{}
-	}
 	enc.b = append(enc.b[:0], tag)
 	r.canonical(enc)
 	h := xxh3.Hash128(enc.b)
@@ -98,6 +95,9 @@ type table[K ~string, R any, P interface {
 	// few rows again and again. A look alone sets neither, as reads run beside each other.
 	last    P
 	lastKey K
+	// known, where it is made, finds the rows without a search: for a table of few rows that
+	// are asked for many times an operation. What it holds is never walked.
+	known map[K]P
 	// dropped are the rows of a mutable table that left it in this entry and that nobody
 	// holds; spare those of entries before, empty, to be used anew.
 	dropped, spare []P
@@ -111,6 +111,9 @@ const spareMost = 1 << 11
 func (t *table[K, R, P]) get(k K) P {
 	if t.last != nil && t.lastKey == k {
 		return t.last
+	}
+	if t.known != nil {
+		return t.known[k]
 	}
 	p, _ := t.tree.Get(k)
 	return p
@@ -153,6 +156,11 @@ func (t *table[K, R, P]) edit(k K) P {
 	if p == nil {
 		return nil
 	}
+	return t.change(k, p)
+}
+
+// change is edit for a caller that has found the row already.
+func (t *table[K, R, P]) change(k K, p P) P {
 	t.last, t.lastKey = p, k
 	if p.meta().gen == t.l.gen {
 		return p
@@ -167,7 +175,7 @@ func (t *table[K, R, P]) edit(k K) P {
 	*q = *p
 	q.detach()
 	*q.meta() = rowMeta{gen: t.l.gen}
-	t.tree.Set(q)
+	t.put(k, q)
 	t.last = q
 	t.l.touch(t.tag, q)
 	return q
@@ -176,9 +184,18 @@ func (t *table[K, R, P]) edit(k K) P {
 // insert puts a row whose key is free.
 func (t *table[K, R, P]) insert(k K, p P) {
 	*p.meta() = rowMeta{gen: t.l.gen}
-	t.tree.Set(p)
+	t.put(k, p)
 	t.last, t.lastKey = p, k
 	t.l.touch(t.tag, p)
+}
+
+// put files a row under its key.
+func (t *table[K, R, P]) put(k K, p P) (had bool) {
+	if t.known != nil {
+		t.known[k] = p
+	}
+	_, had = t.tree.Set(p)
+	return had
 }
 
 // load puts a row read from a snapshot; its hash is added at once.
@@ -186,8 +203,7 @@ func (t *table[K, R, P]) load(k K, p P) (fresh bool) {
 	*p.meta() = rowMeta{gen: t.l.gen, hash: hashRow(&t.l.enc, t.tag, p)}
 	t.l.add(p.meta().hash)
 	t.last = nil
-	_, had := t.tree.Set(p)
-	return !had
+	return !t.put(k, p)
 }
 
 func (t *table[K, R, P]) drop(k K) {
@@ -198,6 +214,7 @@ func (t *table[K, R, P]) drop(k K) {
 	if t.lastKey == k {
 		t.last = nil
 	}
+	delete(t.known, k)
 	m := p.meta()
 	if t.mutable && m.gen > t.shared {
 		t.dropped = append(t.dropped, p)

@@ -108,7 +108,8 @@ func (r *tenantRow) penaltyAt() rota.Clock {
 func (m *Machine) openTenant(l *leaseRow) {
 	t := m.tenants.edit(l.tenant)
 	if t == nil {
-		t = &tenantRow{id: l.tenant, limits: rota.DefaultTenantLimits()}
+		t = m.tenants.fresh()
+		t.id, t.limits = l.tenant, rota.DefaultTenantLimits()
 		m.tenants.insert(l.tenant, t)
 	}
 	t.open++

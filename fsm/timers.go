@@ -24,8 +24,6 @@ type timers struct {
 	upload, ended timerSet
 	// mode has one timer at most: when an automatic DEGRADED ceases to hold.
 	mode timerSet
-	// tombOrder are the terminal jobs, oldest first.
-	tombOrder btree.Map[uint64, rota.JobID]
 }
 
 // timer is one moment: on the cluster clock, or on the date in `dated`, `attest`

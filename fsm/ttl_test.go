@@ -209,10 +209,8 @@ func TestTombstoneCap(t *testing.T) {
 		m.ledger.gen++
 		for i := range rota.TombstoneCap {
 			m.head.tombSeq++
-			r := &tombRow{id: rota.JobID(fmt.Sprintf("t%07d", i)), queue: "default", typ: "work", tenant: "default",
-				state: rota.Completed, reason: rota.Done, finished: m.head.clock, finishedDate: m.head.date(), seq: m.head.tombSeq}
-			m.tombs.insert(r.id, r)
-			m.timers.tombOrder.Set(r.seq, r.id)
+			m.tombs.insert(&tombRow{id: rota.JobID(fmt.Sprintf("t%07d", i)), queue: "default", typ: "work", tenant: "default",
+				state: rota.Completed, reason: rota.Done, finished: m.head.clock, finishedDate: m.head.date(), seq: m.head.tombSeq})
 		}
 		m.settleHeader()
 		m.ledger.settle()

@@ -9,14 +9,14 @@ func (m *Machine) Job(id rota.JobID) (job rota.Job, ok bool) {
 	if j := m.jobs.get(id); j != nil {
 		job = liveJob(j, m.leases.get(string(j.lease[:])))
 		if r, staged := m.staged.records.Get(j.prior); staged {
-			job = WithPrior(job, Ended{j.prior, deadJob(r.ended, r)})
+			job = WithPrior(job, r.words())
 		}
 		return job, true
 	}
 	if f, v := m.waitingNode(id); v != nil {
 		job = waitingJob(m.workflows.get(f.id), v)
 		if r, staged := m.staged.records.Get(v.prior); staged {
-			job = WithPrior(job, Ended{v.prior, deadJob(r.ended, r)})
+			job = WithPrior(job, r.words())
 		}
 		return job, true
 	}
@@ -54,7 +54,10 @@ func liveJob(j *jobRow, l *leaseRow) rota.Job {
 
 func deadJob(t *tombRow, r *record) rota.Job {
 	job := rota.Job{State: t.state, Attempt: t.attempt, Submitted: t.submitted, Finished: t.finished,
-		FinishedDate: t.finishedDate, Reason: t.reason, OutputDigest: t.outputDigest, RecordDropped: r == nil}
+		FinishedDate: t.finishedDate, Reason: t.reason, RecordDropped: r == nil}
+	if t.outputDigest != "" {
+		job.OutputDigest = []byte(t.outputDigest)
+	}
 	if r == nil {
 		job.ID, job.Queue, job.Type, job.Tenant = t.id, t.queue, t.typ, t.tenant
 		return job

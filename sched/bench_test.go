@@ -62,7 +62,7 @@ func (c scene) build(b testing.TB) (*Supply, *Pending, []*Item, *rota.QueuePolic
 			it.Priority = int32(r.IntN(11))
 		}
 		if c.tiered {
-			it.Tier, it.TierAt, it.TierSeq = int32(TierOf(it.Priority)), it.Enqueued, uint64(i)
+			it.TierPlace = &TierPlace{int32(TierOf(it.Priority)), it.Enqueued, uint64(i)}
 			it.Type, it.SizeBytes = someTypes[i%len(someTypes)], int64(i%7)<<20
 		}
 		it.Key = RankKey(&p, it.Priority, 0, 0, rota.TierFree, it.Enqueued)

@@ -45,7 +45,11 @@ func BenchmarkRoundOfTiers(b *testing.B) {
 			for i := 0; b.Loop(); i = (i + 1) % len(items) {
 				it := *items[i]
 				pending.Remove(items[i])
-				it.TierAt += rota.Clock(len(items))
+				if it.TierPlace != nil {
+					place := *it.TierPlace
+					place.TierAt += rota.Clock(len(items))
+					it.TierPlace = &place
+				}
 				items[i] = &it
 				pending.Add(items[i])
 			}

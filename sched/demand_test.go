@@ -97,9 +97,9 @@ func TestTiers(t *testing.T) {
 		p := NewTiered()
 		for i := range 5 * each {
 			tier := i % 5
-			p.Add(&Item{ID: rota.JobID(fmt.Sprintf("%d-%04d", tier, i)), Class: class, Tier: int32(tier), TierSeq: uint64(i),
-				JobSpec: &rota.JobSpec{Priority: []int32{0, 2, 5, 8, 10}[tier]}})
-			p.Add(&Item{ID: rota.JobID(fmt.Sprintf("%d-%04d-gpu", tier, i)), Class: nobodys, Tier: int32(tier),
+			p.Add(&Item{ID: rota.JobID(fmt.Sprintf("%d-%04d", tier, i)), Class: class,
+				TierPlace: &TierPlace{Tier: int32(tier), TierSeq: uint64(i)}, JobSpec: &rota.JobSpec{Priority: []int32{0, 2, 5, 8, 10}[tier]}})
+			p.Add(&Item{ID: rota.JobID(fmt.Sprintf("%d-%04d-gpu", tier, i)), Class: nobodys, TierPlace: &TierPlace{Tier: int32(tier)},
 				JobSpec: &rota.JobSpec{Priority: int32(tier)}})
 		}
 		return p
@@ -130,8 +130,8 @@ func TestTiers(t *testing.T) {
 	t.Run("keep the base of the tier submitted at", func(t *testing.T) {
 		t.Parallel()
 		p := NewTiered()
-		p.Add(&Item{ID: "risen", Class: class, Tier: 1, JobSpec: &rota.JobSpec{Priority: 10}})
-		p.Add(&Item{ID: "high", Class: class, Tier: 1, TierSeq: 1, JobSpec: &rota.JobSpec{Priority: 1}})
+		p.Add(&Item{ID: "risen", Class: class, TierPlace: &TierPlace{Tier: 1}, JobSpec: &rota.JobSpec{Priority: 10}})
+		p.Add(&Item{ID: "high", Class: class, TierPlace: &TierPlace{Tier: 1, TierSeq: 1}, JobSpec: &rota.JobSpec{Priority: 1}})
 		pairs := NewDraft(s, nil).Round(p, RoundInput{Policy: &policy, Limit: 2, Queue: "q"})
 		if len(pairs) != 2 || pairs[0].Item.ID != "high" || p.TierFront(1).ID != "risen" || p.TierFront(7) != nil {
 			t.Errorf("%d pairs, or in the wrong order", len(pairs))

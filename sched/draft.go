@@ -34,6 +34,8 @@ type Draft struct {
 	withheld func(*Item) bool
 	// gatherMost is gatherCells but in tests.
 	gatherMost int
+	// looksAtAll is for tests: turns pass nothing over that could give none.
+	looksAtAll bool
 }
 
 // NewDraft starts an entry in which nothing is assigned yet. Without caps only
@@ -51,6 +53,13 @@ func (d *Draft) Withhold(f func(*Item) bool) { d.withheld = f }
 // out says that a job is not drawn: it was assigned in this entry, or is withheld.
 func (d *Draft) out(it *Item) bool {
 	return len(d.taken) > 0 && d.taken[it] || d.withheld != nil && d.withheld(it)
+}
+
+// HasRoom says whether any active worker that serves the queue has a free slot left:
+// without one its round gives nothing.
+func (d *Draft) HasRoom(q rota.QueueName) bool {
+	queue := d.supply.queues[q]
+	return queue != nil && queue.workers.meets(d.standing.free)
 }
 
 // RoundInput is what a round depends on beside Supply and Pending.

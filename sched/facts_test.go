@@ -203,7 +203,7 @@ func (w *world) promote(t *dice) {
 	w.next++
 	it := *front
 	w.remove(t, front)
-	it.Tier, it.TierAt, it.TierSeq = it.Tier-1, 3, uint64(w.next)
+	it.TierPlace = &TierPlace{it.Tier - 1, 3, uint64(w.next)}
 	w.items = append(w.items, &it)
 	w.pending.Add(&it)
 }
@@ -230,7 +230,11 @@ func (w *world) checkPlaces(t *dice) {
 		if it.Priority == 0 && !blocked {
 			critical = append(critical, it)
 		}
-		if k := (laneKey{it.Tenant, it.Domain, it.Class, bandOf(it.Priority), uint8(it.Tier)}); !lanes[k] {
+		k := laneKey{it.Tenant, it.Domain, it.Class, bandOf(it.Priority), 0}
+		if w.tiered {
+			k.tier = uint8(it.Tier)
+		}
+		if !lanes[k] {
 			lanes[k] = true
 			if blocked {
 				parked++

@@ -51,7 +51,7 @@ func (t *standing) hold(slot int32, held bool) {
 
 // Endless counts an open lease more or less whose runtime has no bound.
 func (s *Supply) Endless(id rota.WorkerID, by int32) {
-	if slot, known := s.slotOf[id]; known {
+	if slot, known := s.slot(id); known {
 		s.endless[slot] += by
 	}
 }

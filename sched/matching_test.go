@@ -111,8 +111,8 @@ func vectorRound(t *testing.T, s *Supply, v *roundVector, in RoundInput) []Pair 
 			ID: j.ID, Enqueued: j.Enqueued, Class: class, Attempt: j.Attempt, SizeBytes: j.Size,
 			JobSpec: &rota.JobSpec{Tenant: "t", CPUMilli: j.Cost.CPU, MemoryBytes: j.Cost.Mem, Priority: j.Priority,
 				Type: j.Type},
-			Key:  RankKey(in.Policy, j.Priority, j.Fee, j.Size, tierOf(t, j.Tier), j.Enqueued),
-			Tier: int32(TierOf(j.Priority)), TierSeq: uint64(i),
+			Key:       RankKey(in.Policy, j.Priority, j.Fee, j.Size, tierOf(t, j.Tier), j.Enqueued),
+			TierPlace: &TierPlace{Tier: int32(TierOf(j.Priority)), TierSeq: uint64(i)},
 		}
 		pending.Add(it)
 	}

@@ -47,8 +47,7 @@ func (q *quarter) add(n int, tenant rota.TenantID, domain string, job rota.JobSp
 	for range n {
 		q.now++
 		it := &Item{ID: rota.JobID(fmt.Sprintf("%s-%06d", tenant, q.now)), Enqueued: q.now, Queued: q.now,
-			Class: class, TierAt: q.now, JobSpec: &job,
-			Tier: int32(TierOf(job.Priority))}
+			Class: class, JobSpec: &job, TierPlace: &TierPlace{Tier: int32(TierOf(job.Priority)), TierAt: q.now}}
 		it.Key = RankKey(&q.policy, it.Priority, 0, 0, rota.TierFree, it.Enqueued)
 		q.items[it.ID] = it
 		q.pending.Add(it)

@@ -19,14 +19,20 @@ type Item struct {
 	*rota.JobSpec
 	Class   ClassID
 	Attempt int32
-	// Tier, TierAt and TierSeq are its place in an adaptive queue: the tier, when
-	// and in what order of the log it entered it (SPEC §10.2). Else 0.
-	Tier      int32
-	TierAt    rota.Clock
-	TierSeq   uint64
+	// TierPlace is nil in a queue without tiers, which most are: with its words in every
+	// item, ten million of them took 160 MB more.
+	*TierPlace
 	SizeBytes int64
 	// Data tells who holds the outputs of its parents; nil for a job of no workflow.
 	Data *Data
+}
+
+// TierPlace is a job's place in an adaptive queue: the tier, when and in what order of the
+// log it entered it (SPEC §10.2). It never changes.
+type TierPlace struct {
+	Tier    int32
+	TierAt  rota.Clock
+	TierSeq uint64
 }
 
 // Data is where a job's inputs lie, beside its data keys: the workers that completed

@@ -109,8 +109,8 @@ func TestRing(t *testing.T) {
 		for i := range rapid.IntRange(0, 200).Draw(t, "steps") {
 			switch what := rapid.IntRange(0, 4).Draw(t, "what"); {
 			case what < 3:
-				it := &Item{ID: rota.JobID(fmt.Sprint("j", rapid.IntRange(0, 30).Draw(t, "id"))), TierSeq: uint64(i),
-					JobSpec: &rota.JobSpec{}}
+				it := &Item{ID: rota.JobID(fmt.Sprint("j", rapid.IntRange(0, 30).Draw(t, "id"))),
+					TierPlace: &TierPlace{TierSeq: uint64(i)}, JobSpec: &rota.JobSpec{}}
 				if slices.ContainsFunc(live, func(x *Item) bool { return x.ID == it.ID }) {
 					continue
 				}
@@ -187,8 +187,8 @@ func BenchmarkTierFIFO(b *testing.B) {
 		if i < million/10 {
 			tenant = "blocked"
 		}
-		items[i] = &Item{ID: rota.JobID(fmt.Sprintf("job-%016x", i)), Tier: 2, TierSeq: uint64(i),
-			JobSpec: &rota.JobSpec{Priority: 5, Tenant: tenant}}
+		items[i] = &Item{ID: rota.JobID(fmt.Sprintf("job-%016x", i)),
+			TierPlace: &TierPlace{Tier: 2, TierSeq: uint64(i)}, JobSpec: &rota.JobSpec{Priority: 5, Tenant: tenant}}
 	}
 	for _, c := range []struct {
 		name string

@@ -310,3 +310,21 @@ func checkAffinity(t *testing.T, s *Supply, want rota.WorkerID, why rota.Reasoni
 		t.Error(err)
 	}
 }
+
+// TestLeasesOfAWorkerThatIsGone: another that has its place since is left alone.
+func TestLeasesOfAWorkerThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := NewSupply()
+	for _, id := range []rota.WorkerID{"gone", "new"} {
+		s.Put(WorkerEntry{Active: true, Spec: &rota.WorkerSpec{ID: id, Queues: []rota.QueueName{"q"}, Slots: 2}})
+		s.Take("gone", 0, 0)
+		s.Received("gone", 1)
+		s.Remove("gone")
+	}
+	if w := s.Standing("new"); w.Open != 0 || w.Received != 0 {
+		t.Fatalf("its leases are %d, received %d", w.Open, w.Received)
+	}
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -13,6 +13,10 @@ import (
 // Neither numbering shows outside: ids of workers decide every order.
 type Supply struct {
 	slotOf map[rota.WorkerID]int32
+	// recent is the worker that a lease was counted of last, "" for none: the next
+	// questions are mostly about it. Only what changes the supply sets it.
+	recent     rota.WorkerID
+	recentSlot int32
 	// By slot number. A hole has no spec.
 	specs   []*rota.WorkerSpec
 	lasting []lasting
@@ -182,6 +186,7 @@ func (s *Supply) Remove(id rota.WorkerID) {
 	at, _ := s.find(id)
 	s.order = slices.Delete(s.order, at, at+1)
 	delete(s.slotOf, id)
+	s.recent = ""
 	spec := s.specs[slot]
 	for _, q := range spec.Queues {
 		s.unserve(q, slot, spec)
@@ -210,16 +215,33 @@ func (s *Supply) countActive(more bool) {
 
 // Take counts an opened lease. An unknown worker is left alone.
 func (s *Supply) Take(id rota.WorkerID, cpu, mem int64) {
-	if slot, known := s.slotOf[id]; known {
+	if slot, known := s.look(id); known {
 		s.take(slot, 1, cpu, mem)
 	}
 }
 
 // Give counts an ended lease. An unknown worker is left alone.
 func (s *Supply) Give(id rota.WorkerID, cpu, mem int64) {
-	if slot, known := s.slotOf[id]; known {
+	if slot, known := s.look(id); known {
 		s.take(slot, -1, -cpu, -mem)
 	}
+}
+
+// slot gives a worker's number.
+func (s *Supply) slot(id rota.WorkerID) (slot int32, known bool) {
+	if id == s.recent && id != "" {
+		return s.recentSlot, true
+	}
+	slot, known = s.slotOf[id]
+	return slot, known
+}
+
+// look is slot for who changes the supply.
+func (s *Supply) look(id rota.WorkerID) (slot int32, known bool) {
+	if slot, known = s.slot(id); known {
+		s.recent, s.recentSlot = id, slot
+	}
+	return slot, known
 }
 
 // HasRoom says whether any active worker that serves the queue has a free slot.

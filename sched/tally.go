@@ -18,7 +18,7 @@ type UnfitCount struct {
 // assignment (SPEC §2.3). Whether the worker is held is not asked: it may be for
 // this very job.
 func (s *Supply) Fits(c ClassID, id rota.WorkerID) (ok bool, why Unfit) {
-	slot, known := s.slotOf[id]
+	slot, known := s.slot(id)
 	if !known {
 		return false, NoSuchWorker
 	}

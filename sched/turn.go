@@ -1,6 +1,8 @@
 package sched
 
 import (
+	"math"
+	"math/bits"
 	"slices"
 	"sort"
 
@@ -10,7 +12,7 @@ import (
 // Received tells how many leases a worker has received since its last turn of
 // the oldest (SPEC §7.10).
 func (s *Supply) Received(id rota.WorkerID, leases uint64) {
-	if slot, known := s.slotOf[id]; known {
+	if slot, known := s.slot(id); known {
 		s.received[slot] = leases
 	}
 }
@@ -34,6 +36,9 @@ func AfterTurn(received uint64, every int64, slots int32) uint64 {
 // A job that holds a worker has its room coming and is passed over. Keep tells
 // the holds.
 func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
+	if !d.looksAtAll && !d.turnDue(lots) {
+		return nil
+	}
 	lists := d.elderLists(lots)
 	for _, slot := range d.supply.order {
 		for d.standing.received[slot] >= lists.least && d.standing.free.has(int(slot)) && len(pairs) < most {
@@ -60,6 +65,25 @@ func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 	return pairs
 }
 
+// turnDue says whether any worker with a free slot has received so many leases that a turn
+// may be due. Mostly none has, and what Turns makes ready for all queues is not needed.
+func (d *Draft) turnDue(lots []Lot) bool {
+	least := uint64(math.MaxUint64)
+	for i := range lots {
+		if k := lots[i].Policy.OldestEvery; k > 0 {
+			least = min(least, uint64(k-1))
+		}
+	}
+	for i, w := range d.standing.free {
+		for ; w != 0; w &= w - 1 {
+			if d.standing.received[i<<6+bits.TrailingZeros64(w)] >= least {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // elderLists are those of all queues that have turns; least is the least count of
 // leases at which one may be due.
 type elderLists struct {
@@ -69,19 +93,24 @@ type elderLists struct {
 }
 
 func (d *Draft) elderLists(lots []Lot) *elderLists {
-	lists := &elderLists{of: map[rota.QueueName][]*elderList{}, least: 1 << 62}
+	room := make([]elderList, 0, 2*len(lots)) // never more, so that none moves
+	lists := &elderLists{all: make([]*elderList, 0, cap(room)), of: make(map[rota.QueueName][]*elderList, len(lots)), least: 1 << 62}
 	for _, lot := range lots {
 		k := lot.Policy.OldestEvery
 		if k <= 0 {
 			continue
 		}
+		first := len(lists.all)
 		for side := range lot.Pending.elders {
-			l := &elderList{lot: lot, side: side, classes: lot.Pending.elders[side].cursor()}
-			if l.next, _ = l.classes.next(); l.next != nil {
-				l.queue = d.supply.classes[l.next.class].queue
-				lists.all = append(lists.all, l)
-				lists.of[lot.Queue] = append(lists.of[lot.Queue], l)
+			classes := lot.Pending.elders[side].cursor()
+			if next, any := classes.next(); any {
+				room = append(room, elderList{lot: lot, side: side, classes: classes, next: next,
+					queue: d.supply.classes[next.class].queue})
+				lists.all = append(lists.all, &room[len(room)-1])
 			}
+		}
+		if own := lists.all[first:]; len(own) > 0 {
+			lists.of[lot.Queue] = own
 		}
 		lists.least = min(lists.least, uint64(k-1))
 	}
@@ -127,6 +156,12 @@ func (l *elderList) serves(d *Draft, slot int32) bool {
 		}
 	}
 	return l.fits.has(int(slot))
+}
+
+// mayBeat says that an older job than one may be found: the first class of the list, or
+// the first that is not in it yet, is earlier than what is found.
+func (l *elderList) mayBeat(e entry) bool {
+	return len(l.list) > 0 && elderLess(l.list[0].entry, e) || l.next != nil && elderLess(l.next.elder, e)
 }
 
 // find gives the place of the first class that the worker could ever fit and has
@@ -175,7 +210,7 @@ func (l *elderList) gone(d *Draft, at int) {
 func (d *Draft) oldestFor(lists *elderLists, slot int32) (of *elderList, at int) {
 	look := func(list []*elderList) {
 		for _, l := range list {
-			if !l.serves(d, slot) {
+			if of != nil && !d.looksAtAll && !l.mayBeat(of.list[at].entry) || !l.serves(d, slot) {
 				continue
 			}
 			i, ok := l.find(d, slot)

@@ -41,6 +41,7 @@ func permuted[T any](t *dice, of []T) []T {
 type world struct {
 	supply  *Supply
 	pending *Pending
+	queue   rota.QueueName // of new jobs
 	fair    bool
 	tiered  bool
 	low     LowHold
@@ -82,7 +83,7 @@ func subset[T any](t *dice, of []T) []T {
 
 func newWorld(t *dice) *world {
 	w := &world{
-		supply: NewSupply(), fair: t.between(0, 1) == 0, policy: rota.StandardPolicy(),
+		supply: NewSupply(), queue: "q", fair: t.between(0, 1) == 0, policy: rota.StandardPolicy(),
 		classes: map[ClassID]*Requirements{}, shares: map[rota.TenantID]*naiveShare{}, parked: map[string]bool{},
 		holds: map[*Item]Hold{},
 	}
@@ -165,7 +166,7 @@ func (w *world) spec(t *dice) rota.JobSpec {
 		return []string{pick(t, someCapabilities)}
 	}
 	spec := rota.JobSpec{
-		Queue: "q", Requires: few(),
+		Queue: w.queue, Requires: few(),
 		CPUMilli: int64(t.between(0, 2)), MemoryBytes: int64(t.between(0, 2)),
 		Type: pick(t, someTypes), Limits: someLimits(t), Units: pick(t, []int64{0, 0, 0, 1, 2, 3}),
 		Zone: pick(t, someRegions), DataKeys: subset(t, someData),
@@ -196,7 +197,7 @@ func (w *world) add(t *dice) {
 	it.Priority, it.SizeBytes = pick(t, somePriorities), pick(t, someSizes)
 	it.Data = w.someOutputs(t)
 	if w.tiered {
-		it.Tier, it.TierAt, it.TierSeq = int32(TierOf(it.Priority)), rota.Clock(t.between(0, 2)), uint64(w.next)
+		it.TierPlace = &TierPlace{int32(TierOf(it.Priority)), rota.Clock(t.between(0, 2)), uint64(w.next)}
 	}
 	if w.owned {
 		// Each class has a tenant of its own, so that a park silences classes.

@@ -10,7 +10,8 @@ import (
 // of their ids, one for an id; where there is a mark already, takes says whether the edit
 // holds.
 func (m marks) edit(edits []markRow, takes func(at int, old []byte) bool) error {
-	var rows, merged []markRow
+	var rows []markRow
+	merged := make([]markRow, 0, len(edits)) // ids that grow all go into the last leaf
 	for at := 0; at < len(edits); {
 		l := m.leafOf(m.b.Cursor(), edits[at].id)
 		rows = l.appendRows(rows[:0])

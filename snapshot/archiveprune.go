@@ -68,12 +68,12 @@ func (s *archiveState) prune(tx *bbolt.Tx, before rota.Date, maxBytes uint64) (n
 }
 
 // cutBlocks takes the records up to the floor, and all else that stands there.
+//
+// Each next key is sought behind the one that is gone. To ask for the first key anew was
+// refused: bbolt walks over all pages that the transaction has emptied, every time.
 func (s *archiveState) cutBlocks(b *bbolt.Bucket) error {
-	for {
-		k, _ := b.Cursor().First()
-		if k == nil || number(k) > s.floor {
-			return nil
-		}
+	for k, _ := b.Cursor().First(); k != nil && number(k) <= s.floor; k, _ = b.Cursor().Seek(k) {
+		k = bytes.Clone(k) // its page may go
 		x := blockOf(b.Cursor(), max(number(k), 1))
 		if !bytes.Equal(x.key, k) || x.torn {
 			s.recount = true
@@ -98,6 +98,7 @@ func (s *archiveState) cutBlocks(b *bbolt.Bucket) error {
 			return err
 		}
 	}
+	return nil
 }
 
 // Drop gives damaged records up: their numbers are lacking from now on, and are

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"syscall"
 	"testing"
 	"time"
@@ -151,6 +152,32 @@ func BenchmarkArchivePut(b *testing.B) {
 	}
 }
 
+// BenchmarkEncodeEvents makes chunks of entries like a loaded node's: three events a job,
+// whose id is noise, names out of short lists, clocks that grow.
+func BenchmarkEncodeEvents(b *testing.B) {
+	const entries, events = 64, 128
+	chance := noise(5, 16*entries*events)
+	list := make([]EventEntry, entries)
+	for i := range list {
+		e := EventEntry{Index: rota.Index(i + 1), Before: uint64(events * i), Count: events}
+		copy(e.Chain[:], chance[16*i:])
+		for k := range events {
+			n := events*i + k
+			e.Bytes = fmt.Appendf(e.Bytes, "\x0a\x62\x12\x1a01K%x\x1a\x08queue-%02d\x22\x0atenant-%03d\x2a\x0bworker-%04d\x30",
+				chance[4*(n/3):4*(n/3)+11], n%20, n%1000, n%4)
+			e.Bytes = binary.AppendUvarint(e.Bytes, uint64(1_700_000_000_000+n))
+		}
+		list[i] = e
+	}
+	b.ReportAllocs()
+	spent, size := -cpuTime(b), 0
+	for b.Loop() {
+		size = len(EncodeEvents(list))
+	}
+	b.ReportMetric(float64((spent+cpuTime(b)).Nanoseconds())/float64(b.N)/(entries*events), "cpu-ns/event")
+	b.ReportMetric(float64(size)/(entries*events), "B/event")
+}
+
 // cpuTime is what this process has spent so far: a busy machine stretches the wall's.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
@@ -174,6 +201,29 @@ func BenchmarkArchiveGet(b *testing.B) {
 		if _, ok, err := a.Get(rota.JobID(fmt.Sprintf("01K%023d", i))); !ok || err != nil {
 			b.Fatal(ok, err)
 		}
+	}
+}
+
+// BenchmarkArchivePrune takes all that one transaction takes at most, of records that
+// stand alone and of those that stand in blocks.
+func BenchmarkArchivePrune(b *testing.B) {
+	for _, flush := range []int{blocksFrom - 1, 1_000} {
+		b.Run(fmt.Sprintf("flush=%d", flush), func(b *testing.B) {
+			rows := benchEnded(b, pruneAtOnce-1, true)
+			for b.Loop() {
+				b.StopTimer()
+				a := newArchive(b)
+				for at := 0; at < len(rows); at += flush {
+					if err := a.put(min(flush, len(rows)-at), func(i int) incoming { return rows[at+i] }, nil); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.StartTimer()
+				if n, err := a.Prune(math.MaxInt64, 0); n != len(rows) || err != nil {
+					b.Fatal(n, err)
+				}
+			}
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.etcd.io/bbolt"
@@ -174,6 +175,28 @@ func TestEventChunk(t *testing.T) {
 		if _, err := DecodeEvents(b[:i]); err == nil {
 			t.Errorf("%d of %d bytes: taken", i, len(b))
 		}
+	}
+}
+
+// TestEventChunk_isItsOwn: chunks are made in room that is used again, also at once; none
+// of them changes when the next is made.
+func TestEventChunk_isItsOwn(t *testing.T) {
+	t.Parallel()
+	var makers sync.WaitGroup
+	defer makers.Wait()
+	for maker := range 4 {
+		makers.Go(func() {
+			var chunks [][]byte
+			for i := range 20 {
+				chunks = append(chunks, EncodeEvents(told(1000*maker+40*i, 1+7*i%19)))
+			}
+			for i, chunk := range chunks {
+				want := told(1000*maker+40*i, 1+7*i%19)
+				if got, err := DecodeEvents(chunk); err != nil || !reflect.DeepEqual(got, want) {
+					t.Errorf("maker %d, chunk %d: %+v, %v", maker, i, got, err)
+				}
+			}
+		})
 	}
 }
 

@@ -36,10 +36,7 @@ type crew struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	once   sync.Once
-	// completing are the leases whose handler returned well and whose report
-	// is not confirmed yet.
-	completing sync.Map
-	fail       func(error)
+	fail   func(error)
 }
 
 // crewDrain is how long handlers may go on at the end: there should be none.
@@ -110,13 +107,13 @@ func (c *crew) work(ctx context.Context, job *client.Job) (client.Result, error)
 	if err := c.handle(ctx, job); err != nil {
 		return client.Result{}, err
 	}
-	c.completing.Store(job.Lease(), true)
 	return payloadResult(job), nil
 }
 
-// reported hears that the cluster took an outcome, or refused it for good.
+// reported hears that the cluster took an outcome, or refused it for good. A lease that
+// was lost after its handler had returned well is declined, and its job done elsewhere.
 func (c *crew) reported(e client.HandlerEvent) {
-	if _, completed := c.completing.LoadAndDelete(e.Lease); completed && e.Err == nil {
+	if e.Verb == rota.VerbComplete && e.Err == nil {
 		c.book.complete(e.Job)
 	}
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
 )
 
 func TestQuantile(t *testing.T) {
@@ -100,6 +102,25 @@ func (f *flaky) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.Submitte
 		}
 	}
 	return outcomes, nil
+}
+
+// A lease that was lost after its handler had returned well is declined: that completes
+// no job.
+func TestCrew_countsCompletionsAlone(t *testing.T) {
+	t.Parallel()
+	l := newLedger("run", 3)
+	c := &crew{book: l}
+	for i, e := range []client.HandlerEvent{
+		{Verb: rota.VerbDecline}, {Verb: rota.VerbComplete, Err: errors.New("stale")}, {Verb: rota.VerbComplete},
+	} {
+		l.plan(i, l.now())
+		l.accept(i)
+		e.Job = l.id(i)
+		c.reported(e)
+	}
+	if n := l.completed.Load(); n != 1 || !l.jobs[2].settled.Load() {
+		t.Errorf("%d jobs are counted as completed", n)
+	}
 }
 
 func TestProducers(t *testing.T) {

@@ -104,6 +104,7 @@ func (a *app) serve(ctx context.Context, f *serverFlags) error {
 	if plan.liveTLS != nil {
 		go plan.liveTLS.follow(ctx, log)
 	}
+	roomForDisks()
 	go tuneGC(ctx)
 	r, err := startNode(ctx, plan, openClusterNode, log)
 	switch {

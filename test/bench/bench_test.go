@@ -107,8 +107,22 @@ func TestServerEnds(t *testing.T) {
 	if err := os.WriteFile(fake, []byte("#!/bin/sh\necho no such flag >&2\nexit 2\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := startServers(ctx, fake, t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "no such flag") {
+	if _, err := startServers(ctx, fake, t.TempDir(), 1, nil); err == nil || !strings.Contains(err.Error(), "no such flag") {
 		t.Errorf("%v", err)
+	}
+}
+
+// What goals name for 1,000,000 pending jobs is not measured with more of them.
+func TestBigPending(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct {
+		pending []int
+		want    int
+	}{{[]int{1_000, 1_000_000, 2_000_000}, 1_000_000}, {[]int{1_000, 5_000}, 5_000}, {[]int{2_000_000, 3_000_000}, 2_000_000}} {
+		p := &plan{scale: scalePlan{pending: one.pending}}
+		if got := p.bigPending(); got != one.want {
+			t.Errorf("%v: %d, not %d", one.pending, got, one.want)
+		}
 	}
 }
 

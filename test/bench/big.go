@@ -11,15 +11,17 @@ import (
 	"time"
 )
 
-// bigState is what a cluster takes to write, read and hand on all that is pending at the
-// end of the curve.
+// bigState is what a cluster takes to write, read and hand on all that is pending at one
+// place of the curve.
 type bigState struct {
 	pending int
-	// save is writing a backup with a load beside it: how long, how large, the longest
-	// that one entry took to apply meanwhile (an upper bound: a bucket), and the load.
-	save, held float64
-	saved      int64
-	beside     result
+	// save is writing a backup with a load beside it: how long the command took and how
+	// long of that the node wrote; for how long at most nothing was applied, as the state
+	// was frozen, and the longest that one entry took to apply meanwhile (both upper
+	// bounds: a bucket); how large it is, and the load.
+	save, wrote, frozen, held float64
+	saved                     int64
+	beside                    result
 	// start is a cold start of all nodes; restore makes a data directory of the backup,
 	// restored is the cold start of that, from a snapshot alone.
 	start, restore, restored float64
@@ -36,12 +38,12 @@ const (
 	pendingASecond = 50_000
 )
 
-// bigMost bounds each of the commands here.
-const bigMost = 10 * time.Minute
+// commandMost bounds each of the commands here.
+const commandMost = 10 * time.Minute
 
-// measureBig measures a cluster that has the most pending jobs.
-func (p *plan) measureBig(ctx context.Context, s *servers) (b bigState, err error) {
-	b.pending = p.scale.pending[len(p.scale.pending)-1]
+// measureBig measures a cluster that has so many pending jobs.
+func (p *plan) measureBig(ctx context.Context, s *servers, pending int) (b bigState, err error) {
+	b.pending = pending
 	file := filepath.Join(s.dir, "backup")
 	before, err := s.all(ctx)
 	if err != nil {
@@ -49,7 +51,7 @@ func (p *plan) measureBig(ctx context.Context, s *servers) (b bigState, err erro
 	}
 	b.beside, err = p.beside(ctx, s, func() (err error) {
 		b.save, err = timed(func() error {
-			return run(ctx, bigMost, nil, p.rota, s.withAddr("operator", []string{"snapshot", "save", file})...)
+			return run(ctx, commandMost, nil, p.rota, s.withAddr("operator", []string{"snapshot", "save", file})...)
 		})
 		return err
 	})
@@ -62,13 +64,18 @@ func (p *plan) measureBig(ctx context.Context, s *servers) (b bigState, err erro
 	}
 	for i := range after {
 		b.held = max(b.held, largestBucket(before[i], after[i], metricApply))
+		b.frozen = max(b.frozen, largestBucket(before[i], after[i], metricHold))
+		if n := after[i][metricWrite+"_count"] - before[i][metricWrite+"_count"]; n > 0 {
+			b.wrote = max(b.wrote, (after[i][metricWrite+"_sum"]-before[i][metricWrite+"_sum"])/n)
+		}
 	}
 	info, err := os.Stat(file)
 	if err != nil {
 		return b, err
 	}
 	b.saved = info.Size()
-	p.say("snapshot saved in %.1f s, %d bytes; no entry took longer than %.3f s to apply", b.save, b.saved, b.held)
+	p.say("snapshot saved in %.1f s, %.1f s of writing, %d bytes; frozen in %.5f s, no entry took longer than %.3f s to apply", b.save,
+		b.wrote, b.saved, b.frozen, b.held)
 	if b.start, err = timed(func() error { return s.restartAll(ctx) }); err != nil {
 		return b, err
 	}
@@ -89,7 +96,7 @@ func (p *plan) measureJoin(ctx context.Context, file string, b *bigState) (err e
 		return err
 	}
 	b.restore, err = timed(func() error {
-		return run(ctx, bigMost, nil, p.rota, "operator", "snapshot", "restore", file, "--data", filepath.Join(dir, "n1"), "--node", "n1",
+		return run(ctx, commandMost, nil, p.rota, "operator", "snapshot", "restore", file, "--data", filepath.Join(dir, "n1"), "--node", "n1",
 			"--raft", ports[1])
 	})
 	if err != nil {
@@ -149,7 +156,7 @@ func (p *plan) beside(ctx context.Context, s *servers, do func() error) (r resul
 	var wait sync.WaitGroup
 	var failed error
 	longer := *p
-	longer.seconds = max(p.seconds, besideSeconds+p.scale.pending[len(p.scale.pending)-1]/pendingASecond)
+	longer.seconds = max(p.seconds, besideSeconds+p.bigPending()/pendingASecond)
 	wait.Go(func() { r, failed = p.measure(ctx, p.rota, &load, longer.open(p.rates[0])) })
 	defer wait.Wait()
 	select {
@@ -174,6 +181,8 @@ func (b *bigState) table() string {
 	var t strings.Builder
 	fmt.Fprintf(&t, "| with %s pending jobs | |\n|---|---:|\n", thousands(b.pending))
 	fmt.Fprintf(&t, "| `rota operator snapshot save`, whole command, s | %.1f |\n", b.save)
+	fmt.Fprintf(&t, "| of that writing the snapshot, the slowest node, s | %.1f |\n", b.wrote)
+	fmt.Fprintf(&t, "| nothing was applied, as the state was frozen, for at most, ms | %.2f |\n", b.frozen*1000)
 	fmt.Fprintf(&t, "| its size, MiB | %.0f |\n", float64(b.saved)/(1<<20))
 	fmt.Fprintf(&t, "| no entry took longer to apply meanwhile than, ms | %s |\n", ms(b.held))
 	fmt.Fprintf(&t, "| the load beside it: end to end p50, p99, most, ms | %s |\n", b.beside.spans())

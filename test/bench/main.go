@@ -33,7 +33,7 @@ type plan struct {
 func main() {
 	p := plan{begin: time.Now()}
 	rates, pending, workers := "500,2000", "1000,10000,100000,1000000", "1,10,100,1000,10000"
-	var scale, overload, profile bool
+	var scale, alone, overload, profile bool
 	flag.StringVar(&p.rota, "rota", "bin/rota", "the binary to measure")
 	flag.StringVar(&p.dir, "dir", "", "where the servers' data goes while they run (default: the system's place for such)")
 	flag.StringVar(&p.write, "write", "", "file whose part between the two markers is replaced")
@@ -46,6 +46,7 @@ func main() {
 	flag.StringVar(&p.against, "against", "", "another binary, measured in turns with this one: the ratio is told")
 	flag.BoolVar(&profile, "profile", false, "tell where the servers' CPU goes instead, also of -against")
 	flag.BoolVar(&scale, "scale", false, "measure beside many pending jobs, workers, queues and tenants instead, and restarts")
+	flag.BoolVar(&alone, "alone", false, "measure one server beside many pending jobs instead, its memory and its start")
 	flag.StringVar(&pending, "pending", pending, "numbers of pending jobs")
 	flag.StringVar(&workers, "workers", workers, "numbers of connected workers")
 	flag.IntVar(&p.scale.queues, "queues", 1_000, "how many queues")
@@ -76,6 +77,8 @@ func main() {
 		switch {
 		case scale:
 			err = p.measureScale(ctx)
+		case alone:
+			err = p.measureAlone(ctx)
 		case overload:
 			err = p.measureOverload(ctx)
 		case p.soak.of > 0:
@@ -130,13 +133,17 @@ func (p *plan) publish(part, text string) error {
 
 // cluster has servers of a binary for as long as do takes, in a folder of their own that
 // is gone thereafter.
-func (p *plan) cluster(ctx context.Context, rota string, prefix []string, do func(*servers) error) (err error) {
+func (p *plan) cluster(ctx context.Context, rota string, prefix []string, do func(*servers) error) error {
+	return p.clusterOf(ctx, together, rota, prefix, do)
+}
+
+func (p *plan) clusterOf(ctx context.Context, nodes int, rota string, prefix []string, do func(*servers) error) (err error) {
 	dir, err := os.MkdirTemp(p.dir, "rota-bench-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s, err := startServers(ctx, rota, dir, prefix)
+	s, err := startServers(ctx, rota, dir, nodes, prefix)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +33,14 @@ type point struct {
 	rss float64
 	// late says that it could not be measured within measureMost: there are no figures.
 	late bool
+	// ratio is the throughput to that of the first place, where rounds were taken in turns
+	// with it; 0 where they were not.
+	ratio float64
 }
+
+// pairsInTurns is how many rounds are taken here and beside the first place: one pair of
+// single rounds said 0.85 to 1.12 of the same build.
+const pairsInTurns = 3
 
 // measureScale is `make bench-scale`.
 func (p *plan) measureScale(ctx context.Context) error {
@@ -42,10 +51,24 @@ func (p *plan) measureScale(ctx context.Context) error {
 	var pending, workers, wide []point
 	var big bigState
 	err = p.cluster(ctx, p.rota, nil, func(s *servers) (err error) {
-		if pending, err = p.besidePending(ctx, s); err != nil {
+		pending, err = p.besidePending(ctx, s, 3)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	// In a cluster of its own: what the rounds beside the other had done is in its state, too.
+	err = p.cluster(ctx, p.rota, nil, func(s *servers) (err error) {
+		n := p.bigPending()
+		if err := p.fill(ctx, s, n, n); err != nil {
 			return err
 		}
-		big, err = p.measureBig(ctx, s)
+		for range bigRounds {
+			if _, err := p.measure(ctx, p.rota, s, p.closed()); err != nil {
+				return err
+			}
+		}
+		big, err = p.measureBig(ctx, s, n)
 		return err
 	})
 	if err != nil {
@@ -78,31 +101,92 @@ func (p *plan) measureScale(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.draw(pending, workers); err != nil {
+	links, err := p.draw(curvesOf(pending, workers))
+	if err != nil {
 		return err
 	}
 	text := m.markdown() + p.scaleTable("pending jobs", pending) + "\n" + p.scaleTable("connected workers", workers) + "\n" +
-		p.wideTable(wide) + "\n" + big.table() + p.pictures()
+		p.wideTable(wide) + "\n" + big.table() + links
 	return p.publish("bench-scale", text)
 }
 
-// besidePending measures beside ever more jobs that nobody takes.
-func (p *plan) besidePending(ctx context.Context, s *servers) (all []point, err error) {
-	filled := 0
+// bigMost is the most pending jobs with which snapshots, starts and joining are measured:
+// what the goals name.
+const bigMost = 1_000_000
+
+// bigRounds is how many rounds of jobs ended in a state that is measured as a whole.
+const bigRounds = 4
+
+// bigPending is the number of pending jobs for that: the greatest that is not above it, or
+// the first.
+func (p *plan) bigPending() int {
+	big := p.scale.pending[0]
 	for _, n := range p.scale.pending {
-		if more := n - filled; more > 0 {
-			if err := p.fill(ctx, s, more, n); err != nil {
-				return nil, err
-			}
-			filled = n
+		if n <= bigMost {
+			big = max(big, n)
 		}
-		one, err := p.place(ctx, s, n, "pending jobs")
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one)
 	}
-	return all, nil
+	return big
+}
+
+// besidePending measures beside ever more jobs that nobody takes. A second cluster of as
+// many nodes stays at the first place: throughput is told in proportion to that one's, in
+// turns, as the machine is not as fast all the time.
+func (p *plan) besidePending(ctx context.Context, s *servers, nodes int) (all []point, err error) {
+	err = p.clusterOf(ctx, nodes, p.rota, nil, func(first *servers) error {
+		filled := 0
+		for i, n := range p.scale.pending {
+			if lacking := n - filled; lacking > 0 {
+				if err := p.fill(ctx, s, lacking, n); err != nil {
+					return err
+				}
+				filled = n
+			}
+			if i == 0 {
+				if err := p.fill(ctx, first, n, n); err != nil {
+					return err
+				}
+			}
+			one, err := p.place(ctx, s, n, "pending jobs")
+			if err == nil && !one.late && i > 0 {
+				err = p.inTurns(ctx, &one, s, first)
+			}
+			if err != nil {
+				return err
+			}
+			all = append(all, one)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// inTurns measures a place's throughput again, in turns with the first place.
+func (p *plan) inTurns(ctx context.Context, one *point, s, first *servers) error {
+	var here []result
+	var ratios []float64
+	for turn := range pairsInTurns + 1 { // the first warms up
+		a, err := p.measure(ctx, p.rota, first, p.closed())
+		var b result
+		if err == nil {
+			b, err = p.measure(ctx, p.rota, s, p.closed())
+		}
+		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			p.say("%s pending jobs: no rounds in turns, one took longer than %s", thousands(one.at), measureMost)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		p.say("in turns: %.0f jobs/s beside %s, %.0f beside %s", a.JobsPerS, thousands(p.scale.pending[0]), b.JobsPerS, thousands(one.at))
+		if turn > 0 {
+			here, ratios = append(here, b), append(ratios, b.JobsPerS/a.JobsPerS)
+		}
+	}
+	slices.SortFunc(here, func(a, b result) int { return cmp.Compare(a.JobsPerS, b.JobsPerS) })
+	slices.Sort(ratios)
+	one.fast, one.ratio = here[len(here)/2], median(ratios)
+	return nil
 }
 
 // fill adds jobs to those that wait; together is how many they are then.
@@ -149,15 +233,25 @@ func (one *point) row(first *point) string {
 	if one.late {
 		return fmt.Sprintf("not within %s | | | | | |\n", measureMost)
 	}
-	return fmt.Sprintf("%.0f | %.2f | %.0f | %.1f | %.1f | %.0f |\n", one.fast.JobsPerS, one.fast.JobsPerS/first.fast.JobsPerS,
+	ratio := one.ratio
+	if ratio == 0 {
+		ratio = one.fast.JobsPerS / first.fast.JobsPerS
+	}
+	return fmt.Sprintf("%.0f | %.2f | %.0f | %.1f | %.1f | %.0f |\n", one.fast.JobsPerS, ratio,
 		one.fast.ServersCPUUs, one.open.E2EP50Ms, one.open.E2EP99Ms, one.rss/(1<<20))
 }
 
 func (p *plan) scaleTable(what string, all []point) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| %s | "+scaleHead, what, p.rates[0])
+	inTurns := false
 	for i := range all {
 		fmt.Fprintf(&b, "| %s | %s", thousands(all[i].at), all[i].row(&all[0]))
+		inTurns = inTurns || all[i].ratio > 0
+	}
+	if inTurns {
+		fmt.Fprintf(&b, "\n÷ first: the median of %d pairs of rounds, in turns with a cluster of as many nodes beside %s.\n", pairsInTurns,
+			thousands(all[0].at))
 	}
 	return b.String()
 }
@@ -180,25 +274,32 @@ func thousands(n int) string {
 	return text
 }
 
-// curveFiles are the pictures, in the order of the page.
-var curveFiles = []struct{ name, title string }{
-	{"pending-throughput", "Throughput beside pending jobs"},
-	{"pending-latency", "End to end beside pending jobs"},
-	{"workers-throughput", "Throughput by connected workers"},
-	{"workers-latency", "End to end by connected workers"},
+// picture is one of a page's.
+type picture struct {
+	name, title, x string
+	latency        bool
+	of             []point
 }
 
-func (p *plan) draw(pending, workers []point) error {
-	if p.scale.pictures == "" {
-		return nil
+func curvesOf(pending, workers []point) []picture {
+	return []picture{
+		{"pending-throughput", "Throughput beside pending jobs", "pending jobs", false, pending},
+		{"pending-latency", "End to end beside pending jobs", "pending jobs", true, pending},
+		{"workers-throughput", "Throughput by connected workers", "connected workers", false, workers},
+		{"workers-latency", "End to end by connected workers", "connected workers", true, workers},
 	}
-	for i, file := range curveFiles {
-		all, x := pending, "pending jobs"
-		if i >= 2 {
-			all, x = workers, "connected workers"
-		}
-		c := chart{title: file.title, x: x, y: "jobs a second"}
-		if i%2 == 0 {
+}
+
+// draw saves pictures, and gives the lines that link them from the page, which stands
+// beside their folder.
+func (p *plan) draw(pictures []picture) (links string, err error) {
+	if p.scale.pictures == "" {
+		return "", nil
+	}
+	for _, file := range pictures {
+		all := file.of
+		c := chart{title: file.title, x: file.x, y: "jobs a second"}
+		if !file.latency {
 			c.curves = []curve{curveOf("jobs/s", all, func(o *point) float64 { return o.fast.JobsPerS })}
 		} else {
 			c.title += fmt.Sprintf(", %d jobs/s, open loop", p.rates[0])
@@ -207,10 +308,11 @@ func (p *plan) draw(pending, workers []point) error {
 				curveOf("p99", all, func(o *point) float64 { return o.open.E2EP99Ms })}
 		}
 		if err := c.save(p.scale.pictures, file.name); err != nil {
-			return err
+			return "", err
 		}
+		links += fmt.Sprintf("\n![%s](performance/%s.svg)\n", file.title, file.name)
 	}
-	return nil
+	return links, nil
 }
 
 func curveOf(name string, all []point, of func(*point) float64) curve {
@@ -222,16 +324,4 @@ func curveOf(name string, all []point, of func(*point) float64) curve {
 		c.points = append(c.points, [2]float64{float64(all[i].at), of(&all[i])})
 	}
 	return c
-}
-
-// pictures links the curves from the page, which stands beside their folder.
-func (p *plan) pictures() string {
-	if p.scale.pictures == "" {
-		return ""
-	}
-	var b strings.Builder
-	for _, file := range curveFiles {
-		fmt.Fprintf(&b, "\n![%s](performance/%s.svg)\n", file.title, file.name)
-	}
-	return b.String()
 }

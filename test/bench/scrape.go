@@ -23,11 +23,17 @@ const (
 	metricGoroutines = "go_goroutines"
 	metricApplied    = "rota_applied_index"
 	metricApply      = "rota_apply_seconds"
+	metricHold       = "rota_snapshot_hold_seconds"
+	metricWrite      = "rota_snapshot_write_seconds"
 )
 
 // sample is what a server tells of itself: by name, series of a name summed. Buckets of
 // histograms are by name{le}, as the server wrote it.
 type sample map[string]float64
+
+// ownMemory is what the runtime has of the system, in bytes: without the pages of files
+// that are mapped, which the kernel may take back at any time.
+func ownMemory(s sample) float64 { return s[metricSys] - s[metricReleased] }
 
 const scrapeMost = 10 * time.Second
 

@@ -37,7 +37,7 @@ const flatShare = 0.05
 
 func newGrown() []*grown {
 	return []*grown{
-		{name: "own memory", unit: "MiB", of: func(s sample) float64 { return (s[metricSys] - s[metricReleased]) / (1 << 20) }, slack: 16},
+		{name: "own memory", unit: "MiB", of: func(s sample) float64 { return ownMemory(s) / (1 << 20) }, slack: 16},
 		{name: "goroutines", of: func(s sample) float64 { return s[metricGoroutines] }, slack: 16},
 		{name: "open files", of: func(s sample) float64 { return s[metricFDs] }, slack: 4},
 		// With the pages of raft.db and archive.db that are mapped, which the kernel may take

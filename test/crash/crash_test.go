@@ -63,6 +63,7 @@ func (c *crew) diesStarting() {
 	c.t.Helper()
 	for _, p := range starting {
 		n := c.inRole(follows)
+		c.awaitSnapshot(n)
 		n.kill()
 		n.arm(p)
 		n.start()

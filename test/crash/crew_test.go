@@ -39,9 +39,25 @@ func newCrew(t *testing.T) *crew {
 		c.awaitReady(n)
 	}
 	c.all = dial(t, c.nodes...)
+	for _, n := range c.nodes {
+		n.account = c.account
+	}
 	c.load = startLoad(t, c.nodes)
 	c.load.flows()
 	return c
+}
+
+// account tells who leads, and what workers hold.
+func (c *crew) account() string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	s, err := c.all.Status(ctx)
+	workers, _, other := c.all.Workers(ctx, rota.ReadOptions{})
+	text := fmt.Sprintf("%s leads (%v, %v), %d jobs accepted", s.Leader, err, other, c.load.count())
+	for _, w := range workers {
+		text += fmt.Sprintf("\n%+v", w)
+	}
+	return text
 }
 
 func (c *crew) joins(except *node) (flags []string) {
@@ -192,22 +208,41 @@ func (c *crew) settle() {
 	}
 }
 
-// transfer has leadership go over, for which all vote: to the node itself where it is
-// to stand, else to the third one.
+// transfer has leadership go over until the node is dead, for which all vote: to the node
+// itself where it is to stand, else to a third one. Once is not enough: a follower that
+// hears of the new leader before it is asked for its vote never gives it.
 func transfer(c *crew, n *node, r role) {
-	to := n
-	if leader := c.leader(); r == follows {
+	dead := n.exited
+	c.load.producers.Go(func() { // the one that would answer may be dead by then
+		for {
+			c.handOver(n, r)
+			select {
+			case <-dead:
+				return
+			case <-c.t.Context().Done():
+				return
+			case <-time.After(2 * time.Second):
+			}
+		}
+	})
+}
+
+func (c *crew) handOver(n *node, r role) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
+	defer cancel()
+	s, err := c.all.Status(ctx)
+	if err != nil {
+		return // the next try finds a leader
+	}
+	to := n.id
+	if r == follows {
 		for _, other := range c.nodes {
-			if other != n && other != leader {
-				to = other
+			if other != n && other.id != string(s.Leader) {
+				to = other.id
 			}
 		}
 	}
-	c.load.producers.Go(func() { // the one that would answer may be dead by then
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_, _ = c.all.TransferLeadership(ctx, rota.NodeID(to.id))
-	})
+	_, _ = c.all.TransferLeadership(ctx, rota.NodeID(to))
 }
 
 // submitWorkflow has a user of the node submit a workflow until it is acknowledged,
@@ -252,6 +287,19 @@ func (n *node) callsForRebuild() {
 	data, err = json.Marshal(record)
 	check(n.t, err)
 	check(n.t, os.WriteFile(path, data, 0o600))
+}
+
+// awaitSnapshot waits until a node has a snapshot to start from: one that died again and
+// again since it was founded may have ended none.
+func (c *crew) awaitSnapshot(n *node) {
+	c.t.Helper()
+	eventually(c.t, 30*time.Second, n.id+" has a snapshot", func() error {
+		whole, err := filepath.Glob(filepath.Join(n.dir, "snapshots", "*[0-9]"))
+		if err == nil && len(whole) == 0 {
+			err = errors.New("it has none")
+		}
+		return err
+	})
 }
 
 // isMember says whether the cluster counts a node as its own.

@@ -104,6 +104,8 @@ type node struct {
 	id, dir, order           string
 	api, raft, admin, gossip string
 	flags                    []string
+	// account tells what the cluster does, for the text of a failure.
+	account func() string
 
 	cmd    *exec.Cmd
 	said   *transcript
@@ -113,7 +115,7 @@ type node struct {
 func newNode(t *testing.T, id string) *node {
 	t.Helper()
 	dir := t.TempDir()
-	n := &node{t: t, id: id, dir: filepath.Join(dir, id), order: filepath.Join(dir, "failpoint")}
+	n := &node{t: t, id: id, dir: filepath.Join(dir, id), order: filepath.Join(dir, "failpoint"), account: func() string { return "" }}
 	for _, addr := range []*string{&n.api, &n.raft, &n.admin, &n.gossip} {
 		*addr = freeAddress(t)
 	}
@@ -163,7 +165,7 @@ func (n *node) diesAt(p point) {
 	select {
 	case <-n.exited:
 	case <-time.After(30 * time.Second):
-		n.t.Fatalf("%s never died at %s: nothing passes that point", n.id, p.name)
+		n.t.Fatalf("%s never died at %s: nothing passes that point; %s", n.id, p.name, n.account())
 	}
 	status, ok := n.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL || !strings.Contains(n.said.String(), "failpoint: "+p.name) {

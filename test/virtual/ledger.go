@@ -124,7 +124,8 @@ func (l *ledger) reported(r *workerRun, e client.HandlerEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	rec := l.record(e.Job)
-	if e.Err != nil || !rec.ran[e.Lease] || l.dead[r] {
+	// A lease that was lost after its handler had returned well is declined.
+	if e.Err != nil || e.Verb != rota.VerbComplete || !rec.ran[e.Lease] || l.dead[r] {
 		return
 	}
 	l.counts.completed++

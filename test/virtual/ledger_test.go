@@ -19,7 +19,7 @@ func noted() (*ledger, *[]string) {
 }
 
 func event(job rota.JobID, lease byte, token uint64) client.HandlerEvent {
-	return client.HandlerEvent{Job: job, Lease: rota.LeaseID{lease}, Token: rota.Token{Incarnation: 1, Counter: token}}
+	return client.HandlerEvent{Job: job, Lease: rota.LeaseID{lease}, Token: rota.Token{Incarnation: 1, Counter: token}, Verb: rota.VerbComplete}
 }
 
 // family submits workflow f: node c after node p.

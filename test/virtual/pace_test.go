@@ -64,6 +64,10 @@ func runPace(t *testing.T, jobs int, every time.Duration) *pace {
 			measured.starts = append(measured.starts, time.Since(due[e.Job]))
 		}
 		reported := func(e client.HandlerEvent) {
+			if e.Verb != rota.VerbComplete || e.Err != nil {
+				t.Errorf("job %s ended with verb %v, %v", e.Job, e.Verb, e.Err)
+				return
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			measured.ends = append(measured.ends, time.Since(due[e.Job]))

@@ -686,7 +686,7 @@ type EventRangeRequest struct {
 	Caller *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	// How many events of the cluster lie before the first wanted.
 	From uint64 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
-	// Not 0: instead from the entry at this index, or the newest before it, on.
+	// Not 0: instead from the entry at this index, or the newest before it with nothing between, on.
 	At            uint64 `protobuf:"varint,3,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -745,7 +745,7 @@ func (x *EventRangeRequest) GetAt() uint64 {
 
 type EventRangeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A chunk as in docs/formats.md, empty where the node has none.
+	// A chunk as in docs/formats.md, empty where the node has none; UNAVAILABLE where it lags.
 	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
 	Oldest        uint64 `protobuf:"varint,2,opt,name=oldest,proto3" json:"oldest,omitempty"`
 	Next          uint64 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`

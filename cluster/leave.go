@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// RemovePeer takes a node out of the cluster for ever: its id never comes back.
+// It is refused where too few healthy voters would be left.
+func (n *Node) RemovePeer(ctx context.Context, id rota.NodeID) error {
+	return n.atLeader(ctx, func() error { return n.RemoveHere(ctx, id) },
+		func(at rota.NodeAddress) error { return n.peers.RemovePeer(ctx, at, id) })
+}
+
+// RemoveHere removes a node if this one leads.
+func (n *Node) RemoveHere(ctx context.Context, id rota.NodeID) error {
+	if n.leading() == nil {
+		return notLeader()
+	}
+	n.mu.RLock()
+	_, _, removed, known := n.machine.Node(id)
+	n.mu.RUnlock()
+	_, alive := n.member(id)
+	healthy, voters, member := 0, 0, (known || alive) && !removed // it may be about to be added
+	servers := n.servers()
+	views := n.inspectAll(servers, nil)
+	for _, s := range servers {
+		if rota.NodeID(s.ID) == id {
+			member = true
+			continue
+		}
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if rota.NodeID(s.ID) == n.cfg.Node || views[rota.NodeID(s.ID)].err == nil {
+			healthy++
+		}
+	}
+	switch {
+	case !member && removed:
+		return rota.Refusef(rota.NotFound, subjectRemoved, "node %q is no member any more", id)
+	case !member:
+		return rota.Refusef(rota.NotFound, "node", "node %q is no member", id)
+	case voters == 0 || healthy <= voters/2:
+		return rota.Refusef(rota.Conflict, "node", "without node %s only %d of %d voters would be healthy: bring others back first",
+			id, healthy, voters)
+	case id == n.cfg.Node:
+		return rota.Refusef(rota.Conflict, "node", "node %s leads: use `operator raft leave` there, or hand over first", id)
+	}
+	op := &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: string(id), Removed: true}}}
+	l := n.leading()
+	if l == nil {
+		return notLeader()
+	}
+	if err := l.all(ctx, []*fsmpb.Op{op}); err != nil {
+		return err
+	}
+	failpoint("removal-before-configuration")
+	// Should it fail, reconcile goes on with it: the id is refused from now on.
+	if err := n.settled(n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout)); err != nil {
+		return &rota.Error{Kind: rota.Unavailable, Text: "the node was not removed", Cause: err, RetryAfter: time.Second}
+	}
+	return nil
+}
+
+// subjectRemoved marks the refusal to remove a node that was removed already.
+const subjectRemoved = "removed"
+
+const (
+	// leaveTry bounds one question of a node that leaves: another member may answer.
+	leaveTry = 5 * time.Second
+	// unheardOf is how long nobody may know a node that leaves before it takes itself for
+	// one that never was a member: its gossip may still be on the way, and who goes
+	// before it arrives would be added behind its back.
+	unheardOf = 3 * time.Second
+)
+
+// Leave hands over, takes this node out of the configuration and ends it once
+// the answer is out. Its id never comes back.
+func (n *Node) Leave(ctx context.Context) error {
+	switch servers := n.servers(); {
+	case len(servers) == 0 && len(n.others()) == 0:
+		return rota.Refusef(rota.Conflict, "node", "node %s has met no other: there is no cluster to leave, stop it", n.cfg.Node)
+	case n.onlyVoter():
+		return rota.Refusef(rota.Conflict, "node", "node %s is the only voter: a cluster cannot be left by all", n.cfg.Node)
+	}
+	if n.leading() != nil {
+		if _, err := n.TransferLeadership(ctx, ""); err != nil {
+			return err
+		}
+	}
+	var unknown time.Duration // when first somebody did not know it; others may be dead
+	for turn := 0; ; turn++ {
+		err := n.leaveOnce(ctx, turn)
+		var refusal *rota.Error
+		missing := errors.As(err, &refusal) && refusal.Kind == rota.NotFound
+		if missing && unknown == 0 {
+			unknown = n.sinceBoot()
+		}
+		switch {
+		case err == nil,
+			missing && refusal.Subject == subjectRemoved, // by a call whose answer was lost
+			missing && n.sinceBoot()-unknown > unheardOf:
+			failpoint("leave-before-end")
+			n.leftOnce.Do(func() { close(n.left) })
+			return nil
+		case missing, isNotLeader(err), rota.KindOf(err) == rota.Unavailable, rota.KindOf(err) == rota.Timeout:
+			if end := n.pause(ctx, 25*time.Millisecond); end != nil {
+				return givenUp(end, err)
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// leaveOnce asks the leader to take this node out, or the other members in turn where it
+// hears of no leader: once the configuration is without it nobody tells it who leads, and
+// it may have missed the answer. Only the leader does what it is asked.
+func (n *Node) leaveOnce(ctx context.Context, turn int) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveTry)
+	defer cancel()
+	to, ok := n.Leader()
+	others := n.others()
+	switch {
+	case ok:
+	case n.leading() != nil: // it came back
+		if _, err := n.TransferHere(ctx, ""); err != nil {
+			return err
+		}
+		return notLeader() // the new leader is asked next
+	case len(others) == 0:
+		return notLeader()
+	default:
+		to = others[turn%len(others)]
+	}
+	return n.peers.RemovePeer(ctx, to, n.cfg.Node)
+}
+
+// others are the other members that gossip sees alive.
+func (n *Node) others() (all []rota.NodeAddress) {
+	for _, m := range n.aliveMembers() {
+		if m.ID != n.cfg.Node && m.API != "" {
+			all = append(all, rota.NodeAddress{ID: m.ID, API: m.API})
+		}
+	}
+	return all
+}

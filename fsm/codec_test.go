@@ -1,0 +1,28 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+)
+
+// TestEncoderNumbers: there is one encoding of a number, that of package binary.
+func TestEncoderNumbers(t *testing.T) {
+	t.Parallel()
+	var e encoder
+	var want []byte
+	number := func(v uint64) {
+		e.uint(v)
+		e.int(int64(v))
+		want = binary.AppendVarint(binary.AppendUvarint(want, v), int64(v))
+	}
+	for bit := range 64 {
+		for _, v := range []uint64{1<<bit - 1, 1 << bit, ^uint64(0) << bit} {
+			number(v)
+		}
+	}
+	number(math.MaxUint64)
+	if string(e.b) != string(want) {
+		t.Fatalf("%x was written, %x is wanted", e.b, want)
+	}
+}

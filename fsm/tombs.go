@@ -1,0 +1,219 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/tidwall/btree"
+	"github.com/zeebo/xxh3"
+)
+
+// tomb is a tombstone in its canonical bytes. There are up to a million of them and
+// next to none is ever asked for, so that what counts is what they take: a row of six
+// pointers took twice the memory, and four times the collector's work.
+type tomb string
+
+// treeKey is the id, which the bytes begin with.
+func (t tomb) treeKey() rota.JobID {
+	r := tombReader(t)
+	return rota.JobID(r.str())
+}
+
+// row reads a tombstone. Its texts are parts of the bytes.
+func (t tomb) row() (row tombRow) {
+	r := tombReader(t)
+	row.id = rota.JobID(r.str())
+	row.queue = rota.QueueName(r.str())
+	row.typ = rota.JobType(r.str())
+	row.tenant = rota.TenantID(r.str())
+	row.state = rota.JobState(r.uint())
+	row.reason = rota.Reason(r.uint())
+	row.attempt = int32(r.int())
+	copy(row.lease[:], r.raw(uint64(len(row.lease))))
+	row.worker = rota.WorkerID(r.str())
+	row.outputDigest = r.str()
+	row.submitted = rota.Clock(r.int())
+	row.finished = rota.Clock(r.int())
+	row.finishedDate = rota.Date(r.int())
+	row.seq = r.uint()
+	row.freeAt = rota.Clock(r.int())
+	return row
+}
+
+// tombReader reads what tombRow.canonical wrote here: there is no fault to find.
+type tombReader string
+
+func (r *tombReader) raw(n uint64) (part string) {
+	part, *r = string((*r)[:n]), (*r)[n:]
+	return part
+}
+
+func (r *tombReader) str() string { return r.raw(r.uint()) }
+
+func (r *tombReader) uint() (v uint64) {
+	for i := 0; ; i++ {
+		c := (*r)[i]
+		v |= uint64(c&0x7f) << (7 * i)
+		if c < 0x80 {
+			*r = (*r)[i+1:]
+			return v
+		}
+	}
+}
+
+func (r *tombReader) int() int64 {
+	v := r.uint()
+	return int64(v>>1) ^ -int64(v&1)
+}
+
+// tombs are the tombstones by id. They change by new ones in their places, so that a
+// frozen copy shares all of them.
+type tombs struct {
+	tree tree[rota.JobID, tomb]
+	l    *ledger
+	// order is derived: the terminal jobs, oldest first.
+	order tombOrder
+	texts texts
+}
+
+// get gives a copy of a tombstone, nil where there is none.
+func (t *tombs) get(id rota.JobID) *tombRow {
+	kept, ok := t.tree.Get(id)
+	if !ok {
+		return nil
+	}
+	row := kept.row()
+	return &row
+}
+
+// insert puts a tombstone whose id is free, and gives what is kept of it.
+func (t *tombs) insert(r *tombRow) tomb {
+	kept, _ := t.set(r)
+	return kept
+}
+
+// load is insert for one read from a snapshot.
+func (t *tombs) load(r *tombRow) (fresh bool) {
+	_, had := t.set(r)
+	return !had
+}
+
+func (t *tombs) set(r *tombRow) (kept tomb, had bool) {
+	kept = r.keep(&t.l.enc, &t.texts)
+	t.l.add(t.l.hashTomb(kept))
+	_, had = t.tree.Set(kept)
+	t.order.set(r.seq, kept.treeKey())
+	return kept, had
+}
+
+// keep gives the bytes of a tombstone, among texts if there are any; e is the caller's, to
+// write over.
+func (r *tombRow) keep(e *encoder, in *texts) tomb {
+	e.b = e.b[:0]
+	r.canonical(e)
+	if in == nil {
+		return tomb(e.b)
+	}
+	return tomb(in.keep(e.b))
+}
+
+// reject marks a tombstone as one whose proof was rejected.
+func (t *tombs) reject(id rota.JobID) {
+	old, ok := t.tree.Get(id)
+	if !ok {
+		return
+	}
+	row := old.row()
+	row.reason = rota.ProofRejected
+	t.l.sub(t.l.hashTomb(old))
+	t.insert(&row)
+}
+
+func (t *tombs) drop(id rota.JobID, seq uint64) {
+	if gone, ok := t.tree.Delete(id); ok {
+		t.l.sub(t.l.hashTomb(gone))
+		t.order.delete(seq)
+	}
+}
+
+func (t *tombs) len() int { return t.tree.Len() }
+
+// scan calls f for every tombstone in the order of ids; the row is valid until the next.
+func (t *tombs) scan(f func(rota.JobID, *tombRow) bool) { scanTombs(&t.tree, "", f) }
+
+// freeze gives a copy that later changes do not reach.
+func (t *tombs) freeze() *tree[rota.JobID, tomb] { return t.tree.Copy() }
+
+// scanTombs is scan from the first id that is not before one.
+func scanTombs(t *tree[rota.JobID, tomb], from rota.JobID, f func(rota.JobID, *tombRow) bool) {
+	var row tombRow
+	t.Ascend(from, func(id rota.JobID, kept tomb) bool {
+		row = kept.row()
+		return f(id, &row)
+	})
+}
+
+// hashTomb is hashRow for a tombstone.
+func (l *ledger) hashTomb(t tomb) rota.Digest {
+	if planted.dedupeNotInSnapshot() {
+		return rota.Digest{}
+	}
+	l.enc.b = append(append(l.enc.b[:0], tagTomb), t...)
+	h := xxh3.Hash128(l.enc.b)
+	return rota.Digest{Hi: h.Hi, Lo: h.Lo}
+}
+
+// tombOrder lists ids by the numbers of their ends. Those are dense and the oldest
+// leave first, so that blocks of them stay full where the nodes of a tree would be half
+// empty; a block that a retry made holes in goes with its last id.
+type tombOrder struct {
+	blocks btree.Map[uint64, *tombBlock]
+	n      int
+}
+
+// tombBlock has the ids of tombBlockMost numbers, "" where there is none.
+type tombBlock struct {
+	n   int
+	ids [tombBlockMost]rota.JobID
+}
+
+// tombBlockMost makes a block 1,024 bytes.
+const tombBlockMost = 63
+
+func (o *tombOrder) set(seq uint64, id rota.JobID) {
+	b, ok := o.blocks.Get(seq / tombBlockMost)
+	if !ok {
+		b = &tombBlock{}
+		o.blocks.Set(seq/tombBlockMost, b)
+	}
+	at := &b.ids[seq%tombBlockMost]
+	if *at == "" {
+		b.n++
+		o.n++
+	}
+	*at = id
+}
+
+func (o *tombOrder) delete(seq uint64) {
+	b, ok := o.blocks.Get(seq / tombBlockMost)
+	if !ok || b.ids[seq%tombBlockMost] == "" {
+		return
+	}
+	b.ids[seq%tombBlockMost] = ""
+	b.n--
+	o.n--
+	if b.n == 0 {
+		o.blocks.Delete(seq / tombBlockMost)
+	}
+}
+
+// first gives the oldest.
+func (o *tombOrder) first() (seq uint64, id rota.JobID, ok bool) {
+	block, b, ok := o.blocks.Min()
+	if !ok {
+		return 0, "", false
+	}
+	at := 0
+	for b.ids[at] == "" {
+		at++
+	}
+	return block*tombBlockMost + uint64(at), b.ids[at], true
+}

@@ -1,0 +1,88 @@
+package fsm
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// TestTomb reads tombstones back from their bytes, as a snapshot's reader does.
+func TestTomb(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]tombRow{
+		"empty": {},
+		"usual": {id: "job-1", queue: "default", typ: "work", tenant: "default", state: rota.Completed, reason: rota.Done,
+			attempt: 1, lease: rota.LeaseID{1, 31: 2}, worker: "w", outputDigest: strings.Repeat("d", 32), submitted: 5,
+			finished: 300, finishedDate: 1 << 40, seq: 70_000},
+		"greatest": {id: rota.JobID(strings.Repeat("i", 300)), queue: "q", attempt: math.MinInt32, seq: math.MaxUint64,
+			submitted: math.MaxInt64, finished: math.MinInt64, finishedDate: -1, freeAt: 64},
+	} {
+		var e encoder
+		kept := want.keep(&e, &texts{})
+		if got := kept.row(); got != want || kept.treeKey() != want.id {
+			t.Errorf("%s: %+v was read, %+v is wanted", name, got, want)
+		}
+		d := &decoder{b: []byte(kept)}
+		if got := decodeTomb(d); *got != want || d.done() != nil {
+			t.Errorf("%s: a snapshot's reader takes it as %+v, %v", name, *got, d.err)
+		}
+	}
+}
+
+// TestTombs: a frozen copy keeps what it says, and the ledger counts each tombstone once.
+func TestTombs(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	all := tombs{l: &l}
+	all.insert(&tombRow{id: "a", seq: 1, reason: rota.Done})
+	all.insert(&tombRow{id: "b", seq: 2, reason: rota.Done})
+	frozen := all.freeze()
+	all.reject("b")
+	all.reject("c")
+	all.drop("a", 1)
+	if r := all.get("b"); r == nil || r.reason != rota.ProofRejected || all.get("a") != nil || all.len() != 1 || all.order.n != 1 {
+		t.Fatalf("b is %+v of %d", r, all.len())
+	}
+	if kept, ok := frozen.Get("b"); !ok || kept.row().reason != rota.Done || frozen.Len() != 2 {
+		t.Fatal("a frozen copy has changed")
+	}
+	all.drop("b", 2)
+	if l.sum != (rota.Digest{}) {
+		t.Fatalf("nothing is left, and counts for %s", l.sum)
+	}
+	r := &tombRow{id: "a", seq: 1, reason: rota.Done}
+	if !all.load(r) || all.load(r) {
+		t.Fatal("one that is read is new once")
+	}
+}
+
+// TestTombOrder gives the oldest, whatever left before it.
+func TestTombOrder(t *testing.T) {
+	t.Parallel()
+	var o tombOrder
+	if _, _, ok := o.first(); ok {
+		t.Fatal("an empty order has a first")
+	}
+	const n = 5 * tombBlockMost
+	name := func(seq uint64) rota.JobID { return rota.JobID(strings.Repeat("x", int(seq))) }
+	for i := range uint64(n) {
+		seq := 1 + i*11%n // in any order, as a snapshot's are
+		o.set(seq, name(seq))
+		o.set(seq, name(seq))
+	}
+	for seq := uint64(2); seq <= n; seq += 2 {
+		o.delete(seq)
+		o.delete(seq)
+	}
+	for want := uint64(1); want <= n; want += 2 {
+		if seq, id, ok := o.first(); !ok || seq != want || id != name(want) {
+			t.Fatalf("%d is the oldest, %d is wanted", seq, want)
+		}
+		o.delete(want)
+	}
+	if o.n != 0 || o.blocks.Len() != 0 {
+		t.Fatalf("%d ids in %d blocks are left of none", o.n, o.blocks.Len())
+	}
+}
