@@ -6,9 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rotasched/rota"
 )
 
 // A node whose disk is full steps out and says why; the others go on; it is back
@@ -31,6 +34,12 @@ func TestFullDisk(t *testing.T) {
 	c.rota(t, "operator", "raft", "transfer-leadership", "--to", small.id) // the worst place for it
 	l := startLoad(t, c, "load", 4, 2, 5*time.Millisecond)
 	l.flows(t, 100)
+	// A leader that looks at its disk between the last byte and its end refuses new jobs
+	// and says when to ask again, which is what it should do.
+	l.allow(func(err error) bool {
+		var e *rota.Error
+		return errors.As(err, &e) && e.Kind == rota.Exhausted && e.Subject == "disk" && e.RetryAfter > 0 && strings.Contains(e.Text, small.dir)
+	})
 
 	filled := time.Now()
 	ballast := fill(t, filepath.Join(dir, "ballast"))
