@@ -53,7 +53,7 @@ there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not
 # What x86-64-v3 is by the names of /proc/cpuinfo.
 V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
 
-.PHONY: help build test golden-builds race fuzz sim virtual e2e chaos chaos-docker crash bite bench bench-against bench-profile bench-scale bench-alone bench-overload bench-soak bench-pieces bench-compare demo image generate tidy fmt clean ci
+.PHONY: help build test golden-builds race fuzz sim virtual e2e chaos chaos-docker crash bite bench bench-against bench-nats bench-profile bench-scale bench-alone bench-overload bench-soak bench-pieces bench-compare demo image generate tidy fmt clean ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -122,6 +122,10 @@ older = dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir/base" 2>/dev
 
 bench-against: build ## the same of BASE=revision (the first that ran) and this tree, in turns, with ratios
 	@$(call older,$(or $(BASE),$(SPINE)),)
+
+bench-nats: build ## the same load on NATS JetStream, synced always, and on this tree, in turns, with ratios
+	cd test/bench/natsjobs && $(GO) build -o ../../../bin/natsjobs . && $(GO) build -o ../../../bin/nats-server github.com/nats-io/nats-server/v2
+	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -nats bin/nats-server -natsjobs bin/natsjobs -write docs/performance.md
 
 bench-profile: build ## where the servers' CPU goes, of BASE=revision (the first that ran) and of this tree
 	@$(call older,$(or $(BASE),$(SPINE)),-profile)

@@ -41,6 +41,7 @@ const (
 	settings     = "github.com/knadh/koanf"
 	orderedTree  = "github.com/tidwall/btree"
 	fastHash     = "github.com/zeebo/xxh3"
+	natsClient   = "github.com/nats-io/nats.go"
 )
 
 // raftStore is named apart: a prefix stands for a whole path element.
@@ -73,6 +74,7 @@ var rooms = []room{
 		never: []string{raftLibrary, raftStore, gossip}},
 	{path: "test/bite", only: []string{}},
 	{path: "test/bench", only: []string{}},
+	{path: "test/bench/natsjobs", only: []string{natsClient}},
 	{path: "test/crash", may: []string{".", "client"}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
 	{path: "test/jepsen-lite", may: []string{".", "client", "api/rota/v1"},
 		never: []string{raftLibrary, raftStore, gossip}},

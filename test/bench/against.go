@@ -20,41 +20,50 @@ func (p *plan) measureAgainst(ctx context.Context) error {
 		return fmt.Errorf("%s version: %w", p.against, err)
 	}
 	loads := p.loads()
-	here, there := make([][]result, len(loads)), make([][]result, len(loads))
+	var there, here [][]result
 	err = p.cluster(ctx, p.against, nil, func(old *servers) error {
 		return p.cluster(ctx, p.rota, nil, func(s *servers) error {
-			return p.repeated(func(turn int) error {
-				for i, l := range loads {
-					a, err := p.measure(ctx, p.against, old, l.args)
-					if err != nil {
-						return err
-					}
-					b, err := p.measure(ctx, p.rota, s, l.args)
-					if err != nil {
-						return err
-					}
-					p.say("%d of %d, %s: %.0f and %.0f jobs/s, servers %.0f and %.0f µs a job", turn, p.repeat, l.name, a.JobsPerS,
-						b.JobsPerS, a.ServersCPUUs, b.ServersCPUUs)
-					if turn > 0 {
-						there[i], here[i] = append(there[i], a), append(here[i], b)
-					}
-				}
-				return nil
-			})
+			there, here, err = p.alternate(loads, func(args []string) (result, error) { return p.measure(ctx, p.against, old, args) },
+				func(args []string) (result, error) { return p.measure(ctx, p.rota, s, args) })
+			return err
 		})
 	})
 	if err != nil {
 		return err
 	}
 	text := m.markdown() + "Compared with: " + strings.Join(strings.Fields(string(out)), " ") + ".\n\n"
-	return p.publish("bench-against", text+againstTable(loads, there, here))
+	return p.publish("bench-against", text+againstTable(loads, "before", "now", there, here))
+}
+
+// alternate makes each measurement of two in turns, as often as the plan says.
+func (p *plan) alternate(loads []loadOf, old, now func(args []string) (result, error)) (there, here [][]result, err error) {
+	there, here = make([][]result, len(loads)), make([][]result, len(loads))
+	err = p.repeated(func(turn int) error {
+		for i, l := range loads {
+			a, err := old(l.args)
+			if err != nil {
+				return err
+			}
+			b, err := now(l.args)
+			if err != nil {
+				return err
+			}
+			p.say("%d of %d, %s: %.0f and %.0f jobs/s, servers %.0f and %.0f µs a job", turn, p.repeat, l.name, a.JobsPerS,
+				b.JobsPerS, a.ServersCPUUs, b.ServersCPUUs)
+			if turn > 0 {
+				there[i], here[i] = append(there[i], a), append(here[i], b)
+			}
+		}
+		return nil
+	})
+	return there, here, err
 }
 
 // againstTable has the medians of both, and the median of the ratios of pairs, which
 // drifts less with the machine than either.
-func againstTable(loads []loadOf, there, here [][]result) string {
+func againstTable(loads []loadOf, old, now string, there, here [][]result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| load | median of %d pairs | before | now | now ÷ before (least to most) |\n|---|---|---:|---:|---:|\n", len(here[0]))
+	fmt.Fprintf(&b, "| load | median of %d pairs | %s | %s | %s ÷ %s (least to most) |\n|---|---|---:|---:|---:|\n", len(here[0]), old, now, now, old)
 	for i, l := range loads {
 		for _, row := range figures {
 			olds, news, ratios := values(there[i], row.of), values(here[i], row.of), []float64{}

@@ -34,10 +34,24 @@ func TestAgainstTable(t *testing.T) {
 	t.Parallel()
 	old := [][]result{{{JobsPerS: 100}, {JobsPerS: 200}, {JobsPerS: 400}}}
 	now := [][]result{{{JobsPerS: 150}, {JobsPerS: 220}, {JobsPerS: 800}}}
-	got := againstTable([]loadOf{{name: "l"}}, old, now)
-	for _, want := range []string{"| l | jobs/s | 200 | 220 | 1.50 (1.10 to 2.00) |\n", "| l | end to end, p50 ms | 0.0 | 0.0 | not told |\n"} {
+	got := againstTable([]loadOf{{name: "l"}}, "before", "now", old, now)
+	for _, want := range []string{"| load | median of 3 pairs | before | now | now ÷ before (least to most) |\n", "| l | jobs/s | 200 | 220 | 1.50 (1.10 to 2.00) |\n", "| l | end to end, p50 ms | 0.0 | 0.0 | not told |\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+// The name of a process, which stands before the numbers, may look like some.
+func TestTicksOf(t *testing.T) {
+	t.Parallel()
+	stat := "17 (a) b (1 2) S 1 17 17 0 -1 4194560 900 0 3 0 250 31 0 0 20 0 9 0 88 1 2"
+	if got, err := ticksOf(stat); err != nil || got != 281 {
+		t.Errorf("%v ticks, %v; 281 are wanted", got, err)
+	}
+	for _, bad := range []string{"", "17 (a) S 1 2 3", "17 (a) S 1 17 17 0 -1 4194560 900 0 3 0 x 31 0"} {
+		if got, err := ticksOf(bad); err == nil {
+			t.Errorf("%q gives %v ticks and no error", bad, got)
 		}
 	}
 }

@@ -4,7 +4,7 @@
 // It starts three `rota server` processes on loopback with fresh data directories, runs
 // `rota bench jobs` against them, as fast as it goes and at fixed rates in turns, takes
 // medians, and ends the servers. Other modes, each with a target of its own: another binary
-// in turns with this one (bench-against), where the CPU goes (bench-profile), curves over
+// in turns with this one (bench-against), NATS JetStream in turns with it (bench-nats), where the CPU goes (bench-profile), curves over
 // pending jobs and workers, many queues and tenants, restarts and joins (bench-scale), more
 // load than the servers can do (bench-overload), the same load for long (bench-soak). The
 // last two judge, and fail where something does not hold.

@@ -24,6 +24,8 @@ type plan struct {
 	rates         []int
 	seconds       int
 	against       string
+	// nats and natsLoad are the binaries of NATS' server and of its load.
+	nats, natsLoad string
 
 	scale    scalePlan
 	overload overloadPlan
@@ -44,6 +46,8 @@ func main() {
 	flag.IntVar(&p.seconds, "seconds", 10, "how long an open loop takes")
 	flag.IntVar(&p.payload, "payload", 256, "bytes of payload in each job")
 	flag.StringVar(&p.against, "against", "", "another binary, measured in turns with this one: the ratio is told")
+	flag.StringVar(&p.nats, "nats", "", "a nats-server binary, measured in turns with rota: the ratio is told")
+	flag.StringVar(&p.natsLoad, "natsjobs", "", "the binary of test/bench/natsjobs, which loads it")
 	flag.BoolVar(&profile, "profile", false, "tell where the servers' CPU goes instead, also of -against")
 	flag.BoolVar(&scale, "scale", false, "measure beside many pending jobs, workers, queues and tenants instead, and restarts")
 	flag.BoolVar(&alone, "alone", false, "measure one server beside many pending jobs instead, its memory and its start")
@@ -85,6 +89,8 @@ func main() {
 			err = p.measureSoak(ctx)
 		case profile:
 			err = p.measureProfiles(ctx)
+		case p.nats != "":
+			err = p.measureNATS(ctx)
 		case p.against != "":
 			err = p.measureAgainst(ctx)
 		default:

@@ -159,6 +159,7 @@ var figures = []figure{
 	{"submission, p99 ms", "%.1f", func(r *result) float64 { return r.SubmitP99Ms }},
 	{"CPU of the servers, µs a job", "%.0f", func(r *result) float64 { return r.ServersCPUUs }},
 	{"CPU of submitters and workers, µs a job", "%.0f", func(r *result) float64 { return r.ProcessCPUUs }},
+	{"CPU of all, µs a job", "%.0f", func(r *result) float64 { return r.ServersCPUUs + r.ProcessCPUUs }},
 }
 
 // table has a row for each figure: the median, and between which values all lie.
