@@ -33,7 +33,7 @@ func statusOf(n *Node, id rota.WorkerID) rota.WorkerStatus {
 // raw applies an entry as it is, past the leadership.
 func (b *bench) raw(n *Node, e *fsmpb.Entry) *fsm.Applied {
 	b.t.Helper()
-	f := n.raft.Apply(mustSeal(b.t, e), time.Second)
+	f := n.raft.Apply(mustSeal(b.t, e), ample)
 	if err := n.settled(f); err != nil {
 		b.t.Fatal(err)
 	}
@@ -115,6 +115,10 @@ func TestH11_aLeaseWhoseNewsDiedWithTheLeaderIsTold(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	n := b.leader()
+	// The election may take longer than a lease usually waits for its acknowledgement.
+	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "", []rota.Setting{{Key: "ack_timeout_ms", Value: "60000"}}); err != nil {
+		t.Fatal(err)
+	}
 	h := newHand(t, n, "w1", 20)
 	submitAll(t, n, specs("x", 20))
 	b.eventually("all are leased", func() bool { return jobOf(n, "x-00019").State == rota.Assigned })

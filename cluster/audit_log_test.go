@@ -70,12 +70,8 @@ func TestAudit_afterAnInstalledSnapshot(t *testing.T) {
 		b.addrs[id] = c
 	}
 	b.startPlanned()
-	if b.leader().cfg.Node == "n3" {
-		if _, err := b.leader().TransferLeadership(within(t, ample), "n1"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	leader, away := b.leader(), b.node("n3")
+	b.leadBy("n1")
+	leader, away := b.loyal(), b.node("n3")
 	b.isolate("n3")
 	b.eventually("the log that the other node needs is gone", func() bool {
 		submitAll(t, leader, specs(fmt.Sprintf("more-%d", leader.applied.Load()), 20))

@@ -19,11 +19,13 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 		b.plan(id, 3)
 	}
 	b.startPlanned()
+	b.loyal() // the follower stays one
 	follower := b.follower()
 	const count = forwardsMost + 9
 	w := newHand(t, follower, "w1", count)
 	submitAll(t, follower, specs("joined", count))
 	leases := w.take(count)
+	w.do(rota.VerbAck, leases...) // what follows may take longer than a lease waits for this
 
 	var mu sync.Mutex
 	var calls []int

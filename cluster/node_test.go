@@ -21,8 +21,10 @@ func TestNode(t *testing.T) {
 		f := b.follower()
 		h := newHand(t, f, "w1", 200)
 		submitAll(t, f, specs("a", 100))
+		leases := h.take(100)
+		h.do(rota.VerbAck, leases...)
 		submitAll(t, b.leader(), specs("b", 100))
-		leases := h.take(200)
+		leases = append(leases, h.take(100)...)
 		for _, a := range h.do(rota.VerbComplete, leases...) {
 			if a.Err != nil || a.JobState != rota.Completed {
 				t.Fatalf("complete: %v, %s", a.Err, a.JobState)
@@ -95,6 +97,7 @@ func TestNode_failover(t *testing.T) {
 	h := newHand(t, b.follower(), "w1", 50)
 	submitAll(t, old, specs("x", 50))
 	leases := h.take(50)
+	h.do(rota.VerbAck, leases...) // the election may take longer than a lease waits for this
 
 	var wait sync.WaitGroup
 	wait.Go(func() { submitAll(t, b.node(h.s.n.cfg.Node), specs("y", 200)) }) // waits the election out

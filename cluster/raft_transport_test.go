@@ -17,7 +17,7 @@ func TestAddressTakenOver(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	submitAll(t, b.leader(), specs("before", 5))
-	leader := b.leader()
+	leader := b.loyal()
 	for _, id := range b.ids() {
 		if at, _ := b.node(id).raft.LeaderWithID(); string(at) != leader.cfg.Raft {
 			t.Errorf("%s knows the leader at %q, it is at %s", id, at, leader.cfg.Raft)

@@ -252,6 +252,7 @@ func TestRebuild_aCrashInTheMiddle(t *testing.T) {
 		return f.mend.agreed.index > 0
 	})
 	b.keep(b.starved, f, true)
+	b.keep(b.deaf, f, true) // it notices nothing before its wrong state is a snapshot
 	b.corrupt(f, "ghost")
 	if err := f.raft.Snapshot().Error(); err != nil {
 		t.Fatal(err)
@@ -260,6 +261,7 @@ func TestRebuild_aCrashInTheMiddle(t *testing.T) {
 	if err != nil || len(wrong) != 1 {
 		t.Fatal(wrong, err)
 	}
+	b.keep(b.deaf, f, false)
 	b.eventually("the follower notices", func() bool { return f.data.Rebuild().Open })
 	b.stop(id)
 	f = b.start(id)

@@ -41,18 +41,26 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 	}
 	// Longer than all that follows may take: however slow the machine, the old leader
 	// has no reason to doubt itself.
-	const forLong = 2 * time.Minute
+	const forLong, notLong = 2 * time.Minute, 1200 * time.Millisecond
 	plan("n1", 3, forLong)
-	plan("n2", 3, 1200*time.Millisecond)
-	plan("n3", 3, 1200*time.Millisecond)
+	plan("n2", 3, notLong)
+	plan("n3", 3, notLong)
 	b.startPlanned()
-	if b.leader().cfg.Node != "n1" {
-		if _, err := b.leader().TransferLeadership(within(t, ample), "n1"); err != nil {
-			t.Fatal(err)
+	// patient has the two that stay together wait so long for their leader: for ever until
+	// they are apart, as a busy machine may hold n1 up while n4 starts.
+	patient := func(so time.Duration) {
+		for _, id := range []rota.NodeID{"n2", "n3"} {
+			c := b.node(id).raft.ReloadableConfig()
+			c.HeartbeatTimeout, c.ElectionTimeout = so, so
+			if err := b.node(id).raft.ReloadConfig(c); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
+	b.leadBy("n1")
 	old := b.node("n1")
 	b.eventually("n1 leads", func() bool { return old.leading() != nil && old.Ready() == nil })
+	patient(forLong)
 	submitAll(t, old, specs("early", 1))
 	plan("n4", 0, forLong)
 	b.start("n4")
@@ -67,6 +75,7 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 	for _, id := range b.ids() {
 		b.node(id).dropConnections()
 	}
+	patient(notLong)
 	var other *Node
 	b.eventually("another node leads", func() bool {
 		i := slices.IndexFunc([]rota.NodeID{"n2", "n3"}, func(id rota.NodeID) bool { return b.node(id).leading() != nil })

@@ -24,7 +24,7 @@ type field struct {
 // that nobody who appends writes over the next field.
 func nextField(b []byte) (f field, rest []byte, err error) {
 	number, kind, n := protowire.ConsumeTag(b)
-	if n < 0 {
+	if n < 0 || number > protowire.MaxValidNumber { // which ConsumeTag lets pass, and proto.Unmarshal does not
 		return f, nil, errWire
 	}
 	f.number, f.kind, b = number, kind, b[n:]

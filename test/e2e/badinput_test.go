@@ -10,10 +10,32 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// digestsOf waits until nothing changes any more and gives the digest that all
-// nodes hold.
-func digestsOf(t testing.TB, c *nodes) string {
+// changesNothing holds that a call leaves the digest that all nodes hold. A new term has
+// an entry of its own: where one began meanwhile the call is made again.
+func changesNothing(t testing.TB, c *nodes, what string, call func()) {
 	t.Helper()
+	const tries = 4
+	for try := 1; ; try++ {
+		before, began := digestsOf(t, c)
+		call()
+		after, ended := digestsOf(t, c)
+		switch {
+		case after == before:
+			return
+		case began == ended:
+			t.Fatalf("%s changed the state from %s to %s", what, before, after)
+		case try == tries:
+			t.Fatalf("a term began each time, lastly %d after %d", ended, began)
+		}
+	}
+}
+
+// digestsOf waits until nothing changes any more and gives the digest that all
+// nodes hold, and the term. Nodes look each second whether the log knows of a node
+// what gossip does.
+func digestsOf(t testing.TB, c *nodes) (digest string, term uint64) {
+	t.Helper()
+	const rest = 3 * time.Second
 	last, since := "", time.Time{}
 	eventually(t, 60*time.Second, "the state is at rest", func() error {
 		s, err := c.status(t)
@@ -29,12 +51,13 @@ func digestsOf(t testing.TB, c *nodes) string {
 		if now != last || now == "" {
 			last, since = now, time.Now()
 		}
-		if time.Since(since) < time.Second {
+		if time.Since(since) < rest {
 			return fmt.Errorf("nodes are %+v", s.Nodes)
 		}
+		term = s.Term
 		return nil
 	})
-	return last
+	return last, term
 }
 
 // badInput is a command line that is refused.
@@ -61,11 +84,10 @@ func TestBadInput(t *testing.T) {
 	c.rota(t, "queue", "set", "paused", "--set", "paused=true").want(t, 0)
 	c.rota(t, "job", "submit", "--queue", "paused", "--type", "x", "--id", "known").want(t, 0)
 	c.rota(t, "job", "cancel", "known").want(t, 0)
-	before := digestsOf(t, c)
 	job := func(more ...string) []string {
 		return append([]string{"job", "submit", "--queue", "paused", "--type", "x"}, more...)
 	}
-	for _, one := range []badInput{
+	wrong := []badInput{
 		{2, "fancy", []string{"queue", "set", "q", "--preset", "fancy"}},
 		{2, "speed", []string{"queue", "set", "q", "--set", "speed=9"}},
 		{2, "age_horizon_ms", []string{"queue", "set", "q", "--set", "age_horizon_ms=0"}},
@@ -87,13 +109,13 @@ func TestBadInput(t *testing.T) {
 		{2, "units", job("--units", "-5")},
 		{2, "data_keys", job("--data-key", "a b")},
 		{2, "lease", []string{"job", "reject", "known", "--reason", "x", "--lease", "12"}},
-	} {
-		one.refused(t, c)
 	}
-	nodesHoldOnTheirOwn(t, c)
-	if after := digestsOf(t, c); after != before {
-		t.Errorf("refusals changed the state from %s to %s", before, after)
-	}
+	changesNothing(t, c, "refusals", func() {
+		for _, one := range wrong {
+			one.refused(t, c)
+		}
+		nodesHoldOnTheirOwn(t, c)
+	})
 	// What only the state can tell is refused through the log, where it changes no
 	// row; such calls, and reads, move the index and with it the digest.
 	for _, one := range []badInput{

@@ -145,7 +145,7 @@ func cliWait(t *testing.T, c *nodes) {
 	if late.took > 5*time.Second {
 		t.Errorf("a wait of 1 s took %s", late.took)
 	}
-	c.rota(t, "job", "submit", "--queue", "waited", "--type", "x", "--id", "waited-2", "--wait", "--timeout", "1s").want(t, 5)
+	c.rota(t, "job", "submit", "--queue", "waited", "--type", "x", "--id", "waited-2", "--wait", "--timeout", "5s").want(t, 5)
 	c.rota(t, "job", "cancel", "waited-1").want(t, 0)
 	other := c.rota(t, "job", "wait", "waited-1", "-o", "json").want(t, 6)
 	if jobs := list(t, parse[map[string]any](t, other), "jobs"); len(jobs) != 1 || jobs[0]["state"] != "CANCELLED" {

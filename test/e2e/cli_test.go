@@ -211,13 +211,13 @@ func TestSettingsPrecedence(t *testing.T) {
 	addr, dead := c.all[0].api, freeAddress(t)
 	file := writeFile(t, t.TempDir()+"/rota.yaml", "addr: "+addr+"\noutput: name\nqueue: default\ntype: from-file\n")
 	run := func(env []string, args ...string) *result {
-		return command(t, env, "", append(args, "--timeout", "2s")...)
+		return command(t, env, "", append(args, "--timeout", "20s")...)
 	}
 	if out := run(nil, "cluster", "status", "--config", file).want(t, 0).stdout; out != "n1\n" {
 		t.Errorf("the file's output format gave %q", out)
 	}
 	run([]string{"ROTA_CONFIG=" + file}, "cluster", "status").want(t, 0)
-	run([]string{"ROTA_ADDR=" + dead}, "cluster", "status", "--config", file).want(t, 7)
+	command(t, []string{"ROTA_ADDR=" + dead}, "", "cluster", "status", "--config", file, "--timeout", "2s").want(t, 7)
 	run([]string{"ROTA_ADDR=" + dead}, "cluster", "status", "--config", file, "--addr", addr).want(t, 0)
 	object(t, run([]string{"ROTA_OUTPUT=json"}, "cluster", "status", "--config", file))
 	object(t, run([]string{"ROTA_OUTPUT=yaml"}, "cluster", "status", "--config", file, "-o", "json"))

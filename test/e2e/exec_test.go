@@ -164,8 +164,8 @@ func execCancelled(t *testing.T, c *nodes) {
 	c.rota(t, "job", "submit", "--queue", "cancel", "--type", "x", "--id", "stubborn").want(t, 0)
 	ids := processes(t, dir)
 	c.awaitState(t, c.dial(t), "stubborn", 10*time.Second, rota.Running)
+	told := time.Now() // before: the signal may go out before the command has ended
 	c.rota(t, "job", "cancel", "stubborn").want(t, 0)
-	told := time.Now()
 	eventually(t, 10*time.Second, "SIGTERM came", func() error {
 		_, err := os.Stat(filepath.Join(dir, "term"))
 		return err

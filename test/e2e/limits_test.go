@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -305,6 +306,11 @@ func TestModes(t *testing.T) {
 	})
 	set("NORMAL", "done")
 	submit(0, "after", "--wait", "--timeout", "20s")
-	contains(t, "the metrics", metricsOf(t, leader), `rota_admission_mode{mode="NORMAL"} 1`)
+	eventually(t, 20*time.Second, "the metrics know", func() error { // of its own state, which may lag
+		if text := metricsOf(t, leader); !strings.Contains(text, `rota_admission_mode{mode="NORMAL"} 1`) {
+			return errors.New(text)
+		}
+		return nil
+	})
 	c.verified(t, 3)
 }

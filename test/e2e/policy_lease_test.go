@@ -39,17 +39,32 @@ func leased(t *testing.T, c *nodes, cl *client.Client, h *hand, job rota.JobSpec
 	t.Helper()
 	submitAll(t, cl, job)
 	l := h.serves(job.ID)
+	seed := seedOf(t, jobOf(t, cl, job.ID), l)
 	p := decode[rota.Queue](t, c.rota(t, "queue", "show", string(job.Queue), "-o", "json")).Policy
 	if l.AckBy != l.Started+rota.Clock(p.AckTimeoutMs) || l.Deadline != l.Started+rota.Clock(p.LeaseMs) ||
 		l.RenewBy != l.Started+rota.Clock(p.LeaseMs*p.RenewAlphaPermille/1000) {
 		t.Errorf("lease %+v does not fit %+v", l, p)
 	}
-	seed := jobOf(t, cl, job.ID).Lease.Decision.Seed
 	want := hashOf([]byte("AICF|lease"), []byte(job.ID), []byte(h.id), number(uint64(l.Attempt)), seed)
 	if l.ID != rota.LeaseID(want) {
 		t.Errorf("lease %s is not the hash of its job, worker, attempt and seed", l.ID)
 	}
 	return l
+}
+
+// seedOf is that of the decision that gave a lease, which may be over already.
+func seedOf(t testing.TB, job rota.Job, l rota.Lease) []byte {
+	t.Helper()
+	if job.Lease != nil && job.Lease.ID == l.ID {
+		return job.Lease.Decision.Seed
+	}
+	for _, a := range job.Attempts {
+		if a.Lease == l.ID {
+			return a.Decision.Seed
+		}
+	}
+	t.Fatalf("job %s knows nothing of lease %s: %+v", job.ID, l.ID, job)
+	return nil
 }
 
 func (c *nodes) health(t testing.TB, w rota.WorkerID) int32 {

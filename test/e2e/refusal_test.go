@@ -70,7 +70,7 @@ func back(t *testing.T, c *nodes, n *node) {
 
 func refuseSecondProcess(t *testing.T, c *nodes, victim *node) {
 	double(t, c, victim, victim.dir).refused(t, victim.dir, "in use", "Stop that process")
-	check(t, victim.health())
+	victim.awaitReady(t)
 }
 
 func refuseOtherName(t *testing.T, c *nodes, victim *node) {
@@ -111,7 +111,7 @@ func refuseEmptied(t *testing.T, c *nodes, victim *node) {
 func refuseOtherDirectory(t *testing.T, c *nodes, victim *node) {
 	// A fresh directory while the true owner of the id lives.
 	double(t, c, victim, filepath.Join(t.TempDir(), "fresh")).refused(t, victim.id)
-	check(t, victim.health())
+	victim.awaitReady(t)
 }
 
 // damage changes raft.db, expects a refusal, and puts it back.

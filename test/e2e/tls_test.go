@@ -101,7 +101,7 @@ func TestTLSCluster(t *testing.T) {
 			}
 		})
 	}
-	check(t, c.all[2].health())
+	c.all[2].awaitReady(t)
 	c.all[0].kill()
 	c.rota(t, append(ca, "job", "submit", "--type", "x", "--wait", "--timeout", "30s")...).want(t, 0)
 }
