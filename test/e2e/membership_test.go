@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,27 +126,28 @@ func TestLeaderTerminated(t *testing.T) {
 	c := newCluster(t, 3)
 	l := startLoad(t, c, "load", 4, 2, 5*time.Millisecond)
 	l.flows(t, 100)
-	// Heartbeats are missed for 500 ms before an election begins, and clients try again
-	// later still. A gap has other causes too on a busy machine, but not each time.
-	const most, tries = 700 * time.Millisecond, 3
-	var leader *node
-	for try := 1; ; try++ {
-		leader = c.leader(t)
-		told := time.Now()
-		leader.stop(t, 15*time.Second)
-		t.Logf("the leader ended %s after SIGTERM", time.Since(told))
-		l.flows(t, 200)
-		gap := l.gap(told)
-		t.Logf("longest time without a committed job after SIGTERM of the leader: %s", gap)
-		leader.start(t)
-		leader.awaitReady(t)
-		if gap <= most {
-			break
+	leader := c.leader(t)
+	elections := func() (n int) { // of nodes that waited for a leader in vain
+		for _, one := range c.all {
+			if one != leader {
+				n += strings.Count(one.stderr.String(), "heartbeat timeout reached")
+			}
 		}
-		if try == tries {
-			t.Fatalf("%s without a committed job, and more than %s each time: leadership was not handed over", gap, most)
-		}
+		return n
 	}
+	before, told := elections(), time.Now()
+	leader.stop(t, 15*time.Second)
+	t.Logf("the leader ended %s after SIGTERM", time.Since(told))
+	l.flows(t, 200)
+	gap, begun := l.gap(told), elections()-before
+	t.Logf("longest time without a committed job after SIGTERM of the leader: %s", gap)
+	// Heartbeats are missed for 500 ms before a node stands by itself. A disk or a processor
+	// that was busy for as long makes the same gap, but nobody stands for that.
+	if gap > 700*time.Millisecond && begun > 0 {
+		t.Errorf("%s without a committed job, and %d nodes stood by themselves: leadership was not handed over", gap, begun)
+	}
+	leader.start(t)
+	leader.awaitReady(t)
 	r := c.rota(t, "operator", "raft", "transfer-leadership", "--to", leader.id, "-o", "json").want(t, 0)
 	if now := parse[map[string]rota.NodeID](t, r)["leader"]; string(now) != leader.id {
 		t.Errorf("%s leads after a transfer to %s", now, leader.id)
