@@ -103,15 +103,22 @@ func TestFounding_oneIsLate(t *testing.T) {
 	}
 }
 
+// takenOut starts one more node, which is removed once it serves.
+func (b *bench) takenOut(id rota.NodeID) *Node {
+	b.t.Helper()
+	b.plan(id, 0)
+	b.start(id)
+	b.awaitReady(id)
+	if err := b.leader().RemovePeer(within(b.t, ample), id); err != nil {
+		b.t.Fatal(err)
+	}
+	return b.node(id)
+}
+
 func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.plan("n4", 0)
-	b.start("n4")
-	b.awaitReady("n4")
-	if err := b.leader().RemovePeer(within(t, ample), "n4"); err != nil {
-		t.Fatal(err)
-	}
+	removed := b.takenOut("n4")
 	n := b.loyal()
 	l := n.leading()
 	b.eventually("the removed node is no member", func() bool { return len(n.servers()) == 3 })
@@ -133,7 +140,6 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 	if after := n.raft.LastIndex(); after != before {
 		t.Errorf("%d entries were written about it", after-before)
 	}
-	removed := b.node("n4")
 	b.eventually("it knows", func() bool {
 		kind := rota.KindOf(removed.Ready())
 		return kind == rota.Denied || kind == rota.Conflict
@@ -174,13 +180,7 @@ func TestLeave(t *testing.T) {
 func TestLeave_thatWasDoneAlready(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.plan("n4", 0)
-	b.start("n4")
-	b.awaitReady("n4")
-	if err := b.leader().RemovePeer(within(t, ample), "n4"); err != nil {
-		t.Fatal(err)
-	}
-	n := b.node("n4")
+	n := b.takenOut("n4")
 	b.eventually("it hears of no leader", func() bool { _, ok := n.Leader(); return !ok })
 	if err := n.Leave(within(t, ample)); err != nil {
 		t.Fatal(err)
