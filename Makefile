@@ -61,7 +61,7 @@ help: ## list the targets
 build: ## bin/rota, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/rota ./cmd/rota
 
-test: ## vet and all tests
+test: ## vet, and the tests of every package (of long ones a core)
 	$(GO) vet ./...
 	@packages=$$($(GO) list ./... | grep -vE '$(LEAVE)'); set -x; $(GO) test -timeout 8m $$packages
 

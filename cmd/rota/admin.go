@@ -30,7 +30,7 @@ type adminServer struct {
 func startAdmin(plan *nodePlan, late *lateNode, log *slog.Logger) (*adminServer, error) {
 	lis, err := net.Listen("tcp", plan.admin)
 	if err != nil {
-		return nil, fmt.Errorf("listen for operators (--admin): %w", err)
+		return nil, listenError("--admin", plan.admin, err)
 	}
 	if plan.clientTLS != nil && !loopback(plan.admin) {
 		lis = tls.NewListener(lis, plan.clientTLS)

@@ -19,10 +19,11 @@ import (
 
 // devFlags are the flags of `dev`.
 type devFlags struct {
-	nodes int
-	data  string
-	api   string
-	log   logFlags
+	nodes      int
+	data       string
+	api        string
+	background bool
+	log        logFlags
 }
 
 // devReady bounds the time until a dev cluster serves.
@@ -31,25 +32,40 @@ const devReady = 60 * time.Second
 func (a *app) devCommand() *cobra.Command {
 	f := &devFlags{}
 	cmd := &cobra.Command{
-		Use:   "dev [--nodes 3] [--data DIR]",
+		Use:   "dev [--nodes 3] [--data DIR] [--background]",
 		Short: "Run a whole cluster in one process on loopback, for trying out",
 		Long: `Run a whole cluster in one process on loopback. When it serves, one line goes to stdout:
-ready addr=H:P,H:P,H:P. Without --data the state is in a temporary directory, removed at
-the end; with it the cluster is there again the next time, at the same addresses.`,
+ready addr=H:P,H:P,H:P. The first node listens on 127.0.0.1:6470, where the other commands
+look for a cluster; where that is taken it gets another port, and ROTA_ADDR or --addr must
+name it. Without --data the state is in a temporary directory, removed at the end; with it
+the cluster is there again the next time, at the same addresses where they are free.
+
+With --background the cluster goes on after this command, which ends once it serves and
+prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
+		Example: `  rota dev
+  eval "$(rota dev --background)"; rota cluster status; kill $ROTA_DEV_PID`,
 		Args: cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
-			if err := a.dev(ctx, f); err != nil {
-				return asFailure(err)
-			}
-			return nil
-		}),
 	}
 	cmd.Flags().IntVar(&f.nodes, "nodes", 3, "how many nodes: 1, 3 or 5 make sense")
 	cmd.Flags().StringVar(&f.data, "data", "", "`directory` for the nodes' state (default: a temporary one)")
-	cmd.Flags().StringVar(&f.api, "api", "", "`host:port` of the first node (default: a free port)")
+	cmd.Flags().StringVar(&f.api, "api", "",
+		"`host:port` of the first node, which must be free (default: "+defaultAPI+", or a free port)")
+	cmd.Flags().BoolVar(&f.background, "background", false, "go on in the background, and print variables for the shell")
 	f.log.register(cmd)
 	f.log.level = "warn"
 	cmd.Flags().Lookup("log-level").DefValue = "warn"
+	cmd.RunE = a.does(func(ctx context.Context, _ []string) error {
+		work := a.dev
+		if f.background {
+			work = func(ctx context.Context, f *devFlags) error {
+				return a.devInBackground(ctx, cmd.LocalNonPersistentFlags())
+			}
+		}
+		if err := work(ctx, f); err != nil {
+			return asFailure(err)
+		}
+		return nil
+	})
 	return cmd
 }
 
@@ -71,52 +87,70 @@ func (a *app) dev(ctx context.Context, f *devFlags) error {
 		}
 		defer os.RemoveAll(dir)
 	}
-	ports, err := devPorts(dir, f)
+	ports, err := a.devPorts(dir, f)
 	if err != nil {
 		return err
 	}
 	d := &devCluster{open: openClusterNode, log: log, quieten: func() { f.log.least.Set(slog.LevelError) }}
 	err = d.run(ctx, dir, ports, func(addrs []string) error {
+		if err := rememberPorts(dir, ports); err != nil {
+			return err
+		}
 		a.talk("a cluster of %d nodes in %s; try: rota --addr %s cluster status", len(addrs), dir, addrs[0])
+		for i, p := range ports {
+			a.talk("node n%d: clients %s, health and metrics http://%s", i+1, p.API, p.Admin)
+		}
 		_, err := fmt.Fprintf(a.stdout, "ready addr=%s\n", strings.Join(addrs, ","))
 		return err
 	})
 	return err
 }
 
-// devPorts gives the nodes' addresses: those that the directory remembers, or
-// new ones.
-func devPorts(dir string, f *devFlags) ([]nodePorts, error) {
-	path := filepath.Join(dir, "dev.json")
-	var ports []nodePorts
-	text, err := os.ReadFile(path)
+// portsFile is where a directory of dev remembers the nodes' addresses.
+func portsFile(dir string) string { return filepath.Join(dir, "dev.json") }
+
+// devPorts returns the nodes' addresses: those that the directory remembers or the
+// default, where they are free, else new ones.
+func (a *app) devPorts(dir string, f *devFlags) ([]nodePorts, error) {
+	ports := make([]nodePorts, f.nodes)
+	ports[0].API = defaultAPI
+	text, err := os.ReadFile(portsFile(dir))
 	switch {
 	case err == nil:
+		ports = nil
 		if err := json.Unmarshal(text, &ports); err != nil {
-			return nil, fmt.Errorf("read %s: %w", path, err)
+			return nil, fmt.Errorf("read %s: %w", portsFile(dir), err)
 		}
 		if len(ports) != f.nodes {
-			return nil, fmt.Errorf("%s was made for %d nodes: --nodes %d, or another --data", dir, len(ports),
-				len(ports))
+			return nil, fmt.Errorf("%s was made for %d nodes: --nodes %d, or another --data", dir, len(ports), len(ports))
 		}
-	case errors.Is(err, os.ErrNotExist):
-		if ports, err = freePorts(f.nodes); err != nil {
-			return nil, err
-		}
-	default:
+	case !errors.Is(err, os.ErrNotExist):
 		return nil, err
 	}
 	if f.api != "" {
+		if err := tryListeners([]listener{{"--api", f.api, false}}); err != nil {
+			return nil, err
+		}
 		ports[0].API = f.api
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	text, err = json.MarshalIndent(ports, "", "  ")
+	moved, err := openPorts(ports)
 	if err != nil {
 		return nil, err
 	}
-	return ports, os.WriteFile(path, append(text, '\n'), 0o600)
+	for _, m := range moved {
+		a.talk("%s is taken by another process: %s stands in for it", m.from, *m.to)
+	}
+	return ports, nil
+}
+
+// rememberPorts writes the addresses for the next time, once they serve: until then
+// another process may have the directory.
+func rememberPorts(dir string, ports []nodePorts) error {
+	text, err := json.MarshalIndent(ports, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(portsFile(dir), append(text, '\n'), 0o600)
 }
 
 // devCluster is a whole cluster in this process.
@@ -155,10 +189,14 @@ func (d *devCluster) run(ctx context.Context, dir string, ports []nodePorts,
 	return d.wait(ctx)
 }
 
-// start starts all nodes at once: none founds a cluster before all are there.
+// start starts all nodes at once: none founds a cluster before all are there. One that
+// cannot start ends the others, which would wait for it.
 func (d *devCluster) start(ctx context.Context, dir string, ports []nodePorts) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var failed sync.Once
+	var first error
 	nodes := make([]*runningNode, len(ports))
-	errs := make([]error, len(ports))
 	var all sync.WaitGroup
 	for i, p := range ports {
 		id := rota.NodeID(fmt.Sprintf("n%d", i+1))
@@ -171,7 +209,13 @@ func (d *devCluster) start(ctx context.Context, dir string, ports []nodePorts) e
 				plan.join = append(plan.join, other.Gossip)
 			}
 		}
-		all.Go(func() { nodes[i], errs[i] = startNode(ctx, plan, d.open, d.log.With("node", string(id))) })
+		all.Go(func() {
+			var err error
+			if nodes[i], err = startNode(ctx, plan, d.open, d.log.With("node", string(id))); err != nil {
+				failed.Do(func() { first = fmt.Errorf("node %s: %w", id, err) })
+				cancel()
+			}
+		})
 	}
 	all.Wait()
 	for _, n := range nodes {
@@ -179,7 +223,7 @@ func (d *devCluster) start(ctx context.Context, dir string, ports []nodePorts) e
 			d.nodes = append(d.nodes, n)
 		}
 	}
-	return errors.Join(errs...)
+	return first
 }
 
 func (d *devCluster) awaitReady(ctx context.Context) error {

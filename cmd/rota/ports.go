@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"syscall"
 )
 
 // nodePorts are one node's addresses on loopback.
@@ -13,47 +16,128 @@ type nodePorts struct {
 	Gossip string `json:"gossip"`
 }
 
-// freePorts finds addresses on loopback for so many nodes. All are held until
-// all are found, so none comes twice; another process may still take one before
-// the node does, which then says so.
+// listener is an address that a node is to listen on.
+type listener struct {
+	// name is what people call it: a flag, or a node's part.
+	name string
+	addr string
+	// udp says that it is for packets, too.
+	udp bool
+}
+
+// listeners returns what the node listens on, by flag.
+func (p *nodePlan) listeners() []listener {
+	return []listener{{"--api", p.api, false}, {"--raft", p.raft, false}, {"--admin", p.admin, false},
+		{"--gossip", p.gossip, true}}
+}
+
+// portHolder keeps addresses open until all that are wanted were tried: none is taken twice.
+type portHolder struct{ held []io.Closer }
+
+func (h *portHolder) release() {
+	for _, c := range h.held {
+		_ = c.Close()
+	}
+}
+
+// hold opens the address and returns it with its port.
+func (h *portHolder) hold(addr string, udp bool) (string, error) {
+	lis, err := net.Listen("tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	h.held = append(h.held, lis)
+	addr = lis.Addr().String()
+	if udp {
+		packets, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			return "", err
+		}
+		h.held = append(h.held, packets)
+	}
+	return addr, nil
+}
+
+// free finds an address on loopback.
+func (h *portHolder) free(udp bool) (addr string, err error) {
+	const tries = 20
+	for range tries {
+		if addr, err = h.hold("127.0.0.1:0", udp); err == nil {
+			return addr, nil
+		}
+	}
+	return "", fmt.Errorf("find a free port: %w", err)
+}
+
+// tryListeners opens each address and closes it again: a node that waits for others, or
+// reads a large state first, would tell of a taken port late. All faults are reported
+// together. Another process may still take one before the node does, which then says so.
+func tryListeners(all []listener) error {
+	var h portHolder
+	defer h.release()
+	var faults []error
+	for _, l := range all {
+		if _, err := h.hold(l.addr, l.udp); err != nil {
+			faults = append(faults, listenError(l.name, l.addr, err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// listenError says why an address cannot be listened on, and what to do.
+func listenError(name, addr string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%s %s: the port is taken, by another process or another flag; end that process "+
+			"(ss -ltnup shows it) or give %s another port", name, addr, name)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%s %s: this machine has no such address; give %s one of its own, or 0.0.0.0 for all", name, addr, name)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("%s %s: this user may not listen on that port; give %s one of 1024 or more", name, addr, name)
+	default:
+		return fmt.Errorf("%s %s: cannot be listened on: %w", name, addr, err)
+	}
+}
+
+// freePorts finds addresses on loopback for so many nodes.
 func freePorts(nodes int) ([]nodePorts, error) {
-	var held []interface{ Close() error }
-	defer func() {
-		for _, h := range held {
-			_ = h.Close()
-		}
-	}()
-	one := func(udp bool) (string, error) {
-		const tries = 20
-		for range tries {
-			lis, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				return "", fmt.Errorf("find a free port: %w", err)
-			}
-			held = append(held, lis)
-			addr := lis.Addr().String()
-			if !udp {
-				return addr, nil
-			}
-			packets, err := net.ListenPacket("udp", addr)
-			if err == nil {
-				held = append(held, packets)
-				return addr, nil
-			}
-		}
-		return "", fmt.Errorf("no port is free for UDP and TCP")
+	ports := make([]nodePorts, nodes)
+	_, err := openPorts(ports)
+	return ports, err
+}
+
+// movedPort is an address that was taken, and the one that stands in for it.
+type movedPort struct {
+	from string
+	to   *string
+}
+
+// openPorts keeps each address that is given and free, and finds others on loopback for
+// the rest. Those that are given go first: a free port must not be one of them.
+func openPorts(ports []nodePorts) (moved []movedPort, err error) {
+	var h portHolder
+	defer h.release()
+	type seat struct {
+		addr *string
+		udp  bool
 	}
-	found := make([]nodePorts, nodes)
-	for i := range found {
-		for _, p := range []struct {
-			into *string
-			udp  bool
-		}{{&found[i].API, false}, {&found[i].Raft, false}, {&found[i].Admin, false}, {&found[i].Gossip, true}} {
-			var err error
-			if *p.into, err = one(p.udp); err != nil {
-				return nil, err
+	var missing []seat
+	for i := range ports {
+		p := &ports[i]
+		for _, s := range []seat{{&p.API, false}, {&p.Raft, false}, {&p.Admin, false}, {&p.Gossip, true}} {
+			if *s.addr != "" {
+				if _, err := h.hold(*s.addr, s.udp); err == nil {
+					continue
+				}
+				moved = append(moved, movedPort{*s.addr, s.addr})
 			}
+			missing = append(missing, s)
 		}
 	}
-	return found, nil
+	for _, s := range missing {
+		if *s.addr, err = h.free(s.udp); err != nil {
+			return nil, err
+		}
+	}
+	return moved, nil
 }

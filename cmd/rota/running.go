@@ -34,7 +34,7 @@ func startNode(ctx context.Context, plan *nodePlan, open nodeOpener, log *slog.L
 	r := &runningNode{plan: plan, log: log, late: &lateNode{}, broken: make(chan error, 8)}
 	lis, err := net.Listen("tcp", plan.api)
 	if err != nil {
-		return nil, fmt.Errorf("listen for clients (--api): %w", err)
+		return nil, listenError("--api", plan.api, err)
 	}
 	if plan.admin != "" {
 		if r.admin, err = startAdmin(plan, r.late, log); err != nil {

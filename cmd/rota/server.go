@@ -104,6 +104,9 @@ func (a *app) serve(ctx context.Context, f *serverFlags) error {
 	if plan.liveTLS != nil {
 		go plan.liveTLS.follow(ctx, log)
 	}
+	if err := tryListeners(plan.listeners()); err != nil {
+		return err
+	}
 	roomForDisks()
 	go tuneGC(ctx)
 	r, err := startNode(ctx, plan, openClusterNode, log)

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -147,12 +149,44 @@ func TestFold(t *testing.T) {
 func TestDevPorts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, err := devPorts(dir, &devFlags{nodes: 3, api: "127.0.0.1:5"})
-	if err != nil || len(first) != 3 || first[0].API != "127.0.0.1:5" {
+	var talk bytes.Buffer
+	a := &app{stderr: &talk}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	if _, err := a.devPorts(dir, &devFlags{nodes: 3, api: taken.Addr().String()}); err == nil ||
+		!strings.Contains(err.Error(), taken.Addr().String()) {
+		t.Errorf("a taken --api: %v", err)
+	}
+	first, err := a.devPorts(dir, &devFlags{nodes: 3})
+	if err != nil || len(first) != 3 {
 		t.Fatalf("%+v, %v", first, err)
 	}
+	if first[0].API != defaultAPI && !strings.Contains(talk.String(), defaultAPI+" is taken") {
+		t.Errorf("clients are served at %s without a word: %s", first[0].API, talk.String())
+	}
+	first[1].Raft = taken.Addr().String()
+	if err := rememberPorts(dir, first); err != nil {
+		t.Fatal(err)
+	}
+	again, err := a.devPorts(dir, &devFlags{nodes: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range first {
+		for from, to := range map[string]string{first[i].API: again[i].API, first[i].Gossip: again[i].Gossip} {
+			if from != to && !strings.Contains(talk.String(), from+" is taken") {
+				t.Errorf("node %d moves from %s to %s without a word: %s", i, from, to, talk.String())
+			}
+		}
+	}
+	if again[1].Raft == first[1].Raft || !strings.Contains(talk.String(), first[1].Raft+" is taken") {
+		t.Errorf("a taken address is kept: %+v, said %q", again[1], talk.String())
+	}
 	seen := map[string]bool{}
-	for _, p := range first {
+	for _, p := range again {
 		for _, addr := range []string{p.API, p.Raft, p.Admin, p.Gossip} {
 			if seen[addr] || !loopback(addr) {
 				t.Errorf("%s comes twice or is not loopback", addr)
@@ -160,11 +194,7 @@ func TestDevPorts(t *testing.T) {
 			seen[addr] = true
 		}
 	}
-	again, err := devPorts(dir, &devFlags{nodes: 3})
-	if err != nil || again[2] != first[2] || again[0] != first[0] {
-		t.Errorf("the second time %+v, %v", again, err)
-	}
-	if _, err := devPorts(dir, &devFlags{nodes: 1}); err == nil {
+	if _, err := a.devPorts(dir, &devFlags{nodes: 1}); err == nil {
 		t.Error("another number of nodes is taken")
 	}
 }

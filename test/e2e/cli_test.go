@@ -239,19 +239,15 @@ func TestDev(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first := ""
+	api := []string{"--api", freeAddress(t)} // the default may be taken meanwhile
 	for range 2 {
-		p := launch(t, "dev", nil, "dev", "--nodes", "3", "--data", dir)
-		eventually(t, 60*time.Second, "dev is ready", func() error {
-			if !strings.HasSuffix(p.stdout.String(), "\n") {
-				return errNotYet
-			}
-			return nil
-		})
-		line := strings.TrimSuffix(p.stdout.String(), "\n")
-		addrs, ok := strings.CutPrefix(line, "ready addr=")
-		if !ok || strings.Count(addrs, ",") != 2 || strings.Contains(line, "\n") {
-			t.Fatalf("dev printed %q: one line ready addr=H:P,H:P,H:P is wanted", p.stdout.String())
+		p := launch(t, "dev", nil, append([]string{"dev", "--nodes", "3", "--data", dir}, api...)...)
+		api = nil
+		all := devReady(t, p)
+		if len(all) != 3 {
+			t.Fatalf("dev serves at %v: three addresses are wanted", all)
 		}
+		addrs := strings.Join(all, ",")
 		env := []string{"ROTA_ADDR=" + addrs}
 		command(t, env, "", "job", "submit", "--type", "x", "--id", "stays").want(t, 0)
 		command(t, env, "", "operator", "verify").want(t, 0)

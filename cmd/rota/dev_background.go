@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+)
+
+// devInBackground runs `dev` with the same flags as a process of its own and returns once
+// that serves. Its log goes to a file: a pipe would break when this process ends.
+func (a *app) devInBackground(ctx context.Context, given *pflag.FlagSet) error {
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	log, err := os.CreateTemp("", "rota-dev-*.log")
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(binary, "dev")
+	given.VisitAll(func(f *pflag.Flag) {
+		if f.Changed && f.Name != "background" {
+			cmd.Args = append(cmd.Args, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	// What the environment or a file set is among the flags.
+	cmd.Env = withoutPrefix(a.environ, envPrefix)
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the cluster: %w", err)
+	}
+	line := make(chan string, 1)
+	go func() {
+		var text bytes.Buffer
+		one := make([]byte, 256)
+		for !bytes.HasSuffix(text.Bytes(), []byte("\n")) {
+			n, err := out.Read(one)
+			text.Write(one[:n])
+			if err != nil {
+				break
+			}
+		}
+		line <- text.String()
+	}()
+	select {
+	case <-ctx.Done():
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+		return ctx.Err()
+	case said := <-line:
+		addrs, ready := strings.CutPrefix(strings.TrimSpace(said), "ready addr=")
+		if !ready {
+			return a.notInBackground(cmd, log.Name())
+		}
+		a.talk("a cluster in process %d, its log in %s; end it with: kill %d", cmd.Process.Pid, log.Name(), cmd.Process.Pid)
+		_, err := fmt.Fprintf(a.stdout, "export ROTA_ADDR=%s ROTA_DEV_PID=%d\n", addrs, cmd.Process.Pid)
+		return err
+	}
+}
+
+// notInBackground reports a cluster that ended before it served, in its own words.
+func (a *app) notInBackground(cmd *exec.Cmd, path string) error {
+	_ = cmd.Wait()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	_ = os.Remove(path)
+	said := strings.TrimPrefix(strings.TrimSpace(string(text)), "rota: ")
+	return &codedError{max(cmd.ProcessState.ExitCode(), exitFailed), fmt.Errorf("%s", said)}
+}

@@ -1,0 +1,148 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// occupied is an address on which this test listens until its end.
+func occupied(t testing.TB) string {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(func() { _ = lis.Close() })
+	return lis.Addr().String()
+}
+
+// A port that another process has ends the process that wants it, at once and by itself,
+// whatever it would have waited for: with the flag, the address and what to do.
+func TestPort_taken(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"api", "raft", "admin", "gossip"} {
+		t.Run("server_"+flag, func(t *testing.T) {
+			t.Parallel()
+			taken := occupied(t)
+			n := newNode(t, "n1", "--bootstrap-expect", "3", "--join", freeAddress(t))
+			*map[string]*string{"api": &n.api, "raft": &n.raft, "admin": &n.admin, "gossip": &n.gossip}[flag] = taken
+			n.start(t)
+			portRefused(t, n.process, "--"+flag, taken)
+		})
+	}
+	t.Run("server_two_flags_one_port", func(t *testing.T) {
+		t.Parallel()
+		n := newNode(t, "n1", "--bootstrap-expect", "1")
+		n.admin = n.raft
+		n.start(t)
+		portRefused(t, n.process, "--admin", n.raft)
+	})
+	t.Run("dev", func(t *testing.T) {
+		t.Parallel()
+		taken := occupied(t)
+		portRefused(t, launch(t, "dev", nil, "dev", "--api", taken), "--api", taken)
+	})
+	t.Run("dev_in_the_background", func(t *testing.T) {
+		t.Parallel()
+		taken := occupied(t)
+		portRefused(t, launch(t, "dev", nil, "dev", "--background", "--api", taken), "--api", taken)
+	})
+}
+
+func portRefused(t *testing.T, p *process, flag, taken string) {
+	t.Helper()
+	if code := p.end(t, 20*time.Second); code != 1 || p.stdout.String() != "" {
+		t.Errorf("exit code %d, stdout %q; 1 and nothing are wanted", code, p.stdout.String())
+	}
+	contains(t, "stderr", p.stderr.String(), "rota: ", flag+" "+taken, "taken", "another port")
+}
+
+// devReady waits for the line that says where a dev cluster serves, and returns its addresses.
+func devReady(t testing.TB, p *process) []string {
+	t.Helper()
+	eventually(t, 60*time.Second, "dev is ready", func() error {
+		if !p.running() {
+			t.Fatalf("dev ended with exit code %d", p.code)
+		}
+		if !strings.HasSuffix(p.stdout.String(), "\n") {
+			return errNotYet
+		}
+		return nil
+	})
+	line := strings.TrimSuffix(p.stdout.String(), "\n")
+	addrs, ok := strings.CutPrefix(line, "ready addr=")
+	if !ok || strings.Contains(line, "\n") {
+		t.Fatalf("dev printed %q: one line ready addr=H:P,H:P,H:P is wanted", p.stdout.String())
+	}
+	return strings.Split(addrs, ",")
+}
+
+// A dev cluster whose remembered addresses were taken meanwhile comes back at others, with
+// what it had, and says which.
+func TestDev_moves_from_taken_ports(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := launch(t, "dev", nil, "dev", "--data", dir, "--api", freeAddress(t))
+	addrs := devReady(t, p)
+	for range addrs {
+		contains(t, "stderr", p.stderr.String(), "http://127.0.0.1:")
+	}
+	command(t, []string{"ROTA_ADDR=" + addrs[1]}, "", "job", "submit", "--type", "x", "--id", "stays").want(t, 0)
+	p.stop(t, 20*time.Second)
+
+	text, err := os.ReadFile(filepath.Join(dir, "dev.json"))
+	check(t, err)
+	var ports []map[string]string
+	check(t, json.Unmarshal(text, &ports))
+	var taken []string
+	for _, addr := range []string{ports[0]["api"], ports[1]["raft"], ports[2]["gossip"], ports[2]["admin"]} {
+		lis, err := net.Listen("tcp", addr)
+		check(t, err)
+		t.Cleanup(func() { _ = lis.Close() })
+		taken = append(taken, addr+" is taken")
+	}
+	p = launch(t, "dev again", nil, "dev", "--data", dir)
+	again := devReady(t, p)
+	contains(t, "stderr", p.stderr.String(), taken...)
+	if again[0] == addrs[0] || again[1] != addrs[1] {
+		t.Errorf("dev came back at %v, it was at %v, whose first is taken", again, addrs)
+	}
+	command(t, []string{"ROTA_ADDR=" + again[0]}, "", "job", "show", "stays").want(t, 0)
+	p.stop(t, 20*time.Second)
+}
+
+// `dev --background` ends once the cluster serves, and leaves a shell what it needs.
+func TestDev_in_the_background(t *testing.T) {
+	t.Parallel()
+	r := command(t, nil, "", "dev", "--background", "--nodes", "1", "--api", freeAddress(t)).want(t, 0)
+	var addr string
+	pid := 0
+	for _, word := range strings.Fields(strings.TrimPrefix(r.stdout, "export ")) {
+		name, value, _ := strings.Cut(word, "=")
+		switch name {
+		case "ROTA_ADDR":
+			addr = value
+		case "ROTA_DEV_PID":
+			pid, _ = strconv.Atoi(value)
+		}
+	}
+	if pid == 0 || addr == "" {
+		t.Fatalf("it printed %q: ROTA_ADDR and ROTA_DEV_PID are wanted", r.stdout)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	command(t, []string{"ROTA_ADDR=" + addr}, "", "cluster", "status").want(t, 0)
+	check(t, syscall.Kill(pid, syscall.SIGTERM))
+	eventually(t, 20*time.Second, "the cluster is gone", func() error {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			return nil
+		}
+		_ = conn.Close()
+		return errNotYet
+	})
+}
