@@ -167,9 +167,12 @@ func (m *Machine) itemOf(j *jobRow, p *rota.QueuePolicy) sched.Item {
 	size := effectiveSize(j.spec)
 	item := sched.Item{ID: j.spec.ID, JobSpec: j.spec.JobSpec, Class: j.class,
 		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, m.limitsOf(j.spec.Tenant).Tier, j.enqueued),
-		Enqueued: j.enqueued, Queued: j.queuedAt, Attempt: j.attempt, SizeBytes: size, Data: j.data}
-	if p.Ranking == rota.RankAdaptive {
-		item.TierPlace = &sched.TierPlace{Tier: j.tier, TierAt: j.tierAt, TierSeq: j.tierSeq}
+		Enqueued: j.enqueued, Queued: j.queuedAt, Attempt: j.attempt, Data: j.data}
+	switch p.Ranking {
+	case rota.RankAdaptive:
+		item.TierPlace = &sched.TierPlace{Tier: j.tier, TierAt: j.tierAt, TierSeq: j.tierSeq, Size: size}
+	case rota.RankFIFO:
+		item.Number = j.seq
 	}
 	return item
 }

@@ -2,7 +2,7 @@ package sched
 
 import "github.com/rotasched/rota"
 
-// candidate is a drawn job. Those that tie on (key, Enqueued) go in one group.
+// candidate is a drawn job. Those that tie on (key, Enqueued, Number) go in one group.
 type candidate struct {
 	item *Item
 	lane *lane
@@ -12,7 +12,7 @@ type candidate struct {
 }
 
 func (c candidate) ties(o candidate) bool {
-	return c.key == o.key && c.item.Enqueued == o.item.Enqueued
+	return c.key == o.key && c.item.Enqueued == o.item.Enqueued && c.item.Number == o.item.Number
 }
 
 // source gives a round its candidates in the order of its ranking. A job of a

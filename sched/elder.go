@@ -1,17 +1,13 @@
 package sched
 
-import (
-	"strings"
+import "github.com/rotasched/rota"
 
-	"github.com/rotasched/rota"
-)
-
-// elderLess is the order of age: (Enqueued, ID), whatever the ranking says.
+// elderLess is the order of age: (Enqueued, Number, ID), whatever the ranking says.
 func elderLess(a, b entry) bool {
 	if a.age != b.age {
 		return a.age < b.age
 	}
-	return a.item != b.item && strings.Compare(string(a.item.ID), string(b.item.ID)) < 0
+	return a.item.before(b.item)
 }
 
 // elders are the lanes of one class by their oldest items, of which elder is the

@@ -116,7 +116,7 @@ func (n *naive) drop(it *Item) {
 // oldestOfAll is the oldest of the jobs that turns look at.
 func (n *naive) oldestOfAll(wanted func(*Item) bool) (best *Item) {
 	for _, it := range slices.Concat(n.items, n.idle) {
-		if wanted(it) && (best == nil || elderLess(entryOf(it), entryOf(best))) {
+		if wanted(it) && (best == nil || byAge(it, best) < 0) {
 			best = it
 		}
 	}
@@ -124,7 +124,7 @@ func (n *naive) oldestOfAll(wanted func(*Item) bool) (best *Item) {
 }
 
 func naiveScore(it *Item, now rota.Clock) float64 {
-	return AdaptiveScore(someStats(it.Type), TierOf(it.Priority), int64(now-it.Enqueued), it.SizeBytes)
+	return AdaptiveScore(someStats(it.Type), TierOf(it.Priority), int64(now-it.Enqueued), it.Size)
 }
 
 // sampler takes sample after sample of an adaptive queue's jobs by SPEC §5.3: of
@@ -188,7 +188,7 @@ func (w *world) ranked() []*Item {
 		if w.tiered {
 			return byTier(a, b)
 		}
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Enqueued, b.Enqueued), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Key, b.Key), byAge(a, b))
 	})
 	return out
 }
@@ -203,7 +203,7 @@ func (w *world) promote(t *dice) {
 	w.next++
 	it := *front
 	w.remove(t, front)
-	it.TierPlace = &TierPlace{it.Tier - 1, 3, uint64(w.next)}
+	it.TierPlace = &TierPlace{it.Tier - 1, 3, uint64(w.next), it.Size}
 	w.items = append(w.items, &it)
 	w.pending.Add(&it)
 }

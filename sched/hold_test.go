@@ -188,7 +188,7 @@ func (n *naive) keep(items []*Item, placed func(*Item) bool, holds []Hold, grant
 	}
 	items = slices.Clone(items)
 	slices.SortFunc(items, func(a, b *Item) int {
-		return cmp.Or(cmp.Compare(a.Enqueued, b.Enqueued), cmp.Compare(a.ID, b.ID))
+		return byAge(a, b)
 	})
 	limit := now - rota.Clock(n.policy.HoldAfterMs)
 	for _, it := range items {

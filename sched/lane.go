@@ -16,7 +16,7 @@ type entry struct {
 
 func entryOf(it *Item) entry { return entry{it.Key, it.Enqueued, it} }
 
-// entryLess is the order of every integer ranking: (key, enqueued, id).
+// entryLess is the order of every integer ranking: (key, enqueued, number, id).
 func entryLess(a, b entry) bool {
 	if a.key != b.key {
 		return a.key < b.key
@@ -24,7 +24,18 @@ func entryLess(a, b entry) bool {
 	if a.age != b.age {
 		return a.age < b.age
 	}
-	return a.item != b.item && strings.Compare(string(a.item.ID), string(b.item.ID)) < 0
+	return a.item.before(b.item)
+}
+
+// before orders items that nothing else tells apart: (number, id).
+func (it *Item) before(o *Item) bool {
+	if it == o {
+		return false
+	}
+	if it.Number != o.Number {
+		return it.Number < o.Number
+	}
+	return strings.Compare(string(it.ID), string(o.ID)) < 0
 }
 
 // seat is an item's place in the ranking order of a queue without fair share.
@@ -56,7 +67,7 @@ type lane struct {
 	// head is the first item, none while not filed. Invariant: filed exactly
 	// when it has items and nothing parks or holds it.
 	head entry
-	// byAge holds the items by (Enqueued, ID) once that is not their ranking order:
+	// byAge holds the items in order of age once that is not their ranking order:
 	// from the first item whose key minus Enqueued is not lead, until empty.
 	byAge  ordered[entry]
 	skewed bool

@@ -76,7 +76,7 @@ func (s *tierSource) score(it *Item) float64 {
 		weight = AdaptiveWeight(statsOf(s.in.Stats, it.Type))
 		s.weights[it.Type] = weight
 	}
-	return adaptiveScore(weight, TierOf(it.Priority), int64(s.in.Now-it.Enqueued), it.SizeBytes)
+	return adaptiveScore(weight, TierOf(it.Priority), int64(s.in.Now-it.Enqueued), it.Size)
 }
 
 func (s *tierSource) peek(r *rooms) (candidate, bool) {
@@ -108,7 +108,7 @@ func scoreOf(lot Lot, it *Item, now rota.Clock) int64 {
 		return ScoreAt(lot.Policy, it.Key, now)
 	}
 	stats := statsOf(lot.Stats, it.Type)
-	return int64(math.Float64bits(AdaptiveScore(stats, TierOf(it.Priority), int64(now-it.Enqueued), it.SizeBytes)))
+	return int64(math.Float64bits(AdaptiveScore(stats, TierOf(it.Priority), int64(now-it.Enqueued), it.Size)))
 }
 
 func statsOf(stats func(rota.JobType) Stats, typ rota.JobType) Stats {

@@ -108,11 +108,11 @@ func vectorRound(t *testing.T, s *Supply, v *roundVector, in RoundInput) []Pair 
 			CPUMilli: j.Cost.CPU, MemoryBytes: j.Cost.Mem,
 		}))
 		it := &Item{
-			ID: j.ID, Enqueued: j.Enqueued, Class: class, Attempt: j.Attempt, SizeBytes: j.Size,
+			ID: j.ID, Enqueued: j.Enqueued, Class: class, Attempt: j.Attempt,
 			JobSpec: &rota.JobSpec{Tenant: "t", CPUMilli: j.Cost.CPU, MemoryBytes: j.Cost.Mem, Priority: j.Priority,
 				Type: j.Type},
 			Key:       RankKey(in.Policy, j.Priority, j.Fee, j.Size, tierOf(t, j.Tier), j.Enqueued),
-			TierPlace: &TierPlace{Tier: int32(TierOf(j.Priority)), TierSeq: uint64(i)},
+			TierPlace: &TierPlace{Tier: int32(TierOf(j.Priority)), TierSeq: uint64(i), Size: j.Size},
 		}
 		pending.Add(it)
 	}

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -118,7 +119,8 @@ func (n *naive) run(class func(*Item) *Requirements) []Pair {
 				break
 			}
 			it := n.items[i]
-			if len(group) > 0 && (n.keyOf(it) != n.keyOf(group[0]) || it.Enqueued != group[0].Enqueued) {
+			if len(group) > 0 && (n.keyOf(it) != n.keyOf(group[0]) || it.Enqueued != group[0].Enqueued ||
+				it.Number != group[0].Number) {
 				break
 			}
 			if n.shares != nil {
@@ -142,11 +144,16 @@ func (n *naive) run(class func(*Item) *Requirements) []Pair {
 func (n *naive) oldest(wanted func(*Item) bool) int {
 	best := -1
 	for i, it := range n.items {
-		if wanted(it) && (best < 0 || elderLess(entryOf(it), entryOf(n.items[best]))) {
+		if wanted(it) && (best < 0 || byAge(it, n.items[best]) < 0) {
 			best = i
 		}
 	}
 	return best
+}
+
+// byAge is the order of SPEC §5.1 and §7.10, by submission number under fifo (SPEC §16.4).
+func byAge(a, b *Item) int {
+	return cmp.Or(cmp.Compare(a.Enqueued, b.Enqueued), cmp.Compare(a.Number, b.Number), cmp.Compare(a.ID, b.ID))
 }
 
 // first assigns the interleaved job.

@@ -15,24 +15,28 @@ type Item struct {
 	// Queued is since when it waits to be placed: at least since Enqueued.
 	Queued rota.Clock
 	// JobSpec tells all else that the job says; many may share it, so that a job that
-	// waits takes little. Its ID and SizeBytes are never asked for: those here are.
+	// waits takes little. Its ID and SizeBytes are never asked for: those here and in TierPlace are.
 	*rota.JobSpec
 	Class   ClassID
 	Attempt int32
+	// Number is the job's submission number where jobs equally old go by it, in a `fifo`
+	// queue (SPEC §16.4); 0 elsewhere.
+	Number uint64
 	// TierPlace is nil in a queue without tiers, which most are: with its words in every
 	// item, ten million of them took 160 MB more.
 	*TierPlace
-	SizeBytes int64
 	// Data tells who holds the outputs of its parents; nil for a job of no workflow.
 	Data *Data
 }
 
 // TierPlace is a job's place in an adaptive queue: the tier, when and in what order of the
-// log it entered it (SPEC §10.2). It never changes.
+// log it entered it (SPEC §10.2), and the size in bytes that its score counts. It never
+// changes.
 type TierPlace struct {
 	Tier    int32
 	TierAt  rota.Clock
 	TierSeq uint64
+	Size    int64
 }
 
 // Data is where a job's inputs lie, beside its data keys: the workers that completed

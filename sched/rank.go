@@ -9,7 +9,7 @@ import (
 )
 
 // RankKey is a job's key in its queue: the smaller comes first, ties by Enqueued,
-// then id. None of the integer rankings ever changes the order of two queued
+// under `fifo` then by the submission number, then by id. None of the integer rankings ever changes the order of two queued
 // jobs, so the key is computed once (SPEC §5.1, §5.2, §5.4). The market's key is
 // negated. `adaptive` has no lasting key; it gets that of `fifo`.
 func RankKey(p *rota.QueuePolicy, priority int32, fee, sizeBytes int64, tier rota.ServiceTier,

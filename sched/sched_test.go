@@ -237,10 +237,12 @@ func TestOrder(t *testing.T) {
 		var e [3]entry
 		for i := range e {
 			e[i] = entryOf(&Item{Key: small.Draw(t, "key"), Enqueued: rota.Clock(small.Draw(t, "enqueued")),
-				ID: rota.JobID(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "id"))})
+				Number: uint64(small.Draw(t, "number")),
+				ID:     rota.JobID(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "id"))})
 		}
 		a, b, c := e[0], e[1], e[2]
-		want := cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.age, b.age), cmp.Compare(a.item.ID, b.item.ID))
+		want := cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.age, b.age), cmp.Compare(a.item.Number, b.item.Number),
+			cmp.Compare(a.item.ID, b.item.ID))
 		if entryLess(a, b) != (want < 0) || entryLess(b, a) != (want > 0) {
 			t.Fatalf("%v and %v", a, b)
 		}

@@ -19,7 +19,7 @@ func (s *pendingSource) group(first candidate) (all []*Item, ok bool) {
 	run := seat{entry: entryOf(first.item)}
 	if s.seats.next.item == nil || !run.ties(s.seats.next) {
 		start := run
-		start.item = &Item{}
+		start.item = &Item{Number: first.item.Number}
 		s.seats.walk = s.pending.seats.from(start, seatLess)
 		s.seats.step(s.draft)
 	}
@@ -51,4 +51,6 @@ func (s *seats) step(d *Draft) {
 	}
 }
 
-func (s seat) ties(o seat) bool { return s.key == o.key && s.age == o.age }
+func (s seat) ties(o seat) bool {
+	return s.key == o.key && s.age == o.age && s.item.Number == o.item.Number
+}

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -194,10 +195,13 @@ func (w *world) add(t *dice) {
 		Enqueued: rota.Clock(t.between(0, 2)), Class: class, JobSpec: &spec,
 	}
 	it.Tenant, it.Domain = pick(t, someTenants), pick(t, someDomains)
-	it.Priority, it.SizeBytes = pick(t, somePriorities), pick(t, someSizes)
+	it.Priority = pick(t, somePriorities)
+	size := pick(t, someSizes)
 	it.Data = w.someOutputs(t)
 	if w.tiered {
-		it.TierPlace = &TierPlace{int32(TierOf(it.Priority)), rota.Clock(t.between(0, 2)), uint64(w.next)}
+		it.TierPlace = &TierPlace{int32(TierOf(it.Priority)), rota.Clock(t.between(0, 2)), uint64(w.next), size}
+	} else if w.policy.Ranking == rota.RankFIFO {
+		it.Number = uint64(t.between(0, 3) * t.between(0, w.next)) // mostly one of its own
 	}
 	if w.owned {
 		// Each class has a tenant of its own, so that a park silences classes.
@@ -267,12 +271,7 @@ func (w *world) unblocked() []*Item {
 			out = append(out, it)
 		}
 	}
-	slices.SortFunc(out, func(a, b *Item) int {
-		if entryLess(entryOf(a), entryOf(b)) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(out, func(a, b *Item) int { return cmp.Or(cmp.Compare(a.Key, b.Key), byAge(a, b)) })
 	return out
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -103,11 +105,20 @@ func (e endless) Read(p []byte) (int, error) {
 type submitterFake struct {
 	mu    sync.Mutex
 	calls int
+	ids   []rota.JobID
 }
 
 func (s *submitterFake) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error) {
 	s.mu.Lock()
 	s.calls++
+	for i := range jobs {
+		s.ids = append(s.ids, jobs[i].ID)
+		if i%100 == 99 { // others would get between
+			s.mu.Unlock()
+			runtime.Gosched()
+			s.mu.Lock()
+		}
+	}
 	s.mu.Unlock()
 	var err error
 	outcomes := make([]rota.Submitted, len(jobs))
@@ -172,6 +183,15 @@ func TestFileSender(t *testing.T) {
 		s, _ := sendTypes(t, "a", "gone")
 		if code := exitCode(s.verdict()); code != exitUnavailable || s.report.Accepted != 1 {
 			t.Errorf("exit %d, report %+v", code, s.report)
+		}
+	})
+	t.Run("lines_go_out_in_order", func(t *testing.T) {
+		t.Parallel()
+		_, fake := sendTypes(t, slices.Repeat([]string{"a"}, 20*fileBatchJobs)...)
+		for i, id := range fake.ids {
+			if id != rota.JobID(fmt.Sprint("j", i)) {
+				t.Fatalf("job %s goes out as number %d", id, i)
+			}
 		}
 	})
 	t.Run("batches_are_bounded", func(t *testing.T) {

@@ -40,7 +40,7 @@ func (a *app) jobSubmitCommand() *cobra.Command {
 		Short: "Submit one job, or a file of jobs",
 		Long: `Submit one job and print it, or submit a file of jobs: one JSON object a line with
 the API's field names (id, queue, type, payload, …); a line without priority gets 5,
-without id a new one. Submitting a known id again changes nothing and prints the job
+without id a new one. Lines are submitted in their order. Submitting a known id again changes nothing and prints the job
 that is there.`,
 		Args: cobra.NoArgs,
 	}

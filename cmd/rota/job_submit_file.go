@@ -1,29 +1,25 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"sort"
 	"strings"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 )
 
-// A file goes out in batches, several in flight: a batch waits for one commit,
-// and commits overlap.
+// A file goes out in batches, one after the other: its lines are submitted in their
+// order, which a fifo queue keeps (SPEC §16.4). A batch is one entry of the log.
 const (
-	fileBatchJobs  = 500
+	fileBatchJobs  = rota.MaxBatchJobs
 	fileBatchBytes = 512 << 10
-	fileInFlight   = 4
 	// fileRefusalsKept bounds the refusals told one by one.
 	fileRefusalsKept = 10_000
 )
@@ -59,7 +55,6 @@ type fileSender struct {
 	// hint is called once, when the cluster asks to slow down.
 	hint func()
 
-	mu     sync.Mutex
 	report fileReport
 	kinds  map[rota.Kind]bool
 	// throttled says that the hint was told.
@@ -98,23 +93,17 @@ func newFileSender(to submitter, newID func() rota.JobID) *fileSender {
 // send sends the whole file. Its error is one of reading; refusals and batches
 // without outcome are in the report and the verdict.
 func (s *fileSender) send(ctx context.Context, f *jobsFile) error {
-	var group errgroup.Group
-	group.SetLimit(fileInFlight)
 	var batch []fileLine
 	size := 0
 	flush := func() {
 		if len(batch) == 0 {
 			return
 		}
-		sending := batch
-		batch, size = nil, 0
-		group.Go(func() error {
-			s.submit(ctx, sending)
-			return nil
-		})
+		s.submit(ctx, batch)
+		batch, size = batch[:0], 0
 	}
 	var readErr error
-	for s.whole() {
+	for s.broken == nil {
 		line, err := f.next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -140,11 +129,7 @@ func (s *fileSender) send(ctx context.Context, f *jobsFile) error {
 		batch, size = append(batch, line), size+line.bytes
 	}
 	flush()
-	_ = group.Wait() // submit keeps its errors in the report
-	sort.Slice(s.report.Refusals, func(i,
-		j int) bool {
-		return s.report.Refusals[i].Line < s.report.Refusals[j].Line
-	})
+	slices.SortStableFunc(s.report.Refusals, func(a, b fileRefusal) int { return cmp.Compare(a.Line, b.Line) })
 	return readErr
 }
 
@@ -155,10 +140,8 @@ func (s *fileSender) submit(ctx context.Context, lines []fileLine) {
 	}
 	outcomes, err := s.to.Submit(ctx, specs...)
 	if err != nil || len(outcomes) != len(lines) {
-		s.mu.Lock()
-		s.broken = or(s.broken, or(err, fmt.Errorf("%d outcomes for %d jobs", len(outcomes), len(lines))))
+		s.broken = or(err, fmt.Errorf("%d outcomes for %d jobs", len(outcomes), len(lines)))
 		err = s.broken
-		s.mu.Unlock()
 	}
 	s.slowDown(ctx, outcomes)
 	for i := range lines {
@@ -173,11 +156,10 @@ func (s *fileSender) submit(ctx context.Context, lines []fileLine) {
 	}
 }
 
-// filePause is how long a batch's place in flight is kept after the cluster asked
-// to slow down: four places of 500 jobs each still make 10,000 jobs a second.
-// filePauseMost bounds what a refusal can ask for.
+// filePause is the pause after a batch for which the cluster asked to slow down:
+// 1,000 jobs each still make nearly 10,000 jobs a second. filePauseMost bounds what a refusal can ask for.
 const (
-	filePause     = 200 * time.Millisecond
+	filePause     = 100 * time.Millisecond
 	filePauseMost = 5 * time.Second
 )
 
@@ -194,19 +176,14 @@ func (s *fileSender) slowDown(ctx context.Context, outcomes []rota.Submitted) {
 		_ = pause(ctx, delay)
 		return
 	}
-	s.mu.Lock()
-	first := !s.throttled
-	s.throttled = true
-	s.mu.Unlock()
-	if first && s.hint != nil {
+	if !s.throttled && s.hint != nil {
 		s.hint()
 	}
+	s.throttled = true
 	_ = pause(ctx, max(delay, filePause)) // the end of ctx shows in the next batch
 }
 
 func (s *fileSender) accept(existed bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.report.Accepted++
 	if existed {
 		s.report.Existed++
@@ -214,8 +191,6 @@ func (s *fileSender) accept(existed bool) {
 }
 
 func (s *fileSender) refuse(line fileLine, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	kind := rota.KindOf(err)
 	s.report.Refused++
 	s.kinds[kind] = true
@@ -225,12 +200,6 @@ func (s *fileSender) refuse(line fileLine, err error) {
 	}
 	s.report.Refusals = append(s.report.Refusals,
 		fileRefusal{Line: line.number, ID: line.spec.ID, Kind: kind.String(), Error: err.Error()})
-}
-
-func (s *fileSender) whole() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.broken == nil
 }
 
 // verdict is nil when every line's job was accepted. The exit code tells what
