@@ -20,6 +20,7 @@ type load struct {
 
 	mu       sync.Mutex
 	accepted map[rota.JobID]time.Time // when it was answered
+	asked    map[rota.JobID]bool      // submitted, whatever the answer
 	held     map[rota.JobID]rota.WorkerID
 	runs     map[rota.JobID]int
 	overlaps []string
@@ -39,8 +40,8 @@ func startLoad(t testing.TB, c *nodes, queue string, submitters, workers int, ev
 	// health: up to 300 s would pass before they count as able again (SPEC 6.2). What is
 	// asked here is whether jobs survive, not whom a queue trusts.
 	c.rota(t, "queue", "set", queue, "--preset", "standard", "--set", "min_health=0").want(t, 0)
-	l := &load{t: t, queue: queue, accepted: make(map[rota.JobID]time.Time), held: make(map[rota.JobID]rota.WorkerID),
-		runs: make(map[rota.JobID]int), done: make(map[rota.JobID]int)}
+	l := &load{t: t, queue: queue, accepted: make(map[rota.JobID]time.Time), asked: make(map[rota.JobID]bool),
+		held: make(map[rota.JobID]rota.WorkerID), runs: make(map[rota.JobID]int), done: make(map[rota.JobID]int)}
 	submitting, stopSubmit := context.WithCancel(context.Background())
 	working, stopWork := context.WithCancel(context.Background())
 	l.stopSubmit, l.stopWork = stopSubmit, stopWork
@@ -105,6 +106,7 @@ func (l *load) submit(ctx context.Context, cl *client.Client, submitter int, eve
 		spec := rota.NewJobSpec("load", []byte("x"))
 		spec.ID, spec.Queue = rota.JobID(fmt.Sprintf("%s-%d-%06d", l.queue, submitter, i)), rota.QueueName(l.queue)
 		spec.SimulateMs = int64(i % 40)
+		l.ask(spec.ID)
 		for ctx.Err() == nil {
 			call, cancel := context.WithTimeout(ctx, 20*time.Second)
 			outcomes, err := cl.Submit(call, spec)
@@ -125,6 +127,12 @@ func (l *load) submit(ctx context.Context, cl *client.Client, submitter int, eve
 		case <-time.After(every):
 		}
 	}
+}
+
+func (l *load) ask(id rota.JobID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked[id] = true
 }
 
 func (l *load) accept(id rota.JobID) {

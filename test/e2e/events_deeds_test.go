@@ -1,0 +1,412 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// The parts of a job's life, as events tell them. An attempt that a killed node cost
+// ends by a lease event, and the job is queued again; each part is wanted whole.
+const (
+	lifeLost = `(?:jobAssigned (?:leaseAcked jobRunning (?:leaseRenewed )*)?` +
+		`(?:leaseCancelled|leaseExpired|leaseDeclined) (?:jobRetryScheduled )?jobEnqueued )*`
+	lifeBegin = `jobEnqueued ` + lifeLost
+	lifeRuns  = `jobAssigned leaseAcked jobRunning `
+	// A handler that fails at once fails a lease that was not acknowledged.
+	lifeTaken = `jobAssigned (?:leaseAcked jobRunning )?`
+)
+
+// lives are the events that each kind of deed must leave, in this order, each once.
+var lives = map[string]string{
+	"completes": lifeBegin + lifeRuns + `(?:leaseRenewed )*jobCompleted `,
+	"fails_once": lifeBegin + lifeTaken + `leaseCancelled jobRetryScheduled jobEnqueued ` + lifeLost +
+		lifeRuns + `jobCompleted `,
+	"declined_once": lifeBegin + lifeTaken + `leaseDeclined (?:jobRetryScheduled )?jobEnqueued ` + lifeLost + lifeRuns +
+		`jobCompleted `,
+	"dies":              lifeBegin + lifeTaken + `jobDead `,
+	"is_retried":        lifeBegin + lifeTaken + `jobDead ` + lifeBegin + lifeRuns + `jobCompleted `,
+	"tells":             lifeBegin + `jobAssigned (?:leaseAcked jobRunning jobProgress|jobProgress leaseAcked jobRunning) jobCompleted `,
+	"outlives_a_lease":  lifeBegin + lifeRuns + `(?:leaseRenewed )+jobCompleted `,
+	"expires":           `jobEnqueued jobExpired `,
+	"cancelled_waiting": `jobEnqueued jobCancelled `,
+	"cancelled_running": lifeBegin + lifeRuns + `(?:leaseRenewed )*leaseCancelled jobCancelled `,
+	"rises":             `jobEnqueued (?:jobPromoted )+jobCancelled `,
+	"may_be":            `(?:jobEnqueued .*)?`,
+}
+
+// deeds are what users asked of a cluster while its nodes were killed, and what
+// must therefore be told.
+type deeds struct {
+	t  testing.TB
+	c  *nodes
+	cl *client.Client
+
+	jobs map[rota.JobID]string // the deed, by job
+	// singles are the events about no job that must be told: what is told of each
+	// subject, in order.
+	singles map[string][]string
+
+	mu sync.Mutex
+	// runs are the leases under which handlers ran, by job.
+	runs map[rota.JobID][]rota.LeaseID
+}
+
+// startDeeds sets two workers to work on a queue where deeds are done.
+func startDeeds(t testing.TB, c *nodes) *deeds {
+	d := &deeds{t: t, c: c, cl: c.dial(t), jobs: map[rota.JobID]string{}, singles: map[string][]string{},
+		runs: map[rota.JobID][]rota.LeaseID{}}
+	c.rota(t, "queue", "set", "deeds", "--preset", "standard", "--set", "min_health=0", "--set", "backoff_base=100ms",
+		"--set", "lease_ms=8s").want(t, 0)
+	c.rota(t, "queue", "set", "stairs", "--preset", "dfps", "--set", "aging_threshold=1s").want(t, 0)
+	d.singles["queue deeds"], d.singles["queue stairs"] = []string{"queueChanged"}, []string{"queueChanged"}
+	ctx, stop := context.WithCancel(context.Background())
+	var working sync.WaitGroup
+	t.Cleanup(func() { stop(); working.Wait() })
+	for i := range 3 {
+		w, err := client.NewWorker(c.dial(t), rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprintf("deeds-w%d", i)),
+			Queues: []rota.QueueName{"deeds", "stairs"}, Slots: 8})
+		check(t, err)
+		w.Handle("", d.handle)
+		working.Go(func() { _ = w.Run(ctx) })
+	}
+	return d
+}
+
+func (d *deeds) handle(ctx context.Context, job *client.Job) (client.Result, error) {
+	d.mu.Lock()
+	d.runs[job.ID()] = append(d.runs[job.ID()], job.Lease())
+	first := len(d.runs[job.ID()]) == 1
+	d.mu.Unlock()
+	switch deed := string(job.Type()); {
+	case deed == "fails_once" && job.Attempt() == 0:
+		return client.Result{}, errors.New("the first attempt fails")
+	case deed == "declined_once" && first:
+		return client.Result{}, client.Decline(nil)
+	case deed == "dies", deed == "is_retried" && first:
+		return client.Result{}, client.NoRetry(nil)
+	case deed == "tells":
+		job.Progress(100, "told")
+		select { // reports go out once a second
+		case <-ctx.Done():
+		case <-time.After(1500 * time.Millisecond):
+		}
+	case deed == "outlives_a_lease":
+		select {
+		case <-ctx.Done():
+		case <-time.After(9 * time.Second):
+		}
+	case deed == "cancelled_running":
+		<-ctx.Done()
+	}
+	return client.Result{}, context.Cause(ctx)
+}
+
+// submit has one job for a deed; what a node that dies answers is asked again.
+func (d *deeds) submit(deed string, spec rota.JobSpec) rota.JobID {
+	d.t.Helper()
+	if spec.ID == "" {
+		spec.ID = rota.JobID(fmt.Sprintf("%s-%d", deed, len(d.jobs)))
+	}
+	d.jobs[spec.ID] = deed
+	d.until(fmt.Sprintf("%s is submitted", spec.ID), func(ctx context.Context) error {
+		outcomes, err := d.cl.Submit(ctx, spec)
+		if err == nil && outcomes[0].Err != nil {
+			return outcomes[0].Err
+		}
+		return err
+	})
+	return spec.ID
+}
+
+// until asks again until it is answered.
+func (d *deeds) until(what string, call func(ctx context.Context) error) {
+	d.t.Helper()
+	eventually(d.t, 60*time.Second, what, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		return call(ctx)
+	})
+}
+
+func (d *deeds) becomes(id rota.JobID, state rota.JobState) {
+	d.t.Helper()
+	d.c.awaitState(d.t, d.cl, string(id), 90*time.Second, state)
+}
+
+// do does one of each deed that a user and a handler can do to a job.
+func (d *deeds) do() {
+	d.t.Helper()
+	of := func(deed string) rota.JobSpec {
+		spec := rota.NewJobSpec(rota.JobType(deed), []byte("x"))
+		spec.Queue = "deeds"
+		return spec
+	}
+	for _, deed := range []string{"completes", "fails_once", "declined_once", "dies", "tells"} {
+		d.submit(deed, of(deed))
+	}
+	spec := of("expires")
+	spec.Requires, spec.TTLMs = []string{"nobody-has-it"}, 1000
+	d.submit("expires", spec)
+	spec = of("cancelled_waiting")
+	spec.Requires = []string{"nobody-has-it"}
+	waiting := d.submit("cancelled_waiting", spec)
+	running := d.submit("cancelled_running", of("cancelled_running"))
+	dead := d.submit("is_retried", of("is_retried"))
+	d.becomes(running, rota.Running)
+	d.becomes(dead, rota.Dead)
+	d.ask("cancel", d.cl.Cancel, waiting, running)
+	d.ask("retry", d.cl.Retry, dead)
+}
+
+func (d *deeds) ask(what string, call func(context.Context, ...rota.JobID) ([]rota.JobOutcome, error), ids ...rota.JobID) {
+	d.t.Helper()
+	d.until(fmt.Sprintf("%s %v", what, ids), func(ctx context.Context) error {
+		outcomes, err := call(ctx, ids...)
+		for _, o := range outcomes {
+			if o.Err != nil {
+				return o.Err
+			}
+		}
+		return err
+	})
+}
+
+// doOnce does what one of in a test is enough, while all nodes live.
+func (d *deeds) doOnce() {
+	d.t.Helper()
+	spec := rota.NewJobSpec("outlives_a_lease", nil)
+	spec.Queue = "deeds"
+	d.submit("outlives_a_lease", spec)
+	spec = rota.NewJobSpec("rises", nil)
+	spec.Queue, spec.Priority, spec.Requires = "stairs", 9, []string{"nobody-has-it"}
+	rises := d.submit("rises", spec)
+
+	d.told("tenant acme", []string{"tenantChanged"}, "tenant", "set", "acme", "--max-concurrent", "7")
+	d.told("mode", []string{"modeChanged", "modeChanged"}, "mode", "set", "DEGRADED", "--reason", "a test")
+	d.told("mode", nil, "mode", "set", "NORMAL", "--reason", "a test")
+	d.told("worker deeds-w2", []string{"providerRegistered", "providerStatusChanged SUSPENDED", "providerStatusChanged ACTIVE",
+		"providerStatusChanged DRAINING"}, "worker", "suspend", "deeds-w2")
+	d.told("worker deeds-w2", nil, "worker", "resume", "deeds-w2")
+	d.told("worker deeds-w2", nil, "worker", "drain", "deeds-w2")
+	d.singles["worker deeds-w0"], d.singles["worker deeds-w1"] = []string{"providerRegistered"}, []string{"providerRegistered"}
+
+	flow := rota.WorkflowSpec{ID: "flow", Queue: "deeds",
+		Nodes: []rota.NodeSpec{rota.NewNodeSpec("a", "completes", nil), rota.NewNodeSpec("b", "completes", nil, "a")}}
+	d.jobs[rota.NodeJobID("flow", "a")], d.jobs[rota.NodeJobID("flow", "b")] = "completes", "completes"
+	d.until("the workflow is submitted", func(ctx context.Context) error {
+		_, err := d.cl.SubmitWorkflow(ctx, flow)
+		return err
+	})
+	d.singles["workflow flow"] = []string{"workflowStarted", "workflowFinished"}
+
+	eventually(d.t, 60*time.Second, "the job rises", func() error {
+		job, _, err := d.cl.Job(context.Background(), rises, rota.ReadOptions{})
+		if err == nil && job.Tier > 3 {
+			err = fmt.Errorf("it is in tier %d", job.Tier)
+		}
+		return err
+	})
+	d.ask("cancel", d.cl.Cancel, rises)
+}
+
+// told runs a command of which the events must tell.
+func (d *deeds) told(subject string, kinds []string, command ...string) {
+	d.t.Helper()
+	d.c.rota(d.t, command...).want(d.t, 0)
+	d.singles[subject] = append(d.singles[subject], kinds...)
+}
+
+// settle waits for the end of all jobs.
+func (d *deeds) settle() {
+	d.t.Helper()
+	ends := map[string]rota.JobState{"dies": rota.Dead, "expires": rota.Expired, "cancelled_waiting": rota.Cancelled,
+		"cancelled_running": rota.Cancelled, "rises": rota.Cancelled}
+	for _, id := range slices.Sorted(maps.Keys(d.jobs)) {
+		state, ok := ends[d.jobs[id]]
+		if !ok {
+			state = rota.Completed
+		}
+		d.becomes(id, state)
+	}
+}
+
+// asDeeds adds the jobs of a load, which all complete. One whose submission was cut
+// off by the end of the test may or may not be there.
+func (l *load) asDeeds(d *deeds) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id := range l.asked {
+		if _, accepted := l.accepted[id]; accepted {
+			d.jobs[id] = "completes"
+		} else {
+			d.jobs[id] = "may_be"
+		}
+	}
+}
+
+// judge holds what a node tells against what was done.
+func (d *deeds) judge(t *testing.T, told string) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	faults := untold(told, d.jobs, d.singles, d.runs)
+	for _, f := range faults[:min(20, len(faults))] {
+		t.Error(clip(f))
+	}
+	if n := len(faults); n > 20 {
+		t.Errorf("and %d more faults", n-20)
+	}
+}
+
+// toldEvent is what the account of events looks at.
+type toldEvent struct {
+	ID     rota.EventID `json:"event_id"`
+	Kind   string       `json:"kind"`
+	Run    string       `json:"run_id"`
+	Job    rota.JobID   `json:"job"`
+	Queue  string       `json:"queue"`
+	Tenant string       `json:"tenant"`
+	Worker string       `json:"worker"`
+	Lease  rota.LeaseID `json:"lease_id"`
+	Status string       `json:"status"`
+}
+
+// subject is what an event about no job is about; empty for what no user did.
+func (e *toldEvent) subject() (subject, told string) {
+	switch e.Kind {
+	case "queueChanged":
+		return "queue " + e.Queue, e.Kind
+	case "tenantChanged":
+		return "tenant " + e.Tenant, e.Kind
+	case "modeChanged":
+		return "mode", e.Kind
+	case "providerRegistered":
+		return "worker " + e.Worker, e.Kind
+	case "providerStatusChanged":
+		return "worker " + e.Worker, e.Kind + " " + e.Status
+	case "workflowStarted", "workflowFinished":
+		return "workflow " + e.Run, e.Kind
+	}
+	return "", ""
+}
+
+// untold compares what a node tells with what was done: every deed is told, in
+// order and once, and nothing that nobody did.
+func untold(text string, jobs map[rota.JobID]string, singles map[string][]string,
+	runs map[rota.JobID][]rota.LeaseID) (faults []string) {
+	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	told, about := map[rota.JobID]*strings.Builder{}, map[string][]string{}
+	leases := map[rota.LeaseID]map[string]int{}
+	var last rota.EventID
+	for line := range strings.Lines(text) {
+		var e toldEvent
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			say("event %s: %v", line, err)
+			return faults
+		}
+		if e.ID.Compare(last) <= 0 {
+			say("event %s comes after %s", e.ID, last)
+		}
+		last = e.ID
+		if subject, what := e.subject(); subject != "" && !transient(what) {
+			about[subject] = append(about[subject], what)
+		}
+		if e.Job == "" || e.Kind == "assignmentDropped" || e.Kind == "workerHeld" || e.Kind == "leaseRevoked" {
+			continue // no step of a job's life
+		}
+		if told[e.Job] == nil {
+			told[e.Job] = &strings.Builder{}
+		}
+		told[e.Job].WriteString(e.Kind + " ")
+		if leases[e.Lease] == nil {
+			leases[e.Lease] = map[string]int{}
+		}
+		leases[e.Lease][e.Kind]++
+	}
+	for _, id := range slices.Sorted(maps.Keys(jobs)) {
+		life := ""
+		if told[id] != nil {
+			life = told[id].String()
+		}
+		if !regexp.MustCompile(`^` + lives[jobs[id]] + `$`).MatchString(life) {
+			say("%s: told is %q, which is no life of one that %s", id, life, jobs[id])
+		}
+		for _, lease := range runs[id] {
+			if n := leases[lease]; n["jobAssigned"] != 1 {
+				say("%s: a handler ran under lease %s, of which %d assignments are told", id, lease, n["jobAssigned"])
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(told)) {
+		if jobs[id] == "" {
+			say("%s: told is %q, and nobody submitted it", id, told[id])
+		}
+	}
+	for _, subject := range slices.Sorted(maps.Keys(singles)) {
+		if got := about[subject]; !slices.Equal(got, singles[subject]) {
+			say("%s: told is %v, done was %v", subject, got, singles[subject])
+		}
+	}
+	return faults
+}
+
+// transient is what a worker goes through when the node of its stream is killed.
+func transient(what string) bool { return strings.HasSuffix(what, " UNREACHABLE") }
+
+// TestUntoldEventsBite: the comparison above notes each kind of event that is not
+// told, or told twice.
+func TestUntoldEventsBite(t *testing.T) {
+	t.Parallel()
+	script := []string{"queueChanged::q", "providerRegistered:::w", "jobEnqueued:a", "jobAssigned:a", "leaseAcked:a", "jobRunning:a",
+		"leaseCancelled:a", "jobRetryScheduled:a", "jobEnqueued:a", "jobAssigned:a", "leaseAcked:a", "jobRunning:a", "jobCompleted:a",
+		"jobEnqueued:b", "jobExpired:b", "jobEnqueued:c", "jobAssigned:c", "leaseAcked:c", "jobRunning:c", "jobProgress:c", "jobCompleted:c",
+		"jobEnqueued:d", "jobAssigned:d", "leaseAcked:d", "jobRunning:d", "leaseDeclined:d", "jobEnqueued:d", "jobAssigned:d",
+		"leaseAcked:d", "jobRunning:d", "jobCompleted:d", "jobEnqueued:e", "jobPromoted:e", "jobCancelled:e",
+		"jobEnqueued:f", "jobAssigned:f", "leaseAcked:f", "jobRunning:f", "leaseRenewed:f", "jobCompleted:f", "modeChanged"}
+	jobs := map[rota.JobID]string{"a": "fails_once", "b": "expires", "c": "tells", "d": "declined_once", "e": "rises",
+		"f": "outlives_a_lease"}
+	singles := map[string][]string{"queue q": {"queueChanged"}, "worker w": {"providerRegistered"}, "mode": {"modeChanged"}}
+	text := func(script []string) string {
+		var b strings.Builder
+		for i, s := range script {
+			p := append(strings.Split(s, ":"), "", "", "")
+			line, err := json.Marshal(toldEvent{ID: rota.EventID{Incarnation: 1, Index: rota.Index(i + 1)}, Kind: p[0], Job: rota.JobID(p[1]),
+				Queue: p[2], Worker: p[3]})
+			check(t, err)
+			b.Write(append(line, '\n'))
+		}
+		return b.String()
+	}
+	if faults := untold(text(script), jobs, singles, nil); len(faults) > 0 {
+		t.Fatalf("a sound telling is found faulty: %v", faults)
+	}
+	for i, s := range script {
+		if faults := untold(text(slices.Delete(slices.Clone(script), i, i+1)), jobs, singles, nil); len(faults) == 0 {
+			t.Errorf("%s, number %d, is not told, and not missed", s, i)
+		}
+		if s == "jobPromoted:e" || s == "leaseRenewed:f" {
+			continue // each may come more than once
+		}
+		if faults := untold(text(slices.Insert(slices.Clone(script), i, s)), jobs, singles, nil); len(faults) == 0 {
+			t.Errorf("%s, number %d, is told twice, and not noticed", s, i)
+		}
+	}
+	if faults := untold(text(append(script, "jobEnqueued:z", "jobCancelled:z")), jobs, singles, nil); len(faults) == 0 {
+		t.Error("a job that nobody submitted is not noticed")
+	}
+	if faults := untold(text(script), jobs, singles, map[rota.JobID][]rota.LeaseID{"a": {{7}}}); len(faults) == 0 {
+		t.Error("a handler that ran under a lease of which nothing is told is not noticed")
+	}
+}
