@@ -82,12 +82,14 @@ type Queue struct {
 	Workers int64 `json:"workers"`
 	// OldestWaitMs is how long the oldest QUEUED job has waited.
 	OldestWaitMs int64 `json:"oldest_wait_ms"`
-	// UsagePermille is pending ÷ queue_cap; LeaseUsagePermille open leases ÷ what
-	// its workers can hold (SPEC §4.6).
-	UsagePermille      int64 `json:"usage_permille"`
+	// UsagePermille is pending ÷ queue_cap; BacklogUsagePermille QUEUED jobs and open
+	// leases ÷ (active workers × max_queue_size), 0 where that bounds nothing (SPEC §4.6).
+	UsagePermille        int64 `json:"usage_permille"`
+	BacklogUsagePermille int64 `json:"backlog_usage_permille"`
+	// LeaseUsagePermille is open leases ÷ what its workers can hold.
 	LeaseUsagePermille int64 `json:"lease_usage_permille"`
-	// Backpressure is what these two mean for a submission of a priority other than 0
-	// now: one of the three words below.
+	// Backpressure is what the first two mean for a submission of a priority other than
+	// 0 now: one of the three words below.
 	Backpressure string `json:"backpressure"`
 	// Parked counts the lanes that a limit keeps out of the draw.
 	Parked int64 `json:"parked_lanes"`

@@ -45,6 +45,9 @@ const (
 	// MaxDuration bounds every duration that a user gives: ten years.
 	MaxDuration = 10 * 365 * 24 * time.Hour
 
+	// StuckRetryAfter is the delay of a refusal by a full queue that nothing drains: it
+	// is paused, or no worker serves it. The refusal says what to do meanwhile.
+	StuckRetryAfter = 5 * time.Second
 	// MaxQueues and MaxTenants bound the cluster's tables.
 	MaxQueues  = 10_000
 	MaxTenants = 100_000

@@ -35,11 +35,11 @@ type QueuePolicy struct {
 	TTLRelMaxMs           int64
 
 	// Admission (SPEC §4).
-	PayloadMaxBytes              int64
-	QueueCap                     int64
-	RateLimitRPS                 int64
-	RejectThresholdPermille      int64
-	LeaseRejectThresholdPermille int64
+	PayloadMaxBytes         int64
+	QueueCap                int64
+	RateLimitRPS            int64
+	RejectThresholdPermille int64
+	MaxQueueSize            int64
 
 	// Ranking parameters (SPEC §5).
 	AgingFactorMs int64
@@ -145,7 +145,7 @@ var policyKeys = []policyKey{
 	key("renew_beta_permille", "beta", unitPermille, 0, 1000, func(p *QueuePolicy) *int64 { return &p.RenewBetaPermille }),
 	key("renewals_max", "", unitCount, -1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.RenewalsMax }),
 	key("max_runtime_ms", "max_runtime", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.MaxRuntimeMs }),
-	key("leases_max_per_worker", "", unitCount, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.LeasesMaxPerWorker }),
+	key("leases_max_per_worker", "max_queue_per_worker", unitCount, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.LeasesMaxPerWorker }),
 	key("units_per_period", "", unitCount, 0, math.MaxInt64/4, func(p *QueuePolicy) *int64 { return &p.UnitsPerPeriod }),
 	key("attempt_max", "", unitCount, 1, 1_000, func(p *QueuePolicy) *int64 { return &p.AttemptMax }),
 	key("backoff_base_ms", "backoff_base", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.BackoffBaseMs }),
@@ -160,8 +160,7 @@ var policyKeys = []policyKey{
 	key("rate_limit_rps", "", unitCount, 0, 10_000_000, func(p *QueuePolicy) *int64 { return &p.RateLimitRPS }),
 	key("reject_threshold_permille", "reject_threshold", unitPermille, 0, 1000,
 		func(p *QueuePolicy) *int64 { return &p.RejectThresholdPermille }),
-	key("lease_reject_threshold_permille", "lease_reject_threshold", unitPermille, 0, 1000,
-		func(p *QueuePolicy) *int64 { return &p.LeaseRejectThresholdPermille }),
+	key("max_queue_size", "", unitCount, 0, 100_000_000, func(p *QueuePolicy) *int64 { return &p.MaxQueueSize }),
 	key("aging_factor_ms", "aging_factor", unitMs, 1, maxMs, func(p *QueuePolicy) *int64 { return &p.AgingFactorMs }),
 	key("w_fee", "", unitPPM, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.WFee }),
 	key("w_age", "", unitPPM, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.WAge }),

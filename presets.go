@@ -8,7 +8,7 @@ func StandardPolicy() QueuePolicy {
 		Preset: "standard", Ranking: RankAging, Strategy: LeastLoaded,
 		LeaseMs: 60_000, AckTimeoutMs: 5_000, RenewAlphaPermille: 600, RenewBetaPermille: 500, RenewalsMax: -1,
 		AttemptMax: 6, BackoffBaseMs: 5_000, BackoffFactorPermille: 2_000, BackoffCapMs: 900_000, BackoffUnitMs: 1,
-		PayloadMaxBytes: MaxPayloadBytes, QueueCap: 1_000_000, RejectThresholdPermille: 900,
+		PayloadMaxBytes: MaxPayloadBytes, QueueCap: 1_000_000, RejectThresholdPermille: 1_000,
 		AgingFactorMs: 10_000,
 		WFee:          550_000, WAge: 250_000, WSize: 100_000, WTier: 100_000,
 		FeeHalf: 1_000_000, SizeHalf: 1 << 20, AgeHorizonMs: 3_600_000,
@@ -42,7 +42,7 @@ func PresetPolicy(preset string) (QueuePolicy, error) {
 		p.QueueCap, p.RateLimitRPS, p.FairShare, p.Preempt = 1_000, 50, false, true
 	case "dag":
 		p.Ranking, p.Strategy, p.FairShare = RankFIFO, Affinity, false
-		p.PrefetchMax, p.LeaseRejectThresholdPermille = 10, 1_000
+		p.PrefetchMax, p.MaxQueueSize = 10, 1_000
 	default:
 		return QueuePolicy{}, Refusef(Invalid, "preset", "preset %q is unknown: one of %s is wanted",
 			preset, strings.Join(Presets, ", "))

@@ -22,8 +22,8 @@ const submitBytes = rota.MaxMessageBytes - 16<<10
 // ends (SPEC §2.7). What the cluster refused stands in the job's Err. The error
 // is for jobs that have no outcome: theirs is in their Err too.
 //
-// An outcome's Throttle says that the job was taken and that its queue, or the
-// workers of it, are more than half full: who submits much should wait a little
+// An outcome's Throttle says that the job was taken and that its queue, or what the
+// workers of it are to have before them, is more than half full: who submits much should wait a little
 // before the next batch, for the cluster will refuse before it is full (SPEC §4.6).
 //
 // A refusal by a full queue, or by a tenant's rate, names a delay. Until it has passed

@@ -94,7 +94,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	}
 	q := m.queues.get(t.queue)
 	if pending := q.pending(); pending >= q.policy.QueueCap {
-		return refused(exhausted("queue", "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap))
+		return refused(m.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap))
 	}
 	if err := m.admitClass(spec); err != nil {
 		return refused(err)

@@ -125,7 +125,7 @@ func (s *strait) endAll() {
 func BenchmarkLifeLimited(b *testing.B) {
 	each(b, func(b *testing.B, m *filled) {
 		m.entry(queueOp("default", "rate_limit_rps", "10000000", "tenant_window_max", "100000000",
-			"lease_reject_threshold_permille", "1000"), tenantOp("default", "max_concurrent", "100000000", "weight", "2"))
+			"max_queue_size", "100000000"), tenantOp("default", "max_concurrent", "100000000", "weight", "2"))
 		l := newLife(m)
 		l.change = inDomain("zone-1")
 		measure(b, l, "submit", "round", "ack", "complete")

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -70,22 +71,47 @@ func (m *Machine) meter(queue rota.QueueName, tenant rota.TenantID) *meterRow {
 	return r
 }
 
-// admitPressure refuses by the fill of the queue and, where that is on, of its
-// workers (SPEC §4.6). It looks at counters only.
+// admitPressure refuses by the fill of the queue and of what its workers have before
+// them, at reject_threshold of either (SPEC §4.6). It looks at counters only.
 func (m *Machine) admitPressure(spec *rota.JobSpec, q *queueRow) error {
-	if spec.Priority == 0 {
+	p := &q.policy
+	least := p.RejectThresholdPermille
+	if spec.Priority == 0 || least == 0 {
 		return nil
 	}
-	p := &q.policy
-	if pending := q.pending(); pending*1000 >= p.QueueCap*p.RejectThresholdPermille {
-		return exhausted("queue", "queue %q holds %d pending jobs, %d permille of queue_cap %d: at reject_threshold only "+
-			"priority 0 is taken", q.name, pending, pending*1000/p.QueueCap, p.QueueCap)
+	if pending := q.pending(); pending*1000 >= p.QueueCap*least {
+		return m.full(q, "queue %q holds %d pending jobs, %d permille of queue_cap %d: at reject_threshold only priority 0 is taken",
+			q.name, pending, pending*1000/p.QueueCap, p.QueueCap)
 	}
-	if open, room := m.load(q); p.LeaseRejectThresholdPermille > 0 && open*1000 >= room*p.LeaseRejectThresholdPermille {
-		return exhausted("queue", "queue %q has %d leases open, %d permille of the %d that its workers can have: at "+
-			"lease_reject_threshold only priority 0 is taken", q.name, open, open*1000/room, room)
+	if ready, room := m.backlog(q); room > 0 && ready*1000 >= room*least {
+		return m.full(q, "queue %q has %d jobs ready or leased, %d permille of the %d that max_queue_size gives its %d workers: at "+
+			"reject_threshold only priority 0 is taken", q.name, ready, ready*1000/room, room, room/p.MaxQueueSize)
 	}
 	return nil
+}
+
+// backlog is what a queue's workers have before them, and what max_queue_size gives them
+// to: nothing, which bounds nothing, where that is off or no worker is active.
+func (m *Machine) backlog(q *queueRow) (ready, room int64) {
+	return q.queued + q.assigned + q.running, int64(m.registry.supply.Workers(q.name)) * q.policy.MaxQueueSize
+}
+
+// full is the refusal by a queue that is full in some way: with what makes room, where
+// time alone does not.
+func (m *Machine) full(q *queueRow, format string, args ...any) error {
+	cure := ""
+	switch {
+	case q.policy.Paused:
+		cure = fmt.Sprintf("; it is paused: `rota queue resume %s` has it worked off", q.name)
+	case m.registry.supply.Workers(q.name) == 0:
+		cure = fmt.Sprintf("; no worker serves it: `rota worker run --queues %s` has it worked off", q.name)
+	}
+	if cure == "" {
+		return exhausted("queue", format, args...)
+	}
+	e := rota.Refusef(rota.Exhausted, "queue", format+"%s", append(args, cure)...)
+	e.RetryAfter = rota.StuckRetryAfter
+	return e
 }
 
 // Crowded gives the refusal that a submission would meet now because its queue, or the
@@ -99,7 +125,7 @@ func (m *Machine) Crowded(op *fsmpb.Submit) *fsmpb.Outcome {
 	if q == nil || m.head.cluster == "" || m.admitMode(spec) != nil {
 		return nil
 	}
-	err := admitCap(q)
+	err := m.admitCap(q)
 	if err == nil && m.admitRate(spec, q) == nil {
 		err = m.admitPressure(spec, q)
 	}
@@ -114,9 +140,9 @@ func (m *Machine) Crowded(op *fsmpb.Submit) *fsmpb.Outcome {
 }
 
 // admitCap refuses what a queue has no place for (SPEC §4.4).
-func admitCap(q *queueRow) error {
+func (m *Machine) admitCap(q *queueRow) error {
 	if pending := q.pending(); pending >= q.policy.QueueCap {
-		return exhausted("queue", "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap)
+		return m.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap)
 	}
 	return nil
 }
@@ -133,17 +159,16 @@ func (m *Machine) pressure(q *queueRow) string {
 	return rota.BackpressureNone
 }
 
-// load is a queue's open leases and what its workers can have open; without any
-// worker that counts as 1, as DAG does.
+// load is a queue's open leases and what its workers can have open, at least 1.
 func (m *Machine) load(q *queueRow) (open, room int64) {
 	return q.assigned + q.running, max(1, m.registry.supply.Capacity(q.name))
 }
 
-// throttled asks submitters to slow down: the queue, or its workers, are more than
-// half full (SPEC §4.6).
+// throttled asks submitters to slow down: the queue, or what its workers have before
+// them, is more than half full (SPEC §4.6).
 func (m *Machine) throttled(q *queueRow) bool {
-	open, room := m.load(q)
-	return q.pending()*2 > q.policy.QueueCap || open*2 > room
+	ready, room := m.backlog(q)
+	return q.pending()*2 > q.policy.QueueCap || room > 0 && ready*2 > room
 }
 
 // countWindow counts an assignment in its tenant's rolling window, and parks the

@@ -172,7 +172,8 @@ func TestPressure(t *testing.T) {
 	t.Run("hints_above_half_and_refuses_at_the_threshold", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.ok(queueOp("default", "queue_cap", "10"))
+		b.worker("w", 1, func(s *rota.WorkerSpec) { s.Capabilities = []string{"nothing-of-this"} })
+		b.ok(queueOp("default", "queue_cap", "10", "reject_threshold", "0.9"))
 		for i := range 9 {
 			o := b.ok(submitOp(jobSpec(fmt.Sprint("j", i))))
 			if o.GetThrottle() != (i >= 5) {
@@ -193,10 +194,45 @@ func TestPressure(t *testing.T) {
 			t.Fatalf("usage %d", q.UsagePermille)
 		}
 	})
-	t.Run("of_the_workers_hints_and_refuses_where_it_is_on", func(t *testing.T) {
+	t.Run("cap_alone_bounds_unless_a_threshold_is_set", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.worker("w", 4)
+		b.ok(&fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "default", Preset: "fluxforge",
+			Set: []*fsmpb.Label{{Key: "rate_limit_rps", Value: "0"}}}}})
+		for i := range 1000 {
+			b.ok(submitOp(jobSpec(fmt.Sprint("j", i), priority(int32(i%11)))))
+		}
+		for _, p := range []int32{0, 5, 10} {
+			b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("over", priority(p))))
+		}
+		b.ok(queueOp("default", "reject_threshold", "0"))
+		b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("over")))
+		b.ok(queueOp("default", "queue_cap", "1001"))
+		b.submit("over")
+	})
+	t.Run("refusal_says_what_drains_the_queue", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "queue_cap", "1"))
+		b.submit("a")
+		says := func(delay int64, want string) {
+			t.Helper()
+			if o := b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("b"))); o.GetRetryAfterMs() != delay ||
+				!strings.Contains(o.GetText(), want) {
+				t.Fatalf("refusal %v, %q after %d ms is wanted", o, want, delay)
+			}
+		}
+		says(5000, "rota worker run --queues default")
+		b.worker("w", 1)
+		says(1000, "queue_cap is 1")
+		b.ok(queueOp("default", "paused", "on"))
+		says(5000, "rota queue resume default")
+	})
+	t.Run("of_the_workers_hints_and_refuses", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.worker("w", 2)
+		b.ok(queueOp("default", "max_queue_size", "4"))
 		hint := func(id string, want bool) {
 			t.Helper()
 			if o := b.ok(submitOp(jobSpec(id))); o.GetThrottle() != want {
@@ -205,41 +241,59 @@ func TestPressure(t *testing.T) {
 			b.match()
 		}
 		hint("a", false)
-		hint("b", false)
-		hint("c", false) // two of four are open
-		hint("d", true)
-		hint("e", true) // off: all are open, and it is taken
+		hint("b", false) // both slots are busy, and two of four wait or run
+		hint("c", true)
 		b.pressed(rota.BackpressureThrottle)
-		b.ok(queueOp("default", "lease_reject_threshold", "1"))
+		hint("d", true)
 		b.pressed(rota.BackpressureRefuse)
 		o := b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("f")))
-		if !strings.Contains(o.GetText(), "4 leases open, 1000 permille of the 4") || o.GetRetryAfterMs() != 1000 {
+		if !strings.Contains(o.GetText(), "4 jobs ready or leased, 1000 permille of the 4") || o.GetRetryAfterMs() != 1000 {
 			t.Fatalf("refusal %v", o)
 		}
+		b.refuses(rota.Exhausted, "queue", diamond("wf").open())
 		b.submit("critical", priority(0))
-		b.ok(retryAfterCancel(b, "e"))
-		if q, _ := b.Queue("default"); q.LeaseUsagePermille != 1000 {
-			t.Fatalf("lease usage %d", q.LeaseUsagePermille)
+		b.ok(retryAfterCancel(b, "d"))
+		if q, _ := b.Queue("default"); q.LeaseUsagePermille != 1000 || q.BacklogUsagePermille != 1250 {
+			t.Fatalf("lease usage %d, backlog usage %d", q.LeaseUsagePermille, q.BacklogUsagePermille)
 		}
+		b.ok(queueOp("default", "reject_threshold", "0"))
+		b.submit("g") // off
+		b.ok(queueOp("default", "reject_threshold_permille", "1000"))
+		b.worker("v", 1, func(s *rota.WorkerSpec) { s.Capabilities = []string{"more"} })
+		b.submit("h") // two workers: six of eight
 	})
-	t.Run("without_workers_one_place_counts", func(t *testing.T) {
+	t.Run("without_workers_the_cap_alone_bounds", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.ok(queueOp("default", "lease_reject_threshold_permille", "1000"))
-		b.submit("a") // nothing is open: 0 of 1
-		l := b.leasedBy("w", "a")
-		b.ok(statusOp("w", rota.WorkerDraining, 0))
-		o := b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("b")))
-		if !strings.Contains(o.GetText(), "of the 1") {
-			t.Fatalf("refusal %v", o)
-		}
-		b.ok(verb(rota.VerbComplete, l))
+		b.ok(queueOp("default", "max_queue_size", "1", "queue_cap", "3"))
+		b.submit("a")
 		b.submit("b")
+		b.submit("c")
+		b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("d")))
+		l := b.leasedBy("w", "a")
+		b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("d"))) // three of one
+		b.ok(statusOp("w", rota.WorkerDraining, 0))
+		b.ok(verb(rota.VerbComplete, l))
+		b.submit("d")
+	})
+	// What the preset `dag` is for: one worker of one slot, and workflows that wait for it.
+	t.Run("dag_takes_workflows_beyond_running_slots", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(&fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "default", Preset: "dag"}}})
+		b.worker("w", 1)
+		for i := range 20 {
+			b.run(diamond(fmt.Sprint("wf", i)))
+			b.match()
+		}
+		if q, _ := b.Queue("default"); q.Backpressure != rota.BackpressureNone || q.BacklogUsagePermille != 20 {
+			t.Fatalf("backpressure %s at %d permille", q.Backpressure, q.BacklogUsagePermille)
+		}
 	})
 	t.Run("is_asked_after_the_rate_and_before_the_class", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.ok(queueOp("default", "queue_cap", "10", "rate_limit_rps", "9"))
+		b.ok(queueOp("default", "queue_cap", "10", "reject_threshold", "0.9", "rate_limit_rps", "9"))
 		b.burst(9)
 		b.refuses(rota.Exhausted, "rate_limit_rps", submitOp(jobSpec("a")))
 		b.pass(1000)
@@ -375,7 +429,7 @@ func TestTenantWindow(t *testing.T) {
 func TestCrowded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ok(queueOp("default", "queue_cap", "10"))
+	b.ok(queueOp("default", "queue_cap", "10", "reject_threshold", "0.9"))
 	crowded := func(spec *rota.JobSpec) bool {
 		t.Helper()
 		op := submitOp(spec)

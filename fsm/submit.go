@@ -82,7 +82,7 @@ func (m *Machine) admit(spec *rota.JobSpec, q *queueRow) error {
 	if err := m.admitMode(spec); err != nil {
 		return err
 	}
-	if err := admitCap(q); err != nil {
+	if err := m.admitCap(q); err != nil {
 		return err
 	}
 	if err := m.admitRate(spec, q); err != nil {

@@ -89,7 +89,7 @@ func TestSubmit(t *testing.T) {
 	t.Run("refuses_beyond_the_cap_and_the_threshold", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.ok(queueOp("default", "queue_cap", "10"))
+		b.ok(queueOp("default", "queue_cap", "10", "reject_threshold", "0.9"))
 		for i := range 9 {
 			b.submit(fmt.Sprint("j", i))
 		}

@@ -145,7 +145,7 @@ func (m *Machine) queueWords(r *queueRow) rota.Queue {
 		Lanes: int64(i.pending.Lanes()), Workers: int64(m.registry.supply.Workers(r.name))}
 	q.Parked = int64(i.pending.ParkedLanes())
 	q.Tiers = i.tierDepths(&r.policy)
-	q.UsagePermille, q.LeaseUsagePermille = m.usage(r)
+	q.UsagePermille, q.LeaseUsagePermille, q.BacklogUsagePermille = m.usage(r)
 	q.Backpressure = m.pressure(r)
 	if oldest, ok := i.pending.Oldest(); ok {
 		q.OldestWaitMs = int64(m.head.clock - oldest)

@@ -93,10 +93,12 @@ func (m *Machine) WorkersByStatus() (counts [rota.WorkerUnreachable + 1]int64) {
 	return counts
 }
 
-// usage tells how full a queue and its workers are (SPEC §4.6), in permille.
-func (m *Machine) usage(r *queueRow) (queue, leases int64) {
+// usage tells how full a queue, its workers, and what max_queue_size gives them are (SPEC
+// §4.6), in permille; the last is 0 where it bounds nothing.
+func (m *Machine) usage(r *queueRow) (queue, leases, backlog int64) {
 	open, room := m.load(r)
-	return r.pending() * 1000 / max(1, r.policy.QueueCap), open * 1000 / room
+	ready, most := m.backlog(r)
+	return r.pending() * 1000 / max(1, r.policy.QueueCap), open * 1000 / room, ready * 1000 / max(1, most) * min(1, most)
 }
 
 // FullestQueue tells the queue that is the most full, and how full, in permille of
@@ -104,7 +106,7 @@ func (m *Machine) usage(r *queueRow) (queue, leases int64) {
 // §4.7).
 func (m *Machine) FullestQueue() (name rota.QueueName, permille int64) {
 	m.queues.scan(func(n rota.QueueName, r *queueRow) bool {
-		if full, _ := m.usage(r); name == "" || full > permille {
+		if full, _, _ := m.usage(r); name == "" || full > permille {
 			name, permille = n, full
 		}
 		return true

@@ -148,7 +148,7 @@ func (m *Machine) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWor
 // §4.6).
 func (m *Machine) admitNodes(spec *rota.JobSpec, q *queueRow, n int64) error {
 	if pending := q.pending(); pending+n > q.policy.QueueCap {
-		return exhausted("queue", "queue %q holds %d pending jobs, the workflow brings %d more: queue_cap is %d", q.name, pending, n,
+		return m.full(q, "queue %q holds %d pending jobs, the workflow brings %d more: queue_cap is %d", q.name, pending, n,
 			q.policy.QueueCap)
 	}
 	return m.admitPressure(spec, q)

@@ -28,7 +28,8 @@ func QueueToWire(q *rota.Queue) *rotav1.Queue {
 		Running: q.Running, SubmittedTotal: q.SubmittedTotal, AssignedTotal: q.AssignedTotal,
 		CompletedTotal: q.CompletedTotal, DeadTotal: q.DeadTotal, ExpiredTotal: q.ExpiredTotal,
 		CancelledTotal: q.CancelledTotal, Lanes: q.Lanes, Workers: q.Workers, OldestWaitMs: q.OldestWaitMs,
-		UsagePermille: q.UsagePermille, LeaseUsagePermille: q.LeaseUsagePermille, ParkedLanes: q.Parked,
+		UsagePermille: q.UsagePermille, LeaseUsagePermille: q.LeaseUsagePermille, BacklogUsagePermille: q.BacklogUsagePermille,
+		ParkedLanes:  q.Parked,
 		Backpressure: q.Backpressure, Tiers: q.Tiers[:], Domains: each(q.Domains, domainToWire), Types: each(q.Types, typeStatsToWire),
 	}
 }
@@ -43,7 +44,8 @@ func QueueFromWire(w *rotav1.Queue) (rota.Queue, error) {
 		AssignedTotal: w.GetAssignedTotal(), CompletedTotal: w.GetCompletedTotal(), DeadTotal: w.GetDeadTotal(),
 		ExpiredTotal: w.GetExpiredTotal(), CancelledTotal: w.GetCancelledTotal(), Lanes: w.GetLanes(),
 		Workers: w.GetWorkers(), OldestWaitMs: w.GetOldestWaitMs(), UsagePermille: w.GetUsagePermille(),
-		LeaseUsagePermille: w.GetLeaseUsagePermille(), Parked: w.GetParkedLanes(),
+		LeaseUsagePermille: w.GetLeaseUsagePermille(), BacklogUsagePermille: w.GetBacklogUsagePermille(),
+		Parked:       w.GetParkedLanes(),
 		Backpressure: w.GetBackpressure(), Domains: each(w.GetDomains(), domainFromWire), Types: each(w.GetTypes(), typeStatsFromWire),
 	}
 	copy(q.Tiers[:], w.GetTiers())

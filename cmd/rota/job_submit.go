@@ -161,7 +161,7 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 
 // throttleHint is what a submitter is told whose job was taken by a queue that
 // fills up (SPEC §4.6).
-const throttleHint = "the queue is more than half full, or its workers more than half busy: slow down"
+const throttleHint = "the queue is more than half full: slow down"
 
 // ceilMs rounds up: a delay is never shorter than asked for.
 func ceilMs(d time.Duration) int64 {

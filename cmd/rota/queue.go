@@ -59,6 +59,7 @@ func queueColumns() []column[rota.Queue] {
 		{"CANCELLED", true, 0, func(q rota.Queue) any { return q.CancelledTotal }},
 		{"WORKERS", false, 0, func(q rota.Queue) any { return q.Workers }},
 		{"USAGE", true, 0, func(q rota.Queue) any { return percent(q.UsagePermille) }},
+		{"BACKLOG USAGE", true, 0, func(q rota.Queue) any { return percent(q.BacklogUsagePermille) }},
 		{"LEASE USAGE", true, 0, func(q rota.Queue) any { return percent(q.LeaseUsagePermille) }},
 		{"PRESSURE", false, 0, func(q rota.Queue) any { return q.Backpressure }},
 		{"LANES", true, 0, func(q rota.Queue) any { return q.Lanes }},
@@ -164,7 +165,7 @@ func (a *app) printQueue(q rota.Queue) error {
 				q.CompletedTotal},
 			{"dead total", q.DeadTotal}, {"expired total", q.ExpiredTotal}, {"cancelled total", q.CancelledTotal},
 			{"lanes", q.Lanes}, {"parked lanes", q.Parked}, {"workers", q.Workers}, {"oldest wait", span(q.OldestWaitMs)},
-			{"usage", percent(q.UsagePermille)}, {"lease usage", percent(q.LeaseUsagePermille)},
+			{"usage", percent(q.UsagePermille)}, {"backlog usage", percent(q.BacklogUsagePermille)}, {"lease usage", percent(q.LeaseUsagePermille)},
 			{"backpressure", q.Backpressure},
 			{"queued by tier", tiersText(q.Tiers)},
 		})
@@ -208,7 +209,7 @@ func settingText(s rota.Setting) string {
 // zeroIsNone are the keys of which 0 means that there is no such limit.
 var zeroIsNone = map[string]bool{
 	"max_runtime_ms": true, "leases_max_per_worker": true, "units_per_period": true, "ttl_abs_ms": true,
-	"ttl_rel_max_ms": true, "rate_limit_rps": true, "lease_reject_threshold_permille": true,
+	"ttl_rel_max_ms": true, "rate_limit_rps": true, "max_queue_size": true, "reject_threshold_permille": true,
 	"starvation_interleave": true, "oldest_every": true, "min_stake": true,
 	"tenant_window_max": true,
 }

@@ -177,7 +177,7 @@ func cliUnknown(t *testing.T, c *nodes) {
 }
 
 func cliRefused(t *testing.T, c *nodes) {
-	c.rota(t, "queue", "set", "narrow", "--set", "queue_cap=2", "--set", "reject_threshold_permille=1000").want(t, 0)
+	c.rota(t, "queue", "set", "narrow", "--set", "queue_cap=2").want(t, 0)
 	for _, id := range []string{"narrow-1", "narrow-2"} {
 		c.rota(t, "job", "submit", "--queue", "narrow", "--type", "x", "--id", id).want(t, 0)
 	}

@@ -207,14 +207,14 @@ func limitsOffers(t *testing.T, c *nodes) {
 }
 
 func limitsThrottle(t *testing.T, c *nodes) {
-	c.rota(t, "queue", "set", "small", "--set", "queue_cap=10", "--set", "paused=true").want(t, 0)
+	c.rota(t, "queue", "set", "small", "--set", "queue_cap=10", "--set", "reject_threshold=0.9", "--set", "paused=true").want(t, 0)
 	for i := range 9 {
 		r := c.rota(t, "job", "submit", "--queue", "small", "--type", "x").want(t, 0)
 		if hinted := strings.Contains(r.stderr, "slow down"); hinted != (i >= 5) {
 			t.Errorf("job %d of 10: stderr %q", i+1, r.stderr)
 		}
 	}
-	// reject_threshold is 0.9; priority 0 is taken to the end.
+	// At reject_threshold priority 0 is taken to the end.
 	contains(t, "the refusal", c.rota(t, "job", "submit", "--queue", "small", "--type", "x").want(t, 4).stderr, "reject_threshold")
 	c.rota(t, "job", "submit", "--queue", "small", "--type", "x", "--priority", "0").want(t, 0)
 	contains(t, "the refusal", c.rota(t, "job", "submit", "--queue", "small", "--type", "x", "--priority", "0").want(t, 4).stderr,

@@ -3899,9 +3899,10 @@ type Queue struct {
 	Domains []*Domain    `protobuf:"bytes,23,rep,name=domains,proto3" json:"domains,omitempty"`
 	Types   []*TypeStats `protobuf:"bytes,24,rep,name=types,proto3" json:"types,omitempty"`
 	// NONE, THROTTLE or REFUSE: how a submission of a usual priority is met now.
-	Backpressure  string `protobuf:"bytes,25,opt,name=backpressure,proto3" json:"backpressure,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Backpressure         string `protobuf:"bytes,25,opt,name=backpressure,proto3" json:"backpressure,omitempty"`
+	BacklogUsagePermille int64  `protobuf:"varint,26,opt,name=backlog_usage_permille,json=backlogUsagePermille,proto3" json:"backlog_usage_permille,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
@@ -4107,6 +4108,13 @@ func (x *Queue) GetBackpressure() string {
 		return x.Backpressure
 	}
 	return ""
+}
+
+func (x *Queue) GetBacklogUsagePermille() int64 {
+	if x != nil {
+		return x.BacklogUsagePermille
+	}
+	return 0
 }
 
 // Domain is a failure domain of a queue (SPEC §4.8).
@@ -6423,7 +6431,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"1\n" +
 	"\aSetting\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\xc0\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xf6\x06\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06preset\x18\x02 \x01(\tR\x06preset\x12(\n" +
@@ -6451,7 +6459,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05tiers\x18\x16 \x03(\x03R\x05tiers\x12)\n" +
 	"\adomains\x18\x17 \x03(\v2\x0f.rota.v1.DomainR\adomains\x12(\n" +
 	"\x05types\x18\x18 \x03(\v2\x12.rota.v1.TypeStatsR\x05types\x12\"\n" +
-	"\fbackpressure\x18\x19 \x01(\tR\fbackpressure\"\xa1\x01\n" +
+	"\fbackpressure\x18\x19 \x01(\tR\fbackpressure\x124\n" +
+	"\x16backlog_usage_permille\x18\x1a \x01(\x03R\x14backlogUsagePermille\"\xa1\x01\n" +
 	"\x06Domain\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
