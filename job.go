@@ -231,4 +231,16 @@ type Assignment struct {
 	LeaseMs      int64
 	// RenewalsMax is how often it may be renewed, −1 without limit.
 	RenewalsMax int32
+	// MaxRuntimeMs is the attempt's timeout, from Lease.Started; 0 is none
+	// (SPEC §20.2).
+	MaxRuntimeMs int64
+}
+
+// TimesOut returns the moment at which the attempt times out, 0 where it has no
+// max_runtime.
+func (a *Assignment) TimesOut() Clock {
+	if a.MaxRuntimeMs == 0 {
+		return 0
+	}
+	return a.Lease.Started + Clock(a.MaxRuntimeMs)
 }

@@ -163,6 +163,11 @@ const (
 	HoldsDegradedMost Clock = 600_000
 	// UploadLapses is when a workflow whose nodes stopped arriving is given up.
 	UploadLapses Clock = 60_000
+	// MaxRuntimeLeast is the least max_runtime but 0: a worker stops ViewMargin before it,
+	// and a decline within DeclineTimesOut before it is an overrun (SPEC §20.2), so a
+	// shorter one leaves no time to work in.
+	MaxRuntimeLeast Clock = 3_000
+	DeclineTimesOut Clock = 2_000
 	// ProgressEvery is the least time between two kept progress reports of a
 	// job (SPEC §8.7).
 	ProgressEvery Clock = 1_000

@@ -330,6 +330,9 @@ func (p *QueuePolicy) Check() error {
 	if sum := p.WFee + p.WAge + p.WSize + p.WTier; sum != 1_000_000 {
 		return Refusef(Invalid, "w_fee", "w_fee + w_age + w_size + w_tier is %d ppm: 1000000 is wanted", sum)
 	}
+	if err := checkRuntime(p.MaxRuntimeMs); err != nil {
+		return err
+	}
 	if p.AckTimeoutMs > p.LeaseMs {
 		return Refusef(Invalid, "ack_timeout_ms", "ack_timeout_ms=%d is refused: at most lease_ms (%d) is wanted",
 			p.AckTimeoutMs, p.LeaseMs)

@@ -102,6 +102,16 @@ func (s *JobSpec) checkNumbers() error {
 			return Refusef(Invalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
 		}
 	}
+	return checkRuntime(s.MaxRuntimeMs)
+}
+
+// checkRuntime refuses a max_runtime, of a job or of a queue, that leaves no time to
+// work in.
+func checkRuntime(ms int64) error {
+	if ms > 0 && ms < int64(MaxRuntimeLeast) {
+		return Refusef(Invalid, "max_runtime_ms", "max_runtime_ms is %d: 0 for none, or at least %d is wanted, "+
+			"as a worker stops a second before it", ms, MaxRuntimeLeast)
+	}
 	return nil
 }
 

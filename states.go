@@ -214,7 +214,7 @@ func (s Strategy) String() string { return nameOf(strategyNames, int(s)) }
 // what events, tombstones and `job show` carry.
 type Reason uint8
 
-// The reasons. The first four after ReasonNone use up an attempt (SPEC §9.1).
+// The reasons. Those that use up an attempt are Counted.
 const (
 	ReasonNone Reason = iota
 	AckTimeout
@@ -238,15 +238,16 @@ const (
 	ParentFailed
 	WorkflowFailedReason
 	WorkflowCancelledReason
+	TimedOut
 )
 
 // LastReason bounds what a record may hold.
-const LastReason = WorkflowCancelledReason
+const LastReason = TimedOut
 
 var reasonNames = []string{"NONE", "ACK_TIMEOUT", "LEASE_EXPIRED", "PROOF_INVALID", "PROVIDER_FAIL", "DECLINED",
 	"CANCELLED", "WORKER_SUSPENDED", "WORKER_JAILED", "WORKER_RETIRED", "PREEMPTED", "QUOTA_CUT", "TAKEN_OVER",
 	"TTL_ABSOLUTE", "TTL_RELATIVE", "ATTEMPTS_USED_UP", "DONE", "RESTORED", "PROOF_REJECTED",
-	"PARENT_FAILED", "WORKFLOW_FAILED", "WORKFLOW_CANCELLED"}
+	"PARENT_FAILED", "WORKFLOW_FAILED", "WORKFLOW_CANCELLED", "TIMED_OUT"}
 
 // String names the reason in capitals.
 func (r Reason) String() string { return nameOf(reasonNames, int(r)) }
@@ -271,7 +272,7 @@ func (r *Reason) UnmarshalText(text []byte) error {
 }
 
 // Counted says that the reason uses up an attempt (SPEC §9.1).
-func (r Reason) Counted() bool { return r >= AckTimeout && r <= ProviderFail }
+func (r Reason) Counted() bool { return r >= AckTimeout && r <= ProviderFail || r == TimedOut }
 
 // Reasoning says by which rule a worker was chosen (SPEC §7.7). N and Of are
 // the two numbers of the rule: LeastLoaded{N: queue depth}, DataLocality{N: data

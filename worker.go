@@ -123,6 +123,8 @@ type LeaseCommand struct {
 	Progress int32
 	// NoRetry of a failure makes the job DEAD at once.
 	NoRetry bool
+	// TimedOut of a failure says that max_runtime ended the attempt (SPEC §20.2).
+	TimedOut bool
 }
 
 // LeaseAnswer is the outcome of a LeaseCommand.

@@ -159,6 +159,7 @@ func (b *book) tick() (at time.Duration) {
 	if len(b.leases) > 0 {
 		at = now + watchMost
 	}
+	b.startMore(now)
 	for _, l := range b.leases {
 		if l.phase == reporting || l.lost != nil || !b.point.known || b.expired(l, now) {
 			continue
@@ -166,9 +167,12 @@ func (b *book) tick() (at time.Duration) {
 		if now >= l.end(b.point) {
 			continue
 		}
-		at = min(at, l.end(b.point), b.renewDue(l, now), b.progressDue(l, now))
+		if now >= l.tooLate(b.point) {
+			b.decline(l, "no slot came free before its max_runtime was about to end")
+			continue
+		}
+		at = min(at, l.end(b.point), l.tooLate(b.point), b.renewDue(l, now), b.progressDue(l, now))
 	}
-	b.startMore(now)
 	b.nextTick = at
 	return at
 }

@@ -273,16 +273,18 @@ func (b *book) expired(l *lease, now time.Duration) bool {
 	if b.unjudged(l, now) {
 		return false
 	}
-	text := "its deadline has come by the worker's view"
+	why := &LostError{Text: "its deadline has come by the worker's view"}
 	switch {
+	case l.timedOut(b.point, now):
+		why.Reason, why.Text = rota.TimedOut, "its max_runtime is over by the worker's view"
 	case now >= b.point.lost():
-		text = "no beat was answered for too long"
+		why.Text = "no beat was answered for too long"
 	case !l.acked && l.ackRefused != nil:
-		text = "its ack was refused: " + l.ackRefused.Text
+		why.Text = "its ack was refused: " + l.ackRefused.Text
 	case !l.acked:
-		text = "its ack was not answered in time"
+		why.Text = "its ack was not answered in time"
 	}
-	b.lose(l, &LostError{Text: text}, true)
+	b.lose(l, why, true)
 	return true
 }
 
@@ -373,7 +375,7 @@ func (b *book) wakeFor(l *lease) {
 	if !b.point.known {
 		return
 	}
-	at := l.end(b.point)
+	at := min(l.end(b.point), l.tooLate(b.point))
 	if l.renewable() {
 		at = min(at, l.renewAt(b.point))
 	}

@@ -13,7 +13,9 @@ import (
 // error made by Decline gives the lease back uncounted, one made by NoRetry
 // makes the job DEAD, any other fails the attempt. A panic fails the attempt
 // with its stack. The context ends when the lease is lost: its cause then is a
-// *LostError; the handler should return soon, what it returns is not reported.
+// *LostError; the handler should return soon, what it returns is not reported. A
+// max_runtime ends it so too, a second early by the worker's clock: the attempt
+// counts as failed with TIMED_OUT, and the handler's error is its text.
 type Handler func(ctx context.Context, job *Job) (Result, error)
 
 // Result is what a completed attempt leaves behind.
@@ -164,7 +166,7 @@ type LostError struct {
 	Job   rota.JobID
 	Lease rota.LeaseID
 	// Reason is what the cluster said; none where the worker's own view of
-	// time ended the handler.
+	// time ended the handler, but rota.TimedOut where that was at max_runtime.
 	Reason rota.Reason
 	// Revoked says that the lease is not over before the worker confirms
 	// (SPEC §8.5), which it does once the handler has returned.
@@ -182,5 +184,8 @@ func (e *LostError) Error() string {
 	return s
 }
 
-// Is makes errors.Is(err, ErrLeaseLost) true.
-func (e *LostError) Is(target error) bool { return target == ErrLeaseLost }
+// Is makes errors.Is(err, ErrLeaseLost) true, and errors.Is(err, context.DeadlineExceeded)
+// where max_runtime was over.
+func (e *LostError) Is(target error) bool {
+	return target == ErrLeaseLost || target == context.DeadlineExceeded && e.Reason == rota.TimedOut
+}

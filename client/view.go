@@ -52,6 +52,23 @@ func (l *lease) end(p viewpoint) time.Duration {
 	return min(p.of(deadline), p.lost())
 }
 
+// timedOut reports whether max_runtime is over by the view (SPEC §20.2).
+func (l *lease) timedOut(p viewpoint, now time.Duration) bool {
+	at := l.assignment.TimesOut()
+	return at != 0 && now >= p.of(at)
+}
+
+// tooLate is the local moment from which a lease that waits for a slot is given back
+// rather than kept until its max_runtime is over: a decline after that would count as an
+// attempt that never ran (SPEC §20.2).
+func (l *lease) tooLate(p viewpoint) time.Duration {
+	at := l.assignment.TimesOut()
+	if at == 0 || l.phase != waiting {
+		return farFuture
+	}
+	return p.of(at - rota.DeclineTimesOut)
+}
+
 // renewAt is the local moment at which the renewal window α·T_lease has passed
 // by the view, and with it the margin before renew_by (SPEC §8.1).
 func (l *lease) renewAt(p viewpoint) time.Duration {
@@ -63,6 +80,9 @@ func (l *lease) renewAt(p viewpoint) time.Duration {
 // renewable says that another renewal may be asked for and none is under way.
 func (l *lease) renewable() bool {
 	a := l.assignment
+	if at := a.TimesOut(); at != 0 && l.deadline >= at {
+		return false // it ends there, renewed or not
+	}
 	return l.phase != reporting && l.lost == nil && !l.renewOver && l.renew == nil && a.RenewEveryMs > 0 &&
 		(a.RenewalsMax < 0 || l.renewals < a.RenewalsMax)
 }

@@ -50,7 +50,7 @@ func (m *Machine) countDomain(l *leaseRow, what outcome) {
 	switch what {
 	case outcomeSuccess:
 		ok = 1
-	case outcomeFailure, outcomeProofInvalid, outcomeExpired, outcomeAckTimeout:
+	case outcomeFailure, outcomeProofInvalid, outcomeExpired, outcomeAckTimeout, outcomeTimedOut:
 		fail = 1
 	default:
 		return

@@ -3,6 +3,7 @@ package fsm
 import (
 	"bytes"
 	"crypto/sha256"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/rotasched/rota"
@@ -84,7 +85,7 @@ func lateOutcome(op *fsmpb.LeaseOp, own bool, state rota.JobState, why rota.Reas
 	var o *fsmpb.Outcome
 	verb := rota.LeaseVerb(op.GetVerb())
 	switch {
-	case own && (completed || verb == rota.VerbFail && why == rota.ProviderFail ||
+	case own && (completed || verb == rota.VerbFail && (why == rota.ProviderFail || why == rota.TimedOut) ||
 		verb == rota.VerbDecline && state != rota.Completed):
 		return &fsmpb.Outcome{JobState: uint32(state), Existed: true}
 	case own && verb == rota.VerbComplete && why == rota.ProofInvalid:
@@ -213,9 +214,13 @@ func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 }
 
 // fail ends an attempt badly: PROVIDER_FAIL, and DEAD at once if the handler
-// knows that another try is pointless.
+// knows that another try is pointless. A worker that ended the handler for its
+// max_runtime says so: by its view that is earlier than by the clock.
 func (m *Machine) fail(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	text := tail(op.GetText(), rota.MaxErrorBytes)
+	if op.GetTimedOut() && l.endsBy != 0 {
+		return &fsmpb.Outcome{JobState: uint32(m.timeOut(l, text))}
+	}
 	m.outcome(l, outcomeFailure)
 	if op.GetNoRetry() {
 		j := m.jobs.edit(l.Job)
@@ -226,15 +231,31 @@ func (m *Machine) fail(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	return &fsmpb.Outcome{JobState: uint32(m.endLease(l, rota.ProviderFail, text))}
 }
 
-// decline gives a lease back, uncounted (SPEC §8.4).
+// decline gives a lease back, uncounted (SPEC §8.4) unless its max_runtime is about
+// to end: so no handler outruns it for ever by declining.
 func (m *Machine) decline(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+	text := tail(op.GetText(), rota.MaxErrorBytes)
 	why := rota.Declined
-	if l.Revoked != rota.ReasonNone {
+	switch {
+	case l.Revoked != rota.ReasonNone:
 		why = l.Revoked // the worker confirms
-	} else {
+	case l.endsBy != 0 && m.head.clock >= l.endsBy-rota.DeclineTimesOut:
+		return &fsmpb.Outcome{JobState: uint32(m.timeOut(l, text))}
+	default:
 		m.outcome(l, outcomeDeclined)
 	}
-	return &fsmpb.Outcome{JobState: uint32(m.endLease(l, why, tail(op.GetText(), rota.MaxErrorBytes)))}
+	return &fsmpb.Outcome{JobState: uint32(m.endLease(l, why, text))}
+}
+
+// timeOut ends an attempt that took longer than its max_runtime, whoever noticed it
+// (SPEC §20.2); text is what the worker says, if it does.
+func (m *Machine) timeOut(l *leaseRow, text string) rota.JobState {
+	said := "timed out after max_runtime of " + strconv.FormatInt(l.maxRuntime(), 10) + " ms"
+	if text != "" {
+		said += ": " + tail(text, rota.MaxErrorBytes-len(said)-len(": "))
+	}
+	m.outcome(l, outcomeTimedOut)
+	return m.endLease(l, rota.TimedOut, said)
 }
 
 // progress keeps a report, at most one a second a job (SPEC §8.7).

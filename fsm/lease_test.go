@@ -221,7 +221,7 @@ func TestRenew(t *testing.T) {
 		}
 		b.refuses(rota.Conflict, "lease", verb(rota.VerbRenew, l, ordinal(2)))
 		b.pass(40_000)
-		if j := b.state("j", rota.Delayed); j.Reason != rota.LeaseExpiredReason {
+		if j := b.state("j", rota.Delayed); j.Reason != rota.TimedOut {
 			b.t.Fatalf("job %+v", j)
 		}
 	})

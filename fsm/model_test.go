@@ -31,6 +31,7 @@ type modelJob struct {
 	lease    rota.LeaseID
 	fresh    bool // revived, and nothing happened since
 	typ      rota.JobType
+	runtime  rota.Clock // of an attempt, 0 without bound
 	proof    bool       // it expects the digest of "right"
 	free     rota.Clock // until when the worker of a cancelled lease may work on
 }
@@ -44,6 +45,7 @@ type modelLease struct {
 	renewBy         rota.Clock
 	renewals        int32
 	lostSince       rota.Clock
+	timesOut        rota.Clock // 0 for never
 }
 
 type modelWorker struct {
@@ -63,7 +65,8 @@ func (m *model) submit(s *rota.JobSpec) {
 	if m.jobs[s.ID] != nil {
 		return
 	}
-	j := &modelJob{state: rota.Queued, ttl: rota.Clock(s.TTLMs), typ: s.Type, proof: len(s.ExpectedDigest) > 0}
+	j := &modelJob{state: rota.Queued, ttl: rota.Clock(s.TTLMs), typ: s.Type, proof: len(s.ExpectedDigest) > 0,
+		runtime: rota.Clock(s.MaxRuntimeMs)}
 	if s.TTLMs > 0 {
 		j.abs = m.now + j.ttl
 	}
@@ -89,7 +92,8 @@ func (m *model) retry(id rota.JobID) bool {
 		return j != nil && j.fresh && !j.state.Terminal()
 	}
 	free := j.free
-	*j = modelJob{state: rota.Queued, ttl: j.ttl, fresh: true, typ: j.typ, proof: j.proof, free: free}
+	*j = modelJob{state: rota.Queued, ttl: j.ttl, fresh: true, typ: j.typ, proof: j.proof, free: free,
+		runtime: j.runtime}
 	if free > m.now {
 		j.state, j.due = rota.Delayed, free
 	}
@@ -169,6 +173,12 @@ func (m *model) assigned(l rota.Lease) error {
 	m.leases[l.ID] = &modelLease{job: l.Job, worker: l.Worker, session: l.Session,
 		ackBy: m.now + rota.Clock(m.policy.AckTimeoutMs), deadline: m.now + rota.Clock(m.policy.LeaseMs),
 		renewBy: m.now + rota.Clock(m.policy.LeaseMs)*6/10}
+	if j.runtime > 0 {
+		lease := m.leases[l.ID]
+		lease.timesOut = m.now + j.runtime
+		lease.deadline = min(lease.deadline, lease.timesOut)
+		lease.renewBy = lease.deadline - rota.Clock(m.policy.LeaseMs)*4/10
+	}
 	return nil
 }
 
@@ -219,7 +229,8 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 		if c.Ordinal > 0 && c.Ordinal <= l.renewals {
 			return true, true
 		}
-		if l.revoked || c.Ordinal != l.renewals+1 || int64(l.renewals) >= m.policy.RenewalsMax {
+		if l.revoked || c.Ordinal != l.renewals+1 || int64(l.renewals) >= m.policy.RenewalsMax ||
+			l.timesOut != 0 && l.deadline == l.timesOut {
 			return false, true
 		}
 		l.renewals++
@@ -228,7 +239,10 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 			w.change(m.now, -10)
 		}
 		t := rota.Clock(m.policy.LeaseMs)
-		l.deadline = min(l.deadline+t/2, m.now+t)
+		l.deadline = max(l.deadline, min(l.deadline+t/2, m.now+t))
+		if l.timesOut != 0 {
+			l.deadline = min(l.deadline, l.timesOut)
+		}
 		l.renewBy = l.deadline - t*4/10
 	case rota.VerbComplete:
 		if j.proof && string(c.Output) != "right" {
@@ -241,6 +255,10 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 		w.bad = 0
 		w.change(m.now, 20)
 	case rota.VerbFail:
+		if c.TimedOut && l.timesOut != 0 {
+			m.use(l)
+			return true, true
+		}
 		w.fails(m.now)
 		if c.NoRetry {
 			m.drop(j)
@@ -249,6 +267,10 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 			m.use(l)
 		}
 	case rota.VerbDecline:
+		if !l.revoked && l.timesOut != 0 && m.now >= l.timesOut-2_000 {
+			m.use(l)
+			return true, true
+		}
 		if !l.revoked {
 			w.cooling[j.typ] = m.now + 30_000
 			w.fails(m.now)
@@ -284,8 +306,10 @@ func (m *model) sweep() {
 		case m.due(l) > m.now:
 		case l.revoked:
 			m.requeue(l)
-		case !l.acked && l.ackBy <= m.now:
+		case !l.acked && l.ackBy == m.due(l):
 			w.change(m.now, -50)
+			m.use(l)
+		case l.timesOut != 0 && l.timesOut == m.due(l):
 			m.use(l)
 		default:
 			w.change(m.now, -150)

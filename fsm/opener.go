@@ -288,6 +288,8 @@ func (o *opener) lease(r *leaseRoom, b []byte) bool {
 			l.Progress = int32(f.value)
 		case 11:
 			l.NoRetry = f.value != 0
+		case 12:
+			l.TimedOut = f.value != 0
 		default:
 			return false
 		}

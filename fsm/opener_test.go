@@ -50,7 +50,7 @@ func FuzzOpener(f *testing.F) {
 
 func fullLease() *fsmpb.LeaseOp {
 	return &fsmpb.LeaseOp{Verb: 3, Lease: []byte("lease"), Job: "j", Worker: "w", Session: 1 << 60, Ordinal: -1, Output: []byte("out"),
-		OutputDigest: []byte("digest"), Text: "text", Progress: 7, NoRetry: true}
+		OutputDigest: []byte("digest"), Text: "text", Progress: 7, NoRetry: true, TimedOut: true}
 }
 
 func fullSpec() *rota.JobSpec {

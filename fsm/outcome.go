@@ -12,6 +12,7 @@ const (
 	outcomeProofInvalid
 	outcomeDeclined
 	outcomeLateRenewal
+	outcomeTimedOut
 )
 
 // outcome tells all who keep count. It is called while the lease is open still.
@@ -20,7 +21,7 @@ func (m *Machine) outcome(l *leaseRow, what outcome) {
 	switch what {
 	case outcomeSuccess:
 		w.completed++
-	case outcomeFailure, outcomeProofInvalid:
+	case outcomeFailure, outcomeProofInvalid, outcomeTimedOut:
 		w.failed++
 	}
 	m.countStanding(w, l, what)

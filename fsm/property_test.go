@@ -69,6 +69,7 @@ func (r *race) step() {
 			s.Priority = []int32{0, 5, 9}[r.pick("priority", 3)]
 			s.DelayMs = int64(r.pick("delayed", 3)) / 2 * 700
 			s.TTLMs = int64(r.pick("mortal", 4)) / 3 * 30_000
+			s.MaxRuntimeMs = []int64{0, 0, 9_000, 70_000}[r.pick("runtime", 4)]
 			s.Type = []rota.JobType{"work", "else"}[r.pick("type", 2)]
 			if r.pick("proof", 3) == 0 || r.fraud {
 				sum := sha256.Sum256([]byte("right"))
@@ -142,7 +143,7 @@ func (r *race) command() {
 		v = rota.VerbComplete
 	}
 	c := rota.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: l.Worker,
-		Session: l.Session, Ordinal: int32(r.pick("ordinal", 5)), NoRetry: r.pick("noRetry", 4) == 0}
+		Session: l.Session, Ordinal: int32(r.pick("ordinal", 5)), NoRetry: r.pick("noRetry", 4) == 0, TimedOut: r.pick("timedOut", 3) == 0}
 	if right := r.pick("right", 6); right == 0 || right < 4 && !r.fraud {
 		c.Output = []byte("right")
 	}

@@ -199,7 +199,7 @@ type leaseRow struct {
 	cpu, memory int64
 	domain      string
 	typ         rota.JobType
-	// endsBy bounds all renewals: start + max_runtime; 0 without bound.
+	// endsBy is when the attempt times out: start + max_runtime; 0 for never.
 	endsBy rota.Clock
 	// silentSince is the last sign that its session can have given, once a
 	// takeover ended that session; 0 while the session lives.
@@ -213,6 +213,14 @@ type leaseRow struct {
 	// implied says that its completion acknowledges it, in the operation that is
 	// being applied; such a lease is over at the end of it.
 	implied bool
+}
+
+// maxRuntime is the attempt's timeout in ms, 0 for none.
+func (r *leaseRow) maxRuntime() int64 {
+	if r.endsBy == 0 {
+		return 0
+	}
+	return int64(r.endsBy - r.Started)
 }
 
 func (r *leaseRow) canonical(e *encoder) {

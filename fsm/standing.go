@@ -51,6 +51,8 @@ func (m *Machine) countStanding(w *workerRow, l *leaseRow, what outcome) {
 	case outcomeDeclined:
 		w.cooling = bar(w.cooling, l.typ, now+rota.CooldownMs)
 		w.countBad(now)
+	case outcomeTimedOut:
+		return // the job took too long, which says nothing of its worker (SPEC §20.2)
 	case outcomeFailure:
 		if !w.countBad(now) {
 			return

@@ -63,13 +63,17 @@ func (m *Machine) fireLease(key string) {
 		m.endLease(l, l.Revoked, "") // uncounted, as if its worker had confirmed
 		return
 	}
-	if l.Acked == 0 && l.AckBy <= m.head.clock {
+	// What came first ended it, however late the sweep is.
+	switch {
+	case l.Acked == 0 && l.due == l.AckBy:
 		m.outcome(l, outcomeAckTimeout)
 		m.endLease(l, rota.AckTimeout, "")
-		return
+	case l.due == l.endsBy:
+		m.timeOut(l, "")
+	default:
+		m.outcome(l, outcomeExpired)
+		m.endLease(l, rota.LeaseExpiredReason, "")
 	}
-	m.outcome(l, outcomeExpired)
-	m.endLease(l, rota.LeaseExpiredReason, "")
 }
 
 // fireTTL ends a job whose time to live has elapsed (SPEC §9.3).

@@ -24,7 +24,7 @@ func (m *Machine) declareType(spec *keptSpec, q *queueRow) {
 // countType counts an outcome in the statistics of the job's type, while its
 // queue is adaptive (SPEC §5.3). An ack timeout, a decline, a cancellation and a
 // late renewal say nothing of the type; an expired lease failed, and nobody knows
-// how long it took.
+// how long it took; nor how long an attempt that timed out would have taken.
 func (m *Machine) countType(l *leaseRow, what outcome) {
 	p := &m.queues.get(l.queue).policy
 	if p.Ranking != rota.RankAdaptive {
@@ -34,7 +34,7 @@ func (m *Machine) countType(l *leaseRow, what outcome) {
 	switch what {
 	case outcomeSuccess, outcomeFailure, outcomeProofInvalid:
 		us = int64(m.head.clock-l.began()) * 1000
-	case outcomeExpired:
+	case outcomeExpired, outcomeTimedOut:
 	default:
 		return
 	}

@@ -218,5 +218,6 @@ func (m *Machine) assignment(l *leaseRow) (rota.Assignment, bool) {
 	}
 	p := &m.queues.get(l.queue).policy
 	return rota.Assignment{Lease: l.Lease, Spec: m.jobs.get(l.Job).spec.words(), LeaseMs: p.LeaseMs,
-		RenewEveryMs: p.LeaseMs * p.RenewAlphaPermille / 1000, RenewalsMax: int32(p.RenewalsMax)}, true
+		RenewEveryMs: p.LeaseMs * p.RenewAlphaPermille / 1000, RenewalsMax: int32(p.RenewalsMax),
+		MaxRuntimeMs: l.maxRuntime()}, true
 }

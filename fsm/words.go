@@ -105,7 +105,7 @@ func LeaseCommandOp(c *rota.LeaseCommand) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{
 		Verb: uint32(c.Verb), Lease: c.Lease[:], Job: string(c.Job), Worker: string(c.Worker), Session: uint64(c.Session),
 		Ordinal: c.Ordinal, Output: c.Output, OutputDigest: c.OutputDigest, Text: c.Text, Progress: c.Progress,
-		NoRetry: c.NoRetry,
+		NoRetry: c.NoRetry, TimedOut: c.TimedOut,
 	}}}
 }
 

@@ -36,6 +36,7 @@ var newPacker = sync.OnceValues(func() (*packer, error) {
 	if err != nil {
 		return nil, carried(opArchive, err, "no compressor")
 	}
+	z.EncodeAll([]byte{0}, nil) // all of it is made here, once, whoever flushes first
 	return &packer{z}, nil
 })
 

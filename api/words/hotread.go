@@ -151,6 +151,8 @@ func readAssignment(a *rota.Assignment, b []byte) error {
 			a.LeaseMs = int64(f.value)
 		case f.number == 5:
 			a.RenewalsMax = int32(f.value)
+		case f.number == 6:
+			a.MaxRuntimeMs = int64(f.value)
 		}
 		if err != nil {
 			return err

@@ -170,6 +170,8 @@ func readCommand(b []byte) (c rota.LeaseCommand, fault, err error) {
 			c.Progress = int32(f.value)
 		case f.kind == protowire.VarintType && f.number == 8:
 			c.NoRetry = f.value != 0
+		case f.kind == protowire.VarintType && f.number == 10:
+			c.TimedOut = f.value != 0
 		case f.kind != protowire.BytesType:
 		case f.number == 2:
 			id = f.bytes

@@ -75,7 +75,8 @@ func appendAssignment(b []byte, a *rota.Assignment) []byte {
 	b = closeMessage(appendJobSpec(b, &a.Spec), at)
 	b = appendNumber(b, 3, a.RenewEveryMs)
 	b = appendNumber(b, 4, a.LeaseMs)
-	return appendNumber(b, 5, a.RenewalsMax)
+	b = appendNumber(b, 5, a.RenewalsMax)
+	return appendNumber(b, 6, a.MaxRuntimeMs)
 }
 
 func appendLease(b []byte, l *rota.Lease) []byte {
@@ -212,7 +213,8 @@ func WriteCommands(sequence uint64, n int, command func(i int) *rota.LeaseComman
 		b = appendText(b, 6, c.Text)
 		b = appendNumber(b, 7, c.Progress)
 		b = appendYes(b, 8, c.NoRetry)
-		b = closeMessage(appendText(b, 9, c.Job), begin)
+		b = appendText(b, 9, c.Job)
+		b = closeMessage(appendYes(b, 10, c.TimedOut), begin)
 	}
 	return &Written{closeMessage(b, at)}
 }

@@ -142,7 +142,7 @@ func AssignmentToWire(a *rota.Assignment) *rotav1.Assignment {
 	room := new(assignmentRoom)
 	w := &room.assignment
 	w.Lease, w.Spec = fillLease(&room.lease, &a.Lease), room.spec.fill(&a.Spec)
-	w.RenewEveryMs, w.LeaseMs, w.RenewalsMax = a.RenewEveryMs, a.LeaseMs, a.RenewalsMax
+	w.RenewEveryMs, w.LeaseMs, w.RenewalsMax, w.MaxRuntimeMs = a.RenewEveryMs, a.LeaseMs, a.RenewalsMax, a.MaxRuntimeMs
 	return w
 }
 
@@ -151,7 +151,7 @@ func AssignmentFromWire(w *rotav1.Assignment) (rota.Assignment, error) {
 	lease, err := LeaseFromWire(w.GetLease())
 	return rota.Assignment{
 		Lease: lease, Spec: JobSpecFromWire(w.GetSpec()), RenewEveryMs: w.GetRenewEveryMs(),
-		LeaseMs: w.GetLeaseMs(), RenewalsMax: w.GetRenewalsMax(),
+		LeaseMs: w.GetLeaseMs(), RenewalsMax: w.GetRenewalsMax(), MaxRuntimeMs: w.GetMaxRuntimeMs(),
 	}, err
 }
 
@@ -161,7 +161,7 @@ func LeaseCommandToWire(c *rota.LeaseCommand) *rotav1.LeaseCommand {
 	return &rotav1.LeaseCommand{
 		Verb: rotav1.LeaseVerb(c.Verb), LeaseId: leaseIDToWire(&c.Lease), Job: string(c.Job), Ordinal: c.Ordinal,
 		Output: c.Output, OutputDigest: c.OutputDigest, Text: clean(c.Text), Progress: c.Progress,
-		NoRetry: c.NoRetry,
+		NoRetry: c.NoRetry, TimedOut: c.TimedOut,
 	}
 }
 
@@ -175,6 +175,7 @@ func LeaseCommandFromWire(w *rotav1.LeaseCommand) (rota.LeaseCommand, error) {
 	c := rota.LeaseCommand{
 		Verb: rota.LeaseVerb(w.Verb), Job: rota.JobID(w.Job), Ordinal: w.Ordinal, Output: w.Output,
 		OutputDigest: w.OutputDigest, Text: w.Text, Progress: w.Progress, NoRetry: w.NoRetry,
+		TimedOut: w.TimedOut,
 	}
 	if w.Verb < rotav1.LeaseVerb_LEASE_VERB_ACK || w.Verb > rotav1.LeaseVerb_LEASE_VERB_PROGRESS {
 		return c, unknownVerb(int32(w.Verb))

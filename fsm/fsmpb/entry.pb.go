@@ -1763,6 +1763,7 @@ type LeaseOp struct {
 	Text          string                 `protobuf:"bytes,9,opt,name=text,proto3" json:"text,omitempty"`
 	Progress      int32                  `protobuf:"varint,10,opt,name=progress,proto3" json:"progress,omitempty"`
 	NoRetry       bool                   `protobuf:"varint,11,opt,name=no_retry,json=noRetry,proto3" json:"no_retry,omitempty"`
+	TimedOut      bool                   `protobuf:"varint,12,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1870,6 +1871,13 @@ func (x *LeaseOp) GetProgress() int32 {
 func (x *LeaseOp) GetNoRetry() bool {
 	if x != nil {
 		return x.NoRetry
+	}
+	return false
+}
+
+func (x *LeaseOp) GetTimedOut() bool {
+	if x != nil {
+		return x.TimedOut
 	}
 	return false
 }
@@ -3250,7 +3258,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x04rule\x18\x05 \x01(\rR\x04rule\x12\f\n" +
 	"\x01n\x18\x06 \x01(\x03R\x01n\x12\x0e\n" +
 	"\x02of\x18\a \x01(\x03R\x02of\x12 \n" +
-	"\vinterleaved\x18\b \x01(\bR\vinterleaved\"\x99\x02\n" +
+	"\vinterleaved\x18\b \x01(\bR\vinterleaved\"\xb6\x02\n" +
 	"\aLeaseOp\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\rR\x04verb\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\fR\x05lease\x12\x10\n" +
@@ -3263,7 +3271,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x04text\x18\t \x01(\tR\x04text\x12\x1a\n" +
 	"\bprogress\x18\n" +
 	" \x01(\x05R\bprogress\x12\x19\n" +
-	"\bno_retry\x18\v \x01(\bR\anoRetry\"\x1a\n" +
+	"\bno_retry\x18\v \x01(\bR\anoRetry\x12\x1b\n" +
+	"\ttimed_out\x18\f \x01(\bR\btimedOut\"\x1a\n" +
 	"\x06Cancel\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\"@\n" +
 	"\x05Retry\x12\x10\n" +

@@ -36,7 +36,7 @@ type auditor struct {
 
 // figures count how much of each happened, for the tests.
 type figures struct {
-	Granted, Expired, Completed, Leaderships, Promoted, Preempted int
+	Granted, Expired, TimedOut, Completed, Leaderships, Promoted, Preempted int
 	// Ghosts spoke and were answered; Stale entries came after their term.
 	Ghosts, Stale int
 	// Of workflows: runs begun and how they ended, retries among them, nodes skipped,
@@ -48,7 +48,7 @@ func (f *figures) add(o figures) {
 	for _, x := range []struct {
 		to   *int
 		from int
-	}{{&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
+	}{{&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
 		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.FlowsRun, o.FlowsRun},
 		{&f.FlowsCompleted, o.FlowsCompleted}, {&f.FlowsFailed, o.FlowsFailed}, {&f.FlowsCancelled, o.FlowsCancelled},
 		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}} {
@@ -58,9 +58,9 @@ func (f *figures) add(o figures) {
 
 // String tells them all.
 func (f figures) String() string {
-	return fmt.Sprintf("%d leaderships, %d leases, %d of them expired, %d preempted, %d jobs completed, %d promotions, "+
+	return fmt.Sprintf("%d leaderships, %d leases, %d of them expired, %d timed out, %d preempted, %d jobs completed, %d promotions, "+
 		"%d commands of ghosts and %d entries of deposed leaders; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
-		"%d CANCELLED, %d nodes skipped, %d never committed", f.Leaderships, f.Granted, f.Expired, f.Preempted, f.Completed, f.Promoted,
+		"%d CANCELLED, %d nodes skipped, %d never committed", f.Leaderships, f.Granted, f.Expired, f.TimedOut, f.Preempted, f.Completed, f.Promoted,
 		f.Ghosts, f.Stale, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Lapsed)
 }
 
@@ -77,6 +77,8 @@ type auditLease struct {
 	worker   *worker
 	granted  Time
 	deadline rota.Clock
+	// timesOut is when its max_runtime is over, 0 for never.
+	timesOut rota.Clock
 	acked    bool
 	// abandonedAt and the rest: of a lease whose worker died.
 	abandonedAt Time
@@ -234,6 +236,7 @@ func (a *auditor) assigned(e *rota.Event, j *auditJob) {
 		a.failf("job %s was leased while lease %s is open (or it ended)", e.Job, j.lease)
 	}
 	j.lease = e.Lease
+	timesOut := rota.Clock(0)
 	for _, n := range a.w.nodes {
 		given, ok := n.machine.Assignment(e.Lease)
 		if !ok {
@@ -242,11 +245,11 @@ func (a *auditor) assigned(e *rota.Event, j *auditJob) {
 		if !j.token.Less(given.Lease.Token) {
 			a.failf("job %s: token %s after %s", e.Job, given.Lease.Token, j.token)
 		}
-		j.token = given.Lease.Token
+		j.token, timesOut = given.Lease.Token, given.TimesOut()
 	}
 	for _, k := range a.w.workers {
 		if k.id == e.Worker {
-			a.leases[e.Lease] = &auditLease{job: e.Job, worker: k, granted: a.w.now, deadline: e.Deadline}
+			a.leases[e.Lease] = &auditLease{job: e.Job, worker: k, granted: a.w.now, deadline: e.Deadline, timesOut: timesOut}
 		}
 	}
 }
@@ -259,6 +262,12 @@ func (a *auditor) ended(e *rota.Event, j *auditJob) {
 	}
 	delete(a.leases, e.Lease)
 	j.lease = rota.LeaseID{}
+	if e.Reason == rota.TimedOut {
+		a.TimedOut++
+	}
+	if l.timesOut != 0 && a.clock > l.timesOut+sweepSlack {
+		a.failf("job %s's attempt ended %d ms after its max_runtime", e.Job, a.clock-l.timesOut)
+	}
 	if l.abandonedAt == 0 && e.Kind == rota.LeaseExpiredEvent && l.acked {
 		a.Expired++
 		if k := l.worker; !k.down && k.soundSince <= l.granted && k.session == e.Session {
@@ -267,6 +276,10 @@ func (a *auditor) ended(e *rota.Event, j *auditJob) {
 	}
 	a.late(l)
 }
+
+// sweepSlack is how late in cluster clock a sweep may end what is due: a tick, the
+// round of the log, and a stamp's lead.
+const sweepSlack = 1_500
 
 // late checks the bound on what a dead worker leaves behind (SPEC §3.11).
 func (a *auditor) late(l *auditLease) {

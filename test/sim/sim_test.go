@@ -60,7 +60,7 @@ var policies = [][]rota.Setting{
 	{{Key: "ranking", Value: "adaptive"}, {Key: "aging_threshold", Value: "5s"}},
 	{{Key: "preempt", Value: "on"}},
 	{{Key: "ranking", Value: "adaptive"}, {Key: "preempt", Value: "on"}, {Key: "hold_max", Value: "3s"}},
-	{},
+	{{Key: "max_runtime", Value: "9s"}},
 }
 
 func mixed(seed uint64) Options {
@@ -95,7 +95,7 @@ func TestSeeds(t *testing.T) {
 		sum.add(sums[i])
 	}
 	t.Logf("%d seeds: %s", n, sum)
-	if n >= 4*len(policies) && !t.Failed() && (sum.Promoted == 0 || sum.Preempted == 0 || sum.Ghosts == 0 || sum.Stale == 0 ||
+	if n >= 4*len(policies) && !t.Failed() && (sum.Promoted == 0 || sum.Preempted == 0 || sum.TimedOut == 0 || sum.Ghosts == 0 || sum.Stale == 0 ||
 		sum.FlowsRetried == 0 || sum.FlowsCancelled == 0 || sum.Skipped == 0 || sum.Lapsed == 0) {
 		t.Errorf("something that the seeds are there for never happened: %s", sum)
 	}

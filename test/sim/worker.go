@@ -49,6 +49,8 @@ type task struct {
 	report rota.LeaseVerb
 	sent   Time
 	done   bool
+	// timedOut: the handler's context ended at max_runtime.
+	timedOut bool
 	// hopeless: the handler knows that another try is pointless.
 	hopeless bool
 }
@@ -176,8 +178,17 @@ func (k *worker) endOld() {
 	for _, t := range k.order {
 		if !t.ended && !k.believes(t) {
 			t.ended, t.report = true, rota.VerbDecline
+			if k.timesOut(t) {
+				t.report, t.timedOut = rota.VerbFail, true
+			}
 		}
 	}
+}
+
+// timesOut says whether the task's max_runtime is over by the view (SPEC §20.2).
+func (k *worker) timesOut(t *task) bool {
+	at := t.given.TimesOut()
+	return k.viewed && at != 0 && k.local(k.w.now) >= k.viewSent+Time(at-k.viewClock)-viewMargin
 }
 
 func (k *worker) forgetAll() { k.tasks, k.order, k.viewed = map[rota.LeaseID]*task{}, nil, false }
@@ -255,7 +266,7 @@ func (k *worker) command(n *node, t *task, v rota.LeaseVerb) {
 	t.sent = k.local(k.w.now)
 	ordinal := t.renewals + 1
 	op := fsm.LeaseCommandOp(&rota.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: k.id, Session: k.session,
-		Ordinal: ordinal, Output: []byte(l.Job), NoRetry: t.hopeless && v == rota.VerbFail})
+		Ordinal: ordinal, Output: []byte(l.Job), NoRetry: t.hopeless && v == rota.VerbFail, TimedOut: t.timedOut})
 	k.w.forward(n, &k.actor, k.reaches(n), op, func(o *fsmpb.Outcome) { k.answered(t, v, ordinal, o) })
 }
 

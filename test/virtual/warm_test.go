@@ -41,6 +41,9 @@ func warm() error {
 	if err != nil {
 		return err
 	}
+	if err := archive.PutStaged(nil); err != nil {
+		return err
+	}
 	// A record that is none, in whatever part of the file records are.
 	err = db.Update(func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(_ []byte, part *bbolt.Bucket) error {

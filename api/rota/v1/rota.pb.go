@@ -2718,7 +2718,9 @@ type LeaseCommand struct {
 	Progress     int32     `protobuf:"varint,7,opt,name=progress,proto3" json:"progress,omitempty"`
 	NoRetry      bool      `protobuf:"varint,8,opt,name=no_retry,json=noRetry,proto3" json:"no_retry,omitempty"`
 	// The lease's job: what comes late for an ended lease is answered by it.
-	Job           string `protobuf:"bytes,9,opt,name=job,proto3" json:"job,omitempty"`
+	Job string `protobuf:"bytes,9,opt,name=job,proto3" json:"job,omitempty"`
+	// Of FAIL: max_runtime ended the attempt.
+	TimedOut      bool `protobuf:"varint,10,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2814,6 +2816,13 @@ func (x *LeaseCommand) GetJob() string {
 		return x.Job
 	}
 	return ""
+}
+
+func (x *LeaseCommand) GetTimedOut() bool {
+	if x != nil {
+		return x.TimedOut
+	}
+	return false
 }
 
 type Beat struct {
@@ -3139,12 +3148,14 @@ func (x *Notices) GetDraining() bool {
 }
 
 type Assignment struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lease         *Lease                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
-	Spec          *JobSpec               `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	RenewEveryMs  int64                  `protobuf:"varint,3,opt,name=renew_every_ms,json=renewEveryMs,proto3" json:"renew_every_ms,omitempty"`
-	LeaseMs       int64                  `protobuf:"varint,4,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
-	RenewalsMax   int32                  `protobuf:"varint,5,opt,name=renewals_max,json=renewalsMax,proto3" json:"renewals_max,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Lease        *Lease                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
+	Spec         *JobSpec               `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	RenewEveryMs int64                  `protobuf:"varint,3,opt,name=renew_every_ms,json=renewEveryMs,proto3" json:"renew_every_ms,omitempty"`
+	LeaseMs      int64                  `protobuf:"varint,4,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	RenewalsMax  int32                  `protobuf:"varint,5,opt,name=renewals_max,json=renewalsMax,proto3" json:"renewals_max,omitempty"`
+	// The attempt's timeout, from the lease's start; 0 is none.
+	MaxRuntimeMs  int64 `protobuf:"varint,6,opt,name=max_runtime_ms,json=maxRuntimeMs,proto3" json:"max_runtime_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3210,6 +3221,13 @@ func (x *Assignment) GetLeaseMs() int64 {
 func (x *Assignment) GetRenewalsMax() int32 {
 	if x != nil {
 		return x.RenewalsMax
+	}
+	return 0
+}
+
+func (x *Assignment) GetMaxRuntimeMs() int64 {
+	if x != nil {
+		return x.MaxRuntimeMs
 	}
 	return 0
 }
@@ -6353,7 +6371,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\vattestation\x18\x04 \x01(\v2\x14.rota.v1.AttestationR\vattestation\"^\n" +
 	"\rLeaseCommands\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
-	"\bcommands\x18\x02 \x03(\v2\x15.rota.v1.LeaseCommandR\bcommands\"\x85\x02\n" +
+	"\bcommands\x18\x02 \x03(\v2\x15.rota.v1.LeaseCommandR\bcommands\"\xa2\x02\n" +
 	"\fLeaseCommand\x12&\n" +
 	"\x04verb\x18\x01 \x01(\x0e2\x12.rota.v1.LeaseVerbR\x04verb\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\fR\aleaseId\x12\x18\n" +
@@ -6363,7 +6381,9 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04text\x18\x06 \x01(\tR\x04text\x12\x1a\n" +
 	"\bprogress\x18\a \x01(\x05R\bprogress\x12\x19\n" +
 	"\bno_retry\x18\b \x01(\bR\anoRetry\x12\x10\n" +
-	"\x03job\x18\t \x01(\tR\x03job\"\"\n" +
+	"\x03job\x18\t \x01(\tR\x03job\x12\x1b\n" +
+	"\ttimed_out\x18\n" +
+	" \x01(\bR\btimedOut\"\"\n" +
 	"\x04Beat\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\x05\n" +
 	"\x03Bye\"\xd3\x01\n" +
@@ -6382,14 +6402,15 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\bassigned\x18\x01 \x03(\v2\x13.rota.v1.AssignmentR\bassigned\x12'\n" +
 	"\x05ended\x18\x02 \x03(\v2\x11.rota.v1.LeaseEndR\x05ended\x12+\n" +
 	"\arevoked\x18\x03 \x03(\v2\x11.rota.v1.LeaseEndR\arevoked\x12\x1a\n" +
-	"\bdraining\x18\x04 \x01(\bR\bdraining\"\xbc\x01\n" +
+	"\bdraining\x18\x04 \x01(\bR\bdraining\"\xe2\x01\n" +
 	"\n" +
 	"Assignment\x12$\n" +
 	"\x05lease\x18\x01 \x01(\v2\x0e.rota.v1.LeaseR\x05lease\x12$\n" +
 	"\x04spec\x18\x02 \x01(\v2\x10.rota.v1.JobSpecR\x04spec\x12$\n" +
 	"\x0erenew_every_ms\x18\x03 \x01(\x03R\frenewEveryMs\x12\x19\n" +
 	"\blease_ms\x18\x04 \x01(\x03R\aleaseMs\x12!\n" +
-	"\frenewals_max\x18\x05 \x01(\x05R\vrenewalsMax\"O\n" +
+	"\frenewals_max\x18\x05 \x01(\x05R\vrenewalsMax\x12$\n" +
+	"\x0emax_runtime_ms\x18\x06 \x01(\x03R\fmaxRuntimeMs\"O\n" +
 	"\bLeaseEnd\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\fR\aleaseId\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x16\n" +

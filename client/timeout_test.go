@@ -1,0 +1,76 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// timed is a lease of an attempt that may take 9 s.
+func timed(job rota.JobID) *rota.Assignment {
+	a := leaseOf(job)
+	a.Lease.Deadline, a.Lease.RenewBy, a.MaxRuntimeMs = 109_000, 85_000, 9_000
+	return a
+}
+
+// TestTimeout_failsTheAttempt: at max_runtime by the view the handler's context ends, and
+// once it has returned, well or not, the attempt is failed as TIMED_OUT (SPEC §20.2). A
+// decline, which counts for nothing, would let the job run for ever.
+func TestTimeout_failsTheAttempt(t *testing.T) {
+	for name, returned := range map[string]error{"an error": errBoom, "a decline": Decline(errBoom), "nothing": nil,
+		"no retry": NoRetry(errBoom)} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				b, stop := begin(t, 1, rota.WorkerSpec{})
+				defer stop()
+				b.s.answerBeats(ticking())
+				r := b.run(timed("slow"))
+				b.at(8*time.Second - time.Millisecond)
+				alive(t, r)
+				b.at(8 * time.Second)
+				e := lost(t, r, "max_runtime is over")
+				if e.Reason != rota.TimedOut || !errors.Is(e, context.DeadlineExceeded) || !errors.Is(e, ErrLeaseLost) {
+					t.Fatalf("cause %+v", e)
+				}
+				b.s.nothing() // not before the handler returned, and no renewal ever
+				r.done <- returned
+				batch := b.s.expect(rota.VerbFail)
+				c := batch.Commands[0]
+				if !c.TimedOut || c.NoRetry || returned != nil && c.Text != "boom" {
+					t.Fatalf("command %v", c)
+				}
+				b.s.answer(batch, rota.LeaseAnswer{})
+				b.stopped(t, b.s)
+			})
+		})
+	}
+}
+
+// TestTimeout_ofALeaseThatWaits: one that never got a slot is given back in time to count
+// for nothing.
+func TestTimeout_ofALeaseThatWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b, stop := begin(t, 1, rota.WorkerSpec{Prefetch: 1})
+		defer stop()
+		b.s.answerBeats(ticking())
+		busy := b.run(leaseOf("busy"))
+		b.s.assign(timed("waits"))
+		b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: 109_000})
+		b.at(6*time.Second - 5*ackHold)
+		b.s.nothing()
+		b.at(6 * time.Second) // the margin of the view before the last two seconds
+		batch := b.s.expect(rota.VerbDecline)
+		if c := batch.Commands[0]; c.Job != "waits" || !strings.Contains(c.Text, "no slot came free") {
+			t.Fatalf("command %v", c)
+		}
+		b.s.answer(batch, rota.LeaseAnswer{})
+		busy.done <- nil
+		b.s.answer(b.s.expect(rota.VerbComplete), rota.LeaseAnswer{})
+		b.h.none(t)
+		b.stopped(t, b.s)
+	})
+}

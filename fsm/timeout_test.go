@@ -1,0 +1,154 @@
+package fsm
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// TestTimeOut is SPEC §20.2: an attempt that takes longer than its max_runtime counts
+// and ends TIMED_OUT, whoever notices it, and costs its worker nothing.
+func TestTimeOut(t *testing.T) {
+	t.Parallel()
+	// leased gives an acknowledged lease of a job that may take 9 s and has one attempt.
+	leased := func(b *bench) rota.Lease {
+		b.ok(queueOp("default", "attempt_max", "1", "max_runtime", "9s"))
+		l := b.leased("j", "w")
+		b.ok(verb(rota.VerbAck, l))
+		return l
+	}
+	dead := func(b *bench, text string) {
+		b.t.Helper()
+		j := b.state("j", rota.Dead)
+		if j.Reason != rota.TimedOut || len(j.Attempts) != 1 || j.Attempts[0].End != rota.TimedOut {
+			b.t.Fatalf("job %+v", j)
+		}
+		if said := "timed out after max_runtime of 9000 ms" + text; j.Error != said || j.Attempts[0].Error != said {
+			b.t.Fatalf("error %q, %q is wanted", j.Error, said)
+		}
+		w, _ := b.Worker("w")
+		if w.Health != healthFull || w.CoolingUntil != 0 || len(w.Cooling)+len(w.Denied) != 0 || w.Failed != 1 {
+			b.t.Fatalf("worker %+v", w)
+		}
+	}
+	timedOut := func(c *rota.LeaseCommand) { c.TimedOut = true }
+	for name, f := range map[string]func(b *bench){
+		"by_the_sweep": func(b *bench) {
+			leased(b)
+			b.pass(8_999)
+			b.state("j", rota.Running)
+			b.pass(1)
+			dead(b, "")
+		},
+		"by_a_sweep_that_is_late": func(b *bench) {
+			leased(b)
+			for range 12 {
+				b.now += 1_000
+				b.entry()
+			}
+			b.entry(sweepOp())
+			dead(b, "")
+		},
+		"by_a_lease_that_its_worker_never_acknowledged": func(b *bench) {
+			b.ok(queueOp("default", "attempt_max", "1", "max_runtime", "9s", "ack_timeout", "20s"))
+			b.leased("j", "w")
+			b.pass(9_000)
+			dead(b, "")
+		},
+		"by_its_workers_word": func(b *bench) {
+			l := leased(b)
+			b.pass(3_000) // the cluster's clock stood while the worker's went on
+			o := b.ok(verb(rota.VerbFail, l, saying("stopped"), timedOut))
+			if rota.JobState(o.GetJobState()) != rota.Dead {
+				b.t.Fatalf("outcome %v", o)
+			}
+			dead(b, ": stopped")
+			if o := b.ok(verb(rota.VerbFail, l, saying("stopped"), timedOut)); !o.GetExisted() {
+				b.t.Fatalf("the repeat: %v", o)
+			}
+		},
+		"by_a_decline_just_before": func(b *bench) {
+			l := leased(b)
+			b.pass(7_000)
+			b.ok(verb(rota.VerbDecline, l, saying("had enough")))
+			dead(b, ": had enough")
+		},
+		"never_by_a_decline_in_time": func(b *bench) {
+			l := leased(b)
+			b.pass(6_999)
+			b.ok(verb(rota.VerbDecline, l))
+			if j, _ := b.Job("j"); j.Reason != rota.Declined || j.Attempt != 0 || j.State.Terminal() {
+				b.t.Fatalf("job %+v", j)
+			}
+		},
+		"never_by_a_confirmation": func(b *bench) {
+			leased(b)
+			b.pass(8_000)
+			b.ok(registerOp("w", 4, "another", true))
+			b.pass(1_000)
+			if j, _ := b.Job("j"); j.Reason != rota.TakenOver || j.Attempt != 0 || j.State.Terminal() {
+				b.t.Fatalf("job %+v", j)
+			}
+		},
+		"told_once_the_sweep_has_said_so": func(b *bench) {
+			l := leased(b)
+			b.pass(9_000)
+			if o := b.ok(verb(rota.VerbFail, l, timedOut)); !o.GetExisted() {
+				b.t.Fatalf("outcome %v", o)
+			}
+			o := b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l))
+			if !strings.Contains(o.GetText(), "TIMED_OUT") {
+				b.t.Fatalf("outcome %v", o)
+			}
+		},
+		"as_a_failure_where_there_is_no_max_runtime": func(b *bench) {
+			b.ok(queueOp("default", "attempt_max", "1"))
+			l := b.leased("j", "w")
+			b.ok(verb(rota.VerbFail, l, timedOut))
+			if j := b.state("j", rota.Dead); j.Reason != rota.ProviderFail {
+				b.t.Fatalf("job %+v", j)
+			}
+		},
+		"and_cuts_a_long_text_not_what_happened": func(b *bench) {
+			l := leased(b)
+			b.ok(verb(rota.VerbFail, l, saying(strings.Repeat("x", rota.MaxErrorBytes)), timedOut))
+			j := b.state("j", rota.Dead)
+			if len(j.Error) != rota.MaxErrorBytes || !strings.HasPrefix(j.Error, "timed out after max_runtime of 9000 ms: xx") {
+				b.t.Fatalf("error of %d bytes: %.60q", len(j.Error), j.Error)
+			}
+		},
+		"and_tells_the_worker_when": func(b *bench) {
+			l := leased(b)
+			a, _ := b.Assignment(l.ID)
+			if a.MaxRuntimeMs != 9_000 || a.TimesOut() != l.Started+9_000 {
+				b.t.Fatalf("assignment %+v", a)
+			}
+		},
+		"counts_in_the_failure_domain": func(b *bench) {
+			b.ok(queueOp("default", "max_runtime", "9s"))
+			l := b.leased("j", "w", func(s *rota.JobSpec) { s.Domain = "zone" })
+			b.ok(verb(rota.VerbFail, l, timedOut))
+			if ok, fail := b.domainOf("default", "zone").window.total(); ok != 0 || fail != 1 {
+				b.t.Fatalf("%d well, %d badly", ok, fail)
+			}
+		},
+		"counts_for_its_type_without_a_sample": func(b *bench) {
+			b.ok(queueOp("default", "max_runtime", "9s", "ranking", "adaptive"))
+			l := b.leased("j", "w")
+			b.ok(verb(rota.VerbFail, l, timedOut))
+			if r := b.types.get("work"); r == nil || r.fail != 1 || r.sampled {
+				b.t.Fatalf("type %+v", r)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(newBench(t))
+		})
+	}
+}
+
+func saying(text string) func(*rota.LeaseCommand) {
+	return func(c *rota.LeaseCommand) { c.Text = text }
+}

@@ -1,0 +1,136 @@
+package virtual
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// scene is a cluster without faults but those that the test brings: real nodes, and
+// workers of the client library whose handlers are the test's.
+type scene struct {
+	*testing.T
+	*life
+	ctx   context.Context
+	admin *client.Client
+
+	mu      sync.Mutex
+	clients []*client.Client
+	crew    sync.WaitGroup
+	// believe are the contexts of handlers that have begun, by job.
+	believe map[rota.JobID][]context.Context
+	begun   map[rota.JobID]int
+}
+
+// play runs a scene of three nodes in virtual time.
+func play(t *testing.T, settings []rota.Setting, act func(s *scene)) {
+	t.Helper()
+	o := options{seed: 1, nodes: 3, dir: memoryDir(t), log: slog.New(slog.DiscardHandler)}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLife(o)
+		l.net.even = paceMessage
+		l.startAll()
+		ctx, cancel := context.WithTimeout(l.ctx, time.Hour)
+		defer cancel()
+		s := &scene{T: t, life: l, ctx: ctx, admin: l.dial("admin", l.servers), believe: map[rota.JobID][]context.Context{},
+			begun: map[rota.JobID]int{}}
+		s.clients = append(s.clients, s.admin)
+		if _, err := s.admin.SetQueue(ctx, queueName, "", settings); err != nil {
+			t.Fatal(err)
+		}
+		act(s)
+		s.crew.Wait()
+		for _, c := range s.clients {
+			_ = c.Close()
+		}
+		l.end()
+		var servers sync.WaitGroup
+		for _, s := range l.servers {
+			servers.Go(s.stop)
+		}
+		servers.Wait()
+		for _, v := range l.violations {
+			t.Error(v)
+		}
+	})
+}
+
+// sceneWorker is one process of a worker; ended has what its Run returned.
+type sceneWorker struct {
+	stop  context.CancelFunc
+	ended chan error
+}
+
+// work starts a worker under an id. Each handler that begins is held against those of the
+// same job that believe in their leases still.
+func (s *scene) work(id rota.WorkerID, h client.Handler, opts ...client.WorkerOption) *sceneWorker {
+	s.Helper()
+	c := s.dial(host(id), s.servers)
+	s.clients = append(s.clients, c)
+	w, err := client.NewWorker(c, rota.WorkerSpec{ID: id, Queues: []rota.QueueName{queueName}, Slots: 4},
+		append(opts, client.WithClock(s.sinceBoot))...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	w.Handle("", func(ctx context.Context, job *client.Job) (client.Result, error) {
+		s.begins(ctx, job.ID())
+		return h(ctx, job)
+	})
+	ctx, stop := context.WithCancel(s.ctx)
+	k := &sceneWorker{stop, make(chan error, 1)}
+	s.crew.Go(func() { k.ended <- w.Run(ctx) })
+	return k
+}
+
+func (s *scene) begins(ctx context.Context, job rota.JobID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, other := range s.believe[job] {
+		if other.Err() == nil {
+			s.Errorf("two handlers of job %s believe that they hold it", job)
+		}
+	}
+	s.believe[job] = append(s.believe[job], ctx)
+	s.begun[job]++
+}
+
+func (s *scene) submit(id rota.JobID) {
+	s.Helper()
+	spec := rota.NewJobSpec("scene", nil)
+	spec.ID, spec.Queue = id, queueName
+	if _, err := s.admin.Submit(s.ctx, spec); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// over waits for a job's end.
+func (s *scene) over(id rota.JobID) rota.Job {
+	s.Helper()
+	if err := s.admin.Wait(s.ctx, []rota.JobID{id}, func(rota.Job) error { return nil }); err != nil {
+		s.Fatal(err)
+	}
+	j, _, err := s.admin.Job(s.ctx, id, rota.ReadOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return j
+}
+
+// events are those of a job until now.
+func (s *scene) events(job rota.JobID) (all []rota.ServedEvent) {
+	s.Helper()
+	err := s.admin.Events(s.ctx, rota.EventFilter{Job: job}, func(some []rota.ServedEvent) error {
+		all = append(all, some...)
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return all
+}
