@@ -45,7 +45,7 @@ nodes:
     parents:
       - fetch
     priority: 0
-    max_runtime_ms: 5
+    max_runtime_ms: 5000
     labels: {by: hand}
   - {id: report, type: mail, payload: {base64: "/w=="}}
 edges:
@@ -58,7 +58,7 @@ const flowJSON = `{"id": "nightly-7", "queue": "etl", "tenant": "acme", "on_fail
  "nodes": [
   {"id": "fetch", "type": "fetch", "payload": "2026-01-31"},
   {"id": "clean", "type": "clean", "parents": ["fetch"], "ttl_ms": 60000, "requires": ["gpu"]},
-  {"id": "count", "type": "count", "parents": ["fetch"], "priority": 0, "max_runtime_ms": 5, "labels": {"by": "hand"}},
+  {"id": "count", "type": "count", "parents": ["fetch"], "priority": 0, "max_runtime_ms": 5000, "labels": {"by": "hand"}},
   {"id": "report", "type": "mail", "payload": {"base64": "/w=="}}],
  "edges": [{"from": "clean", "to": "report"}, {"from": "count", "to": "report"}],
  "defaults": {"max_runtime_ms": 600000, "labels": {"stage": "test"}}}`
@@ -81,7 +81,7 @@ func TestParseFlow(t *testing.T) {
 	if fetch.Priority != rota.DefaultPriority || count.Priority != 0 {
 		t.Errorf("priorities are %d and %d: 5 where absent, 0 where given", fetch.Priority, count.Priority)
 	}
-	if fetch.MaxRuntimeMs != 600000 || count.MaxRuntimeMs != 5 || clean.TTLMs != 60000 || string(report.Payload) != "\xff" {
+	if fetch.MaxRuntimeMs != 600000 || count.MaxRuntimeMs != 5000 || clean.TTLMs != 60000 || string(report.Payload) != "\xff" {
 		t.Errorf("%+v", spec.Nodes)
 	}
 	if !reflect.DeepEqual(clean.Requires, []string{"gpu"}) {
