@@ -12,8 +12,8 @@
 // accounted for, policy_*_test.go what the sources ask of every policy (DFPS-S §5,
 // AICF §14, the bounds on waiting, one tenant's flood, job why), by workers that do as
 // they are told, workflow_*_test.go workflows: recorded ones held event by event against
-// their graphs (ROTA_WORKFLOWS names a folder with more of them, else
-// shared/data/workflows beside the repository is taken), the commands, the largest one.
+// their graphs (testdata/workflows has some, ROTA_WORKFLOWS names a folder with more),
+// the commands, the largest one.
 // What processes said is printed when a test fails.
 //
 // Tests wait for what can be seen (readyz, cluster status, a job's state) with a

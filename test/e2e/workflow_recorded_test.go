@@ -1,11 +1,15 @@
 package e2e
 
 import (
+	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,17 +20,26 @@ import (
 // recordedHere are two small recorded workflows that the repository has itself.
 const recordedHere = "../../cmd/rota/testdata"
 
-// recordedFolder finds the other recorded workflows (WfFormat 1.5): ROTA_WORKFLOWS,
-// else shared/data/workflows beside the repository; "" where neither is there.
-func recordedFolder() string {
-	if given := os.Getenv("ROTA_WORKFLOWS"); given != "" {
-		return given
+// unpacked writes the other recorded workflows (WfFormat 1.5) of the repository to a
+// folder, as users have them.
+func unpacked(t *testing.T) (paths []string) {
+	t.Helper()
+	packed, err := filepath.Glob(filepath.Join("..", "..", "testdata", "workflows", "*.json.gz"))
+	check(t, err)
+	if len(packed) != 5 {
+		t.Fatalf("recorded workflows are %v, five are wanted", packed)
 	}
-	beside := filepath.Join("..", "..", "..", "shared", "data", "workflows")
-	if _, err := os.Stat(beside); err != nil {
-		return ""
+	folder := t.TempDir()
+	for _, path := range packed {
+		text, err := os.Open(path)
+		check(t, err)
+		plain, err := gzip.NewReader(text)
+		check(t, err)
+		content, err := io.ReadAll(plain)
+		check(t, errors.Join(err, text.Close()))
+		paths = append(paths, writeFile(t, filepath.Join(folder, strings.TrimSuffix(filepath.Base(path), ".gz")), string(content)))
 	}
-	return beside
+	return paths
 }
 
 // manyTasks is from how many tasks on the leader is killed while a workflow runs.
@@ -52,16 +65,22 @@ func TestWorkflowsRecorded(t *testing.T) {
 	for _, path := range here {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) { runRecorded(t, c, path, workers) })
 	}
-	t.Run("folder", func(t *testing.T) {
-		long(t)
-		folder := recordedFolder()
-		if folder == "" {
-			t.Skip("there are no recorded workflows (WfFormat 1.5): ROTA_WORKFLOWS names a folder with some")
+	others := unpacked(t)
+	for _, path := range others {
+		if strings.Contains(path, "blast") || full() { // its tasks are enough for the leader's death
+			t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) { runRecorded(t, c, path, workers) })
 		}
-		others, err := filepath.Glob(filepath.Join(folder, "*.json"))
+	}
+	t.Run("folder", func(t *testing.T) {
+		folder := os.Getenv("ROTA_WORKFLOWS")
+		if folder == "" {
+			t.Skip("ROTA_WORKFLOWS names no folder with more of them")
+		}
+		more, err := filepath.Glob(filepath.Join(folder, "*.json"))
 		check(t, err)
-		for _, path := range others {
-			if _, err := os.Stat(filepath.Join(recordedHere, filepath.Base(path))); err == nil {
+		for _, path := range more {
+			same := func(other string) bool { return filepath.Base(other) == filepath.Base(path) }
+			if slices.ContainsFunc(here, same) || full() && slices.ContainsFunc(others, same) || strings.Contains(path, "blast") {
 				continue // it ran above
 			}
 			t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) { runRecorded(t, c, path, workers) })
