@@ -41,6 +41,19 @@ func (c *Client) RetireWorker(ctx context.Context, id rota.WorkerID) (rota.Worke
 	return one(ctx, c, "retire worker", words.WorkerFromWire, ask)
 }
 
+// WorkerGone says that a worker's process has died and that nothing of it runs any
+// more, for whoever watches over it from outside: its leases end at once as
+// LEASE_EXPIRED, and it is RETIRED (SPEC §16.7). The secret is WithSecret's, the session
+// that of ConnectionEvent. Say it only once every process that the worker started has
+// ended: the jobs run elsewhere at once. Said again it changes nothing; a session that
+// is over is refused as Stale.
+func (c *Client) WorkerGone(ctx context.Context, id rota.WorkerID, session rota.Session, secret []byte) error {
+	return c.call(ctx, "worker gone", answerMost, func(ctx context.Context, n *node) error {
+		_, err := n.workers.Gone(ctx, &rotav1.WorkerGoneRequest{Id: string(id), Session: uint64(session), Secret: secret})
+		return err
+	})
+}
+
 // ReportProof is a verifier's word that a COMPLETED job's proof is invalid, within
 // the queue's audit_window: its worker is slashed, and the job runs again if it
 // asked for that (SPEC §9.5).

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/sha256"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -39,6 +40,15 @@ func (n *Node) setWorkerStatus(ctx context.Context, id rota.WorkerID, status rot
 		return rota.Worker{}, err
 	}
 	return n.Worker(ctx, id, rota.ReadOptions{MinIndex: index})
+}
+
+// WorkerGone takes a guard's word that a worker's process has died and that nothing of
+// it runs any more (SPEC §16.7).
+func (n *Node) WorkerGone(ctx context.Context, id rota.WorkerID, session rota.Session, secret []byte) error {
+	hash := sha256.Sum256(secret)
+	_, _, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Gone{Gone: &fsmpb.Gone{
+		Worker: string(id), Session: uint64(session), SecretHash: hash[:]}}})
+	return err
 }
 
 // attestedUntil verifies what a worker shows, before the log (SPEC §6.5); none

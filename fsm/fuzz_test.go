@@ -236,6 +236,13 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		}
 		id := d.id("w")
 		s, _ := b.Session(rota.WorkerID(id))
+		if d.roll(3) == 0 {
+			op := goneOp(id, s, d.text())
+			if d.roll(4) == 0 {
+				op.GetGone().Session, op.GetGone().SecretHash = uint64(d.number()), make([]byte, d.roll(40))
+			}
+			return op
+		}
 		return reachOp(id, s, d.roll(2) == 0, rota.Clock(d.number()))
 	case 13:
 		keys := rota.PolicyKeys()

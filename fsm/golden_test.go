@@ -130,6 +130,11 @@ func writeGolden(t *testing.T) {
 	note()
 	// Later verbs come at the end, so that what was written before stays as it is.
 	c.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: "n2", Identity: "i2", Starts: 1}}})
+	for i := range 3 {
+		worker := fmt.Sprint("w", i)
+		session, _ := c.Session(rota.WorkerID(worker))
+		c.entry(goneOp(worker, session, "guessed"), goneOp(worker, session, worker), goneOp(worker, session+1, worker))
+	}
 	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(FirstRules), switchOp(0))
 	note()
 	var out []byte

@@ -178,6 +178,8 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.setStatus(op.SetStatus)
 	case *fsmpb.Op_Reach:
 		return m.reach(op.Reach)
+	case *fsmpb.Op_Gone:
+		return m.gone(op.Gone)
 	case *fsmpb.Op_Round:
 		return m.round(op.Round)
 	case *fsmpb.Op_Lease:

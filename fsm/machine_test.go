@@ -346,6 +346,12 @@ func statusOp(id string, s rota.WorkerStatus, session rota.Session) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{Worker: id, Status: uint32(s), Session: uint64(session)}}}
 }
 
+// goneOp is the word of a guard that knows a secret as registerOp writes it.
+func goneOp(id string, session rota.Session, secret string) *fsmpb.Op {
+	hash := registerOp(id, 1, secret, false).GetRegister().GetSecretHash()
+	return &fsmpb.Op{Op: &fsmpb.Op_Gone{Gone: &fsmpb.Gone{Worker: id, Session: uint64(session), SecretHash: hash}}}
+}
+
 func reachOp(id string, session rota.Session, reachable bool, sign rota.Clock) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_Reach{Reach: &fsmpb.Reach{Worker: id, Session: uint64(session), Reachable: reachable,
 		LastSignMs: int64(sign)}}}

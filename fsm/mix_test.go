@@ -174,6 +174,9 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		return retryOp(job)
 	case k < 35:
 		s, _ := b.Session(rota.WorkerID(worker))
+		if d.roll(8) == 0 {
+			return goneOp(worker, s, d.of("x", "x", "y"))
+		}
 		if d.roll(3) > 0 {
 			return reachOp(worker, s, d.roll(3) > 0, b.now-rota.Clock(d.roll(100)*200))
 		}

@@ -134,9 +134,31 @@ func (m *model) status(id rota.WorkerID, s rota.WorkerStatus, session rota.Sessi
 		w.suspended = w.suspended || s == rota.WorkerSuspended
 		w.retired = s == rota.WorkerRetired
 		for _, l := range m.leases {
-			if l.worker == id {
+			if l.worker == id && (session == 0 || l.session == session) {
 				m.requeue(l)
 			}
+		}
+	}
+	return true
+}
+
+// gone says whether a guard's word must be taken.
+func (m *model) gone(id rota.WorkerID, session rota.Session, secret string) bool {
+	w := m.workers[id]
+	if w == nil || session != w.session || secret != w.secret {
+		return false
+	}
+	if w.retired {
+		return true
+	}
+	w.unreachable, w.draining, w.retired = false, false, true
+	for _, l := range m.leases {
+		switch {
+		case l.worker != id || l.session != session:
+		case l.revoked:
+			m.requeue(l)
+		default:
+			m.expireLease(l)
 		}
 	}
 	return true

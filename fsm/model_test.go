@@ -299,6 +299,14 @@ func (m *model) due(l *modelLease) rota.Clock {
 }
 
 // sweep ends what is due: leases, times to live, then sleep.
+// expireLease is what LEASE_EXPIRED costs.
+func (m *model) expireLease(l *modelLease) {
+	w := m.workers[l.worker]
+	w.change(m.now, -150)
+	w.denied[m.jobs[l.job].typ] = m.now + 30_000
+	m.use(l)
+}
+
 func (m *model) sweep() {
 	for _, l := range m.leases {
 		w := m.workers[l.worker]
@@ -312,9 +320,7 @@ func (m *model) sweep() {
 		case l.timesOut != 0 && l.timesOut == m.due(l):
 			m.use(l)
 		default:
-			w.change(m.now, -150)
-			w.denied[m.jobs[l.job].typ] = m.now + 30_000
-			m.use(l)
+			m.expireLease(l)
 		}
 	}
 	for _, j := range m.jobs {

@@ -95,6 +95,12 @@ func (r *race) step() {
 		s := []rota.WorkerStatus{rota.WorkerDraining, rota.WorkerRetired, rota.WorkerSuspended, rota.WorkerActive,
 			rota.WorkerActive}[r.pick("status", 5)]
 		session, _ := r.b.Session(worker)
+		if r.pick("gone", 4) == 0 {
+			secret := fmt.Sprint("s", r.pick("secret", 2))
+			session += rota.Session(r.pick("other", 4) / 3)
+			r.expect(r.model.gone(worker, session, secret), goneOp(string(worker), session, secret))
+			return
+		}
 		session = []rota.Session{0, 0, session, session + 1}[r.pick("session", 4)]
 		r.expect(r.model.status(worker, s, session), statusOp(string(worker), s, session))
 	case 15, 16:

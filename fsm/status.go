@@ -155,7 +155,13 @@ func (m *Machine) setStatus(op *fsmpb.SetStatus) *fsmpb.Outcome {
 		m.cancelLeases(w, rota.WorkerSuspendedReason, rota.LeaseID{})
 	case rota.WorkerRetired:
 		m.change(w, status)
-		m.cancelLeases(w, rota.WorkerRetiredReason, rota.LeaseID{})
+		for _, id := range w.openLeases() {
+			// A worker that says goodbye speaks for its own process alone: the one that it
+			// took the id from may still be at work.
+			if l := m.leases.get(id); !own || l.Session == w.session {
+				m.endLease(l, rota.WorkerRetiredReason, "")
+			}
+		}
 	}
 	return &fsmpb.Outcome{}
 }

@@ -40,6 +40,10 @@ type Core interface {
 	SuspendWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error)
 	ResumeWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error)
 	RetireWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error)
+	// WorkerGone takes a guard's word that a worker's process has died and that nothing
+	// of it runs any more: its leases end at once (SPEC §16.7). Stale: the session is
+	// over; Denied: the secret is another.
+	WorkerGone(ctx context.Context, id rota.WorkerID, session rota.Session, secret []byte) error
 	// OpenWorker registers a worker, or takes its live session up again, and
 	// gives the session that its stream is served from. The attestation is nil
 	// where it shows none; one that does not hold registers nothing (SPEC §6.5).

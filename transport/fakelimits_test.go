@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/rotasched/rota"
@@ -26,6 +27,13 @@ func (c *fakeCore) ResumeWorker(_ context.Context, id rota.WorkerID) (rota.Worke
 
 func (c *fakeCore) RetireWorker(_ context.Context, id rota.WorkerID) (rota.Worker, error) {
 	return fakeStatus(id, rota.WorkerRetired), c.err
+}
+
+func (c *fakeCore) WorkerGone(_ context.Context, _ rota.WorkerID, session rota.Session, secret []byte) error {
+	if session != 7 || !bytes.Equal(secret, secret16) {
+		return rota.Refusef(rota.Denied, "secret", "the secret is not that of the worker")
+	}
+	return c.err
 }
 
 func (c *fakeCore) Tenants(context.Context, rota.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {

@@ -32,6 +32,11 @@ func limitsUnary(b *bundle) map[string]unaryRow {
 			return b.cluster.SetMode(ctx, &rotav1.SetModeRequest{Mode: mode, Reason: reason})
 		}
 	}
+	gone := func(id string, secret []byte) call {
+		return func(ctx context.Context) (proto.Message, error) {
+			return b.workers.Gone(ctx, &rotav1.WorkerGoneRequest{Id: id, Session: 7, Secret: secret})
+		}
+	}
 	return map[string]unaryRow{
 		"jobs report proof": {func(ctx context.Context) (proto.Message, error) {
 			return b.jobs.ReportProof(ctx, &rotav1.ReportProofRequest{Id: "j1", Reason: "wrong sum"})
@@ -58,6 +63,8 @@ func limitsUnary(b *bundle) map[string]unaryRow {
 		}, func(ctx context.Context) (proto.Message, error) {
 			return b.workers.Retire(ctx, &rotav1.RetireWorkerRequest{Id: "w/1"})
 		}, `status:"RETIRED"`},
+		"workers gone":    {gone("w1", secret16), gone("w1", secret16[:15]), ``},
+		"workers gone id": {gone("w1", secret16), gone("w/1", secret16), ``},
 		"tenants list": {func(ctx context.Context) (proto.Message, error) {
 			return b.tenants.List(ctx, &rotav1.ListTenantsRequest{})
 		}, func(ctx context.Context) (proto.Message, error) {

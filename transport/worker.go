@@ -127,9 +127,8 @@ func (w *workStream) open(core Core, hello *rotav1.Hello) error {
 	if err := spec.CheckShape(); err != nil {
 		return err
 	}
-	if n := len(hello.GetSecret()); n < secretLeast || n > secretMost {
-		return rota.Refusef(rota.Invalid, "secret", "secret has %d bytes: %d to %d are wanted", n, secretLeast,
-			secretMost)
+	if err := checkSecret(hello.GetSecret()); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, callTimeout)
 	defer cancel()

@@ -66,6 +66,29 @@ func (s *workersService) Retire(ctx context.Context, req *rotav1.RetireWorkerReq
 	return setStatus(ctx, req.GetId(), s.core.RetireWorker)
 }
 
+// Gone ends what a worker held that died.
+func (s *workersService) Gone(ctx context.Context, req *rotav1.WorkerGoneRequest) (*rotav1.WorkerGoneResponse, error) {
+	if err := rota.CheckID("id", req.GetId()); err != nil {
+		return nil, err
+	}
+	if err := checkSecret(req.GetSecret()); err != nil {
+		return nil, err
+	}
+	session := rota.Session(req.GetSession())
+	if err := s.core.WorkerGone(ctx, rota.WorkerID(req.GetId()), session, req.GetSecret()); err != nil {
+		return nil, err
+	}
+	return &rotav1.WorkerGoneResponse{}, nil
+}
+
+// checkSecret refuses what no worker can have registered with (SPEC §6.4).
+func checkSecret(secret []byte) error {
+	if n := len(secret); n < secretLeast || n > secretMost {
+		return rota.Refusef(rota.Invalid, "secret", "secret has %d bytes: %d to %d are wanted", n, secretLeast, secretMost)
+	}
+	return nil
+}
+
 func setStatus(ctx context.Context, id string,
 	do func(context.Context, rota.WorkerID) (rota.Worker, error)) (*rotav1.Worker, error) {
 	if err := rota.CheckID("id", id); err != nil {

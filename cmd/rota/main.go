@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -26,6 +27,10 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitDone
+	}
+	var silent *silentExit
+	if errors.As(err, &silent) {
+		return silent.code
 	}
 	hint := ""
 	if !a.started {

@@ -110,7 +110,7 @@ func TestFlags(t *testing.T) {
 		"job retry": "",
 		// CLI.md also names --attestation: signed attestations are no part of
 		// this version's worker specification.
-		"worker run":  "queues slots prefetch id takeover region zone cap cpu memory stake exec",
+		"worker run":  "queues slots prefetch id takeover region zone cap cpu memory stake exec guard",
 		"worker list": "", "worker show": "", "worker drain": "",
 		"queue list": "", "queue show": "", "queue set": "preset set", "queue pause": "", "queue resume": "",
 		"cluster status": "", "operator raft list-peers": "", "operator raft transfer-leadership": "to",

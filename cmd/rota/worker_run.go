@@ -29,6 +29,7 @@ type workerFlags struct {
 	limits          []string
 	attestation     string
 	command         string
+	guard           bool
 }
 
 // drainForever lets handlers finish however long they take: their leases go on
@@ -51,6 +52,12 @@ The job of a workflow's node also has ROTA_WORKFLOW_ID and ROTA_NODE_ID. If the 
 parents, ROTA_PARENTS is a directory with a file for each, named by its id (escaped as in
 a URL), that holds its output; ROTA_PARENTS_INDEX is a JSON file that tells node, job, file
 and output digest of each, in the workflow's order. Both are gone when the command ends.
+
+On Linux a worker with --exec has a guard: this process starts the worker as its child and
+passes SIGTERM, SIGINT and SIGHUP on. When the worker dies, the guard kills every process that
+it left, daemons too, and tells the cluster: its jobs run elsewhere at once, where silence would
+take 40 s. The exit code is the worker's, or 128 and the signal. A guard that is killed takes its
+worker along, which gives back what runs. --guard=false does without; other systems have none.
 
 The first SIGTERM or SIGINT drains: nothing new is taken, what runs may finish. A second
 one ends what runs and gives it back.`,
@@ -76,6 +83,7 @@ one ends what runs and gives it back.`,
 	flags.StringVar(&f.attestation, "attestation", "",
 		"`file` with what `worker attest` printed; without --id the worker is the one that it names")
 	flags.StringVar(&f.command, "exec", "", "`command` that runs each job")
+	flags.BoolVar(&f.guard, "guard", guardByDefault, "with --exec, watch over the worker and end what it leaves if it dies")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		spec, attestation, err := f.spec()
 		if err != nil {
@@ -89,8 +97,17 @@ one ends what runs and gives it back.`,
 		if err := checked.CheckShape(); err != nil {
 			return err
 		}
+		pipe, err := a.underGuard()
+		if err != nil {
+			return err
+		}
 		return a.does(func(ctx context.Context, _ []string) error {
-			return a.runWorker(ctx, f, spec, attestation)
+			if f.guard && f.command != "" && pipe == nil {
+				if guarded, err := a.guard(ctx); guarded || err != nil {
+					return err
+				}
+			}
+			return a.runWorker(ctx, f, spec, attestation, pipe)
 		})(cmd, args)
 	}
 	return cmd
@@ -118,14 +135,26 @@ func (f *workerFlags) spec() (s rota.WorkerSpec, attestation *rota.Attestation, 
 }
 
 func (a *app) runWorker(ctx context.Context, f *workerFlags, spec rota.WorkerSpec,
-	attestation *rota.Attestation) error {
+	attestation *rota.Attestation, pipe *guardedWorker) error {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
 	hard, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go a.secondSignal(ctx, hard, cancel)
 	return a.with(func(c *client.Client) error {
-		opts := []client.WorkerOption{
-			client.WithDrainTimeout(drainForever), client.WithHardStop(hard), client.WithObserver(a.workerTalk()),
+		talk := a.workerTalk()
+		opts := []client.WorkerOption{client.WithDrainTimeout(drainForever), client.WithHardStop(hard)}
+		if pipe != nil {
+			opts = append(opts, client.WithSecret(pipe.secret))
+			talk.Connected = pipe.heard(talk.Connected)
+			go func() {
+				pipe.lost()
+				a.talk("the guard has died: what runs is ended and given back")
+				leave()
+				cancel()
+			}()
 		}
+		opts = append(opts, client.WithObserver(talk))
 		if f.takeover {
 			opts = append(opts, client.WithTakeover())
 		}

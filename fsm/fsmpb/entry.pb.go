@@ -222,6 +222,7 @@ type Op struct {
 	//	*Op_RetryWorkflow
 	//	*Op_SwitchRules
 	//	*Op_NodeDiffers
+	//	*Op_Gone
 	Op            isOp_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -471,6 +472,15 @@ func (x *Op) GetNodeDiffers() *NodeDiffers {
 	return nil
 }
 
+func (x *Op) GetGone() *Gone {
+	if x != nil {
+		if x, ok := x.Op.(*Op_Gone); ok {
+			return x.Gone
+		}
+	}
+	return nil
+}
+
 type isOp_Op interface {
 	isOp_Op()
 }
@@ -567,6 +577,10 @@ type Op_NodeDiffers struct {
 	NodeDiffers *NodeDiffers `protobuf:"bytes,23,opt,name=node_differs,json=nodeDiffers,proto3,oneof"`
 }
 
+type Op_Gone struct {
+	Gone *Gone `protobuf:"bytes,24,opt,name=gone,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -612,6 +626,8 @@ func (*Op_RetryWorkflow) isOp_Op() {}
 func (*Op_SwitchRules) isOp_Op() {}
 
 func (*Op_NodeDiffers) isOp_Op() {}
+
+func (*Op_Gone) isOp_Op() {}
 
 type BeginTerm struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1368,6 +1384,69 @@ func (x *SetStatus) GetSession() uint64 {
 	return 0
 }
 
+// Gone is a guard's word that a worker's process has died and that nothing of it runs
+// any more (SPEC §16.7), proved by the worker's secret.
+type Gone struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Worker  string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Session uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	// SHA-256 of the worker's secret.
+	SecretHash    []byte `protobuf:"bytes,3,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gone) Reset() {
+	*x = Gone{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gone) ProtoMessage() {}
+
+func (x *Gone) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gone.ProtoReflect.Descriptor instead.
+func (*Gone) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Gone) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *Gone) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *Gone) GetSecretHash() []byte {
+	if x != nil {
+		return x.SecretHash
+	}
+	return nil
+}
+
 // Reach is the leader's word that a worker fell silent, or was heard again.
 type Reach struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1382,7 +1461,7 @@ type Reach struct {
 
 func (x *Reach) Reset() {
 	*x = Reach{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1394,7 +1473,7 @@ func (x *Reach) String() string {
 func (*Reach) ProtoMessage() {}
 
 func (x *Reach) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1407,7 +1486,7 @@ func (x *Reach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reach.ProtoReflect.Descriptor instead.
 func (*Reach) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{12}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Reach) GetWorker() string {
@@ -1455,7 +1534,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1546,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1559,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Round) GetEpoch() uint64 {
@@ -1537,7 +1616,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1628,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1641,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Preempt) GetJob() string {
@@ -1600,7 +1679,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1691,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1704,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Hold) GetJob() string {
@@ -1666,7 +1745,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +1757,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +1770,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Pair) GetJob() string {
@@ -1770,7 +1849,7 @@ type LeaseOp struct {
 
 func (x *LeaseOp) Reset() {
 	*x = LeaseOp{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +1861,7 @@ func (x *LeaseOp) String() string {
 func (*LeaseOp) ProtoMessage() {}
 
 func (x *LeaseOp) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +1874,7 @@ func (x *LeaseOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseOp.ProtoReflect.Descriptor instead.
 func (*LeaseOp) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LeaseOp) GetVerb() uint32 {
@@ -1891,7 +1970,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +1982,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +1995,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Cancel) GetJob() string {
@@ -1939,7 +2018,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2030,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2043,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Retry) GetJob() string {
@@ -1996,7 +2075,7 @@ type SetMode struct {
 
 func (x *SetMode) Reset() {
 	*x = SetMode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2087,7 @@ func (x *SetMode) String() string {
 func (*SetMode) ProtoMessage() {}
 
 func (x *SetMode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2100,7 @@ func (x *SetMode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMode.ProtoReflect.Descriptor instead.
 func (*SetMode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SetMode) GetMode() uint32 {
@@ -2064,7 +2143,7 @@ type SetTenant struct {
 
 func (x *SetTenant) Reset() {
 	*x = SetTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2155,7 @@ func (x *SetTenant) String() string {
 func (*SetTenant) ProtoMessage() {}
 
 func (x *SetTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2168,7 @@ func (x *SetTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenant.ProtoReflect.Descriptor instead.
 func (*SetTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SetTenant) GetId() string {
@@ -2121,7 +2200,7 @@ type ReportProof struct {
 
 func (x *ReportProof) Reset() {
 	*x = ReportProof{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2133,7 +2212,7 @@ func (x *ReportProof) String() string {
 func (*ReportProof) ProtoMessage() {}
 
 func (x *ReportProof) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2146,7 +2225,7 @@ func (x *ReportProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProof.ProtoReflect.Descriptor instead.
 func (*ReportProof) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReportProof) GetJob() string {
@@ -2205,7 +2284,7 @@ type OpenWorkflow struct {
 
 func (x *OpenWorkflow) Reset() {
 	*x = OpenWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2296,7 @@ func (x *OpenWorkflow) String() string {
 func (*OpenWorkflow) ProtoMessage() {}
 
 func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2309,7 @@ func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkflow.ProtoReflect.Descriptor instead.
 func (*OpenWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *OpenWorkflow) GetId() string {
@@ -2313,7 +2392,7 @@ type QueueShare struct {
 
 func (x *QueueShare) Reset() {
 	*x = QueueShare{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2325,7 +2404,7 @@ func (x *QueueShare) String() string {
 func (*QueueShare) ProtoMessage() {}
 
 func (x *QueueShare) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2338,7 +2417,7 @@ func (x *QueueShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueShare.ProtoReflect.Descriptor instead.
 func (*QueueShare) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *QueueShare) GetQueue() string {
@@ -2369,7 +2448,7 @@ type AddNodes struct {
 
 func (x *AddNodes) Reset() {
 	*x = AddNodes{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +2460,7 @@ func (x *AddNodes) String() string {
 func (*AddNodes) ProtoMessage() {}
 
 func (x *AddNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2473,7 @@ func (x *AddNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddNodes.ProtoReflect.Descriptor instead.
 func (*AddNodes) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AddNodes) GetWorkflow() string {
@@ -2438,7 +2517,7 @@ type WorkflowNode struct {
 
 func (x *WorkflowNode) Reset() {
 	*x = WorkflowNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2450,7 +2529,7 @@ func (x *WorkflowNode) String() string {
 func (*WorkflowNode) ProtoMessage() {}
 
 func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2463,7 +2542,7 @@ func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowNode.ProtoReflect.Descriptor instead.
 func (*WorkflowNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WorkflowNode) GetSpec() *JobSpec {
@@ -2490,7 +2569,7 @@ type CommitWorkflow struct {
 
 func (x *CommitWorkflow) Reset() {
 	*x = CommitWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2581,7 @@ func (x *CommitWorkflow) String() string {
 func (*CommitWorkflow) ProtoMessage() {}
 
 func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +2594,7 @@ func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWorkflow.ProtoReflect.Descriptor instead.
 func (*CommitWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CommitWorkflow) GetId() string {
@@ -2541,7 +2620,7 @@ type CancelWorkflow struct {
 
 func (x *CancelWorkflow) Reset() {
 	*x = CancelWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +2632,7 @@ func (x *CancelWorkflow) String() string {
 func (*CancelWorkflow) ProtoMessage() {}
 
 func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,7 +2645,7 @@ func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflow.ProtoReflect.Descriptor instead.
 func (*CancelWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CancelWorkflow) GetId() string {
@@ -2590,7 +2669,7 @@ type RetryWorkflow struct {
 
 func (x *RetryWorkflow) Reset() {
 	*x = RetryWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2602,7 +2681,7 @@ func (x *RetryWorkflow) String() string {
 func (*RetryWorkflow) ProtoMessage() {}
 
 func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2615,7 +2694,7 @@ func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflow.ProtoReflect.Descriptor instead.
 func (*RetryWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RetryWorkflow) GetId() string {
@@ -2647,7 +2726,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2659,7 +2738,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2672,7 +2751,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
 }
 
 type SetQueue struct {
@@ -2686,7 +2765,7 @@ type SetQueue struct {
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2698,7 +2777,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2711,7 +2790,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetQueue) GetName() string {
@@ -2743,7 +2822,7 @@ type Barrier struct {
 
 func (x *Barrier) Reset() {
 	*x = Barrier{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2755,7 +2834,7 @@ func (x *Barrier) String() string {
 func (*Barrier) ProtoMessage() {}
 
 func (x *Barrier) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2768,7 +2847,7 @@ func (x *Barrier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barrier.ProtoReflect.Descriptor instead.
 func (*Barrier) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
 }
 
 // SetNode records a node that joined or left: ids ever used are kept.
@@ -2787,7 +2866,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2799,7 +2878,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2812,7 +2891,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetNode) GetId() string {
@@ -2868,7 +2947,7 @@ type SwitchRules struct {
 
 func (x *SwitchRules) Reset() {
 	*x = SwitchRules{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2880,7 +2959,7 @@ func (x *SwitchRules) String() string {
 func (*SwitchRules) ProtoMessage() {}
 
 func (x *SwitchRules) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2893,7 +2972,7 @@ func (x *SwitchRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchRules.ProtoReflect.Descriptor instead.
 func (*SwitchRules) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SwitchRules) GetVersion() uint32 {
@@ -2918,7 +2997,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3009,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3022,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -2993,7 +3072,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3005,7 +3084,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3018,7 +3097,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -3126,7 +3205,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xb9\t\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xdf\t\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -3154,7 +3233,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x0fcancel_workflow\x18\x14 \x01(\v2\x18.rota.fsm.CancelWorkflowH\x00R\x0ecancelWorkflow\x12@\n" +
 	"\x0eretry_workflow\x18\x15 \x01(\v2\x17.rota.fsm.RetryWorkflowH\x00R\rretryWorkflow\x12:\n" +
 	"\fswitch_rules\x18\x16 \x01(\v2\x15.rota.fsm.SwitchRulesH\x00R\vswitchRules\x12:\n" +
-	"\fnode_differs\x18\x17 \x01(\v2\x15.rota.fsm.NodeDiffersH\x00R\vnodeDiffersB\x04\n" +
+	"\fnode_differs\x18\x17 \x01(\v2\x15.rota.fsm.NodeDiffersH\x00R\vnodeDiffers\x12$\n" +
+	"\x04gone\x18\x18 \x01(\v2\x0e.rota.fsm.GoneH\x00R\x04goneB\x04\n" +
 	"\x02op\"\x85\x01\n" +
 	"\tBeginTerm\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x12\n" +
@@ -3228,7 +3308,12 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\tSetStatus\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\rR\x06status\x12\x18\n" +
-	"\asession\x18\x03 \x01(\x04R\asession\"y\n" +
+	"\asession\x18\x03 \x01(\x04R\asession\"Y\n" +
+	"\x04Gone\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
+	"\asession\x18\x02 \x01(\x04R\asession\x12\x1f\n" +
+	"\vsecret_hash\x18\x03 \x01(\fR\n" +
+	"secretHash\"y\n" +
 	"\x05Reach\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1c\n" +
@@ -3374,7 +3459,7 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),          // 0: rota.fsm.Entry
 	(*Commands)(nil),       // 1: rota.fsm.Commands
@@ -3388,80 +3473,82 @@ var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*WorkerSpec)(nil),     // 9: rota.fsm.WorkerSpec
 	(*Register)(nil),       // 10: rota.fsm.Register
 	(*SetStatus)(nil),      // 11: rota.fsm.SetStatus
-	(*Reach)(nil),          // 12: rota.fsm.Reach
-	(*Round)(nil),          // 13: rota.fsm.Round
-	(*Preempt)(nil),        // 14: rota.fsm.Preempt
-	(*Hold)(nil),           // 15: rota.fsm.Hold
-	(*Pair)(nil),           // 16: rota.fsm.Pair
-	(*LeaseOp)(nil),        // 17: rota.fsm.LeaseOp
-	(*Cancel)(nil),         // 18: rota.fsm.Cancel
-	(*Retry)(nil),          // 19: rota.fsm.Retry
-	(*SetMode)(nil),        // 20: rota.fsm.SetMode
-	(*SetTenant)(nil),      // 21: rota.fsm.SetTenant
-	(*ReportProof)(nil),    // 22: rota.fsm.ReportProof
-	(*OpenWorkflow)(nil),   // 23: rota.fsm.OpenWorkflow
-	(*QueueShare)(nil),     // 24: rota.fsm.QueueShare
-	(*AddNodes)(nil),       // 25: rota.fsm.AddNodes
-	(*WorkflowNode)(nil),   // 26: rota.fsm.WorkflowNode
-	(*CommitWorkflow)(nil), // 27: rota.fsm.CommitWorkflow
-	(*CancelWorkflow)(nil), // 28: rota.fsm.CancelWorkflow
-	(*RetryWorkflow)(nil),  // 29: rota.fsm.RetryWorkflow
-	(*Sweep)(nil),          // 30: rota.fsm.Sweep
-	(*SetQueue)(nil),       // 31: rota.fsm.SetQueue
-	(*Barrier)(nil),        // 32: rota.fsm.Barrier
-	(*SetNode)(nil),        // 33: rota.fsm.SetNode
-	(*SwitchRules)(nil),    // 34: rota.fsm.SwitchRules
-	(*NodeDiffers)(nil),    // 35: rota.fsm.NodeDiffers
-	(*Outcome)(nil),        // 36: rota.fsm.Outcome
+	(*Gone)(nil),           // 12: rota.fsm.Gone
+	(*Reach)(nil),          // 13: rota.fsm.Reach
+	(*Round)(nil),          // 14: rota.fsm.Round
+	(*Preempt)(nil),        // 15: rota.fsm.Preempt
+	(*Hold)(nil),           // 16: rota.fsm.Hold
+	(*Pair)(nil),           // 17: rota.fsm.Pair
+	(*LeaseOp)(nil),        // 18: rota.fsm.LeaseOp
+	(*Cancel)(nil),         // 19: rota.fsm.Cancel
+	(*Retry)(nil),          // 20: rota.fsm.Retry
+	(*SetMode)(nil),        // 21: rota.fsm.SetMode
+	(*SetTenant)(nil),      // 22: rota.fsm.SetTenant
+	(*ReportProof)(nil),    // 23: rota.fsm.ReportProof
+	(*OpenWorkflow)(nil),   // 24: rota.fsm.OpenWorkflow
+	(*QueueShare)(nil),     // 25: rota.fsm.QueueShare
+	(*AddNodes)(nil),       // 26: rota.fsm.AddNodes
+	(*WorkflowNode)(nil),   // 27: rota.fsm.WorkflowNode
+	(*CommitWorkflow)(nil), // 28: rota.fsm.CommitWorkflow
+	(*CancelWorkflow)(nil), // 29: rota.fsm.CancelWorkflow
+	(*RetryWorkflow)(nil),  // 30: rota.fsm.RetryWorkflow
+	(*Sweep)(nil),          // 31: rota.fsm.Sweep
+	(*SetQueue)(nil),       // 32: rota.fsm.SetQueue
+	(*Barrier)(nil),        // 33: rota.fsm.Barrier
+	(*SetNode)(nil),        // 34: rota.fsm.SetNode
+	(*SwitchRules)(nil),    // 35: rota.fsm.SwitchRules
+	(*NodeDiffers)(nil),    // 36: rota.fsm.NodeDiffers
+	(*Outcome)(nil),        // 37: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,  // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,  // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	36, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	37, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
 	4,  // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
 	8,  // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
 	10, // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
 	11, // 6: rota.fsm.Op.set_status:type_name -> rota.fsm.SetStatus
-	12, // 7: rota.fsm.Op.reach:type_name -> rota.fsm.Reach
-	13, // 8: rota.fsm.Op.round:type_name -> rota.fsm.Round
-	17, // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
-	18, // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
-	19, // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
-	30, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
-	31, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
-	32, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
-	33, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
-	20, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
-	21, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
-	22, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
-	23, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
-	25, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
-	27, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
-	28, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
-	29, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
-	34, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	35, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
-	7,  // 26: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	6,  // 27: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	5,  // 28: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	6,  // 29: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	9,  // 30: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	16, // 31: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	15, // 32: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	14, // 33: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	5,  // 34: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	7,  // 35: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	5,  // 36: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	7,  // 37: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	24, // 38: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	26, // 39: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	5,  // 40: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	7,  // 41: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	13, // 7: rota.fsm.Op.reach:type_name -> rota.fsm.Reach
+	14, // 8: rota.fsm.Op.round:type_name -> rota.fsm.Round
+	18, // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
+	19, // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
+	20, // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
+	31, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
+	32, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
+	33, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
+	34, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
+	21, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
+	22, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
+	23, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
+	24, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
+	26, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
+	28, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
+	29, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
+	30, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
+	35, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
+	36, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	12, // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
+	7,  // 27: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	6,  // 28: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	5,  // 29: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	6,  // 30: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	9,  // 31: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	17, // 32: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	16, // 33: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	15, // 34: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	5,  // 35: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	7,  // 36: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	5,  // 37: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	7,  // 38: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	25, // 39: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	27, // 40: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	5,  // 41: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	7,  // 42: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -3493,6 +3580,7 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_RetryWorkflow)(nil),
 		(*Op_SwitchRules)(nil),
 		(*Op_NodeDiffers)(nil),
+		(*Op_Gone)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3500,7 +3588,7 @@ func file_fsm_fsmpb_entry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,7 +28,6 @@ func TestWorkerExec(t *testing.T) {
 		{"sigterm_drains", execDrains},
 		{"second_sigterm_gives_back", execGivesBack},
 		{"same_id_twice", execSameID},
-		{"killed_worker", execTakeoverEnds},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			t.Parallel()
@@ -260,20 +258,4 @@ func execSameID(t *testing.T, c *nodes) {
 		t.Error("the worker that took over ended")
 	}
 	c.rota(t, "job", "cancel", "held").want(t, 0)
-}
-
-// execTakeoverEnds: a command that outlives its worker holds nothing any more.
-func execTakeoverEnds(t *testing.T, c *nodes) {
-	execQueue(t, c, "orphan")
-	dir := t.TempDir()
-	w := c.worker(t, "--queues", "orphan", "--id", "orphan", "--exec", stubborn(dir))
-	c.rota(t, "job", "submit", "--queue", "orphan", "--type", "x", "--id", "orphaned").want(t, 0)
-	ids := processes(t, dir)
-	w.kill()
-	for _, id := range ids {
-		if err := syscall.Kill(id, 0); errors.Is(err, syscall.ESRCH) {
-			return // they went with it
-		}
-	}
-	t.Logf("processes %v of --exec outlive their worker's SIGKILL", ids)
 }

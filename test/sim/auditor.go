@@ -39,6 +39,8 @@ type figures struct {
 	Granted, Expired, TimedOut, Completed, Leaderships, Promoted, Preempted int
 	// Ghosts spoke and were answered; Stale entries came after their term.
 	Ghosts, Stale int
+	// Gone are the guards that ended what their workers held.
+	Gone int
 	// Of workflows: runs begun and how they ended, retries among them, nodes skipped,
 	// uploads that were never committed.
 	FlowsRun, FlowsCompleted, FlowsFailed, FlowsCancelled, FlowsRetried, Skipped, Lapsed int
@@ -49,7 +51,7 @@ func (f *figures) add(o figures) {
 		to   *int
 		from int
 	}{{&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
-		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.FlowsRun, o.FlowsRun},
+		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.FlowsRun, o.FlowsRun},
 		{&f.FlowsCompleted, o.FlowsCompleted}, {&f.FlowsFailed, o.FlowsFailed}, {&f.FlowsCancelled, o.FlowsCancelled},
 		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}} {
 		*x.to += x.from
@@ -59,9 +61,9 @@ func (f *figures) add(o figures) {
 // String tells them all.
 func (f figures) String() string {
 	return fmt.Sprintf("%d leaderships, %d leases, %d of them expired, %d timed out, %d preempted, %d jobs completed, %d promotions, "+
-		"%d commands of ghosts and %d entries of deposed leaders; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
+		"%d commands of ghosts, %d entries of deposed leaders, %d guards heard; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
 		"%d CANCELLED, %d nodes skipped, %d never committed", f.Leaderships, f.Granted, f.Expired, f.TimedOut, f.Preempted, f.Completed, f.Promoted,
-		f.Ghosts, f.Stale, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Lapsed)
+		f.Ghosts, f.Stale, f.Gone, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Lapsed)
 }
 
 type auditJob struct {

@@ -136,6 +136,9 @@ func (w *World) one(god *actor) {
 	case 9:
 		if !k.down {
 			k.Die()
+			if w.Guards {
+				w.Mourn(k, long(2_000))
+			}
 			w.on(god, long(60_000), k.Reborn)
 		}
 	case 10:

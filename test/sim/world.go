@@ -32,6 +32,8 @@ type Options struct {
 	// Ghosts: processes that were replaced speak on, and what deposed leaders
 	// proposed comes terms later.
 	Ghosts bool
+	// Guards: a worker that dies has a guard, which tells the cluster.
+	Guards bool
 	// Calm: no message is lost, doubled or late by chance.
 	Calm bool
 	// Skip are the faults, by number, that do not happen.

@@ -3835,6 +3835,103 @@ func (x *RetireWorkerRequest) GetId() string {
 	return ""
 }
 
+type WorkerGoneRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The session that the worker was welcomed with, and the secret of its Hello.
+	Session       uint64 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	Secret        []byte `protobuf:"bytes,3,opt,name=secret,proto3" json:"secret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerGoneRequest) Reset() {
+	*x = WorkerGoneRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerGoneRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerGoneRequest) ProtoMessage() {}
+
+func (x *WorkerGoneRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerGoneRequest.ProtoReflect.Descriptor instead.
+func (*WorkerGoneRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *WorkerGoneRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *WorkerGoneRequest) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *WorkerGoneRequest) GetSecret() []byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
+type WorkerGoneResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerGoneResponse) Reset() {
+	*x = WorkerGoneResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerGoneResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerGoneResponse) ProtoMessage() {}
+
+func (x *WorkerGoneResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerGoneResponse.ProtoReflect.Descriptor instead.
+func (*WorkerGoneResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{48}
+}
+
 type Setting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -3845,7 +3942,7 @@ type Setting struct {
 
 func (x *Setting) Reset() {
 	*x = Setting{}
-	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	mi := &file_rota_v1_rota_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3857,7 +3954,7 @@ func (x *Setting) String() string {
 func (*Setting) ProtoMessage() {}
 
 func (x *Setting) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	mi := &file_rota_v1_rota_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3870,7 +3967,7 @@ func (x *Setting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Setting.ProtoReflect.Descriptor instead.
 func (*Setting) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{47}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Setting) GetKey() string {
@@ -3925,7 +4022,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	mi := &file_rota_v1_rota_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3937,7 +4034,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	mi := &file_rota_v1_rota_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3950,7 +4047,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{48}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Queue) GetName() string {
@@ -4150,7 +4247,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_rota_v1_rota_proto_msgTypes[49]
+	mi := &file_rota_v1_rota_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4162,7 +4259,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[49]
+	mi := &file_rota_v1_rota_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4175,7 +4272,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{49}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Domain) GetQueue() string {
@@ -4235,7 +4332,7 @@ type TypeStats struct {
 
 func (x *TypeStats) Reset() {
 	*x = TypeStats{}
-	mi := &file_rota_v1_rota_proto_msgTypes[50]
+	mi := &file_rota_v1_rota_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4247,7 +4344,7 @@ func (x *TypeStats) String() string {
 func (*TypeStats) ProtoMessage() {}
 
 func (x *TypeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[50]
+	mi := &file_rota_v1_rota_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4260,7 +4357,7 @@ func (x *TypeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeStats.ProtoReflect.Descriptor instead.
 func (*TypeStats) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{50}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TypeStats) GetType() string {
@@ -4318,7 +4415,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[51]
+	mi := &file_rota_v1_rota_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4330,7 +4427,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[51]
+	mi := &file_rota_v1_rota_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4343,7 +4440,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{51}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListQueuesRequest) GetRead() *Read {
@@ -4379,7 +4476,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[52]
+	mi := &file_rota_v1_rota_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4391,7 +4488,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[52]
+	mi := &file_rota_v1_rota_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4404,7 +4501,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{52}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -4438,7 +4535,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[53]
+	mi := &file_rota_v1_rota_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4450,7 +4547,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[53]
+	mi := &file_rota_v1_rota_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4463,7 +4560,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{53}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetQueueRequest) GetName() string {
@@ -4492,7 +4589,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[54]
+	mi := &file_rota_v1_rota_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4504,7 +4601,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[54]
+	mi := &file_rota_v1_rota_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4517,7 +4614,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{54}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SetQueueRequest) GetName() string {
@@ -4558,7 +4655,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_rota_v1_rota_proto_msgTypes[55]
+	mi := &file_rota_v1_rota_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4570,7 +4667,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[55]
+	mi := &file_rota_v1_rota_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4583,7 +4680,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{55}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Tenant) GetId() string {
@@ -4662,7 +4759,7 @@ type ListTenantsRequest struct {
 
 func (x *ListTenantsRequest) Reset() {
 	*x = ListTenantsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[56]
+	mi := &file_rota_v1_rota_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4674,7 +4771,7 @@ func (x *ListTenantsRequest) String() string {
 func (*ListTenantsRequest) ProtoMessage() {}
 
 func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[56]
+	mi := &file_rota_v1_rota_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4687,7 +4784,7 @@ func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsRequest.ProtoReflect.Descriptor instead.
 func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{56}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListTenantsRequest) GetRead() *Read {
@@ -4723,7 +4820,7 @@ type ListTenantsResponse struct {
 
 func (x *ListTenantsResponse) Reset() {
 	*x = ListTenantsResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[57]
+	mi := &file_rota_v1_rota_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4735,7 +4832,7 @@ func (x *ListTenantsResponse) String() string {
 func (*ListTenantsResponse) ProtoMessage() {}
 
 func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[57]
+	mi := &file_rota_v1_rota_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4748,7 +4845,7 @@ func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsResponse.ProtoReflect.Descriptor instead.
 func (*ListTenantsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{57}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListTenantsResponse) GetTenants() []*Tenant {
@@ -4782,7 +4879,7 @@ type GetTenantRequest struct {
 
 func (x *GetTenantRequest) Reset() {
 	*x = GetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[58]
+	mi := &file_rota_v1_rota_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4794,7 +4891,7 @@ func (x *GetTenantRequest) String() string {
 func (*GetTenantRequest) ProtoMessage() {}
 
 func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[58]
+	mi := &file_rota_v1_rota_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4807,7 +4904,7 @@ func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantRequest.ProtoReflect.Descriptor instead.
 func (*GetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{58}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetTenantRequest) GetId() string {
@@ -4835,7 +4932,7 @@ type SetTenantRequest struct {
 
 func (x *SetTenantRequest) Reset() {
 	*x = SetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[59]
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4847,7 +4944,7 @@ func (x *SetTenantRequest) String() string {
 func (*SetTenantRequest) ProtoMessage() {}
 
 func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[59]
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4860,7 +4957,7 @@ func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenantRequest.ProtoReflect.Descriptor instead.
 func (*SetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{59}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SetTenantRequest) GetId() string {
@@ -4893,7 +4990,7 @@ type Mode struct {
 
 func (x *Mode) Reset() {
 	*x = Mode{}
-	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4905,7 +5002,7 @@ func (x *Mode) String() string {
 func (*Mode) ProtoMessage() {}
 
 func (x *Mode) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4918,7 +5015,7 @@ func (x *Mode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mode.ProtoReflect.Descriptor instead.
 func (*Mode) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{60}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Mode) GetMode() string {
@@ -4979,7 +5076,7 @@ type GetModeRequest struct {
 
 func (x *GetModeRequest) Reset() {
 	*x = GetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4991,7 +5088,7 @@ func (x *GetModeRequest) String() string {
 func (*GetModeRequest) ProtoMessage() {}
 
 func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5004,7 +5101,7 @@ func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeRequest.ProtoReflect.Descriptor instead.
 func (*GetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetModeRequest) GetRead() *Read {
@@ -5024,7 +5121,7 @@ type SetModeRequest struct {
 
 func (x *SetModeRequest) Reset() {
 	*x = SetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5036,7 +5133,7 @@ func (x *SetModeRequest) String() string {
 func (*SetModeRequest) ProtoMessage() {}
 
 func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5049,7 +5146,7 @@ func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModeRequest.ProtoReflect.Descriptor instead.
 func (*SetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SetModeRequest) GetMode() string {
@@ -5074,7 +5171,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5086,7 +5183,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5099,7 +5196,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
 }
 
 type JobCounts struct {
@@ -5119,7 +5216,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5131,7 +5228,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5144,7 +5241,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *JobCounts) GetBlocked() int64 {
@@ -5230,7 +5327,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5242,7 +5339,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5255,7 +5352,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -5357,7 +5454,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5369,7 +5466,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5382,7 +5479,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -5484,7 +5581,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5496,7 +5593,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5509,7 +5606,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
 }
 
 type Peer struct {
@@ -5524,7 +5621,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5536,7 +5633,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5549,7 +5646,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Peer) GetId() string {
@@ -5589,7 +5686,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5601,7 +5698,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5614,7 +5711,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -5634,7 +5731,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5646,7 +5743,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5659,7 +5756,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -5678,7 +5775,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5690,7 +5787,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5703,7 +5800,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -5722,7 +5819,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5734,7 +5831,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5747,7 +5844,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -5765,7 +5862,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5777,7 +5874,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5790,7 +5887,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
 }
 
 type LeaveRequest struct {
@@ -5801,7 +5898,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5813,7 +5910,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5826,7 +5923,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
 }
 
 type LeaveResponse struct {
@@ -5837,7 +5934,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5849,7 +5946,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5862,7 +5959,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
 }
 
 type SaveSnapshotRequest struct {
@@ -5873,7 +5970,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5885,7 +5982,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5898,7 +5995,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
 }
 
 type SnapshotChunk struct {
@@ -5910,7 +6007,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5922,7 +6019,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5935,7 +6032,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -5953,7 +6050,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5965,7 +6062,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5978,7 +6075,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
 }
 
 type VerifyResponse struct {
@@ -5992,7 +6089,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6004,7 +6101,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6017,7 +6114,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -6054,7 +6151,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6066,7 +6163,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6079,7 +6176,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -6449,7 +6546,12 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x13ResumeWorkerRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"%\n" +
 	"\x13RetireWorkerRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"1\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"U\n" +
+	"\x11WorkerGoneRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\asession\x18\x02 \x01(\x04R\asession\x12\x16\n" +
+	"\x06secret\x18\x03 \x01(\fR\x06secret\"\x14\n" +
+	"\x12WorkerGoneResponse\"1\n" +
 	"\aSetting\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\xf6\x06\n" +
@@ -6643,7 +6745,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04Wait\x12\x18.rota.v1.WaitJobsRequest\x1a\f.rota.v1.Job0\x01\x12:\n" +
 	"\x06Cancel\x12\x1a.rota.v1.CancelJobsRequest\x1a\x14.rota.v1.JobOutcomes\x128\n" +
 	"\x05Retry\x12\x19.rota.v1.RetryJobsRequest\x1a\x14.rota.v1.JobOutcomes\x12?\n" +
-	"\vReportProof\x12\x1b.rota.v1.ReportProofRequest\x1a\x13.rota.v1.JobOutcome2\x9c\x03\n" +
+	"\vReportProof\x12\x1b.rota.v1.ReportProofRequest\x1a\x13.rota.v1.JobOutcome2\xdd\x03\n" +
 	"\aWorkers\x127\n" +
 	"\x04Work\x12\x14.rota.v1.WorkRequest\x1a\x15.rota.v1.WorkResponse(\x010\x01\x12A\n" +
 	"\x04List\x12\x1b.rota.v1.ListWorkersRequest\x1a\x1c.rota.v1.ListWorkersResponse\x121\n" +
@@ -6651,7 +6753,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05Drain\x12\x1b.rota.v1.DrainWorkerRequest\x1a\x0f.rota.v1.Worker\x129\n" +
 	"\aSuspend\x12\x1d.rota.v1.SuspendWorkerRequest\x1a\x0f.rota.v1.Worker\x127\n" +
 	"\x06Resume\x12\x1c.rota.v1.ResumeWorkerRequest\x1a\x0f.rota.v1.Worker\x127\n" +
-	"\x06Retire\x12\x1c.rota.v1.RetireWorkerRequest\x1a\x0f.rota.v1.Worker2\xab\x01\n" +
+	"\x06Retire\x12\x1c.rota.v1.RetireWorkerRequest\x1a\x0f.rota.v1.Worker\x12?\n" +
+	"\x04Gone\x12\x1a.rota.v1.WorkerGoneRequest\x1a\x1b.rota.v1.WorkerGoneResponse2\xab\x01\n" +
 	"\x06Queues\x12?\n" +
 	"\x04List\x12\x1a.rota.v1.ListQueuesRequest\x1a\x1b.rota.v1.ListQueuesResponse\x12/\n" +
 	"\x03Get\x12\x18.rota.v1.GetQueueRequest\x1a\x0e.rota.v1.Queue\x12/\n" +
@@ -6685,7 +6788,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(LeaseVerb)(0),                     // 0: rota.v1.LeaseVerb
 	(*Read)(nil),                       // 1: rota.v1.Read
@@ -6735,47 +6838,49 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*SuspendWorkerRequest)(nil),       // 45: rota.v1.SuspendWorkerRequest
 	(*ResumeWorkerRequest)(nil),        // 46: rota.v1.ResumeWorkerRequest
 	(*RetireWorkerRequest)(nil),        // 47: rota.v1.RetireWorkerRequest
-	(*Setting)(nil),                    // 48: rota.v1.Setting
-	(*Queue)(nil),                      // 49: rota.v1.Queue
-	(*Domain)(nil),                     // 50: rota.v1.Domain
-	(*TypeStats)(nil),                  // 51: rota.v1.TypeStats
-	(*ListQueuesRequest)(nil),          // 52: rota.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),         // 53: rota.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),            // 54: rota.v1.GetQueueRequest
-	(*SetQueueRequest)(nil),            // 55: rota.v1.SetQueueRequest
-	(*Tenant)(nil),                     // 56: rota.v1.Tenant
-	(*ListTenantsRequest)(nil),         // 57: rota.v1.ListTenantsRequest
-	(*ListTenantsResponse)(nil),        // 58: rota.v1.ListTenantsResponse
-	(*GetTenantRequest)(nil),           // 59: rota.v1.GetTenantRequest
-	(*SetTenantRequest)(nil),           // 60: rota.v1.SetTenantRequest
-	(*Mode)(nil),                       // 61: rota.v1.Mode
-	(*GetModeRequest)(nil),             // 62: rota.v1.GetModeRequest
-	(*SetModeRequest)(nil),             // 63: rota.v1.SetModeRequest
-	(*StatusRequest)(nil),              // 64: rota.v1.StatusRequest
-	(*JobCounts)(nil),                  // 65: rota.v1.JobCounts
-	(*NodeStatus)(nil),                 // 66: rota.v1.NodeStatus
-	(*StatusResponse)(nil),             // 67: rota.v1.StatusResponse
-	(*PeersRequest)(nil),               // 68: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 69: rota.v1.Peer
-	(*PeersResponse)(nil),              // 70: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 71: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 72: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 73: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 74: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 75: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 76: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 77: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 78: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 79: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 80: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 81: rota.v1.NodeVerdict
-	nil,                                // 82: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 83: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 84: rota.v1.WorkerSpec.LimitsEntry
+	(*WorkerGoneRequest)(nil),          // 48: rota.v1.WorkerGoneRequest
+	(*WorkerGoneResponse)(nil),         // 49: rota.v1.WorkerGoneResponse
+	(*Setting)(nil),                    // 50: rota.v1.Setting
+	(*Queue)(nil),                      // 51: rota.v1.Queue
+	(*Domain)(nil),                     // 52: rota.v1.Domain
+	(*TypeStats)(nil),                  // 53: rota.v1.TypeStats
+	(*ListQueuesRequest)(nil),          // 54: rota.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),         // 55: rota.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),            // 56: rota.v1.GetQueueRequest
+	(*SetQueueRequest)(nil),            // 57: rota.v1.SetQueueRequest
+	(*Tenant)(nil),                     // 58: rota.v1.Tenant
+	(*ListTenantsRequest)(nil),         // 59: rota.v1.ListTenantsRequest
+	(*ListTenantsResponse)(nil),        // 60: rota.v1.ListTenantsResponse
+	(*GetTenantRequest)(nil),           // 61: rota.v1.GetTenantRequest
+	(*SetTenantRequest)(nil),           // 62: rota.v1.SetTenantRequest
+	(*Mode)(nil),                       // 63: rota.v1.Mode
+	(*GetModeRequest)(nil),             // 64: rota.v1.GetModeRequest
+	(*SetModeRequest)(nil),             // 65: rota.v1.SetModeRequest
+	(*StatusRequest)(nil),              // 66: rota.v1.StatusRequest
+	(*JobCounts)(nil),                  // 67: rota.v1.JobCounts
+	(*NodeStatus)(nil),                 // 68: rota.v1.NodeStatus
+	(*StatusResponse)(nil),             // 69: rota.v1.StatusResponse
+	(*PeersRequest)(nil),               // 70: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 71: rota.v1.Peer
+	(*PeersResponse)(nil),              // 72: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 73: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 74: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 75: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 76: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 77: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 78: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 79: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 80: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 81: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 82: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 83: rota.v1.NodeVerdict
+	nil,                                // 84: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 85: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 86: rota.v1.WorkerSpec.LimitsEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	82, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	83, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	84, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	85, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
 	5,  // 2: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	4,  // 3: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	7,  // 4: rota.v1.Job.lease:type_name -> rota.v1.Lease
@@ -6791,7 +6896,7 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	2,  // 14: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
 	21, // 15: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
 	3,  // 16: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	84, // 17: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	86, // 17: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
 	22, // 18: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
 	7,  // 19: rota.v1.Worker.leases:type_name -> rota.v1.Lease
 	24, // 20: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
@@ -6821,24 +6926,24 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	26, // 44: rota.v1.ListWorkersResponse.workers:type_name -> rota.v1.Worker
 	2,  // 45: rota.v1.ListWorkersResponse.at:type_name -> rota.v1.ReadAt
 	1,  // 46: rota.v1.GetWorkerRequest.read:type_name -> rota.v1.Read
-	48, // 47: rota.v1.Queue.policy:type_name -> rota.v1.Setting
-	50, // 48: rota.v1.Queue.domains:type_name -> rota.v1.Domain
-	51, // 49: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
+	50, // 47: rota.v1.Queue.policy:type_name -> rota.v1.Setting
+	52, // 48: rota.v1.Queue.domains:type_name -> rota.v1.Domain
+	53, // 49: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
 	1,  // 50: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
-	49, // 51: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
+	51, // 51: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
 	2,  // 52: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
 	1,  // 53: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
-	48, // 54: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
+	50, // 54: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
 	1,  // 55: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
-	56, // 56: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
+	58, // 56: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
 	2,  // 57: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
 	1,  // 58: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
-	48, // 59: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
+	50, // 59: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
 	1,  // 60: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
-	65, // 61: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	66, // 62: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	69, // 63: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	81, // 64: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	67, // 61: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	68, // 62: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	71, // 63: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	83, // 64: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
 	9,  // 65: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
 	12, // 66: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
 	14, // 67: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
@@ -6853,52 +6958,54 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	45, // 76: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
 	46, // 77: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
 	47, // 78: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	52, // 79: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	54, // 80: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	55, // 81: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	57, // 82: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	59, // 83: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	60, // 84: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	64, // 85: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	62, // 86: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	63, // 87: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	68, // 88: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	71, // 89: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	73, // 90: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	75, // 91: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	77, // 92: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	79, // 93: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	10, // 94: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	13, // 95: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	15, // 96: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	8,  // 97: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	20, // 98: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	20, // 99: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	21, // 100: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	33, // 101: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	42, // 102: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	26, // 103: rota.v1.Workers.Get:output_type -> rota.v1.Worker
-	26, // 104: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	26, // 105: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	26, // 106: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	26, // 107: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	53, // 108: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	49, // 109: rota.v1.Queues.Get:output_type -> rota.v1.Queue
-	49, // 110: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	58, // 111: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	56, // 112: rota.v1.Tenants.Get:output_type -> rota.v1.Tenant
-	56, // 113: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	67, // 114: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	61, // 115: rota.v1.Cluster.GetMode:output_type -> rota.v1.Mode
-	61, // 116: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	70, // 117: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	72, // 118: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	74, // 119: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	76, // 120: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	78, // 121: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	80, // 122: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	94, // [94:123] is the sub-list for method output_type
-	65, // [65:94] is the sub-list for method input_type
+	48, // 79: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	54, // 80: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	56, // 81: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	57, // 82: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	59, // 83: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	61, // 84: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	62, // 85: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	66, // 86: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	64, // 87: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	65, // 88: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	70, // 89: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	73, // 90: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	75, // 91: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	77, // 92: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	79, // 93: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	81, // 94: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	10, // 95: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	13, // 96: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	15, // 97: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	8,  // 98: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	20, // 99: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	20, // 100: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	21, // 101: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	33, // 102: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	42, // 103: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	26, // 104: rota.v1.Workers.Get:output_type -> rota.v1.Worker
+	26, // 105: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	26, // 106: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	26, // 107: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	26, // 108: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	49, // 109: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	55, // 110: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	51, // 111: rota.v1.Queues.Get:output_type -> rota.v1.Queue
+	51, // 112: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	60, // 113: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	58, // 114: rota.v1.Tenants.Get:output_type -> rota.v1.Tenant
+	58, // 115: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	69, // 116: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	63, // 117: rota.v1.Cluster.GetMode:output_type -> rota.v1.Mode
+	63, // 118: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	72, // 119: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	74, // 120: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	76, // 121: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	78, // 122: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	80, // 123: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	82, // 124: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	95, // [95:125] is the sub-list for method output_type
+	65, // [65:95] is the sub-list for method input_type
 	65, // [65:65] is the sub-list for extension type_name
 	65, // [65:65] is the sub-list for extension extendee
 	0,  // [0:65] is the sub-list for field type_name
@@ -6928,7 +7035,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   84,
+			NumMessages:   86,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

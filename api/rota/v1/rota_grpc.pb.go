@@ -374,6 +374,7 @@ const (
 	Workers_Suspend_FullMethodName = "/rota.v1.Workers/Suspend"
 	Workers_Resume_FullMethodName  = "/rota.v1.Workers/Resume"
 	Workers_Retire_FullMethodName  = "/rota.v1.Workers/Retire"
+	Workers_Gone_FullMethodName    = "/rota.v1.Workers/Gone"
 )
 
 // WorkersClient is the client API for Workers service.
@@ -392,6 +393,10 @@ type WorkersClient interface {
 	Suspend(ctx context.Context, in *SuspendWorkerRequest, opts ...grpc.CallOption) (*Worker, error)
 	Resume(ctx context.Context, in *ResumeWorkerRequest, opts ...grpc.CallOption) (*Worker, error)
 	Retire(ctx context.Context, in *RetireWorkerRequest, opts ...grpc.CallOption) (*Worker, error)
+	// Gone is a guard's word that a worker's process has died and that nothing of it
+	// runs any more: its leases end at once, as by silence (SPEC §16.7). It is said only
+	// once that is true.
+	Gone(ctx context.Context, in *WorkerGoneRequest, opts ...grpc.CallOption) (*WorkerGoneResponse, error)
 }
 
 type workersClient struct {
@@ -475,6 +480,16 @@ func (c *workersClient) Retire(ctx context.Context, in *RetireWorkerRequest, opt
 	return out, nil
 }
 
+func (c *workersClient) Gone(ctx context.Context, in *WorkerGoneRequest, opts ...grpc.CallOption) (*WorkerGoneResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WorkerGoneResponse)
+	err := c.cc.Invoke(ctx, Workers_Gone_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // WorkersServer is the server API for Workers service.
 // All implementations must embed UnimplementedWorkersServer
 // for forward compatibility.
@@ -491,6 +506,10 @@ type WorkersServer interface {
 	Suspend(context.Context, *SuspendWorkerRequest) (*Worker, error)
 	Resume(context.Context, *ResumeWorkerRequest) (*Worker, error)
 	Retire(context.Context, *RetireWorkerRequest) (*Worker, error)
+	// Gone is a guard's word that a worker's process has died and that nothing of it
+	// runs any more: its leases end at once, as by silence (SPEC §16.7). It is said only
+	// once that is true.
+	Gone(context.Context, *WorkerGoneRequest) (*WorkerGoneResponse, error)
 	mustEmbedUnimplementedWorkersServer()
 }
 
@@ -521,6 +540,9 @@ func (UnimplementedWorkersServer) Resume(context.Context, *ResumeWorkerRequest) 
 }
 func (UnimplementedWorkersServer) Retire(context.Context, *RetireWorkerRequest) (*Worker, error) {
 	return nil, status.Error(codes.Unimplemented, "method Retire not implemented")
+}
+func (UnimplementedWorkersServer) Gone(context.Context, *WorkerGoneRequest) (*WorkerGoneResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Gone not implemented")
 }
 func (UnimplementedWorkersServer) mustEmbedUnimplementedWorkersServer() {}
 func (UnimplementedWorkersServer) testEmbeddedByValue()                 {}
@@ -658,6 +680,24 @@ func _Workers_Retire_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Workers_Gone_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WorkerGoneRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkersServer).Gone(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Workers_Gone_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkersServer).Gone(ctx, req.(*WorkerGoneRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Workers_ServiceDesc is the grpc.ServiceDesc for Workers service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -688,6 +728,10 @@ var Workers_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Retire",
 			Handler:    _Workers_Retire_Handler,
+		},
+		{
+			MethodName: "Gone",
+			Handler:    _Workers_Gone_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	guardByDefault = true
+	// guardFD is the worker's end of the pipe: the first file after the standard ones.
+	guardFD = 3
+)
+
+// guard runs this very command again as a child, the worker, and watches over it: when
+// the worker dies it kills all that is left of it, waits until nothing is, and tells the
+// cluster, which then need not wait for the worker's silence (SPEC §16.7). It returns
+// false where this system has no means for that: then the worker runs without.
+//
+// The guard is the subreaper of all that the worker starts: whoever of them loses its
+// parent, a daemon too, becomes the guard's child, and none is left once wait4 knows of
+// no child.
+func (a *app) guard(ctx context.Context) (bool, error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		a.talk("no guard: this process cannot take in what a worker leaves: %v", err)
+		return false, nil
+	}
+	ours, theirs, err := guardPipes()
+	if err != nil {
+		return true, failf("make a pipe to the worker: %w", err)
+	}
+	defer ours.Close()
+	signals := make(chan os.Signal, 16)
+	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		if !signal.Ignored(s) { // as SIGHUP is under nohup: the worker ignores it too
+			signal.Notify(signals, s)
+		}
+	}
+	defer signal.Stop(signals)
+	worker, err := startAgain(&os.ProcAttr{
+		Env:   append(os.Environ(), guardEnv+"="+strconv.Itoa(guardFD)),
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs},
+		// A group of its own: a signal from the terminal comes once, by the guard.
+		Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	_ = theirs.Close()
+	if err != nil {
+		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+		a.talk("no guard: the worker cannot be started as its child: %v", err)
+		return false, nil
+	}
+	who, pid := learn(ours), worker.Pid
+	reaped := reap()
+	for {
+		select {
+		case s := <-signals:
+			_ = worker.Signal(s)
+		case child := <-reaped:
+			if child.pid != pid {
+				continue // an orphan of a command that has ended
+			}
+			a.clear(context.WithoutCancel(ctx), child.status, reaped, who, signals)
+			return true, child.exit()
+		}
+	}
+}
+
+// startAgain starts this program with its own arguments: by its path, so that people
+// find the process by its name, or, where that leads nowhere any more, as it runs.
+func startAgain(attr *os.ProcAttr) (*os.Process, error) {
+	if path, err := os.Executable(); err == nil {
+		if p, err := os.StartProcess(path, os.Args, attr); err == nil {
+			return p, nil
+		}
+	}
+	return os.StartProcess("/proc/self/exe", os.Args, attr)
+}
+
+// reapedChild is a child that has ended, and how.
+type reapedChild struct {
+	pid    int
+	status syscall.WaitStatus
+}
+
+// exit is the error of the worker's exit code, as a shell tells it. The worker has said
+// itself what was wrong.
+func (c reapedChild) exit() error {
+	switch {
+	case c.status.Signaled():
+		return &silentExit{128 + int(c.status.Signal())}
+	case c.status.ExitStatus() != 0:
+		return &silentExit{c.status.ExitStatus()}
+	default:
+		return nil
+	}
+}
+
+// reap waits for children, its own and those that it inherits, until there is none;
+// then it closes the channel.
+func reap() <-chan reapedChild {
+	ended := make(chan reapedChild)
+	go func() {
+		defer close(ended)
+		for {
+			var c reapedChild
+			var err error
+			if c.pid, err = syscall.Wait4(-1, &c.status, 0, nil); err == nil {
+				ended <- c
+			} else if !errors.Is(err, syscall.EINTR) {
+				return // ECHILD: nothing is left
+			}
+		}
+	}()
+	return ended
+}
+
+// clear ends what a dead worker left, then tells the cluster. A worker that ended well
+// has given back all that it held, and may have left on purpose what still runs.
+func (a *app) clear(ctx context.Context, status syscall.WaitStatus, reaped <-chan reapedChild, l *learned, signals <-chan os.Signal) {
+	if status.Exited() && status.ExitStatus() == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, goneMost)
+	defer cancel()
+	killed, err := killAll(ctx, reaped)
+	if err != nil {
+		a.talk("guard: the worker has ended (%s), but not all that it left: %v: its leases end by its silence", ended(status), err)
+		return
+	}
+	<-l.done // the last process that had the other end is gone
+	if l.last.Session == 0 {
+		return // it never was a worker of the cluster
+	}
+	a.talk("guard: the worker has ended (%s) and %d processes that it left", ended(status), killed)
+	go func() { // whoever signals now has waited long enough
+		select {
+		case <-signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	a.sayGone(ctx, l.last)
+}
+
+func ended(status syscall.WaitStatus) string {
+	if status.Signaled() {
+		return "signal: " + status.Signal().String()
+	}
+	return fmt.Sprintf("exit status %d", status.ExitStatus())
+}
+
+// killAll kills every descendant and waits for its end; it counts them. Whatever changes
+// parents does so before its old parent is reaped, so that a look after each reaping
+// finds it.
+func killAll(ctx context.Context, reaped <-chan reapedChild) (killed int, err error) {
+	for {
+		left, err := descendants(os.Getpid())
+		if err != nil {
+			return killed, err
+		}
+		for _, pid := range left {
+			// One that may not be killed, as with sudo, is waited for.
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		select {
+		case _, more := <-reaped:
+			if !more {
+				return killed, nil
+			}
+			killed++
+		case <-ctx.Done():
+			return killed, fmt.Errorf("processes %v do not end", left)
+		}
+	}
+}
+
+// guardPipes gives both ends of a pipe that can be read and written at each: so each
+// side sees the other's end.
+func guardPipes() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "pipe to the worker"), os.NewFile(uintptr(fds[1]), "pipe to the guard"), nil
+}
+
+// guardPipe takes the worker's end that its guard opened, out of its children's reach.
+func guardPipe(fd int) (io.ReadWriteCloser, error) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return nil, err
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return nil, errors.New("it is no pipe to a guard")
+	}
+	unix.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), "pipe to the guard"), nil
+}

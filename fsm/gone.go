@@ -1,0 +1,45 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// goneText is what an attempt says that its worker's guard ended.
+const goneText = "its worker died: the guard has ended all that was left of it"
+
+// gone takes a guard's word that a worker's process has died and that nothing of it
+// runs any more (SPEC §16.7). What it held ends at once, as it would have by silence;
+// the worker is RETIRED. It speaks for its own session alone: what the id held before a
+// takeover is another process's. Said again, it changes nothing.
+func (m *Machine) gone(op *fsmpb.Gone) *fsmpb.Outcome {
+	if n := len(op.GetSecretHash()); n != 32 {
+		return refused(rota.Refusef(rota.Invalid, "secret", "secret hash has %d bytes: 32 are wanted", n))
+	}
+	w := m.workers.get(rota.WorkerID(op.GetWorker()))
+	if w == nil {
+		return refused(rota.Refusef(rota.NotFound, "worker", "worker %q is not registered", op.GetWorker()))
+	}
+	if w.session != rota.Session(op.GetSession()) {
+		return refused(rota.Refusef(rota.Stale, "session", "session %d of worker %s is over", op.GetSession(), w.spec.ID))
+	}
+	if w.secretHash != [32]byte(op.GetSecretHash()) {
+		return refused(rota.Refusef(rota.Denied, "secret", "the secret is not that of worker %s", w.spec.ID))
+	}
+	if w.status == rota.WorkerRetired {
+		return &fsmpb.Outcome{}
+	}
+	w = m.workers.edit(w.spec.ID)
+	m.change(w, rota.WorkerRetired)
+	for _, id := range w.openLeases() {
+		switch l := m.leases.get(id); {
+		case l.Session != w.session:
+		case l.Revoked != rota.ReasonNone:
+			m.endLease(l, l.Revoked, "") // uncounted, as if its worker had confirmed
+		default:
+			m.outcome(l, outcomeExpired)
+			m.endLease(l, rota.LeaseExpiredReason, goneText)
+		}
+	}
+	return &fsmpb.Outcome{}
+}

@@ -1,0 +1,104 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// A guard's word ends what its worker held at once, and counts: silence would have, later.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := b.leased("j", "w")
+	b.ok(verb(rota.VerbAck, l))
+
+	b.refuses(rota.NotFound, "worker", goneOp("nobody", l.Session, "w"))
+	b.refuses(rota.Stale, "session", goneOp("w", l.Session+1, "w"))
+	b.refuses(rota.Stale, "session", goneOp("w", 0, "w"))
+	b.refuses(rota.Denied, "secret", goneOp("w", l.Session, "guessed"))
+	b.refuses(rota.Invalid, "secret", &fsmpb.Op{Op: &fsmpb.Op_Gone{Gone: &fsmpb.Gone{Worker: "w", Session: uint64(l.Session)}}})
+	b.state("j", rota.Running)
+	b.status("w", rota.WorkerActive)
+
+	at := b.head.clock
+	var ended []rota.Event
+	for _, e := range b.entry(goneOp("w", l.Session, "w")).Events {
+		if e.Kind == rota.LeaseExpiredEvent || e.Kind == rota.ProviderStatusChanged {
+			ended = append(ended, e)
+		}
+	}
+	if len(ended) != 2 || ended[0].Status != rota.WorkerRetired || ended[1].Lease != l.ID ||
+		ended[1].Reason != rota.LeaseExpiredReason || ended[1].Text != goneText {
+		t.Fatalf("events %+v", ended)
+	}
+	b.status("w", rota.WorkerRetired)
+	if j, _ := b.Job("j"); j.Attempt != 1 || j.Lease != nil || j.Attempts[0].End != rota.LeaseExpiredReason ||
+		j.Attempts[0].Ended != at || j.Attempts[0].Error != goneText {
+		t.Fatalf("job %+v", j)
+	}
+	b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l))
+
+	if again := b.entry(goneOp("w", l.Session, "w")); OutcomeError(again.Outcomes[0]) != nil || len(again.Events) > 0 {
+		t.Fatalf("said again: %v with events %+v", again.Outcomes[0], again.Events)
+	}
+	b.ok(registerOp("w", 1, "w", false)) // the id is free: another process, another session
+	if s, _ := b.Session("w"); s == l.Session {
+		t.Fatal("a worker that is gone has its session back")
+	}
+	b.refuses(rota.Stale, "session", goneOp("w", l.Session, "w"))
+	b.status("w", rota.WorkerActive)
+}
+
+// What an id held before a takeover is another process's, which may still be at work:
+// neither the goodbye nor the guard of the one that took it over ends that.
+func TestGone_speaks_for_one_session(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(b *bench, s rota.Session) *fsmpb.Op{
+		"gone":    func(_ *bench, s rota.Session) *fsmpb.Op { return goneOp("w", s, "other") },
+		"goodbye": func(_ *bench, s rota.Session) *fsmpb.Op { return statusOp("w", rota.WorkerRetired, s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.ok(queueOp("default", "t_lease", "10m"))
+			l := b.leased("j", "w")
+			b.ok(verb(rota.VerbAck, l))
+			b.ok(registerOp("w", 1, "other", true))
+			s, _ := b.Session("w")
+			b.ok(leave(b, s))
+			b.status("w", rota.WorkerRetired)
+			b.pass(39_999)
+			b.state("j", rota.Running)
+			b.pass(1)
+			b.state("j", rota.Queued)
+		})
+	}
+}
+
+// A revoked lease ends by its guard's word uncounted, as if its worker had confirmed.
+func TestGone_confirms_what_was_revoked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.worker("w", 2)
+	b.submit("a")
+	b.submit("b")
+	leases := inOrder(b.match())
+	for _, l := range leases {
+		b.ok(verb(rota.VerbAck, l))
+	}
+	b.ok(registerOp("w", 1, "w", false)) // one slot less
+	b.ok(goneOp("w", leases[0].Session, "w"))
+	reasons := map[rota.Reason]int32{}
+	for _, l := range leases {
+		j, _ := b.Job(l.Job)
+		reasons[j.Reason] = j.Attempt
+	}
+	if counted, ok := reasons[rota.LeaseExpiredReason]; !ok || counted != 1 {
+		t.Fatalf("attempts by reason %v", reasons)
+	}
+	if counted, ok := reasons[rota.QuotaCut]; !ok || counted != 0 {
+		t.Fatalf("attempts by reason %v", reasons)
+	}
+}

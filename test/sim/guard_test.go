@@ -1,0 +1,41 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// A dead worker's guard need not wait for its silence.
+func TestGuard_ends_what_a_dead_worker_held(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	l, k := s.job("j")
+	k.Die()
+	s.Mourn(k, 0)
+	s.run(3_000)
+	s.wantOpen(l, false)
+	j, _ := s.leader.node.machine.Job("j")
+	if j.Attempts[0].End != rota.LeaseExpiredReason || s.audit.Gone != 1 {
+		t.Fatalf("attempts %+v, %d guards were heard", j.Attempts, s.audit.Gone)
+	}
+	if _, status := s.leader.node.machine.Session(k.id); status != rota.WorkerRetired {
+		t.Fatalf("the worker is %s", status)
+	}
+	s.run(20_000) // its job runs elsewhere
+}
+
+// A guard that speaks too soon is what the auditor looks for: two workers believe.
+func TestGuard_that_speaks_too_soon_is_found(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, func(o *Options) {
+		o.Policy = []rota.Setting{{Key: "backoff_base", Value: "100ms"}, {Key: "backoff_cap", Value: "100ms"}}
+	})
+	_, k := s.job("j")
+	s.Cut(k, 1<<40) // so that nobody tells it
+	s.Mourn(k, 0)   // but it lives
+	if err := s.Run(s.now + 20_000); err == nil || !strings.Contains(err.Error(), "both believe") {
+		t.Fatalf("the auditor says %v", err)
+	}
+}
