@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -110,5 +111,49 @@ func (n *Node) dropConnections() {
 	n.stream.mu.Unlock()
 	for _, c := range conns {
 		_ = c.Close()
+	}
+}
+
+// TestRead_onAFollowerThatLags: a follower whose machine stands still is asked for what
+// the leader has acknowledged. The read waits until the follower has applied it.
+func TestRead_onAFollowerThatLags(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	b.loyal()
+	leader, follower := b.leader(), b.follower()
+	for i := range 10 {
+		follower.mu.RLock() // what reads may, and applying may not
+		before := follower.applied.Load()
+		id := fmt.Sprint("lag", i)
+		submitAll(t, leader, specs(id, 1))
+		told := make(chan rota.Index, 1)
+		go func() {
+			at, err := follower.fresh(within(t, ample), rota.ReadOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+			told <- at.Index
+		}()
+		var err error
+		for range 3 { // the last of them no earlier than the reader's own
+			_, _, e := leader.proposeOne(within(t, ample), barrierOp())
+			err = errors.Join(err, e)
+		}
+		select {
+		case at := <-told:
+			t.Errorf("a read returned at index %d, and the job that was answered before it is not applied there", at)
+			told <- at
+		default:
+		}
+		if now := follower.applied.Load(); now > before+1 {
+			t.Errorf("the follower was to stand still at %d, it is at %d", before, now)
+		}
+		follower.mu.RUnlock()
+		if at := <-told; err != nil || uint64(at) <= before {
+			t.Fatalf("the read is of index %d, the follower stood at %d (%v)", at, before, err)
+		}
+		if _, _, err := follower.Job(within(t, ample), rota.JobID(id+"-00000"), rota.ReadOptions{}); err != nil {
+			t.Error(err)
+		}
 	}
 }
