@@ -159,7 +159,7 @@ type TenantLimits struct {
 
 // DefaultTenantLimits are those of a tenant that nobody set.
 func DefaultTenantLimits() TenantLimits {
-	return TenantLimits{Weight: 1, RateLimitRPS: -1, PenaltyMs: 1_000}
+	return TenantLimits{Weight: 1, RateLimitRPS: -1}
 }
 
 // Check refuses limits out of range, naming field, value and range.

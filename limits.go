@@ -71,8 +71,8 @@ const (
 	// MaxMeters bounds the tenants whose rate or rolling window is measured at a time,
 	// over all queues: as many as there may be tenants.
 	MaxMeters = MaxTenants
-	// MaxTypesPerWorker bounds each of a worker's lists of types: cooling, denied,
-	// executed. The oldest give way.
+	// MaxTypesPerWorker bounds each of a worker's lists of types: failing, cooling,
+	// denied, executed. The oldest give way.
 	MaxTypesPerWorker = 64
 	// MaxReasonBytes bounds an operator's reason, of a mode or a proof report.
 	MaxReasonBytes = 256
@@ -154,11 +154,13 @@ const (
 	WindowSlotMs Clock = 10_000
 	// PromoteEvery is when aged jobs of adaptive queues rise (SPEC §10.3).
 	PromoteEvery Clock = 5_000
-	// CooldownMs of a decline, or of three failures in a row; DenyMs of an expired
-	// lease; JailMs of the third invalid proof (SPEC §6.2).
-	CooldownMs Clock = 30_000
-	DenyMs     Clock = 30_000
-	JailMs     Clock = 600_000
+	// JailMs of the third invalid proof (SPEC §6.2).
+	JailMs Clock = 600_000
+	// DeclineDelay is what a job waits after the first decline of an attempt, twice as
+	// long after each more, up to DeclineDelayMost (SPEC §16.1): a worker that declines
+	// at once costs no more than ten entries a second, and a lease's time is never lost.
+	DeclineDelay     Clock = 100
+	DeclineDelayMost Clock = 10_000
 	// HoldsDegradedMost is how long an automatic DEGRADED holds at a stretch (SPEC §4.7).
 	HoldsDegradedMost Clock = 600_000
 	// UploadLapses is when a workflow whose nodes stopped arriving is given up.

@@ -80,6 +80,13 @@ type QueuePolicy struct {
 	AgingThresholdMs int64
 	StatsWindow      int64
 	AuditWindowMs    int64
+
+	// Standing (SPEC §6.2, §16.1).
+	CoolAfter    int64
+	CoolMs       int64
+	DeclineCools bool
+	DenyMs       int64
+	HealthSteps  bool
 }
 
 // policyKey is one key of the policy: its name in JSON and in `--set`, the name
@@ -197,6 +204,11 @@ var policyKeys = []policyKey{
 		func(p *QueuePolicy) *int64 { return &p.AgingThresholdMs }),
 	key("stats_window", "", unitCount, 2, 1_000_000, func(p *QueuePolicy) *int64 { return &p.StatsWindow }),
 	key("audit_window_ms", "audit_window", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.AuditWindowMs }),
+	key("cool_after", "", unitCount, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.CoolAfter }),
+	key("cool_ms", "", unitMs, 1, maxMs, func(p *QueuePolicy) *int64 { return &p.CoolMs }),
+	boolKey("decline_cools", "", func(p *QueuePolicy) *bool { return &p.DeclineCools }),
+	key("deny_ms", "", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.DenyMs }),
+	boolKey("health_steps", "", func(p *QueuePolicy) *bool { return &p.HealthSteps }),
 }
 
 // Setting is one key=value of `queue set`.

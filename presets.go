@@ -13,10 +13,11 @@ func StandardPolicy() QueuePolicy {
 		WFee:          550_000, WAge: 250_000, WSize: 100_000, WTier: 100_000,
 		FeeHalf: 1_000_000, SizeHalf: 1 << 20, AgeHorizonMs: 3_600_000,
 		BatchSize: 256, DispatchIntervalMs: 250, Weight: 1, FairShare: true, StarvationInterleave: 0, OldestEvery: 20,
-		HoldAfterMs: 30_000, HoldMaxMs: 600_000, MinHealth: 300,
+		HoldAfterMs: 30_000, HoldMaxMs: 600_000,
 		PrefetchMax: MaxPrefetch, TenantWindowMs: 60_000,
 		DomainFailureThresholdPermille: 300, DomainMinSamples: 10, DomainProbeRPS: 1, DomainProbeBurst: 5, PreemptMax: 3,
 		AgingThresholdMs: 60_000, StatsWindow: 1_000, AuditWindowMs: 3_600_000,
+		CoolMs: 30_000,
 	}
 }
 
@@ -56,4 +57,5 @@ func (p *QueuePolicy) aicf() {
 	p.RenewalsMax, p.BackoffUnitMs, p.TTLRelMaxMs = 4, 1_000, 6*3_600_000
 	p.LeasesMaxPerWorker = 16
 	p.FairShare, p.StarvationInterleave, p.OldestEvery = false, 20, 0
+	p.CoolAfter, p.DeclineCools, p.DenyMs, p.HealthSteps, p.MinHealth = 3, true, 30_000, true, 300
 }

@@ -33,10 +33,12 @@ type Attestation struct {
 	Signature Hex `json:"signature"`
 }
 
-// TypeUntil is a job type that a worker gets none of until a moment.
+// TypeUntil is a job type that a worker gets none of until a moment, in queues whose
+// policy heeds that, and why: PROVIDER_FAIL in a row, DECLINED or LEASE_EXPIRED.
 type TypeUntil struct {
 	Type  JobType `json:"type"`
 	Until Clock   `json:"until_ms"`
+	Cause Reason  `json:"cause"`
 }
 
 // UnitsUsed is what a worker took of a queue's units_per_period, in the period
@@ -67,9 +69,8 @@ type Worker struct {
 	// Slashed is what was taken off the stake; InvalidProofs counts why.
 	Slashed       int64 `json:"slashed,omitempty"`
 	InvalidProofs int32 `json:"invalid_proofs,omitempty"`
-	// JailedUntil, CoolingUntil (for all types) and AttestedUntil; 0 where not.
+	// JailedUntil and AttestedUntil; 0 where not.
 	JailedUntil   Clock `json:"jailed_until_ms,omitempty"`
-	CoolingUntil  Clock `json:"cooling_until_ms,omitempty"`
 	AttestedUntil Date  `json:"attested_until_ms,omitempty"`
 	// Cooling and Denied types, those that still last.
 	Cooling []TypeUntil `json:"cooling,omitempty"`

@@ -257,7 +257,7 @@ func TestTypeStatistics(t *testing.T) {
 		b.ok(statusOp("w", rota.WorkerRetired, 0))
 		b.worker("v", 1)
 		b.ok(verb(rota.VerbDecline, b.match()["a"]))
-		b.worker("u", 1)
+		b.pass(100)
 		if l, placed := b.match()["a"]; placed {
 			b.ok(cancelOp(string(l.Job)))
 		} else {

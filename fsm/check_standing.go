@@ -15,22 +15,14 @@ func (c *checker) standing() {
 		case w.health < 0 || w.health > healthFull || w.healthAt < 0 || w.healthAt > now ||
 			(w.health == healthFull) != (w.healthAt == 0):
 			c.fault("I3: worker %s has health %d since %d", id, w.health, w.healthAt)
-		case w.slashed < 0 || w.invalidProofs < 0 || w.badInRow < 0:
-			c.fault("I3: worker %s was slashed by %d for %d invalid proofs, %d bad in a row", id, w.slashed,
-				w.invalidProofs, w.badInRow)
-		case w.jailedUntil < 0 || w.jailedUntil > now+rota.JailMs || w.coolingUntil < 0 ||
-			w.coolingUntil > now+rota.CooldownMs:
-			c.fault("I6: worker %s is jailed until %d and cools down until %d", id, w.jailedUntil, w.coolingUntil)
+		case w.slashed < 0 || w.invalidProofs < 0:
+			c.fault("I3: worker %s was slashed by %d for %d invalid proofs", id, w.slashed, w.invalidProofs)
+		case w.jailedUntil < 0 || w.jailedUntil > now+rota.JailMs:
+			c.fault("I6: worker %s is jailed until %d", id, w.jailedUntil)
 		case w.lapsed && (w.attestedUntil == 0 || w.attestedUntil > m.head.date()) || w.attestedUntil < 0:
 			c.fault("I3: worker %s is attested until %d, lapsed: %v", id, w.attestedUntil, w.lapsed)
 		}
-		for _, list := range [][]rota.TypeUntil{w.cooling, w.denied} {
-			for _, t := range list {
-				if t.Until <= 0 || t.Until > now+max(rota.CooldownMs, rota.DenyMs) {
-					c.fault("I6: worker %s gets none of type %s until %d", id, t.Type, t.Until)
-				}
-			}
-		}
+		c.bars(w)
 		for i, u := range w.units {
 			if u.Used < 0 || u.Since < 0 || u.Since > now || u.Since%rota.UnitsPeriod != 0 ||
 				i > 0 && w.units[i-1].Queue >= u.Queue {
@@ -46,4 +38,29 @@ func (c *checker) standing() {
 		}
 		return true
 	})
+}
+
+// bars checks the bounded lists of types of a worker.
+func (c *checker) bars(w *workerRow) {
+	now, longest := c.m.head.clock, rota.Clock(rota.MaxDuration.Milliseconds())
+	for _, list := range [][]rota.TypeUntil{w.cooling, w.denied} {
+		types := map[rota.JobType]bool{}
+		for _, t := range list {
+			if t.Until <= 0 || t.Until > now+longest || t.Cause == rota.ReasonNone || types[t.Type] {
+				c.fault("I6: worker %s gets none of type %s until %d for %s", w.spec.ID, t.Type, t.Until, t.Cause)
+			}
+			types[t.Type] = true
+		}
+	}
+	types := map[rota.JobType]bool{}
+	for _, s := range w.failing {
+		if s.n <= 0 || s.n > maxStreak || types[s.typ] {
+			c.fault("I6: worker %s failed %d times in a row of type %s", w.spec.ID, s.n, s.typ)
+		}
+		types[s.typ] = true
+	}
+	if len(w.cooling) > rota.MaxTypesPerWorker || len(w.denied) > rota.MaxTypesPerWorker ||
+		len(w.failing) > rota.MaxTypesPerWorker {
+		c.fault("I6: worker %s has %d types cooling, %d denied, %d failing", w.spec.ID, len(w.cooling), len(w.denied), len(w.failing))
+	}
 }

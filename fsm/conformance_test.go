@@ -19,6 +19,7 @@ func aicf(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
 	b.ok(&fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "ai", Preset: "aicf-ai"}}})
+	b.ok(minds("default"))
 	return b
 }
 

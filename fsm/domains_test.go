@@ -259,11 +259,11 @@ func TestQuarantineDelays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.every = 20
-	b.ok(queueOp("default", "backoff_base", "0", "attempt_max", "1000"))
+	b.ok(minds("default", "backoff_base", "0", "attempt_max", "1000"))
 	b.worker("w", 9)
 	b.worker("other", 9)
 	pinned := func(s *rota.JobSpec) { s.Worker = "w" }
-	for range 3 { // three failures in a row cool it down for all types
+	for range 3 { // three failures in a row cool it down for the type
 		b.submit(fmt.Sprint("bad", b.entries), pinned)
 		for _, l := range b.match() {
 			b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.NoRetry = true }))

@@ -41,8 +41,9 @@ func (m *Machine) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text strin
 }
 
 // endLease ends an attempt that did not complete, and gives the job its next
-// state: used up it is DEAD, counted it backs off, uncounted it is QUEUED again
-// at once (SPEC §8.4, §9.1). That of a workflow that is ending waits no more.
+// state: used up it is DEAD, counted it backs off, declined it waits a moment, else
+// it is QUEUED again at once (SPEC §8.4, §9.1, §16.1). That of a workflow that is
+// ending waits no more.
 func (m *Machine) endLease(l *leaseRow, why rota.Reason, text string) rota.JobState {
 	j := m.jobs.edit(l.Job)
 	m.own(j)
@@ -65,13 +66,24 @@ func (m *Machine) endLease(l *leaseRow, why rota.Reason, text string) rota.JobSt
 	if why == rota.Preempted {
 		j.preempted++ // not before: what ends well after all did not give way
 	}
-	if !why.Counted() {
-		if !m.endsWith(j) {
-			m.enqueue(j)
-		}
-		return j.state
+	if why.Counted() {
+		return m.useUp(j, why)
 	}
-	return m.useUp(j, why)
+	switch {
+	case m.endsWith(j):
+	case why == rota.Declined && !declineCools(&m.queues.get(j.spec.Queue).policy):
+		m.backOff(j, declineDelay(j.declines), why)
+	default:
+		m.enqueue(j)
+	}
+	return j.state
+}
+
+// backOff lets a job wait before it is QUEUED again, and tells why.
+func (m *Machine) backOff(j *jobRow, wait rota.Clock, why rota.Reason) {
+	m.delay(j, m.head.clock+wait)
+	m.emitFor(j, &rota.Event{Kind: rota.JobRetryScheduled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
+		Attempt: j.attempt, Reason: why, Deadline: j.due, Payload: dueAt(j.due)})
 }
 
 // useUp counts a failed attempt.
@@ -89,9 +101,7 @@ func (m *Machine) useUp(j *jobRow, why rota.Reason) rota.JobState {
 		return j.state
 	}
 	if wait := sched.BackoffMs(j.spec.ID, failed, p); wait > 0 {
-		m.delay(j, m.head.clock+rota.Clock(wait))
-		m.emitFor(j, &rota.Event{Kind: rota.JobRetryScheduled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
-			Attempt: j.attempt, Reason: why, Deadline: j.due, Payload: dueAt(j.due)})
+		m.backOff(j, rota.Clock(wait), why)
 		return j.state
 	}
 	m.enqueue(j)

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/rotasched/rota"
 )
@@ -16,8 +17,9 @@ type modelStanding struct {
 	// seen is the health that rounds know of: as of the last change or sweep.
 	seen            int64
 	cooling, denied map[rota.JobType]rota.Clock
-	coolAll, jail   rota.Clock
-	bad, proofs     int
+	jail            rota.Clock
+	bad             map[rota.JobType]int64
+	proofs          int
 	slashed         int64
 }
 
@@ -26,7 +28,7 @@ const modelStake = 1_000_000
 
 func newModelStanding(now rota.Clock) modelStanding {
 	return modelStanding{health: 1e6, healthAt: int64(now), seen: 1000, cooling: map[rota.JobType]rota.Clock{},
-		denied: map[rota.JobType]rota.Clock{}}
+		bad: map[rota.JobType]int64{}, denied: map[rota.JobType]rota.Clock{}}
 }
 
 // anew is what of it outlasts a session.
@@ -51,25 +53,31 @@ func (s *modelStanding) status() rota.WorkerStatus {
 	return rota.WorkerActive
 }
 
-func (s *modelStanding) barred(typ rota.JobType) bool {
-	return s.coolAll != 0 || s.cooling[typ] != 0 || s.denied[typ] != 0
+func (m *model) barred(s *modelStanding, typ rota.JobType) bool {
+	return m.policy.CoolAfter > 0 && s.cooling[typ] != 0 || m.policy.DenyMs > 0 && s.denied[typ] != 0
 }
 
 func (s *modelStanding) present(now rota.Clock) int64 {
 	return min(1e6, s.health+int64(now)-s.healthAt)
 }
 
-// change adds permille to the health.
-func (s *modelStanding) change(now rota.Clock, by int64) {
-	h := s.present(now)
+// change adds permille to the health, where the policy has steps of it.
+func (m *model) change(s *modelStanding, by int64) {
+	if !m.policy.HealthSteps {
+		return
+	}
+	h := s.present(m.now)
 	whole := min(1000, max(0, h/1000+by))
-	s.health, s.healthAt, s.seen = min(1e6, whole*1000+h%1000), int64(now), whole
+	s.health, s.healthAt, s.seen = min(1e6, whole*1000+h%1000), int64(m.now), whole
 }
 
-// fails counts a failure or a decline.
-func (s *modelStanding) fails(now rota.Clock) {
-	if s.bad++; s.bad >= 3 {
-		s.coolAll = now + 30_000
+// fails counts a failure or a decline of a type.
+func (m *model) fails(s *modelStanding, typ rota.JobType, declined bool) {
+	if m.policy.CoolAfter == 0 || declined && !m.policy.DeclineCools {
+		return
+	}
+	if s.bad[typ]++; declined || s.bad[typ] >= m.policy.CoolAfter {
+		s.cooling[typ] = m.now + rota.Clock(m.policy.CoolMs)
 	}
 }
 
@@ -77,9 +85,6 @@ func (s *modelStanding) sweep(now rota.Clock) {
 	over := func(_ rota.JobType, until rota.Clock) bool { return until <= now }
 	maps.DeleteFunc(s.cooling, over)
 	maps.DeleteFunc(s.denied, over)
-	if s.coolAll <= now {
-		s.coolAll = 0
-	}
 	if s.jail <= now {
 		s.jail = 0
 	}
@@ -89,7 +94,10 @@ func (s *modelStanding) sweep(now rota.Clock) {
 // disprove is an invalid proof; the lease of the job at hand is its caller's to end.
 func (m *model) disprove(id rota.WorkerID, job rota.JobID) {
 	w := m.workers[id]
-	w.change(m.now, -500)
+	if !m.policy.HealthSteps {
+		return
+	}
+	m.change(&w.modelStanding, -500)
 	w.slashed += (modelStake - w.slashed) / 10
 	if w.proofs++; w.proofs%3 != 0 {
 		return
@@ -187,14 +195,17 @@ func (r *race) standings() {
 		if got.Session != session || got.Status != want.status() {
 			r.Fatalf("worker %s is %s in session %d, the model says %s in %d", id, got.Status, got.Session, want.status(), session)
 		}
-		lasts := func(until rota.Clock) rota.Clock {
-			if until <= now {
-				return 0
+		bars := func(list []rota.TypeUntil, want map[rota.JobType]rota.Clock) bool {
+			lasting := 0
+			for _, until := range want {
+				if until > now {
+					lasting++
+				}
 			}
-			return until
+			return len(list) == lasting && !slices.ContainsFunc(list, func(t rota.TypeUntil) bool { return want[t.Type] != t.Until })
 		}
-		if int64(got.Health) != want.present(now)/1000 || got.JailedUntil != want.jail || got.CoolingUntil != lasts(want.coolAll) ||
-			got.Slashed != want.slashed || int(got.InvalidProofs) != want.proofs {
+		if int64(got.Health) != want.present(now)/1000 || got.JailedUntil != want.jail ||
+			!bars(got.Cooling, want.cooling) || !bars(got.Denied, want.denied) || got.Slashed != want.slashed || int(got.InvalidProofs) != want.proofs {
 			r.Fatalf("worker %s stands at %+v, the model says %+v", id, got, want)
 		}
 	}

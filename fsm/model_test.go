@@ -158,7 +158,7 @@ func (m *model) assigned(l rota.Lease) error {
 		return fmt.Errorf("job %s was assigned but is not QUEUED", l.Job)
 	case w == nil || w.status() != rota.WorkerActive || w.session != l.Session:
 		return fmt.Errorf("worker %s got a lease but is not active", l.Worker)
-	case w.barred(j.typ) || w.seen < m.policy.MinHealth:
+	case m.barred(&w.modelStanding, j.typ) || w.seen < m.policy.MinHealth:
 		return fmt.Errorf("worker %s got a lease of type %s but is not eligible: %+v", l.Worker, j.typ, w.modelStanding)
 	case m.open(l.Worker) >= w.slots:
 		return fmt.Errorf("worker %s has no slot for another lease", l.Worker)
@@ -236,7 +236,7 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 		l.renewals++
 		l.acked, j.state = true, rota.Running
 		if m.now > l.renewBy {
-			w.change(m.now, -10)
+			m.change(&w.modelStanding, -10)
 		}
 		t := rota.Clock(m.policy.LeaseMs)
 		l.deadline = max(l.deadline, min(l.deadline+t/2, m.now+t))
@@ -252,14 +252,14 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 		}
 		m.drop(j)
 		j.state = rota.Completed
-		w.bad = 0
-		w.change(m.now, 20)
+		delete(w.bad, j.typ)
+		m.change(&w.modelStanding, 20)
 	case rota.VerbFail:
 		if c.TimedOut && l.timesOut != 0 {
 			m.use(l)
 			return true, true
 		}
-		w.fails(m.now)
+		m.fails(&w.modelStanding, j.typ, false)
 		if c.NoRetry {
 			m.drop(j)
 			j.state = rota.Dead
@@ -272,14 +272,20 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 			return true, true
 		}
 		if !l.revoked {
-			w.cooling[j.typ] = m.now + 30_000
-			w.fails(m.now)
+			m.fails(&w.modelStanding, j.typ, true)
 			if j.declines++; j.declines >= rota.MaxDeclines {
 				m.use(l)
 				return true, true
 			}
 		}
 		m.requeue(l)
+		if !l.revoked && (m.policy.CoolAfter == 0 || !m.policy.DeclineCools) {
+			wait := rota.Clock(100)
+			for range j.declines - 1 {
+				wait = min(2*wait, 10_000)
+			}
+			j.state, j.due = rota.Delayed, m.now+wait
+		}
 	}
 	return true, true
 }
@@ -302,8 +308,10 @@ func (m *model) due(l *modelLease) rota.Clock {
 // expireLease is what LEASE_EXPIRED costs.
 func (m *model) expireLease(l *modelLease) {
 	w := m.workers[l.worker]
-	w.change(m.now, -150)
-	w.denied[m.jobs[l.job].typ] = m.now + 30_000
+	m.change(&w.modelStanding, -150)
+	if m.policy.DenyMs > 0 {
+		w.denied[m.jobs[l.job].typ] = m.now + rota.Clock(m.policy.DenyMs)
+	}
 	m.use(l)
 }
 
@@ -315,7 +323,7 @@ func (m *model) sweep() {
 		case l.revoked:
 			m.requeue(l)
 		case !l.acked && l.ackBy == m.due(l):
-			w.change(m.now, -50)
+			m.change(&w.modelStanding, -50)
 			m.use(l)
 		case l.timesOut != 0 && l.timesOut == m.due(l):
 			m.use(l)

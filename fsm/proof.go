@@ -96,7 +96,7 @@ func (m *Machine) blame(t *tombRow, text string) {
 	e := rota.Event{Kind: rota.ProviderSlashed, Job: t.id, Queue: t.queue, Tenant: t.tenant, Worker: t.worker,
 		Lease: t.lease, Attempt: t.attempt, Reason: rota.ProofRejected, Text: text}
 	if w := m.workers.edit(t.worker); w != nil {
-		m.disprove(w, e)
+		m.disprove(w, &m.queues.get(t.queue).policy, e)
 		return
 	}
 	e.Payload = slashPayload(0, 0, e.Reason)

@@ -34,7 +34,7 @@ func TestReportProof(t *testing.T) {
 	run := func(name string, f func(b *bench)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f(newBench(t))
+			f(minded(t))
 		})
 	}
 	again := func(b *bench, op *fsmpb.Op, state rota.JobState) {

@@ -20,7 +20,7 @@ func TestQueue(t *testing.T) {
 		first := func(want rota.JobID) {
 			t.Helper()
 			n++
-			b.worker(fmt.Sprint("w", n), 1) // those before cool down for the type that they declined
+			b.worker(fmt.Sprint("w", n), 1)
 			l := b.match()
 			if _, ok := l[want]; !ok {
 				t.Fatalf("placed %v, %s is wanted", l, want)
@@ -28,6 +28,8 @@ func TestQueue(t *testing.T) {
 			for _, lease := range l {
 				b.ok(verb(rota.VerbDecline, lease))
 			}
+			b.ok(statusOp(fmt.Sprint("w", n), rota.WorkerDraining, 0))
+			b.pass(1000) // a declined job waits a moment
 		}
 		first("new-high")
 		b.ok(queueOp("default", "ranking", "fifo"))

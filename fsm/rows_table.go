@@ -33,11 +33,11 @@ type workerRow struct {
 	// slashed is off the stake for good; invalidProofs counts why.
 	slashed       int64
 	invalidProofs int32
-	// jailedUntil ends JAILED; coolingUntil cools it down for all types.
-	jailedUntil  rota.Clock
-	coolingUntil rota.Clock
-	// badInRow counts failures and declines in a row.
-	badInRow int32
+	// jailedUntil ends JAILED.
+	jailedUntil rota.Clock
+	// failing counts failures in a row by type, of the types that failed last, oldest
+	// first.
+	failing []streak
 	// attestedUntil is the expiry of its attestation, 0 for none; lapsed says that a
 	// sweep saw it pass.
 	attestedUntil rota.Date
@@ -97,8 +97,11 @@ func (r *workerRow) canonical(e *encoder) {
 	e.int(r.slashed)
 	e.int(int64(r.invalidProofs))
 	e.int(int64(r.jailedUntil))
-	e.int(int64(r.coolingUntil))
-	e.int(int64(r.badInRow))
+	e.uint(uint64(len(r.failing)))
+	for _, s := range r.failing {
+		e.str(string(s.typ))
+		e.int(s.n)
+	}
 	e.int(int64(r.attestedUntil))
 	e.bool(r.lapsed)
 	encodeTypesUntil(e, r.cooling)
@@ -125,12 +128,14 @@ func encodeTypesUntil(e *encoder, list []rota.TypeUntil) {
 	for _, t := range list {
 		e.str(string(t.Type))
 		e.int(int64(t.Until))
+		e.uint(uint64(t.Cause))
 	}
 }
 
 func decodeTypesUntil(d *decoder) (list []rota.TypeUntil) {
 	for range d.count(rota.MaxTypesPerWorker) {
-		list = append(list, rota.TypeUntil{Type: rota.JobType(d.str()), Until: rota.Clock(d.int())})
+		list = append(list, rota.TypeUntil{Type: rota.JobType(d.str()), Until: rota.Clock(d.int()),
+			Cause: rota.Reason(d.enum(uint64(rota.LastReason)))})
 	}
 	return list
 }
@@ -164,8 +169,9 @@ func decodeWorker(d *decoder) *workerRow {
 	r.slashed = d.int()
 	r.invalidProofs = int32(d.int())
 	r.jailedUntil = rota.Clock(d.int())
-	r.coolingUntil = rota.Clock(d.int())
-	r.badInRow = int32(d.int())
+	for range d.count(rota.MaxTypesPerWorker) {
+		r.failing = append(r.failing, streak{rota.JobType(d.str()), d.int()})
+	}
 	r.attestedUntil = rota.Date(d.int())
 	r.lapsed = d.bool()
 	r.cooling = decodeTypesUntil(d)

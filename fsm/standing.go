@@ -9,67 +9,63 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// What an outcome does to its worker's health, in permille (SPEC §6.2).
-const (
-	healthFull         = 1_000
-	healthSuccess      = 20
-	healthLateRenewal  = -10
-	healthAckTimeout   = -50
-	healthExpired      = -150
-	healthProofInvalid = -500
-)
+// healthFull is that of a worker of which nothing bad is known, in permille.
+const healthFull = 1_000
+
+// health is what an outcome does to its worker's health, in permille (SPEC §6.2).
+func (what outcome) health() int32 {
+	switch what {
+	case outcomeSuccess:
+		return 20
+	case outcomeLateRenewal:
+		return -10
+	case outcomeAckTimeout:
+		return -50
+	case outcomeExpired:
+		return -150
+	case outcomeProofInvalid:
+		return -500
+	default:
+		return 0
+	}
+}
 
 // healthStep is in how much clock health grows by one permille.
 const healthStep rota.Clock = 1_000
 
-// badInRowMost failures or declines in a row cool a worker down for all types.
-const badInRowMost = 3
-
-// countStanding changes a worker's health and what it may get (SPEC §6.2); w is
-// editable, and its lease is open still.
+// countStanding changes a worker's health and what it may get (SPEC §6.2), as far as
+// the queue's policy asks for that (SPEC §16.1); w is editable, and its lease is open
+// still.
 func (m *Machine) countStanding(w *workerRow, l *leaseRow, what outcome) {
-	now := m.head.clock
+	now, p := m.head.clock, &m.queues.get(l.queue).policy
+	changed := false
+	if by := what.health(); by != 0 && p.HealthSteps && what != outcomeProofInvalid {
+		changed = w.addHealth(now, by)
+	}
 	switch what {
 	case outcomeSuccess:
-		w.badInRow = 0
-		healed, learned := w.addHealth(now, healthSuccess), w.executes(l.typ)
+		w.succeeds(l.typ)
+		learned := w.executes(l.typ)
 		fetched := w.holdsData(m.jobs.get(l.Job).spec.DataKeys)
-		if !healed && !learned && !fetched {
-			return // as nearly always: a success of a sound worker costs nothing here
-		}
-	case outcomeLateRenewal:
-		w.addHealth(now, healthLateRenewal)
-	case outcomeAckTimeout:
-		w.addHealth(now, healthAckTimeout)
+		changed = changed || learned || fetched // nearly never: a sound worker's success costs nothing here
 	case outcomeExpired:
-		w.addHealth(now, healthExpired)
-		w.denied = bar(w.denied, l.typ, now+rota.DenyMs)
+		if p.DenyMs > 0 {
+			w.denied = bar(w.denied, rota.TypeUntil{Type: l.typ, Until: now + rota.Clock(p.DenyMs), Cause: rota.LeaseExpiredReason})
+			changed = true
+		}
 	case outcomeProofInvalid:
-		m.disprove(w, rota.Event{Job: l.Job, Queue: l.queue, Tenant: l.tenant, Lease: l.ID, Attempt: l.Attempt,
+		m.disprove(w, p, rota.Event{Job: l.Job, Queue: l.queue, Tenant: l.tenant, Lease: l.ID, Attempt: l.Attempt,
 			Reason: rota.ProofInvalid})
 		return
 	case outcomeDeclined:
-		w.cooling = bar(w.cooling, l.typ, now+rota.CooldownMs)
-		w.countBad(now)
-	case outcomeTimedOut:
-		return // the job took too long, which says nothing of its worker (SPEC §20.2)
+		changed = declineCools(p) && w.cools(l.typ, p, now, rota.Declined)
+	case outcomeTimedOut: // the job took too long, which says nothing of its worker (SPEC §20.2)
 	case outcomeFailure:
-		if !w.countBad(now) {
-			return
-		}
+		changed = w.cools(l.typ, p, now, rota.ProviderFail)
 	}
-	m.restand(w)
-}
-
-// countBad counts a failure or a decline. Only a success begins the count anew: a
-// worker that goes on failing after a cooldown is cooled down by each one more.
-func (r *workerRow) countBad(now rota.Clock) (cools bool) {
-	r.badInRow = min(r.badInRow+1, math.MaxInt32-1)
-	if r.badInRow < badInRowMost {
-		return false
+	if changed {
+		m.restand(w)
 	}
-	r.coolingUntil = now + rota.CooldownMs
-	return true
 }
 
 // healthNow is the present health: what the row holds, and one more for each
@@ -109,31 +105,6 @@ func (r *workerRow) addHealth(now rota.Clock, by int32) bool {
 		r.healthAt = 0
 	}
 	return true
-}
-
-// bar puts a type at the end of a list, until a moment; the oldest gives way. The
-// list is a new one: older copies of the row share the old one.
-func bar(list []rota.TypeUntil, typ rota.JobType, until rota.Clock) []rota.TypeUntil {
-	barred := make([]rota.TypeUntil, 0, len(list)+1)
-	for _, t := range list {
-		if t.Type != typ {
-			barred = append(barred, t)
-		}
-	}
-	if len(barred) >= rota.MaxTypesPerWorker {
-		barred = barred[1:]
-	}
-	return append(barred, rota.TypeUntil{Type: typ, Until: until})
-}
-
-// lasting are the bars that are not over; nil where none is.
-func lasting(list []rota.TypeUntil, now rota.Clock) (left []rota.TypeUntil) {
-	for _, t := range list {
-		if t.Until > now {
-			left = append(left, t)
-		}
-	}
-	return left
 }
 
 // executes remembers that the worker completed a type, and says whether the list
@@ -204,7 +175,6 @@ func (m *Machine) standingAt(r *workerRow) rota.Clock {
 		}
 	}
 	until(r.jailedUntil)
-	until(r.coolingUntil)
 	for _, t := range r.cooling {
 		until(t.Until)
 	}
@@ -236,9 +206,6 @@ func (m *Machine) fireStanding(id string) {
 	w, now := m.workers.edit(rota.WorkerID(id)), m.head.clock
 	w.settleHealth(now)
 	w.cooling, w.denied = lasting(w.cooling, now), lasting(w.denied, now)
-	if w.coolingUntil <= now {
-		w.coolingUntil = 0
-	}
 	var units []rota.UnitsUsed
 	for _, u := range w.units {
 		if u.Since+rota.UnitsPeriod > now {
@@ -285,7 +252,7 @@ func (m *Machine) takeUnits(w *workerRow, l *leaseRow, units int64) {
 func workerEntry(w *workerRow) sched.WorkerEntry {
 	e := sched.WorkerEntry{Spec: w.spec, Active: w.status == rota.WorkerActive, Open: w.open, CPUTaken: w.cpu,
 		MemoryTaken: w.memory, Received: w.sinceTurn, Stake: w.stakeLeft(), Health: int64(w.health),
-		Cooling: w.coolingUntil != 0, Units: w.units, Executed: w.executed}
+		Units: w.units, Executed: w.executed}
 	switch {
 	case w.attestedUntil == 0:
 	case w.lapsed:

@@ -3,9 +3,12 @@ package fsm
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
 // health tells a worker's present health, and wants it to be so.
@@ -56,12 +59,26 @@ func (b *bench) weaken(worker string, times int) {
 	}
 }
 
+// minded is a bench whose default queue minds its workers' deeds, as the presets of
+// AICF do.
+func minded(t tester) *bench {
+	b := newBench(t)
+	b.ok(minds("default"))
+	return b
+}
+
+// minds lets a queue mind its workers' deeds, and sets keys as queueOp does.
+func minds(name string, pairs ...string) *fsmpb.Op {
+	return queueOp(name, append([]string{"cool_after", "3", "decline_cools", "on", "deny_ms", "30000", "health_steps", "on",
+		"min_health", "300"}, pairs...)...)
+}
+
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	run := func(name string, f func(b *bench)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f(newBench(t))
+			f(minded(t))
 		})
 	}
 	run("starts_full_and_stays_so", func(b *bench) {
@@ -108,7 +125,7 @@ func TestHealth(t *testing.T) {
 		b.ok(verb(rota.VerbAck, l))
 		b.pass(60_000)
 		w := b.health("w", 850)
-		if want := []rota.TypeUntil{{Type: "work", Until: b.now + 30_000}}; !slices.Equal(w.Denied, want) {
+		if want := []rota.TypeUntil{{Type: "work", Until: b.now + 30_000, Cause: rota.LeaseExpiredReason}}; !slices.Equal(w.Denied, want) {
 			b.t.Fatalf("denied %v, %v is wanted", w.Denied, want)
 		}
 		b.submit("same")
@@ -188,8 +205,8 @@ func TestHealth(t *testing.T) {
 	})
 	run("is_judged_by_a_queue_that_is_made_later", func(b *bench) {
 		b.worker("w", 1, func(w *rota.WorkerSpec) { w.Queues = append(w.Queues, "late") })
-		b.weaken("w", 1) // 950
-		b.ok(queueOp("late", "min_health", "955"))
+		b.weaken("w", 1)                           // 950
+		b.ok(queueOp("late", "min_health", "955")) // its own outcomes change no health
 		b.submit("j", func(s *rota.JobSpec) { s.Queue = "late" })
 		if len(b.match()) != 0 {
 			b.t.Fatal("placed too early")
@@ -206,7 +223,7 @@ func TestCooldown(t *testing.T) {
 	run := func(name string, f func(b *bench)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f(newBench(t))
+			f(minded(t))
 		})
 	}
 	run("for_a_type_that_was_declined", func(b *bench) {
@@ -227,33 +244,111 @@ func TestCooldown(t *testing.T) {
 			b.t.Fatal("not placed when the cooldown was over")
 		}
 	})
-	run("for_all_types_after_three_failures_or_declines_in_a_row", func(b *bench) {
+	run("for_a_type_after_so_many_failures_in_a_row", func(b *bench) {
 		b.ok(queueOp("default", "backoff_base", "0"))
 		b.worker("w", 4)
-		b.ok(verb(rota.VerbFail, b.acked("a", typed("a"))))
-		b.ok(cancelOp("a"))
-		b.ok(verb(rota.VerbDecline, b.acked("b", typed("b"))))
-		b.ok(cancelOp("b"))
-		l := b.acked("c", typed("c"))
-		b.ok(verb(rota.VerbFail, l))
+		b.ok(verb(rota.VerbFail, b.acked("a", typed("bad"))))
+		b.ok(verb(rota.VerbFail, b.match()["a"]))
+		b.submit("good", typed("good"))
+		l := b.match()
+		b.ok(verb(rota.VerbComplete, l["good"])) // of another type: resets nothing
+		b.ok(verb(rota.VerbFail, l["a"]))
 		w, _ := b.Worker("w")
-		if w.CoolingUntil != b.now+30_000 {
-			b.t.Fatalf("cooling until %d", w.CoolingUntil)
+		want := []rota.TypeUntil{{Type: "bad", Until: b.now + 30_000, Cause: rota.ProviderFail}}
+		if !slices.Equal(w.Cooling, want) {
+			b.t.Fatalf("cooling %v, %v is wanted", w.Cooling, want)
 		}
-		if len(b.match()) != 0 {
-			b.t.Fatal("placed at a worker that cools down")
-		}
-		b.mismatch("c", "w", "COOLING_DOWN")
+		b.mismatch("a", "w", "COOLING_DOWN")
+		b.ok(verb(rota.VerbComplete, b.acked("fine", typed("good")))) // other types go on
 		b.pass(30_000)
-		l = b.match()["c"]
-		b.ok(verb(rota.VerbFail, l)) // the fourth: a success alone begins anew
-		b.mismatch("c", "w", "COOLING_DOWN")
+		b.ok(verb(rota.VerbFail, b.match()["a"])) // the fourth: a success alone begins anew
+		b.mismatch("a", "w", "COOLING_DOWN")
 		b.pass(30_000)
-		b.ok(verb(rota.VerbComplete, b.match()["c"]))
-		b.ok(verb(rota.VerbFail, b.acked("d", typed("d"))))
+		b.ok(verb(rota.VerbComplete, b.match()["a"]))
+		b.ok(verb(rota.VerbFail, b.acked("d", typed("bad"))))
 		if len(b.match()) != 1 {
 			b.t.Fatal("one failure after a success cools down")
 		}
+	})
+	run("in_queues_that_ask_for_it_alone", func(b *bench) {
+		b.ok(minds("strict", "cool_after", "1", "cool_ms", "7000"))
+		b.ok(queueOp("free"))
+		b.worker("w", 8, serving("strict", "free"))
+		b.ok(verb(rota.VerbFail, b.acked("a", queue("strict"))))
+		b.submit("minding")
+		b.submit("free", queue("free"))
+		if got := b.match(); len(got) != 1 || got["free"].Job == "" {
+			b.t.Fatalf("placed %v", got)
+		}
+		b.mismatch("minding", "w", "COOLING_DOWN")
+		b.ok(queueOp("default", "cool_after", "0")) // judged anew at once
+		if got := b.match(); len(got) != 1 || got["minding"].Job == "" {
+			b.t.Fatalf("placed %v", got)
+		}
+		b.pass(7_000)
+		if w, _ := b.Worker("w"); len(w.Cooling) != 0 {
+			b.t.Fatalf("cooling %v", w.Cooling)
+		}
+	})
+	run("not_by_failures_in_queues_that_do_not_ask", func(b *bench) {
+		b.ok(queueOp("free"))
+		b.worker("w", 8, serving("free"))
+		for i := range 5 {
+			b.ok(verb(rota.VerbFail, b.acked(fmt.Sprint("bad", i), queue("free"))))
+		}
+		b.ok(verb(rota.VerbFail, b.acked("first")))
+		b.submit("j")
+		if len(b.match()) != 1 {
+			b.t.Fatal("the failures of a queue that counts none are counted")
+		}
+	})
+	run("not_by_a_decline_where_declines_do_not_cool", func(b *bench) {
+		b.ok(queueOp("default", "decline_cools", "off"))
+		b.worker("w", 4)
+		l := b.acked("j")
+		for d := 1; d < rota.MaxDeclines; d++ {
+			wait := min(100<<(d-1), 10_000)
+			b.ok(verb(rota.VerbDecline, l))
+			j := b.state("j", rota.Delayed)
+			if j.Due != b.now+rota.Clock(wait) || j.Attempt != 0 || j.Reason != rota.Declined {
+				b.t.Fatalf("after decline %d: %+v", d, j)
+			}
+			b.whyNames("j", "BACKING_OFF", fmt.Sprintf("declined %d times", d))
+			b.pass(rota.Clock(wait) - 1)
+			if len(b.match()) != 0 {
+				b.t.Fatal("placed too early")
+			}
+			b.pass(1)
+			l = b.match()["j"]
+		}
+		b.ok(verb(rota.VerbDecline, l))
+		if j := b.state("j", rota.Delayed); j.Attempt != 1 || j.Reason != rota.ProviderFail {
+			b.t.Fatalf("after the twentieth: %+v", j)
+		}
+		if w := b.health("w", 1000); len(w.Cooling) != 0 {
+			b.t.Fatalf("cooling %v", w.Cooling)
+		}
+	})
+	run("is_named_with_type_worker_cause_and_end", func(b *bench) {
+		b.ok(queueOp("default", "backoff_base", "0", "cool_after", "2"))
+		b.worker("w", 4)
+		b.worker("v", 4)
+		b.submit("j", typed("bad"), func(s *rota.JobSpec) { s.Worker = "w" })
+		b.ok(verb(rota.VerbFail, b.match()["j"]))
+		b.ok(verb(rota.VerbFail, b.match()["j"]))
+		ends := time.UnixMilli(int64(b.head.date()) + 30_000).UTC().Format(time.RFC3339)
+		b.whyNames("j", "COOLING_DOWN", "type bad on worker w until "+ends+" (PROVIDER_FAIL, 2 in a row)")
+		b.submit("k", typed("bad"))
+		b.ok(verb(rota.VerbDecline, b.match()["k"]))
+		b.whyNames("k", "COOLING_DOWN", "type bad on worker v until "+ends+" (DECLINED)")
+		b.ok(cancelOp("j"))
+		b.ok(cancelOp("k"))
+		b.ok(statusOp("v", rota.WorkerDraining, 0))
+		b.acked("l", typed("slow"))
+		b.pass(60_000)
+		ends = time.UnixMilli(int64(b.head.date()) + 30_000).UTC().Format(time.RFC3339)
+		b.match()
+		b.whyNames("l", "TYPE_DENYLISTED", "type slow on worker w until "+ends+" (LEASE_EXPIRED)")
 	})
 	run("not_by_what_a_worker_confirms", func(b *bench) {
 		l := b.leased("j", "w")
@@ -300,6 +395,18 @@ func TestCooldown(t *testing.T) {
 			b.t.Fatal("a worker that cools down for the type is held still")
 		}
 	})
+}
+
+// whyNames wants a reason of a job that waits, with a text in its detail.
+func (b *bench) whyNames(job, reason, detail string) {
+	b.t.Helper()
+	x, _ := b.Why(rota.JobID(job), 100)
+	for _, w := range x.Reasons {
+		if w.Reason == reason && strings.Contains(w.Detail, detail) {
+			return
+		}
+	}
+	b.t.Fatalf("job %s waits for %+v, %s with %q is wanted", job, x.Reasons, reason, detail)
 }
 
 // jobType is a job's type.

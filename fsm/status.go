@@ -204,16 +204,21 @@ func (m *Machine) resumeWork(w *workerRow) {
 	}
 }
 
-// disprove is what an invalid proof costs its worker (SPEC §6.2): health, a tenth
-// of the stake left, and jail on every third. The event tells the penalty and the
-// stake left after it; w is editable. A lease that the event names ends by the
+// disprove is what an invalid proof costs its worker where the queue's health_steps
+// are on (SPEC §6.2): health, a tenth of the stake left, and jail on every third. The
+// event tells the penalty and the stake left after it; w is editable. A lease that the event names ends by the
 // caller's hand.
-func (m *Machine) disprove(w *workerRow, e rota.Event) {
-	w.addHealth(m.head.clock, healthProofInvalid)
+func (m *Machine) disprove(w *workerRow, p *rota.QueuePolicy, e rota.Event) {
+	e.Kind, e.Worker, e.Session = rota.ProviderSlashed, w.spec.ID, w.session
+	if !p.HealthSteps {
+		e.Payload = slashPayload(0, w.stakeLeft(), e.Reason)
+		m.emit(e)
+		return
+	}
+	w.addHealth(m.head.clock, outcomeProofInvalid.health())
 	penalty := w.stakeLeft() / slashPart
 	w.slashed += penalty
 	w.invalidProofs = min(w.invalidProofs, maxInvalidProofs) + 1
-	e.Kind, e.Worker, e.Session = rota.ProviderSlashed, w.spec.ID, w.session
 	e.Payload = slashPayload(penalty, w.stakeLeft(), e.Reason)
 	m.emit(e)
 	if w.invalidProofs%jailEvery == 0 {

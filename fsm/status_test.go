@@ -56,7 +56,7 @@ func TestInvalidProofs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.ok(queueOp("default", "min_health", "0", "backoff_base", "1s"))
+			b.ok(minds("default", "min_health", "0", "backoff_base", "1s"))
 			f(b)
 		})
 	}
@@ -168,7 +168,7 @@ func TestStatuses(t *testing.T) {
 	run := func(name string, f func(b *bench)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f(newBench(t))
+			f(minded(t))
 		})
 	}
 	run("suspending_cancels_the_leases_at_once", func(b *bench) {

@@ -187,11 +187,37 @@ func TestMaxConcurrent(t *testing.T) {
 			t.Fatalf("%s: dropped for %s", left, why)
 		}
 	})
+	t.Run("keeps_up_with_its_limit_where_no_penalty_is_set", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.every = 10
+		b.worker("w", 9)
+		b.ok(tenantOp("ann", "max_concurrent", "2"))
+		const jobs, takes = 40, 100
+		for i := range jobs {
+			b.submit(fmt.Sprint("a", i), tenant("ann"))
+		}
+		began, rounds := b.now, 0
+		for left := jobs; left > 0; rounds++ {
+			l := inOrder(b.match()) // the next entry after those that ended leases, with no sweep between
+			if len(l) != 2 {
+				t.Fatalf("round %d placed %d with %d left", rounds, len(l), left)
+			}
+			b.now += takes
+			for _, one := range l {
+				b.ok(verb(rota.VerbComplete, one))
+				left--
+			}
+		}
+		if took := b.now - began; rounds != jobs/2 || took != jobs/2*takes {
+			t.Fatalf("40 jobs of 100 ms, two at a time, took %d ms and %d rounds", took, rounds)
+		}
+	})
 	t.Run("comes_back_when_a_lease_ended_and_the_penalty_passed", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.worker("w", 9)
-		b.ok(tenantOp("ann", "max_concurrent", "1"))
+		b.ok(tenantOp("ann", "max_concurrent", "1", "penalty", "1s"))
 		for i := range 4 {
 			b.submit(fmt.Sprint("a", i), tenant("ann"))
 		}

@@ -121,7 +121,8 @@ func TestTiers(t *testing.T) {
 		b.submit("third", priority(5), func(s *rota.JobSpec) { s.Worker = "absent" })
 		b.worker("w", 1)
 		l := b.match()["low"]
-		b.ok(verb(rota.VerbDecline, l)) // uncounted: at once, at the back
+		b.ok(verb(rota.VerbDecline, l)) // uncounted: a moment later, at the back
+		b.pass(100)
 		b.stand(2, "third", "low")
 		b.worker("v", 1)
 		l = b.match()["low"]

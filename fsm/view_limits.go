@@ -122,9 +122,6 @@ func (m *Machine) standingWords(w *rota.Worker, r *workerRow) {
 	w.Load = loadOf(r)
 	w.Slashed, w.InvalidProofs, w.AttestedUntil = r.slashed, r.invalidProofs, r.attestedUntil
 	w.JailedUntil = r.jailedUntil // of a SUSPENDED or RETIRED one too, if it comes back
-	if r.coolingUntil > now {
-		w.CoolingUntil = r.coolingUntil
-	}
 	w.Cooling, w.Denied = lasting(r.cooling, now), lasting(r.denied, now)
 	for _, u := range r.units {
 		if now-u.Since < rota.UnitsPeriod {

@@ -1,9 +1,11 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/sched"
@@ -89,6 +91,9 @@ func (m *Machine) whyDelayed(x *rota.Explanation, j *jobRow) {
 		w.Detail = fmt.Sprintf("not before %d (Unix ms), in %d ms", j.dueDate, j.dueDate-m.head.date())
 	case j.revived():
 		w.Detail = "the worker of its cancelled lease may not have heard of it; " + w.Detail
+	case j.declines > 0:
+		w.Reason = "BACKING_OFF"
+		w.Detail = fmt.Sprintf("attempt %d was declined %d times; %s", j.attempt, j.declines, w.Detail)
 	case j.attempt > 0:
 		w.Reason = "BACKING_OFF"
 		w.Detail = fmt.Sprintf("attempt %d ended with %s; %s", j.attempt-1, j.lastReason, w.Detail)
@@ -188,6 +193,43 @@ func (m *Machine) whyHold(x *rota.Explanation, j *jobRow, blocked bool, fit int6
 	x.WouldRun = append(x.WouldRun, text)
 }
 
+// barsShown bounds the workers that an explanation names with a type's bar.
+const barsShown = 3
+
+// whyBarred names the workers of a queue that a type is barred from, those that are
+// free of it soonest first, each with cause and end (SPEC §16.1).
+func (m *Machine) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*workerRow) []rota.TypeUntil) string {
+	type barred struct {
+		worker *workerRow
+		rota.TypeUntil
+	}
+	var all []barred
+	m.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
+		if slices.Contains(w.spec.Queues, queue) {
+			for _, t := range list(w) {
+				if t.Type == typ {
+					all = append(all, barred{w, t})
+				}
+			}
+		}
+		return true
+	})
+	slices.SortStableFunc(all, func(a, b barred) int { return cmp.Compare(a.Until, b.Until) })
+	var names []string
+	for _, b := range all[:min(len(all), barsShown)] {
+		cause := b.Cause.String()
+		if at := slices.IndexFunc(b.worker.failing, func(s streak) bool { return s.typ == typ }); at >= 0 && b.Cause == rota.ProviderFail {
+			cause += fmt.Sprintf(", %d in a row", b.worker.failing[at].n)
+		}
+		ends := time.UnixMilli(int64(m.head.date()) + int64(b.Until-m.head.clock)).UTC().Format(time.RFC3339)
+		names = append(names, fmt.Sprintf("worker %s until %s (%s)", b.worker.spec.ID, ends, cause))
+	}
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more workers", more))
+	}
+	return fmt.Sprintf("type %s on %s", typ, strings.Join(names, ", "))
+}
+
 // ruleDetail says which value of the job meets which rule.
 func (m *Machine) ruleDetail(j *jobRow, why sched.Unfit) string {
 	s, p := j.spec, &m.queues.get(j.spec.Queue).policy
@@ -210,8 +252,10 @@ func (m *Machine) ruleDetail(j *jobRow, why sched.Unfit) string {
 		return fmt.Sprintf("min_stake is %d", p.MinStake)
 	case sched.UnitsExhausted:
 		return fmt.Sprintf("takes %d of units_per_period %d", max(s.Units, 1), p.UnitsPerPeriod)
-	case sched.TypeDenylisted, sched.CoolingDown:
-		return fmt.Sprintf("of type %s", s.Type)
+	case sched.TypeDenylisted:
+		return m.whyBarred(s.Type, s.Queue, func(w *workerRow) []rota.TypeUntil { return w.denied })
+	case sched.CoolingDown:
+		return m.whyBarred(s.Type, s.Queue, func(w *workerRow) []rota.TypeUntil { return w.cooling })
 	}
 	return ""
 }

@@ -53,7 +53,7 @@ func (s *Supply) fitting(r *Requirements, queue *queueSupply) bitset {
 		for ; w != 0; w &= w - 1 {
 			slot := i<<6 + bits.TrailingZeros64(w)
 			l := &s.lasting[slot]
-			if len(l.barred) > 0 && l.barring(r.Type) != Fit || !free && r.misfit(s.specs[slot]) != Fit {
+			if len(l.barred) > 0 && l.barring(r.Type, &queue.rules) != Fit || !free && r.misfit(s.specs[slot]) != Fit {
 				fits.clear(slot)
 			}
 		}

@@ -17,8 +17,8 @@ const (
 	AttestedNow
 )
 
-// BarredType is a job type that a worker gets none of for now, because it cools
-// down for it or was denied it (SPEC §6.2).
+// BarredType is a job type that a worker gets none of for now in the queues that
+// heed it, because it cools down for the type or was denied it (SPEC §16.1).
 type BarredType struct {
 	Type rota.JobType
 	Why  Unfit // CoolingDown or TypeDenylisted
@@ -33,14 +33,14 @@ type lasting struct {
 
 // repute is what counts for all types.
 type repute struct {
-	active, cooling bool
-	attested        Attested
-	stake, health   int64
+	active        bool
+	attested      Attested
+	stake, health int64
 }
 
 // passes says whether a queue's rules let the worker through for any type.
 func (l *repute) passes(r *Rules) bool {
-	return l.active && !l.cooling && (l.attested == AttestedNow || !r.RequireAttestation) &&
+	return l.active && (l.attested == AttestedNow || !r.RequireAttestation) &&
 		l.stake >= r.MinStake && l.health >= r.MinHealth
 }
 
@@ -56,10 +56,8 @@ func (l *lasting) fault(typ rota.JobType, r *Rules) Unfit {
 		return AttestationExpired
 	case l.stake < r.MinStake:
 		return StakeTooLow
-	case l.cooling:
-		return CoolingDown
 	}
-	if why := l.barring(typ); why != Fit {
+	if why := l.barring(typ, r); why != Fit {
 		return why
 	}
 	if l.health < r.MinHealth {
@@ -68,8 +66,9 @@ func (l *lasting) fault(typ rota.JobType, r *Rules) Unfit {
 	return Fit
 }
 
-// barring says why the worker gets none of a type, Fit if it does.
-func (l *lasting) barring(typ rota.JobType) Unfit {
+// barring says why the worker gets none of a type of a queue's jobs, Fit if it does:
+// what a queue does not heed bars nothing there.
+func (l *lasting) barring(typ rota.JobType, r *Rules) Unfit {
 	if len(l.barred) == 0 {
 		return Fit
 	}
@@ -78,7 +77,7 @@ func (l *lasting) barring(typ rota.JobType) Unfit {
 	})
 	why := Fit
 	for ; at < len(l.barred) && l.barred[at].Type == typ; at++ {
-		if w := l.barred[at].Why; why == Fit || w < why {
+		if w := l.barred[at].Why; r.heeds(w) && (why == Fit || w < why) {
 			why = w
 		}
 	}
@@ -101,8 +100,8 @@ func (s *Supply) Standing(id rota.WorkerID) (w WorkerStanding) {
 	spec, l := s.specs[slot], &s.lasting[slot]
 	w.WorkerEntry = WorkerEntry{Spec: spec, Active: l.active, Open: s.open[slot],
 		CPUTaken: spec.CPUMilli - s.cpuFree[slot], MemoryTaken: spec.MemoryBytes - s.memFree[slot],
-		Received: s.received[slot], Stake: l.stake, Health: l.health, Attested: l.attested, Cooling: l.cooling,
-		Barred: l.barred, Units: slices.Clone(s.units[slot]), Executed: slices.Clone(s.executed.of(slot))}
+		Received: s.received[slot], Stake: l.stake, Health: l.health, Attested: l.attested, Barred: l.barred,
+		Units: slices.Clone(s.units[slot]), Executed: slices.Clone(s.executed.of(slot))}
 	w.Endless, w.Held = s.endless[slot], s.held.has(int(slot))
 	return w
 }
@@ -112,6 +111,6 @@ func (s *Supply) Standing(id rota.WorkerID) (w WorkerStanding) {
 func (w *WorkerStanding) Equal(o *WorkerStanding) bool {
 	return w.Spec == o.Spec && w.Active == o.Active && w.Open == o.Open && w.CPUTaken == o.CPUTaken &&
 		w.MemoryTaken == o.MemoryTaken && w.Received == o.Received && w.Stake == o.Stake && w.Health == o.Health &&
-		w.Attested == o.Attested && w.Cooling == o.Cooling && w.Endless == o.Endless && w.Held == o.Held &&
+		w.Attested == o.Attested && w.Endless == o.Endless && w.Held == o.Held &&
 		slices.Equal(w.Barred, o.Barred) && sameUnits(w.Units, o.Units) && slices.Equal(w.Executed, o.Executed)
 }

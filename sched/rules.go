@@ -24,12 +24,22 @@ type Rules struct {
 	MinStake  int64
 	// RequireAttestation asks for an attestation that has not expired.
 	RequireAttestation bool
+	// Cools and Denies say that the queue heeds types that a worker cools down for,
+	// and types that it was denied (SPEC §16.1).
+	Cools  bool
+	Denies bool
+}
+
+// heeds says whether a reason to bar a type counts in the queue.
+func (r *Rules) heeds(why Unfit) bool {
+	return why == CoolingDown && r.Cools || why == TypeDenylisted && r.Denies
 }
 
 // RulesOf reads the rules from a queue's policy.
 func RulesOf(p *rota.QueuePolicy) Rules {
 	return Rules{LeasesMax: p.LeasesMaxPerWorker, PrefetchMax: p.PrefetchMax, UnitsMax: p.UnitsPerPeriod,
-		MinHealth: p.MinHealth, MinStake: p.MinStake, RequireAttestation: p.RequireAttestation}
+		MinHealth: p.MinHealth, MinStake: p.MinStake, RequireAttestation: p.RequireAttestation,
+		Cools: p.CoolAfter > 0, Denies: p.DenyMs > 0}
 }
 
 // untold are the rules of a queue that nobody told any.
@@ -51,11 +61,12 @@ func (s *Supply) SetRules(q rota.QueueName, r Rules) {
 		s.countUnits(q, queue)
 	}
 	queue.capacity = 0
+	barred := old.Cools != r.Cools || old.Denies != r.Denies
 	for i, w := range queue.workers {
 		for ; w != 0; w &= w - 1 {
 			slot := int32(i<<6 + bits.TrailingZeros64(w))
 			queue.capacity += queue.share(s.specs[slot])
-			s.review(q, slot, false)
+			s.review(q, slot, barred)
 		}
 	}
 }
@@ -78,7 +89,7 @@ func (s *Supply) Capacity(q rota.QueueName) int64 {
 func (s *Supply) serve(q rota.QueueName, slot int32) { s.review(q, slot, false) }
 
 // review brings one of a worker's queues, and the classes there, up to date with
-// its standing. barred says that the types changed that it gets none of.
+// its standing. barred says that the types changed that it gets none of there.
 func (s *Supply) review(q rota.QueueName, slot int32, barred bool) {
 	queue, at := s.queue(q), int(slot)
 	l := &s.lasting[slot]
@@ -102,7 +113,7 @@ func (s *Supply) review(q rota.QueueName, slot int32, barred bool) {
 			k.fits.clear(at)
 		case was && len(l.barred) == 0 && k.fits.has(at): // It was not barred and is not.
 		default:
-			bars := len(l.barred) > 0 && l.barring(k.requirements.Type) != Fit
+			bars := len(l.barred) > 0 && l.barring(k.requirements.Type, &queue.rules) != Fit
 			k.fits.put(at, !bars && k.requirements.misfit(s.specs[slot]) == Fit)
 		}
 	}

@@ -14,7 +14,7 @@ func TestStandingFits(t *testing.T) {
 	t.Parallel()
 	spec := rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 2, Prefetch: 3,
 		Limits: map[string]int64{"depth": 4}}
-	strict := Rules{LeasesMax: 4, PrefetchMax: 1, UnitsMax: 10, MinHealth: 300, MinStake: 50, RequireAttestation: true}
+	strict := Rules{LeasesMax: 4, PrefetchMax: 1, UnitsMax: 10, MinHealth: 300, MinStake: 50, RequireAttestation: true, Cools: true, Denies: true}
 	barred := func(why Unfit, more ...BarredType) func(*WorkerEntry) {
 		return func(w *WorkerEntry) { w.Barred = append([]BarredType{{"echo", why}}, more...) }
 	}
@@ -33,7 +33,6 @@ func TestStandingFits(t *testing.T) {
 		{"never attested", func(w *WorkerEntry) { w.Attested = AttestedNever }, plain, AttestationMissing, false},
 		{"no longer attested", func(w *WorkerEntry) { w.Attested = AttestedExpired }, plain, AttestationExpired, false},
 		{"too little stake left", func(w *WorkerEntry) { w.Stake = 49 }, plain, StakeTooLow, false},
-		{"cooling", func(w *WorkerEntry) { w.Cooling = true }, plain, CoolingDown, false},
 		{"cooling for the type", barred(CoolingDown), plain, CoolingDown, false},
 		{"denied the type", barred(TypeDenylisted), plain, TypeDenylisted, false},
 		{"both", barred(TypeDenylisted, BarredType{"echo", CoolingDown}), plain, CoolingDown, false},

@@ -12,7 +12,6 @@ import (
 type naiveStanding struct {
 	attested      Attested
 	stake, health int64
-	cooling       bool
 	barred        []BarredType
 	units, other  int64 // used of queue q, and of another
 	executed      []rota.JobType
@@ -34,9 +33,7 @@ func someStanding(t *dice) naiveStanding {
 		s.stake = int64(t.between(0, 2))
 	case 2:
 		s.attested = Attested(t.between(0, 2))
-	case 3:
-		s.cooling = true
-	case 4, 5:
+	case 3, 4, 5:
 		for _, typ := range subset(t, someTypes) {
 			s.barred = append(s.barred, BarredType{typ, pick(t, []Unfit{CoolingDown, TypeDenylisted})})
 		}
@@ -58,7 +55,7 @@ func someLimits(t *dice) map[string]int64 {
 func (w *naiveWorker) entry() WorkerEntry {
 	e := WorkerEntry{Spec: w.spec, Active: w.active, Open: int32(w.open), CPUTaken: w.spec.CPUMilli - w.cpu,
 		MemoryTaken: w.spec.MemoryBytes - w.mem, Received: w.received, Stake: w.stake, Health: w.health,
-		Attested: w.attested, Cooling: w.cooling, Barred: w.barred, Executed: w.executed}
+		Attested: w.attested, Barred: w.barred, Executed: w.executed}
 	if w.other > 0 {
 		e.Units = append(e.Units, rota.UnitsUsed{Queue: "a", Used: w.other})
 	}
@@ -91,8 +88,8 @@ func (w *naiveWorker) faults(r *Requirements, p *rota.QueuePolicy) (failed []str
 		{"ATTESTATION_MISSING", p.RequireAttestation && w.attested == AttestedNever},
 		{"ATTESTATION_EXPIRED", p.RequireAttestation && w.attested == AttestedExpired},
 		{"STAKE_TOO_LOW", w.stake < p.MinStake},
-		{"COOLING_DOWN", w.cooling || has(CoolingDown)},
-		{"TYPE_DENYLISTED", has(TypeDenylisted)},
+		{"COOLING_DOWN", p.CoolAfter > 0 && has(CoolingDown)},
+		{"TYPE_DENYLISTED", p.DenyMs > 0 && has(TypeDenylisted)},
 		{"HEALTH_TOO_LOW", w.health < p.MinHealth},
 		{"NOT_SERVING_THE_QUEUE", !slices.Contains(w.spec.Queues, r.Queue)},
 		{"NOT_THE_PINNED_WORKER", r.Worker != "" && r.Worker != w.spec.ID},
@@ -225,6 +222,7 @@ func (w *world) setRules(t *dice) {
 	p.UnitsPerPeriod = pick(t, []int64{0, 0, 2, 5, 8})
 	p.MinHealth, p.MinStake = pick(t, []int64{0, 300}), pick(t, []int64{0, 0, 1, 2})
 	p.RequireAttestation = t.between(0, 3) == 0
+	p.CoolAfter, p.DenyMs = int64(t.between(0, 2)), int64(t.between(0, 2))
 	w.supply.SetRules("q", RulesOf(p))
 	w.reviewHolds()
 }

@@ -110,10 +110,9 @@ type WorkerEntry struct {
 	Health int64
 	// Attested says whether it has an attestation that holds.
 	Attested Attested
-	// Cooling says that it cools down for all types; Barred are the types that it
-	// gets none of, sorted. The list never changes once given.
-	Cooling bool
-	Barred  []BarredType
+	// Barred are the types that it gets none of in queues that heed it, sorted. The
+	// list never changes once given.
+	Barred []BarredType
 	// Units are what it used in the present period, sorted by queue; Executed the
 	// types that it completed. Neither list changes once given.
 	Units    []rota.UnitsUsed
@@ -138,7 +137,7 @@ func (s *Supply) Put(w WorkerEntry) {
 	}
 	old, was := s.specs[slot], s.lasting[slot]
 	s.specs[slot] = w.Spec
-	now := lasting{repute{w.Active, w.Cooling, w.Attested, w.Stake, w.Health}, w.Barred}
+	now := lasting{repute{w.Active, w.Attested, w.Stake, w.Health}, w.Barred}
 	s.lasting[slot] = now
 	if now.active != was.active {
 		s.countActive(now.active)

@@ -93,13 +93,12 @@ func (s *Supply) faults(k *class, slot int32, note func(Unfit)) {
 			note(why)
 		}
 	}
-	barred := l.barring(r.Type)
 	is(!l.active, NotActive)
 	is(rules.RequireAttestation && l.attested == AttestedNever, AttestationMissing)
 	is(rules.RequireAttestation && l.attested == AttestedExpired, AttestationExpired)
 	is(l.stake < rules.MinStake, StakeTooLow)
-	is(l.cooling || barred == CoolingDown, CoolingDown)
-	is(barred == TypeDenylisted || slices.Contains(l.barred, BarredType{r.Type, TypeDenylisted}), TypeDenylisted)
+	is(rules.Cools && slices.Contains(l.barred, BarredType{r.Type, CoolingDown}), CoolingDown)
+	is(rules.Denies && slices.Contains(l.barred, BarredType{r.Type, TypeDenylisted}), TypeDenylisted)
 	is(l.health < rules.MinHealth, HealthTooLow)
 	for _, one := range [...]Requirements{{RegionsAllow: r.RegionsAllow, RegionsDeny: r.RegionsDeny}, {Requires: r.Requires},
 		{Limits: r.Limits}} {

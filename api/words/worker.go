@@ -32,8 +32,7 @@ func WorkerToWire(r *rota.Worker) *rotav1.Worker {
 		CpuMilliTaken: r.CPUMilliTaken, MemoryBytesTaken: r.MemoryTaken, Health: r.Health,
 		AssignedTotal: r.Assigned, CompletedTotal: r.Completed, FailedTotal: r.Failed,
 		Leases: each(r.Leases, LeaseToWire), Load: r.Load, Slashed: r.Slashed, InvalidProofs: r.InvalidProofs,
-		JailedUntilMs: int64(r.JailedUntil), CoolingUntilMs: int64(r.CoolingUntil),
-		AttestedUntilMs: int64(r.AttestedUntil), Cooling: each(r.Cooling, typeUntilToWire),
+		JailedUntilMs: int64(r.JailedUntil), AttestedUntilMs: int64(r.AttestedUntil), Cooling: each(r.Cooling, typeUntilToWire),
 		Denied: each(r.Denied, typeUntilToWire), Units: each(r.Units, unitsUsedToWire),
 	}
 }
@@ -46,12 +45,17 @@ func WorkerFromWire(w *rotav1.Worker) (rota.Worker, error) {
 		Open: w.GetOpenLeases(), CPUMilliTaken: w.GetCpuMilliTaken(), MemoryTaken: w.GetMemoryBytesTaken(),
 		Health: w.GetHealth(), Assigned: w.GetAssignedTotal(), Completed: w.GetCompletedTotal(),
 		Failed: w.GetFailedTotal(), Load: w.GetLoad(), Slashed: w.GetSlashed(), InvalidProofs: w.GetInvalidProofs(),
-		JailedUntil: rota.Clock(w.GetJailedUntilMs()), CoolingUntil: rota.Clock(w.GetCoolingUntilMs()),
-		AttestedUntil: rota.Date(w.GetAttestedUntilMs()), Cooling: each(w.GetCooling(), typeUntilFromWire),
-		Denied: each(w.GetDenied(), typeUntilFromWire), Units: each(w.GetUnits(), unitsUsedFromWire),
+		JailedUntil: rota.Clock(w.GetJailedUntilMs()), AttestedUntil: rota.Date(w.GetAttestedUntilMs()),
+		Units: each(w.GetUnits(), unitsUsedFromWire),
 	}
 	var err error
 	if r.Status, err = workerStatuses.value(w.GetStatus()); err != nil {
+		return r, err
+	}
+	if r.Cooling, err = typesUntilFromWire(w.GetCooling()); err != nil {
+		return r, err
+	}
+	if r.Denied, err = typesUntilFromWire(w.GetDenied()); err != nil {
 		return r, err
 	}
 	if len(w.GetLeases()) > 0 {
@@ -61,11 +65,19 @@ func WorkerFromWire(w *rotav1.Worker) (rota.Worker, error) {
 }
 
 func typeUntilToWire(t *rota.TypeUntil) *rotav1.TypeUntil {
-	return &rotav1.TypeUntil{Type: string(t.Type), UntilMs: int64(t.Until)}
+	return &rotav1.TypeUntil{Type: string(t.Type), UntilMs: int64(t.Until), Cause: reasons.text(t.Cause)}
 }
 
-func typeUntilFromWire(w **rotav1.TypeUntil) rota.TypeUntil {
-	return rota.TypeUntil{Type: rota.JobType((*w).GetType()), Until: rota.Clock((*w).GetUntilMs())}
+func typesUntilFromWire(list []*rotav1.TypeUntil) ([]rota.TypeUntil, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return tryEach(list, typeUntilFromWire)
+}
+
+func typeUntilFromWire(w *rotav1.TypeUntil) (rota.TypeUntil, error) {
+	cause, err := reasons.value(w.GetCause())
+	return rota.TypeUntil{Type: rota.JobType(w.GetType()), Until: rota.Clock(w.GetUntilMs()), Cause: cause}, err
 }
 
 func unitsUsedToWire(u *rota.UnitsUsed) *rotav1.UnitsUsed {

@@ -93,7 +93,7 @@ var tenantFlags = []struct{ flag, key, usage string }{
 	{"weight", "weight", "`weight` of its fair share, 1 or more"},
 	{"max-concurrent", "max_concurrent", "leases that it may have open over all queues, `N`; 0 is no limit"},
 	{"rate-limit-rps", "rate_limit_rps", "submissions a second over all queues, `N`; 0 is no limit, -1 leaves it to each queue"},
-	{"penalty", "penalty_ms", "`duration` that its lanes wait at least once it reached --max-concurrent"},
+	{"penalty", "penalty_ms", "`duration` that its lanes wait at least once it reached --max-concurrent; 0 waits for a lease that ends only"},
 }
 
 func (a *app) tenantSetCommand() *cobra.Command {

@@ -153,12 +153,12 @@ func standingFacts(w rota.Worker, now rota.Clock) []fact {
 	barred := func(list []rota.TypeUntil) string {
 		texts := make([]string, len(list))
 		for i, t := range list {
-			texts[i] = strings.TrimSpace(string(t.Type) + " " + stillFor(t.Until, now))
+			texts[i] = strings.Join(strings.Fields(string(t.Type)+" "+stillFor(t.Until, now)+" after "+t.Cause.String()), " ")
 		}
 		return strings.Join(texts, ", ")
 	}
 	facts := []fact{
-		{"load", w.Load}, {"jailed", stillFor(w.JailedUntil, now)}, {"cooling down", stillFor(w.CoolingUntil, now)},
+		{"load", w.Load}, {"jailed", stillFor(w.JailedUntil, now)},
 		{"types cooling down", barred(w.Cooling)}, {"types denied", barred(w.Denied)},
 		{"attested until", day(w.AttestedUntil)}, {"limits", limitsText(w.Limits)},
 	}

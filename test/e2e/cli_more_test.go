@@ -50,7 +50,7 @@ func cliWorker(t *testing.T, c *nodes) {
 	fields(t, "the worker", shown, "id", "queues", "slots", "prefetch", "region", "zone", "capabilities", "cpu_milli", "memory_bytes", "stake?",
 		"status", "session", "status_since_ms", "silent_since_ms?", "open_leases", "cpu_milli_taken?", "memory_bytes_taken?", "health",
 		"assigned_total", "completed_total", "failed_total", "leases?", "load", "limits?", "slashed?", "invalid_proofs?",
-		"jailed_until_ms?", "cooling_until_ms?", "attested_until_ms?", "cooling?", "denied?", "units?")
+		"jailed_until_ms?", "attested_until_ms?", "cooling?", "denied?", "units?")
 	if shown["status"] != "ACTIVE" || shown["region"] != "eu" || shown["slots"] != 4.0 || shown["memory_bytes"] != 1_000_000.0 {
 		t.Errorf("the worker is %v", shown)
 	}

@@ -81,7 +81,6 @@ func execExit(t *testing.T, c *nodes) {
 		t.Errorf("a job that always fails is %s after %+v", bad.State, bad.Attempts)
 	}
 	contains(t, "the job's error", bad.Error, "exit status 3", "the reason")
-	submit("ok").want(t, 0) // a third failure in a row would cool the worker down
 	signal := parse[rota.Job](t, submit("signal").want(t, 6))
 	contains(t, "the job's error", signal.Error, "killed")
 	submit("ok").want(t, 0)
@@ -89,9 +88,7 @@ func execExit(t *testing.T, c *nodes) {
 	if again.Attempt != 1 || len(again.Attempts) != 2 {
 		t.Errorf("a job that failed once is at attempt %d of %+v", again.Attempt, again.Attempts)
 	}
-	// A decline costs no attempt. Who declined cools down for the type: another worker
-	// takes the job.
-	c.worker(t, "--queues", "exits", "--slots", "4", "--exec", script)
+	// A decline costs no attempt: the job comes again a moment later, here to the same worker.
 	declined := decode[rota.Job](t, submit("decline"))
 	if strings.TrimSpace(string(declined.Output)) != "0" {
 		t.Errorf("a declined job came again as attempt %q", declined.Output)

@@ -148,7 +148,7 @@ func TestFastFailureTrap(t *testing.T) {
 	if yield := 2.0 / (crashes + 4); yield >= 0.1 || got.Weight != 0.1 {
 		t.Errorf("weight %v: the floor is to be seen", got.Weight)
 	}
-	w.leave() // who fails three times in a row cools down
+	w.leave()
 
 	// Any other type goes first, but one that crashes is never locked out.
 	submitAll(t, cl, policyJob("again", q, ofType("crash")), policyJob("sound", q, ofType("sound")))

@@ -136,7 +136,7 @@ func (l *life) undone() string {
 	workers, _, _ := s.node().Workers(ctx, rota.ReadOptions{Stale: true})
 	for _, w := range workers {
 		if w.Status != rota.WorkerRetired {
-			text = append(text, fmt.Sprintf("worker %s %s open %d cooling %d %v", w.ID, w.Status, w.Open, w.CoolingUntil, w.Cooling))
+			text = append(text, fmt.Sprintf("worker %s %s open %d cooling %v", w.ID, w.Status, w.Open, w.Cooling))
 		}
 	}
 	return strings.Join(text, "; ")

@@ -2143,9 +2143,11 @@ func (x *Attestation) GetSignature() []byte {
 }
 
 type TypeUntil struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	UntilMs       int64                  `protobuf:"varint,2,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Type    string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	UntilMs int64                  `protobuf:"varint,2,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
+	// PROVIDER_FAIL, DECLINED or LEASE_EXPIRED (SPEC §16.1).
+	Cause         string `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2192,6 +2194,13 @@ func (x *TypeUntil) GetUntilMs() int64 {
 		return x.UntilMs
 	}
 	return 0
+}
+
+func (x *TypeUntil) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
 }
 
 type UnitsUsed struct {
@@ -2270,11 +2279,10 @@ type Worker struct {
 	FailedTotal      uint64                 `protobuf:"varint,12,opt,name=failed_total,json=failedTotal,proto3" json:"failed_total,omitempty"`
 	Leases           []*Lease               `protobuf:"bytes,13,rep,name=leases,proto3" json:"leases,omitempty"`
 	// Idle, Busy or Overloaded (SPEC §6.3).
-	Load           string `protobuf:"bytes,14,opt,name=load,proto3" json:"load,omitempty"`
-	Slashed        int64  `protobuf:"varint,15,opt,name=slashed,proto3" json:"slashed,omitempty"`
-	InvalidProofs  int32  `protobuf:"varint,16,opt,name=invalid_proofs,json=invalidProofs,proto3" json:"invalid_proofs,omitempty"`
-	JailedUntilMs  int64  `protobuf:"varint,17,opt,name=jailed_until_ms,json=jailedUntilMs,proto3" json:"jailed_until_ms,omitempty"`
-	CoolingUntilMs int64  `protobuf:"varint,18,opt,name=cooling_until_ms,json=coolingUntilMs,proto3" json:"cooling_until_ms,omitempty"`
+	Load          string `protobuf:"bytes,14,opt,name=load,proto3" json:"load,omitempty"`
+	Slashed       int64  `protobuf:"varint,15,opt,name=slashed,proto3" json:"slashed,omitempty"`
+	InvalidProofs int32  `protobuf:"varint,16,opt,name=invalid_proofs,json=invalidProofs,proto3" json:"invalid_proofs,omitempty"`
+	JailedUntilMs int64  `protobuf:"varint,17,opt,name=jailed_until_ms,json=jailedUntilMs,proto3" json:"jailed_until_ms,omitempty"`
 	// Unix ms.
 	AttestedUntilMs int64        `protobuf:"varint,19,opt,name=attested_until_ms,json=attestedUntilMs,proto3" json:"attested_until_ms,omitempty"`
 	Cooling         []*TypeUntil `protobuf:"bytes,20,rep,name=cooling,proto3" json:"cooling,omitempty"`
@@ -2429,13 +2437,6 @@ func (x *Worker) GetInvalidProofs() int32 {
 func (x *Worker) GetJailedUntilMs() int64 {
 	if x != nil {
 		return x.JailedUntilMs
-	}
-	return 0
-}
-
-func (x *Worker) GetCoolingUntilMs() int64 {
-	if x != nil {
-		return x.CoolingUntilMs
 	}
 	return 0
 }
@@ -6422,14 +6423,15 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\n" +
 	"expires_ms\x18\x03 \x01(\x03R\texpiresMs\x12\x10\n" +
 	"\x03key\x18\x04 \x01(\fR\x03key\x12\x1c\n" +
-	"\tsignature\x18\x05 \x01(\fR\tsignature\":\n" +
+	"\tsignature\x18\x05 \x01(\fR\tsignature\"P\n" +
 	"\tTypeUntil\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x19\n" +
-	"\buntil_ms\x18\x02 \x01(\x03R\auntilMs\"P\n" +
+	"\buntil_ms\x18\x02 \x01(\x03R\auntilMs\x12\x14\n" +
+	"\x05cause\x18\x03 \x01(\tR\x05cause\"P\n" +
 	"\tUnitsUsed\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x19\n" +
 	"\bsince_ms\x18\x02 \x01(\x03R\asinceMs\x12\x12\n" +
-	"\x04used\x18\x03 \x01(\x03R\x04used\"\xb4\x06\n" +
+	"\x04used\x18\x03 \x01(\x03R\x04used\"\x8a\x06\n" +
 	"\x06Worker\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.rota.v1.WorkerSpecR\x04spec\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
@@ -6449,8 +6451,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04load\x18\x0e \x01(\tR\x04load\x12\x18\n" +
 	"\aslashed\x18\x0f \x01(\x03R\aslashed\x12%\n" +
 	"\x0einvalid_proofs\x18\x10 \x01(\x05R\rinvalidProofs\x12&\n" +
-	"\x0fjailed_until_ms\x18\x11 \x01(\x03R\rjailedUntilMs\x12(\n" +
-	"\x10cooling_until_ms\x18\x12 \x01(\x03R\x0ecoolingUntilMs\x12*\n" +
+	"\x0fjailed_until_ms\x18\x11 \x01(\x03R\rjailedUntilMs\x12*\n" +
 	"\x11attested_until_ms\x18\x13 \x01(\x03R\x0fattestedUntilMs\x12,\n" +
 	"\acooling\x18\x14 \x03(\v2\x12.rota.v1.TypeUntilR\acooling\x12*\n" +
 	"\x06denied\x18\x15 \x03(\v2\x12.rota.v1.TypeUntilR\x06denied\x12(\n" +
