@@ -161,6 +161,14 @@ func (b *book) tick() (at time.Duration) {
 	}
 	b.startMore(now)
 	for _, l := range b.leases {
+		if l.phase == reporting && b.draining {
+			if give := b.giveUpAt(l); now < give {
+				at = min(at, give)
+			} else {
+				b.giveUp(l)
+			}
+			continue
+		}
 		if l.phase == reporting || l.lost != nil || !b.point.known || b.expired(l, now) {
 			continue
 		}

@@ -95,10 +95,14 @@ type book struct {
 	beatSequence uint64
 
 	draining bool
-	stopping error // why handlers' contexts end; nil while they may go on
-	farewell bool  // say Bye once all is said
-	quiet    chan struct{}
-	isQuiet  bool
+	// drainedAt is when the drain began, untold the jobs whose outcomes were given up
+	// since.
+	drainedAt time.Duration
+	untold    []rota.JobID
+	stopping  error // why handlers' contexts end; nil while they may go on
+	farewell  bool  // say Bye once all is said
+	quiet     chan struct{}
+	isQuiet   bool
 
 	// nextTick is when the watch wakes next; watchKick wakes it sooner.
 	nextTick  time.Duration

@@ -24,6 +24,9 @@ type Observer struct {
 	// Reported: the cluster took the outcome, or refused it for good (Err). Verb is what it
 	// was: a lease that was lost after its handler had returned well is declined.
 	Reported func(HandlerEvent)
+	// GivenUp: a worker that stops could not tell the cluster an outcome before the lease
+	// was over by its view. Verb is what it was. The job may run again.
+	GivenUp func(HandlerEvent)
 	// Connected and Disconnected tell of the stream to a node.
 	Connected    func(ConnectionEvent)
 	Disconnected func(ConnectionEvent)
@@ -38,7 +41,7 @@ type HandlerEvent struct {
 	Attempt int32
 	// At is this process's own time, with its monotonic part.
 	At time.Time
-	// Verb is complete, fail or decline where an outcome is Reported, else zero.
+	// Verb is complete, fail or decline where an outcome is Reported or GivenUp, else zero.
 	Verb rota.LeaseVerb
 	Err  error
 }

@@ -17,9 +17,11 @@ const byeMost = 5 * time.Second
 // Run serves until ctx ends, then drains: it takes no new lease, gives back what
 // never started, lets handlers finish up to the drain timeout, says goodbye and
 // returns nil. Handlers that are still running then have their contexts ended
-// and their leases declined. Run returns an error when the cluster refuses the
-// worker, when its session is over, or when handlers did not return. It can be
-// called once.
+// and their leases declined. What the cluster cannot be told is given up once its
+// lease is over by the worker's view, 30 s after the last answered beat at the
+// latest: Run then returns an *UntoldError that names the jobs. Run also returns an
+// error when the cluster refuses the worker, when its session is over, or when
+// handlers did not return. It can be called once.
 func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Lock()
 	again := w.ran
@@ -79,7 +81,7 @@ func (w *Worker) finish(life context.Context, b *book, gone chan error) error {
 	defer timer.Stop()
 	select {
 	case <-b.quiet:
-		return w.bye(b, gone)
+		return w.leave(b, gone)
 	case err := <-gone:
 		gone <- nil
 		return w.over(b, err)
@@ -88,14 +90,22 @@ func (w *Worker) finish(life context.Context, b *book, gone chan error) error {
 	}
 	b.stopHandlers(ErrDrainTimeout)
 	if within(b.quiet, stopGrace) {
-		return w.bye(b, gone)
+		return w.leave(b, gone)
 	}
 	if n := b.still(); n > 0 {
 		return rota.Refusef(rota.Timeout, "worker",
 			"%d handlers did not return in time: their leases run out by silence", n)
 	}
-	return rota.Refusef(rota.Unavailable, "worker",
-		"the last outcomes could not be reported: their leases run out by silence")
+	return b.untoldJobs()
+}
+
+// leave ends a drain after which nothing is left to do: well, or with what could not be
+// told, and then there is nobody to say goodbye to.
+func (w *Worker) leave(b *book, gone chan error) error {
+	if err := b.untoldJobs(); err != nil {
+		return err
+	}
+	return w.bye(b, gone)
 }
 
 // bye retires the worker, if the cluster can be reached.

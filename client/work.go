@@ -189,7 +189,7 @@ func (b *book) progress(j *Job, percent int, note string) {
 func (b *book) beginDrain() (handlers int) {
 	b.mu.Lock()
 	defer b.unlock()
-	b.draining = true
+	b.draining, b.drainedAt = true, b.worker.now()
 	for _, l := range b.leases {
 		if l.phase == waiting {
 			b.decline(l, "the worker drains")
@@ -197,6 +197,7 @@ func (b *book) beginDrain() (handlers int) {
 	}
 	b.queue = nil
 	b.checkQuiet()
+	kick(b.watchKick)
 	return b.running
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -60,7 +61,8 @@ take 40 s. The exit code is the worker's, or 128 and the signal. A guard that is
 worker along, which gives back what runs. --guard=false does without; other systems have none.
 
 The first SIGTERM or SIGINT drains: nothing new is taken, what runs may finish. A second
-one ends what runs and gives it back.`,
+one ends what runs and gives it back. If the cluster cannot be reached, outcomes are given
+up once their leases are over, 30 s after it was last heard: the jobs are named, exit 1.`,
 		Example: `  rota worker run --queues etl --slots 4 --exec ./handle
   rota worker run --queues etl --exec 'sort -m "$ROTA_PARENTS"/*'`,
 		Args: cobra.NoArgs,
@@ -171,6 +173,9 @@ func (a *app) runWorker(ctx context.Context, f *workerFlags, spec rota.WorkerSpe
 		if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			err = nil // a drain is a proper end
 		}
+		if untold := (*client.UntoldError)(nil); errors.As(err, &untold) {
+			return &codedError{exitFailed, err}
+		}
 		if err == nil {
 			a.talk("worker %s is drained", w.ID())
 		}
@@ -200,6 +205,9 @@ func (a *app) secondSignal(ctx, hard context.Context, stop context.CancelFunc) {
 func (a *app) workerTalk() client.Observer {
 	return client.Observer{
 		Lost: func(e client.HandlerEvent) { a.talk("%v", e.Err) },
+		GivenUp: func(e client.HandlerEvent) {
+			a.talk("%s of job %s could not be told before its lease was over", strings.ToLower(e.Verb.String()), e.Job)
+		},
 		Connected: func(e client.ConnectionEvent) {
 			a.talk("connected to %s at %s", or(string(e.Node), "a node"), e.Address)
 		},

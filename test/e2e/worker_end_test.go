@@ -1,0 +1,36 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// TestWorkerWithoutACluster: a worker whose cluster is gone for good ends at SIGTERM, with
+// exit code 1 and the jobs whose outcomes nobody heard of.
+func TestWorkerWithoutACluster(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	may := filepath.Join(t.TempDir(), "may-end")
+	w := c.worker(t, "--queues", "default", "--slots", "4", "--exec", "while [ ! -e "+may+" ]; do sleep 0.1; done")
+	cl := c.dial(t)
+	for i := range 4 {
+		c.rota(t, "job", "submit", "--type", "x", "--id", fmt.Sprintf("untold-%d", i)).want(t, 0)
+	}
+	for i := range 4 {
+		c.awaitState(t, cl, fmt.Sprintf("untold-%d", i), 20*time.Second, rota.Running)
+	}
+	for _, n := range c.all {
+		n.kill()
+	}
+	writeFile(t, may, "")
+	w.signal(syscall.SIGTERM)
+	if code := w.end(t, 3*time.Minute); code != 1 {
+		t.Errorf("exit code %d, 1 is wanted", code)
+	}
+	contains(t, "the worker's last words", w.stderr.String(), "could not be told the outcome of 4 jobs", "untold-0, untold-1, untold-2, untold-3")
+}
