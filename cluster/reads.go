@@ -40,6 +40,9 @@ func (n *Node) fresh(ctx context.Context, opt rota.ReadOptions) (rota.ReadAt, er
 		if err != nil {
 			return rota.ReadAt{}, err
 		}
+		if planted.laggingRead() {
+			index = min(index, rota.Index(n.applied.Load()))
+		}
 		if err := n.waitApplied(ctx, index); err != nil {
 			return rota.ReadAt{}, err
 		}

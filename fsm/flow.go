@@ -144,7 +144,7 @@ func (f *flow) append(v *vertexRow) {
 // due says that a vertex of a workflow that is not ending stands in work.
 func (f *flow) due(r *workflowRow, v *vertexRow) bool {
 	return v.state == vertexBlocked &&
-		(f.waiting[v.number] == 0 || r.policy == rota.Continue && f.lost[v.number] > 0)
+		(f.waiting[v.number] == 0 || planted.childEarly(f, v.number) || r.policy == rota.Continue && f.lost[v.number] > 0)
 }
 
 // vertex gives a node's vertex by the id of its job; nil where there is none, or
@@ -223,7 +223,7 @@ func (m *Machine) settleFlows() {
 func (m *Machine) settleDue(f *flow, number uint32) {
 	j := m.makeJob(f, m.workflows.edit(f.id), number)
 	switch {
-	case f.waiting[number] > 0:
+	case f.waiting[number] > 0 && !planted.childEarly(f, number):
 		m.expel(j, rota.Cancelled, rota.ParentFailed)
 	case j.expireAbs != 0 && j.expireAbs <= m.head.clock: // it waited for too long, and is not leased any more
 		m.expel(j, rota.Expired, rota.TTLAbsolute)

@@ -12,12 +12,15 @@ type sound struct{}
 
 var planted plants
 
-func (sound) fencingOff() bool          { return false }
-func (sound) expiryWithoutEpoch() bool  { return false }
-func (sound) uncappedTick() bool        { return false }
-func (sound) dedupeNotInSnapshot() bool { return false }
-func (sound) crcOff() bool              { return false }
-func (sound) mapRange() bool            { return false }
+func (sound) fencingOff() bool              { return false }
+func (sound) expiryWithoutEpoch() bool      { return false }
+func (sound) uncappedTick() bool            { return false }
+func (sound) dedupeNotInSnapshot() bool     { return false }
+func (sound) crcOff() bool                  { return false }
+func (sound) mapRange() bool                { return false }
+func (sound) silenceForgotten() bool        { return false }
+func (sound) childEarly(*flow, uint32) bool { return false }
+func (sound) untold(rota.EventKind) bool    { return false }
 
 func (sound) anyDue(timerSet, int64) (timer, bool) { return timer{}, false }
 

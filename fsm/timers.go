@@ -83,7 +83,7 @@ func leaseDue(l *leaseRow, w *workerRow) rota.Clock {
 	switch {
 	case l.silentSince != 0:
 		due = min(due, l.silentSince+rota.SilenceEnds)
-	case w != nil && w.status == rota.WorkerUnreachable:
+	case w != nil && w.status == rota.WorkerUnreachable && !planted.silenceForgotten():
 		due = min(due, w.silentSince+rota.SilenceEnds)
 	}
 	return due

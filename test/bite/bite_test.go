@@ -43,8 +43,8 @@ func TestEveryPlantOfTheTreeIsPlanted(t *testing.T) {
 	if found := tags(t); !slices.Equal(found, named) {
 		t.Errorf("the tree has files for\n%v\nthe table names\n%v", found, named)
 	}
-	if len(named) != 12 {
-		t.Errorf("%d plants: twelve are promised", len(named))
+	if len(named) != 16 {
+		t.Errorf("%d plants: sixteen are promised", len(named))
 	}
 }
 
@@ -99,19 +99,19 @@ func declares(t *testing.T, file string, run *regexp.Regexp) bool {
 
 func TestRotate(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{1, 3, 5, 12, 99} {
+	for _, n := range []int{1, 3, 5, len(plants), 99} {
 		seen := map[string]int{}
-		for seed := range uint64(12) {
+		for seed := range uint64(len(plants)) {
 			chosen := rotate(plants, n, 1<<32+seed)
-			if len(chosen) != min(n, 12) {
+			if len(chosen) != min(n, len(plants)) {
 				t.Fatalf("%d of %d were chosen", len(chosen), n)
 			}
 			for _, p := range chosen {
 				seen[p.name]++
 			}
 		}
-		if len(seen) != 12 {
-			t.Errorf("of 12 seeds in a row by %d only %d plants had their turn", n, len(seen))
+		if len(seen) != len(plants) {
+			t.Errorf("of %d seeds in a row by %d only %d plants had their turn", len(plants), n, len(seen))
 		}
 	}
 	if _, err := choose("crc_off,none", 0, 0); err == nil {

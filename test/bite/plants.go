@@ -49,6 +49,13 @@ var plants = []plant{
 		{pkg: "cluster", run: "^(TestDamagedEntryEndsTheProcess|TestPreflightFindsFlips)$",
 			says: `passes, but entry \d+ is read as another|got <nil>`},
 		{pkg: "fsm", run: "^TestEnvelope$", says: `flipped and taken`}}},
+	{"lagging_read", []check{{pkg: "cluster", run: "^TestRead_onAFollowerThatLags$",
+		says: `the job that was answered before it is not applied there|the read is of index`}}},
+	{"silence_forgotten", []check{{pkg: "test/sim", run: "^TestH24",
+		says: `lease open: true, false is wanted`}}},
+	{"child_early", []check{{pkg: "fsm", run: "^TestWorkflowModel$", args: noFailFile,
+		says: `waits for \d+ parents|before its parent|I5: `}}},
+	{"event_untold", []check{{pkg: "fsm", run: "^TestEvents$", says: `retry is told as \{ID:0\.0\.0`}}},
 	{"same_id_rejoin", []check{{pkg: "cluster", run: "^TestNode_emptiedDirectoryOfAKnownIDIsRefused$",
 		says: `an emptied directory of a known id started`}}},
 }
