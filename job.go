@@ -84,9 +84,11 @@ type JobSpec struct {
 	TTLMs int64 `json:"ttl_ms,omitempty"`
 	// MaxRuntimeMs overrides the queue's max_runtime; 0 takes the queue's.
 	MaxRuntimeMs int64 `json:"max_runtime_ms,omitempty"`
-	// CPUMilli and MemoryBytes are taken from the worker while leased.
+	// CPUMilli, MemoryBytes and IOBytesPerS are taken from the worker while leased;
+	// IOBytesPerS is how much the work reads and writes in a second, on disk and network.
 	CPUMilli    int64 `json:"cpu_milli,omitempty"`
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	IOBytesPerS int64 `json:"io_bytes_per_s,omitempty"`
 	// Requires lists capabilities that the worker must have.
 	Requires []string `json:"requires,omitempty"`
 	// RegionsAllow (empty: all) and RegionsDeny filter workers by region.

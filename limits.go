@@ -35,10 +35,11 @@ const (
 	// MaxSlots and MaxPrefetch bound a worker; beyond them a typo is likelier.
 	MaxSlots    = 10_000
 	MaxPrefetch = 10_000
-	// MaxCPUMilli (a million cores) and MaxMemoryBytes (an exbibyte) keep sums
-	// of capacities far from overflow.
+	// MaxCPUMilli (a million cores), MaxMemoryBytes (an exbibyte) and MaxIOBytesPerS
+	// (a pebibyte a second) keep sums of capacities far from overflow.
 	MaxCPUMilli    = 1_000_000_000
 	MaxMemoryBytes = 1 << 60
+	MaxIOBytesPerS = 1 << 50
 	// MaxFee and MaxSizeBytes keep the market's 128-bit products exact.
 	MaxFee       = 1 << 60
 	MaxSizeBytes = 1 << 60

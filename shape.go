@@ -94,6 +94,7 @@ func (s *JobSpec) checkNumbers() error {
 		{"max_runtime_ms", s.MaxRuntimeMs, 0, maxMs},
 		{"cpu_milli", s.CPUMilli, 0, MaxCPUMilli},
 		{"memory_bytes", s.MemoryBytes, 0, MaxMemoryBytes},
+		{"io_bytes_per_s", s.IOBytesPerS, 0, MaxIOBytesPerS},
 		{"simulate_ms", s.SimulateMs, 0, maxMs},
 		{"units", s.Units, 0, 1 << 40},
 		{"expected_ms", s.ExpectedMs, 0, maxMs},
@@ -144,6 +145,7 @@ func (w *WorkerSpec) CheckShape() error {
 		{"prefetch", int64(w.Prefetch), 0, MaxPrefetch},
 		{"cpu_milli", w.CPUMilli, 0, MaxCPUMilli},
 		{"memory_bytes", w.MemoryBytes, 0, MaxMemoryBytes},
+		{"io_bytes_per_s", w.IOBytesPerS, 0, MaxIOBytesPerS},
 		{"stake", w.Stake, 0, MaxFee},
 	} {
 		if n.value < n.min || n.value > n.max {

@@ -13,9 +13,10 @@ type WorkerSpec struct {
 	Zone   string `json:"zone,omitempty"`
 	// Capabilities are matched against a job's Requires.
 	Capabilities []string `json:"capabilities,omitempty"`
-	// CPUMilli and MemoryBytes are what it has; 0 is none to give.
+	// CPUMilli, MemoryBytes and IOBytesPerS are what it has; 0 is none to give.
 	CPUMilli    int64 `json:"cpu_milli,omitempty"`
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	IOBytesPerS int64 `json:"io_bytes_per_s,omitempty"`
 	// Stake in millionths of a unit (SPEC §6.1).
 	Stake int64 `json:"stake,omitempty"`
 	// Limits are what it offers at most, by name, such as depth or width.
@@ -62,6 +63,7 @@ type Worker struct {
 	Open          int32 `json:"open_leases"`
 	CPUMilliTaken int64 `json:"cpu_milli_taken,omitempty"`
 	MemoryTaken   int64 `json:"memory_bytes_taken,omitempty"`
+	IOTaken       int64 `json:"io_bytes_per_s_taken,omitempty"`
 	// Health in permille at this moment (SPEC §6.2).
 	Health int32 `json:"health"`
 	// Load is Idle, Busy or Overloaded: shown, not stored (SPEC §6.3).

@@ -112,7 +112,7 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	h.tokens++
 	l := m.leases.fresh()
 	l.queue, l.tenant, l.domain, l.typ = j.spec.Queue, j.spec.Tenant, j.spec.Domain, j.spec.Type
-	l.cpu, l.memory, l.index = j.spec.CPUMilli, j.spec.MemoryBytes, m.at
+	l.cpu, l.memory, l.io, l.index = j.spec.CPUMilli, j.spec.MemoryBytes, j.spec.IOBytesPerS, m.at
 	l.ID = sched.LeaseID(j.spec.ID, worker, j.attempt, seed)
 	l.key = m.keys.keep(l.ID[:])
 	l.Token = rota.Token{Incarnation: h.incarnation, Counter: h.tokens}
@@ -130,6 +130,7 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	w.open++
 	w.cpu += l.cpu
 	w.memory += l.memory
+	w.io += l.io
 	w.assigned++
 	if why.Reasoning.Rule == rota.ByTurnOfTheOldest {
 		w.sinceTurn = sched.AfterTurn(w.sinceTurn, p.OldestEvery, w.spec.Slots+w.spec.Prefetch)
@@ -140,7 +141,7 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	m.timeWorker(w, old)
 	m.timeLease(l)
 	m.noteGoing(l)
-	m.registry.supply.Take(worker, l.cpu, l.memory)
+	m.registry.supply.Take(worker, l.takes())
 	m.registry.supply.Received(worker, w.sinceTurn)
 	m.countEndless(l, p, 1)
 	m.takeUnits(w, l, max(j.spec.Units, 1))

@@ -117,7 +117,7 @@ func (c *checker) leases() {
 		if j := m.jobs.get(l.Job); j == nil || j.lease != l.ID {
 			c.fault("I1: lease %s is open but job %s does not name it", l.ID, l.Job)
 		} else if j.spec.Queue != l.queue || j.spec.Tenant != l.tenant || j.attempt != l.Attempt ||
-			j.spec.CPUMilli != l.cpu || j.spec.MemoryBytes != l.memory {
+			j.spec.CPUMilli != l.cpu || j.spec.MemoryBytes != l.memory || j.spec.IOBytesPerS != l.io {
 			c.fault("I1: lease %s and its job %s tell different stories", l.ID, l.Job)
 		}
 		if other, had := c.tokens[l.Token]; had {
@@ -145,15 +145,15 @@ func (c *checker) leases() {
 func (c *checker) workers() {
 	m := c.m
 	m.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
-		var cpu, memory int64
+		var cpu, memory, io int64
 		for _, key := range w.openLeases() {
 			if l := m.leases.get(key); l != nil {
-				cpu, memory = cpu+l.cpu, memory+l.memory
+				cpu, memory, io = cpu+l.cpu, memory+l.memory, io+l.io
 			}
 		}
-		if int(w.open) != len(w.leases) || w.cpu != cpu || w.memory != memory {
-			c.fault("I3: worker %s counts %d leases, %d cpu, %d memory; its leases are %d, %d, %d", id, w.open, w.cpu, w.memory,
-				len(w.leases), cpu, memory)
+		if int(w.open) != len(w.leases) || w.cpu != cpu || w.memory != memory || w.io != io {
+			c.fault("I3: worker %s counts %d leases, %d cpu, %d memory, %d io; its leases are %d, %d, %d, %d", id, w.open, w.cpu,
+				w.memory, w.io, len(w.leases), cpu, memory, io)
 		}
 		if w.session == 0 || uint64(w.session) > m.head.sessions {
 			c.fault("I3: worker %s has session %d, the counter is at %d", id, w.session, m.head.sessions)
@@ -161,7 +161,7 @@ func (c *checker) workers() {
 		if !w.mayReturn() {
 			c.fault("I3: worker %s is %s and goes back to %s", id, w.status, w.before)
 		}
-		if w.cpu < 0 || w.memory < 0 || w.open < 0 {
+		if w.cpu < 0 || w.memory < 0 || w.io < 0 || w.open < 0 {
 			c.fault("I3: worker %s has taken less than nothing", id)
 		}
 		return true

@@ -19,9 +19,10 @@ func (m *Machine) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text strin
 	w.open--
 	w.cpu -= l.cpu
 	w.memory -= l.memory
+	w.io -= l.io
 	delete(w.leases, key)
 	m.timeWorker(w, old)
-	m.registry.supply.Give(l.Worker, l.cpu, l.memory)
+	m.registry.supply.Give(l.Worker, l.takes())
 	m.share(l.queue, l.tenant, -1)
 	m.countEndless(l, &m.queues.get(l.queue).policy, -1)
 	m.closeTenant(l)

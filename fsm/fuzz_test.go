@@ -188,6 +188,7 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			p := op.GetSubmit().Spec
 			p.Priority, p.Fee, p.SizeBytes, p.DelayMs = int32(d.number()), d.number(), d.number(), d.number()
 			p.NotBeforeMs, p.TtlMs, p.MaxRuntimeMs, p.CpuMilli, p.MemoryBytes = d.number(), d.number(), d.number(), d.number(), d.number()
+			p.IoBytesPerS = d.number()
 			p.Requires, p.Worker, p.Units = []string{d.text()}, d.text(), d.number()
 		} else if d.roll(2) == 0 {
 			op.GetSubmit().Spec.DelayMs, op.GetSubmit().Spec.TtlMs = int64(d.roll(3000)), int64(d.roll(250))*40

@@ -214,6 +214,8 @@ func specNumber(s *fsmpb.JobSpec, f field) bool {
 		s.ExpectedMs = v
 	case 27:
 		s.RetryOnInvalidProof = v != 0
+	case 30:
+		s.IoBytesPerS = v
 	default:
 		return false
 	}

@@ -55,7 +55,7 @@ func fullLease() *fsmpb.LeaseOp {
 
 func fullSpec() *rota.JobSpec {
 	return &rota.JobSpec{ID: "job", Queue: "q", Type: "t", Tenant: "x", Priority: -3, Fee: 1, SizeBytes: 2, Payload: []byte("payload"),
-		DelayMs: 3, NotBefore: 4, TTLMs: 5, MaxRuntimeMs: 6, CPUMilli: 7, MemoryBytes: 8, Requires: []string{"a", "b"},
+		DelayMs: 3, NotBefore: 4, TTLMs: 5, MaxRuntimeMs: 6, CPUMilli: 7, MemoryBytes: 8, IOBytesPerS: 12, Requires: []string{"a", "b"},
 		RegionsAllow: []string{"c"}, RegionsDeny: []string{"d"}, Zone: "z", Domain: "dom", Worker: "w", ExpectedDigest: []byte("e"),
 		SimulateMs: 9, Units: 10, ExpectedMs: 11, RetryOnInvalidProof: true, DataKeys: []string{"k1", "k2"}}
 }

@@ -25,11 +25,11 @@ type going struct {
 	started rota.Clock
 	token   uint64
 
-	lease       string
-	queue       rota.QueueName
-	cpu, memory int64
-	preempted   int32
-	revoked     bool
+	lease string
+	queue rota.QueueName
+	sched.Load
+	preempted int32
+	revoked   bool
 }
 
 func goingLess(a, b going) bool {
@@ -50,7 +50,7 @@ func newGoing() *btree.BTreeG[going] {
 // revoked.
 func goingOf(l *leaseRow, j *jobRow) (g going, ok bool) {
 	return going{worker: l.Worker, started: l.Started, token: l.Token.Counter, lease: l.key, queue: l.queue,
-			cpu: l.cpu, memory: l.memory, preempted: j.preempted, revoked: l.Revoked != rota.ReasonNone},
+			Load: l.takes(), preempted: j.preempted, revoked: l.Revoked != rota.ReasonNone},
 		l.Revoked != rota.ReasonNone || j.givesWay()
 }
 
@@ -73,14 +73,14 @@ func (m *Machine) mayPreempt(g *going) bool {
 
 // need is what a worker lacks of room for a job; nothing lacks at 0 or below.
 type need struct {
-	slots       int32
-	cpu, memory int64
+	slots int32
+	sched.Load
 }
 
-func (n need) met() bool { return n.slots <= 0 && n.cpu <= 0 && n.memory <= 0 }
+func (n need) met() bool { return n.slots <= 0 && n.CPU <= 0 && n.Memory <= 0 && n.IO <= 0 }
 
 // less is the need once a lease has ended.
-func (n need) less(g *going) need { return need{n.slots - 1, n.cpu - g.cpu, n.memory - g.memory} }
+func (n need) less(g *going) need { return need{n.slots - 1, n.Minus(g.Load)} }
 
 // preempt revokes leases of background jobs for a critical one, and holds their
 // worker for it (SPEC §7.9), outside the bound on holds. All is checked anew, and
@@ -131,11 +131,11 @@ func (m *Machine) unpreemptable(j *jobRow, worker rota.WorkerID, ids [][]byte) (
 	case !m.registry.supply.CouldFit(j.class, worker):
 		return nil, "NOT_ELIGIBLE"
 	}
-	slots, cpu, memory, ok := m.registry.supply.Lacks(j.class, worker)
+	slots, load, ok := m.registry.supply.Lacks(j.class, worker)
 	if !ok {
 		return nil, "NOT_ELIGIBLE"
 	}
-	lack := need{slots, cpu, memory}
+	lack := need{slots, load}
 	able := make(map[string]going)
 	m.registry.going.Ascend(going{worker: worker, started: 1 << 62}, func(g going) bool {
 		if g.worker != worker {

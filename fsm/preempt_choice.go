@@ -32,11 +32,11 @@ func comparePlans(a, b plan) int {
 // planFor chooses among a worker's leases that give way, the newest first: those
 // that are revoked already count as ended.
 func (p *preemption) planFor(class sched.ClassID, worker rota.WorkerID, leases []going) ([]going, bool) {
-	slots, cpu, memory, ok := p.draft.Lacks(class, worker)
+	slots, load, ok := p.draft.Lacks(class, worker)
 	if !ok {
 		return nil, false
 	}
-	lack := need{slots, cpu, memory}
+	lack := need{slots, load}
 	p.able = p.able[:0]
 	for i := range leases {
 		if g := &leases[i]; g.revoked {
@@ -70,7 +70,7 @@ func fewest(leases []going, lack need) ([]going, bool) {
 	}
 	for i := len(chosen) - 1; i >= 0; i-- {
 		g := &chosen[i]
-		if without := (need{lack.slots + 1, lack.cpu + g.cpu, lack.memory + g.memory}); without.met() {
+		if without := (need{lack.slots + 1, lack.Plus(g.Load)}); without.met() {
 			chosen, lack = slices.Delete(chosen, i, i+1), without
 		}
 	}
@@ -87,23 +87,21 @@ type choice struct {
 	leases []going
 	// sum and most are what the leases from a place on take together, and the most
 	// that one of them takes; looks counts the places looked at.
-	sum, most [maxPlanned + 1]need
+	sum, most [maxPlanned + 1]sched.Load
 	looks     int
 }
 
 func (c *choice) measure() {
 	for i := len(c.leases) - 1; i >= 0; i-- {
 		g := &c.leases[i]
-		c.sum[i] = need{0, c.sum[i+1].cpu + g.cpu, c.sum[i+1].memory + g.memory}
-		c.most[i] = need{0, max(c.most[i+1].cpu, g.cpu), max(c.most[i+1].memory, g.memory)}
+		c.sum[i] = c.sum[i+1].Plus(g.Load)
+		c.most[i] = c.most[i+1].Most(g.Load)
 	}
 }
 
 // hopeless says that no so many of the leases from a place on meet a need.
 func (c *choice) hopeless(from, size int, lack need) bool {
-	n := int64(max(size, 1))
-	return int64(lack.slots) > int64(size) || lack.cpu > c.sum[from].cpu || lack.memory > c.sum[from].memory ||
-		(lack.cpu+n-1)/n > c.most[from].cpu || (lack.memory+n-1)/n > c.most[from].memory
+	return int64(lack.slots) > int64(size) || !lack.Within(c.sum[from]) || !lack.Share(int64(max(size, 1))).Within(c.most[from])
 }
 
 // choose finds the first so many of the leases from a place on that meet a need

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
 )
 
 func TestPreemptionChooses(t *testing.T) {
@@ -54,6 +55,14 @@ func TestPreemptionChooses(t *testing.T) {
 		b.background("both", "w", cpuJob(1000), memory(1000))
 		b.submit("crit", priority(0), cpuJob(2000), memory(1000))
 		b.wantsRevoked("both", "cpu")
+	})
+	run("the_newest_that_make_room_for_io", func(b *bench) {
+		io := func(n int64) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.IOBytesPerS = n } }
+		b.worker("w", 9, func(w *rota.WorkerSpec) { w.IOBytesPerS = 2000 })
+		b.background("io", "w", io(2000))
+		b.background("none", "w")
+		b.submit("crit", priority(0), io(1))
+		b.wantsRevoked("io")
 	})
 	run("no_more_than_is_needed_beside_what_is_revoked_already", func(b *bench) {
 		b.worker("w", 2)
@@ -137,9 +146,9 @@ func TestFewest(t *testing.T) {
 	for range 2_000 {
 		leases := make([]going, chance.IntN(9))
 		for i := range leases {
-			leases[i] = going{cpu: chance.Int64N(4), memory: chance.Int64N(4)}
+			leases[i] = going{Load: sched.Load{CPU: chance.Int64N(4), Memory: chance.Int64N(4), IO: chance.Int64N(4)}}
 		}
-		lack := need{int32(chance.IntN(4)), chance.Int64N(10), chance.Int64N(10)}
+		lack := need{int32(chance.IntN(4)), sched.Load{CPU: chance.Int64N(10), Memory: chance.Int64N(10), IO: chance.Int64N(10)}}
 		got, ok := fewest(leases, lack)
 		want := -1
 		for set := range 1 << len(leases) {
@@ -159,13 +168,13 @@ func TestFewest(t *testing.T) {
 	}
 	many := make([]going, 40)
 	for i := range many {
-		many[i].cpu = 1
+		many[i].CPU = 1
 	}
-	many[30].cpu = 100
-	if got, ok := fewest(many, need{cpu: 100}); !ok || len(got) != 1 || got[0].cpu != 100 {
+	many[30].CPU = 100
+	if got, ok := fewest(many, need{Load: sched.Load{CPU: 100}}); !ok || len(got) != 1 || got[0].CPU != 100 {
 		t.Fatalf("%d leases of 40 (found: %v)", len(got), ok)
 	}
-	if _, ok := fewest(many, need{cpu: 1000}); ok {
+	if _, ok := fewest(many, need{Load: sched.Load{CPU: 1000}}); ok {
 		t.Fatal("found room that is not there")
 	}
 }
@@ -176,9 +185,10 @@ func TestFewestOfAHopelessWorkerIsCheap(t *testing.T) {
 	t.Parallel()
 	leases := make([]going, maxPlanned)
 	for i := range leases {
-		leases[i] = going{memory: 1 << 56}
+		leases[i] = going{Load: sched.Load{Memory: 1 << 56}}
 	}
-	for _, lack := range []need{{0, 1, 0}, {2, 1, 0}, {0, 0, maxPlanned<<56 + 1}, {maxPlanned + 1, 0, 0}} {
+	for _, lack := range []need{{0, sched.Load{CPU: 1}}, {2, sched.Load{CPU: 1}}, {0, sched.Load{IO: 1}},
+		{0, sched.Load{Memory: maxPlanned<<56 + 1}}, {maxPlanned + 1, sched.Load{}}} {
 		c := choice{leases: leases}
 		c.measure()
 		for size := range maxPlanned + 1 {
@@ -192,7 +202,7 @@ func TestFewestOfAHopelessWorkerIsCheap(t *testing.T) {
 	}
 	c := choice{leases: leases}
 	c.measure()
-	chosen, ok := c.choose(0, maxPlanned, need{0, 0, maxPlanned << 56})
+	chosen, ok := c.choose(0, maxPlanned, need{0, sched.Load{Memory: maxPlanned << 56}})
 	if !ok || len(chosen) != maxPlanned {
 		t.Fatalf("all %d leases make that room: %d do (found: %v)", maxPlanned, len(chosen), ok)
 	}

@@ -126,7 +126,7 @@ func (m *Machine) resume(w *workerRow, spec *rota.WorkerSpec) {
 
 func sameWorker(a, b *rota.WorkerSpec) bool {
 	return a.ID == b.ID && a.Slots == b.Slots && a.Prefetch == b.Prefetch && a.Region == b.Region && a.Zone == b.Zone &&
-		a.CPUMilli == b.CPUMilli && a.MemoryBytes == b.MemoryBytes && a.Stake == b.Stake &&
+		a.CPUMilli == b.CPUMilli && a.MemoryBytes == b.MemoryBytes && a.IOBytesPerS == b.IOBytesPerS && a.Stake == b.Stake &&
 		slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Capabilities, b.Capabilities) && maps.Equal(a.Limits, b.Limits)
 }
 

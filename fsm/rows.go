@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
 )
 
 // The tags of the tables: the first byte of what a row's hash is made of, and
@@ -42,6 +43,7 @@ func encodeSpec(e *encoder, s *keptSpec) {
 	e.int(s.MaxRuntimeMs)
 	e.int(s.CPUMilli)
 	e.int(s.MemoryBytes)
+	e.int(s.IOBytesPerS)
 	e.strs(s.Requires)
 	e.strs(s.RegionsAllow)
 	e.strs(s.RegionsDeny)
@@ -107,6 +109,7 @@ func decodeSpec(d *decoder) *keptSpec {
 	s.MaxRuntimeMs = d.int()
 	s.CPUMilli = d.int()
 	s.MemoryBytes = d.int()
+	s.IOBytesPerS = d.int()
 	s.Requires = d.strs()
 	s.RegionsAllow = d.strs()
 	s.RegionsDeny = d.strs()
@@ -195,10 +198,10 @@ type leaseRow struct {
 	rota.Lease
 	queue  rota.QueueName
 	tenant rota.TenantID
-	// cpu and memory are what it takes from its worker; domain and typ are its job's.
-	cpu, memory int64
-	domain      string
-	typ         rota.JobType
+	// cpu, memory and io are what it takes from its worker; domain and typ are its job's.
+	cpu, memory, io int64
+	domain          string
+	typ             rota.JobType
 	// endsBy is when the attempt times out: start + max_runtime; 0 for never.
 	endsBy rota.Clock
 	// silentSince is the last sign that its session can have given, once a
@@ -243,12 +246,16 @@ func (r *leaseRow) canonical(e *encoder) {
 	e.str(string(r.tenant))
 	e.int(r.cpu)
 	e.int(r.memory)
+	e.int(r.io)
 	e.str(r.domain)
 	e.str(string(r.typ))
 	e.int(int64(r.endsBy))
 	e.int(int64(r.silentSince))
 	e.uint(uint64(r.index))
 }
+
+// takes is what the lease takes of its worker.
+func (r *leaseRow) takes() sched.Load { return sched.Load{CPU: r.cpu, Memory: r.memory, IO: r.io} }
 
 func decodeLease(d *decoder) *leaseRow {
 	r := &leaseRow{}
@@ -272,6 +279,7 @@ func decodeLease(d *decoder) *leaseRow {
 	r.tenant = rota.TenantID(d.str())
 	r.cpu = d.int()
 	r.memory = d.int()
+	r.io = d.int()
 	r.domain = d.str()
 	r.typ = rota.JobType(d.str())
 	r.endsBy = rota.Clock(d.int())

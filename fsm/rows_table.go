@@ -24,9 +24,9 @@ type workerRow struct {
 	since   rota.Clock
 	// silentSince is the clock of the last sign; only while UNREACHABLE.
 	silentSince rota.Clock
-	// open, cpu and memory are what its leases take. Invariants I3, I4.
-	open        int32
-	cpu, memory int64
+	// open, cpu, memory and io are what its leases take. Invariants I3, I4.
+	open            int32
+	cpu, memory, io int64
 	// health is permille at healthAt; it grows by 1 a second since (SPEC §6.2).
 	health   int32
 	healthAt rota.Clock
@@ -81,6 +81,7 @@ func (r *workerRow) canonical(e *encoder) {
 	e.strs(s.Capabilities)
 	e.int(s.CPUMilli)
 	e.int(s.MemoryBytes)
+	e.int(s.IOBytesPerS)
 	e.int(s.Stake)
 	encodeLimits(e, s.Limits)
 	e.b = append(e.b, r.secretHash[:]...)
@@ -92,6 +93,7 @@ func (r *workerRow) canonical(e *encoder) {
 	e.int(int64(r.open))
 	e.int(r.cpu)
 	e.int(r.memory)
+	e.int(r.io)
 	e.int(int64(r.health))
 	e.int(int64(r.healthAt))
 	e.int(r.slashed)
@@ -152,6 +154,7 @@ func decodeWorker(d *decoder) *workerRow {
 	s.Capabilities = d.strs()
 	s.CPUMilli = d.int()
 	s.MemoryBytes = d.int()
+	s.IOBytesPerS = d.int()
 	s.Stake = d.int()
 	s.Limits = decodeLimits(d)
 	r := &workerRow{spec: s, leases: make(map[string]struct{})}
@@ -164,6 +167,7 @@ func decodeWorker(d *decoder) *workerRow {
 	r.open = int32(d.int())
 	r.cpu = d.int()
 	r.memory = d.int()
+	r.io = d.int()
 	r.health = int32(d.int())
 	r.healthAt = rota.Clock(d.int())
 	r.slashed = d.int()

@@ -77,7 +77,7 @@ func restOf(s *rota.JobSpec) *rota.JobSpec {
 func place(s *rota.JobSpec) uint64 {
 	h := xxh3.HashString(string(s.Tenant))
 	for _, v := range [...]uint64{xxh3.HashString(string(s.Type)), xxh3.HashString(string(s.Queue)), uint64(s.Priority),
-		uint64(s.Fee), uint64(s.CPUMilli), uint64(s.MemoryBytes), uint64(s.Units)} {
+		uint64(s.Fee), uint64(s.CPUMilli), uint64(s.MemoryBytes), uint64(s.IOBytesPerS), uint64(s.Units)} {
 		h = (h ^ v) * 0x9e3779b97f4a7c15
 	}
 	return h >> 54 % specsShared
@@ -94,7 +94,7 @@ func (s *keptSpec) words() rota.JobSpec {
 func saysAlike(a, b *rota.JobSpec) bool {
 	return a.Tenant == b.Tenant && a.Type == b.Type && a.Queue == b.Queue && a.Priority == b.Priority &&
 		a.Fee == b.Fee && a.SizeBytes == b.SizeBytes && a.DelayMs == b.DelayMs && a.NotBefore == b.NotBefore &&
-		a.TTLMs == b.TTLMs && a.MaxRuntimeMs == b.MaxRuntimeMs && a.CPUMilli == b.CPUMilli && a.MemoryBytes == b.MemoryBytes &&
+		a.TTLMs == b.TTLMs && a.MaxRuntimeMs == b.MaxRuntimeMs && a.CPUMilli == b.CPUMilli && a.MemoryBytes == b.MemoryBytes && a.IOBytesPerS == b.IOBytesPerS &&
 		a.Zone == b.Zone && a.Domain == b.Domain && a.Worker == b.Worker && a.SimulateMs == b.SimulateMs && a.Units == b.Units &&
 		a.ExpectedMs == b.ExpectedMs && a.RetryOnInvalidProof == b.RetryOnInvalidProof &&
 		slices.Equal(a.Requires, b.Requires) && slices.Equal(a.RegionsAllow, b.RegionsAllow) &&

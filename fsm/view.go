@@ -93,7 +93,7 @@ func (m *Machine) Workers() []rota.Worker {
 
 func (m *Machine) workerWordsOf(r *workerRow) rota.Worker {
 	w := rota.Worker{WorkerSpec: *r.spec, Status: r.status, Session: r.session, StatusSince: r.since,
-		SilentSince: r.silentSince, Open: r.open, CPUMilliTaken: r.cpu, MemoryTaken: r.memory,
+		SilentSince: r.silentSince, Open: r.open, CPUMilliTaken: r.cpu, MemoryTaken: r.memory, IOTaken: r.io,
 		Assigned: r.assigned, Completed: r.completed, Failed: r.failed}
 	m.standingWords(&w, r)
 	return w

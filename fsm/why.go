@@ -244,6 +244,8 @@ func (m *Machine) ruleDetail(j *jobRow, why sched.Unfit) string {
 		return fmt.Sprintf("needs %d millicores", s.CPUMilli)
 	case sched.MemoryFull:
 		return fmt.Sprintf("needs %d bytes of memory", s.MemoryBytes)
+	case sched.IOFull:
+		return fmt.Sprintf("needs %d bytes of I/O a second", s.IOBytesPerS)
 	case sched.LimitExceeded:
 		return "needs " + limitsText(s.Limits)
 	case sched.HealthTooLow:
@@ -294,6 +296,7 @@ var remedies = map[string]string{
 	"UNITS_EXHAUSTED":       "the units' period ends",
 	"CPU_FULL":              "a worker that fits has enough cpu free",
 	"MEMORY_FULL":           "a worker that fits has enough memory free",
+	"IO_FULL":               "a worker that fits has enough I/O free",
 	"HELD_FOR_ANOTHER_JOB":  "the job that the worker is kept for is placed",
 	"NOT_ACTIVE":            "a worker becomes ACTIVE again",
 	"ATTESTATION_MISSING":   "a worker registers with an attestation (rota worker attest)",
@@ -320,6 +323,8 @@ func (m *Machine) remedy(j *jobRow, w rota.Why) string {
 		return fmt.Sprintf("a worker that fits otherwise registers with %d millicores or more", j.spec.CPUMilli)
 	case never && w.Reason == "MEMORY_FULL":
 		return fmt.Sprintf("a worker that fits otherwise registers with %d bytes of memory or more", j.spec.MemoryBytes)
+	case never && w.Reason == "IO_FULL":
+		return fmt.Sprintf("a worker that fits otherwise registers with %d bytes of I/O a second or more", j.spec.IOBytesPerS)
 	}
 	return remedies[w.Reason]
 }

@@ -16,7 +16,7 @@ func SpecOp(s *rota.JobSpec) *fsmpb.JobSpec {
 		Id: string(s.ID), Queue: string(s.Queue), Type: string(s.Type), Tenant: string(s.Tenant),
 		Priority: s.Priority, Fee: s.Fee, SizeBytes: s.SizeBytes, Payload: s.Payload,
 		DelayMs: s.DelayMs, NotBeforeMs: int64(s.NotBefore), TtlMs: s.TTLMs, MaxRuntimeMs: s.MaxRuntimeMs,
-		CpuMilli: s.CPUMilli, MemoryBytes: s.MemoryBytes,
+		CpuMilli: s.CPUMilli, MemoryBytes: s.MemoryBytes, IoBytesPerS: s.IOBytesPerS,
 		Requires: s.Requires, RegionsAllow: s.RegionsAllow, RegionsDeny: s.RegionsDeny,
 		Zone: s.Zone, Domain: s.Domain, Worker: string(s.Worker), ExpectedDigest: s.ExpectedDigest,
 		SimulateMs: s.SimulateMs, Units: s.Units, Limits: limitOps(s.Limits), ExpectedMs: s.ExpectedMs,
@@ -41,7 +41,8 @@ func readSpec(s *rota.JobSpec, p *fsmpb.JobSpec) {
 		Tenant: rota.TenantID(p.GetTenant()), Priority: p.GetPriority(), Fee: p.GetFee(), SizeBytes: p.GetSizeBytes(),
 		Payload: p.GetPayload(), DelayMs: p.GetDelayMs(), NotBefore: rota.Date(p.GetNotBeforeMs()), TTLMs: p.GetTtlMs(),
 		MaxRuntimeMs: p.GetMaxRuntimeMs(), CPUMilli: p.GetCpuMilli(), MemoryBytes: p.GetMemoryBytes(),
-		Requires: p.GetRequires(), RegionsAllow: p.GetRegionsAllow(), RegionsDeny: p.GetRegionsDeny(),
+		IOBytesPerS: p.GetIoBytesPerS(),
+		Requires:    p.GetRequires(), RegionsAllow: p.GetRegionsAllow(), RegionsDeny: p.GetRegionsDeny(),
 		Zone: p.GetZone(), Domain: p.GetDomain(), Worker: rota.WorkerID(p.GetWorker()),
 		ExpectedDigest: p.GetExpectedDigest(), SimulateMs: p.GetSimulateMs(), Units: p.GetUnits(),
 		Limits: limitWords(p.GetLimits()), ExpectedMs: p.GetExpectedMs(), RetryOnInvalidProof: p.GetRetryOnInvalidProof(),
@@ -58,7 +59,8 @@ func readSpec(s *rota.JobSpec, p *fsmpb.JobSpec) {
 // WorkerOp turns a worker's words into their persisted form.
 func WorkerOp(w *rota.WorkerSpec) *fsmpb.WorkerSpec {
 	p := &fsmpb.WorkerSpec{Id: string(w.ID), Slots: w.Slots, Prefetch: w.Prefetch, Region: w.Region, Zone: w.Zone,
-		Capabilities: w.Capabilities, CpuMilli: w.CPUMilli, MemoryBytes: w.MemoryBytes, Stake: w.Stake,
+		Capabilities: w.Capabilities, CpuMilli: w.CPUMilli, MemoryBytes: w.MemoryBytes, IoBytesPerS: w.IOBytesPerS,
+		Stake:  w.Stake,
 		Limits: limitOps(w.Limits)}
 	for _, q := range w.Queues {
 		p.Queues = append(p.Queues, string(q))
@@ -69,7 +71,7 @@ func WorkerOp(w *rota.WorkerSpec) *fsmpb.WorkerSpec {
 func workerWords(p *fsmpb.WorkerSpec) *rota.WorkerSpec {
 	w := &rota.WorkerSpec{ID: rota.WorkerID(p.GetId()), Slots: p.GetSlots(), Prefetch: p.GetPrefetch(),
 		Region: p.GetRegion(), Zone: p.GetZone(), Capabilities: p.GetCapabilities(), CPUMilli: p.GetCpuMilli(),
-		MemoryBytes: p.GetMemoryBytes(), Stake: p.GetStake(), Limits: limitWords(p.GetLimits())}
+		MemoryBytes: p.GetMemoryBytes(), IOBytesPerS: p.GetIoBytesPerS(), Stake: p.GetStake(), Limits: limitWords(p.GetLimits())}
 	for _, q := range p.GetQueues() {
 		w.Queues = append(w.Queues, rota.QueueName(q))
 	}

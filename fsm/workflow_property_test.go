@@ -96,6 +96,7 @@ func (s *schedulers) randomDAG() *dag {
 	for i := range n {
 		node := rota.NodeSpec{ID: fmt.Sprint("n", i), JobSpec: rota.NewJobSpec(rota.JobType(s.one("type", "a", "b", "c")), nil)}
 		node.CPUMilli, node.MemoryBytes = int64(s.draw("cpu", 3))*1000, int64(s.draw("memory", 3))
+		node.IOBytesPerS = int64(s.draw("io", 3))
 		node.Zone = s.one("zone", "", "east", "west")
 		if s.draw("capable", 4) == 0 {
 			node.Requires = []string{"gpu"}
@@ -122,6 +123,7 @@ func (s *schedulers) randomDAG() *dag {
 func (s *schedulers) addWorker(i int) {
 	s.worker(fmt.Sprint("w", i), int32(1+s.draw("slots", 3)), func(w *rota.WorkerSpec) {
 		w.CPUMilli, w.MemoryBytes = 2000+int64(s.draw("worker cpu", 3))*1000, 2+int64(s.draw("worker memory", 3))
+		w.IOBytesPerS = 2 + int64(s.draw("worker io", 3))
 		w.Zone, w.Prefetch = s.one("worker zone", "", "east", "west"), int32(s.draw("worker prefetch", 2))
 		if i == 0 || s.draw("worker gpu", 2) == 0 {
 			w.Capabilities = []string{"gpu"}
@@ -180,7 +182,7 @@ func (s *schedulers) heed(events []rota.Event) {
 			}
 			w := s.workers.get(e.Worker)
 			if w.open > w.spec.Slots+w.spec.Prefetch || a.Spec.CPUMilli > 0 && w.cpu > w.spec.CPUMilli ||
-				a.Spec.MemoryBytes > 0 && w.memory > w.spec.MemoryBytes ||
+				a.Spec.MemoryBytes > 0 && w.memory > w.spec.MemoryBytes || a.Spec.IOBytesPerS > 0 && w.io > w.spec.IOBytesPerS ||
 				len(a.Spec.Requires) > 0 && len(w.spec.Capabilities) == 0 {
 				s.t.Fatalf("%s was assigned to worker %s beyond what it has", e.Job, e.Worker)
 			}

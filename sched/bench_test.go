@@ -164,8 +164,8 @@ func BenchmarkSupply(b *testing.B) {
 	s, _, _, _ := scene{jobs: 1, tenants: 1, classes: 10_000, batch: 1}.build(b)
 	b.Run("take give", func(b *testing.B) {
 		for b.Loop() {
-			s.Take("worker-0500", 1, 1)
-			s.Give("worker-0500", 1, 1)
+			s.Take("worker-0500", Load{1, 1, 1})
+			s.Give("worker-0500", Load{1, 1, 1})
 		}
 	})
 	b.Run("put with 10000 classes", func(b *testing.B) {

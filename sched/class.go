@@ -23,10 +23,11 @@ type Requirements struct {
 	Limits []Limit
 	// Worker pins to one worker; empty does not.
 	Worker rota.WorkerID
-	// CPUMilli and MemoryBytes are taken while leased; 0 needs none. Units are taken
+	// CPUMilli, MemoryBytes and IOBytesPerS are taken while leased; 0 needs none. Units are taken
 	// from the worker's units_per_period for good, at least 1.
 	CPUMilli    int64
 	MemoryBytes int64
+	IOBytesPerS int64
 	Units       int64
 }
 
@@ -57,6 +58,7 @@ func RequirementsOf(spec *rota.JobSpec) Requirements {
 		Worker:       spec.Worker,
 		CPUMilli:     spec.CPUMilli,
 		MemoryBytes:  spec.MemoryBytes,
+		IOBytesPerS:  spec.IOBytesPerS,
 		Units:        max(spec.Units, 1),
 		Limits:       sortedLimits(spec.Limits),
 	}
@@ -91,6 +93,7 @@ func (r *Requirements) Key() string {
 	key = appendPart(key, string(r.Worker))
 	key = binary.AppendUvarint(key, uint64(r.CPUMilli))
 	key = binary.AppendUvarint(key, uint64(r.MemoryBytes))
+	key = binary.AppendUvarint(key, uint64(r.IOBytesPerS))
 	key = binary.AppendUvarint(key, uint64(r.Units))
 	key = appendList(key, r.Requires)
 	key = appendList(key, r.RegionsAllow)
@@ -139,6 +142,8 @@ func (r *Requirements) misfit(spec *rota.WorkerSpec) Unfit {
 		return CPUFull
 	case r.MemoryBytes > 0 && spec.MemoryBytes < r.MemoryBytes:
 		return MemoryFull
+	case r.IOBytesPerS > 0 && spec.IOBytesPerS < r.IOBytesPerS:
+		return IOFull
 	}
 	return Fit
 }
@@ -146,7 +151,7 @@ func (r *Requirements) misfit(spec *rota.WorkerSpec) Unfit {
 // free says that every worker that serves its queue fits, standing aside.
 func (r *Requirements) free() bool {
 	return len(r.Requires)+len(r.RegionsAllow)+len(r.RegionsDeny)+len(r.Limits) == 0 && r.Worker == "" &&
-		r.CPUMilli <= 0 && r.MemoryBytes <= 0
+		r.CPUMilli <= 0 && r.MemoryBytes <= 0 && r.IOBytesPerS <= 0
 }
 
 // Unfit names the rule of SPEC §6.1 by which a worker may not take a job.
@@ -173,6 +178,7 @@ const (
 	UnitsExhausted
 	CPUFull
 	MemoryFull
+	IOFull
 	HeldForAnotherJob
 	TenantWindowFull // named by the state machine
 )
@@ -181,7 +187,7 @@ var unfitNames = [...]string{
 	"FIT", "NO_SUCH_WORKER", "NOT_ACTIVE", "ATTESTATION_MISSING", "ATTESTATION_EXPIRED", "STAKE_TOO_LOW",
 	"COOLING_DOWN", "TYPE_DENYLISTED", "HEALTH_TOO_LOW", "NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER",
 	"REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED", "NO_FREE_SLOT", "UNITS_EXHAUSTED", "CPU_FULL",
-	"MEMORY_FULL", "HELD_FOR_ANOTHER_JOB", "TENANT_WINDOW_FULL",
+	"MEMORY_FULL", "IO_FULL", "HELD_FOR_ANOTHER_JOB", "TENANT_WINDOW_FULL",
 }
 
 // String names the rule as SPEC §6.1 does.

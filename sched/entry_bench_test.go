@@ -38,7 +38,7 @@ func BenchmarkEntry(b *testing.B) {
 					s.Received(id, 19)
 				}
 				if c.full {
-					s.Take(id, 8000, 0)
+					s.Take(id, Load{CPU: 8000})
 				}
 			}
 			lot := Lot{Pending: pending, Policy: p}
@@ -48,7 +48,7 @@ func BenchmarkEntry(b *testing.B) {
 				e := d.eldest(lot, false, func(ClassID) bool { return true })
 				d.holders[e.item] = true
 				id := rota.WorkerID(fmt.Sprintf("worker-%04d", 3+7*i))
-				s.Take(id, 8000, 0) // no room yet
+				s.Take(id, Load{CPU: 8000}) // no room yet
 				s.Hold(id, true)
 				holds = append(holds, Hold{Item: e.item, Worker: id, Since: now, Lot: lot})
 			}

@@ -229,7 +229,7 @@ func (d *Draft) hasRoom(c ClassID) bool {
 
 // roomiest is the worker to hold for a class: of those that could ever fit it
 // and are not held, one whose leases are bounded before one whose are not, then
-// the most free cpu, the most free memory, the least id; -1 if there is none. One
+// the most free cpu, memory, I/O, the least id; -1 if there is none. One
 // that has not the units left is none of them: no end of a lease gives them back.
 func (d *Draft) roomiest(c ClassID) int32 {
 	best := int32(-1)
@@ -250,10 +250,8 @@ func (d *Draft) roomier(a, b int32) bool {
 	switch {
 	case (s.endless[a] > 0) != (s.endless[b] > 0):
 		return s.endless[b] > 0
-	case t.cpuFree[a] != t.cpuFree[b]:
-		return t.cpuFree[a] > t.cpuFree[b]
-	case t.memFree[a] != t.memFree[b]:
-		return t.memFree[a] > t.memFree[b]
+	case t.loadFree[a] != t.loadFree[b]:
+		return t.loadFree[a].compare(t.loadFree[b]) > 0
 	}
 	return s.specs[a].ID < s.specs[b].ID
 }

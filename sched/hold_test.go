@@ -66,7 +66,7 @@ func (n *naive) placeHeld(holds []Hold, class func(*Item) *Requirements) (out []
 		}
 		n.drop(h.Item)
 		n.left.spend(h.Item)
-		w.open, w.cpu, w.mem, w.held = w.open+1, w.cpu-r.CPUMilli, w.mem-r.MemoryBytes, false
+		w.open, w.cpu, w.mem, w.io, w.held = w.open+1, w.cpu-r.CPUMilli, w.mem-r.MemoryBytes, w.io-r.IOBytesPerS, false
 		w.use(r)
 		if n.shares != nil {
 			n.share(h.Item.Tenant).open++
@@ -108,7 +108,7 @@ func (n *naive) turns(holds []Hold, most int, class func(*Item) *Requirements) (
 				n.left.spend(it)
 				out = append(out, Pair{Item: it, Worker: w.spec.ID, Score: n.score(it),
 					Reasoning: rota.Reasoning{Rule: rota.ByTurnOfTheOldest}})
-				w.open, w.cpu, w.mem = w.open+1, w.cpu-r.CPUMilli, w.mem-r.MemoryBytes
+				w.open, w.cpu, w.mem, w.io = w.open+1, w.cpu-r.CPUMilli, w.mem-r.MemoryBytes, w.io-r.IOBytesPerS
 				w.use(r)
 				w.received = n.afterTurn(w, w.received)
 				if n.shares != nil {
@@ -150,7 +150,7 @@ func (n *naive) best(r *Requirements) *naiveWorker {
 	}
 	return slices.MinFunc(able, func(a, b *naiveWorker) int {
 		return cmp.Or(cmp.Compare(min(a.endless, 1), min(b.endless, 1)), cmp.Compare(b.cpu, a.cpu),
-			cmp.Compare(b.mem, a.mem), cmp.Compare(a.spec.ID, b.spec.ID))
+			cmp.Compare(b.mem, a.mem), cmp.Compare(b.io, a.io), cmp.Compare(a.spec.ID, b.spec.ID))
 	})
 }
 

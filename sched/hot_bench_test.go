@@ -48,7 +48,7 @@ func hots(b testing.TB) []hot {
 		{name: "AdaptiveScore", f: func() { sinkFloat = AdaptiveScore(stats, 2, 5_000, 1<<20) }},
 		{name: "Observe", f: func() { sinkStats = stats.Observe(1_000, true, 1_000) }},
 		{name: "CompareTurn", f: func() { sinkInt = int64(CompareTurn(7, 3, "a", 5, 2, "b")) }},
-		{name: "Take and Give", f: func() { ordered.Take(worker, 1_000, 1); ordered.Give(worker, 1_000, 1) }},
+		{name: "Take and Give", f: func() { ordered.Take(worker, Load{1_000, 1, 0}); ordered.Give(worker, Load{1_000, 1, 0}) }},
 		{name: "Fits", f: func() { sinkBool, _ = s.Fits(class, worker) }},
 		{name: "CouldFit", f: func() { sinkBool = s.CouldFit(class, worker) }},
 		{name: "EverFits", f: func() { sinkInt = int64(s.EverFits(class)) }},

@@ -26,7 +26,7 @@ func (s *Supply) Intern(r Requirements) ClassID {
 	}
 	queue := s.queue(r.Queue)
 	s.classes[c] = class{requirements: r, key: key, users: 1, at: len(queue.classes), queue: queue,
-		fits: s.fitting(&r, queue), need: need{r.CPUMilli, r.MemoryBytes, max(r.Units, 1)}}
+		fits: s.fitting(&r, queue), need: r.need()}
 	queue.classes = append(queue.classes, c)
 	s.classOf[key] = c
 	return c
@@ -142,7 +142,7 @@ func (s *Supply) checkClass(c ClassID) error {
 	r := &k.requirements
 	queue := s.queues[r.Queue]
 	if s.classOf[k.key] != c || r.Key() != k.key || queue == nil || queue.classes[k.at] != c ||
-		k.queue != queue || k.need != (need{r.CPUMilli, r.MemoryBytes, max(r.Units, 1)}) {
+		k.queue != queue || k.need != r.need() {
 		return fmt.Errorf("class %d of queue %s is filed wrongly", c, r.Queue)
 	}
 	var serving, able, fits bitset

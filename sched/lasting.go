@@ -99,9 +99,10 @@ func (s *Supply) Standing(id rota.WorkerID) (w WorkerStanding) {
 	}
 	spec, l := s.specs[slot], &s.lasting[slot]
 	w.WorkerEntry = WorkerEntry{Spec: spec, Active: l.active, Open: s.open[slot],
-		CPUTaken: spec.CPUMilli - s.cpuFree[slot], MemoryTaken: spec.MemoryBytes - s.memFree[slot],
-		Received: s.received[slot], Stake: l.stake, Health: l.health, Attested: l.attested, Barred: l.barred,
-		Units: slices.Clone(s.units[slot]), Executed: slices.Clone(s.executed.of(slot))}
+		CPUTaken: spec.CPUMilli - s.loadFree[slot].CPU, MemoryTaken: spec.MemoryBytes - s.loadFree[slot].Memory,
+		IOTaken:  spec.IOBytesPerS - s.loadFree[slot].IO,
+		Received: s.received[slot], Stake: l.stake, Health: l.health, Attested: l.attested,
+		Barred: l.barred, Units: slices.Clone(s.units[slot]), Executed: slices.Clone(s.executed.of(slot))}
 	w.Endless, w.Held = s.endless[slot], s.held.has(int(slot))
 	return w
 }
@@ -110,7 +111,7 @@ func (s *Supply) Standing(id rota.WorkerID) (w WorkerStanding) {
 // is not compared.
 func (w *WorkerStanding) Equal(o *WorkerStanding) bool {
 	return w.Spec == o.Spec && w.Active == o.Active && w.Open == o.Open && w.CPUTaken == o.CPUTaken &&
-		w.MemoryTaken == o.MemoryTaken && w.Received == o.Received && w.Stake == o.Stake && w.Health == o.Health &&
+		w.MemoryTaken == o.MemoryTaken && w.IOTaken == o.IOTaken && w.Received == o.Received && w.Stake == o.Stake && w.Health == o.Health &&
 		w.Attested == o.Attested && w.Endless == o.Endless && w.Held == o.Held &&
 		slices.Equal(w.Barred, o.Barred) && sameUnits(w.Units, o.Units) && slices.Equal(w.Executed, o.Executed)
 }

@@ -38,13 +38,13 @@ type naive struct {
 }
 
 type naiveWorker struct {
-	spec     *rota.WorkerSpec
-	active   bool
-	open     int64
-	cpu, mem int64 // free
-	endless  int32
-	held     bool
-	received uint64
+	spec         *rota.WorkerSpec
+	active       bool
+	open         int64
+	cpu, mem, io int64 // free
+	endless      int32
+	held         bool
+	received     uint64
 	naiveStanding
 }
 
@@ -61,12 +61,13 @@ func (n *naive) hasRoom(w *naiveWorker, r *Requirements) bool {
 		most = min(most, n.policy.LeasesMaxPerWorker)
 	}
 	return w.could(r, n.policy) && w.open < most && w.hasUnits(r, n.policy) && (r.CPUMilli == 0 || w.cpu >= r.CPUMilli) &&
-		(r.MemoryBytes == 0 || w.mem >= r.MemoryBytes)
+		(r.MemoryBytes == 0 || w.mem >= r.MemoryBytes) && (r.IOBytesPerS == 0 || w.io >= r.IOBytesPerS)
 }
 
 // could says whether the worker could ever take a job of the class.
 func (w *naiveWorker) could(r *Requirements, p *rota.QueuePolicy) bool {
-	if !w.active || !w.stands(r, p) || w.spec.CPUMilli < r.CPUMilli || w.spec.MemoryBytes < r.MemoryBytes || !slices.Contains(w.spec.Queues, r.Queue) {
+	if !w.active || !w.stands(r, p) || w.spec.CPUMilli < r.CPUMilli || w.spec.MemoryBytes < r.MemoryBytes ||
+		w.spec.IOBytesPerS < r.IOBytesPerS || !slices.Contains(w.spec.Queues, r.Queue) {
 		return false
 	}
 	for _, capability := range r.Requires {
@@ -221,7 +222,7 @@ func (n *naive) match(group []*Item, ranks []int32, class func(*Item) *Requireme
 			}
 		}
 		it, r := group[best], class(group[best])
-		if why.Rule == rota.BySeededShuffle && (r.CPUMilli > 0 || r.MemoryBytes > 0) {
+		if why.Rule == rota.BySeededShuffle && (r.CPUMilli > 0 || r.MemoryBytes > 0 || r.IOBytesPerS > 0) {
 			why = rota.Reasoning{Rule: rota.ByResourceFit, N: w.cpu, Of: r.CPUMilli}
 		}
 		n.out = append(n.out, Pair{it, w.spec.ID, n.score(it), ranks[best], why, false})
@@ -229,6 +230,7 @@ func (n *naive) match(group []*Item, ranks []int32, class func(*Item) *Requireme
 		w.open++
 		w.cpu -= r.CPUMilli
 		w.mem -= r.MemoryBytes
+		w.io -= r.IOBytesPerS
 		w.use(r)
 		group, ranks = slices.Delete(group, best, best+1), slices.Delete(ranks, best, best+1)
 	}

@@ -58,7 +58,7 @@ func (q *quarter) add(n int, tenant rota.TenantID, domain string, job rota.JobSp
 // how many of a tenant's jobs it placed.
 func (q *quarter) round(seed byte) map[rota.TenantID]int {
 	for _, p := range q.ending {
-		q.supply.Give(p.Worker, p.Item.CPUMilli, 0)
+		q.supply.Give(p.Worker, loadOf(p.Item))
 		q.count(p.Item.Tenant, -1)
 	}
 	d := NewDraft(q.supply, q.caps)
@@ -66,7 +66,7 @@ func (q *quarter) round(seed byte) map[rota.TenantID]int {
 	placed := map[rota.TenantID]int{}
 	for _, p := range q.ending {
 		placed[p.Item.Tenant]++
-		q.supply.Take(p.Worker, p.Item.CPUMilli, 0)
+		q.supply.Take(p.Worker, loadOf(p.Item))
 		q.count(p.Item.Tenant, 1)
 		q.pending.Remove(p.Item)
 	}

@@ -61,7 +61,7 @@ func newRooms(s *Supply, now *standing, wants []want) *rooms {
 		return r
 	}
 	r.queue = s.classes[wants[0].class].queue
-	free, cpuMost, memMost := r.freeSlots()
+	free, most := r.freeSlots()
 	if free.first() < 0 {
 		return r
 	}
@@ -77,7 +77,7 @@ func newRooms(s *Supply, now *standing, wants []want) *rooms {
 		if w.items == 0 {
 			continue // All of its lanes are parked.
 		}
-		if (c.cpu <= 0 || c.cpu <= cpuMost) && (c.mem <= 0 || c.mem <= memMost) {
+		if c.Within(most) {
 			c.open = r.gather(c, k.fits, free)
 		}
 		if c.open {
@@ -99,8 +99,8 @@ func newRooms(s *Supply, now *standing, wants []want) *rooms {
 var unit = need{units: 1}
 
 // freeSlots finds the workers that have room for a lease of the queue at all, and
-// the most cpu and memory that any of them has free.
-func (r *rooms) freeSlots() (free bitset, cpuMost, memMost int64) {
+// the most of each that any of them has free.
+func (r *rooms) freeSlots() (free bitset, most Load) {
 	free = make(bitset, len(r.now.free))
 	narrow := r.queue.rules.narrow()
 	for i, w := range r.now.free {
@@ -110,12 +110,11 @@ func (r *rooms) freeSlots() (free bitset, cpuMost, memMost int64) {
 				w &^= 1 << (slot & 63)
 				continue
 			}
-			cpuMost = max(cpuMost, r.now.cpuFree[slot])
-			memMost = max(memMost, r.now.memFree[slot])
+			most = most.Most(r.now.loadFree[slot])
 		}
 		free[i] = w
 	}
-	return free, cpuMost, memMost
+	return free, most
 }
 
 // narrow says that a free slot may not be enough for a job that takes nothing.
@@ -126,7 +125,7 @@ func (r *Rules) narrow() bool {
 // plain says that a class takes nothing but a slot and one unit, so that every
 // worker that has room for anything has room for it.
 func (r *rooms) plain(c *classRoom) bool {
-	return c.cpu <= 0 && c.mem <= 0 && (c.units <= 1 || r.queue.rules.UnitsMax == 0)
+	return c.none() && (c.units <= 1 || r.queue.rules.UnitsMax == 0)
 }
 
 // gather adds the workers with room for the class to left, and says whether
@@ -194,7 +193,7 @@ func (r *rooms) build(c *classRoom) {
 	for i := range min(len(fits), len(r.left)) {
 		for m := fits[i] & r.left[i]; m != 0; m &= m - 1 {
 			slot := int32(i<<6 + bits.TrailingZeros64(m))
-			if (c.cpu > 0 && r.now.cpuFree[slot] < c.cpu) || (c.mem > 0 && r.now.memFree[slot] < c.mem) ||
+			if !c.Within(r.now.loadFree[slot]) ||
 				c.units > 1 && r.now.spent(slot, r.queue, c.units) {
 				continue
 			}
@@ -237,11 +236,11 @@ func (r *rooms) occupy(pos int, c *classRoom) {
 	slot := r.slots[pos]
 	r.now.lease(slot, r.queue, c.need)
 	full := r.now.roomFor(slot, r.queue, unit) != Fit
-	left := need{r.now.cpuFree[slot], r.now.memFree[slot], r.now.unitsLeft(slot, r.queue)}
+	left := need{r.now.loadFree[slot], r.now.unitsLeft(slot, r.queue)}
 	if full {
 		r.left.clear(int(slot))
 		r.count--
-	} else if c.cpu <= 0 && c.mem <= 0 && left.units >= r.unitsMost {
+	} else if c.none() && left.units >= r.unitsMost {
 		return // It has room for all that it had room for.
 	}
 	word, bit := pos>>6, uint64(1)<<(pos&63)
@@ -262,7 +261,7 @@ func (r *rooms) occupy(pos int, c *classRoom) {
 
 // within says whether so much is enough. What is not needed may be short.
 func (n *need) within(left need) bool {
-	return (n.cpu <= 0 || n.cpu <= left.cpu) && (n.mem <= 0 || n.mem <= left.mem) && n.units <= left.units
+	return n.Within(left.Load) && n.units <= left.units
 }
 
 func (r *rooms) worker(pos int) rota.WorkerID { return r.supply.specs[r.slots[pos]].ID }

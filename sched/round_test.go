@@ -134,7 +134,7 @@ func (w *world) round(t *dice) {
 		if ok, why := w.supply.Fits(p.Item.Class, p.Worker); !ok {
 			t.Fatalf("job %s on %s: %s", p.Item.ID, p.Worker, why)
 		}
-		w.supply.Take(p.Worker, p.Item.CPUMilli, p.Item.MemoryBytes)
+		w.supply.Take(p.Worker, loadOf(p.Item))
 		i := slices.IndexFunc(w.workers, func(x *naiveWorker) bool { return x.spec.ID == p.Worker })
 		x := w.workers[i]
 		x.received++
@@ -143,6 +143,7 @@ func (w *world) round(t *dice) {
 		}
 		w.supply.Received(p.Worker, x.received)
 		x.open, x.cpu, x.mem = x.open+1, x.cpu-p.Item.CPUMilli, x.mem-p.Item.MemoryBytes
+		x.io -= p.Item.IOBytesPerS
 		x.use(w.classes[p.Item.Class])
 		w.supply.TakeUnits(p.Worker, "q", w.classes[p.Item.Class].Units)
 		w.supply.Intern(*w.classes[p.Item.Class]) // the lease's user
@@ -174,6 +175,8 @@ func (w *world) round(t *dice) {
 		}
 	}
 }
+
+func loadOf(it *Item) Load { return Load{it.CPUMilli, it.MemoryBytes, it.IOBytesPerS} }
 
 func show(pairs []Pair) string {
 	var b strings.Builder
@@ -266,7 +269,7 @@ func withheld(t *dice) {
 	}
 	for _, p := range got {
 		out[p.Item] = true
-		w.supply.Take(p.Worker, p.Item.CPUMilli, p.Item.MemoryBytes)
+		w.supply.Take(p.Worker, loadOf(p.Item))
 		w.supply.TakeUnits(p.Worker, "q", w.classes[p.Item.Class].Units)
 		w.caps.spend(p.Item)
 	}

@@ -162,7 +162,7 @@ func TestUnitsDraft(t *testing.T) {
 		if ok, _ := s.Fits(items[3].Class, "w"); !ok || d.AnyRoom(items[3].Class) {
 			t.Error("the draft does not know what it gave, or the supply does")
 		}
-		if _, _, _, ok := d.Lacks(items[3].Class, "w"); ok {
+		if _, _, ok := d.Lacks(items[3].Class, "w"); ok {
 			t.Error("the end of a lease would give units back")
 		}
 	})
@@ -316,7 +316,7 @@ func TestLeasesOfAWorkerThatIsGone(t *testing.T) {
 	s := NewSupply()
 	for _, id := range []rota.WorkerID{"gone", "new"} {
 		s.Put(WorkerEntry{Active: true, Spec: &rota.WorkerSpec{ID: id, Queues: []rota.QueueName{"q"}, Slots: 2}})
-		s.Take("gone", 0, 0)
+		s.Take("gone", Load{})
 		s.Received("gone", 1)
 		s.Remove("gone")
 	}

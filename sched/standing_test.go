@@ -54,7 +54,7 @@ func someLimits(t *dice) map[string]int64 {
 // entry is the worker as the state machine would put it.
 func (w *naiveWorker) entry() WorkerEntry {
 	e := WorkerEntry{Spec: w.spec, Active: w.active, Open: int32(w.open), CPUTaken: w.spec.CPUMilli - w.cpu,
-		MemoryTaken: w.spec.MemoryBytes - w.mem, Received: w.received, Stake: w.stake, Health: w.health,
+		MemoryTaken: w.spec.MemoryBytes - w.mem, IOTaken: w.spec.IOBytesPerS - w.io, Received: w.received, Stake: w.stake, Health: w.health,
 		Attested: w.attested, Barred: w.barred, Executed: w.executed}
 	if w.other > 0 {
 		e.Units = append(e.Units, rota.UnitsUsed{Queue: "a", Used: w.other})
@@ -101,6 +101,7 @@ func (w *naiveWorker) faults(r *Requirements, p *rota.QueuePolicy) (failed []str
 		{"UNITS_EXHAUSTED", !w.hasUnits(r, p)},
 		{"CPU_FULL", r.CPUMilli > 0 && w.cpu < r.CPUMilli},
 		{"MEMORY_FULL", r.MemoryBytes > 0 && w.mem < r.MemoryBytes},
+		{"IO_FULL", r.IOBytesPerS > 0 && w.io < r.IOBytesPerS},
 	} {
 		if rule.fails {
 			failed = append(failed, rule.name)
@@ -114,7 +115,7 @@ var (
 	lastingOrder = []string{"NOT_ACTIVE", "ATTESTATION_MISSING", "ATTESTATION_EXPIRED", "STAKE_TOO_LOW",
 		"COOLING_DOWN", "TYPE_DENYLISTED", "HEALTH_TOO_LOW", "NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER",
 		"REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED"}
-	roomOrder = []string{"NO_FREE_SLOT", "UNITS_EXHAUSTED", "CPU_FULL", "MEMORY_FULL"}
+	roomOrder = []string{"NO_FREE_SLOT", "UNITS_EXHAUSTED", "CPU_FULL", "MEMORY_FULL", "IO_FULL"}
 )
 
 // first names the first rule that fails.
@@ -130,6 +131,8 @@ func (w *naiveWorker) first(r *Requirements, p *rota.QueuePolicy) string {
 		return "CPU_FULL"
 	case r.MemoryBytes > w.spec.MemoryBytes:
 		return "MEMORY_FULL"
+	case r.IOBytesPerS > w.spec.IOBytesPerS:
+		return "IO_FULL"
 	}
 	for _, name := range roomOrder {
 		if slices.Contains(faults, name) {
@@ -259,18 +262,18 @@ func (w *world) checkTold(t *dice, c ClassID) {
 			t.Fatalf("worker %s: %s, want %s", x.spec.ID, why, first)
 		}
 		lasts := !x.could(r, &w.policy)
-		slots, cpu, mem, ok := draft.Lacks(c, x.spec.ID)
+		slots, more, ok := draft.Lacks(c, x.spec.ID)
 		if ok != (!lasts && !x.held && x.hasUnits(r, &w.policy)) {
 			t.Fatalf("worker %s lacks room: %v", x.spec.ID, ok)
 		}
 		if ok {
 			y := *x
-			y.open, y.cpu, y.mem = y.open-int64(slots), y.cpu+cpu, y.mem+mem
+			y.open, y.cpu, y.mem, y.io = y.open-int64(slots), y.cpu+more.CPU, y.mem+more.Memory, y.io+more.IO
 			if f := y.first(r, &w.policy); f != "FIT" {
-				t.Fatalf("worker %s with %d slots, %d cpu, %d memory more: %s", x.spec.ID, slots, cpu, mem, f)
+				t.Fatalf("worker %s with %d slots, %+v more: %s", x.spec.ID, slots, more, f)
 			}
-			if (slots+int32(cpu)+int32(mem) == 0) != (first == "FIT") {
-				t.Fatalf("worker %s lacks %d slots, %d cpu, %d memory: %s", x.spec.ID, slots, cpu, mem, first)
+			if (slots == 0 && more == Load{}) != (first == "FIT") {
+				t.Fatalf("worker %s lacks %d slots, %+v: %s", x.spec.ID, slots, more, first)
 			}
 		}
 		room = room || first == "FIT" && !x.held

@@ -48,8 +48,7 @@ type standing struct {
 	open     []int32
 	most     []int32 // slots + prefetch
 	prefetch []int32
-	cpuFree  []int64 // may be negative after a registration with less
-	memFree  []int64
+	loadFree []Load // may be negative after a registration with less
 	// received counts a worker's leases since its last turn of the oldest.
 	received []uint64
 	// held are kept for one job each (SPEC §7.8).
@@ -93,7 +92,14 @@ type class struct {
 }
 
 // need is what a lease of a class takes of its worker: a slot, and so much.
-type need struct{ cpu, mem, units int64 }
+type need struct {
+	Load
+	units int64
+}
+
+func (r *Requirements) need() need {
+	return need{Load{r.CPUMilli, r.MemoryBytes, r.IOBytesPerS}, max(r.Units, 1)}
+}
 
 // WorkerEntry is a worker as the state machine has it. Spec is kept, not copied:
 // it never changes.
@@ -103,6 +109,7 @@ type WorkerEntry struct {
 	Open        int32
 	CPUTaken    int64
 	MemoryTaken int64
+	IOTaken     int64
 	// Received is what the method of that name tells.
 	Received uint64
 	// Stake is what is left of it, in millionths of a unit; Health in permille.
@@ -144,8 +151,7 @@ func (s *Supply) Put(w WorkerEntry) {
 	}
 	s.open[slot], s.received[slot] = w.Open, w.Received
 	s.most[slot], s.prefetch[slot] = w.Spec.Slots+w.Spec.Prefetch, w.Spec.Prefetch
-	s.cpuFree[slot] = w.Spec.CPUMilli - w.CPUTaken
-	s.memFree[slot] = w.Spec.MemoryBytes - w.MemoryTaken
+	s.loadFree[slot] = Load{w.Spec.CPUMilli - w.CPUTaken, w.Spec.MemoryBytes - w.MemoryTaken, w.Spec.IOBytesPerS - w.IOTaken}
 	s.refree(slot)
 	s.setUnits(slot, w.Units)
 	s.executed.set(slot, w.Executed)
@@ -199,7 +205,7 @@ func (s *Supply) Remove(id rota.WorkerID) {
 	s.zones.set(slot, nil)
 	s.specs[slot], s.lasting[slot] = nil, lasting{}
 	s.open[slot], s.most[slot], s.prefetch[slot], s.endless[slot] = 0, 0, 0, 0
-	s.cpuFree[slot], s.memFree[slot], s.received[slot] = 0, 0, 0
+	s.loadFree[slot], s.received[slot] = Load{}, 0
 	s.hold(slot, false)
 	s.holes = append(s.holes, slot)
 }
@@ -213,16 +219,16 @@ func (s *Supply) countActive(more bool) {
 }
 
 // Take counts an opened lease. An unknown worker is left alone.
-func (s *Supply) Take(id rota.WorkerID, cpu, mem int64) {
+func (s *Supply) Take(id rota.WorkerID, l Load) {
 	if slot, known := s.look(id); known {
-		s.take(slot, 1, cpu, mem)
+		s.take(slot, 1, l)
 	}
 }
 
 // Give counts an ended lease. An unknown worker is left alone.
-func (s *Supply) Give(id rota.WorkerID, cpu, mem int64) {
+func (s *Supply) Give(id rota.WorkerID, l Load) {
 	if slot, known := s.look(id); known {
-		s.take(slot, -1, -cpu, -mem)
+		s.take(slot, -1, Load{}.Minus(l))
 	}
 }
 
@@ -257,10 +263,9 @@ func (s *Supply) Workers(q rota.QueueName) int {
 	return 0
 }
 
-func (t *standing) take(slot, leases int32, cpu, mem int64) {
+func (t *standing) take(slot, leases int32, l Load) {
 	t.open[slot] += leases
-	t.cpuFree[slot] -= cpu
-	t.memFree[slot] -= mem
+	t.loadFree[slot] = t.loadFree[slot].Minus(l)
 	t.refree(slot)
 }
 
@@ -271,15 +276,15 @@ func (t *standing) refree(slot int32) {
 // clone copies the standing for a Draft.
 func (t *standing) clone() standing {
 	return standing{
-		open: slices.Clone(t.open), most: t.most, prefetch: t.prefetch, cpuFree: slices.Clone(t.cpuFree),
-		memFree: slices.Clone(t.memFree), received: slices.Clone(t.received), held: slices.Clone(t.held),
+		open: slices.Clone(t.open), most: t.most, prefetch: t.prefetch,
+		loadFree: slices.Clone(t.loadFree), received: slices.Clone(t.received), held: slices.Clone(t.held),
 		free: slices.Clone(t.free),
 	}
 }
 
 // lease counts, in a Draft, a lease that takes so much.
 func (t *standing) lease(slot int32, q *queueSupply, n need) {
-	t.take(slot, 1, n.cpu, n.mem)
+	t.take(slot, 1, n.Load)
 	if q.rules.UnitsMax > 0 {
 		if t.drafted == nil {
 			t.drafted = map[unitsKey]int64{}
@@ -311,19 +316,15 @@ func (t *standing) spent(slot int32, q *queueSupply, units int64) bool {
 }
 
 // roomFor says why a worker has no room now for a lease that takes so much, Fit
-// if it has. A job that needs no cpu (or memory) does not ask for any.
+// if it has.
 func (t *standing) roomFor(slot int32, q *queueSupply, n need) Unfit {
 	switch {
 	case int64(t.open[slot]) >= t.mostOf(slot, &q.rules):
 		return NoFreeSlot
 	case t.spent(slot, q, n.units):
 		return UnitsExhausted
-	case n.cpu > 0 && t.cpuFree[slot] < n.cpu:
-		return CPUFull
-	case n.mem > 0 && t.memFree[slot] < n.mem:
-		return MemoryFull
 	}
-	return Fit
+	return n.exceeds(t.loadFree[slot])
 }
 
 // newSlot gives a new worker a slot number and its place in the order.
@@ -335,7 +336,7 @@ func (s *Supply) newSlot(id rota.WorkerID) int32 {
 		slot = int32(len(s.specs))
 		s.specs, s.lasting = append(s.specs, nil), append(s.lasting, lasting{})
 		s.open, s.most, s.prefetch = append(s.open, 0), append(s.most, 0), append(s.prefetch, 0)
-		s.cpuFree, s.memFree = append(s.cpuFree, 0), append(s.memFree, 0)
+		s.loadFree = append(s.loadFree, Load{})
 		s.endless, s.received = append(s.endless, 0), append(s.received, 0)
 		s.units = append(s.units, nil)
 	}

@@ -106,8 +106,10 @@ func (s *Supply) faults(k *class, slot int32, note func(Unfit)) {
 	}
 	is(int64(s.open[slot]) >= s.mostOf(slot, rules), NoFreeSlot)
 	is(s.spent(slot, k.queue, k.need.units), UnitsExhausted)
-	is(k.need.cpu > 0 && s.cpuFree[slot] < k.need.cpu, CPUFull)
-	is(k.need.mem > 0 && s.memFree[slot] < k.need.mem, MemoryFull)
+	free := s.loadFree[slot]
+	is(k.need.CPU > 0 && free.CPU < k.need.CPU, CPUFull)
+	is(k.need.Memory > 0 && free.Memory < k.need.Memory, MemoryFull)
+	is(k.need.IO > 0 && free.IO < k.need.IO, IOFull)
 	is(s.held.has(int(slot)), HeldForAnotherJob)
 }
 
@@ -132,31 +134,24 @@ func (s *Supply) tallied(k *class, slot int32) Unfit {
 }
 
 // Lacks tells what a worker lacks of room for a job of the class: how many leases
-// less it had to have open, and how much more cpu and memory free; 0 where it has
-// enough. ok is false if no end of leases would make room: the worker could never
+// less it had to have open, and how much more of its load free; 0 where it has enough. ok is false if no end of leases would make room: the worker could never
 // take the job, is held for another, or has no units left for it.
-func (s *Supply) Lacks(c ClassID, id rota.WorkerID) (slots int32, cpu, mem int64, ok bool) {
+func (s *Supply) Lacks(c ClassID, id rota.WorkerID) (slots int32, load Load, ok bool) {
 	return s.lacks(&s.standing, c, id)
 }
 
-func (s *Supply) lacks(t *standing, c ClassID, id rota.WorkerID) (slots int32, cpu, mem int64, ok bool) {
+func (s *Supply) lacks(t *standing, c ClassID, id rota.WorkerID) (slots int32, load Load, ok bool) {
 	slot, known := s.slotOf[id]
 	k := &s.classes[c]
 	if !known || !k.fits.has(int(slot)) || t.held.has(int(slot)) || t.spent(slot, k.queue, k.need.units) {
-		return 0, 0, 0, false
+		return 0, Load{}, false
 	}
 	slots = int32(max(0, int64(t.open[slot])+1-t.mostOf(slot, &k.queue.rules)))
-	if k.need.cpu > 0 {
-		cpu = max(0, k.need.cpu-t.cpuFree[slot])
-	}
-	if k.need.mem > 0 {
-		mem = max(0, k.need.mem-t.memFree[slot])
-	}
-	return slots, cpu, mem, true
+	return slots, k.need.lack(t.loadFree[slot]), true
 }
 
 // Lacks tells what Supply.Lacks does, after all that the entry assigned so far.
-func (d *Draft) Lacks(c ClassID, id rota.WorkerID) (slots int32, cpu, mem int64, ok bool) {
+func (d *Draft) Lacks(c ClassID, id rota.WorkerID) (slots int32, load Load, ok bool) {
 	return d.supply.lacks(&d.standing, c, id)
 }
 

@@ -133,11 +133,12 @@ func (w *world) putWorker(t *dice) {
 		Capabilities: append(subset(t, someCapabilities), subset(t, someCapabilities)...),
 		CPUMilli:     int64(t.between(2, 16)),
 		MemoryBytes:  int64(t.between(2, 16)),
+		IOBytesPerS:  int64(t.between(2, 16)),
 	}
 	n := &naiveWorker{spec: spec, active: t.between(0, 5) > 0, naiveStanding: someStanding(t),
-		received: uint64(t.between(0, 6)), open: int64(t.between(0, 2)), cpu: spec.CPUMilli, mem: spec.MemoryBytes}
+		received: uint64(t.between(0, 6)), open: int64(t.between(0, 2)), cpu: spec.CPUMilli, mem: spec.MemoryBytes, io: spec.IOBytesPerS}
 	taken := int64(t.between(0, 2))
-	n.cpu, n.mem = n.cpu-taken, n.mem-taken
+	n.cpu, n.mem, n.io = n.cpu-taken, n.mem-taken, n.io-taken
 	w.dropWorker(spec.ID, false)
 	w.workers = append(w.workers, n)
 	w.supply.Put(n.entry())
@@ -168,7 +169,7 @@ func (w *world) spec(t *dice) rota.JobSpec {
 	}
 	spec := rota.JobSpec{
 		Queue: w.queue, Requires: few(),
-		CPUMilli: int64(t.between(0, 2)), MemoryBytes: int64(t.between(0, 2)),
+		CPUMilli: int64(t.between(0, 2)), MemoryBytes: int64(t.between(0, 2)), IOBytesPerS: int64(t.between(0, 2)),
 		Type: pick(t, someTypes), Limits: someLimits(t), Units: pick(t, []int64{0, 0, 0, 1, 2, 3}),
 		Zone: pick(t, someRegions), DataKeys: subset(t, someData),
 	}
@@ -298,10 +299,10 @@ func (w *world) step(t *dice) {
 	case 8:
 		if len(w.workers) > 0 {
 			x := pick(t, w.workers)
-			cpu, mem := min(1, x.spec.CPUMilli-x.cpu), min(1, x.spec.MemoryBytes-x.mem)
+			cpu, mem, io := min(1, x.spec.CPUMilli-x.cpu), min(1, x.spec.MemoryBytes-x.mem), min(1, x.spec.IOBytesPerS-x.io)
 			if x.open > 0 {
-				x.open, x.cpu, x.mem = x.open-1, x.cpu+cpu, x.mem+mem
-				w.supply.Give(x.spec.ID, cpu, mem)
+				x.open, x.cpu, x.mem, x.io = x.open-1, x.cpu+cpu, x.mem+mem, x.io+io
+				w.supply.Give(x.spec.ID, Load{cpu, mem, io})
 			}
 		}
 	case 15:

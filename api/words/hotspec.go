@@ -58,6 +58,8 @@ func readSpecNumber(s *rota.JobSpec, number protowire.Number, v uint64) {
 		s.RetryOnInvalidProof = v != 0
 	case 29:
 		s.Minted = v != 0
+	case 30:
+		s.IOBytesPerS = int64(v)
 	}
 }
 

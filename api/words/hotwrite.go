@@ -150,7 +150,8 @@ func appendJobSpec(b []byte, s *rota.JobSpec) []byte {
 	b = appendNumber(b, 26, s.ExpectedMs)
 	b = appendYes(b, 27, s.RetryOnInvalidProof)
 	b = appendTexts(b, 28, s.DataKeys)
-	return appendYes(b, 29, s.Minted)
+	b = appendYes(b, 29, s.Minted)
+	return appendNumber(b, 30, s.IOBytesPerS)
 }
 
 func appendTexts(b []byte, number protowire.Number, list []string) []byte {

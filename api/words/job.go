@@ -18,7 +18,7 @@ func (r *jobSpecRoom) fill(s *rota.JobSpec) *rotav1.JobSpec {
 	w.Id, w.Queue, w.Type, w.Tenant = string(s.ID), string(s.Queue), string(s.Type), string(s.Tenant)
 	w.Priority, w.Fee, w.SizeBytes, w.Payload = &r.priority, s.Fee, s.SizeBytes, s.Payload
 	w.DelayMs, w.NotBeforeMs, w.TtlMs, w.MaxRuntimeMs = s.DelayMs, int64(s.NotBefore), s.TTLMs, s.MaxRuntimeMs
-	w.CpuMilli, w.MemoryBytes = s.CPUMilli, s.MemoryBytes
+	w.CpuMilli, w.MemoryBytes, w.IoBytesPerS = s.CPUMilli, s.MemoryBytes, s.IOBytesPerS
 	w.Requires, w.RegionsAllow, w.RegionsDeny = s.Requires, s.RegionsAllow, s.RegionsDeny
 	w.Zone, w.Domain, w.Worker = s.Zone, s.Domain, string(s.Worker)
 	w.ExpectedDigest, w.SimulateMs, w.Units, w.Labels = s.ExpectedDigest, s.SimulateMs, s.Units, s.Labels
@@ -49,6 +49,7 @@ func JobSpecFromWire(w *rotav1.JobSpec) rota.JobSpec {
 		Worker: rota.WorkerID(w.Worker), ExpectedDigest: w.ExpectedDigest, SimulateMs: w.SimulateMs,
 		Units: w.Units, Labels: w.Labels, Limits: w.Limits, ExpectedMs: w.ExpectedMs,
 		RetryOnInvalidProof: w.RetryOnInvalidProof, DataKeys: w.DataKeys, Minted: w.Minted,
+		IOBytesPerS: w.IoBytesPerS,
 	}
 }
 

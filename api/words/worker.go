@@ -10,7 +10,7 @@ func WorkerSpecToWire(s *rota.WorkerSpec) *rotav1.WorkerSpec {
 	return &rotav1.WorkerSpec{
 		Id: string(s.ID), Queues: ids[rota.QueueName, string](s.Queues), Slots: s.Slots, Prefetch: s.Prefetch,
 		Region: s.Region, Zone: s.Zone, Capabilities: s.Capabilities, CpuMilli: s.CPUMilli,
-		MemoryBytes: s.MemoryBytes, Stake: s.Stake, Limits: s.Limits,
+		MemoryBytes: s.MemoryBytes, IoBytesPerS: s.IOBytesPerS, Stake: s.Stake, Limits: s.Limits,
 	}
 }
 
@@ -20,7 +20,8 @@ func WorkerSpecFromWire(w *rotav1.WorkerSpec) rota.WorkerSpec {
 	return rota.WorkerSpec{
 		ID: rota.WorkerID(w.GetId()), Queues: ids[string, rota.QueueName](w.GetQueues()), Slots: w.GetSlots(),
 		Prefetch: w.GetPrefetch(), Region: w.GetRegion(), Zone: w.GetZone(), Capabilities: w.GetCapabilities(),
-		CPUMilli: w.GetCpuMilli(), MemoryBytes: w.GetMemoryBytes(), Stake: w.GetStake(), Limits: w.GetLimits(),
+		CPUMilli: w.GetCpuMilli(), MemoryBytes: w.GetMemoryBytes(), IOBytesPerS: w.GetIoBytesPerS(),
+		Stake: w.GetStake(), Limits: w.GetLimits(),
 	}
 }
 
@@ -29,7 +30,8 @@ func WorkerToWire(r *rota.Worker) *rotav1.Worker {
 	return &rotav1.Worker{
 		Spec: WorkerSpecToWire(&r.WorkerSpec), Status: workerStatuses.text(r.Status), Session: uint64(r.Session),
 		StatusSinceMs: int64(r.StatusSince), SilentSinceMs: int64(r.SilentSince), OpenLeases: r.Open,
-		CpuMilliTaken: r.CPUMilliTaken, MemoryBytesTaken: r.MemoryTaken, Health: r.Health,
+		CpuMilliTaken: r.CPUMilliTaken, MemoryBytesTaken: r.MemoryTaken,
+		IoBytesPerSTaken: r.IOTaken, Health: r.Health,
 		AssignedTotal: r.Assigned, CompletedTotal: r.Completed, FailedTotal: r.Failed,
 		Leases: each(r.Leases, LeaseToWire), Load: r.Load, Slashed: r.Slashed, InvalidProofs: r.InvalidProofs,
 		JailedUntilMs: int64(r.JailedUntil), AttestedUntilMs: int64(r.AttestedUntil), Cooling: each(r.Cooling, typeUntilToWire),
@@ -43,7 +45,8 @@ func WorkerFromWire(w *rotav1.Worker) (rota.Worker, error) {
 		WorkerSpec: WorkerSpecFromWire(w.GetSpec()), Session: rota.Session(w.GetSession()),
 		StatusSince: rota.Clock(w.GetStatusSinceMs()), SilentSince: rota.Clock(w.GetSilentSinceMs()),
 		Open: w.GetOpenLeases(), CPUMilliTaken: w.GetCpuMilliTaken(), MemoryTaken: w.GetMemoryBytesTaken(),
-		Health: w.GetHealth(), Assigned: w.GetAssignedTotal(), Completed: w.GetCompletedTotal(),
+		IOTaken: w.GetIoBytesPerSTaken(),
+		Health:  w.GetHealth(), Assigned: w.GetAssignedTotal(), Completed: w.GetCompletedTotal(),
 		Failed: w.GetFailedTotal(), Load: w.GetLoad(), Slashed: w.GetSlashed(), InvalidProofs: w.GetInvalidProofs(),
 		JailedUntil: rota.Clock(w.GetJailedUntilMs()), AttestedUntil: rota.Date(w.GetAttestedUntilMs()),
 		Units: each(w.GetUnits(), unitsUsedFromWire),

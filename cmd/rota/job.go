@@ -135,7 +135,7 @@ func wideFacts(j rota.Job) []fact {
 			span(j.TTLMs)},
 		{"max runtime", span(j.MaxRuntimeMs)}, {"not before", day(j.NotBefore)}, {"cpu milli",
 			positive(j.CPUMilli)},
-		{"memory bytes", positive(j.MemoryBytes)}, {"requires", strings.Join(j.Requires, ",")},
+		{"memory bytes", positive(j.MemoryBytes)}, {"io bytes per s", positive(j.IOBytesPerS)}, {"requires", strings.Join(j.Requires, ",")},
 		{"regions allowed", strings.Join(j.RegionsAllow, ",")}, {"regions denied", strings.Join(j.RegionsDeny,
 			",")},
 		{"zone", j.Zone}, {"domain", j.Domain}, {"pinned to", j.Worker},

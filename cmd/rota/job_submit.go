@@ -18,7 +18,8 @@ import (
 type submitFlags struct {
 	id, queue, typ, tenant    string
 	priority                  int32
-	fee, size, cpu, memory    int64
+	fee, size                 int64
+	cpu, memory, io           int64
 	payload                   string
 	delay, ttl                time.Duration
 	requires                  []string
@@ -78,6 +79,7 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 	flags.DurationVar(&f.ttl, "ttl", 0, "expire the job so long after submission")
 	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` taken from the worker")
 	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory taken from the worker")
+	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second taken from the worker")
 	flags.StringArrayVar(&f.requires, "requires", nil, "`label` that the worker must have; may be repeated")
 	flags.StringArrayVar(&f.regionsAllow, "region-allow", nil, "`region` allowed; may be repeated")
 	flags.StringArrayVar(&f.regionsDeny, "region-deny", nil, "`region` denied; may be repeated")
@@ -103,7 +105,7 @@ func (f *submitFlags) refuseBeside(cmd *cobra.Command) error {
 	var beside []string
 	for _, name := range []string{"queue", "type", "id", "priority", "tenant", "fee", "size", "payload",
 		"delay", "ttl",
-		"cpu", "memory", "requires", "region-allow", "region-deny", "zone", "domain", "worker", "expected-digest",
+		"cpu", "memory", "io", "requires", "region-allow", "region-deny", "zone", "domain", "worker", "expected-digest",
 		"simulate-ms", "limit", "expected-ms", "retry-on-invalid-proof", "data-key", "units", "wait"} {
 		if cmd.Flags().Changed(name) {
 			beside = append(beside, "--"+name)
@@ -132,7 +134,7 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 	s.ID, s.Queue, s.Tenant = rota.JobID(f.id), rota.QueueName(f.queue), rota.TenantID(f.tenant)
 	s.Priority, s.Fee, s.SizeBytes = f.priority, f.fee, f.size
 	s.DelayMs, s.TTLMs = ceilMs(f.delay), ceilMs(f.ttl)
-	s.CPUMilli, s.MemoryBytes = f.cpu, f.memory
+	s.CPUMilli, s.MemoryBytes, s.IOBytesPerS = f.cpu, f.memory, f.io
 	s.Requires, s.RegionsAllow, s.RegionsDeny = f.requires, f.regionsAllow, f.regionsDeny
 	s.Zone, s.Domain, s.Worker = f.zone, f.domain, rota.WorkerID(f.worker)
 	s.SimulateMs, s.ExpectedMs, s.Units = f.simulateMs, f.expectedMs, f.units

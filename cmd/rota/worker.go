@@ -71,6 +71,8 @@ func workerColumns() []column[rota.Worker] {
 		{"CPU TAKEN", true, 0, func(w rota.Worker) any { return ofSome(w.CPUMilliTaken, w.CPUMilli) }},
 		{"MEMORY", true, 0, func(w rota.Worker) any { return orNone(w.MemoryBytes) }},
 		{"MEMORY TAKEN", true, 0, func(w rota.Worker) any { return ofSome(w.MemoryTaken, w.MemoryBytes) }},
+		{"IO", true, 0, func(w rota.Worker) any { return orNone(w.IOBytesPerS) }},
+		{"IO TAKEN", true, 0, func(w rota.Worker) any { return ofSome(w.IOTaken, w.IOBytesPerS) }},
 		{"LIMITS", true, 0, func(w rota.Worker) any { return limitsText(w.Limits) }},
 		{"STAKE LEFT", true, 0, func(w rota.Worker) any { return ofSome(stakeLeft(w), w.Stake) }},
 		{"BARRED TYPES", true, 0, func(w rota.Worker) any { return len(w.Cooling) + len(w.Denied) }},
@@ -181,7 +183,8 @@ func workerTable(w rota.Worker, now rota.Clock, wide bool) string {
 		{"open leases", w.Open}, {"health", w.Health}, {"region", w.Region}, {"zone", w.Zone},
 		{"capabilities", joined(w.Capabilities)}, {"cpu milli", orNone(w.CPUMilli)},
 		{"cpu milli taken", ofSome(w.CPUMilliTaken, w.CPUMilli)}, {"memory bytes", orNone(w.MemoryBytes)},
-		{"memory bytes taken", ofSome(w.MemoryTaken, w.MemoryBytes)}, {"session", uint64(w.Session)},
+		{"memory bytes taken", ofSome(w.MemoryTaken, w.MemoryBytes)}, {"io bytes per s", orNone(w.IOBytesPerS)},
+		{"io bytes per s taken", ofSome(w.IOTaken, w.IOBytesPerS)}, {"session", uint64(w.Session)},
 		{"assigned total", w.Assigned}, {"completed total", w.Completed}, {"failed total", w.Failed},
 	}
 	text := renderFacts(append(facts, standingFacts(w, now)...))

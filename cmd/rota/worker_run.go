@@ -25,7 +25,7 @@ type workerFlags struct {
 	takeover        bool
 	region, zone    string
 	capabilities    []string
-	cpu, memory     int64
+	cpu, memory, io int64
 	stake           int64
 	limits          []string
 	attestation     string
@@ -79,6 +79,7 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 	flags.StringArrayVar(&f.capabilities, "cap", nil, "`label` that it has; may be repeated")
 	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` that jobs may take")
 	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory that jobs may take")
+	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second that jobs may take")
 	flags.Int64Var(&f.stake, "stake", 0, "stake in millionths of a unit")
 	flags.StringArrayVar(&f.limits, "limit", nil,
 		"`name=N` that it offers at most, such as depth=20; may be repeated")
@@ -118,7 +119,7 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 func (f *workerFlags) spec() (s rota.WorkerSpec, attestation *rota.Attestation, err error) {
 	s = rota.WorkerSpec{
 		ID: rota.WorkerID(f.id), Slots: f.slots, Prefetch: f.prefetch, Region: f.region, Zone: f.zone,
-		Capabilities: f.capabilities, CPUMilli: f.cpu, MemoryBytes: f.memory, Stake: f.stake,
+		Capabilities: f.capabilities, CPUMilli: f.cpu, MemoryBytes: f.memory, IOBytesPerS: f.io, Stake: f.stake,
 	}
 	for _, q := range f.queues {
 		s.Queues = append(s.Queues, rota.QueueName(q))

@@ -738,6 +738,7 @@ type JobSpec struct {
 	ExpectedMs          int64    `protobuf:"varint,26,opt,name=expected_ms,json=expectedMs,proto3" json:"expected_ms,omitempty"`
 	RetryOnInvalidProof bool     `protobuf:"varint,27,opt,name=retry_on_invalid_proof,json=retryOnInvalidProof,proto3" json:"retry_on_invalid_proof,omitempty"`
 	DataKeys            []string `protobuf:"bytes,28,rep,name=data_keys,json=dataKeys,proto3" json:"data_keys,omitempty"`
+	IoBytesPerS         int64    `protobuf:"varint,30,opt,name=io_bytes_per_s,json=ioBytesPerS,proto3" json:"io_bytes_per_s,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -968,6 +969,13 @@ func (x *JobSpec) GetDataKeys() []string {
 	return nil
 }
 
+func (x *JobSpec) GetIoBytesPerS() int64 {
+	if x != nil {
+		return x.IoBytesPerS
+	}
+	return 0
+}
+
 type Limit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1140,6 +1148,7 @@ type WorkerSpec struct {
 	Stake        int64                  `protobuf:"varint,10,opt,name=stake,proto3" json:"stake,omitempty"`
 	// Sorted by name.
 	Limits        []*Limit `protobuf:"bytes,11,rep,name=limits,proto3" json:"limits,omitempty"`
+	IoBytesPerS   int64    `protobuf:"varint,20,opt,name=io_bytes_per_s,json=ioBytesPerS,proto3" json:"io_bytes_per_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1249,6 +1258,13 @@ func (x *WorkerSpec) GetLimits() []*Limit {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *WorkerSpec) GetIoBytesPerS() int64 {
+	if x != nil {
+		return x.IoBytesPerS
+	}
+	return 0
 }
 
 type Register struct {
@@ -3242,7 +3258,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x06random\x18\x03 \x01(\fR\x06random\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x04 \x01(\tR\tclusterId\x12\x19\n" +
-	"\bstart_ms\x18\x05 \x01(\x03R\astartMs\"\xcb\x06\n" +
+	"\bstart_ms\x18\x05 \x01(\x03R\astartMs\"\xf0\x06\n" +
 	"\aJobSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -3275,7 +3291,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\vexpected_ms\x18\x1a \x01(\x03R\n" +
 	"expectedMs\x123\n" +
 	"\x16retry_on_invalid_proof\x18\x1b \x01(\bR\x13retryOnInvalidProof\x12\x1b\n" +
-	"\tdata_keys\x18\x1c \x03(\tR\bdataKeys\"1\n" +
+	"\tdata_keys\x18\x1c \x03(\tR\bdataKeys\x12#\n" +
+	"\x0eio_bytes_per_s\x18\x1e \x01(\x03R\vioBytesPerS\"1\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value\"/\n" +
@@ -3284,7 +3301,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"G\n" +
 	"\x06Submit\x12%\n" +
 	"\x04spec\x18\x01 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\x12\x16\n" +
-	"\x06minted\x18\x02 \x01(\bR\x06minted\"\xb5\x02\n" +
+	"\x06minted\x18\x02 \x01(\bR\x06minted\"\xda\x02\n" +
 	"\n" +
 	"WorkerSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
@@ -3298,7 +3315,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\fmemory_bytes\x18\t \x01(\x03R\vmemoryBytes\x12\x14\n" +
 	"\x05stake\x18\n" +
 	" \x01(\x03R\x05stake\x12'\n" +
-	"\x06limits\x18\v \x03(\v2\x0f.rota.fsm.LimitR\x06limits\"\x9d\x01\n" +
+	"\x06limits\x18\v \x03(\v2\x0f.rota.fsm.LimitR\x06limits\x12#\n" +
+	"\x0eio_bytes_per_s\x18\x14 \x01(\x03R\vioBytesPerS\"\x9d\x01\n" +
 	"\bRegister\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.rota.fsm.WorkerSpecR\x04spec\x12\x1f\n" +
 	"\vsecret_hash\x18\x02 \x01(\fR\n" +

@@ -17,7 +17,7 @@ var errNotYet = errors.New("not yet")
 
 // jobFields are all fields of a job; those with ? stand only where they say something.
 var jobFields = []string{"id", "queue", "type", "tenant", "priority", "state", "attempt", "submitted_ms", "submitted_date_ms",
-	"fee?", "size_bytes?", "payload?", "delay_ms?", "not_before_ms?", "ttl_ms?", "max_runtime_ms?", "cpu_milli?", "memory_bytes?",
+	"fee?", "size_bytes?", "payload?", "delay_ms?", "not_before_ms?", "ttl_ms?", "max_runtime_ms?", "cpu_milli?", "memory_bytes?", "io_bytes_per_s?",
 	"requires?", "regions_allow?", "regions_deny?", "zone?", "domain?", "worker?", "expected_digest?", "simulate_ms?", "units?",
 	"labels?", "enqueued_ms?", "first_lease_ms?", "finished_ms?", "due_ms?", "finished_date_ms?", "reason?", "error?", "lease?",
 	"attempts?", "progress?", "progress_note?", "output?", "output_digest?", "limits?", "expected_ms?",
@@ -27,7 +27,7 @@ func cliSubmit(t *testing.T, c *nodes) {
 	c.rota(t, "queue", "set", "all-flags", "--set", "paused=true").want(t, 0)
 	digest := strings.Repeat("ab", 32)
 	r := c.rota(t, "job", "submit", "--queue", "all-flags", "--type", "t1", "--id", "all.flags:1", "--priority", "3", "--tenant", "acme",
-		"--fee", "123", "--size", "456", "--payload", "text", "--delay", "1h", "--ttl", "2h", "--cpu", "250", "--memory", "1024",
+		"--fee", "123", "--size", "456", "--payload", "text", "--delay", "1h", "--ttl", "2h", "--cpu", "250", "--memory", "1024", "--io", "2048",
 		"--requires", "gpu", "--requires", "a100", "--region-allow", "eu", "--region-allow", "us", "--region-deny", "cn", "--zone", "z1",
 		"--domain", "d1", "--worker", "cli-w1", "--expected-digest", digest, "--simulate-ms", "7", "--limit", "depth=20",
 		"--limit", "width=3", "--expected-ms", "900", "--retry-on-invalid-proof", "--data-key", "k1", "--data-key", "k2",
@@ -36,7 +36,7 @@ func cliSubmit(t *testing.T, c *nodes) {
 	fields(t, "the job", job, jobFields...)
 	for name, want := range map[string]any{"id": "all.flags:1", "queue": "all-flags", "type": "t1", "tenant": "acme", "priority": 3.0,
 		"fee": 123.0, "size_bytes": 456.0, "payload": "text", "delay_ms": 3_600_000.0, "ttl_ms": 7_200_000.0, "cpu_milli": 250.0,
-		"memory_bytes": 1024.0, "zone": "z1", "domain": "d1", "worker": "cli-w1", "expected_digest": digest, "simulate_ms": 7.0,
+		"memory_bytes": 1024.0, "io_bytes_per_s": 2048.0, "zone": "z1", "domain": "d1", "worker": "cli-w1", "expected_digest": digest, "simulate_ms": 7.0,
 		"state": "DELAYED", "attempt": 0.0, "expected_ms": 900.0, "retry_on_invalid_proof": true, "units": 5.0} {
 		if job[name] != want {
 			t.Errorf("field %s is %v, %v is wanted", name, job[name], want)

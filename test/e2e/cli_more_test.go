@@ -14,7 +14,7 @@ func cliQueue(t *testing.T, c *nodes) {
 	shown := object(t, c.rota(t, "queue", "set", "q1", "--preset", "aicf-quantum", "--set", "queue_cap=99", "-o", "json"))
 	fields(t, "the queue", shown, "name", "policy", "pending", "blocked", "delayed", "queued", "assigned", "running", "submitted_total",
 		"assigned_total", "completed_total", "dead_total", "expired_total", "cancelled_total", "lanes", "workers", "oldest_wait_ms",
-		"usage_permille", "lease_usage_permille", "backpressure", "parked_lanes", "tiers", "domains?", "types?")
+		"usage_permille", "lease_usage_permille", "backlog_usage_permille", "backpressure", "parked_lanes", "tiers", "domains?", "types?")
 	q := decode[rota.Queue](t, c.rota(t, "queue", "show", "q1", "-o", "json"))
 	if q.Policy.Preset != "aicf-quantum" || q.Policy.QueueCap != 99 || q.Policy.LeaseMs != 180_000 {
 		t.Errorf("the policy is %+v", q.Policy)
@@ -48,7 +48,8 @@ func cliQueue(t *testing.T, c *nodes) {
 func cliWorker(t *testing.T, c *nodes) {
 	shown := object(t, c.rota(t, "worker", "show", "cli-w1", "-o", "json"))
 	fields(t, "the worker", shown, "id", "queues", "slots", "prefetch", "region", "zone", "capabilities", "cpu_milli", "memory_bytes", "stake?",
-		"status", "session", "status_since_ms", "silent_since_ms?", "open_leases", "cpu_milli_taken?", "memory_bytes_taken?", "health",
+		"status", "session", "status_since_ms", "silent_since_ms?", "open_leases", "cpu_milli_taken?", "memory_bytes_taken?",
+		"io_bytes_per_s?", "io_bytes_per_s_taken?", "health",
 		"assigned_total", "completed_total", "failed_total", "leases?", "load", "limits?", "slashed?", "invalid_proofs?",
 		"jailed_until_ms?", "attested_until_ms?", "cooling?", "denied?", "units?")
 	if shown["status"] != "ACTIVE" || shown["region"] != "eu" || shown["slots"] != 4.0 || shown["memory_bytes"] != 1_000_000.0 {

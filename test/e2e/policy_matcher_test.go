@@ -50,6 +50,9 @@ func TestConformance_QueueMatcher(t *testing.T) {
 			good: func(w *rota.WorkerSpec) { w.CPUMilli = 2000 }},
 		{name: "MEMORY_FULL", job: func(s *rota.JobSpec) { s.MemoryBytes = 1 << 20 },
 			good: func(w *rota.WorkerSpec) { w.MemoryBytes = 1 << 20 }},
+		{name: "IO_FULL", job: func(s *rota.JobSpec) { s.IOBytesPerS = 1 << 20 },
+			bad:  func(w *rota.WorkerSpec) { w.IOBytesPerS = 1<<20 - 1 },
+			good: func(w *rota.WorkerSpec) { w.IOBytesPerS = 1 << 20 }},
 		{name: "NOT_THE_PINNED_WORKER", job: func(s *rota.JobSpec) { s.Worker = "NOT_THE_PINNED_WORKER-good" }},
 	} {
 		t.Run("eligibility_"+one.name, func(t *testing.T) {

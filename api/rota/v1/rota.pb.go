@@ -305,7 +305,8 @@ type JobSpec struct {
 	DataKeys            []string         `protobuf:"bytes,28,rep,name=data_keys,json=dataKeys,proto3" json:"data_keys,omitempty"`
 	// The client library made the id up and submits it for the first time; no part
 	// of the job (SPEC §9.4).
-	Minted        bool `protobuf:"varint,29,opt,name=minted,proto3" json:"minted,omitempty"`
+	Minted        bool  `protobuf:"varint,29,opt,name=minted,proto3" json:"minted,omitempty"`
+	IoBytesPerS   int64 `protobuf:"varint,30,opt,name=io_bytes_per_s,json=ioBytesPerS,proto3" json:"io_bytes_per_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -541,6 +542,13 @@ func (x *JobSpec) GetMinted() bool {
 		return x.Minted
 	}
 	return false
+}
+
+func (x *JobSpec) GetIoBytesPerS() int64 {
+	if x != nil {
+		return x.IoBytesPerS
+	}
+	return 0
 }
 
 // Decision tells how a worker was chosen (SPEC §7.7).
@@ -1951,6 +1959,7 @@ type WorkerSpec struct {
 	Stake        int64                  `protobuf:"varint,10,opt,name=stake,proto3" json:"stake,omitempty"`
 	// What it offers at most, by name.
 	Limits        map[string]int64 `protobuf:"bytes,11,rep,name=limits,proto3" json:"limits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	IoBytesPerS   int64            `protobuf:"varint,20,opt,name=io_bytes_per_s,json=ioBytesPerS,proto3" json:"io_bytes_per_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2060,6 +2069,13 @@ func (x *WorkerSpec) GetLimits() map[string]int64 {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *WorkerSpec) GetIoBytesPerS() int64 {
+	if x != nil {
+		return x.IoBytesPerS
+	}
+	return 0
 }
 
 // Attestation is a key holder's word that a worker may serve a cluster until a
@@ -2284,12 +2300,13 @@ type Worker struct {
 	InvalidProofs int32  `protobuf:"varint,16,opt,name=invalid_proofs,json=invalidProofs,proto3" json:"invalid_proofs,omitempty"`
 	JailedUntilMs int64  `protobuf:"varint,17,opt,name=jailed_until_ms,json=jailedUntilMs,proto3" json:"jailed_until_ms,omitempty"`
 	// Unix ms.
-	AttestedUntilMs int64        `protobuf:"varint,19,opt,name=attested_until_ms,json=attestedUntilMs,proto3" json:"attested_until_ms,omitempty"`
-	Cooling         []*TypeUntil `protobuf:"bytes,20,rep,name=cooling,proto3" json:"cooling,omitempty"`
-	Denied          []*TypeUntil `protobuf:"bytes,21,rep,name=denied,proto3" json:"denied,omitempty"`
-	Units           []*UnitsUsed `protobuf:"bytes,22,rep,name=units,proto3" json:"units,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	AttestedUntilMs  int64        `protobuf:"varint,19,opt,name=attested_until_ms,json=attestedUntilMs,proto3" json:"attested_until_ms,omitempty"`
+	Cooling          []*TypeUntil `protobuf:"bytes,20,rep,name=cooling,proto3" json:"cooling,omitempty"`
+	Denied           []*TypeUntil `protobuf:"bytes,21,rep,name=denied,proto3" json:"denied,omitempty"`
+	Units            []*UnitsUsed `protobuf:"bytes,22,rep,name=units,proto3" json:"units,omitempty"`
+	IoBytesPerSTaken int64        `protobuf:"varint,40,opt,name=io_bytes_per_s_taken,json=ioBytesPerSTaken,proto3" json:"io_bytes_per_s_taken,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Worker) Reset() {
@@ -2467,6 +2484,13 @@ func (x *Worker) GetUnits() []*UnitsUsed {
 		return x.Units
 	}
 	return nil
+}
+
+func (x *Worker) GetIoBytesPerSTaken() int64 {
+	if x != nil {
+		return x.IoBytesPerSTaken
+	}
+	return 0
 }
 
 type WorkRequest struct {
@@ -6231,7 +6255,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12$\n" +
 	"\x0eretry_after_ms\x18\x04 \x01(\x03R\fretryAfterMs\x12\x0e\n" +
-	"\x02op\x18\x05 \x01(\tR\x02op\"\x85\b\n" +
+	"\x02op\x18\x05 \x01(\tR\x02op\"\xaa\b\n" +
 	"\aJobSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -6265,7 +6289,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"expectedMs\x123\n" +
 	"\x16retry_on_invalid_proof\x18\x1b \x01(\bR\x13retryOnInvalidProof\x12\x1b\n" +
 	"\tdata_keys\x18\x1c \x03(\tR\bdataKeys\x12\x16\n" +
-	"\x06minted\x18\x1d \x01(\bR\x06minted\x1a9\n" +
+	"\x06minted\x18\x1d \x01(\bR\x06minted\x12#\n" +
+	"\x0eio_bytes_per_s\x18\x1e \x01(\x03R\vioBytesPerS\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -6398,7 +6423,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12*\n" +
 	"\arefusal\x18\x03 \x01(\v2\x10.rota.v1.RefusalR\arefusal\x12\x14\n" +
-	"\x05index\x18\x04 \x01(\x04R\x05index\"\x80\x03\n" +
+	"\x05index\x18\x04 \x01(\x04R\x05index\"\xa5\x03\n" +
 	"\n" +
 	"WorkerSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
@@ -6412,7 +6437,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\fmemory_bytes\x18\t \x01(\x03R\vmemoryBytes\x12\x14\n" +
 	"\x05stake\x18\n" +
 	" \x01(\x03R\x05stake\x127\n" +
-	"\x06limits\x18\v \x03(\v2\x1f.rota.v1.WorkerSpec.LimitsEntryR\x06limits\x1a9\n" +
+	"\x06limits\x18\v \x03(\v2\x1f.rota.v1.WorkerSpec.LimitsEntryR\x06limits\x12#\n" +
+	"\x0eio_bytes_per_s\x18\x14 \x01(\x03R\vioBytesPerS\x1a9\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x93\x01\n" +
@@ -6431,7 +6457,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\tUnitsUsed\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x19\n" +
 	"\bsince_ms\x18\x02 \x01(\x03R\asinceMs\x12\x12\n" +
-	"\x04used\x18\x03 \x01(\x03R\x04used\"\x8a\x06\n" +
+	"\x04used\x18\x03 \x01(\x03R\x04used\"\xba\x06\n" +
 	"\x06Worker\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.rota.v1.WorkerSpecR\x04spec\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
@@ -6455,7 +6481,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x11attested_until_ms\x18\x13 \x01(\x03R\x0fattestedUntilMs\x12,\n" +
 	"\acooling\x18\x14 \x03(\v2\x12.rota.v1.TypeUntilR\acooling\x12*\n" +
 	"\x06denied\x18\x15 \x03(\v2\x12.rota.v1.TypeUntilR\x06denied\x12(\n" +
-	"\x05units\x18\x16 \x03(\v2\x12.rota.v1.UnitsUsedR\x05units\"\xbd\x01\n" +
+	"\x05units\x18\x16 \x03(\v2\x12.rota.v1.UnitsUsedR\x05units\x12.\n" +
+	"\x14io_bytes_per_s_taken\x18( \x01(\x03R\x10ioBytesPerSTaken\"\xbd\x01\n" +
 	"\vWorkRequest\x12&\n" +
 	"\x05hello\x18\x01 \x01(\v2\x0e.rota.v1.HelloH\x00R\x05hello\x124\n" +
 	"\bcommands\x18\x02 \x01(\v2\x16.rota.v1.LeaseCommandsH\x00R\bcommands\x12#\n" +
