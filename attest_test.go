@@ -83,7 +83,7 @@ func TestAttestation_keepsItsFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"cluster_id":"c1","worker":"w1","expires_ms":1700000000000,` +
+	const want = `{"cluster_id":"c1","worker":"w1","expires_ms":1700000000000,"expires_at":"2023-11-14T22:13:20.000Z",` +
 		`"key":"ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c",` +
 		`"signature":"d630cd54e468bf357dde60e2ca498f832a2ae255b5bf4d9917836a6f8f6c980da82fb435522b8371bf9cbaad3e5c9e1d12f00913c5d6f6d1eeb176afc64cff05"}`
 	if string(text) != want {

@@ -114,7 +114,7 @@ type Domain struct {
 	Name     string    `json:"name"`
 	Isolated bool      `json:"isolated"`
 	// Since is when it was isolated, or recovered last.
-	Since Clock `json:"since_ms,omitempty"`
+	Since Moment `json:"since"`
 	// Outcomes in the window, and how many of them failed.
 	Outcomes int64 `json:"outcomes"`
 	Failures int64 `json:"failures"`
@@ -187,7 +187,7 @@ func (l TenantLimits) Check() error {
 type ModeStatus struct {
 	Mode   ClusterMode `json:"mode"`
 	Reason string      `json:"reason"`
-	Since  Clock       `json:"since_ms"`
+	Since  Moment      `json:"since"`
 	// Auto says that a leader set it (SPEC §4.7); Holds that jobs of priority > 5
 	// are held.
 	Auto  bool `json:"auto"`
@@ -219,9 +219,10 @@ type Why struct {
 type Explanation struct {
 	Job   JobID    `json:"job"`
 	State JobState `json:"state"`
-	// Index and Clock of the state that was looked at.
+	// Index, Clock and Date of the state that was looked at.
 	Index   Index `json:"index"`
 	Clock   Clock `json:"clock_ms"`
+	Date    Date  `json:"date_ms"`
 	Reasons []Why `json:"reasons,omitempty"`
 	// Rank is the job's place in its queue's ranking order, from 0; Before how
 	// many QUEUED jobs stand before it.

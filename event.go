@@ -143,15 +143,15 @@ type Event struct {
 	Attempt  int32        `json:"attempt,omitempty"`
 	Reason   Reason       `json:"reason,omitempty"`
 	Status   WorkerStatus `json:"status,omitempty"`
-	Deadline Clock        `json:"deadline_ms,omitempty"`
+	Deadline Moment       `json:"deadline"`
 	// Epoch is the policy decision: the round's epoch.
 	Epoch uint64 `json:"policy_decision_id,omitempty"`
 	// Check is what the re-check of an assignment said: FIT, or the rule that
 	// failed (SPEC §6.1).
 	Check string `json:"capability_check_result,omitempty"`
-	// Payload is the kind's own data in JSON, such as an assignment's reasoning or
-	// a slash's penalty.
-	Payload string `json:"payload,omitempty"`
+	// Payload is the kind's own data: a JSON object, such as an assignment's reasoning
+	// or a slash's penalty.
+	Payload string `json:"payload,omitempty,raw"`
 	// Text says what went wrong, such as a handler's error.
 	Text string `json:"error_data,omitempty"`
 }

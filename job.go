@@ -138,9 +138,9 @@ type Attempt struct {
 	Worker   WorkerID `json:"worker"`
 	Lease    LeaseID  `json:"lease_id"`
 	Token    Token    `json:"token"`
-	Started  Clock    `json:"started_ms"`
-	Acked    Clock    `json:"acked_ms,omitempty"`
-	Ended    Clock    `json:"ended_ms,omitempty"`
+	Started  Moment   `json:"started"`
+	Acked    Moment   `json:"acked"`
+	Ended    Moment   `json:"ended"`
 	Renewals int32    `json:"renewals,omitempty"`
 	// End is why it ended; none while it is open.
 	End   Reason `json:"end,omitempty"`
@@ -156,15 +156,12 @@ type Job struct {
 	// Attempt is the number of the present or next attempt.
 	Attempt int32 `json:"attempt"`
 	// Submitted, Enqueued (first became QUEUED), FirstLease, Finished and Due
-	// (of a DELAYED one) are moments on the cluster clock; 0 where not reached.
-	Submitted  Clock `json:"submitted_ms"`
-	Enqueued   Clock `json:"enqueued_ms,omitempty"`
-	FirstLease Clock `json:"first_lease_ms,omitempty"`
-	Finished   Clock `json:"finished_ms,omitempty"`
-	Due        Clock `json:"due_ms,omitempty"`
-	// SubmittedDate and FinishedDate are the same for people.
-	SubmittedDate Date `json:"submitted_date_ms"`
-	FinishedDate  Date `json:"finished_date_ms,omitempty"`
+	// (of a DELAYED one).
+	Submitted  Moment `json:"submitted"`
+	Enqueued   Moment `json:"enqueued"`
+	FirstLease Moment `json:"first_lease"`
+	Finished   Moment `json:"finished"`
+	Due        Moment `json:"due"`
 	// Reason is why it is terminal, or why its last attempt ended.
 	Reason Reason `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
@@ -197,11 +194,11 @@ type Lease struct {
 	Session  Session    `json:"session"`
 	Attempt  int32      `json:"attempt"`
 	State    LeaseState `json:"state"`
-	Started  Clock      `json:"started_ms"`
-	AckBy    Clock      `json:"ack_by_ms"`
-	Acked    Clock      `json:"acked_ms,omitempty"`
-	RenewBy  Clock      `json:"renew_by_ms"`
-	Deadline Clock      `json:"deadline_ms"`
+	Started  Moment     `json:"started"`
+	AckBy    Moment     `json:"ack_by"`
+	Acked    Moment     `json:"acked"`
+	RenewBy  Moment     `json:"renew_by"`
+	Deadline Moment     `json:"deadline"`
 	Renewals int32      `json:"renewals"`
 	// Revoked: not renewable; ends when the worker confirms, at its deadline, or
 	// by silence (SPEC §8.5). The reason why, none if not revoked.
@@ -244,5 +241,5 @@ func (a *Assignment) TimesOut() Clock {
 	if a.MaxRuntimeMs == 0 {
 		return 0
 	}
-	return a.Lease.Started + Clock(a.MaxRuntimeMs)
+	return a.Lease.Started.Clock + Clock(a.MaxRuntimeMs)
 }

@@ -38,7 +38,7 @@ type Attestation struct {
 // policy heeds that, and why: PROVIDER_FAIL in a row, DECLINED or LEASE_EXPIRED.
 type TypeUntil struct {
 	Type  JobType `json:"type"`
-	Until Clock   `json:"until_ms"`
+	Until Moment  `json:"until"`
 	Cause Reason  `json:"cause"`
 }
 
@@ -46,7 +46,7 @@ type TypeUntil struct {
 // that began at a moment.
 type UnitsUsed struct {
 	Queue QueueName `json:"queue"`
-	Since Clock     `json:"since_ms"`
+	Since Moment    `json:"since"`
 	Used  int64     `json:"used"`
 }
 
@@ -55,10 +55,10 @@ type Worker struct {
 	WorkerSpec
 	Status  WorkerStatus `json:"status"`
 	Session Session      `json:"session"`
-	// StatusSince is when the status was entered, on the cluster clock.
-	StatusSince Clock `json:"status_since_ms"`
+	// StatusSince is when the status was entered.
+	StatusSince Moment `json:"status_since"`
 	// SilentSince is the last sign of an UNREACHABLE worker (SPEC §3.10).
-	SilentSince Clock `json:"silent_since_ms,omitempty"`
+	SilentSince Moment `json:"silent_since"`
 	// Open leases, and what they take.
 	Open          int32 `json:"open_leases"`
 	CPUMilliTaken int64 `json:"cpu_milli_taken,omitempty"`
@@ -72,8 +72,8 @@ type Worker struct {
 	Slashed       int64 `json:"slashed,omitempty"`
 	InvalidProofs int32 `json:"invalid_proofs,omitempty"`
 	// JailedUntil and AttestedUntil; 0 where not.
-	JailedUntil   Clock `json:"jailed_until_ms,omitempty"`
-	AttestedUntil Date  `json:"attested_until_ms,omitempty"`
+	JailedUntil   Moment `json:"jailed_until"`
+	AttestedUntil Date   `json:"attested_until_ms"`
 	// Cooling and Denied types, those that still last.
 	Cooling []TypeUntil `json:"cooling,omitempty"`
 	Denied  []TypeUntil `json:"denied,omitempty"`
@@ -134,7 +134,7 @@ type LeaseCommand struct {
 type LeaseAnswer struct {
 	// Err is nil, or Stale when the lease is not (or no longer) the caller's.
 	Err *Error
-	// Deadline and Renewals after a renewal or an ack.
+	// Deadline, on the cluster clock alone, and Renewals after a renewal or an ack.
 	Deadline Clock
 	Renewals int32
 	// JobState after the command.

@@ -169,11 +169,8 @@ type Workflow struct {
 	// FailedNode is the first node that did not complete in this run, Reason why.
 	FailedNode string `json:"failed_node,omitempty"`
 	Reason     Reason `json:"reason,omitempty"`
-	// Submitted and Finished are moments on the cluster clock, and dates for people.
-	Submitted     Clock `json:"submitted_ms"`
-	Finished      Clock `json:"finished_ms,omitempty"`
-	SubmittedDate Date  `json:"submitted_date_ms"`
-	FinishedDate  Date  `json:"finished_date_ms,omitempty"`
+	Submitted  Moment `json:"submitted"`
+	Finished   Moment `json:"finished"`
 	// CriticalPath are the nodes of the longest chain by duration, of equals that of
 	// the most nodes, from a root to a leaf: measured where a node has run, estimated
 	// where it has not; CriticalPathMs is its length. RemainingMs estimates the time to
@@ -205,9 +202,9 @@ type WorkflowNode struct {
 	Attempt       int32    `json:"attempt"`
 	AssignedIndex Index    `json:"assigned_index,omitempty"`
 	FinishedIndex Index    `json:"finished_index,omitempty"`
-	// Assigned and Finished are the same moments on the cluster clock.
-	Assigned Clock  `json:"assigned_ms,omitempty"`
-	Finished Clock  `json:"finished_ms,omitempty"`
+	// Assigned and Finished are when that was.
+	Assigned Moment `json:"assigned"`
+	Finished Moment `json:"finished"`
 	Reason   Reason `json:"reason,omitempty"`
 	// DurationMs is how long it ran, or how long it is expected to run.
 	DurationMs int64 `json:"duration_ms"`

@@ -111,8 +111,8 @@ func benchNotices(b *testing.B, at, n int) []byte {
 		spec.ID, spec.Queue, spec.Tenant = job, "bench", rota.DefaultTenant
 		notices[i].Assigned = &rota.Assignment{
 			Lease: rota.Lease{ID: sha256.Sum256([]byte(job)), Token: rota.Token{Incarnation: 1, Counter: uint64(at + i + 1)},
-				Job: job, Worker: "bench-0123456789-w0", Session: 7, State: rota.LeaseActive, Started: 100_000, AckBy: 105_000,
-				RenewBy: 136_000, Deadline: 160_000, Decision: rota.Decision{Epoch: 5, Height: 600_000, Rank: 3, Score: 17,
+				Job: job, Worker: "bench-0123456789-w0", Session: 7, State: rota.LeaseActive, Started: rota.Moment{Clock: 100_000}, AckBy: rota.Moment{Clock: 105_000},
+				RenewBy: rota.Moment{Clock: 136_000}, Deadline: rota.Moment{Clock: 160_000}, Decision: rota.Decision{Epoch: 5, Height: 600_000, Rank: 3, Score: 17,
 					Reasoning: rota.Reasoning{Rule: rota.ByLeastLoaded, N: 2, Of: 4}, Seed: make([]byte, 32)}},
 			Spec: spec, RenewEveryMs: 36_000, LeaseMs: 60_000, RenewalsMax: -1,
 		}

@@ -214,8 +214,8 @@ func (b *book) assigned(a *rota.Assignment, now time.Duration) {
 		return // the replica lags behind what was answered
 	}
 	l := &lease{
-		assignment: a, received: now, acked: a.Lease.Acked > 0 || a.Lease.Renewals > 0,
-		deadline: a.Lease.Deadline, renewals: a.Lease.Renewals,
+		assignment: a, received: now, acked: a.Lease.Acked.Clock > 0 || a.Lease.Renewals > 0,
+		deadline: a.Lease.Deadline.Clock, renewals: a.Lease.Renewals,
 	}
 	b.leases[a.Lease.ID] = l
 	b.waiting++
@@ -250,8 +250,8 @@ func (b *book) givenBack(l *lease, a *rota.Assignment, now time.Duration) {
 		b.revoke(l, a.Lease.Revoked)
 		return
 	}
-	if a.Lease.Acked > 0 || a.Lease.Renewals > 0 {
-		b.extend(l, a.Lease.Deadline, a.Lease.Renewals)
+	if a.Lease.Acked.Clock > 0 || a.Lease.Renewals > 0 {
+		b.extend(l, a.Lease.Deadline.Clock, a.Lease.Renewals)
 	}
 }
 

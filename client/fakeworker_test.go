@@ -66,7 +66,7 @@ func leaseOf(job rota.JobID) *rota.Assignment {
 		Lease: rota.Lease{
 			ID: sha256.Sum256([]byte(job)), Job: job, Token: rota.Token{Incarnation: 1, Counter: 7},
 			State:   rota.LeaseActive,
-			Started: 100_000, AckBy: 105_000, RenewBy: 136_000, Deadline: 160_000,
+			Started: rota.Moment{Clock: 100_000}, AckBy: rota.Moment{Clock: 105_000}, RenewBy: rota.Moment{Clock: 136_000}, Deadline: rota.Moment{Clock: 160_000},
 		},
 		Spec: spec, RenewEveryMs: 36_000, LeaseMs: 60_000, RenewalsMax: -1,
 	}

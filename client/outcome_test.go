@@ -143,7 +143,7 @@ func TestWorker_tellsOfARefusal(t *testing.T) {
 func TestWorker_stopsWorkOnWhatEnded(t *testing.T) {
 	for name, end := range map[string]func(b *begun, a *rota.Assignment){
 		"an ended lease": func(b *begun, a *rota.Assignment) {
-			b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: a.Lease.Deadline})
+			b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: a.Lease.Deadline.Clock})
 			e := rota.LeaseEnd{Lease: a.Lease.ID, Job: "ended", Reason: rota.CancelledByUser}
 			b.s.notice(rota.Notice{Ended: &e})
 		},
@@ -151,7 +151,7 @@ func TestWorker_stopsWorkOnWhatEnded(t *testing.T) {
 			b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Err: rota.Refusef(rota.Stale, "lease", "not yours")})
 		},
 		"a new session": func(b *begun, a *rota.Assignment) {
-			b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: a.Lease.Deadline})
+			b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: a.Lease.Deadline.Clock})
 			b.s.end <- errStream
 			b.s, b.node = b.stream()
 			b.s.welcome(2)

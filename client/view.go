@@ -47,7 +47,7 @@ func (p viewpoint) newer(q viewpoint) viewpoint {
 func (l *lease) end(p viewpoint) time.Duration {
 	deadline := l.deadline
 	if !l.acked {
-		deadline = min(l.assignment.Lease.AckBy, deadline)
+		deadline = min(l.assignment.Lease.AckBy.Clock, deadline)
 	}
 	return min(p.of(deadline), p.lost())
 }

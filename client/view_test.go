@@ -56,7 +56,7 @@ func TestView_aFreshBeatRevivesNothing(t *testing.T) {
 	t.Parallel()
 	s := asleep(t)
 	a := leaseOf("slept")
-	a.Lease.Deadline, a.Lease.Acked = 1_000_000, 100_001
+	a.Lease.Deadline, a.Lease.Acked = rota.Moment{Clock: 1_000_000}, rota.Moment{Clock: 100_001}
 	s.notice([]rota.Notice{{Assigned: a}})
 	r := within5s(t, s.h.started, "start")
 	s.now += 50 * time.Second
@@ -74,7 +74,7 @@ func TestView_aLateAckRevivesNothing(t *testing.T) {
 		},
 		"a replica": func(s *sleeper, a *rota.Assignment, _ uint64) {
 			given := *a
-			given.Lease.Acked = 100_001
+			given.Lease.Acked = rota.Moment{Clock: 100_001}
 			s.notice([]rota.Notice{{Assigned: &given}})
 		},
 	} {

@@ -54,7 +54,7 @@ func (b *begun) at(d time.Duration) {
 func (b *begun) run(a *rota.Assignment) *scripted {
 	b.t.Helper()
 	b.s.assign(a)
-	b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: a.Lease.Deadline})
+	b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: a.Lease.Deadline.Clock})
 	return within5s(b.t, b.h.started, "start")
 }
 
@@ -128,7 +128,7 @@ func TestView_countsFromSendingTheBeat(t *testing.T) {
 		b.at(5 * time.Second)
 		b.s.beat(first, 100_000)
 		a := leaseOf("late")
-		a.Lease.AckBy, a.Lease.Deadline, a.RenewEveryMs = 109_000, 110_000, 0
+		a.Lease.AckBy, a.Lease.Deadline, a.RenewEveryMs = rota.Moment{Clock: 109_000}, rota.Moment{Clock: 110_000}, 0
 		r := b.run(a)
 		b.at(9*time.Second - time.Millisecond)
 		alive(t, r)
@@ -165,7 +165,7 @@ func TestView_endsHandlersWhenBeatsStay(t *testing.T) {
 		b, stop := begin(t, 1, rota.WorkerSpec{})
 		defer stop()
 		a := leaseOf("silent")
-		a.Lease.Deadline, a.RenewEveryMs = 10_000_000, 0
+		a.Lease.Deadline, a.RenewEveryMs = rota.Moment{Clock: 10_000_000}, 0
 		r := b.run(a)
 		b.at(30*time.Second - time.Millisecond)
 		alive(t, r)
@@ -187,7 +187,7 @@ func TestView_startsNothingThatMayHaveEnded(t *testing.T) {
 		b, stop := begin(t, 1, rota.WorkerSpec{})
 		defer stop()
 		a := leaseOf("old")
-		a.Lease.AckBy = 101_000 // by the view it has come: 1 s is the margin
+		a.Lease.AckBy = rota.Moment{Clock: 101_000} // by the view it has come: 1 s is the margin
 		b.s.assign(a)
 		b.h.none(t)
 		batch := b.s.expect(rota.VerbDecline)
@@ -235,7 +235,7 @@ func TestWorker_keepsItsLeasesAcrossNodes(t *testing.T) {
 			t.Fatalf("the attestation is shown as %v, then as %v", before.GetAttestation(), b.s.hello.GetAttestation())
 		}
 		given := *a
-		given.Lease.Acked = 100_001
+		given.Lease.Acked = rota.Moment{Clock: 100_001}
 		b.s.assign(&given) // open still, by this replica
 		batch := b.s.expect(rota.VerbComplete)
 		b.h.none(t)

@@ -25,6 +25,10 @@ func TestAuditOfNodes(t *testing.T) {
 	submitAll(t, b.leader(), specs("a", 40))
 	first := h.take(40)
 	h.do(rota.VerbComplete, first[:30]...)
+	over, err := b.follower().Why(within(t, ample), first[0].Lease.Job, 0)
+	if err != nil || over.State != rota.Completed || over.Clock == 0 || over.Date == 0 {
+		t.Errorf("of an ended job it is said %+v, %v: it wants the moment at which it was looked at", over, err)
+	}
 	submitAll(t, b.leader(), specs("b", 50))
 	more := h.take(50)
 

@@ -28,13 +28,15 @@ func (n *Node) Why(ctx context.Context, id rota.JobID, at rota.Index) (rota.Expl
 		return rota.Explanation{}, err
 	}
 	x, live := n.machine.Why(id, decideMost)
+	head := n.machine.Head()
 	n.mu.RUnlock()
 	job, _, err := n.Job(ctx, id, rota.ReadOptions{MinIndex: seen.Index})
 	if err != nil {
 		return rota.Explanation{}, err
 	}
 	if !live {
-		x = rota.Explanation{Job: id, State: job.State, Index: seen.Index, Reasons: []rota.Why{{Reason: job.Reason.String()}}}
+		x = rota.Explanation{Job: id, State: job.State, Index: seen.Index, Clock: head.Clock, Date: head.Date,
+			Reasons: []rota.Why{{Reason: job.Reason.String()}}}
 	}
 	for i := range job.Attempts {
 		a := &job.Attempts[i]
@@ -64,7 +66,7 @@ func (n *Node) whyThen(ctx context.Context, id rota.JobID, at rota.Index) (rota.
 		return x, nil
 	}
 	if state := m.JobState(id); state != rota.JobNone {
-		return rota.Explanation{Job: id, State: state, Index: at, Clock: m.Head().Clock, Reasons: []rota.Why{}}, nil
+		return rota.Explanation{Job: id, State: state, Index: at, Clock: m.Head().Clock, Date: m.Head().Date, Reasons: []rota.Why{}}, nil
 	}
 	return rota.Explanation{}, rota.Refusef(rota.NotFound, "job", "job %q was not known at index %d", id, at)
 }

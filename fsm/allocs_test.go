@@ -76,7 +76,7 @@ func TestSizes(t *testing.T) {
 		"jobRow":     {unsafe.Sizeof(jobRow{}), 144},
 		"keptSpec":   {unsafe.Sizeof(keptSpec{}), 48},
 		"sched.Item": {unsafe.Sizeof(sched.Item{}), 96},
-		"jobLife":    {unsafe.Sizeof(jobLife{}), 208},
+		"jobLife":    {unsafe.Sizeof(jobLife{}), 224},
 	} {
 		if c[0] > c[1] {
 			t.Errorf("%s takes %d bytes, %d are free of a larger class", what, c[0], c[1])

@@ -117,13 +117,14 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	l.key = m.keys.keep(l.ID[:])
 	l.Token = rota.Token{Incarnation: h.incarnation, Counter: h.tokens}
 	l.Job, l.Worker, l.Session, l.Attempt, l.State = j.spec.ID, w.spec.ID, w.session, j.attempt, rota.LeaseActive
-	l.Started, l.AckBy, l.Deadline = h.clock, h.clock+rota.Clock(p.AckTimeoutMs), h.clock+rota.Clock(p.LeaseMs)
+	l.Started = h.now()
+	l.AckBy.Clock, l.Deadline.Clock = h.clock+rota.Clock(p.AckTimeoutMs), h.clock+rota.Clock(p.LeaseMs)
 	l.Decision = why
 	if runtime := maxRuntime(j.spec, p); runtime > 0 {
 		l.endsBy = h.clock + rota.Clock(runtime)
-		l.Deadline = min(l.Deadline, l.endsBy)
+		l.Deadline.Clock = min(l.Deadline.Clock, l.endsBy)
 	}
-	l.RenewBy = l.Deadline - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
+	l.RenewBy.Clock = l.Deadline.Clock - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
 	m.leases.insert(l.key, l)
 
 	old := w.forgetAt()
@@ -154,8 +155,8 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	m.own(j)
 	j.lease = l.ID
 	j.progress, j.note, j.progressAt = 0, "", 0 // an earlier attempt's
-	if j.firstLease == 0 {
-		j.firstLease = h.clock
+	if j.firstLease.IsZero() {
+		j.firstLease = h.now()
 		if p.TTLRelMaxMs > 0 {
 			before := j.expires()
 			j.expireRel = h.clock + planted.ttlOffset(m) + rota.Clock(p.TTLRelMaxMs)
@@ -163,7 +164,7 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 		}
 	}
 	m.emitFor(j, &rota.Event{Kind: rota.JobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
-		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Deadline: l.Deadline, Epoch: why.Epoch,
+		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Deadline: h.now().At(l.Deadline.Clock), Epoch: why.Epoch,
 		Check: checkFit, Payload: m.placing(&l.Decision)})
 }
 

@@ -126,4 +126,4 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 // revived says that a retry brought the job back and nothing happened since: the
 // same retry again is answered with its first outcome (SPEC §2.7). A reason
 // without any lease in this life can only come from an earlier one.
-func (r *jobRow) revived() bool { return r.firstLease == 0 && r.lastReason != rota.ReasonNone }
+func (r *jobRow) revived() bool { return r.firstLease.IsZero() && r.lastReason != rota.ReasonNone }

@@ -76,7 +76,7 @@ func (c *checker) jobs() {
 		if j.seq > m.head.jobSeq {
 			c.fault("I8: job %s has number %d, the counter is at %d", id, j.seq, m.head.jobSeq)
 		}
-		if j.submitted > m.head.clock || j.enqueued > m.head.clock || j.queuedAt > m.head.clock || j.firstLease > m.head.clock {
+		if j.submitted > m.head.clock || j.enqueued > m.head.clock || j.queuedAt > m.head.clock || j.firstLease.Clock > m.head.clock {
 			c.fault("I6: job %s is stamped after the clock", id)
 		}
 		if m.tombs.get(id) != nil {
@@ -128,7 +128,7 @@ func (c *checker) leases() {
 			c.fault("I2: lease %s has token %s, the counter is at %d.%d", l.ID, l.Token, m.head.incarnation, m.head.tokens)
 		}
 		c.share(l)
-		if l.Started > m.head.clock || l.Acked > m.head.clock {
+		if l.Started.Clock > m.head.clock || l.Acked.Clock > m.head.clock {
 			c.fault("I6: lease %s is stamped after the clock", l.ID)
 		}
 		listed := false
@@ -257,7 +257,7 @@ func (c *checker) terminal() {
 		if r, staged := m.staged.records.Get(t.seq); staged && r.ended.treeKey() != id {
 			c.fault("I8: tombstone %s has the number of the record of %s", id, r.ended.treeKey())
 		}
-		if t.seq > m.head.tombSeq || t.finished > m.head.clock {
+		if t.seq > m.head.tombSeq || t.finished.Clock > m.head.clock {
 			c.fault("I6: tombstone %s is of the future", id)
 		}
 		if m.queues.get(t.queue) == nil {

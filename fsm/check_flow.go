@@ -12,8 +12,8 @@ func (c *checker) flows() {
 	ready, passing, leaving := 0, 0, 0
 	m.workflows.scan(func(id rota.WorkflowID, r *workflowRow) bool {
 		all.add(r, 1)
-		if r.seq > m.head.flowSeq || r.touched > m.head.clock || r.submitted > m.head.clock || r.started > m.head.clock ||
-			r.finished > m.head.clock {
+		if r.seq > m.head.flowSeq || r.touched > m.head.clock || r.submitted.Clock > m.head.clock || r.started.Clock > m.head.clock ||
+			r.finished.Clock > m.head.clock {
 			c.fault("I6: workflow %s is numbered or stamped beyond the present", id)
 		}
 		if r.leaving {
@@ -213,8 +213,8 @@ func (c *checker) vertex(f *flow, r *workflowRow, v *vertexRow, number uint32) {
 		}
 		last = child
 	}
-	if v.finished > m.head.clock || v.assigned > m.head.clock || v.finishedAt > m.head.index || v.over() != (v.finished != 0) {
-		c.fault("I6: vertex %d of workflow %s is %s and ended at %d, in entry %d", number, r.id, v.state, v.finished, v.finishedAt)
+	if v.finished.Clock > m.head.clock || v.assigned.Clock > m.head.clock || v.finishedAt > m.head.index || v.over() == v.finished.IsZero() {
+		c.fault("I6: vertex %d of workflow %s is %s and ended at %d, in entry %d", number, r.id, v.state, v.finished.Clock, v.finishedAt)
 	}
 	if v.state != vertexBlocked && v.state != vertexLive && !v.over() || r.state == rota.WorkflowOpen && v.state != vertexBlocked {
 		c.fault("I5: vertex %d of workflow %s, which is %s, is %s", number, r.id, r.state, v.state)

@@ -24,9 +24,9 @@ func (c *checker) standing() {
 		}
 		c.bars(w)
 		for i, u := range w.units {
-			if u.Used < 0 || u.Since < 0 || u.Since > now || u.Since%rota.UnitsPeriod != 0 ||
+			if u.Used < 0 || u.Since.Clock < 0 || u.Since.Clock > now || u.Since.Clock%rota.UnitsPeriod != 0 ||
 				i > 0 && w.units[i-1].Queue >= u.Queue {
-				c.fault("I9: worker %s used %d units of queue %s since %d", id, u.Used, u.Queue, u.Since)
+				c.fault("I9: worker %s used %d units of queue %s since %d", id, u.Used, u.Queue, u.Since.Clock)
 			}
 		}
 		if told := m.registry.supply.Data(id); !slices.Equal(told, w.held) {
@@ -46,8 +46,8 @@ func (c *checker) bars(w *workerRow) {
 	for _, list := range [][]rota.TypeUntil{w.cooling, w.denied} {
 		types := map[rota.JobType]bool{}
 		for _, t := range list {
-			if t.Until <= 0 || t.Until > now+longest || t.Cause == rota.ReasonNone || types[t.Type] {
-				c.fault("I6: worker %s gets none of type %s until %d for %s", w.spec.ID, t.Type, t.Until, t.Cause)
+			if t.Until.Clock <= 0 || t.Until.Clock > now+longest || t.Cause == rota.ReasonNone || types[t.Type] {
+				c.fault("I6: worker %s gets none of type %s until %d for %s", w.spec.ID, t.Type, t.Until.Clock, t.Cause)
 			}
 			types[t.Type] = true
 		}

@@ -88,7 +88,7 @@ func TestClock(t *testing.T) {
 		b.ok(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: begin}})
 		b.now = b.head.clock
 		b.submit("j")
-		if j := b.state("j", rota.Queued); j.Enqueued == 0 {
+		if j := b.state("j", rota.Queued); j.Enqueued.IsZero() {
 			t.Fatalf("job %+v", j)
 		}
 	})

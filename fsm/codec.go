@@ -66,6 +66,12 @@ func (e *encoder) strs(v []string) {
 	}
 }
 
+// moment writes a clock and how far the date is ahead of it.
+func (e *encoder) moment(m rota.Moment) {
+	e.int(int64(m.Clock))
+	e.int(int64(m.Date) - int64(m.Clock))
+}
+
 func (e *encoder) digest(d rota.Digest) {
 	e.b = binary.BigEndian.AppendUint64(e.b, d.Hi)
 	e.b = binary.BigEndian.AppendUint64(e.b, d.Lo)
@@ -179,6 +185,11 @@ func (d *decoder) strs() []string {
 		v = append(v, d.str())
 	}
 	return v
+}
+
+func (d *decoder) moment() rota.Moment {
+	c := d.int()
+	return rota.Moment{Clock: rota.Clock(c), Date: rota.Date(c + d.int())}
 }
 
 func (d *decoder) digest() rota.Digest {

@@ -176,7 +176,7 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 		b.worker("w", 4, serves())
 		b.submit("j", ai())
 		l := b.match()["j"]
-		if l.AckBy != l.Started+5_000 || l.Deadline != l.Started+600_000 || l.RenewBy != l.Started+360_000 ||
+		if l.AckBy.Clock != l.Started.Clock+5_000 || l.Deadline.Clock != l.Started.Clock+600_000 || l.RenewBy.Clock != l.Started.Clock+360_000 ||
 			l.ID != sched.LeaseID("j", "w", 0, sched.Hash(l.Decision.Seed)) {
 			t.Fatalf("lease %+v", l)
 		}
@@ -196,7 +196,7 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 		t.Parallel()
 		b, l := start(t)
 		b.ok(verb(rota.VerbAck, l))
-		deadline := l.Deadline
+		deadline := l.Deadline.Clock
 		for n := range int32(4) {
 			b.skip(deadline - 240_000)
 			o := b.ok(verb(rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = n + 1 }))
@@ -279,8 +279,8 @@ func TestConformance_RetryTTL(t *testing.T) {
 				break
 			}
 			want := rota.Clock(sched.BackoffMs("j", n, p))
-			if j := b.state("j", rota.Delayed); j.Due != b.now+want || want%1000 != 0 || want < 4_500<<n || want > 5_500<<n {
-				t.Fatalf("attempt %d waits for %d ms, %d is wanted", n, j.Due-b.now, want)
+			if j := b.state("j", rota.Delayed); j.Due.Clock != b.now+want || want%1000 != 0 || want < 4_500<<n || want > 5_500<<n {
+				t.Fatalf("attempt %d waits for %d ms, %d is wanted", n, j.Due.Clock-b.now, want)
 			}
 			b.skip(b.now + want - 1)
 			b.state("j", rota.Delayed)

@@ -43,7 +43,7 @@ func (r *workerRow) cools(typ rota.JobType, p *rota.QueuePolicy, now rota.Clock,
 	if counted.n < p.CoolAfter && cause != rota.Declined {
 		return false
 	}
-	r.cooling = bar(r.cooling, rota.TypeUntil{Type: typ, Until: now + rota.Clock(p.CoolMs), Cause: cause})
+	r.cooling = bar(r.cooling, rota.TypeUntil{Type: typ, Until: rota.Moment{Clock: now + rota.Clock(p.CoolMs)}, Cause: cause})
 	return true
 }
 
@@ -64,7 +64,7 @@ func bar(list []rota.TypeUntil, b rota.TypeUntil) []rota.TypeUntil {
 		switch {
 		case t.Type != b.Type:
 			barred = append(barred, t)
-		case t.Until > b.Until:
+		case t.Until.Clock > b.Until.Clock:
 			b = t
 		}
 	}
@@ -77,7 +77,7 @@ func bar(list []rota.TypeUntil, b rota.TypeUntil) []rota.TypeUntil {
 // lasting are the bars that are not over; nil where none is.
 func lasting(list []rota.TypeUntil, now rota.Clock) (left []rota.TypeUntil) {
 	for _, t := range list {
-		if t.Until > now {
+		if t.Until.Clock > now {
 			left = append(left, t)
 		}
 	}

@@ -108,7 +108,7 @@ func (m *Machine) isolate(d *domainRow, isolated bool) {
 	if isolated {
 		kind = rota.DomainIsolated
 	}
-	d.isolated, d.since, d.tat = isolated, m.head.clock, 0
+	d.isolated, d.since, d.tat = isolated, m.head.now(), 0
 	ok, fail := d.window.total()
 	m.emit(rota.Event{Kind: kind, Queue: d.queue, Payload: payload(domainChanged{d.name, ok + fail, fail,
 		m.queues.get(d.queue).policy.DomainFailureThresholdPermille})})
@@ -135,8 +135,8 @@ func (c *checker) domains() {
 			c.fault("I9: failure domain %s is of unknown queue %q", key, d.queue)
 			return true
 		}
-		if d.parked && !d.isolated || d.since > m.head.clock {
-			c.fault("I9: failure domain %s since %d, isolated %v, parked %v", key, d.since, d.isolated, d.parked)
+		if d.parked && !d.isolated || d.since.Clock > m.head.clock {
+			c.fault("I9: failure domain %s since %d, isolated %v, parked %v", key, d.since.Clock, d.isolated, d.parked)
 		}
 		if due := m.domainDue(d); due == 0 || due != d.due {
 			c.fault("I4: failure domain %s is due at %d, filed at %d", key, due, d.due)

@@ -37,7 +37,7 @@ func (m *Machine) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text strin
 		attempts = attempts[1:]
 	}
 	j.attempts = append(slices.Clip(attempts), rota.Attempt{Number: l.Attempt, Worker: l.Worker, Lease: l.ID, Token: l.Token,
-		Started: l.Started, Acked: l.Acked, Ended: m.head.clock, Renewals: l.Renewals, End: why, Error: text,
+		Started: l.Started, Acked: l.Acked, Ended: m.head.now(), Renewals: l.Renewals, End: why, Error: text,
 		Decision: l.Decision})
 }
 
@@ -84,7 +84,7 @@ func (m *Machine) endLease(l *leaseRow, why rota.Reason, text string) rota.JobSt
 func (m *Machine) backOff(j *jobRow, wait rota.Clock, why rota.Reason) {
 	m.delay(j, m.head.clock+wait)
 	m.emitFor(j, &rota.Event{Kind: rota.JobRetryScheduled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
-		Attempt: j.attempt, Reason: why, Deadline: j.due, Payload: dueAt(j.due)})
+		Attempt: j.attempt, Reason: why, Deadline: m.head.now().At(j.due), Payload: dueAt(m.head.now().At(j.due))})
 }
 
 // useUp counts a failed attempt.
@@ -130,12 +130,12 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, output
 	m.evictTombs(rota.TombstoneCap - 1)
 	m.head.tombSeq++
 	t := tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
-		attempt: j.attempt, outputDigest: string(digest), submitted: j.submitted, finished: m.head.clock,
-		finishedDate: m.head.date(), seq: m.head.tombSeq, freeAt: j.freeAt}
+		attempt: j.attempt, outputDigest: string(digest), submitted: j.submittedAt(), finished: m.head.now(),
+		seq: m.head.tombSeq, freeAt: j.freeAt}
 	if n := len(j.attempts); n > 0 {
 		t.lease, t.worker = j.attempts[n-1].Lease, j.attempts[n-1].Worker
 	}
-	m.staged.add(&record{seq: t.seq, ended: m.tombs.insert(&t), spec: j.spec, enqueued: j.enqueued, firstLease: j.firstLease, submitDate: j.submittedDate,
+	m.staged.add(&record{seq: t.seq, ended: m.tombs.insert(&t), spec: j.spec, enqueued: j.enqueuedAt(), firstLease: j.firstLease,
 		err: j.lastError, attempts: j.attempts, progress: j.progress, note: j.note, output: output})
 	m.endVertex(j, state, why)
 }

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"encoding/hex"
+	"fmt"
 	"strconv"
 
 	"github.com/rotasched/rota"
@@ -77,7 +78,9 @@ func (m *Machine) done(digest []byte) string {
 }
 
 // dueAt tells when a job is QUEUED again: jobRetryScheduled.
-func dueAt(due rota.Clock) string { return `{"due_ms":` + strconv.FormatInt(int64(due), 10) + `}` }
+func dueAt(due rota.Moment) string {
+	return fmt.Sprintf(`{"due_ms":%d,"due_at":"%s","due_clock_ms":%d}`, due.Date, due.Date, due.Clock)
+}
 
 // progressed tells how far an attempt is: jobProgress.
 func progressed(percent int32) string {

@@ -18,10 +18,10 @@ func someEvents() []rota.Event {
 		{ID: id(0), Kind: rota.LeadershipBegan, Clock: 1_700_000_000_000, Date: 1_700_000_000_500, Text: "n1"},
 		{ID: id(1), Kind: rota.JobAssigned, Run: "run", Node: "node", Parent: rota.EventID{Incarnation: 2, Index: 4000, Seq: 9},
 			Clock: 1_700_000_000_000, Date: 1_700_000_000_400, Job: "j", Queue: "default", Tenant: "t", Worker: "w", Session: 12,
-			Lease: rota.LeaseID{1, 2, 31: 3}, Attempt: 2, Deadline: 1_700_000_060_000, Epoch: 77, Check: "FIT",
+			Lease: rota.LeaseID{1, 2, 31: 3}, Attempt: 2, Deadline: rota.Moment{Clock: 1_700_000_060_000, Date: 1_700_000_060_400}, Epoch: 77, Check: "FIT",
 			Payload: `{"reasoning":"LeastLoaded"}`},
 		{ID: id(2), Kind: rota.ProviderStatusChanged, Clock: 1_700_000_000_900, Date: 1_700_000_000_400, Worker: "w",
-			Status: rota.WorkerDraining, Reason: rota.Declined, Deadline: 1},
+			Status: rota.WorkerDraining, Reason: rota.Declined, Deadline: rota.Moment{Clock: 1, Date: -499}},
 	}
 	return list
 }

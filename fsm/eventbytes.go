@@ -92,7 +92,7 @@ func eventMask(v *rota.Event, clock rota.Clock, date rota.Date) uint64 {
 	if v.Status != 0 {
 		mask |= eventStatus
 	}
-	if v.Deadline != 0 {
+	if !v.Deadline.IsZero() {
 		mask |= eventDeadline
 	}
 	if v.Epoch != 0 {
@@ -159,7 +159,7 @@ func (e *encoder) eventNumbers(v *rota.Event, mask uint64) {
 		e.uint(uint64(v.Status))
 	}
 	if mask&eventDeadline != 0 {
-		e.int(int64(v.Deadline - v.Clock))
+		e.int(int64(v.Deadline.Clock - v.Clock))
 	}
 	if mask&eventEpoch != 0 {
 		e.uint(v.Epoch)
@@ -257,7 +257,7 @@ func (d *eventDecoder) field(bit uint64, v *rota.Event, clock rota.Clock, date r
 	case eventStatus:
 		v.Status = rota.WorkerStatus(d.enum(255))
 	case eventDeadline:
-		v.Deadline = v.Clock + rota.Clock(d.int())
+		v.Deadline = rota.Moment{Clock: v.Clock, Date: v.Date}.At(v.Clock + rota.Clock(d.int()))
 	case eventEpoch:
 		v.Epoch = d.uint()
 	case eventCheck:

@@ -245,7 +245,7 @@ func (m *Machine) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 	j := m.newJob()
 	m.own(j)
 	j.spec, j.specHash, j.state = v.spec, hashSpec(&m.ledger.enc, v.spec), rota.Blocked
-	j.submitted, j.submittedDate = r.started, r.startedDate
+	j.submitted, j.submittedDate = r.started.Clock, r.started.Date
 	j.workflow, j.vertex, j.prior, j.data = f.id, number, v.prior, f.data(v)
 	if t := m.tombs.get(id); t != nil { // of a workflow of that id that is forgotten
 		j.prior = t.seq
@@ -264,7 +264,7 @@ func (m *Machine) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 		ttl = q.policy.TTLAbsMs
 	}
 	if ttl > 0 {
-		j.expireAbs = r.started + rota.Clock(ttl)
+		j.expireAbs = r.started.Clock + rota.Clock(ttl)
 		m.timers.expire.set(string(id), 0, int64(j.expireAbs))
 	}
 	m.declareType(v.spec, q)

@@ -28,7 +28,7 @@ func (m *Machine) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 	if why == rota.ParentFailed {
 		v.state = rota.NodeSkipped
 	}
-	v.finished, v.finishedAt = m.head.clock, m.at
+	v.finished, v.finishedAt = m.head.now(), m.at
 	r.live--
 	*r.count(v.state)++
 	if state == rota.Completed {
@@ -121,7 +121,7 @@ func (m *Machine) finishFlow(f *flow, r *workflowRow) {
 	m.flows.passing.Delete(f.seq)
 	m.freeKinds(f)
 	r.state, r.ending, r.cursor = state, rota.WorkflowNone, 0
-	r.finished, r.finishedDate = m.head.clock, m.head.date()
+	r.finished = m.head.now()
 	m.timers.ended.set(string(r.id), 0, r.forgotten())
 	m.flows.over.add(r, 1)
 	e := rota.Event{Kind: rota.WorkflowFinished, Reason: r.reason, Payload: m.finishedPayload(r)}

@@ -83,8 +83,8 @@ func (m *Machine) takeBack(f *flow, r *workflowRow, number uint32) bool {
 	*r.count(v.state)--
 	r.blocked++
 	m.queues.edit(v.spec.Queue).blocked++
-	v.state, v.reason, v.finished, v.finishedAt = vertexBlocked, rota.ReasonNone, 0, 0
-	v.worker, v.attempt, v.assigned, v.assignedAt = "", 0, 0, 0
+	v.state, v.reason, v.finished, v.finishedAt = vertexBlocked, rota.ReasonNone, rota.Moment{}, 0
+	v.worker, v.attempt, v.assigned, v.assignedAt = "", 0, rota.Moment{}, 0
 	if t := m.tombs.get(v.spec.ID); t != nil {
 		v.prior = t.seq
 		m.tombs.drop(t.id, t.seq)
@@ -109,7 +109,7 @@ func (r *workflowRow) forgotten() int64 {
 	if !r.state.Terminal() || r.leaving {
 		return 0
 	}
-	return int64(r.finishedDate + rota.GCHorizon)
+	return int64(r.finished.Date + rota.GCHorizon)
 }
 
 // leave forgets a workflow that is over, or whose upload is given up: at once for

@@ -17,11 +17,11 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 		l := b.leased("j", "w")
 		b.ok(cancelOp("j"))
 		b.ok(retryOp("j"))
-		if j := b.state("j", rota.Delayed); j.Due != l.AckBy {
-			t.Fatalf("free at %d, its lease ends at %d", j.Due, l.AckBy)
+		if j := b.state("j", rota.Delayed); j.Due.Clock != l.AckBy.Clock {
+			t.Fatalf("free at %d, its lease ends at %d", j.Due.Clock, l.AckBy.Clock)
 		}
 		b.ok(retryOp("j")) // the same again
-		b.pass(l.AckBy - b.Head().Clock)
+		b.pass(l.AckBy.Clock - b.Head().Clock)
 		b.state("j", rota.Queued)
 	})
 	t.Run("acknowledged", func(t *testing.T) {
@@ -31,8 +31,8 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 		l := b.acked("j")
 		b.ok(cancelOp("j"))
 		b.ok(retryOp("j"))
-		if j := b.state("j", rota.Delayed); j.Due != l.Deadline {
-			t.Fatalf("free at %d, its lease ends at %d", j.Due, l.Deadline)
+		if j := b.state("j", rota.Delayed); j.Due.Clock != l.Deadline.Clock {
+			t.Fatalf("free at %d, its lease ends at %d", j.Due.Clock, l.Deadline.Clock)
 		}
 	})
 	t.Run("twice", func(t *testing.T) {
@@ -42,8 +42,8 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 		for range 3 { // the first worker has still not heard
 			b.ok(cancelOp("j"))
 			b.ok(retryOp("j"))
-			if j := b.state("j", rota.Delayed); j.Due != l.AckBy {
-				t.Fatalf("free at %d, its lease ends at %d", j.Due, l.AckBy)
+			if j := b.state("j", rota.Delayed); j.Due.Clock != l.AckBy.Clock {
+				t.Fatalf("free at %d, its lease ends at %d", j.Due.Clock, l.AckBy.Clock)
 			}
 		}
 	})
@@ -57,8 +57,8 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 		for run := range int32(3) {
 			b.ok(d.cancel())
 			b.ok(d.retry("", run+1))
-			if j := b.state("wf/n0", rota.Delayed); j.Due != l.AckBy {
-				t.Fatalf("free at %d, its lease ends at %d", j.Due, l.AckBy)
+			if j := b.state("wf/n0", rota.Delayed); j.Due.Clock != l.AckBy.Clock {
+				t.Fatalf("free at %d, its lease ends at %d", j.Due.Clock, l.AckBy.Clock)
 			}
 		}
 	})
@@ -79,10 +79,10 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 		l := b.match()["wf/n0"]
 		b.ok(d.cancel())
 		b.ok(d.retry("", 1))
-		if j := b.state("wf/n0", rota.Delayed); j.Due != l.AckBy {
-			t.Fatalf("free at %d, its lease ends at %d", j.Due, l.AckBy)
+		if j := b.state("wf/n0", rota.Delayed); j.Due.Clock != l.AckBy.Clock {
+			t.Fatalf("free at %d, its lease ends at %d", j.Due.Clock, l.AckBy.Clock)
 		}
-		b.pass(l.AckBy - b.Head().Clock)
+		b.pass(l.AckBy.Clock - b.Head().Clock)
 		b.state("wf/n0", rota.Queued)
 	})
 }

@@ -35,7 +35,7 @@ func TestGone(t *testing.T) {
 	}
 	b.status("w", rota.WorkerRetired)
 	if j, _ := b.Job("j"); j.Attempt != 1 || j.Lease != nil || j.Attempts[0].End != rota.LeaseExpiredReason ||
-		j.Attempts[0].Ended != at || j.Attempts[0].Error != goneText {
+		j.Attempts[0].Ended.Clock != at || j.Attempts[0].Error != goneText {
 		t.Fatalf("job %+v", j)
 	}
 	b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l))

@@ -39,7 +39,7 @@ type header struct {
 	// it; modeHolds: DEGRADED holds jobs of priority > 5; drained: DRAINING has
 	// worked everything off (SPEC §4.3, §4.7).
 	modeReason string
-	modeSince  rota.Clock
+	modeSince  rota.Moment
 	modeAuto   bool
 	modeHolds  bool
 	drained    bool
@@ -63,6 +63,9 @@ type header struct {
 
 func (h *header) date() rota.Date { return rota.Date(int64(h.clock) + h.offset) }
 
+// now is the present by both times; now().At tells when another moment of the clock is.
+func (h *header) now() rota.Moment { return rota.Moment{Clock: h.clock, Date: h.date()} }
+
 func (h *header) canonical(e *encoder) {
 	e.str(string(h.cluster))
 	e.uint(h.incarnation)
@@ -80,7 +83,7 @@ func (h *header) canonical(e *encoder) {
 		e.uint(v)
 	}
 	e.str(h.modeReason)
-	e.int(int64(h.modeSince))
+	e.moment(h.modeSince)
 	e.bool(h.modeAuto)
 	e.bool(h.modeHolds)
 	e.bool(h.drained)
@@ -102,7 +105,7 @@ func decodeHeader(d *decoder) header {
 		*p = d.uint()
 	}
 	h.modeReason = d.str()
-	h.modeSince = rota.Clock(d.int())
+	h.modeSince = d.moment()
 	h.modeAuto, h.modeHolds, h.drained = d.bool(), d.bool(), d.bool()
 	h.holdsUntil = rota.Clock(d.int())
 	h.tierSeq = d.uint()

@@ -9,6 +9,7 @@ import (
 
 // JobList is a frozen view of all jobs; reading it holds nothing up.
 type JobList struct {
+	now    rota.Moment
 	jobs   *tree[rota.JobID, *jobRow]
 	leases *tree[string, *leaseRow]
 	tombs  *tree[rota.JobID, tomb]
@@ -20,7 +21,7 @@ type JobList struct {
 
 // Jobs freezes the jobs for a list.
 func (m *Machine) Jobs() *JobList {
-	return &JobList{m.jobs.freeze(), m.leases.freeze(), m.tombs.freeze(), m.staged.records.Copy(), m.workflows.freeze(),
+	return &JobList{m.head.now(), m.jobs.freeze(), m.leases.freeze(), m.tombs.freeze(), m.staged.records.Copy(), m.workflows.freeze(),
 		m.vertices.freeze()}
 }
 
@@ -144,7 +145,7 @@ func (p *pager) live() {
 		p.last = id
 		if selects(p.filter, j.spec.Queue, j.spec.Tenant, j.spec.Type, j.state) {
 			lease, _ := p.leases.Get(string(j.lease[:]))
-			p.page.Jobs = append(p.page.Jobs, liveJob(j, lease))
+			p.page.Jobs = append(p.page.Jobs, liveJob(j, lease, p.now))
 		}
 		return true
 	})

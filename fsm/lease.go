@@ -112,12 +112,12 @@ func outputDigest(op *fsmpb.LeaseOp) []byte {
 }
 
 func leaseOutcome(l *leaseRow, state rota.JobState) *fsmpb.Outcome {
-	return &fsmpb.Outcome{JobState: uint32(state), DeadlineMs: int64(l.Deadline), Renewals: l.Renewals}
+	return &fsmpb.Outcome{JobState: uint32(state), DeadlineMs: int64(l.Deadline.Clock), Renewals: l.Renewals}
 }
 
 // ack makes an ASSIGNED job RUNNING; again, it changes nothing.
 func (m *Machine) ack(l *leaseRow) *fsmpb.Outcome {
-	if l.Acked == 0 {
+	if l.Acked.IsZero() {
 		l = m.acknowledge(l, false)
 	}
 	return leaseOutcome(l, rota.Running)
@@ -127,7 +127,7 @@ func (m *Machine) ack(l *leaseRow) *fsmpb.Outcome {
 // within the operation: its timer stays where it is, to be taken out at once.
 func (m *Machine) acknowledge(l *leaseRow, implied bool) *leaseRow {
 	l = m.leases.change(l.key, l)
-	l.Acked, l.implied = m.head.clock, implied
+	l.Acked, l.implied = m.head.now(), implied
 	if !implied {
 		m.timeLease(l)
 	}
@@ -154,28 +154,28 @@ func (m *Machine) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 	case p.RenewalsMax >= 0 && int64(l.Renewals) >= p.RenewalsMax:
 		return refused(rota.Refusef(rota.Conflict, "lease", "the lease was renewed %d times: renewals_max is %d",
 			l.Renewals, p.RenewalsMax))
-	case l.endsBy != 0 && l.Deadline >= l.endsBy:
+	case l.endsBy != 0 && l.Deadline.Clock >= l.endsBy:
 		return refused(rota.Refusef(rota.Conflict, "lease", "the lease has reached max_runtime: it ends at its deadline"))
 	}
 	l = m.leases.edit(l.key)
-	if l.Acked == 0 {
+	if l.Acked.IsZero() {
 		l = m.acknowledge(l, false)
 	}
 	now := m.head.clock
-	if now > l.RenewBy {
+	if now > l.RenewBy.Clock {
 		m.outcome(l, outcomeLateRenewal)
 	}
 	l.Renewals++
 	l.State = rota.LeaseRenewed
-	extended := min(l.Deadline+rota.Clock(p.LeaseMs*p.RenewBetaPermille/1000), now+rota.Clock(p.LeaseMs))
-	l.Deadline = max(l.Deadline, extended) // a sweep that is late shortens no lease
+	extended := min(l.Deadline.Clock+rota.Clock(p.LeaseMs*p.RenewBetaPermille/1000), now+rota.Clock(p.LeaseMs))
+	l.Deadline.Clock = max(l.Deadline.Clock, extended) // a sweep that is late shortens no lease
 	if l.endsBy != 0 {
-		l.Deadline = min(l.Deadline, l.endsBy)
+		l.Deadline.Clock = min(l.Deadline.Clock, l.endsBy)
 	}
-	l.RenewBy = l.Deadline - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
+	l.RenewBy.Clock = l.Deadline.Clock - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
 	m.timeLease(l)
 	m.emit(rota.Event{Kind: rota.LeaseRenewedEvent, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
-		Attempt: l.Attempt, Deadline: l.Deadline})
+		Attempt: l.Attempt, Deadline: m.head.now().At(l.Deadline.Clock)})
 	return leaseOutcome(l, rota.Running)
 }
 
@@ -190,7 +190,7 @@ func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		return refused(rota.Refusef(rota.Invalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted",
 			len(digest)))
 	}
-	if l.Acked == 0 {
+	if l.Acked.IsZero() {
 		l = m.acknowledge(l, true)
 	}
 	if len(digest) == 0 {

@@ -61,7 +61,7 @@ func TestLeaseEnds(t *testing.T) {
 		b.ok(reachOp("w", l.Session, true, 0))
 		b.pass(2_000)
 		b.state("j", rota.Running)
-		if w, _ := b.Worker("w"); w.Status != rota.WorkerActive || w.SilentSince != 0 {
+		if w, _ := b.Worker("w"); w.Status != rota.WorkerActive || !w.SilentSince.IsZero() {
 			b.t.Fatalf("worker %+v", w)
 		}
 	})

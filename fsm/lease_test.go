@@ -125,7 +125,7 @@ func TestLease(t *testing.T) {
 			b.t.Fatalf("a repeated failure counted again: %v", o)
 		}
 		j := b.state("j", rota.Delayed)
-		if wait := j.Due - b.now; wait < 900 || wait > 1100 || j.Error != "boom" {
+		if wait := j.Due.Clock - b.now; wait < 900 || wait > 1100 || j.Error != "boom" {
 			b.t.Fatalf("job %+v waits %d", j, wait)
 		}
 		b.pass(1200)
@@ -240,7 +240,7 @@ func TestRenew(t *testing.T) {
 	run("shortens_nothing_when_the_policy_does", func(b *bench) {
 		l := b.leased("j", "w")
 		b.ok(queueOp("default", "t_lease", "10s"))
-		if o := b.ok(verb(rota.VerbRenew, l)); rota.Clock(o.GetDeadlineMs()) < l.Deadline {
+		if o := b.ok(verb(rota.VerbRenew, l)); rota.Clock(o.GetDeadlineMs()) < l.Deadline.Clock {
 			b.t.Fatalf("deadline %d before %d", o.GetDeadlineMs(), l.Deadline)
 		}
 	})

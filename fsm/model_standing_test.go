@@ -202,9 +202,9 @@ func (r *race) standings() {
 					lasting++
 				}
 			}
-			return len(list) == lasting && !slices.ContainsFunc(list, func(t rota.TypeUntil) bool { return want[t.Type] != t.Until })
+			return len(list) == lasting && !slices.ContainsFunc(list, func(t rota.TypeUntil) bool { return want[t.Type] != t.Until.Clock })
 		}
-		if int64(got.Health) != want.present(now)/1000 || got.JailedUntil != want.jail ||
+		if int64(got.Health) != want.present(now)/1000 || got.JailedUntil.Clock != want.jail ||
 			!bars(got.Cooling, want.cooling) || !bars(got.Denied, want.denied) || got.Slashed != want.slashed || int(got.InvalidProofs) != want.proofs {
 			r.Fatalf("worker %s stands at %+v, the model says %+v", id, got, want)
 		}

@@ -74,7 +74,7 @@ func (m *Machine) enterMode(to rota.ClusterMode, reason string, auto, holds bool
 	from, until := h.mode, h.holdsUntil
 	goesOn := h.modeAuto && h.modeHolds && auto && holds
 	if to != from {
-		h.modeSince, h.drained = h.clock, false
+		h.modeSince, h.drained = h.now(), false
 	}
 	h.mode, h.modeReason, h.modeAuto, h.modeHolds = to, reason, auto, holds
 	switch {
@@ -184,7 +184,7 @@ func (c *checker) mode() {
 		c.fault("I4: mode %s, automatic %v, holds %v until %d, drained %v do not go together", h.mode, h.modeAuto, h.modeHolds,
 			h.holdsUntil, h.drained)
 	}
-	if h.modeSince > h.clock {
-		c.fault("I6: the mode is since %d, after the clock", h.modeSince)
+	if h.modeSince.Clock > h.clock {
+		c.fault("I6: the mode is since %d, after the clock", h.modeSince.Clock)
 	}
 }

@@ -54,7 +54,7 @@ func TestMode(t *testing.T) {
 		if b.ok(modeOp(rota.ModeReadOnly, "longer upgrade")).GetExisted() {
 			t.Fatal("another reason is another word")
 		}
-		if m := b.Mode(); m.Mode != rota.ModeReadOnly || m.Reason != "longer upgrade" || m.Since != startClock || m.Auto {
+		if m := b.Mode(); m.Mode != rota.ModeReadOnly || m.Reason != "longer upgrade" || m.Since.Clock != startClock || m.Auto {
 			t.Fatalf("mode %+v", m)
 		}
 	})

@@ -49,7 +49,7 @@ func newGoing() *btree.BTreeG[going] {
 // goingOf files a lease of a job; ok is false of one that neither gives way nor is
 // revoked.
 func goingOf(l *leaseRow, j *jobRow) (g going, ok bool) {
-	return going{worker: l.Worker, started: l.Started, token: l.Token.Counter, lease: l.key, queue: l.queue,
+	return going{worker: l.Worker, started: l.Started.Clock, token: l.Token.Counter, lease: l.key, queue: l.queue,
 			Load: l.takes(), preempted: j.preempted, revoked: l.Revoked != rota.ReasonNone},
 		l.Revoked != rota.ReasonNone || j.givesWay()
 }
@@ -62,7 +62,7 @@ func (m *Machine) noteGoing(l *leaseRow) {
 }
 
 func (m *Machine) dropGoing(l *leaseRow) {
-	m.registry.going.Delete(going{worker: l.Worker, started: l.Started, token: l.Token.Counter})
+	m.registry.going.Delete(going{worker: l.Worker, started: l.Started.Clock, token: l.Token.Counter})
 }
 
 // mayPreempt says whether an open lease can be revoked for a critical job now: a

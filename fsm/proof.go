@@ -78,10 +78,10 @@ func (m *Machine) reportable(id rota.JobID, lease rota.LeaseID, t *tombRow) erro
 		return notCompleted(id, t.state)
 	case t.lease != lease:
 		return rota.Refusef(rota.Conflict, "lease", "lease %s did not complete job %s: lease %s did", lease, id, t.lease)
-	case m.head.clock > t.finished+window:
+	case m.head.clock > t.finished.Clock+window:
 		return rota.Refusef(rota.Conflict, "audit_window_ms",
-			"the audit window of job %s ended at %d, %d ms ago: audit_window_ms of queue %s is %d", id, t.finished+window,
-			m.head.clock-t.finished-window, t.queue, window)
+			"the audit window of job %s ended at %s, %d ms ago: audit_window_ms of queue %s is %d", id,
+			m.head.now().At(t.finished.Clock+window).Date, m.head.clock-t.finished.Clock-window, t.queue, window)
 	}
 	return nil
 }
@@ -122,8 +122,8 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, text string) rota.JobSta
 	j := m.newJob()
 	m.own(j)
 	j.spec, j.specHash, j.state, j.seq = kept, hashSpec(&m.ledger.enc, kept), rota.Running, m.head.jobSeq
-	j.attempt, j.submitted, j.enqueued, j.firstLease = t.attempt, t.submitted, t.submitted, t.finished
-	j.submittedDate = t.finishedDate - rota.Date(t.finished-t.submitted)
+	j.attempt, j.submitted, j.enqueued, j.firstLease = t.attempt, t.submitted.Clock, t.submitted.Clock, t.finished
+	j.submittedDate = t.submitted.Date
 	j.lastReason, j.lastError = rota.ProofInvalid, text
 	j.attempts = []rota.Attempt{{Number: t.attempt, Worker: t.worker, Lease: t.lease, Ended: t.finished,
 		End: rota.ProofInvalid, Error: text}}
@@ -134,10 +134,10 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, text string) rota.JobSta
 		ttl = q.policy.TTLAbsMs
 	}
 	if ttl > 0 {
-		j.expireAbs = t.submitted + rota.Clock(ttl)
+		j.expireAbs = t.submitted.Clock + rota.Clock(ttl)
 	}
 	if q.policy.TTLRelMaxMs > 0 {
-		j.expireRel = j.firstLease + rota.Clock(q.policy.TTLRelMaxMs)
+		j.expireRel = j.firstLease.Clock + rota.Clock(q.policy.TTLRelMaxMs)
 	}
 	m.timers.expire.set(string(t.id), 0, int64(j.expires()))
 	return m.useUp(j, rota.ProofInvalid)

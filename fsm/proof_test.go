@@ -78,11 +78,11 @@ func TestReportProof(t *testing.T) {
 		p := &b.queues.get("default").policy
 		j := b.state("j", rota.Delayed)
 		if j.Attempt != 1 || j.Reason != rota.ProofInvalid || j.Error != "hash differs" || len(j.Attempts) != 1 ||
-			j.Due != b.now+rota.Clock(sched.BackoffMs("j", 0, p)) {
+			j.Due.Clock != b.now+rota.Clock(sched.BackoffMs("j", 0, p)) {
 			b.t.Fatalf("job %+v", j)
 		}
 		again(b, reportOp(l, retries), rota.Delayed)
-		b.pass(j.Due - b.now)
+		b.pass(j.Due.Clock - b.now)
 		b.worker("v", 1)
 		b.ok(statusOp("w", rota.WorkerDraining, 0))
 		second := b.match()["j"]

@@ -182,7 +182,7 @@ func (r *race) compare() {
 			(got.Lease != nil) != (want.lease != rota.LeaseID{}) || got.Lease != nil && got.Lease.ID != want.lease {
 			r.Fatalf("job %s is %s in attempt %d, the model says %s in %d", id, got.State, got.Attempt, want.state, want.attempt)
 		}
-		if l := r.model.leases[want.lease]; l != nil && (got.Lease.Deadline != l.deadline || got.Lease.Renewals != l.renewals) {
+		if l := r.model.leases[want.lease]; l != nil && (got.Lease.Deadline.Clock != l.deadline || got.Lease.Renewals != l.renewals) {
 			r.Fatalf("lease of %s runs to %d, the model says %d", id, got.Lease.Deadline, l.deadline)
 		}
 	}

@@ -59,7 +59,7 @@ func (m *Machine) register(op *fsmpb.Register) *fsmpb.Outcome {
 func (m *Machine) supersede(w *workerRow) {
 	since := m.head.clock
 	if w.status == rota.WorkerUnreachable {
-		since = min(since, w.silentSince)
+		since = min(since, w.silentSince.Clock)
 	}
 	for _, id := range w.openLeases() {
 		l := m.leases.edit(id)

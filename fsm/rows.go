@@ -150,9 +150,9 @@ func encodeAttempts(e *encoder, attempts []rota.Attempt) {
 		e.str(string(a.Worker))
 		e.b = append(e.b, a.Lease[:]...)
 		e.token(a.Token)
-		e.int(int64(a.Started))
-		e.int(int64(a.Acked))
-		e.int(int64(a.Ended))
+		e.moment(a.Started)
+		e.moment(a.Acked)
+		e.moment(a.Ended)
 		e.int(int64(a.Renewals))
 		e.uint(uint64(a.End))
 		e.str(a.Error)
@@ -185,14 +185,15 @@ func decodeAttempts(d *decoder) []rota.Attempt {
 	var attempts []rota.Attempt
 	for range n {
 		attempts = append(attempts, rota.Attempt{Number: int32(d.int()), Worker: rota.WorkerID(d.str()),
-			Lease: d.leaseID(), Token: d.token(), Started: rota.Clock(d.int()), Acked: rota.Clock(d.int()),
-			Ended: rota.Clock(d.int()), Renewals: int32(d.int()), End: rota.Reason(d.enum(uint64(rota.LastReason))), Error: d.str(),
+			Lease: d.leaseID(), Token: d.token(), Started: d.moment(), Acked: d.moment(),
+			Ended: d.moment(), Renewals: int32(d.int()), End: rota.Reason(d.enum(uint64(rota.LastReason))), Error: d.str(),
 			Decision: decodeDecision(d)})
 	}
 	return attempts
 }
 
-// leaseRow is one open lease; an ended one leaves the table.
+// leaseRow is one open lease; an ended one leaves the table. What is to come of it
+// (AckBy, RenewBy, Deadline) has no date here: words tells it.
 type leaseRow struct {
 	rowMeta
 	rota.Lease
@@ -223,7 +224,7 @@ func (r *leaseRow) maxRuntime() int64 {
 	if r.endsBy == 0 {
 		return 0
 	}
-	return int64(r.endsBy - r.Started)
+	return int64(r.endsBy - r.Started.Clock)
 }
 
 func (r *leaseRow) canonical(e *encoder) {
@@ -234,11 +235,11 @@ func (r *leaseRow) canonical(e *encoder) {
 	e.uint(uint64(r.Session))
 	e.int(int64(r.Attempt))
 	e.uint(uint64(r.State))
-	e.int(int64(r.Started))
-	e.int(int64(r.AckBy))
-	e.int(int64(r.Acked))
-	e.int(int64(r.RenewBy))
-	e.int(int64(r.Deadline))
+	e.moment(r.Started)
+	e.int(int64(r.AckBy.Clock))
+	e.moment(r.Acked)
+	e.int(int64(r.RenewBy.Clock))
+	e.int(int64(r.Deadline.Clock))
 	e.int(int64(r.Renewals))
 	e.uint(uint64(r.Revoked))
 	encodeDecision(e, &r.Decision)
@@ -267,11 +268,11 @@ func decodeLease(d *decoder) *leaseRow {
 	r.Session = rota.Session(d.uint())
 	r.Attempt = int32(d.int())
 	r.State = rota.LeaseState(d.enum(uint64(rota.LeaseRenewed)))
-	r.Started = rota.Clock(d.int())
-	r.AckBy = rota.Clock(d.int())
-	r.Acked = rota.Clock(d.int())
-	r.RenewBy = rota.Clock(d.int())
-	r.Deadline = rota.Clock(d.int())
+	r.Started = d.moment()
+	r.AckBy.Clock = rota.Clock(d.int())
+	r.Acked = d.moment()
+	r.RenewBy.Clock = rota.Clock(d.int())
+	r.Deadline.Clock = rota.Clock(d.int())
 	r.Renewals = int32(d.int())
 	r.Revoked = rota.Reason(d.enum(uint64(rota.LastReason)))
 	r.Decision = decodeDecision(d)

@@ -52,13 +52,11 @@ type workflowRow struct {
 	// what the vertex rows say.
 	blocked, live, completed, dead, expired, cancelled, skipped uint32
 
-	submitted, finished         rota.Clock
-	submittedDate, finishedDate rota.Date
+	submitted, finished rota.Moment
 	// started is when this run began: the commit, or the last retry. Times to live
 	// count from it.
-	started     rota.Clock
-	startedDate rota.Date
-	lastEvent   rota.EventID
+	started   rota.Moment
+	lastEvent rota.EventID
 }
 
 func (r *workflowRow) canonical(e *encoder) {
@@ -88,16 +86,13 @@ func (r *workflowRow) canonical(e *encoder) {
 	e.uint(uint64(r.ending))
 	e.uint(uint64(r.reason))
 	e.bool(r.leaving)
-	e.int(int64(r.submitted))
-	e.int(int64(r.finished))
-	e.int(int64(r.submittedDate))
-	e.int(int64(r.finishedDate))
+	e.moment(r.submitted)
+	e.moment(r.finished)
 	e.eventID(r.lastEvent)
 	e.bool(r.redo)
 	e.uint(uint64(r.from))
 	e.uint(uint64(r.was))
-	e.int(int64(r.started))
-	e.int(int64(r.startedDate))
+	e.moment(r.started)
 }
 
 func decodeWorkflow(d *decoder) *workflowRow {
@@ -123,13 +118,12 @@ func decodeWorkflow(d *decoder) *workflowRow {
 	r.ending = rota.WorkflowState(d.enum(uint64(rota.WorkflowCancelled)))
 	r.reason = rota.Reason(d.enum(uint64(rota.LastReason)))
 	r.leaving = d.bool()
-	r.submitted, r.finished = rota.Clock(d.int()), rota.Clock(d.int())
-	r.submittedDate, r.finishedDate = rota.Date(d.int()), rota.Date(d.int())
+	r.submitted, r.finished = d.moment(), d.moment()
 	r.lastEvent = d.eventID()
 	r.redo = d.bool()
 	r.from = uint32(d.enum(rota.MaxWorkflowNodes))
 	r.was = rota.WorkflowState(d.enum(uint64(rota.WorkflowCancelled)))
-	r.started, r.startedDate = rota.Clock(d.int()), rota.Date(d.int())
+	r.started = d.moment()
 	return r
 }
 
@@ -156,9 +150,9 @@ type vertexRow struct {
 	attempt    int32
 	runs       int32
 	worker     rota.WorkerID
-	assigned   rota.Clock
+	assigned   rota.Moment
 	assignedAt rota.Index
-	finished   rota.Clock
+	finished   rota.Moment
 	finishedAt rota.Index
 	// prior numbers the end of the last one's life where a retry took its tombstone away.
 	prior uint64
@@ -209,9 +203,9 @@ func (r *vertexRow) canonical(e *encoder) {
 	e.uint(uint64(r.state))
 	e.str(string(r.worker))
 	e.int(int64(r.attempt))
-	e.int(int64(r.assigned))
+	e.moment(r.assigned)
 	e.uint(uint64(r.assignedAt))
-	e.int(int64(r.finished))
+	e.moment(r.finished)
 	e.uint(uint64(r.finishedAt))
 	e.uint(uint64(r.reason))
 	e.int(int64(r.runs))
@@ -259,8 +253,8 @@ func decodeVertex(d *decoder) *vertexRow {
 	r.state = rota.NodeState(d.enum(uint64(rota.NodeSkipped)))
 	r.worker = rota.WorkerID(d.str())
 	r.attempt = int32(d.int())
-	r.assigned, r.assignedAt = rota.Clock(d.int()), rota.Index(d.uint())
-	r.finished, r.finishedAt = rota.Clock(d.int()), rota.Index(d.uint())
+	r.assigned, r.assignedAt = d.moment(), rota.Index(d.uint())
+	r.finished, r.finishedAt = d.moment(), rota.Index(d.uint())
 	r.reason = rota.Reason(d.enum(uint64(rota.LastReason)))
 	r.runs = int32(d.int())
 	r.prior = d.uint()

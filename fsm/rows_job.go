@@ -49,7 +49,9 @@ type jobLife struct {
 
 // lifeWords is what of a jobLife can be compared.
 type lifeWords struct {
-	firstLease rota.Clock
+	firstLease rota.Moment
+	// enqueuedDate is that of the row's enqueued, where it is not that of submission.
+	enqueuedDate rota.Date
 	// due is when a DELAYED job wakes, on the cluster clock; dueDate when that
 	// has passed and a date is still to come.
 	due     rota.Clock
@@ -126,6 +128,18 @@ func (m *Machine) emptyJob(j *jobRow) {
 	*j = jobRow{}
 }
 
+// submittedAt and enqueuedAt are those moments by both times.
+func (r *jobRow) submittedAt() rota.Moment {
+	return rota.Moment{Clock: r.submitted, Date: r.submittedDate}
+}
+
+func (r *jobRow) enqueuedAt() rota.Moment {
+	if r.enqueuedDate != 0 {
+		return rota.Moment{Clock: r.enqueued, Date: r.enqueuedDate}
+	}
+	return r.submittedAt().At(r.enqueued)
+}
+
 func (r *jobRow) lastEvent() rota.EventID {
 	return rota.EventID{Incarnation: r.eventIncarnation, Index: r.eventIndex, Seq: r.eventSeq}
 }
@@ -143,7 +157,8 @@ func (r *jobRow) canonical(e *encoder) {
 	e.uint(r.seq)
 	e.int(int64(r.submitted))
 	e.int(int64(r.enqueued))
-	e.int(int64(r.firstLease))
+	e.moment(r.firstLease)
+	e.int(int64(r.enqueuedDate))
 	e.int(int64(r.due))
 	e.int(int64(r.dueDate))
 	e.int(int64(r.submittedDate))
@@ -180,7 +195,8 @@ func decodeJob(d *decoder) *jobRow {
 	r.seq = d.uint()
 	r.submitted = rota.Clock(d.int())
 	r.enqueued = rota.Clock(d.int())
-	life.firstLease = rota.Clock(d.int())
+	life.firstLease = d.moment()
+	life.enqueuedDate = rota.Date(d.int())
 	life.due = rota.Clock(d.int())
 	life.dueDate = rota.Date(d.int())
 	r.submittedDate = rota.Date(d.int())

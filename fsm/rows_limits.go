@@ -82,7 +82,7 @@ type domainRow struct {
 	name     string
 	window   window
 	isolated bool
-	since    rota.Clock
+	since    rota.Moment
 	// tat is the probe bucket's, as in meterRow; parked says that its lanes wait for
 	// the next token.
 	tat    int64
@@ -98,14 +98,14 @@ func (r *domainRow) canonical(e *encoder) {
 	e.str(r.name)
 	encodeSlots(e, &r.window)
 	e.bool(r.isolated)
-	e.int(int64(r.since))
+	e.moment(r.since)
 	e.int(r.tat)
 	e.bool(r.parked)
 }
 
 func decodeDomain(d *decoder) *domainRow {
 	r := &domainRow{queue: rota.QueueName(d.str()), name: d.str(), window: decodeSlots(d), isolated: d.bool(),
-		since: rota.Clock(d.int()), tat: d.int(), parked: d.bool()}
+		since: d.moment(), tat: d.int(), parked: d.bool()}
 	r.key = domainKey(r.queue, r.name)
 	return r
 }

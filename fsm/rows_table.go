@@ -21,9 +21,9 @@ type workerRow struct {
 	// DRAINING; and SUSPENDED of a RETIRED worker that was so when it retired.
 	before  rota.WorkerStatus
 	session rota.Session
-	since   rota.Clock
-	// silentSince is the clock of the last sign; only while UNREACHABLE.
-	silentSince rota.Clock
+	since   rota.Moment
+	// silentSince is the last sign; only while UNREACHABLE.
+	silentSince rota.Moment
 	// open, cpu, memory and io are what its leases take. Invariants I3, I4.
 	open            int32
 	cpu, memory, io int64
@@ -88,8 +88,8 @@ func (r *workerRow) canonical(e *encoder) {
 	e.uint(uint64(r.status))
 	e.uint(uint64(r.before))
 	e.uint(uint64(r.session))
-	e.int(int64(r.since))
-	e.int(int64(r.silentSince))
+	e.moment(r.since)
+	e.moment(r.silentSince)
 	e.int(int64(r.open))
 	e.int(r.cpu)
 	e.int(r.memory)
@@ -111,7 +111,7 @@ func (r *workerRow) canonical(e *encoder) {
 	e.uint(uint64(len(r.units)))
 	for _, u := range r.units {
 		e.str(string(u.Queue))
-		e.int(int64(u.Since))
+		e.moment(u.Since)
 		e.int(u.Used)
 	}
 	e.uint(uint64(len(r.executed)))
@@ -129,14 +129,14 @@ func encodeTypesUntil(e *encoder, list []rota.TypeUntil) {
 	e.uint(uint64(len(list)))
 	for _, t := range list {
 		e.str(string(t.Type))
-		e.int(int64(t.Until))
+		e.int(int64(t.Until.Clock))
 		e.uint(uint64(t.Cause))
 	}
 }
 
 func decodeTypesUntil(d *decoder) (list []rota.TypeUntil) {
 	for range d.count(rota.MaxTypesPerWorker) {
-		list = append(list, rota.TypeUntil{Type: rota.JobType(d.str()), Until: rota.Clock(d.int()),
+		list = append(list, rota.TypeUntil{Type: rota.JobType(d.str()), Until: rota.Moment{Clock: rota.Clock(d.int())},
 			Cause: rota.Reason(d.enum(uint64(rota.LastReason)))})
 	}
 	return list
@@ -162,8 +162,8 @@ func decodeWorker(d *decoder) *workerRow {
 	r.status = rota.WorkerStatus(d.enum(uint64(rota.WorkerUnreachable)))
 	r.before = rota.WorkerStatus(d.enum(uint64(rota.WorkerUnreachable)))
 	r.session = rota.Session(d.uint())
-	r.since = rota.Clock(d.int())
-	r.silentSince = rota.Clock(d.int())
+	r.since = d.moment()
+	r.silentSince = d.moment()
 	r.open = int32(d.int())
 	r.cpu = d.int()
 	r.memory = d.int()
@@ -181,7 +181,7 @@ func decodeWorker(d *decoder) *workerRow {
 	r.cooling = decodeTypesUntil(d)
 	r.denied = decodeTypesUntil(d)
 	for range d.count(rota.MaxQueuesPerWorker) {
-		r.units = append(r.units, rota.UnitsUsed{Queue: rota.QueueName(d.str()), Since: rota.Clock(d.int()), Used: d.int()})
+		r.units = append(r.units, rota.UnitsUsed{Queue: rota.QueueName(d.str()), Since: d.moment(), Used: d.int()})
 	}
 	for range d.count(rota.MaxTypesPerWorker) {
 		r.executed = append(r.executed, rota.JobType(d.str()))
@@ -272,9 +272,8 @@ type tombRow struct {
 	lease        rota.LeaseID
 	worker       rota.WorkerID
 	outputDigest string
-	submitted    rota.Clock
-	finished     rota.Clock
-	finishedDate rota.Date
+	submitted    rota.Moment
+	finished     rota.Moment
 	// seq numbers terminal jobs in log order; the oldest leave first.
 	seq uint64
 	// freeAt is until when the worker of its last lease may go on believing in it, where
@@ -293,9 +292,8 @@ func (r *tombRow) canonical(e *encoder) {
 	e.b = append(e.b, r.lease[:]...)
 	e.str(string(r.worker))
 	e.str(r.outputDigest)
-	e.int(int64(r.submitted))
-	e.int(int64(r.finished))
-	e.int(int64(r.finishedDate))
+	e.moment(r.submitted)
+	e.moment(r.finished)
 	e.uint(r.seq)
 	e.int(int64(r.freeAt))
 }
@@ -312,9 +310,8 @@ func decodeTomb(d *decoder) *tombRow {
 	r.lease = d.leaseID()
 	r.worker = rota.WorkerID(d.str())
 	r.outputDigest = d.str()
-	r.submitted = rota.Clock(d.int())
-	r.finished = rota.Clock(d.int())
-	r.finishedDate = rota.Date(d.int())
+	r.submitted = d.moment()
+	r.finished = d.moment()
 	r.seq = d.uint()
 	r.freeAt = rota.Clock(d.int())
 	return r
@@ -356,9 +353,8 @@ type record struct {
 	seq        uint64
 	ended      tomb
 	spec       *keptSpec
-	enqueued   rota.Clock
-	firstLease rota.Clock
-	submitDate rota.Date
+	enqueued   rota.Moment
+	firstLease rota.Moment
 	err        string
 	attempts   []rota.Attempt
 	progress   int32
@@ -384,9 +380,8 @@ func (r *record) bytes() int64 {
 
 func encodeRecord(e *encoder, r *record) {
 	encodeSpec(e, r.spec)
-	e.int(int64(r.enqueued))
-	e.int(int64(r.firstLease))
-	e.int(int64(r.submitDate))
+	e.moment(r.enqueued)
+	e.moment(r.firstLease)
 	e.str(r.err)
 	encodeAttempts(e, r.attempts)
 	e.int(int64(r.progress))
@@ -395,7 +390,6 @@ func encodeRecord(e *encoder, r *record) {
 }
 
 func decodeRecord(d *decoder) *record {
-	return &record{spec: decodeSpec(d), enqueued: rota.Clock(d.int()), firstLease: rota.Clock(d.int()),
-		submitDate: rota.Date(d.int()), err: d.str(), attempts: decodeAttempts(d), progress: int32(d.int()),
+	return &record{spec: decodeSpec(d), enqueued: d.moment(), firstLease: d.moment(), err: d.str(), attempts: decodeAttempts(d), progress: int32(d.int()),
 		note: d.str(), output: d.bytes()}
 }

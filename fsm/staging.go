@@ -74,7 +74,7 @@ func (s StagedRecord) Append(b []byte) []byte {
 // Mark tells what lists and retention must know of the record, without its encoding.
 func (s StagedRecord) Mark() (m Mark, ended rota.Date) {
 	t := s.rec.ended.row()
-	return Mark{ID: t.id, Seq: t.seq, Queue: t.queue, Tenant: t.tenant, Type: t.typ, State: t.state}, t.finishedDate
+	return Mark{ID: t.id, Seq: t.seq, Queue: t.queue, Tenant: t.tenant, Type: t.typ, State: t.state}, t.finished.Date
 }
 
 // Ended gives the record in words.
@@ -119,7 +119,7 @@ type Staging struct {
 func (m *Machine) Staging() Staging {
 	s := Staging{Records: m.staged.records.Len(), Bytes: m.staged.bytes, Dropped: m.staged.dropped, Last: m.head.tombSeq}
 	if seq, r, ok := m.staged.records.Min(); ok {
-		s.Oldest, s.Since = seq, r.ended.row().finished
+		s.Oldest, s.Since = seq, r.ended.row().finished.Clock
 	}
 	return s
 }
@@ -158,7 +158,7 @@ func (m *Machine) Tombstone(id rota.JobID) (seq uint64, fading, ok bool) {
 		return 0, false, false
 	}
 	const moments, near = rota.Date(60_000), 100_000
-	fading = t.finishedDate+rota.GCHorizon <= m.head.date()+moments
+	fading = t.finished.Date+rota.GCHorizon <= m.head.date()+moments
 	if m.tombs.len() > rota.TombstoneCap-near {
 		oldest, _, _ := m.tombs.order.first()
 		fading = fading || t.seq < oldest+near
@@ -194,7 +194,7 @@ func (m *Machine) Prior(id rota.JobID) (seq uint64, ok bool) {
 func WithPrior(job rota.Job, before Ended) rota.Job {
 	all := append(slices.Clone(before.Job.Attempts), job.Attempts...)
 	job.Attempts = all[max(0, len(all)-rota.MaxAttemptsKept):]
-	if job.FirstLease == 0 && job.Error == "" {
+	if job.FirstLease.IsZero() && job.Error == "" {
 		job.Error = before.Job.Error
 	}
 	return job

@@ -50,7 +50,7 @@ func (m *Machine) countStanding(w *workerRow, l *leaseRow, what outcome) {
 		changed = changed || learned || fetched // nearly never: a sound worker's success costs nothing here
 	case outcomeExpired:
 		if p.DenyMs > 0 {
-			w.denied = bar(w.denied, rota.TypeUntil{Type: l.typ, Until: now + rota.Clock(p.DenyMs), Cause: rota.LeaseExpiredReason})
+			w.denied = bar(w.denied, rota.TypeUntil{Type: l.typ, Until: rota.Moment{Clock: now + rota.Clock(p.DenyMs)}, Cause: rota.LeaseExpiredReason})
 			changed = true
 		}
 	case outcomeProofInvalid:
@@ -176,13 +176,13 @@ func (m *Machine) standingAt(r *workerRow) rota.Clock {
 	}
 	until(r.jailedUntil)
 	for _, t := range r.cooling {
-		until(t.Until)
+		until(t.Until.Clock)
 	}
 	for _, t := range r.denied {
-		until(t.Until)
+		until(t.Until.Clock)
 	}
 	for _, u := range r.units {
-		until(u.Since + rota.UnitsPeriod)
+		until(u.Since.Clock + rota.UnitsPeriod)
 	}
 	if r.health < healthFull {
 		next := int64(healthFull)
@@ -208,7 +208,7 @@ func (m *Machine) fireStanding(id string) {
 	w.cooling, w.denied = lasting(w.cooling, now), lasting(w.denied, now)
 	var units []rota.UnitsUsed
 	for _, u := range w.units {
-		if u.Since+rota.UnitsPeriod > now {
+		if u.Since.Clock+rota.UnitsPeriod > now {
 			units = append(units, u)
 		}
 	}
@@ -240,7 +240,7 @@ func (m *Machine) takeUnits(w *workerRow, l *leaseRow, units int64) {
 			list = append(list, u)
 		}
 	}
-	since := m.head.clock - m.head.clock%rota.UnitsPeriod
+	since := m.head.now().At(m.head.clock - m.head.clock%rota.UnitsPeriod)
 	list = append(list, rota.UnitsUsed{Queue: l.queue, Since: since, Used: units})
 	slices.SortFunc(list, func(a, b rota.UnitsUsed) int { return cmp.Compare(a.Queue, b.Queue) })
 	w.units = list

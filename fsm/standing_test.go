@@ -125,7 +125,7 @@ func TestHealth(t *testing.T) {
 		b.ok(verb(rota.VerbAck, l))
 		b.pass(60_000)
 		w := b.health("w", 850)
-		if want := []rota.TypeUntil{{Type: "work", Until: b.now + 30_000, Cause: rota.LeaseExpiredReason}}; !slices.Equal(w.Denied, want) {
+		if want := []rota.TypeUntil{{Type: "work", Until: b.head.now().At(b.now + 30_000), Cause: rota.LeaseExpiredReason}}; !slices.Equal(w.Denied, want) {
 			b.t.Fatalf("denied %v, %v is wanted", w.Denied, want)
 		}
 		b.submit("same")
@@ -254,7 +254,7 @@ func TestCooldown(t *testing.T) {
 		b.ok(verb(rota.VerbComplete, l["good"])) // of another type: resets nothing
 		b.ok(verb(rota.VerbFail, l["a"]))
 		w, _ := b.Worker("w")
-		want := []rota.TypeUntil{{Type: "bad", Until: b.now + 30_000, Cause: rota.ProviderFail}}
+		want := []rota.TypeUntil{{Type: "bad", Until: b.head.now().At(b.now + 30_000), Cause: rota.ProviderFail}}
 		if !slices.Equal(w.Cooling, want) {
 			b.t.Fatalf("cooling %v, %v is wanted", w.Cooling, want)
 		}
@@ -310,7 +310,7 @@ func TestCooldown(t *testing.T) {
 			wait := min(100<<(d-1), 10_000)
 			b.ok(verb(rota.VerbDecline, l))
 			j := b.state("j", rota.Delayed)
-			if j.Due != b.now+rota.Clock(wait) || j.Attempt != 0 || j.Reason != rota.Declined {
+			if j.Due.Clock != b.now+rota.Clock(wait) || j.Attempt != 0 || j.Reason != rota.Declined {
 				b.t.Fatalf("after decline %d: %+v", d, j)
 			}
 			b.whyNames("j", "BACKING_OFF", fmt.Sprintf("declined %d times", d))
@@ -433,7 +433,7 @@ func TestUnits(t *testing.T) {
 			t.Fatalf("placed %v", got)
 		}
 		w, _ := b.Worker("w")
-		if want := []rota.UnitsUsed{{Queue: "default", Since: since, Used: 10}}; !slices.Equal(w.Units, want) {
+		if want := []rota.UnitsUsed{{Queue: "default", Since: b.head.now().At(since), Used: 10}}; !slices.Equal(w.Units, want) {
 			t.Fatalf("units %v, %v is wanted", w.Units, want)
 		}
 		b.mismatch("c", "w", "UNITS_EXHAUSTED")
@@ -450,7 +450,7 @@ func TestUnits(t *testing.T) {
 		if len(b.match()) == 0 {
 			t.Fatal("a new period gives nothing")
 		}
-		if w, _ := b.Worker("w"); w.Units[0].Since != since+rota.UnitsPeriod {
+		if w, _ := b.Worker("w"); w.Units[0].Since.Clock != since+rota.UnitsPeriod {
 			t.Fatalf("units %v", w.Units)
 		}
 	})

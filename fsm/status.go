@@ -14,10 +14,10 @@ func (m *Machine) enter(w *workerRow, status rota.WorkerStatus) {
 	}
 	suspended := w.status == rota.WorkerSuspended || w.status == rota.WorkerRetired && was == rota.WorkerSuspended
 	if w.status != status {
-		w.status, w.since = status, m.head.clock
+		w.status, w.since = status, m.head.now()
 	}
 	if status != rota.WorkerUnreachable {
-		w.silentSince, w.before = 0, rota.WorkerNone
+		w.silentSince, w.before = rota.Moment{}, rota.WorkerNone
 	}
 	switch {
 	case status == rota.WorkerJailed && was == rota.WorkerDraining:
@@ -67,7 +67,7 @@ func (m *Machine) change(w *workerRow, status rota.WorkerStatus) {
 	m.enter(w, status)
 	e := rota.Event{Kind: rota.ProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: status}
 	if status == rota.WorkerJailed {
-		e.Deadline = w.jailedUntil
+		e.Deadline = m.head.now().At(w.jailedUntil)
 	}
 	m.emit(e)
 }
@@ -110,7 +110,7 @@ func (m *Machine) reach(op *fsmpb.Reach) *fsmpb.Outcome {
 	before := w.status
 	m.enter(w, rota.WorkerUnreachable)
 	w.before = before
-	w.silentSince = min(max(rota.Clock(op.GetLastSignMs()), 0), m.head.clock)
+	w.silentSince = m.head.now().At(min(max(rota.Clock(op.GetLastSignMs()), 0), m.head.clock))
 	m.retimeLeases(w)
 	m.emit(rota.Event{Kind: rota.ProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: w.status})
 	return &fsmpb.Outcome{}

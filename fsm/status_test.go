@@ -92,7 +92,7 @@ jobRetryScheduled PROOF_INVALID`
 		if got != want {
 			b.t.Fatalf("events\n%s\nwanted\n%s", got, want)
 		}
-		if w, _ := b.Worker("w"); w.JailedUntil != b.now+600_000 || w.Open != 0 {
+		if w, _ := b.Worker("w"); w.JailedUntil.Clock != b.now+600_000 || w.Open != 0 {
 			b.t.Fatalf("worker %+v", w)
 		}
 		if j := b.state("other", rota.Queued); j.Attempt != 0 {
@@ -145,7 +145,7 @@ jobRetryScheduled PROOF_INVALID`
 		b.refuses(rota.Conflict, "worker", registerOp("w", 1, "other", false))
 		s := rota.Session(b.ok(registerOp("w", 1, "other", true, stake)).GetSession())
 		b.status("w", rota.WorkerJailed)
-		if w := b.health("w", 0); w.Slashed != 271 || w.InvalidProofs != 3 || w.JailedUntil == 0 {
+		if w := b.health("w", 0); w.Slashed != 271 || w.InvalidProofs != 3 || w.JailedUntil.IsZero() {
 			b.t.Fatalf("worker %+v", w)
 		}
 		b.ok(statusOp("w", rota.WorkerRetired, s))
@@ -275,7 +275,7 @@ func TestStatuses(t *testing.T) {
 			b.t.Fatal(err)
 		}
 		b.status("w", rota.WorkerRetired)
-		if w := b.health("w", 0); w.Slashed != 27 || w.InvalidProofs != 3 || w.JailedUntil == 0 {
+		if w := b.health("w", 0); w.Slashed != 27 || w.InvalidProofs != 3 || w.JailedUntil.IsZero() {
 			b.t.Fatalf("worker %+v", w)
 		}
 		b.twin = b.restored()

@@ -171,6 +171,10 @@ func (m *Machine) wakeOrDate(j *jobRow) {
 func (m *Machine) enqueue(j *jobRow) {
 	if j.enqueued == 0 {
 		j.enqueued = m.head.clock
+		if now := m.head.now(); now != j.submittedAt() {
+			m.own(j)
+			j.enqueuedDate = now.Date
+		}
 	}
 	m.enterTier(j, m.queues.get(j.spec.Queue))
 	m.move(j, rota.Queued)

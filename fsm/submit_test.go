@@ -131,8 +131,8 @@ func TestSubmit(t *testing.T) {
 			t.Fatalf("next date %d", at)
 		}
 		b.pass(10_000)
-		if j := b.state("j", rota.Queued); j.Enqueued != startClock+20_000 {
-			t.Fatalf("enqueued %d", j.Enqueued-startClock)
+		if j := b.state("j", rota.Queued); j.Enqueued.Clock != startClock+20_000 {
+			t.Fatalf("enqueued %d", j.Enqueued.Clock-startClock)
 		}
 	})
 	t.Run("waits_for_no_date_in_backoff", func(t *testing.T) {
@@ -144,8 +144,8 @@ func TestSubmit(t *testing.T) {
 		l := b.match()["j"]
 		b.ok(verb(rota.VerbFail, l))
 		b.pass(6_000)
-		if j := b.state("j", rota.Queued); j.Enqueued != startClock+1000 {
-			t.Fatalf("enqueued %d: it stays through retries", j.Enqueued-startClock)
+		if j := b.state("j", rota.Queued); j.Enqueued.Clock != startClock+1000 {
+			t.Fatalf("enqueued %d: it stays through retries", j.Enqueued.Clock-startClock)
 		}
 	})
 }

@@ -44,7 +44,7 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 			break
 		}
 		t := m.tombs.get(id)
-		if int64(t.finishedDate)+int64(rota.GCHorizon) > date {
+		if int64(t.finished.Date)+int64(rota.GCHorizon) > date {
 			break
 		}
 		m.tombs.drop(id, t.seq)
@@ -65,7 +65,7 @@ func (m *Machine) fireLease(key string) {
 	}
 	// What came first ended it, however late the sweep is.
 	switch {
-	case l.Acked == 0 && l.due == l.AckBy:
+	case l.Acked.IsZero() && l.due == l.AckBy.Clock:
 		m.outcome(l, outcomeAckTimeout)
 		m.endLease(l, rota.AckTimeout, "")
 	case l.due == l.endsBy:

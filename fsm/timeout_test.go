@@ -121,7 +121,7 @@ func TestTimeOut(t *testing.T) {
 		"and_tells_the_worker_when": func(b *bench) {
 			l := leased(b)
 			a, _ := b.Assignment(l.ID)
-			if a.MaxRuntimeMs != 9_000 || a.TimesOut() != l.Started+9_000 {
+			if a.MaxRuntimeMs != 9_000 || a.TimesOut() != l.Started.Clock+9_000 {
 				b.t.Fatalf("assignment %+v", a)
 			}
 		},

@@ -76,15 +76,15 @@ func (s timerSet) first(now int64) (timer, bool) {
 // at its deadline, or 40 s after the last sign of a silent worker, or of the
 // session that a takeover ended (SPEC §3.10, §8).
 func leaseDue(l *leaseRow, w *workerRow) rota.Clock {
-	due := l.Deadline
-	if l.Acked == 0 {
-		due = min(due, l.AckBy)
+	due := l.Deadline.Clock
+	if l.Acked.IsZero() {
+		due = min(due, l.AckBy.Clock)
 	}
 	switch {
 	case l.silentSince != 0:
 		due = min(due, l.silentSince+rota.SilenceEnds)
 	case w != nil && w.status == rota.WorkerUnreachable && !planted.silenceForgotten():
-		due = min(due, w.silentSince+rota.SilenceEnds)
+		due = min(due, w.silentSince.Clock+rota.SilenceEnds)
 	}
 	return due
 }
@@ -118,5 +118,5 @@ func (r *workerRow) forgetAt() int64 {
 	if r.open > 0 || (r.status != rota.WorkerRetired && r.status != rota.WorkerUnreachable) {
 		return 0
 	}
-	return int64(r.since + rota.WorkerForgotten)
+	return int64(r.since.Clock + rota.WorkerForgotten)
 }

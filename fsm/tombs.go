@@ -30,9 +30,8 @@ func (t tomb) row() (row tombRow) {
 	copy(row.lease[:], r.raw(uint64(len(row.lease))))
 	row.worker = rota.WorkerID(r.str())
 	row.outputDigest = r.str()
-	row.submitted = rota.Clock(r.int())
-	row.finished = rota.Clock(r.int())
-	row.finishedDate = rota.Date(r.int())
+	row.submitted = r.moment()
+	row.finished = r.moment()
 	row.seq = r.uint()
 	row.freeAt = rota.Clock(r.int())
 	return row
@@ -62,6 +61,11 @@ func (r *tombReader) uint() (v uint64) {
 func (r *tombReader) int() int64 {
 	v := r.uint()
 	return int64(v>>1) ^ -int64(v&1)
+}
+
+func (r *tombReader) moment() rota.Moment {
+	c := r.int()
+	return rota.Moment{Clock: rota.Clock(c), Date: rota.Date(c + r.int())}
 }
 
 // tombs are the tombstones by id. They change by new ones in their places, so that a

@@ -14,10 +14,10 @@ func TestTomb(t *testing.T) {
 	for name, want := range map[string]tombRow{
 		"empty": {},
 		"usual": {id: "job-1", queue: "default", typ: "work", tenant: "default", state: rota.Completed, reason: rota.Done,
-			attempt: 1, lease: rota.LeaseID{1, 31: 2}, worker: "w", outputDigest: strings.Repeat("d", 32), submitted: 5,
-			finished: 300, finishedDate: 1 << 40, seq: 70_000},
+			attempt: 1, lease: rota.LeaseID{1, 31: 2}, worker: "w", outputDigest: strings.Repeat("d", 32), submitted: rota.Moment{Clock: 5},
+			finished: rota.Moment{Clock: 300, Date: 1 << 40}, seq: 70_000},
 		"greatest": {id: rota.JobID(strings.Repeat("i", 300)), queue: "q", attempt: math.MinInt32, seq: math.MaxUint64,
-			submitted: math.MaxInt64, finished: math.MinInt64, finishedDate: -1, freeAt: 64},
+			submitted: rota.Moment{Clock: math.MaxInt64}, finished: rota.Moment{Clock: math.MinInt64, Date: -1}, freeAt: 64},
 	} {
 		var e encoder
 		kept := want.keep(&e, &texts{})

@@ -21,7 +21,7 @@ func (b *bench) expired(id string, why rota.Reason) {
 	if j := b.state(id, rota.Expired); j.Reason != why || j.Lease != nil {
 		b.t.Fatalf("job %s: %+v, %s is wanted", id, j, why)
 	}
-	if t := b.tombs.get(rota.JobID(id)); t == nil || t.reason != why || t.finished != b.head.clock {
+	if t := b.tombs.get(rota.JobID(id)); t == nil || t.reason != why || t.finished.Clock != b.head.clock {
 		b.t.Fatalf("job %s: tombstone %+v", id, t)
 	}
 }
@@ -98,7 +98,7 @@ func TestTimeToLive(t *testing.T) {
 			b.pass(3_000)
 		}
 		b.pass(first + 19_999 - b.now)
-		if j, _ := b.Job("j"); j.State.Terminal() || j.Attempt == 0 || j.FirstLease != first {
+		if j, _ := b.Job("j"); j.State.Terminal() || j.Attempt == 0 || j.FirstLease.Clock != first {
 			b.t.Fatalf("job %+v", j)
 		}
 		b.pass(1)
@@ -138,10 +138,10 @@ func TestTimeToLive(t *testing.T) {
 		b.ok(retryOp("j"))
 		j := b.jobs.get("j")
 		free := b.state("j", rota.Delayed).Due // its worker may not have heard
-		if free != l.Deadline || j.expireAbs != free+30_000 || j.expireRel != 0 || j.firstLease != 0 {
+		if free.Clock != l.Deadline.Clock || j.expireAbs != free.Clock+30_000 || j.expireRel != 0 || !j.firstLease.IsZero() {
 			b.t.Fatalf("row %+v", j)
 		}
-		b.pass(free - b.now)
+		b.pass(free.Clock - b.now)
 		again := b.now
 		l = b.match()["j"]
 		b.ok(verb(rota.VerbAck, l))
@@ -210,7 +210,7 @@ func TestTombstoneCap(t *testing.T) {
 		for i := range rota.TombstoneCap {
 			m.head.tombSeq++
 			m.tombs.insert(&tombRow{id: rota.JobID(fmt.Sprintf("t%07d", i)), queue: "default", typ: "work", tenant: "default",
-				state: rota.Completed, reason: rota.Done, finished: m.head.clock, finishedDate: m.head.date(), seq: m.head.tombSeq})
+				state: rota.Completed, reason: rota.Done, finished: m.head.now(), seq: m.head.tombSeq})
 		}
 		m.settleHeader()
 		m.ledger.settle()

@@ -46,10 +46,10 @@ func (m *Machine) countType(l *leaseRow, what outcome) {
 // began is since when the job ran, as far as anybody knows: since the
 // acknowledgement, or since the assignment where only the completion told of it.
 func (r *leaseRow) began() rota.Clock {
-	if r.Acked == 0 || r.implied {
-		return r.Started
+	if r.Acked.IsZero() || r.implied {
+		return r.Started.Clock
 	}
-	return r.Acked
+	return r.Acked.Clock
 }
 
 // editType gives a type's row, a new one while there is room: of more than

@@ -7,7 +7,7 @@ import (
 // Job tells all that is known of a job; ok is false where nothing is.
 func (m *Machine) Job(id rota.JobID) (job rota.Job, ok bool) {
 	if j := m.jobs.get(id); j != nil {
-		job = liveJob(j, m.leases.get(string(j.lease[:])))
+		job = liveJob(j, m.leases.get(string(j.lease[:])), m.head.now())
 		if r, staged := m.staged.records.Get(j.prior); staged {
 			job = WithPrior(job, r.words())
 		}
@@ -41,20 +41,33 @@ func (m *Machine) JobState(id rota.JobID) rota.JobState {
 	return rota.JobNone
 }
 
-func liveJob(j *jobRow, l *leaseRow) rota.Job {
-	job := rota.Job{JobSpec: j.spec.words(), State: j.state, Attempt: j.attempt, Submitted: j.submitted, Enqueued: j.enqueued,
-		FirstLease: j.firstLease, Due: j.due, SubmittedDate: j.submittedDate, Reason: j.lastReason, Error: j.lastError,
+// liveJob tells a live job as now shows what is to come of it.
+func liveJob(j *jobRow, l *leaseRow, now rota.Moment) rota.Job {
+	job := rota.Job{JobSpec: j.spec.words(), State: j.state, Attempt: j.attempt, Submitted: j.submittedAt(),
+		Enqueued: j.enqueuedAt(), FirstLease: j.firstLease, Due: now.At(j.due), Reason: j.lastReason, Error: j.lastError,
 		Attempts: j.attempts, Progress: j.progress, ProgressNote: j.note, Tier: j.tier, Preempted: j.preempted}
+	if j.dueDate != 0 {
+		job.Due = now.On(j.dueDate)
+	}
 	if l != nil {
-		lease := l.Lease
+		lease := l.words(now)
 		job.Lease = &lease
 	}
 	return job
 }
 
+// words tells a lease as now shows what is to come of it.
+func (r *leaseRow) words(now rota.Moment) rota.Lease {
+	l := r.Lease
+	for _, to := range []*rota.Moment{&l.AckBy, &l.RenewBy, &l.Deadline} {
+		*to = now.At(to.Clock)
+	}
+	return l
+}
+
 func deadJob(t *tombRow, r *record) rota.Job {
 	job := rota.Job{State: t.state, Attempt: t.attempt, Submitted: t.submitted, Finished: t.finished,
-		FinishedDate: t.finishedDate, Reason: t.reason, RecordDropped: r == nil}
+		Reason: t.reason, RecordDropped: r == nil}
 	if t.outputDigest != "" {
 		job.OutputDigest = []byte(t.outputDigest)
 	}
@@ -63,7 +76,7 @@ func deadJob(t *tombRow, r *record) rota.Job {
 		return job
 	}
 	job.JobSpec = r.spec.words()
-	job.Enqueued, job.FirstLease, job.SubmittedDate, job.Error = r.enqueued, r.firstLease, r.submitDate, r.err
+	job.Enqueued, job.FirstLease, job.Error = r.enqueued, r.firstLease, r.err
 	job.Attempts, job.Progress, job.ProgressNote, job.Output = r.attempts, r.progress, r.note, r.output
 	return job
 }
@@ -76,7 +89,7 @@ func (m *Machine) Worker(id rota.WorkerID) (rota.Worker, bool) {
 	}
 	w := m.workerWordsOf(r)
 	for _, key := range r.openLeases() {
-		w.Leases = append(w.Leases, m.leases.get(key).Lease)
+		w.Leases = append(w.Leases, m.leases.get(key).words(m.head.now()))
 	}
 	return w, true
 }
@@ -112,7 +125,7 @@ func (m *Machine) Session(id rota.WorkerID) (rota.Session, rota.WorkerStatus) {
 func (m *Machine) LiveWorkers(f func(id rota.WorkerID, s rota.Session, status rota.WorkerStatus, since rota.Clock)) {
 	m.workers.scan(func(id rota.WorkerID, r *workerRow) bool {
 		if r.status != rota.WorkerRetired {
-			f(id, r.session, r.status, r.since)
+			f(id, r.session, r.status, r.since.Clock)
 		}
 		return true
 	})

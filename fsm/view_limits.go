@@ -117,17 +117,27 @@ func (m *Machine) FullestQueue() (name rota.QueueName, permille int64) {
 // standingWords tells a worker's standing at this moment (SPEC §6.2): health as it
 // has grown since, cooling and denied types that still last.
 func (m *Machine) standingWords(w *rota.Worker, r *workerRow) {
-	now := m.head.clock
+	at := m.head.now()
+	now := at.Clock
 	w.Health = r.healthNow(now)
 	w.Load = loadOf(r)
 	w.Slashed, w.InvalidProofs, w.AttestedUntil = r.slashed, r.invalidProofs, r.attestedUntil
-	w.JailedUntil = r.jailedUntil // of a SUSPENDED or RETIRED one too, if it comes back
-	w.Cooling, w.Denied = lasting(r.cooling, now), lasting(r.denied, now)
+	w.JailedUntil = at.At(r.jailedUntil) // of a SUSPENDED or RETIRED one too, if it comes back
+	w.Cooling, w.Denied = untilWords(r.cooling, at), untilWords(r.denied, at)
 	for _, u := range r.units {
-		if now-u.Since < rota.UnitsPeriod {
+		if now-u.Since.Clock < rota.UnitsPeriod {
 			w.Units = append(w.Units, u)
 		}
 	}
+}
+
+// untilWords tells the types of a list that last, with the dates of their ends.
+func untilWords(list []rota.TypeUntil, now rota.Moment) []rota.TypeUntil {
+	left := lasting(list, now.Clock)
+	for i := range left {
+		left[i].Until = now.At(left[i].Until.Clock)
+	}
+	return left
 }
 
 // loadOf is Idle without leases, Busy within its slots, and Overloaded while more

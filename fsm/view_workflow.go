@@ -78,8 +78,9 @@ func (m *Machine) Workflow(id rota.WorkflowID) (rota.Workflow, bool) {
 func workflowWords(r *workflowRow, live liveNodes, failed *vertexRow) rota.Workflow {
 	w := rota.Workflow{ID: r.id, State: r.state, Queue: r.queue, Tenant: r.tenant, OnFailure: r.policy, Labels: r.labels,
 		NodeCount: int64(r.nodes), EdgeCount: int64(r.edges), Runs: r.runs, Ending: r.ending, Reason: r.reason,
-		Submitted: r.submitted, Finished: r.finished, SubmittedDate: r.submittedDate, FinishedDate: r.finishedDate,
-		Progress: int32(int64(r.completed) * 100 / max(int64(r.nodes), 1))}
+		Submitted: r.submitted,
+		Finished:  r.finished,
+		Progress:  int32(int64(r.completed) * 100 / max(int64(r.nodes), 1))}
 	w.Counts = rota.NodeCounts{Skipped: int64(r.skipped), JobCounts: rota.JobCounts{Blocked: int64(r.blocked),
 		Delayed: live.delayed, Queued: live.queued, Assigned: live.assigned, Running: live.running,
 		Completed: int64(r.completed), Dead: int64(r.dead), Expired: int64(r.expired), Cancelled: int64(r.cancelled)}}
@@ -150,14 +151,14 @@ func (v *WorkflowView) node(r *vertexRow) (n rota.WorkflowNode, p rota.PlanNode)
 		Attempt: r.attempt, AssignedIndex: r.assignedAt, Assigned: r.assigned, FinishedIndex: r.finishedAt,
 		Finished: r.finished, Reason: r.reason}
 	p = rota.PlanNode{Parents: r.parents, Type: r.spec.Type, ExpectedMs: r.spec.ExpectedMs, SimulateMs: r.spec.SimulateMs}
-	if r.assigned != 0 && r.over() {
-		p.TookMs = int64(r.finished - r.assigned)
+	if !r.assigned.IsZero() && r.over() {
+		p.TookMs = int64(r.finished.Clock - r.assigned.Clock)
 	}
 	if j, _ := v.jobs.Get(r.spec.ID); r.state == vertexLive && j != nil {
 		n.State = rota.NodeState(j.state)
 		if l, leased := v.leases.Get(string(j.lease[:])); leased {
 			n.Worker, n.Attempt, n.Assigned, n.AssignedIndex = l.Worker, l.Attempt, l.Started, l.index
-			p.TookMs = int64(v.clock - l.Started)
+			p.TookMs = int64(v.clock - l.Started.Clock)
 		} else {
 			n.Reason = j.lastReason
 		}
@@ -233,7 +234,7 @@ func (m *Machine) waitingNode(job rota.JobID) (*flow, *vertexRow) {
 
 // waitingJob is the job that a vertex will have, as it is told until then.
 func waitingJob(r *workflowRow, v *vertexRow) rota.Job {
-	return rota.Job{JobSpec: v.spec.words(), State: rota.Blocked, Submitted: r.started, SubmittedDate: r.startedDate}
+	return rota.Job{JobSpec: v.spec.words(), State: rota.Blocked, Submitted: r.started}
 }
 
 // waitingFrom reads the place in the list of waiting nodes that a cursor tells: a

@@ -87,7 +87,7 @@ func TestWorkflowView(t *testing.T) {
 	b.ok(d.commit())
 	w := b.words("wf")
 	if w.State != rota.WorkflowRunning || w.NodeCount != 4 || w.EdgeCount != 4 || w.Runs != 1 || w.Labels["a"] != "1" ||
-		w.Submitted != b.head.clock || w.Counts.Blocked != 3 || w.Counts.Queued != 1 {
+		w.Submitted.Clock != b.head.clock || w.Counts.Blocked != 3 || w.Counts.Queued != 1 {
 		t.Fatalf("%+v", w)
 	}
 	if fmt.Sprint(w.CriticalPath, w.CriticalPathMs, w.RemainingMs) != "[n0 n2 n3] 800 1000" {
@@ -103,14 +103,14 @@ func TestWorkflowView(t *testing.T) {
 	b.now += 50
 	b.ok(verb(rota.VerbAck, b.lease("wf/n0")))
 	n := b.words("wf").Nodes[0]
-	if n.State != rota.NodeState(rota.Running) || n.Worker != "w" || n.AssignedIndex == 0 || n.Assigned != b.now-50 || n.DurationMs != 100 {
+	if n.State != rota.NodeState(rota.Running) || n.Worker != "w" || n.AssignedIndex == 0 || n.Assigned.Clock != b.now-50 || n.DurationMs != 100 {
 		t.Fatalf("%+v", n)
 	}
 	b.now += 70
 	b.ends(rota.VerbComplete, d, "n0")
 	b.match()
 	w = b.words("wf")
-	if n := w.Nodes[0]; n.State != rota.NodeState(rota.Completed) || n.DurationMs != 120 || n.Finished != b.now || n.FinishedIndex == 0 ||
+	if n := w.Nodes[0]; n.State != rota.NodeState(rota.Completed) || n.DurationMs != 120 || n.Finished.Clock != b.now || n.FinishedIndex == 0 ||
 		n.Worker != "w" || n.Reason != rota.Done {
 		t.Fatalf("%+v", n)
 	}
@@ -122,7 +122,7 @@ func TestWorkflowView(t *testing.T) {
 	b.ends(rota.VerbComplete, d, "n2")
 	w = b.words("wf")
 	if w.State != rota.WorkflowFailed || w.FailedNode != "n1" || w.Reason != rota.ProviderFail || w.RemainingMs != 0 ||
-		w.Counts.Dead != 1 || w.Counts.Cancelled != 1 || w.Finished != b.head.clock || w.Progress != 50 {
+		w.Counts.Dead != 1 || w.Counts.Cancelled != 1 || w.Finished.Clock != b.head.clock || w.Progress != 50 {
 		t.Fatalf("%+v", w)
 	}
 }
@@ -138,7 +138,7 @@ func TestWaitingNodes(t *testing.T) {
 	b.run(other)
 	j, ok := b.Job("wf/n3")
 	if !ok || j.State != rota.Blocked || j.Type != "work" || string(j.Payload) != "x" || j.Tenant != rota.DefaultTenant ||
-		j.Submitted != b.head.clock || j.ID != "wf/n3" {
+		j.Submitted.Clock != b.head.clock || j.ID != "wf/n3" {
 		t.Fatalf("%+v", j)
 	}
 	for _, limit := range []int{1, 2, 3, 100} {

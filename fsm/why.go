@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/sched"
@@ -17,7 +16,7 @@ import (
 // and the re-check meet, the rules of Supply, and Decide itself, of which at most
 // `most` pairs are looked at. A pure read; ok is false where the job is not live.
 func (m *Machine) Why(id rota.JobID, most int) (x rota.Explanation, ok bool) {
-	x = rota.Explanation{Job: id, Index: m.head.index, Clock: m.head.clock, Reasons: []rota.Why{}}
+	x = rota.Explanation{Job: id, Index: m.head.index, Clock: m.head.clock, Date: m.head.date(), Reasons: []rota.Why{}}
 	j := m.jobs.get(id)
 	if j == nil {
 		f, v := m.waitingNode(id)
@@ -85,10 +84,10 @@ func (m *Machine) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow) {
 }
 
 func (m *Machine) whyDelayed(x *rota.Explanation, j *jobRow) {
-	w := rota.Why{Reason: "NOT_YET_DUE", Detail: fmt.Sprintf("due at clock %d, in %d ms", j.due, j.due-m.head.clock)}
+	w := rota.Why{Reason: "NOT_YET_DUE", Detail: m.dueText(j.due)}
 	switch {
 	case j.dueDate != 0:
-		w.Detail = fmt.Sprintf("not before %d (Unix ms), in %d ms", j.dueDate, j.dueDate-m.head.date())
+		w.Detail = fmt.Sprintf("not before %s, in %d ms", j.dueDate, j.dueDate-m.head.date())
 	case j.revived():
 		w.Detail = "the worker of its cancelled lease may not have heard of it; " + w.Detail
 	case j.declines > 0:
@@ -96,9 +95,14 @@ func (m *Machine) whyDelayed(x *rota.Explanation, j *jobRow) {
 		w.Detail = fmt.Sprintf("attempt %d was declined %d times; %s", j.attempt, j.declines, w.Detail)
 	case j.attempt > 0:
 		w.Reason = "BACKING_OFF"
-		w.Detail = fmt.Sprintf("attempt %d ended with %s; %s", j.attempt-1, j.lastReason, w.Detail)
+		w.Detail = fmt.Sprintf("try %d ended with %s; %s", j.attempt, j.lastReason, w.Detail)
 	}
 	x.Reasons = append(x.Reasons, w)
+}
+
+// dueText tells a moment to come by its date.
+func (m *Machine) dueText(c rota.Clock) string {
+	return fmt.Sprintf("due at %s, in %d ms", m.head.now().At(c).Date, c-m.head.clock)
 }
 
 func (m *Machine) whyQueued(x *rota.Explanation, j *jobRow, most int) {
@@ -179,14 +183,16 @@ func (m *Machine) whyHold(x *rota.Explanation, j *jobRow, blocked bool, fit int6
 	text := ""
 	switch {
 	case h != nil:
-		text = fmt.Sprintf("worker %s, kept for this job since clock %d, has room", h.worker, h.since)
-	case blocked || fit > 0 || supply.EverFits(j.class) == 0:
+		text = fmt.Sprintf("worker %s, kept for this job for %d ms now, has room", h.worker, m.head.clock-h.since)
+	case blocked || fit > 0 || supply.Keepable(j.class, true) == 0:
 		return
 	case due > m.head.clock:
-		text = fmt.Sprintf("a worker that is kept for it has room: one is from clock %d on, in %d ms (hold_after), if fewer than %d are "+
-			"kept for other jobs by then", due, due-m.head.clock, most)
+		text = fmt.Sprintf("a worker that is kept for it has room: one is from %s on, in %d ms (hold_after), if fewer than %d are "+
+			"kept for other jobs by then", m.head.now().At(due).Date, due-m.head.clock, most)
 	case m.boundHolds() >= most:
 		text = fmt.Sprintf("a worker that is kept for it has room: one is as soon as fewer than %d are kept for other jobs", most)
+	case supply.Keepable(j.class, false) == 0:
+		text = "a worker that is kept for it has room: one is as soon as one that fits is kept for no other job"
 	default:
 		text = "a worker that is kept for it has room: one is from the next round on, unless older jobs come first"
 	}
@@ -214,15 +220,14 @@ func (m *Machine) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*w
 		}
 		return true
 	})
-	slices.SortStableFunc(all, func(a, b barred) int { return cmp.Compare(a.Until, b.Until) })
+	slices.SortStableFunc(all, func(a, b barred) int { return cmp.Compare(a.Until.Clock, b.Until.Clock) })
 	var names []string
 	for _, b := range all[:min(len(all), barsShown)] {
 		cause := b.Cause.String()
 		if at := slices.IndexFunc(b.worker.failing, func(s streak) bool { return s.typ == typ }); at >= 0 && b.Cause == rota.ProviderFail {
 			cause += fmt.Sprintf(", %d in a row", b.worker.failing[at].n)
 		}
-		ends := time.UnixMilli(int64(m.head.date()) + int64(b.Until-m.head.clock)).UTC().Format(time.RFC3339)
-		names = append(names, fmt.Sprintf("worker %s until %s (%s)", b.worker.spec.ID, ends, cause))
+		names = append(names, fmt.Sprintf("worker %s until %s (%s)", b.worker.spec.ID, m.head.now().At(b.Until.Clock).Date, cause))
 	}
 	if more := len(all) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more workers", more))

@@ -97,6 +97,29 @@ func TestWhy(t *testing.T) {
 	}
 }
 
+// TestWhyNoHold suggests no hold where none is given: no end of a lease gives units
+// back, so no worker is kept for them.
+func TestWhyNoHold(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("default", "units_per_period", "10"))
+	b.worker("w", 2)
+	b.submit("a", func(s *rota.JobSpec) { s.Units = 10 })
+	b.match()
+	b.submit("j")
+	for _, ms := range []rota.Clock{10_000, 30_000} { // before hold_after and after
+		b.pass(ms)
+		x, got := b.whyOf("j")
+		if got != "UNITS_EXHAUSTED:1" || strings.Contains(strings.Join(x.WouldRun, "\n"), "kept for it") {
+			t.Errorf("waits for %q, would run if %q", got, x.WouldRun)
+		}
+		b.match()
+	}
+	if b.holds.len() != 0 {
+		t.Fatal("a worker without units is kept")
+	}
+}
+
 // TestWhyHold follows a wide job that narrow ones would pass: it is said when a
 // worker will be kept for it and which one is, and of the narrow ones why they wait.
 func TestWhyHold(t *testing.T) {
@@ -122,10 +145,10 @@ func TestWhyHold(t *testing.T) {
 		}
 	}
 	b.pass(10_000)
-	says("wide", "CPU_FULL:1", fmt.Sprintf("one is from clock %d on, in 20000 ms (hold_after), if fewer than 1 are kept", b.now+20_000))
+	says("wide", "CPU_FULL:1", fmt.Sprintf("one is from %s on, in 20000 ms (hold_after), if fewer than 1 are kept", b.head.now().At(b.now+20_000).Date))
 	b.pass(20_000)
 	b.match()
-	says("wide", "CPU_FULL:1", fmt.Sprintf("worker w, kept for this job since clock %d, has room", b.now))
+	says("wide", "CPU_FULL:1", "worker w, kept for this job for 0 ms now, has room")
 	b.submit("narrow", cpuJob(1000))
 	b.submit("other", cpuJob(3000), func(s *rota.JobSpec) { s.Priority = 0 })
 	says("narrow", "HELD_FOR_ANOTHER_JOB:1", "worker w is kept for job wide")

@@ -145,7 +145,7 @@ func TestReach(t *testing.T) {
 	b.refuses(rota.Stale, "session", reachOp("nobody", 1, false, 0))
 	// A sign of the far past or future is cut to what the clock says.
 	b.ok(reachOp("w", l.Session, false, math.MaxInt64))
-	if w, _ := b.Worker("w"); w.SilentSince != b.now {
+	if w, _ := b.Worker("w"); w.SilentSince.Clock != b.now {
 		t.Fatalf("silent since %d", w.SilentSince)
 	}
 	b.ok(reachOp("w", l.Session, true, 0))

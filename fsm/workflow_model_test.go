@@ -139,12 +139,12 @@ func (m *flowModel) lost(n *modelNode, counted bool) {
 func (m *flowModel) sweep(now rota.Clock, revoked func(rota.LeaseID) bool) {
 	var due []*modelNode
 	for i := range m.nodes {
-		if n := &m.nodes[i]; n.state == mLeased && n.lease.Deadline <= now {
+		if n := &m.nodes[i]; n.state == mLeased && n.lease.Deadline.Clock <= now {
 			due = append(due, n)
 		}
 	}
 	slices.SortFunc(due, func(a, b *modelNode) int {
-		return cmp.Or(cmp.Compare(a.lease.Deadline, b.lease.Deadline), bytes.Compare(a.lease.ID[:], b.lease.ID[:]))
+		return cmp.Or(cmp.Compare(a.lease.Deadline.Clock, b.lease.Deadline.Clock), bytes.Compare(a.lease.ID[:], b.lease.ID[:]))
 	})
 	for _, n := range due {
 		m.lost(n, !revoked(n.lease.ID))

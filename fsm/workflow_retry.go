@@ -61,8 +61,7 @@ func (m *Machine) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	r.ending, r.failed, r.reason = rota.WorkflowNone, 0, rota.ReasonNone
 	r.redo, r.from, r.cursor = true, from, 0
 	r.runs++
-	r.finished, r.finishedDate = 0, 0
-	r.started, r.startedDate = m.head.clock, m.head.date()
+	r.finished, r.started = rota.Moment{}, m.head.now()
 	f.redo = redo
 	m.flows.passing.Set(f.seq, f)
 	m.emitFlow(r, rota.Event{Kind: rota.WorkflowStarted, Payload: m.startedPayload(r)})

@@ -177,7 +177,7 @@ func TestWorkflowRuns(t *testing.T) {
 		t.Fatalf("%+v", e)
 	}
 	v = b.vertices.get(vertexKey("wf", 3))
-	if v.worker != "w" || v.assignedAt != assigned || v.finishedAt != b.head.index || v.finished-v.assigned != 500 || v.reason != rota.Done {
+	if v.worker != "w" || v.assignedAt != assigned || v.finishedAt != b.head.index || v.finished.Clock-v.assigned.Clock != 500 || v.reason != rota.Done {
 		t.Fatalf("%+v", v)
 	}
 	if q, _ := b.Queue("default"); q.Pending != 0 || q.CompletedTotal != 4 || q.SubmittedTotal != 4 {

@@ -235,8 +235,7 @@ func (m *Machine) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	r = m.workflows.edit(r.id)
 	m.timers.upload.set(string(r.id), r.lapses(), 0)
 	r.state, r.runs = rota.WorkflowRunning, 1
-	r.submitted, r.submittedDate = m.head.clock, m.head.date()
-	r.started, r.startedDate = r.submitted, r.submittedDate
+	r.submitted, r.started = m.head.now(), m.head.now()
 	for _, q := range f.queues {
 		m.queues.edit(q.name).blocked += q.nodes
 	}

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -131,6 +132,24 @@ func (s *Supply) tallied(k *class, slot int32) Unfit {
 		why = HeldForAnotherJob
 	}
 	return why
+}
+
+// Keepable counts the workers that a hold for the class can be of: those that could
+// ever fit it and have units left for it, for no end of a lease gives units back; with
+// or without those that are held already.
+func (s *Supply) Keepable(c ClassID, held bool) (n int) {
+	k := &s.classes[c]
+	for i, m := range k.fits {
+		if !held {
+			m &^= s.held.word(i)
+		}
+		for ; m != 0; m &= m - 1 {
+			if !s.spent(int32(i<<6+bits.TrailingZeros64(m)), k.queue, k.need.units) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // Lacks tells what a worker lacks of room for a job of the class: how many leases

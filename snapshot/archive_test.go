@@ -264,7 +264,7 @@ func TestArchive_retention(t *testing.T) {
 		t.Parallel()
 		a := newArchive(t)
 		put(t, a, entries)
-		n, err := a.Prune(ended.Job.FinishedDate, 0)
+		n, err := a.Prune(ended.Job.Finished.Date, 0)
 		if err != nil || n != 9 || a.Stats().Floor != 9 || len(a.Lacks(30, 9)) != 0 || !a.Holds(3) {
 			t.Fatalf("%d, %v, %+v", n, err, a.Stats())
 		}
@@ -292,7 +292,7 @@ func TestArchive_retention(t *testing.T) {
 		a := newArchive(t)
 		put(t, a, append([]Entry{}, all...))
 		kept, _ := fsm.DecodeEnded(all[1_000].Data)
-		if n, err := a.Prune(kept.Job.FinishedDate, 0); err != nil || n != 1_000 {
+		if n, err := a.Prune(kept.Job.Finished.Date, 0); err != nil || n != 1_000 {
 			t.Fatal(n, err)
 		}
 		r, err := a.Read()
@@ -331,7 +331,7 @@ func TestArchive_retention(t *testing.T) {
 			bad[1] = 0x7f // a date in the far future
 			return tx.Bucket(archiveRecords).Put(seqKey(1), bad)
 		})
-		if n, err := a.Prune(ended.Job.FinishedDate, 0); err != nil || n != 9 {
+		if n, err := a.Prune(ended.Job.Finished.Date, 0); err != nil || n != 9 {
 			t.Fatal(n, err)
 		}
 	})

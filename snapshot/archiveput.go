@@ -40,7 +40,7 @@ func (a *Archive) Put(entries []Entry, also Spans) error {
 		if err != nil || ended.Seq != e.Seq || e.Seq == 0 {
 			return rota.Refusef(rota.Invalid, "archive", "record %d is none of a terminal job of that number", e.Seq)
 		}
-		rows[i] = incoming{mark: markOf(&ended), ended: ended.Job.FinishedDate, data: e.Data}
+		rows[i] = incoming{mark: markOf(&ended), ended: ended.Job.Finished.Date, data: e.Data}
 	}
 	return a.put(len(rows), func(i int) incoming { return rows[i] }, also)
 }

@@ -118,7 +118,7 @@ func benchEnded(b *testing.B, n int, growing bool) []incoming {
 		if !growing {
 			mark.ID = rota.JobID(fmt.Sprintf("%x-%d", chance[500+8*i:500+8*i+8], i))
 		}
-		rows[i] = incoming{mark: mark, ended: ended.Job.FinishedDate, data: data}
+		rows[i] = incoming{mark: mark, ended: ended.Job.Finished.Date, data: data}
 	}
 	return rows
 }

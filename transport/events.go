@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -94,7 +93,7 @@ func (b *encodedBatch) messages(stream grpc.ServerStream) ([]*grpc.PreparedMsg, 
 func (b *encodedBatch) lines() ([][]byte, error) {
 	b.json.Do(func() {
 		for i := range b.events {
-			text, err := json.Marshal(&b.events[i])
+			text, err := b.events[i].MarshalJSON() // not through encoding/json, which would escape a payload's bytes
 			if err != nil {
 				b.textErr = err
 				return

@@ -24,8 +24,10 @@ func EventToWire(e *rota.ServedEvent) *rotav1.ServedEvent {
 		ParentEventId: eventIDToWire(e.Parent), LogicalTime: int64(e.Clock), DateMs: int64(e.Date), Job: string(e.Job),
 		Queue: string(e.Queue), Tenant: string(e.Tenant), Worker: string(e.Worker), Session: uint64(e.Session),
 		LeaseId: leaseIDToWire(&e.Lease), Attempt: e.Attempt, Reason: reasons.text(e.Reason),
-		Status: workerStatuses.text(e.Status), DeadlineMs: int64(e.Deadline), PolicyDecisionId: e.Epoch,
-		CapabilityCheckResult: clean(e.Check), Payload: clean(e.Payload), PayloadHash: e.PayloadHash, ErrorData: clean(e.Text),
+		Status: workerStatuses.text(e.Status), DeadlineMs: int64(e.Deadline.Date),
+		DeadlineClockMs: int64(e.Deadline.Clock), PolicyDecisionId: e.Epoch,
+		CapabilityCheckResult: clean(e.Check), Payload: clean(e.Payload), PayloadHash: e.PayloadHash,
+		ErrorData:      clean(e.Text),
 		PriorStateHash: e.Prior.String(), PostStateHash: e.Post.String(),
 	}
 }
@@ -37,7 +39,8 @@ func EventFromWire(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 		Run: w.GetRunId(), Node: w.GetNodeId(), Clock: rota.Clock(w.GetLogicalTime()), Date: rota.Date(w.GetDateMs()),
 		Job: rota.JobID(w.GetJob()), Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()),
 		Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession()), Attempt: w.GetAttempt(),
-		Deadline: rota.Clock(w.GetDeadlineMs()), Epoch: w.GetPolicyDecisionId(), Check: w.GetCapabilityCheckResult(),
+		Deadline: moment(w.GetDeadlineMs(), w.GetDeadlineClockMs()), Epoch: w.GetPolicyDecisionId(),
+		Check:   w.GetCapabilityCheckResult(),
 		Payload: w.GetPayload(), Text: w.GetErrorData(),
 	}, PayloadHash: w.GetPayloadHash()}
 	var err error
@@ -90,7 +93,8 @@ func TailFromWire(w *rotav1.TailRequest) (rota.EventFilter, error) {
 		}
 	}
 	if len(w.GetKinds()) > len(eventKinds.texts) {
-		return f, rota.Refusef(rota.Invalid, "kinds", "kinds are %d: there are %d", len(w.GetKinds()), len(eventKinds.texts)-1)
+		return f,
+			rota.Refusef(rota.Invalid, "kinds", "kinds are %d: there are %d", len(w.GetKinds()), len(eventKinds.texts)-1)
 	}
 	for _, name := range w.GetKinds() {
 		k, err := eventKinds.value(name)

@@ -226,15 +226,15 @@ func readLeaseNumber(l *rota.Lease, number protowire.Number, v uint64) {
 	case 6:
 		l.Attempt = int32(v)
 	case 8:
-		l.Started = rota.Clock(v)
+		l.Started.Clock = rota.Clock(v)
 	case 9:
-		l.AckBy = rota.Clock(v)
+		l.AckBy.Clock = rota.Clock(v)
 	case 10:
-		l.Acked = rota.Clock(v)
+		l.Acked.Clock = rota.Clock(v)
 	case 11:
-		l.RenewBy = rota.Clock(v)
+		l.RenewBy.Clock = rota.Clock(v)
 	case 12:
-		l.Deadline = rota.Clock(v)
+		l.Deadline.Clock = rota.Clock(v)
 	case 13:
 		l.Renewals = int32(v)
 	case 15:
@@ -249,6 +249,16 @@ func readLeaseNumber(l *rota.Lease, number protowire.Number, v uint64) {
 		d.Reasoning.N = int64(v)
 	case 21:
 		d.Reasoning.Of = int64(v)
+	case 23:
+		l.Started.Date = rota.Date(v)
+	case 24:
+		l.AckBy.Date = rota.Date(v)
+	case 25:
+		l.Acked.Date = rota.Date(v)
+	case 26:
+		l.RenewBy.Date = rota.Date(v)
+	case 27:
+		l.Deadline.Date = rota.Date(v)
 	}
 }
 

@@ -87,11 +87,11 @@ func appendLease(b []byte, l *rota.Lease) []byte {
 	b = appendNumber(b, 5, l.Session)
 	b = appendNumber(b, 6, l.Attempt)
 	b = appendText(b, 7, leaseStates.text(l.State))
-	b = appendNumber(b, 8, l.Started)
-	b = appendNumber(b, 9, l.AckBy)
-	b = appendNumber(b, 10, l.Acked)
-	b = appendNumber(b, 11, l.RenewBy)
-	b = appendNumber(b, 12, l.Deadline)
+	b = appendNumber(b, 8, l.Started.Clock)
+	b = appendNumber(b, 9, l.AckBy.Clock)
+	b = appendNumber(b, 10, l.Acked.Clock)
+	b = appendNumber(b, 11, l.RenewBy.Clock)
+	b = appendNumber(b, 12, l.Deadline.Clock)
 	b = appendNumber(b, 13, l.Renewals)
 	b = appendText(b, 14, reasons.text(l.Revoked))
 	d := &l.Decision
@@ -102,7 +102,12 @@ func appendLease(b []byte, l *rota.Lease) []byte {
 	b = appendText(b, 19, rules.text(d.Reasoning.Rule))
 	b = appendNumber(b, 20, d.Reasoning.N)
 	b = appendNumber(b, 21, d.Reasoning.Of)
-	return appendBytes(b, 22, d.Seed)
+	b = appendBytes(b, 22, d.Seed)
+	b = appendNumber(b, 23, l.Started.Date)
+	b = appendNumber(b, 24, l.AckBy.Date)
+	b = appendNumber(b, 25, l.Acked.Date)
+	b = appendNumber(b, 26, l.RenewBy.Date)
+	return appendNumber(b, 27, l.Deadline.Date)
 }
 
 func appendToken(b []byte, number protowire.Number, t rota.Token) []byte {

@@ -57,17 +57,21 @@ func JobSpecFromWire(w *rotav1.JobSpec) rota.JobSpec {
 func AttemptToWire(a *rota.Attempt) *rotav1.Attempt {
 	return &rotav1.Attempt{
 		Attempt: a.Number, Worker: string(a.Worker), LeaseId: leaseIDToWire(&a.Lease), Token: tokenToWire(a.Token),
-		StartedMs: int64(a.Started), AckedMs: int64(a.Acked), EndedMs: int64(a.Ended), Renewals: a.Renewals,
-		End: reasons.text(a.End), Error: clean(a.Error), Decision: decisionToWire(&a.Decision),
+		StartedMs: int64(a.Started.Date), StartedClockMs: int64(a.Started.Clock), AckedMs: int64(a.Acked.Date),
+		AckedClockMs: int64(a.Acked.Clock), EndedMs: int64(a.Ended.Date), EndedClockMs: int64(a.Ended.Clock),
+		Renewals: a.Renewals,
+		End:      reasons.text(a.End), Error: clean(a.Error), Decision: decisionToWire(&a.Decision),
 	}
 }
 
 // AttemptFromWire is the inverse of AttemptToWire.
 func AttemptFromWire(w *rotav1.Attempt) (rota.Attempt, error) {
 	a := rota.Attempt{
-		Number: w.GetAttempt(), Worker: rota.WorkerID(w.GetWorker()), Started: rota.Clock(w.GetStartedMs()),
-		Acked: rota.Clock(w.GetAckedMs()), Ended: rota.Clock(w.GetEndedMs()), Renewals: w.GetRenewals(),
-		Error: w.GetError(),
+		Number: w.GetAttempt(), Worker: rota.WorkerID(w.GetWorker()),
+		Started: moment(w.GetStartedMs(), w.GetStartedClockMs()),
+		Acked:   moment(w.GetAckedMs(), w.GetAckedClockMs()), Ended: moment(w.GetEndedMs(), w.GetEndedClockMs()),
+		Renewals: w.GetRenewals(),
+		Error:    w.GetError(),
 	}
 	var err error
 	if a.Lease, err = LeaseIDFromWire(w.GetLeaseId()); err != nil {
@@ -87,9 +91,12 @@ func AttemptFromWire(w *rotav1.Attempt) (rota.Attempt, error) {
 func JobToWire(j *rota.Job) *rotav1.Job {
 	w := &rotav1.Job{
 		Spec: JobSpecToWire(&j.JobSpec), State: jobStates.text(j.State), Attempt: j.Attempt,
-		SubmittedMs: int64(j.Submitted), EnqueuedMs: int64(j.Enqueued), FirstLeaseMs: int64(j.FirstLease),
-		FinishedMs: int64(j.Finished), DueMs: int64(j.Due), SubmittedDateMs: int64(j.SubmittedDate),
-		FinishedDateMs: int64(j.FinishedDate), Reason: reasons.text(j.Reason), Error: clean(j.Error),
+		SubmittedMs: int64(j.Submitted.Date), SubmittedClockMs: int64(j.Submitted.Clock),
+		EnqueuedMs: int64(j.Enqueued.Date), EnqueuedClockMs: int64(j.Enqueued.Clock),
+		FirstLeaseMs: int64(j.FirstLease.Date), FirstLeaseClockMs: int64(j.FirstLease.Clock),
+		FinishedMs: int64(j.Finished.Date), FinishedClockMs: int64(j.Finished.Clock), DueMs: int64(j.Due.Date),
+		DueClockMs: int64(j.Due.Clock),
+		Reason:     reasons.text(j.Reason), Error: clean(j.Error),
 		Attempts: each(j.Attempts, AttemptToWire), Progress: j.Progress, ProgressNote: clean(j.ProgressNote),
 		Output: j.Output, OutputDigest: j.OutputDigest, RecordDropped: j.RecordDropped,
 		Tier: j.Tier, Preempted: j.Preempted, Archived: j.Archived,
@@ -104,10 +111,12 @@ func JobToWire(j *rota.Job) *rotav1.Job {
 func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 	j := rota.Job{
 		JobSpec: JobSpecFromWire(w.GetSpec()), Attempt: w.GetAttempt(),
-		Submitted: rota.Clock(w.GetSubmittedMs()), Enqueued: rota.Clock(w.GetEnqueuedMs()),
-		FirstLease: rota.Clock(w.GetFirstLeaseMs()), Finished: rota.Clock(w.GetFinishedMs()),
-		Due: rota.Clock(w.GetDueMs()), SubmittedDate: rota.Date(w.GetSubmittedDateMs()),
-		FinishedDate: rota.Date(w.GetFinishedDateMs()), Error: w.GetError(), Progress: w.GetProgress(),
+		Submitted:  moment(w.GetSubmittedMs(), w.GetSubmittedClockMs()),
+		Enqueued:   moment(w.GetEnqueuedMs(), w.GetEnqueuedClockMs()),
+		FirstLease: moment(w.GetFirstLeaseMs(), w.GetFirstLeaseClockMs()),
+		Finished:   moment(w.GetFinishedMs(), w.GetFinishedClockMs()),
+		Due:        moment(w.GetDueMs(), w.GetDueClockMs()),
+		Error:      w.GetError(), Progress: w.GetProgress(),
 		ProgressNote: w.GetProgressNote(), Output: w.GetOutput(), OutputDigest: w.GetOutputDigest(),
 		RecordDropped: w.GetRecordDropped(), Tier: w.GetTier(), Preempted: w.GetPreempted(), Archived: w.GetArchived(),
 	}

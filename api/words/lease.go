@@ -67,8 +67,11 @@ func LeaseToWire(l *rota.Lease) *rotav1.Lease { return fillLease(new(rotav1.Leas
 func fillLease(w *rotav1.Lease, l *rota.Lease) *rotav1.Lease {
 	w.Id, w.Token, w.Job, w.Worker = leaseIDToWire(&l.ID), tokenToWire(l.Token), string(l.Job), string(l.Worker)
 	w.Session, w.Attempt, w.State = uint64(l.Session), l.Attempt, leaseStates.text(l.State)
-	w.StartedMs, w.AckByMs, w.AckedMs = int64(l.Started), int64(l.AckBy), int64(l.Acked)
-	w.RenewByMs, w.DeadlineMs, w.Renewals = int64(l.RenewBy), int64(l.Deadline), l.Renewals
+	w.StartedMs, w.StartedClockMs = int64(l.Started.Date), int64(l.Started.Clock)
+	w.AckByMs, w.AckByClockMs = int64(l.AckBy.Date), int64(l.AckBy.Clock)
+	w.AckedMs, w.AckedClockMs = int64(l.Acked.Date), int64(l.Acked.Clock)
+	w.RenewByMs, w.RenewByClockMs = int64(l.RenewBy.Date), int64(l.RenewBy.Clock)
+	w.DeadlineMs, w.DeadlineClockMs, w.Renewals = int64(l.Deadline.Date), int64(l.Deadline.Clock), l.Renewals
 	w.Revoked = reasons.text(l.Revoked)
 	d := &l.Decision
 	w.Epoch, w.Height, w.Score, w.Rank = d.Epoch, uint64(d.Height), int64(d.Score), d.Rank
@@ -106,8 +109,10 @@ func LeaseFromWire(w *rotav1.Lease) (rota.Lease, error) {
 	l := rota.Lease{
 		Job: rota.JobID(w.Job), Worker: rota.WorkerID(w.Worker), Session: rota.Session(w.Session),
 		Attempt: w.Attempt,
-		Started: rota.Clock(w.StartedMs), AckBy: rota.Clock(w.AckByMs), Acked: rota.Clock(w.AckedMs),
-		RenewBy: rota.Clock(w.RenewByMs), Deadline: rota.Clock(w.DeadlineMs), Renewals: w.Renewals,
+		Started: moment(w.StartedMs, w.StartedClockMs), AckBy: moment(w.AckByMs, w.AckByClockMs),
+		Acked:   moment(w.AckedMs, w.AckedClockMs),
+		RenewBy: moment(w.RenewByMs, w.RenewByClockMs), Deadline: moment(w.DeadlineMs, w.DeadlineClockMs),
+		Renewals: w.Renewals,
 		Decision: rota.Decision{
 			Epoch: w.Epoch, Height: rota.Index(w.Height), Score: rota.Score(w.Score), Rank: w.Rank,
 			Reasoning: rota.Reasoning{N: w.ReasoningN, Of: w.ReasoningOf}, Seed: w.Seed,
@@ -193,7 +198,7 @@ func unknownVerb(verb int32) error {
 // LeaseAnswerToWire carries the outcome of one verb.
 func LeaseAnswerToWire(a *rota.LeaseAnswer) *rotav1.LeaseAnswer {
 	return &rotav1.LeaseAnswer{
-		Refusal: RefusalToWire(a.Err), DeadlineMs: int64(a.Deadline), Renewals: a.Renewals,
+		Refusal: RefusalToWire(a.Err), DeadlineClockMs: int64(a.Deadline), Renewals: a.Renewals,
 		JobState: jobStates.text(a.JobState), Index: uint64(a.Index),
 	}
 }
@@ -202,7 +207,7 @@ func LeaseAnswerToWire(a *rota.LeaseAnswer) *rotav1.LeaseAnswer {
 func LeaseAnswerFromWire(w *rotav1.LeaseAnswer) (rota.LeaseAnswer, error) {
 	state, err := jobStates.value(w.GetJobState())
 	return rota.LeaseAnswer{
-		Err: RefusalFromWire(w.GetRefusal()), Deadline: rota.Clock(w.GetDeadlineMs()), Renewals: w.GetRenewals(),
+		Err: RefusalFromWire(w.GetRefusal()), Deadline: rota.Clock(w.GetDeadlineClockMs()), Renewals: w.GetRenewals(),
 		JobState: state, Index: rota.Index(w.GetIndex()),
 	}, err
 }

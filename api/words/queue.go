@@ -59,14 +59,14 @@ func QueueFromWire(w *rotav1.Queue) (rota.Queue, error) {
 }
 
 func domainToWire(d *rota.Domain) *rotav1.Domain {
-	return &rotav1.Domain{Queue: string(d.Queue), Name: d.Name, Isolated: d.Isolated, SinceMs: int64(d.Since),
+	return &rotav1.Domain{Queue: string(d.Queue), Name: d.Name, Isolated: d.Isolated, SinceMs: int64(d.Since.Date), SinceClockMs: int64(d.Since.Clock),
 		Outcomes: d.Outcomes, Failures: d.Failures}
 }
 
 func domainFromWire(w **rotav1.Domain) rota.Domain {
 	d := *w
 	return rota.Domain{Queue: rota.QueueName(d.GetQueue()), Name: d.GetName(), Isolated: d.GetIsolated(),
-		Since: rota.Clock(d.GetSinceMs()), Outcomes: d.GetOutcomes(), Failures: d.GetFailures()}
+		Since: moment(d.GetSinceMs(), d.GetSinceClockMs()), Outcomes: d.GetOutcomes(), Failures: d.GetFailures()}
 }
 
 func typeStatsToWire(t *rota.TypeStats) *rotav1.TypeStats {

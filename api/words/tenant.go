@@ -31,7 +31,8 @@ func TenantsFromWire(w []*rotav1.Tenant) ([]rota.Tenant, error) { return tryEach
 // ModeToWire carries the cluster's mode and why.
 func ModeToWire(m *rota.ModeStatus) *rotav1.Mode {
 	return &rotav1.Mode{
-		Mode: m.Mode.String(), Reason: clean(m.Reason), SinceMs: int64(m.Since), Auto: m.Auto, Holds: m.Holds,
+		Mode: m.Mode.String(), Reason: clean(m.Reason), SinceMs: int64(m.Since.Date),
+		SinceClockMs: int64(m.Since.Clock), Auto: m.Auto, Holds: m.Holds,
 		Drained: m.Drained, Index: uint64(m.Index),
 	}
 }
@@ -40,7 +41,8 @@ func ModeToWire(m *rota.ModeStatus) *rotav1.Mode {
 func ModeFromWire(w *rotav1.Mode) (rota.ModeStatus, error) {
 	mode, err := modes.value(w.GetMode())
 	return rota.ModeStatus{
-		Mode: mode, Reason: w.GetReason(), Since: rota.Clock(w.GetSinceMs()), Auto: w.GetAuto(), Holds: w.GetHolds(),
+		Mode: mode, Reason: w.GetReason(), Since: moment(w.GetSinceMs(), w.GetSinceClockMs()), Auto: w.GetAuto(),
+		Holds:   w.GetHolds(),
 		Drained: w.GetDrained(), Index: rota.Index(w.GetIndex()),
 	}, err
 }

@@ -134,3 +134,8 @@ func JobIDsToWire(in []rota.JobID) []string { return ids[rota.JobID, string](in)
 
 // JobIDsFromWire is the inverse of JobIDsToWire; it checks nothing.
 func JobIDsFromWire(in []string) []rota.JobID { return ids[string, rota.JobID](in) }
+
+// moment is a date and a clock of the wire.
+func moment(date, clock int64) rota.Moment {
+	return rota.Moment{Clock: rota.Clock(clock), Date: rota.Date(date)}
+}

@@ -29,12 +29,14 @@ func WorkerSpecFromWire(w *rotav1.WorkerSpec) rota.WorkerSpec {
 func WorkerToWire(r *rota.Worker) *rotav1.Worker {
 	return &rotav1.Worker{
 		Spec: WorkerSpecToWire(&r.WorkerSpec), Status: workerStatuses.text(r.Status), Session: uint64(r.Session),
-		StatusSinceMs: int64(r.StatusSince), SilentSinceMs: int64(r.SilentSince), OpenLeases: r.Open,
+		StatusSinceMs: int64(r.StatusSince.Date), StatusSinceClockMs: int64(r.StatusSince.Clock),
+		SilentSinceMs: int64(r.SilentSince.Date), SilentSinceClockMs: int64(r.SilentSince.Clock), OpenLeases: r.Open,
 		CpuMilliTaken: r.CPUMilliTaken, MemoryBytesTaken: r.MemoryTaken,
 		IoBytesPerSTaken: r.IOTaken, Health: r.Health,
 		AssignedTotal: r.Assigned, CompletedTotal: r.Completed, FailedTotal: r.Failed,
 		Leases: each(r.Leases, LeaseToWire), Load: r.Load, Slashed: r.Slashed, InvalidProofs: r.InvalidProofs,
-		JailedUntilMs: int64(r.JailedUntil), AttestedUntilMs: int64(r.AttestedUntil), Cooling: each(r.Cooling, typeUntilToWire),
+		JailedUntilMs: int64(r.JailedUntil.Date), JailedUntilClockMs: int64(r.JailedUntil.Clock),
+		AttestedUntilMs: int64(r.AttestedUntil), Cooling: each(r.Cooling, typeUntilToWire),
 		Denied: each(r.Denied, typeUntilToWire), Units: each(r.Units, unitsUsedToWire),
 	}
 }
@@ -43,13 +45,15 @@ func WorkerToWire(r *rota.Worker) *rotav1.Worker {
 func WorkerFromWire(w *rotav1.Worker) (rota.Worker, error) {
 	r := rota.Worker{
 		WorkerSpec: WorkerSpecFromWire(w.GetSpec()), Session: rota.Session(w.GetSession()),
-		StatusSince: rota.Clock(w.GetStatusSinceMs()), SilentSince: rota.Clock(w.GetSilentSinceMs()),
-		Open: w.GetOpenLeases(), CPUMilliTaken: w.GetCpuMilliTaken(), MemoryTaken: w.GetMemoryBytesTaken(),
+		StatusSince: moment(w.GetStatusSinceMs(), w.GetStatusSinceClockMs()),
+		SilentSince: moment(w.GetSilentSinceMs(), w.GetSilentSinceClockMs()),
+		Open:        w.GetOpenLeases(), CPUMilliTaken: w.GetCpuMilliTaken(), MemoryTaken: w.GetMemoryBytesTaken(),
 		IOTaken: w.GetIoBytesPerSTaken(),
 		Health:  w.GetHealth(), Assigned: w.GetAssignedTotal(), Completed: w.GetCompletedTotal(),
 		Failed: w.GetFailedTotal(), Load: w.GetLoad(), Slashed: w.GetSlashed(), InvalidProofs: w.GetInvalidProofs(),
-		JailedUntil: rota.Clock(w.GetJailedUntilMs()), AttestedUntil: rota.Date(w.GetAttestedUntilMs()),
-		Units: each(w.GetUnits(), unitsUsedFromWire),
+		JailedUntil:   moment(w.GetJailedUntilMs(), w.GetJailedUntilClockMs()),
+		AttestedUntil: rota.Date(w.GetAttestedUntilMs()),
+		Units:         each(w.GetUnits(), unitsUsedFromWire),
 	}
 	var err error
 	if r.Status, err = workerStatuses.value(w.GetStatus()); err != nil {
@@ -68,7 +72,8 @@ func WorkerFromWire(w *rotav1.Worker) (rota.Worker, error) {
 }
 
 func typeUntilToWire(t *rota.TypeUntil) *rotav1.TypeUntil {
-	return &rotav1.TypeUntil{Type: string(t.Type), UntilMs: int64(t.Until), Cause: reasons.text(t.Cause)}
+	return &rotav1.TypeUntil{Type: string(t.Type), UntilMs: int64(t.Until.Date), UntilClockMs: int64(t.Until.Clock),
+		Cause: reasons.text(t.Cause)}
 }
 
 func typesUntilFromWire(list []*rotav1.TypeUntil) ([]rota.TypeUntil, error) {
@@ -80,15 +85,15 @@ func typesUntilFromWire(list []*rotav1.TypeUntil) ([]rota.TypeUntil, error) {
 
 func typeUntilFromWire(w *rotav1.TypeUntil) (rota.TypeUntil, error) {
 	cause, err := reasons.value(w.GetCause())
-	return rota.TypeUntil{Type: rota.JobType(w.GetType()), Until: rota.Clock(w.GetUntilMs()), Cause: cause}, err
+	return rota.TypeUntil{Type: rota.JobType(w.GetType()), Until: moment(w.GetUntilMs(), w.GetUntilClockMs()), Cause: cause}, err
 }
 
 func unitsUsedToWire(u *rota.UnitsUsed) *rotav1.UnitsUsed {
-	return &rotav1.UnitsUsed{Queue: string(u.Queue), SinceMs: int64(u.Since), Used: u.Used}
+	return &rotav1.UnitsUsed{Queue: string(u.Queue), SinceMs: int64(u.Since.Date), SinceClockMs: int64(u.Since.Clock), Used: u.Used}
 }
 
 func unitsUsedFromWire(w **rotav1.UnitsUsed) rota.UnitsUsed {
-	return rota.UnitsUsed{Queue: rota.QueueName((*w).GetQueue()), Since: rota.Clock((*w).GetSinceMs()),
+	return rota.UnitsUsed{Queue: rota.QueueName((*w).GetQueue()), Since: moment((*w).GetSinceMs(), (*w).GetSinceClockMs()),
 		Used: (*w).GetUsed()}
 }
 

@@ -77,9 +77,10 @@ func WorkflowToWire(f *rota.Workflow) *rotav1.Workflow {
 			Completed: c.Completed, Dead: c.Dead, Expired: c.Expired, Cancelled: c.Cancelled, Skipped: c.Skipped,
 		},
 		Progress: f.Progress, Runs: f.Runs, Ending: workflowStates.text(f.Ending), FailedNode: clean(f.FailedNode),
-		Reason: reasons.text(f.Reason), SubmittedMs: int64(f.Submitted), FinishedMs: int64(f.Finished),
-		SubmittedDateMs: int64(f.SubmittedDate), FinishedDateMs: int64(f.FinishedDate),
-		CriticalPathMs: f.CriticalPathMs, RemainingMs: f.RemainingMs,
+		Reason: reasons.text(f.Reason), SubmittedMs: int64(f.Submitted.Date),
+		SubmittedClockMs: int64(f.Submitted.Clock), FinishedMs: int64(f.Finished.Date),
+		FinishedClockMs: int64(f.Finished.Clock),
+		CriticalPathMs:  f.CriticalPathMs, RemainingMs: f.RemainingMs,
 	}
 }
 
@@ -98,8 +99,8 @@ func WorkflowFromWire(w *rotav1.Workflow) (f rota.Workflow, err error) {
 			Skipped: c.GetSkipped(),
 		},
 		Progress: w.GetProgress(), Runs: w.GetRuns(), FailedNode: w.GetFailedNode(),
-		Submitted: rota.Clock(w.GetSubmittedMs()), Finished: rota.Clock(w.GetFinishedMs()),
-		SubmittedDate: rota.Date(w.GetSubmittedDateMs()), FinishedDate: rota.Date(w.GetFinishedDateMs()),
+		Submitted:      moment(w.GetSubmittedMs(), w.GetSubmittedClockMs()),
+		Finished:       moment(w.GetFinishedMs(), w.GetFinishedClockMs()),
 		CriticalPathMs: w.GetCriticalPathMs(), RemainingMs: w.GetRemainingMs(),
 	}
 	if f.State, err = workflowStates.value(w.GetState()); err != nil {
@@ -134,7 +135,8 @@ func (n NodeNumbers) ToWire(ids []string) ([]uint32, error) {
 	for i, id := range ids {
 		number, ok := n[id]
 		if !ok {
-			return nil, rota.Refusef(rota.Internal, "nodes", "node %q is named but is not among the workflow's nodes", shown(id))
+			return nil,
+				rota.Refusef(rota.Internal, "nodes", "node %q is named but is not among the workflow's nodes", shown(id))
 		}
 		numbers[i] = number
 	}
@@ -146,7 +148,8 @@ func NodesOf(numbers []uint32, nodes []rota.WorkflowNode) ([]string, error) {
 	ids := make([]string, len(numbers))
 	for i, number := range numbers {
 		if int64(number) >= int64(len(nodes)) {
-			return nil, rota.Refusef(rota.Internal, "nodes", "node %d is named, the workflow has %d nodes", number, len(nodes))
+			return nil,
+				rota.Refusef(rota.Internal, "nodes", "node %d is named, the workflow has %d nodes", number, len(nodes))
 		}
 		ids[i] = nodes[number].ID
 	}
@@ -159,7 +162,8 @@ func WorkflowNodeToWire(n *rota.WorkflowNode, numbers NodeNumbers) (*rotav1.Work
 	return &rotav1.WorkflowNode{
 		Id: n.ID, Type: string(n.Type), State: nodeStates.text(n.State), Parents: parents, Worker: string(n.Worker),
 		Attempt: n.Attempt, AssignedIndex: uint64(n.AssignedIndex), FinishedIndex: uint64(n.FinishedIndex),
-		AssignedMs: int64(n.Assigned), FinishedMs: int64(n.Finished), Reason: reasons.text(n.Reason),
+		AssignedMs: int64(n.Assigned.Date), AssignedClockMs: int64(n.Assigned.Clock),
+		FinishedMs: int64(n.Finished.Date), FinishedClockMs: int64(n.Finished.Clock), Reason: reasons.text(n.Reason),
 		DurationMs: n.DurationMs,
 	}, err
 }
@@ -184,8 +188,8 @@ func workflowNodeFromWire(w *rotav1.WorkflowNode, workflow rota.WorkflowID) (n r
 	n = rota.WorkflowNode{
 		ID: w.GetId(), Job: rota.NodeJobID(workflow, w.GetId()), Type: rota.JobType(w.GetType()),
 		Worker: rota.WorkerID(w.GetWorker()), Attempt: w.GetAttempt(), AssignedIndex: rota.Index(w.GetAssignedIndex()),
-		FinishedIndex: rota.Index(w.GetFinishedIndex()), Assigned: rota.Clock(w.GetAssignedMs()),
-		Finished: rota.Clock(w.GetFinishedMs()), DurationMs: w.GetDurationMs(),
+		FinishedIndex: rota.Index(w.GetFinishedIndex()), Assigned: moment(w.GetAssignedMs(), w.GetAssignedClockMs()),
+		Finished: moment(w.GetFinishedMs(), w.GetFinishedClockMs()), DurationMs: w.GetDurationMs(),
 	}
 	if n.State, err = nodeStates.value(w.GetState()); err != nil {
 		return n, err

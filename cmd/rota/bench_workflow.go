@@ -311,12 +311,12 @@ func (a *app) benchWorkflow(ctx context.Context, reader *reasons, f *flowBenchFl
 		return nil, err
 	}
 	r := &flowResult{Workflow: flow.name, Strategy: strategy, Nodes: len(spec.Nodes), Edges: flow.graph.Edges,
-		TimeScale: flow.scale, Workers: f.workers, Slots: f.slots, MakespanMs: int64(w.Finished - w.Submitted),
+		TimeScale: flow.scale, Workers: f.workers, Slots: f.slots, MakespanMs: int64(w.Finished.Clock - w.Submitted.Clock),
 		CriticalPathMs: flow.criticalMs, AreaMs: flow.areaMs, ListMs: flow.listMs}
 	r.Ratio = roundTo(float64(r.MakespanMs)/float64(max(r.CriticalPathMs, r.AreaMs, 1)), 1000)
 	over := int64(0)
 	for i := range w.Nodes {
-		over += int64(w.Nodes[i].Finished - w.Nodes[i].Assigned)
+		over += int64(w.Nodes[i].Finished.Clock - w.Nodes[i].Assigned.Clock)
 	}
 	for i := range spec.Nodes {
 		over -= spec.Nodes[i].SimulateMs

@@ -64,7 +64,7 @@ func statusTable(s rota.ClusterStatus, wide bool) string {
 	j := s.Jobs
 	text := renderFacts([]fact{
 		{"cluster", s.ClusterID}, {"leader", or(string(s.Leader), "none")}, {"term", s.Term},
-		{"applied index", uint64(s.AppliedIndex)}, {"date", day(s.Date)}, {"mode", modeText(s)}, {"rules version", s.RulesVersion}, {"workers", s.Workers},
+		{"applied index", uint64(s.AppliedIndex)}, {"date", s.Date}, {"mode", modeText(s)}, {"rules version", s.RulesVersion}, {"workers", s.Workers},
 		{"pending", j.Blocked + j.Delayed + j.Queued}, {"running", j.Assigned + j.Running},
 		{"completed", j.Completed}, {"dead", j.Dead}, {"expired", j.Expired}, {"cancelled", j.Cancelled},
 	})

@@ -209,7 +209,7 @@ func (p *eventPrinter) row(e *rota.ServedEvent) error {
 	if e.Status != 0 {
 		what = joinWords(e.Status.String(), what)
 	}
-	return line(e.ID, day(e.Date), e.Kind, clean(subject(e)), clean(string(e.Worker)), clean(what))
+	return line(e.ID, e.Date.String(), e.Kind, clean(subject(e)), clean(string(e.Worker)), clean(what))
 }
 
 func joinWords(a, b string) string {

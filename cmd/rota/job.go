@@ -48,9 +48,9 @@ func jobColumns() []column[rota.Job] {
 		{"TYPE", false, 14, func(j rota.Job) any { return j.Type }},
 		{"TENANT", true, 0, func(j rota.Job) any { return j.Tenant }},
 		{"PRI", false, 0, func(j rota.Job) any { return j.Priority }},
-		{"TRY", false, 0, func(j rota.Job) any { return j.Attempt }},
-		{"SUBMITTED", false, 0, func(j rota.Job) any { return day(j.SubmittedDate) }},
-		{"FINISHED", true, 0, func(j rota.Job) any { return day(j.FinishedDate) }},
+		{"TRY", false, 0, func(j rota.Job) any { return j.Attempt + 1 }},
+		{"SUBMITTED", false, 0, func(j rota.Job) any { return j.Submitted.Date }},
+		{"FINISHED", true, 0, func(j rota.Job) any { return j.Finished.Date }},
 		{"WORKER", true, 0, func(j rota.Job) any { return lastWorker(j) }},
 		{"REASON", true, 0, func(j rota.Job) any { return reasonText(j.Reason) }},
 		{"ERROR", true, 0, func(j rota.Job) any { return j.Error }},
@@ -90,16 +90,12 @@ func jobTable(j rota.Job, wide bool) string {
 	}
 	facts = append(facts, []fact{
 		{"state", j.State}, {"reason", reasonText(j.Reason)}, {"error", j.Error},
-		{"queue", j.Queue}, {"type", j.Type}, {"tenant", j.Tenant}, {"priority", j.Priority}, {"attempt",
-			j.Attempt},
+		{"queue", j.Queue}, {"type", j.Type}, {"tenant", j.Tenant}, {"priority", j.Priority}, {"try", j.Attempt + 1},
 		{"progress", progressText(j)},
-		{"submitted", day(j.SubmittedDate)}, {"finished", day(j.FinishedDate)},
+		{"submitted", j.Submitted.Date}, {"finished", j.Finished.Date}, {"due", j.Due.Date},
 		{"waited", between(j.Enqueued, j.FirstLease)}, {"took", between(j.FirstLease, j.Finished)},
 		{"payload", payload}, {"output", output}, {"output digest", fmt.Sprintf("%x", []byte(j.OutputDigest))},
 	}...)
-	if j.Due > 0 {
-		facts = append(facts, fact{"due in", between(j.Submitted, j.Due) + " after submission"})
-	}
 	if j.Archived {
 		facts = append(facts, fact{"kept", "in the archive"})
 	}
@@ -111,13 +107,13 @@ func jobTable(j rota.Job, wide bool) string {
 	}
 	text := renderFacts(facts)
 	if len(j.Attempts) > 0 {
-		text += "\n" + renderList(attemptColumns(j.Submitted), j.Attempts, wide)
+		text += "\n" + renderList(attemptColumns(), j.Attempts, wide)
 	}
 	if j.Lease != nil {
 		l := j.Lease
 		text += "\n" + renderFacts([]fact{{"lease", l.ID}, {"state", l.State}, {"worker", l.Worker}, {"token",
 			l.Token},
-			{"renewals", l.Renewals}, {"deadline", between(j.Submitted, l.Deadline) + " after submission"},
+			{"renewals", l.Renewals}, {"deadline", l.Deadline.Date},
 			{"chosen by", l.Decision.Reasoning.Rule}, {"round", l.Decision.Epoch}, {"rank", l.Decision.Rank}})
 	}
 	return text
@@ -133,7 +129,7 @@ func wideFacts(j rota.Job) []fact {
 	return []fact{
 		{"fee", positive(j.Fee)}, {"size bytes", positive(j.SizeBytes)}, {"delay", span(j.DelayMs)}, {"ttl",
 			span(j.TTLMs)},
-		{"max runtime", span(j.MaxRuntimeMs)}, {"not before", day(j.NotBefore)}, {"cpu milli",
+		{"max runtime", span(j.MaxRuntimeMs)}, {"not before", j.NotBefore}, {"cpu milli",
 			positive(j.CPUMilli)},
 		{"memory bytes", positive(j.MemoryBytes)}, {"io bytes per s", positive(j.IOBytesPerS)}, {"requires", strings.Join(j.Requires, ",")},
 		{"regions allowed", strings.Join(j.RegionsAllow, ",")}, {"regions denied", strings.Join(j.RegionsDeny,
@@ -145,14 +141,13 @@ func wideFacts(j rota.Job) []fact {
 	}
 }
 
-// attemptColumns show moments as time since the job's submission: the cluster
-// clock itself means nothing to people.
-func attemptColumns(submitted rota.Clock) []column[rota.Attempt] {
+// attemptColumns count tries from 1, as people do.
+func attemptColumns() []column[rota.Attempt] {
 	return []column[rota.Attempt]{
-		{"TRY", false, 0, func(t rota.Attempt) any { return t.Number }},
+		{"TRY", false, 0, func(t rota.Attempt) any { return t.Number + 1 }},
 		{"WORKER", false, 24, func(t rota.Attempt) any { return t.Worker }},
 		{"TOKEN", true, 0, func(t rota.Attempt) any { return t.Token }},
-		{"STARTED", false, 0, func(t rota.Attempt) any { return after(submitted, t.Started) }},
+		{"STARTED", false, 0, func(t rota.Attempt) any { return t.Started.Date }},
 		{"RAN", false, 0, func(t rota.Attempt) any { return between(t.Started, t.Ended) }},
 		{"RENEWALS", false, 0, func(t rota.Attempt) any { return t.Renewals }},
 		{"END", false, 0, func(t rota.Attempt) any { return or(reasonText(t.End), "open") }},
@@ -160,14 +155,6 @@ func attemptColumns(submitted rota.Clock) []column[rota.Attempt] {
 		{"CHOSEN BY", true, 0, func(t rota.Attempt) any { return chosenBy(t.Decision) }},
 		{"LEASE", true, 0, func(t rota.Attempt) any { return t.Lease }},
 	}
-}
-
-// after shows a moment as time since another; "" where it is not known.
-func after(from, at rota.Clock) string {
-	if at == 0 {
-		return ""
-	}
-	return "+" + between(from, at)
 }
 
 func chosenBy(d rota.Decision) string {
@@ -206,11 +193,12 @@ func parseLimits(pairs []string) (map[string]int64, error) {
 	return limits, nil
 }
 
-func between(from, to rota.Clock) string {
-	if from == 0 || to == 0 {
+// between is how much of the cluster clock passed; "" where either is not reached.
+func between(from, to rota.Moment) string {
+	if from.IsZero() || to.IsZero() {
 		return ""
 	}
-	return or(span(int64(to-from)), "0s")
+	return or(span(int64(to.Clock-from.Clock)), "0s")
 }
 
 func progressText(j rota.Job) string {

@@ -66,7 +66,7 @@ func whyText(x *rota.Explanation) string {
 }
 
 func decisionText(d *rota.PlacedDecision) string {
-	text := renderFacts([]fact{{"worker", d.Worker}, {"attempt", d.Attempt}, {"epoch", d.Epoch},
+	text := renderFacts([]fact{{"worker", d.Worker}, {"try", d.Attempt + 1}, {"epoch", d.Epoch},
 		{"height", uint64(d.Height)}, {"score", d.Score}, {"rank", d.Rank}, {"reasoning", reasoningText(d.Reasoning)},
 		{"seed", d.Seed}})
 	if len(d.Others) > 0 {

@@ -25,7 +25,7 @@ func (a *app) modeGetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printMode(ctx, c, m)
+			return a.printMode(m)
 		})),
 	}
 }
@@ -63,14 +63,13 @@ A change by hand lasts until the next one by hand.`,
 			if err != nil {
 				return err
 			}
-			return a.printMode(ctx, c, m)
+			return a.printMode(m)
 		}))(cmd, args)
 	}
 	return cmd
 }
 
-func (a *app) printMode(ctx context.Context, c *client.Client, m rota.ModeStatus) error {
-	now := a.clockForPeople(ctx, c)
+func (a *app) printMode(m rota.ModeStatus) error {
 	return a.printOne(m, []string{m.Mode.String()}, func(bool) string {
 		by := "an operator"
 		switch {
@@ -79,7 +78,7 @@ func (a *app) printMode(ctx context.Context, c *client.Client, m rota.ModeStatus
 		case m.Reason == "":
 			by = ""
 		}
-		facts := []fact{{"mode", m.Mode}, {"reason", m.Reason}, {"set by", by}, {"for", elapsed(m.Since, now)}}
+		facts := []fact{{"mode", m.Mode}, {"reason", m.Reason}, {"set by", by}, {"since", m.Since.Date}}
 		if m.Mode == rota.ModeDegraded {
 			facts = append(facts, fact{"holds queued jobs", m.Holds})
 		}
@@ -88,33 +87,4 @@ func (a *app) printMode(ctx context.Context, c *client.Client, m rota.ModeStatus
 		}
 		return renderFacts(facts)
 	})
-}
-
-// clockForPeople is the cluster clock where a table is printed, which shows
-// moments as time since; 0 where it is not needed, or not known.
-func (a *app) clockForPeople(ctx context.Context, c *client.Client) rota.Clock {
-	if a.output != "table" && a.output != "wide" {
-		return 0
-	}
-	s, err := c.Status(ctx)
-	if err != nil {
-		return 0
-	}
-	return s.Clock
-}
-
-// elapsed and stillFor show a moment of the cluster clock as time; "" where either is
-// not known.
-func elapsed(at, now rota.Clock) string {
-	if at == 0 || now < at {
-		return ""
-	}
-	return between(at, now)
-}
-
-func stillFor(at, now rota.Clock) string {
-	if now == 0 || at <= now {
-		return ""
-	}
-	return "for " + between(now, at) + " more"
 }

@@ -74,7 +74,7 @@ func (a *app) printSnapshot(path string, info rota.SnapshotInfo) error {
 	return a.printOne(info, []string{path}, func(bool) string {
 		return renderFacts([]fact{
 			{"file", path}, {"cluster", info.ClusterID}, {"incarnation", info.Incarnation},
-			{"index", uint64(info.Index)}, {"term", info.Term}, {"date", day(info.Date)}, {"digest", info.Digest},
+			{"index", uint64(info.Index)}, {"term", info.Term}, {"date", info.Date}, {"digest", info.Digest},
 			{"rules version", info.RulesVersion}, {"format", info.Format}, {"records", info.Records}, {"bytes",
 				info.Bytes},
 		})

@@ -63,7 +63,7 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("worker_without_figures", func(t *testing.T) {
 		t.Parallel()
-		has(t, workerTable(rota.Worker{}, 0, false), []string{"cpu milli        none"}, []string{"taken", "stake"})
+		has(t, workerTable(rota.Worker{}, false), []string{"cpu milli        none"}, []string{"taken", "stake"})
 	})
 	t.Run("policy_with_meaning", func(t *testing.T) {
 		t.Parallel()
@@ -77,7 +77,7 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("attempt_of_unknown_start", func(t *testing.T) {
 		t.Parallel()
-		text := renderList(attemptColumns(5), []rota.Attempt{{Worker: "w1", End: rota.ProofInvalid}}, false)
+		text := renderList(attemptColumns(), []rota.Attempt{{Worker: "w1", End: rota.ProofInvalid}}, false)
 		has(t, text, []string{"PROOF_INVALID"}, []string{"+"})
 	})
 	t.Run("flags_without_strconv", func(t *testing.T) {

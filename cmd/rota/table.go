@@ -8,8 +8,6 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
-
-	"github.com/rotasched/rota"
 )
 
 // column is one column of a list's table. Wide ones appear with -o wide only;
@@ -100,14 +98,6 @@ func clean(s string) string {
 		}
 		return '·'
 	}, s)
-}
-
-// day shows a date; "" for none.
-func day(d rota.Date) string {
-	if d <= 0 {
-		return ""
-	}
-	return time.UnixMilli(int64(d)).UTC().Format("2006-01-02T15:04:05Z")
 }
 
 // span shows milliseconds; "" for none.

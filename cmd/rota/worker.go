@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ func workerColumns() []column[rota.Worker] {
 		{"LIMITS", true, 0, func(w rota.Worker) any { return limitsText(w.Limits) }},
 		{"STAKE LEFT", true, 0, func(w rota.Worker) any { return ofSome(stakeLeft(w), w.Stake) }},
 		{"BARRED TYPES", true, 0, func(w rota.Worker) any { return len(w.Cooling) + len(w.Denied) }},
-		{"ATTESTED UNTIL", true, 0, func(w rota.Worker) any { return day(w.AttestedUntil) }},
+		{"ATTESTED UNTIL", true, 0, func(w rota.Worker) any { return w.AttestedUntil }},
 		{"SESSION", true, 0, func(w rota.Worker) any { return uint64(w.Session) }},
 	}
 }
@@ -133,8 +134,7 @@ func (a *app) oneWorkerCommand(verb, short string,
 			if err != nil {
 				return err
 			}
-			now := a.clockForPeople(ctx, c)
-			return a.printOne(w, []string{string(w.ID)}, func(wide bool) string { return workerTable(w, now, wide) })
+			return a.printOne(w, []string{string(w.ID)}, func(wide bool) string { return workerTable(w, wide) })
 		})),
 	}
 }
@@ -151,18 +151,18 @@ func ofSome(part, whole int64) any {
 func stakeLeft(w rota.Worker) int64 { return max(0, w.Stake-w.Slashed) }
 
 // standingFacts tell what a worker's deeds brought it (SPEC §6.2).
-func standingFacts(w rota.Worker, now rota.Clock) []fact {
+func standingFacts(w rota.Worker) []fact {
 	barred := func(list []rota.TypeUntil) string {
 		texts := make([]string, len(list))
 		for i, t := range list {
-			texts[i] = strings.Join(strings.Fields(string(t.Type)+" "+stillFor(t.Until, now)+" after "+t.Cause.String()), " ")
+			texts[i] = fmt.Sprintf("%s until %s after %s", t.Type, t.Until.Date, t.Cause)
 		}
 		return strings.Join(texts, ", ")
 	}
 	facts := []fact{
-		{"load", w.Load}, {"jailed", stillFor(w.JailedUntil, now)},
+		{"load", w.Load}, {"jailed until", w.JailedUntil.Date},
 		{"types cooling down", barred(w.Cooling)}, {"types denied", barred(w.Denied)},
-		{"attested until", day(w.AttestedUntil)}, {"limits", limitsText(w.Limits)},
+		{"attested until", w.AttestedUntil}, {"limits", limitsText(w.Limits)},
 	}
 	if w.Stake > 0 || w.Slashed > 0 {
 		facts = append(facts, fact{"stake left", stakeLeft(w)}, fact{"slashed", w.Slashed})
@@ -176,7 +176,7 @@ func standingFacts(w rota.Worker, now rota.Clock) []fact {
 	return facts
 }
 
-func workerTable(w rota.Worker, now rota.Clock, wide bool) string {
+func workerTable(w rota.Worker, wide bool) string {
 	facts := []fact{
 		{"worker", w.ID}, {"status", w.Status}, {"queues", joined(w.Queues)}, {"slots", w.Slots}, {"prefetch",
 			w.Prefetch},
@@ -187,14 +187,14 @@ func workerTable(w rota.Worker, now rota.Clock, wide bool) string {
 		{"io bytes per s taken", ofSome(w.IOTaken, w.IOBytesPerS)}, {"session", uint64(w.Session)},
 		{"assigned total", w.Assigned}, {"completed total", w.Completed}, {"failed total", w.Failed},
 	}
-	text := renderFacts(append(facts, standingFacts(w, now)...))
+	text := renderFacts(append(facts, standingFacts(w)...))
 	if len(w.Leases) == 0 {
 		return text
 	}
 	return text + "\n" + renderList([]column[rota.Lease]{
 		{"JOB", false, 0, func(l rota.Lease) any { return l.Job }},
 		{"STATE", false, 0, func(l rota.Lease) any { return l.State }},
-		{"TRY", false, 0, func(l rota.Lease) any { return l.Attempt }},
+		{"TRY", false, 0, func(l rota.Lease) any { return l.Attempt + 1 }},
 		{"RENEWALS", false, 0, func(l rota.Lease) any { return l.Renewals }},
 		{"TOKEN", false, 0, func(l rota.Lease) any { return l.Token }},
 		{"REVOKED", false, 0, func(l rota.Lease) any { return reasonText(l.Revoked) }},

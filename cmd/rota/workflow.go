@@ -111,8 +111,8 @@ func workflowColumns() []column[rota.Workflow] {
 		{"RUNS", true, 0, func(w rota.Workflow) any { return w.Runs }},
 		{"QUEUE", false, 12, func(w rota.Workflow) any { return w.Queue }},
 		{"TENANT", true, 0, func(w rota.Workflow) any { return w.Tenant }},
-		{"SUBMITTED", false, 0, func(w rota.Workflow) any { return day(w.SubmittedDate) }},
-		{"FINISHED", true, 0, func(w rota.Workflow) any { return day(w.FinishedDate) }},
+		{"SUBMITTED", false, 0, func(w rota.Workflow) any { return w.Submitted.Date }},
+		{"FINISHED", true, 0, func(w rota.Workflow) any { return w.Finished.Date }},
 		{"TOOK", true, 0, func(w rota.Workflow) any { return between(w.Submitted, w.Finished) }},
 		{"FAILED NODE", true, 0, func(w rota.Workflow) any { return w.FailedNode }},
 	}

@@ -17,6 +17,11 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// ran is a moment of the sample's clock.
+func ran(c rota.Clock) rota.Moment {
+	return rota.Moment{Clock: 1000, Date: 1_790_000_000_000}.At(c)
+}
+
 // sampleWorkflow is a small one in the middle of its run: one node failed, and a
 // node's id is as bad as ids may be.
 func sampleWorkflow() rota.Workflow {
@@ -25,15 +30,15 @@ func sampleWorkflow() rota.Workflow {
 		ID: "nightly-7", State: rota.WorkflowRunning, Queue: "etl", Tenant: "acme", OnFailure: rota.Continue,
 		Labels: map[string]string{"team": "data", "env": "prod"}, NodeCount: 9, EdgeCount: 11, Progress: 33, Runs: 2,
 		Ending: rota.WorkflowFailed, FailedNode: "split-b", Reason: rota.AttemptsUsedUp,
-		Submitted: 1000, SubmittedDate: 1_790_000_000_000, CriticalPath: []string{"fetch", "split-a", "join", `say "hi"\n<b>`},
+		Submitted: rota.Moment{Clock: 1000, Date: 1_790_000_000_000}, CriticalPath: []string{"fetch", "split-a", "join", `say "hi"\n<b>`},
 		CriticalPathMs: 95_400, RemainingMs: 62_000,
 		Nodes: []rota.WorkflowNode{
-			{ID: "fetch", Type: "fetch", State: state(rota.Completed), Worker: "w1", AssignedIndex: 20, FinishedIndex: 31, Assigned: 1100, Finished: 13_400, DurationMs: 12_300, Reason: rota.Done},
-			{ID: "config", Type: "read", State: state(rota.Completed), Worker: "w2", AssignedIndex: 21, FinishedIndex: 25, Assigned: 1100, Finished: 1105, DurationMs: 5, Reason: rota.Done},
-			{ID: "split-a", Type: "split", State: state(rota.Running), Parents: []string{"fetch", "config"}, Worker: "w1", Attempt: 1, AssignedIndex: 44, Assigned: 20_000, DurationMs: 60_000},
+			{ID: "fetch", Type: "fetch", State: state(rota.Completed), Worker: "w1", AssignedIndex: 20, FinishedIndex: 31, Assigned: ran(1100), Finished: ran(13_400), DurationMs: 12_300, Reason: rota.Done},
+			{ID: "config", Type: "read", State: state(rota.Completed), Worker: "w2", AssignedIndex: 21, FinishedIndex: 25, Assigned: ran(1100), Finished: ran(1105), DurationMs: 5, Reason: rota.Done},
+			{ID: "split-a", Type: "split", State: state(rota.Running), Parents: []string{"fetch", "config"}, Worker: "w1", Attempt: 1, AssignedIndex: 44, Assigned: ran(20_000), DurationMs: 60_000},
 			{ID: "split-b", Type: "split", State: state(rota.Dead), Parents: []string{"fetch"}, Worker: "w2", Attempt: 5, AssignedIndex: 33, FinishedIndex: 40, Reason: rota.AttemptsUsedUp},
 			{ID: "split-c", Type: "split", State: state(rota.Queued), Parents: []string{"fetch"}, DurationMs: 60_000},
-			{ID: "split-d", Type: "split", State: state(rota.Completed), Parents: []string{"config"}, Worker: "w1", Assigned: 2000, Finished: 3000, DurationMs: 1000},
+			{ID: "split-d", Type: "split", State: state(rota.Completed), Parents: []string{"config"}, Worker: "w1", Assigned: ran(2000), Finished: ran(3000), DurationMs: 1000},
 			{ID: "join", Type: "join", State: state(rota.Blocked), Parents: []string{"split-a", "split-c", "split-d", "config"}, DurationMs: 3100},
 			{ID: "report-b", Type: "mail", State: rota.NodeSkipped, Parents: []string{"split-b"}, Reason: rota.ParentFailed},
 			{ID: `say "hi"\n<b>`, Type: "say", State: state(rota.Blocked), Parents: []string{"join"}, DurationMs: 20_000},
@@ -53,7 +58,7 @@ func sampleWorkflow() rota.Workflow {
 // wideWorkflow has so many nodes that they are summed up.
 func wideWorkflow() rota.Workflow {
 	w := rota.Workflow{ID: "wide", State: rota.WorkflowFailed, Queue: "default", Tenant: "default", NodeCount: 82, EdgeCount: 160,
-		Runs: 1, Submitted: 10, Finished: 4_000_010, SubmittedDate: 1_790_000_000_000, FinishedDate: 1_790_004_000_000,
+		Runs: 1, Submitted: rota.Moment{Clock: 10, Date: 1_790_000_000_000}, Finished: rota.Moment{Clock: 4_000_010, Date: 1_790_004_000_000},
 		FailedNode: "map-7", Reason: rota.TTLAbsolute, Progress: 95, CriticalPath: []string{"a", "b", "c", "d", "e", "f", "g", "h"}, CriticalPathMs: 3_600_000}
 	root := rota.WorkflowNode{ID: "root", Type: "split", State: rota.NodeState(rota.Completed), DurationMs: 100}
 	join := rota.WorkflowNode{ID: "join", Type: "join", State: rota.NodeState(rota.Cancelled), Reason: rota.WorkflowFailedReason}

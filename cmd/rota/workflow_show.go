@@ -62,8 +62,10 @@ func wholeWorkflow(ctx context.Context, c *client.Client, arg string) (rota.Work
 // printWorkflow prints one workflow, with its nodes where they were read.
 func (a *app) printWorkflow(ctx context.Context, c *client.Client, w rota.Workflow) error {
 	now := rota.Clock(0)
-	if w.State == rota.WorkflowRunning {
-		now = a.clockForPeople(ctx, c)
+	if w.State == rota.WorkflowRunning && (a.output == "table" || a.output == "wide") {
+		if s, err := c.Status(ctx); err == nil {
+			now = s.Clock
+		}
 	}
 	return a.printOne(w, []string{string(w.ID)}, func(wide bool) string { return workflowTable(&w, now, wide) })
 }
@@ -75,7 +77,7 @@ func workflowTable(w *rota.Workflow, now rota.Clock, wide bool) string {
 		{"workflow", w.ID}, {"state", w.State}, {"will be", endingText(w)}, {"failed node", w.FailedNode},
 		{"reason", reasonText(w.Reason)}, {"progress", progressBar(w)}, {"nodes", countsText(w)},
 		{"queue", w.Queue}, {"tenant", w.Tenant}, {"on failure", w.OnFailure},
-		{"labels", labelsText(w.Labels)}, {"submitted", day(w.SubmittedDate)}, {"finished", day(w.FinishedDate)},
+		{"labels", labelsText(w.Labels)}, {"submitted", w.Submitted.Date}, {"finished", w.Finished.Date},
 		{"took", between(w.Submitted, w.Finished)},
 	}
 	if wide {
@@ -85,8 +87,8 @@ func workflowTable(w *rota.Workflow, now rota.Clock, wide bool) string {
 		facts = append(facts, fact{"runs", w.Runs})
 	}
 	if w.State == rota.WorkflowRunning {
-		if now > w.Submitted {
-			facts = append(facts, fact{"running for", about(int64(now - w.Submitted))})
+		if now > w.Submitted.Clock {
+			facts = append(facts, fact{"running for", about(int64(now - w.Submitted.Clock))})
 		}
 		if w.RemainingMs > 0 {
 			facts = append(facts, fact{"about left", about(w.RemainingMs)})
@@ -98,7 +100,7 @@ func workflowTable(w *rota.Workflow, now rota.Clock, wide bool) string {
 	case len(w.Nodes) == 0:
 		return text
 	case wide || len(w.Nodes) <= showNodes:
-		return text + "\n" + renderList(nodeColumns(w.Submitted), w.Nodes, wide)
+		return text + "\n" + renderList(nodeColumns(), w.Nodes, wide)
 	default:
 		return text + "\n" + summedUp(w)
 	}
@@ -198,20 +200,28 @@ func about(ms int64) string {
 	return text
 }
 
-func nodeColumns(submitted rota.Clock) []column[rota.WorkflowNode] {
+func nodeColumns() []column[rota.WorkflowNode] {
 	return []column[rota.WorkflowNode]{
 		{"NODE", false, 48, func(n rota.WorkflowNode) any { return n.ID }},
 		{"STATE", false, 0, func(n rota.WorkflowNode) any { return n.State }},
 		{"TYPE", false, 20, func(n rota.WorkflowNode) any { return n.Type }},
-		{"TRY", false, 0, func(n rota.WorkflowNode) any { return n.Attempt }},
+		{"TRY", false, 0, func(n rota.WorkflowNode) any { return nodeTry(&n) }},
 		{"WORKER", false, 16, func(n rota.WorkflowNode) any { return n.Worker }},
-		{"STARTED", true, 0, func(n rota.WorkflowNode) any { return after(submitted, n.Assigned) }},
+		{"STARTED", true, 0, func(n rota.WorkflowNode) any { return n.Assigned.Date }},
 		{"TOOK", false, 0, func(n rota.WorkflowNode) any { return nodeTook(&n) }},
 		{"ASSIGNED AT", true, 0, func(n rota.WorkflowNode) any { return indexText(n.AssignedIndex) }},
 		{"FINISHED AT", true, 0, func(n rota.WorkflowNode) any { return indexText(n.FinishedIndex) }},
 		{"REASON", false, 0, func(n rota.WorkflowNode) any { return failureText(n.Reason) }},
 		{"PARENTS", false, 40, func(n rota.WorkflowNode) any { return parentsText(n.Parents) }},
 	}
+}
+
+// nodeTry counts tries from 1; a node that was never assigned has none.
+func nodeTry(n *rota.WorkflowNode) any {
+	if n.Worker == "" {
+		return nil
+	}
+	return n.Attempt + 1
 }
 
 // parentsText names parents; a node may have as many as there are others.
@@ -299,7 +309,7 @@ func summedUp(w *rota.Workflow) string {
 	}
 	if len(failed) > 0 {
 		slices.SortStableFunc(failed, func(a, b rota.WorkflowNode) int { return cmp.Compare(a.FinishedIndex, b.FinishedIndex) })
-		text += "\n" + renderList(nodeColumns(w.Submitted), failed[:min(showFailed, len(failed))], false)
+		text += "\n" + renderList(nodeColumns(), failed[:min(showFailed, len(failed))], false)
 		if len(failed) > showFailed {
 			text += fmt.Sprintf("and %d more that failed\n", len(failed)-showFailed)
 		}

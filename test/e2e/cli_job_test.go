@@ -16,10 +16,10 @@ import (
 var errNotYet = errors.New("not yet")
 
 // jobFields are all fields of a job; those with ? stand only where they say something.
-var jobFields = []string{"id", "queue", "type", "tenant", "priority", "state", "attempt", "submitted_ms", "submitted_date_ms",
-	"fee?", "size_bytes?", "payload?", "delay_ms?", "not_before_ms?", "ttl_ms?", "max_runtime_ms?", "cpu_milli?", "memory_bytes?", "io_bytes_per_s?",
+var jobFields = []string{"id", "queue", "type", "tenant", "priority", "state", "attempt", "submitted*",
+	"fee?", "size_bytes?", "payload?", "delay_ms?", "not_before_ms?", "not_before_at?", "ttl_ms?", "max_runtime_ms?", "cpu_milli?", "memory_bytes?", "io_bytes_per_s?",
 	"requires?", "regions_allow?", "regions_deny?", "zone?", "domain?", "worker?", "expected_digest?", "simulate_ms?", "units?",
-	"labels?", "enqueued_ms?", "first_lease_ms?", "finished_ms?", "due_ms?", "finished_date_ms?", "reason?", "error?", "lease?",
+	"labels?", "enqueued*?", "first_lease*?", "finished*?", "due*?", "reason?", "error?", "lease?",
 	"attempts?", "progress?", "progress_note?", "output?", "output_digest?", "limits?", "expected_ms?",
 	"retry_on_invalid_proof?", "data_keys?", "tier?", "preempted?", "record_dropped?", "archived?"}
 
@@ -65,7 +65,7 @@ func cliShow(t *testing.T, c *nodes) {
 	if len(attempts) != 1 || job["state"] != "COMPLETED" || job["reason"] != "DONE" {
 		t.Fatalf("the job is %v", job)
 	}
-	fields(t, "the attempt", attempts[0], "attempt", "worker", "lease_id", "token", "started_ms", "acked_ms", "ended_ms", "renewals?", "end", "error?",
+	fields(t, "the attempt", attempts[0], "attempt", "worker", "lease_id", "token", "started*", "acked*", "ended*", "renewals?", "end", "error?",
 		"decision")
 	sum := sha256.Sum256([]byte("p"))
 	if job["output_digest"] != hex.EncodeToString(sum[:]) {
@@ -78,8 +78,8 @@ func cliShow(t *testing.T, c *nodes) {
 	if !ok {
 		t.Fatalf("a running job has no lease: %v", running)
 	}
-	fields(t, "the lease", lease, "id", "token", "job", "worker", "session", "attempt", "state", "started_ms", "ack_by_ms", "acked_ms",
-		"renew_by_ms", "deadline_ms", "renewals", "revoked?", "decision")
+	fields(t, "the lease", lease, "id", "token", "job", "worker", "session", "attempt", "state", "started*", "ack_by*", "acked*",
+		"renew_by*", "deadline*", "renewals", "revoked?", "decision")
 	fields(t, "the decision", lease["decision"].(map[string]any), "epoch", "height", "score", "rank", "reasoning", "seed")
 	c.rota(t, "job", "cancel", "shown-running").want(t, 0)
 	// Any node answers the same, whether the record has moved to the archive by now or not.
@@ -208,13 +208,13 @@ func cliPayload(t *testing.T, c *nodes) {
 func cliDelay(t *testing.T, c *nodes) {
 	c.rota(t, "job", "submit", "--queue", "cli", "--type", "d", "--id", "delayed", "--delay", "1500ms", "--wait", "--timeout", "30s").want(t, 0)
 	job := c.job(t, "delayed")
-	if waited := job.FirstLease - job.Submitted; waited < 1500 || waited > 10_000 {
+	if waited := job.FirstLease.Clock - job.Submitted.Clock; waited < 1500 || waited > 10_000 {
 		t.Errorf("a job delayed by 1500 ms began after %d ms", waited)
 	}
 	c.rota(t, "queue", "set", "short-lived", "--set", "paused=true").want(t, 0)
 	r := c.rota(t, "job", "submit", "--queue", "short-lived", "--type", "d", "--id", "expired", "--ttl", "1s", "--wait", "-o", "json", "--timeout", "20s").want(t, 6)
-	if job := parse[rota.Job](t, r); job.State != rota.Expired || job.Reason != rota.TTLAbsolute || job.Finished-job.Submitted < 1000 {
-		t.Errorf("a job with a TTL of 1 s is %s (%s) after %d ms", job.State, job.Reason, job.Finished-job.Submitted)
+	if job := parse[rota.Job](t, r); job.State != rota.Expired || job.Reason != rota.TTLAbsolute || job.Finished.Clock-job.Submitted.Clock < 1000 {
+		t.Errorf("a job with a TTL of 1 s is %s (%s) after %d ms", job.State, job.Reason, job.Finished.Clock-job.Submitted.Clock)
 	}
 }
 

@@ -48,10 +48,10 @@ func cliQueue(t *testing.T, c *nodes) {
 func cliWorker(t *testing.T, c *nodes) {
 	shown := object(t, c.rota(t, "worker", "show", "cli-w1", "-o", "json"))
 	fields(t, "the worker", shown, "id", "queues", "slots", "prefetch", "region", "zone", "capabilities", "cpu_milli", "memory_bytes", "stake?",
-		"status", "session", "status_since_ms", "silent_since_ms?", "open_leases", "cpu_milli_taken?", "memory_bytes_taken?",
+		"status", "session", "status_since*", "silent_since*?", "open_leases", "cpu_milli_taken?", "memory_bytes_taken?",
 		"io_bytes_per_s?", "io_bytes_per_s_taken?", "health",
 		"assigned_total", "completed_total", "failed_total", "leases?", "load", "limits?", "slashed?", "invalid_proofs?",
-		"jailed_until_ms?", "attested_until_ms?", "cooling?", "denied?", "units?")
+		"jailed_until*?", "attested_until_ms?", "attested_until_at?", "cooling?", "denied?", "units?")
 	if shown["status"] != "ACTIVE" || shown["region"] != "eu" || shown["slots"] != 4.0 || shown["memory_bytes"] != 1_000_000.0 {
 		t.Errorf("the worker is %v", shown)
 	}
@@ -71,7 +71,7 @@ func cliWorker(t *testing.T, c *nodes) {
 func cliStatus(t *testing.T, c *nodes) {
 	for _, n := range c.all {
 		s := object(t, command(t, nil, "", "cluster", "status", "--addr", n.api, "-o", "json"))
-		fields(t, "the status", s, "cluster_id", "leader", "term", "applied_index", "clock_ms", "date_ms", "mode", "mode_reason?",
+		fields(t, "the status", s, "cluster_id", "leader", "term", "applied_index", "clock_ms", "date_ms", "date_at", "mode", "mode_reason?",
 			"drained?", "jobs", "workers", "nodes", "rules_version")
 		if c.byID(s["leader"].(string)) == nil || s["mode"] != "NORMAL" {
 			t.Errorf("leader %v, mode %v", s["leader"], s["mode"])
@@ -113,7 +113,7 @@ func cliOperator(t *testing.T, c *nodes) {
 		t.Errorf("the verdict is %v", v)
 	}
 	file := filepath.Join(t.TempDir(), "backup")
-	names := []string{"cluster_id", "incarnation", "index", "term", "clock_ms", "date_ms", "digest", "rules_version", "format", "records", "bytes"}
+	names := []string{"cluster_id", "incarnation", "index", "term", "clock_ms", "date_ms", "date_at", "digest", "rules_version", "format", "records", "bytes"}
 	fields(t, "save", object(t, c.rota(t, "operator", "snapshot", "save", file, "-o", "json")), names...)
 	fields(t, "inspect", object(t, command(t, nil, "", "operator", "snapshot", "inspect", file, "-o", "json")), names...)
 	if r := command(t, nil, "", "operator", "snapshot", "inspect", file+"-none"); r.code == 0 {

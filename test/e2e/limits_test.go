@@ -262,7 +262,7 @@ func TestModes(t *testing.T) {
 		return decode[rota.ModeStatus](t, c.rota(t, "mode", "get", "-o", "json"))
 	}
 	shown := object(t, c.rota(t, "mode", "get", "-o", "json"))
-	fields(t, "the mode", shown, "mode", "reason", "since_ms", "auto", "holds", "drained", "index")
+	fields(t, "the mode", shown, "mode", "reason", "since*", "auto", "holds", "drained", "index")
 	set := func(name, reason string) {
 		t.Helper()
 		got := decode[rota.ModeStatus](t, c.rota(t, "mode", "set", name, "--reason", reason, "-o", "json"))

@@ -50,10 +50,10 @@ func (c *nodes) knows(t testing.TB, queue rota.QueueName, want rota.TypeStats) r
 // came with the completion itself, or not before the failure, leaves the assignment.
 func tookUs(t testing.TB, a rota.Attempt) int64 {
 	t.Helper()
-	if a.Acked == 0 || a.End == rota.Done && a.Acked == a.Ended {
-		return int64(a.Ended-a.Started) * 1000
+	if a.Acked.IsZero() || a.End == rota.Done && a.Acked == a.Ended {
+		return int64(a.Ended.Clock-a.Started.Clock) * 1000
 	}
-	return int64(a.Ended-a.Acked) * 1000
+	return int64(a.Ended.Clock-a.Acked.Clock) * 1000
 }
 
 func ofType(typ rota.JobType) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.Type = typ } }
@@ -78,7 +78,7 @@ func TestEarlySampleBias(t *testing.T) {
 		// Ten times what was declared, at least, by the cluster clock.
 		started := c.awaitState(t, cl, "first", 20*time.Second, rota.Running).Lease.Acked
 		eventually(t, 20*time.Second, "the work takes long", func() error {
-			if s, err := cl.Status(within(t)); err != nil || s.Clock < started+10*expected {
+			if s, err := cl.Status(within(t)); err != nil || s.Clock < started.Clock+10*expected {
 				return fmt.Errorf("clock %d, %v", s.Clock, err)
 			}
 			return nil
@@ -258,20 +258,20 @@ func TestStarvingPeasant(t *testing.T) {
 		}
 		if n%8 == 0 {
 			_, then := placedBy(t, cl, last, 0, 1)
-			if then-born > 20*crossing {
-				t.Fatalf("the LOW job still waits after %d ms", then-born)
+			if then-born.Clock > 20*crossing {
+				t.Fatalf("the LOW job still waits after %d ms", then-born.Clock)
 			}
-			if scoreOf(1, then-born, 1, 1) >= scoreOf(2, then-jobOf(t, cl, last).Enqueued, 1, size) {
-				t.Errorf("a NORMAL job went before the LOW one that had waited %d ms", then-born)
+			if scoreOf(1, then-born.Clock, 1, 1) >= scoreOf(2, then-jobOf(t, cl, last).Enqueued.Clock, 1, size) {
+				t.Errorf("a NORMAL job went before the LOW one that had waited %d ms", then-born.Clock)
 			}
 		}
 	}
 	_, then := placedBy(t, cl, "peasant", 0, 1)
 	fresh := jobOf(t, cl, last)
-	if fresh.State != rota.Queued || scoreOf(2, then-fresh.Enqueued, 1, size) >= scoreOf(1, then-born, 1, 1) {
-		t.Errorf("the LOW job went before %s, which is %s, after %d ms", last, fresh.State, then-born)
+	if fresh.State != rota.Queued || scoreOf(2, then-fresh.Enqueued.Clock, 1, size) >= scoreOf(1, then-born.Clock, 1, 1) {
+		t.Errorf("the LOW job went before %s, which is %s, after %d ms", last, fresh.State, then-born.Clock)
 	}
-	if waited := then - born; waited < crossing-100 {
+	if waited := then - born.Clock; waited < crossing-100 {
 		t.Errorf("it waited %d ms, the crossing is at %d", waited, crossing)
 	}
 

@@ -167,7 +167,7 @@ func (r *floodRun) account(t *testing.T, cl *client.Client, w *waited) {
 			page, _, err := cl.Jobs(within(t), filter, rota.ReadOptions{})
 			check(t, err)
 			for _, j := range page.Jobs {
-				w.waits = append(w.waits, j.FirstLease-j.Enqueued)
+				w.waits = append(w.waits, j.FirstLease.Clock-j.Enqueued.Clock)
 			}
 			if filter.Cursor = page.NextCursor; filter.Cursor == "" {
 				break

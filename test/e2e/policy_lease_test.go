@@ -41,8 +41,8 @@ func leased(t *testing.T, c *nodes, cl *client.Client, h *hand, job rota.JobSpec
 	l := h.serves(job.ID)
 	seed := seedOf(t, jobOf(t, cl, job.ID), l)
 	p := decode[rota.Queue](t, c.rota(t, "queue", "show", string(job.Queue), "-o", "json")).Policy
-	if l.AckBy != l.Started+rota.Clock(p.AckTimeoutMs) || l.Deadline != l.Started+rota.Clock(p.LeaseMs) ||
-		l.RenewBy != l.Started+rota.Clock(p.LeaseMs*p.RenewAlphaPermille/1000) {
+	if l.AckBy.Clock != l.Started.Clock+rota.Clock(p.AckTimeoutMs) || l.Deadline.Clock != l.Started.Clock+rota.Clock(p.LeaseMs) ||
+		l.RenewBy.Clock != l.Started.Clock+rota.Clock(p.LeaseMs*p.RenewAlphaPermille/1000) {
 		t.Errorf("lease %+v does not fit %+v", l, p)
 	}
 	want := hashOf([]byte("AICF|lease"), []byte(job.ID), []byte(h.id), number(uint64(l.Attempt)), seed)
@@ -85,11 +85,11 @@ func leaseUnacked(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 	again := h.serves("unacked")
 	job := jobOf(t, cl, "unacked")
 	first := job.Attempts[0]
-	if again.Attempt != 1 || first.End != rota.AckTimeout || first.Ended < l.AckBy || first.Ended > l.Deadline {
+	if again.Attempt != 1 || first.End != rota.AckTimeout || first.Ended.Clock < l.AckBy.Clock || first.Ended.Clock > l.Deadline.Clock {
 		t.Errorf("attempt %+v; the lease was to be acknowledged by %d", first, l.AckBy)
 	}
 	p := decode[rota.Queue](t, c.rota(t, "queue", "show", string(q), "-o", "json")).Policy
-	if wait := int64(again.Started - first.Ended); wait < backoffOf("unacked", 0, &p) {
+	if wait := int64(again.Started.Clock - first.Ended.Clock); wait < backoffOf("unacked", 0, &p) {
 		t.Errorf("it was placed again after %d ms, %d is its backoff", wait, backoffOf("unacked", 0, &p))
 	}
 	h.does(rota.VerbComplete, again)
@@ -106,23 +106,23 @@ func leaseRenewed(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 		a := h.does(rota.VerbRenew, l, ordinal)
 		// Never beyond a whole lease from now: nothing is banked (SPEC §8.2).
 		now := clockAt(t, cl, "renewed", a.Index).Clock
-		if want := min(deadline+half, now+lease); a.Deadline != want || a.Renewals != n {
+		if want := min(deadline.Clock+half, now+lease); a.Deadline != want || a.Renewals != n {
 			t.Errorf("renewal %d at clock %d: until %d, %d is wanted", n, now, a.Deadline, want)
 		}
-		deadline = a.Deadline
-		if again := h.does(rota.VerbRenew, l, ordinal); again.Deadline != deadline {
+		deadline = rota.Moment{Clock: a.Deadline}
+		if again := h.does(rota.VerbRenew, l, ordinal); again.Deadline != deadline.Clock {
 			t.Errorf("the same renewal again goes to %d", again.Deadline)
 		}
 	}
 	h.refused(rota.Conflict, rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = 3 })
-	if job := jobOf(t, cl, "renewed"); job.State != rota.Running || job.Lease.State != rota.LeaseRenewed || job.Lease.Deadline != deadline {
+	if job := jobOf(t, cl, "renewed"); job.State != rota.Running || job.Lease.State != rota.LeaseRenewed || job.Lease.Deadline.Clock != deadline.Clock {
 		t.Errorf("job %+v", job)
 	}
 	h.hears(l, false, rota.LeaseExpiredReason)
 	job := jobOf(t, cl, "renewed")
 	first := job.Attempts[0]
-	if first.End != rota.LeaseExpiredReason || first.Ended < deadline || first.Renewals != 2 || job.Attempt != 1 {
-		t.Errorf("attempt %+v; its lease ran until %d", first, deadline)
+	if first.End != rota.LeaseExpiredReason || first.Ended.Clock < deadline.Clock || first.Renewals != 2 || job.Attempt != 1 {
+		t.Errorf("attempt %+v; its lease ran until %d", first, deadline.Clock)
 	}
 	h.refused(rota.Stale, rota.VerbComplete, l) // a replay is rejected
 	// Medium decay, and the type is denied there for a while.

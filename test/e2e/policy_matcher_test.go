@@ -183,7 +183,7 @@ func matcherTies(t *testing.T, c *nodes, cl *client.Client) {
 	submitAll(t, cl, paying("large", 1_000_000, 1<<30))
 	eventually(t, 20*time.Second, "a moment passes on the cluster clock", func() error {
 		s, err := cl.Status(within(t))
-		if err == nil && s.Clock <= jobOf(t, cl, "large").Enqueued {
+		if err == nil && s.Clock <= jobOf(t, cl, "large").Enqueued.Clock {
 			err = errNotYet
 		}
 		return err

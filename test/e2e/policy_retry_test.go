@@ -37,7 +37,7 @@ func retryBackoff(t *testing.T, c *nodes, cl *client.Client) {
 	for n := range int32(5) {
 		h := c.hand(t, c.all[n%3], fmt.Sprint("failing-", n), q, 1) // who fails three times in a row cools down
 		l := h.serves("retried")
-		if l.Attempt != n || l.Started < due {
+		if l.Attempt != n || l.Started.Clock < due {
 			t.Errorf("attempt %d begins at %d, %d is due at %d", l.Attempt, l.Started, n, due)
 		}
 		a := h.does(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.Text = "no luck" })
@@ -86,8 +86,8 @@ func retryAbsolute(t *testing.T, c *nodes, cl *client.Client) {
 	submitAll(t, cl, waiting, policyJob("longer", q, func(s *rota.JobSpec) { s.TTLMs = 3_600_000 }))
 	for _, id := range []string{"leased", "waiting"} {
 		job := c.awaitState(t, cl, id, 20*time.Second, rota.Expired)
-		if job.Reason != rota.TTLAbsolute || job.Finished < job.Submitted+5000 {
-			t.Errorf("job %s ended %d ms after its submission: %+v", id, job.Finished-job.Submitted, job)
+		if job.Reason != rota.TTLAbsolute || job.Finished.Clock < job.Submitted.Clock+5000 {
+			t.Errorf("job %s ended %d ms after its submission: %+v", id, job.Finished.Clock-job.Submitted.Clock, job)
 		}
 	}
 	h.hears(l, false, rota.TTLAbsolute)
@@ -101,7 +101,7 @@ func retryRelative(t *testing.T, c *nodes, cl *client.Client) {
 	submitAll(t, cl, policyJob("attempted", q))
 	h := c.hand(t, c.all[1], "relative", q, 1)
 	eventually(t, 20*time.Second, "it is older than ttl_rel_max", func() error {
-		if x, err := cl.Why(within(t), "attempted", 0); err != nil || x.Clock < jobOf(t, cl, "attempted").Submitted+5100 {
+		if x, err := cl.Why(within(t), "attempted", 0); err != nil || x.Clock < jobOf(t, cl, "attempted").Submitted.Clock+5100 {
 			return fmt.Errorf("clock %d, %v", x.Clock, err)
 		}
 		return nil
@@ -110,7 +110,7 @@ func retryRelative(t *testing.T, c *nodes, cl *client.Client) {
 	h.does(rota.VerbFail, h.serves("attempted"))
 	second := h.serves("attempted")
 	job := c.awaitState(t, cl, "attempted", 20*time.Second, rota.Expired)
-	if job.Reason != rota.TTLRelative || job.Finished < job.FirstLease+5000 || len(job.Attempts) != 2 ||
+	if job.Reason != rota.TTLRelative || job.Finished.Clock < job.FirstLease.Clock+5000 || len(job.Attempts) != 2 ||
 		job.Attempts[1].End != rota.TTLRelative {
 		t.Errorf("job %+v", job)
 	}

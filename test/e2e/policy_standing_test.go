@@ -57,8 +57,8 @@ func TestMaxConcurrentKeepsUp(t *testing.T) {
 	var began, ended []rota.Clock
 	for _, s := range jobs {
 		a := c.awaitState(t, cl, string(s.ID), 60*time.Second, rota.Completed).Attempts[0]
-		moments = append(moments, moment{a.Started, 1}, moment{a.Ended, -1})
-		began, ended = append(began, a.Started), append(ended, a.Ended)
+		moments = append(moments, moment{a.Started.Clock, 1}, moment{a.Ended.Clock, -1})
+		began, ended = append(began, a.Started.Clock), append(ended, a.Ended.Clock)
 	}
 	slices.SortFunc(moments, func(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.opens, b.opens)) })
 	open := 0

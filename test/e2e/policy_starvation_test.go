@@ -144,20 +144,20 @@ func (a *seen) take(j, p *rota.Job, placed, window rota.Clock) {
 		return
 	}
 	for _, one := range j.Attempts {
-		if one.Ended > 0 {
-			a.longest = max(a.longest, one.Ended-one.Started)
+		if !one.Ended.IsZero() {
+			a.longest = max(a.longest, one.Ended.Clock-one.Started.Clock)
 		}
 	}
-	if j.Finished > 0 && j.Finished <= p.Enqueued {
+	if !j.Finished.IsZero() && j.Finished.Clock <= p.Enqueued.Clock {
 		return
 	}
-	if j.Enqueued <= p.Enqueued {
+	if j.Enqueued.Clock <= p.Enqueued.Clock {
 		a.older++
 	}
-	if j.Enqueued <= p.Enqueued+window {
+	if j.Enqueued.Clock <= p.Enqueued.Clock+window {
 		a.precede++
-	} else if j.FirstLease > 0 && j.FirstLease < placed {
-		a.overtakers = append(a.overtakers, fmt.Sprintf("%s, enqueued %d ms later", j.ID, j.Enqueued-p.Enqueued))
+	} else if !j.FirstLease.IsZero() && j.FirstLease.Clock < placed {
+		a.overtakers = append(a.overtakers, fmt.Sprintf("%s, enqueued %d ms later", j.ID, j.Enqueued.Clock-p.Enqueued.Clock))
 	}
 }
 
@@ -213,8 +213,8 @@ func starve(t *testing.T, c *nodes, name string, window rota.Clock, set []string
 	lease := s.arrives(60 * time.Second)
 	s.stop()
 	p := jobOf(t, s.cl, rota.JobID(name+"-peasant"))
-	a := s.account(p, lease.Started, window)
-	waited, bound := lease.Started-p.Enqueued, a.first(s.slots)
+	a := s.account(p, lease.Started.Clock, window)
+	waited, bound := lease.Started.Clock-p.Enqueued.Clock, a.first(s.slots)
 	t.Logf("%s: waited %d ms behind %d jobs (%d of them older, %d placed in all before it); the bound is %d ms (L %d, delta %d)", name,
 		waited, a.precede, a.older, s.before.Load(), bound, a.longest, a.delta)
 	if waited > bound {
@@ -256,9 +256,9 @@ func starveAdaptive(t *testing.T, c *nodes) {
 	lease := s.arrives(60 * time.Second)
 	s.stop()
 	p := jobOf(t, s.cl, id)
-	a := s.account(p, lease.Started, 0)
+	a := s.account(p, lease.Started.Clock, 0)
 	resumed := s.resumed(p)
-	waited, bound := lease.Started-resumed, a.second(s.slots)
+	waited, bound := lease.Started.Clock-resumed, a.second(s.slots)
 	t.Logf("adaptive: waited %d ms from the queue's resumption, %d jobs placed before it; the bound is %d ms (L %d, delta %d)", waited,
 		s.before.Load(), bound, a.longest, a.delta)
 	if waited > bound {
@@ -301,9 +301,9 @@ func (s *stream) resumed(p rota.Job) rota.Clock {
 	page, _, err := s.cl.Jobs(within(s.t), rota.JobFilter{Queue: s.queue, Limit: rota.MaxPage}, rota.ReadOptions{})
 	check(s.t, err)
 	for _, j := range page.Jobs {
-		if j.FirstLease > 0 {
-			first = min(first, j.FirstLease)
+		if !j.FirstLease.IsZero() {
+			first = min(first, j.FirstLease.Clock)
 		}
 	}
-	return max(p.Enqueued, first)
+	return max(p.Enqueued.Clock, first)
 }

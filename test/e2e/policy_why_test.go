@@ -70,7 +70,7 @@ func whyNoWorker(t *testing.T, c *nodes, cl *client.Client) {
 	q := c.policyQueue(t, "lonely", "standard")
 	submitAll(t, cl, policyJob("lonely", q))
 	r := c.rota(t, "job", "why", "lonely", "-o", "json")
-	fields(t, "the explanation", object(t, r), "job", "state", "index", "clock_ms", "reasons", "rank", "before", "would_run_if")
+	fields(t, "the explanation", object(t, r), "job", "state", "index", "clock_ms", "date_ms", "date_at", "reasons", "rank", "before", "would_run_if")
 	fields(t, "the reason", list(t, object(t, r), "reasons")[0], "reason", "workers", "detail?")
 	x := c.why(t, "lonely")
 	if whyNames(t, x, "NO_WORKER_REGISTERED", 0); x.Rank != 0 || x.Before != 0 || x.State != rota.Queued {
@@ -225,7 +225,7 @@ func whyPlaced(t *testing.T, c *nodes, cl *client.Client) {
 	c.rota(t, "job", "cancel", "placed").want(t, 0)
 	over := c.why(t, "placed")
 	if over.State != rota.Cancelled || len(over.Reasons) != 1 || over.Reasons[0].Reason != "CANCELLED" || over.Decision == nil ||
-		over.Decision.Worker != d.Worker || len(over.Decisions) != 1 {
+		over.Decision.Worker != d.Worker || len(over.Decisions) != 1 || over.Clock == 0 || over.Date == 0 {
 		t.Errorf("when it is over it is explained as %+v", over)
 	}
 }

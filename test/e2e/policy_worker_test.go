@@ -287,10 +287,10 @@ func placedBy(t testing.TB, cl *client.Client, id rota.JobID, attempt int, weigh
 	if size == 0 {
 		size = int64(len(job.Payload))
 	}
-	want := scoreOf(baseOf(job.Priority), then-job.Enqueued, weight, size)
+	want := scoreOf(baseOf(job.Priority), then-job.Enqueued.Clock, weight, size)
 	if got := math.Float64frombits(uint64(a.Decision.Score)); got != want {
 		t.Errorf("job %s, attempt %d: score %v, %v is computed for weight %v after %d ms", id, attempt, got, want, weight,
-			then-job.Enqueued)
+			then-job.Enqueued.Clock)
 	}
 	return a, then
 }

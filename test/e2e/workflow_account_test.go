@@ -185,7 +185,7 @@ func (a *account) complete(w *rota.Workflow) {
 		return
 	}
 	if w.State != rota.WorkflowCompleted || w.Progress != 100 || w.Counts.Completed != int64(len(a.nodes)) ||
-		w.NodeCount != int64(len(a.nodes)) || w.Runs != 1 || w.Submitted != a.started.Clock || w.Finished != a.finished.Clock {
+		w.NodeCount != int64(len(a.nodes)) || w.Runs != 1 || w.Submitted.Clock != a.started.Clock || w.Finished.Clock != a.finished.Clock {
 		a.fault("show says %s, %d %%, %+v of %d nodes, run %d, from %d to %d; the events tell of %d to %d", w.State, w.Progress,
 			w.Counts, w.NodeCount, w.Runs, w.Submitted, w.Finished, a.started.Clock, a.finished.Clock)
 	}
@@ -222,7 +222,7 @@ func (a *account) node(n *rota.WorkflowNode, shown map[string]bool) {
 		return
 	}
 	if n.State != rota.NodeState(rota.Completed) || n.AssignedIndex != assigned.ID.Index || n.FinishedIndex != completed.ID.Index ||
-		n.Assigned != assigned.Clock || n.Finished != completed.Clock || n.Worker != assigned.Worker || n.Worker != completed.Worker ||
+		n.Assigned.Clock != assigned.Clock || n.Finished.Clock != completed.Clock || n.Worker != assigned.Worker || n.Worker != completed.Worker ||
 		n.Attempt != completed.Attempt {
 		a.fault("show says %+v; the events say assigned %s at %d to %s, completed %s at %d by %s", *n, assigned.ID, assigned.Clock,
 			assigned.Worker, completed.ID, completed.Clock, completed.Worker)
@@ -238,9 +238,7 @@ func (c *nodes) now(t testing.TB) string {
 		return ""
 	}
 	var e rota.Event
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &struct {
-		*rota.Event
-	}{&e}); err != nil {
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &e); err != nil {
 		t.Fatal(err)
 	}
 	return e.ID.String()

@@ -88,7 +88,7 @@ func TestWorkflowLargest(t *testing.T) {
 	})
 	w := c.countsOf(t, "run")
 	t.Logf("%d nodes and %d edges ran in %s, %d ms by the cluster clock", w.NodeCount, w.EdgeCount,
-		time.Since(began).Round(time.Millisecond), w.Finished-w.Submitted)
+		time.Since(began).Round(time.Millisecond), w.Finished.Clock-w.Submitted.Clock)
 	if w.Counts.Completed != largeNodes {
 		t.Errorf("it is %s with %+v", w.State, w.Counts)
 	}

@@ -187,7 +187,7 @@ func runRecorded(t *testing.T, c *nodes, path string, workers map[string]offered
 		t.Errorf("no leadership began while %s ran: the leader's death was no test of it", id)
 	}
 	t.Logf("%d nodes in %s, %d ms by the cluster clock, %d leaderships began meanwhile, %d assignments again, most leases %v",
-		len(r.nodes), took.Round(time.Millisecond), w.Finished-w.Submitted, a.terms, a.again, a.most)
+		len(r.nodes), took.Round(time.Millisecond), w.Finished.Clock-w.Submitted.Clock, a.terms, a.again, a.most)
 }
 
 // leaderDiesDuring kills the leader when some of a workflow's nodes have completed,

@@ -179,7 +179,7 @@ func servedEvent(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 		Run: w.GetRunId(), Node: w.GetNodeId(), Clock: rota.Clock(w.GetLogicalTime()), Date: rota.Date(w.GetDateMs()),
 		Job: rota.JobID(w.GetJob()), Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()),
 		Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession()), Attempt: w.GetAttempt(),
-		Deadline: rota.Clock(w.GetDeadlineMs()), Epoch: w.GetPolicyDecisionId(), Check: w.GetCapabilityCheckResult(),
+		Deadline: rota.Moment{Clock: rota.Clock(w.GetDeadlineClockMs()), Date: rota.Date(w.GetDeadlineMs())}, Epoch: w.GetPolicyDecisionId(), Check: w.GetCapabilityCheckResult(),
 		Payload: w.GetPayload(), Text: w.GetErrorData(),
 	}, PayloadHash: w.GetPayloadHash()}
 	copy(e.Lease[:], w.GetLeaseId())

@@ -100,7 +100,7 @@ func TestH01_a_restarted_leader_counts_no_replay(t *testing.T) {
 	s.Restart(s.nodes[1])
 	s.Elect(s.nodes[1]) // it replays in no time, and leads
 	s.run(100)
-	if s.clock() > before+1_500 || s.clock() >= deadline {
+	if s.clock() > before+1_500 || s.clock() >= deadline.Clock {
 		t.Fatalf("the clock went from %d to %d", before, s.clock())
 	}
 	s.wantOpen(l, true)
@@ -172,7 +172,7 @@ func TestH06_a_renewal_before_the_sweep_applies_saves_the_lease(t *testing.T) {
 	s := newScript(t)
 	l, k := s.job("j")
 	k.cutUntil, k.soundSince = 1<<40, 1<<40
-	for s.clock() < l.Deadline-100 && s.open(l) {
+	for s.clock() < l.Deadline.Clock-100 && s.open(l) {
 		s.leader.heard[k.id] = s.clock() // a beat that got through alone
 		s.run(20)
 	}

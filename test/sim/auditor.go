@@ -168,7 +168,7 @@ func (a *auditor) entry(r *fsm.Applied) {
 		case rota.LeaseAcked, rota.LeaseRenewedEvent:
 			if l := a.leases[e.Lease]; l != nil {
 				l.acked = true
-				l.deadline = max(l.deadline, e.Deadline)
+				l.deadline = max(l.deadline, e.Deadline.Clock)
 				if l.abandonedAt != 0 {
 					a.remains(l) // it was under way when its worker died
 				}
@@ -251,7 +251,7 @@ func (a *auditor) assigned(e *rota.Event, j *auditJob) {
 	}
 	for _, k := range a.w.workers {
 		if k.id == e.Worker {
-			a.leases[e.Lease] = &auditLease{job: e.Job, worker: k, granted: a.w.now, deadline: e.Deadline, timesOut: timesOut}
+			a.leases[e.Lease] = &auditLease{job: e.Job, worker: k, granted: a.w.now, deadline: e.Deadline.Clock, timesOut: timesOut}
 		}
 	}
 }

@@ -218,13 +218,13 @@ func (l *leadership) silence(m *fsm.Machine) {
 	for _, k := range m.Workers() {
 		sign := max(l.heard[k.ID], l.began)
 		if (k.Status != rota.WorkerActive && k.Status != rota.WorkerDraining) || l.asked[k.ID] ||
-			m.Head().Clock < max(sign, k.StatusSince)+rota.Clock(unreachable) {
+			m.Head().Clock < max(sign, k.StatusSince.Clock)+rota.Clock(unreachable) {
 			continue
 		}
 		id := k.ID
 		l.asked[id] = true
 		l.propose(&fsmpb.Op{Op: &fsmpb.Op_Reach{Reach: &fsmpb.Reach{Worker: string(id), Session: uint64(k.Session),
-			LastSignMs: int64(max(sign, k.StatusSince))}}}, func(*fsmpb.Outcome) { delete(l.asked, id) })
+			LastSignMs: int64(max(sign, k.StatusSince.Clock))}}}, func(*fsmpb.Outcome) { delete(l.asked, id) })
 	}
 }
 

@@ -166,7 +166,7 @@ func (k *worker) end(t *task) Time {
 	}
 	deadline := t.deadline
 	if !t.acked && !k.w.NoAckBy {
-		deadline = min(deadline, t.given.Lease.AckBy)
+		deadline = min(deadline, t.given.Lease.AckBy.Clock)
 	}
 	return min(k.viewSent+Time(deadline-k.viewClock)-viewMargin, k.viewSent+beatLost)
 }
@@ -201,7 +201,7 @@ func (k *worker) assigned(a rota.Assignment) {
 	if t := k.tasks[a.Lease.ID]; t != nil {
 		return
 	}
-	t := &task{given: a, deadline: a.Lease.Deadline, renewals: a.Lease.Renewals, acked: a.Lease.Acked != 0}
+	t := &task{given: a, deadline: a.Lease.Deadline.Clock, renewals: a.Lease.Renewals, acked: !a.Lease.Acked.IsZero()}
 	k.tasks[a.Lease.ID] = t
 	k.order = append(k.order, t)
 	switch {

@@ -159,29 +159,30 @@ type ServedEvent struct {
 	// The event about the same job before this one.
 	ParentEventId string `protobuf:"bytes,5,opt,name=parent_event_id,json=parentEventId,proto3" json:"parent_event_id,omitempty"`
 	// The cluster clock, in ms.
-	LogicalTime int64  `protobuf:"varint,6,opt,name=logical_time,json=logicalTime,proto3" json:"logical_time,omitempty"`
-	DateMs      int64  `protobuf:"varint,7,opt,name=date_ms,json=dateMs,proto3" json:"date_ms,omitempty"`
-	Job         string `protobuf:"bytes,8,opt,name=job,proto3" json:"job,omitempty"`
-	Queue       string `protobuf:"bytes,9,opt,name=queue,proto3" json:"queue,omitempty"`
-	Tenant      string `protobuf:"bytes,10,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	Worker      string `protobuf:"bytes,11,opt,name=worker,proto3" json:"worker,omitempty"`
-	Session     uint64 `protobuf:"varint,12,opt,name=session,proto3" json:"session,omitempty"`
-	LeaseId     []byte `protobuf:"bytes,13,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
-	Attempt     int32  `protobuf:"varint,14,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Reason      string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
-	Status      string `protobuf:"bytes,16,opt,name=status,proto3" json:"status,omitempty"`
-	DeadlineMs  int64  `protobuf:"varint,17,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"`
+	LogicalTime     int64  `protobuf:"varint,6,opt,name=logical_time,json=logicalTime,proto3" json:"logical_time,omitempty"`
+	DateMs          int64  `protobuf:"varint,7,opt,name=date_ms,json=dateMs,proto3" json:"date_ms,omitempty"`
+	Job             string `protobuf:"bytes,8,opt,name=job,proto3" json:"job,omitempty"`
+	Queue           string `protobuf:"bytes,9,opt,name=queue,proto3" json:"queue,omitempty"`
+	Tenant          string `protobuf:"bytes,10,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Worker          string `protobuf:"bytes,11,opt,name=worker,proto3" json:"worker,omitempty"`
+	Session         uint64 `protobuf:"varint,12,opt,name=session,proto3" json:"session,omitempty"`
+	LeaseId         []byte `protobuf:"bytes,13,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	Attempt         int32  `protobuf:"varint,14,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Reason          string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
+	Status          string `protobuf:"bytes,16,opt,name=status,proto3" json:"status,omitempty"`
+	DeadlineClockMs int64  `protobuf:"varint,17,opt,name=deadline_clock_ms,json=deadlineClockMs,proto3" json:"deadline_clock_ms,omitempty"`
 	// The epoch of the round.
 	PolicyDecisionId uint64 `protobuf:"varint,18,opt,name=policy_decision_id,json=policyDecisionId,proto3" json:"policy_decision_id,omitempty"`
 	// FIT, or the rule that failed.
 	CapabilityCheckResult string `protobuf:"bytes,19,opt,name=capability_check_result,json=capabilityCheckResult,proto3" json:"capability_check_result,omitempty"`
-	// JSON of the kind's own, and SHA-256 of it.
+	// The kind's own data, a JSON object, and SHA-256 of its bytes as they are here.
 	Payload     string `protobuf:"bytes,20,opt,name=payload,proto3" json:"payload,omitempty"`
 	PayloadHash []byte `protobuf:"bytes,21,opt,name=payload_hash,json=payloadHash,proto3" json:"payload_hash,omitempty"`
 	ErrorData   string `protobuf:"bytes,22,opt,name=error_data,json=errorData,proto3" json:"error_data,omitempty"`
 	// The state's digests before and after the entry, 32 hex digits each.
 	PriorStateHash string `protobuf:"bytes,23,opt,name=prior_state_hash,json=priorStateHash,proto3" json:"prior_state_hash,omitempty"`
 	PostStateHash  string `protobuf:"bytes,24,opt,name=post_state_hash,json=postStateHash,proto3" json:"post_state_hash,omitempty"`
+	DeadlineMs     int64  `protobuf:"varint,25,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -328,9 +329,9 @@ func (x *ServedEvent) GetStatus() string {
 	return ""
 }
 
-func (x *ServedEvent) GetDeadlineMs() int64 {
+func (x *ServedEvent) GetDeadlineClockMs() int64 {
 	if x != nil {
-		return x.DeadlineMs
+		return x.DeadlineClockMs
 	}
 	return 0
 }
@@ -384,6 +385,13 @@ func (x *ServedEvent) GetPostStateHash() string {
 	return ""
 }
 
+func (x *ServedEvent) GetDeadlineMs() int64 {
+	if x != nil {
+		return x.DeadlineMs
+	}
+	return 0
+}
+
 var File_rota_v1_events_proto protoreflect.FileDescriptor
 
 const file_rota_v1_events_proto_rawDesc = "" +
@@ -397,7 +405,7 @@ const file_rota_v1_events_proto_rawDesc = "" +
 	"\n" +
 	"EventBatch\x12,\n" +
 	"\x06events\x18\x01 \x03(\v2\x14.rota.v1.ServedEventR\x06events\x12\x18\n" +
-	"\ascanned\x18\x02 \x01(\tR\ascanned\"\xdc\x05\n" +
+	"\ascanned\x18\x02 \x01(\tR\ascanned\"\x88\x06\n" +
 	"\vServedEvent\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\tR\aeventId\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x15\n" +
@@ -415,9 +423,8 @@ const file_rota_v1_events_proto_rawDesc = "" +
 	"\blease_id\x18\r \x01(\fR\aleaseId\x12\x18\n" +
 	"\aattempt\x18\x0e \x01(\x05R\aattempt\x12\x16\n" +
 	"\x06reason\x18\x0f \x01(\tR\x06reason\x12\x16\n" +
-	"\x06status\x18\x10 \x01(\tR\x06status\x12\x1f\n" +
-	"\vdeadline_ms\x18\x11 \x01(\x03R\n" +
-	"deadlineMs\x12,\n" +
+	"\x06status\x18\x10 \x01(\tR\x06status\x12*\n" +
+	"\x11deadline_clock_ms\x18\x11 \x01(\x03R\x0fdeadlineClockMs\x12,\n" +
 	"\x12policy_decision_id\x18\x12 \x01(\x04R\x10policyDecisionId\x126\n" +
 	"\x17capability_check_result\x18\x13 \x01(\tR\x15capabilityCheckResult\x12\x18\n" +
 	"\apayload\x18\x14 \x01(\tR\apayload\x12!\n" +
@@ -425,7 +432,9 @@ const file_rota_v1_events_proto_rawDesc = "" +
 	"\n" +
 	"error_data\x18\x16 \x01(\tR\terrorData\x12(\n" +
 	"\x10prior_state_hash\x18\x17 \x01(\tR\x0epriorStateHash\x12&\n" +
-	"\x0fpost_state_hash\x18\x18 \x01(\tR\rpostStateHash2=\n" +
+	"\x0fpost_state_hash\x18\x18 \x01(\tR\rpostStateHash\x12\x1f\n" +
+	"\vdeadline_ms\x18\x19 \x01(\x03R\n" +
+	"deadlineMs2=\n" +
 	"\x06Events\x123\n" +
 	"\x04Tail\x12\x14.rota.v1.TailRequest\x1a\x13.rota.v1.EventBatch0\x01B.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
 

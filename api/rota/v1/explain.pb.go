@@ -148,7 +148,9 @@ type Explanation struct {
 	WouldRunIf []string               `protobuf:"bytes,8,rep,name=would_run_if,json=wouldRunIf,proto3" json:"would_run_if,omitempty"`
 	Decision   *PlacedDecision        `protobuf:"bytes,9,opt,name=decision,proto3" json:"decision,omitempty"`
 	// Of all attempts that are on record, oldest first.
-	Decisions     []*PlacedDecision `protobuf:"bytes,10,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	Decisions []*PlacedDecision `protobuf:"bytes,10,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	// The date of that clock.
+	DateMs        int64 `protobuf:"varint,11,opt,name=date_ms,json=dateMs,proto3" json:"date_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -251,6 +253,13 @@ func (x *Explanation) GetDecisions() []*PlacedDecision {
 		return x.Decisions
 	}
 	return nil
+}
+
+func (x *Explanation) GetDateMs() int64 {
+	if x != nil {
+		return x.DateMs
+	}
+	return 0
 }
 
 type PlacedDecision struct {
@@ -394,7 +403,7 @@ const file_rota_v1_explain_proto_rawDesc = "" +
 	"\tWhyReason\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\aworkers\x18\x02 \x01(\x03R\aworkers\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\"\xce\x02\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\"\xe7\x02\n" +
 	"\vExplanation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
@@ -407,7 +416,8 @@ const file_rota_v1_explain_proto_rawDesc = "" +
 	"wouldRunIf\x123\n" +
 	"\bdecision\x18\t \x01(\v2\x17.rota.v1.PlacedDecisionR\bdecision\x125\n" +
 	"\tdecisions\x18\n" +
-	" \x03(\v2\x17.rota.v1.PlacedDecisionR\tdecisions\"\xb3\x01\n" +
+	" \x03(\v2\x17.rota.v1.PlacedDecisionR\tdecisions\x12\x17\n" +
+	"\adate_ms\x18\v \x01(\x03R\x06dateMs\"\xb3\x01\n" +
 	"\x0ePlacedDecision\x12-\n" +
 	"\bdecision\x18\x01 \x01(\v2\x11.rota.v1.DecisionR\bdecision\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x18\n" +

@@ -550,17 +550,17 @@ type Workflow struct {
 	Progress  int32                  `protobuf:"varint,10,opt,name=progress,proto3" json:"progress,omitempty"`
 	Runs      int32                  `protobuf:"varint,11,opt,name=runs,proto3" json:"runs,omitempty"`
 	// What a RUNNING one will be when what runs has ended; empty while it may complete.
-	Ending          string `protobuf:"bytes,12,opt,name=ending,proto3" json:"ending,omitempty"`
-	FailedNode      string `protobuf:"bytes,13,opt,name=failed_node,json=failedNode,proto3" json:"failed_node,omitempty"`
-	Reason          string `protobuf:"bytes,14,opt,name=reason,proto3" json:"reason,omitempty"`
-	SubmittedMs     int64  `protobuf:"varint,15,opt,name=submitted_ms,json=submittedMs,proto3" json:"submitted_ms,omitempty"`
-	FinishedMs      int64  `protobuf:"varint,16,opt,name=finished_ms,json=finishedMs,proto3" json:"finished_ms,omitempty"`
-	SubmittedDateMs int64  `protobuf:"varint,17,opt,name=submitted_date_ms,json=submittedDateMs,proto3" json:"submitted_date_ms,omitempty"`
-	FinishedDateMs  int64  `protobuf:"varint,18,opt,name=finished_date_ms,json=finishedDateMs,proto3" json:"finished_date_ms,omitempty"`
-	CriticalPathMs  int64  `protobuf:"varint,19,opt,name=critical_path_ms,json=criticalPathMs,proto3" json:"critical_path_ms,omitempty"`
-	RemainingMs     int64  `protobuf:"varint,20,opt,name=remaining_ms,json=remainingMs,proto3" json:"remaining_ms,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	Ending           string `protobuf:"bytes,12,opt,name=ending,proto3" json:"ending,omitempty"`
+	FailedNode       string `protobuf:"bytes,13,opt,name=failed_node,json=failedNode,proto3" json:"failed_node,omitempty"`
+	Reason           string `protobuf:"bytes,14,opt,name=reason,proto3" json:"reason,omitempty"`
+	SubmittedClockMs int64  `protobuf:"varint,15,opt,name=submitted_clock_ms,json=submittedClockMs,proto3" json:"submitted_clock_ms,omitempty"`
+	FinishedClockMs  int64  `protobuf:"varint,16,opt,name=finished_clock_ms,json=finishedClockMs,proto3" json:"finished_clock_ms,omitempty"`
+	SubmittedMs      int64  `protobuf:"varint,17,opt,name=submitted_ms,json=submittedMs,proto3" json:"submitted_ms,omitempty"`
+	FinishedMs       int64  `protobuf:"varint,18,opt,name=finished_ms,json=finishedMs,proto3" json:"finished_ms,omitempty"`
+	CriticalPathMs   int64  `protobuf:"varint,19,opt,name=critical_path_ms,json=criticalPathMs,proto3" json:"critical_path_ms,omitempty"`
+	RemainingMs      int64  `protobuf:"varint,20,opt,name=remaining_ms,json=remainingMs,proto3" json:"remaining_ms,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Workflow) Reset() {
@@ -691,6 +691,20 @@ func (x *Workflow) GetReason() string {
 	return ""
 }
 
+func (x *Workflow) GetSubmittedClockMs() int64 {
+	if x != nil {
+		return x.SubmittedClockMs
+	}
+	return 0
+}
+
+func (x *Workflow) GetFinishedClockMs() int64 {
+	if x != nil {
+		return x.FinishedClockMs
+	}
+	return 0
+}
+
 func (x *Workflow) GetSubmittedMs() int64 {
 	if x != nil {
 		return x.SubmittedMs
@@ -701,20 +715,6 @@ func (x *Workflow) GetSubmittedMs() int64 {
 func (x *Workflow) GetFinishedMs() int64 {
 	if x != nil {
 		return x.FinishedMs
-	}
-	return 0
-}
-
-func (x *Workflow) GetSubmittedDateMs() int64 {
-	if x != nil {
-		return x.SubmittedDateMs
-	}
-	return 0
-}
-
-func (x *Workflow) GetFinishedDateMs() int64 {
-	if x != nil {
-		return x.FinishedDateMs
 	}
 	return 0
 }
@@ -855,17 +855,19 @@ type WorkflowNode struct {
 	Type  string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
 	State string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	// Numbers of the parents: places in the whole list of nodes, from 0.
-	Parents       []uint32 `protobuf:"varint,4,rep,packed,name=parents,proto3" json:"parents,omitempty"`
-	Worker        string   `protobuf:"bytes,5,opt,name=worker,proto3" json:"worker,omitempty"`
-	Attempt       int32    `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	AssignedIndex uint64   `protobuf:"varint,7,opt,name=assigned_index,json=assignedIndex,proto3" json:"assigned_index,omitempty"`
-	FinishedIndex uint64   `protobuf:"varint,8,opt,name=finished_index,json=finishedIndex,proto3" json:"finished_index,omitempty"`
-	AssignedMs    int64    `protobuf:"varint,9,opt,name=assigned_ms,json=assignedMs,proto3" json:"assigned_ms,omitempty"`
-	FinishedMs    int64    `protobuf:"varint,10,opt,name=finished_ms,json=finishedMs,proto3" json:"finished_ms,omitempty"`
-	Reason        string   `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
-	DurationMs    int64    `protobuf:"varint,12,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Parents         []uint32 `protobuf:"varint,4,rep,packed,name=parents,proto3" json:"parents,omitempty"`
+	Worker          string   `protobuf:"bytes,5,opt,name=worker,proto3" json:"worker,omitempty"`
+	Attempt         int32    `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	AssignedIndex   uint64   `protobuf:"varint,7,opt,name=assigned_index,json=assignedIndex,proto3" json:"assigned_index,omitempty"`
+	FinishedIndex   uint64   `protobuf:"varint,8,opt,name=finished_index,json=finishedIndex,proto3" json:"finished_index,omitempty"`
+	AssignedClockMs int64    `protobuf:"varint,9,opt,name=assigned_clock_ms,json=assignedClockMs,proto3" json:"assigned_clock_ms,omitempty"`
+	FinishedClockMs int64    `protobuf:"varint,10,opt,name=finished_clock_ms,json=finishedClockMs,proto3" json:"finished_clock_ms,omitempty"`
+	Reason          string   `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	DurationMs      int64    `protobuf:"varint,12,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	AssignedMs      int64    `protobuf:"varint,13,opt,name=assigned_ms,json=assignedMs,proto3" json:"assigned_ms,omitempty"`
+	FinishedMs      int64    `protobuf:"varint,14,opt,name=finished_ms,json=finishedMs,proto3" json:"finished_ms,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *WorkflowNode) Reset() {
@@ -954,16 +956,16 @@ func (x *WorkflowNode) GetFinishedIndex() uint64 {
 	return 0
 }
 
-func (x *WorkflowNode) GetAssignedMs() int64 {
+func (x *WorkflowNode) GetAssignedClockMs() int64 {
 	if x != nil {
-		return x.AssignedMs
+		return x.AssignedClockMs
 	}
 	return 0
 }
 
-func (x *WorkflowNode) GetFinishedMs() int64 {
+func (x *WorkflowNode) GetFinishedClockMs() int64 {
 	if x != nil {
-		return x.FinishedMs
+		return x.FinishedClockMs
 	}
 	return 0
 }
@@ -978,6 +980,20 @@ func (x *WorkflowNode) GetReason() string {
 func (x *WorkflowNode) GetDurationMs() int64 {
 	if x != nil {
 		return x.DurationMs
+	}
+	return 0
+}
+
+func (x *WorkflowNode) GetAssignedMs() int64 {
+	if x != nil {
+		return x.AssignedMs
+	}
+	return 0
+}
+
+func (x *WorkflowNode) GetFinishedMs() int64 {
+	if x != nil {
+		return x.FinishedMs
 	}
 	return 0
 }
@@ -1435,7 +1451,7 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\bworkflow\x18\x01 \x01(\v2\x11.rota.v1.WorkflowR\bworkflow\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12+\n" +
 	"\x05nodes\x18\x03 \x03(\v2\x15.rota.v1.WorkflowNodeR\x05nodes\x12#\n" +
-	"\rcritical_path\x18\x04 \x03(\rR\fcriticalPath\"\xc2\x05\n" +
+	"\rcritical_path\x18\x04 \x03(\rR\fcriticalPath\"\xc6\x05\n" +
 	"\bWorkflow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
@@ -1455,12 +1471,12 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\x06ending\x18\f \x01(\tR\x06ending\x12\x1f\n" +
 	"\vfailed_node\x18\r \x01(\tR\n" +
 	"failedNode\x12\x16\n" +
-	"\x06reason\x18\x0e \x01(\tR\x06reason\x12!\n" +
-	"\fsubmitted_ms\x18\x0f \x01(\x03R\vsubmittedMs\x12\x1f\n" +
-	"\vfinished_ms\x18\x10 \x01(\x03R\n" +
-	"finishedMs\x12*\n" +
-	"\x11submitted_date_ms\x18\x11 \x01(\x03R\x0fsubmittedDateMs\x12(\n" +
-	"\x10finished_date_ms\x18\x12 \x01(\x03R\x0efinishedDateMs\x12(\n" +
+	"\x06reason\x18\x0e \x01(\tR\x06reason\x12,\n" +
+	"\x12submitted_clock_ms\x18\x0f \x01(\x03R\x10submittedClockMs\x12*\n" +
+	"\x11finished_clock_ms\x18\x10 \x01(\x03R\x0ffinishedClockMs\x12!\n" +
+	"\fsubmitted_ms\x18\x11 \x01(\x03R\vsubmittedMs\x12\x1f\n" +
+	"\vfinished_ms\x18\x12 \x01(\x03R\n" +
+	"finishedMs\x12(\n" +
 	"\x10critical_path_ms\x18\x13 \x01(\x03R\x0ecriticalPathMs\x12!\n" +
 	"\fremaining_ms\x18\x14 \x01(\x03R\vremainingMs\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
@@ -1478,7 +1494,7 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\aexpired\x18\b \x01(\x03R\aexpired\x12\x1c\n" +
 	"\tcancelled\x18\t \x01(\x03R\tcancelled\x12\x18\n" +
 	"\askipped\x18\n" +
-	" \x01(\x03R\askipped\"\xdd\x02\n" +
+	" \x01(\x03R\askipped\"\xb5\x03\n" +
 	"\fWorkflowNode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
@@ -1487,15 +1503,17 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\x06worker\x18\x05 \x01(\tR\x06worker\x12\x18\n" +
 	"\aattempt\x18\x06 \x01(\x05R\aattempt\x12%\n" +
 	"\x0eassigned_index\x18\a \x01(\x04R\rassignedIndex\x12%\n" +
-	"\x0efinished_index\x18\b \x01(\x04R\rfinishedIndex\x12\x1f\n" +
-	"\vassigned_ms\x18\t \x01(\x03R\n" +
-	"assignedMs\x12\x1f\n" +
-	"\vfinished_ms\x18\n" +
-	" \x01(\x03R\n" +
-	"finishedMs\x12\x16\n" +
+	"\x0efinished_index\x18\b \x01(\x04R\rfinishedIndex\x12*\n" +
+	"\x11assigned_clock_ms\x18\t \x01(\x03R\x0fassignedClockMs\x12*\n" +
+	"\x11finished_clock_ms\x18\n" +
+	" \x01(\x03R\x0ffinishedClockMs\x12\x16\n" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12\x1f\n" +
 	"\vduration_ms\x18\f \x01(\x03R\n" +
-	"durationMs\"\xab\x01\n" +
+	"durationMs\x12\x1f\n" +
+	"\vassigned_ms\x18\r \x01(\x03R\n" +
+	"assignedMs\x12\x1f\n" +
+	"\vfinished_ms\x18\x0e \x01(\x03R\n" +
+	"finishedMs\"\xab\x01\n" +
 	"\x14ListWorkflowsRequest\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x16\n" +

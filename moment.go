@@ -1,0 +1,54 @@
+package rota
+
+import "time"
+
+// Moment is one instant by both of the cluster's times (SPEC §3.1): by its clock,
+// which rules what happens, and as a date, which people are shown. The zero value is
+// a moment that was not reached.
+//
+// In JSON a field of this type, tagged "started", is three: started_ms, the date;
+// started_at, the same in RFC 3339; and started_clock_ms (SPEC §16.8).
+type Moment struct {
+	Clock Clock
+	Date  Date
+}
+
+// IsZero reports whether the moment was not reached.
+func (m Moment) IsZero() bool { return m == Moment{} }
+
+// At returns another moment of the clock as seen from m: as far from m's date as it
+// is from m's clock. A moment that was not reached stays so.
+func (m Moment) At(c Clock) Moment {
+	if c == 0 {
+		return Moment{}
+	}
+	return Moment{c, m.Date + Date(c-m.Clock)}
+}
+
+// On is At for a date.
+func (m Moment) On(d Date) Moment {
+	if d == 0 {
+		return Moment{}
+	}
+	return Moment{m.Clock + Clock(d-m.Date), d}
+}
+
+// dateLayout is RFC 3339 to the millisecond, so that no two dates look the same.
+const dateLayout = "2006-01-02T15:04:05.000Z07:00"
+
+// String shows the date in RFC 3339, UTC, to the millisecond; "" for none.
+func (d Date) String() string {
+	if d == 0 {
+		return ""
+	}
+	return time.UnixMilli(int64(d)).UTC().Format(dateLayout)
+}
+
+// ParseDate reads a date in RFC 3339; what is finer than a millisecond is cut off.
+func ParseDate(text string) (Date, error) {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return 0, Refusef(Invalid, "date", "%.40q is not a date: RFC 3339 is wanted, such as 2030-01-02T15:04:05Z", text)
+	}
+	return Date(t.UnixMilli()), nil
+}

@@ -1,0 +1,194 @@
+package rota
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// laidOut are the types whose JSON has moments.
+var laidOut = []any{JobSpec{}, NodeSpec{}, Attempt{}, Job{}, Lease{}, Attestation{}, TypeUntil{}, UnitsUsed{}, Worker{}, Event{},
+	ServedEvent{}, Domain{}, ModeStatus{}, Explanation{}, ClusterStatus{}, SnapshotInfo{}, ArchiveStatus{}, Workflow{}, WorkflowNode{}}
+
+// TestMomentsInJSON holds every moment to its three names, and the two that people and
+// programs read to one instant.
+func TestMomentsInJSON(t *testing.T) {
+	t.Parallel()
+	for _, v := range laidOut {
+		typ := reflect.TypeOf(v)
+		t.Run(typ.Name(), func(t *testing.T) {
+			t.Parallel()
+			filled := reflect.New(typ)
+			next := int64(1_700_000_000_000)
+			names := fillMoments(filled.Elem(), &next)
+			if len(names) == 0 {
+				t.Fatal("no moment in it")
+			}
+			text, err := json.Marshal(filled.Elem().Interface())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var shown map[string]any
+			if err := json.Unmarshal(text, &shown); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range names {
+				ms, at := shown[name+"_ms"], shown[name+"_at"]
+				date, err := ParseDate(at.(string))
+				if err != nil || float64(date) != ms.(float64) {
+					t.Errorf("%s_ms is %v, %s_at %v: %v", name, ms, name, at, err)
+				}
+			}
+			back := reflect.New(typ)
+			if err := json.Unmarshal(text, back.Interface()); err != nil || fmt.Sprint(back.Elem()) != fmt.Sprint(filled.Elem()) {
+				t.Errorf("%v; came back as\n%+v, was\n%+v", err, back.Elem(), filled.Elem())
+			}
+			if text, _ := json.Marshal(v); strings.Contains(string(text), "_at\"") {
+				t.Errorf("moments that are not reached are shown: %s", text)
+			}
+		})
+	}
+}
+
+// fillMoments sets every moment and date of a struct to another one, and tells their
+// names. What stands in lists or behind pointers is another type's test.
+func fillMoments(v reflect.Value, next *int64) (names []string) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		*next += 1_001
+		switch x := v.Field(i).Addr().Interface().(type) {
+		case *Moment:
+			*x = Moment{Clock(*next - 80_500), Date(*next)}
+			names = append(names, name)
+		case *Date:
+			*x = Date(*next)
+			names = append(names, strings.TrimSuffix(name, "_ms"))
+		default:
+			if f.Anonymous {
+				names = append(names, fillMoments(v.Field(i), next)...)
+			}
+		}
+	}
+	return names
+}
+
+// TestEveryTypeWithMomentsIsLaidOut finds the structs of this package's JSON that have
+// moments: one that no layout writes would show them as Go does. What the clock alone
+// says has a name that tells so.
+func TestEveryTypeWithMomentsIsLaidOut(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{}
+	for _, v := range laidOut {
+		known[reflect.TypeOf(v).Name()] = true
+		if _, ok := v.(json.Marshaler); !ok {
+			t.Errorf("%T has no MarshalJSON", v)
+		}
+	}
+	files, err := parser.ParseDir(token.NewFileSet(), ".", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	ast.Inspect(files["rota"], func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok {
+			return true
+		}
+		fields, ok := spec.Type.(*ast.StructType)
+		if !ok {
+			return true
+		}
+		for _, f := range fields.Fields.List {
+			typ, _ := f.Type.(*ast.Ident)
+			switch {
+			case typ == nil || !spec.Name.IsExported():
+			case f.Tag != nil && (typ.Name == "Moment" || typ.Name == "Date"), f.Names == nil && known[typ.Name]:
+				if found++; !known[spec.Name.Name] {
+					t.Errorf("%s has a %s: give it a layout (moment_types.go)", spec.Name, typ.Name)
+				}
+			case f.Tag != nil && typ.Name == "Clock" && !strings.Contains(f.Tag.Value, `"clock_ms`) && !strings.Contains(f.Tag.Value, `"logical_time`):
+				t.Errorf("%s.%s is shown by the clock alone: make it a Moment", spec.Name, f.Names[0])
+			}
+		}
+		return true
+	})
+	if found < len(laidOut) {
+		t.Errorf("found %d moments: the test sees nothing", found)
+	}
+}
+
+func TestMoment(t *testing.T) {
+	t.Parallel()
+	now := Moment{Clock: 1_000, Date: 81_500}
+	if at := now.At(3_000); at != (Moment{3_000, 83_500}) {
+		t.Errorf("2 s from now is %v", at)
+	}
+	if at := now.On(81_000); at != (Moment{500, 81_000}) {
+		t.Errorf("half a second ago was %v", at)
+	}
+	if !now.At(0).IsZero() || !now.On(0).IsZero() {
+		t.Error("what was not reached has a date")
+	}
+	if d := Date(1_700_000_000_007); d.String() != "2023-11-14T22:13:20.007Z" || Date(0).String() != "" {
+		t.Errorf("date %s", d)
+	}
+}
+
+// TestSpecTakesEitherDate reads a spec as people write it.
+func TestSpecTakesEitherDate(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Date{
+		`{"not_before_ms":1700000000007}`:                                                 1_700_000_000_007,
+		`{"not_before_at":"2023-11-14T22:13:20.007Z"}`:                                    1_700_000_000_007,
+		`{"not_before_at":"2023-11-14T23:13:20.007+01:00","not_before_ms":1700000000007}`: 1_700_000_000_007,
+		`{"not_before_at":"tomorrow"}`:                                                    -1,
+		`{"not_before_at":"2023-11-14T22:13:20Z","not_before_ms":1700000000007}`:          -1,
+		`{"not_before":1700000000007}`:                                                    -1,
+		`{"not_before_ms":"2023-11-14T22:13:20Z"}`:                                        -1,
+	} {
+		var s JobSpec
+		err := json.Unmarshal([]byte(text), &s)
+		if (err != nil) != (want < 0) || err == nil && s.NotBefore != want {
+			t.Errorf("%s: %d, %v", text, s.NotBefore, err)
+		}
+		var n NodeSpec
+		if again := json.Unmarshal([]byte(text), &n); (again == nil) != (err == nil) || err == nil && n.NotBefore != want {
+			t.Errorf("node %s: %d, %v", text, n.NotBefore, again)
+		}
+	}
+}
+
+// TestPayloadIsJSON shows an event's payload as the object that it is, its bytes as
+// they are hashed.
+func TestPayloadIsJSON(t *testing.T) {
+	t.Parallel()
+	e := ServedEvent{Event: Event{Payload: `{"due_ms":5,"text":"<a>"}`}}
+	text, err := serverEventJSON(e)
+	if err != nil || !strings.Contains(text, `"payload":{"due_ms":5,"text":"<a>"}`) {
+		t.Fatalf("%s, %v", text, err)
+	}
+	var back ServedEvent
+	if err := json.Unmarshal([]byte(text), &back); err != nil || back.Payload != e.Payload {
+		t.Errorf("came back as %q, %v", back.Payload, err)
+	}
+	e.Payload = "no JSON"
+	text, err = serverEventJSON(e)
+	if err := json.Unmarshal([]byte(text), &back); err != nil || back.Payload != e.Payload {
+		t.Errorf("came back as %q, %v", back.Payload, err)
+	}
+	if err != nil || !slices.Contains(strings.Split(text, ","), `"payload":"no JSON"`) {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+func serverEventJSON(e ServedEvent) (string, error) {
+	text, err := e.MarshalJSON()
+	return string(text), err
+}

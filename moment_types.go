@@ -1,0 +1,138 @@
+package rota
+
+// The types with moments. What people write is read strictly.
+var (
+	jobSpecJSON       = strictly(layoutOf[JobSpec]())
+	nodeSpecJSON      = strictly(layoutOf[NodeSpec]())
+	attemptJSON       = layoutOf[Attempt]()
+	jobJSON           = layoutOf[Job]()
+	leaseJSON         = layoutOf[Lease]()
+	attestationJSON   = strictly(layoutOf[Attestation]())
+	typeUntilJSON     = layoutOf[TypeUntil]()
+	unitsUsedJSON     = layoutOf[UnitsUsed]()
+	workerJSON        = layoutOf[Worker]()
+	eventJSON         = layoutOf[Event]()
+	servedEventJSON   = layoutOf[ServedEvent]()
+	domainJSON        = layoutOf[Domain]()
+	modeStatusJSON    = layoutOf[ModeStatus]()
+	explanationJSON   = layoutOf[Explanation]()
+	clusterStatusJSON = layoutOf[ClusterStatus]()
+	snapshotInfoJSON  = layoutOf[SnapshotInfo]()
+	archiveStatusJSON = layoutOf[ArchiveStatus]()
+	workflowJSON      = layoutOf[Workflow]()
+	workflowNodeJSON  = layoutOf[WorkflowNode]()
+)
+
+// MarshalJSON implements json.Marshaler.
+func (s JobSpec) MarshalJSON() ([]byte, error) { return jobSpecJSON.marshal(s) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *JobSpec) UnmarshalJSON(text []byte) error { return jobSpecJSON.unmarshal(text, s) }
+
+// MarshalJSON implements json.Marshaler.
+func (n NodeSpec) MarshalJSON() ([]byte, error) { return nodeSpecJSON.marshal(n) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *NodeSpec) UnmarshalJSON(text []byte) error { return nodeSpecJSON.unmarshal(text, n) }
+
+// MarshalJSON implements json.Marshaler.
+func (a Attempt) MarshalJSON() ([]byte, error) { return attemptJSON.marshal(a) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *Attempt) UnmarshalJSON(text []byte) error { return attemptJSON.unmarshal(text, a) }
+
+// MarshalJSON implements json.Marshaler.
+func (j Job) MarshalJSON() ([]byte, error) { return jobJSON.marshal(j) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (j *Job) UnmarshalJSON(text []byte) error { return jobJSON.unmarshal(text, j) }
+
+// MarshalJSON implements json.Marshaler.
+func (l Lease) MarshalJSON() ([]byte, error) { return leaseJSON.marshal(l) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *Lease) UnmarshalJSON(text []byte) error { return leaseJSON.unmarshal(text, l) }
+
+// MarshalJSON implements json.Marshaler.
+func (a Attestation) MarshalJSON() ([]byte, error) { return attestationJSON.marshal(a) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *Attestation) UnmarshalJSON(text []byte) error { return attestationJSON.unmarshal(text, a) }
+
+// MarshalJSON implements json.Marshaler.
+func (t TypeUntil) MarshalJSON() ([]byte, error) { return typeUntilJSON.marshal(t) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *TypeUntil) UnmarshalJSON(text []byte) error { return typeUntilJSON.unmarshal(text, t) }
+
+// MarshalJSON implements json.Marshaler.
+func (u UnitsUsed) MarshalJSON() ([]byte, error) { return unitsUsedJSON.marshal(u) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (u *UnitsUsed) UnmarshalJSON(text []byte) error { return unitsUsedJSON.unmarshal(text, u) }
+
+// MarshalJSON implements json.Marshaler.
+func (w Worker) MarshalJSON() ([]byte, error) { return workerJSON.marshal(w) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (w *Worker) UnmarshalJSON(text []byte) error { return workerJSON.unmarshal(text, w) }
+
+// MarshalJSON implements json.Marshaler.
+func (e Event) MarshalJSON() ([]byte, error) { return eventJSON.marshal(e) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e *Event) UnmarshalJSON(text []byte) error { return eventJSON.unmarshal(text, e) }
+
+// MarshalJSON implements json.Marshaler.
+func (e ServedEvent) MarshalJSON() ([]byte, error) { return servedEventJSON.marshal(e) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e *ServedEvent) UnmarshalJSON(text []byte) error { return servedEventJSON.unmarshal(text, e) }
+
+// MarshalJSON implements json.Marshaler.
+func (d Domain) MarshalJSON() ([]byte, error) { return domainJSON.marshal(d) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *Domain) UnmarshalJSON(text []byte) error { return domainJSON.unmarshal(text, d) }
+
+// MarshalJSON implements json.Marshaler.
+func (m ModeStatus) MarshalJSON() ([]byte, error) { return modeStatusJSON.marshal(m) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *ModeStatus) UnmarshalJSON(text []byte) error { return modeStatusJSON.unmarshal(text, m) }
+
+// MarshalJSON implements json.Marshaler.
+func (x Explanation) MarshalJSON() ([]byte, error) { return explanationJSON.marshal(x) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (x *Explanation) UnmarshalJSON(text []byte) error { return explanationJSON.unmarshal(text, x) }
+
+// MarshalJSON implements json.Marshaler.
+func (s ClusterStatus) MarshalJSON() ([]byte, error) { return clusterStatusJSON.marshal(s) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *ClusterStatus) UnmarshalJSON(text []byte) error { return clusterStatusJSON.unmarshal(text, s) }
+
+// MarshalJSON implements json.Marshaler.
+func (i SnapshotInfo) MarshalJSON() ([]byte, error) { return snapshotInfoJSON.marshal(i) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (i *SnapshotInfo) UnmarshalJSON(text []byte) error { return snapshotInfoJSON.unmarshal(text, i) }
+
+// MarshalJSON implements json.Marshaler.
+func (s ArchiveStatus) MarshalJSON() ([]byte, error) { return archiveStatusJSON.marshal(s) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *ArchiveStatus) UnmarshalJSON(text []byte) error { return archiveStatusJSON.unmarshal(text, s) }
+
+// MarshalJSON implements json.Marshaler.
+func (w Workflow) MarshalJSON() ([]byte, error) { return workflowJSON.marshal(w) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (w *Workflow) UnmarshalJSON(text []byte) error { return workflowJSON.unmarshal(text, w) }
+
+// MarshalJSON implements json.Marshaler.
+func (n WorkflowNode) MarshalJSON() ([]byte, error) { return workflowNodeJSON.marshal(n) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *WorkflowNode) UnmarshalJSON(text []byte) error { return workflowNodeJSON.unmarshal(text, n) }
