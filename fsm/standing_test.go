@@ -336,7 +336,7 @@ func TestCooldown(t *testing.T) {
 		b.submit("j", typed("bad"), func(s *rota.JobSpec) { s.Worker = "w" })
 		b.ok(verb(rota.VerbFail, b.match()["j"]))
 		b.ok(verb(rota.VerbFail, b.match()["j"]))
-		ends := time.UnixMilli(int64(b.head.date()) + 30_000).UTC().Format(time.RFC3339)
+		ends := (b.head.date() + 30_000).String()
 		b.whyNames("j", "COOLING_DOWN", "type bad on worker w until "+ends+" (PROVIDER_FAIL, 2 in a row)")
 		b.submit("k", typed("bad"))
 		b.ok(verb(rota.VerbDecline, b.match()["k"]))
