@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -346,7 +345,7 @@ func TestCooldown(t *testing.T) {
 		b.ok(statusOp("v", rota.WorkerDraining, 0))
 		b.acked("l", typed("slow"))
 		b.pass(60_000)
-		ends = time.UnixMilli(int64(b.head.date()) + 30_000).UTC().Format(time.RFC3339)
+		ends = (b.head.date() + 30_000).String()
 		b.match()
 		b.whyNames("l", "TYPE_DENYLISTED", "type slow on worker w until "+ends+" (LEASE_EXPIRED)")
 	})
