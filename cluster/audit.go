@@ -142,9 +142,33 @@ func (a *auditor) compare(index uint64, logged *fsmpb.Round) error {
 		a.report.Proved++
 		return nil
 	}
+	was, is := roundTexts(logged, proved)
 	a.report.Difference = &rota.AuditDifference{Index: rota.Index(index), Epoch: logged.GetEpoch(), Height: height,
-		Queue: rota.QueueName(logged.GetQueue()), Logged: roundText(logged), Proved: roundText(proved)}
+		Queue: rota.QueueName(logged.GetQueue()), Logged: was, Proved: is}
 	return errDiffers
+}
+
+// roundTexts shows two rounds that differ to a person, without the pairs that both begin
+// with: what differs stands before the cut of a long text.
+func roundTexts(logged, proved *fsmpb.Round) (was, is string) {
+	if proved == nil {
+		return roundText(logged), roundText(nil)
+	}
+	a, b := logged.GetPairs(), proved.GetPairs()
+	same := 0
+	for same < min(len(a), len(b)) && proto.Equal(a[same], b[same]) {
+		same++
+	}
+	after := func(r *fsmpb.Round) string {
+		rest := proto.CloneOf(r)
+		rest.Pairs = rest.Pairs[same:]
+		text := roundText(rest)
+		if same > 0 {
+			text = fmt.Sprintf("after %d equal pairs: %s", same, text)
+		}
+		return text
+	}
+	return after(logged), after(proved)
 }
 
 // roundText shows a round to a person, cut where it gets long.
