@@ -57,6 +57,7 @@ type QueuePolicy struct {
 	Weight               int64
 	FairShare            bool
 	Preempt              bool
+	PreferLocality       bool
 	StarvationInterleave int64
 	OldestEvery          int64
 	HoldAfterMs          int64
@@ -181,6 +182,7 @@ var policyKeys = []policyKey{
 		func(p *QueuePolicy) *int64 { return &p.DispatchIntervalMs }),
 	key("weight", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.Weight }),
 	boolKey("fair_share", "", func(p *QueuePolicy) *bool { return &p.FairShare }),
+	boolKey("prefer_locality", "", func(p *QueuePolicy) *bool { return &p.PreferLocality }),
 	boolKey("preempt", "", func(p *QueuePolicy) *bool { return &p.Preempt }),
 	key("starvation_interleave", "interleave", unitCount, 0, 1_000_000,
 		func(p *QueuePolicy) *int64 { return &p.StarvationInterleave }),

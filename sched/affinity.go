@@ -8,10 +8,10 @@ import (
 )
 
 // ties is what binds the workers of one round to jobs, for the strategy
-// affinity (SPEC §7.6).
+// affinity and for prefer_locality (SPEC §7.6).
 type ties struct {
 	*rooms
-	loads *loads
+	loads *loads // nil but under affinity and least_loaded
 	// data, executed and zones are sets of positions, each made when first asked
 	// for; data only of keys that many workers hold.
 	data     map[string]bitset

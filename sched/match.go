@@ -16,7 +16,7 @@ type matcher struct {
 	draft  *Draft
 	in     RoundInput
 	loads  *loads // of least_loaded and affinity, else nil
-	ties   *ties  // of affinity, once asked for
+	ties   *ties  // of affinity and prefer_locality, once asked for
 	pairs  []Pair
 	// rank counts the candidates drawn.
 	rank int32

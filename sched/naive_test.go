@@ -237,6 +237,20 @@ func (n *naive) match(group []*Item, ranks []int32, class func(*Item) *Requireme
 }
 
 func (n *naive) choose(able []*naiveWorker, group []*Item) (w *naiveWorker, why rota.Reasoning) {
+	lowest := slices.MinFunc(group, func(a, b *Item) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	if n.policy.PreferLocality && n.policy.Strategy != rota.Affinity && len(able) > 1 {
+		holds := func(w *naiveWorker) int { return w.holds(lowest) }
+		best := holds(slices.MaxFunc(able, func(a, b *naiveWorker) int { return cmp.Compare(holds(a), holds(b)) }))
+		if best > 0 {
+			able = slices.DeleteFunc(slices.Clone(able), func(w *naiveWorker) bool { return holds(w) < best })
+			w, _ = n.byStrategy(able, group)
+			return w, rota.Reasoning{Rule: rota.ByDataLocality, N: int64(best)}
+		}
+	}
+	return n.byStrategy(able, group)
+}
+
+func (n *naive) byStrategy(able []*naiveWorker, group []*Item) (w *naiveWorker, why rota.Reasoning) {
 	switch n.policy.Strategy {
 	case rota.Shuffle:
 		w = able[0]

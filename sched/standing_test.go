@@ -160,24 +160,27 @@ func (w *naiveWorker) hasUnits(r *Requirements, p *rota.QueuePolicy) bool {
 // use counts a job's units.
 func (w *naiveWorker) use(r *Requirements) { w.units += max(r.Units, 1) }
 
+// holds counts what a worker holds of a job's data keys and parents' outputs.
+func (w *naiveWorker) holds(it *Item) (n int) {
+	for _, key := range it.DataKeys {
+		if slices.Contains(w.data, key) {
+			n++
+		}
+	}
+	if it.Data != nil {
+		for _, held := range *it.Data {
+			if held.Worker == w.spec.ID {
+				n += int(held.N)
+			}
+		}
+	}
+	return n
+}
+
 // bound is the first of the able workers in the order of `affinity`, which is
 // theirs where all else is equal, and why (SPEC §7.6).
 func bound(able []*naiveWorker, it *Item) (*naiveWorker, rota.Reasoning) {
-	data := func(w *naiveWorker) (n int) {
-		for _, key := range it.DataKeys {
-			if slices.Contains(w.data, key) {
-				n++
-			}
-		}
-		if it.Data != nil {
-			for _, held := range *it.Data {
-				if held.Worker == w.spec.ID {
-					n += int(held.N)
-				}
-			}
-		}
-		return n
-	}
+	data := func(w *naiveWorker) int { return w.holds(it) }
 	yes := func(is bool) int {
 		if is {
 			return 1

@@ -9,9 +9,36 @@ import (
 
 // pick takes the first of the able workers in the strategy's order, and says by
 // which rule (SPEC §7.6, §7.7). In a group of several jobs, `random` and `affinity`
-// order the workers for the one of the lowest id, whatever job the worker then gets.
+// order the workers for the one of the lowest id, whatever job the worker then gets; so
+// does prefer_locality, which leaves any strategy only those that hold the most of its data.
 func (m *matcher) pick(able bitset) (pos int, why rota.Reasoning) {
 	n := able.count()
+	if n > 1 && m.in.Policy.PreferLocality && m.in.Policy.Strategy != rota.Affinity {
+		if it := m.lowest(); len(it.DataKeys) > 0 || it.Data != nil {
+			if most := m.bonds().mostData(able, it.DataKeys, it.Data); most > 0 {
+				able = m.ties.best
+				pos, _ = m.first(able, able.count())
+				return pos, rota.Reasoning{Rule: rota.ByDataLocality, N: most}
+			}
+		}
+	}
+	pos, why = m.first(able, n)
+	if n == 1 {
+		why = rota.Reasoning{Rule: rota.OnlyWorkerAvailable}
+	}
+	return pos, why
+}
+
+// bonds are what binds workers to jobs, made when first asked for.
+func (m *matcher) bonds() *ties {
+	if m.ties == nil {
+		m.ties = newTies(m.rooms, m.loads)
+	}
+	return m.ties
+}
+
+// first is the first of n able workers in the strategy's own order, and the rule.
+func (m *matcher) first(able bitset, n int) (pos int, why rota.Reasoning) {
 	switch m.in.Policy.Strategy {
 	case rota.Shuffle:
 		pos = able.first()
@@ -24,16 +51,10 @@ func (m *matcher) pick(able bitset) (pos int, why rota.Reasoning) {
 		pos = able.nth(int(randomTurn(m.lowest().ID, m.in.Seed) % uint64(n)))
 		why = rota.Reasoning{Rule: rota.BySeededRandom}
 	case rota.Affinity:
-		if m.ties == nil {
-			m.ties = newTies(m.rooms, m.loads)
-		}
-		pos, why = m.ties.pick(able, n, m.lowest())
+		pos, why = m.bonds().pick(able, n, m.lowest())
 	default:
 		pos = m.loads.least(able, n)
 		why = rota.Reasoning{Rule: rota.ByLeastLoaded, N: int64(m.now.open[m.slots[pos]])}
-	}
-	if n == 1 {
-		why = rota.Reasoning{Rule: rota.OnlyWorkerAvailable}
 	}
 	return pos, why
 }
