@@ -93,8 +93,9 @@ type Queue struct {
 	Backpressure string `json:"backpressure"`
 	// Parked counts the lanes that a limit keeps out of the draw.
 	Parked int64 `json:"parked_lanes"`
-	// Tiers counts QUEUED jobs by tier; of an adaptive queue as they stand now.
-	Tiers [5]int64 `json:"tiers"`
+	// Tiers counts QUEUED jobs by tier, from the critical ones; of an adaptive queue as
+	// they stand now.
+	Tiers []int64 `json:"tiers"`
 	// Domains with outcomes in their window; filled by `queue show` only.
 	Domains []Domain `json:"domains,omitempty"`
 	// Types with statistics; filled by `queue show` of an adaptive queue only.

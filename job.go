@@ -112,7 +112,8 @@ type JobSpec struct {
 	// the worker must offer at least as much of each (SPEC §6.1).
 	Limits map[string]int64 `json:"limits,omitempty"`
 	// ExpectedMs declares how long jobs of this type should take, for the adaptive
-	// ranking (SPEC §5.3); the type's newest declaration counts, 0 declares nothing.
+	// ranking of a queue whose estimate is `user` (SPEC §5.3); the type's newest declaration
+	// counts, 0 declares nothing.
 	ExpectedMs int64 `json:"expected_ms,omitempty"`
 	// RetryOnInvalidProof asks for another run when a verifier rejects the proof
 	// after the job is COMPLETED (SPEC §9.5).

@@ -88,6 +88,19 @@ type QueuePolicy struct {
 	DeclineCools bool
 	DenyMs       int64
 	HealthSteps  bool
+
+	// The adaptive score (SPEC §5.3): thousandths, but for counts and times. Of the tiers,
+	// 2 to MaxTiers, each has a base and a quota; those beyond are 0.
+	Estimate       EstimateBy
+	EpsilonMilli   int64
+	NMin           int64
+	WMinMilli      int64
+	WMaxMilli      int64
+	MaxAgingMilli  int64
+	TAgingMs       int64
+	Tiers          int64
+	TierBasesMilli [MaxTiers]int64
+	TierQuotas     [MaxTiers]int64
 }
 
 // policyKey is one key of the policy: its name in JSON and in `--set`, the name
@@ -111,6 +124,8 @@ const (
 	unitPermille
 	unitPPM
 	unitBytes
+	unitDecimal // thousandths, written as a decimal number
+	unitEstimate
 )
 
 func num(f func(*QueuePolicy) *int64) (func(*QueuePolicy) int64, func(*QueuePolicy, int64)) {
@@ -142,7 +157,7 @@ const maxMs = int64(MaxDuration / time.Millisecond)
 
 // policyKeys is the one table of keys. Its order is the canonical order of a
 // policy in the state's digest and in stored formats: append only.
-var policyKeys = []policyKey{
+var policyKeys = append([]policyKey{
 	{"ranking", "", unitRanking, 0, int64(len(rankingNames) - 1),
 		func(p *QueuePolicy) int64 { return int64(p.Ranking) }, func(p *QueuePolicy, v int64) { p.Ranking = Ranking(v) }},
 	{"strategy", "", unitStrategy, 0, int64(len(strategyNames) - 1),
@@ -211,7 +226,7 @@ var policyKeys = []policyKey{
 	boolKey("decline_cools", "", func(p *QueuePolicy) *bool { return &p.DeclineCools }),
 	key("deny_ms", "", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.DenyMs }),
 	boolKey("health_steps", "", func(p *QueuePolicy) *bool { return &p.HealthSteps }),
-}
+}, scoringKeys...)
 
 // Setting is one key=value of `queue set`.
 type Setting struct {
@@ -259,6 +274,17 @@ func (k *policyKey) parse(text string) (int64, error) {
 		return k.parseName(text, rankingNames)
 	case unitStrategy:
 		return k.parseName(text, strategyNames)
+	case unitEstimate:
+		return k.parseName(text, estimateNames)
+	case unitDecimal:
+		var ok bool
+		if v, ok = parseMilli(text); !ok {
+			return 0, bad("a decimal number with at most three places, such as 0.5")
+		}
+		if v < k.min || v > k.max {
+			return 0, bad(formatMilli(k.min) + " to " + formatMilli(k.max))
+		}
+		return v, nil
 	case unitBool:
 		switch strings.ToLower(text) {
 		case "true", "on", "yes", "1":
@@ -347,6 +373,9 @@ func (p *QueuePolicy) Check() error {
 	if err := checkRuntime(p.MaxRuntimeMs); err != nil {
 		return err
 	}
+	if err := p.checkScoring(); err != nil {
+		return err
+	}
 	if p.AckTimeoutMs > p.LeaseMs {
 		return Refusef(Invalid, "ack_timeout_ms", "ack_timeout_ms=%d is refused: at most lease_ms (%d) is wanted",
 			p.AckTimeoutMs, p.LeaseMs)
@@ -371,6 +400,10 @@ func (k *policyKey) format(p *QueuePolicy) string {
 		return Ranking(v).String()
 	case unitStrategy:
 		return Strategy(v).String()
+	case unitEstimate:
+		return EstimateBy(v).String()
+	case unitDecimal:
+		return formatMilli(v)
 	case unitBool:
 		return strconv.FormatBool(v == 1)
 	default:

@@ -53,7 +53,9 @@ func TestPolicyKeepsEveryKey(t *testing.T) {
 		if err != nil || p.Check() != nil || p.Preset != preset {
 			t.Fatalf("preset %s: %v, %v", preset, err, p.Check())
 		}
-		// Every number another one than the preset's, as far as its range goes.
+		// Every number another one than the preset's, as far as its range goes, and as many
+		// tiers as there are keys for.
+		p.setTiers(MaxTiers - 1)
 		for i := range policyKeys {
 			k := &policyKeys[i]
 			if v := k.get(&p); v < k.max && k.unit != unitRanking && k.unit != unitStrategy && k.unit != unitPPM {

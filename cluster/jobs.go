@@ -202,9 +202,10 @@ func (n *Node) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOpti
 	if !ok {
 		return q, rota.Refusef(rota.NotFound, "queue", "queue %q does not exist", name)
 	}
+	scoring := sched.ScoringOf(&q.Policy)
 	for i := range q.Types {
 		t := &q.Types[i]
-		t.Weight = sched.AdaptiveWeight(sched.Stats{Success: t.Success, Fail: t.Fail, EMAus: t.EMAus,
+		t.Weight = scoring.Weight(sched.Stats{Success: t.Success, Fail: t.Fail, EMAus: t.EMAus,
 			ExpectedMs: t.ExpectedMs, Sampled: t.EMAus > 0})
 	}
 	return q, nil
@@ -239,7 +240,7 @@ func checkSettings(name rota.QueueName, preset string, set []rota.Setting) error
 		}
 	}
 	for _, s := range set {
-		if err := p.Set(s); err != nil {
+		if err := p.Try(s); err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ func dfps(t tester) *bench {
 	b := newBench(t)
 	b.every = 20
 	b.ok(presetOp("default", "dfps", "oldest_every", "0", "hold_after", "24h", "lease_ms", "600000", "backoff_base", "0",
-		"attempt_max", "1000"))
+		"attempt_max", "1000", "estimate", "user"))
 	b.worker("w", 1)
 	return b
 }
@@ -65,7 +65,7 @@ func scoreOf(base, waitS, weight, mib float64) float64 {
 
 func (b *bench) knows(typ rota.JobType, want sched.Stats) {
 	b.t.Helper()
-	if got := b.stats(typ); got != want {
+	if got := b.stats(b.queues.get("default"), typ); got != want {
 		b.t.Fatalf("type %s: %+v is known, %+v is wanted", typ, got, want)
 	}
 }
@@ -138,7 +138,7 @@ func TestFastFailureTrap(t *testing.T) {
 		b.submit(id, ofType("crash"))
 		b.ok(verb(rota.VerbComplete, b.serves(rota.JobID(id), scoreOf(2, 0, weightOf(float64(i+1), 60, 0, 0), 0))))
 	}
-	if w := sched.AdaptiveWeight(b.stats("crash")); w != weightOf(60, 60, 0, 0) || w != 0.5 {
+	if w := sched.ScoringOf(&b.queues.get("default").policy).Weight(b.stats(b.queues.get("default"), "crash")); w != weightOf(60, 60, 0, 0) || w != 0.5 {
 		t.Fatalf("weight %v after the fix", w)
 	}
 }
@@ -264,7 +264,7 @@ func TestTypeStatistics(t *testing.T) {
 			b.t.Fatal("not placed")
 		}
 		if b.types.len() != 0 {
-			b.t.Fatalf("statistics %+v", b.stats("work"))
+			b.t.Fatalf("statistics %+v", b.stats(b.queues.get("default"), "work"))
 		}
 	})
 	run("only_while_the_queue_is_adaptive", func(b *bench) {
@@ -322,7 +322,7 @@ func TestTypeStatistics(t *testing.T) {
 		b.knows("over", sched.Stats{})
 		b.completeAll(b.match1())
 		b.completeAll(b.match1())
-		if b.types.len() != rota.MaxTypes || b.stats("over") != (sched.Stats{}) || b.stats("last").Success != 1 {
+		if b.types.len() != rota.MaxTypes || b.stats(b.queues.get("default"), "over") != (sched.Stats{}) || b.stats(b.queues.get("default"), "last").Success != 1 {
 			b.t.Fatalf("%d types", b.types.len())
 		}
 		if q, _ := b.QueueInFull("default"); len(q.Types) != typesShown {

@@ -51,10 +51,10 @@ func (m *Machine) decide(most int, watched rota.JobID) ([]*fsmpb.Round, *sched.D
 	}
 	busy := m.registry.busy.Len()
 	d.lots, d.names = make([]sched.Lot, 0, busy), make([]rota.QueueName, 0, busy)
-	stats := m.stats // one value for all
 	m.registry.busy.Scan(func(t turn) bool {
-		if p := &m.queues.get(t.name).policy; !p.Paused {
-			d.lots = append(d.lots, sched.Lot{Pending: m.registry.queues[t.name].pending, Policy: p, Queue: t.name, Stats: stats})
+		if q := m.queues.get(t.name); !q.policy.Paused {
+			d.lots = append(d.lots, sched.Lot{Pending: m.registry.queues[t.name].pending, Policy: &q.policy, Queue: t.name,
+				Stats: m.statsOf(q)})
 			d.names = append(d.names, t.name)
 		}
 		return true

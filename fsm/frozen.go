@@ -338,7 +338,7 @@ func (m *Machine) deriveJob(j *jobRow) error {
 	j.item = &item
 	m.inform(i, q, j.spec.Tenant)
 	i.pending.Add(j.item)
-	i.countTier(j, 1)
+	i.countTier(j, &q.policy, 1)
 	if i.turn.name == "" {
 		i.turn = turn{q.turn, uint64(q.policy.Weight), q.name}
 		m.registry.busy.Set(i.turn)

@@ -151,8 +151,8 @@ func (m *Machine) held() []sched.Hold {
 }
 
 func (m *Machine) lot(queue rota.QueueName) sched.Lot {
-	return sched.Lot{Pending: m.registry.queues[queue].pending, Policy: &m.queues.get(queue).policy, Queue: queue,
-		Stats: m.stats}
+	q := m.queues.get(queue)
+	return sched.Lot{Pending: m.registry.queues[queue].pending, Policy: &q.policy, Queue: queue, Stats: m.statsOf(q)}
 }
 
 // endless says that nothing bounds how long a lease may run (SPEC §8.2).

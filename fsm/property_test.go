@@ -24,6 +24,8 @@ func TestModel(t *testing.T) {
 			"renewals_max", "3", "ttl_rel_max_ms", "120000",
 			"oldest_every", rapid.SampledFrom([]string{"0", "1", "3"}).Draw(rt, "oldest_every"),
 			"ranking", rapid.SampledFrom([]string{"aging", "adaptive", "fifo"}).Draw(rt, "ranking"),
+			"tiers", rapid.SampledFrom([]string{"2", "5", "8"}).Draw(rt, "tiers"),
+			"estimate", rapid.SampledFrom([]string{"type", "user"}).Draw(rt, "estimate"),
 			"min_health", rapid.SampledFrom([]string{"0", "300", "900"}).Draw(rt, "min_health"),
 			"cool_after", rapid.SampledFrom([]string{"0", "1", "3"}).Draw(rt, "cool_after"),
 			"cool_ms", rapid.SampledFrom([]string{"1", "5000", "30000"}).Draw(rt, "cool_ms"),

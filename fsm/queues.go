@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"slices"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/sched"
@@ -18,8 +20,9 @@ func (m *Machine) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 	}
 	q := m.queues.get(name)
 	policy := rota.StandardPolicy()
+	var expected []expectedTime
 	if q != nil {
-		policy = q.policy
+		policy, expected = q.policy, q.expected
 	}
 	if op.GetPreset() != "" {
 		var err error
@@ -33,9 +36,22 @@ func (m *Machine) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 			// between binaries (SPEC §2.2).
 			return refused(rota.Refusef(rota.Invalid, "key", "key %q or its value is not ASCII", s.GetKey()))
 		}
-		if err := policy.Set(rota.Setting{Key: s.GetKey(), Value: s.GetValue()}); err != nil {
+		one := rota.Setting{Key: s.GetKey(), Value: s.GetValue()}
+		typ, ms, is, err := one.Expected()
+		switch {
+		case err != nil:
+		case is:
+			expected = withExpected(expected, typ, ms)
+		default:
+			err = policy.Set(one)
+		}
+		if err != nil {
 			return refused(err)
 		}
+	}
+	if len(expected) > rota.MaxExpectedTypes {
+		return refused(exhausted("expected", "expected times are set for %d types: at most %d are taken", len(expected),
+			rota.MaxExpectedTypes))
 	}
 	if err := policy.Check(); err != nil {
 		return refused(err)
@@ -45,12 +61,15 @@ func (m *Machine) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 			return refused(exhausted("queue", "%d queues exist: no more are taken", rota.MaxQueues))
 		}
 		m.addQueue(name, policy)
+		m.queues.edit(name).expected = expected
 		return &fsmpb.Outcome{}
 	}
-	if policy == q.policy {
+	if policy == q.policy && slices.Equal(expected, q.expected) {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	m.changeQueue(m.queues.edit(name), policy)
+	q = m.queues.edit(name)
+	q.expected = expected
+	m.changeQueue(q, policy)
 	return &fsmpb.Outcome{Existed: true}
 }
 
@@ -70,6 +89,9 @@ func (m *Machine) changeQueue(q *queueRow, policy rota.QueuePolicy) {
 	if weight := uint64(policy.Weight); weight != oldWeight {
 		m.setTurn(q, rescale(q.turn, weight, oldWeight)) // the queue keeps its place among the others
 	}
+	if policy.Tiers != old.Tiers {
+		m.spreadTiers(q)
+	}
 	if tiered {
 		m.enterTiers(q)
 	}
@@ -86,7 +108,7 @@ func (m *Machine) changeQueue(q *queueRow, policy rota.QueuePolicy) {
 func rankedOtherwise(a, b *rota.QueuePolicy) bool {
 	return a.Ranking != b.Ranking || a.FairShare != b.FairShare || a.AgingFactorMs != b.AgingFactorMs ||
 		a.WFee != b.WFee || a.WAge != b.WAge || a.WSize != b.WSize || a.WTier != b.WTier || a.FeeHalf != b.FeeHalf ||
-		a.SizeHalf != b.SizeHalf || a.AgeHorizonMs != b.AgeHorizonMs
+		a.SizeHalf != b.SizeHalf || a.AgeHorizonMs != b.AgeHorizonMs || a.Tiers != b.Tiers
 }
 
 // refile builds a queue's lanes anew; it walks all live jobs, which only an

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/sched"
@@ -42,22 +43,19 @@ type queueIndex struct {
 	// promoteDue is where it stands in the timers of promotion.
 	promoteDue rota.Clock
 	// tiers counts the QUEUED jobs by the tier of their priority.
-	tiers [5]int64
+	tiers [rota.MaxTiers]int64
 }
 
 // countTier counts a QUEUED job more or less in the tier of its priority.
-func (i *queueIndex) countTier(j *jobRow, by int64) { i.tiers[sched.TierOf(j.spec.Priority)] += by }
+func (i *queueIndex) countTier(j *jobRow, p *rota.QueuePolicy, by int64) { i.tiers[tierOf(j, p)] += by }
 
 // tierDepths counts QUEUED jobs by tier: those of an adaptive queue as they stand
 // now, others by their priority.
-func (i *queueIndex) tierDepths(p *rota.QueuePolicy) (depths [5]int64) {
+func (i *queueIndex) tierDepths(p *rota.QueuePolicy) []int64 {
 	if p.Ranking != rota.RankAdaptive {
-		return i.tiers
+		return slices.Clone(i.tiers[:p.Tiers])
 	}
-	for tier, n := range i.pending.Tiers() {
-		depths[tier] = int64(n)
-	}
-	return depths
+	return i.pending.Tiers()
 }
 
 // turn is a queue's place among queues: assignments ÷ weight, then the name.
@@ -154,7 +152,7 @@ func (m *Machine) file(j *jobRow, q *queueRow) {
 	*j.item = m.itemOf(j, &q.policy)
 	m.inform(i, q, j.spec.Tenant)
 	i.pending.Add(j.item)
-	i.countTier(j, 1)
+	i.countTier(j, &q.policy, 1)
 	m.timePromotion(q, i)
 	if q.queued == 1 {
 		m.joinTurns(q, i)
@@ -189,7 +187,7 @@ func (m *Machine) unfile(j *jobRow, q *queueRow) {
 	if !i.pending.Remove(j.item) {
 		panic(fmt.Sprintf("fsm: job %s is QUEUED but in no lane", j.spec.ID))
 	}
-	i.countTier(j, -1)
+	i.countTier(j, &q.policy, -1)
 	m.timePromotion(q, i)
 	if len(m.items) < spareMost { // rounds keep none beyond their decision
 		*j.item = sched.Item{}

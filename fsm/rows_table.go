@@ -210,6 +210,9 @@ type queueRow struct {
 	turn uint64
 	// sinceInterleave counts assignments since the last interleaved one (SPEC §5.1).
 	sinceInterleave uint64
+	// expected are the times that its owner set for types, by type, each once; the list
+	// never changes once it stands here.
+	expected []expectedTime
 }
 
 func (r *queueRow) canonical(e *encoder) {
@@ -227,6 +230,11 @@ func (r *queueRow) canonical(e *encoder) {
 	for _, v := range []uint64{r.submitted, r.placed, r.completed, r.dead, r.expired, r.cancelled, r.turn,
 		r.sinceInterleave} {
 		e.uint(v)
+	}
+	e.uint(uint64(len(r.expected)))
+	for _, x := range r.expected {
+		e.str(string(x.typ))
+		e.int(x.ms)
 	}
 }
 
@@ -252,6 +260,9 @@ func decodeQueue(d *decoder) *queueRow {
 	for _, p := range []*uint64{&r.submitted, &r.placed, &r.completed, &r.dead, &r.expired, &r.cancelled, &r.turn,
 		&r.sinceInterleave} {
 		*p = d.uint()
+	}
+	for range d.count(rota.MaxExpectedTypes) {
+		r.expected = append(r.expected, expectedTime{rota.JobType(d.str()), d.int()})
 	}
 	return r
 }

@@ -10,21 +10,18 @@ import (
 )
 
 // The tiers of an adaptive queue (SPEC §10.2, §10.3). A job enters the tier of its
-// priority; while it stands in one of the tiers 4 to 2 for aging_threshold, a
+// priority; while it stands in a tier below the second for aging_threshold, a
 // promotion takes it to the back of the next higher one. A tier reached is kept:
 // who is QUEUED again, after a backoff or because a lease ended, enters the same
 // tier at the back. Scores know the submitted tier alone (SPEC §14).
 
-// lowestTier is the background's; jobs rise out of it up to highestReachable.
-const (
-	lowestTier       = 4
-	highestReachable = 1
-)
+// highestReachable is the tier up to which jobs rise.
+const highestReachable = 1
 
 // newPending starts the lanes of a queue empty.
 func newPending(p *rota.QueuePolicy) *sched.Pending {
 	if p.Ranking == rota.RankAdaptive {
-		return sched.NewTiered()
+		return sched.NewTiered(int(p.Tiers))
 	}
 	return sched.NewPending(p.FairShare)
 }
@@ -37,9 +34,40 @@ func (m *Machine) enterTier(j *jobRow, q *queueRow) {
 	}
 	if j.tierSeq == 0 {
 		m.own(j)
-		j.tier = int32(sched.TierOf(j.spec.Priority))
+		j.tier = tierOf(j, &q.policy)
 	}
 	m.toBack(j)
+}
+
+// tierOf is the tier that a job is submitted to.
+func tierOf(j *jobRow, p *rota.QueuePolicy) int32 {
+	return int32(sched.TierOf(j.spec.Priority, int(p.Tiers)))
+}
+
+// spreadTiers puts all jobs of a queue whose number of tiers changed into those of their
+// priorities: what they rose is over, their places among the others of a tier stay. It
+// walks all live jobs, which only an operator's change may cost.
+func (m *Machine) spreadTiers(q *queueRow) {
+	i := m.registry.queues[q.name]
+	i.tiers = [rota.MaxTiers]int64{}
+	var moved []rota.JobID
+	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
+		if j.spec.Queue != q.name {
+			return true
+		}
+		if j.state == rota.Queued {
+			i.countTier(j, &q.policy, 1)
+		}
+		if j.tierSeq != 0 && j.tier != tierOf(j, &q.policy) {
+			moved = append(moved, id)
+		}
+		return true
+	})
+	for _, id := range moved {
+		j := m.jobs.edit(id)
+		m.own(j)
+		j.tier = tierOf(j, &q.policy)
+	}
 }
 
 // toBack gives a job the last place in its tier; j is editable.
@@ -83,7 +111,7 @@ func (i *queueIndex) nextRise(p *rota.QueuePolicy) (next *sched.Item, due rota.C
 	if p.Ranking != rota.RankAdaptive {
 		return nil, 0
 	}
-	for tier := highestReachable + 1; tier <= lowestTier; tier++ {
+	for tier := highestReachable + 1; tier < int(p.Tiers); tier++ {
 		front := i.pending.TierFront(tier)
 		if front == nil {
 			continue
@@ -127,9 +155,13 @@ func (m *Machine) firePromote(queue string) {
 func (c *checker) tiers() {
 	m := c.m
 	places := make(map[uint64]rota.JobID)
-	depths := make(map[rota.QueueName]*[lowestTier + 1]int)
+	depths := make(map[rota.QueueName][]int64)
 	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		submitted := int32(sched.TierOf(j.spec.Priority))
+		q := m.queues.get(j.spec.Queue)
+		if q == nil {
+			return true
+		}
+		submitted := tierOf(j, &q.policy)
 		if j.tierSeq > m.head.tierSeq || j.tierAt > m.head.clock {
 			c.fault("I6: job %s entered its tier after the clock", id)
 		}
@@ -137,18 +169,21 @@ func (c *checker) tiers() {
 			c.fault("I4: job %s of priority %d stands in tier %d", id, j.spec.Priority, j.tier)
 			return true
 		}
-		q := m.queues.get(j.spec.Queue)
-		if j.state != rota.Queued || q == nil || q.policy.Ranking != rota.RankAdaptive {
+		if j.state != rota.Queued || q.policy.Ranking != rota.RankAdaptive {
 			return true
 		}
 		if other, taken := places[j.tierSeq]; j.tierSeq == 0 || taken {
 			c.fault("I4: job %s has place %d in its tier, as job %q", id, j.tierSeq, other)
 		}
 		places[j.tierSeq] = id
-		if depths[q.name] == nil {
-			depths[q.name] = &[lowestTier + 1]int{}
+		if j.tier < 0 || int64(j.tier) >= q.policy.Tiers {
+			c.fault("I4: job %s stands in tier %d of %d", id, j.tier, q.policy.Tiers)
+			return true
 		}
-		depths[q.name][min(max(j.tier, 0), lowestTier)]++
+		if depths[q.name] == nil {
+			depths[q.name] = make([]int64, q.policy.Tiers)
+		}
+		depths[q.name][j.tier]++
 		return true
 	})
 	m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
@@ -158,10 +193,10 @@ func (c *checker) tiers() {
 		}
 		want := depths[name]
 		if want == nil {
-			want = &[lowestTier + 1]int{}
+			want = make([]int64, q.policy.Tiers)
 		}
-		if got := i.pending.Tiers(); got != *want {
-			c.fault("I4: queue %s has tiers of %v, its rows say %v", name, got, *want)
+		if got := i.pending.Tiers(); !slices.Equal(got, want) {
+			c.fault("I4: queue %s has tiers of %v, its rows say %v", name, got, want)
 		}
 		return true
 	})

@@ -1,16 +1,49 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/sched"
 )
 
-// declareType keeps how long jobs of a type should take (SPEC §5.3): what the
-// newest submission to an adaptive queue declares.
+// expectedTime is how long jobs of a type should take, as the owner of their queue says.
+type expectedTime struct {
+	typ rota.JobType
+	ms  int64
+}
+
+func compareExpected(x expectedTime, typ rota.JobType) int { return cmp.Compare(x.typ, typ) }
+
+// expects is what the queue's owner set for a type, 0 for nothing.
+func (r *queueRow) expects(typ rota.JobType) int64 {
+	if at, found := slices.BinarySearchFunc(r.expected, typ, compareExpected); found {
+		return r.expected[at].ms
+	}
+	return 0
+}
+
+// withExpected is the list with one more setting in it: 0 takes a type out.
+func withExpected(list []expectedTime, typ rota.JobType, ms int64) []expectedTime {
+	at, found := slices.BinarySearchFunc(list, typ, compareExpected)
+	list = slices.Clone(list)
+	switch {
+	case found && ms == 0:
+		return slices.Delete(list, at, at+1)
+	case found:
+		list[at].ms = ms
+	case ms != 0:
+		list = slices.Insert(list, at, expectedTime{typ, ms})
+	}
+	return list
+}
+
+// declareType keeps how long jobs of a type should take (SPEC §5.3): what the newest
+// submission declares to an adaptive queue whose policy goes by it.
 func (m *Machine) declareType(spec *keptSpec, q *queueRow) {
-	if q.policy.Ranking != rota.RankAdaptive || spec.ExpectedMs <= 0 {
+	if q.policy.Ranking != rota.RankAdaptive || q.policy.Estimate != rota.EstimateByUser || spec.ExpectedMs <= 0 {
 		return
 	}
 	if r := m.types.get(spec.Type); r != nil && r.expectedMs == spec.ExpectedMs {
@@ -65,34 +98,68 @@ func (m *Machine) editType(typ rota.JobType) *typeRow {
 }
 
 func (r *typeRow) stats() sched.Stats {
-	return sched.Stats{Success: r.success, Fail: r.fail, EMAus: r.emaUs, ExpectedMs: r.expectedMs, Sampled: r.sampled}
+	return sched.Stats{Success: r.success, Fail: r.fail, EMAus: r.emaUs, Sampled: r.sampled}
 }
 
 func (r *typeRow) set(s sched.Stats) {
 	r.success, r.fail, r.emaUs, r.sampled = s.Success, s.Fail, s.EMAus, s.Sampled
 }
 
-// stats is what rounds know of a type.
-func (m *Machine) stats(typ rota.JobType) sched.Stats {
+// stats is what a queue's rounds know of a type: the cluster's statistics, and the
+// expected time that the queue's policy goes by.
+func (m *Machine) stats(q *queueRow, typ rota.JobType) (s sched.Stats) {
+	declared := int64(0)
 	if r := m.types.get(typ); r != nil {
-		return r.stats()
+		s, declared = r.stats(), r.expectedMs
 	}
-	return sched.Stats{}
+	if s.ExpectedMs = q.expects(typ); q.policy.Estimate == rota.EstimateByUser && declared > 0 {
+		s.ExpectedMs = declared
+	}
+	return s
+}
+
+// statsOf is stats for a queue's rounds, nil where they do not ask.
+func (m *Machine) statsOf(q *queueRow) func(rota.JobType) sched.Stats {
+	if q.policy.Ranking != rota.RankAdaptive {
+		return nil
+	}
+	return func(typ rota.JobType) sched.Stats { return m.stats(q, typ) }
 }
 
 // typesShown bounds the types that a queue's view lists.
 const typesShown = 1_000
 
-// typeWords lists the types with statistics by name, the first thousand of them. The
-// statistics are the cluster's, not a queue's; their weights are the caller's to
-// compute (sched.AdaptiveWeight): there is no float in this package.
-func (m *Machine) typeWords() []rota.TypeStats {
-	list := make([]rota.TypeStats, 0, min(m.types.len(), typesShown))
-	m.types.scan(func(_ rota.JobType, r *typeRow) bool {
-		list = append(list, rota.TypeStats{Type: r.typ, Success: r.success, Fail: r.fail, EMAus: r.emaUs,
-			ExpectedMs: r.expectedMs})
+// typeWords lists the types with statistics or an expected time by name, the first
+// thousand of them. The statistics are the cluster's, not the queue's; their weights are
+// the caller's to compute (sched.Scoring): there is no float in this package.
+func (m *Machine) typeWords(q *queueRow) []rota.TypeStats {
+	list := make([]rota.TypeStats, 0, min(m.types.len()+len(q.expected), typesShown))
+	expected := q.expected
+	add := func(typ rota.JobType) bool {
+		s := m.stats(q, typ)
+		list = append(list, rota.TypeStats{Type: typ, Success: s.Success, Fail: s.Fail, EMAus: s.EMAus, ExpectedMs: s.ExpectedMs})
 		return len(list) < typesShown
+	}
+	before := func(typ rota.JobType, all bool) bool {
+		for len(expected) > 0 && (all || expected[0].typ < typ) {
+			if !add(expected[0].typ) {
+				return false
+			}
+			expected = expected[1:]
+		}
+		if len(expected) > 0 && expected[0].typ == typ {
+			expected = expected[1:]
+		}
+		return true
+	}
+	full := false
+	m.types.scan(func(typ rota.JobType, r *typeRow) bool {
+		full = !before(typ, false) || !add(typ)
+		return !full
 	})
+	if !full {
+		before("", true)
+	}
 	return list
 }
 

@@ -45,7 +45,7 @@ func (m *Machine) QueueInFull(name rota.QueueName) (rota.Queue, bool) {
 		return true
 	})
 	if q.Policy.Ranking == rota.RankAdaptive {
-		q.Types = m.typeWords()
+		q.Types = m.typeWords(m.queues.get(name))
 	}
 	return q, true
 }

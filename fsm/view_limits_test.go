@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/rotasched/rota"
@@ -17,7 +18,7 @@ func TestQueueWords_tellTiersAndUsage(t *testing.T) {
 		b.submit(fmt.Sprintf("j%02d", i), func(s *rota.JobSpec) { s.Priority = int32(i) })
 	}
 	q, ok := b.Queue("default")
-	if want := [5]int64{1, 3, 3, 2, 2}; !ok || q.Tiers != want || q.UsagePermille != 275 || q.LeaseUsagePermille != 0 {
+	if want := []int64{1, 3, 3, 2, 2}; !ok || !slices.Equal(q.Tiers, want) || q.UsagePermille != 275 || q.LeaseUsagePermille != 0 {
 		t.Fatalf("tiers %v, %d permille full, workers %d", q.Tiers, q.UsagePermille, q.LeaseUsagePermille)
 	}
 	b.ok(registerOp("w1", 8, "s", false))
@@ -27,7 +28,7 @@ func TestQueueWords_tellTiersAndUsage(t *testing.T) {
 		t.Fatalf("%+v", q)
 	}
 	frozen := b.twin
-	if twin, _ := frozen.Queue("default"); twin.Tiers != q.Tiers {
+	if twin, _ := frozen.Queue("default"); !slices.Equal(twin.Tiers, q.Tiers) {
 		t.Fatalf("the twin counts %v, %v is wanted", twin.Tiers, q.Tiers)
 	}
 	if w, _ := b.Worker("w1"); w.Load != "Busy" || w.Health != 1000 {

@@ -1,6 +1,10 @@
 package sched
 
-import "math"
+import (
+	"math"
+
+	"github.com/rotasched/rota"
+)
 
 // Stats is what is known of a job type for the adaptive ranking (SPEC §5.3).
 type Stats struct {
@@ -15,22 +19,34 @@ type Stats struct {
 	Sampled bool
 }
 
-// The constants of SPEC §5.3.
 const (
-	yieldEpsilon   = 2.0
-	confidentAt    = 50.0
-	weightMin      = 0.1
-	weightMax      = 1.5
-	agingMax       = 3.0
-	agingSeconds   = 600.0
 	sizeMiBMin     = 0.1
 	bytesPerMiB    = 1048576.0
 	emaShift       = 3
 	milliPerSecond = 1000.0
+	milli          = 1000.0
 )
 
-// tierBase is the base of a tier as submitted (SPEC §5.3).
-var tierBase = [5]float64{100, 10, 2, 1, 0.5}
+// Scoring is what a queue's policy says of the adaptive score (SPEC §5.3), as doubles.
+type Scoring struct {
+	epsilon, confidentAt   float64
+	weightMin, weightMax   float64
+	agingMax, agingSeconds float64
+	tiers                  int
+	base                   [rota.MaxTiers]float64
+	quota                  [rota.MaxTiers]int
+}
+
+// ScoringOf converts the policy's integers once.
+func ScoringOf(p *rota.QueuePolicy) *Scoring {
+	k := &Scoring{epsilon: float64(p.EpsilonMilli) / milli, confidentAt: float64(p.NMin),
+		weightMin: float64(p.WMinMilli) / milli, weightMax: float64(p.WMaxMilli) / milli,
+		agingMax: float64(p.MaxAgingMilli) / milli, agingSeconds: float64(p.TAgingMs) / milliPerSecond, tiers: int(p.Tiers)}
+	for i := range k.tiers {
+		k.base[i], k.quota[i] = float64(p.TierBasesMilli[i])/milli, int(p.TierQuotas[i])
+	}
+	return k
+}
 
 // Observe counts one outcome. A negative duration is an outcome without a
 // sample, such as an expired lease. A window below 1 never halves. Integers
@@ -55,32 +71,32 @@ func (s Stats) Observe(us int64, ok bool, window int64) Stats {
 	return s
 }
 
-// AdaptiveWeight is W of SPEC §5.3, its operations in the order given there,
-// each rounded on its own.
-func AdaptiveWeight(s Stats) float64 {
+// Weight is W of SPEC §5.3, its operations in the order given there, each rounded on its
+// own.
+func (k *Scoring) Weight(s Stats) float64 {
 	success, fail := float64(s.Success), float64(s.Fail)
-	yield := (success + yieldEpsilon) / (success + fail + 2*yieldEpsilon)
+	yield := (success + k.epsilon) / (success + fail + float64(2*k.epsilon))
 	ratio := 1.0
 	if s.ExpectedMs > 0 {
 		ema := float64(s.EMAus) / 1000
 		ratio = float64(s.ExpectedMs) / math.Max(1, ema)
 	}
 	raw := float64(ratio * yield)
-	confidence := math.Min(1, (success+fail)/confidentAt)
+	confidence := math.Min(1, (success+fail)/k.confidentAt)
 	blended := float64(confidence*raw) + float64((1-confidence)*1.0)
-	return math.Max(weightMin, math.Min(weightMax, blended))
+	return math.Max(k.weightMin, math.Min(k.weightMax, blended))
 }
 
-// AdaptiveScore is the score of SPEC §5.3 of a job submitted at a tier that has
-// waited so long. The greater comes first.
-func AdaptiveScore(s Stats, tier int, waitMs, sizeBytes int64) float64 {
-	return adaptiveScore(AdaptiveWeight(s), tier, waitMs, sizeBytes)
+// Score is the score of SPEC §5.3 of a job of a priority that has waited so long. The
+// greater comes first.
+func (k *Scoring) Score(s Stats, priority int32, waitMs, sizeBytes int64) float64 {
+	return k.score(k.Weight(s), priority, waitMs, sizeBytes)
 }
 
-func adaptiveScore(weight float64, tier int, waitMs, sizeBytes int64) float64 {
+func (k *Scoring) score(weight float64, priority int32, waitMs, sizeBytes int64) float64 {
 	size := float64(sizeBytes) / bytesPerMiB
 	wait := float64(waitMs) / milliPerSecond
-	base := tierBase[min(max(tier, 0), len(tierBase)-1)]
-	aged := float64(base * math.Min(agingMax, 1+wait/agingSeconds))
+	base := k.base[TierOf(priority, k.tiers)]
+	aged := float64(base * math.Min(k.agingMax, 1+wait/k.agingSeconds))
 	return float64(aged * (weight / math.Sqrt(math.Max(sizeMiBMin, size))))
 }

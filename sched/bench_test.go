@@ -35,7 +35,7 @@ func (c scene) build(b testing.TB) (*Supply, *Pending, []*Item, *rota.QueuePolic
 	}
 	pending := NewPending(c.fair)
 	if c.tiered {
-		pending = NewTiered()
+		pending = NewTiered(5)
 	}
 	classes := make([]ClassID, c.classes)
 	specs := make([]Requirements, c.classes)
@@ -62,7 +62,7 @@ func (c scene) build(b testing.TB) (*Supply, *Pending, []*Item, *rota.QueuePolic
 			it.Priority = int32(r.IntN(11))
 		}
 		if c.tiered {
-			it.TierPlace = &TierPlace{int32(TierOf(it.Priority)), it.Enqueued, uint64(i), int64(i%7) << 20}
+			it.TierPlace = &TierPlace{int32(TierOf(it.Priority, 5)), it.Enqueued, uint64(i), int64(i%7) << 20}
 			it.Type = someTypes[i%len(someTypes)]
 		}
 		it.Key = RankKey(&p, it.Priority, 0, 0, rota.TierFree, it.Enqueued)

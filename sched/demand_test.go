@@ -94,7 +94,7 @@ func TestTiers(t *testing.T) {
 	class := s.Intern(RequirementsOf(&rota.JobSpec{Queue: "q"}))
 	nobodys := s.Intern(RequirementsOf(&rota.JobSpec{Queue: "q", Requires: []string{"gpu"}}))
 	tiered := func(each int) *Pending {
-		p := NewTiered()
+		p := NewTiered(5)
 		for i := range 5 * each {
 			tier := i % 5
 			p.Add(&Item{ID: rota.JobID(fmt.Sprintf("%d-%04d", tier, i)), Class: class,
@@ -129,7 +129,7 @@ func TestTiers(t *testing.T) {
 	}
 	t.Run("keep the base of the tier submitted at", func(t *testing.T) {
 		t.Parallel()
-		p := NewTiered()
+		p := NewTiered(5)
 		p.Add(&Item{ID: "risen", Class: class, TierPlace: &TierPlace{Tier: 1}, JobSpec: &rota.JobSpec{Priority: 10}})
 		p.Add(&Item{ID: "high", Class: class, TierPlace: &TierPlace{Tier: 1, TierSeq: 1}, JobSpec: &rota.JobSpec{Priority: 1}})
 		pairs := NewDraft(s, nil).Round(p, RoundInput{Policy: &policy, Limit: 2, Queue: "q"})

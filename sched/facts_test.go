@@ -123,8 +123,35 @@ func (n *naive) oldestOfAll(wanted func(*Item) bool) (best *Item) {
 	return best
 }
 
-func naiveScore(it *Item, now rota.Clock) float64 {
-	return AdaptiveScore(someStats(it.Type), TierOf(it.Priority), int64(now-it.Enqueued), it.Size)
+func naiveScore(p *rota.QueuePolicy, it *Item, now rota.Clock) float64 {
+	s := someStats(it.Type)
+	e, ok, bad := float64(p.EpsilonMilli)/1000, float64(s.Success), float64(s.Fail)
+	raw := (ok + e) / (ok + bad + 2*e)
+	if s.ExpectedMs > 0 {
+		raw = float64(s.ExpectedMs) / math.Max(1, float64(s.EMAus)/1000) * raw
+	}
+	c := math.Min(1, (ok+bad)/float64(p.NMin))
+	blended := float64(c*raw) + float64((1-c)*1)
+	w := math.Max(float64(p.WMinMilli)/1000, math.Min(float64(p.WMaxMilli)/1000, blended))
+	aging := math.Min(float64(p.MaxAgingMilli)/1000, 1+float64(now-it.Enqueued)/1000/(float64(p.TAgingMs)/1000))
+	base := float64(p.TierBasesMilli[naiveTier(it.Priority, p.Tiers)]) / 1000
+	return float64(base*aging) * (w / math.Sqrt(math.Max(0.1, float64(it.Size)/(1<<20))))
+}
+
+// naiveTier deals the priorities from 1 on to the tiers below the critical one, in turn,
+// and counts how many each has.
+func naiveTier(priority int32, tiers int64) int64 {
+	has := make([]int64, tiers)
+	has[0] = 1
+	for i := range int64(rota.MaxPriority) {
+		has[1+i%(tiers-1)]++
+	}
+	tier, left := int64(0), int64(priority)
+	for left >= has[tier] {
+		left -= has[tier]
+		tier++
+	}
+	return tier
 }
 
 // sampler takes sample after sample of an adaptive queue's jobs by SPEC §5.3: of
@@ -133,18 +160,18 @@ func (n *naive) sampler(class func(*Item) *Requirements) func() bool {
 	rest := n.items
 	n.items = nil
 	return func() bool {
-		var tiers [5][]*Item
+		var tiers [rota.MaxTiers][]*Item
 		for _, it := range rest {
 			if n.drawable(it, class) {
 				tiers[it.Tier] = append(tiers[it.Tier], it)
 			}
 		}
-		var depths [5]int
+		var depths [rota.MaxTiers]int
 		for i := range tiers {
 			slices.SortFunc(tiers[i], byTier)
 			depths[i] = len(tiers[i])
 		}
-		for i, taken := range SampleTaken(int(n.policy.BatchSize), depths) {
+		for i, taken := range ScoringOf(n.policy).Taken(int(n.policy.BatchSize), depths) {
 			n.items = append(n.items, tiers[i][:taken]...)
 		}
 		rest = slices.DeleteFunc(rest, func(it *Item) bool { return slices.Contains(n.items, it) })
@@ -162,7 +189,7 @@ func byTier(a, b *Item) int {
 
 func (w *world) newPending() *Pending {
 	if w.tiered {
-		return NewTiered()
+		return NewTiered(int(w.policy.Tiers))
 	}
 	return NewPending(w.fair)
 }
@@ -195,7 +222,7 @@ func (w *world) ranked() []*Item {
 
 // promote lets the first of a tier rise to the back of the next one.
 func (w *world) promote(t *dice) {
-	front := w.pending.TierFront(t.between(2, 4))
+	front := w.pending.TierFront(t.between(2, 7))
 	if front == nil {
 		return
 	}
@@ -210,8 +237,11 @@ func (w *world) promote(t *dice) {
 
 // checkPlaces holds what is told of places, tiers and lanes against the list.
 func (w *world) checkPlaces(t *dice) {
-	var depths [5]int
-	var fronts [5]*Item
+	var depths []int64
+	var fronts []*Item
+	if w.tiered {
+		depths, fronts = make([]int64, w.policy.Tiers), make([]*Item, w.policy.Tiers)
+	}
 	var critical []*Item
 	lanes, parked := map[laneKey]bool{}, 0
 	for i, it := range w.ranked() {
@@ -241,7 +271,7 @@ func (w *world) checkPlaces(t *dice) {
 			}
 		}
 	}
-	if w.pending.Tiers() != depths || w.pending.Lanes() != len(lanes) || w.pending.ParkedLanes() != parked {
+	if !slices.Equal(w.pending.Tiers(), depths) || w.pending.Lanes() != len(lanes) || w.pending.ParkedLanes() != parked {
 		t.Fatalf("tiers %v, %d lanes, %d parked; want %v, %d, %d", w.pending.Tiers(), w.pending.Lanes(),
 			w.pending.ParkedLanes(), depths, len(lanes), parked)
 	}

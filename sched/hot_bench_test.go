@@ -34,6 +34,8 @@ func hots(b testing.TB) []hot {
 	market.WFee, market.WAge, market.WSize, market.WTier = 400_000, 300_000, 200_000, 100_000
 	const job, worker = rota.JobID("job-0123456789abcdef"), rota.WorkerID("worker-0500")
 	class, now := items[0].Class, rota.Clock(1_700_000_001_000)
+	standard := rota.StandardPolicy()
+	scoring := ScoringOf(&standard)
 	stats := Stats{Success: 70, Fail: 3, EMAus: 250_000, Sampled: true, ExpectedMs: 200}
 	it := items[500]
 	return []hot{
@@ -45,7 +47,7 @@ func hots(b testing.TB) []hot {
 		{name: "RankKey aging", f: func() { sinkInt = RankKey(p, 5, 10, 1<<20, rota.TierPro, now) }},
 		{name: "RankKey market", f: func() { sinkInt = RankKey(&market, 5, 10, 1<<20, rota.TierPro, now) }},
 		{name: "ScoreAt market", f: func() { sinkInt = ScoreAt(&market, 1_000, now) }},
-		{name: "AdaptiveScore", f: func() { sinkFloat = AdaptiveScore(stats, 2, 5_000, 1<<20) }},
+		{name: "AdaptiveScore", f: func() { sinkFloat = scoring.Score(stats, 5, 5_000, 1<<20) }},
 		{name: "Observe", f: func() { sinkStats = stats.Observe(1_000, true, 1_000) }},
 		{name: "CompareTurn", f: func() { sinkInt = int64(CompareTurn(7, 3, "a", 5, 2, "b")) }},
 		{name: "Take and Give", f: func() { ordered.Take(worker, Load{1_000, 1, 0}); ordered.Give(worker, Load{1_000, 1, 0}) }},

@@ -12,8 +12,9 @@ import (
 // tierSource gives a round over tiers its candidates (SPEC §5.3): a stratified
 // sample, scored and sorted, and another one once that is used up.
 type tierSource struct {
-	tiers [tierCount]*pendingSource
-	in    RoundInput
+	tiers   []*pendingSource
+	scoring *Scoring
+	in      RoundInput
 	// weights are those of the types met.
 	weights map[rota.JobType]float64
 	list    []scored
@@ -27,9 +28,9 @@ type scored struct {
 }
 
 func newTierSource(p *Pending, r *rooms, in RoundInput, d *Draft) *tierSource {
-	s := &tierSource{in: in, weights: map[rota.JobType]float64{}}
-	for i := range s.tiers {
-		s.tiers[i] = newPendingSource(p, r, in, d, &p.tiers[i].group)
+	s := &tierSource{in: in, scoring: ScoringOf(in.Policy), weights: map[rota.JobType]float64{}}
+	for i := range p.tiers {
+		s.tiers = append(s.tiers, newPendingSource(p, r, in, d, &p.tiers[i].group))
 	}
 	s.more(r)
 	return s
@@ -41,7 +42,8 @@ func newTierSource(p *Pending, r *rooms, in RoundInput, d *Draft) *tierSource {
 func (s *tierSource) more(r *rooms) bool {
 	s.list, s.at = s.list[:0], 0
 	left := 0
-	for i, quota := range SampleQuotas(int(s.in.Policy.BatchSize)) {
+	quotas := s.scoring.Quotas(int(s.in.Policy.BatchSize))
+	for i, quota := range quotas[:len(s.tiers)] {
 		left += quota - s.pull(i, quota, r)
 	}
 	for i := range s.tiers {
@@ -73,10 +75,10 @@ func (s *tierSource) pull(tier, n int, r *rooms) (pulled int) {
 func (s *tierSource) score(it *Item) float64 {
 	weight, known := s.weights[it.Type]
 	if !known {
-		weight = AdaptiveWeight(statsOf(s.in.Stats, it.Type))
+		weight = s.scoring.Weight(statsOf(s.in.Stats, it.Type))
 		s.weights[it.Type] = weight
 	}
-	return adaptiveScore(weight, TierOf(it.Priority), int64(s.in.Now-it.Enqueued), it.Size)
+	return s.scoring.score(weight, it.Priority, int64(s.in.Now-it.Enqueued), it.Size)
 }
 
 func (s *tierSource) peek(r *rooms) (candidate, bool) {
@@ -108,7 +110,7 @@ func scoreOf(lot Lot, it *Item, now rota.Clock) int64 {
 		return ScoreAt(lot.Policy, it.Key, now)
 	}
 	stats := statsOf(lot.Stats, it.Type)
-	return int64(math.Float64bits(AdaptiveScore(stats, TierOf(it.Priority), int64(now-it.Enqueued), it.Size)))
+	return int64(math.Float64bits(ScoringOf(lot.Policy).Score(stats, it.Priority, int64(now-it.Enqueued), it.Size)))
 }
 
 func statsOf(stats func(rota.JobType) Stats, typ rota.JobType) Stats {

@@ -101,7 +101,7 @@ func (p *Pending) Before(it *Item) (n int64) {
 	e := p.entryOf(it)
 	switch {
 	case p.tiered:
-		at := tierAt(it)
+		at := p.tierAt(it)
 		for i := range at {
 			n += int64(p.tiers[i].fifo.len())
 		}

@@ -100,7 +100,7 @@ func vectorRound(t *testing.T, s *Supply, v *roundVector, in RoundInput) []Pair 
 	t.Helper()
 	pending := NewPending(false)
 	if in.Policy.Ranking == rota.RankAdaptive {
-		pending = NewTiered()
+		pending = NewTiered(5)
 	}
 	for i, j := range v.Jobs {
 		class := s.Intern(RequirementsOf(&rota.JobSpec{
@@ -112,7 +112,7 @@ func vectorRound(t *testing.T, s *Supply, v *roundVector, in RoundInput) []Pair 
 			JobSpec: &rota.JobSpec{Tenant: "t", CPUMilli: j.Cost.CPU, MemoryBytes: j.Cost.Mem, Priority: j.Priority,
 				Type: j.Type},
 			Key:       RankKey(in.Policy, j.Priority, j.Fee, j.Size, tierOf(t, j.Tier), j.Enqueued),
-			TierPlace: &TierPlace{Tier: int32(TierOf(j.Priority)), TierSeq: uint64(i), Size: j.Size},
+			TierPlace: &TierPlace{Tier: int32(TierOf(j.Priority, 5)), TierSeq: uint64(i), Size: j.Size},
 		}
 		pending.Add(it)
 	}

@@ -32,7 +32,7 @@ func newQuarter(t *testing.T, fair, tiered bool) *quarter {
 	q.policy.FairShare = fair
 	if q.pending = NewPending(fair); tiered {
 		q.policy.Ranking = rota.RankAdaptive
-		q.pending = NewTiered()
+		q.pending = NewTiered(5)
 	}
 	for i := range quarterSlots / 2 {
 		q.supply.Put(WorkerEntry{Active: true, Spec: &rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)),
@@ -47,7 +47,7 @@ func (q *quarter) add(n int, tenant rota.TenantID, domain string, job rota.JobSp
 	for range n {
 		q.now++
 		it := &Item{ID: rota.JobID(fmt.Sprintf("%s-%06d", tenant, q.now)), Enqueued: q.now, Queued: q.now,
-			Class: class, JobSpec: &job, TierPlace: &TierPlace{Tier: int32(TierOf(job.Priority)), TierAt: q.now}}
+			Class: class, JobSpec: &job, TierPlace: &TierPlace{Tier: int32(TierOf(job.Priority, 5)), TierAt: q.now}}
 		it.Key = RankKey(&q.policy, it.Priority, 0, 0, rota.TierFree, it.Enqueued)
 		q.items[it.ID] = it
 		q.pending.Add(it)

@@ -73,7 +73,7 @@ type Pending struct {
 	// item.
 	sole  *group
 	seats ordered[seat]
-	tiers [tierCount]tier
+	tiers []tier
 	// bands lists the lanes by the priorities in them, in no order; critical orders
 	// the filed ones of priority 0, filed counts those of all bands.
 	bands    [bandCount][]*lane
@@ -93,7 +93,7 @@ type cellKey struct {
 
 // NewPending starts empty. With fair share each tenant is a group of its own.
 func NewPending(fairShare bool) *Pending {
-	p := &Pending{
+	return &Pending{
 		fairShare: fairShare,
 		lanes:     map[laneKey]*lane{},
 		tenants:   map[rota.TenantID]*tenantRow{},
@@ -102,10 +102,6 @@ func NewPending(fairShare bool) *Pending {
 		demandOf:  map[ClassID]*demand{},
 		sole:      &group{weight: 1},
 	}
-	for i := range p.tiers {
-		p.tiers[i].group.weight = 1
-	}
-	return p
 }
 
 // Add files a job. One with the same rank and id in the same lane is replaced.

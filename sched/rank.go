@@ -66,21 +66,20 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// TierOf is the stratum of a priority: 0 critical, 1 high, 2 normal, 3 low, 4
-// background (SPEC §5.0).
-func TierOf(priority int32) int {
-	switch {
-	case priority <= 0:
+// TierOf is the tier of a priority among so many tiers, 2 to rota.MaxTiers: priority 0 is
+// critical, tier 0, and the others are spread evenly over the rest, where the higher tiers
+// have one more. Of five: 1 to 3 high, 4 to 6 normal, 7 and 8 low, 9 and 10 background
+// (SPEC §5.0).
+func TierOf(priority int32, tiers int) int {
+	if priority <= 0 {
 		return 0
-	case priority <= 3:
-		return 1
-	case priority <= 6:
-		return 2
-	case priority <= 8:
-		return 3
-	default:
-		return 4
 	}
+	at, rest := int(min(priority, rota.MaxPriority))-1, tiers-1
+	each, more := rota.MaxPriority/rest, rota.MaxPriority%rest
+	if wide := more * (each + 1); at >= wide {
+		return 1 + more + (at-wide)/each
+	}
+	return 1 + at/(each+1)
 }
 
 // CompareTurn orders queues for an entry of rounds: (assignments ÷ weight, name),

@@ -100,7 +100,7 @@ func (r *ring) sample(n int, may func(*Item) bool) (out []*Item) {
 func TestRing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		r, p := newRing(rapid.IntRange(1, 9).Draw(t, "ghosts")), NewTiered()
+		r, p := newRing(rapid.IntRange(1, 9).Draw(t, "ghosts")), NewTiered(5)
 		var live []*Item
 		leave := func(it *Item) {
 			p.Remove(it)
@@ -155,7 +155,7 @@ func ringFIFO() tierFIFO {
 
 // indexFIFO is the whole adaptive queue: lanes, ages and all.
 func indexFIFO() tierFIFO {
-	p := NewTiered()
+	p := NewTiered(5)
 	s := NewSupply()
 	s.Put(WorkerEntry{Active: true, Spec: &rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 256}})
 	s.Intern(RequirementsOf(&rota.JobSpec{Queue: "q"}))
@@ -170,7 +170,7 @@ func indexFIFO() tierFIFO {
 // orderFIFO is the ordered index of a tier alone.
 func orderFIFO() tierFIFO {
 	var o ordered[entry]
-	of := NewTiered().entryOf
+	of := NewTiered(5).entryOf
 	return tierFIFO{func(it *Item) { o.insert(of(it), entryLess) }, func(it *Item) { o.remove(of(it), entryLess) },
 		func() {
 			e, _ := o.min()

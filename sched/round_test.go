@@ -22,7 +22,7 @@ func (w *world) naive(in RoundInput) *naive {
 	n.keyOf = func(it *Item) int64 { return it.Key }
 	n.score = func(it *Item) int64 { return ScoreAt(in.Policy, it.Key, in.Now) }
 	if w.tiered {
-		n.score = func(it *Item) int64 { return int64(math.Float64bits(naiveScore(it, in.Now))) }
+		n.score = func(it *Item) int64 { return int64(math.Float64bits(naiveScore(in.Policy, it, in.Now))) }
 		n.keyOf = n.score
 		n.more = func() bool { return false }
 	}

@@ -1,25 +1,24 @@
 package sched
 
-// tierQuota is the share of each tier in a stratified sample (SPEC §5.3).
-var tierQuota = [5]int{20, 15, 10, 5, 1}
+import "github.com/rotasched/rota"
 
-// SampleQuotas scales the tiers' quotas to a sample of n by largest remainder,
-// equal remainders in favour of the higher tier (SPEC §5.3).
-func SampleQuotas(n int) [5]int {
+// Quotas scales the tiers' quotas to a sample of n by largest remainder, equal remainders
+// in favour of the higher tier (SPEC §5.3).
+func (k *Scoring) Quotas(n int) (quotas [rota.MaxTiers]int) {
 	total := 0
-	for _, q := range tierQuota {
+	for _, q := range k.quota[:k.tiers] {
 		total += q
 	}
-	var quotas, rest [5]int
+	var rest [rota.MaxTiers]int
 	left := max(n, 0)
 	n = left
-	for i, q := range tierQuota {
+	for i, q := range k.quota[:k.tiers] {
 		quotas[i], rest[i] = n*q/total, n*q%total
 		left -= quotas[i]
 	}
 	for ; left > 0; left-- {
 		best := 0
-		for i := range rest {
+		for i := range k.tiers {
 			if rest[i] > rest[best] {
 				best = i
 			}
@@ -30,10 +29,10 @@ func SampleQuotas(n int) [5]int {
 	return quotas
 }
 
-// SampleTaken is how many of each tier a sample of n takes from tiers so deep:
-// the quotas first, what a tier cannot fill from the top down (SPEC §5.3).
-func SampleTaken(n int, depths [5]int) [5]int {
-	taken := SampleQuotas(n)
+// Taken is how many of each tier a sample of n takes from tiers so deep: the quotas first,
+// what a tier cannot fill from the top down (SPEC §5.3).
+func (k *Scoring) Taken(n int, depths [rota.MaxTiers]int) [rota.MaxTiers]int {
+	taken := k.Quotas(n)
 	left := 0
 	for i := range taken {
 		short := max(0, taken[i]-depths[i])

@@ -2,9 +2,6 @@ package sched
 
 import "github.com/rotasched/rota"
 
-// tierCount is how many tiers there are (SPEC §5.0).
-const tierCount = 5
-
 // tier is one tier of an adaptive queue: the group that rounds draw from, and all
 // its jobs, blocked ones too, in the order of entering it.
 type tier struct {
@@ -12,21 +9,23 @@ type tier struct {
 	fifo  ordered[entry]
 }
 
-// NewTiered starts an adaptive queue empty: its jobs stand in tiers, each in the
+// NewTiered starts an adaptive queue of so many tiers empty: its jobs stand in tiers, each in the
 // order of (TierAt, TierSeq) (SPEC §10.2). A job that changes its tier is removed
 // and added anew, as another Item. Fair share does not apply: a sample has no
 // order of tenants.
-func NewTiered() *Pending {
+func NewTiered(tiers int) *Pending {
 	p := NewPending(false)
-	p.tiered = true
+	p.tiered, p.tiers = true, make([]tier, tiers)
+	for i := range p.tiers {
+		p.tiers[i].group.weight = 1
+	}
 	return p
 }
 
-// Tiers counts the jobs of each tier, blocked ones too; zeros but in an adaptive
-// queue.
-func (p *Pending) Tiers() (depths [5]int) {
+// Tiers counts the jobs of each tier, blocked ones too; nil but in an adaptive queue.
+func (p *Pending) Tiers() (depths []int64) {
 	for i := range p.tiers {
-		depths[i] = p.tiers[i].fifo.len()
+		depths = append(depths, int64(p.tiers[i].fifo.len()))
 	}
 	return depths
 }
@@ -34,7 +33,7 @@ func (p *Pending) Tiers() (depths [5]int) {
 // TierFront is the job that entered a tier first, blocked or not; nil if there is
 // none.
 func (p *Pending) TierFront(tier int) *Item {
-	if tier < 0 || tier >= tierCount {
+	if tier < 0 || tier >= len(p.tiers) {
 		return nil
 	}
 	e, _ := p.tiers[tier].fifo.min()
@@ -42,13 +41,13 @@ func (p *Pending) TierFront(tier int) *Item {
 }
 
 // tierAt is where a job stands.
-func tierAt(it *Item) uint8 { return uint8(min(max(it.Tier, 0), tierCount-1)) }
+func (p *Pending) tierAt(it *Item) uint8 { return uint8(min(max(int(it.Tier), 0), len(p.tiers)-1)) }
 
 // keyOf names a job's lane.
 func (p *Pending) keyOf(it *Item) laneKey {
 	k := laneKey{tenant: it.Tenant, domain: it.Domain, class: it.Class, band: bandOf(it.Priority)}
 	if p.tiered {
-		k.tier = tierAt(it)
+		k.tier = p.tierAt(it)
 	}
 	return k
 }

@@ -175,6 +175,8 @@ func testAdaptive(t *testing.T, text []byte) {
 		SizeBytes     int64 `json:"size_bytes"`
 		Weight, Score string
 	}
+	policy := rota.StandardPolicy()
+	k := ScoringOf(&policy)
 	for i, v := range vectors[vector](t, text) {
 		s := Stats{Success: v.Success, Fail: v.Fail, EMAus: v.EMAus, ExpectedMs: v.ExpectedMs, Sampled: true}
 		weight, err1 := strconv.ParseFloat(v.Weight, 64)
@@ -182,13 +184,13 @@ func testAdaptive(t *testing.T, text []byte) {
 		if err1 != nil || err2 != nil {
 			t.Fatal(err1, err2)
 		}
-		if TierOf(v.Priority) != v.Tier {
-			t.Errorf("%d: priority %d is of tier %d, want %d", i, v.Priority, TierOf(v.Priority), v.Tier)
+		if TierOf(v.Priority, 5) != v.Tier {
+			t.Errorf("%d: priority %d is of tier %d, want %d", i, v.Priority, TierOf(v.Priority, 5), v.Tier)
 		}
-		if w := AdaptiveWeight(s); w != weight {
+		if w := k.Weight(s); w != weight {
 			t.Errorf("%d: weight %x, want %x", i, w, weight)
 		}
-		if x := AdaptiveScore(s, v.Tier, v.WaitMs, v.SizeBytes); x != score {
+		if x := k.Score(s, v.Priority, v.WaitMs, v.SizeBytes); x != score {
 			t.Errorf("%d: score %x, want %x", i, x, score)
 		}
 	}
@@ -237,15 +239,17 @@ func testSample(t *testing.T, text []byte) {
 		Tiers         [5][]string
 		Quotas, Taken [5]int
 	}
+	policy := rota.StandardPolicy()
+	k := ScoringOf(&policy)
 	for i, v := range vectors[vector](t, text) {
-		var depths [5]int
+		var depths [rota.MaxTiers]int
 		for tier := range v.Tiers {
 			depths[tier] = len(v.Tiers[tier])
 		}
-		if q := SampleQuotas(v.N); q != v.Quotas {
+		if q := k.Quotas(v.N); [5]int(q[:5]) != v.Quotas {
 			t.Errorf("%d: quotas %v, want %v", i, q, v.Quotas)
 		}
-		if taken := SampleTaken(v.N, depths); taken != v.Taken {
+		if taken := k.Taken(v.N, depths); [5]int(taken[:5]) != v.Taken {
 			t.Errorf("%d: taken %v, want %v", i, taken, v.Taken)
 		}
 	}

@@ -91,6 +91,7 @@ func newWorld(t *dice) *world {
 	if w.tiered = t.between(0, 2) == 0; w.tiered {
 		w.fair = false
 	}
+	w.scoring(t)
 	w.pending = w.newPending()
 	w.policy.BatchSize = pick(t, []int64{256, 256, 2, 7, 30})
 	w.owned = t.between(0, 1) == 0
@@ -120,6 +121,26 @@ func newWorld(t *dice) *world {
 		w.park(t)
 	}
 	return w
+}
+
+// scoring draws the keys of the adaptive score: mostly as they are.
+func (w *world) scoring(t *dice) {
+	if t.between(0, 1) == 0 {
+		return
+	}
+	for _, s := range []rota.Setting{{Key: "tiers", Value: fmt.Sprint(t.between(2, rota.MaxTiers))},
+		{Key: "epsilon", Value: pick(t, []string{"0.001", "2", "7.5"})}, {Key: "n_min", Value: pick(t, []string{"1", "3", "50"})},
+		{Key: "w_min", Value: pick(t, []string{"0.1", "0.9"})}, {Key: "w_max", Value: pick(t, []string{"1", "1.5", "100"})},
+		{Key: "max_aging", Value: pick(t, []string{"1", "1.001", "3"})}, {Key: "t_aging", Value: pick(t, []string{"1s", "600s"})},
+		{Key: "base_1", Value: pick(t, []string{"0.3", "10", "1000"})}, {Key: "quota_0", Value: pick(t, []string{"0", "20"})},
+		{Key: "quota_1", Value: pick(t, []string{"1", "15", "100"})}} {
+		if err := w.policy.Set(s); err != nil {
+			t.Fatalf("%v", err)
+		}
+	}
+	if err := w.policy.Check(); err != nil {
+		t.Fatalf("%v", err)
+	}
 }
 
 func (w *world) putWorker(t *dice) {
@@ -201,7 +222,7 @@ func (w *world) add(t *dice) {
 	size := pick(t, someSizes)
 	it.Data = w.someOutputs(t)
 	if w.tiered {
-		it.TierPlace = &TierPlace{int32(TierOf(it.Priority)), rota.Clock(t.between(0, 2)), uint64(w.next), size}
+		it.TierPlace = &TierPlace{int32(TierOf(it.Priority, int(w.policy.Tiers))), rota.Clock(t.between(0, 2)), uint64(w.next), size}
 	} else if w.policy.Ranking == rota.RankFIFO {
 		it.Number = uint64(t.between(0, 3) * t.between(0, w.next)) // mostly one of its own
 	}

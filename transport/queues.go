@@ -63,7 +63,7 @@ func (s *queuesService) Set(ctx context.Context, req *rotav1.SetQueueRequest) (*
 	}
 	set, scratch := words.SettingsFromWire(req.GetSet()), rota.StandardPolicy()
 	for _, one := range set {
-		if err := scratch.Set(one); err != nil {
+		if err := scratch.Try(one); err != nil {
 			return nil, err
 		}
 	}

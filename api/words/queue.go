@@ -30,7 +30,7 @@ func QueueToWire(q *rota.Queue) *rotav1.Queue {
 		CancelledTotal: q.CancelledTotal, Lanes: q.Lanes, Workers: q.Workers, OldestWaitMs: q.OldestWaitMs,
 		UsagePermille: q.UsagePermille, LeaseUsagePermille: q.LeaseUsagePermille, BacklogUsagePermille: q.BacklogUsagePermille,
 		ParkedLanes:  q.Parked,
-		Backpressure: q.Backpressure, Tiers: q.Tiers[:], Domains: each(q.Domains, domainToWire), Types: each(q.Types, typeStatsToWire),
+		Backpressure: q.Backpressure, Tiers: q.Tiers, Domains: each(q.Domains, domainToWire), Types: each(q.Types, typeStatsToWire),
 	}
 }
 
@@ -46,9 +46,8 @@ func QueueFromWire(w *rotav1.Queue) (rota.Queue, error) {
 		Workers: w.GetWorkers(), OldestWaitMs: w.GetOldestWaitMs(), UsagePermille: w.GetUsagePermille(),
 		LeaseUsagePermille: w.GetLeaseUsagePermille(), BacklogUsagePermille: w.GetBacklogUsagePermille(),
 		Parked:       w.GetParkedLanes(),
-		Backpressure: w.GetBackpressure(), Domains: each(w.GetDomains(), domainFromWire), Types: each(w.GetTypes(), typeStatsFromWire),
+		Backpressure: w.GetBackpressure(), Tiers: w.GetTiers(), Domains: each(w.GetDomains(), domainFromWire), Types: each(w.GetTypes(), typeStatsFromWire),
 	}
-	copy(q.Tiers[:], w.GetTiers())
 	q.Policy.Preset = w.GetPreset()
 	for _, s := range w.GetPolicy() {
 		if err := q.Policy.Set(rota.Setting{Key: s.GetKey(), Value: s.GetValue()}); err != nil {

@@ -122,7 +122,7 @@ func (c *stateCollector) queue(q *rota.Queue, to chan<- prometheus.Metric) {
 	add(c.submitted, prometheus.CounterValue, float64(q.SubmittedTotal))
 	add(c.oldest, prometheus.GaugeValue, float64(q.OldestWaitMs)/1000)
 	for tier, n := range q.Tiers {
-		add(c.tiers, prometheus.GaugeValue, float64(n), tierNames[tier])
+		add(c.tiers, prometheus.GaugeValue, float64(n), tierName(tier, len(q.Tiers)))
 	}
 	add(c.usage, prometheus.GaugeValue, float64(q.UsagePermille)/1000)
 	add(c.leaseUsage, prometheus.GaugeValue, float64(q.LeaseUsagePermille)/1000)
@@ -152,6 +152,9 @@ func fold(queues []rota.Queue) []rota.Queue {
 		rest.CancelledTotal += q.CancelledTotal
 		rest.OldestWaitMs = max(rest.OldestWaitMs, q.OldestWaitMs)
 		for tier, n := range q.Tiers {
+			if tier == len(rest.Tiers) {
+				rest.Tiers = append(rest.Tiers, 0)
+			}
 			rest.Tiers[tier] += n
 		}
 		rest.UsagePermille = max(rest.UsagePermille, q.UsagePermille)

@@ -106,7 +106,7 @@ func (a *app) queueSetCommand() *cobra.Command {
 		})),
 	}
 	cmd.Flags().StringVar(&preset, "preset", "", "start from this `preset`: "+strings.Join(rota.Presets, ", "))
-	cmd.Flags().StringArrayVar(&pairs, "set", nil, "`key=value`; may be repeated")
+	cmd.Flags().StringArrayVar(&pairs, "set", nil, "`key=value`, or expected.TYPE=TIME for the adaptive ranking; may be repeated")
 	return cmd
 }
 
@@ -127,7 +127,7 @@ func parseSettings(preset string, pairs []string) ([]rota.Setting, error) {
 			return nil, usagef("--set %q is refused: key=value is wanted", pair)
 		}
 		s := rota.Setting{Key: key, Value: value}
-		if err := policy.Set(s); err != nil {
+		if err := policy.Try(s); err != nil {
 			return nil, err
 		}
 		set = append(set, s)
@@ -242,12 +242,20 @@ func percent(permille int64) string { return fmt.Sprintf("%d.%d %%", permille/10
 // tierNames name the tiers from 0 (SPEC §1).
 var tierNames = [5]string{"critical", "high", "normal", "low", "background"}
 
+// tierName names a tier of so many: by its number where there are not the usual five.
+func tierName(i, of int) string {
+	if of == len(tierNames) {
+		return tierNames[i]
+	}
+	return fmt.Sprint("tier-", i)
+}
+
 // tiersText shows the tiers by their names, those without jobs left out.
-func tiersText(tiers [5]int64) string {
+func tiersText(tiers []int64) string {
 	var texts []string
-	for i, name := range tierNames {
-		if tiers[i] > 0 {
-			texts = append(texts, fmt.Sprintf("%s %d", name, tiers[i]))
+	for i, n := range tiers {
+		if n > 0 {
+			texts = append(texts, fmt.Sprintf("%s %d", tierName(i, len(tiers)), n))
 		}
 	}
 	return strings.Join(texts, ", ")

@@ -76,7 +76,7 @@ func TestReachable(t *testing.T) {
 type stateFake struct{ ready error }
 
 func (stateFake) Queues(context.Context, rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
-	return []rota.Queue{{Name: "q", Queued: 3, CompletedTotal: 7, Tiers: [5]int64{1, 0, 2}, UsagePermille: 250,
+	return []rota.Queue{{Name: "q", Queued: 3, CompletedTotal: 7, Tiers: []int64{1, 0, 2, 0, 0}, UsagePermille: 250,
 		LeaseUsagePermille: 750, Backpressure: rota.BackpressureThrottle, Parked: 4, OldestWaitMs: 1500}}, rota.ReadAt{Index: 42}, nil
 }
 

@@ -234,8 +234,9 @@ func limitsQueue(t *testing.T, c *nodes) {
 		}
 	}
 	c.worker(t, "--queues", "as-dfps", "--slots", "4")
+	c.rota(t, "queue", "set", "as-dfps", "--set", "expected.typed=50ms").want(t, 0)
 	for i := range 3 {
-		c.rota(t, "job", "submit", "--queue", "as-dfps", "--type", "typed", "--domain", "zone-1", "--expected-ms", "50", "--wait",
+		c.rota(t, "job", "submit", "--queue", "as-dfps", "--type", "typed", "--domain", "zone-1", "--expected-ms", "70", "--wait",
 			"--timeout", "20s", "--id", fmt.Sprint("typed-", i)).want(t, 0)
 	}
 	q := decode[rota.Queue](t, c.rota(t, "queue", "show", "as-dfps", "-o", "json"))

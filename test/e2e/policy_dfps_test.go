@@ -23,7 +23,8 @@ var errWork = errors.New("the work fails")
 func dfps(t *testing.T) (*nodes, *client.Client, rota.QueueName) {
 	t.Helper()
 	c := newCluster(t, 3)
-	q := c.policyQueue(t, "demand", "dfps", "oldest_every=0", "backoff_base=0", "attempt_max=1000", "domain_failure_threshold=1")
+	q := c.policyQueue(t, "demand", "dfps", "oldest_every=0", "backoff_base=0", "attempt_max=1000", "domain_failure_threshold=1",
+		"estimate=user")
 	return c, c.dial(t), q
 }
 

@@ -25,7 +25,7 @@ func TestConformance_Vectors(t *testing.T) {
 	c := newCluster(t, 3)
 	cl := c.dial(t)
 	queues := []rota.QueueName{c.policyQueue(t, "ai", "aicf-ai"), c.policyQueue(t, "quantum", "aicf-quantum"),
-		c.policyQueue(t, "demand", "dfps"), c.policyQueue(t, "shared", "standard")}
+		c.policyQueue(t, "demand", "dfps", "estimate=user"), c.policyQueue(t, "shared", "standard")}
 	for i := range 3 {
 		c.worker(t, "--queues", "ai,quantum,demand,shared", "--id", fmt.Sprint("vectors-w", i), "--slots", "2")
 	}

@@ -4163,7 +4163,7 @@ type Queue struct {
 	UsagePermille      int64      `protobuf:"varint,19,opt,name=usage_permille,json=usagePermille,proto3" json:"usage_permille,omitempty"`
 	LeaseUsagePermille int64      `protobuf:"varint,20,opt,name=lease_usage_permille,json=leaseUsagePermille,proto3" json:"lease_usage_permille,omitempty"`
 	ParkedLanes        int64      `protobuf:"varint,21,opt,name=parked_lanes,json=parkedLanes,proto3" json:"parked_lanes,omitempty"`
-	// QUEUED jobs of tiers 0 to 4.
+	// QUEUED jobs by tier, from 0.
 	Tiers []int64 `protobuf:"varint,22,rep,packed,name=tiers,proto3" json:"tiers,omitempty"`
 	// Filled by Get only.
 	Domains []*Domain    `protobuf:"bytes,23,rep,name=domains,proto3" json:"domains,omitempty"`

@@ -1,0 +1,151 @@
+package rota
+
+import (
+	"strconv"
+	"strings"
+)
+
+// MaxTiers is the most tiers that an adaptive queue can have.
+const MaxTiers = 8
+
+// EstimateBy says whose word counts on how long jobs of a type should take.
+type EstimateBy uint8
+
+// Whose word it is.
+const (
+	// EstimateByType takes what the queue's owner set for the type.
+	EstimateByType EstimateBy = iota
+	// EstimateByUser takes what the newest submission declared (expected_ms), the owner's
+	// where none did.
+	EstimateByUser
+)
+
+var estimateNames = []string{"type", "user"}
+
+// String names it as the policy key does.
+func (e EstimateBy) String() string { return nameOf(estimateNames, int(e)) }
+
+// usualTiers are the bases, in thousandths, and quotas that so many tiers begin with: from
+// 100 for the critical ones to 0.5 at the back, where there are enough of them.
+var usualTiers = [MaxTiers + 1]struct{ bases, quotas [MaxTiers]int64 }{
+	2: {[MaxTiers]int64{100_000, 2_000}, [MaxTiers]int64{20, 10}},
+	3: {[MaxTiers]int64{100_000, 10_000, 1_000}, [MaxTiers]int64{20, 15, 5}},
+	4: {[MaxTiers]int64{100_000, 10_000, 2_000, 500}, [MaxTiers]int64{20, 15, 10, 1}},
+	5: {[MaxTiers]int64{100_000, 10_000, 2_000, 1_000, 500}, [MaxTiers]int64{20, 15, 10, 5, 1}},
+	6: {[MaxTiers]int64{100_000, 10_000, 5_000, 2_000, 1_000, 500}, [MaxTiers]int64{20, 15, 12, 10, 5, 1}},
+	7: {[MaxTiers]int64{100_000, 20_000, 10_000, 5_000, 2_000, 1_000, 500}, [MaxTiers]int64{20, 15, 13, 11, 8, 5, 1}},
+	8: {[MaxTiers]int64{100_000, 30_000, 20_000, 10_000, 5_000, 2_000, 1_000, 500}, [MaxTiers]int64{20, 15, 13, 11, 9, 7, 5, 1}},
+}
+
+// setTiers changes the number of tiers, 2 to MaxTiers, and with it their bases and quotas.
+func (p *QueuePolicy) setTiers(n int64) {
+	if n == p.Tiers || n < 2 || n > MaxTiers {
+		return
+	}
+	p.Tiers, p.TierBasesMilli, p.TierQuotas = n, usualTiers[n].bases, usualTiers[n].quotas
+}
+
+// scoringKeys are the keys of the adaptive score.
+var scoringKeys = []policyKey{
+	{"estimate", "", unitEstimate, 0, int64(len(estimateNames) - 1),
+		func(p *QueuePolicy) int64 { return int64(p.Estimate) }, func(p *QueuePolicy, v int64) { p.Estimate = EstimateBy(v) }},
+	key("epsilon", "", unitDecimal, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.EpsilonMilli }),
+	key("n_min", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.NMin }),
+	key("w_min", "", unitDecimal, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.WMinMilli }),
+	key("w_max", "", unitDecimal, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.WMaxMilli }),
+	key("max_aging", "", unitDecimal, 1_000, 1_000_000, func(p *QueuePolicy) *int64 { return &p.MaxAgingMilli }),
+	key("t_aging_ms", "t_aging", unitMs, 1_000, maxMs, func(p *QueuePolicy) *int64 { return &p.TAgingMs }),
+	// Before bases and quotas, which it sets to those that so many tiers begin with.
+	{"tiers", "", unitCount, 2, MaxTiers, func(p *QueuePolicy) int64 { return p.Tiers }, (*QueuePolicy).setTiers},
+	key("base_0", "", unitDecimal, 0, 1_000_000_000, func(p *QueuePolicy) *int64 { return &p.TierBasesMilli[0] }),
+	key("base_1", "", unitDecimal, 0, 1_000_000_000, func(p *QueuePolicy) *int64 { return &p.TierBasesMilli[1] }),
+	key("base_2", "", unitDecimal, 0, 1_000_000_000, func(p *QueuePolicy) *int64 { return &p.TierBasesMilli[2] }),
+	key("base_3", "", unitDecimal, 0, 1_000_000_000, func(p *QueuePolicy) *int64 { return &p.TierBasesMilli[3] }),
+	key("base_4", "", unitDecimal, 0, 1_000_000_000, func(p *QueuePolicy) *int64 { return &p.TierBasesMilli[4] }),
+	key("base_5", "", unitDecimal, 0, 1_000_000_000, func(p *QueuePolicy) *int64 { return &p.TierBasesMilli[5] }),
+	key("base_6", "", unitDecimal, 0, 1_000_000_000, func(p *QueuePolicy) *int64 { return &p.TierBasesMilli[6] }),
+	key("base_7", "", unitDecimal, 0, 1_000_000_000, func(p *QueuePolicy) *int64 { return &p.TierBasesMilli[7] }),
+	key("quota_0", "", unitCount, 0, 1_000, func(p *QueuePolicy) *int64 { return &p.TierQuotas[0] }),
+	key("quota_1", "", unitCount, 0, 1_000, func(p *QueuePolicy) *int64 { return &p.TierQuotas[1] }),
+	key("quota_2", "", unitCount, 0, 1_000, func(p *QueuePolicy) *int64 { return &p.TierQuotas[2] }),
+	key("quota_3", "", unitCount, 0, 1_000, func(p *QueuePolicy) *int64 { return &p.TierQuotas[3] }),
+	key("quota_4", "", unitCount, 0, 1_000, func(p *QueuePolicy) *int64 { return &p.TierQuotas[4] }),
+	key("quota_5", "", unitCount, 0, 1_000, func(p *QueuePolicy) *int64 { return &p.TierQuotas[5] }),
+	key("quota_6", "", unitCount, 0, 1_000, func(p *QueuePolicy) *int64 { return &p.TierQuotas[6] }),
+	key("quota_7", "", unitCount, 0, 1_000, func(p *QueuePolicy) *int64 { return &p.TierQuotas[7] }),
+}
+
+// checkScoring refuses what contradicts itself among the keys of the adaptive score.
+func (p *QueuePolicy) checkScoring() error {
+	if p.WMinMilli > p.WMaxMilli {
+		return Refusef(Invalid, "w_min", "w_min=%s is refused: at most w_max (%s) is wanted", formatMilli(p.WMinMilli),
+			formatMilli(p.WMaxMilli))
+	}
+	drawn := int64(0)
+	for i := range int64(MaxTiers) {
+		base, quota := p.TierBasesMilli[i], p.TierQuotas[i]
+		switch {
+		case i < p.Tiers && base == 0:
+			return Refusef(Invalid, "base_"+strconv.FormatInt(i, 10), "base_%d=0 is refused: 0.001 to 1000000 is wanted", i)
+		case i >= p.Tiers && (base != 0 || quota != 0):
+			return Refusef(Invalid, "base_"+strconv.FormatInt(i, 10), "base_%d and quota_%d are refused: tiers is %d, so that %d is "+
+				"the last", i, i, p.Tiers, p.Tiers-1)
+		}
+		drawn += quota
+	}
+	if drawn == 0 {
+		return Refusef(Invalid, "quota_0", "all quotas are 0: one of at least 1 is wanted")
+	}
+	return nil
+}
+
+// parseMilli reads a decimal number of at most three places, in thousandths.
+func parseMilli(text string) (milli int64, ok bool) {
+	whole, part, _ := strings.Cut(text, ".")
+	if len(part) > 3 || len(whole) > 12 || whole == "" || strings.HasSuffix(text, ".") {
+		return 0, false
+	}
+	v, err := strconv.ParseUint(whole+(part + "000")[:3], 10, 63)
+	return int64(v), err == nil
+}
+
+// formatMilli is the inverse of parseMilli, as short as can be.
+func formatMilli(milli int64) string {
+	text := strconv.FormatInt(milli/1000, 10)
+	if rest := milli % 1000; rest != 0 {
+		text += strings.TrimRight("."+strconv.FormatInt(1000+rest, 10)[1:], "0")
+	}
+	return text
+}
+
+// MaxExpectedTypes bounds the types for which a queue's owner sets an expected time: they
+// stand in the queue's row.
+const MaxExpectedTypes = 1_000
+
+// ExpectedPrefix begins the key of `queue set` that says how long jobs of a type should
+// take: expected.resize=2s. 0 takes it back.
+const ExpectedPrefix = "expected."
+
+// Expected reads a setting of that kind; is is false of any other.
+func (s Setting) Expected() (typ JobType, ms int64, is bool, err error) {
+	name := strings.TrimSpace(s.Key)
+	if !strings.HasPrefix(name, ExpectedPrefix) {
+		return "", 0, false, nil
+	}
+	typ = JobType(name[len(ExpectedPrefix):])
+	if err := CheckID("type", typ); err != nil {
+		return "", 0, true, err
+	}
+	k := policyKey{name: name, unit: unitMs, max: maxMs}
+	ms, err = k.parse(strings.TrimSpace(s.Value))
+	return typ, ms, true, err
+}
+
+// Try changes the policy by one setting of `queue set`, which may be an expected time: that
+// changes no key, and is only checked.
+func (p *QueuePolicy) Try(s Setting) error {
+	if _, _, expected, err := s.Expected(); expected {
+		return err
+	}
+	return p.Set(s)
+}
