@@ -1,13 +1,16 @@
 package rota
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"unicode/utf8"
 )
 
 // Blob is bytes that people read: JSON shows text as a string and anything
-// that is not UTF-8 as {"base64":"…"}, and takes both.
+// that is not UTF-8 as {"base64":"…"}. It takes both, and any other object, list,
+// number or truth value as its own JSON text without blanks. An object whose one key
+// is base64 is always bytes: to give that very object, give its text as a string.
 type Blob []byte
 
 // MarshalJSON implements json.Marshaler.
@@ -27,13 +30,18 @@ func (b *Blob) UnmarshalJSON(text []byte) error {
 		*b = Blob(s)
 		return nil
 	}
-	var o struct {
-		Base64 []byte `json:"base64"`
+	var o map[string]json.RawMessage
+	if json.Unmarshal(text, &o) == nil && len(o) == 1 && o["base64"] != nil {
+		if err := json.Unmarshal(o["base64"], (*[]byte)(b)); err != nil || *b == nil {
+			return Refusef(Invalid, "payload", `payload {"base64":…} is not of base64: to give this very object, give its text as a string`)
+		}
+		return nil
 	}
-	if err := json.Unmarshal(text, &o); err != nil || o.Base64 == nil {
-		return Refusef(Invalid, "payload", `payload is neither a string nor {"base64":"…"}`)
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		return err
 	}
-	*b = o.Base64
+	*b = compact.Bytes()
 	return nil
 }
 

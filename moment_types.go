@@ -2,25 +2,26 @@ package rota
 
 // The types with moments. What people write is read strictly.
 var (
-	jobSpecJSON       = strictly(layoutOf[JobSpec]())
-	nodeSpecJSON      = strictly(layoutOf[NodeSpec]())
-	attemptJSON       = layoutOf[Attempt]()
-	jobJSON           = layoutOf[Job]()
-	leaseJSON         = layoutOf[Lease]()
-	attestationJSON   = strictly(layoutOf[Attestation]())
-	typeUntilJSON     = layoutOf[TypeUntil]()
-	unitsUsedJSON     = layoutOf[UnitsUsed]()
-	workerJSON        = layoutOf[Worker]()
-	eventJSON         = layoutOf[Event]()
-	servedEventJSON   = layoutOf[ServedEvent]()
-	domainJSON        = layoutOf[Domain]()
-	modeStatusJSON    = layoutOf[ModeStatus]()
-	explanationJSON   = layoutOf[Explanation]()
-	clusterStatusJSON = layoutOf[ClusterStatus]()
-	snapshotInfoJSON  = layoutOf[SnapshotInfo]()
-	archiveStatusJSON = layoutOf[ArchiveStatus]()
-	workflowJSON      = layoutOf[Workflow]()
-	workflowNodeJSON  = layoutOf[WorkflowNode]()
+	jobSpecJSON        = strictly(layoutOf[JobSpec]())
+	nodeSpecJSON       = strictly(layoutOf[NodeSpec]())
+	attemptJSON        = layoutOf[Attempt]()
+	jobJSON            = layoutOf[Job]()
+	leaseJSON          = layoutOf[Lease]()
+	attestationJSON    = strictly(layoutOf[Attestation]())
+	typeUntilJSON      = layoutOf[TypeUntil]()
+	unitsUsedJSON      = layoutOf[UnitsUsed]()
+	workerJSON         = layoutOf[Worker]()
+	eventJSON          = layoutOf[Event]()
+	servedEventJSON    = layoutOf[ServedEvent]()
+	placedDecisionJSON = layoutOf[PlacedDecision]()
+	domainJSON         = layoutOf[Domain]()
+	modeStatusJSON     = layoutOf[ModeStatus]()
+	explanationJSON    = layoutOf[Explanation]()
+	clusterStatusJSON  = layoutOf[ClusterStatus]()
+	snapshotInfoJSON   = layoutOf[SnapshotInfo]()
+	archiveStatusJSON  = layoutOf[ArchiveStatus]()
+	workflowJSON       = layoutOf[Workflow]()
+	workflowNodeJSON   = layoutOf[WorkflowNode]()
 )
 
 // MarshalJSON implements json.Marshaler.
@@ -36,7 +37,10 @@ func (n NodeSpec) MarshalJSON() ([]byte, error) { return nodeSpecJSON.marshal(n)
 func (n *NodeSpec) UnmarshalJSON(text []byte) error { return nodeSpecJSON.unmarshal(text, n) }
 
 // MarshalJSON implements json.Marshaler.
-func (a Attempt) MarshalJSON() ([]byte, error) { return attemptJSON.marshal(a) }
+func (a Attempt) MarshalJSON() ([]byte, error) {
+	a.Decision.Reasoning.worker = a.Worker
+	return attemptJSON.marshal(a)
+}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (a *Attempt) UnmarshalJSON(text []byte) error { return attemptJSON.unmarshal(text, a) }
@@ -48,7 +52,10 @@ func (j Job) MarshalJSON() ([]byte, error) { return jobJSON.marshal(j) }
 func (j *Job) UnmarshalJSON(text []byte) error { return jobJSON.unmarshal(text, j) }
 
 // MarshalJSON implements json.Marshaler.
-func (l Lease) MarshalJSON() ([]byte, error) { return leaseJSON.marshal(l) }
+func (l Lease) MarshalJSON() ([]byte, error) {
+	l.Decision.Reasoning.worker = l.Worker
+	return leaseJSON.marshal(l)
+}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (l *Lease) UnmarshalJSON(text []byte) error { return leaseJSON.unmarshal(text, l) }
@@ -136,3 +143,14 @@ func (n WorkflowNode) MarshalJSON() ([]byte, error) { return workflowNodeJSON.ma
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (n *WorkflowNode) UnmarshalJSON(text []byte) error { return workflowNodeJSON.unmarshal(text, n) }
+
+// MarshalJSON implements json.Marshaler.
+func (d PlacedDecision) MarshalJSON() ([]byte, error) {
+	d.Reasoning.worker = d.Worker
+	return placedDecisionJSON.marshal(d)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *PlacedDecision) UnmarshalJSON(text []byte) error {
+	return placedDecisionJSON.unmarshal(text, d)
+}

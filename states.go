@@ -279,9 +279,11 @@ func (r Reason) Counted() bool { return r >= AckTimeout && r <= ProviderFail || 
 // keys held}, RoundRobin{N: cursor}, ResourceFit{N: available cpu, Of: required
 // cpu} in millicores, SeededShuffle{N: position, Of: how many}.
 type Reasoning struct {
-	Rule ReasoningRule `json:"rule"`
-	N    int64         `json:"n"`
-	Of   int64         `json:"of,omitempty"`
+	Rule ReasoningRule
+	N    int64
+	Of   int64
+	// worker is whom it chose, for the JSON of what it is part of.
+	worker WorkerID
 }
 
 // ReasoningRule names the rule of a Reasoning.

@@ -97,7 +97,7 @@ func TestTexts(t *testing.T) {
 	if err := json.Unmarshal(text, &out); err != nil || fmt.Sprint(out) != fmt.Sprint(in) {
 		t.Errorf("%v came back as %v, %v", in, out, err)
 	}
-	for _, wrong := range []string{`{"State":"RUN"}`, `{"Lease":"00"}`, `{"Token":"3"}`, `{"Digest":"x"}`, `{"Text":{}}`, `{"Hex":"xy"}`} {
+	for _, wrong := range []string{`{"State":"RUN"}`, `{"Lease":"00"}`, `{"Token":"3"}`, `{"Digest":"x"}`, `{"Text":{"base64":1}}`, `{"Hex":"xy"}`} {
 		if err := json.Unmarshal([]byte(wrong), &all{}); err == nil {
 			t.Errorf("%s is taken", wrong)
 		}

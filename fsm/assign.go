@@ -165,7 +165,7 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	}
 	m.emitFor(j, &rota.Event{Kind: rota.JobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Deadline: h.now().At(l.Deadline.Clock), Epoch: why.Epoch,
-		Check: checkFit, Payload: m.placing(&l.Decision)})
+		Check: checkFit, Payload: m.placing(&l.Decision, l.Worker)})
 }
 
 // checkFit is what the re-check of an assignment says where no rule failed.

@@ -49,15 +49,9 @@ func (m *Machine) announce(e *rota.Event) rota.EventID {
 // The payloads are JSON made by hand: the same bytes on every node, and no more
 // than one allocation where every job passes.
 
-// placing tells of a decision: jobAssigned.
-func (m *Machine) placing(d *rota.Decision) string {
-	b := append(m.scratch[:0], `{"reasoning":"`...)
-	b = append(b, d.Reasoning.Rule.String()...)
-	b = append(b, '"')
-	if d.Reasoning.N != 0 || d.Reasoning.Of != 0 {
-		b = strconv.AppendInt(append(b, `,"n":`...), d.Reasoning.N, 10)
-		b = strconv.AppendInt(append(b, `,"of":`...), d.Reasoning.Of, 10)
-	}
+// placing tells of a decision for a worker: jobAssigned.
+func (m *Machine) placing(d *rota.Decision, worker rota.WorkerID) string {
+	b := d.Reasoning.AppendJSON(append(m.scratch[:0], `{"reasoning":`...), worker)
 	name := `,"score":`
 	if d.Score.IsDouble() { // nothing is computed with doubles here (SPEC §2.2): its bits are told
 		name = `,"score_bits":`

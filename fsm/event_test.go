@@ -174,8 +174,8 @@ func TestEvents(t *testing.T) {
 func TestPlacing(t *testing.T) {
 	t.Parallel()
 	m := New()
-	d := rota.Decision{Height: 9, Score: -4, Rank: 2, Reasoning: rota.Reasoning{Rule: rota.ByLeastLoaded, N: 1, Of: 3}}
-	if got := m.placing(&d); got != `{"reasoning":"LeastLoaded","n":1,"of":3,"score":-4,"rank":2,"height":9}` {
+	d := rota.Decision{Height: 9, Score: -4, Rank: 2, Reasoning: rota.Reasoning{Rule: rota.ByLeastLoaded, N: 1}}
+	if got := m.placing(&d, "w"); got != `{"reasoning":{"rule":"LeastLoaded","worker_id":"w","queue_depth":1},"score":-4,"rank":2,"height":9}` {
 		t.Error(got)
 	}
 }

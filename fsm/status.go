@@ -173,7 +173,8 @@ func (m *Machine) settable(w *workerRow, status rota.WorkerStatus, own bool) err
 		return rota.Refusef(rota.Conflict, "worker", "worker %s is RETIRED: it must register again", w.spec.ID)
 	case w.status == rota.WorkerJailed && status == rota.WorkerActive:
 		return rota.Refusef(rota.Conflict, "worker",
-			"worker %s is JAILED until %d, for %d ms more: it is %s again by itself then", w.spec.ID, w.jailedUntil, max(0, w.jailedUntil-m.head.clock), w.before)
+			"worker %s is JAILED until %s, for %d ms more: it is %s again by itself then", w.spec.ID, m.head.now().At(w.jailedUntil).Date,
+			max(0, w.jailedUntil-m.head.clock), w.before)
 	case w.status == rota.WorkerSuspended && status == rota.WorkerDraining && !own:
 		return rota.Refusef(rota.Conflict, "worker",
 			"worker %s is SUSPENDED and has no lease to finish: resume or retire it", w.spec.ID)

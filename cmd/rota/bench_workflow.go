@@ -350,12 +350,12 @@ func (r *reasons) of(ctx context.Context, run string) (rules map[string]int, ass
 				return errToldAll
 			}
 			var decision struct {
-				Reasoning string `json:"reasoning"`
+				Reasoning rota.Reasoning `json:"reasoning"`
 			}
 			if err := json.Unmarshal([]byte(e.Payload), &decision); err != nil {
 				return fmt.Errorf("payload of event %s: %w", e.ID, err)
 			}
-			rules[decision.Reasoning]++
+			rules[decision.Reasoning.Rule.String()]++
 			assignments++
 		}
 		return nil

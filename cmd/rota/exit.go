@@ -155,6 +155,9 @@ func badValue(bad *pflag.InvalidValueError) string {
 	default:
 		return bad.Error()
 	}
+	if r, ok := bad.GetFlag().Value.(*rangedFlag); ok {
+		want += ", " + rangeText(r.least, r.most) + ","
+	}
 	return fmt.Sprintf("--%s %q is refused: %s is wanted", bad.GetFlag().Name, bad.GetValue(), want)
 }
 

@@ -49,6 +49,8 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 		"go DEGRADED when commits take longer in the middle for 10 s; 0 is off")
 	flags.Float64Var(&t.degradeUsage, "auto-degrade-usage", 0,
 		"go DEGRADED when a queue is fuller than this `ratio` of its queue_cap for 10 s, such as 0.8; 0 is off")
+	within(flags, 0, 1, "auto-degrade-usage")
+	within(flags, 0, 100, "disk-low", "disk-critical")
 }
 
 func (t *tuning) apply(c *cluster.Config) {
@@ -70,11 +72,7 @@ func offBelow(v int) int {
 	return v
 }
 
-// permille turns a ratio into whole permille. What is no ratio turns into one that
-// the configuration refuses.
+// permille turns a ratio from 0 to 1 into whole permille.
 func permille(ratio float64) int64 {
-	if math.IsNaN(ratio) || ratio < 0 || ratio > 1 {
-		return -1
-	}
 	return int64(math.Round(ratio * 1000))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,15 +33,22 @@ func simulate(ctx context.Context, job *client.Job) error {
 }
 
 func (a *app) workerListCommand() *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	var status string
+	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the workers",
+		Short: "List the workers, RETIRED ones only if asked for",
 		Args:  cobra.NoArgs,
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			keep, err := workersKept(all, status)
+			if err != nil {
+				return err
+			}
 			workers, _, err := c.Workers(ctx, rota.ReadOptions{})
 			if err != nil {
 				return err
 			}
+			workers = slices.DeleteFunc(workers, func(w rota.Worker) bool { return !keep(w.Status) })
 			if workers == nil {
 				workers = []rota.Worker{}
 			}
@@ -51,6 +59,21 @@ func (a *app) workerListCommand() *cobra.Command {
 			return l.print(a)
 		})),
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "RETIRED workers too")
+	cmd.Flags().StringVar(&status, "status", "", "only those of this `status`, such as RETIRED")
+	return cmd
+}
+
+// workersKept says which statuses a list shows: those asked for, or all but RETIRED.
+func workersKept(all bool, status string) (func(rota.WorkerStatus) bool, error) {
+	if status == "" {
+		return func(s rota.WorkerStatus) bool { return all || s != rota.WorkerRetired }, nil
+	}
+	var wanted rota.WorkerStatus
+	if err := wanted.UnmarshalText([]byte(strings.ToUpper(status))); err != nil || wanted == rota.WorkerNone {
+		return nil, usagef("--status %q is refused: ACTIVE, DRAINING, SUSPENDED, JAILED, RETIRED or UNREACHABLE is wanted", status)
+	}
+	return func(s rota.WorkerStatus) bool { return s == wanted }, nil
 }
 
 func workerColumns() []column[rota.Worker] {

@@ -1,0 +1,74 @@
+package rota
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// TestPayloadTakesJSON reads what people give as a payload: text, bytes, or JSON that
+// stays as it was written but for the blanks between.
+func TestPayloadTakesJSON(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`"text"`:                       "text",
+		`{"base64":"AAE="}`:            "\x00\x01",
+		`{"base64":""}`:                "",
+		`{ "b": 1.50,"a":[1, "< >"] }`: `{"b":1.50,"a":[1,"< >"]}`,
+		`[1,2]`:                        "[1,2]",
+		`12345678901234567890.0`:       "12345678901234567890.0",
+		`true`:                         "true",
+		`{"base64":"AAE=","x":1}`:      `{"base64":"AAE=","x":1}`,
+		`{}`:                           "{}",
+		`"{\"base64\":1}"`:             `{"base64":1}`,
+	} {
+		var s JobSpec
+		if err := json.Unmarshal([]byte(`{"payload":`+text+`}`), &s); err != nil || string(s.Payload) != want {
+			t.Errorf("%s is %q, %v; %q is wanted", text, s.Payload, err, want)
+		}
+	}
+	for _, text := range []string{`{"base64":1}`, `{"base64":"?"}`, `{"base64":null}`} {
+		var b Blob
+		if err := json.Unmarshal([]byte(text), &b); KindOf(err) != Invalid {
+			t.Errorf("%s is %q, %v", text, b, err)
+		}
+	}
+}
+
+// TestReasoningByName holds the figures of every rule to the names of the source.
+func TestReasoningByName(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[string]Reasoning{
+		`{"rule":"OnlyWorkerAvailable","worker_id":"w"}`:                                 {Rule: OnlyWorkerAvailable},
+		`{"rule":"LeastLoaded","worker_id":"w","queue_depth":3}`:                         {Rule: ByLeastLoaded, N: 3},
+		`{"rule":"ResourceFit","worker_id":"w","available_cpu":4000,"required_cpu":500}`: {Rule: ByResourceFit, N: 4000, Of: 500},
+		`{"rule":"Affinity","worker_id":"w","reason":"DataLocality","data_keys":2}`:      {Rule: ByDataLocality, N: 2},
+		`{"rule":"Affinity","worker_id":"w","reason":"PreviouslyExecuted"}`:              {Rule: ByPreviouslyExecuted},
+		`{"rule":"Affinity","worker_id":"w","reason":"SameZone"}`:                        {Rule: BySameZone},
+		`{"rule":"RoundRobin","worker_id":"w","cursor":7}`:                               {Rule: ByRoundRobin, N: 7},
+		`{"rule":"SeededShuffle","worker_id":"w","position":0,"of":5}`:                   {Rule: BySeededShuffle, Of: 5},
+		`{"rule":"TurnOfTheOldest","worker_id":"w"}`:                                     {Rule: ByTurnOfTheOldest},
+		`{"rule":"Preemption","worker_id":"w","revoked":1}`:                              {Rule: ByPreemption, N: 1},
+	} {
+		for _, of := range []any{Attempt{Worker: "w", Decision: Decision{Reasoning: r}}, Lease{Worker: "w", Decision: Decision{Reasoning: r}}} {
+			var shown struct {
+				Decision struct{ Reasoning json.RawMessage }
+			}
+			text, err := json.Marshal(of)
+			if err != nil || json.Unmarshal(text, &shown) != nil || string(shown.Decision.Reasoning) != want {
+				t.Errorf("%T shows %s, %v; %s is wanted", of, shown.Decision.Reasoning, err, want)
+			}
+		}
+		var placed struct{ Reasoning json.RawMessage }
+		text, err := json.Marshal(PlacedDecision{Worker: "w", Decision: Decision{Reasoning: r}})
+		if err != nil || json.Unmarshal(text, &placed) != nil || string(placed.Reasoning) != want {
+			t.Errorf("a decision shows %s, %v; %s is wanted", placed.Reasoning, err, want)
+		}
+		var back Reasoning
+		if err := json.Unmarshal([]byte(want), &back); err != nil || back != r {
+			t.Errorf("%s came back as %+v, %v", want, back, err)
+		}
+	}
+	if len(figures) != len(reasoningNames) {
+		t.Errorf("%d rules have figures, there are %d", len(figures), len(reasoningNames))
+	}
+}
