@@ -120,6 +120,9 @@ func differ(a, b reflect.Value, path string) string {
 		return differ(a.Elem(), b.Elem(), path)
 	case reflect.Struct:
 		for i := range a.NumField() {
+			if !a.Type().Field(i).IsExported() {
+				continue // Reasoning's worker is for its JSON alone
+			}
 			if d := differ(a.Field(i), b.Field(i), path+"."+a.Type().Field(i).Name); d != "" {
 				return d
 			}
