@@ -122,6 +122,11 @@ func (b *book) reported(l *lease, c *command, a *rota.LeaseAnswer) {
 		l.outcome = b.put(l, rota.LeaseCommand{Verb: rota.VerbFail, Text: text})
 		return
 	}
+	if a.Err != nil && a.Err.Kind == rota.Stale && c.Verb != rota.VerbDecline && closed(b.superseded) {
+		// The job is the new process's; that this one has stopped is news.
+		l.outcome = b.put(l, rota.LeaseCommand{Verb: rota.VerbDecline, Text: "the outcome came after a takeover"})
+		return
+	}
 	var err error
 	if a.Err != nil {
 		err = a.Err

@@ -103,6 +103,9 @@ type book struct {
 	farewell  bool  // say Bye once all is said
 	quiet     chan struct{}
 	isQuiet   bool
+	// superseded is closed once another process has taken the worker's id over: this one
+	// only confirms that it has stopped.
+	superseded chan struct{}
 
 	// nextTick is when the watch wakes next; watchKick wakes it sooner.
 	nextTick  time.Duration
@@ -116,7 +119,7 @@ func newBook(w *Worker, base context.Context) *book {
 		leases: make(map[rota.LeaseID]*lease), busy: make(map[rota.JobID]struct{}),
 		finished: newRecent(finishedKept), out: newOutbox(),
 		beats: make(map[uint64]time.Duration),
-		quiet: make(chan struct{}), watchKick: make(chan struct{}, 1), sendKick: make(chan struct{}, 1),
+		quiet: make(chan struct{}), superseded: make(chan struct{}), watchKick: make(chan struct{}, 1), sendKick: make(chan struct{}, 1),
 	}
 	b.reports = b.progress
 	return b
@@ -189,9 +192,7 @@ func (b *book) notice(notices []rota.Notice) {
 		case n.Assigned != nil:
 			b.assigned(n.Assigned, now)
 		case n.Revoked != nil:
-			if l := b.leases[n.Revoked.Lease]; l != nil {
-				b.revoke(l, n.Revoked.Reason)
-			}
+			b.revoked(n.Revoked)
 		case n.Ended != nil:
 			if l := b.leases[n.Ended.Lease]; l != nil {
 				b.lose(l, &LostError{Reason: n.Ended.Reason, Text: "the cluster ended it"}, false)

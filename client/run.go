@@ -45,6 +45,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	case <-w.hard.Done():
 	case err := <-gone:
 		return w.over(b, err)
+	case <-b.superseded:
+		err := w.yield(b, gone)
+		end()
+		<-gone
+		return err
 	}
 	err := w.finish(life, b, gone)
 	end()

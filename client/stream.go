@@ -124,6 +124,9 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 	nextBeat := b.worker.now()
 	for {
 		now := b.worker.now()
+		if now >= nextBeat && closed(b.superseded) {
+			nextBeat = farFuture // nobody answers a session that is over
+		}
 		if now >= nextBeat {
 			nextBeat = now + rota.BeatEvery
 			sequence, silent := b.beatSent(now)

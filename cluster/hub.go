@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,7 +15,7 @@ import (
 // pokes channels.
 type hub struct {
 	mu sync.Mutex
-	// sessions are the workers connected to this node.
+	// sessions are the workers connected to this node, the newest session of each.
 	sessions map[rota.WorkerID]*WorkerSession
 	// jobs are those that somebody awaits here, with a poke for each waiter.
 	jobs map[rota.JobID][]*jobWait
@@ -58,18 +59,18 @@ func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 		case rota.JobEnqueued, rota.QueueChanged, rota.ModeChanged, rota.TenantChanged, rota.DomainRecovered:
 			match = true
 		case rota.JobAssigned:
-			if s := h.sessions[e.Worker]; s != nil && s.session == e.Session {
+			if s := h.session(e); s != nil {
 				if given, ok := m.Assignment(e.Lease); ok {
 					s.push(rota.Notice{Assigned: &given})
 				}
 			}
 		case rota.LeaseExpiredEvent, rota.LeaseCancelledEvent, rota.LeaseDeclinedEvent:
 			match = true
-			if s := h.sessions[e.Worker]; s != nil && s.session == e.Session && e.Kind != rota.LeaseDeclinedEvent {
+			if s := h.session(e); s != nil && e.Kind != rota.LeaseDeclinedEvent {
 				s.push(rota.Notice{Ended: &rota.LeaseEnd{Lease: e.Lease, Job: e.Job, Reason: e.Reason}})
 			}
 		case rota.LeaseRevoked:
-			if s := h.sessions[e.Worker]; s != nil && s.session == e.Session {
+			if s := h.session(e); s != nil {
 				s.push(rota.Notice{Revoked: &rota.LeaseEnd{Lease: e.Lease, Job: e.Job, Reason: e.Reason}})
 			}
 		case rota.ProviderRegistered, rota.ProviderStatusChanged:
@@ -90,15 +91,67 @@ func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 }
 
 func (h *hub) standing(e *rota.Event) {
-	s := h.sessions[e.Worker]
-	if s == nil {
-		return
+	for s := h.sessions[e.Worker]; s != nil; s = s.older {
+		switch {
+		case s.session != e.Session || e.Status == rota.WorkerRetired:
+			s.end()
+		case e.Status == rota.WorkerDraining:
+			s.push(rota.Notice{Draining: true})
+		}
 	}
-	switch {
-	case s.session != e.Session || e.Status == rota.WorkerRetired:
-		s.end()
-	case e.Status == rota.WorkerDraining:
-		s.push(rota.Notice{Draining: true})
+}
+
+// streams yields all workers' streams.
+func (h *hub) streams() iter.Seq[*WorkerSession] {
+	return func(yield func(*WorkerSession) bool) {
+		for _, s := range h.sessions {
+			for ; s != nil; s = s.older {
+				if !yield(s) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// session returns the stream here of the session that an event is about, nil for none.
+func (h *hub) session(e *rota.Event) *WorkerSession {
+	s := h.sessions[e.Worker]
+	for s != nil && s.session != e.Session {
+		s = s.older
+	}
+	return s
+}
+
+// enter takes a worker's newest stream. The one before ends; that of another session stays
+// reachable, for as long as it lives: it may have leases to confirm.
+func (h *hub) enter(s *WorkerSession) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	old := h.sessions[s.worker]
+	if old != nil {
+		old.end()
+		if s.older = old; old.session == s.session {
+			s.older = old.older
+		}
+	}
+	h.sessions[s.worker] = s
+}
+
+// leave drops a stream.
+func (h *hub) leave(s *WorkerSession) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := h.sessions[s.worker]
+	if first == s && s.older == nil {
+		delete(h.sessions, s.worker)
+	} else if first == s {
+		h.sessions[s.worker] = s.older
+	}
+	for p := first; p != nil; p = p.older {
+		if p.older == s {
+			p.older = s.older
+		}
 	}
 }
 
@@ -116,7 +169,7 @@ func (h *hub) ended(id rota.JobID) {
 func (h *hub) resync(before, after *fsm.Machine) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, s := range h.sessions {
+	for s := range h.streams() {
 		s.resync()
 		if session, status := after.Session(s.worker); session != s.session || status == rota.WorkerRetired {
 			s.end()

@@ -164,7 +164,7 @@ func (n *Node) dropState() {
 	n.events.hold()
 	n.mu.Unlock()
 	n.hub.mu.Lock()
-	for _, s := range n.hub.sessions {
+	for s := range n.hub.streams() {
 		s.end()
 	}
 	n.hub.mu.Unlock()

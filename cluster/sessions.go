@@ -17,6 +17,9 @@ type WorkerSession struct {
 	worker  rota.WorkerID
 	session rota.Session
 	poke    chan struct{}
+	// older is the stream of a session that this one took the id over from, while it
+	// confirms; the hub's lock guards it.
+	older *WorkerSession
 
 	mu sync.Mutex
 	// notices wait for the stream; all says that the stream must be told every
@@ -55,12 +58,7 @@ func (n *Node) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []by
 	}
 	s := &WorkerSession{n: n, worker: spec.ID, session: rota.Session(outcome.GetSession()), poke: make(chan struct{}, 1), all: true}
 	poke(s.poke)
-	n.hub.mu.Lock()
-	if old := n.hub.sessions[spec.ID]; old != nil {
-		old.end()
-	}
-	n.hub.sessions[spec.ID] = s
-	n.hub.mu.Unlock()
+	n.hub.enter(s)
 	return s, nil
 }
 
@@ -160,7 +158,19 @@ func (s *WorkerSession) live() error {
 	if session == s.session && status != rota.WorkerRetired {
 		return rota.Refusef(rota.Unavailable, "worker", "worker %s connected again on another stream", s.worker)
 	}
+	if s.confirms() {
+		return nil
+	}
 	return rota.Refusef(rota.Stale, "session", "session %d of worker %s is over: it was retired or taken over", s.session, s.worker)
+}
+
+// confirms reports whether the session has leases open that a takeover revoked: nothing
+// is over before its worker has said that it stopped, or was silent for too long
+// (SPEC §8.5).
+func (s *WorkerSession) confirms() bool {
+	s.n.mu.RLock()
+	defer s.n.mu.RUnlock()
+	return len(s.n.machine.Assignments(s.worker, s.session)) > 0
 }
 
 // Do proposes a batch of verbs on the worker's leases.
@@ -184,7 +194,11 @@ func (s *WorkerSession) Do(ctx context.Context, commands []rota.LeaseCommand) ([
 
 // Beat reports life to the leader and gives the clock (SPEC §3.9).
 func (s *WorkerSession) Beat(ctx context.Context) (rota.Clock, error) {
-	return s.n.beats.beat(ctx, rota.Beat{Worker: s.worker, Session: s.session})
+	clock, err := s.n.beats.beat(ctx, rota.Beat{Worker: s.worker, Session: s.session})
+	if rota.KindOf(err) == rota.Stale && s.confirms() {
+		return 0, rota.Refusef(rota.Unavailable, "session", "session %d of worker %s is over, but its leases are not", s.session, s.worker)
+	}
+	return clock, err
 }
 
 // Bye retires the worker.
@@ -196,9 +210,5 @@ func (s *WorkerSession) Bye(ctx context.Context) error {
 
 // Close takes the session off this node; the worker stays registered.
 func (s *WorkerSession) Close() {
-	s.n.hub.mu.Lock()
-	defer s.n.hub.mu.Unlock()
-	if s.n.hub.sessions[s.worker] == s {
-		delete(s.n.hub.sessions, s.worker)
-	}
+	s.n.hub.leave(s)
 }

@@ -204,11 +204,11 @@ func (m *Machine) NodeDiffered(id rota.NodeID) (at rota.Index, known bool) {
 	return r.differed, true
 }
 
-// Assignments gives what a worker's live session holds open: what a node tells
-// it first when it connects.
+// Assignments gives what a worker's session holds open: what a node tells it first when
+// it connects. A session that was taken over has what it must confirm (SPEC §8.5).
 func (m *Machine) Assignments(id rota.WorkerID, session rota.Session) []rota.Assignment {
 	r := m.workers.get(id)
-	if r == nil || r.session != session {
+	if r == nil {
 		return nil
 	}
 	var list []rota.Assignment

@@ -71,7 +71,13 @@ type sceneWorker struct {
 // same job that believe in their leases still.
 func (s *scene) work(id rota.WorkerID, h client.Handler, opts ...client.WorkerOption) *sceneWorker {
 	s.Helper()
-	c := s.dial(host(id), s.servers)
+	return s.workAt(id, s.servers, h, opts...)
+}
+
+// workAt is work for a worker that knows these nodes alone.
+func (s *scene) workAt(id rota.WorkerID, nodes []*server, h client.Handler, opts ...client.WorkerOption) *sceneWorker {
+	s.Helper()
+	c := s.dial(host(id), nodes)
 	s.clients = append(s.clients, c)
 	w, err := client.NewWorker(c, rota.WorkerSpec{ID: id, Queues: []rota.QueueName{queueName}, Slots: 4},
 		append(opts, client.WithClock(s.sinceBoot))...)
