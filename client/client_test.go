@@ -103,7 +103,7 @@ func TestSubmit_splitsAndRetriesOnlyWhatHasNoOutcome(t *testing.T) {
 		}
 		jobs[0].ID, jobs[1].ID = "unknown", "refused"
 		jobs = append(jobs, rota.NewJobSpec("t", make([]byte, 2<<20)))
-		out, err := f.client.Submit(t.Context(), jobs...)
+		out, err := EachOutcome(f.client.Submit(t.Context(), jobs...))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,8 +19,12 @@ const submitBytes = rota.MaxMessageBytes - 16<<10
 // Submit submits jobs and gives the outcome of each at its place. Ids that are
 // missing are minted before the first try and stand in the outcomes; with the
 // same ids an unknown outcome is submitted again, to other nodes too, until ctx
-// ends (SPEC §2.7). What the cluster refused stands in the job's Err. The error
-// is for jobs that have no outcome: theirs is in their Err too.
+// ends (SPEC §2.7).
+//
+// The error is nil only if every job was taken. What the cluster refused stands in the
+// job's Err, and a *RefusedError tells how many, and wraps each; the others were taken.
+// Any other error says that jobs have no outcome: it is in their Err too. EachOutcome is
+// for who looks at the outcomes anyway.
 //
 // An outcome's Throttle says that the job was taken and that its queue, or what the
 // workers of it are to have before them, is more than half full: who submits much should wait a little
@@ -50,7 +54,7 @@ func (c *Client) Submit(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submi
 			return b.outcomes, err
 		}
 	}
-	return b.outcomes, nil
+	return b.outcomes, b.refusals()
 }
 
 // submission is one Submit under way.

@@ -47,7 +47,7 @@ func TestSubmit_holdsBackWhatWasToComeLater(t *testing.T) {
 		}
 		submit := func(s rota.JobSpec) (e *rota.Error, sent bool) {
 			before := len(asked)
-			out, err := f.client.Submit(t.Context(), s)
+			out, err := EachOutcome(f.client.Submit(t.Context(), s))
 			if err != nil || out[0].ID == "" {
 				t.Fatal(out, err)
 			}
@@ -96,7 +96,7 @@ func TestSubmit_withoutRestraint(t *testing.T) {
 		for range 3 {
 			s := rota.NewJobSpec("t", nil)
 			s.Queue = "full"
-			if out, err := f.client.Submit(t.Context(), s); err != nil || out[0].Err == nil || errors.Is(out[0].Err, ErrHeldBack) {
+			if out, err := EachOutcome(f.client.Submit(t.Context(), s)); err != nil || out[0].Err == nil || errors.Is(out[0].Err, ErrHeldBack) {
 				t.Fatal(out, err)
 			}
 		}

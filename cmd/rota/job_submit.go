@@ -200,7 +200,7 @@ func readPayload(arg string, stdin io.Reader) ([]byte, error) {
 func (a *app) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error {
 	var id rota.JobID
 	err := a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-		outcomes, err := c.Submit(ctx, spec)
+		outcomes, err := client.EachOutcome(c.Submit(ctx, spec)) // one refusal says it shorter
 		if err != nil {
 			return err
 		}

@@ -138,7 +138,7 @@ func (s *fileSender) submit(ctx context.Context, lines []fileLine) {
 	for i := range lines {
 		specs[i] = lines[i].spec
 	}
-	outcomes, err := s.to.Submit(ctx, specs...)
+	outcomes, err := client.EachOutcome(s.to.Submit(ctx, specs...))
 	if err != nil || len(outcomes) != len(lines) {
 		s.broken = or(err, fmt.Errorf("%d outcomes for %d jobs", len(outcomes), len(lines)))
 		err = s.broken

@@ -136,7 +136,7 @@ const callMost = 30 * time.Second
 func (p *producers) call(ctx context.Context, specs []rota.JobSpec) ([]rota.Submitted, error) {
 	ctx, cancel := context.WithTimeout(ctx, callMost)
 	defer cancel()
-	return p.to.Submit(ctx, specs...)
+	return client.EachOutcome(p.to.Submit(ctx, specs...))
 }
 
 // answers books the outcomes and gives the jobs to be tried again.

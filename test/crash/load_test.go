@@ -86,14 +86,11 @@ func (l *load) produce(ctx context.Context, c *client.Client, producer int) {
 func (l *load) submit(ctx context.Context, c *client.Client, spec rota.JobSpec) {
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, 5*time.Second)
-		outcomes, err := c.Submit(call, spec)
+		_, err := c.Submit(call, spec)
 		cancel()
-		if err == nil && outcomes[0].Err == nil {
+		if err == nil {
 			l.accept(spec.ID)
 			return
-		}
-		if err == nil {
-			err = outcomes[0].Err
 		}
 		if ctx.Err() == nil && rota.KindOf(err) != rota.Unavailable && rota.KindOf(err) != rota.Timeout {
 			l.refuse(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
 )
 
 // changesNothing holds that a call leaves the digest that all nodes hold. A new term has
@@ -138,7 +139,7 @@ func nodesHoldOnTheirOwn(t *testing.T, c *nodes) {
 	cl, ctx := c.dial(t), context.Background()
 	digest := rota.NewJobSpec("x", nil)
 	digest.Queue, digest.ExpectedDigest = "paused", []byte{1, 2, 3}
-	outcomes, err := cl.Submit(ctx, digest)
+	outcomes, err := client.EachOutcome(cl.Submit(ctx, digest))
 	if err != nil || rota.KindOf(outcomes[0].Err) != rota.Invalid || outcomes[0].Err.Subject != "expected_digest" {
 		t.Errorf("a digest of 3 bytes: %+v, %v", outcomes, err)
 	}

@@ -121,10 +121,7 @@ func (d *deeds) submit(deed string, spec rota.JobSpec) rota.JobID {
 	}
 	d.jobs[spec.ID] = deed
 	d.until(fmt.Sprintf("%s is submitted", spec.ID), func(ctx context.Context) error {
-		outcomes, err := d.cl.Submit(ctx, spec)
-		if err == nil && outcomes[0].Err != nil {
-			return outcomes[0].Err
-		}
+		_, err := d.cl.Submit(ctx, spec)
 		return err
 	})
 	return spec.ID

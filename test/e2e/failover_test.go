@@ -43,11 +43,8 @@ func startLong(t testing.TB, c *nodes, queue string, takes time.Duration, groups
 		all.Go(func() { _ = w.Run(ctx) })
 		spec := rota.NewJobSpec("long", nil)
 		spec.ID, spec.Queue, spec.Worker = rota.JobID(fmt.Sprintf("%s-%d", queue, i)), rota.QueueName(queue), id
-		outcomes, err := cl.Submit(ctx, spec)
+		_, err = cl.Submit(ctx, spec)
 		check(t, err)
-		if outcomes[0].Err != nil {
-			t.Fatal(outcomes[0].Err)
-		}
 		jobs = append(jobs, longJob{spec.ID, id})
 	}
 	for _, j := range jobs {
@@ -197,11 +194,8 @@ func submitTo(t testing.TB, cl *client.Client, queue, prefix string, count int) 
 	for i := range count {
 		spec := rota.NewJobSpec("kept", []byte(prefix))
 		spec.ID, spec.Queue = rota.JobID(fmt.Sprintf("%s-%03d", prefix, i)), rota.QueueName(queue)
-		outcomes, err := cl.Submit(ctx, spec)
+		_, err := cl.Submit(ctx, spec)
 		check(t, err)
-		if outcomes[0].Err != nil {
-			t.Fatal(outcomes[0].Err)
-		}
 		ids = append(ids, spec.ID)
 	}
 	return ids

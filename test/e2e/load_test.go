@@ -109,14 +109,11 @@ func (l *load) submit(ctx context.Context, cl *client.Client, submitter int, eve
 		l.ask(spec.ID)
 		for ctx.Err() == nil {
 			call, cancel := context.WithTimeout(ctx, 20*time.Second)
-			outcomes, err := cl.Submit(call, spec)
+			_, err := cl.Submit(call, spec)
 			cancel()
-			if err == nil && outcomes[0].Err == nil {
+			if err == nil {
 				l.accept(spec.ID)
 				break
-			}
-			if err == nil {
-				err = outcomes[0].Err
 			}
 			if ctx.Err() == nil && rota.KindOf(err) != rota.Unavailable && rota.KindOf(err) != rota.Timeout {
 				l.refuse(err)

@@ -116,9 +116,6 @@ func (w *world) awaitWrite(ctx context.Context, c *client.Client) error {
 	spec.ID, spec.Queue = rota.JobID(fmt.Sprintf("c%d-after", w.options.Seed)), "quick"
 	op := Op{Process: "liveness", Func: opSubmit, Job: string(spec.ID), Invoke: w.rec.now()}
 	outcomes, err := c.Submit(ctx, spec)
-	if err == nil && outcomes[0].Err != nil {
-		err = outcomes[0].Err
-	}
 	op.State, op.Existed = outcomes[0].State.String(), outcomes[0].Existed
 	w.rec.add(op.done(w.rec, err))
 	return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
 )
 
 // debtMost is how far a producer may fall behind its pace.
@@ -66,7 +67,7 @@ func submitAll(ctx context.Context, w *world, r *rand.Rand, name string, batch [
 		s := w.someone(r)
 		invoke := w.rec.now()
 		try, cancel := context.WithTimeout(ctx, 3*time.Second)
-		outcomes, err := s.c.Submit(try, batch...)
+		outcomes, err := client.EachOutcome(s.c.Submit(try, batch...))
 		cancel()
 		var left []rota.JobSpec
 		ops := make([]Op, len(batch))

@@ -84,7 +84,7 @@ func (u *user) submit() {
 	}
 	for try := 0; len(specs) > 0 && u.life.ctx.Err() == nil; try++ {
 		outcomes, _ := callElsewhere(u, func(ctx context.Context, c *client.Client) ([]rota.Submitted, error) {
-			return c.Submit(ctx, specs...)
+			return client.EachOutcome(c.Submit(ctx, specs...))
 		})
 		var again []rota.JobSpec
 		for i, o := range outcomes {

@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// readme returns the blocks of a language in a section of the README, as they stand there.
+func readme(t testing.TB, section, language string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	check(t, err)
+	_, rest, found := strings.Cut(string(text), "\n## "+section+"\n")
+	if !found {
+		t.Fatalf("README has no section %q", section)
+	}
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	var blocks []string
+	for {
+		var block string
+		if _, rest, found = strings.Cut(rest, "```"+language+"\n"); !found {
+			return blocks
+		}
+		block, rest, _ = strings.Cut(rest, "```")
+		blocks = append(blocks, block)
+	}
+}
+
+// TestReadme_go builds and runs the README's program as it stands there, but for the
+// address: its job is done, and a signal ends it well.
+func TestReadme_go(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	blocks := readme(t, "A worker in Go", "go")
+	if len(blocks) != 1 || !strings.Contains(blocks[0], `"127.0.0.1:6470"`) {
+		t.Fatalf("%d programs", len(blocks))
+	}
+	dir := t.TempDir()
+	source := writeFile(t, filepath.Join(dir, "resize.go"), strings.Replace(blocks[0], "127.0.0.1:6470", c.addrs()[0], 1))
+	binary := filepath.Join(dir, "resize")
+	build := exec.Command("go", "build", "-o", binary, source)
+	build.Dir = "../.."
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	program := exec.Command(binary)
+	var said transcript
+	program.Stdout, program.Stderr, program.SysProcAttr = &said, &said, goesWithUs()
+	check(t, program.Start())
+	t.Cleanup(func() { _ = program.Process.Kill() })
+	job := c.awaitState(t, c.dial(t), "photo-4711", 30*time.Second, rota.Completed, rota.Dead)
+	if job.State != rota.Completed || !strings.Contains(string(job.Output), "640 pixels under") {
+		t.Errorf("job %+v", job)
+	}
+	check(t, program.Process.Signal(syscall.SIGTERM))
+	if err := program.Wait(); err != nil {
+		t.Errorf("the program ended with %v: %s", err, said.String())
+	}
+}
+
+// TestReadme_workflow does what the README says of a workflow, line by line.
+func TestReadme_workflow(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	files, lines := readme(t, "A workflow", "yaml"), readme(t, "A workflow", "sh")
+	if len(files) != 1 || len(lines) != 1 || strings.Count(lines[0], " &\n") != 1 {
+		t.Fatalf("%d files, commands %q", len(files), lines)
+	}
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "nightly.yaml"), files[0])
+	check(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
+	check(t, os.Symlink(rotaBinary, filepath.Join(dir, "bin", "rota")))
+	shell := exec.Command("sh", "-ec", "trap 'kill $!; wait' EXIT\n"+lines[0])
+	shell.Dir, shell.Env, shell.SysProcAttr = dir, environment(c.env()), goesWithUs()
+	said, err := shell.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	contains(t, "what the commands say", string(said), "COMPLETED")
+	report := c.job(t, "nightly-7/report")
+	contains(t, "the last node's output", string(report.Output), "2026-01-31", "clean", "count", "mail")
+}
