@@ -39,6 +39,7 @@ func (c *Client) call(ctx context.Context, op string, most time.Duration, f node
 // callAt is call, but of the node that at names before each try, for so long.
 func (c *Client) callAt(ctx context.Context, op string, at func() (*node, time.Duration), f nodeCall) error {
 	var last *rota.Error
+	began := time.Now()
 	for try := 0; ; try++ {
 		n, most := at()
 		err := c.attempt(ctx, n, most, f)
@@ -63,6 +64,7 @@ func (c *Client) callAt(ctx context.Context, op string, at func() (*node, time.D
 		}
 		c.moveOn(n)
 		c.lostLead(n)
+		c.retrying(ctx, op, n, began, e)
 		c.log.Debug("call failed, trying again", "op", op, "node", n.address, "try", try, "err", e)
 		if !pause(ctx, retryDelay(try, e.RetryAfter)) {
 			return c.gaveUp(ctx, op, last)

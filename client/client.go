@@ -47,6 +47,8 @@ type Client struct {
 	held restraint
 	// lead is where submissions go.
 	lead lead
+	// retries hears of failed tries; nil where nobody asked.
+	retries func(Retry)
 }
 
 // node is one address with its lazy connection.
@@ -68,6 +70,7 @@ type settings struct {
 	log      *slog.Logger
 	dial     func(ctx context.Context, address string) (net.Conn, error)
 	heedless bool
+	retries  func(Retry)
 }
 
 // Option changes how a client connects.
@@ -103,7 +106,7 @@ func Dial(addrs []string, opts ...Option) (*Client, error) {
 	if s.tls != nil && s.insecure {
 		return nil, rota.Refusef(rota.Invalid, "tls", "WithTLS and WithInsecure contradict each other")
 	}
-	c := &Client{log: s.log, held: restraint{off: s.heedless}}
+	c := &Client{log: s.log, held: restraint{off: s.heedless}, retries: s.retries}
 	c.life, c.finish = context.WithCancel(context.Background())
 	for _, a := range addrs {
 		a = strings.TrimSpace(a)

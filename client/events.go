@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
@@ -22,6 +23,7 @@ import (
 // a consumer that is too slow. With Follow, ctx's end is Timeout.
 func (c *Client) Events(ctx context.Context, filter rota.EventFilter, told func([]rota.ServedEvent) error) error {
 	var last *rota.Error
+	began := time.Now()
 	for try := 0; ; try++ {
 		n := c.present()
 		before := filter.After
@@ -34,7 +36,7 @@ func (c *Client) Events(ctx context.Context, filter rota.EventFilter, told func(
 			return own.err
 		}
 		if filter.After != before {
-			try, last = 0, nil
+			try, last, began = 0, nil, time.Now()
 		}
 		e := c.judge(ctx, n, err)
 		switch {
@@ -49,6 +51,7 @@ func (c *Client) Events(ctx context.Context, filter rota.EventFilter, told func(
 		}
 		last = e
 		c.moveOn(n)
+		c.retrying(ctx, "tail events", n, began, e)
 		c.log.Debug("events broke off, going on elsewhere", "node", n.address, "after", filter.After.String(), "err", e)
 		if !pause(ctx, retryDelay(try, e.RetryAfter)) {
 			return c.gaveUp(ctx, "tail events", last)

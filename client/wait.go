@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -77,11 +78,12 @@ func (e *doneError) Error() string { return e.err.Error() }
 
 func (w *subscription) run(ctx context.Context) error {
 	var last *rota.Error
+	began := time.Now()
 	for try := 0; len(w.left) > 0; {
 		n := w.c.present()
 		told, err := w.subscribe(ctx, n)
 		if told {
-			try, last = 0, nil
+			try, last, began = 0, nil, time.Now()
 		}
 		var own *doneError
 		if errors.As(err, &own) {
@@ -98,6 +100,7 @@ func (w *subscription) run(ctx context.Context) error {
 		}
 		if last = w.c.judge(ctx, n, err); last.Kind != rota.NotFound {
 			w.c.moveOn(n)
+			w.c.retrying(ctx, "wait", n, began, last)
 		} // else the linearizable read found the job: ask this node again
 		if !pause(ctx, retryDelay(try, last.RetryAfter)) {
 			return w.c.gaveUp(ctx, "wait", last)

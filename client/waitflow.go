@@ -20,6 +20,7 @@ const waitMost = 20 * time.Second
 func (c *Client) WaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
 	const op = "wait workflow"
 	var last *rota.Error
+	began := time.Now()
 	for at, try := c.at.Load(), 0; ; at++ {
 		n := c.nodes[int(at)%len(c.nodes)]
 		flow, err := awaitAt(ctx, n, id)
@@ -40,12 +41,13 @@ func (c *Client) WaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Wor
 		case c.life.Err() != nil:
 			return rota.Workflow{}, &rota.Error{Kind: rota.Unavailable, Op: op, Text: "the client is closed"}
 		case open, e.Kind == rota.NotFound:
-			try, last = 0, nil
+			try, last, began = 0, nil, time.Now()
 		case e.Kind != rota.Unavailable && e.Kind != rota.Timeout:
 			return rota.Workflow{}, during(op, e)
 		case !ended(ctx):
 			last = c.judge(ctx, n, err)
 			c.moveOn(n)
+			c.retrying(ctx, op, n, began, last)
 			try++
 		}
 		if pause(ctx, retryDelay(try, e.RetryAfter)) {

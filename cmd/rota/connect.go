@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
@@ -23,6 +25,7 @@ func (a *app) with(work func(c *client.Client) error) error {
 func (a *app) dial() (*client.Client, error) { return a.dialTo(a.addrs) }
 
 func (a *app) dialTo(addrs []string, more ...client.Option) (*client.Client, error) {
+	more = append(more, client.WithRetries(a.retried))
 	if a.tls == (tlsFiles{}) {
 		return client.Dial(addrs, append(more, client.WithInsecure())...)
 	}
@@ -31,6 +34,26 @@ func (a *app) dialTo(addrs []string, more ...client.Option) (*client.Client, err
 		return nil, err
 	}
 	return client.Dial(addrs, append(more, client.WithTLS(config))...)
+}
+
+// muteMost is how long a command that cannot reach the cluster tries without a word.
+const muteMost = 2 * time.Second
+
+// retried says, once, that the cluster cannot be reached, and how long that is tried.
+func (a *app) retried(r client.Retry) {
+	if time.Since(r.Began) < muteMost || !a.toldRetry.CompareAndSwap(false, true) {
+		return
+	}
+	until := "retrying without end"
+	if !r.Until.IsZero() {
+		until = "retrying until " + r.Until.Format(time.TimeOnly) + " (--timeout)"
+	}
+	why := "no answer from " + r.Address + " yet: " + r.Err.Text
+	if _, dialed, ok := strings.Cut(r.Err.Text, "no connection: "); ok {
+		why = "cannot reach " + r.Address + ": " + dialed[strings.LastIndex(dialed, ": ")+1:]
+		why = strings.Join(strings.Fields(why), " ")
+	}
+	a.talk("rota: %s; %s", why, until)
 }
 
 // calling wraps a command that makes short calls: --timeout bounds them all.
@@ -58,17 +81,20 @@ func (a *app) waiting(work func(ctx context.Context, c *client.Client, args []st
 }
 
 // outOfTime names what a context's end did to a call, where the client told it
-// in the context's own words.
+// in the context's own words. Whoever sent a signal need not be told of it.
 func outOfTime(ctx context.Context, err error) error {
 	var refusal *rota.Error
 	var coded *codedError
+	var by signalError
 	switch {
-	case err == nil || errors.As(err, &refusal) || errors.As(err, &coded):
+	case err == nil || errors.As(err, &coded):
+		return err
+	case errors.As(context.Cause(ctx), &by):
+		return &silentExit{128 + int(by.Signal)}
+	case errors.As(err, &refusal):
 		return err
 	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() == context.DeadlineExceeded:
 		return &rota.Error{Kind: rota.Timeout, Text: "no answer in time", Cause: err}
-	case ctx.Err() != nil:
-		return failf("stopped by a signal")
 	default:
 		return err
 	}

@@ -33,8 +33,8 @@ func (a *app) eventsTail() *cobra.Command {
 		Use:   "tail [--from ID] [--follow] [--kind K]… [--job I]",
 		Short: "Print events in the order in which they happened",
 		Long: `Print events in the order in which they happened: from the oldest retained, or after the
-event --from names, to now. With --follow it goes on as things happen, until a signal or
---timeout; when its node dies it goes on at another of --addr, without a gap or a repeat.
+event --from names, to now. With --follow it goes on as things happen, until a signal
+(exit 130 or 143) or --timeout; when its node dies it goes on at another of --addr, without a gap or a repeat.
 -o jsonl prints one event a line. The bytes are the same from every node.`,
 		Args: cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
@@ -59,9 +59,6 @@ event --from names, to now. With --follow it goes on as things happen, until a s
 			}
 			if end := out.end(); err == nil {
 				err = end
-			}
-			if filter.Follow && ctx.Err() != nil {
-				return nil // following ends by a signal
 			}
 			return err
 		}),

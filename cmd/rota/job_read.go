@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -116,6 +117,9 @@ func (a *app) jobWaitCommand() *cobra.Command {
 			})
 			l := listing[rota.Job]{whole: rota.JobPage{Jobs: ended}, items: ended, name: jobName,
 				columns: jobColumns()}
+			if errors.Is(err, context.Canceled) && len(ended) == 0 {
+				return err // a signal: there is nothing to print
+			}
 			if printErr := l.print(a); printErr != nil {
 				return printErr
 			}

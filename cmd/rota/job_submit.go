@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -232,8 +233,10 @@ func (a *app) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error
 		if ctx.Err() == context.DeadlineExceeded {
 			return rota.Refusef(rota.Timeout, "wait", "job %s was submitted and had not ended after %s", id, a.timeout)
 		}
-		if err != nil {
+		if err != nil && (spec.ID == "" || !errors.Is(err, context.Canceled)) { // who was told no id needs it
 			a.talk("job %s was submitted", id)
+		}
+		if err != nil {
 			return err
 		}
 		if err := a.printJob(final); err != nil {

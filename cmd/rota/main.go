@@ -16,9 +16,10 @@ func main() {
 
 // run is main with everything it touches handed in, so that tests can call it.
 // Commands that treat a signal as "finish properly" (server, dev, worker run)
-// get it as the end of their context; for the others that end is a failure.
+// get it as the end of their context; the others end with 128 and its number, as a
+// shell says it, and without a word.
 func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	stderr = &lockedWriter{w: stderr}
 	a := &app{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr}
@@ -38,4 +39,28 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 	}
 	fmt.Fprintln(stderr, errorLine(err, a.addrs)+hint)
 	return exitCode(err)
+}
+
+// signalError is why a context ended by a signal.
+type signalError struct{ syscall.Signal }
+
+func (e signalError) Error() string { return e.String() + " signal received" }
+
+// untilSignal returns a context that ends with a signalError by the first SIGINT or
+// SIGTERM. The process does not end by them before stop is called.
+func untilSignal() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		select {
+		case s := <-heard:
+			cancel(signalError{s.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(heard)
+		cancel(nil)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,8 @@ type app struct {
 	// started says that the command's own work began: errors before it are
 	// wrong usage.
 	started bool
+	// toldRetry: it was said that the cluster cannot be reached.
+	toldRetry atomic.Bool
 
 	addrs      []string
 	output     string
@@ -46,7 +49,7 @@ environment, the environment beats the file, the file beats the default.
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused by admission,
 5 timed out, 6 the job or workflow ended otherwise than COMPLETED, 7 cluster
-unreachable or without leader.`,
+unreachable or without leader, 130 and 143 ended by SIGINT and SIGTERM.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {

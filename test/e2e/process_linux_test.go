@@ -1,6 +1,28 @@
 package e2e
 
-import "syscall"
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
 
 // goesWithUs has a process end with this one, however this one ends.
 func goesWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+
+// connected is nil once the process has a socket.
+func (p *process) connected() error {
+	dir := fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if to, err := os.Readlink(filepath.Join(dir, f.Name())); err == nil && strings.HasPrefix(to, "socket:") {
+			return nil
+		}
+	}
+	return errors.New("it has no socket")
+}

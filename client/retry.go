@@ -1,0 +1,31 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// Retry is a try that failed and is made again, at this node or another.
+type Retry struct {
+	// Op is the call; Address the node that failed, Err how.
+	Op, Address string
+	Err         *rota.Error
+	// Began is when the call, or what broke off of it, was tried first; Until is when it
+	// is given up, zero for never.
+	Began, Until time.Time
+}
+
+// WithRetries has f told of each try that failed and is made again. f is called by several
+// goroutines and must return at once.
+func WithRetries(f func(Retry)) Option { return func(s *settings) { s.retries = f } }
+
+// retrying tells of a failed try.
+func (c *Client) retrying(ctx context.Context, op string, n *node, began time.Time, e *rota.Error) {
+	if c.retries == nil {
+		return
+	}
+	until, _ := ctx.Deadline()
+	c.retries(Retry{Op: op, Address: n.address, Err: e, Began: began, Until: until})
+}
