@@ -2,7 +2,6 @@ package rota
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -103,131 +102,6 @@ type QueuePolicy struct {
 	TierQuotas     [MaxTiers]int64
 }
 
-// policyKey is one key of the policy: its name in JSON and in `--set`, the name
-// SPEC uses where that differs, its unit and range.
-type policyKey struct {
-	name, alias string
-	unit        policyUnit
-	min, max    int64
-	get         func(*QueuePolicy) int64
-	set         func(*QueuePolicy, int64)
-}
-
-type policyUnit uint8
-
-const (
-	unitCount policyUnit = iota
-	unitMs
-	unitBool
-	unitRanking
-	unitStrategy
-	unitPermille
-	unitPPM
-	unitBytes
-	unitDecimal // thousandths, written as a decimal number
-	unitEstimate
-)
-
-func num(f func(*QueuePolicy) *int64) (func(*QueuePolicy) int64, func(*QueuePolicy, int64)) {
-	return func(p *QueuePolicy) int64 { return *f(p) }, func(p *QueuePolicy, v int64) { *f(p) = v }
-}
-
-func flag(f func(*QueuePolicy) *bool) (func(*QueuePolicy) int64, func(*QueuePolicy, int64)) {
-	return func(p *QueuePolicy) int64 {
-			if *f(p) {
-				return 1
-			}
-			return 0
-		}, func(p *QueuePolicy, v int64) {
-			*f(p) = v == 1
-		}
-}
-
-func key(name, alias string, unit policyUnit, lo, hi int64, f func(*QueuePolicy) *int64) policyKey {
-	get, set := num(f)
-	return policyKey{name, alias, unit, lo, hi, get, set}
-}
-
-func boolKey(name, alias string, f func(*QueuePolicy) *bool) policyKey {
-	get, set := flag(f)
-	return policyKey{name, alias, unitBool, 0, 1, get, set}
-}
-
-const maxMs = int64(MaxDuration / time.Millisecond)
-
-// policyKeys is the one table of keys. Its order is the canonical order of a
-// policy in the state's digest and in stored formats: append only.
-var policyKeys = append([]policyKey{
-	{"ranking", "", unitRanking, 0, int64(len(rankingNames) - 1),
-		func(p *QueuePolicy) int64 { return int64(p.Ranking) }, func(p *QueuePolicy, v int64) { p.Ranking = Ranking(v) }},
-	{"strategy", "", unitStrategy, 0, int64(len(strategyNames) - 1),
-		func(p *QueuePolicy) int64 { return int64(p.Strategy) }, func(p *QueuePolicy, v int64) { p.Strategy = Strategy(v) }},
-	key("lease_ms", "t_lease", unitMs, 100, maxMs, func(p *QueuePolicy) *int64 { return &p.LeaseMs }),
-	key("ack_timeout_ms", "ack_timeout", unitMs, 100, 3_600_000, func(p *QueuePolicy) *int64 { return &p.AckTimeoutMs }),
-	key("renew_alpha_permille", "alpha", unitPermille, 1, 1000, func(p *QueuePolicy) *int64 { return &p.RenewAlphaPermille }),
-	key("renew_beta_permille", "beta", unitPermille, 0, 1000, func(p *QueuePolicy) *int64 { return &p.RenewBetaPermille }),
-	key("renewals_max", "", unitCount, -1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.RenewalsMax }),
-	key("max_runtime_ms", "max_runtime", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.MaxRuntimeMs }),
-	key("leases_max_per_worker", "max_queue_per_worker", unitCount, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.LeasesMaxPerWorker }),
-	key("units_per_period", "", unitCount, 0, math.MaxInt64/4, func(p *QueuePolicy) *int64 { return &p.UnitsPerPeriod }),
-	key("attempt_max", "", unitCount, 1, 1_000, func(p *QueuePolicy) *int64 { return &p.AttemptMax }),
-	key("backoff_base_ms", "backoff_base", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.BackoffBaseMs }),
-	key("backoff_factor_permille", "backoff_factor", unitPermille, 1000, 1_000_000,
-		func(p *QueuePolicy) *int64 { return &p.BackoffFactorPermille }),
-	key("backoff_cap_ms", "backoff_cap", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.BackoffCapMs }),
-	key("backoff_unit_ms", "backoff_unit", unitMs, 1, 3_600_000, func(p *QueuePolicy) *int64 { return &p.BackoffUnitMs }),
-	key("ttl_abs_ms", "ttl_abs", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.TTLAbsMs }),
-	key("ttl_rel_max_ms", "ttl_rel_max", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.TTLRelMaxMs }),
-	key("payload_max_bytes", "", unitBytes, 0, MaxPayloadBytes, func(p *QueuePolicy) *int64 { return &p.PayloadMaxBytes }),
-	key("queue_cap", "", unitCount, 1, 100_000_000, func(p *QueuePolicy) *int64 { return &p.QueueCap }),
-	key("rate_limit_rps", "", unitCount, 0, 10_000_000, func(p *QueuePolicy) *int64 { return &p.RateLimitRPS }),
-	key("reject_threshold_permille", "reject_threshold", unitPermille, 0, 1000,
-		func(p *QueuePolicy) *int64 { return &p.RejectThresholdPermille }),
-	key("max_queue_size", "", unitCount, 0, 100_000_000, func(p *QueuePolicy) *int64 { return &p.MaxQueueSize }),
-	key("aging_factor_ms", "aging_factor", unitMs, 1, maxMs, func(p *QueuePolicy) *int64 { return &p.AgingFactorMs }),
-	key("w_fee", "", unitPPM, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.WFee }),
-	key("w_age", "", unitPPM, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.WAge }),
-	key("w_size", "", unitPPM, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.WSize }),
-	key("w_tier", "", unitPPM, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.WTier }),
-	key("fee_half", "", unitCount, 1, MaxFee, func(p *QueuePolicy) *int64 { return &p.FeeHalf }),
-	key("size_half", "", unitBytes, 1, MaxSizeBytes, func(p *QueuePolicy) *int64 { return &p.SizeHalf }),
-	key("age_horizon_ms", "age_horizon", unitMs, 1_000, maxMs, func(p *QueuePolicy) *int64 { return &p.AgeHorizonMs }),
-	key("batch_size", "", unitCount, 1, 1_000, func(p *QueuePolicy) *int64 { return &p.BatchSize }),
-	key("dispatch_interval_ms", "dispatch_interval", unitMs, 10, 60_000,
-		func(p *QueuePolicy) *int64 { return &p.DispatchIntervalMs }),
-	key("weight", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.Weight }),
-	boolKey("fair_share", "", func(p *QueuePolicy) *bool { return &p.FairShare }),
-	boolKey("prefer_locality", "", func(p *QueuePolicy) *bool { return &p.PreferLocality }),
-	boolKey("preempt", "", func(p *QueuePolicy) *bool { return &p.Preempt }),
-	key("starvation_interleave", "interleave", unitCount, 0, 1_000_000,
-		func(p *QueuePolicy) *int64 { return &p.StarvationInterleave }),
-	key("oldest_every", "", unitCount, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.OldestEvery }),
-	key("hold_after_ms", "hold_after", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.HoldAfterMs }),
-	key("hold_max_ms", "hold_max", unitMs, 1, maxMs, func(p *QueuePolicy) *int64 { return &p.HoldMaxMs }),
-	key("min_health", "", unitPermille, 0, 1000, func(p *QueuePolicy) *int64 { return &p.MinHealth }),
-	key("min_stake", "", unitCount, 0, MaxFee, func(p *QueuePolicy) *int64 { return &p.MinStake }),
-	boolKey("paused", "", func(p *QueuePolicy) *bool { return &p.Paused }),
-	boolKey("require_attestation", "", func(p *QueuePolicy) *bool { return &p.RequireAttestation }),
-	key("prefetch_max", "", unitCount, 0, MaxPrefetch, func(p *QueuePolicy) *int64 { return &p.PrefetchMax }),
-	key("tenant_window_max", "", unitCount, 0, 100_000_000, func(p *QueuePolicy) *int64 { return &p.TenantWindowMax }),
-	key("tenant_window_ms", "tenant_window", unitMs, 1_000, maxMs, func(p *QueuePolicy) *int64 { return &p.TenantWindowMs }),
-	key("domain_failure_threshold_permille", "domain_failure_threshold", unitPermille, 1, 1000,
-		func(p *QueuePolicy) *int64 { return &p.DomainFailureThresholdPermille }),
-	key("domain_min_samples", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.DomainMinSamples }),
-	key("domain_probe_rps", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.DomainProbeRPS }),
-	key("domain_probe_burst", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.DomainProbeBurst }),
-	key("preempt_max", "", unitCount, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.PreemptMax }),
-	key("aging_threshold_ms", "aging_threshold", unitMs, 1_000, maxMs,
-		func(p *QueuePolicy) *int64 { return &p.AgingThresholdMs }),
-	key("stats_window", "", unitCount, 2, 1_000_000, func(p *QueuePolicy) *int64 { return &p.StatsWindow }),
-	key("audit_window_ms", "audit_window", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.AuditWindowMs }),
-	key("cool_after", "", unitCount, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.CoolAfter }),
-	key("cool_ms", "", unitMs, 1, maxMs, func(p *QueuePolicy) *int64 { return &p.CoolMs }),
-	boolKey("decline_cools", "", func(p *QueuePolicy) *bool { return &p.DeclineCools }),
-	key("deny_ms", "", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.DenyMs }),
-	boolKey("health_steps", "", func(p *QueuePolicy) *bool { return &p.HealthSteps }),
-}, scoringKeys...)
-
 // Setting is one key=value of `queue set`.
 type Setting struct {
 	Key   string
@@ -243,17 +117,20 @@ func PolicyKeys() []string {
 	return names
 }
 
-// Set changes one key, by its name or by the name that SPEC gives it, with or
-// without the unit's ending: lease_ms=60000, T_lease=60s, ranking=market. It
+// Set changes one key, by its name, or by the name without the unit's ending, or by
+// the one that a source gives it: lease_ms=60000, T_lease=60s, ranking=market. Of a
+// ratio the name with the unit takes whole numbers (reject_threshold_permille=900), the
+// one without takes ratios however they are spelt (reject_threshold=0.9, 1, 1.0). It
 // refuses unknown keys and values out of range, naming key, value and range.
 func (p *QueuePolicy) Set(s Setting) error {
 	name := strings.ToLower(strings.TrimSpace(s.Key))
 	for i := range policyKeys {
 		k := &policyKeys[i]
-		if name != k.name && (k.alias == "" || (name != k.alias && name != k.alias+"_ms" && name != k.alias+"_permille")) {
+		called, ratio := k.called(name)
+		if !called {
 			continue
 		}
-		v, err := k.parse(strings.TrimSpace(s.Value))
+		v, err := k.parse(strings.TrimSpace(s.Value), ratio)
 		if err != nil {
 			return err
 		}
@@ -263,20 +140,53 @@ func (p *QueuePolicy) Set(s Setting) error {
 	return Refusef(Invalid, "key", "queue key %q is unknown: one of %s is wanted", s.Key, strings.Join(PolicyKeys(), ", "))
 }
 
-func (k *policyKey) parse(text string) (int64, error) {
+// called says whether a name is the key's, and whether it takes a ratio under it.
+func (k *policyKey) called(name string) (called, ratio bool) {
+	switch {
+	case name == k.name:
+		return true, false
+	case k.alias == "":
+		return false, false
+	case name == k.alias:
+		return true, k.scale() != 0
+	case k.unit == unitMs:
+		return name == k.alias+"_ms", false
+	case k.unit == unitPermille:
+		return name == k.alias+"_permille", false
+	}
+	return false, false
+}
+
+// scale is by what a ratio is multiplied to be the key's value, 0 of a key that is none.
+func (k *policyKey) scale() int64 {
+	switch k.unit {
+	case unitPermille:
+		return 1_000
+	case unitPPM:
+		return 1_000_000
+	default:
+		return 0
+	}
+}
+
+func (k *policyKey) parse(text string, ratio bool) (int64, error) {
+	name := k.name
+	if ratio {
+		name = k.alias
+	}
 	bad := func(want string) error {
-		return Refusef(Invalid, k.name, "%s=%q is refused: %s is wanted", k.name, text, want)
+		return Refusef(Invalid, k.name, "%s=%q is refused: %s is wanted", name, text, want)
 	}
 	var v int64
 	var err error
-	switch k.unit {
-	case unitRanking:
+	switch {
+	case k.unit == unitRanking:
 		return k.parseName(text, rankingNames)
-	case unitStrategy:
+	case k.unit == unitStrategy:
 		return k.parseName(text, strategyNames)
-	case unitEstimate:
+	case k.unit == unitEstimate:
 		return k.parseName(text, estimateNames)
-	case unitDecimal:
+	case k.unit == unitDecimal:
 		var ok bool
 		if v, ok = parseMilli(text); !ok {
 			return 0, bad("a decimal number with at most three places, such as 0.5")
@@ -285,7 +195,7 @@ func (k *policyKey) parse(text string) (int64, error) {
 			return 0, bad(formatMilli(k.min) + " to " + formatMilli(k.max))
 		}
 		return v, nil
-	case unitBool:
+	case k.unit == unitBool:
 		switch strings.ToLower(text) {
 		case "true", "on", "yes", "1":
 			return 1, nil
@@ -293,7 +203,14 @@ func (k *policyKey) parse(text string) (int64, error) {
 			return 0, nil
 		}
 		return 0, bad("on or off")
-	case unitMs:
+	case ratio:
+		want := fmt.Sprintf("a ratio of %s to %s with at most %d decimals", ratioText(k.min, k.scale()), ratioText(k.max, k.scale()),
+			decimals(k.scale()))
+		if v, err = parseRatio(text, k.scale()); err != nil || v < k.min || v > k.max {
+			return 0, bad(want)
+		}
+		return v, nil
+	case k.unit == unitMs:
 		if v, err = strconv.ParseInt(text, 10, 64); err != nil {
 			d, derr := time.ParseDuration(text)
 			if derr != nil {
@@ -301,21 +218,13 @@ func (k *policyKey) parse(text string) (int64, error) {
 			}
 			v = d.Milliseconds()
 		}
-	case unitPermille, unitPPM:
-		if v, err = strconv.ParseInt(text, 10, 64); err != nil {
-			scale := 1000.0
-			if k.unit == unitPPM {
-				scale = 1e6
-			}
-			f, ferr := strconv.ParseFloat(text, 64)
-			if ferr != nil || math.IsNaN(f) || math.IsInf(f, 0) || math.Abs(f) > 1e6 {
-				return 0, bad("a whole number or a ratio such as 0.5")
-			}
-			v = int64(math.Round(f * scale))
-		}
 	default:
 		if v, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return 0, bad("a whole number")
+			want := "a whole number"
+			if k.scale() != 0 {
+				want = fmt.Sprintf("a whole number of %d to %d, or a ratio under the name %s,", k.min, k.max, k.alias)
+			}
+			return 0, bad(want)
 		}
 	}
 	if v < k.min || v > k.max {

@@ -22,6 +22,18 @@ func TestPolicySet(t *testing.T) {
 		{"renewals_max", "-1", func(p *QueuePolicy) int64 { return p.RenewalsMax }, -1},
 		{"ranking", "market", func(p *QueuePolicy) int64 { return int64(p.Ranking) }, int64(RankMarket)},
 		{"w_fee", "0.25", func(p *QueuePolicy) int64 { return p.WFee }, 250_000},
+		{"w_fee_ppm", "250000", func(p *QueuePolicy) int64 { return p.WFee }, 250_000},
+		{"w_fee", "1", func(p *QueuePolicy) int64 { return p.WFee }, 1_000_000},
+		{"reject_threshold", "1", func(p *QueuePolicy) int64 { return p.RejectThresholdPermille }, 1_000},
+		{"reject_threshold", "1.0", func(p *QueuePolicy) int64 { return p.RejectThresholdPermille }, 1_000},
+		{"reject_threshold", ".25", func(p *QueuePolicy) int64 { return p.RejectThresholdPermille }, 250},
+		{"reject_threshold", "0", func(p *QueuePolicy) int64 { return p.RejectThresholdPermille }, 0},
+		{"reject_threshold_permille", "1", func(p *QueuePolicy) int64 { return p.RejectThresholdPermille }, 1},
+		{"beta", "1", func(p *QueuePolicy) int64 { return p.RenewBetaPermille }, 1_000},
+		{"alpha_permille", "1", func(p *QueuePolicy) int64 { return p.RenewAlphaPermille }, 1},
+		{"backoff_factor", "2", func(p *QueuePolicy) int64 { return p.BackoffFactorPermille }, 2_000},
+		{"backoff_factor", "1.50", func(p *QueuePolicy) int64 { return p.BackoffFactorPermille }, 1_500},
+		{"domain_failure_threshold", "0", func(p *QueuePolicy) int64 { return p.DomainFailureThresholdPermille }, 0},
 	} {
 		p := StandardPolicy()
 		if err := p.Set(Setting{c.key, c.value}); err != nil || c.read(&p) != c.want {
@@ -34,7 +46,21 @@ func TestPolicySet(t *testing.T) {
 		{"lease_ms", "99999999999999999999", "milliseconds"},
 		{"ranking", "best", "market"},
 		{"reject_threshold", "NaN", "ratio"},
-		{"reject_threshold", "1.5", "0 to 1000"},
+		{"reject_threshold", "1.5", "0 to 1 "},
+		{"reject_threshold", "900", "0 to 1 "},
+		{"reject_threshold", "0.0001", "3 decimals"},
+		{"reject_threshold", "-0.1", "ratio"},
+		{"reject_threshold", "1e-1", "ratio"},
+		{"reject_threshold", ".", "ratio"},
+		{"reject_threshold", "", "ratio"},
+		{"reject_threshold", "1.0.0", "ratio"},
+		{"reject_threshold_permille", "0.9", "under the name reject_threshold"},
+		{"backoff_factor", "2000", "1 to 1000 "},
+		{"backoff_factor", "0.5", "1 to 1000 "},
+		{"alpha", "0", "0.001 to 1 "},
+		{"w_fee", "550000", "0 to 1 "},
+		{"w_fee_ppm", "0.25", "under the name w_fee"},
+		{"min_health", "0.3", "whole number"},
 		{"paused", "perhaps", "on or off"},
 		{"queue_cap", "1e3", "whole number"},
 	} {
@@ -130,5 +156,86 @@ func TestPolicyJSONKeepsEveryBit(t *testing.T) {
 	var back QueuePolicy
 	if err := json.Unmarshal(text, &back); err != nil || back != p {
 		t.Fatalf("units_per_period %d, min_stake %d, %v", back.UnitsPerPeriod, back.MinStake, err)
+	}
+}
+
+// FuzzPolicySet sets any key to any text: it is refused and changes nothing, or gives a
+// value in its range that Settings spells so that Set reads the same.
+func FuzzPolicySet(f *testing.F) {
+	for _, s := range []Setting{{"reject_threshold", "0.9"}, {"w_fee", "1"}, {"lease", "1h"}, {"alpha", "0.000"}, {"beta", "1e9"},
+		{"backoff_factor", "1000.000"}, {"w_age_ppm", "-1"}, {"paused", "on"}, {"ranking", "FIFO"}, {"alpha", "٣"}} {
+		f.Add(s.Key, s.Value)
+	}
+	f.Fuzz(func(t *testing.T, name, value string) {
+		p := StandardPolicy()
+		if err := p.Set(Setting{name, value}); err != nil {
+			if KindOf(err) != Invalid || p != StandardPolicy() {
+				t.Fatalf("%s=%q: %v, and the policy is %+v", name, value, err, p)
+			}
+			return
+		}
+		again := StandardPolicy()
+		for _, s := range p.Settings() {
+			if err := again.Set(s); err != nil {
+				t.Fatalf("%s=%q is refused after %s=%q: %v", s.Key, s.Value, name, value, err)
+			}
+		}
+		if again != p {
+			t.Fatalf("%s=%q: settings give %+v, not %+v", name, value, again, p)
+		}
+	})
+}
+
+// TestPolicyRoundTrips sets every key of every preset to both ends of its range, and
+// wants its settings to give the same policy, under the name that takes ratios too.
+func TestPolicyRoundTrips(t *testing.T) {
+	t.Parallel()
+	for _, preset := range Presets {
+		for i := range policyKeys {
+			k := &policyKeys[i]
+			for _, v := range []int64{k.min, k.max, (k.min + k.max) / 2} {
+				p, _ := PresetPolicy(preset)
+				k.set(&p, v)
+				again := StandardPolicy()
+				again.Preset = preset
+				for _, s := range p.Settings() {
+					if err := again.Set(s); err != nil {
+						t.Fatalf("%s=%q: %v", s.Key, s.Value, err)
+					}
+				}
+				if again != p {
+					t.Fatalf("%s=%d: settings give %+v, not %+v", k.name, v, again, p)
+				}
+				if scale := k.scale(); scale != 0 {
+					again := p
+					k.set(&again, k.min)
+					if err := again.Set(Setting{k.alias, ratioText(v, scale)}); err != nil || again != p {
+						t.Fatalf("%s=%s: %v, %d is wanted", k.alias, ratioText(v, scale), err, v)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestPolicyDocs gives every default back as it is told.
+func TestPolicyDocs(t *testing.T) {
+	t.Parallel()
+	for i, preset := range Presets {
+		want, _ := PresetPolicy(preset)
+		p := StandardPolicy()
+		p.Preset = preset
+		for _, d := range PolicyDocs() {
+			name := d.Key
+			if d.Alias != "" {
+				name = d.Alias
+			}
+			if err := p.Set(Setting{name, d.Defaults[i]}); err != nil {
+				t.Errorf("%s: %s=%s is told and refused: %v", preset, name, d.Defaults[i], err)
+			}
+		}
+		if p != want {
+			t.Errorf("%s: what is told gives %+v, not %+v", preset, p, want)
+		}
 	}
 }

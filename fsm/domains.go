@@ -81,14 +81,15 @@ func (m *Machine) fireDomain(key string) {
 // settleDomain puts a domain right after its window or bucket changed; d is
 // editable. It is isolated above the threshold and recovers at half of it, so that
 // it does not flap. One of which nothing was heard for a whole window recovers too:
-// nothing says any more that it fails.
+// nothing says any more that it fails. A threshold of 0 isolates none.
 func (m *Machine) settleDomain(d *domainRow) {
 	p := &m.queues.get(d.queue).policy
+	threshold := p.DomainFailureThresholdPermille
 	ok, fail := d.window.total()
 	switch {
-	case !d.isolated && ok+fail >= p.DomainMinSamples && fail*1000 > p.DomainFailureThresholdPermille*(ok+fail):
+	case !d.isolated && threshold > 0 && ok+fail >= p.DomainMinSamples && fail*1000 > threshold*(ok+fail):
 		m.isolate(d, true)
-	case d.isolated && fail*2000 <= p.DomainFailureThresholdPermille*(ok+fail):
+	case d.isolated && (threshold == 0 || fail*2000 <= threshold*(ok+fail)):
 		m.isolate(d, false)
 	}
 	if parked := d.isolated && m.probes(d.queue).tokens(d.tat, m.head.clock) == 0; parked != d.parked {

@@ -179,6 +179,20 @@ func TestDomain(t *testing.T) {
 			t.Fatal("a domain at rest has a row")
 		}
 	})
+	t.Run("isolates_none_at_a_threshold_of_0", func(t *testing.T) {
+		t.Parallel()
+		b := zoned(t)
+		b.ok(queueOp("default", "domain_failure_threshold", "0"))
+		if e := b.outcomes("zone-1", 20, 0); len(kinds(e, rota.DomainIsolated)) != 0 {
+			t.Fatalf("events %+v", e)
+		}
+		b.ok(queueOp("default", "domain_failure_threshold", "0.3"))
+		b.outcomes("zone-2", 10, 0)
+		e := b.entry(queueOp("default", "domain_failure_threshold", "0")).Events
+		if len(kinds(e, rota.DomainRecovered)) == 0 {
+			t.Fatalf("a domain stays isolated: %+v", e)
+		}
+	})
 	t.Run("is_kept_a_queue", func(t *testing.T) {
 		t.Parallel()
 		b := zoned(t)

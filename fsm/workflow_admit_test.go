@@ -11,7 +11,7 @@ import (
 func TestOpenWorkflowRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ok(queueOp("small", "queue_cap", "3", "reject_threshold", "900"))
+	b.ok(queueOp("small", "queue_cap", "3", "reject_threshold", "0.9"))
 	b.ok(queueOp("slow", "rate_limit_rps", "1"))
 	for _, c := range []struct {
 		name, subject string
@@ -62,7 +62,7 @@ func TestOpenWorkflowRefuses(t *testing.T) {
 	})
 	t.Run("backpressure, but for a critical root", func(t *testing.T) {
 		b.t = t
-		b.ok(queueOp("p", "queue_cap", "10", "reject_threshold", "100"))
+		b.ok(queueOp("p", "queue_cap", "10", "reject_threshold", "0.1"))
 		b.ok(submitOp(jobSpec("j", func(s *rota.JobSpec) { s.Queue = "p" })))
 		into := func(id string, priority int32) *dag {
 			return diamond(id, func(d *dag) { d.Queue, d.Nodes[0].Priority = "p", priority })

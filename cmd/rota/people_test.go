@@ -67,9 +67,9 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("policy_with_meaning", func(t *testing.T) {
 		t.Parallel()
-		for _, c := range [][3]string{{"lease_ms", "60000", "60000 (1m0s)"}, {"ttl_abs_ms", "0", "0 (none)"},
+		for _, c := range [][3]string{{"lease_ms", "60000", "60000 (1m0s)"}, {"ttl_abs_ms", "0", "0 (no limit)"},
 			{"renewals_max", "-1", "-1 (no limit)"}, {"reject_threshold_permille", "900", "900 (90.0 %)"},
-			{"hold_after_ms", "0", "0"}, {"ranking", "fifo", "fifo"}} {
+			{"hold_after_ms", "0", "0 (at once)"}, {"ranking", "fifo", "fifo"}} {
 			if got := settingText(rota.Setting{Key: c[0], Value: c[1]}); got != c[2] {
 				t.Errorf("%s is shown as %q, want %q", c[0], got, c[2])
 			}

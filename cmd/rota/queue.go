@@ -90,8 +90,8 @@ func (a *app) queueSetCommand() *cobra.Command {
 		Use:   "set Q [--preset P] [--set key=value]…",
 		Short: "Create a queue or change its policy",
 		Long: "Create a queue or change its policy. A preset starts from its values; each --set changes one key.\n\n" +
-			"Presets: " + strings.Join(rota.Presets, ", ") + ".\n\nKeys: " + strings.Join(rota.PolicyKeys(), ", ") +
-			".",
+			"Presets: " + strings.Join(rota.Presets, ", ") + ".\n\nKeys, each with its default in standard and in the presets that " +
+			"differ:\n\n" + keysHelp(),
 		Args: cobra.ExactArgs(1),
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
 			set, err := parseSettings(preset, pairs)
@@ -191,8 +191,8 @@ func settingText(s rota.Setting) string {
 	meaning := ""
 	switch {
 	case err != nil:
-	case n == 0 && zeroIsNone[s.Key]:
-		meaning = "none"
+	case n == 0 && zeroMeans[s.Key] != "":
+		meaning = zeroMeans[s.Key]
 	case n == -1 && s.Key == "renewals_max":
 		meaning = "no limit"
 	case strings.HasSuffix(s.Key, "_ms") && n >= 1000:
@@ -206,13 +206,14 @@ func settingText(s rota.Setting) string {
 	return s.Value + " (" + meaning + ")"
 }
 
-// zeroIsNone are the keys of which 0 means that there is no such limit.
-var zeroIsNone = map[string]bool{
-	"max_runtime_ms": true, "leases_max_per_worker": true, "units_per_period": true, "ttl_abs_ms": true,
-	"ttl_rel_max_ms": true, "rate_limit_rps": true, "max_queue_size": true, "reject_threshold_permille": true,
-	"starvation_interleave": true, "oldest_every": true, "min_stake": true,
-	"tenant_window_max": true,
-}
+// zeroMeans is what 0 means of the keys of which it is not just a number.
+var zeroMeans = func() map[string]string {
+	means := map[string]string{}
+	for _, d := range rota.PolicyDocs() {
+		means[d.Key] = d.Zero
+	}
+	return means
+}()
 
 // queueLists are a queue's failure domains and what is known of its types.
 func queueLists(q rota.Queue, wide bool) (text string) {

@@ -1,0 +1,61 @@
+package tidy
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// TestPolicyPage holds docs/policy.md against the table of keys that it is made of.
+func TestPolicyPage(t *testing.T) {
+	page, path := policyPage(), filepath.Join("..", "..", "docs", "policy.md")
+	if *update {
+		if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if have, err := os.ReadFile(path); err != nil || string(have) != page {
+		t.Fatalf("docs/policy.md is stale (%v): run `go test ./internal/tidy -run TestPolicyPage -update`", err)
+	}
+	for _, d := range rota.PolicyDocs() {
+		if !strings.HasSuffix(d.Meaning, ".") || d.Source == "" || d.Values == "" || strings.Contains(d.Meaning+d.Source, "|") {
+			t.Errorf("key %s says too little: %+v", d.Key, d)
+		}
+	}
+}
+
+// policyPage is docs/policy.md.
+func policyPage() string {
+	var b strings.Builder
+	b.WriteString(`# Policies of queues
+
+Every key that ` + "`rota queue set Q --set key=value`" + ` takes, made of the table in [policy_keys.go](../policy_keys.go) by
+` + "`go test ./internal/tidy -run TestPolicyPage -update`" + `; ` + "`rota queue set --help`" + ` shows the same.
+
+A duration is a whole number of milliseconds or text such as ` + "`90s`" + `. A key with ` + "`_permille`" + ` or ` + "`_ppm`" + ` at its end takes whole
+numbers, and is what JSON shows; its short name takes the ratio: ` + "`reject_threshold=0.9`" + ` is ` + "`reject_threshold_permille=900`" + `. What a preset
+does not name is as in ` + "`standard`" + `. Sources are sections of the [specification](spec.md) and of the designs that it unites.
+
+| key | values | 0 means | default | what it does | source |
+|---|---|---|---|---|---|
+`)
+	for _, d := range rota.PolicyDocs() {
+		name := "`" + d.Key + "`"
+		if d.Alias != "" {
+			name = "`" + d.Alias + "`, " + name
+		}
+		text := "`" + d.Defaults[0] + "`"
+		for i, preset := range rota.Presets {
+			if d.Defaults[i] != d.Defaults[0] {
+				text += ", " + preset + " `" + d.Defaults[i] + "`"
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name, d.Values, d.Zero, text, d.Meaning, d.Source)
+	}
+	return b.String()
+}

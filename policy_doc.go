@@ -1,0 +1,100 @@
+package rota
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// PolicyDoc is what people are told of one key of a policy.
+type PolicyDoc struct {
+	// Key is its name with its unit, Alias another one, or "".
+	Key   string
+	Alias string
+	// Meaning is a sentence; Zero says what 0 means, "" where it is just a number or
+	// not taken.
+	Meaning string
+	Zero    string
+	// Values are what the key takes, with their unit; of a ratio under the Alias.
+	Values string
+	// Defaults are the presets' values as Set takes them under that name, in the order
+	// of Presets.
+	Defaults []string
+	// Source asks for it: a section of the specification, or one of the designs that
+	// it unites.
+	Source string
+}
+
+// PolicyDocs tells of every key, in canonical order.
+func PolicyDocs() []PolicyDoc {
+	docs := make([]PolicyDoc, len(policyKeys))
+	for i := range policyKeys {
+		k := &policyKeys[i]
+		docs[i] = PolicyDoc{Key: k.name, Alias: k.alias, Meaning: k.meaning, Zero: k.zero, Values: k.values(), Source: k.source}
+		for _, preset := range Presets {
+			p, _ := PresetPolicy(preset) // every one of Presets is known
+			docs[i].Defaults = append(docs[i].Defaults, k.plain(&p))
+		}
+	}
+	return docs
+}
+
+// values tells the range of a key in its unit.
+func (k *policyKey) values() string {
+	switch k.unit {
+	case unitRanking:
+		return strings.Join(rankingNames, ", ")
+	case unitStrategy:
+		return strings.Join(strategyNames, ", ")
+	case unitBool:
+		return "on, off"
+	case unitMs:
+		return "a duration, " + durationText(k.min) + " to " + durationText(k.max)
+	case unitPermille, unitPPM:
+		return fmt.Sprintf("a ratio, %s to %s", ratioText(k.min, k.scale()), ratioText(k.max, k.scale()))
+	case unitEstimate:
+		return strings.Join(estimateNames, ", ")
+	case unitDecimal:
+		return formatMilli(k.min) + " to " + formatMilli(k.max)
+	case unitBytes:
+		return fmt.Sprintf("bytes, %d to %d", k.min, k.max)
+	default:
+		return fmt.Sprintf("%d to %d", k.min, k.max)
+	}
+}
+
+// plain is a value as people write it.
+func (k *policyKey) plain(p *QueuePolicy) string {
+	v := k.get(p)
+	switch {
+	case v == 0 && k.zero != "":
+		return "0"
+	case k.unit == unitMs:
+		return durationText(v)
+	case k.scale() != 0:
+		return ratioText(v, k.scale())
+	case k.unit == unitBool && v == 1:
+		return "on"
+	case k.unit == unitBool:
+		return "off"
+	default:
+		return k.format(p)
+	}
+}
+
+// durationText is a duration in its largest whole unit, as Set takes it.
+func durationText(ms int64) string {
+	if ms == 0 {
+		return "0"
+	}
+	for _, unit := range []struct {
+		of   time.Duration
+		name string
+	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
+		if whole := unit.of.Milliseconds(); ms >= whole && ms%whole == 0 {
+			return strconv.FormatInt(ms/whole, 10) + unit.name
+		}
+	}
+	return strconv.FormatInt(ms, 10) + "ms"
+}
