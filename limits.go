@@ -75,6 +75,9 @@ const (
 	// MaxTypesPerWorker bounds each of a worker's lists of types: failing, cooling,
 	// denied, executed. The oldest give way.
 	MaxTypesPerWorker = 64
+	// MaxTypesHandled bounds the job types that a worker registers: with ids of the
+	// longest they take 64 KiB of its entry.
+	MaxTypesHandled = 1_000
 	// MaxReasonBytes bounds an operator's reason, of a mode or a proof report.
 	MaxReasonBytes = 256
 	// MaxOthers bounds the workers that an explanation lists.

@@ -129,6 +129,15 @@ func (w *WorkerSpec) CheckShape() error {
 			return err
 		}
 	}
+	if len(w.Types) > MaxTypesHandled {
+		return Refusef(Invalid, "types", "types are %d: at most %d are taken; a worker without any takes every type", len(w.Types),
+			MaxTypesHandled)
+	}
+	for i, typ := range w.Types {
+		if err := CheckID(fmt.Sprintf("types[%d]", i), typ); err != nil {
+			return err
+		}
+	}
 	for _, f := range []struct{ field, id string }{{"region", w.Region}, {"zone", w.Zone}} {
 		if f.id != "" {
 			if err := CheckID(f.field, f.id); err != nil {

@@ -1,5 +1,7 @@
 package rota
 
+import "slices"
+
 // WorkerSpec is what a worker says of itself when it registers.
 type WorkerSpec struct {
 	ID WorkerID `json:"id"`
@@ -21,6 +23,19 @@ type WorkerSpec struct {
 	Stake int64 `json:"stake,omitempty"`
 	// Limits are what it offers at most, by name, such as depth or width.
 	Limits map[string]int64 `json:"limits,omitempty"`
+	// Types are the job types that it handles, at most MaxTypesHandled; none stands for
+	// every type (SPEC §16.2).
+	Types []JobType `json:"types,omitempty"`
+}
+
+// Handles says whether the worker takes jobs of a type. Types must be sorted, as the
+// cluster keeps them.
+func (w *WorkerSpec) Handles(typ JobType) bool {
+	if len(w.Types) == 0 {
+		return true
+	}
+	_, handled := slices.BinarySearch(w.Types, typ)
+	return handled
 }
 
 // Attestation is a key holder's word that a worker may serve a cluster until a

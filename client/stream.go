@@ -82,7 +82,8 @@ func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err 
 	if s.grpc, err = s.node.workers.Work(ctx); err != nil {
 		return err
 	}
-	hello := &rotav1.Hello{Worker: words.WorkerSpecToWire(&w.spec), Secret: w.secret, Takeover: s.takeover,
+	spec := w.registered()
+	hello := &rotav1.Hello{Worker: words.WorkerSpecToWire(&spec), Secret: w.secret, Takeover: s.takeover,
 		Attestation: words.AttestationToWire(w.attested)}
 	_ = s.grpc.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Hello{Hello: hello}}) // Recv tells why not
 	var response words.FromNode

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -128,12 +129,25 @@ func newWorkerID() rota.WorkerID {
 // ID is the worker's id.
 func (w *Worker) ID() rota.WorkerID { return w.spec.ID }
 
-// Handle names the handler of a job type; "" stands for every type that has
-// none of its own. A lease of a type without a handler is declined.
+// Handle names the handler of a job type; "" stands for every type that has none of its
+// own. Without one for "" the worker registers the types that it has handlers for when
+// it connects, unless its spec names types, and gets no jobs of others (SPEC §16.2); so
+// handlers come before Run. A lease of a type without a handler is declined.
 func (w *Worker) Handle(typ rota.JobType, h Handler) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.handlers[typ] = h
+}
+
+// registered is what the worker says of itself when it connects.
+func (w *Worker) registered() rota.WorkerSpec {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	spec := w.spec
+	if len(spec.Types) == 0 && w.handlers[""] == nil && len(w.handlers) <= rota.MaxTypesHandled {
+		spec.Types = slices.Sorted(maps.Keys(w.handlers))
+	}
+	return spec
 }
 
 func (w *Worker) handler(typ rota.JobType) Handler {

@@ -127,7 +127,8 @@ func (m *Machine) resume(w *workerRow, spec *rota.WorkerSpec) {
 func sameWorker(a, b *rota.WorkerSpec) bool {
 	return a.ID == b.ID && a.Slots == b.Slots && a.Prefetch == b.Prefetch && a.Region == b.Region && a.Zone == b.Zone &&
 		a.CPUMilli == b.CPUMilli && a.MemoryBytes == b.MemoryBytes && a.IOBytesPerS == b.IOBytesPerS && a.Stake == b.Stake &&
-		slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Capabilities, b.Capabilities) && maps.Equal(a.Limits, b.Limits)
+		slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Capabilities, b.Capabilities) && maps.Equal(a.Limits, b.Limits) &&
+		slices.Equal(a.Types, b.Types)
 }
 
 // openLeases lists a worker's lease ids in their order; what ends a lease changes the set.

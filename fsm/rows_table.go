@@ -84,6 +84,10 @@ func (r *workerRow) canonical(e *encoder) {
 	e.int(s.IOBytesPerS)
 	e.int(s.Stake)
 	encodeLimits(e, s.Limits)
+	e.uint(uint64(len(s.Types)))
+	for _, typ := range s.Types {
+		e.str(string(typ))
+	}
 	e.b = append(e.b, r.secretHash[:]...)
 	e.uint(uint64(r.status))
 	e.uint(uint64(r.before))
@@ -157,6 +161,9 @@ func decodeWorker(d *decoder) *workerRow {
 	s.IOBytesPerS = d.int()
 	s.Stake = d.int()
 	s.Limits = decodeLimits(d)
+	for range d.count(rota.MaxTypesHandled) {
+		s.Types = append(s.Types, rota.JobType(d.str()))
+	}
 	r := &workerRow{spec: s, leases: make(map[string]struct{})}
 	copy(r.secretHash[:], d.raw(32))
 	r.status = rota.WorkerStatus(d.enum(uint64(rota.WorkerUnreachable)))

@@ -156,7 +156,7 @@ func (m *Machine) whyHeld(x *rota.Explanation, j *jobRow) {
 	var names []string
 	m.holds.scan(func(id rota.JobID, h *holdRow) bool {
 		_, first := m.registry.supply.Fits(j.class, h.worker)
-		if id == j.spec.ID || first == sched.NotServingTheQueue || first == sched.NotThePinnedWorker {
+		if id == j.spec.ID || first == sched.NotServingTheQueue || first == sched.NotThePinnedWorker || first == sched.TypeNotHandled {
 			return true
 		}
 		if workers++; workers <= holdsShown {
@@ -239,6 +239,8 @@ func (m *Machine) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*w
 func (m *Machine) ruleDetail(j *jobRow, why sched.Unfit) string {
 	s, p := j.spec, &m.queues.get(j.spec.Queue).policy
 	switch why {
+	case sched.TypeNotHandled:
+		return fmt.Sprintf("of type %s", s.Type)
 	case sched.CapabilityMissing:
 		return "requires " + strings.Join(s.Requires, ", ")
 	case sched.RegionDenied:
@@ -314,6 +316,7 @@ var remedies = map[string]string{
 	"CAPABILITY_MISSING":    "a worker with all that it requires registers",
 	"LIMIT_EXCEEDED":        "a worker that offers such limits registers",
 	"NOT_THE_PINNED_WORKER": "",
+	"TYPE_NOT_HANDLED":      "a worker that handles its type registers (rota worker run --types …, or without --types for every type)",
 	"NO_WORKER_REGISTERED":  "a worker that serves its queue registers (rota worker run --queues …)",
 }
 

@@ -65,6 +65,9 @@ func WorkerOp(w *rota.WorkerSpec) *fsmpb.WorkerSpec {
 	for _, q := range w.Queues {
 		p.Queues = append(p.Queues, string(q))
 	}
+	for _, typ := range w.Types {
+		p.Types = append(p.Types, string(typ))
+	}
 	return p
 }
 
@@ -75,6 +78,11 @@ func workerWords(p *fsmpb.WorkerSpec) *rota.WorkerSpec {
 	for _, q := range p.GetQueues() {
 		w.Queues = append(w.Queues, rota.QueueName(q))
 	}
+	for _, typ := range p.GetTypes() {
+		w.Types = append(w.Types, rota.JobType(typ))
+	}
+	slices.Sort(w.Types)
+	w.Types = slices.Compact(w.Types)
 	return w
 }
 

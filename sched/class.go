@@ -12,8 +12,8 @@ import (
 // decides what workers could ever fit.
 type Requirements struct {
 	Queue rota.QueueName
-	// Type is part of the class because a worker can be barred from one type of jobs
-	// and go on with others (SPEC §6.2).
+	// Type is part of the class because a worker handles some types (SPEC §16.2), and can
+	// be barred from one and go on with others (SPEC §16.1).
 	Type rota.JobType
 	// Requires, RegionsAllow and RegionsDeny are sorted, without duplicates.
 	Requires     []string
@@ -123,6 +123,9 @@ func (r *Requirements) misfit(spec *rota.WorkerSpec) Unfit {
 	if r.Worker != "" && r.Worker != spec.ID {
 		return NotThePinnedWorker
 	}
+	if !spec.Handles(r.Type) {
+		return TypeNotHandled
+	}
 	if len(r.RegionsAllow) > 0 && !slices.Contains(r.RegionsAllow, spec.Region) ||
 		slices.Contains(r.RegionsDeny, spec.Region) {
 		return RegionDenied
@@ -148,7 +151,8 @@ func (r *Requirements) misfit(spec *rota.WorkerSpec) Unfit {
 	return Fit
 }
 
-// free says that every worker that serves its queue fits, standing aside.
+// free says that every worker that serves its queue and handles its type fits, standing
+// aside.
 func (r *Requirements) free() bool {
 	return len(r.Requires)+len(r.RegionsAllow)+len(r.RegionsDeny)+len(r.Limits) == 0 && r.Worker == "" &&
 		r.CPUMilli <= 0 && r.MemoryBytes <= 0 && r.IOBytesPerS <= 0
@@ -171,6 +175,7 @@ const (
 	HealthTooLow
 	NotServingTheQueue
 	NotThePinnedWorker
+	TypeNotHandled
 	RegionDenied
 	CapabilityMissing
 	LimitExceeded
@@ -186,6 +191,7 @@ const (
 var unfitNames = [...]string{
 	"FIT", "NO_SUCH_WORKER", "NOT_ACTIVE", "ATTESTATION_MISSING", "ATTESTATION_EXPIRED", "STAKE_TOO_LOW",
 	"COOLING_DOWN", "TYPE_DENYLISTED", "HEALTH_TOO_LOW", "NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER",
+	"TYPE_NOT_HANDLED",
 	"REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED", "NO_FREE_SLOT", "UNITS_EXHAUSTED", "CPU_FULL",
 	"MEMORY_FULL", "IO_FULL", "HELD_FOR_ANOTHER_JOB", "TENANT_WINDOW_FULL",
 }

@@ -53,7 +53,8 @@ func (s *Supply) fitting(r *Requirements, queue *queueSupply) bitset {
 		for ; w != 0; w &= w - 1 {
 			slot := i<<6 + bits.TrailingZeros64(w)
 			l := &s.lasting[slot]
-			if len(l.barred) > 0 && l.barring(r.Type, &queue.rules) != Fit || !free && r.misfit(s.specs[slot]) != Fit {
+			barred := len(l.barred) > 0 && l.barring(r.Type, &queue.rules) != Fit
+			if barred || (!free || len(s.specs[slot].Types) > 0) && r.misfit(s.specs[slot]) != Fit {
 				fits.clear(slot)
 			}
 		}

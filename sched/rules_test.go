@@ -37,6 +37,8 @@ func TestStandingFits(t *testing.T) {
 		{"denied the type", barred(TypeDenylisted), plain, TypeDenylisted, false},
 		{"both", barred(TypeDenylisted, BarredType{"echo", CoolingDown}), plain, CoolingDown, false},
 		{"denied another type", barred(TypeDenylisted), rota.JobSpec{Type: "render"}, Fit, true},
+		{"of another type than it handles", func(w *WorkerEntry) { w.Spec = handling(spec, "a", "render") }, plain, TypeNotHandled, false},
+		{"of a type that it handles", func(w *WorkerEntry) { w.Spec = handling(spec, "a", "echo", "z") }, plain, Fit, true},
 		{"unhealthy", func(w *WorkerEntry) { w.Health = 299 }, plain, HealthTooLow, false},
 		{"just healthy", func(w *WorkerEntry) { w.Health = 300 }, plain, Fit, true},
 		{"beyond a limit", func(*WorkerEntry) {}, rota.JobSpec{Limits: map[string]int64{"depth": 5}},
@@ -75,6 +77,12 @@ func TestStandingFits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// handling is a worker that handles some types.
+func handling(spec rota.WorkerSpec, types ...rota.JobType) *rota.WorkerSpec {
+	spec.Types = types
+	return &spec
 }
 
 // TestRules changes what a queue asks for while workers are there.

@@ -93,6 +93,7 @@ func (w *naiveWorker) faults(r *Requirements, p *rota.QueuePolicy) (failed []str
 		{"HEALTH_TOO_LOW", w.health < p.MinHealth},
 		{"NOT_SERVING_THE_QUEUE", !slices.Contains(w.spec.Queues, r.Queue)},
 		{"NOT_THE_PINNED_WORKER", r.Worker != "" && r.Worker != w.spec.ID},
+		{"TYPE_NOT_HANDLED", len(w.spec.Types) > 0 && !slices.Contains(w.spec.Types, r.Type)},
 		{"REGION_DENIED", len(r.RegionsAllow) > 0 && !slices.Contains(r.RegionsAllow, w.spec.Region) ||
 			slices.Contains(r.RegionsDeny, w.spec.Region)},
 		{"CAPABILITY_MISSING", missing},
@@ -114,7 +115,7 @@ func (w *naiveWorker) faults(r *Requirements, p *rota.QueuePolicy) (failed []str
 var (
 	lastingOrder = []string{"NOT_ACTIVE", "ATTESTATION_MISSING", "ATTESTATION_EXPIRED", "STAKE_TOO_LOW",
 		"COOLING_DOWN", "TYPE_DENYLISTED", "HEALTH_TOO_LOW", "NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER",
-		"REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED"}
+		"TYPE_NOT_HANDLED", "REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED"}
 	roomOrder = []string{"NO_FREE_SLOT", "UNITS_EXHAUSTED", "CPU_FULL", "MEMORY_FULL", "IO_FULL"}
 )
 
@@ -285,6 +286,8 @@ func (w *world) checkTold(t *dice, c ClassID) {
 			first = "NOT_SERVING_THE_QUEUE"
 		case slices.Contains(faults, "NOT_THE_PINNED_WORKER"):
 			first = "NOT_THE_PINNED_WORKER"
+		case slices.Contains(faults, "TYPE_NOT_HANDLED"):
+			first = "TYPE_NOT_HANDLED"
 		case first == "FIT" && x.held:
 			first = "HELD_FOR_ANOTHER_JOB"
 		}
@@ -316,7 +319,7 @@ func (w *world) checkFaults(t *dice, c ClassID) {
 		if x.held {
 			faults = append(faults, "HELD_FOR_ANOTHER_JOB")
 		}
-		for _, alone := range []string{"NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER"} {
+		for _, alone := range []string{"NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER", "TYPE_NOT_HANDLED"} {
 			if slices.Contains(faults, alone) {
 				faults = []string{alone}
 			}

@@ -102,7 +102,7 @@ func (r *Requirements) need() need {
 }
 
 // WorkerEntry is a worker as the state machine has it. Spec is kept, not copied:
-// it never changes.
+// it never changes, and its types are sorted.
 type WorkerEntry struct {
 	Spec        *rota.WorkerSpec
 	Active      bool

@@ -56,7 +56,8 @@ func (s *Supply) CouldFit(c ClassID, id rota.WorkerID) bool {
 
 // Faults counts all workers under every rule that keeps them from the class, in
 // the order of Unfit; Fit are those that no rule does. Who does not serve the queue,
-// or is not the pinned worker, is counted as that alone. O(workers).
+// is not the pinned worker or does not handle the type is counted as that alone.
+// O(workers).
 func (s *Supply) Faults(c ClassID) (counts []UnfitCount) {
 	var by [len(unfitNames)]int64
 	k := &s.classes[c]
@@ -85,7 +86,7 @@ func (s *Supply) Faults(c ClassID) (counts []UnfitCount) {
 // first, it goes on.
 func (s *Supply) faults(k *class, slot int32, note func(Unfit)) {
 	spec, l, r, rules := s.specs[slot], &s.lasting[slot], &k.requirements, &k.queue.rules
-	if first := s.tallied(k, slot); first == NotServingTheQueue || first == NotThePinnedWorker {
+	if first := s.tallied(k, slot); first.alone() {
 		note(first)
 		return
 	}
@@ -101,8 +102,8 @@ func (s *Supply) faults(k *class, slot int32, note func(Unfit)) {
 	is(rules.Cools && slices.Contains(l.barred, BarredType{r.Type, CoolingDown}), CoolingDown)
 	is(rules.Denies && slices.Contains(l.barred, BarredType{r.Type, TypeDenylisted}), TypeDenylisted)
 	is(l.health < rules.MinHealth, HealthTooLow)
-	for _, one := range [...]Requirements{{RegionsAllow: r.RegionsAllow, RegionsDeny: r.RegionsDeny}, {Requires: r.Requires},
-		{Limits: r.Limits}} {
+	for _, one := range [...]Requirements{{Type: r.Type, RegionsAllow: r.RegionsAllow, RegionsDeny: r.RegionsDeny},
+		{Type: r.Type, Requires: r.Requires}, {Type: r.Type, Limits: r.Limits}} {
 		is(one.misfit(spec) != Fit, one.misfit(spec))
 	}
 	is(int64(s.open[slot]) >= s.mostOf(slot, rules), NoFreeSlot)
@@ -114,8 +115,15 @@ func (s *Supply) faults(k *class, slot int32, note func(Unfit)) {
 	is(s.held.has(int(slot)), HeldForAnotherJob)
 }
 
-// tallied is the one rule that speaks most plainly of a worker: that it does not
-// serve the queue or is not the pinned one if so, else the first that it fails.
+// alone says of a rule that a worker that fails it has nothing to do with the class,
+// whatever else keeps it from there.
+func (u Unfit) alone() bool {
+	return u == NotServingTheQueue || u == NotThePinnedWorker || u == TypeNotHandled
+}
+
+// tallied is the one rule that speaks most plainly of a worker: that it does not serve
+// the queue, is not the pinned one or does not handle the type if so, else the first
+// that it fails.
 func (s *Supply) tallied(k *class, slot int32) Unfit {
 	r := &k.requirements
 	if !k.fits.has(int(slot)) {
@@ -124,6 +132,8 @@ func (s *Supply) tallied(k *class, slot int32) Unfit {
 			return NotServingTheQueue
 		case r.Worker != "" && r.Worker != s.specs[slot].ID:
 			return NotThePinnedWorker
+		case !s.specs[slot].Handles(r.Type):
+			return TypeNotHandled
 		}
 		return s.misfit(k, slot)
 	}

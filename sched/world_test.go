@@ -152,6 +152,7 @@ func (w *world) putWorker(t *dice) {
 		Region:       pick(t, someRegions),
 		Zone:         pick(t, someRegions),
 		Limits:       someLimits(t),
+		Types:        pick(t, [][]rota.JobType{nil, nil, {"echo"}, {"", "render"}, {"echo", "render"}}),
 		Capabilities: append(subset(t, someCapabilities), subset(t, someCapabilities)...),
 		CPUMilli:     int64(t.between(2, 16)),
 		MemoryBytes:  int64(t.between(2, 16)),

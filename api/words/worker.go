@@ -11,6 +11,7 @@ func WorkerSpecToWire(s *rota.WorkerSpec) *rotav1.WorkerSpec {
 		Id: string(s.ID), Queues: ids[rota.QueueName, string](s.Queues), Slots: s.Slots, Prefetch: s.Prefetch,
 		Region: s.Region, Zone: s.Zone, Capabilities: s.Capabilities, CpuMilli: s.CPUMilli,
 		MemoryBytes: s.MemoryBytes, IoBytesPerS: s.IOBytesPerS, Stake: s.Stake, Limits: s.Limits,
+		Types: ids[rota.JobType, string](s.Types),
 	}
 }
 
@@ -22,6 +23,7 @@ func WorkerSpecFromWire(w *rotav1.WorkerSpec) rota.WorkerSpec {
 		Prefetch: w.GetPrefetch(), Region: w.GetRegion(), Zone: w.GetZone(), Capabilities: w.GetCapabilities(),
 		CPUMilli: w.GetCpuMilli(), MemoryBytes: w.GetMemoryBytes(), IOBytesPerS: w.GetIoBytesPerS(),
 		Stake: w.GetStake(), Limits: w.GetLimits(),
+		Types: ids[string, rota.JobType](w.GetTypes()),
 	}
 }
 

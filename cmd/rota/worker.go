@@ -90,6 +90,7 @@ func workerColumns() []column[rota.Worker] {
 		{"FAILED", false, 0, func(w rota.Worker) any { return w.Failed }},
 		{"REGION", true, 0, func(w rota.Worker) any { return w.Region }},
 		{"ZONE", true, 0, func(w rota.Worker) any { return w.Zone }},
+		{"TYPES", true, 0, func(w rota.Worker) any { return typesText(w.Types) }},
 		{"CAPABILITIES", true, 0, func(w rota.Worker) any { return joined(w.Capabilities) }},
 		{"CPU", true, 0, func(w rota.Worker) any { return orNone(w.CPUMilli) }},
 		{"CPU TAKEN", true, 0, func(w rota.Worker) any { return ofSome(w.CPUMilliTaken, w.CPUMilli) }},
@@ -199,9 +200,17 @@ func standingFacts(w rota.Worker) []fact {
 	return facts
 }
 
+// typesText are the types that a worker handles.
+func typesText(types []rota.JobType) string {
+	if len(types) == 0 {
+		return "every type"
+	}
+	return joined(types)
+}
+
 func workerTable(w rota.Worker, wide bool) string {
 	facts := []fact{
-		{"worker", w.ID}, {"status", w.Status}, {"queues", joined(w.Queues)}, {"slots", w.Slots}, {"prefetch",
+		{"worker", w.ID}, {"status", w.Status}, {"queues", joined(w.Queues)}, {"types", typesText(w.Types)}, {"slots", w.Slots}, {"prefetch",
 			w.Prefetch},
 		{"open leases", w.Open}, {"health", w.Health}, {"region", w.Region}, {"zone", w.Zone},
 		{"capabilities", joined(w.Capabilities)}, {"cpu milli", orNone(w.CPUMilli)},

@@ -19,7 +19,7 @@ import (
 
 // workerFlags are the flags of `worker run`.
 type workerFlags struct {
-	queues          []string
+	queues, types   []string
 	slots, prefetch int32
 	id              string
 	takeover        bool
@@ -40,7 +40,7 @@ const drainForever = 10 * 365 * 24 * time.Hour
 func (a *app) workerRunCommand() *cobra.Command {
 	f := &workerFlags{}
 	cmd := &cobra.Command{
-		Use:   "run --queues Q[,Q]",
+		Use:   "run --queues Q[,Q] [--types T[,T]]",
 		Short: "Run a worker until SIGTERM or SIGINT drains it",
 		Long: `Run a worker. With --exec each job runs CMD under sh -c in a process group of its own:
 the payload on stdin, ROTA_JOB_ID, ROTA_JOB_TYPE, ROTA_ATTEMPT and ROTA_LEASE_TOKEN in the
@@ -70,6 +70,7 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.queues, "queues", nil,
 		"`queues` to serve, parted by commas; they need not exist yet")
+	flags.StringSliceVar(&f.types, "types", nil, "job `types` that it handles, parted by commas (default: every type)")
 	flags.Int32Var(&f.slots, "slots", 1, "jobs that run at once")
 	flags.Int32Var(&f.prefetch, "prefetch", 0, "jobs that may wait here beside those")
 	flags.StringVar(&f.id, "id", "", "the worker's `id` (default: a new one)")
@@ -123,6 +124,9 @@ func (f *workerFlags) spec() (s rota.WorkerSpec, attestation *rota.Attestation, 
 	}
 	for _, q := range f.queues {
 		s.Queues = append(s.Queues, rota.QueueName(q))
+	}
+	for _, typ := range f.types {
+		s.Types = append(s.Types, rota.JobType(typ))
 	}
 	if s.Limits, err = parseLimits(f.limits); err != nil {
 		return s, nil, err

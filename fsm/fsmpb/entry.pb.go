@@ -1147,8 +1147,10 @@ type WorkerSpec struct {
 	MemoryBytes  int64                  `protobuf:"varint,9,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	Stake        int64                  `protobuf:"varint,10,opt,name=stake,proto3" json:"stake,omitempty"`
 	// Sorted by name.
-	Limits        []*Limit `protobuf:"bytes,11,rep,name=limits,proto3" json:"limits,omitempty"`
-	IoBytesPerS   int64    `protobuf:"varint,20,opt,name=io_bytes_per_s,json=ioBytesPerS,proto3" json:"io_bytes_per_s,omitempty"`
+	Limits      []*Limit `protobuf:"bytes,11,rep,name=limits,proto3" json:"limits,omitempty"`
+	IoBytesPerS int64    `protobuf:"varint,20,opt,name=io_bytes_per_s,json=ioBytesPerS,proto3" json:"io_bytes_per_s,omitempty"`
+	// Sorted; none stands for every type.
+	Types         []string `protobuf:"bytes,12,rep,name=types,proto3" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1265,6 +1267,13 @@ func (x *WorkerSpec) GetIoBytesPerS() int64 {
 		return x.IoBytesPerS
 	}
 	return 0
+}
+
+func (x *WorkerSpec) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
 }
 
 type Register struct {
@@ -3301,7 +3310,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"G\n" +
 	"\x06Submit\x12%\n" +
 	"\x04spec\x18\x01 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\x12\x16\n" +
-	"\x06minted\x18\x02 \x01(\bR\x06minted\"\xda\x02\n" +
+	"\x06minted\x18\x02 \x01(\bR\x06minted\"\xf0\x02\n" +
 	"\n" +
 	"WorkerSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
@@ -3316,7 +3325,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x05stake\x18\n" +
 	" \x01(\x03R\x05stake\x12'\n" +
 	"\x06limits\x18\v \x03(\v2\x0f.rota.fsm.LimitR\x06limits\x12#\n" +
-	"\x0eio_bytes_per_s\x18\x14 \x01(\x03R\vioBytesPerS\"\x9d\x01\n" +
+	"\x0eio_bytes_per_s\x18\x14 \x01(\x03R\vioBytesPerS\x12\x14\n" +
+	"\x05types\x18\f \x03(\tR\x05types\"\x9d\x01\n" +
 	"\bRegister\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.rota.fsm.WorkerSpecR\x04spec\x12\x1f\n" +
 	"\vsecret_hash\x18\x02 \x01(\fR\n" +

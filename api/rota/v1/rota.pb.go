@@ -2049,8 +2049,10 @@ type WorkerSpec struct {
 	MemoryBytes  int64                  `protobuf:"varint,9,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	Stake        int64                  `protobuf:"varint,10,opt,name=stake,proto3" json:"stake,omitempty"`
 	// What it offers at most, by name.
-	Limits        map[string]int64 `protobuf:"bytes,11,rep,name=limits,proto3" json:"limits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	IoBytesPerS   int64            `protobuf:"varint,20,opt,name=io_bytes_per_s,json=ioBytesPerS,proto3" json:"io_bytes_per_s,omitempty"`
+	Limits      map[string]int64 `protobuf:"bytes,11,rep,name=limits,proto3" json:"limits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	IoBytesPerS int64            `protobuf:"varint,20,opt,name=io_bytes_per_s,json=ioBytesPerS,proto3" json:"io_bytes_per_s,omitempty"`
+	// The job types that it handles; none stands for every type (SPEC §16.2).
+	Types         []string `protobuf:"bytes,12,rep,name=types,proto3" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2167,6 +2169,13 @@ func (x *WorkerSpec) GetIoBytesPerS() int64 {
 		return x.IoBytesPerS
 	}
 	return 0
+}
+
+func (x *WorkerSpec) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
 }
 
 // Attestation is a key holder's word that a worker may serve a cluster until a
@@ -6581,7 +6590,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12*\n" +
 	"\arefusal\x18\x03 \x01(\v2\x10.rota.v1.RefusalR\arefusal\x12\x14\n" +
-	"\x05index\x18\x04 \x01(\x04R\x05index\"\xa5\x03\n" +
+	"\x05index\x18\x04 \x01(\x04R\x05index\"\xbb\x03\n" +
 	"\n" +
 	"WorkerSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
@@ -6596,7 +6605,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05stake\x18\n" +
 	" \x01(\x03R\x05stake\x127\n" +
 	"\x06limits\x18\v \x03(\v2\x1f.rota.v1.WorkerSpec.LimitsEntryR\x06limits\x12#\n" +
-	"\x0eio_bytes_per_s\x18\x14 \x01(\x03R\vioBytesPerS\x1a9\n" +
+	"\x0eio_bytes_per_s\x18\x14 \x01(\x03R\vioBytesPerS\x12\x14\n" +
+	"\x05types\x18\f \x03(\tR\x05types\x1a9\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x93\x01\n" +
