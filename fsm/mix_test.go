@@ -137,7 +137,7 @@ func mixQueue(d *dice, q string) *fsmpb.Op {
 		"leases_max_per_worker", d.of("0", "1", "3"), "prefetch_max", d.of("0", "1", "10000"),
 		"tenant_window_max", d.of("0", "0", "2"), "tenant_window", d.of("1s", "60s"),
 		"rate_limit_rps", d.of("0", "0", "5"),
-		"domain_min_samples", d.of("1", "2", "10"), "domain_failure_threshold", d.of("1", "300", "1000"),
+		"domain_min_samples", d.of("1", "2", "10"), "domain_failure_threshold_permille", d.of("1", "300", "1000"),
 		"domain_probe_burst", d.of("1", "5"), "domain_probe_rps", d.of("1", "1000000"),
 		"min_health", d.of("0", "300", "1000"), "min_stake", d.of("0", "0", "90"),
 		"require_attestation", d.of("off", "off", "on"),
