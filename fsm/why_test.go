@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -177,21 +178,29 @@ func TestWhyRank(t *testing.T) {
 		})
 		b.pass(700)
 	}
-	for left := b.Counts().Queued; left > 0; left = b.Counts().Queued {
-		next := rota.JobID("")
-		for _, j := range b.queuedJobs() {
-			if x, _ := b.whyOf(string(j)); x.Before == 0 {
-				if next != "" {
-					t.Fatalf("%s and %s both stand first", next, j)
-				}
-				next = j
+	// Keys of this ranking never change: who stands where now is placed in that order.
+	stand := b.queuedJobs()
+	place := func(id rota.JobID) int64 {
+		x, _ := b.whyOf(string(id))
+		if x.Rank != x.Before {
+			t.Fatalf("%s has rank %d, and %d before it", id, x.Rank, x.Before)
+		}
+		return x.Before
+	}
+	slices.SortFunc(stand, func(x, y rota.JobID) int { return cmp.Compare(place(x), place(y)) })
+	for len(stand) > 0 {
+		for i, id := range stand {
+			if at := place(id); at != int64(i) {
+				t.Fatalf("%s is told to stand at %d of %d, it stands at %d", id, at, len(stand), i)
 			}
 		}
+		next := stand[0]
 		placed := b.match()
 		if len(placed) != 1 || placed[next].Job != next {
 			t.Fatalf("%v was placed, %s stood first", placed, next)
 		}
 		b.completeAll(next)
+		stand = stand[1:]
 	}
 }
 
