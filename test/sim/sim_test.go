@@ -60,7 +60,7 @@ var policies = [][]rota.Setting{
 	{{Key: "ranking", Value: "adaptive"}, {Key: "aging_threshold", Value: "5s"}},
 	{{Key: "preempt", Value: "on"}},
 	{{Key: "ranking", Value: "adaptive"}, {Key: "preempt", Value: "on"}, {Key: "hold_max", Value: "3s"}},
-	{{Key: "max_runtime", Value: "9s"}},
+	{{Key: "max_runtime", Value: "9s"}, {Key: "t_lease", Value: "6s"}}, // reached by renewals
 }
 
 func mixed(seed uint64) Options {
