@@ -3,7 +3,6 @@ package rota
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -113,15 +112,15 @@ func nameOf(names []string, i int) string {
 	return names[i]
 }
 
-// choices lists names for people: without the one that stands for nothing.
-func choices(names []string) string {
+// choices are names for people: without the one that stands for nothing.
+func choices(names []string) []string {
 	named := make([]string, 0, len(names))
 	for _, n := range names {
-		if n != "" && n != "NONE" {
+		if n != "" && n != "NONE" && n != "none" {
 			named = append(named, n)
 		}
 	}
-	return strings.Join(named, ", ")
+	return named
 }
 
 func valueOf(names []string, what string, text []byte) (int, error) {
@@ -130,5 +129,5 @@ func valueOf(names []string, what string, text []byte) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, Refusef(Invalid, what, "%s %q is unknown: one of %s is wanted", what, text, choices(names))
+	return 0, Unknown(what, what, string(text), names)
 }

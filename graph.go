@@ -58,7 +58,7 @@ func (w *WorkflowSpec) checkFrame() error {
 		return err
 	}
 	if w.OnFailure > Continue {
-		return Refusef(Invalid, "on_failure", "on_failure is %d: one of %s is wanted", w.OnFailure, choices(failurePolicyNames))
+		return Refusef(Invalid, "on_failure", "on_failure is %d: one of %s is wanted", w.OnFailure, strings.Join(choices(failurePolicyNames), ", "))
 	}
 	if err := checkLabelMap(w.Labels); err != nil {
 		return err

@@ -137,7 +137,7 @@ func (p *QueuePolicy) Set(s Setting) error {
 		k.set(p, v)
 		return nil
 	}
-	return Refusef(Invalid, "key", "queue key %q is unknown: one of %s is wanted", s.Key, strings.Join(PolicyKeys(), ", "))
+	return Unknown("key", "queue key", s.Key, PolicyKeys())
 }
 
 // called says whether a name is the key's, and whether it takes a ratio under it.
@@ -212,9 +212,9 @@ func (k *policyKey) parse(text string, ratio bool) (int64, error) {
 		return v, nil
 	case k.unit == unitMs:
 		if v, err = strconv.ParseInt(text, 10, 64); err != nil {
-			d, derr := time.ParseDuration(text)
+			d, derr := ParseDuration(text)
 			if derr != nil {
-				return 0, bad("a number of milliseconds or a duration such as 5s")
+				return 0, bad("a number of milliseconds or a duration such as 5s or 1d12h")
 			}
 			v = d.Milliseconds()
 		}
@@ -239,7 +239,7 @@ func (k *policyKey) parseName(text string, names []string) (int64, error) {
 			return int64(i), nil
 		}
 	}
-	return 0, Refusef(Invalid, k.name, "%s=%q is unknown: one of %s is wanted", k.name, text, strings.Join(names, ", "))
+	return 0, Unknown(k.name, k.name, text, names)
 }
 
 // Values gives every key's value in the canonical order.

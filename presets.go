@@ -1,7 +1,5 @@
 package rota
 
-import "strings"
-
 // StandardPolicy is the preset `standard`, which every other starts from.
 func StandardPolicy() QueuePolicy {
 	return QueuePolicy{
@@ -47,8 +45,7 @@ func PresetPolicy(preset string) (QueuePolicy, error) {
 		p.Ranking, p.Strategy, p.FairShare = RankFIFO, Affinity, false
 		p.PrefetchMax, p.MaxQueueSize = 10, 1_000
 	default:
-		return QueuePolicy{}, Refusef(Invalid, "preset", "preset %q is unknown: one of %s is wanted",
-			preset, strings.Join(Presets, ", "))
+		return QueuePolicy{}, Unknown("preset", "preset", preset, Presets)
 	}
 	return p, nil
 }

@@ -3,7 +3,6 @@ package rota
 import (
 	"strconv"
 	"strings"
-	"time"
 )
 
 // tenantKeys are the keys of a tenant's limits, in the order in which they are
@@ -24,8 +23,7 @@ func (l *TenantLimits) Set(s Setting) error {
 	switch key {
 	case "tier":
 		if err := changed.Tier.UnmarshalText([]byte(strings.ToUpper(text))); err != nil {
-			return Refusef(Invalid, "tier", "tier=%q is unknown: one of %s is wanted", text,
-				strings.Join(serviceTierNames, ", "))
+			return Unknown("tier", "tier", strings.ToUpper(text), serviceTierNames)
 		}
 	case "weight":
 		into = &changed.Weight
@@ -36,15 +34,19 @@ func (l *TenantLimits) Set(s Setting) error {
 	case "penalty_ms", "penalty":
 		into, key = &changed.PenaltyMs, "penalty_ms"
 	default:
-		return Refusef(Invalid, "key", "tenant key %q is unknown: one of %s is wanted", s.Key, strings.Join(tenantKeys, ", "))
+		return Unknown("key", "tenant key", s.Key, tenantKeys)
 	}
 	if into != nil {
 		v, err := strconv.ParseInt(text, 10, 64)
-		if d, durationErr := time.ParseDuration(text); err != nil && key == "penalty_ms" && durationErr == nil {
+		if d, durationErr := ParseDuration(text); err != nil && key == "penalty_ms" && durationErr == nil {
 			v, err = d.Milliseconds(), nil
 		}
+		want := "a whole number"
+		if key == "penalty_ms" {
+			want = "a number of milliseconds or a duration such as 5s or 1d12h"
+		}
 		if err != nil {
-			return Refusef(Invalid, key, "%s=%q is refused: a whole number is wanted", key, text)
+			return Refusef(Invalid, key, "%s=%q is refused: %s is wanted", key, text, want)
 		}
 		*into = v
 	}

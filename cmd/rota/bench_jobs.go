@@ -62,7 +62,7 @@ of the servers where --admin names the admin ports of all of them.`,
 	flags.StringVar(&f.queue, "queue", "bench", "`queue`; made with the standard preset where it is not there")
 	flags.IntVar(&f.queues, "queues", 1, "so many queues: --queue, and that name with -1, -2 and so on behind it")
 	flags.IntVar(&f.tenants, "tenants", 1, "so many tenants: the default one, and bench-1, bench-2 and so on")
-	flags.DurationVar(&f.hold, "hold", 0, "how long a handler keeps its job")
+	durationVar(flags, &f.hold, "hold", 0, "how long a handler keeps its job")
 	flags.BoolVar(&f.drop, "drop", false, "give up what admission refuses")
 	flags.BoolVar(&f.heedless, "heedless", false, "send what the cluster asked to come later with")
 	flags.StringSliceVar(&f.admins, "admin", nil, "`host:port` of the servers' admin ports, parted by commas: their CPU time is counted")

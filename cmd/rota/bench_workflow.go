@@ -52,7 +52,7 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 	flags := cmd.Flags()
 	flags.StringVar(&f.format, "format", "", "`format` of the files, rota or wfcommons (default: by their content)")
 	flags.Float64Var(&f.timeScale, "time-scale", 0, "`factor` on all runtimes (default: what --bound takes)")
-	flags.DurationVar(&f.bound, "bound", 10*time.Second, "scale runtimes so that no schedule is shorter")
+	durationVar(flags, &f.bound, "bound", 10*time.Second, "scale runtimes so that no schedule is shorter")
 	flags.IntVar(&f.workers, "workers", 4, "workers, each with its own connection")
 	flags.IntVar(&f.slots, "slots", 8, "slots of each worker, and cores")
 	flags.StringSliceVar(&f.strategies, "strategy", []string{rota.Affinity.String()}, "matching `strategies`, parted by commas")
@@ -83,7 +83,7 @@ func (f *flowBenchFlags) check() error {
 		return usagef("--slots %d is refused: at most %d", f.slots, rota.MaxSlots)
 	}
 	if f.format != "" && f.format != formatRota && f.format != formatWfCommons {
-		return usagef("--format %q is unknown: %s or %s is wanted", f.format, formatRota, formatWfCommons)
+		return rota.Unknown("format", "--format", f.format, []string{formatRota, formatWfCommons})
 	}
 	if !(f.timeScale >= 0) || math.IsInf(f.timeScale, 0) {
 		return usagef("--time-scale %v is refused: more than 0 is wanted, such as 0.01", f.timeScale)

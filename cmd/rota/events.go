@@ -101,7 +101,7 @@ func (f *tailFlags) filter() (rota.EventFilter, error) {
 	for _, name := range f.kinds {
 		var k rota.EventKind
 		if err := k.UnmarshalText([]byte(name)); err != nil || k == rota.EventNone {
-			return filter, usagef("--kind %q is unknown: a kind such as jobEnqueued, jobCompleted or leaseExpired is wanted", name)
+			return filter, or(err, error(usagef("--kind %q selects nothing: leave --kind out for all", name)))
 		}
 		filter.Kinds = append(filter.Kinds, k)
 	}

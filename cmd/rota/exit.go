@@ -149,7 +149,9 @@ func badValue(bad *pflag.InvalidValueError) string {
 	case "float64":
 		want = "a number such as 0.5"
 	case "duration":
-		want = "a duration such as 30s or 5m"
+		want = "a duration such as 30s, 5m or 1d12h"
+	case "date":
+		want = wantedDate
 	case "bool":
 		want = "true or false"
 	default:

@@ -91,7 +91,7 @@ func jobTable(j rota.Job, wide bool) string {
 	facts = append(facts, []fact{
 		{"state", j.State}, {"reason", reasonText(j.Reason)}, {"error", j.Error},
 		{"queue", j.Queue}, {"type", j.Type}, {"tenant", j.Tenant}, {"priority", j.Priority}, {"try", j.Attempt + 1},
-		{"progress", progressText(j)},
+		{"labels", labelsText(j.Labels)}, {"progress", progressText(j)},
 		{"submitted", j.Submitted.Date}, {"finished", j.Finished.Date}, {"due", j.Due.Date},
 		{"waited", between(j.Enqueued, j.FirstLease)}, {"took", between(j.FirstLease, j.Finished)},
 		{"payload", payload}, {"output", output}, {"output digest", fmt.Sprintf("%x", []byte(j.OutputDigest))},
@@ -175,22 +175,7 @@ func limitsText(limits map[string]int64) string {
 
 // parseLimits takes the pairs of --limit.
 func parseLimits(pairs []string) (map[string]int64, error) {
-	if len(pairs) == 0 {
-		return nil, nil
-	}
-	limits := make(map[string]int64, len(pairs))
-	for _, pair := range pairs {
-		name, text, ok := strings.Cut(pair, "=")
-		n, err := strconv.ParseInt(text, 10, 64)
-		if !ok || err != nil {
-			return nil, usagef("--limit %q is refused: name=N is wanted, such as depth=20", pair)
-		}
-		if _, twice := limits[name]; twice {
-			return nil, usagef("--limit %s is given twice", name)
-		}
-		limits[name] = n
-	}
-	return limits, nil
+	return parsePairs("--limit", pairs, "depth=20", func(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) })
 }
 
 // between is how much of the cluster clock passed; "" where either is not reached.

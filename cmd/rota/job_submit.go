@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
@@ -29,7 +30,9 @@ type submitFlags struct {
 	expectedDigest            string
 	simulateMs, expectedMs    int64
 	units                     int64
-	limits, dataKeys          []string
+	at                        rota.Date
+	maxRuntime                time.Duration
+	labels, limits, dataKeys  []string
 	retryOnInvalidProof       bool
 	wait                      bool
 	file                      string
@@ -76,8 +79,11 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 	flags.Int64Var(&f.fee, "fee", 0, "fee in millionths of a unit")
 	flags.Int64Var(&f.size, "size", 0, "declared size in `bytes` (default: the payload's)")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
-	flags.DurationVar(&f.delay, "delay", 0, "hold the job back so long")
-	flags.DurationVar(&f.ttl, "ttl", 0, "expire the job so long after submission")
+	durationVar(flags, &f.delay, "delay", 0, "hold the job back so long")
+	flags.Var((*dateValue)(&f.at), "at", "hold the job back until this `date`, such as 2031-01-31T15:04:05Z; local without a zone")
+	durationVar(flags, &f.maxRuntime, "max-runtime", 0, "end an attempt that runs so long (default: the queue's max_runtime)")
+	flags.StringArrayVar(&f.labels, "label", nil, "`key=value` of your own, shown and kept with the job; may be repeated")
+	durationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after submission")
 	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` taken from the worker")
 	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory taken from the worker")
 	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second taken from the worker")
@@ -104,14 +110,11 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 // refuseBeside refuses flags that say something about one job beside --file.
 func (f *submitFlags) refuseBeside(cmd *cobra.Command) error {
 	var beside []string
-	for _, name := range []string{"queue", "type", "id", "priority", "tenant", "fee", "size", "payload",
-		"delay", "ttl",
-		"cpu", "memory", "io", "requires", "region-allow", "region-deny", "zone", "domain", "worker", "expected-digest",
-		"simulate-ms", "limit", "expected-ms", "retry-on-invalid-proof", "data-key", "units", "wait"} {
-		if cmd.Flags().Changed(name) {
-			beside = append(beside, "--"+name)
+	cmd.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed && flag.Name != "file" {
+			beside = append(beside, "--"+flag.Name)
 		}
-	}
+	})
 	if len(beside) > 0 {
 		return usagef("--file takes no %s: each line of the file says it itself", strings.Join(beside, ", "))
 	}
@@ -128,19 +131,23 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 	if err != nil {
 		return none, err
 	}
-	if f.delay < 0 || f.ttl < 0 {
-		return none, usagef("--delay and --ttl take no negative durations")
+	if f.delay < 0 || f.ttl < 0 || f.maxRuntime < 0 {
+		return none, usagef("--delay, --ttl and --max-runtime take no negative durations")
 	}
 	s := rota.NewJobSpec(rota.JobType(f.typ), payload)
 	s.ID, s.Queue, s.Tenant = rota.JobID(f.id), rota.QueueName(f.queue), rota.TenantID(f.tenant)
 	s.Priority, s.Fee, s.SizeBytes = f.priority, f.fee, f.size
-	s.DelayMs, s.TTLMs = ceilMs(f.delay), ceilMs(f.ttl)
+	s.DelayMs, s.TTLMs, s.MaxRuntimeMs, s.NotBefore = ceilMs(f.delay), ceilMs(f.ttl), ceilMs(f.maxRuntime), f.at
 	s.CPUMilli, s.MemoryBytes, s.IOBytesPerS = f.cpu, f.memory, f.io
 	s.Requires, s.RegionsAllow, s.RegionsDeny = f.requires, f.regionsAllow, f.regionsDeny
 	s.Zone, s.Domain, s.Worker = f.zone, f.domain, rota.WorkerID(f.worker)
 	s.SimulateMs, s.ExpectedMs, s.Units = f.simulateMs, f.expectedMs, f.units
 	s.RetryOnInvalidProof, s.DataKeys = f.retryOnInvalidProof, f.dataKeys
 	if s.Limits, err = parseLimits(f.limits); err != nil {
+		return none, err
+	}
+	s.Labels, err = parsePairs("--label", f.labels, "team=search", func(text string) (string, error) { return text, nil })
+	if err != nil {
 		return none, err
 	}
 	if f.expectedDigest != "" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -9,6 +10,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rotasched/rota"
 )
 
 // app is one run of the binary: what it reads and writes, and the flags that
@@ -52,6 +56,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused by admission,
 unreachable or without leader, 130 and 143 ended by SIGINT and SIGTERM.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       version,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			return a.settle(cmd)
 		},
@@ -59,11 +64,12 @@ unreachable or without leader, 130 and 143 ended by SIGINT and SIGTERM.`,
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(flagError)
 	flags := root.PersistentFlags()
 	flags.StringSliceVar(&a.addrs, "addr", []string{"127.0.0.1:6470"},
 		"`host:port` of any nodes, parted by commas")
 	flags.StringVarP(&a.output, "output", "o", "table", "`format` of the output: "+strings.Join(formats, ", "))
-	flags.DurationVar(&a.timeout, "timeout", defaultTimeout,
+	durationVar(flags, &a.timeout, "timeout", defaultTimeout,
 		"how long a call may take; waiting commands wait without end unless it is given")
 	flags.StringVar(&a.config, "config", "", "YAML `file` with settings, named like the flags")
 	flags.StringVar(&a.tls.ca, "tls-ca", "",
@@ -88,12 +94,25 @@ func (a *app) group(parent *cobra.Command, children ...*cobra.Command) *cobra.Co
 	parent.Args = cobra.ArbitraryArgs
 	parent.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usagef("unknown command %q for %q: one of %s is wanted", args[0], cmd.CommandPath(),
-				strings.Join(names, ", "))
+			return rota.Unknown("command", cmd.CommandPath()+": command", args[0], names)
 		}
 		return usagef("%s wants a command: %s", cmd.CommandPath(), strings.Join(names, ", "))
 	}
 	return parent
+}
+
+// flagError adds the flag that is meant to one that is not there.
+func flagError(cmd *cobra.Command, err error) error {
+	var missing *pflag.NotExistError
+	if !errors.As(err, &missing) {
+		return err
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if near := rota.Nearest(missing.GetSpecifiedName(), names); near != "" && len(missing.GetSpecifiedName()) > 1 {
+		return usagef("%w: did you mean --%s?", err, near)
+	}
+	return err
 }
 
 // does wraps a command's work: from here on an error is no usage error.

@@ -266,7 +266,7 @@ func (l *logFlags) register(cmd *cobra.Command) {
 func (l *logFlags) logger(to interface{ Write([]byte) (int, error) }) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil {
-		return nil, usagef("--log-level %q is unknown: debug, info, warn or error is wanted", l.level)
+		return nil, usagef("%w", rota.Unknown("log-level", "--log-level", l.level, []string{"debug", "info", "warn", "error"}))
 	}
 	l.least.Set(level)
 	options := &slog.HandlerOptions{Level: &l.least}
@@ -276,6 +276,6 @@ func (l *logFlags) logger(to interface{ Write([]byte) (int, error) }) (*slog.Log
 	case "json":
 		return slog.New(slog.NewJSONHandler(to, options)), nil
 	default:
-		return nil, usagef("--log-format %q is unknown: text or json is wanted", l.format)
+		return nil, usagef("%w", rota.Unknown("log-format", "--log-format", l.format, []string{"text", "json"}))
 	}
 }

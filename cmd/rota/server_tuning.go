@@ -28,7 +28,7 @@ type tuning struct {
 func (t *tuning) register(flags *pflag.FlagSet) {
 	flags.Uint64Var(&t.auditRetention, "audit-retention", cluster.DefaultAuditRetention,
 		"`operations` that rota operator audit and rota job why --at can go back")
-	flags.DurationVar(&t.archiveRetention, "archive-retention", cluster.DefaultArchiveRetention,
+	durationVar(flags, &t.archiveRetention, "archive-retention", cluster.DefaultArchiveRetention,
 		"how long ended jobs are kept on disk, by date")
 	flags.Uint64Var(&t.archiveMaxBytes, "archive-max-bytes", cluster.DefaultArchiveMaxBytes,
 		"`bytes` of ended jobs kept on disk at most, the oldest go first")
@@ -37,15 +37,15 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 	standard := cluster.DefaultTiming()
 	flags.Uint64Var(&t.snapshotEntries, "snapshot-entries", standard.SnapshotThreshold,
 		"`entries` of the log that make a snapshot: a restart replays so many, or a few more")
-	flags.DurationVar(&t.snapshotEvery, "snapshot-every", standard.SnapshotInterval,
+	durationVar(flags, &t.snapshotEvery, "snapshot-every", standard.SnapshotInterval,
 		"how often it is looked whether that many have come")
-	flags.DurationVar(&t.scrubEvery, "scrub-every", cluster.DefaultScrubEvery,
+	durationVar(flags, &t.scrubEvery, "scrub-every", cluster.DefaultScrubEvery,
 		"how often all that lies on the disk is read and verified; 0 is never")
 	flags.IntVar(&t.diskLow, "disk-low", cluster.DefaultDiskLow,
 		"`percent` of the data directory's disk below which no new jobs are admitted (at most 8 GiB); 0 is off")
 	flags.IntVar(&t.diskCritical, "disk-critical", cluster.DefaultDiskCritical,
 		"`percent` of it below which nothing is started (at most 4 GiB); 0 is off")
-	flags.DurationVar(&t.degradeCommit, "auto-degrade-commit", 0,
+	durationVar(flags, &t.degradeCommit, "auto-degrade-commit", 0,
 		"go DEGRADED when commits take longer in the middle for 10 s; 0 is off")
 	flags.Float64Var(&t.degradeUsage, "auto-degrade-usage", 0,
 		"go DEGRADED when a queue is fuller than this `ratio` of its queue_cap for 10 s, such as 0.8; 0 is off")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/rotasched/rota"
 )
 
 // envPrefix begins the environment twin of every flag.
@@ -52,7 +55,7 @@ func (a *app) settle(cmd *cobra.Command) error {
 	a.outputSet = cmd.Flags().Changed("output")
 	a.timeoutSet = cmd.Flags().Changed("timeout")
 	if !slices.Contains(formats, a.output) {
-		return usagef("output format %q is unknown: one of %s is wanted", a.output, strings.Join(formats, ", "))
+		return rota.Unknown("output", "output format", a.output, formats)
 	}
 	if a.timeout <= 0 {
 		return usagef("--timeout %s is refused: more than 0 is wanted", a.timeout)
@@ -106,18 +109,24 @@ func (s *settings) refuseUnknown(root *cobra.Command) error {
 	walk(root)
 	delete(known, "help")
 	delete(known, "config")
+	names := slices.Sorted(maps.Keys(known))
 	var unknown []string
+	guesses := ""
 	for _, key := range s.file.Keys() {
-		if !known[key] {
-			unknown = append(unknown, key)
+		if known[key] {
+			continue
+		}
+		unknown = append(unknown, key)
+		if near := rota.Nearest(key, names); near != "" {
+			guesses += "; for " + key + " did you mean " + near + "?"
 		}
 	}
 	if len(unknown) == 0 {
 		return nil
 	}
 	sort.Strings(unknown)
-	return usagef("config file %s has unknown keys: %s; keys are the flags' names without dashes in front",
-		s.path, strings.Join(unknown, ", "))
+	return usagef("config file %s has unknown keys: %s; keys are the flags' names without dashes in front%s",
+		s.path, strings.Join(unknown, ", "), guesses)
 }
 
 // fill sets one flag from the environment or else the file.

@@ -184,6 +184,9 @@ func TestRun_offline(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, `"version": "`+version+`"`) {
 		t.Errorf("version: exit %d, %s", code, stdout)
 	}
+	if code, stdout, _ := runArgs("--version"); code != 0 || !strings.Contains(stdout, version) {
+		t.Errorf("--version: exit %d, %s", code, stdout)
+	}
 	if code, stdout, _ := runArgs("--help"); code != 0 || !strings.Contains(stdout, "Exit codes") {
 		t.Errorf("help: exit %d, %s", code, stdout)
 	}
@@ -193,5 +196,29 @@ func TestRun_offline(t *testing.T) {
 	code, _, stderr := runArgs("operator", "snapshot", "inspect", "/does/not/exist")
 	if code != exitNotFound && code != exitFailed {
 		t.Errorf("inspect: exit %d, %s", code, stderr)
+	}
+}
+
+// What is mistyped is answered by what is most likely meant.
+func TestRun_did_you_mean(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"jb":                               "job",
+		"job lst":                          "list",
+		"job list --quue x":                "--queue",
+		"job list --state complete":        "COMPLETED",
+		"workflow list --state fail":       "FAILED",
+		"mode set NORMA --reason x":        "NORMAL",
+		"queue set q --set attempts_max=3": "attempt_max",
+		"queue set q --preset standart":    "standard",
+		"tenant set t --tier premum":       "PREMIUM",
+		"events tail --kind jobdeath":      "jobDead",
+		"job list -o jsn":                  "json",
+		"server --log-level inf":           "info",
+	} {
+		code, stdout, stderr := runArgs(strings.Fields(args)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "did you mean") || !strings.Contains(stderr, want) {
+			t.Errorf("rota %s: exit %d, %s; %s is meant", args, code, stderr, want)
+		}
 	}
 }

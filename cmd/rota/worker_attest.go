@@ -99,23 +99,21 @@ func (a *app) attest(cmd *cobra.Command, args []string, f *attestFlags) error {
 
 // parseExpiry takes a duration from now, or a date, which must be ahead.
 func parseExpiry(text string, now time.Time) (rota.Date, error) {
-	if d, err := time.ParseDuration(text); err == nil {
+	if d, err := rota.ParseDuration(text); err == nil {
 		if d <= 0 || d > rota.MaxDuration {
 			return 0, usagef("--expires %s is refused: more than 0 and at most %s is wanted", text, rota.MaxDuration)
 		}
 		return rota.Date(now.Add(d).UnixMilli()), nil
 	}
-	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		at, err := time.Parse(layout, text)
-		switch {
-		case err != nil:
-		case !at.After(now):
-			return 0, usagef("--expires %s is refused: it is past", text)
-		default:
-			return rota.Date(at.UnixMilli()), nil
-		}
+	at, err := parseDate(text)
+	switch {
+	case err != nil:
+		return 0, usagef("--expires %q is refused: a duration such as 30d or a date such as 2031-01-31 is wanted", text)
+	case !at.After(now):
+		return 0, usagef("--expires %s is refused: it is past", text)
+	default:
+		return rota.Date(at.UnixMilli()), nil
 	}
-	return 0, usagef("--expires %q is refused: a duration such as 720h or a date such as 2031-01-31 is wanted", text)
 }
 
 // printAttestation prints JSON where tables are asked for, too: it is for a file.

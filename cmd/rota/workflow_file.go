@@ -284,12 +284,9 @@ func meantField(name string) string {
 		"tasks": "nodes", "jobs": "nodes", "steps": "nodes", "onFailure": "on_failure", "capabilities": "requires",
 	}[name]
 	if meant == "" {
-		meant = nearest(name, nodeFields())
+		return rota.DidYouMean(name, nodeFields())
 	}
-	if meant == "" {
-		return ""
-	}
-	return fmt.Sprintf(": is %q meant?", meant)
+	return fmt.Sprintf(": did you mean %q?", meant)
 }
 
 // nodeFields are the names of a node's fields.

@@ -122,10 +122,10 @@ func TestParseFlow_refuses(t *testing.T) {
 		{"a_list", "f.yaml", "- id: a\n", []string{"object"}},
 		{"no_nodes", "f.yaml", "id: w\nnodes:\n", []string{"line 2", "one node at least"}},
 		{"nodes_by_name", "f.yaml", "nodes:\n  a: {type: t}\n", []string{"line 2", "lists"}},
-		{"unknown_field", "f.yaml", "name: w\nnodes: [{id: a, type: t}]\n", []string{"line 1", `"name"`, `is "id" meant?`}},
-		{"misspelt_field", "f.yaml", "nodes:\n- {id: a, type: t, paylod: x}\n", []string{"line 2", `"paylod"`, `is "payload" meant?`}},
+		{"unknown_field", "f.yaml", "name: w\nnodes: [{id: a, type: t}]\n", []string{"line 1", `"name"`, `did you mean "id"?`}},
+		{"misspelt_field", "f.yaml", "nodes:\n- {id: a, type: t, paylod: x}\n", []string{"line 2", `"paylod"`, `did you mean "payload"?`}},
 		{"unknown_node_field", "f.yaml", "nodes:\n- id: a\n  type: t\n- id: b\n  type: t\n  depends_on: [a]\n",
-			[]string{"line 4", `node "b"`, `"depends_on"`, `is "parents" meant?`}},
+			[]string{"line 4", `node "b"`, `"depends_on"`, `did you mean "parents"?`}},
 		{"wrong_type", "f.yaml", "nodes:\n- {id: 7, type: t}\n", []string{"line 2", "node 1", "id is a number", "quotes"}},
 		{"wrong_number", "f.json", `{"nodes":[{"id":"a","type":"t","priority":"high"}]}`, []string{`node "a"`, "priority is a string", "whole number"}},
 		{"out_of_range", "f.yaml", "nodes:\n- {id: a, type: t, priority: 11}\n", []string{"line 2", `node "a"`, "priority is 11", "0 to 10"}},
@@ -134,7 +134,7 @@ func TestParseFlow_refuses(t *testing.T) {
 		{"blank_in_id", "f.yaml", "nodes: [{id: a b, type: t}]", []string{`"a b"`, "blanks"}},
 		{"twice", "f.yaml", "nodes:\n- {id: a, type: t}\n- {id: a, type: t}\n", []string{"line 3", `node "a" stands twice`, "first in line 2"}},
 		{"unknown_parent", "f.yaml", "nodes:\n- {id: fetch, type: t}\n- {id: b, type: t, parents: [fecth]}\n",
-			[]string{"line 3", `node "b"`, `parent "fecth"`, `is "fetch" meant?`}},
+			[]string{"line 3", `node "b"`, `parent "fecth"`, `did you mean "fetch"?`}},
 		{"unknown_end", "f.yaml", "nodes: [{id: a, type: t}]\nedges:\n- {from: a, to: zzz}\n", []string{"line 3", `"a" → "zzz"`, "to is no node"}},
 		{"edge_field", "f.yaml", "nodes: [{id: a, type: t}]\nedges: [{form: a, to: a}]\n", []string{"line 2", `"form"`}},
 		{"tenant_of_a_node", "f.yaml", "nodes: [{id: a, type: t, tenant: x}]", []string{`node "a"`, "tenant"}},
@@ -169,6 +169,11 @@ func TestParseFlow_tells_all_faults(t *testing.T) {
 	var faults flowFaults
 	if !errors.As(err, &faults) || len(faults) != 3 {
 		t.Errorf("got %v, want three faults", err)
+	}
+	// A node that has a fault is there all the same: its children have none.
+	_, err = parseFlow([]byte("nodes:\n- {id: a, type: t, prio: 1}\n- {id: b, type: t, parents: [a]}\n"), "", "", wfOptions{})
+	if !errors.As(err, &faults) || len(faults) != 1 {
+		t.Errorf("got %v, want one fault", err)
 	}
 	_, err = parseFlow([]byte("nodes:\n"+strings.Repeat("- {id: a}\n", 1000)), "", "", wfOptions{})
 	if !errors.As(err, &faults) || len(faults) != maxFileFaults {
@@ -215,7 +220,7 @@ func TestWorkflowSubmit_offline(t *testing.T) {
 		{"several", []string{file("m.yaml", "nodes: [{id: a}, {id: b}]")}, exitUsage, []string{`"a"`, `"b"`, "these 2 faults", "nothing was submitted"}},
 		{"no_file", []string{filepath.Join(dir, "none.yaml")}, exitUsage, []string{"none.yaml", "no such file"}},
 		{"no_argument", nil, exitUsage, []string{"arg"}},
-		{"format", []string{good, "--format", "cwl"}, exitUsage, []string{`"cwl"`, "rota or wfcommons"}},
+		{"format", []string{good, "--format", "cwl"}, exitUsage, []string{`"cwl"`, "rota, wfcommons"}},
 		{"policy", []string{good, "--on-failure", "stop"}, exitUsage, []string{`"stop"`}},
 		{"scale", []string{good, "--time-scale", "-1"}, exitUsage, []string{"-1", "0 or more"}},
 		{"scale_nan", []string{good, "--time-scale", "NaN"}, exitUsage, []string{"NaN"}},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/rotasched/rota"
 )
@@ -130,15 +129,16 @@ func (r *flowReader) node(part flowPart) {
 	if err == nil {
 		err = r.check(&n)
 	}
-	if err != nil {
+	first, twice := r.lines[n.ID]
+	if !twice && n.ID != "" {
+		r.lines[n.ID] = part.line // one with a fault is there, too
+	}
+	switch {
+	case err != nil:
 		r.refuse(part.line, "%s: %v", name, err)
-		return
-	}
-	if first, twice := r.lines[n.ID]; twice {
+	case twice:
 		r.refuse(part.line, "%s stands twice: first in line %d", name, first)
-		return
 	}
-	r.lines[n.ID] = part.line
 }
 
 // check refuses a node whose fields are out of range.
@@ -197,49 +197,5 @@ func (r *flowReader) meant(id string) string {
 	for i := range r.spec.Nodes {
 		names[i] = r.spec.Nodes[i].ID
 	}
-	if best := nearest(id, names); best != "" {
-		return fmt.Sprintf(": is %q meant?", best)
-	}
-	return ""
-}
-
-// nearest gives the name that is at most two slips of the pen away, "" for none.
-func nearest(name string, names []string) string {
-	best, distance := "", 3
-	for _, n := range names {
-		if n == "" || max(len(n)-len(name), len(name)-len(n)) >= distance {
-			continue
-		}
-		if strings.EqualFold(n, name) {
-			return n
-		}
-		if d := editDistance(name, n); d < distance && d < len(name) {
-			best, distance = n, d
-		}
-	}
-	return best
-}
-
-// editDistance is Levenshtein's, in bytes; a node's id is short.
-func editDistance(a, b string) int {
-	if len(a) > rota.MaxNodeIDBytes || len(b) > rota.MaxNodeIDBytes {
-		return max(len(a), len(b))
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
+	return rota.DidYouMean(id, names)
 }

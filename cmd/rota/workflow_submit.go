@@ -90,7 +90,7 @@ Flags beat what the file says. Submitting a known id again changes nothing.`,
 // check refuses flags that mean nothing, and gives --on-failure.
 func (f *workflowFlags) check() (policy rota.FailurePolicy, err error) {
 	if f.format != "" && f.format != formatRota && f.format != formatWfCommons {
-		return policy, usagef("--format %q is unknown: %s or %s is wanted", f.format, formatRota, formatWfCommons)
+		return policy, rota.Unknown("format", "--format", f.format, []string{formatRota, formatWfCommons})
 	}
 	if !(f.timeScale >= 0) || math.IsInf(f.timeScale, 0) {
 		return policy, usagef("--time-scale %v is refused: 0 or more is wanted, such as 0.01", f.timeScale)

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rotasched/rota"
+)
+
+// durationValue is a flag's duration: rota.ParseDuration's, days among them.
+type durationValue time.Duration
+
+// Set implements pflag.Value.
+func (d *durationValue) Set(text string) error {
+	v, err := rota.ParseDuration(text)
+	*d = durationValue(v)
+	return err
+}
+
+// String implements pflag.Value. None is a plain 0, which help leaves out.
+func (d *durationValue) String() string {
+	if *d == 0 {
+		return "0"
+	}
+	return time.Duration(*d).String()
+}
+
+// Type implements pflag.Value.
+func (d *durationValue) Type() string { return "duration" }
+
+func durationVar(flags *pflag.FlagSet, into *time.Duration, name string, standard time.Duration, usage string) {
+	*into = standard
+	flags.Var((*durationValue)(into), name, usage)
+}
+
+// dateValue is a flag's date.
+type dateValue rota.Date
+
+// Set implements pflag.Value.
+func (d *dateValue) Set(text string) error {
+	at, err := parseDate(text)
+	if err == nil {
+		*d = dateValue(at.UnixMilli())
+	}
+	return err
+}
+
+// String implements pflag.Value.
+func (d *dateValue) String() string { return day(rota.Date(*d)) }
+
+// Type implements pflag.Value.
+func (d *dateValue) Type() string { return "date" }
+
+// dateForms are the dates that people write, RFC 3339 first. What names no zone is local.
+var dateForms = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04",
+	time.DateOnly}
+
+const wantedDate = "a date such as 2031-01-31T15:04:05Z, or 2031-01-31 15:04 in local time"
+
+// parseDate reads a date in any of dateForms.
+func parseDate(text string) (time.Time, error) {
+	for _, form := range dateForms {
+		if at, err := time.ParseInLocation(form, text, time.Local); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, usagef("%q is no date: %s is wanted", text, wantedDate)
+}
+
+// parsePairs reads the K=V of a flag that may be repeated; value reads what follows the
+// first =, and example shows one.
+func parsePairs[V any](flag string, pairs []string, example string, value func(text string) (V, error)) (map[string]V, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	all := make(map[string]V, len(pairs))
+	for _, pair := range pairs {
+		name, text, ok := strings.Cut(pair, "=")
+		v, err := value(text)
+		if !ok || name == "" || err != nil {
+			return nil, usagef("%s %q is refused: one such as %s is wanted", flag, pair, example)
+		}
+		if _, twice := all[name]; twice {
+			return nil, usagef("%s %s is given twice", flag, name)
+		}
+		all[name] = v
+	}
+	return all, nil
+}

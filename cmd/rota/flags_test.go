@@ -1,0 +1,94 @@
+package main
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// submitted parses the flags of `job submit` into the job that they describe.
+func submittedBy(t *testing.T, args ...string) (rota.JobSpec, error) {
+	t.Helper()
+	f := &submitFlags{}
+	a := &app{}
+	cmd := a.jobSubmitCommand()
+	cmd.ResetFlags()
+	f.register(cmd)
+	if err := cmd.ParseFlags(append([]string{"--type", "t"}, args...)); err != nil {
+		return rota.JobSpec{}, err
+	}
+	return f.spec(strings.NewReader(""))
+}
+
+func TestSubmitFlags(t *testing.T) {
+	t.Parallel()
+	spec, err := submittedBy(t, "--at", "2031-01-31T15:04:05+02:00", "--max-runtime", "1d12h", "--ttl", "2d", "--delay", "90s",
+		"--label", "team=search", "--label", "note=a=b", "--label", "empty=")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := rota.Date(time.Date(2031, 1, 31, 13, 4, 5, 0, time.UTC).UnixMilli())
+	if spec.NotBefore != at || spec.MaxRuntimeMs != 36*3_600_000 || spec.TTLMs != 48*3_600_000 || spec.DelayMs != 90_000 {
+		t.Errorf("got not before %d, max runtime %d, ttl %d, delay %d", spec.NotBefore, spec.MaxRuntimeMs, spec.TTLMs, spec.DelayMs)
+	}
+	if want := map[string]string{"team": "search", "note": "a=b", "empty": ""}; !reflect.DeepEqual(spec.Labels, want) {
+		t.Errorf("labels %v, want %v", spec.Labels, want)
+	}
+	spec, err = submittedBy(t, "--at", "2031-01-31 15:04")
+	if local := time.Date(2031, 1, 31, 15, 4, 0, 0, time.Local); err != nil || spec.NotBefore != rota.Date(local.UnixMilli()) {
+		t.Errorf("a local date is %d, %v; %d is wanted", spec.NotBefore, err, local.UnixMilli())
+	}
+	for args, want := range map[string]string{
+		"--at tomorrow":           "a date such as",
+		"--at 2031-02-30":         "a date such as",
+		"--max-runtime soon":      "1d12h",
+		"--max-runtime -1d":       "negative",
+		"--max-runtime 11000d":    "max_runtime",
+		"--label team":            "team=search",
+		"--label =x":              "team=search",
+		"--label a=1 --label a=2": "twice",
+	} {
+		_, err := submittedBy(t, strings.Fields(args)...)
+		if err == nil || !strings.Contains(errorLine(asUsage(err), nil), want) {
+			t.Errorf("%s: %v; %q is wanted", args, err, want)
+		}
+	}
+	for _, args := range [][]string{{"--label", "a=b"}, {"--at", "2031-01-31"}, {"--max-runtime", "1h"}, {"--units", "1"}} {
+		if code, _, stderr := runArgs(append([]string{"job", "submit", "--file", "-"}, args...)...); code != exitUsage ||
+			!strings.Contains(stderr, args[0]) {
+			t.Errorf("--file beside %v: exit %d, %s", args, code, stderr)
+		}
+	}
+}
+
+// Days are taken wherever a duration is: flags, environment, config file, keys of a
+// policy, a tenant's penalty, the end of an attestation.
+func TestDays(t *testing.T) {
+	t.Parallel()
+	_, a, err := settled(t, []string{"ROTA_TIMEOUT=1d"}, "job list")
+	if err != nil || a.timeout != 24*time.Hour {
+		t.Errorf("environment: %s, %v", a.timeout, err)
+	}
+	_, a, err = settled(t, nil, "job list", "--config", configFile(t, "timeout: 2d\n"))
+	if err != nil || a.timeout != 48*time.Hour {
+		t.Errorf("file: %s, %v", a.timeout, err)
+	}
+	cmd, _, err := settled(t, nil, "server", "--archive-retention", "1d12h")
+	if err != nil || cmd.Flags().Lookup("archive-retention").Value.String() != "36h0m0s" {
+		t.Errorf("server: %v", err)
+	}
+	policy, tenant := rota.StandardPolicy(), rota.DefaultTenantLimits()
+	if err := policy.Set(rota.Setting{Key: "ttl_abs", Value: "1d"}); err != nil || policy.TTLAbsMs != 24*3_600_000 {
+		t.Errorf("policy: %d, %v", policy.TTLAbsMs, err)
+	}
+	if err := tenant.Set(rota.Setting{Key: "penalty", Value: "0.01d"}); err != nil || tenant.PenaltyMs != 864_000 {
+		t.Errorf("penalty: %d, %v", tenant.PenaltyMs, err)
+	}
+	now := time.Unix(1_000_000, 0)
+	if at, err := parseExpiry("30d", now); err != nil || at != rota.Date(now.Add(30*24*time.Hour).UnixMilli()) {
+		t.Errorf("attestation: %d, %v", at, err)
+	}
+}

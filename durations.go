@@ -1,0 +1,44 @@
+package rota
+
+import (
+	"strings"
+	"time"
+)
+
+// ParseDuration reads a duration that a person writes: the units of time.ParseDuration, and
+// d, a day of 24 hours, which comes first, as in 1d12h or 0.5d. It bounds nothing.
+func ParseDuration(text string) (time.Duration, error) {
+	bare, negative := strings.CutPrefix(text, "-")
+	if !negative {
+		bare = strings.TrimPrefix(bare, "+")
+	}
+	refusal := Refusef(Invalid, "duration", "%q is no duration: one such as 300ms, 30s, 5m, 2h or 1d12h is wanted", text)
+	if strings.ContainsAny(bare, "+-") {
+		return 0, refusal
+	}
+	total := time.Duration(0)
+	days, rest, has := strings.Cut(bare, "d")
+	if has {
+		hours, err := time.ParseDuration(days + "h")
+		if err != nil || hours > maxDays || strings.Trim(days, "0123456789.") != "" {
+			return 0, refusal
+		}
+		total = 24 * hours
+	} else {
+		rest = bare
+	}
+	if rest != "" || !has {
+		d, err := time.ParseDuration(rest)
+		if err != nil || total > 0 && d > 1<<62-total {
+			return 0, refusal
+		}
+		total += d
+	}
+	if negative {
+		total = -total
+	}
+	return total, nil
+}
+
+// maxDays is, in hours for days, the most that a time.Duration holds with room for the rest.
+const maxDays = time.Duration(1<<62) / 24

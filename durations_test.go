@@ -1,0 +1,41 @@
+package rota
+
+import (
+	"testing"
+	"time"
+)
+
+func TestParseDuration(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for text, want := range map[string]time.Duration{
+		"0": 0, "300ms": 300 * time.Millisecond, "1h30m": 90 * time.Minute, "1d": day, "1d12h": 36 * time.Hour,
+		"0.5d": 12 * time.Hour, "-1d12h": -36 * time.Hour, "+2d": 2 * day, "7d1ns": 7*day + 1, "0d": 0, "1.5h": 90 * time.Minute,
+		"36500d": 36500 * day,
+	} {
+		if got, err := ParseDuration(text); err != nil || got != want {
+			t.Errorf("%q is %s, %v; %s is wanted", text, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "d", "1", "soon", "12h1d", "1d-1h", "--1d", "-+1d", "1dd", "1d1d", "1e9d", "999999999d", "1d 2h", "NaNd", "1d2562047h"} {
+		if got, err := ParseDuration(bad); KindOf(err) != Invalid {
+			t.Errorf("%q is taken as %s, %v", bad, got, err)
+		}
+	}
+}
+
+// FuzzParseDuration holds what has no days to time.ParseDuration.
+func FuzzParseDuration(f *testing.F) {
+	for _, seed := range []string{"1d12h", "-0.5d", "300ms", "1h", "+1d", "d"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := ParseDuration(text)
+		if want, wantErr := time.ParseDuration(text); wantErr == nil && (err != nil || got != want) {
+			t.Errorf("%q is %s, %v; %s is wanted", text, got, err, want)
+		}
+		if err != nil && (KindOf(err) != Invalid || got != 0) {
+			t.Errorf("%q: %s, %v", text, got, err)
+		}
+	})
+}

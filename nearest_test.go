@@ -1,0 +1,49 @@
+package rota
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	names := []string{"", "COMPLETED", "CANCELLED", "DEAD", "lease_ms", "queue_cap"}
+	for typed, want := range map[string]string{
+		"completed": "COMPLETED", "COMPLTED": "COMPLETED", "CANCELED": "CANCELLED", "lease": "lease_ms", "queuecap": "queue_cap",
+		"Dead": "DEAD", "x": "", "": "", "DE": "", "nonsense": "", strings.Repeat("D", 1000): "",
+	} {
+		if got := Nearest(typed, names); got != want {
+			t.Errorf("%q is near %q, want %q", typed, got, want)
+		}
+	}
+}
+
+// Every closed set of names guesses what is meant, and lists what there is.
+func TestUnknown_names(t *testing.T) {
+	t.Parallel()
+	var state JobState
+	var mode ClusterMode
+	var kind EventKind
+	var flow WorkflowState
+	policy, limits := StandardPolicy(), DefaultTenantLimits()
+	_, presetErr := PresetPolicy("standart")
+	for meant, err := range map[string]error{
+		"COMPLETED":   state.UnmarshalText([]byte("COMPLETE")),
+		"READ_ONLY":   mode.UnmarshalText([]byte("READONLY")),
+		"jobDead":     kind.UnmarshalText([]byte("jobdead")),
+		"RUNNING":     flow.UnmarshalText([]byte("RUNING")),
+		"standard":    presetErr,
+		"attempt_max": policy.Set(Setting{"attempts_max", "3"}),
+		"fifo":        policy.Set(Setting{"ranking", "fifi"}),
+		"weight":      limits.Set(Setting{"wieght", "3"}),
+		"PREMIUM":     limits.Set(Setting{"tier", "premum"}),
+	} {
+		if KindOf(err) != Invalid || !strings.Contains(err.Error(), `did you mean "`+meant+`"?`) {
+			t.Errorf("%s: %v", meant, err)
+		}
+	}
+	if err := state.UnmarshalText([]byte("SLEEPING")); err == nil || strings.Contains(err.Error(), "did you mean") ||
+		!strings.Contains(err.Error(), "one of BLOCKED, ") {
+		t.Errorf("nothing near: %v", err)
+	}
+}
