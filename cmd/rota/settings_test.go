@@ -212,7 +212,7 @@ func TestRun_did_you_mean(t *testing.T) {
 		"queue set q --set attempts_max=3": "attempt_max",
 		"queue set q --preset standart":    "standard",
 		"tenant set t --tier premum":       "PREMIUM",
-		"events tail --kind jobdeath":      "jobDead",
+		"events tail --kind jobded":        "jobDead",
 		"job list -o jsn":                  "json",
 		"server --log-level inf":           "info",
 	} {
