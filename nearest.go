@@ -68,3 +68,15 @@ func editDistance(a, b string) int {
 	}
 	return row[len(b)]
 }
+
+// JobStateNames lists the job states as people write them.
+func JobStateNames() []string { return choices(jobStateNames) }
+
+// ClusterModeNames lists the cluster modes as people write them.
+func ClusterModeNames() []string { return choices(modeNames) }
+
+// ServiceTierNames lists the service tiers as people write them.
+func ServiceTierNames() []string { return choices(serviceTierNames) }
+
+// EventKindNames lists the kinds of events.
+func EventKindNames() []string { return choices(eventKindNames) }

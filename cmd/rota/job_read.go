@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) jobShowCommand() *cobra.Command {
-	return &cobra.Command{
+	return a.reads(&cobra.Command{
 		Use:   "show ID",
 		Short: "Show one job with its attempts, lease, progress and output",
 		Args:  cobra.ExactArgs(1),
@@ -22,13 +22,14 @@ func (a *app) jobShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			job, _, err := c.Job(ctx, ids[0], rota.ReadOptions{})
+			job, at, err := c.Job(ctx, ids[0], a.fresh())
 			if err != nil {
 				return err
 			}
+			a.seen(at)
 			return a.printJob(job)
 		})),
-	}
+	})
 }
 
 func (a *app) jobListCommand() *cobra.Command {
@@ -52,6 +53,9 @@ func (a *app) jobListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := a.knownQueue(ctx, c, queue, len(page.Jobs)); err != nil {
+				return err
+			}
 			if page.NextCursor != "" && (a.output == "table" || a.output == "wide" || a.output == "name") {
 				a.talk("more: --cursor %s", page.NextCursor)
 			}
@@ -66,7 +70,7 @@ func (a *app) jobListCommand() *cobra.Command {
 	flags.StringVar(&typ, "type", "", "only those of this `type`")
 	flags.IntVar(&limit, "limit", 100, "at most so many")
 	flags.StringVar(&cursor, "cursor", "", "continue after a list: its next_`cursor`")
-	return cmd
+	return a.listCommand(cmd)
 }
 
 // parseState takes a job state's name, in any case of letters; "" is none.
@@ -87,13 +91,14 @@ func (a *app) pages(ctx context.Context, c *client.Client, filter rota.JobFilter
 	whole := rota.JobPage{Jobs: []rota.Job{}}
 	for {
 		filter.Limit = min(limit-len(whole.Jobs), rota.MaxPage)
-		page, _, err := c.Jobs(ctx, filter, rota.ReadOptions{})
+		page, at, err := c.Jobs(ctx, filter, a.fresh())
 		if err != nil {
 			return whole, err
 		}
 		whole.Jobs = append(whole.Jobs, page.Jobs...)
 		whole.NextCursor = page.NextCursor
 		if page.NextCursor == "" || len(whole.Jobs) >= limit {
+			a.seen(at)
 			return whole, nil
 		}
 		filter.Cursor = page.NextCursor

@@ -14,8 +14,8 @@ func (a *app) jobRejectCommand() *cobra.Command {
 	var reason, lease string
 	cmd := &cobra.Command{
 		Use:   "reject ID --reason S [--lease L]",
-		Short: "Report that a COMPLETED job's proof is invalid, as a verifier does",
-		Long: `Report that a COMPLETED job's proof is invalid, within the queue's audit_window. Its worker
+		Short: "Report that the result of a COMPLETED job is invalid, as a verifier does",
+		Long: `Report that the result of a COMPLETED job is invalid, within the queue's audit_window. Its worker
 loses health and stake where the queue's health_steps are on, and the job runs again if it was submitted with
 --retry-on-invalid-proof.`,
 		Example: "  rota job reject 01JC0000000000000000000000 --reason 'checksum differs'",

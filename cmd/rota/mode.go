@@ -16,18 +16,18 @@ func (a *app) modeCommand() *cobra.Command {
 }
 
 func (a *app) modeGetCommand() *cobra.Command {
-	return &cobra.Command{
+	return a.reads(&cobra.Command{
 		Use:   "get",
 		Short: "Show the mode, why and since when; drained once DRAINING has worked everything off",
 		Args:  cobra.NoArgs,
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			m, err := c.Mode(ctx, rota.ReadOptions{})
+			m, err := c.Mode(ctx, a.fresh())
 			if err != nil {
 				return err
 			}
 			return a.printMode(m)
 		})),
-	}
+	})
 }
 
 func (a *app) modeSetCommand() *cobra.Command {

@@ -20,15 +20,16 @@ func (a *app) queueCommand() *cobra.Command {
 }
 
 func (a *app) queueListCommand() *cobra.Command {
-	return &cobra.Command{
+	return a.listCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the queues",
 		Args:  cobra.NoArgs,
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			queues, _, err := c.Queues(ctx, rota.ReadOptions{})
+			queues, at, err := c.Queues(ctx, a.fresh())
 			if err != nil {
 				return err
 			}
+			a.seen(at)
 			if queues == nil {
 				queues = []rota.Queue{}
 			}
@@ -38,7 +39,7 @@ func (a *app) queueListCommand() *cobra.Command {
 			}
 			return l.print(a)
 		})),
-	}
+	})
 }
 
 func queueColumns() []column[rota.Queue] {
@@ -69,18 +70,18 @@ func queueColumns() []column[rota.Queue] {
 }
 
 func (a *app) queueShowCommand() *cobra.Command {
-	return &cobra.Command{
+	return a.reads(&cobra.Command{
 		Use:   "show Q",
 		Short: "Show a queue's counters and its whole policy",
 		Args:  cobra.ExactArgs(1),
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
-			q, err := c.Queue(ctx, rota.QueueName(args[0]), rota.ReadOptions{})
+			q, err := c.Queue(ctx, rota.QueueName(args[0]), a.fresh())
 			if err != nil {
 				return err
 			}
 			return a.printQueue(q)
 		})),
-	}
+	})
 }
 
 func (a *app) queueSetCommand() *cobra.Command {

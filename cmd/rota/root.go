@@ -34,6 +34,7 @@ type app struct {
 	timeout    time.Duration
 	timeoutSet bool
 	config     string
+	stale      bool
 	tls        tlsFiles
 }
 
@@ -67,7 +68,7 @@ unreachable or without leader, 130 and 143 ended by SIGINT and SIGTERM.`,
 	root.SetFlagErrorFunc(flagError)
 	flags := root.PersistentFlags()
 	flags.StringSliceVar(&a.addrs, "addr", []string{"127.0.0.1:6470"},
-		"`host:port` of any nodes, parted by commas")
+		"`host:port` of any nodes, separated by commas")
 	flags.StringVarP(&a.output, "output", "o", "table", "`format` of the output: "+strings.Join(formats, ", "))
 	durationVar(flags, &a.timeout, "timeout", defaultTimeout,
 		"how long a call may take; waiting commands wait without end unless it is given")
@@ -78,8 +79,12 @@ unreachable or without leader, 130 and 143 ended by SIGINT and SIGTERM.`,
 	flags.StringVar(&a.tls.key, "tls-key", "", "`file` with its key (PEM)")
 	a.group(root, a.serverCommand(), a.devCommand(), a.jobCommand(), a.workflowCommand(),
 		a.workerCommand(), a.queueCommand(), a.tenantCommand(), a.modeCommand(),
-		a.eventsCommand(), a.clusterCommand(), a.operatorCommand(), a.benchCommand(), a.demoCommand(), a.versionCommand())
+		a.eventsCommand(), a.clusterCommand(), a.operatorCommand(), a.benchCommand(), a.demoCommand(), a.versionCommand(),
+		a.shortcut("jobs", "job", a.jobListCommand()), a.shortcut("workflows", "workflow", a.workflowListCommand()),
+		a.shortcut("workers", "worker", a.workerListCommand()), a.shortcut("queues", "queue", a.queueListCommand()),
+		a.shortcut("tenants", "tenant", a.tenantListCommand()))
 	root.InitDefaultCompletionCmd()
+	a.addCompletions(root)
 	return root
 }
 

@@ -17,15 +17,16 @@ func (a *app) tenantCommand() *cobra.Command {
 }
 
 func (a *app) tenantListCommand() *cobra.Command {
-	return &cobra.Command{
+	return a.listCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the tenants that somebody set or that have leases open",
 		Args:  cobra.NoArgs,
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			tenants, _, err := c.Tenants(ctx, rota.ReadOptions{})
+			tenants, at, err := c.Tenants(ctx, a.fresh())
 			if err != nil {
 				return err
 			}
+			a.seen(at)
 			if tenants == nil {
 				tenants = []rota.Tenant{}
 			}
@@ -35,7 +36,7 @@ func (a *app) tenantListCommand() *cobra.Command {
 			}
 			return l.print(a)
 		})),
-	}
+	})
 }
 
 func tenantColumns() []column[rota.Tenant] {
@@ -68,7 +69,7 @@ func rateText(rps int64) any {
 }
 
 func (a *app) tenantShowCommand() *cobra.Command {
-	return &cobra.Command{
+	return a.reads(&cobra.Command{
 		Use:     "show T",
 		Short:   "Show a tenant's limits and what it has open; one that nobody set has the defaults",
 		Example: "  rota tenant show acme",
@@ -78,13 +79,13 @@ func (a *app) tenantShowCommand() *cobra.Command {
 			if err := rota.CheckID("tenant", id); err != nil {
 				return err
 			}
-			t, err := c.Tenant(ctx, id, rota.ReadOptions{})
+			t, err := c.Tenant(ctx, id, a.fresh())
 			if err != nil {
 				return err
 			}
 			return a.printTenant(t)
 		})),
-	}
+	})
 }
 
 // tenantFlags are the flags of `tenant set`, each with the key that it sets.

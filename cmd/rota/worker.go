@@ -44,10 +44,11 @@ func (a *app) workerListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			workers, _, err := c.Workers(ctx, rota.ReadOptions{})
+			workers, at, err := c.Workers(ctx, a.fresh())
 			if err != nil {
 				return err
 			}
+			a.seen(at)
 			workers = slices.DeleteFunc(workers, func(w rota.Worker) bool { return !keep(w.Status) })
 			if workers == nil {
 				workers = []rota.Worker{}
@@ -61,7 +62,7 @@ func (a *app) workerListCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "RETIRED workers too")
 	cmd.Flags().StringVar(&status, "status", "", "only those of this `status`, such as RETIRED")
-	return cmd
+	return a.listCommand(cmd)
 }
 
 // workersKept says which statuses a list shows: those asked for, or all but RETIRED.
@@ -107,10 +108,10 @@ func workerColumns() []column[rota.Worker] {
 }
 
 func (a *app) workerShowCommand() *cobra.Command {
-	return a.oneWorkerCommand("show", "Show one worker with its open leases",
+	return a.reads(a.oneWorkerCommand("show", "Show one worker with its open leases",
 		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
-			return c.Worker(ctx, id, rota.ReadOptions{})
-		})
+			return c.Worker(ctx, id, a.fresh())
+		}))
 }
 
 func (a *app) workerDrainCommand() *cobra.Command {

@@ -69,8 +69,8 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.queues, "queues", nil,
-		"`queues` to serve, parted by commas; they need not exist yet")
-	flags.StringSliceVar(&f.types, "types", nil, "job `types` that it handles, parted by commas (default: every type)")
+		"`queues` to serve, separated by commas; they need not exist yet")
+	flags.StringSliceVar(&f.types, "types", nil, "job `types` that it handles, separated by commas (default: every type)")
 	flags.Int32Var(&f.slots, "slots", 1, "jobs that run at once")
 	flags.Int32Var(&f.prefetch, "prefetch", 0, "jobs that may wait here beside those")
 	flags.StringVar(&f.id, "id", "", "the worker's `id` (default: a new one)")
@@ -81,11 +81,11 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` that jobs may take")
 	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory that jobs may take")
 	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second that jobs may take")
-	flags.Int64Var(&f.stake, "stake", 0, "stake in millionths of a unit")
+	flags.Int64Var(&f.stake, "stake", 0, "for queues of the aicf presets: stake in millionths of a unit")
 	flags.StringArrayVar(&f.limits, "limit", nil,
 		"`name=N` that it offers at most, such as depth=20; may be repeated")
 	flags.StringVar(&f.attestation, "attestation", "",
-		"`file` with what `worker attest` printed; without --id the worker is the one that it names")
+		"for queues with require_attestation: `file` with what worker attest printed; without --id the worker is the one that it names")
 	flags.StringVar(&f.command, "exec", "", "`command` that runs each job")
 	flags.BoolVar(&f.guard, "guard", guardByDefault, "with --exec, watch over the worker and end what it leaves if it dies")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

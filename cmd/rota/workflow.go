@@ -50,8 +50,11 @@ func (a *app) workflowListCommand() *cobra.Command {
 			if limit < 1 {
 				return usagef("--limit %d is refused: 1 or more is wanted", limit)
 			}
-			page, err := workflowPages(ctx, c, filter, limit)
+			page, err := a.workflowPages(ctx, c, filter, limit)
 			if err != nil {
+				return err
+			}
+			if err := a.knownQueue(ctx, c, queue, len(page.Workflows)); err != nil {
 				return err
 			}
 			if page.NextCursor != "" && (a.output == "table" || a.output == "wide" || a.output == "name") {
@@ -69,7 +72,7 @@ func (a *app) workflowListCommand() *cobra.Command {
 	flags.IntVar(&limit, "limit", 100, "at most so many")
 	flags.StringVar(&cursor, "cursor", "", "continue after a list: its next_`cursor`")
 	choices(cmd, "state", "RUNNING", "COMPLETED", "FAILED", "CANCELLED")
-	return cmd
+	return a.listCommand(cmd)
 }
 
 // choices lets the shell complete a flag's values.
@@ -81,17 +84,18 @@ func choices(cmd *cobra.Command, flag string, values ...cobra.Completion) {
 }
 
 // workflowPages reads as many pages as the limit needs.
-func workflowPages(ctx context.Context, c *client.Client, filter rota.WorkflowFilter, limit int) (rota.WorkflowPage, error) {
+func (a *app) workflowPages(ctx context.Context, c *client.Client, filter rota.WorkflowFilter, limit int) (rota.WorkflowPage, error) {
 	whole := rota.WorkflowPage{Workflows: []rota.Workflow{}}
 	for {
 		filter.Limit = min(limit-len(whole.Workflows), rota.MaxPage)
-		page, _, err := c.Workflows(ctx, filter, rota.ReadOptions{})
+		page, at, err := c.Workflows(ctx, filter, a.fresh())
 		if err != nil {
 			return whole, err
 		}
 		whole.Workflows = append(whole.Workflows, page.Workflows...)
 		whole.NextCursor = page.NextCursor
 		if page.NextCursor == "" || len(whole.Workflows) >= limit {
+			a.seen(at)
 			return whole, nil
 		}
 		filter.Cursor = page.NextCursor

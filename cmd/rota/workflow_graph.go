@@ -62,7 +62,7 @@ Colours need a terminal; NO_COLOR turns them off.`,
 		Example: "  rota workflow graph nightly-7\n  rota workflow graph nightly-7 --dot | dot -Tsvg > nightly-7.svg",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
-			w, err := wholeWorkflow(ctx, c, args[0])
+			w, err := a.wholeWorkflow(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ Colours need a terminal; NO_COLOR turns them off.`,
 		})),
 	}
 	cmd.Flags().BoolVar(&dot, "dot", false, "write it in Graphviz's language")
-	return cmd
+	return a.reads(cmd)
 }
 
 // colours says that stdout shows colours and is wanted to.

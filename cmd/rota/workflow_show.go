@@ -24,7 +24,7 @@ const (
 )
 
 func (a *app) workflowShowCommand() *cobra.Command {
-	return &cobra.Command{
+	return a.reads(&cobra.Command{
 		Use:   "show ID",
 		Short: "Show one workflow with its nodes, progress and critical path",
 		Long: `Show one workflow with its nodes, its progress, its critical path and about how long it
@@ -32,22 +32,25 @@ still takes. More than 50 nodes are summed up by type: -o wide tells all, -o jso
 		Example: "  rota workflow show nightly-7\n  rota workflow show nightly-7 -o json | jq '.nodes[] | select(.state==\"DEAD\")'",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
-			w, err := wholeWorkflow(ctx, c, args[0])
+			w, err := a.wholeWorkflow(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
 			return a.printWorkflow(ctx, c, w)
 		})),
-	}
+	})
 }
 
 // wholeWorkflow reads a workflow with its nodes.
-func wholeWorkflow(ctx context.Context, c *client.Client, arg string) (rota.Workflow, error) {
+func (a *app) wholeWorkflow(ctx context.Context, c *client.Client, arg string) (rota.Workflow, error) {
 	id, err := workflowID(arg)
 	if err != nil {
 		return rota.Workflow{}, err
 	}
-	w, _, err := c.Workflow(ctx, id, true, rota.ReadOptions{})
+	w, at, err := c.Workflow(ctx, id, true, a.fresh())
+	if err == nil {
+		a.seen(at)
+	}
 	if w.Nodes == nil {
 		w.Nodes = []rota.WorkflowNode{}
 	}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// completionTime bounds what a press of the tab key waits for a cluster; completionMost is
+// how many ids one gets.
+const (
+	completionTime = time.Second
+	completionMost = 200
+)
+
+// lister asks a cluster for the names that a shell may complete.
+type lister func(ctx context.Context, c *client.Client) ([]string, error)
+
+// addCompletions lets shells complete arguments and flags, by the command's path and by
+// the flag's name. Names of a cluster are asked of it; one that does not answer at once
+// completes nothing.
+func (a *app) addCompletions(root *cobra.Command) {
+	jobs, flows := a.asks(listJobs), a.asks(listWorkflows)
+	queues, workers, tenants := a.asks(listQueues), a.asks(listWorkers), a.asks(listTenants)
+	args := map[string]cobra.CompletionFunc{
+		"mode set": fixed(rota.ClusterModeNames()...),
+	}
+	for of, names := range map[string]cobra.CompletionFunc{
+		"job show why wait cancel retry reject": jobs, "workflow show graph wait cancel retry": flows, "tenant show set": tenants,
+		"queue show set pause resume": queues, "worker show drain suspend resume retire": workers,
+	} {
+		words := strings.Fields(of)
+		for _, verb := range words[1:] {
+			args[words[0]+" "+verb] = names
+		}
+	}
+	keys := rota.PolicyKeys()
+	for i := range keys {
+		keys[i] += "="
+	}
+	flags := map[string]cobra.CompletionFunc{
+		"queue": queues, "queues": queues, "worker": workers, "tenant": tenants, "job": jobs,
+		"output": fixed(formats...), "preset": fixed(rota.Presets...), "kind": fixed(rota.EventKindNames()...),
+		"state": fixed(rota.JobStateNames()...), "tier": fixed(rota.ServiceTierNames()...),
+		"set": cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
+	}
+	var walk func(cmd *cobra.Command, path string)
+	walk = func(cmd *cobra.Command, path string) {
+		if f := args[path]; f != nil {
+			cmd.ValidArgsFunction = f
+		}
+		complete := func(flag *pflag.Flag) {
+			if _, there := cmd.GetFlagCompletionFunc(flag.Name); there || flags[flag.Name] == nil {
+				return
+			}
+			// It fails for a flag that is not there.
+			if err := cmd.RegisterFlagCompletionFunc(flag.Name, flags[flag.Name]); err != nil {
+				panic(err)
+			}
+		}
+		cmd.LocalFlags().VisitAll(complete)
+		for _, child := range cmd.Commands() {
+			walk(child, strings.TrimSpace(path+" "+child.Name()))
+		}
+	}
+	walk(root, "")
+}
+
+// fixed completes names that are always the same, in any case of letters.
+func fixed(names ...string) cobra.CompletionFunc {
+	return cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)
+}
+
+// asks completes what a cluster lists, and nothing where it cannot be asked.
+func (a *app) asks(list lister) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, given []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		const directive = cobra.ShellCompDirectiveNoFileComp
+		if err := a.settle(cmd); err != nil {
+			return nil, directive
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		c, err := a.dial()
+		if err != nil {
+			return nil, directive
+		}
+		defer c.Close()
+		names, err := list(ctx, c)
+		if err != nil {
+			return nil, directive
+		}
+		names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, begun) || slices.Contains(given, n) })
+		return names[:min(len(names), completionMost)], directive
+	}
+}
+
+// namesOf are the names of what a list holds.
+func namesOf[T any](items []T, name func(*T) string) []string {
+	names := make([]string, len(items))
+	for i := range items {
+		names[i] = name(&items[i])
+	}
+	return names
+}
+
+// staleRead is fresh enough for a guess.
+var staleRead = rota.ReadOptions{Stale: true}
+
+func listJobs(ctx context.Context, c *client.Client) ([]string, error) {
+	page, _, err := c.Jobs(ctx, rota.JobFilter{Limit: completionMost}, staleRead)
+	return namesOf(page.Jobs, func(j *rota.Job) string { return string(j.ID) }), err
+}
+
+func listWorkflows(ctx context.Context, c *client.Client) ([]string, error) {
+	page, _, err := c.Workflows(ctx, rota.WorkflowFilter{Limit: completionMost}, staleRead)
+	return namesOf(page.Workflows, func(w *rota.Workflow) string { return string(w.ID) }), err
+}
+
+func listQueues(ctx context.Context, c *client.Client) ([]string, error) {
+	queues, _, err := c.Queues(ctx, staleRead)
+	return namesOf(queues, func(q *rota.Queue) string { return string(q.Name) }), err
+}
+
+func listWorkers(ctx context.Context, c *client.Client) ([]string, error) {
+	workers, _, err := c.Workers(ctx, staleRead)
+	return namesOf(workers, func(w *rota.Worker) string { return string(w.ID) }), err
+}
+
+func listTenants(ctx context.Context, c *client.Client) ([]string, error) {
+	tenants, _, err := c.Tenants(ctx, staleRead)
+	return namesOf(tenants, func(t *rota.Tenant) string { return string(t.ID) }), err
+}

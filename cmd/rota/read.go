@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// reads gives a command that reads --stale.
+func (a *app) reads(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVar(&a.stale, "stale", false,
+		"read the asked node's own state at once, which may lag behind; works without a leader")
+	return cmd
+}
+
+// fresh says how fresh a read must be: linearizable, unless --stale is given.
+func (a *app) fresh() rota.ReadOptions { return rota.ReadOptions{Stale: a.stale} }
+
+// seen tells people how old a stale read is.
+func (a *app) seen(at rota.ReadAt) {
+	switch {
+	case !a.stale:
+	case at.AgeMs < 0:
+		a.talk("stale: index %d", at.Index)
+	default:
+		a.talk("stale: index %d, applied %s ago", at.Index, time.Duration(at.AgeMs)*time.Millisecond)
+	}
+}
+
+// knownQueue refuses a filter that finds nothing because its queue does not exist.
+func (a *app) knownQueue(ctx context.Context, c *client.Client, name string, found int) error {
+	if name == "" || found > 0 {
+		return nil
+	}
+	_, err := c.Queue(ctx, rota.QueueName(name), a.fresh())
+	return err
+}
+
+// listCommand is what all lists have in common: ls, and --stale.
+func (a *app) listCommand(cmd *cobra.Command) *cobra.Command {
+	cmd.Aliases = []string{"ls"}
+	return a.reads(cmd)
+}
+
+// shortcut makes a list's command one of the first level: rota jobs is rota job list.
+func (a *app) shortcut(name, group string, list *cobra.Command) *cobra.Command {
+	list.Use, list.Aliases = name, nil
+	list.Short = "The same as rota " + group + " list"
+	return list
+}
