@@ -48,7 +48,7 @@ func (d *dateValue) Set(text string) error {
 }
 
 // String implements pflag.Value.
-func (d *dateValue) String() string { return day(rota.Date(*d)) }
+func (d *dateValue) String() string { return rota.Date(*d).String() }
 
 // Type implements pflag.Value.
 func (d *dateValue) Type() string { return "date" }
