@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // QueuePolicy is every parameter of a queue (SPEC §4–9, §14 presets). All
