@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"io"
 	"os"
 	"strings"
@@ -240,7 +239,7 @@ func (a *app) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error
 		if ctx.Err() == context.DeadlineExceeded {
 			return rota.Refusef(rota.Timeout, "wait", "job %s was submitted and had not ended after %s", id, a.timeout)
 		}
-		if err != nil && (spec.ID == "" || !errors.Is(err, context.Canceled)) { // who was told no id needs it
+		if err != nil && (spec.ID == "" || ctx.Err() == nil) { // an interrupt is quiet, unless the id is not known yet
 			a.talk("job %s was submitted", id)
 		}
 		if err != nil {

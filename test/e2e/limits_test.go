@@ -142,7 +142,7 @@ func limitsWorker(t *testing.T, c *nodes) {
 }
 
 func limitsProof(t *testing.T, c *nodes) {
-	c.rota(t, "queue", "set", "proof").want(t, 0)
+	c.rota(t, "queue", "set", "proof", "--set", "health_steps=on").want(t, 0)
 	c.worker(t, "--queues", "proof", "--id", "proof-w", "--slots", "2", "--stake", "1000")
 	for _, again := range []bool{false, true} {
 		id := fmt.Sprint("proof-", again)
@@ -263,7 +263,7 @@ func TestModes(t *testing.T) {
 		return decode[rota.ModeStatus](t, c.rota(t, "mode", "get", "-o", "json"))
 	}
 	shown := object(t, c.rota(t, "mode", "get", "-o", "json"))
-	fields(t, "the mode", shown, "mode", "reason", "since*", "auto", "holds", "drained", "index")
+	fields(t, "the mode", shown, "mode", "reason", "since*?", "auto", "holds", "drained", "index")
 	set := func(name, reason string) {
 		t.Helper()
 		got := decode[rota.ModeStatus](t, c.rota(t, "mode", "set", name, "--reason", reason, "-o", "json"))

@@ -51,18 +51,19 @@ func retryBackoff(t *testing.T, c *nodes, cl *client.Client) {
 		c.rota(t, "worker", "retire", string(h.id)).want(t, 0)
 		x := clockAt(t, cl, "retried", a.Index)
 		var failed int32
-		var why string
+		var why, date string
 		var left int64
 		if x.State != rota.Delayed || len(x.Reasons) != 1 || x.Reasons[0].Reason != "BACKING_OFF" {
 			t.Fatalf("after attempt %d it is explained as %+v", n, x)
 		}
-		if _, err := fmt.Sscanf(x.Reasons[0].Detail, "attempt %d ended with %s due at clock %d, in %d ms", &failed, &why, &due,
-			&left); err != nil || failed != n || why != "PROVIDER_FAIL;" {
+		if _, err := fmt.Sscanf(x.Reasons[0].Detail, "try %d ended with %s due at %s in %d ms", &failed, &why, &date,
+			&left); err != nil || failed != n+1 || why != "PROVIDER_FAIL;" {
 			t.Fatalf("attempt %d: %q, %v", n, x.Reasons[0].Detail, err)
 		}
 		want, plain := backoffOf("retried", n, &p), min(500, int64(150)<<n)
-		if int64(due-x.Clock) != want || want%10 != 0 || want < plain*9/10-5 || want > plain*11/10+5 {
-			t.Errorf("attempt %d waits for %d ms, %d is computed", n, due-x.Clock, want)
+		due = x.Clock + rota.Clock(left)
+		if left != want || want%10 != 0 || want < plain*9/10-5 || want > plain*11/10+5 {
+			t.Errorf("attempt %d waits for %d ms, %d is computed", n, left, want)
 		}
 	}
 	job := jobOf(t, cl, "retried")
