@@ -315,6 +315,13 @@ func TestArchive_idsBeyondTombstonesAreKnown(t *testing.T) {
 			outcomes[2].Existed || outcomes[2].State != rota.Queued {
 			t.Fatalf("%+v, %v", outcomes, err)
 		}
+		other := specs("j", 1)
+		other[0].Type = "else"
+		refused, err := n.Submit(within(t, ample), other)
+		if e := refused[0].Err; err != nil || e == nil || e.Kind != rota.Conflict || e.Subject != "id" ||
+			!strings.Contains(e.Text, `its type was "work", not "else"`) {
+			t.Fatalf("another job of an archived id: %+v, %v", refused, err)
+		}
 		job, _, err := n.Job(within(t, ample), jobs[0].ID, rota.ReadOptions{})
 		if err != nil || !job.Archived {
 			t.Fatalf("%+v, %v", job, err)

@@ -274,31 +274,24 @@ func (n *Node) proposeHere(ctx context.Context, l *leadership, b bundle) reply {
 }
 
 // knownSubmits answers submissions of jobs that the archive knows and the state
-// does not, or may not a moment from now; nil where there are none.
+// does not, or may not a moment from now; nil where there are none. As everywhere, the same
+// content is the same submission and another one is refused (SPEC §16.5).
 func (n *Node) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
 	ids, places := n.forgotten(ops)
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	states := make([]rota.JobState, len(ids))
+	ends := make([]fsm.Ended, len(ids))
 	var unknown []int
 	lost := false
 	for i, id := range ids {
-		state, ok, err := n.history.store.State(id)
+		e, ok, err := n.lastEnd(id)
 		if gone := errors.Is(err, snapshot.ErrMarksDamaged); gone && !n.alone() {
 			lost = true
 		} else if err != nil {
 			return nil, unreadable(err)
 		}
-		if !ok {
-			n.mu.RLock()
-			var staged fsm.StagedRecord
-			if staged, ok = n.machine.StagedJob(id); ok {
-				state = staged.Ended().Job.State
-			}
-			n.mu.RUnlock()
-		}
-		if states[i] = state; !ok {
+		if ends[i] = e; !ok {
 			unknown = append(unknown, i)
 		}
 	}
@@ -313,19 +306,70 @@ func (n *Node) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outc
 				Text: "the leader's history has gaps, and whether these ids are known could not be asked of all other nodes: submit again"}
 		}
 		for i, at := range unknown {
-			states[at] = found[i].Job.State
+			ends[at] = found[i]
 		}
 	}
-	if !slices.ContainsFunc(states, rota.JobState.Terminal) {
-		return nil, nil
-	}
-	known := make([]*fsmpb.Outcome, len(ops))
-	for i, state := range states {
-		if state.Terminal() {
-			known[places[i]] = &fsmpb.Outcome{JobState: uint32(state), Existed: true}
+	var known []*fsmpb.Outcome
+	for i := range ends {
+		if e := &ends[i]; e.Job.State.Terminal() {
+			if known == nil {
+				known = make([]*fsmpb.Outcome, len(ops))
+			}
+			known[places[i]] = e.Again(ops[places[i]].GetSubmit().GetSpec())
 		}
 	}
 	return known, nil
+}
+
+// lastEnd tells how a job last ended, of what this node has: its record, or, where that is
+// damaged, its state alone.
+func (n *Node) lastEnd(id rota.JobID) (e fsm.Ended, ok bool, err error) {
+	if _, ok, err = n.history.store.State(id); ok { // looked for without reading a record
+		if e, ok, err = n.history.store.Get(id); err != nil && n.dropDamaged(e.Seq, err) {
+			e.Job.State, ok, err = n.history.store.State(id)
+		}
+		return e, ok, err
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if staged, here := n.machine.StagedJob(id); here {
+		return staged.Ended(), true, err
+	}
+	return e, false, err
+}
+
+// nameDifferences says of refused submissions in what they differ from the job that has
+// the id, where that can be read here.
+func (n *Node) nameDifferences(ctx context.Context, jobs []rota.JobSpec, submitted []rota.Submitted) {
+	for i := range submitted {
+		s := &submitted[i]
+		if s.Err == nil || s.Err.Kind != rota.Conflict || s.Err.Subject != "id" {
+			continue
+		}
+		if n.waitApplied(ctx, s.Index) != nil { // another node's answer may be ahead of this one
+			return
+		}
+		if first, ok := n.firstSpec(s.ID); ok {
+			s.Err = fsm.OtherJob(s.ID, jobs[i].Difference(&first))
+		}
+	}
+}
+
+// firstSpec returns the spec that a job was submitted with, where this node has it.
+func (n *Node) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
+	if n.reading() != nil {
+		return first, false
+	}
+	job, known := n.machine.Job(id)
+	n.mu.RUnlock()
+	if !known || job.RecordDropped {
+		e, here, err := n.lastEnd(id)
+		if !here || err != nil {
+			return first, false
+		}
+		job = e.Job
+	}
+	return job.JobSpec, job.Type != ""
 }
 
 // forgotten gives the ids, and their places, that are submitted and that the state

@@ -25,6 +25,7 @@ func (n *Node) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitte
 		submitted[i] = rota.Submitted{ID: jobs[i].ID, State: rota.JobState(o.GetJobState()), Existed: o.GetExisted(),
 			Index: index, Err: fsm.OutcomeError(o), Throttle: o.GetThrottle()}
 	}
+	n.nameDifferences(ctx, jobs, submitted)
 	n.measures.countSubmitted(submitted)
 	return submitted, nil
 }

@@ -41,6 +41,8 @@ type Node struct {
 	replaying chan struct{}
 	// uploads has room for the workflows that come in at a time.
 	uploads chan struct{}
+	// repeats has room for one that is known already, to be compared.
+	repeats chan struct{}
 
 	// archiveDB is the file beside the log: terminal jobs, and events.
 	archiveDB *bbolt.DB
@@ -124,7 +126,8 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{cfg: cfg, log: cfg.Log, peers: peers, replaying: make(chan struct{}, 1),
-		uploads: make(chan struct{}, uploadsMost), machine: fsm.NewKnowing(cfg.knows), hub: newHub(), measures: newMeasures(),
+		uploads: make(chan struct{}, uploadsMost), repeats: make(chan struct{}, 1),
+		machine: fsm.NewKnowing(cfg.knows), hub: newHub(), measures: newMeasures(),
 		notify: make(chan bool, 64), stopped: make(chan struct{}), raftDown: make(chan struct{}), left: make(chan struct{})}
 	n.life, n.endLife = context.WithCancel(context.Background())
 	n.mend.poked, n.mend.right = make(chan struct{}, 1), make(map[rota.NodeID]rota.Index)

@@ -27,18 +27,11 @@ func (n *Node) submitWorkflow(ctx context.Context, spec *rota.WorkflowSpec) (rot
 	if err := rota.CheckID("workflow", spec.ID); err != nil {
 		return rota.WorkflowSubmitted{}, err
 	}
-	if known, err := n.knownWorkflow(ctx, spec.ID); err != nil || known.Existed {
-		return known, err
+	leave, err := n.enterUpload(ctx, spec.ID)
+	if err != nil {
+		return rota.WorkflowSubmitted{}, err
 	}
-	select {
-	case n.uploads <- struct{}{}:
-		defer func() { <-n.uploads }()
-	default:
-		// Unavailable, not Exhausted: it is this node that has no room, so a client goes on to
-		// another one.
-		return rota.WorkflowSubmitted{}, &rota.Error{Kind: rota.Unavailable, Subject: "workflows", RetryAfter: time.Second,
-			Text: "this node takes in as many workflows as it can at a time: submit again, or through another node"}
-	}
+	defer leave()
 	g, err := spec.Arrange()
 	if err != nil {
 		return rota.WorkflowSubmitted{}, err
@@ -47,21 +40,31 @@ func (n *Node) submitWorkflow(ctx context.Context, spec *rota.WorkflowSpec) (rot
 	return u.run(ctx)
 }
 
-// knownWorkflow answers a submission whose workflow this node's replica knows: it
-// need not come in once more, whatever its repetition holds (SPEC §4.1).
-func (n *Node) knownWorkflow(ctx context.Context, id rota.WorkflowID) (s rota.WorkflowSubmitted, err error) {
-	if _, ok, err := n.workflowHere(id); err != nil || !ok {
-		return s, err
+// enterUpload takes a place among those that hand workflows over. A workflow that is known
+// is answered whatever else comes in (SPEC §16.5): such repetitions have a place of their
+// own, where they wait for each other.
+func (n *Node) enterUpload(ctx context.Context, id rota.WorkflowID) (leave func(), err error) {
+	w, known, err := n.workflowHere(id)
+	if err != nil {
+		return nil, err
 	}
-	w, at, err := n.Workflow(ctx, id, false, rota.ReadOptions{})
-	switch {
-	case rota.KindOf(err) == rota.NotFound: // forgotten just now
-		return s, nil
-	case err != nil:
-		return s, err
+	if known && w.State != rota.WorkflowOpen {
+		select {
+		case n.repeats <- struct{}{}:
+			return func() { <-n.repeats }, nil
+		case <-ctx.Done():
+			return nil, ctxError(ctx, "waiting to compare workflow "+string(id)+" with the one that is known")
+		}
 	}
-	return rota.WorkflowSubmitted{ID: id, State: w.State, Existed: true, Nodes: w.NodeCount, Edges: w.EdgeCount,
-		Index: at.Index}, nil
+	select {
+	case n.uploads <- struct{}{}:
+		return func() { <-n.uploads }, nil
+	default:
+		// Unavailable, not Exhausted: it is this node that has no room, so a client goes on to
+		// another one.
+		return nil, &rota.Error{Kind: rota.Unavailable, Subject: "workflows", RetryAfter: time.Second,
+			Text: "this node takes in as many workflows as it can at a time: submit again, or through another node"}
+	}
 }
 
 // upload hands one workflow over to the log.
@@ -96,25 +99,19 @@ func (u *upload) once(ctx context.Context) (s rota.WorkflowSubmitted, again bool
 		return u.there(ctx)
 	}
 	if err := u.add(ctx, o.GetNextNode()); err != nil {
-		if fsm.OtherContent(err) {
-			return u.there(ctx)
-		}
 		return s, lapsed(err), err
 	}
 	failpoint("workflow-before-commit")
 	o, index, err := u.n.proposeInTurn(ctx, fsm.CommitWorkflowOp(u.spec.ID, u.content))
 	if err != nil {
-		if fsm.OtherContent(err) {
-			return u.there(ctx)
-		}
 		return s, lapsed(err), err
 	}
 	return rota.WorkflowSubmitted{ID: u.spec.ID, State: rota.WorkflowState(o.GetWorkflowState()),
 		Nodes: int64(len(u.graph.Order)), Edges: int64(u.graph.Edges), Index: index}, false, nil
 }
 
-// there answers with the workflow that was submitted under the id before, with whatever
-// content (SPEC §4.1).
+// there answers with the workflow that was submitted under the id before, with the same
+// content (SPEC §16.5).
 func (u *upload) there(ctx context.Context) (s rota.WorkflowSubmitted, again bool, err error) {
 	w, read, err := u.n.Workflow(ctx, u.spec.ID, false, rota.ReadOptions{})
 	return rota.WorkflowSubmitted{ID: u.spec.ID, State: w.State, Existed: true, Nodes: w.NodeCount, Edges: w.EdgeCount,

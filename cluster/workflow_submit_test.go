@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -322,7 +323,7 @@ func TestSubmitWorkflow_beginsAnewWhatLapsed(t *testing.T) {
 }
 
 // TestSubmitWorkflow_overtaken pauses a submission until it is given up, and another one
-// has taken the id: the answer tells of that one, as it does of any known id.
+// has taken the id: it is refused, as under any known id.
 func TestSubmitWorkflow_overtaken(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -341,8 +342,9 @@ func TestSubmitWorkflow_overtaken(t *testing.T) {
 		}
 		return nil
 	})
-	if s := b.submitFlow(n, diamond("f")); !s.Existed || s.Nodes != 7 || s.Edges != 0 || s.State != rota.WorkflowRunning || late {
-		t.Fatalf("%+v", s)
+	s, err := n.SubmitWorkflow(within(t, ample), diamond("f"))
+	if e, ok := errors.AsType[*rota.Error](err); !ok || e.Kind != rota.Conflict || e.Subject != "id" || late {
+		t.Fatalf("%+v, %v", s, err)
 	}
 	if got := started(t, n); got != 1 {
 		t.Fatalf("it started %d times", got)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -119,9 +120,12 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	for _, id := range b.ids() {
-		if again := b.submitFlow(b.node(id), flowOf("f", []string{"another"})); !again.Existed || again.Nodes != 4 ||
-			again.State != rota.WorkflowRunning {
+		if again := b.submitFlow(b.node(id), diamond("f")); !again.Existed || again.Nodes != 4 || again.State != rota.WorkflowRunning {
 			t.Fatalf("node %s: the first submission stands: %+v", id, again)
+		}
+		_, err := b.node(id).SubmitWorkflow(within(t, ample), flowOf("f", []string{"another"}))
+		if e, ok := errors.AsType[*rota.Error](err); !ok || e.Kind != rota.Conflict || e.Subject != "id" {
+			t.Fatalf("node %s: another workflow of that id: %v", id, err)
 		}
 	}
 	h := newHand(t, f, "w", 8)

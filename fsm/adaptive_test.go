@@ -300,7 +300,7 @@ func TestTypeStatistics(t *testing.T) {
 		b.submit("a", func(s *rota.JobSpec) { s.ExpectedMs = 100 })
 		b.submit("b", func(s *rota.JobSpec) { s.ExpectedMs = 300 })
 		b.submit("c") // declares nothing
-		b.submit("b", func(s *rota.JobSpec) { s.ExpectedMs = 500 })
+		b.submit("b", func(s *rota.JobSpec) { s.ExpectedMs = 300 })
 		b.knows("work", sched.Stats{ExpectedMs: 300})
 	})
 	run("of_so_many_types_and_no_more", func(b *bench) {

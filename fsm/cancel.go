@@ -105,6 +105,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	j := m.newJob()
 	m.own(j)
 	j.spec, j.specHash, j.seq = kept, hashSpec(&m.ledger.enc, kept), m.head.jobSeq
+	j.past = &jobPast{content: t.content}
 	j.submitted, j.submittedDate, j.lastReason, j.prior = m.head.clock, m.head.date(), t.reason, t.seq
 	m.jobs.insert(id, j)
 	m.classify(j)

@@ -131,7 +131,7 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, output
 	m.head.tombSeq++
 	t := tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
 		attempt: j.attempt, outputDigest: string(digest), submitted: j.submittedAt(), finished: m.head.now(),
-		seq: m.head.tombSeq, freeAt: j.freeAt}
+		seq: m.head.tombSeq, content: j.firstContent(), freeAt: j.freeAt}
 	if n := len(j.attempts); n > 0 {
 		t.lease, t.worker = j.attempts[n-1].Lease, j.attempts[n-1].Worker
 	}

@@ -122,6 +122,7 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, text string) rota.JobSta
 	j := m.newJob()
 	m.own(j)
 	j.spec, j.specHash, j.state, j.seq = kept, hashSpec(&m.ledger.enc, kept), rota.Running, m.head.jobSeq
+	j.past = &jobPast{content: t.content}
 	j.attempt, j.submitted, j.enqueued, j.firstLease = t.attempt, t.submitted.Clock, t.submitted.Clock, t.finished
 	j.submittedDate = t.submitted.Date
 	j.lastReason, j.lastError = rota.ProofInvalid, text

@@ -67,6 +67,8 @@ type lifeWords struct {
 	// tierSeq (SPEC §10.2); all 0 until it is first QUEUED.
 	tierAt  rota.Clock
 	tierSeq uint64
+	// past is nil for most. It is shared by copies of the row, and never changes.
+	past *jobPast
 	// prior numbers the end of its life before a retry, 0 for none: by it the record
 	// of that life is found.
 	prior uint64
@@ -85,6 +87,26 @@ type lifeWords struct {
 	preempted int32
 	tier      int32
 	vertex    uint32
+}
+
+// jobPast is what only a job has that was changed since it was submitted.
+type jobPast struct {
+	// content is the hash of the spec as it was first submitted (SPEC §16.5).
+	content rota.Digest
+}
+
+func (p *jobPast) canonical(e *encoder) {
+	e.bool(p != nil)
+	if p != nil {
+		e.digest(p.content)
+	}
+}
+
+func decodePast(d *decoder) *jobPast {
+	if !d.bool() {
+		return nil
+	}
+	return &jobPast{content: d.digest()}
 }
 
 // noLife is what all jobs share that have no jobLife of their own. It stays empty
@@ -140,6 +162,14 @@ func (r *jobRow) enqueuedAt() rota.Moment {
 	return r.submittedAt().At(r.enqueued)
 }
 
+// firstContent is the hash of the spec as it was first submitted.
+func (r *jobRow) firstContent() rota.Digest {
+	if r.past != nil {
+		return r.past.content
+	}
+	return r.specHash
+}
+
 func (r *jobRow) lastEvent() rota.EventID {
 	return rota.EventID{Incarnation: r.eventIncarnation, Index: r.eventIndex, Seq: r.eventSeq}
 }
@@ -180,6 +210,7 @@ func (r *jobRow) canonical(e *encoder) {
 	e.uint(r.prior)
 	e.str(string(r.workflow))
 	e.uint(uint64(r.vertex))
+	r.past.canonical(e)
 }
 
 func decodeJob(d *decoder) *jobRow {
@@ -218,6 +249,7 @@ func decodeJob(d *decoder) *jobRow {
 	life.prior = d.uint()
 	life.workflow = rota.WorkflowID(d.str())
 	life.vertex = uint32(d.enum(rota.MaxWorkflowNodes - 1))
+	life.past = decodePast(d)
 	if !life.empty() {
 		kept := life
 		r.jobLife = &kept

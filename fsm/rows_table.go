@@ -294,6 +294,8 @@ type tombRow struct {
 	finished     rota.Moment
 	// seq numbers terminal jobs in log order; the oldest leave first.
 	seq uint64
+	// content is the hash of the spec as it was first submitted (SPEC §16.5).
+	content rota.Digest
 	// freeAt is until when the worker of its last lease may go on believing in it, where
 	// that lease was cancelled; 0 else. No retry starts before (SPEC §3.11).
 	freeAt rota.Clock
@@ -313,6 +315,7 @@ func (r *tombRow) canonical(e *encoder) {
 	e.moment(r.submitted)
 	e.moment(r.finished)
 	e.uint(r.seq)
+	e.digest(r.content)
 	e.int(int64(r.freeAt))
 }
 
@@ -331,6 +334,7 @@ func decodeTomb(d *decoder) *tombRow {
 	r.submitted = d.moment()
 	r.finished = d.moment()
 	r.seq = d.uint()
+	r.content = d.digest()
 	r.freeAt = rota.Clock(d.int())
 	return r
 }

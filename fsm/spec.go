@@ -67,6 +67,17 @@ func (k *specs) keep(s *rota.JobSpec) *keptSpec {
 	return kept
 }
 
+// content is the hash of all that a submitter says of a job (SPEC §16.5).
+func (k *specs) content(s *rota.JobSpec) rota.Digest {
+	return hashSpec(k.encoder(), &keptSpec{ID: s.ID, Payload: s.Payload, JobSpec: s})
+}
+
+// ContentOf returns the hash by which a submission is known again, as Ended has it.
+func ContentOf(p *fsmpb.JobSpec) rota.Digest {
+	var k specs
+	return k.content(specWords(p))
+}
+
 func restOf(s *rota.JobSpec) *rota.JobSpec {
 	rest := *s
 	rest.ID, rest.Payload, rest.Minted = "", nil, false

@@ -203,12 +203,20 @@ func WithPrior(job rota.Job, before Ended) rota.Job {
 // Ended is a terminal job as an archive knows it.
 type Ended struct {
 	Seq uint64
-	Job rota.Job
+	// Content is the hash of the job as it was first submitted (SPEC §16.5), as of ContentOf.
+	Content rota.Digest
+	Job     rota.Job
+}
+
+// Again answers a submission of the id: the same content is the same submission once more,
+// another one is refused (SPEC §16.5). Where the record is lost its state alone is told.
+func (e *Ended) Again(spec *fsmpb.JobSpec) *fsmpb.Outcome {
+	return againOutcome(rota.JobID(spec.GetId()), e.Job.State, e.Content == (rota.Digest{}) || e.Content == ContentOf(spec))
 }
 
 func (r *record) words() Ended {
 	t := r.ended.row()
-	return Ended{r.seq, deadJob(&t, r)}
+	return Ended{r.seq, t.content, deadJob(&t, r)}
 }
 
 // encodeEnded is a terminal job in full: its tombstone, then its record.

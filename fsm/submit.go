@@ -9,19 +9,16 @@ import (
 )
 
 // submit admits a job (SPEC §4), idempotent by its id: a known one is answered
-// before any check.
+// before any admission check.
 func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	id := rota.JobID(op.GetSpec().GetId())
-	if j := m.jobs.get(id); j != nil {
-		return &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
-	}
-	if t := m.tombs.get(id); t != nil {
-		return &fsmpb.Outcome{JobState: uint32(t.state), Existed: true}
-	}
 	if n := len(op.GetSpec().GetLabels()); n > rota.MaxLabels { // before a map is made of them
 		return refused(rota.Refusef(rota.Invalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels))
 	}
 	spec := m.specs.read(op.GetSpec())
+	if o := m.again(spec); o != nil {
+		return o
+	}
 	q := m.queues.get(spec.Queue)
 	if err := m.admit(spec, q); err != nil {
 		return refused(err)
@@ -47,6 +44,39 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	m.declareType(j.spec, q)
 	m.start(j)
 	return m.became(j.state, m.throttled(q))
+}
+
+// again answers a submission whose id is known: the same content is the same submission
+// once more, another one is refused (SPEC §16.5); nil where the id is free.
+func (m *Machine) again(spec *rota.JobSpec) *fsmpb.Outcome {
+	var state rota.JobState
+	var content rota.Digest
+	if j := m.jobs.get(spec.ID); j != nil {
+		state, content = j.state, j.firstContent()
+	} else if t := m.tombs.get(spec.ID); t != nil {
+		state, content = t.state, t.content
+	} else {
+		return nil
+	}
+	return againOutcome(spec.ID, state, m.specs.content(spec) == content)
+}
+
+func againOutcome(id rota.JobID, state rota.JobState, same bool) *fsmpb.Outcome {
+	if same {
+		return &fsmpb.Outcome{JobState: uint32(state), Existed: true}
+	}
+	o := refused(OtherJob(id, ""))
+	o.JobState = uint32(state)
+	return o
+}
+
+// OtherJob refuses a submission whose id stands for another job. How they differ is told
+// where the job as it was first submitted is at hand.
+func OtherJob(id rota.JobID, how string) *rota.Error {
+	if how == "" {
+		how = "what is submitted now differs from it"
+	}
+	return rota.Refusef(rota.Conflict, "id", "job %s was submitted before, and %s: submit it under a new id, or as it was", id, how)
 }
 
 // became answers that a job is in a state now. Outcomes never change once given, so all

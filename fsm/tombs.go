@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"encoding/binary"
+
 	"github.com/rotasched/rota"
 	"github.com/tidwall/btree"
 	"github.com/zeebo/xxh3"
@@ -33,6 +35,8 @@ func (t tomb) row() (row tombRow) {
 	row.submitted = r.moment()
 	row.finished = r.moment()
 	row.seq = r.uint()
+	content := r.raw(16)
+	row.content = rota.Digest{Hi: binary.BigEndian.Uint64([]byte(content[:8])), Lo: binary.BigEndian.Uint64([]byte(content[8:]))}
 	row.freeAt = rota.Clock(r.int())
 	return row
 }

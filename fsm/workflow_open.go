@@ -61,6 +61,8 @@ func (m *Machine) reopen(r *workflowRow, content rota.Digest) *fsmpb.Outcome {
 	switch {
 	case r.leaving:
 		return refused(exhausted("workflow", "workflow %s of that id is being forgotten: submit again in a moment", r.id))
+	case r.state != rota.WorkflowOpen && r.content != content:
+		return flowRefused(r, otherWorkflow(r.id))
 	case r.state != rota.WorkflowOpen:
 		return flowOutcome(r, true)
 	case r.content != content:

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/rotasched/rota"
@@ -20,8 +19,7 @@ func (m *Machine) upload(id rota.WorkflowID, content []byte) (*workflowRow, *fsm
 	other := !ok || d != r.content
 	switch {
 	case r.state != rota.WorkflowOpen && other:
-		return nil, flowRefused(r, rota.Refusef(rota.Conflict, otherContent, "workflow %s was submitted by somebody else, with other "+
-			"content", r.id))
+		return nil, flowRefused(r, otherWorkflow(r.id))
 	case r.state != rota.WorkflowOpen:
 		return nil, flowOutcome(r, true)
 	case other:
@@ -30,14 +28,10 @@ func (m *Machine) upload(id rota.WorkflowID, content []byte) (*workflowRow, *fsm
 	return r, nil
 }
 
-// otherContent is the subject of a refusal by which a node knows that its upload came
-// too late: the workflow of that id is another one.
-const otherContent = "other_content"
-
-// OtherContent says of a refusal that a workflow of that id was submitted already.
-func OtherContent(err error) bool {
-	var e *rota.Error
-	return errors.As(err, &e) && e.Kind == rota.Conflict && e.Subject == otherContent
+// otherWorkflow refuses a submission whose id stands for another workflow (SPEC §16.5).
+func otherWorkflow(id rota.WorkflowID) error {
+	return rota.Refusef(rota.Conflict, "id", "workflow %s was submitted before, and what is submitted now differs from it: submit "+
+		"it under a new id, or as it was", id)
 }
 
 // addNodes takes a chunk of a workflow's nodes, all of it or nothing. What has

@@ -95,13 +95,30 @@ func kindCode(kind rota.Kind) int {
 	}
 }
 
+// submitCode is kindCode for submissions: an id that stands for another job is a refusal
+// like those of admission.
+func submitCode(kind rota.Kind) int {
+	if kind == rota.Conflict {
+		return exitRefused
+	}
+	return kindCode(kind)
+}
+
+// asSubmitted gives the error of a submission its exit code.
+func asSubmitted(err error) error {
+	if rota.KindOf(err) == rota.Conflict {
+		return &codedError{exitRefused, err}
+	}
+	return err
+}
+
 // worstCode picks the exit code of a batch whose items were refused for several
 // reasons: what the caller must correct first, then what has no outcome, then
 // what waiting mends.
-func worstCode(kinds []rota.Kind) int {
+func worstCode(code func(rota.Kind) int, kinds []rota.Kind) int {
 	seen := make(map[int]bool, len(kinds))
 	for _, k := range kinds {
-		seen[kindCode(k)] = true
+		seen[code(k)] = true
 	}
 	for _, code := range []int{exitUsage, exitUnavailable, exitTimeout, exitRefused, exitNotFound, exitFailed} {
 		if seen[code] {
@@ -121,7 +138,9 @@ func errorLine(err error, addrs []string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	switch exitCode(err) {
 	case exitRefused:
-		text += retryHint(err, "; try again later")
+		if rota.KindOf(err) != rota.Conflict { // time mends that one not
+			text += retryHint(err, "; try again later")
+		}
 	case exitUnavailable:
 		text += retryHint(err, "")
 		if len(addrs) > 0 && strings.Contains(text, strings.Join(addrs, ", ")) {

@@ -22,6 +22,9 @@ func TestExitCode(t *testing.T) {
 		{"done", nil, 0},
 		{"a stranger's error", errors.New("x"), 1},
 		{"conflict", kind(rota.Conflict), 1},
+		{"conflict at submission", asSubmitted(kind(rota.Conflict)), 4},
+		{"mode at submission", asSubmitted(kind(rota.Mode)), 4},
+		{"not found at submission", asSubmitted(kind(rota.NotFound)), 3},
 		{"stale", kind(rota.Stale), 1},
 		{"out of range", kind(rota.OutOfRange), 1},
 		{"denied", kind(rota.Denied), 1},
@@ -58,7 +61,7 @@ func TestWorstCode(t *testing.T) {
 		{[]rota.Kind{rota.Exhausted, rota.Unavailable}, 7},
 		{[]rota.Kind{rota.Internal}, 1},
 	} {
-		if got := worstCode(c.kinds); got != c.want {
+		if got := worstCode(kindCode, c.kinds); got != c.want {
 			t.Errorf("%v: %d, want %d", c.kinds, got, c.want)
 		}
 	}

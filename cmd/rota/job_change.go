@@ -89,9 +89,9 @@ func (a *app) printOutcomes(verb string, outcomes []rota.JobOutcome) error {
 	case 0:
 		return nil
 	case 1:
-		return &codedError{worstCode(refused), first}
+		return &codedError{worstCode(kindCode, refused), first}
 	default:
-		return &codedError{worstCode(refused), fmt.Errorf("%s: %d of %d jobs refused, the first: %w",
+		return &codedError{worstCode(kindCode, refused), fmt.Errorf("%s: %d of %d jobs refused, the first: %w",
 			verb, len(refused), len(outcomes), first)}
 	}
 }

@@ -44,8 +44,8 @@ func (a *app) jobSubmitCommand() *cobra.Command {
 		Short: "Submit one job, or a file of jobs",
 		Long: `Submit one job and print it, or submit a file of jobs: one JSON object a line with
 the API's field names (id, queue, type, payload, …); a line without priority gets 5,
-without id a new one. Lines are submitted in their order. Submitting a known id again changes nothing and prints the job
-that is there.`,
+without id a new one. Lines are submitted in their order. Submitting the same job again
+changes nothing and prints it as it is; another job under a known id is refused (exit 4).`,
 		Args: cobra.NoArgs,
 	}
 	f.register(cmd)
@@ -212,7 +212,7 @@ func (a *app) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error
 			return err
 		}
 		if outcomes[0].Err != nil {
-			return outcomes[0].Err
+			return asSubmitted(outcomes[0].Err)
 		}
 		id = outcomes[0].ID
 		if outcomes[0].Throttle {

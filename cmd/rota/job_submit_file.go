@@ -212,7 +212,7 @@ func (s *fileSender) verdict() error {
 	for k := range s.kinds {
 		kinds = append(kinds, k)
 	}
-	code := worstCode(kinds)
+	code := worstCode(submitCode, kinds)
 	if s.broken != nil && !s.kinds[rota.Invalid] {
 		return &codedError{code, fmt.Errorf("the file was not sent to its end: %w", s.broken)}
 	}

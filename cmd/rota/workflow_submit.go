@@ -38,7 +38,8 @@ Of a WfCommons instance each task is a node: its type is the program's name, sim
 the recorded runtime × --time-scale, data_keys the input files that no task makes. The
 recorded cores and memory are taken over with --resources; workers must then offer them.
 
-Flags beat what the file says. Submitting a known id again changes nothing.`,
+Flags beat what the file says. Submitting the same workflow again changes nothing;
+another one under a known id is refused (exit 4).`,
 		Example: `  rota workflow submit nightly.yaml
   rota workflow submit montage.json --time-scale 0.01 --queue lab --wait
   generate | rota workflow submit - --id nightly-7 -o json
@@ -167,7 +168,7 @@ func (a *app) submitWorkflow(ctx context.Context, spec rota.WorkflowSpec, wait b
 			if k := rota.KindOf(err); k == rota.Timeout || k == rota.Unavailable || ctx.Err() != nil {
 				a.talk("whether it was submitted is not known: submit it again with --id %s", spec.ID)
 			}
-			return err
+			return asSubmitted(err)
 		}
 		if done.Existed {
 			a.talk("workflow %s was there before: nothing was changed", done.ID)

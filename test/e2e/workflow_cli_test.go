@@ -109,8 +109,8 @@ func flowRefused(t *testing.T, c *nodes) {
 	}
 }
 
-// A known id is the workflow that it was, whatever the file says now, whichever node
-// is asked.
+// A known id is the workflow that it was, whichever node is asked; another one under it is
+// refused.
 func flowTwice(t *testing.T, c *nodes) {
 	flowQueue(t, c, "twice")
 	const text = "nodes: [{id: a, type: t, simulate_ms: 200}, {id: b, type: t, parents: [a]}]"
@@ -119,7 +119,9 @@ func flowTwice(t *testing.T, c *nodes) {
 		t.Errorf("the first submission says %+v", first)
 	}
 	for _, n := range c.all {
-		r := c.submitFlow(t, "twice", "same", "nodes: [{id: other, type: t}]", "--addr", n.api)
+		other := c.submitFlow(t, "twice", "same", "nodes: [{id: other, type: t}]", "--addr", n.api).want(t, 4)
+		contains(t, "another workflow of a known id", other.stderr, "same")
+		r := c.submitFlow(t, "twice", "same", text, "--addr", n.api)
 		if again := decode[rota.WorkflowSubmitted](t, r); !again.Existed || again.Nodes != 2 || again.Edges != 1 {
 			t.Errorf("%s says of a known id %+v, the first submission was %+v", n.id, again, first)
 		}
