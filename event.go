@@ -100,6 +100,8 @@ const (
 	NodeChanged
 	RulesChanged
 	StateDiffers
+	JobChanged
+	JobDelayed
 )
 
 var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning", "jobPromoted", "jobProgress",
@@ -107,7 +109,7 @@ var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning"
 	"leaseExpired", "leaseCancelled", "leaseDeclined", "assignmentDropped", "workerHeld", "providerRegistered",
 	"providerStatusChanged", "providerSlashed", "domainIsolated", "domainRecovered", "modeChanged", "queueChanged",
 	"tenantChanged", "workflowStarted", "workflowFinished", "drained", "entryRefused", "leadershipBegan",
-	"leaseRevoked", "nodeChanged", "rulesChanged", "stateDiffers"}
+	"leaseRevoked", "nodeChanged", "rulesChanged", "stateDiffers", "jobChanged", "jobDelayed"}
 
 // String names the kind as SPEC §12.2 does.
 func (k EventKind) String() string { return nameOf(eventKindNames, int(k)) }

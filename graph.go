@@ -60,7 +60,7 @@ func (w *WorkflowSpec) checkFrame() error {
 	if w.OnFailure > Continue {
 		return Refusef(Invalid, "on_failure", "on_failure is %d: one of %s is wanted", w.OnFailure, strings.Join(choices(failurePolicyNames), ", "))
 	}
-	if err := checkLabelMap(w.Labels); err != nil {
+	if err := checkLabelMap("labels", w.Labels); err != nil {
 		return err
 	}
 	if n := len(w.Nodes); n == 0 || n > MaxWorkflowNodes {

@@ -64,7 +64,7 @@ func (h *Hex) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// JobSpec is what a submitter says about a job. It never changes afterwards.
+// JobSpec is what a submitter says about a job. A JobChange alone makes it another.
 // CheckShape holds its ranges (SPEC §4.2).
 type JobSpec struct {
 	// ID is the idempotency key; the client library mints one if the user gives none.
@@ -143,7 +143,9 @@ func NewJobSpec(typ JobType, payload []byte) JobSpec {
 
 // Attempt is one leased execution, as `job show` tells it.
 type Attempt struct {
-	Number   int32    `json:"attempt"`
+	Number int32 `json:"attempt"`
+	// Life is the job's life that it belongs to: 0 until a retry, one more with each.
+	Life     int32    `json:"life,omitempty"`
 	Worker   WorkerID `json:"worker"`
 	Lease    LeaseID  `json:"lease_id"`
 	Token    Token    `json:"token"`
@@ -171,18 +173,26 @@ type Job struct {
 	FirstLease Moment `json:"first_lease"`
 	Finished   Moment `json:"finished"`
 	Due        Moment `json:"due"`
+	// Life counts the retries (SPEC §16.6); Retried is when the last was: times to live count
+	// from it.
+	Life    int32  `json:"life,omitempty"`
+	Retried Moment `json:"retried"`
+	// Changes counts how often the job was changed in this life (SPEC §21.2).
+	Changes int32 `json:"changes,omitempty"`
 	// Reason is why it is terminal, or why its last attempt ended.
 	Reason Reason `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
 	// Lease is the open lease, nil if none.
 	Lease *Lease `json:"lease,omitempty"`
-	// Attempts are the newest MaxAttemptsKept, oldest first.
+	// Attempts are the newest MaxAttemptsKept of all lives, oldest first.
 	Attempts []Attempt `json:"attempts,omitempty"`
 	// Progress 0…100 with a note, from the handler (SPEC §8.7).
 	Progress     int32  `json:"progress,omitempty"`
 	ProgressNote string `json:"progress_note,omitempty"`
 	Output       Blob   `json:"output,omitempty"`
 	OutputDigest Hex    `json:"output_digest,omitempty"`
+	// Meta is what the completion said beside its output.
+	Meta map[string]string `json:"meta,omitempty"`
 	// Tier is where the job stands now in an adaptive queue, Preempted how often it
 	// gave way to a critical one.
 	Tier      int32 `json:"tier,omitempty"`

@@ -108,6 +108,11 @@ const (
 	MaxWorkflows      = 10_000
 	MaxVertices       = 2_000_000
 	MaxWorkflowsBytes = 1 << 30
+	// MaxNodeAttempts bounds the attempts that are kept of nodes that did not COMPLETE,
+	// for a retry of their workflow to bring along: some 60 MB. MaxNodeErrorBytes cuts
+	// their errors.
+	MaxNodeAttempts   = 100_000
+	MaxNodeErrorBytes = 256
 	// MaxChunkNodes bounds one operation that adds nodes: its part of an entry is
 	// applied in a few milliseconds.
 	MaxChunkNodes = 500

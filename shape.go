@@ -58,13 +58,17 @@ func (s *JobSpec) CheckTemplate(payloadMax int64) error {
 	if err := checkLimits(s.Limits); err != nil {
 		return err
 	}
-	return checkLabelMap(s.Labels)
+	return checkLabelMap("labels", s.Labels)
 }
 
-// checkLabelMap refuses labels of the submitter's own that are too many or too long.
-func checkLabelMap(labels map[string]string) error {
+// CheckMeta refuses what a completion says beside its output, where it is beyond the bounds
+// of labels.
+func CheckMeta(meta map[string]string) error { return checkLabelMap("meta", meta) }
+
+// checkLabelMap refuses pairs of the user's own that are too many or too long.
+func checkLabelMap(field string, labels map[string]string) error {
 	if len(labels) > MaxLabels {
-		return Refusef(Invalid, "labels", "labels are %d: at most %d are taken", len(labels), MaxLabels)
+		return Refusef(Invalid, field, "%s are %d: at most %d are taken", field, len(labels), MaxLabels)
 	}
 	if len(labels) == 0 {
 		return nil // without the list of its keys, which allocates
@@ -72,7 +76,7 @@ func checkLabelMap(labels map[string]string) error {
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		v := labels[k]
 		if !validLabel(k) || len(v) > MaxLabelBytes || !utf8.ValidString(v) {
-			return Refusef(Invalid, "labels", "a label is not 1 to %d bytes of printable ASCII = at most %d bytes of UTF-8",
+			return Refusef(Invalid, field, "one of %s is not 1 to %d bytes of printable ASCII = at most %d bytes of UTF-8", field,
 				MaxLabelBytes, MaxLabelBytes)
 		}
 	}

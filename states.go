@@ -49,9 +49,9 @@ var jobMoves = [...]uint16{
 	Queued:    bits(Assigned, Expired, Cancelled),
 	Assigned:  bits(Running, Delayed, Queued, Completed, Dead, Expired, Cancelled),
 	Running:   bits(Delayed, Queued, Completed, Dead, Expired, Cancelled),
-	Completed: bits(Delayed, Queued), // a verifier's proof report (SPEC §9.5)
-	Dead:      bits(Queued),          // an operator's retry
-	Expired:   bits(Delayed, Queued), // DELAYED until the old worker's view is over
+	Completed: bits(Delayed, Queued, Dead), // a verifier's proof report (SPEC §9.5)
+	Dead:      bits(Queued),                // an operator's retry
+	Expired:   bits(Delayed, Queued),       // DELAYED until the old worker's view is over
 	Cancelled: bits(Delayed, Queued),
 }
 

@@ -55,8 +55,10 @@ func TestMoves(t *testing.T) {
 			if from.MayBecome(to) && (to == JobNone || from == to) {
 				t.Errorf("%s may become %s", from, to)
 			}
-			// Invariant I7: only a revival leaves a terminal state.
-			if from.Terminal() && from.MayBecome(to) && to != Queued && to != Delayed {
+			// Invariant I7: only a revival leaves a terminal state, and a rejected proof, which may
+			// have been the last attempt's.
+			rejected := from == Completed && to == Dead
+			if from.Terminal() && from.MayBecome(to) && to != Queued && to != Delayed && !rejected {
 				t.Errorf("terminal %s may become %s", from, to)
 			}
 			if to.Leased() && from.MayBecome(to) && from != Queued && from != Assigned {

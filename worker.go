@@ -135,6 +135,8 @@ type LeaseCommand struct {
 	// handler gives another) of a completion.
 	Output       []byte
 	OutputDigest []byte
+	// Meta is what a completion says beside its output, within the bounds of labels.
+	Meta map[string]string
 	// Error of a failure, note of a progress report.
 	Text string
 	// Progress 0…100.

@@ -24,6 +24,9 @@ type Result struct {
 	Output []byte
 	// Digest is 32 bytes; the SHA-256 of Output if none is given (SPEC §9.5).
 	Digest []byte
+	// Meta is told with the job beside its output: at most rota.MaxLabels pairs, keys of
+	// printable ASCII and values of UTF-8, at most rota.MaxLabelBytes each.
+	Meta map[string]string
 }
 
 // Job is one attempt as its handler sees it.

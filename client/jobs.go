@@ -210,6 +210,15 @@ func (c *Client) Retry(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcom
 	return c.change(ctx, "retry", ids, retry)
 }
 
+// ChangeJob changes a job that waits (SPEC §21.2): its place by age stays, and what change
+// leaves out. One that is leased or has ended is refused as Conflict.
+func (c *Client) ChangeJob(ctx context.Context, change rota.JobChange) (rota.JobOutcome, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.JobOutcome, error) {
+		return n.jobs.Change(ctx, words.JobChangeToWire(&change))
+	}
+	return one(ctx, c, "change job", words.JobOutcomeFromWire, ask)
+}
+
 type changeCall func(ctx context.Context, n *node, ids []string) (*rotav1.JobOutcomes, error)
 
 // change sends ids in parts; what has no outcome is sent again until ctx ends.

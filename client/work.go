@@ -106,11 +106,14 @@ func outcomeOf(r Result, err error) rota.LeaseCommand {
 		return rota.LeaseCommand{Verb: rota.VerbFail, Text: fmt.Sprintf(
 			"the handler's digest has %d bytes: %d or none are wanted", len(r.Digest), sha256.Size)}
 	}
+	if err := rota.CheckMeta(r.Meta); err != nil {
+		return rota.LeaseCommand{Verb: rota.VerbFail, Text: "the handler's result is refused: " + err.Error()}
+	}
 	if len(r.Digest) == 0 {
 		sum := sha256.Sum256(r.Output)
 		r.Digest = sum[:]
 	}
-	return rota.LeaseCommand{Verb: rota.VerbComplete, Output: r.Output, OutputDigest: r.Digest}
+	return rota.LeaseCommand{Verb: rota.VerbComplete, Output: r.Output, OutputDigest: r.Digest, Meta: r.Meta}
 }
 
 func outcomeOfError(err error) rota.LeaseCommand {

@@ -22,18 +22,11 @@ func (n *Node) jobAt(ctx context.Context, id rota.JobID) (rota.Job, bool, error)
 	}
 	job, known := n.machine.Job(id)
 	seq, _, ended := n.machine.Tombstone(id)
-	prior, wanted := n.machine.Prior(id)
 	if staged, ok := n.machine.StagedJob(id); ok && !known {
 		job, known = staged.Ended().Job, true
 	}
 	n.mu.RUnlock()
-	switch {
-	case wanted: // live once more: its earlier life is history
-		if before, ok, _ := n.endedAt(ctx, id, prior); ok {
-			job = fsm.WithPrior(job, before)
-		}
-		return job, true, nil
-	case known && !job.RecordDropped:
+	if known && !job.RecordDropped {
 		return job, true, nil
 	}
 	e, ok, err := n.endedAt(ctx, id, seq)
@@ -194,32 +187,38 @@ func (n *Node) ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index
 	return n.listJobs(f)
 }
 
-// specOf gives the spec that a terminal job was submitted with: every entry that
-// revives a job carries it, so that applying never depends on what a node has
-// flushed (SPEC §9.1). nil where no node has it, or the job is not over.
-func (n *Node) specOf(ctx context.Context, id rota.JobID) (*fsmpb.JobSpec, error) {
+// retryOf makes the retry of a job as it stands: every entry that revives a job carries
+// its spec and its past, so that applying never depends on what a node has flushed
+// (SPEC §9.1, §16.6). They are left out where no node has them, or the job is not over.
+func (n *Node) retryOf(ctx context.Context, id rota.JobID) (*fsmpb.Retry, error) {
 	if err := n.reading(); err != nil {
 		return nil, err
 	}
-	staged, ok := n.machine.StagedJob(id)
+	job, known := n.machine.Job(id)
 	seq, _, ended := n.machine.Tombstone(id)
 	n.mu.RUnlock()
+	op := &fsmpb.Retry{Job: string(id)}
 	switch {
-	case ok:
-		e := staged.Ended()
-		return fsm.SpecOp(&e.Job.JobSpec), nil
-	case !ended:
-		return nil, nil
+	case !known:
+		return op, nil
+	case !ended: // a retry of the life before is done, any other is refused
+		op.Life = max(job.Life, 1) - 1
+		return op, nil
 	}
-	e, ok, err := n.endedAt(ctx, id, seq)
-	if err != nil {
-		return nil, &rota.Error{Kind: rota.Unavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err,
-			Text: "the payload of job " + string(id) + " is in another node's archive, which does not answer"}
+	op.Life = job.Life
+	if job.RecordDropped {
+		e, ok, err := n.endedAt(ctx, id, seq)
+		if err != nil {
+			return nil, &rota.Error{Kind: rota.Unavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err,
+				Text: "the payload of job " + string(id) + " is in another node's archive, which does not answer"}
+		}
+		if !ok {
+			return op, nil
+		}
+		job = e.Job
 	}
-	if !ok {
-		return nil, nil
-	}
-	return fsm.SpecOp(&e.Job.JobSpec), nil
+	op.Spec, op.Past = fsm.SpecOp(&job.JobSpec), fsm.PastOp(&job)
+	return op, nil
 }
 
 // beyond words the refusal of a change of a job that only the archive knows.
@@ -360,16 +359,16 @@ func (n *Node) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
 	if n.reading() != nil {
 		return first, false
 	}
-	job, known := n.machine.Job(id)
+	first, live, ok := n.machine.FirstSpec(id)
 	n.mu.RUnlock()
-	if !known || job.RecordDropped {
-		e, here, err := n.lastEnd(id)
-		if !here || err != nil {
-			return first, false
-		}
-		job = e.Job
+	if live {
+		return first, ok
 	}
-	return job.JobSpec, job.Type != ""
+	e, ok, err := n.lastEnd(id)
+	if !ok || err != nil || e.Content != fsm.ContentOf(fsm.SpecOp(&e.Job.JobSpec)) { // a change made it another
+		return first, false
+	}
+	return e.Job.JobSpec, true
 }
 
 // forgotten gives the ids, and their places, that are submitted and that the state

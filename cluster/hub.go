@@ -56,7 +56,7 @@ func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 	for i := range a.Events {
 		e := &a.Events[i]
 		switch e.Kind {
-		case rota.JobEnqueued, rota.QueueChanged, rota.ModeChanged, rota.TenantChanged, rota.DomainRecovered:
+		case rota.JobEnqueued, rota.JobChanged, rota.QueueChanged, rota.ModeChanged, rota.TenantChanged, rota.DomainRecovered:
 			match = true
 		case rota.JobAssigned:
 			if s := h.session(e); s != nil {

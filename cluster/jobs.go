@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
@@ -125,13 +126,37 @@ func (n *Node) Retry(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, 
 	}
 	ops := make([]*fsmpb.Op, len(ids))
 	for i, id := range ids {
-		spec, err := n.specOf(ctx, id)
+		op, err := n.retryOf(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: string(id), Spec: spec}}}
+		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: op}}
 	}
 	return n.eachJob(ctx, ids, ops)
+}
+
+// ChangeJob changes a job that waits. The operation names the life and the changes that are
+// read now, so that its repetition where an answer was lost changes nothing more.
+func (n *Node) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOutcome, error) {
+	none := rota.JobOutcome{ID: c.ID}
+	if err := c.CheckShape(rota.MaxPayloadBytes); err != nil {
+		return none, err
+	}
+	if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
+		return none, err
+	}
+	if err := n.reading(); err != nil {
+		return none, err
+	}
+	job, _ := n.machine.Job(c.ID)
+	n.mu.RUnlock()
+	o, index, err := n.proposeOne(ctx, fsm.ChangeJobOp(&c, job.Life, job.Changes))
+	if e, ok := errors.AsType[*rota.Error](err); ok {
+		return none, n.beyond(e, c.ID)
+	} else if err != nil {
+		return none, err
+	}
+	return rota.JobOutcome{ID: c.ID, State: rota.JobState(o.GetJobState()), Index: index}, nil
 }
 
 // eachJob proposes an operation for each job.

@@ -119,7 +119,7 @@ func (m *measures) countEvents(events []rota.Event) {
 		switch e := &events[i]; {
 		case e.Kind == rota.EntryRefused:
 			m.refusedEntries.Inc()
-		case e.Kind == rota.JobEnqueued && e.Run != "" && e.Parent.IsZero(): // the first of a node's job
+		case (e.Kind == rota.JobEnqueued || e.Kind == rota.JobDelayed) && e.Run != "" && e.Parent.IsZero(): // the first of a node's job
 			m.released.Inc()
 		}
 	}

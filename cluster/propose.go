@@ -65,7 +65,7 @@ func (n *Node) proposeChunk(ctx context.Context, b bundle) reply {
 			r := n.proposeHere(ctx, l, b)
 			definite := errors.Is(r.err, errNotLeader)
 			switch {
-			case r.err == nil, !definite && !repeatable(ops), !definite && ctx.Err() != nil:
+			case r.err == nil, !definite && ctx.Err() != nil:
 				return r
 			case definite:
 				last = notLeader()
@@ -80,7 +80,7 @@ func (n *Node) proposeChunk(ctx context.Context, b bundle) reply {
 				// This node is no member any more: its caller is sent to another one.
 				return reply{err: &rota.Error{Kind: rota.Unavailable, Subject: "node", RetryAfter: 50 * time.Millisecond, Text: err.Error()}}
 			}
-			if rota.KindOf(err) != rota.Unavailable || !isNotLeader(err) && !repeatable(ops) {
+			if rota.KindOf(err) != rota.Unavailable {
 				return reply{err: err}
 			}
 		}
@@ -96,17 +96,6 @@ func givenUp(err, last error) error {
 		return err // this node stops
 	}
 	return errNoLeader(last)
-}
-
-// repeatable says whether a batch may be proposed again when its outcome is
-// unknown.
-func repeatable(ops []*fsmpb.Op) bool {
-	for _, op := range ops {
-		if op.GetRetry() != nil {
-			return false
-		}
-	}
-	return true
 }
 
 // pause waits a moment, a change of leadership, or the end of ctx.
@@ -201,6 +190,7 @@ var readers = sync.Pool{New: func() any { return &fsm.CommandReader{} }}
 func forwardable(op *fsmpb.Op) bool {
 	switch op.GetOp().(type) {
 	case *fsmpb.Op_Submit, *fsmpb.Op_Register, *fsmpb.Op_SetStatus, *fsmpb.Op_Gone, *fsmpb.Op_Lease, *fsmpb.Op_Cancel, *fsmpb.Op_Retry,
+		*fsmpb.Op_ChangeJob,
 		*fsmpb.Op_SetQueue, *fsmpb.Op_Barrier, *fsmpb.Op_SetTenant, *fsmpb.Op_ReportProof, *fsmpb.Op_OpenWorkflow,
 		*fsmpb.Op_AddNodes, *fsmpb.Op_CommitWorkflow, *fsmpb.Op_CancelWorkflow, *fsmpb.Op_RetryWorkflow:
 		return true

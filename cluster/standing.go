@@ -92,7 +92,7 @@ func (n *Node) ReportProof(ctx context.Context, r rota.ProofReport) (rota.JobOut
 	}
 	op := &fsmpb.ReportProof{Job: string(r.Job), Reason: r.Reason, Lease: lease[:]}
 	if job.RetryOnInvalidProof && !job.RecordDropped {
-		op.Spec = fsm.SpecOp(&job.JobSpec)
+		op.Spec, op.Past = fsm.SpecOp(&job.JobSpec), fsm.PastOp(&job)
 	}
 	outcome, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: op}})
 	if err != nil {

@@ -56,39 +56,19 @@ func (m *Machine) expel(j *jobRow, state rota.JobState, why rota.Reason) {
 		j.freeAt = j.due // the worker of an earlier life may not have heard yet
 	}
 	m.emitFor(j, &rota.Event{Kind: kind, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt, Reason: why})
-	m.finish(j, state, why, nil, nil)
+	m.finish(j, state, why, result{})
 }
 
-// retry revives a terminal job that did not complete (SPEC §9.1, Invariant I7):
-// with fresh attempts and times to live, and the payload that its entry brings.
+// retry revives a terminal job that did not complete (SPEC §9.1, §16.6, Invariant I7):
+// with fresh attempts and times to live, and with the payload and the past that its entry
+// brings. It names the life that ended, by which a repetition is known.
 func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	id := rota.JobID(op.GetJob())
-	if f, v := m.vertex(id); v != nil {
-		return refused(rota.Refusef(rota.Conflict, "job", "job %s is a node of workflow %s: run it again, and what waits for it, "+
-			"with `rota workflow retry %s --from %s`", id, f.id, f.id, vertexName(v)))
-	}
-	if w, node, ok := rota.SplitNodeJobID(id); ok {
-		return refused(rota.Refusef(rota.NotFound, "job", "job %q is not known as node %q of a workflow %q: submit the workflow again",
-			id, node, w))
-	}
-	if j := m.jobs.get(id); j != nil {
-		if j.revived() {
-			return &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
-		}
-		o := refused(rota.Refusef(rota.Conflict, "job", "job %s is %s: only a job that ended can be retried", id, j.state))
-		o.JobState = uint32(j.state)
-		return o
-	}
-	t := m.tombs.get(id)
+	t, o := m.retriable(id, op.GetLife())
 	if t == nil {
-		return refused(rota.Refusef(rota.NotFound, "job", "job %q is not known", id))
-	}
-	if t.state == rota.Completed {
-		o := refused(rota.Refusef(rota.Conflict, "job", "job %s is COMPLETED: submit it under a new id to run it again", id))
-		o.JobState = uint32(t.state)
 		return o
 	}
-	spec, err := revival(t, op.GetSpec())
+	spec, past, err := revival(t, op.GetSpec(), op.GetPast())
 	if err != nil {
 		return refused(err)
 	}
@@ -99,14 +79,12 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	if err := m.admitClass(spec); err != nil {
 		return refused(err)
 	}
-	m.tombs.drop(id, t.seq)
-	m.head.jobSeq++
-	kept := m.specs.keep(spec)
-	j := m.newJob()
-	m.own(j)
-	j.spec, j.specHash, j.seq = kept, hashSpec(&m.ledger.enc, kept), m.head.jobSeq
-	j.past = &jobPast{content: t.content}
-	j.submitted, j.submittedDate, j.lastReason, j.prior = m.head.clock, m.head.date(), t.reason, t.seq
+	j := m.revive(t, spec, past)
+	j.past = &jobPast{content: t.content, life: t.life + 1, retried: m.head.now()}
+	j.lastReason = t.reason
+	if n := len(j.attempts); n > 0 {
+		j.lastError = j.attempts[n-1].Error
+	}
 	m.jobs.insert(id, j)
 	m.classify(j)
 	if ttl := q.policy.TTLAbsMs; ttl > 0 || spec.TTLMs > 0 {
@@ -117,14 +95,63 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 		m.timers.expire.set(string(id), 0, int64(j.expireAbs))
 	}
 	if t.freeAt > m.head.clock {
-		m.delay(j, t.freeAt)
+		m.delayFor(j, t.freeAt)
 	} else {
 		m.enqueue(j)
 	}
 	return &fsmpb.Outcome{JobState: uint32(j.state)}
 }
 
-// revived says that a retry brought the job back and nothing happened since: the
-// same retry again is answered with its first outcome (SPEC §2.7). A reason
+// retriable gives the tombstone of a job that can be retried after a life. A nil one comes
+// with the answer.
+func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome) {
+	if f, v := m.vertex(id); v != nil {
+		return nil, refused(rota.Refusef(rota.Conflict, "job", "job %s is a node of workflow %s: run it again, and what waits for it, "+
+			"with `rota workflow retry %s --from %s`", id, f.id, f.id, vertexName(v)))
+	}
+	if w, node, ok := rota.SplitNodeJobID(id); ok {
+		return nil, refused(rota.Refusef(rota.NotFound, "job", "job %q is not known as node %q of a workflow %q: submit the workflow "+
+			"again", id, node, w))
+	}
+	if j := m.jobs.get(id); j != nil {
+		if now := j.history().life; now > 0 && now == life+1 {
+			return nil, &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
+		}
+		o := refused(rota.Refusef(rota.Conflict, "job", "job %s is %s: only a job that ended can be retried", id, j.state))
+		o.JobState = uint32(j.state)
+		return nil, o
+	}
+	t := m.tombs.get(id)
+	var err *rota.Error
+	switch {
+	case t == nil:
+		return nil, refused(rota.Refusef(rota.NotFound, "job", "job %q is not known", id))
+	case t.state == rota.Completed:
+		err = rota.Refusef(rota.Conflict, "job", "job %s is COMPLETED: submit it under a new id to run it again", id)
+	case t.life != life:
+		err = rota.Refusef(rota.Conflict, "life", "job %s has ended %s in life %d, not in life %d: it was retried meanwhile", id, t.state,
+			t.life, life)
+	default:
+		return t, nil
+	}
+	o := refused(err)
+	o.JobState = uint32(t.state)
+	return nil, o
+}
+
+// revive makes the row of a job that runs again, and takes its tombstone away. The caller
+// says which life it is in, and inserts it.
+func (m *Machine) revive(t *tombRow, spec *rota.JobSpec, past []rota.Attempt) *jobRow {
+	m.tombs.drop(t.id, t.seq)
+	m.head.jobSeq++
+	j := m.newJob()
+	m.own(j)
+	j.spec = m.specs.keep(spec)
+	j.specHash, j.seq = hashSpec(&m.ledger.enc, j.spec), m.head.jobSeq
+	j.submitted, j.submittedDate, j.attempts = t.submitted.Clock, t.submitted.Date, past
+	return j
+}
+
+// revived says that a retry brought the job back and nothing happened since. A reason
 // without any lease in this life can only come from an earlier one.
 func (r *jobRow) revived() bool { return r.firstLease.IsZero() && r.lastReason != rota.ReasonNone }

@@ -53,6 +53,14 @@ func (c *checker) flows() {
 		c.fault("I4: %d workflows are filed as ready, %d as passing, %d as leaving, %d by id; %d, %d, %d of %d are", s.ready.Len(),
 			s.passing.Len(), s.leaving.Len(), len(s.byID), ready, passing, leaving, m.workflows.len())
 	}
+	attempts := 0
+	m.vertices.scan(func(_ string, v *vertexRow) bool {
+		attempts += len(v.past.list())
+		return true
+	})
+	if attempts != s.attempts || attempts > rota.MaxNodeAttempts {
+		c.fault("I4: nodes keep %d attempts, %d are counted", attempts, s.attempts)
+	}
 	c.vertices()
 	c.nodeJobs()
 }

@@ -36,7 +36,7 @@ func (m *Machine) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text strin
 	if len(attempts) >= rota.MaxAttemptsKept {
 		attempts = attempts[1:]
 	}
-	j.attempts = append(slices.Clip(attempts), rota.Attempt{Number: l.Attempt, Worker: l.Worker, Lease: l.ID, Token: l.Token,
+	j.attempts = append(slices.Clip(attempts), rota.Attempt{Number: l.Attempt, Life: j.history().life, Worker: l.Worker, Lease: l.ID, Token: l.Token,
 		Started: l.Started, Acked: l.Acked, Ended: m.head.now(), Renewals: l.Renewals, End: why, Error: text,
 		Decision: l.Decision})
 }
@@ -113,12 +113,18 @@ func (m *Machine) useUp(j *jobRow, why rota.Reason) rota.JobState {
 func (m *Machine) die(j *jobRow, why rota.Reason) {
 	m.emitFor(j, &rota.Event{Kind: rota.JobDead, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Reason: why, Text: j.lastError})
-	m.finish(j, rota.Dead, why, nil, nil)
+	m.finish(j, rota.Dead, why, result{})
+}
+
+// result is what a completion leaves behind; empty of any other end.
+type result struct {
+	output, digest []byte
+	meta           map[string]string
 }
 
 // finish makes a job terminal: its row gives way to a tombstone and a record.
 // Its lease is closed already. j is editable and leaves the state here.
-func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, output, digest []byte) {
+func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, r result) {
 	id := j.spec.ID
 	m.timers.wake.set(string(id), int64(j.due), 0)
 	m.timers.dated.set(string(id), int64(j.dueDate), 0)
@@ -130,13 +136,14 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, output
 	m.evictTombs(rota.TombstoneCap - 1)
 	m.head.tombSeq++
 	t := tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
-		attempt: j.attempt, outputDigest: string(digest), submitted: j.submittedAt(), finished: m.head.now(),
-		seq: m.head.tombSeq, content: j.firstContent(), freeAt: j.freeAt}
+		attempt: j.attempt, outputDigest: string(r.digest), submitted: j.submittedAt(), finished: m.head.now(),
+		seq: m.head.tombSeq, content: j.firstContent(), life: j.history().life, retried: j.history().retried,
+		freeAt: j.freeAt}
 	if n := len(j.attempts); n > 0 {
 		t.lease, t.worker = j.attempts[n-1].Lease, j.attempts[n-1].Worker
 	}
 	m.staged.add(&record{seq: t.seq, ended: m.tombs.insert(&t), spec: j.spec, enqueued: j.enqueuedAt(), firstLease: j.firstLease,
-		err: j.lastError, attempts: j.attempts, progress: j.progress, note: j.note, output: output})
+		err: j.lastError, attempts: j.attempts, progress: j.progress, note: j.note, output: r.output, meta: r.meta})
 	m.endVertex(j, state, why)
 }
 

@@ -21,6 +21,8 @@ type flows struct {
 	// all counts what every row holds, kept what those hold that are not leaving, over
 	// what those of kept that have ended: they give way to new ones.
 	all, kept, over flowSize
+	// attempts counts those that vertices keep.
+	attempts int
 	// steps and looks bound what one entry does for workflows: MaxFlowSteps and what
 	// passes look at but in tests.
 	steps, looks int
@@ -245,10 +247,12 @@ func (m *Machine) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 	j := m.newJob()
 	m.own(j)
 	j.spec, j.specHash, j.state = v.spec, hashSpec(&m.ledger.enc, v.spec), rota.Blocked
-	j.submitted, j.submittedDate = r.started.Clock, r.started.Date
-	j.workflow, j.vertex, j.prior, j.data = f.id, number, v.prior, f.data(v)
+	j.submitted, j.submittedDate = r.submitted.Clock, r.submitted.Date
+	j.workflow, j.vertex, j.attempts, j.data = f.id, number, v.past.list(), f.data(v)
+	if v.runs > 0 {
+		j.past = &jobPast{content: j.specHash, life: v.runs, retried: r.started}
+	}
 	if t := m.tombs.get(id); t != nil { // of a workflow of that id that is forgotten
-		j.prior = t.seq
 		m.tombs.drop(id, t.seq)
 	}
 	m.head.jobSeq++

@@ -50,6 +50,7 @@ func (m *Machine) deriveFlows() error {
 
 // deriveVertex adds a vertex to its flow; they come in the order of their numbers.
 func (m *Machine) deriveVertex(v *vertexRow) error {
+	m.flows.attempts += len(v.past.list())
 	r, f := m.workflows.get(v.workflow), m.flows.byID[v.workflow]
 	_, name, _ := rota.SplitNodeJobID(v.spec.ID)
 	switch {

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/rotasched/rota"
@@ -24,7 +25,8 @@ func (m *Machine) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 	}
 	f, r := m.flows.byID[j.workflow], m.workflows.edit(j.workflow)
 	v := m.editVertex(f, j.vertex)
-	v.state, v.reason, v.prior, v.freeAt = rota.NodeState(state), why, 0, max(v.freeAt, j.freeAt)
+	v.state, v.reason, v.freeAt = rota.NodeState(state), why, max(v.freeAt, j.freeAt)
+	m.keepPast(v, j, state)
 	if why == rota.ParentFailed {
 		v.state = rota.NodeSkipped
 	}
@@ -42,6 +44,22 @@ func (m *Machine) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 		m.failVertex(f, r, v)
 	}
 	m.finishFlow(f, r)
+}
+
+// keepPast keeps the attempts of a node that a retry may run again. Of all such nodes so
+// many are kept and no more: there may be two million nodes.
+func (m *Machine) keepPast(v *vertexRow, j *jobRow, state rota.JobState) {
+	m.flows.attempts -= len(v.past.list())
+	v.past = nil
+	if state == rota.Completed || len(j.attempts) == 0 || m.flows.attempts+len(j.attempts) > rota.MaxNodeAttempts {
+		return
+	}
+	kept := slices.Clone(j.attempts)
+	for i := range kept {
+		kept[i].Error = tail(kept[i].Error, rota.MaxNodeErrorBytes)
+	}
+	v.past = &nodePast{kept}
+	m.flows.attempts += len(kept)
 }
 
 // failVertex does what a node that did not complete means for the others (SPEC
@@ -92,7 +110,7 @@ func (m *Machine) endsWith(j *jobRow) bool {
 	why := m.workflows.get(j.workflow).why()
 	m.emitFor(j, &rota.Event{Kind: rota.JobCancelled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Reason: why})
-	m.finish(j, rota.Cancelled, why, nil, nil)
+	m.finish(j, rota.Cancelled, why, result{})
 	return true
 }
 

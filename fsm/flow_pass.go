@@ -86,7 +86,6 @@ func (m *Machine) takeBack(f *flow, r *workflowRow, number uint32) bool {
 	v.state, v.reason, v.finished, v.finishedAt = vertexBlocked, rota.ReasonNone, rota.Moment{}, 0
 	v.worker, v.attempt, v.assigned, v.assignedAt = "", 0, rota.Moment{}, 0
 	if t := m.tombs.get(v.spec.ID); t != nil {
-		v.prior = t.seq
 		m.tombs.drop(t.id, t.seq)
 	}
 	for _, c := range f.children[number] {
@@ -131,7 +130,9 @@ func (m *Machine) leave(r *workflowRow) {
 // dropSome drops vertices of a workflow that is leaving, and the row after the last.
 func (m *Machine) dropSome(r *workflowRow, left int) int {
 	for ; r.cursor < r.added && left > 0; left-- {
-		m.vertices.drop(vertexKey(r.id, r.cursor))
+		key := vertexKey(r.id, r.cursor)
+		m.flows.attempts -= len(m.vertices.get(key).past.list())
+		m.vertices.drop(key)
 		r.cursor++
 	}
 	if left == 0 {

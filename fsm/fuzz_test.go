@@ -230,6 +230,9 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		}
 		return cancelOp(d.id("j"))
 	case 11:
+		if d.roll(2) == 0 {
+			return hostileChange(d)
+		}
 		return retryOp(d.id("j"))
 	case 12:
 		if d.roll(2) == 0 {
@@ -322,6 +325,24 @@ func hostileFlow(d *dice) *fsmpb.Op {
 		}
 		return dag.retry(from, int32(pickOf[int64](d, 1, 1, 1, 2, 3, d.number())))
 	}
+}
+
+// hostileChange is a change of a job, or what none can be.
+func hostileChange(d *dice) *fsmpb.Op {
+	c := rota.JobChange{ID: rota.JobID(d.id("j"))}
+	switch d.roll(5) {
+	case 0:
+		c.Priority = to(int32(d.roll(12)))
+	case 1:
+		c.Fee = to(d.number())
+	case 2:
+		c.TTLMs = to(int64(d.roll(3)) * 5_000)
+	case 3:
+		c.Payload = to(rota.Blob(d.text()))
+	case 4:
+		c.Labels = map[string]string{d.text(): d.text()}
+	}
+	return ChangeJobOp(&c, int32(d.roll(3)), int32(d.roll(3)))
 }
 
 // hostileReport is a verifier's, of a lease that was given or of nothing.

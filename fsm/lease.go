@@ -181,7 +181,10 @@ func (m *Machine) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 
 // complete ends a job well (SPEC §9.5); it acknowledges too (SPEC §8.1).
 func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
-	output, digest := op.GetOutput(), op.GetOutputDigest()
+	output, digest, meta := op.GetOutput(), op.GetOutputDigest(), pairWords(op.GetMeta())
+	if err := rota.CheckMeta(meta); err != nil {
+		return refused(err)
+	}
 	switch {
 	case len(output) > rota.MaxPayloadBytes:
 		return refused(rota.Refusef(rota.Invalid, "output", "output has %d bytes: at most %d are taken", len(output),
@@ -209,7 +212,7 @@ func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	m.closeLease(l, j, rota.Done, "")
 	m.emitFor(j, &rota.Event{Kind: rota.JobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
 		Attempt: l.Attempt, Reason: rota.Done, Payload: m.done(digest)})
-	m.finish(j, rota.Completed, rota.Done, output, digest)
+	m.finish(j, rota.Completed, rota.Done, result{output, digest, meta})
 	return m.became(rota.Completed, false)
 }
 

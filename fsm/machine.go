@@ -188,6 +188,8 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.cancel(op.Cancel)
 	case *fsmpb.Op_Retry:
 		return m.retry(op.Retry)
+	case *fsmpb.Op_ChangeJob:
+		return m.changeJob(op.ChangeJob)
 	case *fsmpb.Op_Sweep:
 		return m.sweepDue()
 	case *fsmpb.Op_SetQueue:

@@ -31,6 +31,8 @@ type bench struct {
 	log     [][]byte
 	keepLog bool
 	walls   []int64
+	// told follows the events, where a test asks for it.
+	told *moveWatch
 }
 
 // tester is what testing.TB and rapid.T share.
@@ -53,6 +55,9 @@ func emptyBench(t tester) *bench {
 	return &bench{t: t, Machine: New(), twin: New(), chance: rand.New(rand.NewPCG(1, 2)), every: 1, now: startClock}
 }
 
+// tell has events held against the state after each entry; there are no jobs yet.
+func (b *bench) tell() { b.told = &moveWatch{t: b.t, states: make(map[rota.JobID]rota.JobState)} }
+
 // lead begins the next term.
 func (b *bench) lead() Applied {
 	b.term++
@@ -66,10 +71,18 @@ func (b *bench) entry(ops ...*fsmpb.Op) Applied {
 	b.t.Helper()
 	for _, op := range ops {
 		if r := op.GetRetry(); r != nil && r.Spec == nil {
-			r.Spec = b.specOf(r.Job)
+			r.Spec, r.Past = b.pastOf(r.Job)
+			if job, ok := b.Job(rota.JobID(r.Job)); ok && job.State.Terminal() {
+				r.Life = job.Life
+			} else {
+				r.Life = max(job.Life, 1) - 1
+			}
 		}
-		if r := op.GetReportProof(); r != nil && r.Spec == nil {
-			r.Spec = b.specOf(r.Job)
+		if r := op.GetReportProof(); r != nil && r.Past == nil {
+			spec, past := b.pastOf(r.Job)
+			if r.Past = past; r.Spec == nil {
+				r.Spec = spec
+			}
 		}
 	}
 	return b.stamped(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: ops, WallMs: b.walls}, b.term)
@@ -106,6 +119,9 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 	}
 	b.now = max(b.now, b.head.clock)
 	b.compare(got, want)
+	if b.told != nil {
+		b.told.entry(&got, b.Machine)
+	}
 	b.entries++
 	if b.entries%b.every == 0 {
 		b.sound()
@@ -123,12 +139,12 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 	return got
 }
 
-func (b *bench) specOf(id string) *fsmpb.JobSpec {
+func (b *bench) pastOf(id string) (*fsmpb.JobSpec, *fsmpb.Past) {
 	if s, ok := b.StagedJob(rota.JobID(id)); ok {
-		spec := s.rec.spec.words()
-		return SpecOp(&spec)
+		job := s.Ended().Job
+		return SpecOp(&job.JobSpec), PastOp(&job)
 	}
-	return nil
+	return nil, nil
 }
 
 func (b *bench) compare(got, want Applied) {

@@ -22,7 +22,9 @@ func FuzzPolicyMix(f *testing.F) {
 		if len(data) > 4096 {
 			return
 		}
-		runMix(newBench(t), &dice{data: data})
+		b := newBench(t)
+		b.tell()
+		runMix(b, &dice{data: data})
 	})
 }
 
@@ -37,6 +39,7 @@ func TestPolicyMix(t *testing.T) {
 		}
 		b := newBench(t)
 		b.every = 10
+		b.tell()
 		runMix(b, &dice{data: data})
 	}
 }
@@ -171,6 +174,9 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		}
 		return cancelOp(job)
 	case k < 34:
+		if d.roll(2) == 0 {
+			return b.changeOf(rota.JobChange{ID: rota.JobID(job), Priority: to(int32(d.roll(11))), Fee: to(int64(d.roll(5)))})
+		}
 		return retryOp(job)
 	case k < 35:
 		s, _ := b.Session(rota.WorkerID(worker))

@@ -22,6 +22,8 @@ type model struct {
 }
 
 type modelJob struct {
+	began    rota.Clock   // its submission, or its last retry
+	first    rota.JobSpec // as it was submitted
 	state    rota.JobState
 	attempt  int32
 	declines int
@@ -29,7 +31,7 @@ type modelJob struct {
 	ttl      rota.Clock
 	abs, rel rota.Clock
 	lease    rota.LeaseID
-	fresh    bool // revived, and nothing happened since
+	lives    int // how often it was retried
 	typ      rota.JobType
 	runtime  rota.Clock // of an attempt, 0 without bound
 	proof    bool       // it expects the digest of "right"
@@ -61,11 +63,12 @@ func newModel(p rota.QueuePolicy) *model {
 		workers: map[rota.WorkerID]*modelWorker{}}
 }
 
-func (m *model) submit(s *rota.JobSpec) {
-	if m.jobs[s.ID] != nil {
-		return
+// submit says whether the submission must be taken.
+func (m *model) submit(s *rota.JobSpec) bool {
+	if j := m.jobs[s.ID]; j != nil {
+		return j.first.Difference(s) == ""
 	}
-	j := &modelJob{state: rota.Queued, ttl: rota.Clock(s.TTLMs), typ: s.Type, proof: len(s.ExpectedDigest) > 0,
+	j := &modelJob{first: *s, began: m.now, state: rota.Queued, ttl: rota.Clock(s.TTLMs), typ: s.Type, proof: len(s.ExpectedDigest) > 0,
 		runtime: rota.Clock(s.MaxRuntimeMs)}
 	if s.TTLMs > 0 {
 		j.abs = m.now + j.ttl
@@ -74,6 +77,7 @@ func (m *model) submit(s *rota.JobSpec) {
 		j.state, j.due = rota.Delayed, m.now+rota.Clock(s.DelayMs)
 	}
 	m.jobs[s.ID] = j
+	return true
 }
 
 // cancel and retry say whether the call must be taken.
@@ -89,16 +93,29 @@ func (m *model) cancel(id rota.JobID) bool {
 func (m *model) retry(id rota.JobID) bool {
 	j := m.jobs[id]
 	if j == nil || j.state == rota.Completed || !j.state.Terminal() {
-		return j != nil && j.fresh && !j.state.Terminal()
+		return j != nil && j.lives > 0 && !j.state.Terminal() // a repetition
 	}
 	free := j.free
-	*j = modelJob{state: rota.Queued, ttl: j.ttl, fresh: true, typ: j.typ, proof: j.proof, free: free,
+	*j = modelJob{first: j.first, began: m.now, state: rota.Queued, ttl: j.ttl, lives: j.lives + 1, typ: j.typ, proof: j.proof, free: free,
 		runtime: j.runtime}
 	if free > m.now {
 		j.state, j.due = rota.Delayed, free
 	}
 	if j.ttl > 0 {
 		j.abs = max(m.now, free) + j.ttl
+	}
+	return true
+}
+
+// alter says whether a change of a job's time to live must be taken.
+func (m *model) alter(c *rota.JobChange) bool {
+	j := m.jobs[c.ID]
+	if j == nil || j.state != rota.Queued && j.state != rota.Delayed {
+		return false
+	}
+	j.ttl, j.abs = rota.Clock(*c.TTLMs), 0
+	if j.ttl > 0 {
+		j.abs = j.began + j.ttl
 	}
 	return true
 }
@@ -166,7 +183,7 @@ func (m *model) assigned(l rota.Lease) error {
 		return fmt.Errorf("lease %+v repeats token, id or attempt", l)
 	}
 	m.tokens = l.Token
-	j.state, j.lease, j.fresh = rota.Assigned, l.ID, false
+	j.state, j.lease = rota.Assigned, l.ID
 	if j.rel == 0 {
 		j.rel = m.now + rota.Clock(m.policy.TTLRelMaxMs)
 	}

@@ -31,9 +31,10 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 		return refused(err)
 	}
 	var again *rota.JobSpec
+	var past []rota.Attempt
 	if _, _, node := rota.SplitNodeJobID(id); op.GetSpec() != nil && !node {
-		spec, err := revival(t, op.GetSpec())
-		if err == nil && spec.RetryOnInvalidProof {
+		spec, was, err := revival(t, op.GetSpec(), op.GetPast())
+		if past = was; err == nil && spec.RetryOnInvalidProof {
 			again, err = spec, m.admitClass(spec)
 		}
 		if err != nil {
@@ -45,7 +46,7 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 		m.tombs.reject(id)
 		return &fsmpb.Outcome{JobState: uint32(rota.Completed)}
 	}
-	return &fsmpb.Outcome{JobState: uint32(m.rerun(t, again, op.GetReason()))}
+	return &fsmpb.Outcome{JobState: uint32(m.rerun(t, again, past, op.GetReason()))}
 }
 
 // disproved answers for a lease whose proof is known to be invalid; nil where it
@@ -113,21 +114,15 @@ func slashPayload(penalty, stake int64, why rota.Reason) string {
 // rerun takes a completion back: the job is RUNNING once more for as long as it
 // takes to use the attempt up as PROOF_INVALID, and goes on with the life that it
 // had. Its times to live count from where they began.
-func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, text string) rota.JobState {
+func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, past []rota.Attempt, text string) rota.JobState {
 	q := m.queues.edit(t.queue)
 	q.count(rota.Running, 1)
-	m.tombs.drop(t.id, t.seq)
-	m.head.jobSeq++
-	kept := m.specs.keep(spec)
-	j := m.newJob()
-	m.own(j)
-	j.spec, j.specHash, j.state, j.seq = kept, hashSpec(&m.ledger.enc, kept), rota.Running, m.head.jobSeq
-	j.past = &jobPast{content: t.content}
-	j.attempt, j.submitted, j.enqueued, j.firstLease = t.attempt, t.submitted.Clock, t.submitted.Clock, t.finished
-	j.submittedDate = t.submitted.Date
+	j := m.revive(t, spec, past)
+	j.past = &jobPast{content: t.content, life: t.life, retried: t.retried}
+	began := max(t.submitted.Clock, t.retried.Clock)
+	j.state, j.attempt, j.enqueued, j.firstLease = rota.Running, t.attempt, began, t.finished
 	j.lastReason, j.lastError = rota.ProofInvalid, text
-	j.attempts = []rota.Attempt{{Number: t.attempt, Worker: t.worker, Lease: t.lease, Ended: t.finished,
-		End: rota.ProofInvalid, Error: text}}
+	j.disprove(t, text)
 	m.jobs.insert(t.id, j)
 	m.classify(j)
 	ttl := spec.TTLMs
@@ -135,11 +130,24 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, text string) rota.JobSta
 		ttl = q.policy.TTLAbsMs
 	}
 	if ttl > 0 {
-		j.expireAbs = t.submitted.Clock + rota.Clock(ttl)
+		j.expireAbs = began + rota.Clock(ttl)
 	}
 	if q.policy.TTLRelMaxMs > 0 {
 		j.expireRel = j.firstLease.Clock + rota.Clock(q.policy.TTLRelMaxMs)
 	}
 	m.timers.expire.set(string(t.id), 0, int64(j.expires()))
 	return m.useUp(j, rota.ProofInvalid)
+}
+
+// disprove notes at the attempt that completed the job that its proof was invalid.
+func (r *jobRow) disprove(t *tombRow, text string) {
+	for i := range r.attempts {
+		if a := &r.attempts[i]; a.Lease == t.lease {
+			a.End, a.Error = rota.ProofInvalid, tail(text, rota.MaxErrorBytes)
+			return
+		}
+	}
+	last := rota.Attempt{Number: t.attempt, Life: t.life, Worker: t.worker, Lease: t.lease, Ended: t.finished,
+		End: rota.ProofInvalid, Error: text}
+	r.attempts = append(r.attempts[max(0, len(r.attempts)+1-rota.MaxAttemptsKept):], last)
 }

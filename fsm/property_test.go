@@ -20,6 +20,7 @@ func TestModel(t *testing.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
 		r := &race{T: rt, b: newBench(rt), chance: rand.New(rand.NewPCG(seed, seed))}
 		r.b.every = 5
+		r.b.tell()
 		r.b.ok(queueOp("default", "lease_ms", "50000", "ack_timeout_ms", "20000", "attempt_max", "3", "backoff_base_ms", "500",
 			"renewals_max", "3", "ttl_rel_max_ms", "120000",
 			"oldest_every", rapid.SampledFrom([]string{"0", "1", "3"}).Draw(rt, "oldest_every"),
@@ -83,8 +84,7 @@ func (r *race) step() {
 				s.ExpectedDigest = sum[:]
 			}
 		})
-		r.model.submit(spec)
-		r.expect(true, submitOp(spec))
+		r.expect(r.model.submit(spec), submitOp(spec))
 	case 3, 4:
 		secret, takeover := fmt.Sprint("s", r.pick("secret", 2)), r.pick("takeover", 3) == 0
 		slots := int(worker[1]-'0') + 1
@@ -97,6 +97,12 @@ func (r *race) step() {
 	case 12:
 		r.expect(r.model.cancel(rota.JobID(job)), cancelOp(job))
 	case 13:
+		if r.pick("change", 2) == 0 {
+			ttl := int64(r.pick("ttl", 3)) * 20_000
+			c := rota.JobChange{ID: rota.JobID(job), TTLMs: &ttl, Priority: to(int32(r.pick("priority", 11)))}
+			r.expect(r.model.alter(&c), r.b.changeOf(c))
+			return
+		}
 		r.expect(r.model.retry(rota.JobID(job)), retryOp(job))
 	case 14:
 		s := []rota.WorkerStatus{rota.WorkerDraining, rota.WorkerRetired, rota.WorkerSuspended, rota.WorkerActive,

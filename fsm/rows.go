@@ -53,17 +53,35 @@ func encodeSpec(e *encoder, s *keptSpec) {
 	e.bytes(s.ExpectedDigest)
 	e.int(s.SimulateMs)
 	e.int(s.Units)
-	e.uint(uint64(len(s.Labels)))
-	if len(s.Labels) > 0 {
-		for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
-			e.str(k)
-			e.str(s.Labels[k])
-		}
-	}
+	encodePairs(e, s.Labels)
 	encodeLimits(e, s.Limits)
 	e.int(s.ExpectedMs)
 	e.bool(s.RetryOnInvalidProof)
 	e.strs(s.DataKeys)
+}
+
+func encodePairs(e *encoder, pairs map[string]string) {
+	e.uint(uint64(len(pairs)))
+	if len(pairs) == 0 {
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(pairs)) {
+		e.str(k)
+		e.str(pairs[k])
+	}
+}
+
+func decodePairs(d *decoder) map[string]string {
+	n := d.count(rota.MaxLabels)
+	if n == 0 {
+		return nil
+	}
+	pairs := make(map[string]string, n)
+	for range n {
+		k := d.str()
+		pairs[k] = d.str()
+	}
+	return pairs
 }
 
 func encodeLimits(e *encoder, limits map[string]int64) {
@@ -119,15 +137,7 @@ func decodeSpec(d *decoder) *keptSpec {
 	s.ExpectedDigest = d.bytes()
 	s.SimulateMs = d.int()
 	s.Units = d.int()
-	if n := d.uint(); n > 0 && n <= rota.MaxLabels {
-		s.Labels = make(map[string]string, n)
-		for range n {
-			k := d.str()
-			s.Labels[k] = d.str()
-		}
-	} else if n > rota.MaxLabels {
-		d.fail()
-	}
+	s.Labels = decodePairs(d)
 	s.Limits = decodeLimits(d)
 	s.ExpectedMs = d.int()
 	s.RetryOnInvalidProof = d.bool()
@@ -147,6 +157,7 @@ func encodeAttempts(e *encoder, attempts []rota.Attempt) {
 	for i := range attempts {
 		a := &attempts[i]
 		e.int(int64(a.Number))
+		e.int(int64(a.Life))
 		e.str(string(a.Worker))
 		e.b = append(e.b, a.Lease[:]...)
 		e.token(a.Token)
@@ -184,7 +195,7 @@ func decodeAttempts(d *decoder) []rota.Attempt {
 	}
 	var attempts []rota.Attempt
 	for range n {
-		attempts = append(attempts, rota.Attempt{Number: int32(d.int()), Worker: rota.WorkerID(d.str()),
+		attempts = append(attempts, rota.Attempt{Number: int32(d.int()), Life: int32(d.int()), Worker: rota.WorkerID(d.str()),
 			Lease: d.leaseID(), Token: d.token(), Started: d.moment(), Acked: d.moment(),
 			Ended: d.moment(), Renewals: int32(d.int()), End: rota.Reason(d.enum(uint64(rota.LastReason))), Error: d.str(),
 			Decision: decodeDecision(d)})

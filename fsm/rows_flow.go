@@ -154,10 +154,21 @@ type vertexRow struct {
 	assignedAt rota.Index
 	finished   rota.Moment
 	finishedAt rota.Index
-	// prior numbers the end of the last one's life where a retry took its tombstone away.
-	prior uint64
+	// past are the attempts of a node that did not COMPLETE, for a retry of the workflow to
+	// bring along (SPEC §16.6); nil for most. It never changes, but gives way to another.
+	past *nodePast
 	// freeAt is as in a tombstone.
 	freeAt rota.Clock
+}
+
+// nodePast are the newest attempts of all lives of a node's jobs.
+type nodePast struct{ attempts []rota.Attempt }
+
+func (p *nodePast) list() []rota.Attempt {
+	if p == nil {
+		return nil
+	}
+	return p.attempts
 }
 
 // vertexBlocked says that the vertex waits for parents, or for its release in the
@@ -209,8 +220,8 @@ func (r *vertexRow) canonical(e *encoder) {
 	e.uint(uint64(r.finishedAt))
 	e.uint(uint64(r.reason))
 	e.int(int64(r.runs))
-	e.uint(r.prior)
 	e.int(int64(r.freeAt))
+	encodeAttempts(e, r.past.list())
 }
 
 // encodeShape is what never changes of a vertex: it precedes the row in snapshots.
@@ -257,8 +268,10 @@ func decodeVertex(d *decoder) *vertexRow {
 	r.finished, r.finishedAt = d.moment(), rota.Index(d.uint())
 	r.reason = rota.Reason(d.enum(uint64(rota.LastReason)))
 	r.runs = int32(d.int())
-	r.prior = d.uint()
 	r.freeAt = rota.Clock(d.int())
+	if list := decodeAttempts(d); len(list) > 0 {
+		r.past = &nodePast{list}
+	}
 	return r
 }
 

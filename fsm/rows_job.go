@@ -10,7 +10,7 @@ import (
 // apart in its jobLife.
 type jobRow struct {
 	rowMeta
-	// spec never changes; specHash stands for it in the row's canonical bytes.
+	// spec gives way to another by a change alone; specHash stands for it in the row's canonical bytes.
 	spec     *keptSpec
 	specHash rota.Digest
 	// jobLife is noLife until own gave it one: fields of it are read as the row's own,
@@ -42,7 +42,7 @@ type jobRow struct {
 
 // jobLife is what most jobs that wait have nothing of.
 type jobLife struct {
-	// attempts are those that ended, the newest MaxAttemptsKept.
+	// attempts are those of all lives that ended, the newest MaxAttemptsKept.
 	attempts []rota.Attempt
 	lifeWords
 }
@@ -69,9 +69,6 @@ type lifeWords struct {
 	tierSeq uint64
 	// past is nil for most. It is shared by copies of the row, and never changes.
 	past *jobPast
-	// prior numbers the end of its life before a retry, 0 for none: by it the record
-	// of that life is found.
-	prior uint64
 	// workflow and vertex say which node of which workflow it is; none for most.
 	workflow rota.WorkflowID
 
@@ -93,12 +90,31 @@ type lifeWords struct {
 type jobPast struct {
 	// content is the hash of the spec as it was first submitted (SPEC §16.5).
 	content rota.Digest
+	// life counts the retries, retried is when the last was (SPEC §16.6).
+	life    int32
+	retried rota.Moment
+	// changes counts the changes in this life (SPEC §21.2).
+	changes int32
+}
+
+// firstLife is what a job is in that has no jobPast.
+var firstLife jobPast
+
+// history returns what was of the job before, as it is to be read.
+func (r *jobRow) history() *jobPast {
+	if r.past == nil {
+		return &firstLife
+	}
+	return r.past
 }
 
 func (p *jobPast) canonical(e *encoder) {
 	e.bool(p != nil)
 	if p != nil {
 		e.digest(p.content)
+		e.int(int64(p.life))
+		e.moment(p.retried)
+		e.int(int64(p.changes))
 	}
 }
 
@@ -106,7 +122,7 @@ func decodePast(d *decoder) *jobPast {
 	if !d.bool() {
 		return nil
 	}
-	return &jobPast{content: d.digest()}
+	return &jobPast{content: d.digest(), life: int32(d.int()), retried: d.moment(), changes: int32(d.int())}
 }
 
 // noLife is what all jobs share that have no jobLife of their own. It stays empty
@@ -207,7 +223,6 @@ func (r *jobRow) canonical(e *encoder) {
 	e.uint(r.tierSeq)
 	e.int(int64(r.preempted))
 	e.eventID(r.lastEvent())
-	e.uint(r.prior)
 	e.str(string(r.workflow))
 	e.uint(uint64(r.vertex))
 	r.past.canonical(e)
@@ -246,7 +261,6 @@ func decodeJob(d *decoder) *jobRow {
 	life.tierSeq = d.uint()
 	life.preempted = int32(d.int())
 	r.setLastEvent(d.eventID())
-	life.prior = d.uint()
 	life.workflow = rota.WorkflowID(d.str())
 	life.vertex = uint32(d.enum(rota.MaxWorkflowNodes - 1))
 	life.past = decodePast(d)

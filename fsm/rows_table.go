@@ -296,6 +296,9 @@ type tombRow struct {
 	seq uint64
 	// content is the hash of the spec as it was first submitted (SPEC §16.5).
 	content rota.Digest
+	// life counts the retries, retried is when the last was, 0 for never (SPEC §16.6).
+	life    int32
+	retried rota.Moment
 	// freeAt is until when the worker of its last lease may go on believing in it, where
 	// that lease was cancelled; 0 else. No retry starts before (SPEC §3.11).
 	freeAt rota.Clock
@@ -316,6 +319,8 @@ func (r *tombRow) canonical(e *encoder) {
 	e.moment(r.finished)
 	e.uint(r.seq)
 	e.digest(r.content)
+	e.int(int64(r.life))
+	e.moment(r.retried)
 	e.int(int64(r.freeAt))
 }
 
@@ -335,6 +340,8 @@ func decodeTomb(d *decoder) *tombRow {
 	r.finished = d.moment()
 	r.seq = d.uint()
 	r.content = d.digest()
+	r.life = int32(d.int())
+	r.retried = d.moment()
 	r.freeAt = rota.Clock(d.int())
 	return r
 }
@@ -382,6 +389,7 @@ type record struct {
 	progress   int32
 	note       string
 	output     []byte
+	meta       map[string]string
 }
 
 // bytes is what a record counts for in RecordBytesCap: about what it holds of
@@ -397,7 +405,7 @@ func (r *record) bytes() int64 {
 			n += 16 + len(text)
 		}
 	}
-	return int64(n + (len(s.Labels)+len(s.Limits))*(32+rota.MaxLabelBytes))
+	return int64(n + (len(s.Labels)+len(s.Limits)+len(r.meta))*(32+rota.MaxLabelBytes))
 }
 
 func encodeRecord(e *encoder, r *record) {
@@ -409,9 +417,10 @@ func encodeRecord(e *encoder, r *record) {
 	e.int(int64(r.progress))
 	e.str(r.note)
 	e.bytes(r.output)
+	encodePairs(e, r.meta)
 }
 
 func decodeRecord(d *decoder) *record {
 	return &record{spec: decodeSpec(d), enqueued: d.moment(), firstLease: d.moment(), err: d.str(), attempts: decodeAttempts(d), progress: int32(d.int()),
-		note: d.str(), output: d.bytes()}
+		note: d.str(), output: d.bytes(), meta: decodePairs(d)}
 }

@@ -1,8 +1,6 @@
 package fsm
 
 import (
-	"slices"
-
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/tidwall/btree"
@@ -177,29 +175,6 @@ func WithTombstone(archived, tomb rota.Job) rota.Job {
 	return archived
 }
 
-// Prior is the number of the record of a live job's life before its retry, where
-// that record has left memory: WithPrior joins it from an archive.
-func (m *Machine) Prior(id rota.JobID) (seq uint64, ok bool) {
-	if j := m.jobs.get(id); j != nil {
-		seq = j.prior
-	} else if _, v := m.waitingNode(id); v != nil {
-		seq = v.prior
-	}
-	_, staged := m.staged.records.Get(seq)
-	return seq, seq != 0 && !staged
-}
-
-// WithPrior puts the attempts of a revived job's earlier life before those of the
-// present one, and tells its last error until this life has a lease.
-func WithPrior(job rota.Job, before Ended) rota.Job {
-	all := append(slices.Clone(before.Job.Attempts), job.Attempts...)
-	job.Attempts = all[max(0, len(all)-rota.MaxAttemptsKept):]
-	if job.FirstLease.IsZero() && job.Error == "" {
-		job.Error = before.Job.Error
-	}
-	return job
-}
-
 // Ended is a terminal job as an archive knows it.
 type Ended struct {
 	Seq uint64
@@ -243,23 +218,4 @@ func DecodeEnded(b []byte) (Ended, error) {
 		return Ended{}, err
 	}
 	return r.words(), nil
-}
-
-// revival checks the spec that an entry brings for a terminal job. It must be
-// the one that was submitted; a record is never asked, as nodes differ in what
-// they have flushed.
-func revival(t *tombRow, p *fsmpb.JobSpec) (*rota.JobSpec, error) {
-	if p == nil {
-		return nil, rota.Refusef(rota.OutOfRange, "job", "the payload of job %s was dropped by retention: submit it again "+
-			"under a new id", t.id)
-	}
-	if n := len(p.GetLabels()); n > rota.MaxLabels { // before a map is made of them
-		return nil, rota.Refusef(rota.Invalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
-	}
-	spec := specWords(p)
-	if spec.ID != t.id || spec.Queue != t.queue || spec.Type != t.typ || spec.Tenant != t.tenant {
-		return nil, rota.Refusef(rota.Invalid, "spec", "the payload given for job %s (queue %s, type %s, tenant %s) is that of job %q "+
-			"(queue %q, type %q, tenant %q)", t.id, t.queue, t.typ, t.tenant, spec.ID, spec.Queue, spec.Type, spec.Tenant)
-	}
-	return spec, spec.CheckShape(rota.MaxPayloadBytes)
 }

@@ -174,29 +174,6 @@ func TestRetry_takesThePayloadOfItsOwnJobOnly(t *testing.T) {
 	}
 }
 
-// TestPrior has a revived job tell of its earlier life while it is live.
-func TestPrior(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	l := b.leased("j", "w1")
-	b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.Text, c.NoRetry = "boom", true }))
-	staged, _ := b.StagedJob("j")
-	before := staged.Ended()
-	b.ok(retryOp("j"))
-	job, _ := b.Job("j")
-	if len(job.Attempts) != 1 || job.Attempts[0].Error != "boom" || job.Error != "boom" {
-		t.Fatalf("%+v", job)
-	}
-	flushAll(b.Machine)
-	job, _ = b.Job("j")
-	if seq, ok := b.Prior("j"); !ok || seq != before.Seq || len(job.Attempts) != 0 {
-		t.Fatalf("%d, %+v", seq, job)
-	}
-	if joined := WithPrior(job, before); len(joined.Attempts) != 1 || joined.Error != "boom" {
-		t.Fatalf("%+v", joined)
-	}
-}
-
 // history is an archive as a list reads it.
 type history []Ended
 

@@ -159,10 +159,22 @@ func (m *Machine) start(j *jobRow) { m.startAfter(j, 0) }
 func (m *Machine) startAfter(j *jobRow, free rota.Clock) {
 	due := max(free, m.head.clock+rota.Clock(j.spec.DelayMs))
 	if due > m.head.clock {
-		m.delay(j, due)
+		m.delayFor(j, due)
 		return
 	}
 	m.wakeOrDate(j)
+}
+
+// delayFor is delay for a job that begins to wait, which is told; a backoff is told as a
+// retry.
+func (m *Machine) delayFor(j *jobRow, due rota.Clock) {
+	m.delay(j, due)
+	m.emitDelayed(j, dueAt(m.head.now().At(due)))
+}
+
+func (m *Machine) emitDelayed(j *jobRow, until string) {
+	m.emitFor(j, &rota.Event{Kind: rota.JobDelayed, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
+		Payload: until})
 }
 
 // delay puts a job to sleep until a moment on the clock.
@@ -186,6 +198,7 @@ func (m *Machine) wakeOrDate(j *jobRow) {
 		m.timers.dated.set(id, 0, int64(j.dueDate))
 		if j.state != rota.Delayed {
 			m.move(j, rota.Delayed)
+			m.emitDelayed(j, dueAt(m.head.now().On(j.dueDate)))
 		}
 		return
 	}

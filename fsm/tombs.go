@@ -37,6 +37,8 @@ func (t tomb) row() (row tombRow) {
 	row.seq = r.uint()
 	content := r.raw(16)
 	row.content = rota.Digest{Hi: binary.BigEndian.Uint64([]byte(content[:8])), Lo: binary.BigEndian.Uint64([]byte(content[8:]))}
+	row.life = int32(r.int())
+	row.retried = r.moment()
 	row.freeAt = rota.Clock(r.int())
 	return row
 }

@@ -7,24 +7,26 @@ import (
 // Job tells all that is known of a job; ok is false where nothing is.
 func (m *Machine) Job(id rota.JobID) (job rota.Job, ok bool) {
 	if j := m.jobs.get(id); j != nil {
-		job = liveJob(j, m.leases.get(string(j.lease[:])), m.head.now())
-		if r, staged := m.staged.records.Get(j.prior); staged {
-			job = WithPrior(job, r.words())
-		}
-		return job, true
+		return liveJob(j, m.leases.get(string(j.lease[:])), m.head.now()), true
 	}
 	if f, v := m.waitingNode(id); v != nil {
-		job = waitingJob(m.workflows.get(f.id), v)
-		if r, staged := m.staged.records.Get(v.prior); staged {
-			job = WithPrior(job, r.words())
-		}
-		return job, true
+		return waitingJob(m.workflows.get(f.id), v), true
 	}
 	if t := m.tombs.get(id); t != nil {
 		r, _ := m.staged.records.Get(t.seq)
 		return deadJob(t, r), true
 	}
 	return rota.Job{}, false
+}
+
+// FirstSpec returns the spec that a live job was submitted with; ok is false where a change
+// made it another since.
+func (m *Machine) FirstSpec(id rota.JobID) (first rota.JobSpec, live, ok bool) {
+	j := m.jobs.get(id)
+	if j == nil {
+		return first, false, false
+	}
+	return j.spec.words(), true, j.specHash == j.firstContent()
 }
 
 // JobState tells a job's state alone, JobNone where nothing is known.
@@ -45,6 +47,7 @@ func (m *Machine) JobState(id rota.JobID) rota.JobState {
 func liveJob(j *jobRow, l *leaseRow, now rota.Moment) rota.Job {
 	job := rota.Job{JobSpec: j.spec.words(), State: j.state, Attempt: j.attempt, Submitted: j.submittedAt(),
 		Enqueued: j.enqueuedAt(), FirstLease: j.firstLease, Due: now.At(j.due), Reason: j.lastReason, Error: j.lastError,
+		Life: j.history().life, Retried: j.history().retried, Changes: j.history().changes,
 		Attempts: j.attempts, Progress: j.progress, ProgressNote: j.note, Tier: j.tier, Preempted: j.preempted}
 	if j.dueDate != 0 {
 		job.Due = now.On(j.dueDate)
@@ -67,7 +70,7 @@ func (r *leaseRow) words(now rota.Moment) rota.Lease {
 
 func deadJob(t *tombRow, r *record) rota.Job {
 	job := rota.Job{State: t.state, Attempt: t.attempt, Submitted: t.submitted, Finished: t.finished,
-		Reason: t.reason, RecordDropped: r == nil}
+		Life: t.life, Retried: t.retried, Reason: t.reason, RecordDropped: r == nil}
 	if t.outputDigest != "" {
 		job.OutputDigest = []byte(t.outputDigest)
 	}
@@ -78,6 +81,7 @@ func deadJob(t *tombRow, r *record) rota.Job {
 	job.JobSpec = r.spec.words()
 	job.Enqueued, job.FirstLease, job.Error = r.enqueued, r.firstLease, r.err
 	job.Attempts, job.Progress, job.ProgressNote, job.Output = r.attempts, r.progress, r.note, r.output
+	job.Meta = r.meta
 	return job
 }
 

@@ -234,7 +234,11 @@ func (m *Machine) waitingNode(job rota.JobID) (*flow, *vertexRow) {
 
 // waitingJob is the job that a vertex will have, as it is told until then.
 func waitingJob(r *workflowRow, v *vertexRow) rota.Job {
-	return rota.Job{JobSpec: v.spec.words(), State: rota.Blocked, Submitted: r.started}
+	job := rota.Job{JobSpec: v.spec.words(), State: rota.Blocked, Submitted: r.submitted, Attempts: v.past.list()}
+	if v.runs > 0 {
+		job.Life, job.Retried = v.runs, r.started
+	}
+	return job
 }
 
 // waitingFrom reads the place in the list of waiting nodes that a cursor tells: a

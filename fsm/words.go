@@ -22,10 +22,32 @@ func SpecOp(s *rota.JobSpec) *fsmpb.JobSpec {
 		SimulateMs: s.SimulateMs, Units: s.Units, Limits: limitOps(s.Limits), ExpectedMs: s.ExpectedMs,
 		RetryOnInvalidProof: s.RetryOnInvalidProof, DataKeys: s.DataKeys,
 	}
-	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
-		p.Labels = append(p.Labels, &fsmpb.Label{Key: k, Value: s.Labels[k]})
-	}
+	p.Labels = pairOps(s.Labels)
 	return p
+}
+
+// pairOps are sorted by key, so that equal pairs are equal bytes.
+func pairOps(pairs map[string]string) (ops []*fsmpb.Label) {
+	if len(pairs) == 0 {
+		return nil
+	}
+	for _, k := range slices.Sorted(maps.Keys(pairs)) {
+		ops = append(ops, &fsmpb.Label{Key: k, Value: pairs[k]})
+	}
+	return ops
+}
+
+// pairWords is the inverse of pairOps. It reads at most one more than any check takes: a
+// hostile entry makes no large map.
+func pairWords(ops []*fsmpb.Label) map[string]string {
+	if len(ops) == 0 {
+		return nil
+	}
+	pairs := make(map[string]string, min(len(ops), rota.MaxLabels+1))
+	for _, l := range ops[:min(len(ops), rota.MaxLabels+1)] {
+		pairs[l.GetKey()] = l.GetValue()
+	}
+	return pairs
 }
 
 // specWords is the inverse of SpecOp. Slices are shared with p.
@@ -115,7 +137,7 @@ func LeaseCommandOp(c *rota.LeaseCommand) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{
 		Verb: uint32(c.Verb), Lease: c.Lease[:], Job: string(c.Job), Worker: string(c.Worker), Session: uint64(c.Session),
 		Ordinal: c.Ordinal, Output: c.Output, OutputDigest: c.OutputDigest, Text: c.Text, Progress: c.Progress,
-		NoRetry: c.NoRetry, TimedOut: c.TimedOut,
+		NoRetry: c.NoRetry, TimedOut: c.TimedOut, Meta: pairOps(c.Meta),
 	}}}
 }
 

@@ -218,6 +218,7 @@ func TestWorkflowModel(t *testing.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
 		r := &flowRace{T: rt, b: newBench(rt), chance: rand.New(rand.NewPCG(seed, 5))}
 		r.b.every = 4
+		r.b.tell()
 		r.b.ok(queueOp("default", "lease_ms", "20000", "ack_timeout_ms", "20000", "attempt_max", "2", "backoff_base_ms", "0",
 			"starvation_interleave", "0", "oldest_every", "0", "hold_after", "0",
 			"ranking", []string{"aging", "fifo", "adaptive"}[r.chance.IntN(3)],

@@ -68,7 +68,8 @@ func (e *endings) end(id string, payload []byte) {
 func (e *endings) again(id string) {
 	e.t.Helper()
 	job, _ := e.m.Job(rota.JobID(id))
-	e.apply(&fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: id, Spec: fsm.SpecOp(&job.JobSpec)}}},
+	e.apply(&fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: id, Life: job.Life, Spec: fsm.SpecOp(&job.JobSpec),
+		Past: fsm.PastOp(&job)}}},
 		&fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: id}}})
 }
 

@@ -9,6 +9,10 @@ import (
 
 // The fake core's answers on standing, tenants and modes echo what was asked.
 
+func (c *fakeCore) ChangeJob(_ context.Context, change rota.JobChange) (rota.JobOutcome, error) {
+	return rota.JobOutcome{ID: change.ID, State: rota.Queued, Index: 9}, nil
+}
+
 func (c *fakeCore) ReportProof(_ context.Context, r rota.ProofReport) (rota.JobOutcome, error) {
 	return rota.JobOutcome{ID: r.Job, State: rota.Queued, Index: 6}, c.err
 }

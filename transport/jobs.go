@@ -167,6 +167,19 @@ func (s *jobsService) Retry(ctx context.Context, req *rotav1.RetryJobsRequest) (
 	return outcomes(ctx, req.GetIds(), s.core.Retry)
 }
 
+// Change changes a job that waits.
+func (s *jobsService) Change(ctx context.Context, req *rotav1.ChangeJobRequest) (*rotav1.JobOutcome, error) {
+	change := words.JobChangeFromWire(req)
+	if err := change.CheckShape(rota.MaxPayloadBytes); err != nil {
+		return nil, err
+	}
+	outcome, err := s.core.ChangeJob(ctx, change)
+	if err != nil {
+		return nil, err
+	}
+	return words.JobOutcomeToWire(&outcome), nil
+}
+
 // ReportProof takes a verifier's word on a completed job.
 func (s *jobsService) ReportProof(ctx context.Context,
 	req *rotav1.ReportProofRequest) (*rotav1.JobOutcome, error) {

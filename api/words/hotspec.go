@@ -90,14 +90,7 @@ func readSpecBytes(s *rota.JobSpec, number protowire.Number, b []byte) error {
 	case 21:
 		s.ExpectedDigest = b
 	case 24:
-		key, value, _, err := readPair(b, protowire.BytesType)
-		if err == nil && s.Labels == nil {
-			s.Labels = make(map[string]string)
-		}
-		if err == nil {
-			s.Labels[key] = value
-		}
-		return err
+		return pairOfBytes(&s.Labels, b)
 	case 25:
 		key, _, value, err := readPair(b, protowire.VarintType)
 		if err == nil && s.Limits == nil {
@@ -142,4 +135,17 @@ func readPair(b []byte, values protowire.Type) (key, text string, number uint64,
 		}
 	}
 	return key, text, number, nil
+}
+
+// pairOfBytes adds an entry of a map of texts.
+func pairOfBytes(to *map[string]string, b []byte) error {
+	key, value, _, err := readPair(b, protowire.BytesType)
+	if err != nil {
+		return err
+	}
+	if *to == nil {
+		*to = make(map[string]string)
+	}
+	(*to)[key] = value
+	return nil
 }

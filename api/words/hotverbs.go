@@ -183,6 +183,8 @@ func readCommand(b []byte) (c rota.LeaseCommand, fault, err error) {
 			err = textOfBytes(&c.Text, f.bytes)
 		case f.number == 9:
 			err = textOfBytes(&c.Job, f.bytes)
+		case f.number == 11:
+			err = pairOfBytes(&c.Meta, f.bytes)
 		}
 		if err != nil {
 			return c, nil, err

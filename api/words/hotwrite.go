@@ -142,11 +142,7 @@ func appendJobSpec(b []byte, s *rota.JobSpec) []byte {
 	b = appendBytes(b, 21, s.ExpectedDigest)
 	b = appendNumber(b, 22, s.SimulateMs)
 	b = appendNumber(b, 23, s.Units)
-	for k, v := range s.Labels {
-		var at int
-		b, at = openMessage(b, 24)
-		b = closeMessage(appendText(appendText(b, 1, k), 2, v), at)
-	}
+	b = appendPairs(b, 24, s.Labels)
 	for k, v := range s.Limits {
 		var at int
 		b, at = openMessage(b, 25)
@@ -157,6 +153,15 @@ func appendJobSpec(b []byte, s *rota.JobSpec) []byte {
 	b = appendTexts(b, 28, s.DataKeys)
 	b = appendYes(b, 29, s.Minted)
 	return appendNumber(b, 30, s.IOBytesPerS)
+}
+
+func appendPairs(b []byte, number protowire.Number, pairs map[string]string) []byte {
+	for k, v := range pairs {
+		var at int
+		b, at = openMessage(b, number)
+		b = closeMessage(appendText(appendText(b, 1, k), 2, v), at)
+	}
+	return b
 }
 
 func appendTexts(b []byte, number protowire.Number, list []string) []byte {
@@ -220,7 +225,8 @@ func WriteCommands(sequence uint64, n int, command func(i int) *rota.LeaseComman
 		b = appendNumber(b, 7, c.Progress)
 		b = appendYes(b, 8, c.NoRetry)
 		b = appendText(b, 9, c.Job)
-		b = closeMessage(appendYes(b, 10, c.TimedOut), begin)
+		b = appendYes(b, 10, c.TimedOut)
+		b = closeMessage(appendPairs(b, 11, c.Meta), begin)
 	}
 	return &Written{closeMessage(b, at)}
 }

@@ -56,7 +56,7 @@ func JobSpecFromWire(w *rotav1.JobSpec) rota.JobSpec {
 // AttemptToWire carries one attempt of `job show`.
 func AttemptToWire(a *rota.Attempt) *rotav1.Attempt {
 	return &rotav1.Attempt{
-		Attempt: a.Number, Worker: string(a.Worker), LeaseId: leaseIDToWire(&a.Lease), Token: tokenToWire(a.Token),
+		Attempt: a.Number, Life: a.Life, Worker: string(a.Worker), LeaseId: leaseIDToWire(&a.Lease), Token: tokenToWire(a.Token),
 		StartedMs: int64(a.Started.Date), StartedClockMs: int64(a.Started.Clock), AckedMs: int64(a.Acked.Date),
 		AckedClockMs: int64(a.Acked.Clock), EndedMs: int64(a.Ended.Date), EndedClockMs: int64(a.Ended.Clock),
 		Renewals: a.Renewals,
@@ -67,7 +67,7 @@ func AttemptToWire(a *rota.Attempt) *rotav1.Attempt {
 // AttemptFromWire is the inverse of AttemptToWire.
 func AttemptFromWire(w *rotav1.Attempt) (rota.Attempt, error) {
 	a := rota.Attempt{
-		Number: w.GetAttempt(), Worker: rota.WorkerID(w.GetWorker()),
+		Number: w.GetAttempt(), Life: w.GetLife(), Worker: rota.WorkerID(w.GetWorker()),
 		Started: moment(w.GetStartedMs(), w.GetStartedClockMs()),
 		Acked:   moment(w.GetAckedMs(), w.GetAckedClockMs()), Ended: moment(w.GetEndedMs(), w.GetEndedClockMs()),
 		Renewals: w.GetRenewals(),
@@ -100,6 +100,8 @@ func JobToWire(j *rota.Job) *rotav1.Job {
 		Attempts: each(j.Attempts, AttemptToWire), Progress: j.Progress, ProgressNote: clean(j.ProgressNote),
 		Output: j.Output, OutputDigest: j.OutputDigest, RecordDropped: j.RecordDropped,
 		Tier: j.Tier, Preempted: j.Preempted, Archived: j.Archived,
+		Life: j.Life, RetriedMs: int64(j.Retried.Date), RetriedClockMs: int64(j.Retried.Clock),
+		Changes: j.Changes, Meta: j.Meta,
 	}
 	if j.Lease != nil {
 		w.Lease = LeaseToWire(j.Lease)
@@ -119,6 +121,8 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 		Error:      w.GetError(), Progress: w.GetProgress(),
 		ProgressNote: w.GetProgressNote(), Output: w.GetOutput(), OutputDigest: w.GetOutputDigest(),
 		RecordDropped: w.GetRecordDropped(), Tier: w.GetTier(), Preempted: w.GetPreempted(), Archived: w.GetArchived(),
+		Life: w.GetLife(), Retried: moment(w.GetRetriedMs(), w.GetRetriedClockMs()),
+		Changes: w.GetChanges(), Meta: w.GetMeta(),
 	}
 	var err error
 	if j.State, err = jobStates.value(w.GetState()); err != nil {
@@ -171,6 +175,24 @@ func JobOutcomeFromWire(w *rotav1.JobOutcome) (rota.JobOutcome, error) {
 		ID: rota.JobID(w.GetId()), State: state, Index: rota.Index(w.GetIndex()),
 		Err: RefusalFromWire(w.GetRefusal()),
 	}, err
+}
+
+// JobChangeToWire carries a change of a job.
+func JobChangeToWire(c *rota.JobChange) *rotav1.ChangeJobRequest {
+	w := &rotav1.ChangeJobRequest{Id: string(c.ID), Priority: c.Priority, Fee: c.Fee, Labels: c.Labels, TtlMs: c.TTLMs}
+	if c.Payload != nil {
+		w.Payload = append([]byte{}, *c.Payload...) // empty is not none
+	}
+	return w
+}
+
+// JobChangeFromWire is the inverse of JobChangeToWire.
+func JobChangeFromWire(w *rotav1.ChangeJobRequest) rota.JobChange {
+	c := rota.JobChange{ID: rota.JobID(w.GetId()), Priority: w.Priority, Fee: w.Fee, Labels: w.GetLabels(), TTLMs: w.TtlMs}
+	if w.Payload != nil {
+		c.Payload = (*rota.Blob)(&w.Payload)
+	}
+	return c
 }
 
 // ProofReportToWire carries a verifier's word on a completed job.

@@ -166,7 +166,7 @@ func LeaseCommandToWire(c *rota.LeaseCommand) *rotav1.LeaseCommand {
 	return &rotav1.LeaseCommand{
 		Verb: rotav1.LeaseVerb(c.Verb), LeaseId: leaseIDToWire(&c.Lease), Job: string(c.Job), Ordinal: c.Ordinal,
 		Output: c.Output, OutputDigest: c.OutputDigest, Text: clean(c.Text), Progress: c.Progress,
-		NoRetry: c.NoRetry, TimedOut: c.TimedOut,
+		NoRetry: c.NoRetry, TimedOut: c.TimedOut, Meta: c.Meta,
 	}
 }
 
@@ -179,7 +179,7 @@ func LeaseCommandFromWire(w *rotav1.LeaseCommand) (rota.LeaseCommand, error) {
 	}
 	c := rota.LeaseCommand{
 		Verb: rota.LeaseVerb(w.Verb), Job: rota.JobID(w.Job), Ordinal: w.Ordinal, Output: w.Output,
-		OutputDigest: w.OutputDigest, Text: w.Text, Progress: w.Progress, NoRetry: w.NoRetry,
+		OutputDigest: w.OutputDigest, Text: w.Text, Progress: w.Progress, NoRetry: w.NoRetry, Meta: w.Meta,
 		TimedOut: w.TimedOut,
 	}
 	if w.Verb < rotav1.LeaseVerb_LEASE_VERB_ACK || w.Verb > rotav1.LeaseVerb_LEASE_VERB_PROGRESS {

@@ -15,7 +15,7 @@ import (
 func (a *app) jobCommand() *cobra.Command {
 	return a.group(&cobra.Command{Use: "job", Short: "Submit jobs and look after them"},
 		a.jobSubmitCommand(), a.jobShowCommand(), a.jobListCommand(), a.jobWaitCommand(),
-		a.jobCancelCommand(), a.jobRetryCommand(), a.jobRejectCommand(), a.jobWhyCommand())
+		a.jobAlterCommand(), a.jobCancelCommand(), a.jobRetryCommand(), a.jobRejectCommand(), a.jobWhyCommand())
 }
 
 // jobIDs checks ids given as arguments and drops repeated ones. A workflow's node is
@@ -92,9 +92,10 @@ func jobTable(j rota.Job, wide bool) string {
 		{"state", j.State}, {"reason", reasonText(j.Reason)}, {"error", j.Error},
 		{"queue", j.Queue}, {"type", j.Type}, {"tenant", j.Tenant}, {"priority", j.Priority}, {"try", j.Attempt + 1},
 		{"labels", labelsText(j.Labels)}, {"progress", progressText(j)},
-		{"submitted", j.Submitted.Date}, {"finished", j.Finished.Date}, {"due", j.Due.Date},
+		{"submitted", j.Submitted.Date}, {"retried", retriedText(j)}, {"finished", j.Finished.Date}, {"due", j.Due.Date},
 		{"waited", between(j.Enqueued, j.FirstLease)}, {"took", between(j.FirstLease, j.Finished)},
 		{"payload", payload}, {"output", output}, {"output digest", fmt.Sprintf("%x", []byte(j.OutputDigest))},
+		{"meta", labelsText(j.Meta)},
 	}...)
 	if j.Archived {
 		facts = append(facts, fact{"kept", "in the archive"})
@@ -107,7 +108,7 @@ func jobTable(j rota.Job, wide bool) string {
 	}
 	text := renderFacts(facts)
 	if len(j.Attempts) > 0 {
-		text += "\n" + renderList(attemptColumns(), j.Attempts, wide)
+		text += "\n" + renderList(attemptColumns(&j), j.Attempts, wide)
 	}
 	if j.Lease != nil {
 		l := j.Lease
@@ -141,9 +142,12 @@ func wideFacts(j rota.Job) []fact {
 	}
 }
 
-// attemptColumns count tries from 1, as people do.
-func attemptColumns() []column[rota.Attempt] {
-	return []column[rota.Attempt]{
+// attemptColumns count tries from 1, as people do, and lives, where there are several.
+func attemptColumns(j *rota.Job) (columns []column[rota.Attempt]) {
+	if j.Life > 0 {
+		columns = append(columns, column[rota.Attempt]{"LIFE", false, 0, func(t rota.Attempt) any { return t.Life + 1 }})
+	}
+	return append(columns, []column[rota.Attempt]{
 		{"TRY", false, 0, func(t rota.Attempt) any { return t.Number + 1 }},
 		{"WORKER", false, 24, func(t rota.Attempt) any { return t.Worker }},
 		{"TOKEN", true, 0, func(t rota.Attempt) any { return t.Token }},
@@ -154,6 +158,16 @@ func attemptColumns() []column[rota.Attempt] {
 		{"ERROR", false, 30, func(t rota.Attempt) any { return t.Error }},
 		{"CHOSEN BY", true, 0, func(t rota.Attempt) any { return chosenBy(t.Decision) }},
 		{"LEASE", true, 0, func(t rota.Attempt) any { return t.Lease }},
+	}...)
+}
+
+// retriedText tells how often a job was retried, and when the last time.
+func retriedText(j rota.Job) string {
+	switch {
+	case j.Life == 0:
+		return ""
+	default:
+		return fmt.Sprint(j.Life, "×, last ", j.Retried.Date)
 	}
 }
 

@@ -75,9 +75,25 @@ func TestShownToPeople(t *testing.T) {
 			}
 		}
 	})
+	t.Run("lives_count_from_1", func(t *testing.T) {
+		t.Parallel()
+		text := jobTable(rota.Job{Life: 2, Retried: rota.Moment{Date: 1_700_000_000_000}, Attempts: []rota.Attempt{{Worker: "w1"},
+			{Worker: "w2", Life: 2}}}, false)
+		has(t, text, []string{"LIFE", "   1    1  w1", "   3    1  w2", "2×, last 2023-11-14"}, nil)
+		has(t, jobTable(rota.Job{Attempts: []rota.Attempt{{Worker: "w1"}}}, false), []string{"TRY"}, []string{"LIFE", "retried"})
+	})
+	t.Run("change_of_nothing", func(t *testing.T) {
+		t.Parallel()
+		for _, line := range [][]string{{"job", "change", "j"}, {"job", "change", "j", "--label", "a"},
+			{"job", "change", "j", "--priority", "11"}, {"job", "change", "j", "--ttl", "-1s"}} {
+			if code, _, talk := rotaLine(line...); code != exitUsage {
+				t.Errorf("%v: exit %d, %s", line, code, talk)
+			}
+		}
+	})
 	t.Run("attempt_of_unknown_start", func(t *testing.T) {
 		t.Parallel()
-		text := renderList(attemptColumns(), []rota.Attempt{{Worker: "w1", End: rota.ProofInvalid}}, false)
+		text := renderList(attemptColumns(&rota.Job{}), []rota.Attempt{{Worker: "w1", End: rota.ProofInvalid}}, false)
 		has(t, text, []string{"PROOF_INVALID"}, []string{"+"})
 	})
 	t.Run("flags_without_strconv", func(t *testing.T) {

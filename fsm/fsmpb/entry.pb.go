@@ -223,6 +223,7 @@ type Op struct {
 	//	*Op_SwitchRules
 	//	*Op_NodeDiffers
 	//	*Op_Gone
+	//	*Op_ChangeJob
 	Op            isOp_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -481,6 +482,15 @@ func (x *Op) GetGone() *Gone {
 	return nil
 }
 
+func (x *Op) GetChangeJob() *ChangeJob {
+	if x != nil {
+		if x, ok := x.Op.(*Op_ChangeJob); ok {
+			return x.ChangeJob
+		}
+	}
+	return nil
+}
+
 type isOp_Op interface {
 	isOp_Op()
 }
@@ -581,6 +591,10 @@ type Op_Gone struct {
 	Gone *Gone `protobuf:"bytes,24,opt,name=gone,proto3,oneof"`
 }
 
+type Op_ChangeJob struct {
+	ChangeJob *ChangeJob `protobuf:"bytes,25,opt,name=change_job,json=changeJob,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -628,6 +642,8 @@ func (*Op_SwitchRules) isOp_Op() {}
 func (*Op_NodeDiffers) isOp_Op() {}
 
 func (*Op_Gone) isOp_Op() {}
+
+func (*Op_ChangeJob) isOp_Op() {}
 
 type BeginTerm struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1855,19 +1871,21 @@ func (x *Pair) GetInterleaved() bool {
 }
 
 type LeaseOp struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Verb          uint32                 `protobuf:"varint,1,opt,name=verb,proto3" json:"verb,omitempty"`
-	Lease         []byte                 `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
-	Job           string                 `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
-	Worker        string                 `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
-	Session       uint64                 `protobuf:"varint,5,opt,name=session,proto3" json:"session,omitempty"`
-	Ordinal       int32                  `protobuf:"varint,6,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
-	Output        []byte                 `protobuf:"bytes,7,opt,name=output,proto3" json:"output,omitempty"`
-	OutputDigest  []byte                 `protobuf:"bytes,8,opt,name=output_digest,json=outputDigest,proto3" json:"output_digest,omitempty"`
-	Text          string                 `protobuf:"bytes,9,opt,name=text,proto3" json:"text,omitempty"`
-	Progress      int32                  `protobuf:"varint,10,opt,name=progress,proto3" json:"progress,omitempty"`
-	NoRetry       bool                   `protobuf:"varint,11,opt,name=no_retry,json=noRetry,proto3" json:"no_retry,omitempty"`
-	TimedOut      bool                   `protobuf:"varint,12,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Verb         uint32                 `protobuf:"varint,1,opt,name=verb,proto3" json:"verb,omitempty"`
+	Lease        []byte                 `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	Job          string                 `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
+	Worker       string                 `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
+	Session      uint64                 `protobuf:"varint,5,opt,name=session,proto3" json:"session,omitempty"`
+	Ordinal      int32                  `protobuf:"varint,6,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
+	Output       []byte                 `protobuf:"bytes,7,opt,name=output,proto3" json:"output,omitempty"`
+	OutputDigest []byte                 `protobuf:"bytes,8,opt,name=output_digest,json=outputDigest,proto3" json:"output_digest,omitempty"`
+	Text         string                 `protobuf:"bytes,9,opt,name=text,proto3" json:"text,omitempty"`
+	Progress     int32                  `protobuf:"varint,10,opt,name=progress,proto3" json:"progress,omitempty"`
+	NoRetry      bool                   `protobuf:"varint,11,opt,name=no_retry,json=noRetry,proto3" json:"no_retry,omitempty"`
+	TimedOut     bool                   `protobuf:"varint,12,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	// What a completion says beside its output, sorted by key.
+	Meta          []*Label `protobuf:"bytes,13,rep,name=meta,proto3" json:"meta,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1986,6 +2004,13 @@ func (x *LeaseOp) GetTimedOut() bool {
 	return false
 }
 
+func (x *LeaseOp) GetMeta() []*Label {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
 type Cancel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -2036,7 +2061,10 @@ type Retry struct {
 	// The job as it was submitted, always: whoever proposes takes it from the staged
 	// records or the archive. Applying never reads a record, as nodes differ in what
 	// they have flushed (SPEC §9.1).
-	Spec          *JobSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	Spec *JobSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	// The life that ended, by which a repetition is known (SPEC §16.6).
+	Life          int32 `protobuf:"varint,3,opt,name=life,proto3" json:"life,omitempty"`
+	Past          *Past `protobuf:"bytes,4,opt,name=past,proto3" json:"past,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2085,6 +2113,170 @@ func (x *Retry) GetSpec() *JobSpec {
 	return nil
 }
 
+func (x *Retry) GetLife() int32 {
+	if x != nil {
+		return x.Life
+	}
+	return 0
+}
+
+func (x *Retry) GetPast() *Past {
+	if x != nil {
+		return x.Past
+	}
+	return nil
+}
+
+// Past is what a job that runs again has behind it, beside its spec.
+type Past struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The newest attempts of all its lives, oldest first, in the canonical form of rows.
+	Attempts      []byte `protobuf:"bytes,1,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Past) Reset() {
+	*x = Past{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Past) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Past) ProtoMessage() {}
+
+func (x *Past) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Past.ProtoReflect.Descriptor instead.
+func (*Past) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Past) GetAttempts() []byte {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+// ChangeJob changes a job that waits (SPEC §21.2).
+type ChangeJob struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Job      string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Priority *int32                 `protobuf:"varint,2,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	Fee      *int64                 `protobuf:"varint,3,opt,name=fee,proto3,oneof" json:"fee,omitempty"`
+	// Set beside those that the job has, sorted by key; an empty value takes one away.
+	Labels  []*Label `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty"`
+	TtlMs   *int64   `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
+	Payload []byte   `protobuf:"bytes,6,opt,name=payload,proto3,oneof" json:"payload,omitempty"`
+	// The life, and how often the job was changed in it before, as far as the caller knows: a
+	// repetition is known by them.
+	Life          int32 `protobuf:"varint,7,opt,name=life,proto3" json:"life,omitempty"`
+	Changes       int32 `protobuf:"varint,8,opt,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeJob) Reset() {
+	*x = ChangeJob{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeJob) ProtoMessage() {}
+
+func (x *ChangeJob) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeJob.ProtoReflect.Descriptor instead.
+func (*ChangeJob) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ChangeJob) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ChangeJob) GetPriority() int32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
+}
+
+func (x *ChangeJob) GetFee() int64 {
+	if x != nil && x.Fee != nil {
+		return *x.Fee
+	}
+	return 0
+}
+
+func (x *ChangeJob) GetLabels() []*Label {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ChangeJob) GetTtlMs() int64 {
+	if x != nil && x.TtlMs != nil {
+		return *x.TtlMs
+	}
+	return 0
+}
+
+func (x *ChangeJob) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *ChangeJob) GetLife() int32 {
+	if x != nil {
+		return x.Life
+	}
+	return 0
+}
+
+func (x *ChangeJob) GetChanges() int32 {
+	if x != nil {
+		return x.Changes
+	}
+	return 0
+}
+
 // SetMode is an operator's change of mode, or, where auto, a leader's own
 // (SPEC §4.3, §4.7).
 type SetMode struct {
@@ -2100,7 +2292,7 @@ type SetMode struct {
 
 func (x *SetMode) Reset() {
 	*x = SetMode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2304,7 @@ func (x *SetMode) String() string {
 func (*SetMode) ProtoMessage() {}
 
 func (x *SetMode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2317,7 @@ func (x *SetMode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMode.ProtoReflect.Descriptor instead.
 func (*SetMode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SetMode) GetMode() uint32 {
@@ -2168,7 +2360,7 @@ type SetTenant struct {
 
 func (x *SetTenant) Reset() {
 	*x = SetTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2180,7 +2372,7 @@ func (x *SetTenant) String() string {
 func (*SetTenant) ProtoMessage() {}
 
 func (x *SetTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2193,7 +2385,7 @@ func (x *SetTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenant.ProtoReflect.Descriptor instead.
 func (*SetTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SetTenant) GetId() string {
@@ -2219,13 +2411,14 @@ type ReportProof struct {
 	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The job as it was submitted, always; see Retry.
 	Spec          *JobSpec `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
+	Past          *Past    `protobuf:"bytes,5,opt,name=past,proto3" json:"past,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportProof) Reset() {
 	*x = ReportProof{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2430,7 @@ func (x *ReportProof) String() string {
 func (*ReportProof) ProtoMessage() {}
 
 func (x *ReportProof) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2443,7 @@ func (x *ReportProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProof.ProtoReflect.Descriptor instead.
 func (*ReportProof) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReportProof) GetJob() string {
@@ -2277,6 +2470,13 @@ func (x *ReportProof) GetReason() string {
 func (x *ReportProof) GetSpec() *JobSpec {
 	if x != nil {
 		return x.Spec
+	}
+	return nil
+}
+
+func (x *ReportProof) GetPast() *Past {
+	if x != nil {
+		return x.Past
 	}
 	return nil
 }
@@ -2309,7 +2509,7 @@ type OpenWorkflow struct {
 
 func (x *OpenWorkflow) Reset() {
 	*x = OpenWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2521,7 @@ func (x *OpenWorkflow) String() string {
 func (*OpenWorkflow) ProtoMessage() {}
 
 func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2534,7 @@ func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkflow.ProtoReflect.Descriptor instead.
 func (*OpenWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *OpenWorkflow) GetId() string {
@@ -2417,7 +2617,7 @@ type QueueShare struct {
 
 func (x *QueueShare) Reset() {
 	*x = QueueShare{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2629,7 @@ func (x *QueueShare) String() string {
 func (*QueueShare) ProtoMessage() {}
 
 func (x *QueueShare) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2442,7 +2642,7 @@ func (x *QueueShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueShare.ProtoReflect.Descriptor instead.
 func (*QueueShare) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *QueueShare) GetQueue() string {
@@ -2473,7 +2673,7 @@ type AddNodes struct {
 
 func (x *AddNodes) Reset() {
 	*x = AddNodes{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +2685,7 @@ func (x *AddNodes) String() string {
 func (*AddNodes) ProtoMessage() {}
 
 func (x *AddNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2698,7 @@ func (x *AddNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddNodes.ProtoReflect.Descriptor instead.
 func (*AddNodes) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AddNodes) GetWorkflow() string {
@@ -2542,7 +2742,7 @@ type WorkflowNode struct {
 
 func (x *WorkflowNode) Reset() {
 	*x = WorkflowNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2554,7 +2754,7 @@ func (x *WorkflowNode) String() string {
 func (*WorkflowNode) ProtoMessage() {}
 
 func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2567,7 +2767,7 @@ func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowNode.ProtoReflect.Descriptor instead.
 func (*WorkflowNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WorkflowNode) GetSpec() *JobSpec {
@@ -2594,7 +2794,7 @@ type CommitWorkflow struct {
 
 func (x *CommitWorkflow) Reset() {
 	*x = CommitWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2806,7 @@ func (x *CommitWorkflow) String() string {
 func (*CommitWorkflow) ProtoMessage() {}
 
 func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2819,7 @@ func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWorkflow.ProtoReflect.Descriptor instead.
 func (*CommitWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CommitWorkflow) GetId() string {
@@ -2645,7 +2845,7 @@ type CancelWorkflow struct {
 
 func (x *CancelWorkflow) Reset() {
 	*x = CancelWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2857,7 @@ func (x *CancelWorkflow) String() string {
 func (*CancelWorkflow) ProtoMessage() {}
 
 func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2870,7 @@ func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflow.ProtoReflect.Descriptor instead.
 func (*CancelWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CancelWorkflow) GetId() string {
@@ -2694,7 +2894,7 @@ type RetryWorkflow struct {
 
 func (x *RetryWorkflow) Reset() {
 	*x = RetryWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2706,7 +2906,7 @@ func (x *RetryWorkflow) String() string {
 func (*RetryWorkflow) ProtoMessage() {}
 
 func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2719,7 +2919,7 @@ func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflow.ProtoReflect.Descriptor instead.
 func (*RetryWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RetryWorkflow) GetId() string {
@@ -2751,7 +2951,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2763,7 +2963,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2776,7 +2976,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
 }
 
 type SetQueue struct {
@@ -2790,7 +2990,7 @@ type SetQueue struct {
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2802,7 +3002,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2815,7 +3015,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetQueue) GetName() string {
@@ -2847,7 +3047,7 @@ type Barrier struct {
 
 func (x *Barrier) Reset() {
 	*x = Barrier{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2859,7 +3059,7 @@ func (x *Barrier) String() string {
 func (*Barrier) ProtoMessage() {}
 
 func (x *Barrier) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2872,7 +3072,7 @@ func (x *Barrier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barrier.ProtoReflect.Descriptor instead.
 func (*Barrier) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
 }
 
 // SetNode records a node that joined or left: ids ever used are kept.
@@ -2891,7 +3091,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2903,7 +3103,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2916,7 +3116,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetNode) GetId() string {
@@ -2972,7 +3172,7 @@ type SwitchRules struct {
 
 func (x *SwitchRules) Reset() {
 	*x = SwitchRules{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2984,7 +3184,7 @@ func (x *SwitchRules) String() string {
 func (*SwitchRules) ProtoMessage() {}
 
 func (x *SwitchRules) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2997,7 +3197,7 @@ func (x *SwitchRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchRules.ProtoReflect.Descriptor instead.
 func (*SwitchRules) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SwitchRules) GetVersion() uint32 {
@@ -3022,7 +3222,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3034,7 +3234,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3047,7 +3247,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -3097,7 +3297,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3109,7 +3309,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3122,7 +3322,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -3230,7 +3430,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xdf\t\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\x95\n" +
+	"\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -3259,7 +3460,9 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x0eretry_workflow\x18\x15 \x01(\v2\x17.rota.fsm.RetryWorkflowH\x00R\rretryWorkflow\x12:\n" +
 	"\fswitch_rules\x18\x16 \x01(\v2\x15.rota.fsm.SwitchRulesH\x00R\vswitchRules\x12:\n" +
 	"\fnode_differs\x18\x17 \x01(\v2\x15.rota.fsm.NodeDiffersH\x00R\vnodeDiffers\x12$\n" +
-	"\x04gone\x18\x18 \x01(\v2\x0e.rota.fsm.GoneH\x00R\x04goneB\x04\n" +
+	"\x04gone\x18\x18 \x01(\v2\x0e.rota.fsm.GoneH\x00R\x04gone\x124\n" +
+	"\n" +
+	"change_job\x18\x19 \x01(\v2\x13.rota.fsm.ChangeJobH\x00R\tchangeJobB\x04\n" +
 	"\x02op\"\x85\x01\n" +
 	"\tBeginTerm\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x12\n" +
@@ -3371,7 +3574,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x04rule\x18\x05 \x01(\rR\x04rule\x12\f\n" +
 	"\x01n\x18\x06 \x01(\x03R\x01n\x12\x0e\n" +
 	"\x02of\x18\a \x01(\x03R\x02of\x12 \n" +
-	"\vinterleaved\x18\b \x01(\bR\vinterleaved\"\xb6\x02\n" +
+	"\vinterleaved\x18\b \x01(\bR\vinterleaved\"\xdb\x02\n" +
 	"\aLeaseOp\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\rR\x04verb\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\fR\x05lease\x12\x10\n" +
@@ -3385,12 +3588,31 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\bprogress\x18\n" +
 	" \x01(\x05R\bprogress\x12\x19\n" +
 	"\bno_retry\x18\v \x01(\bR\anoRetry\x12\x1b\n" +
-	"\ttimed_out\x18\f \x01(\bR\btimedOut\"\x1a\n" +
+	"\ttimed_out\x18\f \x01(\bR\btimedOut\x12#\n" +
+	"\x04meta\x18\r \x03(\v2\x0f.rota.fsm.LabelR\x04meta\"\x1a\n" +
 	"\x06Cancel\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"@\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"x\n" +
 	"\x05Retry\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12%\n" +
-	"\x04spec\x18\x02 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\"_\n" +
+	"\x04spec\x18\x02 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\x12\x12\n" +
+	"\x04life\x18\x03 \x01(\x05R\x04life\x12\"\n" +
+	"\x04past\x18\x04 \x01(\v2\x0e.rota.fsm.PastR\x04past\"\"\n" +
+	"\x04Past\x12\x1a\n" +
+	"\battempts\x18\x01 \x01(\fR\battempts\"\x93\x02\n" +
+	"\tChangeJob\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1f\n" +
+	"\bpriority\x18\x02 \x01(\x05H\x00R\bpriority\x88\x01\x01\x12\x15\n" +
+	"\x03fee\x18\x03 \x01(\x03H\x01R\x03fee\x88\x01\x01\x12'\n" +
+	"\x06labels\x18\x04 \x03(\v2\x0f.rota.fsm.LabelR\x06labels\x12\x1a\n" +
+	"\x06ttl_ms\x18\x05 \x01(\x03H\x02R\x05ttlMs\x88\x01\x01\x12\x1d\n" +
+	"\apayload\x18\x06 \x01(\fH\x03R\apayload\x88\x01\x01\x12\x12\n" +
+	"\x04life\x18\a \x01(\x05R\x04life\x12\x18\n" +
+	"\achanges\x18\b \x01(\x05R\achangesB\v\n" +
+	"\t_priorityB\x06\n" +
+	"\x04_feeB\t\n" +
+	"\a_ttl_msB\n" +
+	"\n" +
+	"\b_payload\"_\n" +
 	"\aSetMode\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\rR\x04mode\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
@@ -3398,12 +3620,13 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x05holds\x18\x04 \x01(\bR\x05holds\">\n" +
 	"\tSetTenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
-	"\x03set\x18\x02 \x03(\v2\x0f.rota.fsm.LabelR\x03set\"t\n" +
+	"\x03set\x18\x02 \x03(\v2\x0f.rota.fsm.LabelR\x03set\"\x98\x01\n" +
 	"\vReportProof\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\fR\x05lease\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12%\n" +
-	"\x04spec\x18\x04 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\"\xa4\x02\n" +
+	"\x04spec\x18\x04 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\x12\"\n" +
+	"\x04past\x18\x05 \x01(\v2\x0e.rota.fsm.PastR\x04past\"\xa4\x02\n" +
 	"\fOpenWorkflow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x16\n" +
@@ -3487,7 +3710,7 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),          // 0: rota.fsm.Entry
 	(*Commands)(nil),       // 1: rota.fsm.Commands
@@ -3510,28 +3733,30 @@ var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*LeaseOp)(nil),        // 18: rota.fsm.LeaseOp
 	(*Cancel)(nil),         // 19: rota.fsm.Cancel
 	(*Retry)(nil),          // 20: rota.fsm.Retry
-	(*SetMode)(nil),        // 21: rota.fsm.SetMode
-	(*SetTenant)(nil),      // 22: rota.fsm.SetTenant
-	(*ReportProof)(nil),    // 23: rota.fsm.ReportProof
-	(*OpenWorkflow)(nil),   // 24: rota.fsm.OpenWorkflow
-	(*QueueShare)(nil),     // 25: rota.fsm.QueueShare
-	(*AddNodes)(nil),       // 26: rota.fsm.AddNodes
-	(*WorkflowNode)(nil),   // 27: rota.fsm.WorkflowNode
-	(*CommitWorkflow)(nil), // 28: rota.fsm.CommitWorkflow
-	(*CancelWorkflow)(nil), // 29: rota.fsm.CancelWorkflow
-	(*RetryWorkflow)(nil),  // 30: rota.fsm.RetryWorkflow
-	(*Sweep)(nil),          // 31: rota.fsm.Sweep
-	(*SetQueue)(nil),       // 32: rota.fsm.SetQueue
-	(*Barrier)(nil),        // 33: rota.fsm.Barrier
-	(*SetNode)(nil),        // 34: rota.fsm.SetNode
-	(*SwitchRules)(nil),    // 35: rota.fsm.SwitchRules
-	(*NodeDiffers)(nil),    // 36: rota.fsm.NodeDiffers
-	(*Outcome)(nil),        // 37: rota.fsm.Outcome
+	(*Past)(nil),           // 21: rota.fsm.Past
+	(*ChangeJob)(nil),      // 22: rota.fsm.ChangeJob
+	(*SetMode)(nil),        // 23: rota.fsm.SetMode
+	(*SetTenant)(nil),      // 24: rota.fsm.SetTenant
+	(*ReportProof)(nil),    // 25: rota.fsm.ReportProof
+	(*OpenWorkflow)(nil),   // 26: rota.fsm.OpenWorkflow
+	(*QueueShare)(nil),     // 27: rota.fsm.QueueShare
+	(*AddNodes)(nil),       // 28: rota.fsm.AddNodes
+	(*WorkflowNode)(nil),   // 29: rota.fsm.WorkflowNode
+	(*CommitWorkflow)(nil), // 30: rota.fsm.CommitWorkflow
+	(*CancelWorkflow)(nil), // 31: rota.fsm.CancelWorkflow
+	(*RetryWorkflow)(nil),  // 32: rota.fsm.RetryWorkflow
+	(*Sweep)(nil),          // 33: rota.fsm.Sweep
+	(*SetQueue)(nil),       // 34: rota.fsm.SetQueue
+	(*Barrier)(nil),        // 35: rota.fsm.Barrier
+	(*SetNode)(nil),        // 36: rota.fsm.SetNode
+	(*SwitchRules)(nil),    // 37: rota.fsm.SwitchRules
+	(*NodeDiffers)(nil),    // 38: rota.fsm.NodeDiffers
+	(*Outcome)(nil),        // 39: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,  // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,  // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	37, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	39, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
 	4,  // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
 	8,  // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
 	10, // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
@@ -3541,42 +3766,47 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	18, // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
 	19, // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
 	20, // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
-	31, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
-	32, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
-	33, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
-	34, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
-	21, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
-	22, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
-	23, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
-	24, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
-	26, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
-	28, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
-	29, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
-	30, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
-	35, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	36, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	33, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
+	34, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
+	35, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
+	36, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
+	23, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
+	24, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
+	25, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
+	26, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
+	28, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
+	30, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
+	31, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
+	32, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
+	37, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
+	38, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
 	12, // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
-	7,  // 27: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	6,  // 28: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	5,  // 29: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	6,  // 30: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	9,  // 31: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	17, // 32: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	16, // 33: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	15, // 34: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	5,  // 35: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	7,  // 36: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	5,  // 37: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	7,  // 38: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	25, // 39: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	27, // 40: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	5,  // 41: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	7,  // 42: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	22, // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
+	7,  // 28: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	6,  // 29: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	5,  // 30: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	6,  // 31: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	9,  // 32: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	17, // 33: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	16, // 34: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	15, // 35: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	7,  // 36: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	5,  // 37: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	21, // 38: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	7,  // 39: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	7,  // 40: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	5,  // 41: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	21, // 42: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	7,  // 43: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	27, // 44: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	29, // 45: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	5,  // 46: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	7,  // 47: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -3609,14 +3839,16 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_SwitchRules)(nil),
 		(*Op_NodeDiffers)(nil),
 		(*Op_Gone)(nil),
+		(*Op_ChangeJob)(nil),
 	}
+	file_fsm_fsmpb_entry_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -98,7 +98,7 @@ func eventsOfJob(v *view, id string, j *jobEvents) (faults []string) {
 		return nil
 	case !asked:
 		return []string{fmt.Sprintf("there are %d, though it was never submitted, or refused", len(j.all))}
-	case j.all[0].Kind != "jobEnqueued":
+	case j.all[0].Kind != "jobEnqueued" && j.all[0].Kind != "jobDelayed":
 		say("the first is %s", j.all[0].Kind)
 	}
 	if len(j.ends) > 1 {

@@ -140,7 +140,7 @@ func (l *flowLife) told(e *SeenEvent) {
 		l.say("event %s (%s) is of node %s while it is not running", e.ID, e.Kind, name)
 	}
 	switch e.Kind {
-	case "jobEnqueued", "jobAssigned", "jobRunning", "jobCompleted":
+	case "jobDelayed", "jobEnqueued", "jobAssigned", "jobRunning", "jobCompleted":
 		for _, p := range n.parents {
 			if l.nodes[p].end != "COMPLETED" {
 				l.say("event %s (%s) is of node %s before its parent %s completed", e.ID, e.Kind, name, p)

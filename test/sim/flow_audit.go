@@ -179,7 +179,7 @@ func (a *auditor) nodeEvent(r *fsm.Applied, x *auditFlow, n *auditNode, e *rota.
 		a.failf("%s of node %s of workflow %s, which is %s", e.Kind, n.id, id, x.state)
 	}
 	switch e.Kind {
-	case rota.JobEnqueued, rota.JobAssigned, rota.JobRunning, rota.JobCompleted, rota.JobDead, rota.JobExpired:
+	case rota.JobDelayed, rota.JobEnqueued, rota.JobAssigned, rota.JobRunning, rota.JobCompleted, rota.JobDead, rota.JobExpired:
 		if !ready {
 			a.failf("%s of node %s of workflow %s before all its parents completed", e.Kind, n.id, id)
 		}
@@ -188,7 +188,7 @@ func (a *auditor) nodeEvent(r *fsm.Applied, x *auditFlow, n *auditNode, e *rota.
 		}
 	}
 	switch e.Kind {
-	case rota.JobEnqueued, rota.JobAssigned:
+	case rota.JobDelayed, rota.JobEnqueued, rota.JobAssigned:
 		if x.ending != 0 && x.ending < r.Index {
 			a.failf("%s of node %s of workflow %s, which has been coming to its end since entry %d", e.Kind, n.id, id, x.ending)
 		}

@@ -670,8 +670,10 @@ type Attempt struct {
 	StartedMs      int64                  `protobuf:"varint,12,opt,name=started_ms,json=startedMs,proto3" json:"started_ms,omitempty"`
 	AckedMs        int64                  `protobuf:"varint,13,opt,name=acked_ms,json=ackedMs,proto3" json:"acked_ms,omitempty"`
 	EndedMs        int64                  `protobuf:"varint,14,opt,name=ended_ms,json=endedMs,proto3" json:"ended_ms,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The job's life that it belongs to: 0 until a retry.
+	Life          int32 `protobuf:"varint,15,opt,name=life,proto3" json:"life,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
@@ -798,6 +800,13 @@ func (x *Attempt) GetAckedMs() int64 {
 func (x *Attempt) GetEndedMs() int64 {
 	if x != nil {
 		return x.EndedMs
+	}
+	return 0
+}
+
+func (x *Attempt) GetLife() int32 {
+	if x != nil {
+		return x.Life
 	}
 	return 0
 }
@@ -1082,8 +1091,16 @@ type Job struct {
 	EnqueuedMs        int64                  `protobuf:"varint,23,opt,name=enqueued_ms,json=enqueuedMs,proto3" json:"enqueued_ms,omitempty"`
 	FirstLeaseMs      int64                  `protobuf:"varint,24,opt,name=first_lease_ms,json=firstLeaseMs,proto3" json:"first_lease_ms,omitempty"`
 	DueMs             int64                  `protobuf:"varint,25,opt,name=due_ms,json=dueMs,proto3" json:"due_ms,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// How often it was retried, and when the last time: times to live count from it.
+	Life           int32 `protobuf:"varint,26,opt,name=life,proto3" json:"life,omitempty"`
+	RetriedClockMs int64 `protobuf:"varint,27,opt,name=retried_clock_ms,json=retriedClockMs,proto3" json:"retried_clock_ms,omitempty"`
+	RetriedMs      int64 `protobuf:"varint,28,opt,name=retried_ms,json=retriedMs,proto3" json:"retried_ms,omitempty"`
+	// How often it was changed in this life.
+	Changes int32 `protobuf:"varint,29,opt,name=changes,proto3" json:"changes,omitempty"`
+	// What the completion said beside its output.
+	Meta          map[string]string `protobuf:"bytes,30,rep,name=meta,proto3" json:"meta,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -1289,6 +1306,41 @@ func (x *Job) GetDueMs() int64 {
 		return x.DueMs
 	}
 	return 0
+}
+
+func (x *Job) GetLife() int32 {
+	if x != nil {
+		return x.Life
+	}
+	return 0
+}
+
+func (x *Job) GetRetriedClockMs() int64 {
+	if x != nil {
+		return x.RetriedClockMs
+	}
+	return 0
+}
+
+func (x *Job) GetRetriedMs() int64 {
+	if x != nil {
+		return x.RetriedMs
+	}
+	return 0
+}
+
+func (x *Job) GetChanges() int32 {
+	if x != nil {
+		return x.Changes
+	}
+	return 0
+}
+
+func (x *Job) GetMeta() map[string]string {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
 }
 
 type SubmitRequest struct {
@@ -1863,6 +1915,93 @@ func (x *RetryJobsRequest) GetIds() []string {
 	return nil
 }
 
+// ChangeJobRequest says what becomes another; what is not set stays.
+type ChangeJobRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Priority *int32                 `protobuf:"varint,2,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	Fee      *int64                 `protobuf:"varint,3,opt,name=fee,proto3,oneof" json:"fee,omitempty"`
+	// Set beside those that the job has; an empty value takes a label away.
+	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// From the submission or the last retry; 0 takes the queue's.
+	TtlMs         *int64 `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
+	Payload       []byte `protobuf:"bytes,6,opt,name=payload,proto3,oneof" json:"payload,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeJobRequest) Reset() {
+	*x = ChangeJobRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeJobRequest) ProtoMessage() {}
+
+func (x *ChangeJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeJobRequest.ProtoReflect.Descriptor instead.
+func (*ChangeJobRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ChangeJobRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ChangeJobRequest) GetPriority() int32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
+}
+
+func (x *ChangeJobRequest) GetFee() int64 {
+	if x != nil && x.Fee != nil {
+		return *x.Fee
+	}
+	return 0
+}
+
+func (x *ChangeJobRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ChangeJobRequest) GetTtlMs() int64 {
+	if x != nil && x.TtlMs != nil {
+		return *x.TtlMs
+	}
+	return 0
+}
+
+func (x *ChangeJobRequest) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
 type ReportProofRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1875,7 +2014,7 @@ type ReportProofRequest struct {
 
 func (x *ReportProofRequest) Reset() {
 	*x = ReportProofRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[18]
+	mi := &file_rota_v1_rota_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +2026,7 @@ func (x *ReportProofRequest) String() string {
 func (*ReportProofRequest) ProtoMessage() {}
 
 func (x *ReportProofRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[18]
+	mi := &file_rota_v1_rota_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +2039,7 @@ func (x *ReportProofRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProofRequest.ProtoReflect.Descriptor instead.
 func (*ReportProofRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{18}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReportProofRequest) GetId() string {
@@ -1933,7 +2072,7 @@ type JobOutcomes struct {
 
 func (x *JobOutcomes) Reset() {
 	*x = JobOutcomes{}
-	mi := &file_rota_v1_rota_proto_msgTypes[19]
+	mi := &file_rota_v1_rota_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2084,7 @@ func (x *JobOutcomes) String() string {
 func (*JobOutcomes) ProtoMessage() {}
 
 func (x *JobOutcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[19]
+	mi := &file_rota_v1_rota_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2097,7 @@ func (x *JobOutcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutcomes.ProtoReflect.Descriptor instead.
 func (*JobOutcomes) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{19}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JobOutcomes) GetJobs() []*JobOutcome {
@@ -1980,7 +2119,7 @@ type JobOutcome struct {
 
 func (x *JobOutcome) Reset() {
 	*x = JobOutcome{}
-	mi := &file_rota_v1_rota_proto_msgTypes[20]
+	mi := &file_rota_v1_rota_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2131,7 @@ func (x *JobOutcome) String() string {
 func (*JobOutcome) ProtoMessage() {}
 
 func (x *JobOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[20]
+	mi := &file_rota_v1_rota_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2144,7 @@ func (x *JobOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutcome.ProtoReflect.Descriptor instead.
 func (*JobOutcome) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{20}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JobOutcome) GetId() string {
@@ -2059,7 +2198,7 @@ type WorkerSpec struct {
 
 func (x *WorkerSpec) Reset() {
 	*x = WorkerSpec{}
-	mi := &file_rota_v1_rota_proto_msgTypes[21]
+	mi := &file_rota_v1_rota_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2210,7 @@ func (x *WorkerSpec) String() string {
 func (*WorkerSpec) ProtoMessage() {}
 
 func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[21]
+	mi := &file_rota_v1_rota_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2223,7 @@ func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSpec.ProtoReflect.Descriptor instead.
 func (*WorkerSpec) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{21}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WorkerSpec) GetId() string {
@@ -2195,7 +2334,7 @@ type Attestation struct {
 
 func (x *Attestation) Reset() {
 	*x = Attestation{}
-	mi := &file_rota_v1_rota_proto_msgTypes[22]
+	mi := &file_rota_v1_rota_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2346,7 @@ func (x *Attestation) String() string {
 func (*Attestation) ProtoMessage() {}
 
 func (x *Attestation) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[22]
+	mi := &file_rota_v1_rota_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2359,7 @@ func (x *Attestation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attestation.ProtoReflect.Descriptor instead.
 func (*Attestation) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{22}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Attestation) GetClusterId() string {
@@ -2271,7 +2410,7 @@ type TypeUntil struct {
 
 func (x *TypeUntil) Reset() {
 	*x = TypeUntil{}
-	mi := &file_rota_v1_rota_proto_msgTypes[23]
+	mi := &file_rota_v1_rota_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2283,7 +2422,7 @@ func (x *TypeUntil) String() string {
 func (*TypeUntil) ProtoMessage() {}
 
 func (x *TypeUntil) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[23]
+	mi := &file_rota_v1_rota_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +2435,7 @@ func (x *TypeUntil) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeUntil.ProtoReflect.Descriptor instead.
 func (*TypeUntil) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{23}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TypeUntil) GetType() string {
@@ -2339,7 +2478,7 @@ type UnitsUsed struct {
 
 func (x *UnitsUsed) Reset() {
 	*x = UnitsUsed{}
-	mi := &file_rota_v1_rota_proto_msgTypes[24]
+	mi := &file_rota_v1_rota_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2490,7 @@ func (x *UnitsUsed) String() string {
 func (*UnitsUsed) ProtoMessage() {}
 
 func (x *UnitsUsed) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[24]
+	mi := &file_rota_v1_rota_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2503,7 @@ func (x *UnitsUsed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitsUsed.ProtoReflect.Descriptor instead.
 func (*UnitsUsed) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{24}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UnitsUsed) GetQueue() string {
@@ -2429,7 +2568,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_rota_v1_rota_proto_msgTypes[25]
+	mi := &file_rota_v1_rota_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2580,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[25]
+	mi := &file_rota_v1_rota_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2593,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{25}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Worker) GetSpec() *WorkerSpec {
@@ -2647,7 +2786,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[26]
+	mi := &file_rota_v1_rota_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2659,7 +2798,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[26]
+	mi := &file_rota_v1_rota_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2672,7 +2811,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{26}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WorkRequest) GetMessage() isWorkRequest_Message {
@@ -2761,7 +2900,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_rota_v1_rota_proto_msgTypes[27]
+	mi := &file_rota_v1_rota_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +2912,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[27]
+	mi := &file_rota_v1_rota_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +2925,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{27}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Hello) GetWorker() *WorkerSpec {
@@ -2828,7 +2967,7 @@ type LeaseCommands struct {
 
 func (x *LeaseCommands) Reset() {
 	*x = LeaseCommands{}
-	mi := &file_rota_v1_rota_proto_msgTypes[28]
+	mi := &file_rota_v1_rota_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2840,7 +2979,7 @@ func (x *LeaseCommands) String() string {
 func (*LeaseCommands) ProtoMessage() {}
 
 func (x *LeaseCommands) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[28]
+	mi := &file_rota_v1_rota_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2853,7 +2992,7 @@ func (x *LeaseCommands) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCommands.ProtoReflect.Descriptor instead.
 func (*LeaseCommands) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{28}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LeaseCommands) GetSequence() uint64 {
@@ -2884,14 +3023,16 @@ type LeaseCommand struct {
 	// The lease's job: what comes late for an ended lease is answered by it.
 	Job string `protobuf:"bytes,9,opt,name=job,proto3" json:"job,omitempty"`
 	// Of FAIL: max_runtime ended the attempt.
-	TimedOut      bool `protobuf:"varint,10,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	TimedOut bool `protobuf:"varint,10,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	// What a completion says beside its output: at most 32 pairs of at most 128 bytes each.
+	Meta          map[string]string `protobuf:"bytes,11,rep,name=meta,proto3" json:"meta,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseCommand) Reset() {
 	*x = LeaseCommand{}
-	mi := &file_rota_v1_rota_proto_msgTypes[29]
+	mi := &file_rota_v1_rota_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2903,7 +3044,7 @@ func (x *LeaseCommand) String() string {
 func (*LeaseCommand) ProtoMessage() {}
 
 func (x *LeaseCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[29]
+	mi := &file_rota_v1_rota_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2916,7 +3057,7 @@ func (x *LeaseCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCommand.ProtoReflect.Descriptor instead.
 func (*LeaseCommand) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{29}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LeaseCommand) GetVerb() LeaseVerb {
@@ -2989,6 +3130,13 @@ func (x *LeaseCommand) GetTimedOut() bool {
 	return false
 }
 
+func (x *LeaseCommand) GetMeta() map[string]string {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
 type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -2998,7 +3146,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_rota_v1_rota_proto_msgTypes[30]
+	mi := &file_rota_v1_rota_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3010,7 +3158,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[30]
+	mi := &file_rota_v1_rota_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3023,7 +3171,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{30}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Beat) GetSequence() uint64 {
@@ -3041,7 +3189,7 @@ type Bye struct {
 
 func (x *Bye) Reset() {
 	*x = Bye{}
-	mi := &file_rota_v1_rota_proto_msgTypes[31]
+	mi := &file_rota_v1_rota_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +3201,7 @@ func (x *Bye) String() string {
 func (*Bye) ProtoMessage() {}
 
 func (x *Bye) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[31]
+	mi := &file_rota_v1_rota_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3066,7 +3214,7 @@ func (x *Bye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bye.ProtoReflect.Descriptor instead.
 func (*Bye) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{31}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{32}
 }
 
 type WorkResponse struct {
@@ -3084,7 +3232,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[32]
+	mi := &file_rota_v1_rota_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3244,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[32]
+	mi := &file_rota_v1_rota_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3257,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{32}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WorkResponse) GetMessage() isWorkResponse_Message {
@@ -3194,7 +3342,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_rota_v1_rota_proto_msgTypes[33]
+	mi := &file_rota_v1_rota_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3354,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[33]
+	mi := &file_rota_v1_rota_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3367,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{33}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Welcome) GetSession() uint64 {
@@ -3255,7 +3403,7 @@ type Notices struct {
 
 func (x *Notices) Reset() {
 	*x = Notices{}
-	mi := &file_rota_v1_rota_proto_msgTypes[34]
+	mi := &file_rota_v1_rota_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3415,7 @@ func (x *Notices) String() string {
 func (*Notices) ProtoMessage() {}
 
 func (x *Notices) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[34]
+	mi := &file_rota_v1_rota_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3428,7 @@ func (x *Notices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notices.ProtoReflect.Descriptor instead.
 func (*Notices) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{34}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Notices) GetAssigned() []*Assignment {
@@ -3326,7 +3474,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_rota_v1_rota_proto_msgTypes[35]
+	mi := &file_rota_v1_rota_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3338,7 +3486,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[35]
+	mi := &file_rota_v1_rota_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3351,7 +3499,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{35}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Assignment) GetLease() *Lease {
@@ -3407,7 +3555,7 @@ type LeaseEnd struct {
 
 func (x *LeaseEnd) Reset() {
 	*x = LeaseEnd{}
-	mi := &file_rota_v1_rota_proto_msgTypes[36]
+	mi := &file_rota_v1_rota_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3419,7 +3567,7 @@ func (x *LeaseEnd) String() string {
 func (*LeaseEnd) ProtoMessage() {}
 
 func (x *LeaseEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[36]
+	mi := &file_rota_v1_rota_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3432,7 +3580,7 @@ func (x *LeaseEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnd.ProtoReflect.Descriptor instead.
 func (*LeaseEnd) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{36}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LeaseEnd) GetLeaseId() []byte {
@@ -3469,7 +3617,7 @@ type LeaseAnswers struct {
 
 func (x *LeaseAnswers) Reset() {
 	*x = LeaseAnswers{}
-	mi := &file_rota_v1_rota_proto_msgTypes[37]
+	mi := &file_rota_v1_rota_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3481,7 +3629,7 @@ func (x *LeaseAnswers) String() string {
 func (*LeaseAnswers) ProtoMessage() {}
 
 func (x *LeaseAnswers) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[37]
+	mi := &file_rota_v1_rota_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3494,7 +3642,7 @@ func (x *LeaseAnswers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAnswers.ProtoReflect.Descriptor instead.
 func (*LeaseAnswers) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{37}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LeaseAnswers) GetSequence() uint64 {
@@ -3531,7 +3679,7 @@ type LeaseAnswer struct {
 
 func (x *LeaseAnswer) Reset() {
 	*x = LeaseAnswer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[38]
+	mi := &file_rota_v1_rota_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3543,7 +3691,7 @@ func (x *LeaseAnswer) String() string {
 func (*LeaseAnswer) ProtoMessage() {}
 
 func (x *LeaseAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[38]
+	mi := &file_rota_v1_rota_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3556,7 +3704,7 @@ func (x *LeaseAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAnswer.ProtoReflect.Descriptor instead.
 func (*LeaseAnswer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{38}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LeaseAnswer) GetRefusal() *Refusal {
@@ -3606,7 +3754,7 @@ type BeatAnswer struct {
 
 func (x *BeatAnswer) Reset() {
 	*x = BeatAnswer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[39]
+	mi := &file_rota_v1_rota_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3766,7 @@ func (x *BeatAnswer) String() string {
 func (*BeatAnswer) ProtoMessage() {}
 
 func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[39]
+	mi := &file_rota_v1_rota_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3779,7 @@ func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatAnswer.ProtoReflect.Descriptor instead.
 func (*BeatAnswer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{39}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BeatAnswer) GetSequence() uint64 {
@@ -3661,7 +3809,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[40]
+	mi := &file_rota_v1_rota_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3673,7 +3821,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[40]
+	mi := &file_rota_v1_rota_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3686,7 +3834,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{40}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListWorkersRequest) GetRead() *Read {
@@ -3722,7 +3870,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[41]
+	mi := &file_rota_v1_rota_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3734,7 +3882,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[41]
+	mi := &file_rota_v1_rota_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3747,7 +3895,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{41}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -3781,7 +3929,7 @@ type GetWorkerRequest struct {
 
 func (x *GetWorkerRequest) Reset() {
 	*x = GetWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[42]
+	mi := &file_rota_v1_rota_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3793,7 +3941,7 @@ func (x *GetWorkerRequest) String() string {
 func (*GetWorkerRequest) ProtoMessage() {}
 
 func (x *GetWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[42]
+	mi := &file_rota_v1_rota_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3806,7 +3954,7 @@ func (x *GetWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkerRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{42}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetWorkerRequest) GetId() string {
@@ -3832,7 +3980,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[43]
+	mi := &file_rota_v1_rota_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3844,7 +3992,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[43]
+	mi := &file_rota_v1_rota_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3857,7 +4005,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{43}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DrainWorkerRequest) GetId() string {
@@ -3876,7 +4024,7 @@ type SuspendWorkerRequest struct {
 
 func (x *SuspendWorkerRequest) Reset() {
 	*x = SuspendWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[44]
+	mi := &file_rota_v1_rota_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3888,7 +4036,7 @@ func (x *SuspendWorkerRequest) String() string {
 func (*SuspendWorkerRequest) ProtoMessage() {}
 
 func (x *SuspendWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[44]
+	mi := &file_rota_v1_rota_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3901,7 +4049,7 @@ func (x *SuspendWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendWorkerRequest.ProtoReflect.Descriptor instead.
 func (*SuspendWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{44}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SuspendWorkerRequest) GetId() string {
@@ -3920,7 +4068,7 @@ type ResumeWorkerRequest struct {
 
 func (x *ResumeWorkerRequest) Reset() {
 	*x = ResumeWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[45]
+	mi := &file_rota_v1_rota_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3932,7 +4080,7 @@ func (x *ResumeWorkerRequest) String() string {
 func (*ResumeWorkerRequest) ProtoMessage() {}
 
 func (x *ResumeWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[45]
+	mi := &file_rota_v1_rota_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3945,7 +4093,7 @@ func (x *ResumeWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeWorkerRequest.ProtoReflect.Descriptor instead.
 func (*ResumeWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{45}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ResumeWorkerRequest) GetId() string {
@@ -3964,7 +4112,7 @@ type RetireWorkerRequest struct {
 
 func (x *RetireWorkerRequest) Reset() {
 	*x = RetireWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[46]
+	mi := &file_rota_v1_rota_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3976,7 +4124,7 @@ func (x *RetireWorkerRequest) String() string {
 func (*RetireWorkerRequest) ProtoMessage() {}
 
 func (x *RetireWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[46]
+	mi := &file_rota_v1_rota_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3989,7 +4137,7 @@ func (x *RetireWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RetireWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{46}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RetireWorkerRequest) GetId() string {
@@ -4011,7 +4159,7 @@ type WorkerGoneRequest struct {
 
 func (x *WorkerGoneRequest) Reset() {
 	*x = WorkerGoneRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	mi := &file_rota_v1_rota_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4023,7 +4171,7 @@ func (x *WorkerGoneRequest) String() string {
 func (*WorkerGoneRequest) ProtoMessage() {}
 
 func (x *WorkerGoneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	mi := &file_rota_v1_rota_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4036,7 +4184,7 @@ func (x *WorkerGoneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerGoneRequest.ProtoReflect.Descriptor instead.
 func (*WorkerGoneRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{47}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WorkerGoneRequest) GetId() string {
@@ -4068,7 +4216,7 @@ type WorkerGoneResponse struct {
 
 func (x *WorkerGoneResponse) Reset() {
 	*x = WorkerGoneResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	mi := &file_rota_v1_rota_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4080,7 +4228,7 @@ func (x *WorkerGoneResponse) String() string {
 func (*WorkerGoneResponse) ProtoMessage() {}
 
 func (x *WorkerGoneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	mi := &file_rota_v1_rota_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4093,7 +4241,7 @@ func (x *WorkerGoneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerGoneResponse.ProtoReflect.Descriptor instead.
 func (*WorkerGoneResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{48}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{49}
 }
 
 type Setting struct {
@@ -4106,7 +4254,7 @@ type Setting struct {
 
 func (x *Setting) Reset() {
 	*x = Setting{}
-	mi := &file_rota_v1_rota_proto_msgTypes[49]
+	mi := &file_rota_v1_rota_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4118,7 +4266,7 @@ func (x *Setting) String() string {
 func (*Setting) ProtoMessage() {}
 
 func (x *Setting) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[49]
+	mi := &file_rota_v1_rota_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4131,7 +4279,7 @@ func (x *Setting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Setting.ProtoReflect.Descriptor instead.
 func (*Setting) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{49}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Setting) GetKey() string {
@@ -4186,7 +4334,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_rota_v1_rota_proto_msgTypes[50]
+	mi := &file_rota_v1_rota_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4198,7 +4346,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[50]
+	mi := &file_rota_v1_rota_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4211,7 +4359,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{50}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Queue) GetName() string {
@@ -4412,7 +4560,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_rota_v1_rota_proto_msgTypes[51]
+	mi := &file_rota_v1_rota_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4424,7 +4572,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[51]
+	mi := &file_rota_v1_rota_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4437,7 +4585,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{51}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Domain) GetQueue() string {
@@ -4504,7 +4652,7 @@ type TypeStats struct {
 
 func (x *TypeStats) Reset() {
 	*x = TypeStats{}
-	mi := &file_rota_v1_rota_proto_msgTypes[52]
+	mi := &file_rota_v1_rota_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4516,7 +4664,7 @@ func (x *TypeStats) String() string {
 func (*TypeStats) ProtoMessage() {}
 
 func (x *TypeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[52]
+	mi := &file_rota_v1_rota_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4529,7 +4677,7 @@ func (x *TypeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeStats.ProtoReflect.Descriptor instead.
 func (*TypeStats) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{52}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TypeStats) GetType() string {
@@ -4587,7 +4735,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[53]
+	mi := &file_rota_v1_rota_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4599,7 +4747,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[53]
+	mi := &file_rota_v1_rota_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4612,7 +4760,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{53}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListQueuesRequest) GetRead() *Read {
@@ -4648,7 +4796,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[54]
+	mi := &file_rota_v1_rota_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4660,7 +4808,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[54]
+	mi := &file_rota_v1_rota_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4673,7 +4821,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{54}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -4707,7 +4855,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[55]
+	mi := &file_rota_v1_rota_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4719,7 +4867,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[55]
+	mi := &file_rota_v1_rota_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4732,7 +4880,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{55}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetQueueRequest) GetName() string {
@@ -4761,7 +4909,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[56]
+	mi := &file_rota_v1_rota_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4773,7 +4921,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[56]
+	mi := &file_rota_v1_rota_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4786,7 +4934,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{56}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SetQueueRequest) GetName() string {
@@ -4827,7 +4975,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_rota_v1_rota_proto_msgTypes[57]
+	mi := &file_rota_v1_rota_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4839,7 +4987,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[57]
+	mi := &file_rota_v1_rota_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4852,7 +5000,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{57}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Tenant) GetId() string {
@@ -4931,7 +5079,7 @@ type ListTenantsRequest struct {
 
 func (x *ListTenantsRequest) Reset() {
 	*x = ListTenantsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[58]
+	mi := &file_rota_v1_rota_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4943,7 +5091,7 @@ func (x *ListTenantsRequest) String() string {
 func (*ListTenantsRequest) ProtoMessage() {}
 
 func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[58]
+	mi := &file_rota_v1_rota_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4956,7 +5104,7 @@ func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsRequest.ProtoReflect.Descriptor instead.
 func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{58}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListTenantsRequest) GetRead() *Read {
@@ -4992,7 +5140,7 @@ type ListTenantsResponse struct {
 
 func (x *ListTenantsResponse) Reset() {
 	*x = ListTenantsResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[59]
+	mi := &file_rota_v1_rota_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5004,7 +5152,7 @@ func (x *ListTenantsResponse) String() string {
 func (*ListTenantsResponse) ProtoMessage() {}
 
 func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[59]
+	mi := &file_rota_v1_rota_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5017,7 +5165,7 @@ func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsResponse.ProtoReflect.Descriptor instead.
 func (*ListTenantsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{59}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListTenantsResponse) GetTenants() []*Tenant {
@@ -5051,7 +5199,7 @@ type GetTenantRequest struct {
 
 func (x *GetTenantRequest) Reset() {
 	*x = GetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5063,7 +5211,7 @@ func (x *GetTenantRequest) String() string {
 func (*GetTenantRequest) ProtoMessage() {}
 
 func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5076,7 +5224,7 @@ func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantRequest.ProtoReflect.Descriptor instead.
 func (*GetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{60}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetTenantRequest) GetId() string {
@@ -5104,7 +5252,7 @@ type SetTenantRequest struct {
 
 func (x *SetTenantRequest) Reset() {
 	*x = SetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5116,7 +5264,7 @@ func (x *SetTenantRequest) String() string {
 func (*SetTenantRequest) ProtoMessage() {}
 
 func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5129,7 +5277,7 @@ func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenantRequest.ProtoReflect.Descriptor instead.
 func (*SetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SetTenantRequest) GetId() string {
@@ -5163,7 +5311,7 @@ type Mode struct {
 
 func (x *Mode) Reset() {
 	*x = Mode{}
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5175,7 +5323,7 @@ func (x *Mode) String() string {
 func (*Mode) ProtoMessage() {}
 
 func (x *Mode) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5188,7 +5336,7 @@ func (x *Mode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mode.ProtoReflect.Descriptor instead.
 func (*Mode) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Mode) GetMode() string {
@@ -5256,7 +5404,7 @@ type GetModeRequest struct {
 
 func (x *GetModeRequest) Reset() {
 	*x = GetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5268,7 +5416,7 @@ func (x *GetModeRequest) String() string {
 func (*GetModeRequest) ProtoMessage() {}
 
 func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5281,7 +5429,7 @@ func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeRequest.ProtoReflect.Descriptor instead.
 func (*GetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetModeRequest) GetRead() *Read {
@@ -5301,7 +5449,7 @@ type SetModeRequest struct {
 
 func (x *SetModeRequest) Reset() {
 	*x = SetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5313,7 +5461,7 @@ func (x *SetModeRequest) String() string {
 func (*SetModeRequest) ProtoMessage() {}
 
 func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5326,7 +5474,7 @@ func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModeRequest.ProtoReflect.Descriptor instead.
 func (*SetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SetModeRequest) GetMode() string {
@@ -5351,7 +5499,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5363,7 +5511,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5376,7 +5524,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
 }
 
 type JobCounts struct {
@@ -5396,7 +5544,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5408,7 +5556,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5421,7 +5569,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *JobCounts) GetBlocked() int64 {
@@ -5507,7 +5655,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5519,7 +5667,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5532,7 +5680,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -5634,7 +5782,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5646,7 +5794,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5659,7 +5807,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -5761,7 +5909,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5773,7 +5921,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5786,7 +5934,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
 }
 
 type Peer struct {
@@ -5801,7 +5949,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5813,7 +5961,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5826,7 +5974,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Peer) GetId() string {
@@ -5866,7 +6014,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5878,7 +6026,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5891,7 +6039,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -5911,7 +6059,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5923,7 +6071,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5936,7 +6084,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -5955,7 +6103,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5967,7 +6115,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5980,7 +6128,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -5999,7 +6147,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6011,7 +6159,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6024,7 +6172,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -6042,7 +6190,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6054,7 +6202,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6067,7 +6215,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
 }
 
 type LeaveRequest struct {
@@ -6078,7 +6226,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6090,7 +6238,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6103,7 +6251,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
 }
 
 type LeaveResponse struct {
@@ -6114,7 +6262,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6126,7 +6274,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6139,7 +6287,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
 }
 
 type SaveSnapshotRequest struct {
@@ -6150,7 +6298,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6162,7 +6310,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6175,7 +6323,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
 }
 
 type SnapshotChunk struct {
@@ -6187,7 +6335,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6199,7 +6347,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6212,7 +6360,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -6230,7 +6378,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6242,7 +6390,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6255,7 +6403,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
 }
 
 type VerifyResponse struct {
@@ -6269,7 +6417,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6281,7 +6429,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6294,7 +6442,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -6331,7 +6479,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6343,7 +6491,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6356,7 +6504,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -6462,7 +6610,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\vreasoning_n\x18\x06 \x01(\x03R\n" +
 	"reasoningN\x12!\n" +
 	"\freasoning_of\x18\a \x01(\x03R\vreasoningOf\x12\x12\n" +
-	"\x04seed\x18\b \x01(\fR\x04seed\"\xaa\x03\n" +
+	"\x04seed\x18\b \x01(\fR\x04seed\"\xbe\x03\n" +
 	"\aAttempt\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x05R\aattempt\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x19\n" +
@@ -6479,7 +6627,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\n" +
 	"started_ms\x18\f \x01(\x03R\tstartedMs\x12\x19\n" +
 	"\backed_ms\x18\r \x01(\x03R\aackedMs\x12\x19\n" +
-	"\bended_ms\x18\x0e \x01(\x03R\aendedMs\"\x8a\x06\n" +
+	"\bended_ms\x18\x0e \x01(\x03R\aendedMs\x12\x12\n" +
+	"\x04life\x18\x0f \x01(\x05R\x04life\"\x8a\x06\n" +
 	"\x05Lease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\x12\x10\n" +
@@ -6511,7 +6660,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\backed_ms\x18\x19 \x01(\x03R\aackedMs\x12\x1e\n" +
 	"\vrenew_by_ms\x18\x1a \x01(\x03R\trenewByMs\x12\x1f\n" +
 	"\vdeadline_ms\x18\x1b \x01(\x03R\n" +
-	"deadlineMs\"\xcb\x06\n" +
+	"deadlineMs\"\xa7\b\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.rota.v1.JobSpecR\x04spec\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -6541,7 +6690,16 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\venqueued_ms\x18\x17 \x01(\x03R\n" +
 	"enqueuedMs\x12$\n" +
 	"\x0efirst_lease_ms\x18\x18 \x01(\x03R\ffirstLeaseMs\x12\x15\n" +
-	"\x06due_ms\x18\x19 \x01(\x03R\x05dueMs\"5\n" +
+	"\x06due_ms\x18\x19 \x01(\x03R\x05dueMs\x12\x12\n" +
+	"\x04life\x18\x1a \x01(\x05R\x04life\x12(\n" +
+	"\x10retried_clock_ms\x18\x1b \x01(\x03R\x0eretriedClockMs\x12\x1d\n" +
+	"\n" +
+	"retried_ms\x18\x1c \x01(\x03R\tretriedMs\x12\x18\n" +
+	"\achanges\x18\x1d \x01(\x05R\achanges\x12*\n" +
+	"\x04meta\x18\x1e \x03(\v2\x16.rota.v1.Job.MetaEntryR\x04meta\x1a7\n" +
+	"\tMetaEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +
 	"\rSubmitRequest\x12$\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x10.rota.v1.JobSpecR\x04jobs\"N\n" +
 	"\x0eSubmitResponse\x12&\n" +
@@ -6578,7 +6736,22 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x11CancelJobsRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\"$\n" +
 	"\x10RetryJobsRequest\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\"W\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\"\xbb\x02\n" +
+	"\x10ChangeJobRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
+	"\bpriority\x18\x02 \x01(\x05H\x00R\bpriority\x88\x01\x01\x12\x15\n" +
+	"\x03fee\x18\x03 \x01(\x03H\x01R\x03fee\x88\x01\x01\x12=\n" +
+	"\x06labels\x18\x04 \x03(\v2%.rota.v1.ChangeJobRequest.LabelsEntryR\x06labels\x12\x1a\n" +
+	"\x06ttl_ms\x18\x05 \x01(\x03H\x02R\x05ttlMs\x88\x01\x01\x12\x1d\n" +
+	"\apayload\x18\x06 \x01(\fH\x03R\apayload\x88\x01\x01\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
+	"\t_priorityB\x06\n" +
+	"\x04_feeB\t\n" +
+	"\a_ttl_msB\n" +
+	"\n" +
+	"\b_payload\"W\n" +
 	"\x12ReportProofRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\fR\aleaseId\x12\x16\n" +
@@ -6669,7 +6842,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\vattestation\x18\x04 \x01(\v2\x14.rota.v1.AttestationR\vattestation\"^\n" +
 	"\rLeaseCommands\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
-	"\bcommands\x18\x02 \x03(\v2\x15.rota.v1.LeaseCommandR\bcommands\"\xa2\x02\n" +
+	"\bcommands\x18\x02 \x03(\v2\x15.rota.v1.LeaseCommandR\bcommands\"\x90\x03\n" +
 	"\fLeaseCommand\x12&\n" +
 	"\x04verb\x18\x01 \x01(\x0e2\x12.rota.v1.LeaseVerbR\x04verb\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\fR\aleaseId\x12\x18\n" +
@@ -6681,7 +6854,11 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\bno_retry\x18\b \x01(\bR\anoRetry\x12\x10\n" +
 	"\x03job\x18\t \x01(\tR\x03job\x12\x1b\n" +
 	"\ttimed_out\x18\n" +
-	" \x01(\bR\btimedOut\"\"\n" +
+	" \x01(\bR\btimedOut\x123\n" +
+	"\x04meta\x18\v \x03(\v2\x1f.rota.v1.LeaseCommand.MetaEntryR\x04meta\x1a7\n" +
+	"\tMetaEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\"\n" +
 	"\x04Beat\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\x05\n" +
 	"\x03Bye\"\xd3\x01\n" +
@@ -6939,14 +7116,15 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x13LEASE_VERB_COMPLETE\x10\x03\x12\x13\n" +
 	"\x0fLEASE_VERB_FAIL\x10\x04\x12\x16\n" +
 	"\x12LEASE_VERB_DECLINE\x10\x05\x12\x17\n" +
-	"\x13LEASE_VERB_PROGRESS\x10\x062\x9f\x03\n" +
+	"\x13LEASE_VERB_PROGRESS\x10\x062\xd9\x03\n" +
 	"\x04Jobs\x129\n" +
 	"\x06Submit\x12\x16.rota.v1.SubmitRequest\x1a\x17.rota.v1.SubmitResponse\x126\n" +
 	"\x03Get\x12\x16.rota.v1.GetJobRequest\x1a\x17.rota.v1.GetJobResponse\x12;\n" +
 	"\x04List\x12\x18.rota.v1.ListJobsRequest\x1a\x19.rota.v1.ListJobsResponse\x120\n" +
 	"\x04Wait\x12\x18.rota.v1.WaitJobsRequest\x1a\f.rota.v1.Job0\x01\x12:\n" +
 	"\x06Cancel\x12\x1a.rota.v1.CancelJobsRequest\x1a\x14.rota.v1.JobOutcomes\x128\n" +
-	"\x05Retry\x12\x19.rota.v1.RetryJobsRequest\x1a\x14.rota.v1.JobOutcomes\x12?\n" +
+	"\x05Retry\x12\x19.rota.v1.RetryJobsRequest\x1a\x14.rota.v1.JobOutcomes\x128\n" +
+	"\x06Change\x12\x19.rota.v1.ChangeJobRequest\x1a\x13.rota.v1.JobOutcome\x12?\n" +
 	"\vReportProof\x12\x1b.rota.v1.ReportProofRequest\x1a\x13.rota.v1.JobOutcome2\xdd\x03\n" +
 	"\aWorkers\x127\n" +
 	"\x04Work\x12\x14.rota.v1.WorkRequest\x1a\x15.rota.v1.WorkResponse(\x010\x01\x12A\n" +
@@ -6990,7 +7168,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(LeaseVerb)(0),                     // 0: rota.v1.LeaseVerb
 	(*Read)(nil),                       // 1: rota.v1.Read
@@ -7011,206 +7189,215 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*WaitJobsRequest)(nil),            // 16: rota.v1.WaitJobsRequest
 	(*CancelJobsRequest)(nil),          // 17: rota.v1.CancelJobsRequest
 	(*RetryJobsRequest)(nil),           // 18: rota.v1.RetryJobsRequest
-	(*ReportProofRequest)(nil),         // 19: rota.v1.ReportProofRequest
-	(*JobOutcomes)(nil),                // 20: rota.v1.JobOutcomes
-	(*JobOutcome)(nil),                 // 21: rota.v1.JobOutcome
-	(*WorkerSpec)(nil),                 // 22: rota.v1.WorkerSpec
-	(*Attestation)(nil),                // 23: rota.v1.Attestation
-	(*TypeUntil)(nil),                  // 24: rota.v1.TypeUntil
-	(*UnitsUsed)(nil),                  // 25: rota.v1.UnitsUsed
-	(*Worker)(nil),                     // 26: rota.v1.Worker
-	(*WorkRequest)(nil),                // 27: rota.v1.WorkRequest
-	(*Hello)(nil),                      // 28: rota.v1.Hello
-	(*LeaseCommands)(nil),              // 29: rota.v1.LeaseCommands
-	(*LeaseCommand)(nil),               // 30: rota.v1.LeaseCommand
-	(*Beat)(nil),                       // 31: rota.v1.Beat
-	(*Bye)(nil),                        // 32: rota.v1.Bye
-	(*WorkResponse)(nil),               // 33: rota.v1.WorkResponse
-	(*Welcome)(nil),                    // 34: rota.v1.Welcome
-	(*Notices)(nil),                    // 35: rota.v1.Notices
-	(*Assignment)(nil),                 // 36: rota.v1.Assignment
-	(*LeaseEnd)(nil),                   // 37: rota.v1.LeaseEnd
-	(*LeaseAnswers)(nil),               // 38: rota.v1.LeaseAnswers
-	(*LeaseAnswer)(nil),                // 39: rota.v1.LeaseAnswer
-	(*BeatAnswer)(nil),                 // 40: rota.v1.BeatAnswer
-	(*ListWorkersRequest)(nil),         // 41: rota.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),        // 42: rota.v1.ListWorkersResponse
-	(*GetWorkerRequest)(nil),           // 43: rota.v1.GetWorkerRequest
-	(*DrainWorkerRequest)(nil),         // 44: rota.v1.DrainWorkerRequest
-	(*SuspendWorkerRequest)(nil),       // 45: rota.v1.SuspendWorkerRequest
-	(*ResumeWorkerRequest)(nil),        // 46: rota.v1.ResumeWorkerRequest
-	(*RetireWorkerRequest)(nil),        // 47: rota.v1.RetireWorkerRequest
-	(*WorkerGoneRequest)(nil),          // 48: rota.v1.WorkerGoneRequest
-	(*WorkerGoneResponse)(nil),         // 49: rota.v1.WorkerGoneResponse
-	(*Setting)(nil),                    // 50: rota.v1.Setting
-	(*Queue)(nil),                      // 51: rota.v1.Queue
-	(*Domain)(nil),                     // 52: rota.v1.Domain
-	(*TypeStats)(nil),                  // 53: rota.v1.TypeStats
-	(*ListQueuesRequest)(nil),          // 54: rota.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),         // 55: rota.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),            // 56: rota.v1.GetQueueRequest
-	(*SetQueueRequest)(nil),            // 57: rota.v1.SetQueueRequest
-	(*Tenant)(nil),                     // 58: rota.v1.Tenant
-	(*ListTenantsRequest)(nil),         // 59: rota.v1.ListTenantsRequest
-	(*ListTenantsResponse)(nil),        // 60: rota.v1.ListTenantsResponse
-	(*GetTenantRequest)(nil),           // 61: rota.v1.GetTenantRequest
-	(*SetTenantRequest)(nil),           // 62: rota.v1.SetTenantRequest
-	(*Mode)(nil),                       // 63: rota.v1.Mode
-	(*GetModeRequest)(nil),             // 64: rota.v1.GetModeRequest
-	(*SetModeRequest)(nil),             // 65: rota.v1.SetModeRequest
-	(*StatusRequest)(nil),              // 66: rota.v1.StatusRequest
-	(*JobCounts)(nil),                  // 67: rota.v1.JobCounts
-	(*NodeStatus)(nil),                 // 68: rota.v1.NodeStatus
-	(*StatusResponse)(nil),             // 69: rota.v1.StatusResponse
-	(*PeersRequest)(nil),               // 70: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 71: rota.v1.Peer
-	(*PeersResponse)(nil),              // 72: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 73: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 74: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 75: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 76: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 77: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 78: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 79: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 80: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 81: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 82: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 83: rota.v1.NodeVerdict
-	nil,                                // 84: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 85: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 86: rota.v1.WorkerSpec.LimitsEntry
+	(*ChangeJobRequest)(nil),           // 19: rota.v1.ChangeJobRequest
+	(*ReportProofRequest)(nil),         // 20: rota.v1.ReportProofRequest
+	(*JobOutcomes)(nil),                // 21: rota.v1.JobOutcomes
+	(*JobOutcome)(nil),                 // 22: rota.v1.JobOutcome
+	(*WorkerSpec)(nil),                 // 23: rota.v1.WorkerSpec
+	(*Attestation)(nil),                // 24: rota.v1.Attestation
+	(*TypeUntil)(nil),                  // 25: rota.v1.TypeUntil
+	(*UnitsUsed)(nil),                  // 26: rota.v1.UnitsUsed
+	(*Worker)(nil),                     // 27: rota.v1.Worker
+	(*WorkRequest)(nil),                // 28: rota.v1.WorkRequest
+	(*Hello)(nil),                      // 29: rota.v1.Hello
+	(*LeaseCommands)(nil),              // 30: rota.v1.LeaseCommands
+	(*LeaseCommand)(nil),               // 31: rota.v1.LeaseCommand
+	(*Beat)(nil),                       // 32: rota.v1.Beat
+	(*Bye)(nil),                        // 33: rota.v1.Bye
+	(*WorkResponse)(nil),               // 34: rota.v1.WorkResponse
+	(*Welcome)(nil),                    // 35: rota.v1.Welcome
+	(*Notices)(nil),                    // 36: rota.v1.Notices
+	(*Assignment)(nil),                 // 37: rota.v1.Assignment
+	(*LeaseEnd)(nil),                   // 38: rota.v1.LeaseEnd
+	(*LeaseAnswers)(nil),               // 39: rota.v1.LeaseAnswers
+	(*LeaseAnswer)(nil),                // 40: rota.v1.LeaseAnswer
+	(*BeatAnswer)(nil),                 // 41: rota.v1.BeatAnswer
+	(*ListWorkersRequest)(nil),         // 42: rota.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),        // 43: rota.v1.ListWorkersResponse
+	(*GetWorkerRequest)(nil),           // 44: rota.v1.GetWorkerRequest
+	(*DrainWorkerRequest)(nil),         // 45: rota.v1.DrainWorkerRequest
+	(*SuspendWorkerRequest)(nil),       // 46: rota.v1.SuspendWorkerRequest
+	(*ResumeWorkerRequest)(nil),        // 47: rota.v1.ResumeWorkerRequest
+	(*RetireWorkerRequest)(nil),        // 48: rota.v1.RetireWorkerRequest
+	(*WorkerGoneRequest)(nil),          // 49: rota.v1.WorkerGoneRequest
+	(*WorkerGoneResponse)(nil),         // 50: rota.v1.WorkerGoneResponse
+	(*Setting)(nil),                    // 51: rota.v1.Setting
+	(*Queue)(nil),                      // 52: rota.v1.Queue
+	(*Domain)(nil),                     // 53: rota.v1.Domain
+	(*TypeStats)(nil),                  // 54: rota.v1.TypeStats
+	(*ListQueuesRequest)(nil),          // 55: rota.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),         // 56: rota.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),            // 57: rota.v1.GetQueueRequest
+	(*SetQueueRequest)(nil),            // 58: rota.v1.SetQueueRequest
+	(*Tenant)(nil),                     // 59: rota.v1.Tenant
+	(*ListTenantsRequest)(nil),         // 60: rota.v1.ListTenantsRequest
+	(*ListTenantsResponse)(nil),        // 61: rota.v1.ListTenantsResponse
+	(*GetTenantRequest)(nil),           // 62: rota.v1.GetTenantRequest
+	(*SetTenantRequest)(nil),           // 63: rota.v1.SetTenantRequest
+	(*Mode)(nil),                       // 64: rota.v1.Mode
+	(*GetModeRequest)(nil),             // 65: rota.v1.GetModeRequest
+	(*SetModeRequest)(nil),             // 66: rota.v1.SetModeRequest
+	(*StatusRequest)(nil),              // 67: rota.v1.StatusRequest
+	(*JobCounts)(nil),                  // 68: rota.v1.JobCounts
+	(*NodeStatus)(nil),                 // 69: rota.v1.NodeStatus
+	(*StatusResponse)(nil),             // 70: rota.v1.StatusResponse
+	(*PeersRequest)(nil),               // 71: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 72: rota.v1.Peer
+	(*PeersResponse)(nil),              // 73: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 74: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 75: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 76: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 77: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 78: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 79: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 80: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 81: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 82: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 83: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 84: rota.v1.NodeVerdict
+	nil,                                // 85: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 86: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 87: rota.v1.Job.MetaEntry
+	nil,                                // 88: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 89: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 90: rota.v1.LeaseCommand.MetaEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	84, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	85, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	85, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	86, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
 	5,  // 2: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	4,  // 3: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	7,  // 4: rota.v1.Job.lease:type_name -> rota.v1.Lease
 	6,  // 5: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	4,  // 6: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
-	11, // 7: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
-	3,  // 8: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
-	1,  // 9: rota.v1.GetJobRequest.read:type_name -> rota.v1.Read
-	8,  // 10: rota.v1.GetJobResponse.job:type_name -> rota.v1.Job
-	2,  // 11: rota.v1.GetJobResponse.at:type_name -> rota.v1.ReadAt
-	1,  // 12: rota.v1.ListJobsRequest.read:type_name -> rota.v1.Read
-	8,  // 13: rota.v1.ListJobsResponse.jobs:type_name -> rota.v1.Job
-	2,  // 14: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
-	21, // 15: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
-	3,  // 16: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	86, // 17: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
-	22, // 18: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
-	7,  // 19: rota.v1.Worker.leases:type_name -> rota.v1.Lease
-	24, // 20: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
-	24, // 21: rota.v1.Worker.denied:type_name -> rota.v1.TypeUntil
-	25, // 22: rota.v1.Worker.units:type_name -> rota.v1.UnitsUsed
-	28, // 23: rota.v1.WorkRequest.hello:type_name -> rota.v1.Hello
-	29, // 24: rota.v1.WorkRequest.commands:type_name -> rota.v1.LeaseCommands
-	31, // 25: rota.v1.WorkRequest.beat:type_name -> rota.v1.Beat
-	32, // 26: rota.v1.WorkRequest.bye:type_name -> rota.v1.Bye
-	22, // 27: rota.v1.Hello.worker:type_name -> rota.v1.WorkerSpec
-	23, // 28: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
-	30, // 29: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
-	0,  // 30: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
-	34, // 31: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
-	35, // 32: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
-	38, // 33: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
-	40, // 34: rota.v1.WorkResponse.beat:type_name -> rota.v1.BeatAnswer
-	36, // 35: rota.v1.Notices.assigned:type_name -> rota.v1.Assignment
-	37, // 36: rota.v1.Notices.ended:type_name -> rota.v1.LeaseEnd
-	37, // 37: rota.v1.Notices.revoked:type_name -> rota.v1.LeaseEnd
-	7,  // 38: rota.v1.Assignment.lease:type_name -> rota.v1.Lease
-	4,  // 39: rota.v1.Assignment.spec:type_name -> rota.v1.JobSpec
-	39, // 40: rota.v1.LeaseAnswers.answers:type_name -> rota.v1.LeaseAnswer
-	3,  // 41: rota.v1.LeaseAnswers.refusal:type_name -> rota.v1.Refusal
-	3,  // 42: rota.v1.LeaseAnswer.refusal:type_name -> rota.v1.Refusal
-	1,  // 43: rota.v1.ListWorkersRequest.read:type_name -> rota.v1.Read
-	26, // 44: rota.v1.ListWorkersResponse.workers:type_name -> rota.v1.Worker
-	2,  // 45: rota.v1.ListWorkersResponse.at:type_name -> rota.v1.ReadAt
-	1,  // 46: rota.v1.GetWorkerRequest.read:type_name -> rota.v1.Read
-	50, // 47: rota.v1.Queue.policy:type_name -> rota.v1.Setting
-	52, // 48: rota.v1.Queue.domains:type_name -> rota.v1.Domain
-	53, // 49: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
-	1,  // 50: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
-	51, // 51: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
-	2,  // 52: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
-	1,  // 53: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
-	50, // 54: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
-	1,  // 55: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
-	58, // 56: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
-	2,  // 57: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
-	1,  // 58: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
-	50, // 59: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
-	1,  // 60: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
-	67, // 61: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	68, // 62: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	71, // 63: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	83, // 64: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	9,  // 65: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	12, // 66: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	14, // 67: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	16, // 68: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	17, // 69: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	18, // 70: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	19, // 71: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	27, // 72: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	41, // 73: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	43, // 74: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	44, // 75: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	45, // 76: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	46, // 77: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	47, // 78: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	48, // 79: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	54, // 80: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	56, // 81: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	57, // 82: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	59, // 83: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	61, // 84: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	62, // 85: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	66, // 86: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	64, // 87: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	65, // 88: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	70, // 89: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	73, // 90: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	75, // 91: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	77, // 92: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	79, // 93: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	81, // 94: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	10, // 95: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	13, // 96: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	15, // 97: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	8,  // 98: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	20, // 99: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	20, // 100: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	21, // 101: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	33, // 102: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	42, // 103: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	26, // 104: rota.v1.Workers.Get:output_type -> rota.v1.Worker
-	26, // 105: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	26, // 106: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	26, // 107: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	26, // 108: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	49, // 109: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	55, // 110: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	51, // 111: rota.v1.Queues.Get:output_type -> rota.v1.Queue
-	51, // 112: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	60, // 113: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	58, // 114: rota.v1.Tenants.Get:output_type -> rota.v1.Tenant
-	58, // 115: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	69, // 116: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	63, // 117: rota.v1.Cluster.GetMode:output_type -> rota.v1.Mode
-	63, // 118: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	72, // 119: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	74, // 120: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	76, // 121: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	78, // 122: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	80, // 123: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	82, // 124: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	95, // [95:125] is the sub-list for method output_type
-	65, // [65:95] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	87, // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	4,  // 7: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
+	11, // 8: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
+	3,  // 9: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
+	1,  // 10: rota.v1.GetJobRequest.read:type_name -> rota.v1.Read
+	8,  // 11: rota.v1.GetJobResponse.job:type_name -> rota.v1.Job
+	2,  // 12: rota.v1.GetJobResponse.at:type_name -> rota.v1.ReadAt
+	1,  // 13: rota.v1.ListJobsRequest.read:type_name -> rota.v1.Read
+	8,  // 14: rota.v1.ListJobsResponse.jobs:type_name -> rota.v1.Job
+	2,  // 15: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
+	88, // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	22, // 17: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
+	3,  // 18: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
+	89, // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	23, // 20: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
+	7,  // 21: rota.v1.Worker.leases:type_name -> rota.v1.Lease
+	25, // 22: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
+	25, // 23: rota.v1.Worker.denied:type_name -> rota.v1.TypeUntil
+	26, // 24: rota.v1.Worker.units:type_name -> rota.v1.UnitsUsed
+	29, // 25: rota.v1.WorkRequest.hello:type_name -> rota.v1.Hello
+	30, // 26: rota.v1.WorkRequest.commands:type_name -> rota.v1.LeaseCommands
+	32, // 27: rota.v1.WorkRequest.beat:type_name -> rota.v1.Beat
+	33, // 28: rota.v1.WorkRequest.bye:type_name -> rota.v1.Bye
+	23, // 29: rota.v1.Hello.worker:type_name -> rota.v1.WorkerSpec
+	24, // 30: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
+	31, // 31: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
+	0,  // 32: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
+	90, // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	35, // 34: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
+	36, // 35: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
+	39, // 36: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
+	41, // 37: rota.v1.WorkResponse.beat:type_name -> rota.v1.BeatAnswer
+	37, // 38: rota.v1.Notices.assigned:type_name -> rota.v1.Assignment
+	38, // 39: rota.v1.Notices.ended:type_name -> rota.v1.LeaseEnd
+	38, // 40: rota.v1.Notices.revoked:type_name -> rota.v1.LeaseEnd
+	7,  // 41: rota.v1.Assignment.lease:type_name -> rota.v1.Lease
+	4,  // 42: rota.v1.Assignment.spec:type_name -> rota.v1.JobSpec
+	40, // 43: rota.v1.LeaseAnswers.answers:type_name -> rota.v1.LeaseAnswer
+	3,  // 44: rota.v1.LeaseAnswers.refusal:type_name -> rota.v1.Refusal
+	3,  // 45: rota.v1.LeaseAnswer.refusal:type_name -> rota.v1.Refusal
+	1,  // 46: rota.v1.ListWorkersRequest.read:type_name -> rota.v1.Read
+	27, // 47: rota.v1.ListWorkersResponse.workers:type_name -> rota.v1.Worker
+	2,  // 48: rota.v1.ListWorkersResponse.at:type_name -> rota.v1.ReadAt
+	1,  // 49: rota.v1.GetWorkerRequest.read:type_name -> rota.v1.Read
+	51, // 50: rota.v1.Queue.policy:type_name -> rota.v1.Setting
+	53, // 51: rota.v1.Queue.domains:type_name -> rota.v1.Domain
+	54, // 52: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
+	1,  // 53: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
+	52, // 54: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
+	2,  // 55: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
+	1,  // 56: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
+	51, // 57: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
+	1,  // 58: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
+	59, // 59: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
+	2,  // 60: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
+	1,  // 61: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
+	51, // 62: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
+	1,  // 63: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
+	68, // 64: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	69, // 65: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	72, // 66: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	84, // 67: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	9,  // 68: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	12, // 69: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	14, // 70: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	16, // 71: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	17, // 72: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	18, // 73: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	19, // 74: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	20, // 75: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	28, // 76: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	42, // 77: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	44, // 78: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	45, // 79: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	46, // 80: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	47, // 81: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	48, // 82: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	49, // 83: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	55, // 84: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	57, // 85: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	58, // 86: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	60, // 87: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	62, // 88: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	63, // 89: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	67, // 90: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	65, // 91: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	66, // 92: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	71, // 93: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	74, // 94: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	76, // 95: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	78, // 96: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	80, // 97: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	82, // 98: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	10, // 99: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	13, // 100: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	15, // 101: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	8,  // 102: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	21, // 103: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	21, // 104: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	22, // 105: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	22, // 106: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	34, // 107: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	43, // 108: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	27, // 109: rota.v1.Workers.Get:output_type -> rota.v1.Worker
+	27, // 110: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	27, // 111: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	27, // 112: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	27, // 113: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	50, // 114: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	56, // 115: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	52, // 116: rota.v1.Queues.Get:output_type -> rota.v1.Queue
+	52, // 117: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	61, // 118: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	59, // 119: rota.v1.Tenants.Get:output_type -> rota.v1.Tenant
+	59, // 120: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	70, // 121: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	64, // 122: rota.v1.Cluster.GetMode:output_type -> rota.v1.Mode
+	64, // 123: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	73, // 124: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	75, // 125: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	77, // 126: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	79, // 127: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	81, // 128: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	83, // 129: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	99, // [99:130] is the sub-list for method output_type
+	68, // [68:99] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
@@ -7219,13 +7406,14 @@ func file_rota_v1_rota_proto_init() {
 		return
 	}
 	file_rota_v1_rota_proto_msgTypes[3].OneofWrappers = []any{}
-	file_rota_v1_rota_proto_msgTypes[26].OneofWrappers = []any{
+	file_rota_v1_rota_proto_msgTypes[18].OneofWrappers = []any{}
+	file_rota_v1_rota_proto_msgTypes[27].OneofWrappers = []any{
 		(*WorkRequest_Hello)(nil),
 		(*WorkRequest_Commands)(nil),
 		(*WorkRequest_Beat)(nil),
 		(*WorkRequest_Bye)(nil),
 	}
-	file_rota_v1_rota_proto_msgTypes[32].OneofWrappers = []any{
+	file_rota_v1_rota_proto_msgTypes[33].OneofWrappers = []any{
 		(*WorkResponse_Welcome)(nil),
 		(*WorkResponse_Notices)(nil),
 		(*WorkResponse_Answers)(nil),
@@ -7237,7 +7425,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   86,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

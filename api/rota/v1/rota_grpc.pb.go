@@ -33,6 +33,7 @@ const (
 	Jobs_Wait_FullMethodName        = "/rota.v1.Jobs/Wait"
 	Jobs_Cancel_FullMethodName      = "/rota.v1.Jobs/Cancel"
 	Jobs_Retry_FullMethodName       = "/rota.v1.Jobs/Retry"
+	Jobs_Change_FullMethodName      = "/rota.v1.Jobs/Change"
 	Jobs_ReportProof_FullMethodName = "/rota.v1.Jobs/ReportProof"
 )
 
@@ -48,6 +49,8 @@ type JobsClient interface {
 	Wait(ctx context.Context, in *WaitJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Job], error)
 	Cancel(ctx context.Context, in *CancelJobsRequest, opts ...grpc.CallOption) (*JobOutcomes, error)
 	Retry(ctx context.Context, in *RetryJobsRequest, opts ...grpc.CallOption) (*JobOutcomes, error)
+	// Changes a job that waits; CONFLICT where it is leased or ended.
+	Change(ctx context.Context, in *ChangeJobRequest, opts ...grpc.CallOption) (*JobOutcome, error)
 	// ReportProof is a verifier's word that a completed job's proof is invalid
 	// (SPEC §9.5).
 	ReportProof(ctx context.Context, in *ReportProofRequest, opts ...grpc.CallOption) (*JobOutcome, error)
@@ -130,6 +133,16 @@ func (c *jobsClient) Retry(ctx context.Context, in *RetryJobsRequest, opts ...gr
 	return out, nil
 }
 
+func (c *jobsClient) Change(ctx context.Context, in *ChangeJobRequest, opts ...grpc.CallOption) (*JobOutcome, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(JobOutcome)
+	err := c.cc.Invoke(ctx, Jobs_Change_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobsClient) ReportProof(ctx context.Context, in *ReportProofRequest, opts ...grpc.CallOption) (*JobOutcome, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(JobOutcome)
@@ -152,6 +165,8 @@ type JobsServer interface {
 	Wait(*WaitJobsRequest, grpc.ServerStreamingServer[Job]) error
 	Cancel(context.Context, *CancelJobsRequest) (*JobOutcomes, error)
 	Retry(context.Context, *RetryJobsRequest) (*JobOutcomes, error)
+	// Changes a job that waits; CONFLICT where it is leased or ended.
+	Change(context.Context, *ChangeJobRequest) (*JobOutcome, error)
 	// ReportProof is a verifier's word that a completed job's proof is invalid
 	// (SPEC §9.5).
 	ReportProof(context.Context, *ReportProofRequest) (*JobOutcome, error)
@@ -182,6 +197,9 @@ func (UnimplementedJobsServer) Cancel(context.Context, *CancelJobsRequest) (*Job
 }
 func (UnimplementedJobsServer) Retry(context.Context, *RetryJobsRequest) (*JobOutcomes, error) {
 	return nil, status.Error(codes.Unimplemented, "method Retry not implemented")
+}
+func (UnimplementedJobsServer) Change(context.Context, *ChangeJobRequest) (*JobOutcome, error) {
+	return nil, status.Error(codes.Unimplemented, "method Change not implemented")
 }
 func (UnimplementedJobsServer) ReportProof(context.Context, *ReportProofRequest) (*JobOutcome, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReportProof not implemented")
@@ -308,6 +326,24 @@ func _Jobs_Retry_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_Change_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Change(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Change_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Change(ctx, req.(*ChangeJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Jobs_ReportProof_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReportProofRequest)
 	if err := dec(in); err != nil {
@@ -352,6 +388,10 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Retry",
 			Handler:    _Jobs_Retry_Handler,
+		},
+		{
+			MethodName: "Change",
+			Handler:    _Jobs_Change_Handler,
 		},
 		{
 			MethodName: "ReportProof",

@@ -1,0 +1,56 @@
+package rota
+
+import "maps"
+
+// JobChange says what of a pending job becomes another (SPEC §21.2); what is nil stays.
+type JobChange struct {
+	ID       JobID  `json:"id"`
+	Priority *int32 `json:"priority,omitempty"`
+	Fee      *int64 `json:"fee,omitempty"`
+	// Labels are set beside those that the job has; an empty value takes a label away.
+	Labels map[string]string `json:"labels,omitempty"`
+	// TTLMs counts from the submission or the last retry, as ever; 0 takes the queue's.
+	TTLMs   *int64 `json:"ttl_ms,omitempty"`
+	Payload *Blob  `json:"payload,omitempty"`
+}
+
+// CheckShape refuses a change that says nothing, or what no job can become.
+func (c *JobChange) CheckShape(payloadMax int64) error {
+	if err := CheckJobRef("id", c.ID); err != nil {
+		return err
+	}
+	if n := len(c.Labels); n > 2*MaxLabels { // all that it has taken away, as many set
+		return Refusef(Invalid, "labels", "labels are %d: at most %d are taken", n, 2*MaxLabels)
+	}
+	if c.Priority == nil && c.Fee == nil && len(c.Labels) == 0 && c.TTLMs == nil && c.Payload == nil {
+		return Refusef(Invalid, "change", "the change of job %s says nothing: priority, fee, labels, ttl_ms or payload is wanted", c.ID)
+	}
+	spec := c.Of(&JobSpec{ID: "j", Queue: DefaultQueue, Type: "t", Tenant: DefaultTenant})
+	return spec.CheckShape(payloadMax)
+}
+
+// Of returns what a spec is after the change. It shares with s what stays.
+func (c *JobChange) Of(s *JobSpec) JobSpec {
+	next := *s
+	if c.Priority != nil {
+		next.Priority = *c.Priority
+	}
+	if c.Fee != nil {
+		next.Fee = *c.Fee
+	}
+	if c.TTLMs != nil {
+		next.TTLMs = *c.TTLMs
+	}
+	if c.Payload != nil {
+		next.Payload = *c.Payload
+	}
+	if len(c.Labels) > 0 {
+		next.Labels = maps.Clone(s.Labels)
+		if next.Labels == nil {
+			next.Labels = make(map[string]string, len(c.Labels))
+		}
+		maps.Copy(next.Labels, c.Labels)
+		maps.DeleteFunc(next.Labels, func(_, value string) bool { return value == "" })
+	}
+	return next
+}

@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// TestJobs_changeAndRetry changes and retries a job through one node after the other, its
+// records on disk meanwhile: each tells of all of it.
+func TestJobs_changeAndRetry(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	first := specs("j", 1)
+	id := first[0].ID
+	s, err := b.follower().Submit(within(t, ample), first)
+	if err != nil || s[0].Err != nil {
+		t.Fatal(s, err)
+	}
+	submitted, _, err := b.leader().Job(within(t, ample), id, rota.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	urgent := int32(0)
+	change := rota.JobChange{ID: id, Priority: &urgent, Labels: map[string]string{"a": "b"}}
+	o, err := b.follower().ChangeJob(within(t, ample), change)
+	if err != nil || o.State != rota.Queued {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	if _, err := b.leader().ChangeJob(within(t, ample), change); err != nil {
+		t.Fatalf("what is so already: %v", err)
+	}
+	for i, node := range b.ids() {
+		n := b.node(node)
+		if out, err := n.Cancel(within(t, ample), []rota.JobID{id}); err != nil || out[0].Err != nil {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		for _, other := range b.ids() {
+			b.complete(other)
+		}
+		if _, err := n.ChangeJob(within(t, ample), change); rota.KindOf(err) != rota.Conflict {
+			t.Fatalf("one that ended: %v", err)
+		}
+		for range 2 { // twice is once
+			if out, err := n.Retry(within(t, ample), []rota.JobID{id}); err != nil || out[0].Err != nil {
+				t.Fatalf("%+v, %v", out, err)
+			}
+		}
+		for _, other := range b.ids() {
+			job, _, err := b.node(other).Job(within(t, ample), id, rota.ReadOptions{})
+			if err != nil || int(job.Life) != i+1 || job.Submitted != submitted.Submitted ||
+				job.Retried.IsZero() || job.Priority != 0 || job.Labels["a"] != "b" {
+				t.Fatalf("%s: %+v, %v", other, job, err)
+			}
+		}
+		again, err := n.Submit(within(t, ample), first)
+		if err != nil || !again[0].Existed {
+			t.Fatalf("%+v, %v", again, err)
+		}
+	}
+	if _, err := b.follower().ChangeJob(within(t, ample), rota.JobChange{ID: "nobody", Priority: &urgent}); rota.KindOf(err) != rota.NotFound {
+		t.Fatal(err)
+	}
+	b.sound()
+}

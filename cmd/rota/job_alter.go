@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// alterFlags are the flags of `job change` as given.
+type alterFlags struct {
+	priority int32
+	fee      int64
+	labels   []string
+	ttl      time.Duration
+	payload  string
+}
+
+func (a *app) jobAlterCommand() *cobra.Command {
+	f := &alterFlags{}
+	cmd := &cobra.Command{
+		Use:   "change ID [--priority N] [--fee N] [--label K=V]… [--ttl D] [--payload S|@FILE|-]",
+		Short: "Change a job that waits; what no flag names stays",
+		Long: `Change a job that is QUEUED or DELAYED and print it. It keeps its place by age: a
+priority or fee counts as if it had been submitted so. One that is leased or has ended,
+and a workflow's node, is refused.`,
+		Example: `  rota job change photo-4711 --priority 0
+  rota job change photo-4711 --label customer=acme --label trial= --ttl 2h`,
+		Args: cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.Int32Var(&f.priority, "priority", 0, "0 (critical) to 10 (background)")
+	flags.Int64Var(&f.fee, "fee", 0, "fee in millionths of a unit")
+	flags.StringArrayVar(&f.labels, "label", nil, "`key=value` to set; an empty value takes the label away; may be repeated")
+	flags.DurationVar(&f.ttl, "ttl", 0, "expire the job so long after its submission or last retry; 0 takes the queue's")
+	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ids, err := jobIDs(args)
+		if err != nil {
+			return err
+		}
+		change, err := f.change(ids[0], cmd, a.stdin)
+		if err != nil {
+			return err
+		}
+		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			outcome, err := c.ChangeJob(ctx, change)
+			if err != nil {
+				return err
+			}
+			job, _, err := c.Job(ctx, change.ID, rota.ReadOptions{MinIndex: outcome.Index})
+			if err != nil {
+				return err
+			}
+			return a.printJob(job)
+		}))(cmd, args)
+	}
+	return cmd
+}
+
+// change is what the flags that were given say.
+func (f *alterFlags) change(id rota.JobID, cmd *cobra.Command, stdin io.Reader) (rota.JobChange, error) {
+	c, given := rota.JobChange{ID: id}, cmd.Flags().Changed
+	if given("priority") {
+		c.Priority = &f.priority
+	}
+	if given("fee") {
+		c.Fee = &f.fee
+	}
+	if given("ttl") {
+		ttl := ceilMs(f.ttl)
+		c.TTLMs = &ttl
+	}
+	if given("payload") {
+		payload, err := readPayload(f.payload, stdin)
+		if err != nil {
+			return c, err
+		}
+		c.Payload = (*rota.Blob)(&payload)
+	}
+	for _, pair := range f.labels {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return c, usagef("--label %q is refused: key=value is wanted", pair)
+		}
+		if c.Labels == nil {
+			c.Labels = make(map[string]string)
+		}
+		c.Labels[key] = value
+	}
+	if !given("priority") && !given("fee") && !given("label") && !given("ttl") && !given("payload") {
+		return c, usagef("nothing to change: --priority, --fee, --label, --ttl or --payload is wanted")
+	}
+	return c, c.CheckShape(rota.MaxPayloadBytes)
+}

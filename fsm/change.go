@@ -1,0 +1,156 @@
+package fsm
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/sched"
+)
+
+// ChangeJobOp turns a change of a job into its persisted form. It names the life and the
+// changes that the caller knows of, by which a repetition is known.
+func ChangeJobOp(c *rota.JobChange, life, changes int32) *fsmpb.Op {
+	op := &fsmpb.ChangeJob{Job: string(c.ID), Priority: c.Priority, Fee: c.Fee, TtlMs: c.TTLMs, Life: life, Changes: changes}
+	if c.Payload != nil {
+		op.Payload = append([]byte{}, *c.Payload...) // empty is not none
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.Labels)) {
+		op.Labels = append(op.Labels, &fsmpb.Label{Key: k, Value: c.Labels[k]})
+	}
+	return &fsmpb.Op{Op: &fsmpb.Op_ChangeJob{ChangeJob: op}}
+}
+
+// changeWords is the inverse of ChangeJobOp.
+func changeWords(op *fsmpb.ChangeJob) rota.JobChange {
+	c := rota.JobChange{ID: rota.JobID(op.GetJob()), Priority: op.Priority, Fee: op.Fee, TTLMs: op.TtlMs}
+	if op.Payload != nil {
+		c.Payload = (*rota.Blob)(&op.Payload)
+	}
+	most := min(len(op.GetLabels()), 2*rota.MaxLabels+1) // a hostile entry makes no large map
+	if most > 0 {
+		c.Labels = make(map[string]string, most)
+	}
+	for _, l := range op.GetLabels()[:most] {
+		c.Labels[l.GetKey()] = l.GetValue()
+	}
+	return c
+}
+
+// changeJob makes a pending job another one (SPEC §21.2): it keeps its id, its place by
+// age and the hash by which its submission is known again.
+func (m *Machine) changeJob(op *fsmpb.ChangeJob) *fsmpb.Outcome {
+	c := changeWords(op)
+	if err := c.CheckShape(rota.MaxPayloadBytes); err != nil {
+		return refused(err)
+	}
+	j, o := m.changeable(&c, op)
+	if j == nil {
+		return o
+	}
+	before := j.spec.words()
+	spec := c.Of(&before)
+	q := m.queues.get(j.spec.Queue)
+	if err := spec.CheckShape(max(q.policy.PayloadMaxBytes, int64(len(before.Payload)))); err != nil {
+		return refused(err)
+	}
+	j = m.jobs.edit(c.ID)
+	m.own(j)
+	past := *j.history()
+	past.content, past.changes = j.firstContent(), past.changes+1
+	j.past = &past
+	m.respec(j, q, &spec)
+	m.emitFor(j, &rota.Event{Kind: rota.JobChanged, Job: c.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
+		Payload: changed(&c)})
+	return &fsmpb.Outcome{JobState: uint32(j.state)}
+}
+
+// changeable gives the row of a job that may be changed. A nil one comes with the answer.
+func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*jobRow, *fsmpb.Outcome) {
+	if f, v := m.vertex(c.ID); v != nil {
+		return nil, refused(rota.Refusef(rota.Conflict, "job", "job %s is a node of workflow %s: what nodes are is settled when their "+
+			"workflow is submitted", c.ID, f.id))
+	}
+	j := m.jobs.get(c.ID)
+	if j == nil {
+		t := m.tombs.get(c.ID)
+		if t == nil {
+			return nil, refused(rota.Refusef(rota.NotFound, "job", "job %q is not known", c.ID))
+		}
+		o := refused(rota.Refusef(rota.Conflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, t.state))
+		o.JobState = uint32(t.state)
+		return nil, o
+	}
+	p, before := j.history(), j.spec.words()
+	var err error
+	switch after := c.Of(&before); {
+	case p.life == op.GetLife() && p.changes == op.GetChanges()+1 && after.Difference(&before) == "":
+		return nil, &fsmpb.Outcome{JobState: uint32(j.state), Existed: true} // the same change again
+	case j.state.Leased():
+		err = rota.Refusef(rota.Conflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, j.state)
+	case p.life != op.GetLife() || p.changes != op.GetChanges():
+		err = rota.Refusef(rota.Conflict, "changes", "job %s is in life %d and was changed %d times in it, not in life %d and changed %d "+
+			"times: look at it again", c.ID, p.life, p.changes, op.GetLife(), op.GetChanges())
+	case after.Difference(&before) == "":
+		return nil, &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
+	default:
+		return j, nil
+	}
+	o := refused(err)
+	o.JobState = uint32(j.state)
+	return nil, o
+}
+
+// respec gives a pending job another spec of the same class, and files it anew where it
+// stands in a lane. One whose priority is of another tier goes to the back of that tier, as
+// if it were submitted there; j is editable.
+func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec) {
+	var pending *sched.Pending
+	i := m.registry.queues[q.name]
+	if j.state == rota.Queued {
+		pending = i.pending
+		pending.Remove(j.item)
+		i.countTier(j, &q.policy, -1)
+	}
+	from, due := tierOf(j, &q.policy), j.expires()
+	j.spec = m.specs.keep(spec)
+	j.specHash = hashSpec(&m.ledger.enc, j.spec)
+	if to := tierOf(j, &q.policy); j.tierSeq != 0 && to != from {
+		j.tier = to
+		m.toBack(j)
+	}
+	ttl := spec.TTLMs
+	if ttl == 0 {
+		ttl = q.policy.TTLAbsMs
+	}
+	if j.expireAbs = 0; ttl > 0 {
+		j.expireAbs = max(j.submitted, j.history().retried.Clock) + rota.Clock(ttl)
+	}
+	m.timers.expire.set(string(j.spec.ID), int64(due), int64(j.expires()))
+	if pending == nil {
+		return
+	}
+	item := m.itemOf(j, &q.policy) // the old one may be a round's
+	j.item = &item
+	m.inform(i, q, j.spec.Tenant)
+	pending.Add(j.item)
+	i.countTier(j, &q.policy, 1)
+	m.timePromotion(q, i)
+}
+
+// changed tells what became another: jobChanged. Of a payload it tells the size.
+func changed(c *rota.JobChange) string {
+	told := struct {
+		Priority     *int32            `json:"priority,omitempty"`
+		Fee          *int64            `json:"fee,omitempty"`
+		Labels       map[string]string `json:"labels,omitempty"`
+		TTLMs        *int64            `json:"ttl_ms,omitempty"`
+		PayloadBytes *int              `json:"payload_bytes,omitempty"`
+	}{c.Priority, c.Fee, c.Labels, c.TTLMs, nil}
+	if c.Payload != nil {
+		n := len(*c.Payload)
+		told.PayloadBytes = &n
+	}
+	return payload(told)
+}

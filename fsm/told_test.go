@@ -1,0 +1,89 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// moveWatch holds the moves of jobs against the events of the entries that made them: whoever
+// reads events alone knows every job's state (AICF §10). It is a second implementation of
+// what states jobs are in.
+type moveWatch struct {
+	t      tester
+	states map[rota.JobID]rota.JobState
+}
+
+// toldStates are the kinds that tell of a state.
+var toldStates = map[rota.EventKind]rota.JobState{
+	rota.JobDelayed: rota.Delayed, rota.JobRetryScheduled: rota.Delayed, rota.JobEnqueued: rota.Queued,
+	rota.JobAssigned: rota.Assigned, rota.JobRunning: rota.Running, rota.JobCompleted: rota.Completed, rota.JobDead: rota.Dead,
+	rota.JobExpired: rota.Expired, rota.JobCancelled: rota.Cancelled,
+}
+
+// entry follows an entry's events, and compares with the state after it.
+func (s *moveWatch) entry(a *Applied, m *Machine) {
+	s.t.Helper()
+	for i := range a.Events {
+		e := &a.Events[i]
+		to, tells := toldStates[e.Kind]
+		if !tells {
+			continue
+		}
+		from := s.states[e.Job]
+		if _, _, node := rota.SplitNodeJobID(e.Job); node && !from.MayBecome(to) {
+			from = rota.Blocked // made in this entry, of a node that waited or is run again
+		}
+		if !from.MayBecome(to) {
+			s.t.Fatalf("entry %d: %s of job %s, which was %s", a.Index, e.Kind, e.Job, from)
+		}
+		s.states[e.Job] = to
+	}
+	now := make(map[rota.JobID]rota.JobState, len(s.states))
+	m.jobs.scan(func(id rota.JobID, j *jobRow) bool { now[id] = j.state; return true })
+	m.tombs.scan(func(id rota.JobID, t *tombRow) bool { now[id] = t.state; return true })
+	for id, state := range now {
+		if s.states[id] != state {
+			s.t.Fatalf("entry %d: job %s is %s, its events tell %s", a.Index, id, state, s.states[id])
+		}
+	}
+	s.states = now // what was forgotten is no job any more
+}
+
+// TestEveryMoveIsTold has jobs wait for delays, dates and a worker that may not have heard:
+// the moves that models leave out.
+func TestEveryMoveIsTold(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.tell()
+	kinds := func(a []rota.Event) (kinds []rota.EventKind) {
+		for _, e := range a {
+			kinds = append(kinds, e.Kind)
+		}
+		return kinds
+	}
+	one := func(want rota.EventKind, payload string, a Applied) {
+		t.Helper()
+		if len(a.Events) != 1 || a.Events[0].Kind != want || a.Events[0].Payload != payload {
+			t.Fatalf("%v, %+v", kinds(a.Events), a.Events)
+		}
+	}
+	b.walls = []int64{startClock, startClock, startClock}
+	b.pass(1_000)
+	date := b.head.date()
+	one(rota.JobDelayed, dueAt(b.head.now().At(b.head.clock+500)), b.entry(submitOp(jobSpec("delayed", func(s *rota.JobSpec) { s.DelayMs = 500 }))))
+	one(rota.JobDelayed, dueAt(b.head.now().On(date+60_000)), b.entry(submitOp(jobSpec("dated", func(s *rota.JobSpec) { s.NotBefore = date + 60_000 }))))
+	b.pass(1_000)
+	b.state("delayed", rota.Queued)
+	l := b.leased("stopped", "w")
+	b.ok(cancelOp("stopped"))
+	a := b.entry(retryOp("stopped"))
+	if got := kinds(a.Events); len(got) != 1 || got[0] != rota.JobDelayed {
+		t.Fatalf("%v: %v", l, got)
+	}
+	d := diamond("wf", func(d *dag) { d.Nodes[0].DelayMs = 500 })
+	b.upload(d)
+	b.ok(d.commit())
+	b.state("wf/n0", rota.Delayed)
+	b.ok(d.cancel())
+}
