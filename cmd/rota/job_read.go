@@ -131,7 +131,7 @@ func (a *app) jobWaitCommand() *cobra.Command {
 			if err == nil {
 				return endedWell(ended)
 			}
-			if ctx.Err() == context.DeadlineExceeded {
+			if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.Timeout {
 				return rota.Refusef(rota.Timeout, "wait", "%d of %d jobs had not ended after %s",
 					len(ids)-len(ended), len(ids), a.timeout)
 			}

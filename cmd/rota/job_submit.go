@@ -236,7 +236,7 @@ func (a *app) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error
 			final = j
 			return nil
 		})
-		if ctx.Err() == context.DeadlineExceeded {
+		if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.Timeout {
 			return rota.Refusef(rota.Timeout, "wait", "job %s was submitted and had not ended after %s", id, a.timeout)
 		}
 		if err != nil && (spec.ID == "" || ctx.Err() == nil) { // an interrupt is quiet, unless the id is not known yet

@@ -130,6 +130,9 @@ func cliList(t *testing.T, c *nodes) {
 	if got := strings.Join(seen, " "); got != "listed-0 listed-1 listed-2 listed-3 listed-4" {
 		t.Errorf("the pages hold %s", got)
 	}
+	unknown := c.rota(t, "job", "list", "--queue", "empty-one", "-o", "jsonl").want(t, 3)
+	contains(t, "the refusal", unknown.stderr, "empty-one")
+	c.rota(t, "queue", "set", "empty-one").want(t, 0)
 	if none := c.rota(t, "job", "list", "--queue", "empty-one", "-o", "jsonl").want(t, 0).stdout; none != "" {
 		t.Errorf("an empty list is %q", none)
 	}
@@ -142,6 +145,7 @@ func cliWait(t *testing.T, c *nodes) {
 	c.rota(t, "queue", "set", "waited", "--set", "paused=true").want(t, 0)
 	c.rota(t, "job", "submit", "--queue", "waited", "--type", "x", "--id", "waited-1").want(t, 0)
 	late := c.rota(t, "job", "wait", "waited-1", "--timeout", "1s").want(t, 5)
+	contains(t, "the wait that was too short", late.stderr, "1 of 1 jobs had not ended after 1s", "--timeout")
 	if late.took > 5*time.Second {
 		t.Errorf("a wait of 1 s took %s", late.took)
 	}
