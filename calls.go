@@ -368,6 +368,9 @@ type SnapshotInfo struct {
 type Beat struct {
 	Worker  WorkerID
 	Session Session
+	// Broken is no sign of life but of its end: the number of the connection whose stream
+	// ended at the node, 0 for a sign of life (SPEC §16.7).
+	Broken uint64
 }
 
 // BeatAnswer tells the clock after the first entry stamped after the beats

@@ -102,6 +102,7 @@ const (
 	StateDiffers
 	JobChanged
 	JobDelayed
+	WorkerDisconnected
 )
 
 var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning", "jobPromoted", "jobProgress",
@@ -109,7 +110,7 @@ var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning"
 	"leaseExpired", "leaseCancelled", "leaseDeclined", "assignmentDropped", "workerHeld", "providerRegistered",
 	"providerStatusChanged", "providerSlashed", "domainIsolated", "domainRecovered", "modeChanged", "queueChanged",
 	"tenantChanged", "workflowStarted", "workflowFinished", "drained", "entryRefused", "leadershipBegan",
-	"leaseRevoked", "nodeChanged", "rulesChanged", "stateDiffers", "jobChanged", "jobDelayed"}
+	"leaseRevoked", "nodeChanged", "rulesChanged", "stateDiffers", "jobChanged", "jobDelayed", "workerDisconnected"}
 
 // String names the kind as SPEC §12.2 does.
 func (k EventKind) String() string { return nameOf(eventKindNames, int(k)) }

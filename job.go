@@ -252,6 +252,9 @@ type Assignment struct {
 	// MaxRuntimeMs is the attempt's timeout, from Lease.Started; 0 is none
 	// (SPEC §20.2).
 	MaxRuntimeMs int64
+	// GraceMs is how long the lease outlives its worker's broken stream, 0 for as long as
+	// its silence (SPEC §16.7).
+	GraceMs int64
 }
 
 // TimesOut returns the moment at which the attempt times out, 0 where it has no

@@ -148,6 +148,12 @@ const (
 	StampLeadMax Clock = 500
 	// SilenceEnds is when a silent worker's leases end, from its last sign (SPEC §3.10).
 	SilenceEnds Clock = 40_000
+	// GraceLeast is the least lease_grace_on_disconnect_ms other than 0: a worker needs
+	// 2 s between beats, 2.5 s to notice that one has no answer, and some for another
+	// connection. GraceMargin is how much sooner the worker ends what runs: 2 s for its
+	// processes to die, 1 s for the view (SPEC §16.7).
+	GraceLeast  Clock = 10_000
+	GraceMargin       = 3 * time.Second
 	// SilenceUnreachable is when the leader proposes UNREACHABLE (SPEC §3.10).
 	SilenceUnreachable Clock = 10_000
 	// GCHorizon is how long a tombstone is kept, in date (SPEC §9.4).

@@ -21,7 +21,10 @@ type QueuePolicy struct {
 	RenewalsMax        int64
 	MaxRuntimeMs       int64
 	LeasesMaxPerWorker int64
-	UnitsPerPeriod     int64
+	// LeaseGraceMs is how long a lease outlives its worker's broken stream, 0 for as long
+	// as its silence (SPEC §16.7).
+	LeaseGraceMs   int64
+	UnitsPerPeriod int64
 
 	// Retry and time to live (SPEC §9).
 	AttemptMax            int64
@@ -280,6 +283,10 @@ func (p *QueuePolicy) Check() error {
 	}
 	if err := checkRuntime(p.MaxRuntimeMs); err != nil {
 		return err
+	}
+	if p.LeaseGraceMs != 0 && p.LeaseGraceMs < int64(GraceLeast) {
+		return Refusef(Invalid, "lease_grace_on_disconnect_ms",
+			"lease_grace_on_disconnect_ms=%d is refused: 0, or %d to %d is wanted", p.LeaseGraceMs, GraceLeast, SilenceEnds)
 	}
 	if err := p.checkScoring(); err != nil {
 		return err

@@ -202,4 +202,7 @@ var policyKeys = append([]policyKey{
 		"How long a type is denied to a worker after one of its leases expired, in queues that set this.").off("off"),
 	boolKey("health_steps", "", func(p *QueuePolicy) *bool { return &p.HealthSteps },
 		"AICF §3", "Whether outcomes change a worker's health, and invalid proofs its stake, up to jail."),
+	key("lease_grace_on_disconnect_ms", "lease_grace_on_disconnect", unitMs, 0, int64(SilenceEnds),
+		func(p *QueuePolicy) *int64 { return &p.LeaseGraceMs },
+		"SPEC 16.7", "How long a lease outlives its worker's broken stream, 0 or 10 s to 40 s; 0 lets silence end it.").off("off"),
 }, scoringKeys...)

@@ -87,8 +87,11 @@ func TestPolicyKeepsEveryKey(t *testing.T) {
 			if v := k.get(&p); v < k.max && k.unit != unitRanking && k.unit != unitStrategy && k.unit != unitPPM {
 				k.set(&p, v+1)
 			}
-			if k.name == "max_runtime_ms" {
+			switch k.name {
+			case "max_runtime_ms":
 				k.set(&p, int64(MaxRuntimeLeast))
+			case "lease_grace_on_disconnect_ms":
+				k.set(&p, int64(GraceLeast))
 			}
 		}
 		again, err := PolicyFromValues(p.Preset, p.Values())

@@ -65,6 +65,15 @@ type UnitsUsed struct {
 	Used  int64     `json:"used"`
 }
 
+// WorkerLink is what a worker says of its connection to a node (SPEC §16.7).
+type WorkerLink struct {
+	// Connection numbers it, larger than those before; 0 where the worker numbers none.
+	Connection uint64
+	// Grace says that the worker believes in a lease no longer than its grace after a beat
+	// that was heard.
+	Grace bool
+}
+
 // Worker is everything that is known of a worker at one index.
 type Worker struct {
 	WorkerSpec
@@ -74,6 +83,9 @@ type Worker struct {
 	StatusSince Moment `json:"status_since"`
 	// SilentSince is the last sign of an UNREACHABLE worker (SPEC §3.10).
 	SilentSince Moment `json:"silent_since"`
+	// DisconnectedSince is when the cluster took its stream for broken; zero while it
+	// stands (SPEC §16.7).
+	DisconnectedSince Moment `json:"disconnected_since"`
 	// Open leases, and what they take.
 	Open          int32 `json:"open_leases"`
 	CPUMilliTaken int64 `json:"cpu_milli_taken,omitempty"`

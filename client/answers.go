@@ -147,8 +147,9 @@ func (b *book) beatAnswered(p viewpoint) {
 	for _, l := range b.leases {
 		b.expired(l, now)
 	}
-	first := !b.point.known
+	known := b.point.known
 	b.point = b.point.newer(p)
+	first := b.point.known != known
 	if first {
 		kick(b.watchKick)
 	}

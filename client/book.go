@@ -93,6 +93,8 @@ type book struct {
 	// before sending them.
 	beats        map[uint64]time.Duration
 	beatSequence uint64
+	// heardSequence is that of the newest beat that the node has heard.
+	heardSequence uint64
 
 	draining bool
 	// drainedAt is when the drain began, untold the jobs whose outcomes were given up
@@ -282,6 +284,8 @@ func (b *book) expired(l *lease, now time.Duration) bool {
 	switch {
 	case l.timedOut(b.point, now):
 		why.Reason, why.Text = rota.TimedOut, "its max_runtime is over by the worker's view"
+	case l.assignment.GraceMs > 0 && now >= l.broken(b.point):
+		why.Text = "no beat was heard for so long that the cluster may take the stream for broken"
 	case now >= b.point.lost():
 		why.Text = "no beat was answered for too long"
 	case !l.acked && l.ackRefused != nil:

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,6 +80,8 @@ type fakeStream struct {
 	beats    chan uint64
 	bye      chan struct{}
 	end      chan error
+	// hears has beats told as heard as they come.
+	hears atomic.Bool
 	// clock, once set, answers beats as they come.
 	clock func() rota.Clock
 	mu    sync.Mutex
@@ -102,6 +105,9 @@ func (n workersOf) Work(stream grpc.BidiStreamingServer[rotav1.WorkRequest, rota
 			}
 			switch {
 			case m.GetBeat() != nil:
+				if s.hears.Load() {
+					_ = s.put(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Heard{Heard: &rotav1.Heard{Sequence: m.GetBeat().Sequence}}})
+				}
 				if clock := s.ticks(); clock != nil {
 					_ = s.put(beatAnswer(m.GetBeat().Sequence, clock()))
 				} else {

@@ -164,7 +164,7 @@ func (w *Worker) connect(ctx context.Context, b *book) error {
 	at := rand.IntN(len(nodes)) // workers spread over the nodes
 	takeover := w.takeover
 	for try := 0; ; try++ {
-		s := &stream{book: b, node: nodes[at%len(nodes)], takeover: takeover}
+		s := &stream{book: b, node: nodes[at%len(nodes)], takeover: takeover, connection: w.nextConnection()}
 		err := s.serve(ctx)
 		b.broken()
 		if s.welcomed {
@@ -181,7 +181,9 @@ func (w *Worker) connect(ctx context.Context, b *book) error {
 			return &rota.Error{Kind: rota.Unavailable, Op: "work", Text: "the client is closed"}
 		}
 		e := w.client.judge(ctx, s.node, err)
-		if fatal(e.Kind, s.welcomed) {
+		if e.Kind == rota.Stale && e.Subject == "connection" && !s.welcomed {
+			w.skipConnections(try)
+		} else if fatal(e.Kind, s.welcomed) {
 			return during("work", e)
 		}
 		b.log.Info("connection lost, going on elsewhere", "address", s.node.address, "err", e)
@@ -197,6 +199,17 @@ func (w *Worker) connect(ctx context.Context, b *book) error {
 		}
 	}
 }
+
+// nextConnection numbers the worker's connections. It begins with the time of day, so
+// that a process that goes on with the id and secret of one before it goes on numbering.
+func (w *Worker) nextConnection() uint64 {
+	w.connection = max(w.connection+1, uint64(max(time.Now().UnixMicro(), 1)))
+	return w.connection
+}
+
+// skipConnections leaps ahead of what the cluster has seen of the worker: the time of day
+// went back between two processes.
+func (w *Worker) skipConnections(try int) { w.connection += 1 << min(20+4*try, 60) }
 
 // fatal says that connecting elsewhere would not help: the cluster refused the
 // worker, or its session is over.

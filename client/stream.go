@@ -20,6 +20,8 @@ const (
 	// beatSilence is how long a beat may go unanswered before another node is
 	// tried: the node may be cut off from its leader while the stream stands.
 	beatSilence = 3 * rota.BeatEvery
+	// hearSilence is how long one may go unheard while a lease has a grace (SPEC §16.7).
+	hearSilence = 2500 * time.Millisecond
 )
 
 // stream is one connection of a worker to a node. One goroutine receives, one
@@ -28,6 +30,8 @@ type stream struct {
 	book     *book
 	node     *node
 	takeover bool
+	// connection is its number, larger than those of the worker's before (SPEC §16.7).
+	connection uint64
 
 	grpc grpc.BidiStreamingClient[rotav1.WorkRequest, rotav1.WorkResponse]
 	// name and session are the Welcome's.
@@ -84,7 +88,7 @@ func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err 
 	}
 	spec := w.registered()
 	hello := &rotav1.Hello{Worker: words.WorkerSpecToWire(&spec), Secret: w.secret, Takeover: s.takeover,
-		Attestation: words.AttestationToWire(w.attested)}
+		Attestation: words.AttestationToWire(w.attested), Connection: s.connection, Grace: true}
 	_ = s.grpc.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Hello{Hello: hello}}) // Recv tells why not
 	var response words.FromNode
 	err = s.grpc.RecvMsg(&response)
@@ -110,6 +114,8 @@ func (s *stream) take(response *words.FromNode) {
 		s.book.answered(response.Sequence, response.Refusal, response.Answers)
 	case response.Seldom == nil:
 		s.book.notice(response.Notices)
+	case response.Seldom.GetHeard() != nil:
+		s.book.heard(response.Seldom.GetHeard().GetSequence())
 	case response.Seldom.GetBeat() != nil:
 		m := response.Seldom.GetBeat()
 		if s.book.beat(m.GetSequence(), rota.Clock(m.GetClockMs())) {
@@ -139,6 +145,11 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 				return
 			}
 		}
+		unheard := b.unheard()
+		if now >= unheard {
+			cancel(errNoBeat)
+			return
+		}
 		request, bye, at := b.toSend()
 		if request != nil {
 			if !s.put(request) {
@@ -153,6 +164,7 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 		if at == 0 || at > nextBeat {
 			at = nextBeat
 		}
+		at = min(at, unheard)
 		timer := time.NewTimer(max(0, at-b.worker.now()))
 		select {
 		case <-b.sendKick:
@@ -212,9 +224,43 @@ func (b *book) beat(sequence uint64, clock rota.Clock) bool {
 	}
 	b.mu.Unlock()
 	if ok {
-		b.beatAnswered(viewpoint{known: true, sent: sent, clock: clock})
+		b.beatAnswered(viewpoint{known: true, sent: sent, clock: clock, heard: sent}) // its node heard it, too
 	}
 	return ok
+}
+
+// heard takes that the node has heard a beat of this connection. Leases that ended by the
+// view before stay ended (H23).
+func (b *book) heard(sequence uint64) {
+	b.mu.Lock()
+	sent, ok := b.beats[sequence]
+	if ok {
+		b.heardSequence = max(b.heardSequence, sequence)
+	}
+	b.mu.Unlock()
+	if ok {
+		b.beatAnswered(viewpoint{heard: sent})
+	}
+}
+
+// unheard is the local moment at which the node's silence has it left for another, for
+// the sake of leases with a grace; farFuture without any.
+func (b *book) unheard() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	graced := false
+	for _, l := range b.leases {
+		graced = graced || l.assignment.GraceMs > 0 && l.phase != reporting && l.lost == nil
+	}
+	at := farFuture
+	if graced {
+		for sequence, sent := range b.beats {
+			if sequence > b.heardSequence {
+				at = min(at, sent+hearSilence)
+			}
+		}
+	}
+	return at
 }
 
 // broken ends a connection: what had no answer is sent again on the next one.

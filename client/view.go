@@ -22,6 +22,9 @@ type viewpoint struct {
 	known bool
 	sent  time.Duration
 	clock rota.Clock
+	// heard is when the last beat was sent that a node heard, whatever became of its
+	// connection: what leases with a grace are judged by (SPEC §16.7).
+	heard time.Duration
 }
 
 // of is the local moment at which the worker takes the deadline as come
@@ -36,10 +39,11 @@ func (p viewpoint) lost() time.Duration { return p.sent + rota.BeatLost }
 
 // newer takes the beat that was sent later, in whatever order answers come.
 func (p viewpoint) newer(q viewpoint) viewpoint {
-	if !p.known || q.sent > p.sent {
-		return q
+	q.heard = max(p.heard, q.heard)
+	if p.known && q.sent <= p.sent {
+		q.known, q.sent, q.clock = p.known, p.sent, p.clock
 	}
-	return p
+	return q
 }
 
 // end is the local moment at which the lease is believed in no more. Until its
@@ -49,7 +53,18 @@ func (l *lease) end(p viewpoint) time.Duration {
 	if !l.acked {
 		deadline = min(l.assignment.Lease.AckBy.Clock, deadline)
 	}
-	return min(p.of(deadline), p.lost())
+	end := min(p.of(deadline), p.lost())
+	if l.assignment.GraceMs > 0 {
+		end = min(end, l.broken(p))
+	}
+	return end
+}
+
+// broken is the local moment at which a lease with a grace is believed in no more if no
+// other beat is heard (SPEC §16.7). A node whose stream has ended hears none, and says so
+// no sooner than 2 s later: the cluster counts the grace from there.
+func (l *lease) broken(p viewpoint) time.Duration {
+	return p.heard + time.Duration(l.assignment.GraceMs)*time.Millisecond - rota.GraceMargin
 }
 
 // timedOut reports whether max_runtime is over by the view (SPEC §20.2).

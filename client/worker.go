@@ -43,6 +43,8 @@ type Worker struct {
 	mu       sync.Mutex
 	handlers map[rota.JobType]Handler
 	ran      bool
+	// connection numbers the newest one; Run's own.
+	connection uint64
 }
 
 // WorkerOption changes a worker.

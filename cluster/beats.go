@@ -177,6 +177,11 @@ func (n *Node) hear(l *leadership, beats []rota.Beat) (refused []int32, silent [
 	defer l.mu.Unlock()
 	clock := n.machine.Head().Clock
 	for i, b := range beats {
+		if b.Broken != 0 { // no sign of life, and nobody waits for the clock
+			refused = append(refused, int32(i))
+			silent = n.hearEnd(b, silent)
+			continue
+		}
 		session, status := n.machine.Session(b.Worker)
 		if session != b.Session || session == 0 || status == rota.WorkerRetired {
 			refused = append(refused, int32(i))

@@ -17,6 +17,8 @@ type hand struct {
 	secret [32]byte
 	slots  int32
 	s      *WorkerSession
+	// link, where it numbers connections, is that of the newest.
+	link rota.WorkerLink
 }
 
 func newHand(t *testing.T, n *Node, id rota.WorkerID, slots int32) *hand {
@@ -28,8 +30,11 @@ func newHand(t *testing.T, n *Node, id rota.WorkerID, slots int32) *hand {
 
 func (h *hand) connect(n *Node) {
 	h.t.Helper()
+	if h.link.Connection > 0 {
+		h.link.Connection++
+	}
 	s, err := n.OpenWorker(within(h.t, ample), rota.WorkerSpec{ID: h.id, Queues: []rota.QueueName{rota.DefaultQueue},
-		Slots: h.slots}, h.secret[:], false, nil)
+		Slots: h.slots}, h.secret[:], false, nil, h.link)
 	if err != nil {
 		h.t.Fatal(err)
 	}

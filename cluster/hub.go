@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
@@ -17,6 +18,9 @@ type hub struct {
 	mu sync.Mutex
 	// sessions are the workers connected to this node, the newest session of each.
 	sessions map[rota.WorkerID]*WorkerSession
+	// broken are the workers whose stream here ended, until the state shows what became of
+	// that.
+	broken map[rota.WorkerID]brokenStream
 	// jobs are those that somebody awaits here, with a poke for each waiter.
 	jobs map[rota.JobID][]*jobWait
 	// flows are the workflows that somebody awaits here: a channel to poke for each
@@ -43,7 +47,8 @@ type jobWait struct {
 }
 
 func newHub() *hub {
-	return &hub{sessions: make(map[rota.WorkerID]*WorkerSession), jobs: make(map[rota.JobID][]*jobWait),
+	return &hub{sessions: make(map[rota.WorkerID]*WorkerSession), broken: make(map[rota.WorkerID]brokenStream),
+		jobs:      make(map[rota.JobID][]*jobWait),
 		flows:     make(map[rota.WorkflowID][]chan struct{}),
 		matchable: make(chan struct{}, 1)}
 }
@@ -136,6 +141,7 @@ func (h *hub) enter(s *WorkerSession) {
 		}
 	}
 	h.sessions[s.worker] = s
+	delete(h.broken, s.worker)
 }
 
 // leave drops a stream.
@@ -143,6 +149,9 @@ func (h *hub) leave(s *WorkerSession) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first := h.sessions[s.worker]
+	if first == s && s.connection != 0 {
+		h.broken[s.worker] = brokenStream{s.session, s.connection, time.Now()}
+	}
 	if first == s && s.older == nil {
 		delete(h.sessions, s.worker)
 	} else if first == s {

@@ -60,7 +60,7 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 	short.Signature = short.Signature[:63]
 	open := func(id rota.WorkerID, a *rota.Attestation) error {
 		s, err := n.OpenWorker(within(t, ample), rota.WorkerSpec{ID: id, Queues: []rota.QueueName{"default"}, Slots: 1},
-			[]byte("a secret of sixteen"), false, a)
+			[]byte("a secret of sixteen"), false, a, rota.WorkerLink{})
 		if err == nil {
 			s.Close()
 		}

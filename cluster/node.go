@@ -109,6 +109,7 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	n.run(n.leadLoop)
 	n.run(n.watchLoop)
 	n.run(n.leaderLoop)
+	n.run(n.brokenLoop)
 	n.run(n.rebuildLoop)
 	n.run(n.diskLoop)
 	n.run(n.watchdogLoop)

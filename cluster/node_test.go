@@ -138,7 +138,7 @@ func TestNode_reconnectingElsewhereGivesOpenLeasesBack(t *testing.T) {
 		t.Fatalf("%d leases came back of %d", len(again), len(first))
 	}
 	other, err := b.leader().OpenWorker(within(t, ample), rota.WorkerSpec{ID: "w1", Queues: []rota.QueueName{"default"},
-		Slots: 1}, []byte("another secret, of another process"), false, nil)
+		Slots: 1}, []byte("another secret, of another process"), false, nil, rota.WorkerLink{})
 	if rota.KindOf(err) != rota.Conflict {
 		t.Fatalf("another secret got %v, %v", other, err)
 	}

@@ -16,7 +16,9 @@ type WorkerSession struct {
 	n       *Node
 	worker  rota.WorkerID
 	session rota.Session
-	poke    chan struct{}
+	// connection numbers the stream, 0 where its worker numbers none.
+	connection uint64
+	poke       chan struct{}
 	// older is the stream of a session that this one took the id over from, while it
 	// confirms; the hub's lock guards it.
 	older *WorkerSession
@@ -33,7 +35,7 @@ type WorkerSession struct {
 // it from here (SPEC §6.4). What it shows as attestation, nil for none, is
 // verified first: a refused one registers nothing (SPEC §6.5).
 func (n *Node) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
-	attestation *rota.Attestation) (*WorkerSession, error) {
+	attestation *rota.Attestation, link rota.WorkerLink) (*WorkerSession, error) {
 	if err := spec.CheckShape(); err != nil {
 		return nil, err
 	}
@@ -49,14 +51,15 @@ func (n *Node) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []by
 	}
 	hash := sha256.Sum256(secret)
 	outcome, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{
-		Spec: fsm.WorkerOp(&spec), SecretHash: hash[:], Takeover: takeover, AttestedUntilMs: int64(attested)}}})
+		Spec: fsm.WorkerOp(&spec), SecretHash: hash[:], Takeover: takeover, AttestedUntilMs: int64(attested),
+		Connection: link.Connection, Grace: link.Grace}}})
 	if err != nil {
 		return nil, err
 	}
 	if err := n.waitApplied(ctx, index); err != nil {
 		return nil, err
 	}
-	s := &WorkerSession{n: n, worker: spec.ID, session: rota.Session(outcome.GetSession()), poke: make(chan struct{}, 1), all: true}
+	s := &WorkerSession{n: n, worker: spec.ID, session: rota.Session(outcome.GetSession()), connection: link.Connection, poke: make(chan struct{}, 1), all: true}
 	poke(s.poke)
 	n.hub.enter(s)
 	return s, nil

@@ -120,6 +120,9 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	l.Started = h.now()
 	l.AckBy.Clock, l.Deadline.Clock = h.clock+rota.Clock(p.AckTimeoutMs), h.clock+rota.Clock(p.LeaseMs)
 	l.Decision = why
+	if w.grace {
+		l.grace = p.LeaseGraceMs
+	}
 	if runtime := maxRuntime(j.spec, p); runtime > 0 {
 		l.endsBy = h.clock + rota.Clock(runtime)
 		l.Deadline.Clock = min(l.Deadline.Clock, l.endsBy)

@@ -46,7 +46,7 @@ func (m *Machine) expel(j *jobRow, state rota.JobState, why rota.Reason) {
 		l := m.leases.get(string(j.lease[:]))
 		// The worker is told, and may not hear: a retry must not meet it at work.
 		m.own(j)
-		j.freeAt = leaseDue(l, m.workers.get(l.Worker))
+		j.freeAt = unbrokenDue(l, m.workers.get(l.Worker))
 		m.closeLease(l, j, why, "")
 		m.emitFor(j, &rota.Event{Kind: rota.LeaseCancelledEvent, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 			Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why})

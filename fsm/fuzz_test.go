@@ -240,6 +240,9 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		}
 		id := d.id("w")
 		s, _ := b.Session(rota.WorkerID(id))
+		if d.roll(4) == 0 {
+			return disconnectOp(id, s, uint64(pickOf[int64](d, 0, 1, 2, 3, d.number())))
+		}
 		if d.roll(3) == 0 {
 			op := goneOp(id, s, d.text())
 			if d.roll(4) == 0 {

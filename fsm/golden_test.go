@@ -136,6 +136,10 @@ func writeGolden(t *testing.T) {
 		session, _ := c.Session(rota.WorkerID(worker))
 		c.entry(goneOp(worker, session, "guessed"), goneOp(worker, session, worker), goneOp(worker, session+1, worker))
 	}
+	c.entry(queueOp("default", "lease_grace_on_disconnect", "10s"), linked(registerOp("graced", 1, "g", false), 3))
+	session, _ := c.Session("graced")
+	c.entry(disconnectOp("graced", session, 2), disconnectOp("graced", session, 3), linked(registerOp("graced", 1, "g", false), 2),
+		linked(registerOp("graced", 1, "g", false), 4))
 	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(FirstRules), switchOp(0))
 	note()
 	var out []byte

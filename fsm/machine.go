@@ -178,6 +178,8 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.setStatus(op.SetStatus)
 	case *fsmpb.Op_Reach:
 		return m.reach(op.Reach)
+	case *fsmpb.Op_Disconnect:
+		return m.disconnect(op.Disconnect)
 	case *fsmpb.Op_Gone:
 		return m.gone(op.Gone)
 	case *fsmpb.Op_Round:

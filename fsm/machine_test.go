@@ -362,6 +362,16 @@ func statusOp(id string, s rota.WorkerStatus, session rota.Session) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{Worker: id, Status: uint32(s), Session: uint64(session)}}}
 }
 
+// linked has a registration number its connection and keep its leases' grace.
+func linked(op *fsmpb.Op, connection uint64) *fsmpb.Op {
+	op.GetRegister().Connection, op.GetRegister().Grace = connection, true
+	return op
+}
+
+func disconnectOp(id string, session rota.Session, connection uint64) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_Disconnect{Disconnect: &fsmpb.Disconnect{Worker: id, Session: uint64(session), Connection: connection}}}
+}
+
 // goneOp is the word of a guard that knows a secret as registerOp writes it.
 func goneOp(id string, session rota.Session, secret string) *fsmpb.Op {
 	hash := registerOp(id, 1, secret, false).GetRegister().GetSecretHash()

@@ -180,6 +180,9 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		return retryOp(job)
 	case k < 35:
 		s, _ := b.Session(rota.WorkerID(worker))
+		if d.roll(6) == 0 {
+			return disconnectOp(worker, s, uint64(d.roll(3)))
+		}
 		if d.roll(8) == 0 {
 			return goneOp(worker, s, d.of("x", "x", "y"))
 		}

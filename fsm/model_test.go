@@ -47,6 +47,7 @@ type modelLease struct {
 	renewBy         rota.Clock
 	renewals        int32
 	lostSince       rota.Clock
+	grace           bool
 	timesOut        rota.Clock // 0 for never
 }
 
@@ -55,6 +56,9 @@ type modelWorker struct {
 	secret  string
 	slots   int
 	silent  rota.Clock
+	// connection, 0 for none, and since when its stream is broken.
+	connection uint64
+	broken     rota.Clock
 	modelStanding
 }
 
@@ -129,6 +133,38 @@ func (m *model) expel(j *modelJob, state rota.JobState) {
 	j.state = state
 }
 
+// registerOn is register on a numbered connection, 0 for none.
+func (m *model) registerOn(id rota.WorkerID, secret string, takeover bool, slots int, connection uint64) bool {
+	w := m.workers[id]
+	if w != nil && w.secret == secret && !w.retired {
+		if connection > 0 && connection < w.connection {
+			return false
+		}
+		if connection != w.connection || connection == 0 {
+			w.connection, w.broken = connection, 0
+		}
+	}
+	if !m.register(id, secret, takeover, slots) {
+		return false
+	}
+	if now := m.workers[id]; now != w {
+		now.connection = connection
+	}
+	return true
+}
+
+// disconnect says whether a stream's end must be taken.
+func (m *model) disconnect(id rota.WorkerID, session rota.Session, connection uint64) bool {
+	w := m.workers[id]
+	if w == nil || w.session != session || w.retired || w.connection != connection {
+		return false
+	}
+	if w.broken == 0 {
+		w.broken = m.now
+	}
+	return true
+}
+
 // register says whether the registration must be taken.
 func (m *model) register(id rota.WorkerID, secret string, takeover bool, slots int) bool {
 	w := m.workers[id]
@@ -175,6 +211,8 @@ func (m *model) assigned(l rota.Lease) error {
 		return fmt.Errorf("job %s was assigned but is not QUEUED", l.Job)
 	case w == nil || w.status() != rota.WorkerActive || w.session != l.Session:
 		return fmt.Errorf("worker %s got a lease but is not active", l.Worker)
+	case w.broken != 0:
+		return fmt.Errorf("worker %s got a lease but its stream is broken", l.Worker)
 	case m.barred(&w.modelStanding, j.typ) || w.seen < m.policy.MinHealth:
 		return fmt.Errorf("worker %s got a lease of type %s but is not eligible: %+v", l.Worker, j.typ, w.modelStanding)
 	case m.open(l.Worker) >= w.slots:
@@ -187,7 +225,7 @@ func (m *model) assigned(l rota.Lease) error {
 	if j.rel == 0 {
 		j.rel = m.now + rota.Clock(m.policy.TTLRelMaxMs)
 	}
-	m.leases[l.ID] = &modelLease{job: l.Job, worker: l.Worker, session: l.Session,
+	m.leases[l.ID] = &modelLease{grace: m.policy.LeaseGraceMs > 0 && w.connection > 0, job: l.Job, worker: l.Worker, session: l.Session,
 		ackBy: m.now + rota.Clock(m.policy.AckTimeoutMs), deadline: m.now + rota.Clock(m.policy.LeaseMs),
 		renewBy: m.now + rota.Clock(m.policy.LeaseMs)*6/10}
 	if j.runtime > 0 {
@@ -321,6 +359,14 @@ func (m *model) due(l *modelLease) rota.Clock {
 	return due
 }
 
+// dueNow is due with the grace of a worker whose stream is broken now.
+func (m *model) dueNow(l *modelLease) rota.Clock {
+	if w := m.workers[l.worker]; l.grace && w.broken != 0 && w.session == l.session {
+		return min(m.due(l), w.broken+rota.Clock(m.policy.LeaseGraceMs))
+	}
+	return m.due(l)
+}
+
 // sweep ends what is due: leases, times to live, then sleep.
 // expireLease is what LEASE_EXPIRED costs.
 func (m *model) expireLease(l *modelLease) {
@@ -336,13 +382,13 @@ func (m *model) sweep() {
 	for _, l := range m.leases {
 		w := m.workers[l.worker]
 		switch {
-		case m.due(l) > m.now:
+		case m.dueNow(l) > m.now:
 		case l.revoked:
 			m.requeue(l)
-		case !l.acked && l.ackBy == m.due(l):
+		case !l.acked && l.ackBy == m.dueNow(l):
 			m.change(&w.modelStanding, -50)
 			m.use(l)
-		case l.timesOut != 0 && l.timesOut == m.due(l):
+		case l.timesOut != 0 && l.timesOut == m.dueNow(l):
 			m.use(l)
 		default:
 			m.expireLease(l)

@@ -35,6 +35,7 @@ func TestModel(t *testing.T) {
 			"health_steps", rapid.SampledFrom([]string{"off", "on"}).Draw(rt, "health_steps"),
 			"preempt", rapid.SampledFrom([]string{"off", "on"}).Draw(rt, "preempt"),
 			"starvation_interleave", rapid.SampledFrom([]string{"0", "2"}).Draw(rt, "interleave"),
+			"lease_grace_on_disconnect", rapid.SampledFrom([]string{"0", "10s", "20s"}).Draw(rt, "grace"),
 			"hold_after", rapid.SampledFrom([]string{"0", "1000", "30000"}).Draw(rt, "hold_after"),
 			"hold_max", rapid.SampledFrom([]string{"1", "2000", "600000"}).Draw(rt, "hold_max")))
 		r.fraud = rapid.Bool().Draw(rt, "fraud")
@@ -88,8 +89,12 @@ func (r *race) step() {
 	case 3, 4:
 		secret, takeover := fmt.Sprint("s", r.pick("secret", 2)), r.pick("takeover", 3) == 0
 		slots := int(worker[1]-'0') + 1
-		r.expect(r.model.register(worker, secret, takeover, slots), registerOp(string(worker), int32(slots), secret, takeover,
-			func(w *rota.WorkerSpec) { w.Stake = modelStake }))
+		op := registerOp(string(worker), int32(slots), secret, takeover, func(w *rota.WorkerSpec) { w.Stake = modelStake })
+		connection := uint64(r.pick("connection", 6))
+		if connection > 0 {
+			linked(op, connection)
+		}
+		r.expect(r.model.registerOn(worker, secret, takeover, slots, connection), op)
 	case 5, 6, 7:
 		r.match()
 	case 8, 9, 10, 11:
@@ -120,6 +125,11 @@ func (r *race) step() {
 		sign := r.b.now - rota.Clock(r.pick("sign", 15_000))
 		session, _ := r.b.Session(worker)
 		reachable := kind == 15
+		if r.pick("stream", 3) == 0 {
+			connection := uint64(1 + r.pick("connection", 6))
+			r.expect(r.model.disconnect(worker, session, connection), disconnectOp(string(worker), session, connection))
+			return
+		}
 		r.expect(r.model.reach(worker, session, reachable, sign), reachOp(string(worker), session, reachable, sign))
 	case 17, 18:
 		for range 1 + r.pick("often", 16) {

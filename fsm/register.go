@@ -34,18 +34,29 @@ func (m *Machine) register(op *fsmpb.Register) *fsmpb.Outcome {
 		w := &workerRow{spec: spec, secretHash: hash, health: healthFull, leases: make(map[string]struct{})}
 		m.workers.insert(spec.ID, w)
 		m.attest(w, attested)
+		m.connected(w, op)
 		m.newSession(w)
 	case old.secretHash == hash && old.status != rota.WorkerRetired:
+		if old.outdated(op) {
+			return refused(rota.Refusef(rota.Stale, "connection", "connection %d of worker %s is over: it has opened %d since",
+				op.GetConnection(), spec.ID, old.connection))
+		}
 		w := m.workers.edit(spec.ID)
 		m.attest(w, attested)
+		if w.connection == 0 || w.connection != op.GetConnection() { // else it is the same one, proposed twice
+			m.connected(w, op)
+			m.retimeLeases(w)
+		}
 		m.resume(w, spec)
 	case old.live() && !op.GetTakeover():
 		return refused(rota.Refusef(rota.Conflict, "worker",
 			"worker id %s is registered by another process (status %s, %d open leases): stop that one, choose another --id, "+
 				"or take it over with --takeover", spec.ID, old.status, old.open))
 	default:
-		m.supersede(m.workers.edit(spec.ID))
 		w := m.workers.edit(spec.ID)
+		m.connected(w, op) // the old session's leases have no stream to break any more
+		m.supersede(w)
+		w = m.workers.edit(spec.ID)
 		w.spec, w.secretHash = spec, hash
 		m.attest(w, attested)
 		m.newSession(w)

@@ -219,6 +219,9 @@ type leaseRow struct {
 	// silentSince is the last sign that its session can have given, once a
 	// takeover ended that session; 0 while the session lives.
 	silentSince rota.Clock
+	// grace is how long it outlives its worker's broken stream in ms, 0 for as long as its
+	// silence (SPEC §16.7).
+	grace int64
 	// index is that of the entry that opened it.
 	index rota.Index
 	// key is the id as a string, by which the row is found.
@@ -263,6 +266,7 @@ func (r *leaseRow) canonical(e *encoder) {
 	e.str(string(r.typ))
 	e.int(int64(r.endsBy))
 	e.int(int64(r.silentSince))
+	e.int(r.grace)
 	e.uint(uint64(r.index))
 }
 
@@ -296,6 +300,7 @@ func decodeLease(d *decoder) *leaseRow {
 	r.typ = rota.JobType(d.str())
 	r.endsBy = rota.Clock(d.int())
 	r.silentSince = rota.Clock(d.int())
+	r.grace = d.int()
 	r.index = rota.Index(d.uint())
 	return r
 }

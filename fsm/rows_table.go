@@ -24,6 +24,11 @@ type workerRow struct {
 	since   rota.Moment
 	// silentSince is the last sign; only while UNREACHABLE.
 	silentSince rota.Moment
+	// connection numbers its newest connection, 0 where it numbers none; grace says that
+	// it keeps SPEC §16.7; disconnected is since when its stream is taken for broken.
+	connection   uint64
+	grace        bool
+	disconnected rota.Moment
 	// open, cpu, memory and io are what its leases take. Invariants I3, I4.
 	open            int32
 	cpu, memory, io int64
@@ -94,6 +99,9 @@ func (r *workerRow) canonical(e *encoder) {
 	e.uint(uint64(r.session))
 	e.moment(r.since)
 	e.moment(r.silentSince)
+	e.uint(r.connection)
+	e.bool(r.grace)
+	e.moment(r.disconnected)
 	e.int(int64(r.open))
 	e.int(r.cpu)
 	e.int(r.memory)
@@ -171,6 +179,9 @@ func decodeWorker(d *decoder) *workerRow {
 	r.session = rota.Session(d.uint())
 	r.since = d.moment()
 	r.silentSince = d.moment()
+	r.connection = d.uint()
+	r.grace = d.bool()
+	r.disconnected = d.moment()
 	r.open = int32(d.int())
 	r.cpu = d.int()
 	r.memory = d.int()

@@ -252,7 +252,7 @@ func (m *Machine) takeUnits(w *workerRow, l *leaseRow, units int64) {
 func workerEntry(w *workerRow) sched.WorkerEntry {
 	e := sched.WorkerEntry{Spec: w.spec, Active: w.status == rota.WorkerActive, Open: w.open, CPUTaken: w.cpu,
 		MemoryTaken: w.memory, IOTaken: w.io, Received: w.sinceTurn, Stake: w.stakeLeft(), Health: int64(w.health),
-		Units: w.units, Executed: w.executed}
+		Disconnected: !w.disconnected.IsZero(), Units: w.units, Executed: w.executed}
 	switch {
 	case w.attestedUntil == 0:
 	case w.lapsed:

@@ -73,9 +73,20 @@ func (s timerSet) first(now int64) (timer, bool) {
 }
 
 // leaseDue is when a lease ends if nothing happens: unacknowledged at ack_by,
-// at its deadline, or 40 s after the last sign of a silent worker, or of the
-// session that a takeover ended (SPEC §3.10, §8).
+// at its deadline, 40 s after the last sign of a silent worker, or of the session that
+// a takeover ended (SPEC §3.10, §8), or so long after its worker's stream broke as its
+// grace says (SPEC §16.7).
 func leaseDue(l *leaseRow, w *workerRow) rota.Clock {
+	due := unbrokenDue(l, w)
+	if l.grace != 0 && w != nil && !w.disconnected.IsZero() && l.Session == w.session {
+		due = min(due, w.disconnected.Clock+rota.Clock(l.grace))
+	}
+	return due
+}
+
+// unbrokenDue is leaseDue of a worker that may connect again, which ends the counting of
+// its leases' grace.
+func unbrokenDue(l *leaseRow, w *workerRow) rota.Clock {
 	due := l.Deadline.Clock
 	if l.Acked.IsZero() {
 		due = min(due, l.AckBy.Clock)

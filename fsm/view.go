@@ -110,7 +110,7 @@ func (m *Machine) Workers() []rota.Worker {
 
 func (m *Machine) workerWordsOf(r *workerRow) rota.Worker {
 	w := rota.Worker{WorkerSpec: *r.spec, Status: r.status, Session: r.session, StatusSince: r.since,
-		SilentSince: r.silentSince, Open: r.open, CPUMilliTaken: r.cpu, MemoryTaken: r.memory, IOTaken: r.io,
+		SilentSince: r.silentSince, DisconnectedSince: r.disconnected, Open: r.open, CPUMilliTaken: r.cpu, MemoryTaken: r.memory, IOTaken: r.io,
 		Assigned: r.assigned, Completed: r.completed, Failed: r.failed}
 	m.standingWords(&w, r)
 	return w
@@ -123,6 +123,16 @@ func (m *Machine) Session(id rota.WorkerID) (rota.Session, rota.WorkerStatus) {
 		return 0, rota.WorkerNone
 	}
 	return r.session, r.status
+}
+
+// Connection tells a worker's live session, the number of its newest connection, and
+// whether that is taken for broken (SPEC §16.7).
+func (m *Machine) Connection(id rota.WorkerID) (s rota.Session, connection uint64, broken bool) {
+	r := m.workers.get(id)
+	if r == nil || r.status == rota.WorkerRetired {
+		return 0, 0, false
+	}
+	return r.session, r.connection, !r.disconnected.IsZero()
 }
 
 // LiveWorkers calls f for each worker that may have a process behind it.
@@ -236,5 +246,5 @@ func (m *Machine) assignment(l *leaseRow) (rota.Assignment, bool) {
 	p := &m.queues.get(l.queue).policy
 	return rota.Assignment{Lease: l.Lease, Spec: m.jobs.get(l.Job).spec.words(), LeaseMs: p.LeaseMs,
 		RenewEveryMs: p.LeaseMs * p.RenewAlphaPermille / 1000, RenewalsMax: int32(p.RenewalsMax),
-		MaxRuntimeMs: l.maxRuntime()}, true
+		MaxRuntimeMs: l.maxRuntime(), GraceMs: l.grace}, true
 }

@@ -306,6 +306,7 @@ var remedies = map[string]string{
 	"IO_FULL":               "a worker that fits has enough I/O free",
 	"HELD_FOR_ANOTHER_JOB":  "the job that the worker is kept for is placed",
 	"NOT_ACTIVE":            "a worker becomes ACTIVE again",
+	"DISCONNECTED":          "a worker whose stream broke connects again",
 	"ATTESTATION_MISSING":   "a worker registers with an attestation (rota worker attest)",
 	"ATTESTATION_EXPIRED":   "a worker registers with a fresh attestation (rota worker attest)",
 	"STAKE_TOO_LOW":         "a worker with more stake registers",

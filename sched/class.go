@@ -186,6 +186,7 @@ const (
 	IOFull
 	HeldForAnotherJob
 	TenantWindowFull // named by the state machine
+	Disconnected
 )
 
 var unfitNames = [...]string{
@@ -193,7 +194,7 @@ var unfitNames = [...]string{
 	"COOLING_DOWN", "TYPE_DENYLISTED", "HEALTH_TOO_LOW", "NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER",
 	"TYPE_NOT_HANDLED",
 	"REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED", "NO_FREE_SLOT", "UNITS_EXHAUSTED", "CPU_FULL",
-	"MEMORY_FULL", "IO_FULL", "HELD_FOR_ANOTHER_JOB", "TENANT_WINDOW_FULL",
+	"MEMORY_FULL", "IO_FULL", "HELD_FOR_ANOTHER_JOB", "TENANT_WINDOW_FULL", "DISCONNECTED",
 }
 
 // String names the rule as SPEC §6.1 does.

@@ -33,14 +33,14 @@ type lasting struct {
 
 // repute is what counts for all types.
 type repute struct {
-	active        bool
-	attested      Attested
-	stake, health int64
+	active, disconnected bool
+	attested             Attested
+	stake, health        int64
 }
 
 // passes says whether a queue's rules let the worker through for any type.
 func (l *repute) passes(r *Rules) bool {
-	return l.active && (l.attested == AttestedNow || !r.RequireAttestation) &&
+	return l.active && !l.disconnected && (l.attested == AttestedNow || !r.RequireAttestation) &&
 		l.stake >= r.MinStake && l.health >= r.MinHealth
 }
 
@@ -50,6 +50,8 @@ func (l *lasting) fault(typ rota.JobType, r *Rules) Unfit {
 	switch {
 	case !l.active:
 		return NotActive
+	case l.disconnected:
+		return Disconnected
 	case r.RequireAttestation && l.attested == AttestedNever:
 		return AttestationMissing
 	case r.RequireAttestation && l.attested == AttestedExpired:
@@ -102,7 +104,7 @@ func (s *Supply) Standing(id rota.WorkerID) (w WorkerStanding) {
 		CPUTaken: spec.CPUMilli - s.loadFree[slot].CPU, MemoryTaken: spec.MemoryBytes - s.loadFree[slot].Memory,
 		IOTaken:  spec.IOBytesPerS - s.loadFree[slot].IO,
 		Received: s.received[slot], Stake: l.stake, Health: l.health, Attested: l.attested,
-		Barred: l.barred, Units: slices.Clone(s.units[slot]), Executed: slices.Clone(s.executed.of(slot))}
+		Disconnected: l.disconnected, Barred: l.barred, Units: slices.Clone(s.units[slot]), Executed: slices.Clone(s.executed.of(slot))}
 	w.Endless, w.Held = s.endless[slot], s.held.has(int(slot))
 	return w
 }
@@ -112,6 +114,6 @@ func (s *Supply) Standing(id rota.WorkerID) (w WorkerStanding) {
 func (w *WorkerStanding) Equal(o *WorkerStanding) bool {
 	return w.Spec == o.Spec && w.Active == o.Active && w.Open == o.Open && w.CPUTaken == o.CPUTaken &&
 		w.MemoryTaken == o.MemoryTaken && w.IOTaken == o.IOTaken && w.Received == o.Received && w.Stake == o.Stake && w.Health == o.Health &&
-		w.Attested == o.Attested && w.Endless == o.Endless && w.Held == o.Held &&
+		w.Attested == o.Attested && w.Disconnected == o.Disconnected && w.Endless == o.Endless && w.Held == o.Held &&
 		slices.Equal(w.Barred, o.Barred) && sameUnits(w.Units, o.Units) && slices.Equal(w.Executed, o.Executed)
 }

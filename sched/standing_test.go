@@ -12,6 +12,7 @@ import (
 type naiveStanding struct {
 	attested      Attested
 	stake, health int64
+	disconnected  bool
 	barred        []BarredType
 	units, other  int64 // used of queue q, and of another
 	executed      []rota.JobType
@@ -33,7 +34,9 @@ func someStanding(t *dice) naiveStanding {
 		s.stake = int64(t.between(0, 2))
 	case 2:
 		s.attested = Attested(t.between(0, 2))
-	case 3, 4, 5:
+	case 3:
+		s.disconnected = true
+	case 4, 5:
 		for _, typ := range subset(t, someTypes) {
 			s.barred = append(s.barred, BarredType{typ, pick(t, []Unfit{CoolingDown, TypeDenylisted})})
 		}
@@ -55,7 +58,7 @@ func someLimits(t *dice) map[string]int64 {
 func (w *naiveWorker) entry() WorkerEntry {
 	e := WorkerEntry{Spec: w.spec, Active: w.active, Open: int32(w.open), CPUTaken: w.spec.CPUMilli - w.cpu,
 		MemoryTaken: w.spec.MemoryBytes - w.mem, IOTaken: w.spec.IOBytesPerS - w.io, Received: w.received, Stake: w.stake, Health: w.health,
-		Attested: w.attested, Barred: w.barred, Executed: w.executed}
+		Attested: w.attested, Disconnected: w.disconnected, Barred: w.barred, Executed: w.executed}
 	if w.other > 0 {
 		e.Units = append(e.Units, rota.UnitsUsed{Queue: "a", Used: w.other})
 	}
@@ -85,6 +88,7 @@ func (w *naiveWorker) faults(r *Requirements, p *rota.QueuePolicy) (failed []str
 		fails bool
 	}{
 		{"NOT_ACTIVE", !w.active},
+		{"DISCONNECTED", w.disconnected},
 		{"ATTESTATION_MISSING", p.RequireAttestation && w.attested == AttestedNever},
 		{"ATTESTATION_EXPIRED", p.RequireAttestation && w.attested == AttestedExpired},
 		{"STAKE_TOO_LOW", w.stake < p.MinStake},
@@ -113,7 +117,7 @@ func (w *naiveWorker) faults(r *Requirements, p *rota.QueuePolicy) (failed []str
 
 // lastingOrder is the order in which rules are named; roomOrder comes after it.
 var (
-	lastingOrder = []string{"NOT_ACTIVE", "ATTESTATION_MISSING", "ATTESTATION_EXPIRED", "STAKE_TOO_LOW",
+	lastingOrder = []string{"NOT_ACTIVE", "DISCONNECTED", "ATTESTATION_MISSING", "ATTESTATION_EXPIRED", "STAKE_TOO_LOW",
 		"COOLING_DOWN", "TYPE_DENYLISTED", "HEALTH_TOO_LOW", "NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER",
 		"TYPE_NOT_HANDLED", "REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED"}
 	roomOrder = []string{"NO_FREE_SLOT", "UNITS_EXHAUSTED", "CPU_FULL", "MEMORY_FULL", "IO_FULL"}

@@ -117,6 +117,9 @@ type WorkerEntry struct {
 	Health int64
 	// Attested says whether it has an attestation that holds.
 	Attested Attested
+	// Disconnected says that its stream broke and that it has opened no other (SPEC
+	// §16.7).
+	Disconnected bool
 	// Barred are the types that it gets none of in queues that heed it, sorted. The
 	// list never changes once given.
 	Barred []BarredType
@@ -144,7 +147,7 @@ func (s *Supply) Put(w WorkerEntry) {
 	}
 	old, was := s.specs[slot], s.lasting[slot]
 	s.specs[slot] = w.Spec
-	now := lasting{repute{w.Active, w.Attested, w.Stake, w.Health}, w.Barred}
+	now := lasting{repute{w.Active, w.Disconnected, w.Attested, w.Stake, w.Health}, w.Barred}
 	s.lasting[slot] = now
 	if now.active != was.active {
 		s.countActive(now.active)

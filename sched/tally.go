@@ -96,6 +96,7 @@ func (s *Supply) faults(k *class, slot int32, note func(Unfit)) {
 		}
 	}
 	is(!l.active, NotActive)
+	is(l.disconnected, Disconnected)
 	is(rules.RequireAttestation && l.attested == AttestedNever, AttestationMissing)
 	is(rules.RequireAttestation && l.attested == AttestedExpired, AttestationExpired)
 	is(l.stake < rules.MinStake, StakeTooLow)

@@ -50,7 +50,7 @@ type Core interface {
 	// gives the session that its stream is served from. The attestation is nil
 	// where it shows none; one that does not hold registers nothing (SPEC §6.5).
 	OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
-		attestation *rota.Attestation) (WorkerSession, error)
+		attestation *rota.Attestation, link rota.WorkerLink) (WorkerSession, error)
 
 	Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error)
 	Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, error)

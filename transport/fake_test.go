@@ -205,7 +205,7 @@ func (c *fakeCore) DrainWorker(_ context.Context, id rota.WorkerID) (rota.Worker
 }
 
 func (c *fakeCore) OpenWorker(ctx context.Context,
-	spec rota.WorkerSpec, secret []byte, takeover bool, attestation *rota.Attestation) (WorkerSession, error) {
+	spec rota.WorkerSpec, secret []byte, takeover bool, attestation *rota.Attestation, link rota.WorkerLink) (WorkerSession, error) {
 	c.attested = attestation
 	if c.open != nil {
 		return c.open(ctx, spec, secret, takeover)

@@ -133,7 +133,7 @@ func (w *workStream) open(core Core, hello *rotav1.Hello) error {
 	ctx, cancel := context.WithTimeout(w.ctx, callTimeout)
 	defer cancel()
 	session, err := core.OpenWorker(ctx, spec, hello.GetSecret(), hello.GetTakeover(),
-		words.AttestationFromWire(hello.GetAttestation()))
+		words.AttestationFromWire(hello.GetAttestation()), rota.WorkerLink{Connection: hello.GetConnection(), Grace: hello.GetGrace()})
 	if err != nil {
 		return late(w.ctx, err)
 	}
@@ -227,6 +227,8 @@ func (w *workStream) take(message *words.FromWorker) error {
 		default:
 		}
 		w.beats <- m.Beat.GetSequence()
+		// At once, while this stream stands: no more is said of it once it has ended.
+		w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Heard{Heard: &rotav1.Heard{Sequence: m.Beat.GetSequence()}}})
 		return nil
 	case *rotav1.WorkRequest_Hello:
 		return rota.Refusef(rota.Invalid, "hello", "a second hello came: one stream is for one worker")

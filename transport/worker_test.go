@@ -235,10 +235,19 @@ func TestWork_answersTheNewestBeat(t *testing.T) {
 		return clock, nil
 	}
 	stream := open(t, b, session)
+	// At once, while the leader's answer is still to come (SPEC §16.7).
+	heard := func(sequence uint64) {
+		t.Helper()
+		if got := hear(t, stream).GetHeard(); got.GetSequence() != sequence {
+			t.Errorf("heard %v, want beat %d", got, sequence)
+		}
+	}
 	say(t, stream, beatOf(1))
 	<-began
+	heard(1)
 	for sequence := range uint64(3) {
 		say(t, stream, beatOf(sequence+2))
+		heard(sequence + 2)
 	}
 	// What is answered here was read after the beats, for the stream is in order.
 	say(t, stream, commandsOf(1, renew(1)))
@@ -253,6 +262,7 @@ func TestWork_answersTheNewestBeat(t *testing.T) {
 	clocks <- 0 // not answered
 	say(t, stream, beatOf(5))
 	<-began
+	heard(5)
 	clocks <- 200
 	if got := hear(t, stream).GetBeat(); got.GetSequence() != 5 || got.GetClockMs() != 200 {
 		t.Errorf("got %v", got)

@@ -204,8 +204,10 @@ func TestWork_givesUpABeatForNewerOnes(t *testing.T) {
 		stream.in <- beatOf(1)
 		// The first has to be under way: a beat that still waits is replaced by the
 		// next, and the one that hangs would be the second, which nothing follows.
+		<-stream.out // it was heard
 		synctest.Wait()
 		stream.in <- beatOf(2)
+		<-stream.out
 		if got := (<-stream.out).GetBeat(); got.GetSequence() != 2 || time.Since(start) != beatTimeout {
 			t.Errorf("after %v: got %v", time.Since(start), got)
 		}

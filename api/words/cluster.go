@@ -139,12 +139,12 @@ func VerdictFromWire(w *rotav1.VerifyResponse) (rota.Verdict, error) {
 
 // BeatToWire carries a worker's sign of life between nodes.
 func BeatToWire(b *rota.Beat) *rotav1.WorkerBeat {
-	return &rotav1.WorkerBeat{Worker: string(b.Worker), Session: uint64(b.Session)}
+	return &rotav1.WorkerBeat{Worker: string(b.Worker), Session: uint64(b.Session), Broken: b.Broken}
 }
 
 // BeatFromWire is the inverse of BeatToWire.
 func BeatFromWire(w *rotav1.WorkerBeat) rota.Beat {
-	return rota.Beat{Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession())}
+	return rota.Beat{Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession()), Broken: w.GetBroken()}
 }
 
 // BeatAnswerToWire carries the leader's answer to a node's beats.

@@ -153,6 +153,8 @@ func readAssignment(a *rota.Assignment, b []byte) error {
 			a.RenewalsMax = int32(f.value)
 		case f.number == 6:
 			a.MaxRuntimeMs = int64(f.value)
+		case f.number == 7:
+			a.GraceMs = int64(f.value)
 		}
 		if err != nil {
 			return err

@@ -76,7 +76,8 @@ func appendAssignment(b []byte, a *rota.Assignment) []byte {
 	b = appendNumber(b, 3, a.RenewEveryMs)
 	b = appendNumber(b, 4, a.LeaseMs)
 	b = appendNumber(b, 5, a.RenewalsMax)
-	return appendNumber(b, 6, a.MaxRuntimeMs)
+	b = appendNumber(b, 6, a.MaxRuntimeMs)
+	return appendNumber(b, 7, a.GraceMs)
 }
 
 func appendLease(b []byte, l *rota.Lease) []byte {

@@ -148,6 +148,7 @@ func AssignmentToWire(a *rota.Assignment) *rotav1.Assignment {
 	w := &room.assignment
 	w.Lease, w.Spec = fillLease(&room.lease, &a.Lease), room.spec.fill(&a.Spec)
 	w.RenewEveryMs, w.LeaseMs, w.RenewalsMax, w.MaxRuntimeMs = a.RenewEveryMs, a.LeaseMs, a.RenewalsMax, a.MaxRuntimeMs
+	w.GraceMs = a.GraceMs
 	return w
 }
 
@@ -157,6 +158,7 @@ func AssignmentFromWire(w *rotav1.Assignment) (rota.Assignment, error) {
 	return rota.Assignment{
 		Lease: lease, Spec: JobSpecFromWire(w.GetSpec()), RenewEveryMs: w.GetRenewEveryMs(),
 		LeaseMs: w.GetLeaseMs(), RenewalsMax: w.GetRenewalsMax(), MaxRuntimeMs: w.GetMaxRuntimeMs(),
+		GraceMs: w.GetGraceMs(),
 	}, err
 }
 

@@ -33,6 +33,7 @@ func WorkerToWire(r *rota.Worker) *rotav1.Worker {
 		Spec: WorkerSpecToWire(&r.WorkerSpec), Status: workerStatuses.text(r.Status), Session: uint64(r.Session),
 		StatusSinceMs: int64(r.StatusSince.Date), StatusSinceClockMs: int64(r.StatusSince.Clock),
 		SilentSinceMs: int64(r.SilentSince.Date), SilentSinceClockMs: int64(r.SilentSince.Clock), OpenLeases: r.Open,
+		DisconnectedSinceMs: int64(r.DisconnectedSince.Date), DisconnectedSinceClockMs: int64(r.DisconnectedSince.Clock),
 		CpuMilliTaken: r.CPUMilliTaken, MemoryBytesTaken: r.MemoryTaken,
 		IoBytesPerSTaken: r.IOTaken, Health: r.Health,
 		AssignedTotal: r.Assigned, CompletedTotal: r.Completed, FailedTotal: r.Failed,
@@ -47,9 +48,10 @@ func WorkerToWire(r *rota.Worker) *rotav1.Worker {
 func WorkerFromWire(w *rotav1.Worker) (rota.Worker, error) {
 	r := rota.Worker{
 		WorkerSpec: WorkerSpecFromWire(w.GetSpec()), Session: rota.Session(w.GetSession()),
-		StatusSince: moment(w.GetStatusSinceMs(), w.GetStatusSinceClockMs()),
-		SilentSince: moment(w.GetSilentSinceMs(), w.GetSilentSinceClockMs()),
-		Open:        w.GetOpenLeases(), CPUMilliTaken: w.GetCpuMilliTaken(), MemoryTaken: w.GetMemoryBytesTaken(),
+		StatusSince:       moment(w.GetStatusSinceMs(), w.GetStatusSinceClockMs()),
+		SilentSince:       moment(w.GetSilentSinceMs(), w.GetSilentSinceClockMs()),
+		DisconnectedSince: moment(w.GetDisconnectedSinceMs(), w.GetDisconnectedSinceClockMs()),
+		Open:              w.GetOpenLeases(), CPUMilliTaken: w.GetCpuMilliTaken(), MemoryTaken: w.GetMemoryBytesTaken(),
 		IOTaken: w.GetIoBytesPerSTaken(),
 		Health:  w.GetHealth(), Assigned: w.GetAssignedTotal(), Completed: w.GetCompletedTotal(),
 		Failed: w.GetFailedTotal(), Load: w.GetLoad(), Slashed: w.GetSlashed(), InvalidProofs: w.GetInvalidProofs(),

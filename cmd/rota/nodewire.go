@@ -14,8 +14,8 @@ type wiredNode struct{ *cluster.Node }
 
 // OpenWorker gives the session as the protocol's interface; an error gives none.
 func (n wiredNode) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
-	attestation *rota.Attestation) (transport.WorkerSession, error) {
-	s, err := n.Node.OpenWorker(ctx, spec, secret, takeover, attestation)
+	attestation *rota.Attestation, link rota.WorkerLink) (transport.WorkerSession, error) {
+	s, err := n.Node.OpenWorker(ctx, spec, secret, takeover, attestation, link)
 	if err != nil {
 		return nil, err
 	}

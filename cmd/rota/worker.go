@@ -185,7 +185,7 @@ func standingFacts(w rota.Worker) []fact {
 		return strings.Join(texts, ", ")
 	}
 	facts := []fact{
-		{"load", w.Load}, {"jailed until", w.JailedUntil.Date},
+		{"load", w.Load}, {"disconnected since", w.DisconnectedSince.Date}, {"jailed until", w.JailedUntil.Date},
 		{"types cooling down", barred(w.Cooling)}, {"types denied", barred(w.Denied)},
 		{"attested until", w.AttestedUntil}, {"limits", limitsText(w.Limits)},
 	}

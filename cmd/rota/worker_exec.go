@@ -20,6 +20,9 @@ const (
 	exitDeclines = 75
 	// execGrace is the time between SIGTERM and SIGKILL.
 	execGrace = 5 * time.Second
+	// brokenGrace is that where the lease has a grace: 2 s after its end the cluster may
+	// take nothing of it to run any more (SPEC §16.7).
+	brokenGrace = time.Second
 	// execPoll is how often a process group in its grace is looked at.
 	execPoll = 50 * time.Millisecond
 )
@@ -35,7 +38,9 @@ type execution struct {
 	attempt int32
 	token   rota.Token
 	payload []byte
-	stderr  io.Writer
+	// grace is the time between SIGTERM and SIGKILL; 0 is execGrace.
+	grace  time.Duration
+	stderr io.Writer
 	// parents are what a workflow's node is given of its parents; none for any other job.
 	parents []rota.ParentOutput
 }
@@ -65,10 +70,10 @@ func (e *execution) run(ctx context.Context) ([]byte, error) {
 	go func() { done <- cmd.Wait() }()
 	select {
 	case err := <-done:
-		endGroup(cmd.Process.Pid)
+		endGroup(cmd.Process.Pid, or(e.grace, execGrace))
 		return e.result(err, output, tail)
 	case <-ctx.Done():
-		endGroup(cmd.Process.Pid)
+		endGroup(cmd.Process.Pid, or(e.grace, execGrace))
 		<-done
 		return nil, context.Cause(ctx)
 	}
@@ -96,11 +101,11 @@ func (e *execution) environment() (env []string, remove func(), err error) {
 
 // endGroup ends every process of a group: SIGTERM, then SIGKILL after a grace.
 // It returns when none is left.
-func endGroup(group int) {
+func endGroup(group int, most time.Duration) {
 	if syscall.Kill(-group, syscall.SIGTERM) != nil {
 		return // nobody is left
 	}
-	grace := time.NewTimer(execGrace)
+	grace := time.NewTimer(most)
 	defer grace.Stop()
 	poll := time.NewTicker(execPoll)
 	defer poll.Stop()

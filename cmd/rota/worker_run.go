@@ -46,7 +46,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 the payload on stdin, ROTA_JOB_ID, ROTA_JOB_TYPE, ROTA_ATTEMPT and ROTA_LEASE_TOKEN in the
 environment, stdout is the output (at most 256 KiB). Exit 0 completes the job, 75 declines
 it, anything else fails the attempt with the last of stderr. When the lease is lost the
-group gets SIGTERM, and SIGKILL 5 s later. Without --exec a built-in handler waits the
+group gets SIGTERM, and SIGKILL 5 s later (1 s under lease_grace_on_disconnect_ms). Without --exec a built-in handler waits the
 job's simulate_ms and completes it with the payload's SHA-256.
 
 The job of a workflow's node also has ROTA_WORKFLOW_ID and ROTA_NODE_ID. If the node has
@@ -242,6 +242,9 @@ func (a *app) handler(command string) client.Handler {
 		e := execution{
 			command: command, job: job.ID(), typ: job.Type(), attempt: job.Attempt(), token: job.Token(),
 			payload: job.Payload(), stderr: a.stderr, parents: parents,
+		}
+		if job.Assignment().GraceMs > 0 {
+			e.grace = brokenGrace
 		}
 		output, err := e.run(ctx)
 		switch {

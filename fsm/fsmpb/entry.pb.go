@@ -224,6 +224,7 @@ type Op struct {
 	//	*Op_NodeDiffers
 	//	*Op_Gone
 	//	*Op_ChangeJob
+	//	*Op_Disconnect
 	Op            isOp_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -491,6 +492,15 @@ func (x *Op) GetChangeJob() *ChangeJob {
 	return nil
 }
 
+func (x *Op) GetDisconnect() *Disconnect {
+	if x != nil {
+		if x, ok := x.Op.(*Op_Disconnect); ok {
+			return x.Disconnect
+		}
+	}
+	return nil
+}
+
 type isOp_Op interface {
 	isOp_Op()
 }
@@ -595,6 +605,10 @@ type Op_ChangeJob struct {
 	ChangeJob *ChangeJob `protobuf:"bytes,25,opt,name=change_job,json=changeJob,proto3,oneof"`
 }
 
+type Op_Disconnect struct {
+	Disconnect *Disconnect `protobuf:"bytes,26,opt,name=disconnect,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -644,6 +658,8 @@ func (*Op_NodeDiffers) isOp_Op() {}
 func (*Op_Gone) isOp_Op() {}
 
 func (*Op_ChangeJob) isOp_Op() {}
+
+func (*Op_Disconnect) isOp_Op() {}
 
 type BeginTerm struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1301,8 +1317,12 @@ type Register struct {
 	// Until when its attestation holds, Unix ms, verified before the log; 0 for none
 	// (SPEC §6.5).
 	AttestedUntilMs int64 `protobuf:"varint,4,opt,name=attested_until_ms,json=attestedUntilMs,proto3" json:"attested_until_ms,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The number of the worker's connection, larger than those before it; 0 where it
+	// numbers none. Grace says that it keeps SPEC §16.7.
+	Connection    uint64 `protobuf:"varint,5,opt,name=connection,proto3" json:"connection,omitempty"`
+	Grace         bool   `protobuf:"varint,6,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Register) Reset() {
@@ -1361,6 +1381,20 @@ func (x *Register) GetAttestedUntilMs() int64 {
 		return x.AttestedUntilMs
 	}
 	return 0
+}
+
+func (x *Register) GetConnection() uint64 {
+	if x != nil {
+		return x.Connection
+	}
+	return 0
+}
+
+func (x *Register) GetGrace() bool {
+	if x != nil {
+		return x.Grace
+	}
+	return false
 }
 
 // SetStatus is an operator's, or the worker's own (session given), change of
@@ -1488,6 +1522,68 @@ func (x *Gone) GetSecretHash() []byte {
 	return nil
 }
 
+// Disconnect is the leader's word that a worker's stream has ended at its node, and
+// that the worker has opened none there since (SPEC §16.7).
+type Disconnect struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	Connection    uint64                 `protobuf:"varint,3,opt,name=connection,proto3" json:"connection,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Disconnect) Reset() {
+	*x = Disconnect{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Disconnect) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Disconnect) ProtoMessage() {}
+
+func (x *Disconnect) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Disconnect.ProtoReflect.Descriptor instead.
+func (*Disconnect) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Disconnect) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *Disconnect) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *Disconnect) GetConnection() uint64 {
+	if x != nil {
+		return x.Connection
+	}
+	return 0
+}
+
 // Reach is the leader's word that a worker fell silent, or was heard again.
 type Reach struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1502,7 +1598,7 @@ type Reach struct {
 
 func (x *Reach) Reset() {
 	*x = Reach{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1610,7 @@ func (x *Reach) String() string {
 func (*Reach) ProtoMessage() {}
 
 func (x *Reach) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1623,7 @@ func (x *Reach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reach.ProtoReflect.Descriptor instead.
 func (*Reach) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Reach) GetWorker() string {
@@ -1575,7 +1671,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1683,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1696,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Round) GetEpoch() uint64 {
@@ -1657,7 +1753,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +1765,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +1778,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Preempt) GetJob() string {
@@ -1720,7 +1816,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1828,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1841,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Hold) GetJob() string {
@@ -1786,7 +1882,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +1894,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +1907,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Pair) GetJob() string {
@@ -1892,7 +1988,7 @@ type LeaseOp struct {
 
 func (x *LeaseOp) Reset() {
 	*x = LeaseOp{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +2000,7 @@ func (x *LeaseOp) String() string {
 func (*LeaseOp) ProtoMessage() {}
 
 func (x *LeaseOp) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +2013,7 @@ func (x *LeaseOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseOp.ProtoReflect.Descriptor instead.
 func (*LeaseOp) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LeaseOp) GetVerb() uint32 {
@@ -2020,7 +2116,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2032,7 +2128,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2045,7 +2141,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Cancel) GetJob() string {
@@ -2071,7 +2167,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2179,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2192,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Retry) GetJob() string {
@@ -2138,7 +2234,7 @@ type Past struct {
 
 func (x *Past) Reset() {
 	*x = Past{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2246,7 @@ func (x *Past) String() string {
 func (*Past) ProtoMessage() {}
 
 func (x *Past) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +2259,7 @@ func (x *Past) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Past.ProtoReflect.Descriptor instead.
 func (*Past) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Past) GetAttempts() []byte {
@@ -2193,7 +2289,7 @@ type ChangeJob struct {
 
 func (x *ChangeJob) Reset() {
 	*x = ChangeJob{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2301,7 @@ func (x *ChangeJob) String() string {
 func (*ChangeJob) ProtoMessage() {}
 
 func (x *ChangeJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2314,7 @@ func (x *ChangeJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeJob.ProtoReflect.Descriptor instead.
 func (*ChangeJob) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ChangeJob) GetJob() string {
@@ -2292,7 +2388,7 @@ type SetMode struct {
 
 func (x *SetMode) Reset() {
 	*x = SetMode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2400,7 @@ func (x *SetMode) String() string {
 func (*SetMode) ProtoMessage() {}
 
 func (x *SetMode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2413,7 @@ func (x *SetMode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMode.ProtoReflect.Descriptor instead.
 func (*SetMode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SetMode) GetMode() uint32 {
@@ -2360,7 +2456,7 @@ type SetTenant struct {
 
 func (x *SetTenant) Reset() {
 	*x = SetTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2372,7 +2468,7 @@ func (x *SetTenant) String() string {
 func (*SetTenant) ProtoMessage() {}
 
 func (x *SetTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2385,7 +2481,7 @@ func (x *SetTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenant.ProtoReflect.Descriptor instead.
 func (*SetTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SetTenant) GetId() string {
@@ -2418,7 +2514,7 @@ type ReportProof struct {
 
 func (x *ReportProof) Reset() {
 	*x = ReportProof{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2526,7 @@ func (x *ReportProof) String() string {
 func (*ReportProof) ProtoMessage() {}
 
 func (x *ReportProof) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2539,7 @@ func (x *ReportProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProof.ProtoReflect.Descriptor instead.
 func (*ReportProof) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReportProof) GetJob() string {
@@ -2509,7 +2605,7 @@ type OpenWorkflow struct {
 
 func (x *OpenWorkflow) Reset() {
 	*x = OpenWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2521,7 +2617,7 @@ func (x *OpenWorkflow) String() string {
 func (*OpenWorkflow) ProtoMessage() {}
 
 func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2534,7 +2630,7 @@ func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkflow.ProtoReflect.Descriptor instead.
 func (*OpenWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *OpenWorkflow) GetId() string {
@@ -2617,7 +2713,7 @@ type QueueShare struct {
 
 func (x *QueueShare) Reset() {
 	*x = QueueShare{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2629,7 +2725,7 @@ func (x *QueueShare) String() string {
 func (*QueueShare) ProtoMessage() {}
 
 func (x *QueueShare) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2642,7 +2738,7 @@ func (x *QueueShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueShare.ProtoReflect.Descriptor instead.
 func (*QueueShare) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *QueueShare) GetQueue() string {
@@ -2673,7 +2769,7 @@ type AddNodes struct {
 
 func (x *AddNodes) Reset() {
 	*x = AddNodes{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2685,7 +2781,7 @@ func (x *AddNodes) String() string {
 func (*AddNodes) ProtoMessage() {}
 
 func (x *AddNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2698,7 +2794,7 @@ func (x *AddNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddNodes.ProtoReflect.Descriptor instead.
 func (*AddNodes) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AddNodes) GetWorkflow() string {
@@ -2742,7 +2838,7 @@ type WorkflowNode struct {
 
 func (x *WorkflowNode) Reset() {
 	*x = WorkflowNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2754,7 +2850,7 @@ func (x *WorkflowNode) String() string {
 func (*WorkflowNode) ProtoMessage() {}
 
 func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2767,7 +2863,7 @@ func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowNode.ProtoReflect.Descriptor instead.
 func (*WorkflowNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WorkflowNode) GetSpec() *JobSpec {
@@ -2794,7 +2890,7 @@ type CommitWorkflow struct {
 
 func (x *CommitWorkflow) Reset() {
 	*x = CommitWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2806,7 +2902,7 @@ func (x *CommitWorkflow) String() string {
 func (*CommitWorkflow) ProtoMessage() {}
 
 func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2819,7 +2915,7 @@ func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWorkflow.ProtoReflect.Descriptor instead.
 func (*CommitWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CommitWorkflow) GetId() string {
@@ -2845,7 +2941,7 @@ type CancelWorkflow struct {
 
 func (x *CancelWorkflow) Reset() {
 	*x = CancelWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2857,7 +2953,7 @@ func (x *CancelWorkflow) String() string {
 func (*CancelWorkflow) ProtoMessage() {}
 
 func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2870,7 +2966,7 @@ func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflow.ProtoReflect.Descriptor instead.
 func (*CancelWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CancelWorkflow) GetId() string {
@@ -2894,7 +2990,7 @@ type RetryWorkflow struct {
 
 func (x *RetryWorkflow) Reset() {
 	*x = RetryWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3002,7 @@ func (x *RetryWorkflow) String() string {
 func (*RetryWorkflow) ProtoMessage() {}
 
 func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3015,7 @@ func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflow.ProtoReflect.Descriptor instead.
 func (*RetryWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RetryWorkflow) GetId() string {
@@ -2951,7 +3047,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2963,7 +3059,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2976,7 +3072,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
 }
 
 type SetQueue struct {
@@ -2990,7 +3086,7 @@ type SetQueue struct {
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3002,7 +3098,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3015,7 +3111,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetQueue) GetName() string {
@@ -3047,7 +3143,7 @@ type Barrier struct {
 
 func (x *Barrier) Reset() {
 	*x = Barrier{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3059,7 +3155,7 @@ func (x *Barrier) String() string {
 func (*Barrier) ProtoMessage() {}
 
 func (x *Barrier) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3072,7 +3168,7 @@ func (x *Barrier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barrier.ProtoReflect.Descriptor instead.
 func (*Barrier) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
 }
 
 // SetNode records a node that joined or left: ids ever used are kept.
@@ -3091,7 +3187,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3103,7 +3199,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3116,7 +3212,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SetNode) GetId() string {
@@ -3172,7 +3268,7 @@ type SwitchRules struct {
 
 func (x *SwitchRules) Reset() {
 	*x = SwitchRules{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3280,7 @@ func (x *SwitchRules) String() string {
 func (*SwitchRules) ProtoMessage() {}
 
 func (x *SwitchRules) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3293,7 @@ func (x *SwitchRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchRules.ProtoReflect.Descriptor instead.
 func (*SwitchRules) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SwitchRules) GetVersion() uint32 {
@@ -3222,7 +3318,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3234,7 +3330,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3247,7 +3343,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -3297,7 +3393,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3309,7 +3405,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3322,7 +3418,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -3430,7 +3526,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\x95\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xcd\n" +
 	"\n" +
 	"\x02Op\x124\n" +
 	"\n" +
@@ -3462,7 +3558,10 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\fnode_differs\x18\x17 \x01(\v2\x15.rota.fsm.NodeDiffersH\x00R\vnodeDiffers\x12$\n" +
 	"\x04gone\x18\x18 \x01(\v2\x0e.rota.fsm.GoneH\x00R\x04gone\x124\n" +
 	"\n" +
-	"change_job\x18\x19 \x01(\v2\x13.rota.fsm.ChangeJobH\x00R\tchangeJobB\x04\n" +
+	"change_job\x18\x19 \x01(\v2\x13.rota.fsm.ChangeJobH\x00R\tchangeJob\x126\n" +
+	"\n" +
+	"disconnect\x18\x1a \x01(\v2\x14.rota.fsm.DisconnectH\x00R\n" +
+	"disconnectB\x04\n" +
 	"\x02op\"\x85\x01\n" +
 	"\tBeginTerm\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x12\n" +
@@ -3529,13 +3628,17 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	" \x01(\x03R\x05stake\x12'\n" +
 	"\x06limits\x18\v \x03(\v2\x0f.rota.fsm.LimitR\x06limits\x12#\n" +
 	"\x0eio_bytes_per_s\x18\x14 \x01(\x03R\vioBytesPerS\x12\x14\n" +
-	"\x05types\x18\f \x03(\tR\x05types\"\x9d\x01\n" +
+	"\x05types\x18\f \x03(\tR\x05types\"\xd3\x01\n" +
 	"\bRegister\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.rota.fsm.WorkerSpecR\x04spec\x12\x1f\n" +
 	"\vsecret_hash\x18\x02 \x01(\fR\n" +
 	"secretHash\x12\x1a\n" +
 	"\btakeover\x18\x03 \x01(\bR\btakeover\x12*\n" +
-	"\x11attested_until_ms\x18\x04 \x01(\x03R\x0fattestedUntilMs\"U\n" +
+	"\x11attested_until_ms\x18\x04 \x01(\x03R\x0fattestedUntilMs\x12\x1e\n" +
+	"\n" +
+	"connection\x18\x05 \x01(\x04R\n" +
+	"connection\x12\x14\n" +
+	"\x05grace\x18\x06 \x01(\bR\x05grace\"U\n" +
 	"\tSetStatus\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\rR\x06status\x12\x18\n" +
@@ -3544,7 +3647,14 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1f\n" +
 	"\vsecret_hash\x18\x03 \x01(\fR\n" +
-	"secretHash\"y\n" +
+	"secretHash\"^\n" +
+	"\n" +
+	"Disconnect\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
+	"\asession\x18\x02 \x01(\x04R\asession\x12\x1e\n" +
+	"\n" +
+	"connection\x18\x03 \x01(\x04R\n" +
+	"connection\"y\n" +
 	"\x05Reach\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1c\n" +
@@ -3710,7 +3820,7 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),          // 0: rota.fsm.Entry
 	(*Commands)(nil),       // 1: rota.fsm.Commands
@@ -3725,88 +3835,90 @@ var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Register)(nil),       // 10: rota.fsm.Register
 	(*SetStatus)(nil),      // 11: rota.fsm.SetStatus
 	(*Gone)(nil),           // 12: rota.fsm.Gone
-	(*Reach)(nil),          // 13: rota.fsm.Reach
-	(*Round)(nil),          // 14: rota.fsm.Round
-	(*Preempt)(nil),        // 15: rota.fsm.Preempt
-	(*Hold)(nil),           // 16: rota.fsm.Hold
-	(*Pair)(nil),           // 17: rota.fsm.Pair
-	(*LeaseOp)(nil),        // 18: rota.fsm.LeaseOp
-	(*Cancel)(nil),         // 19: rota.fsm.Cancel
-	(*Retry)(nil),          // 20: rota.fsm.Retry
-	(*Past)(nil),           // 21: rota.fsm.Past
-	(*ChangeJob)(nil),      // 22: rota.fsm.ChangeJob
-	(*SetMode)(nil),        // 23: rota.fsm.SetMode
-	(*SetTenant)(nil),      // 24: rota.fsm.SetTenant
-	(*ReportProof)(nil),    // 25: rota.fsm.ReportProof
-	(*OpenWorkflow)(nil),   // 26: rota.fsm.OpenWorkflow
-	(*QueueShare)(nil),     // 27: rota.fsm.QueueShare
-	(*AddNodes)(nil),       // 28: rota.fsm.AddNodes
-	(*WorkflowNode)(nil),   // 29: rota.fsm.WorkflowNode
-	(*CommitWorkflow)(nil), // 30: rota.fsm.CommitWorkflow
-	(*CancelWorkflow)(nil), // 31: rota.fsm.CancelWorkflow
-	(*RetryWorkflow)(nil),  // 32: rota.fsm.RetryWorkflow
-	(*Sweep)(nil),          // 33: rota.fsm.Sweep
-	(*SetQueue)(nil),       // 34: rota.fsm.SetQueue
-	(*Barrier)(nil),        // 35: rota.fsm.Barrier
-	(*SetNode)(nil),        // 36: rota.fsm.SetNode
-	(*SwitchRules)(nil),    // 37: rota.fsm.SwitchRules
-	(*NodeDiffers)(nil),    // 38: rota.fsm.NodeDiffers
-	(*Outcome)(nil),        // 39: rota.fsm.Outcome
+	(*Disconnect)(nil),     // 13: rota.fsm.Disconnect
+	(*Reach)(nil),          // 14: rota.fsm.Reach
+	(*Round)(nil),          // 15: rota.fsm.Round
+	(*Preempt)(nil),        // 16: rota.fsm.Preempt
+	(*Hold)(nil),           // 17: rota.fsm.Hold
+	(*Pair)(nil),           // 18: rota.fsm.Pair
+	(*LeaseOp)(nil),        // 19: rota.fsm.LeaseOp
+	(*Cancel)(nil),         // 20: rota.fsm.Cancel
+	(*Retry)(nil),          // 21: rota.fsm.Retry
+	(*Past)(nil),           // 22: rota.fsm.Past
+	(*ChangeJob)(nil),      // 23: rota.fsm.ChangeJob
+	(*SetMode)(nil),        // 24: rota.fsm.SetMode
+	(*SetTenant)(nil),      // 25: rota.fsm.SetTenant
+	(*ReportProof)(nil),    // 26: rota.fsm.ReportProof
+	(*OpenWorkflow)(nil),   // 27: rota.fsm.OpenWorkflow
+	(*QueueShare)(nil),     // 28: rota.fsm.QueueShare
+	(*AddNodes)(nil),       // 29: rota.fsm.AddNodes
+	(*WorkflowNode)(nil),   // 30: rota.fsm.WorkflowNode
+	(*CommitWorkflow)(nil), // 31: rota.fsm.CommitWorkflow
+	(*CancelWorkflow)(nil), // 32: rota.fsm.CancelWorkflow
+	(*RetryWorkflow)(nil),  // 33: rota.fsm.RetryWorkflow
+	(*Sweep)(nil),          // 34: rota.fsm.Sweep
+	(*SetQueue)(nil),       // 35: rota.fsm.SetQueue
+	(*Barrier)(nil),        // 36: rota.fsm.Barrier
+	(*SetNode)(nil),        // 37: rota.fsm.SetNode
+	(*SwitchRules)(nil),    // 38: rota.fsm.SwitchRules
+	(*NodeDiffers)(nil),    // 39: rota.fsm.NodeDiffers
+	(*Outcome)(nil),        // 40: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,  // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,  // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	39, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	40, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
 	4,  // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
 	8,  // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
 	10, // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
 	11, // 6: rota.fsm.Op.set_status:type_name -> rota.fsm.SetStatus
-	13, // 7: rota.fsm.Op.reach:type_name -> rota.fsm.Reach
-	14, // 8: rota.fsm.Op.round:type_name -> rota.fsm.Round
-	18, // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
-	19, // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
-	20, // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
-	33, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
-	34, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
-	35, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
-	36, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
-	23, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
-	24, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
-	25, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
-	26, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
-	28, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
-	30, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
-	31, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
-	32, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
-	37, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	38, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	14, // 7: rota.fsm.Op.reach:type_name -> rota.fsm.Reach
+	15, // 8: rota.fsm.Op.round:type_name -> rota.fsm.Round
+	19, // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
+	20, // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
+	21, // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
+	34, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
+	35, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
+	36, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
+	37, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
+	24, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
+	25, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
+	26, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
+	27, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
+	29, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
+	31, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
+	32, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
+	33, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
+	38, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
+	39, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
 	12, // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
-	22, // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
-	7,  // 28: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	6,  // 29: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	5,  // 30: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	6,  // 31: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	9,  // 32: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	17, // 33: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	16, // 34: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	15, // 35: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	7,  // 36: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	5,  // 37: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	21, // 38: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	7,  // 39: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	7,  // 40: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	5,  // 41: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	21, // 42: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	7,  // 43: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	27, // 44: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	29, // 45: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	5,  // 46: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	7,  // 47: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	23, // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
+	13, // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
+	7,  // 29: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	6,  // 30: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	5,  // 31: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	6,  // 32: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	9,  // 33: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	18, // 34: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	17, // 35: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	16, // 36: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	7,  // 37: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	5,  // 38: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	22, // 39: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	7,  // 40: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	7,  // 41: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	5,  // 42: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	22, // 43: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	7,  // 44: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	28, // 45: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	30, // 46: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	5,  // 47: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	7,  // 48: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -3840,15 +3952,16 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_NodeDiffers)(nil),
 		(*Op_Gone)(nil),
 		(*Op_ChangeJob)(nil),
+		(*Op_Disconnect)(nil),
 	}
-	file_fsm_fsmpb_entry_proto_msgTypes[22].OneofWrappers = []any{}
+	file_fsm_fsmpb_entry_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

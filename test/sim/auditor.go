@@ -40,6 +40,8 @@ type figures struct {
 	Granted, Expired, TimedOut, Completed, Leaderships, Promoted, Preempted int
 	// Ghosts spoke and were answered; Stale entries came after their term.
 	Ghosts, Stale int
+	// Disconnected are the connections whose end was told.
+	Disconnected int
 	// Gone are the guards that ended what their workers held.
 	Gone int
 	// Of workflows: runs begun and how they ended, retries among them, nodes skipped,
@@ -52,7 +54,7 @@ func (f *figures) add(o figures) {
 		to   *int
 		from int
 	}{{&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
-		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.FlowsRun, o.FlowsRun},
+		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Disconnected, o.Disconnected}, {&f.FlowsRun, o.FlowsRun},
 		{&f.FlowsCompleted, o.FlowsCompleted}, {&f.FlowsFailed, o.FlowsFailed}, {&f.FlowsCancelled, o.FlowsCancelled},
 		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}} {
 		*x.to += x.from
@@ -62,9 +64,9 @@ func (f *figures) add(o figures) {
 // String tells them all.
 func (f figures) String() string {
 	return fmt.Sprintf("%d leaderships, %d leases, %d of them expired, %d timed out, %d preempted, %d jobs completed, %d promotions, "+
-		"%d commands of ghosts, %d entries of deposed leaders, %d guards heard; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
+		"%d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d connections taken for broken; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
 		"%d CANCELLED, %d nodes skipped, %d never committed", f.Leaderships, f.Granted, f.Expired, f.TimedOut, f.Preempted, f.Completed, f.Promoted,
-		f.Ghosts, f.Stale, f.Gone, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Lapsed)
+		f.Ghosts, f.Stale, f.Gone, f.Disconnected, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Lapsed)
 }
 
 type auditJob struct {
@@ -329,7 +331,7 @@ func (a *auditor) holds(k *worker, t *task) {
 			continue
 		}
 		for _, u := range other.order {
-			if u != t && u.given.Lease.Job == t.given.Lease.Job && u.given.Lease.ID != t.given.Lease.ID && other.believes(u) && k.believes(t) {
+			if u != t && u.given.Lease.Job == t.given.Lease.Job && u.given.Lease.ID != t.given.Lease.ID && (other.believes(u) || other.dying(u)) && k.believes(t) {
 				a.failf("workers %s and %s both believe that they hold job %s", k.id, other.id, t.given.Lease.Job)
 			}
 		}

@@ -142,6 +142,10 @@ func (w *World) one(god *actor) {
 			w.on(god, long(60_000), k.Reborn)
 		}
 	case 10:
+		if w.Grace && len(w.faults)%2 == 0 {
+			w.Sever(k)
+			return
+		}
 		w.Cut(k, long(60_000))
 	case 11:
 		if w.chance.IntN(4) == 0 { // the whole cluster stops

@@ -32,8 +32,12 @@ type worker struct {
 	viewed    bool
 	viewSent  Time
 	viewClock rota.Clock
-	tasks     map[rota.LeaseID]*task
-	order     []*task
+	// connection numbers conn; heard is when the last beat was sent that a node heard,
+	// asked when the oldest was that none has since.
+	connection   uint64
+	heard, asked Time
+	tasks        map[rota.LeaseID]*task
+	order        []*task
 }
 
 // task is one lease as the worker sees it.
@@ -44,7 +48,9 @@ type task struct {
 	renewals int32
 	renewing bool
 	// ended: the handler's context is over; what is left is to report.
-	ended  bool
+	ended bool
+	// deadBy is until when processes of a handler may be there that the view ended.
+	deadBy Time
 	finish Time // local time at which the handler is done
 	report rota.LeaseVerb
 	sent   Time
@@ -62,7 +68,9 @@ func newWorker(w *World, i int) *worker {
 	return k
 }
 
-func (k *worker) reaches(n *node) bool { return k.cutUntil <= k.w.now && !n.down && k.conn == n }
+func (k *worker) reaches(n *node) bool {
+	return k.cutUntil <= k.w.now && !n.down && k.conn == n && (!k.w.Grace || n.links[k.id] == nil || n.stands(k, k.connection))
+}
 
 // connect registers at some node, again and again until it is told a session.
 func (k *worker) connect() {
@@ -73,6 +81,9 @@ func (k *worker) connect() {
 		return
 	}
 	if k.conn != nil {
+		if k.cutUntil <= w.now {
+			k.conn.loses(k)
+		}
 		for i, c := range k.conn.conns {
 			if c == k {
 				k.conn.conns = append(k.conn.conns[:i:i], k.conn.conns[i+1:]...)
@@ -80,11 +91,14 @@ func (k *worker) connect() {
 			}
 		}
 	}
+	delete(n.links, k.id) // it is told of another
+	k.connection++
 	k.conn, k.soundSince = n, max(k.soundSince, w.now)
 	n.conns = append(n.conns, k)
 	hash := make([]byte, 32)
 	hash[0] = k.secret
 	op := &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: hash, Takeover: k.secret > 1,
+		Connection: k.connectionSaid(), Grace: w.Grace,
 		Spec: fsm.WorkerOp(&rota.WorkerSpec{ID: k.id, Queues: []rota.QueueName{"default"}, Slots: slots})}}}
 	answered := false
 	w.forward(n, &k.actor, k.reaches(n), op, func(o *fsmpb.Outcome) {
@@ -93,7 +107,8 @@ func (k *worker) connect() {
 		}
 		answered = true
 		if OutcomeOK(o) {
-			k.session = rota.Session(o.GetSession())
+			k.session, k.asked = rota.Session(o.GetSession()), 0
+			n.sees(k)
 			w.on(&k.actor, 0, func() { k.beats(n, k.session) })
 			w.on(&k.actor, 10, func() { k.work(n) })
 		}
@@ -110,12 +125,26 @@ func (k *worker) beats(n *node, session rota.Session) {
 	if k.conn != n || k.session != session {
 		return
 	}
-	w, sent := k.w, k.local(k.w.now)
+	w, sent, connection := k.w, k.local(k.w.now), k.connection
 	life := k.life
+	if k.asked <= k.heard {
+		k.asked = sent
+	}
 	reply := func(clock rota.Clock, live bool) {
 		w.send(k.reaches(n), &k.actor, func() {
 			if k.life == life {
 				k.beatAnswered(n, session, sent, clock, live)
+			}
+		})
+	}
+	if w.Grace {
+		w.send(k.hears(n), &n.actor, func() {
+			if n.stands(k, connection) || w.HearEnded {
+				w.send(k.hears(n), &k.actor, func() {
+					if k.life == life {
+						k.heardBeat(sent, connection)
+					}
+				})
 			}
 		})
 	}
@@ -168,7 +197,19 @@ func (k *worker) end(t *task) Time {
 	if !t.acked && !k.w.NoAckBy {
 		deadline = min(deadline, t.given.Lease.AckBy.Clock)
 	}
-	return min(k.viewSent+Time(deadline-k.viewClock)-viewMargin, k.viewSent+beatLost)
+	end := min(k.viewSent+Time(deadline-k.viewClock)-viewMargin, k.viewSent+beatLost)
+	if g := Time(t.given.GraceMs); g > 0 && !k.w.NoGrace {
+		end = min(end, k.heard+g-graceMargin)
+	}
+	return end
+}
+
+// connectionSaid is what it numbers its connection, 0 where it numbers none.
+func (k *worker) connectionSaid() uint64 {
+	if !k.w.Grace {
+		return 0
+	}
+	return k.connection
 }
 
 // believes says whether the worker now thinks that it holds the task's job.
@@ -178,6 +219,9 @@ func (k *worker) endOld() {
 	for _, t := range k.order {
 		if !t.ended && !k.believes(t) {
 			t.ended, t.report = true, rota.VerbDecline
+			if t.given.GraceMs > 0 {
+				t.deadBy = k.end(t) + graceDying
+			}
 			if k.timesOut(t) {
 				t.report, t.timedOut = rota.VerbFail, true
 			}
@@ -232,7 +276,7 @@ func (k *worker) work(n *node) {
 	}
 	now := k.local(k.w.now)
 	k.endOld()
-	if k.viewed && now-k.viewSent > beatLost/2 && k.w.chance.IntN(20) == 0 || n.down {
+	if k.viewed && now-k.viewSent > beatLost/2 && k.w.chance.IntN(20) == 0 || n.down || k.unheard() {
 		k.connect()
 		return
 	}
@@ -245,7 +289,7 @@ func (k *worker) work(n *node) {
 		if !t.ended && now >= t.finish {
 			t.ended = true
 		}
-		if now-t.sent < resend && t.sent != 0 {
+		if now-t.sent < resend && t.sent != 0 || now < t.deadBy { // it is given back once nothing of it runs
 			continue
 		}
 		switch {
@@ -299,6 +343,9 @@ func (k *worker) Die() {
 	}
 	k.life++
 	k.down = true
+	if k.conn != nil && k.cutUntil <= k.w.now {
+		k.conn.loses(k)
+	}
 	k.forgetAll()
 }
 

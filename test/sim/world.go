@@ -34,6 +34,8 @@ type Options struct {
 	Ghosts bool
 	// Guards: a worker that dies has a guard, which tells the cluster.
 	Guards bool
+	// Grace: workers number their connections and keep SPEC §16.7.
+	Grace bool
 	// Calm: no message is lost, doubled or late by chance.
 	Calm bool
 	// Skip are the faults, by number, that do not happen.
@@ -45,6 +47,10 @@ type Options struct {
 	ViewFromReceipt bool
 	// NoAckBy: a worker believes in the deadline before its ack is known.
 	NoAckBy bool
+	// HearEnded: a node says that it hears beats of a connection that it has seen end.
+	HearEnded bool
+	// NoGrace: a worker says that it keeps a lease's grace, and does not.
+	NoGrace bool
 	// AnswerEarly: a leader answers a beat without waiting for a later entry.
 	AnswerEarly bool
 }
@@ -105,8 +111,10 @@ type World struct {
 	nodes   []*node
 	workers []*worker
 	client  *client
-	flows   *flowClient
-	audit   *auditor
+	// wires carry nodes' word of connections that ended.
+	wires actor
+	flows *flowClient
+	audit *auditor
 	// entries are what was sealed, by the first byte of the sealed data.
 	entries map[*byte]*fsmpb.Entry
 	// ghostly is the chance of ghosts, faults counts what Break did and tells it.
@@ -133,6 +141,7 @@ type node struct {
 	lag           Time
 	isolatedUntil Time
 	conns         []*worker
+	links         map[rota.WorkerID]*link
 	index         int
 }
 
@@ -152,12 +161,15 @@ func NewWorld(o Options) *World {
 		entries: map[*byte]*fsmpb.Entry{}}
 	w.audit = newAuditor(w)
 	for i := range o.Nodes {
-		n := &node{machine: fsm.New(), index: i, lag: 1}
+		n := &node{machine: fsm.New(), index: i, lag: 1, links: map[rota.WorkerID]*link{}}
 		n.name, n.ppm = fmt.Sprint("n", i), int64(w.chance.IntN(401)-200)
 		w.nodes = append(w.nodes, n)
 	}
 	for i := range o.Workers {
 		w.workers = append(w.workers, newWorker(w, i))
+	}
+	if w.Grace {
+		w.on(&w.wires, 0, func() { w.tellBroken(&w.wires) })
 	}
 	w.client = newClient(w)
 	w.flows = newFlowClient(w)
@@ -320,6 +332,7 @@ func (s *snapshot) load() (*fsm.Machine, error) {
 func (w *World) Crash(n *node) {
 	n.life++
 	n.down, n.applying = true, false
+	n.links = map[rota.WorkerID]*link{}
 	if w.leader != nil && w.leader.node == n {
 		w.depose()
 	}

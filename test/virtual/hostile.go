@@ -56,7 +56,7 @@ func (h *hostile) open(ctx context.Context, id rota.WorkerID, queue rota.QueueNa
 		return nil
 	}
 	spec := rota.WorkerSpec{ID: id, Queues: []rota.QueueName{queue}, Slots: 1}
-	s, err := n.OpenWorker(ctx, spec, []byte(secret+" secret of a hostile worker"), true, nil)
+	s, err := n.OpenWorker(ctx, spec, []byte(secret+" secret of a hostile worker"), true, nil, rota.WorkerLink{})
 	if err != nil {
 		return nil
 	}

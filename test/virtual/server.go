@@ -344,8 +344,8 @@ type wired struct{ *cluster.Node }
 
 // OpenWorker gives the session as the protocol's interface; an error gives none.
 func (w wired) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
-	attestation *rota.Attestation) (transport.WorkerSession, error) {
-	session, err := w.Node.OpenWorker(ctx, spec, secret, takeover, attestation)
+	attestation *rota.Attestation, link rota.WorkerLink) (transport.WorkerSession, error) {
+	session, err := w.Node.OpenWorker(ctx, spec, secret, takeover, attestation, link)
 	if err != nil {
 		return nil, err
 	}

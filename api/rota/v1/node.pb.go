@@ -234,9 +234,11 @@ func (x *NodeBeatRequest) GetBeats() []*WorkerBeat {
 }
 
 type WorkerBeat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Worker  string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Session uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	// No sign of life but of its end: the number of the connection whose stream ended.
+	Broken        uint64 `protobuf:"varint,3,opt,name=broken,proto3" json:"broken,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -281,6 +283,13 @@ func (x *WorkerBeat) GetWorker() string {
 func (x *WorkerBeat) GetSession() uint64 {
 	if x != nil {
 		return x.Session
+	}
+	return 0
+}
+
+func (x *WorkerBeat) GetBroken() uint64 {
+	if x != nil {
+		return x.Broken
 	}
 	return 0
 }
@@ -1559,11 +1568,12 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\boutcomes\x18\x01 \x01(\fR\boutcomes\"e\n" +
 	"\x0fNodeBeatRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12)\n" +
-	"\x05beats\x18\x02 \x03(\v2\x13.rota.v1.WorkerBeatR\x05beats\">\n" +
+	"\x05beats\x18\x02 \x03(\v2\x13.rota.v1.WorkerBeatR\x05beats\"V\n" +
 	"\n" +
 	"WorkerBeat\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
-	"\asession\x18\x02 \x01(\x04R\asession\"G\n" +
+	"\asession\x18\x02 \x01(\x04R\asession\x12\x16\n" +
+	"\x06broken\x18\x03 \x01(\x04R\x06broken\"G\n" +
 	"\x10NodeBeatResponse\x12\x19\n" +
 	"\bclock_ms\x18\x01 \x01(\x03R\aclockMs\x12\x18\n" +
 	"\arefused\x18\x02 \x03(\x05R\arefused\"9\n" +

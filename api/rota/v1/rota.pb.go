@@ -2562,8 +2562,11 @@ type Worker struct {
 	SilentSinceMs      int64        `protobuf:"varint,24,opt,name=silent_since_ms,json=silentSinceMs,proto3" json:"silent_since_ms,omitempty"`
 	JailedUntilMs      int64        `protobuf:"varint,25,opt,name=jailed_until_ms,json=jailedUntilMs,proto3" json:"jailed_until_ms,omitempty"`
 	IoBytesPerSTaken   int64        `protobuf:"varint,40,opt,name=io_bytes_per_s_taken,json=ioBytesPerSTaken,proto3" json:"io_bytes_per_s_taken,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Unix ms, and the moment on the cluster clock; 0 while its stream stands.
+	DisconnectedSinceMs      int64 `protobuf:"varint,43,opt,name=disconnected_since_ms,json=disconnectedSinceMs,proto3" json:"disconnected_since_ms,omitempty"`
+	DisconnectedSinceClockMs int64 `protobuf:"varint,44,opt,name=disconnected_since_clock_ms,json=disconnectedSinceClockMs,proto3" json:"disconnected_since_clock_ms,omitempty"`
+	unknownFields            protoimpl.UnknownFields
+	sizeCache                protoimpl.SizeCache
 }
 
 func (x *Worker) Reset() {
@@ -2771,6 +2774,20 @@ func (x *Worker) GetIoBytesPerSTaken() int64 {
 	return 0
 }
 
+func (x *Worker) GetDisconnectedSinceMs() int64 {
+	if x != nil {
+		return x.DisconnectedSinceMs
+	}
+	return 0
+}
+
+func (x *Worker) GetDisconnectedSinceClockMs() int64 {
+	if x != nil {
+		return x.DisconnectedSinceClockMs
+	}
+	return 0
+}
+
 type WorkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -2893,7 +2910,12 @@ type Hello struct {
 	Secret   []byte `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
 	Takeover bool   `protobuf:"varint,3,opt,name=takeover,proto3" json:"takeover,omitempty"`
 	// Unset: it registers without one, which some queues refuse (SPEC §6.5).
-	Attestation   *Attestation `protobuf:"bytes,4,opt,name=attestation,proto3" json:"attestation,omitempty"`
+	Attestation *Attestation `protobuf:"bytes,4,opt,name=attestation,proto3" json:"attestation,omitempty"`
+	// The number of this connection, larger than those of the worker's connections before;
+	// 0 where it numbers none. Grace says that it keeps SPEC §16.7: it believes in a lease
+	// with grace_ms no longer than that after a beat that was heard.
+	Connection    uint64 `protobuf:"varint,5,opt,name=connection,proto3" json:"connection,omitempty"`
+	Grace         bool   `protobuf:"varint,6,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2954,6 +2976,20 @@ func (x *Hello) GetAttestation() *Attestation {
 		return x.Attestation
 	}
 	return nil
+}
+
+func (x *Hello) GetConnection() uint64 {
+	if x != nil {
+		return x.Connection
+	}
+	return 0
+}
+
+func (x *Hello) GetGrace() bool {
+	if x != nil {
+		return x.Grace
+	}
+	return false
 }
 
 type LeaseCommands struct {
@@ -3225,6 +3261,7 @@ type WorkResponse struct {
 	//	*WorkResponse_Notices
 	//	*WorkResponse_Answers
 	//	*WorkResponse_Beat
+	//	*WorkResponse_Heard
 	Message       isWorkResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3303,6 +3340,15 @@ func (x *WorkResponse) GetBeat() *BeatAnswer {
 	return nil
 }
 
+func (x *WorkResponse) GetHeard() *Heard {
+	if x != nil {
+		if x, ok := x.Message.(*WorkResponse_Heard); ok {
+			return x.Heard
+		}
+	}
+	return nil
+}
+
 type isWorkResponse_Message interface {
 	isWorkResponse_Message()
 }
@@ -3323,6 +3369,11 @@ type WorkResponse_Beat struct {
 	Beat *BeatAnswer `protobuf:"bytes,4,opt,name=beat,proto3,oneof"`
 }
 
+type WorkResponse_Heard struct {
+	// At once, beside BeatAnswer: the node has heard this beat (SPEC §16.7).
+	Heard *Heard `protobuf:"bytes,5,opt,name=heard,proto3,oneof"`
+}
+
 func (*WorkResponse_Welcome) isWorkResponse_Message() {}
 
 func (*WorkResponse_Notices) isWorkResponse_Message() {}
@@ -3330,6 +3381,8 @@ func (*WorkResponse_Notices) isWorkResponse_Message() {}
 func (*WorkResponse_Answers) isWorkResponse_Message() {}
 
 func (*WorkResponse_Beat) isWorkResponse_Message() {}
+
+func (*WorkResponse_Heard) isWorkResponse_Message() {}
 
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3467,7 +3520,9 @@ type Assignment struct {
 	LeaseMs      int64                  `protobuf:"varint,4,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
 	RenewalsMax  int32                  `protobuf:"varint,5,opt,name=renewals_max,json=renewalsMax,proto3" json:"renewals_max,omitempty"`
 	// The attempt's timeout, from the lease's start; 0 is none.
-	MaxRuntimeMs  int64 `protobuf:"varint,6,opt,name=max_runtime_ms,json=maxRuntimeMs,proto3" json:"max_runtime_ms,omitempty"`
+	MaxRuntimeMs int64 `protobuf:"varint,6,opt,name=max_runtime_ms,json=maxRuntimeMs,proto3" json:"max_runtime_ms,omitempty"`
+	// How long the lease outlives the worker's broken stream; 0 is as long as its silence.
+	GraceMs       int64 `protobuf:"varint,7,opt,name=grace_ms,json=graceMs,proto3" json:"grace_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3540,6 +3595,13 @@ func (x *Assignment) GetRenewalsMax() int32 {
 func (x *Assignment) GetMaxRuntimeMs() int64 {
 	if x != nil {
 		return x.MaxRuntimeMs
+	}
+	return 0
+}
+
+func (x *Assignment) GetGraceMs() int64 {
+	if x != nil {
+		return x.GraceMs
 	}
 	return 0
 }
@@ -3744,6 +3806,50 @@ func (x *LeaseAnswer) GetIndex() uint64 {
 
 // BeatAnswer tells the cluster clock after the first entry that the leader
 // stamped after the beat reached it (SPEC §3.9).
+type Heard struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Heard) Reset() {
+	*x = Heard{}
+	mi := &file_rota_v1_rota_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Heard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Heard) ProtoMessage() {}
+
+func (x *Heard) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Heard.ProtoReflect.Descriptor instead.
+func (*Heard) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *Heard) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
 type BeatAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -3754,7 +3860,7 @@ type BeatAnswer struct {
 
 func (x *BeatAnswer) Reset() {
 	*x = BeatAnswer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[40]
+	mi := &file_rota_v1_rota_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3766,7 +3872,7 @@ func (x *BeatAnswer) String() string {
 func (*BeatAnswer) ProtoMessage() {}
 
 func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[40]
+	mi := &file_rota_v1_rota_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3779,7 +3885,7 @@ func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatAnswer.ProtoReflect.Descriptor instead.
 func (*BeatAnswer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{40}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BeatAnswer) GetSequence() uint64 {
@@ -3809,7 +3915,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[41]
+	mi := &file_rota_v1_rota_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3821,7 +3927,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[41]
+	mi := &file_rota_v1_rota_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3834,7 +3940,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{41}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListWorkersRequest) GetRead() *Read {
@@ -3870,7 +3976,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[42]
+	mi := &file_rota_v1_rota_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3882,7 +3988,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[42]
+	mi := &file_rota_v1_rota_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3895,7 +4001,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{42}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -3929,7 +4035,7 @@ type GetWorkerRequest struct {
 
 func (x *GetWorkerRequest) Reset() {
 	*x = GetWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[43]
+	mi := &file_rota_v1_rota_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3941,7 +4047,7 @@ func (x *GetWorkerRequest) String() string {
 func (*GetWorkerRequest) ProtoMessage() {}
 
 func (x *GetWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[43]
+	mi := &file_rota_v1_rota_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3954,7 +4060,7 @@ func (x *GetWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkerRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{43}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetWorkerRequest) GetId() string {
@@ -3980,7 +4086,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[44]
+	mi := &file_rota_v1_rota_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3992,7 +4098,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[44]
+	mi := &file_rota_v1_rota_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4005,7 +4111,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{44}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DrainWorkerRequest) GetId() string {
@@ -4024,7 +4130,7 @@ type SuspendWorkerRequest struct {
 
 func (x *SuspendWorkerRequest) Reset() {
 	*x = SuspendWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[45]
+	mi := &file_rota_v1_rota_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4036,7 +4142,7 @@ func (x *SuspendWorkerRequest) String() string {
 func (*SuspendWorkerRequest) ProtoMessage() {}
 
 func (x *SuspendWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[45]
+	mi := &file_rota_v1_rota_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4049,7 +4155,7 @@ func (x *SuspendWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendWorkerRequest.ProtoReflect.Descriptor instead.
 func (*SuspendWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{45}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SuspendWorkerRequest) GetId() string {
@@ -4068,7 +4174,7 @@ type ResumeWorkerRequest struct {
 
 func (x *ResumeWorkerRequest) Reset() {
 	*x = ResumeWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[46]
+	mi := &file_rota_v1_rota_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4080,7 +4186,7 @@ func (x *ResumeWorkerRequest) String() string {
 func (*ResumeWorkerRequest) ProtoMessage() {}
 
 func (x *ResumeWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[46]
+	mi := &file_rota_v1_rota_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4093,7 +4199,7 @@ func (x *ResumeWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeWorkerRequest.ProtoReflect.Descriptor instead.
 func (*ResumeWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{46}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ResumeWorkerRequest) GetId() string {
@@ -4112,7 +4218,7 @@ type RetireWorkerRequest struct {
 
 func (x *RetireWorkerRequest) Reset() {
 	*x = RetireWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	mi := &file_rota_v1_rota_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4124,7 +4230,7 @@ func (x *RetireWorkerRequest) String() string {
 func (*RetireWorkerRequest) ProtoMessage() {}
 
 func (x *RetireWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	mi := &file_rota_v1_rota_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4137,7 +4243,7 @@ func (x *RetireWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RetireWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{47}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RetireWorkerRequest) GetId() string {
@@ -4159,7 +4265,7 @@ type WorkerGoneRequest struct {
 
 func (x *WorkerGoneRequest) Reset() {
 	*x = WorkerGoneRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	mi := &file_rota_v1_rota_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4171,7 +4277,7 @@ func (x *WorkerGoneRequest) String() string {
 func (*WorkerGoneRequest) ProtoMessage() {}
 
 func (x *WorkerGoneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	mi := &file_rota_v1_rota_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4184,7 +4290,7 @@ func (x *WorkerGoneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerGoneRequest.ProtoReflect.Descriptor instead.
 func (*WorkerGoneRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{48}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WorkerGoneRequest) GetId() string {
@@ -4216,7 +4322,7 @@ type WorkerGoneResponse struct {
 
 func (x *WorkerGoneResponse) Reset() {
 	*x = WorkerGoneResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[49]
+	mi := &file_rota_v1_rota_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4228,7 +4334,7 @@ func (x *WorkerGoneResponse) String() string {
 func (*WorkerGoneResponse) ProtoMessage() {}
 
 func (x *WorkerGoneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[49]
+	mi := &file_rota_v1_rota_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4241,7 +4347,7 @@ func (x *WorkerGoneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerGoneResponse.ProtoReflect.Descriptor instead.
 func (*WorkerGoneResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{49}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{50}
 }
 
 type Setting struct {
@@ -4254,7 +4360,7 @@ type Setting struct {
 
 func (x *Setting) Reset() {
 	*x = Setting{}
-	mi := &file_rota_v1_rota_proto_msgTypes[50]
+	mi := &file_rota_v1_rota_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4266,7 +4372,7 @@ func (x *Setting) String() string {
 func (*Setting) ProtoMessage() {}
 
 func (x *Setting) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[50]
+	mi := &file_rota_v1_rota_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4279,7 +4385,7 @@ func (x *Setting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Setting.ProtoReflect.Descriptor instead.
 func (*Setting) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{50}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Setting) GetKey() string {
@@ -4334,7 +4440,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_rota_v1_rota_proto_msgTypes[51]
+	mi := &file_rota_v1_rota_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4346,7 +4452,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[51]
+	mi := &file_rota_v1_rota_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4359,7 +4465,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{51}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Queue) GetName() string {
@@ -4560,7 +4666,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_rota_v1_rota_proto_msgTypes[52]
+	mi := &file_rota_v1_rota_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4572,7 +4678,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[52]
+	mi := &file_rota_v1_rota_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4585,7 +4691,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{52}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Domain) GetQueue() string {
@@ -4652,7 +4758,7 @@ type TypeStats struct {
 
 func (x *TypeStats) Reset() {
 	*x = TypeStats{}
-	mi := &file_rota_v1_rota_proto_msgTypes[53]
+	mi := &file_rota_v1_rota_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4664,7 +4770,7 @@ func (x *TypeStats) String() string {
 func (*TypeStats) ProtoMessage() {}
 
 func (x *TypeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[53]
+	mi := &file_rota_v1_rota_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4677,7 +4783,7 @@ func (x *TypeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeStats.ProtoReflect.Descriptor instead.
 func (*TypeStats) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{53}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *TypeStats) GetType() string {
@@ -4735,7 +4841,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[54]
+	mi := &file_rota_v1_rota_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4747,7 +4853,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[54]
+	mi := &file_rota_v1_rota_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4760,7 +4866,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{54}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListQueuesRequest) GetRead() *Read {
@@ -4796,7 +4902,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[55]
+	mi := &file_rota_v1_rota_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4808,7 +4914,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[55]
+	mi := &file_rota_v1_rota_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4821,7 +4927,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{55}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -4855,7 +4961,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[56]
+	mi := &file_rota_v1_rota_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4867,7 +4973,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[56]
+	mi := &file_rota_v1_rota_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4880,7 +4986,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{56}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetQueueRequest) GetName() string {
@@ -4909,7 +5015,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[57]
+	mi := &file_rota_v1_rota_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4921,7 +5027,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[57]
+	mi := &file_rota_v1_rota_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4934,7 +5040,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{57}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SetQueueRequest) GetName() string {
@@ -4975,7 +5081,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_rota_v1_rota_proto_msgTypes[58]
+	mi := &file_rota_v1_rota_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4987,7 +5093,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[58]
+	mi := &file_rota_v1_rota_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5000,7 +5106,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{58}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Tenant) GetId() string {
@@ -5079,7 +5185,7 @@ type ListTenantsRequest struct {
 
 func (x *ListTenantsRequest) Reset() {
 	*x = ListTenantsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[59]
+	mi := &file_rota_v1_rota_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5091,7 +5197,7 @@ func (x *ListTenantsRequest) String() string {
 func (*ListTenantsRequest) ProtoMessage() {}
 
 func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[59]
+	mi := &file_rota_v1_rota_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5104,7 +5210,7 @@ func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsRequest.ProtoReflect.Descriptor instead.
 func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{59}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListTenantsRequest) GetRead() *Read {
@@ -5140,7 +5246,7 @@ type ListTenantsResponse struct {
 
 func (x *ListTenantsResponse) Reset() {
 	*x = ListTenantsResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5152,7 +5258,7 @@ func (x *ListTenantsResponse) String() string {
 func (*ListTenantsResponse) ProtoMessage() {}
 
 func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5165,7 +5271,7 @@ func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsResponse.ProtoReflect.Descriptor instead.
 func (*ListTenantsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{60}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListTenantsResponse) GetTenants() []*Tenant {
@@ -5199,7 +5305,7 @@ type GetTenantRequest struct {
 
 func (x *GetTenantRequest) Reset() {
 	*x = GetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5211,7 +5317,7 @@ func (x *GetTenantRequest) String() string {
 func (*GetTenantRequest) ProtoMessage() {}
 
 func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5224,7 +5330,7 @@ func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantRequest.ProtoReflect.Descriptor instead.
 func (*GetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetTenantRequest) GetId() string {
@@ -5252,7 +5358,7 @@ type SetTenantRequest struct {
 
 func (x *SetTenantRequest) Reset() {
 	*x = SetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5264,7 +5370,7 @@ func (x *SetTenantRequest) String() string {
 func (*SetTenantRequest) ProtoMessage() {}
 
 func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5277,7 +5383,7 @@ func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenantRequest.ProtoReflect.Descriptor instead.
 func (*SetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SetTenantRequest) GetId() string {
@@ -5311,7 +5417,7 @@ type Mode struct {
 
 func (x *Mode) Reset() {
 	*x = Mode{}
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5323,7 +5429,7 @@ func (x *Mode) String() string {
 func (*Mode) ProtoMessage() {}
 
 func (x *Mode) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5336,7 +5442,7 @@ func (x *Mode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mode.ProtoReflect.Descriptor instead.
 func (*Mode) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Mode) GetMode() string {
@@ -5404,7 +5510,7 @@ type GetModeRequest struct {
 
 func (x *GetModeRequest) Reset() {
 	*x = GetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5416,7 +5522,7 @@ func (x *GetModeRequest) String() string {
 func (*GetModeRequest) ProtoMessage() {}
 
 func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5429,7 +5535,7 @@ func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeRequest.ProtoReflect.Descriptor instead.
 func (*GetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetModeRequest) GetRead() *Read {
@@ -5449,7 +5555,7 @@ type SetModeRequest struct {
 
 func (x *SetModeRequest) Reset() {
 	*x = SetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5461,7 +5567,7 @@ func (x *SetModeRequest) String() string {
 func (*SetModeRequest) ProtoMessage() {}
 
 func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5474,7 +5580,7 @@ func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModeRequest.ProtoReflect.Descriptor instead.
 func (*SetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SetModeRequest) GetMode() string {
@@ -5499,7 +5605,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5511,7 +5617,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5524,7 +5630,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
 }
 
 type JobCounts struct {
@@ -5544,7 +5650,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5556,7 +5662,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5569,7 +5675,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *JobCounts) GetBlocked() int64 {
@@ -5655,7 +5761,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5667,7 +5773,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5680,7 +5786,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -5782,7 +5888,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5794,7 +5900,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5807,7 +5913,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -5909,7 +6015,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5921,7 +6027,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5934,7 +6040,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
 }
 
 type Peer struct {
@@ -5949,7 +6055,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5961,7 +6067,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5974,7 +6080,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Peer) GetId() string {
@@ -6014,7 +6120,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6026,7 +6132,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6039,7 +6145,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -6059,7 +6165,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6071,7 +6177,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6084,7 +6190,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -6103,7 +6209,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6115,7 +6221,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6128,7 +6234,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -6147,7 +6253,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6159,7 +6265,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6172,7 +6278,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -6190,7 +6296,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6202,7 +6308,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6215,7 +6321,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
 }
 
 type LeaveRequest struct {
@@ -6226,7 +6332,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6238,7 +6344,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6251,7 +6357,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
 }
 
 type LeaveResponse struct {
@@ -6262,7 +6368,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6274,7 +6380,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6287,7 +6393,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
 }
 
 type SaveSnapshotRequest struct {
@@ -6298,7 +6404,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6310,7 +6416,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6323,7 +6429,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
 }
 
 type SnapshotChunk struct {
@@ -6335,7 +6441,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6347,7 +6453,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6360,7 +6466,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -6378,7 +6484,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6390,7 +6496,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6403,7 +6509,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
 }
 
 type VerifyResponse struct {
@@ -6417,7 +6523,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6429,7 +6535,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6442,7 +6548,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -6479,7 +6585,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6491,7 +6597,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6504,7 +6610,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -6800,7 +6906,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12$\n" +
 	"\x0esince_clock_ms\x18\x02 \x01(\x03R\fsinceClockMs\x12\x12\n" +
 	"\x04used\x18\x03 \x01(\x03R\x04used\x12\x19\n" +
-	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\"\xd3\a\n" +
+	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\"\xc6\b\n" +
 	"\x06Worker\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.rota.v1.WorkerSpecR\x04spec\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
@@ -6828,18 +6934,24 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x0fstatus_since_ms\x18\x17 \x01(\x03R\rstatusSinceMs\x12&\n" +
 	"\x0fsilent_since_ms\x18\x18 \x01(\x03R\rsilentSinceMs\x12&\n" +
 	"\x0fjailed_until_ms\x18\x19 \x01(\x03R\rjailedUntilMs\x12.\n" +
-	"\x14io_bytes_per_s_taken\x18( \x01(\x03R\x10ioBytesPerSTaken\"\xbd\x01\n" +
+	"\x14io_bytes_per_s_taken\x18( \x01(\x03R\x10ioBytesPerSTaken\x122\n" +
+	"\x15disconnected_since_ms\x18+ \x01(\x03R\x13disconnectedSinceMs\x12=\n" +
+	"\x1bdisconnected_since_clock_ms\x18, \x01(\x03R\x18disconnectedSinceClockMs\"\xbd\x01\n" +
 	"\vWorkRequest\x12&\n" +
 	"\x05hello\x18\x01 \x01(\v2\x0e.rota.v1.HelloH\x00R\x05hello\x124\n" +
 	"\bcommands\x18\x02 \x01(\v2\x16.rota.v1.LeaseCommandsH\x00R\bcommands\x12#\n" +
 	"\x04beat\x18\x03 \x01(\v2\r.rota.v1.BeatH\x00R\x04beat\x12 \n" +
 	"\x03bye\x18\x04 \x01(\v2\f.rota.v1.ByeH\x00R\x03byeB\t\n" +
-	"\amessage\"\xa0\x01\n" +
+	"\amessage\"\xd6\x01\n" +
 	"\x05Hello\x12+\n" +
 	"\x06worker\x18\x01 \x01(\v2\x13.rota.v1.WorkerSpecR\x06worker\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\fR\x06secret\x12\x1a\n" +
 	"\btakeover\x18\x03 \x01(\bR\btakeover\x126\n" +
-	"\vattestation\x18\x04 \x01(\v2\x14.rota.v1.AttestationR\vattestation\"^\n" +
+	"\vattestation\x18\x04 \x01(\v2\x14.rota.v1.AttestationR\vattestation\x12\x1e\n" +
+	"\n" +
+	"connection\x18\x05 \x01(\x04R\n" +
+	"connection\x12\x14\n" +
+	"\x05grace\x18\x06 \x01(\bR\x05grace\"^\n" +
 	"\rLeaseCommands\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
 	"\bcommands\x18\x02 \x03(\v2\x15.rota.v1.LeaseCommandR\bcommands\"\x90\x03\n" +
@@ -6861,12 +6973,13 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\"\n" +
 	"\x04Beat\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\x05\n" +
-	"\x03Bye\"\xd3\x01\n" +
+	"\x03Bye\"\xfb\x01\n" +
 	"\fWorkResponse\x12,\n" +
 	"\awelcome\x18\x01 \x01(\v2\x10.rota.v1.WelcomeH\x00R\awelcome\x12,\n" +
 	"\anotices\x18\x02 \x01(\v2\x10.rota.v1.NoticesH\x00R\anotices\x121\n" +
 	"\aanswers\x18\x03 \x01(\v2\x15.rota.v1.LeaseAnswersH\x00R\aanswers\x12)\n" +
-	"\x04beat\x18\x04 \x01(\v2\x13.rota.v1.BeatAnswerH\x00R\x04beatB\t\n" +
+	"\x04beat\x18\x04 \x01(\v2\x13.rota.v1.BeatAnswerH\x00R\x04beat\x12&\n" +
+	"\x05heard\x18\x05 \x01(\v2\x0e.rota.v1.HeardH\x00R\x05heardB\t\n" +
 	"\amessage\"V\n" +
 	"\aWelcome\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x12\n" +
@@ -6877,7 +6990,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\bassigned\x18\x01 \x03(\v2\x13.rota.v1.AssignmentR\bassigned\x12'\n" +
 	"\x05ended\x18\x02 \x03(\v2\x11.rota.v1.LeaseEndR\x05ended\x12+\n" +
 	"\arevoked\x18\x03 \x03(\v2\x11.rota.v1.LeaseEndR\arevoked\x12\x1a\n" +
-	"\bdraining\x18\x04 \x01(\bR\bdraining\"\xe2\x01\n" +
+	"\bdraining\x18\x04 \x01(\bR\bdraining\"\xfd\x01\n" +
 	"\n" +
 	"Assignment\x12$\n" +
 	"\x05lease\x18\x01 \x01(\v2\x0e.rota.v1.LeaseR\x05lease\x12$\n" +
@@ -6885,7 +6998,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x0erenew_every_ms\x18\x03 \x01(\x03R\frenewEveryMs\x12\x19\n" +
 	"\blease_ms\x18\x04 \x01(\x03R\aleaseMs\x12!\n" +
 	"\frenewals_max\x18\x05 \x01(\x05R\vrenewalsMax\x12$\n" +
-	"\x0emax_runtime_ms\x18\x06 \x01(\x03R\fmaxRuntimeMs\"O\n" +
+	"\x0emax_runtime_ms\x18\x06 \x01(\x03R\fmaxRuntimeMs\x12\x19\n" +
+	"\bgrace_ms\x18\a \x01(\x03R\agraceMs\"O\n" +
 	"\bLeaseEnd\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\fR\aleaseId\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x16\n" +
@@ -6899,7 +7013,9 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x11deadline_clock_ms\x18\x02 \x01(\x03R\x0fdeadlineClockMs\x12\x1a\n" +
 	"\brenewals\x18\x03 \x01(\x05R\brenewals\x12\x1b\n" +
 	"\tjob_state\x18\x04 \x01(\tR\bjobState\x12\x14\n" +
-	"\x05index\x18\x05 \x01(\x04R\x05index\"C\n" +
+	"\x05index\x18\x05 \x01(\x04R\x05index\"#\n" +
+	"\x05Heard\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\"C\n" +
 	"\n" +
 	"BeatAnswer\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x19\n" +
@@ -7168,7 +7284,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(LeaseVerb)(0),                     // 0: rota.v1.LeaseVerb
 	(*Read)(nil),                       // 1: rota.v1.Read
@@ -7211,193 +7327,195 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*LeaseEnd)(nil),                   // 38: rota.v1.LeaseEnd
 	(*LeaseAnswers)(nil),               // 39: rota.v1.LeaseAnswers
 	(*LeaseAnswer)(nil),                // 40: rota.v1.LeaseAnswer
-	(*BeatAnswer)(nil),                 // 41: rota.v1.BeatAnswer
-	(*ListWorkersRequest)(nil),         // 42: rota.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),        // 43: rota.v1.ListWorkersResponse
-	(*GetWorkerRequest)(nil),           // 44: rota.v1.GetWorkerRequest
-	(*DrainWorkerRequest)(nil),         // 45: rota.v1.DrainWorkerRequest
-	(*SuspendWorkerRequest)(nil),       // 46: rota.v1.SuspendWorkerRequest
-	(*ResumeWorkerRequest)(nil),        // 47: rota.v1.ResumeWorkerRequest
-	(*RetireWorkerRequest)(nil),        // 48: rota.v1.RetireWorkerRequest
-	(*WorkerGoneRequest)(nil),          // 49: rota.v1.WorkerGoneRequest
-	(*WorkerGoneResponse)(nil),         // 50: rota.v1.WorkerGoneResponse
-	(*Setting)(nil),                    // 51: rota.v1.Setting
-	(*Queue)(nil),                      // 52: rota.v1.Queue
-	(*Domain)(nil),                     // 53: rota.v1.Domain
-	(*TypeStats)(nil),                  // 54: rota.v1.TypeStats
-	(*ListQueuesRequest)(nil),          // 55: rota.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),         // 56: rota.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),            // 57: rota.v1.GetQueueRequest
-	(*SetQueueRequest)(nil),            // 58: rota.v1.SetQueueRequest
-	(*Tenant)(nil),                     // 59: rota.v1.Tenant
-	(*ListTenantsRequest)(nil),         // 60: rota.v1.ListTenantsRequest
-	(*ListTenantsResponse)(nil),        // 61: rota.v1.ListTenantsResponse
-	(*GetTenantRequest)(nil),           // 62: rota.v1.GetTenantRequest
-	(*SetTenantRequest)(nil),           // 63: rota.v1.SetTenantRequest
-	(*Mode)(nil),                       // 64: rota.v1.Mode
-	(*GetModeRequest)(nil),             // 65: rota.v1.GetModeRequest
-	(*SetModeRequest)(nil),             // 66: rota.v1.SetModeRequest
-	(*StatusRequest)(nil),              // 67: rota.v1.StatusRequest
-	(*JobCounts)(nil),                  // 68: rota.v1.JobCounts
-	(*NodeStatus)(nil),                 // 69: rota.v1.NodeStatus
-	(*StatusResponse)(nil),             // 70: rota.v1.StatusResponse
-	(*PeersRequest)(nil),               // 71: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 72: rota.v1.Peer
-	(*PeersResponse)(nil),              // 73: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 74: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 75: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 76: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 77: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 78: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 79: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 80: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 81: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 82: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 83: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 84: rota.v1.NodeVerdict
-	nil,                                // 85: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 86: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 87: rota.v1.Job.MetaEntry
-	nil,                                // 88: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 89: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 90: rota.v1.LeaseCommand.MetaEntry
+	(*Heard)(nil),                      // 41: rota.v1.Heard
+	(*BeatAnswer)(nil),                 // 42: rota.v1.BeatAnswer
+	(*ListWorkersRequest)(nil),         // 43: rota.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),        // 44: rota.v1.ListWorkersResponse
+	(*GetWorkerRequest)(nil),           // 45: rota.v1.GetWorkerRequest
+	(*DrainWorkerRequest)(nil),         // 46: rota.v1.DrainWorkerRequest
+	(*SuspendWorkerRequest)(nil),       // 47: rota.v1.SuspendWorkerRequest
+	(*ResumeWorkerRequest)(nil),        // 48: rota.v1.ResumeWorkerRequest
+	(*RetireWorkerRequest)(nil),        // 49: rota.v1.RetireWorkerRequest
+	(*WorkerGoneRequest)(nil),          // 50: rota.v1.WorkerGoneRequest
+	(*WorkerGoneResponse)(nil),         // 51: rota.v1.WorkerGoneResponse
+	(*Setting)(nil),                    // 52: rota.v1.Setting
+	(*Queue)(nil),                      // 53: rota.v1.Queue
+	(*Domain)(nil),                     // 54: rota.v1.Domain
+	(*TypeStats)(nil),                  // 55: rota.v1.TypeStats
+	(*ListQueuesRequest)(nil),          // 56: rota.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),         // 57: rota.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),            // 58: rota.v1.GetQueueRequest
+	(*SetQueueRequest)(nil),            // 59: rota.v1.SetQueueRequest
+	(*Tenant)(nil),                     // 60: rota.v1.Tenant
+	(*ListTenantsRequest)(nil),         // 61: rota.v1.ListTenantsRequest
+	(*ListTenantsResponse)(nil),        // 62: rota.v1.ListTenantsResponse
+	(*GetTenantRequest)(nil),           // 63: rota.v1.GetTenantRequest
+	(*SetTenantRequest)(nil),           // 64: rota.v1.SetTenantRequest
+	(*Mode)(nil),                       // 65: rota.v1.Mode
+	(*GetModeRequest)(nil),             // 66: rota.v1.GetModeRequest
+	(*SetModeRequest)(nil),             // 67: rota.v1.SetModeRequest
+	(*StatusRequest)(nil),              // 68: rota.v1.StatusRequest
+	(*JobCounts)(nil),                  // 69: rota.v1.JobCounts
+	(*NodeStatus)(nil),                 // 70: rota.v1.NodeStatus
+	(*StatusResponse)(nil),             // 71: rota.v1.StatusResponse
+	(*PeersRequest)(nil),               // 72: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 73: rota.v1.Peer
+	(*PeersResponse)(nil),              // 74: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 75: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 76: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 77: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 78: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 79: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 80: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 81: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 82: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 83: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 84: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 85: rota.v1.NodeVerdict
+	nil,                                // 86: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 87: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 88: rota.v1.Job.MetaEntry
+	nil,                                // 89: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 90: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 91: rota.v1.LeaseCommand.MetaEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	85, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	86, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
-	5,  // 2: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
-	4,  // 3: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
-	7,  // 4: rota.v1.Job.lease:type_name -> rota.v1.Lease
-	6,  // 5: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	87, // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
-	4,  // 7: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
-	11, // 8: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
-	3,  // 9: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
-	1,  // 10: rota.v1.GetJobRequest.read:type_name -> rota.v1.Read
-	8,  // 11: rota.v1.GetJobResponse.job:type_name -> rota.v1.Job
-	2,  // 12: rota.v1.GetJobResponse.at:type_name -> rota.v1.ReadAt
-	1,  // 13: rota.v1.ListJobsRequest.read:type_name -> rota.v1.Read
-	8,  // 14: rota.v1.ListJobsResponse.jobs:type_name -> rota.v1.Job
-	2,  // 15: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
-	88, // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
-	22, // 17: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
-	3,  // 18: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	89, // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
-	23, // 20: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
-	7,  // 21: rota.v1.Worker.leases:type_name -> rota.v1.Lease
-	25, // 22: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
-	25, // 23: rota.v1.Worker.denied:type_name -> rota.v1.TypeUntil
-	26, // 24: rota.v1.Worker.units:type_name -> rota.v1.UnitsUsed
-	29, // 25: rota.v1.WorkRequest.hello:type_name -> rota.v1.Hello
-	30, // 26: rota.v1.WorkRequest.commands:type_name -> rota.v1.LeaseCommands
-	32, // 27: rota.v1.WorkRequest.beat:type_name -> rota.v1.Beat
-	33, // 28: rota.v1.WorkRequest.bye:type_name -> rota.v1.Bye
-	23, // 29: rota.v1.Hello.worker:type_name -> rota.v1.WorkerSpec
-	24, // 30: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
-	31, // 31: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
-	0,  // 32: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
-	90, // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
-	35, // 34: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
-	36, // 35: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
-	39, // 36: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
-	41, // 37: rota.v1.WorkResponse.beat:type_name -> rota.v1.BeatAnswer
-	37, // 38: rota.v1.Notices.assigned:type_name -> rota.v1.Assignment
-	38, // 39: rota.v1.Notices.ended:type_name -> rota.v1.LeaseEnd
-	38, // 40: rota.v1.Notices.revoked:type_name -> rota.v1.LeaseEnd
-	7,  // 41: rota.v1.Assignment.lease:type_name -> rota.v1.Lease
-	4,  // 42: rota.v1.Assignment.spec:type_name -> rota.v1.JobSpec
-	40, // 43: rota.v1.LeaseAnswers.answers:type_name -> rota.v1.LeaseAnswer
-	3,  // 44: rota.v1.LeaseAnswers.refusal:type_name -> rota.v1.Refusal
-	3,  // 45: rota.v1.LeaseAnswer.refusal:type_name -> rota.v1.Refusal
-	1,  // 46: rota.v1.ListWorkersRequest.read:type_name -> rota.v1.Read
-	27, // 47: rota.v1.ListWorkersResponse.workers:type_name -> rota.v1.Worker
-	2,  // 48: rota.v1.ListWorkersResponse.at:type_name -> rota.v1.ReadAt
-	1,  // 49: rota.v1.GetWorkerRequest.read:type_name -> rota.v1.Read
-	51, // 50: rota.v1.Queue.policy:type_name -> rota.v1.Setting
-	53, // 51: rota.v1.Queue.domains:type_name -> rota.v1.Domain
-	54, // 52: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
-	1,  // 53: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
-	52, // 54: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
-	2,  // 55: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
-	1,  // 56: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
-	51, // 57: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
-	1,  // 58: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
-	59, // 59: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
-	2,  // 60: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
-	1,  // 61: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
-	51, // 62: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
-	1,  // 63: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
-	68, // 64: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	69, // 65: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	72, // 66: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	84, // 67: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	9,  // 68: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	12, // 69: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	14, // 70: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	16, // 71: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	17, // 72: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	18, // 73: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	19, // 74: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	20, // 75: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	28, // 76: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	42, // 77: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	44, // 78: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	45, // 79: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	46, // 80: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	47, // 81: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	48, // 82: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	49, // 83: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	55, // 84: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	57, // 85: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	58, // 86: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	60, // 87: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	62, // 88: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	63, // 89: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	67, // 90: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	65, // 91: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	66, // 92: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	71, // 93: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	74, // 94: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	76, // 95: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	78, // 96: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	80, // 97: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	82, // 98: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	10, // 99: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	13, // 100: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	15, // 101: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	8,  // 102: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	21, // 103: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	21, // 104: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	22, // 105: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	22, // 106: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	34, // 107: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	43, // 108: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	27, // 109: rota.v1.Workers.Get:output_type -> rota.v1.Worker
-	27, // 110: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	27, // 111: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	27, // 112: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	27, // 113: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	50, // 114: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	56, // 115: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	52, // 116: rota.v1.Queues.Get:output_type -> rota.v1.Queue
-	52, // 117: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	61, // 118: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	59, // 119: rota.v1.Tenants.Get:output_type -> rota.v1.Tenant
-	59, // 120: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	70, // 121: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	64, // 122: rota.v1.Cluster.GetMode:output_type -> rota.v1.Mode
-	64, // 123: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	73, // 124: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	75, // 125: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	77, // 126: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	79, // 127: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	81, // 128: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	83, // 129: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	99, // [99:130] is the sub-list for method output_type
-	68, // [68:99] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	86,  // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	87,  // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	5,   // 2: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
+	4,   // 3: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
+	7,   // 4: rota.v1.Job.lease:type_name -> rota.v1.Lease
+	6,   // 5: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
+	88,  // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	4,   // 7: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
+	11,  // 8: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
+	3,   // 9: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
+	1,   // 10: rota.v1.GetJobRequest.read:type_name -> rota.v1.Read
+	8,   // 11: rota.v1.GetJobResponse.job:type_name -> rota.v1.Job
+	2,   // 12: rota.v1.GetJobResponse.at:type_name -> rota.v1.ReadAt
+	1,   // 13: rota.v1.ListJobsRequest.read:type_name -> rota.v1.Read
+	8,   // 14: rota.v1.ListJobsResponse.jobs:type_name -> rota.v1.Job
+	2,   // 15: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
+	89,  // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	22,  // 17: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
+	3,   // 18: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
+	90,  // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	23,  // 20: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
+	7,   // 21: rota.v1.Worker.leases:type_name -> rota.v1.Lease
+	25,  // 22: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
+	25,  // 23: rota.v1.Worker.denied:type_name -> rota.v1.TypeUntil
+	26,  // 24: rota.v1.Worker.units:type_name -> rota.v1.UnitsUsed
+	29,  // 25: rota.v1.WorkRequest.hello:type_name -> rota.v1.Hello
+	30,  // 26: rota.v1.WorkRequest.commands:type_name -> rota.v1.LeaseCommands
+	32,  // 27: rota.v1.WorkRequest.beat:type_name -> rota.v1.Beat
+	33,  // 28: rota.v1.WorkRequest.bye:type_name -> rota.v1.Bye
+	23,  // 29: rota.v1.Hello.worker:type_name -> rota.v1.WorkerSpec
+	24,  // 30: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
+	31,  // 31: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
+	0,   // 32: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
+	91,  // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	35,  // 34: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
+	36,  // 35: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
+	39,  // 36: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
+	42,  // 37: rota.v1.WorkResponse.beat:type_name -> rota.v1.BeatAnswer
+	41,  // 38: rota.v1.WorkResponse.heard:type_name -> rota.v1.Heard
+	37,  // 39: rota.v1.Notices.assigned:type_name -> rota.v1.Assignment
+	38,  // 40: rota.v1.Notices.ended:type_name -> rota.v1.LeaseEnd
+	38,  // 41: rota.v1.Notices.revoked:type_name -> rota.v1.LeaseEnd
+	7,   // 42: rota.v1.Assignment.lease:type_name -> rota.v1.Lease
+	4,   // 43: rota.v1.Assignment.spec:type_name -> rota.v1.JobSpec
+	40,  // 44: rota.v1.LeaseAnswers.answers:type_name -> rota.v1.LeaseAnswer
+	3,   // 45: rota.v1.LeaseAnswers.refusal:type_name -> rota.v1.Refusal
+	3,   // 46: rota.v1.LeaseAnswer.refusal:type_name -> rota.v1.Refusal
+	1,   // 47: rota.v1.ListWorkersRequest.read:type_name -> rota.v1.Read
+	27,  // 48: rota.v1.ListWorkersResponse.workers:type_name -> rota.v1.Worker
+	2,   // 49: rota.v1.ListWorkersResponse.at:type_name -> rota.v1.ReadAt
+	1,   // 50: rota.v1.GetWorkerRequest.read:type_name -> rota.v1.Read
+	52,  // 51: rota.v1.Queue.policy:type_name -> rota.v1.Setting
+	54,  // 52: rota.v1.Queue.domains:type_name -> rota.v1.Domain
+	55,  // 53: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
+	1,   // 54: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
+	53,  // 55: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
+	2,   // 56: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
+	1,   // 57: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
+	52,  // 58: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
+	1,   // 59: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
+	60,  // 60: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
+	2,   // 61: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
+	1,   // 62: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
+	52,  // 63: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
+	1,   // 64: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
+	69,  // 65: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	70,  // 66: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	73,  // 67: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	85,  // 68: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	9,   // 69: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	12,  // 70: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	14,  // 71: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	16,  // 72: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	17,  // 73: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	18,  // 74: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	19,  // 75: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	20,  // 76: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	28,  // 77: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	43,  // 78: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	45,  // 79: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	46,  // 80: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	47,  // 81: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	48,  // 82: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	49,  // 83: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	50,  // 84: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	56,  // 85: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	58,  // 86: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	59,  // 87: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	61,  // 88: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	63,  // 89: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	64,  // 90: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	68,  // 91: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	66,  // 92: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	67,  // 93: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	72,  // 94: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	75,  // 95: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	77,  // 96: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	79,  // 97: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	81,  // 98: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	83,  // 99: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	10,  // 100: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	13,  // 101: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	15,  // 102: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	8,   // 103: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	21,  // 104: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	21,  // 105: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	22,  // 106: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	22,  // 107: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	34,  // 108: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	44,  // 109: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	27,  // 110: rota.v1.Workers.Get:output_type -> rota.v1.Worker
+	27,  // 111: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	27,  // 112: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	27,  // 113: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	27,  // 114: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	51,  // 115: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	57,  // 116: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	53,  // 117: rota.v1.Queues.Get:output_type -> rota.v1.Queue
+	53,  // 118: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	62,  // 119: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	60,  // 120: rota.v1.Tenants.Get:output_type -> rota.v1.Tenant
+	60,  // 121: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	71,  // 122: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	65,  // 123: rota.v1.Cluster.GetMode:output_type -> rota.v1.Mode
+	65,  // 124: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	74,  // 125: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	76,  // 126: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	78,  // 127: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	80,  // 128: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	82,  // 129: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	84,  // 130: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	100, // [100:131] is the sub-list for method output_type
+	69,  // [69:100] is the sub-list for method input_type
+	69,  // [69:69] is the sub-list for extension type_name
+	69,  // [69:69] is the sub-list for extension extendee
+	0,   // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
@@ -7418,6 +7536,7 @@ func file_rota_v1_rota_proto_init() {
 		(*WorkResponse_Notices)(nil),
 		(*WorkResponse_Answers)(nil),
 		(*WorkResponse_Beat)(nil),
+		(*WorkResponse_Heard)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -7425,7 +7544,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   90,
+			NumMessages:   91,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -1,0 +1,129 @@
+package client
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/words"
+)
+
+// beginGraced runs a handler under a lease with a grace of 10 s, at a node that hears
+// every beat: the first was sent at b.sent.
+func beginGraced(t *testing.T) (b *begun, r *scripted, stop func()) {
+	t.Helper()
+	f, stop := setup(t, 2)
+	b = &begun{fakeCluster: f, h: newScript()}
+	b.runningWorker = f.worker(rota.WorkerSpec{}, b.h.handle)
+	b.s, b.node = f.stream()
+	b.s.hears.Store(true)
+	b.s.clock = ticking()
+	b.s.welcome(1)
+	synctest.Wait()
+	b.sent = time.Now()
+	a := leaseOf("graced")
+	a.GraceMs, a.Lease.Deadline.Clock, a.RenewEveryMs = 10_000, 10_000_000, 0
+	return b, b.run(a), stop
+}
+
+// Beats are sent every 2 s. The node hears none after that of 4 s: the worker tries
+// another node 2.5 s after the first one unheard, and ends what runs 3 s before the grace
+// is over, counted from the last one heard.
+func TestGrace_endsWhatRunsWhenNoBeatIsHeard(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b, r, stop := beginGraced(t)
+		defer stop()
+		first := b.s
+		b.at(5 * time.Second)
+		b.s.silence()
+		b.at(8500*time.Millisecond - time.Millisecond)
+		select {
+		case <-first.grpc.Context().Done():
+			t.Fatal("it left the node too soon")
+		default:
+		}
+		b.at(8500 * time.Millisecond)
+		b.s, b.node = b.stream()
+		if b.s.hello.Connection <= first.hello.Connection || !b.s.hello.Grace || first.hello.Connection == 0 {
+			t.Fatalf("connection %d, then %d", first.hello.Connection, b.s.hello.Connection)
+		}
+		// This node does not even welcome it.
+		b.at(11*time.Second - time.Millisecond)
+		alive(t, r)
+		b.at(11 * time.Second)
+		lost(t, r, "no beat was heard")
+		r.done <- context.Cause(r.ctx)
+		b.at(14 * time.Second)
+		b.reconnected()
+		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+		b.stopped(t, b.s)
+	})
+}
+
+// silence has a node hear and answer nothing more.
+func (s *fakeStream) silence() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hears.Store(false)
+	s.clock = nil
+}
+
+// Another node hears it in time: the lease goes on.
+func TestGrace_goesOnWithAnotherNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b, r, stop := beginGraced(t)
+		defer stop()
+		b.at(5 * time.Second)
+		b.s.silence()
+		b.at(8500 * time.Millisecond)
+		b.s, b.node = b.stream()
+		b.s.hears.Store(true)
+		b.s.clock = ticking()
+		b.s.welcome(1)
+		b.at(60 * time.Second)
+		alive(t, r)
+		r.done <- nil
+		b.s.answer(b.s.expect(rota.VerbComplete), rota.LeaseAnswer{})
+		b.stopped(t, b.s)
+	})
+}
+
+// A word that a beat was heard counts from its sending, however late it comes.
+func TestGrace_countsFromSending(t *testing.T) {
+	t.Parallel()
+	l := &lease{acked: true, deadline: 1 << 40, assignment: &rota.Assignment{GraceMs: 10_000}}
+	p := viewpoint{known: true, sent: 20 * time.Second, clock: 1_000, heard: 20 * time.Second}
+	for _, late := range []time.Duration{18 * time.Second, 20 * time.Second} {
+		if at := l.end(p.newer(viewpoint{heard: late})); at != 27*time.Second {
+			t.Errorf("heard from %v, the lease is believed in until %v: 27 s is wanted", late, at)
+		}
+	}
+	if at := l.end(p.newer(viewpoint{heard: 22 * time.Second})); at != 29*time.Second {
+		t.Errorf("it is believed in until %v: 29 s is wanted", at)
+	}
+	l.assignment.GraceMs = 0
+	if at := l.end(p); at != 50*time.Second {
+		t.Errorf("without a grace it is believed in until %v: 50 s is wanted", at)
+	}
+}
+
+// A cluster that has seen a larger number, of a process whose clock was ahead, is no end.
+func TestGrace_numbersGoOnAboveWhatWasSeen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, stop := setup(t, 1)
+		defer stop()
+		b := &begun{fakeCluster: f, h: newScript()}
+		b.runningWorker = f.worker(rota.WorkerSpec{}, b.h.handle)
+		b.s, b.node = f.stream()
+		seen := b.s.hello.Connection + 1<<30
+		for b.s.hello.Connection <= seen {
+			b.s.end <- words.ToStatus(rota.Refusef(rota.Stale, "connection", "connection %d is over", b.s.hello.Connection))
+			b.s, b.node = b.stream()
+		}
+		b.s.welcome(1)
+		b.s.answerBeat(100_000)
+		b.stopped(t, b.s)
+	})
+}

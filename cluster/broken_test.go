@@ -1,0 +1,48 @@
+package cluster
+
+import (
+	"crypto/sha256"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// connection reads what a node's replica says of a worker's newest connection.
+func connectionOf(n *Node, id rota.WorkerID) (connection uint64, broken bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	_, connection, broken = n.machine.Connection(id)
+	return connection, broken
+}
+
+// A stream ends at a follower: it tells the leader until the state shows it. Another
+// connection, at another node, mends that; while the worker has one, no end is told.
+func TestBrokenStream(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	follower := b.follower()
+	h := &hand{t: t, id: "w", secret: sha256.Sum256([]byte("w")), slots: 1, link: rota.WorkerLink{Connection: 7, Grace: true}}
+	h.connect(follower)
+	h.s.Close()
+	b.eventually("the state shows that the stream ended", func() bool {
+		connection, broken := connectionOf(b.leader(), "w")
+		return connection == 8 && broken
+	})
+	h.connect(b.leader())
+	if connection, broken := connectionOf(b.leader(), "w"); connection != 9 || broken {
+		t.Fatalf("connection %d, broken: %v", connection, broken)
+	}
+	// The worker leaves this node for the other before it says anything.
+	left := h.s
+	h.connect(follower)
+	left.Close()
+	b.eventually("the old stream's end is forgotten", func() bool {
+		n := b.leader()
+		n.hub.mu.Lock()
+		defer n.hub.mu.Unlock()
+		return len(n.hub.broken) == 0
+	})
+	if connection, broken := connectionOf(b.leader(), "w"); connection != 10 || broken {
+		t.Fatalf("connection %d, broken: %v", connection, broken)
+	}
+}

@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+const (
+	graceMargin = 3_000 // a context ends so much before its grace
+	graceDying  = 2_000 // its processes take so long to die
+	hearSilence = 2_500
+	brokenFor   = 2_000
+	brokenEvery = 500
+)
+
+// link is a node's end of a worker's connection (SPEC §16.7).
+type link struct {
+	session    rota.Session
+	connection uint64
+	// ended is when the node saw it end, 0 while it stands.
+	ended Time
+	// told: the state shows it, or another one.
+	told bool
+}
+
+// stands says whether a node has the connection and has not seen it end.
+func (n *node) stands(k *worker, connection uint64) bool {
+	l := n.links[k.id]
+	return l != nil && l.connection == connection && l.ended == 0
+}
+
+// hears is reaches for a beat and the word at once that it was heard.
+func (k *worker) hears(n *node) bool {
+	return k.reaches(n) || k.w.HearEnded && k.cutUntil <= k.w.now && !n.down && k.conn == n
+}
+
+// sees has a node know of a worker's connection; loses of its end.
+func (n *node) sees(k *worker) {
+	n.links[k.id] = &link{session: k.session, connection: k.connection}
+}
+
+func (n *node) loses(k *worker) {
+	if l := n.links[k.id]; l != nil && l.ended == 0 {
+		l.ended = max(k.w.now, 1)
+	}
+}
+
+// Sever cuts a worker's connection on the node's side alone, as a middlebox does: the
+// node sees it end, and the worker learns it from beats that nobody hears.
+func (w *World) Sever(k *worker) {
+	if k.conn == nil {
+		return
+	}
+	k.soundSince = max(k.soundSince, w.now)
+	k.conn.loses(k)
+}
+
+// heardBeat takes a node's word at once for a beat: that counts from its sending, on the
+// connection opened last.
+func (k *worker) heardBeat(sent Time, connection uint64) {
+	if k.connection != connection || k.down {
+		return
+	}
+	k.endOld()
+	k.heard = max(k.heard, sent)
+	k.w.audit.believed(k)
+}
+
+// unheard says that a worker which holds leases with a grace must try another node.
+func (k *worker) unheard() bool {
+	return k.w.Grace && k.asked > k.heard && k.local(k.w.now)-k.asked >= hearSilence
+}
+
+// dying says that processes of a task may be there after its context ended.
+func (k *worker) dying(t *task) bool {
+	if t.ended {
+		return k.local(k.w.now) < t.deadBy
+	}
+	return t.given.GraceMs > 0 && k.local(k.w.now) < k.end(t)+graceDying
+}
+
+// tellBroken has each node tell the leader of connections that ended there.
+func (w *World) tellBroken(god *actor) {
+	for _, n := range w.nodes {
+		if n.down || n.pausedUntil > w.now {
+			continue
+		}
+		for _, k := range w.workers {
+			if l := n.links[k.id]; l != nil && l.ended != 0 && !l.told && w.now-l.ended >= brokenFor {
+				w.tellEnd(n, k, l)
+			}
+		}
+	}
+	w.on(god, brokenEvery, func() { w.tellBroken(god) })
+}
+
+func (w *World) tellEnd(n *node, k *worker, l *link) {
+	session, connection, broken := n.machine.Connection(k.id)
+	if session != l.session || connection != l.connection || broken {
+		l.told = true
+		return
+	}
+	lead := w.knownLeader(n)
+	if lead == nil {
+		return
+	}
+	w.send(true, &lead.node.actor, func() {
+		lead.propose(&fsmpb.Op{Op: &fsmpb.Op_Disconnect{Disconnect: &fsmpb.Disconnect{Worker: string(k.id),
+			Session: uint64(session), Connection: connection}}}, func(o *fsmpb.Outcome) {
+			if OutcomeOK(o) {
+				w.audit.Disconnected++
+			}
+		})
+	})
+}

@@ -1,0 +1,89 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// graced is a script whose leases have a grace of 10 s.
+func graced(t *testing.T, change ...func(*Options)) *script {
+	return newScript(t, append(change, func(o *Options) {
+		o.Grace = true
+		o.Policy = []rota.Setting{{Key: "lease_grace_on_disconnect", Value: "10s"}, {Key: "backoff_base", Value: "100ms"},
+			{Key: "backoff_cap", Value: "100ms"}}
+	})...)
+}
+
+// A worker dies: its node sees its connection end, and its lease does after the grace.
+func TestGrace_ends_a_dead_workers_lease(t *testing.T) {
+	t.Parallel()
+	s := graced(t)
+	l, k := s.job("j")
+	k.Die()
+	s.run(11_000)
+	s.wantOpen(l, true)
+	s.run(5_000)
+	s.wantOpen(l, false)
+	if s.audit.Disconnected == 0 {
+		t.Fatal("nobody said that the connection ended")
+	}
+}
+
+// A connection is cut on the node's side alone: the worker opens another in time, and
+// keeps its lease.
+func TestGrace_a_worker_that_connects_again_keeps_its_lease(t *testing.T) {
+	t.Parallel()
+	s := graced(t)
+	l, k := s.job("j")
+	for range 10 {
+		s.Sever(k)
+		s.run(15_000)
+	}
+	s.wantOpen(l, true)
+	for _, u := range k.order {
+		if u.given.Lease.ID == l.ID && (u.ended || !k.believes(u)) {
+			t.Fatal("the worker has given it up")
+		}
+	}
+	if s.audit.Disconnected == 0 {
+		t.Fatal("no end was told: nothing was tested")
+	}
+}
+
+// A worker that is cut off altogether ends what runs before the cluster gives it away;
+// its node, paused meanwhile, says so late.
+func TestGrace_a_worker_that_is_cut_off_ends_first(t *testing.T) {
+	t.Parallel()
+	s := graced(t)
+	l, k := s.job("j")
+	s.Sever(k)
+	s.Cut(k, 1<<40)
+	s.PauseNode(k.conn, 4_000)
+	s.run(40_000)
+	s.wantOpen(l, false)
+}
+
+// What the auditor is there for: a node that hears beats of a connection which it has
+// seen end, and a worker that does not keep the grace that it declared.
+func TestGrace_faults_are_found(t *testing.T) {
+	t.Parallel()
+	for name, plant := range map[string]func(*Options){
+		"a node hears what has ended":  func(o *Options) { o.HearEnded = true },
+		"a worker keeps its grace not": func(o *Options) { o.NoGrace = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := graced(t, plant)
+			_, k := s.job("j")
+			s.Sever(k)
+			if !s.HearEnded {
+				s.Cut(k, 1<<40)
+			}
+			if err := s.Run(s.now + 40_000); err == nil || !strings.Contains(err.Error(), "both believe") {
+				t.Fatalf("the auditor says %v", err)
+			}
+		})
+	}
+}
