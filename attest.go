@@ -10,9 +10,10 @@ import (
 // over anything else that the same key signs.
 const attestationDomain = "rota|attestation|1"
 
-// Attest makes a key holder's word that a worker may serve a cluster until a date
-// (SPEC §6.5). The key is an Ed25519 private key of 64 bytes.
-func Attest(key ed25519.PrivateKey, cluster ClusterID, worker WorkerID, expires Date) (Attestation, error) {
+// Attest makes a key holder's word that a worker may serve a cluster until a date,
+// and has a stake there, in millionths of a unit (SPEC §6.5). The key is an Ed25519
+// private key of 64 bytes.
+func Attest(key ed25519.PrivateKey, cluster ClusterID, worker WorkerID, expires Date, stake int64) (Attestation, error) {
 	if len(key) != ed25519.PrivateKeySize {
 		return Attestation{}, Refusef(Invalid, "key", "the key has %d bytes: an Ed25519 private key has %d", len(key),
 			ed25519.PrivateKeySize)
@@ -26,7 +27,10 @@ func Attest(key ed25519.PrivateKey, cluster ClusterID, worker WorkerID, expires 
 	if expires <= 0 || expires > maxExpiry {
 		return Attestation{}, Refusef(Invalid, "expires_ms", "expires_ms is %d: 1 to %d is wanted", expires, maxExpiry)
 	}
-	a := Attestation{Cluster: cluster, Worker: worker, Expires: expires, Key: Hex(key.Public().(ed25519.PublicKey))}
+	if stake < 0 || stake > MaxFee {
+		return Attestation{}, Refusef(Invalid, "stake", "stake is %d: 0 to %d is wanted", stake, int64(MaxFee))
+	}
+	a := Attestation{Cluster: cluster, Worker: worker, Expires: expires, Stake: stake, Key: Hex(key.Public().(ed25519.PublicKey))}
 	a.Signature = ed25519.Sign(key, a.message())
 	return a, nil
 }
@@ -42,7 +46,8 @@ func (a *Attestation) message() []byte {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(part)))
 		b = append(b, part...)
 	}
-	return binary.BigEndian.AppendUint64(b, uint64(a.Expires))
+	b = binary.BigEndian.AppendUint64(b, uint64(a.Expires))
+	return binary.BigEndian.AppendUint64(b, uint64(a.Stake))
 }
 
 // Verify refuses an attestation that does not let a worker serve a cluster at a
@@ -64,6 +69,8 @@ func (a *Attestation) Verify(keys []ed25519.PublicKey, cluster ClusterID, worker
 	case a.Expires <= 0 || a.Expires > maxExpiry:
 		return Refusef(Invalid, "attestation.expires_ms", "attestation.expires_ms is %d: 1 to %d is wanted", a.Expires,
 			maxExpiry)
+	case a.Stake < 0 || a.Stake > MaxFee:
+		return Refusef(Invalid, "attestation.stake", "attestation.stake is %d: 0 to %d is wanted", a.Stake, int64(MaxFee))
 	case a.Cluster != cluster:
 		return Refusef(Denied, "attestation.cluster_id", "the attestation is for cluster %q: this one is %q", a.Cluster,
 			cluster)

@@ -19,14 +19,14 @@ func attestKeys(seeds ...byte) (private []ed25519.PrivateKey, public []ed25519.P
 func TestAttestation_verify(t *testing.T) {
 	t.Parallel()
 	private, public := attestKeys(1, 2, 3)
-	good, err := Attest(private[1], "c1", "w1", 2_000)
+	good, err := Attest(private[1], "c1", "w1", 2_000, 70)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := good.Verify(public[:2], "c1", "w1", 1_999); err != nil {
 		t.Fatalf("a good one: %v", err)
 	}
-	stranger, err := Attest(private[2], "c1", "w1", 2_000)
+	stranger, err := Attest(private[2], "c1", "w1", 2_000, 70)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,6 +43,10 @@ func TestAttestation_verify(t *testing.T) {
 		"another worker":     {nil, "c1", "w2", 1, Denied, "attestation.worker"},
 		"an unknown key":     {func(a *Attestation) { *a = stranger }, "c1", "w1", 1, Denied, "attestation.key"},
 		"a longer life":      {func(a *Attestation) { a.Expires++ }, "c1", "w1", 1, Denied, "attestation.signature"},
+		"a higher stake":     {func(a *Attestation) { a.Stake = 1 << 60 }, "c1", "w1", 1, Denied, "attestation.signature"},
+		"no stake":           {func(a *Attestation) { a.Stake = 0 }, "c1", "w1", 1, Denied, "attestation.signature"},
+		"a negative stake":   {func(a *Attestation) { a.Stake = -1 }, "c1", "w1", 1, Invalid, "attestation.stake"},
+		"too high a stake":   {func(a *Attestation) { a.Stake = MaxFee + 1 }, "c1", "w1", 1, Invalid, "attestation.stake"},
 		"a broken signature": {func(a *Attestation) { a.Signature[9] ^= 1 }, "c1", "w1", 1, Denied, "attestation.signature"},
 		"a known key's name on a stranger's word": {func(a *Attestation) {
 			*a = stranger
@@ -75,7 +79,7 @@ func TestAttestation_verify(t *testing.T) {
 func TestAttestation_keepsItsFormat(t *testing.T) {
 	t.Parallel()
 	private, _ := attestKeys(7)
-	a, err := Attest(private[0], "c1", "w1", 1_700_000_000_000)
+	a, err := Attest(private[0], "c1", "w1", 1_700_000_000_000, 5_000_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,9 +87,9 @@ func TestAttestation_keepsItsFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"cluster_id":"c1","worker":"w1","expires_ms":1700000000000,"expires_at":"2023-11-14T22:13:20.000Z",` +
+	const want = `{"cluster_id":"c1","worker":"w1","expires_ms":1700000000000,"expires_at":"2023-11-14T22:13:20.000Z","stake":5000000,` +
 		`"key":"ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c",` +
-		`"signature":"d630cd54e468bf357dde60e2ca498f832a2ae255b5bf4d9917836a6f8f6c980da82fb435522b8371bf9cbaad3e5c9e1d12f00913c5d6f6d1eeb176afc64cff05"}`
+		`"signature":"4e1a257e183e47d548db927324b4ac26fa013b10bc1684f0418cc173b07a7a6c2a17e1291704e23d10a8b967919eccf99a5d66a4d68ea273f932c5bf2081e50d"}`
 	if string(text) != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}
@@ -96,11 +100,13 @@ func TestAttest_refuses(t *testing.T) {
 	private, _ := attestKeys(1)
 	errOf := func(_ Attestation, err error) error { return err }
 	for name, err := range map[string]error{
-		"a short key": errOf(Attest(private[0][:32], "c1", "w1", 1)),
-		"no cluster":  errOf(Attest(private[0], "", "w1", 1)),
-		"no worker":   errOf(Attest(private[0], "c1", "a b", 1)),
-		"no expiry":   errOf(Attest(private[0], "c1", "w1", 0)),
-		"a far date":  errOf(Attest(private[0], "c1", "w1", 1<<62)),
+		"a short key": errOf(Attest(private[0][:32], "c1", "w1", 1, 0)),
+		"no cluster":  errOf(Attest(private[0], "", "w1", 1, 0)),
+		"no worker":   errOf(Attest(private[0], "c1", "a b", 1, 0)),
+		"no expiry":   errOf(Attest(private[0], "c1", "w1", 0, 0)),
+		"a far date":  errOf(Attest(private[0], "c1", "w1", 1<<62, 0)),
+		"no stake":    errOf(Attest(private[0], "c1", "w1", 1, -1)),
+		"a far stake": errOf(Attest(private[0], "c1", "w1", 1, MaxFee+1)),
 	} {
 		if KindOf(err) != Invalid {
 			t.Errorf("%s: got %v", name, err)

@@ -158,7 +158,7 @@ var policyKeys = append([]policyKey{
 	key("min_health", "", unitCount, 0, 1000, func(p *QueuePolicy) *int64 { return &p.MinHealth },
 		"AICF §3", "The least health, of 1000, of a worker that gets this queue's jobs.").off("off"),
 	key("min_stake", "", unitCount, 0, MaxFee, func(p *QueuePolicy) *int64 { return &p.MinStake },
-		"AICF §3", "The least stake, in millionths of a unit, of a worker that gets this queue's jobs.").off("off"),
+		"AICF §3", "The least attested stake, in millionths of a unit, of a worker that gets this queue's jobs.").off("off"),
 	boolKey("paused", "", func(p *QueuePolicy) *bool { return &p.Paused },
 		"SPEC §6.1", "Whether no job of the queue starts."),
 	boolKey("require_attestation", "", func(p *QueuePolicy) *bool { return &p.RequireAttestation },

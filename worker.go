@@ -19,7 +19,8 @@ type WorkerSpec struct {
 	CPUMilli    int64 `json:"cpu_milli,omitempty"`
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	IOBytesPerS int64 `json:"io_bytes_per_s,omitempty"`
-	// Stake in millionths of a unit (SPEC §6.1).
+	// Stake that it declares, in millionths of a unit. It is shown and counts for
+	// nothing: a stake counts where an attestation signs it (SPEC §6.5).
 	Stake int64 `json:"stake,omitempty"`
 	// Limits are what it offers at most, by name, such as depth or width.
 	Limits map[string]int64 `json:"limits,omitempty"`
@@ -39,11 +40,13 @@ func (w *WorkerSpec) Handles(typ JobType) bool {
 }
 
 // Attestation is a key holder's word that a worker may serve a cluster until a
-// date: Ed25519 over (cluster id, worker id, expiry) (SPEC §6.5).
+// date, with a stake: Ed25519 over (cluster id, worker id, expiry, stake) (SPEC §6.5).
 type Attestation struct {
 	Cluster ClusterID `json:"cluster_id"`
 	Worker  WorkerID  `json:"worker"`
 	Expires Date      `json:"expires_ms"`
+	// Stake in millionths of a unit, 0 to MaxFee; 0 for none.
+	Stake int64 `json:"stake,omitempty"`
 	// Key is the public key, 32 bytes; Signature 64.
 	Key       Hex `json:"key"`
 	Signature Hex `json:"signature"`
@@ -95,7 +98,10 @@ type Worker struct {
 	Health int32 `json:"health"`
 	// Load is Idle, Busy or Overloaded: shown, not stored (SPEC §6.3).
 	Load string `json:"load"`
-	// Slashed is what was taken off the stake; InvalidProofs counts why.
+	// AttestedStake is what its attestation signs, in millionths of a unit; 0 where none
+	// holds. What counts of it for min_stake is what Slashed leaves (SPEC §6.5).
+	AttestedStake int64 `json:"attested_stake,omitempty"`
+	// Slashed is what was taken off the attested stake for good; InvalidProofs counts why.
 	Slashed       int64 `json:"slashed,omitempty"`
 	InvalidProofs int32 `json:"invalid_proofs,omitempty"`
 	// JailedUntil and AttestedUntil; 0 where not.
@@ -113,6 +119,9 @@ type Worker struct {
 	// Leases are the open ones; filled by `worker show` only.
 	Leases []Lease `json:"leases,omitempty"`
 }
+
+// StakeLeft is what counts for min_stake: the attested stake without what was slashed.
+func (w *Worker) StakeLeft() int64 { return max(0, w.AttestedStake-w.Slashed) }
 
 // LeaseVerb is what a worker does with its lease.
 type LeaseVerb uint8

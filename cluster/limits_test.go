@@ -47,7 +47,7 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 	}
 	cluster, date := s.ClusterID, s.Date
 	attest := func(seed byte, cluster rota.ClusterID, worker rota.WorkerID, expires rota.Date) *rota.Attestation {
-		a, err := rota.Attest(signingKey(seed), cluster, worker, expires)
+		a, err := rota.Attest(signingKey(seed), cluster, worker, expires, 70)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,6 +56,8 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 	later := date + 3_600_000
 	broken := attest(1, cluster, "w1", later)
 	broken.Expires++
+	raised := attest(1, cluster, "w1", later)
+	raised.Stake = 1 << 60
 	short := attest(1, cluster, "w1", later)
 	short.Signature = short.Signature[:63]
 	open := func(id rota.WorkerID, a *rota.Attestation) error {
@@ -77,6 +79,7 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 		"another cluster":   {attest(1, "c-other", "w1", later), rota.Denied, `"c-other"`},
 		"an unknown key":    {attest(3, cluster, "w1", later), rota.Denied, "names no such key"},
 		"changed":           {broken, rota.Denied, "signature"},
+		"another stake":     {raised, rota.Denied, "signature"},
 		"a short signature": {short, rota.Invalid, "63 bytes"},
 		"empty":             {&rota.Attestation{}, rota.Invalid, "key"},
 	} {
@@ -96,11 +99,11 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 			t.Fatalf("%s: %v", id, err)
 		}
 		w, err := n.Worker(within(t, ample), id, rota.ReadOptions{})
-		want := rota.Date(0)
+		want, stake := rota.Date(0), int64(0)
 		if a != nil {
-			want = later
+			want, stake = later, 70
 		}
-		if err != nil || w.AttestedUntil != want || w.Load != "Idle" || w.Health != 1000 {
+		if err != nil || w.AttestedUntil != want || w.AttestedStake != stake || w.Load != "Idle" || w.Health != 1000 {
 			t.Errorf("%s: %+v, %v", id, w, err)
 		}
 	}

@@ -45,14 +45,16 @@ func (n *Node) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []by
 	if err := n.refuseRebuilding(); err != nil {
 		return nil, err
 	}
-	attested, err := n.attestedUntil(attestation, spec.ID)
-	if err != nil {
+	if err := n.verifyAttestation(attestation, spec.ID); err != nil {
 		return nil, err
 	}
 	hash := sha256.Sum256(secret)
-	outcome, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{
-		Spec: fsm.WorkerOp(&spec), SecretHash: hash[:], Takeover: takeover, AttestedUntilMs: int64(attested),
-		Connection: link.Connection, Grace: link.Grace}}})
+	register := &fsmpb.Register{Spec: fsm.WorkerOp(&spec), SecretHash: hash[:], Takeover: takeover,
+		Connection: link.Connection, Grace: link.Grace}
+	if attestation != nil {
+		register.AttestedUntilMs, register.AttestedStake = int64(attestation.Expires), attestation.Stake
+	}
+	outcome, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Register{Register: register}})
 	if err != nil {
 		return nil, err
 	}

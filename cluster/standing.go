@@ -51,23 +51,20 @@ func (n *Node) WorkerGone(ctx context.Context, id rota.WorkerID, session rota.Se
 	return err
 }
 
-// attestedUntil verifies what a worker shows, before the log (SPEC §6.5); none
+// verifyAttestation verifies what a worker shows, before the log (SPEC §6.5); none
 // registers it without.
-func (n *Node) attestedUntil(a *rota.Attestation, worker rota.WorkerID) (rota.Date, error) {
+func (n *Node) verifyAttestation(a *rota.Attestation, worker rota.WorkerID) error {
 	if a == nil {
-		return 0, nil
+		return nil
 	}
 	n.mu.RLock()
 	head := n.machine.Head()
 	n.mu.RUnlock()
 	if head.ClusterID == "" {
-		return 0, &rota.Error{Kind: rota.Unavailable, Subject: "cluster_id", RetryAfter: 500 * time.Millisecond,
+		return &rota.Error{Kind: rota.Unavailable, Subject: "cluster_id", RetryAfter: 500 * time.Millisecond,
 			Text: "this node does not know its cluster yet: no attestation can be verified"}
 	}
-	if err := a.Verify(n.cfg.AttestationKeys, head.ClusterID, worker, head.Date); err != nil {
-		return 0, err
-	}
-	return a.Expires, nil
+	return a.Verify(n.cfg.AttestationKeys, head.ClusterID, worker, head.Date)
 }
 
 // ReportProof takes a verifier's word that a completed job's proof is invalid: its

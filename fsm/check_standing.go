@@ -17,6 +17,8 @@ func (c *checker) standing() {
 			c.fault("I3: worker %s has health %d since %d", id, w.health, w.healthAt)
 		case w.disconnected.Clock < 0 || w.disconnected.Clock > now || w.connection == 0 && (w.grace || !w.disconnected.IsZero()):
 			c.fault("I6: worker %s has connection %d, broken since %d", id, w.connection, w.disconnected.Clock)
+		case w.attestedStake < 0 || w.attestedStake > rota.MaxFee:
+			c.fault("I3: worker %s has an attested stake of %d", id, w.attestedStake)
 		case w.slashed < 0 || w.invalidProofs < 0:
 			c.fault("I3: worker %s was slashed by %d for %d invalid proofs", id, w.slashed, w.invalidProofs)
 		case w.jailedUntil < 0 || w.jailedUntil > now+rota.JailMs:

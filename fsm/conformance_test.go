@@ -66,6 +66,7 @@ func TestConformance_QueueMatcher(t *testing.T) {
 			set    []string
 			job    func(*rota.JobSpec)
 			worker func(*rota.WorkerSpec)
+			stake  int64 // that an attestation signs
 			then   func(*bench)
 		}{
 			{why: ""},
@@ -75,8 +76,9 @@ func TestConformance_QueueMatcher(t *testing.T) {
 				b.ok(reachOp("w", s, false, b.now))
 			}},
 			{why: "ATTESTATION_MISSING", set: []string{"require_attestation", "on"}},
-			{why: "STAKE_TOO_LOW", set: []string{"min_stake", "5"}, worker: func(w *rota.WorkerSpec) { w.Stake = 4 }},
-			{why: "", set: []string{"min_stake", "5"}, worker: func(w *rota.WorkerSpec) { w.Stake = 5 }},
+			{why: "STAKE_TOO_LOW", set: []string{"min_stake", "5"}, worker: func(w *rota.WorkerSpec) { w.Stake = 5 }},
+			{why: "STAKE_TOO_LOW", set: []string{"min_stake", "5"}, stake: 4},
+			{why: "", set: []string{"min_stake", "5"}, stake: 5},
 			{why: "HEALTH_TOO_LOW", set: []string{"min_health", "999"}, then: func(b *bench) { b.weaken("w", 1) }},
 			{why: "REGION_DENIED", job: func(s *rota.JobSpec) { s.RegionsAllow = []string{"eu"} },
 				worker: func(w *rota.WorkerSpec) { w.Region = "us" }},
@@ -97,7 +99,11 @@ func TestConformance_QueueMatcher(t *testing.T) {
 			if c.worker != nil {
 				more = append(more, c.worker)
 			}
-			b.worker("w", 4, serves(more...))
+			if c.stake > 0 {
+				b.staked("w", 4, c.stake, serves(more...))
+			} else {
+				b.worker("w", 4, serves(more...))
+			}
 			if c.then != nil {
 				c.then(b)
 			}

@@ -195,12 +195,12 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		}
 		return op
 	case 3:
-		return attested(registerOp(d.id("w"), int32(1+d.roll(4)), d.text(), d.roll(2) == 0, func(w *rota.WorkerSpec) {
+		return staking(registerOp(d.id("w"), int32(1+d.roll(4)), d.text(), d.roll(2) == 0, func(w *rota.WorkerSpec) {
 			w.Queues = append(w.Queues, rota.QueueName(d.queue()))
 			if d.roll(6) == 0 {
 				w.Slots, w.Prefetch, w.CPUMilli, w.Stake = int32(d.number()), int32(d.number()), d.number(), d.number()
 			}
-		}), rota.Date(d.number()))
+		}), rota.Date(d.number()), pickOf[int64](d, 0, 100, d.number()))
 	case 4, 5, 6:
 		if rounds := b.Decide(1 + d.roll(9)); len(rounds) > 0 && d.roll(8) > 0 {
 			return &fsmpb.Op{Op: &fsmpb.Op_Round{Round: rounds[0]}}

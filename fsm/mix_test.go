@@ -160,12 +160,13 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	case k < 11:
 		return submitOp(jobSpec(job, func(s *rota.JobSpec) { mixJob(d, s) }))
 	case k < 13:
-		return attested(registerOp(worker, int32(1+d.roll(3)), d.of("x", "x", "x", "x", "y"), d.roll(3) == 0,
+		until := pickOf[rota.Date](d, 0, startClock-1, startClock+20_000, startClock+1e7)
+		return staking(registerOp(worker, int32(1+d.roll(3)), d.of("x", "x", "x", "x", "y"), d.roll(3) == 0,
 			func(w *rota.WorkerSpec) {
 				w.Queues = []rota.QueueName{rota.QueueName(d.of(mixQueues...)), "default", "q1"}
 				w.Prefetch, w.CPUMilli = int32(d.roll(3)), pickOf[int64](d, 0, 3000, 4000)
 				w.Stake = pickOf[int64](d, 0, 100)
-			}), pickOf[rota.Date](d, 0, startClock-1, startClock+20_000, startClock+1e7))
+			}), until, min(int64(until), pickOf[int64](d, 0, 100)))
 	case k < 32:
 		return mixVerb(b, d, seen)
 	case k < 33:

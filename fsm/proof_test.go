@@ -22,7 +22,7 @@ func reportOp(l rota.Lease, change ...func(*rota.JobSpec)) *fsmpb.Op {
 // completed runs a job at a new worker with a stake of 1000.
 func (b *bench) completed(job, worker string, change ...func(*rota.JobSpec)) rota.Lease {
 	b.t.Helper()
-	b.worker(worker, 3, func(w *rota.WorkerSpec) { w.Stake = 1000 })
+	b.staked(worker, 3, 1000)
 	l := b.acked(job, change...)
 	b.ok(verb(rota.VerbComplete, l))
 	return l

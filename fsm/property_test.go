@@ -89,7 +89,7 @@ func (r *race) step() {
 	case 3, 4:
 		secret, takeover := fmt.Sprint("s", r.pick("secret", 2)), r.pick("takeover", 3) == 0
 		slots := int(worker[1]-'0') + 1
-		op := registerOp(string(worker), int32(slots), secret, takeover, func(w *rota.WorkerSpec) { w.Stake = modelStake })
+		op := staking(registerOp(string(worker), int32(slots), secret, takeover), maxAttested, modelStake)
 		connection := uint64(r.pick("connection", 6))
 		if connection > 0 {
 			linked(op, connection)

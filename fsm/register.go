@@ -19,10 +19,9 @@ func (m *Machine) register(op *fsmpb.Register) *fsmpb.Outcome {
 	if len(op.GetSecretHash()) != 32 {
 		return refused(rota.Refusef(rota.Invalid, "secret", "secret hash has %d bytes: 32 are wanted", len(op.GetSecretHash())))
 	}
-	attested := rota.Date(op.GetAttestedUntilMs())
-	if attested < 0 || attested > maxAttested {
-		return refused(rota.Refusef(rota.Invalid, "attested_until_ms", "attested_until_ms is %d: 0 to %d is wanted", attested,
-			int64(maxAttested)))
+	attested := attestation{rota.Date(op.GetAttestedUntilMs()), op.GetAttestedStake()}
+	if err := attested.check(); err != nil {
+		return refused(err)
 	}
 	hash := [32]byte(op.GetSecretHash())
 	old := m.workers.get(spec.ID)

@@ -35,7 +35,7 @@ type workerRow struct {
 	// health is permille at healthAt; it grows by 1 a second since (SPEC §6.2).
 	health   int32
 	healthAt rota.Clock
-	// slashed is off the stake for good; invalidProofs counts why.
+	// slashed is off the attested stake for good; invalidProofs counts why.
 	slashed       int64
 	invalidProofs int32
 	// jailedUntil ends JAILED.
@@ -44,8 +44,9 @@ type workerRow struct {
 	// first.
 	failing []streak
 	// attestedUntil is the expiry of its attestation, 0 for none; lapsed says that a
-	// sweep saw it pass.
+	// sweep saw it pass. attestedStake is what the last one signed.
 	attestedUntil rota.Date
+	attestedStake int64
 	lapsed        bool
 	// cooling and denied types, oldest first; what is over leaves at the next sweep.
 	cooling []rota.TypeUntil
@@ -117,6 +118,7 @@ func (r *workerRow) canonical(e *encoder) {
 		e.int(s.n)
 	}
 	e.int(int64(r.attestedUntil))
+	e.int(r.attestedStake)
 	e.bool(r.lapsed)
 	encodeTypesUntil(e, r.cooling)
 	encodeTypesUntil(e, r.denied)
@@ -195,6 +197,7 @@ func decodeWorker(d *decoder) *workerRow {
 		r.failing = append(r.failing, streak{rota.JobType(d.str()), d.int()})
 	}
 	r.attestedUntil = rota.Date(d.int())
+	r.attestedStake = d.int()
 	r.lapsed = d.bool()
 	r.cooling = decodeTypesUntil(d)
 	r.denied = decodeTypesUntil(d)

@@ -146,9 +146,6 @@ func (r *workerRow) holdsData(keys []string) (changed bool) {
 	return changed
 }
 
-// stakeLeft is the declared stake without what was slashed, whatever it declares.
-func (r *workerRow) stakeLeft() int64 { return max(0, r.spec.Stake-r.slashed) }
-
 // restand brings all that hangs on a worker's standing up to date; w is editable.
 func (m *Machine) restand(w *workerRow) {
 	m.timeStanding(w)
@@ -251,7 +248,7 @@ func (m *Machine) takeUnits(w *workerRow, l *leaseRow, units int64) {
 // restored state gives the same rounds whatever moment it is.
 func workerEntry(w *workerRow) sched.WorkerEntry {
 	e := sched.WorkerEntry{Spec: w.spec, Active: w.status == rota.WorkerActive, Open: w.open, CPUTaken: w.cpu,
-		MemoryTaken: w.memory, IOTaken: w.io, Received: w.sinceTurn, Stake: w.stakeLeft(), Health: int64(w.health),
+		MemoryTaken: w.memory, IOTaken: w.io, Received: w.sinceTurn, Stake: w.stakeNow(), Health: int64(w.health),
 		Disconnected: !w.disconnected.IsZero(), Units: w.units, Executed: w.executed}
 	switch {
 	case w.attestedUntil == 0:

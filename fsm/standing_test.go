@@ -512,10 +512,10 @@ func TestRules(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.ok(queueOp("default", "min_stake", "100"))
-		b.worker("w", 1, func(w *rota.WorkerSpec) { w.Stake = 99 })
+		b.staked("w", 1, 99)
 		b.submit("j")
 		b.mismatch("j", "w", "STAKE_TOO_LOW")
-		b.worker("w", 1, func(w *rota.WorkerSpec) { w.Stake = 100 })
+		b.staked("w", 1, 100)
 		if len(b.match()) != 1 {
 			t.Fatal("the stake is enough")
 		}

@@ -206,7 +206,7 @@ func (m *Machine) resumeWork(w *workerRow) {
 }
 
 // disprove is what an invalid proof costs its worker where the queue's health_steps
-// are on (SPEC §6.2): health, a tenth of the stake left, and jail on every third. The
+// are on (SPEC §6.2): health, a tenth of the attested stake left, and jail on every third. The
 // event tells the penalty and the stake left after it; w is editable. A lease that the event names ends by the
 // caller's hand.
 func (m *Machine) disprove(w *workerRow, p *rota.QueuePolicy, e rota.Event) {

@@ -60,9 +60,9 @@ func TestInvalidProofs(t *testing.T) {
 			f(b)
 		})
 	}
-	stake := func(w *rota.WorkerSpec) { w.Stake = 1_005 }
+	const stake = 1_005
 	run("cost_half_the_health_and_a_tenth_of_the_stake_left", func(b *bench) {
-		b.worker("w", 3, stake)
+		b.staked("w", 3, stake)
 		got := tells(b.spoil("w", 1))
 		want := `providerSlashed PROOF_INVALID {"penalty":100,"stake":905,"reason":"PROOF_INVALID"}
 leaseCancelled PROOF_INVALID
@@ -79,7 +79,7 @@ jobRetryScheduled PROOF_INVALID`
 		b.health("w", 0)
 	})
 	run("jail_on_the_third_and_end_the_other_leases", func(b *bench) {
-		b.worker("w", 3, stake)
+		b.staked("w", 3, stake)
 		b.spoil("w", 2)
 		other := b.acked("other")
 		got := tells(b.spoil("w", 1))
@@ -101,7 +101,7 @@ jobRetryScheduled PROOF_INVALID`
 		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, other))
 		b.mismatch("other", "w", "NOT_ACTIVE")
 		o := b.refuses(rota.Conflict, "worker", statusOp("w", rota.WorkerActive, 0))
-		if !strings.Contains(o.GetText(), fmt.Sprint("JAILED until ", b.now+600_000)) {
+		if !strings.Contains(o.GetText(), fmt.Sprint("JAILED until ", b.head.now().At(b.now+600_000).Date)) {
 			b.t.Fatalf("outcome %v", o)
 		}
 		b.every = 1000
@@ -140,22 +140,22 @@ jobRetryScheduled PROOF_INVALID`
 		b.status("w", rota.WorkerActive)
 	})
 	run("are_not_washed_off_by_another_secret_or_retiring", func(b *bench) {
-		b.worker("w", 3, stake)
+		b.staked("w", 3, stake)
 		b.spoil("w", 3)
 		b.refuses(rota.Conflict, "worker", registerOp("w", 1, "other", false))
-		s := rota.Session(b.ok(registerOp("w", 1, "other", true, stake)).GetSession())
+		s := rota.Session(b.ok(staking(registerOp("w", 1, "other", true), maxAttested, stake)).GetSession())
 		b.status("w", rota.WorkerJailed)
 		if w := b.health("w", 0); w.Slashed != 271 || w.InvalidProofs != 3 || w.JailedUntil.IsZero() {
 			b.t.Fatalf("worker %+v", w)
 		}
 		b.ok(statusOp("w", rota.WorkerRetired, s))
-		b.ok(registerOp("w", 1, "third", false, stake))
+		b.ok(staking(registerOp("w", 1, "third", false), maxAttested, stake))
 		b.status("w", rota.WorkerJailed)
 		b.ok(statusOp("w", rota.WorkerRetired, 0))
 		b.every = 1000
 		b.pass(600_000)
 		b.status("w", rota.WorkerRetired)
-		b.ok(registerOp("w", 1, "third", false, stake))
+		b.ok(staking(registerOp("w", 1, "third", false), maxAttested, stake))
 		b.status("w", rota.WorkerActive)
 		b.ok(queueOp("default", "min_stake", "735"))
 		b.submit("j")
@@ -267,7 +267,7 @@ func TestStatuses(t *testing.T) {
 	})
 	run("a_restore_keeps_the_standing", func(b *bench) {
 		b.ok(queueOp("default", "min_health", "0"))
-		b.worker("w", 3, func(w *rota.WorkerSpec) { w.Stake = 100 })
+		b.staked("w", 3, 100)
 		b.worker("v", 3)
 		b.spoil("w", 3)
 		b.ok(statusOp("v", rota.WorkerSuspended, 0))
@@ -289,9 +289,18 @@ func TestStatuses(t *testing.T) {
 }
 
 // attested registers with an attestation that was verified before the log.
-func attested(op *fsmpb.Op, until rota.Date) *fsmpb.Op {
-	op.GetRegister().AttestedUntilMs = int64(until)
+func attested(op *fsmpb.Op, until rota.Date) *fsmpb.Op { return staking(op, until, 0) }
+
+// staking registers with an attestation that signs a stake.
+func staking(op *fsmpb.Op, until rota.Date, stake int64) *fsmpb.Op {
+	op.GetRegister().AttestedUntilMs, op.GetRegister().AttestedStake = int64(until), stake
 	return op
+}
+
+// staked is worker with a stake that an attestation signs for good.
+func (b *bench) staked(id string, slots int32, stake int64, change ...func(*rota.WorkerSpec)) {
+	b.t.Helper()
+	b.ok(staking(registerOp(id, slots, id, false, change...), maxAttested, stake))
 }
 
 func TestAttestation(t *testing.T) {
@@ -339,4 +348,80 @@ func TestAttestation(t *testing.T) {
 	if w, _ := b.Worker("w"); w.AttestedUntil != 0 {
 		t.Fatalf("worker %+v", w)
 	}
+}
+
+// A stake counts where an attestation signs it, while that holds (SPEC §6.5): what a
+// worker says of itself counts for nothing.
+func TestAttestedStake(t *testing.T) {
+	t.Parallel()
+	run := func(name string, f func(b *bench)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.ok(minds("default", "min_health", "0", "min_stake", "1000", "backoff_base", "1s"))
+			f(b)
+		})
+	}
+	stands := func(b *bench, declared, attested, left int64) {
+		b.t.Helper()
+		if w, _ := b.Worker("w"); w.Stake != declared || w.AttestedStake != attested || w.StakeLeft() != left {
+			b.t.Fatalf("worker %+v", w)
+		}
+	}
+	run("a_declared_one_counts_for_nothing", func(b *bench) {
+		b.worker("w", 1)
+		b.submit("j")
+		b.worker("w", 1, func(w *rota.WorkerSpec) { w.Stake = 1 << 60 })
+		b.mismatch("j", "w", "STAKE_TOO_LOW")
+		b.ok(attested(registerOp("w", 1, "w", false, func(w *rota.WorkerSpec) { w.Stake = 1 << 60 }), maxAttested))
+		b.mismatch("j", "w", "STAKE_TOO_LOW")
+		if len(b.match()) != 0 {
+			b.t.Fatal("a worker won by what it says of itself")
+		}
+		stands(b, 1<<60, 0, 0)
+		b.staked("w", 1, 1000)
+		stands(b, 0, 1000, 1000)
+		if len(b.match()) != 1 {
+			b.t.Fatal("the attested stake is enough")
+		}
+	})
+	run("ends_with_the_attestation", func(b *bench) {
+		ends := b.Head().Date + 10_000
+		b.ok(staking(registerOp("w", 1, "w", false), ends, 1000))
+		b.submit("j")
+		if len(b.Decide(10)) == 0 {
+			b.t.Fatal("the attestation holds")
+		}
+		b.pass(10_001)
+		b.mismatch("j", "w", "STAKE_TOO_LOW")
+		stands(b, 0, 0, 0)
+		b.ok(staking(registerOp("w", 1, "w", false), ends, 1000)) // expired on the way
+		b.mismatch("j", "w", "STAKE_TOO_LOW")
+		b.staked("w", 1, 1000)
+		b.worker("w", 1) // without one
+		b.mismatch("j", "w", "STAKE_TOO_LOW")
+		stands(b, 0, 0, 0)
+	})
+	run("is_slashed_of_a_worker_that_shows_none_now", func(b *bench) {
+		b.staked("w", 3, 1000)
+		l := b.acked("j")
+		b.ok(verb(rota.VerbComplete, l))
+		b.worker("w", 3)
+		want := `providerSlashed PROOF_REJECTED {"penalty":100,"stake":900,"reason":"PROOF_REJECTED"}`
+		if got := tells(b.entry(reportOp(l)).Events); got != want {
+			b.t.Fatalf("events %s", got)
+		}
+		b.staked("w", 3, 1000)
+		stands(b, 0, 1000, 900)
+		b.submit("k")
+		b.mismatch("k", "w", "STAKE_TOO_LOW")
+	})
+	run("is_in_bounds_and_of_an_attestation", func(b *bench) {
+		for _, c := range []struct {
+			until rota.Date
+			stake int64
+		}{{maxAttested, -1}, {maxAttested, rota.MaxFee + 1}, {0, 1}} {
+			b.refuses(rota.Invalid, "attested_stake", staking(registerOp("w", 1, "w", false), c.until, c.stake))
+		}
+	})
 }

@@ -122,6 +122,9 @@ func (m *Machine) standingWords(w *rota.Worker, r *workerRow) {
 	w.Health = r.healthNow(now)
 	w.Load = loadOf(r)
 	w.Slashed, w.InvalidProofs, w.AttestedUntil = r.slashed, r.invalidProofs, r.attestedUntil
+	if r.attested() {
+		w.AttestedStake = r.attestedStake
+	}
 	w.JailedUntil = at.At(r.jailedUntil) // of a SUSPENDED or RETIRED one too, if it comes back
 	w.Cooling, w.Denied = untilWords(r.cooling, at), untilWords(r.denied, at)
 	for _, u := range r.units {

@@ -309,7 +309,7 @@ var remedies = map[string]string{
 	"DISCONNECTED":          "a worker whose stream broke connects again",
 	"ATTESTATION_MISSING":   "a worker registers with an attestation (rota worker attest)",
 	"ATTESTATION_EXPIRED":   "a worker registers with a fresh attestation (rota worker attest)",
-	"STAKE_TOO_LOW":         "a worker with more stake registers",
+	"STAKE_TOO_LOW":         "a worker registers with an attestation of more stake (rota worker attest --stake)",
 	"COOLING_DOWN":          "a worker's cooldown is over",
 	"TYPE_DENYLISTED":       "the denial of its type on a worker is over",
 	"HEALTH_TOO_LOW":        "a worker's health is back at min_health: it grows by 1 a second",

@@ -41,7 +41,7 @@ func TestAddNodesIDs(t *testing.T) {
 func TestReportProofOfANode(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.worker("w", 2, func(w *rota.WorkerSpec) { w.Stake = 1000 })
+	b.staked("w", 2, 1000)
 	d := newDAG("wf", [][]uint32{nil, {0}}, func(d *dag) { d.Nodes[0].RetryOnInvalidProof = true })
 	b.run(d)
 	lease := b.match()["wf/n0"]

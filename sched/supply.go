@@ -112,7 +112,7 @@ type WorkerEntry struct {
 	IOTaken     int64
 	// Received is what the method of that name tells.
 	Received uint64
-	// Stake is what is left of it, in millionths of a unit; Health in permille.
+	// Stake is what is left of the attested one, in millionths of a unit; Health in permille.
 	Stake  int64
 	Health int64
 	// Attested says whether it has an attestation that holds.

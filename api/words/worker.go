@@ -38,6 +38,7 @@ func WorkerToWire(r *rota.Worker) *rotav1.Worker {
 		IoBytesPerSTaken: r.IOTaken, Health: r.Health,
 		AssignedTotal: r.Assigned, CompletedTotal: r.Completed, FailedTotal: r.Failed,
 		Leases: each(r.Leases, LeaseToWire), Load: r.Load, Slashed: r.Slashed, InvalidProofs: r.InvalidProofs,
+		AttestedStake: r.AttestedStake,
 		JailedUntilMs: int64(r.JailedUntil.Date), JailedUntilClockMs: int64(r.JailedUntil.Clock),
 		AttestedUntilMs: int64(r.AttestedUntil), Cooling: each(r.Cooling, typeUntilToWire),
 		Denied: each(r.Denied, typeUntilToWire), Units: each(r.Units, unitsUsedToWire),
@@ -56,8 +57,8 @@ func WorkerFromWire(w *rotav1.Worker) (rota.Worker, error) {
 		Health:  w.GetHealth(), Assigned: w.GetAssignedTotal(), Completed: w.GetCompletedTotal(),
 		Failed: w.GetFailedTotal(), Load: w.GetLoad(), Slashed: w.GetSlashed(), InvalidProofs: w.GetInvalidProofs(),
 		JailedUntil:   moment(w.GetJailedUntilMs(), w.GetJailedUntilClockMs()),
-		AttestedUntil: rota.Date(w.GetAttestedUntilMs()),
-		Units:         each(w.GetUnits(), unitsUsedFromWire),
+		AttestedUntil: rota.Date(w.GetAttestedUntilMs()), AttestedStake: w.GetAttestedStake(),
+		Units: each(w.GetUnits(), unitsUsedFromWire),
 	}
 	var err error
 	if r.Status, err = workerStatuses.value(w.GetStatus()); err != nil {
@@ -107,7 +108,7 @@ func AttestationToWire(a *rota.Attestation) *rotav1.Attestation {
 		return nil
 	}
 	return &rotav1.Attestation{ClusterId: string(a.Cluster), Worker: string(a.Worker), ExpiresMs: int64(a.Expires),
-		Key: a.Key, Signature: a.Signature}
+		Stake: a.Stake, Key: a.Key, Signature: a.Signature}
 }
 
 // AttestationFromWire is the inverse of AttestationToWire; it checks nothing.
@@ -116,7 +117,7 @@ func AttestationFromWire(w *rotav1.Attestation) *rota.Attestation {
 		return nil
 	}
 	return &rota.Attestation{Cluster: rota.ClusterID(w.GetClusterId()), Worker: rota.WorkerID(w.GetWorker()),
-		Expires: rota.Date(w.GetExpiresMs()), Key: w.GetKey(), Signature: w.GetSignature()}
+		Expires: rota.Date(w.GetExpiresMs()), Stake: w.GetStake(), Key: w.GetKey(), Signature: w.GetSignature()}
 }
 
 // WorkersFromWire converts a list of workers.

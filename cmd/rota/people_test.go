@@ -64,6 +64,8 @@ func TestShownToPeople(t *testing.T) {
 	t.Run("worker_without_figures", func(t *testing.T) {
 		t.Parallel()
 		has(t, workerTable(rota.Worker{}, false), []string{"cpu milli        none"}, []string{"taken", "stake"})
+		staked := rota.Worker{WorkerSpec: rota.WorkerSpec{Stake: 900}, AttestedStake: 70, Slashed: 7}
+		has(t, workerTable(staked, false), []string{"stake declared   900\n", "stake attested   70\n", "stake left       63\n"}, nil)
 	})
 	t.Run("policy_with_meaning", func(t *testing.T) {
 		t.Parallel()

@@ -107,10 +107,8 @@ func TestFlags(t *testing.T) {
 		"job submit": "queue type id priority tenant fee size payload delay ttl cpu memory requires region-allow region-deny " +
 			"zone domain worker expected-digest simulate-ms wait file",
 		"job show": "", "job list": "queue state tenant type limit cursor", "job wait": "timeout", "job cancel": "",
-		"job retry": "",
-		// CLI.md also names --attestation: signed attestations are no part of
-		// this version's worker specification.
-		"worker run":  "queues slots prefetch id takeover region zone cap cpu memory stake exec guard",
+		"job retry":   "",
+		"worker run":  "queues slots prefetch id takeover region zone cap cpu memory stake exec guard attestation",
 		"worker list": "", "worker show": "", "worker drain": "",
 		"queue list": "", "queue show": "", "queue set": "preset set", "queue pause": "", "queue resume": "",
 		"cluster status": "", "operator raft list-peers": "", "operator raft transfer-leadership": "to",

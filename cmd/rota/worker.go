@@ -100,7 +100,7 @@ func workerColumns() []column[rota.Worker] {
 		{"IO", true, 0, func(w rota.Worker) any { return orNone(w.IOBytesPerS) }},
 		{"IO TAKEN", true, 0, func(w rota.Worker) any { return ofSome(w.IOTaken, w.IOBytesPerS) }},
 		{"LIMITS", true, 0, func(w rota.Worker) any { return limitsText(w.Limits) }},
-		{"STAKE LEFT", true, 0, func(w rota.Worker) any { return ofSome(stakeLeft(w), w.Stake) }},
+		{"STAKE LEFT", true, 0, func(w rota.Worker) any { return ofSome(w.StakeLeft(), w.AttestedStake) }},
 		{"BARRED TYPES", true, 0, func(w rota.Worker) any { return len(w.Cooling) + len(w.Denied) }},
 		{"ATTESTED UNTIL", true, 0, func(w rota.Worker) any { return w.AttestedUntil }},
 		{"SESSION", true, 0, func(w rota.Worker) any { return uint64(w.Session) }},
@@ -172,9 +172,6 @@ func ofSome(part, whole int64) any {
 	return part
 }
 
-// stakeLeft is what is left of the stake that a worker declares.
-func stakeLeft(w rota.Worker) int64 { return max(0, w.Stake-w.Slashed) }
-
 // standingFacts tell what a worker's deeds brought it (SPEC §6.2).
 func standingFacts(w rota.Worker) []fact {
 	barred := func(list []rota.TypeUntil) string {
@@ -189,8 +186,12 @@ func standingFacts(w rota.Worker) []fact {
 		{"types cooling down", barred(w.Cooling)}, {"types denied", barred(w.Denied)},
 		{"attested until", w.AttestedUntil}, {"limits", limitsText(w.Limits)},
 	}
-	if w.Stake > 0 || w.Slashed > 0 {
-		facts = append(facts, fact{"stake left", stakeLeft(w)}, fact{"slashed", w.Slashed})
+	if w.Stake > 0 {
+		facts = append(facts, fact{"stake declared", w.Stake})
+	}
+	if w.AttestedStake > 0 || w.Slashed > 0 {
+		facts = append(facts, fact{"stake attested", w.AttestedStake}, fact{"slashed", w.Slashed},
+			fact{"stake left", w.StakeLeft()})
 	}
 	if w.InvalidProofs > 0 {
 		facts = append(facts, fact{"invalid proofs", w.InvalidProofs})

@@ -13,19 +13,22 @@ import (
 // attestFlags are the flags of `worker attest`.
 type attestFlags struct {
 	key, worker, expires, cluster, generate string
+	stake                                   int64
 }
 
 func (a *app) workerAttestCommand() *cobra.Command {
 	f := &attestFlags{}
 	cmd := &cobra.Command{
-		Use:   "attest --key F --worker ID --expires D [--cluster-id C] | attest --generate-key F",
+		Use:   "attest --key F --worker ID --expires D [--stake N] [--cluster-id C] | attest --generate-key F",
 		Short: "Sign that a worker may serve the cluster until a date, or make a key to sign with",
 		Long: `Sign that a worker may serve the cluster until a date, and print that attestation as
 JSON: what worker run --attestation takes. Queues with require_attestation give a worker
 nothing without one. The nodes must know the public key (server --attestation-key).
 
 The key is PEM (PKCS #8) or a seed of 64 hex digits. --expires is a duration from now, or
-a date such as 2031-01-31 or 2031-01-31T12:00:00Z. With --cluster-id no node is asked.`,
+a date such as 2031-01-31 or 2031-01-31T12:00:00Z. With --cluster-id no node is asked.
+--stake is what the worker vouches with: queues with min_stake count only a stake that is
+signed here, less what was slashed, until the attestation expires.`,
 		Example: `  rota worker attest --generate-key signing.pem > signing.pub
   rota worker attest --key signing.pem --worker gpu-7 --expires 720h > gpu-7.json
   rota worker run --queues render --id gpu-7 --attestation gpu-7.json`,
@@ -35,11 +38,12 @@ a date such as 2031-01-31 or 2031-01-31T12:00:00Z. With --cluster-id no node is 
 	flags.StringVar(&f.key, "key", "", "`file` with the private key")
 	flags.StringVar(&f.worker, "worker", "", "`id` of the worker")
 	flags.StringVar(&f.expires, "expires", "", "`duration` or date until which it holds")
+	flags.Int64Var(&f.stake, "stake", 0, "stake in millionths of a unit")
 	flags.StringVar(&f.cluster, "cluster-id", "", "`id` of the cluster (default: that of --addr)")
 	flags.StringVar(&f.generate, "generate-key", "", "make a key, write it to this new `file`, print the public one")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.generate != "" {
-			for _, other := range []string{"key", "worker", "expires", "cluster-id"} {
+			for _, other := range []string{"key", "worker", "expires", "stake", "cluster-id"} {
 				if cmd.Flags().Changed(other) {
 					return usagef("--generate-key takes no --%s", other)
 				}
@@ -66,6 +70,9 @@ func (a *app) attest(cmd *cobra.Command, args []string, f *attestFlags) error {
 			return err
 		}
 	}
+	if f.stake < 0 || f.stake > rota.MaxFee {
+		return usagef("--stake %d is refused: 0 to %d is wanted", f.stake, int64(rota.MaxFee))
+	}
 	expires, err := parseExpiry(f.expires, time.Now())
 	if err != nil {
 		return err
@@ -79,7 +86,7 @@ func (a *app) attest(cmd *cobra.Command, args []string, f *attestFlags) error {
 		return usagef("--key %s: %w", f.key, err)
 	}
 	sign := func(cluster rota.ClusterID) error {
-		attestation, err := rota.Attest(key, cluster, rota.WorkerID(f.worker), expires)
+		attestation, err := rota.Attest(key, cluster, rota.WorkerID(f.worker), expires, f.stake)
 		if err != nil {
 			return err
 		}

@@ -81,7 +81,7 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` that jobs may take")
 	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory that jobs may take")
 	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second that jobs may take")
-	flags.Int64Var(&f.stake, "stake", 0, "for queues of the aicf presets: stake in millionths of a unit")
+	flags.Int64Var(&f.stake, "stake", 0, "stake that it declares, in millionths of a unit; what counts is signed (worker attest --stake)")
 	flags.StringArrayVar(&f.limits, "limit", nil,
 		"`name=N` that it offers at most, such as depth=20; may be repeated")
 	flags.StringVar(&f.attestation, "attestation", "",

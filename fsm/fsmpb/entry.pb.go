@@ -1319,8 +1319,10 @@ type Register struct {
 	AttestedUntilMs int64 `protobuf:"varint,4,opt,name=attested_until_ms,json=attestedUntilMs,proto3" json:"attested_until_ms,omitempty"`
 	// The number of the worker's connection, larger than those before it; 0 where it
 	// numbers none. Grace says that it keeps SPEC §16.7.
-	Connection    uint64 `protobuf:"varint,5,opt,name=connection,proto3" json:"connection,omitempty"`
-	Grace         bool   `protobuf:"varint,6,opt,name=grace,proto3" json:"grace,omitempty"`
+	Connection uint64 `protobuf:"varint,5,opt,name=connection,proto3" json:"connection,omitempty"`
+	Grace      bool   `protobuf:"varint,6,opt,name=grace,proto3" json:"grace,omitempty"`
+	// The stake that the attestation signs, in millionths of a unit; 0 without one.
+	AttestedStake int64 `protobuf:"varint,7,opt,name=attested_stake,json=attestedStake,proto3" json:"attested_stake,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1395,6 +1397,13 @@ func (x *Register) GetGrace() bool {
 		return x.Grace
 	}
 	return false
+}
+
+func (x *Register) GetAttestedStake() int64 {
+	if x != nil {
+		return x.AttestedStake
+	}
+	return 0
 }
 
 // SetStatus is an operator's, or the worker's own (session given), change of
@@ -3628,7 +3637,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	" \x01(\x03R\x05stake\x12'\n" +
 	"\x06limits\x18\v \x03(\v2\x0f.rota.fsm.LimitR\x06limits\x12#\n" +
 	"\x0eio_bytes_per_s\x18\x14 \x01(\x03R\vioBytesPerS\x12\x14\n" +
-	"\x05types\x18\f \x03(\tR\x05types\"\xd3\x01\n" +
+	"\x05types\x18\f \x03(\tR\x05types\"\xfa\x01\n" +
 	"\bRegister\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.rota.fsm.WorkerSpecR\x04spec\x12\x1f\n" +
 	"\vsecret_hash\x18\x02 \x01(\fR\n" +
@@ -3638,7 +3647,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\n" +
 	"connection\x18\x05 \x01(\x04R\n" +
 	"connection\x12\x14\n" +
-	"\x05grace\x18\x06 \x01(\bR\x05grace\"U\n" +
+	"\x05grace\x18\x06 \x01(\bR\x05grace\x12%\n" +
+	"\x0eattested_stake\x18\a \x01(\x03R\rattestedStake\"U\n" +
 	"\tSetStatus\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\rR\x06status\x12\x18\n" +

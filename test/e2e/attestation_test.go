@@ -41,7 +41,7 @@ func TestAttestation(t *testing.T) {
 	attest("stranger.json", "stranger.pem", "--worker", "bad")
 	attest("elsewhere.json", "key.pem", "--worker", "bad", "--cluster-id", "c-elsewhere")
 	attest("other.json", "key.pem", "--worker", "other")
-	expired, err := rota.Attest(old, s.ClusterID, "bad", rota.Date(time.Now().Add(-time.Hour).UnixMilli()))
+	expired, err := rota.Attest(old, s.ClusterID, "bad", rota.Date(time.Now().Add(-time.Hour).UnixMilli()), 0)
 	check(t, err)
 	text, err := json.Marshal(expired)
 	check(t, err)

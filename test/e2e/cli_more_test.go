@@ -47,7 +47,7 @@ func cliQueue(t *testing.T, c *nodes) {
 
 func cliWorker(t *testing.T, c *nodes) {
 	shown := object(t, c.rota(t, "worker", "show", "cli-w1", "-o", "json"))
-	fields(t, "the worker", shown, "id", "queues", "slots", "prefetch", "region", "zone", "capabilities", "cpu_milli", "memory_bytes", "stake?",
+	fields(t, "the worker", shown, "id", "queues", "slots", "prefetch", "region", "zone", "capabilities", "cpu_milli", "memory_bytes", "stake?", "attested_stake?",
 		"status", "session", "status_since*", "silent_since*?", "open_leases", "cpu_milli_taken?", "memory_bytes_taken?",
 		"io_bytes_per_s?", "io_bytes_per_s_taken?", "health",
 		"assigned_total", "completed_total", "failed_total", "leases?", "load", "limits?", "slashed?", "invalid_proofs?",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,9 @@ import (
 // three processes, each word through another node than the one before.
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3)
+	key := filepath.Join(t.TempDir(), "key")
+	public := command(t, nil, "", "worker", "attest", "--generate-key", key).want(t, 0).stdout
+	c := newCluster(t, 3, "--attestation-key", writeFile(t, key+".pub", public))
 	for _, one := range []struct {
 		name string
 		run  func(*testing.T, *nodes)
@@ -24,7 +27,7 @@ func TestLimits(t *testing.T) {
 		{"tenant_is_set_key_by_key", limitsTenant},
 		{"tenant_at_its_limit_waits_and_others_do_not", limitsConcurrency},
 		{"worker_is_suspended_resumed_retired", limitsWorker},
-		{"proof_is_rejected", limitsProof},
+		{"proof_is_rejected", func(t *testing.T, c *nodes) { limitsProof(t, c, key) }},
 		{"worker_offers_limits", limitsOffers},
 		{"submitter_is_asked_to_slow_down", limitsThrottle},
 		{"queue_tells_tiers_types_and_domains", limitsQueue},
@@ -141,9 +144,10 @@ func limitsWorker(t *testing.T, c *nodes) {
 	c.rota(t, "job", "cancel", "standing-1").want(t, 0)
 }
 
-func limitsProof(t *testing.T, c *nodes) {
+func limitsProof(t *testing.T, c *nodes, key string) {
 	c.rota(t, "queue", "set", "proof", "--set", "health_steps=on").want(t, 0)
-	c.worker(t, "--queues", "proof", "--id", "proof-w", "--slots", "2", "--stake", "1000")
+	signed := c.rota(t, "worker", "attest", "--key", key, "--worker", "proof-w", "--expires", "1h", "--stake", "1000").want(t, 0)
+	c.worker(t, "--queues", "proof", "--slots", "2", "--attestation", writeFile(t, key+".attested", signed.stdout))
 	for _, again := range []bool{false, true} {
 		id := fmt.Sprint("proof-", again)
 		args := []string{"job", "submit", "--queue", "proof", "--type", "x", "--id", id, "--wait", "-o", "json", "--timeout", "20s"}
@@ -166,7 +170,7 @@ func limitsProof(t *testing.T, c *nodes) {
 	}
 	proofOfTheArchived(t, c)
 	w := decode[rota.Worker](t, c.rota(t, "worker", "show", "proof-w", "-o", "json"))
-	if w.InvalidProofs != 2 || w.Slashed == 0 || w.Health >= 1000 {
+	if w.InvalidProofs != 2 || w.Slashed == 0 || w.AttestedStake != 1000 || w.Health >= 1000 {
 		t.Errorf("its worker is %+v", w)
 	}
 	c.rota(t, "job", "reject", "no-such-job", "--reason", "x").want(t, 3)

@@ -29,9 +29,11 @@ func TestConformance_QueueMatcher(t *testing.T) {
 	public := command(t, nil, "", "worker", "attest", "--generate-key", key).want(t, 0).stdout
 	c := newCluster(t, 3, "--attestation-key", writeFile(t, key+".pub", public))
 	cl := c.dial(t)
-	attested := func(t *testing.T) client.WorkerOption {
-		r := c.rota(t, "worker", "attest", "--key", key, "--worker", "ATTESTATION_MISSING-good", "--expires", "1h")
-		return client.WithAttestation(decode[rota.Attestation](t, r))
+	attested := func(worker, stake string) func(t *testing.T) client.WorkerOption {
+		return func(t *testing.T) client.WorkerOption {
+			r := c.rota(t, "worker", "attest", "--key", key, "--worker", worker, "--expires", "1h", "--stake", stake)
+			return client.WithAttestation(decode[rota.Attestation](t, r))
+		}
 	}
 	for _, one := range []eligibility{
 		{name: "CAPABILITY_MISSING", job: func(s *rota.JobSpec) { s.Requires = []string{"model=x", "fp16"} },
@@ -42,9 +44,9 @@ func TestConformance_QueueMatcher(t *testing.T) {
 		{name: "LIMIT_EXCEEDED", job: func(s *rota.JobSpec) { s.Limits = map[string]int64{"depth": 9} },
 			bad:  func(w *rota.WorkerSpec) { w.Limits = map[string]int64{"depth": 8, "width": 9} },
 			good: func(w *rota.WorkerSpec) { w.Limits = map[string]int64{"depth": 9} }},
-		{name: "STAKE_TOO_LOW", set: "min_stake=5", bad: func(w *rota.WorkerSpec) { w.Stake = 4 },
-			good: func(w *rota.WorkerSpec) { w.Stake = 5 }},
-		{name: "ATTESTATION_MISSING", set: "require_attestation=on", goodOption: attested},
+		{name: "STAKE_TOO_LOW", set: "min_stake=5", bad: func(w *rota.WorkerSpec) { w.Stake = 1 << 60 },
+			goodOption: attested("STAKE_TOO_LOW-good", "5")},
+		{name: "ATTESTATION_MISSING", set: "require_attestation=on", goodOption: attested("ATTESTATION_MISSING-good", "0")},
 		{name: "CPU_FULL", job: func(s *rota.JobSpec) { s.CPUMilli = 2000 },
 			bad:  func(w *rota.WorkerSpec) { w.CPUMilli = 1999 },
 			good: func(w *rota.WorkerSpec) { w.CPUMilli = 2000 }},

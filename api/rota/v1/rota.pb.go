@@ -2186,7 +2186,8 @@ type WorkerSpec struct {
 	Capabilities []string               `protobuf:"bytes,7,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	CpuMilli     int64                  `protobuf:"varint,8,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
 	MemoryBytes  int64                  `protobuf:"varint,9,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
-	Stake        int64                  `protobuf:"varint,10,opt,name=stake,proto3" json:"stake,omitempty"`
+	// What it declares: shown, and counted for nothing (SPEC §6.5).
+	Stake int64 `protobuf:"varint,10,opt,name=stake,proto3" json:"stake,omitempty"`
 	// What it offers at most, by name.
 	Limits      map[string]int64 `protobuf:"bytes,11,rep,name=limits,proto3" json:"limits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	IoBytesPerS int64            `protobuf:"varint,20,opt,name=io_bytes_per_s,json=ioBytesPerS,proto3" json:"io_bytes_per_s,omitempty"`
@@ -2318,7 +2319,7 @@ func (x *WorkerSpec) GetTypes() []string {
 }
 
 // Attestation is a key holder's word that a worker may serve a cluster until a
-// date: Ed25519 over (cluster id, worker id, expiry) (SPEC §6.5).
+// date, with a stake: Ed25519 over (cluster id, worker id, expiry, stake) (SPEC §6.5).
 type Attestation struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ClusterId string                 `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
@@ -2327,7 +2328,9 @@ type Attestation struct {
 	// The public key, 32 bytes.
 	Key []byte `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
 	// 64 bytes.
-	Signature     []byte `protobuf:"bytes,5,opt,name=signature,proto3" json:"signature,omitempty"`
+	Signature []byte `protobuf:"bytes,5,opt,name=signature,proto3" json:"signature,omitempty"`
+	// In millionths of a unit.
+	Stake         int64 `protobuf:"varint,6,opt,name=stake,proto3" json:"stake,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2395,6 +2398,13 @@ func (x *Attestation) GetSignature() []byte {
 		return x.Signature
 	}
 	return nil
+}
+
+func (x *Attestation) GetStake() int64 {
+	if x != nil {
+		return x.Stake
+	}
+	return 0
 }
 
 type TypeUntil struct {
@@ -2565,8 +2575,10 @@ type Worker struct {
 	// Unix ms, and the moment on the cluster clock; 0 while its stream stands.
 	DisconnectedSinceMs      int64 `protobuf:"varint,43,opt,name=disconnected_since_ms,json=disconnectedSinceMs,proto3" json:"disconnected_since_ms,omitempty"`
 	DisconnectedSinceClockMs int64 `protobuf:"varint,44,opt,name=disconnected_since_clock_ms,json=disconnectedSinceClockMs,proto3" json:"disconnected_since_clock_ms,omitempty"`
-	unknownFields            protoimpl.UnknownFields
-	sizeCache                protoimpl.SizeCache
+	// What its attestation signs, before slashing; 0 where none holds.
+	AttestedStake int64 `protobuf:"varint,41,opt,name=attested_stake,json=attestedStake,proto3" json:"attested_stake,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Worker) Reset() {
@@ -2784,6 +2796,13 @@ func (x *Worker) GetDisconnectedSinceMs() int64 {
 func (x *Worker) GetDisconnectedSinceClockMs() int64 {
 	if x != nil {
 		return x.DisconnectedSinceClockMs
+	}
+	return 0
+}
+
+func (x *Worker) GetAttestedStake() int64 {
+	if x != nil {
+		return x.AttestedStake
 	}
 	return 0
 }
@@ -6888,7 +6907,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05types\x18\f \x03(\tR\x05types\x1a9\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x93\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xa9\x01\n" +
 	"\vAttestation\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x16\n" +
@@ -6896,7 +6915,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\n" +
 	"expires_ms\x18\x03 \x01(\x03R\texpiresMs\x12\x10\n" +
 	"\x03key\x18\x04 \x01(\fR\x03key\x12\x1c\n" +
-	"\tsignature\x18\x05 \x01(\fR\tsignature\"v\n" +
+	"\tsignature\x18\x05 \x01(\fR\tsignature\x12\x14\n" +
+	"\x05stake\x18\x06 \x01(\x03R\x05stake\"v\n" +
 	"\tTypeUntil\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12$\n" +
 	"\x0euntil_clock_ms\x18\x02 \x01(\x03R\funtilClockMs\x12\x14\n" +
@@ -6906,7 +6926,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12$\n" +
 	"\x0esince_clock_ms\x18\x02 \x01(\x03R\fsinceClockMs\x12\x12\n" +
 	"\x04used\x18\x03 \x01(\x03R\x04used\x12\x19\n" +
-	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\"\xc6\b\n" +
+	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\"\xed\b\n" +
 	"\x06Worker\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.rota.v1.WorkerSpecR\x04spec\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
@@ -6936,7 +6956,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x0fjailed_until_ms\x18\x19 \x01(\x03R\rjailedUntilMs\x12.\n" +
 	"\x14io_bytes_per_s_taken\x18( \x01(\x03R\x10ioBytesPerSTaken\x122\n" +
 	"\x15disconnected_since_ms\x18+ \x01(\x03R\x13disconnectedSinceMs\x12=\n" +
-	"\x1bdisconnected_since_clock_ms\x18, \x01(\x03R\x18disconnectedSinceClockMs\"\xbd\x01\n" +
+	"\x1bdisconnected_since_clock_ms\x18, \x01(\x03R\x18disconnectedSinceClockMs\x12%\n" +
+	"\x0eattested_stake\x18) \x01(\x03R\rattestedStake\"\xbd\x01\n" +
 	"\vWorkRequest\x12&\n" +
 	"\x05hello\x18\x01 \x01(\v2\x0e.rota.v1.HelloH\x00R\x05hello\x124\n" +
 	"\bcommands\x18\x02 \x01(\v2\x16.rota.v1.LeaseCommandsH\x00R\bcommands\x12#\n" +
