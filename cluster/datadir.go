@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -28,7 +29,9 @@ const (
 // nodeRecord is node.json: who this data directory belongs to, and what tells
 // it from a copy of itself.
 type nodeRecord struct {
-	Format      int            `json:"format"`
+	Format int `json:"format"`
+	// Draft is that of the binary that started last.
+	Draft       uint32         `json:"draft"`
 	Node        rota.NodeID    `json:"node"`
 	ClusterName string         `json:"cluster_name"`
 	ClusterID   rota.ClusterID `json:"cluster_id"`
@@ -49,16 +52,18 @@ type nodeRecord struct {
 	Founders map[rota.NodeID]string `json:"founders,omitempty"`
 	// Rebuild is that of a state that was wrong (SPEC §2.5).
 	Rebuild *rebuildRecord `json:"rebuild,omitempty"`
-	// Sum is CRC32C of the record without it, in 8 hex digits; an older binary left
-	// it out. A bit that flips in a name would else be a field that was never set.
-	Sum string `json:"sum,omitempty"`
+	// Sum is CRC32C of the record without it, in 8 hex digits. A bit that flips in a
+	// name would else be a field that was never set.
+	Sum string `json:"sum"`
 }
 
-// sum is what Sum should be.
-func (r nodeRecord) sum() string {
-	r.Sum = ""
-	data, _ := json.Marshal(r) // plain values: it never fails
-	return fmt.Sprintf("%08x", crc32.Checksum(data, castagnoli))
+// recordSum returns what the field sum of an encoded record should be. It needs no other
+// field: a bit that flips must not look like another draft.
+func recordSum(data []byte) string {
+	var compact bytes.Buffer
+	_ = json.Compact(&compact, data)
+	front, _, _ := bytes.Cut(compact.Bytes(), []byte(`,"sum":"`)) // the last field; a quote in a text is escaped
+	return fmt.Sprintf("%08x", crc32.Update(crc32.Checksum(front, castagnoli), castagnoli, []byte("}")))
 }
 
 // DataDir is a node's data directory, locked for this process. Raft remembers
@@ -241,7 +246,7 @@ func (d *DataDir) load(id rota.NodeID, clusterName string, adopt bool) error {
 		return err
 	}
 	d.fresh = !hasState
-	now := nodeRecord{Format: nodeFormat, Node: id, ClusterName: clusterName}
+	now := nodeRecord{Format: nodeFormat, Draft: rota.Draft, Node: id, ClusterName: clusterName}
 	if now.DirInode, now.DirBorn, err = birthOf(d.path); err != nil {
 		return err
 	}
@@ -333,15 +338,11 @@ func (d *DataDir) read() (nodeRecord, error) {
 	if err != nil {
 		return record, fmt.Errorf("read %s: %w", path, err)
 	}
+	if err := d.checkWriter(data); err != nil {
+		return record, err
+	}
 	if err := json.Unmarshal(data, &record); err != nil {
 		return record, damaged(path, err.Error())
-	}
-	if record.Format != nodeFormat {
-		return record, rota.Refusef(rota.Conflict, "data", "%s has format %d, this binary knows %d: start the "+
-			"version of rota that wrote it, or a newer one", path, record.Format, nodeFormat)
-	}
-	if record.Sum != "" && record.Sum != record.sum() {
-		return record, damaged(path, "it does not match its checksum")
 	}
 	if raw, err := hex.DecodeString(record.Identity); err != nil || len(raw) != identityBytes {
 		return record, damaged(path, "its identity is not 32 hex digits")
@@ -349,8 +350,35 @@ func (d *DataDir) read() (nodeRecord, error) {
 	return record, nil
 }
 
+// checkWriter refuses a record that is not whole, or that another binary wrote in its own
+// way. It reads the fields only that every binary writes.
+func (d *DataDir) checkWriter(data []byte) error {
+	path := filepath.Join(d.path, nodeFile)
+	var by struct {
+		Format int    `json:"format"`
+		Draft  uint32 `json:"draft"`
+		Sum    string `json:"sum"`
+	}
+	if err := json.Unmarshal(data, &by); err != nil {
+		return damaged(path, err.Error())
+	}
+	if by.Format != nodeFormat {
+		return rota.Refusef(rota.Conflict, "data", "%s has format %d, this binary knows %d: start the "+
+			"version of rota that wrote it, or a newer one", path, by.Format, nodeFormat)
+	}
+	if by.Sum != recordSum(data) {
+		return damaged(path, "it does not match its checksum")
+	}
+	return rota.CheckDraft("data directory "+d.path+" was written by", by.Draft,
+		"start with an empty --data, or run the binary that wrote it")
+}
+
 func (d *DataDir) store(record nodeRecord) error {
-	record.Sum = record.sum()
+	plain, err := json.Marshal(record)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", nodeFile, err)
+	}
+	record.Sum = recordSum(plain)
 	data, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", nodeFile, err)

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -143,6 +145,21 @@ func TestDataDirRefuses(t *testing.T) {
 			_, err := OpenDataDir(path, "n1", "c1", true)
 			return err
 		}, []string{"format 9", "newer"}},
+		{"another draft", func(t *testing.T, path string) error {
+			name := filepath.Join(path, nodeFile)
+			data, _ := os.ReadFile(name)
+			was := recordSum(data)
+			data = bytes.Replace(data, fmt.Appendf(nil, `"draft": %d`, rota.Draft), fmt.Appendf(nil, `"draft": %d`, rota.Draft+1), 1)
+			os.WriteFile(name, bytes.Replace(data, []byte(was), []byte(recordSum(data)), 1), 0o600)
+			_, err := OpenDataDir(path, "n1", "c1", true)
+			return err
+		}, []string{fmt.Sprintf("was written by draft %d of an unreleased rota, this binary is draft %d", rota.Draft+1, rota.Draft),
+			"start with an empty --data, or run the binary that wrote it"}},
+		{"a draft before they had numbers", func(t *testing.T, path string) error {
+			os.WriteFile(filepath.Join(path, nodeFile), []byte(`{"format":1,"sum":"`+recordSum([]byte(`{"format":1,"sum":""}`))+`"}`), 0o600)
+			_, err := OpenDataDir(path, "n1", "c1", true)
+			return err
+		}, []string{"was written by draft 0"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

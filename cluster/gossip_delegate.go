@@ -123,7 +123,7 @@ func memberOf(node *memberlist.Node) (Member, error) {
 	if err := rota.CheckID("node id", node.Name); err != nil {
 		return Member{}, err
 	}
-	meta, err := decodeGossipMeta(node.Meta)
+	meta, err := decodeGossipMeta(rota.NodeID(node.Name), node.Meta)
 	if err != nil {
 		return Member{}, err
 	}

@@ -22,7 +22,7 @@ const (
 	gossipFlagState = 1
 )
 
-// encodeGossipMeta gives: version, flags, expected nodes (2 bytes, big endian),
+// encodeGossipMeta returns: version, draft (2 bytes, big endian), flags, expected nodes (2 bytes),
 // identity (16 bytes), then five texts, each after a byte of its length: cluster
 // id, API, raft and admin address, version of the binary.
 func encodeGossipMeta(m GossipMeta) ([]byte, error) {
@@ -37,7 +37,8 @@ func encodeGossipMeta(m GossipMeta) ([]byte, error) {
 	if m.HasState {
 		flags |= gossipFlagState
 	}
-	out := binary.BigEndian.AppendUint16([]byte{gossipMetaVersion, flags}, uint16(m.BootstrapExpect))
+	out := binary.BigEndian.AppendUint16([]byte{gossipMetaVersion}, rota.Draft)
+	out = binary.BigEndian.AppendUint16(append(out, flags), uint16(m.BootstrapExpect))
 	out = append(out, identity...)
 	for _, text := range []string{string(m.ClusterID), m.API, m.Raft, m.Admin, m.Version} {
 		if len(text) > gossipTextMax {
@@ -48,9 +49,10 @@ func encodeGossipMeta(m GossipMeta) ([]byte, error) {
 	return out, nil
 }
 
-// decodeGossipMeta reads what a stranger may have written.
-func decodeGossipMeta(data []byte) (GossipMeta, error) {
-	const fixed = 4 + identityBytes
+// decodeGossipMeta reads what a stranger, which calls itself id, may have written.
+func decodeGossipMeta(id rota.NodeID, data []byte) (GossipMeta, error) {
+	const front = 6
+	const fixed = front + identityBytes
 	var m GossipMeta
 	switch {
 	case len(data) > gossipMetaMax:
@@ -61,8 +63,12 @@ func decodeGossipMeta(data []byte) (GossipMeta, error) {
 		return m, fmt.Errorf("gossip metadata has version %d, this binary knows %d", data[0], gossipMetaVersion)
 	case len(data) < fixed:
 		return m, errors.New("gossip metadata is cut short")
-	case data[1]&^gossipFlagState != 0:
-		return m, fmt.Errorf("gossip metadata has unknown flags %#x", data[1])
+	}
+	if err := rota.CheckNodeDraft(id, uint32(binary.BigEndian.Uint16(data[1:]))); err != nil {
+		return m, err
+	}
+	if data[3]&^gossipFlagState != 0 {
+		return m, fmt.Errorf("gossip metadata has unknown flags %#x", data[3])
 	}
 	texts := [5]string{}
 	rest := data[fixed:]
@@ -81,9 +87,9 @@ func decodeGossipMeta(data []byte) (GossipMeta, error) {
 	}
 	m = GossipMeta{
 		ClusterID: rota.ClusterID(texts[0]), API: texts[1], Raft: texts[2], Admin: texts[3], Version: texts[4],
-		BootstrapExpect: int(binary.BigEndian.Uint16(data[2:])),
-		HasState:        data[1]&gossipFlagState != 0,
-		Identity:        hex.EncodeToString(data[4:fixed]),
+		BootstrapExpect: int(binary.BigEndian.Uint16(data[4:])),
+		HasState:        data[3]&gossipFlagState != 0,
+		Identity:        hex.EncodeToString(data[front:fixed]),
 	}
 	if m.ClusterID != "" && !rota.ValidID(m.ClusterID) {
 		return GossipMeta{}, fmt.Errorf("gossip metadata holds cluster id %q", m.ClusterID)

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -263,9 +264,15 @@ func TestGossipMetaBytes(t *testing.T) {
 	t.Parallel()
 	got, err := encodeGossipMeta(GossipMeta{ClusterID: "k", API: "a:1", Raft: "r:2", Version: "v",
 		BootstrapExpect: 258, HasState: true, Identity: strings.Repeat("0b", identityBytes)})
-	want := "\x01\x01\x01\x02" + strings.Repeat("\x0b", identityBytes) + "\x01k\x03a:1\x03r:2\x00\x01v"
+	want := "\x01\x00" + string(rune(rota.Draft)) + "\x01\x01\x02" + strings.Repeat("\x0b", identityBytes) + "\x01k\x03a:1\x03r:2\x00\x01v"
 	if err != nil || string(got) != want {
 		t.Errorf("got  %q, %v\nwant %q: the version must change with the bytes", got, err, want)
+	}
+	got[2]++ // another draft
+	says := fmt.Sprintf("node n2 runs draft %d of an unreleased rota, this binary is draft %d: run the same binary on all nodes",
+		rota.Draft+1, rota.Draft)
+	if _, err := decodeGossipMeta("n2", got); rota.KindOf(err) != rota.Conflict || err.Error() != says {
+		t.Errorf("another draft: %v, want %s", err, says)
 	}
 	longest := GossipMeta{ClusterID: rota.ClusterID(strings.Repeat("k", gossipTextMax)),
 		Identity: strings.Repeat("0b", identityBytes)}
@@ -286,7 +293,7 @@ func FuzzGossipMeta(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := decodeGossipMeta(data)
+		m, err := decodeGossipMeta("n2", data)
 		if err != nil {
 			return
 		}

@@ -47,7 +47,8 @@ func (n *Node) learnCluster() {
 
 // hello is what this node says before the first byte of raft.
 func (n *Node) hello() NodeHello {
-	return NodeHello{ClusterName: n.cfg.Cluster, ClusterID: n.ClusterID(), Node: n.cfg.Node, Identity: n.data.Identity()}
+	return NodeHello{ClusterName: n.cfg.Cluster, ClusterID: n.ClusterID(), Node: n.cfg.Node, Draft: rota.Draft,
+		Identity: n.data.Identity()}
 }
 
 // admit refuses a removed node's raft connection, and one of a node whose id

@@ -19,6 +19,8 @@ type NodeHello struct {
 	ClusterID rota.ClusterID
 	// Node is the id in the data directory.
 	Node rota.NodeID
+	// Draft is that of the node's binary; both sides must have the same (rota.Draft).
+	Draft uint32
 	// Identity is that of the data directory: 32 hex digits (DataDir.Identity).
 	Identity string
 	// CertNames are the DNS and URI names in the peer's verified certificate;

@@ -35,7 +35,11 @@ var helloMagic = [8]byte{'r', 'o', 't', 'a', 'r', 'a', 'f', 1}
 // helloMax bounds the body of a hello or of a refusal.
 const helloMax = 512
 
-// encodeHello gives magic, length and fields: each a byte of length and text.
+// headBytes is what stands before the body of a hello: magic, draft and length.
+const headBytes = len(helloMagic) + 4
+
+// encodeHello returns magic, draft, length and fields: each a byte of length and text.
+// All drafts write it so, to be told apart by name.
 func encodeHello(h NodeHello) []byte {
 	body := []byte{}
 	for _, field := range []string{h.ClusterName, string(h.ClusterID), string(h.Node), h.Identity} {
@@ -43,6 +47,7 @@ func encodeHello(h NodeHello) []byte {
 		body = append(append(body, byte(len(field))), field...)
 	}
 	out := append([]byte(nil), helloMagic[:]...)
+	out = binary.BigEndian.AppendUint16(out, uint16(h.Draft))
 	out = binary.BigEndian.AppendUint16(out, uint16(len(body)))
 	return append(out, body...)
 }
@@ -50,7 +55,7 @@ func encodeHello(h NodeHello) []byte {
 // readHello reads and checks the shape of a hello. It never holds more than
 // helloMax bytes.
 func readHello(r io.Reader) (NodeHello, error) {
-	var head [len(helloMagic) + 2]byte
+	var head [headBytes]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return NodeHello{}, fmt.Errorf("%w: read hello: %w", errMalformed, err)
 	}
@@ -62,7 +67,7 @@ func readHello(r io.Reader) (NodeHello, error) {
 		return NodeHello{}, fmt.Errorf("%w: it speaks version %d of the handshake, this node %d",
 			errMalformed, magic[7], helloMagic[7])
 	}
-	size := binary.BigEndian.Uint16(head[len(helloMagic):])
+	size := binary.BigEndian.Uint16(head[len(helloMagic)+2:])
 	if size > helloMax {
 		return NodeHello{}, fmt.Errorf("%w: its hello has %d bytes", errMalformed, size)
 	}
@@ -70,7 +75,9 @@ func readHello(r io.Reader) (NodeHello, error) {
 	if _, err := io.ReadFull(r, body); err != nil {
 		return NodeHello{}, fmt.Errorf("%w: read hello: %w", errMalformed, err)
 	}
-	return decodeHello(body)
+	h, err := decodeHello(body)
+	h.Draft = uint32(binary.BigEndian.Uint16(head[len(helloMagic):]))
+	return h, err
 }
 
 func decodeHello(body []byte) (NodeHello, error) {
@@ -111,10 +118,12 @@ func checkHello(own, peer NodeHello, admit func(NodeHello) error) error {
 			errForeign, peer.ClusterID, own.ClusterID, own.ClusterName)
 	case own.Node == peer.Node:
 		return fmt.Errorf("%w: it has this node's own id %s", errDenied, own.Node)
-	case admit == nil:
-		return nil
 	}
-	if err := admit(peer); err != nil {
+	err := rota.CheckNodeDraft(peer.Node, peer.Draft)
+	if err == nil && admit != nil {
+		err = admit(peer)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", errDenied, err)
 	}
 	return nil

@@ -209,14 +209,14 @@ func FuzzFrameMeter(f *testing.F) {
 
 // FuzzStreamHello decodes what a stranger may send.
 func FuzzStreamHello(f *testing.F) {
-	f.Add(encodeHello(testHello("a"))[len(helloMagic)+2:])
+	f.Add(encodeHello(testHello("a"))[headBytes:])
 	f.Add([]byte{0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		h, err := decodeHello(body)
 		if err != nil {
 			return
 		}
-		if again := encodeHello(h)[len(helloMagic)+2:]; !bytes.Equal(again, body) {
+		if again := encodeHello(h)[headBytes:]; !bytes.Equal(again, body) {
 			t.Fatalf("%q comes back as %q", body, again)
 		}
 	})
@@ -224,8 +224,8 @@ func FuzzStreamHello(f *testing.F) {
 
 func TestHelloBytes(t *testing.T) {
 	t.Parallel()
-	got := encodeHello(NodeHello{ClusterName: "c", Node: "n1", Identity: strings.Repeat("0a", 16)})
-	want := "rotaraf\x01" + "\x00\x27" + "\x01c" + "\x00" + "\x02n1" + "\x20" + strings.Repeat("0a", 16)
+	got := encodeHello(NodeHello{ClusterName: "c", Node: "n1", Draft: 258, Identity: strings.Repeat("0a", 16)})
+	want := "rotaraf\x01" + "\x01\x02" + "\x00\x27" + "\x01c" + "\x00" + "\x02n1" + "\x20" + strings.Repeat("0a", 16)
 	if string(got) != want {
 		t.Errorf("got  %q\nwant %q: the handshake's version must change with its bytes", got, want)
 	}

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -26,7 +27,7 @@ import (
 )
 
 func testHello(id rota.NodeID) NodeHello {
-	return NodeHello{ClusterName: "c1", ClusterID: "k1", Node: id, Identity: strings.Repeat("0a", identityBytes)}
+	return NodeHello{ClusterName: "c1", ClusterID: "k1", Node: id, Draft: rota.Draft, Identity: strings.Repeat("0a", identityBytes)}
 }
 
 func newTestLayer(t *testing.T, hello NodeHello, opts StreamOptions) *StreamLayer {
@@ -150,6 +151,9 @@ func TestStreamLayerRefuses(t *testing.T) {
 			want: "another cluster", count: func(c StreamCounts) uint64 { return c.Foreign }},
 		{name: "its own id", change: func(h *NodeHello) { h.Node = "b" },
 			want: "own id", count: func(c StreamCounts) uint64 { return c.Denied }},
+		{name: "another draft", change: func(h *NodeHello) { h.Draft++ },
+			want: fmt.Sprintf("node a runs draft %d of an unreleased rota, this binary is draft %d: run the same binary on all nodes",
+				rota.Draft+1, rota.Draft), count: func(c StreamCounts) uint64 { return c.Denied }},
 		{name: "who is not admitted", change: func(*NodeHello) {},
 			admit: func(peer NodeHello) error { return errors.New("node " + string(peer.Node) + " was removed") },
 			want:  "node a was removed", count: func(c StreamCounts) uint64 { return c.Denied }},

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The envelope of a log entry: magic, rules version, flags, CRC32C over the
-// flags and the body, then the body: an fsmpb.Entry.
+// The envelope of a log entry: magic, rules version, draft, CRC32C over both and the
+// body, then the body: an fsmpb.Entry.
 const (
 	envelopeMagic = "RTL1"
 	envelopeBytes = 12
@@ -26,10 +26,15 @@ type HaltError struct {
 	Reason string
 	// NewerRules: the entry is sound, this binary is too old.
 	NewerRules bool
+	// Cause is a refusal that itself says what to do; nil for any other.
+	Cause error
 }
 
 // Error implements error.
 func (e *HaltError) Error() string {
+	if e.Cause != nil {
+		return fmt.Sprintf("entry %d: %v", e.Index, e.Cause)
+	}
 	if e.NewerRules {
 		return fmt.Sprintf("entry %d: %s: this binary is too old for the cluster, start a newer one on this data directory",
 			e.Index, e.Reason)
@@ -37,6 +42,9 @@ func (e *HaltError) Error() string {
 	return fmt.Sprintf("entry %d: %s: this node's copy of the log is damaged; move its data directory away and "+
 		"join again as a new node with a new id", e.Index, e.Reason)
 }
+
+// Unwrap returns the cause.
+func (e *HaltError) Unwrap() error { return e.Cause }
 
 // Seal puts an entry into its envelope, for the version of the rules that are in
 // force: a node that does not know it stops at the entry, so the sealing binary's own
@@ -61,6 +69,7 @@ func newEnvelope(rules uint32, body int) ([]byte, error) {
 	buf := make([]byte, envelopeBytes, envelopeBytes+body)
 	copy(buf, envelopeMagic)
 	binary.BigEndian.PutUint16(buf[4:], uint16(rules))
+	binary.BigEndian.PutUint16(buf[6:], rota.Draft)
 	return buf, nil
 }
 
@@ -84,11 +93,12 @@ func open(index rota.Index, data []byte, knows uint32, o *opener) (*fsmpb.Entry,
 	if got, want := sum(data), binary.BigEndian.Uint32(data[8:]); got != want && !planted.crcOff() {
 		return nil, &HaltError{Index: index, Reason: fmt.Sprintf("checksum is %08x, %08x was written", got, want)}
 	}
+	if err := rota.CheckDraft("it was written by", uint32(binary.BigEndian.Uint16(data[6:])),
+		"start with an empty --data, or run the binary that wrote it"); err != nil {
+		return nil, &HaltError{Index: index, Cause: err}
+	}
 	if v := uint32(binary.BigEndian.Uint16(data[4:])); v > knows {
 		return nil, tooOld(index, v, knows)
-	}
-	if flags := binary.BigEndian.Uint16(data[6:]); flags != 0 {
-		return nil, &HaltError{Index: index, NewerRules: true, Reason: fmt.Sprintf("it has unknown flags %04x", flags)}
 	}
 	entry, err := o.decode(data[envelopeBytes:])
 	if err != nil {

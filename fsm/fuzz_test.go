@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -27,7 +29,7 @@ func FuzzEnvelope(f *testing.F) {
 			t.Fatalf("a halt moved the head to %+v", b.Head())
 		}
 		// Past the checksum the decoder must stand on its own.
-		sealed := append([]byte(envelopeMagic+"\x00\x01\x00\x00\x00\x00\x00\x00"), data...)
+		sealed := append([]byte(envelopeMagic+"\x00\x01\x00"+string(rune(rota.Draft))+"\x00\x00\x00\x00"), data...)
 		s := sum(sealed)
 		sealed[8], sealed[9], sealed[10], sealed[11] = byte(s>>24), byte(s>>16), byte(s>>8), byte(s)
 		_, _ = b.Machine.Apply(before.Index+2, 1, sealed)
@@ -62,6 +64,14 @@ func TestEnvelope(t *testing.T) {
 	_, err = m.Apply(1, 1, unknown)
 	if halt, ok := err.(*HaltError); !ok || !halt.NewerRules || halt.Error() == "" {
 		t.Fatalf("an unknown operation: %v", err)
+	}
+	other := bytes.Clone(data)
+	binary.BigEndian.PutUint16(other[6:], rota.Draft+1)
+	_, err = m.Apply(1, 1, closeEnvelope(other))
+	want := fmt.Sprintf("entry 1: it was written by draft %d of an unreleased rota, this binary is draft %d: start with an empty --data, "+
+		"or run the binary that wrote it", rota.Draft+1, rota.Draft)
+	if rota.KindOf(err) != rota.Conflict || err.Error() != want {
+		t.Fatalf("another draft's entry: %v, want %s", err, want)
 	}
 	if _, err := m.Apply(1, 1, data); err != nil {
 		t.Fatalf("after all that: %v", err)

@@ -24,7 +24,7 @@ const goldenEvery = 25
 
 // TestGolden replays a log of rules version 1. A digest that differs means that
 // this binary gives old logs another meaning. Until v0.1.0 stands in RELEASES, version 1
-// is open: the file is cut anew (-update). From then on that takes a new rules version,
+// is open: rota.Draft is raised and the file cut anew (-update). From then on that takes a new rules version,
 // and never an update of the file (SPEC §16.0). The file is a sequence of (length of the
 // entry, 4 bytes; term of the log, 8 bytes; the sealed entry), big-endian.
 func TestGolden(t *testing.T) {
@@ -54,7 +54,8 @@ func TestGolden(t *testing.T) {
 	}
 	b.sound()
 	if got.String() != string(digests) {
-		t.Fatalf("digests differ from %s:\n%s\nwanted\n%s", goldenDigests, got.String(), digests)
+		t.Fatalf("the log means something else than %s says: until v0.1.0 stands in RELEASES, raise rota.Draft and cut it anew "+
+			"with -update, if that was meant:\n%s\nwanted\n%s", goldenDigests, got.String(), digests)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/rotasched/rota"
 	"pgregory.net/rapid"
 )
 
@@ -134,16 +135,29 @@ func TestRefuse(t *testing.T) {
 		info.Format = 0
 		mustBeDamaged(t, appendPreamble(nil, info), 0, "none of format 0")
 	})
+	t.Run("another draft", func(t *testing.T) {
+		t.Parallel()
+		whole := pack(t, small(), 128)
+		sum := len(cut(t, whole)[0].bytes) - 4
+		binary.LittleEndian.PutUint16(whole[10:], rota.Draft+1)
+		mustBeDamaged(t, whole, 0, "checksum") // a flipped bit is no draft
+		binary.LittleEndian.PutUint32(whole[sum:], checksum(whole[:sum]))
+		want := fmt.Sprintf("the snapshot was written by draft %d of an unreleased rota, this binary is draft %d: "+
+			"run the binary that wrote it", rota.Draft+1, rota.Draft)
+		if err := mustRefuse(t, whole); rota.KindOf(err) != rota.Conflict || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	})
 	t.Run("a header that is whole but not one", func(t *testing.T) {
 		t.Parallel()
 		info := formatOne(small())
 		info.ClusterID = "no id / at all"
 		mustBeDamaged(t, appendPreamble(nil, info), 0, "none of format 1")
-		b := binary.LittleEndian.AppendUint32([]byte(magic), 1)
+		b := binary.LittleEndian.AppendUint32([]byte(magic), Format|rota.Draft<<16)
 		b = binary.LittleEndian.AppendUint32(b, maxHeaderBytes+1)
 		mustBeDamaged(t, b, 0, "the header declares 4097 bytes, at most 4096 are taken")
 		for _, size := range []int{0, 1, fixedHeaderBytes - 1, fixedHeaderBytes + 1, maxHeaderBytes} {
-			b := binary.LittleEndian.AppendUint32([]byte(magic), 1)
+			b := binary.LittleEndian.AppendUint32([]byte(magic), Format|rota.Draft<<16)
 			b = binary.LittleEndian.AppendUint32(b, uint32(size))
 			b = append(b, make([]byte, size)...)
 			mustBeDamaged(t, binary.LittleEndian.AppendUint32(b, checksum(b)), 0, "none of format 1")

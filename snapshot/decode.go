@@ -56,7 +56,8 @@ func (d *decoder) preamble() (rota.SnapshotInfo, error) {
 	if err := d.more(prefixBytes, "the header"); err != nil {
 		return none, err
 	}
-	format := binary.LittleEndian.Uint32(d.packed[len(magic):])
+	format := uint32(binary.LittleEndian.Uint16(d.packed[len(magic):]))
+	draft := uint32(binary.LittleEndian.Uint16(d.packed[len(magic)+2:]))
 	size := binary.LittleEndian.Uint32(d.packed[len(magic)+4:])
 	if size > maxHeaderBytes {
 		return none, damaged(0, "the header declares %d bytes, at most %d are taken: the file is damaged",
@@ -69,6 +70,9 @@ func (d *decoder) preamble() (rota.SnapshotInfo, error) {
 	if has, written := checksum(body), binary.LittleEndian.Uint32(d.packed[len(body):]); has != written {
 		return none, damaged(0, "the header has checksum %08x, %08x was written: the file is damaged",
 			has, written)
+	}
+	if err := rota.CheckDraft("the snapshot was written by", draft, "run the binary that wrote it"); err != nil {
+		return none, err
 	}
 	if format > Format {
 		return none, newer(format)

@@ -40,8 +40,8 @@ const (
 	// magic opens the file: a byte beyond ASCII, then both line ends and the DOS
 	// end of file, so that a transfer in text mode shows at once (as in PNG).
 	magic = "\x89ROTA\r\n\x1a"
-	// prefixBytes are magic, format and header length.
-	prefixBytes = len(magic) + 4 + 4
+	// prefixBytes are magic, format, draft and header length.
+	prefixBytes = len(magic) + 2 + 2 + 4
 	// maxHeaderBytes bounds the header of every format, this one's and later ones'.
 	maxHeaderBytes = 4 << 10
 	// headBytes is the head of a block: three words and their checksum.
@@ -70,7 +70,8 @@ func maxFrameBytes(n uint32) uint32 { return n + n>>12 + 64 }
 func appendPreamble(b []byte, info rota.SnapshotInfo) []byte {
 	start := len(b)
 	b = append(b, magic...)
-	b = binary.LittleEndian.AppendUint32(b, info.Format)
+	b = binary.LittleEndian.AppendUint16(b, uint16(info.Format))
+	b = binary.LittleEndian.AppendUint16(b, rota.Draft)
 	b = binary.LittleEndian.AppendUint32(b, uint32(fixedHeaderBytes+len(info.ClusterID)))
 	b = appendHeader(b, info)
 	return binary.LittleEndian.AppendUint32(b, checksum(b[start:]))

@@ -21,13 +21,13 @@ type nodeService struct {
 	warned seldom
 }
 
-// admit refuses strangers. The name always has to match, the cluster id once
+// admit refuses strangers. Name and draft always have to match, the cluster id once
 // both sides know theirs: a node that only joins has none yet.
 func (s *nodeService) admit(caller *rotav1.Caller) (rota.NodeID, error) {
 	if err := rota.CheckID("caller.node", caller.GetNode()); err != nil {
 		return "", err
 	}
-	var refused *rota.Error
+	refused := rota.CheckNodeDraft(rota.NodeID(caller.GetNode()), caller.GetDraft())
 	id := string(s.core.ClusterID())
 	switch {
 	case caller.GetClusterName() != s.core.Name():
@@ -36,11 +36,11 @@ func (s *nodeService) admit(caller *rotav1.Caller) (rota.NodeID, error) {
 	case id != "" && caller.GetClusterId() != "" && caller.GetClusterId() != id:
 		refused = rota.Refusef(rota.Denied, "cluster_id", "node %s is of cluster %q, this one is of %q",
 			caller.GetNode(), cut(caller.GetClusterId()), id)
-	default:
+	case refused == nil:
 		return rota.NodeID(caller.GetNode()), nil
 	}
 	if s.warned.allows(caller.GetNode()) {
-		s.log.Warn("call from another cluster refused", "node", caller.GetNode(), "reason", refused.Text)
+		s.log.Warn("call of a node that does not belong here refused", "node", caller.GetNode(), "reason", refused)
 	}
 	return "", refused
 }

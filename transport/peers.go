@@ -171,6 +171,7 @@ func (p *Peers) call(ctx context.Context, to rota.NodeAddress,
 	}
 	me := &rotav1.Caller{
 		Node: string(p.options.Self), ClusterName: p.options.Name, ClusterId: string(p.options.ClusterID()),
+		Draft: rota.Draft,
 	}
 	if err := do(ctx, peer.node, me); err != nil {
 		return peerError(to, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"reflect"
@@ -128,8 +129,23 @@ func TestPeers_ofAnotherClusterAreRefused(t *testing.T) {
 			}
 		}
 	}
-	if n := strings.Count(b.log.String(), "another cluster"); n != 1 {
+	if n := strings.Count(b.log.String(), "does not belong here"); n != 1 {
 		t.Errorf("it is logged %d times, want once a minute", n)
+	}
+}
+
+// TestAdmit_otherDraft refuses calls of nodes that run another draft, and of those that
+// run one from before drafts had numbers.
+func TestAdmit_otherDraft(t *testing.T) {
+	t.Parallel()
+	s := &nodeService{core: &fakeNode{name: "prod"}, log: slog.New(slog.DiscardHandler)}
+	for draft, refused := range map[uint32]bool{rota.Draft: false, rota.Draft + 1: true, 0: true} {
+		_, err := s.admit(&rotav1.Caller{Node: "n9", ClusterName: "prod", Draft: draft})
+		want := fmt.Sprintf("node n9 runs draft %d of an unreleased rota, this binary is draft %d: run the same binary on all nodes",
+			draft, rota.Draft)
+		if refused && (rota.KindOf(err) != rota.Conflict || err.Error() != want) || !refused && err != nil {
+			t.Errorf("draft %d: %v, want %s", draft, err, want)
+		}
 	}
 }
 

@@ -282,7 +282,7 @@ func FuzzMessages(f *testing.F) {
 			methods = append(methods, method{one.service, m})
 		}
 	}
-	me, _ := proto.Marshal(&rotav1.ForwardRequest{Caller: &rotav1.Caller{Node: "n2", ClusterName: "prod"}, Commands: []byte("x")})
+	me, _ := proto.Marshal(&rotav1.ForwardRequest{Caller: &rotav1.Caller{Node: "n2", ClusterName: "prod", Draft: rota.Draft}, Commands: []byte("x")})
 	submit, _ := proto.Marshal(&rotav1.SubmitRequest{Jobs: []*rotav1.JobSpec{{Id: "a", Type: "x", Queue: "default"}}})
 	for i := range methods {
 		f.Add(byte(i), me)
