@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // PreflightReport says what Preflight found.
@@ -152,7 +153,9 @@ func surveyLog(path string) (found *logSummary, err error) {
 		return nil, fmt.Errorf("look at raft log: %w", err)
 	}
 	if err := checkPages(path, damaged); err != nil {
-		return nil, err
+		if err = checkOwnPages(path, err); err != nil {
+			return nil, err
+		}
 	}
 	found = &logSummary{}
 	made, err := surveyKeys(path, found)
@@ -183,6 +186,21 @@ func surveyLog(path string) (found *logSummary, err error) {
 		}
 	}
 	return found, nil
+}
+
+// checkOwnPages checks pages again that were seen to be damaged, with the file's lock: read
+// while another process writes them they look so and are not. Whoever was told so would
+// move a healthy node's data away.
+func checkOwnPages(path string, seen error) error {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: raftFileLock})
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return openRefusal(path, err)
+	case err != nil:
+		return seen
+	}
+	defer db.Close()
+	return checkPages(path, damaged)
 }
 
 // surveyKeys collects which indexes the log holds, and says whether its buckets

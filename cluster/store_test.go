@@ -154,6 +154,31 @@ func TestStoresRefuse(t *testing.T) {
 		}
 	})
 
+	t.Run("a look-through while a page is being written", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		openTestStores(t, dir, nil)
+		file, err := os.OpenFile(filepath.Join(dir, raftFile), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		var whole [1]byte
+		if _, err := file.ReadAt(whole[:], 16); err != nil { // in the first head
+			t.Fatal(err)
+		}
+		if _, err := file.WriteAt([]byte{whole[0] ^ 1}, 16); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Preflight(dir, nil)
+		if _, err := file.WriteAt(whole[:], 16); err != nil {
+			t.Fatal(err)
+		}
+		if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "another process") {
+			t.Errorf("got %v", err)
+		}
+	})
+
 	t.Run("what raft would panic over", func(t *testing.T) {
 		t.Parallel()
 		stores := openTestStores(t, t.TempDir(), nil)
