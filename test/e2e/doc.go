@@ -10,8 +10,8 @@
 // harness_test.go builds and waits, process_test.go is one process, node_test.go
 // one node, cluster_test.go several, load_test.go users whose every job is
 // accounted for, policy_*_test.go what the sources ask of every policy (DFPS-S §5,
-// AICF §14, the bounds on waiting, one tenant's flood, job why), by workers that do as
-// they are told, workflow_*_test.go workflows: recorded ones held event by event against
+// AICF §14, the bounds on waiting, job why), by workers that do as they are told, one
+// tenant's flood held decision by decision against what was so at its height, workflow_*_test.go workflows: recorded ones held event by event against
 // their graphs (testdata/workflows has some, ROTA_WORKFLOWS names a folder with more),
 // the commands, the largest one.
 // What processes said is printed when a test fails.

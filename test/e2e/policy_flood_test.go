@@ -6,12 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,193 +18,258 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// floodTrace is a job log of data/traces, from this folder.
-var floodTrace = filepath.Join("..", "..", "..", "shared", "data", "traces", "lublin_256.swf.gz")
-
 const (
-	// floodJobs of the log are replayed, so much faster than they were: 2,000 in 18 s,
-	// of 49 ms each, 5.5 at once on average.
-	floodJobs    = 2_000
-	floodSpeedup = 100_000
-	// A machine of four workers, with room for the commits around such short jobs.
-	floodWorkers, floodSlots = 4, 16
-	// The flood is more than the machine does in the time of the replay.
-	floodExtra  = 20_000
-	floodWorkMs = 80
+	// The log's jobs come and run so much faster than they did.
+	floodSpeedup = 50_000
+	// Each queue has workers of its own, in all with room for 8 jobs.
+	floodWorkers, floodSlots = 2, 4
+	floodCPU                 = 1_000
+	// floodDepth jobs of the flood stand in the queue at first; for each batch of them
+	// that handlers took another is submitted.
+	floodDepth, floodBatch = 300, 50
+	floodWorkMs            = 20
 )
+
+// floodTypes are the types of the flood's jobs: handlers run the first, fail the second
+// and the third, which has a domain, and decline the fourth.
+var floodTypes = []rota.JobType{"flood", "fails", "domain-fails", "declines"}
 
 // traced is a job of the log, in the time of the replay.
 type traced struct {
 	at, run time.Duration
+	user    int
 }
 
-// readTrace reads the first jobs of the log.
+// readTrace reads the first jobs of the log in testdata/traces.
 func readTrace(t *testing.T, most int) []traced {
 	t.Helper()
-	file, err := os.Open(floodTrace)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("the job log %s is not there", floodTrace)
-	}
+	file, err := os.Open(filepath.Join("testdata", "traces", "nasa-ipsc-1993-600.swf.gz"))
 	check(t, err)
 	defer file.Close()
 	text, err := gzip.NewReader(file)
 	check(t, err)
 	var jobs []traced
-	first := int64(-1)
+	var first int
 	for lines := bufio.NewScanner(text); lines.Scan() && len(jobs) < most; {
 		words := strings.Fields(lines.Text())
 		if len(words) != 18 {
 			continue // the header
 		}
-		at, err := strconv.ParseInt(words[1], 10, 64)
-		check(t, err)
-		run, err := strconv.ParseInt(words[3], 10, 64)
-		check(t, err)
-		if first < 0 {
-			first = at
+		var n [3]int
+		for i, field := range []int{1, 3, 11} {
+			n[i], err = strconv.Atoi(words[field])
+			check(t, err)
 		}
-		jobs = append(jobs, traced{time.Duration(at-first) * time.Second / floodSpeedup, time.Duration(run) * time.Second / floodSpeedup})
+		if len(jobs) == 0 {
+			first = n[0]
+		}
+		jobs = append(jobs, traced{time.Duration(n[0]-first) * time.Second / floodSpeedup, time.Duration(n[1]) * time.Second / floodSpeedup, n[2]})
 	}
 	return jobs
 }
 
-// floodRun is one replay: the log's jobs go in turn to three tenants, of which the
-// first, t0, may send so many more of its own at once.
+// floodRun is a replay of the log in a queue of its own. The log's users belong to three
+// tenants, of which the first floods.
 type floodRun struct {
-	name  string
-	set   []string
-	limit int // max_concurrent of t0
-	extra int
+	name string
+	set  []string
+	// limit is max_concurrent of the tenant that floods; 0 leaves it to fair share.
+	limit int
+	cl    *client.Client
+	quiet []rota.JobID
+	taken chan struct{} // a handler took a job of the flood
+	sent  int           // jobs of the flood
 }
 
-// waited is what a run shows: the waits of the quiet tenants' jobs from being
-// queued to their lease, ascending, and when all of those were done how many of the
-// flood's jobs still stood in the queue.
-type waited struct {
-	waits []rota.Clock
-	left  int64
-	// round is δ of SPEC §5.5, the dispatch interval and two commits as submitters saw
-	// them at the 95th percentile, and a flood job's own time, which frees no room.
-	round rota.Clock
+func (r *floodRun) tenant(n int) rota.TenantID { return rota.TenantID(fmt.Sprint(r.name, "-t", n)) }
+
+func (r *floodRun) worker(n int) rota.WorkerID { return rota.WorkerID(fmt.Sprint(r.name, "-w", n)) }
+
+// floodJob is the next job of the flood.
+func (r *floodRun) floodJob() rota.JobSpec {
+	typ := floodTypes[r.sent%len(floodTypes)]
+	r.sent++
+	return policyJob(fmt.Sprintf("%s-%s-%05d", r.name, typ, r.sent), rota.QueueName(r.name), ofType(typ), func(s *rota.JobSpec) {
+		s.Tenant, s.SimulateMs = r.tenant(0), floodWorkMs
+		if typ == "domain-fails" {
+			s.Domain = "zone"
+		}
+	})
 }
 
-func (w *waited) at(permille int) rota.Clock { return w.waits[(len(w.waits)-1)*permille/1000] }
-
-// replay runs it on workers of its own.
-func (r *floodRun) replay(t *testing.T, c *nodes, log []traced) *waited {
+// begin sets up the queue and its workers, and has the flood stand in it.
+func (r *floodRun) begin(t *testing.T, c *nodes) {
 	t.Helper()
-	cl := c.dial(t)
-	c.rota(t, "tenant", "set", "t0", "--max-concurrent", fmt.Sprint(r.limit), "--penalty", "0s").want(t, 0)
-	q := c.policyQueue(t, r.name, "standard", append([]string{"oldest_every=0"}, r.set...)...)
-	var workers []*process
+	r.cl, r.taken = c.dial(t), make(chan struct{}, 1<<16)
+	c.rota(t, "tenant", "set", string(r.tenant(0)), "--max-concurrent", fmt.Sprint(r.limit), "--penalty", "0s").want(t, 0)
+	q := c.policyQueue(t, r.name, "standard", r.set...)
 	for i := range floodWorkers {
-		workers = append(workers, c.worker(t, "--queues", r.name, "--id", fmt.Sprint(r.name, "-w", i), "--slots", fmt.Sprint(floodSlots)))
+		c.floodWorker(t, rota.WorkerSpec{ID: r.worker(i), Queues: []rota.QueueName{q}, Slots: floodSlots, CPUMilli: floodCPU}, r.taken)
 	}
-	var extra []rota.JobSpec
-	for i := range r.extra {
-		extra = append(extra, policyJob(fmt.Sprintf("%s-flood-%05d", r.name, i), q, ofType("flood"), func(s *rota.JobSpec) {
-			s.Tenant, s.SimulateMs = "t0", floodWorkMs
-		}))
+	jobs := []rota.JobSpec{
+		policyJob(r.name+"-impossible", q, ofType("flood"), func(s *rota.JobSpec) {
+			s.Tenant, s.Priority, s.CPUMilli = r.tenant(0), 0, floodCPU+1
+		}),
+		policyJob(r.name+"-unhandled", q, ofType("unhandled"), func(s *rota.JobSpec) { s.Tenant, s.Priority = r.tenant(0), 0 }),
 	}
-	submitAll(t, cl, extra...)
-	commits := r.send(t, cl, q, log)
-	quiet := func(i int) bool { return i%3 != 0 }
-	var ids []rota.JobID
-	for i := range log {
-		if quiet(i) {
-			ids = append(ids, r.id(i))
+	for range floodDepth {
+		jobs = append(jobs, r.floodJob())
+	}
+	submitAll(t, r.cl, jobs...)
+}
+
+// floodWorker runs a worker until the test ends. It says of the flood's jobs that it took one.
+func (c *nodes) floodWorker(t *testing.T, spec rota.WorkerSpec, taken chan<- struct{}) {
+	t.Helper()
+	connected := make(chan struct{}, 16)
+	w, err := client.NewWorker(c.dial(t), spec, client.WithDrainTimeout(50*time.Millisecond), client.WithObserver(client.Observer{
+		Connected: func(client.ConnectionEvent) { connected <- struct{}{} },
+	}))
+	check(t, err)
+	w.Handle("trace", runFor)
+	for i, typ := range floodTypes {
+		w.Handle(typ, func(ctx context.Context, job *client.Job) (client.Result, error) {
+			select {
+			case taken <- struct{}{}:
+			case <-ctx.Done():
+			}
+			switch i {
+			case 0:
+				return runFor(ctx, job)
+			case 3:
+				return client.Result{}, client.Decline(nil)
+			}
+			return client.Result{}, errors.New("the handler fails")
+		})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = w.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	select {
+	case <-connected:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("worker %s is not connected", spec.ID)
+	}
+}
+
+// runFor is the handler of jobs that take a time.
+func runFor(ctx context.Context, job *client.Job) (client.Result, error) {
+	select {
+	case <-ctx.Done():
+		return client.Result{}, context.Cause(ctx)
+	case <-time.After(time.Duration(job.Spec().SimulateMs) * time.Millisecond):
+		return client.Result{}, nil
+	}
+}
+
+// replay submits the log's jobs when they are due.
+func (r *floodRun) replay(ctx context.Context, log []traced) error {
+	began := time.Now()
+	for i, j := range log {
+		time.Sleep(time.Until(began.Add(j.at)))
+		spec := policyJob(fmt.Sprintf("%s-%05d", r.name, i), rota.QueueName(r.name), ofType("trace"), func(s *rota.JobSpec) {
+			s.Tenant, s.SimulateMs = r.tenant(j.user%3), j.run.Milliseconds()
+		})
+		if _, err := r.cl.Submit(ctx, spec); err != nil {
+			return fmt.Errorf("submit %s: %w", spec.ID, err)
+		}
+		if spec.Tenant != r.tenant(0) {
+			r.quiet = append(r.quiet, spec.ID)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second)
-	defer cancel()
-	check(t, cl.Wait(ctx, ids, func(job rota.Job) error {
+	return completed(ctx, r.cl, r.quiet...)
+}
+
+// feed keeps the flood up until the context ends.
+func (r *floodRun) feed(ctx context.Context) error {
+	for {
+		batch := make([]rota.JobSpec, floodBatch)
+		for i := range batch {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-r.taken:
+			}
+			batch[i] = r.floodJob()
+		}
+		if _, err := r.cl.Submit(ctx, batch...); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("feed the flood: %w", err)
+		}
+	}
+}
+
+// completed waits for jobs, which must all complete.
+func completed(ctx context.Context, cl *client.Client, ids ...rota.JobID) error {
+	return cl.Wait(ctx, ids, func(job rota.Job) error {
 		if job.State != rota.Completed {
 			return fmt.Errorf("job %s is %s", job.ID, job.State)
 		}
 		return nil
-	}))
-	w := &waited{left: decode[rota.Queue](t, c.rota(t, "queue", "show", r.name, "-o", "json")).Queued}
-	c.rota(t, "queue", "pause", r.name).want(t, 0)
-	for _, one := range workers {
-		one.stop(t, 20*time.Second)
-	}
-	w.round = rota.Clock(rota.StandardPolicy().DispatchIntervalMs + 2*commits.Milliseconds() + floodWorkMs)
-	r.account(t, cl, w)
-	return w
+	})
 }
 
-func (r *floodRun) id(i int) rota.JobID { return rota.JobID(fmt.Sprintf("%s-%05d", r.name, i)) }
-
-// send submits the log's jobs when they are due, and gives how long a call took at
-// the 95th percentile.
-func (r *floodRun) send(t *testing.T, cl *client.Client, q rota.QueueName, log []traced) time.Duration {
-	t.Helper()
-	var took []time.Duration
-	began := time.Now()
-	for i := 0; i < len(log); {
-		time.Sleep(time.Until(began.Add(log[i].at)))
-		var due []rota.JobSpec
-		for ; i < len(log) && time.Since(began) >= log[i].at && len(due) < rota.MaxBatchJobs; i++ {
-			due = append(due, policyJob(string(r.id(i)), q, ofType("trace"), func(s *rota.JobSpec) {
-				s.Tenant, s.SimulateMs = rota.TenantID(fmt.Sprint("t", i%3)), log[i].run.Milliseconds()
-			}))
+// pulse has one job after the other run in a queue that no flood reaches, until the
+// context ends. Each is placed by an entry of rounds, which is told, and which decides on
+// all queues that have work and room: rounds that placed nothing elsewhere show by it.
+func pulse(ctx context.Context, cl *client.Client) error {
+	for i := 0; ctx.Err() == nil; i++ {
+		job := policyJob(fmt.Sprint("pulse-", i), "pulse", ofType("trace"))
+		_, err := cl.Submit(ctx, job)
+		if err == nil {
+			err = completed(ctx, cl, job.ID)
 		}
-		called := time.Now()
-		submitAll(t, cl, due...)
-		took = append(took, time.Since(called))
-	}
-	slices.Sort(took)
-	return took[(len(took)-1)*95/100]
-}
-
-// account reads what became of the jobs.
-func (r *floodRun) account(t *testing.T, cl *client.Client, w *waited) {
-	t.Helper()
-	for _, tenant := range []rota.TenantID{"t1", "t2"} {
-		filter := rota.JobFilter{Queue: rota.QueueName(r.name), Tenant: tenant, Limit: rota.MaxPage}
-		for {
-			page, _, err := cl.Jobs(within(t), filter, rota.ReadOptions{})
-			check(t, err)
-			for _, j := range page.Jobs {
-				w.waits = append(w.waits, j.FirstLease.Clock-j.Enqueued.Clock)
-			}
-			if filter.Cursor = page.NextCursor; filter.Cursor == "" {
-				break
-			}
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("job %s: %w", job.ID, err)
 		}
 	}
-	slices.Sort(w.waits)
-	t.Logf("%s: %d jobs of quiet tenants waited %d ms in the median, %d at the 95th percentile, %d at most; %d of the flood left; a round is %d ms",
-		r.name, len(w.waits), w.at(500), w.at(950), w.at(1000), w.left, w.round)
+	return nil
 }
 
-// TestThreeTenantsOneFloods replays a job log with three tenants of which one
-// floods. Under fair share, and under max_concurrent, the others wait one round
-// longer at most than without the flood; with neither they wait for the flood.
-// Then what the nodes keep of all that is audited.
+// TestThreeTenantsOneFloods replays a job log with three tenants, of which one floods the
+// queue with jobs that run, fail, fail in a domain, are declined, have no handler and are
+// impossible, in queues as users have them. Under fair share, with turns of the oldest and
+// without, and under max_concurrent, no decision passes over a quiet tenant's job that the
+// promise gives the room (floodAccount says which). Then what the nodes keep is audited.
 func TestThreeTenantsOneFloods(t *testing.T) {
-	long(t)
-	log := readTrace(t, floodJobs)
+	t.Parallel()
+	jobs := 200
+	if full() {
+		jobs = 600
+	}
+	log := readTrace(t, jobs)
 	c := newCluster(t, 3)
-	slots := floodWorkers * floodSlots
-	calm := (&floodRun{name: "calm"}).replay(t, c, log)
-	shared := (&floodRun{name: "shared", extra: floodExtra}).replay(t, c, log)
-	limited := (&floodRun{name: "limited", set: []string{"fair_share=off"}, limit: slots / 2, extra: floodExtra}).replay(t, c, log)
-	neither := (&floodRun{name: "neither", set: []string{"fair_share=off"}, extra: floodExtra / 2}).replay(t, c, log[:floodJobs/10])
-	for name, w := range map[string]*waited{"fair share": shared, "max_concurrent": limited} {
-		if w.left == 0 {
-			t.Errorf("%s: the flood was over before the quiet tenants' jobs were", name)
-		}
-		for _, permille := range []int{500, 950} {
-			if got, most := w.at(permille), calm.at(permille)+w.round; got > most {
-				t.Errorf("%s: at %d permille a quiet tenant's job waits %d ms, without the flood %d: a round more is %d", name, permille,
-					got, calm.at(permille), most)
-			}
-		}
+	runs := []*floodRun{
+		{name: "shared"},
+		{name: "turnless", set: []string{"oldest_every=0"}},
+		{name: "limited", set: []string{"fair_share=off"}, limit: floodSlots},
 	}
-	if got := neither.at(500); got <= calm.at(500)+neither.round {
-		t.Errorf("without fair share and limit a quiet job waits %d ms: the flood is none, and the test shows nothing", got)
+	q := c.policyQueue(t, "pulse", "standard")
+	c.floodWorker(t, rota.WorkerSpec{ID: "pulse-w", Queues: []rota.QueueName{q}, Slots: 1}, nil)
+	for _, r := range runs {
+		r.begin(t, c)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	flooded, dry := context.WithCancel(ctx)
+	faults := make(chan error, 2*len(runs)+1)
+	var replays, floods sync.WaitGroup
+	for _, r := range runs {
+		replays.Go(func() { faults <- r.replay(ctx, log) })
+		floods.Go(func() { faults <- r.feed(flooded) })
+	}
+	cl := c.dial(t)
+	floods.Go(func() { faults <- pulse(flooded, cl) })
+	replays.Wait()
+	dry()
+	floods.Wait()
+	close(faults)
+	for err := range faults {
+		check(t, err)
+	}
+	a := newFloodAccount(t, runs)
+	a.read(c.all[0].tailed(t, c))
+	a.judge()
 	c.verified(t, 3)
-	proveAll(t, c, 1000)
+	proveAll(t, c, uint64(len(log)))
 }
