@@ -139,9 +139,9 @@ type noRetryError struct{ error }
 
 func (e noRetryError) Unwrap() error { return e.error }
 
-// Decline gives the lease back: the job is queued again at once, uncounted, up
-// to 20 times an attempt (SPEC §8.4). The worker then rests from that type for
-// 30 s (SPEC §6.2).
+// Decline gives the lease back: the job is queued again after a moment, uncounted, up to
+// 20 times an attempt (SPEC §8.4). It costs the worker nothing, unless the queue has
+// decline_cools (SPEC §16.1).
 func Decline(err error) error {
 	if err == nil {
 		err = errors.New("declined")
