@@ -255,13 +255,11 @@ func (p *QueuePolicy) AppendValues(to []int64) []int64 {
 	return to
 }
 
-// PolicyFromValues is the inverse of Values. Keys beyond the given values take
-// the standard's, so that an older state reads in a newer binary; more values
-// than keys are refused.
+// PolicyFromValues is the inverse of Values. Fewer or more values than keys are refused.
 func PolicyFromValues(preset string, values []int64) (QueuePolicy, error) {
 	p := StandardPolicy()
 	p.Preset = preset
-	if len(values) > len(policyKeys) {
+	if len(values) != len(policyKeys) {
 		return p, Refusef(Internal, "policy", "policy has %d values, this binary knows %d keys", len(values), len(policyKeys))
 	}
 	for i, v := range values {

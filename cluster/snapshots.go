@@ -15,8 +15,8 @@ import (
 
 // snapshotSeal is the file beside a snapshot's meta data with its checksum: CRC32C
 // in 8 hex digits. The meta data hold the members of the cluster, and hashicorp/raft
-// believes them: one flipped bit is another voter. One without the file is of an
-// older binary, or of a crash before its end, and is believed.
+// believes them: one flipped bit is another voter. One without the file is of a crash
+// before its end, and is believed.
 const snapshotSeal = "meta.sum"
 
 // snapshotStore is raft's store of snapshots, which seals their meta data.
