@@ -161,8 +161,6 @@ const (
 	// WorkerForgotten is when a RETIRED or UNREACHABLE worker without leases
 	// leaves the state, in clock.
 	WorkerForgotten Clock = 24 * 3_600_000
-	// UnitsPeriod is the period of units_per_period (SPEC §6.1).
-	UnitsPeriod Clock = 3_600_000
 	// WindowSlots of WindowSlotMs make the sliding window of a failure domain
 	// (SPEC §4.8).
 	WindowSlots        = 6

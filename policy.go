@@ -25,6 +25,7 @@ type QueuePolicy struct {
 	// as its silence (SPEC §16.7).
 	LeaseGraceMs   int64
 	UnitsPerPeriod int64
+	UnitsPeriodMs  int64
 
 	// Retry and time to live (SPEC §9).
 	AttemptMax            int64
@@ -89,6 +90,12 @@ type QueuePolicy struct {
 	DeclineCools bool
 	DenyMs       int64
 	HealthSteps  bool
+	// What outcomes take from a worker's health, in permille, and what a success adds.
+	HealthAckTimeout   int64
+	HealthLeaseExpired int64
+	HealthProofInvalid int64
+	HealthLateRenewal  int64
+	HealthSuccess      int64
 
 	// The adaptive score (SPEC §5.3): thousandths, but for counts and times. Of the tiers,
 	// 2 to MaxTiers, each has a base and a quota; those beyond are 0.

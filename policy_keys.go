@@ -56,6 +56,12 @@ func boolKey(name, alias string, f func(*QueuePolicy) *bool, source, meaning str
 	return policyKey{name: name, alias: alias, unit: unitBool, max: 1, get: get, set: set, source: source, meaning: meaning}
 }
 
+// healthKey is a key of what an outcome does to a worker's health.
+func healthKey(name string, f func(*QueuePolicy) *int64, does string) policyKey {
+	return key(name, "", unitCount, 0, 1000, f,
+		"AICF §3, SPEC §6.2", "health_steps=on: how much, of 1000, "+does+" a worker's health.").off("nothing")
+}
+
 const maxMs = int64(MaxDuration / time.Millisecond)
 
 // policyKeys is the one table of keys. Its order is the canonical order of a policy in
@@ -205,4 +211,16 @@ var policyKeys = append([]policyKey{
 	key("lease_grace_on_disconnect_ms", "lease_grace_on_disconnect", unitMs, 0, int64(SilenceEnds),
 		func(p *QueuePolicy) *int64 { return &p.LeaseGraceMs },
 		"SPEC 16.7", "How long a lease outlives its worker's broken stream, 0 or 10 s to 40 s; 0 lets silence end it.").off("off"),
+	key("units_period_ms", "units_period", unitMs, 1_000, maxMs, func(p *QueuePolicy) *int64 { return &p.UnitsPeriodMs },
+		"AICF §9", "The period of units_per_period; one that has begun ends as it began."),
+	healthKey("health_ack_timeout", func(p *QueuePolicy) *int64 { return &p.HealthAckTimeout },
+		"an acknowledgement that did not come takes from"),
+	healthKey("health_lease_expired", func(p *QueuePolicy) *int64 { return &p.HealthLeaseExpired },
+		"a lease that expired takes from"),
+	healthKey("health_proof_invalid", func(p *QueuePolicy) *int64 { return &p.HealthProofInvalid },
+		"an invalid proof takes from"),
+	healthKey("health_late_renewal", func(p *QueuePolicy) *int64 { return &p.HealthLateRenewal },
+		"a renewal that came late takes from"),
+	healthKey("health_success", func(p *QueuePolicy) *int64 { return &p.HealthSuccess },
+		"a completed job adds to"),
 }, scoringKeys...)

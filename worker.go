@@ -61,10 +61,11 @@ type TypeUntil struct {
 }
 
 // UnitsUsed is what a worker took of a queue's units_per_period, in the period
-// that began at a moment.
+// that began at a moment and ends at another.
 type UnitsUsed struct {
 	Queue QueueName `json:"queue"`
 	Since Moment    `json:"since"`
+	Until Moment    `json:"until"`
 	Used  int64     `json:"used"`
 }
 

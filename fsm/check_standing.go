@@ -28,9 +28,10 @@ func (c *checker) standing() {
 		}
 		c.bars(w)
 		for i, u := range w.units {
-			if u.Used < 0 || u.Since.Clock < 0 || u.Since.Clock > now || u.Since.Clock%rota.UnitsPeriod != 0 ||
+			if u.Used < 0 || u.Since.Clock < 0 || u.Since.Clock > now || u.Until.Clock <= u.Since.Clock ||
+				u.Since.Clock%(u.Until.Clock-u.Since.Clock) != 0 ||
 				i > 0 && w.units[i-1].Queue >= u.Queue {
-				c.fault("I9: worker %s used %d units of queue %s since %d", id, u.Used, u.Queue, u.Since.Clock)
+				c.fault("I9: worker %s used %d units of queue %s since %d until %d", id, u.Used, u.Queue, u.Since.Clock, u.Until.Clock)
 			}
 		}
 		if told := m.registry.supply.Data(id); !slices.Equal(told, w.held) {

@@ -126,6 +126,7 @@ func (r *workerRow) canonical(e *encoder) {
 	for _, u := range r.units {
 		e.str(string(u.Queue))
 		e.moment(u.Since)
+		e.int(int64(u.Until.Clock))
 		e.int(u.Used)
 	}
 	e.uint(uint64(len(r.executed)))
@@ -202,7 +203,8 @@ func decodeWorker(d *decoder) *workerRow {
 	r.cooling = decodeTypesUntil(d)
 	r.denied = decodeTypesUntil(d)
 	for range d.count(rota.MaxQueuesPerWorker) {
-		r.units = append(r.units, rota.UnitsUsed{Queue: rota.QueueName(d.str()), Since: d.moment(), Used: d.int()})
+		r.units = append(r.units, rota.UnitsUsed{Queue: rota.QueueName(d.str()), Since: d.moment(),
+			Until: rota.Moment{Clock: rota.Clock(d.int())}, Used: d.int()})
 	}
 	for range d.count(rota.MaxTypesPerWorker) {
 		r.executed = append(r.executed, rota.JobType(d.str()))

@@ -12,22 +12,26 @@ import (
 // healthFull is that of a worker of which nothing bad is known, in permille.
 const healthFull = 1_000
 
-// health is what an outcome does to its worker's health, in permille (SPEC §6.2).
-func (what outcome) health() int32 {
+// health is what an outcome does to its worker's health by a queue's policy, in
+// permille (SPEC §6.2); nothing where the queue has no health_steps.
+func (what outcome) health(p *rota.QueuePolicy) int32 {
+	by := int64(0)
 	switch what {
 	case outcomeSuccess:
-		return 20
+		by = p.HealthSuccess
 	case outcomeLateRenewal:
-		return -10
+		by = -p.HealthLateRenewal
 	case outcomeAckTimeout:
-		return -50
+		by = -p.HealthAckTimeout
 	case outcomeExpired:
-		return -150
+		by = -p.HealthLeaseExpired
 	case outcomeProofInvalid:
-		return -500
-	default:
+		by = -p.HealthProofInvalid
+	}
+	if !p.HealthSteps {
 		return 0
 	}
+	return int32(by)
 }
 
 // healthStep is in how much clock health grows by one permille.
@@ -39,7 +43,7 @@ const healthStep rota.Clock = 1_000
 func (m *Machine) countStanding(w *workerRow, l *leaseRow, what outcome) {
 	now, p := m.head.clock, &m.queues.get(l.queue).policy
 	changed := false
-	if by := what.health(); by != 0 && p.HealthSteps && what != outcomeProofInvalid {
+	if by := what.health(p); by != 0 && what != outcomeProofInvalid {
 		changed = w.addHealth(now, by)
 	}
 	switch what {
@@ -179,7 +183,7 @@ func (m *Machine) standingAt(r *workerRow) rota.Clock {
 		until(t.Until.Clock)
 	}
 	for _, u := range r.units {
-		until(u.Since.Clock + rota.UnitsPeriod)
+		until(u.Until.Clock)
 	}
 	if r.health < healthFull {
 		next := int64(healthFull)
@@ -205,7 +209,7 @@ func (m *Machine) fireStanding(id string) {
 	w.cooling, w.denied = lasting(w.cooling, now), lasting(w.denied, now)
 	var units []rota.UnitsUsed
 	for _, u := range w.units {
-		if u.Since.Clock+rota.UnitsPeriod > now {
+		if u.Until.Clock > now {
 			units = append(units, u)
 		}
 	}
@@ -219,7 +223,8 @@ func (m *Machine) fireStanding(id string) {
 // takeUnits counts a job's units against its worker (SPEC §6.1); w is editable.
 // They are not given back when the lease ends.
 func (m *Machine) takeUnits(w *workerRow, l *leaseRow, units int64) {
-	if m.queues.get(l.queue).policy.UnitsPerPeriod == 0 {
+	p := &m.queues.get(l.queue).policy
+	if p.UnitsPerPeriod == 0 {
 		return
 	}
 	at, begun := slices.BinarySearchFunc(w.units, l.queue, func(u rota.UnitsUsed, q rota.QueueName) int {
@@ -237,8 +242,9 @@ func (m *Machine) takeUnits(w *workerRow, l *leaseRow, units int64) {
 			list = append(list, u)
 		}
 	}
-	since := m.head.now().At(m.head.clock - m.head.clock%rota.UnitsPeriod)
-	list = append(list, rota.UnitsUsed{Queue: l.queue, Since: since, Used: units})
+	period := rota.Clock(p.UnitsPeriodMs)
+	since := m.head.now().At(m.head.clock - m.head.clock%period)
+	list = append(list, rota.UnitsUsed{Queue: l.queue, Since: since, Until: rota.Moment{Clock: since.Clock + period}, Used: units})
 	slices.SortFunc(list, func(a, b rota.UnitsUsed) int { return cmp.Compare(a.Queue, b.Queue) })
 	w.units = list
 	m.restand(w)

@@ -89,6 +89,27 @@ func TestHealth(t *testing.T) {
 			b.t.Fatal("a sound worker is timed")
 		}
 	})
+	run("changes_by_what_the_queue_sets", func(b *bench) {
+		b.ok(queueOp("default", "min_health", "0", "health_ack_timeout", "7", "health_late_renewal", "30", "health_success", "9",
+			"health_lease_expired", "60", "health_proof_invalid", "200"))
+		w := &rota.Worker{Health: 1000}
+		p := &b.queues.get("default").policy
+		for what, by := range map[outcome]int32{outcomeAckTimeout: -7, outcomeLateRenewal: -30, outcomeSuccess: 9,
+			outcomeExpired: -60, outcomeProofInvalid: -200} {
+			if got := what.health(p); got != by {
+				b.t.Fatalf("outcome %d changes health by %d, %d is wanted", what, got, by)
+			}
+		}
+		b.leased("j", "w")
+		b.pass(5_000)
+		b.health("w", w.Health-7)
+		b.ok(cancelOp("j"))
+		b.spoil("w", 1)
+		b.health("w", w.Health-7-200)
+		b.ok(queueOp("default", "health_steps", "off"))
+		b.spoil("w", 1)
+		b.health("w", w.Health-7-200)
+	})
 	run("loses_50_by_an_ack_timeout_and_grows_1_a_second", func(b *bench) {
 		b.leased("j", "w")
 		b.pass(5_000)
@@ -414,6 +435,9 @@ func (b *bench) jobType(id rota.JobID) rota.JobType {
 	return j.Type
 }
 
+// unitsPeriod is what units_period is where nobody says otherwise.
+const unitsPeriod rota.Clock = 3_600_000
+
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	units := func(n int64) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.Units = n } }
@@ -423,7 +447,7 @@ func TestUnits(t *testing.T) {
 		b.every = 1000
 		b.ok(queueOp("default", "units_per_period", "10"))
 		b.worker("w", 10)
-		since := b.now - b.now%rota.UnitsPeriod
+		since := b.now - b.now%unitsPeriod
 		b.ok(verb(rota.VerbComplete, b.acked("a", units(4)))) // not given back
 		b.acked("b")
 		b.submit("c", units(6))
@@ -432,11 +456,11 @@ func TestUnits(t *testing.T) {
 			t.Fatalf("placed %v", got)
 		}
 		w, _ := b.Worker("w")
-		if want := []rota.UnitsUsed{{Queue: "default", Since: b.head.now().At(since), Used: 10}}; !slices.Equal(w.Units, want) {
+		if want := []rota.UnitsUsed{{Queue: "default", Since: b.head.now().At(since), Until: b.head.now().At(since + unitsPeriod), Used: 10}}; !slices.Equal(w.Units, want) {
 			t.Fatalf("units %v, %v is wanted", w.Units, want)
 		}
 		b.mismatch("c", "w", "UNITS_EXHAUSTED")
-		b.now = since + rota.UnitsPeriod - 500
+		b.now = since + unitsPeriod - 500
 		for b.head.clock < b.now { // a leader's stamps run at most a second ahead
 			b.skip(b.now)
 		}
@@ -449,7 +473,29 @@ func TestUnits(t *testing.T) {
 		if len(b.match()) == 0 {
 			t.Fatal("a new period gives nothing")
 		}
-		if w, _ := b.Worker("w"); w.Units[0].Since.Clock != since+rota.UnitsPeriod {
+		if w, _ := b.Worker("w"); w.Units[0].Since.Clock != since+unitsPeriod {
+			t.Fatalf("units %v", w.Units)
+		}
+	})
+	t.Run("have_the_period_of_their_queue", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.every = 100
+		b.ok(queueOp("default", "units_per_period", "10", "units_period", "2s"))
+		b.worker("w", 10)
+		since := b.now - b.now%2_000
+		b.acked("a", units(10))
+		b.ok(queueOp("default", "units_period", "1h")) // the period that has begun ends as it began
+		b.submit("b", units(10))
+		b.pass(since + 1_999 - b.now)
+		if len(b.match()) != 0 {
+			t.Fatal("placed before the period was over")
+		}
+		b.pass(1)
+		if len(b.match()) != 1 {
+			t.Fatal("the next period gives nothing")
+		}
+		if w, _ := b.Worker("w"); w.Units[0].Until.Clock-w.Units[0].Since.Clock != unitsPeriod {
 			t.Fatalf("units %v", w.Units)
 		}
 	})

@@ -216,7 +216,7 @@ func (m *Machine) disprove(w *workerRow, p *rota.QueuePolicy, e rota.Event) {
 		m.emit(e)
 		return
 	}
-	w.addHealth(m.head.clock, outcomeProofInvalid.health())
+	w.addHealth(m.head.clock, outcomeProofInvalid.health(p))
 	penalty := w.stakeLeft() / slashPart
 	w.slashed += penalty
 	w.invalidProofs = min(w.invalidProofs, maxInvalidProofs) + 1

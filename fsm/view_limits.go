@@ -128,7 +128,8 @@ func (m *Machine) standingWords(w *rota.Worker, r *workerRow) {
 	w.JailedUntil = at.At(r.jailedUntil) // of a SUSPENDED or RETIRED one too, if it comes back
 	w.Cooling, w.Denied = untilWords(r.cooling, at), untilWords(r.denied, at)
 	for _, u := range r.units {
-		if now-u.Since.Clock < rota.UnitsPeriod {
+		if now < u.Until.Clock {
+			u.Until = at.At(u.Until.Clock)
 			w.Units = append(w.Units, u)
 		}
 	}

@@ -94,12 +94,13 @@ func typeUntilFromWire(w *rotav1.TypeUntil) (rota.TypeUntil, error) {
 }
 
 func unitsUsedToWire(u *rota.UnitsUsed) *rotav1.UnitsUsed {
-	return &rotav1.UnitsUsed{Queue: string(u.Queue), SinceMs: int64(u.Since.Date), SinceClockMs: int64(u.Since.Clock), Used: u.Used}
+	return &rotav1.UnitsUsed{Queue: string(u.Queue), SinceMs: int64(u.Since.Date), SinceClockMs: int64(u.Since.Clock),
+		UntilMs: int64(u.Until.Date), UntilClockMs: int64(u.Until.Clock), Used: u.Used}
 }
 
 func unitsUsedFromWire(w **rotav1.UnitsUsed) rota.UnitsUsed {
 	return rota.UnitsUsed{Queue: rota.QueueName((*w).GetQueue()), Since: moment((*w).GetSinceMs(), (*w).GetSinceClockMs()),
-		Used: (*w).GetUsed()}
+		Until: moment((*w).GetUntilMs(), (*w).GetUntilClockMs()), Used: (*w).GetUsed()}
 }
 
 // AttestationToWire carries a worker's attestation; nil stays nil.

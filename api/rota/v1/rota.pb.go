@@ -2482,6 +2482,8 @@ type UnitsUsed struct {
 	SinceClockMs  int64                  `protobuf:"varint,2,opt,name=since_clock_ms,json=sinceClockMs,proto3" json:"since_clock_ms,omitempty"`
 	Used          int64                  `protobuf:"varint,3,opt,name=used,proto3" json:"used,omitempty"`
 	SinceMs       int64                  `protobuf:"varint,4,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	UntilClockMs  int64                  `protobuf:"varint,5,opt,name=until_clock_ms,json=untilClockMs,proto3" json:"until_clock_ms,omitempty"`
+	UntilMs       int64                  `protobuf:"varint,6,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2540,6 +2542,20 @@ func (x *UnitsUsed) GetUsed() int64 {
 func (x *UnitsUsed) GetSinceMs() int64 {
 	if x != nil {
 		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *UnitsUsed) GetUntilClockMs() int64 {
+	if x != nil {
+		return x.UntilClockMs
+	}
+	return 0
+}
+
+func (x *UnitsUsed) GetUntilMs() int64 {
+	if x != nil {
+		return x.UntilMs
 	}
 	return 0
 }
@@ -6921,12 +6937,14 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12$\n" +
 	"\x0euntil_clock_ms\x18\x02 \x01(\x03R\funtilClockMs\x12\x14\n" +
 	"\x05cause\x18\x03 \x01(\tR\x05cause\x12\x19\n" +
-	"\buntil_ms\x18\x04 \x01(\x03R\auntilMs\"v\n" +
+	"\buntil_ms\x18\x04 \x01(\x03R\auntilMs\"\xb7\x01\n" +
 	"\tUnitsUsed\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12$\n" +
 	"\x0esince_clock_ms\x18\x02 \x01(\x03R\fsinceClockMs\x12\x12\n" +
 	"\x04used\x18\x03 \x01(\x03R\x04used\x12\x19\n" +
-	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\"\xed\b\n" +
+	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\x12$\n" +
+	"\x0euntil_clock_ms\x18\x05 \x01(\x03R\funtilClockMs\x12\x19\n" +
+	"\buntil_ms\x18\x06 \x01(\x03R\auntilMs\"\xed\b\n" +
 	"\x06Worker\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.rota.v1.WorkerSpecR\x04spec\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
