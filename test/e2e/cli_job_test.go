@@ -48,10 +48,8 @@ func cliSubmit(t *testing.T, c *nodes) {
 			t.Errorf("field %s is %s, %s is wanted", name, got, want)
 		}
 	}
-	again := object(t, c.rota(t, "job", "submit", "--queue", "all-flags", "--type", "other", "--id", "all.flags:1", "-o", "json"))
-	if again["type"] != "t1" {
-		t.Errorf("a known id gave the job %v: the first one is wanted", again)
-	}
+	again := c.rota(t, "job", "submit", "--queue", "all-flags", "--type", "other", "--id", "all.flags:1", "-o", "json").want(t, 4)
+	contains(t, "the refusal of another job under its id", again.stderr, "all.flags:1", "type", `"t1"`, `"other"`)
 	if name := c.rota(t, "job", "submit", "--type", "x", "-o", "name").want(t, 0).stdout; len(strings.TrimSpace(name)) < 10 {
 		t.Errorf("an id was not made up: %q", name)
 	}

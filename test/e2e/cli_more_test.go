@@ -140,7 +140,7 @@ func cliFile(t *testing.T, c *nodes) {
 		`{"id":"filed-9","queue":"filed","type":"x","labels":{` + strings.Join(labels, ",") + `}}`,   // 9
 		`{"id":"filed-10","queue":"nowhere","type":"x"}`,                                             // 10
 		`{"id":"filed-11","queue":"filed","type":"x"} {}`,                                            // 11
-		`{"id":"filed-1","queue":"filed","type":"x"}`,                                                // 12
+		`{"id":"filed-1","queue":"filed","type":"x","payload":"text"}`,                               // 12
 		`{"id":"../13","queue":"filed","type":"x"}`,                                                  // 13
 		`{"id":"filed-14","queue":"filed","type":"x","fee":1e400}`,                                   // 14
 		`{"id":"filed-15","queue":"filed","type":"x","delay_ms":-1}`,                                 // 15

@@ -287,7 +287,8 @@ func TestModes(t *testing.T) {
 	contains(t, "the refusal", submit(4, "refused").stderr, "READ_ONLY", "move")
 	c.rota(t, "job", "show", "refused").want(t, 3)
 	c.awaitState(t, cl, "before", 20*time.Second, rota.Completed) // what runs may finish
-	submit(0, "before")                                           // known: no new work
+	submit(0, "before", "--simulate-ms", "3000")                  // known: no new work
+	contains(t, "another job's refusal", submit(4, "before").stderr, "simulate_ms", "submitted before")
 
 	set("DEGRADED", "hot")
 	contains(t, "the refusal", submit(4, "low", "--priority", "6").stderr, "DEGRADED")
