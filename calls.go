@@ -77,6 +77,9 @@ type Queue struct {
 	DeadTotal      uint64 `json:"dead_total"`
 	ExpiredTotal   uint64 `json:"expired_total"`
 	CancelledTotal uint64 `json:"cancelled_total"`
+	// Staged counts those of them that wait in memory for the archive of the node that
+	// answers, as of the same moment.
+	Staged int64 `json:"staged"`
 	// Lanes with pending jobs, and the workers that serve the queue.
 	Lanes   int64 `json:"lanes"`
 	Workers int64 `json:"workers"`

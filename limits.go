@@ -100,6 +100,9 @@ const (
 	MaxWorkflowNodes = 100_000
 	MaxWorkflowEdges = 1_000_000
 	MaxWorkflowBytes = 64 << 20
+	// MaxDeletedRanges bounds the ranges of numbers of deleted jobs, some 100 MB: those that
+	// ended one after another are one range, and retention takes them (SPEC §21.3).
+	MaxDeletedRanges = 1_000_000
 	// MaxNodeIDBytes bounds a node's id within its workflow: those of real workflow
 	// engines reach 124 bytes.
 	MaxNodeIDBytes = 200

@@ -210,6 +210,16 @@ func (c *Client) Retry(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcom
 	return c.change(ctx, "retry", ids, retry)
 }
 
+// DeleteJobs forgets jobs that have ended (SPEC §21.3): nobody shows them again, and their ids
+// are free. The outcome of each is at its place, with the state that it was in; one that has
+// not ended is refused as Conflict. A repetition succeeds.
+func (c *Client) DeleteJobs(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
+	remove := func(ctx context.Context, n *node, part []string) (*rotav1.JobOutcomes, error) {
+		return n.jobs.Delete(ctx, &rotav1.DeleteJobsRequest{Ids: part})
+	}
+	return c.change(ctx, "delete", ids, remove)
+}
+
 // ChangeJob changes a job that waits (SPEC §21.2): its place by age stays, and what change
 // leaves out. One that is leased or has ended is refused as Conflict.
 func (c *Client) ChangeJob(ctx context.Context, change rota.JobChange) (rota.JobOutcome, error) {

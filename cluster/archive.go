@@ -88,6 +88,9 @@ func (n *Node) historyLoop() {
 			_ = n.flushHistory()
 		case <-prune.C:
 			n.pruneHistory()
+			if l := n.leading(); l != nil {
+				n.dropDeleted(l)
+			}
 		case <-n.stopped:
 			return // closeAll flushes once more
 		}

@@ -174,7 +174,7 @@ func (n *Node) ArchiveRange(_ context.Context, span rota.ArchiveSpan, maxBytes i
 }
 
 // ArchiveRecords serves what this node's history knows of single jobs: for each,
-// the latest record, or an empty one.
+// the latest record, or an empty one; that of one that was deleted has its number.
 func (n *Node) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.ArchiveRecord, error) {
 	if len(ids) > askMost {
 		return nil, rota.Refusef(rota.Invalid, "ids", "ids are %d: at most %d are taken", len(ids), askMost)
@@ -189,6 +189,8 @@ func (n *Node) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.Archi
 		n.mu.RUnlock()
 		if ok {
 			records[i] = rota.ArchiveRecord{Seq: staged.Seq, Data: staged.Append(nil)}
+		} else if mark, hidden, _, _ := n.lastMark(id); hidden {
+			records[i].Seq = mark.Seq
 		} else if r, ok, err := n.history.store.Record(id); err != nil {
 			n.dropDamaged(r.Seq, err)
 			return nil, unreadable(err)
@@ -203,8 +205,9 @@ func (n *Node) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.Archi
 }
 
 // askPeers asks the other nodes what they know of jobs of which this node's own
-// history may lack the record. Places of those that nobody knows stay empty; err
-// says that somebody did not answer, so that a job may be known after all.
+// history may lack the record. Places of those that nobody knows stay empty, but for the
+// number of one that was deleted; err says that somebody did not answer, so that a job may
+// be known after all.
 func (n *Node) askPeers(ctx context.Context, ids []rota.JobID) (found []fsm.Ended, err error) {
 	found = make([]fsm.Ended, len(ids))
 	open := len(ids)
@@ -225,14 +228,18 @@ func (n *Node) askPeers(ctx context.Context, ids []rota.JobID) (found []fsm.Ende
 		}
 		for i, r := range records {
 			ended, e := fsm.DecodeEnded(r.Data)
-			if len(r.Data) == 0 || e != nil || ended.Job.ID != ids[i] || ended.Seq <= found[i].Seq {
-				continue
+			switch had := found[i].Job.Archived; {
+			case len(r.Data) == 0 && r.Seq > found[i].Seq: // deleted
+				if found[i] = (fsm.Ended{Seq: r.Seq}); had {
+					open++
+				}
+			case len(r.Data) != 0 && e == nil && ended.Job.ID == ids[i] && ended.Seq > found[i].Seq:
+				if !had {
+					open--
+				}
+				ended.Job.Archived = true
+				found[i] = ended
 			}
-			if found[i].Seq == 0 {
-				open--
-			}
-			ended.Job.Archived = true
-			found[i] = ended
 		}
 	}
 	if open == 0 {

@@ -51,7 +51,7 @@ func (n *Node) endedAt(ctx context.Context, id rota.JobID, seq uint64) (e fsm.En
 		e, ok, err = n.history.store.At(seq)
 		e.Seq = seq
 	} else {
-		e, ok, err = n.history.store.Get(id)
+		e, ok, err = n.lastEnded(id)
 	}
 	lost := errors.Is(err, snapshot.ErrMarksDamaged)
 	switch {
@@ -73,7 +73,7 @@ func (n *Node) endedAt(ctx context.Context, id rota.JobID, seq uint64) (e fsm.En
 		}
 		return e, false, err
 	}
-	return found[0], true, nil
+	return found[0], found[0].Job.State.Terminal(), err
 }
 
 // alone says that there is no other node to be asked.
@@ -226,7 +226,7 @@ func (n *Node) beyond(err *rota.Error, id rota.JobID) *rota.Error {
 	if err == nil || err.Kind != rota.NotFound {
 		return err
 	}
-	state, ok, lost := n.history.store.State(id)
+	mark, _, ok, lost := n.lastMark(id)
 	if lost != nil {
 		return unreadable(lost)
 	}
@@ -234,7 +234,7 @@ func (n *Node) beyond(err *rota.Error, id rota.JobID) *rota.Error {
 		return err
 	}
 	return rota.Refusef(rota.OutOfRange, "job", "job %s is %s for longer than tombstones are kept: only its history is left, submit it "+
-		"under a new id", id, state)
+		"under a new id", id, mark.State)
 }
 
 // proposeHere puts operations into the log of this leadership. Submissions of ids
@@ -281,8 +281,11 @@ func (n *Node) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outc
 		return nil, nil
 	}
 	ends := make([]fsm.Ended, len(ids))
-	var unknown []int
-	lost := false
+	var unsure []int
+	lost, gaps := false, len(n.lacks(1)) > 0
+	n.mu.RLock()
+	deleted := n.machine.FirstDeleted() != 0
+	n.mu.RUnlock()
 	for i, id := range ids {
 		e, ok, err := n.lastEnd(id)
 		if gone := errors.Is(err, snapshot.ErrMarksDamaged); gone && !n.alone() {
@@ -290,13 +293,13 @@ func (n *Node) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outc
 		} else if err != nil {
 			return nil, unreadable(err)
 		}
-		if ends[i] = e; !ok {
-			unknown = append(unknown, i)
+		if ends[i] = e; !ok || gaps && deleted { // what is here may be an earlier life of what was deleted
+			unsure = append(unsure, i)
 		}
 	}
-	if len(unknown) > 0 && (lost || len(n.lacks(1)) > 0) {
-		asked := make([]rota.JobID, len(unknown))
-		for i, at := range unknown {
+	if len(unsure) > 0 && (lost || gaps) {
+		asked := make([]rota.JobID, len(unsure))
+		for i, at := range unsure {
 			asked[i] = ids[at]
 		}
 		found, err := n.askPeers(ctx, asked)
@@ -304,8 +307,10 @@ func (n *Node) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outc
 			return nil, &rota.Error{Kind: rota.Unavailable, Subject: "archive", RetryAfter: fetchEvery, Cause: err,
 				Text: "the leader's history has gaps, and whether these ids are known could not be asked of all other nodes: submit again"}
 		}
-		for i, at := range unknown {
-			ends[at] = found[i]
+		for i, at := range unsure {
+			if found[i].Seq >= ends[at].Seq {
+				ends[at] = found[i]
+			}
 		}
 	}
 	var known []*fsmpb.Outcome
@@ -323,11 +328,16 @@ func (n *Node) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outc
 // lastEnd tells how a job last ended, of what this node has: its record, or, where that is
 // damaged, its state alone.
 func (n *Node) lastEnd(id rota.JobID) (e fsm.Ended, ok bool, err error) {
-	if _, ok, err = n.history.store.State(id); ok { // looked for without reading a record
-		if e, ok, err = n.history.store.Get(id); err != nil && n.dropDamaged(e.Seq, err) {
-			e.Job.State, ok, err = n.history.store.State(id)
+	mark, hidden, ok, err := n.lastMark(id)
+	if ok { // looked for without reading a record
+		if e, ok, err = n.lastEnded(id); err != nil && n.dropDamaged(e.Seq, err) {
+			mark, _, ok, err = n.lastMark(id)
+			e.Job.State = mark.State
 		}
 		return e, ok, err
+	}
+	if hidden {
+		e.Seq = mark.Seq
 	}
 	n.mu.RLock()
 	defer n.mu.RUnlock()

@@ -122,8 +122,8 @@ func (s *rotShelf) told(a *snapshot.Archive, repaired bool) (faults []string) {
 		judge(fmt.Sprintf("number %d", want.Seq), want.Seq, ok, e.Job.ID == want.Job.ID && e.Seq == want.Seq, err)
 		r, ok, err := a.Record(want.Job.ID)
 		judge(fmt.Sprintf("job %s", want.Job.ID), want.Seq, ok, r.Seq == want.Seq && bytes.Equal(r.Data, record.Data), err)
-		state, ok, err := a.State(want.Job.ID)
-		judge(fmt.Sprintf("state of %s", want.Job.ID), want.Seq, ok, state == want.Job.State, err)
+		mark, ok, err := a.Mark(want.Job.ID)
+		judge(fmt.Sprintf("state of %s", want.Job.ID), want.Seq, ok, mark.State == want.Job.State, err)
 	}
 	if len(given) > 0 {
 		fault("records %v are told of, which are none", given)

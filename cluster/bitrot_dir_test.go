@@ -215,8 +215,8 @@ func toldBy(n *Node) (map[string]string, error) {
 	for round := range 3 {
 		for i := range 40 {
 			id := rota.JobID(fmt.Sprintf("r%d-%05d", round, i))
-			if state, ok, err := n.history.store.State(id); err == nil && ok {
-				told["state of "+string(id)] = state.String()
+			if mark, ok, err := n.history.store.Mark(id); err == nil && ok {
+				told["state of "+string(id)] = mark.State.String()
 			}
 		}
 	}

@@ -20,6 +20,7 @@ func (m *Machine) Check() []string {
 	c.workers()
 	c.queues()
 	c.terminal()
+	c.deleted()
 	c.holds()
 	c.standing()
 	c.tenants()
@@ -350,6 +351,7 @@ func (c *checker) digest() {
 	m.types.scan(func(_ rota.JobType, r *typeRow) bool { add(tagType, r); return true })
 	m.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool { add(tagWorkflow, r); return true })
 	m.vertices.scan(func(_ string, r *vertexRow) bool { add(tagVertex, r); return true })
+	m.deleted.scan(func(_ string, r *deletedRow) bool { add(tagDeleted, r); return true })
 	if m.head.hash == (rota.Digest{}) && m.head.index == 0 {
 		return // before the first entry nothing is hashed
 	}

@@ -29,6 +29,7 @@ type Frozen struct {
 
 	workflows *tree[rota.WorkflowID, *workflowRow]
 	vertices  *tree[string, *vertexRow]
+	deleted   *tree[string, *deletedRow]
 }
 
 // Freeze takes the state as the last applied entry left it.
@@ -37,7 +38,7 @@ func (m *Machine) Freeze() *Frozen {
 		workers: m.workers.freeze(), queues: m.queues.freeze(), tombs: m.tombs.freeze(), nodes: m.nodes.freeze(),
 		holds: m.holds.freeze(), tenants: m.tenants.freeze(), meters: m.meters.freeze(), domains: m.domains.freeze(),
 		types: m.types.freeze(), staged: m.staged.records.Copy(), workflows: m.workflows.freeze(),
-		vertices: m.vertices.freeze()}
+		vertices: m.vertices.freeze(), deleted: m.deleted.freeze()}
 }
 
 // Archived leaves the staged records out: they are on disk, so that a snapshot need
@@ -45,8 +46,10 @@ func (m *Machine) Freeze() *Frozen {
 func (f *Frozen) Archived() { f.staged = &btree.Map[uint64, *record]{} }
 
 // Rows counts the rows that grow with the load: jobs, leases, tombstones, nodes of
-// workflows.
-func (f *Frozen) Rows() int { return f.jobs.Len() + f.leases.Len() + f.tombs.Len() + f.vertices.Len() }
+// workflows, ranges of deleted jobs.
+func (f *Frozen) Rows() int {
+	return f.jobs.Len() + f.leases.Len() + f.tombs.Len() + f.vertices.Len() + f.deleted.Len()
+}
 
 // Unstaged gives the numbers of the terminal jobs that have a tombstone and no
 // staged record, in order: an archive must account for each.
@@ -139,6 +142,9 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 			return put(tagVertex, func() { encodeShape(&e, r.spec, r.parents); r.canonical(&e) })
 		})
 	}
+	if err == nil {
+		f.deleted.Scan(func(_ string, r *deletedRow) bool { return put(tagDeleted, func() { r.canonical(&e) }) })
+	}
 	if err == nil && !planted.dedupeNotInSnapshot() {
 		f.tombs.Scan(func(_ rota.JobID, t tomb) bool { return put(tagTomb, func() { e.b = append(e.b, t...) }) })
 	}
@@ -213,6 +219,9 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 	case tagVertex:
 		r := decodeVertex(d)
 		fresh = m.vertices.load(r.key, r)
+	case tagDeleted:
+		r := decodeDeleted(d)
+		fresh = m.deleted.load(deletedKey(r.to), r)
 	case tagTomb:
 		r := decodeTomb(d)
 		fresh = m.tombs.load(r)
@@ -272,6 +281,12 @@ func (m *Machine) derive() error {
 		m.supplyOf(w)
 		m.timeWorker(w, 0)
 		m.timeStanding(w)
+		return true
+	})
+	m.staged.records.Scan(func(seq uint64, r *record) bool {
+		if m.Deleted(seq) {
+			m.staged.deleted.Set(r.spec.ID, seq)
+		}
 		return true
 	})
 	err := m.deriveFlows()

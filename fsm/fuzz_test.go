@@ -240,8 +240,14 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		}
 		return cancelOp(d.id("j"))
 	case 11:
-		if d.roll(2) == 0 {
+		switch d.roll(4) {
+		case 0, 1:
 			return hostileChange(d)
+		case 2:
+			if d.roll(4) == 0 {
+				return &fsmpb.Op{Op: &fsmpb.Op_DropDeleted{DropDeleted: &fsmpb.DropDeleted{Through: uint64(d.number())}}}
+			}
+			return hostileDelete(b, d)
 		}
 		return retryOp(d.id("j"))
 	case 12:
@@ -356,6 +362,16 @@ func hostileChange(d *dice) *fsmpb.Op {
 		c.Labels = map[string]string{d.text(): d.text()}
 	}
 	return ChangeJobOp(&c, int32(d.roll(3)), int32(d.roll(3)))
+}
+
+// hostileDelete deletes a job by the number of its end, or by another.
+func hostileDelete(b *bench, d *dice) *fsmpb.Op {
+	id := rota.JobID(d.id("j"))
+	seq, _, _ := b.Tombstone(id)
+	if d.roll(3) == 0 {
+		seq = uint64(d.roll(30))
+	}
+	return DeleteJobOp(id, seq)
 }
 
 // hostileReport is a verifier's, of a lease that was given or of nothing.

@@ -17,12 +17,15 @@ type JobList struct {
 
 	workflows *tree[rota.WorkflowID, *workflowRow]
 	vertices  *tree[string, *vertexRow]
+	// deleted and deletedStaged hide what an archive still holds.
+	deleted       *tree[string, *deletedRow]
+	deletedStaged *btree.Map[rota.JobID, uint64]
 }
 
 // Jobs freezes the jobs for a list.
 func (m *Machine) Jobs() *JobList {
 	return &JobList{m.head.now(), m.jobs.freeze(), m.leases.freeze(), m.tombs.freeze(), m.staged.records.Copy(), m.workflows.freeze(),
-		m.vertices.freeze()}
+		m.vertices.freeze(), m.deleted.freeze(), m.staged.deleted.Copy()}
 }
 
 // Mark is what a history tells of a terminal job without reading its record.
@@ -164,7 +167,7 @@ func (p *pager) ended(h History) {
 			return false
 		}
 		p.last = mark.ID
-		if _, live := p.jobs.Get(mark.ID); !live && !p.isWaiting(mark.ID) && selects(p.filter, mark.Queue, mark.Tenant, mark.Type, mark.State) {
+		if _, live := p.jobs.Get(mark.ID); !live && !p.hides(&mark) && !p.isWaiting(mark.ID) && selects(p.filter, mark.Queue, mark.Tenant, mark.Type, mark.State) {
 			if job, ok := h.Ended(mark.Seq); ok {
 				p.page.Jobs = append(p.page.Jobs, job)
 			}
@@ -195,6 +198,15 @@ func (p *pager) ended(h History) {
 	})
 	for archived && !stop && old() {
 	}
+}
+
+// hides reports whether an archived job was deleted, or a later end of it.
+func (l *JobList) hides(mark *Mark) bool {
+	if l.deleted.Len() == 0 {
+		return false
+	}
+	staged, _ := l.deletedStaged.Get(mark.ID)
+	return mark.Seq < staged || isDeleted(l.deleted, mark.Seq)
 }
 
 // tombJob tells of a terminal job by its tombstone, and by its record if that

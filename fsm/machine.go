@@ -26,6 +26,8 @@ type Machine struct {
 	// workflows by id; vertices, their nodes, by vertexKey.
 	workflows table[rota.WorkflowID, workflowRow, *workflowRow]
 	vertices  table[string, vertexRow, *vertexRow]
+	// deleted are ranges of numbers of ended jobs that no archive shows any more.
+	deleted table[string, deletedRow, *deletedRow]
 	// staged are terminal jobs in full, no part of the digest.
 	staged staging
 
@@ -110,6 +112,7 @@ func NewKnowing(version uint32) *Machine {
 	m.holds.l, m.tenants.l, m.meters.l, m.domains.l, m.types.l = &m.ledger, &m.ledger, &m.ledger, &m.ledger, &m.ledger
 	m.workflows.tag, m.workflows.l = tagWorkflow, &m.ledger
 	m.vertices.tag, m.vertices.l = tagVertex, &m.ledger
+	m.deleted.tag, m.deleted.l = tagDeleted, &m.ledger
 	// The other tables change too seldom to matter. Where workers, queues or tenants are
 	// many, each entry changes others of them, so that nearly every operation would copy a row.
 	m.jobs.mutable, m.leases.mutable = true, true
@@ -192,6 +195,10 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.retry(op.Retry)
 	case *fsmpb.Op_ChangeJob:
 		return m.changeJob(op.ChangeJob)
+	case *fsmpb.Op_DeleteJob:
+		return m.deleteJob(op.DeleteJob)
+	case *fsmpb.Op_DropDeleted:
+		return m.dropDeleted(op.DropDeleted)
 	case *fsmpb.Op_Sweep:
 		return m.sweepDue()
 	case *fsmpb.Op_SetQueue:

@@ -175,6 +175,9 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		}
 		return cancelOp(job)
 	case k < 34:
+		if d.roll(3) == 0 {
+			return b.deleteOf(job)
+		}
 		if d.roll(2) == 0 {
 			return b.changeOf(rota.JobChange{ID: rota.JobID(job), Priority: to(int32(d.roll(11))), Fee: to(int64(d.roll(5)))})
 		}

@@ -124,6 +124,16 @@ func (m *model) alter(c *rota.JobChange) bool {
 	return true
 }
 
+// remove says whether the deletion of the job as it is now must be taken.
+func (m *model) remove(id rota.JobID) bool {
+	j := m.jobs[id]
+	if j == nil || !j.state.Terminal() || j.free > m.now {
+		return false
+	}
+	delete(m.jobs, id)
+	return true
+}
+
 // expel ends a job in whatever state it is; its worker may not hear of it.
 func (m *model) expel(j *modelJob, state rota.JobState) {
 	if l := m.leases[j.lease]; l != nil {

@@ -108,6 +108,10 @@ func (r *race) step() {
 			r.expect(r.model.alter(&c), r.b.changeOf(c))
 			return
 		}
+		if r.pick("delete", 3) == 0 {
+			r.expect(r.model.remove(rota.JobID(job)), r.b.deleteOf(job))
+			return
+		}
 		r.expect(r.model.retry(rota.JobID(job)), retryOp(job))
 	case 14:
 		s := []rota.WorkerStatus{rota.WorkerDraining, rota.WorkerRetired, rota.WorkerSuspended, rota.WorkerActive,
@@ -194,6 +198,9 @@ func (r *race) command() {
 }
 
 func (r *race) compare() {
+	if known := r.b.jobs.len() + r.b.tombs.len(); known != len(r.model.jobs) {
+		r.Fatalf("%d jobs are known, the model says %d", known, len(r.model.jobs))
+	}
 	for id, want := range r.model.jobs {
 		got, ok := r.b.Job(id)
 		if !ok || got.State != want.state || !want.state.Terminal() && got.Attempt != want.attempt ||

@@ -26,6 +26,7 @@ const (
 	tagType
 	tagWorkflow
 	tagVertex
+	tagDeleted
 )
 
 func encodeSpec(e *encoder, s *keptSpec) {

@@ -12,6 +12,11 @@ import (
 type staging struct {
 	records btree.Map[uint64, *record]
 	bytes   int64
+	// deleted is derived: the newest number of each job that has a staged record and was
+	// deleted.
+	deleted btree.Map[rota.JobID, uint64]
+	// queues is derived: how many records each queue has.
+	queues map[rota.QueueName]int64
 	// dropped counts what left memory unarchived, as the archive did not keep up.
 	dropped uint64
 	// added counts the bytes of all that was ever staged here. Nodes differ in it; by how
@@ -32,6 +37,10 @@ func (s *staging) put(r *record) int64 {
 	n := r.bytes()
 	s.records.Set(r.seq, r)
 	s.bytes += n
+	if s.queues == nil {
+		s.queues = make(map[rota.QueueName]int64)
+	}
+	s.queues[r.spec.Queue]++
 	return n
 }
 
@@ -39,6 +48,12 @@ func (s *staging) drop(seq uint64) bool {
 	r, ok := s.records.Delete(seq)
 	if ok {
 		s.bytes -= r.bytes()
+		if s.queues[r.spec.Queue]--; s.queues[r.spec.Queue] == 0 {
+			delete(s.queues, r.spec.Queue)
+		}
+		if of, hidden := s.deleted.Get(r.spec.ID); hidden && of == seq {
+			s.deleted.Delete(r.spec.ID)
+		}
 	}
 	return ok
 }
@@ -123,7 +138,8 @@ func (m *Machine) Staging() Staging {
 }
 
 // StagedJob gives the staged record of a terminal job: the one that its tombstone
-// names, or, where retention took the tombstone first, the newest of that id.
+// names, or, where retention took the tombstone first, the newest of that id. One that was
+// deleted is none.
 func (m *Machine) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
 	if t := m.tombs.get(id); t != nil {
 		r, ok := m.staged.records.Get(t.seq)
@@ -139,7 +155,7 @@ func (m *Machine) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
 		if any && seq >= oldest {
 			return false
 		}
-		if r.spec.ID == id {
+		if r.spec.ID == id && !m.Deleted(seq) {
 			s, ok = StagedRecord{seq, id, r}, true
 		}
 		return true

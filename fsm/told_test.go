@@ -26,6 +26,9 @@ func (s *moveWatch) entry(a *Applied, m *Machine) {
 	s.t.Helper()
 	for i := range a.Events {
 		e := &a.Events[i]
+		if e.Kind == rota.JobDeleted {
+			delete(s.states, e.Job)
+		}
 		to, tells := toldStates[e.Kind]
 		if !tells {
 			continue

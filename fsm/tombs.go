@@ -215,6 +215,16 @@ func (o *tombOrder) delete(seq uint64) {
 	}
 }
 
+// at returns the id that has a number.
+func (o *tombOrder) at(seq uint64) (id rota.JobID, ok bool) {
+	b, ok := o.blocks.Get(seq / tombBlockMost)
+	if !ok {
+		return "", false
+	}
+	id = b.ids[seq%tombBlockMost]
+	return id, id != ""
+}
+
 // first gives the oldest.
 func (o *tombOrder) first() (seq uint64, id rota.JobID, ok bool) {
 	block, b, ok := o.blocks.Min()

@@ -173,3 +173,4 @@ func (r *domainRow) treeKey() string            { return r.key }
 func (r *typeRow) treeKey() rota.JobType        { return r.typ }
 func (r *workflowRow) treeKey() rota.WorkflowID { return r.id }
 func (r *vertexRow) treeKey() string            { return r.key }
+func (r *deletedRow) treeKey() string           { return deletedKey(r.to) }

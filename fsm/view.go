@@ -169,7 +169,7 @@ func (m *Machine) queueWords(r *queueRow) rota.Queue {
 	q := rota.Queue{Name: r.name, Policy: r.policy, Pending: r.pending(), Blocked: r.blocked, Delayed: r.delayed,
 		Queued: r.queued, Assigned: r.assigned, Running: r.running, SubmittedTotal: r.submitted, AssignedTotal: r.placed,
 		CompletedTotal: r.completed, DeadTotal: r.dead, ExpiredTotal: r.expired, CancelledTotal: r.cancelled,
-		Lanes: int64(i.pending.Lanes()), Workers: int64(m.registry.supply.Workers(r.name))}
+		Staged: m.staged.queues[r.name], Lanes: int64(i.pending.Lanes()), Workers: int64(m.registry.supply.Workers(r.name))}
 	q.Parked = int64(i.pending.ParkedLanes())
 	q.Tiers = i.tierDepths(&r.policy)
 	q.UsagePermille, q.LeaseUsagePermille, q.BacklogUsagePermille = m.usage(r)

@@ -141,8 +141,8 @@ func TestArchive(t *testing.T) {
 				if err != nil || !ok || !reflect.DeepEqual(got.Job, want) {
 					t.Fatalf("%s: %v %v\n%+v\n%+v", id, ok, err, got.Job, want)
 				}
-				if state, ok, err := a.State(id); err != nil || !ok || state != rota.Cancelled {
-					t.Fatalf("%s is %s", id, state)
+				if mark, ok, err := a.Mark(id); err != nil || !ok || mark.State != rota.Cancelled {
+					t.Fatalf("%s is %s", id, mark.State)
 				}
 			}
 			if s := a.Stats(); s.Records != 2 || s.Bytes > 2000 || s.OldestDate == 0 {
@@ -269,10 +269,10 @@ func TestArchive_retention(t *testing.T) {
 		if err != nil || n != 9 || a.Stats().Floor != 9 || len(a.Lacks(30, 9)) != 0 || !a.Holds(3) {
 			t.Fatalf("%d, %v, %+v", n, err, a.Stats())
 		}
-		if _, ok, _ := a.State("j008"); ok {
+		if _, ok, _ := a.Mark("j008"); ok {
 			t.Fatal("a taken job is known")
 		}
-		if _, ok, _ := a.State("j009"); !ok {
+		if _, ok, _ := a.Mark("j009"); !ok {
 			t.Fatal("a kept job is not known")
 		}
 		put(t, a, entries) // a replay brings nothing back
@@ -309,7 +309,7 @@ func TestArchive_retention(t *testing.T) {
 			t.Fatalf("%d jobs are listed, lacking %v", listed, r.Lacks())
 		}
 		for id, want := range map[rota.JobID]bool{"a": false, "j00000": false, "j00999": false, "j01000": true, "j01199": true, "z": false} {
-			if _, ok, err := a.State(id); ok != want || err != nil {
+			if _, ok, err := a.Mark(id); ok != want || err != nil {
 				t.Errorf("job %s is known: %v, %v", id, ok, err)
 			}
 		}

@@ -98,17 +98,15 @@ func (a *Archive) At(seq uint64) (e fsm.Ended, ok bool, err error) {
 	return e, ok, err
 }
 
-// State tells how a job ended, without reading its record; false where nothing
+// Mark returns how a job ended last, without reading its record; false where nothing
 // is known of it. An error says that it could not be looked up.
-func (a *Archive) State(id rota.JobID) (state rota.JobState, ok bool, err error) {
+func (a *Archive) Mark(id rota.JobID) (mark fsm.Mark, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
-		var mark fsm.Mark
 		var err error
 		mark, ok, err = marksOf(tx).of(id)
-		state = mark.State
 		return err
 	})
-	return state, ok, err
+	return mark, ok, err
 }
 
 // Range reads from a number on, to another at most, about maxBytes, one record at

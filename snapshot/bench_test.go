@@ -233,7 +233,7 @@ func BenchmarkArchiveState(b *testing.B) {
 	put(b, a, jobsEnded(b, 1000))
 	b.ReportAllocs()
 	for b.Loop() {
-		a.State("j500")
-		a.State("nothing")
+		a.Mark("j500")
+		a.Mark("nothing")
 	}
 }

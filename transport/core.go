@@ -30,6 +30,8 @@ type Core interface {
 	Why(ctx context.Context, id rota.JobID, at rota.Index) (rota.Explanation, error)
 	Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
 	Retry(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
+	// DeleteJobs forgets jobs that have ended (SPEC §21.3).
+	DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
 	// ChangeJob changes a job that waits (SPEC §21.2).
 	ChangeJob(ctx context.Context, change rota.JobChange) (rota.JobOutcome, error)
 	// ReportProof takes a verifier's word on a completed job (SPEC §9.5).

@@ -13,6 +13,14 @@ func (c *fakeCore) ChangeJob(_ context.Context, change rota.JobChange) (rota.Job
 	return rota.JobOutcome{ID: change.ID, State: rota.Queued, Index: 9}, nil
 }
 
+func (c *fakeCore) DeleteJobs(_ context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
+	deleted := make([]rota.JobOutcome, len(ids))
+	for i, id := range ids {
+		deleted[i] = rota.JobOutcome{ID: id, State: rota.Completed, Index: 8}
+	}
+	return deleted, c.err
+}
+
 func (c *fakeCore) ReportProof(_ context.Context, r rota.ProofReport) (rota.JobOutcome, error) {
 	return rota.JobOutcome{ID: r.Job, State: rota.Queued, Index: 6}, c.err
 }

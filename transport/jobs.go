@@ -167,6 +167,11 @@ func (s *jobsService) Retry(ctx context.Context, req *rotav1.RetryJobsRequest) (
 	return outcomes(ctx, req.GetIds(), s.core.Retry)
 }
 
+// Delete forgets ended jobs (SPEC §21.3).
+func (s *jobsService) Delete(ctx context.Context, req *rotav1.DeleteJobsRequest) (*rotav1.JobOutcomes, error) {
+	return outcomes(ctx, req.GetIds(), s.core.DeleteJobs)
+}
+
 // Change changes a job that waits.
 func (s *jobsService) Change(ctx context.Context, req *rotav1.ChangeJobRequest) (*rotav1.JobOutcome, error) {
 	change := words.JobChangeFromWire(req)

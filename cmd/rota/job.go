@@ -15,7 +15,7 @@ import (
 func (a *app) jobCommand() *cobra.Command {
 	return a.group(&cobra.Command{Use: "job", Short: "Submit jobs and look after them"},
 		a.jobSubmitCommand(), a.jobShowCommand(), a.jobListCommand(), a.jobWaitCommand(),
-		a.jobAlterCommand(), a.jobCancelCommand(), a.jobRetryCommand(), a.jobRejectCommand(), a.jobWhyCommand())
+		a.jobAlterCommand(), a.jobCancelCommand(), a.jobRetryCommand(), a.jobDeleteCommand(), a.jobRejectCommand(), a.jobWhyCommand())
 }
 
 // jobIDs checks ids given as arguments and drops repeated ones. A workflow's node is

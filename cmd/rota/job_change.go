@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// outcomeView is one job's outcome of a cancel or a retry.
+// outcomeView is one job's outcome of a cancel, a retry or a deletion.
 type outcomeView struct {
 	ID    rota.JobID    `json:"id"`
 	State rota.JobState `json:"state"`
@@ -30,6 +30,19 @@ func (a *app) jobRetryCommand() *cobra.Command {
 		func(ctx context.Context, c *client.Client, ids []rota.JobID) ([]rota.JobOutcome, error) {
 			return c.Retry(ctx, ids...)
 		})
+}
+
+func (a *app) jobDeleteCommand() *cobra.Command {
+	cmd := a.changeCommand("delete", "Forget jobs that have ended: nobody shows them again, their ids are free",
+		func(ctx context.Context, c *client.Client, ids []rota.JobID) ([]rota.JobOutcome, error) {
+			return c.DeleteJobs(ctx, ids...)
+		})
+	cmd.Long = `Forget jobs that are COMPLETED, DEAD, EXPIRED or CANCELLED, wherever they are kept: show and list
+tell of them no more, and their ids can be submitted anew. One that has not ended is refused:
+cancel it first; so is a node of a workflow that is kept. Deleting again succeeds. Their bytes
+leave the archives with --archive-retention; events tell of them as long as events are kept.`
+	cmd.Example = "  rota job delete photo-4711"
+	return cmd
 }
 
 func (a *app) changeCommand(verb, short string,

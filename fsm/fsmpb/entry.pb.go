@@ -225,6 +225,8 @@ type Op struct {
 	//	*Op_Gone
 	//	*Op_ChangeJob
 	//	*Op_Disconnect
+	//	*Op_DeleteJob
+	//	*Op_DropDeleted
 	Op            isOp_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -501,6 +503,24 @@ func (x *Op) GetDisconnect() *Disconnect {
 	return nil
 }
 
+func (x *Op) GetDeleteJob() *DeleteJob {
+	if x != nil {
+		if x, ok := x.Op.(*Op_DeleteJob); ok {
+			return x.DeleteJob
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetDropDeleted() *DropDeleted {
+	if x != nil {
+		if x, ok := x.Op.(*Op_DropDeleted); ok {
+			return x.DropDeleted
+		}
+	}
+	return nil
+}
+
 type isOp_Op interface {
 	isOp_Op()
 }
@@ -609,6 +629,14 @@ type Op_Disconnect struct {
 	Disconnect *Disconnect `protobuf:"bytes,26,opt,name=disconnect,proto3,oneof"`
 }
 
+type Op_DeleteJob struct {
+	DeleteJob *DeleteJob `protobuf:"bytes,27,opt,name=delete_job,json=deleteJob,proto3,oneof"`
+}
+
+type Op_DropDeleted struct {
+	DropDeleted *DropDeleted `protobuf:"bytes,28,opt,name=drop_deleted,json=dropDeleted,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -660,6 +688,10 @@ func (*Op_Gone) isOp_Op() {}
 func (*Op_ChangeJob) isOp_Op() {}
 
 func (*Op_Disconnect) isOp_Op() {}
+
+func (*Op_DeleteJob) isOp_Op() {}
+
+func (*Op_DropDeleted) isOp_Op() {}
 
 type BeginTerm struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -2382,6 +2414,106 @@ func (x *ChangeJob) GetChanges() int32 {
 	return 0
 }
 
+// DeleteJob forgets an ended job (SPEC §21.3).
+type DeleteJob struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// The number of the end that the caller knows of: a repetition is known by it, and a job
+	// that only archives know is found by it. 0 for none.
+	Seq           uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteJob) Reset() {
+	*x = DeleteJob{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteJob) ProtoMessage() {}
+
+func (x *DeleteJob) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteJob.ProtoReflect.Descriptor instead.
+func (*DeleteJob) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *DeleteJob) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *DeleteJob) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+// DropDeleted forgets deleted numbers that retention has taken from every archive.
+type DropDeleted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Through       uint64                 `protobuf:"varint,1,opt,name=through,proto3" json:"through,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropDeleted) Reset() {
+	*x = DropDeleted{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropDeleted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropDeleted) ProtoMessage() {}
+
+func (x *DropDeleted) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropDeleted.ProtoReflect.Descriptor instead.
+func (*DropDeleted) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *DropDeleted) GetThrough() uint64 {
+	if x != nil {
+		return x.Through
+	}
+	return 0
+}
+
 // SetMode is an operator's change of mode, or, where auto, a leader's own
 // (SPEC §4.3, §4.7).
 type SetMode struct {
@@ -2397,7 +2529,7 @@ type SetMode struct {
 
 func (x *SetMode) Reset() {
 	*x = SetMode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2409,7 +2541,7 @@ func (x *SetMode) String() string {
 func (*SetMode) ProtoMessage() {}
 
 func (x *SetMode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2422,7 +2554,7 @@ func (x *SetMode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMode.ProtoReflect.Descriptor instead.
 func (*SetMode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetMode) GetMode() uint32 {
@@ -2465,7 +2597,7 @@ type SetTenant struct {
 
 func (x *SetTenant) Reset() {
 	*x = SetTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2477,7 +2609,7 @@ func (x *SetTenant) String() string {
 func (*SetTenant) ProtoMessage() {}
 
 func (x *SetTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2490,7 +2622,7 @@ func (x *SetTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenant.ProtoReflect.Descriptor instead.
 func (*SetTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SetTenant) GetId() string {
@@ -2523,7 +2655,7 @@ type ReportProof struct {
 
 func (x *ReportProof) Reset() {
 	*x = ReportProof{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2535,7 +2667,7 @@ func (x *ReportProof) String() string {
 func (*ReportProof) ProtoMessage() {}
 
 func (x *ReportProof) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2548,7 +2680,7 @@ func (x *ReportProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProof.ProtoReflect.Descriptor instead.
 func (*ReportProof) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReportProof) GetJob() string {
@@ -2614,7 +2746,7 @@ type OpenWorkflow struct {
 
 func (x *OpenWorkflow) Reset() {
 	*x = OpenWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2758,7 @@ func (x *OpenWorkflow) String() string {
 func (*OpenWorkflow) ProtoMessage() {}
 
 func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +2771,7 @@ func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkflow.ProtoReflect.Descriptor instead.
 func (*OpenWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *OpenWorkflow) GetId() string {
@@ -2722,7 +2854,7 @@ type QueueShare struct {
 
 func (x *QueueShare) Reset() {
 	*x = QueueShare{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2734,7 +2866,7 @@ func (x *QueueShare) String() string {
 func (*QueueShare) ProtoMessage() {}
 
 func (x *QueueShare) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2747,7 +2879,7 @@ func (x *QueueShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueShare.ProtoReflect.Descriptor instead.
 func (*QueueShare) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *QueueShare) GetQueue() string {
@@ -2778,7 +2910,7 @@ type AddNodes struct {
 
 func (x *AddNodes) Reset() {
 	*x = AddNodes{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +2922,7 @@ func (x *AddNodes) String() string {
 func (*AddNodes) ProtoMessage() {}
 
 func (x *AddNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +2935,7 @@ func (x *AddNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddNodes.ProtoReflect.Descriptor instead.
 func (*AddNodes) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AddNodes) GetWorkflow() string {
@@ -2847,7 +2979,7 @@ type WorkflowNode struct {
 
 func (x *WorkflowNode) Reset() {
 	*x = WorkflowNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2859,7 +2991,7 @@ func (x *WorkflowNode) String() string {
 func (*WorkflowNode) ProtoMessage() {}
 
 func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2872,7 +3004,7 @@ func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowNode.ProtoReflect.Descriptor instead.
 func (*WorkflowNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WorkflowNode) GetSpec() *JobSpec {
@@ -2899,7 +3031,7 @@ type CommitWorkflow struct {
 
 func (x *CommitWorkflow) Reset() {
 	*x = CommitWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3043,7 @@ func (x *CommitWorkflow) String() string {
 func (*CommitWorkflow) ProtoMessage() {}
 
 func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +3056,7 @@ func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWorkflow.ProtoReflect.Descriptor instead.
 func (*CommitWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CommitWorkflow) GetId() string {
@@ -2950,7 +3082,7 @@ type CancelWorkflow struct {
 
 func (x *CancelWorkflow) Reset() {
 	*x = CancelWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3094,7 @@ func (x *CancelWorkflow) String() string {
 func (*CancelWorkflow) ProtoMessage() {}
 
 func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3107,7 @@ func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflow.ProtoReflect.Descriptor instead.
 func (*CancelWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CancelWorkflow) GetId() string {
@@ -2999,7 +3131,7 @@ type RetryWorkflow struct {
 
 func (x *RetryWorkflow) Reset() {
 	*x = RetryWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3011,7 +3143,7 @@ func (x *RetryWorkflow) String() string {
 func (*RetryWorkflow) ProtoMessage() {}
 
 func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3024,7 +3156,7 @@ func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflow.ProtoReflect.Descriptor instead.
 func (*RetryWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RetryWorkflow) GetId() string {
@@ -3056,7 +3188,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3068,7 +3200,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +3213,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
 }
 
 type SetQueue struct {
@@ -3095,7 +3227,7 @@ type SetQueue struct {
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3239,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3252,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SetQueue) GetName() string {
@@ -3152,7 +3284,7 @@ type Barrier struct {
 
 func (x *Barrier) Reset() {
 	*x = Barrier{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3164,7 +3296,7 @@ func (x *Barrier) String() string {
 func (*Barrier) ProtoMessage() {}
 
 func (x *Barrier) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3177,7 +3309,7 @@ func (x *Barrier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barrier.ProtoReflect.Descriptor instead.
 func (*Barrier) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
 }
 
 // SetNode records a node that joined or left: ids ever used are kept.
@@ -3196,7 +3328,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3340,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3353,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SetNode) GetId() string {
@@ -3277,7 +3409,7 @@ type SwitchRules struct {
 
 func (x *SwitchRules) Reset() {
 	*x = SwitchRules{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3421,7 @@ func (x *SwitchRules) String() string {
 func (*SwitchRules) ProtoMessage() {}
 
 func (x *SwitchRules) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3434,7 @@ func (x *SwitchRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchRules.ProtoReflect.Descriptor instead.
 func (*SwitchRules) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SwitchRules) GetVersion() uint32 {
@@ -3327,7 +3459,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3339,7 +3471,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3352,7 +3484,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -3402,7 +3534,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3414,7 +3546,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3427,7 +3559,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -3535,8 +3667,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xcd\n" +
-	"\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xbf\v\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -3570,7 +3701,10 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"change_job\x18\x19 \x01(\v2\x13.rota.fsm.ChangeJobH\x00R\tchangeJob\x126\n" +
 	"\n" +
 	"disconnect\x18\x1a \x01(\v2\x14.rota.fsm.DisconnectH\x00R\n" +
-	"disconnectB\x04\n" +
+	"disconnect\x124\n" +
+	"\n" +
+	"delete_job\x18\x1b \x01(\v2\x13.rota.fsm.DeleteJobH\x00R\tdeleteJob\x12:\n" +
+	"\fdrop_deleted\x18\x1c \x01(\v2\x15.rota.fsm.DropDeletedH\x00R\vdropDeletedB\x04\n" +
 	"\x02op\"\x85\x01\n" +
 	"\tBeginTerm\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x12\n" +
@@ -3732,7 +3866,12 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x04_feeB\t\n" +
 	"\a_ttl_msB\n" +
 	"\n" +
-	"\b_payload\"_\n" +
+	"\b_payload\"/\n" +
+	"\tDeleteJob\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"'\n" +
+	"\vDropDeleted\x12\x18\n" +
+	"\athrough\x18\x01 \x01(\x04R\athrough\"_\n" +
 	"\aSetMode\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\rR\x04mode\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
@@ -3830,7 +3969,7 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),          // 0: rota.fsm.Entry
 	(*Commands)(nil),       // 1: rota.fsm.Commands
@@ -3856,28 +3995,30 @@ var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Retry)(nil),          // 21: rota.fsm.Retry
 	(*Past)(nil),           // 22: rota.fsm.Past
 	(*ChangeJob)(nil),      // 23: rota.fsm.ChangeJob
-	(*SetMode)(nil),        // 24: rota.fsm.SetMode
-	(*SetTenant)(nil),      // 25: rota.fsm.SetTenant
-	(*ReportProof)(nil),    // 26: rota.fsm.ReportProof
-	(*OpenWorkflow)(nil),   // 27: rota.fsm.OpenWorkflow
-	(*QueueShare)(nil),     // 28: rota.fsm.QueueShare
-	(*AddNodes)(nil),       // 29: rota.fsm.AddNodes
-	(*WorkflowNode)(nil),   // 30: rota.fsm.WorkflowNode
-	(*CommitWorkflow)(nil), // 31: rota.fsm.CommitWorkflow
-	(*CancelWorkflow)(nil), // 32: rota.fsm.CancelWorkflow
-	(*RetryWorkflow)(nil),  // 33: rota.fsm.RetryWorkflow
-	(*Sweep)(nil),          // 34: rota.fsm.Sweep
-	(*SetQueue)(nil),       // 35: rota.fsm.SetQueue
-	(*Barrier)(nil),        // 36: rota.fsm.Barrier
-	(*SetNode)(nil),        // 37: rota.fsm.SetNode
-	(*SwitchRules)(nil),    // 38: rota.fsm.SwitchRules
-	(*NodeDiffers)(nil),    // 39: rota.fsm.NodeDiffers
-	(*Outcome)(nil),        // 40: rota.fsm.Outcome
+	(*DeleteJob)(nil),      // 24: rota.fsm.DeleteJob
+	(*DropDeleted)(nil),    // 25: rota.fsm.DropDeleted
+	(*SetMode)(nil),        // 26: rota.fsm.SetMode
+	(*SetTenant)(nil),      // 27: rota.fsm.SetTenant
+	(*ReportProof)(nil),    // 28: rota.fsm.ReportProof
+	(*OpenWorkflow)(nil),   // 29: rota.fsm.OpenWorkflow
+	(*QueueShare)(nil),     // 30: rota.fsm.QueueShare
+	(*AddNodes)(nil),       // 31: rota.fsm.AddNodes
+	(*WorkflowNode)(nil),   // 32: rota.fsm.WorkflowNode
+	(*CommitWorkflow)(nil), // 33: rota.fsm.CommitWorkflow
+	(*CancelWorkflow)(nil), // 34: rota.fsm.CancelWorkflow
+	(*RetryWorkflow)(nil),  // 35: rota.fsm.RetryWorkflow
+	(*Sweep)(nil),          // 36: rota.fsm.Sweep
+	(*SetQueue)(nil),       // 37: rota.fsm.SetQueue
+	(*Barrier)(nil),        // 38: rota.fsm.Barrier
+	(*SetNode)(nil),        // 39: rota.fsm.SetNode
+	(*SwitchRules)(nil),    // 40: rota.fsm.SwitchRules
+	(*NodeDiffers)(nil),    // 41: rota.fsm.NodeDiffers
+	(*Outcome)(nil),        // 42: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,  // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,  // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	40, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	42, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
 	4,  // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
 	8,  // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
 	10, // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
@@ -3887,48 +4028,50 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	19, // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
 	20, // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
 	21, // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
-	34, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
-	35, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
-	36, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
-	37, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
-	24, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
-	25, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
-	26, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
-	27, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
-	29, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
-	31, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
-	32, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
-	33, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
-	38, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	39, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	36, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
+	37, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
+	38, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
+	39, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
+	26, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
+	27, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
+	28, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
+	29, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
+	31, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
+	33, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
+	34, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
+	35, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
+	40, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
+	41, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
 	12, // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
 	23, // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
 	13, // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
-	7,  // 29: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	6,  // 30: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	5,  // 31: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	6,  // 32: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	9,  // 33: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	18, // 34: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	17, // 35: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	16, // 36: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	7,  // 37: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	5,  // 38: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	22, // 39: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	7,  // 40: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	7,  // 41: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	5,  // 42: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	22, // 43: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	7,  // 44: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	28, // 45: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	30, // 46: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	5,  // 47: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	7,  // 48: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	24, // 29: rota.fsm.Op.delete_job:type_name -> rota.fsm.DeleteJob
+	25, // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
+	7,  // 31: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	6,  // 32: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	5,  // 33: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	6,  // 34: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	9,  // 35: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	18, // 36: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	17, // 37: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	16, // 38: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	7,  // 39: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	5,  // 40: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	22, // 41: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	7,  // 42: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	7,  // 43: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	5,  // 44: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	22, // 45: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	7,  // 46: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	30, // 47: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	32, // 48: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	5,  // 49: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	7,  // 50: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	51, // [51:51] is the sub-list for method output_type
+	51, // [51:51] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -3963,6 +4106,8 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_Gone)(nil),
 		(*Op_ChangeJob)(nil),
 		(*Op_Disconnect)(nil),
+		(*Op_DeleteJob)(nil),
+		(*Op_DropDeleted)(nil),
 	}
 	file_fsm_fsmpb_entry_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
@@ -3971,7 +4116,7 @@ func file_fsm_fsmpb_entry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1915,6 +1915,50 @@ func (x *RetryJobsRequest) GetIds() []string {
 	return nil
 }
 
+type DeleteJobsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteJobsRequest) Reset() {
+	*x = DeleteJobsRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteJobsRequest) ProtoMessage() {}
+
+func (x *DeleteJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteJobsRequest.ProtoReflect.Descriptor instead.
+func (*DeleteJobsRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *DeleteJobsRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
 // ChangeJobRequest says what becomes another; what is not set stays.
 type ChangeJobRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -1932,7 +1976,7 @@ type ChangeJobRequest struct {
 
 func (x *ChangeJobRequest) Reset() {
 	*x = ChangeJobRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[18]
+	mi := &file_rota_v1_rota_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1944,7 +1988,7 @@ func (x *ChangeJobRequest) String() string {
 func (*ChangeJobRequest) ProtoMessage() {}
 
 func (x *ChangeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[18]
+	mi := &file_rota_v1_rota_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,7 +2001,7 @@ func (x *ChangeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeJobRequest.ProtoReflect.Descriptor instead.
 func (*ChangeJobRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{18}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ChangeJobRequest) GetId() string {
@@ -2014,7 +2058,7 @@ type ReportProofRequest struct {
 
 func (x *ReportProofRequest) Reset() {
 	*x = ReportProofRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[19]
+	mi := &file_rota_v1_rota_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2070,7 @@ func (x *ReportProofRequest) String() string {
 func (*ReportProofRequest) ProtoMessage() {}
 
 func (x *ReportProofRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[19]
+	mi := &file_rota_v1_rota_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2083,7 @@ func (x *ReportProofRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProofRequest.ProtoReflect.Descriptor instead.
 func (*ReportProofRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{19}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReportProofRequest) GetId() string {
@@ -2072,7 +2116,7 @@ type JobOutcomes struct {
 
 func (x *JobOutcomes) Reset() {
 	*x = JobOutcomes{}
-	mi := &file_rota_v1_rota_proto_msgTypes[20]
+	mi := &file_rota_v1_rota_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2128,7 @@ func (x *JobOutcomes) String() string {
 func (*JobOutcomes) ProtoMessage() {}
 
 func (x *JobOutcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[20]
+	mi := &file_rota_v1_rota_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2141,7 @@ func (x *JobOutcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutcomes.ProtoReflect.Descriptor instead.
 func (*JobOutcomes) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{20}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JobOutcomes) GetJobs() []*JobOutcome {
@@ -2119,7 +2163,7 @@ type JobOutcome struct {
 
 func (x *JobOutcome) Reset() {
 	*x = JobOutcome{}
-	mi := &file_rota_v1_rota_proto_msgTypes[21]
+	mi := &file_rota_v1_rota_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2131,7 +2175,7 @@ func (x *JobOutcome) String() string {
 func (*JobOutcome) ProtoMessage() {}
 
 func (x *JobOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[21]
+	mi := &file_rota_v1_rota_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2144,7 +2188,7 @@ func (x *JobOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutcome.ProtoReflect.Descriptor instead.
 func (*JobOutcome) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{21}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JobOutcome) GetId() string {
@@ -2199,7 +2243,7 @@ type WorkerSpec struct {
 
 func (x *WorkerSpec) Reset() {
 	*x = WorkerSpec{}
-	mi := &file_rota_v1_rota_proto_msgTypes[22]
+	mi := &file_rota_v1_rota_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2255,7 @@ func (x *WorkerSpec) String() string {
 func (*WorkerSpec) ProtoMessage() {}
 
 func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[22]
+	mi := &file_rota_v1_rota_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2268,7 @@ func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSpec.ProtoReflect.Descriptor instead.
 func (*WorkerSpec) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{22}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WorkerSpec) GetId() string {
@@ -2337,7 +2381,7 @@ type Attestation struct {
 
 func (x *Attestation) Reset() {
 	*x = Attestation{}
-	mi := &file_rota_v1_rota_proto_msgTypes[23]
+	mi := &file_rota_v1_rota_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2349,7 +2393,7 @@ func (x *Attestation) String() string {
 func (*Attestation) ProtoMessage() {}
 
 func (x *Attestation) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[23]
+	mi := &file_rota_v1_rota_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +2406,7 @@ func (x *Attestation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attestation.ProtoReflect.Descriptor instead.
 func (*Attestation) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{23}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Attestation) GetClusterId() string {
@@ -2420,7 +2464,7 @@ type TypeUntil struct {
 
 func (x *TypeUntil) Reset() {
 	*x = TypeUntil{}
-	mi := &file_rota_v1_rota_proto_msgTypes[24]
+	mi := &file_rota_v1_rota_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2432,7 +2476,7 @@ func (x *TypeUntil) String() string {
 func (*TypeUntil) ProtoMessage() {}
 
 func (x *TypeUntil) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[24]
+	mi := &file_rota_v1_rota_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2445,7 +2489,7 @@ func (x *TypeUntil) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeUntil.ProtoReflect.Descriptor instead.
 func (*TypeUntil) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{24}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TypeUntil) GetType() string {
@@ -2490,7 +2534,7 @@ type UnitsUsed struct {
 
 func (x *UnitsUsed) Reset() {
 	*x = UnitsUsed{}
-	mi := &file_rota_v1_rota_proto_msgTypes[25]
+	mi := &file_rota_v1_rota_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2546,7 @@ func (x *UnitsUsed) String() string {
 func (*UnitsUsed) ProtoMessage() {}
 
 func (x *UnitsUsed) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[25]
+	mi := &file_rota_v1_rota_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +2559,7 @@ func (x *UnitsUsed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitsUsed.ProtoReflect.Descriptor instead.
 func (*UnitsUsed) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{25}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UnitsUsed) GetQueue() string {
@@ -2599,7 +2643,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_rota_v1_rota_proto_msgTypes[26]
+	mi := &file_rota_v1_rota_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2611,7 +2655,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[26]
+	mi := &file_rota_v1_rota_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2624,7 +2668,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{26}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Worker) GetSpec() *WorkerSpec {
@@ -2838,7 +2882,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[27]
+	mi := &file_rota_v1_rota_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2850,7 +2894,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[27]
+	mi := &file_rota_v1_rota_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2863,7 +2907,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{27}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WorkRequest) GetMessage() isWorkRequest_Message {
@@ -2957,7 +3001,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_rota_v1_rota_proto_msgTypes[28]
+	mi := &file_rota_v1_rota_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2969,7 +3013,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[28]
+	mi := &file_rota_v1_rota_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2982,7 +3026,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{28}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Hello) GetWorker() *WorkerSpec {
@@ -3038,7 +3082,7 @@ type LeaseCommands struct {
 
 func (x *LeaseCommands) Reset() {
 	*x = LeaseCommands{}
-	mi := &file_rota_v1_rota_proto_msgTypes[29]
+	mi := &file_rota_v1_rota_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3094,7 @@ func (x *LeaseCommands) String() string {
 func (*LeaseCommands) ProtoMessage() {}
 
 func (x *LeaseCommands) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[29]
+	mi := &file_rota_v1_rota_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3107,7 @@ func (x *LeaseCommands) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCommands.ProtoReflect.Descriptor instead.
 func (*LeaseCommands) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{29}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LeaseCommands) GetSequence() uint64 {
@@ -3103,7 +3147,7 @@ type LeaseCommand struct {
 
 func (x *LeaseCommand) Reset() {
 	*x = LeaseCommand{}
-	mi := &file_rota_v1_rota_proto_msgTypes[30]
+	mi := &file_rota_v1_rota_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3159,7 @@ func (x *LeaseCommand) String() string {
 func (*LeaseCommand) ProtoMessage() {}
 
 func (x *LeaseCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[30]
+	mi := &file_rota_v1_rota_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3172,7 @@ func (x *LeaseCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCommand.ProtoReflect.Descriptor instead.
 func (*LeaseCommand) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{30}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LeaseCommand) GetVerb() LeaseVerb {
@@ -3217,7 +3261,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_rota_v1_rota_proto_msgTypes[31]
+	mi := &file_rota_v1_rota_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3229,7 +3273,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[31]
+	mi := &file_rota_v1_rota_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3242,7 +3286,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{31}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Beat) GetSequence() uint64 {
@@ -3260,7 +3304,7 @@ type Bye struct {
 
 func (x *Bye) Reset() {
 	*x = Bye{}
-	mi := &file_rota_v1_rota_proto_msgTypes[32]
+	mi := &file_rota_v1_rota_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3316,7 @@ func (x *Bye) String() string {
 func (*Bye) ProtoMessage() {}
 
 func (x *Bye) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[32]
+	mi := &file_rota_v1_rota_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3329,7 @@ func (x *Bye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bye.ProtoReflect.Descriptor instead.
 func (*Bye) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{32}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{33}
 }
 
 type WorkResponse struct {
@@ -3304,7 +3348,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[33]
+	mi := &file_rota_v1_rota_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3316,7 +3360,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[33]
+	mi := &file_rota_v1_rota_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3329,7 +3373,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{33}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WorkResponse) GetMessage() isWorkResponse_Message {
@@ -3430,7 +3474,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_rota_v1_rota_proto_msgTypes[34]
+	mi := &file_rota_v1_rota_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3442,7 +3486,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[34]
+	mi := &file_rota_v1_rota_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3455,7 +3499,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{34}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Welcome) GetSession() uint64 {
@@ -3491,7 +3535,7 @@ type Notices struct {
 
 func (x *Notices) Reset() {
 	*x = Notices{}
-	mi := &file_rota_v1_rota_proto_msgTypes[35]
+	mi := &file_rota_v1_rota_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3503,7 +3547,7 @@ func (x *Notices) String() string {
 func (*Notices) ProtoMessage() {}
 
 func (x *Notices) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[35]
+	mi := &file_rota_v1_rota_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3516,7 +3560,7 @@ func (x *Notices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notices.ProtoReflect.Descriptor instead.
 func (*Notices) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{35}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Notices) GetAssigned() []*Assignment {
@@ -3564,7 +3608,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_rota_v1_rota_proto_msgTypes[36]
+	mi := &file_rota_v1_rota_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3576,7 +3620,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[36]
+	mi := &file_rota_v1_rota_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3589,7 +3633,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{36}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Assignment) GetLease() *Lease {
@@ -3652,7 +3696,7 @@ type LeaseEnd struct {
 
 func (x *LeaseEnd) Reset() {
 	*x = LeaseEnd{}
-	mi := &file_rota_v1_rota_proto_msgTypes[37]
+	mi := &file_rota_v1_rota_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +3708,7 @@ func (x *LeaseEnd) String() string {
 func (*LeaseEnd) ProtoMessage() {}
 
 func (x *LeaseEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[37]
+	mi := &file_rota_v1_rota_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +3721,7 @@ func (x *LeaseEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnd.ProtoReflect.Descriptor instead.
 func (*LeaseEnd) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{37}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LeaseEnd) GetLeaseId() []byte {
@@ -3714,7 +3758,7 @@ type LeaseAnswers struct {
 
 func (x *LeaseAnswers) Reset() {
 	*x = LeaseAnswers{}
-	mi := &file_rota_v1_rota_proto_msgTypes[38]
+	mi := &file_rota_v1_rota_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3726,7 +3770,7 @@ func (x *LeaseAnswers) String() string {
 func (*LeaseAnswers) ProtoMessage() {}
 
 func (x *LeaseAnswers) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[38]
+	mi := &file_rota_v1_rota_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3739,7 +3783,7 @@ func (x *LeaseAnswers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAnswers.ProtoReflect.Descriptor instead.
 func (*LeaseAnswers) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{38}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LeaseAnswers) GetSequence() uint64 {
@@ -3776,7 +3820,7 @@ type LeaseAnswer struct {
 
 func (x *LeaseAnswer) Reset() {
 	*x = LeaseAnswer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[39]
+	mi := &file_rota_v1_rota_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3788,7 +3832,7 @@ func (x *LeaseAnswer) String() string {
 func (*LeaseAnswer) ProtoMessage() {}
 
 func (x *LeaseAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[39]
+	mi := &file_rota_v1_rota_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3801,7 +3845,7 @@ func (x *LeaseAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAnswer.ProtoReflect.Descriptor instead.
 func (*LeaseAnswer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{39}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LeaseAnswer) GetRefusal() *Refusal {
@@ -3850,7 +3894,7 @@ type Heard struct {
 
 func (x *Heard) Reset() {
 	*x = Heard{}
-	mi := &file_rota_v1_rota_proto_msgTypes[40]
+	mi := &file_rota_v1_rota_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3862,7 +3906,7 @@ func (x *Heard) String() string {
 func (*Heard) ProtoMessage() {}
 
 func (x *Heard) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[40]
+	mi := &file_rota_v1_rota_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3875,7 +3919,7 @@ func (x *Heard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heard.ProtoReflect.Descriptor instead.
 func (*Heard) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{40}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Heard) GetSequence() uint64 {
@@ -3895,7 +3939,7 @@ type BeatAnswer struct {
 
 func (x *BeatAnswer) Reset() {
 	*x = BeatAnswer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[41]
+	mi := &file_rota_v1_rota_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3907,7 +3951,7 @@ func (x *BeatAnswer) String() string {
 func (*BeatAnswer) ProtoMessage() {}
 
 func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[41]
+	mi := &file_rota_v1_rota_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3920,7 +3964,7 @@ func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatAnswer.ProtoReflect.Descriptor instead.
 func (*BeatAnswer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{41}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BeatAnswer) GetSequence() uint64 {
@@ -3950,7 +3994,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[42]
+	mi := &file_rota_v1_rota_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3962,7 +4006,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[42]
+	mi := &file_rota_v1_rota_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3975,7 +4019,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{42}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListWorkersRequest) GetRead() *Read {
@@ -4011,7 +4055,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[43]
+	mi := &file_rota_v1_rota_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4023,7 +4067,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[43]
+	mi := &file_rota_v1_rota_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4036,7 +4080,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{43}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -4070,7 +4114,7 @@ type GetWorkerRequest struct {
 
 func (x *GetWorkerRequest) Reset() {
 	*x = GetWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[44]
+	mi := &file_rota_v1_rota_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4082,7 +4126,7 @@ func (x *GetWorkerRequest) String() string {
 func (*GetWorkerRequest) ProtoMessage() {}
 
 func (x *GetWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[44]
+	mi := &file_rota_v1_rota_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4095,7 +4139,7 @@ func (x *GetWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkerRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{44}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetWorkerRequest) GetId() string {
@@ -4121,7 +4165,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[45]
+	mi := &file_rota_v1_rota_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4133,7 +4177,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[45]
+	mi := &file_rota_v1_rota_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4146,7 +4190,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{45}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DrainWorkerRequest) GetId() string {
@@ -4165,7 +4209,7 @@ type SuspendWorkerRequest struct {
 
 func (x *SuspendWorkerRequest) Reset() {
 	*x = SuspendWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[46]
+	mi := &file_rota_v1_rota_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4221,7 @@ func (x *SuspendWorkerRequest) String() string {
 func (*SuspendWorkerRequest) ProtoMessage() {}
 
 func (x *SuspendWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[46]
+	mi := &file_rota_v1_rota_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4234,7 @@ func (x *SuspendWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendWorkerRequest.ProtoReflect.Descriptor instead.
 func (*SuspendWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{46}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SuspendWorkerRequest) GetId() string {
@@ -4209,7 +4253,7 @@ type ResumeWorkerRequest struct {
 
 func (x *ResumeWorkerRequest) Reset() {
 	*x = ResumeWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	mi := &file_rota_v1_rota_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4221,7 +4265,7 @@ func (x *ResumeWorkerRequest) String() string {
 func (*ResumeWorkerRequest) ProtoMessage() {}
 
 func (x *ResumeWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	mi := &file_rota_v1_rota_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4234,7 +4278,7 @@ func (x *ResumeWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeWorkerRequest.ProtoReflect.Descriptor instead.
 func (*ResumeWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{47}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ResumeWorkerRequest) GetId() string {
@@ -4253,7 +4297,7 @@ type RetireWorkerRequest struct {
 
 func (x *RetireWorkerRequest) Reset() {
 	*x = RetireWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	mi := &file_rota_v1_rota_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4265,7 +4309,7 @@ func (x *RetireWorkerRequest) String() string {
 func (*RetireWorkerRequest) ProtoMessage() {}
 
 func (x *RetireWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	mi := &file_rota_v1_rota_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4278,7 +4322,7 @@ func (x *RetireWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RetireWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{48}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RetireWorkerRequest) GetId() string {
@@ -4300,7 +4344,7 @@ type WorkerGoneRequest struct {
 
 func (x *WorkerGoneRequest) Reset() {
 	*x = WorkerGoneRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[49]
+	mi := &file_rota_v1_rota_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4312,7 +4356,7 @@ func (x *WorkerGoneRequest) String() string {
 func (*WorkerGoneRequest) ProtoMessage() {}
 
 func (x *WorkerGoneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[49]
+	mi := &file_rota_v1_rota_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4325,7 +4369,7 @@ func (x *WorkerGoneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerGoneRequest.ProtoReflect.Descriptor instead.
 func (*WorkerGoneRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{49}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WorkerGoneRequest) GetId() string {
@@ -4357,7 +4401,7 @@ type WorkerGoneResponse struct {
 
 func (x *WorkerGoneResponse) Reset() {
 	*x = WorkerGoneResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[50]
+	mi := &file_rota_v1_rota_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4369,7 +4413,7 @@ func (x *WorkerGoneResponse) String() string {
 func (*WorkerGoneResponse) ProtoMessage() {}
 
 func (x *WorkerGoneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[50]
+	mi := &file_rota_v1_rota_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4382,7 +4426,7 @@ func (x *WorkerGoneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerGoneResponse.ProtoReflect.Descriptor instead.
 func (*WorkerGoneResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{50}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{51}
 }
 
 type Setting struct {
@@ -4395,7 +4439,7 @@ type Setting struct {
 
 func (x *Setting) Reset() {
 	*x = Setting{}
-	mi := &file_rota_v1_rota_proto_msgTypes[51]
+	mi := &file_rota_v1_rota_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4407,7 +4451,7 @@ func (x *Setting) String() string {
 func (*Setting) ProtoMessage() {}
 
 func (x *Setting) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[51]
+	mi := &file_rota_v1_rota_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4420,7 +4464,7 @@ func (x *Setting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Setting.ProtoReflect.Descriptor instead.
 func (*Setting) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{51}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Setting) GetKey() string {
@@ -4469,13 +4513,15 @@ type Queue struct {
 	// NONE, THROTTLE or REFUSE: how a submission of a usual priority is met now.
 	Backpressure         string `protobuf:"bytes,25,opt,name=backpressure,proto3" json:"backpressure,omitempty"`
 	BacklogUsagePermille int64  `protobuf:"varint,26,opt,name=backlog_usage_permille,json=backlogUsagePermille,proto3" json:"backlog_usage_permille,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// Ended jobs that wait in memory for the archive of the node that answers.
+	Staged        int64 `protobuf:"varint,27,opt,name=staged,proto3" json:"staged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_rota_v1_rota_proto_msgTypes[52]
+	mi := &file_rota_v1_rota_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4487,7 +4533,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[52]
+	mi := &file_rota_v1_rota_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4500,7 +4546,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{52}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Queue) GetName() string {
@@ -4685,6 +4731,13 @@ func (x *Queue) GetBacklogUsagePermille() int64 {
 	return 0
 }
 
+func (x *Queue) GetStaged() int64 {
+	if x != nil {
+		return x.Staged
+	}
+	return 0
+}
+
 // Domain is a failure domain of a queue (SPEC §4.8).
 type Domain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4701,7 +4754,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_rota_v1_rota_proto_msgTypes[53]
+	mi := &file_rota_v1_rota_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4713,7 +4766,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[53]
+	mi := &file_rota_v1_rota_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4726,7 +4779,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{53}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Domain) GetQueue() string {
@@ -4793,7 +4846,7 @@ type TypeStats struct {
 
 func (x *TypeStats) Reset() {
 	*x = TypeStats{}
-	mi := &file_rota_v1_rota_proto_msgTypes[54]
+	mi := &file_rota_v1_rota_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4805,7 +4858,7 @@ func (x *TypeStats) String() string {
 func (*TypeStats) ProtoMessage() {}
 
 func (x *TypeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[54]
+	mi := &file_rota_v1_rota_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4818,7 +4871,7 @@ func (x *TypeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeStats.ProtoReflect.Descriptor instead.
 func (*TypeStats) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{54}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TypeStats) GetType() string {
@@ -4876,7 +4929,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[55]
+	mi := &file_rota_v1_rota_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4888,7 +4941,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[55]
+	mi := &file_rota_v1_rota_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4901,7 +4954,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{55}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListQueuesRequest) GetRead() *Read {
@@ -4937,7 +4990,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[56]
+	mi := &file_rota_v1_rota_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4949,7 +5002,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[56]
+	mi := &file_rota_v1_rota_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4962,7 +5015,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{56}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -4996,7 +5049,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[57]
+	mi := &file_rota_v1_rota_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5008,7 +5061,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[57]
+	mi := &file_rota_v1_rota_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5021,7 +5074,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{57}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetQueueRequest) GetName() string {
@@ -5050,7 +5103,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[58]
+	mi := &file_rota_v1_rota_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5062,7 +5115,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[58]
+	mi := &file_rota_v1_rota_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5075,7 +5128,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{58}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetQueueRequest) GetName() string {
@@ -5116,7 +5169,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_rota_v1_rota_proto_msgTypes[59]
+	mi := &file_rota_v1_rota_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5128,7 +5181,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[59]
+	mi := &file_rota_v1_rota_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5141,7 +5194,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{59}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Tenant) GetId() string {
@@ -5220,7 +5273,7 @@ type ListTenantsRequest struct {
 
 func (x *ListTenantsRequest) Reset() {
 	*x = ListTenantsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5232,7 +5285,7 @@ func (x *ListTenantsRequest) String() string {
 func (*ListTenantsRequest) ProtoMessage() {}
 
 func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5245,7 +5298,7 @@ func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsRequest.ProtoReflect.Descriptor instead.
 func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{60}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListTenantsRequest) GetRead() *Read {
@@ -5281,7 +5334,7 @@ type ListTenantsResponse struct {
 
 func (x *ListTenantsResponse) Reset() {
 	*x = ListTenantsResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5293,7 +5346,7 @@ func (x *ListTenantsResponse) String() string {
 func (*ListTenantsResponse) ProtoMessage() {}
 
 func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5306,7 +5359,7 @@ func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsResponse.ProtoReflect.Descriptor instead.
 func (*ListTenantsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListTenantsResponse) GetTenants() []*Tenant {
@@ -5340,7 +5393,7 @@ type GetTenantRequest struct {
 
 func (x *GetTenantRequest) Reset() {
 	*x = GetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5352,7 +5405,7 @@ func (x *GetTenantRequest) String() string {
 func (*GetTenantRequest) ProtoMessage() {}
 
 func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5365,7 +5418,7 @@ func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantRequest.ProtoReflect.Descriptor instead.
 func (*GetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetTenantRequest) GetId() string {
@@ -5393,7 +5446,7 @@ type SetTenantRequest struct {
 
 func (x *SetTenantRequest) Reset() {
 	*x = SetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5405,7 +5458,7 @@ func (x *SetTenantRequest) String() string {
 func (*SetTenantRequest) ProtoMessage() {}
 
 func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5418,7 +5471,7 @@ func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenantRequest.ProtoReflect.Descriptor instead.
 func (*SetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SetTenantRequest) GetId() string {
@@ -5452,7 +5505,7 @@ type Mode struct {
 
 func (x *Mode) Reset() {
 	*x = Mode{}
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5464,7 +5517,7 @@ func (x *Mode) String() string {
 func (*Mode) ProtoMessage() {}
 
 func (x *Mode) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5477,7 +5530,7 @@ func (x *Mode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mode.ProtoReflect.Descriptor instead.
 func (*Mode) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Mode) GetMode() string {
@@ -5545,7 +5598,7 @@ type GetModeRequest struct {
 
 func (x *GetModeRequest) Reset() {
 	*x = GetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5557,7 +5610,7 @@ func (x *GetModeRequest) String() string {
 func (*GetModeRequest) ProtoMessage() {}
 
 func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5570,7 +5623,7 @@ func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeRequest.ProtoReflect.Descriptor instead.
 func (*GetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetModeRequest) GetRead() *Read {
@@ -5590,7 +5643,7 @@ type SetModeRequest struct {
 
 func (x *SetModeRequest) Reset() {
 	*x = SetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5602,7 +5655,7 @@ func (x *SetModeRequest) String() string {
 func (*SetModeRequest) ProtoMessage() {}
 
 func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5615,7 +5668,7 @@ func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModeRequest.ProtoReflect.Descriptor instead.
 func (*SetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SetModeRequest) GetMode() string {
@@ -5640,7 +5693,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5652,7 +5705,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5665,7 +5718,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
 }
 
 type JobCounts struct {
@@ -5685,7 +5738,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5697,7 +5750,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5710,7 +5763,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *JobCounts) GetBlocked() int64 {
@@ -5796,7 +5849,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5808,7 +5861,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5821,7 +5874,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -5923,7 +5976,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5935,7 +5988,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5948,7 +6001,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -6050,7 +6103,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6062,7 +6115,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6075,7 +6128,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
 }
 
 type Peer struct {
@@ -6090,7 +6143,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6102,7 +6155,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6115,7 +6168,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Peer) GetId() string {
@@ -6155,7 +6208,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6167,7 +6220,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6180,7 +6233,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -6200,7 +6253,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6212,7 +6265,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6225,7 +6278,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -6244,7 +6297,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6256,7 +6309,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6269,7 +6322,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -6288,7 +6341,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6300,7 +6353,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6313,7 +6366,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -6331,7 +6384,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6343,7 +6396,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6356,7 +6409,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
 }
 
 type LeaveRequest struct {
@@ -6367,7 +6420,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6379,7 +6432,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6392,7 +6445,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
 }
 
 type LeaveResponse struct {
@@ -6403,7 +6456,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6415,7 +6468,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6428,7 +6481,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
 }
 
 type SaveSnapshotRequest struct {
@@ -6439,7 +6492,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6451,7 +6504,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6464,7 +6517,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
 }
 
 type SnapshotChunk struct {
@@ -6476,7 +6529,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6488,7 +6541,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6501,7 +6554,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -6519,7 +6572,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6531,7 +6584,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6544,7 +6597,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
 }
 
 type VerifyResponse struct {
@@ -6558,7 +6611,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6570,7 +6623,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6583,7 +6636,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -6620,7 +6673,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6632,7 +6685,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6645,7 +6698,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -6877,6 +6930,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x11CancelJobsRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\"$\n" +
 	"\x10RetryJobsRequest\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\"%\n" +
+	"\x11DeleteJobsRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\"\xbb\x02\n" +
 	"\x10ChangeJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
@@ -7086,7 +7141,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x12WorkerGoneResponse\"1\n" +
 	"\aSetting\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\xf6\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\x8e\a\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06preset\x18\x02 \x01(\tR\x06preset\x12(\n" +
@@ -7115,7 +7170,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\adomains\x18\x17 \x03(\v2\x0f.rota.v1.DomainR\adomains\x12(\n" +
 	"\x05types\x18\x18 \x03(\v2\x12.rota.v1.TypeStatsR\x05types\x12\"\n" +
 	"\fbackpressure\x18\x19 \x01(\tR\fbackpressure\x124\n" +
-	"\x16backlog_usage_permille\x18\x1a \x01(\x03R\x14backlogUsagePermille\"\xc7\x01\n" +
+	"\x16backlog_usage_permille\x18\x1a \x01(\x03R\x14backlogUsagePermille\x12\x16\n" +
+	"\x06staged\x18\x1b \x01(\x03R\x06staged\"\xc7\x01\n" +
 	"\x06Domain\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
@@ -7271,7 +7327,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x13LEASE_VERB_COMPLETE\x10\x03\x12\x13\n" +
 	"\x0fLEASE_VERB_FAIL\x10\x04\x12\x16\n" +
 	"\x12LEASE_VERB_DECLINE\x10\x05\x12\x17\n" +
-	"\x13LEASE_VERB_PROGRESS\x10\x062\xd9\x03\n" +
+	"\x13LEASE_VERB_PROGRESS\x10\x062\x95\x04\n" +
 	"\x04Jobs\x129\n" +
 	"\x06Submit\x12\x16.rota.v1.SubmitRequest\x1a\x17.rota.v1.SubmitResponse\x126\n" +
 	"\x03Get\x12\x16.rota.v1.GetJobRequest\x1a\x17.rota.v1.GetJobResponse\x12;\n" +
@@ -7279,7 +7335,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04Wait\x12\x18.rota.v1.WaitJobsRequest\x1a\f.rota.v1.Job0\x01\x12:\n" +
 	"\x06Cancel\x12\x1a.rota.v1.CancelJobsRequest\x1a\x14.rota.v1.JobOutcomes\x128\n" +
 	"\x05Retry\x12\x19.rota.v1.RetryJobsRequest\x1a\x14.rota.v1.JobOutcomes\x128\n" +
-	"\x06Change\x12\x19.rota.v1.ChangeJobRequest\x1a\x13.rota.v1.JobOutcome\x12?\n" +
+	"\x06Change\x12\x19.rota.v1.ChangeJobRequest\x1a\x13.rota.v1.JobOutcome\x12:\n" +
+	"\x06Delete\x12\x1a.rota.v1.DeleteJobsRequest\x1a\x14.rota.v1.JobOutcomes\x12?\n" +
 	"\vReportProof\x12\x1b.rota.v1.ReportProofRequest\x1a\x13.rota.v1.JobOutcome2\xdd\x03\n" +
 	"\aWorkers\x127\n" +
 	"\x04Work\x12\x14.rota.v1.WorkRequest\x1a\x15.rota.v1.WorkResponse(\x010\x01\x12A\n" +
@@ -7323,7 +7380,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(LeaseVerb)(0),                     // 0: rota.v1.LeaseVerb
 	(*Read)(nil),                       // 1: rota.v1.Read
@@ -7344,88 +7401,89 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*WaitJobsRequest)(nil),            // 16: rota.v1.WaitJobsRequest
 	(*CancelJobsRequest)(nil),          // 17: rota.v1.CancelJobsRequest
 	(*RetryJobsRequest)(nil),           // 18: rota.v1.RetryJobsRequest
-	(*ChangeJobRequest)(nil),           // 19: rota.v1.ChangeJobRequest
-	(*ReportProofRequest)(nil),         // 20: rota.v1.ReportProofRequest
-	(*JobOutcomes)(nil),                // 21: rota.v1.JobOutcomes
-	(*JobOutcome)(nil),                 // 22: rota.v1.JobOutcome
-	(*WorkerSpec)(nil),                 // 23: rota.v1.WorkerSpec
-	(*Attestation)(nil),                // 24: rota.v1.Attestation
-	(*TypeUntil)(nil),                  // 25: rota.v1.TypeUntil
-	(*UnitsUsed)(nil),                  // 26: rota.v1.UnitsUsed
-	(*Worker)(nil),                     // 27: rota.v1.Worker
-	(*WorkRequest)(nil),                // 28: rota.v1.WorkRequest
-	(*Hello)(nil),                      // 29: rota.v1.Hello
-	(*LeaseCommands)(nil),              // 30: rota.v1.LeaseCommands
-	(*LeaseCommand)(nil),               // 31: rota.v1.LeaseCommand
-	(*Beat)(nil),                       // 32: rota.v1.Beat
-	(*Bye)(nil),                        // 33: rota.v1.Bye
-	(*WorkResponse)(nil),               // 34: rota.v1.WorkResponse
-	(*Welcome)(nil),                    // 35: rota.v1.Welcome
-	(*Notices)(nil),                    // 36: rota.v1.Notices
-	(*Assignment)(nil),                 // 37: rota.v1.Assignment
-	(*LeaseEnd)(nil),                   // 38: rota.v1.LeaseEnd
-	(*LeaseAnswers)(nil),               // 39: rota.v1.LeaseAnswers
-	(*LeaseAnswer)(nil),                // 40: rota.v1.LeaseAnswer
-	(*Heard)(nil),                      // 41: rota.v1.Heard
-	(*BeatAnswer)(nil),                 // 42: rota.v1.BeatAnswer
-	(*ListWorkersRequest)(nil),         // 43: rota.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),        // 44: rota.v1.ListWorkersResponse
-	(*GetWorkerRequest)(nil),           // 45: rota.v1.GetWorkerRequest
-	(*DrainWorkerRequest)(nil),         // 46: rota.v1.DrainWorkerRequest
-	(*SuspendWorkerRequest)(nil),       // 47: rota.v1.SuspendWorkerRequest
-	(*ResumeWorkerRequest)(nil),        // 48: rota.v1.ResumeWorkerRequest
-	(*RetireWorkerRequest)(nil),        // 49: rota.v1.RetireWorkerRequest
-	(*WorkerGoneRequest)(nil),          // 50: rota.v1.WorkerGoneRequest
-	(*WorkerGoneResponse)(nil),         // 51: rota.v1.WorkerGoneResponse
-	(*Setting)(nil),                    // 52: rota.v1.Setting
-	(*Queue)(nil),                      // 53: rota.v1.Queue
-	(*Domain)(nil),                     // 54: rota.v1.Domain
-	(*TypeStats)(nil),                  // 55: rota.v1.TypeStats
-	(*ListQueuesRequest)(nil),          // 56: rota.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),         // 57: rota.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),            // 58: rota.v1.GetQueueRequest
-	(*SetQueueRequest)(nil),            // 59: rota.v1.SetQueueRequest
-	(*Tenant)(nil),                     // 60: rota.v1.Tenant
-	(*ListTenantsRequest)(nil),         // 61: rota.v1.ListTenantsRequest
-	(*ListTenantsResponse)(nil),        // 62: rota.v1.ListTenantsResponse
-	(*GetTenantRequest)(nil),           // 63: rota.v1.GetTenantRequest
-	(*SetTenantRequest)(nil),           // 64: rota.v1.SetTenantRequest
-	(*Mode)(nil),                       // 65: rota.v1.Mode
-	(*GetModeRequest)(nil),             // 66: rota.v1.GetModeRequest
-	(*SetModeRequest)(nil),             // 67: rota.v1.SetModeRequest
-	(*StatusRequest)(nil),              // 68: rota.v1.StatusRequest
-	(*JobCounts)(nil),                  // 69: rota.v1.JobCounts
-	(*NodeStatus)(nil),                 // 70: rota.v1.NodeStatus
-	(*StatusResponse)(nil),             // 71: rota.v1.StatusResponse
-	(*PeersRequest)(nil),               // 72: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 73: rota.v1.Peer
-	(*PeersResponse)(nil),              // 74: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 75: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 76: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 77: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 78: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 79: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 80: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 81: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 82: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 83: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 84: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 85: rota.v1.NodeVerdict
-	nil,                                // 86: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 87: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 88: rota.v1.Job.MetaEntry
-	nil,                                // 89: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 90: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 91: rota.v1.LeaseCommand.MetaEntry
+	(*DeleteJobsRequest)(nil),          // 19: rota.v1.DeleteJobsRequest
+	(*ChangeJobRequest)(nil),           // 20: rota.v1.ChangeJobRequest
+	(*ReportProofRequest)(nil),         // 21: rota.v1.ReportProofRequest
+	(*JobOutcomes)(nil),                // 22: rota.v1.JobOutcomes
+	(*JobOutcome)(nil),                 // 23: rota.v1.JobOutcome
+	(*WorkerSpec)(nil),                 // 24: rota.v1.WorkerSpec
+	(*Attestation)(nil),                // 25: rota.v1.Attestation
+	(*TypeUntil)(nil),                  // 26: rota.v1.TypeUntil
+	(*UnitsUsed)(nil),                  // 27: rota.v1.UnitsUsed
+	(*Worker)(nil),                     // 28: rota.v1.Worker
+	(*WorkRequest)(nil),                // 29: rota.v1.WorkRequest
+	(*Hello)(nil),                      // 30: rota.v1.Hello
+	(*LeaseCommands)(nil),              // 31: rota.v1.LeaseCommands
+	(*LeaseCommand)(nil),               // 32: rota.v1.LeaseCommand
+	(*Beat)(nil),                       // 33: rota.v1.Beat
+	(*Bye)(nil),                        // 34: rota.v1.Bye
+	(*WorkResponse)(nil),               // 35: rota.v1.WorkResponse
+	(*Welcome)(nil),                    // 36: rota.v1.Welcome
+	(*Notices)(nil),                    // 37: rota.v1.Notices
+	(*Assignment)(nil),                 // 38: rota.v1.Assignment
+	(*LeaseEnd)(nil),                   // 39: rota.v1.LeaseEnd
+	(*LeaseAnswers)(nil),               // 40: rota.v1.LeaseAnswers
+	(*LeaseAnswer)(nil),                // 41: rota.v1.LeaseAnswer
+	(*Heard)(nil),                      // 42: rota.v1.Heard
+	(*BeatAnswer)(nil),                 // 43: rota.v1.BeatAnswer
+	(*ListWorkersRequest)(nil),         // 44: rota.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),        // 45: rota.v1.ListWorkersResponse
+	(*GetWorkerRequest)(nil),           // 46: rota.v1.GetWorkerRequest
+	(*DrainWorkerRequest)(nil),         // 47: rota.v1.DrainWorkerRequest
+	(*SuspendWorkerRequest)(nil),       // 48: rota.v1.SuspendWorkerRequest
+	(*ResumeWorkerRequest)(nil),        // 49: rota.v1.ResumeWorkerRequest
+	(*RetireWorkerRequest)(nil),        // 50: rota.v1.RetireWorkerRequest
+	(*WorkerGoneRequest)(nil),          // 51: rota.v1.WorkerGoneRequest
+	(*WorkerGoneResponse)(nil),         // 52: rota.v1.WorkerGoneResponse
+	(*Setting)(nil),                    // 53: rota.v1.Setting
+	(*Queue)(nil),                      // 54: rota.v1.Queue
+	(*Domain)(nil),                     // 55: rota.v1.Domain
+	(*TypeStats)(nil),                  // 56: rota.v1.TypeStats
+	(*ListQueuesRequest)(nil),          // 57: rota.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),         // 58: rota.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),            // 59: rota.v1.GetQueueRequest
+	(*SetQueueRequest)(nil),            // 60: rota.v1.SetQueueRequest
+	(*Tenant)(nil),                     // 61: rota.v1.Tenant
+	(*ListTenantsRequest)(nil),         // 62: rota.v1.ListTenantsRequest
+	(*ListTenantsResponse)(nil),        // 63: rota.v1.ListTenantsResponse
+	(*GetTenantRequest)(nil),           // 64: rota.v1.GetTenantRequest
+	(*SetTenantRequest)(nil),           // 65: rota.v1.SetTenantRequest
+	(*Mode)(nil),                       // 66: rota.v1.Mode
+	(*GetModeRequest)(nil),             // 67: rota.v1.GetModeRequest
+	(*SetModeRequest)(nil),             // 68: rota.v1.SetModeRequest
+	(*StatusRequest)(nil),              // 69: rota.v1.StatusRequest
+	(*JobCounts)(nil),                  // 70: rota.v1.JobCounts
+	(*NodeStatus)(nil),                 // 71: rota.v1.NodeStatus
+	(*StatusResponse)(nil),             // 72: rota.v1.StatusResponse
+	(*PeersRequest)(nil),               // 73: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 74: rota.v1.Peer
+	(*PeersResponse)(nil),              // 75: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 76: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 77: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 78: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 79: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 80: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 81: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 82: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 83: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 84: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 85: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 86: rota.v1.NodeVerdict
+	nil,                                // 87: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 88: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 89: rota.v1.Job.MetaEntry
+	nil,                                // 90: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 91: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 92: rota.v1.LeaseCommand.MetaEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	86,  // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	87,  // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	87,  // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	88,  // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
 	5,   // 2: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	4,   // 3: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	7,   // 4: rota.v1.Job.lease:type_name -> rota.v1.Lease
 	6,   // 5: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	88,  // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	89,  // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
 	4,   // 7: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
 	11,  // 8: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
 	3,   // 9: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
@@ -7435,123 +7493,125 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	1,   // 13: rota.v1.ListJobsRequest.read:type_name -> rota.v1.Read
 	8,   // 14: rota.v1.ListJobsResponse.jobs:type_name -> rota.v1.Job
 	2,   // 15: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
-	89,  // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
-	22,  // 17: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
+	90,  // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	23,  // 17: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
 	3,   // 18: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	90,  // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
-	23,  // 20: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
+	91,  // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	24,  // 20: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
 	7,   // 21: rota.v1.Worker.leases:type_name -> rota.v1.Lease
-	25,  // 22: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
-	25,  // 23: rota.v1.Worker.denied:type_name -> rota.v1.TypeUntil
-	26,  // 24: rota.v1.Worker.units:type_name -> rota.v1.UnitsUsed
-	29,  // 25: rota.v1.WorkRequest.hello:type_name -> rota.v1.Hello
-	30,  // 26: rota.v1.WorkRequest.commands:type_name -> rota.v1.LeaseCommands
-	32,  // 27: rota.v1.WorkRequest.beat:type_name -> rota.v1.Beat
-	33,  // 28: rota.v1.WorkRequest.bye:type_name -> rota.v1.Bye
-	23,  // 29: rota.v1.Hello.worker:type_name -> rota.v1.WorkerSpec
-	24,  // 30: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
-	31,  // 31: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
+	26,  // 22: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
+	26,  // 23: rota.v1.Worker.denied:type_name -> rota.v1.TypeUntil
+	27,  // 24: rota.v1.Worker.units:type_name -> rota.v1.UnitsUsed
+	30,  // 25: rota.v1.WorkRequest.hello:type_name -> rota.v1.Hello
+	31,  // 26: rota.v1.WorkRequest.commands:type_name -> rota.v1.LeaseCommands
+	33,  // 27: rota.v1.WorkRequest.beat:type_name -> rota.v1.Beat
+	34,  // 28: rota.v1.WorkRequest.bye:type_name -> rota.v1.Bye
+	24,  // 29: rota.v1.Hello.worker:type_name -> rota.v1.WorkerSpec
+	25,  // 30: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
+	32,  // 31: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
 	0,   // 32: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
-	91,  // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
-	35,  // 34: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
-	36,  // 35: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
-	39,  // 36: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
-	42,  // 37: rota.v1.WorkResponse.beat:type_name -> rota.v1.BeatAnswer
-	41,  // 38: rota.v1.WorkResponse.heard:type_name -> rota.v1.Heard
-	37,  // 39: rota.v1.Notices.assigned:type_name -> rota.v1.Assignment
-	38,  // 40: rota.v1.Notices.ended:type_name -> rota.v1.LeaseEnd
-	38,  // 41: rota.v1.Notices.revoked:type_name -> rota.v1.LeaseEnd
+	92,  // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	36,  // 34: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
+	37,  // 35: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
+	40,  // 36: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
+	43,  // 37: rota.v1.WorkResponse.beat:type_name -> rota.v1.BeatAnswer
+	42,  // 38: rota.v1.WorkResponse.heard:type_name -> rota.v1.Heard
+	38,  // 39: rota.v1.Notices.assigned:type_name -> rota.v1.Assignment
+	39,  // 40: rota.v1.Notices.ended:type_name -> rota.v1.LeaseEnd
+	39,  // 41: rota.v1.Notices.revoked:type_name -> rota.v1.LeaseEnd
 	7,   // 42: rota.v1.Assignment.lease:type_name -> rota.v1.Lease
 	4,   // 43: rota.v1.Assignment.spec:type_name -> rota.v1.JobSpec
-	40,  // 44: rota.v1.LeaseAnswers.answers:type_name -> rota.v1.LeaseAnswer
+	41,  // 44: rota.v1.LeaseAnswers.answers:type_name -> rota.v1.LeaseAnswer
 	3,   // 45: rota.v1.LeaseAnswers.refusal:type_name -> rota.v1.Refusal
 	3,   // 46: rota.v1.LeaseAnswer.refusal:type_name -> rota.v1.Refusal
 	1,   // 47: rota.v1.ListWorkersRequest.read:type_name -> rota.v1.Read
-	27,  // 48: rota.v1.ListWorkersResponse.workers:type_name -> rota.v1.Worker
+	28,  // 48: rota.v1.ListWorkersResponse.workers:type_name -> rota.v1.Worker
 	2,   // 49: rota.v1.ListWorkersResponse.at:type_name -> rota.v1.ReadAt
 	1,   // 50: rota.v1.GetWorkerRequest.read:type_name -> rota.v1.Read
-	52,  // 51: rota.v1.Queue.policy:type_name -> rota.v1.Setting
-	54,  // 52: rota.v1.Queue.domains:type_name -> rota.v1.Domain
-	55,  // 53: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
+	53,  // 51: rota.v1.Queue.policy:type_name -> rota.v1.Setting
+	55,  // 52: rota.v1.Queue.domains:type_name -> rota.v1.Domain
+	56,  // 53: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
 	1,   // 54: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
-	53,  // 55: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
+	54,  // 55: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
 	2,   // 56: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
 	1,   // 57: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
-	52,  // 58: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
+	53,  // 58: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
 	1,   // 59: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
-	60,  // 60: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
+	61,  // 60: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
 	2,   // 61: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
 	1,   // 62: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
-	52,  // 63: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
+	53,  // 63: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
 	1,   // 64: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
-	69,  // 65: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	70,  // 66: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	73,  // 67: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	85,  // 68: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	70,  // 65: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	71,  // 66: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	74,  // 67: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	86,  // 68: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
 	9,   // 69: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
 	12,  // 70: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
 	14,  // 71: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
 	16,  // 72: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
 	17,  // 73: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
 	18,  // 74: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	19,  // 75: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	20,  // 76: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	28,  // 77: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	43,  // 78: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	45,  // 79: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	46,  // 80: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	47,  // 81: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	48,  // 82: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	49,  // 83: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	50,  // 84: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	56,  // 85: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	58,  // 86: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	59,  // 87: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	61,  // 88: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	63,  // 89: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	64,  // 90: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	68,  // 91: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	66,  // 92: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	67,  // 93: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	72,  // 94: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	75,  // 95: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	77,  // 96: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	79,  // 97: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	81,  // 98: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	83,  // 99: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	10,  // 100: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	13,  // 101: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	15,  // 102: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	8,   // 103: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	21,  // 104: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	21,  // 105: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	22,  // 106: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	22,  // 107: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	34,  // 108: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	44,  // 109: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	27,  // 110: rota.v1.Workers.Get:output_type -> rota.v1.Worker
-	27,  // 111: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	27,  // 112: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	27,  // 113: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	27,  // 114: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	51,  // 115: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	57,  // 116: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	53,  // 117: rota.v1.Queues.Get:output_type -> rota.v1.Queue
-	53,  // 118: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	62,  // 119: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	60,  // 120: rota.v1.Tenants.Get:output_type -> rota.v1.Tenant
-	60,  // 121: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	71,  // 122: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	65,  // 123: rota.v1.Cluster.GetMode:output_type -> rota.v1.Mode
-	65,  // 124: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	74,  // 125: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	76,  // 126: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	78,  // 127: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	80,  // 128: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	82,  // 129: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	84,  // 130: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	100, // [100:131] is the sub-list for method output_type
-	69,  // [69:100] is the sub-list for method input_type
+	20,  // 75: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	19,  // 76: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	21,  // 77: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	29,  // 78: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	44,  // 79: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	46,  // 80: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	47,  // 81: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	48,  // 82: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	49,  // 83: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	50,  // 84: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	51,  // 85: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	57,  // 86: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	59,  // 87: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	60,  // 88: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	62,  // 89: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	64,  // 90: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	65,  // 91: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	69,  // 92: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	67,  // 93: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	68,  // 94: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	73,  // 95: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	76,  // 96: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	78,  // 97: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	80,  // 98: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	82,  // 99: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	84,  // 100: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	10,  // 101: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	13,  // 102: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	15,  // 103: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	8,   // 104: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	22,  // 105: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	22,  // 106: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	23,  // 107: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	22,  // 108: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	23,  // 109: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	35,  // 110: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	45,  // 111: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	28,  // 112: rota.v1.Workers.Get:output_type -> rota.v1.Worker
+	28,  // 113: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	28,  // 114: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	28,  // 115: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	28,  // 116: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	52,  // 117: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	58,  // 118: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	54,  // 119: rota.v1.Queues.Get:output_type -> rota.v1.Queue
+	54,  // 120: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	63,  // 121: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	61,  // 122: rota.v1.Tenants.Get:output_type -> rota.v1.Tenant
+	61,  // 123: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	72,  // 124: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	66,  // 125: rota.v1.Cluster.GetMode:output_type -> rota.v1.Mode
+	66,  // 126: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	75,  // 127: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	77,  // 128: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	79,  // 129: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	81,  // 130: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	83,  // 131: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	85,  // 132: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	101, // [101:133] is the sub-list for method output_type
+	69,  // [69:101] is the sub-list for method input_type
 	69,  // [69:69] is the sub-list for extension type_name
 	69,  // [69:69] is the sub-list for extension extendee
 	0,   // [0:69] is the sub-list for field type_name
@@ -7563,14 +7623,14 @@ func file_rota_v1_rota_proto_init() {
 		return
 	}
 	file_rota_v1_rota_proto_msgTypes[3].OneofWrappers = []any{}
-	file_rota_v1_rota_proto_msgTypes[18].OneofWrappers = []any{}
-	file_rota_v1_rota_proto_msgTypes[27].OneofWrappers = []any{
+	file_rota_v1_rota_proto_msgTypes[19].OneofWrappers = []any{}
+	file_rota_v1_rota_proto_msgTypes[28].OneofWrappers = []any{
 		(*WorkRequest_Hello)(nil),
 		(*WorkRequest_Commands)(nil),
 		(*WorkRequest_Beat)(nil),
 		(*WorkRequest_Bye)(nil),
 	}
-	file_rota_v1_rota_proto_msgTypes[33].OneofWrappers = []any{
+	file_rota_v1_rota_proto_msgTypes[34].OneofWrappers = []any{
 		(*WorkResponse_Welcome)(nil),
 		(*WorkResponse_Notices)(nil),
 		(*WorkResponse_Answers)(nil),
@@ -7583,7 +7643,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   91,
+			NumMessages:   92,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -34,6 +34,7 @@ const (
 	Jobs_Cancel_FullMethodName      = "/rota.v1.Jobs/Cancel"
 	Jobs_Retry_FullMethodName       = "/rota.v1.Jobs/Retry"
 	Jobs_Change_FullMethodName      = "/rota.v1.Jobs/Change"
+	Jobs_Delete_FullMethodName      = "/rota.v1.Jobs/Delete"
 	Jobs_ReportProof_FullMethodName = "/rota.v1.Jobs/ReportProof"
 )
 
@@ -51,6 +52,8 @@ type JobsClient interface {
 	Retry(ctx context.Context, in *RetryJobsRequest, opts ...grpc.CallOption) (*JobOutcomes, error)
 	// Changes a job that waits; CONFLICT where it is leased or ended.
 	Change(ctx context.Context, in *ChangeJobRequest, opts ...grpc.CallOption) (*JobOutcome, error)
+	// Forgets jobs that have ended; CONFLICT where one has not.
+	Delete(ctx context.Context, in *DeleteJobsRequest, opts ...grpc.CallOption) (*JobOutcomes, error)
 	// ReportProof is a verifier's word that a completed job's proof is invalid
 	// (SPEC §9.5).
 	ReportProof(ctx context.Context, in *ReportProofRequest, opts ...grpc.CallOption) (*JobOutcome, error)
@@ -143,6 +146,16 @@ func (c *jobsClient) Change(ctx context.Context, in *ChangeJobRequest, opts ...g
 	return out, nil
 }
 
+func (c *jobsClient) Delete(ctx context.Context, in *DeleteJobsRequest, opts ...grpc.CallOption) (*JobOutcomes, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(JobOutcomes)
+	err := c.cc.Invoke(ctx, Jobs_Delete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobsClient) ReportProof(ctx context.Context, in *ReportProofRequest, opts ...grpc.CallOption) (*JobOutcome, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(JobOutcome)
@@ -167,6 +180,8 @@ type JobsServer interface {
 	Retry(context.Context, *RetryJobsRequest) (*JobOutcomes, error)
 	// Changes a job that waits; CONFLICT where it is leased or ended.
 	Change(context.Context, *ChangeJobRequest) (*JobOutcome, error)
+	// Forgets jobs that have ended; CONFLICT where one has not.
+	Delete(context.Context, *DeleteJobsRequest) (*JobOutcomes, error)
 	// ReportProof is a verifier's word that a completed job's proof is invalid
 	// (SPEC §9.5).
 	ReportProof(context.Context, *ReportProofRequest) (*JobOutcome, error)
@@ -200,6 +215,9 @@ func (UnimplementedJobsServer) Retry(context.Context, *RetryJobsRequest) (*JobOu
 }
 func (UnimplementedJobsServer) Change(context.Context, *ChangeJobRequest) (*JobOutcome, error) {
 	return nil, status.Error(codes.Unimplemented, "method Change not implemented")
+}
+func (UnimplementedJobsServer) Delete(context.Context, *DeleteJobsRequest) (*JobOutcomes, error) {
+	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
 }
 func (UnimplementedJobsServer) ReportProof(context.Context, *ReportProofRequest) (*JobOutcome, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReportProof not implemented")
@@ -344,6 +362,24 @@ func _Jobs_Change_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Delete(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Delete_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Delete(ctx, req.(*DeleteJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Jobs_ReportProof_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReportProofRequest)
 	if err := dec(in); err != nil {
@@ -392,6 +428,10 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Change",
 			Handler:    _Jobs_Change_Handler,
+		},
+		{
+			MethodName: "Delete",
+			Handler:    _Jobs_Delete_Handler,
 		},
 		{
 			MethodName: "ReportProof",

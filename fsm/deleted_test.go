@@ -1,0 +1,157 @@
+package fsm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// deleteOf deletes a job by the number of its end as the state knows it.
+func (b *bench) deleteOf(id string) *fsmpb.Op {
+	seq, _, _ := b.Tombstone(rota.JobID(id))
+	return DeleteJobOp(rota.JobID(id), seq)
+}
+
+// TestDelete holds deletions of ended jobs against SPEC §21.3.
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	t.Run("frees_the_id", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.submit("j")
+		b.ok(cancelOp("j"))
+		op := b.deleteOf("j")
+		a := b.entry(op)
+		if o := a.Outcomes[0]; OutcomeError(o) != nil || o.GetJobState() != uint32(rota.Cancelled) || len(a.Events) != 1 ||
+			a.Events[0].Kind != rota.JobDeleted || a.Events[0].Job != "j" || a.Events[0].Queue != "default" {
+			t.Fatalf("%v, %+v", o, a.Events)
+		}
+		if job, ok := b.Job("j"); ok {
+			t.Fatalf("%+v", job)
+		}
+		if s, ok := b.StagedJob("j"); ok || !b.Deleted(1) || b.DeletedStaged("j") != 1 {
+			t.Fatalf("%+v", s)
+		}
+		b.refuses(rota.NotFound, "job", retryOp("j"))
+		b.refuses(rota.NotFound, "job", b.deleteOf("j"))
+		if again := b.entry(op); !again.Outcomes[0].GetExisted() || len(again.Events) != 0 {
+			t.Fatalf("%+v", again)
+		}
+		b.submit("j", func(s *rota.JobSpec) { s.Type = "else" }) // another job
+		if o := b.ok(op); !o.GetExisted() {                      // its end is another one
+			t.Fatalf("%v", o)
+		}
+		b.state("j", rota.Queued)
+		b.refuses(rota.Conflict, "job", b.deleteOf("j"))
+		b.ok(cancelOp("j"))
+		b.refuses(rota.Conflict, "seq", DeleteJobOp("j", 0))
+		page, err := b.Jobs().Page(rota.JobFilter{}, history{})
+		if err != nil || len(page.Jobs) != 1 || page.Jobs[0].Type != "else" {
+			t.Fatalf("%+v, %v", page, err)
+		}
+	})
+	t.Run("refusals", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.refuses(rota.NotFound, "job", DeleteJobOp("nobody", 0))
+		b.refuses(rota.Invalid, "seq", DeleteJobOp("nobody", 1))
+		l := b.leased("j", "w")
+		o := b.refuses(rota.Conflict, "job", b.deleteOf("j"))
+		if o.GetJobState() != uint32(rota.Assigned) || !strings.Contains(o.GetText(), "cancel it first") {
+			t.Fatalf("%v", o)
+		}
+		b.ok(cancelOp("j"))
+		b.refuses(rota.Conflict, "job", b.deleteOf("j")) // w may work on it
+		b.refuses(rota.Invalid, "seq", DeleteJobOp("other", 1))
+		b.pass(leaseDue(&leaseRow{Lease: l}, b.workers.get("w")) - b.now + 1)
+		b.pass(rota.Clock(b.tombs.get("j").freeAt - b.now))
+		b.ok(b.deleteOf("j"))
+		d := diamond("wf")
+		b.upload(d)
+		b.ok(d.commit())
+		b.ok(cancelOp("wf/n0"))
+		b.refuses(rota.Conflict, "job", b.deleteOf("wf/n0"))
+	})
+	t.Run("what_archives_alone_know", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.submit("j")
+		b.ok(cancelOp("j"))
+		flushAll(b.Machine)
+		flushAll(b.twin)
+		mark := history{{Seq: 1, Job: b.state("j", rota.Cancelled)}}
+		b.tombs.drop("j", 1)
+		b.twin.tombs.drop("j", 1)
+		if page, err := b.Jobs().Page(rota.JobFilter{}, mark); err != nil || len(page.Jobs) != 1 {
+			t.Fatalf("%+v, %v", page, err)
+		}
+		b.ok(DeleteJobOp("j", 1))
+		if page, err := b.Jobs().Page(rota.JobFilter{}, mark); err != nil || len(page.Jobs) != 0 {
+			t.Fatalf("%+v, %v", page, err)
+		}
+	})
+}
+
+// TestDelete_ranges deletes and drops numbers in random order, and holds the ranges against a
+// plain set.
+func TestDelete_ranges(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const n = 60
+	for i := range n {
+		b.submit(fmt.Sprint("j", i))
+		b.ok(cancelOp(fmt.Sprint("j", i)))
+	}
+	deleted := make(map[uint64]bool)
+	for k, i := range rand.New(rand.NewPCG(3, 4)).Perm(n) {
+		b.ok(b.deleteOf(fmt.Sprint("j", i)))
+		deleted[uint64(i+1)] = true
+		ranges := 0
+		for seq := range uint64(n + 2) {
+			if b.Deleted(seq) != deleted[seq] {
+				t.Fatalf("number %d is deleted: %v", seq, b.Deleted(seq))
+			}
+			if deleted[seq] && !deleted[seq-1] {
+				ranges++
+			}
+		}
+		if b.deleted.len() != ranges {
+			t.Fatalf("%d ranges are kept of %d", b.deleted.len(), ranges)
+		}
+		if k == n/2 { // what retention has taken everywhere
+			through := b.FirstDeleted()
+			b.ok(&fsmpb.Op{Op: &fsmpb.Op_DropDeleted{DropDeleted: &fsmpb.DropDeleted{Through: through}}})
+			for seq := range through + 1 {
+				delete(deleted, seq)
+			}
+		}
+	}
+	b.ok(&fsmpb.Op{Op: &fsmpb.Op_DropDeleted{DropDeleted: &fsmpb.DropDeleted{Through: n}}})
+	if b.FirstDeleted() != 0 || b.DeletedStaged("j59") != 0 {
+		t.Fatal("ranges that retention passed are kept")
+	}
+}
+
+// TestDelete_atTheBound has as many ranges as are kept: one that touches another is taken.
+func TestDelete_atTheBound(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.submit("j")
+	b.ok(cancelOp("j"))
+	for i := range uint64(rota.MaxDeletedRanges) {
+		b.deleted.load(deletedKey(2*i+3), &deletedRow{from: 2*i + 3, to: 2*i + 3})
+	}
+	if err := OutcomeError(b.deleteJob(b.deleteOf("j").GetDeleteJob())); err == nil || err.Kind != rota.Exhausted {
+		t.Fatal(err)
+	}
+	b.state("j", rota.Cancelled)
+	b.deleted.drop(deletedKey(3))
+	b.deleted.load(deletedKey(2), &deletedRow{from: 2, to: 2})
+	if err := OutcomeError(b.deleteJob(b.deleteOf("j").GetDeleteJob())); err != nil || b.deleted.len() != rota.MaxDeletedRanges {
+		t.Fatal(err)
+	}
+}
