@@ -279,3 +279,30 @@ func TestRecordBytesCountAllThatAUserFills(t *testing.T) {
 		}
 	}
 }
+
+// TestStaged_byQueue holds what queues tell of staged records against the records, as they
+// come and go.
+func TestStaged_byQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("other"))
+	want := func(m *Machine, first, other int64) {
+		t.Helper()
+		for name, n := range map[rota.QueueName]int64{"default": first, "other": other} {
+			if q, _ := m.Queue(name); q.Staged != n || q.CancelledTotal != 2 {
+				t.Fatalf("queue %s tells of %d staged jobs, %d are", name, q.Staged, n)
+			}
+		}
+	}
+	for i, queue := range []rota.QueueName{"default", "other", "default", "other"} {
+		id := string(rune('a' + i))
+		b.submit(id, func(s *rota.JobSpec) { s.Queue = queue })
+		b.ok(cancelOp(id))
+	}
+	want(b.Machine, 2, 2)
+	want(b.restored(), 2, 2)
+	b.Archived([]uint64{1, 1, 2, 3})
+	want(b.Machine, 0, 1)
+	flushAll(b.Machine)
+	want(b.Machine, 0, 0)
+}
