@@ -58,6 +58,18 @@ func (b *bench) wantNone(jobs ...rota.JobSpec) {
 	}
 }
 
+// wantNumber wants each node to learn from the others under which number a deleted job ended,
+// and nothing else: what it has of the job's earlier lives itself is not the last word.
+func (b *bench) wantNumber(id rota.JobID, seq uint64) {
+	b.t.Helper()
+	for _, node := range b.ids() {
+		found, err := b.node(node).askPeers(within(b.t, ample), []rota.JobID{id})
+		if err != nil || found[0].Seq != seq || found[0].Job.State != rota.JobNone {
+			b.t.Fatalf("node %s is told %+v, %v", node, found[0], err)
+		}
+	}
+}
+
 // TestDelete_everywhere deletes jobs whose records are staged, archived, and known by
 // archives alone: no node knows of them, and their ids are free.
 func TestDelete_everywhere(t *testing.T) {
@@ -67,10 +79,12 @@ func TestDelete_everywhere(t *testing.T) {
 	endAll(t, b.leader(), jobs)
 	b.remove(b.follower(), jobs[0])
 	b.wantNone(jobs[0])
+	b.wantNumber(jobs[0].ID, 1)
 	for _, id := range b.ids() {
 		b.complete(id)
 	}
 	b.wantNone(jobs[0]) // archived since
+	b.wantNumber(jobs[0].ID, 1)
 	b.leap(rota.GCHorizon + 1000)
 	b.wantHistory(rota.JobFilter{State: rota.Cancelled}, jobs[1:])
 	b.remove(b.leader(), jobs[1])

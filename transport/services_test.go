@@ -333,13 +333,23 @@ func TestEveryUnary(t *testing.T) {
 func TestOutcomes_refuseOneIDAndTakeTheOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	answer, err := b.jobs.Retry(bounded(t), &rotav1.RetryJobsRequest{Ids: []string{"a", "no id", "c"}})
+	ids := []string{"a", "no id", "c"}
+	retried, err := b.jobs.Retry(bounded(t), &rotav1.RetryJobsRequest{Ids: ids})
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs := answer.GetJobs()
-	if len(jobs) != 3 || jobs[0].GetId() != "a" || jobs[2].GetId() != "c" ||
-		jobs[1].GetRefusal().GetKind() != "INVALID" {
-		t.Errorf("got %v", jobs)
+	deleted, err := b.jobs.Delete(bounded(t), &rotav1.DeleteJobsRequest{Ids: ids})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range []*rotav1.JobOutcomes{retried, deleted} {
+		jobs := answer.GetJobs()
+		if len(jobs) != 3 || jobs[0].GetId() != "a" || jobs[2].GetId() != "c" ||
+			jobs[1].GetRefusal().GetKind() != "INVALID" {
+			t.Errorf("got %v", jobs)
+		}
+	}
+	if _, err := b.jobs.Delete(bounded(t), &rotav1.DeleteJobsRequest{}); words.FromStatus(err).Kind != rota.Invalid {
+		t.Error(err)
 	}
 }

@@ -170,7 +170,7 @@ func cliUsage(t *testing.T, c *nodes) {
 
 func cliUnknown(t *testing.T, c *nodes) {
 	for _, args := range []string{
-		"job submit --type x --queue nowhere", "job show nothing", "job cancel nothing", "job retry nothing", "job wait nothing --timeout 5s",
+		"job submit --type x --queue nowhere", "job show nothing", "job cancel nothing", "job retry nothing", "job delete nothing", "job wait nothing --timeout 5s",
 		"queue show nowhere", "queue pause nowhere", "queue resume nowhere", "worker show nobody", "worker drain nobody",
 		"operator raft remove-peer nobody", "operator raft transfer-leadership --to nobody",
 	} {
@@ -191,7 +191,11 @@ func cliRefused(t *testing.T, c *nodes) {
 	contains(t, "the refusal", r.stderr, "narrow", "2", "again")
 	// A known id is answered before any admission check.
 	c.rota(t, "job", "submit", "--queue", "narrow", "--type", "x", "--id", "narrow-1").want(t, 0)
+	contains(t, "the refusal", c.rota(t, "job", "delete", "narrow-1").want(t, 1).stderr, "narrow-1", "cancel it first")
 	c.rota(t, "job", "cancel", "narrow-1").want(t, 0)
+	c.rota(t, "job", "delete", "narrow-1").want(t, 0)
+	c.rota(t, "job", "delete", "narrow-1").want(t, 0)
+	c.rota(t, "job", "show", "narrow-1").want(t, 3)
 	c.rota(t, "job", "submit", "--queue", "narrow", "--type", "x", "--id", "narrow-3").want(t, 0)
 }
 
