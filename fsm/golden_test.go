@@ -85,6 +85,19 @@ func goldenFlows(c *bench) {
 	}
 }
 
+// goldenDeletions ends jobs, and deletes them so that ranges of numbers begin, meet and go.
+func goldenDeletions(c *bench) {
+	var ops []*fsmpb.Op
+	for i := range 4 {
+		id := fmt.Sprint("deleted", i)
+		ops = append(ops, submitOp(jobSpec(id)), cancelOp(id))
+	}
+	c.entry(ops...)
+	first, third := c.deleteOf("deleted0"), c.deleteOf("deleted2")
+	c.entry(first, third, first, DeleteJobOp("deleted1", 0))
+	c.entry(c.deleteOf("deleted1"), &fsmpb.Op{Op: &fsmpb.Op_DropDeleted{DropDeleted: &fsmpb.DropDeleted{Through: 1}}})
+}
+
 // writeGolden writes a log in which every verb occurs, sound and hostile.
 func writeGolden(t *testing.T) {
 	b := emptyBench(t)
@@ -141,6 +154,7 @@ func writeGolden(t *testing.T) {
 	session, _ := c.Session("graced")
 	c.entry(disconnectOp("graced", session, 2), disconnectOp("graced", session, 3), linked(registerOp("graced", 1, "g", false), 2),
 		linked(registerOp("graced", 1, "g", false), 4))
+	goldenDeletions(c)
 	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(FirstRules), switchOp(0))
 	note()
 	var out []byte
