@@ -29,16 +29,11 @@ var (
 	metaFloor       = []byte("floor")
 	metaLost        = []byte("lost")
 	metaSize        = []byte("size")
-	metaBefore      = []byte("before")
 	metaSum         = []byte("sum")
 )
 
-// archiveFormat is the version of the buckets' layouts. In the one before each record
-// and each mark had a key of its own, which is still read: what comes joins them.
-const (
-	archiveFormat       = 2
-	archiveFormatBefore = 1
-)
+// archiveFormat is the version of the buckets' layouts.
+const archiveFormat = 2
 
 // Archive is a node's store of terminal jobs (SPEC §10.5), by their dense
 // numbers. It knows which numbers it holds, so that it can fetch what it lacks
@@ -63,9 +58,6 @@ type archiveState struct {
 	// lost how many of absent no retention accounts for.
 	held, absent Spans
 	floor, lost  uint64
-	// before is the last number that an archive of format 1 held, until retention has
-	// taken all of that: nothing there tells an ended job's earlier end from a lost record.
-	before uint64
 	// records and bytes count what archiveRecords holds, keys not included; recount says
 	// that they must be counted anew.
 	records, bytes uint64
@@ -91,8 +83,8 @@ func NewArchive(db *bbolt.DB) (*Archive, error) {
 			}
 		}
 		b := tx.Bucket(archiveMeta)
-		if format := b.Get(metaFormat); format != nil && (len(format) != 1 || format[0] != archiveFormat && format[0] != archiveFormatBefore) {
-			return rota.Refusef(rota.Conflict, "archive", "%s has format %x, this binary knows %d: start a newer binary",
+		if format := b.Get(metaFormat); format != nil && !bytes.Equal(format, []byte{archiveFormat}) {
+			return rota.Refusef(rota.Conflict, "archive", "%s has format %x, this binary knows %d: start the binary that wrote it",
 				db.Path(), format, archiveFormat)
 		}
 		if k, _ := b.Cursor().First(); k == nil { // all else is new too
@@ -116,41 +108,32 @@ func NewArchive(db *bbolt.DB) (*Archive, error) {
 }
 
 func (s *archiveState) load(b *bbolt.Bucket) error {
-	before, k := false, []byte(nil)
-	if k, _ = b.Cursor().First(); k != nil {
-		before = bytes.Equal(b.Get(metaFormat), []byte{archiveFormatBefore})
-		if !before && !bytes.Equal(b.Get(metaSum), metaSumOf(b)) {
-			return errBookkeeping
-		}
+	if k, _ := b.Cursor().First(); k != nil && !bytes.Equal(b.Get(metaSum), metaSumOf(b)) {
+		return errBookkeeping
 	}
 	s.cluster = rota.ClusterID(b.Get(metaCluster))
 	s.incarnation, s.floor = number(b.Get(metaIncarnation)), number(b.Get(metaFloor))
 	if size := b.Get(metaSize); len(size) == 16 {
 		s.records, s.bytes = binary.BigEndian.Uint64(size), binary.BigEndian.Uint64(size[8:])
 	}
-	s.lost, s.before = number(b.Get(metaLost)), number(b.Get(metaBefore))
+	s.lost = number(b.Get(metaLost))
 	held, whole := parseSpans(b.Get(metaHeld))
 	absent, sound := parseSpans(b.Get(metaAbsent))
 	if !whole || !sound {
 		return errBookkeeping
 	}
-	if s.held, s.absent = held, absent; before && len(held) > 0 {
-		s.before = held[len(held)-1].To
-	}
+	s.held, s.absent = held, absent
 	return nil
 }
 
 var errBookkeeping = rota.Refusef(rota.Internal, "archive", "its list of held records is damaged")
 
 func (s *archiveState) save(b *bbolt.Bucket) error {
-	if s.floor >= s.before {
-		s.before = 0
-	}
 	size := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, s.records), s.bytes)
 	for _, kv := range []struct{ key, value []byte }{
 		{metaFormat, []byte{archiveFormat}}, {metaCluster, []byte(s.cluster)}, {metaIncarnation, seqKey(s.incarnation)},
 		{metaHeld, s.held.append(nil)}, {metaAbsent, s.absent.append(nil)}, {metaFloor, seqKey(s.floor)},
-		{metaLost, seqKey(s.lost)}, {metaSize, size}, {metaBefore, seqKey(s.before)},
+		{metaLost, seqKey(s.lost)}, {metaSize, size},
 	} {
 		if err := b.Put(kv.key, kv.value); err != nil {
 			return err
@@ -286,7 +269,7 @@ func (a *Archive) Missing(seqs []uint64, most int) (missing []uint64, err error)
 		}
 		records := tx.Bucket(archiveRecords)
 		for _, seq := range seqs {
-			if !s.owes(seq, true) {
+			if !s.owes(seq) {
 				continue
 			}
 			if _, ok, _ := recordAt(records, seq); !ok {
@@ -320,7 +303,7 @@ func (a *Archive) adopt(floor uint64, held Spans) error {
 	defer func() { w.release() }() // bbolt has its rooms until the transaction is over
 	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
 		s.floor = max(s.floor, floor)
-		w = archiveWriter{s: s, records: tx.Bucket(archiveRecords), ids: s.marks(tx)}
+		w = archiveWriter{s: s, records: tx.Bucket(archiveRecords), ids: marksOf(tx)}
 		return w.put(0, nil, held)
 	}, nil)
 }

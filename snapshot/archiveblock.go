@@ -13,7 +13,7 @@ import (
 // that the block stands for: manyRecords, then the records in the order of their numbers,
 // then for each its number (8) and where it ends (4), how many they are (4), the last
 // number that the block stands for (8), CRC32C over key, kind and all behind the records
-// (4). A record alone stands plain, as all once did, and for itself only.
+// (4). A record alone stands plain, and for itself only.
 //
 // A number that is held and that a block stands for without having its record has none: its
 // job ended again since. One that nothing stands for is damage: so a wrong key, or a page

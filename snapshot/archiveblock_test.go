@@ -108,39 +108,8 @@ func (s *shelf) same(t *testing.T, a *Archive, last uint64) {
 	}
 }
 
-// asBefore makes what an older binary would have left: a key for each record and mark.
-func asBefore(t *testing.T, a *Archive) {
-	t.Helper()
-	err := a.db.Update(func(tx *bbolt.Tx) error {
-		records, ids := tx.Bucket(archiveRecords), tx.Bucket(archiveIDs)
-		var rows []recordRow
-		c := newRecordCursor(records)
-		for row, ok := c.seek(0); ok; row, ok = c.step() {
-			rows = append(rows, recordRow{seq: row.seq, last: row.seq, value: bytes.Clone(row.value)})
-		}
-		var marks []markRow
-		m := markCursor{marks: marksOf(tx), c: ids.Cursor()}
-		for row, ok := m.after(nil); ok; row, ok = m.step() {
-			marks = append(marks, markRow{bytes.Clone(row.id), bytes.Clone(row.mark)})
-		}
-		err := errors.Join(tx.DeleteBucket(archiveRecords), tx.DeleteBucket(archiveIDs))
-		records, _ = tx.CreateBucket(archiveRecords)
-		ids, _ = tx.CreateBucket(archiveIDs)
-		for _, r := range rows {
-			err = errors.Join(err, records.Put(seqKey(r.seq), r.value))
-		}
-		for _, m := range marks {
-			err = errors.Join(err, ids.Put(m.id, m.mark))
-		}
-		return errors.Join(err, tx.Bucket(archiveMeta).Put(metaFormat, []byte{1}))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestArchive_blocks holds blocks of records and leaves of marks to what a map does, over
-// batches of all sizes and orders, also onto what an older binary wrote.
+// batches of all sizes and orders, also after the file was opened anew.
 func TestArchive_blocks(t *testing.T) {
 	t.Parallel()
 	e, random := newEndings(t), rand.New(rand.NewPCG(5, 5))
@@ -174,7 +143,6 @@ func TestArchive_blocks(t *testing.T) {
 			s.put(batch)
 			switch random.IntN(8) {
 			case 0:
-				asBefore(t, a)
 				_ = a.db.Close()
 				a = openArchive(t, path)
 			case 1:
@@ -207,6 +175,21 @@ func TestArchive_blocks(t *testing.T) {
 				}
 			}
 			s.same(t, a, last)
+		}
+	}
+}
+
+// TestArchive_otherFormat refuses a file of another format, whatever else is in it.
+func TestArchive_otherFormat(t *testing.T) {
+	t.Parallel()
+	for _, format := range [][]byte{{}, {archiveFormat - 1}, {archiveFormat + 1}, {archiveFormat, 0}} {
+		a := newArchive(t)
+		put(t, a, jobsEnded(t, 3))
+		if err := a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(archiveMeta).Put(metaFormat, format) }); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := NewArchive(a.db); rota.KindOf(err) != rota.Conflict {
+			t.Errorf("format %x: %v", format, err)
 		}
 	}
 }

@@ -19,11 +19,9 @@ import (
 // given it back what it lacks.
 //
 // A key for each mark was refused: to find its place, to move what comes after it and to
-// write it as an element of its own took half of a flush. In an archive of format 1 it was
-// so: a mark that stands plain stands for all ids up to the next key.
+// write it as an element of its own took half of a flush.
 const (
-	wholeLeaf byte = 0xff
-	// partialLeaf, like wholeLeaf, cannot be the first byte of a plain mark's number.
+	wholeLeaf   byte = 0xff
 	partialLeaf byte = 0xfe
 	// leafBytes bounds a leaf, so that two fit a page.
 	leafBytes   = 1_900
@@ -41,29 +39,13 @@ func (r *markRow) size() int { return 1 + len(r.id) + 2 + len(r.mark) }
 // marks are those of an archive.
 type marks struct {
 	b *bbolt.Bucket
-	// before says that some stand plain still; where it is not known yet, meta tells it.
-	before bool
-	meta   *bbolt.Tx
 	// doubt makes partial whatever leaf is written.
 	doubt bool
 }
 
 // marksOf are the marks of a moment.
 func marksOf(tx *bbolt.Tx) marks {
-	return marks{b: tx.Bucket(archiveIDs), meta: tx}
-}
-
-// plainly says that some stand plain still.
-func (m marks) plainly() bool {
-	if m.meta == nil {
-		return m.before
-	}
-	meta := m.meta.Bucket(archiveMeta)
-	return number(meta.Get(metaBefore)) != 0 || bytes.Equal(meta.Get(metaFormat), []byte{archiveFormatBefore})
-}
-
-func (s *archiveState) marks(tx *bbolt.Tx) marks {
-	return marks{b: tx.Bucket(archiveIDs), before: s.before != 0}
+	return marks{b: tx.Bucket(archiveIDs)}
 }
 
 // begin makes the one leaf of an archive without marks.
@@ -77,8 +59,8 @@ func (m marks) begin() error {
 // leaf is what stands for the ids from key on and before upper; nil is no bound.
 type leaf struct {
 	key, upper []byte
-	// body has the marks, one after the other; plain is the only one, of key.
-	body, plain []byte
+	// body has the marks, one after the other.
+	body []byte
 	// whole says that no other id among them has a mark; torn that nothing is there
 	// that could be read.
 	whole, torn bool
@@ -99,15 +81,8 @@ func (m marks) leafOf(c *bbolt.Cursor, id []byte) leaf {
 	default:
 		k, v = before(c, id)
 	}
-	switch {
-	case k == nil:
-		before := m.plainly()
-		return leaf{key: firstID, upper: behind, whole: before, torn: !before}
-	case len(v) == 0 || v[0] < partialLeaf:
-		if m.plainly() {
-			return leaf{key: k, upper: behind, plain: v, whole: true}
-		}
-		return leaf{key: k, upper: behind, torn: true}
+	if k == nil {
+		return leaf{key: firstID, upper: behind, torn: true}
 	}
 	l, ok := readLeaf(k, v)
 	switch {
@@ -142,9 +117,6 @@ func leafSum(key, value []byte) uint32 { return updateSum(checksum(key), value) 
 
 // appendRows appends its marks.
 func (l *leaf) appendRows(rows []markRow) []markRow {
-	if l.plain != nil {
-		return append(rows, markRow{l.key, l.plain})
-	}
 	for rest := l.body; len(rest) > 0; {
 		row, size := firstMark(rest)
 		if size == 0 || !below(row.id, l.upper) {
@@ -157,9 +129,6 @@ func (l *leaf) appendRows(rows []markRow) []markRow {
 
 // mark finds the mark of an id; nil for none.
 func (l *leaf) mark(id []byte) []byte {
-	if l.plain != nil && bytes.Equal(l.key, id) {
-		return l.plain
-	}
 	for rest := l.body; len(rest) > 0; {
 		row, size := firstMark(rest)
 		if size == 0 {

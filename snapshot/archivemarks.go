@@ -100,10 +100,8 @@ func (m marks) absorb(l leaf) error {
 	} else {
 		k, v = before(c, key)
 	}
-	into := leaf{key: firstID, whole: m.plainly()}
-	if k != nil && len(v) > 0 && v[0] < partialLeaf && m.plainly() {
-		into = leaf{key: k, plain: v, whole: true}
-	} else if k != nil {
+	into := leaf{key: firstID}
+	if k != nil {
 		var ok bool
 		if into, ok = readLeaf(k, v); !ok || !bytes.Equal(into.upper, key) {
 			// It is damaged, and not to be written over before a scrub has said so.

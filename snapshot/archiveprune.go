@@ -36,7 +36,7 @@ func (a *Archive) Prune(before rota.Date, maxBytes uint64) (pruned int, err erro
 }
 
 func (s *archiveState) prune(tx *bbolt.Tx, before rota.Date, maxBytes uint64) (n int, err error) {
-	records, ids := tx.Bucket(archiveRecords), s.marks(tx)
+	records, ids := tx.Bucket(archiveRecords), marksOf(tx)
 	var seqs, unsure []uint64
 	size := s.bytes
 	var gone [][]byte
@@ -111,7 +111,7 @@ func (a *Archive) Drop(seqs []uint64) error {
 			if intact(seq, value) {
 				_, id := recordHead(value)
 				gone = append(gone, bytes.Clone(id))
-			} else if !covered && s.owes(seq, true) {
+			} else if !covered && s.owes(seq) {
 				s.recount = true // it was counted, wherever it is
 			}
 			s.held.remove(seq)
@@ -119,6 +119,6 @@ func (a *Archive) Drop(seqs []uint64) error {
 		if err := s.take(records, slices.Clone(seqs)); err != nil {
 			return err
 		}
-		return s.marks(tx).drop(gone, func([]byte) bool { return true })
+		return marksOf(tx).drop(gone, func([]byte) bool { return true })
 	}, nil)
 }

@@ -63,7 +63,7 @@ func (a *Archive) put(n int, row func(int) incoming, also Spans) error {
 	w := archiveWriter{packer: packer}
 	defer w.release()
 	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
-		w.s, w.records, w.ids = s, tx.Bucket(archiveRecords), s.marks(tx)
+		w.s, w.records, w.ids = s, tx.Bucket(archiveRecords), marksOf(tx)
 		w.records.FillPercent = 0.95 // numbers only grow
 		return w.put(n, row, also)
 	}, nil)

@@ -38,7 +38,7 @@ func read(tx *bbolt.Tx, seq uint64, marked bool) ([]byte, error) {
 	if err := s.load(tx.Bucket(archiveMeta)); err != nil {
 		return nil, err
 	}
-	if s.owes(seq, marked) {
+	if s.owes(seq) {
 		return nil, ErrRecordDamaged
 	}
 	return nil, nil
@@ -137,8 +137,6 @@ func (a *Archive) Range(from, to uint64, maxBytes int) (s rota.ArchiveSlice, err
 					if full := takeRows(&s, &covered, &x, to, &maxBytes); full {
 						return nil
 					}
-				} else if !x.torn() {
-					covered.Add(next, min(to, meta.before))
 				}
 				next = to + 1
 			}

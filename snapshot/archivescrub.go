@@ -39,7 +39,7 @@ func (a *Archive) Scrub(from uint64, maxBytes int) (next uint64, read int, damag
 				return nil
 			}
 			if !x.covered {
-				owed := s.owed(max(next, s.before+1), x.to, scrubMost)
+				owed := s.owed(next, x.to, scrubMost)
 				damaged = append(damaged, owed.numbers()...)
 				if x.to++; len(damaged) >= scrubMost {
 					x.to = damaged[len(damaged)-1] + 1
@@ -103,7 +103,7 @@ func (a *Archive) mark(seqs []uint64) error {
 	var w archiveWriter
 	defer func() { w.release() }() // bbolt has its rooms until the transaction is over
 	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
-		w = archiveWriter{s: s, records: tx.Bucket(archiveRecords), ids: s.marks(tx), doubt: true}
+		w = archiveWriter{s: s, records: tx.Bucket(archiveRecords), ids: marksOf(tx), doubt: true}
 		var list []fresh
 		var rows []incoming
 		for _, seq := range seqs {
@@ -158,7 +158,7 @@ func (a *Archive) ScrubMarks(from rota.JobID, maxBytes int) (found MarkScrub, er
 				at = firstID
 			}
 			l := m.leafOf(c, at)
-			if found.Read += len(l.body) + len(l.plain); l.torn {
+			if found.Read += len(l.body); l.torn {
 				torn = append(torn, bytes.Clone(at))
 			}
 			doubt := !l.whole
@@ -169,7 +169,7 @@ func (a *Archive) ScrubMarks(from rota.JobID, maxBytes int) (found MarkScrub, er
 					over = append(over, bytes.Clone(row.id))
 				case !known || there && !ofJob(value, row.id) && intact(seq, value):
 					wrong, doubt = append(wrong, bytes.Clone(row.id)), true
-				case !there && (covered || seq <= s.before) && s.owes(seq, true): // else Scrub tells it
+				case !there && covered && s.owes(seq): // else Scrub tells it
 					found.Damaged = append(found.Damaged, seq)
 				}
 			}
@@ -183,7 +183,7 @@ func (a *Archive) ScrubMarks(from rota.JobID, maxBytes int) (found MarkScrub, er
 		}
 	})
 	if found.Torn = len(torn) + len(wrong); err == nil && found.Torn+len(over) > 0 {
-		err = a.change(func(tx *bbolt.Tx, s *archiveState) error { return s.marks(tx).repair(torn, wrong, over) }, nil)
+		err = a.change(func(tx *bbolt.Tx, s *archiveState) error { return marksOf(tx).repair(torn, wrong, over) }, nil)
 	}
 	if err != nil {
 		err = carried(opArchive, err, "the archive %s cannot be read", a.db.Path())
@@ -221,7 +221,7 @@ func (a *Archive) Mended(partial []IDSpan) error {
 		return nil
 	}
 	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
-		m := s.marks(tx)
+		m := marksOf(tx)
 		for _, x := range partial {
 			to := []byte(x.To)
 			if x.To == "" {

@@ -121,9 +121,8 @@ func (s *archiveState) owed(from, to, most uint64) (owed Spans) {
 }
 
 // owes says that a number is owed, so that the lack of what would stand for it is damage.
-// Of what an archive of format 1 held nobody knows which jobs ended again; a mark says it.
-func (s *archiveState) owes(seq uint64, marked bool) bool {
-	return seq > s.floor && (marked || seq > s.before) && s.held.Has(seq) && !s.absent.Has(seq)
+func (s *archiveState) owes(seq uint64) bool {
+	return seq > s.floor && s.held.Has(seq) && !s.absent.Has(seq)
 }
 
 // numbers are all numbers of spans.

@@ -66,7 +66,7 @@ func (a *Archive) Forget(from uint64) error {
 		if err := s.take(records, seqs); err != nil {
 			return err
 		}
-		if err := s.marks(tx).drop(gone, func(mark []byte) bool {
+		if err := marksOf(tx).drop(gone, func(mark []byte) bool {
 			seq, known := markSeq(mark)
 			return known && seq >= from
 		}); err != nil {
