@@ -43,6 +43,8 @@ const (
 	// MaxFee and MaxSizeBytes keep the market's 128-bit products exact.
 	MaxFee       = 1 << 60
 	MaxSizeBytes = 1 << 60
+	// MaxUnits bounds the units of a job; sums of them stay far from overflow.
+	MaxUnits = 1 << 40
 	// MaxDuration bounds every duration that a user gives: ten years.
 	MaxDuration = 10 * 365 * 24 * time.Hour
 

@@ -100,7 +100,7 @@ func (s *JobSpec) checkNumbers() error {
 		{"memory_bytes", s.MemoryBytes, 0, MaxMemoryBytes},
 		{"io_bytes_per_s", s.IOBytesPerS, 0, MaxIOBytesPerS},
 		{"simulate_ms", s.SimulateMs, 0, maxMs},
-		{"units", s.Units, 0, 1 << 40},
+		{"units", s.Units, 0, MaxUnits},
 		{"expected_ms", s.ExpectedMs, 0, maxMs},
 	} {
 		if n.value < n.min || n.value > n.max {

@@ -101,10 +101,10 @@ const DefaultAuditRetention = 1_000_000
 const (
 	DefaultArchiveRetention = 7 * 24 * time.Hour
 	DefaultArchiveMaxBytes  = 8 << 30
-	// archiveRetentionLeast and archiveBytesLeast: less would take jobs that people
-	// still wait for.
-	archiveRetentionLeast = time.Minute
-	archiveBytesLeast     = 1 << 20
+	// ArchiveRetentionLeast and ArchiveBytesLeast are the least of both: less would take
+	// jobs that people still wait for.
+	ArchiveRetentionLeast = time.Minute
+	ArchiveBytesLeast     = 1 << 20
 )
 
 // Timing are Raft's timeouts. The default suits one data centre (a killed
@@ -121,13 +121,13 @@ type Timing struct {
 	SnapshotInterval                time.Duration
 }
 
-// Bounds of what may be asked of snapshots. Fewer entries would have a busy node write
+// The bounds of Config.SnapshotEntries and Config.SnapshotEvery. Fewer entries would have a busy node write
 // nothing but snapshots; more than a million take longer to replay than a restart may.
 const (
-	snapshotEntriesLeast = 64
-	snapshotEntriesMost  = 1_000_000
-	snapshotEveryLeast   = time.Second
-	snapshotEveryMost    = time.Hour
+	SnapshotEntriesLeast = 64
+	SnapshotEntriesMost  = 1_000_000
+	SnapshotEveryLeast   = time.Second
+	SnapshotEveryMost    = time.Hour
 	// trailingSnapshots is how many snapshots' worth of log stays behind the newest.
 	trailingSnapshots = 3
 )
@@ -171,32 +171,32 @@ func (c *Config) faults() (faults []error) {
 			faults = append(faults, fmt.Errorf("attestation key %d has %d bytes: %d are wanted", i, len(k), ed25519.PublicKeySize))
 		}
 	}
-	if r := c.ArchiveRetention; r != 0 && r < archiveRetentionLeast {
-		faults = append(faults, fmt.Errorf("--archive-retention is %s: %s or more is wanted", r, archiveRetentionLeast))
+	if r := c.ArchiveRetention; r != 0 && r < ArchiveRetentionLeast {
+		faults = append(faults, fmt.Errorf("--archive-retention is %s: %s or more is wanted", r, ArchiveRetentionLeast))
 	}
-	if b := c.ArchiveMaxBytes; b != 0 && b < archiveBytesLeast {
-		faults = append(faults, fmt.Errorf("--archive-max-bytes is %d: %d or more is wanted", b, archiveBytesLeast))
+	if b := c.ArchiveMaxBytes; b != 0 && b < ArchiveBytesLeast {
+		faults = append(faults, fmt.Errorf("--archive-max-bytes is %d: %d or more is wanted", b, ArchiveBytesLeast))
 	}
-	if e := c.SnapshotEntries; e != 0 && (e < snapshotEntriesLeast || e > snapshotEntriesMost) {
-		faults = append(faults, fmt.Errorf("--snapshot-entries is %d: %d to %d is wanted", e, snapshotEntriesLeast,
-			snapshotEntriesMost))
+	if e := c.SnapshotEntries; e != 0 && (e < SnapshotEntriesLeast || e > SnapshotEntriesMost) {
+		faults = append(faults, fmt.Errorf("--snapshot-entries is %d: %d to %d is wanted", e, SnapshotEntriesLeast,
+			SnapshotEntriesMost))
 	}
-	if e := c.SnapshotEvery; e != 0 && (e < snapshotEveryLeast || e > snapshotEveryMost) {
-		faults = append(faults, fmt.Errorf("--snapshot-every is %s: %s to %s is wanted", e, snapshotEveryLeast, snapshotEveryMost))
+	if e := c.SnapshotEvery; e != 0 && (e < SnapshotEveryLeast || e > SnapshotEveryMost) {
+		faults = append(faults, fmt.Errorf("--snapshot-every is %s: %s to %s is wanted", e, SnapshotEveryLeast, SnapshotEveryMost))
 	}
-	if c.BootstrapExpect < 0 || c.BootstrapExpect > maxVoters {
-		faults = append(faults, fmt.Errorf("--bootstrap-expect is %d: 0 to %d is wanted", c.BootstrapExpect, maxVoters))
+	if c.BootstrapExpect < 0 || c.BootstrapExpect > MaxVoters {
+		faults = append(faults, fmt.Errorf("--bootstrap-expect is %d: 0 to %d is wanted", c.BootstrapExpect, MaxVoters))
 	}
-	if c.AutoDegradeCommitMs < 0 || c.AutoDegradeCommitMs > maxDegradeMs {
+	if c.AutoDegradeCommitMs < 0 || c.AutoDegradeCommitMs > MaxDegradeMs {
 		faults = append(faults, fmt.Errorf("--auto-degrade-commit is %d ms: 0 to %d is wanted", c.AutoDegradeCommitMs,
-			maxDegradeMs))
+			MaxDegradeMs))
 	}
 	if c.AutoDegradeUsagePermille < 0 || c.AutoDegradeUsagePermille > 1000 {
 		faults = append(faults, fmt.Errorf("--auto-degrade-usage is %d permille: 0 to 1000 is wanted", c.AutoDegradeUsagePermille))
 	}
-	if low, critical := c.DiskLow, c.DiskCritical; low > 50 || critical > 50 || low > 0 && critical > low {
-		faults = append(faults, fmt.Errorf("--disk-low is %d and --disk-critical is %d: percent up to 50 are wanted, the latter "+
-			"no more than the former", low, critical))
+	if low, critical := c.DiskLow, c.DiskCritical; low > MaxDiskPercent || critical > MaxDiskPercent || low > 0 && critical > low {
+		faults = append(faults, fmt.Errorf("--disk-low is %d and --disk-critical is %d: percent up to %d are wanted, the latter "+
+			"no more than the former", low, critical, MaxDiskPercent))
 	}
 	return faults
 }
@@ -255,8 +255,8 @@ func (c *Config) defaults() {
 
 // The bounds of a node's own queues and waits, each with its reason.
 const (
-	// maxVoters: more voters make every commit slower and no cluster safer.
-	maxVoters = 9
+	// MaxVoters is the most of --bootstrap-expect: more voters make every commit slower and no cluster safer.
+	MaxVoters = 9
 	// proposalQueue bounds proposals that wait for the log: beyond it callers
 	// are refused rather than kept.
 	proposalQueue = 8_192
@@ -268,8 +268,8 @@ const (
 	// Deciding takes some tens of microseconds where workers are hundreds; a longer wait
 	// would cost an entry more than the round gains.
 	roundPatience = time.Millisecond
-	// maxDegradeMs: who has waited a minute for a commit needs no threshold.
-	maxDegradeMs = 60_000
+	// MaxDegradeMs is the most of --auto-degrade-commit: who has waited a minute for a commit needs no threshold.
+	MaxDegradeMs = 60_000
 	// decideMost bounds the pairs of one entry of rounds.
 	decideMost = 1_024
 	// digestsKept is how far back a node can tell its digests: many seconds of

@@ -60,7 +60,7 @@ func (n *Node) reconcileOnce(l *leadership) {
 		case string(s.Address) != m.Raft:
 			n.log.Info("a node has a new address", "other_node", string(m.ID), "raft", m.Raft)
 			err = n.changeServer(s.Suffrage, m)
-		case s.Suffrage == raft.Nonvoter && voters < maxVoters && n.caughtUp(m.ID):
+		case s.Suffrage == raft.Nonvoter && voters < MaxVoters && n.caughtUp(m.ID):
 			n.log.Info("a node has caught up and gets a vote", "other_node", string(m.ID))
 			if err = n.changeServer(raft.Voter, m); err == nil {
 				voters++

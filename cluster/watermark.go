@@ -30,6 +30,8 @@ const (
 	// DefaultDiskLow and DefaultDiskCritical are in percent of the disk that is free.
 	DefaultDiskLow      = 10
 	DefaultDiskCritical = 5
+	// MaxDiskPercent bounds both: a disk that is half empty is not full.
+	MaxDiskPercent = 50
 	// diskLowMost and diskCriticalMost bound what these ask for on a large disk.
 	diskLowMost      = 8 << 30
 	diskCriticalMost = 4 << 30

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -260,23 +259,6 @@ func (a *app) printBench(r *benchReport) error {
 	if r.Lost > 0 || r.Duplicated > 0 {
 		return failf("%d jobs were lost and %d done twice, %d of these at two workers at once; %d handlers ran beyond a job's first",
 			r.Lost, r.Duplicated, r.Overlaps, r.Reruns)
-	}
-	return nil
-}
-
-func positive(flag string, n int) error {
-	if n < 1 {
-		return usagef("--%s %d is refused: 1 or more is wanted", flag, n)
-	}
-	return nil
-}
-
-// atLeastOne checks several flags at once.
-func atLeastOne(flags ...any) error {
-	for i := 0; i+1 < len(flags); i += 2 {
-		if err := positive(fmt.Sprint(flags[i]), flags[i+1].(int)); err != nil {
-			return err
-		}
 	}
 	return nil
 }

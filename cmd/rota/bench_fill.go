@@ -42,8 +42,9 @@ func (a *app) benchFillCommand() *cobra.Command {
 	flags.StringVar(&f.queue, "queue", "waiting", "`queue`; made with the standard preset where it is not there")
 	flags.IntVar(&f.queues, "queues", 1, "so many queues: --queue, and that name with -1, -2 and so on behind it")
 	flags.IntVar(&f.tenants, "tenants", 1, "so many tenants: the default one, and bench-1, bench-2 and so on")
+	boundBench(flags)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := f.check(); err != nil {
+		if err := rota.CheckID("queue", f.queue); err != nil {
 			return err
 		}
 		return a.does(a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
@@ -51,20 +52,6 @@ func (a *app) benchFillCommand() *cobra.Command {
 		}))(cmd, args)
 	}
 	return cmd
-}
-
-func (f *fillFlags) check() error {
-	if err := atLeastOne("jobs", f.jobs, "producers", f.producers, "batch", f.batch, "queues", f.queues, "tenants",
-		f.tenants); err != nil {
-		return err
-	}
-	if f.batch > rota.MaxBatchJobs {
-		return usagef("--batch %d is refused: at most %d", f.batch, rota.MaxBatchJobs)
-	}
-	if f.payload < 0 || f.payload > rota.MaxPayloadBytes {
-		return usagef("--payload %d is refused: 0 to %d", f.payload, rota.MaxPayloadBytes)
-	}
-	return rota.CheckID("queue", f.queue)
 }
 
 func (a *app) benchFill(ctx context.Context, c *client.Client, f *fillFlags) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
@@ -67,6 +68,11 @@ of the servers where --admin names the admin ports of all of them.`,
 	flags.BoolVar(&f.heedless, "heedless", false, "send what the cluster asked to come later with")
 	flags.StringSliceVar(&f.admins, "admin", nil, "`host:port` of the servers' admin ports, parted by commas: their CPU time is counted")
 	flags.StringVar(&f.profile, "cpuprofile", "", "`file` for a CPU profile of this process, while it measures")
+	boundBench(flags)
+	within(flags, 0, maxRate, "rate")
+	within(flags, 1, maxBenchCrew, "workers")
+	within(flags, 1, rota.MaxSlots, "slots")
+	within(flags, 0, rota.MaxDuration, "hold")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
 			return err
@@ -78,29 +84,20 @@ of the servers where --admin names the admin ports of all of them.`,
 	return cmd
 }
 
+// boundBench bounds the flags that bench jobs and bench fill have in common.
+func boundBench(flags *pflag.FlagSet) {
+	within(flags, 1, maxBenchJobs, "jobs")
+	within(flags, 1, maxBenchCrew, "producers")
+	within(flags, 1, rota.MaxBatchJobs, "batch")
+	within(flags, 0, rota.MaxPayloadBytes, "payload")
+	within(flags, 1, rota.MaxQueues, "queues")
+	within(flags, 1, rota.MaxTenants, "tenants")
+}
+
 func (f *benchFlags) check() error {
-	if err := atLeastOne("jobs", f.jobs, "producers", f.producers, "batch", f.batch, "workers", f.workers,
-		"slots", f.slots, "queues", f.queues, "tenants", f.tenants); err != nil {
-		return err
-	}
 	if f.queues > f.workers*rota.MaxQueuesPerWorker {
 		return usagef("--queues %d is refused: a worker serves at most %d, and there are %d", f.queues,
 			rota.MaxQueuesPerWorker, f.workers)
-	}
-	if f.hold < 0 {
-		return usagef("--hold %s is refused: 0 or more", f.hold)
-	}
-	if f.batch > rota.MaxBatchJobs {
-		return usagef("--batch %d is refused: at most %d", f.batch, rota.MaxBatchJobs)
-	}
-	if f.slots > rota.MaxSlots {
-		return usagef("--slots %d is refused: at most %d", f.slots, rota.MaxSlots)
-	}
-	if f.payload < 0 || f.payload > rota.MaxPayloadBytes {
-		return usagef("--payload %d is refused: 0 to %d", f.payload, rota.MaxPayloadBytes)
-	}
-	if f.rate < 0 {
-		return usagef("--rate %g is refused: 0 or more", f.rate)
 	}
 	return rota.CheckID("queue", f.queue)
 }

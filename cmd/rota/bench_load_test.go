@@ -2,8 +2,8 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -92,25 +92,14 @@ func TestBenchFlags_check(t *testing.T) {
 	if err := good.check(); err != nil {
 		t.Error(err)
 	}
-	for name, change := range map[string]func(*benchFlags){
-		"queues":  func(f *benchFlags) { f.queues = 513 },
-		"tenants": func(f *benchFlags) { f.tenants = 0 },
-		"hold":    func(f *benchFlags) { f.hold = -time.Second },
-	} {
-		f := good
-		change(&f)
-		if f.check() == nil {
-			t.Errorf("%s is not refused", name)
-		}
+	many := good
+	if many.queues = 513; many.check() == nil {
+		t.Error("more queues than the workers serve are not refused")
 	}
-	for name, f := range map[string]fillFlags{
-		"jobs":    {producers: 1, batch: 1, queues: 1, tenants: 1, queue: "q"},
-		"batch":   {jobs: 1, producers: 1, batch: rota.MaxBatchJobs + 1, queues: 1, tenants: 1, queue: "q"},
-		"payload": {jobs: 1, producers: 1, batch: 1, queues: 1, tenants: 1, queue: "q", payload: -1},
-		"queue":   {jobs: 1, producers: 1, batch: 1, queues: 1, tenants: 1, queue: "a b"},
-	} {
-		if f.check() == nil {
-			t.Errorf("fill: %s is not refused", name)
+	for _, line := range []string{"bench jobs --queue a!b", "bench fill --queue a!b", "bench jobs --tenants 0", "bench jobs --hold -1s",
+		"bench fill --jobs 0", "bench fill --batch 1001", "bench fill --payload -1"} {
+		if code, _, stderr := rotaLine(strings.Fields(line)...); code != exitUsage {
+			t.Errorf("%s exits with %d: %s", line, code, stderr)
 		}
 	}
 }

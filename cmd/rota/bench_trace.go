@@ -39,16 +39,10 @@ class of size: serial 1 processor, small 2 to 8, medium 9 to 64, large more.`,
 	cmd.Flags().Float64Var(&f.speedup, "speedup", 1000, "how much faster than it was")
 	cmd.Flags().IntVar(&f.jobs, "jobs", 0, "replay only so many of the first jobs (default: all)")
 	cmd.Flags().IntVar(&f.workers, "workers", 4, "workers that share the machine's processors")
+	within(cmd.Flags(), leastSpeedup, maxSpeedup, "speedup")
+	within(cmd.Flags(), 0, maxBenchJobs, "jobs")
+	within(cmd.Flags(), 1, maxBenchCrew, "workers")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if f.jobs < 0 {
-			return usagef("--jobs %d is refused: 0 or more is wanted", f.jobs)
-		}
-		if err := positive("workers", f.workers); err != nil {
-			return err
-		}
-		if !(f.speedup > 0) {
-			return usagef("--speedup %g is refused: more than 0 is wanted", f.speedup)
-		}
 		log, err := readSWFFile(args[0], f.jobs)
 		if err != nil {
 			return err

@@ -55,6 +55,10 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 	durationVar(flags, &f.bound, "bound", 10*time.Second, "scale runtimes so that no schedule is shorter")
 	flags.IntVar(&f.workers, "workers", 4, "workers, each with its own connection")
 	flags.IntVar(&f.slots, "slots", 8, "slots of each worker, and cores")
+	within(flags, 0, maxTimeScale, "time-scale")
+	within(flags, time.Millisecond, rota.MaxDuration, "bound")
+	within(flags, 1, maxBenchCrew, "workers")
+	within(flags, 1, rota.MaxSlots, "slots")
 	flags.StringSliceVar(&f.strategies, "strategy", []string{rota.Affinity.String()}, "matching `strategies`, parted by commas")
 	flags.BoolVar(&f.markdown, "markdown", false, "print a table in Markdown, a line a workflow")
 	choices(cmd, "format", formatRota, formatWfCommons)
@@ -76,20 +80,8 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 }
 
 func (f *flowBenchFlags) check() error {
-	if err := atLeastOne("workers", f.workers, "slots", f.slots); err != nil {
-		return err
-	}
-	if f.slots > rota.MaxSlots {
-		return usagef("--slots %d is refused: at most %d", f.slots, rota.MaxSlots)
-	}
 	if f.format != "" && f.format != formatRota && f.format != formatWfCommons {
 		return rota.Unknown("format", "--format", f.format, []string{formatRota, formatWfCommons})
-	}
-	if !(f.timeScale >= 0) || math.IsInf(f.timeScale, 0) {
-		return usagef("--time-scale %v is refused: more than 0 is wanted, such as 0.01", f.timeScale)
-	}
-	if f.bound <= 0 {
-		return usagef("--bound %s is refused: more than 0 is wanted, such as 10s", f.bound)
 	}
 	if len(f.strategies) == 0 {
 		return usagef("--strategy is empty: affinity or least_loaded, for example, is wanted")

@@ -55,15 +55,13 @@ watch the failover, start the node again, wait for the rest, and compare all nod
 only processes that it started; exit 1 if anything was lost or done twice.`,
 		Args: cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
-			if err := positive("jobs", jobs); err != nil {
-				return err
-			}
 			ctx, cancel := context.WithTimeout(ctx, demoLimit)
 			defer cancel()
 			return a.demo(ctx, jobs, keep)
 		}),
 	}
 	cmd.Flags().IntVar(&jobs, "jobs", 4_000, "how many jobs")
+	within(cmd.Flags(), 1, maxBenchJobs, "jobs")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the directory with the nodes' state and logs")
 	return cmd
 }

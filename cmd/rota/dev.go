@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster"
 )
 
 // devFlags are the flags of `dev`.
@@ -47,6 +48,7 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().IntVar(&f.nodes, "nodes", 3, "how many nodes: 1, 3 or 5 make sense")
+	within(cmd.Flags(), 1, cluster.MaxVoters, "nodes")
 	cmd.Flags().StringVar(&f.data, "data", "", "`directory` for the nodes' state (default: a temporary one)")
 	cmd.Flags().StringVar(&f.api, "api", "",
 		"`host:port` of the first node, which must be free (default: "+defaultAPI+", or a free port)")
@@ -70,9 +72,6 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
 }
 
 func (a *app) dev(ctx context.Context, f *devFlags) error {
-	if f.nodes < 1 || f.nodes > 9 {
-		return usagef("--nodes %d is refused: 1 to 9 are wanted", f.nodes)
-	}
 	if f.api != "" && !loopback(f.api) {
 		return usagef("--api %q is refused: dev serves loopback only", f.api)
 	}

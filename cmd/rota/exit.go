@@ -177,7 +177,7 @@ func badValue(bad *pflag.InvalidValueError) string {
 		return bad.Error()
 	}
 	if r, ok := bad.GetFlag().Value.(*rangedFlag); ok {
-		want += ", " + rangeText(r.least, r.most) + ","
+		want += ", " + r.span() + ","
 	}
 	return fmt.Sprintf("--%s %q is refused: %s is wanted", bad.GetFlag().Name, bad.GetValue(), want)
 }

@@ -1,23 +1,115 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/big"
+	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
 )
 
-// TestNumbersOutOfRange refuses them where the command line is read: exit code 2, with
-// flag, value and range.
+// numeric are the types of flags that must have a range; other widths and lists of
+// numbers have a name that begins so too.
+var numeric = []string{"int", "uint", "float", "duration", "count"}
+
+// beyond is one below and one above a flag's range, as text.
+func (f *rangedFlag) beyond() []string {
+	switch least := f.least.(type) {
+	case float64:
+		step := func(v, to float64) string { return strconv.FormatFloat(math.Nextafter(v, to), 'g', -1, 64) }
+		return []string{step(least, math.Inf(-1)), step(f.most.(float64), math.Inf(1)), "NaN", "Inf", "1e999"}
+	case time.Duration:
+		return []string{(least - 1).String(), (f.most.(time.Duration) + 1).String()}
+	default:
+		below := new(big.Int).Sub(big.NewInt(f.least.(int64)), big.NewInt(1))
+		above := new(big.Int).Add(big.NewInt(f.most.(int64)), big.NewInt(1))
+		return []string{below.String(), above.String(), "18446744073709551615"}
+	}
+}
+
+// TestEveryNumberHasARange walks all commands: a flag that is a number or a duration takes
+// the ends of its range and its default, and what is beyond is refused with flag, value and
+// range, exit code 2, before anything is connected to.
+func TestEveryNumberHasARange(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		if conn, err := listener.Accept(); err == nil {
+			_ = conn.Close()
+			t.Error("a connection was made")
+		}
+	}()
+	seen := 0
+	check := func(cmd *cobra.Command, flag *pflag.Flag) {
+		if !slices.ContainsFunc(numeric, func(kind string) bool { return strings.HasPrefix(flag.Value.Type(), kind) }) {
+			return
+		}
+		seen++
+		ranged, ok := flag.Value.(*rangedFlag)
+		if !ok {
+			t.Errorf("%s --%s has no range: declare it by within", cmd.CommandPath(), flag.Name)
+			return
+		}
+		for _, text := range []string{fmt.Sprint(ranged.least), fmt.Sprint(ranged.most), flag.DefValue} {
+			if err := ranged.Set(text); err != nil {
+				t.Errorf("%s --%s %s: %v", cmd.CommandPath(), flag.Name, text, err)
+			}
+		}
+		for _, text := range ranged.beyond() {
+			if ranged.orZero && text == "0" {
+				continue
+			}
+			var out, talk bytes.Buffer
+			line := append(strings.Fields(cmd.CommandPath())[1:], "--addr", listener.Addr().String(), "--"+flag.Name+"="+text)
+			code := run(line, nil, strings.NewReader(""), &out, &talk)
+			for _, part := range []string{"--" + flag.Name + " ", strconv.Quote(text), ranged.span()} {
+				if code != exitUsage || !strings.Contains(talk.String(), part) {
+					t.Errorf("%v exits with %d and says %q: %s is missing", line, code, talk.String(), part)
+				}
+			}
+		}
+	}
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) { check(cmd, flag) })
+		for _, child := range cmd.Commands() {
+			walk(child)
+		}
+	}
+	walk((&app{}).rootCommand())
+	if _ = listener.Close(); seen < 50 {
+		t.Errorf("%d flags were seen", seen)
+	}
+	<-asked
+}
+
+// TestNumbersOutOfRange refuses them from the command line, the environment and the file,
+// and takes a 0 that means something.
 func TestNumbersOutOfRange(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, flag, value, want string }{
-		{"server --auto-degrade-usage 2", "--auto-degrade-usage", `"2"`, "0 to 1, is wanted"},
-		{"server --auto-degrade-usage -0.1", "--auto-degrade-usage", `"-0.1"`, "0 to 1, is wanted"},
-		{"server --auto-degrade-usage NaN", "--auto-degrade-usage", `"NaN"`, "0 to 1, is wanted"},
-		{"server --disk-low 101", "--disk-low", `"101"`, "0 to 100, is wanted"},
-		{"server --disk-critical -1", "--disk-critical", `"-1"`, "0 to 100, is wanted"},
-		{"job list --limit 0", "--limit", "0", "1 or more is wanted"},
+		{"server --auto-degrade-usage -0.1", "--auto-degrade-usage", `"-0.1"`, "a number such as 0.5, 0 to 1, is wanted"},
+		{"server --disk-low 51", "--disk-low", `"51"`, "0 to 50, is wanted"},
+		{"server --archive-retention 59s", "--archive-retention", `"59s"`, "0, or 1m to 87600h, is wanted"},
+		{"server --snapshot-entries 63", "--snapshot-entries", `"63"`, "0, or 64 to 1000000, is wanted"},
+		{"job submit --max-runtime 2s", "--max-runtime", `"2s"`, "0, or 3s to 87600h, is wanted"},
+		{"job change j --ttl 3651d", "--ttl", `"3651d"`, "0 to 87600h, is wanted"},
+		{"job list --limit 0", "--limit", `"0"`, "1 or more, is wanted"},
 	} {
 		code, _, stderr := rotaLine(strings.Fields(c.args)...)
 		if code != exitUsage {
@@ -27,6 +119,16 @@ func TestNumbersOutOfRange(t *testing.T) {
 			if !strings.Contains(stderr, part) {
 				t.Errorf("%s says %q: %s is missing", c.args, stderr, part)
 			}
+		}
+	}
+	var out, talk bytes.Buffer
+	code := run([]string{"job", "list", "--addr", "127.0.0.1:1"}, []string{"ROTA_LIMIT=0"}, strings.NewReader(""), &out, &talk)
+	if code != exitUsage || !strings.Contains(talk.String(), "ROTA_LIMIT") || !strings.Contains(talk.String(), "1 or more, is wanted") {
+		t.Errorf("ROTA_LIMIT=0 exits with %d: %s", code, talk.String())
+	}
+	for _, zero := range []string{"--archive-retention=0", "--archive-max-bytes=0", "--snapshot-every=0", "--scrub-every=0"} {
+		if _, _, err := settled(t, nil, "server", zero); err != nil {
+			t.Errorf("server %s: %v", zero, err)
 		}
 	}
 }

@@ -37,7 +37,10 @@ and a workflow's node, is refused.`,
 	flags.Int32Var(&f.priority, "priority", 0, "0 (critical) to 10 (background)")
 	flags.Int64Var(&f.fee, "fee", 0, "fee in millionths of a unit")
 	flags.StringArrayVar(&f.labels, "label", nil, "`key=value` to set; an empty value takes the label away; may be repeated")
-	flags.DurationVar(&f.ttl, "ttl", 0, "expire the job so long after its submission or last retry; 0 takes the queue's")
+	durationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after its submission or last retry; 0 takes the queue's")
+	within(flags, 0, rota.MaxPriority, "priority")
+	within(flags, 0, int64(rota.MaxFee), "fee")
+	within(flags, 0, rota.MaxDuration, "ttl")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := jobIDs(args)

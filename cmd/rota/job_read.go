@@ -46,9 +46,6 @@ func (a *app) jobListCommand() *cobra.Command {
 			if err := parseState(&filter.State, state); err != nil {
 				return err
 			}
-			if limit < 1 {
-				return usagef("--limit %d is refused: 1 or more is wanted", limit)
-			}
 			page, err := a.pages(ctx, c, filter, limit)
 			if err != nil {
 				return err
@@ -69,6 +66,7 @@ func (a *app) jobListCommand() *cobra.Command {
 	flags.StringVar(&tenant, "tenant", "", "only this `tenant`'s")
 	flags.StringVar(&typ, "type", "", "only those of this `type`")
 	flags.IntVar(&limit, "limit", 100, "at most so many")
+	within(flags, 1, unbounded, "limit")
 	flags.StringVar(&cursor, "cursor", "", "continue after a list: its next_`cursor`")
 	return a.listCommand(cmd)
 }

@@ -102,8 +102,23 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.dataKeys, "data-key", nil,
 		"`name` of data that the work reads; workers that hold it are preferred; may be repeated")
 	flags.Int64Var(&f.units, "units", 0, "units taken from the worker's units_per_period (default: 1)")
+	within(flags, 0, rota.MaxPriority, "priority")
+	within(flags, 0, int64(rota.MaxFee), "fee")
+	within(flags, 0, int64(rota.MaxSizeBytes), "size")
+	within(flags, 0, rota.MaxDuration, "delay", "ttl")
+	withinOrZero(flags, time.Duration(rota.MaxRuntimeLeast)*time.Millisecond, rota.MaxDuration, "max-runtime")
+	boundResources(flags)
+	within(flags, 0, maxMs, "simulate-ms", "expected-ms")
+	within(flags, 0, int64(rota.MaxUnits), "units")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the job ended; exit 6 if otherwise than COMPLETED")
 	flags.StringVar(&f.file, "file", "", "submit the jobs of this JSON-lines `file`, - for stdin")
+}
+
+// boundResources bounds what a job takes and a worker offers.
+func boundResources(flags *pflag.FlagSet) {
+	within(flags, 0, rota.MaxCPUMilli, "cpu")
+	within(flags, 0, int64(rota.MaxMemoryBytes), "memory")
+	within(flags, 0, int64(rota.MaxIOBytesPerS), "io")
 }
 
 // refuseBeside refuses flags that say something about one job beside --file.
@@ -129,9 +144,6 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 	payload, err := readPayload(f.payload, stdin)
 	if err != nil {
 		return none, err
-	}
-	if f.delay < 0 || f.ttl < 0 || f.maxRuntime < 0 {
-		return none, usagef("--delay, --ttl and --max-runtime take no negative durations")
 	}
 	s := rota.NewJobSpec(rota.JobType(f.typ), payload)
 	s.ID, s.Queue, s.Tenant = rota.JobID(f.id), rota.QueueName(f.queue), rota.TenantID(f.tenant)

@@ -35,6 +35,7 @@ func (a *app) jobWhyCommand() *cobra.Command {
 		})),
 	}
 	cmd.Flags().Uint64Var(&at, "at", 0, "`index` of the past, as job show and events tell them; 0 is now")
+	within(cmd.Flags(), 0, unbounded, "at")
 	return cmd
 }
 

@@ -93,6 +93,19 @@ func TestShownToPeople(t *testing.T) {
 			}
 		}
 	})
+	t.Run("help_of_nothing", func(t *testing.T) {
+		t.Parallel()
+		for line, meant := range map[string]string{"help wrker": "worker", "help job shw": "show", "help job list": "", "help": ""} {
+			code, shown, talk := rotaLine(strings.Fields(line)...)
+			if meant == "" && (code != exitDone || !strings.Contains(shown, "Usage:")) ||
+				meant != "" && (code != exitUsage || !strings.Contains(talk, "did you mean \""+meant)) {
+				t.Errorf("%s: exit %d, %s", line, code, talk)
+			}
+		}
+		if code, _, talk := rotaLine("help", "nope"); code != exitUsage || !strings.Contains(talk, `"nope"`) {
+			t.Errorf("help nope: exit %d, %s", code, talk)
+		}
+	})
 	t.Run("attempt_of_unknown_start", func(t *testing.T) {
 		t.Parallel()
 		text := renderList(attemptColumns(&rota.Job{}), []rota.Attempt{{Worker: "w1", End: rota.ProofInvalid}}, false)

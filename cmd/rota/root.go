@@ -73,6 +73,7 @@ ended by SIGINT and SIGTERM.`,
 	flags.StringVarP(&a.output, "output", "o", "table", "`format` of the output: "+strings.Join(formats, ", "))
 	durationVar(flags, &a.timeout, "timeout", defaultTimeout,
 		"how long a call may take; waiting commands wait without end unless it is given")
+	within(flags, time.Millisecond, rota.MaxDuration, "timeout")
 	flags.StringVar(&a.config, "config", "", "YAML `file` with settings, named like the flags")
 	flags.StringVar(&a.tls.ca, "tls-ca", "",
 		"`file` with the certificates (PEM) that other ends are checked against")
@@ -85,6 +86,7 @@ ended by SIGINT and SIGTERM.`,
 		a.shortcut("workers", "worker", a.workerListCommand()), a.shortcut("queues", "queue", a.queueListCommand()),
 		a.shortcut("tenants", "tenant", a.tenantListCommand()))
 	root.InitDefaultCompletionCmd()
+	refuseUnknownHelp(root)
 	a.addCompletions(root)
 	return root
 }
@@ -105,6 +107,34 @@ func (a *app) group(parent *cobra.Command, children ...*cobra.Command) *cobra.Co
 		return usagef("%s wants a command: %s", cmd.CommandPath(), strings.Join(names, ", "))
 	}
 	return parent
+}
+
+// refuseUnknownHelp has help of an unknown command be wrong usage, as the command is.
+func refuseUnknownHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil {
+		return
+	}
+	show := help.Run
+	help.Run = nil
+	help.RunE = func(cmd *cobra.Command, args []string) error {
+		of, rest, err := root.Find(args)
+		if err != nil {
+			return err
+		}
+		if len(rest) > 0 && of.HasAvailableSubCommands() {
+			var names []string
+			for _, c := range of.Commands() {
+				if c.IsAvailableCommand() {
+					names = append(names, c.Name())
+				}
+			}
+			return rota.Unknown("command", of.CommandPath()+": command", rest[0], names)
+		}
+		show(cmd, args)
+		return nil
+	}
 }
 
 // flagError adds the flag that is meant to one that is not there.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster"
 )
 
 // The addresses of a node that is told none. Loopback everywhere.
@@ -68,6 +69,7 @@ Everything listens on loopback if not told otherwise. Another address needs --tl
 		"gossip `host:port` of another node, up or not yet; may be repeated")
 	flags.IntVar(&f.bootstrapExpect, "bootstrap-expect", 0,
 		"found a cluster once so many fresh nodes see each other")
+	within(flags, 0, cluster.MaxVoters, "bootstrap-expect")
 	flags.StringVar(&f.cluster, "cluster", defaultCluster,
 		"`name` of the cluster; nodes of another name are refused")
 	flags.StringVar(&f.gossipKeyFile, "gossip-key-file", "", "`file` with the key of gossip, 16, 24 or 32 bytes")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster"
 )
 
@@ -49,8 +50,15 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 		"go DEGRADED when commits take longer in the middle for 10 s; 0 is off")
 	flags.Float64Var(&t.degradeUsage, "auto-degrade-usage", 0,
 		"go DEGRADED when a queue is fuller than this `ratio` of its queue_cap for 10 s, such as 0.8; 0 is off")
-	within(flags, 0, 1, "auto-degrade-usage")
-	within(flags, 0, 100, "disk-low", "disk-critical")
+	within(flags, 0, unbounded, "audit-retention", "events-retained")
+	withinOrZero(flags, cluster.ArchiveRetentionLeast, rota.MaxDuration, "archive-retention")
+	withinOrZero(flags, cluster.ArchiveBytesLeast, unbounded, "archive-max-bytes")
+	withinOrZero(flags, cluster.SnapshotEntriesLeast, cluster.SnapshotEntriesMost, "snapshot-entries")
+	withinOrZero(flags, cluster.SnapshotEveryLeast, cluster.SnapshotEveryMost, "snapshot-every")
+	within(flags, 0, rota.MaxDuration, "scrub-every")
+	within(flags, 0, cluster.MaxDegradeMs*time.Millisecond, "auto-degrade-commit")
+	within(flags, 0, 1.0, "auto-degrade-usage")
+	within(flags, 0, cluster.MaxDiskPercent, "disk-low", "disk-critical")
 }
 
 func (t *tuning) apply(c *cluster.Config) {

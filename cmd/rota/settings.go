@@ -57,9 +57,6 @@ func (a *app) settle(cmd *cobra.Command) error {
 	if !slices.Contains(formats, a.output) {
 		return rota.Unknown("output", "output format", a.output, formats)
 	}
-	if a.timeout <= 0 {
-		return usagef("--timeout %s is refused: more than 0 is wanted", a.timeout)
-	}
 	return nil
 }
 

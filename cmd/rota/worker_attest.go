@@ -39,6 +39,7 @@ signed here, less what was slashed, until the attestation expires.`,
 	flags.StringVar(&f.worker, "worker", "", "`id` of the worker")
 	flags.StringVar(&f.expires, "expires", "", "`duration` or date until which it holds")
 	flags.Int64Var(&f.stake, "stake", 0, "stake in millionths of a unit")
+	within(flags, 0, int64(rota.MaxFee), "stake")
 	flags.StringVar(&f.cluster, "cluster-id", "", "`id` of the cluster (default: that of --addr)")
 	flags.StringVar(&f.generate, "generate-key", "", "make a key, write it to this new `file`, print the public one")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -69,9 +70,6 @@ func (a *app) attest(cmd *cobra.Command, args []string, f *attestFlags) error {
 		if err := rota.CheckID("--cluster-id", f.cluster); err != nil {
 			return err
 		}
-	}
-	if f.stake < 0 || f.stake > rota.MaxFee {
-		return usagef("--stake %d is refused: 0 to %d is wanted", f.stake, int64(rota.MaxFee))
 	}
 	expires, err := parseExpiry(f.expires, time.Now())
 	if err != nil {

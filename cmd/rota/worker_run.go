@@ -82,6 +82,10 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory that jobs may take")
 	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second that jobs may take")
 	flags.Int64Var(&f.stake, "stake", 0, "stake that it declares, in millionths of a unit; what counts is signed (worker attest --stake)")
+	within(flags, 1, rota.MaxSlots, "slots")
+	within(flags, 0, rota.MaxPrefetch, "prefetch")
+	within(flags, 0, int64(rota.MaxFee), "stake")
+	boundResources(flags)
 	flags.StringArrayVar(&f.limits, "limit", nil,
 		"`name=N` that it offers at most, such as depth=20; may be repeated")
 	flags.StringVar(&f.attestation, "attestation", "",

@@ -47,9 +47,6 @@ func (a *app) workflowListCommand() *cobra.Command {
 					return usagef("workflow state %q selects nothing: leave --state out for all", state)
 				}
 			}
-			if limit < 1 {
-				return usagef("--limit %d is refused: 1 or more is wanted", limit)
-			}
 			page, err := a.workflowPages(ctx, c, filter, limit)
 			if err != nil {
 				return err
@@ -70,6 +67,7 @@ func (a *app) workflowListCommand() *cobra.Command {
 	flags.StringVar(&queue, "queue", "", "only those of this `queue`")
 	flags.StringVar(&tenant, "tenant", "", "only this `tenant`'s")
 	flags.IntVar(&limit, "limit", 100, "at most so many")
+	within(flags, 1, unbounded, "limit")
 	flags.StringVar(&cursor, "cursor", "", "continue after a list: its next_`cursor`")
 	choices(cmd, "state", "RUNNING", "COMPLETED", "FAILED", "CANCELLED")
 	return a.listCommand(cmd)

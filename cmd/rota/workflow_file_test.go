@@ -222,7 +222,7 @@ func TestWorkflowSubmit_offline(t *testing.T) {
 		{"no_argument", nil, exitUsage, []string{"arg"}},
 		{"format", []string{good, "--format", "cwl"}, exitUsage, []string{`"cwl"`, "rota, wfcommons"}},
 		{"policy", []string{good, "--on-failure", "stop"}, exitUsage, []string{`"stop"`}},
-		{"scale", []string{good, "--time-scale", "-1"}, exitUsage, []string{"-1", "0 or more"}},
+		{"scale", []string{good, "--time-scale", "-1"}, exitUsage, []string{"-1", "0 to 1000000"}},
 		{"scale_nan", []string{good, "--time-scale", "NaN"}, exitUsage, []string{"NaN"}},
 		{"scale_of_ours", []string{good, "--time-scale", "2"}, exitUsage, []string{"--time-scale", "wfcommons"}},
 		{"id", []string{good, "--id", "a b"}, exitUsage, []string{`"a b"`}},

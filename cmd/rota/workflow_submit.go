@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,6 +61,7 @@ another one under a known id is refused (exit 4).`,
 	flags.StringVar(&f.onFailure, "on-failure", "",
 		"what a node that does not complete means: `policy` fail_fast or continue")
 	flags.Float64Var(&f.timeScale, "time-scale", 1, "`factor` on the runtimes of a WfCommons instance")
+	within(flags, 0, maxTimeScale, "time-scale")
 	flags.BoolVar(&f.resources, "resources", false, "take cores and memory (rounded up to eighths of a power of two) that a WfCommons instance recorded")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the workflow ended; exit 6 if otherwise than COMPLETED")
 	choices(cmd, "format", formatRota, formatWfCommons)
@@ -92,9 +92,6 @@ another one under a known id is refused (exit 4).`,
 func (f *workflowFlags) check() (policy rota.FailurePolicy, err error) {
 	if f.format != "" && f.format != formatRota && f.format != formatWfCommons {
 		return policy, rota.Unknown("format", "--format", f.format, []string{formatRota, formatWfCommons})
-	}
-	if !(f.timeScale >= 0) || math.IsInf(f.timeScale, 0) {
-		return policy, usagef("--time-scale %v is refused: 0 or more is wanted, such as 0.01", f.timeScale)
 	}
 	if f.onFailure != "" {
 		if err := policy.UnmarshalText([]byte(f.onFailure)); err != nil {
