@@ -1,6 +1,9 @@
 package rota
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // JobChange says what of a pending job becomes another (SPEC §21.2); what is nil stays.
 type JobChange struct {
@@ -24,6 +27,11 @@ func (c *JobChange) CheckShape(payloadMax int64) error {
 	}
 	if c.Priority == nil && c.Fee == nil && len(c.Labels) == 0 && c.TTLMs == nil && c.Payload == nil {
 		return Refusef(Invalid, "change", "the change of job %s says nothing: priority, fee, labels, ttl_ms or payload is wanted", c.ID)
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Labels)) { // those that are taken away too: events tell them
+		if !validLabel(key) {
+			return Refusef(Invalid, "labels", "one of labels has a key that is not 1 to %d bytes of printable ASCII", MaxLabelBytes)
+		}
 	}
 	spec := c.Of(&JobSpec{ID: "j", Queue: DefaultQueue, Type: "t", Tenant: DefaultTenant})
 	return spec.CheckShape(payloadMax)
@@ -50,7 +58,10 @@ func (c *JobChange) Of(s *JobSpec) JobSpec {
 			next.Labels = make(map[string]string, len(c.Labels))
 		}
 		maps.Copy(next.Labels, c.Labels)
-		maps.DeleteFunc(next.Labels, func(_, value string) bool { return value == "" })
+		maps.DeleteFunc(next.Labels, func(key, _ string) bool {
+			value, named := c.Labels[key]
+			return named && value == ""
+		})
 	}
 	return next
 }

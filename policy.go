@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // QueuePolicy is every parameter of a queue (SPEC §4–9, §14 presets). All
@@ -222,8 +223,8 @@ func (k *policyKey) parse(text string, ratio bool) (int64, error) {
 	case k.unit == unitMs:
 		if v, err = strconv.ParseInt(text, 10, 64); err != nil {
 			d, derr := ParseDuration(text)
-			if derr != nil {
-				return 0, bad("a number of milliseconds or a duration such as 5s or 1d12h")
+			if derr != nil || d%time.Millisecond != 0 {
+				return 0, bad("a number of milliseconds or a duration such as 5s or 1d12h, of whole milliseconds,")
 			}
 			v = d.Milliseconds()
 		}

@@ -63,6 +63,8 @@ func TestPolicySet(t *testing.T) {
 		{"min_health", "0.3", "whole number"},
 		{"paused", "perhaps", "on or off"},
 		{"queue_cap", "1e3", "whole number"},
+		{"max_runtime", "500us", "whole milliseconds"},
+		{"ttl_abs_ms", "-0.9ms", "whole milliseconds"},
 	} {
 		p := StandardPolicy()
 		err := p.Set(Setting{c.key, c.value})

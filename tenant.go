@@ -3,6 +3,7 @@ package rota
 import (
 	"strconv"
 	"strings"
+	"time"
 )
 
 // tenantKeys are the keys of a tenant's limits, in the order in which they are
@@ -38,7 +39,8 @@ func (l *TenantLimits) Set(s Setting) error {
 	}
 	if into != nil {
 		v, err := strconv.ParseInt(text, 10, 64)
-		if d, durationErr := ParseDuration(text); err != nil && key == "penalty_ms" && durationErr == nil {
+		if d, durationErr := ParseDuration(text); err != nil && key == "penalty_ms" && durationErr == nil &&
+			d%time.Millisecond == 0 {
 			v, err = d.Milliseconds(), nil
 		}
 		want := "a whole number"

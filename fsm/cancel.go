@@ -80,7 +80,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 		return refused(err)
 	}
 	j := m.revive(t, spec, past)
-	j.past = &jobPast{content: t.content, life: t.life + 1, retried: m.head.now()}
+	j.past = &jobPast{content: t.content, life: t.life + 1, retried: m.head.now(), since: max(m.head.clock, t.freeAt)}
 	j.lastReason = t.reason
 	if n := len(j.attempts); n > 0 {
 		j.lastError = j.attempts[n-1].Error
@@ -91,7 +91,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 		if spec.TTLMs > 0 {
 			ttl = spec.TTLMs
 		}
-		j.expireAbs = max(m.head.clock, t.freeAt) + planted.ttlOffset(m) + rota.Clock(ttl)
+		j.expireAbs = j.past.since + planted.ttlOffset(m) + rota.Clock(ttl)
 		m.timers.expire.set(string(id), 0, int64(j.expireAbs))
 	}
 	if t.freeAt > m.head.clock {

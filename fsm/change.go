@@ -60,7 +60,7 @@ func (m *Machine) changeJob(op *fsmpb.ChangeJob) *fsmpb.Outcome {
 	past := *j.history()
 	past.content, past.changes = j.firstContent(), past.changes+1
 	j.past = &past
-	m.respec(j, q, &spec)
+	m.respec(j, q, &spec, c.TTLMs != nil)
 	m.emitFor(j, &rota.Event{Kind: rota.JobChanged, Job: c.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Payload: changed(&c)})
 	return &fsmpb.Outcome{JobState: uint32(j.state)}
@@ -104,8 +104,8 @@ func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*jobRow, *
 
 // respec gives a pending job another spec of the same class, and files it anew where it
 // stands in a lane. One whose priority is of another tier goes to the back of that tier, as
-// if it were submitted there; j is editable.
-func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec) {
+// if it were submitted there. Its end by ttl_abs changes with timeToLive alone; j is editable.
+func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive bool) {
 	var pending *sched.Pending
 	i := m.registry.queues[q.name]
 	if j.state == rota.Queued {
@@ -120,14 +120,16 @@ func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec) {
 		j.tier = to
 		m.toBack(j)
 	}
-	ttl := spec.TTLMs
-	if ttl == 0 {
-		ttl = q.policy.TTLAbsMs
+	if timeToLive {
+		ttl := spec.TTLMs
+		if ttl == 0 {
+			ttl = q.policy.TTLAbsMs
+		}
+		if j.expireAbs = 0; ttl > 0 {
+			j.expireAbs = max(j.submitted, j.history().since) + rota.Clock(ttl)
+		}
+		m.timers.expire.set(string(j.spec.ID), int64(due), int64(j.expires()))
 	}
-	if j.expireAbs = 0; ttl > 0 {
-		j.expireAbs = max(j.submitted, j.history().retried.Clock) + rota.Clock(ttl)
-	}
-	m.timers.expire.set(string(j.spec.ID), int64(due), int64(j.expires()))
 	if pending == nil {
 		return
 	}

@@ -93,6 +93,9 @@ type jobPast struct {
 	// life counts the retries, retried is when the last was (SPEC §16.6).
 	life    int32
 	retried rota.Moment
+	// since is from when its ttl_abs counts where that is not the submission: the last
+	// retry, or the later end of what an earlier worker may believe.
+	since rota.Clock
 	// changes counts the changes in this life (SPEC §21.2).
 	changes int32
 }
@@ -114,6 +117,7 @@ func (p *jobPast) canonical(e *encoder) {
 		e.digest(p.content)
 		e.int(int64(p.life))
 		e.moment(p.retried)
+		e.int(int64(p.since))
 		e.int(int64(p.changes))
 	}
 }
@@ -122,7 +126,8 @@ func decodePast(d *decoder) *jobPast {
 	if !d.bool() {
 		return nil
 	}
-	return &jobPast{content: d.digest(), life: int32(d.int()), retried: d.moment(), changes: int32(d.int())}
+	return &jobPast{content: d.digest(), life: int32(d.int()), retried: d.moment(), since: rota.Clock(d.int()),
+		changes: int32(d.int())}
 }
 
 // noLife is what all jobs share that have no jobLife of their own. It stays empty

@@ -100,6 +100,10 @@ func learn(pipe io.Reader) *learned {
 // cluster: silence ends the worker's leases by then anyway (SPEC §3.10).
 const goneMost = time.Duration(rota.SilenceEnds)*time.Millisecond + 5*time.Second
 
+// goneAsked is how long it tries where the worker was asked to end and ended by itself: its
+// own 45 s of trying to tell its outcomes are over then (SPEC §20.1).
+const goneAsked = 3 * time.Second
+
 // sayGone tells the cluster that the worker and all that it left have ended.
 func (a *app) sayGone(ctx context.Context, who identity) {
 	err := a.with(func(c *client.Client) error { return c.WorkerGone(ctx, who.Worker, who.Session, who.Secret) })

@@ -58,15 +58,17 @@ func (a *app) guard(ctx context.Context) (bool, error) {
 	}
 	who, pid := learn(ours), worker.Pid
 	reaped := reap()
+	asked := false // somebody waits for the end of it all
 	for {
 		select {
 		case s := <-signals:
+			asked = true
 			_ = worker.Signal(s)
 		case child := <-reaped:
 			if child.pid != pid {
 				continue // an orphan of a command that has ended
 			}
-			a.clear(context.WithoutCancel(ctx), child.status, reaped, who, signals)
+			a.clear(context.WithoutCancel(ctx), child.status, reaped, who, signals, asked)
 			return true, child.exit()
 		}
 	}
@@ -122,8 +124,11 @@ func reap() <-chan reapedChild {
 }
 
 // clear ends what a dead worker left, then tells the cluster. A worker that ended well
-// has given back all that it held, and may have left on purpose what still runs.
-func (a *app) clear(ctx context.Context, status syscall.WaitStatus, reaped <-chan reapedChild, l *learned, signals <-chan os.Signal) {
+// has given back all that it held, and may have left on purpose what still runs. One that
+// was asked to end, and gave up on the cluster, is not spoken for as long again.
+func (a *app) clear(ctx context.Context, status syscall.WaitStatus, reaped <-chan reapedChild, l *learned, signals <-chan os.Signal,
+	asked bool,
+) {
 	if status.Exited() && status.ExitStatus() == 0 {
 		return
 	}
@@ -146,6 +151,11 @@ func (a *app) clear(ctx context.Context, status syscall.WaitStatus, reaped <-cha
 		case <-ctx.Done():
 		}
 	}()
+	if asked && status.Exited() {
+		var done context.CancelFunc
+		ctx, done = context.WithTimeout(ctx, goneAsked)
+		defer done()
+	}
 	a.sayGone(ctx, l.last)
 }
 

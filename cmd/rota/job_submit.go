@@ -248,13 +248,17 @@ func (a *app) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error
 			final = j
 			return nil
 		})
+		if err != nil && ctx.Err() == context.Canceled { // an interrupt is quiet, unless the id is not known yet
+			if spec.Minted {
+				a.talk("job %s was submitted", id)
+			}
+			return err
+		}
 		if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.Timeout {
 			return rota.Refusef(rota.Timeout, "wait", "job %s was submitted and had not ended after %s", id, a.timeout)
 		}
-		if err != nil && (spec.ID == "" || ctx.Err() == nil) { // an interrupt is quiet, unless the id is not known yet
-			a.talk("job %s was submitted", id)
-		}
 		if err != nil {
+			a.talk("job %s was submitted", id)
 			return err
 		}
 		if err := a.printJob(final); err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"slices"
@@ -286,6 +287,8 @@ func (n *node) callsForRebuild() {
 	record["rebuild"] = map[string]any{"open": true, "at": 1, "agreed": 1, "ended": 0}
 	data, err = json.Marshal(record)
 	check(n.t, err)
+	sum := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)) // its last field, over all that stands before
+	data = fmt.Appendf(data[:len(data)-1], `,"sum":"%08x"}`, sum)
 	check(n.t, os.WriteFile(path, data, 0o600))
 }
 

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rotasched/rota"
 )
 
 // TestInterrupted: a command that waits is quiet when a person interrupts it, and ends with
@@ -16,6 +18,18 @@ func TestInterrupted(t *testing.T) {
 	c.rota(t, "job", "submit", "--type", "x", "--id", "waits").want(t, 0)
 	flow := writeFile(t, t.TempDir()+"/f.yaml", "id: flow\nqueue: default\nnodes: [{id: n, type: x}]\n")
 	c.rota(t, "workflow", "submit", flow).want(t, 0)
+	p := launch(t, "waiter-of-a-new-id", []string{c.env()}, "job", "submit", "--type", "x", "--wait")
+	eventually(t, time.Minute, "it is connected", p.connected)
+	eventually(t, time.Minute, "its job is known", func() error {
+		if q := decode[rota.Queue](t, c.rota(t, "queue", "show", "default", "-o", "json")); q.Pending < 3 {
+			return fmt.Errorf("%d jobs are pending", q.Pending)
+		}
+		return nil
+	})
+	p.signal(syscall.SIGINT)
+	if got := p.end(t, time.Minute); got != 130 || !strings.Contains(p.stderr.String(), "was submitted") {
+		t.Errorf("exit code %d, it says %q: 130 and the new id are wanted", got, p.stderr.String())
+	}
 	for i, line := range [][]string{
 		{"job", "wait", "waits"}, {"job", "submit", "--type", "x", "--id", "more", "--wait"}, {"workflow", "wait", "flow"},
 		{"events", "tail", "--follow", "-o", "jsonl"},

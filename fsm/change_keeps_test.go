@@ -1,0 +1,74 @@
+package fsm
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// TestChangeKeeps holds a change to what it names: nothing else of the job moves.
+func TestChangeKeeps(t *testing.T) {
+	t.Parallel()
+	urgent := rota.JobChange{ID: "j", Priority: to[int32](1)}
+	retried := func(t *testing.T) (*bench, *jobRow) {
+		b := newBench(t)
+		b.ok(queueOp("default", "ttl_abs_ms", "30000"))
+		b.ok(verb(rota.VerbAck, b.leased("j", "w")))
+		b.ok(cancelOp("j"))
+		b.ok(retryOp("j"))
+		j := b.jobs.get("j")
+		if j.due <= b.head.clock || j.expireAbs != j.due+30_000 {
+			t.Fatalf("now %d, the retried job wakes at %d and expires at %d", b.head.clock, j.due, j.expireAbs)
+		}
+		return b, j
+	}
+	t.Run("the_end_of_a_retried_job", func(t *testing.T) {
+		t.Parallel()
+		b, j := retried(t)
+		was := j.expireAbs
+		b.ok(b.changeOf(urgent))
+		if j = b.jobs.get("j"); j.expireAbs != was {
+			t.Errorf("it expires at %d: %d is wanted", j.expireAbs, was)
+		}
+		b.sound()
+	})
+	t.Run("from_when_a_time_to_live_counts", func(t *testing.T) {
+		t.Parallel()
+		b, j := retried(t)
+		b.ok(b.changeOf(rota.JobChange{ID: "j", TTLMs: to[int64](5_000)}))
+		if j = b.jobs.get("j"); j.expireAbs != j.due+5_000 {
+			t.Errorf("it wakes at %d and expires at %d", j.due, j.expireAbs)
+		}
+		b.sound()
+	})
+	t.Run("a_queue_s_new_time_to_live_out", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.submit("j")
+		b.ok(queueOp("default", "ttl_abs_ms", "1000"))
+		b.pass(5_000)
+		b.ok(b.changeOf(urgent))
+		b.pass(1_000)
+		b.state("j", rota.Queued)
+	})
+	t.Run("labels_without_a_value", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.submit("j", func(s *rota.JobSpec) { s.Labels = map[string]string{"bare": "", "gone": "1"} })
+		b.ok(b.changeOf(rota.JobChange{ID: "j", Labels: map[string]string{"more": "2", "gone": ""}}))
+		labels := b.state("j", rota.Queued).Labels
+		if _, kept := labels["bare"]; !kept || len(labels) != 2 || labels["more"] != "2" {
+			t.Errorf("labels are %v", labels)
+		}
+	})
+	t.Run("events_small", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.submit("j")
+		for _, key := range []string{strings.Repeat("k", 900_000), "a\nb", ""} {
+			b.refuses(rota.Invalid, "labels", b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](1),
+				Labels: map[string]string{key: ""}}))
+		}
+	})
+}
