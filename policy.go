@@ -271,7 +271,10 @@ func PolicyFromValues(preset string, values []int64) (QueuePolicy, error) {
 		return p, Refusef(Internal, "policy", "policy has %d values, this binary knows %d keys", len(values), len(policyKeys))
 	}
 	for i, v := range values {
-		policyKeys[i].set(&p, v)
+		k := &policyKeys[i]
+		if k.set(&p, v); k.get(&p) != v { // such as a flag that is neither 0 nor 1
+			return p, Refusef(Internal, "policy", "policy has %s=%d: %d to %d is wanted", k.name, v, k.min, k.max)
+		}
 	}
 	return p, p.Check()
 }
