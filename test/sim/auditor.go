@@ -216,7 +216,8 @@ func (a *auditor) entry(r *fsm.Applied) {
 // clock and decides nothing by itself, however late it comes; what clients asked in
 // it still counts. So does what follows from that: a completion releases the nodes that
 // waited for it, at once or, where they are many, with later entries; one whose time to
-// live is over by the clock as it stands ends there, without any timer.
+// live is over by the clock as it stands ends there, without any timer. A guard's word
+// that its worker is gone ends that worker's leases whenever it comes (SPEC §16.7).
 func (a *auditor) stale(entry *fsmpb.Entry, r *fsm.Applied) {
 	if term := a.w.log[r.Index-1].term; entry.GetTerm() == term && term == r.Term {
 		return
@@ -228,12 +229,20 @@ func (a *auditor) stale(entry *fsmpb.Entry, r *fsm.Applied) {
 	for i := range r.Events {
 		switch e := &r.Events[i]; e.Kind {
 		case rota.JobAssigned, rota.LeaseExpiredEvent, rota.JobExpired, rota.JobPromoted:
-			if e.Kind == rota.JobExpired && e.Run != "" {
+			if e.Kind == rota.JobExpired && e.Run != "" || e.Kind == rota.LeaseExpiredEvent && saysGone(entry, e.Worker) {
 				continue
 			}
 			a.failf("an entry of term %d brought %s of job %s in term %d", entry.GetTerm(), e.Kind, e.Job, r.Term)
 		}
 	}
+}
+
+// saysGone reports whether entry has a guard's word that worker is gone.
+func saysGone(entry *fsmpb.Entry, worker rota.WorkerID) bool {
+	return slices.ContainsFunc(entry.GetOps(), func(op *fsmpb.Op) bool {
+		gone := op.GetGone()
+		return gone != nil && gone.GetWorker() == string(worker)
+	})
 }
 
 func (a *auditor) assigned(e *rota.Event, j *auditJob) {
