@@ -215,7 +215,7 @@ func recordedText(name string) ([]byte, error) {
 	}
 	packed, err := os.Open(filepath.Join("testdata", "workflows", name+".gz"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return os.ReadFile(filepath.Join("cmd", "rota", "testdata", name))
+		return os.ReadFile(filepath.Join("internal", "flowfile", "testdata", name))
 	} else if err != nil {
 		return nil, err
 	}

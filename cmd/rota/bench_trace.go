@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/flowfile"
 )
 
 // traceQueue is the queue that traces are replayed in.
@@ -43,7 +45,7 @@ class of size: serial 1 processor, small 2 to 8, medium 9 to 64, large more.`,
 	within(cmd.Flags(), 0, maxBenchJobs, "jobs")
 	within(cmd.Flags(), 1, maxBenchCrew, "workers")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		log, err := readSWFFile(args[0], f.jobs)
+		log, err := readTrace(args[0], f.jobs)
 		if err != nil {
 			return err
 		}
@@ -54,15 +56,29 @@ class of size: serial 1 processor, small 2 to 8, medium 9 to 64, large more.`,
 	return cmd
 }
 
+// readTrace reads a job log.
+func readTrace(path string, most int) (*flowfile.SWFLog, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, usagef("read trace: %w", err)
+	}
+	defer file.Close()
+	log, err := flowfile.ReadSWF(file, most)
+	if err != nil {
+		return nil, failf("read trace %s: %w", path, err)
+	}
+	return log, nil
+}
+
 // replay is a log turned into jobs.
 type replay struct {
-	log     *swfLog
+	log     *flowfile.SWFLog
 	speedup float64
 }
 
 // at is when job i is due, from the start: the first at once.
 func (r *replay) at(i int) time.Duration {
-	return r.scaled(r.log.jobs[i].submit - r.log.jobs[0].submit)
+	return r.scaled(r.log.Jobs[i].Submit - r.log.Jobs[0].Submit)
 }
 
 func (r *replay) scaled(seconds int64) time.Duration {
@@ -71,31 +87,31 @@ func (r *replay) scaled(seconds int64) time.Duration {
 
 // spec is job i as it is submitted.
 func (r *replay) spec(i int, id rota.JobID) rota.JobSpec {
-	j := &r.log.jobs[i]
+	j := &r.log.Jobs[i]
 	s := rota.NewJobSpec("trace", nil)
 	s.ID, s.Queue = id, traceQueue
 	s.Tenant = rota.DefaultTenant
-	if j.user >= 0 {
-		s.Tenant = rota.TenantID(fmt.Sprintf("u%d", j.user))
+	if j.User >= 0 {
+		s.Tenant = rota.TenantID(fmt.Sprintf("u%d", j.User))
 	}
-	if j.queue >= 0 {
-		s.Priority = int32(min(j.queue, rota.MaxPriority))
+	if j.Queue >= 0 {
+		s.Priority = int32(min(j.Queue, rota.MaxPriority))
 	}
-	s.CPUMilli = j.processors() * 1000
-	s.SimulateMs = r.scaled(j.run).Milliseconds()
+	s.CPUMilli = j.Processors() * 1000
+	s.SimulateMs = r.scaled(j.Run).Milliseconds()
 	return s
 }
 
 // share gives one worker's processors of the machine.
 func (r *replay) share(workers int) int64 {
-	return max(r.log.machine()/int64(workers), r.log.largest())
+	return max(r.log.Machine()/int64(workers), r.log.Largest())
 }
 
 // longest is the longest run time of the replay.
 func (r *replay) longest() time.Duration {
 	most := int64(0)
-	for i := range r.log.jobs {
-		most = max(most, r.log.jobs[i].run)
+	for i := range r.log.Jobs {
+		most = max(most, r.log.Jobs[i].Run)
 	}
 	return r.scaled(most)
 }
@@ -138,7 +154,7 @@ func (r *replay) waits(book *ledger) []classWait {
 	var waits []classWait
 	for _, c := range sizeClasses {
 		spans := book.spans(planned, started, func(i int) bool {
-			return sizeClass(r.log.jobs[i].processors()) == c.name
+			return sizeClass(r.log.Jobs[i].Processors()) == c.name
 		})
 		if len(spans) > 0 {
 			waits = append(waits, classWait{c.name, len(spans), quantile(spans, 0.50), quantile(spans, 0.99)})
@@ -147,17 +163,17 @@ func (r *replay) waits(book *ledger) []classWait {
 	return waits
 }
 
-func (a *app) benchTrace(ctx context.Context, c *client.Client, f *traceFlags, log *swfLog) error {
+func (a *app) benchTrace(ctx context.Context, c *client.Client, f *traceFlags, log *flowfile.SWFLog) error {
 	if err := ensureQueue(ctx, c, traceQueue); err != nil {
 		return err
 	}
 	r := &replay{log: log, speedup: f.speedup}
 	run := newRun("trace")
-	book := newLedger(run, len(log.jobs))
+	book := newLedger(run, len(log.Jobs))
 	share := r.share(f.workers)
-	a.talk("%d jobs, machine of %d processors, %d workers of %d, about %s", len(log.jobs), log.machine(),
+	a.talk("%d jobs, machine of %d processors, %d workers of %d, about %s", len(log.Jobs), log.Machine(),
 		f.workers,
-		share, r.at(len(log.jobs)-1).Round(time.Second))
+		share, r.at(len(log.Jobs)-1).Round(time.Second))
 	crew, err := a.startCrew(ctx, crewPlan{
 		run: run, queues: []rota.QueueName{traceQueue}, workers: f.workers, slots: int(min(share,
 			rota.MaxSlots)), cpuMilli: share * 1000,
@@ -174,7 +190,7 @@ func (a *app) benchTrace(ctx context.Context, c *client.Client, f *traceFlags, l
 	p := &producers{to: c, book: book, count: 16, batch: 100, at: r.at,
 		spec: func(i int) rota.JobSpec { return r.spec(i, book.id(i)) }}
 	book.begin = time.Now()
-	show := a.watch("trace", int64(len(log.jobs)), book.completed.Load)
+	show := a.watch("trace", int64(len(log.Jobs)), book.completed.Load)
 	err = b.measure(ctx, p)
 	show.stop()
 	if err != nil {

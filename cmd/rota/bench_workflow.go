@@ -17,6 +17,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/flowfile"
 )
 
 // flowBenchFlags are the flags of `bench workflow`.
@@ -61,7 +62,7 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 	within(flags, 1, rota.MaxSlots, "slots")
 	flags.StringSliceVar(&f.strategies, "strategy", []string{rota.Affinity.String()}, "matching `strategies`, parted by commas")
 	flags.BoolVar(&f.markdown, "markdown", false, "print a table in Markdown, a line a workflow")
-	choices(cmd, "format", formatRota, formatWfCommons)
+	choices(cmd, "format", flowfile.FormatRota, flowfile.FormatWfCommons)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
 			return err
@@ -80,8 +81,8 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 }
 
 func (f *flowBenchFlags) check() error {
-	if f.format != "" && f.format != formatRota && f.format != formatWfCommons {
-		return rota.Unknown("format", "--format", f.format, []string{formatRota, formatWfCommons})
+	if f.format != "" && f.format != flowfile.FormatRota && f.format != flowfile.FormatWfCommons {
+		return rota.Unknown("format", "--format", f.format, []string{flowfile.FormatRota, flowfile.FormatWfCommons})
 	}
 	if len(f.strategies) == 0 {
 		return usagef("--strategy is empty: affinity or least_loaded, for example, is wanted")
@@ -104,11 +105,11 @@ type benchedFlow struct {
 func (a *app) benchedFlows(f *flowBenchFlags, paths []string) ([]*benchedFlow, error) {
 	var flows []*benchedFlow
 	for _, path := range paths {
-		text, err := readFlowFile(path, a.stdin)
+		text, err := flowfile.Read(path, a.stdin)
 		if err != nil {
-			return nil, err
+			return nil, asUsage(err)
 		}
-		spec, err := parseFlow(text, path, f.format, wfOptions{scale: 1, resources: true})
+		spec, err := flowfile.Parse(text, path, f.format, flowfile.Options{Scale: 1, Resources: true})
 		if err != nil {
 			return nil, a.fileError(path, err)
 		}

@@ -93,7 +93,7 @@ func TestBenchWorkflowUsage(t *testing.T) {
 	}
 }
 
-const small = "testdata/helloworld-forkjoin-10-chameleon.json"
+const small = "../../internal/flowfile/testdata/helloworld-forkjoin-10-chameleon.json"
 
 func TestFlowMarkdown(t *testing.T) {
 	t.Parallel()

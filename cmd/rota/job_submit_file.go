@@ -13,6 +13,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/flowfile"
 )
 
 // A file goes out in batches, one after the other: its lines are submitted in their
@@ -75,7 +76,7 @@ func (a *app) submitFile(ctx context.Context, c *client.Client, path string) err
 	}
 	s := newFileSender(c, client.NewJobID)
 	s.hint = func() { a.talk("%s; the file goes on more slowly", throttleHint) }
-	err := s.send(ctx, newJobsFile(in))
+	err := s.send(ctx, flowfile.NewJobs(in))
 	if printErr := a.printFileReport(&s.report); printErr != nil {
 		return printErr
 	}
@@ -92,8 +93,8 @@ func newFileSender(to submitter, newID func() rota.JobID) *fileSender {
 
 // send sends the whole file. Its error is one of reading; refusals and batches
 // without outcome are in the report and the verdict.
-func (s *fileSender) send(ctx context.Context, f *jobsFile) error {
-	var batch []fileLine
+func (s *fileSender) send(ctx context.Context, f *flowfile.Jobs) error {
+	var batch []flowfile.JobLine
 	size := 0
 	flush := func() {
 		if len(batch) == 0 {
@@ -104,7 +105,7 @@ func (s *fileSender) send(ctx context.Context, f *jobsFile) error {
 	}
 	var readErr error
 	for s.broken == nil {
-		line, err := f.next()
+		line, err := f.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -112,31 +113,31 @@ func (s *fileSender) send(ctx context.Context, f *jobsFile) error {
 			readErr = err
 			break
 		}
-		if line.err != nil {
-			s.refuse(line, line.err)
+		if line.Err != nil {
+			s.refuse(line, line.Err)
 			continue
 		}
-		if line.spec.ID == "" {
-			line.spec.ID, line.spec.Minted = s.newID(), true
+		if line.Spec.ID == "" {
+			line.Spec.ID, line.Spec.Minted = s.newID(), true
 		}
-		if err := line.spec.CheckShape(rota.MaxPayloadBytes); err != nil {
+		if err := line.Spec.CheckShape(rota.MaxPayloadBytes); err != nil {
 			s.refuse(line, err)
 			continue
 		}
-		if len(batch) == fileBatchJobs || size+line.bytes > fileBatchBytes {
+		if len(batch) == fileBatchJobs || size+line.Bytes > fileBatchBytes {
 			flush()
 		}
-		batch, size = append(batch, line), size+line.bytes
+		batch, size = append(batch, line), size+line.Bytes
 	}
 	flush()
 	slices.SortStableFunc(s.report.Refusals, func(a, b fileRefusal) int { return cmp.Compare(a.Line, b.Line) })
 	return readErr
 }
 
-func (s *fileSender) submit(ctx context.Context, lines []fileLine) {
+func (s *fileSender) submit(ctx context.Context, lines []flowfile.JobLine) {
 	specs := make([]rota.JobSpec, len(lines))
 	for i := range lines {
-		specs[i] = lines[i].spec
+		specs[i] = lines[i].Spec
 	}
 	outcomes, err := client.EachOutcome(s.to.Submit(ctx, specs...))
 	if err != nil || len(outcomes) != len(lines) {
@@ -190,7 +191,7 @@ func (s *fileSender) accept(existed bool) {
 	}
 }
 
-func (s *fileSender) refuse(line fileLine, err error) {
+func (s *fileSender) refuse(line flowfile.JobLine, err error) {
 	kind := rota.KindOf(err)
 	s.report.Refused++
 	s.kinds[kind] = true
@@ -199,7 +200,7 @@ func (s *fileSender) refuse(line fileLine, err error) {
 		return
 	}
 	s.report.Refusals = append(s.report.Refusals,
-		fileRefusal{Line: line.number, ID: line.spec.ID, Kind: kind.String(), Error: err.Error()})
+		fileRefusal{Line: line.Number, ID: line.Spec.ID, Kind: kind.String(), Error: err.Error()})
 }
 
 // verdict is nil when every line's job was accepted. The exit code tells what

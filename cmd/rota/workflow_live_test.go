@@ -104,7 +104,7 @@ nodes:
 	if out, _ := rotaTo(exitDone, "events", "tail", "--job", "w/c/d", "-o", "jsonl"); !strings.Contains(out, `"run_id":"w","node_id":"c/d"`) {
 		t.Errorf("the join's events are %s", out)
 	}
-	rotaTo(exitDone, "workflow", "submit", "testdata/helloworld-forkjoin-10-chameleon.json", "--queue", "q", "--time-scale", "0", "--wait")
+	rotaTo(exitDone, "workflow", "submit", small, "--queue", "q", "--time-scale", "0", "--wait")
 	rotaTo(exitDone, "queue", "pause", "q")
 	rotaTo(exitDone, "workflow", "submit", file, "--id", "w3")
 	rotaTo(exitDone, "workflow", "cancel", "w3")

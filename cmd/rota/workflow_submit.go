@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/flowfile"
 )
 
 // workflowFlags are the flags of `workflow submit` as given.
@@ -64,7 +65,7 @@ another one under a known id is refused (exit 4).`,
 	within(flags, 0, maxTimeScale, "time-scale")
 	flags.BoolVar(&f.resources, "resources", false, "take cores and memory (rounded up to eighths of a power of two) that a WfCommons instance recorded")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the workflow ended; exit 6 if otherwise than COMPLETED")
-	choices(cmd, "format", formatRota, formatWfCommons)
+	choices(cmd, "format", flowfile.FormatRota, flowfile.FormatWfCommons)
 	choices(cmd, "on-failure", rota.FailFast.String(), rota.Continue.String())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		given := ""
@@ -90,8 +91,8 @@ another one under a known id is refused (exit 4).`,
 
 // check refuses flags that mean nothing, and gives --on-failure.
 func (f *workflowFlags) check() (policy rota.FailurePolicy, err error) {
-	if f.format != "" && f.format != formatRota && f.format != formatWfCommons {
-		return policy, rota.Unknown("format", "--format", f.format, []string{formatRota, formatWfCommons})
+	if f.format != "" && f.format != flowfile.FormatRota && f.format != flowfile.FormatWfCommons {
+		return policy, rota.Unknown("format", "--format", f.format, []string{flowfile.FormatRota, flowfile.FormatWfCommons})
 	}
 	if f.onFailure != "" {
 		if err := policy.UnmarshalText([]byte(f.onFailure)); err != nil {
@@ -104,11 +105,16 @@ func (f *workflowFlags) check() (policy rota.FailurePolicy, err error) {
 // workflowSpec makes the workflow of a file and the flags; nobody is called yet.
 func (a *app) workflowSpec(f *workflowFlags, policy rota.FailurePolicy, path, given string) (rota.WorkflowSpec, error) {
 	var none rota.WorkflowSpec
-	text, err := readFlowFile(path, a.stdin)
+	text, err := flowfile.Read(path, a.stdin)
 	if err != nil {
-		return none, err
+		return none, asUsage(err)
 	}
-	spec, err := parseFlow(text, path, f.format, wfOptions{scale: f.timeScale, resources: f.resources, given: given})
+	format := or(f.format, flowfile.FormatOf(text))
+	if given != "" && format == flowfile.FormatRota {
+		return none, usagef("%s goes with a file in the format wfcommons: "+
+			"in our own each node says simulate_ms, cpu_milli and memory_bytes itself", given)
+	}
+	spec, err := flowfile.Parse(text, path, format, flowfile.Options{Scale: f.timeScale, Resources: f.resources})
 	if err != nil {
 		return none, a.fileError(path, err)
 	}
@@ -135,18 +141,14 @@ func (a *app) fileError(path string, err error) error {
 	if path == "-" {
 		name = "stdin"
 	}
-	var coded *codedError
-	if errors.As(err, &coded) {
-		return err
-	}
-	var faults flowFaults
+	var faults flowfile.Faults
 	if !errors.As(err, &faults) || len(faults) == 1 {
 		return usagef("%s: %w", name, err)
 	}
 	for _, fault := range faults {
 		a.talk("%s: %s", name, clean(fault))
 	}
-	if len(faults) >= maxFileFaults {
+	if len(faults) >= flowfile.MaxFaults {
 		return usagef("%s has these %d faults at least; nothing was submitted", name, len(faults))
 	}
 	return usagef("%s has these %d faults; nothing was submitted", name, len(faults))

@@ -41,6 +41,7 @@ const (
 	settings     = "github.com/knadh/koanf"
 	orderedTree  = "github.com/tidwall/btree"
 	fastHash     = "github.com/zeebo/xxh3"
+	yamlLibrary  = "gopkg.in/yaml.v3"
 	natsClient   = "github.com/nats-io/nats.go"
 )
 
@@ -64,6 +65,7 @@ var rooms = []room{
 	{path: "client", may: []string{".", "api/rota/v1", "api/words"},
 		never: []string{raftLibrary, raftStore, gossip, boltLibrary, commandLine, settings}},
 	{path: "cmd/rota", may: []string{"*"}},
+	{path: "internal/flowfile", may: []string{"."}, only: []string{yamlLibrary}},
 	{path: "internal/tidy", tests: []string{".", "api/rota/v1", "fsm/fsmpb", "internal/generate"}, only: []string{}},
 	{path: "internal/generate", only: []string{protoLibrary, "github.com/bufbuild/protocompile"}},
 	{path: "test/sim", may: []string{".", "sched", "fsm", "fsm/fsmpb", "snapshot"},

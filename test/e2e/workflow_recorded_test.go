@@ -18,7 +18,7 @@ import (
 )
 
 // recordedHere are two small recorded workflows that the repository has itself.
-const recordedHere = "../../cmd/rota/testdata"
+const recordedHere = "../../internal/flowfile/testdata"
 
 // unpacked writes the other recorded workflows (WfFormat 1.5) of the repository to a
 // folder, as users have them.

@@ -1,4 +1,4 @@
-package main
+package flowfile
 
 import (
 	"bufio"
@@ -11,59 +11,61 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// maxJobLine bounds one line of a jobs file. A longer one is refused and
+// maxLine bounds one line of a jobs file. A longer one is refused and
 // skipped, never held.
-const maxJobLine = 1 << 20
+const maxLine = 1 << 20
 
-// fileLine is one line of a jobs file: a job, or why it is none.
-type fileLine struct {
-	number int
-	bytes  int
-	spec   rota.JobSpec
-	err    *rota.Error
+// JobLine is one line of a jobs file: a job, or why it is none.
+type JobLine struct {
+	Number int
+	// Bytes is the length of its text.
+	Bytes int
+	Spec  rota.JobSpec
+	Err   *rota.Error
 }
 
-// jobsFile reads a file of jobs, one JSON object a line. Blank lines count but
+// Jobs reads a file of jobs, one JSON object a line. Blank lines count but
 // say nothing.
-type jobsFile struct {
+type Jobs struct {
 	in     *bufio.Reader
 	number int
 	line   []byte
 }
 
-func newJobsFile(r io.Reader) *jobsFile {
-	return &jobsFile{in: bufio.NewReaderSize(r, 64<<10)}
+// NewJobs returns a reader of the jobs in r.
+func NewJobs(r io.Reader) *Jobs {
+	return &Jobs{in: bufio.NewReaderSize(r, 64<<10)}
 }
 
-// next gives the next line that is not blank; io.EOF after the last. Any other
+// Next returns the next line that is not blank; io.EOF after the last. Any other
 // error means that the file cannot be read further.
-func (f *jobsFile) next() (fileLine, error) {
+func (f *Jobs) Next() (JobLine, error) {
 	for {
 		tooLong, err := f.readLine()
 		if err != nil {
-			return fileLine{}, err
+			return JobLine{}, err
 		}
 		if tooLong {
-			return fileLine{number: f.number, err: rota.Refusef(rota.Invalid, "line",
-				"line is longer than %d bytes", maxJobLine)}, nil
+			return JobLine{Number: f.number, Err: rota.Refusef(rota.Invalid, "line",
+				"line is longer than %d bytes", maxLine)}, nil
 		}
 		text := bytes.TrimSpace(f.line)
 		if len(text) == 0 {
 			continue
 		}
-		line := fileLine{number: f.number, bytes: len(text)}
-		line.spec, line.err = parseJobLine(text)
+		line := JobLine{Number: f.number, Bytes: len(text)}
+		line.Spec, line.Err = parseJobLine(text)
 		return line, nil
 	}
 }
 
 // readLine reads one line into f.line, or skips it where it is too long.
-func (f *jobsFile) readLine() (tooLong bool, err error) {
+func (f *Jobs) readLine() (tooLong bool, err error) {
 	f.line = f.line[:0]
 	f.number++
 	for {
 		part, err := f.in.ReadSlice('\n')
-		if len(f.line)+len(part) > maxJobLine+1 {
+		if len(f.line)+len(part) > maxLine+1 {
 			tooLong = true
 			f.line = f.line[:0]
 		}

@@ -1,11 +1,10 @@
-package main
+package flowfile
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -16,7 +15,7 @@ import (
 // parsed parses a file's text in the format that its content tells.
 func parsed(t testing.TB, text, path string) rota.WorkflowSpec {
 	t.Helper()
-	spec, err := parseFlow([]byte(text), path, "", wfOptions{scale: 1})
+	spec, err := Parse([]byte(text), path, "", Options{Scale: 1})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -148,8 +147,8 @@ func TestParseFlow_refuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := parseFlow([]byte(c.text), c.path, "", wfOptions{scale: 1})
-			var faults flowFaults
+			_, err := Parse([]byte(c.text), c.path, "", Options{Scale: 1})
+			var faults Faults
 			if !errors.As(err, &faults) {
 				t.Fatalf("got %v, want faults of the file", err)
 			}
@@ -165,19 +164,19 @@ func TestParseFlow_refuses(t *testing.T) {
 // All faults of a file are told at once, up to a bound.
 func TestParseFlow_tells_all_faults(t *testing.T) {
 	t.Parallel()
-	_, err := parseFlow([]byte("nodes:\n- {id: a}\n- {id: b, type: t, parents: [c]}\n- {id: d, type: t, priority: -1}\n"), "", "", wfOptions{})
-	var faults flowFaults
+	_, err := Parse([]byte("nodes:\n- {id: a}\n- {id: b, type: t, parents: [c]}\n- {id: d, type: t, priority: -1}\n"), "", "", Options{})
+	var faults Faults
 	if !errors.As(err, &faults) || len(faults) != 3 {
 		t.Errorf("got %v, want three faults", err)
 	}
 	// A node that has a fault is there all the same: its children have none.
-	_, err = parseFlow([]byte("nodes:\n- {id: a, type: t, prio: 1}\n- {id: b, type: t, parents: [a]}\n"), "", "", wfOptions{})
+	_, err = Parse([]byte("nodes:\n- {id: a, type: t, prio: 1}\n- {id: b, type: t, parents: [a]}\n"), "", "", Options{})
 	if !errors.As(err, &faults) || len(faults) != 1 {
 		t.Errorf("got %v, want one fault", err)
 	}
-	_, err = parseFlow([]byte("nodes:\n"+strings.Repeat("- {id: a}\n", 1000)), "", "", wfOptions{})
-	if !errors.As(err, &faults) || len(faults) != maxFileFaults {
-		t.Errorf("got %d faults, want %d", len(faults), maxFileFaults)
+	_, err = Parse([]byte("nodes:\n"+strings.Repeat("- {id: a}\n", 1000)), "", "", Options{})
+	if !errors.As(err, &faults) || len(faults) != MaxFaults {
+		t.Errorf("got %d faults, want %d", len(faults), MaxFaults)
 	}
 }
 
@@ -190,71 +189,9 @@ func TestParseFlow_aliases_are_bounded(t *testing.T) {
 		fmt.Fprintf(&text, "x-%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 20), ","))
 	}
 	text.WriteString("nodes: [{id: a, type: t, requires: *a8}]\n")
-	if _, err := parseFlow([]byte(text.String()), "f.yaml", "", wfOptions{}); err == nil || !strings.Contains(err.Error(), "longer than") {
+	if _, err := Parse([]byte(text.String()), "f.yaml", "", Options{}); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("got %v", err)
 	}
-}
-
-// What a file says the flags beat, and a cycle is told by its nodes, with exit 2 and
-// before anybody is called.
-func TestWorkflowSubmit_offline(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	file := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	good := file("good.yaml", flowYAML)
-	for _, c := range []struct {
-		name string
-		line []string
-		code int
-		want []string
-	}{
-		{"cycle", []string{file("c.yaml", "nodes:\n- {id: a, type: t, parents: [c]}\n- {id: b, type: t, parents: [a]}\n- {id: c, type: t, parents: [b]}\n")},
-			exitUsage, []string{"c.yaml", "a → b → c"}},
-		{"itself", []string{file("s.yaml", "nodes: [{id: a, type: t, parents: [a]}]")}, exitUsage, []string{`"a"`, "own parent"}},
-		{"several", []string{file("m.yaml", "nodes: [{id: a}, {id: b}]")}, exitUsage, []string{`"a"`, `"b"`, "these 2 faults", "nothing was submitted"}},
-		{"no_file", []string{filepath.Join(dir, "none.yaml")}, exitUsage, []string{"none.yaml", "no such file"}},
-		{"no_argument", nil, exitUsage, []string{"arg"}},
-		{"format", []string{good, "--format", "cwl"}, exitUsage, []string{`"cwl"`, "rota, wfcommons"}},
-		{"policy", []string{good, "--on-failure", "stop"}, exitUsage, []string{`"stop"`}},
-		{"scale", []string{good, "--time-scale", "-1"}, exitUsage, []string{"-1", "0 to 1000000"}},
-		{"scale_nan", []string{good, "--time-scale", "NaN"}, exitUsage, []string{"NaN"}},
-		{"scale_of_ours", []string{good, "--time-scale", "2"}, exitUsage, []string{"--time-scale", "wfcommons"}},
-		{"id", []string{good, "--id", "a b"}, exitUsage, []string{`"a b"`}},
-		{"ours_as_wfcommons", []string{good, "--format", "wfcommons"}, exitUsage, []string{"good.yaml", "not JSON"}},
-		{"nobody_there", []string{good}, exitTimeout, []string{"--id nightly-7"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			code, _, talk := rotaLine(append([]string{"workflow", "submit"}, c.line...)...)
-			if code != c.code && (c.code != exitTimeout || code != exitUnavailable) {
-				t.Errorf("exit %d, want %d", code, c.code)
-			}
-			for _, want := range c.want {
-				if !strings.Contains(talk, want) {
-					t.Errorf("%q is missing in\n%s", want, talk)
-				}
-			}
-		})
-	}
-	t.Run("flags_beat_the_file", func(t *testing.T) {
-		t.Parallel()
-		a := &app{}
-		spec, err := a.workflowSpec(&workflowFlags{id: "x", queue: "q", tenant: "n", onFailure: "fail_fast", timeScale: 1}, rota.FailFast, good, "")
-		if err != nil || spec.ID != "x" || spec.Queue != "q" || spec.Tenant != "n" || spec.OnFailure != rota.FailFast ||
-			spec.Nodes[0].Queue != "q" {
-			t.Errorf("%v, %+v", err, spec)
-		}
-		spec, err = a.workflowSpec(&workflowFlags{timeScale: 1}, rota.FailFast, good, "")
-		if err != nil || spec.ID != "nightly-7" || spec.Queue != "etl" || spec.OnFailure != rota.Continue {
-			t.Errorf("%v, %+v", err, spec)
-		}
-	})
 }
 
 // FuzzWorkflowFile: no text makes the parser panic; what it takes has sound ids.
@@ -266,7 +203,7 @@ func FuzzWorkflowFile(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, path := range []string{"f.json", "f.yaml"} {
-			spec, err := parseFlow(text, path, formatRota, wfOptions{scale: 1})
+			spec, err := Parse(text, path, FormatRota, Options{Scale: 1})
 			if err != nil {
 				if err.Error() == "" {
 					t.Error("an error without words")
@@ -278,7 +215,7 @@ func FuzzWorkflowFile(f *testing.F) {
 					t.Error(err)
 				}
 			}
-			spec.ID = or(spec.ID, "w")
+			spec.ID = cmp.Or(spec.ID, "w")
 			_, _ = spec.Arrange() // it may refuse, not panic
 		}
 	})

@@ -1,4 +1,4 @@
-package main
+package flowfile
 
 import (
 	"bytes"
@@ -21,22 +21,22 @@ type yamlJSON struct{ left int }
 
 // partsOfYAML takes a YAML file apart.
 func partsOfYAML(text []byte) (*flowParts, error) {
-	if len(text) > maxWorkflowYAML {
-		return nil, flowFaults{fmt.Sprintf("a YAML file has at most %d MiB, this one has %d: JSON may have %d",
-			maxWorkflowYAML>>20, len(text)>>20, maxWorkflowFile>>20)}
+	if len(text) > maxYAML {
+		return nil, Faults{fmt.Sprintf("a YAML file has at most %d MiB, this one has %d: JSON may have %d",
+			maxYAML>>20, len(text)>>20, maxFile>>20)}
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	var document yaml.Node
 	if err := d.Decode(&document); err != nil {
-		return nil, flowFaults{"not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
+		return nil, Faults{"not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, flowFaults{"one workflow a file is wanted: this file goes on after the first document"}
+		return nil, Faults{"one workflow a file is wanted: this file goes on after the first document"}
 	}
 	if len(document.Content) == 0 || document.Content[0].Kind != yaml.MappingNode {
-		return nil, flowFaults{"a workflow is an object with id, nodes, edges, …: no such thing is in the file"}
+		return nil, Faults{"a workflow is an object with id, nodes, edges, …: no such thing is in the file"}
 	}
-	w := &yamlJSON{left: maxWorkflowFile / 4}
+	w := &yamlJSON{left: maxFile / 4}
 	p := &flowParts{fields: map[string]flowPart{}}
 	root := document.Content[0]
 	for i := 0; i+1 < len(root.Content); i += 2 {
@@ -73,7 +73,7 @@ func target(n *yaml.Node) *yaml.Node {
 // list gives the elements of a YAML sequence, each with its line.
 func (w *yamlJSON) list(n *yaml.Node) ([]flowPart, error) {
 	if n.Kind != yaml.SequenceNode {
-		return nil, flowFaults{fmt.Sprintf("line %d: nodes and edges are lists: a line “- id: …” for each is wanted", n.Line)}
+		return nil, Faults{fmt.Sprintf("line %d: nodes and edges are lists: a line “- id: …” for each is wanted", n.Line)}
 	}
 	list := make([]flowPart, 0, len(n.Content))
 	for _, element := range n.Content {
@@ -89,7 +89,7 @@ func (w *yamlJSON) list(n *yaml.Node) ([]flowPart, error) {
 // value appends a node's JSON to out.
 func (w *yamlJSON) value(out []byte, n *yaml.Node, depth int) ([]byte, error) {
 	if depth > maxYAMLDepth {
-		return nil, flowFaults{fmt.Sprintf("line %d: it is nested more than %d deep", n.Line, maxYAMLDepth)}
+		return nil, Faults{fmt.Sprintf("line %d: it is nested more than %d deep", n.Line, maxYAMLDepth)}
 	}
 	before := len(out)
 	var err error
@@ -115,7 +115,7 @@ func (w *yamlJSON) value(out []byte, n *yaml.Node, depth int) ([]byte, error) {
 		}
 	}
 	if w.left -= 2; err == nil && w.left < 0 {
-		err = flowFaults{fmt.Sprintf("line %d: the file's aliases make it longer than %d MiB", n.Line, maxWorkflowFile>>22)}
+		err = Faults{fmt.Sprintf("line %d: the file's aliases make it longer than %d MiB", n.Line, maxFile>>22)}
 	}
 	return out, err
 }
@@ -148,14 +148,14 @@ func (w *yamlJSON) object(out []byte, n *yaml.Node, depth int) ([]byte, error) {
 // fields gives keys and values of a mapping in turn, merged ones resolved.
 func (w *yamlJSON) fields(n *yaml.Node, depth int) ([]*yaml.Node, error) {
 	if depth > maxYAMLDepth {
-		return nil, flowFaults{fmt.Sprintf("line %d: it is nested more than %d deep", n.Line, maxYAMLDepth)}
+		return nil, Faults{fmt.Sprintf("line %d: it is nested more than %d deep", n.Line, maxYAMLDepth)}
 	}
 	var merged, own []*yaml.Node
 	seen := make(map[string]bool, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Kind != yaml.ScalarNode {
-			return nil, flowFaults{fmt.Sprintf("line %d: a field's name is a text", key.Line)}
+			return nil, Faults{fmt.Sprintf("line %d: a field's name is a text", key.Line)}
 		}
 		if key.ShortTag() == "!!merge" {
 			more, err := w.mergedFields(value, depth)
@@ -166,7 +166,7 @@ func (w *yamlJSON) fields(n *yaml.Node, depth int) ([]*yaml.Node, error) {
 			continue
 		}
 		if seen[key.Value] {
-			return nil, flowFaults{fmt.Sprintf("line %d: %q stands twice", key.Line, key.Value)}
+			return nil, Faults{fmt.Sprintf("line %d: %q stands twice", key.Line, key.Value)}
 		}
 		seen[key.Value] = true
 		own = append(own, key, value)
@@ -185,14 +185,14 @@ func (w *yamlJSON) mergedFields(n *yaml.Node, depth int) ([]*yaml.Node, error) {
 	switch n = target(n); n.Kind {
 	case yaml.MappingNode:
 		if w.left -= len(n.Content); w.left < 0 {
-			return nil, flowFaults{fmt.Sprintf("line %d: the file's aliases make it too long", n.Line)}
+			return nil, Faults{fmt.Sprintf("line %d: the file's aliases make it too long", n.Line)}
 		}
 		return w.fields(n, depth+1)
 	case yaml.SequenceNode:
 		var all []*yaml.Node
 		for _, element := range n.Content {
 			if target(element).Kind != yaml.MappingNode {
-				return nil, flowFaults{fmt.Sprintf("line %d: << takes mappings", n.Line)}
+				return nil, Faults{fmt.Sprintf("line %d: << takes mappings", n.Line)}
 			}
 			fields, err := w.mergedFields(element, depth+1)
 			if err != nil {
@@ -202,14 +202,14 @@ func (w *yamlJSON) mergedFields(n *yaml.Node, depth int) ([]*yaml.Node, error) {
 		}
 		return all, nil
 	default:
-		return nil, flowFaults{fmt.Sprintf("line %d: << takes a mapping", n.Line)}
+		return nil, Faults{fmt.Sprintf("line %d: << takes a mapping", n.Line)}
 	}
 }
 
 // yamlScalar appends a scalar's JSON.
 func yamlScalar(out []byte, n *yaml.Node) ([]byte, error) {
 	refuse := func(what string) ([]byte, error) {
-		return nil, flowFaults{fmt.Sprintf("line %d: %q is %s", n.Line, head(n.Value), what)}
+		return nil, Faults{fmt.Sprintf("line %d: %q is %s", n.Line, head(n.Value), what)}
 	}
 	var value any
 	switch n.ShortTag() {

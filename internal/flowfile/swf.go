@@ -1,12 +1,12 @@
-package main
+package flowfile
 
 import (
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 )
@@ -18,74 +18,66 @@ const swfFields = 18
 // swfLineMax bounds a line; real ones have about a hundred bytes.
 const swfLineMax = 64 << 10
 
-// swfJob is what a replay needs of one line of a job log; −1 where nothing is
+// SWFJob is what a replay needs of one line of a job log; −1 where nothing is
 // known.
-type swfJob struct {
-	number               int64
-	submit, run          int64 // seconds
-	allocated, requested int64 // processors
-	user, queue          int64
+type SWFJob struct {
+	Number               int64
+	Submit, Run          int64 // seconds
+	Allocated, Requested int64 // processors
+	User, Queue          int64
 }
 
-// processors gives what the job took, else what it asked for, else one.
-func (j *swfJob) processors() int64 {
-	if j.allocated > 0 {
-		return j.allocated
+// Processors returns what the job took, else what it asked for, else one.
+func (j *SWFJob) Processors() int64 {
+	if j.Allocated > 0 {
+		return j.Allocated
 	}
-	return max(j.requested, 1)
+	return max(j.Requested, 1)
 }
 
-// swfLog is a parsed job log. Zero in the header's numbers means not told.
-type swfLog struct {
-	maxProcs, maxNodes int64
-	jobs               []swfJob
+// SWFLog is a parsed job log. Zero in the header's numbers means not told.
+type SWFLog struct {
+	MaxProcs, MaxNodes int64
+	Jobs               []SWFJob
 }
 
-// machine gives the processors of the machine that wrote the log: MaxProcs,
+// Machine returns the processors of the machine that wrote the log: MaxProcs,
 // else MaxNodes, else the largest job's.
-func (l *swfLog) machine() int64 {
-	return max(or(or(l.maxProcs, l.maxNodes), l.largest()), 1)
+func (l *SWFLog) Machine() int64 {
+	return max(cmp.Or(l.MaxProcs, l.MaxNodes, l.Largest()), 1)
 }
 
-// largest gives the processors of the largest job.
-func (l *swfLog) largest() int64 {
+// Largest returns the processors of the largest job.
+func (l *SWFLog) Largest() int64 {
 	most := int64(0)
-	for i := range l.jobs {
-		most = max(most, l.jobs[i].processors())
+	for i := range l.Jobs {
+		most = max(most, l.Jobs[i].Processors())
 	}
 	return most
 }
 
-// readSWFFile reads a log, gzip'd or not, up to most jobs (0: all).
-func readSWFFile(path string, most int) (*swfLog, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, usagef("read trace: %w", err)
-	}
-	defer file.Close()
-	in := bufio.NewReader(file)
+// ReadSWF reads a log, gzip'd or not, up to most jobs (0: all). Header lines begin
+// with ';', every other line that is not blank is a job. A line that is neither is
+// refused by its number.
+func ReadSWF(r io.Reader, most int) (*SWFLog, error) {
+	in := bufio.NewReader(r)
 	var text io.Reader = in
 	if magic, err := in.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
 		z, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, failf("read trace %s: %w", path, err)
+			return nil, err
 		}
 		defer z.Close()
 		text = z
 	}
-	log, err := readSWF(text, most)
-	if err != nil {
-		return nil, failf("read trace %s: %w", path, err)
-	}
-	return log, nil
+	return readSWF(text, most)
 }
 
-// readSWF reads a log: header lines begin with ';', every other line that is
-// not blank is a job. A line that is neither is refused by its number.
-func readSWF(r io.Reader, most int) (*swfLog, error) {
+// readSWF reads a log that is plain text.
+func readSWF(r io.Reader, most int) (*SWFLog, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 4096), swfLineMax)
-	log := &swfLog{}
+	log := &SWFLog{}
 	number := 0
 	for lines.Scan() {
 		number++
@@ -97,23 +89,23 @@ func readSWF(r io.Reader, most int) (*swfLog, error) {
 			log.header(line[1:])
 			continue
 		}
-		if most > 0 && len(log.jobs) == most {
+		if most > 0 && len(log.Jobs) == most {
 			return log, nil
 		}
 		job, err := parseSWFJob(line)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
-		if n := len(log.jobs); n > 0 && job.submit < log.jobs[n-1].submit {
+		if n := len(log.Jobs); n > 0 && job.Submit < log.Jobs[n-1].Submit {
 			return nil, fmt.Errorf("line %d: job %d was submitted before the one above it: ascending times are wanted",
-				number, job.number)
+				number, job.Number)
 		}
-		log.jobs = append(log.jobs, job)
+		log.Jobs = append(log.Jobs, job)
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("line %d: %w", number+1, err)
 	}
-	if len(log.jobs) == 0 {
+	if len(log.Jobs) == 0 {
 		return nil, errors.New("no jobs: a Standard Workload Format log is wanted")
 	}
 	return log, nil
@@ -121,7 +113,7 @@ func readSWF(r io.Reader, most int) (*swfLog, error) {
 
 // header takes the machine's size from a header line. Text may follow the
 // number: "MaxNodes: 338 (batch partition; 512 total)".
-func (l *swfLog) header(line string) {
+func (l *SWFLog) header(line string) {
 	name, value, ok := strings.Cut(line, ":")
 	if !ok {
 		return
@@ -136,20 +128,20 @@ func (l *swfLog) header(line string) {
 	}
 	switch strings.TrimSpace(name) {
 	case "MaxProcs":
-		l.maxProcs = n
+		l.MaxProcs = n
 	case "MaxNodes":
-		l.maxNodes = n
+		l.MaxNodes = n
 	}
 }
 
-func parseSWFJob(line string) (swfJob, error) {
-	var j swfJob
+func parseSWFJob(line string) (SWFJob, error) {
+	var j SWFJob
 	words := strings.Fields(line)
 	if len(words) != swfFields {
 		return j, fmt.Errorf("%d fields, %d are wanted", len(words), swfFields)
 	}
-	into := [swfFields]*int64{0: &j.number, 1: &j.submit, 3: &j.run, 4: &j.allocated, 7: &j.requested,
-		11: &j.user, 14: &j.queue}
+	into := [swfFields]*int64{0: &j.Number, 1: &j.Submit, 3: &j.Run, 4: &j.Allocated, 7: &j.Requested,
+		11: &j.User, 14: &j.Queue}
 	for i, word := range words {
 		if into[i] == nil {
 			if _, err := strconv.ParseFloat(word, 64); err != nil {
@@ -163,14 +155,14 @@ func parseSWFJob(line string) (swfJob, error) {
 		}
 		*into[i] = n
 	}
-	if j.submit < 0 {
-		return j, fmt.Errorf("field 2 (submit time) is %d: 0 or more is wanted", j.submit)
+	if j.Submit < 0 {
+		return j, fmt.Errorf("field 2 (submit time) is %d: 0 or more is wanted", j.Submit)
 	}
 	const mostSeconds, mostProcessors = 10 * 365 * 86_400, 1_000_000
-	if j.run > mostSeconds {
-		return j, fmt.Errorf("field 4 (run time) is %d s: at most %d is taken", j.run, mostSeconds)
+	if j.Run > mostSeconds {
+		return j, fmt.Errorf("field 4 (run time) is %d s: at most %d is taken", j.Run, mostSeconds)
 	}
-	if p := j.processors(); p > mostProcessors {
+	if p := j.Processors(); p > mostProcessors {
 		return j, fmt.Errorf("the job has %d processors: at most %d are taken", p, mostProcessors)
 	}
 	return j, nil

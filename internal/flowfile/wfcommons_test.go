@@ -1,4 +1,4 @@
-package main
+package flowfile
 
 import (
 	"compress/gzip"
@@ -15,7 +15,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-func instance(t testing.TB, path string, o wfOptions) rota.WorkflowSpec {
+func instance(t testing.TB, path string, o Options) rota.WorkflowSpec {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -24,7 +24,7 @@ func instance(t testing.TB, path string, o wfOptions) rota.WorkflowSpec {
 	if !isWfCommons(text) {
 		t.Errorf("%s is not known for an instance", path)
 	}
-	spec, err := parseFlow(text, path, "", o)
+	spec, err := Parse(text, path, "", o)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
@@ -36,7 +36,7 @@ func TestParseWfCommons(t *testing.T) {
 	t.Parallel()
 	t.Run("fork_and_join", func(t *testing.T) {
 		t.Parallel()
-		spec := instance(t, "testdata/helloworld-forkjoin-10-chameleon.json", wfOptions{scale: 0.01})
+		spec := instance(t, "testdata/helloworld-forkjoin-10-chameleon.json", Options{Scale: 0.01})
 		g, err := spec.Arrange()
 		if err != nil || g.Edges != 16 || len(spec.Nodes) != 10 {
 			t.Fatalf("%v, %d nodes", err, len(spec.Nodes))
@@ -55,7 +55,7 @@ func TestParseWfCommons(t *testing.T) {
 	})
 	t.Run("programs_that_are_scripts", func(t *testing.T) {
 		t.Parallel()
-		spec := instance(t, "testdata/bacass-dirt02-001.json", wfOptions{scale: 1})
+		spec := instance(t, "testdata/bacass-dirt02-001.json", Options{Scale: 1})
 		if g, err := spec.Arrange(); err != nil || g.Edges != 14 || len(spec.Nodes) != 11 {
 			t.Fatalf("%v, %d nodes", err, len(spec.Nodes))
 		}
@@ -78,7 +78,7 @@ func TestParseWfCommons(t *testing.T) {
 		text := `{"workflow":{"specification":{"tasks":[{"id":"a"}]},"execution":{"tasks":[
 			{"id":"a","runtimeInSeconds":1.5,"coreCount":2.5,"memoryInBytes":1e6,"command":{"program":"/opt/bin/x y"}}]}}}`
 		for _, asked := range []bool{false, true} {
-			spec, err := parseWfCommons([]byte(text), wfOptions{scale: 2, resources: asked})
+			spec, err := parseWfCommons([]byte(text), Options{Scale: 2, Resources: asked})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,8 +121,8 @@ func TestParseWfCommons_refuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := parseFlow([]byte(c.text), "", formatWfCommons, wfOptions{scale: 1})
-			var faults flowFaults
+			_, err := Parse([]byte(c.text), "", FormatWfCommons, Options{Scale: 1})
+			var faults Faults
 			if !errors.As(err, &faults) {
 				t.Fatalf("got %v, want faults of the file", err)
 			}
@@ -139,7 +139,7 @@ func TestParseWfCommons_refuses(t *testing.T) {
 func TestParseWfCommons_joins_edges(t *testing.T) {
 	t.Parallel()
 	spec, err := parseWfCommons([]byte(`{"workflow":{"specification":{"tasks":[
-		{"id":"a","children":["b","c"]},{"id":"b","parents":["a","a"]},{"id":"c"},{"id":"d","parents":["c"]}]}}}`), wfOptions{scale: 1})
+		{"id":"a","children":["b","c"]},{"id":"b","parents":["a","a"]},{"id":"c"},{"id":"d","parents":["c"]}]}}}`), Options{Scale: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestParseWfCommons_all_instances(t *testing.T) {
 		here++
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			spec := instance(t, path, wfOptions{scale: 0.1, resources: true})
+			spec := instance(t, path, Options{Scale: 0.1, Resources: true})
 			g, err := spec.Arrange()
 			if err != nil || len(spec.Nodes) != w.nodes || g.Edges != w.edges {
 				t.Fatalf("%d nodes and %v, want %v; %v", len(spec.Nodes), g, w, err)
@@ -272,7 +272,7 @@ func FuzzWfCommons(f *testing.F) {
 	}
 	f.Add([]byte(`{"workflow":{"specification":{"tasks":[{"id":"a","children":["a"]}]}}}`), math.MaxFloat64, true)
 	f.Fuzz(func(t *testing.T, text []byte, scale float64, resources bool) {
-		spec, err := parseFlow(text, "", formatWfCommons, wfOptions{scale: scale, resources: resources})
+		spec, err := Parse(text, "", FormatWfCommons, Options{Scale: scale, Resources: resources})
 		if err != nil {
 			return
 		}

@@ -1,7 +1,8 @@
-package main
+package flowfile
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -16,15 +17,13 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// wfOptions are what the flags say of a WfCommons instance.
-type wfOptions struct {
-	// scale is what recorded runtimes are multiplied by.
-	scale float64
-	// resources takes recorded cores and memory over: off unless asked for, as workers
+// Options say how a WfCommons instance becomes a workflow.
+type Options struct {
+	// Scale is what recorded runtimes are multiplied by.
+	Scale float64
+	// Resources takes recorded cores and memory over: off unless asked for, as workers
 	// that declare neither could then run nothing.
-	resources bool
-	// given names a flag that only such a file takes; "" for none.
-	given string
+	Resources bool
 }
 
 // wfInstance is what is read of an instance in WfFormat 1.5.
@@ -82,7 +81,7 @@ func isWfCommons(text []byte) bool {
 
 // parseWfCommons makes a workflow of an instance: each task a node, in the file's
 // order, with its recorded runtime as simulate_ms.
-func parseWfCommons(text []byte, o wfOptions) (rota.WorkflowSpec, error) {
+func parseWfCommons(text []byte, o Options) (rota.WorkflowSpec, error) {
 	w, err := readInstance(text)
 	if err != nil {
 		return rota.WorkflowSpec{}, err
@@ -115,28 +114,28 @@ func readInstance(text []byte) (*wfInstance, error) {
 	if err := json.Unmarshal(text, w); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
-			return nil, flowFaults{fmt.Sprintf("line %d: %s", lineAt(text, wrong.Offset-1), wrongType(wrong))}
+			return nil, Faults{fmt.Sprintf("line %d: %s", lineAt(text, wrong.Offset-1), wrongType(wrong))}
 		}
-		return nil, flowFaults{err.Error()}
+		return nil, Faults{err.Error()}
 	}
 	switch {
 	case w.Workflow == nil:
-		return nil, flowFaults{"no WfCommons instance: it has no workflow"}
+		return nil, Faults{"no WfCommons instance: it has no workflow"}
 	case w.Workflow.Specification == nil:
 		version := ""
 		if w.SchemaVersion != nil {
 			version = fmt.Sprintf("; this one says schemaVersion %v", w.SchemaVersion)
 		}
-		return nil, flowFaults{"no workflow.specification: an instance in WfFormat 1.5 is wanted" + version}
+		return nil, Faults{"no workflow.specification: an instance in WfFormat 1.5 is wanted" + version}
 	case len(w.Workflow.Specification.Tasks) == 0:
-		return nil, flowFaults{"workflow.specification.tasks is empty: a workflow has one task at least"}
+		return nil, Faults{"workflow.specification.tasks is empty: a workflow has one task at least"}
 	}
 	return w, nil
 }
 
 // wfMaker makes nodes of tasks.
 type wfMaker struct {
-	options wfOptions
+	options Options
 	runs    map[string]*wfRun
 	sizes   map[string]float64
 	// produced are the files that some task puts out.
@@ -151,7 +150,7 @@ func (m *wfMaker) index(w *wfInstance) error {
 	tasks := w.Workflow.Specification.Tasks
 	for i := range tasks {
 		if first, twice := m.places[tasks[i].ID]; twice {
-			return flowFaults{fmt.Sprintf("task %q stands twice: tasks %d and %d of workflow.specification",
+			return Faults{fmt.Sprintf("task %q stands twice: tasks %d and %d of workflow.specification",
 				head(tasks[i].ID), first+1, i+1)}
 		}
 		m.places[tasks[i].ID] = i
@@ -168,16 +167,16 @@ func (m *wfMaker) index(w *wfInstance) error {
 	for i := range w.Workflow.Execution.Tasks {
 		run := &w.Workflow.Execution.Tasks[i]
 		if _, known := m.places[run.ID]; !known {
-			return flowFaults{fmt.Sprintf("workflow.execution tells of task %q, which workflow.specification does not have", head(run.ID))}
+			return Faults{fmt.Sprintf("workflow.execution tells of task %q, which workflow.specification does not have", head(run.ID))}
 		}
 		if m.runs[run.ID] != nil {
-			return flowFaults{fmt.Sprintf("workflow.execution tells of task %q twice", head(run.ID))}
+			return Faults{fmt.Sprintf("workflow.execution tells of task %q twice", head(run.ID))}
 		}
 		m.runs[run.ID] = run
 	}
 	for i := range tasks {
 		if m.runs[tasks[i].ID] == nil {
-			return flowFaults{fmt.Sprintf("workflow.execution does not tell of task %q", head(tasks[i].ID))}
+			return Faults{fmt.Sprintf("workflow.execution does not tell of task %q", head(tasks[i].ID))}
 		}
 	}
 	return nil
@@ -187,7 +186,7 @@ func (m *wfMaker) index(w *wfInstance) error {
 func (m *wfMaker) node(task *wfTask) (rota.NodeSpec, error) {
 	n := rota.NewNodeSpec(task.ID, "", nil)
 	refuse := func(format string, args ...any) (rota.NodeSpec, error) {
-		return n, flowFaults{fmt.Sprintf("task %q: ", head(task.ID)) + fmt.Sprintf(format, args...)}
+		return n, Faults{fmt.Sprintf("task %q: ", head(task.ID)) + fmt.Sprintf(format, args...)}
 	}
 	if err := rota.CheckNodeID("id", task.ID); err != nil {
 		return refuse("%v", err)
@@ -199,15 +198,15 @@ func (m *wfMaker) node(task *wfTask) (rota.NodeSpec, error) {
 	if run.RuntimeInSeconds == nil {
 		return refuse("runtimeInSeconds is missing")
 	}
-	ms := math.Round(*run.RuntimeInSeconds * m.options.scale * 1000)
+	ms := math.Round(*run.RuntimeInSeconds * m.options.Scale * 1000)
 	if !(*run.RuntimeInSeconds >= 0 && ms >= 0 && ms <= float64(rota.MaxDuration.Milliseconds())) {
-		return refuse("runtimeInSeconds %v × %v is refused: 0 to %d s is wanted", *run.RuntimeInSeconds, m.options.scale,
+		return refuse("runtimeInSeconds %v × %v is refused: 0 to %d s is wanted", *run.RuntimeInSeconds, m.options.Scale,
 			int64(rota.MaxDuration.Seconds()))
 	}
 	n.SimulateMs = int64(ms)
 	n.Type = wfType(run.Command.Program, task)
 	n.DataKeys = m.dataKeys(task)
-	if m.options.resources {
+	if m.options.Resources {
 		cpu, memory := math.Ceil(run.CoreCount*1000), math.Ceil(run.MemoryInBytes)
 		if !(cpu >= 0 && cpu <= rota.MaxCPUMilli) {
 			return refuse("coreCount %v is refused: 0 to %d is wanted", run.CoreCount, rota.MaxCPUMilli/1000)
@@ -240,7 +239,7 @@ func (m *wfMaker) join(spec *rota.WorkflowSpec, tasks []wfTask) error {
 		here := m.places[teller.ID]
 		there, known := m.places[other]
 		if !known {
-			return flowFaults{fmt.Sprintf("task %q: its %s %q is no task of this instance", head(teller.ID), role, head(other))}
+			return Faults{fmt.Sprintf("task %q: its %s %q is no task of this instance", head(teller.ID), role, head(other))}
 		}
 		e := ends{from(here, there), to(here, there)}
 		if !told[e] {
@@ -282,7 +281,7 @@ func wfType(program string, task *wfTask) rota.JobType {
 		}
 		break
 	}
-	return idOf(or(or(task.Name, task.ID), "task"))
+	return idOf(cmp.Or(task.Name, task.ID, "task"))
 }
 
 // idOf makes an id of a text: other characters become _, and of a long one the end

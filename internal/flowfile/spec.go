@@ -1,4 +1,4 @@
-package main
+package flowfile
 
 import (
 	"cmp"
@@ -31,7 +31,7 @@ func (r *flowReader) refuse(line int, format string, args ...any) {
 // verdict tells the faults in the file's order.
 func (r *flowReader) verdict() error {
 	slices.SortStableFunc(r.faults, func(a, b flowFault) int { return cmp.Compare(a.line, b.line) })
-	var told flowFaults
+	var told Faults
 	for _, f := range r.faults {
 		if f.line > 0 {
 			f.text = fmt.Sprintf("line %d: %s", f.line, f.text)
@@ -44,7 +44,7 @@ func (r *flowReader) verdict() error {
 	return told
 }
 
-func (r *flowReader) full() bool { return len(r.faults) >= maxFileFaults }
+func (r *flowReader) full() bool { return len(r.faults) >= MaxFaults }
 
 // spec makes the workflow. Every node starts from the file's defaults and priority
 // 5. Whether the graph has a cycle is judged later, once flags have had their say.
@@ -82,7 +82,7 @@ func (r *flowReader) head() {
 		case key == "defaults":
 			r.defaults(part)
 		case !known:
-			r.refuse(part.line, "unknown field %q%s", key, or(meantField(key),
+			r.refuse(part.line, "unknown field %q%s", key, cmp.Or(meantField(key),
 				": a workflow has id, queue, tenant, on_failure, labels, defaults, nodes and edges"))
 		default:
 			if err := strictly(part.text, target); err != nil {
@@ -156,7 +156,7 @@ func (r *flowReader) check(n *rota.NodeSpec) error {
 		return fmt.Errorf("tenant %q is refused: all nodes have the workflow's tenant", n.Tenant)
 	}
 	shape := n.JobSpec
-	shape.Queue, shape.Tenant = or(n.Queue, rota.DefaultQueue), rota.DefaultTenant
+	shape.Queue, shape.Tenant = cmp.Or(n.Queue, rota.DefaultQueue), rota.DefaultTenant
 	return shape.CheckTemplate(rota.MaxPayloadBytes)
 }
 

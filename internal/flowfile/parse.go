@@ -1,7 +1,8 @@
-package main
+package flowfile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,23 +18,24 @@ import (
 // Bounds of a workflow's file. YAML has a lower one, as its tree takes some thirty
 // times the text.
 const (
-	maxWorkflowFile = 256 << 20
-	maxWorkflowYAML = 16 << 20
-	// maxFileFaults are told at once; a file with more is wrong throughout.
-	maxFileFaults = 20
+	maxFile = 256 << 20
+	maxYAML = 16 << 20
 )
 
-// The formats of a workflow's file; none is told by its content.
+// MaxFaults are reported at once; a file with more is wrong throughout.
+const MaxFaults = 20
+
+// The formats of a workflow's file.
 const (
-	formatRota      = "rota"
-	formatWfCommons = "wfcommons"
+	FormatRota      = "rota"
+	FormatWfCommons = "wfcommons"
 )
 
-// flowFaults are what is wrong with a workflow's file.
-type flowFaults []string
+// Faults is what is wrong with a workflow's file.
+type Faults []string
 
 // Error implements error.
-func (f flowFaults) Error() string { return strings.Join(f, "; ") }
+func (f Faults) Error() string { return strings.Join(f, "; ") }
 
 // flowPart is a value in a workflow's file, as JSON, and the line where it begins.
 type flowPart struct {
@@ -56,45 +58,48 @@ func (p *flowParts) has(key string) bool {
 	return ok
 }
 
-// readFlowFile reads a file, or stdin for "-", up to its bound.
-func readFlowFile(path string, stdin io.Reader) ([]byte, error) {
+// Read reads a workflow's file, or stdin for "-", up to its bound.
+func Read(path string, stdin io.Reader) ([]byte, error) {
 	in := stdin
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return nil, usagef("read workflow: %w", err)
+			return nil, fmt.Errorf("read workflow: %w", err)
 		}
 		defer file.Close()
 		in = file
 	}
-	text, err := io.ReadAll(io.LimitReader(in, maxWorkflowFile+1))
+	text, err := io.ReadAll(io.LimitReader(in, maxFile+1))
 	if err != nil {
-		return nil, usagef("read workflow from %s: %w", path, err)
+		return nil, fmt.Errorf("read workflow from %s: %w", path, err)
 	}
-	if len(text) > maxWorkflowFile {
-		return nil, usagef("%s has more than %d MiB, the most that is read", path, maxWorkflowFile>>20)
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("%s has more than %d MiB, the most that is read", path, maxFile>>20)
 	}
 	return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), nil
 }
 
-// parseFlow understands a workflow's file of either format; "" looks for the format
-// in the content. A fault is a flowFaults.
-func parseFlow(text []byte, path, format string, o wfOptions) (rota.WorkflowSpec, error) {
+// FormatOf returns the format of a workflow's file by its content, "" of one that is
+// empty.
+func FormatOf(text []byte) string {
+	switch {
+	case len(bytes.TrimSpace(text)) == 0:
+		return ""
+	case isWfCommons(text):
+		return FormatWfCommons
+	default:
+		return FormatRota
+	}
+}
+
+// Parse reads a workflow's file of either format; "" takes that of its content. path
+// only helps to tell JSON from YAML. What is wrong with the file is a Faults.
+func Parse(text []byte, path, format string, o Options) (rota.WorkflowSpec, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
-		return rota.WorkflowSpec{}, flowFaults{"it is empty"}
+		return rota.WorkflowSpec{}, Faults{"it is empty"}
 	}
-	if format == "" {
-		format = formatRota
-		if isWfCommons(text) {
-			format = formatWfCommons
-		}
-	}
-	if format == formatWfCommons {
+	if cmp.Or(format, FormatOf(text)) == FormatWfCommons {
 		return parseWfCommons(text, o)
-	}
-	if o.given != "" {
-		return rota.WorkflowSpec{}, usagef("%s goes with a file in the format wfcommons: "+
-			"in our own each node says simulate_ms, cpu_milli and memory_bytes itself", o.given)
 	}
 	parts, err := takeApart(text, path)
 	if err != nil {
@@ -126,7 +131,7 @@ func checkJSON(text []byte) error {
 	if !errors.As(err, &syntax) {
 		return err
 	}
-	return flowFaults{fmt.Sprintf("line %d: not JSON: %v", lineAt(text, syntax.Offset-1), syntax)}
+	return Faults{fmt.Sprintf("line %d: not JSON: %v", lineAt(text, syntax.Offset-1), syntax)}
 }
 
 // partsOfJSON takes a JSON file apart.
@@ -172,7 +177,7 @@ func partsOfJSON(text []byte) (*flowParts, error) {
 // add notes a field of the file; list gives the elements of nodes and edges.
 func (p *flowParts) add(key string, line int, part flowPart, list func(flowPart) ([]flowPart, error)) error {
 	if p.has(key) {
-		return flowFaults{fmt.Sprintf("line %d: %q stands twice", line, key)}
+		return Faults{fmt.Sprintf("line %d: %q stands twice", line, key)}
 	}
 	p.fields[key] = part
 	var into *[]flowPart
@@ -197,7 +202,7 @@ func (p *flowParts) add(key string, line int, part flowPart, list func(flowPart)
 // listOfJSON gives the elements of a JSON list, each with its line.
 func listOfJSON(whole flowPart) ([]flowPart, error) {
 	if whole.text[0] != '[' {
-		return nil, flowFaults{fmt.Sprintf("line %d: nodes and edges are lists: […] is wanted", whole.line)}
+		return nil, Faults{fmt.Sprintf("line %d: nodes and edges are lists: […] is wanted", whole.line)}
 	}
 	d := json.NewDecoder(bytes.NewReader(whole.text))
 	if _, err := d.Token(); err != nil {
@@ -298,4 +303,13 @@ func nodeFields() []string {
 		names = append(names, name)
 	}
 	return names
+}
+
+// head is the beginning of a long text.
+func head(s string) string {
+	const most = 72
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf("… (%d bytes)", len(s))
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,94 +10,8 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/flowfile"
 )
-
-func readAll(t *testing.T, text io.Reader) []fileLine {
-	t.Helper()
-	f := newJobsFile(text)
-	var lines []fileLine
-	for {
-		line, err := f.next()
-		if errors.Is(err, io.EOF) {
-			return lines
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, line)
-	}
-}
-
-func TestJobsFile(t *testing.T) {
-	t.Parallel()
-	lines := readAll(t, strings.NewReader(strings.Join([]string{
-		`{"id":"a","queue":"q","type":"t","payload":"hello","priority":0}`,
-		``,
-		`{"type":"t"}`,
-		`{"type":"t","colour":"red"}`,
-		`{"type":"t"} {"type":"u"}`,
-		`[1]`,
-		`{"type":`,
-		`{"type":"t","payload":{"base64":"/w=="},"priority":10}`,
-	}, "\n")))
-	want := []struct {
-		number   int
-		priority int32
-		payload  string
-		refused  string
-	}{
-		{1, 0, "hello", ""}, {3, 5, "", ""}, {4, 5, "", "colour"}, {5, 5, "", "follows"}, {6, 5, "", "object"},
-		{7, 5, "", "not a job"}, {8, 10, "\xff", ""},
-	}
-	if len(lines) != len(want) {
-		t.Fatalf("%d lines, want %d", len(lines), len(want))
-	}
-	for i, w := range want {
-		l := lines[i]
-		if l.number != w.number {
-			t.Errorf("line %d has number %d", w.number, l.number)
-		}
-		if w.refused != "" {
-			if l.err == nil || l.err.Kind != rota.Invalid || !strings.Contains(l.err.Text, w.refused) {
-				t.Errorf("line %d: %v, want a refusal with %q", w.number, l.err, w.refused)
-			}
-			continue
-		}
-		if l.err != nil || l.spec.Priority != w.priority || string(l.spec.Payload) != w.payload {
-			t.Errorf("line %d: %v, %+v", w.number, l.err, l.spec)
-		}
-	}
-	if lines[1].spec.Queue != rota.DefaultQueue || lines[1].spec.Tenant != rota.DefaultTenant {
-		t.Errorf("defaults are missing: %+v", lines[1].spec)
-	}
-}
-
-func TestJobsFile_refuses_a_long_line_and_goes_on(t *testing.T) {
-	t.Parallel()
-	long := io.MultiReader(strings.NewReader(`{"type":"t","payload":"`),
-		io.LimitReader(endless('x'), 5<<20), strings.NewReader("\"}\n{\"type\":\"u\"}\n"))
-	f := newJobsFile(long)
-	first, err := f.next()
-	if err != nil || first.err == nil || first.number != 1 {
-		t.Fatalf("first: %+v, %v", first, err)
-	}
-	if cap(f.line) > 2*maxJobLine {
-		t.Errorf("%d bytes are held", cap(f.line))
-	}
-	second, err := f.next()
-	if err != nil || second.err != nil || second.spec.Type != "u" || second.number != 2 {
-		t.Fatalf("second: %+v, %v", second, err)
-	}
-}
-
-type endless byte
-
-func (e endless) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = byte(e)
-	}
-	return len(p), nil
-}
 
 // submitterFake answers by the job's type.
 type submitterFake struct {
@@ -149,7 +61,7 @@ func sendTypes(t *testing.T, types ...string) (*fileSender, *submitterFake) {
 	}
 	fake := &submitterFake{}
 	s := newFileSender(fake, func() rota.JobID { return "minted" })
-	if err := s.send(t.Context(), newJobsFile(strings.NewReader(text.String()))); err != nil {
+	if err := s.send(t.Context(), flowfile.NewJobs(strings.NewReader(text.String()))); err != nil {
 		t.Fatal(err)
 	}
 	return s, fake
