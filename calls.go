@@ -214,8 +214,10 @@ type ProofReport struct {
 type Why struct {
 	Reason string `json:"reason"`
 	// Workers that fail by this rule; 0 for a job-side reason.
-	Workers int64  `json:"workers"`
-	Detail  string `json:"detail,omitempty"`
+	Workers int64 `json:"workers"`
+	// WorkerIDs are the first of them by id, at most MaxOthers.
+	WorkerIDs []WorkerID `json:"worker_ids,omitempty"`
+	Detail    string     `json:"detail,omitempty"`
 }
 
 // Explanation is the answer of `job why`: of a pending job all reasons, of a

@@ -253,8 +253,8 @@ func (m *Machine) takeUnits(w *workerRow, l *leaseRow, units int64) {
 // workerEntry is a worker as rounds see it: a pure function of its row, so that a
 // restored state gives the same rounds whatever moment it is.
 func workerEntry(w *workerRow) sched.WorkerEntry {
-	e := sched.WorkerEntry{Spec: w.spec, Active: w.status == rota.WorkerActive, Open: w.open, CPUTaken: w.cpu,
-		MemoryTaken: w.memory, IOTaken: w.io, Received: w.sinceTurn, Stake: w.stakeNow(), Health: int64(w.health),
+	e := sched.WorkerEntry{Spec: w.spec, Active: w.status == rota.WorkerActive, Retired: w.status == rota.WorkerRetired,
+		Open: w.open, CPUTaken: w.cpu, MemoryTaken: w.memory, IOTaken: w.io, Received: w.sinceTurn, Stake: w.stakeNow(), Health: int64(w.health),
 		Disconnected: !w.disconnected.IsZero(), Units: w.units, Executed: w.executed}
 	switch {
 	case w.attestedUntil == 0:

@@ -114,8 +114,9 @@ func (m *Machine) whyQueued(x *rota.Explanation, j *jobRow, most int) {
 		return true
 	})
 	blocked := len(x.Reasons) > 0
-	fit, elsewhere := int64(0), int64(0)
+	fit, elsewhere, all := int64(0), int64(0), int64(0)
 	for _, n := range m.registry.supply.Faults(j.class) {
+		all += n.Workers
 		switch n.Why {
 		case sched.Fit:
 			fit = n.Workers
@@ -124,12 +125,16 @@ func (m *Machine) whyQueued(x *rota.Explanation, j *jobRow, most int) {
 		case sched.HeldForAnotherJob:
 			m.whyHeld(x, j)
 		default:
-			x.Reasons = append(x.Reasons, rota.Why{Reason: n.Why.String(), Workers: n.Workers, Detail: m.ruleDetail(j, n.Why)})
+			x.Reasons = append(x.Reasons, rota.Why{Reason: n.Why.String(), Workers: n.Workers, WorkerIDs: n.IDs,
+				Detail: m.ruleDetail(j, n)})
 		}
 	}
-	if elsewhere == int64(m.workers.len()) {
+	switch {
+	case all == 0:
+		x.Reasons = append(x.Reasons, rota.Why{Reason: "NO_WORKER_REGISTERED", Detail: "no worker is there, for any queue"})
+	case elsewhere == all:
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "NO_WORKER_REGISTERED",
-			Detail: fmt.Sprintf("no worker serves queue %s; %d serve others", q.name, elsewhere)})
+			Detail: fmt.Sprintf("no worker serves queue %s; %d serve other queues", q.name, elsewhere)})
 	}
 	m.whyHold(x, j, blocked, fit)
 	if blocked || fit == 0 {
@@ -152,26 +157,27 @@ const holdsShown = 3
 
 // whyHeld counts the workers that are kept for other jobs, and names those (SPEC §7.8).
 func (m *Machine) whyHeld(x *rota.Explanation, j *jobRow) {
-	workers := int64(0)
 	var names []string
+	var held []rota.WorkerID
 	m.holds.scan(func(id rota.JobID, h *holdRow) bool {
 		_, first := m.registry.supply.Fits(j.class, h.worker)
 		if id == j.spec.ID || first == sched.NotServingTheQueue || first == sched.NotThePinnedWorker || first == sched.TypeNotHandled {
 			return true
 		}
-		if workers++; workers <= holdsShown {
+		if held = append(held, h.worker); len(held) <= holdsShown {
 			names = append(names, fmt.Sprintf("worker %s is kept for job %s", h.worker, id))
 		}
 		return true
 	})
-	if workers == 0 {
+	if len(held) == 0 {
 		return // the one that is held is held for this very job
 	}
-	if workers > holdsShown {
-		names = append(names, fmt.Sprintf("%d more for others", workers-holdsShown))
+	if len(held) > holdsShown {
+		names = append(names, fmt.Sprintf("%d more for others", len(held)-holdsShown))
 	}
-	x.Reasons = append(x.Reasons, rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: workers,
-		Detail: strings.Join(names, ", ")})
+	slices.Sort(held)
+	x.Reasons = append(x.Reasons, rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: int64(len(held)),
+		WorkerIDs: held[:min(len(held), rota.MaxOthers)], Detail: strings.Join(names, ", ")})
 }
 
 // whyHold says of a job that lacks only room that a worker is kept for it, or when
@@ -211,7 +217,7 @@ func (m *Machine) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*w
 	}
 	var all []barred
 	m.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
-		if slices.Contains(w.spec.Queues, queue) {
+		if slices.Contains(w.spec.Queues, queue) && w.status != rota.WorkerRetired {
 			for _, t := range list(w) {
 				if t.Type == typ {
 					all = append(all, barred{w, t})
@@ -235,10 +241,27 @@ func (m *Machine) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*w
 	return fmt.Sprintf("type %s on %s", typ, strings.Join(names, ", "))
 }
 
+// statusesShown bounds the workers that an explanation names with their status.
+const statusesShown = 3
+
+// statuses tells what the first workers of a count are instead of ACTIVE.
+func (m *Machine) statuses(n sched.UnfitWorkers) string {
+	var names []string
+	for _, id := range n.IDs[:min(len(n.IDs), statusesShown)] {
+		names = append(names, fmt.Sprintf("worker %s is %s", id, m.workers.get(id).status))
+	}
+	if more := n.Workers - int64(len(names)); more > 0 {
+		names = append(names, fmt.Sprintf("%d more are not ACTIVE", more))
+	}
+	return strings.Join(names, ", ")
+}
+
 // ruleDetail says which value of the job meets which rule.
-func (m *Machine) ruleDetail(j *jobRow, why sched.Unfit) string {
+func (m *Machine) ruleDetail(j *jobRow, n sched.UnfitWorkers) string {
 	s, p := j.spec, &m.queues.get(j.spec.Queue).policy
-	switch why {
+	switch n.Why {
+	case sched.NotActive:
+		return m.statuses(n)
 	case sched.TypeNotHandled:
 		return fmt.Sprintf("of type %s", s.Type)
 	case sched.CapabilityMissing:
@@ -305,7 +328,7 @@ var remedies = map[string]string{
 	"MEMORY_FULL":           "a worker that fits has enough memory free",
 	"IO_FULL":               "a worker that fits has enough I/O free",
 	"HELD_FOR_ANOTHER_JOB":  "the job that the worker is kept for is placed",
-	"NOT_ACTIVE":            "a worker becomes ACTIVE again",
+	"NOT_ACTIVE":            "a worker becomes ACTIVE again (rota worker resume), or another registers",
 	"DISCONNECTED":          "a worker whose stream broke connects again",
 	"ATTESTATION_MISSING":   "a worker registers with an attestation (rota worker attest)",
 	"ATTESTATION_EXPIRED":   "a worker registers with a fresh attestation (rota worker attest)",
@@ -318,13 +341,18 @@ var remedies = map[string]string{
 	"LIMIT_EXCEEDED":        "a worker that offers such limits registers",
 	"NOT_THE_PINNED_WORKER": "",
 	"TYPE_NOT_HANDLED":      "a worker that handles its type registers (rota worker run --types …, or without --types for every type)",
-	"NO_WORKER_REGISTERED":  "a worker that serves its queue registers (rota worker run --queues …)",
 }
 
 // remedy says what would end a reason, "" where nothing simple does.
 func (m *Machine) remedy(j *jobRow, w rota.Why) string {
-	if w.Reason == "NOT_THE_PINNED_WORKER" && m.workers.get(j.spec.Worker) == nil {
-		return fmt.Sprintf("worker %s, to which it is pinned, registers", j.spec.Worker)
+	pinned := m.workers.get(j.spec.Worker)
+	absent := j.spec.Worker != "" && (pinned == nil || pinned.status == rota.WorkerRetired)
+	switch none := w.Reason == "NO_WORKER_REGISTERED"; {
+	case absent && (none || w.Reason == "NOT_THE_PINNED_WORKER"):
+		return fmt.Sprintf("worker %s, to which it is pinned, registers (rota worker run --id %s --queues %s)", j.spec.Worker,
+			j.spec.Worker, j.spec.Queue)
+	case none:
+		return fmt.Sprintf("a worker that serves its queue registers (rota worker run --queues %s)", j.spec.Queue)
 	}
 	never := m.registry.supply.EverFits(j.class) == 0
 	switch {

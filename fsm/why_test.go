@@ -73,6 +73,26 @@ func TestWhy(t *testing.T) {
 		{"its_time_has_not_come", func(b *bench) {
 			b.submit("j", func(s *rota.JobSpec) { s.DelayMs = 5_000 })
 		}, "NOT_YET_DUE:0", "its time comes"},
+		{"the_only_worker_has_retired", func(b *bench) {
+			b.worker("w", 1)
+			b.ok(statusOp("w", rota.WorkerRetired, 0))
+			b.submit("j")
+		}, "NO_WORKER_REGISTERED:0", "rota worker run --queues default"},
+		{"its_pinned_worker_has_retired", func(b *bench) {
+			b.worker("w", 1)
+			b.worker("v", 1)
+			b.ok(statusOp("w", rota.WorkerRetired, 0))
+			b.submit("j", func(s *rota.JobSpec) { s.Worker = "w" })
+		}, "NOT_THE_PINNED_WORKER:1", "rota worker run --id w --queues default"},
+		{"who_has_retired_is_not_counted", func(b *bench) {
+			for _, id := range []string{"gone1", "gone2", "w"} {
+				b.worker(id, 1)
+			}
+			b.ok(statusOp("gone1", rota.WorkerRetired, 0))
+			b.ok(statusOp("gone2", rota.WorkerRetired, 0))
+			b.ok(statusOp("w", rota.WorkerDraining, 0))
+			b.submit("j")
+		}, "NOT_ACTIVE:1", "a worker becomes ACTIVE again"},
 		{"nothing_keeps_it", func(b *bench) {
 			b.submit("j")
 			b.worker("w", 1)
@@ -96,6 +116,39 @@ func TestWhy(t *testing.T) {
 			b.sound()
 		})
 	}
+}
+
+// TestWhyWorkers names the workers that a reason counts, what they are instead of ACTIVE,
+// and of those that were not chosen none that has retired.
+func TestWhyWorkers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []string{"w1", "w2", "w3", "gone", "w4", "w5"} {
+		b.worker(id, 1)
+	}
+	b.ok(statusOp("gone", rota.WorkerRetired, 0))
+	b.submit("first")
+	b.sound()
+	others, ok := b.Reenact("first", 10)
+	if !ok || slices.ContainsFunc(others, func(o rota.OtherWorker) bool { return o.Worker == "gone" }) || len(others) != 4 {
+		t.Errorf("not chosen: %v", others)
+	}
+	for _, id := range []string{"w1", "w2", "w3", "w4"} {
+		b.ok(statusOp(id, rota.WorkerDraining, 0))
+	}
+	b.ok(statusOp("w5", rota.WorkerSuspended, 0))
+	x, got := b.whyOf("first")
+	if got != "NOT_ACTIVE:5" || fmt.Sprint(x.Reasons[0].WorkerIDs) != "[w1 w2 w3 w4 w5]" ||
+		x.Reasons[0].Detail != "worker w1 is DRAINING, worker w2 is DRAINING, worker w3 is DRAINING, 2 more are not ACTIVE" {
+		t.Errorf("%s, %+v", got, x.Reasons)
+	}
+	for _, id := range []string{"w1", "w2", "w3", "w4", "w5"} {
+		b.ok(statusOp(id, rota.WorkerRetired, 0))
+	}
+	if x, got = b.whyOf("first"); got != "NO_WORKER_REGISTERED:0" || x.Reasons[0].Detail != "no worker is there, for any queue" {
+		t.Errorf("with all retired: %s, %+v", got, x.Reasons)
+	}
+	b.sound()
 }
 
 // TestWhyNoHold suggests no hold where none is given: no end of a lease gives units

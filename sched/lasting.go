@@ -33,9 +33,9 @@ type lasting struct {
 
 // repute is what counts for all types.
 type repute struct {
-	active, disconnected bool
-	attested             Attested
-	stake, health        int64
+	active, retired, disconnected bool
+	attested                      Attested
+	stake, health                 int64
 }
 
 // passes says whether a queue's rules let the worker through for any type.
@@ -100,7 +100,7 @@ func (s *Supply) Standing(id rota.WorkerID) (w WorkerStanding) {
 		return w
 	}
 	spec, l := s.specs[slot], &s.lasting[slot]
-	w.WorkerEntry = WorkerEntry{Spec: spec, Active: l.active, Open: s.open[slot],
+	w.WorkerEntry = WorkerEntry{Spec: spec, Active: l.active, Retired: l.retired, Open: s.open[slot],
 		CPUTaken: spec.CPUMilli - s.loadFree[slot].CPU, MemoryTaken: spec.MemoryBytes - s.loadFree[slot].Memory,
 		IOTaken:  spec.IOBytesPerS - s.loadFree[slot].IO,
 		Received: s.received[slot], Stake: l.stake, Health: l.health, Attested: l.attested,
@@ -112,7 +112,7 @@ func (s *Supply) Standing(id rota.WorkerID) (w WorkerStanding) {
 // Equal says whether two standings tell the same; when a period of units began
 // is not compared.
 func (w *WorkerStanding) Equal(o *WorkerStanding) bool {
-	return w.Spec == o.Spec && w.Active == o.Active && w.Open == o.Open && w.CPUTaken == o.CPUTaken &&
+	return w.Spec == o.Spec && w.Active == o.Active && w.Retired == o.Retired && w.Open == o.Open && w.CPUTaken == o.CPUTaken &&
 		w.MemoryTaken == o.MemoryTaken && w.IOTaken == o.IOTaken && w.Received == o.Received && w.Stake == o.Stake && w.Health == o.Health &&
 		w.Attested == o.Attested && w.Disconnected == o.Disconnected && w.Endless == o.Endless && w.Held == o.Held &&
 		slices.Equal(w.Barred, o.Barred) && sameUnits(w.Units, o.Units) && slices.Equal(w.Executed, o.Executed)

@@ -104,8 +104,10 @@ func (r *Requirements) need() need {
 // WorkerEntry is a worker as the state machine has it. Spec is kept, not copied:
 // it never changes, and its types are sorted.
 type WorkerEntry struct {
-	Spec        *rota.WorkerSpec
-	Active      bool
+	Spec   *rota.WorkerSpec
+	Active bool
+	// Retired says that it has gone for good: nobody counts on it any more.
+	Retired     bool
 	Open        int32
 	CPUTaken    int64
 	MemoryTaken int64
@@ -147,7 +149,7 @@ func (s *Supply) Put(w WorkerEntry) {
 	}
 	old, was := s.specs[slot], s.lasting[slot]
 	s.specs[slot] = w.Spec
-	now := lasting{repute{w.Active, w.Disconnected, w.Attested, w.Stake, w.Health}, w.Barred}
+	now := lasting{repute{w.Active, w.Retired, w.Disconnected, w.Attested, w.Stake, w.Health}, w.Barred}
 	s.lasting[slot] = now
 	if now.active != was.active {
 		s.countActive(now.active)

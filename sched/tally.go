@@ -13,6 +13,12 @@ type UnfitCount struct {
 	Workers int64
 }
 
+// UnfitWorkers names the first of them by id too, at most rota.MaxOthers.
+type UnfitWorkers struct {
+	UnfitCount
+	IDs []rota.WorkerID
+}
+
 // Fits says whether a worker may take a job of the class now, and if not, by
 // which rule of SPEC §6.1: the first in the order of Unfit, so that what lasts is
 // named before want of room. It is the state machine's re-check of each
@@ -54,29 +60,34 @@ func (s *Supply) CouldFit(c ClassID, id rota.WorkerID) bool {
 	return known && s.classes[c].fits.has(int(slot))
 }
 
-// Faults counts all workers under every rule that keeps them from the class, in
-// the order of Unfit; Fit are those that no rule does. Who does not serve the queue,
-// is not the pinned worker or does not handle the type is counted as that alone.
-// O(workers).
-func (s *Supply) Faults(c ClassID) (counts []UnfitCount) {
-	var by [len(unfitNames)]int64
+// Faults counts all workers that have not retired under every rule that keeps them
+// from the class, in the order of Unfit; Fit are those that no rule does. Who does not
+// serve the queue, is not the pinned worker or does not handle the type is counted as
+// that alone. O(workers).
+func (s *Supply) Faults(c ClassID) (counts []UnfitWorkers) {
+	var by [len(unfitNames)]UnfitWorkers
 	k := &s.classes[c]
-	for slot, spec := range s.specs {
-		if spec == nil {
+	for _, slot := range s.order {
+		if s.lasting[slot].retired {
 			continue
 		}
 		failed := 0
-		s.faults(k, int32(slot), func(why Unfit) {
-			by[why]++
+		count := func(why Unfit) {
 			failed++
-		})
+			n := &by[why]
+			if n.Workers++; n.Workers <= rota.MaxOthers {
+				n.IDs = append(n.IDs, s.specs[slot].ID)
+			}
+		}
+		s.faults(k, slot, count)
 		if failed == 0 {
-			by[Fit]++
+			count(Fit)
 		}
 	}
 	for why, n := range by {
-		if n > 0 {
-			counts = append(counts, UnfitCount{Unfit(why), n})
+		if n.Workers > 0 {
+			n.Why = Unfit(why)
+			counts = append(counts, n)
 		}
 	}
 	return counts

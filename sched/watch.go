@@ -17,8 +17,8 @@ type watch struct {
 // Watch makes the Draft note who else was looked at when the job gets its worker.
 func (d *Draft) Watch(id rota.JobID) { d.watch = &watch{job: id} }
 
-// Watched tells the workers that did not get the watched job, by id, at most
-// MaxOthers, each with why; ok is false if no round of this entry drew it.
+// Watched tells the workers that did not get the watched job, but for those that have
+// retired, by id, at most MaxOthers, each with why; ok is false if no round of this entry drew it.
 func (d *Draft) Watched() (others []rota.OtherWorker, ok bool) {
 	if d.watch == nil {
 		return nil, false
@@ -36,7 +36,7 @@ func (m *matcher) note(c *member, chosen int) {
 		if len(w.others) == rota.MaxOthers {
 			return
 		}
-		if slot == m.slots[chosen] {
+		if slot == m.slots[chosen] || s.lasting[slot].retired {
 			continue
 		}
 		reason := ""
