@@ -33,11 +33,12 @@ func (c *Client) Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Work
 }
 
 // Worker reads one worker with its open leases.
-func (c *Client) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, error) {
-	ask := func(ctx context.Context, n *node) (*rotav1.Worker, error) {
+func (c *Client) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, rota.ReadAt, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.GetWorkerResponse, error) {
 		return n.workers.Get(ctx, &rotav1.GetWorkerRequest{Id: string(id), Read: words.ReadToWire(opt)})
 	}
-	return one(ctx, c, "show worker", words.WorkerFromWire, ask)
+	from := func(w *rotav1.GetWorkerResponse) (rota.Worker, error) { return words.WorkerFromWire(w.GetWorker()) }
+	return read(ctx, c, "show worker", from, ask)
 }
 
 // Queues lists all queues, page by page, as Workers does.
@@ -59,11 +60,12 @@ func (c *Client) Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue
 }
 
 // Queue reads one queue with its policy and counters.
-func (c *Client) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, error) {
-	ask := func(ctx context.Context, n *node) (*rotav1.Queue, error) {
+func (c *Client) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, rota.ReadAt, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.GetQueueResponse, error) {
 		return n.queues.Get(ctx, &rotav1.GetQueueRequest{Name: string(name), Read: words.ReadToWire(opt)})
 	}
-	return one(ctx, c, "show queue", words.QueueFromWire, ask)
+	from := func(w *rotav1.GetQueueResponse) (rota.Queue, error) { return words.QueueFromWire(w.GetQueue()) }
+	return read(ctx, c, "show queue", from, ask)
 }
 
 // SetQueue creates or changes a queue: from a preset where one is named, else
@@ -216,6 +218,16 @@ func one[W, T any](ctx context.Context, c *Client, op string, from func(W) (T, e
 		return err
 	})
 	return value, err
+}
+
+// read is one of an answer that tells what it saw.
+func read[W interface{ GetAt() *rotav1.ReadAt }, T any](ctx context.Context, c *Client, op string, from func(W) (T, error),
+	ask func(context.Context, *node) (W, error)) (value T, at rota.ReadAt, err error) {
+	value, err = one(ctx, c, op, func(wire W) (T, error) {
+		at = words.ReadAtFromWire(wire.GetAt())
+		return from(wire)
+	}, ask)
+	return value, at, err
 }
 
 // page is what is asked for and what came: where the next page begins, and what

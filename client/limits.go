@@ -84,11 +84,12 @@ func (c *Client) Tenants(ctx context.Context, opt rota.ReadOptions) ([]rota.Tena
 }
 
 // Tenant reads any tenant; one that nobody set has the default limits.
-func (c *Client) Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, error) {
-	ask := func(ctx context.Context, n *node) (*rotav1.Tenant, error) {
+func (c *Client) Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, rota.ReadAt, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.GetTenantResponse, error) {
 		return n.tenants.Get(ctx, &rotav1.GetTenantRequest{Id: string(id), Read: words.ReadToWire(opt)})
 	}
-	return one(ctx, c, "show tenant", words.TenantFromWire, ask)
+	from := func(w *rotav1.GetTenantResponse) (rota.Tenant, error) { return words.TenantFromWire(w.GetTenant()) }
+	return read(ctx, c, "show tenant", from, ask)
 }
 
 // SetTenant creates or changes a tenant, key by key (rota.TenantKeys).
@@ -100,11 +101,12 @@ func (c *Client) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Set
 }
 
 // Mode reads what the cluster admits, and why (SPEC §4.3).
-func (c *Client) Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus, error) {
-	ask := func(ctx context.Context, n *node) (*rotav1.Mode, error) {
+func (c *Client) Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus, rota.ReadAt, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.GetModeResponse, error) {
 		return n.cluster.GetMode(ctx, &rotav1.GetModeRequest{Read: words.ReadToWire(opt)})
 	}
-	return one(ctx, c, "get mode", words.ModeFromWire, ask)
+	from := func(w *rotav1.GetModeResponse) (rota.ModeStatus, error) { return words.ModeFromWire(w.GetMode()) }
+	return read(ctx, c, "get mode", from, ask)
 }
 
 // SetMode changes what the cluster admits, for a reason of 1 to MaxReasonBytes.

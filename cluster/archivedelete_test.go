@@ -39,7 +39,7 @@ func (b *bench) wantNone(jobs ...rota.JobSpec) {
 			if job, _, err := n.Job(within(b.t, ample), j.ID, rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
 				b.t.Fatalf("node %s shows job %s: %+v, %v", id, j.ID, job, err)
 			}
-			if _, err := n.Why(within(b.t, ample), j.ID, 0); rota.KindOf(err) != rota.NotFound {
+			if _, _, err := n.Why(within(b.t, ample), j.ID, 0, rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
 				b.t.Fatalf("node %s explains job %s: %v", id, j.ID, err)
 			}
 			if err := n.AwaitJobs(within(b.t, ample), []rota.JobID{j.ID}, nil); rota.KindOf(err) != rota.NotFound {

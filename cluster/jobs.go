@@ -187,19 +187,20 @@ func (n *Node) Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker
 }
 
 // Worker reads one worker with its open leases.
-func (n *Node) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, error) {
-	if _, err := n.fresh(ctx, opt); err != nil {
-		return rota.Worker{}, err
+func (n *Node) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, rota.ReadAt, error) {
+	at, err := n.fresh(ctx, opt)
+	if err != nil {
+		return rota.Worker{}, at, err
 	}
 	if err := n.reading(); err != nil {
-		return rota.Worker{}, err
+		return rota.Worker{}, at, err
 	}
 	defer n.mu.RUnlock()
 	w, ok := n.machine.Worker(id)
 	if !ok {
-		return w, rota.Refusef(rota.NotFound, "worker", "worker %q is not registered", id)
+		return w, at, rota.Refusef(rota.NotFound, "worker", "worker %q is not registered", id)
 	}
-	return w, nil
+	return w, at, nil
 }
 
 // Queues lists the queues with their counters.
@@ -216,17 +217,18 @@ func (n *Node) Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, 
 }
 
 // Queue reads one queue, with its failure domains and what is known of its types.
-func (n *Node) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, error) {
-	if _, err := n.fresh(ctx, opt); err != nil {
-		return rota.Queue{}, err
+func (n *Node) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, rota.ReadAt, error) {
+	at, err := n.fresh(ctx, opt)
+	if err != nil {
+		return rota.Queue{}, at, err
 	}
 	if err := n.reading(); err != nil {
-		return rota.Queue{}, err
+		return rota.Queue{}, at, err
 	}
 	defer n.mu.RUnlock()
 	q, ok := n.machine.QueueInFull(name)
 	if !ok {
-		return q, rota.Refusef(rota.NotFound, "queue", "queue %q does not exist", name)
+		return q, at, rota.Refusef(rota.NotFound, "queue", "queue %q does not exist", name)
 	}
 	scoring := sched.ScoringOf(&q.Policy)
 	for i := range q.Types {
@@ -234,7 +236,7 @@ func (n *Node) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOpti
 		t.Weight = scoring.Weight(sched.Stats{Success: t.Success, Fail: t.Fail, EMAus: t.EMAus,
 			ExpectedMs: t.ExpectedMs, Sampled: t.EMAus > 0})
 	}
-	return q, nil
+	return q, at, nil
 }
 
 // SetQueue creates a queue or changes its policy. What the state machine would
@@ -251,7 +253,8 @@ func (n *Node) SetQueue(ctx context.Context, name rota.QueueName, preset string,
 	if err != nil {
 		return rota.Queue{}, err
 	}
-	return n.Queue(ctx, name, rota.ReadOptions{MinIndex: index})
+	q, _, err := n.Queue(ctx, name, rota.ReadOptions{MinIndex: index})
+	return q, err
 }
 
 func checkSettings(name rota.QueueName, preset string, set []rota.Setting) error {

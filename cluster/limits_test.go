@@ -90,7 +90,7 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 	if after := n.raft.LastIndex(); after != before {
 		t.Errorf("refused attestations made %d entries", after-before)
 	}
-	if _, err := n.Worker(within(t, ample), "w1", rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
+	if _, _, err := n.Worker(within(t, ample), "w1", rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
 		t.Errorf("a refused worker is registered: %v", err)
 	}
 	for id, a := range map[rota.WorkerID]*rota.Attestation{"w1": attest(1, cluster, "w1", later),
@@ -98,7 +98,7 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 		if err := open(id, a); err != nil {
 			t.Fatalf("%s: %v", id, err)
 		}
-		w, err := n.Worker(within(t, ample), id, rota.ReadOptions{})
+		w, _, err := n.Worker(within(t, ample), id, rota.ReadOptions{})
 		want, stake := rota.Date(0), int64(0)
 		if a != nil {
 			want, stake = later, 70
@@ -121,7 +121,7 @@ func TestNode_takesOperatorsWordsAnywhere(t *testing.T) {
 	if err != nil || tenant.Tier != rota.TierPro || tenant.MaxConcurrent != 1 || !tenant.Known {
 		t.Fatalf("%+v, %v", tenant, err)
 	}
-	if other, err := l.Tenant(ctx, "nobody", rota.ReadOptions{}); err != nil || other.Known ||
+	if other, _, err := l.Tenant(ctx, "nobody", rota.ReadOptions{}); err != nil || other.Known ||
 		other.TenantLimits != rota.DefaultTenantLimits() {
 		t.Errorf("%+v, %v", other, err)
 	}

@@ -39,7 +39,8 @@ func (n *Node) setWorkerStatus(ctx context.Context, id rota.WorkerID, status rot
 	if err != nil {
 		return rota.Worker{}, err
 	}
-	return n.Worker(ctx, id, rota.ReadOptions{MinIndex: index})
+	w, _, err := n.Worker(ctx, id, rota.ReadOptions{MinIndex: index})
+	return w, err
 }
 
 // WorkerGone takes a guard's word that a worker's process has died and that nothing of

@@ -21,18 +21,19 @@ func (n *Node) Tenants(ctx context.Context, opt rota.ReadOptions) ([]rota.Tenant
 }
 
 // Tenant reads any tenant; one that nobody set has the default limits.
-func (n *Node) Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, error) {
+func (n *Node) Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, rota.ReadAt, error) {
 	if err := rota.CheckID("tenant", id); err != nil {
-		return rota.Tenant{}, err
+		return rota.Tenant{}, rota.ReadAt{}, err
 	}
-	if _, err := n.fresh(ctx, opt); err != nil {
-		return rota.Tenant{}, err
+	at, err := n.fresh(ctx, opt)
+	if err != nil {
+		return rota.Tenant{}, at, err
 	}
 	if err := n.reading(); err != nil {
-		return rota.Tenant{}, err
+		return rota.Tenant{}, at, err
 	}
 	defer n.mu.RUnlock()
-	return n.machine.Tenant(id), nil
+	return n.machine.Tenant(id), at, nil
 }
 
 // SetTenant creates or changes a tenant, key by key. What the state machine would
@@ -52,19 +53,21 @@ func (n *Node) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setti
 	if err != nil {
 		return rota.Tenant{}, err
 	}
-	return n.Tenant(ctx, id, rota.ReadOptions{MinIndex: index})
+	t, _, err := n.Tenant(ctx, id, rota.ReadOptions{MinIndex: index})
+	return t, err
 }
 
 // Mode reads what the cluster admits, and why (SPEC §4.3).
-func (n *Node) Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus, error) {
-	if _, err := n.fresh(ctx, opt); err != nil {
-		return rota.ModeStatus{}, err
+func (n *Node) Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus, rota.ReadAt, error) {
+	at, err := n.fresh(ctx, opt)
+	if err != nil {
+		return rota.ModeStatus{}, at, err
 	}
 	if err := n.reading(); err != nil {
-		return rota.ModeStatus{}, err
+		return rota.ModeStatus{}, at, err
 	}
 	defer n.mu.RUnlock()
-	return n.machine.Mode(), nil
+	return n.machine.Mode(), at, nil
 }
 
 // SetMode changes the cluster's mode for a reason. DEGRADED by an operator's word
@@ -81,5 +84,6 @@ func (n *Node) SetMode(ctx context.Context, mode rota.ClusterMode, reason string
 	if err != nil {
 		return rota.ModeStatus{}, err
 	}
-	return n.Mode(ctx, rota.ReadOptions{MinIndex: index})
+	m, _, err := n.Mode(ctx, rota.ReadOptions{MinIndex: index})
+	return m, err
 }

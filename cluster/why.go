@@ -13,29 +13,36 @@ import (
 // Why explains a job (SPEC §6.1, §7.7): on the present state, or, where at is not
 // 0, on the state at that index, replayed beside the present one from a snapshot
 // and the log. What is said of other workers in a decision needs such a replay too.
-func (n *Node) Why(ctx context.Context, id rota.JobID, at rota.Index) (rota.Explanation, error) {
-	seen, err := n.fresh(ctx, rota.ReadOptions{})
-	if err != nil {
-		return rota.Explanation{}, err
+func (n *Node) Why(ctx context.Context, id rota.JobID, at rota.Index, opt rota.ReadOptions) (x rota.Explanation, seen rota.ReadAt,
+	err error) {
+	if seen, err = n.fresh(ctx, opt); err != nil {
+		return x, seen, err
 	}
-	if at > seen.Index {
-		return rota.Explanation{}, rota.Refusef(rota.OutOfRange, "at", "index %d is to come: the newest is %d", at, seen.Index)
+	switch {
+	case at > seen.Index:
+		return x, seen, rota.Refusef(rota.OutOfRange, "at", "index %d is to come: the newest is %d", at, seen.Index)
+	case at != 0:
+		x, err = n.whyThen(ctx, id, at)
+	default:
+		x, err = n.whyNow(ctx, id, seen.Index)
 	}
-	if at != 0 {
-		return n.whyThen(ctx, id, at)
-	}
+	return x, seen, err
+}
+
+// whyNow explains a job as it stands, at the index that was read or later.
+func (n *Node) whyNow(ctx context.Context, id rota.JobID, seen rota.Index) (rota.Explanation, error) {
 	if err := n.reading(); err != nil {
 		return rota.Explanation{}, err
 	}
 	x, live := n.machine.Why(id, decideMost)
 	head := n.machine.Head()
 	n.mu.RUnlock()
-	job, _, err := n.Job(ctx, id, rota.ReadOptions{MinIndex: seen.Index})
+	job, _, err := n.Job(ctx, id, rota.ReadOptions{MinIndex: seen})
 	if err != nil {
 		return rota.Explanation{}, err
 	}
 	if !live {
-		x = rota.Explanation{Job: id, State: job.State, Index: seen.Index, Clock: head.Clock, Date: head.Date,
+		x = rota.Explanation{Job: id, State: job.State, Index: seen, Clock: head.Clock, Date: head.Date,
 			Reasons: []rota.Why{{Reason: job.Reason.String()}}}
 	}
 	for i := range job.Attempts {

@@ -384,7 +384,7 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 		if err != nil || got.State != state || got.ID != job || string(got.Payload) != "in "+string(job[2:]) {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		x, err := n.Why(within(t, ample), job, 0)
+		x, _, err := n.Why(within(t, ample), job, 0, rota.ReadOptions{})
 		if err != nil || x.State != state || len(x.Reasons) == 0 {
 			t.Fatalf("why %s: %+v, %v", job, x, err)
 		}

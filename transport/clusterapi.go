@@ -31,12 +31,12 @@ func (s *clusterService) Status(ctx context.Context,
 }
 
 // GetMode tells what the cluster admits, and why.
-func (s *clusterService) GetMode(ctx context.Context, req *rotav1.GetModeRequest) (*rotav1.Mode, error) {
-	mode, err := s.core.Mode(ctx, words.ReadFromWire(req.GetRead()))
+func (s *clusterService) GetMode(ctx context.Context, req *rotav1.GetModeRequest) (*rotav1.GetModeResponse, error) {
+	mode, at, err := s.core.Mode(ctx, words.ReadFromWire(req.GetRead()))
 	if err != nil {
 		return nil, err
 	}
-	return words.ModeToWire(&mode), nil
+	return &rotav1.GetModeResponse{Mode: words.ModeToWire(&mode), At: words.ReadAtToWire(at)}, nil
 }
 
 // SetMode changes it. A mode has to be named: none is not NORMAL.

@@ -27,7 +27,7 @@ type Core interface {
 	AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error
 	// Why explains a job, at an index of the past where at is not 0: OutOfRange
 	// where that is no longer kept, or to come.
-	Why(ctx context.Context, id rota.JobID, at rota.Index) (rota.Explanation, error)
+	Why(ctx context.Context, id rota.JobID, at rota.Index, opt rota.ReadOptions) (rota.Explanation, rota.ReadAt, error)
 	Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
 	Retry(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
 	// DeleteJobs forgets jobs that have ended (SPEC §21.3).
@@ -38,7 +38,7 @@ type Core interface {
 	ReportProof(ctx context.Context, report rota.ProofReport) (rota.JobOutcome, error)
 
 	Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error)
-	Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, error)
+	Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, rota.ReadAt, error)
 	// The four changes of a worker's status that an operator makes (SPEC §6.3).
 	DrainWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error)
 	SuspendWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error)
@@ -55,7 +55,7 @@ type Core interface {
 		attestation *rota.Attestation, link rota.WorkerLink) (WorkerSession, error)
 
 	Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error)
-	Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, error)
+	Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, rota.ReadAt, error)
 	SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error)
 
 	// SubmitWorkflow admits a workflow, all of it or nothing; the same id again is
@@ -79,11 +79,11 @@ type Core interface {
 
 	Tenants(ctx context.Context, opt rota.ReadOptions) ([]rota.Tenant, rota.ReadAt, error)
 	// Tenant reads any tenant: one that nobody set has the default limits.
-	Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, error)
+	Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, rota.ReadAt, error)
 	SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error)
 
 	// Mode and SetMode are about what the cluster admits (SPEC §4.3).
-	Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus, error)
+	Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus, rota.ReadAt, error)
 	SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error)
 
 	Status(ctx context.Context) (rota.ClusterStatus, error)

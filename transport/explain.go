@@ -15,13 +15,13 @@ type explainService struct {
 }
 
 // Why explains one job.
-func (s *explainService) Why(ctx context.Context, req *rotav1.WhyRequest) (*rotav1.Explanation, error) {
+func (s *explainService) Why(ctx context.Context, req *rotav1.WhyRequest) (*rotav1.WhyResponse, error) {
 	if err := rota.CheckJobRef("id", rota.JobID(req.GetId())); err != nil {
 		return nil, err
 	}
-	x, err := s.core.Why(ctx, rota.JobID(req.GetId()), rota.Index(req.GetAt()))
+	x, at, err := s.core.Why(ctx, rota.JobID(req.GetId()), rota.Index(req.GetAt()), words.ReadFromWire(req.GetRead()))
 	if err != nil {
 		return nil, err
 	}
-	return words.ExplanationToWire(&x), nil
+	return &rotav1.WhyResponse{Explanation: words.ExplanationToWire(&x), At: words.ReadAtToWire(at)}, nil
 }

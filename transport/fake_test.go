@@ -180,12 +180,20 @@ func (c *fakeCore) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutc
 	return out, c.err
 }
 
-func (c *fakeCore) Why(_ context.Context, id rota.JobID, at rota.Index) (rota.Explanation, error) {
+// fakeAt is what a read of one thing saw.
+func fakeAt(opt rota.ReadOptions) rota.ReadAt {
+	if opt.Stale {
+		return rota.ReadAt{Index: 6, AgeMs: 70}
+	}
+	return rota.ReadAt{Index: 9}
+}
+
+func (c *fakeCore) Why(_ context.Context, id rota.JobID, at rota.Index, opt rota.ReadOptions) (rota.Explanation, rota.ReadAt, error) {
 	if id == "nobody" {
-		return rota.Explanation{}, rota.Refusef(rota.NotFound, "job", "job %q is not known", id)
+		return rota.Explanation{}, fakeAt(opt), rota.Refusef(rota.NotFound, "job", "job %q is not known", id)
 	}
 	return rota.Explanation{Job: id, State: rota.Queued, Index: at, Reasons: []rota.Why{{Reason: "NO_FREE_SLOT", Workers: 2}},
-		Decision: &rota.PlacedDecision{Worker: "w", Others: []rota.OtherWorker{{Worker: "v", Reason: "CPU_FULL"}}}}, nil
+		Decision: &rota.PlacedDecision{Worker: "w", Others: []rota.OtherWorker{{Worker: "v", Reason: "CPU_FULL"}}}}, fakeAt(opt), nil
 }
 
 func (c *fakeCore) Retry(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
@@ -196,8 +204,8 @@ func (c *fakeCore) Workers(context.Context, rota.ReadOptions) ([]rota.Worker, ro
 	return c.workers, rota.ReadAt{Index: 4}, c.err
 }
 
-func (c *fakeCore) Worker(_ context.Context, id rota.WorkerID, _ rota.ReadOptions) (rota.Worker, error) {
-	return rota.Worker{WorkerSpec: rota.WorkerSpec{ID: id}, Status: rota.WorkerActive}, c.err
+func (c *fakeCore) Worker(_ context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, rota.ReadAt, error) {
+	return rota.Worker{WorkerSpec: rota.WorkerSpec{ID: id}, Status: rota.WorkerActive}, fakeAt(opt), c.err
 }
 
 func (c *fakeCore) DrainWorker(_ context.Context, id rota.WorkerID) (rota.Worker, error) {
@@ -217,8 +225,8 @@ func (c *fakeCore) Queues(context.Context, rota.ReadOptions) ([]rota.Queue, rota
 	return c.queues, rota.ReadAt{Index: 4}, c.err
 }
 
-func (c *fakeCore) Queue(_ context.Context, name rota.QueueName, _ rota.ReadOptions) (rota.Queue, error) {
-	return rota.Queue{Name: name, Policy: rota.StandardPolicy()}, c.err
+func (c *fakeCore) Queue(_ context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, rota.ReadAt, error) {
+	return rota.Queue{Name: name, Policy: rota.StandardPolicy()}, fakeAt(opt), c.err
 }
 
 func (c *fakeCore) SetQueue(_ context.Context,

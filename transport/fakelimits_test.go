@@ -52,8 +52,8 @@ func (c *fakeCore) Tenants(context.Context, rota.ReadOptions) ([]rota.Tenant, ro
 	return c.tenants, rota.ReadAt{Index: 4}, c.err
 }
 
-func (c *fakeCore) Tenant(_ context.Context, id rota.TenantID, _ rota.ReadOptions) (rota.Tenant, error) {
-	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits()}, c.err
+func (c *fakeCore) Tenant(_ context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, rota.ReadAt, error) {
+	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits()}, fakeAt(opt), c.err
 }
 
 func (c *fakeCore) SetTenant(_ context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error) {
@@ -66,8 +66,8 @@ func (c *fakeCore) SetTenant(_ context.Context, id rota.TenantID, set []rota.Set
 	return t, c.err
 }
 
-func (c *fakeCore) Mode(context.Context, rota.ReadOptions) (rota.ModeStatus, error) {
-	return rota.ModeStatus{Mode: rota.ModeDraining, Reason: "upgrade", Drained: true, Index: 9}, c.err
+func (c *fakeCore) Mode(_ context.Context, opt rota.ReadOptions) (rota.ModeStatus, rota.ReadAt, error) {
+	return rota.ModeStatus{Mode: rota.ModeDraining, Reason: "upgrade", Drained: true, Index: 9}, fakeAt(opt), c.err
 }
 
 func (c *fakeCore) SetMode(_ context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error) {

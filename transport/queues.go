@@ -36,15 +36,15 @@ func (s *queuesService) List(ctx context.Context,
 }
 
 // Get reads one queue.
-func (s *queuesService) Get(ctx context.Context, req *rotav1.GetQueueRequest) (*rotav1.Queue, error) {
+func (s *queuesService) Get(ctx context.Context, req *rotav1.GetQueueRequest) (*rotav1.GetQueueResponse, error) {
 	if err := rota.CheckID("name", req.GetName()); err != nil {
 		return nil, err
 	}
-	queue, err := s.core.Queue(ctx, rota.QueueName(req.GetName()), words.ReadFromWire(req.GetRead()))
+	queue, at, err := s.core.Queue(ctx, rota.QueueName(req.GetName()), words.ReadFromWire(req.GetRead()))
 	if err != nil {
 		return nil, err
 	}
-	return words.QueueToWire(&queue), nil
+	return &rotav1.GetQueueResponse{Queue: words.QueueToWire(&queue), At: words.ReadAtToWire(at)}, nil
 }
 
 // Set creates or changes a queue. A setting that no queue could take is

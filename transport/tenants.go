@@ -33,15 +33,15 @@ func (s *tenantsService) List(ctx context.Context,
 }
 
 // Get reads one tenant, set or not.
-func (s *tenantsService) Get(ctx context.Context, req *rotav1.GetTenantRequest) (*rotav1.Tenant, error) {
+func (s *tenantsService) Get(ctx context.Context, req *rotav1.GetTenantRequest) (*rotav1.GetTenantResponse, error) {
 	if err := rota.CheckID("id", req.GetId()); err != nil {
 		return nil, err
 	}
-	tenant, err := s.core.Tenant(ctx, rota.TenantID(req.GetId()), words.ReadFromWire(req.GetRead()))
+	tenant, at, err := s.core.Tenant(ctx, rota.TenantID(req.GetId()), words.ReadFromWire(req.GetRead()))
 	if err != nil {
 		return nil, err
 	}
-	return words.TenantToWire(&tenant), nil
+	return &rotav1.GetTenantResponse{Tenant: words.TenantToWire(&tenant), At: words.ReadAtToWire(at)}, nil
 }
 
 // Set creates or changes a tenant. A setting that no tenant could take is refused

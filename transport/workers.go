@@ -34,15 +34,15 @@ func (s *workersService) List(ctx context.Context,
 }
 
 // Get reads one worker with its leases.
-func (s *workersService) Get(ctx context.Context, req *rotav1.GetWorkerRequest) (*rotav1.Worker, error) {
+func (s *workersService) Get(ctx context.Context, req *rotav1.GetWorkerRequest) (*rotav1.GetWorkerResponse, error) {
 	if err := rota.CheckID("id", req.GetId()); err != nil {
 		return nil, err
 	}
-	worker, err := s.core.Worker(ctx, rota.WorkerID(req.GetId()), words.ReadFromWire(req.GetRead()))
+	worker, at, err := s.core.Worker(ctx, rota.WorkerID(req.GetId()), words.ReadFromWire(req.GetRead()))
 	if err != nil {
 		return nil, err
 	}
-	return words.WorkerToWire(&worker), nil
+	return &rotav1.GetWorkerResponse{Worker: words.WorkerToWire(&worker), At: words.ReadAtToWire(at)}, nil
 }
 
 // Drain gives a worker no more leases.

@@ -10,7 +10,7 @@ func ExplanationToWire(x *rota.Explanation) *rotav1.Explanation {
 	w := &rotav1.Explanation{Job: string(x.Job), State: jobStates.text(x.State), Index: uint64(x.Index),
 		ClockMs: int64(x.Clock), DateMs: int64(x.Date), Rank: x.Rank, Before: x.Before, WouldRunIf: x.WouldRun,
 		Reasons: each(x.Reasons, func(y *rota.Why) *rotav1.WhyReason {
-			return &rotav1.WhyReason{Reason: y.Reason, Workers: y.Workers, Detail: clean(y.Detail)}
+			return &rotav1.WhyReason{Reason: y.Reason, Workers: y.Workers, WorkerIds: ids[rota.WorkerID, string](y.WorkerIDs), Detail: clean(y.Detail)}
 		}),
 		Decisions: each(x.Decisions, placedToWire)}
 	if x.Decision != nil {
@@ -24,7 +24,8 @@ func ExplanationFromWire(w *rotav1.Explanation) (x rota.Explanation, err error) 
 	x = rota.Explanation{Job: rota.JobID(w.GetJob()), Index: rota.Index(w.GetIndex()), Clock: rota.Clock(w.GetClockMs()),
 		Date: rota.Date(w.GetDateMs()), Rank: w.GetRank(), Before: w.GetBefore(), WouldRun: w.GetWouldRunIf(),
 		Reasons: each(w.GetReasons(), func(y **rotav1.WhyReason) rota.Why {
-			return rota.Why{Reason: (*y).GetReason(), Workers: (*y).GetWorkers(), Detail: (*y).GetDetail()}
+			return rota.Why{Reason: (*y).GetReason(), Workers: (*y).GetWorkers(),
+				WorkerIDs: ids[string, rota.WorkerID]((*y).GetWorkerIds()), Detail: (*y).GetDetail()}
 		})}
 	if x.State, err = jobStates.value(w.GetState()); err != nil {
 		return x, err

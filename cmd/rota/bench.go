@@ -89,7 +89,7 @@ func newRun(kind string) string {
 
 // ensureQueue makes the queue with the standard preset where it is not there.
 func ensureQueue(ctx context.Context, c *client.Client, name rota.QueueName) error {
-	_, err := c.Queue(ctx, name, rota.ReadOptions{})
+	_, _, err := c.Queue(ctx, name, rota.ReadOptions{})
 	if rota.KindOf(err) == rota.NotFound {
 		_, err = c.SetQueue(ctx, name, "standard", nil)
 	}

@@ -147,7 +147,7 @@ func awaitWorkers(ctx context.Context, c *client.Client, run string, n int) erro
 
 func awaitWorker(ctx context.Context, c *client.Client, id rota.WorkerID) error {
 	for {
-		_, err := c.Worker(ctx, id, rota.ReadOptions{})
+		_, _, err := c.Worker(ctx, id, rota.ReadOptions{})
 		if err == nil || rota.KindOf(err) != rota.NotFound {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 
 func (a *app) jobWhyCommand() *cobra.Command {
 	var at uint64
-	cmd := &cobra.Command{
+	cmd := a.reads(&cobra.Command{
 		Use:   "why ID [--at INDEX]",
 		Short: "Tell why a job does not run, or how it came to its worker; now, or at an index of the past",
 		Example: `  rota job why nightly-7
@@ -24,16 +24,17 @@ func (a *app) jobWhyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			x, err := c.Why(ctx, ids[0], rota.Index(at))
+			x, seen, err := c.Why(ctx, ids[0], rota.Index(at), a.fresh())
 			if err != nil {
 				return err
 			}
+			a.seen(seen)
 			if x.Reasons == nil {
 				x.Reasons = []rota.Why{}
 			}
-			return a.printOne(x, []string{string(x.Job)}, func(bool) string { return whyText(&x) })
+			return a.printOne(x, []string{string(x.Job)}, func(wide bool) string { return whyText(&x, wide) })
 		})),
-	}
+	})
 	cmd.Flags().Uint64Var(&at, "at", 0, "`index` of the past, as job show and events tell them; 0 is now")
 	within(cmd.Flags(), 0, unbounded, "at")
 	return cmd
@@ -41,7 +42,7 @@ func (a *app) jobWhyCommand() *cobra.Command {
 
 // whyText is an explanation for people: what it is, what keeps it, what would let
 // it run, or who decided what.
-func whyText(x *rota.Explanation) string {
+func whyText(x *rota.Explanation, wide bool) string {
 	facts := []fact{{"job", x.Job}, {"state", x.State}, {"index", uint64(x.Index)}}
 	if x.State == rota.Queued {
 		facts = append(facts, fact{"rank", x.Rank}, fact{"before it", x.Before})
@@ -54,8 +55,9 @@ func whyText(x *rota.Explanation) string {
 		text += "\n" + renderList([]column[rota.Why]{
 			{"REASON", false, 0, func(w rota.Why) any { return w.Reason }},
 			{"WORKERS", false, 0, func(w rota.Why) any { return ofSome(w.Workers, w.Workers) }},
+			{"WHICH", false, 40, func(w rota.Why) any { return joined(w.WorkerIDs) }},
 			{"DETAIL", false, 0, func(w rota.Why) any { return w.Detail }},
-		}, x.Reasons, false)
+		}, x.Reasons, wide)
 	}
 	if len(x.WouldRun) > 0 {
 		text += "\nit would run if\n  " + strings.Join(x.WouldRun, "\n  ") + "\n"

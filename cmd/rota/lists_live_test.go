@@ -43,16 +43,16 @@ func TestLists_live(t *testing.T) {
 	}
 	rotaTo(0, "job", "list", "--queue", "default") // it is there, and empty
 
-	for _, args := range [][]string{{"job", "list"}, {"job", "show", "photo-1"}, {"queue", "list"}, {"worker", "list"},
-		{"tenant", "list"}, {"workflow", "list"}} {
+	running(t, "worker", "run", "--addr", addr, "--queues", "default", "--id", "w", "--slots", "1")
+	rotaTo(0, "job", "submit", "--type", "t", "--id", "of-w", "--wait") // the worker is there
+	for _, args := range [][]string{{"job", "list", "--queue", "images"}, {"job", "show", "photo-1"}, {"queue", "list"}, {"worker", "list"},
+		{"tenant", "list"}, {"workflow", "list"}, {"queue", "show", "images"}, {"tenant", "show", "acme"}, {"mode", "get"},
+		{"worker", "show", "w"}, {"job", "why", "photo-1"}} {
 		fresh, none := rotaTo(0, append(args, "-o", "name")...)
 		stale, talk := rotaTo(0, append(args, "-o", "name", "--stale")...)
 		if fresh != stale || none != "" || !strings.Contains(talk, "stale: index ") {
 			t.Errorf("%v: fresh %q, stale %q, said %q and %q", args, fresh, stale, none, talk)
 		}
-	}
-	for _, args := range [][]string{{"queue", "show", "images"}, {"tenant", "show", "acme"}, {"mode", "get"}} {
-		rotaTo(0, append(args, "--stale")...)
 	}
 
 	for _, c := range []struct {

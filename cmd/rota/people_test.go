@@ -39,8 +39,8 @@ func TestShownToPeople(t *testing.T) {
 	t.Run("reasons_in_columns", func(t *testing.T) {
 		t.Parallel()
 		text := whyText(&rota.Explanation{Job: "j", State: rota.Queued, Reasons: []rota.Why{
-			{Reason: "QUEUE_PAUSED"}, {Reason: "CPU_FULL", Workers: 1, Detail: "needs 9 millicores"}}})
-		has(t, text, []string{"QUEUE_PAUSED\n", "CPU_FULL      1        needs 9"}, []string{"1 workers"})
+			{Reason: "QUEUE_PAUSED"}, {Reason: "CPU_FULL", Workers: 1, WorkerIDs: []rota.WorkerID{"w7"}, Detail: "needs 9 millicores"}}}, false)
+		has(t, text, []string{"QUEUE_PAUSED\n", "CPU_FULL      1        w7     needs 9"}, []string{"1 workers"})
 	})
 	t.Run("problems_whole", func(t *testing.T) {
 		t.Parallel()

@@ -36,7 +36,7 @@ func (a *app) knownQueue(ctx context.Context, c *client.Client, name string, fou
 	if name == "" || found > 0 {
 		return nil
 	}
-	_, err := c.Queue(ctx, rota.QueueName(name), a.fresh())
+	_, _, err := c.Queue(ctx, rota.QueueName(name), a.fresh())
 	return err
 }
 

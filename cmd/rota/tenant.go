@@ -79,10 +79,11 @@ func (a *app) tenantShowCommand() *cobra.Command {
 			if err := rota.CheckID("tenant", id); err != nil {
 				return err
 			}
-			t, err := c.Tenant(ctx, id, a.fresh())
+			t, at, err := c.Tenant(ctx, id, a.fresh())
 			if err != nil {
 				return err
 			}
+			a.seen(at)
 			return a.printTenant(t)
 		})),
 	})

@@ -110,7 +110,11 @@ func workerColumns() []column[rota.Worker] {
 func (a *app) workerShowCommand() *cobra.Command {
 	return a.reads(a.oneWorkerCommand("show", "Show one worker with its open leases",
 		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
-			return c.Worker(ctx, id, a.fresh())
+			w, at, err := c.Worker(ctx, id, a.fresh())
+			if err == nil {
+				a.seen(at)
+			}
+			return w, err
 		}))
 }
 

@@ -274,7 +274,7 @@ func starveAdaptive(t *testing.T, c *nodes) {
 	s, id = begin("adaptive-off", "0")
 	p = jobOf(t, s.cl, id)
 	eventually(t, 60*time.Second, "the job waits for longer than the bound", func() error {
-		x, err := s.cl.Why(within(t), id, 0)
+		x, _, err := s.cl.Why(within(t), id, 0, rota.ReadOptions{})
 		if err != nil {
 			return err
 		}

@@ -191,7 +191,7 @@ func jobOf(t testing.TB, cl *client.Client, id rota.JobID) rota.Job {
 // of a job then.
 func clockAt(t testing.TB, cl *client.Client, id rota.JobID, index rota.Index) rota.Explanation {
 	t.Helper()
-	x, err := cl.Why(within(t), id, index)
+	x, _, err := cl.Why(within(t), id, index, rota.ReadOptions{})
 	check(t, err)
 	if x.Index != index {
 		t.Fatalf("job %s is explained at index %d, %d was asked for", id, x.Index, index)

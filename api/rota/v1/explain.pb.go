@@ -27,7 +27,9 @@ type WhyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// An index of the past; 0 is now.
-	At            uint64 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	At uint64 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	// How fresh the present must be; of no account where at is given.
+	Read          *Read `protobuf:"bytes,3,opt,name=read,proto3" json:"read,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -76,18 +78,79 @@ func (x *WhyRequest) GetAt() uint64 {
 	return 0
 }
 
-type WhyReason struct {
+func (x *WhyRequest) GetRead() *Read {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+type WhyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	Workers       int64                  `protobuf:"varint,2,opt,name=workers,proto3" json:"workers,omitempty"`
-	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	Explanation   *Explanation           `protobuf:"bytes,1,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	At            *ReadAt                `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyResponse) Reset() {
+	*x = WhyResponse{}
+	mi := &file_rota_v1_explain_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyResponse) ProtoMessage() {}
+
+func (x *WhyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_explain_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
+func (*WhyResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *WhyResponse) GetExplanation() *Explanation {
+	if x != nil {
+		return x.Explanation
+	}
+	return nil
+}
+
+func (x *WhyResponse) GetAt() *ReadAt {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type WhyReason struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Reason  string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Workers int64                  `protobuf:"varint,2,opt,name=workers,proto3" json:"workers,omitempty"`
+	Detail  string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	// The first of those workers by id, at most 100.
+	WorkerIds     []string `protobuf:"bytes,4,rep,name=worker_ids,json=workerIds,proto3" json:"worker_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WhyReason) Reset() {
 	*x = WhyReason{}
-	mi := &file_rota_v1_explain_proto_msgTypes[1]
+	mi := &file_rota_v1_explain_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -99,7 +162,7 @@ func (x *WhyReason) String() string {
 func (*WhyReason) ProtoMessage() {}
 
 func (x *WhyReason) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[1]
+	mi := &file_rota_v1_explain_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -112,7 +175,7 @@ func (x *WhyReason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyReason.ProtoReflect.Descriptor instead.
 func (*WhyReason) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{1}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *WhyReason) GetReason() string {
@@ -136,6 +199,13 @@ func (x *WhyReason) GetDetail() string {
 	return ""
 }
 
+func (x *WhyReason) GetWorkerIds() []string {
+	if x != nil {
+		return x.WorkerIds
+	}
+	return nil
+}
+
 type Explanation struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Job        string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -157,7 +227,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_rota_v1_explain_proto_msgTypes[2]
+	mi := &file_rota_v1_explain_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -169,7 +239,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[2]
+	mi := &file_rota_v1_explain_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -182,7 +252,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{2}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Explanation) GetJob() string {
@@ -276,7 +346,7 @@ type PlacedDecision struct {
 
 func (x *PlacedDecision) Reset() {
 	*x = PlacedDecision{}
-	mi := &file_rota_v1_explain_proto_msgTypes[3]
+	mi := &file_rota_v1_explain_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -288,7 +358,7 @@ func (x *PlacedDecision) String() string {
 func (*PlacedDecision) ProtoMessage() {}
 
 func (x *PlacedDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[3]
+	mi := &file_rota_v1_explain_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -301,7 +371,7 @@ func (x *PlacedDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedDecision.ProtoReflect.Descriptor instead.
 func (*PlacedDecision) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{3}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PlacedDecision) GetDecision() *Decision {
@@ -349,7 +419,7 @@ type OtherWorker struct {
 
 func (x *OtherWorker) Reset() {
 	*x = OtherWorker{}
-	mi := &file_rota_v1_explain_proto_msgTypes[4]
+	mi := &file_rota_v1_explain_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -361,7 +431,7 @@ func (x *OtherWorker) String() string {
 func (*OtherWorker) ProtoMessage() {}
 
 func (x *OtherWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[4]
+	mi := &file_rota_v1_explain_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -374,7 +444,7 @@ func (x *OtherWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OtherWorker.ProtoReflect.Descriptor instead.
 func (*OtherWorker) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{4}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *OtherWorker) GetWorker() string {
@@ -395,15 +465,21 @@ var File_rota_v1_explain_proto protoreflect.FileDescriptor
 
 const file_rota_v1_explain_proto_rawDesc = "" +
 	"\n" +
-	"\x15rota/v1/explain.proto\x12\arota.v1\x1a\x12rota/v1/rota.proto\",\n" +
+	"\x15rota/v1/explain.proto\x12\arota.v1\x1a\x12rota/v1/rota.proto\"O\n" +
 	"\n" +
 	"WhyRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x0e\n" +
-	"\x02at\x18\x02 \x01(\x04R\x02at\"U\n" +
+	"\x02at\x18\x02 \x01(\x04R\x02at\x12!\n" +
+	"\x04read\x18\x03 \x01(\v2\r.rota.v1.ReadR\x04read\"f\n" +
+	"\vWhyResponse\x126\n" +
+	"\vexplanation\x18\x01 \x01(\v2\x14.rota.v1.ExplanationR\vexplanation\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"t\n" +
 	"\tWhyReason\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\aworkers\x18\x02 \x01(\x03R\aworkers\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\"\xe7\x02\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x1d\n" +
+	"\n" +
+	"worker_ids\x18\x04 \x03(\tR\tworkerIds\"\xe7\x02\n" +
 	"\vExplanation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
@@ -428,7 +504,7 @@ const file_rota_v1_explain_proto_rawDesc = "" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason2;\n" +
 	"\aExplain\x120\n" +
-	"\x03Why\x12\x13.rota.v1.WhyRequest\x1a\x14.rota.v1.ExplanationB.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
+	"\x03Why\x12\x13.rota.v1.WhyRequest\x1a\x14.rota.v1.WhyResponseB.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
 
 var (
 	file_rota_v1_explain_proto_rawDescOnce sync.Once
@@ -442,28 +518,34 @@ func file_rota_v1_explain_proto_rawDescGZIP() []byte {
 	return file_rota_v1_explain_proto_rawDescData
 }
 
-var file_rota_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_rota_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_rota_v1_explain_proto_goTypes = []any{
 	(*WhyRequest)(nil),     // 0: rota.v1.WhyRequest
-	(*WhyReason)(nil),      // 1: rota.v1.WhyReason
-	(*Explanation)(nil),    // 2: rota.v1.Explanation
-	(*PlacedDecision)(nil), // 3: rota.v1.PlacedDecision
-	(*OtherWorker)(nil),    // 4: rota.v1.OtherWorker
-	(*Decision)(nil),       // 5: rota.v1.Decision
+	(*WhyResponse)(nil),    // 1: rota.v1.WhyResponse
+	(*WhyReason)(nil),      // 2: rota.v1.WhyReason
+	(*Explanation)(nil),    // 3: rota.v1.Explanation
+	(*PlacedDecision)(nil), // 4: rota.v1.PlacedDecision
+	(*OtherWorker)(nil),    // 5: rota.v1.OtherWorker
+	(*Read)(nil),           // 6: rota.v1.Read
+	(*ReadAt)(nil),         // 7: rota.v1.ReadAt
+	(*Decision)(nil),       // 8: rota.v1.Decision
 }
 var file_rota_v1_explain_proto_depIdxs = []int32{
-	1, // 0: rota.v1.Explanation.reasons:type_name -> rota.v1.WhyReason
-	3, // 1: rota.v1.Explanation.decision:type_name -> rota.v1.PlacedDecision
-	3, // 2: rota.v1.Explanation.decisions:type_name -> rota.v1.PlacedDecision
-	5, // 3: rota.v1.PlacedDecision.decision:type_name -> rota.v1.Decision
-	4, // 4: rota.v1.PlacedDecision.others:type_name -> rota.v1.OtherWorker
-	0, // 5: rota.v1.Explain.Why:input_type -> rota.v1.WhyRequest
-	2, // 6: rota.v1.Explain.Why:output_type -> rota.v1.Explanation
-	6, // [6:7] is the sub-list for method output_type
-	5, // [5:6] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	6, // 0: rota.v1.WhyRequest.read:type_name -> rota.v1.Read
+	3, // 1: rota.v1.WhyResponse.explanation:type_name -> rota.v1.Explanation
+	7, // 2: rota.v1.WhyResponse.at:type_name -> rota.v1.ReadAt
+	2, // 3: rota.v1.Explanation.reasons:type_name -> rota.v1.WhyReason
+	4, // 4: rota.v1.Explanation.decision:type_name -> rota.v1.PlacedDecision
+	4, // 5: rota.v1.Explanation.decisions:type_name -> rota.v1.PlacedDecision
+	8, // 6: rota.v1.PlacedDecision.decision:type_name -> rota.v1.Decision
+	5, // 7: rota.v1.PlacedDecision.others:type_name -> rota.v1.OtherWorker
+	0, // 8: rota.v1.Explain.Why:input_type -> rota.v1.WhyRequest
+	1, // 9: rota.v1.Explain.Why:output_type -> rota.v1.WhyResponse
+	9, // [9:10] is the sub-list for method output_type
+	8, // [8:9] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_explain_proto_init() }
@@ -478,7 +560,7 @@ func file_rota_v1_explain_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_explain_proto_rawDesc), len(file_rota_v1_explain_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,7 +30,7 @@ const (
 type ExplainClient interface {
 	// Why tells of a pending job every reason, of a placed one the whole decision
 	// (SPEC §6.1, §7.7).
-	Why(ctx context.Context, in *WhyRequest, opts ...grpc.CallOption) (*Explanation, error)
+	Why(ctx context.Context, in *WhyRequest, opts ...grpc.CallOption) (*WhyResponse, error)
 }
 
 type explainClient struct {
@@ -41,9 +41,9 @@ func NewExplainClient(cc grpc.ClientConnInterface) ExplainClient {
 	return &explainClient{cc}
 }
 
-func (c *explainClient) Why(ctx context.Context, in *WhyRequest, opts ...grpc.CallOption) (*Explanation, error) {
+func (c *explainClient) Why(ctx context.Context, in *WhyRequest, opts ...grpc.CallOption) (*WhyResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Explanation)
+	out := new(WhyResponse)
 	err := c.cc.Invoke(ctx, Explain_Why_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (c *explainClient) Why(ctx context.Context, in *WhyRequest, opts ...grpc.Ca
 type ExplainServer interface {
 	// Why tells of a pending job every reason, of a placed one the whole decision
 	// (SPEC §6.1, §7.7).
-	Why(context.Context, *WhyRequest) (*Explanation, error)
+	Why(context.Context, *WhyRequest) (*WhyResponse, error)
 	mustEmbedUnimplementedExplainServer()
 }
 
@@ -68,7 +68,7 @@ type ExplainServer interface {
 // pointer dereference when methods are called.
 type UnimplementedExplainServer struct{}
 
-func (UnimplementedExplainServer) Why(context.Context, *WhyRequest) (*Explanation, error) {
+func (UnimplementedExplainServer) Why(context.Context, *WhyRequest) (*WhyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Why not implemented")
 }
 func (UnimplementedExplainServer) mustEmbedUnimplementedExplainServer() {}

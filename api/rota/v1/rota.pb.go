@@ -4156,6 +4156,58 @@ func (x *GetWorkerRequest) GetRead() *Read {
 	return nil
 }
 
+type GetWorkerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        *Worker                `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	At            *ReadAt                `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetWorkerResponse) Reset() {
+	*x = GetWorkerResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetWorkerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetWorkerResponse) ProtoMessage() {}
+
+func (x *GetWorkerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetWorkerResponse.ProtoReflect.Descriptor instead.
+func (*GetWorkerResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *GetWorkerResponse) GetWorker() *Worker {
+	if x != nil {
+		return x.Worker
+	}
+	return nil
+}
+
+func (x *GetWorkerResponse) GetAt() *ReadAt {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 type DrainWorkerRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -4165,7 +4217,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[46]
+	mi := &file_rota_v1_rota_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4229,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[46]
+	mi := &file_rota_v1_rota_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4242,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{46}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DrainWorkerRequest) GetId() string {
@@ -4209,7 +4261,7 @@ type SuspendWorkerRequest struct {
 
 func (x *SuspendWorkerRequest) Reset() {
 	*x = SuspendWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	mi := &file_rota_v1_rota_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4221,7 +4273,7 @@ func (x *SuspendWorkerRequest) String() string {
 func (*SuspendWorkerRequest) ProtoMessage() {}
 
 func (x *SuspendWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	mi := &file_rota_v1_rota_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4234,7 +4286,7 @@ func (x *SuspendWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendWorkerRequest.ProtoReflect.Descriptor instead.
 func (*SuspendWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{47}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SuspendWorkerRequest) GetId() string {
@@ -4253,7 +4305,7 @@ type ResumeWorkerRequest struct {
 
 func (x *ResumeWorkerRequest) Reset() {
 	*x = ResumeWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	mi := &file_rota_v1_rota_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4265,7 +4317,7 @@ func (x *ResumeWorkerRequest) String() string {
 func (*ResumeWorkerRequest) ProtoMessage() {}
 
 func (x *ResumeWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	mi := &file_rota_v1_rota_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4278,7 +4330,7 @@ func (x *ResumeWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeWorkerRequest.ProtoReflect.Descriptor instead.
 func (*ResumeWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{48}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ResumeWorkerRequest) GetId() string {
@@ -4297,7 +4349,7 @@ type RetireWorkerRequest struct {
 
 func (x *RetireWorkerRequest) Reset() {
 	*x = RetireWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[49]
+	mi := &file_rota_v1_rota_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4309,7 +4361,7 @@ func (x *RetireWorkerRequest) String() string {
 func (*RetireWorkerRequest) ProtoMessage() {}
 
 func (x *RetireWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[49]
+	mi := &file_rota_v1_rota_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4322,7 +4374,7 @@ func (x *RetireWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RetireWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{49}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RetireWorkerRequest) GetId() string {
@@ -4344,7 +4396,7 @@ type WorkerGoneRequest struct {
 
 func (x *WorkerGoneRequest) Reset() {
 	*x = WorkerGoneRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[50]
+	mi := &file_rota_v1_rota_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4356,7 +4408,7 @@ func (x *WorkerGoneRequest) String() string {
 func (*WorkerGoneRequest) ProtoMessage() {}
 
 func (x *WorkerGoneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[50]
+	mi := &file_rota_v1_rota_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4369,7 +4421,7 @@ func (x *WorkerGoneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerGoneRequest.ProtoReflect.Descriptor instead.
 func (*WorkerGoneRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{50}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WorkerGoneRequest) GetId() string {
@@ -4401,7 +4453,7 @@ type WorkerGoneResponse struct {
 
 func (x *WorkerGoneResponse) Reset() {
 	*x = WorkerGoneResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[51]
+	mi := &file_rota_v1_rota_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4413,7 +4465,7 @@ func (x *WorkerGoneResponse) String() string {
 func (*WorkerGoneResponse) ProtoMessage() {}
 
 func (x *WorkerGoneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[51]
+	mi := &file_rota_v1_rota_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4426,7 +4478,7 @@ func (x *WorkerGoneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerGoneResponse.ProtoReflect.Descriptor instead.
 func (*WorkerGoneResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{51}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{52}
 }
 
 type Setting struct {
@@ -4439,7 +4491,7 @@ type Setting struct {
 
 func (x *Setting) Reset() {
 	*x = Setting{}
-	mi := &file_rota_v1_rota_proto_msgTypes[52]
+	mi := &file_rota_v1_rota_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4451,7 +4503,7 @@ func (x *Setting) String() string {
 func (*Setting) ProtoMessage() {}
 
 func (x *Setting) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[52]
+	mi := &file_rota_v1_rota_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4464,7 +4516,7 @@ func (x *Setting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Setting.ProtoReflect.Descriptor instead.
 func (*Setting) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{52}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Setting) GetKey() string {
@@ -4521,7 +4573,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_rota_v1_rota_proto_msgTypes[53]
+	mi := &file_rota_v1_rota_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4533,7 +4585,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[53]
+	mi := &file_rota_v1_rota_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4546,7 +4598,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{53}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Queue) GetName() string {
@@ -4754,7 +4806,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_rota_v1_rota_proto_msgTypes[54]
+	mi := &file_rota_v1_rota_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4766,7 +4818,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[54]
+	mi := &file_rota_v1_rota_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4779,7 +4831,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{54}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Domain) GetQueue() string {
@@ -4846,7 +4898,7 @@ type TypeStats struct {
 
 func (x *TypeStats) Reset() {
 	*x = TypeStats{}
-	mi := &file_rota_v1_rota_proto_msgTypes[55]
+	mi := &file_rota_v1_rota_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4858,7 +4910,7 @@ func (x *TypeStats) String() string {
 func (*TypeStats) ProtoMessage() {}
 
 func (x *TypeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[55]
+	mi := &file_rota_v1_rota_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4871,7 +4923,7 @@ func (x *TypeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeStats.ProtoReflect.Descriptor instead.
 func (*TypeStats) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{55}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TypeStats) GetType() string {
@@ -4929,7 +4981,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[56]
+	mi := &file_rota_v1_rota_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4941,7 +4993,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[56]
+	mi := &file_rota_v1_rota_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4954,7 +5006,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{56}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListQueuesRequest) GetRead() *Read {
@@ -4990,7 +5042,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[57]
+	mi := &file_rota_v1_rota_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5002,7 +5054,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[57]
+	mi := &file_rota_v1_rota_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5015,7 +5067,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{57}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -5049,7 +5101,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[58]
+	mi := &file_rota_v1_rota_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5061,7 +5113,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[58]
+	mi := &file_rota_v1_rota_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5074,7 +5126,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{58}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetQueueRequest) GetName() string {
@@ -5091,6 +5143,58 @@ func (x *GetQueueRequest) GetRead() *Read {
 	return nil
 }
 
+type GetQueueResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         *Queue                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	At            *ReadAt                `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetQueueResponse) Reset() {
+	*x = GetQueueResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetQueueResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetQueueResponse) ProtoMessage() {}
+
+func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
+func (*GetQueueResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *GetQueueResponse) GetQueue() *Queue {
+	if x != nil {
+		return x.Queue
+	}
+	return nil
+}
+
+func (x *GetQueueResponse) GetAt() *ReadAt {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 type SetQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -5103,7 +5207,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[59]
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5115,7 +5219,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[59]
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5128,7 +5232,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{59}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SetQueueRequest) GetName() string {
@@ -5169,7 +5273,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5181,7 +5285,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5194,7 +5298,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{60}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Tenant) GetId() string {
@@ -5273,7 +5377,7 @@ type ListTenantsRequest struct {
 
 func (x *ListTenantsRequest) Reset() {
 	*x = ListTenantsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5285,7 +5389,7 @@ func (x *ListTenantsRequest) String() string {
 func (*ListTenantsRequest) ProtoMessage() {}
 
 func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5298,7 +5402,7 @@ func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsRequest.ProtoReflect.Descriptor instead.
 func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListTenantsRequest) GetRead() *Read {
@@ -5334,7 +5438,7 @@ type ListTenantsResponse struct {
 
 func (x *ListTenantsResponse) Reset() {
 	*x = ListTenantsResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5346,7 +5450,7 @@ func (x *ListTenantsResponse) String() string {
 func (*ListTenantsResponse) ProtoMessage() {}
 
 func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5359,7 +5463,7 @@ func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsResponse.ProtoReflect.Descriptor instead.
 func (*ListTenantsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListTenantsResponse) GetTenants() []*Tenant {
@@ -5393,7 +5497,7 @@ type GetTenantRequest struct {
 
 func (x *GetTenantRequest) Reset() {
 	*x = GetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5405,7 +5509,7 @@ func (x *GetTenantRequest) String() string {
 func (*GetTenantRequest) ProtoMessage() {}
 
 func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5418,7 +5522,7 @@ func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantRequest.ProtoReflect.Descriptor instead.
 func (*GetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetTenantRequest) GetId() string {
@@ -5435,6 +5539,58 @@ func (x *GetTenantRequest) GetRead() *Read {
 	return nil
 }
 
+type GetTenantResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        *Tenant                `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	At            *ReadAt                `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTenantResponse) Reset() {
+	*x = GetTenantResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTenantResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTenantResponse) ProtoMessage() {}
+
+func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTenantResponse.ProtoReflect.Descriptor instead.
+func (*GetTenantResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *GetTenantResponse) GetTenant() *Tenant {
+	if x != nil {
+		return x.Tenant
+	}
+	return nil
+}
+
+func (x *GetTenantResponse) GetAt() *ReadAt {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 type SetTenantRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -5446,7 +5602,7 @@ type SetTenantRequest struct {
 
 func (x *SetTenantRequest) Reset() {
 	*x = SetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5458,7 +5614,7 @@ func (x *SetTenantRequest) String() string {
 func (*SetTenantRequest) ProtoMessage() {}
 
 func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5471,7 +5627,7 @@ func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenantRequest.ProtoReflect.Descriptor instead.
 func (*SetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SetTenantRequest) GetId() string {
@@ -5505,7 +5661,7 @@ type Mode struct {
 
 func (x *Mode) Reset() {
 	*x = Mode{}
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5517,7 +5673,7 @@ func (x *Mode) String() string {
 func (*Mode) ProtoMessage() {}
 
 func (x *Mode) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5530,7 +5686,7 @@ func (x *Mode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mode.ProtoReflect.Descriptor instead.
 func (*Mode) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Mode) GetMode() string {
@@ -5598,7 +5754,7 @@ type GetModeRequest struct {
 
 func (x *GetModeRequest) Reset() {
 	*x = GetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5610,7 +5766,7 @@ func (x *GetModeRequest) String() string {
 func (*GetModeRequest) ProtoMessage() {}
 
 func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5623,12 +5779,64 @@ func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeRequest.ProtoReflect.Descriptor instead.
 func (*GetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *GetModeRequest) GetRead() *Read {
 	if x != nil {
 		return x.Read
+	}
+	return nil
+}
+
+type GetModeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mode          *Mode                  `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	At            *ReadAt                `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetModeResponse) Reset() {
+	*x = GetModeResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetModeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetModeResponse) ProtoMessage() {}
+
+func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetModeResponse.ProtoReflect.Descriptor instead.
+func (*GetModeResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *GetModeResponse) GetMode() *Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return nil
+}
+
+func (x *GetModeResponse) GetAt() *ReadAt {
+	if x != nil {
+		return x.At
 	}
 	return nil
 }
@@ -5643,7 +5851,7 @@ type SetModeRequest struct {
 
 func (x *SetModeRequest) Reset() {
 	*x = SetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5655,7 +5863,7 @@ func (x *SetModeRequest) String() string {
 func (*SetModeRequest) ProtoMessage() {}
 
 func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5668,7 +5876,7 @@ func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModeRequest.ProtoReflect.Descriptor instead.
 func (*SetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SetModeRequest) GetMode() string {
@@ -5693,7 +5901,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5705,7 +5913,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5718,7 +5926,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
 }
 
 type JobCounts struct {
@@ -5738,7 +5946,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5750,7 +5958,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5763,7 +5971,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *JobCounts) GetBlocked() int64 {
@@ -5849,7 +6057,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5861,7 +6069,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5874,7 +6082,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -5976,7 +6184,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5988,7 +6196,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6001,7 +6209,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -6103,7 +6311,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6115,7 +6323,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6128,7 +6336,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
 }
 
 type Peer struct {
@@ -6143,7 +6351,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6155,7 +6363,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6168,7 +6376,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Peer) GetId() string {
@@ -6208,7 +6416,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6220,7 +6428,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6233,7 +6441,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -6253,7 +6461,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6265,7 +6473,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6278,7 +6486,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -6297,7 +6505,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6309,7 +6517,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6322,7 +6530,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -6341,7 +6549,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6353,7 +6561,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6366,7 +6574,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -6384,7 +6592,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6396,7 +6604,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6409,7 +6617,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
 }
 
 type LeaveRequest struct {
@@ -6420,7 +6628,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6432,7 +6640,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6445,7 +6653,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
 }
 
 type LeaveResponse struct {
@@ -6456,7 +6664,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6468,7 +6676,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6481,7 +6689,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
 }
 
 type SaveSnapshotRequest struct {
@@ -6492,7 +6700,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6504,7 +6712,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6517,7 +6725,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
 }
 
 type SnapshotChunk struct {
@@ -6529,7 +6737,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6541,7 +6749,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6554,7 +6762,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -6572,7 +6780,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6584,7 +6792,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6597,7 +6805,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
 }
 
 type VerifyResponse struct {
@@ -6611,7 +6819,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6623,7 +6831,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6636,7 +6844,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -6673,7 +6881,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6685,7 +6893,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6698,7 +6906,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -7125,7 +7333,10 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"nextCursor\"E\n" +
 	"\x10GetWorkerRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
-	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"$\n" +
+	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"]\n" +
+	"\x11GetWorkerResponse\x12'\n" +
+	"\x06worker\x18\x01 \x01(\v2\x0f.rota.v1.WorkerR\x06worker\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"$\n" +
 	"\x12DrainWorkerRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"&\n" +
 	"\x14SuspendWorkerRequest\x12\x0e\n" +
@@ -7199,7 +7410,10 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"nextCursor\"H\n" +
 	"\x0fGetQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
-	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"a\n" +
+	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"Y\n" +
+	"\x10GetQueueResponse\x12$\n" +
+	"\x05queue\x18\x01 \x01(\v2\x0e.rota.v1.QueueR\x05queue\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"a\n" +
 	"\x0fSetQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06preset\x18\x02 \x01(\tR\x06preset\x12\"\n" +
@@ -7227,7 +7441,10 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"nextCursor\"E\n" +
 	"\x10GetTenantRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
-	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"F\n" +
+	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"]\n" +
+	"\x11GetTenantResponse\x12'\n" +
+	"\x06tenant\x18\x01 \x01(\v2\x0f.rota.v1.TenantR\x06tenant\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"F\n" +
 	"\x10SetTenantRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
 	"\x03set\x18\x02 \x03(\v2\x10.rota.v1.SettingR\x03set\"\xcd\x01\n" +
@@ -7241,7 +7458,10 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05index\x18\a \x01(\x04R\x05index\x12\x19\n" +
 	"\bsince_ms\x18\b \x01(\x03R\asinceMs\"3\n" +
 	"\x0eGetModeRequest\x12!\n" +
-	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\"<\n" +
+	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\"U\n" +
+	"\x0fGetModeResponse\x12!\n" +
+	"\x04mode\x18\x01 \x01(\v2\r.rota.v1.ModeR\x04mode\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"<\n" +
 	"\x0eSetModeRequest\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x0f\n" +
@@ -7337,27 +7557,27 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05Retry\x12\x19.rota.v1.RetryJobsRequest\x1a\x14.rota.v1.JobOutcomes\x128\n" +
 	"\x06Change\x12\x19.rota.v1.ChangeJobRequest\x1a\x13.rota.v1.JobOutcome\x12:\n" +
 	"\x06Delete\x12\x1a.rota.v1.DeleteJobsRequest\x1a\x14.rota.v1.JobOutcomes\x12?\n" +
-	"\vReportProof\x12\x1b.rota.v1.ReportProofRequest\x1a\x13.rota.v1.JobOutcome2\xdd\x03\n" +
+	"\vReportProof\x12\x1b.rota.v1.ReportProofRequest\x1a\x13.rota.v1.JobOutcome2\xe8\x03\n" +
 	"\aWorkers\x127\n" +
 	"\x04Work\x12\x14.rota.v1.WorkRequest\x1a\x15.rota.v1.WorkResponse(\x010\x01\x12A\n" +
-	"\x04List\x12\x1b.rota.v1.ListWorkersRequest\x1a\x1c.rota.v1.ListWorkersResponse\x121\n" +
-	"\x03Get\x12\x19.rota.v1.GetWorkerRequest\x1a\x0f.rota.v1.Worker\x125\n" +
+	"\x04List\x12\x1b.rota.v1.ListWorkersRequest\x1a\x1c.rota.v1.ListWorkersResponse\x12<\n" +
+	"\x03Get\x12\x19.rota.v1.GetWorkerRequest\x1a\x1a.rota.v1.GetWorkerResponse\x125\n" +
 	"\x05Drain\x12\x1b.rota.v1.DrainWorkerRequest\x1a\x0f.rota.v1.Worker\x129\n" +
 	"\aSuspend\x12\x1d.rota.v1.SuspendWorkerRequest\x1a\x0f.rota.v1.Worker\x127\n" +
 	"\x06Resume\x12\x1c.rota.v1.ResumeWorkerRequest\x1a\x0f.rota.v1.Worker\x127\n" +
 	"\x06Retire\x12\x1c.rota.v1.RetireWorkerRequest\x1a\x0f.rota.v1.Worker\x12?\n" +
-	"\x04Gone\x12\x1a.rota.v1.WorkerGoneRequest\x1a\x1b.rota.v1.WorkerGoneResponse2\xab\x01\n" +
+	"\x04Gone\x12\x1a.rota.v1.WorkerGoneRequest\x1a\x1b.rota.v1.WorkerGoneResponse2\xb6\x01\n" +
 	"\x06Queues\x12?\n" +
-	"\x04List\x12\x1a.rota.v1.ListQueuesRequest\x1a\x1b.rota.v1.ListQueuesResponse\x12/\n" +
-	"\x03Get\x12\x18.rota.v1.GetQueueRequest\x1a\x0e.rota.v1.Queue\x12/\n" +
-	"\x03Set\x12\x18.rota.v1.SetQueueRequest\x1a\x0e.rota.v1.Queue2\xb2\x01\n" +
+	"\x04List\x12\x1a.rota.v1.ListQueuesRequest\x1a\x1b.rota.v1.ListQueuesResponse\x12:\n" +
+	"\x03Get\x12\x18.rota.v1.GetQueueRequest\x1a\x19.rota.v1.GetQueueResponse\x12/\n" +
+	"\x03Set\x12\x18.rota.v1.SetQueueRequest\x1a\x0e.rota.v1.Queue2\xbd\x01\n" +
 	"\aTenants\x12A\n" +
-	"\x04List\x12\x1b.rota.v1.ListTenantsRequest\x1a\x1c.rota.v1.ListTenantsResponse\x121\n" +
-	"\x03Get\x12\x19.rota.v1.GetTenantRequest\x1a\x0f.rota.v1.Tenant\x121\n" +
-	"\x03Set\x12\x19.rota.v1.SetTenantRequest\x1a\x0f.rota.v1.Tenant2\xc3\x04\n" +
+	"\x04List\x12\x1b.rota.v1.ListTenantsRequest\x1a\x1c.rota.v1.ListTenantsResponse\x12<\n" +
+	"\x03Get\x12\x19.rota.v1.GetTenantRequest\x1a\x1a.rota.v1.GetTenantResponse\x121\n" +
+	"\x03Set\x12\x19.rota.v1.SetTenantRequest\x1a\x0f.rota.v1.Tenant2\xce\x04\n" +
 	"\aCluster\x129\n" +
-	"\x06Status\x12\x16.rota.v1.StatusRequest\x1a\x17.rota.v1.StatusResponse\x121\n" +
-	"\aGetMode\x12\x17.rota.v1.GetModeRequest\x1a\r.rota.v1.Mode\x121\n" +
+	"\x06Status\x12\x16.rota.v1.StatusRequest\x1a\x17.rota.v1.StatusResponse\x12<\n" +
+	"\aGetMode\x12\x17.rota.v1.GetModeRequest\x1a\x18.rota.v1.GetModeResponse\x121\n" +
 	"\aSetMode\x12\x17.rota.v1.SetModeRequest\x1a\r.rota.v1.Mode\x126\n" +
 	"\x05Peers\x12\x15.rota.v1.PeersRequest\x1a\x16.rota.v1.PeersResponse\x12]\n" +
 	"\x12TransferLeadership\x12\".rota.v1.TransferLeadershipRequest\x1a#.rota.v1.TransferLeadershipResponse\x12E\n" +
@@ -7380,7 +7600,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(LeaseVerb)(0),                     // 0: rota.v1.LeaseVerb
 	(*Read)(nil),                       // 1: rota.v1.Read
@@ -7429,61 +7649,65 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*ListWorkersRequest)(nil),         // 44: rota.v1.ListWorkersRequest
 	(*ListWorkersResponse)(nil),        // 45: rota.v1.ListWorkersResponse
 	(*GetWorkerRequest)(nil),           // 46: rota.v1.GetWorkerRequest
-	(*DrainWorkerRequest)(nil),         // 47: rota.v1.DrainWorkerRequest
-	(*SuspendWorkerRequest)(nil),       // 48: rota.v1.SuspendWorkerRequest
-	(*ResumeWorkerRequest)(nil),        // 49: rota.v1.ResumeWorkerRequest
-	(*RetireWorkerRequest)(nil),        // 50: rota.v1.RetireWorkerRequest
-	(*WorkerGoneRequest)(nil),          // 51: rota.v1.WorkerGoneRequest
-	(*WorkerGoneResponse)(nil),         // 52: rota.v1.WorkerGoneResponse
-	(*Setting)(nil),                    // 53: rota.v1.Setting
-	(*Queue)(nil),                      // 54: rota.v1.Queue
-	(*Domain)(nil),                     // 55: rota.v1.Domain
-	(*TypeStats)(nil),                  // 56: rota.v1.TypeStats
-	(*ListQueuesRequest)(nil),          // 57: rota.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),         // 58: rota.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),            // 59: rota.v1.GetQueueRequest
-	(*SetQueueRequest)(nil),            // 60: rota.v1.SetQueueRequest
-	(*Tenant)(nil),                     // 61: rota.v1.Tenant
-	(*ListTenantsRequest)(nil),         // 62: rota.v1.ListTenantsRequest
-	(*ListTenantsResponse)(nil),        // 63: rota.v1.ListTenantsResponse
-	(*GetTenantRequest)(nil),           // 64: rota.v1.GetTenantRequest
-	(*SetTenantRequest)(nil),           // 65: rota.v1.SetTenantRequest
-	(*Mode)(nil),                       // 66: rota.v1.Mode
-	(*GetModeRequest)(nil),             // 67: rota.v1.GetModeRequest
-	(*SetModeRequest)(nil),             // 68: rota.v1.SetModeRequest
-	(*StatusRequest)(nil),              // 69: rota.v1.StatusRequest
-	(*JobCounts)(nil),                  // 70: rota.v1.JobCounts
-	(*NodeStatus)(nil),                 // 71: rota.v1.NodeStatus
-	(*StatusResponse)(nil),             // 72: rota.v1.StatusResponse
-	(*PeersRequest)(nil),               // 73: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 74: rota.v1.Peer
-	(*PeersResponse)(nil),              // 75: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 76: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 77: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 78: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 79: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 80: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 81: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 82: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 83: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 84: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 85: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 86: rota.v1.NodeVerdict
-	nil,                                // 87: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 88: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 89: rota.v1.Job.MetaEntry
-	nil,                                // 90: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 91: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 92: rota.v1.LeaseCommand.MetaEntry
+	(*GetWorkerResponse)(nil),          // 47: rota.v1.GetWorkerResponse
+	(*DrainWorkerRequest)(nil),         // 48: rota.v1.DrainWorkerRequest
+	(*SuspendWorkerRequest)(nil),       // 49: rota.v1.SuspendWorkerRequest
+	(*ResumeWorkerRequest)(nil),        // 50: rota.v1.ResumeWorkerRequest
+	(*RetireWorkerRequest)(nil),        // 51: rota.v1.RetireWorkerRequest
+	(*WorkerGoneRequest)(nil),          // 52: rota.v1.WorkerGoneRequest
+	(*WorkerGoneResponse)(nil),         // 53: rota.v1.WorkerGoneResponse
+	(*Setting)(nil),                    // 54: rota.v1.Setting
+	(*Queue)(nil),                      // 55: rota.v1.Queue
+	(*Domain)(nil),                     // 56: rota.v1.Domain
+	(*TypeStats)(nil),                  // 57: rota.v1.TypeStats
+	(*ListQueuesRequest)(nil),          // 58: rota.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),         // 59: rota.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),            // 60: rota.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),           // 61: rota.v1.GetQueueResponse
+	(*SetQueueRequest)(nil),            // 62: rota.v1.SetQueueRequest
+	(*Tenant)(nil),                     // 63: rota.v1.Tenant
+	(*ListTenantsRequest)(nil),         // 64: rota.v1.ListTenantsRequest
+	(*ListTenantsResponse)(nil),        // 65: rota.v1.ListTenantsResponse
+	(*GetTenantRequest)(nil),           // 66: rota.v1.GetTenantRequest
+	(*GetTenantResponse)(nil),          // 67: rota.v1.GetTenantResponse
+	(*SetTenantRequest)(nil),           // 68: rota.v1.SetTenantRequest
+	(*Mode)(nil),                       // 69: rota.v1.Mode
+	(*GetModeRequest)(nil),             // 70: rota.v1.GetModeRequest
+	(*GetModeResponse)(nil),            // 71: rota.v1.GetModeResponse
+	(*SetModeRequest)(nil),             // 72: rota.v1.SetModeRequest
+	(*StatusRequest)(nil),              // 73: rota.v1.StatusRequest
+	(*JobCounts)(nil),                  // 74: rota.v1.JobCounts
+	(*NodeStatus)(nil),                 // 75: rota.v1.NodeStatus
+	(*StatusResponse)(nil),             // 76: rota.v1.StatusResponse
+	(*PeersRequest)(nil),               // 77: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 78: rota.v1.Peer
+	(*PeersResponse)(nil),              // 79: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 80: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 81: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 82: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 83: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 84: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 85: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 86: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 87: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 88: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 89: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 90: rota.v1.NodeVerdict
+	nil,                                // 91: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 92: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 93: rota.v1.Job.MetaEntry
+	nil,                                // 94: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 95: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 96: rota.v1.LeaseCommand.MetaEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	87,  // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	88,  // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	91,  // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	92,  // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
 	5,   // 2: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	4,   // 3: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	7,   // 4: rota.v1.Job.lease:type_name -> rota.v1.Lease
 	6,   // 5: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	89,  // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	93,  // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
 	4,   // 7: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
 	11,  // 8: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
 	3,   // 9: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
@@ -7493,10 +7717,10 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	1,   // 13: rota.v1.ListJobsRequest.read:type_name -> rota.v1.Read
 	8,   // 14: rota.v1.ListJobsResponse.jobs:type_name -> rota.v1.Job
 	2,   // 15: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
-	90,  // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	94,  // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
 	23,  // 17: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
 	3,   // 18: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	91,  // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	95,  // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
 	24,  // 20: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
 	7,   // 21: rota.v1.Worker.leases:type_name -> rota.v1.Lease
 	26,  // 22: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
@@ -7510,7 +7734,7 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	25,  // 30: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
 	32,  // 31: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
 	0,   // 32: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
-	92,  // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	96,  // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
 	36,  // 34: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
 	37,  // 35: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
 	40,  // 36: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
@@ -7528,93 +7752,101 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	28,  // 48: rota.v1.ListWorkersResponse.workers:type_name -> rota.v1.Worker
 	2,   // 49: rota.v1.ListWorkersResponse.at:type_name -> rota.v1.ReadAt
 	1,   // 50: rota.v1.GetWorkerRequest.read:type_name -> rota.v1.Read
-	53,  // 51: rota.v1.Queue.policy:type_name -> rota.v1.Setting
-	55,  // 52: rota.v1.Queue.domains:type_name -> rota.v1.Domain
-	56,  // 53: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
-	1,   // 54: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
-	54,  // 55: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
-	2,   // 56: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
-	1,   // 57: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
-	53,  // 58: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
-	1,   // 59: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
-	61,  // 60: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
-	2,   // 61: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
-	1,   // 62: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
-	53,  // 63: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
-	1,   // 64: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
-	70,  // 65: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	71,  // 66: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	74,  // 67: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	86,  // 68: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	9,   // 69: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	12,  // 70: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	14,  // 71: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	16,  // 72: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	17,  // 73: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	18,  // 74: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	20,  // 75: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	19,  // 76: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
-	21,  // 77: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	29,  // 78: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	44,  // 79: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	46,  // 80: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	47,  // 81: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	48,  // 82: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	49,  // 83: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	50,  // 84: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	51,  // 85: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	57,  // 86: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	59,  // 87: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	60,  // 88: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	62,  // 89: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	64,  // 90: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	65,  // 91: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	69,  // 92: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	67,  // 93: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	68,  // 94: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	73,  // 95: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	76,  // 96: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	78,  // 97: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	80,  // 98: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	82,  // 99: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	84,  // 100: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	10,  // 101: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	13,  // 102: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	15,  // 103: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	8,   // 104: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	22,  // 105: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	22,  // 106: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	23,  // 107: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	22,  // 108: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	23,  // 109: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	35,  // 110: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	45,  // 111: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	28,  // 112: rota.v1.Workers.Get:output_type -> rota.v1.Worker
-	28,  // 113: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	28,  // 114: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	28,  // 115: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	28,  // 116: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	52,  // 117: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	58,  // 118: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	54,  // 119: rota.v1.Queues.Get:output_type -> rota.v1.Queue
-	54,  // 120: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	63,  // 121: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	61,  // 122: rota.v1.Tenants.Get:output_type -> rota.v1.Tenant
-	61,  // 123: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	72,  // 124: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	66,  // 125: rota.v1.Cluster.GetMode:output_type -> rota.v1.Mode
-	66,  // 126: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	75,  // 127: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	77,  // 128: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	79,  // 129: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	81,  // 130: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	83,  // 131: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	85,  // 132: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	101, // [101:133] is the sub-list for method output_type
-	69,  // [69:101] is the sub-list for method input_type
-	69,  // [69:69] is the sub-list for extension type_name
-	69,  // [69:69] is the sub-list for extension extendee
-	0,   // [0:69] is the sub-list for field type_name
+	28,  // 51: rota.v1.GetWorkerResponse.worker:type_name -> rota.v1.Worker
+	2,   // 52: rota.v1.GetWorkerResponse.at:type_name -> rota.v1.ReadAt
+	54,  // 53: rota.v1.Queue.policy:type_name -> rota.v1.Setting
+	56,  // 54: rota.v1.Queue.domains:type_name -> rota.v1.Domain
+	57,  // 55: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
+	1,   // 56: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
+	55,  // 57: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
+	2,   // 58: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
+	1,   // 59: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
+	55,  // 60: rota.v1.GetQueueResponse.queue:type_name -> rota.v1.Queue
+	2,   // 61: rota.v1.GetQueueResponse.at:type_name -> rota.v1.ReadAt
+	54,  // 62: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
+	1,   // 63: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
+	63,  // 64: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
+	2,   // 65: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
+	1,   // 66: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
+	63,  // 67: rota.v1.GetTenantResponse.tenant:type_name -> rota.v1.Tenant
+	2,   // 68: rota.v1.GetTenantResponse.at:type_name -> rota.v1.ReadAt
+	54,  // 69: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
+	1,   // 70: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
+	69,  // 71: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
+	2,   // 72: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
+	74,  // 73: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	75,  // 74: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	78,  // 75: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	90,  // 76: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	9,   // 77: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	12,  // 78: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	14,  // 79: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	16,  // 80: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	17,  // 81: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	18,  // 82: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	20,  // 83: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	19,  // 84: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	21,  // 85: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	29,  // 86: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	44,  // 87: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	46,  // 88: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	48,  // 89: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	49,  // 90: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	50,  // 91: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	51,  // 92: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	52,  // 93: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	58,  // 94: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	60,  // 95: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	62,  // 96: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	64,  // 97: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	66,  // 98: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	68,  // 99: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	73,  // 100: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	70,  // 101: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	72,  // 102: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	77,  // 103: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	80,  // 104: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	82,  // 105: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	84,  // 106: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	86,  // 107: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	88,  // 108: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	10,  // 109: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	13,  // 110: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	15,  // 111: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	8,   // 112: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	22,  // 113: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	22,  // 114: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	23,  // 115: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	22,  // 116: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	23,  // 117: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	35,  // 118: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	45,  // 119: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	47,  // 120: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	28,  // 121: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	28,  // 122: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	28,  // 123: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	28,  // 124: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	53,  // 125: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	59,  // 126: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	61,  // 127: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	55,  // 128: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	65,  // 129: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	67,  // 130: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	63,  // 131: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	76,  // 132: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	71,  // 133: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	69,  // 134: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	79,  // 135: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	81,  // 136: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	83,  // 137: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	85,  // 138: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	87,  // 139: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	89,  // 140: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	109, // [109:141] is the sub-list for method output_type
+	77,  // [77:109] is the sub-list for method input_type
+	77,  // [77:77] is the sub-list for extension type_name
+	77,  // [77:77] is the sub-list for extension extendee
+	0,   // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
@@ -7643,7 +7875,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   92,
+			NumMessages:   96,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -467,7 +467,7 @@ type WorkersClient interface {
 	// a Hello, answered by a Welcome; then both sides send as they like.
 	Work(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkRequest, WorkResponse], error)
 	List(ctx context.Context, in *ListWorkersRequest, opts ...grpc.CallOption) (*ListWorkersResponse, error)
-	Get(ctx context.Context, in *GetWorkerRequest, opts ...grpc.CallOption) (*Worker, error)
+	Get(ctx context.Context, in *GetWorkerRequest, opts ...grpc.CallOption) (*GetWorkerResponse, error)
 	Drain(ctx context.Context, in *DrainWorkerRequest, opts ...grpc.CallOption) (*Worker, error)
 	// Suspend cancels a worker's leases and gives it none; Resume makes a
 	// DRAINING, SUSPENDED or JAILED worker ACTIVE again; Retire ends it for good
@@ -512,9 +512,9 @@ func (c *workersClient) List(ctx context.Context, in *ListWorkersRequest, opts .
 	return out, nil
 }
 
-func (c *workersClient) Get(ctx context.Context, in *GetWorkerRequest, opts ...grpc.CallOption) (*Worker, error) {
+func (c *workersClient) Get(ctx context.Context, in *GetWorkerRequest, opts ...grpc.CallOption) (*GetWorkerResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Worker)
+	out := new(GetWorkerResponse)
 	err := c.cc.Invoke(ctx, Workers_Get_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -580,7 +580,7 @@ type WorkersServer interface {
 	// a Hello, answered by a Welcome; then both sides send as they like.
 	Work(grpc.BidiStreamingServer[WorkRequest, WorkResponse]) error
 	List(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error)
-	Get(context.Context, *GetWorkerRequest) (*Worker, error)
+	Get(context.Context, *GetWorkerRequest) (*GetWorkerResponse, error)
 	Drain(context.Context, *DrainWorkerRequest) (*Worker, error)
 	// Suspend cancels a worker's leases and gives it none; Resume makes a
 	// DRAINING, SUSPENDED or JAILED worker ACTIVE again; Retire ends it for good
@@ -608,7 +608,7 @@ func (UnimplementedWorkersServer) Work(grpc.BidiStreamingServer[WorkRequest, Wor
 func (UnimplementedWorkersServer) List(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method List not implemented")
 }
-func (UnimplementedWorkersServer) Get(context.Context, *GetWorkerRequest) (*Worker, error) {
+func (UnimplementedWorkersServer) Get(context.Context, *GetWorkerRequest) (*GetWorkerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Get not implemented")
 }
 func (UnimplementedWorkersServer) Drain(context.Context, *DrainWorkerRequest) (*Worker, error) {
@@ -838,7 +838,7 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type QueuesClient interface {
 	List(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
-	Get(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*Queue, error)
+	Get(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*GetQueueResponse, error)
 	// Set creates or changes a queue.
 	Set(ctx context.Context, in *SetQueueRequest, opts ...grpc.CallOption) (*Queue, error)
 }
@@ -861,9 +861,9 @@ func (c *queuesClient) List(ctx context.Context, in *ListQueuesRequest, opts ...
 	return out, nil
 }
 
-func (c *queuesClient) Get(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*Queue, error) {
+func (c *queuesClient) Get(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*GetQueueResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Queue)
+	out := new(GetQueueResponse)
 	err := c.cc.Invoke(ctx, Queues_Get_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -886,7 +886,7 @@ func (c *queuesClient) Set(ctx context.Context, in *SetQueueRequest, opts ...grp
 // for forward compatibility.
 type QueuesServer interface {
 	List(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
-	Get(context.Context, *GetQueueRequest) (*Queue, error)
+	Get(context.Context, *GetQueueRequest) (*GetQueueResponse, error)
 	// Set creates or changes a queue.
 	Set(context.Context, *SetQueueRequest) (*Queue, error)
 	mustEmbedUnimplementedQueuesServer()
@@ -902,7 +902,7 @@ type UnimplementedQueuesServer struct{}
 func (UnimplementedQueuesServer) List(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method List not implemented")
 }
-func (UnimplementedQueuesServer) Get(context.Context, *GetQueueRequest) (*Queue, error) {
+func (UnimplementedQueuesServer) Get(context.Context, *GetQueueRequest) (*GetQueueResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Get not implemented")
 }
 func (UnimplementedQueuesServer) Set(context.Context, *SetQueueRequest) (*Queue, error) {
@@ -1020,7 +1020,7 @@ type TenantsClient interface {
 	// List gives the tenants that somebody set, or that have leases open.
 	List(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error)
 	// Get gives any tenant: one that nobody set has the default limits.
-	Get(ctx context.Context, in *GetTenantRequest, opts ...grpc.CallOption) (*Tenant, error)
+	Get(ctx context.Context, in *GetTenantRequest, opts ...grpc.CallOption) (*GetTenantResponse, error)
 	// Set creates or changes a tenant.
 	Set(ctx context.Context, in *SetTenantRequest, opts ...grpc.CallOption) (*Tenant, error)
 }
@@ -1043,9 +1043,9 @@ func (c *tenantsClient) List(ctx context.Context, in *ListTenantsRequest, opts .
 	return out, nil
 }
 
-func (c *tenantsClient) Get(ctx context.Context, in *GetTenantRequest, opts ...grpc.CallOption) (*Tenant, error) {
+func (c *tenantsClient) Get(ctx context.Context, in *GetTenantRequest, opts ...grpc.CallOption) (*GetTenantResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Tenant)
+	out := new(GetTenantResponse)
 	err := c.cc.Invoke(ctx, Tenants_Get_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -1070,7 +1070,7 @@ type TenantsServer interface {
 	// List gives the tenants that somebody set, or that have leases open.
 	List(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error)
 	// Get gives any tenant: one that nobody set has the default limits.
-	Get(context.Context, *GetTenantRequest) (*Tenant, error)
+	Get(context.Context, *GetTenantRequest) (*GetTenantResponse, error)
 	// Set creates or changes a tenant.
 	Set(context.Context, *SetTenantRequest) (*Tenant, error)
 	mustEmbedUnimplementedTenantsServer()
@@ -1086,7 +1086,7 @@ type UnimplementedTenantsServer struct{}
 func (UnimplementedTenantsServer) List(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method List not implemented")
 }
-func (UnimplementedTenantsServer) Get(context.Context, *GetTenantRequest) (*Tenant, error) {
+func (UnimplementedTenantsServer) Get(context.Context, *GetTenantRequest) (*GetTenantResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Get not implemented")
 }
 func (UnimplementedTenantsServer) Set(context.Context, *SetTenantRequest) (*Tenant, error) {
@@ -1209,7 +1209,7 @@ const (
 type ClusterClient interface {
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
 	// GetMode and SetMode are about what the cluster admits (SPEC §4.3).
-	GetMode(ctx context.Context, in *GetModeRequest, opts ...grpc.CallOption) (*Mode, error)
+	GetMode(ctx context.Context, in *GetModeRequest, opts ...grpc.CallOption) (*GetModeResponse, error)
 	SetMode(ctx context.Context, in *SetModeRequest, opts ...grpc.CallOption) (*Mode, error)
 	Peers(ctx context.Context, in *PeersRequest, opts ...grpc.CallOption) (*PeersResponse, error)
 	TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error)
@@ -1239,9 +1239,9 @@ func (c *clusterClient) Status(ctx context.Context, in *StatusRequest, opts ...g
 	return out, nil
 }
 
-func (c *clusterClient) GetMode(ctx context.Context, in *GetModeRequest, opts ...grpc.CallOption) (*Mode, error) {
+func (c *clusterClient) GetMode(ctx context.Context, in *GetModeRequest, opts ...grpc.CallOption) (*GetModeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Mode)
+	out := new(GetModeResponse)
 	err := c.cc.Invoke(ctx, Cluster_GetMode_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -1334,7 +1334,7 @@ func (c *clusterClient) Verify(ctx context.Context, in *VerifyRequest, opts ...g
 type ClusterServer interface {
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
 	// GetMode and SetMode are about what the cluster admits (SPEC §4.3).
-	GetMode(context.Context, *GetModeRequest) (*Mode, error)
+	GetMode(context.Context, *GetModeRequest) (*GetModeResponse, error)
 	SetMode(context.Context, *SetModeRequest) (*Mode, error)
 	Peers(context.Context, *PeersRequest) (*PeersResponse, error)
 	TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error)
@@ -1357,7 +1357,7 @@ type UnimplementedClusterServer struct{}
 func (UnimplementedClusterServer) Status(context.Context, *StatusRequest) (*StatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
 }
-func (UnimplementedClusterServer) GetMode(context.Context, *GetModeRequest) (*Mode, error) {
+func (UnimplementedClusterServer) GetMode(context.Context, *GetModeRequest) (*GetModeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetMode not implemented")
 }
 func (UnimplementedClusterServer) SetMode(context.Context, *SetModeRequest) (*Mode, error) {
