@@ -71,12 +71,26 @@ func (k *worker) unheard() bool {
 	return k.w.Grace && k.asked > k.heard && k.local(k.w.now)-k.asked >= hearSilence
 }
 
-// dying says that processes of a task may be there after its context ended.
+// unheardEnd is the local moment from which a lease with a grace is believed in no more if
+// no other beat is heard.
+func (k *worker) unheardEnd(t *task) Time {
+	if t.given.GraceMs == 0 || k.w.NoGrace {
+		return 1 << 60
+	}
+	return k.heard + Time(t.given.GraceMs) - graceMargin
+}
+
+// endsUnheard reports whether that comes before everything else that ends the lease.
+func (k *worker) endsUnheard(t *task) bool { return k.end(t) == k.unheardEnd(t) }
+
+// dying reports whether processes of a task may be there after its context ended. It counts
+// them where the grace ended it: a lease that is over by its deadline waits for none (SPEC
+// §3.9, §16.7).
 func (k *worker) dying(t *task) bool {
 	if t.ended {
 		return k.local(k.w.now) < t.deadBy
 	}
-	return t.given.GraceMs > 0 && k.local(k.w.now) < k.end(t)+graceDying
+	return k.endsUnheard(t) && k.local(k.w.now) < k.end(t)+graceDying
 }
 
 // tellBroken has each node tell the leader of connections that ended there.

@@ -65,6 +65,21 @@ func TestGrace_a_worker_that_is_cut_off_ends_first(t *testing.T) {
 	s.wantOpen(l, false)
 }
 
+// A lease whose deadline comes before its grace ends by that, and waits for no process of its
+// worker: SPEC §16.7 promises those dead where a broken stream ends the lease alone.
+func TestGrace_a_deadline_that_comes_sooner_waits_for_nobody(t *testing.T) {
+	t.Parallel()
+	s := graced(t, func(o *Options) { o.LeaseMs = 6_000 })
+	l, k := s.job("j")
+	s.Sever(k) // so that it gets no other lease
+	s.Cut(k, 1<<40)
+	s.run(7_000) // too soon for the grace
+	s.wantOpen(l, false)
+	if now := s.audit.jobs["j"].lease; s.audit.Disconnected == 0 || now.IsZero() || s.audit.leases[now].worker == k {
+		t.Fatalf("no other worker has it: nothing was tested (%s)", s.audit.figures)
+	}
+}
+
 // What the auditor is there for: a node that hears beats of a connection which it has
 // seen end, and a worker that does not keep the grace that it declared.
 func TestGrace_faults_are_found(t *testing.T) {

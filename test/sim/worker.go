@@ -49,7 +49,8 @@ type task struct {
 	renewing bool
 	// ended: the handler's context is over; what is left is to report.
 	ended bool
-	// deadBy is until when processes of a handler may be there that the view ended.
+	// deadBy is until when processes of a handler may be there that silence of its node
+	// ended.
 	deadBy Time
 	finish Time // local time at which the handler is done
 	report rota.LeaseVerb
@@ -198,10 +199,7 @@ func (k *worker) end(t *task) Time {
 		deadline = min(deadline, t.given.Lease.AckBy.Clock)
 	}
 	end := min(k.viewSent+Time(deadline-k.viewClock)-viewMargin, k.viewSent+beatLost)
-	if g := Time(t.given.GraceMs); g > 0 && !k.w.NoGrace {
-		end = min(end, k.heard+g-graceMargin)
-	}
-	return end
+	return min(end, k.unheardEnd(t))
 }
 
 // connectionSaid is what it numbers its connection, 0 where it numbers none.
@@ -219,7 +217,7 @@ func (k *worker) endOld() {
 	for _, t := range k.order {
 		if !t.ended && !k.believes(t) {
 			t.ended, t.report = true, rota.VerbDecline
-			if t.given.GraceMs > 0 {
+			if k.endsUnheard(t) {
 				t.deadBy = k.end(t) + graceDying
 			}
 			if k.timesOut(t) {
