@@ -52,17 +52,39 @@ func TestGrace_a_worker_that_connects_again_keeps_its_lease(t *testing.T) {
 	}
 }
 
-// A worker that is cut off altogether ends what runs before the cluster gives it away;
-// its node, paused meanwhile, says so late.
+// A worker that is cut off altogether ends what runs before the cluster gives it away: its node
+// sees the connection end and says so, at once or late, as it was paused meanwhile.
 func TestGrace_a_worker_that_is_cut_off_ends_first(t *testing.T) {
 	t.Parallel()
-	s := graced(t)
-	l, k := s.job("j")
-	s.Sever(k)
-	s.Cut(k, 1<<40)
-	s.PauseNode(k.conn, 4_000)
-	s.run(40_000)
-	s.wantOpen(l, false)
+	for name, paused := range map[string]Time{"its node lives": 0, "its node is paused": 4_000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := graced(t)
+			l, k := s.job("j")
+			n, cut := k.conn, s.now
+			s.Sever(k)
+			s.Cut(k, 1<<40)
+			s.PauseNode(n, paused)
+			var dead Time
+			for s.open(l) {
+				s.run(50)
+				for _, u := range k.order {
+					if u.given.Lease.ID == l.ID && (k.believes(u) || k.dying(u)) {
+						dead = s.now
+					}
+				}
+				if s.now > cut+paused+30_000 {
+					t.Fatal("silence ends it, and not the grace")
+				}
+			}
+			if s.audit.Disconnected == 0 {
+				t.Fatal("no end was told: nothing was tested")
+			}
+			if dead < cut+5_000 || s.now < dead+1_000 {
+				t.Fatalf("cut at %d, the worker's last process is there at %d, its lease ends at %d", cut, dead, s.now)
+			}
+		})
+	}
 }
 
 // A lease whose deadline comes before its grace ends by that, and waits for no process of its

@@ -92,7 +92,9 @@ func (k *worker) connect() {
 			}
 		}
 	}
-	delete(n.links, k.id) // it is told of another
+	if k.cutUntil <= w.now {
+		delete(n.links, k.id) // it is told of another
+	}
 	k.connection++
 	k.conn, k.soundSince = n, max(k.soundSince, w.now)
 	n.conns = append(n.conns, k)
