@@ -292,6 +292,8 @@ func (o *opener) lease(r *leaseRoom, b []byte) bool {
 			l.NoRetry = f.value != 0
 		case 12:
 			l.TimedOut = f.value != 0
+		case 13:
+			l.Meta, ok = o.label(l.Meta, f)
 		default:
 			return false
 		}
@@ -304,4 +306,4 @@ func (o *opener) lease(r *leaseRoom, b []byte) bool {
 
 // leaseTexts says which of a verb's fields are texts or bytes; a greater number than 15
 // meets the default of the switch.
-var leaseTexts = [16]bool{2: true, 3: true, 4: true, 7: true, 8: true, 9: true}
+var leaseTexts = [16]bool{2: true, 3: true, 4: true, 7: true, 8: true, 9: true, 13: true}

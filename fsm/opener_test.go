@@ -50,7 +50,8 @@ func FuzzOpener(f *testing.F) {
 
 func fullLease() *fsmpb.LeaseOp {
 	return &fsmpb.LeaseOp{Verb: 3, Lease: []byte("lease"), Job: "j", Worker: "w", Session: 1 << 60, Ordinal: -1, Output: []byte("out"),
-		OutputDigest: []byte("digest"), Text: "text", Progress: 7, NoRetry: true, TimedOut: true}
+		OutputDigest: []byte("digest"), Text: "text", Progress: 7, NoRetry: true, TimedOut: true,
+		Meta: []*fsmpb.Label{{Key: "model", Value: "m1"}, {Key: "", Value: "no key"}}}
 }
 
 func fullSpec() *rota.JobSpec {
@@ -76,8 +77,9 @@ func TestOpener(t *testing.T) {
 		t.Fatalf("read %v", &o.entry)
 	}
 	// A submission's payload, digest and four lists, of which two grow once; a verb's
-	// text, output and digest; the ids and jobs in a few pieces.
-	if n := testing.AllocsPerRun(10, func() { o.usual(body) }); n > 100*(8+3)+10 {
+	// text, output and digest, two pairs of meta with their values, and their list, which
+	// grows once; the ids and jobs in a few pieces.
+	if n := testing.AllocsPerRun(10, func() { o.usual(body) }); n > 100*(8+3+6)+10 {
 		t.Errorf("%v allocations for 100 submissions and 100 verbs", n)
 	}
 }
