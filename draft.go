@@ -3,7 +3,7 @@ package rota
 // Draft numbers the formats, digests and rules of rota before its first release. It
 // grows by one with each change of them that makes what another binary wrote or says
 // mean something else: until v0.1.0 stands in the file RELEASES there are no migrations,
-// and what another draft wrote is refused by name (SPEC §16.0, ADR 0027). From the first
+// and what another draft wrote is refused by name (SPEC §16.0, ADR 25). From the first
 // release on it stays as it is, and the rules version counts.
 //
 // Raised, it takes new golden files: go test ./fsm ./snapshot -run TestGolden -update.

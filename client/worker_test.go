@@ -111,7 +111,7 @@ func TestWorker_foldsTheAckIntoACompletion(t *testing.T) {
 	})
 }
 
-// H28 (RAFT.md §3): the answer to a beat arrives very late. The view counts
+// H28: the answer to a beat arrives very late. The view counts
 // from sending it; counted from the receipt, the handler would live on for 5 s
 // in which the lease may be another's.
 func TestView_countsFromSendingTheBeat(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// These are the attacks on time of docs on the replicated clock (H1 to H28) that
+// These are the attacks on time (RAFT §7) that
 // need real nodes. Cluster time is made to pass by entries of the leader's own
 // term (bench.pass), so that nothing here waits for a clock.
 

@@ -206,7 +206,7 @@ func BenchmarkIdleSweep(b *testing.B) {
 	})
 }
 
-// BenchmarkFreeze must stay under 5 ms at a million jobs (RAFT.md §2.4); the
+// BenchmarkFreeze must stay under 5 ms at a million jobs (RAFT §4.1); the
 // entry after it pays for the copies.
 func BenchmarkFreeze(b *testing.B) {
 	each(b, func(b *testing.B, m *filled) {

@@ -141,7 +141,7 @@ func (s *Server) panicked(method string, r any) error {
 	return rota.Refusef(rota.Internal, "", "the node failed to answer, its log has more")
 }
 
-// checkSize holds public calls to the largest message (TESTING §6).
+// checkSize holds public calls to the largest message (SECURITY §2.1).
 func checkSize(method string, m any) error {
 	size := 0
 	switch m := m.(type) {

@@ -96,8 +96,8 @@ func TestSettings_refuses(t *testing.T) {
 	}
 }
 
-// TestFlags holds the command line to CLI.md: every command and flag that it
-// names for this version exists.
+// TestFlags holds the command line to what scripts depend on: every command and flag
+// of its list exists.
 func TestFlags(t *testing.T) {
 	t.Parallel()
 	contract := map[string]string{

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// The command line is a contract (docs, CLI): names of fields, formats and exit
+// The command line is a contract: names of fields, formats and exit
 // codes are what scripts depend on.
 func TestCLI(t *testing.T) {
 	t.Parallel()

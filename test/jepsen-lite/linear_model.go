@@ -26,8 +26,8 @@ const (
 
 var phaseNames = []string{"absent", "live", "completed", "dead", "cancelled", "expired"}
 
-// life is one state of a job: TESTING §5.1 with tokens as numbers, in their
-// order. holder is the newest token while its lease may be open, 0 if it is not.
+// life is one state of a job. Its tokens are numbers, in their order; holder is the
+// newest token while its lease may be open, 0 if it is not.
 type life struct {
 	phase        phase
 	last, holder uint16

@@ -36,7 +36,7 @@ type Growth struct {
 	Goroutines [2]int64 `json:"goroutines"`
 }
 
-// The limits of the last phase, in milliseconds (TESTING §5.2).
+// The limits of the last phase, in milliseconds.
 const (
 	leaderLimitMs = 10_000
 	writeLimitMs  = 10_000

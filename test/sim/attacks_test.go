@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// The attacks of RAFT.md §3 that live at this level, each by a script of its own
+// The attacks on time (RAFT §7) that live at this level, each by a script of its own
 // in a world without chance faults.
 
 // script is a quiet world: three nodes, one leader, one job under way.
