@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/failpoint"
 	"github.com/rotasched/rota/snapshot"
 )
 
@@ -51,7 +52,7 @@ func (a adapter) Apply(log *raft.Log) any {
 		n.fatal(err)
 		return err
 	}
-	failpoint("apply-before-digest")
+	failpoint.Pass("apply-before-digest")
 	n.mend.passed = applied.Index
 	n.digests.put(applied.Index, applied.Digest, n.machine.Staging().Last)
 	n.hub.publish(n.machine, &applied)
@@ -153,7 +154,7 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 	m, info, err := snapshot.Read(rc, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
 		l, err := fsm.NewLoaderKnowing(info, a.n.cfg.knows)
 		planted.nonatomicRestore(a.n, l)
-		failpoint("restore-midway")
+		failpoint.Pass("restore-midway")
 		return l, err
 	})
 	if err != nil {
@@ -162,7 +163,7 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 		return err
 	}
 	n := a.n
-	failpoint("restore-before-swap")
+	failpoint.Pass("restore-before-swap")
 	n.followInstalled(info.Index, m)
 	n.flushEventsOnce()
 	_ = n.flushHistory() // what is staged goes with the state; what fails is fetched

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/failpoint"
 	"github.com/rotasched/rota/snapshot"
 )
 
@@ -145,12 +146,12 @@ func (n *Node) flushBatch(last uint64) (more bool, err error) {
 	for i, s := range staged {
 		seqs[i] = s.Seq
 	}
-	failpoint("archive-before-flush")
+	failpoint.Pass("archive-before-flush")
 	start := time.Now()
 	if err := n.history.store.PutStaged(staged); err != nil {
 		return false, err
 	}
-	failpoint("archive-after-flush")
+	failpoint.Pass("archive-after-flush")
 	n.measures.flush.Observe(time.Since(start).Seconds())
 	for len(seqs) > 0 {
 		k := min(len(seqs), archivedAtOnce)

@@ -8,10 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// failpoint is a place where test/crash has the process die, by the tag failpoints
-// (failpoint_on.go). Without it all of these are nothing: the compiler drops the
-// calls and their names.
-func failpoint(string) {}
+// What of the points of internal/failpoint is this package's own (failpoint_on.go).
 
 // failpointWithin says what the archive's file is written for.
 func failpointWithin(string) {}

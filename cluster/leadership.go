@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/failpoint"
 )
 
 // leadership is one term of this node as leader, from its own applied BeginTerm
@@ -234,7 +235,7 @@ func (l *leadership) land() {
 		if !ok {
 			a = &fsm.Applied{} // the node halts; nobody is told a success
 		}
-		failpoint("commit-before-answer")
+		failpoint.Pass("commit-before-answer")
 		l.settle(f.seq, a)
 		took := time.Since(f.started)
 		l.n.measures.commit.Observe(took.Seconds())

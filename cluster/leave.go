@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/failpoint"
 )
 
 // RemovePeer takes a node out of the cluster for ever: its id never comes back.
@@ -61,7 +62,7 @@ func (n *Node) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	if err := l.all(ctx, []*fsmpb.Op{op}); err != nil {
 		return err
 	}
-	failpoint("removal-before-configuration")
+	failpoint.Pass("removal-before-configuration")
 	// Should it fail, reconcile goes on with it: the id is refused from now on.
 	if err := n.settled(n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout)); err != nil {
 		return &rota.Error{Kind: rota.Unavailable, Text: "the node was not removed", Cause: err, RetryAfter: time.Second}
@@ -107,7 +108,7 @@ func (n *Node) Leave(ctx context.Context) error {
 		case err == nil,
 			missing && refusal.Subject == subjectRemoved, // by a call whose answer was lost
 			missing && n.sinceBoot()-unknown > unheardOf:
-			failpoint("leave-before-end")
+			failpoint.Pass("leave-before-end")
 			n.leftOnce.Do(func() { close(n.left) })
 			return nil
 		case missing, isNotLeader(err), rota.KindOf(err) == rota.Unavailable, rota.KindOf(err) == rota.Timeout:

@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/failpoint"
 )
 
 // propose puts operations into the log wherever the leader is, and gives their
@@ -139,7 +140,7 @@ func (n *Node) forward(ctx context.Context, b bundle) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	failpoint("forward-before-answer")
+	failpoint.Pass("forward-before-answer")
 	outcomes, index, ok := fsm.OpenOutcomes(answer, len(b.ops))
 	if !ok {
 		return reply{}, errUnknown(nil)
@@ -178,7 +179,7 @@ func (n *Node) Forwarded(ctx context.Context, from rota.NodeID, commands []byte)
 		return nil, r.err
 	}
 	readers.Put(reader) // with an error the operations may still stand in a queue
-	failpoint("forwarded-before-answer")
+	failpoint.Pass("forwarded-before-answer")
 	return fsm.AppendOutcomes(nil, r.outcomes, uint64(r.index))
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/failpoint"
 	"github.com/rotasched/rota/snapshot"
 )
 
@@ -209,21 +210,21 @@ func (n *Node) rebuildOnce() error {
 		if err := n.forget(record); err != nil {
 			return err
 		}
-		failpoint("rebuild-before-fetch")
+		failpoint.Pass("rebuild-before-fetch")
 		m, err := n.fetchState()
 		if err != nil {
 			return err
 		}
-		failpoint("rebuild-before-adopt")
+		failpoint.Pass("rebuild-before-adopt")
 		if err := n.adopt(m); err != nil {
 			return err
 		}
 	}
-	failpoint("rebuild-before-scour")
+	failpoint.Pass("rebuild-before-scour")
 	if err := n.scour(record); err != nil {
 		return err
 	}
-	failpoint("rebuild-before-end")
+	failpoint.Pass("rebuild-before-end")
 	return n.endRebuild(record)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/failpoint"
 	"github.com/rotasched/rota/snapshot"
 )
 
@@ -30,7 +31,7 @@ func (n *Node) scour(record rebuildRecord) error {
 		return &rota.Error{Kind: rota.Internal, Subject: "rebuild", Text: "snapshots cannot be listed", Cause: err}
 	}
 	wrong := slices.DeleteFunc(kept, func(s *raft.SnapshotMeta) bool { return s.ID == meta.ID || s.Index < record.Agreed })
-	failpoint("rebuild-before-aside")
+	failpoint.Pass("rebuild-before-aside")
 	if err := n.asideOf(wrong); err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/rotasched/rota/internal/failpoint"
 )
 
 // logStore puts a checksum into each entry that it stores, checks it on
@@ -106,9 +108,9 @@ func (s *logStore) store(do func(what string, run func() error) error, entries [
 	for i, entry := range entries {
 		sealed[i] = sealEntry(entry)
 	}
-	failpoint("log-before-store")
+	failpoint.Pass("log-before-store")
 	err := do("append to the log", func() error { return s.inner.StoreLogs(sealed) })
-	failpoint("log-after-store")
+	failpoint.Pass("log-after-store")
 	return err
 }
 

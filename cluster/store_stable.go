@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+
+	"github.com/rotasched/rota/internal/failpoint"
 )
 
 // The keys that hashicorp/raft uses, and the one in which its two of the vote
@@ -70,11 +72,11 @@ func (s *stableStore) Set(key, value []byte) error {
 	if s.pendingTerm == 0 {
 		return errVoteHalf
 	}
-	failpoint("vote-before-store")
+	failpoint.Pass("vote-before-store")
 	if err := s.put(keyVote, encodeVote(s.pendingTerm, value)); err != nil {
 		return err
 	}
-	failpoint("vote-after-store")
+	failpoint.Pass("vote-after-store")
 	s.voteTerm, s.voteCand, s.pendingTerm = s.pendingTerm, bytes.Clone(value), 0
 	return nil
 }

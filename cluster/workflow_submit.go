@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/failpoint"
 )
 
 // uploadsMost bounds the workflows that a node hands over at a time: each holds its
@@ -101,7 +102,7 @@ func (u *upload) once(ctx context.Context) (s rota.WorkflowSubmitted, again bool
 	if err := u.add(ctx, o.GetNextNode()); err != nil {
 		return s, lapsed(err), err
 	}
-	failpoint("workflow-before-commit")
+	failpoint.Pass("workflow-before-commit")
 	o, index, err := u.n.proposeInTurn(ctx, fsm.CommitWorkflowOp(u.spec.ID, u.content))
 	if err != nil {
 		return s, lapsed(err), err
