@@ -16,7 +16,9 @@ import (
 //   - a Moment tagged "x" is x_ms, x_at and x_clock_ms,
 //   - a Date tagged "x_ms" is x_ms and x_at,
 //   - neither is written before it is reached, and x_at is taken for x_ms,
-//   - a string with the option "raw" holds JSON, and is written as it is.
+//   - a string with the option "raw" that is a JSON object or array as json.Marshal writes
+//     them is written as it is, so that no encoder changes a byte of it; any other text is
+//     a string, so that each reads back as what it was.
 //
 // Every type with such a field has a layout and its methods below; an embedded struct
 // is part of the one around it.
@@ -150,7 +152,7 @@ func (f *layoutField) write(w *layoutWriter, v reflect.Value) error {
 		}
 		return w.date(f.name, Date(v.Int()))
 	case rawField:
-		if text := v.String(); json.Valid([]byte(text)) {
+		if text := v.String(); text != "" && strings.ContainsRune("{[", rune(text[0])) && plainJSON([]byte(text)) == text {
 			return w.field(f.name, json.RawMessage(text))
 		}
 	}
@@ -215,11 +217,22 @@ func (f *layoutField) read(given map[string]json.RawMessage, v reflect.Value) er
 	case rawField:
 		if text, ok := given[f.name]; ok && len(text) > 0 && text[0] != '"' {
 			delete(given, f.name)
-			v.SetString(string(text))
+			v.SetString(plainJSON(text))
 			return nil
 		}
 	}
 	return readField(given, f.name, v.Addr().Interface())
+}
+
+// plainJSON returns JSON as json.Marshal writes it: without blanks, and with what HTML
+// minds escaped. It returns "" for what is no JSON.
+func plainJSON(text []byte) string {
+	var compact, plain bytes.Buffer
+	if json.Compact(&compact, text) != nil {
+		return ""
+	}
+	json.HTMLEscape(&plain, compact.Bytes())
+	return plain.String()
 }
 
 func readField(given map[string]json.RawMessage, name string, into any) error {

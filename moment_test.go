@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"go/ast"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // laidOut are the types whose JSON has moments.
@@ -166,12 +168,12 @@ func TestSpecTakesEitherDate(t *testing.T) {
 }
 
 // TestPayloadIsJSON shows an event's payload as the object that it is, its bytes as
-// they are hashed.
+// they are hashed, whoever writes them.
 func TestPayloadIsJSON(t *testing.T) {
 	t.Parallel()
-	e := ServedEvent{Event: Event{Payload: `{"due_ms":5,"text":"<a>"}`}}
+	e := ServedEvent{Event: Event{Payload: `{"due_ms":5,"text":"\u003ca\u003e"}`}}
 	text, err := serverEventJSON(e)
-	if err != nil || !strings.Contains(text, `"payload":{"due_ms":5,"text":"<a>"}`) {
+	if err != nil || !strings.Contains(text, `"payload":{"due_ms":5,"text":"\u003ca\u003e"}`) {
 		t.Fatalf("%s, %v", text, err)
 	}
 	var back ServedEvent
@@ -186,6 +188,47 @@ func TestPayloadIsJSON(t *testing.T) {
 	if err != nil || !slices.Contains(strings.Split(text, ","), `"payload":"no JSON"`) {
 		t.Errorf("%s, %v", text, err)
 	}
+}
+
+// FuzzEventPayload reads every payload back from the JSON of its event as it was, also
+// where the JSON was laid out anew on its way.
+func FuzzEventPayload(f *testing.F) {
+	for _, text := range []string{"", `"text"`, "null", "12", "true", "text", `{"a":1}`, `{"a": 1}`, " {}", "{} ", "[1,2]", "[ ]", "{", "[1",
+		`{"a":"<b>&"}`, `{"a":"\u003cb"}`, `{"a":"\u003Cb"}`, "[\"\u2028\"]", `["\u2028"]`, `{"a":1.50,"a":2}`, `"\"`, "\x00", "<&>"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, payload string) {
+		if !utf8.ValidString(payload) {
+			t.Skip("JSON is UTF-8")
+		}
+		e := Event{Kind: JobAssigned, Payload: payload}
+		marshalled, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := e.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, marshalled, "", "  "); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range [][]byte{marshalled, own, indented.Bytes()} {
+			var back Event
+			if err := json.Unmarshal(text, &back); err != nil || back.Payload != payload {
+				t.Errorf("payload %q came back from %s as %q, %v", payload, text, back.Payload, err)
+			}
+		}
+		// What is told as JSON is the very bytes that payload_hash is of.
+		var shown struct{ Payload json.RawMessage }
+		if err := json.Unmarshal(marshalled, &shown); err != nil {
+			t.Fatal(err)
+		}
+		if len(shown.Payload) > 0 && shown.Payload[0] != '"' && string(shown.Payload) != payload {
+			t.Errorf("payload %q is shown as %s", payload, shown.Payload)
+		}
+	})
 }
 
 func serverEventJSON(e ServedEvent) (string, error) {
