@@ -11,7 +11,7 @@ import (
 func (b *book) revoked(n *rota.LeaseEnd) {
 	if n.Reason == rota.TakenOver && !closed(b.superseded) {
 		close(b.superseded)
-		b.draining = true
+		b.drain()
 		b.log.Warn("another process has taken this worker's id over")
 	}
 	if l := b.leases[n.Lease]; l != nil {

@@ -188,11 +188,19 @@ func (b *book) progress(j *Job, percent int, note string) {
 	}
 }
 
+// drain begins the end: no lease is taken any more, and outcomes are not told for ever.
+func (b *book) drain() {
+	if !b.draining {
+		b.draining, b.drainedAt = true, b.worker.now()
+		kick(b.watchKick)
+	}
+}
+
 // beginDrain declines what never started and everything that still comes.
 func (b *book) beginDrain() (handlers int) {
 	b.mu.Lock()
 	defer b.unlock()
-	b.draining, b.drainedAt = true, b.worker.now()
+	b.drain()
 	for _, l := range b.leases {
 		if l.phase == waiting {
 			b.decline(l, "the worker drains")
@@ -200,7 +208,6 @@ func (b *book) beginDrain() (handlers int) {
 	}
 	b.queue = nil
 	b.checkQuiet()
-	kick(b.watchKick)
 	return b.running
 }
 
@@ -220,7 +227,7 @@ func (b *book) stopHandlers(why error) {
 func (b *book) abandon(text string) {
 	b.mu.Lock()
 	defer b.unlock()
-	b.draining = true
+	b.drain()
 	b.loseAll(text)
 	b.checkQuiet()
 }

@@ -1,0 +1,39 @@
+package client
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// TestTakeover_confirmsForAsLongAsADrainDoes: the worker's id was taken over while a handler
+// ran. That it has stopped is told for as long as any outcome of a drain is, though its lease
+// is over by the view.
+func TestTakeover_confirmsForAsLongAsADrainDoes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		givenUp := make(chan HandlerEvent, 10)
+		b, stop := begin(t, 1, rota.WorkerSpec{}, WithObserver(Observer{GivenUp: func(e HandlerEvent) { givenUp <- e }}))
+		defer stop()
+		a := leaseOf("job")
+		a.Lease.Deadline.Clock, a.RenewEveryMs = 104_000, 0
+		r := b.run(a)
+		b.at(2 * time.Second)
+		b.s.notice(rota.Notice{Revoked: &rota.LeaseEnd{Lease: a.Lease.ID, Job: "job", Reason: rota.TakenOver}})
+		lost(t, r, "revoked")
+		r.done <- nil
+		batch := b.s.expect(rota.VerbDecline)
+		b.at(12*time.Second - time.Millisecond) // the lease was over at 3 s
+		select {
+		case e := <-givenUp:
+			t.Fatalf("the word on %s was given up at once", e.Job)
+		case err := <-b.result:
+			t.Fatalf("Run returned %v before its word was taken", err)
+		default:
+		}
+		b.s.answer(batch, rota.LeaseAnswer{})
+		if err := within5s(t, b.result, "Run's end"); rota.KindOf(err) != rota.Stale {
+			t.Fatalf("Run returned %v", err)
+		}
+	})
+}
