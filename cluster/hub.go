@@ -128,20 +128,36 @@ func (h *hub) session(e *rota.Event) *WorkerSession {
 	return s
 }
 
-// enter takes a worker's newest stream. The one before ends; that of another session stays
-// reachable, for as long as it lives: it may have leases to confirm.
+// enter takes a worker's stream. Registrations may be answered in another order than they
+// were applied in: whichever comes last, the newest stream is served and the others end.
+// One of each other session stays reachable, for as long as it lives: it may have leases to
+// confirm.
 func (h *hub) enter(s *WorkerSession) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	old := h.sessions[s.worker]
-	if old != nil {
-		old.end()
-		if s.older = old; old.session == s.session {
-			s.older = old.older
-		}
+	if b, ok := h.broken[s.worker]; ok && s.precedes(b.session, b.connection) {
+		s.end() // a newer one has come and gone
+	} else {
+		delete(h.broken, s.worker)
 	}
-	h.sessions[s.worker] = s
-	delete(h.broken, s.worker)
+	first := h.sessions[s.worker]
+	at := &first
+	for *at != nil && (*at).session > s.session {
+		at = &(*at).older
+	}
+	if same := *at; same != nil && same.session == s.session {
+		if s.precedes(same.session, same.connection) {
+			s.end()
+			return
+		}
+		same.end()
+		*at = same.older
+	}
+	s.older, *at = *at, s
+	h.sessions[s.worker] = first
+	for old := first.older; old != nil; old = old.older {
+		old.end()
+	}
 }
 
 // leave drops a stream.
@@ -149,7 +165,7 @@ func (h *hub) leave(s *WorkerSession) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first := h.sessions[s.worker]
-	if first == s && s.connection != 0 {
+	if b := h.broken[s.worker]; first == s && s.connection != 0 && !s.precedes(b.session, b.connection) {
 		h.broken[s.worker] = brokenStream{s.session, s.connection, time.Now()}
 	}
 	if first == s && s.older == nil {

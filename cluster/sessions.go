@@ -68,6 +68,11 @@ func (n *Node) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []by
 	return s, nil
 }
 
+// precedes reports whether the stream is older than one of a session with a connection.
+func (s *WorkerSession) precedes(session rota.Session, connection uint64) bool {
+	return s.session < session || s.session == session && s.connection < connection
+}
+
 // Session numbers the worker's session.
 func (s *WorkerSession) Session() rota.Session { return s.session }
 

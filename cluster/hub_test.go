@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// TestHub_entersInOrder: the streams of a worker enter in whatever order their registrations
+// are answered. The newest one is served, the others end; one of each other session stays
+// reachable, to confirm.
+func TestHub_entersInOrder(t *testing.T) {
+	t.Parallel()
+	type entry struct {
+		session    rota.Session
+		connection uint64
+	}
+	streamOf := func(e entry) *WorkerSession {
+		return &WorkerSession{worker: "w", session: e.session, connection: e.connection, poke: make(chan struct{}, 1)}
+	}
+	for name, c := range map[string]struct {
+		enter, reachable []entry
+	}{
+		"in order":                      {[]entry{{1, 7}, {1, 8}}, []entry{{1, 8}}},
+		"reversed":                      {[]entry{{1, 8}, {1, 7}}, []entry{{1, 8}}},
+		"without numbers":               {[]entry{{1, 0}, {1, 0}}, []entry{{1, 0}}},
+		"a takeover":                    {[]entry{{1, 8}, {2, 3}}, []entry{{2, 3}, {1, 8}}},
+		"the one before a takeover":     {[]entry{{2, 3}, {1, 8}}, []entry{{2, 3}, {1, 8}}},
+		"two of the one before":         {[]entry{{2, 3}, {1, 8}, {1, 7}}, []entry{{2, 3}, {1, 8}}},
+		"a newer one of the one before": {[]entry{{2, 3}, {1, 7}, {1, 8}}, []entry{{2, 3}, {1, 8}}},
+		"two takeovers, all reversed":   {[]entry{{3, 1}, {2, 1}, {1, 1}}, []entry{{3, 1}, {2, 1}, {1, 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub()
+			var all []*WorkerSession
+			for _, e := range c.enter {
+				s := streamOf(e)
+				all = append(all, s)
+				h.enter(s)
+			}
+			if last := all[len(all)-1]; name == "without numbers" && h.sessions["w"] != last {
+				t.Error("of streams without numbers the last one is not served")
+			}
+			i := 0
+			for s := range h.streams() {
+				if got := (entry{s.session, s.connection}); i >= len(c.reachable) || got != c.reachable[i] {
+					t.Fatalf("stream %d is %v, of %v", i, got, c.reachable)
+				}
+				i++
+			}
+			if i != len(c.reachable) {
+				t.Fatalf("%d streams can be reached, of %v", i, c.reachable)
+			}
+			for _, s := range all {
+				if first := s == h.sessions["w"]; s.over == first {
+					t.Errorf("stream %d of session %d has ended: %v", s.connection, s.session, s.over)
+				}
+			}
+			for _, s := range all {
+				h.leave(s)
+			}
+			if len(h.sessions) != 0 {
+				t.Error("a stream that left stays")
+			}
+		})
+	}
+}
+
+// TestHub_anOlderStreamMendsNothing: that a worker's newest stream ended is told although an
+// older one enters after it.
+func TestHub_anOlderStreamMendsNothing(t *testing.T) {
+	t.Parallel()
+	h := newHub()
+	newer := &WorkerSession{worker: "w", session: 1, connection: 8, poke: make(chan struct{}, 1)}
+	older := &WorkerSession{worker: "w", session: 1, connection: 7, poke: make(chan struct{}, 1)}
+	h.enter(newer)
+	h.leave(newer)
+	h.enter(older)
+	if b := h.broken["w"]; b.connection != 8 || !older.over {
+		t.Errorf("broken: %+v, the older one ended: %v", b, older.over)
+	}
+	h.leave(older)
+	if b := h.broken["w"]; b.connection != 8 || len(h.sessions) != 0 {
+		t.Errorf("broken: %+v, streams: %d", b, len(h.sessions))
+	}
+	h.enter(&WorkerSession{worker: "w", session: 1, connection: 9, poke: make(chan struct{}, 1)})
+	if len(h.broken) != 0 {
+		t.Error("a newer stream mends nothing")
+	}
+}
