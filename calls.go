@@ -26,8 +26,8 @@ type Submitted struct {
 	// Existed says that the id was known before: the first submission stands.
 	Existed bool `json:"existed,omitempty"`
 	// Index of the entry that decided it.
-	Index Index  `json:"index"`
-	Err   *Error `json:"-"`
+	Index Index `json:"index"`
+	Err   error `json:"-"`
 	// Throttle asks the submitter to slow down: the queue is more than half full,
 	// or its workers are more than half busy (SPEC §4.6).
 	Throttle bool `json:"throttle,omitempty"`
@@ -38,7 +38,7 @@ type JobOutcome struct {
 	ID    JobID
 	State JobState
 	Index Index
-	Err   *Error
+	Err   error
 }
 
 // JobFilter selects jobs; zero fields select all.

@@ -96,6 +96,27 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
+// ErrorOf returns the *Error that err is or wraps: nil for nil, one of kind Internal for a
+// stranger.
+func ErrorOf(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Kind: Internal, Text: err.Error()}
+}
+
+// OrNil returns e as an error that is nil where e is.
+func (e *Error) OrNil() error {
+	if e == nil {
+		return nil
+	}
+	return e
+}
+
 // RetryAfterOf gives the delay that err asks for, 0 for none.
 func RetryAfterOf(err error) time.Duration {
 	var e *Error

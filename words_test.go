@@ -129,3 +129,21 @@ func TestErrors(t *testing.T) {
 		t.Error("a stranger's error has a kind of ours")
 	}
 }
+
+// TestOutcomesHaveNoTypedNil: an outcome's Err is nil wherever nothing was refused, also once
+// it is passed on as an error.
+func TestOutcomesHaveNoTypedNil(t *testing.T) {
+	t.Parallel()
+	var none *Error
+	var err error = Submitted{Err: none.OrNil()}.Err
+	if err != nil || (JobOutcome{}).Err != err || ErrorOf(err) != nil {
+		t.Errorf("nothing refused is %v", err)
+	}
+	e := Refusef(Exhausted, "queue", "full")
+	if got := e.OrNil(); got != error(e) || ErrorOf(fmt.Errorf("submit: %w", got)) != e {
+		t.Errorf("%v is %v", e, got)
+	}
+	if got := ErrorOf(errors.New("boom")); got.Kind != Internal || got.Error() != "boom" {
+		t.Errorf("a stranger is %+v", got)
+	}
+}

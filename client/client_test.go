@@ -110,7 +110,7 @@ func TestSubmit_splitsAndRetriesOnlyWhatHasNoOutcome(t *testing.T) {
 		if calls != 5 { // 1000, 500 and 3 large, 4 large, 1 large, then what was unknown
 			t.Errorf("%d messages", calls)
 		}
-		if out[0].Err != nil || out[1].Err.Kind != rota.Exhausted || out[len(out)-1].Err.Kind != rota.Invalid {
+		if out[0].Err != nil || rota.KindOf(out[1].Err) != rota.Exhausted || rota.KindOf(out[len(out)-1].Err) != rota.Invalid {
 			t.Fatalf("outcomes %+v %+v %+v", out[0], out[1], out[len(out)-1])
 		}
 		if seen["unknown"] != 2 || seen["refused"] != 1 || len(seen) != len(jobs)-1 {
@@ -136,7 +136,7 @@ func TestCall_givesUpAsUnavailable(t *testing.T) {
 		if rota.KindOf(err) != rota.Unavailable || !strings.Contains(err.Error(), "no leader") {
 			t.Fatalf("error %v", err)
 		}
-		if out[0].ID == "" || out[0].Err == nil || out[0].Err.Kind != rota.Unavailable {
+		if out[0].ID == "" || out[0].Err == nil || rota.KindOf(out[0].Err) != rota.Unavailable {
 			t.Fatalf("outcome %+v", out[0])
 		}
 		if tries < 5 || tries > 11 {

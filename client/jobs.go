@@ -135,7 +135,7 @@ func (c *Client) submitPart(ctx context.Context, b *submission, part []int) erro
 			// A minted id is new: a job found under it is our own first try.
 			s.ID, s.Existed = b.outcomes[i].ID, s.Existed && !b.minted[i]
 			b.outcomes[i] = s
-			c.held.note(&b.jobs[i], s.Err)
+			c.held.note(&b.jobs[i], rota.ErrorOf(s.Err))
 		}
 		return nil
 	})
@@ -145,7 +145,7 @@ func (c *Client) submitPart(ctx context.Context, b *submission, part []int) erro
 func (b *submission) keepOpen() (last *rota.Error) {
 	open := b.open[:0]
 	for _, i := range b.open {
-		if e := b.outcomes[i].Err; e != nil && e.Kind == rota.Unavailable {
+		if e := rota.ErrorOf(b.outcomes[i].Err); e != nil && e.Kind == rota.Unavailable {
 			open, last = append(open, i), e
 		}
 	}
@@ -158,7 +158,7 @@ func (b *submission) keepOpen() (last *rota.Error) {
 func (b *submission) giveUp(why *rota.Error) {
 	for _, i := range b.open {
 		s := &b.outcomes[i]
-		if s.State == rota.JobNone && (s.Err == nil || s.Err.Kind == rota.Unavailable) {
+		if s.State == rota.JobNone && (s.Err == nil || rota.KindOf(s.Err) == rota.Unavailable) {
 			s.Err = why
 		}
 	}
@@ -249,7 +249,7 @@ func (c *Client) change(ctx context.Context, op string, ids []rota.JobID,
 			}
 			open = open[len(part):]
 			for _, i := range part {
-				if e := outcomes[i].Err; e != nil && e.Kind == rota.Unavailable {
+				if e := rota.ErrorOf(outcomes[i].Err); e != nil && e.Kind == rota.Unavailable {
 					again, last = append(again, i), e
 				}
 			}

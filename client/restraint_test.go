@@ -45,7 +45,7 @@ func TestSubmit_holdsBackWhatWasToComeLater(t *testing.T) {
 			s.Queue, s.Tenant, s.Priority = queue, tenant, priority
 			return s
 		}
-		submit := func(s rota.JobSpec) (e *rota.Error, sent bool) {
+		submit := func(s rota.JobSpec) (e error, sent bool) {
 			before := len(asked)
 			out, err := EachOutcome(f.client.Submit(t.Context(), s))
 			if err != nil || out[0].ID == "" {
@@ -62,7 +62,8 @@ func TestSubmit_holdsBackWhatWasToComeLater(t *testing.T) {
 		}
 		wantSent(job("full", "a", 5), true, true)
 		time.Sleep(600 * time.Millisecond)
-		e, sent := submit(job("full", "b", 7))
+		refusal, sent := submit(job("full", "b", 7))
+		e := rota.ErrorOf(refusal)
 		if sent || e == nil || e.Kind != rota.Exhausted || e.Subject != "queue" || e.RetryAfter < 400*time.Millisecond ||
 			e.RetryAfter > 650*time.Millisecond || e.Text != "queue full holds 9 pending jobs: queue_cap is 9" {
 			t.Fatalf("sent %v, %+v", sent, e)

@@ -156,7 +156,7 @@ func TestArchive_retriesOfWhatLeftMemory(t *testing.T) {
 	for _, n := range []*Node{b.leader(), b.follower()} {
 		outcomes, err := n.Retry(within(t, ample), []rota.JobID{jobs[0].ID, jobs[1].ID, "nothing"})
 		if err != nil || outcomes[0].Err != nil || outcomes[0].State != rota.Queued || outcomes[1].Err != nil ||
-			outcomes[2].Err == nil || outcomes[2].Err.Kind != rota.NotFound {
+			outcomes[2].Err == nil || rota.KindOf(outcomes[2].Err) != rota.NotFound {
 			t.Fatalf("%+v, %v", outcomes, err)
 		}
 	}
@@ -318,7 +318,7 @@ func TestArchive_idsBeyondTombstonesAreKnown(t *testing.T) {
 		other := specs("j", 1)
 		other[0].Type = "else"
 		refused, err := n.Submit(within(t, ample), other)
-		if e := refused[0].Err; err != nil || e == nil || e.Kind != rota.Conflict || e.Subject != "id" ||
+		if e := rota.ErrorOf(refused[0].Err); err != nil || e == nil || e.Kind != rota.Conflict || e.Subject != "id" ||
 			!strings.Contains(e.Text, `its type was "work", not "else"`) {
 			t.Fatalf("another job of an archived id: %+v, %v", refused, err)
 		}
@@ -327,7 +327,7 @@ func TestArchive_idsBeyondTombstonesAreKnown(t *testing.T) {
 			t.Fatalf("%+v, %v", job, err)
 		}
 		retried, err := n.Retry(within(t, ample), []rota.JobID{jobs[0].ID})
-		if err != nil || retried[0].Err == nil || retried[0].Err.Kind != rota.OutOfRange {
+		if err != nil || retried[0].Err == nil || rota.KindOf(retried[0].Err) != rota.OutOfRange {
 			t.Fatalf("%+v, %v", retried, err)
 		}
 	}

@@ -46,7 +46,7 @@ func (b *bench) wantNone(jobs ...rota.JobSpec) {
 				b.t.Fatalf("node %s waits for job %s: %v", id, j.ID, err)
 			}
 			if out, err := n.Retry(within(b.t, ample), []rota.JobID{j.ID}); err != nil || out[0].Err == nil ||
-				out[0].Err.Kind != rota.NotFound {
+				rota.KindOf(out[0].Err) != rota.NotFound {
 				b.t.Fatalf("node %s retries job %s: %+v, %v", id, j.ID, out, err)
 			}
 		}
@@ -92,14 +92,14 @@ func TestDelete_everywhere(t *testing.T) {
 	b.wantNone(jobs[:2]...)
 	b.wantHistory(rota.JobFilter{State: rota.Cancelled}, jobs[2:])
 	out, err := b.follower().DeleteJobs(within(t, ample), []rota.JobID{"nobody"})
-	if err != nil || out[0].Err == nil || out[0].Err.Kind != rota.NotFound {
+	if err != nil || out[0].Err == nil || rota.KindOf(out[0].Err) != rota.NotFound {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	again := slices.Clone(jobs[:2])
 	again[0].Type, again[1].Type = "else", "else" // other jobs, by ids that are free
 	submitAll(t, b.leader(), again)
 	if out, err = b.follower().DeleteJobs(within(t, ample), []rota.JobID{again[1].ID}); err != nil || out[0].Err == nil ||
-		out[0].Err.Kind != rota.Conflict {
+		rota.KindOf(out[0].Err) != rota.Conflict {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	if _, err := b.leader().Cancel(within(t, ample), []rota.JobID{again[0].ID}); err != nil {

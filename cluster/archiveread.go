@@ -352,7 +352,7 @@ func (n *Node) lastEnd(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 func (n *Node) nameDifferences(ctx context.Context, jobs []rota.JobSpec, submitted []rota.Submitted) {
 	for i := range submitted {
 		s := &submitted[i]
-		if s.Err == nil || s.Err.Kind != rota.Conflict || s.Err.Subject != "id" {
+		if e := rota.ErrorOf(s.Err); e == nil || e.Kind != rota.Conflict || e.Subject != "id" {
 			continue
 		}
 		if n.waitApplied(ctx, s.Index) != nil { // another node's answer may be ahead of this one

@@ -24,7 +24,7 @@ func (n *Node) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitte
 	submitted := make([]rota.Submitted, len(jobs))
 	for i, o := range outcomes {
 		submitted[i] = rota.Submitted{ID: jobs[i].ID, State: rota.JobState(o.GetJobState()), Existed: o.GetExisted(),
-			Index: index, Err: fsm.OutcomeError(o), Throttle: o.GetThrottle()}
+			Index: index, Err: fsm.OutcomeError(o).OrNil(), Throttle: o.GetThrottle()}
 	}
 	n.nameDifferences(ctx, jobs, submitted)
 	n.measures.countSubmitted(submitted)
@@ -168,7 +168,7 @@ func (n *Node) eachJob(ctx context.Context, ids []rota.JobID, ops []*fsmpb.Op) (
 	list := make([]rota.JobOutcome, len(ids))
 	for i, o := range outcomes {
 		list[i] = rota.JobOutcome{ID: ids[i], State: rota.JobState(o.GetJobState()), Index: index,
-			Err: n.beyond(fsm.OutcomeError(o), ids[i])}
+			Err: n.beyond(fsm.OutcomeError(o), ids[i]).OrNil()}
 	}
 	return list, nil
 }

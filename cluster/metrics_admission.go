@@ -52,7 +52,7 @@ func newRejected() *prometheus.CounterVec {
 // countSubmitted notes what became of a batch of submissions.
 func (m *measures) countSubmitted(submitted []rota.Submitted) {
 	for i := range submitted {
-		if r := rejectedReason(submitted[i].Err); r != "" {
+		if r := rejectedReason(rota.ErrorOf(submitted[i].Err)); r != "" {
 			m.rejected.WithLabelValues(r).Inc()
 		}
 	}

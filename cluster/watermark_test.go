@@ -72,7 +72,7 @@ func TestDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return outcomes[0].Err
+		return rota.ErrorOf(outcomes[0].Err)
 	}
 
 	// One follower's disk is its own trouble; it says so.

@@ -427,7 +427,7 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 		t.Fatal(err, len(ends))
 	}
 	retried, err := n.Retry(within(t, ample), []rota.JobID{"f/b"})
-	if err != nil || retried[0].Err == nil || retried[0].Err.Kind != rota.Conflict {
+	if err != nil || retried[0].Err == nil || rota.KindOf(retried[0].Err) != rota.Conflict {
 		t.Fatalf("%+v, %v", retried, err)
 	}
 	submitted, err := n.Submit(within(t, ample), []rota.JobSpec{{ID: "f/a", Queue: "default", Type: "work"}})

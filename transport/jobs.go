@@ -60,7 +60,7 @@ func (s *jobsService) submit(ctx context.Context, in *words.Submission) (*words.
 			spec.Queue = rota.DefaultQueue
 		}
 		if err := spec.CheckShape(rota.MaxPayloadBytes); err != nil {
-			all[i] = rota.Submitted{ID: spec.ID, Err: refusalOf(ctx, err)}
+			all[i] = rota.Submitted{ID: spec.ID, Err: refusalOf(ctx, err).OrNil()}
 			continue
 		}
 		if places = append(places, i); len(specs) < i { // one before it was refused

@@ -92,7 +92,7 @@ func WriteSubmitOutcomes(outcomes []rota.Submitted) *Written {
 		b = appendText(b, 1, o.ID)
 		b = appendText(b, 2, jobStates.text(o.State))
 		b = appendYes(b, 3, o.Existed)
-		b = appendRefusal(b, 4, o.Err)
+		b = appendRefusal(b, 4, rota.ErrorOf(o.Err))
 		b = appendNumber(b, 5, o.Index)
 		b = closeMessage(appendYes(b, 6, o.Throttle), at)
 		index = max(index, o.Index)
@@ -151,7 +151,7 @@ func readSubmitted(o *rota.Submitted, b []byte) error {
 			return err
 		}
 	}
-	o.Err = RefusalFromWire(refusal)
+	o.Err = RefusalFromWire(refusal).OrNil()
 	var err error
 	o.State, err = jobStates.value(state)
 	return err

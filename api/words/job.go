@@ -148,7 +148,7 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 func SubmittedToWire(s *rota.Submitted) *rotav1.Submitted {
 	return &rotav1.Submitted{
 		Id: string(s.ID), State: jobStates.text(s.State), Existed: s.Existed, Index: uint64(s.Index),
-		Refusal: RefusalToWire(s.Err), Throttle: s.Throttle,
+		Refusal: RefusalToWire(rota.ErrorOf(s.Err)), Throttle: s.Throttle,
 	}
 }
 
@@ -157,14 +157,14 @@ func SubmittedFromWire(w *rotav1.Submitted) (rota.Submitted, error) {
 	state, err := jobStates.value(w.GetState())
 	return rota.Submitted{
 		ID: rota.JobID(w.GetId()), State: state, Existed: w.GetExisted(), Index: rota.Index(w.GetIndex()),
-		Err: RefusalFromWire(w.GetRefusal()), Throttle: w.GetThrottle(),
+		Err: RefusalFromWire(w.GetRefusal()).OrNil(), Throttle: w.GetThrottle(),
 	}, err
 }
 
 // JobOutcomeToWire carries the outcome of one cancel, retry or proof report.
 func JobOutcomeToWire(o *rota.JobOutcome) *rotav1.JobOutcome {
 	return &rotav1.JobOutcome{
-		Id: string(o.ID), State: jobStates.text(o.State), Index: uint64(o.Index), Refusal: RefusalToWire(o.Err),
+		Id: string(o.ID), State: jobStates.text(o.State), Index: uint64(o.Index), Refusal: RefusalToWire(rota.ErrorOf(o.Err)),
 	}
 }
 
@@ -173,7 +173,7 @@ func JobOutcomeFromWire(w *rotav1.JobOutcome) (rota.JobOutcome, error) {
 	state, err := jobStates.value(w.GetState())
 	return rota.JobOutcome{
 		ID: rota.JobID(w.GetId()), State: state, Index: rota.Index(w.GetIndex()),
-		Err: RefusalFromWire(w.GetRefusal()),
+		Err: RefusalFromWire(w.GetRefusal()).OrNil(),
 	}, err
 }
 

@@ -39,6 +39,7 @@ func anyWords() rapid.MakeConfig {
 		reflect.TypeFor[rota.NodeState](): rapid.Map(rapid.Uint8Range(0, uint8(rota.NodeSkipped)),
 			func(v uint8) any { return rota.NodeState(v) }),
 		reflect.TypeFor[*rota.Error]():      rapid.Custom(drawError).AsAny(),
+		reflect.TypeFor[error]():            rapid.Map(rapid.Custom(drawError), func(e *rota.Error) any { return e.OrNil() }),
 		reflect.TypeFor[rota.QueuePolicy](): rapid.Custom(drawPolicy).AsAny(),
 		reflect.TypeFor[int]():              rapid.IntRange(0, rota.MaxPage).AsAny(),
 	}}
@@ -110,7 +111,7 @@ func sure[M, W any](f func(M) W) func(M) (W, error) {
 // the same.
 func differ(a, b reflect.Value, path string) string {
 	switch a.Kind() {
-	case reflect.Pointer:
+	case reflect.Pointer, reflect.Interface:
 		if a.IsNil() || b.IsNil() {
 			if a.IsNil() != b.IsNil() {
 				return path + ".nil"

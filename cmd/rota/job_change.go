@@ -69,14 +69,14 @@ func (a *app) changeCommand(verb, short string,
 func (a *app) printOutcomes(verb string, outcomes []rota.JobOutcome) error {
 	views := make([]outcomeView, len(outcomes))
 	var refused []rota.Kind
-	var first *rota.Error
+	var first error
 	for i, o := range outcomes {
 		views[i] = outcomeView{ID: o.ID, State: o.State}
 		if o.Err == nil {
 			continue
 		}
-		views[i].Kind, views[i].Error = o.Err.Kind.String(), o.Err.Error()
-		refused = append(refused, o.Err.Kind)
+		views[i].Kind, views[i].Error = rota.KindOf(o.Err).String(), o.Err.Error()
+		refused = append(refused, rota.KindOf(o.Err))
 		if first == nil {
 			first = o.Err
 		}

@@ -169,8 +169,8 @@ const (
 func (s *fileSender) slowDown(ctx context.Context, outcomes []rota.Submitted) {
 	delay := time.Duration(0)
 	for _, o := range outcomes {
-		if o.Err != nil && o.Err.Kind == rota.Exhausted {
-			delay = max(delay, min(o.Err.RetryAfter, filePauseMost))
+		if o.Err != nil && rota.KindOf(o.Err) == rota.Exhausted {
+			delay = max(delay, min(rota.ErrorOf(o.Err).RetryAfter, filePauseMost))
 		}
 	}
 	if !slices.ContainsFunc(outcomes, func(o rota.Submitted) bool { return o.Throttle }) {

@@ -151,8 +151,8 @@ func (p *producers) answers(left []int, outcomes []rota.Submitted) (again []int,
 		if !mayRetry(o.Err) {
 			return nil, 0, fmt.Errorf("submit %s: %w", p.book.id(left[k]), o.Err)
 		}
-		if o.Err.Kind == rota.Exhausted {
-			p.book.refuse(1, o.Err.RetryAfter)
+		if rota.KindOf(o.Err) == rota.Exhausted {
+			p.book.refuse(1, rota.ErrorOf(o.Err).RetryAfter)
 			if errors.Is(o.Err, client.ErrHeldBack) {
 				p.book.held.Add(1)
 			}
@@ -161,7 +161,7 @@ func (p *producers) answers(left []int, outcomes []rota.Submitted) (again []int,
 			}
 		}
 		again = append(again, left[k])
-		delay = max(delay, o.Err.RetryAfter)
+		delay = max(delay, rota.ErrorOf(o.Err).RetryAfter)
 	}
 	return again, delay, nil
 }

@@ -140,7 +140,7 @@ func nodesHoldOnTheirOwn(t *testing.T, c *nodes) {
 	digest := rota.NewJobSpec("x", nil)
 	digest.Queue, digest.ExpectedDigest = "paused", []byte{1, 2, 3}
 	outcomes, err := client.EachOutcome(cl.Submit(ctx, digest))
-	if err != nil || rota.KindOf(outcomes[0].Err) != rota.Invalid || outcomes[0].Err.Subject != "expected_digest" {
+	if err != nil || rota.KindOf(outcomes[0].Err) != rota.Invalid || rota.ErrorOf(outcomes[0].Err).Subject != "expected_digest" {
 		t.Errorf("a digest of 3 bytes: %+v, %v", outcomes, err)
 	}
 	errOf := func(_ any, err error) error { return err }

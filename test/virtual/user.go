@@ -104,7 +104,9 @@ func (u *user) submit() {
 }
 
 // unknown says that nobody knows what came of a call.
-func unknown(err *rota.Error) bool { return err.Kind == rota.Unavailable || err.Kind == rota.Timeout }
+func unknown(err error) bool {
+	return rota.KindOf(err) == rota.Unavailable || rota.KindOf(err) == rota.Timeout
+}
 
 // callElsewhere makes one call at one node, drawn anew each time, with little patience.
 func callElsewhere[A any](u *user, f func(context.Context, *client.Client) (A, error)) (A, error) {
