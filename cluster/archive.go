@@ -117,7 +117,7 @@ func (n *Node) flushHistory() error {
 		h.mu.Unlock()
 		switch {
 		case err != nil:
-			if n.lines.allow("archive/flush") {
+			if n.lines.Allow("archive/flush") {
 				n.log.Error("ended jobs are not written to the archive", "err", err)
 			}
 			return err
@@ -173,7 +173,7 @@ func (n *Node) pruneHistory() {
 		return
 	}
 	pruned, err := n.history.store.Prune(date-rota.Date(n.cfg.ArchiveRetention.Milliseconds()), n.cfg.ArchiveMaxBytes)
-	if err != nil && n.lines.allow("archive/prune") {
+	if err != nil && n.lines.Allow("archive/prune") {
 		n.log.Error("the archive's retention failed", "err", err)
 	}
 	if pruned > 0 {

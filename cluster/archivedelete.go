@@ -122,7 +122,7 @@ func (n *Node) dropDeleted(l *leadership) {
 		return
 	}
 	op := &fsmpb.Op{Op: &fsmpb.Op_DropDeleted{DropDeleted: &fsmpb.DropDeleted{Through: through}}}
-	if r := l.propose(l.ctx, []*fsmpb.Op{op}, true); r.err != nil && n.lines.allow("archive/deleted") {
+	if r := l.propose(l.ctx, []*fsmpb.Op{op}, true); r.err != nil && n.lines.Allow("archive/deleted") {
 		n.log.Warn("deleted jobs that retention has taken could not be forgotten", "err", r.err)
 	}
 }

@@ -77,7 +77,7 @@ func (n *Node) fetchOnce() (more bool) {
 			err = nil // somebody is away: another gap may be filled meanwhile
 		}
 	}
-	if err != nil && n.lines.allow("archive/fetch") {
+	if err != nil && n.lines.Allow("archive/fetch") {
 		n.log.Warn("ended jobs that this node lacks could not be fetched", "from", gaps[0].From, "lacking", gaps.Count(), "err", err)
 	}
 	return false

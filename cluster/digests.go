@@ -170,7 +170,7 @@ func (n *Node) compareDigests(at rota.Index, servers []raft.Server, views map[ro
 		told = append(told, *v.digest)
 		if *v.digest != own.digest {
 			n.measures.mismatches.Inc()
-			if n.lines.allow("digest/" + string(id)) {
+			if n.lines.Allow("digest/" + string(id)) {
 				n.log.Error("digests differ", "index", uint64(at), "own", own.digest.String(), "other_node", string(id),
 					"other", v.digest.String())
 			}
@@ -235,7 +235,7 @@ func (n *Node) tellDiffering(own indexedDigest, views map[rota.NodeID]peerView) 
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, peerTimeout)
 	defer cancel()
-	if err := l.all(ctx, ops); err != nil && n.lines.allow("differs") {
+	if err := l.all(ctx, ops); err != nil && n.lines.Allow("differs") {
 		n.log.Warn("that a node's state differs was not told by an event, and will be tried again", "err", err)
 	}
 }

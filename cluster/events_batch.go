@@ -122,10 +122,10 @@ func (n *Node) dropEvents(from uint64, err error) {
 	if n.stopping() {
 		return
 	}
-	if n.lines.allow("events/read") {
+	if n.lines.Allow("events/read") {
 		n.log.Error("events are damaged here and are fetched again from another node", "err", err)
 	}
-	if err := n.events.store.Drop(from); err != nil && n.lines.allow("events/drop") {
+	if err := n.events.store.Drop(from); err != nil && n.lines.Allow("events/drop") {
 		n.log.Error("damaged events could not be dropped", "err", err)
 	}
 }

@@ -75,7 +75,7 @@ func (n *Node) flushEventsOnce() {
 	n.events.mu.Lock()
 	n.events.failing = err
 	n.events.mu.Unlock()
-	if err != nil && n.lines.allow("events/flush") {
+	if err != nil && n.lines.Allow("events/flush") {
 		n.log.Error("events are not written to the archive", "err", err)
 	}
 }
@@ -126,7 +126,7 @@ func (n *Node) fillEvents() {
 			err = n.events.store.Put(entries)
 		}
 		if err != nil {
-			if n.lines.allow("events/fill") {
+			if n.lines.Allow("events/fill") {
 				n.log.Warn("events that this node lacks could not be fetched", "from", from, "err", err)
 			}
 			return

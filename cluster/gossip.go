@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/logs"
 )
 
 // GossipMeta is what a node tells of itself in gossip (SPEC §13.4). Gossip may
@@ -93,7 +94,7 @@ type Gossip struct {
 	list    *memberlist.Memberlist
 	changed chan struct{}
 	dirty   chan struct{}
-	lines   lineLimiter
+	lines   logs.Limiter
 	cancel  context.CancelFunc
 	loops   sync.WaitGroup
 	once    sync.Once

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/logs"
 )
 
 // memberForgotten is how long one that died stays listed.
@@ -112,7 +113,7 @@ func (g *Gossip) judge(node *memberlist.Node) (Member, error) {
 	if !rota.ValidID(name) {
 		name = "(no id)"
 	}
-	if g.lines.allow("judge/" + name) {
+	if g.lines.Allow("judge/" + name) {
 		g.opts.Logger.Warn("gossip: a node is refused", "node", name, "address", addressOf(node), "error", err)
 	}
 	return member, err
@@ -156,7 +157,7 @@ func (g *Gossip) note(node *memberlist.Node, alive bool) {
 
 // conflict reports two nodes with one id.
 func (g *Gossip) conflict(existing, other Member) {
-	if !g.lines.allow("conflict/" + string(other.ID)) {
+	if !g.lines.Allow("conflict/" + string(other.ID)) {
 		return
 	}
 	g.opts.Logger.Error("gossip: two nodes have one id, or one lost its data directory", "node", other.ID,
@@ -171,7 +172,7 @@ func (g *Gossip) conflict(existing, other Member) {
 // each, everything else at debug, and what the delegates say better at debug too.
 type gossipLog struct {
 	logger *slog.Logger
-	lines  *lineLimiter
+	lines  *logs.Limiter
 }
 
 // Write implements io.Writer; log.Logger calls it once a line.
@@ -190,7 +191,7 @@ func (l gossipLog) Write(line []byte) (int, error) {
 			level = slog.LevelDebug
 		}
 	}
-	if level > slog.LevelDebug && !l.lines.allow("memberlist/"+said[:min(len(said), 32)]) {
+	if level > slog.LevelDebug && !l.lines.Allow("memberlist/"+said[:min(len(said), 32)]) {
 		level = slog.LevelDebug
 	}
 	l.logger.Log(context.Background(), level, "gossip: "+said)

@@ -67,7 +67,7 @@ func (n *Node) beginTerm(ctx context.Context) {
 			n.hub.matchSoon()
 			return
 		}
-		if n.lines.allow("begin") {
+		if n.lines.Allow("begin") {
 			n.log.Info("leadership has not begun yet", "err", err)
 		}
 		select {

@@ -60,7 +60,7 @@ func (n *Node) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb.Ro
 		return nil, false
 	}
 	if samePairs(last, rounds) {
-		if n.lines.allow("dropped") {
+		if n.lines.Allow("dropped") {
 			n.log.Info("the state drops the pairs that were decided on it: they are tried again later",
 				"queue", rounds[0].GetQueue())
 		}

@@ -1,12 +1,10 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -284,20 +282,6 @@ func TestNode_withoutAMajorityOfDigestsAllStop(t *testing.T) {
 		defer b.mu.Unlock()
 		return len(b.fatals) == 2
 	})
-}
-
-func TestRaftLogger_saysTheSameOnceAMinute(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	log := raftLogger(slog.New(slog.NewTextHandler(&out, nil)))
-	for i := range 100 {
-		log.Error("failed to heartbeat to", "peer", "127.0.0.1:1", "backoff time", i, "error", "refused")
-		log.Warn("failed to contact", "server-id", "n2", "time", i)
-	}
-	log.Warn("failed to contact", "server-id", "n3", "time", 1)
-	if lines := strings.Count(out.String(), "\n"); lines != 3 {
-		t.Errorf("%d lines:\n%s", lines, out.String())
-	}
 }
 
 func TestMatch_sameDecisionIsNotProposedAgainAtOnce(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/logs"
 	"go.etcd.io/bbolt"
 )
 
@@ -69,7 +70,7 @@ type Node struct {
 	joined    joined
 	news      commitNews
 	quiet     atomic.Bool
-	lines     lineLimiter
+	lines     logs.Limiter
 
 	stopOnce sync.Once
 	stopped  chan struct{}
@@ -149,7 +150,7 @@ func (n *Node) run(loop func()) {
 
 // open takes the data directory and what lies in it.
 func (n *Node) open() (err error) {
-	libraries := slog.New(stoppingHandler{n.log.Handler(), &n.quiet})
+	libraries := logs.Quieting(n.log, &n.quiet)
 	if n.data, err = OpenDataDir(n.cfg.Data, n.cfg.Node, n.cfg.Cluster, n.cfg.AdoptData); err != nil {
 		return err
 	}
@@ -183,7 +184,7 @@ func (n *Node) open() (err error) {
 		return err
 	}
 	n.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: n.stream, MaxPool: 4,
-		Timeout: 10 * time.Second, Logger: raftLogger(libraries), ServerAddressProvider: addressBook{n},
+		Timeout: 10 * time.Second, Logger: logs.ForRaft(libraries), ServerAddressProvider: addressBook{n},
 		MaxRPCsInFlight: rpcsInFlight})
 	discover := discoverGossip
 	if n.cfg.World.Discover != nil {
@@ -232,7 +233,7 @@ func (n *Node) raftConfig() *raft.Config {
 	c.CommitTimeout = t.Commit
 	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = t.SnapshotThreshold, t.TrailingLogs, t.SnapshotInterval
 	c.NotifyCh = n.notify
-	c.Logger = raftLogger(slog.New(stoppingHandler{n.log.Handler(), &n.quiet}))
+	c.Logger = logs.ForRaft(logs.Quieting(n.log, &n.quiet))
 	c.NoLegacyTelemetry = true
 	failpointRaft(c)
 	return c

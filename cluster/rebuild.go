@@ -187,7 +187,7 @@ func (n *Node) rebuildLoop() {
 			if err == nil {
 				continue
 			}
-			if n.lines.allow("rebuild") {
+			if n.lines.Allow("rebuild") {
 				n.log.Error("the state is not rebuilt yet", "err", err)
 			}
 			select {

@@ -66,7 +66,7 @@ func (n *Node) reconcileOnce(l *leadership) {
 				voters++
 			}
 		}
-		if err != nil && l.ctx.Err() == nil && n.lines.allow("membership/"+string(m.ID)) {
+		if err != nil && l.ctx.Err() == nil && n.lines.Allow("membership/"+string(m.ID)) {
 			n.log.Warn("membership was not changed", "other_node", string(m.ID), "err", err)
 		}
 		if err != nil {
@@ -89,7 +89,7 @@ func (n *Node) vouches(ctx context.Context, m Member) bool {
 	if err == nil && in.Status.ID == m.ID && in.Status.Raft == m.Raft {
 		return true
 	}
-	if n.lines.allow("vouch/" + string(m.ID)) {
+	if n.lines.Allow("vouch/" + string(m.ID)) {
 		n.log.Warn("a node that gossip suggests does not answer for itself and is not added", "other_node", string(m.ID),
 			"api", m.API, "raft", m.Raft, "answered_as", string(in.Status.ID), "err", err)
 	}
@@ -149,7 +149,7 @@ func (n *Node) recorded(l *leadership, m Member) bool {
 }
 
 func (n *Node) refusedMember(m Member, why string) {
-	if n.lines.allow("member/" + string(m.ID)) {
+	if n.lines.Allow("member/" + string(m.ID)) {
 		n.log.Error("a node is refused", "other_node", string(m.ID), "gossip", m.Gossip, "why", why)
 	}
 }

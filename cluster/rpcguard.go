@@ -259,7 +259,7 @@ func (n *Node) guardRoom() (int64, bool) {
 func (n *Node) guardRefused(from raft.RPCHeader, err error) {
 	n.stream.count(func(c *StreamCounts) { c.Guarded++ })
 	id := string(from.ID[:min(len(from.ID), 64)])
-	if n.lines.allow("guard/" + id) {
+	if n.lines.Allow("guard/" + id) {
 		n.log.Warn("raft request refused", "node", fmt.Sprintf("%q", id), "error", err)
 	}
 }

@@ -82,7 +82,7 @@ func (n *Node) switchRules(l *leadership) {
 		if v.err != nil {
 			knows = in
 		}
-		if knows <= in && n.lines.allow("rules/"+string(id)) {
+		if knows <= in && n.lines.Allow("rules/"+string(id)) {
 			n.log.Info("newer rules wait for a node", "other_node", string(id), "in_force", in, "known_here", n.cfg.knows, "err", v.err)
 		}
 		next = min(next, knows)
@@ -93,7 +93,7 @@ func (n *Node) switchRules(l *leadership) {
 	err := l.all(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: next}}}})
 	if err == nil {
 		n.log.Info("newer rules are in force", "version", next, "before", in)
-	} else if l.ctx.Err() == nil && n.lines.allow("rules") {
+	} else if l.ctx.Err() == nil && n.lines.Allow("rules") {
 		n.log.Warn("newer rules were not switched on", "version", next, "err", err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/rotasched/rota/internal/logs"
 )
 
 // snapshotSeal is the file beside a snapshot's meta data with its checksum: CRC32C
@@ -26,7 +28,7 @@ type snapshotStore struct {
 }
 
 func openSnapshots(data string, log *slog.Logger) (*snapshotStore, error) {
-	files, err := raft.NewFileSnapshotStoreWithLogger(data, snapshotsKept, raftLogger(log))
+	files, err := raft.NewFileSnapshotStoreWithLogger(data, snapshotsKept, logs.ForRaft(log))
 	return &snapshotStore{files, filepath.Join(data, snapshotsDir)}, err
 }
 

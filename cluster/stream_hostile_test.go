@@ -230,17 +230,3 @@ func TestHelloBytes(t *testing.T) {
 		t.Errorf("got  %q\nwant %q: the handshake's version must change with its bytes", got, want)
 	}
 }
-
-func TestLineLimiter(t *testing.T) {
-	t.Parallel()
-	var l lineLimiter
-	if !l.allow("a") || l.allow("a") || !l.allow("b") {
-		t.Error("one line a subject")
-	}
-	for i := range 10 * lineSubjectsMax {
-		l.allow(string(rune('c' + i)))
-	}
-	if len(l.last) > lineSubjectsMax {
-		t.Errorf("%d subjects are remembered", len(l.last))
-	}
-}

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/logs"
 )
 
 const (
@@ -38,7 +39,7 @@ type StreamLayer struct {
 	// dialling ends when the layer closes, and with it each call that nobody answers.
 	dialling context.Context
 	endDials context.CancelFunc
-	lines    lineLimiter
+	lines    logs.Limiter
 
 	mu       sync.Mutex // guards what follows
 	shut     bool
@@ -191,7 +192,7 @@ func (s *StreamLayer) listen() {
 		}
 		// Out of file descriptors, most likely: wait for some to come free.
 		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
-		if s.lines.allow("accept") {
+		if s.lines.Allow("accept") {
 			s.opts.Logger.Error("cannot take raft connections", "error", err)
 		}
 		select {
@@ -302,7 +303,7 @@ func (s *StreamLayer) refused(address string, peer NodeHello, err error) {
 	if splitErr != nil {
 		host = address
 	}
-	if s.isClosed() || !s.lines.allow(host+"/"+string(peer.Node)) {
+	if s.isClosed() || !s.lines.Allow(host+"/"+string(peer.Node)) {
 		return
 	}
 	s.opts.Logger.Warn("raft connection refused", "peer", address, "node", peer.Node, "error", err)

@@ -46,7 +46,7 @@ func (c *streamConn) watchTrust(state tls.ConnectionState) {
 				continue
 			}
 			c.layer.count(func(counts *StreamCounts) { counts.Untrusted++ })
-			if c.layer.lines.allow("untrusted/" + c.RemoteAddr().String()) {
+			if c.layer.lines.Allow("untrusted/" + c.RemoteAddr().String()) {
 				c.layer.opts.Logger.Warn("raft connection closed: the peer's certificate no longer counts",
 					"peer", c.RemoteAddr().String(), "error", err)
 			}

@@ -142,7 +142,7 @@ func (n *Node) askWhenAlone() {
 	n.watch.mu.Lock()
 	n.watch.refused = err
 	n.watch.mu.Unlock()
-	if n.lines.allow("alone") {
+	if n.lines.Allow("alone") {
 		n.log.Error("the cluster goes on without this node", "err", err)
 	}
 }

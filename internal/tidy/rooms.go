@@ -32,6 +32,7 @@ type room struct {
 
 const (
 	raftLibrary  = "github.com/hashicorp/raft"
+	raftLog      = "github.com/hashicorp/go-hclog"
 	gossip       = "github.com/hashicorp/memberlist"
 	grpcLibrary  = "google.golang.org/grpc"
 	protoLibrary = "google.golang.org/protobuf"
@@ -56,7 +57,7 @@ var rooms = []room{
 	{path: "fsm/fsmpb", only: []string{protoLibrary}},
 	{path: "snapshot", may: []string{".", "fsm", "fsm/fsmpb"},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, commandLine, settings}},
-	{path: "cluster", may: []string{".", "sched", "fsm", "fsm/fsmpb", "snapshot", "internal/failpoint"},
+	{path: "cluster", may: []string{".", "sched", "fsm", "fsm/fsmpb", "snapshot", "internal/failpoint", "internal/logs"},
 		never: []string{grpcLibrary, commandLine, settings}},
 	{path: "api/rota/v1", only: []string{protoLibrary, grpcLibrary}},
 	{path: "api/words", may: []string{".", "api/rota/v1"}, only: []string{protoLibrary, grpcLibrary, errorDetails}},
@@ -67,6 +68,7 @@ var rooms = []room{
 	{path: "cmd/rota", may: []string{"*"}},
 	{path: "internal/flowfile", may: []string{"."}, only: []string{yamlLibrary}},
 	{path: "internal/failpoint", only: []string{boltLibrary}},
+	{path: "internal/logs", only: []string{raftLog}},
 	{path: "internal/tidy", tests: []string{".", "api/rota/v1", "fsm/fsmpb", "internal/generate"}, only: []string{}},
 	{path: "internal/generate", only: []string{protoLibrary, "github.com/bufbuild/protocompile"}},
 	{path: "test/sim", may: []string{".", "sched", "fsm", "fsm/fsmpb", "snapshot"},

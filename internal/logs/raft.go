@@ -1,4 +1,4 @@
-package cluster
+package logs
 
 import (
 	"bytes"
@@ -10,24 +10,24 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// raftLogger takes the library's log lines into ours. Its info is our debug: an
-// operator reads ours. What it says again and again of a node that is down comes
-// once a minute, the rest at debug.
-func raftLogger(log *slog.Logger) hclog.Logger {
+// ForRaft returns a logger for hashicorp/raft whose lines go to log. Its info is our
+// debug: an operator reads ours. What it repeats of a node that is down comes once a
+// minute, the rest at debug.
+func ForRaft(log *slog.Logger) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Info, DisableTime: true,
-		Output: lineWriter{log, &lineLimiter{}}})
+		Output: raftLines{log, &Limiter{}}})
 }
 
-// lineWriter turns "[WARN]  raft: text" into a record of that level.
-type lineWriter struct {
+// raftLines turns "[WARN]  raft: text" into a record of that level.
+type raftLines struct {
 	log   *slog.Logger
-	lines *lineLimiter
+	lines *Limiter
 }
 
-var _ io.Writer = lineWriter{}
+var _ io.Writer = raftLines{}
 
 // Write takes one line.
-func (w lineWriter) Write(line []byte) (int, error) {
+func (w raftLines) Write(line []byte) (int, error) {
 	text := bytes.TrimSpace(line)
 	level := slog.LevelDebug
 	for _, l := range []struct {
@@ -39,7 +39,7 @@ func (w lineWriter) Write(line []byte) (int, error) {
 			break
 		}
 	}
-	if level > slog.LevelDebug && !w.lines.allow(subjectOf(text)) {
+	if level > slog.LevelDebug && !w.lines.Allow(subjectOf(text)) {
 		level = slog.LevelDebug
 	}
 	w.log.Log(context.Background(), level, string(text))
@@ -61,24 +61,28 @@ func subjectOf(text []byte) string {
 	return subject
 }
 
-// stoppingHandler hides the libraries' complaints about connections that this
-// node itself closes while it stops.
-type stoppingHandler struct {
+// Quieting returns a logger that writes to log, and only errors while quiet is set: a node
+// that stops closes connections itself, and the libraries complain of it.
+func Quieting(log *slog.Logger, quiet *atomic.Bool) *slog.Logger {
+	return slog.New(quieting{log.Handler(), quiet})
+}
+
+type quieting struct {
 	slog.Handler
 	quiet *atomic.Bool
 }
 
 // Enabled implements slog.Handler.
-func (h stoppingHandler) Enabled(ctx context.Context, level slog.Level) bool {
+func (h quieting) Enabled(ctx context.Context, level slog.Level) bool {
 	return (level >= slog.LevelError || !h.quiet.Load()) && h.Handler.Enabled(ctx, level)
 }
 
 // WithAttrs implements slog.Handler.
-func (h stoppingHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return stoppingHandler{h.Handler.WithAttrs(attrs), h.quiet}
+func (h quieting) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return quieting{h.Handler.WithAttrs(attrs), h.quiet}
 }
 
 // WithGroup implements slog.Handler.
-func (h stoppingHandler) WithGroup(name string) slog.Handler {
-	return stoppingHandler{h.Handler.WithGroup(name), h.quiet}
+func (h quieting) WithGroup(name string) slog.Handler {
+	return quieting{h.Handler.WithGroup(name), h.quiet}
 }

@@ -1,0 +1,5 @@
+// Package logs has what log/slog lacks for a node: a limit on lines that strangers cause,
+// and adapters for the lines of the libraries.
+//
+// It never decides what is worth a line.
+package logs
