@@ -111,37 +111,37 @@ crash: ## real processes that kill themselves at every failpoint, in each role (
 bite: ## plant bugs, and see that each is caught (ROTATE=3 SEED=n: only so many, in turn)
 	$(GO) run ./test/bite $(if $(ROTATE),--rotate $(ROTATE) --seed $(SEED))
 
-bench: build ## measure a cluster of three on this machine and write the table of docs/performance.md (REPEAT=n)
-	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -write docs/performance.md
+bench: build ## measure a cluster of three on this machine and write the table of docs/internals/performance.md (REPEAT=n)
+	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -write docs/internals/performance.md
 
 # $(call older,REVISION,FLAGS): measures the binary of an older revision in turns with this one's.
 older = dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir/base" 2>/dev/null || true; rm -rf "$$dir"' EXIT; \
 	git worktree add --quiet --detach "$$dir/base" "$(1)"; \
 	(cd "$$dir/base" && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(1)' -o "$$dir/rota" ./cmd/rota); \
-	$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -against "$$dir/rota" -write docs/performance.md $(2)
+	$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -against "$$dir/rota" -write docs/internals/performance.md $(2)
 
 bench-against: build ## the same of BASE=revision (the first that ran) and this tree, in turns, with ratios
 	@$(call older,$(or $(BASE),$(SPINE)),)
 
 bench-nats: build ## the same load on NATS JetStream, synced always, and on this tree, in turns, with ratios
 	cd test/bench/natsjobs && $(GO) build -o ../../../bin/natsjobs . && $(GO) build -o ../../../bin/nats-server github.com/nats-io/nats-server/v2
-	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -nats bin/nats-server -natsjobs bin/natsjobs -write docs/performance.md
+	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -nats bin/nats-server -natsjobs bin/natsjobs -write docs/internals/performance.md
 
 bench-profile: build ## where the servers' CPU goes, of BASE=revision (the first that ran) and of this tree
 	@$(call older,$(or $(BASE),$(SPINE)),-profile)
 
 bench-scale: build ## curves over pending jobs and workers, many queues and tenants, restarts (PENDING=… WORKERS=…)
-	@$(GO) run ./test/bench -rota bin/rota -scale -pending $(PENDING) -workers $(WORKERS) -pictures docs/performance \
-		-write docs/performance.md
+	@$(GO) run ./test/bench -rota bin/rota -scale -pending $(PENDING) -workers $(WORKERS) -pictures docs/internals/performance \
+		-write docs/internals/performance.md
 
 bench-alone: build ## one server beside ever more pending jobs: its memory and its start (ALONE=…)
-	@$(GO) run ./test/bench -rota bin/rota -alone -pending $(ALONE) -pictures docs/performance -write docs/performance.md
+	@$(GO) run ./test/bench -rota bin/rota -alone -pending $(ALONE) -pictures docs/internals/performance -write docs/internals/performance.md
 
 bench-overload: build ## three times what three servers on one processor can do, and a verdict
-	@$(GO) run ./test/bench -rota bin/rota -overload -warm 300000 -memory 2048 -write docs/performance.md
+	@$(GO) run ./test/bench -rota bin/rota -overload -warm 300000 -memory 2048 -write docs/internals/performance.md
 
 bench-soak: build ## SOAK=1h at a fixed rate, and whether memory, goroutines or files grow (WARM=jobs before it)
-	@$(GO) run ./test/bench -rota bin/rota -soak $(SOAK) -warm $(WARM) -pictures docs/performance -write docs/performance.md
+	@$(GO) run ./test/bench -rota bin/rota -soak $(SOAK) -warm $(WARM) -pictures docs/internals/performance -write docs/internals/performance.md
 
 bench-pieces: ## Go benchmarks (BENCH=pattern PKG=./fsm COUNT=n)
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)

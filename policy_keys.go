@@ -65,7 +65,7 @@ func healthKey(name string, f func(*QueuePolicy) *int64, does string) policyKey 
 const maxMs = int64(MaxDuration / time.Millisecond)
 
 // policyKeys is the one table of keys. Its order is the canonical order of a policy in
-// the state's digest and in stored formats: append only. docs/policy.md is made of it:
+// the state's digest and in stored formats: append only. docs/reference/policy.md is made of it:
 // go test ./internal/tidy -run TestPolicyPage -update.
 var policyKeys = append([]policyKey{
 	{name: "ranking", unit: unitRanking, max: int64(len(rankingNames) - 1),

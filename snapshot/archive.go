@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// The buckets of the archive; events have others in the same file. docs/formats.md
+// The buckets of the archive; events have others in the same file. docs/reference/formats.md
 // has their layouts.
 var (
 	archiveMeta    = []byte("jobs.meta")

@@ -35,7 +35,7 @@ func rows(text string, head ...string) [][]string {
 	return found
 }
 
-// checkMoves compares the table of docs/lifecycle.md with the one in states.go.
+// checkMoves compares the table of docs/reference/lifecycle.md with the one in states.go.
 func checkMoves(text string) []string {
 	var faults []string
 	told := map[string]bool{}
@@ -188,7 +188,7 @@ func TestDocuments(t *testing.T) {
 		return string(b)
 	}
 	for name, faults := range map[string][]string{
-		"moves_are_those_of_states.go":    checkMoves(text("docs/lifecycle.md")),
+		"moves_are_those_of_states.go":    checkMoves(text("docs/reference/lifecycle.md")),
 		"rooms_are_those_of_the_guard":    checkRoomsTold(text("docs/architecture.md")),
 		"links_lead_somewhere":            checkLinks(tree),
 		"named_files_are_there":           checkNamedFiles(tree),
@@ -201,7 +201,7 @@ func TestDocuments(t *testing.T) {
 func TestDocumentsPlants(t *testing.T) {
 	t.Parallel()
 	tree, _ := setup(t)
-	lifecycle, err := tree.read("docs/lifecycle.md")
+	lifecycle, err := tree.read("docs/reference/lifecycle.md")
 	if err != nil {
 		t.Fatal(err)
 	}

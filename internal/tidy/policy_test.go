@@ -4,15 +4,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/rotasched/rota"
 )
 
-// TestPolicyPage holds docs/policy.md against the table of keys that it is made of.
+// TestPolicyPage holds docs/reference/policy.md against the table of keys that it is made of.
 func TestPolicyPage(t *testing.T) {
-	page, path := policyPage(), filepath.Join("..", "..", "docs", "policy.md")
+	page, path := policyPage(), filepath.Join("..", "..", "docs", "reference", "policy.md")
 	if *update {
 		if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
 			t.Fatal(err)
@@ -20,7 +21,7 @@ func TestPolicyPage(t *testing.T) {
 		return
 	}
 	if have, err := os.ReadFile(path); err != nil || string(have) != page {
-		t.Fatalf("docs/policy.md is stale (%v): run `go test ./internal/tidy -run TestPolicyPage -update`", err)
+		t.Fatalf("docs/reference/policy.md is stale (%v): run `go test ./internal/tidy -run TestPolicyPage -update`", err)
 	}
 	for _, d := range rota.PolicyDocs() {
 		if !strings.HasSuffix(d.Meaning, ".") || d.Source == "" || d.Values == "" || strings.Contains(d.Meaning+d.Source, "|") {
@@ -29,17 +30,21 @@ func TestPolicyPage(t *testing.T) {
 	}
 }
 
-// policyPage is docs/policy.md.
+// ruleOfKey is a rule of the specification as the source of a key.
+var ruleOfKey = regexp.MustCompile(`SPEC §?[\d.]+`)
+
+// policyPage is docs/reference/policy.md.
 func policyPage() string {
 	var b strings.Builder
 	b.WriteString(`# Policies of queues
 
-Every key that ` + "`rota queue set Q --set key=value`" + ` takes, made of the table in [policy_keys.go](../policy_keys.go) by
+Every key that ` + "`rota queue set Q --set key=value`" + ` takes, made of the table in [policy_keys.go](../../policy_keys.go) by
 ` + "`go test ./internal/tidy -run TestPolicyPage -update`" + `; ` + "`rota queue set --help`" + ` shows the same.
 
 A duration is a whole number of milliseconds or text such as ` + "`90s`" + `. A key with ` + "`_permille`" + ` or ` + "`_ppm`" + ` at its end takes whole
 numbers, and is what JSON shows; its short name takes the ratio: ` + "`reject_threshold=0.9`" + ` is ` + "`reject_threshold_permille=900`" + `. What a preset
-does not name is as in ` + "`standard`" + `. Sources are sections of the [specification](spec.md) and of the designs that it unites.
+does not name is as in ` + "`standard`" + `. Sources are sections of the [specification](../spec.md) and of the designs that it unites
+([sources](../internals/sources.md)).
 
 | key | values | 0 means | default | what it does | source |
 |---|---|---|---|---|---|
@@ -55,7 +60,10 @@ does not name is as in ` + "`standard`" + `. Sources are sections of the [specif
 				text += ", " + preset + " `" + d.Defaults[i] + "`"
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name, d.Values, d.Zero, text, d.Meaning, d.Source)
+		source := ruleOfKey.ReplaceAllStringFunc(d.Source, func(cited string) string {
+			return "[" + cited + "](../spec.md#" + strings.ReplaceAll(ruleNumber.FindString(cited), ".", "-") + ")"
+		})
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name, d.Values, d.Zero, text, d.Meaning, source)
 	}
 	return b.String()
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // promising are the documents that say which test holds what.
-var promising = []string{"docs/guarantees.md", "docs/sources.md"}
+var promising = []string{"docs/reference/guarantees.md", "docs/internals/sources.md"}
 
 var (
 	// A name that ends with … stands for all tests that begin so.
@@ -83,7 +83,7 @@ func TestPromises(t *testing.T) {
 	for _, document := range promising {
 		t.Run(path.Base(document), func(t *testing.T) { report(t, checkPromises(tree, document)) })
 	}
-	text, err := tree.read("docs/sources.md")
+	text, err := tree.read("docs/internals/sources.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 var citable = map[string]string{"SPEC": "docs/spec.md", "RAFT": "docs/raft.md", "SECURITY": "docs/security.md"}
 
 // sourceDesigns are the designs that rota unites. They are cited by their own sections;
-// docs/sources.md takes each of them requirement by requirement.
+// docs/internals/sources.md takes each of them requirement by requirement.
 var sourceDesigns = []string{"AICF", "DFPS-S", "DFPS-R", "DAG", "FF"}
 
 // attacksPage numbers the attacks on time, H1 and on.

@@ -41,7 +41,7 @@ func TestReferencesPlants(t *testing.T) {
 		{"over_the_end_of_a_line", code("// x " + spec + "\n// §7.12"), []string{"fsm/a.go:3: cites rule 7.12"}},
 		{"without_the_sign", pages("docs/a.md", "as "+spec+" 8.1 says"), []string{"docs/a.md:1: cites rule 8.1"}},
 		{"in_a_schema", pages("api/a.proto", "// "+spec+" §9"), []string{"api/a.proto:1: cites rule 9"}},
-		{"on_the_page_of_the_sources", pages("docs/sources.md", "| S 7.8, 7.9 | S 6.6 |"), []string{"cites rule 6.6"}},
+		{"on_the_page_of_the_sources", pages("docs/internals/sources.md", "| S 7.8, 7.9 | S 6.6 |"), []string{"cites rule 6.6"}},
 		{"a_trap_made_up", code("// " + raft + " §2.9"), []string{"cites rule 2.9 of docs/raft.md"}},
 		{"a_page_without_rules", code("// " + security + " 5.6"), []string{"cites rule 5.6 of docs/security.md"}},
 		{"another_document", code("// HOU" + "SE" + " §3"), []string{"cites HOUSE, which is no document"}},

@@ -1,5 +1,5 @@
 // Command bench measures a cluster of three on this machine and writes what it saw, with
-// the machine, the versions and the command, into docs/performance.md: `make bench`.
+// the machine, the versions and the command, into docs/internals/performance.md: `make bench`.
 //
 // It starts three `rota server` processes on loopback with fresh data directories, runs
 // `rota bench jobs` against them, as fast as it goes and at fixed rates in turns, takes

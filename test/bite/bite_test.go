@@ -48,16 +48,16 @@ func TestEveryPlantOfTheTreeIsPlanted(t *testing.T) {
 	}
 }
 
-// TestEveryPlantIsTold wants a line for each plant in docs/testing.md.
+// TestEveryPlantIsTold wants a line for each plant in docs/internals/testing.md.
 func TestEveryPlantIsTold(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "testing.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "internals", "testing.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range plants {
 		if !strings.Contains(string(text), "| `"+p.name+"` | ") {
-			t.Errorf("docs/testing.md does not tell of %s", p.name)
+			t.Errorf("docs/internals/testing.md does not tell of %s", p.name)
 		}
 	}
 }

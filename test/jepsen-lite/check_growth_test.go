@@ -82,7 +82,7 @@ func TestLogsBite(t *testing.T) {
 	}
 }
 
-// TestReadLog reads a file as docs/formats.md has it.
+// TestReadLog reads a file as docs/reference/formats.md has it.
 func TestReadLog(t *testing.T) {
 	t.Parallel()
 	write := func(data string) string {

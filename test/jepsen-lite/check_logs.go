@@ -70,7 +70,7 @@ func (w *world) readLogs() {
 // logOpenMost bounds the wait for the file's lock: its node has ended.
 const logOpenMost = 10 * time.Second
 
-// readLog reads the file itself, by docs/formats.md and not by the code that wrote
+// readLog reads the file itself, by docs/reference/formats.md and not by the code that wrote
 // it. The bytes of an entry are the same on every node, with the moment at which its
 // leader took it and its seal.
 func readLog(node, path string) (l nodeLog) {

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// What SPEC §3.11 and docs/guarantees.md promise after a storm, in virtual time.
+// What SPEC §3.11 and docs/reference/guarantees.md promise after a storm, in virtual time.
 const (
 	leaderWithin  = 10 * time.Second
 	drainedWithin = 60 * time.Second

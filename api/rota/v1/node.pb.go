@@ -763,7 +763,7 @@ func (x *EventRangeRequest) GetAt() uint64 {
 
 type EventRangeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A chunk as in docs/formats.md, empty where the node has none; UNAVAILABLE where it lags.
+	// A chunk as in docs/reference/formats.md, empty where the node has none; UNAVAILABLE where it lags.
 	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
 	Oldest        uint64 `protobuf:"varint,2,opt,name=oldest,proto3" json:"oldest,omitempty"`
 	Next          uint64 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`
