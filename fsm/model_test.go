@@ -22,7 +22,7 @@ type model struct {
 }
 
 type modelJob struct {
-	began    rota.Clock   // its submission, or its last retry
+	began    rota.Clock   // its submission, or when its last retry may run
 	first    rota.JobSpec // as it was submitted
 	state    rota.JobState
 	attempt  int32
@@ -100,13 +100,13 @@ func (m *model) retry(id rota.JobID) bool {
 		return j != nil && j.lives > 0 && !j.state.Terminal() // a repetition
 	}
 	free := j.free
-	*j = modelJob{first: j.first, began: m.now, state: rota.Queued, ttl: j.ttl, lives: j.lives + 1, typ: j.typ, proof: j.proof, free: free,
-		runtime: j.runtime}
+	*j = modelJob{first: j.first, began: max(m.now, free), state: rota.Queued, ttl: j.ttl, lives: j.lives + 1, typ: j.typ,
+		proof: j.proof, free: free, runtime: j.runtime}
 	if free > m.now {
 		j.state, j.due = rota.Delayed, free
 	}
 	if j.ttl > 0 {
-		j.abs = max(m.now, free) + j.ttl
+		j.abs = j.began + j.ttl
 	}
 	return true
 }
