@@ -99,3 +99,18 @@ func outOfTime(ctx context.Context, err error) error {
 		return err
 	}
 }
+
+// pause waits, or ends with ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/loadgen"
 )
 
 // The demonstration's size: some ten seconds of work, the leader's death in
@@ -71,7 +71,7 @@ type demonstration struct {
 	a      *app
 	c      *client.Client
 	nodes  []*demoNode
-	book   *ledger
+	ledger *loadgen.Ledger
 	show   *watcher
 	report demoReport
 }
@@ -130,46 +130,38 @@ func (d *demonstration) begin(ctx context.Context, dir string) error {
 	d.a.talk("all nodes are ready after %s; they answer at %s", time.Since(begun).Round(time.Millisecond),
 		strings.Join(addrs, ","))
 	d.a.addrs, d.a.tls = addrs, tlsFiles{}
-	if d.c, err = client.Dial(addrs, client.WithInsecure()); err != nil {
-		return err
-	}
-	return ensureQueue(ctx, d.c, demoQueue)
+	d.c, err = client.Dial(addrs, client.WithInsecure())
+	return err
 }
 
 // work submits the jobs, and meanwhile lets the leader die and come back.
 func (d *demonstration) work(ctx context.Context, jobs int) error {
-	run := newRun("demo")
-	d.book = newLedger(run, jobs)
-	crew, err := d.a.startCrew(ctx, crewPlan{
-		run: run, queues: []rota.QueueName{demoQueue}, workers: demoWorkers, slots: demoSlots, prefetch: demoSlots, handle: simulate,
-	}, d.book)
+	lab := d.a.lab(d.c)
+	lab.Watch = func(_ string, total int64, value func() int64) (stop func()) {
+		d.a.talk("submitting %d jobs, %g a second, to %d workers of %d slots", jobs, demoRate, demoWorkers, demoSlots)
+		d.show = d.a.watch("jobs completed", total, value)
+		return d.show.stop
+	}
+	if err := lab.EnsureQueues(ctx, demoQueue); err != nil {
+		return err
+	}
+	r, _, err := lab.Run(ctx, loadgen.Load{
+		Kind: "demo", Jobs: jobs, Producers: 16, Batch: 100, At: loadgen.Steady(demoRate), Patience: loadgen.Patience,
+		Workers: loadgen.Workers{Queues: []rota.QueueName{demoQueue}, Count: demoWorkers, Slots: demoSlots, Prefetch: demoSlots,
+			Handle: loadgen.Simulate},
+		Spec: func(i int, id rota.JobID) rota.JobSpec {
+			s := rota.NewJobSpec("demo", fmt.Appendf(nil, `{"n":%d}`, i))
+			s.ID, s.Queue, s.Tenant, s.SimulateMs = id, demoQueue, rota.DefaultTenant, int64(10+i%40)
+			return s
+		},
+		Meanwhile: func(ctx context.Context, l *loadgen.Ledger) error {
+			d.ledger = l
+			return d.failover(ctx, int64(jobs)/3)
+		},
+	})
 	if err != nil {
 		return err
 	}
-	defer crew.stop()
-	if err := awaitWorkers(ctx, d.c, run, demoWorkers); err != nil {
-		return err
-	}
-	b := &bench{a: d.a, c: d.c, book: d.book, patience: benchPatience}
-	p := &producers{to: d.c, book: d.book, count: 16, batch: 100,
-		at: func(i int) time.Duration { return time.Duration(float64(i) / demoRate * float64(time.Second)) },
-		spec: func(i int) rota.JobSpec {
-			s := rota.NewJobSpec("demo", fmt.Appendf(nil, `{"n":%d}`, i))
-			s.ID, s.Queue, s.Tenant, s.SimulateMs = d.book.id(i), demoQueue, rota.DefaultTenant, int64(10+i%40)
-			return s
-		}}
-	d.book.begin = time.Now()
-	d.a.talk("submitting %d jobs, %g a second, to %d workers of %d slots", jobs, demoRate, demoWorkers,
-		demoSlots)
-	d.show = d.a.watch("jobs completed", int64(jobs), d.book.completed.Load)
-	defer d.show.stop()
-	group, inner := errgroup.WithContext(ctx)
-	group.Go(func() error { return b.measure(inner, p) })
-	group.Go(func() error { return d.failover(inner, int64(jobs)/3) })
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	r := b.report()
 	d.report.Accepted, d.report.Completed = r.Accepted, r.Completed
 	d.report.Lost, d.report.Duplicated = r.Lost, r.Duplicated
 	return nil
@@ -177,7 +169,7 @@ func (d *demonstration) work(ctx context.Context, jobs int) error {
 
 // failover kills the leader once so many jobs are done, and tells what happens.
 func (d *demonstration) failover(ctx context.Context, after int64) error {
-	if err := until(ctx, func() bool { return d.book.completed.Load() >= after }); err != nil {
+	if err := until(ctx, func() bool { return d.ledger.Completed() >= after }); err != nil {
 		return err
 	}
 	before, err := d.c.Status(ctx)
@@ -193,10 +185,10 @@ func (d *demonstration) failover(ctx context.Context, after int64) error {
 		return err
 	}
 	defer others.Close()
-	d.show.say("%6d jobs are done; %s leads term %d: it gets SIGKILL (pid %d)", d.book.completed.Load(),
+	d.show.say("%6d jobs are done; %s leads term %d: it gets SIGKILL (pid %d)", d.ledger.Completed(),
 		leader.id,
 		before.Term, leader.pid())
-	killed := d.book.now()
+	killed := d.ledger.Now()
 	if err := leader.kill(); err != nil {
 		return err
 	}
@@ -239,7 +231,7 @@ func (d *demonstration) election(ctx context.Context, others *client.Client, bef
 	if err != nil {
 		return fmt.Errorf("no new leader: %w", err)
 	}
-	d.report.ElectedMs = roundTo(float64(d.book.now()-killed)/1e6, 10)
+	d.report.ElectedMs = loadgen.RoundTo(float64(d.ledger.Now()-killed)/1e6, 10)
 	d.show.say("%6.0f ms %s leads", d.report.ElectedMs, d.report.Leader)
 	return nil
 }
@@ -254,7 +246,7 @@ func (d *demonstration) comeBack(ctx context.Context, n *demoNode) error {
 	if err := n.awaitReady(ctx); err != nil {
 		return err
 	}
-	d.report.CaughtUpMs = roundTo(float64(time.Since(begun))/1e6, 10)
+	d.report.CaughtUpMs = loadgen.RoundTo(float64(time.Since(begun))/1e6, 10)
 	d.show.say("%6.0f ms after its start %s has caught up", d.report.CaughtUpMs, n.id)
 	return nil
 }
@@ -262,17 +254,11 @@ func (d *demonstration) comeBack(ctx context.Context, n *demoNode) error {
 // firstAnswer is how long after the kill the first job was accepted that was
 // due after it, in milliseconds; 0 while there is none.
 func (d *demonstration) firstAnswer(killed int64) float64 {
-	first := int64(0)
-	for i := range d.book.jobs {
-		j := &d.book.jobs[i]
-		if at := j.answered.Load(); j.planned.Load() > killed && at > 0 && (first == 0 || at < first) {
-			first = at
-		}
-	}
+	first := d.ledger.FirstAnswer(killed)
 	if first == 0 {
 		return 0
 	}
-	return max(roundTo(float64(first-killed)/1e6, 10), 0.1)
+	return max(loadgen.RoundTo(float64(first-killed)/1e6, 10), 0.1)
 }
 
 // verify has every node walk its invariants and compares their digests.

@@ -27,8 +27,11 @@ type devFlags struct {
 	log        logFlags
 }
 
-// devReady bounds the time until a dev cluster serves.
-const devReady = 60 * time.Second
+// devReady bounds the time until a dev cluster serves, which is looked at every devPoll.
+const (
+	devReady = 60 * time.Second
+	devPoll  = 20 * time.Millisecond
+)
 
 func (a *app) devCommand() *cobra.Command {
 	f := &devFlags{}
@@ -234,7 +237,7 @@ func (d *devCluster) awaitReady(ctx context.Context) error {
 			if err == nil {
 				break
 			}
-			if pause(ctx, drainTick) != nil {
+			if pause(ctx, devPoll) != nil {
 				return fmt.Errorf("node %s is not ready: %w", n.plan.id, err)
 			}
 		}

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,18 +16,6 @@ func (a *app) workerCommand() *cobra.Command {
 	return a.group(&cobra.Command{Use: "worker", Short: "Run workers and look after them"},
 		a.workerRunCommand(), a.workerListCommand(), a.workerShowCommand(), a.workerDrainCommand(),
 		a.workerSuspendCommand(), a.workerResumeCommand(), a.workerRetireCommand(), a.workerAttestCommand())
-}
-
-// payloadResult is what the built-in handler leaves behind: no output, and the
-// payload's digest.
-func payloadResult(job *client.Job) client.Result {
-	digest := sha256.Sum256(job.Payload())
-	return client.Result{Digest: digest[:]}
-}
-
-// simulate waits as long as the job says, or until its lease is lost.
-func simulate(ctx context.Context, job *client.Job) error {
-	return pause(ctx, time.Duration(job.Spec().SimulateMs)*time.Millisecond)
 }
 
 func (a *app) workerListCommand() *cobra.Command {

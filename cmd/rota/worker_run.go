@@ -15,6 +15,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/loadgen"
 )
 
 // workerFlags are the flags of `worker run`.
@@ -231,12 +232,7 @@ func (a *app) workerTalk() client.Observer {
 // handler gives the handler that runs each job.
 func (a *app) handler(command string) client.Handler {
 	if command == "" {
-		return func(ctx context.Context, job *client.Job) (client.Result, error) {
-			if err := simulate(ctx, job); err != nil {
-				return client.Result{}, context.Cause(ctx)
-			}
-			return payloadResult(job), nil
-		}
+		return loadgen.Simulate
 	}
 	return func(ctx context.Context, job *client.Job) (client.Result, error) {
 		parents, err := job.Parents(ctx)

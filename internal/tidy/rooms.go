@@ -42,6 +42,7 @@ const (
 	settings     = "github.com/knadh/koanf"
 	orderedTree  = "github.com/tidwall/btree"
 	fastHash     = "github.com/zeebo/xxh3"
+	errorGroup   = "golang.org/x/sync/errgroup"
 	yamlLibrary  = "gopkg.in/yaml.v3"
 	natsClient   = "github.com/nats-io/nats.go"
 )
@@ -69,6 +70,7 @@ var rooms = []room{
 	{path: "internal/flowfile", may: []string{"."}, only: []string{yamlLibrary}},
 	{path: "internal/failpoint", only: []string{boltLibrary}},
 	{path: "internal/logs", only: []string{raftLog}},
+	{path: "internal/loadgen", may: []string{".", "client", "internal/flowfile"}, only: []string{errorGroup}},
 	{path: "internal/tidy", tests: []string{".", "api/rota/v1", "fsm/fsmpb", "internal/generate"}, only: []string{}},
 	{path: "internal/generate", only: []string{protoLibrary, "github.com/bufbuild/protocompile"}},
 	{path: "test/sim", may: []string{".", "sched", "fsm", "fsm/fsmpb", "snapshot"},

@@ -1,4 +1,4 @@
-package main
+package loadgen
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func TestLedger(t *testing.T) {
 	t.Parallel()
 	l := newLedger("run", 4)
 	for i := range 3 {
-		l.plan(i, l.now())
+		l.plan(i, l.Now())
 		l.accept(i)
 		l.accept(i)
 	}
@@ -109,11 +109,11 @@ func (f *flaky) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.Submitte
 func TestCrew_countsCompletionsAlone(t *testing.T) {
 	t.Parallel()
 	l := newLedger("run", 3)
-	c := &crew{book: l}
+	c := &pool{ledger: l}
 	for i, e := range []client.HandlerEvent{
 		{Verb: rota.VerbDecline}, {Verb: rota.VerbComplete, Err: errors.New("stale")}, {Verb: rota.VerbComplete},
 	} {
-		l.plan(i, l.now())
+		l.plan(i, l.Now())
 		l.accept(i)
 		e.Job = l.id(i)
 		c.reported(e)
@@ -127,36 +127,36 @@ func TestProducers(t *testing.T) {
 	t.Parallel()
 	t.Run("try_until_accepted", func(t *testing.T) {
 		t.Parallel()
-		book, to := newLedger("run", 25), &flaky{tries: map[rota.JobID]int{}}
-		p := &producers{to: to, book: book, count: 3, batch: 10,
-			spec: func(i int) rota.JobSpec { return rota.JobSpec{ID: book.id(i)} }}
+		ledger, to := newLedger("run", 25), &flaky{tries: map[rota.JobID]int{}}
+		p := &producers{to: to, ledger: ledger, count: 3, batch: 10,
+			spec: func(i int) rota.JobSpec { return rota.JobSpec{ID: ledger.id(i)} }}
 		if err := p.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if book.accepted.Load() != 25 || book.errors.Load() == 0 || to.most > 10 {
-			t.Errorf("accepted %d, errors %d, largest call %d", book.accepted.Load(), book.errors.Load(), to.most)
+		if ledger.accepted.Load() != 25 || ledger.errors.Load() == 0 || to.most > 10 {
+			t.Errorf("accepted %d, errors %d, largest call %d", ledger.accepted.Load(), ledger.errors.Load(), to.most)
 		}
 	})
 	t.Run("open_loop_counts_from_the_schedule", func(t *testing.T) {
 		t.Parallel()
-		book, to := newLedger("run", 5), &flaky{tries: map[rota.JobID]int{}}
-		p := &producers{to: to, book: book, count: 1, batch: 2,
+		ledger, to := newLedger("run", 5), &flaky{tries: map[rota.JobID]int{}}
+		p := &producers{to: to, ledger: ledger, count: 1, batch: 2,
 			at:   func(i int) time.Duration { return time.Duration(i) * time.Millisecond },
-			spec: func(i int) rota.JobSpec { return rota.JobSpec{ID: book.id(i)} }}
+			spec: func(i int) rota.JobSpec { return rota.JobSpec{ID: ledger.id(i)} }}
 		if err := p.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for i := range book.jobs {
-			if got, want := book.jobs[i].planned.Load(), int64(i)*1e6+1; got != want {
+		for i := range ledger.jobs {
+			if got, want := ledger.jobs[i].planned.Load(), int64(i)*1e6+1; got != want {
 				t.Errorf("job %d is planned at %d, want %d", i, got, want)
 			}
 		}
 	})
 	t.Run("stop_at_what_time_does_not_mend", func(t *testing.T) {
 		t.Parallel()
-		book := newLedger("run", 1)
-		p := &producers{to: refuser{}, book: book, count: 1, batch: 1,
-			spec: func(i int) rota.JobSpec { return rota.JobSpec{ID: book.id(i)} }}
+		ledger := newLedger("run", 1)
+		p := &producers{to: refuser{}, ledger: ledger, count: 1, batch: 1,
+			spec: func(i int) rota.JobSpec { return rota.JobSpec{ID: ledger.id(i)} }}
 		if err := p.run(t.Context()); rota.KindOf(err) != rota.NotFound {
 			t.Errorf("got %v", err)
 		}

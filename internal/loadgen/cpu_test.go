@@ -1,6 +1,7 @@
-package main
+package loadgen
 
 import (
+	"crypto/tls"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -20,7 +21,7 @@ func TestCPUMeter(t *testing.T) {
 	}))
 	defer server.Close()
 	addr := strings.TrimPrefix(server.URL, "http://")
-	m := cpuMeter{a: &app{}, admins: []string{addr, addr}}
+	m := cpuMeter{admins: []string{addr, addr}, tls: func(string) (*tls.Config, error) { return nil, nil }}
 	r, err := m.read(t.Context())
 	if err != nil || r.servers != 2500*time.Millisecond || r.here <= 0 {
 		t.Errorf("read %+v, %v: the sum of both servers is wanted, and this process", r, err)
@@ -38,12 +39,12 @@ func TestCPUMeter(t *testing.T) {
 // A measurement tells the servers' CPU time only where it was told of them.
 func TestBenchReport_cpu(t *testing.T) {
 	t.Parallel()
-	book := newLedger("r", 4)
+	ledger := newLedger("r", 4)
 	for i := range 4 {
-		book.accept(i)
-		book.settle(i)
+		ledger.accept(i)
+		ledger.settle(i)
 	}
-	b := &bench{book: book, cpu: cpuReading{here: 100 * time.Microsecond, servers: 300 * time.Microsecond}}
+	b := &run{ledger: ledger, cpu: cpuReading{here: 100 * time.Microsecond, servers: 300 * time.Microsecond}}
 	if r := b.report(); r.ProcessCPUUs != 25 || r.ServersCPUUs != nil || r.CPUUs != nil {
 		t.Errorf("without --admin: %+v", r)
 	}

@@ -1,6 +1,7 @@
-package main
+package loadgen
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,11 +19,11 @@ import (
 // before it were answered (no coordinated omission). Without one it is closed:
 // every producer has one batch in flight.
 type producers struct {
-	to    submitter
-	book  *ledger
-	count int
-	batch int
-	// at gives the moment of job i, from the start; nil for a closed loop. It
+	to     submitter
+	ledger *Ledger
+	count  int
+	batch  int
+	// at returns the moment of job i, from the start; nil for a closed loop. It
 	// never falls.
 	at   func(i int) time.Duration
 	spec func(i int) rota.JobSpec
@@ -32,6 +33,11 @@ type producers struct {
 
 	mu   sync.Mutex
 	next int
+}
+
+// submitter is what producers need of the client.
+type submitter interface {
+	Submit(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error)
 }
 
 // retryDelay is how long a producer waits after a refusal that names no delay.
@@ -56,28 +62,28 @@ func (p *producers) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// take gives the next jobs from…to−1 once the first is due: all that are due by
+// take returns the next jobs from…to−1 once the first is due: all that are due by
 // then, at most a batch. Others wait for their turn at the lock meanwhile.
 func (p *producers) take(ctx context.Context) (from, to int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	from, most := p.next, min(p.next+p.batch, len(p.book.jobs))
+	from, most := p.next, min(p.next+p.batch, len(p.ledger.jobs))
 	if from == most {
 		return from, from, nil
 	}
 	if p.at == nil {
 		p.next = most
 		for i := from; i < most; i++ {
-			p.book.plan(i, p.book.now())
+			p.ledger.plan(i, p.ledger.Now())
 		}
 		return from, most, nil
 	}
-	if err := pause(ctx, p.at(from)-time.Since(p.book.begin)); err != nil {
+	if err := pause(ctx, p.at(from)-time.Since(p.ledger.begin)); err != nil {
 		return from, from, err
 	}
-	now := time.Since(p.book.begin)
+	now := time.Since(p.ledger.begin)
 	for to = from; to < most && (to == from || p.at(to) <= now); to++ {
-		p.book.plan(to, int64(p.at(to))+1)
+		p.ledger.plan(to, int64(p.at(to))+1)
 	}
 	p.next = to
 	return from, to, nil
@@ -102,12 +108,12 @@ func (p *producers) submit(ctx context.Context, from, to int) error {
 		}
 		delay := rota.RetryAfterOf(err)
 		if err != nil {
-			p.book.errors.Add(1)
+			p.ledger.errors.Add(1)
 			if !mayRetry(err) {
 				return fmt.Errorf("submit: %w", err)
 			}
 			if len(outcomes) == 0 && rota.KindOf(err) == rota.Exhausted {
-				p.book.refuse(len(left), delay)
+				p.ledger.refuse(len(left), delay)
 				if p.drop {
 					return nil
 				}
@@ -119,10 +125,10 @@ func (p *producers) submit(ctx context.Context, from, to int) error {
 				return err
 			}
 		} else if err == nil {
-			return failf("submit: %d outcomes for %d jobs", len(outcomes), len(left))
+			return fmt.Errorf("submit: %d outcomes for %d jobs", len(outcomes), len(left))
 		}
 		if len(left) > 0 {
-			if err := pause(ctx, or(delay, retryDelay)); err != nil {
+			if err := pause(ctx, cmp.Or(delay, retryDelay)); err != nil {
 				return err
 			}
 		}
@@ -139,22 +145,22 @@ func (p *producers) call(ctx context.Context, specs []rota.JobSpec) ([]rota.Subm
 	return client.EachOutcome(p.to.Submit(ctx, specs...))
 }
 
-// answers books the outcomes and gives the jobs to be tried again.
+// answers books the outcomes and returns the jobs to be tried again.
 func (p *producers) answers(left []int, outcomes []rota.Submitted) (again []int, delay time.Duration,
 	err error) {
 	for k, o := range outcomes {
 		if o.Err == nil {
-			p.book.accept(left[k])
+			p.ledger.accept(left[k])
 			continue
 		}
-		p.book.errors.Add(1)
+		p.ledger.errors.Add(1)
 		if !mayRetry(o.Err) {
-			return nil, 0, fmt.Errorf("submit %s: %w", p.book.id(left[k]), o.Err)
+			return nil, 0, fmt.Errorf("submit %s: %w", p.ledger.id(left[k]), o.Err)
 		}
 		if rota.KindOf(o.Err) == rota.Exhausted {
-			p.book.refuse(1, rota.ErrorOf(o.Err).RetryAfter)
+			p.ledger.refuse(1, rota.ErrorOf(o.Err).RetryAfter)
 			if errors.Is(o.Err, client.ErrHeldBack) {
-				p.book.held.Add(1)
+				p.ledger.held.Add(1)
 			}
 			if p.drop {
 				continue
@@ -173,20 +179,5 @@ func mayRetry(err error) bool {
 		return true
 	default:
 		return errors.Is(err, context.DeadlineExceeded)
-	}
-}
-
-// pause waits, or ends with ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

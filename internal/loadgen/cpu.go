@@ -1,8 +1,9 @@
-package main
+package loadgen
 
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -18,9 +19,10 @@ import (
 // cpuMeter reads how much CPU time the servers and this process have used, as the
 // operating system counts it.
 type cpuMeter struct {
-	a *app
 	// admins are the servers' admin ports; without any only this process is counted.
 	admins []string
+	// tls returns the settings for an admin port, nil for plain HTTP.
+	tls func(addr string) (*tls.Config, error)
 }
 
 // cpuReading is CPU time of this process and of all servers together.
@@ -43,11 +45,9 @@ func (m *cpuMeter) server(ctx context.Context, addr string) (time.Duration, erro
 	ctx, cancel := context.WithTimeout(ctx, callMost)
 	defer cancel()
 	url, transport := "http://"+addr+"/metrics", &http.Transport{DisableKeepAlives: true}
-	if !loopback(addr) && m.a.tls != (tlsFiles{}) {
-		config, err := m.a.tls.client()
-		if err != nil {
-			return 0, err
-		}
+	if config, err := m.tls(addr); err != nil {
+		return 0, err
+	} else if config != nil {
 		url, transport.TLSClientConfig = "https://"+addr+"/metrics", config
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

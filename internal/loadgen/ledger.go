@@ -1,6 +1,7 @@
-package main
+package loadgen
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -12,14 +13,14 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// ledger is the account of a measurement: what producers were told of each job
+// Ledger is the account of a measurement: what producers were told of each job
 // and what workers did with it. Losses and duplicates are read off it at the
 // end, never assumed. All moments are nanoseconds since begin, plus one, so
 // that zero is never.
-type ledger struct {
+type Ledger struct {
 	prefix string
 	begin  time.Time
-	jobs   []ledgerJob
+	jobs   []jobRecord
 
 	accepted, completed atomic.Int64
 	// overlaps counts handlers that started while another one had the same job.
@@ -35,25 +36,30 @@ type ledger struct {
 	reruns atomic.Int64
 }
 
-type ledgerJob struct {
+type jobRecord struct {
 	// planned is the scheduled start in open loop, the call's start else.
 	planned, answered, started, finished atomic.Int64
 	running, completions                 atomic.Int32
 	accepted, settled                    atomic.Bool
 }
 
-func newLedger(prefix string, n int) *ledger {
-	return &ledger{prefix: prefix, begin: time.Now(), jobs: make([]ledgerJob, n)}
+// newLedger returns the account of n jobs whose ids begin with prefix.
+func newLedger(prefix string, n int) *Ledger {
+	return &Ledger{prefix: prefix, begin: time.Now(), jobs: make([]jobRecord, n)}
 }
 
-func (l *ledger) now() int64 { return int64(time.Since(l.begin)) + 1 }
+// Completed returns how many jobs are known to be completed.
+func (l *Ledger) Completed() int64 { return l.completed.Load() }
+
+// Now returns the nanoseconds since begin, plus one.
+func (l *Ledger) Now() int64 { return int64(time.Since(l.begin)) + 1 }
 
 // id names the i-th job; index is its inverse, −1 for a stranger's id.
-func (l *ledger) id(i int) rota.JobID {
+func (l *Ledger) id(i int) rota.JobID {
 	return rota.JobID(fmt.Sprintf("%s-%07d", l.prefix, i))
 }
 
-func (l *ledger) index(id rota.JobID) int {
+func (l *Ledger) index(id rota.JobID) int {
 	digits, ok := strings.CutPrefix(string(id), l.prefix+"-")
 	if !ok {
 		return -1
@@ -66,18 +72,18 @@ func (l *ledger) index(id rota.JobID) int {
 }
 
 // plan notes when job i should have been submitted.
-func (l *ledger) plan(i int, at int64) { l.jobs[i].planned.Store(at) }
+func (l *Ledger) plan(i int, at int64) { l.jobs[i].planned.Store(at) }
 
 // accept notes that the cluster answered for job i.
-func (l *ledger) accept(i int) {
+func (l *Ledger) accept(i int) {
 	if l.jobs[i].accepted.CompareAndSwap(false, true) {
-		l.jobs[i].answered.Store(l.now())
+		l.jobs[i].answered.Store(l.Now())
 		l.accepted.Add(1)
 	}
 }
 
 // refuse notes that admission refused so many jobs, and the delay that it named.
-func (l *ledger) refuse(jobs int, delay time.Duration) {
+func (l *Ledger) refuse(jobs int, delay time.Duration) {
 	l.refused.Add(int64(jobs))
 	if delay <= 0 {
 		l.hintless.Add(int64(jobs))
@@ -85,13 +91,13 @@ func (l *ledger) refuse(jobs int, delay time.Duration) {
 }
 
 // start notes that a handler got the job, and counts an overlap.
-func (l *ledger) start(id rota.JobID) {
+func (l *Ledger) start(id rota.JobID) {
 	i := l.index(id)
 	if i < 0 {
 		l.strangers.Add(1)
 		return
 	}
-	if !l.jobs[i].started.CompareAndSwap(0, l.now()) {
+	if !l.jobs[i].started.CompareAndSwap(0, l.Now()) {
 		l.reruns.Add(1)
 	}
 	if l.jobs[i].running.Add(1) > 1 {
@@ -100,14 +106,14 @@ func (l *ledger) start(id rota.JobID) {
 }
 
 // stop notes that the handler is done with the job, however it ended.
-func (l *ledger) stop(id rota.JobID) {
+func (l *Ledger) stop(id rota.JobID) {
 	if i := l.index(id); i >= 0 {
 		l.jobs[i].running.Add(-1)
 	}
 }
 
 // complete notes that the cluster confirmed a completion of the job to a worker.
-func (l *ledger) complete(id rota.JobID) {
+func (l *Ledger) complete(id rota.JobID) {
 	if i := l.index(id); i >= 0 {
 		l.jobs[i].completions.Add(1)
 		l.settle(i)
@@ -116,17 +122,17 @@ func (l *ledger) complete(id rota.JobID) {
 
 // settle notes that job i is known to be completed, by whatever way, and says
 // whether that is news.
-func (l *ledger) settle(i int) bool {
+func (l *Ledger) settle(i int) bool {
 	if !l.jobs[i].settled.CompareAndSwap(false, true) {
 		return false
 	}
-	l.jobs[i].finished.Store(l.now())
+	l.jobs[i].finished.Store(l.Now())
 	l.completed.Add(1)
 	return true
 }
 
 // open lists accepted jobs whose completion is not known, at most so many.
-func (l *ledger) open(most int) []int {
+func (l *Ledger) open(most int) []int {
 	var open []int
 	for i := range l.jobs {
 		if l.jobs[i].accepted.Load() && !l.jobs[i].settled.Load() {
@@ -139,7 +145,7 @@ func (l *ledger) open(most int) []int {
 }
 
 // duplicated counts jobs completed more than once, and overlaps.
-func (l *ledger) duplicated() int64 {
+func (l *Ledger) duplicated() int64 {
 	n := l.overlaps.Load()
 	for i := range l.jobs {
 		if l.jobs[i].completions.Load() > 1 {
@@ -150,16 +156,29 @@ func (l *ledger) duplicated() int64 {
 }
 
 // last is the moment of the last completion, or now where there is none.
-func (l *ledger) last() time.Duration {
+func (l *Ledger) last() time.Duration {
 	last := int64(0)
 	for i := range l.jobs {
 		last = max(last, l.jobs[i].finished.Load())
 	}
-	return time.Duration(or(last, l.now()))
+	return time.Duration(cmp.Or(last, l.Now()))
+}
+
+// FirstAnswer returns when the first job was accepted that was due after a moment; 0
+// while there is none.
+func (l *Ledger) FirstAnswer(after int64) int64 {
+	first := int64(0)
+	for i := range l.jobs {
+		j := &l.jobs[i]
+		if at := j.answered.Load(); j.planned.Load() > after && at > 0 && (first == 0 || at < first) {
+			first = at
+		}
+	}
+	return first
 }
 
 // spans collects to − from of every job that has both, sorted.
-func (l *ledger) spans(from, to func(*ledgerJob) *atomic.Int64, chosen func(i int) bool) []int64 {
+func (l *Ledger) spans(from, to func(*jobRecord) *atomic.Int64, chosen func(i int) bool) []int64 {
 	spans := make([]int64, 0, len(l.jobs))
 	for i := range l.jobs {
 		a, b := from(&l.jobs[i]).Load(), to(&l.jobs[i]).Load()
@@ -171,12 +190,12 @@ func (l *ledger) spans(from, to func(*ledgerJob) *atomic.Int64, chosen func(i in
 	return spans
 }
 
-func planned(j *ledgerJob) *atomic.Int64  { return &j.planned }
-func answered(j *ledgerJob) *atomic.Int64 { return &j.answered }
-func started(j *ledgerJob) *atomic.Int64  { return &j.started }
-func finished(j *ledgerJob) *atomic.Int64 { return &j.finished }
+func planned(j *jobRecord) *atomic.Int64  { return &j.planned }
+func answered(j *jobRecord) *atomic.Int64 { return &j.answered }
+func started(j *jobRecord) *atomic.Int64  { return &j.started }
+func finished(j *jobRecord) *atomic.Int64 { return &j.finished }
 
-// quantile gives the nearest-rank quantile of sorted nanoseconds, in
+// quantile returns the nearest-rank quantile of sorted nanoseconds, in
 // milliseconds to the microsecond: the smallest value that at least q of all
 // do not exceed. Nothing is estimated: every value was kept.
 func quantile(sorted []int64, q float64) float64 {
@@ -185,8 +204,8 @@ func quantile(sorted []int64, q float64) float64 {
 	}
 	rank := int(math.Ceil(q*float64(len(sorted)))) - 1
 	rank = min(max(rank, 0), len(sorted)-1)
-	return roundTo(float64(sorted[rank])/1e6, 1000)
+	return RoundTo(float64(sorted[rank])/1e6, 1000)
 }
 
-// roundTo rounds to a number of parts of one.
-func roundTo(v, parts float64) float64 { return math.Round(v*parts) / parts }
+// RoundTo rounds v to a number of parts of one.
+func RoundTo(v, parts float64) float64 { return math.Round(v*parts) / parts }

@@ -1,0 +1,42 @@
+package loadgen
+
+import (
+	"context"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// FillReport is what filling took.
+type FillReport struct {
+	Jobs        int     `json:"jobs"`
+	Accepted    int64   `json:"accepted"`
+	Seconds     float64 `json:"seconds"`
+	JobsPerS    float64 `json:"jobs_per_s"`
+	SubmitP50Ms float64 `json:"submit_p50_ms"`
+	SubmitP99Ms float64 `json:"submit_p99_ms"`
+	Errors      int64   `json:"errors"`
+}
+
+// Fill submits jobs that nobody works on.
+func (l *Lab) Fill(ctx context.Context, plan *Filling) (*FillReport, error) {
+	queues := queueNames(plan.Queue, plan.Queues)
+	if err := l.EnsureQueues(ctx, queues...); err != nil {
+		return nil, err
+	}
+	ledger := newLedger(newRun("fill"), plan.Jobs)
+	spec := specs(queues, plan.Tenants, plan.Payload)
+	p := &producers{to: l.Client, ledger: ledger, count: plan.Producers, batch: batchOf(plan.Batch, plan.Payload),
+		spec: func(i int) rota.JobSpec { return spec(i, ledger.id(i)) }}
+	ledger.begin = time.Now()
+	hide := l.Watch("fill", int64(plan.Jobs), ledger.accepted.Load)
+	err := p.run(ctx)
+	hide()
+	if err != nil {
+		return nil, err
+	}
+	took, submit := time.Since(ledger.begin).Seconds(), ledger.spans(planned, answered, nil)
+	return &FillReport{Jobs: plan.Jobs, Accepted: ledger.accepted.Load(), Seconds: RoundTo(took, 1000),
+		JobsPerS:    RoundTo(float64(ledger.accepted.Load())/took, 10),
+		SubmitP50Ms: quantile(submit, 0.50), SubmitP99Ms: quantile(submit, 0.99), Errors: ledger.errors.Load()}, nil
+}

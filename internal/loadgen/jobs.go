@@ -1,0 +1,80 @@
+package loadgen
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// Filling says what is submitted: so many jobs with so much payload, in turns among
+// queues and tenants.
+type Filling struct {
+	Jobs, Producers, Batch, Payload, Queues, Tenants int
+	Queue                                            string
+}
+
+// JobsPlan is a load of jobs whose handlers do nothing.
+type JobsPlan struct {
+	Filling
+	Workers, Slots int
+	// Rate is jobs a second in open loop; 0 goes as fast as it goes.
+	Rate           float64
+	Hold           time.Duration
+	Drop, Heedless bool
+	Admins         []string
+	Profile        string
+}
+
+// Jobs measures submission to completion.
+func (l *Lab) Jobs(ctx context.Context, plan *JobsPlan) (*Report, error) {
+	queues := queueNames(plan.Queue, plan.Queues)
+	if err := l.EnsureQueues(ctx, queues...); err != nil {
+		return nil, err
+	}
+	load := Load{
+		Kind: "bench", Jobs: plan.Jobs, Patience: Patience + plan.Hold,
+		Workers: Workers{
+			Queues: queues, Count: plan.Workers, Slots: plan.Slots, Prefetch: min(plan.Slots, rota.MaxPrefetch),
+			Handle: func(ctx context.Context, job *client.Job) (client.Result, error) { return hold(ctx, job, plan.Hold) },
+		},
+		Spec:      specs(queues, plan.Tenants, plan.Payload),
+		Producers: plan.Producers, Batch: batchOf(plan.Batch, plan.Payload),
+		Drop: plan.Drop, Heedless: plan.Heedless, Admins: plan.Admins, Profile: plan.Profile,
+	}
+	if plan.Rate > 0 {
+		load.At = Steady(plan.Rate)
+	}
+	report, _, err := l.Run(ctx, load)
+	return report, err
+}
+
+// Steady is a schedule of so many jobs a second.
+func Steady(rate float64) func(i int) time.Duration {
+	return func(i int) time.Duration { return time.Duration(float64(i) / rate * float64(time.Second)) }
+}
+
+// batchOf keeps a call below the largest message.
+func batchOf(batch, payload int) int {
+	const perJob = 256 // ids, names and framing, generously
+	return max(1, min(batch, rota.MaxMessageBytes/2/(payload+perJob)))
+}
+
+// specs gives each job its queue and tenant in turn, so that every pair of them
+// comes where their numbers have no common divisor, and the same payload.
+func specs(queues []rota.QueueName, tenants, bytes int) func(i int, id rota.JobID) rota.JobSpec {
+	payload := make([]byte, bytes)
+	for i := range payload {
+		payload[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[i%36]
+	}
+	return func(i int, id rota.JobID) rota.JobSpec {
+		s := rota.NewJobSpec("bench", payload)
+		s.ID, s.Queue, s.Tenant = id, queues[i%len(queues)], rota.DefaultTenant
+		if t := i % tenants; t > 0 {
+			s.Tenant = rota.TenantID(fmt.Sprintf("bench-%d", t))
+		}
+		return s
+	}
+}

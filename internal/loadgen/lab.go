@@ -1,0 +1,78 @@
+package loadgen
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// Lab is what measurements are made with.
+type Lab struct {
+	// Client asks the cluster, whose nodes are Addrs. Dial opens a connection of its own
+	// for each worker.
+	Client *client.Client
+	Addrs  []string
+	Dial   func(addrs []string, more ...client.Option) (*client.Client, error)
+	// AdminTLS returns the settings for an admin port, nil for plain HTTP.
+	AdminTLS func(addr string) (*tls.Config, error)
+	// Talk reports what goes wrong meanwhile.
+	Talk func(format string, args ...any)
+	// Watch shows value's way to total until stop is called.
+	Watch func(what string, total int64, value func() int64) (stop func())
+}
+
+// newRun names one measurement: ids of two runs never meet.
+func newRun(kind string) string {
+	var b [5]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	return kind + "-" + hex.EncodeToString(b[:])
+}
+
+// EnsureQueues makes all queues with the standard preset that are not there, several at
+// a time.
+func (l *Lab) EnsureQueues(ctx context.Context, names ...rota.QueueName) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, name := range names {
+		group.Go(func() error {
+			_, _, err := l.Client.Queue(ctx, name, rota.ReadOptions{})
+			if rota.KindOf(err) == rota.NotFound {
+				_, err = l.Client.SetQueue(ctx, name, "standard", nil)
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// queueNames names n queues: the first, and that name with -1, -2 and so on behind it.
+func queueNames(first string, n int) []rota.QueueName {
+	names := []rota.QueueName{rota.QueueName(first)}
+	for i := 1; i < n; i++ {
+		names = append(names, rota.QueueName(fmt.Sprintf("%s-%d", first, i)))
+	}
+	return names
+}
+
+// pause waits, or ends with ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
