@@ -66,13 +66,22 @@ func (a *app) changeCommand(verb, short string,
 	}
 }
 
+// printOutcomes prints what became of each job. -o name prints what was done alone, for
+// the next command; the refusals go to stderr then.
 func (a *app) printOutcomes(verb string, outcomes []rota.JobOutcome) error {
 	views := make([]outcomeView, len(outcomes))
+	items := views
+	if a.output == "name" {
+		items = nil
+	}
 	var refused []rota.Kind
 	var first error
 	for i, o := range outcomes {
 		views[i] = outcomeView{ID: o.ID, State: o.State}
 		if o.Err == nil {
+			if a.output == "name" {
+				items = append(items, views[i])
+			}
 			continue
 		}
 		views[i].Kind, views[i].Error = rota.KindOf(o.Err).String(), o.Err.Error()
@@ -80,9 +89,12 @@ func (a *app) printOutcomes(verb string, outcomes []rota.JobOutcome) error {
 		if first == nil {
 			first = o.Err
 		}
+		if a.output == "name" && len(outcomes) > 1 { // of one the error's line tells all
+			a.talk("rota: %s of %s is refused: %s", verb, o.ID, clean(o.Err.Error()))
+		}
 	}
 	l := listing[outcomeView]{
-		whole: map[string]any{"jobs": views}, items: views,
+		whole: map[string]any{"jobs": views}, items: items,
 		name: func(v outcomeView) string { return string(v.ID) },
 		columns: []column[outcomeView]{
 			{"ID", false, 0, func(v outcomeView) any { return v.ID }},

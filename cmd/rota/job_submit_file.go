@@ -220,20 +220,27 @@ func (s *fileSender) verdict() error {
 	return &codedError{code, fmt.Errorf("%d jobs were refused", s.report.Refused)}
 }
 
+// text is the report for people.
+func (r *fileReport) text() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "accepted %d", r.Accepted)
+	if r.Existed > 0 {
+		fmt.Fprintf(&text, " (%d existed)", r.Existed)
+	}
+	fmt.Fprintf(&text, ", refused %d\n", r.Refused)
+	for _, refusal := range r.Refusals {
+		fmt.Fprintf(&text, "line %d: %s: %s\n", refusal.Line, refusal.Kind, clean(refusal.Error))
+	}
+	if r.Untold > 0 {
+		fmt.Fprintf(&text, "and %d more refusals\n", r.Untold)
+	}
+	return text.String()
+}
+
+// printFileReport prints it; -o name has no ids to print, and the report goes to stderr.
 func (a *app) printFileReport(r *fileReport) error {
-	return a.printOne(r, nil, func(bool) string {
-		var text strings.Builder
-		fmt.Fprintf(&text, "accepted %d", r.Accepted)
-		if r.Existed > 0 {
-			fmt.Fprintf(&text, " (%d existed)", r.Existed)
-		}
-		fmt.Fprintf(&text, ", refused %d\n", r.Refused)
-		for _, refusal := range r.Refusals {
-			fmt.Fprintf(&text, "line %d: %s: %s\n", refusal.Line, refusal.Kind, clean(refusal.Error))
-		}
-		if r.Untold > 0 {
-			fmt.Fprintf(&text, "and %d more refusals\n", r.Untold)
-		}
-		return text.String()
-	})
+	if a.output == "name" {
+		a.talk("%s", strings.TrimSuffix(r.text(), "\n"))
+	}
+	return a.printOne(r, nil, func(bool) string { return r.text() })
 }

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// TestPrintOutcomes: what a script reads as ids is what was done. A refused id is told on
+// stderr, with the refusal and its exit code.
+func TestPrintOutcomes(t *testing.T) {
+	t.Parallel()
+	runs := rota.Refusef(rota.Conflict, "job", "job runs is RUNNING")
+	known := rota.Refusef(rota.NotFound, "job", "job lost is not known")
+	all := []rota.JobOutcome{{ID: "runs", State: rota.Running, Err: runs}, {ID: "done", State: rota.Queued},
+		{ID: "lost", Err: known}}
+	for _, c := range []struct {
+		name, format   string
+		outcomes       []rota.JobOutcome
+		code           int
+		stdout, stderr string
+	}{
+		{"names_of_some", "name", all, exitNotFound, "done\n",
+			"rota: retry of runs is refused: job runs is RUNNING\nrota: retry of lost is refused: job lost is not known\n"},
+		{"name_of_one", "name", all[:1], exitFailed, "", ""},
+		{"names_of_all", "name", all[1:2], exitDone, "done\n", ""},
+		{"lines_tell_all", "jsonl", all[:1], exitFailed,
+			`{"id":"runs","state":"RUNNING","kind":"CONFLICT","error":"job runs is RUNNING"}` + "\n", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var out, talk bytes.Buffer
+			a := &app{output: c.format, stdout: &out, stderr: &talk}
+			err := a.printOutcomes("retry", c.outcomes)
+			if exitCode(err) != c.code || out.String() != c.stdout || talk.String() != c.stderr {
+				t.Errorf("exit %d, stdout %q, stderr %q", exitCode(err), out.String(), talk.String())
+			}
+			if c.code != exitDone && !strings.Contains(err.Error(), c.outcomes[0].Err.Text) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
