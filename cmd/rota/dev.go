@@ -108,6 +108,9 @@ func (a *app) dev(ctx context.Context, f *devFlags) error {
 	return err
 }
 
+// takenText stands in the lines that tell of an address that another process has.
+const takenText = " is taken by another process: "
+
 // portsFile is where a directory of dev remembers the nodes' addresses.
 func portsFile(dir string) string { return filepath.Join(dir, "dev.json") }
 
@@ -140,7 +143,11 @@ func (a *app) devPorts(dir string, f *devFlags) ([]nodePorts, error) {
 		return nil, err
 	}
 	for _, m := range moved {
-		a.talk("%s is taken by another process: %s stands in for it", m.from, *m.to)
+		hint := ""
+		if m.to == &ports[0].API {
+			hint = fmt.Sprintf("; commands need --addr %s or ROTA_ADDR; or end that process (ss -ltnp shows it) and begin anew", *m.to)
+		}
+		a.talk("%s%s%s stands in for it%s", m.from, takenText, *m.to, hint)
 	}
 	return ports, nil
 }

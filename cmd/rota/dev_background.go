@@ -64,9 +64,24 @@ func (a *app) devInBackground(ctx context.Context, given *pflag.FlagSet) error {
 		if !ready {
 			return a.notInBackground(cmd, log.Name())
 		}
+		a.relayMoves(log.Name())
 		a.talk("a cluster in process %d, its log in %s; end it with: kill %d", cmd.Process.Pid, log.Name(), cmd.Process.Pid)
 		_, err := fmt.Fprintf(a.stdout, "export ROTA_ADDR=%s ROTA_DEV_PID=%d\n", addrs, cmd.Process.Pid)
 		return err
+	}
+}
+
+// relayMoves says here what the cluster told its log of addresses that were taken: a
+// command in another shell would look for it there.
+func (a *app) relayMoves(path string) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return // the cluster serves, and says where
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, takenText) {
+			a.talk("%s", strings.TrimSpace(line))
+		}
 	}
 }
 

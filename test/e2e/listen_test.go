@@ -116,6 +116,22 @@ func TestDev_moves_from_taken_ports(t *testing.T) {
 	p.stop(t, 20*time.Second)
 }
 
+// A cluster in the background that got another port than it would have says so where the
+// command was given, not in its log alone.
+func TestDev_in_the_background_moved(t *testing.T) {
+	t.Parallel()
+	dir, taken := t.TempDir(), occupied(t)
+	writeFile(t, filepath.Join(dir, "dev.json"), `[{"api": "`+taken+`"}]`)
+	r := command(t, nil, "", "dev", "--background", "--nodes", "1", "--data", dir).want(t, 0)
+	_, tail, _ := strings.Cut(r.stdout, "ROTA_ADDR=")
+	addr, _, _ := strings.Cut(tail, " ")
+	_, number, _ := strings.Cut(strings.TrimSpace(tail), "ROTA_DEV_PID=")
+	pid, err := strconv.Atoi(number)
+	check(t, err)
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	contains(t, "stderr", r.stderr, taken+" is taken by another process: "+addr+" stands in for it", "--addr "+addr)
+}
+
 // `dev --background` ends once the cluster serves, and leaves a shell what it needs.
 func TestDev_in_the_background(t *testing.T) {
 	t.Parallel()
