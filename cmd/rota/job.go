@@ -117,6 +117,10 @@ func jobTable(j rota.Job, wide bool) string {
 			{"renewals", l.Renewals}, {"deadline", l.Deadline.Date},
 			{"chosen by", l.Decision.Reasoning.Rule}, {"round", l.Decision.Epoch}, {"rank", l.Decision.Rank}})
 	}
+	switch j.State {
+	case rota.Queued, rota.Delayed, rota.Blocked:
+		text += fmt.Sprintf("\nit waits: rota job why %s says for what\n", j.ID)
+	}
 	return text
 }
 

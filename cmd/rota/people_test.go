@@ -36,6 +36,16 @@ func TestShownToPeople(t *testing.T) {
 			Reasoning: rota.Reasoning{Rule: rota.BySeededShuffle, N: 3, Of: 7}}}
 		has(t, decisionText(&d), []string{"score      2.25", "SeededShuffle: place 3 of 7"}, []string{"46"})
 	})
+	t.Run("a_waiting_job_leads_to_why", func(t *testing.T) {
+		t.Parallel()
+		for state, waits := range map[rota.JobState]bool{rota.Queued: true, rota.Delayed: true, rota.Blocked: true, rota.Running: false,
+			rota.Completed: false, rota.Dead: false} {
+			text := jobTable(rota.Job{JobSpec: rota.JobSpec{ID: "photo"}, State: state}, false)
+			if strings.Contains(text, "rota job why photo") != waits {
+				t.Errorf("a job that is %s is shown as\n%s", state, text)
+			}
+		}
+	})
 	t.Run("reasons_in_columns", func(t *testing.T) {
 		t.Parallel()
 		text := whyText(&rota.Explanation{Job: "j", State: rota.Queued, Reasons: []rota.Why{
