@@ -79,14 +79,6 @@ func (c *Client) SetQueue(ctx context.Context, name rota.QueueName, preset strin
 	return one(ctx, c, "set queue", words.QueueFromWire, ask)
 }
 
-// Status tells the cluster as one node sees it.
-func (c *Client) Status(ctx context.Context) (rota.ClusterStatus, error) {
-	ask := func(ctx context.Context, n *node) (*rotav1.StatusResponse, error) {
-		return n.cluster.Status(ctx, &rotav1.StatusRequest{})
-	}
-	return one(ctx, c, "cluster status", words.ClusterStatusFromWire, ask)
-}
-
 // Peers lists the servers of the Raft configuration.
 func (c *Client) Peers(ctx context.Context) (peers []rota.RaftPeer, err error) {
 	err = c.call(ctx, "list peers", answerMost, func(ctx context.Context, n *node) error {

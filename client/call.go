@@ -33,6 +33,11 @@ type nodeCall func(ctx context.Context, n *node) error
 // comes that another try does not mend, or ctx ends. most bounds one try where
 // there is another node to ask.
 func (c *Client) call(ctx context.Context, op string, most time.Duration, f nodeCall) error {
+	if c.patience > 0 && most > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.patience)
+		defer cancel()
+	}
 	return c.callAt(ctx, op, func() (*node, time.Duration) { return c.present(), most }, f)
 }
 
@@ -61,6 +66,9 @@ func (c *Client) callAt(ctx context.Context, op string, at func() (*node, time.D
 		// A node that said why tells more than one that said nothing.
 		if last == nil || words.FromStatus(err).Kind != rota.Timeout {
 			last = e
+		}
+		if c.patience > 0 && time.Since(began) >= c.patience {
+			return c.gaveUp(ctx, op, last)
 		}
 		c.moveOn(n)
 		c.lostLead(n)

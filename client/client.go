@@ -49,6 +49,8 @@ type Client struct {
 	lead lead
 	// retries hears of failed tries; nil where nobody asked.
 	retries func(Retry)
+	// patience bounds each call; 0 leaves it the caller's time.
+	patience time.Duration
 }
 
 // node is one address with its lazy connection.
@@ -71,6 +73,7 @@ type settings struct {
 	dial     func(ctx context.Context, address string) (net.Conn, error)
 	heedless bool
 	retries  func(Retry)
+	patience time.Duration
 }
 
 // Option changes how a client connects.
@@ -96,6 +99,10 @@ func WithDialer(dial func(ctx context.Context, address string) (net.Conn, error)
 // later with: for measuring what it makes of that.
 func WithoutRestraint() Option { return func(s *settings) { s.heedless = true } }
 
+// WithPatience has each call that is tried again, and each page of a list, given up after
+// so long: for people who wait for it. Streams of events and waits have their own time.
+func WithPatience(d time.Duration) Option { return func(s *settings) { s.patience = d } }
+
 // Dial makes a client of the nodes at these addresses, each host:port. It
 // connects lazily: an unreachable cluster shows in the first call.
 func Dial(addrs []string, opts ...Option) (*Client, error) {
@@ -106,7 +113,7 @@ func Dial(addrs []string, opts ...Option) (*Client, error) {
 	if s.tls != nil && s.insecure {
 		return nil, rota.Refusef(rota.Invalid, "tls", "WithTLS and WithInsecure contradict each other")
 	}
-	c := &Client{log: s.log, held: restraint{off: s.heedless}, retries: s.retries}
+	c := &Client{log: s.log, held: restraint{off: s.heedless}, retries: s.retries, patience: s.patience}
 	c.life, c.finish = context.WithCancel(context.Background())
 	for _, a := range addrs {
 		a = strings.TrimSpace(a)

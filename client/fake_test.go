@@ -29,6 +29,7 @@ type fakeNode struct {
 	onSubmit func(context.Context, *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error)
 	onGet    func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error)
 	onWait   func(*rotav1.WaitJobsRequest, grpc.ServerStreamingServer[rotav1.Job]) error
+	onStatus func(context.Context) (*rotav1.StatusResponse, error)
 	drains   chan string
 	flows    fakeFlows
 }
@@ -64,6 +65,10 @@ func (n jobsOf) Wait(r *rotav1.WaitJobsRequest, s grpc.ServerStreamingServer[rot
 func (n workersOf) Drain(_ context.Context, r *rotav1.DrainWorkerRequest) (*rotav1.Worker, error) {
 	n.drains <- r.Id
 	return &rotav1.Worker{Spec: &rotav1.WorkerSpec{Id: r.Id}}, nil
+}
+
+func (n clusterOf) Status(ctx context.Context, _ *rotav1.StatusRequest) (*rotav1.StatusResponse, error) {
+	return n.onStatus(ctx)
 }
 
 func (n clusterOf) Leave(context.Context, *rotav1.LeaveRequest) (*rotav1.LeaveResponse, error) {

@@ -27,5 +27,8 @@ func (c *Client) retrying(ctx context.Context, op string, n *node, began time.Ti
 		return
 	}
 	until, _ := ctx.Deadline()
+	if soon := began.Add(c.patience); c.patience > 0 && (until.IsZero() || soon.Before(until)) {
+		until = soon
+	}
 	c.retries(Retry{Op: op, Address: n.address, Err: e, Began: began, Until: until})
 }

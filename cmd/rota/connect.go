@@ -26,6 +26,9 @@ func (a *app) dial() (*client.Client, error) { return a.dialTo(a.addrs) }
 
 func (a *app) dialTo(addrs []string, more ...client.Option) (*client.Client, error) {
 	more = append(more, client.WithRetries(a.retried))
+	if a.patience > 0 && !a.timeoutSet {
+		more = append(more, client.WithPatience(a.patience))
+	}
 	if a.tls == (tlsFiles{}) {
 		return client.Dial(addrs, append(more, client.WithInsecure())...)
 	}

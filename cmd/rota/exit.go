@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -143,7 +144,8 @@ func errorLine(err error, addrs []string) string {
 		}
 	case exitUnavailable:
 		text += retryHint(err, "")
-		if len(addrs) > 0 && strings.Contains(text, strings.Join(addrs, ", ")) {
+		untold := slices.ContainsFunc(addrs, func(a string) bool { return !strings.Contains(text, a) })
+		if len(addrs) > 0 && !untold {
 			text += "; is a majority of the nodes up? (--addr or ROTA_ADDR names others)"
 		} else if len(addrs) > 0 {
 			text += "; is a majority of the nodes up? asked: " + strings.Join(addrs, ", ") +

@@ -23,7 +23,7 @@ func (a *app) operatorCommand() *cobra.Command {
 }
 
 func (a *app) raftListCommand() *cobra.Command {
-	return &cobra.Command{
+	return a.impatient(&cobra.Command{
 		Use:   "list-peers",
 		Short: "List the servers of the Raft configuration",
 		Args:  cobra.NoArgs,
@@ -47,7 +47,7 @@ func (a *app) raftListCommand() *cobra.Command {
 			}
 			return l.print(a)
 		})),
-	}
+	})
 }
 
 // done prints what an order without a result of its own did: a small object,

@@ -10,11 +10,25 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// reads gives a command that reads --stale.
+// readMost is how long one call of a command that only reads is tried where --timeout says
+// nothing: longer than an election takes, and no longer than a person waits for an answer.
+const readMost = 10 * time.Second
+
+// impatient has a command give up a cluster that is gone after readMost.
+func (a *app) impatient(cmd *cobra.Command) *cobra.Command {
+	work := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		a.patience = readMost
+		return work(cmd, args)
+	}
+	return cmd
+}
+
+// reads gives a command that reads --stale, and no more time than a person has.
 func (a *app) reads(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().BoolVar(&a.stale, "stale", false,
 		"read the asked node's own state at once, which may lag behind; works without a leader")
-	return cmd
+	return a.impatient(cmd)
 }
 
 // fresh says how fresh a read must be: linearizable, unless --stale is given.

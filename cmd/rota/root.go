@@ -33,9 +33,11 @@ type app struct {
 	outputSet  bool
 	timeout    time.Duration
 	timeoutSet bool
-	config     string
-	stale      bool
-	tls        tlsFiles
+	// patience bounds each call of a command where --timeout says nothing; 0 for none.
+	patience time.Duration
+	config   string
+	stale    bool
+	tls      tlsFiles
 }
 
 // defaultTimeout bounds a call of a client command.
@@ -72,7 +74,8 @@ ended by SIGINT and SIGTERM.`,
 		"`host:port` of any nodes, separated by commas")
 	flags.StringVarP(&a.output, "output", "o", "table", "`format` of the output: "+strings.Join(formats, ", "))
 	durationVar(flags, &a.timeout, "timeout", defaultTimeout,
-		"how long a call may take; waiting commands wait without end unless it is given")
+		"how long a call may take; unless it is given, reads are given up after "+
+			fmt.Sprintf("%s without an answer, cluster status after 5s, and waiting commands never", readMost))
 	within(flags, time.Millisecond, rota.MaxDuration, "timeout")
 	flags.StringVar(&a.config, "config", "", "YAML `file` with settings, named like the flags")
 	flags.StringVar(&a.tls.ca, "tls-ca", "",

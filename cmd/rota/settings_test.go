@@ -174,6 +174,12 @@ func TestRun_without_a_cluster(t *testing.T) {
 	if code != exitUnavailable || stdout != "" || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
+	// Without --timeout too a status ends, and says of each node why.
+	code, stdout, stderr = runArgs("--addr", "127.0.0.1:1,127.0.0.1:2", "cluster", "status")
+	if code != exitUnavailable || stdout != "" || strings.Count(stderr, "\n") != 1 || strings.Count(stderr, "connection refused") != 2 ||
+		!strings.Contains(stderr, "node 127.0.0.1:1: ") || !strings.Contains(stderr, "node 127.0.0.1:2: ") {
+		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
 }
 
 func TestRun_offline(t *testing.T) {

@@ -1,0 +1,77 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// sight is what one node says of the cluster.
+type sight struct {
+	node   *node
+	status rota.ClusterStatus
+	err    error
+}
+
+// Status tells the cluster as one node sees it. It asks all nodes at once, each once and
+// for at most 5 s, and returns the first answer that names a leader, else the one that has
+// applied most: who asks wants to know what is there now. Where no node answers, the error
+// says of each why.
+func (c *Client) Status(ctx context.Context) (rota.ClusterStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerMost)
+	defer cancel()
+	seen := make(chan sight, len(c.nodes))
+	for _, n := range c.nodes {
+		go func() {
+			s := sight{node: n}
+			var wire *rotav1.StatusResponse
+			if wire, s.err = n.cluster.Status(ctx, &rotav1.StatusRequest{}); s.err == nil {
+				s.status, s.err = words.ClusterStatusFromWire(wire)
+			}
+			seen <- s
+		}()
+	}
+	var best *sight
+	var failed []sight
+	for range c.nodes {
+		s := <-seen
+		switch {
+		case s.err != nil:
+			failed = append(failed, s)
+		case s.status.Leader != "":
+			return s.status, nil
+		case best == nil || s.status.AppliedIndex > best.status.AppliedIndex:
+			best = &s
+		}
+	}
+	if best != nil {
+		return best.status, nil
+	}
+	return rota.ClusterStatus{}, c.unseen(ctx, failed)
+}
+
+// unseen is the error of a status that no node told.
+func (c *Client) unseen(ctx context.Context, failed []sight) error {
+	const op = "cluster status"
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return c.gaveUp(ctx, op, nil)
+	}
+	var whys []string
+	for _, s := range failed {
+		e := words.FromStatus(s.err)
+		switch e.Kind {
+		case rota.Timeout:
+			whys = append(whys, fmt.Sprintf("node %s did not answer in time", s.node.address))
+		case rota.Unavailable:
+			whys = append(whys, fmt.Sprintf("node %s: %s", s.node.address, e.Text))
+		default:
+			return during(op, e) // it answered, and refuses
+		}
+	}
+	return &rota.Error{Kind: rota.Unavailable, Op: op, Text: "no node answered: " + strings.Join(whys, "; ")}
+}
