@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/snapshot"
 )
 
@@ -97,7 +98,7 @@ func (s *soundDir) copyTo(t *testing.T, dir string, d *rotSpot) {
 }
 
 // lonely is a node without others.
-type lonely struct{ Discovery }
+type lonely struct{ gossip.Discovery }
 
 func (lonely) Leave(time.Duration) error { return nil }
 func (lonely) Close() error              { return nil }
@@ -108,7 +109,7 @@ func (s *soundDir) openAsNode(dir string) (o opening, err error) {
 	cfg := s.cfg
 	cfg.Data, cfg.AdoptData, cfg.ScrubEvery = dir, true, -1 // it is a copy, on purpose
 	cfg.World.Listen = func(string) (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
-	cfg.World.Discover = func(GossipOptions) (Discovery, error) { return lonely{}, nil }
+	cfg.World.Discover = func(gossip.Options) (gossip.Discovery, error) { return lonely{}, nil }
 	var fatal error
 	cfg.Fatal = func(err error) { fatal = err }
 	n, err := newNode(cfg, nil)

@@ -15,7 +15,7 @@
 //
 // # What goes over the wire
 //
-// Gossip (Gossip) finds nodes; it suggests and never decides. Raft's connections
+// Gossip (package gossip) finds nodes; it suggests and never decides. Raft's connections
 // (StreamLayer) begin with a handshake in which both sides show cluster, node and
 // the identity of their data directory, and are metered afterwards, as raft
 // decodes without bounds. Everything else between nodes goes through Peers.

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/gossip"
 )
 
 // knownCluster is the cluster's id once it is known.
@@ -42,7 +43,7 @@ func (n *Node) learnCluster() {
 		return
 	}
 	n.known.id = id
-	go func() { _ = n.gossip.UpdateMeta(func(m *GossipMeta) { m.ClusterID = id }) }()
+	go func() { _ = n.gossip.UpdateMeta(func(m *gossip.Meta) { m.ClusterID = id }) }()
 }
 
 // hello is what this node says before the first byte of raft.
@@ -126,13 +127,13 @@ func (n *Node) Introduce(in rota.Introduction) error {
 }
 
 // member finds an alive gossip member.
-func (n *Node) member(id rota.NodeID) (Member, bool) {
+func (n *Node) member(id rota.NodeID) (gossip.Member, bool) {
 	for _, m := range n.gossip.Members() {
 		if m.ID == id && m.Alive {
 			return m, true
 		}
 	}
-	return Member{}, false
+	return gossip.Member{}, false
 }
 
 // Leader tells where the leader answers; ok is false while there is none, or it is this

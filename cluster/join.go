@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/gossip"
 )
 
 // join decides how a starting node takes part (SPEC §13.4). A node that is a
@@ -24,7 +25,7 @@ func (n *Node) join(ctx context.Context) error {
 	said := time.Time{}
 	for {
 		members := n.aliveMembers()
-		withState := slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !m.HasState || m.ID == n.cfg.Node })
+		withState := slices.DeleteFunc(slices.Clone(members), func(m gossip.Member) bool { return !m.HasState || m.ID == n.cfg.Node })
 		if len(withState) > 0 {
 			done, err := n.introduceTo(ctx, withState)
 			if err != nil || done {
@@ -48,18 +49,18 @@ func (n *Node) join(ctx context.Context) error {
 	}
 }
 
-func (n *Node) aliveMembers() []Member {
-	return slices.DeleteFunc(n.gossip.Members(), func(m Member) bool { return !m.Alive })
+func (n *Node) aliveMembers() []gossip.Member {
+	return slices.DeleteFunc(n.gossip.Members(), func(m gossip.Member) bool { return !m.Alive })
 }
 
 // founders gives the fresh nodes that found a cluster, nil while they are too
 // few or do not agree on how many they are.
-func (n *Node) founders(members []Member) []Member {
+func (n *Node) founders(members []gossip.Member) []gossip.Member {
 	expect := n.cfg.BootstrapExpect
 	if expect == 0 {
 		return nil
 	}
-	var fresh []Member
+	var fresh []gossip.Member
 	for _, m := range members {
 		if m.BootstrapExpect == expect && !m.HasState && m.ClusterID == "" {
 			fresh = append(fresh, m)
@@ -68,7 +69,7 @@ func (n *Node) founders(members []Member) []Member {
 	if len(fresh) != expect {
 		return nil
 	}
-	slices.SortFunc(fresh, func(a, b Member) int {
+	slices.SortFunc(fresh, func(a, b gossip.Member) int {
 		if a.ID < b.ID {
 			return -1
 		}
@@ -78,7 +79,7 @@ func (n *Node) founders(members []Member) []Member {
 }
 
 // found writes the first configuration. Every founder writes the same one.
-func (n *Node) found(founders []Member) error {
+func (n *Node) found(founders []gossip.Member) error {
 	var servers []raft.Server
 	identities := make(map[rota.NodeID]string)
 	for _, m := range founders {
@@ -99,7 +100,7 @@ func (n *Node) found(founders []Member) error {
 
 // introduceTo asks members that have state whether this node may start: done
 // once one of them knows.
-func (n *Node) introduceTo(ctx context.Context, members []Member) (done bool, err error) {
+func (n *Node) introduceTo(ctx context.Context, members []gossip.Member) (done bool, err error) {
 	for _, m := range members {
 		c, cancel := context.WithTimeout(ctx, time.Second)
 		err := n.peers.Introduce(c, rota.NodeAddress{ID: m.ID, API: m.API}, rota.Introduction{
@@ -123,7 +124,7 @@ func (n *Node) introduceOnce(ctx context.Context, most time.Duration) error {
 	c, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for {
-		others := slices.DeleteFunc(n.aliveMembers(), func(m Member) bool { return m.ID == n.cfg.Node || !m.HasState })
+		others := slices.DeleteFunc(n.aliveMembers(), func(m gossip.Member) bool { return m.ID == n.cfg.Node || !m.HasState })
 		done, err := n.introduceTo(c, others)
 		if err != nil || done {
 			return err

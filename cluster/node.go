@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/logs"
 	"go.etcd.io/bbolt"
@@ -28,7 +29,7 @@ type Node struct {
 	snapshots *snapshotStore
 	stream    *StreamLayer
 	transport *raft.NetworkTransport
-	gossip    Discovery
+	gossip    gossip.Discovery
 	raft      *raft.Raft
 	guard     *rpcGuard
 	notify    chan bool
@@ -190,9 +191,9 @@ func (n *Node) open() (err error) {
 	if n.cfg.World.Discover != nil {
 		discover = n.cfg.World.Discover
 	}
-	n.gossip, err = discover(GossipOptions{ID: n.cfg.Node, Cluster: n.cfg.Cluster, Bind: n.cfg.Gossip,
+	n.gossip, err = discover(gossip.Options{ID: n.cfg.Node, Cluster: n.cfg.Cluster, Bind: n.cfg.Gossip,
 		KeyFile: n.cfg.GossipKeyFile, Insecure: n.cfg.Insecure, Join: n.cfg.Join, OnConflict: n.conflict, Logger: libraries,
-		Meta: GossipMeta{ClusterID: n.known.id, API: n.cfg.API, Raft: n.cfg.Raft, Version: n.cfg.Version,
+		Meta: gossip.Meta{ClusterID: n.known.id, API: n.cfg.API, Raft: n.cfg.Raft, Version: n.cfg.Version,
 			BootstrapExpect: n.cfg.BootstrapExpect, HasState: !n.data.Fresh(), Identity: n.data.Identity()}})
 	return err
 }
@@ -253,7 +254,7 @@ func (n *Node) startRaft() error {
 	n.raft = r
 	n.stores.Leads(func() bool { return r.State() == raft.Leader })
 	n.guard.begin(r)
-	return n.gossip.UpdateMeta(func(m *GossipMeta) { m.HasState = true })
+	return n.gossip.UpdateMeta(func(m *gossip.Meta) { m.HasState = true })
 }
 
 // fatal ends the process: going on would be wrong. It must not wait for
@@ -284,7 +285,7 @@ func (n *Node) unfit(reason string) {
 }
 
 // conflict is told when another process shows up under this node's id.
-func (n *Node) conflict(existing, other Member) {
+func (n *Node) conflict(existing, other gossip.Member) {
 	if other.ID == n.cfg.Node && other.Identity != n.data.Identity() {
 		n.log.Error("another process uses this node's id: stop one of the two", "other_gossip", other.Gossip,
 			"other_raft", other.Raft, "existing", existing.Gossip)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
@@ -79,7 +80,7 @@ func (n *Node) reconcileOnce(l *leadership) {
 // vouches asks a node that gossip suggests, over the connection that nodes trust
 // (mutual TLS, where it is set), whether it is who gossip says: gossip alone
 // makes nobody a member.
-func (n *Node) vouches(ctx context.Context, m Member) bool {
+func (n *Node) vouches(ctx context.Context, m gossip.Member) bool {
 	if m.ID == n.cfg.Node {
 		return true
 	}
@@ -108,7 +109,7 @@ func (n *Node) finishRemovals(servers map[rota.NodeID]raft.Server) {
 	}
 }
 
-func (n *Node) changeServer(as raft.ServerSuffrage, m Member) error {
+func (n *Node) changeServer(as raft.ServerSuffrage, m gossip.Member) error {
 	if as == raft.Voter {
 		return n.settled(n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Raft), 0, raftTimeout))
 	}
@@ -118,7 +119,7 @@ func (n *Node) changeServer(as raft.ServerSuffrage, m Member) error {
 // recorded says whether the log knows the member as it is, and records it if
 // it does not yet. What the state refuses already is not proposed: a removed node
 // that goes on gossiping must not write the log.
-func (n *Node) recorded(l *leadership, m Member) bool {
+func (n *Node) recorded(l *leadership, m gossip.Member) bool {
 	n.mu.RLock()
 	identity, starts, removed, known := n.machine.Node(m.ID)
 	n.mu.RUnlock()
@@ -148,7 +149,7 @@ func (n *Node) recorded(l *leadership, m Member) bool {
 	return true
 }
 
-func (n *Node) refusedMember(m Member, why string) {
+func (n *Node) refusedMember(m gossip.Member, why string) {
 	if n.lines.Allow("member/" + string(m.ID)) {
 		n.log.Error("a node is refused", "other_node", string(m.ID), "gossip", m.Gossip, "why", why)
 	}

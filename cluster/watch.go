@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/gossip"
 )
 
 // watcher is what this node knows of the others, asked once a second: their
@@ -135,7 +136,7 @@ func (n *Node) askWhenAlone() {
 	}
 	ctx, cancel := context.WithTimeout(n.life, peerTimeout)
 	defer cancel()
-	_, err := n.introduceTo(ctx, slices.DeleteFunc(n.aliveMembers(), func(m Member) bool { return m.ID == n.cfg.Node || !m.HasState }))
+	_, err := n.introduceTo(ctx, slices.DeleteFunc(n.aliveMembers(), func(m gossip.Member) bool { return m.ID == n.cfg.Node || !m.HasState }))
 	if err == nil {
 		return
 	}

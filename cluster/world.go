@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/fsm"
 )
 
@@ -17,8 +18,8 @@ type World struct {
 	// Listen and Dial make the connections of raft; nil is TCP. Dial ends with ctx.
 	Listen func(address string) (net.Listener, error)
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
-	// Discover stands in for gossip; nil is StartGossip.
-	Discover func(GossipOptions) (Discovery, error)
+	// Discover stands in for gossip; nil is gossip.Start.
+	Discover func(gossip.Options) (gossip.Discovery, error)
 	// SinceBoot is the monotonic clock of SPEC §3.5; nil is CLOCK_BOOTTIME.
 	SinceBoot func() time.Duration
 	// Wall is the wall clock that this node tells the leader (SPEC §3.8); nil is
@@ -32,22 +33,9 @@ type World struct {
 	NoSync bool
 }
 
-// Discovery finds the other nodes, as Gossip does. It may suggest, never decide.
-type Discovery interface {
-	// Members lists every node known, this one included, by id.
-	Members() []Member
-	// Changed receives a value after Members may have changed.
-	Changed() <-chan struct{}
-	// UpdateMeta changes what this node tells of itself, and returns at once.
-	UpdateMeta(change func(*GossipMeta)) error
-	// Leave tells the others that this node goes on purpose; Close must follow.
-	Leave(timeout time.Duration) error
-	Close() error
-}
-
 // discoverGossip is World.Discover of the real world. An error gives a nil interface.
-func discoverGossip(opts GossipOptions) (Discovery, error) {
-	g, err := StartGossip(opts)
+func discoverGossip(opts gossip.Options) (gossip.Discovery, error) {
+	g, err := gossip.Start(opts)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/cluster/gossip"
 )
 
 // finder stands in for gossip: every node that ever started is known to all at once.
@@ -15,7 +15,7 @@ import (
 type finder struct {
 	mu sync.Mutex
 	// members by id; replaced, never changed, as readers share it.
-	members []cluster.Member
+	members []gossip.Member
 	joined  map[*found]bool
 }
 
@@ -30,20 +30,20 @@ type found struct {
 	changed chan struct{}
 }
 
-func (f *finder) join(opts cluster.GossipOptions) *found {
+func (f *finder) join(opts gossip.Options) *found {
 	one := &found{finder: f, id: opts.ID, changed: make(chan struct{}, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.joined[one] = true
-	f.put(cluster.Member{ID: opts.ID, GossipMeta: opts.Meta, Gossip: opts.Bind, Alive: true})
+	f.put(gossip.Member{ID: opts.ID, Meta: opts.Meta, Gossip: opts.Bind, Alive: true})
 	return one
 }
 
 // put adds or replaces a member, and wakes everyone; the caller holds the lock.
-func (f *finder) put(m cluster.Member) {
-	same := func(other cluster.Member) bool { return other.ID == m.ID }
+func (f *finder) put(m gossip.Member) {
+	same := func(other gossip.Member) bool { return other.ID == m.ID }
 	f.members = append(slices.DeleteFunc(slices.Clone(f.members), same), m)
-	slices.SortFunc(f.members, func(a, b cluster.Member) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	slices.SortFunc(f.members, func(a, b gossip.Member) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	for one := range f.joined {
 		poke(one.changed)
 	}
@@ -53,29 +53,29 @@ func (f *finder) put(m cluster.Member) {
 func (f *finder) forget(id rota.NodeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.members = slices.DeleteFunc(slices.Clone(f.members), func(m cluster.Member) bool { return m.ID == id })
+	f.members = slices.DeleteFunc(slices.Clone(f.members), func(m gossip.Member) bool { return m.ID == id })
 	for one := range f.joined {
 		poke(one.changed)
 	}
 }
 
-// Members implements cluster.Discovery.
-func (o *found) Members() []cluster.Member {
+// Members implements gossip.Discovery.
+func (o *found) Members() []gossip.Member {
 	o.finder.mu.Lock()
 	defer o.finder.mu.Unlock()
 	return slices.Clone(o.finder.members)
 }
 
-// Changed implements cluster.Discovery.
+// Changed implements gossip.Discovery.
 func (o *found) Changed() <-chan struct{} { return o.changed }
 
-// UpdateMeta implements cluster.Discovery.
-func (o *found) UpdateMeta(change func(*cluster.GossipMeta)) error {
+// UpdateMeta implements gossip.Discovery.
+func (o *found) UpdateMeta(change func(*gossip.Meta)) error {
 	o.finder.mu.Lock()
 	defer o.finder.mu.Unlock()
 	for _, m := range o.finder.members {
 		if m.ID == o.id {
-			change(&m.GossipMeta)
+			change(&m.Meta)
 			o.finder.put(m)
 			break
 		}
@@ -83,10 +83,10 @@ func (o *found) UpdateMeta(change func(*cluster.GossipMeta)) error {
 	return nil
 }
 
-// Leave implements cluster.Discovery.
+// Leave implements gossip.Discovery.
 func (o *found) Leave(time.Duration) error { return nil }
 
-// Close implements cluster.Discovery.
+// Close implements gossip.Discovery.
 func (o *found) Close() error {
 	o.finder.mu.Lock()
 	defer o.finder.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/transport"
 )
 
@@ -154,7 +155,7 @@ func (p *process) config(start int) cluster.Config {
 		World: cluster.World{
 			Listen: l.net.listen,
 			Dial:   l.dialer(s.host),
-			Discover: func(opts cluster.GossipOptions) (cluster.Discovery, error) {
+			Discover: func(opts gossip.Options) (gossip.Discovery, error) {
 				return l.finder.join(opts), nil
 			},
 			SinceBoot:   s.sinceBoot,

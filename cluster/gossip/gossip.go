@@ -1,4 +1,4 @@
-package cluster
+package gossip
 
 import (
 	"context"
@@ -16,9 +16,8 @@ import (
 	"github.com/rotasched/rota/internal/logs"
 )
 
-// GossipMeta is what a node tells of itself in gossip (SPEC §13.4). Gossip may
-// suggest, never decide: it is decoded as hostile input.
-type GossipMeta struct {
+// Meta is what a node says of itself in gossip (SPEC §13.4).
+type Meta struct {
 	ClusterID rota.ClusterID
 	// API, Raft and Admin are addresses H:P; Admin may be empty.
 	API, Raft, Admin string
@@ -26,7 +25,7 @@ type GossipMeta struct {
 	Version string
 	// BootstrapExpect is --bootstrap-expect, 0 for none.
 	BootstrapExpect int
-	// HasState says that the node's raft stores are not empty.
+	// HasState reports that the node's raft stores are not empty.
 	HasState bool
 	// Identity is that of the data directory, 32 hex digits.
 	Identity string
@@ -35,34 +34,34 @@ type GossipMeta struct {
 // Member is a node as gossip knows it.
 type Member struct {
 	ID rota.NodeID
-	GossipMeta
+	Meta
 	// Gossip is its gossip address H:P.
 	Gossip string
 	// Alive is false of one that left or died; it stays listed for a while.
 	Alive bool
 }
 
-// GossipOptions are what StartGossip needs to know.
-type GossipOptions struct {
+// Options are what Start needs to know.
+type Options struct {
 	// ID is the node's unique name.
 	ID rota.NodeID
 	// Cluster is the --cluster name, the label of every packet.
 	Cluster string
-	// Bind is H:P; a name is resolved once. Advertise is what others are told,
+	// Bind is H:P; a name is resolved once. Advertise is the address that others use,
 	// empty for Bind.
 	Bind, Advertise string
 	// KeyFile holds the key, raw, hex or base64 of 16, 24 or 32 bytes. Empty is
 	// no encryption, which only loopback or Insecure permits.
 	KeyFile  string
 	Insecure bool
-	// Join are addresses H:P tried in the background for ever.
+	// Join are addresses H:P, tried in the background for ever.
 	Join []string
-	// Meta is what this node tells at first; see UpdateMeta.
-	Meta GossipMeta
-	// OnConflict is told, at most once a minute a name, of two nodes with one id:
-	// another address, or another data directory. It must not block.
+	// Meta is what this node says at first; see UpdateMeta.
+	Meta Meta
+	// OnConflict is called, at most once a minute and id, for two nodes with one id: at
+	// another address, or with another data directory. It must not block.
 	OnConflict func(existing, other Member)
-	// Logger takes what is worth a line. nil is silence.
+	// Logger receives what is worth a line; nil discards it.
 	Logger *slog.Logger
 
 	// joinBackoffMax shortens tests.
@@ -70,15 +69,15 @@ type GossipOptions struct {
 }
 
 const (
-	// gossipProtocol is the version of what rota puts into gossip.
-	gossipProtocol = 1
-	// gossipReclaim is when a dead node's name may come back at another address;
+	// protocolVersion is the version of what rota puts into gossip.
+	protocolVersion = 1
+	// reclaimAfter is when a dead node's name may come back at another address;
 	// memberlist's own default would refuse it for ever.
-	gossipReclaim = 30 * time.Second
-	// gossipTCPTimeout bounds a whole exchange of state.
-	gossipTCPTimeout = 3 * time.Second
-	// gossipUpdateWait bounds the wait for new metadata to go out.
-	gossipUpdateWait = 500 * time.Millisecond
+	reclaimAfter = 30 * time.Second
+	// tcpTimeout bounds a whole exchange of state.
+	tcpTimeout = 3 * time.Second
+	// updateWait bounds the wait for new metadata to go out.
+	updateWait = 500 * time.Millisecond
 )
 
 // knownMember is a member and when it became what it is.
@@ -87,10 +86,9 @@ type knownMember struct {
 	since time.Time
 }
 
-// Gossip finds the other nodes. It may suggest, never decide: no membership, no
-// lease, no leader follows from it alone.
+// Gossip is this node's part in gossip.
 type Gossip struct {
-	opts    GossipOptions
+	opts    Options
 	list    *memberlist.Memberlist
 	changed chan struct{}
 	dirty   chan struct{}
@@ -101,13 +99,13 @@ type Gossip struct {
 	closed  error
 
 	mu      sync.Mutex // guards what follows; taken within memberlist's lock
-	meta    GossipMeta
+	meta    Meta
 	encoded []byte
 	members map[rota.NodeID]knownMember
 }
 
-// StartGossip binds, and looks for the nodes of opts.Join in the background.
-func StartGossip(opts GossipOptions) (*Gossip, error) {
+// Start binds, and looks for the nodes of opts.Join in the background.
+func Start(opts Options) (*Gossip, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -117,7 +115,7 @@ func StartGossip(opts GossipOptions) (*Gossip, error) {
 	if err := rota.CheckID("node id", opts.ID); err != nil {
 		return nil, err
 	}
-	encoded, err := encodeGossipMeta(opts.Meta)
+	encoded, err := encodeMeta(opts.Meta)
 	if err != nil {
 		return nil, err
 	}
@@ -165,16 +163,16 @@ func (g *Gossip) Members() []Member {
 // one value. It is never closed, and for one reader.
 func (g *Gossip) Changed() <-chan struct{} { return g.changed }
 
-// Addr is the gossip address that others are told.
+// Addr returns the gossip address that others use.
 func (g *Gossip) Addr() string { return addressOf(g.list.LocalNode()) }
 
-// UpdateMeta changes what this node tells of itself. It returns at once; the
+// UpdateMeta changes what this node says of itself. It returns at once; the
 // others learn it within a second. change must not call the Gossip.
-func (g *Gossip) UpdateMeta(change func(m *GossipMeta)) error {
+func (g *Gossip) UpdateMeta(change func(m *Meta)) error {
 	g.mu.Lock()
 	next := g.meta
 	change(&next)
-	encoded, err := encodeGossipMeta(next)
+	encoded, err := encodeMeta(next)
 	if err == nil {
 		g.meta, g.encoded = next, encoded
 	}
@@ -190,7 +188,7 @@ func (g *Gossip) UpdateMeta(change func(m *GossipMeta)) error {
 	return nil
 }
 
-// Leave tells the others that this node goes on purpose, and waits until one
+// Leave announces that this node goes on purpose, and waits until one node
 // has heard or timeout has passed. Close must follow.
 func (g *Gossip) Leave(timeout time.Duration) error {
 	g.cancel()
@@ -217,7 +215,7 @@ func (g *Gossip) tellLoop(ctx context.Context) {
 		case <-g.dirty:
 			// That nobody heard within the wait is no fault: the next exchange of
 			// state carries it.
-			_ = g.list.UpdateNode(gossipUpdateWait)
+			_ = g.list.UpdateNode(updateWait)
 		}
 	}
 }
@@ -247,7 +245,7 @@ func (g *Gossip) config() (*memberlist.Config, error) {
 	}
 	switch {
 	case g.opts.KeyFile != "":
-		if config.SecretKey, err = readGossipKey(g.opts.KeyFile); err != nil {
+		if config.SecretKey, err = readKey(g.opts.KeyFile); err != nil {
 			return nil, err
 		}
 	case !ip.IsLoopback() && !g.opts.Insecure:
@@ -258,13 +256,12 @@ func (g *Gossip) config() (*memberlist.Config, error) {
 	config.Name = string(g.opts.ID)
 	config.Label = g.opts.Cluster
 	config.EnableCompression = false // v0.6.0 puts no cap on what it inflates
-	config.DeadNodeReclaimTime = gossipReclaim
-	config.TCPTimeout = gossipTCPTimeout
-	config.DelegateProtocolVersion = gossipProtocol
-	config.DelegateProtocolMin, config.DelegateProtocolMax = gossipProtocol, gossipProtocol
-	delegate := gossipDelegate{g}
-	config.Delegate, config.Events, config.Conflict = delegate, delegate, delegate
-	config.Merge, config.Alive = delegate, delegate
-	config.Logger = log.New(gossipLog{g.opts.Logger, &g.lines}, "", 0)
+	config.DeadNodeReclaimTime = reclaimAfter
+	config.TCPTimeout = tcpTimeout
+	config.DelegateProtocolVersion = protocolVersion
+	config.DelegateProtocolMin, config.DelegateProtocolMax = protocolVersion, protocolVersion
+	d := delegate{g}
+	config.Delegate, config.Events, config.Conflict, config.Merge, config.Alive = d, d, d, d, d
+	config.Logger = log.New(libraryLog{g.opts.Logger, &g.lines}, "", 0)
 	return config, nil
 }

@@ -1,4 +1,4 @@
-package cluster
+package gossip
 
 import (
 	"context"
@@ -101,7 +101,7 @@ func (g *Gossip) seekLoop(ctx context.Context) {
 	}
 }
 
-// resolveAddress gives IP and port of H:P. An empty host is the unspecified
+// resolveAddress returns the IP and port of H:P. An empty host is the unspecified
 // address; of several, one of version 4 is preferred.
 func resolveAddress(ctx context.Context, address string) (net.IP, int, error) {
 	host, portText, err := net.SplitHostPort(address)

@@ -1,4 +1,4 @@
-package cluster
+package gossip
 
 import (
 	"bytes"
@@ -15,25 +15,33 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/rotasched/rota"
 )
+
+// TestMain wants nothing left behind.
+func TestMain(m *testing.M) {
+	// memberlist's last probe ends by its own timeout, a moment after Shutdown.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
+}
 
 // gossipPatience is far above what anything here takes on a loaded machine.
 const gossipPatience = 20 * time.Second
 
-func testMeta(id rota.NodeID) GossipMeta {
-	return GossipMeta{ClusterID: "k1", API: string(id) + ":6470", Raft: string(id) + ":6471", Version: "1.2.3",
+func testMeta(id rota.NodeID) Meta {
+	return Meta{ClusterID: "k1", API: string(id) + ":6470", Raft: string(id) + ":6471", Version: "1.2.3",
 		BootstrapExpect: 3, HasState: true, Identity: strings.Repeat("0b", identityBytes)}
 }
 
-func startGossip(t *testing.T, id rota.NodeID, change func(o *GossipOptions)) *Gossip {
+func startGossip(t *testing.T, id rota.NodeID, change func(o *Options)) *Gossip {
 	t.Helper()
-	opts := GossipOptions{ID: id, Cluster: "c1", Bind: "127.0.0.1:0", Meta: testMeta(id),
+	opts := Options{ID: id, Cluster: "c1", Bind: "127.0.0.1:0", Meta: testMeta(id),
 		joinBackoffMax: 200 * time.Millisecond}
 	if change != nil {
 		change(&opts)
 	}
-	g, err := StartGossip(opts)
+	g, err := Start(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,27 +79,27 @@ func TestGossipFindsNodes(t *testing.T) {
 	if err := os.WriteFile(key, []byte(strings.Repeat("4f", 32)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := startGossip(t, "a", func(o *GossipOptions) { o.KeyFile = key })
+	a := startGossip(t, "a", func(o *Options) { o.KeyFile = key })
 	join := []string{a.Addr()}
-	b := startGossip(t, "b", func(o *GossipOptions) { o.KeyFile, o.Join = key, join })
-	c := startGossip(t, "c", func(o *GossipOptions) { o.KeyFile, o.Join = key, join })
+	b := startGossip(t, "b", func(o *Options) { o.KeyFile, o.Join = key, join })
+	c := startGossip(t, "c", func(o *Options) { o.KeyFile, o.Join = key, join })
 	for _, g := range []*Gossip{a, b, c} {
 		waitMembers(t, g, "finding each other", func(alive map[rota.NodeID]Member) bool { return len(alive) == 3 })
 	}
 	t.Logf("three nodes found each other in %s", time.Since(began))
 	for _, member := range c.Members() {
-		if want := testMeta(member.ID); !reflect.DeepEqual(member.GossipMeta, want) {
-			t.Errorf("%s tells %+v, want %+v", member.ID, member.GossipMeta, want)
+		if want := testMeta(member.ID); !reflect.DeepEqual(member.Meta, want) {
+			t.Errorf("%s tells %+v, want %+v", member.ID, member.Meta, want)
 		}
 	}
 
-	if err := b.UpdateMeta(func(m *GossipMeta) { m.Version = "2.0.0" }); err != nil {
+	if err := b.UpdateMeta(func(m *Meta) { m.Version = "2.0.0" }); err != nil {
 		t.Fatal(err)
 	}
 	waitMembers(t, c, "hearing of new metadata", func(alive map[rota.NodeID]Member) bool {
 		return alive["b"].Version == "2.0.0"
 	})
-	if err := b.UpdateMeta(func(m *GossipMeta) { m.API = strings.Repeat("x", 200) }); err == nil {
+	if err := b.UpdateMeta(func(m *Meta) { m.API = strings.Repeat("x", 200) }); err == nil {
 		t.Error("metadata too long for a packet is taken")
 	}
 
@@ -108,8 +116,8 @@ func TestGossipJoinsWhoComesLater(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	b := startGossip(t, "b", func(o *GossipOptions) { o.Join = []string{"no-such-name.invalid:1", address} })
-	again := startGossip(t, "a", func(o *GossipOptions) { o.Bind = address })
+	b := startGossip(t, "b", func(o *Options) { o.Join = []string{"no-such-name.invalid:1", address} })
+	again := startGossip(t, "a", func(o *Options) { o.Bind = address })
 	waitMembers(t, again, "being joined", func(alive map[rota.NodeID]Member) bool { return len(alive) == 2 })
 	waitMembers(t, b, "joining", func(alive map[rota.NodeID]Member) bool { return len(alive) == 2 })
 }
@@ -136,10 +144,10 @@ func (s *syncBuffer) String() string {
 func TestGossipKeepsClustersApart(t *testing.T) {
 	t.Parallel()
 	var lines syncBuffer
-	a := startGossip(t, "a", func(o *GossipOptions) {
+	a := startGossip(t, "a", func(o *Options) {
 		o.Logger = slog.New(slog.NewTextHandler(&lines, nil))
 	})
-	b := startGossip(t, "b", func(o *GossipOptions) { o.Meta.ClusterID = "k2" })
+	b := startGossip(t, "b", func(o *Options) { o.Meta.ClusterID = "k2" })
 	for range 3 {
 		if _, err := b.list.Join([]string{a.Addr()}); err == nil {
 			t.Error("the clusters were merged")
@@ -154,18 +162,18 @@ func TestGossipKeepsClustersApart(t *testing.T) {
 		t.Errorf("%d lines about it: %s", n, lines.String())
 	}
 
-	other := startGossip(t, "o", func(o *GossipOptions) { o.Cluster = "c2" })
+	other := startGossip(t, "o", func(o *Options) { o.Cluster = "c2" })
 	if _, err := other.list.Join([]string{a.Addr()}); err == nil {
 		t.Error("clusters of two names were merged")
 	}
 
 	// One that knew neither met both; once it learns its own, the other is gone.
-	c := startGossip(t, "c", func(o *GossipOptions) { o.Meta.ClusterID = "" })
+	c := startGossip(t, "c", func(o *Options) { o.Meta.ClusterID = "" })
 	if _, err := c.list.Join([]string{b.Addr()}); err != nil {
 		t.Fatal(err)
 	}
 	waitMembers(t, c, "meeting b", func(alive map[rota.NodeID]Member) bool { return len(alive) == 2 })
-	if err := c.UpdateMeta(func(m *GossipMeta) { m.ClusterID = "k1" }); err != nil {
+	if err := c.UpdateMeta(func(m *Meta) { m.ClusterID = "k1" }); err != nil {
 		t.Fatal(err)
 	}
 	waitMembers(t, c, "dropping b", func(alive map[rota.NodeID]Member) bool { return len(alive) == 1 })
@@ -174,22 +182,22 @@ func TestGossipKeepsClustersApart(t *testing.T) {
 func TestGossipTellsOfConflicts(t *testing.T) {
 	t.Parallel()
 	type pair struct{ existing, other Member }
-	for name, change := range map[string]func(o *GossipOptions){
-		"another address": func(*GossipOptions) {},
-		"another data directory": func(o *GossipOptions) {
+	for name, change := range map[string]func(o *Options){
+		"another address": func(*Options) {},
+		"another data directory": func(o *Options) {
 			o.Meta.Identity = strings.Repeat("0c", identityBytes)
 		},
-		"an emptied data directory": func(o *GossipOptions) { o.Meta.HasState = false },
+		"an emptied data directory": func(o *Options) { o.Meta.HasState = false },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen := make(chan pair, 8)
-			a := startGossip(t, "a", func(o *GossipOptions) {
+			a := startGossip(t, "a", func(o *Options) {
 				o.OnConflict = func(existing, other Member) { seen <- pair{existing, other} }
 			})
-			b := startGossip(t, "b", func(o *GossipOptions) { o.Join = []string{a.Addr()} })
+			b := startGossip(t, "b", func(o *Options) { o.Join = []string{a.Addr()} })
 			waitMembers(t, a, "b joining", func(alive map[rota.NodeID]Member) bool { return len(alive) == 2 })
-			double := startGossip(t, "b", func(o *GossipOptions) {
+			double := startGossip(t, "b", func(o *Options) {
 				o.Join = []string{a.Addr()}
 				change(o)
 			})
@@ -215,20 +223,20 @@ func TestGossipRefusesToStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		change func(o *GossipOptions)
+		change func(o *Options)
 		kind   rota.Kind
 		want   string
 	}{
-		"in the open without a key": {func(o *GossipOptions) { o.Bind = ":0" }, rota.Denied, "--insecure"},
-		"with a key for all to see": {func(o *GossipOptions) { o.KeyFile = open }, rota.Denied, "chmod 600"},
-		"with what is no key":       {func(o *GossipOptions) { o.KeyFile = short }, rota.Invalid, "openssl rand"},
-		"without a name":            {func(o *GossipOptions) { o.ID = "" }, rota.Invalid, "node id"},
+		"in the open without a key": {func(o *Options) { o.Bind = ":0" }, rota.Denied, "--insecure"},
+		"with a key for all to see": {func(o *Options) { o.KeyFile = open }, rota.Denied, "chmod 600"},
+		"with what is no key":       {func(o *Options) { o.KeyFile = short }, rota.Invalid, "openssl rand"},
+		"without a name":            {func(o *Options) { o.ID = "" }, rota.Invalid, "node id"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			opts := GossipOptions{ID: "a", Cluster: "c1", Bind: "127.0.0.1:0", Meta: testMeta("a")}
+			opts := Options{ID: "a", Cluster: "c1", Bind: "127.0.0.1:0", Meta: testMeta("a")}
 			c.change(&opts)
-			g, err := StartGossip(opts)
+			g, err := Start(opts)
 			if err == nil {
 				g.Close()
 			}
@@ -253,7 +261,7 @@ func TestGossipKey(t *testing.T) {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := readGossipKey(path); err != nil || !bytes.Equal(got, key) {
+			if got, err := readKey(path); err != nil || !bytes.Equal(got, key) {
 				t.Errorf("%q gives %x, %v", text, got, err)
 			}
 		}
@@ -262,7 +270,7 @@ func TestGossipKey(t *testing.T) {
 
 func TestGossipMetaBytes(t *testing.T) {
 	t.Parallel()
-	got, err := encodeGossipMeta(GossipMeta{ClusterID: "k", API: "a:1", Raft: "r:2", Version: "v",
+	got, err := encodeMeta(Meta{ClusterID: "k", API: "a:1", Raft: "r:2", Version: "v",
 		BootstrapExpect: 258, HasState: true, Identity: strings.Repeat("0b", identityBytes)})
 	want := "\x01\x00" + string(rune(rota.Draft)) + "\x01\x01\x02" + strings.Repeat("\x0b", identityBytes) + "\x01k\x03a:1\x03r:2\x00\x01v"
 	if err != nil || string(got) != want {
@@ -271,14 +279,14 @@ func TestGossipMetaBytes(t *testing.T) {
 	got[2]++ // another draft
 	says := fmt.Sprintf("node n2 runs draft %d of an unreleased rota, this binary is draft %d: run the same binary on all nodes",
 		rota.Draft+1, rota.Draft)
-	if _, err := decodeGossipMeta("n2", got); rota.KindOf(err) != rota.Conflict || err.Error() != says {
+	if _, err := decodeMeta("n2", got); rota.KindOf(err) != rota.Conflict || err.Error() != says {
 		t.Errorf("another draft: %v, want %s", err, says)
 	}
-	longest := GossipMeta{ClusterID: rota.ClusterID(strings.Repeat("k", gossipTextMax)),
+	longest := Meta{ClusterID: rota.ClusterID(strings.Repeat("k", textMax)),
 		Identity: strings.Repeat("0b", identityBytes)}
 	longest.API = string(longest.ClusterID)
 	longest.Raft, longest.Admin, longest.Version = longest.API, longest.API, longest.API
-	if got, err := encodeGossipMeta(longest); err != nil || len(got) > gossipMetaMax {
+	if got, err := encodeMeta(longest); err != nil || len(got) > metaMax {
 		t.Errorf("the longest metadata has %d bytes, %v", len(got), err)
 	}
 }
@@ -286,18 +294,18 @@ func TestGossipMetaBytes(t *testing.T) {
 // FuzzGossipMeta decodes what a stranger may send.
 func FuzzGossipMeta(f *testing.F) {
 	for _, id := range []rota.NodeID{"a", "node-with-a-long-name.example.org"} {
-		data, err := encodeGossipMeta(testMeta(id))
+		data, err := encodeMeta(testMeta(id))
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := decodeGossipMeta("n2", data)
+		m, err := decodeMeta("n2", data)
 		if err != nil {
 			return
 		}
-		again, err := encodeGossipMeta(m)
+		again, err := encodeMeta(m)
 		if err != nil || !bytes.Equal(again, data) {
 			t.Fatalf("%q comes back as %q, %v", data, again, err)
 		}

@@ -1,4 +1,4 @@
-package cluster
+package gossip
 
 import (
 	"encoding/binary"
@@ -12,20 +12,22 @@ import (
 )
 
 const (
-	// gossipMetaVersion is the first byte of the metadata.
-	gossipMetaVersion = 1
-	// gossipMetaMax is memberlist's bound for metadata.
-	gossipMetaMax = memberlist.MetaMaxSize
-	// gossipTextMax bounds each text in it, so that all of them fit.
-	gossipTextMax = 90
-	// gossipFlagState is the flag HasState.
-	gossipFlagState = 1
+	// metaVersion is the first byte of the metadata.
+	metaVersion = 1
+	// metaMax is memberlist's bound for metadata.
+	metaMax = memberlist.MetaMaxSize
+	// textMax bounds each text in it, so that all of them fit.
+	textMax = 90
+	// identityBytes is the length of a data directory's identity.
+	identityBytes = 16
+	// flagState is the flag HasState.
+	flagState = 1
 )
 
-// encodeGossipMeta returns: version, draft (2 bytes, big endian), flags, expected nodes (2 bytes),
+// encodeMeta returns: version, draft (2 bytes, big endian), flags, expected nodes (2 bytes),
 // identity (16 bytes), then five texts, each after a byte of its length: cluster
 // id, API, raft and admin address, version of the binary.
-func encodeGossipMeta(m GossipMeta) ([]byte, error) {
+func encodeMeta(m Meta) ([]byte, error) {
 	identity, err := hex.DecodeString(m.Identity)
 	if err != nil || len(identity) != identityBytes {
 		return nil, fmt.Errorf("encode gossip metadata: identity %q is not 32 hex digits", m.Identity)
@@ -35,39 +37,39 @@ func encodeGossipMeta(m GossipMeta) ([]byte, error) {
 	}
 	flags := byte(0)
 	if m.HasState {
-		flags |= gossipFlagState
+		flags |= flagState
 	}
-	out := binary.BigEndian.AppendUint16([]byte{gossipMetaVersion}, rota.Draft)
+	out := binary.BigEndian.AppendUint16([]byte{metaVersion}, rota.Draft)
 	out = binary.BigEndian.AppendUint16(append(out, flags), uint16(m.BootstrapExpect))
 	out = append(out, identity...)
 	for _, text := range []string{string(m.ClusterID), m.API, m.Raft, m.Admin, m.Version} {
-		if len(text) > gossipTextMax {
-			return nil, fmt.Errorf("encode gossip metadata: %q has more than %d bytes", text, gossipTextMax)
+		if len(text) > textMax {
+			return nil, fmt.Errorf("encode gossip metadata: %q has more than %d bytes", text, textMax)
 		}
 		out = append(append(out, byte(len(text))), text...)
 	}
 	return out, nil
 }
 
-// decodeGossipMeta reads what a stranger, which calls itself id, may have written.
-func decodeGossipMeta(id rota.NodeID, data []byte) (GossipMeta, error) {
+// decodeMeta reads what a stranger, which calls itself id, may have written.
+func decodeMeta(id rota.NodeID, data []byte) (Meta, error) {
 	const front = 6
 	const fixed = front + identityBytes
-	var m GossipMeta
+	var m Meta
 	switch {
-	case len(data) > gossipMetaMax:
+	case len(data) > metaMax:
 		return m, fmt.Errorf("gossip metadata has %d bytes", len(data))
 	case len(data) == 0:
 		return m, errors.New("gossip metadata is missing")
-	case data[0] != gossipMetaVersion:
-		return m, fmt.Errorf("gossip metadata has version %d, this binary knows %d", data[0], gossipMetaVersion)
+	case data[0] != metaVersion:
+		return m, fmt.Errorf("gossip metadata has version %d, this binary knows %d", data[0], metaVersion)
 	case len(data) < fixed:
 		return m, errors.New("gossip metadata is cut short")
 	}
 	if err := rota.CheckNodeDraft(id, uint32(binary.BigEndian.Uint16(data[1:]))); err != nil {
 		return m, err
 	}
-	if data[3]&^gossipFlagState != 0 {
+	if data[3]&^flagState != 0 {
 		return m, fmt.Errorf("gossip metadata has unknown flags %#x", data[3])
 	}
 	texts := [5]string{}
@@ -85,14 +87,14 @@ func decodeGossipMeta(id rota.NodeID, data []byte) (GossipMeta, error) {
 	if len(rest) != 0 {
 		return m, errors.New("gossip metadata is too long")
 	}
-	m = GossipMeta{
+	m = Meta{
 		ClusterID: rota.ClusterID(texts[0]), API: texts[1], Raft: texts[2], Admin: texts[3], Version: texts[4],
 		BootstrapExpect: int(binary.BigEndian.Uint16(data[4:])),
-		HasState:        data[3]&gossipFlagState != 0,
+		HasState:        data[3]&flagState != 0,
 		Identity:        hex.EncodeToString(data[front:fixed]),
 	}
 	if m.ClusterID != "" && !rota.ValidID(m.ClusterID) {
-		return GossipMeta{}, fmt.Errorf("gossip metadata holds cluster id %q", m.ClusterID)
+		return Meta{}, fmt.Errorf("gossip metadata holds cluster id %q", m.ClusterID)
 	}
 	return m, nil
 }
@@ -104,5 +106,5 @@ func plainText(s string) bool {
 			return false
 		}
 	}
-	return len(s) <= gossipTextMax
+	return len(s) <= textMax
 }

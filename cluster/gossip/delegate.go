@@ -1,4 +1,4 @@
-package cluster
+package gossip
 
 import (
 	"context"
@@ -19,32 +19,32 @@ import (
 // memberForgotten is how long one that died stays listed.
 const memberForgotten = time.Hour
 
-// gossipDelegate is what memberlist calls. memberlist holds its own lock
+// delegate is what memberlist calls. memberlist holds its own lock
 // meanwhile, so nothing here may call memberlist.
-type gossipDelegate struct{ g *Gossip }
+type delegate struct{ g *Gossip }
 
 // NodeMeta implements memberlist.Delegate.
-func (d gossipDelegate) NodeMeta(int) []byte {
+func (d delegate) NodeMeta(int) []byte {
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
 	return d.g.encoded
 }
 
 // NotifyMsg implements memberlist.Delegate; rota sends no messages by gossip.
-func (d gossipDelegate) NotifyMsg([]byte) {}
+func (d delegate) NotifyMsg([]byte) {}
 
 // GetBroadcasts implements memberlist.Delegate.
-func (d gossipDelegate) GetBroadcasts(int, int) [][]byte { return nil }
+func (d delegate) GetBroadcasts(int, int) [][]byte { return nil }
 
 // LocalState implements memberlist.Delegate.
-func (d gossipDelegate) LocalState(bool) []byte { return nil }
+func (d delegate) LocalState(bool) []byte { return nil }
 
 // MergeRemoteState implements memberlist.Delegate.
-func (d gossipDelegate) MergeRemoteState([]byte, bool) {}
+func (d delegate) MergeRemoteState([]byte, bool) {}
 
 // NotifyMerge implements memberlist.MergeDelegate: a join is refused as a whole
 // when the other side knows anyone who does not belong here.
-func (d gossipDelegate) NotifyMerge(peers []*memberlist.Node) error {
+func (d delegate) NotifyMerge(peers []*memberlist.Node) error {
 	for _, node := range peers {
 		if node.State == memberlist.StateDead || node.State == memberlist.StateLeft {
 			continue
@@ -56,9 +56,9 @@ func (d gossipDelegate) NotifyMerge(peers []*memberlist.Node) error {
 	return nil
 }
 
-// NotifyAlive implements memberlist.AliveDelegate: it hears of every node, by
-// whichever way the word came.
-func (d gossipDelegate) NotifyAlive(node *memberlist.Node) error {
+// NotifyAlive implements memberlist.AliveDelegate: it is called for every node,
+// however this one learnt of it.
+func (d delegate) NotifyAlive(node *memberlist.Node) error {
 	member, err := d.g.judge(node)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (d gossipDelegate) NotifyAlive(node *memberlist.Node) error {
 
 // NotifyConflict implements memberlist.ConflictDelegate: two nodes with one
 // name at two addresses. memberlist keeps the first.
-func (d gossipDelegate) NotifyConflict(existing, other *memberlist.Node) {
+func (d delegate) NotifyConflict(existing, other *memberlist.Node) {
 	first, err := memberOf(existing)
 	second, err2 := memberOf(other)
 	if errors.Join(err, err2) == nil {
@@ -84,15 +84,15 @@ func (d gossipDelegate) NotifyConflict(existing, other *memberlist.Node) {
 }
 
 // NotifyJoin implements memberlist.EventDelegate.
-func (d gossipDelegate) NotifyJoin(node *memberlist.Node) { d.g.note(node, true) }
+func (d delegate) NotifyJoin(node *memberlist.Node) { d.g.note(node, true) }
 
 // NotifyUpdate implements memberlist.EventDelegate.
-func (d gossipDelegate) NotifyUpdate(node *memberlist.Node) { d.g.note(node, true) }
+func (d delegate) NotifyUpdate(node *memberlist.Node) { d.g.note(node, true) }
 
 // NotifyLeave implements memberlist.EventDelegate.
-func (d gossipDelegate) NotifyLeave(node *memberlist.Node) { d.g.note(node, false) }
+func (d delegate) NotifyLeave(node *memberlist.Node) { d.g.note(node, false) }
 
-// judge refuses who does not belong here, and tells of it once a minute.
+// judge refuses a node that does not belong here, with a log line once a minute.
 func (g *Gossip) judge(node *memberlist.Node) (Member, error) {
 	member, err := memberOf(node)
 	g.mu.Lock()
@@ -100,8 +100,8 @@ func (g *Gossip) judge(node *memberlist.Node) (Member, error) {
 	g.mu.Unlock()
 	switch {
 	case err != nil:
-	case node.DCur != gossipProtocol:
-		err = fmt.Errorf("it speaks version %d of the gossip protocol, this node %d", node.DCur, gossipProtocol)
+	case node.DCur != protocolVersion:
+		err = fmt.Errorf("it speaks version %d of the gossip protocol, this node %d", node.DCur, protocolVersion)
 	case own != "" && member.ClusterID != "" && own != member.ClusterID:
 		err = fmt.Errorf("its cluster id is %s, this one's %s, both are named %q", member.ClusterID, own,
 			g.opts.Cluster)
@@ -124,11 +124,11 @@ func memberOf(node *memberlist.Node) (Member, error) {
 	if err := rota.CheckID("node id", node.Name); err != nil {
 		return Member{}, err
 	}
-	meta, err := decodeGossipMeta(rota.NodeID(node.Name), node.Meta)
+	meta, err := decodeMeta(rota.NodeID(node.Name), node.Meta)
 	if err != nil {
 		return Member{}, err
 	}
-	return Member{ID: rota.NodeID(node.Name), GossipMeta: meta, Gossip: addressOf(node)}, nil
+	return Member{ID: rota.NodeID(node.Name), Meta: meta, Gossip: addressOf(node)}, nil
 }
 
 func addressOf(node *memberlist.Node) string {
@@ -168,15 +168,15 @@ func (g *Gossip) conflict(existing, other Member) {
 	}
 }
 
-// gossipLog takes memberlist's lines to slog: warnings and errors once a minute
+// libraryLog takes memberlist's lines to slog: warnings and errors once a minute
 // each, everything else at debug, and what the delegates say better at debug too.
-type gossipLog struct {
+type libraryLog struct {
 	logger *slog.Logger
 	lines  *logs.Limiter
 }
 
 // Write implements io.Writer; log.Logger calls it once a line.
-func (l gossipLog) Write(line []byte) (int, error) {
+func (l libraryLog) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
 	level, said := slog.LevelDebug, text
 	for _, mark := range []string{"[WARN] ", "[ERR] "} {
