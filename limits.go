@@ -166,6 +166,10 @@ const (
 	// WorkerForgotten is when a RETIRED or UNREACHABLE worker without leases
 	// leaves the state, in clock.
 	WorkerForgotten Clock = 24 * 3_600_000
+	// PenaltyForgotten is when one leaves that lost a part of its stake, or left while it
+	// was SUSPENDED: it would come back without. Whoever signs attestations for no longer
+	// than a year knows that those of before the loss are over by then.
+	PenaltyForgotten Clock = 366 * 24 * 3_600_000
 	// WindowSlots of WindowSlotMs make the sliding window of a failure domain
 	// (SPEC §4.8).
 	WindowSlots        = 6

@@ -130,7 +130,6 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 	l.RenewBy.Clock = l.Deadline.Clock - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
 	m.leases.insert(l.key, l)
 
-	old := w.forgetAt()
 	w.open++
 	w.cpu += l.cpu
 	w.memory += l.memory
@@ -142,7 +141,7 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 		w.sinceTurn++
 	}
 	w.leases[l.key] = struct{}{}
-	m.timeWorker(w, old)
+	m.timeWorker(w)
 	m.timeLease(l)
 	m.noteGoing(l)
 	m.registry.supply.Take(worker, l.takes())

@@ -37,7 +37,7 @@ func (c *checker) standing() {
 		if told := m.registry.supply.Data(id); !slices.Equal(told, w.held) {
 			c.fault("I4: supply has worker %s hold the data %q, its row says %q", id, told, w.held)
 		}
-		if due, ends := m.standingAt(w), w.attestationEnds(); w.standingDue != due || w.attestDue != ends {
+		if due, ends := m.standingAt(w), w.attestationEnds(); w.standingDue != due || w.attestDue != ends || w.forgetDue != w.forgetAt() {
 			c.fault("I4: worker %s stands in the timers at %d and on %d: at %d and on %d is right", id, w.standingDue,
 				w.attestDue, due, ends)
 		}

@@ -15,13 +15,12 @@ func (m *Machine) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text strin
 	m.dropGoing(l)
 	m.leases.drop(key)
 	w := m.workers.edit(l.Worker)
-	old := w.forgetAt()
 	w.open--
 	w.cpu -= l.cpu
 	w.memory -= l.memory
 	w.io -= l.io
 	delete(w.leases, key)
-	m.timeWorker(w, old)
+	m.timeWorker(w)
 	m.registry.supply.Give(l.Worker, l.takes())
 	m.share(l.queue, l.tenant, -1)
 	m.countEndless(l, &m.queues.get(l.queue).policy, -1)

@@ -279,7 +279,6 @@ func (m *Machine) derive() error {
 	})
 	m.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
 		m.supplyOf(w)
-		m.timeWorker(w, 0)
 		m.timeStanding(w)
 		return true
 	})

@@ -157,12 +157,14 @@ func (m *Machine) restand(w *workerRow) {
 	m.reviewHold(w.spec.ID)
 }
 
-// timeStanding sets when the worker's standing changes by itself.
+// timeStanding sets when the worker's standing changes by itself, and when it leaves the
+// state, which waits for that.
 func (m *Machine) timeStanding(w *workerRow) {
 	id, due, ends := string(w.spec.ID), m.standingAt(w), w.attestationEnds()
 	m.timers.standing.set(id, int64(w.standingDue), int64(due))
 	m.timers.attest.set(id, int64(w.attestDue), int64(ends))
 	w.standingDue, w.attestDue = due, ends
+	m.timeWorker(w)
 }
 
 // standingAt is when fireStanding is due, 0 for never: a function of the row and

@@ -8,7 +8,7 @@ import (
 // enter changes a worker's status and all that hangs on it; w is editable. JAILED
 // goes back to what the worker was, or will be once it is heard.
 func (m *Machine) enter(w *workerRow, status rota.WorkerStatus) {
-	old, was := w.forgetAt(), w.before
+	was := w.before
 	if w.status == rota.WorkerActive || w.status == rota.WorkerDraining {
 		was = w.status
 	}
@@ -27,7 +27,6 @@ func (m *Machine) enter(w *workerRow, status rota.WorkerStatus) {
 	case status == rota.WorkerRetired && suspended:
 		w.before = rota.WorkerSuspended
 	}
-	m.timeWorker(w, old)
 	m.restand(w)
 	m.trimHolds()
 }

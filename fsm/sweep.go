@@ -89,7 +89,7 @@ func (m *Machine) fireTTL(id string) {
 // fireForget takes a worker that is long gone out of the state.
 func (m *Machine) fireForget(id string) {
 	w := m.workers.get(rota.WorkerID(id))
-	m.timers.forget.set(id, w.forgetAt(), 0)
+	m.timers.forget.set(id, w.forgetDue, 0)
 	m.timers.standing.set(id, int64(w.standingDue), 0)
 	m.timers.attest.set(id, int64(w.attestDue), 0)
 	m.registry.supply.Remove(w.spec.ID)

@@ -119,15 +119,37 @@ func (j *jobRow) expires() rota.Clock {
 }
 
 // timeWorker sets or clears when a worker leaves the state.
-func (m *Machine) timeWorker(w *workerRow, old int64) {
-	m.timers.forget.set(string(w.spec.ID), old, w.forgetAt())
+func (m *Machine) timeWorker(w *workerRow) {
+	at := w.forgetAt()
+	m.timers.forget.set(string(w.spec.ID), w.forgetDue, at)
+	w.forgetDue = at
 }
 
-// forgetAt is when a worker without leases that is RETIRED or UNREACHABLE
-// leaves the state; 0 for never.
+// forgetAt is when a worker without leases that is RETIRED or UNREACHABLE leaves the
+// state; 0 for never. What its id brought upon itself is over by then, so that nobody
+// loses it by staying away: a suspension, or a part of its stake, is kept the longest.
 func (r *workerRow) forgetAt() int64 {
 	if r.open > 0 || (r.status != rota.WorkerRetired && r.status != rota.WorkerUnreachable) {
 		return 0
 	}
-	return int64(r.since.Clock + rota.WorkerForgotten)
+	least, most := r.since.Clock+rota.WorkerForgotten, r.since.Clock+rota.PenaltyForgotten
+	if r.slashed > 0 || r.before == rota.WorkerSuspended {
+		return int64(most)
+	}
+	return int64(max(least, min(most, r.barredUntil())))
+}
+
+// barredUntil is when the last of what bars a worker for a time is over.
+func (r *workerRow) barredUntil() rota.Clock {
+	until := r.jailedUntil
+	if r.health < healthFull {
+		until = max(until, r.healthAt+rota.Clock(healthFull-r.health)*healthStep)
+	}
+	for _, t := range r.cooling {
+		until = max(until, t.Until.Clock)
+	}
+	for _, t := range r.denied {
+		until = max(until, t.Until.Clock)
+	}
+	return until
 }

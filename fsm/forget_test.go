@@ -1,0 +1,83 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// TestPenaltiesOutliveAnAbsence: who stays away for longer than workers are remembered comes
+// back with what its id brought upon itself.
+func TestPenaltiesOutliveAnAbsence(t *testing.T) {
+	t.Parallel()
+	run := func(name string, f func(b *bench)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := minded(t)
+			b.every = 100_000
+			f(b)
+		})
+	}
+	leaves := func(b *bench) { b.t.Helper(); b.ok(statusOp("w", rota.WorkerRetired, 0)) }
+	run("a_slashed_stake", func(b *bench) {
+		b.ok(reportOp(b.completed("j", "w")))
+		leaves(b)
+		b.fleet(rota.WorkerForgotten + 1000)
+		b.staked("w", 3, 1000)
+		if w, _ := b.Worker("w"); w.Slashed != 100 || w.InvalidProofs != 1 || w.StakeLeft() != 900 {
+			b.t.Fatalf("back again it is %+v", w)
+		}
+		leaves(b)
+		row := b.workers.get("w")
+		if at := row.forgetAt(); at != int64(row.since.Clock+rota.PenaltyForgotten) {
+			b.t.Fatalf("it is forgotten at %d, having left at %d", at, row.since.Clock)
+		}
+	})
+	run("a_suspension", func(b *bench) {
+		s := b.worker("w", 1)
+		b.ok(statusOp("w", rota.WorkerSuspended, 0))
+		b.ok(statusOp("w", rota.WorkerRetired, s)) // by its own goodbye
+		b.fleet(rota.WorkerForgotten + 1000)
+		b.worker("w", 1)
+		b.status("w", rota.WorkerSuspended)
+	})
+	run("a_jail_that_a_late_report_brings", func(b *bench) {
+		b.ok(queueOp("default", "min_health", "0", "audit_window", "48h"))
+		var leases []rota.Lease
+		for _, id := range []string{"a", "b", "c"} {
+			b.worker("w", 3) // without a stake to be slashed
+			l := b.acked(id)
+			b.ok(verb(rota.VerbComplete, l))
+			leases = append(leases, l)
+		}
+		leaves(b)
+		b.fleet(rota.WorkerForgotten - 60_000)
+		for _, l := range leases {
+			b.ok(reportOp(l))
+		}
+		b.fleet(120_000)
+		b.worker("w", 3)
+		b.status("w", rota.WorkerJailed)
+		leaves(b)
+	})
+	run("a_denial", func(b *bench) {
+		b.ok(queueOp("default", "deny_ms", "30h"))
+		b.worker("w", 1)
+		b.acked("j")
+		b.fleet(70_000) // its lease expires
+		leaves(b)
+		b.fleet(rota.WorkerForgotten + 1000)
+		b.worker("w", 1)
+		if w, _ := b.Worker("w"); len(w.Denied) != 1 {
+			b.t.Fatalf("back again it is %+v", w)
+		}
+	})
+	run("nothing_keeps_a_worker_for_long", func(b *bench) {
+		b.worker("w", 1)
+		leaves(b)
+		b.fleet(rota.WorkerForgotten)
+		if b.WorkerCount() != 0 {
+			b.t.Fatal("it is remembered")
+		}
+	})
+}
