@@ -81,9 +81,10 @@ var rooms = []room{
 	{path: "test/e2e", may: []string{".", "client", "api/rota/v1", "api/words"},
 		never: []string{raftLibrary, raftStore, gossip}},
 	{path: "test/bite", only: []string{}},
-	{path: "test/bench", only: []string{}},
+	{path: "test/rig", may: []string{".", "client"}, only: []string{}},
+	{path: "test/bench", may: []string{"test/rig"}, only: []string{}},
 	{path: "test/bench/natsjobs", only: []string{natsClient}},
-	{path: "test/crash", may: []string{".", "client"}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
+	{path: "test/crash", may: []string{".", "client", "test/rig"}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
 	{path: "test/jepsen-lite", may: []string{".", "client", "api/rota/v1"},
 		never: []string{raftLibrary, raftStore, gossip}},
 }

@@ -64,12 +64,12 @@ func (c *crew) diesStarting() {
 	for _, p := range starting {
 		n := c.inRole(follows)
 		c.awaitSnapshot(n)
-		n.kill()
+		n.Kill()
 		n.arm(p)
 		n.start()
 		n.diesAt(p)
 		c.comesBack(n)
-		c.t.Logf("%-24s %-9s %s died", p.name, follows, n.id)
+		c.t.Logf("%-24s %-9s %s died", p.name, follows, n.ID)
 	}
 }
 
@@ -77,13 +77,13 @@ func (c *crew) diesStarting() {
 func (c *crew) diesRebuilding() {
 	c.t.Helper()
 	n := c.inRole(follows)
-	n.kill()
+	n.Kill()
 	n.callsForRebuild()
 	for _, p := range rebuilding {
 		n.arm(p)
 		n.start()
 		n.diesAt(p)
-		c.t.Logf("%-24s %-9s %s died", p.name, follows, n.id)
+		c.t.Logf("%-24s %-9s %s died", p.name, follows, n.ID)
 	}
 	c.comesBack(n)
 	c.healthy()
@@ -99,12 +99,12 @@ func (c *crew) leaderDiesRemoving() {
 	leader.arm(removal)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	_ = c.all.RemovePeer(ctx, rota.NodeID(extra.id)) // another leader may call it unknown by then
+	_ = c.all.RemovePeer(ctx, rota.NodeID(extra.ID)) // another leader may call it unknown by then
 	leader.diesAt(removal)
 	c.comesBack(leader)
 	c.becomesMember(extra, false)
-	extra.kill()
-	c.t.Logf("%-24s %-9s %s died", removal.name, leads, leader.id)
+	extra.Kill()
+	c.t.Logf("%-24s %-9s %s died", removal.name, leads, leader.ID)
 }
 
 // diesLeaving has a node die when it has left and does not know yet: it does not come
@@ -117,18 +117,18 @@ func (c *crew) diesLeaving() {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	// Where all goes well its connection ends; another answer is why it never dies there.
-	c.t.Logf("leaving, %s answers: %v", extra.id, dial(c.t, extra).Leave(ctx))
+	c.t.Logf("leaving, %s answers: %v", extra.ID, dial(c.t, extra).Leave(ctx))
 	extra.diesAt(leave)
 	c.becomesMember(extra, false)
 	extra.start()
 	select {
-	case <-extra.exited:
+	case <-extra.exited():
 	case <-time.After(30 * time.Second):
-		c.t.Errorf("%s left, and runs again", extra.id)
+		c.t.Errorf("%s left, and runs again", extra.ID)
 	}
-	if said := extra.said.String(); extra.cmd.ProcessState.ExitCode() == 0 || !strings.Contains(said, "removed from the cluster") {
-		c.t.Errorf("%s left and is started again: exit code %d, it says\n%s", extra.id, extra.cmd.ProcessState.ExitCode(), tail(said))
+	if said := extra.said(); extra.Life().ExitCode() == 0 || !strings.Contains(said, "removed from the cluster") {
+		c.t.Errorf("%s left and is started again: exit code %d, it says\n%s", extra.ID, extra.Life().ExitCode(), tail(said))
 	}
 	c.verified()
-	c.t.Logf("%-24s %-9s %s died", leave.name, follows, extra.id)
+	c.t.Logf("%-24s %-9s %s died", leave.name, follows, extra.ID)
 }

@@ -33,11 +33,11 @@ func newCrew(t *testing.T) *crew {
 		c.nodes = append(c.nodes, newNode(t, fmt.Sprintf("n%d", i+1)))
 	}
 	for _, n := range c.nodes {
-		n.flags = append(c.joins(n), "--bootstrap-expect", "3")
+		n.Flags = append(c.joins(n), "--bootstrap-expect", "3")
 		n.start()
 	}
 	for _, n := range c.nodes {
-		c.awaitReady(n)
+		n.serves()
 	}
 	c.all = dial(t, c.nodes...)
 	for _, n := range c.nodes {
@@ -54,7 +54,7 @@ func (c *crew) account() string {
 	defer cancel()
 	s, err := c.all.Status(ctx)
 	workers, _, other := c.all.Workers(ctx, rota.ReadOptions{})
-	text := fmt.Sprintf("%s leads (%v, %v), %d jobs accepted", s.Leader, err, other, c.load.count())
+	text := fmt.Sprintf("%s leads (%v, %v), %d jobs accepted", s.Leader, err, other, c.load.Count())
 	for _, w := range workers {
 		text += fmt.Sprintf("\n%+v", w)
 	}
@@ -64,15 +64,10 @@ func (c *crew) account() string {
 func (c *crew) joins(except *node) (flags []string) {
 	for _, n := range c.nodes {
 		if n != except {
-			flags = append(flags, "--join", n.gossip)
+			flags = append(flags, "--join", n.Gossip)
 		}
 	}
 	return flags
-}
-
-func (c *crew) awaitReady(n *node) {
-	c.t.Helper()
-	eventually(c.t, 45*time.Second, n.id+" serves", n.ready)
 }
 
 // leader waits for a leader that an agreed term has.
@@ -85,7 +80,7 @@ func (c *crew) leader() (leader *node) {
 		if err != nil {
 			return err
 		}
-		at := slices.IndexFunc(c.nodes, func(n *node) bool { return n.id == string(s.Leader) })
+		at := slices.IndexFunc(c.nodes, func(n *node) bool { return n.ID == string(s.Leader) })
 		if at < 0 {
 			return fmt.Errorf("it is %q", s.Leader)
 		}
@@ -114,12 +109,12 @@ func (c *crew) dies(p point, r role) {
 	if p.reach != nil {
 		p.reach(c, n, r)
 	}
-	if exited := n.exited; len(p.roles) == 1 {
+	if exited := n.exited(); len(p.roles) == 1 {
 		c.load.producers.Go(func() { c.keeps(n, r, exited) })
 	}
 	n.diesAt(p)
 	c.comesBack(n)
-	c.t.Logf("%-24s %-9s %s died, %.1f s", p.name, r, n.id, time.Since(began).Seconds())
+	c.t.Logf("%-24s %-9s %s died, %.1f s", p.name, r, n.ID, time.Since(began).Seconds())
 }
 
 // keeps sees to it that a node has its role until it is dead, where no other passes the
@@ -135,10 +130,10 @@ func (c *crew) keeps(n *node, r role, dead <-chan struct{}) {
 		}
 		ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
 		s, err := c.all.Status(ctx)
-		if err == nil && s.Leader != "" && (string(s.Leader) == n.id) != (r == leads) {
+		if err == nil && s.Leader != "" && (string(s.Leader) == n.ID) != (r == leads) {
 			to := rota.NodeID("") // whichever is furthest
 			if r == leads {
-				to = rota.NodeID(n.id)
+				to = rota.NodeID(n.ID)
 			}
 			_, _ = c.all.TransferLeadership(ctx, to)
 		}
@@ -151,7 +146,7 @@ func (c *crew) comesBack(n *node) {
 	c.t.Helper()
 	n.audit()
 	n.start()
-	c.awaitReady(n)
+	n.serves()
 	c.load.flows()
 	c.verified()
 }
@@ -213,7 +208,7 @@ func (c *crew) settle() {
 // itself where it is to stand, else to a third one. Once is not enough: a follower that
 // hears of the new leader before it is asked for its vote never gives it.
 func transfer(c *crew, n *node, r role) {
-	dead := n.exited
+	dead := n.exited()
 	c.load.producers.Go(func() { // the one that would answer may be dead by then
 		for {
 			c.handOver(n, r)
@@ -235,11 +230,11 @@ func (c *crew) handOver(n *node, r role) {
 	if err != nil {
 		return // the next try finds a leader
 	}
-	to := n.id
+	to := n.ID
 	if r == follows {
 		for _, other := range c.nodes {
-			if other != n && other.id != string(s.Leader) {
-				to = other.id
+			if other != n && other.ID != string(s.Leader) {
+				to = other.ID
 			}
 		}
 	}
@@ -252,23 +247,16 @@ func submitWorkflow(c *crew, n *node, _ role) {
 	c.flows++
 	spec := rota.WorkflowSpec{ID: rota.WorkflowID(fmt.Sprintf("flow-%d", c.flows)), Nodes: []rota.NodeSpec{
 		rota.NewNodeSpec("a", "load", nil), rota.NewNodeSpec("b", "load", nil, "a"), rota.NewNodeSpec("c", "load", nil, "a")}}
+	jobs := make([]rota.JobID, 0, len(spec.Nodes))
+	for _, node := range spec.Nodes {
+		jobs = append(jobs, rota.NodeJobID(spec.ID, node.ID))
+	}
 	user, l := dial(c.t, n), c.load
 	l.producers.Go(func() {
-		for {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		l.Answered(l.submitting, callMost, func(ctx context.Context) error {
 			_, err := user.SubmitWorkflow(ctx, spec)
-			cancel()
-			if err == nil {
-				break
-			}
-			if rota.KindOf(err) != rota.Unavailable && rota.KindOf(err) != rota.Timeout {
-				l.refuse(err)
-				return
-			}
-		}
-		for _, node := range spec.Nodes {
-			l.accept(rota.NodeJobID(spec.ID, node.ID))
-		}
+			return err
+		}, jobs...)
 	})
 }
 
@@ -276,7 +264,7 @@ func submitWorkflow(c *crew, n *node, _ role) {
 // entry on, as it does when its digest differs from a majority's.
 func (n *node) callsForRebuild() {
 	n.t.Helper()
-	path := filepath.Join(n.dir, "node.json")
+	path := filepath.Join(n.Dir, "node.json")
 	data, err := os.ReadFile(path)
 	check(n.t, err)
 	var record map[string]any
@@ -296,8 +284,8 @@ func (n *node) callsForRebuild() {
 // again since it was founded may have ended none.
 func (c *crew) awaitSnapshot(n *node) {
 	c.t.Helper()
-	eventually(c.t, 30*time.Second, n.id+" has a snapshot", func() error {
-		whole, err := filepath.Glob(filepath.Join(n.dir, "snapshots", "*[0-9]"))
+	eventually(c.t, 30*time.Second, n.ID+" has a snapshot", func() error {
+		whole, err := filepath.Glob(filepath.Join(n.Dir, "snapshots", "*[0-9]"))
 		if err == nil && len(whole) == 0 {
 			err = errors.New("it has none")
 		}
@@ -317,17 +305,17 @@ func (c *crew) isMember(id string) (bool, error) {
 func (c *crew) welcomes(id string) *node {
 	c.t.Helper()
 	n := newNode(c.t, id)
-	n.flags = c.joins(nil)
+	n.Flags = c.joins(nil)
 	n.start()
-	c.awaitReady(n)
+	n.serves()
 	c.becomesMember(n, true)
 	return n
 }
 
 func (c *crew) becomesMember(n *node, want bool) {
 	c.t.Helper()
-	eventually(c.t, 30*time.Second, fmt.Sprintf("%s is a member: %v", n.id, want), func() error {
-		is, err := c.isMember(n.id)
+	eventually(c.t, 30*time.Second, fmt.Sprintf("%s is a member: %v", n.ID, want), func() error {
+		is, err := c.isMember(n.ID)
 		if err == nil && is != want {
 			err = errors.New("it is not so")
 		}

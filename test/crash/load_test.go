@@ -9,30 +9,33 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/test/rig"
 )
 
 // load is users of a cluster: at each node a producer, which repeats every outcome
 // that it does not know under the same id, and a worker.
 type load struct {
+	*rig.Ledger
 	t *testing.T
 
-	mu       sync.Mutex
-	accepted map[rota.JobID]bool
-	refused  []error
-
+	submitting           context.Context
 	stopSubmit, stopWork context.CancelFunc
 	producers, workers   sync.WaitGroup
 }
 
-// produceEvery is the producers' pause between two jobs.
-const produceEvery = 20 * time.Millisecond
+const (
+	// produceEvery is the producers' pause between two jobs.
+	produceEvery = 20 * time.Millisecond
+	// callMost bounds one call.
+	callMost = 5 * time.Second
+)
 
 func startLoad(t *testing.T, nodes []*node) *load {
 	t.Helper()
-	l := &load{t: t, accepted: make(map[rota.JobID]bool)}
+	l := &load{t: t, Ledger: rig.NewLedger()}
 	submitting, stopSubmit := context.WithCancel(context.Background())
 	working, stopWork := context.WithCancel(context.Background())
-	l.stopSubmit, l.stopWork = stopSubmit, stopWork
+	l.submitting, l.stopSubmit, l.stopWork = submitting, stopSubmit, stopWork
 	t.Cleanup(func() {
 		stopSubmit()
 		stopWork()
@@ -56,7 +59,7 @@ func dial(t *testing.T, nodes ...*node) *client.Client {
 	t.Helper()
 	var addrs []string
 	for _, n := range nodes {
-		addrs = append(addrs, n.api)
+		addrs = append(addrs, n.API)
 	}
 	c, err := client.Dial(addrs, client.WithInsecure())
 	check(t, err)
@@ -66,7 +69,7 @@ func dial(t *testing.T, nodes ...*node) *client.Client {
 
 func (l *load) work(ctx context.Context, w *client.Worker) {
 	if err := w.Run(ctx); err != nil && ctx.Err() == nil {
-		l.refuse(fmt.Errorf("worker %s: %w", w.ID(), err))
+		l.Refuse(fmt.Errorf("worker %s: %w", w.ID(), err))
 	}
 }
 
@@ -74,7 +77,7 @@ func (l *load) produce(ctx context.Context, c *client.Client, producer int) {
 	for i := 0; ctx.Err() == nil; i++ {
 		spec := rota.NewJobSpec("load", []byte("x"))
 		spec.ID = rota.JobID(fmt.Sprintf("p%d-%06d", producer, i))
-		l.submit(ctx, c, spec)
+		l.Submit(ctx, c, spec, callMost)
 		select {
 		case <-ctx.Done():
 		case <-time.After(produceEvery):
@@ -82,50 +85,13 @@ func (l *load) produce(ctx context.Context, c *client.Client, producer int) {
 	}
 }
 
-// submit sends one job until it is answered.
-func (l *load) submit(ctx context.Context, c *client.Client, spec rota.JobSpec) {
-	for ctx.Err() == nil {
-		call, cancel := context.WithTimeout(ctx, 5*time.Second)
-		_, err := c.Submit(call, spec)
-		cancel()
-		if err == nil {
-			l.accept(spec.ID)
-			return
-		}
-		if ctx.Err() == nil && rota.KindOf(err) != rota.Unavailable && rota.KindOf(err) != rota.Timeout {
-			l.refuse(err)
-		}
-	}
-}
-
-func (l *load) accept(id rota.JobID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.accepted[id] = true
-}
-
-// refuse notes an answer that no user should get while nodes come and go.
-func (l *load) refuse(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.refused) < 10 {
-		l.refused = append(l.refused, err)
-	}
-}
-
-func (l *load) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.accepted)
-}
-
 // flows waits until more jobs are acknowledged.
 func (l *load) flows() {
 	l.t.Helper()
 	const more = 10
-	want := l.count() + more
+	want := l.Count() + more
 	eventually(l.t, 30*time.Second, "more jobs are accepted", func() error {
-		if n := l.count(); n < want {
+		if n := l.Count(); n < want {
 			return fmt.Errorf("%d, not %d", n, want)
 		}
 		return nil
@@ -144,17 +110,15 @@ func (l *load) settle(c *client.Client) {
 		if err != nil {
 			return err
 		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
 		open := 0
-		for id := range l.accepted {
+		for _, id := range l.Accepted() {
 			if told[id] == 0 {
 				open++
 			}
 		}
 		if open > 0 {
-			time.Sleep(10 * poll) // all events are read again
-			return fmt.Errorf("%d of %d are not", open, len(l.accepted))
+			time.Sleep(10 * rig.Poll) // all events are read again
+			return fmt.Errorf("%d of %d are not", open, l.Count())
 		}
 		return nil
 	})
@@ -165,12 +129,10 @@ func (l *load) settle(c *client.Client) {
 			l.t.Errorf("job %s was completed %d times", id, times)
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.refused) > 0 {
-		l.t.Errorf("users were refused: %v", l.refused)
+	if refused := l.Refused(); len(refused) > 0 {
+		l.t.Errorf("users were refused: %v", refused)
 	}
-	l.t.Logf("%d jobs acknowledged, each completed once", len(l.accepted))
+	l.t.Logf("%d jobs acknowledged, each completed once", l.Count())
 }
 
 // completions counts what the events tell.

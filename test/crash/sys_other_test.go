@@ -1,7 +1,0 @@
-//go:build !linux
-
-package crash
-
-import "syscall"
-
-func goesWithUs() *syscall.SysProcAttr { return nil }

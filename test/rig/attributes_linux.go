@@ -1,0 +1,9 @@
+package rig
+
+import "syscall"
+
+// Attributes give a process its own group, so that the terminal's Ctrl-C is this
+// program's to handle, and its end with this program, however that ends.
+func Attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}

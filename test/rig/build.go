@@ -1,0 +1,23 @@
+package rig
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// command is the import path of the binary.
+const command = "github.com/rotasched/rota/cmd/rota"
+
+// Build builds the binary as users get it, but for flags such as -tags, and returns its
+// path in dir. It runs in a folder of this module.
+func Build(dir string, flags ...string) (string, error) {
+	path := filepath.Join(dir, "rota")
+	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), command)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", command, err, said)
+	}
+	return path, nil
+}

@@ -1,0 +1,57 @@
+package rig
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+)
+
+// Ports are taken below those that the system gives to outgoing connections: a node that
+// is down for a while keeps its own.
+const (
+	portLeast = 10_000
+	portMost  = 30_000
+)
+
+var ports struct {
+	sync.Mutex
+	next int
+}
+
+// FreePort returns a port on loopback that is free for TCP and UDP. No call returns one
+// that an earlier call returned.
+func FreePort() (int, error) {
+	ports.Lock()
+	defer ports.Unlock()
+	if ports.next == 0 {
+		ports.next = portLeast + rand.IntN(portMost-portLeast)
+	}
+	for range portMost - portLeast {
+		if ports.next++; ports.next >= portMost {
+			ports.next = portLeast
+		}
+		addr := loopback(ports.next)
+		tcp, err := net.Listen("tcp", addr)
+		if err != nil {
+			continue
+		}
+		udp, err := net.ListenPacket("udp", addr)
+		_ = tcp.Close()
+		if err != nil {
+			continue
+		}
+		_ = udp.Close()
+		return ports.next, nil
+	}
+	return 0, errors.New("no port is free on loopback")
+}
+
+// FreeAddr returns FreePort as an address.
+func FreeAddr() (string, error) {
+	port, err := FreePort()
+	return loopback(port), err
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -1,0 +1,162 @@
+package rig
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Process is one life of a program. Its methods may be called by several goroutines.
+type Process struct {
+	// Name is what errors call it.
+	Name string
+	// Stdout and Stderr are what it wrote, where it does not go elsewhere.
+	Stdout, Stderr *Output
+
+	cmd   *exec.Cmd
+	log   string
+	ended chan struct{}
+}
+
+// Start starts a command, which ends with this program however this one ends. Where log
+// is not empty, what it writes is appended to that file; else it is kept in Stdout and
+// Stderr. Output and attributes that the command has already are left as they are.
+func Start(name string, cmd *exec.Cmd, log string) (*Process, error) {
+	p := &Process{Name: name, Stdout: &Output{}, Stderr: &Output{}, cmd: cmd, log: log, ended: make(chan struct{})}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = Attributes()
+	}
+	var stdout, stderr io.Writer = p.Stdout, p.Stderr
+	if log != "" {
+		f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close() // the process has its own
+		stdout, stderr = f, f
+	}
+	if cmd.Stdout == nil {
+		cmd.Stdout = stdout
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = stderr
+	}
+	// Children that it leaves may hold its output open.
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		_ = cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// PID returns its process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Ended is closed once it has ended.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
+
+// State returns how it ended; nil while it runs.
+func (p *Process) State() *os.ProcessState {
+	if p.Running() {
+		return nil
+	}
+	return p.cmd.ProcessState
+}
+
+// ExitCode returns its exit code, -1 while it runs and after a signal.
+func (p *Process) ExitCode() int {
+	if p.Running() {
+		return -1
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Running reports whether it has not ended; one that is paused runs.
+func (p *Process) Running() bool {
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Signal sends a signal, unless it has ended.
+func (p *Process) Signal(s syscall.Signal) error {
+	if !p.Running() {
+		return nil
+	}
+	return p.cmd.Process.Signal(s)
+}
+
+// Kill is SIGKILL and the wait for the end; one that is paused dies of it too.
+func (p *Process) Kill() {
+	if p.Running() {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+}
+
+// Pause stops it in mid-step, Resume has it go on.
+func (p *Process) Pause() { _ = p.Signal(syscall.SIGSTOP) }
+
+// Resume has a paused process go on.
+func (p *Process) Resume() { _ = p.Signal(syscall.SIGCONT) }
+
+// Wait waits for the end and reports whether it came in time.
+func (p *Process) Wait(most time.Duration) bool {
+	late := time.NewTimer(most)
+	defer late.Stop()
+	select {
+	case <-p.ended:
+		return true
+	case <-late.C:
+		return !p.Running()
+	}
+}
+
+// Stop is SIGTERM and the wait for the end, which must be a proper one. One that does not
+// end in time is killed.
+func (p *Process) Stop(most time.Duration) error {
+	if !p.Running() {
+		return p.endedWell()
+	}
+	_ = p.Signal(syscall.SIGTERM)
+	if !p.Wait(most) {
+		p.Kill()
+		return fmt.Errorf("%s did not end within %s of SIGTERM: %s", p.Name, most, p.LastWords(lastLines))
+	}
+	return p.endedWell()
+}
+
+func (p *Process) endedWell() error {
+	if p.ExitCode() != 0 {
+		return fmt.Errorf("%s ended with %s: %s", p.Name, p.State(), p.LastWords(lastLines))
+	}
+	return nil
+}
+
+// lastLines is how much of its log an error holds.
+const lastLines = 10
+
+// LastWords returns the last lines that it wrote to its log, or to Stderr.
+func (p *Process) LastWords(lines int) string {
+	text := p.Stderr.String()
+	if p.log != "" {
+		b, _ := os.ReadFile(p.log)
+		text = string(b)
+	}
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
