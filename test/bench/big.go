@@ -91,35 +91,27 @@ func (p *plan) measureJoin(ctx context.Context, file string, b *bigState) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	ports, err := freePorts(4)
+	s := &servers{dir: dir, line: []string{p.rota}}
+	first, err := s.add()
 	if err != nil {
 		return err
 	}
 	b.restore, err = timed(func() error {
-		return run(ctx, commandMost, nil, p.rota, "operator", "snapshot", "restore", file, "--data", filepath.Join(dir, "n1"), "--node", "n1",
-			"--raft", ports[1])
+		return run(ctx, commandMost, nil, p.rota, "operator", "snapshot", "restore", file, "--data", first.Dir, "--node", first.ID,
+			"--raft", first.Raft)
 	})
 	if err != nil {
 		return err
 	}
-	s := &servers{rota: p.rota, dir: dir, gossips: []string{ports[3]}}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	b.restored, err = timed(func() error {
-		if err := s.add(ports); err != nil {
-			return err
-		}
-		return s.ready(ctx)
-	})
+	b.restored, err = timed(func() error { return s.start(ctx) })
 	if err != nil {
 		return err
 	}
 	p.say("restored in %.1f s, ready after %.1f s more", b.restore, b.restored)
 	b.caughtBeside, err = p.beside(ctx, s, func() (err error) {
 		b.caught, err = timed(func() error {
-			if err := s.join(); err != nil {
-				return err
-			}
-			if err := s.ready(ctx); err != nil {
+			if err := s.join(ctx); err != nil {
 				return err
 			}
 			return s.caughtUp(ctx)
@@ -134,10 +126,10 @@ func (p *plan) measureJoin(ctx context.Context, file string, b *bigState) (err e
 func (s *servers) caughtUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyMost)
 	defer cancel()
-	first, err := scrape(ctx, s.admins[0])
+	first, err := scrape(ctx, s.Nodes[0].Admin)
 	for err == nil {
 		var last sample
-		if last, err = scrape(ctx, s.admins[len(s.admins)-1]); err != nil || last[metricApplied] >= first[metricApplied] {
+		if last, err = scrape(ctx, s.Nodes[len(s.Nodes)-1].Admin); err != nil || last[metricApplied] >= first[metricApplied] {
 			return err
 		}
 		select {

@@ -74,7 +74,7 @@ func (p *plan) measure(ctx context.Context, rota string, s *servers, args []stri
 
 // withAddr is a client's command line.
 func (s *servers) withAddr(command string, args []string) []string {
-	return append(append([]string{command}, args...), "--addr", strings.Join(s.apis, ","))
+	return append(append([]string{command}, args...), "--addr", strings.Join(s.APIs(), ","))
 }
 
 // run runs a command within a time and reads its JSON, if into is not nil.

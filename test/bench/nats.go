@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
+
+	"github.com/rotasched/rota/test/rig"
 )
 
 // measureNATS measures the same load on NATS JetStream and here, in turns: as many
@@ -24,7 +27,7 @@ func (p *plan) measureNATS(ctx context.Context) error {
 	}
 	loads := p.loads()
 	var there, here [][]result
-	err = p.natsCluster(ctx, func(nats *servers) error {
+	err = p.natsCluster(ctx, func(nats *natsServers) error {
 		return p.cluster(ctx, p.rota, nil, func(s *servers) error {
 			there, here, err = p.alternate(loads, func(args []string) (result, error) { return p.measureOnNATS(ctx, nats, args) },
 				func(args []string) (result, error) { return p.measure(ctx, p.rota, s, args) })
@@ -40,7 +43,7 @@ func (p *plan) measureNATS(ctx context.Context) error {
 
 // measureOnNATS runs natsjobs once. CPU is what the system counts of the servers, as with
 // rota's, which tell it themselves.
-func (p *plan) measureOnNATS(ctx context.Context, s *servers, args []string) (r result, err error) {
+func (p *plan) measureOnNATS(ctx context.Context, s *natsServers, args []string) (r result, err error) {
 	before, err := s.cpu()
 	if err != nil {
 		return r, err
@@ -60,10 +63,16 @@ func (p *plan) measureOnNATS(ctx context.Context, s *servers, args []string) (r 
 // ticksPerSecond is USER_HZ, which Linux has fixed at 100 on all that Go runs on.
 const ticksPerSecond = 100
 
+// natsServers are the NATS servers that are measured.
+type natsServers struct {
+	apis      []string
+	processes []*rig.Process
+}
+
 // cpu is the CPU time, user and system, of all servers so far, in seconds.
-func (s *servers) cpu() (sum float64, err error) {
+func (s *natsServers) cpu() (sum float64, err error) {
 	for _, p := range s.processes {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
 		if err != nil {
 			return 0, err
 		}
@@ -74,6 +83,16 @@ func (s *servers) cpu() (sum float64, err error) {
 		sum += ticks / ticksPerSecond
 	}
 	return sum, nil
+}
+
+func (s *natsServers) stop() (err error) {
+	for _, p := range s.processes {
+		_ = p.Signal(syscall.SIGTERM)
+	}
+	for _, p := range s.processes {
+		err = errors.Join(err, p.Stop(stopMost))
+	}
+	return err
 }
 
 // ticksOf reads utime and stime, the 14th and 15th field of a process' stat; the second,
@@ -98,17 +117,19 @@ cluster { name: bench, listen: %s, routes: [%s] }
 
 // natsCluster has three NATS servers for as long as do takes. That they have found a
 // leader is seen by natsjobs, which tries to make its queue until then.
-func (p *plan) natsCluster(ctx context.Context, do func(*servers) error) (err error) {
+func (p *plan) natsCluster(ctx context.Context, do func(*natsServers) error) (err error) {
 	dir, err := os.MkdirTemp(p.dir, "rota-bench-nats-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	ports, err := freePorts(2 * together)
-	if err != nil {
-		return err
+	ports := make([]string, 2*together)
+	for i := range ports {
+		if ports[i], err = rig.FreeAddr(); err != nil {
+			return err
+		}
 	}
-	s := &servers{apis: ports[:together]}
+	s := &natsServers{apis: ports[:together]}
 	routes := "nats://" + strings.Join(ports[together:], ", nats://")
 	defer func() { err = errors.Join(err, s.stop()) }()
 	for i, api := range s.apis {
@@ -118,7 +139,7 @@ func (p *plan) natsCluster(ctx context.Context, do func(*servers) error) (err er
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			return err
 		}
-		one, err := startProcess(filepath.Join(dir, id+".log"), p.nats, "--config", config)
+		one, err := rig.Start(id, exec.Command(p.nats, "--config", config), filepath.Join(dir, id+".log"))
 		if err != nil {
 			return err
 		}

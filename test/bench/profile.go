@@ -80,12 +80,12 @@ func (p *plan) profile(ctx context.Context, rota string, s *servers) (own, cumul
 			}
 		}
 	})
-	files := make([]string, len(s.admins))
-	faults := make([]error, len(s.admins))
+	files := make([]string, len(s.Nodes))
+	faults := make([]error, len(s.Nodes))
 	var looking sync.WaitGroup
-	for i, admin := range s.admins {
+	for i, n := range s.Nodes {
 		files[i] = filepath.Join(s.dir, fmt.Sprintf("cpu-%d", i))
-		looking.Go(func() { faults[i] = download(ctx, admin, files[i]) })
+		looking.Go(func() { faults[i] = download(ctx, n.Admin, files[i]) })
 	}
 	looking.Wait()
 	stop()

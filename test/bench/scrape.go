@@ -106,10 +106,10 @@ func largestBucket(before, after sample, name string) float64 {
 
 // all reads every server.
 func (s *servers) all(ctx context.Context) ([]sample, error) {
-	samples := make([]sample, len(s.admins))
-	for i, admin := range s.admins {
+	samples := make([]sample, len(s.Nodes))
+	for i, n := range s.Nodes {
 		var err error
-		if samples[i], err = scrape(ctx, admin); err != nil {
+		if samples[i], err = scrape(ctx, n.Admin); err != nil {
 			return nil, err
 		}
 	}
