@@ -12,6 +12,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/loadgen"
+	"github.com/rotasched/rota/test/rig"
 )
 
 // The demonstration's size: some ten seconds of work, the leader's death in
@@ -23,6 +24,8 @@ const (
 	demoRate    = 400.0
 	demoLimit   = 2 * time.Minute
 	demoPoll    = 5 * time.Millisecond
+	// demoStop is how long a node may take to end on SIGTERM.
+	demoStop = 12 * time.Second
 )
 
 const demoQueue rota.QueueName = "demo"
@@ -70,7 +73,7 @@ only processes that it started; exit 1 if anything was lost or done twice.`,
 type demonstration struct {
 	a      *app
 	c      *client.Client
-	nodes  []*demoNode
+	nodes  rig.Nodes
 	ledger *loadgen.Ledger
 	show   *watcher
 	report demoReport
@@ -105,32 +108,24 @@ func (a *app) demo(ctx context.Context, jobs int, keep bool) (err error) {
 
 // begin starts the nodes and waits until all serve.
 func (d *demonstration) begin(ctx context.Context, dir string) error {
-	ports, err := freePorts(demoNodes)
+	binary, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	begun := time.Now()
-	addrs := make([]string, len(ports))
-	for i := range ports {
-		addrs[i] = ports[i].API
-		n, err := newDemoNode(i, ports, dir)
-		if err != nil {
-			return err
-		}
-		d.nodes = append(d.nodes, n)
-		if err := n.start(); err != nil {
-			return err
-		}
+	if d.nodes, err = rig.NewNodes(demoNodes, dir, binary); err != nil {
+		return err
 	}
 	for _, n := range d.nodes {
-		if err := n.awaitReady(ctx); err != nil {
-			return err
-		}
+		n.Flags, n.Env = append(n.Flags, "--cluster", "demo"), rig.Inherited()
+	}
+	if err := d.nodes.Start(ctx); err != nil {
+		return err
 	}
 	d.a.talk("all nodes are ready after %s; they answer at %s", time.Since(begun).Round(time.Millisecond),
-		strings.Join(addrs, ","))
-	d.a.addrs, d.a.tls = addrs, tlsFiles{}
-	d.c, err = client.Dial(addrs, client.WithInsecure())
+		strings.Join(d.nodes.APIs(), ","))
+	d.a.addrs, d.a.tls = d.nodes.APIs(), tlsFiles{}
+	d.c, err = d.nodes.Dial()
 	return err
 }
 
@@ -176,22 +171,19 @@ func (d *demonstration) failover(ctx context.Context, after int64) error {
 	if err != nil {
 		return err
 	}
-	leader := d.node(before.Leader)
+	leader := d.nodes.ByID(string(before.Leader))
 	if leader == nil {
 		return failf("the leader %q is none of ours", before.Leader)
 	}
-	others, err := d.others(leader)
+	others, err := d.others(leader).Dial()
 	if err != nil {
 		return err
 	}
 	defer others.Close()
 	d.show.say("%6d jobs are done; %s leads term %d: it gets SIGKILL (pid %d)", d.ledger.Completed(),
-		leader.id,
-		before.Term, leader.pid())
+		leader.ID, before.Term, leader.Life().PID())
 	killed := d.ledger.Now()
-	if err := leader.kill(); err != nil {
-		return err
-	}
+	leader.Kill()
 	committed := make(chan error, 1)
 	go func() {
 		committed <- until(ctx, func() bool {
@@ -237,17 +229,17 @@ func (d *demonstration) election(ctx context.Context, others *client.Client, bef
 }
 
 // comeBack starts the killed node again on what it had on disk.
-func (d *demonstration) comeBack(ctx context.Context, n *demoNode) error {
+func (d *demonstration) comeBack(ctx context.Context, n *rig.Node) error {
 	begun := time.Now()
-	if err := n.start(); err != nil {
+	if err := n.Start(); err != nil {
 		return err
 	}
-	d.show.say("       %s is started again on its old data", n.id)
-	if err := n.awaitReady(ctx); err != nil {
+	d.show.say("       %s is started again on its old data", n.ID)
+	if err := n.AwaitReady(ctx); err != nil {
 		return err
 	}
 	d.report.CaughtUpMs = loadgen.RoundTo(float64(time.Since(begun))/1e6, 10)
-	d.show.say("%6.0f ms after its start %s has caught up", d.report.CaughtUpMs, n.id)
+	d.show.say("%6.0f ms after its start %s has caught up", d.report.CaughtUpMs, n.ID)
 	return nil
 }
 
@@ -293,6 +285,34 @@ func (d *demonstration) print() error {
 	if r.Lost > 0 || r.Duplicated > 0 || r.Accepted != int64(r.Submitted) || r.Completed != r.Accepted {
 		return failf("%d jobs were submitted, %d accepted, %d completed, %d lost, %d done twice",
 			r.Submitted, r.Accepted, r.Completed, r.Lost, r.Duplicated)
+	}
+	return nil
+}
+
+// others are all nodes but one.
+func (d *demonstration) others(but *rig.Node) (others rig.Nodes) {
+	for _, n := range d.nodes {
+		if n != but {
+			others = append(others, n)
+		}
+	}
+	return others
+}
+
+// end ends the nodes, all at once.
+func (d *demonstration) end() {
+	if d.c != nil {
+		_ = d.c.Close()
+	}
+	_ = d.nodes.Stop(demoStop)
+}
+
+// until waits for a condition, looking often.
+func until(ctx context.Context, condition func() bool) error {
+	for !condition() {
+		if err := pause(ctx, demoPoll); err != nil {
+			return err
+		}
 	}
 	return nil
 }

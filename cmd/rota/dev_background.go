@@ -96,3 +96,14 @@ func (a *app) notInBackground(cmd *exec.Cmd, path string) error {
 	said := strings.TrimPrefix(strings.TrimSpace(string(text)), "rota: ")
 	return &codedError{max(cmd.ProcessState.ExitCode(), exitFailed), fmt.Errorf("%s", said)}
 }
+
+// withoutPrefix leaves out variables whose names begin so.
+func withoutPrefix(environ []string, prefix string) []string {
+	var kept []string
+	for _, v := range environ {
+		if !strings.HasPrefix(v, prefix) {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}

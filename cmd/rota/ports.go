@@ -99,13 +99,6 @@ func listenError(name, addr string, err error) error {
 	}
 }
 
-// freePorts finds addresses on loopback for so many nodes.
-func freePorts(nodes int) ([]nodePorts, error) {
-	ports := make([]nodePorts, nodes)
-	_, err := openPorts(ports)
-	return ports, err
-}
-
 // movedPort is an address that was taken, and the one that stands in for it.
 type movedPort struct {
 	from string
