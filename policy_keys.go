@@ -89,7 +89,7 @@ var policyKeys = append([]policyKey{
 	key("renewals_max", "", unitCount, -1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.RenewalsMax },
 		"AICF §5", "How often a lease may be renewed; -1 sets no limit.").off("no renewal"),
 	key("max_runtime_ms", "max_runtime", unitMs, 0, maxMs, func(p *QueuePolicy) *int64 { return &p.MaxRuntimeMs },
-		"SPEC §20.2", "The longest that an attempt may take, where its job names nothing shorter.").off("no limit"),
+		"SPEC §20.2", "The longest that an attempt may take, 3s or more, where its job names nothing shorter. Its worker ends it 1s before, to report it.").off("no limit"),
 	key("leases_max_per_worker", "max_queue_per_worker", unitCount, 0, 1_000_000,
 		func(p *QueuePolicy) *int64 { return &p.LeasesMaxPerWorker },
 		"AICF §3, DAG", "The most leases that a worker may have open when it gets a job of this queue.").off("no limit"),

@@ -45,7 +45,7 @@ func (c *Client) RetireWorker(ctx context.Context, id rota.WorkerID) (rota.Worke
 // more, for whoever watches over it from outside: its leases end at once as
 // LEASE_EXPIRED, and it is RETIRED (SPEC §16.7). The secret is WithSecret's, the session
 // that of ConnectionEvent. Say it only once every process that the worker started has
-// ended: the jobs run elsewhere at once. Said again it changes nothing; a session that
+// ended: the jobs are free for other workers, after their backoff. Said again it changes nothing; a session that
 // is over is refused as Stale.
 func (c *Client) WorkerGone(ctx context.Context, id rota.WorkerID, session rota.Session, secret []byte) error {
 	return c.call(ctx, "worker gone", answerMost, func(ctx context.Context, n *node) error {

@@ -17,11 +17,14 @@ func timed(job rota.JobID) *rota.Assignment {
 	return a
 }
 
+// errCause stands for the cause of the handler's context.
+var errCause = errors.New("the cause")
+
 // TestTimeout_failsTheAttempt: at max_runtime by the view the handler's context ends, and
 // once it has returned, well or not, the attempt is failed as TIMED_OUT (SPEC §20.2). A
 // decline, which counts for nothing, would let the job run for ever.
 func TestTimeout_failsTheAttempt(t *testing.T) {
-	for name, returned := range map[string]error{"an error": errBoom, "a decline": Decline(errBoom), "nothing": nil,
+	for name, returned := range map[string]error{"what its context says": context.Canceled, "the cause": errCause, "an error": errBoom, "a decline": Decline(errBoom), "nothing": nil,
 		"no retry": NoRetry(errBoom)} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -37,10 +40,17 @@ func TestTimeout_failsTheAttempt(t *testing.T) {
 					t.Fatalf("cause %+v", e)
 				}
 				b.s.nothing() // not before the handler returned, and no renewal ever
+				said := "boom"
+				switch returned {
+				case errCause:
+					returned, said = e, ""
+				case nil, context.Canceled:
+					said = ""
+				}
 				r.done <- returned
 				batch := b.s.expect(rota.VerbFail)
 				c := batch.Commands[0]
-				if !c.TimedOut || c.NoRetry || returned != nil && c.Text != "boom" {
+				if !c.TimedOut || c.NoRetry || c.Text != said {
 					t.Fatalf("command %v", c)
 				}
 				b.s.answer(batch, rota.LeaseAnswer{})

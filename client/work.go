@@ -136,8 +136,9 @@ func lastOf(s string) string {
 // returned settles a lease after its handler. A lease that was given up is not
 // reported on: it is declined where the cluster still counts on it, as it does
 // for a revoked one (SPEC §8.5) and for one that ended by the view alone
-// (SPEC §3.9), or failed where the view says that max_runtime is over (SPEC §20.2). A handler that was merely late to see its end is: the cluster
-// judges whether the lease is still open (SPEC §3.7).
+// (SPEC §3.9), or failed where the view says that max_runtime is over (SPEC §20.2). A
+// handler that was merely late to see its end is: the cluster judges whether the lease is
+// still open (SPEC §3.7).
 func (b *book) returned(l *lease, outcome rota.LeaseCommand, err error, free hand) {
 	b.mu.Lock()
 	defer b.unlock()
@@ -147,6 +148,9 @@ func (b *book) returned(l *lease, outcome rota.LeaseCommand, err error, free han
 	l.cancel(nil)
 	switch {
 	case l.lost != nil && l.declines && l.lost.Reason == rota.TimedOut:
+		if err == context.Canceled || outcome.Text == l.lost.Error() {
+			outcome.Text = "" // the context's own words: the cluster has better ones
+		}
 		b.report(l, rota.LeaseCommand{Verb: rota.VerbFail, TimedOut: true, Text: outcome.Text})
 	case l.lost != nil && l.declines:
 		b.report(l, rota.LeaseCommand{Verb: rota.VerbDecline, Text: lastOf(l.lost.Text)})

@@ -222,7 +222,7 @@ func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 func (m *Machine) fail(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	text := tail(op.GetText(), rota.MaxErrorBytes)
 	if op.GetTimedOut() && l.endsBy != 0 {
-		return &fsmpb.Outcome{JobState: uint32(m.timeOut(l, text))}
+		return &fsmpb.Outcome{JobState: uint32(m.timeOut(l, endedEarly, text))}
 	}
 	m.outcome(l, outcomeFailure)
 	if op.GetNoRetry() {
@@ -243,17 +243,20 @@ func (m *Machine) decline(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	case l.Revoked != rota.ReasonNone:
 		why = l.Revoked // the worker confirms
 	case l.endsBy != 0 && m.head.clock >= l.endsBy-rota.DeclineTimesOut:
-		return &fsmpb.Outcome{JobState: uint32(m.timeOut(l, text))}
+		return &fsmpb.Outcome{JobState: uint32(m.timeOut(l, "", text))}
 	default:
 		m.outcome(l, outcomeDeclined)
 	}
 	return &fsmpb.Outcome{JobState: uint32(m.endLease(l, why, text))}
 }
 
+// endedEarly is what a worker's word on a time-out adds: rota.ViewMargin, for people.
+const endedEarly = "; its worker ends it 1 s before, to report it"
+
 // timeOut ends an attempt that took longer than its max_runtime, whoever noticed it
-// (SPEC §20.2); text is what the worker says, if it does.
-func (m *Machine) timeOut(l *leaseRow, text string) rota.JobState {
-	said := "timed out after max_runtime of " + strconv.FormatInt(l.maxRuntime(), 10) + " ms"
+// (SPEC §20.2), which how says; text is what the handler says, if it does.
+func (m *Machine) timeOut(l *leaseRow, how, text string) rota.JobState {
+	said := "timed out: max_runtime is " + strconv.FormatInt(l.maxRuntime(), 10) + " ms" + how
 	if text != "" {
 		said += ": " + tail(text, rota.MaxErrorBytes-len(said)-len(": "))
 	}

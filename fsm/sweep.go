@@ -69,7 +69,7 @@ func (m *Machine) fireLease(key string) {
 		m.outcome(l, outcomeAckTimeout)
 		m.endLease(l, rota.AckTimeout, "")
 	case l.due == l.endsBy:
-		m.timeOut(l, "")
+		m.timeOut(l, "", "")
 	default:
 		m.outcome(l, outcomeExpired)
 		m.endLease(l, rota.LeaseExpiredReason, "")

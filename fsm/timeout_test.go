@@ -24,7 +24,7 @@ func TestTimeOut(t *testing.T) {
 		if j.Reason != rota.TimedOut || len(j.Attempts) != 1 || j.Attempts[0].End != rota.TimedOut {
 			b.t.Fatalf("job %+v", j)
 		}
-		if said := "timed out after max_runtime of 9000 ms" + text; j.Error != said || j.Attempts[0].Error != said {
+		if said := "timed out: max_runtime is 9000 ms" + text; j.Error != said || j.Attempts[0].Error != said {
 			b.t.Fatalf("error %q, %q is wanted", j.Error, said)
 		}
 		w, _ := b.Worker("w")
@@ -63,7 +63,7 @@ func TestTimeOut(t *testing.T) {
 			if rota.JobState(o.GetJobState()) != rota.Dead {
 				b.t.Fatalf("outcome %v", o)
 			}
-			dead(b, ": stopped")
+			dead(b, "; its worker ends it 1 s before, to report it: stopped")
 			if o := b.ok(verb(rota.VerbFail, l, saying("stopped"), timedOut)); !o.GetExisted() {
 				b.t.Fatalf("the repeat: %v", o)
 			}
@@ -114,7 +114,7 @@ func TestTimeOut(t *testing.T) {
 			l := leased(b)
 			b.ok(verb(rota.VerbFail, l, saying(strings.Repeat("x", rota.MaxErrorBytes)), timedOut))
 			j := b.state("j", rota.Dead)
-			if len(j.Error) != rota.MaxErrorBytes || !strings.HasPrefix(j.Error, "timed out after max_runtime of 9000 ms: xx") {
+			if len(j.Error) != rota.MaxErrorBytes || !strings.HasPrefix(j.Error, "timed out: max_runtime is 9000 ms; its worker ends it 1 s before, to report it: xx") {
 				b.t.Fatalf("error of %d bytes: %.60q", len(j.Error), j.Error)
 			}
 		},

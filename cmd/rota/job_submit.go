@@ -80,7 +80,7 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
 	durationVar(flags, &f.delay, "delay", 0, "hold the job back so long")
 	flags.Var((*dateValue)(&f.at), "at", "hold the job back until this `date`, such as 2031-01-31T15:04:05Z; local without a zone")
-	durationVar(flags, &f.maxRuntime, "max-runtime", 0, "end an attempt that runs so long (default: the queue's max_runtime)")
+	durationVar(flags, &f.maxRuntime, "max-runtime", 0, "end an attempt that runs so long, 3s or more: its worker ends it 1s before, to report it (default: the queue's max_runtime)")
 	flags.StringArrayVar(&f.labels, "label", nil, "`key=value` of your own, shown and kept with the job; may be repeated")
 	durationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after submission")
 	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` taken from the worker")

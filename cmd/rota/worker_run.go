@@ -57,8 +57,9 @@ and output digest of each, in the workflow's order. Both are gone when the comma
 
 On Linux a worker with --exec has a guard: this process starts the worker as its child and
 passes SIGTERM, SIGINT and SIGHUP on. When the worker dies, the guard kills every process that
-it left, daemons too, and tells the cluster: its jobs run elsewhere at once, where silence would
-take 40 s. The exit code is the worker's, or 128 and the signal. A guard that is killed takes its
+it left, daemons too, and tells the cluster: their attempts end at once as LEASE_EXPIRED, where
+silence would take 40 s. Each job runs again after its queue's backoff (backoff_base, 5s unless
+set); one whose attempts are used up (attempt_max) is DEAD. The exit code is the worker's, or 128 and the signal. A guard that is killed takes its
 worker along, which gives back what runs. --guard=false does without; other systems have none.
 
 The first SIGTERM or SIGINT drains: nothing new is taken, what runs may finish. A second
