@@ -37,7 +37,7 @@ func TestPrintOutcomes(t *testing.T) {
 			if exitCode(err) != c.code || out.String() != c.stdout || talk.String() != c.stderr {
 				t.Errorf("exit %d, stdout %q, stderr %q", exitCode(err), out.String(), talk.String())
 			}
-			if c.code != exitDone && !strings.Contains(err.Error(), c.outcomes[0].Err.Text) {
+			if c.code != exitDone && !strings.Contains(err.Error(), c.outcomes[0].Err.Error()) {
 				t.Errorf("the error is %v", err)
 			}
 		})
