@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -167,8 +168,8 @@ func eventJSON(e *rota.ServedEvent) (string, error) {
 	return strings.TrimSuffix(text.String(), "\n"), nil
 }
 
-// subject names what an event is about: a job, else a
-// workflow, a queue or a tenant.
+// subject names what an event is about: a job, else a workflow, a queue, a tenant, a
+// worker or a node.
 func subject(e *rota.ServedEvent) string {
 	switch {
 	case e.Job != "":
@@ -179,34 +180,88 @@ func subject(e *rota.ServedEvent) string {
 		return "queue " + string(e.Queue)
 	case e.Tenant != "":
 		return "tenant " + string(e.Tenant)
+	case e.Worker != "":
+		return "worker " + string(e.Worker)
+	case e.Kind == rota.LeadershipBegan || e.Kind == rota.NodeChanged:
+		return "node " + e.Text
 	}
-	return ""
+	return "cluster"
 }
 
 // row prints a line of fixed columns: a table that grows cannot wait for its
 // widest cell.
 func (p *eventPrinter) row(e *rota.ServedEvent) error {
 	line := func(cells ...any) error {
-		text := fmt.Sprintf("%-16v  %-20v  %-21v  %-26v  %-16v  %v", cells...)
+		text := fmt.Sprintf("%-12v  %-24v  %-21v  %-28v  %-18v  %v", cells...)
 		_, err := p.w.WriteString(strings.TrimRight(text, " ") + "\n")
 		return err
 	}
 	if p.n == 0 {
-		if err := line("EVENT", "DATE", "KIND", "SUBJECT", "WORKER", "WHAT"); err != nil {
+		if err := line("EVENT", "DATE", "KIND", "ABOUT", "WORKER", "DETAIL"); err != nil {
 			return err
 		}
 	}
+	about, worker := subject(e), string(e.Worker)
+	if about == "worker "+worker {
+		worker = ""
+	}
+	return line(e.ID, e.Date.String(), e.Kind, clean(about), clean(worker), clean(p.detail(e, about)))
+}
+
+// detail is what an event says beyond its columns, in words; -o wide and JSON have the
+// payload as it is.
+func (p *eventPrinter) detail(e *rota.ServedEvent, about string) string {
 	what := e.Text
+	if about == "node "+what {
+		what = ""
+	}
 	if e.Reason != rota.ReasonNone && e.Reason.String() != what {
 		what = joinWords(e.Reason.String(), what)
 	}
-	if p.format == "wide" || what == "" {
+	switch {
+	case p.format == "wide":
 		what = joinWords(what, e.Payload)
+	case what == "":
+		what = payloadWords(e.Payload)
 	}
 	if e.Status != 0 {
 		what = joinWords(e.Status.String(), what)
 	}
-	return line(e.ID, e.Date.String(), e.Kind, clean(subject(e)), clean(string(e.Worker)), clean(what))
+	return what
+}
+
+// payloadWords tells a payload's figures as name=value, in their order; one that is no
+// object is told as it is. What the columns have already is left out.
+func payloadWords(payload string) string {
+	d := json.NewDecoder(strings.NewReader(payload))
+	d.UseNumber()
+	var words []string
+	name := ""
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return strings.Join(words, " ")
+		}
+		if err != nil {
+			return payload
+		}
+		switch t := token.(type) {
+		case json.Delim:
+			if t == '[' {
+				return payload
+			}
+			name = ""
+		default:
+			if name == "" {
+				name = fmt.Sprint(t)
+				continue
+			}
+			if name != "worker_id" {
+				words = append(words, fmt.Sprintf("%s=%v", name, t))
+			}
+			name = ""
+		}
+	}
 }
 
 func joinWords(a, b string) string {

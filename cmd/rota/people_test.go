@@ -186,10 +186,27 @@ func TestEventPrinter(t *testing.T) {
 			t.Errorf("%d events come back as %d, %v", n, len(whole.Events), err)
 		}
 	}
+	events = append(events, rota.ServedEvent{Event: rota.Event{Kind: rota.LeadershipBegan, Text: "n3"}},
+		rota.ServedEvent{Event: rota.Event{Kind: rota.ProviderRegistered, Worker: "w", Status: rota.WorkerActive, Date: 1_800_000_000_123}},
+		rota.ServedEvent{Event: rota.Event{Kind: rota.JobAssigned, Job: "j", Worker: "w", Date: 1_800_000_000_123,
+			Payload: `{"reasoning":{"rule":"SeededShuffle","worker_id":"w","position":1},"score":7}`}})
 	text := show("table", events)
-	for _, want := range []string{"queue images", "tenant acme", "j-<1>\n"} {
+	for _, want := range []string{"queue images\n", "tenant acme\n", "j-<1>\n", "node n3\n", "rule=SeededShuffle position=1 score=7\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
+	}
+	// Each cell stands under its heading.
+	lines := strings.Split(text, "\n")
+	for _, c := range []struct {
+		line       int
+		head, cell string
+	}{{5, "ABOUT", "worker w"}, {5, "DETAIL", "ACTIVE"}, {5, "DATE", "2027-"}, {6, "WORKER", "w "}, {6, "KIND", "jobAssigned"}, {6, "DETAIL", "rule="}} {
+		if at := strings.Index(lines[0], c.head); at < 0 || at >= len(lines[c.line]) || !strings.HasPrefix(lines[c.line][at:], c.cell) {
+			t.Errorf("%q does not stand under %s:\n%s", c.cell, c.head, text)
+		}
+	}
+	if wide := show("wide", events); !strings.Contains(wide, `"worker_id":"w"`) {
+		t.Errorf("-o wide lacks the payload:\n%s", wide)
 	}
 }
