@@ -34,7 +34,7 @@ func (a adapter) Apply(log *raft.Log) any {
 	n.dog.begun.Add(1)
 	defer n.dog.ended.Add(1)
 	if n.leading() != nil {
-		n.news.applied(log)
+		n.transport.Applied(log)
 	}
 	n.mu.Lock()
 	if n.mend.active.Load() {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -29,8 +30,11 @@ type commitNews struct {
 	mu    sync.Mutex
 	index uint64
 	term  uint64
-	// followers are those to which raft appends.
+	// followers are those to which raft appends, fresh those that have no loop yet; more
+	// says that there are such.
 	followers map[raft.ServerID]*replicaNews
+	fresh     []*replicaNews
+	more      chan struct{}
 }
 
 // replicaNews is what the latest answered AppendEntries says of one.
@@ -60,27 +64,46 @@ func (c *commitNews) applied(log *raft.Log) {
 	}
 }
 
-// wake pokes a follower's loop where there is news for it and no call under way.
+// wake notifies a follower's loop where there is news for it and no call under way.
 func (c *commitNews) wake(f *replicaNews) {
 	if f.appending == 0 && f.told < c.index && f.matched >= c.index {
-		poke(f.poke)
+		notify(f.poke)
 	}
 }
 
-// begin notes that raft appends to a follower; fresh says that it is the first time.
-func (c *commitNews) begin(id raft.ServerID) (f *replicaNews, fresh bool) {
+// begin notes that raft appends to a follower.
+func (c *commitNews) begin(id raft.ServerID) *replicaNews {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f = c.followers[id]
-	if fresh = f == nil; fresh {
+	f := c.followers[id]
+	if f == nil {
 		if c.followers == nil {
 			c.followers = make(map[raft.ServerID]*replicaNews)
 		}
 		f = &replicaNews{id: id, poke: make(chan struct{}, 1)}
 		c.followers[id] = f
+		c.fresh = append(c.fresh, f)
+		notify(c.more)
 	}
 	f.appending++
-	return f, fresh
+	return f
+}
+
+// begun returns the followers to which raft appended for the first time since the last call.
+func (c *commitNews) begun() []*replicaNews {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fresh := c.fresh
+	c.fresh = nil
+	return fresh
+}
+
+// notify leaves a value in c, where none waits already.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 // end notes what a call of raft's said of the follower.
@@ -98,7 +121,7 @@ func (c *commitNews) end(f *replicaNews, address raft.ServerAddress, args *raft.
 	c.wake(f)
 }
 
-// next gives the message that a follower should get and where it answers; nil where
+// next returns the message that a follower should get and where it answers; nil where
 // there is none.
 func (c *commitNews) next(f *replicaNews) (raft.ServerAddress, *raft.AppendEntriesRequest) {
 	c.mu.Lock()
@@ -117,49 +140,46 @@ func heartbeat(args *raft.AppendEntriesRequest) bool {
 }
 
 // append is AppendEntries, with its part of the news noted.
-func (t inLoop) append(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
+func (t *Transport) append(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) error {
 	if heartbeat(args) {
 		return t.NetworkTransport.AppendEntries(id, target, args, resp)
 	}
-	f, fresh := t.n.news.begin(id)
-	if fresh {
-		t.n.run(func() { t.tell(f) })
-	}
+	f := t.news.begin(id)
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
-	t.n.news.end(f, target, args, err == nil && resp.Success)
+	t.news.end(f, target, args, err == nil && resp.Success)
 	return err
 }
 
-// tell brings the news to one follower until the node stops.
-func (t inLoop) tell(f *replicaNews) {
+// tell brings the news to one follower until ctx ends.
+func (t *Transport) tell(ctx context.Context, f *replicaNews) {
 	for {
 		select {
 		case <-f.poke:
-		case <-t.n.life.Done():
+		case <-ctx.Done():
 			return
 		}
-		l := t.n.leading()
-		if t.n.mend.mute.Load() || t.n.dog.mute.Load() || l == nil {
+		leads, soon := t.cfg.Leads()
+		if !leads || t.cfg.Muted() {
 			continue
 		}
-		if l.entrySoon() {
+		if soon {
 			patience := time.NewTimer(newsPatience)
 			select {
 			case <-patience.C:
-			case <-t.n.life.Done():
+			case <-ctx.Done():
 				patience.Stop()
 				return
 			}
 		}
-		if address, args := t.n.news.next(f); args != nil {
-			t.n.measures.told.Inc()
+		if address, args := t.news.next(f); args != nil {
+			t.cfg.Told()
 			_ = t.NetworkTransport.AppendEntries(f.id, address, args, &raft.AppendEntriesResponse{})
 		}
 	}
 }
 
-// commitFirst gives the part of a request that only tells of commits; nil where it tells
+// commitFirst returns the part of a request that only tells of commits; nil where it tells
 // nothing beyond index, or has no entries: then all of it is that part. raft writes a
 // request's entries before it looks how far the log is committed, and a worker at this
 // node would wait for that write.

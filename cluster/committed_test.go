@@ -1,56 +1,10 @@
 package cluster
 
 import (
-	"fmt"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/rotasched/rota"
 )
-
-// TestCommitNews holds the leader to telling followers of a commit by itself: here
-// raft would do so only with the next entry, or after a minute.
-func TestCommitNews(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
-		b.plan(id, 3)
-		c := b.addrs[id]
-		c.Timing.Commit = time.Minute
-		b.addrs[id] = c
-	}
-	b.startPlanned()
-	leader := b.leader()
-	jobs := specs("told", 1)
-	submitAll(t, leader, jobs)
-	for _, id := range b.ids() {
-		n := b.node(id)
-		b.eventually("the job at "+string(id), func() bool {
-			_, _, err := n.Job(t.Context(), jobs[0].ID, rota.ReadOptions{Stale: true})
-			return err == nil
-		})
-	}
-	// The next entry, a sweep's, would have told them as well, only later: so what the
-	// leader counted is looked at, too.
-	counted := prometheus.NewRegistry()
-	counted.MustRegister(leader.measures.told)
-	said := func() float64 {
-		families, err := counted.Gather()
-		if err != nil || len(families) != 1 {
-			t.Fatalf("%d families, %v", len(families), err)
-		}
-		return families[0].GetMetric()[0].GetCounter().GetValue()
-	}
-	before, round := said(), 0
-	b.eventually("a message that only tells of a commit", func() bool {
-		round++
-		submitAll(t, leader, specs(fmt.Sprintf("more%d", round), 1))
-		return said() > before
-	})
-}
 
 // TestCommitNews_says walks through what is said to one follower, and when.
 func TestCommitNews_says(t *testing.T) {
@@ -60,8 +14,8 @@ func TestCommitNews_says(t *testing.T) {
 		return &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ID: []byte("n1")}, Term: 7, PrevLogEntry: prev,
 			PrevLogTerm: 6, Entries: make([]*raft.Log, count), LeaderCommitIndex: commit}
 	}
-	f, fresh := c.begin("n2")
-	if !fresh {
+	f := c.begin("n2")
+	if fresh := c.begun(); len(fresh) != 1 || fresh[0] != f {
 		t.Fatal("nobody appended to it before")
 	}
 	none := func(when string) {
@@ -75,6 +29,9 @@ func TestCommitNews_says(t *testing.T) {
 	c.end(f, "there:1", entries(10, 0, 9), true)
 	none("of an entry that it was not seen to hold")
 	c.begin("n2")
+	if len(c.begun()) > 0 {
+		t.Fatal("one loop a follower")
+	}
 	c.end(f, "there:1", entries(10, 2, 9), true)
 	<-f.poke
 	to, args := c.next(f)

@@ -39,6 +39,8 @@ type bench struct {
 	cut      map[rota.NodeID]bool
 	isolated map[rota.NodeID]bool
 	fatals   map[rota.NodeID][]error
+	// wires are each node's raft connections.
+	wires map[rota.NodeID]*wires
 	// deaf holds nodes whose questions to others nobody answers, starved those that
 	// nobody gives a state.
 	deaf, starved map[rota.NodeID]bool
@@ -54,7 +56,8 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, nodes: make(map[rota.NodeID]*Node), addrs: make(map[rota.NodeID]Config),
-		cut: make(map[rota.NodeID]bool), isolated: make(map[rota.NodeID]bool), deaf: make(map[rota.NodeID]bool), starved: make(map[rota.NodeID]bool), fatals: make(map[rota.NodeID][]error)}
+		cut: make(map[rota.NodeID]bool), isolated: make(map[rota.NodeID]bool), deaf: make(map[rota.NodeID]bool), starved: make(map[rota.NodeID]bool), fatals: make(map[rota.NodeID][]error),
+		wires: make(map[rota.NodeID]*wires)}
 	_ = t.TempDir() // first, so that the directories go after the nodes in them
 	t.Cleanup(func() {
 		for _, id := range b.ids() {
@@ -146,9 +149,8 @@ func (b *bench) loyal() *Node {
 func (b *bench) isolate(id rota.NodeID) {
 	b.mu.Lock()
 	b.cut[id], b.isolated[id] = true, true
-	n := b.nodes[id]
 	b.mu.Unlock()
-	n.dropConnections()
+	b.wires[id].cut()
 }
 
 // heal ends a node's isolation.
@@ -191,6 +193,8 @@ func (b *bench) plan(id rota.NodeID, expect int) {
 		Gossip: freeAddr(b.t), BootstrapExpect: expect, Version: "test", World: World{NoSync: true},
 		Timing: Timing{Heartbeat: leaderPatience, Election: leaderPatience, LeaderLease: leaderPatience, Commit: 5 * time.Millisecond,
 			SnapshotThreshold: 1 << 20, TrailingLogs: 1 << 20, SnapshotInterval: time.Hour}}
+	b.wires[id] = new(wires)
+	b.wires[id].lay(&c)
 	c.admitted = func(peer rota.NodeID) error {
 		b.mu.Lock()
 		defer b.mu.Unlock()

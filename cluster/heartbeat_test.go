@@ -13,7 +13,7 @@ import (
 func TestHeartbeatsGoThroughTheMainLoop(t *testing.T) {
 	t.Parallel()
 	listen := func() *raft.NetworkTransport {
-		trans, err := raft.NewTCPTransport(freeAddr(t), nil, 1, 5*time.Second, io.Discard)
+		trans, err := raft.NewTCPTransport("127.0.0.1:0", nil, 1, 5*time.Second, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -21,7 +21,10 @@ func TestHeartbeatsGoThroughTheMainLoop(t *testing.T) {
 		return trans
 	}
 	to, from := listen(), listen()
-	var seen raft.Transport = inLoop{to, &Node{}}
+	mine := &Transport{NetworkTransport: to, guard: newRPCGuard(to.Consumer(), nil, func(_ raft.RPCHeader, err error) { t.Error(err) })}
+	mine.Begin(fixedRaft{term: 7})
+	go mine.Run(t.Context())
+	var seen raft.Transport = mine
 	if _, ok := seen.(raft.WithPreVote); !ok {
 		t.Fatal("the pre-vote is lost")
 	}

@@ -136,6 +136,12 @@ func (n *Node) member(id rota.NodeID) (gossip.Member, bool) {
 	return gossip.Member{}, false
 }
 
+// raftAddress returns where gossip knows a node's raft.
+func (n *Node) raftAddress(id rota.NodeID) (string, bool) {
+	m, ok := n.member(id)
+	return m.Raft, ok && m.Raft != ""
+}
+
 // Leader tells where the leader answers; ok is false while there is none, or it is this
 // node itself.
 func (n *Node) Leader() (leader rota.NodeAddress, ok bool) {

@@ -28,10 +28,9 @@ type Node struct {
 	stores    *Stores
 	snapshots *snapshotStore
 	stream    *StreamLayer
-	transport *raft.NetworkTransport
+	transport *Transport
 	gossip    gossip.Discovery
 	raft      *raft.Raft
-	guard     *rpcGuard
 	notify    chan bool
 
 	// mu is the apply lock: Apply holds it, reads of the machine share it.
@@ -69,7 +68,6 @@ type Node struct {
 	watch     watcher
 	leader    leaderWatch
 	joined    joined
-	news      commitNews
 	quiet     atomic.Bool
 	lines     logs.Limiter
 
@@ -184,9 +182,9 @@ func (n *Node) open() (err error) {
 	if err != nil {
 		return err
 	}
-	n.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: n.stream, MaxPool: 4,
-		Timeout: 10 * time.Second, Logger: logs.ForRaft(libraries), ServerAddressProvider: addressBook{n},
-		MaxRPCsInFlight: rpcsInFlight})
+	n.transport = NewTransport(TransportConfig{Layer: n.stream, Logger: libraries, Address: n.raftAddress, Silent: n.silent,
+		Muted: n.muted, Wrong: n.mend.active.Load, OnDisk: n.stores.OnDisk, Leads: n.leads, Room: n.snapshotRoom,
+		Told: n.measures.told.Inc})
 	discover := discoverGossip
 	if n.cfg.World.Discover != nil {
 		discover = n.cfg.World.Discover
@@ -216,13 +214,6 @@ func (n *Node) keepFrom() uint64 {
 	return keep
 }
 
-// rpcsInFlight of 1 turns raft's pipelined replication off. hashicorp/raft 1.7.3:
-// once a follower answers no, or knows a later term, the pipeline's decoder ends,
-// and its sender then waits for ever for a place: replication to that follower
-// stops until another leader comes, and Shutdown never returns. Entries that come
-// meanwhile share the next message, so little is lost.
-const rpcsInFlight = 1
-
 // snapshotsKept: the newest may be damaged, the one before it is used then.
 const snapshotsKept = 3
 
@@ -245,15 +236,14 @@ func (n *Node) startRaft() error {
 		n.mend.active.Store(true) // what a snapshot here holds may be wrong
 		poke(n.mend.poked)
 	}
-	n.guard = newRPCGuard(n.transport.Consumer(), n.guardRoom, n.guardRefused)
-	n.run(func() { n.guard.run(n.life) })
-	r, err := raft.NewRaft(n.raftConfig(), adapter{n}, n.stores.Log, n.stores.Stable, n.snapshots, inLoop{n.transport, n})
+	n.run(func() { n.transport.Run(n.life) })
+	r, err := raft.NewRaft(n.raftConfig(), adapter{n}, n.stores.Log, n.stores.Stable, n.snapshots, n.transport)
 	if err != nil {
 		return &rota.Error{Kind: rota.Internal, Text: "raft cannot start on " + filepath.Join(n.cfg.Data, "raft.db"), Cause: err}
 	}
 	n.raft = r
 	n.stores.Leads(func() bool { return r.State() == raft.Leader })
-	n.guard.begin(r)
+	n.transport.Begin(r)
 	return n.gossip.UpdateMeta(func(m *gossip.Meta) { m.HasState = true })
 }
 
@@ -293,6 +283,22 @@ func (n *Node) conflict(existing, other gossip.Member) {
 }
 
 func (n *Node) leading() *leadership { return n.lead.Load() }
+
+// leads reports whether this node leads, and whether it is about to send an entry.
+func (n *Node) leads() (leads, entrySoon bool) {
+	l := n.leading()
+	return l != nil, l != nil && l.entrySoon()
+}
+
+// snapshotRoom returns how large a snapshot from another node may be: what the disk has free.
+func (n *Node) snapshotRoom() (int64, bool) {
+	read := n.cfg.freeSpace
+	if read == nil {
+		read = FreeSpace
+	}
+	free, _, err := read(n.cfg.Data)
+	return int64(min(free, 1<<62)), err == nil
+}
 
 func (n *Node) stopping() bool {
 	select {

@@ -1,17 +1,16 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// errMute answers raft where this node must not be heard.
-var errMute = errors.New("this node's state is wrong, or its applying stalls: it neither leads nor stands for election")
-
-// silent says that this node must not stand: its state is wrong, or applying stalls.
+// silent reports that this node must not stand: its state is wrong, or applying stalls.
 func (n *Node) silent() bool { return n.mend.active.Load() || n.dog.stalled.Load() > 0 }
+
+// muted reports that this node must not be heard as a leader.
+func (n *Node) muted() bool { return n.mend.mute.Load() || n.dog.mute.Load() }
 
 // mendProblems says what is wrong.
 func (n *Node) mendProblems() (problems []string) {

@@ -147,7 +147,7 @@ func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
 	if n.leading() != nil {
 		t.Error("it leads without a state")
 	}
-	shipped := inLoop{n.transport, n}.InstallSnapshot("n9", "127.0.0.1:1", &raft.InstallSnapshotRequest{},
+	shipped := n.transport.InstallSnapshot("n9", "127.0.0.1:1", &raft.InstallSnapshotRequest{},
 		&raft.InstallSnapshotResponse{}, bytes.NewReader(nil))
 	if !errors.Is(shipped, errMute) {
 		t.Errorf("it ships snapshots: %v", shipped)

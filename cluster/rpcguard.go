@@ -29,8 +29,8 @@ const (
 // errGuarded is what every refusal of the guard is.
 var errGuarded = errors.New("refused before raft")
 
-// raftView is what the guard asks of raft.
-type raftView interface {
+// RaftView is what the guard asks of raft.
+type RaftView interface {
 	CurrentTerm() uint64
 	LastIndex() uint64
 	CommitIndex() uint64
@@ -47,10 +47,10 @@ type rpcGuard struct {
 	out chan raft.RPC
 	// begun is closed when raft is there to be asked.
 	begun chan struct{}
-	raft  raftView
-	// room tells how many bytes a snapshot may have; false where nobody knows.
+	raft  RaftView
+	// room returns how many bytes a snapshot may have, and false where nobody knows.
 	room func() (int64, bool)
-	// refused is told of each refusal.
+	// refused is called for each refusal.
 	refused func(from raft.RPCHeader, err error)
 
 	mu        sync.Mutex
@@ -64,7 +64,7 @@ func newRPCGuard(in <-chan raft.RPC, room func() (int64, bool), refused func(raf
 }
 
 // begin lets requests through, now that raft can be asked.
-func (g *rpcGuard) begin(r raftView) {
+func (g *rpcGuard) begin(r RaftView) {
 	g.raft = r
 	close(g.begun)
 }
@@ -243,23 +243,4 @@ func (g *rpcGuard) judgeHandover(c *raft.TimeoutNowRequest) error {
 	}
 	g.handovers--
 	return nil
-}
-
-// guardRoom tells how large a snapshot may be: what the disk has free.
-func (n *Node) guardRoom() (int64, bool) {
-	read := n.cfg.freeSpace
-	if read == nil {
-		read = FreeSpace
-	}
-	free, _, err := read(n.cfg.Data)
-	return int64(min(free, 1<<62)), err == nil
-}
-
-// guardRefused counts a refusal, and tells of it once a minute and sender.
-func (n *Node) guardRefused(from raft.RPCHeader, err error) {
-	n.stream.count(func(c *StreamCounts) { c.Guarded++ })
-	id := string(from.ID[:min(len(from.ID), 64)])
-	if n.lines.Allow("guard/" + id) {
-		n.log.Warn("raft request refused", "node", fmt.Sprintf("%q", id), "error", err)
-	}
 }

@@ -74,7 +74,7 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 	b.cut["n1"], b.cut["n4"] = true, true
 	b.mu.Unlock()
 	for _, id := range b.ids() {
-		b.node(id).dropConnections()
+		b.wires[id].cut()
 	}
 	patient(notLong)
 	var other *Node
@@ -97,20 +97,6 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 	}
 	if !believes {
 		t.Error("the old leader noticed: nothing was shown")
-	}
-}
-
-// dropConnections ends raft's connections, in and out.
-func (n *Node) dropConnections() {
-	n.stream.mu.Lock()
-	// One in its handshake may have been admitted before the cut.
-	conns := append(slices.Clone(n.stream.greeting), n.stream.inbound...)
-	for c := range n.stream.outbound {
-		conns = append(conns, c)
-	}
-	n.stream.mu.Unlock()
-	for _, c := range conns {
-		_ = c.Close()
 	}
 }
 

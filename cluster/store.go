@@ -116,6 +116,9 @@ func (s *Stores) Leads(leads func() bool) { s.writer.ahead.leads.Store(&leads) }
 // will be, and that this node ends.
 func (s *Stores) Await(index uint64) error { return s.writer.ahead.await(index) }
 
+// OnDisk lowers an index to that of the last entry on this disk.
+func (s *Stores) OnDisk(index uint64) uint64 { return s.writer.ahead.clamp(index) }
+
 // Stats are bbolt's counters, for the metrics.
 func (s *Stores) Stats() bbolt.Stats { return s.bolt.Stats() }
 

@@ -30,10 +30,6 @@ type NodeHello struct {
 	Dialled bool
 }
 
-// StreamHello gives this node's hello; it is asked at each connection, as the
-// cluster id may become known later.
-type StreamHello func() NodeHello
-
 // StreamOptions are the choices of a StreamLayer. The zero value is usable.
 type StreamOptions struct {
 	// Admit refuses a peer whose hello is in order, such as a removed one. nil

@@ -35,6 +35,9 @@ var helloMagic = [8]byte{'r', 'o', 't', 'a', 'r', 'a', 'f', 1}
 // helloMax bounds the body of a hello or of a refusal.
 const helloMax = 512
 
+// identitySize is the length of a data directory's identity, which goes as hex digits.
+const identitySize = 16
+
 // headBytes is what stands before the body of a hello: magic, draft and length.
 const headBytes = len(helloMagic) + 4
 
@@ -105,7 +108,7 @@ func decodeHello(body []byte) (NodeHello, error) {
 
 func validIdentity(s string) bool {
 	raw, err := hex.DecodeString(s)
-	return err == nil && len(raw) == identityBytes
+	return err == nil && len(raw) == identitySize
 }
 
 // checkHello refuses who does not belong here.

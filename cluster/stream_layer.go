@@ -29,7 +29,7 @@ const (
 // know that the other belongs to the cluster and is admitted: hashicorp/raft
 // itself does not look at who sends, and decodes without bounds.
 type StreamLayer struct {
-	hello    StreamHello
+	hello    func() NodeHello
 	opts     StreamOptions
 	listener net.Listener
 	addr     streamAddr
@@ -58,9 +58,10 @@ func (a streamAddr) Network() string { return "tcp" }
 // String implements net.Addr.
 func (a streamAddr) String() string { return string(a) }
 
-// NewStreamLayer listens on bind. Others are told advertise; empty stands for
-// the address bound.
-func NewStreamLayer(bind string, advertise raft.ServerAddress, hello StreamHello,
+// NewStreamLayer listens on bind. Others use the address advertise; empty stands for the
+// address bound. hello returns what this node says of itself; it is called at each
+// connection, as the cluster id may become known later.
+func NewStreamLayer(bind string, advertise raft.ServerAddress, hello func() NodeHello,
 	opts StreamOptions) (*StreamLayer, error) {
 	if (opts.ServerTLS == nil) != (opts.ClientTLS == nil) {
 		return nil, errors.New("stream layer: ServerTLS and ClientTLS go together")

@@ -27,7 +27,7 @@ import (
 )
 
 func testHello(id rota.NodeID) NodeHello {
-	return NodeHello{ClusterName: "c1", ClusterID: "k1", Node: id, Draft: rota.Draft, Identity: strings.Repeat("0a", identityBytes)}
+	return NodeHello{ClusterName: "c1", ClusterID: "k1", Node: id, Draft: rota.Draft, Identity: strings.Repeat("0a", identitySize)}
 }
 
 func newTestLayer(t *testing.T, hello NodeHello, opts StreamOptions) *StreamLayer {

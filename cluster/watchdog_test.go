@@ -129,7 +129,7 @@ func TestWatchdog_healthIsTold(t *testing.T) {
 		if _, err := b.leader().successor(f.cfg.Node); rota.KindOf(err) != rota.Conflict {
 			t.Errorf("it may be the successor: %v", err)
 		}
-		vote := inLoop{f.transport, f}.RequestPreVote("n9", "127.0.0.1:1", &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
+		vote := f.transport.RequestPreVote("n9", "127.0.0.1:1", &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
 		if !errors.Is(vote, errMute) {
 			t.Errorf("it stands for election: %v", vote)
 		}
