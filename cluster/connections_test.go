@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/stream"
 )
 
 // TestAddressTakenOver has a fresh node answer where a dead one did: it is not the dead
@@ -114,7 +115,7 @@ func TestRPCGuard_aCapturedMemberEndsNothing(t *testing.T) {
 	}
 	submitAll(t, leader, specs("before", 10))
 	term := leader.raft.CurrentTerm()
-	layer, err := NewStreamLayer("127.0.0.1:0", "", captured.hello, StreamOptions{})
+	layer, err := stream.NewLayer("127.0.0.1:0", "", captured.hello, stream.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

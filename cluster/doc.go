@@ -16,7 +16,7 @@
 // # What goes over the wire
 //
 // Gossip (package gossip) finds nodes; it suggests and never decides. Raft's connections
-// (StreamLayer) begin with a handshake in which both sides show cluster, node and
+// (package stream) begin with a handshake in which both sides show cluster, node and
 // the identity of their data directory, and are metered afterwards, as raft
 // decodes without bounds. Everything else between nodes goes through Peers.
 //

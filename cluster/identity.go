@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/cluster/stream"
 )
 
 // knownCluster is the cluster's id once it is known.
@@ -47,14 +48,14 @@ func (n *Node) learnCluster() {
 }
 
 // hello is what this node says before the first byte of raft.
-func (n *Node) hello() NodeHello {
-	return NodeHello{ClusterName: n.cfg.Cluster, ClusterID: n.ClusterID(), Node: n.cfg.Node, Draft: rota.Draft,
+func (n *Node) hello() stream.Hello {
+	return stream.Hello{ClusterName: n.cfg.Cluster, ClusterID: n.ClusterID(), Node: n.cfg.Node, Draft: rota.Draft,
 		Identity: n.data.Identity()}
 }
 
 // admit refuses a removed node's raft connection, and one of a node whose id
 // belongs to another data directory.
-func (n *Node) admit(peer NodeHello) error {
+func (n *Node) admit(peer stream.Hello) error {
 	if n.cfg.admitted != nil {
 		if err := n.cfg.admitted(peer.Node); err != nil {
 			return err

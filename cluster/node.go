@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/logs"
 	"go.etcd.io/bbolt"
@@ -27,8 +28,8 @@ type Node struct {
 	data      *DataDir
 	stores    *Stores
 	snapshots *snapshotStore
-	stream    *StreamLayer
-	transport *Transport
+	stream    *stream.Layer
+	transport *stream.Transport
 	gossip    gossip.Discovery
 	raft      *raft.Raft
 	notify    chan bool
@@ -176,13 +177,13 @@ func (n *Node) open() (err error) {
 		return err
 	}
 	n.known.id = n.data.ClusterID()
-	n.stream, err = NewStreamLayer(n.cfg.Raft, raft.ServerAddress(n.cfg.Raft), n.hello, StreamOptions{
+	n.stream, err = stream.NewLayer(n.cfg.Raft, raft.ServerAddress(n.cfg.Raft), n.hello, stream.Options{
 		Admit: n.admit, ServerTLS: n.cfg.ServerTLS, ClientTLS: n.cfg.ClientTLS, Logger: libraries,
 		Listen: n.cfg.World.Listen, Dial: n.cfg.World.Dial})
 	if err != nil {
 		return err
 	}
-	n.transport = NewTransport(TransportConfig{Layer: n.stream, Logger: libraries, Address: n.raftAddress, Silent: n.silent,
+	n.transport = stream.NewTransport(stream.TransportConfig{Layer: n.stream, Logger: libraries, Address: n.raftAddress, Silent: n.silent,
 		Muted: n.muted, Wrong: n.mend.active.Load, OnDisk: n.stores.OnDisk, Leads: n.leads, Room: n.snapshotRoom,
 		Told: n.measures.told.Inc})
 	discover := discoverGossip

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/snapshot"
 )
@@ -149,7 +150,7 @@ func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
 	}
 	shipped := n.transport.InstallSnapshot("n9", "127.0.0.1:1", &raft.InstallSnapshotRequest{},
 		&raft.InstallSnapshotResponse{}, bytes.NewReader(nil))
-	if !errors.Is(shipped, errMute) {
+	if !errors.Is(shipped, stream.ErrMute) {
 		t.Errorf("it ships snapshots: %v", shipped)
 	}
 }

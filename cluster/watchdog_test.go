@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/stream"
 )
 
 // lockedBuffer takes a log while others read it.
@@ -130,7 +131,7 @@ func TestWatchdog_healthIsTold(t *testing.T) {
 			t.Errorf("it may be the successor: %v", err)
 		}
 		vote := f.transport.RequestPreVote("n9", "127.0.0.1:1", &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
-		if !errors.Is(vote, errMute) {
+		if !errors.Is(vote, stream.ErrMute) {
 			t.Errorf("it stands for election: %v", vote)
 		}
 	}()

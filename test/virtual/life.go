@@ -100,7 +100,7 @@ func newLife(o options) *life {
 }
 
 // timing is that of a network a little slower than a data centre's. Commit can be
-// long: what is committed followers are told at once (cluster/committed.go).
+// long: what is committed followers are told at once (cluster/stream/committed.go).
 func (l *life) timing() cluster.Timing {
 	return cluster.Timing{Heartbeat: time.Second, Election: time.Second, LeaderLease: time.Second,
 		Commit: time.Second, SnapshotThreshold: 80, TrailingLogs: 40, SnapshotInterval: 10 * time.Second}

@@ -1,4 +1,4 @@
-package cluster
+package stream
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 // TestDialMeant: only the node that is meant is spoken to.
 func TestDialMeant(t *testing.T) {
 	t.Parallel()
-	a, other := newTestLayer(t, testHello("a"), StreamOptions{}), newTestLayer(t, testHello("b"), StreamOptions{})
+	a, other := newTestLayer(t, testHello("a"), Options{}), newTestLayer(t, testHello("b"), Options{})
 	address := raft.ServerAddress(other.BoundAddr().String())
 	conn, err := a.Dial(meant("b", address), 5*time.Second)
 	if err != nil {

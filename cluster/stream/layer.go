@@ -1,4 +1,4 @@
-package cluster
+package stream
 
 import (
 	"context"
@@ -18,21 +18,21 @@ import (
 
 const (
 	handshakeTimeout = 5 * time.Second
-	streamInboundMax = 64
-	streamPerNodeMax = 16
-	streamFrameMax   = 40 << 20
-	// streamKeepAlive finds a peer whose machine is gone without a word.
-	streamKeepAlive = 15 * time.Second
+	inboundMax       = 64
+	perNodeMax       = 16
+	frameMax         = 40 << 20
+	// keepAlive finds a peer whose machine is gone without a word.
+	keepAlive = 15 * time.Second
 )
 
-// StreamLayer carries raft's connections. Before raft's first byte both sides
+// Layer carries raft's connections. Before raft's first byte both sides
 // know that the other belongs to the cluster and is admitted: hashicorp/raft
 // itself does not look at who sends, and decodes without bounds.
-type StreamLayer struct {
-	hello    func() NodeHello
-	opts     StreamOptions
+type Layer struct {
+	hello    func() Hello
+	opts     Options
 	listener net.Listener
-	addr     streamAddr
+	addr     layerAddr
 	ready    chan net.Conn
 	closed   chan struct{}
 	done     sync.WaitGroup
@@ -43,26 +43,26 @@ type StreamLayer struct {
 
 	mu       sync.Mutex // guards what follows
 	shut     bool
-	greeting []*streamConn // inbound, before the end of the handshake, oldest first
-	inbound  []*streamConn // inbound, oldest first
-	outbound map[*streamConn]struct{}
-	counts   StreamCounts
+	greeting []*peerConn // inbound, before the end of the handshake, oldest first
+	inbound  []*peerConn // inbound, oldest first
+	outbound map[*peerConn]struct{}
+	counts   Counts
 }
 
-// streamAddr is the advertised address, a name or an IP with a port.
-type streamAddr string
+// layerAddr is the advertised address, a name or an IP with a port.
+type layerAddr string
 
 // Network implements net.Addr.
-func (a streamAddr) Network() string { return "tcp" }
+func (a layerAddr) Network() string { return "tcp" }
 
 // String implements net.Addr.
-func (a streamAddr) String() string { return string(a) }
+func (a layerAddr) String() string { return string(a) }
 
-// NewStreamLayer listens on bind. Others use the address advertise; empty stands for the
+// NewLayer listens on bind. Others use the address advertise; empty stands for the
 // address bound. hello returns what this node says of itself; it is called at each
 // connection, as the cluster id may become known later.
-func NewStreamLayer(bind string, advertise raft.ServerAddress, hello func() NodeHello,
-	opts StreamOptions) (*StreamLayer, error) {
+func NewLayer(bind string, advertise raft.ServerAddress, hello func() Hello,
+	opts Options) (*Layer, error) {
 	if (opts.ServerTLS == nil) != (opts.ClientTLS == nil) {
 		return nil, errors.New("stream layer: ServerTLS and ClientTLS go together")
 	}
@@ -71,30 +71,30 @@ func NewStreamLayer(bind string, advertise raft.ServerAddress, hello func() Node
 	if err != nil {
 		return nil, fmt.Errorf("listen for raft: %w", err)
 	}
-	addr := streamAddr(advertise)
+	addr := layerAddr(advertise)
 	if addr == "" {
-		addr = streamAddr(listener.Addr().String())
+		addr = layerAddr(listener.Addr().String())
 	}
 	if host, _, err := net.SplitHostPort(string(addr)); err != nil || host == "" || isUnspecified(host) {
 		return nil, errors.Join(rota.Refusef(rota.Invalid, "raft address", "raft address %q cannot be told to "+
 			"other nodes: name one that they can reach", addr), listener.Close())
 	}
-	s := &StreamLayer{
+	s := &Layer{
 		hello:    hello,
 		opts:     opts,
 		listener: listener,
 		addr:     addr,
 		ready:    make(chan net.Conn),
 		closed:   make(chan struct{}),
-		outbound: make(map[*streamConn]struct{}),
+		outbound: make(map[*peerConn]struct{}),
 	}
 	s.dialling, s.endDials = context.WithCancel(context.Background())
 	s.done.Go(s.listen)
 	return s, nil
 }
 
-// Accept implements net.Listener: it gives connections after their handshake.
-func (s *StreamLayer) Accept() (net.Conn, error) {
+// Accept implements net.Listener: it returns connections after their handshake.
+func (s *Layer) Accept() (net.Conn, error) {
 	select {
 	case conn := <-s.ready:
 		return conn, nil
@@ -105,13 +105,13 @@ func (s *StreamLayer) Accept() (net.Conn, error) {
 
 // Addr implements net.Listener with the advertised address, by which raft knows
 // this node.
-func (s *StreamLayer) Addr() net.Addr { return s.addr }
+func (s *Layer) Addr() net.Addr { return s.addr }
 
 // BoundAddr is the address listened on.
-func (s *StreamLayer) BoundAddr() net.Addr { return s.listener.Addr() }
+func (s *Layer) BoundAddr() net.Addr { return s.listener.Addr() }
 
-// Counts tells what became of connections so far.
-func (s *StreamLayer) Counts() StreamCounts {
+// Counts returns what became of connections so far.
+func (s *Layer) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts
@@ -121,7 +121,7 @@ func (s *StreamLayer) Counts() StreamCounts {
 // leaves open those that it did not pool, and every Dial. hashicorp/raft waits when it
 // shuts down for the call under way to each peer and for one more: with a peer that is
 // cut off, both would take their whole time.
-func (s *StreamLayer) Close() error {
+func (s *Layer) Close() error {
 	s.mu.Lock()
 	if s.shut {
 		s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *StreamLayer) Close() error {
 	s.shut = true
 	close(s.closed)
 	s.endDials()
-	all := append(append([]*streamConn(nil), s.greeting...), s.inbound...)
+	all := append(append([]*peerConn(nil), s.greeting...), s.inbound...)
 	for conn := range s.outbound {
 		all = append(all, conn)
 	}
@@ -143,9 +143,9 @@ func (s *StreamLayer) Close() error {
 	return err
 }
 
-// Dial implements raft.StreamLayer: it connects, and gives the connection after
+// Dial implements raft.StreamLayer: it connects, and returns the connection after
 // the handshake with the node that is meant (meant). After Close it fails at once.
-func (s *StreamLayer) Dial(target raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+func (s *Layer) Dial(target raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	node, address := splitMeant(target)
 	if timeout <= 0 || timeout > s.opts.HandshakeTimeout {
 		timeout = s.opts.HandshakeTimeout
@@ -163,7 +163,7 @@ func (s *StreamLayer) Dial(target raft.ServerAddress, timeout time.Duration) (ne
 	if s.opts.ClientTLS != nil {
 		raw = tls.Client(raw, clientConfig(s.opts.ClientTLS, address))
 	}
-	conn := &streamConn{Conn: raw, layer: s, dialled: true, meant: node, ended: make(chan struct{}),
+	conn := &peerConn{Conn: raw, layer: s, dialled: true, meant: node, ended: make(chan struct{}),
 		meter: frameMeter{answers: true, max: frameSmallMax}}
 	if !s.trackOutbound(conn) {
 		return nil, errors.Join(net.ErrClosed, raw.Close())
@@ -174,12 +174,12 @@ func (s *StreamLayer) Dial(target raft.ServerAddress, timeout time.Duration) (ne
 		s.refused(address, peer, err)
 		return nil, fmt.Errorf("handshake with %s: %w", address, err)
 	}
-	s.count(func(c *StreamCounts) { c.Dialled++ })
+	s.count(func(c *Counts) { c.Dialled++ })
 	return conn, nil
 }
 
 // listen takes connections and greets each on a goroutine of its own.
-func (s *StreamLayer) listen() {
+func (s *Layer) listen() {
 	delay := time.Duration(0)
 	for {
 		raw, err := s.listener.Accept()
@@ -207,18 +207,18 @@ func (s *StreamLayer) listen() {
 // receive begins the handshake of an inbound connection. When too many are in
 // that state the oldest goes: an honest one is through in milliseconds, so those
 // who hold theirs open cannot keep it out.
-func (s *StreamLayer) receive(raw net.Conn) {
+func (s *Layer) receive(raw net.Conn) {
 	if s.opts.ServerTLS != nil {
 		raw = tls.Server(raw, s.opts.ServerTLS)
 	}
-	conn := &streamConn{Conn: raw, layer: s, ended: make(chan struct{}), meter: frameMeter{max: s.opts.FrameMax}}
+	conn := &peerConn{Conn: raw, layer: s, ended: make(chan struct{}), meter: frameMeter{max: s.opts.FrameMax}}
 	s.mu.Lock()
 	if s.shut {
 		s.mu.Unlock()
 		_ = raw.Close()
 		return
 	}
-	var oldest *streamConn
+	var oldest *peerConn
 	if len(s.greeting) >= s.opts.MaxInbound {
 		oldest = s.greeting[0]
 		s.counts.Crowded++
@@ -232,7 +232,7 @@ func (s *StreamLayer) receive(raw net.Conn) {
 }
 
 // admit shakes hands and hands the connection to raft.
-func (s *StreamLayer) admit(conn *streamConn) {
+func (s *Layer) admit(conn *peerConn) {
 	peer, err := s.shake(conn, time.Now().Add(s.opts.HandshakeTimeout))
 	if err == nil {
 		err = s.establish(conn, peer)
@@ -250,22 +250,22 @@ func (s *StreamLayer) admit(conn *streamConn) {
 }
 
 // shake does TLS and the hellos within the deadline, and leaves none behind.
-func (s *StreamLayer) shake(conn *streamConn, deadline time.Time) (NodeHello, error) {
+func (s *Layer) shake(conn *peerConn, deadline time.Time) (Hello, error) {
 	if err := conn.SetDeadline(deadline); err != nil {
-		return NodeHello{}, err
+		return Hello{}, err
 	}
 	var names []string
 	if secure, ok := conn.Conn.(*tls.Conn); ok {
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		defer cancel()
 		if err := secure.HandshakeContext(ctx); err != nil {
-			return NodeHello{}, fmt.Errorf("%w: TLS: %w", errMalformed, err)
+			return Hello{}, fmt.Errorf("%w: TLS: %w", errMalformed, err)
 		}
 		names = certNames(secure.ConnectionState())
 	}
 	own := s.hello()
-	var full NodeHello
-	check := func(peer NodeHello) error {
+	var full Hello
+	check := func(peer Hello) error {
 		peer.CertNames, peer.Dialled = names, conn.dialled
 		full = peer
 		if conn.meant != "" && conn.meant != peer.Node {
@@ -286,9 +286,9 @@ func (s *StreamLayer) shake(conn *streamConn, deadline time.Time) (NodeHello, er
 	return full, conn.SetDeadline(time.Time{})
 }
 
-// refused counts and tells of a connection that came to nothing.
-func (s *StreamLayer) refused(address string, peer NodeHello, err error) {
-	s.count(func(c *StreamCounts) {
+// refused counts a connection that came to nothing, with a log line once a minute and peer.
+func (s *Layer) refused(address string, peer Hello, err error) {
+	s.count(func(c *Counts) {
 		switch {
 		case errors.Is(err, errForeign):
 			c.Foreign++
@@ -310,7 +310,7 @@ func (s *StreamLayer) refused(address string, peer NodeHello, err error) {
 	s.opts.Logger.Warn("raft connection refused", "peer", address, "node", peer.Node, "error", err)
 }
 
-func (s *StreamLayer) isClosed() bool {
+func (s *Layer) isClosed() bool {
 	select {
 	case <-s.closed:
 		return true
@@ -319,24 +319,24 @@ func (s *StreamLayer) isClosed() bool {
 	}
 }
 
-func (s *StreamLayer) count(add func(*StreamCounts)) {
+func (s *Layer) count(add func(*Counts)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	add(&s.counts)
 }
 
-func (o StreamOptions) withDefaults() StreamOptions {
+func (o Options) withDefaults() Options {
 	if o.HandshakeTimeout <= 0 {
 		o.HandshakeTimeout = handshakeTimeout
 	}
 	if o.MaxInbound <= 0 {
-		o.MaxInbound = streamInboundMax
+		o.MaxInbound = inboundMax
 	}
 	if o.MaxPerNode <= 0 {
-		o.MaxPerNode = streamPerNodeMax
+		o.MaxPerNode = perNodeMax
 	}
 	if o.FrameMax <= 0 {
-		o.FrameMax = streamFrameMax
+		o.FrameMax = frameMax
 	}
 	if o.Listen == nil {
 		o.Listen = listenTCP
@@ -352,12 +352,12 @@ func (o StreamOptions) withDefaults() StreamOptions {
 
 func listenTCP(address string) (net.Listener, error) {
 	var config net.ListenConfig
-	config.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: streamKeepAlive,
-		Interval: streamKeepAlive / 3, Count: 3}
+	config.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: keepAlive,
+		Interval: keepAlive / 3, Count: 3}
 	return config.Listen(context.Background(), "tcp", address)
 }
 
 func dialTCP(ctx context.Context, address string) (net.Conn, error) {
-	dialer := net.Dialer{KeepAlive: streamKeepAlive}
+	dialer := net.Dialer{KeepAlive: keepAlive}
 	return dialer.DialContext(ctx, "tcp", address)
 }

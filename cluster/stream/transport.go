@@ -1,4 +1,4 @@
-package cluster
+package stream
 
 import (
 	"context"
@@ -29,14 +29,14 @@ const (
 	rpcsInFlight = 1
 )
 
-// errMute answers raft where this node must not be heard.
-var errMute = errors.New("this node's state is wrong, or its applying stalls: it neither leads nor stands for election")
+// ErrMute answers raft where this node must not be heard.
+var ErrMute = errors.New("this node's state is wrong, or its applying stalls: it neither leads nor stands for election")
 
 // TransportConfig is what a Transport has to know of its node. All functions are called
 // concurrently, and must be quick.
 type TransportConfig struct {
 	// Layer makes the connections. The transport closes it.
-	Layer *StreamLayer
+	Layer *Layer
 	// Logger receives raft's lines, and those on requests that are refused.
 	Logger *slog.Logger
 	// Address returns the address of a node where discovery knows a better one than
@@ -55,7 +55,7 @@ type TransportConfig struct {
 	Told func()
 }
 
-// Transport is raft's transport over a StreamLayer: what it sends is what this node may
+// Transport is raft's transport over a Layer: what it sends is what this node may
 // say, and what it receives has passed the guard.
 //
 // It has no fast path for heartbeats. hashicorp/raft 1.7.3 handles a heartbeat on that
@@ -67,18 +67,18 @@ type TransportConfig struct {
 type Transport struct {
 	*raft.NetworkTransport
 	cfg   TransportConfig
-	guard *rpcGuard
+	guard *guard
 	news  commitNews
 }
 
-// NewTransport returns a transport that gives raft no request before Run and Begin.
+// NewTransport returns a transport that passes raft no request before Run and Begin.
 func NewTransport(cfg TransportConfig) *Transport {
 	t := &Transport{cfg: cfg}
 	t.news.more = make(chan struct{}, 1)
 	t.NetworkTransport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: cfg.Layer,
 		MaxPool: connectionsKept, Timeout: callMost, Logger: logs.ForRaft(cfg.Logger), ServerAddressProvider: addressBook{cfg.Address},
 		MaxRPCsInFlight: rpcsInFlight})
-	t.guard = newRPCGuard(t.NetworkTransport.Consumer(), cfg.Room, t.refused)
+	t.guard = newGuard(t.NetworkTransport.Consumer(), cfg.Room, t.refused)
 	return t
 }
 
@@ -108,7 +108,7 @@ func (t *Transport) Applied(log *raft.Log) { t.news.applied(log) }
 // refused counts a refusal of the guard, with a log line once a minute and sender.
 func (t *Transport) refused(from raft.RPCHeader, err error) {
 	layer := t.cfg.Layer
-	layer.count(func(c *StreamCounts) { c.Guarded++ })
+	layer.count(func(c *Counts) { c.Guarded++ })
 	id := string(from.ID[:min(len(from.ID), 64)])
 	if layer.lines.Allow("guard/" + id) {
 		t.cfg.Logger.Warn("raft request refused", "node", fmt.Sprintf("%q", id), "error", err)
@@ -122,7 +122,7 @@ func (*Transport) SetHeartbeatHandler(func(raft.RPC)) {}
 func (t *Transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest,
 	resp *raft.RequestVoteResponse) error {
 	if t.cfg.Silent() {
-		return errMute
+		return ErrMute
 	}
 	if err := t.NetworkTransport.RequestVote(id, meant(id, target), args, resp); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (t *Transport) RequestVote(id raft.ServerID, target raft.ServerAddress, arg
 func (t *Transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest,
 	resp *raft.RequestPreVoteResponse) error {
 	if t.cfg.Silent() {
-		return errMute
+		return ErrMute
 	}
 	if err := t.NetworkTransport.RequestPreVote(id, meant(id, target), args, resp); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (t *Transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, 
 func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
 	resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	if t.cfg.Wrong() {
-		return errMute
+		return ErrMute
 	}
 	if err := t.NetworkTransport.InstallSnapshot(id, meant(id, target), args, resp, data); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) error {
 	if t.cfg.Muted() {
-		return errMute
+		return ErrMute
 	}
 	if held := t.cfg.OnDisk(args.LeaderCommitIndex); held < args.LeaderCommitIndex {
 		lower := *args

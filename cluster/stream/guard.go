@@ -1,4 +1,4 @@
-package cluster
+package stream
 
 import (
 	"bufio"
@@ -37,12 +37,12 @@ type RaftView interface {
 	LeaderWithID() (raft.ServerAddress, raft.ServerID)
 }
 
-// rpcGuard stands between the transport and raft. Who comes so far is a node of the
+// guard stands between the transport and raft. Who comes so far is a node of the
 // cluster by its certificate and hello; still one node that is broken, or taken
 // over, must not end all. hashicorp/raft takes any term, begins an election each
-// time it is told to, writes a snapshot of any size, and panics at an entry of a
+// time it is asked to, writes a snapshot of any size, and panics at an entry of a
 // kind that it does not know or a configuration that it cannot decode.
-type rpcGuard struct {
+type guard struct {
 	in  <-chan raft.RPC
 	out chan raft.RPC
 	// begun is closed when raft is there to be asked.
@@ -58,19 +58,19 @@ type rpcGuard struct {
 	counted   time.Time
 }
 
-func newRPCGuard(in <-chan raft.RPC, room func() (int64, bool), refused func(raft.RPCHeader, error)) *rpcGuard {
-	return &rpcGuard{in: in, out: make(chan raft.RPC), begun: make(chan struct{}), room: room, refused: refused,
+func newGuard(in <-chan raft.RPC, room func() (int64, bool), refused func(raft.RPCHeader, error)) *guard {
+	return &guard{in: in, out: make(chan raft.RPC), begun: make(chan struct{}), room: room, refused: refused,
 		handovers: handoversMost}
 }
 
 // begin lets requests through, now that raft can be asked.
-func (g *rpcGuard) begin(r RaftView) {
+func (g *guard) begin(r RaftView) {
 	g.raft = r
 	close(g.begun)
 }
 
 // run judges requests until ctx ends.
-func (g *rpcGuard) run(ctx context.Context) {
+func (g *guard) run(ctx context.Context) {
 	select {
 	case <-g.begun:
 	case <-ctx.Done():
@@ -101,8 +101,8 @@ func (g *rpcGuard) run(ctx context.Context) {
 	}
 }
 
-// hand gives raft a request; false when ctx ended first.
-func (g *rpcGuard) hand(ctx context.Context, rpc raft.RPC) bool {
+// hand passes a request to raft; it reports false when ctx ended first.
+func (g *guard) hand(ctx context.Context, rpc raft.RPC) bool {
 	select {
 	case g.out <- rpc:
 		return true
@@ -112,7 +112,7 @@ func (g *rpcGuard) hand(ctx context.Context, rpc raft.RPC) bool {
 }
 
 // dropBody passes over what has arrived of a snapshot. The rest never will: a
-// connection whose snapshot was answered ends (streamConn). To read it all, as
+// connection whose snapshot was answered ends (peerConn). To read it all, as
 // raft does, would be to read for as long as the sender likes.
 func dropBody(body io.Reader) {
 	limited, ok := body.(*io.LimitedReader)
@@ -132,7 +132,7 @@ func headerOf(command any) raft.RPCHeader {
 }
 
 // judge refuses what no sound node sends.
-func (g *rpcGuard) judge(command any) error {
+func (g *guard) judge(command any) error {
 	switch c := command.(type) {
 	case *raft.AppendEntriesRequest:
 		if err := g.judgeTerm(c.Term); err != nil {
@@ -155,7 +155,7 @@ func (g *rpcGuard) judge(command any) error {
 	}
 }
 
-func (g *rpcGuard) judgeTerm(term uint64) error {
+func (g *guard) judgeTerm(term uint64) error {
 	own := g.raft.CurrentTerm()
 	if own == 0 && g.raft.LastIndex() == 0 {
 		own = termMax - termLeapMax // a node that holds nothing joins a cluster of any age
@@ -211,7 +211,7 @@ func judgeConfiguration(data []byte) (err error) {
 	return nil
 }
 
-func (g *rpcGuard) judgeSnapshot(c *raft.InstallSnapshotRequest) error {
+func (g *guard) judgeSnapshot(c *raft.InstallSnapshotRequest) error {
 	if c.SnapshotVersion < raft.SnapshotVersionMin+1 || c.SnapshotVersion > raft.SnapshotVersionMax {
 		return fmt.Errorf("%w: a snapshot of version %d", errGuarded, c.SnapshotVersion)
 	}
@@ -226,7 +226,7 @@ func (g *rpcGuard) judgeSnapshot(c *raft.InstallSnapshotRequest) error {
 
 // judgeHandover lets only the leader that this node follows hand over to it, and
 // that not without end.
-func (g *rpcGuard) judgeHandover(c *raft.TimeoutNowRequest) error {
+func (g *guard) judgeHandover(c *raft.TimeoutNowRequest) error {
 	if _, leader := g.raft.LeaderWithID(); leader == "" || string(leader) != string(c.ID) {
 		return fmt.Errorf("%w: node %q hands over a leadership that is not its own", errGuarded, c.ID)
 	}

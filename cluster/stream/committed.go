@@ -1,4 +1,4 @@
-package cluster
+package stream
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 // on it, and to hand the entry to raft.
 const newsPatience = time.Millisecond
 
-// commitNews tells followers at once how far the log is committed. hashicorp/raft
-// tells it with the next entry, or once CommitTimeout has passed without one: on a
+// commitNews sends followers at once how far the log is committed. hashicorp/raft
+// sends it with the next entry, or once CommitTimeout has passed without one: on a
 // quiet cluster a worker at a follower waited that long for its lease, and a shorter
 // timeout costs every idle cluster an RPC at each of them.
 //
@@ -45,8 +45,8 @@ type replicaNews struct {
 	header raft.RPCHeader
 	term   uint64
 	leader []byte
-	// matched is the last entry that the follower was seen to hold, told the last
-	// one of which it knows that it is committed.
+	// matched is the last entry that the follower was seen to hold, told the last one
+	// that it knows to be committed.
 	matched, told uint64
 	// appending counts calls under way: their end is waited for, as raft's next one
 	// brings the news by itself.
@@ -179,7 +179,7 @@ func (t *Transport) tell(ctx context.Context, f *replicaNews) {
 	}
 }
 
-// commitFirst returns the part of a request that only tells of commits; nil where it tells
+// commitFirst returns the part of a request that is only about commits; nil where it says
 // nothing beyond index, or has no entries: then all of it is that part. raft writes a
 // request's entries before it looks how far the log is committed, and a worker at this
 // node would wait for that write.

@@ -1,4 +1,4 @@
-package cluster
+package stream
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 )
 
 // rawDial connects below the handshake.
-func rawDial(t *testing.T, to *StreamLayer) net.Conn {
+func rawDial(t *testing.T, to *Layer) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", to.BoundAddr().String())
 	if err != nil {
@@ -45,7 +45,7 @@ func TestStreamLayerHostile(t *testing.T) {
 
 	t.Run("random bytes", func(t *testing.T) {
 		t.Parallel()
-		b := newTestLayer(t, testHello("b"), StreamOptions{})
+		b := newTestLayer(t, testHello("b"), Options{})
 		for range 50 {
 			conn := rawDial(t, b)
 			junk := make([]byte, 1+rand.IntN(2000))
@@ -66,14 +66,14 @@ func TestStreamLayerHostile(t *testing.T) {
 
 	t.Run("a slow one is cut off and keeps nobody out", func(t *testing.T) {
 		t.Parallel()
-		b := newTestLayer(t, testHello("b"), StreamOptions{HandshakeTimeout: 300 * time.Millisecond, MaxInbound: 4})
+		b := newTestLayer(t, testHello("b"), Options{HandshakeTimeout: 300 * time.Millisecond, MaxInbound: 4})
 		var slow []net.Conn
 		for range 12 {
 			conn := rawDial(t, b)
 			_, _ = conn.Write(helloMagic[:3])
 			slow = append(slow, conn)
 		}
-		connect(t, newTestLayer(t, testHello("a"), StreamOptions{}), b)
+		connect(t, newTestLayer(t, testHello("a"), Options{}), b)
 		for _, conn := range slow {
 			wantClosed(t, conn)
 		}
@@ -81,7 +81,7 @@ func TestStreamLayerHostile(t *testing.T) {
 
 	t.Run("a huge hello", func(t *testing.T) {
 		t.Parallel()
-		b := newTestLayer(t, testHello("b"), StreamOptions{})
+		b := newTestLayer(t, testHello("b"), Options{})
 		conn := rawDial(t, b)
 		_, _ = conn.Write(append(slices.Clone(helloMagic[:]), 0xff, 0xff))
 		wantClosed(t, conn)
@@ -89,8 +89,8 @@ func TestStreamLayerHostile(t *testing.T) {
 
 	t.Run("too many connections in all", func(t *testing.T) {
 		t.Parallel()
-		a := newTestLayer(t, testHello("a"), StreamOptions{})
-		b := newTestLayer(t, testHello("b"), StreamOptions{MaxInbound: 3})
+		a := newTestLayer(t, testHello("a"), Options{})
+		b := newTestLayer(t, testHello("b"), Options{MaxInbound: 3})
 		for range 3 {
 			connect(t, a, b)
 		}
@@ -105,8 +105,8 @@ func TestStreamLayerHostile(t *testing.T) {
 
 	t.Run("too many connections of one node", func(t *testing.T) {
 		t.Parallel()
-		a := newTestLayer(t, testHello("a"), StreamOptions{})
-		b := newTestLayer(t, testHello("b"), StreamOptions{MaxPerNode: 2})
+		a := newTestLayer(t, testHello("a"), Options{})
+		b := newTestLayer(t, testHello("b"), Options{MaxPerNode: 2})
 		oldest, _ := connect(t, a, b)
 		connect(t, a, b)
 		connect(t, a, b)
@@ -120,11 +120,11 @@ func TestStreamLayerHostile(t *testing.T) {
 // TestStreamLayerMemory sends huge frames to raft's transport: memory stays flat.
 func TestStreamLayerMemory(t *testing.T) {
 	t.Parallel()
-	b := newTestLayer(t, testHello("b"), StreamOptions{FrameMax: 1 << 20})
+	b := newTestLayer(t, testHello("b"), Options{FrameMax: 1 << 20})
 	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: b, MaxPool: 3, Timeout: time.Second, Logger: hclog.NewNullLogger()})
 	defer transport.Close()
-	a := newTestLayer(t, testHello("a"), StreamOptions{})
+	a := newTestLayer(t, testHello("a"), Options{})
 	chunk := make([]byte, 1<<20)
 	for name, begin := range map[string][]byte{
 		"announced": {0, 0x81, 0xa6, 'L', 'e', 'a', 'd', 'e', 'r', 0xc6, 0xff, 0xff, 0xff, 0xff},
@@ -224,7 +224,7 @@ func FuzzStreamHello(f *testing.F) {
 
 func TestHelloBytes(t *testing.T) {
 	t.Parallel()
-	got := encodeHello(NodeHello{ClusterName: "c", Node: "n1", Draft: 258, Identity: strings.Repeat("0a", 16)})
+	got := encodeHello(Hello{ClusterName: "c", Node: "n1", Draft: 258, Identity: strings.Repeat("0a", 16)})
 	want := "rotaraf\x01" + "\x01\x02" + "\x00\x27" + "\x01c" + "\x00" + "\x02n1" + "\x20" + strings.Repeat("0a", 16)
 	if string(got) != want {
 		t.Errorf("got  %q\nwant %q: the handshake's version must change with its bytes", got, want)

@@ -1,4 +1,4 @@
-package cluster
+package stream
 
 import (
 	"context"
@@ -45,7 +45,7 @@ type mesh map[string]*pipes
 
 func newMesh() mesh { return mesh{} }
 
-func (m mesh) layer(t *testing.T, id string, opts StreamOptions) *StreamLayer {
+func (m mesh) layer(t *testing.T, id string, opts Options) *Layer {
 	t.Helper()
 	m[id] = &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
 	opts.Listen = func(string) (net.Listener, error) { return m[id], nil }
@@ -54,7 +54,7 @@ func (m mesh) layer(t *testing.T, id string, opts StreamOptions) *StreamLayer {
 		m[address].conns <- there
 		return here, nil
 	}
-	s, err := NewStreamLayer(id, "host:1", func() NodeHello { return testHello(rota.NodeID(id)) }, opts)
+	s, err := NewLayer(id, "host:1", func() Hello { return testHello(rota.NodeID(id)) }, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +87,8 @@ func TestStreamTrust(t *testing.T) {
 					return nil
 				}
 				mesh := newMesh()
-				layer := func(id string) *StreamLayer {
-					return mesh.layer(t, id, StreamOptions{
+				layer := func(id string) *Layer {
+					return mesh.layer(t, id, Options{
 						ServerTLS: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, ClientCAs: pool,
 							ClientAuth: tls.RequireAndVerifyClientCert, VerifyConnection: judge},
 						ClientTLS: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool,

@@ -1,4 +1,4 @@
-package cluster
+package stream
 
 import (
 	"testing"
@@ -71,7 +71,7 @@ func TestCommitFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := make(chan raft.RPC, 1)
-			g := newRPCGuard(in, func() (int64, bool) { return 0, true }, func(_ raft.RPCHeader, err error) { t.Error(err) })
+			g := newGuard(in, func() (int64, bool) { return 0, true }, func(_ raft.RPCHeader, err error) { t.Error(err) })
 			g.begin(fixedRaft{term: 7, last: 100})
 			go g.run(t.Context())
 			args := c.args
@@ -90,7 +90,7 @@ func TestCommitFirst(t *testing.T) {
 			if rpc.Command != any(&args) {
 				t.Fatalf("raft gets %+v, not what came", rpc.Command)
 			}
-			rpc.Respond(nil, errMute)
+			rpc.Respond(nil, ErrMute)
 			if r := <-answer; r.Error == nil || len(answer) != 0 {
 				t.Fatalf("answered %+v", r)
 			}

@@ -1,4 +1,4 @@
-package cluster
+package stream
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// NodeHello is what a node says of itself before the first byte of raft.
-type NodeHello struct {
+// Hello is what a node says of itself before the first byte of raft.
+type Hello struct {
 	// ClusterName is the --cluster name; both sides must have the same.
 	ClusterName string
 	// ClusterID is empty on a node that has not learnt it yet; two known ones
@@ -30,11 +30,11 @@ type NodeHello struct {
 	Dialled bool
 }
 
-// StreamOptions are the choices of a StreamLayer. The zero value is usable.
-type StreamOptions struct {
+// Options are the choices of a Layer. The zero value is usable.
+type Options struct {
 	// Admit refuses a peer whose hello is in order, such as a removed one. nil
 	// admits all. It must be quick and may be called concurrently.
-	Admit func(peer NodeHello) error
+	Admit func(peer Hello) error
 	// ServerTLS and ClientTLS put TLS beneath the handshake. Both or neither.
 	ServerTLS, ClientTLS *tls.Config
 	// HandshakeTimeout bounds TLS and hello together; 0 stands for 5 s.
@@ -52,8 +52,8 @@ type StreamOptions struct {
 	Logger *slog.Logger
 }
 
-// StreamCounts count what became of connections since the start.
-type StreamCounts struct {
+// Counts count what became of connections since the start.
+type Counts struct {
 	Accepted, Dialled, Foreign, Denied, Malformed, Crowded, Oversized uint64
 	// Guarded are requests of nodes that were refused before raft, Untrusted are
 	// connections that ended as the peer's certificate no longer counted.

@@ -1,4 +1,4 @@
-package cluster
+package stream
 
 import (
 	"bytes"
@@ -35,15 +35,15 @@ var helloMagic = [8]byte{'r', 'o', 't', 'a', 'r', 'a', 'f', 1}
 // helloMax bounds the body of a hello or of a refusal.
 const helloMax = 512
 
-// identitySize is the length of a data directory's identity, which goes as hex digits.
-const identitySize = 16
+// identityBytes is the length of a data directory's identity, which goes as hex digits.
+const identityBytes = 16
 
 // headBytes is what stands before the body of a hello: magic, draft and length.
 const headBytes = len(helloMagic) + 4
 
 // encodeHello returns magic, draft, length and fields: each a byte of length and text.
-// All drafts write it so, to be told apart by name.
-func encodeHello(h NodeHello) []byte {
+// All drafts write it so, and are recognized by it.
+func encodeHello(h Hello) []byte {
 	body := []byte{}
 	for _, field := range []string{h.ClusterName, string(h.ClusterID), string(h.Node), h.Identity} {
 		field = field[:min(len(field), 255)]
@@ -57,34 +57,34 @@ func encodeHello(h NodeHello) []byte {
 
 // readHello reads and checks the shape of a hello. It never holds more than
 // helloMax bytes.
-func readHello(r io.Reader) (NodeHello, error) {
+func readHello(r io.Reader) (Hello, error) {
 	var head [headBytes]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return NodeHello{}, fmt.Errorf("%w: read hello: %w", errMalformed, err)
+		return Hello{}, fmt.Errorf("%w: read hello: %w", errMalformed, err)
 	}
 	magic := head[:len(helloMagic)]
 	if !bytes.Equal(magic[:7], helloMagic[:7]) {
-		return NodeHello{}, fmt.Errorf("%w: its first bytes are not those of a node", errMalformed)
+		return Hello{}, fmt.Errorf("%w: its first bytes are not those of a node", errMalformed)
 	}
 	if magic[7] != helloMagic[7] {
-		return NodeHello{}, fmt.Errorf("%w: it speaks version %d of the handshake, this node %d",
+		return Hello{}, fmt.Errorf("%w: it speaks version %d of the handshake, this node %d",
 			errMalformed, magic[7], helloMagic[7])
 	}
 	size := binary.BigEndian.Uint16(head[len(helloMagic)+2:])
 	if size > helloMax {
-		return NodeHello{}, fmt.Errorf("%w: its hello has %d bytes", errMalformed, size)
+		return Hello{}, fmt.Errorf("%w: its hello has %d bytes", errMalformed, size)
 	}
 	body := make([]byte, size)
 	if _, err := io.ReadFull(r, body); err != nil {
-		return NodeHello{}, fmt.Errorf("%w: read hello: %w", errMalformed, err)
+		return Hello{}, fmt.Errorf("%w: read hello: %w", errMalformed, err)
 	}
 	h, err := decodeHello(body)
 	h.Draft = uint32(binary.BigEndian.Uint16(head[len(helloMagic):]))
 	return h, err
 }
 
-func decodeHello(body []byte) (NodeHello, error) {
-	var h NodeHello
+func decodeHello(body []byte) (Hello, error) {
+	var h Hello
 	fields := [4]string{}
 	for i := range fields {
 		if len(body) == 0 || len(body) < 1+int(body[0]) {
@@ -93,7 +93,7 @@ func decodeHello(body []byte) (NodeHello, error) {
 		n := 1 + int(body[0])
 		fields[i], body = string(body[1:n]), body[n:]
 	}
-	h = NodeHello{ClusterName: fields[0], ClusterID: rota.ClusterID(fields[1]),
+	h = Hello{ClusterName: fields[0], ClusterID: rota.ClusterID(fields[1]),
 		Node: rota.NodeID(fields[2]), Identity: fields[3]}
 	switch {
 	case len(body) != 0:
@@ -108,11 +108,11 @@ func decodeHello(body []byte) (NodeHello, error) {
 
 func validIdentity(s string) bool {
 	raw, err := hex.DecodeString(s)
-	return err == nil && len(raw) == identitySize
+	return err == nil && len(raw) == identityBytes
 }
 
 // checkHello refuses who does not belong here.
-func checkHello(own, peer NodeHello, admit func(NodeHello) error) error {
+func checkHello(own, peer Hello, admit func(Hello) error) error {
 	switch {
 	case own.ClusterName != peer.ClusterName:
 		return fmt.Errorf("%w: its cluster is %q, this one's %q", errForeign, peer.ClusterName, own.ClusterName)
@@ -133,12 +133,12 @@ func checkHello(own, peer NodeHello, admit func(NodeHello) error) error {
 }
 
 // greet is the handshake of the dialling side.
-func greet(rw io.ReadWriter, own NodeHello, check func(peer NodeHello) error) (NodeHello, error) {
+func greet(rw io.ReadWriter, own Hello, check func(peer Hello) error) (Hello, error) {
 	if _, err := rw.Write(encodeHello(own)); err != nil {
-		return NodeHello{}, fmt.Errorf("send hello: %w", err)
+		return Hello{}, fmt.Errorf("send hello: %w", err)
 	}
 	if err := readVerdict(rw); err != nil {
-		return NodeHello{}, err
+		return Hello{}, err
 	}
 	peer, err := readHello(rw)
 	if err != nil {
@@ -155,7 +155,7 @@ func greet(rw io.ReadWriter, own NodeHello, check func(peer NodeHello) error) (N
 }
 
 // welcome is the handshake of the dialled side.
-func welcome(rw io.ReadWriter, own NodeHello, check func(peer NodeHello) error) (NodeHello, error) {
+func welcome(rw io.ReadWriter, own Hello, check func(peer Hello) error) (Hello, error) {
 	peer, err := readHello(rw)
 	if err != nil {
 		return peer, err // no word to who does not speak the protocol
@@ -180,7 +180,7 @@ func encodeRefusal(reason error) []byte {
 	return append(binary.BigEndian.AppendUint16([]byte{verdictNo}, uint16(len(text))), text...)
 }
 
-// readVerdict gives nil for a yes.
+// readVerdict returns nil for a yes.
 func readVerdict(r io.Reader) error {
 	var verdict [1]byte
 	if _, err := io.ReadFull(r, verdict[:]); err != nil {

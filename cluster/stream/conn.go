@@ -1,4 +1,4 @@
-package cluster
+package stream
 
 import (
 	"crypto/tls"
@@ -13,10 +13,10 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// streamConn is a connection that its layer knows and whose reading is metered.
-type streamConn struct {
+// peerConn is a connection that its layer knows and whose reading is metered.
+type peerConn struct {
 	net.Conn
-	layer   *StreamLayer
+	layer   *Layer
 	dialled bool
 	// meant is the node that was dialled; empty is anyone.
 	meant rota.NodeID
@@ -32,7 +32,7 @@ type streamConn struct {
 }
 
 // Read implements net.Conn.
-func (c *streamConn) Read(p []byte) (int, error) {
+func (c *peerConn) Read(p []byte) (int, error) {
 	if c.meter.streaming && c.answered.Load() {
 		return 0, io.EOF
 	}
@@ -42,8 +42,8 @@ func (c *streamConn) Read(p []byte) (int, error) {
 	}
 	before := c.meter.streaming
 	if bad := c.meter.feed(p[:n]); bad != nil {
-		c.layer.count(func(counts *StreamCounts) { counts.Oversized++ })
-		c.layer.refused(c.RemoteAddr().String(), NodeHello{}, bad)
+		c.layer.count(func(counts *Counts) { counts.Oversized++ })
+		c.layer.refused(c.RemoteAddr().String(), Hello{}, bad)
 		return 0, errors.Join(bad, c.Close())
 	}
 	if c.meter.streaming && !before {
@@ -53,13 +53,13 @@ func (c *streamConn) Read(p []byte) (int, error) {
 }
 
 // Write implements net.Conn.
-func (c *streamConn) Write(p []byte) (int, error) {
+func (c *peerConn) Write(p []byte) (int, error) {
 	c.answered.Store(true)
 	return c.Conn.Write(p)
 }
 
 // Close implements net.Conn.
-func (c *streamConn) Close() (err error) {
+func (c *peerConn) Close() (err error) {
 	c.once.Do(func() {
 		close(c.ended)
 		c.layer.forget(c)
@@ -69,7 +69,7 @@ func (c *streamConn) Close() (err error) {
 }
 
 // trackOutbound takes note of a dialled connection, unless the layer is closed.
-func (s *StreamLayer) trackOutbound(conn *streamConn) bool {
+func (s *Layer) trackOutbound(conn *peerConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.shut {
@@ -81,7 +81,7 @@ func (s *StreamLayer) trackOutbound(conn *streamConn) bool {
 // establish moves a connection from those that greet to those that serve. One
 // node with too many loses its oldest, which a broken network may have left
 // behind; too many in all refuse the newcomer.
-func (s *StreamLayer) establish(conn *streamConn, peer NodeHello) error {
+func (s *Layer) establish(conn *peerConn, peer Hello) error {
 	s.mu.Lock()
 	i := slices.Index(s.greeting, conn)
 	if i < 0 || s.shut { // given up meanwhile
@@ -90,7 +90,7 @@ func (s *StreamLayer) establish(conn *streamConn, peer NodeHello) error {
 	}
 	s.greeting = slices.Delete(s.greeting, i, i+1)
 	conn.node = string(peer.Node)
-	var oldest *streamConn
+	var oldest *peerConn
 	same := 0
 	for _, other := range s.inbound {
 		if other.node != conn.node {
@@ -119,12 +119,12 @@ func (s *StreamLayer) establish(conn *streamConn, peer NodeHello) error {
 	return nil
 }
 
-// forget drops a connection from the layer's books.
-func (s *StreamLayer) forget(conn *streamConn) {
+// forget removes a connection from the layer's lists.
+func (s *Layer) forget(conn *peerConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.outbound, conn)
-	same := func(other *streamConn) bool { return other == conn }
+	same := func(other *peerConn) bool { return other == conn }
 	s.greeting = slices.DeleteFunc(s.greeting, same)
 	s.inbound = slices.DeleteFunc(s.inbound, same)
 }
@@ -141,7 +141,7 @@ func clientConfig(config *tls.Config, address string) *tls.Config {
 	return config
 }
 
-// certNames gives the names in a verified certificate.
+// certNames returns the names in a verified certificate.
 func certNames(state tls.ConnectionState) []string {
 	if len(state.PeerCertificates) == 0 {
 		return nil

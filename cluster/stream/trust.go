@@ -1,4 +1,4 @@
-package cluster
+package stream
 
 import (
 	"crypto/tls"
@@ -12,7 +12,7 @@ const trustEvery = 10 * time.Second
 
 // watchTrust ends the connection when the peer's certificate expires, or when
 // VerifyConnection, which the handshake asked, takes it no more.
-func (c *streamConn) watchTrust(state tls.ConnectionState) {
+func (c *peerConn) watchTrust(state tls.ConnectionState) {
 	if len(state.PeerCertificates) == 0 {
 		return
 	}
@@ -45,7 +45,7 @@ func (c *streamConn) watchTrust(state tls.ConnectionState) {
 			if err == nil {
 				continue
 			}
-			c.layer.count(func(counts *StreamCounts) { counts.Untrusted++ })
+			c.layer.count(func(counts *Counts) { counts.Untrusted++ })
 			if c.layer.lines.Allow("untrusted/" + c.RemoteAddr().String()) {
 				c.layer.opts.Logger.Warn("raft connection closed: the peer's certificate no longer counts",
 					"peer", c.RemoteAddr().String(), "error", err)

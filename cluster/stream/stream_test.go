@@ -1,4 +1,4 @@
-package cluster
+package stream
 
 import (
 	"bytes"
@@ -26,13 +26,13 @@ import (
 	"github.com/rotasched/rota"
 )
 
-func testHello(id rota.NodeID) NodeHello {
-	return NodeHello{ClusterName: "c1", ClusterID: "k1", Node: id, Draft: rota.Draft, Identity: strings.Repeat("0a", identitySize)}
+func testHello(id rota.NodeID) Hello {
+	return Hello{ClusterName: "c1", ClusterID: "k1", Node: id, Draft: rota.Draft, Identity: strings.Repeat("0a", identityBytes)}
 }
 
-func newTestLayer(t *testing.T, hello NodeHello, opts StreamOptions) *StreamLayer {
+func newTestLayer(t *testing.T, hello Hello, opts Options) *Layer {
 	t.Helper()
-	s, err := NewStreamLayer("127.0.0.1:0", "", func() NodeHello { return hello }, opts)
+	s, err := NewLayer("127.0.0.1:0", "", func() Hello { return hello }, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,12 +40,12 @@ func newTestLayer(t *testing.T, hello NodeHello, opts StreamOptions) *StreamLaye
 	return s
 }
 
-func dialLayer(from, to *StreamLayer) (net.Conn, error) {
+func dialLayer(from, to *Layer) (net.Conn, error) {
 	return from.Dial(raft.ServerAddress(to.BoundAddr().String()), 5*time.Second)
 }
 
 // connect gives both ends of a connection after the handshake.
-func connect(t *testing.T, from, to *StreamLayer) (dialled, accepted net.Conn) {
+func connect(t *testing.T, from, to *Layer) (dialled, accepted net.Conn) {
 	t.Helper()
 	dialled, err := dialLayer(from, to)
 	if err != nil {
@@ -63,7 +63,7 @@ func connect(t *testing.T, from, to *StreamLayer) (dialled, accepted net.Conn) {
 func TestStreamLayer_closeEndsDials(t *testing.T) {
 	t.Parallel()
 	calls := make(chan string, 2)
-	s := newTestLayer(t, testHello("a"), StreamOptions{HandshakeTimeout: time.Hour,
+	s := newTestLayer(t, testHello("a"), Options{HandshakeTimeout: time.Hour,
 		Dial: func(ctx context.Context, address string) (net.Conn, error) {
 			calls <- address
 			<-ctx.Done()
@@ -91,7 +91,7 @@ func TestStreamLayer_closeEndsDials(t *testing.T) {
 
 func TestStreamLayer(t *testing.T) {
 	t.Parallel()
-	a, b := newTestLayer(t, testHello("a"), StreamOptions{}), newTestLayer(t, testHello("b"), StreamOptions{})
+	a, b := newTestLayer(t, testHello("a"), Options{}), newTestLayer(t, testHello("b"), Options{})
 	dialled, accepted := connect(t, a, b)
 	ping := []byte{4, 0x80} // a pre-vote without fields
 	if _, err := dialled.Write(ping); err != nil {
@@ -121,8 +121,8 @@ func TestStreamLayer(t *testing.T) {
 // TestStreamLayerLeavesNothing is not parallel: it looks at all goroutines.
 func TestStreamLayerLeavesNothing(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	a := newTestLayer(t, testHello("a"), StreamOptions{})
-	b := newTestLayer(t, testHello("b"), StreamOptions{})
+	a := newTestLayer(t, testHello("a"), Options{})
+	b := newTestLayer(t, testHello("b"), Options{})
 	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: b, MaxPool: 3, Timeout: time.Second, Logger: hclog.NewNullLogger()})
 	for range 3 { // raft's transport reads from them until their end
@@ -140,31 +140,31 @@ func TestStreamLayerRefuses(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		name   string
-		change func(h *NodeHello)
-		admit  func(NodeHello) error
+		change func(h *Hello)
+		admit  func(Hello) error
 		want   string
-		count  func(c StreamCounts) uint64
+		count  func(c Counts) uint64
 	}{
-		{name: "another cluster name", change: func(h *NodeHello) { h.ClusterName = "c2" },
-			want: "another cluster", count: func(c StreamCounts) uint64 { return c.Foreign }},
-		{name: "another cluster id", change: func(h *NodeHello) { h.ClusterID = "k2" },
-			want: "another cluster", count: func(c StreamCounts) uint64 { return c.Foreign }},
-		{name: "its own id", change: func(h *NodeHello) { h.Node = "b" },
-			want: "own id", count: func(c StreamCounts) uint64 { return c.Denied }},
-		{name: "another draft", change: func(h *NodeHello) { h.Draft++ },
+		{name: "another cluster name", change: func(h *Hello) { h.ClusterName = "c2" },
+			want: "another cluster", count: func(c Counts) uint64 { return c.Foreign }},
+		{name: "another cluster id", change: func(h *Hello) { h.ClusterID = "k2" },
+			want: "another cluster", count: func(c Counts) uint64 { return c.Foreign }},
+		{name: "its own id", change: func(h *Hello) { h.Node = "b" },
+			want: "own id", count: func(c Counts) uint64 { return c.Denied }},
+		{name: "another draft", change: func(h *Hello) { h.Draft++ },
 			want: fmt.Sprintf("node a runs draft %d of an unreleased rota, this binary is draft %d: run the same binary on all nodes",
-				rota.Draft+1, rota.Draft), count: func(c StreamCounts) uint64 { return c.Denied }},
-		{name: "who is not admitted", change: func(*NodeHello) {},
-			admit: func(peer NodeHello) error { return errors.New("node " + string(peer.Node) + " was removed") },
-			want:  "node a was removed", count: func(c StreamCounts) uint64 { return c.Denied }},
+				rota.Draft+1, rota.Draft), count: func(c Counts) uint64 { return c.Denied }},
+		{name: "who is not admitted", change: func(*Hello) {},
+			admit: func(peer Hello) error { return errors.New("node " + string(peer.Node) + " was removed") },
+			want:  "node a was removed", count: func(c Counts) uint64 { return c.Denied }},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			hello := testHello("a")
 			c.change(&hello)
-			a := newTestLayer(t, hello, StreamOptions{})
-			b := newTestLayer(t, testHello("b"), StreamOptions{Admit: c.admit})
+			a := newTestLayer(t, hello, Options{})
+			b := newTestLayer(t, testHello("b"), Options{Admit: c.admit})
 			conn, err := dialLayer(a, b)
 			if err == nil {
 				conn.Close()
@@ -186,26 +186,26 @@ func TestStreamLayerRefuses(t *testing.T) {
 		t.Parallel()
 		hello := testHello("a")
 		hello.ClusterID = ""
-		a, b := newTestLayer(t, hello, StreamOptions{}), newTestLayer(t, testHello("b"), StreamOptions{})
+		a, b := newTestLayer(t, hello, Options{}), newTestLayer(t, testHello("b"), Options{})
 		connect(t, a, b)
 		connect(t, b, a)
 	})
 	t.Run("as the dialling side too", func(t *testing.T) {
 		t.Parallel()
-		a := newTestLayer(t, testHello("a"), StreamOptions{Admit: func(peer NodeHello) error {
+		a := newTestLayer(t, testHello("a"), Options{Admit: func(peer Hello) error {
 			if !peer.Dialled || peer.Node != "b" {
 				t.Errorf("asked about %+v", peer)
 			}
 			return errors.New("never heard of it")
 		}})
-		b := newTestLayer(t, testHello("b"), StreamOptions{})
+		b := newTestLayer(t, testHello("b"), Options{})
 		if _, err := dialLayer(a, b); err == nil || !strings.Contains(err.Error(), "never heard") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("an address that nobody can reach", func(t *testing.T) {
 		t.Parallel()
-		_, err := NewStreamLayer("127.0.0.1:0", "0.0.0.0:6471", nil, StreamOptions{})
+		_, err := NewLayer("127.0.0.1:0", "0.0.0.0:6471", nil, Options{})
 		if rota.KindOf(err) != rota.Invalid {
 			t.Errorf("got %v", err)
 		}
@@ -218,7 +218,7 @@ func TestStreamLayerCarriesRaft(t *testing.T) {
 	var transports []*raft.NetworkTransport
 	for _, id := range []rota.NodeID{"a", "b"} {
 		transports = append(transports, raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream: newTestLayer(t, testHello(id), StreamOptions{}), MaxPool: 3, Timeout: 5 * time.Second,
+			Stream: newTestLayer(t, testHello(id), Options{}), MaxPool: 3, Timeout: 5 * time.Second,
 			MaxRPCsInFlight: 8, Logger: hclog.NewNullLogger()}))
 		defer transports[len(transports)-1].Close()
 	}
@@ -323,14 +323,14 @@ func TestStreamLayerTLS(t *testing.T) {
 	pool := x509.NewCertPool()
 	pool.AddCert(leafA)
 	pool.AddCert(leafB)
-	options := func(cert tls.Certificate, admit func(NodeHello) error) StreamOptions {
-		return StreamOptions{Admit: admit,
+	options := func(cert tls.Certificate, admit func(Hello) error) Options {
+		return Options{Admit: admit,
 			ServerTLS: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert},
 				ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert},
 			ClientTLS: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool}}
 	}
 	names := make(chan []string, 4)
-	b := newTestLayer(t, testHello("b"), options(certB, func(peer NodeHello) error {
+	b := newTestLayer(t, testHello("b"), options(certB, func(peer Hello) error {
 		names <- peer.CertNames
 		return nil
 	}))
@@ -341,10 +341,10 @@ func TestStreamLayerTLS(t *testing.T) {
 	if _, err := dialLayer(newTestLayer(t, testHello("c"), options(certC, nil)), b); err == nil {
 		t.Error("a stranger's certificate is taken")
 	}
-	if _, err := dialLayer(newTestLayer(t, testHello("d"), StreamOptions{}), b); err == nil {
+	if _, err := dialLayer(newTestLayer(t, testHello("d"), Options{}), b); err == nil {
 		t.Error("a peer without TLS is taken")
 	}
-	if _, err := NewStreamLayer("127.0.0.1:0", "", nil, StreamOptions{ServerTLS: &tls.Config{}}); err == nil {
+	if _, err := NewLayer("127.0.0.1:0", "", nil, Options{ServerTLS: &tls.Config{}}); err == nil {
 		t.Error("half of TLS is taken")
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package stream
 
 import (
 	"bytes"
@@ -32,8 +32,8 @@ func (f fixedRaft) LeaderWithID() (raft.ServerAddress, raft.ServerID) {
 	return "", f.leader
 }
 
-func testGuard(r RaftView) *rpcGuard {
-	g := newRPCGuard(nil, func() (int64, bool) { return 1 << 30, true }, func(raft.RPCHeader, error) {})
+func testGuard(r RaftView) *guard {
+	g := newGuard(nil, func() (int64, bool) { return 1 << 30, true }, func(raft.RPCHeader, error) {})
 	g.begin(r)
 	return g
 }
@@ -124,7 +124,7 @@ func obliging() TransportConfig {
 func TestRPCGuard_doesNotBelieveAnswers(t *testing.T) {
 	t.Parallel()
 	transport := func(id rota.NodeID) *raft.NetworkTransport {
-		to := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: newTestLayer(t, testHello(id), StreamOptions{}),
+		to := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: newTestLayer(t, testHello(id), Options{}),
 			MaxPool: 1, Timeout: 5 * time.Second, Logger: hclog.NewNullLogger()})
 		t.Cleanup(func() { _ = to.Close() })
 		return to
@@ -178,7 +178,7 @@ func (p *pipes) Accept() (net.Conn, error) {
 	}
 }
 func (p *pipes) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
-func (p *pipes) Addr() net.Addr { return streamAddr("fuzz:1") }
+func (p *pipes) Addr() net.Addr { return layerAddr("fuzz:1") }
 func (p *pipes) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 	return nil, os.ErrClosed
 }
@@ -199,7 +199,7 @@ func FuzzRaftRequests(f *testing.F) {
 	stream := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
 	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: stream, MaxPool: 1, Timeout: time.Second,
 		Logger: hclog.NewNullLogger()})
-	guard := newRPCGuard(transport.Consumer(), func() (int64, bool) { return 1 << 20, true }, func(raft.RPCHeader, error) {})
+	guard := newGuard(transport.Consumer(), func() (int64, bool) { return 1 << 20, true }, func(raft.RPCHeader, error) {})
 	guard.begin(fixedRaft{term: 7, last: 100, leader: "b"})
 	ctx, cancel := context.WithCancel(context.Background())
 	go guard.run(ctx)
@@ -217,10 +217,10 @@ func FuzzRaftRequests(f *testing.F) {
 		cancel()
 		_ = transport.Close()
 	})
-	layer := &StreamLayer{opts: StreamOptions{}.withDefaults(), closed: stream.done}
+	layer := &Layer{opts: Options{}.withDefaults(), closed: stream.done}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		conn := &saidConn{said: bytes.NewReader(data), closed: make(chan struct{})}
-		stream.conns <- &streamConn{Conn: conn, layer: layer, ended: make(chan struct{}), meter: frameMeter{max: 1 << 20}}
+		stream.conns <- &peerConn{Conn: conn, layer: layer, ended: make(chan struct{}), meter: frameMeter{max: 1 << 20}}
 		<-conn.closed
 	})
 }
@@ -234,7 +234,7 @@ type saidConn struct {
 
 func (c *saidConn) Read(p []byte) (int, error)  { return c.said.Read(p) }
 func (c *saidConn) Write(p []byte) (int, error) { return len(p), nil }
-func (c *saidConn) RemoteAddr() net.Addr        { return streamAddr("fuzz:2") }
+func (c *saidConn) RemoteAddr() net.Addr        { return layerAddr("fuzz:2") }
 func (c *saidConn) Close() error                { close(c.closed); return nil }
 
 // asRaft does with a request what raft does first.
