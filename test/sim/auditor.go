@@ -29,6 +29,11 @@ type auditor struct {
 	sessions map[rota.WorkerID]rota.Session
 	flows    map[rota.WorkflowID]*auditFlow
 	flowIDs  []rota.WorkflowID
+	// ends counts the ends of jobs, deleted has the numbers of those that are forgotten,
+	// completions the leases that completed a job.
+	ends        uint64
+	deleted     map[uint64]bool
+	completions map[rota.LeaseID]bool
 	// short is true time under leaderships that ended within 15 s (SPEC §3.11).
 	short   Time
 	readyAt Time
@@ -42,6 +47,8 @@ type figures struct {
 	Ghosts, Stale int
 	// Disconnected are the connections whose end was told.
 	Disconnected int
+	// Deleted are the ended jobs that were forgotten.
+	Deleted int
 	// Gone are the guards that ended what their workers held.
 	Gone int
 	// Of workflows: runs begun and how they ended, retries among them, nodes skipped,
@@ -54,7 +61,7 @@ func (f *figures) add(o figures) {
 		to   *int
 		from int
 	}{{&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
-		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Disconnected, o.Disconnected}, {&f.FlowsRun, o.FlowsRun},
+		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Disconnected, o.Disconnected}, {&f.FlowsRun, o.FlowsRun},
 		{&f.FlowsCompleted, o.FlowsCompleted}, {&f.FlowsFailed, o.FlowsFailed}, {&f.FlowsCancelled, o.FlowsCancelled},
 		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}} {
 		*x.to += x.from
@@ -64,9 +71,9 @@ func (f *figures) add(o figures) {
 // String tells them all.
 func (f figures) String() string {
 	return fmt.Sprintf("%d leaderships, %d leases, %d of them expired, %d timed out, %d preempted, %d jobs completed, %d promotions, "+
-		"%d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d connections taken for broken; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
+		"%d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d jobs deleted, %d connections taken for broken; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
 		"%d CANCELLED, %d nodes skipped, %d never committed", f.Leaderships, f.Granted, f.Expired, f.TimedOut, f.Preempted, f.Completed, f.Promoted,
-		f.Ghosts, f.Stale, f.Gone, f.Disconnected, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Lapsed)
+		f.Ghosts, f.Stale, f.Gone, f.Deleted, f.Disconnected, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Lapsed)
 }
 
 type auditJob struct {
@@ -75,6 +82,13 @@ type auditJob struct {
 	completed int
 	terminal  bool
 	told      bool
+	// done is the lease that completed it, ended the number of its end; held: a lease of it
+	// was cancelled, so that it stays known for as long as that would have lasted.
+	done  rota.LeaseID
+	ended uint64
+	held  bool
+	// deleted: it is forgotten, and the id is free.
+	deleted bool
 }
 
 type auditLease struct {
@@ -96,7 +110,8 @@ type auditLease struct {
 func newAuditor(w *World) *auditor {
 	return &auditor{w: w, accepted: map[rota.JobID]bool{}, expires: map[rota.JobID]rota.Clock{},
 		jobs: map[rota.JobID]*auditJob{}, leases: map[rota.LeaseID]*auditLease{},
-		sessions: map[rota.WorkerID]rota.Session{}, flows: map[rota.WorkflowID]*auditFlow{}}
+		sessions: map[rota.WorkerID]rota.Session{}, flows: map[rota.WorkflowID]*auditFlow{},
+		deleted: map[uint64]bool{}, completions: map[rota.LeaseID]bool{}}
 }
 
 func (a *auditor) failf(format string, args ...any) {
@@ -136,7 +151,7 @@ func (a *auditor) applied(n *node, r *fsm.Applied) {
 		}
 	} else {
 		a.digests = append(a.digests, r.Digest)
-		a.entry(r)
+		a.entry(n, r)
 	}
 	if a.steps++; a.steps%200 == 0 {
 		if faults := n.machine.Check(); len(faults) > 0 {
@@ -145,7 +160,7 @@ func (a *auditor) applied(n *node, r *fsm.Applied) {
 	}
 }
 
-func (a *auditor) entry(r *fsm.Applied) {
+func (a *auditor) entry(n *node, r *fsm.Applied) {
 	if r.Clock < a.clock {
 		a.failf("the clock ran back from %d to %d", a.clock, r.Clock)
 	}
@@ -163,6 +178,7 @@ func (a *auditor) entry(r *fsm.Applied) {
 		if e.Run != "" {
 			a.flowEvent(r, e)
 		}
+		a.lives(e, j)
 		switch e.Kind {
 		case rota.ProviderRegistered:
 			a.sessions[e.Worker] = e.Session
@@ -184,7 +200,10 @@ func (a *auditor) entry(r *fsm.Applied) {
 				a.failf("job %s was completed twice", e.Job)
 			}
 			a.ended(e, j)
-			j.terminal = true
+			j.terminal, j.done = true, e.Lease
+			a.completions[e.Lease] = true
+		case rota.JobDeleted:
+			a.jobDeleted(n, e, j)
 		case rota.JobPromoted:
 			a.Promoted++
 		case rota.LeaseRevoked:
@@ -210,6 +229,7 @@ func (a *auditor) entry(r *fsm.Applied) {
 	}
 	a.flowsSettled(r)
 	a.overruns(r, e)
+	a.deletions(e, r)
 }
 
 // stale holds an entry of a leadership that is over against SPEC §3.2: it moves no
@@ -355,7 +375,15 @@ func (a *auditor) believed(k *worker) {
 	}
 }
 
-func (a *auditor) told(id rota.JobID) { a.jobs[id].told = true }
+// told notes that a worker heard that its lease completed its job.
+func (a *auditor) told(l *rota.Lease) {
+	if !a.completions[l.ID] {
+		a.failf("job %s: its worker was told that it is COMPLETED by lease %s, it is not", l.Job, l.ID)
+	}
+	if j := a.jobs[l.Job]; j.done == l.ID { // and no later life of the id
+		j.told = true
+	}
+}
 
 // final says whether everything was kept and done, once the world is healed.
 func (a *auditor) final() error {
@@ -372,10 +400,17 @@ func (a *auditor) final() error {
 		a.failf("%d of %d jobs were accepted", len(a.accepted), a.w.Jobs)
 	}
 	for id := range a.accepted {
-		if s := m.JobState(id); !s.Terminal() {
+		if s, j := m.JobState(id), a.jobs[id]; j.deleted && s != rota.JobNone {
+			a.failf("job %s is %s at the end, it was deleted", id, s)
+		} else if !j.deleted && !s.Terminal() {
 			a.failf("job %s is %s at the end", id, s)
-		} else if j := a.jobs[id]; j.told && s != rota.Completed {
+		} else if j.told && s != rota.Completed {
 			a.failf("job %s: its worker was told that it is COMPLETED, it is %s", id, s)
+		}
+	}
+	if a.w.Deletes {
+		for _, n := range a.w.nodes {
+			a.listed(n)
 		}
 	}
 	a.flowsFinal()

@@ -17,7 +17,8 @@
 // Two lives in three also have workflows, uploaded in chunks, given up, cancelled and
 // run again (flows.go), held against a model of their own (flow_audit.go); and ghosts:
 // processes that were replaced and speak on, entries of deposed leaders that come
-// terms later. A life that fails is told with the smallest one like it.
+// terms later. One in seven deletes jobs that ended, and tries to delete others (deletes.go).
+// A life that fails is told with the smallest one like it.
 //
 // It never reads a real clock, draws chance but from its seed, starts a
 // goroutine, or is imported by anything that ships.

@@ -206,7 +206,7 @@ func (w *World) Drain() error {
 }
 
 func (w *World) atRest() bool {
-	if len(w.audit.accepted) < w.Jobs || !w.flows.quiet() {
+	if len(w.audit.accepted) < w.Jobs || !w.flows.quiet() || w.deleter.open > 0 {
 		return false
 	}
 	for _, n := range w.nodes {

@@ -316,8 +316,9 @@ func (a *auditor) flowsFinal() {
 		ended += btoi(j.terminal)
 	}
 	for _, n := range a.w.nodes {
-		if rows := n.machine.Freeze().Rows(); rows != vertices+ended {
-			a.failf("node %s keeps %d rows, %d jobs have ended and the workflows have %d nodes", n.name, rows, ended, vertices)
+		if rows := n.machine.Freeze().Rows(); rows != vertices+ended+a.forgotten() {
+			a.failf("node %s keeps %d rows, %d jobs have ended, the workflows have %d nodes, deleted numbers are %d ranges", n.name, rows,
+				ended, vertices, a.forgotten())
 		}
 	}
 }

@@ -321,7 +321,7 @@ func (k *worker) answered(t *task, v rota.LeaseVerb, ordinal int32, o *fsmpb.Out
 	case v == rota.VerbComplete || v == rota.VerbFail || v == rota.VerbDecline:
 		t.done = true
 		if v == rota.VerbComplete && ok {
-			k.w.audit.told(t.given.Lease.Job)
+			k.w.audit.told(&t.given.Lease)
 		}
 	case t.ended:
 	case !ok && rota.Kind(o.GetKind()) == rota.Stale:

@@ -36,6 +36,8 @@ type Options struct {
 	Guards bool
 	// Grace: workers number their connections and keep SPEC §16.7.
 	Grace bool
+	// Deletes: some jobs are forgotten once they have ended.
+	Deletes bool
 	// Calm: no message is lost, doubled or late by chance.
 	Calm bool
 	// Skip are the faults, by number, that do not happen.
@@ -112,9 +114,10 @@ type World struct {
 	workers []*worker
 	client  *client
 	// wires carry nodes' word of connections that ended.
-	wires actor
-	flows *flowClient
-	audit *auditor
+	wires   actor
+	flows   *flowClient
+	deleter *deleter
+	audit   *auditor
 	// entries are what was sealed, by the first byte of the sealed data.
 	entries map[*byte]*fsmpb.Entry
 	// ghostly is the chance of ghosts, faults counts what Break did and tells it.
@@ -172,7 +175,7 @@ func NewWorld(o Options) *World {
 		w.on(&w.wires, 0, func() { w.tellBroken(&w.wires) })
 	}
 	w.client = newClient(w)
-	w.flows = newFlowClient(w)
+	w.flows, w.deleter = newFlowClient(w), newDeleter(w)
 	return w
 }
 
