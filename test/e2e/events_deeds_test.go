@@ -43,6 +43,7 @@ var lives = map[string]string{
 	"cancelled_waiting": `jobEnqueued jobCancelled `,
 	"cancelled_running": lifeBegin + lifeRuns + `(?:leaseRenewed )*leaseCancelled jobCancelled `,
 	"rises":             `jobEnqueued (?:jobPromoted )+jobCancelled `,
+	"is_delayed":        `jobDelayed ` + lifeBegin + lifeRuns + `jobCompleted `,
 	"may_be":            `(?:jobEnqueued .*)?`,
 }
 
@@ -159,6 +160,9 @@ func (d *deeds) do() {
 	spec = of("cancelled_waiting")
 	spec.Requires = []string{"nobody-has-it"}
 	waiting := d.submit("cancelled_waiting", spec)
+	spec = of("is_delayed")
+	spec.DelayMs = 500
+	d.submit("is_delayed", spec)
 	running := d.submit("cancelled_running", of("cancelled_running"))
 	dead := d.submit("is_retried", of("is_retried"))
 	d.becomes(running, rota.Running)
@@ -371,9 +375,10 @@ func TestUntoldEventsBite(t *testing.T) {
 		"jobEnqueued:b", "jobExpired:b", "jobEnqueued:c", "jobAssigned:c", "leaseAcked:c", "jobRunning:c", "jobProgress:c", "jobCompleted:c",
 		"jobEnqueued:d", "jobAssigned:d", "leaseAcked:d", "jobRunning:d", "leaseDeclined:d", "jobEnqueued:d", "jobAssigned:d",
 		"leaseAcked:d", "jobRunning:d", "jobCompleted:d", "jobEnqueued:e", "jobPromoted:e", "jobCancelled:e",
-		"jobEnqueued:f", "jobAssigned:f", "leaseAcked:f", "jobRunning:f", "leaseRenewed:f", "jobCompleted:f", "modeChanged"}
+		"jobEnqueued:f", "jobAssigned:f", "leaseAcked:f", "jobRunning:f", "leaseRenewed:f", "jobCompleted:f", "modeChanged",
+		"jobDelayed:g", "jobEnqueued:g", "jobAssigned:g", "leaseAcked:g", "jobRunning:g", "jobCompleted:g"}
 	jobs := map[rota.JobID]string{"a": "fails_once", "b": "expires", "c": "tells", "d": "declined_once", "e": "rises",
-		"f": "outlives_a_lease"}
+		"f": "outlives_a_lease", "g": "is_delayed"}
 	singles := map[string][]string{"queue q": {"queueChanged"}, "worker w": {"providerRegistered"}, "mode": {"modeChanged"}}
 	text := func(script []string) string {
 		var b strings.Builder
