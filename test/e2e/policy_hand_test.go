@@ -43,7 +43,7 @@ func (c *nodes) hand(t testing.TB, n *node, id string, queue rota.QueueName, slo
 	h.stream, err = rotav1.NewWorkersClient(conn).Work(ctx)
 	check(t, err)
 	spec := rota.WorkerSpec{ID: h.id, Queues: []rota.QueueName{queue}, Slots: slots}
-	hello := &rotav1.Hello{Worker: words.WorkerSpecToWire(&spec), Secret: []byte("a secret of many bytes: " + id)}
+	hello := &rotav1.Hello{Worker: words.WorkerSpecToWire(&spec), Secret: handSecret(id)}
 	check(t, h.stream.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Hello{Hello: hello}}))
 	first, err := h.stream.Recv()
 	check(t, err)
@@ -60,6 +60,9 @@ func (c *nodes) hand(t testing.TB, n *node, id string, queue rota.QueueName, slo
 	})
 	return h
 }
+
+// handSecret is what a hand proves its session by.
+func handSecret(id string) []byte { return []byte("a secret of many bytes: " + id) }
 
 // hear takes what the node tells until the stream ends.
 func (h *hand) hear() {
