@@ -33,17 +33,18 @@ func readme(t testing.TB, section, language string) []string {
 	}
 }
 
-// TestReadme_go builds and runs the README's program as it stands there, but for the
-// address: its job is done, and a signal ends it well.
+// TestReadme_go builds and runs the README's program as it stands there, in the environment
+// of the rota command: it goes to that cluster, says what it does, its job is done, and a
+// signal ends it well.
 func TestReadme_go(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	blocks := readme(t, "A worker in Go", "go")
-	if len(blocks) != 1 || !strings.Contains(blocks[0], `"127.0.0.1:6470"`) {
+	if len(blocks) != 1 {
 		t.Fatalf("%d programs", len(blocks))
 	}
 	dir := t.TempDir()
-	source := writeFile(t, filepath.Join(dir, "resize.go"), strings.Replace(blocks[0], "127.0.0.1:6470", c.addrs()[0], 1))
+	source := writeFile(t, filepath.Join(dir, "resize.go"), blocks[0])
 	binary := filepath.Join(dir, "resize")
 	build := exec.Command("go", "build", "-o", binary, source)
 	build.Dir = "../.."
@@ -51,6 +52,7 @@ func TestReadme_go(t *testing.T) {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	program := exec.Command(binary)
+	program.Env = environment(c.env())
 	var said transcript
 	program.Stdout, program.Stderr, program.SysProcAttr = &said, &said, goesWithUs()
 	check(t, program.Start())
@@ -63,6 +65,7 @@ func TestReadme_go(t *testing.T) {
 	if err := program.Wait(); err != nil {
 		t.Errorf("the program ended with %v: %s", err, said.String())
 	}
+	contains(t, "what the program says", said.String(), "submitted photo-4711\n", "running photo-4711\n")
 }
 
 // TestReadme_workflow does what the README says of a workflow, line by line.
