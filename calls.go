@@ -33,6 +33,16 @@ type Submitted struct {
 	Throttle bool `json:"throttle,omitempty"`
 }
 
+// AnyLife stands for the life that a job is found in.
+const AnyLife int32 = -1
+
+// JobRetry names a job and its life that ended and is to be followed by another one
+// (SPEC §16.6): by it a repetition is known.
+type JobRetry struct {
+	ID   JobID
+	Life int32
+}
+
 // JobOutcome is the outcome of a cancel or a retry.
 type JobOutcome struct {
 	ID    JobID

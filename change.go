@@ -15,6 +15,10 @@ type JobChange struct {
 	// TTLMs counts from the submission or the last retry, as ever; 0 takes the queue's.
 	TTLMs   *int64 `json:"ttl_ms,omitempty"`
 	Payload *Blob  `json:"payload,omitempty"`
+	// Life, and how often the job was changed in it, are what the change follows: a job
+	// beyond them is refused as Stale. Without them it follows whatever there is.
+	Life    *int32 `json:"life,omitempty"`
+	Changes *int32 `json:"changes,omitempty"`
 }
 
 // CheckShape refuses a change that says nothing, or what no job can become.
@@ -27,6 +31,9 @@ func (c *JobChange) CheckShape(payloadMax int64) error {
 	}
 	if c.Priority == nil && c.Fee == nil && len(c.Labels) == 0 && c.TTLMs == nil && c.Payload == nil {
 		return Refusef(Invalid, "change", "the change of job %s says nothing: priority, fee, labels, ttl_ms or payload is wanted", c.ID)
+	}
+	if (c.Life == nil) != (c.Changes == nil) || c.Life != nil && min(*c.Life, *c.Changes) < 0 {
+		return Refusef(Invalid, "life", "the change of job %s names a life or a count of changes: both, from 0, or none are wanted", c.ID)
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) { // those that are taken away too: events tell them
 		if !validLabel(key) {

@@ -204,6 +204,15 @@ type Job struct {
 	Archived bool `json:"archived,omitempty"`
 }
 
+// RetryLife returns the life that a retry of the job as it is follows: its own once it has
+// ended, and else the one before, as then the retry is made.
+func (j *Job) RetryLife() int32 {
+	if j.State.Terminal() {
+		return j.Life
+	}
+	return max(j.Life, 1) - 1
+}
+
 // Lease is an open lease (SPEC §8).
 type Lease struct {
 	ID       LeaseID    `json:"id"`

@@ -28,6 +28,8 @@ type fakeNode struct {
 
 	onSubmit func(context.Context, *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error)
 	onGet    func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error)
+	onRetry  func(*rotav1.RetryJobsRequest) (*rotav1.JobOutcomes, error)
+	onChange func(*rotav1.ChangeJobRequest) (*rotav1.JobOutcome, error)
 	onWait   func(*rotav1.WaitJobsRequest, grpc.ServerStreamingServer[rotav1.Job]) error
 	onStatus func(context.Context) (*rotav1.StatusResponse, error)
 	drains   chan string
@@ -56,6 +58,14 @@ func (n jobsOf) Submit(ctx context.Context, r *rotav1.SubmitRequest) (*rotav1.Su
 
 func (n jobsOf) Get(ctx context.Context, r *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
 	return n.onGet(ctx, r)
+}
+
+func (n jobsOf) Retry(_ context.Context, r *rotav1.RetryJobsRequest) (*rotav1.JobOutcomes, error) {
+	return n.onRetry(r)
+}
+
+func (n jobsOf) Change(_ context.Context, r *rotav1.ChangeJobRequest) (*rotav1.JobOutcome, error) {
+	return n.onChange(r)
 }
 
 func (n jobsOf) Wait(r *rotav1.WaitJobsRequest, s grpc.ServerStreamingServer[rotav1.Job]) error {

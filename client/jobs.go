@@ -201,15 +201,6 @@ func (c *Client) Cancel(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutco
 	return c.change(ctx, "cancel", ids, cancel)
 }
 
-// Retry revives jobs that are DEAD, EXPIRED or CANCELLED (SPEC §9.1) and gives
-// the outcome of each at its place.
-func (c *Client) Retry(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
-	retry := func(ctx context.Context, n *node, part []string) (*rotav1.JobOutcomes, error) {
-		return n.jobs.Retry(ctx, &rotav1.RetryJobsRequest{Ids: part})
-	}
-	return c.change(ctx, "retry", ids, retry)
-}
-
 // DeleteJobs forgets jobs that have ended (SPEC §21.3): nobody shows them again, and their ids
 // are free. The outcome of each is at its place, with the state that it was in; one that has
 // not ended is refused as Conflict. A repetition succeeds.
@@ -221,9 +212,18 @@ func (c *Client) DeleteJobs(ctx context.Context, ids ...rota.JobID) ([]rota.JobO
 }
 
 // ChangeJob changes a job that waits (SPEC §21.2): its place by age stays, and what change
-// leaves out. One that is leased or has ended is refused as Conflict.
+// leaves out. One that is leased or has ended is refused as Conflict. Where change does not
+// name the life and the changes that it follows, those are read before the first try: a
+// change whose answer was lost is not made once more over another one, but refused as Stale.
 func (c *Client) ChangeJob(ctx context.Context, change rota.JobChange) (rota.JobOutcome, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.JobOutcome, error) {
+		if change.Life == nil && change.Changes == nil {
+			job, err := briefly(ctx, n, string(change.ID))
+			if err != nil {
+				return nil, err
+			}
+			change.Life, change.Changes = &job.Life, &job.Changes
+		}
 		return n.jobs.Change(ctx, words.JobChangeToWire(&change))
 	}
 	return one(ctx, c, "change job", words.JobOutcomeFromWire, ask)

@@ -54,7 +54,7 @@ func TestArchive_aRevivedJobTellsItsEarlierLifeOnEveryNode(t *testing.T) {
 	if _, err := b.leader().DrainWorker(within(t, ample), "w1"); err != nil {
 		t.Fatal(err)
 	}
-	outcomes, err := b.leader().Retry(within(t, ample), []rota.JobID{id})
+	outcomes, err := b.leader().Retry(within(t, ample), retriesOf(id))
 	if err != nil || outcomes[0].Err != nil {
 		t.Fatal(outcomes, err)
 	}
@@ -172,7 +172,7 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 	if err != nil || !ok || first.Seq != 1 {
 		t.Fatal("the first end is not archived", err)
 	}
-	if outcomes, err := b.leader().Retry(within(t, ample), []rota.JobID{id}); err != nil || outcomes[0].Err != nil {
+	if outcomes, err := b.leader().Retry(within(t, ample), retriesOf(id)); err != nil || outcomes[0].Err != nil {
 		t.Fatal(outcomes, err)
 	}
 	newHand(t, b.leader(), "w1", 1)

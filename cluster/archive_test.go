@@ -154,7 +154,7 @@ func TestArchive_retriesOfWhatLeftMemory(t *testing.T) {
 	endAll(t, b.leader(), jobs)
 	b.complete(b.leader().cfg.Node) // the others have it staged, or not
 	for _, n := range []*Node{b.leader(), b.follower()} {
-		outcomes, err := n.Retry(within(t, ample), []rota.JobID{jobs[0].ID, jobs[1].ID, "nothing"})
+		outcomes, err := n.Retry(within(t, ample), retriesOf(jobs[0].ID, jobs[1].ID, "nothing"))
 		if err != nil || outcomes[0].Err != nil || outcomes[0].State != rota.Queued || outcomes[1].Err != nil ||
 			outcomes[2].Err == nil || rota.KindOf(outcomes[2].Err) != rota.NotFound {
 			t.Fatalf("%+v, %v", outcomes, err)
@@ -326,7 +326,7 @@ func TestArchive_idsBeyondTombstonesAreKnown(t *testing.T) {
 		if err != nil || !job.Archived {
 			t.Fatalf("%+v, %v", job, err)
 		}
-		retried, err := n.Retry(within(t, ample), []rota.JobID{jobs[0].ID})
+		retried, err := n.Retry(within(t, ample), retriesOf(jobs[0].ID))
 		if err != nil || retried[0].Err == nil || rota.KindOf(retried[0].Err) != rota.OutOfRange {
 			t.Fatalf("%+v, %v", retried, err)
 		}
@@ -370,7 +370,7 @@ func TestArchive_backupAndRestore(t *testing.T) {
 	}
 	endAll(t, restored, specs("after", 3))
 	to.complete("n1")
-	outcomes, err := restored.Retry(within(t, ample), []rota.JobID{jobs[4].ID})
+	outcomes, err := restored.Retry(within(t, ample), retriesOf(jobs[4].ID))
 	if err != nil || outcomes[0].Err != nil {
 		t.Fatalf("%+v, %v", outcomes, err)
 	}

@@ -45,7 +45,7 @@ func (b *bench) wantNone(jobs ...rota.JobSpec) {
 			if err := n.AwaitJobs(within(b.t, ample), []rota.JobID{j.ID}, nil); rota.KindOf(err) != rota.NotFound {
 				b.t.Fatalf("node %s waits for job %s: %v", id, j.ID, err)
 			}
-			if out, err := n.Retry(within(b.t, ample), []rota.JobID{j.ID}); err != nil || out[0].Err == nil ||
+			if out, err := n.Retry(within(b.t, ample), retriesOf(j.ID)); err != nil || out[0].Err == nil ||
 				rota.KindOf(out[0].Err) != rota.NotFound {
 				b.t.Fatalf("node %s retries job %s: %+v, %v", id, j.ID, out, err)
 			}
@@ -126,7 +126,7 @@ func TestDelete_aNodeThatFetches(t *testing.T) {
 		b.complete(id)
 	}
 	id := jobs[7].ID
-	if out, err := b.leader().Retry(within(t, ample), []rota.JobID{id}); err != nil || out[0].Err != nil {
+	if out, err := b.leader().Retry(within(t, ample), retriesOf(id)); err != nil || out[0].Err != nil {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	if out, err := b.leader().Cancel(within(t, ample), []rota.JobID{id}); err != nil || out[0].Err != nil {

@@ -190,22 +190,21 @@ func (n *Node) ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index
 // retryOf makes the retry of a job as it stands: every entry that revives a job carries
 // its spec and its past, so that applying never depends on what a node has flushed
 // (SPEC §9.1, §16.6). They are left out where no node has them, or the job is not over.
-func (n *Node) retryOf(ctx context.Context, id rota.JobID) (*fsmpb.Retry, error) {
+func (n *Node) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry, error) {
+	id := r.ID
 	if err := n.reading(); err != nil {
 		return nil, err
 	}
 	job, known := n.machine.Job(id)
 	seq, _, ended := n.machine.Tombstone(id)
 	n.mu.RUnlock()
-	op := &fsmpb.Retry{Job: string(id)}
-	switch {
-	case !known:
-		return op, nil
-	case !ended: // a retry of the life before is done, any other is refused
-		op.Life = max(job.Life, 1) - 1
+	op := &fsmpb.Retry{Job: string(id), Life: r.Life}
+	if r.Life == rota.AnyLife {
+		op.Life = job.RetryLife()
+	}
+	if !known || !ended || op.Life != job.Life {
 		return op, nil
 	}
-	op.Life = job.Life
 	if job.RecordDropped {
 		e, ok, err := n.endedAt(ctx, id, seq)
 		if err != nil {

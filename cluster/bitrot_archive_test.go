@@ -45,7 +45,7 @@ func shelved(t *testing.T) *rotShelf {
 	}
 	endAll(t, n, jobs)
 	again := []rota.JobID{"j-00003", "j-00004", "j-00070", "j-00109"}
-	if outcomes, err := n.Retry(within(t, ample), again); err != nil || outcomes[0].Err != nil {
+	if outcomes, err := n.Retry(within(t, ample), retriesOf(again...)); err != nil || outcomes[0].Err != nil {
 		t.Fatal(outcomes, err)
 	}
 	if _, err := n.Cancel(within(t, ample), again); err != nil {

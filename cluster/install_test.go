@@ -123,7 +123,7 @@ func TestAwaitJobs_ofAJobThatEndsTwice(t *testing.T) {
 			if _, err := n.Cancel(within(t, ample), []rota.JobID{id}); err != nil {
 				t.Fatal(err)
 			}
-			_, _ = n.Retry(within(t, ample), []rota.JobID{id})
+			_, _ = n.Retry(within(t, ample), retriesOf(id))
 		}
 		_, _ = n.Cancel(within(t, ample), []rota.JobID{id})
 		if err := <-waited; err != nil {

@@ -120,23 +120,25 @@ func (n *Node) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome,
 
 // Retry revives jobs that ended otherwise than COMPLETED. Each entry brings the
 // payload again, from this node's history or another's.
-func (n *Node) Retry(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
+// It names the life that it follows, the one that is found where the caller names none.
+func (n *Node) Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.JobOutcome, error) {
 	if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
 		return nil, err
 	}
-	ops := make([]*fsmpb.Op, len(ids))
-	for i, id := range ids {
-		op, err := n.retryOf(ctx, id)
+	ids, ops := make([]rota.JobID, len(retries)), make([]*fsmpb.Op, len(retries))
+	for i, r := range retries {
+		op, err := n.retryOf(ctx, r)
 		if err != nil {
 			return nil, err
 		}
-		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: op}}
+		ids[i], ops[i] = r.ID, &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: op}}
 	}
 	return n.eachJob(ctx, ids, ops)
 }
 
-// ChangeJob changes a job that waits. The operation names the life and the changes that are
-// read now, so that its repetition where an answer was lost changes nothing more.
+// ChangeJob changes a job that waits. The operation names the life and the changes that it
+// follows, those that are read now where the caller names none, so that its repetition where
+// an answer was lost changes nothing more.
 func (n *Node) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOutcome, error) {
 	none := rota.JobOutcome{ID: c.ID}
 	if err := c.CheckShape(rota.MaxPayloadBytes); err != nil {
@@ -150,6 +152,9 @@ func (n *Node) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOutcome
 	}
 	job, _ := n.machine.Job(c.ID)
 	n.mu.RUnlock()
+	if c.Life != nil {
+		job.Life, job.Changes = *c.Life, *c.Changes
+	}
 	o, index, err := n.proposeOne(ctx, fsm.ChangeJobOp(&c, job.Life, job.Changes))
 	if e, ok := errors.AsType[*rota.Error](err); ok {
 		return none, n.beyond(e, c.ID)

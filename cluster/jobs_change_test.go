@@ -42,7 +42,7 @@ func TestJobs_changeAndRetry(t *testing.T) {
 			t.Fatalf("one that ended: %v", err)
 		}
 		for range 2 { // twice is once
-			if out, err := n.Retry(within(t, ample), []rota.JobID{id}); err != nil || out[0].Err != nil {
+			if out, err := n.Retry(within(t, ample), retriesOf(id)); err != nil || out[0].Err != nil {
 				t.Fatalf("%+v, %v", out, err)
 			}
 		}
@@ -62,4 +62,56 @@ func TestJobs_changeAndRetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.sound()
+}
+
+// TestJobs_aRepetitionNamesItsLife: a retry and a change whose answers were lost are asked once
+// more when the job has gone on: neither is done twice, and both say what is true now.
+func TestJobs_aRepetitionNamesItsLife(t *testing.T) {
+	t.Parallel()
+	n := startBench(t, 1).leader()
+	submitAll(t, n, specs("j", 1))
+	id, fee, zero := rota.JobID("j-00000"), int64(7), int32(0)
+	change := rota.JobChange{ID: id, Fee: &fee, Life: &zero, Changes: &zero}
+	other := rota.JobChange{ID: id, Labels: map[string]string{"a": "b"}}
+	for range 2 { // the second is known again
+		if _, err := n.ChangeJob(within(t, ample), change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := n.ChangeJob(within(t, ample), other); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.ChangeJob(within(t, ample), change); rota.KindOf(err) != rota.Stale {
+		t.Fatalf("a change repeated over another one: %v", err)
+	}
+	for range 2 {
+		if out, err := n.Cancel(within(t, ample), []rota.JobID{id}); err != nil || out[0].Err != nil {
+			t.Fatal(out, err)
+		}
+		if out, err := n.Retry(within(t, ample), retriesOf(id)); err != nil || out[0].Err != nil {
+			t.Fatal(out, err)
+		}
+	}
+	first := []rota.JobRetry{{ID: id, Life: 0}}
+	if out, err := n.Retry(within(t, ample), first); err != nil || rota.KindOf(out[0].Err) != rota.Stale {
+		t.Fatalf("a retry repeated in the next life but one: %+v, %v", out, err)
+	}
+	if out, err := n.Cancel(within(t, ample), []rota.JobID{id}); err != nil || out[0].Err != nil {
+		t.Fatal(out, err)
+	}
+	if out, err := n.Retry(within(t, ample), first); err != nil || rota.KindOf(out[0].Err) != rota.Stale {
+		t.Fatalf("a retry repeated after another death: %+v, %v", out, err)
+	}
+	if job, _, err := n.Job(within(t, ample), id, rota.ReadOptions{}); err != nil || job.State != rota.Cancelled || job.Life != 2 {
+		t.Fatalf("%+v, %v", job, err)
+	}
+}
+
+// retriesOf means whatever life the jobs are found in.
+func retriesOf(ids ...rota.JobID) []rota.JobRetry {
+	retries := make([]rota.JobRetry, len(ids))
+	for i, id := range ids {
+		retries[i] = rota.JobRetry{ID: id, Life: rota.AnyLife}
+	}
+	return retries
 }

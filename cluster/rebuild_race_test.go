@@ -131,7 +131,7 @@ func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
 	_, _, job := n.jobAt(ctx, "before-00000")
 	_, jobs := n.listJobs(rota.JobFilter{})
 	_, _, flow := n.workflowHere("flow1")
-	_, spec := n.retryOf(ctx, "before-00000")
+	_, spec := n.retryOf(ctx, rota.JobRetry{ID: "before-00000", Life: rota.AnyLife})
 	_, parents := n.parentsOf(ctx, "flow1/a")
 	_, slice := n.ArchiveRange(ctx, rota.ArchiveSpan{From: 1, To: 2}, 1000)
 	_, records := n.ArchiveRecords(ctx, []rota.JobID{"before-00000"})

@@ -131,7 +131,7 @@ func TestDisk(t *testing.T) {
 	if got, err := n.Cancel(within(t, ample), []rota.JobID{"one-00000"}); err != nil || got[0].Err != nil {
 		t.Errorf("a cancellation was refused: %v, %v", got, err)
 	}
-	if got, err := n.Retry(within(t, ample), []rota.JobID{"one-00000"}); err == nil && got[0].Err == nil {
+	if got, err := n.Retry(within(t, ample), retriesOf("one-00000")); err == nil && got[0].Err == nil {
 		t.Error("a retry was taken")
 	}
 	free[n.cfg.Node].Store(500)

@@ -273,7 +273,7 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 			t.Fatalf("retry %s from %q: %v", bad.id, bad.from, err)
 		}
 	}
-	if _, err := n.Retry(within(t, ample), []rota.JobID{"f/x"}); err != nil {
+	if _, err := n.Retry(within(t, ample), retriesOf("f/x")); err != nil {
 		t.Fatal(err) // its outcome is a refusal
 	}
 	w, err = n.RetryWorkflow(within(t, ample), "f", "b", 0)
@@ -426,7 +426,7 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 	if err := <-done; err != nil || len(ends) != 3 {
 		t.Fatal(err, len(ends))
 	}
-	retried, err := n.Retry(within(t, ample), []rota.JobID{"f/b"})
+	retried, err := n.Retry(within(t, ample), retriesOf("f/b"))
 	if err != nil || retried[0].Err == nil || rota.KindOf(retried[0].Err) != rota.Conflict {
 		t.Fatalf("%+v, %v", retried, err)
 	}

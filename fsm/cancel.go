@@ -114,10 +114,16 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome
 			"again", id, node, w))
 	}
 	if j := m.jobs.get(id); j != nil {
-		if now := j.history().life; now > 0 && now == life+1 {
+		var err error
+		switch now := j.history().life; {
+		case now > 0 && now == life+1:
 			return nil, &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
+		case now != life:
+			err = rota.Refusef(rota.Stale, "life", "job %s is %s in life %d, not over in life %d: look at it again", id, j.state, now, life)
+		default:
+			err = rota.Refusef(rota.Conflict, "job", "job %s is %s: only a job that ended can be retried", id, j.state)
 		}
-		o := refused(rota.Refusef(rota.Conflict, "job", "job %s is %s: only a job that ended can be retried", id, j.state))
+		o := refused(err)
 		o.JobState = uint32(j.state)
 		return nil, o
 	}
@@ -126,11 +132,11 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome
 	switch {
 	case t == nil:
 		return nil, refused(rota.Refusef(rota.NotFound, "job", "job %q is not known", id))
+	case t.life != life:
+		err = rota.Refusef(rota.Stale, "life", "job %s has ended %s in life %d, not in life %d: look at it again", id, t.state,
+			t.life, life)
 	case t.state == rota.Completed:
 		err = rota.Refusef(rota.Conflict, "job", "job %s is COMPLETED: submit it under a new id to run it again", id)
-	case t.life != life:
-		err = rota.Refusef(rota.Conflict, "life", "job %s has ended %s in life %d, not in life %d: it was retried meanwhile", id, t.state,
-			t.life, life)
 	default:
 		return t, nil
 	}

@@ -90,7 +90,7 @@ func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*jobRow, *
 	case j.state.Leased():
 		err = rota.Refusef(rota.Conflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, j.state)
 	case p.life != op.GetLife() || p.changes != op.GetChanges():
-		err = rota.Refusef(rota.Conflict, "changes", "job %s is in life %d and was changed %d times in it, not in life %d and changed %d "+
+		err = rota.Refusef(rota.Stale, "changes", "job %s is in life %d and was changed %d times in it, not in life %d and changed %d "+
 			"times: look at it again", c.ID, p.life, p.changes, op.GetLife(), op.GetChanges())
 	case after.Difference(&before) == "":
 		return nil, &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}

@@ -145,14 +145,14 @@ func TestChange(t *testing.T) {
 			t.Fatalf("%v", o)
 		}
 		b.ok(b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](9)}))
-		b.refuses(rota.Conflict, "changes", op) // a late repetition does not undo what followed
+		b.refuses(rota.Stale, "changes", op) // a late repetition does not undo what followed
 		b.ok(cancelOp("j"))
 		b.ok(retryOp("j"))
 		op2 := b.changeOf(urgent("j"))
 		if op2.GetChangeJob().Life != 1 {
 			t.Fatalf("%v", op2)
 		}
-		b.refuses(rota.Conflict, "changes", op)
+		b.refuses(rota.Stale, "changes", op)
 		a := b.entry(b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](9)})) // as it is
 		if !a.Outcomes[0].GetExisted() || len(a.Events) != 0 {
 			t.Fatalf("%v, %v", a.Outcomes, a.Events)

@@ -92,14 +92,14 @@ func TestLives(t *testing.T) {
 		retry := func(life int32) *fsmpb.Op {
 			return &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: "j", Spec: first.Spec, Past: first.Past, Life: life}}}
 		}
-		b.refuses(rota.Conflict, "life", retry(1))
+		b.refuses(rota.Stale, "life", retry(1))
 		b.ok(retry(0))
 		if o := b.ok(retry(0)); !o.GetExisted() {
 			t.Fatalf("the repetition: %v", o)
 		}
 		b.refuses(rota.Conflict, "job", retry(1)) // that life has not ended
 		b.ok(cancelOp("j"))
-		b.refuses(rota.Conflict, "life", retry(0)) // a late repetition begins no third life
+		b.refuses(rota.Stale, "life", retry(0)) // a late repetition begins no third life
 		b.ok(retry(1))
 	})
 	t.Run("a_rejected_proof_keeps_all_attempts", func(t *testing.T) {

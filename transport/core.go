@@ -29,7 +29,7 @@ type Core interface {
 	// where that is no longer kept, or to come.
 	Why(ctx context.Context, id rota.JobID, at rota.Index, opt rota.ReadOptions) (rota.Explanation, rota.ReadAt, error)
 	Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
-	Retry(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
+	Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.JobOutcome, error)
 	// DeleteJobs forgets jobs that have ended (SPEC §21.3).
 	DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
 	// ChangeJob changes a job that waits (SPEC §21.2).

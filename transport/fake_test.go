@@ -196,7 +196,11 @@ func (c *fakeCore) Why(_ context.Context, id rota.JobID, at rota.Index, opt rota
 		Decision: &rota.PlacedDecision{Worker: "w", Others: []rota.OtherWorker{{Worker: "v", Reason: "CPU_FULL"}}}}, fakeAt(opt), nil
 }
 
-func (c *fakeCore) Retry(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
+func (c *fakeCore) Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.JobOutcome, error) {
+	ids := make([]rota.JobID, len(retries))
+	for i, r := range retries {
+		ids[i] = r.ID
+	}
 	return c.Cancel(ctx, ids)
 }
 

@@ -96,6 +96,9 @@ func (s *jobsService) Get(ctx context.Context, req *rotav1.GetJobRequest) (*rota
 	if err != nil {
 		return nil, err
 	}
+	if req.GetBrief() {
+		job.Payload, job.Output, job.Attempts = nil, nil, nil
+	}
 	return &rotav1.GetJobResponse{Job: words.JobToWire(&job), At: words.ReadAtToWire(at)}, nil
 }
 
@@ -159,17 +162,31 @@ func (s *jobsService) Wait(req *rotav1.WaitJobsRequest, stream grpc.ServerStream
 // Cancel and Retry answer each id at its place.
 func (s *jobsService) Cancel(ctx context.Context,
 	req *rotav1.CancelJobsRequest) (*rotav1.JobOutcomes, error) {
-	return outcomes(ctx, req.GetIds(), s.core.Cancel)
+	return outcomes(ctx, words.JobIDsFromWire(req.GetIds()), jobID, s.core.Cancel)
 }
 
 // Retry revives terminal jobs (SPEC §9.1).
 func (s *jobsService) Retry(ctx context.Context, req *rotav1.RetryJobsRequest) (*rotav1.JobOutcomes, error) {
-	return outcomes(ctx, req.GetIds(), s.core.Retry)
+	ids, lives := req.GetIds(), req.GetLives()
+	if len(lives) != 0 && len(lives) != len(ids) {
+		return nil, rota.Refusef(rota.Invalid, "lives", "lives are %d for %d ids: as many or none are wanted", len(lives), len(ids))
+	}
+	retries := make([]rota.JobRetry, len(ids))
+	for i, id := range ids {
+		retries[i] = rota.JobRetry{ID: rota.JobID(id), Life: rota.AnyLife}
+		if len(lives) != 0 {
+			retries[i].Life = lives[i]
+		}
+		if life := retries[i].Life; life < rota.AnyLife {
+			return nil, rota.Refusef(rota.Invalid, "lives", "a life is %d: %d or more is wanted", life, rota.AnyLife)
+		}
+	}
+	return outcomes(ctx, retries, func(r rota.JobRetry) rota.JobID { return r.ID }, s.core.Retry)
 }
 
 // Delete forgets ended jobs (SPEC §21.3).
 func (s *jobsService) Delete(ctx context.Context, req *rotav1.DeleteJobsRequest) (*rotav1.JobOutcomes, error) {
-	return outcomes(ctx, req.GetIds(), s.core.DeleteJobs)
+	return outcomes(ctx, words.JobIDsFromWire(req.GetIds()), jobID, s.core.DeleteJobs)
 }
 
 // Change changes a job that waits.
@@ -205,20 +222,25 @@ func (s *jobsService) ReportProof(ctx context.Context,
 	return words.JobOutcomeToWire(&outcome), nil
 }
 
-func outcomes(ctx context.Context, ids []string,
-	do func(context.Context, []rota.JobID) ([]rota.JobOutcome, error)) (*rotav1.JobOutcomes, error) {
-	if err := checkCount("ids", len(ids), rota.MaxBatchJobs); err != nil {
+func jobID(id rota.JobID) rota.JobID { return id }
+
+// outcomes does what is asked with those jobs whose ids may be one's, and answers each at
+// its place.
+func outcomes[T any](ctx context.Context, items []T, idOf func(T) rota.JobID,
+	do func(context.Context, []T) ([]rota.JobOutcome, error)) (*rotav1.JobOutcomes, error) {
+	if err := checkCount("ids", len(items), rota.MaxBatchJobs); err != nil {
 		return nil, err
 	}
-	answer := &rotav1.JobOutcomes{Jobs: make([]*rotav1.JobOutcome, len(ids))}
-	good := make([]rota.JobID, 0, len(ids))
-	places := make([]int, 0, len(ids))
-	for i, id := range ids {
-		if err := rota.CheckJobRef("id", rota.JobID(id)); err != nil {
-			answer.Jobs[i] = &rotav1.JobOutcome{Id: id, Refusal: words.RefusalToWire(refusalOf(ctx, err))}
+	answer := &rotav1.JobOutcomes{Jobs: make([]*rotav1.JobOutcome, len(items))}
+	good := make([]T, 0, len(items))
+	places := make([]int, 0, len(items))
+	for i, item := range items {
+		id := idOf(item)
+		if err := rota.CheckJobRef("id", id); err != nil {
+			answer.Jobs[i] = &rotav1.JobOutcome{Id: string(id), Refusal: words.RefusalToWire(refusalOf(ctx, err))}
 			continue
 		}
-		good, places = append(good, rota.JobID(id)), append(places, i)
+		good, places = append(good, item), append(places, i)
 	}
 	if len(good) == 0 {
 		return answer, nil

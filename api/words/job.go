@@ -179,7 +179,8 @@ func JobOutcomeFromWire(w *rotav1.JobOutcome) (rota.JobOutcome, error) {
 
 // JobChangeToWire carries a change of a job.
 func JobChangeToWire(c *rota.JobChange) *rotav1.ChangeJobRequest {
-	w := &rotav1.ChangeJobRequest{Id: string(c.ID), Priority: c.Priority, Fee: c.Fee, Labels: c.Labels, TtlMs: c.TTLMs}
+	w := &rotav1.ChangeJobRequest{Id: string(c.ID), Priority: c.Priority, Fee: c.Fee, Labels: c.Labels, TtlMs: c.TTLMs,
+		Life: c.Life, Changes: c.Changes}
 	if c.Payload != nil {
 		w.Payload = append([]byte{}, *c.Payload...) // empty is not none
 	}
@@ -188,7 +189,8 @@ func JobChangeToWire(c *rota.JobChange) *rotav1.ChangeJobRequest {
 
 // JobChangeFromWire is the inverse of JobChangeToWire.
 func JobChangeFromWire(w *rotav1.ChangeJobRequest) rota.JobChange {
-	c := rota.JobChange{ID: rota.JobID(w.GetId()), Priority: w.Priority, Fee: w.Fee, Labels: w.GetLabels(), TTLMs: w.TtlMs}
+	c := rota.JobChange{ID: rota.JobID(w.GetId()), Priority: w.Priority, Fee: w.Fee, Labels: w.GetLabels(), TTLMs: w.TtlMs,
+		Life: w.Life, Changes: w.Changes}
 	if w.Payload != nil {
 		c.Payload = (*rota.Blob)(&w.Payload)
 	}

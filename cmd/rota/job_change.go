@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -26,10 +27,20 @@ func (a *app) jobCancelCommand() *cobra.Command {
 }
 
 func (a *app) jobRetryCommand() *cobra.Command {
-	return a.changeCommand("retry", "Queue DEAD, EXPIRED or CANCELLED jobs again",
+	life := rota.AnyLife
+	cmd := a.changeCommand("retry", "Queue DEAD, EXPIRED or CANCELLED jobs again",
 		func(ctx context.Context, c *client.Client, ids []rota.JobID) ([]rota.JobOutcome, error) {
-			return c.Retry(ctx, ids...)
+			if life == rota.AnyLife {
+				return c.Retry(ctx, ids...)
+			}
+			if len(ids) != 1 {
+				return nil, usagef("--life is of one job: %d are named", len(ids))
+			}
+			return c.RetryLives(ctx, rota.JobRetry{ID: ids[0], Life: life})
 		})
+	cmd.Flags().Int32Var(&life, "life", life, "the life that is to be followed, as `job show` says: refused if the job has left it behind; -1 takes the present one")
+	within(cmd.Flags(), int64(rota.AnyLife), math.MaxInt32, "life")
+	return cmd
 }
 
 func (a *app) jobDeleteCommand() *cobra.Command {

@@ -1528,9 +1528,11 @@ func (x *Submitted) GetThrottle() bool {
 }
 
 type GetJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Read          *Read                  `protobuf:"bytes,2,opt,name=read,proto3" json:"read,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Read  *Read                  `protobuf:"bytes,2,opt,name=read,proto3" json:"read,omitempty"`
+	// Leaves payload, output and attempts out.
+	Brief         bool `protobuf:"varint,3,opt,name=brief,proto3" json:"brief,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1577,6 +1579,13 @@ func (x *GetJobRequest) GetRead() *Read {
 		return x.Read
 	}
 	return nil
+}
+
+func (x *GetJobRequest) GetBrief() bool {
+	if x != nil {
+		return x.Brief
+	}
+	return false
 }
 
 type GetJobResponse struct {
@@ -1872,8 +1881,11 @@ func (x *CancelJobsRequest) GetIds() []string {
 }
 
 type RetryJobsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ids   []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	// The life of each that is meant, as many as ids or none at all: a job that was retried
+	// since is refused as STALE. -1 means the one that the asked node finds.
+	Lives         []int32 `protobuf:"varint,2,rep,packed,name=lives,proto3" json:"lives,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1911,6 +1923,13 @@ func (*RetryJobsRequest) Descriptor() ([]byte, []int) {
 func (x *RetryJobsRequest) GetIds() []string {
 	if x != nil {
 		return x.Ids
+	}
+	return nil
+}
+
+func (x *RetryJobsRequest) GetLives() []int32 {
+	if x != nil {
+		return x.Lives
 	}
 	return nil
 }
@@ -1968,8 +1987,12 @@ type ChangeJobRequest struct {
 	// Set beside those that the job has; an empty value takes a label away.
 	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// From the submission or the last retry; 0 takes the queue's.
-	TtlMs         *int64 `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
-	Payload       []byte `protobuf:"bytes,6,opt,name=payload,proto3,oneof" json:"payload,omitempty"`
+	TtlMs   *int64 `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
+	Payload []byte `protobuf:"bytes,6,opt,name=payload,proto3,oneof" json:"payload,omitempty"`
+	// The life, and the count of changes in it, that are meant: both or none. A job that is
+	// beyond them is refused as STALE; none means those that the asked node finds.
+	Life          *int32 `protobuf:"varint,7,opt,name=life,proto3,oneof" json:"life,omitempty"`
+	Changes       *int32 `protobuf:"varint,8,opt,name=changes,proto3,oneof" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2044,6 +2067,20 @@ func (x *ChangeJobRequest) GetPayload() []byte {
 		return x.Payload
 	}
 	return nil
+}
+
+func (x *ChangeJobRequest) GetLife() int32 {
+	if x != nil && x.Life != nil {
+		return *x.Life
+	}
+	return 0
+}
+
+func (x *ChangeJobRequest) GetChanges() int32 {
+	if x != nil && x.Changes != nil {
+		return *x.Changes
+	}
+	return 0
 }
 
 type ReportProofRequest struct {
@@ -7113,10 +7150,11 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\aexisted\x18\x03 \x01(\bR\aexisted\x12*\n" +
 	"\arefusal\x18\x04 \x01(\v2\x10.rota.v1.RefusalR\arefusal\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bthrottle\x18\x06 \x01(\bR\bthrottle\"B\n" +
+	"\bthrottle\x18\x06 \x01(\bR\bthrottle\"X\n" +
 	"\rGetJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
-	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"Q\n" +
+	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
+	"\x05brief\x18\x03 \x01(\bR\x05brief\"Q\n" +
 	"\x0eGetJobResponse\x12\x1e\n" +
 	"\x03job\x18\x01 \x01(\v2\f.rota.v1.JobR\x03job\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"\xba\x01\n" +
@@ -7136,18 +7174,21 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x0fWaitJobsRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\"%\n" +
 	"\x11CancelJobsRequest\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\"$\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\":\n" +
 	"\x10RetryJobsRequest\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\"%\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x14\n" +
+	"\x05lives\x18\x02 \x03(\x05R\x05lives\"%\n" +
 	"\x11DeleteJobsRequest\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\"\xbb\x02\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\"\x88\x03\n" +
 	"\x10ChangeJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\bpriority\x18\x02 \x01(\x05H\x00R\bpriority\x88\x01\x01\x12\x15\n" +
 	"\x03fee\x18\x03 \x01(\x03H\x01R\x03fee\x88\x01\x01\x12=\n" +
 	"\x06labels\x18\x04 \x03(\v2%.rota.v1.ChangeJobRequest.LabelsEntryR\x06labels\x12\x1a\n" +
 	"\x06ttl_ms\x18\x05 \x01(\x03H\x02R\x05ttlMs\x88\x01\x01\x12\x1d\n" +
-	"\apayload\x18\x06 \x01(\fH\x03R\apayload\x88\x01\x01\x1a9\n" +
+	"\apayload\x18\x06 \x01(\fH\x03R\apayload\x88\x01\x01\x12\x17\n" +
+	"\x04life\x18\a \x01(\x05H\x04R\x04life\x88\x01\x01\x12\x1d\n" +
+	"\achanges\x18\b \x01(\x05H\x05R\achanges\x88\x01\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
@@ -7155,7 +7196,10 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04_feeB\t\n" +
 	"\a_ttl_msB\n" +
 	"\n" +
-	"\b_payload\"W\n" +
+	"\b_payloadB\a\n" +
+	"\x05_lifeB\n" +
+	"\n" +
+	"\b_changes\"W\n" +
 	"\x12ReportProofRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\fR\aleaseId\x12\x16\n" +
