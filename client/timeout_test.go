@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func TestTimeout_failsTheAttempt(t *testing.T) {
 				said := "boom"
 				switch returned {
 				case errCause:
-					returned, said = e, ""
+					returned, said = fmt.Errorf("command: %w", e), ""
 				case nil, context.Canceled:
 					said = ""
 				}

@@ -148,8 +148,8 @@ func (b *book) returned(l *lease, outcome rota.LeaseCommand, err error, free han
 	l.cancel(nil)
 	switch {
 	case l.lost != nil && l.declines && l.lost.Reason == rota.TimedOut:
-		if err == context.Canceled || outcome.Text == l.lost.Error() {
-			outcome.Text = "" // the context's own words: the cluster has better ones
+		if err == context.Canceled || errors.Is(err, ErrLeaseLost) {
+			outcome.Text = "" // the context's own words, wrapped or not: the cluster has better ones
 		}
 		b.report(l, rota.LeaseCommand{Verb: rota.VerbFail, TimedOut: true, Text: outcome.Text})
 	case l.lost != nil && l.declines:
