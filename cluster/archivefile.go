@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/boltfile"
 	"github.com/rotasched/rota/snapshot"
 )
 
@@ -15,14 +16,14 @@ import (
 // word.
 func (n *Node) openArchive() (err error) {
 	path := filepath.Join(n.cfg.Data, snapshot.ArchiveFile)
-	defer faultsPanic()()
+	defer boltfile.FaultsPanic()()
 	defer func() {
 		if what := recover(); what != nil {
 			err = archiveDamaged(path, fmt.Sprintf("bbolt cannot read it (%v)", what))
 		}
 	}()
 	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
-		if err := checkPages(path, archiveDamaged); err != nil {
+		if err := boltfile.Check(path, archiveDamaged); err != nil {
 			return err
 		}
 	}

@@ -289,11 +289,20 @@ func (s *soundDir) classes() (all []rotClass) {
 	return all
 }
 
+// The layout of a bbolt file (its internal/common: page.go, meta.go, inode.go).
+const (
+	bboltPageHeader = 16
+	bboltHeadBytes  = 64
+	bboltElement    = 16
+	bboltBranch     = 0x01
+	bboltLeaf       = 0x02
+)
+
 // boltUsed is how much of a bbolt file has ever been written.
 func boltUsed(data []byte) (used int64) {
-	pageSize := int64(binary.NativeEndian.Uint32(data[boltPageHeader+8:]))
+	pageSize := int64(binary.NativeEndian.Uint32(data[bboltPageHeader+8:]))
 	for _, head := range []int64{0, pageSize} {
-		pages := int64(binary.NativeEndian.Uint64(data[head+boltPageHeader+40:]))
+		pages := int64(binary.NativeEndian.Uint64(data[head+bboltPageHeader+40:]))
 		used = max(used, min(pages*pageSize, int64(len(data))))
 	}
 	return used
@@ -307,27 +316,31 @@ func boltPlaces(data []byte) map[string][]int64 {
 			places[class] = append(places[class], int64(at))
 		}
 	}
-	pageSize := int(binary.NativeEndian.Uint32(data[boltPageHeader+8:]))
-	put("heads", 0, boltPageHeader+boltHeadBytes)
-	put("heads", pageSize, pageSize+boltPageHeader+boltHeadBytes)
+	pageSize := int(binary.NativeEndian.Uint32(data[bboltPageHeader+8:]))
+	put("heads", 0, bboltPageHeader+bboltHeadBytes)
+	put("heads", pageSize, pageSize+bboltPageHeader+bboltHeadBytes)
 	for page := 2 * pageSize; page < len(data); {
 		kind := binary.NativeEndian.Uint16(data[page+8:])
 		count := int(binary.NativeEndian.Uint16(data[page+10:]))
 		run := int(binary.NativeEndian.Uint32(data[page+12:])) + 1
-		if kind != boltBranch && kind != boltLeaf {
+		if kind != bboltBranch && kind != bboltLeaf {
 			put("other pages", page, page+pageSize)
 			page += pageSize
 			continue
 		}
-		name := map[uint16]string{boltBranch: "branch", boltLeaf: "leaf"}[kind]
-		put(name+" headers", page, page+boltPageHeader)
-		put(name+" elements", page+boltPageHeader, page+boltPageHeader+count*boltElement)
-		at := page + boltPageHeader + count*boltElement
+		name := map[uint16]string{bboltBranch: "branch", bboltLeaf: "leaf"}[kind]
+		put(name+" headers", page, page+bboltPageHeader)
+		put(name+" elements", page+bboltPageHeader, page+bboltPageHeader+count*bboltElement)
+		at := page + bboltPageHeader + count*bboltElement
 		for i := range count {
-			e := boltElementAt(kind, data[page+boltPageHeader+i*boltElement:])
-			put(name+" keys", at, at+int(e.keyBytes))
-			put("values", at+int(e.keyBytes), at+int(e.keyBytes+e.valueBytes))
-			at += int(e.keyBytes + e.valueBytes)
+			element := data[page+bboltPageHeader+i*bboltElement:]
+			keyBytes, valueBytes := int(binary.NativeEndian.Uint32(element[4:])), 0
+			if kind == bboltLeaf {
+				keyBytes, valueBytes = int(binary.NativeEndian.Uint32(element[8:])), int(binary.NativeEndian.Uint32(element[12:]))
+			}
+			put(name+" keys", at, at+keyBytes)
+			put("values", at+keyBytes, at+keyBytes+valueBytes)
+			at += keyBytes + valueBytes
 		}
 		put("slack", at, page+run*pageSize)
 		page += run * pageSize

@@ -14,6 +14,8 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/rotasched/rota/internal/boltfile"
 )
 
 // PreflightReport says what Preflight found.
@@ -143,7 +145,7 @@ func damageList(snapshots []*snapshotFound) string {
 // surveyLog walks raft.db and checks every entry. A file that is not there, or
 // that a crash left empty at its creation, is an empty log.
 func surveyLog(path string) (found *logSummary, err error) {
-	defer faultsPanic()()
+	defer boltfile.FaultsPanic()()
 	defer guardDamage(path, &err)
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || (err == nil && info.Size() == 0) {
@@ -152,7 +154,7 @@ func surveyLog(path string) (found *logSummary, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at raft log: %w", err)
 	}
-	if err := checkPages(path, damaged); err != nil {
+	if err := boltfile.Check(path, damaged); err != nil {
 		if err = checkOwnPages(path, err); err != nil {
 			return nil, err
 		}
@@ -200,7 +202,7 @@ func checkOwnPages(path string, seen error) error {
 		return seen
 	}
 	defer db.Close()
-	return checkPages(path, damaged)
+	return boltfile.Check(path, damaged)
 }
 
 // surveyKeys collects which indexes the log holds, and says whether its buckets
@@ -242,13 +244,13 @@ func surveyKeys(path string, found *logSummary) (made bool, err error) {
 // holdsState says whether raft.db holds a term, a vote or an entry; one that
 // cannot be read may.
 func holdsState(path string) (holds bool) {
-	defer faultsPanic()()
+	defer boltfile.FaultsPanic()()
 	defer func() {
 		if recover() != nil {
 			holds = true
 		}
 	}()
-	if checkHeads(path) != nil {
+	if boltfile.CheckHeads(path, damaged) != nil {
 		return true
 	}
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: raftFileLock})

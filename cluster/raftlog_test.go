@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/boltfile"
 )
 
 // writeState makes raft state: a term, entries, and snapshots at some indexes.
@@ -335,7 +336,7 @@ func TestPreflightTakesWhatIsWhole(t *testing.T) {
 			last = from - 1
 		}
 		vote(t, stores, uint64(round+1), strings.Repeat("a", random.IntN(64)))
-		if err = errors.Join(err, checkPages(path, damaged)); err != nil {
+		if err = errors.Join(err, boltfile.Check(path, damaged)); err != nil {
 			t.Fatalf("seed %d, round %d, log %d to %d: %v", seed, round, first, last, err)
 		}
 	}

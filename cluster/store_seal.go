@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"runtime/debug"
 
 	"github.com/hashicorp/raft"
 )
@@ -120,11 +119,4 @@ func guardDamage(path string, err *error) {
 	if what := recover(); what != nil {
 		*err = damaged(path, fmt.Sprintf("bbolt cannot read it (%v)", what))
 	}
-}
-
-// faultsPanic makes faults of a memory map panics on this goroutine, so that
-// guardDamage can see them, until the function given back is called.
-func faultsPanic() (restore func()) {
-	former := debug.SetPanicOnFault(true)
-	return func() { debug.SetPanicOnFault(former) }
 }

@@ -1,4 +1,4 @@
-package cluster
+package boltfile
 
 import (
 	"encoding/binary"
@@ -49,7 +49,7 @@ func TestCheckPages_holdsBboltToItsOwnRules(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if err := checkPages(path, words); err != nil {
+		if err := Check(path, words); err != nil {
 			t.Fatalf("after write %d: %v", round, err)
 		}
 	}
@@ -80,20 +80,20 @@ func TestCheckPages_wantsAPageUnderItsFirstKey(t *testing.T) {
 	}
 	size, at := os.Getpagesize(), 0
 	for page := 2 * size; page < len(data) && at == 0; page += size {
-		if binary.NativeEndian.Uint16(data[page+8:]) == boltBranch { // the second page under it
-			child := size * int(boltElementAt(boltBranch, data[page+boltPageHeader+boltElement:]).child)
-			at = child + boltPageHeader + boltElement*int(binary.NativeEndian.Uint16(data[child+10:])) + 7
+		if binary.NativeEndian.Uint16(data[page+8:]) == branch { // the second page under it
+			child := size * int(elementAt(branch, data[page+pageHeader+elementBytes:]).child)
+			at = child + pageHeader + elementBytes*int(binary.NativeEndian.Uint16(data[child+10:])) + 7
 		}
 	}
 	words := func(path, what string) *rota.Error { return rota.Refusef(rota.Conflict, "test", "%s: %s", path, what) }
-	if err := checkPages(path, words); err != nil {
+	if err := Check(path, words); err != nil {
 		t.Fatal(err)
 	}
-	flipped := rotSpot{how: "bit", at: int64(at), bit: 1}.apply(data)
-	if err := os.WriteFile(path, flipped, 0o600); err != nil {
+	data[at] ^= 2
+	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkPages(path, words); rota.KindOf(err) != rota.Conflict {
+	if err := Check(path, words); rota.KindOf(err) != rota.Conflict {
 		t.Errorf("a page under another key than its first is taken for sound: %v", err)
 	}
 }
