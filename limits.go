@@ -161,8 +161,10 @@ const (
 	GraceMargin       = 3 * time.Second
 	// SilenceUnreachable is when the leader proposes UNREACHABLE (SPEC §3.10).
 	SilenceUnreachable Clock = 10_000
-	// GCHorizon is how long a tombstone is kept, in date (SPEC §9.4).
-	GCHorizon Date = 7 * 24 * 3_600_000
+	// GCHorizonLeast is the least gc_horizon: clients and workers repeat for at most 40 s
+	// what was not answered, and are told the first outcome by the tombstone (SPEC §9.4).
+	// The most is MaxDuration: TombstoneCap bounds memory, whatever the horizon.
+	GCHorizonLeast = 60_000
 	// WorkerForgotten is when a RETIRED or UNREACHABLE worker without leases
 	// leaves the state, in clock.
 	WorkerForgotten Clock = 24 * 3_600_000

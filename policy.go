@@ -36,6 +36,8 @@ type QueuePolicy struct {
 	BackoffUnitMs         int64
 	TTLAbsMs              int64
 	TTLRelMaxMs           int64
+	// GCHorizonMs is how long an ended job, or workflow, is remembered (SPEC §9.4).
+	GCHorizonMs int64
 
 	// Admission (SPEC §4).
 	PayloadMaxBytes         int64
@@ -299,6 +301,10 @@ func (p *QueuePolicy) Check() error {
 	}
 	if err := p.checkScoring(); err != nil {
 		return err
+	}
+	if p.GCHorizonMs < p.AuditWindowMs { // a report needs the tombstone
+		return Refusef(Invalid, "gc_horizon_ms", "gc_horizon_ms=%d is refused: at least audit_window_ms (%d) is wanted",
+			p.GCHorizonMs, p.AuditWindowMs)
 	}
 	if p.AckTimeoutMs > p.LeaseMs {
 		return Refusef(Invalid, "ack_timeout_ms", "ack_timeout_ms=%d is refused: at most lease_ms (%d) is wanted",

@@ -223,4 +223,6 @@ var policyKeys = append([]policyKey{
 		"a renewal that came late takes from"),
 	healthKey("health_success", func(p *QueuePolicy) *int64 { return &p.HealthSuccess },
 		"a completed job adds to"),
+	key("gc_horizon_ms", "gc_horizon", unitMs, GCHorizonLeast, maxMs, func(p *QueuePolicy) *int64 { return &p.GCHorizonMs },
+		"AICF §7", "How long a job or a workflow is remembered from its end, as this was then. At least audit_window_ms."),
 }, scoringKeys...)

@@ -145,6 +145,8 @@ func TestPolicyCheck(t *testing.T) {
 		"weights beyond one":        func(p *QueuePolicy) { p.WFee++ },
 		"ack later than the lease":  func(p *QueuePolicy) { p.AckTimeoutMs = p.LeaseMs + 1 },
 		"a number out of its range": func(p *QueuePolicy) { p.Weight = 0 },
+		"no horizon":                func(p *QueuePolicy) { p.GCHorizonMs, p.AuditWindowMs = 0, 0 },
+		"reports on the forgotten":  func(p *QueuePolicy) { p.GCHorizonMs = p.AuditWindowMs - 1 },
 	} {
 		p := StandardPolicy()
 		change(&p)

@@ -17,6 +17,7 @@ func StandardPolicy() QueuePolicy {
 		AgingThresholdMs: 60_000, StatsWindow: 1_000, AuditWindowMs: 3_600_000,
 		CoolMs:           30_000,
 		UnitsPeriodMs:    3_600_000,
+		GCHorizonMs:      7 * 24 * 3_600_000,
 		HealthAckTimeout: 50, HealthLeaseExpired: 150, HealthProofInvalid: 500, HealthLateRenewal: 10, HealthSuccess: 20,
 		EpsilonMilli: 2_000, NMin: 50, WMinMilli: 100, WMaxMilli: 1_500, MaxAgingMilli: 3_000, TAgingMs: 600_000,
 		Tiers: 5, TierBasesMilli: usualTiers[5].bases, TierQuotas: usualTiers[5].quotas,

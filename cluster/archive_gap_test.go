@@ -184,7 +184,7 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole()
-	b.leap(rota.GCHorizon + 1000)
+	b.leap(sevenDays + 1000)
 	b.eventually("the tombstone is gone", func() bool {
 		f.mu.RLock()
 		defer f.mu.RUnlock()
@@ -208,7 +208,7 @@ func TestArchive_aDiskThatCannotBeReadIsNoLackOfAJob(t *testing.T) {
 	jobs := specs("j", 1)
 	endAll(t, b.leader(), jobs)
 	b.complete("n1")
-	b.leap(rota.GCHorizon + 1000)
+	b.leap(sevenDays + 1000)
 	n := b.leader()
 	if err := n.archiveDB.Close(); err != nil {
 		t.Fatal(err)

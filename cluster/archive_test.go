@@ -92,6 +92,9 @@ func (b *bench) complete(id rota.NodeID) {
 	})
 }
 
+// sevenDays is gc_horizon unless a queue sets it.
+const sevenDays = rota.Date(7 * 24 * 3_600_000)
+
 // leap moves the date, as if all wall clocks had, and lets a sweep see it.
 func (b *bench) leap(by rota.Date) {
 	b.t.Helper()
@@ -308,7 +311,7 @@ func TestArchive_idsBeyondTombstonesAreKnown(t *testing.T) {
 	for _, id := range b.ids() {
 		b.complete(id)
 	}
-	b.leap(rota.GCHorizon + 1000)
+	b.leap(sevenDays + 1000)
 	for _, n := range []*Node{b.follower(), b.leader()} {
 		outcomes, err := n.Submit(within(t, ample), append(specs("j", 2), specs(string(n.cfg.Node), 1)...))
 		if err != nil || !outcomes[0].Existed || outcomes[0].State != rota.Cancelled || !outcomes[1].Existed ||

@@ -85,7 +85,7 @@ func TestDelete_everywhere(t *testing.T) {
 	}
 	b.wantNone(jobs[0]) // archived since
 	b.wantNumber(jobs[0].ID, 1)
-	b.leap(rota.GCHorizon + 1000)
+	b.leap(sevenDays + 1000)
 	b.wantHistory(rota.JobFilter{State: rota.Cancelled}, jobs[1:])
 	b.remove(b.leader(), jobs[1])
 	b.remove(b.follower(), jobs[1]) // once more
@@ -202,7 +202,7 @@ func TestDelete_backupAndRetention(t *testing.T) {
 	if first() != 5 {
 		t.Fatal("a number is forgotten that archives hold")
 	}
-	to.leap(rota.GCHorizon + rota.Date(DefaultArchiveRetention.Milliseconds()))
+	to.leap(sevenDays + rota.Date(DefaultArchiveRetention.Milliseconds()))
 	prune := func(n *Node) {
 		n.pruneHistory()
 		n.dropDeleted(l.leading())

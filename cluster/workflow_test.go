@@ -493,7 +493,7 @@ func TestWorkflow_anIdIsFreeOnceForgotten(t *testing.T) {
 	for _, id := range b.ids() {
 		b.complete(id)
 	}
-	b.leap(rota.GCHorizon + 1000)
+	b.leap(sevenDays + 1000)
 	b.eventually("it is forgotten", func() bool {
 		_, err := n.AwaitWorkflow(within(t, 5*time.Second), "f")
 		return rota.KindOf(err) == rota.NotFound

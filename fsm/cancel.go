@@ -148,7 +148,7 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome
 // revive makes the row of a job that runs again, and takes its tombstone away. The caller
 // says which life it is in, and inserts it.
 func (m *Machine) revive(t *tombRow, spec *rota.JobSpec, past []rota.Attempt) *jobRow {
-	m.tombs.drop(t.id, t.seq)
+	m.dropTomb(t.id, t.seq)
 	m.head.jobSeq++
 	j := m.newJob()
 	m.own(j)

@@ -244,8 +244,8 @@ func (c *checker) share(l *leaseRow) {
 
 func (c *checker) terminal() {
 	m := c.m
-	if m.tombs.len() != m.tombs.order.n {
-		c.fault("I4: %d tombstones in an order of %d", m.tombs.len(), m.tombs.order.n)
+	if n, most := m.tombs.order.n, m.tombs.order.blocks.Len(); m.tombs.len() != n || most != m.tombs.order.byDue.Len() {
+		c.fault("I4: %d tombstones in an order of %d, in %d blocks, %d by date", m.tombs.len(), n, most, m.tombs.order.byDue.Len())
 	}
 	// Every life of a job is under way, or ended under a number of its own.
 	if live := uint64(m.jobs.len()); m.head.jobSeq != live+m.head.tombSeq {
@@ -261,19 +261,35 @@ func (c *checker) terminal() {
 		if t.seq > m.head.tombSeq || t.finished.Clock > m.head.clock {
 			c.fault("I6: tombstone %s is of the future", id)
 		}
+		if t.due < t.finished.Date+rota.GCHorizonLeast {
+			c.fault("I6: tombstone %s leaves on %d, after its end on %d", id, t.due, t.finished.Date)
+		}
+		if e, _ := m.tombs.order.at(t.seq); e != (tombEntry{t.due, id}) {
+			c.fault("I4: tombstone %s is due on %d, number %d is %s's in the order, due on %d", id, t.due, t.seq, e.id, e.due)
+		}
 		if m.queues.get(t.queue) == nil {
 			c.fault("I4: tombstone %s is of unknown queue %s", id, t.queue)
 		}
 		return true
 	})
 	var bytes int64
+	loose := 0
 	m.staged.records.Scan(func(seq uint64, r *record) bool {
 		bytes += r.bytes()
 		if t := r.ended.row(); seq != t.seq || seq > m.head.tombSeq || r.spec.ID != t.id {
 			c.fault("I8: staged record %d is that of job %s, ended as number %d", seq, r.spec.ID, t.seq)
 		}
+		if _, kept := m.tombs.order.at(seq); !kept {
+			if _, ok := m.staged.loose.Get(looseRecord{r.spec.ID, seq}); !ok {
+				c.fault("I4: staged record %d of job %s has no tombstone, and is not found without", seq, r.spec.ID)
+			}
+			loose++
+		}
 		return true
 	})
+	if n := m.staged.loose.Len(); n != loose {
+		c.fault("I4: %d staged records are without a tombstone, %d are counted", loose, n)
+	}
 	if bytes != m.staged.bytes {
 		c.fault("I4: staged records hold %d bytes, %d are counted", bytes, m.staged.bytes)
 	}
@@ -288,7 +304,7 @@ func (c *checker) timers() {
 	}{{"lease", m.timers.lease, t.lease}, {"expire", m.timers.expire, t.expire}, {"wake", m.timers.wake, t.wake},
 		{"dated", m.timers.dated, t.dated}, {"forget", m.timers.forget, t.forget}, {"standing", m.timers.standing, t.standing},
 		{"attest", m.timers.attest, t.attest},
-		{"mode", m.timers.mode, t.mode}, {"upload", m.timers.upload, t.upload}, {"ended", m.timers.ended, t.ended}, {"penalty", m.timers.penalty, t.penalty}, {"meter", m.timers.meter, t.meter}, {"domain", m.timers.domain, t.domain},
+		{"mode", m.timers.mode, t.mode}, {"upload", m.timers.upload, t.upload}, {"ended", m.timers.ended, t.ended}, {"oldest", m.timers.oldest, t.oldest}, {"penalty", m.timers.penalty, t.penalty}, {"meter", m.timers.meter, t.meter}, {"domain", m.timers.domain, t.domain},
 		{"promote", m.timers.promote, t.promote}} {
 		if s.got.Len() != s.want.Len() {
 			c.fault("I4: %d %s timers run, %d should", s.got.Len(), s.name, s.want.Len())
@@ -324,7 +340,10 @@ func newMachineTimers(m *Machine) *timers {
 	})
 	m.workflows.scan(func(id rota.WorkflowID, r *workflowRow) bool {
 		t.upload.set(string(id), 0, r.lapses())
-		t.ended.set(string(id), 0, r.forgotten())
+		if r.endures() {
+			t.ended.set(string(id), 0, int64(r.due))
+			t.oldest.set(string(id), 0, int64(r.finished.Clock))
+		}
 		return true
 	})
 	m.promotions(t)

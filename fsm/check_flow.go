@@ -16,6 +16,9 @@ func (c *checker) flows() {
 			r.finished.Clock > m.head.clock {
 			c.fault("I6: workflow %s is numbered or stamped beyond the present", id)
 		}
+		if ended := r.state.Terminal(); ended != (r.due != 0) || ended && r.due < r.finished.Date+rota.GCHorizonLeast {
+			c.fault("I6: workflow %s is %s since %d and leaves on %d", id, r.state, r.finished.Date, r.due)
+		}
 		if r.leaving {
 			leaving++
 			c.leavingFlow(r)

@@ -60,8 +60,7 @@ func (m *Machine) FirstDeleted() uint64 {
 // DeletedStaged returns the number of the newest deleted end of a job that is still staged
 // here; 0 where there is none.
 func (m *Machine) DeletedStaged(id rota.JobID) uint64 {
-	seq, _ := m.staged.deleted.Get(id)
-	return seq
+	return m.staged.loose.newest(id, m.Deleted)
 }
 
 // DeleteJobOp deletes an ended job. It names the number of the end that the caller knows of,
@@ -90,10 +89,7 @@ func (m *Machine) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 	e := rota.Event{Kind: rota.JobDeleted, Job: id}
 	if t := m.tombs.get(id); t != nil {
 		e.Queue, e.Tenant, e.Attempt = t.queue, t.tenant, t.attempt
-		m.tombs.drop(id, seq)
-	}
-	if r, ok := m.staged.records.Get(seq); ok {
-		m.staged.deleted.Set(r.spec.ID, seq)
+		m.dropTomb(id, seq)
 	}
 	m.addDeleted(seq)
 	m.emit(e)
@@ -118,7 +114,7 @@ func (m *Machine) deletable(id rota.JobID, seq uint64) (*fsmpb.Outcome, error) {
 		return o, rota.Refusef(rota.NotFound, "job", "job %q is not known", id)
 	case t == nil && (taken || seq > m.head.tombSeq):
 		return o, rota.Refusef(rota.Invalid, "seq", "job %q did not end under number %d (of %d), which is job %q's", id, seq,
-			m.head.tombSeq, other)
+			m.head.tombSeq, other.id)
 	case t != nil && t.seq != seq:
 		return o, rota.Refusef(rota.Conflict, "seq", "job %s ended under number %d, not %d: look at it again", id, t.seq, seq)
 	case t != nil && t.freeAt > m.head.clock:
@@ -203,14 +199,4 @@ func (c *checker) deleted() {
 		}
 		return true
 	})
-	hidden := 0
-	m.staged.records.Scan(func(seq uint64, r *record) bool {
-		if m.deleted.len() > 0 && m.Deleted(seq) {
-			hidden++
-		}
-		return true
-	})
-	if n := m.staged.deleted.Len(); n > hidden || (n == 0) != (hidden == 0) {
-		c.fault("I4: %d staged records are deleted, of %d jobs", hidden, n)
-	}
 }

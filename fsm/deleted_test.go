@@ -84,8 +84,8 @@ func TestDelete(t *testing.T) {
 		flushAll(b.Machine)
 		flushAll(b.twin)
 		mark := history{{Seq: 1, Job: b.state("j", rota.Cancelled)}}
-		b.tombs.drop("j", 1)
-		b.twin.tombs.drop("j", 1)
+		b.dropTomb("j", 1)
+		b.twin.dropTomb("j", 1)
 		if page, err := b.Jobs().Page(rota.JobFilter{}, mark); err != nil || len(page.Jobs) != 1 {
 			t.Fatalf("%+v, %v", page, err)
 		}

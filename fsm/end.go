@@ -137,7 +137,7 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, r resu
 	t := tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
 		attempt: j.attempt, outputDigest: string(r.digest), submitted: j.submittedAt(), finished: m.head.now(),
 		seq: m.head.tombSeq, content: j.firstContent(), life: j.history().life, retried: j.history().retried,
-		freeAt: j.freeAt}
+		freeAt: j.freeAt, due: m.remembered(j.spec.Queue, j.freeAt)}
 	if n := len(j.attempts); n > 0 {
 		t.lease, t.worker = j.attempts[n-1].Lease, j.attempts[n-1].Worker
 	}
@@ -146,14 +146,32 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, r resu
 	m.endVertex(j, state, why)
 }
 
-// evictTombs forgets the oldest tombstones beyond most (SPEC §9.4).
+// remembered returns the date until which what ends now in a queue is remembered: until
+// its gc_horizon has passed, and until a moment of the clock before which a worker may
+// still be at it, 0 for none. A change of the horizon moves no date (SPEC §9.4).
+func (m *Machine) remembered(queue rota.QueueName, freeAt rota.Clock) rota.Date {
+	horizon := rota.Clock(m.queues.get(queue).policy.GCHorizonMs)
+	return m.head.now().At(max(m.head.clock+horizon, freeAt)).Date
+}
+
+// dropTomb forgets a tombstone. Where its record waits for the archive still, that is found
+// by its id from then on.
+func (m *Machine) dropTomb(id rota.JobID, seq uint64) {
+	m.tombs.drop(id, seq)
+	if _, ok := m.staged.records.Get(seq); ok {
+		m.staged.loose.Set(looseRecord{id, seq})
+	}
+}
+
+// evictTombs forgets the oldest tombstones beyond most, whatever their dates: those of a
+// long horizon keep nobody's newest out (SPEC §9.4).
 func (m *Machine) evictTombs(most int) {
 	for m.tombs.len() > most {
 		seq, oldest, ok := m.tombs.order.first()
 		if !ok {
 			return
 		}
-		m.tombs.drop(oldest, seq)
+		m.dropTomb(oldest, seq)
 		m.head.droppedTombs++
 	}
 }

@@ -253,7 +253,7 @@ func (m *Machine) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 		j.past = &jobPast{content: j.specHash, life: v.runs, retried: r.started}
 	}
 	if t := m.tombs.get(id); t != nil { // of a workflow of that id that is forgotten
-		m.tombs.drop(id, t.seq)
+		m.dropTomb(id, t.seq)
 	}
 	m.head.jobSeq++
 	j.seq = m.head.jobSeq

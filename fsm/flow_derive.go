@@ -23,9 +23,8 @@ func (m *Machine) deriveFlows() error {
 		m.flows.kept.add(r, 1)
 		m.flows.byID[id] = newFlow(r)
 		m.timers.upload.set(string(id), 0, r.lapses())
-		m.timers.ended.set(string(id), 0, r.forgotten())
-		if r.state.Terminal() {
-			m.flows.over.add(r, 1)
+		if r.endures() {
+			m.noteOver(r, 1)
 		}
 		return true
 	})

@@ -140,8 +140,8 @@ func (m *Machine) finishFlow(f *flow, r *workflowRow) {
 	m.freeKinds(f)
 	r.state, r.ending, r.cursor = state, rota.WorkflowNone, 0
 	r.finished = m.head.now()
-	m.timers.ended.set(string(r.id), 0, r.forgotten())
-	m.flows.over.add(r, 1)
+	r.due = m.remembered(r.queue, 0)
+	m.noteOver(r, 1)
 	e := rota.Event{Kind: rota.WorkflowFinished, Reason: r.reason, Payload: m.finishedPayload(r)}
 	if r.reason != rota.ReasonNone {
 		e.Node = vertexName(f.rows[r.failed])

@@ -86,7 +86,7 @@ func (m *Machine) takeBack(f *flow, r *workflowRow, number uint32) bool {
 	v.state, v.reason, v.finished, v.finishedAt = vertexBlocked, rota.ReasonNone, rota.Moment{}, 0
 	v.worker, v.attempt, v.assigned, v.assignedAt = "", 0, rota.Moment{}, 0
 	if t := m.tombs.get(v.spec.ID); t != nil {
-		m.tombs.drop(t.id, t.seq)
+		m.dropTomb(t.id, t.seq)
 	}
 	for _, c := range f.children[number] {
 		f.lost[c]--
@@ -103,22 +103,30 @@ func (r *workflowRow) lapses() int64 {
 	return int64(r.touched + rota.UploadLapses)
 }
 
-// forgotten is when a workflow that is over leaves, on the date; 0 for never.
-func (r *workflowRow) forgotten() int64 {
-	if !r.state.Terminal() || r.leaving {
-		return 0
+// endures says whether a workflow is over, and kept until its date.
+func (r *workflowRow) endures() bool { return r.state.Terminal() && !r.leaving }
+
+// noteOver puts a workflow that is over among those that leave by their dates, and by
+// their ends where new ones need the room; by is -1 for one that does not endure any more.
+func (m *Machine) noteOver(r *workflowRow, by int64) {
+	id, due, end := string(r.id), int64(r.due), int64(r.finished.Clock)
+	if by > 0 {
+		m.timers.ended.set(id, 0, due)
+		m.timers.oldest.set(id, 0, end)
+	} else {
+		m.timers.ended.set(id, due, 0)
+		m.timers.oldest.set(id, end, 0)
 	}
-	return int64(r.finished.Date + rota.GCHorizon)
+	m.flows.over.add(r, by)
 }
 
 // leave forgets a workflow that is over, or whose upload is given up: at once for
 // whoever asks, its rows over the next entries; r is editable.
 func (m *Machine) leave(r *workflowRow) {
 	m.timers.upload.set(string(r.id), r.lapses(), 0)
-	m.timers.ended.set(string(r.id), r.forgotten(), 0)
 	m.flows.kept.add(r, -1)
-	if r.state.Terminal() {
-		m.flows.over.add(r, -1)
+	if r.endures() {
+		m.noteOver(r, -1)
 	} else {
 		m.freeKinds(m.flows.byID[r.id])
 	}

@@ -283,8 +283,8 @@ func (m *Machine) derive() error {
 		return true
 	})
 	m.staged.records.Scan(func(seq uint64, r *record) bool {
-		if m.Deleted(seq) {
-			m.staged.deleted.Set(r.spec.ID, seq)
+		if _, kept := m.tombs.order.at(seq); !kept {
+			m.staged.loose.Set(looseRecord{r.spec.ID, seq})
 		}
 		return true
 	})

@@ -17,15 +17,15 @@ type JobList struct {
 
 	workflows *tree[rota.WorkflowID, *workflowRow]
 	vertices  *tree[string, *vertexRow]
-	// deleted and deletedStaged hide what an archive still holds.
-	deleted       *tree[string, *deletedRow]
-	deletedStaged *btree.Map[rota.JobID, uint64]
+	// deleted, and loose of those that are staged, hide what an archive still holds.
+	deleted *tree[string, *deletedRow]
+	loose   looseRecords
 }
 
 // Jobs freezes the jobs for a list.
 func (m *Machine) Jobs() *JobList {
 	return &JobList{m.head.now(), m.jobs.freeze(), m.leases.freeze(), m.tombs.freeze(), m.staged.records.Copy(), m.workflows.freeze(),
-		m.vertices.freeze(), m.deleted.freeze(), m.staged.deleted.Copy()}
+		m.vertices.freeze(), m.deleted.freeze(), looseRecords{m.staged.loose.Copy()}}
 }
 
 // Mark is what a history tells of a terminal job without reading its record.
@@ -205,8 +205,8 @@ func (l *JobList) hides(mark *Mark) bool {
 	if l.deleted.Len() == 0 {
 		return false
 	}
-	staged, _ := l.deletedStaged.Get(mark.ID)
-	return mark.Seq < staged || isDeleted(l.deleted, mark.Seq)
+	gone := func(seq uint64) bool { return isDeleted(l.deleted, seq) }
+	return gone(mark.Seq) || mark.Seq < l.loose.newest(mark.ID, gone)
 }
 
 // tombJob tells of a terminal job by its tombstone, and by its record if that

@@ -119,6 +119,7 @@ func NewKnowing(version uint32) *Machine {
 	m.workers.mutable, m.queues.mutable, m.tenants.mutable = true, true, true
 	m.jobs.empty = m.emptyJob
 	m.queues.known = make(map[rota.QueueName]*queueRow)
+	m.tombs.order, m.tombs.texts, m.staged.loose = newTombOrder(), make(map[rota.QueueName]*texts), newLooseRecords()
 	m.registry.reset()
 	m.timers.reset()
 	m.flows.reset()

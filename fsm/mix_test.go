@@ -147,7 +147,7 @@ func mixQueue(d *dice, q string) *fsmpb.Op {
 		"renewals_max", d.of("-1", "0", "2"), "max_runtime", d.of("0", "9s"), "lease_ms", d.of("6000", "60000"),
 		"aging_threshold", d.of("1s", "5s", "60s"), "stats_window", d.of("2", "5", "1000"),
 		"preempt_max", d.of("0", "1", "3"), "attempt_max", d.of("1", "6", "30"), "backoff_base", d.of("0", "1s"),
-		"ttl_abs", d.of("0", "0", "90s"), "audit_window", d.of("0", "1h"), "paused", d.of("off", "off", "off", "on"))
+		"ttl_abs", d.of("0", "0", "90s"), "audit_window", d.of("0", "1h"), "gc_horizon", d.of("1h", "2h", "7d"), "paused", d.of("off", "off", "off", "on"))
 	set := op.GetSetQueue()
 	from := d.roll(len(set.Set))
 	set.Set = slices.Concat(set.Set[from:], set.Set[:from])[:1+d.roll(len(set.Set))]

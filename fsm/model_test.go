@@ -36,6 +36,7 @@ type modelJob struct {
 	runtime  rota.Clock // of an attempt, 0 without bound
 	proof    bool       // it expects the digest of "right"
 	free     rota.Clock // until when the worker of a cancelled lease may work on
+	gone     rota.Clock // when it is forgotten, once it has ended
 }
 
 type modelLease struct {
@@ -140,7 +141,12 @@ func (m *model) expel(j *modelJob, state rota.JobState) {
 		j.free = max(j.free, m.due(l))
 	}
 	m.drop(j)
-	j.state = state
+	m.end(j, state)
+}
+
+// end notes that a job ended, whose lease is gone. The clock and the date run alike here.
+func (m *model) end(j *modelJob, state rota.JobState) {
+	j.state, j.gone = state, max(m.now+rota.Clock(m.policy.GCHorizonMs), j.free)
 }
 
 // registerOn is register on a numbered connection, 0 for none.
@@ -266,7 +272,7 @@ func (m *model) use(l *modelLease) {
 	m.drop(j)
 	j.declines = 0
 	if int64(j.attempt)+1 >= m.policy.AttemptMax {
-		j.state = rota.Dead
+		m.end(j, rota.Dead)
 		return
 	}
 	wait := sched.BackoffMs(l.job, j.attempt, &m.policy)
@@ -316,7 +322,7 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 			return false, true
 		}
 		m.drop(j)
-		j.state = rota.Completed
+		m.end(j, rota.Completed)
 		delete(w.bad, j.typ)
 		m.change(&w.modelStanding, 20)
 	case rota.VerbFail:
@@ -327,7 +333,7 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 		m.fails(&w.modelStanding, j.typ, false)
 		if c.NoRetry {
 			m.drop(j)
-			j.state = rota.Dead
+			m.end(j, rota.Dead)
 		} else {
 			m.use(l)
 		}
@@ -404,8 +410,11 @@ func (m *model) sweep() {
 			m.expireLease(l)
 		}
 	}
-	for _, j := range m.jobs {
+	for id, j := range m.jobs {
 		if j.state.Terminal() {
+			if j.gone <= m.now {
+				delete(m.jobs, id)
+			}
 			continue
 		}
 		if j.abs != 0 && j.abs <= m.now || j.rel != 0 && j.rel <= m.now {

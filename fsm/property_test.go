@@ -22,7 +22,8 @@ func TestModel(t *testing.T) {
 		r.b.every = 5
 		r.b.tell()
 		r.b.ok(queueOp("default", "lease_ms", "50000", "ack_timeout_ms", "20000", "attempt_max", "3", "backoff_base_ms", "500",
-			"renewals_max", "3", "ttl_rel_max_ms", "120000",
+			"renewals_max", "3", "ttl_rel_max_ms", "120000", "audit_window", "0",
+			"gc_horizon", rapid.SampledFrom([]string{"1m", "90s", "7d"}).Draw(rt, "gc_horizon"),
 			"oldest_every", rapid.SampledFrom([]string{"0", "1", "3"}).Draw(rt, "oldest_every"),
 			"ranking", rapid.SampledFrom([]string{"aging", "adaptive", "fifo"}).Draw(rt, "ranking"),
 			"tiers", rapid.SampledFrom([]string{"2", "5", "8"}).Draw(rt, "tiers"),
@@ -136,6 +137,10 @@ func (r *race) step() {
 		}
 		r.expect(r.model.reach(worker, session, reachable, sign), reachOp(string(worker), session, reachable, sign))
 	case 17, 18:
+		if r.pick("horizon", 8) == 0 { // of what ends from now on
+			r.model.policy.GCHorizonMs = []int64{60_000, 75_000, 100_000}[r.pick("longer", 3)]
+			r.b.ok(queueOp("default", "gc_horizon_ms", fmt.Sprint(r.model.policy.GCHorizonMs)))
+		}
 		for range 1 + r.pick("often", 16) {
 			r.b.now += rota.Clock(r.pick("passes", 1001))
 			r.model.now = r.b.now

@@ -53,6 +53,9 @@ type workflowRow struct {
 	blocked, live, completed, dead, expired, cancelled, skipped uint32
 
 	submitted, finished rota.Moment
+	// due is the date on which it is forgotten, by its queue's gc_horizon as it ended; 0
+	// where it has not.
+	due rota.Date
 	// started is when this run began: the commit, or the last retry. Times to live
 	// count from it.
 	started   rota.Moment
@@ -93,6 +96,7 @@ func (r *workflowRow) canonical(e *encoder) {
 	e.uint(uint64(r.from))
 	e.uint(uint64(r.was))
 	e.moment(r.started)
+	e.int(int64(r.due))
 }
 
 func decodeWorkflow(d *decoder) *workflowRow {
@@ -124,6 +128,7 @@ func decodeWorkflow(d *decoder) *workflowRow {
 	r.from = uint32(d.enum(rota.MaxWorkflowNodes))
 	r.was = rota.WorkflowState(d.enum(uint64(rota.WorkflowCancelled)))
 	r.started = d.moment()
+	r.due = rota.Date(d.int())
 	return r
 }
 

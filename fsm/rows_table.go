@@ -309,7 +309,9 @@ type tombRow struct {
 	outputDigest string
 	submitted    rota.Moment
 	finished     rota.Moment
-	// seq numbers terminal jobs in log order; the oldest leave first.
+	// due is the date on which it leaves, by the queue's gc_horizon as the job ended.
+	due rota.Date
+	// seq numbers terminal jobs in log order. At the cap the oldest leave first.
 	seq uint64
 	// content is the hash of the spec as it was first submitted (SPEC §16.5).
 	content rota.Digest
@@ -334,6 +336,7 @@ func (r *tombRow) canonical(e *encoder) {
 	e.str(r.outputDigest)
 	e.moment(r.submitted)
 	e.moment(r.finished)
+	e.int(int64(r.due - r.finished.Date))
 	e.uint(r.seq)
 	e.digest(r.content)
 	e.int(int64(r.life))
@@ -355,6 +358,7 @@ func decodeTomb(d *decoder) *tombRow {
 	r.outputDigest = d.str()
 	r.submitted = d.moment()
 	r.finished = d.moment()
+	r.due = r.finished.Date + rota.Date(d.int())
 	r.seq = d.uint()
 	r.content = d.digest()
 	r.life = int32(d.int())

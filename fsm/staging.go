@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"math"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/tidwall/btree"
@@ -12,9 +14,8 @@ import (
 type staging struct {
 	records btree.Map[uint64, *record]
 	bytes   int64
-	// deleted is derived: the newest number of each job that has a staged record and was
-	// deleted.
-	deleted btree.Map[rota.JobID, uint64]
+	// loose is derived: the records that have no tombstone.
+	loose looseRecords
 	// queues is derived: how many records each queue has.
 	queues map[rota.QueueName]int64
 	// dropped counts what left memory unarchived, as the archive did not keep up.
@@ -51,9 +52,7 @@ func (s *staging) drop(seq uint64) bool {
 		if s.queues[r.spec.Queue]--; s.queues[r.spec.Queue] == 0 {
 			delete(s.queues, r.spec.Queue)
 		}
-		if of, hidden := s.deleted.Get(r.spec.ID); hidden && of == seq {
-			s.deleted.Delete(r.spec.ID)
-		}
+		s.loose.Delete(looseRecord{r.spec.ID, seq})
 	}
 	return ok
 }
@@ -67,6 +66,35 @@ func (s *staging) add(r *record) {
 		s.drop(oldest)
 		s.dropped++
 	}
+}
+
+// looseRecord names a staged record whose tombstone has left, and its job: by its id it is
+// found here alone.
+type looseRecord struct {
+	id  rota.JobID
+	seq uint64
+}
+
+type looseRecords struct{ *btree.BTreeG[looseRecord] }
+
+func newLooseRecords() looseRecords {
+	return looseRecords{btree.NewBTreeGOptions(func(a, b looseRecord) bool {
+		if a.id != b.id {
+			return a.id < b.id
+		}
+		return a.seq < b.seq
+	}, btree.Options{NoLocks: true})}
+}
+
+// newest returns the greatest number of a job's records that fits, 0 where none does.
+func (l looseRecords) newest(id rota.JobID, fits func(seq uint64) bool) (seq uint64) {
+	l.Descend(looseRecord{id, math.MaxUint64}, func(r looseRecord) bool {
+		if r.id == id && fits(r.seq) {
+			seq = r.seq
+		}
+		return r.id == id && seq == 0
+	})
+	return seq
 }
 
 // StagedRecord is a terminal job that waits for the archive. It never changes,
@@ -148,19 +176,9 @@ func (m *Machine) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
 	if m.jobs.get(id) != nil {
 		return s, false
 	}
-	// Retention takes tombstones oldest first, so only records before the oldest can
-	// be without theirs: none, unless the archive is days behind.
-	oldest, _, any := m.tombs.order.first()
-	m.staged.records.Scan(func(seq uint64, r *record) bool {
-		if any && seq >= oldest {
-			return false
-		}
-		if r.spec.ID == id && !m.Deleted(seq) {
-			s, ok = StagedRecord{seq, id, r}, true
-		}
-		return true
-	})
-	return s, ok
+	seq := m.staged.loose.newest(id, func(seq uint64) bool { return !m.Deleted(seq) })
+	r, ok := m.staged.records.Get(seq)
+	return StagedRecord{seq, id, r}, ok
 }
 
 // Tombstone says what the state itself remembers of a terminal job: its number,
@@ -172,11 +190,8 @@ func (m *Machine) Tombstone(id rota.JobID) (seq uint64, fading, ok bool) {
 		return 0, false, false
 	}
 	const moments, near = rota.Date(60_000), 100_000
-	fading = t.finished.Date+rota.GCHorizon <= m.head.date()+moments
-	if m.tombs.len() > rota.TombstoneCap-near {
-		oldest, _, _ := m.tombs.order.first()
-		fading = fading || t.seq < oldest+near
-	}
+	fading = t.due <= m.head.date()+moments ||
+		m.tombs.len() > rota.TombstoneCap-near && m.tombs.order.before(t.seq, near) < near
 	return t.seq, fading, true
 }
 

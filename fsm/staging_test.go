@@ -31,7 +31,7 @@ func TestStaging_theDigestDoesNotKnowOfFlushes(t *testing.T) {
 	b.ok(cancelOp("j1"))
 	b.ok(retryOp("j1"))
 	b.ok(&fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: "done", Lease: l.ID[:], Reason: "wrong"}}})
-	b.walls = []int64{startClock + int64(rota.GCHorizon) + 100_000}
+	b.walls = []int64{startClock + int64(sevenDays) + 100_000}
 	b.pass(1000)
 	if b.tombs.len() != 0 || !b.Forgetful() {
 		t.Fatalf("%d tombstones are left", b.tombs.len())
@@ -219,7 +219,7 @@ func TestPage_mergesTheArchive(t *testing.T) {
 	b.ok(retryOp("revived"))
 	b.ok(retryOp("again"))
 	archive()
-	b.walls = []int64{startClock + int64(rota.GCHorizon) + 1000}
+	b.walls = []int64{startClock + int64(sevenDays) + 1000}
 	b.pass(1000) // the tombstones so far go
 	b.ok(cancelOp("again"))
 	end("a2", "m2")

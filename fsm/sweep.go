@@ -39,15 +39,11 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	fire(m.timers.upload, now, m.fireUpload)
 	fire(m.timers.ended, date, m.fireEnded)
 	for fired < left {
-		_, id, ok := m.tombs.order.first()
-		if !ok {
+		seq, t, ok := m.tombs.order.earliest()
+		if !ok || int64(t.due) > date {
 			break
 		}
-		t := m.tombs.get(id)
-		if int64(t.finished.Date)+int64(rota.GCHorizon) > date {
-			break
-		}
-		m.tombs.drop(id, t.seq)
+		m.dropTomb(t.id, seq)
 		m.head.droppedTombs++
 		fired++
 	}

@@ -86,7 +86,7 @@ func TestSweep(t *testing.T) {
 		b := newBench(t)
 		b.submit("j")
 		b.ok(cancelOp("j"))
-		b.walls = []int64{startClock + int64(rota.GCHorizon) - 1, startClock + int64(rota.GCHorizon) - 1}
+		b.walls = []int64{startClock + int64(sevenDays) - 1, startClock + int64(sevenDays) - 1}
 		b.entry(sweepOp())
 		b.state("j", rota.Cancelled)
 		b.walls[0]++

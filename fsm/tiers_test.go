@@ -212,7 +212,7 @@ func TestManyRiseAtOnce(t *testing.T) {
 	}
 	b.submit("expires", priority(0), func(s *rota.JobSpec) { s.TTLMs = 500 })
 	b.now += 500
-	b.walls = []int64{startClock + int64(rota.GCHorizon) + 60_500} // the tombstone is due too
+	b.walls = []int64{startClock + int64(sevenDays) + 60_500} // the tombstone is due too
 	for i, want := range []Sweep{{1000, true}, {1000, true}, {502, false}, {0, false}} {
 		a := b.entry(sweepOp())
 		if a.Sweep != want {

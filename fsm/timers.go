@@ -20,8 +20,9 @@ type timers struct {
 	// queue.
 	standing, penalty, meter, domain, promote timerSet
 	// upload is by workflow that is OPEN: when it lapses; ended by one that is over: when
-	// it is forgotten, on the date.
-	upload, ended timerSet
+	// it is forgotten, on the date. oldest does not fire: of those that are over, the one
+	// that ended first gives way to a new one.
+	upload, ended, oldest timerSet
 	// mode has one timer at most: when an automatic DEGRADED ceases to hold.
 	mode timerSet
 }
@@ -47,7 +48,7 @@ func newTimerSet() timerSet {
 func (t *timers) reset() {
 	*t = timers{lease: newTimerSet(), expire: newTimerSet(), wake: newTimerSet(), dated: newTimerSet(), forget: newTimerSet(),
 		attest: newTimerSet(), standing: newTimerSet(), penalty: newTimerSet(), meter: newTimerSet(), domain: newTimerSet(), promote: newTimerSet(),
-		mode: newTimerSet(), upload: newTimerSet(), ended: newTimerSet()}
+		mode: newTimerSet(), upload: newTimerSet(), ended: newTimerSet(), oldest: newTimerSet()}
 }
 
 // set puts a timer in the place of another; a due of 0 is none.

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 
 	"github.com/rotasched/rota"
-	"github.com/tidwall/btree"
 	"github.com/zeebo/xxh3"
 )
 
@@ -34,6 +33,7 @@ func (t tomb) row() (row tombRow) {
 	row.outputDigest = r.str()
 	row.submitted = r.moment()
 	row.finished = r.moment()
+	row.due = row.finished.Date + rota.Date(r.int())
 	row.seq = r.uint()
 	content := r.raw(16)
 	row.content = rota.Digest{Hi: binary.BigEndian.Uint64([]byte(content[:8])), Lo: binary.BigEndian.Uint64([]byte(content[8:]))}
@@ -79,9 +79,11 @@ func (r *tombReader) moment() rota.Moment {
 type tombs struct {
 	tree tree[rota.JobID, tomb]
 	l    *ledger
-	// order is derived: the terminal jobs, oldest first.
+	// order is derived: the terminal jobs by their numbers, and by their dates.
 	order tombOrder
-	texts texts
+	// texts are by queue: tombstones of one horizon leave together, and one that stays
+	// would keep a whole piece of memory with others' of a shorter one.
+	texts map[rota.QueueName]*texts
 }
 
 // get gives a copy of a tombstone, nil where there is none.
@@ -107,10 +109,15 @@ func (t *tombs) load(r *tombRow) (fresh bool) {
 }
 
 func (t *tombs) set(r *tombRow) (kept tomb, had bool) {
-	kept = r.keep(&t.l.enc, &t.texts)
+	in := t.texts[r.queue]
+	if in == nil {
+		in = &texts{}
+		t.texts[r.queue] = in
+	}
+	kept = r.keep(&t.l.enc, in)
 	t.l.add(t.l.hashTomb(kept))
 	_, had = t.tree.Set(kept)
-	t.order.set(r.seq, kept.treeKey())
+	t.order.set(r.seq, tombEntry{r.due, kept.treeKey()})
 	return kept, had
 }
 
@@ -169,71 +176,4 @@ func (l *ledger) hashTomb(t tomb) rota.Digest {
 	l.enc.b = append(append(l.enc.b[:0], tagTomb), t...)
 	h := xxh3.Hash128(l.enc.b)
 	return rota.Digest{Hi: h.Hi, Lo: h.Lo}
-}
-
-// tombOrder lists ids by the numbers of their ends. Those are dense and the oldest
-// leave first, so that blocks of them stay full where the nodes of a tree would be half
-// empty; a block that a retry made holes in goes with its last id.
-type tombOrder struct {
-	blocks btree.Map[uint64, *tombBlock]
-	n      int
-}
-
-// tombBlock has the ids of tombBlockMost numbers, "" where there is none.
-type tombBlock struct {
-	n   int
-	ids [tombBlockMost]rota.JobID
-}
-
-// tombBlockMost makes a block 1,024 bytes.
-const tombBlockMost = 63
-
-func (o *tombOrder) set(seq uint64, id rota.JobID) {
-	b, ok := o.blocks.Get(seq / tombBlockMost)
-	if !ok {
-		b = &tombBlock{}
-		o.blocks.Set(seq/tombBlockMost, b)
-	}
-	at := &b.ids[seq%tombBlockMost]
-	if *at == "" {
-		b.n++
-		o.n++
-	}
-	*at = id
-}
-
-func (o *tombOrder) delete(seq uint64) {
-	b, ok := o.blocks.Get(seq / tombBlockMost)
-	if !ok || b.ids[seq%tombBlockMost] == "" {
-		return
-	}
-	b.ids[seq%tombBlockMost] = ""
-	b.n--
-	o.n--
-	if b.n == 0 {
-		o.blocks.Delete(seq / tombBlockMost)
-	}
-}
-
-// at returns the id that has a number.
-func (o *tombOrder) at(seq uint64) (id rota.JobID, ok bool) {
-	b, ok := o.blocks.Get(seq / tombBlockMost)
-	if !ok {
-		return "", false
-	}
-	id = b.ids[seq%tombBlockMost]
-	return id, id != ""
-}
-
-// first gives the oldest.
-func (o *tombOrder) first() (seq uint64, id rota.JobID, ok bool) {
-	block, b, ok := o.blocks.Min()
-	if !ok {
-		return 0, "", false
-	}
-	at := 0
-	for b.ids[at] == "" {
-		at++
-	}
-	return block*tombBlockMost + uint64(at), b.ids[at], true
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/rotasched/rota"
 )
 
+// sevenDays is gc_horizon unless a queue sets it.
+const sevenDays = rota.Date(7 * 24 * 3_600_000)
+
 // TestTomb reads tombstones back from their bytes, as a snapshot's reader does.
 func TestTomb(t *testing.T) {
 	t.Parallel()
@@ -15,7 +18,7 @@ func TestTomb(t *testing.T) {
 		"empty": {},
 		"usual": {id: "job-1", queue: "default", typ: "work", tenant: "default", state: rota.Completed, reason: rota.Done,
 			attempt: 1, lease: rota.LeaseID{1, 31: 2}, worker: "w", outputDigest: strings.Repeat("d", 32), submitted: rota.Moment{Clock: 5},
-			finished: rota.Moment{Clock: 300, Date: 1 << 40}, seq: 70_000},
+			finished: rota.Moment{Clock: 300, Date: 1 << 40}, due: 1<<40 + sevenDays, seq: 70_000},
 		"greatest": {id: rota.JobID(strings.Repeat("i", 300)), queue: "q", attempt: math.MinInt32, seq: math.MaxUint64,
 			submitted: rota.Moment{Clock: math.MaxInt64}, finished: rota.Moment{Clock: math.MinInt64, Date: -1}, freeAt: 64},
 	} {
@@ -35,7 +38,7 @@ func TestTomb(t *testing.T) {
 func TestTombs(t *testing.T) {
 	t.Parallel()
 	var l ledger
-	all := tombs{l: &l}
+	all := tombs{l: &l, order: newTombOrder(), texts: make(map[rota.QueueName]*texts)}
 	all.insert(&tombRow{id: "a", seq: 1, reason: rota.Done})
 	all.insert(&tombRow{id: "b", seq: 2, reason: rota.Done})
 	frozen := all.freeze()
@@ -55,34 +58,5 @@ func TestTombs(t *testing.T) {
 	r := &tombRow{id: "a", seq: 1, reason: rota.Done}
 	if !all.load(r) || all.load(r) {
 		t.Fatal("one that is read is new once")
-	}
-}
-
-// TestTombOrder gives the oldest, whatever left before it.
-func TestTombOrder(t *testing.T) {
-	t.Parallel()
-	var o tombOrder
-	if _, _, ok := o.first(); ok {
-		t.Fatal("an empty order has a first")
-	}
-	const n = 5 * tombBlockMost
-	name := func(seq uint64) rota.JobID { return rota.JobID(strings.Repeat("x", int(seq))) }
-	for i := range uint64(n) {
-		seq := 1 + i*11%n // in any order, as a snapshot's are
-		o.set(seq, name(seq))
-		o.set(seq, name(seq))
-	}
-	for seq := uint64(2); seq <= n; seq += 2 {
-		o.delete(seq)
-		o.delete(seq)
-	}
-	for want := uint64(1); want <= n; want += 2 {
-		if seq, id, ok := o.first(); !ok || seq != want || id != name(want) {
-			t.Fatalf("%d is the oldest, %d is wanted", seq, want)
-		}
-		o.delete(want)
-	}
-	if o.n != 0 || o.blocks.Len() != 0 {
-		t.Fatalf("%d ids in %d blocks are left of none", o.n, o.blocks.Len())
 	}
 }

@@ -127,7 +127,7 @@ func (c *chaos) op() []*fsmpb.Op {
 		return []*fsmpb.Op{modeOp(rota.ClusterMode(r.IntN(4)), "x"), modeOp(rota.ClusterMode(r.IntN(2)), "y")}
 	case 9:
 		return []*fsmpb.Op{queueOp("default", "paused", fmt.Sprint(r.IntN(2) == 0), "ttl_abs", fmt.Sprint(r.IntN(2)*5000), "ranking",
-			[]string{"fifo", "aging", "adaptive"}[r.IntN(3)])}
+			[]string{"fifo", "aging", "adaptive"}[r.IntN(3)], "audit_window", "0", "gc_horizon", []string{"1m", "1h", "7d"}[r.IntN(3)])}
 	case 10:
 		t := c.tombs.get(rota.JobID(job))
 		if t == nil {
@@ -171,7 +171,7 @@ func (c *chaos) run() {
 			ops = append(ops, c.op()...)
 		}
 		if r.IntN(30) == 0 {
-			c.walls = []int64{int64(c.head.date()) + int64(r.IntN(4))*int64(rota.GCHorizon)/3}
+			c.walls = []int64{int64(c.head.date()) + int64(r.IntN(4))*int64(sevenDays)/3}
 		}
 		if len(ops) > 0 {
 			c.bench.entry(ops...)

@@ -202,10 +202,10 @@ func TestWorkflowForgotten(t *testing.T) {
 	}
 	b.stands(d, "CANCELLED: "+strings.Repeat("X", 2500))
 	ended := int64(b.head.date())
-	b.walls = []int64{ended + int64(rota.GCHorizon) - 1}
+	b.walls = []int64{ended + int64(sevenDays) - 1}
 	b.entry(sweepOp())
 	b.stands(d, "CANCELLED: "+strings.Repeat("X", 2500))
-	b.walls = []int64{ended + int64(rota.GCHorizon)}
+	b.walls = []int64{ended + int64(sevenDays)}
 	a := b.entry(sweepOp())
 	if !a.Sweep.More || b.workflows.get("wf") == nil || b.vertices.len() != 1500 {
 		t.Fatalf("%d vertices are left of 2500", b.vertices.len())

@@ -191,7 +191,7 @@ func (m *Machine) makeRoom(need flowSize) {
 	s := &m.flows.kept
 	for s.workflows+need.workflows > rota.MaxWorkflows || s.vertices+need.vertices > rota.MaxVertices ||
 		s.bytes+need.bytes > rota.MaxWorkflowsBytes {
-		oldest, _ := m.timers.ended.Min()
+		oldest, _ := m.timers.oldest.Min()
 		m.leave(m.workflows.edit(rota.WorkflowID(oldest.id)))
 	}
 }

@@ -55,13 +55,12 @@ func (m *Machine) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 		return flowRefused(r, err)
 	}
 	r = m.workflows.edit(r.id)
-	m.timers.ended.set(string(r.id), r.forgotten(), 0)
-	m.flows.over.add(r, -1)
+	m.noteOver(r, -1)
 	r.was, r.state = r.state, rota.WorkflowRunning
 	r.ending, r.failed, r.reason = rota.WorkflowNone, 0, rota.ReasonNone
 	r.redo, r.from, r.cursor = true, from, 0
 	r.runs++
-	r.finished, r.started = rota.Moment{}, m.head.now()
+	r.finished, r.due, r.started = rota.Moment{}, 0, m.head.now()
 	f.redo = redo
 	m.flows.passing.Set(f.seq, f)
 	m.emitFlow(r, rota.Event{Kind: rota.WorkflowStarted, Payload: m.startedPayload(r)})
