@@ -76,15 +76,54 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
+
+// Is reports whether target is the sentinel of the error's kind, such as [ErrNotFound].
+func (e *Error) Is(target error) bool {
+	s, ok := target.(sentinel)
+	return ok && e != nil && e.Kind == Kind(s)
+}
+
+// The sentinels stand for the kinds in errors.Is: errors.Is(err, rota.ErrNotFound) reports
+// whether err is or wraps an error of kind NotFound.
+const (
+	// ErrInvalid stands for Invalid.
+	ErrInvalid = sentinel(Invalid)
+	// ErrNotFound stands for NotFound.
+	ErrNotFound = sentinel(NotFound)
+	// ErrConflict stands for Conflict.
+	ErrConflict = sentinel(Conflict)
+	// ErrStale stands for Stale.
+	ErrStale = sentinel(Stale)
+	// ErrMode stands for Mode.
+	ErrMode = sentinel(Mode)
+	// ErrExhausted stands for Exhausted.
+	ErrExhausted = sentinel(Exhausted)
+	// ErrUnavailable stands for Unavailable.
+	ErrUnavailable = sentinel(Unavailable)
+	// ErrTimeout stands for Timeout.
+	ErrTimeout = sentinel(Timeout)
+	// ErrOutOfRange stands for OutOfRange.
+	ErrOutOfRange = sentinel(OutOfRange)
+	// ErrDenied stands for Denied.
+	ErrDenied = sentinel(Denied)
+	// ErrInternal stands for Internal.
+	ErrInternal = sentinel(Internal)
+)
+
+// sentinel is a kind as an error without a text of its own.
+type sentinel Kind
+
+// Error implements error.
+func (s sentinel) Error() string { return "an error of kind " + Kind(s).String() }
 
 // Refusef makes an error of a kind about a subject.
 func Refusef(kind Kind, subject, format string, args ...any) *Error {
 	return &Error{Kind: kind, Subject: subject, Text: fmt.Sprintf(format, args...)}
 }
 
-// KindOf gives the kind of err: KindNone for nil, Internal for a stranger.
+// KindOf returns the kind of err: KindNone for nil, Internal for a stranger.
 func KindOf(err error) Kind {
 	if err == nil {
 		return KindNone
@@ -93,10 +132,14 @@ func KindOf(err error) Kind {
 	if errors.As(err, &e) {
 		return e.Kind
 	}
+	var s sentinel
+	if errors.As(err, &s) {
+		return Kind(s)
+	}
 	return Internal
 }
 
-// ErrorOf returns the *Error that err is or wraps: nil for nil, one of kind Internal for a
+// ErrorOf returns the *Error that err is or wraps: nil for nil, one of kind KindOf(err) for a
 // stranger.
 func ErrorOf(err error) *Error {
 	if err == nil {
@@ -106,7 +149,7 @@ func ErrorOf(err error) *Error {
 	if errors.As(err, &e) {
 		return e
 	}
-	return &Error{Kind: Internal, Text: err.Error()}
+	return &Error{Kind: KindOf(err), Text: err.Error()}
 }
 
 // OrNil returns e as an error that is nil where e is.
@@ -117,7 +160,7 @@ func (e *Error) OrNil() error {
 	return e
 }
 
-// RetryAfterOf gives the delay that err asks for, 0 for none.
+// RetryAfterOf returns the delay that err asks for, 0 for none.
 func RetryAfterOf(err error) time.Duration {
 	var e *Error
 	if errors.As(err, &e) {

@@ -113,7 +113,7 @@ func (c *Client) TransferLeadership(ctx context.Context, to rota.NodeID) (leader
 	}
 	n := c.present()
 	if err := transfer(ctx, n); err != nil {
-		return "", during("transfer leadership", c.judge(ctx, n, err))
+		return "", c.failed(ctx, "transfer leadership", n, err)
 	}
 	return leader, nil
 }
@@ -137,7 +137,7 @@ func (c *Client) RemovePeer(ctx context.Context, id rota.NodeID) error {
 func (c *Client) Leave(ctx context.Context) error {
 	n := c.nodes[0]
 	if _, err := n.cluster.Leave(ctx, &rotav1.LeaveRequest{}); err != nil {
-		return during("leave", c.judge(ctx, n, err))
+		return c.failed(ctx, "leave", n, err)
 	}
 	return nil
 }
@@ -149,13 +149,13 @@ func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer) error {
 	err := c.call(ctx, "save snapshot", unbounded, func(ctx context.Context, n *node) error {
 		wrote, err := saveSnapshot(ctx, n, w)
 		if err != nil && wrote > 0 {
-			broken = c.judge(ctx, n, err)
+			broken = rota.ErrorOf(c.failed(ctx, "save snapshot", n, err))
 			return nil
 		}
 		return err
 	})
 	if err == nil && broken != nil {
-		e := *during("save snapshot", broken)
+		e := *broken
 		e.Text = "the stream broke midway, begin again: " + e.Text
 		return &e
 	}

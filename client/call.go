@@ -138,19 +138,57 @@ func ended(ctx context.Context) bool {
 	return true
 }
 
-// gaveUp is the error when ctx ended before a node answered: Unavailable, for
-// it is the cluster that was waited for; but the caller's own cancellation is
-// told as such.
+// gaveUp returns the error of a call whose time ended before a node answered: Unavailable,
+// for it is the cluster that was waited for, or Timeout where the caller cancelled. It wraps
+// the last error, ctx's own error and its cause.
 func (c *Client) gaveUp(ctx context.Context, op string, last *rota.Error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return &rota.Error{Kind: rota.Timeout, Op: op, Text: "given up by the caller", Cause: context.Canceled}
+		return &rota.Error{Kind: rota.Timeout, Op: op, Text: "given up by the caller", Cause: endOf(ctx)}
 	}
-	e := &rota.Error{Kind: rota.Unavailable, Op: op, Text: "no node of " + c.addresses() + " answered in time"}
+	e := &rota.Error{Kind: rota.Unavailable, Op: op, Text: "no node of " + c.addresses() + " answered in time", Cause: endOf(ctx)}
 	if last != nil {
-		e.Text, e.Cause, e.RetryAfter = e.Text+", the last error was", last, last.RetryAfter
+		e.Text, e.Cause, e.RetryAfter = e.Text+", the last error was", &lastError{last, e.Cause}, last.RetryAfter
 	}
 	return e
 }
+
+// failed returns the error of a call that is made once.
+func (c *Client) failed(ctx context.Context, op string, n *node, err error) error {
+	e := *during(op, c.judge(ctx, n, err))
+	if e.Cause == nil && ended(ctx) {
+		e.Cause = endOf(ctx)
+	}
+	return &e
+}
+
+// endOf returns why the caller's time is over: ctx's error, and its cause where that is
+// another. A deadline may have passed although ctx does not say so: a call's patience ends
+// so, and so does a wait that a node ends a little before the caller would.
+func endOf(ctx context.Context) error {
+	err := ctx.Err()
+	if err == nil {
+		return context.DeadlineExceeded
+	}
+	if cause := context.Cause(ctx); cause != err {
+		return &endError{err, cause}
+	}
+	return err
+}
+
+// endError is the end of a context that has a cause of its own.
+type endError struct{ end, cause error }
+
+func (e *endError) Error() string   { return e.end.Error() + ": " + e.cause.Error() }
+func (e *endError) Unwrap() []error { return []error{e.end, e.cause} }
+
+// lastError is the last error of a call whose time ended. It reads as that error alone.
+type lastError struct {
+	last *rota.Error
+	end  error
+}
+
+func (e *lastError) Error() string   { return e.last.Error() }
+func (e *lastError) Unwrap() []error { return []error{e.last, e.end} }
 
 // present is the node that calls go to now.
 func (c *Client) present() *node { return c.nodes[int(c.at.Load())%len(c.nodes)] }

@@ -43,7 +43,7 @@ func (c *Client) Events(ctx context.Context, filter rota.EventFilter, told func(
 		case c.life.Err() != nil:
 			return &rota.Error{Kind: rota.Unavailable, Op: "tail events", Text: "the client is closed"}
 		case ended(ctx) && (last == nil || errors.Is(ctx.Err(), context.Canceled)):
-			return &rota.Error{Kind: rota.Timeout, Op: "tail events", Text: "given up by the caller", Cause: ctx.Err()}
+			return &rota.Error{Kind: rota.Timeout, Op: "tail events", Text: "given up by the caller", Cause: endOf(ctx)}
 		case ended(ctx):
 			return c.gaveUp(ctx, "tail events", last)
 		case e.Kind != rota.Unavailable && e.Kind != rota.Timeout:

@@ -23,7 +23,8 @@ type sight struct {
 // applied most: who asks wants to know what is there now. Where no node answers, the error
 // says of each why.
 func (c *Client) Status(ctx context.Context) (rota.ClusterStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerMost)
+	own := ctx
+	ctx, cancel := context.WithTimeout(own, answerMost)
 	defer cancel()
 	seen := make(chan sight, len(c.nodes))
 	for _, n := range c.nodes {
@@ -52,7 +53,7 @@ func (c *Client) Status(ctx context.Context) (rota.ClusterStatus, error) {
 	if best != nil {
 		return best.status, nil
 	}
-	return rota.ClusterStatus{}, c.unseen(ctx, failed)
+	return rota.ClusterStatus{}, c.unseen(own, failed)
 }
 
 // unseen is the error of a status that no node told.
@@ -73,5 +74,9 @@ func (c *Client) unseen(ctx context.Context, failed []sight) error {
 			return during(op, e) // it answered, and refuses
 		}
 	}
-	return &rota.Error{Kind: rota.Unavailable, Op: op, Text: "no node answered: " + strings.Join(whys, "; ")}
+	e := &rota.Error{Kind: rota.Unavailable, Op: op, Text: "no node answered: " + strings.Join(whys, "; ")}
+	if ended(ctx) {
+		e.Cause = endOf(ctx)
+	}
+	return e
 }

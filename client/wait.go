@@ -120,7 +120,7 @@ func (w *subscription) stopped(ctx context.Context, n *node, err error, last *ro
 		return w.c.gaveUp(ctx, "wait", last)
 	case ended(ctx), toldOver(ctx, err):
 		text := plural(len(w.left), "job") + " did not end in time"
-		return &rota.Error{Kind: rota.Timeout, Op: "wait", Text: text, Cause: context.DeadlineExceeded}
+		return &rota.Error{Kind: rota.Timeout, Op: "wait", Text: text, Cause: endOf(ctx)}
 	case e.Kind == rota.NotFound && !w.believed(e):
 		_, _, err := w.c.Job(ctx, w.sure, rota.ReadOptions{})
 		return err

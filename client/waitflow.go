@@ -57,7 +57,7 @@ func (c *Client) WaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Wor
 			return rota.Workflow{}, c.gaveUp(ctx, op, last)
 		}
 		return rota.Workflow{}, &rota.Error{Kind: rota.Timeout, Op: op, Subject: string(id),
-			Text: "workflow " + string(id) + " did not end in time", Cause: ctx.Err()}
+			Text: "workflow " + string(id) + " did not end in time", Cause: endOf(ctx)}
 	}
 }
 

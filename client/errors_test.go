@@ -1,0 +1,111 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// TestErrors_areFoundByTheirSentinels: what a node refuses is found by the sentinel of its
+// kind, through the caller's own wraps.
+func TestErrors_areFoundByTheirSentinels(t *testing.T) {
+	sentinels := map[rota.Kind]error{
+		rota.Invalid: rota.ErrInvalid, rota.NotFound: rota.ErrNotFound, rota.Conflict: rota.ErrConflict,
+		rota.Stale: rota.ErrStale, rota.Mode: rota.ErrMode, rota.Exhausted: rota.ErrExhausted,
+		rota.Unavailable: rota.ErrUnavailable, rota.Timeout: rota.ErrTimeout, rota.OutOfRange: rota.ErrOutOfRange,
+		rota.Denied: rota.ErrDenied, rota.Internal: rota.ErrInternal,
+	}
+	bubble(t, func(t *testing.T) {
+		f, stop := setup(t, 1)
+		defer stop()
+		for kind, sentinel := range sentinels {
+			refusal := words.ToStatus(rota.Refusef(kind, "j", "no"))
+			f.nodes[0].onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) { return nil, refusal }
+			f.nodes[0].onWait = func(*rotav1.WaitJobsRequest, grpc.ServerStreamingServer[rotav1.Job]) error { return refusal }
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			_, _, err := f.client.Job(ctx, "j", rota.ReadOptions{})
+			if kind == rota.Timeout { // a node's word only of a wait: else another is asked
+				err = f.client.Wait(ctx, []rota.JobID{"j"}, nil)
+			}
+			cancel()
+			if err = fmt.Errorf("my own: %w", err); !errors.Is(err, sentinel) {
+				t.Errorf("%v is not %v", err, sentinel)
+			}
+			for other, s := range sentinels {
+				if other != kind && errors.Is(err, s) {
+					t.Errorf("%v (%v) is also %v", err, kind, s)
+				}
+			}
+		}
+	})
+}
+
+// errWhy is the cause of a caller's context.
+var errWhy = errors.New("the request is gone")
+
+// TestErrors_sayThatTheTimeIsOver: an error that stands where the caller's time ended is
+// ctx's own error and its cause, whether nodes are silent, refuse, or are still at it.
+func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, stop := setup(t, 2)
+		defer stop()
+		silence := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		refusal := func(context.Context) error { return words.ToStatus(rota.Refusef(rota.Unavailable, "", "no leader")) }
+		for name, answer := range map[string]func(context.Context) error{"silent": silence, "refusing": refusal} {
+			for _, n := range f.nodes {
+				n.onGet = func(ctx context.Context, _ *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
+					return nil, answer(ctx)
+				}
+				n.onSubmit = func(ctx context.Context, _ *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
+					return nil, answer(ctx)
+				}
+				n.onWait = func(_ *rotav1.WaitJobsRequest, s grpc.ServerStreamingServer[rotav1.Job]) error {
+					return answer(s.Context())
+				}
+				n.onStatus = func(ctx context.Context) (*rotav1.StatusResponse, error) { return nil, answer(ctx) }
+				n.flows.onWait = func(ctx context.Context, _ *rotav1.WaitWorkflowRequest) (*rotav1.Workflow, error) {
+					return nil, answer(ctx)
+				}
+			}
+			calls := map[string]func(context.Context) error{
+				"job":    func(ctx context.Context) error { _, _, err := f.client.Job(ctx, "j", rota.ReadOptions{}); return err },
+				"submit": func(ctx context.Context) error { _, err := f.client.Submit(ctx, rota.NewJobSpec("t", nil)); return err },
+				"wait":   func(ctx context.Context) error { return f.client.Wait(ctx, []rota.JobID{"j"}, nil) },
+				"flow":   func(ctx context.Context) error { _, err := f.client.WaitWorkflow(ctx, "f"); return err },
+				"status": func(ctx context.Context) error { _, err := f.client.Status(ctx); return err },
+			}
+			for call, ask := range calls {
+				if call == "status" && name == "refusing" {
+					continue // each is asked once: the answer comes before the time is over
+				}
+				ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, errWhy)
+				err := ask(ctx)
+				cancel()
+				if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errWhy) || errors.Is(err, context.Canceled) {
+					t.Errorf("%s of %s nodes, a deadline: %v", call, name, err)
+				}
+				if call != "wait" && call != "flow" && rota.KindOf(err) != rota.Unavailable {
+					t.Errorf("%s of %s nodes is of kind %v", call, name, rota.KindOf(err))
+				}
+				if name == "refusing" && !strings.Contains(err.Error(), "no leader") {
+					t.Errorf("%s of refusing nodes says %v", call, err)
+				}
+				ctx, stop := context.WithCancelCause(t.Context())
+				stop(errWhy)
+				err = ask(ctx)
+				if !errors.Is(err, context.Canceled) || !errors.Is(err, errWhy) || !errors.Is(err, rota.ErrTimeout) {
+					t.Errorf("%s of %s nodes, cancelled: %v", call, name, err)
+				}
+			}
+		}
+	})
+}

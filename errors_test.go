@@ -1,0 +1,40 @@
+package rota
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// sentinels are the sentinels by their kinds.
+var sentinels = map[Kind]error{
+	Invalid: ErrInvalid, NotFound: ErrNotFound, Conflict: ErrConflict, Stale: ErrStale, Mode: ErrMode, Exhausted: ErrExhausted,
+	Unavailable: ErrUnavailable, Timeout: ErrTimeout, OutOfRange: ErrOutOfRange, Denied: ErrDenied, Internal: ErrInternal,
+}
+
+// TestSentinels: each kind has one sentinel, which errors.Is finds through wraps and among
+// several errors, and no other.
+func TestSentinels(t *testing.T) {
+	if len(sentinels) != len(kindNames)-1 {
+		t.Fatalf("%d sentinels of %d kinds", len(sentinels), len(kindNames)-1)
+	}
+	for kind := range sentinels {
+		var err error = Refusef(kind, "x", "no")
+		for _, err := range []error{err, fmt.Errorf("call: %w", err), errors.Join(errors.New("other"), err)} {
+			for other, sentinel := range sentinels {
+				if errors.Is(err, sentinel) != (other == kind) {
+					t.Errorf("%v: errors.Is(%v) is %v", err, sentinel, other != kind)
+				}
+			}
+		}
+		if got := KindOf(fmt.Errorf("call: %w", sentinels[kind])); got != kind {
+			t.Errorf("the sentinel of %v is of kind %v", kind, got)
+		}
+		if got := ErrorOf(sentinels[kind]); got.Kind != kind {
+			t.Errorf("the sentinel of %v becomes %+v", kind, got)
+		}
+	}
+	if errors.Is((*Error)(nil), ErrInvalid) || errors.Is(&Error{}, ErrInternal) {
+		t.Error("no error has a kind")
+	}
+}
