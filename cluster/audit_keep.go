@@ -172,8 +172,7 @@ func (k *auditKeep) before(index uint64) (s auditSnapshot, ok bool) {
 // keepForAudit keeps a snapshot that raft has written, should audits need it. A
 // failure costs only audits of the past.
 func (n *Node) keepForAudit(id string, index, operations uint64) {
-	state := filepath.Join(n.cfg.Data, snapshotsDir, id, snapshotState)
-	if err := n.audit.offer(state, auditSnapshot{index, operations}); err != nil {
+	if err := n.audit.offer(n.snapshots.StateFile(id), auditSnapshot{index, operations}); err != nil {
 		n.log.Warn("the past can be audited from a later state only", "err", err)
 	}
 }

@@ -151,7 +151,7 @@ func refusalFault(err error, d rotSpot) string {
 	}
 	text := err.Error()
 	todo := []string{"Move", "move it away", "start again", "Start", "start the", "start once", "start a newer"}
-	if !strings.Contains(text, name) && d.file != nodeFile && d.file != lockName {
+	if !strings.Contains(text, name) && d.file != "node.json" && d.file != "LOCK" {
 		return fmt.Sprintf("the refusal does not name %s: %v", name, err)
 	}
 	if !slices.ContainsFunc(todo, func(word string) bool { return strings.Contains(text, word) }) {

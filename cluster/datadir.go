@@ -51,10 +51,26 @@ type nodeRecord struct {
 	// identities; it vouches for them until the cluster has its first leader.
 	Founders map[rota.NodeID]string `json:"founders,omitempty"`
 	// Rebuild is that of a state that was wrong (SPEC §2.5).
-	Rebuild *rebuildRecord `json:"rebuild,omitempty"`
+	Rebuild *RebuildRecord `json:"rebuild,omitempty"`
 	// Sum is CRC32C of the record without it, in 8 hex digits. A bit that flips in a
 	// name would else be a field that was never set.
 	Sum string `json:"sum"`
+}
+
+// RebuildRecord is a rebuild of the state, as node.json keeps it: one that a crash
+// interrupts begins anew.
+type RebuildRecord struct {
+	// Open says that the state, or something that it left on the disk, is wrong.
+	Open bool `json:"open"`
+	// At is where that was seen; up to Agreed the state was right, and Ended is the
+	// number of the newest terminal job there.
+	At     uint64 `json:"at"`
+	Agreed uint64 `json:"agreed"`
+	Ended  uint64 `json:"ended"`
+	// Again counts rebuilds that closely followed another; DoneMs is
+	// when the last one ended, Unix milliseconds.
+	Again  int   `json:"again"`
+	DoneMs int64 `json:"done_ms"`
 }
 
 // recordSum returns what the field sum of an encoded record should be. It needs no other
@@ -163,15 +179,15 @@ func (d *DataDir) SetFounders(founders map[rota.NodeID]string) error {
 func (d *DataDir) Founders() map[rota.NodeID]string { return d.snapshot().Founders }
 
 // Rebuild tells the last rebuild of the state; the zero record for none.
-func (d *DataDir) Rebuild() rebuildRecord {
+func (d *DataDir) Rebuild() RebuildRecord {
 	if r := d.snapshot().Rebuild; r != nil {
 		return *r
 	}
-	return rebuildRecord{}
+	return RebuildRecord{}
 }
 
 // SetRebuild records how far a rebuild is, so that a crash interrupts it only.
-func (d *DataDir) SetRebuild(r rebuildRecord) error {
+func (d *DataDir) SetRebuild(r RebuildRecord) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	next := d.record

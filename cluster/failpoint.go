@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 )
 
@@ -12,10 +11,6 @@ import (
 
 // failpointWithin says what the archive's file is written for.
 func failpointWithin(string) {}
-
-func failpointSnapshot(raft.SnapshotSink) {}
-
-func failpointLog(*raftboltdb.BoltStore) {}
 
 func failpointArchive(*bbolt.DB) {}
 

@@ -58,7 +58,7 @@ func foundAlone(t *testing.T, c Config, founders map[rota.NodeID]string, servers
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshots, err := raft.NewFileSnapshotStore(c.Data, snapshotsKept, io.Discard)
+	snapshots, err := raft.NewFileSnapshotStore(c.Data, 3, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

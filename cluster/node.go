@@ -27,7 +27,7 @@ type Node struct {
 
 	data      *DataDir
 	stores    *Stores
-	snapshots *snapshotStore
+	snapshots *Snapshots
 	stream    *stream.Layer
 	transport *stream.Transport
 	gossip    gossip.Discovery
@@ -163,7 +163,7 @@ func (n *Node) open() (err error) {
 	if err != nil {
 		return err
 	}
-	n.snapshots, err = openSnapshots(n.cfg.Data, libraries)
+	n.snapshots, err = OpenSnapshots(n.cfg.Data, libraries)
 	if err != nil {
 		return &rota.Error{Kind: rota.Internal, Text: "snapshot directory cannot be opened", Cause: err}
 	}
@@ -214,9 +214,6 @@ func (n *Node) keepFrom() uint64 {
 	}
 	return keep
 }
-
-// snapshotsKept: the newest may be damaged, the one before it is used then.
-const snapshotsKept = 3
 
 func (n *Node) raftConfig() *raft.Config {
 	c := raft.DefaultConfig()

@@ -3,4 +3,4 @@
 package cluster
 
 // crcOff takes an entry, a term or a vote from disk whatever its checksum says.
-func (plants) crcOff() bool { return true }
+func (storePlants) crcOff() bool { return true }

@@ -3,4 +3,4 @@
 package cluster
 
 // noFsync never asks the disk to keep what was written.
-func (plants) noFsync() bool { return true }
+func (storePlants) noFsync() bool { return true }

@@ -13,11 +13,9 @@ type sound struct{}
 var planted plants
 
 func (sound) ackBeforeCommit(*flight) bool { return false }
-func (sound) noFsync() bool                { return false }
 func (sound) uncappedTick() bool           { return false }
 func (sound) verifyLeaderReads() bool      { return false }
 func (sound) laggingRead() bool            { return false }
-func (sound) crcOff() bool                 { return false }
 func (sound) sameIDRejoin() bool           { return false }
 
 func (sound) nonatomicRestore(*Node, *fsm.Loader) {}

@@ -62,9 +62,8 @@ func surveySnapshots(dir string, report *PreflightReport) ([]*snapshotFound, err
 			report.Reaped = append(report.Reaped, name.Name())
 			continue
 		}
-		found := &snapshotFound{path: path}
-		var msec uint64
-		if n, _ := fmt.Sscanf(name.Name(), "%d-%d-%d", &found.term, &found.index, &msec); n != 3 {
+		found, ok := snapshotAt(path)
+		if !ok {
 			return nil, damaged(path, "its name is not that of a snapshot (term-index-time), so what it held is "+
 				"unknown (if it is a directory of your own, put it elsewhere and start again)")
 		}
@@ -85,6 +84,14 @@ func surveySnapshots(dir string, report *PreflightReport) ([]*snapshotFound, err
 		whole = whole || found.damage == ""
 	}
 	return all, nil
+}
+
+// snapshotAt reads the name of a snapshot's directory, and reports whether it is one.
+func snapshotAt(path string) (*snapshotFound, bool) {
+	found := &snapshotFound{path: path}
+	var msec uint64
+	n, _ := fmt.Sscanf(filepath.Base(path), "%d-%d-%d", &found.term, &found.index, &msec)
+	return found, n == 3
 }
 
 func compareDown(a, b uint64) int {
@@ -141,18 +148,14 @@ func (s *snapshotFound) examine(state bool) (damage string) {
 // setAside moves damaged snapshots, now known not to be needed, out of raft's
 // sight: it would send the newest to followers for ever, whole or not.
 func setAside(dir string, snapshots []*snapshotFound, report *PreflightReport, logger *slog.Logger) error {
-	aside := filepath.Join(dir, snapshotsAside)
 	for _, found := range snapshots {
 		if found.damage == "" {
 			continue
 		}
-		if err := os.MkdirAll(aside, 0o700); err != nil {
-			return fmt.Errorf("set damaged snapshot aside: %w", err)
-		}
 		name := filepath.Base(found.path)
-		to := filepath.Join(aside, name)
-		if err := errors.Join(os.RemoveAll(to), os.Rename(found.path, to)); err != nil {
-			return fmt.Errorf("set damaged snapshot aside: %w", err)
+		to, err := moveAside(dir, name)
+		if err != nil {
+			return err
 		}
 		report.SetAside = append(report.SetAside, name)
 		logger.Error("a snapshot is damaged; the one before it and the log are used",
@@ -161,5 +164,5 @@ func setAside(dir string, snapshots []*snapshotFound, report *PreflightReport, l
 	if len(report.SetAside) == 0 {
 		return nil
 	}
-	return errors.Join(syncDir(filepath.Join(dir, snapshotsDir)), syncDir(aside))
+	return syncAside(dir)
 }

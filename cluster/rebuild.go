@@ -43,22 +43,6 @@ const (
 	stateRebuilding = "REBUILDING"
 )
 
-// rebuildRecord is the rebuild in node.json: one that a crash interrupts begins
-// anew.
-type rebuildRecord struct {
-	// Open says that the state, or something that it left on the disk, is wrong.
-	Open bool `json:"open"`
-	// At is where that was seen; up to Agreed the state was right, and Ended is the
-	// number of the newest terminal job there.
-	At     uint64 `json:"at"`
-	Agreed uint64 `json:"agreed"`
-	Ended  uint64 `json:"ended"`
-	// Again counts rebuilds that followed another within rebuildWindow; DoneMs is
-	// when the last one ended, Unix milliseconds.
-	Again  int   `json:"again"`
-	DoneMs int64 `json:"done_ms"`
-}
-
 // mender is what a node knows of its own being wrong.
 type mender struct {
 	// active says that there is no state to serve. It is changed under the apply lock,
@@ -130,7 +114,7 @@ func (n *Node) quarantine(own indexedDigest, right rota.Digest) {
 	n.mend.mu.Lock()
 	agreed := n.mend.agreed
 	n.mend.mu.Unlock()
-	record := rebuildRecord{Open: true, At: uint64(own.index), Agreed: uint64(agreed.index), Ended: agreed.ended}
+	record := RebuildRecord{Open: true, At: uint64(own.index), Agreed: uint64(agreed.index), Ended: agreed.ended}
 	if last := n.data.Rebuild(); n.wall().UnixMilli()-last.DoneMs < rebuildWindow.Milliseconds() || last.Open {
 		record.Again = last.Again + 1
 		if last.Open { // the disk was not scoured yet: what was wrong then is so still
@@ -230,7 +214,7 @@ func (n *Node) rebuildOnce() error {
 
 // endRebuild writes down that a rebuild is over, unless the state was found wrong once
 // more meanwhile: then that one begins.
-func (n *Node) endRebuild(record rebuildRecord) error {
+func (n *Node) endRebuild(record RebuildRecord) error {
 	n.mend.recording.Lock()
 	defer n.mend.recording.Unlock()
 	if n.mend.active.Load() || n.data.Rebuild() != record {
@@ -267,7 +251,7 @@ func (n *Node) standDown() {
 
 // forget gives up what the wrong state may have told to the archive: other nodes
 // have the true records and events.
-func (n *Node) forget(record rebuildRecord) error {
+func (n *Node) forget(record RebuildRecord) error {
 	n.history.flushing.Lock()
 	err := n.history.store.Forget(record.Ended + 1)
 	n.history.flushing.Unlock()

@@ -2,11 +2,8 @@ package cluster
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 
-	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/failpoint"
 	"github.com/rotasched/rota/snapshot"
@@ -16,7 +13,7 @@ import (
 // kept for audits since it was known to be right. A good one is written first, so
 // that a crash at any moment leaves a state to start from. One at the very index
 // that was right goes too: the state may have gone wrong after that entry.
-func (n *Node) scour(record rebuildRecord) error {
+func (n *Node) scour(record RebuildRecord) error {
 	f := n.raft.Snapshot()
 	if err := n.settled(f); err != nil {
 		return &rota.Error{Kind: rota.Unavailable, Subject: "rebuild", Text: "the rebuilt state was not written as a snapshot", Cause: err}
@@ -30,7 +27,12 @@ func (n *Node) scour(record rebuildRecord) error {
 	if err != nil {
 		return &rota.Error{Kind: rota.Internal, Subject: "rebuild", Text: "snapshots cannot be listed", Cause: err}
 	}
-	wrong := slices.DeleteFunc(kept, func(s *raft.SnapshotMeta) bool { return s.ID == meta.ID || s.Index < record.Agreed })
+	var wrong []string
+	for _, s := range kept {
+		if s.ID != meta.ID && s.Index >= record.Agreed {
+			wrong = append(wrong, s.ID)
+		}
+	}
 	failpoint.Pass("rebuild-before-aside")
 	if err := n.asideOf(wrong); err != nil {
 		return err
@@ -59,23 +61,15 @@ func (l *eventLog) hold() {
 }
 
 // asideOf moves snapshots out of raft's sight.
-func (n *Node) asideOf(wrong []*raft.SnapshotMeta) error {
-	aside := filepath.Join(n.cfg.Data, snapshotsAside)
-	for _, s := range wrong {
-		to := filepath.Join(aside, s.ID)
-		err := os.MkdirAll(aside, 0o700)
-		if err == nil {
-			err = errors.Join(os.RemoveAll(to), os.Rename(filepath.Join(n.cfg.Data, snapshotsDir, s.ID), to))
-		}
-		if err != nil {
-			return &rota.Error{Kind: rota.Internal, Subject: "rebuild", Text: "a snapshot of the wrong state cannot be set aside", Cause: err}
-		}
-		n.log.Warn("a snapshot of the wrong state was set aside", "snapshot", s.ID, "moved", to)
+func (n *Node) asideOf(wrong []string) error {
+	moved, err := n.snapshots.SetAside(wrong...)
+	for i, to := range moved {
+		n.log.Warn("a snapshot of the wrong state was set aside", "snapshot", wrong[i], "moved", to)
 	}
-	if len(wrong) == 0 {
-		return nil
+	if err != nil {
+		return &rota.Error{Kind: rota.Internal, Subject: "rebuild", Text: "a snapshot of the wrong state cannot be set aside", Cause: err}
 	}
-	return errors.Join(syncDir(filepath.Join(n.cfg.Data, snapshotsDir)), syncDir(aside))
+	return nil
 }
 
 // forgetAfter removes what was kept between a state that was right and one that is.

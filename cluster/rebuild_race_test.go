@@ -54,7 +54,7 @@ func TestRebuild_endIsOfItsOwnRecord(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
 	n := b.leader()
-	first, second := rebuildRecord{Open: true, At: 5}, rebuildRecord{Open: true, At: 9, Again: 1}
+	first, second := RebuildRecord{Open: true, At: 5}, RebuildRecord{Open: true, At: 9, Again: 1}
 	if err := n.data.SetRebuild(second); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestRebuild_readsInProgress(t *testing.T) {
 	}
 	for range 10 {
 		f.dropState()
-		if err := f.data.SetRebuild(rebuildRecord{Open: true}); err != nil {
+		if err := f.data.SetRebuild(RebuildRecord{Open: true}); err != nil {
 			t.Fatal(err)
 		}
 		poke(f.mend.poked)
@@ -316,7 +316,7 @@ func TestRebuild_givesWayToASnapshot(t *testing.T) {
 			t.Error("an older state was put in the place of the snapshot")
 		}
 	})
-	if err := f.data.SetRebuild(rebuildRecord{Open: true}); err != nil {
+	if err := f.data.SetRebuild(RebuildRecord{Open: true}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -219,7 +219,7 @@ func TestRebuild_staysQuietWhereNobodyTakesOver(t *testing.T) {
 	b.busy()
 	b.keep(b.deaf, l, true) // no successor answers, so nothing is handed over
 	l.dropState()
-	if err := l.data.SetRebuild(rebuildRecord{Open: true}); err != nil {
+	if err := l.data.SetRebuild(RebuildRecord{Open: true}); err != nil {
 		t.Fatal(err)
 	}
 	poke(l.mend.poked)
@@ -271,7 +271,7 @@ func TestRebuild_aCrashInTheMiddle(t *testing.T) {
 	b.keep(b.starved, f, false)
 	b.eventually("the follower has rebuilt", func() bool { return rebuilt(f) == 1 && f.Ready() == nil })
 	b.verifyEqual(f)
-	if _, err := os.Stat(filepath.Join(f.cfg.Data, snapshotsAside, wrong[0].ID)); err != nil {
+	if _, err := os.Stat(filepath.Join(f.cfg.Data, "snapshots-damaged", wrong[0].ID)); err != nil {
 		t.Errorf("the wrong snapshot was not set aside: %v", err)
 	}
 	b.stop(id)
@@ -325,7 +325,7 @@ func TestRebuild_againAndAgainEndsTheNode(t *testing.T) {
 	b.fatal = true
 	f := b.follower()
 	submitAll(t, b.leader(), specs("before", 20))
-	if err := f.data.SetRebuild(rebuildRecord{Again: rebuildAgainMost - 1, DoneMs: time.Now().UnixMilli()}); err != nil {
+	if err := f.data.SetRebuild(RebuildRecord{Again: rebuildAgainMost - 1, DoneMs: time.Now().UnixMilli()}); err != nil {
 		t.Fatal(err)
 	}
 	b.corrupt(f, "ghost")

@@ -76,7 +76,7 @@ func writeFirst(o RestoreOptions, m *fsm.Machine) (info rota.SnapshotInfo, err e
 		return info, err
 	}
 	defer stores.Close()
-	snapshots, err := openSnapshots(o.Data, o.Log)
+	snapshots, err := OpenSnapshots(o.Data, o.Log)
 	if err != nil {
 		return info, err
 	}

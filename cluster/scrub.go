@@ -3,10 +3,6 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -126,18 +122,14 @@ func (n *Node) damage(what, name, why string) {
 // whenever raft cuts the log. The newest entry is left to the next pass: raft's own
 // count ends with it.
 func (n *Node) scrubLog() error {
-	first, err := n.stores.bolt.FirstIndex()
+	first, last, err := n.stores.Stored()
 	if err != nil || first == 0 {
-		return err
-	}
-	last, err := n.stores.bolt.LastIndex()
-	if err != nil {
 		return err
 	}
 	bad := uint64(0)
 	for index := first; index <= last; index++ {
 		var entry raft.Log
-		err := readEntry(n.stores.bolt, index, &entry)
+		err := n.stores.ReadStored(index, &entry)
 		if errors.Is(err, raft.ErrLogNotFound) {
 			continue // cut meanwhile
 		}
@@ -170,17 +162,13 @@ func (n *Node) cutDamaged(bad uint64) error {
 		return err
 	}
 	_ = content.Close()
-	last, err := n.stores.bolt.LastIndex()
+	first, last, err := n.stores.Stored()
 	if err != nil {
 		return err
 	}
 	if meta.Index < bad || last <= bad {
 		return rota.Refusef(rota.Unavailable, "data", "entry %d of the log is damaged and no snapshot covers it yet: leave the node "+
 			"running, it is tried again", bad)
-	}
-	first, err := n.stores.bolt.FirstIndex()
-	if err != nil {
-		return err
 	}
 	// Snapshots before it have no log any more that they could go on with.
 	if err := n.audit.reset(); err != nil {
@@ -190,16 +178,16 @@ func (n *Node) cutDamaged(bad uint64) error {
 	if err != nil {
 		return err
 	}
-	var before []*raft.SnapshotMeta
+	var before []string
 	for _, s := range kept {
 		if s.Index < bad {
-			before = append(before, s)
+			before = append(before, s.ID)
 		}
 	}
 	if err := n.asideOf(before); err != nil {
 		return err
 	}
-	if err := n.cutOff(first, bad); err != nil {
+	if err := n.stores.CutStored(first, bad); err != nil {
 		return err
 	}
 	n.keepForAudit(meta.ID, meta.Index, n.freeze().Operations())
@@ -207,57 +195,22 @@ func (n *Node) cutDamaged(bad uint64) error {
 	return nil
 }
 
-// cutAtOnce entries are cut in one write: a million at once would hold up raft's own
-// writes for so long that the disk is taken for dead.
-const cutAtOnce = 10_000
-
-// cutOff takes entries from the log's beginning.
-func (n *Node) cutOff(first, last uint64) error {
-	for low := first; low <= last; low += cutAtOnce {
-		high := min(low+cutAtOnce-1, last)
-		if err := n.stores.writer.do("cut damaged entries off", func() error { return n.stores.bolt.DeleteRange(low, high) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // scrubSnapshots verifies raft's snapshots. One that is damaged is set aside, and a
 // new one written: raft sends its newest to followers, whole or not.
 func (n *Node) scrubSnapshots() error {
-	base := filepath.Join(n.cfg.Data, snapshotsDir)
-	names, err := os.ReadDir(base)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	var bad []*raft.SnapshotMeta
-	for _, name := range names {
-		if !name.IsDir() || strings.HasSuffix(name.Name(), snapshotTemp) {
-			continue
-		}
-		found := &snapshotFound{path: filepath.Join(base, name.Name())}
-		var msec uint64
-		if _, err := fmt.Sscanf(name.Name(), "%d-%d-%d", &found.term, &found.index, &msec); err != nil {
-			continue // preflight has let it be
-		}
-		damage := found.examine(true)
-		if _, err := os.Stat(found.path); err != nil {
-			continue // reaped meanwhile
-		}
+	var bad []string
+	if err := n.snapshots.Verify(func(id string, index uint64, damage string) bool {
 		if damage != "" {
-			n.damage(scrubSnapshot, name.Name(), damage)
-			bad = append(bad, &raft.SnapshotMeta{ID: name.Name(), Index: found.index})
+			n.damage(scrubSnapshot, id, damage)
+			bad = append(bad, id)
 		}
-		if !n.rest(scrubBytes) {
-			return nil
-		}
-	}
-	if len(bad) == 0 {
-		return nil
+		return n.rest(scrubBytes)
+	}); err != nil || len(bad) == 0 || n.stopping() {
+		return err
 	}
 	// The new one first: a crash in between must find a state to start from.
 	if err := n.settled(n.raft.Snapshot()); err != nil {
-		return rota.Refusef(rota.Unavailable, "data", "snapshot %s is damaged, and no new one could be written: %v", bad[0].ID, err)
+		return rota.Refusef(rota.Unavailable, "data", "snapshot %s is damaged, and no new one could be written: %v", bad[0], err)
 	}
 	return n.asideOf(bad)
 }

@@ -21,25 +21,98 @@ import (
 // before its end, and is believed.
 const snapshotSeal = "meta.sum"
 
-// snapshotStore is raft's store of snapshots, which seals their meta data.
-type snapshotStore struct {
+// snapshotsKept are kept: the newest may be damaged, the one before it is used then.
+const snapshotsKept = 3
+
+// Snapshots are raft's snapshots, with their meta data sealed.
+type Snapshots struct {
 	*raft.FileSnapshotStore
-	dir string
+	data string
 }
 
-func openSnapshots(data string, log *slog.Logger) (*snapshotStore, error) {
+// OpenSnapshots opens or makes the snapshots in a data directory.
+func OpenSnapshots(data string, log *slog.Logger) (*Snapshots, error) {
 	files, err := raft.NewFileSnapshotStoreWithLogger(data, snapshotsKept, logs.ForRaft(log))
-	return &snapshotStore{files, filepath.Join(data, snapshotsDir)}, err
+	return &Snapshots{files, data}, err
 }
 
 // Create implements raft.SnapshotStore.
-func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration, membersIndex uint64,
+func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration, membersIndex uint64,
 	transport raft.Transport) (raft.SnapshotSink, error) {
 	sink, err := s.FileSnapshotStore.Create(version, index, term, members, membersIndex, transport)
 	if err != nil {
 		return nil, err
 	}
-	return &snapshotSink{sink, filepath.Join(s.dir, sink.ID())}, nil
+	return &snapshotSink{sink, s.dir(sink.ID())}, nil
+}
+
+// dir is the directory of a snapshot.
+func (s *Snapshots) dir(id string) string { return filepath.Join(s.data, snapshotsDir, id) }
+
+// StateFile returns the path of a snapshot's state.
+func (s *Snapshots) StateFile(id string) string { return filepath.Join(s.dir(id), snapshotState) }
+
+// StateFiles returns the paths of the states of all snapshots in a data directory.
+func StateFiles(data string) ([]string, error) {
+	return filepath.Glob(filepath.Join(data, snapshotsDir, "*", snapshotState))
+}
+
+// Verify reads all snapshots and calls each with what is wrong with one, nothing where it
+// is whole. It ends when each returns false.
+func (s *Snapshots) Verify(each func(id string, index uint64, damage string) bool) error {
+	names, err := os.ReadDir(s.dir(""))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range names {
+		if !name.IsDir() || strings.HasSuffix(name.Name(), snapshotTemp) {
+			continue
+		}
+		found, ok := snapshotAt(s.dir(name.Name()))
+		if !ok {
+			continue // Preflight has let it be
+		}
+		damage := found.examine(true)
+		if _, err := os.Stat(found.path); err != nil {
+			continue // reaped meanwhile
+		}
+		if !each(name.Name(), found.index, damage) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// SetAside moves snapshots out of raft's sight, and returns where they are now.
+func (s *Snapshots) SetAside(ids ...string) (moved []string, err error) {
+	for _, id := range ids {
+		to, err := moveAside(s.data, id)
+		if err != nil {
+			return moved, err
+		}
+		moved = append(moved, to)
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return moved, syncAside(s.data)
+}
+
+// moveAside moves a snapshot to those that are damaged.
+func moveAside(data, id string) (to string, err error) {
+	to = filepath.Join(data, snapshotsAside, id)
+	if err = os.MkdirAll(filepath.Dir(to), 0o700); err == nil {
+		err = errors.Join(os.RemoveAll(to), os.Rename(filepath.Join(data, snapshotsDir, id), to))
+	}
+	if err != nil {
+		return "", fmt.Errorf("set snapshot aside: %w", err)
+	}
+	return to, nil
+}
+
+// syncAside makes what was moved durable.
+func syncAside(data string) error {
+	return errors.Join(syncDir(filepath.Join(data, snapshotsDir)), syncDir(filepath.Join(data, snapshotsAside)))
 }
 
 type snapshotSink struct {

@@ -119,6 +119,35 @@ func (s *Stores) Await(index uint64) error { return s.writer.ahead.await(index) 
 // OnDisk lowers an index to that of the last entry on this disk.
 func (s *Stores) OnDisk(index uint64) uint64 { return s.writer.ahead.clamp(index) }
 
+// Stored returns the first and the last entry on this disk, 0 for an empty log.
+func (s *Stores) Stored() (first, last uint64, err error) {
+	if first, err = s.bolt.FirstIndex(); err == nil {
+		last, err = s.bolt.LastIndex()
+	}
+	return first, last, err
+}
+
+// ReadStored reads an entry from this disk, past the cache and whatever waits for the
+// disk, and checks it. What is not whole is a DamagedEntryError.
+func (s *Stores) ReadStored(index uint64, entry *raft.Log) error {
+	return readEntry(s.bolt, index, entry)
+}
+
+// cutAtOnce entries are cut in one write: a million at once would hold up raft's own
+// writes for so long that the disk is taken for dead.
+const cutAtOnce = 10_000
+
+// CutStored takes the entries from first to last from the log's beginning.
+func (s *Stores) CutStored(first, last uint64) error {
+	for low := first; low <= last; low += cutAtOnce {
+		high := min(low+cutAtOnce-1, last)
+		if err := s.writer.do("cut damaged entries off", func() error { return s.bolt.DeleteRange(low, high) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Stats are bbolt's counters, for the metrics.
 func (s *Stores) Stats() bbolt.Stats { return s.bolt.Stats() }
 
@@ -176,7 +205,7 @@ func openBolt(path string, noSync bool) (store *raftboltdb.BoltStore, err error)
 	defer guardDamage(path, &err)
 	store, err = raftboltdb.New(raftboltdb.Options{
 		Path:        path,
-		NoSync:      noSync || planted.noFsync(),
+		NoSync:      noSync || plantedStore.noFsync(),
 		BoltOptions: boltOptions(),
 	})
 	if err != nil {

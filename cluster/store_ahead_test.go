@@ -2,15 +2,12 @@ package cluster
 
 import (
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/rotasched/rota"
 )
 
 // aheadBench is a log store whose disk takes a while, of a node that leads or not.
@@ -266,76 +263,4 @@ func TestAhead_boundsAndEnd(t *testing.T) {
 			t.Errorf("after the end: %v", err)
 		}
 	})
-}
-
-// TestAhead_whatIsAnsweredIsOnTheLeadersDisk: with followers that are faster, an entry is
-// committed as raft counts long before the leader has written it.
-func TestAhead_whatIsAnsweredIsOnTheLeadersDisk(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	var slow atomic.Value
-	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
-		b.plan(id, 3)
-		c := b.addrs[id]
-		c.World.BeforeWrite = func() {
-			if slow.Load() == id {
-				time.Sleep(20 * time.Millisecond)
-			}
-		}
-		b.addrs[id] = c
-	}
-	b.startPlanned()
-	n := b.loyal() // another leader would apply what this disk does not hold, and rightly
-	slow.Store(n.cfg.Node)
-	const most = 20
-	var looks atomic.Int64
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for i := 0; i < most || looks.Load() < most; i++ {
-			submitAll(t, n, specs(fmt.Sprintf("job-%d", i), 1))
-		}
-	}()
-	for ; ; looks.Add(1) {
-		for _, id := range b.ids() {
-			at := b.node(id).applied.Load() // first: the disk may only be further by then
-			last, err := n.stores.bolt.LastIndex()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if at > last {
-				t.Fatalf("%s has applied entry %d, the disk of leader %s ends at %d", id, at, n.cfg.Node, last)
-			}
-		}
-		select {
-		case <-done:
-			return
-		case <-time.After(time.Millisecond):
-		}
-	}
-}
-
-// TestAhead_noSnapshotOnceTheDiskFailed: raft takes an entry for applied that its machine
-// was given, be it that this refused it: a snapshot then would be of an earlier state
-// than its index says.
-func TestAhead_noSnapshotOnceTheDiskFailed(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.fatal = true
-	b.plan("n1", 1)
-	b.startPlanned()
-	n := b.leader()
-	submitAll(t, n, specs("before", 1))
-	if err := n.raft.Snapshot().Error(); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.stores.bolt.Close(); err != nil { // every write fails from here on
-		t.Fatal(err)
-	}
-	if outcomes, err := n.Submit(within(t, time.Second), specs("lost", 1)); err == nil {
-		t.Errorf("a job was acknowledged that is on no disk: %+v", outcomes)
-	}
-	if _, err := (adapter{n}).Snapshot(); err == nil {
-		t.Error("a snapshot was taken after an entry that could not be applied")
-	}
 }

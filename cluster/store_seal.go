@@ -66,7 +66,7 @@ func openEntry(index uint64, entry *raft.Log) error {
 		return &DamagedEntryError{index, "it has no checksum"}
 	}
 	kept := entry.Extensions[:cut]
-	if stored := binary.LittleEndian.Uint32(entry.Extensions[cut:]); stored != entrySum(entry, kept) && !planted.crcOff() {
+	if stored := binary.LittleEndian.Uint32(entry.Extensions[cut:]); stored != entrySum(entry, kept) && !plantedStore.crcOff() {
 		return &DamagedEntryError{index, "its checksum does not match"}
 	}
 	if entry.Extensions = kept; cut == 0 {
@@ -101,7 +101,7 @@ func openValue(key, sealed []byte) ([]byte, error) {
 	if cut < 0 {
 		return nil, &DamagedValueError{string(key), "it has no checksum"}
 	}
-	if binary.LittleEndian.Uint32(sealed[cut:]) != valueSum(key, sealed[:cut]) && !planted.crcOff() {
+	if binary.LittleEndian.Uint32(sealed[cut:]) != valueSum(key, sealed[:cut]) && !plantedStore.crcOff() {
 		return nil, &DamagedValueError{string(key), "its checksum does not match"}
 	}
 	return sealed[:cut:cut], nil

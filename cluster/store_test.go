@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
@@ -38,12 +39,15 @@ func (r *fatalRecorder) all() []error {
 	return append([]error(nil), r.errs...)
 }
 
+// storeAmple is far above what anything here takes on a busy machine.
+const storeAmple = 90 * time.Second
+
 func openTestStores(t *testing.T, dir string, fatal func(error)) *Stores {
 	t.Helper()
 	if fatal == nil {
 		fatal = func(err error) { t.Errorf("fatal: %v", err) }
 	}
-	stores, err := OpenStores(dir, StoreOptions{NoSync: true, Fatal: fatal, StallAfter: ample})
+	stores, err := OpenStores(dir, StoreOptions{NoSync: true, Fatal: fatal, StallAfter: storeAmple})
 	if err != nil {
 		t.Fatal(err)
 	}

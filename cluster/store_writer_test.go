@@ -115,7 +115,7 @@ func TestStalledWrite(t *testing.T) {
 		writer.close()
 		select { // close waits for it as long as for any write, which is a moment here
 		case <-writer.done:
-		case <-time.After(ample):
+		case <-time.After(storeAmple):
 			t.Error("the writer did not end")
 		}
 		if len(recorder.all()) != 1 || len(unfit) != 0 || inner.count() != 1 {

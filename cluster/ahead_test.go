@@ -1,0 +1,57 @@
+package cluster
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// TestAhead_whatIsAnsweredIsOnTheLeadersDisk: with followers that are faster, an entry is
+// committed as raft counts long before the leader has written it.
+func TestAhead_whatIsAnsweredIsOnTheLeadersDisk(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var slow atomic.Value
+	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
+		b.plan(id, 3)
+		c := b.addrs[id]
+		c.World.BeforeWrite = func() {
+			if slow.Load() == id {
+				time.Sleep(20 * time.Millisecond)
+			}
+		}
+		b.addrs[id] = c
+	}
+	b.startPlanned()
+	n := b.loyal() // another leader would apply what this disk does not hold, and rightly
+	slow.Store(n.cfg.Node)
+	const most = 20
+	var looks atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; i < most || looks.Load() < most; i++ {
+			submitAll(t, n, specs(fmt.Sprintf("job-%d", i), 1))
+		}
+	}()
+	for ; ; looks.Add(1) {
+		for _, id := range b.ids() {
+			at := b.node(id).applied.Load() // first: the disk may only be further by then
+			_, last, err := n.stores.Stored()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at > last {
+				t.Fatalf("%s has applied entry %d, the disk of leader %s ends at %d", id, at, n.cfg.Node, last)
+			}
+		}
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
