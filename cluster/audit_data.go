@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/snapshot"
 )
@@ -15,7 +16,7 @@ import (
 // every round (SPEC §2.4). It writes nothing. A round that differs is told in the
 // report; an error says that the replay itself could not be done.
 func AuditData(ctx context.Context, data string, log *slog.Logger) (rota.AuditReport, error) {
-	kept, err := OpenStopped(data)
+	kept, err := raftstore.OpenStopped(data)
 	if err != nil {
 		return rota.AuditReport{}, err
 	}
@@ -42,7 +43,7 @@ func auditBase(data string, first, last uint64) (*fsm.Machine, map[rota.Index]ro
 	for _, s := range older {
 		files = append(files, filepath.Join(data, auditDir, s.name()))
 	}
-	raftOwn, err := StateFiles(data)
+	raftOwn, err := raftstore.StateFiles(data)
 	if err != nil {
 		return nil, nil, err
 	}

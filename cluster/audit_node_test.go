@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
@@ -146,7 +147,7 @@ func TestAuditFindsAPlantedDifference(t *testing.T) {
 // the entry's index and the round as it is now.
 func plant(t *testing.T, data string, change func(*fsmpb.Round, *fsmpb.Pair)) (rota.Index, *fsmpb.Round) {
 	t.Helper()
-	stores, err := OpenStores(data, StoreOptions{NoSync: true})
+	stores, err := raftstore.Open(data, raftstore.Options{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
@@ -240,7 +241,7 @@ func (c *Config) defaults() {
 		c.watchEvery = watchEvery
 	}
 	if c.freeSpace == nil {
-		c.freeSpace = FreeSpace
+		c.freeSpace = raftstore.FreeSpace
 	}
 	if c.knows == 0 {
 		c.knows = fsm.RulesVersion

@@ -4,21 +4,14 @@
 //
 // # What lies on the disk
 //
-// A data directory (DataDir) belongs to one node id of one cluster and is locked
-// by one process. It holds node.json, the file LOCK, raft.db (log, term and vote,
-// one bbolt file), and snapshots/ in the layout of raft's file store. Raft's
-// promises are kept by what is remembered there, so the directory is distrusted
-// first: OpenDataDir refuses a foreign, copied or emptied one, Preflight a damaged
-// one, and the stores (Stores) stop the process at the first entry that does not
-// match its checksum and at the first write that fails. A restart on a sound disk
-// is always right; going on never is.
+// Package raftstore keeps what raft remembers, in a data directory that belongs to one node
+// of one cluster and is locked by one process. Beside raft's files lies the archive, with
+// ended jobs and events (package snapshot).
 //
 // # What goes over the wire
 //
-// Gossip (package gossip) finds nodes; it suggests and never decides. Raft's connections
-// (package stream) begin with a handshake in which both sides show cluster, node and
-// the identity of their data directory, and are metered afterwards, as raft
-// decodes without bounds. Everything else between nodes goes through Peers.
+// Package gossip finds nodes; it suggests and never decides. Package stream carries raft's
+// connections. Everything else between nodes goes through Peers.
 //
 // # What happens to a wrong state
 //

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -26,7 +27,7 @@ func TestFounding_oneThatFoundedFirstTakesTheOthersIn(t *testing.T) {
 	var servers []raft.Server
 	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
 		b.plan(id, 3)
-		d, err := OpenDataDir(b.addrs[id].Data, id, "test", false)
+		d, err := raftstore.OpenDataDir(b.addrs[id].Data, id, "test", false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +47,7 @@ func TestFounding_oneThatFoundedFirstTakesTheOthersIn(t *testing.T) {
 // foundAlone writes what a founder writes before its raft starts.
 func foundAlone(t *testing.T, c Config, founders map[rota.NodeID]string, servers []raft.Server) {
 	t.Helper()
-	d, err := OpenDataDir(c.Data, c.Node, c.Cluster, false)
+	d, err := raftstore.OpenDataDir(c.Data, c.Node, c.Cluster, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func foundAlone(t *testing.T, c Config, founders map[rota.NodeID]string, servers
 	if err := d.SetFounders(founders); err != nil {
 		t.Fatal(err)
 	}
-	stores, err := OpenStores(c.Data, StoreOptions{NoSync: true})
+	stores, err := raftstore.Open(c.Data, raftstore.Options{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}

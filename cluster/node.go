@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/logs"
@@ -25,9 +26,9 @@ type Node struct {
 	log   *slog.Logger
 	peers Peers
 
-	data      *DataDir
-	stores    *Stores
-	snapshots *Snapshots
+	data      *raftstore.DataDir
+	stores    *raftstore.Stores
+	snapshots *raftstore.Snapshots
 	stream    *stream.Layer
 	transport *stream.Transport
 	gossip    gossip.Discovery
@@ -151,19 +152,19 @@ func (n *Node) run(loop func()) {
 // open takes the data directory and what lies in it.
 func (n *Node) open() (err error) {
 	libraries := logs.Quieting(n.log, &n.quiet)
-	if n.data, err = OpenDataDir(n.cfg.Data, n.cfg.Node, n.cfg.Cluster, n.cfg.AdoptData); err != nil {
+	if n.data, err = raftstore.OpenDataDir(n.cfg.Data, n.cfg.Node, n.cfg.Cluster, n.cfg.AdoptData); err != nil {
 		return err
 	}
-	report, err := Preflight(n.cfg.Data, n.log)
+	report, err := raftstore.Preflight(n.cfg.Data, n.log)
 	if err != nil {
 		return err
 	}
-	n.stores, err = OpenStores(n.cfg.Data, StoreOptions{Fatal: n.fatal, Unfit: n.unfit, Logger: n.log,
+	n.stores, err = raftstore.Open(n.cfg.Data, raftstore.Options{Fatal: n.fatal, Unfit: n.unfit, Logger: n.log,
 		KeepFrom: n.keepFrom, NoSync: n.cfg.World.NoSync, BeforeWrite: n.cfg.World.BeforeWrite})
 	if err != nil {
 		return err
 	}
-	n.snapshots, err = OpenSnapshots(n.cfg.Data, libraries)
+	n.snapshots, err = raftstore.OpenSnapshots(n.cfg.Data, libraries)
 	if err != nil {
 		return &rota.Error{Kind: rota.Internal, Text: "snapshot directory cannot be opened", Cause: err}
 	}
@@ -292,7 +293,7 @@ func (n *Node) leads() (leads, entrySoon bool) {
 func (n *Node) snapshotRoom() (int64, bool) {
 	read := n.cfg.freeSpace
 	if read == nil {
-		read = FreeSpace
+		read = raftstore.FreeSpace
 	}
 	free, _, err := read(n.cfg.Data)
 	return int64(min(free, 1<<62)), err == nil

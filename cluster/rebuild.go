@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/failpoint"
 	"github.com/rotasched/rota/snapshot"
@@ -114,7 +115,7 @@ func (n *Node) quarantine(own indexedDigest, right rota.Digest) {
 	n.mend.mu.Lock()
 	agreed := n.mend.agreed
 	n.mend.mu.Unlock()
-	record := RebuildRecord{Open: true, At: uint64(own.index), Agreed: uint64(agreed.index), Ended: agreed.ended}
+	record := raftstore.RebuildRecord{Open: true, At: uint64(own.index), Agreed: uint64(agreed.index), Ended: agreed.ended}
 	if last := n.data.Rebuild(); n.wall().UnixMilli()-last.DoneMs < rebuildWindow.Milliseconds() || last.Open {
 		record.Again = last.Again + 1
 		if last.Open { // the disk was not scoured yet: what was wrong then is so still
@@ -214,7 +215,7 @@ func (n *Node) rebuildOnce() error {
 
 // endRebuild writes down that a rebuild is over, unless the state was found wrong once
 // more meanwhile: then that one begins.
-func (n *Node) endRebuild(record RebuildRecord) error {
+func (n *Node) endRebuild(record raftstore.RebuildRecord) error {
 	n.mend.recording.Lock()
 	defer n.mend.recording.Unlock()
 	if n.mend.active.Load() || n.data.Rebuild() != record {
@@ -251,7 +252,7 @@ func (n *Node) standDown() {
 
 // forget gives up what the wrong state may have told to the archive: other nodes
 // have the true records and events.
-func (n *Node) forget(record RebuildRecord) error {
+func (n *Node) forget(record raftstore.RebuildRecord) error {
 	n.history.flushing.Lock()
 	err := n.history.store.Forget(record.Ended + 1)
 	n.history.flushing.Unlock()

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/internal/failpoint"
 	"github.com/rotasched/rota/snapshot"
 )
@@ -13,7 +14,7 @@ import (
 // kept for audits since it was known to be right. A good one is written first, so
 // that a crash at any moment leaves a state to start from. One at the very index
 // that was right goes too: the state may have gone wrong after that entry.
-func (n *Node) scour(record RebuildRecord) error {
+func (n *Node) scour(record raftstore.RebuildRecord) error {
 	f := n.raft.Snapshot()
 	if err := n.settled(f); err != nil {
 		return &rota.Error{Kind: rota.Unavailable, Subject: "rebuild", Text: "the rebuilt state was not written as a snapshot", Cause: err}

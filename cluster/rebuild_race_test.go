@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/snapshot"
@@ -54,7 +55,7 @@ func TestRebuild_endIsOfItsOwnRecord(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
 	n := b.leader()
-	first, second := RebuildRecord{Open: true, At: 5}, RebuildRecord{Open: true, At: 9, Again: 1}
+	first, second := raftstore.RebuildRecord{Open: true, At: 5}, raftstore.RebuildRecord{Open: true, At: 9, Again: 1}
 	if err := n.data.SetRebuild(second); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestRebuild_readsInProgress(t *testing.T) {
 	}
 	for range 10 {
 		f.dropState()
-		if err := f.data.SetRebuild(RebuildRecord{Open: true}); err != nil {
+		if err := f.data.SetRebuild(raftstore.RebuildRecord{Open: true}); err != nil {
 			t.Fatal(err)
 		}
 		poke(f.mend.poked)
@@ -316,7 +317,7 @@ func TestRebuild_givesWayToASnapshot(t *testing.T) {
 			t.Error("an older state was put in the place of the snapshot")
 		}
 	})
-	if err := f.data.SetRebuild(RebuildRecord{Open: true}); err != nil {
+	if err := f.data.SetRebuild(raftstore.RebuildRecord{Open: true}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
@@ -219,7 +220,7 @@ func TestRebuild_staysQuietWhereNobodyTakesOver(t *testing.T) {
 	b.busy()
 	b.keep(b.deaf, l, true) // no successor answers, so nothing is handed over
 	l.dropState()
-	if err := l.data.SetRebuild(RebuildRecord{Open: true}); err != nil {
+	if err := l.data.SetRebuild(raftstore.RebuildRecord{Open: true}); err != nil {
 		t.Fatal(err)
 	}
 	poke(l.mend.poked)
@@ -325,7 +326,7 @@ func TestRebuild_againAndAgainEndsTheNode(t *testing.T) {
 	b.fatal = true
 	f := b.follower()
 	submitAll(t, b.leader(), specs("before", 20))
-	if err := f.data.SetRebuild(RebuildRecord{Again: rebuildAgainMost - 1, DoneMs: time.Now().UnixMilli()}); err != nil {
+	if err := f.data.SetRebuild(raftstore.RebuildRecord{Again: rebuildAgainMost - 1, DoneMs: time.Now().UnixMilli()}); err != nil {
 		t.Fatal(err)
 	}
 	b.corrupt(f, "ghost")

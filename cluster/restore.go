@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/snapshot"
 )
@@ -34,7 +35,7 @@ func RestoreBackup(o RestoreOptions) (rota.SnapshotInfo, error) {
 	if err != nil {
 		return rota.SnapshotInfo{}, err
 	}
-	data, err := OpenDataDir(o.Data, o.Node, o.Cluster, false)
+	data, err := raftstore.OpenDataDir(o.Data, o.Node, o.Cluster, false)
 	if err != nil {
 		return rota.SnapshotInfo{}, err
 	}
@@ -71,12 +72,12 @@ func loadBackup(path string) (*fsm.Machine, error) {
 
 // writeFirst puts the state into the directory as Raft's first snapshot.
 func writeFirst(o RestoreOptions, m *fsm.Machine) (info rota.SnapshotInfo, err error) {
-	stores, err := OpenStores(o.Data, StoreOptions{Logger: o.Log})
+	stores, err := raftstore.Open(o.Data, raftstore.Options{Logger: o.Log})
 	if err != nil {
 		return info, err
 	}
 	defer stores.Close()
-	snapshots, err := OpenSnapshots(o.Data, o.Log)
+	snapshots, err := raftstore.OpenSnapshots(o.Data, o.Log)
 	if err != nil {
 		return info, err
 	}

@@ -32,6 +32,7 @@ type room struct {
 
 const (
 	raftLibrary  = "github.com/hashicorp/raft"
+	systemCalls  = "golang.org/x/sys"
 	raftLog      = "github.com/hashicorp/go-hclog"
 	gossip       = "github.com/hashicorp/memberlist"
 	grpcLibrary  = "google.golang.org/grpc"
@@ -59,9 +60,11 @@ var rooms = []room{
 	{path: "snapshot", may: []string{".", "fsm", "fsm/fsmpb"},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, commandLine, settings}},
 	{path: "cluster", may: []string{".", "sched", "fsm", "fsm/fsmpb", "snapshot", "internal/boltfile", "internal/failpoint",
-		"internal/logs", "cluster/gossip", "cluster/stream"},
+		"internal/logs", "cluster/gossip", "cluster/raftstore", "cluster/stream"},
 		never: []string{grpcLibrary, commandLine, settings}},
 	{path: "cluster/gossip", may: []string{".", "internal/logs"}, only: []string{gossip}},
+	{path: "cluster/raftstore", may: []string{".", "internal/boltfile", "internal/failpoint", "internal/logs"},
+		only: []string{raftLibrary, raftStore, boltLibrary, systemCalls}},
 	{path: "cluster/stream", may: []string{".", "internal/logs"}, only: []string{raftLibrary}},
 	{path: "api/rota/v1", only: []string{protoLibrary, grpcLibrary}},
 	{path: "api/words", may: []string{".", "api/rota/v1"}, only: []string{protoLibrary, grpcLibrary, errorDetails}},

@@ -23,7 +23,7 @@ var noFailFile = []string{"-rapid.nofailfile"}
 var plants = []plant{
 	{"ack_before_commit", []check{{pkg: "cluster", run: "^TestLoss_whatWasAcknowledgedOutlivesItsLeader$",
 		says: `has lost \d+ of \d+ acknowledged jobs`}}},
-	{"no_fsync", []check{{pkg: "cluster", run: "^TestPowerLoss$",
+	{"no_fsync", []check{{pkg: "cluster/raftstore", run: "^TestPowerLoss$",
 		says: `was acknowledged and is gone after the power failed`}}},
 	{"fencing_off", []check{
 		{pkg: "fsm", run: "^TestModel$", args: noFailFile, says: `taken true, the model says false|` +
@@ -46,7 +46,7 @@ var plants = []plant{
 	{"verify_leader_reads", []check{{pkg: "cluster", run: "^TestRead_ofADeposedLeaderThatNoticedNothing$",
 		says: `misses what was acknowledged before it`}}},
 	{"crc_off", []check{
-		{pkg: "cluster", run: "^(TestDamagedEntryEndsTheProcess|TestPreflightFindsFlips)$",
+		{pkg: "cluster/raftstore", run: "^(TestDamagedEntryEndsTheProcess|TestPreflightFindsFlips)$",
 			says: `passes, but entry \d+ is read as another|got <nil>`},
 		{pkg: "fsm", run: "^TestEnvelope$", says: `flipped and taken`}}},
 	{"lagging_read", []check{{pkg: "cluster", run: "^TestRead_onAFollowerThatLags$",

@@ -1,0 +1,272 @@
+package raftstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+func openDir(t *testing.T, path string) *DataDir {
+	t.Helper()
+	d, err := OpenDataDir(path, "n1", "c1", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// usedDir makes a data directory with raft state in it, closed.
+func usedDir(t *testing.T, id rota.ClusterID) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "data")
+	d := openDir(t, path)
+	if !d.Fresh() {
+		t.Error("a new directory is not fresh")
+	}
+	if id != "" {
+		if err := d.SetClusterID(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeState(t, path, 1, testEntries(1, 5, 1))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestDataDirKeeps(t *testing.T) {
+	t.Parallel()
+	path := usedDir(t, "k1")
+	first := openDir(t, path)
+	if first.Fresh() || first.ClusterID() != "k1" || first.Starts() != 2 || len(first.Identity()) != 32 {
+		t.Errorf("fresh %v, cluster %q, starts %d, identity %q", first.Fresh(), first.ClusterID(), first.Starts(),
+			first.Identity())
+	}
+	identity := first.Identity()
+	if err := first.SetClusterID("k1"); err != nil {
+		t.Errorf("the same cluster id again: %v", err)
+	}
+	err := first.SetClusterID("k2")
+	if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "k1") {
+		t.Errorf("another cluster id: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := openDir(t, path)
+	if second.Identity() != identity || second.Starts() != 3 {
+		t.Errorf("identity %q became %q, starts %d", identity, second.Identity(), second.Starts())
+	}
+	for name, want := range map[string]fs.FileMode{"": 0o700, nodeFile: 0o600, lockName: 0o600} {
+		info, err := os.Stat(filepath.Join(path, name))
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%q has mode %v, %v", name, info.Mode(), err)
+		}
+	}
+}
+
+func TestDataDirRefuses(t *testing.T) {
+	t.Parallel()
+	copyTo := func(t *testing.T, from, to string) {
+		if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cases := []struct {
+		name string
+		open func(t *testing.T, path string) error
+		want []string
+	}{
+		{"a second process", func(t *testing.T, path string) error {
+			openDir(t, path)
+			_, err := OpenDataDir(path, "n1", "c1", true)
+			return err
+		}, []string{"in use by process", "node n1", "--data"}},
+		{"another node", func(t *testing.T, path string) error {
+			_, err := OpenDataDir(path, "n2", "c1", true)
+			return err
+		}, []string{"belongs to node n1", "--node n1"}},
+		{"another cluster name", func(t *testing.T, path string) error {
+			_, err := OpenDataDir(path, "n1", "c2", true)
+			return err
+		}, []string{`belongs to cluster "c1"`, "--cluster c1"}},
+		{"a copy", func(t *testing.T, path string) error {
+			copied := filepath.Join(t.TempDir(), "copy")
+			copyTo(t, path, copied)
+			_, err := OpenDataDir(copied, "n1", "c1", false)
+			return err
+		}, []string{"was copied or moved from elsewhere", "forgotten votes", "Start the original", "new id",
+			"--adopt-data"}},
+		{"an older state put back in place", func(t *testing.T, path string) error {
+			backup := filepath.Join(t.TempDir(), "backup")
+			copyTo(t, path, backup)
+			names, _ := os.ReadDir(path)
+			for _, name := range names {
+				os.RemoveAll(filepath.Join(path, name.Name()))
+			}
+			copyTo(t, backup, path)
+			_, err := OpenDataDir(path, "n1", "c1", false)
+			return err
+		}, []string{"restored in place", "--adopt-data"}},
+		{"a directory made anew with a backup in it", func(t *testing.T, path string) error {
+			backup := filepath.Join(t.TempDir(), "backup")
+			copyTo(t, path, backup)
+			os.RemoveAll(path)
+			copyTo(t, backup, path)
+			_, err := OpenDataDir(path, "n1", "c1", false)
+			return err
+		}, []string{"was copied", "--adopt-data"}},
+		{"raft state without node.json", func(t *testing.T, path string) error {
+			os.Remove(filepath.Join(path, nodeFile))
+			_, err := OpenDataDir(path, "n1", "c1", true)
+			return err
+		}, []string{"node.json is damaged", "missing beside raft state", "NEW node id"}},
+		{"node.json without the raft state of a member", func(t *testing.T, path string) error {
+			os.Remove(filepath.Join(path, raftFile))
+			_, err := OpenDataDir(path, "n1", "c1", true)
+			return err
+		}, []string{"raft.db is damaged", "belongs to cluster id k1", "NEW node id"}},
+		{"a spoilt node.json", func(t *testing.T, path string) error {
+			os.WriteFile(filepath.Join(path, nodeFile), []byte(`{"format":1`), 0o600)
+			_, err := OpenDataDir(path, "n1", "c1", true)
+			return err
+		}, []string{"node.json is damaged"}},
+		{"a newer format", func(t *testing.T, path string) error {
+			os.WriteFile(filepath.Join(path, nodeFile), []byte(`{"format":9}`), 0o600)
+			_, err := OpenDataDir(path, "n1", "c1", true)
+			return err
+		}, []string{"format 9", "newer"}},
+		{"another draft", func(t *testing.T, path string) error {
+			name := filepath.Join(path, nodeFile)
+			data, _ := os.ReadFile(name)
+			was := recordSum(data)
+			data = bytes.Replace(data, fmt.Appendf(nil, `"draft": %d`, rota.Draft), fmt.Appendf(nil, `"draft": %d`, rota.Draft+1), 1)
+			os.WriteFile(name, bytes.Replace(data, []byte(was), []byte(recordSum(data)), 1), 0o600)
+			_, err := OpenDataDir(path, "n1", "c1", true)
+			return err
+		}, []string{fmt.Sprintf("was written by draft %d of an unreleased rota, this binary is draft %d", rota.Draft+1, rota.Draft),
+			"start with an empty --data, or run the binary that wrote it"}},
+		{"a draft before they had numbers", func(t *testing.T, path string) error {
+			os.WriteFile(filepath.Join(path, nodeFile), []byte(`{"format":1,"sum":"`+recordSum([]byte(`{"format":1,"sum":""}`))+`"}`), 0o600)
+			_, err := OpenDataDir(path, "n1", "c1", true)
+			return err
+		}, []string{"was written by draft 0"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			err := c.open(t, usedDir(t, "k1"))
+			if rota.KindOf(err) != rota.Conflict {
+				t.Fatalf("got %v", err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is missing in: %v", want, err)
+				}
+			}
+		})
+	}
+	t.Run("an id that is none", func(t *testing.T) {
+		t.Parallel()
+		_, err := OpenDataDir(filepath.Join(t.TempDir(), "d"), "a b", "c1", false)
+		if rota.KindOf(err) != rota.Invalid {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestDataDirAdopts(t *testing.T) {
+	t.Parallel()
+	path := usedDir(t, "k1")
+	copied := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(copied, os.DirFS(path)); err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenDataDir(copied, "n1", "c1", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.ClusterID() != "k1" || d.record.Adoptions != 1 || d.Path() != copied {
+		t.Errorf("adopted: %+v", d.record)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	openDir(t, copied) // from now on it is the original
+}
+
+func TestDataDirMayMoveOnItsDisk(t *testing.T) {
+	t.Parallel()
+	path := usedDir(t, "k1")
+	moved := filepath.Join(filepath.Dir(path), "moved")
+	if err := os.Rename(path, moved); err != nil {
+		t.Fatal(err)
+	}
+	openDir(t, moved)
+}
+
+func TestDataDirSurvivesACrashAtItsMaking(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "data")
+	d := openDir(t, path)
+	if err := errors.Join(d.Close(), os.Remove(filepath.Join(path, nodeFile))); err != nil {
+		t.Fatal(err)
+	}
+	if d = openDir(t, path); d.Starts() != 1 || !d.Fresh() {
+		t.Errorf("starts %d, fresh %v", d.Starts(), d.Fresh())
+	}
+}
+
+func TestDataDirFresh(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		write func(t *testing.T, path string)
+		fresh bool
+	}{
+		"nothing":              {func(*testing.T, string) {}, true},
+		"stores never written": {func(t *testing.T, path string) { openTestStores(t, path, nil).Close() }, true},
+		"no snapshot": {func(t *testing.T, path string) {
+			os.MkdirAll(filepath.Join(path, snapshotsDir), 0o700)
+		}, true},
+		"a term":     {func(t *testing.T, path string) { writeState(t, path, 1, nil) }, false},
+		"an entry":   {func(t *testing.T, path string) { writeState(t, path, 1, testEntries(1, 1, 1)) }, false},
+		"a snapshot": {func(t *testing.T, path string) { writeSnapshot(t, path, 1, 9) }, false},
+		"what cannot be read": {func(t *testing.T, path string) {
+			os.WriteFile(filepath.Join(path, raftFile), []byte("junk"), 0o600)
+		}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "data")
+			d := openDir(t, path)
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			c.write(t, path)
+			if d = openDir(t, path); d.Fresh() != c.fresh {
+				t.Errorf("fresh is %v", d.Fresh())
+			}
+		})
+	}
+}
+
+func TestFreeSpace(t *testing.T) {
+	t.Parallel()
+	free, total, err := FreeSpace(t.TempDir())
+	if err != nil || total == 0 || free > total {
+		t.Errorf("free %d of %d, %v", free, total, err)
+	}
+	if _, _, err := FreeSpace("/no/such/path"); err == nil {
+		t.Error("no error for what is not there")
+	}
+}

@@ -1,0 +1,43 @@
+//go:build failpoints
+
+package raftstore
+
+import (
+	"reflect"
+	"unsafe"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+
+	"github.com/rotasched/rota/internal/failpoint"
+)
+
+//go:linkname finalizeSnapshot github.com/hashicorp/raft.(*FileSnapshotSink).finalize
+func finalizeSnapshot(*raft.FileSnapshotSink) error
+
+//go:linkname writeSnapshotMeta github.com/hashicorp/raft.(*FileSnapshotSink).writeMeta
+func writeSnapshotMeta(*raft.FileSnapshotSink) error
+
+// failpointSnapshot does what the library's Close does, up to the point.
+func failpointSnapshot(sink raft.SnapshotSink) {
+	file, ok := sink.(*raft.FileSnapshotSink)
+	if !ok {
+		return
+	}
+	if failpoint.Due("snapshot-before-meta") {
+		_ = finalizeSnapshot(file)
+		failpoint.Die("snapshot-before-meta")
+	}
+	if failpoint.Due("snapshot-before-rename") {
+		_ = finalizeSnapshot(file)
+		_ = writeSnapshotMeta(file)
+		failpoint.Die("snapshot-before-rename")
+	}
+}
+
+// failpointLog dies when a transaction's pages are in raft.db and its head is not.
+func failpointLog(store *raftboltdb.BoltStore) {
+	conn := reflect.ValueOf(store).Elem().FieldByName("conn")
+	failpoint.BeforeCommit(*(**bbolt.DB)(unsafe.Pointer(conn.UnsafeAddr())), func() { failpoint.Pass("log-mid-commit") })
+}

@@ -1,0 +1,287 @@
+package raftstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/rotasched/rota/internal/boltfile"
+)
+
+// Report says what Preflight found.
+type Report struct {
+	// Empty says that there is no raft state at all: no term, entry or snapshot.
+	Empty bool
+	// FirstIndex and LastIndex bound the log, 0 for an empty one; Entries counts it.
+	FirstIndex, LastIndex, Entries uint64
+	// WholeFrom is the oldest entry from which on none is missing: later than
+	// FirstIndex where an installed snapshot left a gap.
+	WholeFrom uint64
+	// Term is the current term.
+	Term uint64
+	// SnapshotIndex is that of the newest whole snapshot, 0 for none; Snapshots
+	// counts the readable ones.
+	SnapshotIndex uint64
+	Snapshots     int
+	// SetAside names damaged snapshots that could be done without and were moved
+	// to the directory snapshots-damaged; Reaped those that never became one.
+	SetAside, Reaped []string
+	// Took is how long it all took.
+	Took time.Duration
+}
+
+// bucketsMadeBy is the last transaction before which raft-boltdb's buckets may
+// be missing: a new file has transactions 0 and 1, the next one makes them.
+const bucketsMadeBy = 1
+
+// logSpan is a run of indexes without a gap, both ends included.
+type logSpan struct{ first, last uint64 }
+
+// logSummary is what the walk over raft.db found.
+type logSummary struct {
+	spans    []logSpan
+	lastTerm uint64 // of the last entry
+	term     uint64 // the current term, 0 for none
+	hasVote  bool
+}
+
+// Preflight looks through the raft state in dir before raft does, and refuses
+// in words what raft would panic over or, worse, pass by. hashicorp/raft: a
+// snapshot whose meta data is unreadable is skipped as if it did not exist, one
+// that is corrupt with too short a log behind it is a panic, and no page of
+// bbolt has a checksum but the two heads. It costs one read of the log and of
+// the newest snapshot. No store may be open on dir.
+func Preflight(dir string, logger *slog.Logger) (*Report, error) {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	began := time.Now()
+	report := &Report{}
+	snapshots, err := surveySnapshots(dir, report)
+	if err != nil {
+		return nil, err
+	}
+	log, err := surveyLog(filepath.Join(dir, raftFile))
+	if err != nil {
+		return nil, err
+	}
+	for _, span := range log.spans {
+		report.Entries += span.last - span.first + 1
+	}
+	if n := len(log.spans); n > 0 {
+		report.FirstIndex, report.LastIndex = log.spans[0].first, log.spans[n-1].last
+		report.WholeFrom = log.spans[n-1].first
+	}
+	report.Term = log.term
+	report.Empty = log.term == 0 && !log.hasVote && len(log.spans) == 0 && len(snapshots) == 0
+	if err := coverState(dir, log, snapshots, report); err != nil {
+		return nil, err
+	}
+	if err := setAside(dir, snapshots, report, logger); err != nil {
+		return nil, err
+	}
+	report.Took = time.Since(began)
+	return report, nil
+}
+
+// coverState checks that log and newest whole snapshot leave no gap and that
+// nothing which this node acknowledged is lost with a damaged snapshot.
+func coverState(dir string, log *logSummary, snapshots []*snapshotFound, report *Report) error {
+	path := filepath.Join(dir, raftFile)
+	for _, found := range snapshots {
+		if found.damage == "" {
+			report.Snapshots++
+			report.SnapshotIndex = max(report.SnapshotIndex, found.index)
+		}
+	}
+	reach := report.SnapshotIndex // the state that can be rebuilt
+	for _, span := range log.spans {
+		if span.last <= report.SnapshotIndex {
+			continue
+		}
+		if span.first > reach+1 {
+			return damaged(path, fmt.Sprintf("entries %d to %d are missing: the newest whole snapshot ends at %d "+
+				"and the log goes on at %d%s", reach+1, span.first-1, report.SnapshotIndex, span.first,
+				damageList(snapshots)))
+		}
+		reach = span.last
+	}
+	for _, found := range snapshots {
+		if found.damage != "" && found.index > reach {
+			return damaged(found.path, fmt.Sprintf("%s; what else is here ends at entry %d, it reached %d",
+				found.damage, reach, found.index))
+		}
+	}
+	switch {
+	case log.term < log.lastTerm:
+		return damaged(path, fmt.Sprintf("its log ends in term %d but the stored term is %d",
+			log.lastTerm, log.term))
+	case log.term == 0 && len(snapshots) > 0:
+		return damaged(path, "it is missing or empty beside snapshots, so the votes are forgotten")
+	}
+	return nil
+}
+
+func damageList(snapshots []*snapshotFound) string {
+	text := ""
+	for _, found := range snapshots {
+		if found.damage != "" {
+			text += fmt.Sprintf("; snapshot %s: %s", filepath.Base(found.path), found.damage)
+		}
+	}
+	return text
+}
+
+// surveyLog walks raft.db and checks every entry. A file that is not there, or
+// that a crash left empty at its creation, is an empty log.
+func surveyLog(path string) (found *logSummary, err error) {
+	defer boltfile.FaultsPanic()()
+	defer guardDamage(path, &err)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || (err == nil && info.Size() == 0) {
+		return &logSummary{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at raft log: %w", err)
+	}
+	if err := boltfile.Check(path, damaged); err != nil {
+		if err = checkOwnPages(path, err); err != nil {
+			return nil, err
+		}
+	}
+	found = &logSummary{}
+	made, err := surveyKeys(path, found)
+	if err != nil || !made {
+		return found, err
+	}
+	options := &bbolt.Options{ReadOnly: true, Timeout: raftFileLock}
+	store, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: options})
+	if err != nil {
+		return nil, openRefusal(path, err)
+	}
+	defer store.Close()
+	if err := surveyValues(store, found); err != nil {
+		return nil, damaged(path, err.Error())
+	}
+	var entry raft.Log
+	for _, span := range found.spans {
+		found.lastTerm = 0 // what an installed snapshot overtook may be of a later term
+		for index := span.first; index <= span.last; index++ {
+			if err := readEntry(store, index, &entry); err != nil {
+				return nil, damaged(path, err.Error())
+			}
+			if entry.Term < found.lastTerm {
+				return nil, damaged(path, fmt.Sprintf("entry %d has term %d after term %d",
+					index, entry.Term, found.lastTerm))
+			}
+			found.lastTerm = entry.Term
+		}
+	}
+	return found, nil
+}
+
+// checkOwnPages checks pages again that were seen to be damaged, with the file's lock: read
+// while another process writes them they look so and are not. Whoever was told so would
+// move a healthy node's data away.
+func checkOwnPages(path string, seen error) error {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: raftFileLock})
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return openRefusal(path, err)
+	case err != nil:
+		return seen
+	}
+	defer db.Close()
+	return boltfile.Check(path, damaged)
+}
+
+// surveyKeys collects which indexes the log holds, and says whether its buckets
+// were ever made.
+func surveyKeys(path string, found *logSummary) (made bool, err error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: raftFileLock})
+	if err != nil {
+		return false, openRefusal(path, err)
+	}
+	defer db.Close()
+	err = db.View(func(tx *bbolt.Tx) error {
+		logs := tx.Bucket([]byte("logs"))
+		if made = logs != nil && tx.Bucket([]byte("conf")) != nil; !made {
+			if tx.ID() > bucketsMadeBy {
+				return damaged(path, "the bucket of the log or of the votes is missing")
+			}
+			return nil
+		}
+		return logs.ForEach(func(key, _ []byte) error {
+			if len(key) != 8 {
+				return damaged(path, fmt.Sprintf("the log has a key of %d bytes", len(key)))
+			}
+			index := binary.BigEndian.Uint64(key)
+			n := len(found.spans)
+			switch {
+			case index == 0 || n > 0 && index <= found.spans[n-1].last:
+				return damaged(path, fmt.Sprintf("index %d is out of order", index))
+			case n > 0 && index == found.spans[n-1].last+1:
+				found.spans[n-1].last = index
+			default:
+				found.spans = append(found.spans, logSpan{index, index})
+			}
+			return nil
+		})
+	})
+	return made, err
+}
+
+// holdsState says whether raft.db holds a term, a vote or an entry; one that
+// cannot be read may.
+func holdsState(path string) (holds bool) {
+	defer boltfile.FaultsPanic()()
+	defer func() {
+		if recover() != nil {
+			holds = true
+		}
+	}()
+	if boltfile.CheckHeads(path, damaged) != nil {
+		return true
+	}
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: raftFileLock})
+	if err != nil {
+		return true
+	}
+	defer db.Close()
+	_ = db.View(func(tx *bbolt.Tx) error {
+		holds = tx.ID() > bucketsMadeBy && (tx.Bucket([]byte("logs")) == nil || tx.Bucket([]byte("conf")) == nil)
+		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
+			key, _ := bucket.Cursor().First()
+			holds = holds || key != nil
+			return nil
+		})
+	})
+	return holds
+}
+
+// surveyValues reads term and vote.
+func surveyValues(store *raftboltdb.BoltStore, found *logSummary) error {
+	probe := &stableStore{inner: store, writer: &writer{opts: Options{Fatal: func(error) {}}}}
+	vote, err := probe.Get(keyVote)
+	if err == nil {
+		_, _, err = decodeVote(vote)
+		found.hasVote = true
+	}
+	if err != nil && !isNotFound(err) {
+		return err
+	}
+	if found.term, err = probe.getUint64(keyCurrentTerm); err != nil && !isNotFound(err) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package raftstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/hashicorp/raft"
+)
+
+// castagnoli is the CRC32C table; amd64 and arm64 have an instruction for it.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sealBytes is what a checksum adds to an entry or a value.
+const sealBytes = 4
+
+// DamagedEntryError says that an entry read from the log is not the one that
+// was written. Reading on would apply something that nobody decided.
+type DamagedEntryError struct {
+	// Index is the entry's place in the log.
+	Index uint64
+	// Reason says what does not match.
+	Reason string
+}
+
+// Error implements error.
+func (e *DamagedEntryError) Error() string {
+	return fmt.Sprintf("log entry %d is damaged: %s", e.Index, e.Reason)
+}
+
+// DamagedValueError says that the stored term or vote is not what was written.
+type DamagedValueError struct {
+	// Key is the value's name in the stable store.
+	Key string
+	// Reason says what does not match.
+	Reason string
+}
+
+// Error implements error.
+func (e *DamagedValueError) Error() string {
+	return fmt.Sprintf("stored value %s is damaged: %s", e.Key, e.Reason)
+}
+
+// sealEntry gives a copy of entry with a checksum over index, term, type,
+// extensions and data appended to its Extensions. It never touches the caller's
+// struct: raft's cache holds that pointer, and the leader sends it to followers
+// as it is, so a checksum put there would travel, be taken by the follower for
+// part of the entry, and be sealed again. As it is, Extensions go over the wire
+// as the proposer left them (empty in rota), and each node seals for its own
+// disk what it received. AppendedAt is left out: it decides nothing.
+func sealEntry(entry *raft.Log) *raft.Log {
+	sealed := *entry
+	sealed.Extensions = make([]byte, 0, len(entry.Extensions)+sealBytes)
+	sealed.Extensions = append(sealed.Extensions, entry.Extensions...)
+	sealed.Extensions = binary.LittleEndian.AppendUint32(sealed.Extensions, entrySum(entry, entry.Extensions))
+	return &sealed
+}
+
+// openEntry checks the seal of what was read at index and takes it off.
+func openEntry(index uint64, entry *raft.Log) error {
+	if entry.Index != index {
+		return &DamagedEntryError{index, fmt.Sprintf("entry %d stands in its place", entry.Index)}
+	}
+	cut := len(entry.Extensions) - sealBytes
+	if cut < 0 {
+		return &DamagedEntryError{index, "it has no checksum"}
+	}
+	kept := entry.Extensions[:cut]
+	if stored := binary.LittleEndian.Uint32(entry.Extensions[cut:]); stored != entrySum(entry, kept) && !planted.crcOff() {
+		return &DamagedEntryError{index, "its checksum does not match"}
+	}
+	if entry.Extensions = kept; cut == 0 {
+		entry.Extensions = nil
+	}
+	return nil
+}
+
+// entrySum is CRC32C over the fields of an entry, the variable ones preceded by
+// the length of the first.
+func entrySum(entry *raft.Log, extensions []byte) uint32 {
+	var head [25]byte
+	binary.LittleEndian.PutUint64(head[0:], entry.Index)
+	binary.LittleEndian.PutUint64(head[8:], entry.Term)
+	head[16] = byte(entry.Type)
+	binary.LittleEndian.PutUint64(head[17:], uint64(len(extensions)))
+	sum := crc32.Update(0, castagnoli, head[:])
+	sum = crc32.Update(sum, castagnoli, extensions)
+	return crc32.Update(sum, castagnoli, entry.Data)
+}
+
+// sealValue appends a checksum over key and value to value.
+func sealValue(key, value []byte) []byte {
+	sealed := make([]byte, 0, len(value)+sealBytes)
+	sealed = append(sealed, value...)
+	return binary.LittleEndian.AppendUint32(sealed, valueSum(key, value))
+}
+
+// openValue checks the seal of a stored value and takes it off.
+func openValue(key, sealed []byte) ([]byte, error) {
+	cut := len(sealed) - sealBytes
+	if cut < 0 {
+		return nil, &DamagedValueError{string(key), "it has no checksum"}
+	}
+	if binary.LittleEndian.Uint32(sealed[cut:]) != valueSum(key, sealed[:cut]) && !planted.crcOff() {
+		return nil, &DamagedValueError{string(key), "its checksum does not match"}
+	}
+	return sealed[:cut:cut], nil
+}
+
+func valueSum(key, value []byte) uint32 {
+	sum := crc32.Update(uint32(len(key)), castagnoli, key)
+	return crc32.Update(sum, castagnoli, value)
+}
+
+// guardDamage turns a panic of bbolt, or a fault of its memory map, into a
+// refusal. bbolt has no checksums on its pages but those of the two heads, and
+// trips over the others. Use: defer guardDamage(path, &err).
+func guardDamage(path string, err *error) {
+	if what := recover(); what != nil {
+		*err = damaged(path, fmt.Sprintf("bbolt cannot read it (%v)", what))
+	}
+}

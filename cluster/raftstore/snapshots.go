@@ -1,0 +1,156 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/rotasched/rota/internal/logs"
+)
+
+// snapshotSeal is the file beside a snapshot's meta data with its checksum: CRC32C
+// in 8 hex digits. The meta data hold the members of the cluster, and hashicorp/raft
+// believes them: one flipped bit is another voter. One without the file is of a crash
+// before its end, and is believed.
+const snapshotSeal = "meta.sum"
+
+// snapshotsKept are kept: the newest may be damaged, the one before it is used then.
+const snapshotsKept = 3
+
+// Snapshots are raft's snapshots, with their meta data sealed.
+type Snapshots struct {
+	*raft.FileSnapshotStore
+	data string
+}
+
+// OpenSnapshots opens or makes the snapshots in a data directory.
+func OpenSnapshots(data string, log *slog.Logger) (*Snapshots, error) {
+	files, err := raft.NewFileSnapshotStoreWithLogger(data, snapshotsKept, logs.ForRaft(log))
+	return &Snapshots{files, data}, err
+}
+
+// Create implements raft.SnapshotStore.
+func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration, membersIndex uint64,
+	transport raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := s.FileSnapshotStore.Create(version, index, term, members, membersIndex, transport)
+	if err != nil {
+		return nil, err
+	}
+	return &snapshotSink{sink, s.dir(sink.ID())}, nil
+}
+
+// dir is the directory of a snapshot.
+func (s *Snapshots) dir(id string) string { return filepath.Join(s.data, snapshotsDir, id) }
+
+// StateFile returns the path of a snapshot's state.
+func (s *Snapshots) StateFile(id string) string { return filepath.Join(s.dir(id), snapshotState) }
+
+// StateFiles returns the paths of the states of all snapshots in a data directory.
+func StateFiles(data string) ([]string, error) {
+	return filepath.Glob(filepath.Join(data, snapshotsDir, "*", snapshotState))
+}
+
+// Verify reads all snapshots and calls each with what is wrong with one, nothing where it
+// is whole. It ends when each returns false.
+func (s *Snapshots) Verify(each func(id string, index uint64, damage string) bool) error {
+	names, err := os.ReadDir(s.dir(""))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range names {
+		if !name.IsDir() || strings.HasSuffix(name.Name(), snapshotTemp) {
+			continue
+		}
+		found, ok := snapshotAt(s.dir(name.Name()))
+		if !ok {
+			continue // Preflight has let it be
+		}
+		damage := found.examine(true)
+		if _, err := os.Stat(found.path); err != nil {
+			continue // reaped meanwhile
+		}
+		if !each(name.Name(), found.index, damage) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// SetAside moves snapshots out of raft's sight, and returns where they are now.
+func (s *Snapshots) SetAside(ids ...string) (moved []string, err error) {
+	for _, id := range ids {
+		to, err := moveAside(s.data, id)
+		if err != nil {
+			return moved, err
+		}
+		moved = append(moved, to)
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return moved, syncAside(s.data)
+}
+
+// moveAside moves a snapshot to those that are damaged.
+func moveAside(data, id string) (to string, err error) {
+	to = filepath.Join(data, snapshotsAside, id)
+	if err = os.MkdirAll(filepath.Dir(to), 0o700); err == nil {
+		err = errors.Join(os.RemoveAll(to), os.Rename(filepath.Join(data, snapshotsDir, id), to))
+	}
+	if err != nil {
+		return "", fmt.Errorf("set snapshot aside: %w", err)
+	}
+	return to, nil
+}
+
+// syncAside makes what was moved durable.
+func syncAside(data string) error {
+	return errors.Join(syncDir(filepath.Join(data, snapshotsDir)), syncDir(filepath.Join(data, snapshotsAside)))
+}
+
+type snapshotSink struct {
+	raft.SnapshotSink
+	path string
+}
+
+// Close implements raft.SnapshotSink.
+func (s *snapshotSink) Close() error {
+	failpointSnapshot(s.SnapshotSink)
+	if err := s.SnapshotSink.Close(); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(filepath.Join(s.path, snapshotMeta))
+	if err == nil {
+		err = replaceFile(filepath.Join(s.path, snapshotSeal), []byte(metaSum(data)+"\n"))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it is reaped already
+		return fmt.Errorf("seal snapshot: %w", err)
+	}
+	return nil
+}
+
+func metaSum(data []byte) string {
+	return fmt.Sprintf("%08x", crc32.Checksum(data, castagnoli))
+}
+
+// metaDamage says what does not match the seal, nothing where there is none.
+func metaDamage(dir string, data []byte) string {
+	sum, err := readSmallFile(filepath.Join(dir, snapshotSeal), 64)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	if err != nil {
+		return fmt.Sprintf("the checksum of its meta data cannot be read (%v)", err)
+	}
+	if strings.TrimSpace(string(sum)) != metaSum(data) {
+		return "its meta data does not match its checksum"
+	}
+	return ""
+}

@@ -1,0 +1,49 @@
+package raftstore
+
+import (
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+)
+
+// StoppedLog is the log of a node that does not run, open for reading.
+type StoppedLog struct {
+	// First and Last bound the newest entries without a gap, 0 for none.
+	First, Last uint64
+
+	bolt *raftboltdb.BoltStore // nil where there are none
+}
+
+// OpenStopped checks and opens the log in a data directory; it writes nothing.
+func OpenStopped(data string) (*StoppedLog, error) {
+	path := filepath.Join(data, raftFile)
+	found, err := surveyLog(path)
+	if err != nil || len(found.spans) == 0 {
+		return &StoppedLog{}, err
+	}
+	span := found.spans[len(found.spans)-1]
+	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path,
+		BoltOptions: &bbolt.Options{ReadOnly: true, Timeout: raftFileLock}})
+	if err != nil {
+		return nil, openRefusal(path, err)
+	}
+	return &StoppedLog{First: span.first, Last: span.last, bolt: bolt}, nil
+}
+
+// GetLog reads and checks one entry.
+func (l *StoppedLog) GetLog(index uint64, entry *raft.Log) error {
+	if l.bolt == nil {
+		return raft.ErrLogNotFound
+	}
+	return readEntry(l.bolt, index, entry)
+}
+
+// Close closes the log.
+func (l *StoppedLog) Close() error {
+	if l.bolt == nil {
+		return nil
+	}
+	return l.bolt.Close()
+}

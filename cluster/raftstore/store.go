@@ -1,0 +1,267 @@
+package raftstore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/rotasched/rota"
+)
+
+// raftFile is the file in the data directory that holds the log, the term and
+// the vote.
+const raftFile = "raft.db"
+
+const (
+	// stallAfter is when a write that does not return makes the node unfit,
+	// exitAfter when the process ends because of it. hashicorp/raft: a hung disk
+	// keeps leadership, as heartbeats have their own goroutine.
+	stallAfter = 5 * time.Second
+	exitAfter  = 15 * time.Second
+	// raftFileLock bounds the wait for another process's lock on the file.
+	raftFileLock = 2 * time.Second
+	// raftFileMapped is the address space set aside for the file, so that growth
+	// seldom has to wait for readers. It costs no memory.
+	raftFileMapped = 1 << 30
+	// logCacheEntries is how many of the latest entries replication reads from memory.
+	logCacheEntries = 512
+)
+
+// Options are what Open needs to know.
+type Options struct {
+	// StallAfter is how long a write may take before the node is unfit: the
+	// caller gets an error and Unfit is called. 0 stands for 5 s.
+	StallAfter time.Duration
+	// ExitAfter is how long a write may take before Fatal is called. 0 stands
+	// for 15 s; never less than StallAfter.
+	ExitAfter time.Duration
+	// Fatal is called once, on the goroutine that met the fault, before the
+	// failing call returns: in production it logs and ends the process. Should it
+	// return, nothing is ever written again. It must not wait for raft, whose
+	// goroutine it may be. nil stands for a log line and os.Exit(1).
+	Fatal func(error)
+	// Unfit is called once, when a write stalls: the node should give up
+	// leadership and stop serving. It must not block. May be nil.
+	Unfit func(reason string)
+	// Logger takes what is worth a line. nil stands for silence.
+	Logger *slog.Logger
+	// KeepFrom gives the lowest index that cutting the log's old end must leave,
+	// 0 for none. May be nil.
+	KeepFrom func() uint64
+	// BeforeWrite is called before each write, by the goroutine that makes it. May be nil.
+	BeforeWrite func()
+	// NoSync skips fsync. For tests only: a crash then loses votes.
+	NoSync bool
+}
+
+// Stores are raft's log, term and vote, in one bbolt file, behind decorators
+// that checksum what is read, watch the time that writes take, and end the
+// process at the first write that fails.
+type Stores struct {
+	// Log is the log store, with a cache of the latest entries on top.
+	Log raft.LogStore
+	// Stable holds the term and the vote.
+	Stable raft.StableStore
+
+	bolt   *raftboltdb.BoltStore
+	writer *writer
+	once   sync.Once
+	closed error
+}
+
+// Open opens or creates raft.db in dir. A refusal says what to do.
+func Open(dir string, opts Options) (stores *Stores, err error) {
+	opts = opts.withDefaults()
+	path := filepath.Join(dir, raftFile)
+	bolt, err := openBolt(path, opts.NoSync)
+	if err != nil {
+		return nil, err
+	}
+	failpointLog(bolt)
+	writer := newWriter(dir, opts)
+	stable, err := newStableStore(bolt, writer)
+	if err != nil {
+		writer.close()
+		return nil, errors.Join(err, bolt.Close())
+	}
+	log := &logStore{inner: bolt, writer: writer, keepFrom: opts.KeepFrom}
+	cached, err := cachedLog(log)
+	if err != nil {
+		writer.close()
+		return nil, errors.Join(err, bolt.Close())
+	}
+	go writer.ahead.run(log.writeAhead)
+	return &Stores{Log: cached, Stable: stable, bolt: bolt, writer: writer}, nil
+}
+
+// Failed gives the reason why nothing is written any more, nil while all is well.
+func (s *Stores) Failed() error { return cmp.Or(s.writer.failure(), s.writer.ahead.failure()) }
+
+// Leads takes raft's word on whether it leads: from then on a leader's own commands are
+// written beside its followers' (aheadWriter).
+func (s *Stores) Leads(leads func() bool) { s.writer.ahead.leads.Store(&leads) }
+
+// Await waits until the log up to index is on this disk; an error says that it never
+// will be, and that this node ends.
+func (s *Stores) Await(index uint64) error { return s.writer.ahead.await(index) }
+
+// OnDisk lowers an index to that of the last entry on this disk.
+func (s *Stores) OnDisk(index uint64) uint64 { return s.writer.ahead.clamp(index) }
+
+// Stored returns the first and the last entry on this disk, 0 for an empty log.
+func (s *Stores) Stored() (first, last uint64, err error) {
+	if first, err = s.bolt.FirstIndex(); err == nil {
+		last, err = s.bolt.LastIndex()
+	}
+	return first, last, err
+}
+
+// ReadStored reads an entry from this disk, past the cache and whatever waits for the
+// disk, and checks it. What is not whole is a DamagedEntryError.
+func (s *Stores) ReadStored(index uint64, entry *raft.Log) error {
+	return readEntry(s.bolt, index, entry)
+}
+
+// cutAtOnce entries are cut in one write: a million at once would hold up raft's own
+// writes for so long that the disk is taken for dead.
+const cutAtOnce = 10_000
+
+// CutStored takes the entries from first to last from the log's beginning.
+func (s *Stores) CutStored(first, last uint64) error {
+	for low := first; low <= last; low += cutAtOnce {
+		high := min(low+cutAtOnce-1, last)
+		if err := s.writer.do("cut damaged entries off", func() error { return s.bolt.DeleteRange(low, high) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stats are bbolt's counters, for the metrics.
+func (s *Stores) Stats() bbolt.Stats { return s.bolt.Stats() }
+
+// Close waits for the write under way and closes the file. After a stall it
+// leaves the file to the end of the process: closing would wait for the disk.
+func (s *Stores) Close() error {
+	s.once.Do(func() {
+		s.writer.ahead.close()
+		if idle := s.writer.close(); !idle {
+			s.closed = fmt.Errorf("close %s: a write still hangs", raftFile)
+			return
+		}
+		s.closed = s.bolt.Close()
+	})
+	return s.closed
+}
+
+func (o Options) withDefaults() Options {
+	if o.StallAfter <= 0 {
+		o.StallAfter = stallAfter
+	}
+	if o.ExitAfter <= 0 {
+		o.ExitAfter = exitAfter
+	}
+	o.ExitAfter = max(o.ExitAfter, o.StallAfter)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Fatal == nil {
+		logger := o.Logger
+		o.Fatal = func(err error) {
+			logger.Error("stopping: the data directory failed", "error", err)
+			os.Exit(1)
+		}
+	}
+	if o.Unfit == nil {
+		o.Unfit = func(string) {}
+	}
+	return o
+}
+
+// cachedLog puts raft's cache over a log store. The cache keeps the entries
+// that raft handed over, so they are never those with a checksum in them.
+func cachedLog(inner raft.LogStore) (raft.LogStore, error) {
+	return raft.NewLogCache(logCacheEntries, inner)
+}
+
+// openBolt opens raft.db for writing. bbolt panics on some damage: that comes
+// back as a refusal.
+//
+// Opening commits, as raftboltdb makes its buckets: what is read from here on is on
+// the disk. Without that a last commit whose fsync failed, or whose process died before
+// it, would be read from the kernel's cache, be counted by a leader, and go with the power.
+func openBolt(path string, noSync bool) (store *raftboltdb.BoltStore, err error) {
+	defer guardDamage(path, &err)
+	store, err = raftboltdb.New(raftboltdb.Options{
+		Path:        path,
+		NoSync:      noSync || planted.noFsync(),
+		BoltOptions: boltOptions(),
+	})
+	if err != nil {
+		return nil, openRefusal(path, err)
+	}
+	return store, nil
+}
+
+// openRefusal words why bbolt did not open the file.
+func openRefusal(path string, err error) error {
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return rota.Refusef(rota.Conflict, "data", "%s is locked by another process: one node has it "+
+			"open already. Stop that process, or give this node a data directory of its own", path)
+	case errors.Is(err, syscall.ENOSPC):
+		return diskFull(filepath.Dir(path), err)
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum),
+		errors.Is(err, bolterrors.ErrVersionMismatch):
+		return damaged(path, err.Error())
+	}
+	return fmt.Errorf("open %s: %w", path, err)
+}
+
+// boltOptions are those that keep commits cheap: without them bbolt rewrites
+// the list of free pages at every commit, and that list grows.
+func boltOptions() *bbolt.Options {
+	return &bbolt.Options{
+		Timeout:         raftFileLock,
+		NoFreelistSync:  true,
+		FreelistType:    bbolt.FreelistMapType,
+		PreLoadFreelist: true,
+		InitialMmapSize: raftFileMapped,
+	}
+}
+
+// diskFull words the one write error that an operator can mend.
+func diskFull(dir string, cause error) *rota.Error {
+	err := rota.Refusef(rota.Exhausted, "data", "data directory %s is full: "+
+		"free space (ballast, if kept, may be deleted) and start again", dir)
+	err.Cause = cause
+	return err
+}
+
+// diskFailed words any other write error. It is never retried: after a failed
+// fsync the kernel may call the lost pages clean, and a retry "succeeds".
+func diskFailed(dir string, cause error) *rota.Error {
+	err := rota.Refusef(rota.Internal, "data", "data directory %s has failed: nothing more is written. "+
+		"Look at the disk (dmesg, smartctl); when it is sound, start again, else replace it and join as a "+
+		"new node with a new id", dir)
+	err.Cause = cause
+	return err
+}
+
+// damaged words a file whose content cannot be trusted.
+func damaged(path, what string) *rota.Error {
+	return rota.Refusef(rota.Conflict, "data", "%s is damaged: %s. This node may have forgotten a vote or "+
+		"an acknowledged entry, so it does not start. Move %s away, start with an empty data directory and a NEW "+
+		"node id so that it joins afresh, then remove the old id from the cluster", path, what, filepath.Dir(path))
+}

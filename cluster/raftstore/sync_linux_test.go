@@ -1,0 +1,161 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
+)
+
+// cutPower takes the disk away beneath an open raft.db: from now on every write
+// seems to succeed and goes nowhere, and only the sync would tell. It is what a
+// process sees whose last writes a power failure takes. bbolt has no seam for
+// its file, so the descriptor is turned to the null device, which takes writes
+// and refuses to sync.
+func cutPower(t *testing.T, dir string) {
+	t.Helper()
+	path, err := filepath.EvalSymlinks(filepath.Join(dir, raftFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if err := syscall.Fdatasync(int(null.Fd())); err == nil {
+		t.Skip("this system syncs its null device: it cannot stand for a disk that does not keep what it was given")
+	}
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skipf("the descriptor of %s cannot be found: %v", raftFile, err)
+	}
+	for _, fd := range fds {
+		var number int
+		if open, err := os.Readlink("/proc/self/fd/" + fd.Name()); err != nil || open != path {
+			continue
+		}
+		if _, err := fmt.Sscan(fd.Name(), &number); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Dup3(int(null.Fd()), number, syscall.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("no descriptor of %s is open", path)
+}
+
+// TestOpenStoresCommits: what the process before wrote and could not sync is in the
+// kernel's cache only. It must be on the disk before it is read, and counted.
+func TestOpenStoresCommits(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	commits := func() (n int) {
+		t.Helper()
+		db, err := bbolt.Open(filepath.Join(dir, raftFile), 0o600, &bbolt.Options{ReadOnly: true, Timeout: raftFileLock})
+		if err == nil {
+			err = errors.Join(db.View(func(tx *bbolt.Tx) error { n = tx.ID(); return nil }), db.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for before := -1; before < 3; {
+		stores, err := Open(dir, Options{Fatal: newFatalRecorder().fatal})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stores.Close(); err != nil {
+			t.Fatal(err)
+		}
+		now := commits()
+		if before >= 0 && now <= before {
+			t.Fatalf("raft.db was opened without a commit: the last is number %d, as before", now)
+		}
+		before = now
+	}
+}
+
+// TestPowerLoss: whatever was answered with success is there when the power is back.
+func TestPowerLoss(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		write func(*Stores) error
+		kept  func(*Stores) bool
+	}{
+		"an entry": {
+			func(s *Stores) error { return s.Log.StoreLogs(testEntries(301, 302, 2)) },
+			func(s *Stores) bool { last, err := s.Log.LastIndex(); return err == nil && last == 302 },
+		},
+		"a cut": {
+			func(s *Stores) error { return s.Log.DeleteRange(1, 100) },
+			func(s *Stores) bool { first, err := s.Log.FirstIndex(); return err == nil && first == 101 },
+		},
+		"a vote": {
+			func(s *Stores) error {
+				return errors.Join(s.Stable.SetUint64(keyLastVoteTerm, 7), s.Stable.Set(keyLastVoteCand, []byte("b:1")))
+			},
+			func(s *Stores) bool { term, err := s.Stable.GetUint64(keyLastVoteTerm); return err == nil && term == 7 },
+		},
+		"a term": {
+			func(s *Stores) error {
+				// A term that cannot be stored ends the goroutine: see setTerm.
+				answered := make(chan error, 1)
+				go func() {
+					err := errors.New("the calling goroutine ended")
+					defer func() { answered <- err }()
+					err = s.Stable.SetUint64(keyCurrentTerm, 9)
+				}()
+				return <-answered
+			},
+			func(s *Stores) bool { term, err := s.Stable.GetUint64(keyCurrentTerm); return err == nil && term == 9 },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			recorder := newFatalRecorder()
+			stores, err := Open(dir, Options{Fatal: recorder.fatal})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stores.Close()
+			// Enough, so that the file need not grow afterwards: growing syncs too.
+			for first := uint64(1); first < 300; first += 100 {
+				if err := stores.Log.StoreLogs(testEntries(first, first+99, 1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			vote(t, stores, 4, "a:1")
+			cutPower(t, dir)
+			err = c.write(stores)
+			if err == nil {
+				t.Errorf("%s was acknowledged though the disk never said that it keeps it", name)
+			} else if len(recorder.all()) != 1 || stores.Failed() == nil {
+				t.Errorf("a failed sync (%v) does not end the process: fatal %v", err, recorder.all())
+			}
+			if err := stores.Close(); err != nil {
+				t.Fatal(err)
+			}
+			acked := err == nil
+			after := openTestStores(t, dir, nil)
+			if acked && !c.kept(after) {
+				t.Errorf("%s was acknowledged and is gone after the power failed", name)
+			}
+			wantVote(t, after, 4, "a:1")
+			var entry raft.Log
+			for _, index := range []uint64{1, 150, 300} {
+				if err := after.Log.GetLog(index, &entry); err != nil {
+					t.Errorf("entry %d, which was synced, is gone: %v", index, err)
+				}
+			}
+		})
+	}
+}

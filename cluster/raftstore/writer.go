@@ -1,0 +1,246 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// errStoresClosed answers writes after Close.
+var errStoresClosed = errors.New("the stores are closed")
+
+// writer runs every write of raft.db on one goroutine, so that a write
+// that hangs in the kernel is noticed by those who wait, and so that after the
+// first failure nothing is ever written again: a write that timed out may still
+// land, and raft has been told that it did not.
+type writer struct {
+	dir   string
+	opts  Options
+	queue chan *queuedWrite
+	ahead *aheadWriter
+	done  chan struct{} // closed when the goroutine has ended
+	stop  chan struct{} // closed by close
+
+	mu     sync.Mutex // guards failed
+	failed error
+
+	fatal    sync.Once
+	unfit    sync.Once
+	stopOnce sync.Once
+	watches  sync.WaitGroup
+}
+
+// queuedWrite is one write and its answer.
+type queuedWrite struct {
+	run    func() error
+	answer chan error // buffered, so that a late answer blocks nobody
+}
+
+func newWriter(dir string, opts Options) *writer {
+	w := &writer{
+		dir:   dir,
+		opts:  opts,
+		queue: make(chan *queuedWrite),
+		ahead: newAheadWriter(),
+		done:  make(chan struct{}),
+		stop:  make(chan struct{}),
+	}
+	go w.loop()
+	return w
+}
+
+// loop owns writing. It looks at failed before each write: raft's goroutines
+// may have queued behind the one that failed.
+func (w *writer) loop() {
+	defer close(w.done)
+	for {
+		select {
+		case <-w.stop:
+			return
+		case job := <-w.queue:
+			if err := w.failure(); err != nil {
+				job.answer <- err
+				continue
+			}
+			if w.opts.BeforeWrite != nil {
+				w.opts.BeforeWrite()
+			}
+			err := runGuarded(job.run)
+			if err != nil {
+				err = w.fail(w.describe(err))
+			}
+			job.answer <- err
+		}
+	}
+}
+
+// runGuarded turns a panic of bbolt over damaged pages into an error, so that
+// the process ends with words.
+func runGuarded(run func() error) (err error) {
+	defer func() {
+		if what := recover(); what != nil {
+			err = fmt.Errorf("bbolt: %v", what)
+		}
+	}()
+	return run()
+}
+
+// do runs one write behind all that went ahead, and waits for it as doNow does.
+func (w *writer) do(what string, run func() error) error {
+	if err := w.ahead.drain(); err != nil {
+		return err
+	}
+	return w.doNow(what, run)
+}
+
+// doNow runs one write and waits for it: at most StallAfter, then the caller gets
+// an error while a watch waits on for the end or for ExitAfter. A write that
+// fails ends the process before raft hears of it.
+func (w *writer) doNow(what string, run func() error) error {
+	if err := w.failure(); err != nil {
+		return err
+	}
+	job := &queuedWrite{run: run, answer: make(chan error, 1)}
+	waited := newPatience(w.opts.StallAfter)
+	defer waited.end()
+	queue, stop := w.queue, w.stop
+	for {
+		select {
+		case queue <- job:
+			queue = nil // it is taken: wait for its answer
+		case err := <-job.answer:
+			if err != nil {
+				w.die(err)
+			}
+			return err
+		case <-stop:
+			if queue != nil {
+				return errStoresClosed
+			}
+			stop = nil // the write under way ends before the stores do
+		case <-waited.tick():
+			if !waited.over() || len(job.answer) > 0 {
+				continue
+			}
+			if queue != nil { // behind a write that hangs
+				return w.stalled(what, nil)
+			}
+			return w.stalled(what, job.answer)
+		}
+	}
+}
+
+// stalled makes the node unfit and watches the hanging write to its end.
+func (w *writer) stalled(what string, answer <-chan error) error {
+	err := w.fail(rota.Refusef(rota.Unavailable, "data", "a write (%s) to data directory %s did not return "+
+		"within %s: the disk hangs. The node steps out and ends; look at the disk (dmesg, iostat -x) and "+
+		"start it again", what, w.dir, w.opts.StallAfter))
+	w.unfit.Do(func() {
+		w.opts.Logger.Error("the disk hangs: this node steps out", "dir", w.dir, "write", what)
+		w.opts.Unfit(err.Error())
+		w.watches.Go(func() { w.watch(answer) })
+	})
+	return err
+}
+
+// watch ends the process when the hanging write comes back, well or not, or
+// when ExitAfter has passed since it began. That it came back well is no way on:
+// raft was told that it failed, and would write another entry at its index.
+func (w *writer) watch(answer <-chan error) {
+	waited := newPatience(w.opts.ExitAfter - w.opts.StallAfter)
+	defer waited.end()
+	for {
+		select {
+		case <-answer:
+		case <-waited.tick():
+			if !waited.over() {
+				continue
+			}
+		case <-w.stop:
+			return
+		}
+		w.die(w.failure())
+		return
+	}
+}
+
+// patience measures how long something took while this process ran. A process
+// that was stopped (SIGSTOP, a suspended machine) did not wait on its disk: one
+// timer for the whole wait was refused, as it blamed the disk for the pause.
+type patience struct {
+	ticker *time.Ticker
+	step   time.Duration
+	left   time.Duration
+	last   time.Time
+}
+
+// patienceStep is how often a wait is looked at; a look that comes late counts
+// twice that at most.
+const patienceStep = 250 * time.Millisecond
+
+func newPatience(most time.Duration) *patience {
+	step := max(min(patienceStep, most/8), time.Millisecond)
+	return &patience{ticker: time.NewTicker(step), step: step, left: most, last: time.Now()}
+}
+
+func (p *patience) tick() <-chan time.Time { return p.ticker.C }
+
+// over is asked at each tick, and says whether the time is up.
+func (p *patience) over() bool {
+	now := time.Now()
+	p.left -= min(now.Sub(p.last), 2*p.step)
+	p.last = now
+	return p.left <= 0
+}
+
+func (p *patience) end() { p.ticker.Stop() }
+
+// fail records the first failure, after which nothing is written, and gives it.
+func (w *writer) fail(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed == nil {
+		w.failed = err
+	}
+	return w.failed
+}
+
+// die stops all writing and calls Fatal, once.
+func (w *writer) die(err error) {
+	w.fail(err)
+	w.fatal.Do(func() { w.opts.Fatal(err) })
+}
+
+// failure gives why nothing is written any more, nil while all is well.
+func (w *writer) failure() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed
+}
+
+// close ends the goroutine after the write under way and says whether it ended:
+// it does not when that write hangs.
+func (w *writer) close() (ended bool) {
+	w.stopOnce.Do(func() { close(w.stop) })
+	w.watches.Wait()
+	wait := time.NewTimer(w.opts.StallAfter)
+	defer wait.Stop()
+	select {
+	case <-w.done:
+		return true
+	case <-wait.C:
+		return false
+	}
+}
+
+// describe gives a write error the words for the operator.
+func (w *writer) describe(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return diskFull(w.dir, err)
+	}
+	return diskFailed(w.dir, err)
+}

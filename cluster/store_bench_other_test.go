@@ -1,8 +1,0 @@
-//go:build !linux
-
-package cluster
-
-import "testing"
-
-// writtenBytes is known on Linux only.
-func writtenBytes(testing.TB) int64 { return 0 }
