@@ -91,7 +91,7 @@ var rooms = []room{
 	{path: "test/bench", may: []string{"test/rig"}, only: []string{}},
 	{path: "test/bench/natsjobs", only: []string{natsClient}},
 	{path: "test/crash", may: []string{".", "client", "test/rig"}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
-	{path: "test/jepsen-lite", may: []string{".", "client", "api/rota/v1"},
+	{path: "test/jepsen-lite", may: []string{".", "client", "api/rota/v1", "test/rig"},
 		never: []string{raftLibrary, raftStore, gossip}},
 }
 

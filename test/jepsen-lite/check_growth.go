@@ -89,7 +89,7 @@ const weighMost = 5 * time.Second
 // weigh asks every founder what it holds.
 func (w *world) weigh(ctx context.Context) {
 	for _, s := range w.cluster.all()[:w.cluster.founders] {
-		files, goroutines, err := weightOf(ctx, s.admin)
+		files, goroutines, err := weightOf(ctx, s.Admin)
 		if err != nil {
 			w.rec.note("%s was not weighed: %v", s.id, err)
 			continue

@@ -19,19 +19,17 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/test/rig"
 )
 
 // server is one node: a process, its addresses, and a client of it alone.
 type server struct {
 	*process
-	id     string
-	place  *place
-	api    string
-	raft   string
-	admin  string
-	gossip string
-	wall   *wallClock
-	c      *client.Client
+	id    string
+	place *place
+	rig.Addrs
+	wall *wallClock
+	c    *client.Client
 	// founder says that it founded the cluster; disk is its data directory, nil for
 	// the host's own.
 	founder bool
@@ -103,9 +101,9 @@ func (k *cluster) make(id string) (*server, error) {
 
 func (k *cluster) makeAt(id string, at *place, ports []int) (s *server, err error) {
 	addr := func(i int) string { return net.JoinHostPort(at.ip, strconv.Itoa(ports[i])) }
-	s = &server{id: id, place: at, api: addr(0), raft: addr(1), admin: addr(2), gossip: addr(3),
+	s = &server{id: id, place: at, Addrs: rig.Addrs{API: addr(0), Raft: addr(1), Admin: addr(2), Gossip: addr(3)},
 		wall: &wallClock{path: filepath.Join(k.dir, id+".clock")}}
-	if s.c, err = client.Dial([]string{s.api}, client.WithInsecure()); err != nil {
+	if s.c, err = client.Dial([]string{s.API}, client.WithInsecure()); err != nil {
 		return nil, err
 	}
 	s.process = &process{
@@ -127,9 +125,9 @@ func (k *cluster) makeAt(id string, at *place, ports []int) (s *server, err erro
 }
 
 func (k *cluster) command(s *server) *exec.Cmd {
-	args := []string{"server", "--node", s.id, "--data", k.dataOf(s), "--cluster", "chaos",
-		"--api", s.api, "--raft", s.raft, "--admin", s.admin, "--gossip", s.gossip, "--insecure",
-		"--events-retained", strconv.Itoa(eventsRetained)}
+	n := rig.Node{ID: s.id, Dir: k.dataOf(s), Addrs: s.Addrs,
+		Flags: []string{"--cluster", "chaos", "--insecure", "--events-retained", strconv.Itoa(eventsRetained)}}
+	args := n.Args()
 	if s.rotten.suspected() {
 		args = append(args, "--scrub-every", scrubEvery)
 	}
@@ -144,26 +142,14 @@ func (k *cluster) command(s *server) *exec.Cmd {
 		}
 	}
 	for _, other := range founders {
-		args = append(args, "--join", other.gossip)
+		args = append(args, "--join", other.Gossip)
 	}
 	cmd := s.place.command(k.binary, args...)
-	cmd.Env = append(plainEnvironment(cmd.Env), testClockKey+"="+s.wall.path)
+	if cmd.Env == nil {
+		cmd.Env = rig.Inherited()
+	}
+	cmd.Env = append(cmd.Env, testClockKey+"="+s.wall.path)
 	return cmd
-}
-
-// plainEnvironment leaves out the caller's settings of rota; a role that was
-// given to the command stays.
-func plainEnvironment(environ []string) []string {
-	if environ == nil {
-		environ = os.Environ()
-	}
-	var kept []string
-	for _, v := range environ {
-		if !strings.HasPrefix(v, "ROTA_") || strings.HasPrefix(v, roleKey+"=") {
-			kept = append(kept, v)
-		}
-	}
-	return kept
 }
 
 // crashed notes a node that ended by itself and, as an init system would, starts
@@ -195,7 +181,7 @@ func (k *cluster) stuck(s *server, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	text := "its goroutines could not be had"
-	dump := "http://" + s.admin + "/debug/pprof/goroutine?debug=2"
+	dump := "http://" + s.Admin + "/debug/pprof/goroutine?debug=2"
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, dump, nil)
 	if err == nil {
 		var answer *http.Response
@@ -254,7 +240,7 @@ func (k *cluster) leader() *server {
 func (k *cluster) addresses() []string {
 	var addrs []string
 	for _, s := range k.all()[:k.founders] {
-		addrs = append(addrs, s.api)
+		addrs = append(addrs, s.API)
 	}
 	return addrs
 }
@@ -309,8 +295,8 @@ func (k *cluster) heal() error {
 // run runs the binary as a user would and gives its standard output.
 func (k *cluster) run(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, k.binary, append(args, "--addr", strings.Join(k.addresses(), ","))...)
-	cmd.Env = plainEnvironment(nil)
-	cmd.SysProcAttr = childAttributes()
+	cmd.Env = rig.Inherited()
+	cmd.SysProcAttr = rig.Attributes()
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

@@ -64,7 +64,7 @@ func (k *cluster) successor(s *server) (*server, error) {
 	k.added++
 	id := fmt.Sprintf("n%d", k.founders+k.added)
 	k.mu.Unlock()
-	ports, err := portsOf(s.api, s.raft, s.admin, s.gossip)
+	ports, err := portsOf(s.API, s.Raft, s.Admin, s.Gossip)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/test/rig"
 )
 
 const (
@@ -272,8 +273,8 @@ func auditOf(binary, node, data string, most time.Duration) AuditOf {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, "operator", "audit", "--data", data, "-o", "json")
-	cmd.Env = plainEnvironment(nil)
-	cmd.SysProcAttr = childAttributes()
+	cmd.Env = rig.Inherited()
+	cmd.SysProcAttr = rig.Attributes()
 	out, err := cmd.Output()
 	a := AuditOf{Node: node, Report: &rota.AuditReport{}}
 	if jerr := json.Unmarshal(out, a.Report); jerr != nil {

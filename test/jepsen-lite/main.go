@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/rotasched/rota/test/rig"
 )
 
 func main() { os.Exit(program(os.Args[1:])) }
@@ -102,7 +104,7 @@ func prepare(o Options) (int, error) {
 		return 1, err
 	}
 	if o.Rota == "" {
-		if o.Rota, err = build(o.Keep, "./cmd/rota"); err != nil {
+		if o.Rota, err = rig.Build(o.Keep, "-tags", testClockTag); err != nil {
 			return 1, err
 		}
 	}
@@ -138,21 +140,6 @@ func again(o Options) (int, error) {
 		return asRouter(o.args())
 	}
 	return command(o.args(), false), nil
-}
-
-// build builds a program of this module, static.
-func build(dir, program string) (string, error) {
-	root, err := moduleRoot()
-	if err != nil {
-		return "", err
-	}
-	binary := filepath.Join(dir, filepath.Base(program))
-	cmd := exec.Command("go", "build", "-tags", testClockTag, "-o", binary, program)
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w: %s", program, err, out)
-	}
-	return binary, nil
 }
 
 // moduleRoot is where this module's sources are.

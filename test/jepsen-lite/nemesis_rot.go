@@ -148,8 +148,8 @@ func (k *cluster) watchRot(ctx context.Context, s *server) string {
 		if s.rotten.condemned() {
 			return "it refused"
 		}
-		passes, err := metric(ctx, s.admin, "rota_scrub_passes_total")
-		damaged, derr := metric(ctx, s.admin, "rota_scrub_damaged_total")
+		passes, err := metric(ctx, s.Admin, "rota_scrub_passes_total")
+		damaged, derr := metric(ctx, s.Admin, "rota_scrub_damaged_total")
 		if clean.saw(passes, damaged, errors.Join(err, derr)) {
 			s.rotten.acquit()
 			return fmt.Sprintf("it scrubbed %.0f times and found %.0f", passes, damaged)

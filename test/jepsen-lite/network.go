@@ -2,8 +2,9 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os/exec"
+
+	"github.com/rotasched/rota/test/rig"
 )
 
 // network is where processes live and how they reach each other.
@@ -40,7 +41,7 @@ type place struct {
 func (p *place) command(binary string, args ...string) *exec.Cmd {
 	if p.enter == nil {
 		cmd := exec.Command(binary, args...)
-		cmd.SysProcAttr = childAttributes()
+		cmd.SysProcAttr = rig.Attributes()
 		return cmd
 	}
 	return p.enter(binary, args)
@@ -69,24 +70,14 @@ func (loopback) parts() bool               { return false }
 func (loopback) name() string              { return "loopback" }
 func (loopback) close()                    {}
 
-// freePorts finds ports that are free for TCP and UDP, all at once.
+// freePorts finds ports on loopback.
 func freePorts(n int) ([]int, error) {
-	var ports []int
-	for tries := 0; len(ports) < n && tries < 10*n; tries++ {
-		lis, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+	ports := make([]int, n)
+	for i := range ports {
+		var err error
+		if ports[i], err = rig.FreePort(); err != nil {
 			return nil, err
 		}
-		defer lis.Close()
-		packets, err := net.ListenPacket("udp", lis.Addr().String())
-		if err != nil {
-			continue
-		}
-		defer packets.Close()
-		ports = append(ports, lis.Addr().(*net.TCPAddr).Port)
-	}
-	if len(ports) < n {
-		return nil, fmt.Errorf("no %d free ports on loopback", n)
 	}
 	return ports, nil
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/rotasched/rota/test/rig"
 )
 
 // networkOfContainers is the name of that network in a history.
@@ -49,8 +51,8 @@ func engine(words, environ []string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), engineMost)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-	cmd.Env = append(plainEnvironment(nil), environ...)
-	cmd.SysProcAttr = childAttributes()
+	cmd.Env = rig.Inherited(environ...)
+	cmd.SysProcAttr = rig.Attributes()
 	var said, failed strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &failed
 	if err := cmd.Run(); err != nil {
@@ -168,7 +170,7 @@ func (k *containers) place(name string) (*place, error) {
 			args = []string{"start", "--attach", "--interactive", s.container}
 		}
 		cmd := exec.Command("docker", args...)
-		cmd.SysProcAttr = childAttributes()
+		cmd.SysProcAttr = rig.Attributes()
 		return cmd
 	}
 	return p, nil
@@ -233,7 +235,7 @@ func prepareContainers(keep string) error {
 	if _, err := canUseContainers(); err != nil {
 		return err
 	}
-	_, err := build(keep, "./test/jepsen-lite")
+	_, err := rig.BuildPackage(keep, "github.com/rotasched/rota/test/jepsen-lite")
 	return err
 }
 

@@ -27,7 +27,7 @@ const removeMost = 90 * time.Second
 func startRemover(project string) (*remover, error) {
 	r := &remover{cmd: exec.Command("/proc/self/exe", project), said: &strings.Builder{}}
 	r.cmd.Env = append(os.Environ(), roleKey+"="+roleRemover)
-	// Not childAttributes: it must outlive this program.
+	// Not rig.Attributes: it must outlive this program.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r.cmd.Stderr = r.said
 	var err error

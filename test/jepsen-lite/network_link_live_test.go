@@ -256,7 +256,7 @@ func dial(s *spaces, name, address string) (conn net.Conn, err error) {
 
 // inPlace makes sockets in a place: a socket stays in the network that it was made
 // in. The thread goes there and comes back; it may not end there instead, since all
-// children that it has started would end with it (childAttributes).
+// children that it has started would end with it (rig.Attributes).
 func inPlace(s *spaces, name string, make func() error) error {
 	runtime.LockOSThread()
 	home, err := os.Open("/proc/thread-self/ns/net")

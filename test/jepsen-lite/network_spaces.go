@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/rotasched/rota/test/rig"
 )
 
 // The roles that this program plays for itself, told by the environment.
@@ -109,8 +111,8 @@ func (s *spaces) place(name string) (*place, error) {
 		name: name, ip: fmt.Sprintf("10.211.%d.2", number),
 		enter: func(binary string, args []string) *exec.Cmd {
 			cmd := exec.Command("/proc/self/exe", append([]string{"/proc/" + pid + "/ns/net", binary}, args...)...)
-			cmd.Env = append(os.Environ(), roleKey+"="+roleEnter)
-			cmd.SysProcAttr = childAttributes()
+			cmd.Env = rig.Inherited(roleKey + "=" + roleEnter)
+			cmd.SysProcAttr = rig.Attributes()
 			return cmd
 		},
 		ports: func() ([]int, error) { return []int{6470, 6471, 6472, 6473}, nil },

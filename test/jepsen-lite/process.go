@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/rotasched/rota/test/rig"
 )
 
 // keeper has the care of what is no child of this program, as an engine has of its
@@ -38,8 +40,9 @@ type process struct {
 	// keeper has it in its care; nil for a child of ours.
 	keeper keeper
 
-	mu       sync.Mutex
-	cmd      *exec.Cmd
+	mu   sync.Mutex
+	life *rig.Process
+	// gone is closed once the end of this life is noted.
 	gone     chan struct{}
 	expected bool
 	// kept counts who keeps it from being started.
@@ -55,7 +58,7 @@ type process struct {
 func (p *process) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd != nil || p.retired || p.kept > 0 {
+	if p.life != nil || p.retired || p.kept > 0 {
 		return nil
 	}
 	cmd, started, err := p.make()
@@ -70,24 +73,14 @@ func (p *process) start() error {
 			return err
 		}
 	}
-	if p.log != "" {
-		f, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		cmd.Stderr = f
-		if cmd.Stdout == nil {
-			cmd.Stdout = f
-		}
-	}
-	if err := cmd.Start(); err != nil {
+	life, err := rig.Start(p.name, cmd, p.log)
+	if err != nil {
 		return err
 	}
 	gone := make(chan struct{})
-	p.cmd, p.gone, p.expected, p.pauses = cmd, gone, p.leaving, 0
+	p.life, p.gone, p.expected, p.pauses = life, gone, p.leaving, 0
 	p.rec.changed(p.name, isUp)
-	go p.await(cmd, gone)
+	go p.await(life, gone)
 	if p.keeper != nil {
 		if err := p.keeper.started(); err != nil {
 			p.expected = true // it is the keeper that failed
@@ -98,20 +91,20 @@ func (p *process) start() error {
 }
 
 // tell sends it a signal.
-func (p *process) tell(cmd *exec.Cmd, s syscall.Signal) error {
+func (p *process) tell(life *rig.Process, s syscall.Signal) error {
 	if p.keeper != nil {
 		return p.keeper.tell(s)
 	}
-	return cmd.Process.Signal(s)
+	return life.Signal(s)
 }
 
 // await waits for the end of one life.
-func (p *process) await(cmd *exec.Cmd, gone chan struct{}) {
-	_ = cmd.Wait()
+func (p *process) await(life *rig.Process, gone chan struct{}) {
+	<-life.Ended()
 	p.mu.Lock()
 	expected, retired := p.expected, p.retired
-	if p.cmd == cmd {
-		p.cmd = nil
+	if p.life == life {
+		p.life = nil
 	}
 	state := isDown
 	if retired {
@@ -121,7 +114,7 @@ func (p *process) await(cmd *exec.Cmd, gone chan struct{}) {
 	p.mu.Unlock()
 	close(gone)
 	if !expected && p.died != nil {
-		p.died(cmd.ProcessState.String())
+		p.died(life.State().String())
 	}
 }
 
@@ -148,17 +141,17 @@ func (p *process) stop(patience time.Duration) bool { return p.end(syscall.SIGTE
 
 func (p *process) end(s syscall.Signal, patience time.Duration) bool {
 	p.mu.Lock()
-	cmd, gone := p.cmd, p.gone
+	life, gone := p.life, p.gone
 	p.expected = true
 	p.mu.Unlock()
-	if cmd == nil {
+	if life == nil {
 		return true
 	}
 	if s == syscall.SIGKILL {
-		p.slay(cmd, gone)
+		p.slay(life, gone)
 		return true
 	}
-	_ = p.tell(cmd, s)
+	_ = p.tell(life, s)
 	select {
 	case <-gone:
 		return true
@@ -166,7 +159,7 @@ func (p *process) end(s syscall.Signal, patience time.Duration) bool {
 		if p.stuck != nil {
 			p.stuck(patience)
 		}
-		p.slay(cmd, gone)
+		p.slay(life, gone)
 		return false
 	}
 }
@@ -175,9 +168,9 @@ func (p *process) end(s syscall.Signal, patience time.Duration) bool {
 // goroutines written to its log. It says whether it did.
 func (p *process) dump() bool {
 	p.mu.Lock()
-	cmd, gone := p.cmd, p.gone
+	life, gone := p.life, p.gone
 	p.mu.Unlock()
-	if p.keeper == nil || cmd == nil || p.tell(cmd, syscall.SIGQUIT) != nil {
+	if p.keeper == nil || life == nil || p.tell(life, syscall.SIGQUIT) != nil {
 		return false
 	}
 	select {
@@ -194,12 +187,12 @@ const slayAgain = 5 * time.Second
 // slay kills it until it is gone. A keeper is slower than a signal, and slower still
 // to tell of the end: the process counts as down from when it was told to kill it, and
 // once more when it is gone.
-func (p *process) slay(cmd *exec.Cmd, gone chan struct{}) {
+func (p *process) slay(life *rig.Process, gone chan struct{}) {
 	if p.keeper != nil {
 		p.rec.changed(p.name, isDown)
 	}
 	for {
-		err := p.tell(cmd, syscall.SIGKILL)
+		err := p.tell(life, syscall.SIGKILL)
 		select {
 		case <-gone:
 			return
@@ -222,7 +215,7 @@ func (p *process) retire(patience time.Duration) bool {
 func (p *process) pause() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd == nil {
+	if p.life == nil {
 		return errors.New(p.name + " is not running")
 	}
 	p.pauses++
@@ -230,7 +223,7 @@ func (p *process) pause() error {
 		return nil
 	}
 	p.rec.changed(p.name, isPaused)
-	if err := p.tell(p.cmd, syscall.SIGSTOP); err != nil {
+	if err := p.tell(p.life, syscall.SIGSTOP); err != nil {
 		p.pauses = 0
 		p.rec.changed(p.name, isUp)
 		return err
@@ -241,7 +234,7 @@ func (p *process) pause() error {
 func (p *process) resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd == nil || p.pauses == 0 {
+	if p.life == nil || p.pauses == 0 {
 		return
 	}
 	if p.pauses--; p.pauses == 0 {
@@ -253,14 +246,14 @@ func (p *process) resume() {
 func (p *process) letGo() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd != nil && p.pauses > 0 {
+	if p.life != nil && p.pauses > 0 {
 		p.pauses = 0
 		p.goOn()
 	}
 }
 
 func (p *process) goOn() {
-	if err := p.tell(p.cmd, syscall.SIGCONT); err != nil && p.keeper != nil {
+	if err := p.tell(p.life, syscall.SIGCONT); err != nil && p.keeper != nil {
 		p.rec.note("%s does not go on: %v", p.name, err)
 	}
 	p.rec.changed(p.name, isUp)
@@ -270,14 +263,14 @@ func (p *process) goOn() {
 func (p *process) running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cmd != nil
+	return p.life != nil
 }
 
 // awake says whether it is there and not paused.
 func (p *process) awake() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cmd != nil && p.pauses == 0
+	return p.life != nil && p.pauses == 0
 }
 
 // lastWords are the last lines of its log.

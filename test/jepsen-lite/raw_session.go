@@ -37,7 +37,7 @@ const rawPatience = 5 * time.Second
 var errNoAnswer = rota.Refusef(rota.Unavailable, "", "no answer came")
 
 func dialRaw(ctx context.Context, w *world, node *server, name string, r *rand.Rand) (*rawSession, error) {
-	conn, err := grpc.NewClient("passthrough:///"+node.api, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+node.API, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rotasched/rota/test/rig"
 )
 
 // monotonic is the host's monotonic clock in nanoseconds, the same for all
@@ -17,15 +19,9 @@ func monotonic() int64 {
 	return ts.Nano()
 }
 
-// childAttributes give a child its own process group, so that the terminal's
-// Ctrl-C is ours to handle, and its end with this process.
-func childAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
-
 // networkAttributes give a child a network of its own, besides.
 func networkAttributes() *syscall.SysProcAttr {
-	a := childAttributes()
+	a := rig.Attributes()
 	a.Cloneflags = syscall.CLONE_NEWNET
 	return a
 }

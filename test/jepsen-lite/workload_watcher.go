@@ -137,7 +137,7 @@ func watchRaw(ctx context.Context, w *world, r *rand.Rand, seen *watcher) error 
 // tail is one stream of events from one node. A node that goes away or falls silent
 // is Unavailable; what the node itself refused is its own kind.
 func tail(ctx context.Context, s *server, after rota.EventID, follow bool, take func(SeenEvent)) error {
-	conn, err := grpc.NewClient("passthrough:///"+s.api, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+s.API, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 )
 
@@ -12,12 +13,15 @@ const command = "github.com/rotasched/rota/cmd/rota"
 
 // Build builds the binary as users get it, but for flags such as -tags, and returns its
 // path in dir. It runs in a folder of this module.
-func Build(dir string, flags ...string) (string, error) {
-	path := filepath.Join(dir, "rota")
-	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), command)...)
+func Build(dir string, flags ...string) (string, error) { return BuildPackage(dir, command, flags...) }
+
+// BuildPackage builds any program of this module, static, and returns its path in dir.
+func BuildPackage(dir, pkg string, flags ...string) (string, error) {
+	binary := filepath.Join(dir, path.Base(pkg))
+	cmd := exec.Command("go", append(append([]string{"build", "-o", binary}, flags...), pkg)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", command, err, said)
+		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, said)
 	}
-	return path, nil
+	return binary, nil
 }

@@ -91,6 +91,14 @@ func (l *Ledger) Count() int {
 	return len(l.accepted)
 }
 
+// Has reports whether a job was accepted.
+func (l *Ledger) Has(id rota.JobID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, accepted := l.accepted[id]
+	return accepted
+}
+
 // Accepted returns the accepted jobs.
 func (l *Ledger) Accepted() []rota.JobID {
 	l.mu.Lock()
