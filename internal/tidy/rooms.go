@@ -84,7 +84,7 @@ var rooms = []room{
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
 	{path: "test/virtual", may: []string{".", "fsm", "snapshot", "cluster", "cluster/gossip", "transport", "client"},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, commandLine, settings}},
-	{path: "test/e2e", may: []string{".", "client", "api/rota/v1", "api/words"},
+	{path: "test/e2e", may: []string{".", "client", "api/rota/v1", "api/words", "test/rig"},
 		never: []string{raftLibrary, raftStore, gossip}},
 	{path: "test/bite", only: []string{}},
 	{path: "test/rig", may: []string{".", "client"}, only: []string{}},

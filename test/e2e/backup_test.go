@@ -38,7 +38,7 @@ func TestBackupAndRestore(t *testing.T) {
 	l.settle(c)
 
 	r := newNode(t, "r1", "--bootstrap-expect", "1")
-	restore := []string{"operator", "snapshot", "restore", file, "--data", r.dir, "--node", r.id, "--raft", r.raft}
+	restore := []string{"operator", "snapshot", "restore", file, "--data", r.Dir, "--node", r.ID, "--raft", r.Raft}
 	command(t, nil, "", restore...).want(t, 0)
 	command(t, nil, "", restore...).want(t, 1) // not empty any more
 	r.start(t)

@@ -103,10 +103,10 @@ func flowing(t *testing.T, c *nodes, queue string, completed uint64) {
 func dies(t *testing.T, c *nodes, p *process) {
 	t.Helper()
 	leader := c.leader(t)
-	if !p.running() {
+	if !p.Running() {
 		t.Error("the measurement ended before the leader was killed")
 	}
-	leader.kill()
+	leader.Kill()
 	c.leader(t)
 	leader.start(t)
 	leader.awaitReady(t)
@@ -116,13 +116,13 @@ func dies(t *testing.T, c *nodes, p *process) {
 func finish(t *testing.T, p *process, most time.Duration) *measured {
 	t.Helper()
 	if code := p.end(t, most); code != 0 {
-		t.Errorf("%s ended with exit code %d", p.name, code)
+		t.Errorf("%s ended with exit code %d", p.Name, code)
 	}
 	m := &measured{}
-	if err := json.Unmarshal([]byte(p.stdout.String()), m); err != nil {
-		t.Fatalf("%s printed no JSON: %v\n%s", p.name, err, p.stdout.String())
+	if err := json.Unmarshal([]byte(p.Stdout.String()), m); err != nil {
+		t.Fatalf("%s printed no JSON: %v\n%s", p.Name, err, p.Stdout.String())
 	}
-	t.Logf("%s: %s", p.name, strings.Join(strings.Fields(p.stdout.String()), " "))
+	t.Logf("%s: %s", p.Name, strings.Join(strings.Fields(p.Stdout.String()), " "))
 	return m
 }
 

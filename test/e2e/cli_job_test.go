@@ -83,11 +83,11 @@ func cliShow(t *testing.T, c *nodes) {
 	// Any node answers the same, whether the record has moved to the archive by now or not.
 	delete(job, "archived")
 	for _, n := range c.all {
-		r := command(t, nil, "", "job", "show", "shown", "--addr", n.api, "-o", "json")
+		r := command(t, nil, "", "job", "show", "shown", "--addr", n.API, "-o", "json")
 		got := object(t, r)
 		delete(got, "archived")
 		if fmt.Sprint(got) != fmt.Sprint(job) {
-			t.Errorf("%s tells of the job %v, another node %v", n.id, got, job)
+			t.Errorf("%s tells of the job %v, another node %v", n.ID, got, job)
 		}
 	}
 }

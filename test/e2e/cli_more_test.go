@@ -70,7 +70,7 @@ func cliWorker(t *testing.T, c *nodes) {
 
 func cliStatus(t *testing.T, c *nodes) {
 	for _, n := range c.all {
-		s := object(t, command(t, nil, "", "cluster", "status", "--addr", n.api, "-o", "json"))
+		s := object(t, command(t, nil, "", "cluster", "status", "--addr", n.API, "-o", "json"))
 		fields(t, "the status", s, "cluster_id", "leader", "term", "applied_index", "clock_ms", "date_ms", "date_at", "mode", "mode_reason?",
 			"drained?", "jobs", "workers", "nodes", "rules_version")
 		if c.byID(s["leader"].(string)) == nil || s["mode"] != "NORMAL" {

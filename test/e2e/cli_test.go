@@ -218,7 +218,7 @@ func TestNoCluster(t *testing.T) {
 func TestSettingsPrecedence(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
-	addr, dead := c.all[0].api, freeAddress(t)
+	addr, dead := c.all[0].API, freeAddress(t)
 	file := writeFile(t, t.TempDir()+"/rota.yaml", "addr: "+addr+"\noutput: name\nqueue: default\ntype: from-file\n")
 	run := func(env []string, args ...string) *result {
 		return command(t, env, "", append(args, "--timeout", "20s")...)

@@ -27,8 +27,8 @@ func newCluster(t testing.TB, n int, flags ...string) *nodes {
 		c.all = append(c.all, newNode(t, fmt.Sprintf("n%d", i+1), flags...))
 	}
 	for _, one := range c.all {
-		one.flags = append(one.flags, "--bootstrap-expect", fmt.Sprint(n))
-		one.flags = append(one.flags, c.joins(one)...)
+		one.Flags = append(one.Flags, "--bootstrap-expect", fmt.Sprint(n))
+		one.Flags = append(one.Flags, c.joins(one)...)
 		one.start(t)
 	}
 	c.awaitReady()
@@ -40,7 +40,7 @@ func (c *nodes) joins(except *node) []string {
 	var flags []string
 	for _, n := range c.all {
 		if n != except {
-			flags = append(flags, "--join", n.gossip)
+			flags = append(flags, "--join", n.Gossip)
 		}
 	}
 	return flags
@@ -50,7 +50,7 @@ func (c *nodes) joins(except *node) []string {
 func (c *nodes) awaitReady() {
 	c.t.Helper()
 	for _, n := range c.all {
-		if n.running() {
+		if n.Running() {
 			n.awaitReady(c.t)
 		}
 	}
@@ -60,7 +60,7 @@ func (c *nodes) awaitReady() {
 func (c *nodes) addrs() []string {
 	var addrs []string
 	for _, n := range c.all {
-		addrs = append(addrs, n.api)
+		addrs = append(addrs, n.API)
 	}
 	return addrs
 }
@@ -89,7 +89,7 @@ func (c *nodes) dial(t testing.TB, some ...*node) *client.Client {
 	if len(some) > 0 {
 		addrs = nil
 		for _, n := range some {
-			addrs = append(addrs, n.api)
+			addrs = append(addrs, n.API)
 		}
 	}
 	cl, err := client.Dial(addrs, client.WithInsecure())
@@ -128,7 +128,7 @@ func (c *nodes) leader(t testing.TB) *node {
 
 func (c *nodes) byID(id string) *node {
 	for _, n := range c.all {
-		if n.id == id {
+		if n.ID == id {
 			return n
 		}
 	}
@@ -141,7 +141,7 @@ func (c *nodes) followers(t testing.TB) []*node {
 	leader := c.leader(t)
 	var others []*node
 	for _, n := range c.all {
-		if n != leader && n.running() {
+		if n != leader && n.Running() {
 			others = append(others, n)
 		}
 	}
@@ -243,9 +243,9 @@ func (c *nodes) hasApplied(t testing.TB, n *node) error {
 		return err
 	}
 	for _, one := range s.Nodes {
-		if string(one.ID) == n.id && one.AppliedIndex > 0 && one.AppliedIndex >= s.AppliedIndex {
+		if string(one.ID) == n.ID && one.AppliedIndex > 0 && one.AppliedIndex >= s.AppliedIndex {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is behind index %d: %+v", n.id, s.AppliedIndex, s.Nodes)
+	return fmt.Errorf("%s is behind index %d: %+v", n.ID, s.AppliedIndex, s.Nodes)
 }

@@ -25,35 +25,35 @@ func TestFullDisk(t *testing.T) {
 		c.all = append(c.all, newNode(t, id, "--bootstrap-expect", "3"))
 	}
 	small := c.all[0]
-	small.dir = filepath.Join(dir, "data")
+	small.Dir = filepath.Join(dir, "data")
 	for _, n := range c.all {
-		n.flags = append(n.flags, c.joins(n)...)
+		n.Flags = append(n.Flags, c.joins(n)...)
 		n.start(t)
 	}
 	c.awaitReady()
-	c.rota(t, "operator", "raft", "transfer-leadership", "--to", small.id) // the worst place for it
+	c.rota(t, "operator", "raft", "transfer-leadership", "--to", small.ID) // the worst place for it
 	l := startLoad(t, c, "load", 4, 2, 5*time.Millisecond)
 	l.flows(t, 100)
 	// A leader that looks at its disk between the last byte and its end refuses new jobs
 	// and says when to ask again, which is what it should do.
-	l.allow(func(err error) bool {
+	l.Allow(func(err error) bool {
 		var e *rota.Error
-		return errors.As(err, &e) && e.Kind == rota.Exhausted && e.Subject == "disk" && e.RetryAfter > 0 && strings.Contains(e.Text, small.dir)
+		return errors.As(err, &e) && e.Kind == rota.Exhausted && e.Subject == "disk" && e.RetryAfter > 0 && strings.Contains(e.Text, small.Dir)
 	})
 
 	filled := time.Now()
 	ballast := fill(t, filepath.Join(dir, "ballast"))
 	bulk := filepath.Join(t.TempDir(), "bulk")
 	writeFile(t, bulk, string(make([]byte, 200<<10)))
-	for i := 0; small.running() && time.Since(filled) < 90*time.Second; i++ {
+	for i := 0; small.Running() && time.Since(filled) < 90*time.Second; i++ {
 		c.rota(t, "job", "submit", "--type", "bulk", "--payload", "@"+bulk, "--timeout", "20s")
 	}
 	if code := small.end(t, 30*time.Second); code == 0 {
 		t.Error("a node without disk space ended with exit code 0")
 	}
-	contains(t, "the last words", small.stderr.String(), "full", "free space")
+	contains(t, "the last words", small.Stderr.String(), "full", "free space")
 	l.flows(t, 100)
-	t.Logf("longest time without a committed job around the full disk: %s", l.gap(filled))
+	t.Logf("longest time without a committed job around the full disk: %s", l.Gap(filled))
 
 	check(t, os.Remove(ballast))
 	small.start(t)

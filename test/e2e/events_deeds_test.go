@@ -249,7 +249,7 @@ func (l *load) asDeeds(d *deeds) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id := range l.asked {
-		if _, accepted := l.accepted[id]; accepted {
+		if l.Has(id) {
 			d.jobs[id] = "completes"
 		} else {
 			d.jobs[id] = "may_be"

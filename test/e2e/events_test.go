@@ -21,7 +21,7 @@ func TestEventsAcrossKills(t *testing.T) {
 	d.doOnce()
 	// Whichever node it follows dies in one of these.
 	for _, n := range c.all {
-		n.kill()
+		n.Kill()
 		d.do()
 		l.flows(t, 50)
 		n.start(t)
@@ -35,11 +35,11 @@ func TestEventsAcrossKills(t *testing.T) {
 	want := c.all[0].tailed(t, c)
 	for _, n := range c.all[1:] {
 		if got := n.tailed(t, c); got != want {
-			t.Fatalf("%s tells other events than %s: %s", n.id, c.all[0].id, firstDifference(got, want))
+			t.Fatalf("%s tells other events than %s: %s", n.ID, c.all[0].ID, firstDifference(got, want))
 		}
 	}
 	eventually(t, 20*time.Second, "the follower has seen all", func() error {
-		got := follower.stdout.String()
+		got := follower.Stdout.String()
 		if len(got) < len(want) {
 			return fmt.Errorf("%d of %d bytes", len(got), len(want))
 		}
@@ -56,7 +56,7 @@ func TestEventsAcrossKills(t *testing.T) {
 // tailed are all events that one node tells.
 func (n *node) tailed(t testing.TB, c *nodes) string {
 	t.Helper()
-	return c.rota(t, "events", "tail", "-o", "jsonl", "--addr", n.api).want(t, 0).stdout
+	return c.rota(t, "events", "tail", "-o", "jsonl", "--addr", n.API).want(t, 0).stdout
 }
 
 // firstDifference shows the first line in which two texts differ.

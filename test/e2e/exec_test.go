@@ -182,7 +182,7 @@ func execDrains(t *testing.T, c *nodes) {
 	c.rota(t, "job", "submit", "--queue", "drain", "--type", "x", "--id", "drained").want(t, 0)
 	began := func() error { _, err := os.Stat(filepath.Join(dir, "began")); return err }
 	eventually(t, 20*time.Second, "the command runs", began)
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	eventually(t, 10*time.Second, "the worker is DRAINING", func() error {
 		if w := decode[rota.Worker](t, c.rota(t, "worker", "show", "drainer", "-o", "json")); w.Status != rota.WorkerDraining {
 			return fmt.Errorf("it is %s", w.Status)
@@ -190,7 +190,7 @@ func execDrains(t *testing.T, c *nodes) {
 		return nil
 	})
 	c.rota(t, "job", "submit", "--queue", "drain", "--type", "x", "--id", "later").want(t, 0)
-	if !w.running() {
+	if !w.Running() {
 		t.Error("the worker ended while its command ran")
 	}
 	writeFile(t, filepath.Join(dir, "go"), "")
@@ -211,9 +211,9 @@ func execGivesBack(t *testing.T, c *nodes) {
 	w := c.worker(t, "--queues", "back", "--exec", stubborn(dir))
 	c.rota(t, "job", "submit", "--queue", "back", "--type", "x", "--id", "given-back").want(t, 0)
 	ids := processes(t, dir)
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	w.says(t, 10*time.Second, "draining")
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	w.end(t, 30*time.Second)
 	gone(t, 5*time.Second, ids)
 	// A lease given back is a decline: the job is DELAYED a moment (SPEC §16.1).
@@ -234,7 +234,7 @@ func execSameID(t *testing.T, c *nodes) {
 	if code := second.end(t, 20*time.Second); code == 0 {
 		t.Error("a worker with a live id of another process ended with exit code 0")
 	}
-	contains(t, "the refusal", second.stderr.String(), "same", "--takeover")
+	contains(t, "the refusal", second.Stderr.String(), "same", "--takeover")
 	if job := c.job(t, "held"); job.State != rota.Running || job.Attempt != 0 {
 		t.Errorf("the first worker's job is %s, attempt %d", job.State, job.Attempt)
 	}
@@ -252,7 +252,7 @@ func execSameID(t *testing.T, c *nodes) {
 		return nil
 	})
 	t.Logf("the job ran at the one that took over after %s", time.Since(tookOver))
-	if !third.running() {
+	if !third.Running() {
 		t.Error("the worker that took over ended")
 	}
 	c.rota(t, "job", "cancel", "held").want(t, 0)

@@ -82,15 +82,15 @@ func TestLeaderKilled(t *testing.T) {
 	l.flows(t, 100)
 
 	killed := time.Now()
-	leader.kill()
+	leader.Kill()
 	l.flows(t, 100)
-	gap := l.gap(killed)
+	gap := l.Gap(killed)
 	t.Logf("longest time without a committed job after SIGKILL of the leader: %s", gap)
 	if gap > 5*time.Second {
 		t.Errorf("%s without a committed job after SIGKILL of the leader, 5 s at most are wanted", gap)
 	}
 	if now := c.leader(t); now == leader {
-		t.Errorf("the killed %s still counts as the leader", leader.id)
+		t.Errorf("the killed %s still counts as the leader", leader.ID)
 	}
 
 	leader.start(t)
@@ -113,7 +113,7 @@ func TestWorkerKilled(t *testing.T) {
 	cl := c.dial(t)
 	c.awaitState(t, cl, id, 20*time.Second, rota.Running)
 	killed := time.Now()
-	victim.kill()
+	victim.Kill()
 	c.worker(t, "--id", "heir", "--queues", "ai")
 
 	const bound = 40*time.Second + 10*time.Second
@@ -157,18 +157,18 @@ func TestLeaderPaused(t *testing.T) {
 	l.flows(t, 50)
 
 	paused := time.Now()
-	leader.pause()
+	leader.Pause()
 	l.flows(t, 50)
-	t.Logf("longest time without a committed job after SIGSTOP of the leader: %s", l.gap(paused))
+	t.Logf("longest time without a committed job after SIGSTOP of the leader: %s", l.Gap(paused))
 	// A call has time for the nodes that answer, whichever of --addr is silent.
-	first := command(t, []string{"ROTA_ADDR=" + leader.api + "," + c.env()[len("ROTA_ADDR="):]}, "", "cluster", "status", "--timeout", "4s")
+	first := command(t, []string{"ROTA_ADDR=" + leader.API + "," + c.env()[len("ROTA_ADDR="):]}, "", "cluster", "status", "--timeout", "4s")
 	if first.code != 0 {
 		t.Errorf("cluster status with a silent first address: exit code %d after %s: %s", first.code, first.took, first.stderr)
 	}
 	others := c.dial(t, c.followers(t)...)
 	mine := submitTo(t, others, "default", "under-the-second", 20)
 	time.Sleep(20*time.Second - time.Since(paused)) // the pause is what the test is about
-	leader.resume()
+	leader.Resume()
 	// The deposed one is asked at once: it must not decide on its own.
 	after := submitTo(t, c.dial(t, leader), "default", "after-the-pause", 20)
 
@@ -207,8 +207,8 @@ func TestMajorityGone(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	before := submitTo(t, c.dial(t), "default", "before", 10)
-	c.all[0].kill()
-	c.all[1].kill()
+	c.all[0].Kill()
+	c.all[1].Kill()
 	left := c.all[2]
 
 	for _, args := range [][]string{
@@ -228,8 +228,8 @@ func TestMajorityGone(t *testing.T) {
 	if rota.KindOf(err) != rota.Unavailable {
 		t.Errorf("a submission without a majority: %v, Unavailable is wanted", err)
 	}
-	if err := left.health(); err == nil {
-		t.Errorf("%s is ready without a leader", left.id)
+	if err := left.Ready(); err == nil {
+		t.Errorf("%s is ready without a leader", left.ID)
 	}
 
 	c.all[0].start(t)
@@ -253,10 +253,10 @@ func TestAllKilled(t *testing.T) {
 	waiting := submitTo(t, c.dial(t), "kept", "waiting", 20)
 	l.flows(t, 200)
 	for _, n := range c.all {
-		n.pause() // so that none outlives another
+		n.Pause() // so that none outlives another
 	}
 	for _, n := range c.all {
-		n.kill()
+		n.Kill()
 	}
 	began := time.Now()
 	for _, n := range c.all {

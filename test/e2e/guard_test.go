@@ -39,7 +39,7 @@ func TestGuard(t *testing.T) {
 // commands are its children as well.
 func workerOf(t *testing.T, guard *process) int {
 	t.Helper()
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", guard.cmd.Process.Pid))
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", guard.PID()))
 	check(t, err)
 	for _, task := range tasks {
 		text, _ := os.ReadFile(task)
@@ -51,7 +51,7 @@ func workerOf(t *testing.T, guard *process) int {
 			}
 		}
 	}
-	t.Fatalf("guard %d has no worker", guard.cmd.Process.Pid)
+	t.Fatalf("guard %d has no worker", guard.PID())
 	return 0
 }
 
@@ -89,7 +89,7 @@ func guardKilledWorker(t *testing.T, c *nodes) {
 	if code := first.end(t, 40*time.Second); code != 128+int(syscall.SIGKILL) {
 		t.Errorf("the guard ended with exit code %d", code)
 	}
-	contains(t, "the guard", first.stderr.String(), "signal: killed", "the cluster knows that worker first is gone")
+	contains(t, "the guard", first.Stderr.String(), "signal: killed", "the cluster knows that worker first is gone")
 	job := c.awaitState(t, c.dial(t), "guarded", 60*time.Second, rota.Completed)
 	if string(job.Output) != "dead\n" {
 		t.Errorf("when the job ran again, the daemon was %q", job.Output)
@@ -118,7 +118,7 @@ func guardKilled(t *testing.T, c *nodes) {
 	c.rota(t, "job", "submit", "--queue", "unguarded", "--type", "x", "--id", "unguarded").want(t, 0)
 	ids := append(processes(t, dir), workerOf(t, w))
 	c.awaitState(t, c.dial(t), "unguarded", 20*time.Second, rota.Running)
-	w.kill()
+	w.Kill()
 	gone(t, 40*time.Second, ids)
 	if job := c.job(t, "unguarded"); job.State != rota.Queued || job.Attempt != 0 || job.Attempts[0].End != rota.Declined {
 		t.Errorf("the job is %s, attempt %d after %+v", job.State, job.Attempt, job.Attempts)
@@ -132,7 +132,7 @@ func guardHangup(t *testing.T, c *nodes) {
 	w := c.worker(t, "--queues", "hangup", "--id", "hangup", "--exec", stubborn(dir))
 	c.rota(t, "job", "submit", "--queue", "hangup", "--type", "x", "--id", "hangup").want(t, 0)
 	ids := processes(t, dir)
-	w.signal(syscall.SIGHUP)
+	w.Signal(syscall.SIGHUP)
 	if code := w.end(t, 40*time.Second); code != 128+int(syscall.SIGHUP) {
 		t.Errorf("it ended with exit code %d", code)
 	}
@@ -154,7 +154,7 @@ func TestGuard_withoutCluster(t *testing.T) {
 	w := c.worker(t, "--queues", "default", "--id", "alone", "--exec", stubborn(dir))
 	c.rota(t, "job", "submit", "--type", "x").want(t, 0)
 	ids := processes(t, dir)
-	c.all[0].kill()
+	c.all[0].Kill()
 	check(t, syscall.Kill(workerOf(t, w), syscall.SIGKILL))
 	w.says(t, 40*time.Second, "processes that it left")
 	for _, id := range ids {
@@ -162,11 +162,11 @@ func TestGuard_withoutCluster(t *testing.T) {
 			t.Errorf("process %d is left: %v", id, err)
 		}
 	}
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	if code := w.end(t, 20*time.Second); code != 128+int(syscall.SIGKILL) {
 		t.Errorf("the guard ended with exit code %d", code)
 	}
-	contains(t, "the guard", w.stderr.String(), "end by its silence")
+	contains(t, "the guard", w.Stderr.String(), "end by its silence")
 }
 
 // --guard=false does without: the process is the worker.
@@ -175,7 +175,7 @@ func TestGuard_none(t *testing.T) {
 	c := newCluster(t, 1)
 	w := c.worker(t, "--queues", "default", "--guard=false", "--exec", "echo $PPID")
 	r := c.rota(t, "job", "submit", "--type", "x", "--wait", "-o", "json", "--timeout", "30s")
-	if job := decode[rota.Job](t, r); strings.TrimSpace(string(job.Output)) != strconv.Itoa(w.cmd.Process.Pid) {
-		t.Errorf("the command's parent is %s, the worker %d", job.Output, w.cmd.Process.Pid)
+	if job := decode[rota.Job](t, r); strings.TrimSpace(string(job.Output)) != strconv.Itoa(w.PID()) {
+		t.Errorf("the command's parent is %s, the worker %d", job.Output, w.PID())
 	}
 }

@@ -4,18 +4,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rotasched/rota/test/rig"
 )
 
 // rotaBinary is the rota that the tests run.
 var rotaBinary string
-
-// poll is how often something observable is looked at.
-const poll = 25 * time.Millisecond
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -47,13 +45,7 @@ func build(dir string) (string, error) {
 	if given := os.Getenv("ROTA_E2E_BINARY"); given != "" {
 		return filepath.Abs(given)
 	}
-	path := filepath.Join(dir, "rota")
-	cmd := exec.Command("go", "build", "-o", path, "github.com/rotasched/rota/cmd/rota")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build rota: %w\n%s", err, said)
-	}
-	return path, nil
+	return rig.Build(dir)
 }
 
 // full says that the long tests run too.
@@ -71,20 +63,8 @@ func long(t *testing.T) {
 // last when that takes longer than most.
 func eventually(t testing.TB, most time.Duration, what string, check func() error) {
 	t.Helper()
-	if err := waitFor(most, check); err != nil {
+	if err := rig.Within(most, check); err != nil {
 		t.Fatalf("%s: not within %s: %v", what, most, err)
-	}
-}
-
-// waitFor is eventually for goroutines that must not end the test.
-func waitFor(most time.Duration, check func() error) error {
-	end := time.Now().Add(most)
-	for {
-		err := check()
-		if err == nil || time.Now().After(end) {
-			return err
-		}
-		time.Sleep(poll)
 	}
 }
 

@@ -26,9 +26,9 @@ func TestInterrupted(t *testing.T) {
 		}
 		return nil
 	})
-	p.signal(syscall.SIGINT)
-	if got := p.end(t, time.Minute); got != 130 || !strings.Contains(p.stderr.String(), "was submitted") {
-		t.Errorf("exit code %d, it says %q: 130 and the new id are wanted", got, p.stderr.String())
+	p.Signal(syscall.SIGINT)
+	if got := p.end(t, time.Minute); got != 130 || !strings.Contains(p.Stderr.String(), "was submitted") {
+		t.Errorf("exit code %d, it says %q: 130 and the new id are wanted", got, p.Stderr.String())
 	}
 	for i, line := range [][]string{
 		{"job", "wait", "waits"}, {"job", "submit", "--type", "x", "--id", "more", "--wait"}, {"workflow", "wait", "flow"},
@@ -39,11 +39,11 @@ func TestInterrupted(t *testing.T) {
 				t.Parallel()
 				p := launch(t, fmt.Sprintf("waiter-%d", i), []string{c.env()}, line...)
 				eventually(t, time.Minute, "it is connected", p.connected)
-				p.signal(sig)
+				p.Signal(sig)
 				if got := p.end(t, time.Minute); got != code {
 					t.Errorf("exit code %d, %d is wanted", got, code)
 				}
-				if said := p.stderr.String(); said != "" {
+				if said := p.Stderr.String(); said != "" {
 					t.Errorf("it says %q", said)
 				}
 			})

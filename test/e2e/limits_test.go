@@ -42,7 +42,7 @@ func TestLimits(t *testing.T) {
 // at runs a command against one node alone.
 func (n *node) at(t testing.TB, args ...string) *result {
 	t.Helper()
-	return command(t, nil, "", append(args, "--addr", n.api)...)
+	return command(t, nil, "", append(args, "--addr", n.API)...)
 }
 
 func limitsTenant(t *testing.T, c *nodes) {
@@ -106,7 +106,7 @@ func limitsConcurrency(t *testing.T, c *nodes) {
 func metricsOf(t testing.TB, n *node) string {
 	t.Helper()
 	asking := http.Client{Timeout: 5 * time.Second}
-	answer, err := asking.Get("http://" + n.admin + "/metrics")
+	answer, err := asking.Get("http://" + n.Admin + "/metrics")
 	check(t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, 4<<20))
@@ -295,7 +295,7 @@ func TestModes(t *testing.T) {
 	submit(0, "high", "--priority", "5", "--wait", "--timeout", "20s")
 	contains(t, "the status", c.rota(t, "cluster", "status").want(t, 0).stdout, "DEGRADED", "hot")
 	leader := c.leader(t)
-	leader.kill()
+	leader.Kill()
 	if got := mode(); got.Mode != rota.ModeDegraded || got.Reason != "hot" {
 		t.Errorf("after the leader's death the mode is %+v", got)
 	}

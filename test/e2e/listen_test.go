@@ -30,7 +30,7 @@ func TestPort_taken(t *testing.T) {
 			t.Parallel()
 			taken := occupied(t)
 			n := newNode(t, "n1", "--bootstrap-expect", "3", "--join", freeAddress(t))
-			*map[string]*string{"api": &n.api, "raft": &n.raft, "admin": &n.admin, "gossip": &n.gossip}[flag] = taken
+			*map[string]*string{"api": &n.API, "raft": &n.Raft, "admin": &n.Admin, "gossip": &n.Gossip}[flag] = taken
 			n.start(t)
 			portRefused(t, n.process, "--"+flag, taken)
 		})
@@ -38,9 +38,9 @@ func TestPort_taken(t *testing.T) {
 	t.Run("server_two_flags_one_port", func(t *testing.T) {
 		t.Parallel()
 		n := newNode(t, "n1", "--bootstrap-expect", "1")
-		n.admin = n.raft
+		n.Admin = n.Raft
 		n.start(t)
-		portRefused(t, n.process, "--admin", n.raft)
+		portRefused(t, n.process, "--admin", n.Raft)
 	})
 	t.Run("dev", func(t *testing.T) {
 		t.Parallel()
@@ -56,28 +56,28 @@ func TestPort_taken(t *testing.T) {
 
 func portRefused(t *testing.T, p *process, flag, taken string) {
 	t.Helper()
-	if code := p.end(t, 20*time.Second); code != 1 || p.stdout.String() != "" {
-		t.Errorf("exit code %d, stdout %q; 1 and nothing are wanted", code, p.stdout.String())
+	if code := p.end(t, 20*time.Second); code != 1 || p.Stdout.String() != "" {
+		t.Errorf("exit code %d, stdout %q; 1 and nothing are wanted", code, p.Stdout.String())
 	}
-	contains(t, "stderr", p.stderr.String(), "rota: ", flag+" "+taken, "taken", "another port")
+	contains(t, "stderr", p.Stderr.String(), "rota: ", flag+" "+taken, "taken", "another port")
 }
 
 // devReady waits for the line that says where a dev cluster serves, and returns its addresses.
 func devReady(t testing.TB, p *process) []string {
 	t.Helper()
 	eventually(t, 60*time.Second, "dev is ready", func() error {
-		if !p.running() {
-			t.Fatalf("dev ended with exit code %d", p.code)
+		if !p.Running() {
+			t.Fatalf("dev ended with exit code %d", p.ExitCode())
 		}
-		if !strings.HasSuffix(p.stdout.String(), "\n") {
+		if !strings.HasSuffix(p.Stdout.String(), "\n") {
 			return errNotYet
 		}
 		return nil
 	})
-	line := strings.TrimSuffix(p.stdout.String(), "\n")
+	line := strings.TrimSuffix(p.Stdout.String(), "\n")
 	addrs, ok := strings.CutPrefix(line, "ready addr=")
 	if !ok || strings.Contains(line, "\n") {
-		t.Fatalf("dev printed %q: one line ready addr=H:P,H:P,H:P is wanted", p.stdout.String())
+		t.Fatalf("dev printed %q: one line ready addr=H:P,H:P,H:P is wanted", p.Stdout.String())
 	}
 	return strings.Split(addrs, ",")
 }
@@ -90,7 +90,7 @@ func TestDev_moves_from_taken_ports(t *testing.T) {
 	p := launch(t, "dev", nil, "dev", "--data", dir, "--api", freeAddress(t))
 	addrs := devReady(t, p)
 	for range addrs {
-		contains(t, "stderr", p.stderr.String(), "http://127.0.0.1:")
+		contains(t, "stderr", p.Stderr.String(), "http://127.0.0.1:")
 	}
 	command(t, []string{"ROTA_ADDR=" + addrs[1]}, "", "job", "submit", "--type", "x", "--id", "stays").want(t, 0)
 	p.stop(t, 20*time.Second)
@@ -108,7 +108,7 @@ func TestDev_moves_from_taken_ports(t *testing.T) {
 	}
 	p = launch(t, "dev again", nil, "dev", "--data", dir)
 	again := devReady(t, p)
-	contains(t, "stderr", p.stderr.String(), taken...)
+	contains(t, "stderr", p.Stderr.String(), taken...)
 	if again[0] == addrs[0] || again[1] != addrs[1] {
 		t.Errorf("dev came back at %v, it was at %v, whose first is taken", again, addrs)
 	}

@@ -3,31 +3,28 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/test/rig"
 )
 
 // load is users of a cluster: submitters that go on as long as it takes and
 // workers that note when they hold which job.
 type load struct {
+	*rig.Ledger
 	t     testing.TB
 	queue string
 
 	mu       sync.Mutex
-	accepted map[rota.JobID]time.Time // when it was answered
-	asked    map[rota.JobID]bool      // submitted, whatever the answer
+	asked    map[rota.JobID]bool // submitted, whatever the answer
 	held     map[rota.JobID]rota.WorkerID
 	runs     map[rota.JobID]int
 	overlaps []string
 	done     map[rota.JobID]int
-	refused  []error
-	// allowed says which refusals a test brings about itself; nil for none.
-	allowed func(error) bool
 
 	stopSubmit, stopWork context.CancelFunc
 	submitters, workers  sync.WaitGroup
@@ -40,7 +37,7 @@ func startLoad(t testing.TB, c *nodes, queue string, submitters, workers int, ev
 	// health: up to 300 s would pass before they count as able again (SPEC 6.2). What is
 	// asked here is whether jobs survive, not whom a queue trusts.
 	c.rota(t, "queue", "set", queue, "--preset", "standard", "--set", "min_health=0").want(t, 0)
-	l := &load{t: t, queue: queue, accepted: make(map[rota.JobID]time.Time), asked: make(map[rota.JobID]bool),
+	l := &load{t: t, queue: queue, Ledger: rig.NewLedger(), asked: make(map[rota.JobID]bool),
 		held: make(map[rota.JobID]rota.WorkerID), runs: make(map[rota.JobID]int), done: make(map[rota.JobID]int)}
 	submitting, stopSubmit := context.WithCancel(context.Background())
 	working, stopWork := context.WithCancel(context.Background())
@@ -107,18 +104,7 @@ func (l *load) submit(ctx context.Context, cl *client.Client, submitter int, eve
 		spec.ID, spec.Queue = rota.JobID(fmt.Sprintf("%s-%d-%06d", l.queue, submitter, i)), rota.QueueName(l.queue)
 		spec.SimulateMs = int64(i % 40)
 		l.ask(spec.ID)
-		for ctx.Err() == nil {
-			call, cancel := context.WithTimeout(ctx, 20*time.Second)
-			_, err := cl.Submit(call, spec)
-			cancel()
-			if err == nil {
-				l.accept(spec.ID)
-				break
-			}
-			if ctx.Err() == nil && rota.KindOf(err) != rota.Unavailable && rota.KindOf(err) != rota.Timeout {
-				l.refuse(err)
-			}
-		}
+		l.Submit(ctx, cl, spec, 20*time.Second)
 		select {
 		case <-ctx.Done():
 		case <-time.After(every):
@@ -132,66 +118,16 @@ func (l *load) ask(id rota.JobID) {
 	l.asked[id] = true
 }
 
-func (l *load) accept(id rota.JobID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.accepted[id] = time.Now()
-}
-
-// allow takes refusals of that kind for right from now on.
-func (l *load) allow(refusal func(error) bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.allowed = refusal
-}
-
-// refuse notes an answer that no user should get while nodes come and go.
-func (l *load) refuse(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.allowed != nil && l.allowed(err) {
-		return
-	}
-	if len(l.refused) < 10 {
-		l.refused = append(l.refused, err)
-	}
-}
-
-// count is how many jobs were accepted so far.
-func (l *load) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.accepted)
-}
-
 // flows waits until so many more jobs were accepted.
 func (l *load) flows(t testing.TB, more int) {
 	t.Helper()
-	want := l.count() + more
+	want := l.Count() + more
 	eventually(t, 30*time.Second, fmt.Sprintf("%d more jobs are accepted", more), func() error {
-		if n := l.count(); n < want {
+		if n := l.Count(); n < want {
 			return fmt.Errorf("%d of %d", n, want)
 		}
 		return nil
 	})
-}
-
-// gap is the longest time without an accepted job from a moment on.
-func (l *load) gap(from time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var moments []time.Time
-	for _, at := range l.accepted {
-		if at.After(from) {
-			moments = append(moments, at)
-		}
-	}
-	slices.SortFunc(moments, time.Time.Compare)
-	longest, last := time.Duration(0), from
-	for _, at := range moments {
-		longest, last = max(longest, at.Sub(last)), at
-	}
-	return longest
 }
 
 // settle ends the submissions and holds the account: every accepted job is
@@ -201,7 +137,7 @@ func (l *load) settle(c *nodes) {
 	l.stopSubmit()
 	l.submitters.Wait()
 	cl := c.dial(l.t)
-	if err := waitFor(90*time.Second, func() error { return l.missing(cl) }); err != nil {
+	if err := rig.Within(90*time.Second, func() error { return l.missing(cl) }); err != nil {
 		l.t.Errorf("the workers:\n%s", c.rota(l.t, "worker", "list", "-o", "wide").stdout)
 		l.t.Errorf("the queue:\n%s", c.rota(l.t, "queue", "show", l.queue).stdout)
 		l.t.Fatalf("not every accepted job is COMPLETED within 90 s: %v", err)
@@ -213,14 +149,14 @@ func (l *load) settle(c *nodes) {
 	if len(l.overlaps) > 0 {
 		l.t.Errorf("%d jobs were at two workers at once: %v", len(l.overlaps), l.overlaps[:min(5, len(l.overlaps))])
 	}
-	if len(l.refused) > 0 {
-		l.t.Errorf("submissions were refused: %v", l.refused)
+	if refused := l.Refused(); len(refused) > 0 {
+		l.t.Errorf("submissions were refused: %v", refused)
 	}
 	again := 0
 	for _, n := range l.runs {
 		again += n - 1
 	}
-	l.t.Logf("%s: %d jobs accepted and completed, %d handlers beyond the first", l.queue, len(l.accepted), again)
+	l.t.Logf("%s: %d jobs accepted and completed, %d handlers beyond the first", l.queue, l.Count(), again)
 }
 
 // missing says which accepted jobs the cluster does not call COMPLETED.
@@ -241,16 +177,14 @@ func (l *load) missing(cl *client.Client) error {
 			break
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	open, example := 0, ""
-	for id := range l.accepted {
+	for _, id := range l.Accepted() {
 		if states[id] != rota.Completed {
 			open, example = open+1, fmt.Sprintf("%s is %s", id, states[id])
 		}
 	}
 	if open > 0 {
-		return fmt.Errorf("%d of %d jobs, %s", open, len(l.accepted), example)
+		return fmt.Errorf("%d of %d jobs, %s", open, l.Count(), example)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/test/rig"
 )
 
 // awaitVoter waits until a node is a voter of the cluster, and says whether it
@@ -48,7 +49,7 @@ func (c *nodes) awaitGone(t testing.TB, id string) {
 func (c *nodes) join(t testing.TB, id string) *node {
 	t.Helper()
 	n := newNode(t, id)
-	n.flags = c.joins(nil)
+	n.Flags = c.joins(nil)
 	n.start(t)
 	n.awaitReady(t)
 	c.all = append(c.all, n)
@@ -80,7 +81,7 @@ func TestMembership(t *testing.T) {
 	c.verified(t, 4)
 
 	c.rota(t, "operator", "raft", "remove-peer", "nobody").want(t, 3)
-	c.rota(t, "operator", "raft", "remove-peer", c.leader(t).id).want(t, 1)
+	c.rota(t, "operator", "raft", "remove-peer", c.leader(t).ID).want(t, 1)
 	c.drop(fourth)
 	r := c.rota(t, "operator", "raft", "remove-peer", "n4", "-o", "json").want(t, 0)
 	if removed := parse[map[string]string](t, r); removed["removed"] != "n4" {
@@ -88,16 +89,16 @@ func TestMembership(t *testing.T) {
 	}
 	c.awaitGone(t, "n4")
 	l.flows(t, 50)
-	fourth.kill()
-	again := &node{id: "n4", dir: fourth.dir, flags: c.joins(nil)}
+	fourth.Kill()
+	again := &node{Node: &rig.Node{ID: "n4", Dir: fourth.Dir, Line: []string{rotaBinary}, Flags: c.joins(nil)}}
 	again.takePorts(t)
 	again.refused(t, "n4", "removed", "--node")
-	again.dir = filepath.Join(t.TempDir(), "empty")
+	again.Dir = filepath.Join(t.TempDir(), "empty")
 	again.refused(t, "n4", "removed", "--node")
 
 	fifth := c.join(t, "n5")
 	c.awaitVoter(t, "n5")
-	command(t, nil, "", "operator", "raft", "leave", "--addr", fifth.api).want(t, 0)
+	command(t, nil, "", "operator", "raft", "leave", "--addr", fifth.API).want(t, 0)
 	if code := fifth.end(t, 20*time.Second); code != 0 {
 		t.Errorf("a node that left ended with exit code %d", code)
 	}
@@ -108,12 +109,12 @@ func TestMembership(t *testing.T) {
 	c.awaitVoter(t, "n6")
 	leader := c.leader(t)
 	began := time.Now()
-	command(t, nil, "", "operator", "raft", "leave", "--addr", leader.api).want(t, 0)
+	command(t, nil, "", "operator", "raft", "leave", "--addr", leader.API).want(t, 0)
 	leader.end(t, 20*time.Second)
 	c.drop(leader)
-	c.awaitGone(t, leader.id)
+	c.awaitGone(t, leader.ID)
 	l.flows(t, 50)
-	t.Logf("longest time without a committed job after the leader left: %s", l.gap(began))
+	t.Logf("longest time without a committed job after the leader left: %s", l.Gap(began))
 	sixth.awaitReady(t)
 	l.settle(c)
 	c.verified(t, 3)
@@ -130,7 +131,7 @@ func TestLeaderTerminated(t *testing.T) {
 	elections := func() (n int) { // of nodes that waited for a leader in vain
 		for _, one := range c.all {
 			if one != leader {
-				n += strings.Count(one.stderr.String(), "heartbeat timeout reached")
+				n += strings.Count(one.Stderr.String(), "heartbeat timeout reached")
 			}
 		}
 		return n
@@ -139,7 +140,7 @@ func TestLeaderTerminated(t *testing.T) {
 	leader.stop(t, 15*time.Second)
 	t.Logf("the leader ended %s after SIGTERM", time.Since(told))
 	l.flows(t, 200)
-	gap, begun := l.gap(told), elections()-before
+	gap, begun := l.Gap(told), elections()-before
 	t.Logf("longest time without a committed job after SIGTERM of the leader: %s", gap)
 	// Heartbeats are missed for 500 ms before a node stands by itself. A disk or a processor
 	// that was busy for as long makes the same gap, but nobody stands for that.
@@ -148,13 +149,13 @@ func TestLeaderTerminated(t *testing.T) {
 	}
 	leader.start(t)
 	leader.awaitReady(t)
-	r := c.rota(t, "operator", "raft", "transfer-leadership", "--to", leader.id, "-o", "json").want(t, 0)
-	if now := parse[map[string]rota.NodeID](t, r)["leader"]; string(now) != leader.id {
-		t.Errorf("%s leads after a transfer to %s", now, leader.id)
+	r := c.rota(t, "operator", "raft", "transfer-leadership", "--to", leader.ID, "-o", "json").want(t, 0)
+	if now := parse[map[string]rota.NodeID](t, r)["leader"]; string(now) != leader.ID {
+		t.Errorf("%s leads after a transfer to %s", now, leader.ID)
 	}
 	c.rota(t, "operator", "raft", "transfer-leadership", "--to", "nobody").want(t, 3)
 	r = c.rota(t, "operator", "raft", "transfer-leadership", "-o", "json").want(t, 0)
-	if next := parse[map[string]rota.NodeID](t, r)["leader"]; next == "" || string(next) == leader.id {
+	if next := parse[map[string]rota.NodeID](t, r)["leader"]; next == "" || string(next) == leader.ID {
 		t.Errorf("transfer-leadership printed leader %q", next)
 	}
 	l.settle(c)
@@ -174,7 +175,7 @@ func TestRollingRestart(t *testing.T) {
 		n.start(t)
 		n.awaitReady(t)
 		l.flows(t, 50)
-		t.Logf("%s was restarted in %s, longest time without a committed job %s", n.id, time.Since(told), l.gap(told))
+		t.Logf("%s was restarted in %s, longest time without a committed job %s", n.ID, time.Since(told), l.Gap(told))
 	}
 	endAtFirst(t, c, jobs, 30*time.Second)
 	l.settle(c)
@@ -191,12 +192,12 @@ func TestFollowerPaused(t *testing.T) {
 	l.flows(t, 50)
 	others := c.followers(t)
 	for _, away := range append(others, others...) { // not each pause meets a write
-		away.pause()
+		away.Pause()
 		time.Sleep(6 * time.Second) // the pause is what the test is about
-		away.resume()
-		eventually(t, 30*time.Second, "the stopped "+away.id+" has caught up", func() error {
-			if !away.running() {
-				t.Fatalf("%s ended with exit code %d after a pause", away.id, away.code)
+		away.Resume()
+		eventually(t, 30*time.Second, "the stopped "+away.ID+" has caught up", func() error {
+			if !away.Running() {
+				t.Fatalf("%s ended with exit code %d after a pause", away.ID, away.ExitCode())
 			}
 			return c.hasApplied(t, away)
 		})

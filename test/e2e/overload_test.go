@@ -21,12 +21,12 @@ type floodCount struct {
 func floodCountOf(t *testing.T, p *process) (a floodCount) {
 	t.Helper()
 	if code := p.end(t, 120*time.Second); code != 0 {
-		t.Fatalf("%s ended with exit code %d: %s", p.name, code, p.stderr.String())
+		t.Fatalf("%s ended with exit code %d: %s", p.Name, code, p.Stderr.String())
 	}
-	if err := json.Unmarshal([]byte(p.stdout.String()), &a); err != nil {
-		t.Fatalf("%s printed no JSON: %v\n%s", p.name, err, p.stdout.String())
+	if err := json.Unmarshal([]byte(p.Stdout.String()), &a); err != nil {
+		t.Fatalf("%s printed no JSON: %v\n%s", p.Name, err, p.Stdout.String())
 	}
-	t.Logf("%s: %+v", p.name, a)
+	t.Logf("%s: %+v", p.Name, a)
 	return a
 }
 

@@ -35,7 +35,7 @@ type hand struct {
 // hand connects such a worker to a node.
 func (c *nodes) hand(t testing.TB, n *node, id string, queue rota.QueueName, slots int32) *hand {
 	t.Helper()
-	conn, err := grpc.NewClient(n.api, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(n.API, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	check(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hand{t: t, id: rota.WorkerID(id), taken: make(chan rota.Lease, 1000), answers: make(map[uint64]chan *rotav1.LeaseAnswers),

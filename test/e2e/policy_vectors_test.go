@@ -147,7 +147,7 @@ func proveAll(t *testing.T, c *nodes, least uint64) (dir string) {
 	one.stop(t, 20*time.Second)
 	file := filepath.Join(t.TempDir(), "backup")
 	c.rota(t, "operator", "snapshot", "save", file).want(t, 0)
-	for _, from := range [][]string{{"--data", one.dir}, {"--backup", file}} {
+	for _, from := range [][]string{{"--data", one.Dir}, {"--backup", file}} {
 		r := command(t, nil, "", append([]string{"operator", "audit", "-o", "json"}, from...)...)
 		report := decode[rota.AuditReport](t, r)
 		if report.Difference != nil || report.Rounds < least || report.Proved != report.Rounds || report.Operations == 0 {
@@ -156,12 +156,12 @@ func proveAll(t *testing.T, c *nodes, least uint64) (dir string) {
 		t.Logf("audit %s: %d of %d rounds proved, %d entries, %d operations in %s", from[0], report.Proved, report.Rounds,
 			report.Entries, report.Operations, r.took.Round(time.Millisecond))
 	}
-	fields(t, "the report", object(t, command(t, nil, "", "operator", "audit", "-o", "json", "--data", one.dir)), "from", "to",
+	fields(t, "the report", object(t, command(t, nil, "", "operator", "audit", "-o", "json", "--data", one.Dir)), "from", "to",
 		"entries", "operations", "rounds", "proved", "first_difference")
-	running := command(t, nil, "", "operator", "audit", "--data", c.leader(t).dir).want(t, 1)
+	running := command(t, nil, "", "operator", "audit", "--data", c.leader(t).Dir).want(t, 1)
 	contains(t, "the refusal", running.stderr, "another process")
 	dir = filepath.Join(t.TempDir(), "copy")
-	copyTree(t, one.dir, dir)
+	copyTree(t, one.Dir, dir)
 	one.start(t)
 	one.awaitReady(t)
 	return dir

@@ -249,7 +249,7 @@ func whyPast(t *testing.T, c *nodes, cl *client.Client) {
 		var first rota.Explanation
 		for k, n := range c.all {
 			var x rota.Explanation
-			eventually(t, 20*time.Second, n.id+" has the past", func() error {
+			eventually(t, 20*time.Second, n.ID+" has the past", func() error {
 				r := n.at(t, "job", "why", "past", "--at", fmt.Sprint(at), "-o", "json")
 				if r.code != 0 {
 					return errors.New(r.stderr)
@@ -261,7 +261,7 @@ func whyPast(t *testing.T, c *nodes, cl *client.Client) {
 				first = x
 			}
 			if x.Index != at || x.State != want[i] || !reflect.DeepEqual(x, first) {
-				t.Errorf("at index %d node %s says %+v, the first said %+v; %s is wanted", at, n.id, x, first, want[i])
+				t.Errorf("at index %d node %s says %+v, the first said %+v; %s is wanted", at, n.ID, x, first, want[i])
 			}
 		}
 	}

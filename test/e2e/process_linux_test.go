@@ -6,15 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 )
-
-// goesWithUs has a process end with this one, however this one ends.
-func goesWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // connected is nil once the process has a socket.
 func (p *process) connected() error {
-	dir := fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)
+	dir := fmt.Sprintf("/proc/%d/fd", p.PID())
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		return err

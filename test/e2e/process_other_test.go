@@ -2,13 +2,7 @@
 
 package e2e
 
-import (
-	"syscall"
-	"time"
-)
-
-// goesWithUs cannot be said here.
-func goesWithUs() *syscall.SysProcAttr { return nil }
+import "time"
 
 // connected waits instead: what a process has open cannot be seen here.
 func (p *process) connected() error {

@@ -4,127 +4,62 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"os/exec"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rotasched/rota/test/rig"
 )
 
-// environment is what every process gets: nothing of ours but where things are.
-func environment(more ...string) []string {
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "TMPDIR=" + os.TempDir()}
-	return append(env, more...)
-}
-
-// transcript is what a process wrote, safe to read while it writes.
-type transcript struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (t *transcript) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.Write(p)
-}
-
-func (t *transcript) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.String()
-}
-
 // process is a long-lived process of this test.
-type process struct {
-	name   string
-	cmd    *exec.Cmd
-	stdout transcript
-	stderr transcript
-	exited chan struct{}
-	code   int // valid once exited is closed; -1 after a signal
-}
+type process struct{ *rig.Process }
 
 // launch starts the binary and sees to its end with the test.
 func launch(t testing.TB, name string, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{name: name, exited: make(chan struct{})}
-	p.cmd = exec.Command(rotaBinary, args...)
-	p.cmd.Env = environment(env...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-	p.cmd.SysProcAttr = goesWithUs()
-	// Children of --exec may hold the pipes open beyond the process.
-	p.cmd.WaitDelay = time.Second
-	if err := p.cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", name, err)
-	}
-	go func() {
-		_ = p.cmd.Wait()
-		p.code = p.cmd.ProcessState.ExitCode()
-		close(p.exited)
-	}()
+	cmd := exec.Command(rotaBinary, args...)
+	cmd.Env = rig.Bare(env...)
+	started, err := rig.Start(name, cmd, "")
+	check(t, err)
+	return watched(t, started, args)
+}
+
+// watched sees to the end of a process with the test.
+func watched(t testing.TB, started *rig.Process, args []string) *process {
+	t.Helper()
 	t.Cleanup(func() {
-		p.kill()
+		started.Kill()
 		if t.Failed() {
-			t.Logf("%s (rota %s), exit code %d\nstdout: %s\nstderr: %s", name, strings.Join(args, " "), p.code,
-				clip(p.stdout.String()), clip(p.stderr.String()))
+			t.Logf("%s (rota %s), exit code %d\nstdout: %s\nstderr: %s", started.Name, strings.Join(args, " "), started.ExitCode(),
+				clip(started.Stdout.String()), clip(started.Stderr.String()))
 		}
 	})
-	return p
+	return &process{started}
 }
 
-// signal sends a signal, unless the process is gone already.
-func (p *process) signal(sig syscall.Signal) {
-	if p.running() {
-		_ = p.cmd.Process.Signal(sig)
-	}
-}
-
-// kill is SIGKILL and the wait for it; a stopped process dies of it too.
-func (p *process) kill() {
-	p.signal(syscall.SIGKILL)
-	<-p.exited
-}
-
-func (p *process) pause()  { p.signal(syscall.SIGSTOP) }
-func (p *process) resume() { p.signal(syscall.SIGCONT) }
-
-func (p *process) running() bool {
-	select {
-	case <-p.exited:
-		return false
-	default:
-		return true
-	}
-}
-
-// end waits for the process to end by itself and gives its exit code.
+// end waits for the process to end by itself and returns its exit code.
 func (p *process) end(t testing.TB, most time.Duration) int {
 	t.Helper()
-	select {
-	case <-p.exited:
-	case <-time.After(most):
-		t.Fatalf("%s has not ended within %s", p.name, most)
+	if !p.Wait(most) {
+		t.Fatalf("%s has not ended within %s", p.Name, most)
 	}
-	return p.code
+	return p.ExitCode()
 }
 
 // stop is SIGTERM and the wait for the end, which must be a proper one.
 func (p *process) stop(t testing.TB, most time.Duration) {
 	t.Helper()
-	p.signal(syscall.SIGTERM)
-	if code := p.end(t, most); code != 0 {
-		t.Errorf("%s ended with exit code %d after SIGTERM, 0 is wanted", p.name, code)
+	if err := p.Stop(most); err != nil {
+		t.Error(err)
 	}
 }
 
 // says waits for a text on stderr.
 func (p *process) says(t testing.TB, most time.Duration, text string) {
 	t.Helper()
-	eventually(t, most, p.name+" says "+text, func() error {
-		if strings.Contains(p.stderr.String(), text) {
+	eventually(t, most, p.Name+" says "+text, func() error {
+		if strings.Contains(p.Stderr.String(), text) {
 			return nil
 		}
 		return errors.New("it does not")
@@ -148,9 +83,9 @@ func command(t testing.TB, env []string, stdin string, args ...string) *result {
 	ctx, cancel := context.WithTimeout(context.Background(), hung)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, rotaBinary, args...)
-	cmd.Env = environment(env...)
+	cmd.Env = rig.Bare(env...)
 	cmd.Stdin = strings.NewReader(stdin)
-	cmd.SysProcAttr = goesWithUs()
+	cmd.SysProcAttr = rig.Attributes()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	began := time.Now()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/test/rig"
 )
 
 // readme returns the blocks of a language in a section of the README, as they stand there.
@@ -52,9 +53,9 @@ func TestReadme_go(t *testing.T) {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	program := exec.Command(binary)
-	program.Env = environment(c.env())
-	var said transcript
-	program.Stdout, program.Stderr, program.SysProcAttr = &said, &said, goesWithUs()
+	program.Env = rig.Bare(c.env())
+	var said rig.Output
+	program.Stdout, program.Stderr, program.SysProcAttr = &said, &said, rig.Attributes()
 	check(t, program.Start())
 	t.Cleanup(func() { _ = program.Process.Kill() })
 	job := c.awaitState(t, c.dial(t), "photo-4711", 30*time.Second, rota.Completed, rota.Dead)
@@ -81,7 +82,7 @@ func TestReadme_workflow(t *testing.T) {
 	check(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
 	check(t, os.Symlink(rotaBinary, filepath.Join(dir, "bin", "rota")))
 	shell := exec.Command("sh", "-ec", "trap 'kill $!; wait' EXIT\n"+lines[0])
-	shell.Dir, shell.Env, shell.SysProcAttr = dir, environment(c.env()), goesWithUs()
+	shell.Dir, shell.Env, shell.SysProcAttr = dir, rig.Bare(c.env()), rig.Attributes()
 	said, err := shell.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rotasched/rota/test/rig"
 )
 
 // A node that would break what it promised, or meet what is not its own, does
@@ -43,7 +45,7 @@ func TestRefusalsAtStart(t *testing.T) {
 				t.Errorf("the rest of the cluster: %v", err)
 			}
 		})
-		if !ok && !victim.running() {
+		if !ok && !victim.Running() {
 			break // it did not come back: the rest would only repeat that
 		}
 	}
@@ -55,7 +57,7 @@ func TestRefusalsAtStart(t *testing.T) {
 // double is the same node once more, at other addresses.
 func double(t *testing.T, c *nodes, of *node, dir string) *node {
 	t.Helper()
-	n := &node{id: of.id, dir: dir, flags: c.joins(of)}
+	n := &node{Node: &rig.Node{ID: of.ID, Dir: dir, Line: []string{rotaBinary}, Flags: c.joins(of)}}
 	n.takePorts(t)
 	return n
 }
@@ -69,60 +71,60 @@ func back(t *testing.T, c *nodes, n *node) {
 }
 
 func refuseSecondProcess(t *testing.T, c *nodes, victim *node) {
-	double(t, c, victim, victim.dir).refused(t, victim.dir, "in use", "Stop that process")
+	double(t, c, victim, victim.Dir).refused(t, victim.Dir, "in use", "Stop that process")
 	victim.awaitReady(t)
 }
 
 func refuseOtherName(t *testing.T, c *nodes, victim *node) {
-	victim.kill()
-	n := double(t, c, victim, victim.dir)
-	n.flags = append(n.flags, "--cluster", "other")
+	victim.Kill()
+	n := double(t, c, victim, victim.Dir)
+	n.Flags = append(n.Flags, "--cluster", "other")
 	n.refused(t, `belongs to cluster "rota"`, "--cluster rota")
 	back(t, c, victim)
 }
 
 func refuseOtherNode(t *testing.T, c *nodes, victim *node) {
-	victim.kill()
-	n := double(t, c, victim, victim.dir)
-	n.id = "n9"
-	n.refused(t, "belongs to node "+victim.id, "--node "+victim.id)
+	victim.Kill()
+	n := double(t, c, victim, victim.Dir)
+	n.ID = "n9"
+	n.refused(t, "belongs to node "+victim.ID, "--node "+victim.ID)
 	back(t, c, victim)
 }
 
 func refuseCopy(t *testing.T, c *nodes, victim *node) {
-	victim.kill()
+	victim.Kill()
 	dir := filepath.Join(t.TempDir(), "copy")
-	copyTree(t, victim.dir, dir)
+	copyTree(t, victim.Dir, dir)
 	double(t, c, victim, dir).refused(t, "copied", "Start the original")
 	back(t, c, victim)
 }
 
 func refuseEmptied(t *testing.T, c *nodes, victim *node) {
-	victim.kill()
-	aside := victim.dir + "-aside"
-	check(t, os.Rename(victim.dir, aside))
-	check(t, os.Mkdir(victim.dir, 0o700))
-	double(t, c, victim, victim.dir).refused(t, "known to the cluster", "remove-peer "+victim.id)
-	check(t, os.RemoveAll(victim.dir))
-	check(t, os.Rename(aside, victim.dir))
+	victim.Kill()
+	aside := victim.Dir + "-aside"
+	check(t, os.Rename(victim.Dir, aside))
+	check(t, os.Mkdir(victim.Dir, 0o700))
+	double(t, c, victim, victim.Dir).refused(t, "known to the cluster", "remove-peer "+victim.ID)
+	check(t, os.RemoveAll(victim.Dir))
+	check(t, os.Rename(aside, victim.Dir))
 	back(t, c, victim)
 }
 
 func refuseOtherDirectory(t *testing.T, c *nodes, victim *node) {
 	// A fresh directory while the true owner of the id lives.
-	double(t, c, victim, filepath.Join(t.TempDir(), "fresh")).refused(t, victim.id)
+	double(t, c, victim, filepath.Join(t.TempDir(), "fresh")).refused(t, victim.ID)
 	victim.awaitReady(t)
 }
 
 // damage changes raft.db, expects a refusal, and puts it back.
 func damage(t *testing.T, c *nodes, victim *node, change func(whole []byte) []byte, parts ...string) {
 	t.Helper()
-	victim.kill()
-	path := filepath.Join(victim.dir, "raft.db")
+	victim.Kill()
+	path := filepath.Join(victim.Dir, "raft.db")
 	whole, err := os.ReadFile(path)
 	check(t, err)
 	check(t, os.WriteFile(path, change(slices.Clone(whole)), 0o600))
-	double(t, c, victim, victim.dir).refused(t, append(parts, "raft.db")...)
+	double(t, c, victim, victim.Dir).refused(t, append(parts, "raft.db")...)
 	check(t, os.WriteFile(path, whole, 0o600))
 	back(t, c, victim)
 }
@@ -146,22 +148,22 @@ func refuseTruncated(t *testing.T, c *nodes, victim *node) {
 }
 
 func refuseMissingLog(t *testing.T, c *nodes, victim *node) {
-	victim.kill()
-	path := filepath.Join(victim.dir, "raft.db")
+	victim.Kill()
+	path := filepath.Join(victim.Dir, "raft.db")
 	check(t, os.Rename(path, path+".aside"))
-	double(t, c, victim, victim.dir).refused(t, "raft.db", "missing")
+	double(t, c, victim, victim.Dir).refused(t, "raft.db", "missing")
 	_ = os.Remove(path)
 	check(t, os.Rename(path+".aside", path))
 	back(t, c, victim)
 }
 
 func refuseNewerDirectory(t *testing.T, c *nodes, victim *node) {
-	victim.kill()
-	path := filepath.Join(victim.dir, "node.json")
+	victim.Kill()
+	path := filepath.Join(victim.Dir, "node.json")
 	whole, err := os.ReadFile(path)
 	check(t, err)
 	check(t, os.WriteFile(path, bytes.Replace(whole, []byte(`"format": 1`), []byte(`"format": 9`), 1), 0o600))
-	double(t, c, victim, victim.dir).refused(t, "format 9", "newer")
+	double(t, c, victim, victim.Dir).refused(t, "format 9", "newer")
 	check(t, os.WriteFile(path, whole, 0o600))
 	back(t, c, victim)
 }
@@ -172,17 +174,17 @@ func TestForeignCluster(t *testing.T) {
 	ours, theirs := newCluster(t, 1), newCluster(t, 1)
 	stranger := theirs.all[0]
 	stranger.stop(t, 15*time.Second)
-	stranger.flags = append(stranger.flags, "--join", ours.all[0].gossip)
+	stranger.Flags = append(stranger.Flags, "--join", ours.all[0].Gossip)
 	stranger.start(t)
 	stranger.awaitReady(t)
-	both := func() string { return ours.all[0].stderr.String() + stranger.stderr.String() }
+	both := func() string { return ours.all[0].Stderr.String() + stranger.Stderr.String() }
 	eventually(t, 20*time.Second, "one of the two says that the other is of another cluster", func() error {
 		if !strings.Contains(both(), "cluster id") {
 			return os.ErrNotExist
 		}
 		return nil
 	})
-	fresh := newNode(t, "n7", "--cluster", "another-name", "--join", ours.all[0].gossip)
+	fresh := newNode(t, "n7", "--cluster", "another-name", "--join", ours.all[0].Gossip)
 	fresh.start(t)
 	fresh.says(t, 10*time.Second, "waiting for other nodes")
 	submitTo(t, ours.dial(t), "default", "ours", 5)
@@ -195,7 +197,7 @@ func TestForeignCluster(t *testing.T) {
 		}
 	}
 	theirs.rota(t, "job", "show", "ours-000").want(t, 3)
-	if err := fresh.health(); err == nil {
+	if err := fresh.Ready(); err == nil {
 		t.Error("a node of another cluster's name serves")
 	}
 	fresh.stop(t, 15*time.Second)
@@ -207,12 +209,12 @@ func TestOpenAddressRefused(t *testing.T) {
 	for _, flag := range []string{"--api", "--raft", "--gossip", "--admin"} {
 		n := newNode(t, "n1", "--bootstrap-expect", "1")
 		_, port, _ := strings.Cut(freeAddress(t), ":")
-		n.flags = append(n.flags, flag, "0.0.0.0:"+port)
+		n.Flags = append(n.Flags, flag, "0.0.0.0:"+port)
 		n.refused(t, flag, "--insecure", "--tls-cert", "--gossip-key-file")
 	}
 	n := newNode(t, "n1", "--bootstrap-expect", "1", "--insecure")
-	_, port, _ := strings.Cut(n.api, ":")
-	n.flags = append(n.flags, "--api", "0.0.0.0:"+port)
+	_, port, _ := strings.Cut(n.API, ":")
+	n.Flags = append(n.Flags, "--api", "0.0.0.0:"+port)
 	n.start(t)
 	n.awaitReady(t)
 	n.stop(t, 15*time.Second)
@@ -250,8 +252,8 @@ func TestSnapshotRefused(t *testing.T) {
 		{"damaged", func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, false, "checksum"},
 	} {
 		n := newNode(t, "r-"+one.name, "--bootstrap-expect", "1")
-		command(t, nil, "", "operator", "snapshot", "restore", backup, "--data", n.dir, "--node", n.id, "--raft", n.raft).want(t, 0)
-		changeSnapshot(t, n.dir, one.change, one.fixed)
+		command(t, nil, "", "operator", "snapshot", "restore", backup, "--data", n.Dir, "--node", n.ID, "--raft", n.Raft).want(t, 0)
+		changeSnapshot(t, n.Dir, one.change, one.fixed)
 		n.refused(t, one.text)
 	}
 }

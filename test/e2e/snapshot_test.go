@@ -26,20 +26,20 @@ func TestDamagedNewestSnapshot(t *testing.T) {
 	busy := launch(t, "bench jobs", []string{c.env()}, "bench", "jobs", "--jobs", "500000", "--batch", "1", "--producers", "4",
 		"--workers", "4", "--slots", "1")
 	eventually(t, 4*time.Minute, "two snapshots are there", func() error {
-		if !busy.running() {
+		if !busy.Running() {
 			t.Fatal("the measurement ended early")
 		}
-		if found := snapshots(t, n.dir); len(found) < 2 {
+		if found := snapshots(t, n.Dir); len(found) < 2 {
 			return fmt.Errorf("%d snapshots", len(found))
 		}
 		return nil
 	})
-	busy.signal(syscall.SIGTERM)
+	busy.Signal(syscall.SIGTERM)
 	busy.end(t, 30*time.Second)
 	late := submitTo(t, c.dial(t), "default", "late", 10)
-	n.kill()
+	n.Kill()
 
-	newest := snapshots(t, n.dir)[0]
+	newest := snapshots(t, n.Dir)[0]
 	path := filepath.Join(newest, "state.bin")
 	state, err := os.ReadFile(path)
 	check(t, err)
@@ -47,8 +47,8 @@ func TestDamagedNewestSnapshot(t *testing.T) {
 	check(t, os.WriteFile(path, state, 0o600))
 	n.start(t)
 	n.awaitReady(t)
-	contains(t, "the node", n.stderr.String(), "damaged", filepath.Base(newest))
-	if slices.Contains(snapshots(t, n.dir), newest) {
+	contains(t, "the node", n.Stderr.String(), "damaged", filepath.Base(newest))
+	if slices.Contains(snapshots(t, n.Dir), newest) {
 		t.Error("the damaged snapshot still stands among the others")
 	}
 	for _, id := range append(marked, late...) {

@@ -72,7 +72,7 @@ func TestTLSCluster(t *testing.T) {
 		c.all = append(c.all, n)
 	}
 	for _, n := range c.all {
-		n.flags = append(n.flags, c.joins(n)...)
+		n.Flags = append(n.Flags, c.joins(n)...)
 		n.start(t)
 	}
 	c.awaitReady()
@@ -92,7 +92,7 @@ func TestTLSCluster(t *testing.T) {
 			n := newNode(t, name, append(flags, c.joins(nil)...)...)
 			n.start(t)
 			time.Sleep(3 * time.Second) // how long it is given to do harm
-			if n.running() && n.health() == nil {
+			if n.Running() && n.Ready() == nil {
 				t.Errorf("%s serves", name)
 			}
 			r := c.rota(t, append(ca, "operator", "raft", "list-peers", "-o", "name")...).want(t, 0)
@@ -102,6 +102,6 @@ func TestTLSCluster(t *testing.T) {
 		})
 	}
 	c.all[2].awaitReady(t)
-	c.all[0].kill()
+	c.all[0].Kill()
 	c.rota(t, append(ca, "job", "submit", "--type", "x", "--wait", "--timeout", "30s")...).want(t, 0)
 }

@@ -31,7 +31,7 @@ func (c *nodes) wires(t testing.TB) (all wires) {
 	for _, n := range c.all {
 		lis, err := net.Listen("tcp", "127.0.0.1:0")
 		check(t, err)
-		w := &wire{to: n.api, lis: lis}
+		w := &wire{to: n.API, lis: lis}
 		accepting := make(chan struct{})
 		go func() { defer close(accepting); w.accept() }()
 		t.Cleanup(func() {

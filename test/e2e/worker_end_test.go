@@ -25,12 +25,12 @@ func TestWorkerWithoutACluster(t *testing.T) {
 		c.awaitState(t, cl, fmt.Sprintf("untold-%d", i), 20*time.Second, rota.Running)
 	}
 	for _, n := range c.all {
-		n.kill()
+		n.Kill()
 	}
 	writeFile(t, may, "")
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	if code := w.end(t, 3*time.Minute); code != 1 {
 		t.Errorf("exit code %d, 1 is wanted", code)
 	}
-	contains(t, "the worker's last words", w.stderr.String(), "could not be told the outcome of 4 jobs", "untold-0, untold-1, untold-2, untold-3")
+	contains(t, "the worker's last words", w.Stderr.String(), "could not be told the outcome of 4 jobs", "untold-0, untold-1, untold-2, untold-3")
 }

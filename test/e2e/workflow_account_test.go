@@ -254,7 +254,7 @@ func (c *nodes) flow(t testing.TB, id string) *rota.Workflow {
 			first = text
 		}
 		if !bytes.Equal(first, text) {
-			t.Errorf("%s shows another %s than %s: %s", n.id, id, c.all[0].id, firstDifference(string(text), string(first)))
+			t.Errorf("%s shows another %s than %s: %s", n.ID, id, c.all[0].ID, firstDifference(string(text), string(first)))
 		}
 	}
 	w := &rota.Workflow{}

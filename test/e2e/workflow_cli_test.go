@@ -119,11 +119,11 @@ func flowTwice(t *testing.T, c *nodes) {
 		t.Errorf("the first submission says %+v", first)
 	}
 	for _, n := range c.all {
-		other := c.submitFlow(t, "twice", "same", "nodes: [{id: other, type: t}]", "--addr", n.api).want(t, 4)
+		other := c.submitFlow(t, "twice", "same", "nodes: [{id: other, type: t}]", "--addr", n.API).want(t, 4)
 		contains(t, "another workflow of a known id", other.stderr, "same")
-		r := c.submitFlow(t, "twice", "same", text, "--addr", n.api)
+		r := c.submitFlow(t, "twice", "same", text, "--addr", n.API)
 		if again := decode[rota.WorkflowSubmitted](t, r); !again.Existed || again.Nodes != 2 || again.Edges != 1 {
-			t.Errorf("%s says of a known id %+v, the first submission was %+v", n.id, again, first)
+			t.Errorf("%s says of a known id %+v, the first submission was %+v", n.ID, again, first)
 		}
 	}
 	c.worker(t, "--queues", "twice")
@@ -142,7 +142,7 @@ func TestWorkflowKnownAfterKill(t *testing.T) {
 	const text = "nodes: [{id: a, type: t, simulate_ms: 100}, {id: b, type: t, parents: [a], simulate_ms: 100}]"
 	first := decode[rota.WorkflowSubmitted](t, c.submitFlow(t, "kill", "same", text))
 	leader := c.leader(t)
-	leader.kill()
+	leader.Kill()
 	again := decode[rota.WorkflowSubmitted](t, c.submitFlow(t, "kill", "same", text))
 	if !again.Existed || again.Nodes != 2 || again.Edges != 1 {
 		t.Errorf("after the leader's death the submission says %+v, before it %+v", again, first)

@@ -141,7 +141,7 @@ func TestWorkflowUploadLeaderKilled(t *testing.T) {
 		s, err = cl.Status(ctx)
 		check(t, err)
 	}
-	leader.kill()
+	leader.Kill()
 	if code := p.end(t, 95*time.Second); code != 0 {
 		t.Fatalf("the submission ended with exit code %d", code)
 	}
@@ -155,6 +155,6 @@ func TestWorkflowUploadLeaderKilled(t *testing.T) {
 	if whole < 0 || strings.Count(kinds[:whole], "leadershipBegan") < 2 {
 		t.Errorf("the leader did not die before the workflow was whole: %s", kinds)
 	}
-	contains(t, "the submission", p.stdout.String(), `"nodes": 100000`, `"edges": 1000000`)
+	contains(t, "the submission", p.Stdout.String(), `"nodes": 100000`, `"edges": 1000000`)
 	c.verified(t, 3)
 }

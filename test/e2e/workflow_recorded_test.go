@@ -204,7 +204,7 @@ func leaderDiesDuring(t *testing.T, c *nodes, id string, nodes int64) {
 		}
 		return errNotYet
 	})
-	leader.kill()
+	leader.Kill()
 	c.leader(t)
 	leader.start(c.t) // it outlives this subtest
 	leader.awaitReady(t)

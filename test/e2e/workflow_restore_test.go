@@ -58,7 +58,7 @@ func TestWorkflowAllKilled(t *testing.T) {
 	c.submitFlow(t, "all", "all", text).want(t, 0)
 	c.halfDone(t, "all", 100)
 	for _, n := range c.all {
-		n.kill()
+		n.Kill()
 	}
 	for _, n := range c.all {
 		n.start(t)
@@ -97,7 +97,7 @@ func TestWorkflowRestored(t *testing.T) {
 	c.rota(t, "operator", "snapshot", "save", backup).want(t, 0)
 
 	n := newNode(t, "b1", "--bootstrap-expect", "1")
-	command(t, nil, "", "operator", "snapshot", "restore", backup, "--data", n.dir, "--node", n.id, "--raft", n.raft).want(t, 0)
+	command(t, nil, "", "operator", "snapshot", "restore", backup, "--data", n.Dir, "--node", n.ID, "--raft", n.Raft).want(t, 0)
 	n.start(t)
 	n.awaitReady(t)
 	second := &nodes{t: t, all: []*node{n}}

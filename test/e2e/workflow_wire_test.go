@@ -55,7 +55,7 @@ func TestWorkflowRefusedOnTheWire(t *testing.T) {
 			for _, n := range c.all {
 				err := submitRaw(t, n, row.sent)
 				if code := status.Code(err); code != codes.InvalidArgument || !strings.Contains(err.Error(), row.says) {
-					t.Errorf("node %s says %v, an invalid argument that tells of %q is wanted", n.id, err, row.says)
+					t.Errorf("node %s says %v, an invalid argument that tells of %q is wanted", n.ID, err, row.says)
 				}
 			}
 		})
@@ -71,7 +71,7 @@ func TestWorkflowRefusedOnTheWire(t *testing.T) {
 // submitRaw sends messages as they are.
 func submitRaw(t *testing.T, n *node, sent []*rotav1.SubmitWorkflowRequest) error {
 	t.Helper()
-	conn, err := grpc.NewClient(n.api, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(n.API, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	check(t, err)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

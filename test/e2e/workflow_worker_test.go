@@ -18,7 +18,7 @@ func TestWorkflowWorkerKilled(t *testing.T) {
 	c.worker(t, workers["mid-2"].flags("mid-2", "mid")...)
 	c.submitFlow(t, "mid", "mid", text).want(t, 0)
 	c.halfDone(t, "mid", 60)
-	victim.kill()
+	victim.Kill()
 	c.rota(t, "workflow", "wait", "mid", "--timeout", "90s").want(t, 0)
 	a := newAccount("mid", nodes, workers)
 	a.read(c.rota(t, "events", "tail", "-o", "jsonl").want(t, 0).stdout)
