@@ -87,7 +87,7 @@ func (v *view) hands() (names []string) {
 const weighMost = 5 * time.Second
 
 // weigh asks every founder what it holds.
-func (w *world) weigh(ctx context.Context) {
+func (w *trial) weigh(ctx context.Context) {
 	for _, s := range w.cluster.all()[:w.cluster.founders] {
 		files, goroutines, err := weightOf(ctx, s.Admin)
 		if err != nil {

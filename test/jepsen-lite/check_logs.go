@@ -55,7 +55,7 @@ type nodeLog struct {
 }
 
 // readLogs reads the founders' logs, once all have stopped.
-func (w *world) readLogs() {
+func (w *trial) readLogs() {
 	var logs []nodeLog
 	for _, s := range w.cluster.all()[:w.cluster.founders] {
 		logs = append(logs, readLog(s.id, filepath.Join(w.cluster.dir, s.id, "raft.db")))

@@ -82,7 +82,7 @@ func judge(h *History) *Verdict {
 	verdict.Operations = countOperations(h)
 	verdict.Undecided = append(verdict.Undecided, v.undecided...)
 	if h.Network == networkOfContainers {
-		verdict.Undecided = append(verdict.Undecided, leftOut())
+		verdict.Undecided = append(verdict.Undecided, h.LeftOut)
 	} else if h.Network != "namespaces" {
 		verdict.Undecided = append(verdict.Undecided, "no partitions were made: "+h.Network+" cannot be cut")
 	}

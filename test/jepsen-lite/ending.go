@@ -32,7 +32,7 @@ const (
 
 // readEnd asks every node by itself for what all must tell alike: all events, and
 // the jobs that ended. A node that joins only now must tell the same.
-func (w *world) readEnd(ctx context.Context, k *watching) {
+func (w *trial) readEnd(ctx context.Context, k *watching) {
 	nodes := w.cluster.all()[:w.cluster.founders]
 	late, err := w.latecomer(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (w *world) readEnd(ctx context.Context, k *watching) {
 }
 
 // latecomer has one more node join.
-func (w *world) latecomer(ctx context.Context) (*server, error) {
+func (w *trial) latecomer(ctx context.Context) (*server, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.patience(lateMost))
 	defer cancel()
 	w.cluster.mu.Lock()
@@ -95,12 +95,12 @@ func (w *world) latecomer(ctx context.Context) (*server, error) {
 }
 
 // patience is how long something at the end may take where short is enough after a short run.
-func (w *world) patience(short time.Duration) time.Duration {
+func (w *trial) patience(short time.Duration) time.Duration {
 	return short + w.options.Duration/4
 }
 
 // readAll reads all events of one node, anew where the reading breaks off.
-func (w *world) readAll(ctx context.Context, s *server) (all []SeenEvent, err error) {
+func (w *trial) readAll(ctx context.Context, s *server) (all []SeenEvent, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.patience(wholeMost))
 	defer cancel()
 	for ctx.Err() == nil {
@@ -114,7 +114,7 @@ func (w *world) readAll(ctx context.Context, s *server) (all []SeenEvent, err er
 }
 
 // compareShown lists the ended jobs at each node and reads some of them.
-func (w *world) compareShown(ctx context.Context, nodes []*server) (shown []NodeShows) {
+func (w *trial) compareShown(ctx context.Context, nodes []*server) (shown []NodeShows) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(len(nodes))*w.patience(listMost))
 	defer cancel()
 	var first, firstRead, firstFlows map[string]string
@@ -191,7 +191,7 @@ func readAt(ctx context.Context, c *client.Client, ids []string) (map[string]str
 
 // flowsAt reads every workflow that was submitted, as one node shows it; those that
 // it does not know are left out.
-func (w *world) flowsAt(ctx context.Context, c *client.Client) (texts map[string]string, final []FinalFlow, err error) {
+func (w *trial) flowsAt(ctx context.Context, c *client.Client) (texts map[string]string, final []FinalFlow, err error) {
 	texts = make(map[string]string)
 	var ids []string
 	w.rec.with(func(h *History) {
@@ -252,7 +252,7 @@ func differences(how string, first, node map[string]string) (found []string) {
 }
 
 // audit has every founder's data replayed, once all have stopped.
-func (w *world) audit() {
+func (w *trial) audit() {
 	founders := w.cluster.all()[:w.cluster.founders]
 	all := make([]AuditOf, len(founders))
 	most := w.patience(auditMost)

@@ -243,6 +243,8 @@ type History struct {
 	Queues    map[string]QueueFacts `json:"queues"`
 	Ops       []Op                  `json:"ops"`
 	Faults    []Fault               `json:"faults"`
+	// LeftOut says which faults this network cannot have.
+	LeftOut string `json:"left_out,omitempty"`
 	// Nemeses are those that could strike.
 	Nemeses  []string    `json:"nemeses,omitempty"`
 	Changes  []Change    `json:"changes"`

@@ -25,7 +25,7 @@ const (
 // then asks for everything that the checkers want to know at the end. It says whether
 // there is a cluster to ask: one that neither has a leader nor takes a write is
 // dead, and its verdict need not wait for each further question to run out of time.
-func (w *world) liveness(ctx context.Context) (alive bool) {
+func (w *trial) liveness(ctx context.Context) (alive bool) {
 	if err := errors.Join(w.cluster.heal(), w.crew.heal()); err != nil {
 		w.rec.note("healing: %v", err)
 	}
@@ -83,7 +83,7 @@ func (w *world) liveness(ctx context.Context) (alive bool) {
 
 // awaitFirstWrite takes back what operators set, whose words are the first writes,
 // then writes itself.
-func (w *world) awaitFirstWrite(ctx context.Context, c *client.Client) error {
+func (w *trial) awaitFirstWrite(ctx context.Context, c *client.Client) error {
 	for w.pardon(ctx, c) != nil && rest(ctx, 100*time.Millisecond) {
 	}
 	for { // a disk that was full a second ago still refuses
@@ -111,7 +111,7 @@ func awaitLeader(ctx context.Context, c *client.Client) error {
 }
 
 // awaitWrite submits one job until it is taken.
-func (w *world) awaitWrite(ctx context.Context, c *client.Client) error {
+func (w *trial) awaitWrite(ctx context.Context, c *client.Client) error {
 	spec := rota.NewJobSpec("quick-0", []byte("{}"))
 	spec.ID, spec.Queue = rota.JobID(fmt.Sprintf("c%d-after", w.options.Seed)), "quick"
 	op := Op{Process: "liveness", Func: opSubmit, Job: string(spec.ID), Invoke: w.rec.now()}
@@ -122,7 +122,7 @@ func (w *world) awaitWrite(ctx context.Context, c *client.Client) error {
 }
 
 // awaitNodes waits until every node serves a linearizable read.
-func (w *world) awaitNodes(ctx context.Context) error {
+func (w *trial) awaitNodes(ctx context.Context) error {
 	for _, s := range w.cluster.members() {
 		if err := w.cluster.serves(ctx, s); err != nil {
 			return fmt.Errorf("node %s does not serve: %w", s.id, err)
@@ -132,7 +132,7 @@ func (w *world) awaitNodes(ctx context.Context) error {
 }
 
 // awaitDrained waits until no job is left that is not over, twice in a row.
-func (w *world) awaitDrained(ctx context.Context, c *client.Client, left *int64) error {
+func (w *trial) awaitDrained(ctx context.Context, c *client.Client, left *int64) error {
 	for empty := 0; empty < 2; {
 		status, err := c.Status(ctx)
 		if err == nil {
@@ -153,7 +153,7 @@ func (w *world) awaitDrained(ctx context.Context, c *client.Client, left *int64)
 }
 
 // listAll reads every job that the cluster knows.
-func (w *world) listAll(ctx context.Context, c *client.Client) ([]FinalJob, error) {
+func (w *trial) listAll(ctx context.Context, c *client.Client) ([]FinalJob, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.patience(listMost))
 	defer cancel()
 	var all []FinalJob

@@ -64,7 +64,7 @@ func somewhere(w *world, r *rand.Rand) (targets []string, note string, links []l
 	s, worker, one, way := prey(w, r), r.IntN(3) == 0, r.IntN(3) == 0, r.IntN(3)
 	name, far := s.id, others(w, s)
 	if worker {
-		name, far = w.crew.hands[r.IntN(len(w.crew.hands))].name, w.cluster.members()
+		name, far = w.hands[r.IntN(len(w.hands))].name, w.cluster.members()
 	}
 	if note = "with all nodes"; one && len(far) > 0 {
 		far = far[:1]

@@ -57,7 +57,7 @@ func isolateLeader(_ context.Context, w *world, r *rand.Rand) blow {
 	links, note := between([]*server{s}, others(w, s)), "from nodes"
 	if r.IntN(2) == 0 {
 		note = "from nodes and workers"
-		for _, h := range w.crew.hands {
+		for _, h := range w.hands {
 			links = append(links, link{s.id, h.name}, link{h.name, s.id})
 		}
 	}
@@ -108,7 +108,7 @@ func splitBridge(_ context.Context, w *world, r *rand.Rand) blow {
 
 // cutWorker cuts a worker off from its nodes: all of them or one.
 func cutWorker(_ context.Context, w *world, r *rand.Rand) blow {
-	h, note := w.crew.hands[r.IntN(len(w.crew.hands))], "from all nodes"
+	h, note := w.hands[r.IntN(len(w.hands))], "from all nodes"
 	servers := w.cluster.members()
 	if r.IntN(2) == 0 {
 		servers, note = some(w, r, 1), "from one node"

@@ -27,7 +27,7 @@ func unplugMajority(_ context.Context, w *world, r *rand.Rand) blow {
 
 // unplugWorker disconnects a worker's container.
 func unplugWorker(_ context.Context, w *world, r *rand.Rand) blow {
-	return unplug(w, []string{w.crew.hands[r.IntN(len(w.crew.hands))].name})
+	return unplug(w, []string{w.hands[r.IntN(len(w.hands))].name})
 }
 
 func unplug(w *world, names []string) blow {

@@ -8,7 +8,7 @@ import (
 // killWorker ends a worker process; the next one is another worker, or the same
 // with the same secret, which gets the open leases back.
 func killWorker(_ context.Context, w *world, r *rand.Rand) blow {
-	h := w.crew.hands[r.IntN(len(w.crew.hands))]
+	h := w.hands[r.IntN(len(w.hands))]
 	same := r.IntN(2) == 0
 	h.kill()
 	return blow{targets: []string{h.name}, note: map[bool]string{true: "comes back", false: "is replaced"}[same],
@@ -22,7 +22,7 @@ func killWorker(_ context.Context, w *world, r *rand.Rand) blow {
 
 // pauseWorker stops a worker process in mid-step, past its deadlines perhaps.
 func pauseWorker(_ context.Context, w *world, r *rand.Rand) blow {
-	h := w.crew.hands[r.IntN(len(w.crew.hands))]
+	h := w.hands[r.IntN(len(w.hands))]
 	release, err := h.hold()
 	if err != nil {
 		return blow{}

@@ -18,7 +18,7 @@ import (
 // rawSession is a worker without the library: it says whatever it is told to.
 type rawSession struct {
 	name, node string
-	w          *world
+	w          *trial
 	conn       *grpc.ClientConn
 	stream     grpc.BidiStreamingClient[rotav1.WorkRequest, rotav1.WorkResponse]
 	ctx        context.Context
@@ -36,7 +36,7 @@ const rawPatience = 5 * time.Second
 
 var errNoAnswer = rota.Refusef(rota.Unavailable, "", "no answer came")
 
-func dialRaw(ctx context.Context, w *world, node *server, name string, r *rand.Rand) (*rawSession, error) {
+func dialRaw(ctx context.Context, w *trial, node *server, name string, r *rand.Rand) (*rawSession, error) {
 	conn, err := grpc.NewClient("passthrough:///"+node.API, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, err

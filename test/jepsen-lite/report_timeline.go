@@ -72,14 +72,14 @@ const letterWide = 5.6
 
 // faults draws a band for each fault, in rows of their lanes.
 func (d *drawing) faults() {
-	most := 0
+	most, all := 0, kinds(d.h)
 	for _, f := range d.h.Faults {
 		most = max(most, f.Lane)
 		y := d.y + float64(f.Lane)*bandHeight
 		title := fmt.Sprintf("%s %s %s %s to %s", f.Nemesis, strings.Join(f.Targets, " "), f.Note, seconds(f.From),
 			seconds(f.To))
 		wide := d.x(f.To) - d.x(f.From)
-		d.rect(d.x(f.From), y, wide, bandHeight-2, colourOf(f.Nemesis), title)
+		d.rect(d.x(f.From), y, wide, bandHeight-2, colourOf(f.Nemesis, all), title)
 		name := f.Nemesis[:max(0, min(len(f.Nemesis), int((wide-3)/letterWide)))]
 		if len(name) == len(f.Nemesis) || len(name) >= 4 {
 			d.text(d.x(f.From)+2, y+9, name, "#fff")
@@ -89,9 +89,9 @@ func (d *drawing) faults() {
 	d.y += float64(most+1)*bandHeight + 8
 }
 
-// colourOf gives each nemesis a hue of its own.
-func colourOf(name string) string {
-	at := slices.IndexFunc(nemeses, func(n nemesis) bool { return n.name == name })
+// colourOf returns a hue of its own for each of the kinds.
+func colourOf(name string, kinds []string) string {
+	at := slices.Index(kinds, name)
 	return fmt.Sprintf("hsl(%d,55%%,42%%)", (at*137+200)%360)
 }
 

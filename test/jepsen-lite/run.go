@@ -27,7 +27,7 @@ func run(ctx context.Context, o Options) (*Verdict, error) {
 		return nil, err
 	}
 	defer network.close()
-	w, err := newWorld(o, rec, network)
+	w, err := newTrial(o, rec, network)
 	if err != nil {
 		return nil, err
 	}
@@ -67,9 +67,12 @@ func openNetwork(o Options, rec *recorder) (network, error) {
 	return loopback{}, nil
 }
 
-func newWorld(o Options, rec *recorder, network network) (*world, error) {
+func newTrial(o Options, rec *recorder, network network) (*trial, error) {
 	rec.with(func(h *History) {
 		h.Version, h.Seed, h.Nodes, h.Network, h.Command = "1", o.Seed, o.Nodes, network.name(), o.command()
+		if network.name() == networkOfContainers {
+			h.LeftOut = leftOut()
+		}
 		h.Date, h.Queues, h.Versions = time.Now(), queueFacts(), versions(o.Rota)
 	})
 	k, err := newCluster(o.Rota, o.Keep, network, rec, o.Nodes, o)
@@ -80,11 +83,11 @@ func newWorld(o Options, rec *recorder, network network) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &world{options: o, rec: rec, cluster: k, crew: c, net: network, book: &book{}, dir: o.Keep}, nil
+	return &trial{world: &world{options: o, rec: rec, cluster: k, hands: c.hands, net: network, dir: o.Keep}, crew: c, book: &book{}}, nil
 }
 
 // settle starts the cluster, its queues and its workers.
-func (w *world) settle(ctx context.Context) error {
+func (w *trial) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startMost)
 	defer cancel()
 	if err := w.cluster.begin(ctx); err != nil {
@@ -106,7 +109,7 @@ func (w *world) settle(ctx context.Context) error {
 	return nil
 }
 
-func (w *world) makeQueues(ctx context.Context, c *client.Client) error {
+func (w *trial) makeQueues(ctx context.Context, c *client.Client) error {
 	for i := range queues {
 		if _, err := c.SetQueue(ctx, queues[i].name, queues[i].preset, queues[i].settings()); err != nil {
 			return fmt.Errorf("make queue %s: %w", queues[i].name, err)
@@ -121,7 +124,7 @@ func (w *world) makeQueues(ctx context.Context, c *client.Client) error {
 }
 
 // live is the run: load and faults, then healing and liveness.
-func (w *world) live(ctx context.Context) {
+func (w *trial) live(ctx context.Context) {
 	polling, stopPolling := context.WithCancel(ctx)
 	var poller sync.WaitGroup
 	poller.Go(func() { w.cluster.poll(polling, pollEvery) })
@@ -136,7 +139,7 @@ func (w *world) live(ctx context.Context) {
 			users.Go(func() { l.run(load, drain, w, r) })
 		}
 	}
-	torment(load, w)
+	torment(load, w.world)
 	<-load.Done()
 	end := w.rec.now()
 	w.rec.with(func(h *History) { h.FaultsEnd = end })
@@ -155,7 +158,7 @@ func (w *world) live(ctx context.Context) {
 }
 
 // history closes the book.
-func (w *world) history() *History {
+func (w *trial) history() *History {
 	w.crew.end()
 	w.cluster.end()
 	w.audit()

@@ -16,7 +16,7 @@ import (
 type workload struct {
 	name string
 	// run returns once ctx has ended, or drain.
-	run func(ctx, drain context.Context, w *world, r *rand.Rand)
+	run func(ctx, drain context.Context, w *trial, r *rand.Rand)
 	// times is how many there are.
 	times int
 }
@@ -35,15 +35,22 @@ var workloads = []workload{
 // producers share the rate.
 const producers = 6
 
-// world is what workloads and nemeses share.
+// world is what nemeses strike.
 type world struct {
 	options Options
 	rec     *recorder
 	cluster *cluster
-	crew    *crew
-	net     network
-	book    *book
-	dir     string
+	// hands are the worker processes.
+	hands []*hand
+	net   network
+	dir   string
+}
+
+// trial is one run from its beginning to its end.
+type trial struct {
+	*world
+	crew *crew
+	book *book
 }
 
 // queueSpec is a queue of the run.

@@ -10,7 +10,7 @@ import (
 )
 
 // cancelSome cancels a few jobs in any state.
-func cancelSome(ctx, _ context.Context, w *world, r *rand.Rand) {
+func cancelSome(ctx, _ context.Context, w *trial, r *rand.Rand) {
 	name := fmt.Sprintf("canceller-%d", r.IntN(1_000_000))
 	for ctx.Err() == nil && !w.rec.full() {
 		if !rest(ctx, time.Duration(100+r.IntN(600))*time.Millisecond) {

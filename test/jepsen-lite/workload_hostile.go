@@ -13,7 +13,7 @@ import (
 
 // beHostile plays two workers that lie: they complete twice, differently,
 // too late, each other's leases, and leases that never were.
-func beHostile(ctx, drain context.Context, w *world, r *rand.Rand) {
+func beHostile(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	name := fmt.Sprintf("hostile-%d", r.IntN(1_000_000))
 	for life := 0; drain.Err() == nil; life++ {
 		a, err := dialRaw(drain, w, w.someone(r), fmt.Sprintf("%s-a%d", name, life), r)
@@ -37,7 +37,7 @@ func beHostile(ctx, drain context.Context, w *world, r *rand.Rand) {
 }
 
 type hostile struct {
-	w        *world
+	w        *trial
 	r        *rand.Rand
 	sessions [2]*rawSession
 }

@@ -12,7 +12,7 @@ import (
 
 // operate plays an operator with an unsteady hand: modes, tenants' weights, how a
 // queue ranks and whom it takes, and workers suspended in mid-job and resumed.
-func operate(ctx, _ context.Context, w *world, r *rand.Rand) {
+func operate(ctx, _ context.Context, w *trial, r *rand.Rand) {
 	c, err := w.cluster.client()
 	if err != nil {
 		w.rec.note("operator: %v", err)
@@ -35,7 +35,7 @@ func operate(ctx, _ context.Context, w *world, r *rand.Rand) {
 }
 
 type operator struct {
-	w *world
+	w *trial
 	r *rand.Rand
 	c *client.Client
 }
@@ -77,7 +77,7 @@ func (o *operator) rank(ctx context.Context) {
 
 // suspend takes all leases from a worker at once, and lets it work again later.
 func (o *operator) suspend(ctx context.Context) {
-	h := o.w.crew.hands[o.r.IntN(len(o.w.crew.hands))]
+	h := o.w.hands[o.r.IntN(len(o.w.hands))]
 	h.mu.Lock()
 	id := rota.WorkerID(h.id)
 	h.mu.Unlock()
@@ -120,7 +120,7 @@ func (o *operator) mode(ctx context.Context, mode rota.ClusterMode) Outcome {
 
 // pardon undoes what an operator may have left behind. A word that was under way
 // may still come after it, so it is asked for again while the cluster drains.
-func (w *world) pardon(ctx context.Context, c *client.Client) error {
+func (w *trial) pardon(ctx context.Context, c *client.Client) error {
 	o := &operator{w: w, c: c}
 	status, err := c.Status(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ const backlogMost = 3_000
 // produce submits batches with ids of its own and repeats every unknown outcome
 // on another node, until each has one. Some of what was refused (a rate, a mode) is
 // asked for again with a later batch.
-func produce(ctx, drain context.Context, w *world, r *rand.Rand) {
+func produce(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	name := fmt.Sprintf("producer-%d", r.IntN(1_000_000))
 	perSecond := float64(w.options.Rate) / producers
 	due := time.Now()
@@ -59,7 +59,7 @@ func produce(ctx, drain context.Context, w *world, r *rand.Rand) {
 
 // submitAll goes from node to node until every job has an outcome, and gives those
 // that were refused.
-func submitAll(ctx context.Context, w *world, r *rand.Rand, name string, batch []rota.JobSpec) (refused []rota.JobSpec) {
+func submitAll(ctx context.Context, w *trial, r *rand.Rand, name string, batch []rota.JobSpec) (refused []rota.JobSpec) {
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -103,7 +103,7 @@ func submitAll(ctx context.Context, w *world, r *rand.Rand, name string, batch [
 }
 
 // readOwn reads what was just written at another node, at least as new.
-func readOwn(ctx context.Context, w *world, r *rand.Rand, name string, o rota.Submitted) {
+func readOwn(ctx context.Context, w *trial, r *rand.Rand, name string, o rota.Submitted) {
 	if o.Err != nil || o.Index == 0 {
 		return
 	}

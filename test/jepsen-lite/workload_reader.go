@@ -10,7 +10,7 @@ import (
 )
 
 // read reads jobs at any node, linearizably.
-func read(ctx, _ context.Context, w *world, r *rand.Rand) {
+func read(ctx, _ context.Context, w *trial, r *rand.Rand) {
 	name := fmt.Sprintf("reader-%d", r.IntN(1_000_000))
 	for ctx.Err() == nil && !w.rec.full() {
 		draw := w.book.draw
@@ -26,7 +26,7 @@ func read(ctx, _ context.Context, w *world, r *rand.Rand) {
 	}
 }
 
-func readOnce(ctx context.Context, w *world, s *server, name, id string) {
+func readOnce(ctx context.Context, w *trial, s *server, name, id string) {
 	op := Op{Process: name, Func: opGet, Job: id, Node: s.id, Invoke: w.rec.now()}
 	try, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

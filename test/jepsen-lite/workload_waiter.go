@@ -10,7 +10,7 @@ import (
 )
 
 // wait waits for some jobs to end, over all nodes.
-func wait(ctx, _ context.Context, w *world, r *rand.Rand) {
+func wait(ctx, _ context.Context, w *trial, r *rand.Rand) {
 	name := fmt.Sprintf("waiter-%d", r.IntN(1_000_000))
 	c, err := w.cluster.client()
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 type watcher struct {
 	name string
 	// follow goes on until ctx ends; its error is a promise broken.
-	follow func(ctx context.Context, w *world, r *rand.Rand, seen *watcher) error
+	follow func(ctx context.Context, w *trial, r *rand.Rand, seen *watcher) error
 
 	mu     sync.Mutex
 	told   []toldEvent
@@ -59,7 +59,7 @@ type watching struct {
 	done sync.WaitGroup
 }
 
-func (w *world) watch(ctx context.Context) *watching {
+func (w *trial) watch(ctx context.Context) *watching {
 	ctx, stop := context.WithCancel(ctx)
 	k := &watching{all: watchers(), stop: stop}
 	for i, s := range k.all {
@@ -95,7 +95,7 @@ const (
 	rawSilence = 5 * time.Second
 )
 
-func watchByLibrary(ctx context.Context, w *world, _ *rand.Rand, seen *watcher) error {
+func watchByLibrary(ctx context.Context, w *trial, _ *rand.Rand, seen *watcher) error {
 	c, err := w.cluster.client()
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func watchByLibrary(ctx context.Context, w *world, _ *rand.Rand, seen *watcher) 
 	}
 }
 
-func watchRaw(ctx context.Context, w *world, r *rand.Rand, seen *watcher) error {
+func watchRaw(ctx context.Context, w *trial, r *rand.Rand, seen *watcher) error {
 	founders := w.cluster.all()[:w.cluster.founders]
 	for ctx.Err() == nil {
 		s := founders[r.IntN(len(founders))]

@@ -16,7 +16,7 @@ const nodesMost = 12
 // submitWorkflows submits small random graphs through random nodes, and repeats every
 // unknown outcome on another node under the same id. Some have nodes that fail for
 // good, and are run again; some others are cancelled under way.
-func submitWorkflows(ctx, drain context.Context, w *world, r *rand.Rand) {
+func submitWorkflows(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	name := fmt.Sprintf("workflows-%d", r.IntN(1_000_000))
 	var failing []rota.WorkflowSpec
 	for n := 0; ctx.Err() == nil && !w.rec.full(); n++ {
@@ -85,7 +85,7 @@ func flowFacts(spec *rota.WorkflowSpec) FlowFacts {
 
 // submitWorkflow goes from node to node until there is an outcome, and says whether
 // the workflow is known.
-func submitWorkflow(ctx context.Context, w *world, r *rand.Rand, name string, spec *rota.WorkflowSpec) bool {
+func submitWorkflow(ctx context.Context, w *trial, r *rand.Rand, name string, spec *rota.WorkflowSpec) bool {
 	for ctx.Err() == nil {
 		s := w.someone(r)
 		op := Op{Process: name, Func: opFlowSubmit, Flow: string(spec.ID), Node: s.id, Invoke: w.rec.now()}
@@ -103,7 +103,7 @@ func submitWorkflow(ctx context.Context, w *world, r *rand.Rand, name string, sp
 }
 
 // askFlow asks a few nodes, one after the other, until one has an answer.
-func (w *world) askFlow(ctx context.Context, r *rand.Rand, op Op, ask func(context.Context, *server) error) {
+func (w *trial) askFlow(ctx context.Context, r *rand.Rand, op Op, ask func(context.Context, *server) error) {
 	for range 3 {
 		if ctx.Err() != nil {
 			return
