@@ -65,10 +65,17 @@ func (s *story) ended(job, queue, state, output string, tokens ...uint64) *story
 	return s
 }
 
+// storyQueues are queues as a run has them.
+var storyQueues = map[string]QueueFacts{
+	"quick": {LeaseMs: 5_000, AttemptMax: 1_000}, "long": {LeaseMs: 6_000, AttemptMax: 1_000}, "steady": {LeaseMs: 20_000, AttemptMax: 1_000},
+	"flaky": {LeaseMs: 5_000, AttemptMax: 4}, "prey": {LeaseMs: 5_000, AttemptMax: 1_000}, "market": {LeaseMs: 5_000, AttemptMax: 1_000},
+	"adaptive": {LeaseMs: 5_000, AttemptMax: 1_000}, "flux": {LeaseMs: 4_000, AttemptMax: 1_000},
+}
+
 // goodStory breaks no promise: job a is failed and then done, b is cancelled.
 func goodStory() *story {
 	s := &story{&History{
-		Version: "1", Nodes: 3, Network: "namespaces", End: ms(120_000), FaultsEnd: ms(60_000), Queues: queueFacts(),
+		Version: "1", Nodes: 3, Network: "namespaces", End: ms(120_000), FaultsEnd: ms(60_000), Queues: storyQueues,
 		Liveness: Liveness{HealedAt: ms(60_000), LeaderMs: 900, WriteMs: 1_000, NodesMs: 2_000, DrainMs: 9_000,
 			Listed: true},
 		Verdict: &rota.Verdict{Equal: true, Nodes: []rota.NodeVerdict{{ID: "n1"}, {ID: "n2"}, {ID: "n3"}}},
