@@ -98,7 +98,7 @@ e2e: ## every test over real processes, the long ones too (make test runs a core
 chaos: ## real processes, killed, stopped and cut off for CHAOS=60s (SEED=n repeats the faults)
 	@$(call there,test/jepsen-lite,chaos); \
 	echo "chaos: seed $(SEED); repeat with: make chaos SEED=$(SEED) CHAOS=$(CHAOS)"; \
-	ROTA_CHAOS=$(CHAOS) ROTA_CHAOS_SEED=$(SEED) $(GO) test -count=1 -timeout 20m -v ./test/jepsen-lite/
+	ROTA_CHAOS=$(CHAOS) ROTA_CHAOS_SEED=$(SEED) $(GO) test -count=1 -timeout 20m -p 1 -v ./test/jepsen-lite/...
 
 chaos-docker: ## containers killed, paused and disconnected for CHAOS=60s (needs Docker; SEED=n repeats the faults)
 	@$(call there,test/jepsen-lite,chaos-docker); \

@@ -91,7 +91,12 @@ var rooms = []room{
 	{path: "test/bench", may: []string{"test/rig"}, only: []string{}},
 	{path: "test/bench/natsjobs", only: []string{natsClient}},
 	{path: "test/crash", may: []string{".", "client", "test/rig"}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
-	{path: "test/jepsen-lite", may: []string{".", "client", "api/rota/v1", "test/rig"},
+	{path: "test/jepsen-lite/check", may: []string{"."}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
+	{path: "test/jepsen-lite/fault", may: []string{".", "client", "test/rig", "test/jepsen-lite/check"},
+		never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
+	{path: "test/jepsen-lite/workload", may: []string{".", "client", "api/rota/v1", "test/rig", "test/jepsen-lite/check", "test/jepsen-lite/fault"},
+		never: []string{raftLibrary, raftStore, gossip}},
+	{path: "test/jepsen-lite", may: []string{"test/rig", "test/jepsen-lite/check", "test/jepsen-lite/fault", "test/jepsen-lite/workload"},
 		never: []string{raftLibrary, raftStore, gossip}},
 }
 

@@ -8,12 +8,15 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/rotasched/rota/test/jepsen-lite/check"
+	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
 // TestMain plays the other roles: nodes' networks and workers are this program
 // again, the test's binary as well as the real one.
 func TestMain(m *testing.M) {
-	if os.Getenv(roleKey) != "" || os.Getenv("ROTA_CHAOS_MAIN") != "" {
+	if os.Getenv(fault.RoleKey) != "" || os.Getenv("ROTA_CHAOS_MAIN") != "" {
 		_ = os.Unsetenv("ROTA_CHAOS_MAIN")
 		os.Exit(program(os.Args[1:]))
 	}
@@ -36,10 +39,10 @@ func TestContainers(t *testing.T) {
 	if err != nil {
 		t.Skip("ROTA_CHAOS_DOCKER gives no duration such as 60s")
 	}
-	if _, err := canUseContainers(); err != nil {
+	if _, err := fault.CanUseContainers(); err != nil {
 		t.Skipf("nothing was run in containers: %v", err)
 	}
-	torments(t, duration, "--via", viaDocker)
+	torments(t, duration, "--via", fault.ViaDocker)
 }
 
 // torments makes a run and fails for what it found.
@@ -64,7 +67,7 @@ func torments(t *testing.T, duration time.Duration, options ...string) {
 	cmd.Env = append(os.Environ(), "ROTA_CHAOS_MAIN=1")
 	cmd.Stdout, cmd.Stderr = &out, &talk
 	failed := cmd.Run()
-	var verdict Verdict
+	var verdict check.Verdict
 	if err := json.Unmarshal(out.Bytes(), &verdict); err != nil {
 		t.Fatalf("no verdict: %v; %v: %s", err, failed, talk.String())
 	}

@@ -15,7 +15,7 @@
 // this program as the router between them: a partition is a route that swallows
 // packets silently, in one direction if so wished. A bad link leads through a TUN
 // device, out of which this program lets packets go on late, twice, early, never, or
-// as resets of their connection (network_link*.go). Elsewhere all stand on loopback
+// as resets of their connection (fault/network_link*.go). Elsewhere all stand on loopback
 // and no partition or bad link is made, which the verdict says. A proxy for each
 // directed link is not to be had there: a node listens at the very addresses that it
 // tells all others by one gossip (--api, --raft, --gossip; none is for telling alone),
@@ -26,17 +26,13 @@
 // moved through a file, and by nothing in the binary that people run
 // (cmd/rota/testclock.go). With --via docker they
 // are containers of docker-compose.yml, which are killed, paused and disconnected
-// from their network (network_containers.go).
+// from their network (fault/network_containers.go).
 //
 // # Where things stand
 //
-//   - nemesis.go lists the faults, nemesis_*.go are one each;
-//   - workload.go lists the users, workload_*.go are one each;
-//   - checker.go lists the promises, check_*.go are one each, and each is shown
-//     to bite in check_*_test.go;
-//   - run.go is the order of a run, liveness.go its last phase, ending.go what every
-//     node by itself, and a newcomer, must tell alike after it;
-//   - history.go and history_events.go are what is remembered, report*.go what people see.
+//   - fault: nodes, networks, disks, and the nemeses that strike them;
+//   - workload: users and workers, and the order of a run;
+//   - check: the history, the promises and the report.
 //
 // Faults go on until the duration is over; then everything is mended, and only
 // then liveness is judged. Safety is judged over all of it.

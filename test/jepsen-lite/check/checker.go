@@ -1,0 +1,277 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Anomaly is a promise that was broken.
+type Anomaly struct {
+	Checker string   `json:"checker"`
+	Text    string   `json:"text"`
+	IDs     []string `json:"ids,omitempty"`
+	// At is when, in nanoseconds of the run; 0 if at no one moment.
+	At int64 `json:"at,omitempty"`
+	// Link is a file beside the report that shows more.
+	Link string `json:"link,omitempty"`
+}
+
+// checker judges one promise.
+type checker struct {
+	name    string
+	promise string
+	check   func(v *view) []Anomaly
+}
+
+// checkers are all promises. A new one is a file and a line here.
+var checkers = []checker{
+	{"lost", "acknowledged submissions are there at the end; nothing is that was not asked for", checkLost},
+	{"linear", "each job's life is one that a single queue could have lived", checkLinear},
+	{"overlap", "no two workers believe at once that they hold a job", checkOverlap},
+	{"token", "tokens grow with each lease of a job and are unique", checkToken},
+	{"completion", "at most one completion of a job is accepted, and it stands", checkCompletion},
+	{"repeat", "a repeated completion is answered the same; what is forged is refused", checkRepeat},
+	{"expiry", "no lease of a live, connected worker ends without a reason", checkExpiry},
+	{"blame", "no attempt is used up that nobody failed at", checkBlame},
+	{"digest", "all nodes have the same digest at the same index, invariants hold, backups are whole", checkDigest},
+	{"clock", "the cluster clock never decreases and keeps its rate while nothing is broken", checkClock},
+	{"events", "all nodes tell the same events, no follower misses or repeats one, and jobs lived as told", checkEvents},
+	{"workflows", "workflows run by their edges, each node completes once, all or nothing of them, and to their end", checkWorkflows},
+	{"history", "every node shows the same ended jobs", checkHistory},
+	{"audit", "every round is what the state at its height gives", checkAudit},
+	{"logs", "all nodes' logs hold the same bytes at every committed index", checkLogs},
+	{"crash", "no node ends by itself, but for its own disk and with words; each ends that is told to", checkCrash},
+	{"disk", "a leader whose disk hangs is succeeded within 20 s", checkDisk},
+	{"liveness", "after healing: a leader and writes within 10 s, the queue empty within 60 s", checkLiveness},
+	{"growth", "nodes hold no more files and goroutines after the run than their users explain", checkGrowth},
+}
+
+// livenessCheckers judge whether something good comes in time; all others, that
+// nothing bad ever happens.
+var livenessCheckers = []string{"liveness", "growth"}
+
+// anomaliesMost bounds what one checker says.
+const anomaliesMost = 25
+
+// Judge has all checkers look at a history.
+func Judge(h *History) *Verdict {
+	v := newView(h)
+	verdict := &Verdict{Seed: h.Seed, Faults: len(h.Faults), Network: h.Network, Anomalies: []Anomaly{},
+		Undecided: []string{}, Liveness: livenessOf(h)}
+	for _, c := range checkers {
+		began := time.Now()
+		found := c.check(v)
+		v.took[c.name] = time.Since(began).Milliseconds()
+		verdict.Violations += len(found)
+		if slices.Contains(livenessCheckers, c.name) {
+			verdict.Liveness.Violations += len(found)
+		} else {
+			verdict.Safety.Violations += len(found)
+		}
+		for i := range found {
+			found[i].Checker = c.name
+		}
+		if len(found) > anomaliesMost {
+			more := Anomaly{Checker: c.name, Text: fmt.Sprintf("and %d more of %s", len(found)-anomaliesMost, c.name)}
+			found = append(found[:anomaliesMost:anomaliesMost], more)
+		}
+		verdict.Anomalies = append(verdict.Anomalies, found...)
+	}
+	verdict.Operations = countOperations(h)
+	verdict.Undecided = append(verdict.Undecided, v.undecided...)
+	if h.Network == NetworkOfContainers {
+		verdict.Undecided = append(verdict.Undecided, h.LeftOut)
+	} else if h.Network != "namespaces" {
+		verdict.Undecided = append(verdict.Undecided, "no partitions were made: "+h.Network+" cannot be cut")
+	}
+	verdict.Safety.Undecided = len(v.undecided)
+	verdict.Figures, verdict.pictures = figures(v), v.drawings
+	return verdict
+}
+
+// countOperations counts what users and workers asked for or were given.
+func countOperations(h *History) int {
+	n := 0
+	for i := range h.Ops {
+		switch h.Ops[i].Func {
+		case OpEnd, OpLost, OpConnect, OpDisconnect:
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+// view is a history made ready for checkers.
+type view struct {
+	*History
+	// jobs are the operations on each job by invocation; ids are in order.
+	jobs map[string][]*Op
+	ids  []string
+	// attempts are what honest workers did, by process and lease.
+	attempts []*attempt
+	// lives are the changes of each process, in order.
+	lives map[string][]Change
+	// queue is each job's queue as far as the final list tells.
+	queue     map[string]string
+	final     map[string]*FinalJob
+	undecided []string
+	// suspensions are an operator's, by worker; suspended are the leases that they
+	// ended, with their worker.
+	suspensions map[string][]*Op
+	suspended   map[string]string
+	// flows are the operations on each workflow, in the order kept.
+	flows map[string][]*Op
+	// figures are those of checkers, took how long each needed in milliseconds;
+	// drawings go with the report.
+	figures  map[string]any
+	took     map[string]int64
+	drawings []picture
+	// connects are the operations that connected each worker process, in order.
+	connects map[string][]*Op
+}
+
+// attempt is one lease in one worker process.
+type attempt struct {
+	process, hand, job, lease string
+	start, end, lost, report  *Op
+}
+
+type leaseKey struct{ process, lease string }
+
+func newView(h *History) *view {
+	v := &view{History: h, jobs: make(map[string][]*Op), lives: make(map[string][]Change),
+		queue: make(map[string]string), final: make(map[string]*FinalJob), figures: make(map[string]any),
+		took: make(map[string]int64), connects: make(map[string][]*Op)}
+	for i := range h.Final {
+		v.final[h.Final[i].ID] = &h.Final[i]
+		v.queue[h.Final[i].ID] = h.Final[i].Queue
+	}
+	for _, c := range h.Changes {
+		v.lives[c.Who] = append(v.lives[c.Who], c)
+	}
+	byLease := make(map[leaseKey]*attempt)
+	for i := range h.Ops {
+		op := &h.Ops[i]
+		if op.Func == OpConnect {
+			v.connects[op.Process] = append(v.connects[op.Process], op)
+		}
+		if op.Job == "" {
+			continue
+		}
+		v.jobs[op.Job] = append(v.jobs[op.Job], op)
+		v.keep(byLease, op)
+	}
+	v.settle()
+	v.readFlows()
+	v.readSuspensions()
+	for id, ops := range v.jobs {
+		v.ids = append(v.ids, id)
+		slices.SortStableFunc(ops, func(a, b *Op) int { return cmp.Compare(a.Invoke, b.Invoke) })
+	}
+	slices.Sort(v.ids)
+	return v
+}
+
+// keep files what a worker saw under its lease.
+func (v *view) keep(byLease map[leaseKey]*attempt, op *Op) {
+	if op.Func != OpStart && op.Func != OpEnd && op.Func != OpLost && op.Func != OpReport {
+		return
+	}
+	k := leaseKey{op.Process, op.Lease}
+	a := byLease[k]
+	if a == nil {
+		a = &attempt{process: op.Process, hand: handOf(op.Process), job: op.Job, lease: op.Lease}
+		byLease[k] = a
+		v.attempts = append(v.attempts, a)
+	}
+	switch op.Func {
+	case OpStart:
+		a.start = op
+	case OpEnd:
+		a.end = op
+	case OpLost:
+		a.lost = op
+	case OpReport:
+		a.report = op
+	}
+}
+
+// settle corrects reports of leases that were lost before (the library gives
+// those back, whatever the handler returned), and adds those that never got an
+// answer: their outcome is unknown.
+func (v *view) settle() {
+	for _, a := range v.attempts {
+		switch {
+		case a.report != nil && a.lost != nil && a.end != nil:
+			a.report.Did = DidDecline
+		case a.report == nil && a.lost == nil && a.end != nil && a.end.Did != DidLose:
+			op := *a.end
+			op.Func, op.Invoke, op.Return, op.Outcome = OpReport, a.end.Return, never, Unknown
+			v.jobs[op.Job] = append(v.jobs[op.Job], &op)
+		}
+	}
+}
+
+// handOf is the place in the crew that a process had: w2 of w2.7.
+func handOf(process string) string {
+	for i := range process {
+		if process[i] == '.' {
+			return process[:i]
+		}
+	}
+	return process
+}
+
+// span is a stretch of time.
+type span struct{ from, to int64 }
+
+// away gives when a process was in neither of its right senses: paused or down.
+func (v *view) away(who string) (spans []span) {
+	from := int64(-1)
+	for _, c := range v.lives[who] {
+		switch {
+		case c.State == IsUp && from >= 0:
+			spans = append(spans, span{from, c.At})
+			from = -1
+		case c.State != IsUp && from < 0:
+			from = c.At
+		}
+	}
+	if from >= 0 {
+		spans = append(spans, span{from, never})
+	}
+	return spans
+}
+
+// paused gives when a process was stopped in mid-step.
+func (v *view) paused(who string) (spans []span) {
+	from := int64(-1)
+	for _, c := range v.lives[who] {
+		if from >= 0 && c.State != IsPaused {
+			spans = append(spans, span{from, c.At})
+			from = -1
+		}
+		if c.State == IsPaused && from < 0 {
+			from = c.At
+		}
+	}
+	if from >= 0 {
+		spans = append(spans, span{from, never})
+	}
+	return spans
+}
+
+// downAfter is when a process ended first after a moment.
+func (v *view) downAfter(who string, at int64) int64 {
+	for _, c := range v.lives[who] {
+		if c.At > at && (c.State == IsDown || c.State == IsGone) {
+			return c.At
+		}
+	}
+	return v.End
+}
+
+func seconds(at int64) string { return fmt.Sprintf("%.3f s", float64(at)/1e9) }

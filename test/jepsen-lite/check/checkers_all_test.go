@@ -1,0 +1,79 @@
+package check
+
+import (
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// oneBite is a violation for every checker there is. More of each, and what looks
+// like one and is none, are in the checkers' own tests.
+var oneBite = map[string]func(s *story){
+	"lost":       func(s *story) { s.h.Final = s.h.Final[:1] },
+	"linear":     func(s *story) { s.read("a", "RUNNING", 4, 600, 610) },
+	"overlap":    oneLeaseTwice,
+	"token":      func(s *story) { s.find(OpStart, "a", 0).Token = token(2) },
+	"completion": func(s *story) { s.h.Final[0].State = "DEAD" },
+	"repeat": func(s *story) {
+		s.op(Op{Process: "hostile-1-a0", Func: OpForge, Job: "a", Invoke: ms(600), Return: ms(601), Outcome: OK})
+	},
+	"expiry": func(s *story) {
+		s.submitted("c", 34_000).worked("w1.1", "c", 9, 35_000, 55_000, DidLose, OK)
+		s.op(Op{Process: "w1.1", Func: OpLost, Job: "c", Token: token(9), Lease: "c-lease-1.9", Invoke: ms(55_000), Kind: "NONE"})
+		s.ended("c", "steady", "QUEUED", "")
+	},
+	"blame": func(s *story) {
+		s.submitted("c", 900).ended("c", "long", "QUEUED", "", 8, 9)
+		attempts := s.h.Final[len(s.h.Final)-1].Attempts
+		attempts[0].End, attempts[1].Number = "DECLINED", 1
+	},
+	"digest":    func(s *story) { s.h.Verdict.Equal = false },
+	"clock":     func(s *story) { s.h.Samples[5].Clock -= 1_500 },
+	"events":    func(s *story) { s.follows(s.h.Events[1:]) },
+	"workflows": func(s *story) { s.asked("f", OpFlowSubmit, OK, 100) },
+	"history":   func(s *story) { s.h.Shown[1].Listed-- },
+	"audit":     func(s *story) { s.h.Audits[1].Report.Difference = &rota.AuditDifference{Index: 7} },
+	"logs":      func(s *story) { s.h.Logs[1].Differs = []string{"committed entry 7 is another than that of n1"} },
+	"crash":     func(s *story) { s.h.Crashes = []Crash{{Node: "n1", Exit: "exit status 2"}} },
+	"disk": func(s *story) {
+		s.h.Faults = []Fault{{Nemesis: "hung-fsync", Targets: []string{"n2"}, From: ms(30_000), To: ms(58_000)}}
+	},
+	"liveness": func(s *story) { s.h.Liveness.LeaderMs = -1 },
+	"growth":   func(s *story) { s.h.Weights[1].Files += 1_000 },
+}
+
+// oneLeaseTwice: two processes work on one lease at the same time.
+func oneLeaseTwice(s *story) {
+	s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_500, DidComplete, OK)
+	s.worked("w2.1", "c", 5, 1_200, 1_400, DidLose, OK).ended("c", "quick", "COMPLETED", "c/1.5", 5)
+}
+
+// TestEveryCheckerBites: one that was never seen to fail is no checker.
+func TestEveryCheckerBites(t *testing.T) {
+	t.Parallel()
+	for _, c := range checkers {
+		do, known := oneBite[c.name]
+		if !known {
+			t.Errorf("nothing shows that %s bites", c.name)
+			continue
+		}
+		bites(t, []plant{{c.name, c.name, do}})
+	}
+}
+
+// TestVerdictApart: safety and liveness are judged apart.
+func TestVerdictApart(t *testing.T) {
+	t.Parallel()
+	s := goodStory()
+	oneBite["growth"](s)
+	oneBite["audit"](s)
+	oneBite["crash"](s)
+	v := Judge(s.h)
+	if v.Violations != 3 || v.Safety.Violations != 2 || v.Liveness.Violations != 1 {
+		t.Errorf("%d violations, %+v, %+v", v.Violations, v.Safety, v.Liveness)
+	}
+	if l := v.Liveness; l.LeaderMs != 900 || l.DrainMs != 9_000 || l.Limits["drain_ms"] != 60_000 || len(l.Growth) != 3 ||
+		l.Growth[0].Files != [2]int64{40, 1_045} {
+		t.Errorf("%+v", l)
+	}
+}

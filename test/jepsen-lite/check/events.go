@@ -1,0 +1,134 @@
+package check
+
+import (
+	"fmt"
+
+	"github.com/rotasched/rota"
+)
+
+// checkEvents holds what everybody was told against the longest telling: all nodes
+// tell the same events, and no follower misses one or hears one twice (SPEC §12).
+func checkEvents(v *view) (found []Anomaly) {
+	say := func(format string, args ...any) {
+		found = append(found, Anomaly{Text: fmt.Sprintf(format, args...)})
+	}
+	least, breaks, wholes := 0, 0, 0
+	for i := range v.Streams {
+		s := &v.Streams[i]
+		breaks += s.Breaks
+		for _, text := range streamFaults(v.Events, s) {
+			say("%s", text)
+		}
+		if !s.Whole {
+			continue
+		}
+		// One that reads later is told at least what was told before.
+		if n := s.told(); n < least {
+			say("node %s tells %d events, though %d had been told before", s.Name, n, least)
+		} else {
+			least = n
+		}
+		wholes++
+	}
+	if wholes < v.Nodes {
+		say("the events of %d nodes were read, of %d they should", wholes, v.Nodes)
+	}
+	found = append(found, eventsInOrder(v.Events)...)
+	v.figures["events"], v.figures["events_resumed"] = len(v.Events), breaks
+	if len(v.Events) >= EventsRetained {
+		v.undecided = append(v.undecided, "events: the oldest are no longer retained, jobs were not held against them")
+		return found
+	}
+	return append(found, checkJobEvents(v)...)
+}
+
+// streamFaults says how a stream departs from the events kept.
+func streamFaults(events []SeenEvent, s *Stream) (faults []string) {
+	if s.Error != "" {
+		faults = append(faults, fmt.Sprintf("%s was not told to the end: %s", s.Name, s.Error))
+	}
+	for i := range s.Odd {
+		e := &s.Odd[i]
+		faults = append(faults, fmt.Sprintf("%s was told event %s (%s of job %q) that others were not, or otherwise",
+			s.Name, e.ID, e.Kind, e.Job))
+	}
+	next := 0
+	for _, r := range s.Runs {
+		if r.From > next {
+			faults = append(faults, fmt.Sprintf("%s has a gap of %d events after %s: %s is next", s.Name, r.From-next,
+				idAt(events, next-1), idAt(events, r.From)))
+		}
+		if r.From < next {
+			faults = append(faults, fmt.Sprintf("%s was told %s after %s: again, or out of order", s.Name,
+				idAt(events, r.From), idAt(events, next-1)))
+		}
+		next = r.From + r.Count
+	}
+	if !s.Whole && len(events) > 0 && s.Error == "" && next == 0 {
+		faults = append(faults, fmt.Sprintf("%s was told nothing", s.Name))
+	}
+	return faults
+}
+
+func idAt(events []SeenEvent, i int) rota.EventID {
+	if i < 0 || i >= len(events) {
+		return rota.EventID{}
+	}
+	return events[i].ID
+}
+
+// eventsInOrder wants ids that grow, a clock that does not fall, each entry to begin
+// with the state that the one before left, parents that are earlier events about the
+// same job, and nothing that contradicts itself.
+func eventsInOrder(events []SeenEvent) (found []Anomaly) {
+	say := func(e *SeenEvent, format string, args ...any) {
+		text := fmt.Sprintf("event %s (%s): ", e.ID, e.Kind) + fmt.Sprintf(format, args...)
+		found = append(found, Anomaly{IDs: []string{e.Job}, Text: text})
+	}
+	jobOf := make(map[rota.EventID]string, len(events))
+	for i := range events {
+		e := &events[i]
+		if i > 0 {
+			before := &events[i-1]
+			if e.ID.Compare(before.ID) <= 0 {
+				say(e, "it is told after %s", before.ID)
+			}
+			if e.Clock < before.Clock {
+				say(e, "its clock is %d, and %d that of %s before it", e.Clock, before.Clock, before.ID)
+			}
+			follows := rota.EventID{Incarnation: e.ID.Incarnation, Index: e.ID.Index}
+			if e.ID.Index == before.ID.Index {
+				follows.Seq = before.ID.Seq + 1
+			}
+			if e.ID != follows {
+				say(e, "the event before it in its entry is not told: %s is", before.ID)
+			}
+			if text := hashesBroken(before, e); text != "" {
+				say(e, "%s", text)
+			}
+		}
+		if e.Wrong != "" {
+			say(e, "%s", e.Wrong)
+		}
+		if job, known := jobOf[e.Parent]; !e.Parent.IsZero() && (!known && i > 0 && e.Parent.Compare(events[0].ID) >= 0 ||
+			known && job != e.Job) {
+			say(e, "its parent %s is no earlier event about job %s", e.Parent, e.Job)
+		}
+		jobOf[e.ID] = e.Job
+	}
+	return found
+}
+
+// hashesBroken holds the state's hashes of two neighbours against each other: one
+// entry's events have the same, and the next entry's begin where those end.
+func hashesBroken(a, b *SeenEvent) string {
+	switch {
+	case a.ID.Index == b.ID.Index && (a.Prior != b.Prior || a.Post != b.Post):
+		return fmt.Sprintf("its entry leads from state %s to %s, and for %s from %s to %s", b.Prior, b.Post, a.ID,
+			a.Prior, a.Post)
+	case a.ID.Incarnation == b.ID.Incarnation && a.ID.Index+1 == b.ID.Index && a.Post != b.Prior:
+		return fmt.Sprintf("the state before it is %s, and %s after %s", b.Prior, a.Post, a.ID)
+	default:
+		return ""
+	}
+}

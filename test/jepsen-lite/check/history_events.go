@@ -1,0 +1,161 @@
+package check
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+
+	"github.com/rotasched/rota"
+)
+
+// SeenEvent is an event as a reader was told it.
+type SeenEvent struct {
+	ID     rota.EventID `json:"id"`
+	Kind   string       `json:"k"`
+	Parent rota.EventID `json:"p,omitzero"`
+	Clock  int64        `json:"c"`
+	Job    string       `json:"j,omitempty"`
+	// Flow is the workflow that it is about, itself or a node; State is how it finished.
+	Flow   string `json:"f,omitempty"`
+	State  string `json:"fs,omitempty"`
+	Lease  string `json:"l,omitempty"`
+	Worker string `json:"w,omitempty"`
+	Reason string `json:"r,omitempty"`
+	Status string `json:"s,omitempty"`
+	// Prior and Post begin the hashes of the state before and after the entry.
+	Prior string `json:"a,omitempty"`
+	Post  string `json:"z,omitempty"`
+	// Sum is of all fields, these and the others.
+	Sum uint64 `json:"h"`
+	// Wrong says what the event contradicts in itself.
+	Wrong string `json:"x,omitempty"`
+}
+
+// leaseKept and hashKept are how much of a lease's id and of a state's hash is kept
+// with each event: enough to tell a run's apart.
+const leaseKept, hashKept = 16, 8
+
+func leaseKeptOf(lease string) string { return lease[:min(len(lease), leaseKept)] }
+
+// EventSeen takes down an event. One that breaks a rule by itself is marked.
+func EventSeen(e *rota.ServedEvent) SeenEvent {
+	s := SeenEvent{ID: e.ID, Kind: e.Kind.String(), Parent: e.Parent, Clock: int64(e.Clock), Job: string(e.Job),
+		Worker: string(e.Worker), Prior: e.Prior.String()[:hashKept], Post: e.Post.String()[:hashKept]}
+	if !e.Lease.IsZero() {
+		s.Lease = leaseKeptOf(e.Lease.String())
+	}
+	if e.Reason != rota.ReasonNone {
+		s.Reason = e.Reason.String()
+	}
+	if e.Status != rota.WorkerNone {
+		s.Status = e.Status.String()
+	}
+	if s.Flow = e.Run; e.Kind == rota.WorkflowFinished {
+		var payload struct{ State string }
+		if err := json.Unmarshal([]byte(e.Payload), &payload); err != nil {
+			s.Wrong = fmt.Sprintf("payload %q: %v", Short(e.Payload), err)
+		}
+		s.State = payload.State
+	}
+	text, err := json.Marshal(e)
+	if err != nil {
+		s.Wrong = "it has no JSON: " + err.Error()
+	}
+	sum := sha256.Sum256(text)
+	s.Sum = binary.BigEndian.Uint64(sum[:])
+	if hash := sha256.Sum256([]byte(e.Payload)); len(e.PayloadHash) > 0 && !bytes.Equal(hash[:], e.PayloadHash) {
+		s.Wrong = fmt.Sprintf("payload_hash %s is not of payload %q", e.PayloadHash, Short(e.Payload))
+	}
+	return s
+}
+
+// Stream is what one reader of events was told, held against the events that the
+// history keeps (History.Events): stretches of those, in the order told.
+type Stream struct {
+	Name string `json:"name"`
+	// Whole says that it is one node's answer to a reading of all that there is;
+	// others followed through the whole run.
+	Whole bool  `json:"whole,omitempty"`
+	Runs  []Run `json:"runs"`
+	// Odd are events that History.Events has not, or has otherwise; the first few.
+	Odd []SeenEvent `json:"odd,omitempty"`
+	// Breaks is how often it had to go on at another node.
+	Breaks int    `json:"breaks,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// Run is a stretch of History.Events.
+type Run struct {
+	From  int `json:"from"`
+	Count int `json:"count"`
+}
+
+// told counts the events of a stream that are in History.Events.
+func (s *Stream) told() (n int) {
+	for _, r := range s.Runs {
+		n += r.Count
+	}
+	return n
+}
+
+// ToldEvent is what is kept of an event for comparing a telling: a long run has
+// many events, and each of its readers was told them all.
+type ToldEvent struct {
+	ID        rota.EventID
+	sum       uint64
+	kind, job string
+}
+
+func BriefOf(e *SeenEvent) ToldEvent { return ToldEvent{e.ID, e.Sum, e.Kind, e.Job} }
+
+func Briefs(events []SeenEvent) []ToldEvent {
+	told := make([]ToldEvent, len(events))
+	for i := range events {
+		told[i] = BriefOf(&events[i])
+	}
+	return told
+}
+
+// Against writes down what a reader was told as stretches of the kept events.
+func Against(name string, whole bool, kept []SeenEvent, told []ToldEvent) Stream {
+	s := Stream{Name: name, Whole: whole}
+	at := make(map[rota.EventID]int, len(kept))
+	for i := range kept {
+		at[kept[i].ID] = i
+	}
+	for i := range told {
+		e := &told[i]
+		k, known := at[e.ID]
+		if !known || kept[k].Sum != e.sum {
+			if len(s.Odd) < oddMost {
+				s.Odd = append(s.Odd, SeenEvent{ID: e.ID, Kind: e.kind, Job: e.job, Sum: e.sum})
+			}
+			continue
+		}
+		if n := len(s.Runs); n > 0 && s.Runs[n-1].From+s.Runs[n-1].Count == k {
+			s.Runs[n-1].Count++
+		} else if n < runsMost {
+			s.Runs = append(s.Runs, Run{k, 1})
+		}
+	}
+	return s
+}
+
+// NodeShows is how one node shows the ended jobs, held against the first node.
+type NodeShows struct {
+	Node    string `json:"node"`
+	Listed  int    `json:"listed"`
+	Sampled int    `json:"sampled"`
+	// Differs tells of jobs that it shows otherwise; the first few.
+	Differs []string `json:"differs,omitempty"`
+	Error   string   `json:"error,omitempty"`
+}
+
+// AuditOf is what `rota operator audit` said of a stopped node's data.
+type AuditOf struct {
+	Node   string            `json:"node"`
+	Report *rota.AuditReport `json:"report,omitempty"`
+	Error  string            `json:"error,omitempty"`
+}

@@ -1,0 +1,242 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/rotasched/rota"
+)
+
+// readFlows files what was asked of workflows. A job of a node was never submitted by
+// itself: for the checkers of jobs it may have been, at any time since its workflow was.
+func (v *view) readFlows() {
+	v.flows = make(map[string][]*Op)
+	for i := range v.Ops {
+		if op := &v.Ops[i]; op.Flow != "" {
+			v.flows[op.Flow] = append(v.flows[op.Flow], op)
+		}
+	}
+	for i := range v.Flows {
+		f := &v.Flows[i]
+		if !asked(v.flows[f.ID], OpFlowSubmit) {
+			continue
+		}
+		for _, n := range f.Nodes {
+			job := string(rota.NodeJobID(rota.WorkflowID(f.ID), n.ID))
+			v.jobs[job] = append(v.jobs[job], &Op{Process: "workflow", Func: OpSubmit, Job: job, Invoke: v.flows[f.ID][0].Invoke,
+				Return: never, Outcome: Unknown})
+		}
+	}
+}
+
+// asked says that something was asked of a workflow and may have been taken.
+func asked(ops []*Op, what string) bool {
+	return slices.ContainsFunc(ops, func(op *Op) bool { return op.Func == what && op.Outcome != Refused })
+}
+
+// revived says that a job is of a workflow that may have been run again.
+func (v *view) revived(job string) bool {
+	w, _, ok := rota.SplitNodeJobID(rota.JobID(job))
+	return ok && asked(v.flows[string(w)], OpFlowRetry)
+}
+
+// flowLife is what the events tell of a workflow.
+type flowLife struct {
+	facts   *FlowFacts
+	started int
+	running bool
+	state   string
+	nodes   map[string]*nodeLife
+	faults  []string
+}
+
+// nodeLife is what they tell of a node: how it ended last, in which run, and how
+// often it completed.
+type nodeLife struct {
+	parents   []string
+	end       string
+	reason    string
+	completed int
+	run       int
+}
+
+// checkWorkflows holds every workflow's events against its graph, and what is shown
+// of it at the end against its events (SPEC §11).
+func checkWorkflows(v *view) (found []Anomaly) {
+	lives := make(map[string]*flowLife, len(v.Flows))
+	for i := range v.Flows {
+		f := &v.Flows[i]
+		l := &flowLife{facts: f, nodes: make(map[string]*nodeLife, len(f.Nodes))}
+		for _, n := range f.Nodes {
+			l.nodes[n.ID] = &nodeLife{parents: n.Parents}
+		}
+		lives[f.ID] = l
+	}
+	if len(v.Flows) > 0 && len(v.Events) >= EventsRetained {
+		v.undecided = append(v.undecided, "workflows: the oldest events are no longer retained")
+		return nil
+	}
+	for i := range v.Events {
+		e := &v.Events[i]
+		if e.Flow == "" {
+			continue
+		}
+		if l := lives[e.Flow]; l != nil {
+			l.told(e)
+		} else {
+			found = append(found, Anomaly{IDs: []string{e.Flow}, Text: fmt.Sprintf("event %s (%s) is of workflow %s, which nobody "+
+				"submitted", e.ID, e.Kind, e.Flow)})
+		}
+	}
+	final := make(map[string]*FinalFlow, len(v.FinalFlows))
+	for i := range v.FinalFlows {
+		final[v.FinalFlows[i].ID] = &v.FinalFlows[i]
+	}
+	runs, ended := 0, make(map[string]int)
+	for i := range v.Flows {
+		id := v.Flows[i].ID
+		l := lives[id]
+		for _, text := range append(l.faults, l.judge(v.flows[id], final[id])...) {
+			found = append(found, Anomaly{IDs: []string{id}, Text: "workflow " + id + ": " + text})
+		}
+		runs += l.started
+		if l.started > 0 {
+			ended[l.state]++
+		}
+	}
+	if len(v.Flows) > 0 {
+		v.figures["workflows"], v.figures["workflow_runs"], v.figures["workflows_ended"] = len(v.Flows), runs, ended
+	}
+	return found
+}
+
+func (l *flowLife) say(format string, args ...any) {
+	l.faults = append(l.faults, fmt.Sprintf(format, args...))
+}
+
+// told takes the next event.
+func (l *flowLife) told(e *SeenEvent) {
+	switch e.Kind {
+	case "workflowStarted":
+		if l.running || l.state == "COMPLETED" {
+			l.say("event %s begins it, though it is running or COMPLETED", e.ID)
+		}
+		l.started, l.running, l.state = l.started+1, true, ""
+		return
+	case "workflowFinished":
+		if !l.running {
+			l.say("event %s finishes it, though it is not running", e.ID)
+		}
+		l.running, l.state = false, e.State
+		return
+	}
+	_, name, _ := rota.SplitNodeJobID(rota.JobID(e.Job))
+	n := l.nodes[name]
+	if n == nil {
+		l.say("event %s (%s) is of node %q, which it has not", e.ID, e.Kind, name)
+		return
+	}
+	if !l.running && e.Kind != "assignmentDropped" {
+		l.say("event %s (%s) is of node %s while it is not running", e.ID, e.Kind, name)
+	}
+	switch e.Kind {
+	case "jobDelayed", "jobEnqueued", "jobAssigned", "jobRunning", "jobCompleted":
+		for _, p := range n.parents {
+			if l.nodes[p].end != "COMPLETED" {
+				l.say("event %s (%s) is of node %s before its parent %s completed", e.ID, e.Kind, name, p)
+			}
+		}
+		if n.completed > 0 {
+			l.say("event %s (%s) is of node %s, which has completed", e.ID, e.Kind, name)
+		}
+		n.end = ""
+	}
+	n.run = l.started
+	switch e.Kind {
+	case "jobCompleted":
+		n.end, n.completed = "COMPLETED", n.completed+1
+	case "jobDead":
+		n.end, n.reason = "DEAD", e.Reason
+	case "jobExpired":
+		n.end, n.reason = "EXPIRED", e.Reason
+	case "jobCancelled":
+		if n.end, n.reason = "CANCELLED", e.Reason; e.Reason == "PARENT_FAILED" {
+			n.end = "SKIPPED"
+		}
+	}
+}
+
+// judge compares what happened to a workflow with what was asked of it and with what
+// is shown at the end.
+func (l *flowLife) judge(ops []*Op, final *FinalFlow) (faults []string) {
+	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	acked := slices.ContainsFunc(ops, func(op *Op) bool { return op.Func == OpFlowSubmit && op.Outcome == OK })
+	switch {
+	case l.started == 0 && final == nil && acked:
+		say("it was acknowledged, and it never was")
+	case l.started == 0 && final != nil:
+		say("it is shown, and no event tells of its beginning")
+	case l.started > 0 && !asked(ops, OpFlowSubmit):
+		say("it was refused, and it ran")
+	case l.started > 0 && final == nil:
+		say("it ran, and it is not shown at the end")
+	}
+	if l.started == 0 || final == nil {
+		return faults
+	}
+	retries := 0
+	for _, op := range ops {
+		if op.Func == OpFlowRetry && op.Outcome != Refused {
+			retries++
+		}
+	}
+	switch {
+	case l.running || !slices.Contains([]string{"COMPLETED", "FAILED", "CANCELLED"}, final.State):
+		say("it has not come to its end: it is %s", final.State)
+	case l.state != final.State || int(final.Runs) != l.started:
+		say("its events say %s after %d runs, it is shown %s after %d", l.state, l.started, final.State, final.Runs)
+	case l.started > 1+retries:
+		say("it ran %d times, and was run again %d times at most", l.started, retries)
+	case final.State == "CANCELLED" && !asked(ops, OpFlowCancel):
+		say("it is CANCELLED, and nobody cancelled it")
+	}
+	partly := slices.ContainsFunc(ops, func(op *Op) bool {
+		return op.Func == OpFlowRetry && op.Did != "" && op.Outcome != Refused
+	})
+	return append(faults, l.judgeNodes(final, asked(ops, OpFlowCancel), partly)...)
+}
+
+// judgeNodes wants each node to have had its end, and a cause for it. Where it was run
+// again from one node, those that this one does not need keep the end that they had.
+func (l *flowLife) judgeNodes(final *FinalFlow, cancelled, partly bool) (faults []string) {
+	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	all, failed := true, false
+	for i := range l.facts.Nodes {
+		name := l.facts.Nodes[i].ID
+		n := l.nodes[name]
+		all = all && n.end == "COMPLETED"
+		kept := partly && n.run < l.started && n.end != "COMPLETED"
+		failed = failed || kept || n.end == "DEAD" || n.end == "EXPIRED" || n.reason == "CANCELLED"
+		if n.end != final.Nodes[name] {
+			say("the events say that node %s is %q, it is shown as %q", name, n.end, final.Nodes[name])
+		}
+		lost := slices.ContainsFunc(n.parents, func(p string) bool { return l.nodes[p].end != "COMPLETED" })
+		switch {
+		case n.end == "SKIPPED" && !kept && (!lost || l.facts.OnFailure != "continue"):
+			say("node %s was skipped, its parents have all completed (on_failure %s)", name, l.facts.OnFailure)
+		case n.end == "CANCELLED" && n.reason == "WORKFLOW_FAILED" && l.facts.OnFailure != "fail_fast":
+			say("node %s was cancelled since another failed, though on_failure is %s", name, l.facts.OnFailure)
+		case n.end == "CANCELLED" && n.reason == "WORKFLOW_CANCELLED" && !cancelled:
+			say("node %s was cancelled with it, and nobody cancelled it", name)
+		}
+	}
+	switch {
+	case len(final.Nodes) != len(l.facts.Nodes):
+		say("%d nodes are shown, %d were submitted", len(final.Nodes), len(l.facts.Nodes))
+	case all != (final.State == "COMPLETED"):
+		say("it is %s, all its nodes COMPLETED: %v", final.State, all)
+	case final.State == "FAILED" && !failed:
+		say("it is FAILED, and no node of it has failed")
+	}
+	return faults
+}

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package main
-
-import "errors"
-
-func serveDisk(string, string) error { return errors.New("disks are made on Linux only") }

@@ -1,0 +1,16 @@
+package fault
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+)
+
+// moduleRoot is where this module's sources are.
+func moduleRoot() (string, error) {
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module: %w", err)
+	}
+	return strings.TrimSpace(string(root)), nil
+}

@@ -1,0 +1,343 @@
+package fault
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/test/jepsen-lite/check"
+	"github.com/rotasched/rota/test/rig"
+)
+
+// Server is one node: a process, its addresses, and a client of it alone.
+type Server struct {
+	*Process
+	ID    string
+	place *place
+	rig.Addrs
+	wall   *wallClock
+	Client *client.Client
+	// founder says that it founded the cluster; disk is its data directory, nil for
+	// the host's own.
+	founder bool
+	disk    *disk
+	rotten  suspicion
+}
+
+// Cluster is all nodes that this run ever had.
+type Cluster struct {
+	Binary string
+	Dir    string
+	net    Network
+	rec    *check.Recorder
+
+	// Backlog is how many jobs were not over when last asked.
+	Backlog atomic.Int64
+
+	Mu sync.Mutex
+	// servers are the founders, then those that a nemesis added.
+	servers  []*Server
+	Founders int
+	// Added counts extra nodes ever; joining says that one is there.
+	Added   int
+	joining bool
+	// rotting says that a node's disk is damaged and not made good yet; replacing is
+	// its replacement, which has one user at a time.
+	rotting   bool
+	replacing *replacement
+	leaderID  string
+	closing   bool
+	// testClock says that nodes' wall clocks can be moved.
+	testClock bool
+	// disks says that nodes' disks can fail.
+	disks bool
+}
+
+func NewCluster(binary, dir string, network Network, rec *check.Recorder, founders int, o Options) (*Cluster, error) {
+	k := &Cluster{Binary: binary, Dir: dir, net: network, rec: rec, Founders: founders,
+		testClock: hasTestClock(binary)}
+	if !k.testClock {
+		rec.Note("all wall clocks stay right: the binary was not built with the tag %s", TestClockTag)
+	}
+	k.disks = wantsDisks(o, rec)
+	for i := range founders {
+		s, err := k.Make(fmt.Sprintf("n%d", i+1))
+		if err != nil {
+			return nil, errors.Join(err, k.unmount())
+		}
+		s.founder = true
+	}
+	return k, nil
+}
+
+// Make makes a node that has not been started.
+func (k *Cluster) Make(id string) (*Server, error) {
+	at, err := k.net.Place(id)
+	if err != nil {
+		return nil, err
+	}
+	ports, err := at.ports()
+	if err != nil {
+		return nil, err
+	}
+	return k.makeAt(id, at, ports)
+}
+
+func (k *Cluster) makeAt(id string, at *place, ports []int) (s *Server, err error) {
+	addr := func(i int) string { return net.JoinHostPort(at.ip, strconv.Itoa(ports[i])) }
+	s = &Server{ID: id, place: at, Addrs: rig.Addrs{API: addr(0), Raft: addr(1), Admin: addr(2), Gossip: addr(3)},
+		wall: &wallClock{path: filepath.Join(k.Dir, id+".clock")}}
+	if s.Client, err = client.Dial([]string{s.API}, client.WithInsecure()); err != nil {
+		return nil, err
+	}
+	s.Process = &Process{
+		Name: id, rec: k.rec, log: filepath.Join(k.Dir, id+".log"),
+		make:   func() (*exec.Cmd, func(), error) { return k.command(s), nil, nil },
+		died:   func(exit string) { k.crashed(s, exit) },
+		stuck:  func(patience time.Duration) { k.stuck(s, patience) },
+		keeper: at.keeper,
+	}
+	if k.disks {
+		if s.disk, err = startDisk(filepath.Join(k.Dir, "disks", id), k.dataOf(s)); err != nil {
+			return nil, err
+		}
+	}
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	k.servers = append(k.servers, s)
+	return s, nil
+}
+
+func (k *Cluster) command(s *Server) *exec.Cmd {
+	n := rig.Node{ID: s.ID, Dir: k.dataOf(s), Addrs: s.Addrs,
+		Flags: []string{"--cluster", "chaos", "--insecure", "--events-retained", strconv.Itoa(check.EventsRetained)}}
+	args := n.Args()
+	if s.rotten.suspected() {
+		args = append(args, "--scrub-every", scrubEvery)
+	}
+	founders := k.All()[:k.Founders]
+	for i, other := range founders {
+		if other == s {
+			if s.founder {
+				args = append(args, "--bootstrap-expect", strconv.Itoa(k.Founders))
+			}
+			founders = append(founders[:i:i], founders[i+1:]...)
+			break
+		}
+	}
+	for _, other := range founders {
+		args = append(args, "--join", other.Gossip)
+	}
+	cmd := s.place.command(k.Binary, args...)
+	if cmd.Env == nil {
+		cmd.Env = rig.Inherited()
+	}
+	cmd.Env = append(cmd.Env, testClockKey+"="+s.wall.path)
+	return cmd
+}
+
+// crashed notes a node that ended by itself and, as an init system would, starts
+// it again.
+func (k *Cluster) crashed(s *Server, exit string) {
+	k.Mu.Lock()
+	closing := k.closing
+	k.Mu.Unlock()
+	if closing {
+		return
+	}
+	crash := check.Crash{At: k.rec.Now(), Node: s.ID, Exit: exit, Log: s.LastWords()}
+	k.rec.With(func(h *check.History) { h.Crashes = append(h.Crashes, crash) })
+	s.rotten.ended(crash.Log)
+	time.Sleep(time.Second)
+	if err := s.Start(); err != nil {
+		k.rec.Note("%s does not start again: %v", s.ID, err)
+	}
+}
+
+// stuck notes a node that does not end though it was told to, and what all its
+// goroutines wait for.
+func (k *Cluster) stuck(s *Server, patience time.Duration) {
+	at := k.rec.Now()
+	path := filepath.Join(k.Dir, s.ID+"-stuck.txt")
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	text := "its goroutines could not be had"
+	dump := "http://" + s.Admin + "/debug/pprof/goroutine?debug=2"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, dump, nil)
+	if err == nil {
+		var answer *http.Response
+		if answer, err = http.DefaultClient.Do(request); err == nil {
+			goroutines, rerr := io.ReadAll(io.LimitReader(answer.Body, 8<<20))
+			_ = answer.Body.Close()
+			if rerr == nil && os.WriteFile(path, goroutines, 0o600) == nil {
+				text = "its goroutines are in " + path
+			}
+		}
+	}
+	if err != nil && s.dump() {
+		text = "its goroutines are in its log"
+	}
+	stuck := check.Crash{At: at - int64(patience), Node: s.ID, Exit: patience.String(), Log: text + "; " + s.LastWords()}
+	k.rec.With(func(h *check.History) { h.Stuck = append(h.Stuck, stuck) })
+}
+
+// All gives the nodes of now.
+func (k *Cluster) All() []*Server {
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	return append([]*Server(nil), k.servers...)
+}
+
+// Members gives those that were not removed.
+func (k *Cluster) Members() []*Server {
+	var left []*Server
+	for _, s := range k.All() {
+		s.mu.Lock()
+		if !s.retired {
+			left = append(left, s)
+		}
+		s.mu.Unlock()
+	}
+	return left
+}
+
+func (k *Cluster) find(id string) *Server {
+	for _, s := range k.All() {
+		if s.ID == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// leader is the last known one, nil if none.
+func (k *Cluster) leader() *Server {
+	k.Mu.Lock()
+	id := k.leaderID
+	k.Mu.Unlock()
+	return k.find(id)
+}
+
+func (k *Cluster) Addresses() []string {
+	var addrs []string
+	for _, s := range k.All()[:k.Founders] {
+		addrs = append(addrs, s.API)
+	}
+	return addrs
+}
+
+// Client is one of all founders.
+func (k *Cluster) Client() (*client.Client, error) {
+	return client.Dial(k.Addresses(), client.WithInsecure())
+}
+
+// Begin starts the founders and waits until they serve.
+func (k *Cluster) Begin(ctx context.Context) error {
+	for _, s := range k.All() {
+		if err := s.Start(); err != nil {
+			return err
+		}
+	}
+	for _, s := range k.All() {
+		if err := k.Serves(ctx, s); err != nil {
+			return fmt.Errorf("node %s does not serve: %w: %s", s.ID, err, s.LastWords())
+		}
+	}
+	return nil
+}
+
+// Serves waits for a linearizable read at one node.
+func (k *Cluster) Serves(ctx context.Context, s *Server) error {
+	var last error
+	for ctx.Err() == nil {
+		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		_, _, last = s.Client.Job(try, "no-such-job", rota.ReadOptions{})
+		cancel()
+		if rota.KindOf(last) == rota.NotFound {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return errors.Join(ctx.Err(), last)
+}
+
+// Heal lets all go on: nothing paused, nothing down that should be up.
+func (k *Cluster) Heal() error {
+	all := k.net.mendAll()
+	for _, s := range k.Members() {
+		all = errors.Join(all, s.wall.right())
+		all = errors.Join(all, s.mendDisk())
+		s.LetGo()
+		all = errors.Join(all, s.Start())
+	}
+	return errors.Join(all, k.replace())
+}
+
+// run runs the binary as a user would and gives its standard output.
+func (k *Cluster) run(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, k.Binary, append(args, "--addr", strings.Join(k.Addresses(), ","))...)
+	cmd.Env = rig.Inherited()
+	cmd.SysProcAttr = rig.Attributes()
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		said := strings.TrimSpace(string(exit.Stderr))
+		return out, fmt.Errorf("rota %s: %w: %s", strings.Join(args, " "), err, said)
+	}
+	return out, err
+}
+
+// Verify asks for all nodes' invariants and digests. A node that could not be
+// asked is asked again for a while.
+func (k *Cluster) Verify(ctx context.Context) (*rota.Verdict, error) {
+	var last error
+	for range 5 {
+		out, err := k.run(ctx, "operator", "verify", "-o", "json", "--timeout", "60s")
+		v := &rota.Verdict{}
+		if jerr := json.Unmarshal(out, v); jerr != nil {
+			last = errors.Join(err, jerr)
+			time.Sleep(time.Second)
+			continue
+		}
+		asked := true
+		for _, n := range v.Nodes {
+			asked = asked && n.Error == ""
+		}
+		if asked {
+			return v, nil
+		}
+		last = err
+		time.Sleep(2 * time.Second)
+	}
+	return nil, last
+}
+
+// End ends all nodes properly and notes those that do not go well.
+func (k *Cluster) End() {
+	k.Mu.Lock()
+	k.closing = true
+	k.Mu.Unlock()
+	var all sync.WaitGroup
+	for _, s := range k.All() {
+		all.Go(func() {
+			s.LetGo()
+			s.Retire(check.GoodbyeMost)
+			_ = s.Client.Close()
+		})
+	}
+	all.Wait()
+}

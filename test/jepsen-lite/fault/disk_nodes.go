@@ -1,0 +1,160 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/rotasched/rota/test/jepsen-lite/check"
+)
+
+// onOwnDisk are the faults that need a disk of our own; bit-rot needs a directory that can be reached.
+var onOwnDisk = []string{"slow-fsync", "hung-fsync", "eio-fsync", "eio-writes", "disk-full", "disk-fills",
+	"power-loss-one", "power-loss-majority", "power-loss-all"}
+
+func diskFaulty(nemesis string) bool { return slices.Contains(onOwnDisk, nemesis) }
+
+// wantsDisks says that nodes get disks that can fail, and notes where they cannot.
+func wantsDisks(o Options, rec *check.Recorder) bool {
+	if o.Via != viaProcesses || !slices.ContainsFunc(onOwnDisk, o.allows) {
+		return false
+	}
+	if err := canMakeDisks(); err != nil {
+		rec.With(func(h *check.History) { h.NoDisks = err.Error() })
+		return false
+	}
+	return true
+}
+
+// dataOf is a node's data directory, be it a mount.
+func (k *Cluster) dataOf(s *Server) string { return filepath.Join(k.Dir, s.ID) }
+
+// mendDisk ends all faults of a disk.
+func (s *Server) mendDisk() error {
+	if s.disk == nil {
+		return nil
+	}
+	return s.disk.faults.clear()
+}
+
+// unmount leaves plain directories where disks were. Nothing may run any more.
+func (k *Cluster) unmount() (all error) {
+	for _, s := range k.All() {
+		if s.disk != nil {
+			all = errors.Join(all, s.disk.close())
+		}
+	}
+	return all
+}
+
+// UnmountAll is unmount at the end of a run, whatever becomes of it.
+func (k *Cluster) UnmountAll() {
+	if err := k.unmount(); err != nil {
+		check.Say("%v", err)
+	}
+}
+
+// successor makes a node with a new id in the place of one that is retired: on its
+// machine, at its addresses, so that users find it where they look.
+func (k *Cluster) successor(s *Server) (*Server, error) {
+	k.Mu.Lock()
+	k.Added++
+	id := fmt.Sprintf("n%d", k.Founders+k.Added)
+	k.Mu.Unlock()
+	ports, err := portsOf(s.API, s.Raft, s.Admin, s.Gossip)
+	if err != nil {
+		return nil, err
+	}
+	if n, ok := k.net.(interface{ alias(name, of string) }); ok {
+		n.alias(id, s.ID)
+	}
+	next, err := k.makeAt(id, s.place, ports)
+	if err != nil {
+		return nil, err
+	}
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	i, last := slices.Index(k.servers, s), slices.Index(k.servers, next)
+	k.servers[i], k.servers[last] = next, s
+	return next, nil
+}
+
+// alias gives the one at a place a further name, for its links.
+func (s *spaces) alias(name, of string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.addresses[name] = s.addresses[of]
+}
+
+func portsOf(addresses ...string) (ports []int, err error) {
+	for _, a := range addresses {
+		_, text, serr := net.SplitHostPort(a)
+		port, aerr := strconv.Atoi(text)
+		if err = errors.Join(serr, aerr); err != nil {
+			return nil, err
+		}
+		ports = append(ports, port)
+	}
+	return ports, nil
+}
+
+// suspicion is what is known of a node whose disk rots.
+type suspicion struct {
+	mu sync.Mutex
+	on bool
+	// ends counts those for damage, read says that all of the disk was read since.
+	ends int
+	read bool
+}
+
+// suspect begins it.
+func (s *suspicion) suspect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.on, s.ends, s.read = true, 0, false
+}
+
+func (s *suspicion) suspected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.on
+}
+
+// acquit notes that it serves, and that all of its disk was read.
+func (s *suspicion) acquit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.on, s.read = false, true
+}
+
+func (s *suspicion) acquitted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.read
+}
+
+// ended hears the last words of a node that ended by itself.
+func (s *suspicion) ended(words string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.on && namesDamage(words) {
+		s.ends++
+	}
+}
+
+// condemned says that it does not get up again.
+func (s *suspicion) condemned() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ends >= condemnedAfter
+}
+
+// namesDamage says that a message tells of damage on the disk.
+func namesDamage(words string) bool {
+	return slices.ContainsFunc([]string{"damage", "checksum"}, func(w string) bool { return strings.Contains(words, w) })
+}

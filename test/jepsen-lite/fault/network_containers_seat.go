@@ -1,0 +1,160 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rotasched/rota/test/jepsen-lite/check"
+)
+
+// seat is one container: the keeper of the process in it, and its plug.
+type seat struct {
+	name, ip, container, network string
+	rec                          *check.Recorder
+
+	mu sync.Mutex
+	// last is when the container was started last, as the engine words it.
+	last string
+	// unplugs counts who wants it disconnected; off says that it is, since then.
+	unplugs int
+	off     bool
+	since   int64
+}
+
+const (
+	// startsMost is how long the engine may take to start a container.
+	startsMost = 30 * time.Second
+	// boundMost is how long a node that just started is waited for with the plug in hand.
+	boundMost = time.Second
+)
+
+// errNotUp is why a container was left alone.
+var errNotUp = errors.New("it does not listen yet")
+
+// ready puts the plug in: a machine that boots has its network. A node binds to its
+// own name, as docker-compose.yml says, which no container has that is disconnected;
+// such a node would end by itself, over and over, and show nothing of the product.
+func (s *seat) ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.connect(); err != nil {
+		return err
+	}
+	last, err := s.startedAt()
+	s.last = last
+	return err
+}
+
+// started waits until the engine has the container running, or over already: only
+// then signals reach it.
+func (s *seat) started() error {
+	for end := time.Now().Add(startsMost); ; time.Sleep(20 * time.Millisecond) {
+		at, err := s.startedAt()
+		if err != nil {
+			return err
+		}
+		if at != s.last {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("the engine has not started %s in %s", s.container, startsMost)
+		}
+	}
+}
+
+func (s *seat) startedAt() (string, error) {
+	return docker("container", "inspect", "--format", "{{.State.StartedAt}}", s.container)
+}
+
+// tell has the engine do to the container what a signal does to a process.
+func (s *seat) tell(what syscall.Signal) error {
+	var err error
+	switch what {
+	case syscall.SIGSTOP:
+		_, err = docker("pause", s.container)
+	case syscall.SIGCONT:
+		_, err = docker("unpause", s.container)
+	default:
+		_, err = docker("kill", "--signal", strconv.Itoa(int(what)), s.container)
+	}
+	return err
+}
+
+// unplug disconnects the container. A node that is on its way up is left alone: one
+// that has not bound to its name yet could not any more.
+func (s *seat) unplug() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.off {
+		if s.name[0] == 'n' && !s.bound() {
+			return errNotUp
+		}
+		since := s.rec.Now()
+		if _, err := docker("network", "disconnect", s.network, s.container); err != nil {
+			return err
+		}
+		s.off, s.since = true, since
+	}
+	s.unplugs++
+	return nil
+}
+
+// bound says whether the node takes connections on all that it listens on beyond
+// its own loopback.
+func (s *seat) bound() bool {
+	end := time.Now().Add(boundMost)
+	for _, port := range []int{nodePorts[0], nodePorts[1], nodePorts[3]} {
+		for {
+			conn, err := net.DialTimeout("tcp", net.JoinHostPort(s.ip, strconv.Itoa(port)), time.Until(end))
+			if err == nil {
+				_ = conn.Close()
+				break
+			}
+			if time.Sleep(20 * time.Millisecond); time.Now().After(end) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// plug undoes one unplug.
+func (s *seat) plug() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unplugs > 0 {
+		s.unplugs--
+	}
+	if s.unplugs > 0 {
+		return nil
+	}
+	return s.connect()
+}
+
+func (s *seat) plugAll() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unplugs = 0
+	return s.connect()
+}
+
+// connect gives the container back its network, with the name and the address that
+// it had.
+func (s *seat) connect() error {
+	if !s.off {
+		return nil
+	}
+	_, err := docker("network", "connect", "--ip", s.ip, "--alias", s.name, s.network, s.container)
+	if err != nil {
+		return err
+	}
+	s.off = false
+	cut := check.Cut{From: s.name, To: "all", Begin: s.since, End: s.rec.Now()}
+	s.rec.With(func(h *check.History) { h.Cuts = append(h.Cuts, cut) })
+	return nil
+}

@@ -1,0 +1,139 @@
+package fault
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options are what a run is told.
+type Options struct {
+	Duration time.Duration
+	Seed     uint64
+	Nodes    int
+	Workers  int
+	// Rate is jobs submitted a second, all producers together.
+	Rate int
+	// Rota is the binary; built where none is given.
+	Rota string
+	// Keep is where data, logs, history and report stay; where none is given a
+	// temporary directory is used and its data removed if all went well.
+	Keep string
+	// Via says what nodes and workers run as: viaProcesses or viaDocker.
+	Via string
+	// Network is auto, namespaces or loopback; for processes.
+	Network string
+	// Only lists the nemeses to use; all if empty.
+	Only []string
+	// Recheck judges a saved history instead of running.
+	Recheck string
+	JSON    bool
+	// Prepared says that the caller made the binary and chose the network.
+	Prepared bool
+}
+
+// What nodes and workers run as.
+const (
+	viaProcesses = "processes"
+	ViaDocker    = "docker"
+)
+
+const (
+	durationMost = time.Hour
+	OpsPerSecond = 2_000
+)
+
+func ParseOptions(args []string, stderr io.Writer) (o Options, err error) {
+	flags := flag.NewFlagSet("jepsen-lite", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	var output, only string
+	flags.DurationVar(&o.Duration, "duration", time.Minute, "how long faults and load go on")
+	flags.Uint64Var(&o.Seed, "seed", 1, "seed of the plan of faults and of the load")
+	flags.IntVar(&o.Nodes, "nodes", 3, "nodes that found the cluster")
+	flags.IntVar(&o.Workers, "workers", 4, "worker processes")
+	flags.IntVar(&o.Rate, "rate", 300, "jobs submitted a second")
+	flags.StringVar(&o.Rota, "rota", "", "the rota binary (default: built from this module)")
+	flags.StringVar(&o.Keep, "keep", "", "directory in which all stays (default: a temporary one)")
+	flags.StringVar(&o.Via, "via", viaProcesses, "processes, or docker (containers of docker-compose.yml)")
+	flags.StringVar(&o.Network, "network", "auto", "auto, namespaces (partitions) or loopback (none)")
+	flags.StringVar(&only, "nemeses", "", "comma-separated names of the faults to use, all if empty: "+nemesisNames())
+	flags.StringVar(&o.Recheck, "recheck", "", "judge this saved history.json.gz again instead of running")
+	flags.StringVar(&output, "o", "text", "text or json")
+	flags.BoolVar(&o.Prepared, "prepared", false, "internal: the binary is made and the network chosen")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if only != "" {
+		o.Only = strings.Split(only, ",")
+	}
+	o.JSON = output == "json"
+	var faults []string
+	for _, f := range []struct {
+		wrong bool
+		text  string
+	}{
+		{flags.NArg() > 0, "arguments are not taken"},
+		{output != "text" && output != "json", "-o is text or json"},
+		{o.Duration < time.Second || o.Duration > durationMost, "--duration is 1s to 1h"},
+		{o.Nodes < 1 || o.Nodes > 9, "--nodes is 1 to 9"},
+		{o.Workers < 1 || o.Workers > 32, "--workers is 1 to 32"},
+		{o.Rate < 1 || o.Rate > 2000, "--rate is 1 to 2000"},
+		{!slices.Contains([]string{"auto", "namespaces", "loopback"}, o.Network),
+			"--network is auto, namespaces or loopback"},
+		{!slices.Contains([]string{viaProcesses, ViaDocker}, o.Via), "--via is processes or docker"},
+		{o.Via == ViaDocker && o.Network != "auto", "--network is for --via processes"},
+	} {
+		if f.wrong {
+			faults = append(faults, f.text)
+		}
+	}
+	for _, name := range o.Only {
+		if !slices.ContainsFunc(nemeses, func(n nemesis) bool { return n.name == name }) {
+			faults = append(faults, fmt.Sprintf("--nemeses %q is unknown", name))
+		}
+	}
+	if len(faults) > 0 {
+		return o, fmt.Errorf("%s", strings.Join(faults, "; "))
+	}
+	return o, nil
+}
+
+func nemesisNames() string {
+	var names []string
+	for _, n := range nemeses {
+		names = append(names, n.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// allows says whether a nemesis may be used.
+func (o *Options) allows(nemesis string) bool {
+	return len(o.Only) == 0 || slices.Contains(o.Only, nemesis)
+}
+
+// Command is how the run is repeated.
+func (o *Options) Command() string {
+	s := fmt.Sprintf("go run ./test/jepsen-lite --duration %s --seed %d --nodes %d --workers %d --rate %d --network %s",
+		o.Duration, o.Seed, o.Nodes, o.Workers, o.Rate, o.Network)
+	if o.Via == ViaDocker {
+		s = strings.Replace(s, "--network auto", "--via docker", 1)
+	}
+	if len(o.Only) > 0 {
+		s += " --nemeses " + strings.Join(o.Only, ",")
+	}
+	return s + " -o json"
+}
+
+// Args are the same for the run in its own network.
+func (o *Options) Args() []string {
+	format := "text"
+	if o.JSON {
+		format = "json"
+	}
+	return []string{"--duration", o.Duration.String(), "--seed", fmt.Sprint(o.Seed), "--nodes", fmt.Sprint(o.Nodes),
+		"--workers", fmt.Sprint(o.Workers), "--rate", fmt.Sprint(o.Rate), "--rota", o.Rota, "--keep", o.Keep,
+		"--via", o.Via, "--network", o.Network, "--nemeses", strings.Join(o.Only, ","), "-o", format, "--prepared"}
+}

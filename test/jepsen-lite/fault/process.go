@@ -1,0 +1,285 @@
+package fault
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rotasched/rota/test/jepsen-lite/check"
+	"github.com/rotasched/rota/test/rig"
+)
+
+// keeper has the care of what is no child of this program, as an engine has of its
+// containers. The command that make gives only asks for it, shows its output and waits
+// for its end.
+type keeper interface {
+	// ready is called before each start. started is called after it, and returns once
+	// signals reach what was started.
+	ready() error
+	started() error
+	tell(s syscall.Signal) error
+}
+
+// Process is one that is started, killed, paused and started again. All of it
+// may be asked for by several nemeses at once.
+type Process struct {
+	Name string
+	rec  *check.Recorder
+	log  string
+	// make returns the next command, and what to do once it was started, or could
+	// not be; nil for nothing.
+	make func() (cmd *exec.Cmd, started func(), err error)
+	// died is told of an end that nobody asked for.
+	died func(exit string)
+	// stuck is told before one that does not end is ended, patience after asking.
+	stuck func(patience time.Duration)
+	// keeper has it in its care; nil for a child of ours.
+	keeper keeper
+
+	mu   sync.Mutex
+	life *rig.Process
+	// gone is closed once the end of this life is noted.
+	gone     chan struct{}
+	expected bool
+	// kept counts who keeps it from being started.
+	kept int
+	// pauses counts who holds it; retired is never started again.
+	pauses  int
+	retired bool
+	// leaving: its end is expected in every later life, too.
+	leaving bool
+}
+
+// Start starts it where it is down.
+func (p *Process) Start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life != nil || p.retired || p.kept > 0 {
+		return nil
+	}
+	cmd, started, err := p.make()
+	if err != nil {
+		return err
+	}
+	if started != nil {
+		defer started()
+	}
+	if p.keeper != nil {
+		if err := p.keeper.ready(); err != nil {
+			return err
+		}
+	}
+	life, err := rig.Start(p.Name, cmd, p.log)
+	if err != nil {
+		return err
+	}
+	gone := make(chan struct{})
+	p.life, p.gone, p.expected, p.pauses = life, gone, p.leaving, 0
+	p.rec.Changed(p.Name, check.IsUp)
+	go p.await(life, gone)
+	if p.keeper != nil {
+		if err := p.keeper.started(); err != nil {
+			p.expected = true // it is the keeper that failed
+			return err
+		}
+	}
+	return nil
+}
+
+// tell sends it a signal.
+func (p *Process) tell(life *rig.Process, s syscall.Signal) error {
+	if p.keeper != nil {
+		return p.keeper.tell(s)
+	}
+	return life.Signal(s)
+}
+
+// await waits for the end of one life.
+func (p *Process) await(life *rig.Process, gone chan struct{}) {
+	<-life.Ended()
+	p.mu.Lock()
+	expected, retired := p.expected, p.retired
+	if p.life == life {
+		p.life = nil
+	}
+	state := check.IsDown
+	if retired {
+		state = check.IsGone
+	}
+	p.rec.Changed(p.Name, state)
+	p.mu.Unlock()
+	close(gone)
+	if !expected && p.died != nil {
+		p.died(life.State().String())
+	}
+}
+
+// keep kills it and has nobody start it until it is freed.
+func (p *Process) keep() {
+	p.mu.Lock()
+	p.kept++
+	p.mu.Unlock()
+	p.kill()
+}
+
+func (p *Process) free() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept--
+}
+
+// kill ends it without a word.
+func (p *Process) kill() { p.end(syscall.SIGKILL, 0) }
+
+// stop asks it to end, and ends it where it does not in time. It says whether
+// it went by itself.
+func (p *Process) stop(patience time.Duration) bool { return p.end(syscall.SIGTERM, patience) }
+
+func (p *Process) end(s syscall.Signal, patience time.Duration) bool {
+	p.mu.Lock()
+	life, gone := p.life, p.gone
+	p.expected = true
+	p.mu.Unlock()
+	if life == nil {
+		return true
+	}
+	if s == syscall.SIGKILL {
+		p.slay(life, gone)
+		return true
+	}
+	_ = p.tell(life, s)
+	select {
+	case <-gone:
+		return true
+	case <-time.After(patience):
+		if p.stuck != nil {
+			p.stuck(patience)
+		}
+		p.slay(life, gone)
+		return false
+	}
+}
+
+// dump has one in a keeper's care, whose inside nobody else can ask, end with all its
+// goroutines written to its log. It says whether it did.
+func (p *Process) dump() bool {
+	p.mu.Lock()
+	life, gone := p.life, p.gone
+	p.mu.Unlock()
+	if p.keeper == nil || life == nil || p.tell(life, syscall.SIGQUIT) != nil {
+		return false
+	}
+	select {
+	case <-gone:
+		return true
+	case <-time.After(slayAgain):
+		return false
+	}
+}
+
+// slayAgain is how long a keeper may take for it.
+const slayAgain = 5 * time.Second
+
+// slay kills it until it is gone. A keeper is slower than a signal, and slower still
+// to tell of the end: the process counts as down from when it was told to kill it, and
+// once more when it is gone.
+func (p *Process) slay(life *rig.Process, gone chan struct{}) {
+	if p.keeper != nil {
+		p.rec.Changed(p.Name, check.IsDown)
+	}
+	for {
+		err := p.tell(life, syscall.SIGKILL)
+		select {
+		case <-gone:
+			return
+		case <-time.After(slayAgain):
+			p.rec.Note("%s is not gone %s after it was killed: %v", p.Name, slayAgain, err)
+		}
+	}
+}
+
+// Retire ends it for good.
+func (p *Process) Retire(patience time.Duration) bool {
+	p.mu.Lock()
+	p.retired, p.expected = true, true
+	p.mu.Unlock()
+	p.LetGo()
+	return p.end(syscall.SIGTERM, patience)
+}
+
+// pause stops it in mid-step, resume lets it go on once nobody else holds it.
+func (p *Process) pause() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life == nil {
+		return errors.New(p.Name + " is not running")
+	}
+	p.pauses++
+	if p.pauses > 1 {
+		return nil
+	}
+	p.rec.Changed(p.Name, check.IsPaused)
+	if err := p.tell(p.life, syscall.SIGSTOP); err != nil {
+		p.pauses = 0
+		p.rec.Changed(p.Name, check.IsUp)
+		return err
+	}
+	return nil
+}
+
+func (p *Process) resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life == nil || p.pauses == 0 {
+		return
+	}
+	if p.pauses--; p.pauses == 0 {
+		p.goOn()
+	}
+}
+
+// LetGo resumes it whoever holds it.
+func (p *Process) LetGo() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life != nil && p.pauses > 0 {
+		p.pauses = 0
+		p.goOn()
+	}
+}
+
+func (p *Process) goOn() {
+	if err := p.tell(p.life, syscall.SIGCONT); err != nil && p.keeper != nil {
+		p.rec.Note("%s does not go on: %v", p.Name, err)
+	}
+	p.rec.Changed(p.Name, check.IsUp)
+}
+
+// running says whether it is there, paused or not.
+func (p *Process) running() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.life != nil
+}
+
+// awake says whether it is there and not paused.
+func (p *Process) awake() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.life != nil && p.pauses == 0
+}
+
+// LastWords are the last lines of its log.
+func (p *Process) LastWords() string {
+	text, _ := os.ReadFile(filepath.Clean(p.log))
+	if i := strings.Index(string(text), "\npanic: "); i >= 0 {
+		return string(text[i:min(len(text), i+2000)])
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-4):], " | ")
+}

@@ -1,0 +1,118 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/test/jepsen-lite/check"
+)
+
+// replaceMost is how long one try to replace a node may take, while other faults are
+// at work. What it did not come to is done once they are mended.
+const replaceMost = 60 * time.Second
+
+// replacement is a rotten node whose place another is to take, as far as that came.
+type replacement struct {
+	old, next *Server
+	removed   bool
+}
+
+// cure does what an operator would: nothing with a node that serves and has read all
+// of its disk, else it is replaced, and so is one of which nothing is known.
+func (k *Cluster) cure(s *Server) error {
+	if s.rotten.acquitted() {
+		k.endRot()
+		return nil
+	}
+	k.replacing = &replacement{old: s}
+	return k.replace()
+}
+
+// replace has a new node with a new id and an empty directory take a rotten one's
+// place, on the same machine. The old id is removed first: raft takes no second
+// member at one address.
+func (k *Cluster) replace() error {
+	p := k.replacing
+	if p == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), replaceMost)
+	defer cancel()
+	p.old.Retire(check.GoodbyeMost)
+	if !p.removed {
+		if err := k.remove(ctx, p.old.ID); err != nil {
+			return fmt.Errorf("remove %s: %w", p.old.ID, err)
+		}
+		p.removed = true
+	}
+	if p.next == nil {
+		next, err := k.successor(p.old)
+		if err != nil {
+			return err
+		}
+		p.next = next
+	}
+	if err := p.next.Start(); err != nil {
+		return err
+	}
+	if err := k.takesPlace(ctx, p.next.ID, p.old.ID); err != nil {
+		return err
+	}
+	k.rec.Note("%s took the place of %s", p.next.ID, p.old.ID)
+	k.endRot()
+	return nil
+}
+
+// remove removes a node, however long the others take to be healthy.
+func (k *Cluster) remove(ctx context.Context, id string) error {
+	c, err := k.Client()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for {
+		err := c.RemovePeer(ctx, rota.NodeID(id))
+		if err == nil || rota.KindOf(err) == rota.NotFound {
+			return nil
+		}
+		if !Rest(ctx, 500*time.Millisecond) {
+			return err
+		}
+	}
+}
+
+// takesPlace waits until the leader calls one node a healthy voter, and another no
+// member. The newcomer is not asked: it learns the configuration from the log, and
+// shows old ones on its way.
+func (k *Cluster) takesPlace(ctx context.Context, id, old string) error {
+	for {
+		var last error
+		for _, s := range k.Members() {
+			try, cancel := context.WithTimeout(ctx, 2*time.Second)
+			status, err := s.Client.Status(try)
+			cancel()
+			if err == nil && string(status.Leader) == s.ID && votes(&status, id, old) {
+				return nil
+			}
+			last = errors.Join(last, err)
+		}
+		if !Rest(ctx, 200*time.Millisecond) {
+			return fmt.Errorf("%s does not take the place of %s: %w", id, old, errors.Join(ctx.Err(), last))
+		}
+	}
+}
+
+// votes says that a node is a healthy voter, and another one is no member.
+func votes(status *rota.ClusterStatus, id, without string) bool {
+	voter := false
+	for _, n := range status.Nodes {
+		if string(n.ID) == without {
+			return false
+		}
+		voter = voter || string(n.ID) == id && n.Voter && n.Healthy
+	}
+	return voter
+}

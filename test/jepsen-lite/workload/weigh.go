@@ -1,0 +1,64 @@
+package workload
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rotasched/rota/test/jepsen-lite/check"
+)
+
+// weighMost bounds the wait for one node's word.
+const weighMost = 5 * time.Second
+
+// weigh asks every founder what it holds.
+func (w *trial) weigh(ctx context.Context) {
+	for _, s := range w.Cluster.All()[:w.Cluster.Founders] {
+		files, goroutines, err := weightOf(ctx, s.Admin)
+		if err != nil {
+			w.Rec.Note("%s was not weighed: %v", s.ID, err)
+			continue
+		}
+		weight := check.Weight{At: w.Rec.Now(), Node: s.ID, Files: files, Goroutines: goroutines}
+		w.Rec.With(func(h *check.History) { h.Weights = append(h.Weights, weight) })
+	}
+}
+
+// weightOf reads a node's own metrics: its process may be out of this one's sight.
+func weightOf(ctx context.Context, admin string) (files, goroutines int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, weighMost)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/metrics", nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer answer.Body.Close()
+	files, goroutines = -1, -1
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		number, nerr := strconv.ParseFloat(value, 64)
+		switch {
+		case nerr != nil:
+		case name == "process_open_fds":
+			files = int64(number)
+		case name == "go_goroutines":
+			goroutines = int64(number)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return 0, 0, err
+	}
+	if files < 0 || goroutines < 0 {
+		return 0, 0, fmt.Errorf("its metrics say neither its files nor its goroutines")
+	}
+	return files, goroutines, nil
+}

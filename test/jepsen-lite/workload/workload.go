@@ -1,0 +1,200 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/test/jepsen-lite/check"
+	"github.com/rotasched/rota/test/jepsen-lite/fault"
+)
+
+// workload is one kind of user. It goes on until ctx ends; drain ends with the
+// run, some time later, for what must still be finished.
+type workload struct {
+	name string
+	// run returns once ctx has ended, or drain.
+	run func(ctx, drain context.Context, w *trial, r *rand.Rand)
+	// times is how many there are.
+	times int
+}
+
+// workloads are all users but the workers, whose crew is apart (crew.go).
+var workloads = []workload{
+	{"producer", produce, producers},
+	{"reader", read, 3},
+	{"waiter", wait, 1},
+	{"canceller", cancelSome, 1},
+	{"hostile", beHostile, 1},
+	{"operator", operate, 1},
+	{"workflows", submitWorkflows, 2},
+}
+
+// producers share the rate.
+const producers = 6
+
+// trial is one run from its beginning to its end.
+type trial struct {
+	*fault.World
+	Crew *crew
+	book *book
+}
+
+// queueSpec is a queue of the run.
+type queueSpec struct {
+	name   rota.QueueName
+	preset string
+	lease  int64
+	// attempts is attempt_max; share is its part of the jobs, in permille.
+	attempts int64
+	share    int
+	plan     func(r *rand.Rand) jobPlan
+}
+
+// jobPlan is a job's payload: what its handler shall do.
+type jobPlan struct {
+	// Ms is how long it works.
+	Ms int `json:"ms"`
+	// Fail, NoRetry and Decline are chances in permille.
+	Fail    int `json:"fail,omitempty"`
+	NoRetry int `json:"no_retry,omitempty"`
+	Decline int `json:"decline,omitempty"`
+}
+
+func working(least, most int) func(*rand.Rand) jobPlan {
+	return func(r *rand.Rand) jobPlan { return jobPlan{Ms: least + r.IntN(most-least+1)} }
+}
+
+// queues are small in their leases, so that a run sees many of them end.
+var queues = []queueSpec{
+	{"quick", "standard", 5_000, 1_000, 675, brief},
+	{"long", "standard", 6_000, 1_000, 10, working(3_000, 9_000)},
+	{"steady", "standard", 20_000, 1_000, 6, working(5_000, 18_000)},
+	{"flaky", "standard", 5_000, 4, 60, func(r *rand.Rand) jobPlan {
+		return jobPlan{Ms: r.IntN(100), Fail: 300, NoRetry: 50, Decline: 60}
+	}},
+	{"prey", "standard", 5_000, 1_000, 30, func(r *rand.Rand) jobPlan { return jobPlan{} }},
+	{"market", "aicf-ai", 5_000, 1_000, 100, brief},
+	{"adaptive", "dfps", 5_000, 1_000, 100, brief},
+	{"flux", "fluxforge", 4_000, 1_000, 19, working(50, 1_000)},
+}
+
+func brief(r *rand.Rand) jobPlan { return jobPlan{Ms: max(0, r.IntN(60)-40)} }
+
+func queueFacts() map[string]check.QueueFacts {
+	facts := make(map[string]check.QueueFacts)
+	for _, q := range queues {
+		facts[string(q.name)] = check.QueueFacts{LeaseMs: q.lease, AttemptMax: q.attempts}
+	}
+	return facts
+}
+
+// settings of a queue: no long backoffs, nobody shut out for bad health; a weight
+// like its part of the jobs, so that after an outage the slots are not all taken by
+// the few that are long.
+func (q *queueSpec) settings() []rota.Setting {
+	return []rota.Setting{
+		{Key: "lease_ms", Value: fmt.Sprint(q.lease)}, {Key: "ack_timeout_ms", Value: "4000"},
+		{Key: "attempt_max", Value: fmt.Sprint(q.attempts)}, {Key: "backoff_base_ms", Value: "200"},
+		{Key: "backoff_factor_permille", Value: "1000"}, {Key: "backoff_unit_ms", Value: "1"},
+		{Key: "min_health", Value: "0"}, {Key: "weight", Value: fmt.Sprint(max(1, q.share/5))},
+	}
+}
+
+// tenantSpec is a tenant of the run with what is set of it.
+type tenantSpec struct {
+	name rota.TenantID
+	set  []rota.Setting
+}
+
+// tenants share the jobs evenly. What t-rated's rate refuses was not accepted;
+// t-capped's lanes wait again and again.
+var tenants = []tenantSpec{
+	{"t-free", nil},
+	{"t-heavy", []rota.Setting{{Key: "weight", Value: "4"}, {Key: "tier", Value: "PREMIUM"}}},
+	{"t-capped", []rota.Setting{{Key: "max_concurrent", Value: "32"}, {Key: "penalty_ms", Value: "50"}}},
+	{"t-rated", []rota.Setting{{Key: "rate_limit_rps", Value: "40"}}},
+}
+
+// newJob draws a job. Types are many, so that a worker that is shut out from one
+// for a while has others.
+func newJob(id string, r *rand.Rand) rota.JobSpec {
+	at, q := r.IntN(1000), queues[0]
+	for _, q = range queues {
+		if at -= q.share; at < 0 {
+			break
+		}
+	}
+	payload, _ := json.Marshal(q.plan(r)) // a struct of numbers always can be
+	spec := rota.NewJobSpec(rota.JobType(fmt.Sprintf("%s-%d", q.name, r.IntN(16))), payload)
+	spec.ID, spec.Queue, spec.Priority = rota.JobID(id), q.name, int32(r.IntN(11))
+	spec.Tenant = tenants[r.IntN(len(tenants))].name
+	spec.Fee, spec.SizeBytes = r.Int64N(4_000_000), r.Int64N(4<<20)
+	return spec
+}
+
+// book remembers ids that were submitted, for those who read and cancel.
+type book struct {
+	mu   sync.Mutex
+	all  ring
+	slow ring
+}
+
+// ring keeps the newest.
+type ring struct {
+	ids  []string
+	next int
+}
+
+const (
+	bookKeeps = 2_000
+	slowKeeps = 100
+)
+
+// put keeps an id; slow ones, which can be met before they are over, twice.
+func (b *book) put(id string, queue rota.QueueName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all.put(id, bookKeeps)
+	if queue != "quick" {
+		b.slow.put(id, slowKeeps)
+	}
+}
+
+func (r *ring) put(id string, most int) {
+	if len(r.ids) < most {
+		r.ids = append(r.ids, id)
+		return
+	}
+	r.ids[r.next] = id
+	r.next = (r.next + 1) % most
+}
+
+// draw gives n ids, newer ones likelier; fewer while there are none.
+func (b *book) draw(r *rand.Rand, n int) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.draw(r, n)
+}
+
+// drawSlow gives ids of jobs that may still be at work.
+func (b *book) drawSlow(r *rand.Rand, n int) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.slow.draw(r, n)
+}
+
+func (r *ring) draw(rnd *rand.Rand, n int) []string {
+	var ids []string
+	for range n {
+		if len(r.ids) == 0 {
+			break
+		}
+		back := min(rnd.IntN(len(r.ids)), rnd.IntN(len(r.ids)))
+		ids = append(ids, r.ids[((r.next-1-back)%len(r.ids)+len(r.ids))%len(r.ids)])
+	}
+	return ids
+}
