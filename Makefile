@@ -166,6 +166,10 @@ image: ## the image rota:dev, from a static binary (needs Docker)
 generate: ## write all .pb.go files anew
 	$(GO) run ./internal/generate
 
+docs: ## write the pages of docs/reference that are made of the code: command line, metrics, policy
+	$(GO) test -count=1 ./cmd/rota -run TestReference -update
+	$(GO) test -count=1 ./internal/tidy -run TestPolicyPage -update
+
 tidy: ## the rules of the house alone (part of make test)
 	$(GO) test -count=1 ./internal/tidy
 

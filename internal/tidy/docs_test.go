@@ -122,6 +122,28 @@ func checkLinks(t *tree) []string {
 	return faults
 }
 
+// index is where a reader finds every page.
+const index = "docs/README.md"
+
+// checkIndex wants a link in the index to every page under docs, decisions apart.
+func checkIndex(t *tree) []string {
+	text, err := t.read(index)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	linked := map[string]bool{index: true}
+	for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+		linked[path.Join(path.Dir(index), m[1])] = true
+	}
+	var faults []string
+	for _, p := range t.paths {
+		if beneath(p, "docs") && !beneath(p, "docs/adr") && path.Ext(p) == ".md" && !linked[p] {
+			faults = append(faults, p+" is not in "+index+": nobody finds it")
+		}
+	}
+	return faults
+}
+
 var named = regexp.MustCompile("`((?:fsm|sched|cluster|transport|client|snapshot|api|cmd|internal|test)/[a-z0-9_./-]+\\.(?:go|proto|md|txt))`")
 
 // checkNamedFiles wants every file that a document names in code marks.
@@ -191,6 +213,7 @@ func TestDocuments(t *testing.T) {
 		"moves_are_those_of_states.go":    checkMoves(text("docs/reference/lifecycle.md")),
 		"rooms_are_those_of_the_guard":    checkRoomsTold(text("docs/architecture.md")),
 		"links_lead_somewhere":            checkLinks(tree),
+		"every_page_is_in_the_index":      checkIndex(tree),
 		"named_files_are_there":           checkNamedFiles(tree),
 		"dependencies_have_their_reasons": checkReasons(text("go.mod"), text("docs/adr/0004-dependencies.md")),
 	} {
@@ -228,6 +251,13 @@ func TestDocumentsPlants(t *testing.T) {
 	}
 	if faults := checkLinks(planted); len(faults) != 1 || !strings.Contains(faults[0], "d.md") {
 		t.Errorf("faults of a broken link are %q", faults)
+	}
+	lost, err := plant(map[string]string{index: "[x](x.md)", "docs/x.md": "", "docs/y.md": "", "docs/adr/0001-z.md": ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if faults := checkIndex(lost); len(faults) != 1 || !strings.Contains(faults[0], "docs/y.md") {
+		t.Errorf("faults of a page that is lost are %q", faults)
 	}
 	if faults := checkNamedFiles(planted); len(faults) != 1 || !strings.Contains(faults[0], "fsm/gone.go") {
 		t.Errorf("faults of a file made up are %q", faults)

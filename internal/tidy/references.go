@@ -17,6 +17,9 @@ var citable = map[string]string{"SPEC": "docs/spec.md", "RAFT": "docs/raft.md", 
 // docs/internals/sources.md takes each of them requirement by requirement.
 var sourceDesigns = []string{"AICF", "DFPS-S", "DFPS-R", "DAG", "FF"}
 
+// sourcesPage has their requirements.
+const sourcesPage = "docs/internals/sources.md"
+
 // attacksPage numbers the attacks on time, H1 and on.
 const attacksPage = "docs/raft.md"
 
@@ -27,6 +30,8 @@ var (
 	// On the page of the sources a rule of the specification is cited as S 5.3.
 	shortRule   = regexp.MustCompile(`\bS (\d+(?:\.\d+)?\b` + furtherRules + `)`)
 	ruleNumber  = regexp.MustCompile(`\d+(?:\.\d+)?`)
+	citedDesign = regexp.MustCompile(`(AICF|DFPS-S|DFPS-R|FF) §(\d+(?:\.\d+)?)`)
+	designRow   = regexp.MustCompile(`(?m)^\| ([A-Z]+(?:-[A-Z])?)-\d+ \| ([^|]*§[^|]*) \|`)
 	citedOther  = regexp.MustCompile(`\b([A-Z]{2,}(?:-[A-Z]+)*)(?:\.md)?\s+§`)
 	citedBare   = regexp.MustCompile(`\b(HOUSE|TESTING|STYLE|CLI|PERFORMANCE|USERS|FORESIGHT|CONSOLE)\s+\d+(?:\.\d+)*\b`)
 	capitalPage = regexp.MustCompile(`\b([A-Z]{2,}(?:-[A-Z]+)*\.md)\b`)
@@ -84,7 +89,9 @@ func prose(p string) bool {
 type citations struct {
 	tree    *tree
 	anchors map[string]map[string]bool
-	faults  []string
+	// sections are those of the source designs that have a row.
+	sections map[string]bool
+	faults   []string
 }
 
 // has reports whether a page has an anchor.
@@ -97,6 +104,25 @@ func (c *citations) has(page, anchor string) bool {
 		c.anchors[page] = anchors(string(text))
 	}
 	return c.anchors[page][anchor]
+}
+
+// asked reports whether the page of the sources has a row of a design's section, or of a
+// part of it. Rows of DAG name no sections.
+func (c *citations) asked(cited string) bool {
+	if c.sections == nil {
+		c.sections = map[string]bool{}
+		text, err := c.tree.read(sourcesPage)
+		if err != nil {
+			return false
+		}
+		for _, m := range designRow.FindAllStringSubmatch(string(text), -1) {
+			for _, n := range ruleNumber.FindAllString(m[2], -1) {
+				section, _, _ := strings.Cut(n, ".")
+				c.sections[m[1]+" §"+n], c.sections[m[1]+" §"+section] = true, true
+			}
+		}
+	}
+	return c.sections[cited]
 }
 
 func (c *citations) fault(p, text string, offset int, format string, args ...any) {
@@ -133,6 +159,11 @@ func (c *citations) numbered(p, text, line string) {
 	if path.Base(p) == "sources.md" {
 		for _, m := range shortRule.FindAllStringSubmatchIndex(line, -1) {
 			c.rules(p, text, m[0], citable["SPEC"], line[m[2]:m[3]])
+		}
+	}
+	for _, m := range citedDesign.FindAllStringSubmatchIndex(line, -1) {
+		if cited := line[m[0]:m[1]]; p != sourcesPage && !c.asked(cited) {
+			c.fault(p, text, m[0], "cites %s, of which %s has no row", cited, sourcesPage)
 		}
 	}
 	for _, m := range citedADR.FindAllStringSubmatchIndex(line, -1) {

@@ -29,13 +29,14 @@ func TestReferencesPlants(t *testing.T) {
 	const spec, raft, security = "SP" + "EC", "RA" + "FT", "SECUR" + "ITY"
 	pages := func(p, text string) map[string]string {
 		return map[string]string{p: text,
-			"docs/spec.md":       "<a id=\"7\"></a>\n\n## 7. Matching\n\n<a id=\"7-8\"></a>**7.8** x\n\n<a id=\"7-9\"></a>**7.9** y\n",
-			"docs/raft.md":       "<a id=\"2-1\"></a>**2.1** x\n\n<a id=\"h3\"></a>**H" + "3** y\n",
-			"docs/adr/0008-x.md": "# A heading, with: signs\n"}
+			"docs/spec.md":              "<a id=\"7\"></a>\n\n## 7. Matching\n\n<a id=\"7-8\"></a>**7.8** x\n\n<a id=\"7-9\"></a>**7.9** y\n",
+			"docs/raft.md":              "<a id=\"2-1\"></a>**2.1** x\n\n<a id=\"h3\"></a>**H" + "3** y\n",
+			"docs/internals/sources.md": "| FF-1 | §3.1 \"asked\" | x | y |\n",
+			"docs/adr/0008-x.md":        "# A heading, with: signs\n"}
 	}
 	code := func(text string) map[string]string { return pages("fsm/a.go", "package fsm\n\n"+text+"\n") }
 	walk(t, checkReferences, []violation{
-		{"rules_that_are_there", code("// " + spec + " §7.8, 7.9 and §7.9; " + spec + " §7; " + raft + " §2.1; AICF §99.9"), nil},
+		{"rules_that_are_there", code("// " + spec + " §7.8, 7.9 and §7.9; " + spec + " §7; " + raft + " §2.1; FF §3.1 and FF §3"), nil},
 		{"a_rule_made_up", code("// " + spec + " §7.10"), []string{"fsm/a.go:3: cites rule 7.10 of docs/spec.md"}},
 		{"the_second_of_two", code("// " + spec + " §7.8, 7.11"), []string{"cites rule 7.11"}},
 		{"over_the_end_of_a_line", code("// x " + spec + "\n// §7.12"), []string{"fsm/a.go:3: cites rule 7.12"}},
@@ -47,6 +48,7 @@ func TestReferencesPlants(t *testing.T) {
 		{"another_document", code("// HOU" + "SE" + " §3"), []string{"cites HOUSE, which is no document"}},
 		{"another_without_the_sign", code("// TEST" + "ING 5.1"), []string{"which is no document"}},
 		{"another_by_its_file", code("// see CL" + "I.md"), []string{"cites CL" + "I" + ".md, which is no document"}},
+		{"a_section_that_no_source_has", code("// AI" + "CF" + " §99 and F" + "F" + " §3.2"), []string{"cites AI" + "CF" + " §99", "cites F" + "F" + " §3.2"}},
 		{"decisions", code("// ADR 8, and ADR 9"), []string{"cites ADR 9"}},
 		{"attacks", code("// H" + "3 and H" + "4"), []string{"cites attack H" + "4"}},
 		{"links", pages("docs/b.md", "[a](spec.md#7-8) [b](spec.md#7-1) [c](#x) [d](adr/0008-x.md#a-heading-with-signs) [e](#y)\n# Y\n"),
