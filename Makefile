@@ -8,7 +8,7 @@ SHELL := /bin/bash
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # Packages whose code starts goroutines: what the race detector runs over.
-RACE    ?= ./cluster/... ./transport/... ./client/... ./cmd/... ./snapshot/... ./internal/loadgen
+RACE    ?= ./cluster/... ./transport/... ./client/... ./cmd/... ./snapshot/... ./internal/loadgen ./test/rig
 # What `make test` leaves out, as a pattern: .ci/run names what it runs by itself.
 LEAVE   ?= ^$$
 # How long each fuzz target runs.
