@@ -14,7 +14,7 @@ import (
 type benchJobsFlags struct{ loadgen.JobsPlan }
 
 func (a *app) benchJobsCommand() *cobra.Command {
-	f := &benchJobsFlags{}
+	f := &benchJobsFlags{loadgen.JobsPlan{Filling: loadgen.Filling{Jobs: 10_000, Producers: 16, Batch: 100, Queue: "bench"}}}
 	cmd := &cobra.Command{
 		Use:   "jobs",
 		Short: "Measure submit to completion with handlers that do nothing",
@@ -37,22 +37,15 @@ of the servers where --admin names the admin ports of all of them.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&f.Jobs, "jobs", 10_000, "how many jobs")
 	flags.Float64Var(&f.Rate, "rate", 0, "jobs a second, open loop (default: as fast as it goes)")
-	flags.IntVar(&f.Producers, "producers", 16, "calls in flight at most")
-	flags.IntVar(&f.Batch, "batch", 100, "jobs in a call at most")
 	flags.IntVar(&f.Workers, "workers", 4, "workers, each with its own connection")
 	flags.IntVar(&f.Slots, "slots", 64, "slots of each worker, and as many leases waiting there")
-	flags.IntVar(&f.Payload, "payload", 0, "`bytes` of payload in each job")
-	flags.StringVar(&f.Queue, "queue", "bench", "`queue`; made with the standard preset where it is not there")
-	flags.IntVar(&f.Queues, "queues", 1, "so many queues: --queue, and that name with -1, -2 and so on behind it")
-	flags.IntVar(&f.Tenants, "tenants", 1, "so many tenants: the default one, and bench-1, bench-2 and so on")
 	durationVar(flags, &f.Hold, "hold", 0, "how long a handler keeps its job")
 	flags.BoolVar(&f.Drop, "drop", false, "give up what admission refuses")
 	flags.BoolVar(&f.Heedless, "heedless", false, "send what the cluster asked to come later with")
 	flags.StringSliceVar(&f.Admins, "admin", nil, "`host:port` of the servers' admin ports, parted by commas: their CPU time is counted")
 	flags.StringVar(&f.Profile, "cpuprofile", "", "`file` for a CPU profile of this process, while it measures")
-	boundBench(flags)
+	fillingFlags(flags, &f.Filling)
 	within(flags, 0, maxRate, "rate")
 	within(flags, 1, maxBenchCrew, "workers")
 	within(flags, 1, rota.MaxSlots, "slots")
@@ -72,8 +65,16 @@ of the servers where --admin names the admin ports of all of them.`,
 	return cmd
 }
 
-// boundBench bounds the flags that bench jobs and bench fill have in common.
-func boundBench(flags *pflag.FlagSet) {
+// fillingFlags are those that bench jobs and bench fill have in common; what f holds is
+// their default.
+func fillingFlags(flags *pflag.FlagSet, f *loadgen.Filling) {
+	flags.IntVar(&f.Jobs, "jobs", f.Jobs, "how many jobs")
+	flags.IntVar(&f.Producers, "producers", f.Producers, "calls in flight at most")
+	flags.IntVar(&f.Batch, "batch", f.Batch, "jobs in a call at most")
+	flags.IntVar(&f.Payload, "payload", 0, "`bytes` of payload in each job")
+	flags.StringVar(&f.Queue, "queue", f.Queue, "`queue`; made with the standard preset where it is not there")
+	flags.IntVar(&f.Queues, "queues", 1, "so many queues: --queue, and that name with -1, -2 and so on behind it")
+	flags.IntVar(&f.Tenants, "tenants", 1, "so many tenants: the default one, and bench-1, bench-2 and so on")
 	within(flags, 1, maxBenchJobs, "jobs")
 	within(flags, 1, maxBenchCrew, "producers")
 	within(flags, 1, rota.MaxBatchJobs, "batch")
