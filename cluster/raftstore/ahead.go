@@ -21,13 +21,13 @@ const aheadMost = 8
 // that before it does:
 //   - the machine applies an entry only when it is on this disk (await), so that nobody is
 //     answered before a majority holds it, this node being one of them;
-//   - followers are told of no commit beyond what is on this disk (clamp);
+//   - followers hear of no commit beyond what is on this disk (Stores.OnDisk);
 //   - any other write comes after what is under way (writer.do): before this node takes
 //     part in another term, all that it was counted for is on its disk.
 //
 // What reads the log reads what waits, too, as raft does not know the difference.
 type aheadWriter struct {
-	// leads says whether this node's raft leads. raft stores entries from its main loop
+	// leads reports whether this node's raft leads. raft stores entries from its main loop
 	// alone, which leaves that state before it takes another leader's.
 	leads atomic.Pointer[func() bool]
 
@@ -46,7 +46,7 @@ func newAheadWriter() *aheadWriter {
 	return a
 }
 
-// takes says whether entries may go ahead: a leader's own commands. A term's first entry
+// takes reports whether entries may go ahead: a leader's own commands. A term's first entry
 // and changes of membership are waited for, as ever.
 func (a *aheadWriter) takes(entries []*raft.Log) bool {
 	leads := a.leads.Load()
@@ -134,7 +134,7 @@ func (a *aheadWriter) clamp(index uint64) uint64 {
 	return index
 }
 
-// bounds gives the first and the last index that wait, 0 for none.
+// bounds returns the first and the last index that wait, 0 for none.
 func (a *aheadWriter) bounds() (first, last uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,7 +155,7 @@ func (a *aheadWriter) get(index uint64, entry *raft.Log) bool {
 	return true
 }
 
-// failure gives why nothing goes ahead any more, nil while all is well.
+// failure returns why nothing goes ahead any more, nil while all is well.
 func (a *aheadWriter) failure() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,19 +1,13 @@
 package raftstore
 
 import (
-	"bytes"
-	"crypto/rand"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/rotasched/rota"
 )
@@ -25,62 +19,6 @@ const (
 	// nodeFormat is the version of node.json.
 	nodeFormat = 1
 )
-
-// nodeRecord is node.json: who this data directory belongs to, and what tells
-// it from a copy of itself.
-type nodeRecord struct {
-	Format int `json:"format"`
-	// Draft is that of the binary that started last.
-	Draft       uint32         `json:"draft"`
-	Node        rota.NodeID    `json:"node"`
-	ClusterName string         `json:"cluster_name"`
-	ClusterID   rota.ClusterID `json:"cluster_id"`
-	// Identity is drawn when the directory is made and never changes: a peer that
-	// meets the node id with another identity meets a node that forgot its votes.
-	Identity string `json:"identity"`
-	// DirInode and DirBorn are those of the directory, LockInode and LockBorn
-	// those of the file LOCK, which nothing ever replaces.
-	DirInode  uint64 `json:"dir_inode"`
-	DirBorn   int64  `json:"dir_born_ns"`
-	LockInode uint64 `json:"lock_inode"`
-	LockBorn  int64  `json:"lock_born_ns"`
-	// Starts counts openings, Adoptions those with --adopt-data that took a copy.
-	Starts    uint64 `json:"starts"`
-	Adoptions uint64 `json:"adoptions"`
-	// Founders are the nodes that this one founded the cluster with, and their
-	// identities; it vouches for them until the cluster has its first leader.
-	Founders map[rota.NodeID]string `json:"founders,omitempty"`
-	// Rebuild is that of a state that was wrong (SPEC §2.5).
-	Rebuild *RebuildRecord `json:"rebuild,omitempty"`
-	// Sum is CRC32C of the record without it, in 8 hex digits. A bit that flips in a
-	// name would else be a field that was never set.
-	Sum string `json:"sum"`
-}
-
-// RebuildRecord is a rebuild of the state, as node.json keeps it: one that a crash
-// interrupts begins anew.
-type RebuildRecord struct {
-	// Open says that the state, or something that it left on the disk, is wrong.
-	Open bool `json:"open"`
-	// At is where that was seen; up to Agreed the state was right, and Ended is the
-	// number of the newest terminal job there.
-	At     uint64 `json:"at"`
-	Agreed uint64 `json:"agreed"`
-	Ended  uint64 `json:"ended"`
-	// Again counts rebuilds that closely followed another; DoneMs is
-	// when the last one ended, Unix milliseconds.
-	Again  int   `json:"again"`
-	DoneMs int64 `json:"done_ms"`
-}
-
-// recordSum returns what the field sum of an encoded record should be. It needs no other
-// field: a bit that flips must not look like another draft.
-func recordSum(data []byte) string {
-	var compact bytes.Buffer
-	_ = json.Compact(&compact, data)
-	front, _, _ := bytes.Cut(compact.Bytes(), []byte(`,"sum":"`)) // the last field; a quote in a text is escaped
-	return fmt.Sprintf("%08x", crc32.Update(crc32.Checksum(front, castagnoli), castagnoli, []byte("}")))
-}
 
 // DataDir is a node's data directory, locked for this process. Raft remembers
 // votes and acknowledged entries in it: a node that runs on a copy, an older
@@ -119,21 +57,21 @@ func OpenDataDir(path string, id rota.NodeID, clusterName string, adopt bool) (*
 	return d, nil
 }
 
-// Path is the directory, absolute.
+// Path returns the absolute path of the directory.
 func (d *DataDir) Path() string { return d.path }
 
-// Fresh says that there was no raft state when the directory was opened: no
+// Fresh reports that there was no raft state when the directory was opened: no
 // term, entry, vote or snapshot. A node that was started once and waited in vain
 // for others left a raft.db without any, and is fresh still.
 func (d *DataDir) Fresh() bool { return d.fresh }
 
-// Identity is 32 hex digits drawn when the directory was made.
+// Identity returns 32 hex digits, drawn when the directory was made.
 func (d *DataDir) Identity() string { return d.snapshot().Identity }
 
-// Starts counts the openings of the directory, this one included.
+// Starts returns the number of openings of the directory, this one included.
 func (d *DataDir) Starts() uint64 { return d.snapshot().Starts }
 
-// ClusterID is the cluster's id, empty until SetClusterID.
+// ClusterID returns the cluster's id, empty until SetClusterID.
 func (d *DataDir) ClusterID() rota.ClusterID { return d.snapshot().ClusterID }
 
 // SetClusterID records the cluster that this directory belongs to, for ever.
@@ -162,7 +100,7 @@ func (d *DataDir) SetClusterID(id rota.ClusterID) error {
 	return nil
 }
 
-// SetFounders records with whom this node founds its cluster.
+// SetFounders records the nodes that this one founds its cluster with.
 func (d *DataDir) SetFounders(founders map[rota.NodeID]string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -175,10 +113,11 @@ func (d *DataDir) SetFounders(founders map[rota.NodeID]string) error {
 	return nil
 }
 
-// Founders tells with whom this node founded its cluster; nil if it joined one.
+// Founders returns the nodes that this one founded its cluster with, and their identities;
+// nil if it joined one.
 func (d *DataDir) Founders() map[rota.NodeID]string { return d.snapshot().Founders }
 
-// Rebuild tells the last rebuild of the state; the zero record for none.
+// Rebuild returns the last rebuild of the state, the zero record for none.
 func (d *DataDir) Rebuild() RebuildRecord {
 	if r := d.snapshot().Rebuild; r != nil {
 		return *r
@@ -199,7 +138,7 @@ func (d *DataDir) SetRebuild(r RebuildRecord) error {
 	return nil
 }
 
-// Close gives the directory free for another process.
+// Close unlocks the directory for another process.
 func (d *DataDir) Close() error { return d.lock.Close() }
 
 func (d *DataDir) snapshot() nodeRecord {
@@ -320,7 +259,7 @@ func (d *DataDir) check(kept, now nodeRecord, adopt bool) error {
 	return nil
 }
 
-// hasRaftState says whether raft ever wrote here. What cannot be read counts as
+// hasRaftState reports whether raft ever wrote here. What cannot be read counts as
 // state: Preflight will say what is wrong with it.
 func (d *DataDir) hasRaftState() (bool, error) {
 	for _, name := range []string{raftFile, snapshotsDir} {
@@ -342,84 +281,4 @@ func (d *DataDir) hasRaftState() (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-func (d *DataDir) read() (nodeRecord, error) {
-	var record nodeRecord
-	path := filepath.Join(d.path, nodeFile)
-	data, err := readSmallFile(path, nodeFileMax)
-	if errors.Is(err, fs.ErrNotExist) {
-		return record, err
-	}
-	if err != nil {
-		return record, fmt.Errorf("read %s: %w", path, err)
-	}
-	if err := d.checkWriter(data); err != nil {
-		return record, err
-	}
-	if err := json.Unmarshal(data, &record); err != nil {
-		return record, damaged(path, err.Error())
-	}
-	if raw, err := hex.DecodeString(record.Identity); err != nil || len(raw) != identityBytes {
-		return record, damaged(path, "its identity is not 32 hex digits")
-	}
-	return record, nil
-}
-
-// checkWriter refuses a record that is not whole, or that another binary wrote in its own
-// way. It reads the fields only that every binary writes.
-func (d *DataDir) checkWriter(data []byte) error {
-	path := filepath.Join(d.path, nodeFile)
-	var by struct {
-		Format int    `json:"format"`
-		Draft  uint32 `json:"draft"`
-		Sum    string `json:"sum"`
-	}
-	if err := json.Unmarshal(data, &by); err != nil {
-		return damaged(path, err.Error())
-	}
-	if by.Format != nodeFormat {
-		return rota.Refusef(rota.Conflict, "data", "%s has format %d, this binary knows %d: start the "+
-			"version of rota that wrote it, or a newer one", path, by.Format, nodeFormat)
-	}
-	if by.Sum != recordSum(data) {
-		return damaged(path, "it does not match its checksum")
-	}
-	return rota.CheckDraft("data directory "+d.path+" was written by", by.Draft,
-		"start with an empty --data, or run the binary that wrote it")
-}
-
-func (d *DataDir) store(record nodeRecord) error {
-	plain, err := json.Marshal(record)
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", nodeFile, err)
-	}
-	record.Sum = recordSum(plain)
-	data, err := json.MarshalIndent(record, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", nodeFile, err)
-	}
-	err = replaceFile(filepath.Join(d.path, nodeFile), append(data, '\n'))
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return diskFull(d.path, err)
-	}
-	return err
-}
-
-// sameBirth compares inodes, and moments of creation where both are known.
-func sameBirth(a, b nodeRecord) bool {
-	same := func(inodeA, inodeB uint64, bornA, bornB int64) bool {
-		return inodeA == inodeB && (bornA == bornB || bornA == 0 || bornB == 0)
-	}
-	return same(a.DirInode, b.DirInode, a.DirBorn, b.DirBorn) &&
-		same(a.LockInode, b.LockInode, a.LockBorn, b.LockBorn)
-}
-
-// identityBytes is the length of a directory's identity.
-const identityBytes = 16
-
-func newIdentity() string {
-	var raw [identityBytes]byte
-	_, _ = rand.Read(raw[:]) // never fails
-	return hex.EncodeToString(raw[:])
 }

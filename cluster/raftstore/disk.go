@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FreeSpace tells how many bytes a process without privileges may still write
+// FreeSpace returns how many bytes a process without privileges may still write
 // on the file system of path, and how many it has in all. The watermarks are
 // taken from it: refusing work early is the remedy, as a full disk ends the
 // process.
@@ -60,7 +60,7 @@ func syncDir(path string) error {
 }
 
 // lockFile takes an exclusive lock that the kernel drops with the process, and
-// says whether it was free.
+// reports whether it was free.
 func lockFile(file *os.File) (free bool, err error) {
 	for {
 		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)

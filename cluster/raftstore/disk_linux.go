@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// birthOf gives what tells a directory or file from every copy of it: the
+// birthOf returns what distinguishes a directory or file from every copy of it: the
 // inode, and the moment of its creation where the file system keeps one (0
 // otherwise). The inode alone is not enough: ext4 hands a number that has just
 // become free to the next directory made, so "remove it and copy the backup

@@ -21,7 +21,7 @@ type logStore struct {
 	keepFrom func() uint64
 }
 
-// FirstIndex gives the index of the oldest entry, 0 for an empty log.
+// FirstIndex returns the index of the oldest entry, 0 for an empty log.
 func (s *logStore) FirstIndex() (uint64, error) {
 	waits, _ := s.writer.ahead.bounds() // first: it may be written meanwhile
 	first, err := s.inner.FirstIndex()
@@ -31,7 +31,7 @@ func (s *logStore) FirstIndex() (uint64, error) {
 	return first, err
 }
 
-// LastIndex gives the index of the newest entry, 0 for an empty log.
+// LastIndex returns the index of the newest entry, 0 for an empty log.
 func (s *logStore) LastIndex() (uint64, error) {
 	_, waits := s.writer.ahead.bounds()
 	last, err := s.inner.LastIndex()

@@ -18,9 +18,9 @@ import (
 	"github.com/rotasched/rota/internal/boltfile"
 )
 
-// Report says what Preflight found.
+// Report is what Preflight found.
 type Report struct {
-	// Empty says that there is no raft state at all: no term, entry or snapshot.
+	// Empty reports that there is no raft state at all: no term, entry or snapshot.
 	Empty bool
 	// FirstIndex and LastIndex bound the log, 0 for an empty one; Entries counts it.
 	FirstIndex, LastIndex, Entries uint64
@@ -191,8 +191,8 @@ func surveyLog(path string) (found *logSummary, err error) {
 }
 
 // checkOwnPages checks pages again that were seen to be damaged, with the file's lock: read
-// while another process writes them they look so and are not. Whoever was told so would
-// move a healthy node's data away.
+// while another process writes them they look so and are not. An operator would move a
+// healthy node's data away.
 func checkOwnPages(path string, seen error) error {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: raftFileLock})
 	switch {
@@ -205,7 +205,7 @@ func checkOwnPages(path string, seen error) error {
 	return boltfile.Check(path, damaged)
 }
 
-// surveyKeys collects which indexes the log holds, and says whether its buckets
+// surveyKeys collects which indexes the log holds, and reports whether its buckets
 // were ever made.
 func surveyKeys(path string, found *logSummary) (made bool, err error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: raftFileLock})
@@ -241,7 +241,7 @@ func surveyKeys(path string, found *logSummary) (made bool, err error) {
 	return made, err
 }
 
-// holdsState says whether raft.db holds a term, a vote or an entry; one that
+// holdsState reports whether raft.db holds a term, a vote or an entry; one that
 // cannot be read may.
 func holdsState(path string) (holds bool) {
 	defer boltfile.FaultsPanic()()

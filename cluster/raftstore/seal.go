@@ -14,7 +14,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // sealBytes is what a checksum adds to an entry or a value.
 const sealBytes = 4
 
-// DamagedEntryError says that an entry read from the log is not the one that
+// DamagedEntryError reports that an entry read from the log is not the one that
 // was written. Reading on would apply something that nobody decided.
 type DamagedEntryError struct {
 	// Index is the entry's place in the log.
@@ -28,7 +28,7 @@ func (e *DamagedEntryError) Error() string {
 	return fmt.Sprintf("log entry %d is damaged: %s", e.Index, e.Reason)
 }
 
-// DamagedValueError says that the stored term or vote is not what was written.
+// DamagedValueError reports that the stored term or vote is not what was written.
 type DamagedValueError struct {
 	// Key is the value's name in the stable store.
 	Key string
@@ -41,7 +41,7 @@ func (e *DamagedValueError) Error() string {
 	return fmt.Sprintf("stored value %s is damaged: %s", e.Key, e.Reason)
 }
 
-// sealEntry gives a copy of entry with a checksum over index, term, type,
+// sealEntry returns a copy of entry with a checksum over index, term, type,
 // extensions and data appended to its Extensions. It never touches the caller's
 // struct: raft's cache holds that pointer, and the leader sends it to followers
 // as it is, so a checksum put there would travel, be taken by the follower for

@@ -24,14 +24,14 @@ var (
 	keyVote         = []byte("rota.vote.1")
 )
 
-// errVoteHalf says that a vote's candidate came without its term.
+// errVoteHalf reports that a vote's candidate came without its term.
 var errVoteHalf = errors.New("store vote: a candidate without the term voted in")
 
 // stableStore keeps raft's term and vote, each with a checksum.
 //
 // hashicorp/raft stores a vote as two keys in two transactions, first the term,
 // then the candidate. A crash between them leaves the new term beside the former
-// candidate, and after the restart that candidate is told yes in the new term
+// candidate, and after the restart that candidate gets a yes in the new term
 // without a look at its log. So the term is only remembered when it comes, and
 // both are written as one value when the candidate follows; reading always shows
 // the last whole vote.

@@ -54,9 +54,9 @@ type Options struct {
 	// Unfit is called once, when a write stalls: the node should give up
 	// leadership and stop serving. It must not block. May be nil.
 	Unfit func(reason string)
-	// Logger takes what is worth a line. nil stands for silence.
+	// Logger receives what is worth a line; nil discards it.
 	Logger *slog.Logger
-	// KeepFrom gives the lowest index that cutting the log's old end must leave,
+	// KeepFrom returns the lowest index that cutting the log's old end must leave,
 	// 0 for none. May be nil.
 	KeepFrom func() uint64
 	// BeforeWrite is called before each write, by the goroutine that makes it. May be nil.
@@ -105,11 +105,11 @@ func Open(dir string, opts Options) (stores *Stores, err error) {
 	return &Stores{Log: cached, Stable: stable, bolt: bolt, writer: writer}, nil
 }
 
-// Failed gives the reason why nothing is written any more, nil while all is well.
+// Failed returns the reason why nothing is written any more, nil while all is well.
 func (s *Stores) Failed() error { return cmp.Or(s.writer.failure(), s.writer.ahead.failure()) }
 
-// Leads takes raft's word on whether it leads: from then on a leader's own commands are
-// written beside its followers' (aheadWriter).
+// Leads sets how to ask raft whether it leads: from then on a leader's own commands are
+// written while its followers write them (aheadWriter).
 func (s *Stores) Leads(leads func() bool) { s.writer.ahead.leads.Store(&leads) }
 
 // Await waits until the log up to index is on this disk; an error says that it never
@@ -147,9 +147,6 @@ func (s *Stores) CutStored(first, last uint64) error {
 	}
 	return nil
 }
-
-// Stats are bbolt's counters, for the metrics.
-func (s *Stores) Stats() bbolt.Stats { return s.bolt.Stats() }
 
 // Close waits for the write under way and closes the file. After a stall it
 // leaves the file to the end of the process: closing would wait for the disk.

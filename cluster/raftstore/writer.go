@@ -16,7 +16,7 @@ var errStoresClosed = errors.New("the stores are closed")
 // writer runs every write of raft.db on one goroutine, so that a write
 // that hangs in the kernel is noticed by those who wait, and so that after the
 // first failure nothing is ever written again: a write that timed out may still
-// land, and raft has been told that it did not.
+// land, and raft took it for failed.
 type writer struct {
 	dir   string
 	opts  Options
@@ -149,7 +149,7 @@ func (w *writer) stalled(what string, answer <-chan error) error {
 
 // watch ends the process when the hanging write comes back, well or not, or
 // when ExitAfter has passed since it began. That it came back well is no way on:
-// raft was told that it failed, and would write another entry at its index.
+// raft took it for failed, and would write another entry at its index.
 func (w *writer) watch(answer <-chan error) {
 	waited := newPatience(w.opts.ExitAfter - w.opts.StallAfter)
 	defer waited.end()
@@ -189,7 +189,7 @@ func newPatience(most time.Duration) *patience {
 
 func (p *patience) tick() <-chan time.Time { return p.ticker.C }
 
-// over is asked at each tick, and says whether the time is up.
+// over is asked at each tick, and reports whether the time is up.
 func (p *patience) over() bool {
 	now := time.Now()
 	p.left -= min(now.Sub(p.last), 2*p.step)
@@ -199,7 +199,7 @@ func (p *patience) over() bool {
 
 func (p *patience) end() { p.ticker.Stop() }
 
-// fail records the first failure, after which nothing is written, and gives it.
+// fail records the first failure, after which nothing is written, and returns it.
 func (w *writer) fail(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -215,14 +215,14 @@ func (w *writer) die(err error) {
 	w.fatal.Do(func() { w.opts.Fatal(err) })
 }
 
-// failure gives why nothing is written any more, nil while all is well.
+// failure returns why nothing is written any more, nil while all is well.
 func (w *writer) failure() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failed
 }
 
-// close ends the goroutine after the write under way and says whether it ended:
+// close ends the goroutine after the write under way and reports whether it ended:
 // it does not when that write hangs.
 func (w *writer) close() (ended bool) {
 	w.stopOnce.Do(func() { close(w.stop) })
@@ -237,7 +237,7 @@ func (w *writer) close() (ended bool) {
 	}
 }
 
-// describe gives a write error the words for the operator.
+// describe words a write error for the operator.
 func (w *writer) describe(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return diskFull(w.dir, err)

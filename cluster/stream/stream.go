@@ -21,12 +21,12 @@ type Hello struct {
 	Node rota.NodeID
 	// Draft is that of the node's binary; both sides must have the same (rota.Draft).
 	Draft uint32
-	// Identity is that of the data directory: 32 hex digits (DataDir.Identity).
+	// Identity is that of the data directory, 32 hex digits.
 	Identity string
 	// CertNames are the DNS and URI names in the peer's verified certificate;
 	// filled in on what Admit sees, empty without TLS.
 	CertNames []string
-	// Dialled says, to Admit, that this node called the peer.
+	// Dialled reports, to Admit, that this node called the peer.
 	Dialled bool
 }
 
@@ -45,10 +45,10 @@ type Options struct {
 	// FrameMax bounds the bytes of one RPC other than a snapshot's body; 0
 	// stands for 40 MiB. It must exceed raft's MaxAppendEntries × rota.MaxEntryBytes.
 	FrameMax int64
-	// Listen and Dial make the connections, as World says; nil is TCP.
+	// Listen and Dial make the connections; nil is TCP. Dial ends with ctx.
 	Listen func(address string) (net.Listener, error)
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
-	// Logger takes refusals, at most one a minute and peer. nil is silence.
+	// Logger receives refusals, at most one a minute and peer; nil discards them.
 	Logger *slog.Logger
 }
 

@@ -1,0 +1,152 @@
+package raftstore
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+
+	"github.com/rotasched/rota"
+)
+
+// nodeRecord is node.json: who this data directory belongs to, and what tells
+// it from a copy of itself.
+type nodeRecord struct {
+	Format int `json:"format"`
+	// Draft is that of the binary that started last.
+	Draft       uint32         `json:"draft"`
+	Node        rota.NodeID    `json:"node"`
+	ClusterName string         `json:"cluster_name"`
+	ClusterID   rota.ClusterID `json:"cluster_id"`
+	// Identity is drawn when the directory is made and never changes: a peer that
+	// meets the node id with another identity meets a node that forgot its votes.
+	Identity string `json:"identity"`
+	// DirInode and DirBorn are those of the directory, LockInode and LockBorn
+	// those of the file LOCK, which nothing ever replaces.
+	DirInode  uint64 `json:"dir_inode"`
+	DirBorn   int64  `json:"dir_born_ns"`
+	LockInode uint64 `json:"lock_inode"`
+	LockBorn  int64  `json:"lock_born_ns"`
+	// Starts counts openings, Adoptions those with --adopt-data that took a copy.
+	Starts    uint64 `json:"starts"`
+	Adoptions uint64 `json:"adoptions"`
+	// Founders are the nodes that this one founded the cluster with, and their
+	// identities; it vouches for them until the cluster has its first leader.
+	Founders map[rota.NodeID]string `json:"founders,omitempty"`
+	// Rebuild is that of a state that was wrong (SPEC §2.5).
+	Rebuild *RebuildRecord `json:"rebuild,omitempty"`
+	// Sum is CRC32C of the record without it, in 8 hex digits. A bit that flips in a
+	// name would else be a field that was never set.
+	Sum string `json:"sum"`
+}
+
+// RebuildRecord is a rebuild of the state, as node.json keeps it: one that a crash
+// interrupts begins anew.
+type RebuildRecord struct {
+	// Open reports that the state, or something that it left on the disk, is wrong.
+	Open bool `json:"open"`
+	// At is where that was seen; up to Agreed the state was right, and Ended is the
+	// number of the newest terminal job there.
+	At     uint64 `json:"at"`
+	Agreed uint64 `json:"agreed"`
+	Ended  uint64 `json:"ended"`
+	// Again counts rebuilds that closely followed another; DoneMs is when the last one
+	// ended, Unix milliseconds.
+	Again  int   `json:"again"`
+	DoneMs int64 `json:"done_ms"`
+}
+
+// recordSum returns what the field sum of an encoded record should be. It needs no other
+// field: a bit that flips must not look like another draft.
+func recordSum(data []byte) string {
+	var compact bytes.Buffer
+	_ = json.Compact(&compact, data)
+	front, _, _ := bytes.Cut(compact.Bytes(), []byte(`,"sum":"`)) // the last field; a quote in a text is escaped
+	return fmt.Sprintf("%08x", crc32.Update(crc32.Checksum(front, castagnoli), castagnoli, []byte("}")))
+}
+
+func (d *DataDir) read() (nodeRecord, error) {
+	var record nodeRecord
+	path := filepath.Join(d.path, nodeFile)
+	data, err := readSmallFile(path, nodeFileMax)
+	if errors.Is(err, fs.ErrNotExist) {
+		return record, err
+	}
+	if err != nil {
+		return record, fmt.Errorf("read %s: %w", path, err)
+	}
+	if err := d.checkWriter(data); err != nil {
+		return record, err
+	}
+	if err := json.Unmarshal(data, &record); err != nil {
+		return record, damaged(path, err.Error())
+	}
+	if raw, err := hex.DecodeString(record.Identity); err != nil || len(raw) != identityBytes {
+		return record, damaged(path, "its identity is not 32 hex digits")
+	}
+	return record, nil
+}
+
+// checkWriter refuses a record that is not whole, or that another binary wrote in its own
+// way. It reads the fields only that every binary writes.
+func (d *DataDir) checkWriter(data []byte) error {
+	path := filepath.Join(d.path, nodeFile)
+	var by struct {
+		Format int    `json:"format"`
+		Draft  uint32 `json:"draft"`
+		Sum    string `json:"sum"`
+	}
+	if err := json.Unmarshal(data, &by); err != nil {
+		return damaged(path, err.Error())
+	}
+	if by.Format != nodeFormat {
+		return rota.Refusef(rota.Conflict, "data", "%s has format %d, this binary knows %d: start the "+
+			"version of rota that wrote it, or a newer one", path, by.Format, nodeFormat)
+	}
+	if by.Sum != recordSum(data) {
+		return damaged(path, "it does not match its checksum")
+	}
+	return rota.CheckDraft("data directory "+d.path+" was written by", by.Draft,
+		"start with an empty --data, or run the binary that wrote it")
+}
+
+func (d *DataDir) store(record nodeRecord) error {
+	plain, err := json.Marshal(record)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", nodeFile, err)
+	}
+	record.Sum = recordSum(plain)
+	data, err := json.MarshalIndent(record, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", nodeFile, err)
+	}
+	err = replaceFile(filepath.Join(d.path, nodeFile), append(data, '\n'))
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return diskFull(d.path, err)
+	}
+	return err
+}
+
+// sameBirth compares inodes, and moments of creation where both are known.
+func sameBirth(a, b nodeRecord) bool {
+	same := func(inodeA, inodeB uint64, bornA, bornB int64) bool {
+		return inodeA == inodeB && (bornA == bornB || bornA == 0 || bornB == 0)
+	}
+	return same(a.DirInode, b.DirInode, a.DirBorn, b.DirBorn) &&
+		same(a.LockInode, b.LockInode, a.LockBorn, b.LockBorn)
+}
+
+// identityBytes is the length of a directory's identity.
+const identityBytes = 16
+
+func newIdentity() string {
+	var raw [identityBytes]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	return hex.EncodeToString(raw[:])
+}
