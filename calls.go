@@ -57,7 +57,8 @@ type JobFilter struct {
 	State  JobState
 	Tenant TenantID
 	Type   JobType
-	// Limit is at most MaxPage; 0 means 100.
+	// Limit bounds what is listed. Of a node's page it is at most MaxPage, and 0 means 100;
+	// a listing of the client library has as many pages as it takes, and 0 means all.
 	Limit int
 	// Cursor continues after a page: its NextCursor.
 	Cursor string

@@ -227,7 +227,7 @@ type WorkflowFilter struct {
 	State  WorkflowState
 	Queue  QueueName
 	Tenant TenantID
-	// Limit is at most MaxPage; 0 means 100.
+	// Limit is that of a JobFilter.
 	Limit int
 	// Cursor continues after a page: its NextCursor.
 	Cursor string

@@ -4,68 +4,57 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 )
 
-// pageRows is how many workers or queues one message lists.
-const pageRows = 500
-
-// Workers lists all workers, page by page. ReadAt is that of the first page;
-// later ones are at least as new.
-func (c *Client) Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
-	var all []rota.Worker
-	at, err := c.pages(ctx, "list workers", opt, func(ctx context.Context, n *node, p page) (page, error) {
-		request := &rotav1.ListWorkersRequest{Read: p.read, Limit: pageRows, Cursor: p.cursor}
+// Workers lists all workers in the order of their ids.
+func (c *Client) Workers(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Worker, error] {
+	return list(ctx, c, "list workers", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Worker], err error) {
+		request := &rotav1.ListWorkersRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor}
 		answer, err := n.workers.List(ctx, request)
 		if err != nil {
-			return p, err
+			return got, err
 		}
-		workers, err := words.WorkersFromWire(answer.GetWorkers())
-		if err == nil {
-			all = append(all, workers...)
-		}
-		return page{cursor: answer.GetNextCursor(), at: answer.GetAt()}, err
+		got.items, err = words.WorkersFromWire(answer.GetWorkers())
+		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
+		return got, err
 	})
-	return all, at, err
 }
 
 // Worker reads one worker with its open leases.
-func (c *Client) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, rota.ReadAt, error) {
-	ask := func(ctx context.Context, n *node) (*rotav1.GetWorkerResponse, error) {
-		return n.workers.Get(ctx, &rotav1.GetWorkerRequest{Id: string(id), Read: words.ReadToWire(opt)})
+func (c *Client) Worker(ctx context.Context, id rota.WorkerID, opts ...ReadOption) (rota.Worker, error) {
+	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.GetWorkerResponse, error) {
+		return n.workers.Get(ctx, &rotav1.GetWorkerRequest{Id: string(id), Read: how})
 	}
 	from := func(w *rotav1.GetWorkerResponse) (rota.Worker, error) { return words.WorkerFromWire(w.GetWorker()) }
-	return read(ctx, c, "show worker", from, ask)
+	return read(ctx, c, "show worker", opts, from, ask)
 }
 
-// Queues lists all queues, page by page, as Workers does.
-func (c *Client) Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
-	var all []rota.Queue
-	at, err := c.pages(ctx, "list queues", opt, func(ctx context.Context, n *node, p page) (page, error) {
-		request := &rotav1.ListQueuesRequest{Read: p.read, Limit: pageRows, Cursor: p.cursor}
+// Queues lists all queues in the order of their names.
+func (c *Client) Queues(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Queue, error] {
+	return list(ctx, c, "list queues", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Queue], err error) {
+		request := &rotav1.ListQueuesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor}
 		answer, err := n.queues.List(ctx, request)
 		if err != nil {
-			return p, err
+			return got, err
 		}
-		queues, err := words.QueuesFromWire(answer.GetQueues())
-		if err == nil {
-			all = append(all, queues...)
-		}
-		return page{cursor: answer.GetNextCursor(), at: answer.GetAt()}, err
+		got.items, err = words.QueuesFromWire(answer.GetQueues())
+		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
+		return got, err
 	})
-	return all, at, err
 }
 
 // Queue reads one queue with its policy and counters.
-func (c *Client) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, rota.ReadAt, error) {
-	ask := func(ctx context.Context, n *node) (*rotav1.GetQueueResponse, error) {
-		return n.queues.Get(ctx, &rotav1.GetQueueRequest{Name: string(name), Read: words.ReadToWire(opt)})
+func (c *Client) Queue(ctx context.Context, name rota.QueueName, opts ...ReadOption) (rota.Queue, error) {
+	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.GetQueueResponse, error) {
+		return n.queues.Get(ctx, &rotav1.GetQueueRequest{Name: string(name), Read: how})
 	}
 	from := func(w *rotav1.GetQueueResponse) (rota.Queue, error) { return words.QueueFromWire(w.GetQueue()) }
-	return read(ctx, c, "show queue", from, ask)
+	return read(ctx, c, "show queue", opts, from, ask)
 }
 
 // SetQueue creates or changes a queue: from a preset where one is named, else
@@ -196,60 +185,4 @@ func (c *Client) Verify(ctx context.Context) (verdict rota.Verdict, err error) {
 		return err
 	})
 	return verdict, err
-}
-
-// one makes a call whose answer is one message.
-func one[W, T any](ctx context.Context, c *Client, op string, from func(W) (T, error),
-	ask func(context.Context, *node) (W, error)) (value T, err error) {
-	err = c.call(ctx, op, answerMost, func(ctx context.Context, n *node) error {
-		wire, err := ask(ctx, n)
-		if err != nil {
-			return err
-		}
-		value, err = from(wire)
-		return err
-	})
-	return value, err
-}
-
-// read is one of an answer that tells what it saw.
-func read[W interface{ GetAt() *rotav1.ReadAt }, T any](ctx context.Context, c *Client, op string, from func(W) (T, error),
-	ask func(context.Context, *node) (W, error)) (value T, at rota.ReadAt, err error) {
-	value, err = one(ctx, c, op, func(wire W) (T, error) {
-		at = words.ReadAtFromWire(wire.GetAt())
-		return from(wire)
-	}, ask)
-	return value, at, err
-}
-
-// page is what is asked for and what came: where the next page begins, and what
-// this one saw.
-type page struct {
-	read   *rotav1.Read
-	cursor string
-	at     *rotav1.ReadAt
-}
-
-// pages reads all pages of a list; each sees at least what the one before saw,
-// whichever node answers.
-func (c *Client) pages(ctx context.Context, op string, opt rota.ReadOptions,
-	f func(context.Context, *node, page) (page, error)) (at rota.ReadAt, err error) {
-	p := page{read: words.ReadToWire(opt)}
-	for first := true; first || p.cursor != ""; first = false {
-		var got page
-		err := c.call(ctx, op, answerMost, func(ctx context.Context, n *node) (err error) {
-			got, err = f(ctx, n, p)
-			return err
-		})
-		if err != nil {
-			return at, err
-		}
-		if first {
-			at = words.ReadAtFromWire(got.at)
-			// Further pages need not ask the leader again, only wait for that index.
-			p.read = words.ReadToWire(rota.ReadOptions{MinIndex: at.Index})
-		}
-		p.cursor = got.cursor
-	}
-	return at, nil
 }

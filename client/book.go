@@ -66,7 +66,7 @@ type lease struct {
 type book struct {
 	worker *Worker
 	log    *slog.Logger
-	// reports and parents are progress and Client.ParentOutputs, made once for all jobs.
+	// reports and parents are progress and Client.parentOutputs, made once for all jobs.
 	reports func(j *Job, percent int, note string)
 	parents func(ctx context.Context, job rota.JobID) ([]rota.ParentOutput, error)
 	// base is what handlers' contexts descend from: values, no end.
@@ -117,7 +117,7 @@ type book struct {
 
 func newBook(w *Worker, base context.Context) *book {
 	b := &book{
-		worker: w, log: w.log.With("worker", string(w.spec.ID)), parents: w.client.ParentOutputs, base: base,
+		worker: w, log: w.log.With("worker", string(w.spec.ID)), parents: w.client.parentOutputs, base: base,
 		leases: make(map[rota.LeaseID]*lease), busy: make(map[rota.JobID]struct{}),
 		finished: newRecent(finishedKept), out: newOutbox(),
 		beats: make(map[uint64]time.Duration),

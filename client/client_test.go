@@ -159,7 +159,7 @@ func TestCall_returnsWhatAnotherTryDoesNotMend(t *testing.T) {
 			calls++
 			return nil, words.ToStatus(rota.Refusef(rota.NotFound, "nope", "job nope is not known"))
 		}
-		_, _, err := f.client.Job(t.Context(), "nope", rota.ReadOptions{})
+		_, err := f.client.Job(t.Context(), "nope")
 		if rota.KindOf(err) != rota.NotFound || calls != 1 {
 			t.Fatalf("%v after %d calls", err, calls)
 		}
@@ -170,7 +170,7 @@ func TestCall_returnsWhatAnotherTryDoesNotMend(t *testing.T) {
 			t.Fatal("leave is asked once, of the first address")
 		}
 		_ = f.client.Close()
-		_, _, err = f.client.Job(t.Context(), "nope", rota.ReadOptions{})
+		_, err = f.client.Job(t.Context(), "nope")
 		if rota.KindOf(err) != rota.Unavailable {
 			t.Fatalf("closed: %v", err)
 		}
@@ -207,10 +207,10 @@ func TestWait_tellsEachJobOnceAcrossNodes(t *testing.T) {
 			return errors.Join(tell(s, "c"), tell(s, "b"))
 		}
 		var got []rota.JobID
-		err := f.client.Wait(t.Context(), []rota.JobID{"a", "b", "c", "a"}, func(j rota.Job) error {
+		ended, err := Collect(f.client.Wait(t.Context(), "a", "b", "c", "a"))
+		for _, j := range ended {
 			got = append(got, j.ID)
-			return nil
-		})
+		}
 		if err != nil || fmt.Sprint(got) != "[a c b]" {
 			t.Fatalf("%v, %v", got, err)
 		}
@@ -230,7 +230,7 @@ func TestWait_endsByTheNodesWord(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := f.client.Wait(ctx, []rota.JobID{"a"}, nil); rota.KindOf(err) != rota.Timeout {
+		if _, err := Collect(f.client.Wait(ctx, "a")); rota.KindOf(err) != rota.Timeout {
 			t.Fatalf("error %v, want a timeout: the node was there", err)
 		}
 	})
@@ -278,13 +278,9 @@ func TestWait_ends(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := f.client.Wait(ctx, []rota.JobID{"a", "b"}, func(rota.Job) error { return nil })
+		_, err := Collect(f.client.Wait(ctx, "a", "b"))
 		if rota.KindOf(err) != rota.Timeout {
 			t.Fatalf("error %v, want a timeout: the node was there", err)
-		}
-		err = f.client.Wait(t.Context(), []rota.JobID{"a"}, func(rota.Job) error { return errBoom })
-		if err != errBoom {
-			t.Fatalf("error %v, want the caller's own", err)
 		}
 		f.nodes[0].onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
 			return nil, words.ToStatus(rota.Refusef(rota.NotFound, "x", "job x is not known"))
@@ -292,7 +288,7 @@ func TestWait_ends(t *testing.T) {
 		f.nodes[0].onWait = func(*rotav1.WaitJobsRequest, grpc.ServerStreamingServer[rotav1.Job]) error {
 			return words.ToStatus(rota.Refusef(rota.NotFound, "x", "job x is not known"))
 		}
-		if err := f.client.Wait(t.Context(), []rota.JobID{"x"}, nil); rota.KindOf(err) != rota.NotFound {
+		if _, err := Collect(f.client.Wait(t.Context(), "x")); rota.KindOf(err) != rota.NotFound {
 			t.Fatalf("error %v", err)
 		}
 	})

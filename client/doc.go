@@ -14,6 +14,10 @@
 // A refused submission names a delay where time mends it; until it has passed the client
 // refuses its like by itself ([ErrHeldBack]).
 //
+// Every read returns a value and an error, and takes the same options: [Stale], [AtLeast],
+// [Seen]. Listings, events and waits are iterators, which page and change nodes by
+// themselves; a loop that is broken leaves nothing behind, and an error is its last item.
+//
 // # Workers
 //
 // [NewWorker] makes a worker, [Worker.Handle] names what it can do, [Worker.Run]
@@ -36,8 +40,8 @@
 //
 // # Files
 //
-// client.go and call.go connect, rotate and retry; jobs.go, wait.go, workflows.go
-// and admin.go are the calls; restraint.go holds submissions back; upload.go sends a workflow in pieces, waitflow.go
+// client.go and call.go connect, rotate and retry; read.go has what
+// reads and listings share; jobs.go, wait.go, workflows.go, events.go and admin.go are the calls; restraint.go holds submissions back; upload.go sends a workflow in pieces, waitflow.go
 // waits for its end. worker.go and run.go live a worker's life, stream.go is one
 // connection, outbox.go what it sends, answers.go what comes back, book.go the
 // leases it holds, work.go their handlers, hands.go the goroutines of these, view.go what it believes about time,

@@ -32,9 +32,9 @@ func TestErrors_areFoundByTheirSentinels(t *testing.T) {
 			f.nodes[0].onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) { return nil, refusal }
 			f.nodes[0].onWait = func(*rotav1.WaitJobsRequest, grpc.ServerStreamingServer[rotav1.Job]) error { return refusal }
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			_, _, err := f.client.Job(ctx, "j", rota.ReadOptions{})
+			_, err := f.client.Job(ctx, "j")
 			if kind == rota.Timeout { // a node's word only of a wait: else another is asked
-				err = f.client.Wait(ctx, []rota.JobID{"j"}, nil)
+				_, err = Collect(f.client.Wait(ctx, "j"))
 			}
 			cancel()
 			if err = fmt.Errorf("my own: %w", err); !errors.Is(err, sentinel) {
@@ -77,9 +77,9 @@ func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 				}
 			}
 			calls := map[string]func(context.Context) error{
-				"job":    func(ctx context.Context) error { _, _, err := f.client.Job(ctx, "j", rota.ReadOptions{}); return err },
+				"job":    func(ctx context.Context) error { _, err := f.client.Job(ctx, "j"); return err },
 				"submit": func(ctx context.Context) error { _, err := f.client.Submit(ctx, rota.NewJobSpec("t", nil)); return err },
-				"wait":   func(ctx context.Context) error { return f.client.Wait(ctx, []rota.JobID{"j"}, nil) },
+				"wait":   func(ctx context.Context) error { _, err := Collect(f.client.Wait(ctx, "j")); return err },
 				"flow":   func(ctx context.Context) error { _, err := f.client.WaitWorkflow(ctx, "f"); return err },
 				"status": func(ctx context.Context) error { _, err := f.client.Status(ctx); return err },
 			}

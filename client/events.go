@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -11,17 +12,33 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// Events calls told with the events that a filter selects, in the order in which
-// they happened (SPEC §12.3): those after filter.After, or from the oldest retained
-// on, to what is acknowledged when the call is made; with Follow it goes on until
-// ctx ends. When its node dies it goes on at another from the last event told,
-// without a gap and without a repeat. told is called by one goroutine; its error
-// ends the call and is returned.
+// Events returns the events that a filter selects, in the order in which they happened
+// (SPEC §12.3): those after filter.After, or from the oldest retained on, to what is
+// acknowledged when the call is made; with Follow it goes on until ctx ends. When its node
+// dies it goes on at another from the last event, without a gap and without a repeat.
 //
 // Errors: Invalid for an event that never was, OutOfRange for one that is of the
 // future or older than what is retained (the text names the oldest), Exhausted for
 // a consumer that is too slow. With Follow, ctx's end is Timeout.
-func (c *Client) Events(ctx context.Context, filter rota.EventFilter, told func([]rota.ServedEvent) error) error {
+func (c *Client) Events(ctx context.Context, filter rota.EventFilter) iter.Seq2[rota.ServedEvent, error] {
+	return func(yield func(rota.ServedEvent, error) bool) {
+		err := c.tail(ctx, filter, func(events []rota.ServedEvent) error {
+			for _, e := range events {
+				if !yield(e, nil) {
+					return errBroken
+				}
+			}
+			return nil
+		})
+		if err != nil && err != errBroken {
+			yield(rota.ServedEvent{}, err)
+		}
+	}
+}
+
+// tail calls told with the events, from one goroutine; its error ends the call and is
+// returned.
+func (c *Client) tail(ctx context.Context, filter rota.EventFilter, told func([]rota.ServedEvent) error) error {
 	var last *rota.Error
 	began := time.Now()
 	for try := 0; ; try++ {

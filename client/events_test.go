@@ -81,12 +81,10 @@ func TestEvents_goOnAtAnotherNode(t *testing.T) {
 	down := words.ToStatus(rota.Refusef(rota.Unavailable, "", "going"))
 	c := tellers(t, &teller{until: 3, end: down}, &teller{until: 6, end: down, again: true}, &teller{until: 9})
 	var got []uint32
-	err := c.Events(t.Context(), rota.EventFilter{}, func(events []rota.ServedEvent) error {
-		for _, e := range events {
-			got = append(got, e.ID.Seq)
-		}
-		return nil
-	})
+	events, err := Collect(c.Events(t.Context(), rota.EventFilter{}))
+	for _, e := range events {
+		got = append(got, e.ID.Seq)
+	}
 	if err != nil || fmt.Sprint(got) != "[0 1 2 3 4 5 6 7 8]" {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -99,7 +97,7 @@ func TestEvents_resumeAfterWhatWasLookedAt(t *testing.T) {
 	down := words.ToStatus(rota.Refusef(rota.Unavailable, "", "going"))
 	second := &teller{}
 	c := tellers(t, &teller{until: 2, scanned: "1.900.3", end: down}, second)
-	if err := c.Events(t.Context(), rota.EventFilter{}, func([]rota.ServedEvent) error { return nil }); err != nil {
+	if _, err := Collect(c.Events(t.Context(), rota.EventFilter{})); err != nil {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(second.asked) != "[1.900.3]" {
@@ -111,17 +109,17 @@ func TestEvents_end(t *testing.T) {
 	t.Parallel()
 	refusal := rota.Refusef(rota.OutOfRange, "event_id", "event 9.9.9 is of the future")
 	c := tellers(t, &teller{end: words.ToStatus(refusal)})
-	err := c.Events(t.Context(), rota.EventFilter{}, nil)
+	_, err := Collect(c.Events(t.Context(), rota.EventFilter{}))
 	if rota.KindOf(err) != rota.OutOfRange {
 		t.Errorf("a refusal: %v", err)
 	}
-	own := errors.New("own")
 	c = tellers(t, &teller{until: 1})
-	if err := c.Events(t.Context(), rota.EventFilter{}, func([]rota.ServedEvent) error { return own }); !errors.Is(err, own) {
-		t.Errorf("the caller's own error: %v", err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
-	err = c.Events(ctx, rota.EventFilter{Follow: true}, func([]rota.ServedEvent) error { cancel(); return nil })
+	defer cancel()
+	for _, failed := range c.Events(ctx, rota.EventFilter{Follow: true}) {
+		err = failed
+		cancel()
+	}
 	if rota.KindOf(err) != rota.Timeout || !errors.Is(err, context.Canceled) {
 		t.Errorf("following, given up: %v", err)
 	}

@@ -26,12 +26,12 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	err = c.Wait(ctx, []rota.JobID{jobs[0].ID}, func(job rota.Job) error {
+	for job, err := range c.Wait(ctx, jobs[0].ID) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
 		fmt.Println(job.ID, job.State, string(job.Output))
-		return nil
-	})
-	if err != nil {
-		fmt.Println(err)
 	}
 }
 
@@ -113,7 +113,7 @@ func ExampleClient_SubmitWorkflow() {
 		fmt.Println(err)
 		return
 	}
-	job, _, err := c.Job(ctx, rota.NodeJobID(flow.ID, "sum"), rota.ReadOptions{})
+	job, err := c.Job(ctx, rota.NodeJobID(flow.ID, "sum"))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -28,11 +28,13 @@ type fakeNode struct {
 
 	onSubmit func(context.Context, *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error)
 	onGet    func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error)
+	onList   func(*rotav1.ListJobsRequest) (*rotav1.ListJobsResponse, error)
 	onRetry  func(*rotav1.RetryJobsRequest) (*rotav1.JobOutcomes, error)
 	onChange func(*rotav1.ChangeJobRequest) (*rotav1.JobOutcome, error)
 	onWait   func(*rotav1.WaitJobsRequest, grpc.ServerStreamingServer[rotav1.Job]) error
 	onStatus func(context.Context) (*rotav1.StatusResponse, error)
 	drains   chan string
+	onTail   func(*rotav1.TailRequest, grpc.ServerStreamingServer[rotav1.EventBatch]) error
 	flows    fakeFlows
 }
 
@@ -44,6 +46,10 @@ type (
 	}
 	workersOf struct {
 		rotav1.UnimplementedWorkersServer
+		*fakeNode
+	}
+	eventsOf struct {
+		rotav1.UnimplementedEventsServer
 		*fakeNode
 	}
 	clusterOf struct {
@@ -58,6 +64,10 @@ func (n jobsOf) Submit(ctx context.Context, r *rotav1.SubmitRequest) (*rotav1.Su
 
 func (n jobsOf) Get(ctx context.Context, r *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
 	return n.onGet(ctx, r)
+}
+
+func (n jobsOf) List(_ context.Context, r *rotav1.ListJobsRequest) (*rotav1.ListJobsResponse, error) {
+	return n.onList(r)
 }
 
 func (n jobsOf) Retry(_ context.Context, r *rotav1.RetryJobsRequest) (*rotav1.JobOutcomes, error) {
@@ -75,6 +85,10 @@ func (n jobsOf) Wait(r *rotav1.WaitJobsRequest, s grpc.ServerStreamingServer[rot
 func (n workersOf) Drain(_ context.Context, r *rotav1.DrainWorkerRequest) (*rotav1.Worker, error) {
 	n.drains <- r.Id
 	return &rotav1.Worker{Spec: &rotav1.WorkerSpec{Id: r.Id}}, nil
+}
+
+func (n eventsOf) Tail(r *rotav1.TailRequest, s grpc.ServerStreamingServer[rotav1.EventBatch]) error {
+	return n.onTail(r, s)
 }
 
 func (n clusterOf) Status(ctx context.Context, _ *rotav1.StatusRequest) (*rotav1.StatusResponse, error) {
@@ -305,6 +319,7 @@ func setup(t *testing.T, count int) (f *fakeCluster, stop func()) {
 		}
 		rotav1.RegisterJobsServer(n.server, jobsOf{fakeNode: n})
 		rotav1.RegisterWorkersServer(n.server, workersOf{fakeNode: n})
+		rotav1.RegisterEventsServer(n.server, eventsOf{fakeNode: n})
 		rotav1.RegisterClusterServer(n.server, clusterOf{fakeNode: n})
 		rotav1.RegisterWorkflowsServer(n.server, flowsOf{fakeNode: n})
 		go func() { _ = n.server.Serve(n.listener) }()

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"iter"
 	"slices"
 
 	"google.golang.org/grpc"
@@ -165,32 +166,29 @@ func (b *submission) giveUp(why *rota.Error) {
 }
 
 // Job reads one job: kind NotFound where nothing is known of the id.
-func (c *Client) Job(ctx context.Context, id rota.JobID,
-	opt rota.ReadOptions) (job rota.Job, at rota.ReadAt, err error) {
-	err = c.call(ctx, "show job", answerMost, func(ctx context.Context, n *node) error {
-		answer, err := n.jobs.Get(ctx, &rotav1.GetJobRequest{Id: string(id), Read: words.ReadToWire(opt)})
-		if err != nil {
-			return err
-		}
-		at = words.ReadAtFromWire(answer.GetAt())
-		job, err = words.JobFromWire(answer.GetJob())
-		return err
-	})
-	return job, at, err
+func (c *Client) Job(ctx context.Context, id rota.JobID, opts ...ReadOption) (rota.Job, error) {
+	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.GetJobResponse, error) {
+		return n.jobs.Get(ctx, &rotav1.GetJobRequest{Id: string(id), Read: how})
+	}
+	from := func(w *rotav1.GetJobResponse) (rota.Job, error) { return words.JobFromWire(w.GetJob()) }
+	return read(ctx, c, "show job", opts, from, ask)
 }
 
-// Jobs reads one page of jobs; NextCursor in the filter's Cursor reads the next.
-func (c *Client) Jobs(ctx context.Context, f rota.JobFilter,
-	opt rota.ReadOptions) (page rota.JobPage, at rota.ReadAt, err error) {
-	err = c.call(ctx, "list jobs", answerMost, func(ctx context.Context, n *node) error {
-		answer, err := n.jobs.List(ctx, words.JobFilterToWire(&f, opt))
+// Jobs lists the jobs that a filter selects in the order of their ids, those that live
+// before those that have ended: all of them from the filter's Cursor on, or as many as
+// its Limit says.
+func (c *Client) Jobs(ctx context.Context, filter rota.JobFilter, opts ...ReadOption) iter.Seq2[rota.Job, error] {
+	ask := func(ctx context.Context, n *node, p page) (got pageOf[rota.Job], err error) {
+		f := filter
+		f.Limit, f.Cursor = p.limit, p.cursor
+		answer, err := n.jobs.List(ctx, words.JobFilterToWire(&f, p.read))
 		if err != nil {
-			return err
+			return got, err
 		}
-		page, at, err = words.JobPageFromWire(answer)
-		return err
-	})
-	return page, at, err
+		page, _, err := words.JobPageFromWire(answer)
+		return pageOf[rota.Job]{page.Jobs, page.NextCursor, answer.GetAt()}, err
+	}
+	return list(ctx, c, "list jobs", filter.Limit, filter.Cursor, opts, ask)
 }
 
 // Cancel cancels jobs and gives the outcome of each at its place.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"iter"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
@@ -64,32 +65,27 @@ func (c *Client) ReportProof(ctx context.Context, report rota.ProofReport) (rota
 	return one(ctx, c, "report proof", words.JobOutcomeFromWire, ask)
 }
 
-// Tenants lists the tenants that somebody set or that have leases open, page by
-// page, as Workers does.
-func (c *Client) Tenants(ctx context.Context, opt rota.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {
-	var all []rota.Tenant
-	at, err := c.pages(ctx, "list tenants", opt, func(ctx context.Context, n *node, p page) (page, error) {
-		request := &rotav1.ListTenantsRequest{Read: p.read, Limit: pageRows, Cursor: p.cursor}
+// Tenants lists the tenants that somebody set or that have leases open, in the order of their ids.
+func (c *Client) Tenants(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Tenant, error] {
+	return list(ctx, c, "list tenants", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Tenant], err error) {
+		request := &rotav1.ListTenantsRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor}
 		answer, err := n.tenants.List(ctx, request)
 		if err != nil {
-			return p, err
+			return got, err
 		}
-		tenants, err := words.TenantsFromWire(answer.GetTenants())
-		if err == nil {
-			all = append(all, tenants...)
-		}
-		return page{cursor: answer.GetNextCursor(), at: answer.GetAt()}, err
+		got.items, err = words.TenantsFromWire(answer.GetTenants())
+		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
+		return got, err
 	})
-	return all, at, err
 }
 
 // Tenant reads any tenant; one that nobody set has the default limits.
-func (c *Client) Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, rota.ReadAt, error) {
-	ask := func(ctx context.Context, n *node) (*rotav1.GetTenantResponse, error) {
-		return n.tenants.Get(ctx, &rotav1.GetTenantRequest{Id: string(id), Read: words.ReadToWire(opt)})
+func (c *Client) Tenant(ctx context.Context, id rota.TenantID, opts ...ReadOption) (rota.Tenant, error) {
+	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.GetTenantResponse, error) {
+		return n.tenants.Get(ctx, &rotav1.GetTenantRequest{Id: string(id), Read: how})
 	}
 	from := func(w *rotav1.GetTenantResponse) (rota.Tenant, error) { return words.TenantFromWire(w.GetTenant()) }
-	return read(ctx, c, "show tenant", from, ask)
+	return read(ctx, c, "show tenant", opts, from, ask)
 }
 
 // SetTenant creates or changes a tenant, key by key (rota.TenantKeys).
@@ -101,12 +97,12 @@ func (c *Client) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Set
 }
 
 // Mode reads what the cluster admits, and why (SPEC §4.3).
-func (c *Client) Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus, rota.ReadAt, error) {
-	ask := func(ctx context.Context, n *node) (*rotav1.GetModeResponse, error) {
-		return n.cluster.GetMode(ctx, &rotav1.GetModeRequest{Read: words.ReadToWire(opt)})
+func (c *Client) Mode(ctx context.Context, opts ...ReadOption) (rota.ModeStatus, error) {
+	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.GetModeResponse, error) {
+		return n.cluster.GetMode(ctx, &rotav1.GetModeRequest{Read: how})
 	}
 	from := func(w *rotav1.GetModeResponse) (rota.ModeStatus, error) { return words.ModeFromWire(w.GetMode()) }
-	return read(ctx, c, "get mode", from, ask)
+	return read(ctx, c, "get mode", opts, from, ask)
 }
 
 // SetMode changes what the cluster admits, for a reason of 1 to MaxReasonBytes.

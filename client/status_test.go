@@ -85,7 +85,7 @@ func TestPatience(t *testing.T) {
 		for _, get := range []func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error){hangs, refuses} {
 			f.nodes[0].onGet, f.nodes[1].onGet = get, get
 			began := time.Now()
-			_, _, err := f.client.Job(t.Context(), "j", rota.ReadOptions{})
+			_, err := f.client.Job(t.Context(), "j")
 			if rota.KindOf(err) != rota.Unavailable || time.Since(began) != 10*time.Second ||
 				!strings.Contains(err.Error(), "node0:6470, node1:6470") {
 				t.Errorf("%v after %s", err, time.Since(began))

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"strconv"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,19 +22,53 @@ const (
 	waitStreams = 8
 )
 
-// Wait calls done once for each job when it is terminal, in the order they end
-// as far as one stream tells (1,000 jobs share one), and returns nil after the
-// last. It subscribes again on another node when its node dies. done is never
-// called by two goroutines at once; its error ends the waiting and is returned.
-// When ctx ends, the kind is Timeout if a node was still telling, else
-// Unavailable.
-func (c *Client) Wait(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error {
-	var mu sync.Mutex
-	serial := func(job rota.Job) error {
-		mu.Lock()
-		defer mu.Unlock()
-		return done(job)
+// Wait returns each job once when it is terminal, in the order they end as far as one
+// stream says (1,000 jobs share one), and ends after the last. It subscribes again on
+// another node when its node dies. When ctx ends, the kind is Timeout if a node was still
+// listening, else Unavailable.
+func (c *Client) Wait(ctx context.Context, ids ...rota.JobID) iter.Seq2[rota.Job, error] {
+	return func(yield func(rota.Job, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		jobs, gone, over := make(chan rota.Job), make(chan struct{}), make(chan error, 1)
+		go func() {
+			defer close(over)
+			over <- c.wait(ctx, ids, func(job rota.Job) error {
+				select {
+				case jobs <- job:
+					return nil
+				case <-gone:
+					return errBroken
+				}
+			})
+		}()
+		defer func() { // the goroutine is over before the loop is
+			close(gone)
+			cancel()
+			for range over {
+			}
+		}()
+		for {
+			select {
+			case job := <-jobs:
+				if !yield(job, nil) {
+					return
+				}
+			case err := <-over:
+				if err != nil {
+					yield(rota.Job{}, err)
+				}
+				return
+			}
+		}
 	}
+}
+
+// errBroken ends a stream whose reader broke its loop.
+var errBroken = errors.New("the loop was broken")
+
+// wait calls done once for each job that ends, from several goroutines; its error ends the
+// waiting and is returned.
+func (c *Client) wait(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error {
 	left := make(map[rota.JobID]struct{}, len(ids))
 	once := make([]rota.JobID, 0, len(ids))
 	for _, id := range ids {
@@ -44,7 +78,7 @@ func (c *Client) Wait(ctx context.Context, ids []rota.JobID, done func(rota.Job)
 		}
 	}
 	if len(once) <= waitIDs {
-		return (&subscription{c: c, ids: once, left: left, done: serial}).run(ctx)
+		return (&subscription{c: c, ids: once, left: left, done: done}).run(ctx)
 	}
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(waitStreams)
@@ -55,7 +89,7 @@ func (c *Client) Wait(ctx context.Context, ids []rota.JobID, done func(rota.Job)
 		for _, id := range part {
 			mine[id] = struct{}{}
 		}
-		group.Go(func() error { return (&subscription{c: c, ids: part, left: mine, done: serial}).run(inner) })
+		group.Go(func() error { return (&subscription{c: c, ids: part, left: mine, done: done}).run(inner) })
 	}
 	return group.Wait()
 }
@@ -122,7 +156,7 @@ func (w *subscription) stopped(ctx context.Context, n *node, err error, last *ro
 		text := plural(len(w.left), "job") + " did not end in time"
 		return &rota.Error{Kind: rota.Timeout, Op: "wait", Text: text, Cause: endOf(ctx)}
 	case e.Kind == rota.NotFound && !w.believed(e):
-		_, _, err := w.c.Job(ctx, w.sure, rota.ReadOptions{})
+		_, err := w.c.Job(ctx, w.sure)
 		return err
 	case e.Kind != rota.Unavailable:
 		return during("wait", e)

@@ -30,7 +30,7 @@ func (c *Client) WaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Wor
 		if rota.KindOf(err) == rota.NotFound {
 			// A node's replica may lag behind the submission: only a linearizable
 			// reading tells that there is none.
-			flow, _, err := c.Workflow(ctx, id, false, rota.ReadOptions{})
+			flow, err := c.Workflow(ctx, id)
 			if err != nil || flow.State.Terminal() {
 				return flow, err
 			}

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 )
 
-// outputsMost bounds what ParentOutputs collects: a node may have a hundred thousand
+// outputsMost bounds what Job.Parents collects: a node may have a hundred thousand
 // parents.
 const outputsMost = 64 << 20
 
@@ -41,61 +42,63 @@ func (c *Client) SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (ro
 // NewWorkflowID mints a workflow's id, as NewJobID a job's.
 func NewWorkflowID() rota.WorkflowID { return rota.WorkflowID(NewJobID()) }
 
-// Workflow reads a workflow; with nodes also its nodes, critical path and estimates.
-func (c *Client) Workflow(ctx context.Context, id rota.WorkflowID, nodes bool,
-	opt rota.ReadOptions) (flow rota.Workflow, at rota.ReadAt, err error) {
-	request := &rotav1.GetWorkflowRequest{Id: string(id), Read: words.ReadToWire(opt)}
-	if nodes {
-		err = c.call(ctx, "show workflow", unbounded, func(ctx context.Context, n *node) (err error) {
-			flow, at, err = c.show(ctx, n, request)
-			return err
-		})
-		return flow, at, err
+// Workflow reads a workflow, without its nodes.
+func (c *Client) Workflow(ctx context.Context, id rota.WorkflowID, opts ...ReadOption) (rota.Workflow, error) {
+	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.GetWorkflowResponse, error) {
+		return n.flows.Get(ctx, &rotav1.GetWorkflowRequest{Id: string(id), Read: how})
 	}
-	err = c.call(ctx, "show workflow", answerMost, func(ctx context.Context, n *node) error {
-		answer, err := n.flows.Get(ctx, request)
-		if err != nil {
-			return err
-		}
-		at = words.ReadAtFromWire(answer.GetAt())
-		flow, err = words.WorkflowFromWire(answer.GetWorkflow())
+	from := func(w *rotav1.GetWorkflowResponse) (rota.Workflow, error) {
+		return words.WorkflowFromWire(w.GetWorkflow())
+	}
+	return read(ctx, c, "show workflow", opts, from, ask)
+}
+
+// WorkflowGraph reads a workflow with its nodes, critical path and estimates.
+func (c *Client) WorkflowGraph(ctx context.Context, id rota.WorkflowID, opts ...ReadOption) (flow rota.Workflow, err error) {
+	r := readingOf(opts)
+	request := &rotav1.GetWorkflowRequest{Id: string(id), Read: words.ReadToWire(r.how)}
+	err = c.call(ctx, "show workflow", unbounded, func(ctx context.Context, n *node) (err error) {
+		flow, err = c.show(ctx, n, request, r)
 		return err
 	})
-	return flow, at, err
+	return flow, err
 }
 
 // show reads a workflow with its nodes from one node.
-func (c *Client) show(ctx context.Context, n *node, request *rotav1.GetWorkflowRequest) (flow rota.Workflow, at rota.ReadAt, err error) {
+func (c *Client) show(ctx context.Context, n *node, request *rotav1.GetWorkflowRequest, r *reading) (flow rota.Workflow, err error) {
 	ctx, watch := c.watch(ctx)
 	defer watch.end()
 	stream, err := n.flows.Show(ctx, request)
 	if err != nil {
-		return flow, at, err
+		return flow, err
 	}
 	head, err := stream.Recv()
 	if err != nil {
-		return flow, at, unexpected(err)
+		return flow, unexpected(err)
 	}
 	if flow, err = words.WorkflowFromWire(head.GetWorkflow()); err != nil {
-		return flow, at, err
+		return flow, err
 	}
 	var nodes []*rotav1.WorkflowNode
 	for int64(len(nodes)) < flow.NodeCount {
 		watch.moved()
 		m, err := stream.Recv()
 		if err != nil {
-			return flow, at, unexpected(err)
+			return flow, unexpected(err)
 		}
 		if len(nodes)+len(m.GetNodes()) > rota.MaxWorkflowNodes {
-			return flow, at, rota.Refusef(rota.Internal, "nodes", "the node tells more nodes than a workflow may have")
+			return flow, rota.Refusef(rota.Internal, "nodes", "the node tells more nodes than a workflow may have")
 		}
 		nodes = append(nodes, m.GetNodes()...)
 	}
 	if flow.Nodes, err = words.WorkflowNodesFromWire(nodes, flow.ID); err != nil {
-		return flow, at, err
+		return flow, err
 	}
 	flow.CriticalPath, err = words.NodesOf(head.GetCriticalPath(), flow.Nodes)
-	return flow, words.ReadAtFromWire(head.GetAt()), err
+	if err == nil {
+		r.saw(head.GetAt())
+	}
+	return flow, err
 }
 
 // unexpected makes an end that came too soon a reason to ask again.
@@ -106,19 +109,20 @@ func unexpected(err error) error {
 	return err
 }
 
-// Workflows reads one page of workflows, without their nodes; NextCursor in the
-// filter's Cursor reads the next.
-func (c *Client) Workflows(ctx context.Context, f rota.WorkflowFilter,
-	opt rota.ReadOptions) (page rota.WorkflowPage, at rota.ReadAt, err error) {
-	err = c.call(ctx, "list workflows", answerMost, func(ctx context.Context, n *node) error {
-		answer, err := n.flows.List(ctx, words.WorkflowFilterToWire(&f, opt))
+// Workflows lists the workflows that a filter selects in the order of their ids, without
+// their nodes: all of them from the filter's Cursor on, or as many as its Limit says.
+func (c *Client) Workflows(ctx context.Context, filter rota.WorkflowFilter, opts ...ReadOption) iter.Seq2[rota.Workflow, error] {
+	ask := func(ctx context.Context, n *node, p page) (got pageOf[rota.Workflow], err error) {
+		f := filter
+		f.Limit, f.Cursor = p.limit, p.cursor
+		answer, err := n.flows.List(ctx, words.WorkflowFilterToWire(&f, p.read))
 		if err != nil {
-			return err
+			return got, err
 		}
-		page, at, err = words.WorkflowPageFromWire(answer)
-		return err
-	})
-	return page, at, err
+		page, _, err := words.WorkflowPageFromWire(answer)
+		return pageOf[rota.Workflow]{page.Workflows, page.NextCursor, answer.GetAt()}, err
+	}
+	return list(ctx, c, "list workflows", filter.Limit, filter.Cursor, opts, ask)
 }
 
 // CancelWorkflow ends what has not ended of a workflow.
@@ -148,58 +152,54 @@ func (c *Client) RetryWorkflow(ctx context.Context, id rota.WorkflowID, from str
 	return one(ctx, c, "retry workflow", words.WorkflowFromWire, ask)
 }
 
-// ParentOutputs gives what the parents of a node's job put out, in the order of
-// their numbers (SPEC §11.2). More than 64 MiB are refused: EachParentOutput takes
-// them one by one.
-func (c *Client) ParentOutputs(ctx context.Context, job rota.JobID) ([]rota.ParentOutput, error) {
-	all, size := []rota.ParentOutput{}, 0
-	err := c.EachParentOutput(ctx, job, func(p rota.ParentOutput) error {
-		if size += len(p.Output); size > outputsMost {
-			return rota.Refusef(rota.Exhausted, "output", "the parents of job %s put out more than %d bytes: take them one by one",
-				job, outputsMost)
-		}
-		all = append(all, p)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
-}
-
-// EachParentOutput calls told with what each parent of a node's job put out, in the
-// order of their numbers, each once whichever nodes answer. told is called by one
-// goroutine; its error ends the call and is returned.
-func (c *Client) EachParentOutput(ctx context.Context, job rota.JobID, told func(rota.ParentOutput) error) error {
-	known := 0
-	var own error
-	err := c.call(ctx, "read parents' outputs", unbounded, func(ctx context.Context, n *node) error {
-		ctx, watch := c.watch(ctx)
-		defer watch.end()
-		stream, err := n.flows.ParentOutputs(ctx, &rotav1.ParentOutputsRequest{Job: string(job)})
-		if err != nil {
-			return err
-		}
-		for i := 0; ; i++ {
-			m, err := stream.Recv()
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
+// ParentOutputs lists what the parents of a node's job put out, in the order of their
+// numbers (SPEC §11.2), each once whichever nodes answer.
+func (c *Client) ParentOutputs(ctx context.Context, job rota.JobID) iter.Seq2[rota.ParentOutput, error] {
+	return func(yield func(rota.ParentOutput, error) bool) {
+		known, broken := 0, false
+		err := c.call(ctx, "read parents' outputs", unbounded, func(ctx context.Context, n *node) error {
+			ctx, watch := c.watch(ctx)
+			defer watch.end()
+			stream, err := n.flows.ParentOutputs(ctx, &rotav1.ParentOutputsRequest{Job: string(job)})
 			if err != nil {
 				return err
 			}
-			watch.stop() // told may take its time
-			if i == known {
-				if own = told(words.ParentOutputFromWire(m)); own != nil {
+			for i := 0; ; i++ {
+				m, err := stream.Recv()
+				if errors.Is(err, io.EOF) {
 					return nil
 				}
-				known++
+				if err != nil {
+					return err
+				}
+				watch.stop() // the loop may take its time
+				if i == known {
+					if broken = !yield(words.ParentOutputFromWire(m), nil); broken {
+						return nil
+					}
+					known++
+				}
+				watch.moved()
 			}
-			watch.moved()
+		})
+		if err != nil && !broken {
+			yield(rota.ParentOutput{}, err)
 		}
-	})
-	if own != nil {
-		return own
 	}
-	return err
+}
+
+// parentOutputs collects them for a handler, up to outputsMost.
+func (c *Client) parentOutputs(ctx context.Context, job rota.JobID) ([]rota.ParentOutput, error) {
+	all, size := []rota.ParentOutput{}, 0
+	for p, err := range c.ParentOutputs(ctx, job) {
+		if err != nil {
+			return nil, err
+		}
+		if size += len(p.Output); size > outputsMost {
+			return nil, rota.Refusef(rota.Exhausted, "output",
+				"the parents of job %s put out more than %d bytes: take them one by one with Client.ParentOutputs", job, outputsMost)
+		}
+		all = append(all, p)
+	}
+	return all, nil
 }

@@ -191,7 +191,8 @@ func TestWorkflow(t *testing.T) {
 				s.Send(&rotav1.ShowWorkflowResponse{Nodes: []*rotav1.WorkflowNode{{Id: "gone"}}}))
 		}
 		f.nodes[1].flows.onShow = showOf(7, 3)
-		flow, at, err := f.client.Workflow(t.Context(), "f1", true, rota.ReadOptions{})
+		var at rota.ReadAt
+		flow, err := f.client.WorkflowGraph(t.Context(), "f1", Seen(&at))
 		if err != nil || at.Index != 5 || len(flow.Nodes) != 7 || flow.State != rota.WorkflowRunning {
 			t.Fatalf("%+v, %v, %v", flow, at, err)
 		}
@@ -205,13 +206,15 @@ func TestWorkflow(t *testing.T) {
 			return &rotav1.GetWorkflowResponse{Workflow: &rotav1.Workflow{Id: r.GetId(), Progress: 40},
 				At: &rotav1.ReadAt{Index: r.GetRead().GetMinIndex()}}, nil
 		}
-		flow, at, err = f.client.Workflow(t.Context(), "f2", false, rota.ReadOptions{MinIndex: 8})
+		flow, err = f.client.Workflow(t.Context(), "f2", AtLeast(8), Seen(&at))
 		if err != nil || flow.ID != "f2" || flow.Progress != 40 || at.Index != 8 {
 			t.Errorf("without nodes: %+v, %v, %v", flow, at, err)
 		}
-		page, at, err := f.client.Workflows(t.Context(), rota.WorkflowFilter{State: rota.WorkflowFailed, Cursor: "c"}, rota.ReadOptions{MinIndex: 3})
-		if err != nil || at.Index != 3 || page.Workflows[0].ID != "c+" || page.Workflows[0].State != rota.WorkflowFailed || page.NextCursor != "next" {
-			t.Errorf("list: %+v, %v, %v", page, at, err)
+		next := ""
+		flows, err := Collect(f.client.Workflows(t.Context(), rota.WorkflowFilter{State: rota.WorkflowFailed, Cursor: "c", Limit: 1},
+			AtLeast(3), Seen(&at), Next(&next)))
+		if err != nil || at.Index != 3 || len(flows) != 1 || flows[0].ID != "c+" || flows[0].State != rota.WorkflowFailed || next != "next" {
+			t.Errorf("list: %+v, %v, %v, %q", flows, at, err, next)
 		}
 		if flow, err = f.client.CancelWorkflow(t.Context(), "f1"); err != nil || flow.Ending != rota.WorkflowCancelled {
 			t.Errorf("cancel: %+v, %v", flow, err)
@@ -266,7 +269,7 @@ func TestWorkflow_refusesAFault(t *testing.T) {
 			f.nodes[0].flows.onShow = func(r *rotav1.GetWorkflowRequest, s grpc.ServerStreamingServer[rotav1.ShowWorkflowResponse]) error {
 				return errors.Join(s.Send(&rotav1.ShowWorkflowResponse{Workflow: &rotav1.Workflow{NodeCount: 1}}), s.Send(second))
 			}
-			if _, _, err := f.client.Workflow(t.Context(), "f1", true, rota.ReadOptions{}); err == nil {
+			if _, err := f.client.WorkflowGraph(t.Context(), "f1"); err == nil {
 				t.Errorf("%s: it was believed", name)
 			}
 		}
@@ -376,7 +379,7 @@ func TestParentOutputs(t *testing.T) {
 		f, stop := setup(t, 3)
 		defer stop()
 		f.nodes[0].flows.onOutputs, f.nodes[1].flows.onOutputs = outputs(3, errStream), outputs(5, nil)
-		all, err := f.client.ParentOutputs(t.Context(), "f1/sum")
+		all, err := Collect(f.client.ParentOutputs(t.Context(), "f1/sum"))
 		if err != nil || len(all) != 5 {
 			t.Fatalf("%+v, %v", all, err)
 		}
@@ -385,11 +388,6 @@ func TestParentOutputs(t *testing.T) {
 				t.Errorf("output %d is %+v", i, p)
 			}
 		}
-		own, told := errors.New("own"), 0
-		err = f.client.EachParentOutput(t.Context(), "f1/sum", func(rota.ParentOutput) error { told++; return own })
-		if !errors.Is(err, own) || told != 1 {
-			t.Errorf("the caller's own error: %v, told %d", err, told)
-		}
 		gone := words.ToStatus(rota.Refusef(rota.OutOfRange, "p2", "no longer kept"))
 		answer := func(f *fakeFlows, with func(*rotav1.ParentOutputsRequest, grpc.ServerStreamingServer[rotav1.ParentOutput]) error) {
 			f.Lock()
@@ -397,7 +395,7 @@ func TestParentOutputs(t *testing.T) {
 			f.onOutputs = with
 		}
 		answer(&f.nodes[1].flows, outputs(1, gone))
-		if _, err := f.client.ParentOutputs(t.Context(), "f1/sum"); rota.KindOf(err) != rota.OutOfRange {
+		if _, err := Collect(f.client.ParentOutputs(t.Context(), "f1/sum")); rota.KindOf(err) != rota.OutOfRange {
 			t.Errorf("a refusal: %v", err)
 		}
 		answer(&f.nodes[1].flows, func(_ *rotav1.ParentOutputsRequest, s grpc.ServerStreamingServer[rotav1.ParentOutput]) error {
@@ -408,7 +406,7 @@ func TestParentOutputs(t *testing.T) {
 				}
 			}
 		})
-		if _, err := f.client.ParentOutputs(t.Context(), "f1/sum"); rota.KindOf(err) != rota.Exhausted {
+		if _, err := f.client.parentOutputs(t.Context(), "f1/sum"); rota.KindOf(err) != rota.Exhausted {
 			t.Errorf("more than can be held: %v", err)
 		}
 	})

@@ -110,30 +110,27 @@ func namesOf[T any](items []T, name func(*T) string) []string {
 	return names
 }
 
-// staleRead is fresh enough for a guess.
-var staleRead = rota.ReadOptions{Stale: true}
-
 func listJobs(ctx context.Context, c *client.Client) ([]string, error) {
-	page, _, err := c.Jobs(ctx, rota.JobFilter{Limit: completionMost}, staleRead)
-	return namesOf(page.Jobs, func(j *rota.Job) string { return string(j.ID) }), err
+	jobs, err := client.Collect(c.Jobs(ctx, rota.JobFilter{Limit: completionMost}, client.Stale()))
+	return namesOf(jobs, func(j *rota.Job) string { return string(j.ID) }), err
 }
 
 func listWorkflows(ctx context.Context, c *client.Client) ([]string, error) {
-	page, _, err := c.Workflows(ctx, rota.WorkflowFilter{Limit: completionMost}, staleRead)
-	return namesOf(page.Workflows, func(w *rota.Workflow) string { return string(w.ID) }), err
+	flows, err := client.Collect(c.Workflows(ctx, rota.WorkflowFilter{Limit: completionMost}, client.Stale()))
+	return namesOf(flows, func(w *rota.Workflow) string { return string(w.ID) }), err
 }
 
 func listQueues(ctx context.Context, c *client.Client) ([]string, error) {
-	queues, _, err := c.Queues(ctx, staleRead)
+	queues, err := client.Collect(c.Queues(ctx, client.Stale()))
 	return namesOf(queues, func(q *rota.Queue) string { return string(q.Name) }), err
 }
 
 func listWorkers(ctx context.Context, c *client.Client) ([]string, error) {
-	workers, _, err := c.Workers(ctx, staleRead)
+	workers, err := client.Collect(c.Workers(ctx, client.Stale()))
 	return namesOf(workers, func(w *rota.Worker) string { return string(w.ID) }), err
 }
 
 func listTenants(ctx context.Context, c *client.Client) ([]string, error) {
-	tenants, _, err := c.Tenants(ctx, staleRead)
+	tenants, err := client.Collect(c.Tenants(ctx, client.Stale()))
 	return namesOf(tenants, func(t *rota.Tenant) string { return string(t.ID) }), err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"time"
 
@@ -43,16 +44,13 @@ event --from names, to now. With --follow it goes on as things happen, until a s
 			if err != nil {
 				return err
 			}
-			out := newEventPrinter(a.output, a.stdout)
+			out := newEventPrinter(a.output, a.stdout, filter.Follow)
 			err = a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 				if filter.Follow || a.timeoutSet {
-					return c.Events(ctx, filter, out.print)
+					return out.print(c.Events(ctx, filter), func() {})
 				}
 				return untilSilent(ctx, a.timeout, func(ctx context.Context, heard func()) error {
-					return c.Events(ctx, filter, func(events []rota.ServedEvent) error {
-						heard()
-						return out.print(events)
-					})
+					return out.print(c.Events(ctx, filter), heard)
 				})
 			})(ctx, nil)
 			if err != nil && out.n == 0 && ctx.Err() == nil {
@@ -109,24 +107,34 @@ func (f *tailFlags) filter() (rota.EventFilter, error) {
 	return filter, nil
 }
 
-// eventPrinter prints events as they come; each batch is out before the next is
-// asked for.
+// eventPrinter prints events as they come; with follow each is out before the next is
+// waited for.
 type eventPrinter struct {
 	format string
+	follow bool
 	w      *bufio.Writer
 	n      int
 }
 
-func newEventPrinter(format string, w io.Writer) *eventPrinter {
-	return &eventPrinter{format: format, w: bufio.NewWriterSize(w, 64<<10)}
+func newEventPrinter(format string, w io.Writer, follow bool) *eventPrinter {
+	return &eventPrinter{format: format, follow: follow, w: bufio.NewWriterSize(w, 64<<10)}
 }
 
-func (p *eventPrinter) print(events []rota.ServedEvent) error {
-	for i := range events {
-		if err := p.one(&events[i]); err != nil {
+// print prints a listing, and calls heard with each event.
+func (p *eventPrinter) print(events iter.Seq2[rota.ServedEvent, error], heard func()) error {
+	for e, err := range events {
+		if err != nil {
+			return errors.Join(err, p.w.Flush())
+		}
+		heard()
+		if err := p.one(&e); err != nil {
 			return err
 		}
-		p.n++
+		if p.n++; p.follow {
+			if err := p.w.Flush(); err != nil {
+				return err
+			}
+		}
 	}
 	return p.w.Flush()
 }

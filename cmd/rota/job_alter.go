@@ -56,7 +56,7 @@ and a workflow's node, is refused.`,
 			if err != nil {
 				return err
 			}
-			job, _, err := c.Job(ctx, change.ID, rota.ReadOptions{MinIndex: outcome.Index})
+			job, err := c.Job(ctx, change.ID, client.AtLeast(outcome.Index))
 			if err != nil {
 				return err
 			}

@@ -22,11 +22,11 @@ func (a *app) jobShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			job, at, err := c.Job(ctx, ids[0], a.fresh())
+			job, err := c.Job(ctx, ids[0], a.fresh()...)
 			if err != nil {
 				return err
 			}
-			a.seen(at)
+			a.seen()
 			return a.printJob(job)
 		})),
 	})
@@ -84,23 +84,16 @@ func parseState(state *rota.JobState, name string) error {
 }
 
 // pages reads as many pages as the limit needs.
-func (a *app) pages(ctx context.Context, c *client.Client, filter rota.JobFilter, limit int) (rota.JobPage,
-	error) {
+func (a *app) pages(ctx context.Context, c *client.Client, filter rota.JobFilter, limit int) (rota.JobPage, error) {
+	filter.Limit = limit
 	whole := rota.JobPage{Jobs: []rota.Job{}}
-	for {
-		filter.Limit = min(limit-len(whole.Jobs), rota.MaxPage)
-		page, at, err := c.Jobs(ctx, filter, a.fresh())
-		if err != nil {
-			return whole, err
-		}
-		whole.Jobs = append(whole.Jobs, page.Jobs...)
-		whole.NextCursor = page.NextCursor
-		if page.NextCursor == "" || len(whole.Jobs) >= limit {
-			a.seen(at)
-			return whole, nil
-		}
-		filter.Cursor = page.NextCursor
+	jobs, err := client.Collect(c.Jobs(ctx, filter, append(a.fresh(), client.Next(&whole.NextCursor))...))
+	if err != nil {
+		return whole, err
 	}
+	a.seen()
+	whole.Jobs = append(whole.Jobs, jobs...)
+	return whole, nil
 }
 
 func (a *app) jobWaitCommand() *cobra.Command {
@@ -114,10 +107,11 @@ func (a *app) jobWaitCommand() *cobra.Command {
 				return err
 			}
 			ended := []rota.Job{}
-			err = c.Wait(ctx, ids, func(j rota.Job) error {
-				ended = append(ended, j)
-				return nil
-			})
+			for j, failed := range c.Wait(ctx, ids...) {
+				if err = failed; err == nil {
+					ended = append(ended, j)
+				}
+			}
 			l := listing[rota.Job]{whole: rota.JobPage{Jobs: ended}, items: ended, name: jobName,
 				columns: jobColumns()}
 			if errors.Is(err, context.Canceled) && len(ended) == 0 {

@@ -233,7 +233,7 @@ func (a *app) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error
 		if wait {
 			return nil
 		}
-		job, _, err := c.Job(ctx, id, rota.ReadOptions{MinIndex: outcomes[0].Index})
+		job, err := c.Job(ctx, id, client.AtLeast(outcomes[0].Index))
 		if err != nil {
 			return err
 		}
@@ -243,11 +243,7 @@ func (a *app) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error
 		return err
 	}
 	return a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
-		var final rota.Job
-		err := c.Wait(ctx, []rota.JobID{id}, func(j rota.Job) error {
-			final = j
-			return nil
-		})
+		ended, err := client.Collect(c.Wait(ctx, id))
 		if err != nil && ctx.Err() == context.Canceled { // an interrupt is quiet, unless the id is not known yet
 			if spec.Minted {
 				a.talk("job %s was submitted", id)
@@ -261,6 +257,7 @@ func (a *app) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error
 			a.talk("job %s was submitted", id)
 			return err
 		}
+		final := ended[0]
 		if err := a.printJob(final); err != nil {
 			return err
 		}

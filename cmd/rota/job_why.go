@@ -24,11 +24,11 @@ func (a *app) jobWhyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			x, seen, err := c.Why(ctx, ids[0], rota.Index(at), a.fresh())
+			x, err := c.WhyAt(ctx, ids[0], rota.Index(at), a.fresh()...)
 			if err != nil {
 				return err
 			}
-			a.seen(seen)
+			a.seen()
 			if x.Reasons == nil {
 				x.Reasons = []rota.Why{}
 			}

@@ -21,11 +21,11 @@ func (a *app) modeGetCommand() *cobra.Command {
 		Short: "Show the mode, why and since when; drained once DRAINING has worked everything off",
 		Args:  cobra.NoArgs,
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			m, at, err := c.Mode(ctx, a.fresh())
+			m, err := c.Mode(ctx, a.fresh()...)
 			if err != nil {
 				return err
 			}
-			a.seen(at)
+			a.seen()
 			return a.printMode(m)
 		})),
 	})

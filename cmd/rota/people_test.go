@@ -171,8 +171,15 @@ func TestEventPrinter(t *testing.T) {
 		{Event: rota.Event{Kind: rota.JobEnqueued, Job: "j-<1>", Queue: "images"}}}
 	show := func(format string, batch []rota.ServedEvent) string {
 		var out bytes.Buffer
-		p := newEventPrinter(format, &out)
-		if err := p.print(batch); err != nil {
+		p := newEventPrinter(format, &out, false)
+		printed := func(yield func(rota.ServedEvent, error) bool) {
+			for _, e := range batch {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+		if err := p.print(printed, func() {}); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.end(); err != nil {

@@ -25,11 +25,11 @@ func (a *app) queueListCommand() *cobra.Command {
 		Short: "List the queues",
 		Args:  cobra.NoArgs,
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			queues, at, err := c.Queues(ctx, a.fresh())
+			queues, err := client.Collect(c.Queues(ctx, a.fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen(at)
+			a.seen()
 			if queues == nil {
 				queues = []rota.Queue{}
 			}
@@ -76,11 +76,11 @@ func (a *app) queueShowCommand() *cobra.Command {
 		Short: "Show a queue's counters and its whole policy",
 		Args:  cobra.ExactArgs(1),
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
-			q, at, err := c.Queue(ctx, rota.QueueName(args[0]), a.fresh())
+			q, err := c.Queue(ctx, rota.QueueName(args[0]), a.fresh()...)
 			if err != nil {
 				return err
 			}
-			a.seen(at)
+			a.seen()
 			return a.printQueue(q)
 		})),
 	})
@@ -146,7 +146,7 @@ func (a *app) queuePausedCommand(verb, short, paused string) *cobra.Command {
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
 			name := rota.QueueName(args[0])
 			// SetQueue creates what is not there; a pause shall not.
-			if _, _, err := c.Queue(ctx, name, rota.ReadOptions{}); err != nil {
+			if _, err := c.Queue(ctx, name); err != nil {
 				return err
 			}
 			q, err := c.SetQueue(ctx, name, "", []rota.Setting{{Key: "paused", Value: paused}})

@@ -31,12 +31,18 @@ func (a *app) reads(cmd *cobra.Command) *cobra.Command {
 	return a.impatient(cmd)
 }
 
-// fresh says how fresh a read must be: linearizable, unless --stale is given.
-func (a *app) fresh() rota.ReadOptions { return rota.ReadOptions{Stale: a.stale} }
+// fresh returns how fresh a read must be: linearizable, unless --stale is given.
+func (a *app) fresh() []client.ReadOption {
+	opts := []client.ReadOption{client.Seen(&a.saw)}
+	if a.stale {
+		opts = append(opts, client.Stale())
+	}
+	return opts
+}
 
-// seen tells people how old a stale read is.
-func (a *app) seen(at rota.ReadAt) {
-	switch {
+// seen says how old a stale read was.
+func (a *app) seen() {
+	switch at := a.saw; {
 	case !a.stale:
 	case at.AgeMs < 0:
 		a.talk("stale: index %d", at.Index)
@@ -50,7 +56,7 @@ func (a *app) knownQueue(ctx context.Context, c *client.Client, name string, fou
 	if name == "" || found > 0 {
 		return nil
 	}
-	_, _, err := c.Queue(ctx, rota.QueueName(name), a.fresh())
+	_, err := c.Queue(ctx, rota.QueueName(name), a.fresh()...)
 	return err
 }
 

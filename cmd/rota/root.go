@@ -37,6 +37,7 @@ type app struct {
 	patience time.Duration
 	config   string
 	stale    bool
+	saw      rota.ReadAt
 	tls      tlsFiles
 }
 

@@ -22,11 +22,11 @@ func (a *app) tenantListCommand() *cobra.Command {
 		Short: "List the tenants that somebody set or that have leases open",
 		Args:  cobra.NoArgs,
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			tenants, at, err := c.Tenants(ctx, a.fresh())
+			tenants, err := client.Collect(c.Tenants(ctx, a.fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen(at)
+			a.seen()
 			if tenants == nil {
 				tenants = []rota.Tenant{}
 			}
@@ -79,11 +79,11 @@ func (a *app) tenantShowCommand() *cobra.Command {
 			if err := rota.CheckID("tenant", id); err != nil {
 				return err
 			}
-			t, at, err := c.Tenant(ctx, id, a.fresh())
+			t, err := c.Tenant(ctx, id, a.fresh()...)
 			if err != nil {
 				return err
 			}
-			a.seen(at)
+			a.seen()
 			return a.printTenant(t)
 		})),
 	})

@@ -30,11 +30,11 @@ func (a *app) workerListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			workers, at, err := c.Workers(ctx, a.fresh())
+			workers, err := client.Collect(c.Workers(ctx, a.fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen(at)
+			a.seen()
 			workers = slices.DeleteFunc(workers, func(w rota.Worker) bool { return !keep(w.Status) })
 			if workers == nil {
 				workers = []rota.Worker{}
@@ -96,9 +96,9 @@ func workerColumns() []column[rota.Worker] {
 func (a *app) workerShowCommand() *cobra.Command {
 	return a.reads(a.oneWorkerCommand("show", "Show one worker with its open leases",
 		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
-			w, at, err := c.Worker(ctx, id, a.fresh())
+			w, err := c.Worker(ctx, id, a.fresh()...)
 			if err == nil {
-				a.seen(at)
+				a.seen()
 			}
 			return w, err
 		}))

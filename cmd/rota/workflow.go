@@ -83,21 +83,15 @@ func choices(cmd *cobra.Command, flag string, values ...cobra.Completion) {
 
 // workflowPages reads as many pages as the limit needs.
 func (a *app) workflowPages(ctx context.Context, c *client.Client, filter rota.WorkflowFilter, limit int) (rota.WorkflowPage, error) {
+	filter.Limit = limit
 	whole := rota.WorkflowPage{Workflows: []rota.Workflow{}}
-	for {
-		filter.Limit = min(limit-len(whole.Workflows), rota.MaxPage)
-		page, at, err := c.Workflows(ctx, filter, a.fresh())
-		if err != nil {
-			return whole, err
-		}
-		whole.Workflows = append(whole.Workflows, page.Workflows...)
-		whole.NextCursor = page.NextCursor
-		if page.NextCursor == "" || len(whole.Workflows) >= limit {
-			a.seen(at)
-			return whole, nil
-		}
-		filter.Cursor = page.NextCursor
+	flows, err := client.Collect(c.Workflows(ctx, filter, append(a.fresh(), client.Next(&whole.NextCursor))...))
+	if err != nil {
+		return whole, err
 	}
+	a.seen()
+	whole.Workflows = append(whole.Workflows, flows...)
+	return whole, nil
 }
 
 func workflowColumns() []column[rota.Workflow] {
@@ -217,7 +211,7 @@ func (a *app) watchWorkflow(ctx context.Context, c *client.Client, id rota.Workf
 	if !terminal(a.stderr) {
 		return func(int64) {}
 	}
-	w, _, err := c.Workflow(ctx, id, false, rota.ReadOptions{Stale: true})
+	w, err := c.Workflow(ctx, id, client.Stale())
 	if err != nil || w.State.Terminal() {
 		return func(int64) {} // the wait itself tells
 	}
@@ -229,7 +223,7 @@ func (a *app) watchWorkflow(ctx context.Context, c *client.Client, id rota.Workf
 	go func() {
 		defer close(finished)
 		for pause(ctx, watchEvery) == nil {
-			if w, _, err := c.Workflow(ctx, id, false, rota.ReadOptions{Stale: true}); err == nil {
+			if w, err := c.Workflow(ctx, id, client.Stale()); err == nil {
 				done.Store(endedNodes(w.Counts))
 			}
 		}

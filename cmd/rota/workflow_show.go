@@ -47,9 +47,9 @@ func (a *app) wholeWorkflow(ctx context.Context, c *client.Client, arg string) (
 	if err != nil {
 		return rota.Workflow{}, err
 	}
-	w, at, err := c.Workflow(ctx, id, true, a.fresh())
+	w, err := c.WorkflowGraph(ctx, id, a.fresh()...)
 	if err == nil {
-		a.seen(at)
+		a.seen()
 	}
 	if w.Nodes == nil {
 		w.Nodes = []rota.WorkflowNode{}

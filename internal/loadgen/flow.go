@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -206,7 +205,7 @@ func (l *Lab) flow(ctx context.Context, reader *reasons, plan *FlowPlan, flow *F
 	if _, err := l.Client.WaitWorkflow(ctx, spec.ID); err != nil {
 		return nil, err
 	}
-	w, _, err := l.Client.Workflow(ctx, spec.ID, true, rota.ReadOptions{})
+	w, err := l.Client.WorkflowGraph(ctx, spec.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -236,35 +235,28 @@ type reasons struct {
 	after rota.EventID
 }
 
-// errToldAll ends a reading of events.
-var errToldAll = errors.New("all was told")
-
 func (r *reasons) of(ctx context.Context, run string) (rules map[string]int, assignments int, err error) {
 	rules = map[string]int{}
 	filter := rota.EventFilter{After: r.after, Kinds: []rota.EventKind{rota.JobAssigned, rota.WorkflowFinished}, Follow: true}
-	err = r.c.Events(ctx, filter, func(events []rota.ServedEvent) error {
-		for i := range events {
-			e := &events[i]
-			r.after = e.ID
-			if e.Run != run {
-				continue
-			}
-			if e.Kind == rota.WorkflowFinished {
-				return errToldAll
-			}
-			var decision struct {
-				Reasoning rota.Reasoning `json:"reasoning"`
-			}
-			if err := json.Unmarshal([]byte(e.Payload), &decision); err != nil {
-				return fmt.Errorf("payload of event %s: %w", e.ID, err)
-			}
-			rules[decision.Reasoning.Rule.String()]++
-			assignments++
+	for e, err := range r.c.Events(ctx, filter) {
+		if err != nil {
+			return rules, assignments, err
 		}
-		return nil
-	})
-	if errors.Is(err, errToldAll) {
-		err = nil
+		r.after = e.ID
+		if e.Run != run {
+			continue
+		}
+		if e.Kind == rota.WorkflowFinished {
+			break
+		}
+		var decision struct {
+			Reasoning rota.Reasoning `json:"reasoning"`
+		}
+		if err := json.Unmarshal([]byte(e.Payload), &decision); err != nil {
+			return rules, assignments, fmt.Errorf("payload of event %s: %w", e.ID, err)
+		}
+		rules[decision.Reasoning.Rule.String()]++
+		assignments++
 	}
-	return rules, assignments, err
+	return rules, assignments, nil
 }

@@ -43,7 +43,7 @@ func (l *Lab) EnsureQueues(ctx context.Context, names ...rota.QueueName) error {
 	group.SetLimit(atOnce)
 	for _, name := range names {
 		group.Go(func() error {
-			_, _, err := l.Client.Queue(ctx, name, rota.ReadOptions{})
+			_, err := l.Client.Queue(ctx, name)
 			if rota.KindOf(err) == rota.NotFound {
 				_, err = l.Client.SetQueue(ctx, name, "standard", nil)
 			}

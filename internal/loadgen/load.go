@@ -166,7 +166,7 @@ func (r *run) ask(ctx context.Context) error {
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, askMost)
 			defer cancel()
-			job, _, err := r.lab.Client.Job(ctx, r.ledger.id(i), rota.ReadOptions{})
+			job, err := r.lab.Client.Job(ctx, r.ledger.id(i))
 			switch {
 			case rota.KindOf(err) == rota.NotFound:
 				gone[k] = true

@@ -158,7 +158,7 @@ func awaitWorkers(ctx context.Context, c *client.Client, run string, n int) erro
 
 func awaitWorker(ctx context.Context, c *client.Client, id rota.WorkerID) error {
 	for {
-		_, _, err := c.Worker(ctx, id, rota.ReadOptions{})
+		_, err := c.Worker(ctx, id)
 		if err == nil || rota.KindOf(err) != rota.NotFound {
 			return err
 		}

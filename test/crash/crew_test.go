@@ -53,7 +53,7 @@ func (c *crew) account() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	s, err := c.all.Status(ctx)
-	workers, _, other := c.all.Workers(ctx, rota.ReadOptions{})
+	workers, other := client.Collect(c.all.Workers(ctx))
 	text := fmt.Sprintf("%s leads (%v, %v), %d jobs accepted", s.Leader, err, other, c.load.Count())
 	for _, w := range workers {
 		text += fmt.Sprintf("\n%+v", w)

@@ -140,11 +140,11 @@ func completions(c *client.Client) (map[rota.JobID]int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	told := make(map[rota.JobID]int)
-	err := c.Events(ctx, rota.EventFilter{Kinds: []rota.EventKind{rota.JobCompleted}}, func(events []rota.ServedEvent) error {
-		for _, e := range events {
-			told[e.Job]++
+	for e, err := range c.Events(ctx, rota.EventFilter{Kinds: []rota.EventKind{rota.JobCompleted}}) {
+		if err != nil {
+			return told, err
 		}
-		return nil
-	})
-	return told, err
+		told[e.Job]++
+	}
+	return told, nil
 }

@@ -222,7 +222,7 @@ func (c *nodes) awaitState(t testing.TB, cl *client.Client, id string, most time
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		var err error
-		if job, _, err = cl.Job(ctx, rota.JobID(id), rota.ReadOptions{}); err != nil {
+		if job, err = cl.Job(ctx, rota.JobID(id)); err != nil {
 			return err
 		}
 		for _, s := range states {

@@ -213,7 +213,7 @@ func (d *deeds) doOnce() {
 	d.singles["workflow flow"] = []string{"workflowStarted", "workflowFinished"}
 
 	eventually(d.t, 60*time.Second, "the job rises", func() error {
-		job, _, err := d.cl.Job(context.Background(), rises, rota.ReadOptions{})
+		job, err := d.cl.Job(context.Background(), rises)
 		if err == nil && job.Tier > 3 {
 			err = fmt.Errorf("it is in tier %d", job.Tier)
 		}

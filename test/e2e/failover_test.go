@@ -120,7 +120,7 @@ func TestWorkerKilled(t *testing.T) {
 	const backoff = 5500 * time.Millisecond // 5 s, up to a tenth more
 	const slack = 5 * time.Second
 	eventually(t, bound+backoff+slack-time.Since(killed), "the job runs again", func() error {
-		job, _, err := cl.Job(t.Context(), rota.JobID(id), rota.ReadOptions{})
+		job, err := cl.Job(t.Context(), rota.JobID(id))
 		if err == nil && (job.State != rota.Running || job.Attempt == 0) {
 			err = fmt.Errorf("it is %s, attempt %d", job.State, job.Attempt)
 		}
@@ -178,7 +178,7 @@ func TestLeaderPaused(t *testing.T) {
 	l.settle(c)
 	cl := c.dial(t, leader)
 	for _, id := range append(mine, after...) {
-		if job, _, err := cl.Job(t.Context(), id, rota.ReadOptions{}); err != nil || job.State != rota.Queued {
+		if job, err := cl.Job(t.Context(), id); err != nil || job.State != rota.Queued {
 			t.Errorf("job %s, accepted around the pause: %s, %v", id, job.State, err)
 		}
 	}

@@ -164,18 +164,11 @@ func (l *load) missing(cl *client.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	states := make(map[rota.JobID]rota.JobState)
-	filter := rota.JobFilter{Queue: rota.QueueName(l.queue), Limit: rota.MaxPage}
-	for {
-		page, _, err := cl.Jobs(ctx, filter, rota.ReadOptions{})
+	for j, err := range cl.Jobs(ctx, rota.JobFilter{Queue: rota.QueueName(l.queue)}) {
 		if err != nil {
 			return err
 		}
-		for _, j := range page.Jobs {
-			states[j.ID] = j.State
-		}
-		if filter.Cursor = page.NextCursor; filter.Cursor == "" {
-			break
-		}
+		states[j.ID] = j.State
 	}
 	open, example := 0, ""
 	for _, id := range l.Accepted() {

@@ -201,12 +201,15 @@ func (r *floodRun) feed(ctx context.Context) error {
 
 // completed waits for jobs, which must all complete.
 func completed(ctx context.Context, cl *client.Client, ids ...rota.JobID) error {
-	return cl.Wait(ctx, ids, func(job rota.Job) error {
+	for job, err := range cl.Wait(ctx, ids...) {
+		if err != nil {
+			return err
+		}
 		if job.State != rota.Completed {
 			return fmt.Errorf("job %s is %s", job.ID, job.State)
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // pulse has one job after the other run in a queue that no flood reaches, until the

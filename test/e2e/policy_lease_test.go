@@ -207,7 +207,7 @@ func eventuallyWhy(t testing.TB, cl *client.Client, id rota.JobID, reason string
 	var x rota.Explanation
 	eventually(t, 20*time.Second, fmt.Sprintf("job %s waits for %s", id, reason), func() error {
 		var err error
-		if x, _, err = cl.Why(within(t), id, 0, rota.ReadOptions{}); err != nil {
+		if x, err = cl.Why(within(t), id); err != nil {
 			return err
 		}
 		for _, w := range x.Reasons {

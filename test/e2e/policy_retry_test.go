@@ -102,7 +102,7 @@ func retryRelative(t *testing.T, c *nodes, cl *client.Client) {
 	submitAll(t, cl, policyJob("attempted", q))
 	h := c.hand(t, c.all[1], "relative", q, 1)
 	eventually(t, 20*time.Second, "it is older than ttl_rel_max", func() error {
-		if x, _, err := cl.Why(within(t), "attempted", 0, rota.ReadOptions{}); err != nil || x.Clock < jobOf(t, cl, "attempted").Submitted.Clock+5100 {
+		if x, err := cl.Why(within(t), "attempted"); err != nil || x.Clock < jobOf(t, cl, "attempted").Submitted.Clock+5100 {
 			return fmt.Errorf("clock %d, %v", x.Clock, err)
 		}
 		return nil

@@ -126,17 +126,11 @@ func (s *stream) account(p rota.Job, placed, window rota.Clock) seen {
 	s.t.Helper()
 	interval := decode[rota.Queue](s.t, s.c.rota(s.t, "queue", "show", string(s.queue), "-o", "json")).Policy.DispatchIntervalMs
 	a := seen{delta: rota.Clock(interval + 2*s.commits.Load())}
-	filter := rota.JobFilter{Queue: s.queue, Limit: rota.MaxPage}
-	for {
-		page, _, err := s.cl.Jobs(within(s.t), filter, rota.ReadOptions{})
+	for job, err := range s.cl.Jobs(within(s.t), rota.JobFilter{Queue: s.queue}) {
 		check(s.t, err)
-		for i := range page.Jobs {
-			a.take(&page.Jobs[i], &p, placed, window)
-		}
-		if filter.Cursor = page.NextCursor; filter.Cursor == "" {
-			return a
-		}
+		a.take(&job, &p, placed, window)
 	}
+	return a
 }
 
 func (a *seen) take(j, p *rota.Job, placed, window rota.Clock) {
@@ -274,7 +268,7 @@ func starveAdaptive(t *testing.T, c *nodes) {
 	s, id = begin("adaptive-off", "0")
 	p = jobOf(t, s.cl, id)
 	eventually(t, 60*time.Second, "the job waits for longer than the bound", func() error {
-		x, _, err := s.cl.Why(within(t), id, 0, rota.ReadOptions{})
+		x, err := s.cl.Why(within(t), id)
 		if err != nil {
 			return err
 		}
@@ -298,9 +292,8 @@ func starveAdaptive(t *testing.T, c *nodes) {
 func (s *stream) resumed(p rota.Job) rota.Clock {
 	s.t.Helper()
 	first := rota.Clock(1 << 62)
-	page, _, err := s.cl.Jobs(within(s.t), rota.JobFilter{Queue: s.queue, Limit: rota.MaxPage}, rota.ReadOptions{})
-	check(s.t, err)
-	for _, j := range page.Jobs {
+	for j, err := range s.cl.Jobs(within(s.t), rota.JobFilter{Queue: s.queue, Limit: rota.MaxPage}) {
+		check(s.t, err)
 		if !j.FirstLease.IsZero() {
 			first = min(first, j.FirstLease.Clock)
 		}

@@ -44,12 +44,7 @@ func TestConformance_Vectors(t *testing.T) {
 			c.rota(t, "operator", "raft", "transfer-leadership").want(t, 0)
 		}
 	}
-	check(t, cl.Wait(within(t), ids, func(job rota.Job) error {
-		if job.State != rota.Completed {
-			return fmt.Errorf("job %s is %s", job.ID, job.State)
-		}
-		return nil
-	}))
+	check(t, completed(within(t), cl, ids...))
 	seeds := map[uint64]string{}
 	for _, id := range ids {
 		for _, a := range jobOf(t, cl, id).Attempts {

@@ -182,7 +182,7 @@ func submitAll(t testing.TB, cl *client.Client, jobs ...rota.JobSpec) []rota.Sub
 // jobOf reads a job as it is now.
 func jobOf(t testing.TB, cl *client.Client, id rota.JobID) rota.Job {
 	t.Helper()
-	job, _, err := cl.Job(within(t), id, rota.ReadOptions{})
+	job, err := cl.Job(within(t), id)
 	check(t, err)
 	return job
 }
@@ -191,7 +191,7 @@ func jobOf(t testing.TB, cl *client.Client, id rota.JobID) rota.Job {
 // of a job then.
 func clockAt(t testing.TB, cl *client.Client, id rota.JobID, index rota.Index) rota.Explanation {
 	t.Helper()
-	x, _, err := cl.Why(within(t), id, index, rota.ReadOptions{})
+	x, err := cl.WhyAt(within(t), id, index)
 	check(t, err)
 	if x.Index != index {
 		t.Fatalf("job %s is explained at index %d, %d was asked for", id, x.Index, index)

@@ -56,32 +56,32 @@ func (l *life) events(ctx context.Context, at int) {
 	began := make(map[rota.JobID]rota.Clock)
 	var sums []uint64
 	hash := fnv.New64a()
-	err := c.Events(ctx, rota.EventFilter{}, func(events []rota.ServedEvent) error {
-		for i := range events {
-			e := &events[i]
-			fmt.Fprintln(hash, e.ID, e.Kind, e.Job, e.Lease, e.Clock, e.Post)
-			sums = append(sums, hash.Sum64())
-			l.steadyEvent(&e.Event)
-			switch e.Kind {
-			case rota.JobEnqueued:
-				if _, known := began[e.Job]; !known {
-					began[e.Job] = e.Clock
-				}
-			case rota.JobCompleted, rota.JobDead, rota.JobExpired, rota.JobCancelled:
-				ended[e.Job]++
-				if ended[e.Job] > 1+runs[e.Job] {
-					l.violate("a job ends once", "%s ended %d times by the events, with %d retries asked", e.Job, ended[e.Job], runs[e.Job])
-				}
-				l.ledger.mu.Lock()
-				if rec := l.ledger.jobs[e.Job]; rec != nil {
-					runs[e.Job] = rec.retried
-					l.inTime(&e.Event, rec, time.Duration(e.Clock-began[e.Job])*time.Millisecond)
-				}
-				l.ledger.mu.Unlock()
-			}
+	var err error
+	for e, failed := range c.Events(ctx, rota.EventFilter{}) {
+		if err = failed; err != nil {
+			break
 		}
-		return nil
-	})
+		fmt.Fprintln(hash, e.ID, e.Kind, e.Job, e.Lease, e.Clock, e.Post)
+		sums = append(sums, hash.Sum64())
+		l.steadyEvent(&e.Event)
+		switch e.Kind {
+		case rota.JobEnqueued:
+			if _, known := began[e.Job]; !known {
+				began[e.Job] = e.Clock
+			}
+		case rota.JobCompleted, rota.JobDead, rota.JobExpired, rota.JobCancelled:
+			ended[e.Job]++
+			if ended[e.Job] > 1+runs[e.Job] {
+				l.violate("a job ends once", "%s ended %d times by the events, with %d retries asked", e.Job, ended[e.Job], runs[e.Job])
+			}
+			l.ledger.mu.Lock()
+			if rec := l.ledger.jobs[e.Job]; rec != nil {
+				runs[e.Job] = rec.retried
+				l.inTime(&e.Event, rec, time.Duration(e.Clock-began[e.Job])*time.Millisecond)
+			}
+			l.ledger.mu.Unlock()
+		}
+	}
 	if err != nil && l.ctx.Err() == nil {
 		l.violate("events can be read", "on %s: %v", l.servers[at].id(), err)
 		return

@@ -118,10 +118,10 @@ func (s *scene) submit(id rota.JobID) {
 // over waits for a job's end.
 func (s *scene) over(id rota.JobID) rota.Job {
 	s.Helper()
-	if err := s.admin.Wait(s.ctx, []rota.JobID{id}, func(rota.Job) error { return nil }); err != nil {
+	if _, err := client.Collect(s.admin.Wait(s.ctx, id)); err != nil {
 		s.Fatal(err)
 	}
-	j, _, err := s.admin.Job(s.ctx, id, rota.ReadOptions{})
+	j, err := s.admin.Job(s.ctx, id)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -129,12 +129,9 @@ func (s *scene) over(id rota.JobID) rota.Job {
 }
 
 // events are those of a job until now.
-func (s *scene) events(job rota.JobID) (all []rota.ServedEvent) {
+func (s *scene) events(job rota.JobID) []rota.ServedEvent {
 	s.Helper()
-	err := s.admin.Events(s.ctx, rota.EventFilter{Job: job}, func(some []rota.ServedEvent) error {
-		all = append(all, some...)
-		return nil
-	})
+	all, err := client.Collect(s.admin.Events(s.ctx, rota.EventFilter{Job: job}))
 	if err != nil {
 		s.Fatal(err)
 	}

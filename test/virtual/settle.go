@@ -29,7 +29,7 @@ func (l *life) settle() {
 	admin := l.dial("admin", l.servers)
 	defer admin.Close()
 	if !l.within(healed, leaderWithin, func(ctx context.Context) error {
-		_, _, err := admin.Queue(ctx, queueName, rota.ReadOptions{})
+		_, err := admin.Queue(ctx, queueName)
 		return err
 	}) {
 		l.violate("a healed cluster has a leader within 10 s", "no linearizable read succeeds")
@@ -66,7 +66,7 @@ func (l *life) settle() {
 
 // resumeWorkers makes active what a fault drained.
 func (l *life) resumeWorkers(ctx context.Context, admin *client.Client) error {
-	workers, _, err := admin.Workers(ctx, rota.ReadOptions{})
+	workers, err := client.Collect(admin.Workers(ctx))
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (l *life) rate(when string, admin *client.Client, least, most float64, mean
 func (l *life) clockNow(admin *client.Client) (rota.Clock, bool) {
 	ctx, cancel := context.WithTimeout(l.ctx, leaderWithin)
 	defer cancel()
-	if _, _, err := admin.Queue(ctx, queueName, rota.ReadOptions{}); err != nil {
+	if _, err := admin.Queue(ctx, queueName); err != nil {
 		if l.ctx.Err() == nil {
 			l.violate("a healed cluster answers", "%v", err)
 		}

@@ -265,7 +265,7 @@ func (k *Cluster) Serves(ctx context.Context, s *Server) error {
 	var last error
 	for ctx.Err() == nil {
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_, _, last = s.Client.Job(try, "no-such-job", rota.ReadOptions{})
+		_, last = s.Client.Job(try, "no-such-job")
 		cancel()
 		if rota.KindOf(last) == rota.NotFound {
 			return nil

@@ -166,16 +166,11 @@ func (w *trial) compareShown(ctx context.Context, nodes []*fault.Server) (shown 
 func listAt(ctx context.Context, c *client.Client) (map[string]string, error) {
 	all := make(map[string]string)
 	for _, state := range []rota.JobState{rota.Completed, rota.Dead, rota.Expired, rota.Cancelled} {
-		filter := rota.JobFilter{State: state, Limit: 500}
-		for more := true; more; more = filter.Cursor != "" {
-			page, _, err := c.Jobs(ctx, filter, rota.ReadOptions{})
+		for job, err := range c.Jobs(ctx, rota.JobFilter{State: state}) {
 			if err != nil {
 				return all, err
 			}
-			for i := range page.Jobs {
-				all[string(page.Jobs[i].ID)] = check.TextOf(page.Jobs[i])
-			}
-			filter.Cursor = page.NextCursor
+			all[string(job.ID)] = check.TextOf(job)
 		}
 	}
 	return all, nil
@@ -184,7 +179,7 @@ func listAt(ctx context.Context, c *client.Client) (map[string]string, error) {
 func readAt(ctx context.Context, c *client.Client, ids []string) (map[string]string, error) {
 	all := make(map[string]string)
 	for _, id := range ids {
-		job, _, err := c.Job(ctx, rota.JobID(id), rota.ReadOptions{})
+		job, err := c.Job(ctx, rota.JobID(id))
 		if err != nil {
 			return all, fmt.Errorf("job %s: %w", id, err)
 		}
@@ -204,7 +199,7 @@ func (w *trial) flowsAt(ctx context.Context, c *client.Client) (texts map[string
 		}
 	})
 	for _, id := range ids {
-		flow, _, err := c.Workflow(ctx, rota.WorkflowID(id), true, rota.ReadOptions{})
+		flow, err := c.WorkflowGraph(ctx, rota.WorkflowID(id))
 		if rota.KindOf(err) == rota.NotFound {
 			continue
 		}

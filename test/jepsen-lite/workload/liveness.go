@@ -159,20 +159,13 @@ func (w *trial) listAll(ctx context.Context, c *client.Client) ([]check.FinalJob
 	ctx, cancel := context.WithTimeout(ctx, w.patience(listMost))
 	defer cancel()
 	var all []check.FinalJob
-	filter, read := rota.JobFilter{Limit: 500}, rota.ReadOptions{}
-	for {
-		page, at, err := c.Jobs(ctx, filter, read)
+	for job, err := range c.Jobs(ctx, rota.JobFilter{}) {
 		if err != nil {
 			return all, err
 		}
-		for i := range page.Jobs {
-			all = append(all, finalJob(&page.Jobs[i]))
-		}
-		if page.NextCursor == "" {
-			return all, nil
-		}
-		filter.Cursor, read = page.NextCursor, rota.ReadOptions{MinIndex: at.Index}
+		all = append(all, finalJob(&job))
 	}
+	return all, nil
 }
 
 func finalJob(j *rota.Job) check.FinalJob {

@@ -129,7 +129,7 @@ func (w *trial) pardon(ctx context.Context, c *client.Client) error {
 	if status.Mode != rota.ModeNormal && o.mode(ctx, rota.ModeNormal) != check.OK {
 		return fmt.Errorf("the mode is %s still", status.Mode)
 	}
-	workers, _, err := c.Workers(ctx, rota.ReadOptions{})
+	workers, err := client.Collect(c.Workers(ctx))
 	if err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func readOwn(ctx context.Context, w *trial, r *rand.Rand, name string, o rota.Su
 	op := check.Op{Process: name, Func: check.OpGetMin, Job: string(o.ID), Node: s.ID, Invoke: w.Rec.Now(), Index: uint64(o.Index)}
 	try, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	job, _, err := s.Client.Job(try, o.ID, rota.ReadOptions{MinIndex: o.Index})
+	job, err := s.Client.Job(try, o.ID, client.AtLeast(o.Index))
 	op.State = job.State.String()
 	w.Rec.Add(op.Done(w.Rec, err))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
@@ -32,7 +33,8 @@ func readOnce(ctx context.Context, w *trial, s *fault.Server, name, id string) {
 	op := check.Op{Process: name, Func: check.OpGet, Job: id, Node: s.ID, Invoke: w.Rec.Now()}
 	try, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	job, at, err := s.Client.Job(try, rota.JobID(id), rota.ReadOptions{})
+	var at rota.ReadAt
+	job, err := s.Client.Job(try, rota.JobID(id), client.Seen(&at))
 	op.Seen(job)
 	op.Index = uint64(at.Index)
 	w.Rec.Add(op.Done(w.Rec, err))

@@ -27,12 +27,14 @@ func wait(ctx, _ context.Context, w *trial, r *rand.Rand) {
 		}
 		invoke := w.Rec.Now()
 		try, cancel := context.WithTimeout(ctx, 10*time.Second)
-		_ = c.Wait(try, ids, func(job rota.Job) error { // what did not end in time is no answer
+		for job, err := range c.Wait(try, ids...) {
+			if err != nil {
+				break // what did not end in time is no answer
+			}
 			op := check.Op{Process: name, Func: check.OpWait, Job: string(job.ID), Invoke: invoke}
 			op.Seen(job)
 			w.Rec.Add(op.Done(w.Rec, nil))
-			return nil
-		})
+		}
 		cancel()
 		if !fault.Rest(ctx, time.Duration(200+r.IntN(800))*time.Millisecond) {
 			return

@@ -105,12 +105,12 @@ func watchByLibrary(ctx context.Context, w *trial, _ *rand.Rand, seen *watcher) 
 	defer c.Close()
 	for {
 		filter := rota.EventFilter{After: seen.last(), Follow: true}
-		err := c.Events(ctx, filter, func(events []rota.ServedEvent) error {
-			for i := range events {
-				seen.take(check.EventSeen(&events[i]))
+		var err error
+		for e, failed := range c.Events(ctx, filter) {
+			if err = failed; err == nil {
+				seen.take(check.EventSeen(&e))
 			}
-			return nil
-		})
+		}
 		if rota.KindOf(err) != rota.Exhausted || !fault.Rest(ctx, 100*time.Millisecond) {
 			return err // but for being too slow, which is this machine's fault
 		}

@@ -1,0 +1,153 @@
+package client
+
+import (
+	"context"
+	"iter"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// pageRows is how many rows one message lists, where no limit asks for fewer.
+const pageRows = 500
+
+// ReadOption changes how a read is made. Without one a read is linearizable: it sees all
+// that was done before it was made.
+type ReadOption func(*reading)
+
+// reading is what the options of a read say.
+type reading struct {
+	how  rota.ReadOptions
+	seen *rota.ReadAt
+	next *string
+}
+
+// Stale reads the asked node's own state at once, which may lag behind. It works without a
+// leader.
+func Stale() ReadOption { return func(r *reading) { r.how.Stale = true } }
+
+// AtLeast waits until the node has applied so much, without asking the leader: a read that
+// sees what an earlier call did.
+func AtLeast(index rota.Index) ReadOption { return func(r *reading) { r.how.MinIndex = index } }
+
+// Seen sets at to what the read saw. A listing sets it before its first item; its later
+// pages are at least as new.
+func Seen(at *rota.ReadAt) ReadOption { return func(r *reading) { r.seen = at } }
+
+// Next sets cursor, when a listing has come to its end or its filter's Limit, to where the
+// next one goes on: its filter's Cursor. It is empty where nothing is left.
+func Next(cursor *string) ReadOption { return func(r *reading) { r.next = cursor } }
+
+func readingOf(opts []ReadOption) *reading {
+	r := &reading{}
+	for _, o := range opts {
+		o(r)
+	}
+	return r
+}
+
+// saw notes what the read saw.
+func (r *reading) saw(at *rotav1.ReadAt) {
+	if r.seen != nil {
+		*r.seen = words.ReadAtFromWire(at)
+	}
+}
+
+// one makes a call whose answer is one message.
+func one[W, T any](ctx context.Context, c *Client, op string, from func(W) (T, error),
+	ask func(context.Context, *node) (W, error)) (value T, err error) {
+	err = c.call(ctx, op, answerMost, func(ctx context.Context, n *node) error {
+		wire, err := ask(ctx, n)
+		if err != nil {
+			return err
+		}
+		value, err = from(wire)
+		return err
+	})
+	return value, err
+}
+
+// read is one of an answer that says what it saw.
+func read[W interface{ GetAt() *rotav1.ReadAt }, T any](ctx context.Context, c *Client, op string, opts []ReadOption,
+	from func(W) (T, error), ask func(context.Context, *node, *rotav1.Read) (W, error)) (T, error) {
+	r := readingOf(opts)
+	how := words.ReadToWire(r.how)
+	return one(ctx, c, op, func(wire W) (T, error) {
+		value, err := from(wire)
+		if err == nil {
+			r.saw(wire.GetAt())
+		}
+		return value, err
+	}, func(ctx context.Context, n *node) (W, error) { return ask(ctx, n, how) })
+}
+
+// page is what is asked for of a list, and pageOf what came.
+type page struct {
+	read   rota.ReadOptions
+	limit  int
+	cursor string
+}
+
+type pageOf[T any] struct {
+	items []T
+	next  string
+	at    *rotav1.ReadAt
+}
+
+// list returns the rows of all pages from cursor on, at most limit of them (0 for all);
+// each page sees at least what the one before saw, whichever node answers.
+func list[T any](ctx context.Context, c *Client, op string, limit int, cursor string, opts []ReadOption,
+	ask func(context.Context, *node, page) (pageOf[T], error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		r := readingOf(opts)
+		p := page{read: r.how, cursor: cursor}
+		for left, first := limit, true; ; first = false {
+			if p.limit = pageRows; limit > 0 {
+				p.limit = min(left, rota.MaxPage)
+			}
+			var got pageOf[T]
+			err := c.call(ctx, op, answerMost, func(ctx context.Context, n *node) (err error) {
+				got, err = ask(ctx, n, p)
+				return err
+			})
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			if first {
+				r.saw(got.at)
+				// Further pages need not ask the leader again, only wait for that index.
+				p.read = rota.ReadOptions{MinIndex: words.ReadAtFromWire(got.at).Index}
+			}
+			p.cursor, left = got.next, left-len(got.items)
+			last := p.cursor == "" || limit > 0 && left <= 0
+			if last && r.next != nil {
+				*r.next = p.cursor
+			}
+			for _, item := range got.items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if last {
+				return
+			}
+		}
+	}
+}
+
+// Collect returns all that a listing has, in its order, and the error that ended it.
+//
+//	queues, err := client.Collect(c.Queues(ctx))
+func Collect[T any](listing iter.Seq2[T, error]) ([]T, error) {
+	var all []T
+	for item, err := range listing {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, item)
+	}
+	return all, nil
+}
