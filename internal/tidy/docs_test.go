@@ -72,7 +72,7 @@ func checkMoves(text string) []string {
 func checkRoomsTold(text string) []string {
 	var faults []string
 	told := map[string]string{}
-	for _, r := range rows(text, "room", "what it is", "may import of ours") {
+	for _, r := range rows(text, "package", "what it is", "may import of ours") {
 		name, _, _ := strings.Cut(r[0], " ")
 		told[name] = r[2]
 	}
@@ -239,7 +239,7 @@ func TestDocumentsPlants(t *testing.T) {
 			t.Errorf("%s: faults are %q, want %q among them", name, faults, c.want)
 		}
 	}
-	if faults := checkRoomsTold("| room | what it is | may import of ours |\n|---|---|---|\n| `sched` | x | `fsm` |\n| `shed` | x | |\n"); !slices.Contains(
+	if faults := checkRoomsTold("| package | what it is | may import of ours |\n|---|---|---|\n| `sched` | x | `fsm` |\n| `shed` | x | |\n"); !slices.Contains(
 		faults, "sched is told to import fsm, the guard says .") || !slices.Contains(faults, "shed is told and no room") ||
 		!slices.Contains(faults, "fsm is not told") {
 		t.Errorf("faults of a wrong table of rooms are %q", faults)
