@@ -282,7 +282,7 @@ type Reasoning struct {
 	Rule ReasoningRule
 	N    int64
 	Of   int64
-	// worker is whom it chose, for the JSON of what it is part of.
+	// worker is the one that it chose, for the JSON of what it is part of.
 	worker WorkerID
 }
 

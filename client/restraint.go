@@ -34,7 +34,7 @@ type restraint struct {
 	holds map[jobKind]hold
 }
 
-// jobKind is whom a refusal is for: a queue's jobs of priority 0, for which there is room
+// jobKind says which jobs a refusal is for: a queue's jobs of priority 0, for which there is room
 // longer than for others, or the rest; a tenant's in one queue, as its rate may be for
 // that queue alone.
 type jobKind struct {

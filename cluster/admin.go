@@ -119,7 +119,7 @@ func (n *Node) atLeader(ctx context.Context, here func() error, there func(to ro
 	}
 }
 
-// TransferLeadership hands over to a voter, or to whom Raft finds best.
+// TransferLeadership hands over to a voter, or to the one that Raft finds best.
 func (n *Node) TransferLeadership(ctx context.Context, to rota.NodeID) (leader rota.NodeID, err error) {
 	err = n.atLeader(ctx, func() (err error) { leader, err = n.TransferHere(ctx, to); return err },
 		func(at rota.NodeAddress) (err error) {

@@ -53,7 +53,7 @@ func newHub() *hub {
 		matchable: make(chan struct{}, 1)}
 }
 
-// publish hands an entry's events to whom they concern.
+// publish hands an entry's events to those that they concern.
 func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 // model is the second, naive implementation of lives and leases: plain maps,
 // every rule written out where it applies, a walk over everything at each sweep.
 // It serves one queue of a known policy, and takes the machine's word on
-// matching only: whom it matched must have been free to be matched.
+// matching only: a worker that it matched must have been free.
 type model struct {
 	policy  rota.QueuePolicy
 	now     rota.Clock

@@ -10,7 +10,7 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Preemption (SPEC §7.9): a critical job that fits nowhere for want of room gets a
+// Preemption (SPEC §7.9): a critical job that fits nowhere because there is no room gets a
 // worker on which leases of background jobs, of whatever queue, give way. They are
 // revoked, and the worker is held for the job until they have ended.
 
@@ -164,7 +164,7 @@ func (m *Machine) unpreemptable(j *jobRow, worker rota.WorkerID, ids [][]byte) (
 	return leases, ""
 }
 
-// preempts decides for whom leases give way: the critical jobs of the queues that
+// preempts decides for which jobs leases give way: the critical jobs of the queues that
 // allow it, in the queues' turns, within one in ranking order.
 func (d *decision) preempts() bool {
 	m := d.m

@@ -105,7 +105,7 @@ func TestTiers(t *testing.T) {
 				rose = append(rose, e.Job)
 			}
 		}
-		// The higher tier first, so that nobody rises behind whom he stood before.
+		// The higher tier first, so that no job rises behind one that it stood before.
 		want := []rota.JobID{"low-c", "low-a", "low-b", "back-c", "back-a", "back-b"}
 		if !slices.Equal(rose, want) {
 			b.t.Fatalf("rose %v", rose)

@@ -210,7 +210,7 @@ func (d *Draft) walkedTo(q rota.QueueName, k walkKey) (e entry, l *lane, ok bool
 
 // eldest gives the oldest job of a queue among the classes that serve, those
 // that hold a worker among them or not. What the index says of a class may be
-// too early, for want of what this entry assigned, but never too late.
+// too early, as what this entry assigned is missing, but never too late.
 func (d *Draft) eldest(lot Lot, holders bool, serves func(ClassID) bool) (best entry) {
 	classes := lot.Pending.elders[forRounds].cursor()
 	for k, ok := classes.next(); ok; k, ok = classes.next() {

@@ -147,7 +147,7 @@ func unitsLot(most int64, jobs int) (*Supply, Lot, []*Item) {
 }
 
 // TestUnitsDraft counts units at once for all that comes later in the entry, and
-// grants no hold for want of them.
+// grants no hold because they lack.
 func TestUnitsDraft(t *testing.T) {
 	t.Parallel()
 	worker := func(id rota.WorkerID, slots int32) WorkerEntry {
@@ -165,7 +165,7 @@ func TestUnitsDraft(t *testing.T) {
 			t.Errorf("turns %v, round %v", show(turns), show(pairs))
 		}
 		if changes := d.Keep([]Lot{lot}, nil, 10); len(changes) != 0 {
-			t.Errorf("held for want of units: %v", changes)
+			t.Errorf("held because units lack: %v", changes)
 		}
 		if ok, _ := s.Fits(items[3].Class, "w"); !ok || d.AnyRoom(items[3].Class) {
 			t.Error("the draft does not know what it gave, or the supply does")

@@ -77,7 +77,7 @@ func (s *clusterService) Peers(ctx context.Context, _ *rotav1.PeersRequest) (*ro
 	return answer, nil
 }
 
-// TransferLeadership hands over to a node, or to whom the leader chooses.
+// TransferLeadership hands over to a node, or to the one that the leader chooses.
 func (s *clusterService) TransferLeadership(ctx context.Context,
 	req *rotav1.TransferLeadershipRequest) (*rotav1.TransferLeadershipResponse, error) {
 	if err := checkOptionalID("to", req.GetTo()); err != nil {

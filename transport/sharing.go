@@ -59,7 +59,7 @@ func (c *crowd) enter(from string) (leave func(), full bool) {
 	}), false
 }
 
-// addressOf is whom a connection is counted for: an address of version 4, a network
+// addressOf says what a connection is counted for: an address of version 4, a network
 // of 64 bits of version 6, all of which one machine may have.
 func addressOf(addr net.Addr) string {
 	if addr == nil {

@@ -43,7 +43,7 @@ of the servers where --admin names the admin ports of all of them.`,
 	durationVar(flags, &f.Hold, "hold", 0, "how long a handler keeps its job")
 	flags.BoolVar(&f.Drop, "drop", false, "give up what admission refuses")
 	flags.BoolVar(&f.Heedless, "heedless", false, "send what the cluster asked to come later with")
-	flags.StringSliceVar(&f.Admins, "admin", nil, "`host:port` of the servers' admin ports, parted by commas: their CPU time is counted")
+	flags.StringSliceVar(&f.Admins, "admin", nil, "`host:port` of the servers' admin ports, separated by commas: their CPU time is counted")
 	flags.StringVar(&f.Profile, "cpuprofile", "", "`file` for a CPU profile of this process, while it measures")
 	fillingFlags(flags, &f.Filling)
 	within(flags, 0, maxRate, "rate")

@@ -19,7 +19,7 @@ func (a *app) benchTraceCommand() *cobra.Command {
 --speedup. A job's user u becomes the tenant u<user> (default where unknown), its queue
 number the priority (cut at 10; 5 where unknown), its processors (allocated, else
 requested, else 1) times 1000 its cpu_milli, its run time its simulate_ms. The machine's
-processors (MaxProcs, else MaxNodes of the header, else the largest job's) are parted
+processors (MaxProcs, else MaxNodes of the header, else the largest job's) are divided
 among the workers, at least the largest job's each.
 
 Waits run from the moment a job was due to be submitted to the start of its handler, by

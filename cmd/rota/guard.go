@@ -56,7 +56,7 @@ func (a *app) underGuard() (*guardedWorker, error) {
 	return g, nil
 }
 
-// heard has the guard know whom it speaks for as soon as the worker does: nothing runs
+// heard has the guard know which session it speaks for as soon as the worker does: nothing runs
 // before.
 func (g *guardedWorker) heard(next func(client.ConnectionEvent)) func(client.ConnectionEvent) {
 	return func(e client.ConnectionEvent) {

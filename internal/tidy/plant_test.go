@@ -170,6 +170,11 @@ func TestProsePlants(t *testing.T) {
 		{"talk", one("a.go", "package x // as Cla"+"ude said"), []string{"belongs to a machine"}},
 		{"bytes", one("a.bin", "\x00/wo"+"rk/"), nil},
 	})
+	walk(t, checkDialect, []violation{
+		{"plain", one("a.md", "who, whole, wholesale; parted from; wanted of"), nil},
+		{"old", one("x/a.go", "package x\n\n// it serves who"+"m it knows, part"+"ed by commas\n"), []string{"x/a.go:3", "x/a.go:3"}},
+		{"generated", one("x/a.pb.go", "package x // who"+"m\n"), nil},
+	})
 	walk(t, func(t *tree) []string { return checkCard(t)[:1] }, []violation{
 		{"incomplete", one("fsm/a.go", "package fsm\n"), []string{"cmd/ is missing"}},
 	})

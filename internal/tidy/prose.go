@@ -102,6 +102,35 @@ func checkTalk(t *tree, strangers ...string) []string {
 	return faults
 }
 
+// dialect are words that nobody says any more, with what to write instead. They are put
+// together from pieces, as those of talk are.
+var dialect = []struct{ old, plain string }{
+	{"who" + "m", "which, or who at the end"}, {"for want" + " of", "because there is no"}, {"part" + "ed by", "separated by"},
+}
+
+// checkDialect reads sources, schemas and documents, but for what is generated.
+func checkDialect(t *tree) []string {
+	var faults []string
+	for _, p := range t.paths {
+		if !prose(p) || strings.HasSuffix(p, ".pb.go") || path.Ext(p) == "" {
+			continue
+		}
+		text, err := t.read(p)
+		if err != nil {
+			return append(faults, err.Error())
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			for _, d := range dialect {
+				if at := strings.Index(line, d.old); at >= 0 && !(at > 0 && word(line[at-1])) &&
+					!(at+len(d.old) < len(line) && word(line[at+len(d.old)])) {
+					faults = append(faults, fmt.Sprintf("%s:%d: %q: write %s", p, i+1, d.old, d.plain))
+				}
+			}
+		}
+	}
+	return faults
+}
+
 // checkSkips wants a reason from every test that may be skipped.
 func checkSkips(t *tree) []string {
 	var faults []string

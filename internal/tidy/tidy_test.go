@@ -67,6 +67,7 @@ func TestRepository(t *testing.T) {
 		"skips_say_why":                  func() []string { return checkSkips(tree) },
 		"sources_are_formatted":          func() []string { return checkFormat(tree) },
 		"no_talk_and_no_machine":         func() []string { return checkTalk(tree, strangers(root)...) },
+		"words_are_plain":                func() []string { return checkDialect(tree) },
 		"plants_are_in_no_build":         func() []string { return checkPlants(tree) },
 		"the_card_is_complete":           func() []string { return checkCard(tree) },
 		"the_core_is_pure_in_its_types":  func() []string { return typed(t, tree, root) },

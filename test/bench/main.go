@@ -116,7 +116,7 @@ func numbers(text string) (all []int, err error) {
 	for _, one := range strings.Split(text, ",") {
 		var n int
 		if _, err := fmt.Sscanf(one+" ", "%d ", &n); err != nil || n < 1 || fmt.Sprint(n) != strings.TrimSpace(one) {
-			return nil, fmt.Errorf("%q is refused: whole numbers of at least 1, parted by commas, are wanted", text)
+			return nil, fmt.Errorf("%q is refused: whole numbers of at least 1, separated by commas, are wanted", text)
 		}
 		all = append(all, n)
 	}

@@ -19,7 +19,7 @@ type scalePlan struct {
 	pictures string
 }
 
-// slotsTogether are parted among the workers, each of which has one at least.
+// slotsTogether are divided among the workers, each of which has one at least.
 const slotsTogether = 256
 
 // fillMost bounds filling for a measurement.

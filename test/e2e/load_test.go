@@ -35,7 +35,7 @@ func startLoad(t testing.TB, c *nodes, queue string, submitters, workers int, ev
 	t.Helper()
 	// A frozen node lets all leases of its workers end at once, each of which costs them
 	// health: up to 300 s would pass before they count as able again (SPEC 6.2). What is
-	// asked here is whether jobs survive, not whom a queue trusts.
+	// asked here is whether jobs survive, not which workers a queue trusts.
 	c.rota(t, "queue", "set", queue, "--preset", "standard", "--set", "min_health=0").want(t, 0)
 	l := &load{t: t, queue: queue, Ledger: rig.NewLedger(), asked: make(map[rota.JobID]bool),
 		held: make(map[rota.JobID]rota.WorkerID), runs: make(map[rota.JobID]int), done: make(map[rota.JobID]int)}

@@ -34,7 +34,7 @@ func (w *World) forward(n *node, from *actor, open bool, op *fsmpb.Op, reply fun
 	})
 }
 
-// knownLeader is whom a node takes for the leader: at times the one before.
+// knownLeader is the node that a node takes for the leader: at times the one before.
 func (w *World) knownLeader(n *node) *leadership {
 	l := w.leader
 	if w.past != nil && !w.past.over && (l == nil || w.chance.IntN(8) == 0) {

@@ -416,7 +416,7 @@ func drainWorker(l *life) func() {
 	}
 }
 
-// transfer hands leadership over, to whom the leader finds best.
+// transfer hands leadership over, to the one that the leader finds best.
 func transfer(l *life) func() {
 	s := l.leader()
 	if s == nil {

@@ -88,7 +88,7 @@ func leaveNode(l *life) func() {
 }
 
 // loseData crashes a node and takes its disk away. Under its id it must not come back:
-// it would have forgotten for whom it voted, and what it acknowledged.
+// it would have forgotten which node it voted for, and what it acknowledged.
 func loseData(l *life) func() {
 	s := l.anyServer()
 	if !l.withdraw(s) {

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// The steady worker is one to whom nothing happens: no crash, no cut, no drain. Its
+// The steady worker is one that nothing happens to: no crash, no cut, no drain. Its
 // leases are longer than every fault, so that none of them may end, whatever becomes
 // of the nodes (SPEC §3.11).
 const (

@@ -37,7 +37,7 @@ func main() {
 	flag.IntVar(&l.slots, "slots", 64, "jobs that a worker has in hand, and as many that wait there")
 	flag.IntVar(&l.payload, "payload", 256, "bytes of payload in each job")
 	flag.IntVar(&l.replicas, "replicas", 3, "replicas of the work queue")
-	flag.StringVar(&l.addr, "addr", "127.0.0.1:4222", "host:port of the servers, parted by commas")
+	flag.StringVar(&l.addr, "addr", "127.0.0.1:4222", "host:port of the servers, separated by commas")
 	flag.DurationVar(&l.patience, "patience", time.Minute, "how long nothing may be heard before open jobs count as lost")
 	flag.Parse()
 	if l.jobs < 1 || l.producers < 1 || l.batch < 1 || l.workers < 1 || l.slots < 1 || l.replicas < 1 || l.payload < numberBytes || l.rate < 0 {
