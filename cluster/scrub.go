@@ -199,7 +199,7 @@ func (n *Node) cutDamaged(bad uint64) error {
 // new one written: raft sends its newest to followers, whole or not.
 func (n *Node) scrubSnapshots() error {
 	var bad []string
-	if err := n.snapshots.Verify(func(id string, index uint64, damage string) bool {
+	if err := n.snapshots.Verify(func(id, damage string) bool {
 		if damage != "" {
 			n.damage(scrubSnapshot, id, damage)
 			bad = append(bad, id)

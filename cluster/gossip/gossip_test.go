@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
 }
 
-// gossipPatience is far above what anything here takes on a loaded machine.
-const gossipPatience = 20 * time.Second
+// longest is far above what anything here takes on a loaded machine.
+const longest = 20 * time.Second
 
 func testMeta(id rota.NodeID) Meta {
 	return Meta{ClusterID: "k1", API: string(id) + ":6470", Raft: string(id) + ":6471", Version: "1.2.3",
@@ -52,7 +52,7 @@ func startGossip(t *testing.T, id rota.NodeID, change func(o *Options)) *Gossip 
 // waitMembers waits until the members are as wanted.
 func waitMembers(t *testing.T, g *Gossip, what string, want func(alive map[rota.NodeID]Member) bool) {
 	t.Helper()
-	deadline := time.NewTimer(gossipPatience)
+	deadline := time.NewTimer(longest)
 	defer deadline.Stop()
 	for {
 		alive := make(map[rota.NodeID]Member)
@@ -207,7 +207,7 @@ func TestGossipTellsOfConflicts(t *testing.T) {
 					got.other.Gossip != double.Addr() {
 					t.Errorf("told of %+v", got)
 				}
-			case <-time.After(gossipPatience):
+			case <-time.After(longest):
 				t.Error("nobody was told")
 			}
 		})

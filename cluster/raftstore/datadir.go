@@ -57,9 +57,6 @@ func OpenDataDir(path string, id rota.NodeID, clusterName string, adopt bool) (*
 	return d, nil
 }
 
-// Path returns the absolute path of the directory.
-func (d *DataDir) Path() string { return d.path }
-
 // Fresh reports that there was no raft state when the directory was opened: no
 // term, entry, vote or snapshot. A node that was started once and waited in vain
 // for others left a raft.db without any, and is fresh still.

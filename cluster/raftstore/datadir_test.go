@@ -195,7 +195,7 @@ func TestDataDirAdopts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.ClusterID() != "k1" || d.record.Adoptions != 1 || d.Path() != copied {
+	if d.ClusterID() != "k1" || d.record.Adoptions != 1 || d.path != copied {
 		t.Errorf("adopted: %+v", d.record)
 	}
 	if err := d.Close(); err != nil {

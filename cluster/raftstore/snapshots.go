@@ -57,9 +57,9 @@ func StateFiles(data string) ([]string, error) {
 	return filepath.Glob(filepath.Join(data, snapshotsDir, "*", snapshotState))
 }
 
-// Verify reads all snapshots and calls each with what is wrong with one, nothing where it
-// is whole. It ends when each returns false.
-func (s *Snapshots) Verify(each func(id string, index uint64, damage string) bool) error {
+// Verify reads every snapshot and calls each with its id and what is wrong with it, nothing
+// where it is whole, until each returns false.
+func (s *Snapshots) Verify(each func(id, damage string) bool) error {
 	names, err := os.ReadDir(s.dir(""))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -76,7 +76,7 @@ func (s *Snapshots) Verify(each func(id string, index uint64, damage string) boo
 		if _, err := os.Stat(found.path); err != nil {
 			continue // reaped meanwhile
 		}
-		if !each(name.Name(), found.index, damage) {
+		if !each(name.Name(), damage) {
 			return nil
 		}
 	}
@@ -98,7 +98,7 @@ func (s *Snapshots) SetAside(ids ...string) (moved []string, err error) {
 	return moved, syncAside(s.data)
 }
 
-// moveAside moves a snapshot to those that are damaged.
+// moveAside moves a snapshot to where raft does not look, and returns where that is.
 func moveAside(data, id string) (to string, err error) {
 	to = filepath.Join(data, snapshotsAside, id)
 	if err = os.MkdirAll(filepath.Dir(to), 0o700); err == nil {
