@@ -65,7 +65,7 @@ func scoreOf(base, waitS, weight, mib float64) float64 {
 
 func (b *bench) knows(typ rota.JobType, want sched.Stats) {
 	b.t.Helper()
-	if got := b.stats(b.queues.get("default"), typ); got != want {
+	if got := b.typeStats.stats(b.queues.get("default"), typ); got != want {
 		b.t.Fatalf("type %s: %+v is known, %+v is wanted", typ, got, want)
 	}
 }
@@ -73,7 +73,7 @@ func (b *bench) knows(typ rota.JobType, want sched.Stats) {
 // relieve puts a new worker in the place of all others.
 func (b *bench) relieve(worker string) {
 	b.t.Helper()
-	for _, w := range b.Workers() {
+	for _, w := range b.View.Workers() {
 		if w.Status == rota.WorkerActive {
 			b.ok(statusOp(string(w.ID), rota.WorkerRetired, 0))
 		}
@@ -138,7 +138,7 @@ func TestFastFailureTrap(t *testing.T) {
 		b.submit(id, ofType("crash"))
 		b.ok(verb(rota.VerbComplete, b.serves(rota.JobID(id), scoreOf(2, 0, weightOf(float64(i+1), 60, 0, 0), 0))))
 	}
-	if w := sched.ScoringOf(&b.queues.get("default").policy).Weight(b.stats(b.queues.get("default"), "crash")); w != weightOf(60, 60, 0, 0) || w != 0.5 {
+	if w := sched.ScoringOf(&b.queues.get("default").policy).Weight(b.typeStats.stats(b.queues.get("default"), "crash")); w != weightOf(60, 60, 0, 0) || w != 0.5 {
 		t.Fatalf("weight %v after the fix", w)
 	}
 }
@@ -263,8 +263,8 @@ func TestTypeStatistics(t *testing.T) {
 		} else {
 			b.t.Fatal("not placed")
 		}
-		if b.types.len() != 0 {
-			b.t.Fatalf("statistics %+v", b.stats(b.queues.get("default"), "work"))
+		if b.typeStats.types.len() != 0 {
+			b.t.Fatalf("statistics %+v", b.typeStats.stats(b.queues.get("default"), "work"))
 		}
 	})
 	run("only_while_the_queue_is_adaptive", func(b *bench) {
@@ -308,7 +308,7 @@ func TestTypeStatistics(t *testing.T) {
 			m.ledger.gen++
 			for i := range rota.MaxTypes - 1 {
 				typ := rota.JobType(fmt.Sprint("t", i))
-				m.types.insert(typ, &typeRow{typ: typ})
+				m.typeStats.types.insert(typ, &typeRow{typ: typ})
 			}
 			m.settleHeader()
 			m.ledger.settle()
@@ -322,10 +322,10 @@ func TestTypeStatistics(t *testing.T) {
 		b.knows("over", sched.Stats{})
 		b.completeAll(b.match1())
 		b.completeAll(b.match1())
-		if b.types.len() != rota.MaxTypes || b.stats(b.queues.get("default"), "over") != (sched.Stats{}) || b.stats(b.queues.get("default"), "last").Success != 1 {
-			b.t.Fatalf("%d types", b.types.len())
+		if b.typeStats.types.len() != rota.MaxTypes || b.typeStats.stats(b.queues.get("default"), "over") != (sched.Stats{}) || b.typeStats.stats(b.queues.get("default"), "last").Success != 1 {
+			b.t.Fatalf("%d types", b.typeStats.types.len())
 		}
-		if q, _ := b.QueueInFull("default"); len(q.Types) != typesShown {
+		if q, _ := b.View.QueueInFull("default"); len(q.Types) != typesShown {
 			b.t.Fatalf("%d types are shown", len(q.Types))
 		}
 	})

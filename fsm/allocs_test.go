@@ -35,10 +35,10 @@ func TestAllocs(t *testing.T) {
 			m.jobs.edit(leased)
 			m.ledger.settle()
 		}},
-		{"an item of a lane", func() { *row.item = m.itemOf(row, &q.policy) }},
+		{"an item of a lane", func() { *row.item = m.placement.itemOf(row, &q.policy) }},
 		{"out of a lane and into it", func() {
-			m.unfile(row, q)
-			m.file(row, q)
+			m.placement.unfile(row, q)
+			m.placement.file(row, q)
 		}},
 		{"a row that leaves, and the next", func() {
 			j := m.newJob()
@@ -55,7 +55,7 @@ func TestAllocs(t *testing.T) {
 			m.ledger.hashTomb(kept)
 			_ = kept.row()
 		}},
-		{"when a lease ends", func() { leaseDue(m.leases.get(string(lease.lease[:])), m.workers.get("w")) }},
+		{"when a lease ends", func() { leaseDue(m.leasing.leases.get(string(lease.lease[:])), m.fleet.workers.get("w")) }},
 	} {
 		c.run()
 		if n := testing.AllocsPerRun(100, c.run); n != 0 {

@@ -6,45 +6,39 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// roundDone is what settleTurns must know of a round applied in this entry.
-type roundDone struct {
-	queue  rota.QueueName
-	placed int
-}
-
 // round makes leases of a matching decision (SPEC §2.3, §7). Every pair is
 // checked against the state of this moment; one that no longer holds is dropped
 // with an event that says why.
-func (m *Machine) round(op *fsmpb.Round) *fsmpb.Outcome {
-	if o := m.internal(); o != nil {
+func (pl *placement) round(op *fsmpb.Round) *fsmpb.Outcome {
+	if o := pl.m.internal(); o != nil {
 		return o
 	}
 	name := rota.QueueName(op.GetQueue())
-	q := m.queues.get(name)
+	q := pl.m.queues.get(name)
 	switch {
-	case q == nil || op.GetEpoch() != m.head.epoch+1:
+	case q == nil || op.GetEpoch() != pl.m.head.epoch+1:
 		return refused(rota.Refusef(rota.Stale, "epoch", "round %d of queue %q does not follow round %d",
-			op.GetEpoch(), name, m.head.epoch))
-	case rota.Index(op.GetHeight()) > m.head.index:
+			op.GetEpoch(), name, pl.m.head.epoch))
+	case rota.Index(op.GetHeight()) > pl.m.head.index:
 		return refused(rota.Refusef(rota.Invalid, "height", "round %d was decided at height %d, the state is at %d",
-			op.GetEpoch(), op.GetHeight(), m.head.index))
+			op.GetEpoch(), op.GetHeight(), pl.m.head.index))
 	}
-	m.head.epoch++
+	pl.m.head.epoch++
 	height := rota.Index(op.GetHeight())
 	var seed sched.Hash
 	if len(op.GetPairs()) > 0 { // where queues are many, most rounds of an entry place nothing
-		seed = sched.MatchSeed(m.head.cluster, op.GetEpoch(), height, m.head.beacon)
+		seed = sched.MatchSeed(pl.m.head.cluster, op.GetEpoch(), height, pl.m.head.beacon)
 	}
 	placed, since := 0, q.sinceInterleave
 	for _, p := range op.GetPairs() {
-		j := m.jobs.get(rota.JobID(p.GetJob()))
+		j := pl.m.jobs.get(rota.JobID(p.GetJob()))
 		turn := rota.ReasoningRule(p.GetRule()) == rota.ByTurnOfTheOldest
-		if why := m.unassignable(j, q, rota.WorkerID(p.GetWorker()), turn); why != "" {
-			m.emit(rota.Event{Kind: rota.AssignmentDropped, Job: rota.JobID(p.GetJob()), Queue: name,
+		if why := pl.unassignable(j, q, rota.WorkerID(p.GetWorker()), turn); why != "" {
+			pl.m.journal.emit(rota.Event{Kind: rota.AssignmentDropped, Job: rota.JobID(p.GetJob()), Queue: name,
 				Worker: rota.WorkerID(p.GetWorker()), Epoch: op.GetEpoch(), Check: why, Text: why})
 			continue
 		}
-		m.assign(m.jobs.change(j.spec.ID, j), rota.WorkerID(p.GetWorker()), seed, rota.Decision{Seed: seed[:],
+		pl.assign(pl.m.jobs.change(j.spec.ID, j), rota.WorkerID(p.GetWorker()), seed, rota.Decision{Seed: seed[:],
 			Epoch: op.GetEpoch(), Height: height, Score: rota.Score(p.GetScore()), Rank: p.GetRank(),
 			Reasoning: rota.Reasoning{Rule: rota.ReasoningRule(p.GetRule()), N: p.GetN(), Of: p.GetOf()}})
 		placed++
@@ -53,37 +47,37 @@ func (m *Machine) round(op *fsmpb.Round) *fsmpb.Outcome {
 		}
 	}
 	if placed > 0 {
-		q = m.queues.edit(name)
+		q = pl.m.queues.edit(name)
 		q.sinceInterleave = since
 		q.placed += uint64(placed)
-		m.setTurn(q, q.turn+uint64(placed))
+		pl.setTurn(q, q.turn+uint64(placed))
 	}
 	for _, p := range op.GetPreempts() {
-		m.preempt(p, op.GetEpoch())
+		pl.preempt(p, op.GetEpoch())
 	}
 	for _, h := range op.GetHolds() {
-		m.changeHold(h, op.GetEpoch())
+		pl.changeHold(h, op.GetEpoch())
 	}
-	m.noteRound(name, placed)
-	return m.became(rota.JobNone, false)
+	pl.noteRound(name, placed)
+	return pl.m.became(rota.JobNone, false)
 }
 
 // noteRound counts what a queue's rounds placed in this entry: it may have two,
 // the first of them for those that go before all rounds.
-func (m *Machine) noteRound(name rota.QueueName, placed int) {
+func (pl *placement) noteRound(name rota.QueueName, placed int) {
 	// What an earlier entry left there is told by the name.
-	at := &m.registry.queues[name].round
-	if *at < len(m.rounds) && m.rounds[*at].queue == name {
-		m.rounds[*at].placed += placed
+	at := &pl.registry.queues[name].round
+	if *at < len(pl.rounds) && pl.rounds[*at].queue == name {
+		pl.rounds[*at].placed += placed
 		return
 	}
-	*at = len(m.rounds)
-	m.rounds = append(m.rounds, roundDone{name, placed})
+	*at = len(pl.rounds)
+	pl.rounds = append(pl.rounds, roundDone{name, placed})
 }
 
 // unassignable says why a pair, by a turn of the oldest or not, does not hold now,
 // "" if it does.
-func (m *Machine) unassignable(j *jobRow, q *queueRow, worker rota.WorkerID, turn bool) string {
+func (pl *placement) unassignable(j *jobRow, q *queueRow, worker rota.WorkerID, turn bool) string {
 	switch {
 	case j == nil:
 		return "JOB_GONE"
@@ -92,29 +86,29 @@ func (m *Machine) unassignable(j *jobRow, q *queueRow, worker rota.WorkerID, tur
 	case j.spec.Queue != q.name:
 		return "OTHER_QUEUE"
 	}
-	if why := m.blocked(j, q, turn); why != "" {
+	if why := pl.m.limits.blocked(j, q, turn); why != "" {
 		return why
 	}
-	if ok, why := m.registry.supply.Fits(j.class, worker); !ok {
+	if ok, why := pl.registry.supply.Fits(j.class, worker); !ok {
 		return why.String()
 	}
-	if held := m.registry.heldFor[worker]; held != "" && held != j.spec.ID {
+	if held := pl.registry.heldFor[worker]; held != "" && held != j.spec.ID {
 		return "HELD_FOR_ANOTHER_JOB"
 	}
 	return ""
 }
 
 // assign opens a lease; j is editable. It cannot fail.
-func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why rota.Decision) {
-	h := &m.head
-	p := &m.queues.get(j.spec.Queue).policy
-	w := m.workers.edit(worker)
+func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why rota.Decision) {
+	h := &pl.m.head
+	p := &pl.m.queues.get(j.spec.Queue).policy
+	w := pl.m.fleet.workers.edit(worker)
 	h.tokens++
-	l := m.leases.fresh()
+	l := pl.m.leasing.leases.fresh()
 	l.queue, l.tenant, l.domain, l.typ = j.spec.Queue, j.spec.Tenant, j.spec.Domain, j.spec.Type
-	l.cpu, l.memory, l.io, l.index = j.spec.CPUMilli, j.spec.MemoryBytes, j.spec.IOBytesPerS, m.at
+	l.cpu, l.memory, l.io, l.index = j.spec.CPUMilli, j.spec.MemoryBytes, j.spec.IOBytesPerS, pl.m.at
 	l.ID = sched.LeaseID(j.spec.ID, worker, j.attempt, seed)
-	l.key = m.keys.keep(l.ID[:])
+	l.key = pl.m.keys.keep(l.ID[:])
 	l.Token = rota.Token{Incarnation: h.incarnation, Counter: h.tokens}
 	l.Job, l.Worker, l.Session, l.Attempt, l.State = j.spec.ID, w.spec.ID, w.session, j.attempt, rota.LeaseActive
 	l.Started = h.now()
@@ -128,7 +122,7 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 		l.Deadline.Clock = min(l.Deadline.Clock, l.endsBy)
 	}
 	l.RenewBy.Clock = l.Deadline.Clock - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
-	m.leases.insert(l.key, l)
+	pl.m.leasing.leases.insert(l.key, l)
 
 	w.open++
 	w.cpu += l.cpu
@@ -141,33 +135,33 @@ func (m *Machine) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why r
 		w.sinceTurn++
 	}
 	w.leases[l.key] = struct{}{}
-	m.timeWorker(w)
-	m.timeLease(l)
-	m.noteGoing(l)
-	m.registry.supply.Take(worker, l.takes())
-	m.registry.supply.Received(worker, w.sinceTurn)
-	m.countEndless(l, p, 1)
-	m.takeUnits(w, l, max(j.spec.Units, 1))
-	m.openTenant(l)
-	m.countWindow(l)
-	m.takeDomain(l)
+	pl.m.fleet.timeWorker(w)
+	pl.m.leasing.timeLease(l)
+	pl.noteGoing(l)
+	pl.registry.supply.Take(worker, l.takes())
+	pl.registry.supply.Received(worker, w.sinceTurn)
+	pl.countEndless(l, p, 1)
+	pl.m.fleet.takeUnits(w, l, max(j.spec.Units, 1))
+	pl.m.limits.openTenant(l)
+	pl.m.limits.countWindow(l)
+	pl.m.limits.takeDomain(l)
 
-	m.move(j, rota.Assigned)
-	m.share(l.queue, l.tenant, 1) // now that its lane, often its tenant's last, is out of the order
-	m.own(j)
+	pl.move(j, rota.Assigned)
+	pl.share(l.queue, l.tenant, 1) // now that its lane, often its tenant's last, is out of the order
+	pl.m.own(j)
 	j.lease = l.ID
 	j.progress, j.note, j.progressAt = 0, "", 0 // an earlier attempt's
 	if j.firstLease.IsZero() {
 		j.firstLease = h.now()
 		if p.TTLRelMaxMs > 0 {
 			before := j.expires()
-			j.expireRel = h.clock + planted.ttlOffset(m) + rota.Clock(p.TTLRelMaxMs)
-			m.timers.expire.set(string(j.spec.ID), int64(before), int64(j.expires()))
+			j.expireRel = h.clock + planted.ttlOffset(pl.m) + rota.Clock(p.TTLRelMaxMs)
+			pl.m.timers.expire.set(string(j.spec.ID), int64(before), int64(j.expires()))
 		}
 	}
-	m.emitFor(j, &rota.Event{Kind: rota.JobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+	pl.m.journal.emitFor(j, &rota.Event{Kind: rota.JobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Deadline: h.now().At(l.Deadline.Clock), Epoch: why.Epoch,
-		Check: checkFit, Payload: m.placing(&l.Decision, l.Worker)})
+		Check: checkFit, Payload: pl.m.journal.placing(&l.Decision, l.Worker)})
 }
 
 // checkFit is what the re-check of an assignment says where no rule failed.
@@ -183,16 +177,16 @@ func maxRuntime(s *keptSpec, p *rota.QueuePolicy) int64 {
 // settleTurns raises the queues whose rounds placed nothing (SPEC §7.2): to the
 // least value among those that placed, minus batch_size ÷ weight, so that an
 // impossible queue saves up no claim on the others.
-func (m *Machine) settleTurns() {
-	if len(m.rounds) < 2 {
+func (pl *placement) settleTurns() {
+	if len(pl.rounds) < 2 {
 		return
 	}
 	var least *queueRow
-	for _, r := range m.rounds {
+	for _, r := range pl.rounds {
 		if r.placed == 0 {
 			continue
 		}
-		q := m.queues.get(r.queue)
+		q := pl.m.queues.get(r.queue)
 		if least == nil || turnLess(turn{q.turn, uint64(q.policy.Weight), ""}, turn{least.turn, uint64(least.policy.Weight), ""}) {
 			least = q
 		}
@@ -200,15 +194,15 @@ func (m *Machine) settleTurns() {
 	if least == nil {
 		return
 	}
-	for _, r := range m.rounds {
+	for _, r := range pl.rounds {
 		if r.placed > 0 {
 			continue
 		}
-		q := m.queues.get(r.queue)
+		q := pl.m.queues.get(r.queue)
 		floor := rescale(least.turn, uint64(q.policy.Weight), uint64(least.policy.Weight))
 		floor -= min(floor, uint64(q.policy.BatchSize))
 		if floor > q.turn {
-			m.setTurn(m.queues.edit(r.queue), floor)
+			pl.setTurn(pl.m.queues.edit(r.queue), floor)
 		}
 	}
 }

@@ -31,8 +31,8 @@ func (a attestation) check() error {
 // attest takes a worker's attestation; w is editable. Each registration says it anew:
 // one without an attestation has none from then on. The stake stays in the row, for
 // penalties: no worker escapes them by registering without.
-func (m *Machine) attest(w *workerRow, a attestation) {
-	w.attestedUntil, w.lapsed = a.until, a.until != 0 && a.until <= m.head.date()
+func (fl *fleet) attest(w *workerRow, a attestation) {
+	w.attestedUntil, w.lapsed = a.until, a.until != 0 && a.until <= fl.m.head.date()
 	if a.until != 0 {
 		w.attestedStake = a.stake
 	}
@@ -63,8 +63,8 @@ func (r *workerRow) attestationEnds() rota.Date {
 
 // fireAttestation notes that a worker's attestation has expired. It ends no lease
 // (SPEC §8.5): the worker gets no more of queues that ask for one.
-func (m *Machine) fireAttestation(id string) {
-	w := m.workers.edit(rota.WorkerID(id))
+func (fl *fleet) fireAttestation(id string) {
+	w := fl.workers.edit(rota.WorkerID(id))
 	w.lapsed = true
-	m.restand(w)
+	fl.restand(w)
 }

@@ -19,7 +19,7 @@ func (m *Machine) found(op *fsmpb.BeginTerm) *fsmpb.Outcome {
 	if start := op.GetStartMs(); start > 0 && start < 1<<46 {
 		h.clock = rota.Clock(start)
 	}
-	m.addQueue(rota.DefaultQueue, rota.StandardPolicy())
+	m.placement.addQueue(rota.DefaultQueue, rota.StandardPolicy())
 	return nil
 }
 
@@ -63,7 +63,7 @@ func (m *Machine) setNode(op *fsmpb.SetNode) *fsmpb.Outcome {
 		n := m.nodes.edit(id)
 		n.api, n.raft, n.starts = op.GetApi(), op.GetRaft(), op.GetStarts()
 	}
-	m.emit(rota.Event{Kind: rota.NodeChanged, Text: string(id)})
+	m.journal.emit(rota.Event{Kind: rota.NodeChanged, Text: string(id)})
 	return &fsmpb.Outcome{}
 }
 

@@ -106,7 +106,7 @@ func (l *life) submit() []byte {
 
 func (l *life) rounds() []byte {
 	var ops []*fsmpb.Op
-	for _, r := range l.m.Decide(1000) {
+	for _, r := range l.m.View.Decide(1000) {
 		ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}})
 	}
 	return l.m.seal(ops...)
@@ -115,7 +115,7 @@ func (l *life) rounds() []byte {
 func (l *life) verbs(v rota.LeaseVerb) []byte {
 	ops := make([]*fsmpb.Op, batch)
 	for i, id := range l.jobs {
-		j, _ := l.m.Job(rota.JobID(id))
+		j, _ := l.m.View.Job(rota.JobID(id))
 		if j.Lease == nil {
 			l.m.b.Fatalf("job %s has no lease", id)
 		}

@@ -9,8 +9,8 @@ import (
 func (m *Machine) cancel(op *fsmpb.Cancel) *fsmpb.Outcome {
 	id := rota.JobID(op.GetJob())
 	j := m.jobs.get(id)
-	if f, v := m.vertex(id); j == nil && v != nil && v.state == vertexBlocked {
-		j = m.makeJob(f, m.workflows.edit(f.id), v.number)
+	if f, v := m.flows.vertex(id); j == nil && v != nil && v.state == vertexBlocked {
+		j = m.flows.makeJob(f, m.flows.workflows.edit(f.id), v.number)
 	}
 	if j == nil {
 		return m.cancelLate(id)
@@ -20,7 +20,7 @@ func (m *Machine) cancel(op *fsmpb.Cancel) *fsmpb.Outcome {
 }
 
 func (m *Machine) cancelLate(id rota.JobID) *fsmpb.Outcome {
-	t := m.tombs.get(id)
+	t := m.ended.tombs.get(id)
 	switch {
 	case t == nil:
 		return refused(rota.Refusef(rota.NotFound, "job", "job %q is not known", id))
@@ -31,32 +31,6 @@ func (m *Machine) cancelLate(id rota.JobID) *fsmpb.Outcome {
 		o.JobState = uint32(t.state)
 		return o
 	}
-}
-
-// expel ends a job from whatever state it is in: CANCELLED or EXPIRED.
-func (m *Machine) expel(j *jobRow, state rota.JobState, why rota.Reason) {
-	kind := rota.JobCancelled
-	if state == rota.Expired {
-		kind = rota.JobExpired
-	}
-	if h := m.holds.get(j.spec.ID); h != nil {
-		m.endHold(h, holdEnd(state)) // nothing is told of a job after its end
-	}
-	if j.state.Leased() {
-		l := m.leases.get(string(j.lease[:]))
-		// The worker is told, and may not hear: a retry must not meet it at work.
-		m.own(j)
-		j.freeAt = unbrokenDue(l, m.workers.get(l.Worker))
-		m.closeLease(l, j, why, "")
-		m.emitFor(j, &rota.Event{Kind: rota.LeaseCancelledEvent, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
-			Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why})
-	}
-	if j.state == rota.Delayed && j.revived() {
-		m.own(j)
-		j.freeAt = j.due // the worker of an earlier life may not have heard yet
-	}
-	m.emitFor(j, &rota.Event{Kind: kind, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt, Reason: why})
-	m.finish(j, state, why, result{})
 }
 
 // retry revives a terminal job that did not complete (SPEC §9.1, §16.6, Invariant I7):
@@ -74,7 +48,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	}
 	q := m.queues.get(t.queue)
 	if pending := q.pending(); pending >= q.policy.QueueCap {
-		return refused(m.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap))
+		return refused(m.limits.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap))
 	}
 	if err := m.admitClass(spec); err != nil {
 		return refused(err)
@@ -86,7 +60,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 		j.lastError = j.attempts[n-1].Error
 	}
 	m.jobs.insert(id, j)
-	m.classify(j)
+	m.placement.classify(j)
 	if ttl := q.policy.TTLAbsMs; ttl > 0 || spec.TTLMs > 0 {
 		if spec.TTLMs > 0 {
 			ttl = spec.TTLMs
@@ -105,7 +79,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 // retriable gives the tombstone of a job that can be retried after a life. A nil one comes
 // with the answer.
 func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome) {
-	if f, v := m.vertex(id); v != nil {
+	if f, v := m.flows.vertex(id); v != nil {
 		return nil, refused(rota.Refusef(rota.Conflict, "job", "job %s is a node of workflow %s: run it again, and what waits for it, "+
 			"with `rota workflow retry %s --from %s`", id, f.id, f.id, vertexName(v)))
 	}
@@ -127,7 +101,7 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome
 		o.JobState = uint32(j.state)
 		return nil, o
 	}
-	t := m.tombs.get(id)
+	t := m.ended.tombs.get(id)
 	var err *rota.Error
 	switch {
 	case t == nil:
@@ -157,7 +131,3 @@ func (m *Machine) revive(t *tombRow, spec *rota.JobSpec, past []rota.Attempt) *j
 	j.submitted, j.submittedDate, j.attempts = t.submitted.Clock, t.submitted.Date, past
 	return j
 }
-
-// revived says that a retry brought the job back and nothing happened since. A reason
-// without any lease in this life can only come from an earlier one.
-func (r *jobRow) revived() bool { return r.firstLease.IsZero() && r.lastReason != rota.ReasonNone }

@@ -13,20 +13,20 @@ import (
 // them (SPEC §12.1); an entry without events leaves all as it is. The head of the
 // chain is part of the header, so nodes whose events differed would differ in
 // their digest too.
-func (m *Machine) settleChain() []byte {
-	if len(m.events) == 0 {
+func (jn *journal) settleChain() []byte {
+	if len(jn.events) == 0 {
 		return nil
 	}
-	h := &m.head
-	if m.events[0].ID.Incarnation != h.incarnation { // the entry that founds the cluster
-		for i := range m.events {
-			m.events[i].ID.Incarnation = h.incarnation
+	h := &jn.m.head
+	if jn.events[0].ID.Incarnation != h.incarnation { // the entry that founds the cluster
+		for i := range jn.events {
+			jn.events[i].ID.Incarnation = h.incarnation
 		}
 	}
-	m.scratch = AppendEvents(m.scratch[:0], h.incarnation, m.events)
-	h.chain = NextChain(h.chain, m.at, m.scratch)
-	h.events += uint64(len(m.events))
-	return slices.Clone(m.scratch)
+	jn.scratch = AppendEvents(jn.scratch[:0], h.incarnation, jn.events)
+	h.chain = NextChain(h.chain, jn.m.at, jn.scratch)
+	h.events += uint64(len(jn.events))
+	return slices.Clone(jn.scratch)
 }
 
 // NextChain lengthens a chain by the entry at an index, given its events' bytes:
@@ -44,4 +44,12 @@ func NextChain(previous sched.Hash, index rota.Index, events []byte) sched.Hash 
 	var next sched.Hash
 	s.Sum(next[:0])
 	return next
+}
+
+// settleHeader puts the header's new hash in the place of its old one.
+func (m *Machine) settleHeader() {
+	m.head.index = m.at
+	m.ledger.sub(m.head.hash)
+	m.head.hash = hashRow(&m.ledger.enc, tagHeader, &m.head)
+	m.ledger.add(m.head.hash)
 }

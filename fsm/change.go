@@ -61,20 +61,20 @@ func (m *Machine) changeJob(op *fsmpb.ChangeJob) *fsmpb.Outcome {
 	past.content, past.changes = j.firstContent(), past.changes+1
 	j.past = &past
 	m.respec(j, q, &spec, c.TTLMs != nil)
-	m.emitFor(j, &rota.Event{Kind: rota.JobChanged, Job: c.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	m.journal.emitFor(j, &rota.Event{Kind: rota.JobChanged, Job: c.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Payload: changed(&c)})
 	return &fsmpb.Outcome{JobState: uint32(j.state)}
 }
 
 // changeable gives the row of a job that may be changed. A nil one comes with the answer.
 func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*jobRow, *fsmpb.Outcome) {
-	if f, v := m.vertex(c.ID); v != nil {
+	if f, v := m.flows.vertex(c.ID); v != nil {
 		return nil, refused(rota.Refusef(rota.Conflict, "job", "job %s is a node of workflow %s: what nodes are is settled when their "+
 			"workflow is submitted", c.ID, f.id))
 	}
 	j := m.jobs.get(c.ID)
 	if j == nil {
-		t := m.tombs.get(c.ID)
+		t := m.ended.tombs.get(c.ID)
 		if t == nil {
 			return nil, refused(rota.Refusef(rota.NotFound, "job", "job %q is not known", c.ID))
 		}
@@ -107,7 +107,7 @@ func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*jobRow, *
 // if it were submitted there. Its end by ttl_abs changes with timeToLive alone; j is editable.
 func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive bool) {
 	var pending *sched.Pending
-	i := m.registry.queues[q.name]
+	i := m.placement.registry.queues[q.name]
 	if j.state == rota.Queued {
 		pending = i.pending
 		pending.Remove(j.item)
@@ -118,7 +118,7 @@ func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive 
 	j.specHash = hashSpec(&m.ledger.enc, j.spec)
 	if to := tierOf(j, &q.policy); j.tierSeq != 0 && to != from {
 		j.tier = to
-		m.toBack(j)
+		m.placement.toBack(j)
 	}
 	if timeToLive {
 		ttl := spec.TTLMs
@@ -133,12 +133,12 @@ func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive 
 	if pending == nil {
 		return
 	}
-	item := m.itemOf(j, &q.policy) // the old one may be a round's
+	item := m.placement.itemOf(j, &q.policy) // the old one may be a round's
 	j.item = &item
-	m.inform(i, q, j.spec.Tenant)
+	m.limits.inform(i, q, j.spec.Tenant)
 	pending.Add(j.item)
 	i.countTier(j, &q.policy, 1)
-	m.timePromotion(q, i)
+	m.placement.timePromotion(q, i)
 }
 
 // changed tells what became another: jobChanged. Of a payload it tells the size.

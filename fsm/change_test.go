@@ -13,7 +13,7 @@ func to[T any](v T) *T { return &v }
 
 // changeOf is a change of a job as it stands.
 func (b *bench) changeOf(c rota.JobChange) *fsmpb.Op {
-	job, _ := b.Job(c.ID)
+	job, _ := b.View.Job(c.ID)
 	return ChangeJobOp(&c, job.Life, job.Changes)
 }
 
@@ -204,11 +204,11 @@ func TestChange(t *testing.T) {
 			b.pass(1_000)
 			b.match()
 		}
-		if b.holds.len() != 1 {
-			t.Fatalf("%d holds: one for the job that waits is wanted", b.holds.len())
+		if b.placement.holds.len() != 1 {
+			t.Fatalf("%d holds: one for the job that waits is wanted", b.placement.holds.len())
 		}
 		b.ok(b.changeOf(urgent("waits")))
-		if b.holds.len() != 1 {
+		if b.placement.holds.len() != 1 {
 			t.Fatal("the hold ended")
 		}
 	})

@@ -1,13 +1,11 @@
 package fsm
 
 import (
-	"fmt"
-
 	"github.com/rotasched/rota"
 )
 
 // Digest is the incremental multiset hash of the state (SPEC §2.5).
-func (m *Machine) Digest() rota.Digest { return m.ledger.sum }
+func (vw *View) Digest() rota.Digest { return vw.m.ledger.sum }
 
 // Check walks the invariants I1…I10 and tells every fault that it finds, at
 // most a hundred; nil is a sound state. It costs a pass over all rows.
@@ -37,26 +35,6 @@ func (m *Machine) Check() []string {
 	return c.faults
 }
 
-type checker struct {
-	m      *Machine
-	faults []string
-	tokens map[rota.Token]rota.LeaseID
-	// open counts the leases of a queue; shares those of a tenant in a queue.
-	open   map[rota.QueueName]int64
-	shares map[share]int64
-}
-
-type share struct {
-	queue  rota.QueueName
-	tenant rota.TenantID
-}
-
-func (c *checker) fault(format string, args ...any) {
-	if len(c.faults) < 100 {
-		c.faults = append(c.faults, fmt.Sprintf(format, args...))
-	}
-}
-
 func (c *checker) jobs() {
 	m := c.m
 	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
@@ -64,7 +42,7 @@ func (c *checker) jobs() {
 		if j.state.Terminal() || j.state == rota.JobNone {
 			c.fault("I7: live job %s is %s", id, j.state)
 		}
-		l := m.leases.get(string(j.lease[:]))
+		l := m.leasing.leases.get(string(j.lease[:]))
 		if j.state.Leased() != (l != nil) || l == nil && !j.lease.IsZero() {
 			c.fault("I1: job %s is %s with lease %q", id, j.state, j.lease)
 		}
@@ -80,7 +58,7 @@ func (c *checker) jobs() {
 		if j.submitted > m.head.clock || j.enqueued > m.head.clock || j.queuedAt > m.head.clock || j.firstLease.Clock > m.head.clock {
 			c.fault("I6: job %s is stamped after the clock", id)
 		}
-		if m.tombs.get(id) != nil {
+		if m.ended.tombs.get(id) != nil {
 			c.fault("I8: job %s is live and has a tombstone", id)
 		}
 		return true
@@ -104,7 +82,7 @@ func (c *checker) filed(j *jobRow) {
 	if j.item == nil || q == nil {
 		return
 	}
-	is, of := *j.item, c.m.itemOf(j, &q.policy)
+	is, of := *j.item, c.m.placement.itemOf(j, &q.policy)
 	same := (is.TierPlace == nil) == (of.TierPlace == nil) && (is.TierPlace == nil || *is.TierPlace == *of.TierPlace)
 	is.TierPlace, of.TierPlace = nil, nil
 	if !same || is != of {
@@ -114,7 +92,7 @@ func (c *checker) filed(j *jobRow) {
 
 func (c *checker) leases() {
 	m := c.m
-	m.leases.scan(func(_ string, l *leaseRow) bool {
+	m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
 		if j := m.jobs.get(l.Job); j == nil || j.lease != l.ID {
 			c.fault("I1: lease %s is open but job %s does not name it", l.ID, l.Job)
 		} else if j.spec.Queue != l.queue || j.spec.Tenant != l.tenant || j.attempt != l.Attempt ||
@@ -133,7 +111,7 @@ func (c *checker) leases() {
 			c.fault("I6: lease %s is stamped after the clock", l.ID)
 		}
 		listed := false
-		if w := m.workers.get(l.Worker); w != nil {
+		if w := m.fleet.workers.get(l.Worker); w != nil {
 			_, listed = w.leases[string(l.ID[:])]
 		}
 		if !listed {
@@ -145,10 +123,10 @@ func (c *checker) leases() {
 
 func (c *checker) workers() {
 	m := c.m
-	m.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
+	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
 		var cpu, memory, io int64
 		for _, key := range w.openLeases() {
-			if l := m.leases.get(key); l != nil {
+			if l := m.leasing.leases.get(key); l != nil {
 				cpu, memory, io = cpu+l.cpu, memory+l.memory, io+l.io
 			}
 		}
@@ -167,7 +145,7 @@ func (c *checker) workers() {
 		}
 		return true
 	})
-	if err := m.registry.supply.Check(); err != nil {
+	if err := m.placement.registry.supply.Check(); err != nil {
 		c.fault("I4: supply: %v", err)
 	}
 }
@@ -196,7 +174,7 @@ func (c *checker) queues() {
 		if m.queues.known[name] != q {
 			c.fault("I4: queue %s is not found by its name", name)
 		}
-		n, i := counts[name], m.registry.queues[name]
+		n, i := counts[name], m.placement.registry.queues[name]
 		if n.blocked != q.blocked || n.delayed != q.delayed || n.queued != q.queued || n.assigned != q.assigned ||
 			n.running != q.running {
 			c.fault("I4: queue %s counts %d/%d/%d/%d/%d jobs blocked/delayed/queued/assigned/running, its rows are %d/%d/%d/%d/%d",
@@ -220,15 +198,15 @@ func (c *checker) queues() {
 			want = turn{q.turn, uint64(q.policy.Weight), name}
 			busy++
 		}
-		if _, stands := m.registry.busy.Get(i.turn); i.turn != want || stands != (q.queued > 0) {
+		if _, stands := m.placement.registry.busy.Get(i.turn); i.turn != want || stands != (q.queued > 0) {
 			c.fault("I4: queue %s with %d QUEUED jobs stands in the order of queues at %v (%v)", name, q.queued, i.turn, stands)
 		}
 		sharing += len(i.open)
 		return true
 	})
-	if busy != m.registry.busy.Len() || sharing != len(c.shares) {
+	if busy != m.placement.registry.busy.Len() || sharing != len(c.shares) {
 		c.fault("I4: %d queues are busy, %d stand in their order; %d tenants hold leases, %d are counted", busy,
-			m.registry.busy.Len(), len(c.shares), sharing)
+			m.placement.registry.busy.Len(), len(c.shares), sharing)
 	}
 }
 
@@ -237,25 +215,25 @@ func (c *checker) share(l *leaseRow) {
 	c.open[l.queue]++
 	at := share{l.queue, l.tenant}
 	c.shares[at]++
-	if i := c.m.registry.queues[l.queue]; i == nil || i.open[l.tenant] < c.shares[at] {
+	if i := c.m.placement.registry.queues[l.queue]; i == nil || i.open[l.tenant] < c.shares[at] {
 		c.fault("I9: tenant %s has more leases open in queue %s than are counted", l.tenant, l.queue)
 	}
 }
 
 func (c *checker) terminal() {
 	m := c.m
-	if n, most := m.tombs.order.n, m.tombs.order.blocks.Len(); m.tombs.len() != n || most != m.tombs.order.byDue.Len() {
-		c.fault("I4: %d tombstones in an order of %d, in %d blocks, %d by date", m.tombs.len(), n, most, m.tombs.order.byDue.Len())
+	if n, most := m.ended.tombs.order.n, m.ended.tombs.order.blocks.Len(); m.ended.tombs.len() != n || most != m.ended.tombs.order.byDue.Len() {
+		c.fault("I4: %d tombstones in an order of %d, in %d blocks, %d by date", m.ended.tombs.len(), n, most, m.ended.tombs.order.byDue.Len())
 	}
 	// Every life of a job is under way, or ended under a number of its own.
 	if live := uint64(m.jobs.len()); m.head.jobSeq != live+m.head.tombSeq {
 		c.fault("I8: %d submissions and retries became %d live jobs and %d ended ones", m.head.jobSeq, live, m.head.tombSeq)
 	}
-	m.tombs.scan(func(id rota.JobID, t *tombRow) bool {
+	m.ended.tombs.scan(func(id rota.JobID, t *tombRow) bool {
 		if !t.state.Terminal() {
 			c.fault("I7: tombstone %s is %s", id, t.state)
 		}
-		if r, staged := m.staged.records.Get(t.seq); staged && r.ended.treeKey() != id {
+		if r, staged := m.ended.staged.records.Get(t.seq); staged && r.ended.treeKey() != id {
 			c.fault("I8: tombstone %s has the number of the record of %s", id, r.ended.treeKey())
 		}
 		if t.seq > m.head.tombSeq || t.finished.Clock > m.head.clock {
@@ -264,7 +242,7 @@ func (c *checker) terminal() {
 		if t.due < t.finished.Date+rota.GCHorizonLeast {
 			c.fault("I6: tombstone %s leaves on %d, after its end on %d", id, t.due, t.finished.Date)
 		}
-		if e, _ := m.tombs.order.at(t.seq); e != (tombEntry{t.due, id}) {
+		if e, _ := m.ended.tombs.order.at(t.seq); e != (tombEntry{t.due, id}) {
 			c.fault("I4: tombstone %s is due on %d, number %d is %s's in the order, due on %d", id, t.due, t.seq, e.id, e.due)
 		}
 		if m.queues.get(t.queue) == nil {
@@ -274,24 +252,24 @@ func (c *checker) terminal() {
 	})
 	var bytes int64
 	loose := 0
-	m.staged.records.Scan(func(seq uint64, r *record) bool {
+	m.ended.staged.records.Scan(func(seq uint64, r *record) bool {
 		bytes += r.bytes()
 		if t := r.ended.row(); seq != t.seq || seq > m.head.tombSeq || r.spec.ID != t.id {
 			c.fault("I8: staged record %d is that of job %s, ended as number %d", seq, r.spec.ID, t.seq)
 		}
-		if _, kept := m.tombs.order.at(seq); !kept {
-			if _, ok := m.staged.loose.Get(looseRecord{r.spec.ID, seq}); !ok {
+		if _, kept := m.ended.tombs.order.at(seq); !kept {
+			if _, ok := m.ended.staged.loose.Get(looseRecord{r.spec.ID, seq}); !ok {
 				c.fault("I4: staged record %d of job %s has no tombstone, and is not found without", seq, r.spec.ID)
 			}
 			loose++
 		}
 		return true
 	})
-	if n := m.staged.loose.Len(); n != loose {
+	if n := m.ended.staged.loose.Len(); n != loose {
 		c.fault("I4: %d staged records are without a tombstone, %d are counted", loose, n)
 	}
-	if bytes != m.staged.bytes {
-		c.fault("I4: staged records hold %d bytes, %d are counted", bytes, m.staged.bytes)
+	if bytes != m.ended.staged.bytes {
+		c.fault("I4: staged records hold %d bytes, %d are counted", bytes, m.ended.staged.bytes)
 	}
 }
 
@@ -328,17 +306,17 @@ func newMachineTimers(m *Machine) *timers {
 		t.expire.set(string(id), 0, int64(j.expires()))
 		return true
 	})
-	m.leases.scan(func(key string, l *leaseRow) bool {
-		t.lease.set(key, 0, int64(leaseDue(l, m.workers.get(l.Worker))))
+	m.leasing.leases.scan(func(key string, l *leaseRow) bool {
+		t.lease.set(key, 0, int64(leaseDue(l, m.fleet.workers.get(l.Worker))))
 		return true
 	})
-	m.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
+	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
 		t.forget.set(string(id), 0, w.forgetAt())
-		t.standing.set(string(id), 0, int64(m.standingAt(w)))
+		t.standing.set(string(id), 0, int64(m.fleet.standingAt(w)))
 		t.attest.set(string(id), 0, int64(w.attestationEnds()))
 		return true
 	})
-	m.workflows.scan(func(id rota.WorkflowID, r *workflowRow) bool {
+	m.flows.workflows.scan(func(id rota.WorkflowID, r *workflowRow) bool {
 		t.upload.set(string(id), 0, r.lapses())
 		if r.endures() {
 			t.ended.set(string(id), 0, int64(r.due))
@@ -346,8 +324,8 @@ func newMachineTimers(m *Machine) *timers {
 		}
 		return true
 	})
-	m.promotions(t)
-	m.timeLimits(t)
+	m.View.promotions(t)
+	m.limits.timeLimits(t)
 	return t
 }
 
@@ -358,19 +336,19 @@ func (c *checker) digest() {
 	add := func(tag byte, r row) { l.add(hashRow(&l.enc, tag, r)) }
 	add(tagHeader, &m.head)
 	m.jobs.scan(func(_ rota.JobID, r *jobRow) bool { add(tagJob, r); return true })
-	m.leases.scan(func(_ string, r *leaseRow) bool { add(tagLease, r); return true })
-	m.workers.scan(func(_ rota.WorkerID, r *workerRow) bool { add(tagWorker, r); return true })
+	m.leasing.leases.scan(func(_ string, r *leaseRow) bool { add(tagLease, r); return true })
+	m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool { add(tagWorker, r); return true })
 	m.queues.scan(func(_ rota.QueueName, r *queueRow) bool { add(tagQueue, r); return true })
-	m.tombs.tree.Scan(func(_ rota.JobID, t tomb) bool { l.add(l.hashTomb(t)); return true })
+	m.ended.tombs.tree.Scan(func(_ rota.JobID, t tomb) bool { l.add(l.hashTomb(t)); return true })
 	m.nodes.scan(func(_ rota.NodeID, r *nodeRow) bool { add(tagNode, r); return true })
-	m.holds.scan(func(_ rota.JobID, r *holdRow) bool { add(tagHold, r); return true })
-	m.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { add(tagTenant, r); return true })
-	m.meters.scan(func(_ string, r *meterRow) bool { add(tagMeter, r); return true })
-	m.domains.scan(func(_ string, r *domainRow) bool { add(tagDomain, r); return true })
-	m.types.scan(func(_ rota.JobType, r *typeRow) bool { add(tagType, r); return true })
-	m.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool { add(tagWorkflow, r); return true })
-	m.vertices.scan(func(_ string, r *vertexRow) bool { add(tagVertex, r); return true })
-	m.deleted.scan(func(_ string, r *deletedRow) bool { add(tagDeleted, r); return true })
+	m.placement.holds.scan(func(_ rota.JobID, r *holdRow) bool { add(tagHold, r); return true })
+	m.limits.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { add(tagTenant, r); return true })
+	m.limits.meters.scan(func(_ string, r *meterRow) bool { add(tagMeter, r); return true })
+	m.limits.domains.scan(func(_ string, r *domainRow) bool { add(tagDomain, r); return true })
+	m.typeStats.types.scan(func(_ rota.JobType, r *typeRow) bool { add(tagType, r); return true })
+	m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool { add(tagWorkflow, r); return true })
+	m.flows.vertices.scan(func(_ string, r *vertexRow) bool { add(tagVertex, r); return true })
+	m.ended.deleted.scan(func(_ string, r *deletedRow) bool { add(tagDeleted, r); return true })
 	if m.head.hash == (rota.Digest{}) && m.head.index == 0 {
 		return // before the first entry nothing is hashed
 	}

@@ -10,7 +10,7 @@ func (c *checker) flows() {
 	m := c.m
 	var all, kept, over flowSize
 	ready, passing, leaving := 0, 0, 0
-	m.workflows.scan(func(id rota.WorkflowID, r *workflowRow) bool {
+	m.flows.workflows.scan(func(id rota.WorkflowID, r *workflowRow) bool {
 		all.add(r, 1)
 		if r.seq > m.head.flowSeq || r.touched > m.head.clock || r.submitted.Clock > m.head.clock || r.started.Clock > m.head.clock ||
 			r.finished.Clock > m.head.clock {
@@ -28,36 +28,36 @@ func (c *checker) flows() {
 		if r.state.Terminal() {
 			over.add(r, 1)
 		}
-		f := m.flows.byID[id]
+		f := m.flows.flowIndex.byID[id]
 		if f == nil || f.seq != r.seq || len(f.rows) != int(r.added) {
 			c.fault("I4: workflow %s of %d vertices is not filed so", id, r.added)
 			return true
 		}
 		c.flow(f, r)
 		due := r.state == rota.WorkflowRunning && f.work.Len() > 0
-		if at, ok := m.flows.ready.Get(r.seq); ok != due || ok && at != f {
+		if at, ok := m.flows.flowIndex.ready.Get(r.seq); ok != due || ok && at != f {
 			c.fault("I4: workflow %s with %d vertices due is filed as ready: %v", id, f.work.Len(), ok)
 		} else if ok {
 			ready++
 		}
-		if at, ok := m.flows.passing.Get(r.seq); ok != r.passing() || ok && at != f {
+		if at, ok := m.flows.flowIndex.passing.Get(r.seq); ok != r.passing() || ok && at != f {
 			c.fault("I4: workflow %s has a pass under way: %v, it is filed so: %v", id, r.passing(), ok)
 		} else if ok {
 			passing++
 		}
 		return true
 	})
-	s := &m.flows
+	s := &m.flows.flowIndex
 	if all != s.all || kept != s.kept || over != s.over {
 		c.fault("I4: workflows take %v, kept %v, over %v; counted are %v, %v, %v", all, kept, over, s.all, s.kept, s.over)
 	}
 	if ready != s.ready.Len() || passing != s.passing.Len() || leaving != s.leaving.Len() ||
-		len(s.byID)+leaving != m.workflows.len() {
+		len(s.byID)+leaving != m.flows.workflows.len() {
 		c.fault("I4: %d workflows are filed as ready, %d as passing, %d as leaving, %d by id; %d, %d, %d of %d are", s.ready.Len(),
-			s.passing.Len(), s.leaving.Len(), len(s.byID), ready, passing, leaving, m.workflows.len())
+			s.passing.Len(), s.leaving.Len(), len(s.byID), ready, passing, leaving, m.flows.workflows.len())
 	}
 	attempts := 0
-	m.vertices.scan(func(_ string, v *vertexRow) bool {
+	m.flows.vertices.scan(func(_ string, v *vertexRow) bool {
 		attempts += len(v.past.list())
 		return true
 	})
@@ -71,11 +71,11 @@ func (c *checker) flows() {
 // leavingFlow checks a row of which the vertices before the cursor are dropped.
 func (c *checker) leavingFlow(r *workflowRow) {
 	m := c.m
-	if id, ok := m.flows.leaving.Get(r.seq); !ok || id != r.id || r.state == rota.WorkflowRunning || r.cursor > r.added {
+	if id, ok := m.flows.flowIndex.leaving.Get(r.seq); !ok || id != r.id || r.state == rota.WorkflowRunning || r.cursor > r.added {
 		c.fault("I4: workflow %s is %s and leaving", r.id, r.state)
 	}
 	left := 0
-	m.vertices.tree.Ascend(vertexKey(r.id, 0), func(_ string, v *vertexRow) bool {
+	m.flows.vertices.tree.Ascend(vertexKey(r.id, 0), func(_ string, v *vertexRow) bool {
 		if v.workflow != r.id {
 			return false
 		}
@@ -189,7 +189,7 @@ func (c *checker) redo(f *flow, r *workflowRow) {
 func (c *checker) vertex(f *flow, r *workflowRow, v *vertexRow, number uint32) {
 	m := c.m
 	name := vertexName(v)
-	if at, ok := f.byName[name]; !ok || at != number || v.number != number || v != m.vertices.get(vertexKey(r.id, number)) ||
+	if at, ok := f.byName[name]; !ok || at != number || v.number != number || v != m.flows.vertices.get(vertexKey(r.id, number)) ||
 		v.spec.ID != rota.NodeJobID(r.id, name) || v.spec.Tenant != r.tenant {
 		c.fault("I4: vertex %d of workflow %s, node %q, is filed otherwise than its row says", number, r.id, name)
 	}
@@ -239,14 +239,14 @@ func (c *checker) vertex(f *flow, r *workflowRow, v *vertexRow, number uint32) {
 func (c *checker) vertices() {
 	m := c.m
 	total := 0
-	m.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool {
+	m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool {
 		total += int(r.added)
 		if r.leaving {
 			total -= int(r.cursor)
 		}
 		return true
 	})
-	if n := m.vertices.len(); n != total {
+	if n := m.flows.vertices.len(); n != total {
 		c.fault("I4: there are %d vertices, their workflows have %d", n, total)
 	}
 }
@@ -263,7 +263,7 @@ func (c *checker) nodeJobs() {
 		if j.workflow == "" {
 			return true
 		}
-		if f := m.flows.byID[j.workflow]; f == nil || int(j.vertex) >= len(f.rows) || f.rows[j.vertex].spec != j.spec ||
+		if f := m.flows.flowIndex.byID[j.workflow]; f == nil || int(j.vertex) >= len(f.rows) || f.rows[j.vertex].spec != j.spec ||
 			f.rows[j.vertex].state != vertexLive || j.state == rota.Blocked {
 			c.fault("I5: job %s is %s and not that of vertex %d of workflow %s", id, j.state, j.vertex, j.workflow)
 		}
@@ -274,8 +274,8 @@ func (c *checker) nodeJobs() {
 // blocked adds the waiting vertices of RUNNING workflows to a recount of queues.
 func (c *checker) blocked(counts map[rota.QueueName]*queueRow) {
 	m := c.m
-	m.vertices.scan(func(_ string, v *vertexRow) bool {
-		r := m.workflows.get(v.workflow)
+	m.flows.vertices.scan(func(_ string, v *vertexRow) bool {
+		r := m.flows.workflows.get(v.workflow)
 		if r == nil {
 			c.fault("I4: vertex %d is of unknown workflow %s", v.number, v.workflow)
 		} else if q := counts[v.spec.Queue]; q == nil {

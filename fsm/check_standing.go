@@ -10,7 +10,7 @@ import (
 // ends by itself is timed. Invariant I3.
 func (c *checker) standing() {
 	m, now := c.m, c.m.head.clock
-	m.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
+	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
 		switch {
 		case w.health < 0 || w.health > healthFull || w.healthAt < 0 || w.healthAt > now ||
 			(w.health == healthFull) != (w.healthAt == 0):
@@ -34,10 +34,10 @@ func (c *checker) standing() {
 				c.fault("I9: worker %s used %d units of queue %s since %d until %d", id, u.Used, u.Queue, u.Since.Clock, u.Until.Clock)
 			}
 		}
-		if told := m.registry.supply.Data(id); !slices.Equal(told, w.held) {
+		if told := m.placement.registry.supply.Data(id); !slices.Equal(told, w.held) {
 			c.fault("I4: supply has worker %s hold the data %q, its row says %q", id, told, w.held)
 		}
-		if due, ends := m.standingAt(w), w.attestationEnds(); w.standingDue != due || w.attestDue != ends || w.forgetDue != w.forgetAt() {
+		if due, ends := m.fleet.standingAt(w), w.attestationEnds(); w.standingDue != due || w.attestDue != ends || w.forgetDue != w.forgetAt() {
 			c.fault("I4: worker %s stands in the timers at %d and on %d: at %d and on %d is right", id, w.standingDue,
 				w.attestDue, due, ends)
 		}

@@ -19,7 +19,7 @@ func (m *Machine) stamp(entry *fsmpb.Entry, logTerm uint64) *rota.Error {
 	}
 	now := rota.Clock(entry.GetNowMs())
 	if now > h.clock+rota.ClockLeapMax && !planted.uncappedTick() {
-		m.emit(rota.Event{Kind: rota.EntryRefused, Text: "stamped more than a second ahead of the clock"})
+		m.journal.emit(rota.Event{Kind: rota.EntryRefused, Text: "stamped more than a second ahead of the clock"})
 		return rota.Refusef(rota.Unavailable, "now_ms",
 			"entry is stamped %d ms ahead of the cluster clock: at most %d are taken", now-h.clock, rota.ClockLeapMax)
 	}
@@ -88,6 +88,6 @@ func (m *Machine) beginTerm(op *fsmpb.BeginTerm, term uint64) *fsmpb.Outcome {
 	h.beacon = nextBeacon(h.beacon, op.GetRandom())
 	m.stamped = true
 	m.setDate(m.walls)
-	m.emit(rota.Event{Kind: rota.LeadershipBegan, Text: op.GetNode()})
+	m.journal.emit(rota.Event{Kind: rota.LeadershipBegan, Text: op.GetNode()})
 	return &fsmpb.Outcome{}
 }

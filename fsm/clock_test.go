@@ -13,7 +13,7 @@ func TestClock(t *testing.T) {
 	t.Run("starts_where_the_first_leader_says", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		if h := b.Head(); h.Clock != startClock || h.Date != startClock || h.ClusterID != "test" || h.Term != 1 {
+		if h := b.View.Head(); h.Clock != startClock || h.Date != startClock || h.ClusterID != "test" || h.Term != 1 {
 			t.Fatalf("head %+v", h)
 		}
 	})
@@ -74,8 +74,8 @@ func TestClock(t *testing.T) {
 		b.refuses(rota.Invalid, "random", begin(2, 31))
 		beacon := b.head.beacon
 		b.ok(begin(2, 32))
-		if b.Head().Leader != "x" || b.head.beacon == beacon || b.head.cluster != "test" {
-			t.Fatalf("head %+v", b.Head())
+		if b.View.Head().Leader != "x" || b.head.beacon == beacon || b.head.cluster != "test" {
+			t.Fatalf("head %+v", b.View.Head())
 		}
 	})
 	t.Run("chooses_no_bad_cluster_id_and_never_starts_at_nothing", func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestDate(t *testing.T) {
 	b := newBench(t)
 	at := func(want int64) {
 		t.Helper()
-		if got := int64(b.Head().Date); got != startClock+want {
+		if got := int64(b.View.Head().Date); got != startClock+want {
 			t.Fatalf("date %d, wanted %d", got-startClock, want)
 		}
 	}

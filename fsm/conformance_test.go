@@ -72,7 +72,7 @@ func TestConformance_QueueMatcher(t *testing.T) {
 			{why: ""},
 			{why: "NOT_ACTIVE", then: func(b *bench) { b.ok(statusOp("w", rota.WorkerSuspended, 0)) }},
 			{why: "NOT_ACTIVE", then: func(b *bench) {
-				s, _ := b.Session("w")
+				s, _ := b.View.Session("w")
 				b.ok(reachOp("w", s, false, b.now))
 			}},
 			{why: "ATTESTATION_MISSING", set: []string{"require_attestation", "on"}},
@@ -112,7 +112,7 @@ func TestConformance_QueueMatcher(t *testing.T) {
 				job = ai(c.job)
 			}
 			b.submit("j", job)
-			if decided := len(b.Decide(10)) > 0; decided != (c.why == "") {
+			if decided := len(b.View.Decide(10)) > 0; decided != (c.why == "") {
 				t.Errorf("%s: a round places it: %v", c.why, decided)
 			}
 			if got := b.pairing("j", "w"); got != c.why {
@@ -247,7 +247,7 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 		second := b.match()["k"]
 		b.ok(queueOp("ai", "leases_max_per_worker", "1"))
 		for l, want := range map[rota.LeaseID]rota.Reason{first.ID: rota.ReasonNone, second.ID: rota.QuotaCut} {
-			if a, _ := b.Assignment(l); a.Lease.Revoked != want {
+			if a, _ := b.View.Assignment(l); a.Lease.Revoked != want {
 				t.Errorf("lease %s is revoked for %s, %s is wanted", l, a.Lease.Revoked, want)
 			}
 		}

@@ -6,13 +6,6 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// streak counts a worker's failures in a row of a type, in queues that cool workers
-// down (SPEC §16.1).
-type streak struct {
-	typ rota.JobType
-	n   int64
-}
-
 // maxStreak is where a streak stops counting: no cool_after is beyond it.
 const maxStreak = 1 << 30
 

@@ -34,27 +34,27 @@ type decision struct {
 // nothing can be placed, no lease gives way and no hold changes; a queue whose
 // round placed nothing is told too when another's placed something. READ_ONLY
 // starts nothing (SPEC §4.3), and so nothing gives way for it either.
-func (m *Machine) Decide(most int) []*fsmpb.Round {
-	rounds, _ := m.decide(most, "")
+func (vw *View) Decide(most int) []*fsmpb.Round {
+	rounds, _ := vw.decide(most, "")
 	return rounds
 }
 
 // decide is Decide, and where a job is watched the draft that tells of it.
-func (m *Machine) decide(most int, watched rota.JobID) ([]*fsmpb.Round, *sched.Draft) {
-	if m.head.mode == rota.ModeReadOnly {
+func (vw *View) decide(most int, watched rota.JobID) ([]*fsmpb.Round, *sched.Draft) {
+	if vw.m.head.mode == rota.ModeReadOnly {
 		return nil, nil
 	}
-	d := &decision{m: m, draft: sched.NewDraft(m.registry.supply, caps{m}), epoch: m.head.epoch, most: most, holds: m.held(),
+	d := &decision{m: vw.m, draft: sched.NewDraft(vw.m.placement.registry.supply, caps{vw.m}), epoch: vw.m.head.epoch, most: most, holds: vw.m.placement.held(),
 		before: make(map[rota.QueueName]uint64)}
 	if watched != "" {
 		d.draft.Watch(watched)
 	}
-	busy := m.registry.busy.Len()
+	busy := vw.m.placement.registry.busy.Len()
 	d.lots, d.names = make([]sched.Lot, 0, busy), make([]rota.QueueName, 0, busy)
-	m.registry.busy.Scan(func(t turn) bool {
-		if q := m.queues.get(t.name); !q.policy.Paused {
-			d.lots = append(d.lots, sched.Lot{Pending: m.registry.queues[t.name].pending, Policy: &q.policy, Queue: t.name,
-				Stats: m.statsOf(q)})
+	vw.m.placement.registry.busy.Scan(func(t turn) bool {
+		if q := vw.m.queues.get(t.name); !q.policy.Paused {
+			d.lots = append(d.lots, sched.Lot{Pending: vw.m.placement.registry.queues[t.name].pending, Policy: &q.policy, Queue: t.name,
+				Stats: vw.m.typeStats.statsOf(q)})
 			d.names = append(d.names, t.name)
 		}
 		return true
@@ -62,7 +62,7 @@ func (m *Machine) decide(most int, watched rota.JobID) ([]*fsmpb.Round, *sched.D
 	d.withhold()
 	d.keptRoom()
 	for i, name := range d.names {
-		if d.placed < most && m.registry.supply.HasRoom(name) {
+		if d.placed < most && vw.m.placement.registry.supply.HasRoom(name) {
 			d.queue(&d.lots[i])
 		}
 	}
@@ -77,11 +77,11 @@ func (m *Machine) decide(most int, watched rota.JobID) ([]*fsmpb.Round, *sched.D
 // keptRoom places the jobs that hold a worker, and takes the turns of the oldest.
 func (d *decision) keptRoom() {
 	for _, h := range d.holds {
-		if d.m.doomed(d.m.jobs.get(h.Item.ID)) {
+		if d.m.flows.doomed(d.m.jobs.get(h.Item.ID)) {
 			continue
 		}
 		if pair, ok := d.draft.PlaceHeld(h, d.m.head.clock); ok {
-			if row := d.m.holds.get(h.Item.ID); row.preempted {
+			if row := d.m.placement.holds.get(h.Item.ID); row.preempted {
 				pair.Reasoning = rota.Reasoning{Rule: rota.ByPreemption, N: row.revoked}
 			}
 			d.early(pair)
@@ -102,12 +102,12 @@ const doomedLooks = 1 << 14
 // among the others until the pass comes to them, up to a hundred entries later, and
 // would take the places of a batch, and the room, from whoever comes behind.
 func (d *decision) withhold() {
-	if d.m.flows.passing.Len() == 0 {
+	if d.m.flows.flowIndex.passing.Len() == 0 {
 		return
 	}
 	left := doomedLooks
 	d.draft.Withhold(func(it *sched.Item) bool {
-		if left == 0 || !d.m.doomed(d.m.jobs.get(it.ID)) {
+		if left == 0 || !d.m.flows.doomed(d.m.jobs.get(it.ID)) {
 			return false
 		}
 		left--
@@ -118,7 +118,7 @@ func (d *decision) withhold() {
 // doomed says of a pair that its job is not to be leased any more, as its workflow is
 // ending: the draw passes over so many of them and no more.
 func (d *decision) doomed(p sched.Pair) bool {
-	return d.m.workflows.len() > 0 && d.m.doomed(d.m.jobs.get(p.Item.ID))
+	return d.m.flows.workflows.len() > 0 && d.m.flows.doomed(d.m.jobs.get(p.Item.ID))
 }
 
 // early adds a pair that goes before all rounds, in an operation before theirs:
@@ -197,9 +197,9 @@ func pairOp(p *sched.Pair) *fsmpb.Pair {
 
 // DispatchMs is the shortest dispatch_interval of the queues that have QUEUED jobs,
 // 0 if none has.
-func (m *Machine) DispatchMs() (least int64) {
-	m.registry.busy.Scan(func(t turn) bool {
-		if ms := m.queues.get(t.name).policy.DispatchIntervalMs; least == 0 || ms < least {
+func (vw *View) DispatchMs() (least int64) {
+	vw.m.placement.registry.busy.Scan(func(t turn) bool {
+		if ms := vw.m.queues.get(t.name).policy.DispatchIntervalMs; least == 0 || ms < least {
 			least = ms
 		}
 		return true
@@ -208,10 +208,10 @@ func (m *Machine) DispatchMs() (least int64) {
 }
 
 // Waiting says whether any queue has QUEUED jobs.
-func (m *Machine) Waiting() bool { return m.registry.busy.Len() > 0 }
+func (vw *View) Waiting() bool { return vw.m.placement.registry.busy.Len() > 0 }
 
 // QueueBusy says whether a queue has QUEUED jobs.
-func (m *Machine) QueueBusy(name rota.QueueName) bool {
-	i := m.registry.queues[name]
+func (vw *View) QueueBusy(name rota.QueueName) bool {
+	i := vw.m.placement.registry.queues[name]
 	return i != nil && i.turn.name != ""
 }

@@ -12,7 +12,7 @@ import (
 
 // deleteOf deletes a job by the number of its end as the state knows it.
 func (b *bench) deleteOf(id string) *fsmpb.Op {
-	seq, _, _ := b.Tombstone(rota.JobID(id))
+	seq, _, _ := b.View.Tombstone(rota.JobID(id))
 	return DeleteJobOp(rota.JobID(id), seq)
 }
 
@@ -30,10 +30,10 @@ func TestDelete(t *testing.T) {
 			a.Events[0].Kind != rota.JobDeleted || a.Events[0].Job != "j" || a.Events[0].Queue != "default" {
 			t.Fatalf("%v, %+v", o, a.Events)
 		}
-		if job, ok := b.Job("j"); ok {
+		if job, ok := b.View.Job("j"); ok {
 			t.Fatalf("%+v", job)
 		}
-		if s, ok := b.StagedJob("j"); ok || !b.Deleted(1) || b.DeletedStaged("j") != 1 {
+		if s, ok := b.View.StagedJob("j"); ok || !b.View.Deleted(1) || b.View.DeletedStaged("j") != 1 {
 			t.Fatalf("%+v", s)
 		}
 		b.refuses(rota.NotFound, "job", retryOp("j"))
@@ -49,7 +49,7 @@ func TestDelete(t *testing.T) {
 		b.refuses(rota.Conflict, "job", b.deleteOf("j"))
 		b.ok(cancelOp("j"))
 		b.refuses(rota.Conflict, "seq", DeleteJobOp("j", 0))
-		page, err := b.Jobs().Page(rota.JobFilter{}, history{})
+		page, err := b.View.Jobs().Page(rota.JobFilter{}, history{})
 		if err != nil || len(page.Jobs) != 1 || page.Jobs[0].Type != "else" {
 			t.Fatalf("%+v, %v", page, err)
 		}
@@ -67,8 +67,8 @@ func TestDelete(t *testing.T) {
 		b.ok(cancelOp("j"))
 		b.refuses(rota.Conflict, "job", b.deleteOf("j")) // w may work on it
 		b.refuses(rota.Invalid, "seq", DeleteJobOp("other", 1))
-		b.pass(leaseDue(&leaseRow{Lease: l}, b.workers.get("w")) - b.now + 1)
-		b.pass(rota.Clock(b.tombs.get("j").freeAt - b.now))
+		b.pass(leaseDue(&leaseRow{Lease: l}, b.fleet.workers.get("w")) - b.now + 1)
+		b.pass(rota.Clock(b.ended.tombs.get("j").freeAt - b.now))
 		b.ok(b.deleteOf("j"))
 		d := diamond("wf")
 		b.upload(d)
@@ -86,11 +86,11 @@ func TestDelete(t *testing.T) {
 		mark := history{{Seq: 1, Job: b.state("j", rota.Cancelled)}}
 		b.dropTomb("j", 1)
 		b.twin.dropTomb("j", 1)
-		if page, err := b.Jobs().Page(rota.JobFilter{}, mark); err != nil || len(page.Jobs) != 1 {
+		if page, err := b.View.Jobs().Page(rota.JobFilter{}, mark); err != nil || len(page.Jobs) != 1 {
 			t.Fatalf("%+v, %v", page, err)
 		}
 		b.ok(DeleteJobOp("j", 1))
-		if page, err := b.Jobs().Page(rota.JobFilter{}, mark); err != nil || len(page.Jobs) != 0 {
+		if page, err := b.View.Jobs().Page(rota.JobFilter{}, mark); err != nil || len(page.Jobs) != 0 {
 			t.Fatalf("%+v, %v", page, err)
 		}
 	})
@@ -112,18 +112,18 @@ func TestDelete_ranges(t *testing.T) {
 		deleted[uint64(i+1)] = true
 		ranges := 0
 		for seq := range uint64(n + 2) {
-			if b.Deleted(seq) != deleted[seq] {
-				t.Fatalf("number %d is deleted: %v", seq, b.Deleted(seq))
+			if b.View.Deleted(seq) != deleted[seq] {
+				t.Fatalf("number %d is deleted: %v", seq, b.View.Deleted(seq))
 			}
 			if deleted[seq] && !deleted[seq-1] {
 				ranges++
 			}
 		}
-		if b.deleted.len() != ranges {
-			t.Fatalf("%d ranges are kept of %d", b.deleted.len(), ranges)
+		if b.ended.deleted.len() != ranges {
+			t.Fatalf("%d ranges are kept of %d", b.ended.deleted.len(), ranges)
 		}
 		if k == n/2 { // what retention has taken everywhere
-			through := b.FirstDeleted()
+			through := b.View.FirstDeleted()
 			b.ok(&fsmpb.Op{Op: &fsmpb.Op_DropDeleted{DropDeleted: &fsmpb.DropDeleted{Through: through}}})
 			for seq := range through + 1 {
 				delete(deleted, seq)
@@ -131,7 +131,7 @@ func TestDelete_ranges(t *testing.T) {
 		}
 	}
 	b.ok(&fsmpb.Op{Op: &fsmpb.Op_DropDeleted{DropDeleted: &fsmpb.DropDeleted{Through: n}}})
-	if b.FirstDeleted() != 0 || b.DeletedStaged("j59") != 0 {
+	if b.View.FirstDeleted() != 0 || b.View.DeletedStaged("j59") != 0 {
 		t.Fatal("ranges that retention passed are kept")
 	}
 }
@@ -143,15 +143,15 @@ func TestDelete_atTheBound(t *testing.T) {
 	b.submit("j")
 	b.ok(cancelOp("j"))
 	for i := range uint64(rota.MaxDeletedRanges) {
-		b.deleted.load(deletedKey(2*i+3), &deletedRow{from: 2*i + 3, to: 2*i + 3})
+		b.ended.deleted.load(deletedKey(2*i+3), &deletedRow{from: 2*i + 3, to: 2*i + 3})
 	}
-	if err := OutcomeError(b.deleteJob(b.deleteOf("j").GetDeleteJob())); err == nil || err.Kind != rota.Exhausted {
+	if err := OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err == nil || err.Kind != rota.Exhausted {
 		t.Fatal(err)
 	}
 	b.state("j", rota.Cancelled)
-	b.deleted.drop(deletedKey(3))
-	b.deleted.load(deletedKey(2), &deletedRow{from: 2, to: 2})
-	if err := OutcomeError(b.deleteJob(b.deleteOf("j").GetDeleteJob())); err != nil || b.deleted.len() != rota.MaxDeletedRanges {
+	b.ended.deleted.drop(deletedKey(3))
+	b.ended.deleted.load(deletedKey(2), &deletedRow{from: 2, to: 2})
+	if err := OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err != nil || b.ended.deleted.len() != rota.MaxDeletedRanges {
 		t.Fatal(err)
 	}
 }

@@ -34,6 +34,6 @@ func (m *Machine) nodeDiffers(op *fsmpb.NodeDiffers) *fsmpb.Outcome {
 		return &fsmpb.Outcome{Existed: true}
 	}
 	m.nodes.edit(id).differed = at
-	m.emit(rota.Event{Kind: rota.StateDiffers, Text: string(id), Payload: payload(stateDiffers{id, at})})
+	m.journal.emit(rota.Event{Kind: rota.StateDiffers, Text: string(id), Payload: payload(stateDiffers{id, at})})
 	return &fsmpb.Outcome{}
 }

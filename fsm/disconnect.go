@@ -8,11 +8,11 @@ import (
 // disconnect is the leader's word that a worker's stream has ended (SPEC §16.7). From
 // here the grace of its leases counts, and it gets no more of them until it registers.
 // Another connection than the newest tells nothing.
-func (m *Machine) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
-	if o := m.internal(); o != nil {
+func (fl *fleet) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
+	if o := fl.m.internal(); o != nil {
 		return o
 	}
-	w := m.workers.get(rota.WorkerID(op.GetWorker()))
+	w := fl.workers.get(rota.WorkerID(op.GetWorker()))
 	switch {
 	case w == nil || w.session != rota.Session(op.GetSession()) || w.status == rota.WorkerRetired:
 		return refused(rota.Refusef(rota.Stale, "session", "worker %s has no such session", op.GetWorker()))
@@ -22,17 +22,17 @@ func (m *Machine) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
 	case !w.disconnected.IsZero():
 		return &fsmpb.Outcome{}
 	}
-	w = m.workers.edit(w.spec.ID)
-	w.disconnected = m.head.now()
-	m.restand(w)
-	m.retimeLeases(w)
-	m.emit(rota.Event{Kind: rota.WorkerDisconnected, Worker: w.spec.ID, Session: w.session, Status: w.status})
+	w = fl.workers.edit(w.spec.ID)
+	w.disconnected = fl.m.head.now()
+	fl.restand(w)
+	fl.retimeLeases(w)
+	fl.m.journal.emit(rota.Event{Kind: rota.WorkerDisconnected, Worker: w.spec.ID, Session: w.session, Status: w.status})
 	return &fsmpb.Outcome{}
 }
 
 // connected takes note of a worker's newest connection; w is editable. What its leases'
 // grace had run is forgotten.
-func (m *Machine) connected(w *workerRow, op *fsmpb.Register) {
+func (fl *fleet) connected(w *workerRow, op *fsmpb.Register) {
 	w.connection, w.grace, w.disconnected = op.GetConnection(), op.GetGrace() && op.GetConnection() != 0, rota.Moment{}
 }
 

@@ -15,7 +15,7 @@ func gracedLease(b *bench) rota.Lease {
 	b.submit("j")
 	l := b.match()["j"]
 	b.ok(verb(rota.VerbAck, l))
-	if a, _ := b.Assignment(l.ID); a.GraceMs != 10_000 {
+	if a, _ := b.View.Assignment(l.ID); a.GraceMs != 10_000 {
 		b.t.Fatalf("assignment %+v: a grace of 10 s is wanted", a)
 	}
 	return l
@@ -36,7 +36,7 @@ func TestDisconnect(t *testing.T) {
 			b.t.Fatalf("events %+v", events)
 		}
 		since := b.head.clock
-		if w, _ := b.Worker("w"); w.DisconnectedSince.Clock != since || w.Status != rota.WorkerActive {
+		if w, _ := b.View.Worker("w"); w.DisconnectedSince.Clock != since || w.Status != rota.WorkerActive {
 			b.t.Fatalf("worker %+v", w)
 		}
 		b.pass(5_000)
@@ -44,7 +44,7 @@ func TestDisconnect(t *testing.T) {
 		b.pass(4_999)
 		b.state("j", rota.Running)
 		b.pass(1)
-		if j, _ := b.Job("j"); j.Attempt != 1 || j.Attempts[0].End != rota.LeaseExpiredReason {
+		if j, _ := b.View.Job("j"); j.Attempt != 1 || j.Attempts[0].End != rota.LeaseExpiredReason {
 			b.t.Fatalf("job %+v", j)
 		}
 	})
@@ -57,7 +57,7 @@ func TestDisconnect(t *testing.T) {
 		b.state("j", rota.Running)
 		b.ok(disconnectOp("w", l.Session, 6))
 		b.pass(10_000)
-		if j, _ := b.Job("j"); j.Attempt != 1 {
+		if j, _ := b.View.Job("j"); j.Attempt != 1 {
 			b.t.Fatalf("job %+v", j)
 		}
 	})
@@ -67,7 +67,7 @@ func TestDisconnect(t *testing.T) {
 		b.refuses(rota.Stale, "connection", disconnectOp("w", l.Session, 4))
 		b.refuses(rota.Stale, "connection", disconnectOp("w", l.Session, 0))
 		b.ok(registerOp("plain", 1, "plain", false))
-		s, _ := b.Session("plain")
+		s, _ := b.View.Session("plain")
 		b.refuses(rota.Stale, "connection", disconnectOp("plain", s, 0)) // it numbers none
 	})
 	run("an_older_connection_is_stale_the_same_one_is_a_repeat", func(b *bench, l rota.Lease) {
@@ -75,7 +75,7 @@ func TestDisconnect(t *testing.T) {
 		b.ok(disconnectOp("w", l.Session, 5))
 		b.ok(linked(registerOp("w", 2, "w", false), 5)) // proposed twice: no other connection
 		b.pass(10_000)
-		if j, _ := b.Job("j"); j.Attempt != 1 {
+		if j, _ := b.View.Job("j"); j.Attempt != 1 {
 			b.t.Fatalf("job %+v", j)
 		}
 	})
@@ -94,7 +94,7 @@ func TestDisconnect(t *testing.T) {
 		if got := b.match(); len(got) > 0 {
 			b.t.Fatalf("leases %v", got)
 		}
-		if x, ok := b.Why("k", 10); !ok || len(x.Reasons) == 0 || x.Reasons[0].Reason != "DISCONNECTED" {
+		if x, ok := b.View.Why("k", 10); !ok || len(x.Reasons) == 0 || x.Reasons[0].Reason != "DISCONNECTED" {
 			b.t.Fatalf("why %+v", x)
 		}
 		b.ok(linked(registerOp("w", 2, "w", false), 6))

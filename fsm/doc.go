@@ -5,8 +5,8 @@
 // Machine.Apply is the one way to change anything. It opens the envelope,
 // moves the clock, runs each operation through one switch (machine.go) and
 // settles the digest. Each verb stands in a file of its own and knows no other
-// verb; beneath them lie the registry (lanes, counters, timers), the tables of
-// rows (copy-on-write trees) and the codec.
+// verb; beneath them lie the parts, each of which owns tables and what is derived of
+// them, the rows in copy-on-write trees, and the codec. DESIGN.md has the layers.
 //
 // A verb first validates, without touching anything, then mutates, which cannot
 // fail. A refusal is a result; a broken invariant stops the process.

@@ -14,38 +14,38 @@ type domainChanged struct {
 }
 
 // domainOf gives a queue's failure domain; nil where nothing is known of it.
-func (m *Machine) domainOf(queue rota.QueueName, name string) *domainRow {
+func (lm *limits) domainOf(queue rota.QueueName, name string) *domainRow {
 	if name == "" {
 		return nil
 	}
-	return m.domains.get(domainKey(queue, name))
+	return lm.domains.get(domainKey(queue, name))
 }
 
 // domainsOf lists the keys of a queue's failure domains.
-func (m *Machine) domainsOf(queue rota.QueueName) []string {
-	return keysUnder(&m.domains, domainKey(queue, ""))
+func (lm *limits) domainsOf(queue rota.QueueName) []string {
+	return keysUnder(&lm.domains, domainKey(queue, ""))
 }
 
 // probes is the bucket that an isolated domain's jobs pass.
-func (m *Machine) probes(queue rota.QueueName) bucket {
-	p := &m.queues.get(queue).policy
+func (lm *limits) probes(queue rota.QueueName) bucket {
+	p := &lm.m.queues.get(queue).policy
 	return bucketOf(p.DomainProbeRPS, p.DomainProbeBurst)
 }
 
 // takeDomain counts an assignment against an isolated domain's bucket (SPEC §4.8).
-func (m *Machine) takeDomain(l *leaseRow) {
-	d := m.domainOf(l.queue, l.domain)
+func (lm *limits) takeDomain(l *leaseRow) {
+	d := lm.domainOf(l.queue, l.domain)
 	if d == nil || !d.isolated {
 		return
 	}
-	d = m.domains.edit(domainKey(l.queue, l.domain))
-	d.tat = m.probes(l.queue).take(d.tat, m.head.clock)
-	m.settleDomain(d)
+	d = lm.domains.edit(domainKey(l.queue, l.domain))
+	d.tat = lm.probes(l.queue).take(d.tat, lm.m.head.clock)
+	lm.settleDomain(d)
 }
 
 // countDomain counts an outcome in the job's failure domain. Declines and
 // cancellations say nothing of it; beyond MaxDomains nothing is counted.
-func (m *Machine) countDomain(l *leaseRow, what outcome) {
+func (lm *limits) countDomain(l *leaseRow, what outcome) {
 	var ok, fail int64
 	switch what {
 	case outcomeSuccess:
@@ -59,68 +59,68 @@ func (m *Machine) countDomain(l *leaseRow, what outcome) {
 		return
 	}
 	key := domainKey(l.queue, l.domain)
-	d := m.domains.edit(key)
+	d := lm.domains.edit(key)
 	if d == nil {
-		if m.domains.len() >= rota.MaxDomains {
+		if lm.domains.len() >= rota.MaxDomains {
 			return
 		}
 		d = &domainRow{key: key, queue: l.queue, name: l.domain}
-		m.domains.insert(key, d)
+		lm.domains.insert(key, d)
 	}
-	d.window.count(domainSpan, m.head.clock, ok, fail)
-	m.settleDomain(d)
+	d.window.count(domainSpan, lm.m.head.clock, ok, fail)
+	lm.settleDomain(d)
 }
 
 // fireDomain looks again at a domain whose window or bucket changes now.
-func (m *Machine) fireDomain(key string) {
-	d := m.domains.edit(key)
-	d.window.expire(domainSpan, m.head.clock)
-	m.settleDomain(d)
+func (lm *limits) fireDomain(key string) {
+	d := lm.domains.edit(key)
+	d.window.expire(domainSpan, lm.m.head.clock)
+	lm.settleDomain(d)
 }
 
 // settleDomain puts a domain right after its window or bucket changed; d is
 // editable. It is isolated above the threshold and recovers at half of it, so that
 // it does not flap. One of which nothing was heard for a whole window recovers too:
 // nothing says any more that it fails. A threshold of 0 isolates none.
-func (m *Machine) settleDomain(d *domainRow) {
-	p := &m.queues.get(d.queue).policy
+func (lm *limits) settleDomain(d *domainRow) {
+	p := &lm.m.queues.get(d.queue).policy
 	threshold := p.DomainFailureThresholdPermille
 	ok, fail := d.window.total()
 	switch {
 	case !d.isolated && threshold > 0 && ok+fail >= p.DomainMinSamples && fail*1000 > threshold*(ok+fail):
-		m.isolate(d, true)
+		lm.isolate(d, true)
 	case d.isolated && (threshold == 0 || fail*2000 <= threshold*(ok+fail)):
-		m.isolate(d, false)
+		lm.isolate(d, false)
 	}
-	if parked := d.isolated && m.probes(d.queue).tokens(d.tat, m.head.clock) == 0; parked != d.parked {
+	if parked := d.isolated && lm.probes(d.queue).tokens(d.tat, lm.m.head.clock) == 0; parked != d.parked {
 		d.parked = parked
-		m.registry.queues[d.queue].pending.ParkDomain(d.name, parked)
+		lm.m.placement.registry.queues[d.queue].pending.ParkDomain(d.name, parked)
 	}
-	key, due := domainKey(d.queue, d.name), m.domainDue(d)
-	m.timers.domain.set(key, int64(d.due), int64(due))
+	key, due := domainKey(d.queue, d.name), lm.domainDue(d)
+	lm.m.timers.domain.set(key, int64(d.due), int64(due))
 	if d.due = due; due == 0 {
-		m.domains.drop(key)
+		lm.domains.drop(key)
 	}
 }
 
 // isolate changes whether a domain is isolated; its bucket is full then.
-func (m *Machine) isolate(d *domainRow, isolated bool) {
+func (lm *limits) isolate(d *domainRow, isolated bool) {
 	kind := rota.DomainRecovered
 	if isolated {
 		kind = rota.DomainIsolated
 	}
-	d.isolated, d.since, d.tat = isolated, m.head.now(), 0
+	d.isolated, d.since, d.tat = isolated, lm.m.head.now(), 0
 	ok, fail := d.window.total()
-	m.emit(rota.Event{Kind: kind, Queue: d.queue, Payload: payload(domainChanged{d.name, ok + fail, fail,
-		m.queues.get(d.queue).policy.DomainFailureThresholdPermille})})
+	lm.m.journal.emit(rota.Event{Kind: kind, Queue: d.queue, Payload: payload(domainChanged{d.name, ok + fail, fail,
+		lm.m.queues.get(d.queue).policy.DomainFailureThresholdPermille})})
 }
 
 // domainDue is when a domain must be looked at: when its oldest sub-window goes, or
 // its lanes get the next token; 0 when it is at rest.
-func (m *Machine) domainDue(d *domainRow) rota.Clock {
+func (lm *limits) domainDue(d *domainRow) rota.Clock {
 	due := d.window.leaves(domainSpan)
 	if d.parked {
-		due = sooner(due, m.probes(d.queue).nextToken(d.tat, m.head.clock))
+		due = sooner(due, lm.probes(d.queue).nextToken(d.tat, lm.m.head.clock))
 	}
 	return due
 }
@@ -128,10 +128,10 @@ func (m *Machine) domainDue(d *domainRow) rota.Clock {
 // domains checks what is derived of the domains. Invariant I9.
 func (c *checker) domains() {
 	m := c.m
-	if n := m.domains.len(); n > rota.MaxDomains {
+	if n := m.limits.domains.len(); n > rota.MaxDomains {
 		c.fault("I9: %d failure domains are counted, at most %d may be", n, rota.MaxDomains)
 	}
-	m.domains.scan(func(key string, d *domainRow) bool {
+	m.limits.domains.scan(func(key string, d *domainRow) bool {
 		if key != domainKey(d.queue, d.name) || d.name == "" || m.queues.get(d.queue) == nil {
 			c.fault("I9: failure domain %s is of unknown queue %q", key, d.queue)
 			return true
@@ -139,7 +139,7 @@ func (c *checker) domains() {
 		if d.parked && !d.isolated || d.since.Clock > m.head.clock {
 			c.fault("I9: failure domain %s since %d, isolated %v, parked %v", key, d.since.Clock, d.isolated, d.parked)
 		}
-		if due := m.domainDue(d); due == 0 || due != d.due {
+		if due := m.limits.domainDue(d); due == 0 || due != d.due {
 			c.fault("I4: failure domain %s is due at %d, filed at %d", key, due, d.due)
 		}
 		return true

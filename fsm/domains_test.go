@@ -31,7 +31,7 @@ func (b *bench) end(domain string, v rota.LeaseVerb) []rota.Event {
 		b.t.Fatalf("job %s was not placed", id)
 	}
 	events := b.entry(verb(v, l, func(c *rota.LeaseCommand) { c.NoRetry = true })).Events
-	if b.JobState(rota.JobID(id)) == rota.Queued { // declined
+	if b.View.JobState(rota.JobID(id)) == rota.Queued { // declined
 		b.ok(cancelOp(id))
 	}
 	b.ok(statusOp(worker, rota.WorkerRetired, 0))
@@ -66,7 +66,7 @@ func TestDomain(t *testing.T) {
 		if len(e) != 1 || e[0].Queue != "default" || e[0].Payload != want {
 			t.Fatalf("events %+v", e)
 		}
-		q, _ := b.QueueInFull("default")
+		q, _ := b.View.QueueInFull("default")
 		if len(q.Domains) != 2 || !q.Domains[0].Isolated || q.Domains[0].Failures != 4 || q.Domains[1].Isolated {
 			t.Fatalf("domains %+v", q.Domains)
 		}
@@ -82,8 +82,8 @@ func TestDomain(t *testing.T) {
 		b.submit("c", inDomain("zone-1"))
 		b.match()
 		b.ok(cancelOp("c"))
-		if b.domains.len() != 0 {
-			t.Fatalf("%d domains", b.domains.len())
+		if b.limits.domains.len() != 0 {
+			t.Fatalf("%d domains", b.limits.domains.len())
 		}
 	})
 	t.Run("lost_leases_and_bad_proofs_count", func(t *testing.T) {
@@ -97,13 +97,13 @@ func TestDomain(t *testing.T) {
 		b.ok(verb(rota.VerbAck, l["lost"]))
 		b.entry(verb(rota.VerbComplete, l["proof"]))
 		b.pass(61_000 - 50_000)
-		if d := b.domains.get(domainKey("default", "z")); d == nil {
+		if d := b.limits.domains.get(domainKey("default", "z")); d == nil {
 			t.Fatal("nothing is counted")
 		} else if _, fail := d.window.total(); fail != 2 {
 			t.Fatalf("%d failures are counted", fail)
 		}
 		b.pass(55_000)
-		if q, _ := b.QueueInFull("default"); len(q.Domains) != 1 || q.Domains[0].Failures == 0 {
+		if q, _ := b.View.QueueInFull("default"); len(q.Domains) != 1 || q.Domains[0].Failures == 0 {
 			t.Fatalf("an expired lease is not counted: %+v", q.Domains)
 		}
 	})
@@ -123,7 +123,7 @@ func TestDomain(t *testing.T) {
 		if why := b.dropped("probe19", "w"); why != "DOMAIN_ISOLATED" {
 			t.Fatalf("dropped for %s", why)
 		}
-		if q, _ := b.Queue("default"); q.Parked != 1 {
+		if q, _ := b.View.Queue("default"); q.Parked != 1 {
 			t.Fatalf("%d lanes are parked", q.Parked)
 		}
 		b.pass(750)
@@ -165,7 +165,7 @@ func TestDomain(t *testing.T) {
 		t.Parallel()
 		b := zoned(t)
 		b.outcomes("zone-1", 10, 0)
-		if b.AtRest() {
+		if b.View.AtRest() {
 			t.Fatal("at rest while a domain is isolated")
 		}
 		if e := b.pass(49_000); len(kinds(e, rota.DomainRecovered)) != 0 {
@@ -175,7 +175,7 @@ func TestDomain(t *testing.T) {
 		if len(e) != 1 || e[0].Payload != `{"domain":"zone-1","outcomes":0,"failures":0,"threshold_permille":300}` {
 			t.Fatalf("events %+v", e)
 		}
-		if b.domains.len() != 0 || b.timers.domain.Len() != 0 {
+		if b.limits.domains.len() != 0 || b.timers.domain.Len() != 0 {
 			t.Fatal("a domain at rest has a row")
 		}
 	})
@@ -239,18 +239,18 @@ func TestDomain(t *testing.T) {
 			for _, m := range []*Machine{b.Machine, b.twin} {
 				row := *d
 				m.ledger.gen++
-				m.domains.insert(d.key, &row)
+				m.limits.domains.insert(d.key, &row)
 				m.timers.domain.set(domainKey(d.queue, d.name), 0, int64(d.due))
 				m.ledger.settle()
 			}
 		}
 		b.end("one-more", rota.VerbFail)
-		if b.domains.len() != rota.MaxDomains {
-			t.Fatalf("%d domains", b.domains.len())
+		if b.limits.domains.len() != rota.MaxDomains {
+			t.Fatalf("%d domains", b.limits.domains.len())
 		}
 		b.pass(70_000)
-		if b.domains.len() != 0 {
-			t.Fatalf("%d domains at rest", b.domains.len())
+		if b.limits.domains.len() != 0 {
+			t.Fatalf("%d domains at rest", b.limits.domains.len())
 		}
 	})
 }
@@ -259,7 +259,7 @@ func TestDomain(t *testing.T) {
 func pending(b *bench, ids ...string) string {
 	b.t.Helper()
 	for _, id := range ids {
-		if b.JobState(rota.JobID(id)) == rota.Queued {
+		if b.View.JobState(rota.JobID(id)) == rota.Queued {
 			return id
 		}
 	}

@@ -1,116 +1,45 @@
 package fsm
 
 import (
-	"slices"
+	"bytes"
+	"unicode/utf8"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/sched"
 )
 
-// closeLease takes a lease out of the state and notes its end in the job's
-// attempts; j is editable. What becomes of the job is the caller's next line.
-func (m *Machine) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text string) {
-	key := l.key
-	m.timers.lease.set(key, int64(l.due), 0)
-	m.dropGoing(l)
-	m.leases.drop(key)
-	w := m.workers.edit(l.Worker)
-	w.open--
-	w.cpu -= l.cpu
-	w.memory -= l.memory
-	w.io -= l.io
-	delete(w.leases, key)
-	m.timeWorker(w)
-	m.registry.supply.Give(l.Worker, l.takes())
-	m.share(l.queue, l.tenant, -1)
-	m.countEndless(l, &m.queues.get(l.queue).policy, -1)
-	m.closeTenant(l)
-
-	m.noteAttempt(l, j)
-
-	m.own(j)
-	j.lease = rota.LeaseID{}
-	j.lastReason, j.lastError = why, text
-	attempts := j.attempts
-	if len(attempts) >= rota.MaxAttemptsKept {
-		attempts = attempts[1:]
-	}
-	j.attempts = append(slices.Clip(attempts), rota.Attempt{Number: l.Attempt, Life: j.history().life, Worker: l.Worker, Lease: l.ID, Token: l.Token,
-		Started: l.Started, Acked: l.Acked, Ended: m.head.now(), Renewals: l.Renewals, End: why, Error: text,
-		Decision: l.Decision})
-}
-
-// endLease ends an attempt that did not complete, and gives the job its next
-// state: used up it is DEAD, counted it backs off, declined it waits a moment, else
-// it is QUEUED again at once (SPEC §8.4, §9.1, §16.1). That of a workflow that is
-// ending waits no more.
-func (m *Machine) endLease(l *leaseRow, why rota.Reason, text string) rota.JobState {
-	j := m.jobs.edit(l.Job)
-	m.own(j)
-	m.closeLease(l, j, why, text)
-	kind := rota.LeaseCancelledEvent
-	switch why {
-	case rota.LeaseExpiredReason:
-		kind = rota.LeaseExpiredEvent
-	case rota.Declined:
-		kind = rota.LeaseDeclinedEvent
-	}
-	m.emitFor(j, &rota.Event{Kind: kind, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Session: l.Session,
-		Lease: l.ID, Attempt: l.Attempt, Reason: why, Text: text})
-	if why == rota.Declined {
-		if j.declines++; j.declines >= rota.MaxDeclines {
-			why = rota.ProviderFail
-			j.lastReason = why
-		}
-	}
-	if why == rota.Preempted {
-		j.preempted++ // not before: what ends well after all did not give way
-	}
-	if why.Counted() {
-		return m.useUp(j, why)
-	}
-	switch {
-	case m.endsWith(j):
-	case why == rota.Declined && !declineCools(&m.queues.get(j.spec.Queue).policy):
-		m.backOff(j, declineDelay(j.declines), why)
-	default:
-		m.enqueue(j)
-	}
-	return j.state
-}
-
 // backOff lets a job wait before it is QUEUED again, and tells why.
-func (m *Machine) backOff(j *jobRow, wait rota.Clock, why rota.Reason) {
-	m.delay(j, m.head.clock+wait)
-	m.emitFor(j, &rota.Event{Kind: rota.JobRetryScheduled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
-		Attempt: j.attempt, Reason: why, Deadline: m.head.now().At(j.due), Payload: dueAt(m.head.now().At(j.due))})
+func (lg *leasing) backOff(j *jobRow, wait rota.Clock, why rota.Reason) {
+	lg.m.delay(j, lg.m.head.clock+wait)
+	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.JobRetryScheduled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
+		Attempt: j.attempt, Reason: why, Deadline: lg.m.head.now().At(j.due), Payload: dueAt(lg.m.head.now().At(j.due))})
 }
 
 // useUp counts a failed attempt.
-func (m *Machine) useUp(j *jobRow, why rota.Reason) rota.JobState {
-	p := &m.queues.get(j.spec.Queue).policy
+func (lg *leasing) useUp(j *jobRow, why rota.Reason) rota.JobState {
+	p := &lg.m.queues.get(j.spec.Queue).policy
 	failed := j.attempt
-	m.own(j)
+	lg.m.own(j)
 	j.attempt, j.declines = j.attempt+1, 0
 	if int64(j.attempt) >= p.AttemptMax {
 		j.attempt = failed
-		m.die(j, why)
+		lg.m.die(j, why)
 		return rota.Dead
 	}
-	if m.endsWith(j) {
+	if lg.m.flows.endsWith(j) {
 		return j.state
 	}
 	if wait := sched.BackoffMs(j.spec.ID, failed, p); wait > 0 {
-		m.backOff(j, rota.Clock(wait), why)
+		lg.backOff(j, rota.Clock(wait), why)
 		return j.state
 	}
-	m.enqueue(j)
+	lg.m.enqueue(j)
 	return j.state
 }
 
 // die ends a job whose attempts are used up.
 func (m *Machine) die(j *jobRow, why rota.Reason) {
-	m.emitFor(j, &rota.Event{Kind: rota.JobDead, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	m.journal.emitFor(j, &rota.Event{Kind: rota.JobDead, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Reason: why, Text: j.lastError})
 	m.finish(j, rota.Dead, why, result{})
 }
@@ -128,11 +57,11 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, r resu
 	m.timers.wake.set(string(id), int64(j.due), 0)
 	m.timers.dated.set(string(id), int64(j.dueDate), 0)
 	m.timers.expire.set(string(id), int64(j.expires()), 0)
-	m.move(j, state)
-	m.registry.supply.Release(j.class)
+	m.placement.move(j, state)
+	m.placement.registry.supply.Release(j.class)
 	m.jobs.drop(id)
 
-	m.evictTombs(rota.TombstoneCap - 1)
+	m.ended.evictTombs(rota.TombstoneCap - 1)
 	m.head.tombSeq++
 	t := tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
 		attempt: j.attempt, outputDigest: string(r.digest), submitted: j.submittedAt(), finished: m.head.now(),
@@ -141,9 +70,9 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, r resu
 	if n := len(j.attempts); n > 0 {
 		t.lease, t.worker = j.attempts[n-1].Lease, j.attempts[n-1].Worker
 	}
-	m.staged.add(&record{seq: t.seq, ended: m.tombs.insert(&t), spec: j.spec, enqueued: j.enqueuedAt(), firstLease: j.firstLease,
+	m.ended.staged.add(&record{seq: t.seq, ended: m.ended.tombs.insert(&t), spec: j.spec, enqueued: j.enqueuedAt(), firstLease: j.firstLease,
 		err: j.lastError, attempts: j.attempts, progress: j.progress, note: j.note, output: r.output, meta: r.meta})
-	m.endVertex(j, state, why)
+	m.flows.endVertex(j, state, why)
 }
 
 // remembered returns the date until which what ends now in a queue is remembered: until
@@ -157,21 +86,58 @@ func (m *Machine) remembered(queue rota.QueueName, freeAt rota.Clock) rota.Date 
 // dropTomb forgets a tombstone. Where its record waits for the archive still, that is found
 // by its id from then on.
 func (m *Machine) dropTomb(id rota.JobID, seq uint64) {
-	m.tombs.drop(id, seq)
-	if _, ok := m.staged.records.Get(seq); ok {
-		m.staged.loose.Set(looseRecord{id, seq})
+	m.ended.tombs.drop(id, seq)
+	if _, ok := m.ended.staged.records.Get(seq); ok {
+		m.ended.staged.loose.Set(looseRecord{id, seq})
 	}
 }
 
 // evictTombs forgets the oldest tombstones beyond most, whatever their dates: those of a
 // long horizon keep nobody's newest out (SPEC §9.4).
-func (m *Machine) evictTombs(most int) {
-	for m.tombs.len() > most {
-		seq, oldest, ok := m.tombs.order.first()
+func (ed *ended) evictTombs(most int) {
+	for ed.tombs.len() > most {
+		seq, oldest, ok := ed.tombs.order.first()
 		if !ok {
 			return
 		}
-		m.dropTomb(oldest, seq)
-		m.head.droppedTombs++
+		ed.m.dropTomb(oldest, seq)
+		ed.m.head.droppedTombs++
 	}
+}
+
+// expel ends a job from whatever state it is in: CANCELLED or EXPIRED.
+func (m *Machine) expel(j *jobRow, state rota.JobState, why rota.Reason) {
+	kind := rota.JobCancelled
+	if state == rota.Expired {
+		kind = rota.JobExpired
+	}
+	if h := m.placement.holds.get(j.spec.ID); h != nil {
+		m.placement.endHold(h, holdEnd(state)) // nothing is told of a job after its end
+	}
+	if j.state.Leased() {
+		l := m.leasing.leases.get(string(j.lease[:]))
+		// The worker is told, and may not hear: a retry must not meet it at work.
+		m.own(j)
+		j.freeAt = unbrokenDue(l, m.fleet.workers.get(l.Worker))
+		m.leasing.closeLease(l, j, why, "")
+		m.journal.emitFor(j, &rota.Event{Kind: rota.LeaseCancelledEvent, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+			Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why})
+	}
+	if j.state == rota.Delayed && j.revived() {
+		m.own(j)
+		j.freeAt = j.due // the worker of an earlier life may not have heard yet
+	}
+	m.journal.emitFor(j, &rota.Event{Kind: kind, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt, Reason: why})
+	m.finish(j, state, why, result{})
+}
+
+// tail keeps the last most bytes of a text, valid UTF-8.
+func tail(s string, most int) string {
+	if len(s) > most {
+		s = s[len(s)-most:]
+	}
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string(bytes.ToValidUTF8([]byte(s), []byte("?")))
 }

@@ -80,7 +80,7 @@ func FuzzDecodeEvents(f *testing.F) {
 func TestChain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.Head()
+	h := b.View.Head()
 	if h.Events != 2 || h.Chain == (sched.Hash{}) {
 		t.Fatalf("after the first entry %d events, chain %x", h.Events, h.Chain)
 	}
@@ -89,7 +89,7 @@ func TestChain(t *testing.T) {
 		t.Helper()
 		events, err := DecodeEvents(a.Index, a.EventBytes)
 		if len(a.Events) == 0 {
-			if a.EventBytes != nil || b.Head().Chain != chain {
+			if a.EventBytes != nil || b.View.Head().Chain != chain {
 				t.Fatalf("entry %d told nothing and moved the chain", a.Index)
 			}
 			return a
@@ -101,7 +101,7 @@ func TestChain(t *testing.T) {
 			t.Fatalf("entry %d begins at %d events, chain %x", a.Index, a.EventsBefore, a.EventsChain)
 		}
 		chain, count = NextChain(chain, a.Index, a.EventBytes), count+uint64(len(events))
-		if h := b.Head(); h.Chain != chain || h.Events != count {
+		if h := b.View.Head(); h.Chain != chain || h.Events != count {
 			t.Fatalf("entry %d leaves chain %x of %d events", a.Index, h.Chain, h.Events)
 		}
 		return a
@@ -110,12 +110,12 @@ func TestChain(t *testing.T) {
 	step(b.entry(submitOp(jobSpec("a")), submitOp(jobSpec("b"))))
 	step(b.entry(sweepOp()))
 	for _, l := range inOrder(b.match()) {
-		chain, count = b.Head().Chain, b.Head().Events
+		chain, count = b.View.Head().Chain, b.View.Head().Events
 		step(b.entry(verb(rota.VerbAck, l)))
 		step(b.entry(verb(rota.VerbComplete, l)))
 	}
-	if restored := b.restored(); restored.Head() != b.Head() {
-		t.Errorf("a snapshot carries %+v, not %+v", restored.Head(), b.Head())
+	if restored := b.restored(); restored.View.Head() != b.View.Head() {
+		t.Errorf("a snapshot carries %+v, not %+v", restored.View.Head(), b.View.Head())
 	}
 }
 
@@ -175,7 +175,7 @@ func TestPlacing(t *testing.T) {
 	t.Parallel()
 	m := New()
 	d := rota.Decision{Height: 9, Score: -4, Rank: 2, Reasoning: rota.Reasoning{Rule: rota.ByLeastLoaded, N: 1}}
-	if got := m.placing(&d, "w"); got != `{"reasoning":{"rule":"LeastLoaded","worker_id":"w","queue_depth":1},"score":-4,"rank":2,"height":9}` {
+	if got := m.journal.placing(&d, "w"); got != `{"reasoning":{"rule":"LeastLoaded","worker_id":"w","queue_depth":1},"score":-4,"rank":2,"height":9}` {
 		t.Error(got)
 	}
 }
@@ -189,11 +189,11 @@ func BenchmarkEvents(b *testing.B) {
 	life.Run, life.Node, life.Date = "", "", 1_700_000_000_500
 	for range 5 * 100 {
 		e := life
-		m.emitFor(&jobRow{jobLife: noLife}, &e)
+		m.journal.emitFor(&jobRow{jobLife: noLife}, &e)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if got := m.settleChain(); len(got) == 0 {
+		if got := m.journal.settleChain(); len(got) == 0 {
 			b.Fatal("nothing told")
 		}
 	}
@@ -206,15 +206,15 @@ func TestReincarnate_tellsNoEvents(t *testing.T) {
 	b.entry(registerOp("w", 2, "s", false))
 	b.entry(submitOp(jobSpec("a")))
 	b.match()
-	before, parent := b.Head(), b.jobs.get("a").lastEvent()
+	before, parent := b.View.Head(), b.jobs.get("a").lastEvent()
 	m := b.restored()
 	if err := m.Reincarnate("another"); err != nil {
 		t.Fatal(err)
 	}
-	if h := m.Head(); h.Events != before.Events || h.Chain != before.Chain || m.jobs.get("a").lastEvent() != parent {
+	if h := m.View.Head(); h.Events != before.Events || h.Chain != before.Chain || m.jobs.get("a").lastEvent() != parent {
 		t.Errorf("a restore told %d events, the job's last is %s", h.Events-before.Events, m.jobs.get("a").lastEvent())
 	}
-	if len(m.events) != 0 {
-		t.Errorf("%+v", m.events)
+	if len(m.journal.events) != 0 {
+		t.Errorf("%+v", m.journal.events)
 	}
 }

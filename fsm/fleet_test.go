@@ -9,10 +9,10 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// fleet is a machine with many workers over many queues, and a naive account of what each
+// fleetBench is a machine with many workers over many queues, and a naive account of what each
 // of them may take. It keeps no twin: what a twin shows does not depend on how many there
 // are.
-type fleet struct {
+type fleetBench struct {
 	*Machine
 	t       testing.TB
 	now     rota.Clock
@@ -30,9 +30,9 @@ const (
 	fleetCPU    = 4_000
 )
 
-func newFleet(t testing.TB, workers int) *fleet {
+func newFleet(t testing.TB, workers int) *fleetBench {
 	t.Helper()
-	f := &fleet{Machine: New(), t: t, now: startClock, workers: make(map[string]*fleetWorker, workers)}
+	f := &fleetBench{Machine: New(), t: t, now: startClock, workers: make(map[string]*fleetWorker, workers)}
 	f.entry(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n", Random: make([]byte, 32),
 		ClusterId: "fleet", StartMs: startClock}}})
 	var ops []*fsmpb.Op
@@ -49,7 +49,7 @@ func newFleet(t testing.TB, workers int) *fleet {
 	return f
 }
 
-func (f *fleet) register(i int) *fsmpb.Op {
+func (f *fleetBench) register(i int) *fsmpb.Op {
 	id := fmt.Sprintf("w%06d", i)
 	w := &fleetWorker{queue: fmt.Sprint("q", i%fleetQueues), capability: fmt.Sprint("c", i/fleetQueues%5),
 		region: []string{"eu", "us"}[i/7%2], slots: 1 + int32(i%3), cpu: fleetCPU}
@@ -62,7 +62,7 @@ func (f *fleet) register(i int) *fsmpb.Op {
 
 // spec is job i: of each seven two ask for what no worker has, of each five one for more
 // cpu than any has.
-func (f *fleet) spec(i int) *rota.JobSpec {
+func (f *fleetBench) spec(i int) *rota.JobSpec {
 	return jobSpec(fmt.Sprintf("job-%06d", i), func(s *rota.JobSpec) {
 		s.Queue, s.Requires = rota.QueueName(fmt.Sprint("q", i%fleetQueues)), []string{fmt.Sprint("c", i%7)}
 		s.CPUMilli = int64(1_000 * (1 + i%5))
@@ -78,7 +78,7 @@ func (w *fleetWorker) fits(s *rota.JobSpec) bool {
 		w.slots > 0 && w.cpu >= s.CPUMilli
 }
 
-func (f *fleet) entry(ops ...*fsmpb.Op) Applied {
+func (f *fleetBench) entry(ops ...*fsmpb.Op) Applied {
 	f.t.Helper()
 	a := f.try(ops...)
 	for _, o := range a.Outcomes {
@@ -89,7 +89,7 @@ func (f *fleet) entry(ops ...*fsmpb.Op) Applied {
 	return a
 }
 
-func (f *fleet) try(ops ...*fsmpb.Op) Applied {
+func (f *fleetBench) try(ops ...*fsmpb.Op) Applied {
 	f.t.Helper()
 	data, err := Seal(&fsmpb.Entry{Term: 1, NowMs: int64(f.now), Ops: ops}, FirstRules)
 	if err != nil {
@@ -102,7 +102,7 @@ func (f *fleet) try(ops ...*fsmpb.Op) Applied {
 	return a
 }
 
-func (f *fleet) submit(from, to int) {
+func (f *fleetBench) submit(from, to int) {
 	f.t.Helper()
 	for i := from; i < to; {
 		var ops []*fsmpb.Op
@@ -131,7 +131,7 @@ func TestFleet(t *testing.T) {
 	f.submit(0, jobs)
 	placed := map[string]string{}
 	for {
-		rounds := f.Decide(1_000)
+		rounds := f.View.Decide(1_000)
 		if len(rounds) == 0 {
 			break
 		}
@@ -166,7 +166,7 @@ func TestFleet(t *testing.T) {
 }
 
 // place books a pair, if the naive account allows it.
-func (f *fleet) place(p *fsmpb.Pair, placed map[string]string) {
+func (f *fleetBench) place(p *fsmpb.Pair, placed map[string]string) {
 	f.t.Helper()
 	var i int
 	if _, err := fmt.Sscanf(p.Job, "job-%d", &i); err != nil {
@@ -183,7 +183,7 @@ func (f *fleet) place(p *fsmpb.Pair, placed map[string]string) {
 }
 
 // nobodyFor asks every worker about every job that waits.
-func (f *fleet) nobodyFor(jobs int, placed map[string]string) {
+func (f *fleetBench) nobodyFor(jobs int, placed map[string]string) {
 	f.t.Helper()
 	byQueue := map[string][]*fleetWorker{}
 	for _, w := range f.workers {
@@ -210,7 +210,7 @@ func BenchmarkFleet(b *testing.B) {
 		b.Run(fmt.Sprintf("decide workers=%d", workers), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if len(f.Decide(pairs)) == 0 {
+				if len(f.View.Decide(pairs)) == 0 {
 					b.Fatal("nothing to decide")
 				}
 			}
@@ -222,7 +222,7 @@ func BenchmarkFleet(b *testing.B) {
 			for range b.N {
 				f.submit(next, next+1_000) // two in seven of which stay
 				next += 1_000
-				ops := opsOf(f.Decide(pairs))
+				ops := opsOf(f.View.Decide(pairs))
 				b.StartTimer()
 				events := f.entry(ops...).Events
 				b.StopTimer()
@@ -242,11 +242,11 @@ func BenchmarkFleet(b *testing.B) {
 
 // end completes what was just assigned and cancels what waits, so that every round finds
 // the same.
-func (f *fleet) end(assigned []rota.Event) {
+func (f *fleetBench) end(assigned []rota.Event) {
 	var ops []*fsmpb.Op
 	for _, e := range assigned {
 		if e.Kind == rota.JobAssigned {
-			j, _ := f.Job(e.Job)
+			j, _ := f.View.Job(e.Job)
 			ops = append(ops, verb(rota.VerbAck, *j.Lease), verb(rota.VerbComplete, *j.Lease))
 		}
 	}

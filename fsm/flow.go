@@ -9,8 +9,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// flows is what is derived of workflows (SPEC §11).
-type flows struct {
+// flowIndex is what is derived of workflows (SPEC §11).
+type flowIndex struct {
 	// byID holds every workflow but those that are leaving.
 	byID map[rota.WorkflowID]*flow
 	// ready are the RUNNING workflows with vertices to release or to skip, passing
@@ -86,8 +86,8 @@ type flowQueue struct {
 	nodes, completed int64
 }
 
-func (f *flows) reset() {
-	*f = flows{byID: make(map[rota.WorkflowID]*flow), steps: rota.MaxFlowSteps, looks: looksPerStep * rota.MaxFlowSteps}
+func (f *flowIndex) reset() {
+	*f = flowIndex{byID: make(map[rota.WorkflowID]*flow), steps: rota.MaxFlowSteps, looks: looksPerStep * rota.MaxFlowSteps}
 }
 
 // flowLooks bounds the vertices, edges, queues and classes that the operations of one
@@ -97,7 +97,7 @@ const flowLooks = 1 << 17
 
 // spend takes what an operation is about to look at from what the entry may. An entry
 // full of refused retries of a large workflow would hold up the cluster for seconds.
-func (f *flows) spend(looks int) error {
+func (f *flowIndex) spend(looks int) error {
 	if f.spent > 0 && f.spent+looks > flowLooks {
 		e := exhausted(manyAtOnce, "many workflows are committed or retried in this moment: try again at once")
 		e.(*rota.Error).RetryAfter = 50 * time.Millisecond
@@ -111,7 +111,7 @@ func (f *flows) spend(looks int) error {
 const manyAtOnce = "workflows_at_once"
 
 // pending says that workflows have work for the next entries.
-func (f *flows) pending() bool { return f.ready.Len()+f.passing.Len()+f.leaving.Len() > 0 }
+func (f *flowIndex) pending() bool { return f.ready.Len()+f.passing.Len()+f.leaving.Len() > 0 }
 
 func newFlow(r *workflowRow) *flow {
 	return &flow{id: r.id, seq: r.seq, byName: make(map[string]uint32, min(r.nodes, rota.MaxChunkNodes)),
@@ -151,10 +151,10 @@ func (f *flow) due(r *workflowRow, v *vertexRow) bool {
 
 // vertex gives a node's vertex by the id of its job; nil where there is none, or
 // where its workflow is not committed.
-func (m *Machine) vertex(job rota.JobID) (*flow, *vertexRow) {
+func (fs *flows) vertex(job rota.JobID) (*flow, *vertexRow) {
 	id, name, ok := rota.SplitNodeJobID(job)
-	f := m.flows.byID[id]
-	if !ok || f == nil || m.workflows.get(id).state == rota.WorkflowOpen {
+	f := fs.flowIndex.byID[id]
+	if !ok || f == nil || fs.workflows.get(id).state == rota.WorkflowOpen {
 		return nil, nil
 	}
 	number, ok := f.byName[name]
@@ -165,29 +165,29 @@ func (m *Machine) vertex(job rota.JobID) (*flow, *vertexRow) {
 }
 
 // editVertex gives a vertex to change.
-func (m *Machine) editVertex(f *flow, number uint32) *vertexRow {
+func (fs *flows) editVertex(f *flow, number uint32) *vertexRow {
 	v := f.rows[number]
-	if v.gen != m.ledger.gen {
-		v = m.vertices.edit(vertexKey(f.id, number))
+	if v.gen != fs.m.ledger.gen {
+		v = fs.vertices.edit(vertexKey(f.id, number))
 		f.rows[number] = v
 	}
 	return v
 }
 
 // addWork puts a vertex among those to be processed where it belongs there.
-func (m *Machine) addWork(f *flow, r *workflowRow, number uint32) {
+func (fs *flows) addWork(f *flow, r *workflowRow, number uint32) {
 	if r.state != rota.WorkflowRunning || r.ending != rota.WorkflowNone || !f.due(r, f.rows[number]) {
 		return
 	}
 	f.work.Insert(number)
-	m.flows.ready.Set(f.seq, f)
+	fs.flowIndex.ready.Set(f.seq, f)
 }
 
 // dropWork takes a vertex out again.
-func (m *Machine) dropWork(f *flow, number uint32) {
+func (fs *flows) dropWork(f *flow, number uint32) {
 	f.work.Delete(number)
 	if f.work.Len() == 0 {
-		m.flows.ready.Delete(f.seq)
+		fs.flowIndex.ready.Delete(f.seq)
 	}
 }
 
@@ -196,70 +196,70 @@ func (m *Machine) dropWork(f *flow, number uint32) {
 // oldest workflow first, by number. Where both are due each has half of the room,
 // so that neither holds up the other for long. What ends leaves records for the
 // archive, which is behind by one entry at least: so their bytes are bounded too.
-func (m *Machine) settleFlows() {
-	if !m.flows.pending() {
+func (fs *flows) settleFlows() {
+	if !fs.flowIndex.pending() {
 		return
 	}
-	left, looks, bytes, most := m.flows.steps, m.flows.looks, int64(rota.MaxFlowBytes), m.staged.added+rota.MaxFlowBytes
-	if m.flows.ready.Len() > 0 {
+	left, looks, bytes, most := fs.flowIndex.steps, fs.flowIndex.looks, int64(rota.MaxFlowBytes), fs.m.ended.staged.added+rota.MaxFlowBytes
+	if fs.flowIndex.ready.Len() > 0 {
 		left, bytes = (left+1)/2, bytes/2
 	}
-	rest := m.flows.steps - left
-	left, looks = m.settlePasses(left, looks, m.staged.added+bytes)
+	rest := fs.flowIndex.steps - left
+	left, looks = fs.settlePasses(left, looks, fs.m.ended.staged.added+bytes)
 	left += rest
-	for left > 0 && m.staged.added < most {
-		_, f, ok := m.flows.ready.Min()
+	for left > 0 && fs.m.ended.staged.added < most {
+		_, f, ok := fs.flowIndex.ready.Min()
 		if !ok {
 			break
 		}
 		number, _ := f.work.Min()
-		m.settleDue(f, number)
+		fs.settleDue(f, number)
 		left--
 	}
-	m.settlePasses(left, looks, most) // a node that expires as it is released may end its workflow
-	m.sweep.More = m.sweep.More || m.flows.pending()
+	fs.settlePasses(left, looks, most) // a node that expires as it is released may end its workflow
+	fs.m.sweep.More = fs.m.sweep.More || fs.flowIndex.pending()
 }
 
 // settleDue releases a vertex whose parents have all COMPLETED; one that has lost a
 // parent is skipped.
-func (m *Machine) settleDue(f *flow, number uint32) {
-	j := m.makeJob(f, m.workflows.edit(f.id), number)
+func (fs *flows) settleDue(f *flow, number uint32) {
+	j := fs.makeJob(f, fs.workflows.edit(f.id), number)
 	switch {
 	case f.waiting[number] > 0 && !planted.childEarly(f, number):
-		m.expel(j, rota.Cancelled, rota.ParentFailed)
-	case j.expireAbs != 0 && j.expireAbs <= m.head.clock: // it waited for too long, and is not leased any more
-		m.expel(j, rota.Expired, rota.TTLAbsolute)
+		fs.m.expel(j, rota.Cancelled, rota.ParentFailed)
+	case j.expireAbs != 0 && j.expireAbs <= fs.m.head.clock: // it waited for too long, and is not leased any more
+		fs.m.expel(j, rota.Expired, rota.TTLAbsolute)
 	default:
-		m.startAfter(j, f.rows[number].freeAt)
+		fs.m.startAfter(j, f.rows[number].freeAt)
 	}
 }
 
 // makeJob releases a Blocked vertex: its job is BLOCKED for as long as the caller
 // takes to start or to end it. What never runs has a job too, for a moment: so its
 // events, its tombstone and its record are those of any other cancelled job.
-func (m *Machine) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
-	m.dropWork(f, number)
-	v := m.editVertex(f, number)
+func (fs *flows) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
+	fs.dropWork(f, number)
+	v := fs.editVertex(f, number)
 	v.state = vertexLive
 	r.blocked--
 	r.live++
 	id := v.spec.ID
-	j := m.newJob()
-	m.own(j)
-	j.spec, j.specHash, j.state = v.spec, hashSpec(&m.ledger.enc, v.spec), rota.Blocked
+	j := fs.m.newJob()
+	fs.m.own(j)
+	j.spec, j.specHash, j.state = v.spec, hashSpec(&fs.m.ledger.enc, v.spec), rota.Blocked
 	j.submitted, j.submittedDate = r.submitted.Clock, r.submitted.Date
 	j.workflow, j.vertex, j.attempts, j.data = f.id, number, v.past.list(), f.data(v)
 	if v.runs > 0 {
 		j.past = &jobPast{content: j.specHash, life: v.runs, retried: r.started}
 	}
-	if t := m.tombs.get(id); t != nil { // of a workflow of that id that is forgotten
-		m.dropTomb(id, t.seq)
+	if t := fs.m.ended.tombs.get(id); t != nil { // of a workflow of that id that is forgotten
+		fs.m.dropTomb(id, t.seq)
 	}
-	m.head.jobSeq++
-	j.seq = m.head.jobSeq
-	m.jobs.insert(id, j)
-	m.classify(j)
-	q := m.queues.edit(v.spec.Queue)
+	fs.m.head.jobSeq++
+	j.seq = fs.m.head.jobSeq
+	fs.m.jobs.insert(id, j)
+	fs.m.placement.classify(j)
+	q := fs.m.queues.edit(v.spec.Queue)
 	if v.runs++; v.runs == 1 {
 		q.submitted++
 	}
@@ -269,9 +269,9 @@ func (m *Machine) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 	}
 	if ttl > 0 {
 		j.expireAbs = r.started.Clock + rota.Clock(ttl)
-		m.timers.expire.set(string(id), 0, int64(j.expireAbs))
+		fs.m.timers.expire.set(string(id), 0, int64(j.expireAbs))
 	}
-	m.declareType(v.spec, q)
+	fs.m.typeStats.declareType(v.spec, q)
 	return j
 }
 
@@ -280,4 +280,36 @@ func (m *Machine) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 func ManyAtOnce(err error) bool {
 	var e *rota.Error
 	return errors.As(err, &e) && e.Kind == rota.Exhausted && e.Subject == manyAtOnce
+}
+
+// after marks what a retry from a vertex runs again: the vertex, what follows from
+// it, and what any of those wait for, as far as it did not COMPLETE; any says that
+// there is such a one. It is a pass over the edges, no search, as parents have smaller numbers. While
+// the retry goes on it gives the same for all vertices that were not taken back yet:
+// those have not COMPLETED since, and neither has what lies between them.
+func (f *flow) after(number uint32) (marked []bool, any bool) {
+	marked = make([]bool, len(f.rows))
+	marked[number] = true
+	for _, v := range f.rows[number+1:] {
+		for _, p := range v.parents {
+			if marked[p] {
+				marked[v.number] = true
+				break
+			}
+		}
+	}
+	for n := len(f.rows) - 1; n >= 0; n-- {
+		v := f.rows[n]
+		if v.state == rota.NodeState(rota.Completed) {
+			marked[n] = false
+		}
+		if !marked[n] {
+			continue
+		}
+		any = true
+		for _, p := range v.parents {
+			marked[p] = true // one that COMPLETED is taken off when its turn comes
+		}
+	}
+	return marked, any
 }

@@ -20,8 +20,8 @@ type kind struct {
 
 // takeKind takes one use more of the class of a spec, and gives it back where the
 // workflow, or what has been taken for it, has it already.
-func (m *Machine) takeKind(f *flow, taken []kind, v uint32, spec *keptSpec) []kind {
-	s, words := m.registry.supply, spec.words()
+func (fs *flows) takeKind(f *flow, taken []kind, v uint32, spec *keptSpec) []kind {
+	s, words := fs.m.placement.registry.supply, spec.words()
 	c := s.Intern(sched.RequirementsOf(&words))
 	if f.holds[c] {
 		s.Release(c)
@@ -32,20 +32,20 @@ func (m *Machine) takeKind(f *flow, taken []kind, v uint32, spec *keptSpec) []ki
 }
 
 // dropKinds gives back what was taken for a workflow that then was refused.
-func (m *Machine) dropKinds(f *flow, taken []kind) {
+func (fs *flows) dropKinds(f *flow, taken []kind) {
 	for _, k := range taken {
 		delete(f.holds, k.class)
-		m.registry.supply.Release(k.class)
+		fs.m.placement.registry.supply.Release(k.class)
 	}
 }
 
 // admitKind checks the class that was taken for a spec just now.
-func (m *Machine) admitKind(f *flow, spec *keptSpec) error {
+func (fs *flows) admitKind(f *flow, spec *keptSpec) error {
 	if n := len(f.holds); n > rota.MaxWorkflowClasses {
 		return rota.Refusef(rota.Invalid, "requires", "the nodes of workflow %s have more than %d different requirement sets: give "+
 			"more of them the same, or split the workflow", f.id, rota.MaxWorkflowClasses)
 	}
-	if m.registry.supply.Classes(spec.Queue) > rota.MaxClassesPerQueue {
+	if fs.m.placement.registry.supply.Classes(spec.Queue) > rota.MaxClassesPerQueue {
 		return exhausted("requires", "queue %q has jobs and nodes of workflows of %d different requirement sets: no more are taken",
 			spec.Queue, rota.MaxClassesPerQueue)
 	}
@@ -53,14 +53,14 @@ func (m *Machine) admitKind(f *flow, spec *keptSpec) error {
 }
 
 // holdKinds takes the classes of a workflow that runs again, all or none.
-func (m *Machine) holdKinds(f *flow) error {
+func (fs *flows) holdKinds(f *flow) error {
 	f.holds = make(map[sched.ClassID]bool, len(f.kinds))
 	taken := make([]kind, 0, len(f.kinds))
 	for _, k := range f.kinds {
 		spec := f.rows[k.vertex].spec
-		taken = m.takeKind(f, taken, k.vertex, spec)
-		if err := m.admitKind(f, spec); err != nil {
-			m.dropKinds(f, taken)
+		taken = fs.takeKind(f, taken, k.vertex, spec)
+		if err := fs.admitKind(f, spec); err != nil {
+			fs.dropKinds(f, taken)
 			f.holds = nil
 			return err
 		}
@@ -70,20 +70,20 @@ func (m *Machine) holdKinds(f *flow) error {
 }
 
 // freeKinds gives the classes of a workflow back that is over, or given up.
-func (m *Machine) freeKinds(f *flow) {
+func (fs *flows) freeKinds(f *flow) {
 	for _, k := range f.kinds {
-		m.registry.supply.Release(k.class)
+		fs.m.placement.registry.supply.Release(k.class)
 	}
 	f.holds = nil
 }
 
 // deriveKinds finds the classes of a workflow's nodes anew.
-func (m *Machine) deriveKinds(f *flow, r *workflowRow) {
+func (fs *flows) deriveKinds(f *flow, r *workflowRow) {
 	for _, v := range f.rows {
-		f.kinds = m.takeKind(f, f.kinds, v.number, v.spec)
+		f.kinds = fs.takeKind(f, f.kinds, v.number, v.spec)
 	}
 	if r.state.Terminal() {
-		m.freeKinds(f)
+		fs.freeKinds(f)
 	}
 }
 

@@ -8,39 +8,39 @@ import (
 
 // deriveFlows rebuilds all that is derived of workflows, before jobs are derived:
 // those of nodes share their specs.
-func (m *Machine) deriveFlows() error {
+func (fs *flows) deriveFlows() error {
 	var err error
-	m.workflows.scan(func(id rota.WorkflowID, r *workflowRow) bool {
-		m.flows.all.add(r, 1)
+	fs.workflows.scan(func(id rota.WorkflowID, r *workflowRow) bool {
+		fs.flowIndex.all.add(r, 1)
 		if r.leaving {
-			m.flows.leaving.Set(r.seq, id)
+			fs.flowIndex.leaving.Set(r.seq, id)
 			return true
 		}
-		if m.queues.get(r.queue) == nil || r.added > r.nodes || r.from > r.added {
+		if fs.m.queues.get(r.queue) == nil || r.added > r.nodes || r.from > r.added {
 			err = fmt.Errorf("workflow %s contradicts itself, or is of the unknown queue %q", id, r.queue)
 			return false
 		}
-		m.flows.kept.add(r, 1)
-		m.flows.byID[id] = newFlow(r)
-		m.timers.upload.set(string(id), 0, r.lapses())
+		fs.flowIndex.kept.add(r, 1)
+		fs.flowIndex.byID[id] = newFlow(r)
+		fs.m.timers.upload.set(string(id), 0, r.lapses())
 		if r.endures() {
-			m.noteOver(r, 1)
+			fs.noteOver(r, 1)
 		}
 		return true
 	})
 	if err != nil {
 		return err
 	}
-	m.vertices.scan(func(_ string, v *vertexRow) bool {
-		err = m.deriveVertex(v)
+	fs.vertices.scan(func(_ string, v *vertexRow) bool {
+		err = fs.deriveVertex(v)
 		return err == nil
 	})
 	if err != nil {
 		return err
 	}
-	m.workflows.scan(func(id rota.WorkflowID, r *workflowRow) bool {
-		if f := m.flows.byID[id]; f != nil {
-			err = m.deriveFlow(f, r)
+	fs.workflows.scan(func(id rota.WorkflowID, r *workflowRow) bool {
+		if f := fs.flowIndex.byID[id]; f != nil {
+			err = fs.deriveFlow(f, r)
 		}
 		return err == nil
 	})
@@ -48,14 +48,14 @@ func (m *Machine) deriveFlows() error {
 }
 
 // deriveVertex adds a vertex to its flow; they come in the order of their numbers.
-func (m *Machine) deriveVertex(v *vertexRow) error {
-	m.flows.attempts += len(v.past.list())
-	r, f := m.workflows.get(v.workflow), m.flows.byID[v.workflow]
+func (fs *flows) deriveVertex(v *vertexRow) error {
+	fs.flowIndex.attempts += len(v.past.list())
+	r, f := fs.workflows.get(v.workflow), fs.flowIndex.byID[v.workflow]
 	_, name, _ := rota.SplitNodeJobID(v.spec.ID)
 	switch {
 	case r == nil || f == nil && !r.leaving:
 		return fmt.Errorf("vertex %d is of the unknown workflow %q", v.number, v.workflow)
-	case v.spec.ID != rota.NodeJobID(v.workflow, name) || m.queues.get(v.spec.Queue) == nil:
+	case v.spec.ID != rota.NodeJobID(v.workflow, name) || fs.m.queues.get(v.spec.Queue) == nil:
 		return fmt.Errorf("vertex %d of workflow %s has id %q and queue %q", v.number, v.workflow, v.spec.ID, v.spec.Queue)
 	case f == nil:
 		return nil
@@ -69,7 +69,7 @@ func (m *Machine) deriveVertex(v *vertexRow) error {
 
 // deriveFlow counts what has ended of a workflow's parents, and files what is to be
 // done for it.
-func (m *Machine) deriveFlow(f *flow, r *workflowRow) error {
+func (fs *flows) deriveFlow(f *flow, r *workflowRow) error {
 	open := r.state == rota.WorkflowOpen
 	if len(f.rows) != int(r.added) || !open && (r.added != r.nodes || r.added == 0) {
 		return fmt.Errorf("workflow %s has %d vertices, %d of %d should be there", f.id, len(f.rows), r.added, r.nodes)
@@ -86,19 +86,19 @@ func (m *Machine) deriveFlow(f *flow, r *workflowRow) error {
 			f.queues[f.queueAt[v.spec.Queue]].completed++
 		}
 	}
-	m.deriveKinds(f, r)
+	fs.deriveKinds(f, r)
 	if r.redo && r.from > 0 {
 		f.redo, _ = f.after(r.from - 1)
 	}
 	if r.passing() {
-		m.flows.passing.Set(f.seq, f)
+		fs.flowIndex.passing.Set(f.seq, f)
 	}
 	for _, v := range f.rows {
 		switch {
 		case open && len(v.parents) == 0:
 			f.work.Insert(v.number)
 		case r.state == rota.WorkflowRunning:
-			m.addWork(f, r, v.number)
+			fs.addWork(f, r, v.number)
 		}
 	}
 	return nil
@@ -106,16 +106,16 @@ func (m *Machine) deriveFlow(f *flow, r *workflowRow) error {
 
 // deriveNodeJob lets the job of a node share its vertex's spec, and tells where its
 // parents' outputs lie.
-func (m *Machine) deriveNodeJob(j *jobRow) error {
+func (fs *flows) deriveNodeJob(j *jobRow) error {
 	if j.workflow == "" {
 		return nil
 	}
-	f := m.flows.byID[j.workflow]
+	f := fs.flowIndex.byID[j.workflow]
 	if f == nil || int(j.vertex) >= len(f.rows) || f.rows[j.vertex].spec.ID != j.spec.ID {
 		return fmt.Errorf("job %s is of no vertex of workflow %q", j.spec.ID, j.workflow)
 	}
 	v := f.rows[j.vertex]
-	if hashSpec(&m.ledger.enc, v.spec) != j.specHash {
+	if hashSpec(&fs.m.ledger.enc, v.spec) != j.specHash {
 		return fmt.Errorf("job %s has another spec than its vertex", j.spec.ID)
 	}
 	j.spec, j.data = v.spec, f.data(v) // a node's job has a jobLife

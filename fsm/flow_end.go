@@ -8,50 +8,50 @@ import (
 )
 
 // noteAttempt keeps of an attempt that ended what its vertex tells of the last one.
-func (m *Machine) noteAttempt(l *leaseRow, j *jobRow) {
+func (fs *flows) noteAttempt(l *leaseRow, j *jobRow) {
 	if j.workflow == "" {
 		return
 	}
-	v := m.editVertex(m.flows.byID[j.workflow], j.vertex)
+	v := fs.editVertex(fs.flowIndex.byID[j.workflow], j.vertex)
 	v.worker, v.attempt, v.assigned, v.assignedAt = l.Worker, l.Attempt, l.Started, l.index
 }
 
 // endVertex notes the end of a vertex's job, and lets the vertices that wait for it
 // know: this touches its out-edges and nothing else (SPEC §11.2). What follows for
 // others is done at the end of the entry, and of the next ones.
-func (m *Machine) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
+func (fs *flows) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 	if j.workflow == "" {
 		return
 	}
-	f, r := m.flows.byID[j.workflow], m.workflows.edit(j.workflow)
-	v := m.editVertex(f, j.vertex)
+	f, r := fs.flowIndex.byID[j.workflow], fs.workflows.edit(j.workflow)
+	v := fs.editVertex(f, j.vertex)
 	v.state, v.reason, v.freeAt = rota.NodeState(state), why, max(v.freeAt, j.freeAt)
-	m.keepPast(v, j, state)
+	fs.keepPast(v, j, state)
 	if why == rota.ParentFailed {
 		v.state = rota.NodeSkipped
 	}
-	v.finished, v.finishedAt = m.head.now(), m.at
+	v.finished, v.finishedAt = fs.m.head.now(), fs.m.at
 	r.live--
 	*r.count(v.state)++
 	if state == rota.Completed {
 		f.queues[f.queueAt[v.spec.Queue]].completed++
 		for _, c := range f.children[v.number] {
 			if f.waiting[c]--; f.waiting[c] == 0 {
-				m.addWork(f, r, c)
+				fs.addWork(f, r, c)
 			}
 		}
 	} else {
-		m.failVertex(f, r, v)
+		fs.failVertex(f, r, v)
 	}
-	m.finishFlow(f, r)
+	fs.finishFlow(f, r)
 }
 
 // keepPast keeps the attempts of a node that a retry may run again. Of all such nodes so
 // many are kept and no more: there may be two million nodes.
-func (m *Machine) keepPast(v *vertexRow, j *jobRow, state rota.JobState) {
-	m.flows.attempts -= len(v.past.list())
+func (fs *flows) keepPast(v *vertexRow, j *jobRow, state rota.JobState) {
+	fs.flowIndex.attempts -= len(v.past.list())
 	v.past = nil
-	if state == rota.Completed || len(j.attempts) == 0 || m.flows.attempts+len(j.attempts) > rota.MaxNodeAttempts {
+	if state == rota.Completed || len(j.attempts) == 0 || fs.flowIndex.attempts+len(j.attempts) > rota.MaxNodeAttempts {
 		return
 	}
 	kept := slices.Clone(j.attempts)
@@ -59,13 +59,13 @@ func (m *Machine) keepPast(v *vertexRow, j *jobRow, state rota.JobState) {
 		kept[i].Error = tail(kept[i].Error, rota.MaxNodeErrorBytes)
 	}
 	v.past = &nodePast{kept}
-	m.flows.attempts += len(kept)
+	fs.flowIndex.attempts += len(kept)
 }
 
 // failVertex does what a node that did not complete means for the others (SPEC
 // §11.3). One that ended because the workflow ends, or an ancestor failed, has not
 // failed itself.
-func (m *Machine) failVertex(f *flow, r *workflowRow, v *vertexRow) {
+func (fs *flows) failVertex(f *flow, r *workflowRow, v *vertexRow) {
 	switch v.reason {
 	case rota.ParentFailed, rota.WorkflowFailedReason, rota.WorkflowCancelledReason:
 	default:
@@ -73,24 +73,24 @@ func (m *Machine) failVertex(f *flow, r *workflowRow, v *vertexRow) {
 			r.failed, r.reason = v.number, v.reason
 		}
 		if r.policy == rota.FailFast && r.ending == rota.WorkflowNone {
-			m.endFlow(f, r, rota.WorkflowFailed)
+			fs.endFlow(f, r, rota.WorkflowFailed)
 		}
 	}
 	for _, c := range f.children[v.number] {
 		if f.lost[c]++; f.lost[c] == 1 { // what lost more stands in work already
-			m.addWork(f, r, c)
+			fs.addWork(f, r, c)
 		}
 	}
 }
 
 // endFlow lets a RUNNING workflow come to its end: nothing more is released, a pass
 // cancels what is to be cancelled, and what may run on is waited for.
-func (m *Machine) endFlow(f *flow, r *workflowRow, as rota.WorkflowState) {
+func (fs *flows) endFlow(f *flow, r *workflowRow, as rota.WorkflowState) {
 	r.ending, r.cursor, r.redo, r.from = as, 0, false, 0
 	f.redo = nil
 	f.work.Clear()
-	m.flows.ready.Delete(f.seq)
-	m.flows.passing.Set(f.seq, f)
+	fs.flowIndex.ready.Delete(f.seq)
+	fs.flowIndex.passing.Set(f.seq, f)
 }
 
 // why is the reason of a job that ends because its workflow does.
@@ -103,26 +103,26 @@ func (r *workflowRow) why() rota.Reason {
 
 // endsWith cancels a job that would wait again, where its workflow is ending: an
 // attempt that does not complete is its last then. Its lease is closed already.
-func (m *Machine) endsWith(j *jobRow) bool {
-	if !m.doomed(j) {
+func (fs *flows) endsWith(j *jobRow) bool {
+	if !fs.doomed(j) {
 		return false
 	}
-	why := m.workflows.get(j.workflow).why()
-	m.emitFor(j, &rota.Event{Kind: rota.JobCancelled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	why := fs.workflows.get(j.workflow).why()
+	fs.m.journal.emitFor(j, &rota.Event{Kind: rota.JobCancelled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Reason: why})
-	m.finish(j, rota.Cancelled, why, result{})
+	fs.m.finish(j, rota.Cancelled, why, result{})
 	return true
 }
 
 // doomed says that a job waits only for the pass that cancels it, as its workflow is
 // ending: it is not leased any more (SPEC §11.3).
-func (m *Machine) doomed(j *jobRow) bool {
-	return j.workflow != "" && m.workflows.get(j.workflow).ending != rota.WorkflowNone
+func (fs *flows) doomed(j *jobRow) bool {
+	return j.workflow != "" && fs.workflows.get(j.workflow).ending != rota.WorkflowNone
 }
 
 // finishFlow ends a RUNNING workflow of which nothing is left. One of which a retry
 // ran only a part again is what it was before, unless that part failed too.
-func (m *Machine) finishFlow(f *flow, r *workflowRow) {
+func (fs *flows) finishFlow(f *flow, r *workflowRow) {
 	if r.state != rota.WorkflowRunning || r.blocked+r.live > 0 || r.redo {
 		return
 	}
@@ -136,39 +136,39 @@ func (m *Machine) finishFlow(f *flow, r *workflowRow) {
 	default:
 		state = r.was
 	}
-	m.flows.passing.Delete(f.seq)
-	m.freeKinds(f)
+	fs.flowIndex.passing.Delete(f.seq)
+	fs.freeKinds(f)
 	r.state, r.ending, r.cursor = state, rota.WorkflowNone, 0
-	r.finished = m.head.now()
-	r.due = m.remembered(r.queue, 0)
-	m.noteOver(r, 1)
-	e := rota.Event{Kind: rota.WorkflowFinished, Reason: r.reason, Payload: m.finishedPayload(r)}
+	r.finished = fs.m.head.now()
+	r.due = fs.m.remembered(r.queue, 0)
+	fs.noteOver(r, 1)
+	e := rota.Event{Kind: rota.WorkflowFinished, Reason: r.reason, Payload: fs.finishedPayload(r)}
 	if r.reason != rota.ReasonNone {
 		e.Node = vertexName(f.rows[r.failed])
 	}
-	m.emitFlow(r, e)
+	fs.emitFlow(r, e)
 }
 
 // emitFlow adds an event about a workflow; r is editable.
-func (m *Machine) emitFlow(r *workflowRow, e rota.Event) {
+func (fs *flows) emitFlow(r *workflowRow, e rota.Event) {
 	e.Run, e.Queue, e.Tenant, e.Parent = string(r.id), r.queue, r.tenant, r.lastEvent
-	if id := m.announce(&e); !m.mute {
+	if id := fs.m.journal.announce(&e); !fs.m.journal.mute {
 		r.lastEvent = id
 	}
 }
 
 // startedPayload tells of a run that begins: workflowStarted.
-func (m *Machine) startedPayload(r *workflowRow) string {
-	b := strconv.AppendUint(append(m.scratch[:0], `{"nodes":`...), uint64(r.nodes), 10)
+func (fs *flows) startedPayload(r *workflowRow) string {
+	b := strconv.AppendUint(append(fs.m.journal.scratch[:0], `{"nodes":`...), uint64(r.nodes), 10)
 	b = strconv.AppendUint(append(b, `,"edges":`...), r.edges, 10)
 	b = strconv.AppendInt(append(b, `,"run":`...), int64(r.runs), 10)
-	m.scratch = append(b, '}')
-	return string(m.scratch)
+	fs.m.journal.scratch = append(b, '}')
+	return string(fs.m.journal.scratch)
 }
 
 // finishedPayload tells how a workflow's nodes ended: workflowFinished.
-func (m *Machine) finishedPayload(r *workflowRow) string {
-	b := append(m.scratch[:0], `{"state":"`...)
+func (fs *flows) finishedPayload(r *workflowRow) string {
+	b := append(fs.m.journal.scratch[:0], `{"state":"`...)
 	b = append(append(b, r.state.String()...), '"')
 	for _, n := range []struct {
 		name  string
@@ -179,6 +179,6 @@ func (m *Machine) finishedPayload(r *workflowRow) string {
 		b = strconv.AppendUint(b, uint64(n.count), 10)
 	}
 	b = strconv.AppendInt(append(b, `,"run":`...), int64(r.runs), 10)
-	m.scratch = append(b, '}')
-	return string(m.scratch)
+	fs.m.journal.scratch = append(b, '}')
+	return string(fs.m.journal.scratch)
 }

@@ -22,13 +22,13 @@ func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 	run("a_slashed_stake", func(b *bench) {
 		b.ok(reportOp(b.completed("j", "w")))
 		leaves(b)
-		b.fleet(rota.WorkerForgotten + 1000)
+		b.beatFleet(rota.WorkerForgotten + 1000)
 		b.staked("w", 3, 1000)
-		if w, _ := b.Worker("w"); w.Slashed != 100 || w.InvalidProofs != 1 || w.StakeLeft() != 900 {
+		if w, _ := b.View.Worker("w"); w.Slashed != 100 || w.InvalidProofs != 1 || w.StakeLeft() != 900 {
 			b.t.Fatalf("back again it is %+v", w)
 		}
 		leaves(b)
-		row := b.workers.get("w")
+		row := b.fleet.workers.get("w")
 		if at := row.forgetAt(); at != int64(row.since.Clock+rota.PenaltyForgotten) {
 			b.t.Fatalf("it is forgotten at %d, having left at %d", at, row.since.Clock)
 		}
@@ -37,7 +37,7 @@ func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 		s := b.worker("w", 1)
 		b.ok(statusOp("w", rota.WorkerSuspended, 0))
 		b.ok(statusOp("w", rota.WorkerRetired, s)) // by its own goodbye
-		b.fleet(rota.WorkerForgotten + 1000)
+		b.beatFleet(rota.WorkerForgotten + 1000)
 		b.worker("w", 1)
 		b.status("w", rota.WorkerSuspended)
 	})
@@ -51,11 +51,11 @@ func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 			leases = append(leases, l)
 		}
 		leaves(b)
-		b.fleet(rota.WorkerForgotten - 60_000)
+		b.beatFleet(rota.WorkerForgotten - 60_000)
 		for _, l := range leases {
 			b.ok(reportOp(l))
 		}
-		b.fleet(120_000)
+		b.beatFleet(120_000)
 		b.worker("w", 3)
 		b.status("w", rota.WorkerJailed)
 		leaves(b)
@@ -64,19 +64,19 @@ func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 		b.ok(queueOp("default", "deny_ms", "30h"))
 		b.worker("w", 1)
 		b.acked("j")
-		b.fleet(70_000) // its lease expires
+		b.beatFleet(70_000) // its lease expires
 		leaves(b)
-		b.fleet(rota.WorkerForgotten + 1000)
+		b.beatFleet(rota.WorkerForgotten + 1000)
 		b.worker("w", 1)
-		if w, _ := b.Worker("w"); len(w.Denied) != 1 {
+		if w, _ := b.View.Worker("w"); len(w.Denied) != 1 {
 			b.t.Fatalf("back again it is %+v", w)
 		}
 	})
 	run("nothing_keeps_a_worker_for_long", func(b *bench) {
 		b.worker("w", 1)
 		leaves(b)
-		b.fleet(rota.WorkerForgotten)
-		if b.WorkerCount() != 0 {
+		b.beatFleet(rota.WorkerForgotten)
+		if b.View.WorkerCount() != 0 {
 			b.t.Fatal("it is remembered")
 		}
 	})

@@ -21,7 +21,7 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 			t.Fatalf("free at %d, its lease ends at %d", j.Due.Clock, l.AckBy.Clock)
 		}
 		b.ok(retryOp("j")) // the same again
-		b.pass(l.AckBy.Clock - b.Head().Clock)
+		b.pass(l.AckBy.Clock - b.View.Head().Clock)
 		b.state("j", rota.Queued)
 	})
 	t.Run("acknowledged", func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 		if j := b.state("wf/n0", rota.Delayed); j.Due.Clock != l.AckBy.Clock {
 			t.Fatalf("free at %d, its lease ends at %d", j.Due.Clock, l.AckBy.Clock)
 		}
-		b.pass(l.AckBy.Clock - b.Head().Clock)
+		b.pass(l.AckBy.Clock - b.View.Head().Clock)
 		b.state("wf/n0", rota.Queued)
 	})
 }

@@ -34,11 +34,11 @@ type Frozen struct {
 
 // Freeze takes the state as the last applied entry left it.
 func (m *Machine) Freeze() *Frozen {
-	return &Frozen{head: m.head, knows: m.knows, digest: m.ledger.sum, jobs: m.jobs.freeze(), leases: m.leases.freeze(),
-		workers: m.workers.freeze(), queues: m.queues.freeze(), tombs: m.tombs.freeze(), nodes: m.nodes.freeze(),
-		holds: m.holds.freeze(), tenants: m.tenants.freeze(), meters: m.meters.freeze(), domains: m.domains.freeze(),
-		types: m.types.freeze(), staged: m.staged.records.Copy(), workflows: m.workflows.freeze(),
-		vertices: m.vertices.freeze(), deleted: m.deleted.freeze()}
+	return &Frozen{head: m.head, knows: m.knows, digest: m.ledger.sum, jobs: m.jobs.freeze(), leases: m.leasing.leases.freeze(),
+		workers: m.fleet.workers.freeze(), queues: m.queues.freeze(), tombs: m.ended.tombs.freeze(), nodes: m.nodes.freeze(),
+		holds: m.placement.holds.freeze(), tenants: m.limits.tenants.freeze(), meters: m.limits.meters.freeze(), domains: m.limits.domains.freeze(),
+		types: m.typeStats.types.freeze(), staged: m.ended.staged.records.Copy(), workflows: m.flows.workflows.freeze(),
+		vertices: m.flows.vertices.freeze(), deleted: m.ended.deleted.freeze()}
 }
 
 // Archived leaves the staged records out: they are on disk, so that a snapshot need
@@ -191,43 +191,43 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		fresh = m.nodes.load(r.id, r)
 	case tagWorker:
 		r := decodeWorker(d)
-		fresh = m.workers.load(r.spec.ID, r)
+		fresh = m.fleet.workers.load(r.spec.ID, r)
 	case tagJob:
 		r := decodeJob(d)
 		fresh = m.jobs.load(r.spec.ID, r)
 	case tagLease:
 		r := decodeLease(d)
-		fresh = m.leases.load(r.key, r)
+		fresh = m.leasing.leases.load(r.key, r)
 	case tagHold:
 		r := decodeHold(d)
-		fresh = m.holds.load(r.job, r)
+		fresh = m.placement.holds.load(r.job, r)
 	case tagTenant:
 		r := decodeTenant(d)
-		fresh = m.tenants.load(r.id, r)
+		fresh = m.limits.tenants.load(r.id, r)
 	case tagMeter:
 		r := decodeMeter(d)
-		fresh = m.meters.load(r.key, r)
+		fresh = m.limits.meters.load(r.key, r)
 	case tagDomain:
 		r := decodeDomain(d)
-		fresh = m.domains.load(r.key, r)
+		fresh = m.limits.domains.load(r.key, r)
 	case tagType:
 		r := decodeType(d)
-		fresh = m.types.load(r.typ, r)
+		fresh = m.typeStats.types.load(r.typ, r)
 	case tagWorkflow:
 		r := decodeWorkflow(d)
-		fresh = m.workflows.load(r.id, r)
+		fresh = m.flows.workflows.load(r.id, r)
 	case tagVertex:
 		r := decodeVertex(d)
-		fresh = m.vertices.load(r.key, r)
+		fresh = m.flows.vertices.load(r.key, r)
 	case tagDeleted:
 		r := decodeDeleted(d)
-		fresh = m.deleted.load(deletedKey(r.to), r)
+		fresh = m.ended.deleted.load(deletedKey(r.to), r)
 	case tagTomb:
 		r := decodeTomb(d)
-		fresh = m.tombs.load(r)
+		fresh = m.ended.tombs.load(r)
 	case tagRecord:
 		r := decodeEnded(d)
-		fresh = m.staged.load(r)
+		fresh = m.ended.staged.load(r)
 	default:
 		return rota.Refusef(rota.Conflict, "record", "record kind %d is unknown: start a newer binary", kind)
 	}
@@ -274,21 +274,21 @@ func (l *Loader) Finish() (*Machine, error) {
 // refused rather than repaired.
 func (m *Machine) derive() error {
 	m.queues.scan(func(_ rota.QueueName, q *queueRow) bool {
-		m.informAnew(q, m.registry.addIndex(q))
+		m.limits.informAnew(q, m.placement.registry.addIndex(q))
 		return true
 	})
-	m.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
-		m.supplyOf(w)
-		m.timeStanding(w)
+	m.fleet.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
+		m.placement.supplyOf(w)
+		m.fleet.timeStanding(w)
 		return true
 	})
-	m.staged.records.Scan(func(seq uint64, r *record) bool {
-		if _, kept := m.tombs.order.at(seq); !kept {
-			m.staged.loose.Set(looseRecord{r.spec.ID, seq})
+	m.ended.staged.records.Scan(func(seq uint64, r *record) bool {
+		if _, kept := m.ended.tombs.order.at(seq); !kept {
+			m.ended.staged.loose.Set(looseRecord{r.spec.ID, seq})
 		}
 		return true
 	})
-	err := m.deriveFlows()
+	err := m.flows.deriveFlows()
 	if err != nil {
 		return err
 	}
@@ -300,34 +300,34 @@ func (m *Machine) derive() error {
 		return err
 	}
 	m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
-		m.timePromotion(q, m.registry.queues[name])
+		m.placement.timePromotion(q, m.placement.registry.queues[name])
 		return true
 	})
-	m.leases.scan(func(key string, r *leaseRow) bool {
-		w, j := m.workers.get(r.Worker), m.jobs.get(r.Job)
-		if w == nil || j == nil || m.registry.queues[r.queue] == nil {
+	m.leasing.leases.scan(func(key string, r *leaseRow) bool {
+		w, j := m.fleet.workers.get(r.Worker), m.jobs.get(r.Job)
+		if w == nil || j == nil || m.placement.registry.queues[r.queue] == nil {
 			err = fmt.Errorf("lease %s is of no known worker, job or queue", r.ID)
 			return false
 		}
 		w.leases[key] = struct{}{}
-		m.timeLease(r)
-		m.noteGoing(r)
-		m.share(r.queue, r.tenant, 1)
-		m.countEndless(r, &m.queues.get(r.queue).policy, 1)
+		m.leasing.timeLease(r)
+		m.placement.noteGoing(r)
+		m.placement.share(r.queue, r.tenant, 1)
+		m.placement.countEndless(r, &m.queues.get(r.queue).policy, 1)
 		return true
 	})
 	if err != nil {
 		return err
 	}
-	m.holds.scan(func(_ rota.JobID, h *holdRow) bool {
-		m.registry.heldFor[h.worker] = h.job
+	m.placement.holds.scan(func(_ rota.JobID, h *holdRow) bool {
+		m.placement.registry.heldFor[h.worker] = h.job
 		if h.preempted {
-			m.registry.preempting++
+			m.placement.registry.preempting++
 		}
-		m.registry.supply.Hold(h.worker, true)
+		m.placement.registry.supply.Hold(h.worker, true)
 		return true
 	})
-	return m.deriveLimits()
+	return m.limits.deriveLimits()
 }
 
 func (m *Machine) deriveJob(j *jobRow) error {
@@ -335,27 +335,27 @@ func (m *Machine) deriveJob(j *jobRow) error {
 	if q == nil {
 		return fmt.Errorf("job %s is of unknown queue %q", j.spec.ID, j.spec.Queue)
 	}
-	if err := m.deriveNodeJob(j); err != nil {
+	if err := m.flows.deriveNodeJob(j); err != nil {
 		return err
 	}
-	m.registry.moveNode(j, rota.JobNone, j.state)
+	m.placement.registry.moveNode(j, rota.JobNone, j.state)
 	id := string(j.spec.ID)
-	m.classify(j)
+	m.placement.classify(j)
 	m.timers.wake.set(id, 0, int64(j.due))
 	m.timers.dated.set(id, 0, int64(j.dueDate))
 	m.timers.expire.set(id, 0, int64(j.expires()))
 	if j.state != rota.Queued {
 		return nil
 	}
-	i := m.registry.queues[q.name]
-	item := m.itemOf(j, &q.policy)
+	i := m.placement.registry.queues[q.name]
+	item := m.placement.itemOf(j, &q.policy)
 	j.item = &item
-	m.inform(i, q, j.spec.Tenant)
+	m.limits.inform(i, q, j.spec.Tenant)
 	i.pending.Add(j.item)
 	i.countTier(j, &q.policy, 1)
 	if i.turn.name == "" {
 		i.turn = turn{q.turn, uint64(q.policy.Weight), q.name}
-		m.registry.busy.Set(i.turn)
+		m.placement.registry.busy.Set(i.turn)
 	}
 	return nil
 }

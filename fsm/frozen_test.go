@@ -67,7 +67,7 @@ func TestFrozen(t *testing.T) {
 	t.Run("is_reached_by_no_later_change", func(t *testing.T) {
 		t.Parallel()
 		b := busyBench(t)
-		f, jobs := b.Freeze(), b.Jobs()
+		f, jobs := b.Freeze(), b.View.Jobs()
 		before := records(f)
 		page, _ := jobs.Page(rota.JobFilter{}, nil)
 		shown, _ := json.Marshal(page)
@@ -91,7 +91,7 @@ func TestFrozen(t *testing.T) {
 		t.Parallel()
 		b := busyBench(t)
 		m := b.restored()
-		if m.Digest() != b.Digest() || !bytes.Equal(records(m.Freeze()), records(b.Freeze())) {
+		if m.View.Digest() != b.View.Digest() || !bytes.Equal(records(m.Freeze()), records(b.Freeze())) {
 			t.Fatal("a restored state differs")
 		}
 	})
@@ -184,7 +184,7 @@ func loadDamaged(f *Frozen, victim int, damage string) error {
 func TestReincarnate(t *testing.T) {
 	t.Parallel()
 	b := busyBench(t)
-	before := b.Head()
+	before := b.View.Head()
 	old := inOrder(b.match())
 	for _, m := range []*Machine{b.Machine, b.twin} {
 		for _, bad := range []rota.ClusterID{"", "a b", "test"} {
@@ -196,20 +196,20 @@ func TestReincarnate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := b.Head()
+	h := b.View.Head()
 	if h.ClusterID != "second" || h.Incarnation != before.Incarnation+1 || h.Term != 0 || h.Leader != "" ||
-		h.Index < before.Index || h.Beacon == before.Beacon || h.Digest == before.Digest || h.Digest != b.twin.Digest() {
+		h.Index < before.Index || h.Beacon == before.Beacon || h.Digest == before.Digest || h.Digest != b.twin.View.Digest() {
 		t.Fatalf("head %+v", h)
 	}
 	b.sound()
-	c := b.Counts()
+	c := b.View.Counts()
 	if c.Assigned+c.Running != 0 || c.Queued == 0 {
 		t.Fatalf("counts %+v", c)
 	}
-	b.LiveWorkers(func(id rota.WorkerID, _ rota.Session, s rota.WorkerStatus, _ rota.Clock) {
+	b.View.LiveWorkers(func(id rota.WorkerID, _ rota.Session, s rota.WorkerStatus, _ rota.Clock) {
 		t.Fatalf("worker %s is %s", id, s)
 	})
-	if _, _, _, known := b.Node("n1"); known {
+	if _, _, _, known := b.View.Node("n1"); known {
 		t.Fatal("a node is known")
 	}
 	b.term = 0
@@ -229,12 +229,12 @@ func TestReincarnate(t *testing.T) {
 				t.Fatalf("token %s after %s", l.Token, o.Token)
 			}
 		}
-		if a, ok := b.Assignment(l.ID); !ok || a.Lease.Token.Incarnation != 2 {
+		if a, ok := b.View.Assignment(l.ID); !ok || a.Lease.Token.Incarnation != 2 {
 			t.Fatalf("lease %+v", l)
 		}
 	}
 	b.pass(10_000)
-	if again := b.restored(); again.Digest() != b.Digest() {
+	if again := b.restored(); again.View.Digest() != b.View.Digest() {
 		t.Fatal("a restored state differs")
 	}
 }

@@ -23,10 +23,10 @@ func FuzzEnvelope(f *testing.F) {
 	f.Add([]byte(envelopeMagic))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b := newBench(t)
-		before := b.Head()
+		before := b.View.Head()
 		_, err := b.Machine.Apply(before.Index+1, 1, data)
-		if err != nil && b.Head() != before {
-			t.Fatalf("a halt moved the head to %+v", b.Head())
+		if err != nil && b.View.Head() != before {
+			t.Fatalf("a halt moved the head to %+v", b.View.Head())
 		}
 		// Past the checksum the decoder must stand on its own.
 		sealed := append([]byte(envelopeMagic+"\x00\x01\x00"+string(rune(rota.Draft))+"\x00\x00\x00\x00"), data...)
@@ -172,7 +172,7 @@ func runHostile(b *bench, d *dice) {
 				Node: d.text(), Random: make([]byte, d.roll(64)), ClusterId: d.text(), StartMs: d.number()}}})
 		}
 		for _, ev := range b.stamped(e, logTerm).Events {
-			if a, ok := b.Assignment(ev.Lease); ok && ev.Kind == rota.JobAssigned {
+			if a, ok := b.View.Assignment(ev.Lease); ok && ev.Kind == rota.JobAssigned {
 				seen = append(seen, a.Lease)
 			}
 		}
@@ -212,7 +212,7 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			}
 		}), rota.Date(d.number()), pickOf[int64](d, 0, 100, d.number()))
 	case 4, 5, 6:
-		if rounds := b.Decide(1 + d.roll(9)); len(rounds) > 0 && d.roll(8) > 0 {
+		if rounds := b.View.Decide(1 + d.roll(9)); len(rounds) > 0 && d.roll(8) > 0 {
 			return &fsmpb.Op{Op: &fsmpb.Op_Round{Round: rounds[0]}}
 		}
 		return &fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Epoch: b.head.epoch + uint64(d.roll(3)), Queue: d.queue(),
@@ -231,7 +231,7 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			case 2:
 				c.OutputDigest = make([]byte, d.roll(40))
 			case 3:
-				c.Session, _ = b.Session(c.Worker)
+				c.Session, _ = b.View.Session(c.Worker)
 			}
 		})
 	case 10:
@@ -255,7 +255,7 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			return statusOp(d.id("w"), rota.WorkerStatus(d.roll(8)), rota.Session(d.roll(3)))
 		}
 		id := d.id("w")
-		s, _ := b.Session(rota.WorkerID(id))
+		s, _ := b.View.Session(rota.WorkerID(id))
 		if d.roll(4) == 0 {
 			return disconnectOp(id, s, uint64(pickOf[int64](d, 0, 1, 2, 3, d.number())))
 		}
@@ -367,7 +367,7 @@ func hostileChange(d *dice) *fsmpb.Op {
 // hostileDelete deletes a job by the number of its end, or by another.
 func hostileDelete(b *bench, d *dice) *fsmpb.Op {
 	id := rota.JobID(d.id("j"))
-	seq, _, _ := b.Tombstone(id)
+	seq, _, _ := b.View.Tombstone(id)
 	if d.roll(3) == 0 {
 		seq = uint64(d.roll(30))
 	}

@@ -135,7 +135,7 @@ func writeGolden(t *testing.T) {
 	for !d.over() {
 		c.now += rota.Clock(d.roll(600))
 		for _, ev := range c.entry(hostileOp(c, d, seen), hostileOp(c, d, seen)).Events {
-			if a, ok := c.Assignment(ev.Lease); ok && ev.Kind == rota.JobAssigned {
+			if a, ok := c.View.Assignment(ev.Lease); ok && ev.Kind == rota.JobAssigned {
 				seen = append(seen, a.Lease)
 			}
 		}
@@ -147,11 +147,11 @@ func writeGolden(t *testing.T) {
 	c.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: "n2", Identity: "i2", Starts: 1}}})
 	for i := range 3 {
 		worker := fmt.Sprint("w", i)
-		session, _ := c.Session(rota.WorkerID(worker))
+		session, _ := c.View.Session(rota.WorkerID(worker))
 		c.entry(goneOp(worker, session, "guessed"), goneOp(worker, session, worker), goneOp(worker, session+1, worker))
 	}
 	c.entry(queueOp("default", "lease_grace_on_disconnect", "10s"), linked(registerOp("graced", 1, "g", false), 3))
-	session, _ := c.Session("graced")
+	session, _ := c.View.Session("graced")
 	c.entry(disconnectOp("graced", session, 2), disconnectOp("graced", session, 3), linked(registerOp("graced", 1, "g", false), 2),
 		linked(registerOp("graced", 1, "g", false), 4))
 	goldenDeletions(c)

@@ -12,11 +12,11 @@ const goneText = "its worker died: the guard has ended all that was left of it"
 // runs any more (SPEC §16.7). What it held ends at once, as it would have by silence;
 // the worker is RETIRED. It speaks for its own session alone: what the id held before a
 // takeover is another process's. Said again, it changes nothing.
-func (m *Machine) gone(op *fsmpb.Gone) *fsmpb.Outcome {
+func (fl *fleet) gone(op *fsmpb.Gone) *fsmpb.Outcome {
 	if n := len(op.GetSecretHash()); n != 32 {
 		return refused(rota.Refusef(rota.Invalid, "secret", "secret hash has %d bytes: 32 are wanted", n))
 	}
-	w := m.workers.get(rota.WorkerID(op.GetWorker()))
+	w := fl.workers.get(rota.WorkerID(op.GetWorker()))
 	if w == nil {
 		return refused(rota.Refusef(rota.NotFound, "worker", "worker %q is not registered", op.GetWorker()))
 	}
@@ -29,16 +29,16 @@ func (m *Machine) gone(op *fsmpb.Gone) *fsmpb.Outcome {
 	if w.status == rota.WorkerRetired {
 		return &fsmpb.Outcome{}
 	}
-	w = m.workers.edit(w.spec.ID)
-	m.change(w, rota.WorkerRetired)
+	w = fl.workers.edit(w.spec.ID)
+	fl.change(w, rota.WorkerRetired)
 	for _, id := range w.openLeases() {
-		switch l := m.leases.get(id); {
+		switch l := fl.m.leasing.leases.get(id); {
 		case l.Session != w.session:
 		case l.Revoked != rota.ReasonNone:
-			m.endLease(l, l.Revoked, "") // uncounted, as if its worker had confirmed
+			fl.m.leasing.endLease(l, l.Revoked, "") // uncounted, as if its worker had confirmed
 		default:
-			m.outcome(l, outcomeExpired)
-			m.endLease(l, rota.LeaseExpiredReason, goneText)
+			fl.outcome(l, outcomeExpired)
+			fl.m.leasing.endLease(l, rota.LeaseExpiredReason, goneText)
 		}
 	}
 	return &fsmpb.Outcome{}

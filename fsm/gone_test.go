@@ -34,7 +34,7 @@ func TestGone(t *testing.T) {
 		t.Fatalf("events %+v", ended)
 	}
 	b.status("w", rota.WorkerRetired)
-	if j, _ := b.Job("j"); j.Attempt != 1 || j.Lease != nil || j.Attempts[0].End != rota.LeaseExpiredReason ||
+	if j, _ := b.View.Job("j"); j.Attempt != 1 || j.Lease != nil || j.Attempts[0].End != rota.LeaseExpiredReason ||
 		j.Attempts[0].Ended.Clock != at || j.Attempts[0].Error != goneText {
 		t.Fatalf("job %+v", j)
 	}
@@ -44,7 +44,7 @@ func TestGone(t *testing.T) {
 		t.Fatalf("said again: %v with events %+v", again.Outcomes[0], again.Events)
 	}
 	b.ok(registerOp("w", 1, "w", false)) // the id is free: another process, another session
-	if s, _ := b.Session("w"); s == l.Session {
+	if s, _ := b.View.Session("w"); s == l.Session {
 		t.Fatal("a worker that is gone has its session back")
 	}
 	b.refuses(rota.Stale, "session", goneOp("w", l.Session, "w"))
@@ -66,7 +66,7 @@ func TestGone_speaks_for_one_session(t *testing.T) {
 			l := b.leased("j", "w")
 			b.ok(verb(rota.VerbAck, l))
 			b.ok(registerOp("w", 1, "other", true))
-			s, _ := b.Session("w")
+			s, _ := b.View.Session("w")
 			b.ok(leave(b, s))
 			b.status("w", rota.WorkerRetired)
 			b.pass(39_999)
@@ -92,7 +92,7 @@ func TestGone_confirms_what_was_revoked(t *testing.T) {
 	b.ok(goneOp("w", leases[0].Session, "w"))
 	reasons := map[rota.Reason]int32{}
 	for _, l := range leases {
-		j, _ := b.Job(l.Job)
+		j, _ := b.View.Job(l.Job)
 		reasons[j.Reason] = j.Attempt
 	}
 	if counted, ok := reasons[rota.LeaseExpiredReason]; !ok || counted != 1 {

@@ -31,12 +31,12 @@ func TestTypesHandled(t *testing.T) {
 		}
 		b.mismatch("unknown0", "w", "TYPE_NOT_HANDLED")
 		b.whyNames("unknown0", "TYPE_NOT_HANDLED", "of type unknown")
-		x, _ := b.Why("unknown0", 100)
+		x, _ := b.View.Why("unknown0", 100)
 		if len(x.Reasons) != 1 || x.Reasons[0].Workers != 1 || len(x.WouldRun) != 1 {
 			t.Fatalf("explained as %+v", x)
 		}
 		b.pass(31_000) // no hold is granted for what no room would help
-		if b.holds.len() != 0 {
+		if b.placement.holds.len() != 0 {
 			t.Fatal("a worker is kept for a job that it does not handle")
 		}
 		b.worker("any", 1)
@@ -48,12 +48,12 @@ func TestTypesHandled(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.worker("w", 4, handling("b", "a", "b"))
-		if w, _ := b.Worker("w"); !slices.Equal(w.Types, []rota.JobType{"a", "b"}) {
+		if w, _ := b.View.Worker("w"); !slices.Equal(w.Types, []rota.JobType{"a", "b"}) {
 			t.Fatalf("types %v", w.Types)
 		}
 		l := b.acked("j", typed("b"))
 		b.worker("w", 4, handling("a"))
-		if a, open := b.Assignment(l.ID); !open || a.Lease.Revoked != rota.ReasonNone {
+		if a, open := b.View.Assignment(l.ID); !open || a.Lease.Revoked != rota.ReasonNone {
 			t.Fatalf("the lease is %+v", a)
 		}
 		b.submit("k", typed("b"))

@@ -116,11 +116,3 @@ func decodeHeader(d *decoder) header {
 	h.rules = uint32(d.enum(rulesMost))
 	return h
 }
-
-// settleHeader puts the header's new hash in the place of its old one.
-func (m *Machine) settleHeader() {
-	m.head.index = m.at
-	m.ledger.sub(m.head.hash)
-	m.head.hash = hashRow(&m.ledger.enc, tagHeader, &m.head)
-	m.ledger.add(m.head.hash)
-}

@@ -9,34 +9,6 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// holdRow keeps a worker for one QUEUED job (SPEC §7.8). A hold is granted and
-// moved by a round only; it ends by itself, in the entry in which its job leaves
-// QUEUED, its queue is paused, or its worker can no longer take it.
-type holdRow struct {
-	rowMeta
-	job    rota.JobID
-	worker rota.WorkerID
-	// since is when this worker was held, epoch the round that decided so.
-	since rota.Clock
-	epoch uint64
-	// turn says that the worker owes the job its turn (SPEC §7.10).
-	turn bool
-	// preempted says that leases give way for the job there, revoked how many: such
-	// a hold is outside the bound and never moves (SPEC §7.9).
-	preempted bool
-	revoked   int64
-}
-
-func (r *holdRow) canonical(e *encoder) {
-	e.str(string(r.job))
-	e.str(string(r.worker))
-	e.int(int64(r.since))
-	e.uint(r.epoch)
-	e.bool(r.turn)
-	e.bool(r.preempted)
-	e.int(r.revoked)
-}
-
 func decodeHold(d *decoder) *holdRow {
 	return &holdRow{job: rota.JobID(d.str()), worker: rota.WorkerID(d.str()), since: rota.Clock(d.int()), epoch: d.uint(),
 		turn: d.bool(), preempted: d.bool(), revoked: d.int()}
@@ -44,45 +16,45 @@ func decodeHold(d *decoder) *holdRow {
 
 // changeHold grants a hold, moves it, or, without a worker, ends it. What no
 // longer holds is left undone: the next round decides anew.
-func (m *Machine) changeHold(op *fsmpb.Hold, epoch uint64) {
+func (pl *placement) changeHold(op *fsmpb.Hold, epoch uint64) {
 	job, worker := rota.JobID(op.GetJob()), rota.WorkerID(op.GetWorker())
-	j, old := m.jobs.get(job), m.holds.get(job)
+	j, old := pl.m.jobs.get(job), pl.holds.get(job)
 	if old != nil && worker == "" {
-		m.endHold(old, "HOLD_MAX")
-		m.waitAnew(j)
+		pl.endHold(old, "HOLD_MAX")
+		pl.waitAnew(j)
 		return
 	}
-	if j == nil || j.state != rota.Queued || m.queues.get(j.spec.Queue).policy.Paused ||
-		!m.registry.supply.CouldFit(j.class, worker) || m.registry.heldFor[worker] != "" ||
-		(old == nil || old.preempted) && m.boundHolds() >= m.registry.supply.HoldsMost() {
+	if j == nil || j.state != rota.Queued || pl.m.queues.get(j.spec.Queue).policy.Paused ||
+		!pl.registry.supply.CouldFit(j.class, worker) || pl.registry.heldFor[worker] != "" ||
+		(old == nil || old.preempted) && pl.boundHolds() >= pl.registry.supply.HoldsMost() {
 		return
 	}
 	text := "GRANTED"
 	if old != nil {
-		m.endHold(old, "HOLD_MAX")
+		pl.endHold(old, "HOLD_MAX")
 		text = "MOVED"
 	}
-	m.holds.insert(job, &holdRow{job: job, worker: worker, since: m.head.clock, epoch: epoch,
+	pl.holds.insert(job, &holdRow{job: job, worker: worker, since: pl.m.head.clock, epoch: epoch,
 		turn: op.GetTurn()})
-	m.registry.heldFor[worker] = job
-	m.registry.supply.Hold(worker, true)
-	m.emit(rota.Event{Kind: rota.WorkerHeld, Job: job, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Worker: worker,
+	pl.registry.heldFor[worker] = job
+	pl.registry.supply.Hold(worker, true)
+	pl.m.journal.emit(rota.Event{Kind: rota.WorkerHeld, Job: job, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Worker: worker,
 		Attempt: j.attempt, Epoch: epoch, Text: text})
 }
 
 // endHold ends a hold and says why.
-func (m *Machine) endHold(h *holdRow, why string) {
-	m.holds.drop(h.job)
+func (pl *placement) endHold(h *holdRow, why string) {
+	pl.holds.drop(h.job)
 	if h.preempted {
-		m.registry.preempting--
+		pl.registry.preempting--
 	}
-	delete(m.registry.heldFor, h.worker)
-	m.registry.supply.Hold(h.worker, false)
+	delete(pl.registry.heldFor, h.worker)
+	pl.registry.supply.Hold(h.worker, false)
 	e := rota.Event{Kind: rota.WorkerHeld, Job: h.job, Worker: h.worker, Epoch: h.epoch, Text: "ENDED " + why}
-	if j := m.jobs.get(h.job); j != nil {
+	if j := pl.m.jobs.get(h.job); j != nil {
 		e.Queue, e.Tenant, e.Attempt = j.spec.Queue, j.spec.Tenant, j.attempt
 	}
-	m.emit(e)
+	pl.m.journal.emit(e)
 }
 
 // holdEnd says why a job that leaves QUEUED holds no worker any more.
@@ -95,54 +67,54 @@ func holdEnd(to rota.JobState) string {
 
 // waitAnew lets a QUEUED job that held a worker in vain wait for hold_after once
 // more, so that the others get their room in between.
-func (m *Machine) waitAnew(j *jobRow) {
-	j = m.jobs.edit(j.spec.ID)
-	j.queuedAt = m.head.clock
-	pending := m.registry.queues[j.spec.Queue].pending
+func (pl *placement) waitAnew(j *jobRow) {
+	j = pl.m.jobs.edit(j.spec.ID)
+	j.queuedAt = pl.m.head.clock
+	pending := pl.registry.queues[j.spec.Queue].pending
 	pending.Remove(j.item)
-	item := m.itemOf(j, &m.queues.get(j.spec.Queue).policy)
+	item := pl.itemOf(j, &pl.m.queues.get(j.spec.Queue).policy)
 	j.item = &item
 	pending.Add(j.item)
 }
 
 // reviewHold ends the hold on a worker that could no longer take the job.
-func (m *Machine) reviewHold(worker rota.WorkerID) {
-	job := m.registry.heldFor[worker]
-	if job != "" && !m.registry.supply.CouldFit(m.jobs.get(job).class, worker) {
-		m.endHold(m.holds.get(job), "NOT_ELIGIBLE")
+func (pl *placement) reviewHold(worker rota.WorkerID) {
+	job := pl.registry.heldFor[worker]
+	if job != "" && !pl.registry.supply.CouldFit(pl.m.jobs.get(job).class, worker) {
+		pl.endHold(pl.holds.get(job), "NOT_ELIGIBLE")
 	}
 }
 
 // boundHolds counts the holds that the bound is on: those by preemption are not.
-func (m *Machine) boundHolds() int { return m.holds.len() - m.registry.preempting }
+func (pl *placement) boundHolds() int { return pl.holds.len() - pl.registry.preempting }
 
 // trimHolds ends the youngest jobs' holds beyond what so many workers bear.
-func (m *Machine) trimHolds() {
-	over := m.boundHolds() - m.registry.supply.HoldsMost()
+func (pl *placement) trimHolds() {
+	over := pl.boundHolds() - pl.registry.supply.HoldsMost()
 	if over <= 0 {
 		return
 	}
-	held := slices.DeleteFunc(m.held(), func(h sched.Hold) bool { return h.Preempted })
+	held := slices.DeleteFunc(pl.held(), func(h sched.Hold) bool { return h.Preempted })
 	for _, h := range held[len(held)-over:] {
-		m.endHold(m.holds.get(h.Item.ID), "TOO_MANY")
+		pl.endHold(pl.holds.get(h.Item.ID), "TOO_MANY")
 	}
 }
 
 // endHolds ends all holds of a queue's jobs.
-func (m *Machine) endHolds(queue rota.QueueName, why string) {
-	for _, h := range m.held() {
-		if j := m.jobs.get(h.Item.ID); j.spec.Queue == queue {
-			m.endHold(m.holds.get(h.Item.ID), why)
+func (pl *placement) endHolds(queue rota.QueueName, why string) {
+	for _, h := range pl.held() {
+		if j := pl.m.jobs.get(h.Item.ID); j.spec.Queue == queue {
+			pl.endHold(pl.holds.get(h.Item.ID), why)
 		}
 	}
 }
 
 // held are the holds as rounds see them, the oldest job's first.
-func (m *Machine) held() []sched.Hold {
-	holds := make([]sched.Hold, 0, m.holds.len())
-	m.holds.scan(func(id rota.JobID, h *holdRow) bool {
-		j := m.jobs.get(id)
-		holds = append(holds, sched.Hold{Item: j.item, Worker: h.worker, Since: h.since, Lot: m.lot(j.spec.Queue),
+func (pl *placement) held() []sched.Hold {
+	holds := make([]sched.Hold, 0, pl.holds.len())
+	pl.holds.scan(func(id rota.JobID, h *holdRow) bool {
+		j := pl.m.jobs.get(id)
+		holds = append(holds, sched.Hold{Item: j.item, Worker: h.worker, Since: h.since, Lot: pl.lot(j.spec.Queue),
 			Turn: h.turn, Preempted: h.preempted})
 		return true
 	})
@@ -150,26 +122,26 @@ func (m *Machine) held() []sched.Hold {
 	return holds
 }
 
-func (m *Machine) lot(queue rota.QueueName) sched.Lot {
-	q := m.queues.get(queue)
-	return sched.Lot{Pending: m.registry.queues[queue].pending, Policy: &q.policy, Queue: queue, Stats: m.statsOf(q)}
+func (pl *placement) lot(queue rota.QueueName) sched.Lot {
+	q := pl.m.queues.get(queue)
+	return sched.Lot{Pending: pl.registry.queues[queue].pending, Policy: &q.policy, Queue: queue, Stats: pl.m.typeStats.statsOf(q)}
 }
 
 // endless says that nothing bounds how long a lease may run (SPEC §8.2).
 func endless(l *leaseRow, p *rota.QueuePolicy) bool { return l.endsBy == 0 && p.RenewalsMax < 0 }
 
-func (m *Machine) countEndless(l *leaseRow, p *rota.QueuePolicy, by int32) {
+func (pl *placement) countEndless(l *leaseRow, p *rota.QueuePolicy, by int32) {
 	if endless(l, p) {
-		m.registry.supply.Endless(l.Worker, by)
+		pl.registry.supply.Endless(l.Worker, by)
 	}
 }
 
 // recountEndless counts a queue's leases anew before its policy changes.
-func (m *Machine) recountEndless(q *queueRow, policy *rota.QueuePolicy) {
-	m.leases.scan(func(_ string, l *leaseRow) bool {
+func (pl *placement) recountEndless(q *queueRow, policy *rota.QueuePolicy) {
+	pl.m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
 		if l.queue == q.name {
-			m.countEndless(l, &q.policy, -1)
-			m.countEndless(l, policy, 1)
+			pl.countEndless(l, &q.policy, -1)
+			pl.countEndless(l, policy, 1)
 		}
 		return true
 	})
@@ -179,35 +151,35 @@ func (m *Machine) recountEndless(q *queueRow, policy *rota.QueuePolicy) {
 // it, each worker held once, and no more of them than may be.
 func (c *checker) holds() {
 	m := c.m
-	m.holds.scan(func(id rota.JobID, h *holdRow) bool {
+	m.placement.holds.scan(func(id rota.JobID, h *holdRow) bool {
 		j := m.jobs.get(id)
 		switch {
 		case j == nil || j.state != rota.Queued || m.queues.get(j.spec.Queue).policy.Paused:
 			c.fault("I4: worker %s is held for job %s, which does not wait", h.worker, id)
-		case !m.registry.supply.CouldFit(j.class, h.worker):
+		case !m.placement.registry.supply.CouldFit(j.class, h.worker):
 			c.fault("I4: worker %s is held for job %s, which it could never take", h.worker, id)
 		case h.since > m.head.clock:
 			c.fault("I6: worker %s is held for job %s after the clock", h.worker, id)
 		}
-		if m.registry.heldFor[h.worker] != id {
-			c.fault("I4: worker %s is held for job %s and filed as held for %q", h.worker, id, m.registry.heldFor[h.worker])
+		if m.placement.registry.heldFor[h.worker] != id {
+			c.fault("I4: worker %s is held for job %s and filed as held for %q", h.worker, id, m.placement.registry.heldFor[h.worker])
 		}
 		return true
 	})
-	if n := m.holds.len(); n != len(m.registry.heldFor) || m.boundHolds() > m.registry.supply.HoldsMost() {
-		c.fault("I4: %d holds, %d of them by preemption, %d workers filed as held, %d may be", n, m.registry.preempting,
-			len(m.registry.heldFor), m.registry.supply.HoldsMost())
+	if n := m.placement.holds.len(); n != len(m.placement.registry.heldFor) || m.placement.boundHolds() > m.placement.registry.supply.HoldsMost() {
+		c.fault("I4: %d holds, %d of them by preemption, %d workers filed as held, %d may be", n, m.placement.registry.preempting,
+			len(m.placement.registry.heldFor), m.placement.registry.supply.HoldsMost())
 	}
 	unbound := make(map[rota.WorkerID]int32)
-	m.leases.scan(func(_ string, l *leaseRow) bool {
+	m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
 		if q := m.queues.get(l.queue); q != nil && endless(l, &q.policy) {
 			unbound[l.Worker]++
 		}
 		return true
 	})
-	m.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
-		got := m.registry.supply.Standing(id)
-		want := sched.WorkerStanding{WorkerEntry: workerEntry(w), Endless: unbound[id], Held: m.registry.heldFor[id] != ""}
+	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
+		got := m.placement.registry.supply.Standing(id)
+		want := sched.WorkerStanding{WorkerEntry: workerEntry(w), Endless: unbound[id], Held: m.placement.registry.heldFor[id] != ""}
 		if !got.Equal(&want) {
 			c.fault("I4: supply has worker %s at %s, its rows say %s", id, fmt.Sprint(got), fmt.Sprint(want))
 		}

@@ -60,7 +60,7 @@ func TestHold(t *testing.T) {
 		if after := slip(b, 60_000); after < 30_000 || after > 36_000 {
 			t.Fatalf("the wide job was placed after %d ms", after)
 		}
-		if b.holds.len() != 0 {
+		if b.placement.holds.len() != 0 {
 			t.Fatal("the hold outlives the placement")
 		}
 	})
@@ -82,7 +82,7 @@ func TestHold(t *testing.T) {
 			b.worker("w3", 9, cpuWorker(4000))
 			b.submit("short", cpuJob(2000), func(s *rota.JobSpec) { s.Worker, s.MaxRuntimeMs = "w3", 3_600_000 })
 		})
-		if h := b.holds.get("wide"); h == nil || h.worker != "w3" {
+		if h := b.placement.holds.get("wide"); h == nil || h.worker != "w3" {
 			t.Fatalf("held %+v", h)
 		}
 		b.submit("other", cpuJob(1000), func(s *rota.JobSpec) { s.Worker = "w3" })
@@ -109,26 +109,26 @@ func TestHold(t *testing.T) {
 			}
 			b.now++
 		}, "wide2", "wide3")
-		if b.holds.len() != 2 || b.holds.get("wide3") != nil {
-			t.Fatalf("%d holds", b.holds.len())
+		if b.placement.holds.len() != 2 || b.placement.holds.get("wide3") != nil {
+			t.Fatalf("%d holds", b.placement.holds.len())
 		}
 		b.ok(statusOp("w15", rota.WorkerRetired, 0))
-		if b.holds.len() != 1 || b.holds.get("wide") == nil {
-			t.Fatalf("%d holds on 15 workers", b.holds.len())
+		if b.placement.holds.len() != 1 || b.placement.holds.get("wide") == nil {
+			t.Fatalf("%d holds on 15 workers", b.placement.holds.len())
 		}
 	})
 	t.Run("moves_after_hold_max", func(t *testing.T) {
 		t.Parallel()
 		b := twoWorkers(t)
-		first := b.holds.get("wide").worker
+		first := b.placement.holds.get("wide").worker
 		b.pass(599_900)
 		b.match()
-		if b.holds.get("wide").worker != first {
+		if b.placement.holds.get("wide").worker != first {
 			t.Fatal("moved too early")
 		}
 		b.pass(100)
 		b.match()
-		h := b.holds.get("wide")
+		h := b.placement.holds.get("wide")
 		if h == nil || h.worker == first || h.since != b.head.clock {
 			t.Fatalf("hold %+v", h)
 		}
@@ -141,12 +141,12 @@ func TestHold(t *testing.T) {
 		b.pass(600_000)
 		b.match()
 		b.match()
-		if h := b.holds.get("wide"); h != nil {
+		if h := b.placement.holds.get("wide"); h != nil {
 			t.Fatalf("hold %+v", h)
 		}
 		b.pass(30_000)
 		b.match()
-		if h := b.holds.get("wide"); h == nil || h.worker != "w1" {
+		if h := b.placement.holds.get("wide"); h == nil || h.worker != "w1" {
 			t.Fatalf("hold %+v", h)
 		}
 	})
@@ -154,7 +154,7 @@ func TestHold(t *testing.T) {
 		t.Parallel()
 		b := twoWorkers(t)
 		b.pass(1000)
-		if r := b.Decide(1000); r != nil {
+		if r := b.View.Decide(1000); r != nil {
 			t.Fatalf("rounds %v", r)
 		}
 	})
@@ -178,7 +178,7 @@ func TestHoldEnds(t *testing.T) {
 		{"NOT_ELIGIBLE", func(b *bench) Applied { return b.entry(statusOp("w1", rota.WorkerDraining, 0)) }},
 		{"NOT_ELIGIBLE", func(b *bench) Applied { return b.entry(statusOp("w1", rota.WorkerRetired, 0)) }},
 		{"NOT_ELIGIBLE", func(b *bench) Applied {
-			s, _ := b.Session("w1")
+			s, _ := b.View.Session("w1")
 			return b.entry(reachOp("w1", s, false, b.now))
 		}},
 		{"NOT_ELIGIBLE", func(b *bench) Applied { return b.entry(registerOp("w1", 9, "w1", false, cpuWorker(3000))) }},
@@ -194,7 +194,7 @@ func TestHoldEnds(t *testing.T) {
 		t.Run(c.why, func(t *testing.T) {
 			t.Parallel()
 			b := twoWorkers(t)
-			if h := b.holds.get("wide"); h.worker != "w1" {
+			if h := b.placement.holds.get("wide"); h.worker != "w1" {
 				t.Fatalf("hold %+v", h)
 			}
 			a := c.end(b)
@@ -202,7 +202,7 @@ func TestHoldEnds(t *testing.T) {
 			if i < 0 || a.Events[i].Text != "ENDED "+c.why || a.Events[i].Worker != "w1" || a.Events[i].Job != "wide" {
 				t.Fatalf("events %+v", a.Events)
 			}
-			if b.holds.get("wide") != nil || len(b.registry.heldFor) != 0 {
+			if b.placement.holds.get("wide") != nil || len(b.placement.registry.heldFor) != 0 {
 				t.Fatal("the hold is still there")
 			}
 			b.sound()
@@ -239,11 +239,11 @@ func heldBench(t *testing.T, workers func(b *bench), others ...string) *bench {
 		b.submit(id, cpuJob(4000), func(s *rota.JobSpec) { s.TTLMs = 3_600_000 })
 		b.now++
 	}
-	if len(b.match()) != 0 || b.holds.len() != 0 {
+	if len(b.match()) != 0 || b.placement.holds.len() != 0 {
 		t.Fatal("placed or held at once")
 	}
 	b.pass(29_000)
-	if b.match(); b.holds.len() != 0 {
+	if b.match(); b.placement.holds.len() != 0 {
 		t.Fatal("held too early")
 	}
 	b.pass(1_100)
@@ -251,7 +251,7 @@ func heldBench(t *testing.T, workers func(b *bench), others ...string) *bench {
 	if e := a.Events[0]; e.Kind != rota.WorkerHeld || e.Text != "GRANTED" || e.Job != "wide" || e.Epoch != b.head.epoch {
 		t.Fatalf("events %+v", a.Events)
 	}
-	if b.holds.len() == 0 {
+	if b.placement.holds.len() == 0 {
 		t.Fatal("nothing is held")
 	}
 	return b
@@ -273,7 +273,7 @@ func twoWorkers(t *testing.T) *bench {
 func (b *bench) completeAll(jobs ...rota.JobID) {
 	b.t.Helper()
 	for _, id := range jobs {
-		j, _ := b.Job(id)
+		j, _ := b.View.Job(id)
 		b.ok(verb(rota.VerbComplete, *j.Lease))
 	}
 }
@@ -288,7 +288,7 @@ func TestHoldEndsBeforeItsJob(t *testing.T) {
 	b.match()
 	b.ok(verb(rota.VerbAck, *b.state("first", rota.Assigned).Lease))
 	b.submit("j")
-	for b.holds.get("j") == nil {
+	for b.placement.holds.get("j") == nil {
 		if b.pass(1_000); b.head.clock > startClock+50_000 {
 			t.Fatal("no worker is held")
 		}

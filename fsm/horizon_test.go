@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// ended has jobs of a queue end, cancelled.
-func (b *bench) ended(in string, ids ...string) {
+// endedIn has jobs of a queue end, cancelled.
+func (b *bench) endedIn(in string, ids ...string) {
 	b.t.Helper()
 	for _, id := range ids {
 		b.submit(id, queue(in))
@@ -45,10 +45,10 @@ func TestHorizon(t *testing.T) {
 		b := newBench(t)
 		b.horizon("short", "1m")
 		b.horizon("long", "10d")
-		b.ended("long", "long1")
-		b.ended("default", "week")
-		b.ended("short", "short1", "short2")
-		b.ended("long", "long2")
+		b.endedIn("long", "long1")
+		b.endedIn("default", "week")
+		b.endedIn("short", "short1", "short2")
+		b.endedIn("long", "long2")
 		b.dated(minute - 1)
 		b.state("short1", rota.Cancelled)
 		b.dated(minute)
@@ -61,25 +61,25 @@ func TestHorizon(t *testing.T) {
 		b.dated(10 * 24 * hour)
 		b.state("long1", rota.JobNone)
 		b.state("long2", rota.JobNone)
-		if b.tombs.len() != 0 || b.head.droppedTombs != 5 {
-			t.Fatalf("%d tombstones are left, %d have left", b.tombs.len(), b.head.droppedTombs)
+		if b.ended.tombs.len() != 0 || b.head.droppedTombs != 5 {
+			t.Fatalf("%d tombstones are left, %d have left", b.ended.tombs.len(), b.head.droppedTombs)
 		}
 	})
 	t.Run("as_it_was_when_the_job_ended", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.horizon("q", "2h")
-		b.ended("q", "a")
+		b.endedIn("q", "a")
 		b.horizon("q", "1m")
-		b.ended("q", "b")
+		b.endedIn("q", "b")
 		b.horizon("q", "3h")
-		b.ended("q", "c")
+		b.endedIn("q", "c")
 		for _, at := range []struct {
 			date rota.Date
 			kept int
 		}{{minute - 1, 3}, {minute, 2}, {2*hour - 1, 2}, {2 * hour, 1}, {3*hour - 1, 1}, {3 * hour, 0}} {
-			if b.dated(at.date); b.tombs.len() != at.kept {
-				t.Fatalf("after %d ms %d are remembered, %d should be", at.date, b.tombs.len(), at.kept)
+			if b.dated(at.date); b.ended.tombs.len() != at.kept {
+				t.Fatalf("after %d ms %d are remembered, %d should be", at.date, b.ended.tombs.len(), at.kept)
 			}
 		}
 	})
@@ -87,7 +87,7 @@ func TestHorizon(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.horizon("q", "1h")
-		b.ended("q", "j")
+		b.endedIn("q", "j")
 		b.dated(hour - minute)
 		b.ok(retryOp("j"))
 		b.ok(cancelOp("j"))
@@ -114,11 +114,11 @@ func TestHorizon(t *testing.T) {
 			}
 		}
 		b.every = 1
-		if sweeps := b.dated(minute); sweeps != 2 || b.tombs.len() != n {
-			t.Fatalf("%d tombstones are left after %d sweeps", b.tombs.len(), sweeps)
+		if sweeps := b.dated(minute); sweeps != 2 || b.ended.tombs.len() != n {
+			t.Fatalf("%d tombstones are left after %d sweeps", b.ended.tombs.len(), sweeps)
 		}
-		if sweeps := b.dated(hour); sweeps != 2 || b.tombs.len() != 0 {
-			t.Fatalf("%d tombstones are left after %d sweeps", b.tombs.len(), sweeps)
+		if sweeps := b.dated(hour); sweeps != 2 || b.ended.tombs.len() != 0 {
+			t.Fatalf("%d tombstones are left after %d sweeps", b.ended.tombs.len(), sweeps)
 		}
 	})
 	t.Run("not_before_its_worker_must_have_stopped", func(t *testing.T) {
@@ -137,11 +137,11 @@ func TestHorizon(t *testing.T) {
 		b := newBench(t)
 		b.horizon("short", "1m")
 		b.horizon("long", "1h")
-		b.ended("long", "long1", "long2")
-		b.ended("short", "short1", "short2")
+		b.endedIn("long", "long1", "long2")
+		b.endedIn("short", "short1", "short2")
 		for _, m := range []*Machine{b.Machine, b.twin} { // as an entry would at the cap
 			m.ledger.gen++
-			m.evictTombs(3)
+			m.ended.evictTombs(3)
 			m.settleHeader()
 			m.ledger.settle()
 		}
@@ -160,14 +160,14 @@ func TestHorizon_staged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.horizon("short", "1m")
-	b.ended("default", "old")
-	b.ended("short", "gone", "twice", "deleted")
+	b.endedIn("default", "old")
+	b.endedIn("short", "gone", "twice", "deleted")
 	b.dated(minute)
 	b.submit("twice", queue("short"))
 	finds := func(id rota.JobID, want uint64) {
 		t.Helper()
 		for _, m := range []*Machine{b.Machine, b.restored()} {
-			if s, ok := m.StagedJob(id); ok != (want > 0) || s.Seq != want || ok && s.Ended().Job.ID != id {
+			if s, ok := m.View.StagedJob(id); ok != (want > 0) || s.Seq != want || ok && s.Ended().Job.ID != id {
 				t.Fatalf("job %s is staged as number %d, %d is wanted", id, s.Seq, want)
 			}
 		}
@@ -181,16 +181,16 @@ func TestHorizon_staged(t *testing.T) {
 	finds("twice", 5) // the newest of two
 	b.ok(DeleteJobOp("deleted", 4))
 	finds("deleted", 0)
-	if seq := b.DeletedStaged("deleted"); seq != 4 {
+	if seq := b.View.DeletedStaged("deleted"); seq != 4 {
 		t.Fatalf("number %d is deleted and staged", seq)
 	}
 	for _, m := range []*Machine{b.Machine, b.twin} {
-		m.Archived([]uint64{2, 5})
+		m.View.Archived([]uint64{2, 5})
 	}
 	b.sound()
 	finds("gone", 0)
 	finds("twice", 3)
-	if seq, fading, ok := b.Tombstone("old"); seq != 1 || fading || !ok {
+	if seq, fading, ok := b.View.Tombstone("old"); seq != 1 || fading || !ok {
 		t.Fatalf("the old one is number %d, fading %v", seq, fading)
 	}
 }
@@ -200,15 +200,15 @@ func TestTombstone_fades(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.horizon("short", "1h")
-	b.ended("short", "s")
-	b.ended("default", "d")
+	b.endedIn("short", "s")
+	b.endedIn("default", "d")
 	for _, at := range []struct {
 		date          rota.Date
 		short, normal bool
 	}{{0, false, false}, {hour - minute - 1, false, false}, {hour - minute, true, false}} {
 		b.dated(at.date)
-		_, short, _ := b.Tombstone("s")
-		_, normal, _ := b.Tombstone("d")
+		_, short, _ := b.View.Tombstone("s")
+		_, normal, _ := b.View.Tombstone("d")
 		if short != at.short || normal != at.normal {
 			t.Fatalf("after %d ms they fade: %v and %v", at.date, short, normal)
 		}
@@ -238,8 +238,8 @@ func TestHorizon_workflows(t *testing.T) {
 		b.stands(d, "FAILED: DXXX")
 		b.dated(hour)
 		b.stands(d, "FAILED: DXXX")
-		if b.tombs.len() != 0 {
-			t.Fatalf("%d tombstones are left", b.tombs.len())
+		if b.ended.tombs.len() != 0 {
+			t.Fatalf("%d tombstones are left", b.ended.tombs.len())
 		}
 		b.refuses(rota.Conflict, "job", DeleteJobOp("wf/n0", 1))
 		b.ok(d.retry("", 1))
@@ -281,7 +281,7 @@ func TestHorizon_workflows(t *testing.T) {
 		b.ok(short.cancel())
 		for _, m := range []*Machine{b.Machine, b.twin} { // as one more would at the cap
 			m.ledger.gen++
-			m.makeRoom(flowSize{workflows: rota.MaxWorkflows - 1})
+			m.flows.makeRoom(flowSize{workflows: rota.MaxWorkflows - 1})
 			m.ledger.settle()
 		}
 		b.dated(0)

@@ -23,19 +23,9 @@ type JobList struct {
 }
 
 // Jobs freezes the jobs for a list.
-func (m *Machine) Jobs() *JobList {
-	return &JobList{m.head.now(), m.jobs.freeze(), m.leases.freeze(), m.tombs.freeze(), m.staged.records.Copy(), m.workflows.freeze(),
-		m.vertices.freeze(), m.deleted.freeze(), looseRecords{m.staged.loose.Copy()}}
-}
-
-// Mark is what a history tells of a terminal job without reading its record.
-type Mark struct {
-	ID     rota.JobID
-	Seq    uint64
-	Queue  rota.QueueName
-	Tenant rota.TenantID
-	Type   rota.JobType
-	State  rota.JobState
+func (vw *View) Jobs() *JobList {
+	return &JobList{vw.m.head.now(), vw.m.jobs.freeze(), vw.m.leasing.leases.freeze(), vw.m.ended.tombs.freeze(), vw.m.ended.staged.records.Copy(), vw.m.flows.workflows.freeze(),
+		vw.m.flows.vertices.freeze(), vw.m.ended.deleted.freeze(), looseRecords{vw.m.ended.staged.loose.Copy()}}
 }
 
 // History is the archive as a list reads it, of one moment not before the

@@ -3,8 +3,6 @@ package fsm
 import (
 	"bytes"
 	"crypto/sha256"
-	"strconv"
-	"unicode/utf8"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -13,35 +11,35 @@ import (
 // leaseOp is one verb of a worker on its lease. Only the lease's worker, in its
 // live session, is heard (SPEC §6.4); a lease is open until a sweep ends it
 // (SPEC §3.7); what comes late is answered with what became of it (SPEC §2.7).
-func (m *Machine) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
-	w := m.workers.get(rota.WorkerID(op.GetWorker()))
+func (lg *leasing) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
+	w := lg.m.fleet.workers.get(rota.WorkerID(op.GetWorker()))
 	if !planted.fencingOff() && (w == nil || w.session != rota.Session(op.GetSession()) || w.session == 0) {
-		if l := m.confirmed(op); l != nil {
-			return m.decline(l, op)
+		if l := lg.confirmed(op); l != nil {
+			return lg.decline(l, op)
 		}
 		return refused(rota.Refusef(rota.Stale, "session", "worker %q has no live session %d: register again",
 			op.GetWorker(), op.GetSession()))
 	}
-	l := m.leases.get(string(op.GetLease()))
+	l := lg.leases.get(string(op.GetLease()))
 	if l == nil {
-		return m.late(op)
+		return lg.late(op)
 	}
 	if !planted.fencingOff() && (l.Worker != w.spec.ID || l.Session != w.session) {
 		return refused(rota.Refusef(rota.Stale, "lease", "lease %s belongs to another worker", l.ID))
 	}
 	switch rota.LeaseVerb(op.GetVerb()) {
 	case rota.VerbAck:
-		return m.ack(l)
+		return lg.ack(l)
 	case rota.VerbRenew:
-		return m.renew(l, op.GetOrdinal())
+		return lg.renew(l, op.GetOrdinal())
 	case rota.VerbComplete:
-		return m.complete(l, op)
+		return lg.complete(l, op)
 	case rota.VerbFail:
-		return m.fail(l, op)
+		return lg.fail(l, op)
 	case rota.VerbDecline:
-		return m.decline(l, op)
+		return lg.decline(l, op)
 	case rota.VerbProgress:
-		return m.progress(l, op)
+		return lg.progress(l, op)
 	default:
 		return refused(rota.Refusef(rota.Invalid, "verb", "lease verb %d is unknown", op.GetVerb()))
 	}
@@ -50,8 +48,8 @@ func (m *Machine) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 // confirmed gives the revoked lease that its own worker declines from a session
 // that a takeover ended: nothing else is heard from there, but this says that
 // the old process has stopped (SPEC §8.5).
-func (m *Machine) confirmed(op *fsmpb.LeaseOp) *leaseRow {
-	l := m.leases.get(string(op.GetLease()))
+func (lg *leasing) confirmed(op *fsmpb.LeaseOp) *leaseRow {
+	l := lg.leases.get(string(op.GetLease()))
 	if l == nil || l.Revoked == rota.ReasonNone || rota.LeaseVerb(op.GetVerb()) != rota.VerbDecline ||
 		l.Worker != rota.WorkerID(op.GetWorker()) || l.Session != rota.Session(op.GetSession()) {
 		return nil
@@ -61,14 +59,14 @@ func (m *Machine) confirmed(op *fsmpb.LeaseOp) *leaseRow {
 
 // late answers a verb on a lease that is over. The first outcome is told again
 // to whoever brought it about; everybody else has lost the lease.
-func (m *Machine) late(op *fsmpb.LeaseOp) *fsmpb.Outcome {
+func (lg *leasing) late(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	id, verb := rota.JobID(op.GetJob()), rota.LeaseVerb(op.GetVerb())
-	if t := m.tombs.get(id); t != nil {
+	if t := lg.m.ended.tombs.get(id); t != nil {
 		own := bytes.Equal(t.lease[:], op.GetLease()) && !t.lease.IsZero() && t.worker == rota.WorkerID(op.GetWorker())
 		return lateOutcome(op, own, t.state, t.reason, verb == rota.VerbComplete && t.state == rota.Completed &&
 			t.outputDigest == string(outputDigest(op)))
 	}
-	if j := m.jobs.get(id); j != nil {
+	if j := lg.m.jobs.get(id); j != nil {
 		for i := len(j.attempts) - 1; i >= 0; i-- {
 			a := &j.attempts[i]
 			if bytes.Equal(a.Lease[:], op.GetLease()) && a.Worker == rota.WorkerID(op.GetWorker()) {
@@ -116,33 +114,33 @@ func leaseOutcome(l *leaseRow, state rota.JobState) *fsmpb.Outcome {
 }
 
 // ack makes an ASSIGNED job RUNNING; again, it changes nothing.
-func (m *Machine) ack(l *leaseRow) *fsmpb.Outcome {
+func (lg *leasing) ack(l *leaseRow) *fsmpb.Outcome {
 	if l.Acked.IsZero() {
-		l = m.acknowledge(l, false)
+		l = lg.acknowledge(l, false)
 	}
 	return leaseOutcome(l, rota.Running)
 }
 
 // acknowledge makes a job RUNNING. A lease that its completion acknowledges is over
 // within the operation: its timer stays where it is, to be taken out at once.
-func (m *Machine) acknowledge(l *leaseRow, implied bool) *leaseRow {
-	l = m.leases.change(l.key, l)
-	l.Acked, l.implied = m.head.now(), implied
+func (lg *leasing) acknowledge(l *leaseRow, implied bool) *leaseRow {
+	l = lg.leases.change(l.key, l)
+	l.Acked, l.implied = lg.m.head.now(), implied
 	if !implied {
-		m.timeLease(l)
+		lg.timeLease(l)
 	}
-	j := m.jobs.edit(l.Job)
-	m.move(j, rota.Running)
-	m.emitFor(j, &rota.Event{Kind: rota.LeaseAcked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt})
-	m.emitFor(j, &rota.Event{Kind: rota.JobRunning, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+	j := lg.m.jobs.edit(l.Job)
+	lg.m.placement.move(j, rota.Running)
+	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.LeaseAcked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt})
+	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.JobRunning, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 		Attempt: l.Attempt})
 	return l
 }
 
 // renew extends a lease (SPEC §8.2), by ordinal: a renewal that was counted
 // already is answered with the deadline it brought.
-func (m *Machine) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
-	p := &m.queues.get(l.queue).policy
+func (lg *leasing) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
+	p := &lg.m.queues.get(l.queue).policy
 	switch {
 	case ordinal > 0 && ordinal <= l.Renewals:
 		return leaseOutcome(l, rota.Running)
@@ -157,13 +155,13 @@ func (m *Machine) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 	case l.endsBy != 0 && l.Deadline.Clock >= l.endsBy:
 		return refused(rota.Refusef(rota.Conflict, "lease", "the lease has reached max_runtime: it ends at its deadline"))
 	}
-	l = m.leases.edit(l.key)
+	l = lg.leases.edit(l.key)
 	if l.Acked.IsZero() {
-		l = m.acknowledge(l, false)
+		l = lg.acknowledge(l, false)
 	}
-	now := m.head.clock
+	now := lg.m.head.clock
 	if now > l.RenewBy.Clock {
-		m.outcome(l, outcomeLateRenewal)
+		lg.m.fleet.outcome(l, outcomeLateRenewal)
 	}
 	l.Renewals++
 	l.State = rota.LeaseRenewed
@@ -173,14 +171,14 @@ func (m *Machine) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 		l.Deadline.Clock = min(l.Deadline.Clock, l.endsBy)
 	}
 	l.RenewBy.Clock = l.Deadline.Clock - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
-	m.timeLease(l)
-	m.emit(rota.Event{Kind: rota.LeaseRenewedEvent, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
-		Attempt: l.Attempt, Deadline: m.head.now().At(l.Deadline.Clock)})
+	lg.timeLease(l)
+	lg.m.journal.emit(rota.Event{Kind: rota.LeaseRenewedEvent, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
+		Attempt: l.Attempt, Deadline: lg.m.head.now().At(l.Deadline.Clock)})
 	return leaseOutcome(l, rota.Running)
 }
 
 // complete ends a job well (SPEC §9.5); it acknowledges too (SPEC §8.1).
-func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+func (lg *leasing) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	output, digest, meta := op.GetOutput(), op.GetOutputDigest(), pairWords(op.GetMeta())
 	if err := rota.CheckMeta(meta); err != nil {
 		return refused(err)
@@ -194,99 +192,77 @@ func (m *Machine) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 			len(digest)))
 	}
 	if l.Acked.IsZero() {
-		l = m.acknowledge(l, true)
+		l = lg.acknowledge(l, true)
 	}
 	if len(digest) == 0 {
-		m.digest = sha256.Sum256(output)
-		digest = m.digest[:]
+		lg.m.digest = sha256.Sum256(output)
+		digest = lg.m.digest[:]
 	}
-	if want := m.jobs.get(l.Job).spec.ExpectedDigest; len(want) != 0 && !bytes.Equal(want, digest) {
-		m.outcome(l, outcomeProofInvalid)
-		state := m.endLease(l, rota.ProofInvalid, "output digest differs from expected_digest")
+	if want := lg.m.jobs.get(l.Job).spec.ExpectedDigest; len(want) != 0 && !bytes.Equal(want, digest) {
+		lg.m.fleet.outcome(l, outcomeProofInvalid)
+		state := lg.endLease(l, rota.ProofInvalid, "output digest differs from expected_digest")
 		o := refused(proofInvalid(digest))
 		o.JobState = uint32(state)
 		return o
 	}
-	j := m.jobs.edit(l.Job)
-	m.outcome(l, outcomeSuccess)
-	m.closeLease(l, j, rota.Done, "")
-	m.emitFor(j, &rota.Event{Kind: rota.JobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
-		Attempt: l.Attempt, Reason: rota.Done, Payload: m.done(digest)})
-	m.finish(j, rota.Completed, rota.Done, result{output, digest, meta})
-	return m.became(rota.Completed, false)
+	j := lg.m.jobs.edit(l.Job)
+	lg.m.fleet.outcome(l, outcomeSuccess)
+	lg.closeLease(l, j, rota.Done, "")
+	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.JobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
+		Attempt: l.Attempt, Reason: rota.Done, Payload: lg.m.journal.done(digest)})
+	lg.m.finish(j, rota.Completed, rota.Done, result{output, digest, meta})
+	return lg.m.became(rota.Completed, false)
 }
 
 // fail ends an attempt badly: PROVIDER_FAIL, and DEAD at once if the handler
 // knows that another try is pointless. A worker that ended the handler for its
 // max_runtime says so: by its view that is earlier than by the clock.
-func (m *Machine) fail(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+func (lg *leasing) fail(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	text := tail(op.GetText(), rota.MaxErrorBytes)
 	if op.GetTimedOut() && l.endsBy != 0 {
-		return &fsmpb.Outcome{JobState: uint32(m.timeOut(l, endedEarly, text))}
+		return &fsmpb.Outcome{JobState: uint32(lg.timeOut(l, endedEarly, text))}
 	}
-	m.outcome(l, outcomeFailure)
+	lg.m.fleet.outcome(l, outcomeFailure)
 	if op.GetNoRetry() {
-		j := m.jobs.edit(l.Job)
-		m.closeLease(l, j, rota.ProviderFail, text)
-		m.die(j, rota.ProviderFail)
+		j := lg.m.jobs.edit(l.Job)
+		lg.closeLease(l, j, rota.ProviderFail, text)
+		lg.m.die(j, rota.ProviderFail)
 		return &fsmpb.Outcome{JobState: uint32(rota.Dead)}
 	}
-	return &fsmpb.Outcome{JobState: uint32(m.endLease(l, rota.ProviderFail, text))}
+	return &fsmpb.Outcome{JobState: uint32(lg.endLease(l, rota.ProviderFail, text))}
 }
 
 // decline gives a lease back, uncounted (SPEC §8.4) unless its max_runtime is about
 // to end: so no handler outruns it for ever by declining.
-func (m *Machine) decline(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+func (lg *leasing) decline(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	text := tail(op.GetText(), rota.MaxErrorBytes)
 	why := rota.Declined
 	switch {
 	case l.Revoked != rota.ReasonNone:
 		why = l.Revoked // the worker confirms
-	case l.endsBy != 0 && m.head.clock >= l.endsBy-rota.DeclineTimesOut:
-		return &fsmpb.Outcome{JobState: uint32(m.timeOut(l, "", text))}
+	case l.endsBy != 0 && lg.m.head.clock >= l.endsBy-rota.DeclineTimesOut:
+		return &fsmpb.Outcome{JobState: uint32(lg.timeOut(l, "", text))}
 	default:
-		m.outcome(l, outcomeDeclined)
+		lg.m.fleet.outcome(l, outcomeDeclined)
 	}
-	return &fsmpb.Outcome{JobState: uint32(m.endLease(l, why, text))}
+	return &fsmpb.Outcome{JobState: uint32(lg.endLease(l, why, text))}
 }
 
 // endedEarly is what a worker's word on a time-out adds: rota.ViewMargin, for people.
 const endedEarly = "; its worker ends it 1 s before, to report it"
 
-// timeOut ends an attempt that took longer than its max_runtime, whoever noticed it
-// (SPEC §20.2), which how says; text is what the handler says, if it does.
-func (m *Machine) timeOut(l *leaseRow, how, text string) rota.JobState {
-	said := "timed out: max_runtime is " + strconv.FormatInt(l.maxRuntime(), 10) + " ms" + how
-	if text != "" {
-		said += ": " + tail(text, rota.MaxErrorBytes-len(said)-len(": "))
-	}
-	m.outcome(l, outcomeTimedOut)
-	return m.endLease(l, rota.TimedOut, said)
-}
-
 // progress keeps a report, at most one a second a job (SPEC §8.7).
-func (m *Machine) progress(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+func (lg *leasing) progress(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if p := op.GetProgress(); p < 0 || p > 100 {
 		return refused(rota.Refusef(rota.Invalid, "progress", "progress is %d: 0 to 100 is wanted", p))
 	}
-	j := m.jobs.get(l.Job)
-	if j.progressAt == 0 || m.head.clock >= j.progressAt+rota.ProgressEvery || op.GetProgress() == 100 && j.progress != 100 {
-		j = m.jobs.edit(l.Job)
-		m.own(j)
-		j.progress, j.note, j.progressAt = op.GetProgress(), tail(op.GetText(), rota.MaxNoteBytes), m.head.clock
-		m.emitFor(j, &rota.Event{Kind: rota.JobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
+	j := lg.m.jobs.get(l.Job)
+	if j.progressAt == 0 || lg.m.head.clock >= j.progressAt+rota.ProgressEvery || op.GetProgress() == 100 && j.progress != 100 {
+		j = lg.m.jobs.edit(l.Job)
+		lg.m.own(j)
+		j.progress, j.note, j.progressAt = op.GetProgress(), tail(op.GetText(), rota.MaxNoteBytes), lg.m.head.clock
+		lg.m.journal.emitFor(j, &rota.Event{Kind: rota.JobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
 			Attempt: l.Attempt, Text: j.note, Payload: progressed(j.progress)})
 	}
 	return leaseOutcome(l, j.state)
-}
-
-// tail keeps the last most bytes of a text, valid UTF-8.
-func tail(s string, most int) string {
-	if len(s) > most {
-		s = s[len(s)-most:]
-	}
-	if utf8.ValidString(s) {
-		return s
-	}
-	return string(bytes.ToValidUTF8([]byte(s), []byte("?")))
 }

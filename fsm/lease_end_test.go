@@ -16,7 +16,7 @@ func TestLeaseEnds(t *testing.T) {
 	}
 	ends := func(b *bench, why rota.Reason, counted bool, job string) {
 		b.t.Helper()
-		j, _ := b.Job(rota.JobID(job))
+		j, _ := b.View.Job(rota.JobID(job))
 		want := int32(0)
 		if counted {
 			want = 1
@@ -61,7 +61,7 @@ func TestLeaseEnds(t *testing.T) {
 		b.ok(reachOp("w", l.Session, true, 0))
 		b.pass(2_000)
 		b.state("j", rota.Running)
-		if w, _ := b.Worker("w"); w.Status != rota.WorkerActive || !w.SilentSince.IsZero() {
+		if w, _ := b.View.Worker("w"); w.Status != rota.WorkerActive || !w.SilentSince.IsZero() {
 			b.t.Fatalf("worker %+v", w)
 		}
 	})
@@ -124,7 +124,7 @@ func TestLeaseEnds(t *testing.T) {
 		}
 		b.ok(registerOp("w", 1, "w", false))
 		for i, l := range leases {
-			a, _ := b.Assignment(l.ID)
+			a, _ := b.View.Assignment(l.ID)
 			if revoked := a.Lease.Revoked == rota.QuotaCut; revoked != (i > 0) {
 				b.t.Fatalf("lease %d revoked: %v", i, revoked)
 			}
@@ -133,7 +133,7 @@ func TestLeaseEnds(t *testing.T) {
 		b.ok(verb(rota.VerbDecline, leases[2]))
 		ends(b, rota.QuotaCut, false, "c")
 		b.ok(verb(rota.VerbComplete, leases[1])) // open until it ends
-		if got, _ := b.Session("w"); got != s {
+		if got, _ := b.View.Session("w"); got != s {
 			b.t.Fatalf("session %d, then %d", s, got)
 		}
 	})
@@ -143,11 +143,11 @@ func TestLeaseEnds(t *testing.T) {
 		b.submit("b")
 		b.match()
 		b.ok(queueOp("default", "leases_max_per_worker", "1"))
-		if n := len(b.Assignments("w", 1)); n != 2 {
+		if n := len(b.View.Assignments("w", 1)); n != 2 {
 			b.t.Fatalf("%d leases are open", n)
 		}
 		revoked := 0
-		for _, a := range b.Assignments("w", 1) {
+		for _, a := range b.View.Assignments("w", 1) {
 			if a.Lease.Revoked == rota.QuotaCut {
 				revoked++
 			}

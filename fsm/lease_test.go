@@ -31,7 +31,7 @@ func TestLease(t *testing.T) {
 		if string(j.Output) != "out" || len(j.Attempts) != 1 || j.Attempts[0].End != rota.Done {
 			b.t.Fatalf("job %+v", j)
 		}
-		w, _ := b.Worker("w")
+		w, _ := b.View.Worker("w")
 		if w.Open != 0 || w.Completed != 1 {
 			b.t.Fatalf("worker %+v", w)
 		}

@@ -84,14 +84,14 @@ func (s *strait) step() {
 
 // round applies what Decide gives; match ends the test where anything is dropped.
 func (s *strait) round() {
-	before, mode := make(map[rota.TenantID]rota.Tenant), s.Mode()
-	for _, t := range s.Tenants() {
+	before, mode := make(map[rota.TenantID]rota.Tenant), s.View.Mode()
+	for _, t := range s.View.Tenants() {
 		before[t.ID] = t
 	}
 	started := make(map[rota.TenantID]int64)
 	for _, l := range inOrder(s.match()) {
 		s.open = append(s.open, l)
-		j, _ := s.Job(l.Job)
+		j, _ := s.View.Job(l.Job)
 		started[j.Tenant]++
 		turn := l.Decision.Reasoning.Rule == rota.ByTurnOfTheOldest
 		if mode.Mode == rota.ModeReadOnly || mode.Mode == rota.ModeDegraded && mode.Holds && j.Priority > 5 && !(mode.Auto && turn) {
@@ -114,8 +114,8 @@ func (s *strait) endAll() {
 		s.entry(cancelOp(fmt.Sprint("j", i+1)))
 	}
 	s.pass(70_000)
-	if s.meters.len() != 0 || s.domains.len() != 0 || s.timers.penalty.Len() != 0 {
-		s.t.Fatalf("%d meters, %d domains, %d penalties at rest", s.meters.len(), s.domains.len(), s.timers.penalty.Len())
+	if s.limits.meters.len() != 0 || s.limits.domains.len() != 0 || s.timers.penalty.Len() != 0 {
+		s.t.Fatalf("%d meters, %d domains, %d penalties at rest", s.limits.meters.len(), s.limits.domains.len(), s.timers.penalty.Len())
 	}
 	s.sound()
 }

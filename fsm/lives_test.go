@@ -37,7 +37,7 @@ func TestLives(t *testing.T) {
 			if life > 0 {
 				b.pass(1_000)
 				b.ok(retryOp("j"))
-				if job, _ := b.Job("j"); job.Retried != b.head.now() || int(job.Life) != life ||
+				if job, _ := b.View.Job("j"); job.Retried != b.head.now() || int(job.Life) != life ||
 					job.Error != fmt.Sprint("life ", life-1) {
 					t.Fatalf("life %d begins as %+v", life, job)
 				}
@@ -50,7 +50,7 @@ func TestLives(t *testing.T) {
 		if got := lives(job.Attempts); !slices.Equal(got, want) || job.Submitted != submitted || job.Life != 3 {
 			t.Fatalf("%v, %+v", got, job)
 		}
-		s, _ := b.StagedJob("j")
+		s, _ := b.View.StagedJob("j")
 		if e, err := DecodeEnded(s.Append(nil)); err != nil || !slices.Equal(lives(e.Job.Attempts), want) || e.Job.Life != 3 ||
 			e.Job.Retried != job.Retried || e.Job.Retried.IsZero() {
 			t.Fatalf("the record tells %+v, %v", e, err)
@@ -118,7 +118,7 @@ func TestLives(t *testing.T) {
 		b.ok(verb(rota.VerbComplete, l))
 		b.pass(1_000)
 		b.ok(reportOp(l, func(s *rota.JobSpec) { s.RetryOnInvalidProof = true }))
-		job, _ := b.Job("j")
+		job, _ := b.View.Job("j")
 		if got := lives(job.Attempts); !slices.Equal(got, []string{"0.0", "1.0", "1.1"}) || job.Submitted != submitted || job.Retried != retried || job.Life != 1 || job.Attempts[2].End != rota.ProofInvalid {
 			t.Fatalf("%v, %+v", got, job)
 		}
@@ -162,7 +162,7 @@ func TestLives(t *testing.T) {
 		for run := range int32(3) {
 			b.pass(1_000)
 			b.ok(d.retry("", 1+run))
-			job, _ := b.Job(id)
+			job, _ := b.View.Job(id)
 			if job.Life != run+1 || job.Submitted != submitted || job.Retried != b.head.now() || len(job.Attempts) != int(run)+1 {
 				t.Fatalf("run %d: %+v", run, job)
 			}

@@ -46,12 +46,12 @@ func TestDataKeysHeld(t *testing.T) {
 	b.worker("a", 1)
 	b.ok(verb(rota.VerbComplete, b.acked("j1", keyed("x", "y"))))
 	b.ok(verb(rota.VerbFail, b.acked("j2", keyed("failed"))))
-	if got := b.workers.get("a").held; !slices.Equal(got, []string{"x", "y"}) {
+	if got := b.fleet.workers.get("a").held; !slices.Equal(got, []string{"x", "y"}) {
 		t.Fatalf("a holds %q", got)
 	}
 	b.worker("z", 9)
 	b.worker("b", 9)
-	rounds := b.registry.supply.Data("a")
+	rounds := b.placement.registry.supply.Data("a")
 	if !slices.Equal(rounds, []string{"x", "y"}) {
 		t.Fatalf("rounds see a hold %q", rounds)
 	}
@@ -59,7 +59,7 @@ func TestDataKeysHeld(t *testing.T) {
 	b.lands("j3", "a", rota.Reasoning{Rule: rota.ByDataLocality, N: 2})
 	b.pass(1000)
 	b.ok(verb(rota.VerbComplete, b.lease("j3")))
-	if got := b.workers.get("a").held; !slices.Equal(got, []string{"x", "y", "q"}) {
+	if got := b.fleet.workers.get("a").held; !slices.Equal(got, []string{"x", "y", "q"}) {
 		t.Fatalf("a holds %q", got)
 	}
 	// The state after a snapshot decides the same.
@@ -85,7 +85,7 @@ func (b *bench) lands(job rota.JobID, worker rota.WorkerID, why rota.Reasoning) 
 // lease gives a job's open lease.
 func (b *bench) lease(job rota.JobID) rota.Lease {
 	b.t.Helper()
-	j, ok := b.Job(job)
+	j, ok := b.View.Job(job)
 	if !ok || j.Lease == nil {
 		b.t.Fatalf("job %s has no lease", job)
 	}

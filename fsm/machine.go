@@ -6,65 +6,6 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// Machine is the replicated state and the rules that change it. It is a plain
-// value: its caller lets one Apply run at a time, and no read beside it.
-type Machine struct {
-	head   header
-	ledger ledger
-
-	jobs    table[rota.JobID, jobRow, *jobRow]
-	leases  table[string, leaseRow, *leaseRow]
-	workers table[rota.WorkerID, workerRow, *workerRow]
-	queues  table[rota.QueueName, queueRow, *queueRow]
-	tombs   tombs
-	nodes   table[rota.NodeID, nodeRow, *nodeRow]
-	holds   table[rota.JobID, holdRow, *holdRow]
-	tenants table[rota.TenantID, tenantRow, *tenantRow]
-	meters  table[string, meterRow, *meterRow]
-	domains table[string, domainRow, *domainRow]
-	types   table[rota.JobType, typeRow, *typeRow]
-	// workflows by id; vertices, their nodes, by vertexKey.
-	workflows table[rota.WorkflowID, workflowRow, *workflowRow]
-	vertices  table[string, vertexRow, *vertexRow]
-	// deleted are ranges of numbers of ended jobs that no archive shows any more.
-	deleted table[string, deletedRow, *deletedRow]
-	// staged are terminal jobs in full, no part of the digest.
-	staged staging
-
-	// What follows is derived from the rows, rebuilt on restore, and walked by
-	// Check (Invariant I4).
-	registry registry
-	timers   timers
-	flows    flows
-
-	// knows is the newest version of the rules that this binary knows.
-	knows uint32
-
-	// The entry that is being applied.
-	at      rota.Index
-	stamped bool
-	walls   []int64
-	events  []rota.Event
-	spare   []rota.Event
-	sweep   Sweep
-	rounds  []roundDone
-	// mute drops events: what is changed by no entry tells none. scratch is room
-	// for encoding.
-	mute    bool
-	scratch []byte
-	opener  opener
-	specs   specs
-	// payloads are texts of events, keys of leases; digest is room for an output's; items
-	// and lives are room for jobs. answers are the outcomes that most verbs have, shared by
-	// all that have them.
-	payloads texts
-	keys     texts
-	digest   [32]byte
-	items    []*sched.Item
-	lives    []*jobLife
-	answers  [2][rota.Cancelled + 1]*fsmpb.Outcome
-}
-
 // Applied is what an entry did.
 type Applied struct {
 	Index rota.Index
@@ -87,43 +28,6 @@ type Applied struct {
 	// Sweep tells what a sweep in the entry did.
 	Sweep  Sweep
 	Digest rota.Digest
-}
-
-// Sweep says how many timers an entry's sweep fired, and whether more are due, or
-// workflows have work left for the next entry.
-type Sweep struct {
-	Fired int
-	More  bool
-}
-
-// New gives the state before a cluster's first entry.
-func New() *Machine { return NewKnowing(RulesVersion) }
-
-// NewKnowing is New for a binary that knows other rules: what tests of upgrades
-// start nodes with.
-func NewKnowing(version uint32) *Machine {
-	m := &Machine{knows: version}
-	m.head.rules = FirstRules
-	m.jobs.tag, m.leases.tag, m.workers.tag = tagJob, tagLease, tagWorker
-	m.queues.tag, m.nodes.tag = tagQueue, tagNode
-	m.jobs.l, m.leases.l, m.workers.l = &m.ledger, &m.ledger, &m.ledger
-	m.queues.l, m.tombs.l, m.nodes.l = &m.ledger, &m.ledger, &m.ledger
-	m.holds.tag, m.tenants.tag, m.meters.tag, m.domains.tag, m.types.tag = tagHold, tagTenant, tagMeter, tagDomain, tagType
-	m.holds.l, m.tenants.l, m.meters.l, m.domains.l, m.types.l = &m.ledger, &m.ledger, &m.ledger, &m.ledger, &m.ledger
-	m.workflows.tag, m.workflows.l = tagWorkflow, &m.ledger
-	m.vertices.tag, m.vertices.l = tagVertex, &m.ledger
-	m.deleted.tag, m.deleted.l = tagDeleted, &m.ledger
-	// The other tables change too seldom to matter. Where workers, queues or tenants are
-	// many, each entry changes others of them, so that nearly every operation would copy a row.
-	m.jobs.mutable, m.leases.mutable = true, true
-	m.workers.mutable, m.queues.mutable, m.tenants.mutable = true, true, true
-	m.jobs.empty = m.emptyJob
-	m.queues.known = make(map[rota.QueueName]*queueRow)
-	m.tombs.order, m.tombs.texts, m.staged.loose = newTombOrder(), make(map[rota.QueueName]*texts), newLooseRecords()
-	m.registry.reset()
-	m.timers.reset()
-	m.flows.reset()
-	return m
 }
 
 // Apply applies one log entry: index and term are its place in the log. An
@@ -153,18 +57,18 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 		for i, op := range entry.GetOps() {
 			a.Outcomes[i] = m.apply(op, term)
 		}
-		m.settleFlows()
-		m.settleTurns()
-		m.settleMode()
+		m.flows.settleFlows()
+		m.placement.settleTurns()
+		m.limits.settleMode()
 	}
-	a.EventBytes = m.settleChain()
+	a.EventBytes = m.journal.settleChain()
 	m.settleHeader()
 	m.ledger.settle()
 	m.jobs.recycle()
-	m.leases.recycle()
-	m.workers.recycle()
-	m.tenants.recycle() // queues are never dropped
-	a.Events, a.Sweep, a.Rules = m.events, m.sweep, m.head.rules
+	m.leasing.leases.recycle()
+	m.fleet.workers.recycle()
+	m.limits.tenants.recycle() // queues are never dropped
+	a.Events, a.Sweep, a.Rules = m.journal.events, m.sweep, m.head.rules
 	a.Term, a.Clock, a.Stamped, a.Digest = m.head.term, m.head.clock, m.stamped, m.ledger.sum
 	return a, nil
 }
@@ -177,19 +81,19 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 	case *fsmpb.Op_Submit:
 		return m.submit(op.Submit)
 	case *fsmpb.Op_Register:
-		return m.register(op.Register)
+		return m.fleet.register(op.Register)
 	case *fsmpb.Op_SetStatus:
-		return m.setStatus(op.SetStatus)
+		return m.fleet.setStatus(op.SetStatus)
 	case *fsmpb.Op_Reach:
-		return m.reach(op.Reach)
+		return m.fleet.reach(op.Reach)
 	case *fsmpb.Op_Disconnect:
-		return m.disconnect(op.Disconnect)
+		return m.fleet.disconnect(op.Disconnect)
 	case *fsmpb.Op_Gone:
-		return m.gone(op.Gone)
+		return m.fleet.gone(op.Gone)
 	case *fsmpb.Op_Round:
-		return m.round(op.Round)
+		return m.placement.round(op.Round)
 	case *fsmpb.Op_Lease:
-		return m.leaseOp(op.Lease)
+		return m.leasing.leaseOp(op.Lease)
 	case *fsmpb.Op_Cancel:
 		return m.cancel(op.Cancel)
 	case *fsmpb.Op_Retry:
@@ -197,31 +101,31 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 	case *fsmpb.Op_ChangeJob:
 		return m.changeJob(op.ChangeJob)
 	case *fsmpb.Op_DeleteJob:
-		return m.deleteJob(op.DeleteJob)
+		return m.ended.deleteJob(op.DeleteJob)
 	case *fsmpb.Op_DropDeleted:
-		return m.dropDeleted(op.DropDeleted)
+		return m.ended.dropDeleted(op.DropDeleted)
 	case *fsmpb.Op_Sweep:
 		return m.sweepDue()
 	case *fsmpb.Op_SetQueue:
-		return m.setQueue(op.SetQueue)
+		return m.placement.setQueue(op.SetQueue)
 	case *fsmpb.Op_SetNode:
 		return m.setNode(op.SetNode)
 	case *fsmpb.Op_SetMode:
-		return m.setMode(op.SetMode)
+		return m.limits.setMode(op.SetMode)
 	case *fsmpb.Op_SetTenant:
-		return m.setTenant(op.SetTenant)
+		return m.limits.setTenant(op.SetTenant)
 	case *fsmpb.Op_ReportProof:
 		return m.reportProof(op.ReportProof)
 	case *fsmpb.Op_OpenWorkflow:
-		return m.openWorkflow(op.OpenWorkflow)
+		return m.flows.openWorkflow(op.OpenWorkflow)
 	case *fsmpb.Op_AddNodes:
-		return m.addNodes(op.AddNodes)
+		return m.flows.addNodes(op.AddNodes)
 	case *fsmpb.Op_CommitWorkflow:
-		return m.commitWorkflow(op.CommitWorkflow)
+		return m.flows.commitWorkflow(op.CommitWorkflow)
 	case *fsmpb.Op_CancelWorkflow:
-		return m.cancelWorkflow(op.CancelWorkflow)
+		return m.flows.cancelWorkflow(op.CancelWorkflow)
 	case *fsmpb.Op_RetryWorkflow:
-		return m.retryWorkflow(op.RetryWorkflow)
+		return m.flows.retryWorkflow(op.RetryWorkflow)
 	case *fsmpb.Op_SwitchRules:
 		return m.switchRules(op.SwitchRules)
 	case *fsmpb.Op_NodeDiffers:
@@ -243,7 +147,7 @@ func (m *Machine) Recycle(events []rota.Event) {
 		return
 	}
 	clear(events)
-	m.spare = events[:0]
+	m.journal.spare = events[:0]
 }
 
 func (m *Machine) begin(index rota.Index, entry *fsmpb.Entry) {
@@ -259,21 +163,12 @@ func (m *Machine) begin(index rota.Index, entry *fsmpb.Entry) {
 			events += 2 // those too, where it acknowledges
 		}
 	}
-	m.events, m.spare = m.spare, nil
-	if cap(m.events) < events {
-		m.events = make([]rota.Event, 0, events)
+	m.journal.events, m.journal.spare = m.journal.spare, nil
+	if cap(m.journal.events) < events {
+		m.journal.events = make([]rota.Event, 0, events)
 	}
-	m.walls, m.sweep, m.rounds = entry.GetWallMs(), Sweep{}, m.rounds[:0]
-	m.flows.spent = 0
-}
-
-// internal refuses an internal operation in an entry of another term: it was
-// decided by a leadership that is over (SPEC §3.2).
-func (m *Machine) internal() *fsmpb.Outcome {
-	if m.stamped {
-		return nil
-	}
-	return refused(rota.Refusef(rota.Stale, "term", "decided in a term that is over"))
+	m.walls, m.sweep, m.placement.rounds = entry.GetWallMs(), Sweep{}, m.placement.rounds[:0]
+	m.flows.flowIndex.spent = 0
 }
 
 // Head is the header in words, for whoever must know without reading rows.
@@ -299,9 +194,9 @@ type Head struct {
 }
 
 // Head tells the header as the last applied entry left it.
-func (m *Machine) Head() Head {
-	h := &m.head
+func (vw *View) Head() Head {
+	h := &vw.m.head
 	return Head{ClusterID: h.cluster, Incarnation: h.incarnation, Index: h.index, Term: h.term, Leader: h.leader,
-		Clock: h.clock, Date: h.date(), Mode: h.mode, Epoch: h.epoch, Beacon: h.beacon, Digest: m.ledger.sum,
+		Clock: h.clock, Date: h.date(), Mode: h.mode, Epoch: h.epoch, Beacon: h.beacon, Digest: vw.m.ledger.sum,
 		Events: h.events, Chain: h.chain, Operations: h.operations, Rules: h.rules}
 }

@@ -72,7 +72,7 @@ func (b *bench) entry(ops ...*fsmpb.Op) Applied {
 	for _, op := range ops {
 		if r := op.GetRetry(); r != nil && r.Spec == nil {
 			r.Spec, r.Past = b.pastOf(r.Job)
-			if job, ok := b.Job(rota.JobID(r.Job)); ok && job.State.Terminal() {
+			if job, ok := b.View.Job(rota.JobID(r.Job)); ok && job.State.Terminal() {
 				r.Life = job.Life
 			} else {
 				r.Life = max(job.Life, 1) - 1
@@ -109,10 +109,10 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 	}
 	// The twin copies every row that it changes, as what was frozen a moment ago must stay.
 	b.twin.jobs.freeze()
-	b.twin.leases.freeze()
-	b.twin.workers.freeze()
+	b.twin.leasing.leases.freeze()
+	b.twin.fleet.workers.freeze()
 	b.twin.queues.freeze()
-	b.twin.tenants.freeze()
+	b.twin.limits.tenants.freeze()
 	want, err := b.twin.Apply(index, logTerm, data)
 	if err != nil {
 		b.t.Fatalf("apply to the twin: %v", err)
@@ -131,16 +131,16 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 	}
 	if b.chance.IntN(4) == 0 { // nodes flush when they like: only the twin ever does
 		var seqs []uint64
-		for _, s := range b.twin.Staged(1+b.chance.IntN(4), 1<<30) {
+		for _, s := range b.twin.View.Staged(1+b.chance.IntN(4), 1<<30) {
 			seqs = append(seqs, s.Seq)
 		}
-		b.twin.Archived(seqs)
+		b.twin.View.Archived(seqs)
 	}
 	return got
 }
 
 func (b *bench) pastOf(id string) (*fsmpb.JobSpec, *fsmpb.Past) {
-	if s, ok := b.StagedJob(rota.JobID(id)); ok {
+	if s, ok := b.View.StagedJob(rota.JobID(id)); ok {
 		job := s.Ended().Job
 		return SpecOp(&job.JobSpec), PastOp(&job)
 	}
@@ -168,7 +168,7 @@ func (b *bench) sound() {
 	if faults := b.Check(); len(faults) > 0 {
 		b.t.Fatalf("entry %d: %q", b.head.index, faults)
 	}
-	if mine, its := fmt.Sprint(b.Decide(1000)), fmt.Sprint(b.twin.Decide(1000)); mine != its {
+	if mine, its := fmt.Sprint(b.View.Decide(1000)), fmt.Sprint(b.twin.View.Decide(1000)); mine != its {
 		b.t.Fatalf("entry %d: the rounds would be\n%s\nthe twin's\n%s", b.head.index, mine, its)
 	}
 }
@@ -180,7 +180,7 @@ func (b *bench) restored() *Machine {
 	if err != nil {
 		b.t.Fatalf("restore: %v", err)
 	}
-	m.flows.steps, m.flows.looks = b.flows.steps, b.flows.looks // a test may have cut them
+	m.flows.flowIndex.steps, m.flows.flowIndex.looks = b.flows.flowIndex.steps, b.flows.flowIndex.looks // a test may have cut them
 	return m
 }
 
@@ -225,14 +225,14 @@ func (b *bench) ok(op *fsmpb.Op) *fsmpb.Outcome {
 // and must change nothing but the header.
 func (b *bench) refuses(kind rota.Kind, subject string, op *fsmpb.Op) *fsmpb.Outcome {
 	b.t.Helper()
-	before := b.Digest()
+	before := b.View.Digest()
 	before.Hi, before.Lo = before.Hi-b.head.hash.Hi, before.Lo-b.head.hash.Lo
 	o := b.entry(op).Outcomes[0]
 	err := OutcomeError(o)
 	if err == nil || err.Kind != kind || err.Subject != subject {
 		b.t.Fatalf("outcome %v: a refusal %s of %q is wanted", o, kind, subject)
 	}
-	after := b.Digest()
+	after := b.View.Digest()
 	after.Hi, after.Lo = after.Hi-b.head.hash.Hi, after.Lo-b.head.hash.Lo
 	if before != after {
 		b.t.Fatalf("the refusal %v changed the state", err)
@@ -256,13 +256,13 @@ func (b *bench) worker(id string, slots int32, change ...func(*rota.WorkerSpec))
 func (b *bench) match() map[rota.JobID]rota.Lease {
 	b.t.Helper()
 	leases := make(map[rota.JobID]rota.Lease)
-	rounds := b.Decide(1000)
+	rounds := b.View.Decide(1000)
 	if len(rounds) == 0 {
 		return leases
 	}
 	for _, e := range b.entry(opsOf(rounds)...).Events {
 		if e.Kind == rota.JobAssigned {
-			a, ok := b.Assignment(e.Lease)
+			a, ok := b.View.Assignment(e.Lease)
 			if !ok {
 				b.t.Fatalf("lease %s was assigned and is not open", e.Lease)
 			}
@@ -283,7 +283,7 @@ func opsOf(rounds []*fsmpb.Round) []*fsmpb.Op {
 }
 
 // roundOps is the next entry of rounds.
-func roundOps(b *bench) []*fsmpb.Op { return opsOf(b.Decide(1000)) }
+func roundOps(b *bench) []*fsmpb.Op { return opsOf(b.View.Decide(1000)) }
 
 // roundOp is a round of one pair that no leader decided.
 func roundOp(b *bench, job, worker string) *fsmpb.Op {
@@ -309,7 +309,7 @@ func (b *bench) leased(job, worker string, change ...func(*rota.JobSpec)) rota.L
 
 func (b *bench) state(id string, want rota.JobState) rota.Job {
 	b.t.Helper()
-	j, _ := b.Job(rota.JobID(id))
+	j, _ := b.View.Job(rota.JobID(id))
 	if j.State != want {
 		b.t.Fatalf("job %s is %s (%s), %s is wanted", id, j.State, j.Reason, want)
 	}

@@ -91,7 +91,7 @@ func (l *many) run(spent map[string]time.Duration) int {
 	for placed := 0; placed < jobs; {
 		var rounds []*fsmpb.Round
 		l.now += 10
-		step("decide", func() { rounds = l.Decide(1_024) })
+		step("decide", func() { rounds = l.View.Decide(1_024) })
 		ops := make([]*fsmpb.Op, len(rounds))
 		var leases []rota.LeaseID
 		for i, r := range rounds {
@@ -108,16 +108,16 @@ func (l *many) run(spent map[string]time.Duration) int {
 		placed += len(leases)
 		ops = ops[:0]
 		for _, id := range leases {
-			a, _ := l.Assignment(id)
+			a, _ := l.View.Assignment(id)
 			ops = append(ops, verb(rota.VerbComplete, a.Lease))
 		}
 		data = l.seal(ops...)
 		step("complete", func() { l.filled.run(data) })
 		var seqs []uint64
-		for _, s := range l.Staged(1<<20, 1<<40) { // as the archive takes them
+		for _, s := range l.View.Staged(1<<20, 1<<40) { // as the archive takes them
 			seqs = append(seqs, s.Seq)
 		}
-		l.Archived(seqs)
+		l.View.Archived(seqs)
 	}
 	return jobs
 }

@@ -28,7 +28,7 @@ func TestMeta(t *testing.T) {
 			t.Fatal(name)
 		}
 	}
-	if job, _ := b.Job("j"); job.Lease == nil {
+	if job, _ := b.View.Job("j"); job.Lease == nil {
 		t.Fatalf("the lease is gone: %+v", job)
 	}
 	delete(many, "0")
@@ -39,7 +39,7 @@ func TestMeta(t *testing.T) {
 	if job := b.state("j", rota.Completed); !maps.Equal(job.Meta, many) {
 		t.Fatalf("%+v", job)
 	}
-	s, _ := b.StagedJob("j")
+	s, _ := b.View.StagedJob("j")
 	if e, err := DecodeEnded(s.Append(nil)); err != nil || !maps.Equal(e.Job.Meta, many) {
 		t.Fatalf("%+v, %v", e, err)
 	}

@@ -12,8 +12,8 @@ import (
 // rateOf is the rate that a tenant's submissions to a queue are held to, 0 for
 // none, and the queue of the meter that measures it: the tenant's own limit is over
 // all queues (SPEC §4.5).
-func (m *Machine) rateOf(tenant rota.TenantID, q *queueRow) (queue rota.QueueName, rate int64) {
-	switch own := m.limitsOf(tenant).RateLimitRPS; {
+func (lm *limits) rateOf(tenant rota.TenantID, q *queueRow) (queue rota.QueueName, rate int64) {
+	switch own := lm.limitsOf(tenant).RateLimitRPS; {
 	case own < 0:
 		return q.name, q.policy.RateLimitRPS
 	default:
@@ -23,19 +23,19 @@ func (m *Machine) rateOf(tenant rota.TenantID, q *queueRow) (queue rota.QueueNam
 
 // admitRate refuses a submission beyond its tenant's rate (SPEC §4.5); it changes
 // nothing.
-func (m *Machine) admitRate(spec *rota.JobSpec, q *queueRow) error {
-	queue, rate := m.rateOf(spec.Tenant, q)
+func (lm *limits) admitRate(spec *rota.JobSpec, q *queueRow) error {
+	queue, rate := lm.rateOf(spec.Tenant, q)
 	if rate == 0 {
 		return nil
 	}
-	r := m.meters.get(meterKey(queue, spec.Tenant))
+	r := lm.meters.get(meterKey(queue, spec.Tenant))
 	if r == nil {
-		if m.meters.len() >= rota.MaxMeters {
+		if lm.meters.len() >= rota.MaxMeters {
 			return exhausted("rate_limit_rps", "the rates of %d tenants are measured: no more tenants are taken now", rota.MaxMeters)
 		}
 		return nil
 	}
-	wait := bucketOf(rate, rate).wait(r.tat, m.head.clock)
+	wait := bucketOf(rate, rate).wait(r.tat, lm.m.head.clock)
 	if wait == 0 {
 		return nil
 	}
@@ -50,41 +50,41 @@ func (m *Machine) admitRate(spec *rota.JobSpec, q *queueRow) error {
 }
 
 // chargeRate takes an admitted submission from its tenant's bucket.
-func (m *Machine) chargeRate(spec *rota.JobSpec, q *queueRow) {
-	queue, rate := m.rateOf(spec.Tenant, q)
+func (lm *limits) chargeRate(spec *rota.JobSpec, q *queueRow) {
+	queue, rate := lm.rateOf(spec.Tenant, q)
 	if rate == 0 {
 		return
 	}
-	r := m.meter(queue, spec.Tenant)
-	r.tat = bucketOf(rate, rate).take(r.tat, m.head.clock)
-	m.timeMeter(r)
+	r := lm.meter(queue, spec.Tenant)
+	r.tat = bucketOf(rate, rate).take(r.tat, lm.m.head.clock)
+	lm.timeMeter(r)
 }
 
 // meter gives a meter to edit, a new one where there is none.
-func (m *Machine) meter(queue rota.QueueName, tenant rota.TenantID) *meterRow {
+func (lm *limits) meter(queue rota.QueueName, tenant rota.TenantID) *meterRow {
 	key := meterKey(queue, tenant)
-	r := m.meters.edit(key)
+	r := lm.meters.edit(key)
 	if r == nil {
 		r = &meterRow{key: key, queue: queue, tenant: tenant}
-		m.meters.insert(key, r)
+		lm.meters.insert(key, r)
 	}
 	return r
 }
 
 // admitPressure refuses by the fill of the queue and of what its workers have before
 // them, at reject_threshold of either (SPEC §4.6). It looks at counters only.
-func (m *Machine) admitPressure(spec *rota.JobSpec, q *queueRow) error {
+func (lm *limits) admitPressure(spec *rota.JobSpec, q *queueRow) error {
 	p := &q.policy
 	least := p.RejectThresholdPermille
 	if spec.Priority == 0 || least == 0 {
 		return nil
 	}
 	if pending := q.pending(); pending*1000 >= p.QueueCap*least {
-		return m.full(q, "queue %q holds %d pending jobs, %d permille of queue_cap %d: at reject_threshold only priority 0 is taken",
+		return lm.full(q, "queue %q holds %d pending jobs, %d permille of queue_cap %d: at reject_threshold only priority 0 is taken",
 			q.name, pending, pending*1000/p.QueueCap, p.QueueCap)
 	}
-	if ready, room := m.backlog(q); room > 0 && ready*1000 >= room*least {
-		return m.full(q, "queue %q has %d jobs ready or leased, %d permille of the %d that max_queue_size gives its %d workers: at "+
+	if ready, room := lm.backlog(q); room > 0 && ready*1000 >= room*least {
+		return lm.full(q, "queue %q has %d jobs ready or leased, %d permille of the %d that max_queue_size gives its %d workers: at "+
 			"reject_threshold only priority 0 is taken", q.name, ready, ready*1000/room, room, room/p.MaxQueueSize)
 	}
 	return nil
@@ -92,18 +92,18 @@ func (m *Machine) admitPressure(spec *rota.JobSpec, q *queueRow) error {
 
 // backlog is what a queue's workers have before them, and what max_queue_size gives them
 // to: nothing, which bounds nothing, where that is off or no worker is active.
-func (m *Machine) backlog(q *queueRow) (ready, room int64) {
-	return q.queued + q.assigned + q.running, int64(m.registry.supply.Workers(q.name)) * q.policy.MaxQueueSize
+func (lm *limits) backlog(q *queueRow) (ready, room int64) {
+	return q.queued + q.assigned + q.running, int64(lm.m.placement.registry.supply.Workers(q.name)) * q.policy.MaxQueueSize
 }
 
 // full is the refusal by a queue that is full in some way: with what makes room, where
 // time alone does not.
-func (m *Machine) full(q *queueRow, format string, args ...any) error {
+func (lm *limits) full(q *queueRow, format string, args ...any) error {
 	cure := ""
 	switch {
 	case q.policy.Paused:
 		cure = fmt.Sprintf("; it is paused: `rota queue resume %s` has it worked off", q.name)
-	case m.registry.supply.Workers(q.name) == 0:
+	case lm.m.placement.registry.supply.Workers(q.name) == 0:
 		cure = fmt.Sprintf("; no worker serves it: `rota worker run --queues %s` has it worked off", q.name)
 	}
 	if cure == "" {
@@ -118,147 +118,147 @@ func (m *Machine) full(q *queueRow, format string, args ...any) error {
 // queue's workers, are too full (SPEC §4.4, §4.6); nil where it would meet none, another one
 // first, or where its job is known. It changes nothing, so a leader can refuse what need not
 // go through the log.
-func (m *Machine) Crowded(op *fsmpb.Submit) *fsmpb.Outcome {
+func (vw *View) Crowded(op *fsmpb.Submit) *fsmpb.Outcome {
 	s := op.GetSpec()
-	q := m.queues.get(rota.QueueName(s.GetQueue()))
+	q := vw.m.queues.get(rota.QueueName(s.GetQueue()))
 	spec := &rota.JobSpec{Queue: rota.QueueName(s.GetQueue()), Tenant: rota.TenantID(s.GetTenant()), Priority: s.GetPriority()}
-	if q == nil || m.head.cluster == "" || m.admitMode(spec) != nil {
+	if q == nil || vw.m.head.cluster == "" || vw.m.limits.admitMode(spec) != nil {
 		return nil
 	}
-	err := m.admitCap(q)
-	if err == nil && m.admitRate(spec, q) == nil {
-		err = m.admitPressure(spec, q)
+	err := vw.m.limits.admitCap(q)
+	if err == nil && vw.m.limits.admitRate(spec, q) == nil {
+		err = vw.m.limits.admitPressure(spec, q)
 	}
 	if err == nil {
 		return nil
 	}
 	id := rota.JobID(s.GetId())
-	if m.jobs.get(id) != nil || m.tombs.get(id) != nil {
+	if vw.m.jobs.get(id) != nil || vw.m.ended.tombs.get(id) != nil {
 		return nil
 	}
 	return refused(err)
 }
 
 // admitCap refuses what a queue has no place for (SPEC §4.4).
-func (m *Machine) admitCap(q *queueRow) error {
+func (lm *limits) admitCap(q *queueRow) error {
 	if pending := q.pending(); pending >= q.policy.QueueCap {
-		return m.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap)
+		return lm.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap)
 	}
 	return nil
 }
 
 // pressure names what admitPressure and throttled say of a submission of a usual
 // priority.
-func (m *Machine) pressure(q *queueRow) string {
+func (lm *limits) pressure(q *queueRow) string {
 	switch {
-	case q.pending() >= q.policy.QueueCap, m.admitPressure(&rota.JobSpec{Priority: rota.DefaultPriority}, q) != nil:
+	case q.pending() >= q.policy.QueueCap, lm.admitPressure(&rota.JobSpec{Priority: rota.DefaultPriority}, q) != nil:
 		return rota.BackpressureRefuse
-	case m.throttled(q):
+	case lm.throttled(q):
 		return rota.BackpressureThrottle
 	}
 	return rota.BackpressureNone
 }
 
 // load is a queue's open leases and what its workers can have open, at least 1.
-func (m *Machine) load(q *queueRow) (open, room int64) {
-	return q.assigned + q.running, max(1, m.registry.supply.Capacity(q.name))
+func (lm *limits) load(q *queueRow) (open, room int64) {
+	return q.assigned + q.running, max(1, lm.m.placement.registry.supply.Capacity(q.name))
 }
 
 // throttled asks submitters to slow down: the queue, or what its workers have before
 // them, is more than half full (SPEC §4.6).
-func (m *Machine) throttled(q *queueRow) bool {
-	ready, room := m.backlog(q)
+func (lm *limits) throttled(q *queueRow) bool {
+	ready, room := lm.backlog(q)
 	return q.pending()*2 > q.policy.QueueCap || room > 0 && ready*2 > room
 }
 
 // countWindow counts an assignment in its tenant's rolling window, and parks the
 // tenant's lanes in the queue when that is full. Beyond MaxMeters nothing is
 // counted.
-func (m *Machine) countWindow(l *leaseRow) {
-	q := m.queues.get(l.queue)
+func (lm *limits) countWindow(l *leaseRow) {
+	q := lm.m.queues.get(l.queue)
 	if q.policy.TenantWindowMax == 0 ||
-		m.meters.len() >= rota.MaxMeters && m.meters.get(meterKey(l.queue, l.tenant)) == nil {
+		lm.meters.len() >= rota.MaxMeters && lm.meters.get(meterKey(l.queue, l.tenant)) == nil {
 		return
 	}
-	r := m.meter(l.queue, l.tenant)
-	r.window.count(rota.Clock(q.policy.TenantWindowMs), m.head.clock, 1, 0)
-	m.settleMeter(r)
+	r := lm.meter(l.queue, l.tenant)
+	r.window.count(rota.Clock(q.policy.TenantWindowMs), lm.m.head.clock, 1, 0)
+	lm.settleMeter(r)
 }
 
 // windowFull says that a tenant's lanes in a queue wait for its rolling window.
-func (m *Machine) windowFull(q *queueRow, tenant rota.TenantID) bool {
+func (lm *limits) windowFull(q *queueRow, tenant rota.TenantID) bool {
 	if q.policy.TenantWindowMax == 0 {
 		return false
 	}
-	r := m.meters.get(meterKey(q.name, tenant))
+	r := lm.meters.get(meterKey(q.name, tenant))
 	return r != nil && r.parked
 }
 
 // settleMeter puts a meter right after its window changed; r is editable.
-func (m *Machine) settleMeter(r *meterRow) {
-	if q := m.queues.get(r.queue); q != nil {
+func (lm *limits) settleMeter(r *meterRow) {
+	if q := lm.m.queues.get(r.queue); q != nil {
 		n, _ := r.window.total()
 		if parked := q.policy.TenantWindowMax > 0 && n >= q.policy.TenantWindowMax; parked != r.parked {
 			r.parked = parked
-			m.inform(m.registry.queues[q.name], q, r.tenant)
+			lm.inform(lm.m.placement.registry.queues[q.name], q, r.tenant)
 		}
 	}
-	m.timeMeter(r)
+	lm.timeMeter(r)
 }
 
 // timeMeter puts a meter where it stands in the timers; one at rest leaves.
-func (m *Machine) timeMeter(r *meterRow) {
-	key, due := meterKey(r.queue, r.tenant), m.meterDue(r)
-	m.timers.meter.set(key, int64(r.due), int64(due))
+func (lm *limits) timeMeter(r *meterRow) {
+	key, due := meterKey(r.queue, r.tenant), lm.meterDue(r)
+	lm.m.timers.meter.set(key, int64(r.due), int64(due))
 	if r.due = due; due == 0 {
-		m.meters.drop(key)
+		lm.meters.drop(key)
 	}
 }
 
 // meterDue is when a meter must be looked at: when its bucket is full again, or its
 // oldest sub-window goes; 0 when it is at rest.
-func (m *Machine) meterDue(r *meterRow) (due rota.Clock) {
+func (lm *limits) meterDue(r *meterRow) (due rota.Clock) {
 	if r.tat != 0 {
-		due = moment(r.tat, m.head.clock)
+		due = moment(r.tat, lm.m.head.clock)
 	}
-	if q := m.queues.get(r.queue); q != nil {
+	if q := lm.m.queues.get(r.queue); q != nil {
 		due = sooner(due, r.window.leaves(rota.Clock(q.policy.TenantWindowMs)))
 	}
 	return due
 }
 
 // fireMeter looks again at a meter whose bucket or window changes now.
-func (m *Machine) fireMeter(key string) {
-	m.reviewMeter(m.meters.edit(key))
+func (lm *limits) fireMeter(key string) {
+	lm.reviewMeter(lm.meters.edit(key))
 }
 
 // reviewMeter takes off a meter what has passed.
-func (m *Machine) reviewMeter(r *meterRow) {
-	if ahead(r.tat, m.head.clock) == 0 {
+func (lm *limits) reviewMeter(r *meterRow) {
+	if ahead(r.tat, lm.m.head.clock) == 0 {
 		r.tat = 0
 	}
-	if q := m.queues.get(r.queue); q != nil {
-		r.window.expire(rota.Clock(q.policy.TenantWindowMs), m.head.clock)
+	if q := lm.m.queues.get(r.queue); q != nil {
+		r.window.expire(rota.Clock(q.policy.TenantWindowMs), lm.m.head.clock)
 		if q.policy.TenantWindowMax == 0 {
 			r.window = window{}
 		}
 	}
-	m.settleMeter(r)
+	lm.settleMeter(r)
 }
 
 // reviewQueue looks again at a queue's meters and failure domains after its policy
 // changed.
-func (m *Machine) reviewQueue(q *queueRow, old *rota.QueuePolicy) {
+func (lm *limits) reviewQueue(q *queueRow, old *rota.QueuePolicy) {
 	p := &q.policy
 	if p.TenantWindowMax != old.TenantWindowMax || p.TenantWindowMs != old.TenantWindowMs {
-		for _, key := range keysUnder(&m.meters, meterKey(q.name, "")) {
-			m.reviewMeter(m.meters.edit(key))
+		for _, key := range keysUnder(&lm.meters, meterKey(q.name, "")) {
+			lm.reviewMeter(lm.meters.edit(key))
 		}
 	}
 	if p.DomainFailureThresholdPermille != old.DomainFailureThresholdPermille || p.DomainMinSamples != old.DomainMinSamples ||
 		p.DomainProbeRPS != old.DomainProbeRPS || p.DomainProbeBurst != old.DomainProbeBurst {
-		for _, key := range m.domainsOf(q.name) {
-			m.fireDomain(key)
+		for _, key := range lm.domainsOf(q.name) {
+			lm.fireDomain(key)
 		}
 	}
 }
@@ -282,7 +282,7 @@ func keysUnder[R any, P interface {
 // meters checks what is derived of the meters.
 func (c *checker) meters() {
 	m := c.m
-	m.meters.scan(func(key string, r *meterRow) bool {
+	m.limits.meters.scan(func(key string, r *meterRow) bool {
 		q := m.queues.get(r.queue)
 		n, bad := r.window.total()
 		switch {
@@ -293,7 +293,7 @@ func (c *checker) meters() {
 		case q != nil && r.parked != (q.policy.TenantWindowMax > 0 && n >= q.policy.TenantWindowMax):
 			c.fault("I4: meter %s counts %d of %d and is parked: %v", key, n, q.policy.TenantWindowMax, r.parked)
 		}
-		if due := m.meterDue(r); due == 0 || due != r.due {
+		if due := m.limits.meterDue(r); due == 0 || due != r.due {
 			c.fault("I4: meter %s is due at %d, filed at %d", key, due, r.due)
 		}
 		return true

@@ -103,12 +103,12 @@ func TestTenantRate(t *testing.T) {
 		b := newBench(t)
 		b.ok(queueOp("default", "rate_limit_rps", "3"))
 		b.burst(9)
-		if b.meters.len() != 1 || b.AtRest() {
-			t.Fatalf("%d meters, at rest %v", b.meters.len(), b.AtRest())
+		if b.limits.meters.len() != 1 || b.View.AtRest() {
+			t.Fatalf("%d meters, at rest %v", b.limits.meters.len(), b.View.AtRest())
 		}
 		b.twin = b.restored()
 		b.pass(1000)
-		if b.meters.len() != 0 {
+		if b.limits.meters.len() != 0 {
 			t.Fatal("a full bucket has a row")
 		}
 	})
@@ -121,8 +121,8 @@ func TestTenantRate(t *testing.T) {
 			for _, m := range []*Machine{b.Machine, b.twin} {
 				r := &meterRow{key: meterKey("default", rota.TenantID(fmt.Sprint("t", i))), queue: "default",
 					tenant: rota.TenantID(fmt.Sprint("t", i)), tat: (startClock + 500) * nsPerMs}
-				m.meters.insert(r.key, r)
-				m.timeMeter(r)
+				m.limits.meters.insert(r.key, r)
+				m.limits.timeMeter(r)
 			}
 		}
 		for _, m := range []*Machine{b.Machine, b.twin} {
@@ -136,8 +136,8 @@ func TestTenantRate(t *testing.T) {
 		b.ok(queueOp("default", "rate_limit_rps", "0"))
 		b.submit("c")
 		b.worker("w", 9)
-		if l := b.match(); len(l) != 2 || b.meters.len() != rota.MaxMeters {
-			t.Fatalf("%d were started, %d meters", len(l), b.meters.len())
+		if l := b.match(); len(l) != 2 || b.limits.meters.len() != rota.MaxMeters {
+			t.Fatalf("%d were started, %d meters", len(l), b.limits.meters.len())
 		}
 		b.sound()
 	})
@@ -161,7 +161,7 @@ func TestTenantRate(t *testing.T) {
 // pressed wants the default queue to tell its backpressure so.
 func (b *bench) pressed(want string) {
 	b.t.Helper()
-	if q, _ := b.Queue("default"); q.Backpressure != want {
+	if q, _ := b.View.Queue("default"); q.Backpressure != want {
 		b.t.Fatalf("with %d pending and %d leases of %d permille backpressure is %s, not %s", q.Pending, q.Assigned+q.Running,
 			q.LeaseUsagePermille, q.Backpressure, want)
 	}
@@ -190,7 +190,7 @@ func TestPressure(t *testing.T) {
 		if o.GetRetryAfterMs() == 0 || !strings.Contains(o.GetText(), "queue_cap is 10") {
 			t.Fatalf("the cap is hard, and tells a delay: %v", o)
 		}
-		if q, _ := b.Queue("default"); q.UsagePermille != 1000 {
+		if q, _ := b.View.Queue("default"); q.UsagePermille != 1000 {
 			t.Fatalf("usage %d", q.UsagePermille)
 		}
 	})
@@ -253,7 +253,7 @@ func TestPressure(t *testing.T) {
 		b.refuses(rota.Exhausted, "queue", diamond("wf").open())
 		b.submit("critical", priority(0))
 		b.ok(retryAfterCancel(b, "d"))
-		if q, _ := b.Queue("default"); q.LeaseUsagePermille != 1000 || q.BacklogUsagePermille != 1250 {
+		if q, _ := b.View.Queue("default"); q.LeaseUsagePermille != 1000 || q.BacklogUsagePermille != 1250 {
 			t.Fatalf("lease usage %d, backlog usage %d", q.LeaseUsagePermille, q.BacklogUsagePermille)
 		}
 		b.ok(queueOp("default", "reject_threshold", "0"))
@@ -286,7 +286,7 @@ func TestPressure(t *testing.T) {
 			b.run(diamond(fmt.Sprint("wf", i)))
 			b.match()
 		}
-		if q, _ := b.Queue("default"); q.Backpressure != rota.BackpressureNone || q.BacklogUsagePermille != 20 {
+		if q, _ := b.View.Queue("default"); q.Backpressure != rota.BackpressureNone || q.BacklogUsagePermille != 20 {
 			t.Fatalf("backpressure %s at %d permille", q.Backpressure, q.BacklogUsagePermille)
 		}
 	})
@@ -298,7 +298,7 @@ func TestPressure(t *testing.T) {
 		b.refuses(rota.Exhausted, "rate_limit_rps", submitOp(jobSpec("a")))
 		b.pass(1000)
 		b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("a")))
-		if b.meters.len() != 0 {
+		if b.limits.meters.len() != 0 {
 			t.Fatal("a refusal was charged")
 		}
 		b.ok(modeOp(rota.ModeReadOnly, "x"))
@@ -370,7 +370,7 @@ func TestTenantWindow(t *testing.T) {
 		for range 40 {
 			b.submit(fmt.Sprint("more", b.entries), tenant("ann"))
 			for _, l := range inOrder(b.match()) {
-				if j, _ := b.Job(l.Job); j.Tenant == "ann" && j.Queue == "default" {
+				if j, _ := b.View.Job(l.Job); j.Tenant == "ann" && j.Queue == "default" {
 					at = append(at, b.now)
 				}
 			}
@@ -418,8 +418,8 @@ func TestTenantWindow(t *testing.T) {
 		b.submit("last", tenant("ann"))
 		b.twin = b.restored()
 		b.ok(queueOp("default", "tenant_window_max", "0"))
-		if b.match()["last"].Job == "" || b.meters.len() != 0 || b.timers.meter.Len() != 0 {
-			t.Fatalf("%d meters without any window", b.meters.len())
+		if b.match()["last"].Job == "" || b.limits.meters.len() != 0 || b.timers.meter.Len() != 0 {
+			t.Fatalf("%d meters without any window", b.limits.meters.len())
 		}
 	})
 }
@@ -433,8 +433,8 @@ func TestCrowded(t *testing.T) {
 	crowded := func(spec *rota.JobSpec) bool {
 		t.Helper()
 		op := submitOp(spec)
-		early := b.Crowded(op.GetSubmit())
-		if twin := b.twin.Crowded(op.GetSubmit()); !proto.Equal(early, twin) {
+		early := b.View.Crowded(op.GetSubmit())
+		if twin := b.twin.View.Crowded(op.GetSubmit()); !proto.Equal(early, twin) {
 			t.Fatalf("two machines: %v, %v", early, twin)
 		}
 		if early == nil {
@@ -458,7 +458,7 @@ func TestCrowded(t *testing.T) {
 	if !crowded(jobSpec("new", priority(0))) || crowded(jobSpec("critical", priority(0))) {
 		t.Fatal("at queue_cap all but what is known is refused")
 	}
-	if b.Crowded(&fsmpb.Submit{Spec: &fsmpb.JobSpec{Id: "new", Queue: "nowhere"}}) != nil {
+	if b.View.Crowded(&fsmpb.Submit{Spec: &fsmpb.JobSpec{Id: "new", Queue: "nowhere"}}) != nil {
 		t.Fatal("a queue that does not exist is not full")
 	}
 	b.ok(queueOp("default", "rate_limit_rps", "1", "queue_cap", "100"))

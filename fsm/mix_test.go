@@ -78,7 +78,7 @@ func runMix(b *bench, d *dice) {
 			a = b.entry(ops...)
 		}
 		for _, ev := range a.Events {
-			if x, ok := b.Assignment(ev.Lease); ok && ev.Kind == rota.JobAssigned {
+			if x, ok := b.View.Assignment(ev.Lease); ok && ev.Kind == rota.JobAssigned {
 				seen = append(seen, x.Lease)
 			}
 		}
@@ -90,7 +90,7 @@ func runMix(b *bench, d *dice) {
 func decideAndApply(b *bench) Applied {
 	b.t.Helper()
 	b.now = b.head.clock
-	rounds := b.Decide(1000)
+	rounds := b.View.Decide(1000)
 	if rounds == nil {
 		idle(b)
 		return b.entry(sweepOp())
@@ -118,8 +118,8 @@ func idle(b *bench) {
 			return true
 		}
 		q := b.queues.get(j.spec.Queue)
-		b.workers.scan(func(w rota.WorkerID, _ *workerRow) bool {
-			if why := b.unassignable(j, q, w, false); why == "" {
+		b.fleet.workers.scan(func(w rota.WorkerID, _ *workerRow) bool {
+			if why := b.placement.unassignable(j, q, w, false); why == "" {
 				b.t.Fatalf("nothing is decided, and worker %s could take job %s", w, id)
 			}
 			return true
@@ -183,7 +183,7 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		}
 		return retryOp(job)
 	case k < 35:
-		s, _ := b.Session(rota.WorkerID(worker))
+		s, _ := b.View.Session(rota.WorkerID(worker))
 		if d.roll(6) == 0 {
 			return disconnectOp(worker, s, uint64(d.roll(3)))
 		}
@@ -252,8 +252,8 @@ func mixVerb(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		return sweepOp()
 	}
 	l := seen[max(0, len(seen)-1-d.roll(10))]
-	if open := b.leases.len(); open > 0 && d.roll(8) > 0 {
-		row := b.leases.at(d.roll(open))
+	if open := b.leasing.leases.len(); open > 0 && d.roll(8) > 0 {
+		row := b.leasing.leases.at(d.roll(open))
 		l = row.Lease
 	}
 	return verb(pickOf(d, rota.VerbAck, rota.VerbAck, rota.VerbRenew, rota.VerbComplete, rota.VerbComplete,

@@ -190,7 +190,7 @@ func (m *model) reach(id rota.WorkerID, session rota.Session, reachable bool, si
 func (r *race) standings() {
 	for id, want := range r.model.workers {
 		now := r.b.head.clock
-		got, _ := r.b.Worker(id)
+		got, _ := r.b.View.Worker(id)
 		session := want.session
 		if got.Session != session || got.Status != want.status() {
 			r.Fatalf("worker %s is %s in session %d, the model says %s in %d", id, got.Status, got.Session, want.status(), session)

@@ -1,9 +1,6 @@
 package fsm
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/sched"
@@ -23,10 +20,10 @@ type modeChanged struct {
 // setMode changes the cluster's mode (SPEC §4.3). A leader's own change is an
 // internal operation: it goes between NORMAL and DEGRADED only, and never over a
 // mode that an operator set (SPEC §4.7).
-func (m *Machine) setMode(op *fsmpb.SetMode) *fsmpb.Outcome {
-	h := &m.head
+func (lm *limits) setMode(op *fsmpb.SetMode) *fsmpb.Outcome {
+	h := &lm.m.head
 	if op.GetAuto() {
-		if o := m.internal(); o != nil {
+		if o := lm.m.internal(); o != nil {
 			return o
 		}
 	}
@@ -46,7 +43,7 @@ func (m *Machine) setMode(op *fsmpb.SetMode) *fsmpb.Outcome {
 	if to == h.mode && op.GetReason() == h.modeReason && op.GetAuto() == h.modeAuto && holds == h.modeHolds {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	m.enterMode(to, op.GetReason(), op.GetAuto(), holds)
+	lm.enterMode(to, op.GetReason(), op.GetAuto(), holds)
 	return &fsmpb.Outcome{}
 }
 
@@ -69,8 +66,8 @@ func checkMode(op *fsmpb.SetMode) error {
 
 // enterMode changes the mode and all that hangs on it. A stretch of holding begins
 // where nothing was held by a leader before.
-func (m *Machine) enterMode(to rota.ClusterMode, reason string, auto, holds bool) {
-	h := &m.head
+func (lm *limits) enterMode(to rota.ClusterMode, reason string, auto, holds bool) {
+	h := &lm.m.head
 	from, until := h.mode, h.holdsUntil
 	goesOn := h.modeAuto && h.modeHolds && auto && holds
 	if to != from {
@@ -83,24 +80,15 @@ func (m *Machine) enterMode(to rota.ClusterMode, reason string, auto, holds bool
 	case !goesOn:
 		h.holdsUntil = h.clock + rota.HoldsDegradedMost
 	}
-	m.timers.mode.set("", int64(until), int64(h.holdsUntil))
-	m.holdLow()
-	m.emit(rota.Event{Kind: rota.ModeChanged, Payload: payload(modeChanged{from, to, reason, auto})})
-}
-
-// payload is an event's own data in JSON; what it is made of always has a form.
-func payload(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("fsm: a payload has no JSON: %v", err))
-	}
-	return string(text)
+	lm.m.timers.mode.set("", int64(until), int64(h.holdsUntil))
+	lm.holdLow()
+	lm.m.journal.emit(rota.Event{Kind: rota.ModeChanged, Payload: payload(modeChanged{from, to, reason, auto})})
 }
 
 // low says what becomes of QUEUED jobs of priority > 5. holdsUntil is 0 once an
 // automatic DEGRADED has held for as long as it may.
-func (m *Machine) low() sched.LowHold {
-	h := &m.head
+func (lm *limits) low() sched.LowHold {
+	h := &lm.m.head
 	switch {
 	case h.mode != rota.ModeDegraded || !h.modeHolds:
 		return sched.LowFree
@@ -112,27 +100,27 @@ func (m *Machine) low() sched.LowHold {
 }
 
 // holdLow tells all lanes.
-func (m *Machine) holdLow() {
-	low := m.low()
-	m.queues.scan(func(name rota.QueueName, _ *queueRow) bool {
-		m.registry.queues[name].pending.HoldLow(low)
+func (lm *limits) holdLow() {
+	low := lm.low()
+	lm.m.queues.scan(func(name rota.QueueName, _ *queueRow) bool {
+		lm.m.placement.registry.queues[name].pending.HoldLow(low)
 		return true
 	})
 }
 
 // fireMode ends the stretch for which an automatic DEGRADED holds (SPEC §4.7).
-func (m *Machine) fireMode(string) {
-	m.timers.mode.set("", int64(m.head.holdsUntil), 0)
-	m.head.holdsUntil = 0
-	m.holdLow()
+func (lm *limits) fireMode(string) {
+	lm.m.timers.mode.set("", int64(lm.m.head.holdsUntil), 0)
+	lm.m.head.holdsUntil = 0
+	lm.holdLow()
 }
 
 // modeHolds says that the mode keeps a QUEUED job of such a priority from starting.
-func (m *Machine) modeHolds(priority int32, turn bool) bool {
-	if m.head.mode == rota.ModeReadOnly {
+func (lm *limits) modeHolds(priority int32, turn bool) bool {
+	if lm.m.head.mode == rota.ModeReadOnly {
 		return true
 	}
-	low := m.low()
+	low := lm.low()
 	return priority > lowPriority && (low == sched.LowHeld || low == sched.LowOldestOnly && !turn)
 }
 
@@ -142,22 +130,22 @@ func (m *Machine) modeHolds(priority int32, turn bool) bool {
 // date may be years away: they do not hold it up, and stay. Those of a paused queue
 // do: they are queued work that an operator keeps from being done. A retry, or a date
 // that comes, is work again, and `drained` is said anew after it.
-func (m *Machine) settleMode() {
-	h := &m.head
-	idle := m.leases.len() == 0 && m.registry.busy.Len() == 0 && m.timers.wake.Len() == 0 && m.flows.ready.Len() == 0 &&
-		m.flows.passing.Len() == 0
+func (lm *limits) settleMode() {
+	h := &lm.m.head
+	idle := lm.m.leasing.leases.len() == 0 && lm.m.placement.registry.busy.Len() == 0 && lm.m.timers.wake.Len() == 0 && lm.m.flows.flowIndex.ready.Len() == 0 &&
+		lm.m.flows.flowIndex.passing.Len() == 0
 	if h.mode != rota.ModeDraining || h.drained == idle {
 		return
 	}
 	if h.drained = idle; idle {
-		m.emit(rota.Event{Kind: rota.Drained})
+		lm.m.journal.emit(rota.Event{Kind: rota.Drained})
 	}
 }
 
 // admitMode refuses what the mode does not take. Retries and children of workflows
 // are no new work: they do not come here.
-func (m *Machine) admitMode(spec *rota.JobSpec) error {
-	h := &m.head
+func (lm *limits) admitMode(spec *rota.JobSpec) error {
+	h := &lm.m.head
 	switch h.mode {
 	case rota.ModeNormal:
 		return nil

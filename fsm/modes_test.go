@@ -54,7 +54,7 @@ func TestMode(t *testing.T) {
 		if b.ok(modeOp(rota.ModeReadOnly, "longer upgrade")).GetExisted() {
 			t.Fatal("another reason is another word")
 		}
-		if m := b.Mode(); m.Mode != rota.ModeReadOnly || m.Reason != "longer upgrade" || m.Since.Clock != startClock || m.Auto {
+		if m := b.View.Mode(); m.Mode != rota.ModeReadOnly || m.Reason != "longer upgrade" || m.Since.Clock != startClock || m.Auto {
 			t.Fatalf("mode %+v", m)
 		}
 	})
@@ -120,7 +120,7 @@ func TestMode(t *testing.T) {
 		b.submit("waiting")
 		b.ok(modeOp(rota.ModeReadOnly, "upgrade"))
 		b.refuses(rota.Mode, "mode", submitOp(jobSpec("new", priority(0))))
-		if r := b.Decide(1000); r != nil {
+		if r := b.View.Decide(1000); r != nil {
 			t.Fatalf("rounds %v", r)
 		}
 		if why := b.dropped("waiting", "w"); why != "MODE_HOLDS" {
@@ -134,7 +134,7 @@ func TestMode(t *testing.T) {
 		b.pass(60_000)
 		b.state("b", rota.Queued)
 		b.state("waiting", rota.Queued)
-		if b.Decide(1000) != nil {
+		if b.View.Decide(1000) != nil {
 			t.Fatal("a retry was started")
 		}
 		b.ok(modeOp(rota.ModeNormal, "done"))
@@ -160,17 +160,17 @@ func TestMode(t *testing.T) {
 		}
 		b.pass(3500)
 		last := b.match()["delayed"]
-		if b.Mode().Drained {
+		if b.View.Mode().Drained {
 			t.Fatal("drained while a job runs")
 		}
-		if e := finish(last); len(kinds(e, rota.Drained)) != 1 || !b.Mode().Drained {
+		if e := finish(last); len(kinds(e, rota.Drained)) != 1 || !b.View.Mode().Drained {
 			t.Fatal("not drained when all is done but what waits for a date")
 		}
 		if e := b.pass(5000); len(kinds(e, rota.Drained)) != 0 {
 			t.Fatal("drained twice")
 		}
 		b.ok(modeOp(rota.ModeNormal, "back"))
-		if b.Mode().Drained {
+		if b.View.Mode().Drained {
 			t.Fatal("NORMAL and drained")
 		}
 		if e := b.entry(modeOp(rota.ModeDraining, "again")).Events; len(kinds(e, rota.Drained)) != 1 {
@@ -188,22 +188,22 @@ func TestDrainedIsTrueOfNow(t *testing.T) {
 	b.submit("a")
 	b.ok(cancelOp("a"))
 	b.ok(modeOp(rota.ModeDraining, "shutdown"))
-	if !b.Mode().Drained {
+	if !b.View.Mode().Drained {
 		t.Fatal("an idle cluster is not drained")
 	}
 	b.ok(retryOpWith("a", b))
-	if b.Mode().Drained {
+	if b.View.Mode().Drained {
 		t.Fatal("drained while a retried job is QUEUED")
 	}
 	l := b.match()["a"]
-	if e := b.entry(verb(rota.VerbComplete, l)).Events; len(kinds(e, rota.Drained)) != 1 || !b.Mode().Drained {
+	if e := b.entry(verb(rota.VerbComplete, l)).Events; len(kinds(e, rota.Drained)) != 1 || !b.View.Mode().Drained {
 		t.Fatal("not drained when the retried job is done")
 	}
 }
 
 // retryOpWith retries an ended job with its spec, as a leader brings it.
 func retryOpWith(id string, b *bench) *fsmpb.Op {
-	j, _ := b.Job(rota.JobID(id))
+	j, _ := b.View.Job(rota.JobID(id))
 	return &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: id, Spec: SpecOp(&j.JobSpec)}}}
 }
 
@@ -227,8 +227,8 @@ func TestModeByItself(t *testing.T) {
 		b := newBench(t)
 		b.lead()
 		a := b.stamped(&fsmpb.Entry{Term: 1, NowMs: int64(b.now), Ops: []*fsmpb.Op{autoMode(rota.ModeDegraded, "slow", true)}}, 2)
-		if rota.Kind(a.Outcomes[0].GetKind()) != rota.Stale || b.Mode().Mode != rota.ModeNormal {
-			t.Fatalf("outcome %v, mode %v", a.Outcomes[0], b.Mode())
+		if rota.Kind(a.Outcomes[0].GetKind()) != rota.Stale || b.View.Mode().Mode != rota.ModeNormal {
+			t.Fatalf("outcome %v, mode %v", a.Outcomes[0], b.View.Mode())
 		}
 	})
 	t.Run("refuses_without_holding_for_usage", func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestModeByItself(t *testing.T) {
 		if len(b.match()) != 0 {
 			t.Fatal("a held job was started before ten minutes were over")
 		}
-		if b.AtRest() {
+		if b.View.AtRest() {
 			t.Fatal("at rest while the mode waits for its ten minutes")
 		}
 		b.pass(500)

@@ -16,15 +16,15 @@ const (
 )
 
 // outcome tells all who keep count. It is called while the lease is open still.
-func (m *Machine) outcome(l *leaseRow, what outcome) {
-	w := m.workers.edit(l.Worker)
+func (fl *fleet) outcome(l *leaseRow, what outcome) {
+	w := fl.workers.edit(l.Worker)
 	switch what {
 	case outcomeSuccess:
 		w.completed++
 	case outcomeFailure, outcomeProofInvalid, outcomeTimedOut:
 		w.failed++
 	}
-	m.countStanding(w, l, what)
-	m.countType(l, what)
-	m.countDomain(l, what)
+	fl.countStanding(w, l, what)
+	fl.m.typeStats.countType(l, what)
+	fl.m.limits.countDomain(l, what)
 }

@@ -18,8 +18,8 @@ type told struct {
 // inform brings a queue's lanes up to date with what the rows say of a tenant. It
 // runs whenever a job is filed, so that a queue which has none of a tenant's jobs
 // need not be told: parking a tenant costs no walk over all queues.
-func (m *Machine) inform(i *queueIndex, q *queueRow, tenant rota.TenantID) {
-	want := told{m.parked(q, tenant), m.limitsOf(tenant).Weight}
+func (lm *limits) inform(i *queueIndex, q *queueRow, tenant rota.TenantID) {
+	want := told{lm.parked(q, tenant), lm.limitsOf(tenant).Weight}
 	had, ok := i.told[tenant]
 	if !ok {
 		had = told{weight: 1}
@@ -57,19 +57,19 @@ func (i *queueIndex) note(tenant rota.TenantID, t told) {
 
 // informBusy tells the lanes of all queues that have QUEUED jobs; others are told
 // when they get some.
-func (m *Machine) informBusy(tenant rota.TenantID) {
-	m.registry.busy.Scan(func(t turn) bool {
-		m.inform(m.registry.queues[t.name], m.queues.get(t.name), tenant)
+func (lm *limits) informBusy(tenant rota.TenantID) {
+	lm.m.placement.registry.busy.Scan(func(t turn) bool {
+		lm.inform(lm.m.placement.registry.queues[t.name], lm.m.queues.get(t.name), tenant)
 		return true
 	})
 }
 
 // informAnew tells lanes that were built anew all that the rows say beside the jobs.
-func (m *Machine) informAnew(q *queueRow, i *queueIndex) {
+func (lm *limits) informAnew(q *queueRow, i *queueIndex) {
 	i.told = make(map[rota.TenantID]told)
-	i.pending.HoldLow(m.low())
-	for _, key := range m.domainsOf(q.name) {
-		if d := m.domains.get(key); d.parked {
+	i.pending.HoldLow(lm.low())
+	for _, key := range lm.domainsOf(q.name) {
+		if d := lm.domains.get(key); d.parked {
 			i.pending.ParkDomain(d.name, true)
 		}
 	}
@@ -77,16 +77,16 @@ func (m *Machine) informAnew(q *queueRow, i *queueIndex) {
 
 // parked says that a tenant's lanes in a queue wait: for max_concurrent (SPEC
 // §4.9), or for its rolling window.
-func (m *Machine) parked(q *queueRow, tenant rota.TenantID) bool {
-	t := m.tenants.get(tenant)
-	return t != nil && t.parkedAt != 0 || m.windowFull(q, tenant)
+func (lm *limits) parked(q *queueRow, tenant rota.TenantID) bool {
+	t := lm.tenants.get(tenant)
+	return t != nil && t.parkedAt != 0 || lm.windowFull(q, tenant)
 }
 
 // blocked names the first job-side reason for which a QUEUED job may not be
 // assigned now (SPEC §6.1), "" if there is none. turn says that it would be by a
 // turn of the oldest, which runs what an automatic DEGRADED has held for long enough.
-func (m *Machine) blocked(j *jobRow, q *queueRow, turn bool) (first string) {
-	m.obstacles(j, q, turn, func(reason, _ string) bool {
+func (lm *limits) blocked(j *jobRow, q *queueRow, turn bool) (first string) {
+	lm.obstacles(j, q, turn, func(reason, _ string) bool {
 		first = reason
 		return false
 	})
@@ -95,23 +95,23 @@ func (m *Machine) blocked(j *jobRow, q *queueRow, turn bool) (first string) {
 
 // obstacles tells every job-side reason, in a fixed order, for as long as note
 // returns true. Details are made for those who ask on only.
-func (m *Machine) obstacles(j *jobRow, q *queueRow, turn bool, note func(reason, detail string) bool) {
-	if m.doomed(j) && !note("WORKFLOW_ENDING", "workflow "+string(j.workflow)) {
+func (lm *limits) obstacles(j *jobRow, q *queueRow, turn bool, note func(reason, detail string) bool) {
+	if lm.m.flows.doomed(j) && !note("WORKFLOW_ENDING", "workflow "+string(j.workflow)) {
 		return
 	}
 	if q.policy.Paused && !note("QUEUE_PAUSED", "") {
 		return
 	}
-	if m.modeHolds(j.spec.Priority, turn) && !note("MODE_HOLDS", m.head.mode.String()) {
+	if lm.modeHolds(j.spec.Priority, turn) && !note("MODE_HOLDS", lm.m.head.mode.String()) {
 		return
 	}
-	if t := m.tenants.get(j.spec.Tenant); t != nil && t.parkedAt != 0 && !note("TENANT_AT_LIMIT", "") {
+	if t := lm.tenants.get(j.spec.Tenant); t != nil && t.parkedAt != 0 && !note("TENANT_AT_LIMIT", "") {
 		return
 	}
-	if m.windowFull(q, j.spec.Tenant) && !note("TENANT_WINDOW_FULL", "") {
+	if lm.windowFull(q, j.spec.Tenant) && !note("TENANT_WINDOW_FULL", "") {
 		return
 	}
-	if d := m.domainOf(q.name, j.spec.Domain); d != nil && d.parked {
+	if d := lm.domainOf(q.name, j.spec.Domain); d != nil && d.parked {
 		note("DOMAIN_ISOLATED", j.spec.Domain)
 	}
 }
@@ -123,7 +123,7 @@ var _ sched.Caps = caps{}
 
 // Tenant is what max_concurrent leaves a tenant.
 func (c caps) Tenant(id rota.TenantID) int64 {
-	t := c.m.tenants.get(id)
+	t := c.m.limits.tenants.get(id)
 	if t == nil || t.limits.MaxConcurrent == 0 {
 		return math.MaxInt64
 	}
@@ -137,7 +137,7 @@ func (c caps) Window(queue rota.QueueName, tenant rota.TenantID) int64 {
 	if most == 0 {
 		return math.MaxInt64
 	}
-	r := c.m.meters.get(meterKey(queue, tenant))
+	r := c.m.limits.meters.get(meterKey(queue, tenant))
 	if r == nil {
 		return most
 	}
@@ -147,11 +147,11 @@ func (c caps) Window(queue rota.QueueName, tenant rota.TenantID) int64 {
 
 // Domain is how many tokens an isolated domain's bucket holds.
 func (c caps) Domain(queue rota.QueueName, name string) int64 {
-	d := c.m.domainOf(queue, name)
+	d := c.m.limits.domainOf(queue, name)
 	if d == nil || !d.isolated {
 		return math.MaxInt64
 	}
-	return c.m.probes(queue).tokens(d.tat, c.m.head.clock)
+	return c.m.limits.probes(queue).tokens(d.tat, c.m.head.clock)
 }
 
 // parks checks what a queue's lanes were told against the rows.
@@ -162,14 +162,14 @@ func (c *checker) parks() {
 			return true
 		}
 		q := m.queues.get(j.spec.Queue)
-		got, ok := m.registry.queues[q.name].told[j.spec.Tenant]
+		got, ok := m.placement.registry.queues[q.name].told[j.spec.Tenant]
 		if !ok {
 			got = told{weight: 1}
 		}
-		if want := (told{m.parked(q, j.spec.Tenant), m.limitsOf(j.spec.Tenant).Weight}); got != want {
+		if want := (told{m.limits.parked(q, j.spec.Tenant), m.limits.limitsOf(j.spec.Tenant).Weight}); got != want {
 			c.fault("I4: queue %s takes tenant %s for %v, the rows say %v", q.name, j.spec.Tenant, got, want)
 		}
-		if held := m.registry.queues[q.name].pending.Blocked(j.item); held != m.laneBlocked(j, q) {
+		if held := m.placement.registry.queues[q.name].pending.Blocked(j.item); held != m.limits.laneBlocked(j, q) {
 			c.fault("I4: job %s is blocked in its lane: %v, the rows say otherwise", id, held)
 		}
 		return true
@@ -177,45 +177,45 @@ func (c *checker) parks() {
 }
 
 // laneBlocked says whether rounds may not draw from a QUEUED job's lane.
-func (m *Machine) laneBlocked(j *jobRow, q *queueRow) bool {
-	d := m.domainOf(q.name, j.spec.Domain)
-	return m.parked(q, j.spec.Tenant) || d != nil && d.parked || m.low() != sched.LowFree && j.spec.Priority > lowPriority
+func (lm *limits) laneBlocked(j *jobRow, q *queueRow) bool {
+	d := lm.domainOf(q.name, j.spec.Domain)
+	return lm.parked(q, j.spec.Tenant) || d != nil && d.parked || lm.low() != sched.LowFree && j.spec.Priority > lowPriority
 }
 
 // timeLimits computes the timers of mode, tenants, meters and domains.
-func (m *Machine) timeLimits(t *timers) {
-	t.mode.set("", 0, int64(m.head.holdsUntil))
-	m.tenants.scan(func(id rota.TenantID, r *tenantRow) bool {
+func (lm *limits) timeLimits(t *timers) {
+	t.mode.set("", 0, int64(lm.m.head.holdsUntil))
+	lm.tenants.scan(func(id rota.TenantID, r *tenantRow) bool {
 		t.penalty.set(string(id), 0, int64(r.penaltyAt()))
 		return true
 	})
-	m.meters.scan(func(key string, r *meterRow) bool {
-		t.meter.set(key, 0, int64(m.meterDue(r)))
+	lm.meters.scan(func(key string, r *meterRow) bool {
+		t.meter.set(key, 0, int64(lm.meterDue(r)))
 		return true
 	})
-	m.domains.scan(func(key string, r *domainRow) bool {
-		t.domain.set(key, 0, int64(m.domainDue(r)))
+	lm.domains.scan(func(key string, r *domainRow) bool {
+		t.domain.set(key, 0, int64(lm.domainDue(r)))
 		return true
 	})
 }
 
 // deriveLimits rebuilds what is derived of mode, tenants, meters and domains.
-func (m *Machine) deriveLimits() error {
+func (lm *limits) deriveLimits() error {
 	var err error
-	m.domains.scan(func(key string, r *domainRow) bool {
-		if m.queues.get(r.queue) == nil {
+	lm.domains.scan(func(key string, r *domainRow) bool {
+		if lm.m.queues.get(r.queue) == nil {
 			err = fmt.Errorf("failure domain %s is of an unknown queue", key)
 			return false
 		}
-		r.due = m.domainDue(r)
+		r.due = lm.domainDue(r)
 		return true
 	})
-	m.meters.scan(func(_ string, r *meterRow) bool {
-		r.due = m.meterDue(r)
+	lm.meters.scan(func(_ string, r *meterRow) bool {
+		r.due = lm.meterDue(r)
 		return true
 	})
 	if err == nil {
-		m.timeLimits(&m.timers)
+		lm.timeLimits(&lm.m.timers)
 	}
 	return err
 }

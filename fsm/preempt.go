@@ -55,20 +55,20 @@ func goingOf(l *leaseRow, j *jobRow) (g going, ok bool) {
 }
 
 // noteGoing files a lease that gives way, dropGoing takes it out again.
-func (m *Machine) noteGoing(l *leaseRow) {
-	if g, ok := goingOf(l, m.jobs.get(l.Job)); ok {
-		m.registry.going.Set(g)
+func (pl *placement) noteGoing(l *leaseRow) {
+	if g, ok := goingOf(l, pl.m.jobs.get(l.Job)); ok {
+		pl.registry.going.Set(g)
 	}
 }
 
-func (m *Machine) dropGoing(l *leaseRow) {
-	m.registry.going.Delete(going{worker: l.Worker, started: l.Started.Clock, token: l.Token.Counter})
+func (pl *placement) dropGoing(l *leaseRow) {
+	pl.registry.going.Delete(going{worker: l.Worker, started: l.Started.Clock, token: l.Token.Counter})
 }
 
 // mayPreempt says whether an open lease can be revoked for a critical job now: a
 // job that gave way preempt_max times of its queue does so no more.
-func (m *Machine) mayPreempt(g *going) bool {
-	return !g.revoked && int64(g.preempted) < m.queues.get(g.queue).policy.PreemptMax
+func (pl *placement) mayPreempt(g *going) bool {
+	return !g.revoked && int64(g.preempted) < pl.m.queues.get(g.queue).policy.PreemptMax
 }
 
 // need is what a worker lacks of room for a job; nothing lacks at 0 or below.
@@ -86,29 +86,29 @@ func (n need) less(g *going) need { return need{n.slots - 1, n.Minus(g.Load)} }
 // worker for it (SPEC §7.9), outside the bound on holds. All is checked anew, and
 // no more leases are revoked than are needed now; what cannot make room any more
 // is dropped whole, with an event that says why.
-func (m *Machine) preempt(op *fsmpb.Preempt, epoch uint64) {
+func (pl *placement) preempt(op *fsmpb.Preempt, epoch uint64) {
 	job, worker := rota.JobID(op.GetJob()), rota.WorkerID(op.GetWorker())
-	j := m.jobs.get(job)
-	leases, why := m.unpreemptable(j, worker, op.GetLeases())
+	j := pl.m.jobs.get(job)
+	leases, why := pl.unpreemptable(j, worker, op.GetLeases())
 	if why != "" {
-		m.emit(rota.Event{Kind: rota.AssignmentDropped, Job: job, Worker: worker, Epoch: epoch, Text: why})
+		pl.m.journal.emit(rota.Event{Kind: rota.AssignmentDropped, Job: job, Worker: worker, Epoch: epoch, Text: why})
 		return
 	}
 	for _, g := range leases {
-		m.revoke(m.leases.edit(g.lease), rota.Preempted)
+		pl.m.fleet.revoke(pl.m.leasing.leases.edit(g.lease), rota.Preempted)
 	}
-	m.holds.insert(job, &holdRow{job: job, worker: worker, since: m.head.clock, epoch: epoch, preempted: true,
+	pl.holds.insert(job, &holdRow{job: job, worker: worker, since: pl.m.head.clock, epoch: epoch, preempted: true,
 		revoked: int64(len(leases))})
-	m.registry.preempting++
-	m.registry.heldFor[worker] = job
-	m.registry.supply.Hold(worker, true)
-	m.emit(rota.Event{Kind: rota.WorkerHeld, Job: job, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Worker: worker,
+	pl.registry.preempting++
+	pl.registry.heldFor[worker] = job
+	pl.registry.supply.Hold(worker, true)
+	pl.m.journal.emit(rota.Event{Kind: rota.WorkerHeld, Job: job, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Worker: worker,
 		Attempt: j.attempt, Epoch: epoch, Text: "PREEMPTED", Payload: fmt.Sprintf(`{"revoked":%d}`, len(leases))})
 }
 
 // unpreemptable says why a preemption does not hold now; if it does, leases are
 // those to revoke.
-func (m *Machine) unpreemptable(j *jobRow, worker rota.WorkerID, ids [][]byte) (leases []going, why string) {
+func (pl *placement) unpreemptable(j *jobRow, worker rota.WorkerID, ids [][]byte) (leases []going, why string) {
 	switch {
 	case j == nil:
 		return nil, "JOB_GONE"
@@ -117,33 +117,33 @@ func (m *Machine) unpreemptable(j *jobRow, worker rota.WorkerID, ids [][]byte) (
 	case j.spec.Priority > 0:
 		return nil, "NOT_CRITICAL"
 	}
-	q := m.queues.get(j.spec.Queue)
-	if why := m.blocked(j, q, false); why != "" {
+	q := pl.m.queues.get(j.spec.Queue)
+	if why := pl.m.limits.blocked(j, q, false); why != "" {
 		return nil, why
 	}
 	switch {
 	case !q.policy.Preempt:
 		return nil, "PREEMPTION_OFF"
-	case m.holds.get(j.spec.ID) != nil:
+	case pl.holds.get(j.spec.ID) != nil:
 		return nil, "HOLDS_A_WORKER"
-	case m.registry.heldFor[worker] != "":
+	case pl.registry.heldFor[worker] != "":
 		return nil, "HELD_FOR_ANOTHER_JOB"
-	case !m.registry.supply.CouldFit(j.class, worker):
+	case !pl.registry.supply.CouldFit(j.class, worker):
 		return nil, "NOT_ELIGIBLE"
 	}
-	slots, load, ok := m.registry.supply.Lacks(j.class, worker)
+	slots, load, ok := pl.registry.supply.Lacks(j.class, worker)
 	if !ok {
 		return nil, "NOT_ELIGIBLE"
 	}
 	lack := need{slots, load}
 	able := make(map[string]going)
-	m.registry.going.Ascend(going{worker: worker, started: 1 << 62}, func(g going) bool {
+	pl.registry.going.Ascend(going{worker: worker, started: 1 << 62}, func(g going) bool {
 		if g.worker != worker {
 			return false
 		}
 		if g.revoked {
 			lack = lack.less(&g)
-		} else if m.mayPreempt(&g) {
+		} else if pl.mayPreempt(&g) {
 			able[g.lease] = g
 		}
 		return true
@@ -168,7 +168,7 @@ func (m *Machine) unpreemptable(j *jobRow, worker rota.WorkerID, ids [][]byte) (
 // allow it, in the queues' turns, within one in ranking order.
 func (d *decision) preempts() bool {
 	m := d.m
-	if m.registry.going.Len() == 0 {
+	if m.placement.registry.going.Len() == 0 {
 		return false
 	}
 	p := &preemption{decision: d, plans: make(map[sched.ClassID][]plan), placed: make(map[rota.JobID]bool)}
@@ -184,7 +184,7 @@ func (d *decision) preempts() bool {
 	}
 	for _, name := range d.names {
 		if m.queues.get(name).policy.Preempt {
-			p.queue(m.lot(name))
+			p.queue(m.placement.lot(name))
 		}
 	}
 	return p.decided > 0
@@ -208,7 +208,7 @@ func (p *preemption) queue(lot sched.Lot) {
 		if p.seen > rota.MaxPreemptSeen || p.decided >= rota.MaxPreemptions {
 			return false
 		}
-		if !p.placed[it.ID] && !p.m.doomed(p.m.jobs.get(it.ID)) && p.draft.WantsRoom(lot, it) {
+		if !p.placed[it.ID] && !p.m.flows.doomed(p.m.jobs.get(it.ID)) && p.draft.WantsRoom(lot, it) {
 			p.candidate(lot, it)
 		}
 		return true
@@ -265,7 +265,7 @@ func (p *preemption) plansFor(name rota.QueueName, class sched.ClassID) (plans [
 		}
 		leases = leases[:0]
 	}
-	m.registry.going.Scan(func(g going) bool {
+	m.placement.registry.going.Scan(func(g going) bool {
 		if g.worker != worker {
 			consider()
 			worker = g.worker
@@ -291,30 +291,30 @@ func (p *preemption) plansFor(name rota.QueueName, class sched.ClassID) (plans [
 func (c *checker) going() {
 	m := c.m
 	n := 0
-	m.leases.scan(func(_ string, l *leaseRow) bool {
+	m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
 		j := m.jobs.get(l.Job)
 		if j == nil {
 			return true // said already
 		}
 		if want, ok := goingOf(l, j); ok {
 			n++
-			if got, _ := m.registry.going.Get(want); got != want {
+			if got, _ := m.placement.registry.going.Get(want); got != want {
 				c.fault("I4: lease %s of job %s gives way or is revoked, and is not filed so", l.ID, l.Job)
 			}
 		}
 		return true
 	})
-	if got := m.registry.going.Len(); got != n {
+	if got := m.placement.registry.going.Len(); got != n {
 		c.fault("I4: %d leases are filed as giving way, %d do", got, n)
 	}
 	preempting := 0
-	m.holds.scan(func(_ rota.JobID, h *holdRow) bool {
+	m.placement.holds.scan(func(_ rota.JobID, h *holdRow) bool {
 		if h.preempted {
 			preempting++
 		}
 		return true
 	})
-	if preempting != m.registry.preempting {
-		c.fault("I4: %d holds are by preemption, %d are counted", preempting, m.registry.preempting)
+	if preempting != m.placement.registry.preempting {
+		c.fault("I4: %d holds are by preemption, %d are counted", preempting, m.placement.registry.preempting)
 	}
 }

@@ -41,7 +41,7 @@ func (p *preemption) planFor(class sched.ClassID, worker rota.WorkerID, leases [
 	for i := range leases {
 		if g := &leases[i]; g.revoked {
 			lack = lack.less(g)
-		} else if p.m.mayPreempt(g) {
+		} else if p.m.placement.mayPreempt(g) {
 			p.able = append(p.able, *g)
 		}
 	}

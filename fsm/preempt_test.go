@@ -75,7 +75,7 @@ func TestPreemption(t *testing.T) {
 		b.submit("crit", priority(0))
 		b.submit("high", priority(1))
 		b.wantsRevoked("back")
-		h := b.holds.get("crit")
+		h := b.placement.holds.get("crit")
 		if h == nil || h.worker != "w" || !h.preempted || h.revoked != 1 {
 			b.t.Fatalf("hold %+v", h)
 		}
@@ -90,7 +90,7 @@ func TestPreemption(t *testing.T) {
 			got.Decision.Reasoning != (rota.Reasoning{Rule: rota.ByPreemption, N: 1}) {
 			b.t.Fatalf("placed %+v", placed)
 		}
-		if b.holds.len() != 0 || b.registry.preempting != 0 {
+		if b.placement.holds.len() != 0 || b.placement.registry.preempting != 0 {
 			b.t.Fatal("the hold outlives the placement")
 		}
 	})
@@ -232,7 +232,7 @@ func TestPreemptionIsCheckedAnew(t *testing.T) {
 		if len(events) != 1 || events[0].Kind != rota.AssignmentDropped || events[0].Text != why {
 			t.Fatalf("events %+v, %s is wanted", events, why)
 		}
-		if b.holds.len() != 0 {
+		if b.placement.holds.len() != 0 {
 			t.Fatalf("%s: a worker is held", why)
 		}
 	}
@@ -292,11 +292,11 @@ func TestPreemptionHoldEnds(t *testing.T) {
 		b.pass(600_000)
 		events := b.entry(roundOps(b)...).Events
 		i := slices.IndexFunc(events, func(e rota.Event) bool { return e.Kind == rota.WorkerHeld })
-		if i < 0 || events[i].Text != "ENDED HOLD_MAX" || b.holds.len() != 0 {
-			t.Fatalf("events %+v, %d holds", events, b.holds.len())
+		if i < 0 || events[i].Text != "ENDED HOLD_MAX" || b.placement.holds.len() != 0 {
+			t.Fatalf("events %+v, %d holds", events, b.placement.holds.len())
 		}
 		b.revoked() // and comes anew, at the same worker, at no further cost
-		if h := b.holds.get("crit"); h == nil || h.worker != "w" || h.revoked != 0 {
+		if h := b.placement.holds.get("crit"); h == nil || h.worker != "w" || h.revoked != 0 {
 			t.Fatalf("hold %+v", h)
 		}
 	})
@@ -307,7 +307,7 @@ func TestPreemptionHoldEnds(t *testing.T) {
 		if l := b.match()["crit"]; l.Worker != "v" {
 			t.Fatalf("lease %+v", l)
 		}
-		if b.holds.len() != 0 {
+		if b.placement.holds.len() != 0 {
 			t.Fatal("the worker is held still")
 		}
 	})
@@ -315,7 +315,7 @@ func TestPreemptionHoldEnds(t *testing.T) {
 		t.Parallel()
 		b := held(t)
 		b.ok(statusOp("w", rota.WorkerDraining, 0))
-		if b.holds.len() != 0 {
+		if b.placement.holds.len() != 0 {
 			t.Fatal("the worker is held still")
 		}
 	})
@@ -339,8 +339,8 @@ func TestPreemptionOutlivesRestores(t *testing.T) {
 		b.now += 10
 		b.twin = b.restored()
 		b.match()
-		for _, w := range b.Workers() {
-			for _, a := range b.Assignments(w.ID, w.Session) {
+		for _, w := range b.View.Workers() {
+			for _, a := range b.View.Assignments(w.ID, w.Session) {
 				if v := rota.VerbComplete; chance.IntN(3) == 0 {
 					if a.Lease.Revoked != rota.ReasonNone {
 						v = rota.VerbDecline

@@ -1,8 +1,6 @@
 package fsm
 
 import (
-	"strconv"
-
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
@@ -23,7 +21,7 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 			rota.MaxReasonBytes))
 	}
 	lease := rota.LeaseID(op.GetLease())
-	t := m.tombs.get(id)
+	t := m.ended.tombs.get(id)
 	if o := m.disproved(id, lease, t); o != nil {
 		return o
 	}
@@ -43,7 +41,7 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 	}
 	m.blame(t, op.GetReason())
 	if again == nil {
-		m.tombs.reject(id)
+		m.ended.tombs.reject(id)
 		return &fsmpb.Outcome{JobState: uint32(rota.Completed)}
 	}
 	return &fsmpb.Outcome{JobState: uint32(m.rerun(t, again, past, op.GetReason()))}
@@ -96,19 +94,12 @@ func notCompleted(id rota.JobID, state rota.JobState) error {
 func (m *Machine) blame(t *tombRow, text string) {
 	e := rota.Event{Kind: rota.ProviderSlashed, Job: t.id, Queue: t.queue, Tenant: t.tenant, Worker: t.worker,
 		Lease: t.lease, Attempt: t.attempt, Reason: rota.ProofRejected, Text: text}
-	if w := m.workers.edit(t.worker); w != nil {
-		m.disprove(w, &m.queues.get(t.queue).policy, e)
+	if w := m.fleet.workers.edit(t.worker); w != nil {
+		m.fleet.disprove(w, &m.queues.get(t.queue).policy, e)
 		return
 	}
 	e.Payload = slashPayload(0, 0, e.Reason)
-	m.emit(e)
-}
-
-// slashPayload is what providerSlashed carries: the penalty, the stake left after
-// it, and why.
-func slashPayload(penalty, stake int64, why rota.Reason) string {
-	return `{"penalty":` + strconv.FormatInt(penalty, 10) + `,"stake":` + strconv.FormatInt(stake, 10) +
-		`,"reason":"` + why.String() + `"}`
+	m.journal.emit(e)
 }
 
 // rerun takes a completion back: the job is RUNNING once more for as long as it
@@ -124,7 +115,7 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, past []rota.Attempt, tex
 	j.lastReason, j.lastError = rota.ProofInvalid, text
 	j.disprove(t, text)
 	m.jobs.insert(t.id, j)
-	m.classify(j)
+	m.placement.classify(j)
 	ttl := spec.TTLMs
 	if ttl == 0 {
 		ttl = q.policy.TTLAbsMs
@@ -136,7 +127,7 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, past []rota.Attempt, tex
 		j.expireRel = j.firstLease.Clock + rota.Clock(q.policy.TTLRelMaxMs)
 	}
 	m.timers.expire.set(string(t.id), 0, int64(j.expires()))
-	return m.useUp(j, rota.ProofInvalid)
+	return m.leasing.useUp(j, rota.ProofInvalid)
 }
 
 // disprove notes at the attempt that completed the job that its proof was invalid.

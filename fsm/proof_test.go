@@ -39,10 +39,10 @@ func TestReportProof(t *testing.T) {
 	}
 	again := func(b *bench, op *fsmpb.Op, state rota.JobState) {
 		b.t.Helper()
-		before, _ := b.Worker("w")
+		before, _ := b.View.Worker("w")
 		a := b.entry(op)
 		o := a.Outcomes[0]
-		if after, _ := b.Worker("w"); OutcomeError(o) != nil || !o.GetExisted() || rota.JobState(o.GetJobState()) != state ||
+		if after, _ := b.View.Worker("w"); OutcomeError(o) != nil || !o.GetExisted() || rota.JobState(o.GetJobState()) != state ||
 			len(a.Events) != 0 || after.Slashed != before.Slashed || after.Health != before.Health {
 			b.t.Fatalf("the second report: %v, events %+v", o, a.Events)
 		}
@@ -93,7 +93,7 @@ func TestReportProof(t *testing.T) {
 		if j := b.state("j", rota.Delayed); j.Attempt != 2 {
 			b.t.Fatalf("job %+v", j)
 		}
-		if q, _ := b.Queue("default"); q.Assigned+q.Running+q.Queued != 0 || q.Delayed != 1 {
+		if q, _ := b.View.Queue("default"); q.Assigned+q.Running+q.Queued != 0 || q.Delayed != 1 {
 			b.t.Fatalf("queue %+v", q)
 		}
 	})
@@ -115,7 +115,7 @@ func TestReportProof(t *testing.T) {
 			b.t.Fatalf("job %+v", j)
 		}
 		again(b, reportOp(l, retries), rota.Dead)
-		if q, _ := b.Queue("default"); q.DeadTotal != 1 {
+		if q, _ := b.View.Queue("default"); q.DeadTotal != 1 {
 			b.t.Fatalf("queue %+v", q)
 		}
 	})
@@ -145,7 +145,7 @@ func TestReportProof(t *testing.T) {
 		b.ok(queueOp("default", "audit_window", "48h"))
 		b.ok(statusOp("w", rota.WorkerRetired, 0))
 		b.every = 100_000
-		b.fleet(rota.WorkerForgotten)
+		b.beatFleet(rota.WorkerForgotten)
 		a := b.entry(reportOp(l))
 		want := `providerSlashed PROOF_REJECTED {"penalty":0,"stake":0,"reason":"PROOF_REJECTED"}`
 		if got := tells(a.Events); got != want {
@@ -182,8 +182,8 @@ func TestReportProof(t *testing.T) {
 	})
 }
 
-// fleet lets long times pass in as few entries as a clock allows, and checks once.
-func (b *bench) fleet(ms rota.Clock) {
+// beatFleet lets long times pass in as few entries as a clock allows, and checks once.
+func (b *bench) beatFleet(ms rota.Clock) {
 	b.t.Helper()
 	for end := b.now + ms; b.now < end; {
 		b.now = min(b.now+rota.ClockLeapMax, end)

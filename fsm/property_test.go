@@ -117,7 +117,7 @@ func (r *race) step() {
 	case 14:
 		s := []rota.WorkerStatus{rota.WorkerDraining, rota.WorkerRetired, rota.WorkerSuspended, rota.WorkerActive,
 			rota.WorkerActive}[r.pick("status", 5)]
-		session, _ := r.b.Session(worker)
+		session, _ := r.b.View.Session(worker)
 		if r.pick("gone", 4) == 0 {
 			secret := fmt.Sprint("s", r.pick("secret", 2))
 			session += rota.Session(r.pick("other", 4) / 3)
@@ -128,7 +128,7 @@ func (r *race) step() {
 		r.expect(r.model.status(worker, s, session), statusOp(string(worker), s, session))
 	case 15, 16:
 		sign := r.b.now - rota.Clock(r.pick("sign", 15_000))
-		session, _ := r.b.Session(worker)
+		session, _ := r.b.View.Session(worker)
 		reachable := kind == 15
 		if r.pick("stream", 3) == 0 {
 			connection := uint64(1 + r.pick("connection", 6))
@@ -163,7 +163,7 @@ func (r *race) match() {
 		r.seen = append(r.seen, l)
 	}
 	for id, l := range r.model.leases { // which gave way is the machine's to choose
-		if a, open := r.b.Assignment(id); open && a.Lease.Revoked == rota.Preempted {
+		if a, open := r.b.View.Assignment(id); open && a.Lease.Revoked == rota.Preempted {
 			l.revoked = true
 		}
 	}
@@ -189,7 +189,7 @@ func (r *race) command() {
 	case 0:
 		c.Worker = rota.WorkerID(fmt.Sprint("w", r.pick("thief", 3)))
 	case 1:
-		c.Session, _ = r.b.Session(c.Worker)
+		c.Session, _ = r.b.View.Session(c.Worker)
 	case 2:
 		c.Session++
 	case 3:
@@ -203,11 +203,11 @@ func (r *race) command() {
 }
 
 func (r *race) compare() {
-	if known := r.b.jobs.len() + r.b.tombs.len(); known != len(r.model.jobs) {
+	if known := r.b.jobs.len() + r.b.ended.tombs.len(); known != len(r.model.jobs) {
 		r.Fatalf("%d jobs are known, the model says %d", known, len(r.model.jobs))
 	}
 	for id, want := range r.model.jobs {
-		got, ok := r.b.Job(id)
+		got, ok := r.b.View.Job(id)
 		if !ok || got.State != want.state || !want.state.Terminal() && got.Attempt != want.attempt ||
 			(got.Lease != nil) != (want.lease != rota.LeaseID{}) || got.Lease != nil && got.Lease.ID != want.lease {
 			r.Fatalf("job %s is %s in attempt %d, the model says %s in %d", id, got.State, got.Attempt, want.state, want.attempt)
@@ -216,7 +216,7 @@ func (r *race) compare() {
 			r.Fatalf("lease of %s runs to %d, the model says %d", id, got.Lease.Deadline, l.deadline)
 		}
 	}
-	if got := r.b.leases.len(); got != len(r.model.leases) {
+	if got := r.b.leasing.leases.len(); got != len(r.model.leases) {
 		r.Fatalf("%d leases are open, the model says %d", got, len(r.model.leases))
 	}
 	r.standings()

@@ -76,7 +76,7 @@ func TestQueue(t *testing.T) {
 		b := newBench(t)
 		b.worker("w", 1)
 		b.submit("j")
-		rounds := b.Decide(10)
+		rounds := b.View.Decide(10)
 		b.ok(queueOp("default", "paused", "on"))
 		if len(b.match()) != 0 {
 			t.Fatal("placed from a paused queue")
@@ -159,7 +159,7 @@ func TestRound(t *testing.T) {
 			b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) { s.Queue = rota.QueueName(fmt.Sprint("q", i%queues)) })
 		}
 		// The first queue takes both slots. The others' rounds count, and settle their turns.
-		rounds, text := b.Decide(1000), ""
+		rounds, text := b.View.Decide(1000), ""
 		for _, r := range rounds {
 			text += fmt.Sprint(r.Epoch, " ", r.Queue, " ", len(r.Pairs), "; ")
 		}
@@ -167,13 +167,13 @@ func TestRound(t *testing.T) {
 			t.Fatalf("rounds %s\nwanted %s", text, want)
 		}
 		b.entry(opsOf(rounds)...)
-		if len(b.rounds) != queues || b.rounds[0].placed != 2 {
-			t.Fatalf("noted %v", b.rounds)
+		if len(b.placement.rounds) != queues || b.placement.rounds[0].placed != 2 {
+			t.Fatalf("noted %v", b.placement.rounds)
 		}
 		// Two rounds of a queue in one entry are noted as one.
 		b.entry(opsOf([]*fsmpb.Round{{Epoch: 6, Queue: "q1"}, {Epoch: 7, Queue: "q3"}, {Epoch: 8, Queue: "q1"}})...)
-		if len(b.rounds) != 2 {
-			t.Fatalf("noted %v", b.rounds)
+		if len(b.placement.rounds) != 2 {
+			t.Fatalf("noted %v", b.placement.rounds)
 		}
 	})
 	t.Run("refuses_epochs_out_of_order", func(t *testing.T) {

@@ -78,12 +78,12 @@ func (r *registry) reset() {
 	r.busy = btree.NewBTreeGOptions(turnLess, btree.Options{NoLocks: true})
 }
 
-func (m *Machine) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
+func (pl *placement) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
 	q := &queueRow{name: name, policy: policy}
-	m.queues.insert(name, q)
-	m.informAnew(q, m.registry.addIndex(q))
-	m.reviewWorkers(name) // some may serve it already
-	m.emit(rota.Event{Kind: rota.QueueChanged, Queue: name, Text: policy.Preset})
+	pl.m.queues.insert(name, q)
+	pl.m.limits.informAnew(q, pl.registry.addIndex(q))
+	pl.m.fleet.reviewWorkers(name) // some may serve it already
+	pl.m.journal.emit(rota.Event{Kind: rota.QueueChanged, Queue: name, Text: policy.Preset})
 }
 
 func (r *registry) addIndex(q *queueRow) *queueIndex {
@@ -96,24 +96,24 @@ func (r *registry) addIndex(q *queueRow) *queueIndex {
 // move takes a job to another state: the one place where a state changes, so
 // that counters and lanes cannot be forgotten. An illegal move is a broken
 // invariant, not a refusal: verbs check first.
-func (m *Machine) move(j *jobRow, to rota.JobState) {
+func (pl *placement) move(j *jobRow, to rota.JobState) {
 	if !j.state.MayBecome(to) {
 		panic(fmt.Sprintf("fsm: job %s cannot go from %s to %s", j.spec.ID, j.state, to))
 	}
-	q := m.queues.edit(j.spec.Queue)
+	q := pl.m.queues.edit(j.spec.Queue)
 	if j.state == rota.Queued {
-		m.unfile(j, q)
-		if h := m.holds.get(j.spec.ID); h != nil {
-			m.endHold(h, holdEnd(to))
+		pl.unfile(j, q)
+		if h := pl.holds.get(j.spec.ID); h != nil {
+			pl.endHold(h, holdEnd(to))
 		}
 	}
 	q.count(j.state, -1)
-	m.registry.moveNode(j, j.state, to)
+	pl.registry.moveNode(j, j.state, to)
 	j.state = to
 	q.count(to, 1)
 	if to == rota.Queued {
-		j.queuedAt = m.head.clock
-		m.file(j, q)
+		j.queuedAt = pl.m.head.clock
+		pl.file(j, q)
 	}
 }
 
@@ -142,29 +142,29 @@ func (r *queueRow) count(s rota.JobState, by int64) {
 }
 
 // file puts a QUEUED job into its lane.
-func (m *Machine) file(j *jobRow, q *queueRow) {
-	i := m.registry.queues[q.name]
-	if n := len(m.items); n > 0 {
-		j.item, m.items = m.items[n-1], m.items[:n-1]
+func (pl *placement) file(j *jobRow, q *queueRow) {
+	i := pl.registry.queues[q.name]
+	if n := len(pl.items); n > 0 {
+		j.item, pl.items = pl.items[n-1], pl.items[:n-1]
 	} else {
 		j.item = &sched.Item{}
 	}
-	*j.item = m.itemOf(j, &q.policy)
-	m.inform(i, q, j.spec.Tenant)
+	*j.item = pl.itemOf(j, &q.policy)
+	pl.m.limits.inform(i, q, j.spec.Tenant)
 	i.pending.Add(j.item)
 	i.countTier(j, &q.policy, 1)
-	m.timePromotion(q, i)
+	pl.timePromotion(q, i)
 	if q.queued == 1 {
-		m.joinTurns(q, i)
+		pl.joinTurns(q, i)
 	}
 }
 
 // itemOf is a job as rounds see it: a pure function of its row, its tenant's tier
 // and the policy.
-func (m *Machine) itemOf(j *jobRow, p *rota.QueuePolicy) sched.Item {
+func (pl *placement) itemOf(j *jobRow, p *rota.QueuePolicy) sched.Item {
 	size := effectiveSize(j.spec)
 	item := sched.Item{ID: j.spec.ID, JobSpec: j.spec.JobSpec, Class: j.class,
-		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, m.limitsOf(j.spec.Tenant).Tier, j.enqueued),
+		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, pl.m.limits.limitsOf(j.spec.Tenant).Tier, j.enqueued),
 		Enqueued: j.enqueued, Queued: j.queuedAt, Attempt: j.attempt, Data: j.data}
 	switch p.Ranking {
 	case rota.RankAdaptive:
@@ -182,33 +182,33 @@ func effectiveSize(s *keptSpec) int64 {
 	return int64(len(s.Payload))
 }
 
-func (m *Machine) unfile(j *jobRow, q *queueRow) {
-	i := m.registry.queues[q.name]
+func (pl *placement) unfile(j *jobRow, q *queueRow) {
+	i := pl.registry.queues[q.name]
 	if !i.pending.Remove(j.item) {
 		panic(fmt.Sprintf("fsm: job %s is QUEUED but in no lane", j.spec.ID))
 	}
 	i.countTier(j, &q.policy, -1)
-	m.timePromotion(q, i)
-	if len(m.items) < spareMost { // rounds keep none beyond their decision
+	pl.timePromotion(q, i)
+	if len(pl.items) < spareMost { // rounds keep none beyond their decision
 		*j.item = sched.Item{}
-		m.items = append(m.items, j.item)
+		pl.items = append(pl.items, j.item)
 	}
 	j.item = nil
 	if q.queued == 1 { // this was the last
-		m.registry.busy.Delete(i.turn)
+		pl.registry.busy.Delete(i.turn)
 		i.turn = turn{}
 	}
 }
 
 // joinTurns takes a queue that becomes busy into the order of queues, at the
 // least busy one's value at least (SPEC §7.2): time without work saves nothing up.
-func (m *Machine) joinTurns(q *queueRow, i *queueIndex) {
+func (pl *placement) joinTurns(q *queueRow, i *queueIndex) {
 	weight := uint64(q.policy.Weight)
-	if least, ok := m.registry.busy.Min(); ok {
+	if least, ok := pl.registry.busy.Min(); ok {
 		q.turn = max(q.turn, rescale(least.count, weight, least.weight))
 	}
 	i.turn = turn{q.turn, weight, q.name}
-	m.registry.busy.Set(i.turn)
+	pl.registry.busy.Set(i.turn)
 }
 
 // rescale turns a count at one weight into that of the same value at another,
@@ -228,27 +228,27 @@ func rescale(count, to, from uint64) uint64 {
 const turnMost = 1 << 62
 
 // setTurn changes a queue's turn, in the order too where it stands there.
-func (m *Machine) setTurn(q *queueRow, count uint64) {
+func (pl *placement) setTurn(q *queueRow, count uint64) {
 	q.turn = min(count, turnMost)
-	i := m.registry.queues[q.name]
+	i := pl.registry.queues[q.name]
 	if i.turn.name == "" {
 		return
 	}
-	m.registry.busy.Delete(i.turn)
+	pl.registry.busy.Delete(i.turn)
 	i.turn = turn{q.turn, uint64(q.policy.Weight), q.name}
-	m.registry.busy.Set(i.turn)
+	pl.registry.busy.Set(i.turn)
 }
 
 // share counts an open lease more or less of a tenant in a queue.
-func (m *Machine) share(queue rota.QueueName, tenant rota.TenantID, by int64) {
-	i := m.registry.queues[queue]
+func (pl *placement) share(queue rota.QueueName, tenant rota.TenantID, by int64) {
+	i := pl.registry.queues[queue]
 	n := i.open[tenant] + by
 	if n == 0 {
 		delete(i.open, tenant)
 	} else {
 		i.open[tenant] = n
 	}
-	i.share(tenant, n, m.limitsOf(tenant).Weight)
+	i.share(tenant, n, pl.m.limits.limitsOf(tenant).Weight)
 }
 
 // classified is what jobs that share their spec have in common: their class, which holds until
@@ -260,8 +260,8 @@ type classified struct {
 }
 
 // classify counts a live job under its class.
-func (m *Machine) classify(j *jobRow) {
-	s, k := m.registry.supply, &m.registry.newest
+func (pl *placement) classify(j *jobRow) {
+	s, k := pl.registry.supply, &pl.registry.newest
 	if k.spec != j.spec.JobSpec || !s.Again(k.class, k.forgotten) {
 		*k = classified{j.spec.JobSpec, s.Intern(sched.RequirementsOf(j.spec.JobSpec)), s.Forgotten()}
 	}
@@ -269,7 +269,40 @@ func (m *Machine) classify(j *jobRow) {
 }
 
 // supplyOf brings the supply up to date with a worker's row.
-func (m *Machine) supplyOf(w *workerRow) {
-	m.registry.supply.Put(workerEntry(w))
-	m.registry.supply.SetData(w.spec.ID, w.held)
+func (pl *placement) supplyOf(w *workerRow) {
+	pl.registry.supply.Put(workerEntry(w))
+	pl.registry.supply.SetData(w.spec.ID, w.held)
+}
+
+func (n *liveNodes) count(s rota.JobState, by int64) {
+	switch s {
+	case rota.Delayed:
+		n.delayed += by
+	case rota.Queued:
+		n.queued += by
+	case rota.Assigned:
+		n.assigned += by
+	case rota.Running:
+		n.running += by
+	}
+}
+
+// liveNodes counts the jobs of a workflow's nodes by state, of those whose vertices
+// are live. It is derived.
+type liveNodes struct{ delayed, queued, assigned, running int64 }
+
+// moveNode keeps liveNodes where a node's job changes its state. A tree that is
+// copied on write was taken, as lists of workflows read it while the machine goes on.
+func (r *registry) moveNode(j *jobRow, from, to rota.JobState) {
+	if j.workflow == "" {
+		return
+	}
+	n, _ := r.nodes.Get(j.workflow)
+	n.count(from, -1)
+	n.count(to, 1)
+	if n == (liveNodes{}) {
+		r.nodes.Delete(j.workflow)
+	} else {
+		r.nodes.Set(j.workflow, n)
+	}
 }

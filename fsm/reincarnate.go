@@ -20,23 +20,23 @@ func (m *Machine) Reincarnate(cluster rota.ClusterID) error {
 	if h.cluster == "" || h.cluster == cluster {
 		return rota.Refusef(rota.Conflict, "cluster_id", "a state of cluster %q cannot become one of cluster %q", h.cluster, cluster)
 	}
-	m.at, m.mute = h.index, true
+	m.at, m.journal.mute = h.index, true
 	m.ledger.gen++
 	var leases []*leaseRow
-	m.leases.scan(func(_ string, l *leaseRow) bool {
+	m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
 		leases = append(leases, l)
 		return true
 	})
 	for _, l := range leases {
-		m.endLease(l, rota.Restored, "")
+		m.leasing.endLease(l, rota.Restored, "")
 	}
 	var workers []rota.WorkerID
-	m.workers.scan(func(id rota.WorkerID, _ *workerRow) bool {
+	m.fleet.workers.scan(func(id rota.WorkerID, _ *workerRow) bool {
 		workers = append(workers, id)
 		return true
 	})
 	for _, id := range workers {
-		m.enter(m.workers.edit(id), rota.WorkerRetired)
+		m.fleet.enter(m.fleet.workers.edit(id), rota.WorkerRetired)
 	}
 	var nodes []rota.NodeID
 	m.nodes.scan(func(id rota.NodeID, _ *nodeRow) bool {
@@ -48,7 +48,7 @@ func (m *Machine) Reincarnate(cluster rota.ClusterID) error {
 	}
 	h.cluster, h.incarnation, h.term, h.leader = cluster, h.incarnation+1, 0, ""
 	h.beacon = sched.FirstBeacon(cluster)
-	m.events, m.mute = nil, false
+	m.journal.events, m.journal.mute = nil, false
 	m.settleHeader()
 	m.ledger.settle()
 	if faults := m.Check(); len(faults) > 0 {

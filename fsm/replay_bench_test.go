@@ -33,10 +33,10 @@ func BenchmarkReplay(b *testing.B) {
 			m.Recycle(a.Events)
 			if i%100 == 0 { // as the archive takes them
 				var seqs []uint64
-				for _, s := range m.Staged(1<<20, 1<<40) {
+				for _, s := range m.View.Staged(1<<20, 1<<40) {
 					seqs = append(seqs, s.Seq)
 				}
-				m.Archived(seqs)
+				m.View.Archived(seqs)
 			}
 		}
 		spent += cpuTime(b) - before

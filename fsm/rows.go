@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -305,3 +306,47 @@ func decodeLease(d *decoder) *leaseRow {
 	r.index = rota.Index(d.uint())
 	return r
 }
+
+// streak counts a worker's failures in a row of a type, in queues that cool workers
+// down (SPEC §16.1).
+type streak struct {
+	typ rota.JobType
+	n   int64
+}
+
+func (r *jobRow) treeKey() rota.JobID { return r.spec.ID }
+
+func (r *leaseRow) treeKey() string { return r.key }
+
+func (r *workerRow) treeKey() rota.WorkerID { return r.spec.ID }
+
+func (r *queueRow) treeKey() rota.QueueName { return r.name }
+
+func (r *nodeRow) treeKey() rota.NodeID { return r.id }
+
+func (r *holdRow) treeKey() rota.JobID { return r.job }
+
+func (r *tenantRow) treeKey() rota.TenantID { return r.id }
+
+func (r *meterRow) treeKey() string { return r.key }
+
+func (r *domainRow) treeKey() string { return r.key }
+
+func (r *typeRow) treeKey() rota.JobType { return r.typ }
+
+func (r *workflowRow) treeKey() rota.WorkflowID { return r.id }
+
+func (r *vertexRow) treeKey() string { return r.key }
+
+func (r *deletedRow) treeKey() string { return deletedKey(r.to) }
+
+// expectedTime is how long jobs of a type should take, as the owner of their queue says.
+type expectedTime struct {
+	typ rota.JobType
+	ms  int64
+}
+
+func compareExpected(x expectedTime, typ rota.JobType) int { return cmp.Compare(x.typ, typ) }
+
+// openLeases lists a worker's lease ids in their order; what ends a lease changes the set.
+func (r *workerRow) openLeases() []string { return slices.Sorted(maps.Keys(r.leases)) }

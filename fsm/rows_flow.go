@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/zeebo/xxh3"
 )
 
 // workflowRow is one workflow (SPEC §11). Its nodes are vertices here, as a node is
@@ -285,4 +286,30 @@ func vertexKey(w rota.WorkflowID, number uint32) string {
 	b := make([]byte, 0, len(w)+5)
 	b = append(append(b, w...), 0)
 	return string(binary.BigEndian.AppendUint32(b, number))
+}
+
+// WorkflowContent stands for all that a submitter says of a workflow, nodes and
+// edges too: two submissions with the same go on with one upload.
+func WorkflowContent(w *rota.WorkflowSpec, g *rota.Graph) [16]byte {
+	h := xxh3.New()
+	e := &encoder{}
+	e.str(string(w.ID))
+	e.str(string(workflowQueue(w)))
+	e.str(string(workflowTenant(w)))
+	e.uint(uint64(w.OnFailure))
+	e.uint(uint64(len(w.Labels)))
+	for _, k := range slices.Sorted(maps.Keys(w.Labels)) {
+		e.str(k)
+		e.str(w.Labels[k])
+	}
+	e.uint(uint64(len(g.Order)))
+	_, _ = h.Write(e.b) // a hash never fails
+	var kept specs
+	for k, at := range g.Order {
+		s := template(w, &w.Nodes[at])
+		e.b = e.b[:0]
+		encodeShape(e, kept.keep(&s), g.Parents[k])
+		_, _ = h.Write(e.b)
+	}
+	return h.Sum128().Bytes()
 }

@@ -134,25 +134,6 @@ func decodePast(d *decoder) *jobPast {
 // (checker.lives).
 var noLife = new(jobLife)
 
-// newJob gives an empty row.
-func (m *Machine) newJob() *jobRow {
-	j := m.jobs.fresh()
-	j.jobLife = noLife
-	return j
-}
-
-// own gives a job a jobLife to write to; j is editable.
-func (m *Machine) own(j *jobRow) {
-	if j.jobLife != noLife {
-		return
-	}
-	if n := len(m.lives); n > 0 {
-		j.jobLife, m.lives = m.lives[n-1], m.lives[:n-1]
-		return
-	}
-	j.jobLife = new(jobLife)
-}
-
 // detach gives a copy of a row a jobLife of its own, so that the row in a frozen copy
 // of the table keeps what it says.
 func (r *jobRow) detach() {
@@ -160,15 +141,6 @@ func (r *jobRow) detach() {
 		life := *r.jobLife
 		r.jobLife = &life
 	}
-}
-
-// emptyJob makes a row that nobody holds new, and keeps its jobLife for another.
-func (m *Machine) emptyJob(j *jobRow) {
-	if life := j.jobLife; life != noLife && len(m.lives) < spareMost {
-		*life = jobLife{}
-		m.lives = append(m.lives, life)
-	}
-	*j = jobRow{}
 }
 
 // submittedAt and enqueuedAt are those moments by both times.
@@ -278,3 +250,7 @@ func decodeJob(d *decoder) *jobRow {
 
 // empty says that a jobLife says nothing.
 func (l *jobLife) empty() bool { return len(l.attempts) == 0 && l.lifeWords == lifeWords{} }
+
+// revived says that a retry brought the job back and nothing happened since. A reason
+// without any lease in this life can only come from an earlier one.
+func (r *jobRow) revived() bool { return r.firstLease.IsZero() && r.lastReason != rota.ReasonNone }

@@ -134,3 +134,31 @@ func decodeType(d *decoder) *typeRow {
 	return &typeRow{typ: rota.JobType(d.str()), success: d.int(), fail: d.int(), emaUs: d.int(), expectedMs: d.int(),
 		sampled: d.bool()}
 }
+
+// holdRow keeps a worker for one QUEUED job (SPEC §7.8). A hold is granted and
+// moved by a round only; it ends by itself, in the entry in which its job leaves
+// QUEUED, its queue is paused, or its worker can no longer take it.
+type holdRow struct {
+	rowMeta
+	job    rota.JobID
+	worker rota.WorkerID
+	// since is when this worker was held, epoch the round that decided so.
+	since rota.Clock
+	epoch uint64
+	// turn says that the worker owes the job its turn (SPEC §7.10).
+	turn bool
+	// preempted says that leases give way for the job there, revoked how many: such
+	// a hold is outside the bound and never moves (SPEC §7.9).
+	preempted bool
+	revoked   int64
+}
+
+func (r *holdRow) canonical(e *encoder) {
+	e.str(string(r.job))
+	e.str(string(r.worker))
+	e.int(int64(r.since))
+	e.uint(r.epoch)
+	e.bool(r.turn)
+	e.bool(r.preempted)
+	e.int(r.revoked)
+}

@@ -29,13 +29,13 @@ func knowingBench(t *testing.T, version uint32) *bench {
 func TestSwitchRules(t *testing.T) {
 	t.Parallel()
 	b := knowingBench(t, 4)
-	if v := b.Head().Rules; v != FirstRules {
+	if v := b.View.Head().Rules; v != FirstRules {
 		t.Fatalf("a cluster begins with rules version %d", v)
 	}
-	before := b.Digest()
+	before := b.View.Digest()
 	b.refuses(rota.Conflict, SubjectRules, switchOp(0))
 	b.refuses(rota.Invalid, SubjectRules, switchOp(1<<16))
-	if !b.ok(switchOp(1)).GetExisted() || b.Digest() == before {
+	if !b.ok(switchOp(1)).GetExisted() || b.View.Digest() == before {
 		t.Error("the version in force is not known as such, or the header does not count")
 	}
 	a := b.entry(switchOp(3)) // versions may be left out
@@ -51,8 +51,8 @@ func TestSwitchRules(t *testing.T) {
 	}
 	// The switch of a leadership that is over.
 	stale := b.stamped(&fsmpb.Entry{Term: b.term - 1, NowMs: int64(b.now), Ops: []*fsmpb.Op{switchOp(4)}}, b.term)
-	if e := OutcomeError(stale.Outcomes[0]); e == nil || e.Kind != rota.Stale || b.Head().Rules != 3 {
-		t.Errorf("a switch of another term: %v, rules %d", e, b.Head().Rules)
+	if e := OutcomeError(stale.Outcomes[0]); e == nil || e.Kind != rota.Stale || b.View.Head().Rules != 3 {
+		t.Errorf("a switch of another term: %v, rules %d", e, b.View.Head().Rules)
 	}
 }
 
@@ -70,11 +70,11 @@ func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 	}
 	halts := func(what string, data []byte) {
 		t.Helper()
-		before := b.Head()
+		before := b.View.Head()
 		_, err := b.Machine.Apply(before.Index+1, b.term, data)
 		var halt *HaltError
-		if !errors.As(err, &halt) || !halt.NewerRules || b.Head() != before {
-			t.Fatalf("%s: %v, and the state is %+v", what, err, b.Head())
+		if !errors.As(err, &halt) || !halt.NewerRules || b.View.Head() != before {
+			t.Fatalf("%s: %v, and the state is %+v", what, err, b.View.Head())
 		}
 		for _, part := range []string{"needs rules version 2", "this binary knows 1", "start a newer one on this data directory"} {
 			if !strings.Contains(err.Error(), part) {
@@ -137,7 +137,7 @@ func TestNodeDiffers(t *testing.T) {
 	b := newBench(t)
 	b.ok(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: "n2", Identity: "i"}}})
 	b.pass(5_000)
-	at := uint64(b.Head().Index)
+	at := uint64(b.View.Head().Index)
 	told := func(op *fsmpb.Op) int {
 		t.Helper()
 		a := b.entry(op)

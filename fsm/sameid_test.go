@@ -76,7 +76,7 @@ func TestSameID(t *testing.T) {
 		b := newBench(t)
 		b.ok(submitOp(spec()))
 		b.ok(cancelOp("j"))
-		s, _ := b.StagedJob("j")
+		s, _ := b.View.StagedJob("j")
 		e, err := DecodeEnded(s.Append(nil))
 		if err != nil {
 			t.Fatal(err)

@@ -20,7 +20,7 @@ func TestScoringKeys(t *testing.T) {
 	}
 	depths := func(b *bench, want ...int64) {
 		b.t.Helper()
-		if q, _ := b.Queue("default"); !slices.Equal(q.Tiers, want) {
+		if q, _ := b.View.Queue("default"); !slices.Equal(q.Tiers, want) {
 			b.t.Fatalf("tiers %v, %v are wanted", q.Tiers, want)
 		}
 		b.sound()
@@ -82,10 +82,10 @@ func TestScoringKeys(t *testing.T) {
 		expects := func(want int64) {
 			b.t.Helper()
 			q := b.queues.get("default")
-			if got := b.stats(q, "work"); got != (sched.Stats{ExpectedMs: want}) {
+			if got := b.typeStats.stats(q, "work"); got != (sched.Stats{ExpectedMs: want}) {
 				b.t.Fatalf("%+v is known, %d ms are wanted", got, want)
 			}
-			full, _ := b.QueueInFull("default")
+			full, _ := b.View.QueueInFull("default")
 			shown := slices.ContainsFunc(full.Types, func(s rota.TypeStats) bool { return s.Type == "work" && s.ExpectedMs == want })
 			if want > 0 && !shown {
 				b.t.Fatalf("shown are %+v", full.Types)

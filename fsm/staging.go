@@ -123,9 +123,9 @@ func (s StagedRecord) Ended() Ended { return s.rec.words() }
 
 // Staged gives the oldest staged records, at most limit and about maxBytes of
 // them, one at least where there is any.
-func (m *Machine) Staged(limit int, maxBytes int64) []StagedRecord {
-	list := make([]StagedRecord, 0, min(limit, m.staged.records.Len()))
-	m.staged.records.Scan(func(seq uint64, r *record) bool {
+func (vw *View) Staged(limit int, maxBytes int64) []StagedRecord {
+	list := make([]StagedRecord, 0, min(limit, vw.m.ended.staged.records.Len()))
+	vw.m.ended.staged.records.Scan(func(seq uint64, r *record) bool {
 		if maxBytes -= r.bytes(); len(list) >= limit || maxBytes < 0 && len(list) > 0 {
 			return false
 		}
@@ -137,9 +137,9 @@ func (m *Machine) Staged(limit int, maxBytes int64) []StagedRecord {
 
 // Archived lets go of records that are on disk. Seqs that are not staged are
 // passed over: a flush may be repeated.
-func (m *Machine) Archived(seqs []uint64) {
+func (vw *View) Archived(seqs []uint64) {
 	for _, seq := range seqs {
-		m.staged.drop(seq)
+		vw.m.ended.staged.drop(seq)
 	}
 }
 
@@ -157,9 +157,9 @@ type Staging struct {
 }
 
 // Staging tells what waits for the archive.
-func (m *Machine) Staging() Staging {
-	s := Staging{Records: m.staged.records.Len(), Bytes: m.staged.bytes, Dropped: m.staged.dropped, Last: m.head.tombSeq}
-	if seq, r, ok := m.staged.records.Min(); ok {
+func (vw *View) Staging() Staging {
+	s := Staging{Records: vw.m.ended.staged.records.Len(), Bytes: vw.m.ended.staged.bytes, Dropped: vw.m.ended.staged.dropped, Last: vw.m.head.tombSeq}
+	if seq, r, ok := vw.m.ended.staged.records.Min(); ok {
 		s.Oldest, s.Since = seq, r.ended.row().finished.Clock
 	}
 	return s
@@ -168,36 +168,36 @@ func (m *Machine) Staging() Staging {
 // StagedJob gives the staged record of a terminal job: the one that its tombstone
 // names, or, where retention took the tombstone first, the newest of that id. One that was
 // deleted is none.
-func (m *Machine) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
-	if t := m.tombs.get(id); t != nil {
-		r, ok := m.staged.records.Get(t.seq)
+func (vw *View) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
+	if t := vw.m.ended.tombs.get(id); t != nil {
+		r, ok := vw.m.ended.staged.records.Get(t.seq)
 		return StagedRecord{t.seq, id, r}, ok
 	}
-	if m.jobs.get(id) != nil {
+	if vw.m.jobs.get(id) != nil {
 		return s, false
 	}
-	seq := m.staged.loose.newest(id, func(seq uint64) bool { return !m.Deleted(seq) })
-	r, ok := m.staged.records.Get(seq)
+	seq := vw.m.ended.staged.loose.newest(id, func(seq uint64) bool { return !vw.Deleted(seq) })
+	r, ok := vw.m.ended.staged.records.Get(seq)
 	return StagedRecord{seq, id, r}, ok
 }
 
 // Tombstone says what the state itself remembers of a terminal job: its number,
 // and whether retention or the cap may take it within moments, so that an entry
 // now proposed may not find it any more. ok is false where there is none.
-func (m *Machine) Tombstone(id rota.JobID) (seq uint64, fading, ok bool) {
-	t := m.tombs.get(id)
+func (vw *View) Tombstone(id rota.JobID) (seq uint64, fading, ok bool) {
+	t := vw.m.ended.tombs.get(id)
 	if t == nil {
 		return 0, false, false
 	}
 	const moments, near = rota.Date(60_000), 100_000
-	fading = t.due <= m.head.date()+moments ||
-		m.tombs.len() > rota.TombstoneCap-near && m.tombs.order.before(t.seq, near) < near
+	fading = t.due <= vw.m.head.date()+moments ||
+		vw.m.ended.tombs.len() > rota.TombstoneCap-near && vw.m.ended.tombs.order.before(t.seq, near) < near
 	return t.seq, fading, true
 }
 
 // Forgetful says that a tombstone was ever taken: only then may an id without
 // job and tombstone have been known once (SPEC §9.4).
-func (m *Machine) Forgetful() bool { return m.head.droppedTombs > 0 }
+func (vw *View) Forgetful() bool { return vw.m.head.droppedTombs > 0 }
 
 // WithTombstone puts what the state itself remembers of a terminal job over what
 // an archive holds of it: a proof that was rejected since changes the tombstone.
@@ -249,4 +249,22 @@ func DecodeEnded(b []byte) (Ended, error) {
 		return Ended{}, err
 	}
 	return r.words(), nil
+}
+
+// isDeleted reports whether a number is in one of the ranges.
+func isDeleted(t *tree[string, *deletedRow], seq uint64) bool {
+	r := rangeFrom(t, seq)
+	return seq != 0 && r != nil && r.from <= seq
+}
+
+// Deleted reports whether the job that ended under a number was deleted.
+func (vw *View) Deleted(seq uint64) bool { return isDeleted(&vw.m.ended.deleted.tree, seq) }
+
+// rangeFrom returns the first range that ends at seq or later, nil where there is none.
+func rangeFrom(t *tree[string, *deletedRow], seq uint64) (first *deletedRow) {
+	t.Ascend(deletedKey(seq), func(_ string, r *deletedRow) bool {
+		first = r
+		return false
+	})
+	return first
 }

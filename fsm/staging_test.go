@@ -33,8 +33,8 @@ func TestStaging_theDigestDoesNotKnowOfFlushes(t *testing.T) {
 	b.ok(&fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: "done", Lease: l.ID[:], Reason: "wrong"}}})
 	b.walls = []int64{startClock + int64(sevenDays) + 100_000}
 	b.pass(1000)
-	if b.tombs.len() != 0 || !b.Forgetful() {
-		t.Fatalf("%d tombstones are left", b.tombs.len())
+	if b.ended.tombs.len() != 0 || !b.View.Forgetful() {
+		t.Fatalf("%d tombstones are left", b.ended.tombs.len())
 	}
 	flushing := New()
 	for i, entry := range b.log {
@@ -55,20 +55,20 @@ func TestStaging_theDigestDoesNotKnowOfFlushes(t *testing.T) {
 			}
 		}
 	}
-	if flushing.Digest() != b.Digest() {
-		t.Fatalf("digest %s, without flushes %s", flushing.Digest(), b.Digest())
+	if flushing.View.Digest() != b.View.Digest() {
+		t.Fatalf("digest %s, without flushes %s", flushing.View.Digest(), b.View.Digest())
 	}
-	if s := b.Staging(); s.Records != 8 || s.Last != 8 || s.Oldest != 1 || s.Since == 0 || s.Dropped != 0 {
+	if s := b.View.Staging(); s.Records != 8 || s.Last != 8 || s.Oldest != 1 || s.Since == 0 || s.Dropped != 0 {
 		t.Fatalf("%+v", s)
 	}
 }
 
 func flushAll(m *Machine) {
 	var seqs []uint64
-	for _, s := range m.Staged(1<<30, 1<<50) {
+	for _, s := range m.View.Staged(1<<30, 1<<50) {
 		seqs = append(seqs, s.Seq)
 	}
-	m.Archived(seqs)
+	m.View.Archived(seqs)
 }
 
 func TestStaged(t *testing.T) {
@@ -81,8 +81,8 @@ func TestStaged(t *testing.T) {
 		b.ok(cancelOp(fmt.Sprint("s", i)))
 	}
 	t.Run("reads_back_as_the_job", func(t *testing.T) {
-		for _, s := range b.Staged(1<<30, 1<<50) {
-			want, _ := b.Job(s.ID)
+		for _, s := range b.View.Staged(1<<30, 1<<50) {
+			want, _ := b.View.Job(s.ID)
 			data := s.Append([]byte("x"))[1:]
 			got, err := DecodeEnded(data)
 			if err != nil || got.Seq != s.Seq || !reflect.DeepEqual(got.Job, want) || !reflect.DeepEqual(s.Ended(), got) {
@@ -99,33 +99,33 @@ func TestStaged(t *testing.T) {
 		}
 	})
 	t.Run("comes_oldest_first_and_bounded", func(t *testing.T) {
-		all := b.Staged(1<<30, 1<<50)
+		all := b.View.Staged(1<<30, 1<<50)
 		for i, s := range all {
 			if s.Seq != uint64(i+1) {
 				t.Fatalf("number %d stands at %d", s.Seq, i)
 			}
 		}
-		if got := b.Staged(3, 1<<50); len(got) != 3 {
+		if got := b.View.Staged(3, 1<<50); len(got) != 3 {
 			t.Fatalf("%d of 3", len(got))
 		}
-		if got := b.Staged(1<<30, 1); len(got) != 1 {
+		if got := b.View.Staged(1<<30, 1); len(got) != 1 {
 			t.Fatalf("%d for one byte", len(got))
 		}
 	})
 	t.Run("leaves_by_number_only", func(t *testing.T) {
-		before := b.Staging()
-		b.Archived([]uint64{2, 2, 99})
-		if s := b.Staging(); s.Records != before.Records-1 || s.Bytes >= before.Bytes || len(b.Check()) > 0 {
+		before := b.View.Staging()
+		b.View.Archived([]uint64{2, 2, 99})
+		if s := b.View.Staging(); s.Records != before.Records-1 || s.Bytes >= before.Bytes || len(b.Check()) > 0 {
 			t.Fatalf("%+v %q", s, b.Check())
 		}
 		if seqs := b.Freeze().Unstaged(); len(seqs) != 1 || seqs[0] != 2 {
 			t.Fatalf("%v", seqs)
 		}
 		flushAll(b.Machine)
-		if s := b.Staging(); s.Records != 0 || s.Bytes != 0 || s.Oldest != 0 {
+		if s := b.View.Staging(); s.Records != 0 || s.Bytes != 0 || s.Oldest != 0 {
 			t.Fatalf("%+v", s)
 		}
-		if job, ok := b.Job("s1"); !ok || !job.RecordDropped || job.State != rota.Cancelled {
+		if job, ok := b.View.Job("s1"); !ok || !job.RecordDropped || job.State != rota.Cancelled {
 			t.Fatalf("%+v", job)
 		}
 	})
@@ -141,7 +141,7 @@ func TestStaging_beyondItsBoundTheOldestAreCounted(t *testing.T) {
 		b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) { s.Payload = body })
 		b.ok(cancelOp(fmt.Sprint("j", i)))
 	}
-	s := b.Staging()
+	s := b.View.Staging()
 	if s.Dropped == 0 || s.Bytes > rota.RecordBytesCap || s.Records+int(s.Dropped) != n || s.Oldest != s.Dropped+1 {
 		t.Fatalf("%+v", s)
 	}
@@ -169,7 +169,7 @@ func TestRetry_takesThePayloadOfItsOwnJobOnly(t *testing.T) {
 	op.GetRetry().Spec.Labels = make([]*fsmpb.Label, rota.MaxLabels+1)
 	b.refuses(rota.Invalid, "labels", op)
 	b.ok(retryOp("j"))
-	if job, _ := b.Job("j"); string(job.Payload) != string(jobSpec("j").Payload) {
+	if job, _ := b.View.Job("j"); string(job.Payload) != string(jobSpec("j").Payload) {
 		t.Fatalf("%+v", job)
 	}
 }
@@ -211,7 +211,7 @@ func TestPage_mergesTheArchive(t *testing.T) {
 	end("a1", "m1", "z1", "revived", "again")
 	var h history
 	archive := func() {
-		for _, s := range b.Staged(100, 1<<40) {
+		for _, s := range b.View.Staged(100, 1<<40) {
 			h = append(h, s.Ended())
 		}
 		flushAll(b.Machine)
@@ -234,7 +234,7 @@ func TestPage_mergesTheArchive(t *testing.T) {
 			f.Limit = limit
 			got := []rota.JobID{}
 			for {
-				page, err := b.Jobs().Page(f, h)
+				page, err := b.View.Jobs().Page(f, h)
 				if err != nil || len(page.Jobs) > limit {
 					t.Fatal(len(page.Jobs), err)
 				}
@@ -289,7 +289,7 @@ func TestStaged_byQueue(t *testing.T) {
 	want := func(m *Machine, first, other int64) {
 		t.Helper()
 		for name, n := range map[rota.QueueName]int64{"default": first, "other": other} {
-			if q, _ := m.Queue(name); q.Staged != n || q.CancelledTotal != 2 {
+			if q, _ := m.View.Queue(name); q.Staged != n || q.CancelledTotal != 2 {
 				t.Fatalf("queue %s tells of %d staged jobs, %d are", name, q.Staged, n)
 			}
 		}
@@ -301,7 +301,7 @@ func TestStaged_byQueue(t *testing.T) {
 	}
 	want(b.Machine, 2, 2)
 	want(b.restored(), 2, 2)
-	b.Archived([]uint64{1, 1, 2, 3})
+	b.View.Archived([]uint64{1, 1, 2, 3})
 	want(b.Machine, 0, 1)
 	flushAll(b.Machine)
 	want(b.Machine, 0, 0)

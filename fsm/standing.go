@@ -9,9 +9,6 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// healthFull is that of a worker of which nothing bad is known, in permille.
-const healthFull = 1_000
-
 // health is what an outcome does to its worker's health by a queue's policy, in
 // permille (SPEC §6.2); nothing where the queue has no health_steps.
 func (what outcome) health(p *rota.QueuePolicy) int32 {
@@ -34,14 +31,11 @@ func (what outcome) health(p *rota.QueuePolicy) int32 {
 	return int32(by)
 }
 
-// healthStep is in how much clock health grows by one permille.
-const healthStep rota.Clock = 1_000
-
 // countStanding changes a worker's health and what it may get (SPEC §6.2), as far as
 // the queue's policy asks for that (SPEC §16.1); w is editable, and its lease is open
 // still.
-func (m *Machine) countStanding(w *workerRow, l *leaseRow, what outcome) {
-	now, p := m.head.clock, &m.queues.get(l.queue).policy
+func (fl *fleet) countStanding(w *workerRow, l *leaseRow, what outcome) {
+	now, p := fl.m.head.clock, &fl.m.queues.get(l.queue).policy
 	changed := false
 	if by := what.health(p); by != 0 && what != outcomeProofInvalid {
 		changed = w.addHealth(now, by)
@@ -50,7 +44,7 @@ func (m *Machine) countStanding(w *workerRow, l *leaseRow, what outcome) {
 	case outcomeSuccess:
 		w.succeeds(l.typ)
 		learned := w.executes(l.typ)
-		fetched := w.holdsData(m.jobs.get(l.Job).spec.DataKeys)
+		fetched := w.holdsData(fl.m.jobs.get(l.Job).spec.DataKeys)
 		changed = changed || learned || fetched // nearly never: a sound worker's success costs nothing here
 	case outcomeExpired:
 		if p.DenyMs > 0 {
@@ -58,7 +52,7 @@ func (m *Machine) countStanding(w *workerRow, l *leaseRow, what outcome) {
 			changed = true
 		}
 	case outcomeProofInvalid:
-		m.disprove(w, p, rota.Event{Job: l.Job, Queue: l.queue, Tenant: l.tenant, Lease: l.ID, Attempt: l.Attempt,
+		fl.disprove(w, p, rota.Event{Job: l.Job, Queue: l.queue, Tenant: l.tenant, Lease: l.ID, Attempt: l.Attempt,
 			Reason: rota.ProofInvalid})
 		return
 	case outcomeDeclined:
@@ -68,7 +62,7 @@ func (m *Machine) countStanding(w *workerRow, l *leaseRow, what outcome) {
 		changed = w.cools(l.typ, p, now, rota.ProviderFail)
 	}
 	if changed {
-		m.restand(w)
+		fl.restand(w)
 	}
 }
 
@@ -151,26 +145,26 @@ func (r *workerRow) holdsData(keys []string) (changed bool) {
 }
 
 // restand brings all that hangs on a worker's standing up to date; w is editable.
-func (m *Machine) restand(w *workerRow) {
-	m.timeStanding(w)
-	m.supplyOf(w)
-	m.reviewHold(w.spec.ID)
+func (fl *fleet) restand(w *workerRow) {
+	fl.timeStanding(w)
+	fl.m.placement.supplyOf(w)
+	fl.m.placement.reviewHold(w.spec.ID)
 }
 
 // timeStanding sets when the worker's standing changes by itself, and when it leaves the
 // state, which waits for that.
-func (m *Machine) timeStanding(w *workerRow) {
-	id, due, ends := string(w.spec.ID), m.standingAt(w), w.attestationEnds()
-	m.timers.standing.set(id, int64(w.standingDue), int64(due))
-	m.timers.attest.set(id, int64(w.attestDue), int64(ends))
+func (fl *fleet) timeStanding(w *workerRow) {
+	id, due, ends := string(w.spec.ID), fl.standingAt(w), w.attestationEnds()
+	fl.m.timers.standing.set(id, int64(w.standingDue), int64(due))
+	fl.m.timers.attest.set(id, int64(w.attestDue), int64(ends))
 	w.standingDue, w.attestDue = due, ends
-	m.timeWorker(w)
+	fl.timeWorker(w)
 }
 
 // standingAt is when fireStanding is due, 0 for never: a function of the row and
 // of the rules of the queues that it serves. Health counts until it is full, and
 // at each min_health on the way (SPEC §3.6).
-func (m *Machine) standingAt(r *workerRow) rota.Clock {
+func (fl *fleet) standingAt(r *workerRow) rota.Clock {
 	due := rota.Clock(math.MaxInt64)
 	until := func(at rota.Clock) {
 		if at != 0 {
@@ -190,7 +184,7 @@ func (m *Machine) standingAt(r *workerRow) rota.Clock {
 	if r.health < healthFull {
 		next := int64(healthFull)
 		for _, name := range r.spec.Queues {
-			if q := m.queues.get(name); q != nil && q.policy.MinHealth > int64(r.health) {
+			if q := fl.m.queues.get(name); q != nil && q.policy.MinHealth > int64(r.health) {
 				next = min(next, q.policy.MinHealth)
 			}
 		}
@@ -205,8 +199,8 @@ func (m *Machine) standingAt(r *workerRow) rota.Clock {
 // fireStanding takes away what is over of a worker's cooldowns, denials, jail and
 // periods, and writes back its health. Until it is called the old standing lasts,
 // for rounds and for their re-check alike.
-func (m *Machine) fireStanding(id string) {
-	w, now := m.workers.edit(rota.WorkerID(id)), m.head.clock
+func (fl *fleet) fireStanding(id string) {
+	w, now := fl.workers.edit(rota.WorkerID(id)), fl.m.head.clock
 	w.settleHealth(now)
 	w.cooling, w.denied = lasting(w.cooling, now), lasting(w.denied, now)
 	var units []rota.UnitsUsed
@@ -217,15 +211,15 @@ func (m *Machine) fireStanding(id string) {
 	}
 	w.units = units
 	if w.jailedUntil != 0 && w.jailedUntil <= now {
-		m.release(w)
+		fl.release(w)
 	}
-	m.restand(w)
+	fl.restand(w)
 }
 
 // takeUnits counts a job's units against its worker (SPEC §6.1); w is editable.
 // They are not given back when the lease ends.
-func (m *Machine) takeUnits(w *workerRow, l *leaseRow, units int64) {
-	p := &m.queues.get(l.queue).policy
+func (fl *fleet) takeUnits(w *workerRow, l *leaseRow, units int64) {
+	p := &fl.m.queues.get(l.queue).policy
 	if p.UnitsPerPeriod == 0 {
 		return
 	}
@@ -235,7 +229,7 @@ func (m *Machine) takeUnits(w *workerRow, l *leaseRow, units int64) {
 	if begun {
 		w.units = slices.Clone(w.units)
 		w.units[at].Used += units // far from overflow: nothing is taken beyond units_per_period
-		m.registry.supply.TakeUnits(w.spec.ID, l.queue, units)
+		fl.m.placement.registry.supply.TakeUnits(w.spec.ID, l.queue, units)
 		return
 	}
 	list := make([]rota.UnitsUsed, 0, len(w.units)+1)
@@ -245,11 +239,11 @@ func (m *Machine) takeUnits(w *workerRow, l *leaseRow, units int64) {
 		}
 	}
 	period := rota.Clock(p.UnitsPeriodMs)
-	since := m.head.now().At(m.head.clock - m.head.clock%period)
+	since := fl.m.head.now().At(fl.m.head.clock - fl.m.head.clock%period)
 	list = append(list, rota.UnitsUsed{Queue: l.queue, Since: since, Until: rota.Moment{Clock: since.Clock + period}, Used: units})
 	slices.SortFunc(list, func(a, b rota.UnitsUsed) int { return cmp.Compare(a.Queue, b.Queue) })
 	w.units = list
-	m.restand(w)
+	fl.restand(w)
 }
 
 // workerEntry is a worker as rounds see it: a pure function of its row, so that a

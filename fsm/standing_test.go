@@ -13,7 +13,7 @@ import (
 // health tells a worker's present health, and wants it to be so.
 func (b *bench) health(worker string, want int32) rota.Worker {
 	b.t.Helper()
-	w, ok := b.Worker(rota.WorkerID(worker))
+	w, ok := b.View.Worker(rota.WorkerID(worker))
 	if !ok || w.Health != want {
 		b.t.Fatalf("worker %s has health %d, %d is wanted", worker, w.Health, want)
 	}
@@ -273,7 +273,7 @@ func TestCooldown(t *testing.T) {
 		l := b.match()
 		b.ok(verb(rota.VerbComplete, l["good"])) // of another type: resets nothing
 		b.ok(verb(rota.VerbFail, l["a"]))
-		w, _ := b.Worker("w")
+		w, _ := b.View.Worker("w")
 		want := []rota.TypeUntil{{Type: "bad", Until: b.head.now().At(b.now + 30_000), Cause: rota.ProviderFail}}
 		if !slices.Equal(w.Cooling, want) {
 			b.t.Fatalf("cooling %v, %v is wanted", w.Cooling, want)
@@ -306,7 +306,7 @@ func TestCooldown(t *testing.T) {
 			b.t.Fatalf("placed %v", got)
 		}
 		b.pass(7_000)
-		if w, _ := b.Worker("w"); len(w.Cooling) != 0 {
+		if w, _ := b.View.Worker("w"); len(w.Cooling) != 0 {
 			b.t.Fatalf("cooling %v", w.Cooling)
 		}
 	})
@@ -374,7 +374,7 @@ func TestCooldown(t *testing.T) {
 		l := b.leased("j", "w")
 		b.ok(registerOp("w", 100, "other", true)) // revokes it
 		b.ok(verb(rota.VerbDecline, l))
-		if w, _ := b.Worker("w"); len(w.Cooling) != 0 {
+		if w, _ := b.View.Worker("w"); len(w.Cooling) != 0 {
 			b.t.Fatalf("cooling %v", w.Cooling)
 		}
 		if len(b.match()) != 1 {
@@ -394,7 +394,7 @@ func TestCooldown(t *testing.T) {
 				b.ok(verb(rota.VerbComplete, b.acked("ok", typed("ok"))))
 			}
 		}
-		w, _ := b.Worker("w")
+		w, _ := b.View.Worker("w")
 		if n := len(w.Cooling); n != rota.MaxTypesPerWorker || w.Cooling[n-1].Type != b.jobType(leases[len(leases)-1].Job) {
 			b.t.Fatalf("%d types cool down, the last %v", n, w.Cooling[n-1])
 		}
@@ -407,11 +407,11 @@ func TestCooldown(t *testing.T) {
 		b.ok(verb(rota.VerbAck, l))
 		b.pass(30_000)
 		b.match()
-		if b.registry.heldFor["w"] != "big" {
+		if b.placement.registry.heldFor["w"] != "big" {
 			b.t.Fatal("the worker is not held")
 		}
 		b.ok(verb(rota.VerbDecline, l))
-		if b.registry.heldFor["w"] != "" {
+		if b.placement.registry.heldFor["w"] != "" {
 			b.t.Fatal("a worker that cools down for the type is held still")
 		}
 	})
@@ -420,7 +420,7 @@ func TestCooldown(t *testing.T) {
 // whyNames wants a reason of a job that waits, with a text in its detail.
 func (b *bench) whyNames(job, reason, detail string) {
 	b.t.Helper()
-	x, _ := b.Why(rota.JobID(job), 100)
+	x, _ := b.View.Why(rota.JobID(job), 100)
 	for _, w := range x.Reasons {
 		if w.Reason == reason && strings.Contains(w.Detail, detail) {
 			return
@@ -431,7 +431,7 @@ func (b *bench) whyNames(job, reason, detail string) {
 
 // jobType is a job's type.
 func (b *bench) jobType(id rota.JobID) rota.JobType {
-	j, _ := b.Job(id)
+	j, _ := b.View.Job(id)
 	return j.Type
 }
 
@@ -455,7 +455,7 @@ func TestUnits(t *testing.T) {
 		if got := b.match(); len(got) != 1 || got["d"].Job == "" {
 			t.Fatalf("placed %v", got)
 		}
-		w, _ := b.Worker("w")
+		w, _ := b.View.Worker("w")
 		if want := []rota.UnitsUsed{{Queue: "default", Since: b.head.now().At(since), Until: b.head.now().At(since + unitsPeriod), Used: 10}}; !slices.Equal(w.Units, want) {
 			t.Fatalf("units %v, %v is wanted", w.Units, want)
 		}
@@ -473,7 +473,7 @@ func TestUnits(t *testing.T) {
 		if len(b.match()) == 0 {
 			t.Fatal("a new period gives nothing")
 		}
-		if w, _ := b.Worker("w"); w.Units[0].Since.Clock != since+unitsPeriod {
+		if w, _ := b.View.Worker("w"); w.Units[0].Since.Clock != since+unitsPeriod {
 			t.Fatalf("units %v", w.Units)
 		}
 	})
@@ -495,7 +495,7 @@ func TestUnits(t *testing.T) {
 		if len(b.match()) != 1 {
 			t.Fatal("the next period gives nothing")
 		}
-		if w, _ := b.Worker("w"); w.Units[0].Until.Clock-w.Units[0].Since.Clock != unitsPeriod {
+		if w, _ := b.View.Worker("w"); w.Units[0].Until.Clock-w.Units[0].Since.Clock != unitsPeriod {
 			t.Fatalf("units %v", w.Units)
 		}
 	})
@@ -526,7 +526,7 @@ func TestUnits(t *testing.T) {
 		if n := len(b.match()); n != 4 {
 			t.Fatalf("%d were placed, 1 + 1 + 2 are wanted", n)
 		}
-		if w, _ := b.Worker("w"); len(w.Units) != 2 {
+		if w, _ := b.View.Worker("w"); len(w.Units) != 2 {
 			t.Fatalf("units %v", w.Units)
 		}
 	})
@@ -579,7 +579,7 @@ func TestRules(t *testing.T) {
 		}
 		b.ok(queueOp("default", "prefetch_max", "1"))
 		for i, l := range leases {
-			a, _ := b.Assignment(l.ID)
+			a, _ := b.View.Assignment(l.ID)
 			if revoked := a.Lease.Revoked == rota.QuotaCut; revoked != (i >= 3) {
 				t.Errorf("lease %d revoked: %v", i, revoked)
 			}
@@ -597,7 +597,7 @@ func TestRules(t *testing.T) {
 		leases := inOrder(b.match())
 		b.worker("w", 2, prefetch)
 		for i, l := range leases {
-			a, _ := b.Assignment(l.ID)
+			a, _ := b.View.Assignment(l.ID)
 			if revoked := a.Lease.Revoked == rota.QuotaCut; revoked != (i >= 3) {
 				t.Errorf("lease %d of %d revoked: %v", i, len(leases), revoked)
 			}
@@ -621,11 +621,11 @@ func TestRules(t *testing.T) {
 		b.submit("b")
 		b.pass(30_000)
 		b.match()
-		if b.registry.heldFor["w"] != "b" {
+		if b.placement.registry.heldFor["w"] != "b" {
 			t.Fatal("the worker is not held")
 		}
 		b.ok(queueOp("default", "min_stake", "100"))
-		if b.registry.heldFor["w"] != "" {
+		if b.placement.registry.heldFor["w"] != "" {
 			t.Fatal("a worker that is not eligible is held")
 		}
 	})
@@ -655,7 +655,7 @@ func TestExecuted(t *testing.T) {
 	b := newBench(t)
 	b.worker("w", 1)
 	b.ok(verb(rota.VerbComplete, b.acked("j", typed("done"))))
-	if got := b.workers.get("w").executed; !slices.Equal(got, []rota.JobType{"done"}) {
+	if got := b.fleet.workers.get("w").executed; !slices.Equal(got, []rota.JobType{"done"}) {
 		t.Fatalf("executed %v", got)
 	}
 }

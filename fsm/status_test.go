@@ -13,7 +13,7 @@ import (
 // status wants a worker's status to be so.
 func (b *bench) status(worker string, want rota.WorkerStatus) {
 	b.t.Helper()
-	if _, got := b.Session(rota.WorkerID(worker)); got != want {
+	if _, got := b.View.Session(rota.WorkerID(worker)); got != want {
 		b.t.Fatalf("worker %s is %s, %s is wanted", worker, got, want)
 	}
 }
@@ -92,7 +92,7 @@ jobRetryScheduled PROOF_INVALID`
 		if got != want {
 			b.t.Fatalf("events\n%s\nwanted\n%s", got, want)
 		}
-		if w, _ := b.Worker("w"); w.JailedUntil.Clock != b.now+600_000 || w.Open != 0 {
+		if w, _ := b.View.Worker("w"); w.JailedUntil.Clock != b.now+600_000 || w.Open != 0 {
 			b.t.Fatalf("worker %+v", w)
 		}
 		if j := b.state("other", rota.Queued); j.Attempt != 0 {
@@ -310,10 +310,10 @@ func TestAttestation(t *testing.T) {
 	b.refuses(rota.Invalid, "attested_until_ms", attested(registerOp("w", 1, "w", false), -1))
 	b.refuses(rota.Invalid, "attested_until_ms", attested(registerOp("w", 1, "w", false), 1<<62))
 	b.worker("w", 1)
-	ends := b.Head().Date + 10_000
+	ends := b.View.Head().Date + 10_000
 	b.ok(attested(registerOp("w", 1, "w", false), ends))
-	if at, ok := b.NextDate(); !ok || at != ends || !b.AtRest() {
-		t.Fatalf("the next date is %d (%v), at rest %v: the cluster rests until %d", at, ok, b.AtRest(), ends)
+	if at, ok := b.View.NextDate(); !ok || at != ends || !b.View.AtRest() {
+		t.Fatalf("the next date is %d (%v), at rest %v: the cluster rests until %d", at, ok, b.View.AtRest(), ends)
 	}
 	b.worker("w", 1)
 	b.submit("j")
@@ -330,12 +330,12 @@ func TestAttestation(t *testing.T) {
 	b.ok(cancelOp("j"))
 	b.submit("other", typed("other"))
 	b.now++
-	if len(b.Decide(10)) == 0 {
+	if len(b.View.Decide(10)) == 0 {
 		t.Fatal("until the sweep the attestation holds")
 	}
 	b.entry(sweepOp())
 	b.mismatch("other", "w", "ATTESTATION_EXPIRED")
-	if _, ok := b.NextDate(); ok {
+	if _, ok := b.View.NextDate(); ok {
 		t.Fatal("what is over wakes the cluster")
 	}
 	b.ok(attested(registerOp("w", 1, "w", false), ends)) // expired on the way
@@ -345,7 +345,7 @@ func TestAttestation(t *testing.T) {
 		t.Fatal("a new attestation gives nothing")
 	}
 	b.worker("w", 1) // without one
-	if w, _ := b.Worker("w"); w.AttestedUntil != 0 {
+	if w, _ := b.View.Worker("w"); w.AttestedUntil != 0 {
 		t.Fatalf("worker %+v", w)
 	}
 }
@@ -364,7 +364,7 @@ func TestAttestedStake(t *testing.T) {
 	}
 	stands := func(b *bench, declared, attested, left int64) {
 		b.t.Helper()
-		if w, _ := b.Worker("w"); w.Stake != declared || w.AttestedStake != attested || w.StakeLeft() != left {
+		if w, _ := b.View.Worker("w"); w.Stake != declared || w.AttestedStake != attested || w.StakeLeft() != left {
 			b.t.Fatalf("worker %+v", w)
 		}
 	}
@@ -386,10 +386,10 @@ func TestAttestedStake(t *testing.T) {
 		}
 	})
 	run("ends_with_the_attestation", func(b *bench) {
-		ends := b.Head().Date + 10_000
+		ends := b.View.Head().Date + 10_000
 		b.ok(staking(registerOp("w", 1, "w", false), ends, 1000))
 		b.submit("j")
-		if len(b.Decide(10)) == 0 {
+		if len(b.View.Decide(10)) == 0 {
 			b.t.Fatal("the attestation holds")
 		}
 		b.pass(10_001)

@@ -125,7 +125,7 @@ func TestSubmit(t *testing.T) {
 		b.pass(1)
 		b.state("early", rota.Queued)
 		b.state("j", rota.Delayed)
-		if at, ok := b.NextDate(); !ok || at != startClock+20_000 {
+		if at, ok := b.View.NextDate(); !ok || at != startClock+20_000 {
 			t.Fatalf("next date %d", at)
 		}
 		b.pass(10_000)

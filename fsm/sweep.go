@@ -24,22 +24,22 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 			fired++
 		}
 	}
-	fire(m.timers.lease, now, m.fireLease)
+	fire(m.timers.lease, now, m.leasing.fireLease)
 	fire(m.timers.expire, now+int64(planted.ttlOffset(m)), m.fireTTL)
 	fire(m.timers.wake, now, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
 	fire(m.timers.dated, date, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
-	fire(m.timers.standing, now, m.fireStanding)
-	fire(m.timers.attest, date, m.fireAttestation)
-	fire(m.timers.mode, now, m.fireMode)
-	fire(m.timers.penalty, now, m.firePenalty)
-	fire(m.timers.meter, now, m.fireMeter)
-	fire(m.timers.domain, now, m.fireDomain)
-	fire(m.timers.promote, now, m.firePromote)
-	fire(m.timers.forget, now, m.fireForget)
-	fire(m.timers.upload, now, m.fireUpload)
-	fire(m.timers.ended, date, m.fireEnded)
+	fire(m.timers.standing, now, m.fleet.fireStanding)
+	fire(m.timers.attest, date, m.fleet.fireAttestation)
+	fire(m.timers.mode, now, m.limits.fireMode)
+	fire(m.timers.penalty, now, m.limits.firePenalty)
+	fire(m.timers.meter, now, m.limits.fireMeter)
+	fire(m.timers.domain, now, m.limits.fireDomain)
+	fire(m.timers.promote, now, m.placement.firePromote)
+	fire(m.timers.forget, now, m.fleet.fireForget)
+	fire(m.timers.upload, now, m.flows.fireUpload)
+	fire(m.timers.ended, date, m.flows.fireEnded)
 	for fired < left {
-		seq, t, ok := m.tombs.order.earliest()
+		seq, t, ok := m.ended.tombs.order.earliest()
 		if !ok || int64(t.due) > date {
 			break
 		}
@@ -52,26 +52,6 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// fireLease ends a lease whose time is up.
-func (m *Machine) fireLease(key string) {
-	l := m.leases.get(key)
-	if l.Revoked != rota.ReasonNone {
-		m.endLease(l, l.Revoked, "") // uncounted, as if its worker had confirmed
-		return
-	}
-	// What came first ended it, however late the sweep is.
-	switch {
-	case l.Acked.IsZero() && l.due == l.AckBy.Clock:
-		m.outcome(l, outcomeAckTimeout)
-		m.endLease(l, rota.AckTimeout, "")
-	case l.due == l.endsBy:
-		m.timeOut(l, "", "")
-	default:
-		m.outcome(l, outcomeExpired)
-		m.endLease(l, rota.LeaseExpiredReason, "")
-	}
-}
-
 // fireTTL ends a job whose time to live has elapsed (SPEC §9.3).
 func (m *Machine) fireTTL(id string) {
 	j := m.jobs.edit(rota.JobID(id))
@@ -82,30 +62,20 @@ func (m *Machine) fireTTL(id string) {
 	m.expel(j, rota.Expired, why)
 }
 
-// fireForget takes a worker that is long gone out of the state.
-func (m *Machine) fireForget(id string) {
-	w := m.workers.get(rota.WorkerID(id))
-	m.timers.forget.set(id, w.forgetDue, 0)
-	m.timers.standing.set(id, int64(w.standingDue), 0)
-	m.timers.attest.set(id, int64(w.attestDue), 0)
-	m.registry.supply.Remove(w.spec.ID)
-	m.workers.drop(w.spec.ID)
-}
-
 // AtRest says that no sweep is needed for the state's own sake: no lease is
 // open, nothing waits for a moment on the clock (SPEC §3.6), and no workflow has
 // work left for the next entry. Connected workers are the leader's to know.
-func (m *Machine) AtRest() bool {
-	t := &m.timers
-	return m.leases.len() == 0 && t.wake.Len() == 0 && m.registry.busy.Len() == 0 && t.standing.Len() == 0 &&
+func (vw *View) AtRest() bool {
+	t := &vw.m.timers
+	return vw.m.leasing.leases.len() == 0 && t.wake.Len() == 0 && vw.m.placement.registry.busy.Len() == 0 && t.standing.Len() == 0 &&
 		t.mode.Len() == 0 && t.penalty.Len() == 0 && t.meter.Len() == 0 && t.domain.Len() == 0 && t.promote.Len() == 0 &&
-		t.upload.Len() == 0 && !m.flows.pending()
+		t.upload.Len() == 0 && !vw.m.flows.flowIndex.pending()
 }
 
 // NextDate is when something waits for a date; ok is false if nothing does.
-func (m *Machine) NextDate() (date rota.Date, ok bool) {
-	job, jobs := m.timers.dated.Min()
-	worker, workers := m.timers.attest.Min()
+func (vw *View) NextDate() (date rota.Date, ok bool) {
+	job, jobs := vw.m.timers.dated.Min()
+	worker, workers := vw.m.timers.attest.Min()
 	if !jobs || workers && worker.due < job.due {
 		job = worker
 	}

@@ -106,12 +106,12 @@ func TestSweep(t *testing.T) {
 			b.entry()
 		}
 		b.entry(sweepOp())
-		if b.WorkerCount() != 1 {
+		if b.View.WorkerCount() != 1 {
 			t.Fatal("forgotten early")
 		}
 		b.now += 1000
 		b.entry(sweepOp())
-		if b.WorkerCount() != 0 {
+		if b.View.WorkerCount() != 0 {
 			t.Fatal("not forgotten")
 		}
 		b.sound()
@@ -122,24 +122,24 @@ func TestSweep(t *testing.T) {
 	t.Run("rests_when_nothing_can_fire", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		if !b.AtRest() {
+		if !b.View.AtRest() {
 			t.Fatal("an empty state does not rest")
 		}
 		b.submit("dated", func(s *rota.JobSpec) { s.NotBefore = startClock + 1e6 })
-		if !b.AtRest() {
+		if !b.View.AtRest() {
 			t.Fatal("a date keeps it from rest")
 		}
 		b.submit("j")
-		if b.AtRest() || !b.Waiting() || !b.QueueBusy("default") || b.QueueBusy("nowhere") {
+		if b.View.AtRest() || !b.View.Waiting() || !b.View.QueueBusy("default") || b.View.QueueBusy("nowhere") {
 			t.Fatal("a QUEUED job rests")
 		}
 		b.worker("w", 1)
 		l := b.match()["j"]
-		if b.AtRest() || b.Waiting() {
+		if b.View.AtRest() || b.View.Waiting() {
 			t.Fatal("an open lease rests")
 		}
 		b.ok(verb(rota.VerbFail, l))
-		if b.AtRest() {
+		if b.View.AtRest() {
 			t.Fatal("backoff rests")
 		}
 	})
@@ -154,7 +154,7 @@ func TestTombstones(t *testing.T) {
 	}
 	for _, m := range []*Machine{b.Machine, b.twin} { // as an entry would at the cap
 		m.ledger.gen++
-		m.evictTombs(3)
+		m.ended.evictTombs(3)
 		m.settleHeader()
 		m.ledger.settle()
 	}

@@ -108,6 +108,9 @@ type table[K ~string, R any, P interface {
 // spareMost bounds the rows that are kept to be used anew: a few entries' worth.
 const spareMost = 1 << 11
 
+// init gives an empty table its tag in snapshots and the ledger of the digest.
+func (t *table[K, R, P]) init(tag byte, l *ledger) { t.tag, t.l = tag, l }
+
 func (t *table[K, R, P]) get(k K) P {
 	if t.last != nil && t.lastKey == k {
 		return t.last

@@ -53,8 +53,8 @@ func TestReadsBesideApplying(t *testing.T) {
 	}
 	close(over)
 	readers.Wait()
-	if m.Head().Digest != b.Head().Digest {
-		t.Errorf("digest %s, %s without readers", m.Head().Digest, b.Head().Digest)
+	if m.View.Head().Digest != b.View.Head().Digest {
+		t.Errorf("digest %s, %s without readers", m.View.Head().Digest, b.View.Head().Digest)
 	}
 }
 
@@ -71,14 +71,14 @@ func readOutside(t *testing.T, m *Machine, lock *sync.RWMutex, chance *rand.Rand
 		}
 	case 1:
 		lock.Lock()
-		list := m.Jobs()
+		list := m.View.Jobs()
 		lock.Unlock()
 		if _, err := list.Page(rota.JobFilter{Limit: 1000}, noHistory{}); err != nil {
 			t.Error(err)
 		}
 	case 2:
 		lock.RLock()
-		staged := m.Staged(20, 1<<30)
+		staged := m.View.Staged(20, 1<<30)
 		lock.RUnlock()
 		for _, s := range staged {
 			if e, err := DecodeEnded(s.Append(nil)); err != nil || e.Seq != s.Seq {
@@ -90,14 +90,14 @@ func readOutside(t *testing.T, m *Machine, lock *sync.RWMutex, chance *rand.Rand
 		var given []rota.Assignment
 		lock.RLock()
 		m.jobs.scan(func(id rota.JobID, _ *jobRow) bool {
-			job, _ := m.Job(id)
+			job, _ := m.View.Job(id)
 			told = append(told, job)
 			return len(told) < 50
 		})
-		m.LiveWorkers(func(id rota.WorkerID, s rota.Session, _ rota.WorkerStatus, _ rota.Clock) {
-			given = append(given, m.Assignments(id, s)...)
+		m.View.LiveWorkers(func(id rota.WorkerID, s rota.Session, _ rota.WorkerStatus, _ rota.Clock) {
+			given = append(given, m.View.Assignments(id, s)...)
 		})
-		rounds := m.Decide(100)
+		rounds := m.View.Decide(100)
 		lock.RUnlock()
 		for _, j := range told {
 			if j.State.Leased() != (j.Lease != nil) || j.Lease != nil && j.Lease.Job != j.ID {

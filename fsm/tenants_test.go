@@ -49,12 +49,12 @@ func TestSetTenant(t *testing.T) {
 		if a = b.entry(op); !a.Outcomes[0].GetExisted() || len(a.Events) != 0 {
 			t.Fatalf("the same again: %v, %v", a.Outcomes[0], a.Events)
 		}
-		if got := b.Tenant("ann"); !got.Known || got.Weight != 3 || got.PenaltyMs != 2000 || got.Parked {
+		if got := b.View.Tenant("ann"); !got.Known || got.Weight != 3 || got.PenaltyMs != 2000 || got.Parked {
 			t.Fatalf("tenant %+v", got)
 		}
 		b.ok(tenantOp("bob")) // without any key it is known, with the defaults
-		if !b.Tenant("bob").Known || b.Tenant("bob").TenantLimits != rota.DefaultTenantLimits() {
-			t.Fatalf("tenant %+v", b.Tenant("bob"))
+		if !b.View.Tenant("bob").Known || b.View.Tenant("bob").TenantLimits != rota.DefaultTenantLimits() {
+			t.Fatalf("tenant %+v", b.View.Tenant("bob"))
 		}
 	})
 	t.Run("refuses_by_name", func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestSetTenant(t *testing.T) {
 		for i := range rota.MaxTenants {
 			for _, m := range []*Machine{b.Machine, b.twin} {
 				id := rota.TenantID(fmt.Sprint("t", i))
-				m.tenants.insert(id, &tenantRow{id: id, known: true, limits: rota.DefaultTenantLimits()})
+				m.limits.tenants.insert(id, &tenantRow{id: id, known: true, limits: rota.DefaultTenantLimits()})
 			}
 		}
 		for _, m := range []*Machine{b.Machine, b.twin} {
@@ -130,7 +130,7 @@ func TestSetTenant(t *testing.T) {
 			b.ok(queueOp("default", "ranking", "fifo")) // the lanes are built anew
 			b.worker("v", 12)
 			b.match()
-			q := b.registry.queues["default"]
+			q := b.placement.registry.queues["default"]
 			if q.open["ann"] != 12 || q.open["bob"] != 4 {
 				t.Fatalf("%s: ann has %d leases open, bob %d: 12 and 4 are wanted", when, q.open["ann"], q.open["bob"])
 			}
@@ -149,7 +149,7 @@ func TestSetTenant(t *testing.T) {
 		b.ok(verb(rota.VerbComplete, l))
 		b.ok(tenantOp("ann", "weight", "1"))
 		b.submit("b", tenant("ann"), queue("other"))
-		if n := len(b.registry.queues["other"].told); n != 0 {
+		if n := len(b.placement.registry.queues["other"].told); n != 0 {
 			t.Fatalf("the lanes know %d tenants that are as any other", n)
 		}
 	})
@@ -169,17 +169,17 @@ func TestMaxConcurrent(t *testing.T) {
 		}
 		b.submit("bob", tenant("bob"))
 		l := b.match()
-		if len(l) != 3 || l["bob"].Job == "" || !b.Tenant("ann").Parked {
-			t.Fatalf("%d leases, tenant %+v", len(l), b.Tenant("ann"))
+		if len(l) != 3 || l["bob"].Job == "" || !b.View.Tenant("ann").Parked {
+			t.Fatalf("%d leases, tenant %+v", len(l), b.View.Tenant("ann"))
 		}
-		if q, _ := b.Queue("default"); q.Parked == 0 {
+		if q, _ := b.View.Queue("default"); q.Parked == 0 {
 			t.Fatal("no lane is parked")
 		}
 		if n := len(b.match()); n != 0 {
 			t.Fatalf("%d more were started", n)
 		}
 		left := "d2"
-		if b.JobState("d2") != rota.Queued {
+		if b.View.JobState("d2") != rota.Queued {
 			left = "o2"
 		}
 		b.submit("late", tenant("ann")) // and what comes now
@@ -240,7 +240,7 @@ func TestMaxConcurrent(t *testing.T) {
 			t.Fatal("not started after the penalty")
 		}
 		b.pass(3000) // the penalty is over, and still one lease is open
-		if len(b.match()) != 0 || !b.Tenant("ann").Parked {
+		if len(b.match()) != 0 || !b.View.Tenant("ann").Parked {
 			t.Fatal("started beyond max_concurrent")
 		}
 		for _, one := range l {
@@ -263,8 +263,8 @@ func TestMaxConcurrent(t *testing.T) {
 				b.ok(verb(rota.VerbComplete, l))
 			}
 		}
-		if b.Counts().Completed != 3 || b.timers.penalty.Len() != 0 {
-			t.Fatalf("%+v", b.Counts())
+		if b.View.Counts().Completed != 3 || b.timers.penalty.Len() != 0 {
+			t.Fatalf("%+v", b.View.Counts())
 		}
 	})
 	t.Run("a_lower_limit_parks_and_revokes_nothing_a_higher_one_frees", func(t *testing.T) {
@@ -277,15 +277,15 @@ func TestMaxConcurrent(t *testing.T) {
 		b.match()
 		b.worker("v", 4)
 		b.ok(tenantOp("ann", "max_concurrent", "2"))
-		if len(b.match()) != 0 || b.Tenant("ann").Open != 4 || !b.Tenant("ann").Parked {
-			t.Fatalf("tenant %+v", b.Tenant("ann"))
+		if len(b.match()) != 0 || b.View.Tenant("ann").Open != 4 || !b.View.Tenant("ann").Parked {
+			t.Fatalf("tenant %+v", b.View.Tenant("ann"))
 		}
 		b.ok(tenantOp("ann", "max_concurrent", "5"))
 		if len(b.match()) != 1 {
 			t.Fatal("a raised limit does not free at once")
 		}
 		b.ok(tenantOp("ann", "max_concurrent", "0"))
-		if len(b.match()) != 1 || b.Tenant("ann").Parked {
+		if len(b.match()) != 1 || b.View.Tenant("ann").Parked {
 			t.Fatal("no limit does not free at once")
 		}
 	})
@@ -311,11 +311,11 @@ func TestMaxConcurrent(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		l := b.leased("a", "w", tenant("ann"))
-		if b.Tenant("ann").Open != 1 || b.Tenant("ann").Known {
-			t.Fatalf("tenant %+v", b.Tenant("ann"))
+		if b.View.Tenant("ann").Open != 1 || b.View.Tenant("ann").Known {
+			t.Fatalf("tenant %+v", b.View.Tenant("ann"))
 		}
 		b.ok(verb(rota.VerbComplete, l))
-		if b.tenants.len() != 0 {
+		if b.limits.tenants.len() != 0 {
 			t.Fatal("the row stays")
 		}
 	})

@@ -28,15 +28,15 @@ func newPending(p *rota.QueuePolicy) *sched.Pending {
 
 // enterTier puts a job that becomes QUEUED at the back of its tier (SPEC §10.2);
 // j is editable.
-func (m *Machine) enterTier(j *jobRow, q *queueRow) {
+func (pl *placement) enterTier(j *jobRow, q *queueRow) {
 	if q.policy.Ranking != rota.RankAdaptive {
 		return
 	}
 	if j.tierSeq == 0 {
-		m.own(j)
+		pl.m.own(j)
 		j.tier = tierOf(j, &q.policy)
 	}
-	m.toBack(j)
+	pl.toBack(j)
 }
 
 // tierOf is the tier that a job is submitted to.
@@ -47,11 +47,11 @@ func tierOf(j *jobRow, p *rota.QueuePolicy) int32 {
 // spreadTiers puts all jobs of a queue whose number of tiers changed into those of their
 // priorities: what they rose is over, their places among the others of a tier stay. It
 // walks all live jobs, which only an operator's change may cost.
-func (m *Machine) spreadTiers(q *queueRow) {
-	i := m.registry.queues[q.name]
+func (pl *placement) spreadTiers(q *queueRow) {
+	i := pl.registry.queues[q.name]
 	i.tiers = [rota.MaxTiers]int64{}
 	var moved []rota.JobID
-	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
+	pl.m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
 		if j.spec.Queue != q.name {
 			return true
 		}
@@ -64,25 +64,25 @@ func (m *Machine) spreadTiers(q *queueRow) {
 		return true
 	})
 	for _, id := range moved {
-		j := m.jobs.edit(id)
-		m.own(j)
+		j := pl.m.jobs.edit(id)
+		pl.m.own(j)
 		j.tier = tierOf(j, &q.policy)
 	}
 }
 
 // toBack gives a job the last place in its tier; j is editable.
-func (m *Machine) toBack(j *jobRow) {
-	m.head.tierSeq++
-	m.own(j)
-	j.tierAt, j.tierSeq = m.head.clock, m.head.tierSeq
+func (pl *placement) toBack(j *jobRow) {
+	pl.m.head.tierSeq++
+	pl.m.own(j)
+	j.tierAt, j.tierSeq = pl.m.head.clock, pl.m.head.tierSeq
 }
 
 // enterTiers puts all QUEUED jobs of a queue that becomes adaptive into tiers, in
 // the order of their age: nobody's place is lost. It walks all live jobs, which
 // only an operator's change of ranking may cost.
-func (m *Machine) enterTiers(q *queueRow) {
+func (pl *placement) enterTiers(q *queueRow) {
 	var queued []*jobRow
-	m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
+	pl.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		if j.state == rota.Queued && j.spec.Queue == q.name {
 			queued = append(queued, j)
 		}
@@ -92,7 +92,7 @@ func (m *Machine) enterTiers(q *queueRow) {
 		return cmp.Or(cmp.Compare(a.enqueued, b.enqueued), cmp.Compare(a.seq, b.seq))
 	})
 	for _, j := range queued {
-		m.enterTier(m.jobs.edit(j.spec.ID), q)
+		pl.enterTier(pl.m.jobs.edit(j.spec.ID), q)
 	}
 }
 
@@ -125,28 +125,28 @@ func (i *queueIndex) nextRise(p *rota.QueuePolicy) (next *sched.Item, due rota.C
 
 // timePromotion puts a queue where it stands in the timers, after the front of a
 // tier may have changed.
-func (m *Machine) timePromotion(q *queueRow, i *queueIndex) {
+func (pl *placement) timePromotion(q *queueRow, i *queueIndex) {
 	_, due := i.nextRise(&q.policy)
-	m.timers.promote.set(string(q.name), int64(i.promoteDue), int64(due))
+	pl.m.timers.promote.set(string(q.name), int64(i.promoteDue), int64(due))
 	i.promoteDue = due
 }
 
 // firePromote lets one aged job of a queue rise (SPEC §10.3): each counts as a
 // firing, so that no sweep carries more of them than of anything else.
-func (m *Machine) firePromote(queue string) {
-	q := m.queues.get(rota.QueueName(queue))
-	i := m.registry.queues[q.name]
+func (pl *placement) firePromote(queue string) {
+	q := pl.m.queues.get(rota.QueueName(queue))
+	i := pl.registry.queues[q.name]
 	item, _ := i.nextRise(&q.policy)
-	j := m.jobs.edit(item.ID)
+	j := pl.m.jobs.edit(item.ID)
 	from := j.tier
 	i.pending.Remove(item)
 	j.tier--
-	m.toBack(j)
-	risen := m.itemOf(j, &q.policy)
+	pl.toBack(j)
+	risen := pl.itemOf(j, &q.policy)
 	j.item = &risen
 	i.pending.Add(j.item)
-	m.timePromotion(q, i)
-	m.emit(rota.Event{Kind: rota.JobPromoted, Job: j.spec.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	pl.timePromotion(q, i)
+	pl.m.journal.emit(rota.Event{Kind: rota.JobPromoted, Job: j.spec.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Payload: fmt.Sprintf(`{"from":%d,"to":%d}`, from, j.tier)})
 }
 
@@ -187,7 +187,7 @@ func (c *checker) tiers() {
 		return true
 	})
 	m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
-		i := m.registry.queues[name]
+		i := m.placement.registry.queues[name]
 		if q.policy.Ranking != rota.RankAdaptive || i == nil {
 			return true
 		}
@@ -203,10 +203,10 @@ func (c *checker) tiers() {
 }
 
 // promotions computes from the rows alone when queues have jobs to promote.
-func (m *Machine) promotions(t *timers) {
+func (vw *View) promotions(t *timers) {
 	due := make(map[rota.QueueName]rota.Clock)
-	m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		q := m.queues.get(j.spec.Queue)
+	vw.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
+		q := vw.m.queues.get(j.spec.Queue)
 		if j.state != rota.Queued || j.tier <= highestReachable || q == nil || q.policy.Ranking != rota.RankAdaptive {
 			return true
 		}
@@ -215,7 +215,7 @@ func (m *Machine) promotions(t *timers) {
 		}
 		return true
 	})
-	m.queues.scan(func(name rota.QueueName, _ *queueRow) bool {
+	vw.m.queues.scan(func(name rota.QueueName, _ *queueRow) bool {
 		t.promote.set(string(name), 0, int64(due[name]))
 		return true
 	})

@@ -42,7 +42,7 @@ func BenchmarkDecideAdaptive(b *testing.B) {
 			placed := 0
 			for b.Loop() {
 				placed = 0
-				for _, r := range m.Decide(256) {
+				for _, r := range m.View.Decide(256) {
 					placed += len(r.Pairs)
 				}
 			}
@@ -96,8 +96,8 @@ func BenchmarkDecidePreempting(b *testing.B) {
 		}
 		m.entry(ops...)
 	}
-	for m.Waiting() {
-		for _, r := range m.Decide(1000) {
+	for m.View.Waiting() {
+		for _, r := range m.View.Decide(1000) {
 			m.entry(&fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}})
 		}
 	}
@@ -106,7 +106,7 @@ func BenchmarkDecidePreempting(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if r := m.Decide(1000); len(r) != 1 || len(r[0].Preempts) != rota.MaxPreemptions {
+		if r := m.View.Decide(1000); len(r) != 1 || len(r[0].Preempts) != rota.MaxPreemptions {
 			b.Fatalf("%d rounds", len(r))
 		}
 	}

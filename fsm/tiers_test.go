@@ -54,10 +54,10 @@ func TestTiers(t *testing.T) {
 		b.stand(2, "p6", "p5", "p4")
 		b.stand(3, "p8", "p7")
 		b.stand(4, "p10", "p9")
-		if q, _ := b.Queue("default"); !slices.Equal(q.Tiers, []int64{1, 3, 3, 2, 2}) {
+		if q, _ := b.View.Queue("default"); !slices.Equal(q.Tiers, []int64{1, 3, 3, 2, 2}) {
 			b.t.Fatalf("tiers %v", q.Tiers)
 		}
-		if j, _ := b.Job("p10"); j.Tier != 4 {
+		if j, _ := b.View.Job("p10"); j.Tier != 4 {
 			b.t.Fatalf("job %+v", j)
 		}
 	})
@@ -223,7 +223,7 @@ func TestManyRiseAtOnce(t *testing.T) {
 		}
 	}
 	b.state("gone", rota.JobNone)
-	if q, _ := b.Queue("default"); !slices.Equal(q.Tiers, []int64{3: many, 4: 0}) {
+	if q, _ := b.View.Queue("default"); !slices.Equal(q.Tiers, []int64{3: many, 4: 0}) {
 		t.Fatalf("tiers %v", q.Tiers)
 	}
 	for i, id := range []rota.JobID{"j0000", "j2499"} {

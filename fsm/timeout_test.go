@@ -27,7 +27,7 @@ func TestTimeOut(t *testing.T) {
 		if said := "timed out: max_runtime is 9000 ms" + text; j.Error != said || j.Attempts[0].Error != said {
 			b.t.Fatalf("error %q, %q is wanted", j.Error, said)
 		}
-		w, _ := b.Worker("w")
+		w, _ := b.View.Worker("w")
 		if w.Health != healthFull || len(w.Cooling)+len(w.Denied) != 0 || w.Failed != 1 {
 			b.t.Fatalf("worker %+v", w)
 		}
@@ -78,7 +78,7 @@ func TestTimeOut(t *testing.T) {
 			l := leased(b)
 			b.pass(6_999)
 			b.ok(verb(rota.VerbDecline, l))
-			if j, _ := b.Job("j"); j.Reason != rota.Declined || j.Attempt != 0 || j.State.Terminal() {
+			if j, _ := b.View.Job("j"); j.Reason != rota.Declined || j.Attempt != 0 || j.State.Terminal() {
 				b.t.Fatalf("job %+v", j)
 			}
 		},
@@ -87,7 +87,7 @@ func TestTimeOut(t *testing.T) {
 			b.pass(8_000)
 			b.ok(registerOp("w", 4, "another", true))
 			b.pass(1_000)
-			if j, _ := b.Job("j"); j.Reason != rota.TakenOver || j.Attempt != 0 || j.State.Terminal() {
+			if j, _ := b.View.Job("j"); j.Reason != rota.TakenOver || j.Attempt != 0 || j.State.Terminal() {
 				b.t.Fatalf("job %+v", j)
 			}
 		},
@@ -120,7 +120,7 @@ func TestTimeOut(t *testing.T) {
 		},
 		"and_tells_the_worker_when": func(b *bench) {
 			l := leased(b)
-			a, _ := b.Assignment(l.ID)
+			a, _ := b.View.Assignment(l.ID)
 			if a.MaxRuntimeMs != 9_000 || a.TimesOut() != l.Started.Clock+9_000 {
 				b.t.Fatalf("assignment %+v", a)
 			}
@@ -129,7 +129,7 @@ func TestTimeOut(t *testing.T) {
 			b.ok(queueOp("default", "max_runtime", "9s"))
 			l := b.leased("j", "w", func(s *rota.JobSpec) { s.Domain = "zone" })
 			b.ok(verb(rota.VerbFail, l, timedOut))
-			if ok, fail := b.domainOf("default", "zone").window.total(); ok != 0 || fail != 1 {
+			if ok, fail := b.limits.domainOf("default", "zone").window.total(); ok != 0 || fail != 1 {
 				b.t.Fatalf("%d well, %d badly", ok, fail)
 			}
 		},
@@ -137,7 +137,7 @@ func TestTimeOut(t *testing.T) {
 			b.ok(queueOp("default", "max_runtime", "9s", "ranking", "adaptive"))
 			l := b.leased("j", "w")
 			b.ok(verb(rota.VerbFail, l, timedOut))
-			if r := b.types.get("work"); r == nil || r.fail != 1 || r.sampled {
+			if r := b.typeStats.types.get("work"); r == nil || r.fail != 1 || r.sampled {
 				b.t.Fatalf("type %+v", r)
 			}
 		},

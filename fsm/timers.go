@@ -101,13 +101,6 @@ func unbrokenDue(l *leaseRow, w *workerRow) rota.Clock {
 	return due
 }
 
-// timeLease puts a lease where it stands in the timers; l is editable.
-func (m *Machine) timeLease(l *leaseRow) {
-	due := leaseDue(l, m.workers.get(l.Worker))
-	m.timers.lease.set(l.key, int64(l.due), int64(due))
-	l.due = due
-}
-
 func (j *jobRow) expires() rota.Clock {
 	switch {
 	case j.expireAbs == 0:
@@ -117,13 +110,6 @@ func (j *jobRow) expires() rota.Clock {
 	default:
 		return min(j.expireAbs, j.expireRel)
 	}
-}
-
-// timeWorker sets or clears when a worker leaves the state.
-func (m *Machine) timeWorker(w *workerRow) {
-	at := w.forgetAt()
-	m.timers.forget.set(string(w.spec.ID), w.forgetDue, at)
-	w.forgetDue = at
 }
 
 // forgetAt is when a worker without leases that is RETIRED or UNREACHABLE leaves the
@@ -154,3 +140,9 @@ func (r *workerRow) barredUntil() rota.Clock {
 	}
 	return until
 }
+
+// healthFull is that of a worker of which nothing bad is known, in permille.
+const healthFull = 1_000
+
+// healthStep is in how much clock health grows by one permille.
+const healthStep rota.Clock = 1_000

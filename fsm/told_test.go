@@ -44,7 +44,7 @@ func (s *moveWatch) entry(a *Applied, m *Machine) {
 	}
 	now := make(map[rota.JobID]rota.JobState, len(s.states))
 	m.jobs.scan(func(id rota.JobID, j *jobRow) bool { now[id] = j.state; return true })
-	m.tombs.scan(func(id rota.JobID, t *tombRow) bool { now[id] = t.state; return true })
+	m.ended.tombs.scan(func(id rota.JobID, t *tombRow) bool { now[id] = t.state; return true })
 	for id, state := range now {
 		if s.states[id] != state {
 			s.t.Fatalf("entry %d: job %s is %s, its events tell %s", a.Index, id, state, s.states[id])

@@ -3,8 +3,6 @@ package fsm
 import (
 	"math/bits"
 	"slices"
-
-	"github.com/rotasched/rota"
 )
 
 // treeNode is a node of a tree. Its keys stand in the rows, each of them in a place of its
@@ -160,17 +158,3 @@ func alike(a, b string) int {
 	}
 	return n
 }
-
-func (r *jobRow) treeKey() rota.JobID           { return r.spec.ID }
-func (r *leaseRow) treeKey() string             { return r.key }
-func (r *workerRow) treeKey() rota.WorkerID     { return r.spec.ID }
-func (r *queueRow) treeKey() rota.QueueName     { return r.name }
-func (r *nodeRow) treeKey() rota.NodeID         { return r.id }
-func (r *holdRow) treeKey() rota.JobID          { return r.job }
-func (r *tenantRow) treeKey() rota.TenantID     { return r.id }
-func (r *meterRow) treeKey() string             { return r.key }
-func (r *domainRow) treeKey() string            { return r.key }
-func (r *typeRow) treeKey() rota.JobType        { return r.typ }
-func (r *workflowRow) treeKey() rota.WorkflowID { return r.id }
-func (r *vertexRow) treeKey() string            { return r.key }
-func (r *deletedRow) treeKey() string           { return deletedKey(r.to) }

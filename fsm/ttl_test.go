@@ -21,7 +21,7 @@ func (b *bench) expired(id string, why rota.Reason) {
 	if j := b.state(id, rota.Expired); j.Reason != why || j.Lease != nil {
 		b.t.Fatalf("job %s: %+v, %s is wanted", id, j, why)
 	}
-	if t := b.tombs.get(rota.JobID(id)); t == nil || t.reason != why || t.finished.Clock != b.head.clock {
+	if t := b.ended.tombs.get(rota.JobID(id)); t == nil || t.reason != why || t.finished.Clock != b.head.clock {
 		b.t.Fatalf("job %s: tombstone %+v", id, t)
 	}
 }
@@ -75,7 +75,7 @@ func TestTimeToLive(t *testing.T) {
 				b.t.Fatalf("events %+v", events)
 			}
 			b.expired("j", rota.TTLAbsolute)
-			if w, _ := b.Worker("w"); w.Open != 0 || w.Failed != 0 {
+			if w, _ := b.View.Worker("w"); w.Open != 0 || w.Failed != 0 {
 				b.t.Fatalf("worker %+v", w) // the worker is not to blame
 			}
 			o := b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l)) // too late
@@ -98,7 +98,7 @@ func TestTimeToLive(t *testing.T) {
 			b.pass(3_000)
 		}
 		b.pass(first + 19_999 - b.now)
-		if j, _ := b.Job("j"); j.State.Terminal() || j.Attempt == 0 || j.FirstLease.Clock != first {
+		if j, _ := b.View.Job("j"); j.State.Terminal() || j.Attempt == 0 || j.FirstLease.Clock != first {
 			b.t.Fatalf("job %+v", j)
 		}
 		b.pass(1)
@@ -209,7 +209,7 @@ func TestTombstoneCap(t *testing.T) {
 		m.ledger.gen++
 		for i := range rota.TombstoneCap {
 			m.head.tombSeq++
-			m.tombs.insert(&tombRow{id: rota.JobID(fmt.Sprintf("t%07d", i)), queue: "default", typ: "work", tenant: "default",
+			m.ended.tombs.insert(&tombRow{id: rota.JobID(fmt.Sprintf("t%07d", i)), queue: "default", typ: "work", tenant: "default",
 				state: rota.Completed, reason: rota.Done, finished: m.head.now(), seq: m.head.tombSeq})
 		}
 		m.settleHeader()
@@ -222,7 +222,7 @@ func TestTombstoneCap(t *testing.T) {
 	b.state("t0000001", rota.JobNone)
 	b.state("j", rota.Cancelled)
 	b.state("k", rota.Cancelled)
-	if n := b.tombs.len(); n != rota.TombstoneCap || b.head.droppedTombs != 2 {
+	if n := b.ended.tombs.len(); n != rota.TombstoneCap || b.head.droppedTombs != 2 {
 		t.Fatalf("%d tombstones, %d dropped", n, b.head.droppedTombs)
 	}
 }

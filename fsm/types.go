@@ -1,21 +1,12 @@
 package fsm
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/sched"
 )
-
-// expectedTime is how long jobs of a type should take, as the owner of their queue says.
-type expectedTime struct {
-	typ rota.JobType
-	ms  int64
-}
-
-func compareExpected(x expectedTime, typ rota.JobType) int { return cmp.Compare(x.typ, typ) }
 
 // expects is what the queue's owner set for a type, 0 for nothing.
 func (r *queueRow) expects(typ rota.JobType) int64 {
@@ -40,16 +31,22 @@ func withExpected(list []expectedTime, typ rota.JobType, ms int64) []expectedTim
 	return list
 }
 
+// typeStats holds what the ends of its jobs say of each type.
+type typeStats struct {
+	m     *Machine
+	types table[rota.JobType, typeRow, *typeRow]
+}
+
 // declareType keeps how long jobs of a type should take (SPEC §5.3): what the newest
 // submission declares to an adaptive queue whose policy goes by it.
-func (m *Machine) declareType(spec *keptSpec, q *queueRow) {
+func (ts *typeStats) declareType(spec *keptSpec, q *queueRow) {
 	if q.policy.Ranking != rota.RankAdaptive || q.policy.Estimate != rota.EstimateByUser || spec.ExpectedMs <= 0 {
 		return
 	}
-	if r := m.types.get(spec.Type); r != nil && r.expectedMs == spec.ExpectedMs {
+	if r := ts.types.get(spec.Type); r != nil && r.expectedMs == spec.ExpectedMs {
 		return
 	}
-	if r := m.editType(spec.Type); r != nil {
+	if r := ts.editType(spec.Type); r != nil {
 		r.expectedMs = spec.ExpectedMs
 	}
 }
@@ -58,20 +55,20 @@ func (m *Machine) declareType(spec *keptSpec, q *queueRow) {
 // queue is adaptive (SPEC §5.3). An ack timeout, a decline, a cancellation and a
 // late renewal say nothing of the type; an expired lease failed, and nobody knows
 // how long it took; nor how long an attempt that timed out would have taken.
-func (m *Machine) countType(l *leaseRow, what outcome) {
-	p := &m.queues.get(l.queue).policy
+func (ts *typeStats) countType(l *leaseRow, what outcome) {
+	p := &ts.m.queues.get(l.queue).policy
 	if p.Ranking != rota.RankAdaptive {
 		return
 	}
 	us := int64(-1)
 	switch what {
 	case outcomeSuccess, outcomeFailure, outcomeProofInvalid:
-		us = int64(m.head.clock-l.began()) * 1000
+		us = int64(ts.m.head.clock-l.began()) * 1000
 	case outcomeExpired, outcomeTimedOut:
 	default:
 		return
 	}
-	if r := m.editType(l.typ); r != nil {
+	if r := ts.editType(l.typ); r != nil {
 		r.set(r.stats().Observe(us, what == outcomeSuccess, p.StatsWindow))
 	}
 }
@@ -87,14 +84,14 @@ func (r *leaseRow) began() rota.Clock {
 
 // editType gives a type's row, a new one while there is room: of more than
 // MaxTypes types nothing is known.
-func (m *Machine) editType(typ rota.JobType) *typeRow {
-	if m.types.get(typ) == nil {
-		if m.types.len() >= rota.MaxTypes {
+func (ts *typeStats) editType(typ rota.JobType) *typeRow {
+	if ts.types.get(typ) == nil {
+		if ts.types.len() >= rota.MaxTypes {
 			return nil
 		}
-		m.types.insert(typ, &typeRow{typ: typ})
+		ts.types.insert(typ, &typeRow{typ: typ})
 	}
-	return m.types.edit(typ)
+	return ts.types.edit(typ)
 }
 
 func (r *typeRow) stats() sched.Stats {
@@ -107,9 +104,9 @@ func (r *typeRow) set(s sched.Stats) {
 
 // stats is what a queue's rounds know of a type: the cluster's statistics, and the
 // expected time that the queue's policy goes by.
-func (m *Machine) stats(q *queueRow, typ rota.JobType) (s sched.Stats) {
+func (ts *typeStats) stats(q *queueRow, typ rota.JobType) (s sched.Stats) {
 	declared := int64(0)
-	if r := m.types.get(typ); r != nil {
+	if r := ts.types.get(typ); r != nil {
 		s, declared = r.stats(), r.expectedMs
 	}
 	if s.ExpectedMs = q.expects(typ); q.policy.Estimate == rota.EstimateByUser && declared > 0 {
@@ -119,11 +116,11 @@ func (m *Machine) stats(q *queueRow, typ rota.JobType) (s sched.Stats) {
 }
 
 // statsOf is stats for a queue's rounds, nil where they do not ask.
-func (m *Machine) statsOf(q *queueRow) func(rota.JobType) sched.Stats {
+func (ts *typeStats) statsOf(q *queueRow) func(rota.JobType) sched.Stats {
 	if q.policy.Ranking != rota.RankAdaptive {
 		return nil
 	}
-	return func(typ rota.JobType) sched.Stats { return m.stats(q, typ) }
+	return func(typ rota.JobType) sched.Stats { return ts.stats(q, typ) }
 }
 
 // typesShown bounds the types that a queue's view lists.
@@ -132,11 +129,11 @@ const typesShown = 1_000
 // typeWords lists the types with statistics or an expected time by name, the first
 // thousand of them. The statistics are the cluster's, not the queue's; their weights are
 // the caller's to compute (sched.Scoring): there is no float in this package.
-func (m *Machine) typeWords(q *queueRow) []rota.TypeStats {
-	list := make([]rota.TypeStats, 0, min(m.types.len()+len(q.expected), typesShown))
+func (ts *typeStats) typeWords(q *queueRow) []rota.TypeStats {
+	list := make([]rota.TypeStats, 0, min(ts.types.len()+len(q.expected), typesShown))
 	expected := q.expected
 	add := func(typ rota.JobType) bool {
-		s := m.stats(q, typ)
+		s := ts.stats(q, typ)
 		list = append(list, rota.TypeStats{Type: typ, Success: s.Success, Fail: s.Fail, EMAus: s.EMAus, ExpectedMs: s.ExpectedMs})
 		return len(list) < typesShown
 	}
@@ -153,7 +150,7 @@ func (m *Machine) typeWords(q *queueRow) []rota.TypeStats {
 		return true
 	}
 	full := false
-	m.types.scan(func(typ rota.JobType, r *typeRow) bool {
+	ts.types.scan(func(typ rota.JobType, r *typeRow) bool {
 		full = !before(typ, false) || !add(typ)
 		return !full
 	})
@@ -166,10 +163,10 @@ func (m *Machine) typeWords(q *queueRow) []rota.TypeStats {
 // types checks that statistics are such as outcomes give.
 func (c *checker) types() {
 	m := c.m
-	if n := m.types.len(); n > rota.MaxTypes {
+	if n := m.typeStats.types.len(); n > rota.MaxTypes {
 		c.fault("I9: %d types have statistics, %d may have", n, rota.MaxTypes)
 	}
-	m.types.scan(func(typ rota.JobType, r *typeRow) bool {
+	m.typeStats.types.scan(func(typ rota.JobType, r *typeRow) bool {
 		if r.typ != typ || r.success < 0 || r.fail < 0 || r.emaUs < 0 || r.expectedMs < 0 || !r.sampled && r.emaUs != 0 {
 			c.fault("I9: the statistics of type %s are %s", typ, fmt.Sprint(r.stats()))
 		}

@@ -14,7 +14,7 @@ import (
 func (l *life) leaseOps(v rota.LeaseVerb, change ...func(*rota.LeaseCommand)) []byte {
 	ops := make([]*fsmpb.Op, batch)
 	for i, id := range l.jobs {
-		j, _ := l.m.Job(rota.JobID(id))
+		j, _ := l.m.View.Job(rota.JobID(id))
 		if j.Lease == nil {
 			l.m.b.Fatalf("job %s has no lease", id)
 		}

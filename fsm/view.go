@@ -5,15 +5,15 @@ import (
 )
 
 // Job tells all that is known of a job; ok is false where nothing is.
-func (m *Machine) Job(id rota.JobID) (job rota.Job, ok bool) {
-	if j := m.jobs.get(id); j != nil {
-		return liveJob(j, m.leases.get(string(j.lease[:])), m.head.now()), true
+func (vw *View) Job(id rota.JobID) (job rota.Job, ok bool) {
+	if j := vw.m.jobs.get(id); j != nil {
+		return liveJob(j, vw.m.leasing.leases.get(string(j.lease[:])), vw.m.head.now()), true
 	}
-	if f, v := m.waitingNode(id); v != nil {
-		return waitingJob(m.workflows.get(f.id), v), true
+	if f, v := vw.waitingNode(id); v != nil {
+		return waitingJob(vw.m.flows.workflows.get(f.id), v), true
 	}
-	if t := m.tombs.get(id); t != nil {
-		r, _ := m.staged.records.Get(t.seq)
+	if t := vw.m.ended.tombs.get(id); t != nil {
+		r, _ := vw.m.ended.staged.records.Get(t.seq)
 		return deadJob(t, r), true
 	}
 	return rota.Job{}, false
@@ -21,8 +21,8 @@ func (m *Machine) Job(id rota.JobID) (job rota.Job, ok bool) {
 
 // FirstSpec returns the spec that a live job was submitted with; ok is false where a change
 // made it another since.
-func (m *Machine) FirstSpec(id rota.JobID) (first rota.JobSpec, live, ok bool) {
-	j := m.jobs.get(id)
+func (vw *View) FirstSpec(id rota.JobID) (first rota.JobSpec, live, ok bool) {
+	j := vw.m.jobs.get(id)
 	if j == nil {
 		return first, false, false
 	}
@@ -30,14 +30,14 @@ func (m *Machine) FirstSpec(id rota.JobID) (first rota.JobSpec, live, ok bool) {
 }
 
 // JobState tells a job's state alone, JobNone where nothing is known.
-func (m *Machine) JobState(id rota.JobID) rota.JobState {
-	if j := m.jobs.get(id); j != nil {
+func (vw *View) JobState(id rota.JobID) rota.JobState {
+	if j := vw.m.jobs.get(id); j != nil {
 		return j.state
 	}
-	if _, v := m.waitingNode(id); v != nil {
+	if _, v := vw.waitingNode(id); v != nil {
 		return rota.Blocked
 	}
-	if t := m.tombs.get(id); t != nil {
+	if t := vw.m.ended.tombs.get(id); t != nil {
 		return t.state
 	}
 	return rota.JobNone
@@ -68,57 +68,40 @@ func (r *leaseRow) words(now rota.Moment) rota.Lease {
 	return l
 }
 
-func deadJob(t *tombRow, r *record) rota.Job {
-	job := rota.Job{State: t.state, Attempt: t.attempt, Submitted: t.submitted, Finished: t.finished,
-		Life: t.life, Retried: t.retried, Reason: t.reason, RecordDropped: r == nil}
-	if t.outputDigest != "" {
-		job.OutputDigest = []byte(t.outputDigest)
-	}
-	if r == nil {
-		job.ID, job.Queue, job.Type, job.Tenant = t.id, t.queue, t.typ, t.tenant
-		return job
-	}
-	job.JobSpec = r.spec.words()
-	job.Enqueued, job.FirstLease, job.Error = r.enqueued, r.firstLease, r.err
-	job.Attempts, job.Progress, job.ProgressNote, job.Output = r.attempts, r.progress, r.note, r.output
-	job.Meta = r.meta
-	return job
-}
-
 // Worker tells all that is known of a worker, its open leases too.
-func (m *Machine) Worker(id rota.WorkerID) (rota.Worker, bool) {
-	r := m.workers.get(id)
+func (vw *View) Worker(id rota.WorkerID) (rota.Worker, bool) {
+	r := vw.m.fleet.workers.get(id)
 	if r == nil {
 		return rota.Worker{}, false
 	}
-	w := m.workerWordsOf(r)
+	w := vw.workerWordsOf(r)
 	for _, key := range r.openLeases() {
-		w.Leases = append(w.Leases, m.leases.get(key).words(m.head.now()))
+		w.Leases = append(w.Leases, vw.m.leasing.leases.get(key).words(vw.m.head.now()))
 	}
 	return w, true
 }
 
 // Workers lists the workers by id, without their leases.
-func (m *Machine) Workers() []rota.Worker {
-	list := make([]rota.Worker, 0, m.workers.len())
-	m.workers.scan(func(_ rota.WorkerID, r *workerRow) bool {
-		list = append(list, m.workerWordsOf(r))
+func (vw *View) Workers() []rota.Worker {
+	list := make([]rota.Worker, 0, vw.m.fleet.workers.len())
+	vw.m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool {
+		list = append(list, vw.workerWordsOf(r))
 		return true
 	})
 	return list
 }
 
-func (m *Machine) workerWordsOf(r *workerRow) rota.Worker {
+func (vw *View) workerWordsOf(r *workerRow) rota.Worker {
 	w := rota.Worker{WorkerSpec: *r.spec, Status: r.status, Session: r.session, StatusSince: r.since,
 		SilentSince: r.silentSince, DisconnectedSince: r.disconnected, Open: r.open, CPUMilliTaken: r.cpu, MemoryTaken: r.memory, IOTaken: r.io,
 		Assigned: r.assigned, Completed: r.completed, Failed: r.failed}
-	m.standingWords(&w, r)
+	vw.standingWords(&w, r)
 	return w
 }
 
 // Session tells a worker's live session and status; 0 where it has none.
-func (m *Machine) Session(id rota.WorkerID) (rota.Session, rota.WorkerStatus) {
-	r := m.workers.get(id)
+func (vw *View) Session(id rota.WorkerID) (rota.Session, rota.WorkerStatus) {
+	r := vw.m.fleet.workers.get(id)
 	if r == nil {
 		return 0, rota.WorkerNone
 	}
@@ -127,8 +110,8 @@ func (m *Machine) Session(id rota.WorkerID) (rota.Session, rota.WorkerStatus) {
 
 // Connection tells a worker's live session, the number of its newest connection, and
 // whether that is taken for broken (SPEC §16.7).
-func (m *Machine) Connection(id rota.WorkerID) (s rota.Session, connection uint64, broken bool) {
-	r := m.workers.get(id)
+func (vw *View) Connection(id rota.WorkerID) (s rota.Session, connection uint64, broken bool) {
+	r := vw.m.fleet.workers.get(id)
 	if r == nil || r.status == rota.WorkerRetired {
 		return 0, 0, false
 	}
@@ -136,8 +119,8 @@ func (m *Machine) Connection(id rota.WorkerID) (s rota.Session, connection uint6
 }
 
 // LiveWorkers calls f for each worker that may have a process behind it.
-func (m *Machine) LiveWorkers(f func(id rota.WorkerID, s rota.Session, status rota.WorkerStatus, since rota.Clock)) {
-	m.workers.scan(func(id rota.WorkerID, r *workerRow) bool {
+func (vw *View) LiveWorkers(f func(id rota.WorkerID, s rota.Session, status rota.WorkerStatus, since rota.Clock)) {
+	vw.m.fleet.workers.scan(func(id rota.WorkerID, r *workerRow) bool {
 		if r.status != rota.WorkerRetired {
 			f(id, r.session, r.status, r.since.Clock)
 		}
@@ -146,43 +129,43 @@ func (m *Machine) LiveWorkers(f func(id rota.WorkerID, s rota.Session, status ro
 }
 
 // Queue tells a queue with its counters.
-func (m *Machine) Queue(name rota.QueueName) (rota.Queue, bool) {
-	r := m.queues.get(name)
+func (vw *View) Queue(name rota.QueueName) (rota.Queue, bool) {
+	r := vw.m.queues.get(name)
 	if r == nil {
 		return rota.Queue{}, false
 	}
-	return m.queueWords(r), true
+	return vw.queueWords(r), true
 }
 
 // Queues lists the queues by name.
-func (m *Machine) Queues() []rota.Queue {
-	list := make([]rota.Queue, 0, m.queues.len())
-	m.queues.scan(func(_ rota.QueueName, r *queueRow) bool {
-		list = append(list, m.queueWords(r))
+func (vw *View) Queues() []rota.Queue {
+	list := make([]rota.Queue, 0, vw.m.queues.len())
+	vw.m.queues.scan(func(_ rota.QueueName, r *queueRow) bool {
+		list = append(list, vw.queueWords(r))
 		return true
 	})
 	return list
 }
 
-func (m *Machine) queueWords(r *queueRow) rota.Queue {
-	i := m.registry.queues[r.name]
+func (vw *View) queueWords(r *queueRow) rota.Queue {
+	i := vw.m.placement.registry.queues[r.name]
 	q := rota.Queue{Name: r.name, Policy: r.policy, Pending: r.pending(), Blocked: r.blocked, Delayed: r.delayed,
 		Queued: r.queued, Assigned: r.assigned, Running: r.running, SubmittedTotal: r.submitted, AssignedTotal: r.placed,
 		CompletedTotal: r.completed, DeadTotal: r.dead, ExpiredTotal: r.expired, CancelledTotal: r.cancelled,
-		Staged: m.staged.queues[r.name], Lanes: int64(i.pending.Lanes()), Workers: int64(m.registry.supply.Workers(r.name))}
+		Staged: vw.m.ended.staged.queues[r.name], Lanes: int64(i.pending.Lanes()), Workers: int64(vw.m.placement.registry.supply.Workers(r.name))}
 	q.Parked = int64(i.pending.ParkedLanes())
 	q.Tiers = i.tierDepths(&r.policy)
-	q.UsagePermille, q.LeaseUsagePermille, q.BacklogUsagePermille = m.usage(r)
-	q.Backpressure = m.pressure(r)
+	q.UsagePermille, q.LeaseUsagePermille, q.BacklogUsagePermille = vw.usage(r)
+	q.Backpressure = vw.m.limits.pressure(r)
 	if oldest, ok := i.pending.Oldest(); ok {
-		q.OldestWaitMs = int64(m.head.clock - oldest)
+		q.OldestWaitMs = int64(vw.m.head.clock - oldest)
 	}
 	return q
 }
 
 // Counts sums the jobs by state over all queues.
-func (m *Machine) Counts() (c rota.JobCounts) {
-	m.queues.scan(func(_ rota.QueueName, r *queueRow) bool {
+func (vw *View) Counts() (c rota.JobCounts) {
+	vw.m.queues.scan(func(_ rota.QueueName, r *queueRow) bool {
 		c.Blocked += r.blocked
 		c.Delayed += r.delayed
 		c.Queued += r.queued
@@ -198,11 +181,11 @@ func (m *Machine) Counts() (c rota.JobCounts) {
 }
 
 // WorkerCount is how many workers are registered.
-func (m *Machine) WorkerCount() int64 { return int64(m.workers.len()) }
+func (vw *View) WorkerCount() int64 { return int64(vw.m.fleet.workers.len()) }
 
 // Node tells what is recorded of a node id.
-func (m *Machine) Node(id rota.NodeID) (identity string, starts uint64, removed, known bool) {
-	r := m.nodes.get(id)
+func (vw *View) Node(id rota.NodeID) (identity string, starts uint64, removed, known bool) {
+	r := vw.m.nodes.get(id)
 	if r == nil {
 		return "", 0, false, false
 	}
@@ -210,8 +193,8 @@ func (m *Machine) Node(id rota.NodeID) (identity string, starts uint64, removed,
 }
 
 // NodeDiffered tells where a node's state was last told to be wrong, 0 for never.
-func (m *Machine) NodeDiffered(id rota.NodeID) (at rota.Index, known bool) {
-	r := m.nodes.get(id)
+func (vw *View) NodeDiffered(id rota.NodeID) (at rota.Index, known bool) {
+	r := vw.m.nodes.get(id)
 	if r == nil {
 		return 0, false
 	}
@@ -220,14 +203,14 @@ func (m *Machine) NodeDiffered(id rota.NodeID) (at rota.Index, known bool) {
 
 // Assignments gives what a worker's session holds open: what a node tells it first when
 // it connects. A session that was taken over has what it must confirm (SPEC §8.5).
-func (m *Machine) Assignments(id rota.WorkerID, session rota.Session) []rota.Assignment {
-	r := m.workers.get(id)
+func (vw *View) Assignments(id rota.WorkerID, session rota.Session) []rota.Assignment {
+	r := vw.m.fleet.workers.get(id)
 	if r == nil {
 		return nil
 	}
 	var list []rota.Assignment
 	for _, key := range r.openLeases() {
-		if a, ok := m.assignment(m.leases.get(key)); ok && a.Lease.Session == session {
+		if a, ok := vw.assignment(vw.m.leasing.leases.get(key)); ok && a.Lease.Session == session {
 			list = append(list, a)
 		}
 	}
@@ -235,16 +218,16 @@ func (m *Machine) Assignments(id rota.WorkerID, session rota.Session) []rota.Ass
 }
 
 // Assignment gives an open lease with its job, as its worker is told of it.
-func (m *Machine) Assignment(id rota.LeaseID) (rota.Assignment, bool) {
-	return m.assignment(m.leases.get(string(id[:])))
+func (vw *View) Assignment(id rota.LeaseID) (rota.Assignment, bool) {
+	return vw.assignment(vw.m.leasing.leases.get(string(id[:])))
 }
 
-func (m *Machine) assignment(l *leaseRow) (rota.Assignment, bool) {
+func (vw *View) assignment(l *leaseRow) (rota.Assignment, bool) {
 	if l == nil {
 		return rota.Assignment{}, false
 	}
-	p := &m.queues.get(l.queue).policy
-	return rota.Assignment{Lease: l.Lease, Spec: m.jobs.get(l.Job).spec.words(), LeaseMs: p.LeaseMs,
+	p := &vw.m.queues.get(l.queue).policy
+	return rota.Assignment{Lease: l.Lease, Spec: vw.m.jobs.get(l.Job).spec.words(), LeaseMs: p.LeaseMs,
 		RenewEveryMs: p.LeaseMs * p.RenewAlphaPermille / 1000, RenewalsMax: int32(p.RenewalsMax),
 		MaxRuntimeMs: l.maxRuntime(), GraceMs: l.grace}, true
 }

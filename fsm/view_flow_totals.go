@@ -15,8 +15,8 @@ type WorkflowTotals struct {
 }
 
 // WorkflowTotals reads each workflow's row, and none of its nodes.
-func (m *Machine) WorkflowTotals() (t WorkflowTotals) {
-	m.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool {
+func (vw *View) WorkflowTotals() (t WorkflowTotals) {
+	vw.m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool {
 		if r.leaving {
 			t.Pending += int64(r.added - r.cursor)
 			return true
@@ -31,7 +31,7 @@ func (m *Machine) WorkflowTotals() (t WorkflowTotals) {
 		}
 		return true
 	})
-	m.flows.ready.Scan(func(_ uint64, f *flow) bool {
+	vw.m.flows.flowIndex.ready.Scan(func(_ uint64, f *flow) bool {
 		t.Pending += int64(f.work.Len())
 		return true
 	})

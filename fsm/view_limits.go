@@ -3,24 +3,24 @@ package fsm
 import "github.com/rotasched/rota"
 
 // Mode tells the cluster's mode and why (SPEC §4.3).
-func (m *Machine) Mode() rota.ModeStatus {
-	h := &m.head
+func (vw *View) Mode() rota.ModeStatus {
+	h := &vw.m.head
 	return rota.ModeStatus{Mode: h.mode, Reason: h.modeReason, Since: h.modeSince, Auto: h.modeAuto, Holds: h.modeHolds,
 		Drained: h.drained, Index: h.index}
 }
 
 // Tenant tells any tenant; one without a row has the default limits.
-func (m *Machine) Tenant(id rota.TenantID) rota.Tenant {
-	if r := m.tenants.get(id); r != nil {
+func (vw *View) Tenant(id rota.TenantID) rota.Tenant {
+	if r := vw.m.limits.tenants.get(id); r != nil {
 		return tenantWords(r)
 	}
 	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits()}
 }
 
 // Tenants lists by id those that somebody set or that have leases open.
-func (m *Machine) Tenants() []rota.Tenant {
-	list := make([]rota.Tenant, 0, m.tenants.len())
-	m.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool {
+func (vw *View) Tenants() []rota.Tenant {
+	list := make([]rota.Tenant, 0, vw.m.limits.tenants.len())
+	vw.m.limits.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool {
 		list = append(list, tenantWords(r))
 		return true
 	})
@@ -33,28 +33,28 @@ func tenantWords(r *tenantRow) rota.Tenant {
 
 // QueueInFull tells a queue with its failure domains and, of an adaptive one, what
 // is known of the types; their Weight is for the caller to fill (SPEC §2.2).
-func (m *Machine) QueueInFull(name rota.QueueName) (rota.Queue, bool) {
-	q, ok := m.Queue(name)
+func (vw *View) QueueInFull(name rota.QueueName) (rota.Queue, bool) {
+	q, ok := vw.Queue(name)
 	if !ok {
 		return q, false
 	}
-	m.domains.scan(func(_ string, r *domainRow) bool {
+	vw.m.limits.domains.scan(func(_ string, r *domainRow) bool {
 		if r.queue == name {
-			q.Domains = append(q.Domains, m.domainWords(r))
+			q.Domains = append(q.Domains, vw.domainWords(r))
 		}
 		return true
 	})
 	if q.Policy.Ranking == rota.RankAdaptive {
-		q.Types = m.typeWords(m.queues.get(name))
+		q.Types = vw.m.typeStats.typeWords(vw.m.queues.get(name))
 	}
 	return q, true
 }
 
 // domainWords counts what of the window is not over (SPEC §4.8).
-func (m *Machine) domainWords(r *domainRow) rota.Domain {
+func (vw *View) domainWords(r *domainRow) rota.Domain {
 	d := rota.Domain{Queue: r.queue, Name: r.name, Isolated: r.isolated, Since: r.since}
 	for _, s := range r.window {
-		if s.ok+s.fail > 0 && m.head.clock-s.since < rota.WindowSlots*rota.WindowSlotMs {
+		if s.ok+s.fail > 0 && vw.m.head.clock-s.since < rota.WindowSlots*rota.WindowSlotMs {
 			d.Outcomes += s.ok + s.fail
 			d.Failures += s.fail
 		}
@@ -63,8 +63,8 @@ func (m *Machine) domainWords(r *domainRow) rota.Domain {
 }
 
 // IsolatedDomains counts the failure domains that are isolated now.
-func (m *Machine) IsolatedDomains() (n int64) {
-	m.domains.scan(func(_ string, r *domainRow) bool {
+func (vw *View) IsolatedDomains() (n int64) {
+	vw.m.limits.domains.scan(func(_ string, r *domainRow) bool {
 		if r.isolated {
 			n++
 		}
@@ -74,8 +74,8 @@ func (m *Machine) IsolatedDomains() (n int64) {
 }
 
 // ParkedTenants counts the tenants whose lanes wait at max_concurrent.
-func (m *Machine) ParkedTenants() (n int64) {
-	m.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool {
+func (vw *View) ParkedTenants() (n int64) {
+	vw.m.limits.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool {
 		if r.parkedAt > 0 {
 			n++
 		}
@@ -85,8 +85,8 @@ func (m *Machine) ParkedTenants() (n int64) {
 }
 
 // WorkersByStatus counts the workers; the index is the status.
-func (m *Machine) WorkersByStatus() (counts [rota.WorkerUnreachable + 1]int64) {
-	m.workers.scan(func(_ rota.WorkerID, r *workerRow) bool {
+func (vw *View) WorkersByStatus() (counts [rota.WorkerUnreachable + 1]int64) {
+	vw.m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool {
 		counts[r.status]++
 		return true
 	})
@@ -95,18 +95,18 @@ func (m *Machine) WorkersByStatus() (counts [rota.WorkerUnreachable + 1]int64) {
 
 // usage tells how full a queue, its workers, and what max_queue_size gives them are (SPEC
 // §4.6), in permille; the last is 0 where it bounds nothing.
-func (m *Machine) usage(r *queueRow) (queue, leases, backlog int64) {
-	open, room := m.load(r)
-	ready, most := m.backlog(r)
+func (vw *View) usage(r *queueRow) (queue, leases, backlog int64) {
+	open, room := vw.m.limits.load(r)
+	ready, most := vw.m.limits.backlog(r)
 	return r.pending() * 1000 / max(1, r.policy.QueueCap), open * 1000 / room, ready * 1000 / max(1, most) * min(1, most)
 }
 
 // FullestQueue tells the queue that is the most full, and how full, in permille of
 // its queue_cap; the first by name where several are. A leader degrades by it (SPEC
 // §4.7).
-func (m *Machine) FullestQueue() (name rota.QueueName, permille int64) {
-	m.queues.scan(func(n rota.QueueName, r *queueRow) bool {
-		if full, _, _ := m.usage(r); name == "" || full > permille {
+func (vw *View) FullestQueue() (name rota.QueueName, permille int64) {
+	vw.m.queues.scan(func(n rota.QueueName, r *queueRow) bool {
+		if full, _, _ := vw.usage(r); name == "" || full > permille {
 			name, permille = n, full
 		}
 		return true
@@ -116,8 +116,8 @@ func (m *Machine) FullestQueue() (name rota.QueueName, permille int64) {
 
 // standingWords tells a worker's standing at this moment (SPEC §6.2): health as it
 // has grown since, cooling and denied types that still last.
-func (m *Machine) standingWords(w *rota.Worker, r *workerRow) {
-	at := m.head.now()
+func (vw *View) standingWords(w *rota.Worker, r *workerRow) {
+	at := vw.m.head.now()
 	now := at.Clock
 	w.Health = r.healthNow(now)
 	w.Load = loadOf(r)

@@ -17,21 +17,21 @@ func TestQueueWords_tellTiersAndUsage(t *testing.T) {
 	for i := range 11 {
 		b.submit(fmt.Sprintf("j%02d", i), func(s *rota.JobSpec) { s.Priority = int32(i) })
 	}
-	q, ok := b.Queue("default")
+	q, ok := b.View.Queue("default")
 	if want := []int64{1, 3, 3, 2, 2}; !ok || !slices.Equal(q.Tiers, want) || q.UsagePermille != 275 || q.LeaseUsagePermille != 0 {
 		t.Fatalf("tiers %v, %d permille full, workers %d", q.Tiers, q.UsagePermille, q.LeaseUsagePermille)
 	}
 	b.ok(registerOp("w1", 8, "s", false))
 	b.match()
-	q, _ = b.Queue("default")
+	q, _ = b.View.Queue("default")
 	if q.Assigned != 8 || q.LeaseUsagePermille != 1000 || q.Tiers[0]+q.Tiers[1]+q.Tiers[2]+q.Tiers[3]+q.Tiers[4] != 3 {
 		t.Fatalf("%+v", q)
 	}
 	frozen := b.twin
-	if twin, _ := frozen.Queue("default"); !slices.Equal(twin.Tiers, q.Tiers) {
+	if twin, _ := frozen.View.Queue("default"); !slices.Equal(twin.Tiers, q.Tiers) {
 		t.Fatalf("the twin counts %v, %v is wanted", twin.Tiers, q.Tiers)
 	}
-	if w, _ := b.Worker("w1"); w.Load != "Busy" || w.Health != 1000 {
+	if w, _ := b.View.Worker("w1"); w.Load != "Busy" || w.Health != 1000 {
 		t.Fatalf("%+v", w)
 	}
 }

@@ -17,7 +17,7 @@ func TestPage(t *testing.T) {
 	for i := 0; i < 25; i += 3 {
 		b.ok(cancelOp(fmt.Sprintf("j%02d", i)))
 	}
-	jobs := b.Jobs()
+	jobs := b.View.Jobs()
 	walk := func(f rota.JobFilter) (n int) {
 		t.Helper()
 		seen := map[rota.JobID]bool{}
@@ -67,9 +67,9 @@ func TestPage(t *testing.T) {
 func TestCounts(t *testing.T) {
 	t.Parallel()
 	b := busyBench(t)
-	c, sum := b.Counts(), rota.JobCounts{}
-	for _, q := range b.Queues() {
-		one, ok := b.Queue(q.Name)
+	c, sum := b.View.Counts(), rota.JobCounts{}
+	for _, q := range b.View.Queues() {
+		one, ok := b.View.Queue(q.Name)
 		if !ok || one.Pending != q.Queued+q.Delayed+q.Blocked || one.Queued != q.Queued {
 			t.Fatalf("queue %+v, asked alone %+v", q, one)
 		}
@@ -78,10 +78,10 @@ func TestCounts(t *testing.T) {
 	if c.Queued != sum.Queued || c.Completed != sum.Completed || c.Cancelled != sum.Cancelled || c.Cancelled != 1 {
 		t.Fatalf("counts %+v, by queue %+v", c, sum)
 	}
-	if _, ok := b.Queue("nowhere"); ok || b.JobState("nothing") != rota.JobNone || b.JobState("cancelled") != rota.Cancelled {
+	if _, ok := b.View.Queue("nowhere"); ok || b.View.JobState("nothing") != rota.JobNone || b.View.JobState("cancelled") != rota.Cancelled {
 		t.Fatal("something is known of what is not there")
 	}
-	if int64(len(b.Workers())) != b.WorkerCount() {
-		t.Fatalf("%d workers of %d", len(b.Workers()), b.WorkerCount())
+	if int64(len(b.View.Workers())) != b.View.WorkerCount() {
+		t.Fatalf("%d workers of %d", len(b.View.Workers()), b.View.WorkerCount())
 	}
 }

@@ -8,39 +8,6 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// liveNodes counts the jobs of a workflow's nodes by state, of those whose vertices
-// are live. It is derived.
-type liveNodes struct{ delayed, queued, assigned, running int64 }
-
-func (n *liveNodes) count(s rota.JobState, by int64) {
-	switch s {
-	case rota.Delayed:
-		n.delayed += by
-	case rota.Queued:
-		n.queued += by
-	case rota.Assigned:
-		n.assigned += by
-	case rota.Running:
-		n.running += by
-	}
-}
-
-// moveNode keeps liveNodes where a node's job changes its state. A tree that is
-// copied on write was taken, as lists of workflows read it while the machine goes on.
-func (r *registry) moveNode(j *jobRow, from, to rota.JobState) {
-	if j.workflow == "" {
-		return
-	}
-	n, _ := r.nodes.Get(j.workflow)
-	n.count(from, -1)
-	n.count(to, 1)
-	if n == (liveNodes{}) {
-		r.nodes.Delete(j.workflow)
-	} else {
-		r.nodes.Set(j.workflow, n)
-	}
-}
-
 // liveNodes checks that the nodes' jobs are counted as they stand. Invariant I4.
 func (c *checker) liveNodes() {
 	counted := &registry{}
@@ -48,7 +15,7 @@ func (c *checker) liveNodes() {
 		counted.moveNode(j, rota.JobNone, j.state)
 		return true
 	})
-	kept := &c.m.registry.nodes
+	kept := &c.m.placement.registry.nodes
 	counted.nodes.Scan(func(id rota.WorkflowID, want liveNodes) bool {
 		if got, _ := kept.Get(id); got != want {
 			c.fault("I4: workflow %s has live nodes %v, its jobs say %v", id, got, want)
@@ -65,13 +32,13 @@ func (c *checker) liveNodes() {
 func (r *workflowRow) hidden() bool { return r.state == rota.WorkflowOpen || r.leaving }
 
 // Workflow tells a workflow without its nodes, critical path and estimates.
-func (m *Machine) Workflow(id rota.WorkflowID) (rota.Workflow, bool) {
-	r := m.workflows.get(id)
+func (vw *View) Workflow(id rota.WorkflowID) (rota.Workflow, bool) {
+	r := vw.m.flows.workflows.get(id)
 	if r == nil || r.hidden() {
 		return rota.Workflow{}, false
 	}
-	live, _ := m.registry.nodes.Get(id)
-	return workflowWords(r, live, m.vertices.get(vertexKey(id, r.failed))), true
+	live, _ := vw.m.placement.registry.nodes.Get(id)
+	return workflowWords(r, live, vw.m.flows.vertices.get(vertexKey(id, r.failed))), true
 }
 
 // workflowWords tells a workflow; failed is the vertex that its row names.
@@ -102,13 +69,13 @@ type WorkflowView struct {
 }
 
 // WorkflowView freezes a workflow; ok is false where there is none.
-func (m *Machine) WorkflowView(id rota.WorkflowID) (v *WorkflowView, ok bool) {
-	r := m.workflows.get(id)
+func (vw *View) WorkflowView(id rota.WorkflowID) (v *WorkflowView, ok bool) {
+	r := vw.m.flows.workflows.get(id)
 	if r == nil || r.hidden() {
 		return nil, false
 	}
-	live, _ := m.registry.nodes.Get(id)
-	return &WorkflowView{r, live, m.head.clock, m.vertices.freeze(), m.jobs.freeze(), m.leases.freeze()}, true
+	live, _ := vw.m.placement.registry.nodes.Get(id)
+	return &WorkflowView{r, live, vw.m.head.clock, vw.m.flows.vertices.freeze(), vw.m.jobs.freeze(), vw.m.leasing.leases.freeze()}, true
 }
 
 // Words tells the workflow with its nodes, its critical path and its estimates:
@@ -175,8 +142,8 @@ type WorkflowList struct {
 }
 
 // Workflows freezes the workflows for a list.
-func (m *Machine) Workflows() *WorkflowList {
-	return &WorkflowList{m.workflows.freeze(), m.vertices.freeze(), m.registry.nodes.Copy()}
+func (vw *View) Workflows() *WorkflowList {
+	return &WorkflowList{vw.m.flows.workflows.freeze(), vw.m.flows.vertices.freeze(), vw.m.placement.registry.nodes.Copy()}
 }
 
 // Page gives the workflows that the filter selects, by id, without their nodes. A
@@ -210,8 +177,8 @@ func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 
 // NodeParents gives the jobs of the parents of a node, whose outputs it sees, in the
 // order of their numbers (SPEC §11.2).
-func (m *Machine) NodeParents(job rota.JobID) ([]rota.JobID, error) {
-	f, v := m.vertex(job)
+func (vw *View) NodeParents(job rota.JobID) ([]rota.JobID, error) {
+	f, v := vw.m.flows.vertex(job)
 	if v == nil {
 		return nil, rota.Refusef(rota.NotFound, "job", "job %q is not that of a known workflow's node", job)
 	}
@@ -224,8 +191,8 @@ func (m *Machine) NodeParents(job rota.JobID) ([]rota.JobID, error) {
 
 // waitingNode gives the vertex of a node that has no job yet, as it waits for its
 // parents; nil where the id is of no such node.
-func (m *Machine) waitingNode(job rota.JobID) (*flow, *vertexRow) {
-	f, v := m.vertex(job)
+func (vw *View) waitingNode(job rota.JobID) (*flow, *vertexRow) {
+	f, v := vw.m.flows.vertex(job)
 	if v == nil || v.state != vertexBlocked {
 		return nil, nil
 	}

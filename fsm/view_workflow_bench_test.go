@@ -12,7 +12,7 @@ import (
 func widestFlow() (*WorkflowView, *flow) {
 	m := New()
 	r := &workflowRow{id: "wf", state: rota.WorkflowRunning, nodes: rota.MaxWorkflowNodes, edges: rota.MaxWorkflowEdges}
-	m.workflows.load(r.id, r)
+	m.flows.workflows.load(r.id, r)
 	f := newFlow(r)
 	for n := range uint32(rota.MaxWorkflowNodes) {
 		spec := rota.NewJobSpec("work", nil)
@@ -25,10 +25,10 @@ func widestFlow() (*WorkflowView, *flow) {
 		for p := max(10, n) - 10; p < n; p++ {
 			v.parents = append(v.parents, p)
 		}
-		m.vertices.load(v.key, v)
+		m.flows.vertices.load(v.key, v)
 		f.append(v)
 	}
-	return &WorkflowView{row: r, vertices: m.vertices.freeze(), jobs: m.jobs.freeze(), leases: m.leases.freeze()}, f
+	return &WorkflowView{row: r, vertices: m.flows.vertices.freeze(), jobs: m.jobs.freeze(), leases: m.leasing.leases.freeze()}, f
 }
 
 // BenchmarkWorkflowView tells of the biggest workflow with all its nodes.

@@ -12,8 +12,8 @@ import (
 // words gives a workflow as a view tells it, compared with the one without nodes.
 func (b *bench) words(id rota.WorkflowID) rota.Workflow {
 	b.t.Helper()
-	v, ok := b.WorkflowView(id)
-	plain, known := b.Workflow(id)
+	v, ok := b.View.WorkflowView(id)
+	plain, known := b.View.Workflow(id)
 	if !ok || !known {
 		b.t.Fatalf("workflow %s is not told of", id)
 	}
@@ -23,7 +23,7 @@ func (b *bench) words(id rota.WorkflowID) rota.Workflow {
 	if fmt.Sprintf("%+v", bare) != fmt.Sprintf("%+v", plain) {
 		b.t.Fatalf("with nodes\n%+v\nwithout\n%+v", bare, plain)
 	}
-	twin, _ := b.twin.WorkflowView(id)
+	twin, _ := b.twin.View.WorkflowView(id)
 	if mine, its := fmt.Sprintf("%+v", w), fmt.Sprintf("%+v", twin.Words()); mine != its {
 		b.t.Fatalf("told\n%s\nby the twin\n%s", mine, its)
 	}
@@ -47,14 +47,14 @@ func (b *bench) pages(f rota.JobFilter, h History) string {
 	b.t.Helper()
 	var list []string
 	for {
-		page, err := b.Jobs().Page(f, h)
-		its, itsErr := b.twin.Jobs().Page(f, h)
+		page, err := b.View.Jobs().Page(f, h)
+		its, itsErr := b.twin.View.Jobs().Page(f, h)
 		if err != nil || itsErr != nil || page.NextCursor != its.NextCursor || len(page.Jobs) > f.Limit {
 			b.t.Fatalf("%v, %v: next %q, the twin's %q", err, itsErr, page.NextCursor, its.NextCursor)
 		}
 		for _, j := range page.Jobs {
 			list = append(list, fmt.Sprintf("%s:%s", strings.TrimPrefix(string(j.ID), "wf/"), j.State))
-			if state := b.JobState(j.ID); state != j.State {
+			if state := b.View.JobState(j.ID); state != j.State {
 				b.t.Fatalf("job %s is listed as %s, and %s", j.ID, j.State, state)
 			}
 		}
@@ -75,13 +75,13 @@ func TestWorkflowView(t *testing.T) {
 		d.Nodes[2].Type = "other"
 	})
 	b.upload(d)
-	if _, ok := b.Workflow("wf"); ok {
+	if _, ok := b.View.Workflow("wf"); ok {
 		t.Fatal("an open workflow is told of")
 	}
-	if _, ok := b.WorkflowView("wf"); ok {
+	if _, ok := b.View.WorkflowView("wf"); ok {
 		t.Fatal("an open workflow is viewed")
 	}
-	if _, ok := b.Job("wf/n3"); ok || b.JobState("wf/n0") != rota.JobNone || b.pages(rota.JobFilter{Limit: 9}, nil) != "" {
+	if _, ok := b.View.Job("wf/n3"); ok || b.View.JobState("wf/n0") != rota.JobNone || b.pages(rota.JobFilter{Limit: 9}, nil) != "" {
 		t.Fatal("a node of an open workflow is told of")
 	}
 	b.ok(d.commit())
@@ -136,7 +136,7 @@ func TestWaitingNodes(t *testing.T) {
 	other := diamond("wf-2", func(d *dag) { d.Queue, d.Tenant = "default", "acme" })
 	b.run(d)
 	b.run(other)
-	j, ok := b.Job("wf/n3")
+	j, ok := b.View.Job("wf/n3")
 	if !ok || j.State != rota.Blocked || j.Type != "work" || string(j.Payload) != "x" || j.Tenant != rota.DefaultTenant ||
 		j.Submitted.Clock != b.head.clock || j.ID != "wf/n3" {
 		t.Fatalf("%+v", j)
@@ -160,16 +160,16 @@ func TestWaitingNodes(t *testing.T) {
 		}
 	}
 	for _, cursor := range []string{"x", "blocked/wf", "blocked/wf/x", "blocked/a b/1", "blocked/wf/100000", "job"} {
-		if _, err := b.Jobs().Page(rota.JobFilter{Cursor: cursor}, nil); rota.KindOf(err) != rota.Invalid {
+		if _, err := b.View.Jobs().Page(rota.JobFilter{Cursor: cursor}, nil); rota.KindOf(err) != rota.Invalid {
 			t.Errorf("cursor %q: %v", cursor, err)
 		}
 	}
-	parents, err := b.NodeParents("wf/n3")
+	parents, err := b.View.NodeParents("wf/n3")
 	if err != nil || !slices.Equal(parents, []rota.JobID{"wf/n1", "wf/n2"}) {
 		t.Fatal(parents, err)
 	}
 	for _, id := range []rota.JobID{"job", "wf/n4", "wx/n0"} {
-		if _, err := b.NodeParents(id); rota.KindOf(err) != rota.NotFound {
+		if _, err := b.View.NodeParents(id); rota.KindOf(err) != rota.NotFound {
 			t.Errorf("parents of %s: %v", id, err)
 		}
 	}
@@ -181,7 +181,7 @@ func TestWaitingNodes(t *testing.T) {
 		t.Fatal(got)
 	}
 	var h history
-	for _, s := range b.Staged(100, 1<<30) {
+	for _, s := range b.View.Staged(100, 1<<30) {
 		h = append(h, s.Ended())
 	}
 	slices.SortFunc(h, func(a, b Ended) int { return strings.Compare(string(a.Job.ID), string(b.Job.ID)) })
@@ -221,12 +221,12 @@ func TestWorkflowPages(t *testing.T) {
 		for limit := range 10 {
 			f, got := c.f, []string{}
 			for f.Limit = limit; ; {
-				page, err := b.Workflows().Page(f)
+				page, err := b.View.Workflows().Page(f)
 				if err != nil || limit > 0 && len(page.Workflows) > limit {
 					t.Fatal(page, err)
 				}
 				for _, w := range page.Workflows {
-					if plain, _ := b.Workflow(w.ID); fmt.Sprintf("%+v", plain) != fmt.Sprintf("%+v", w) {
+					if plain, _ := b.View.Workflow(w.ID); fmt.Sprintf("%+v", plain) != fmt.Sprintf("%+v", w) {
 						t.Fatalf("%+v is listed as %+v", plain, w)
 					}
 					got = append(got, string(w.ID))
@@ -240,7 +240,7 @@ func TestWorkflowPages(t *testing.T) {
 			}
 		}
 	}
-	if _, err := b.Workflows().Page(rota.WorkflowFilter{Cursor: "a b"}); rota.KindOf(err) != rota.Invalid {
+	if _, err := b.View.Workflows().Page(rota.WorkflowFilter{Cursor: "a b"}); rota.KindOf(err) != rota.Invalid {
 		t.Error(err)
 	}
 }
@@ -272,7 +272,7 @@ func TestWhyBlocked(t *testing.T) {
 		!strings.HasSuffix(detail, "n10 (QUEUED) and 2 more") {
 		t.Fatal(detail)
 	}
-	if _, ok := b.Why("wf/n14", 10); ok {
+	if _, ok := b.View.Why("wf/n14", 10); ok {
 		t.Fatal("a node that is not there is explained")
 	}
 	b.sound()

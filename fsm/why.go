@@ -15,29 +15,29 @@ import (
 // the recorded decision. It asks the code that decides: the obstacles that rounds
 // and the re-check meet, the rules of Supply, and Decide itself, of which at most
 // `most` pairs are looked at. A pure read; ok is false where the job is not live.
-func (m *Machine) Why(id rota.JobID, most int) (x rota.Explanation, ok bool) {
-	x = rota.Explanation{Job: id, Index: m.head.index, Clock: m.head.clock, Date: m.head.date(), Reasons: []rota.Why{}}
-	j := m.jobs.get(id)
+func (vw *View) Why(id rota.JobID, most int) (x rota.Explanation, ok bool) {
+	x = rota.Explanation{Job: id, Index: vw.m.head.index, Clock: vw.m.head.clock, Date: vw.m.head.date(), Reasons: []rota.Why{}}
+	j := vw.m.jobs.get(id)
 	if j == nil {
-		f, v := m.waitingNode(id)
+		f, v := vw.waitingNode(id)
 		if v == nil {
 			return x, false
 		}
-		m.whyBlocked(&x, f, v)
+		vw.whyBlocked(&x, f, v)
 		return x, true
 	}
 	x.State = j.state
 	switch j.state {
 	case rota.Queued:
-		m.whyQueued(&x, j, most)
+		vw.whyQueued(&x, j, most)
 	case rota.Delayed:
-		m.whyDelayed(&x, j)
+		vw.whyDelayed(&x, j)
 	case rota.Assigned, rota.Running:
-		l := m.leases.get(string(j.lease[:]))
+		l := vw.m.leasing.leases.get(string(j.lease[:]))
 		x.Decision = &rota.PlacedDecision{Decision: l.Decision, Worker: l.Worker, Attempt: l.Attempt}
 	}
 	for _, w := range x.Reasons {
-		if text := m.remedy(j, w); text != "" && !slices.Contains(x.WouldRun, text) {
+		if text := vw.remedy(j, w); text != "" && !slices.Contains(x.WouldRun, text) {
 			x.WouldRun = append(x.WouldRun, text)
 		}
 	}
@@ -49,7 +49,7 @@ const parentsShown = 10
 
 // whyBlocked tells which parents a node waits for, or what becomes of it where it
 // waits for none any more.
-func (m *Machine) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow) {
+func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow) {
 	x.State = rota.Blocked
 	var names []string
 	left := 0
@@ -61,7 +61,7 @@ func (m *Machine) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow) {
 		if left++; left <= parentsShown {
 			state := parent.state
 			if state == vertexLive {
-				state = rota.NodeState(m.JobState(parent.spec.ID))
+				state = rota.NodeState(vw.JobState(parent.spec.ID))
 			}
 			names = append(names, fmt.Sprintf("%s (%s)", vertexName(parent), state))
 		}
@@ -71,7 +71,7 @@ func (m *Machine) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow) {
 	if left > parentsShown {
 		w.Detail += fmt.Sprintf(" and %d more", left-parentsShown)
 	}
-	switch r := m.workflows.get(f.id); {
+	switch r := vw.m.flows.workflows.get(f.id); {
 	case r.ending != rota.WorkflowNone:
 		w.Detail = fmt.Sprintf("workflow %s ends as %s: the node is cancelled with the next entries", f.id, r.ending)
 	case left == 0:
@@ -83,11 +83,11 @@ func (m *Machine) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow) {
 	x.Reasons = append(x.Reasons, w)
 }
 
-func (m *Machine) whyDelayed(x *rota.Explanation, j *jobRow) {
-	w := rota.Why{Reason: "NOT_YET_DUE", Detail: m.dueText(j.due)}
+func (vw *View) whyDelayed(x *rota.Explanation, j *jobRow) {
+	w := rota.Why{Reason: "NOT_YET_DUE", Detail: vw.dueText(j.due)}
 	switch {
 	case j.dueDate != 0:
-		w.Detail = fmt.Sprintf("not before %s, in %d ms", j.dueDate, j.dueDate-m.head.date())
+		w.Detail = fmt.Sprintf("not before %s, in %d ms", j.dueDate, j.dueDate-vw.m.head.date())
 	case j.revived():
 		w.Detail = "the worker of its cancelled lease may not have heard of it; " + w.Detail
 	case j.declines > 0:
@@ -101,21 +101,21 @@ func (m *Machine) whyDelayed(x *rota.Explanation, j *jobRow) {
 }
 
 // dueText tells a moment to come by its date.
-func (m *Machine) dueText(c rota.Clock) string {
-	return fmt.Sprintf("due at %s, in %d ms", m.head.now().At(c).Date, c-m.head.clock)
+func (vw *View) dueText(c rota.Clock) string {
+	return fmt.Sprintf("due at %s, in %d ms", vw.m.head.now().At(c).Date, c-vw.m.head.clock)
 }
 
-func (m *Machine) whyQueued(x *rota.Explanation, j *jobRow, most int) {
-	q := m.queues.get(j.spec.Queue)
-	x.Before = m.registry.queues[q.name].pending.Before(j.item)
+func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int) {
+	q := vw.m.queues.get(j.spec.Queue)
+	x.Before = vw.m.placement.registry.queues[q.name].pending.Before(j.item)
 	x.Rank = x.Before
-	m.obstacles(j, q, false, func(reason, detail string) bool {
+	vw.m.limits.obstacles(j, q, false, func(reason, detail string) bool {
 		x.Reasons = append(x.Reasons, rota.Why{Reason: reason, Detail: detail})
 		return true
 	})
 	blocked := len(x.Reasons) > 0
 	fit, elsewhere, all := int64(0), int64(0), int64(0)
-	for _, n := range m.registry.supply.Faults(j.class) {
+	for _, n := range vw.m.placement.registry.supply.Faults(j.class) {
 		all += n.Workers
 		switch n.Why {
 		case sched.Fit:
@@ -123,10 +123,10 @@ func (m *Machine) whyQueued(x *rota.Explanation, j *jobRow, most int) {
 		case sched.NotServingTheQueue:
 			elsewhere = n.Workers // on a large cluster most: no reason of this job's
 		case sched.HeldForAnotherJob:
-			m.whyHeld(x, j)
+			vw.whyHeld(x, j)
 		default:
 			x.Reasons = append(x.Reasons, rota.Why{Reason: n.Why.String(), Workers: n.Workers, WorkerIDs: n.IDs,
-				Detail: m.ruleDetail(j, n)})
+				Detail: vw.ruleDetail(j, n)})
 		}
 	}
 	switch {
@@ -136,11 +136,11 @@ func (m *Machine) whyQueued(x *rota.Explanation, j *jobRow, most int) {
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "NO_WORKER_REGISTERED",
 			Detail: fmt.Sprintf("no worker serves queue %s; %d serve other queues", q.name, elsewhere)})
 	}
-	m.whyHold(x, j, blocked, fit)
+	vw.whyHold(x, j, blocked, fit)
 	if blocked || fit == 0 {
 		return
 	}
-	for _, r := range m.Decide(most) {
+	for _, r := range vw.Decide(most) {
 		for _, p := range r.GetPairs() {
 			if p.GetJob() == string(j.spec.ID) {
 				x.WouldRun = append(x.WouldRun, fmt.Sprintf("the next round applies: it goes to worker %s", p.GetWorker()))
@@ -156,11 +156,11 @@ func (m *Machine) whyQueued(x *rota.Explanation, j *jobRow, most int) {
 const holdsShown = 3
 
 // whyHeld counts the workers that are kept for other jobs, and names those (SPEC §7.8).
-func (m *Machine) whyHeld(x *rota.Explanation, j *jobRow) {
+func (vw *View) whyHeld(x *rota.Explanation, j *jobRow) {
 	var names []string
 	var held []rota.WorkerID
-	m.holds.scan(func(id rota.JobID, h *holdRow) bool {
-		_, first := m.registry.supply.Fits(j.class, h.worker)
+	vw.m.placement.holds.scan(func(id rota.JobID, h *holdRow) bool {
+		_, first := vw.m.placement.registry.supply.Fits(j.class, h.worker)
 		if id == j.spec.ID || first == sched.NotServingTheQueue || first == sched.NotThePinnedWorker || first == sched.TypeNotHandled {
 			return true
 		}
@@ -182,20 +182,20 @@ func (m *Machine) whyHeld(x *rota.Explanation, j *jobRow) {
 
 // whyHold says of a job that lacks only room that a worker is kept for it, or when
 // one will be (SPEC §7.8).
-func (m *Machine) whyHold(x *rota.Explanation, j *jobRow, blocked bool, fit int64) {
-	supply := m.registry.supply
-	due, most := j.queuedAt+rota.Clock(m.queues.get(j.spec.Queue).policy.HoldAfterMs), supply.HoldsMost()
-	h := m.holds.get(j.spec.ID)
+func (vw *View) whyHold(x *rota.Explanation, j *jobRow, blocked bool, fit int64) {
+	supply := vw.m.placement.registry.supply
+	due, most := j.queuedAt+rota.Clock(vw.m.queues.get(j.spec.Queue).policy.HoldAfterMs), supply.HoldsMost()
+	h := vw.m.placement.holds.get(j.spec.ID)
 	text := ""
 	switch {
 	case h != nil:
-		text = fmt.Sprintf("worker %s, kept for this job for %d ms now, has room", h.worker, m.head.clock-h.since)
+		text = fmt.Sprintf("worker %s, kept for this job for %d ms now, has room", h.worker, vw.m.head.clock-h.since)
 	case blocked || fit > 0 || supply.Keepable(j.class, true) == 0:
 		return
-	case due > m.head.clock:
+	case due > vw.m.head.clock:
 		text = fmt.Sprintf("a worker that is kept for it has room: one is from %s on, in %d ms (hold_after), if fewer than %d are "+
-			"kept for other jobs by then", m.head.now().At(due).Date, due-m.head.clock, most)
-	case m.boundHolds() >= most:
+			"kept for other jobs by then", vw.m.head.now().At(due).Date, due-vw.m.head.clock, most)
+	case vw.m.placement.boundHolds() >= most:
 		text = fmt.Sprintf("a worker that is kept for it has room: one is as soon as fewer than %d are kept for other jobs", most)
 	case supply.Keepable(j.class, false) == 0:
 		text = "a worker that is kept for it has room: one is as soon as one that fits is kept for no other job"
@@ -210,13 +210,13 @@ const barsShown = 3
 
 // whyBarred names the workers of a queue that a type is barred from, those that are
 // free of it soonest first, each with cause and end (SPEC §16.1).
-func (m *Machine) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*workerRow) []rota.TypeUntil) string {
+func (vw *View) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*workerRow) []rota.TypeUntil) string {
 	type barred struct {
 		worker *workerRow
 		rota.TypeUntil
 	}
 	var all []barred
-	m.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
+	vw.m.fleet.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
 		if slices.Contains(w.spec.Queues, queue) && w.status != rota.WorkerRetired {
 			for _, t := range list(w) {
 				if t.Type == typ {
@@ -233,7 +233,7 @@ func (m *Machine) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*w
 		if at := slices.IndexFunc(b.worker.failing, func(s streak) bool { return s.typ == typ }); at >= 0 && b.Cause == rota.ProviderFail {
 			cause += fmt.Sprintf(", %d in a row", b.worker.failing[at].n)
 		}
-		names = append(names, fmt.Sprintf("worker %s until %s (%s)", b.worker.spec.ID, m.head.now().At(b.Until.Clock).Date, cause))
+		names = append(names, fmt.Sprintf("worker %s until %s (%s)", b.worker.spec.ID, vw.m.head.now().At(b.Until.Clock).Date, cause))
 	}
 	if more := len(all) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more workers", more))
@@ -245,10 +245,10 @@ func (m *Machine) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*w
 const statusesShown = 3
 
 // statuses tells what the first workers of a count are instead of ACTIVE.
-func (m *Machine) statuses(n sched.UnfitWorkers) string {
+func (vw *View) statuses(n sched.UnfitWorkers) string {
 	var names []string
 	for _, id := range n.IDs[:min(len(n.IDs), statusesShown)] {
-		names = append(names, fmt.Sprintf("worker %s is %s", id, m.workers.get(id).status))
+		names = append(names, fmt.Sprintf("worker %s is %s", id, vw.m.fleet.workers.get(id).status))
 	}
 	if more := n.Workers - int64(len(names)); more > 0 {
 		names = append(names, fmt.Sprintf("%d more are not ACTIVE", more))
@@ -257,11 +257,11 @@ func (m *Machine) statuses(n sched.UnfitWorkers) string {
 }
 
 // ruleDetail says which value of the job meets which rule.
-func (m *Machine) ruleDetail(j *jobRow, n sched.UnfitWorkers) string {
-	s, p := j.spec, &m.queues.get(j.spec.Queue).policy
+func (vw *View) ruleDetail(j *jobRow, n sched.UnfitWorkers) string {
+	s, p := j.spec, &vw.m.queues.get(j.spec.Queue).policy
 	switch n.Why {
 	case sched.NotActive:
-		return m.statuses(n)
+		return vw.statuses(n)
 	case sched.TypeNotHandled:
 		return fmt.Sprintf("of type %s", s.Type)
 	case sched.CapabilityMissing:
@@ -285,9 +285,9 @@ func (m *Machine) ruleDetail(j *jobRow, n sched.UnfitWorkers) string {
 	case sched.UnitsExhausted:
 		return fmt.Sprintf("takes %d of units_per_period %d", max(s.Units, 1), p.UnitsPerPeriod)
 	case sched.TypeDenylisted:
-		return m.whyBarred(s.Type, s.Queue, func(w *workerRow) []rota.TypeUntil { return w.denied })
+		return vw.whyBarred(s.Type, s.Queue, func(w *workerRow) []rota.TypeUntil { return w.denied })
 	case sched.CoolingDown:
-		return m.whyBarred(s.Type, s.Queue, func(w *workerRow) []rota.TypeUntil { return w.cooling })
+		return vw.whyBarred(s.Type, s.Queue, func(w *workerRow) []rota.TypeUntil { return w.cooling })
 	}
 	return ""
 }
@@ -344,8 +344,8 @@ var remedies = map[string]string{
 }
 
 // remedy says what would end a reason, "" where nothing simple does.
-func (m *Machine) remedy(j *jobRow, w rota.Why) string {
-	pinned := m.workers.get(j.spec.Worker)
+func (vw *View) remedy(j *jobRow, w rota.Why) string {
+	pinned := vw.m.fleet.workers.get(j.spec.Worker)
 	absent := j.spec.Worker != "" && (pinned == nil || pinned.status == rota.WorkerRetired)
 	switch none := w.Reason == "NO_WORKER_REGISTERED"; {
 	case absent && (none || w.Reason == "NOT_THE_PINNED_WORKER"):
@@ -354,7 +354,7 @@ func (m *Machine) remedy(j *jobRow, w rota.Why) string {
 	case none:
 		return fmt.Sprintf("a worker that serves its queue registers (rota worker run --queues %s)", j.spec.Queue)
 	}
-	never := m.registry.supply.EverFits(j.class) == 0
+	never := vw.m.placement.registry.supply.EverFits(j.class) == 0
 	switch {
 	case never && w.Reason == "CPU_FULL":
 		return fmt.Sprintf("a worker that fits otherwise registers with %d millicores or more", j.spec.CPUMilli)
@@ -369,8 +369,8 @@ func (m *Machine) remedy(j *jobRow, w rota.Why) string {
 // Reenact decides once more on this very state and tells, of a job that the rounds
 // placed, who else was looked at and why it was not chosen. ok is false where the
 // job got its worker otherwise: by a hold, or by the turn of the oldest.
-func (m *Machine) Reenact(id rota.JobID, most int) (others []rota.OtherWorker, ok bool) {
-	_, draft := m.decide(most, id)
+func (vw *View) Reenact(id rota.JobID, most int) (others []rota.OtherWorker, ok bool) {
+	_, draft := vw.decide(most, id)
 	if draft == nil {
 		return nil, false
 	}

@@ -14,7 +14,7 @@ import (
 // whyOf explains a job and lists its reasons as reason:workers.
 func (b *bench) whyOf(id string) (rota.Explanation, string) {
 	b.t.Helper()
-	x, ok := b.Why(rota.JobID(id), 1_024)
+	x, ok := b.View.Why(rota.JobID(id), 1_024)
 	if !ok {
 		b.t.Fatalf("job %s is not live", id)
 	}
@@ -102,7 +102,7 @@ func TestWhy(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			c.set(b)
-			before := b.Digest()
+			before := b.View.Digest()
 			x, got := b.whyOf("j")
 			if got != c.want {
 				t.Errorf("reasons %q, %q wanted", got, c.want)
@@ -110,7 +110,7 @@ func TestWhy(t *testing.T) {
 			if !slices.ContainsFunc(x.WouldRun, func(s string) bool { return strings.Contains(s, c.if_) }) {
 				t.Errorf("would run if %q, %q wanted", x.WouldRun, c.if_)
 			}
-			if b.Digest() != before {
+			if b.View.Digest() != before {
 				t.Error("an explanation changed the state")
 			}
 			b.sound()
@@ -129,7 +129,7 @@ func TestWhyWorkers(t *testing.T) {
 	b.ok(statusOp("gone", rota.WorkerRetired, 0))
 	b.submit("first")
 	b.sound()
-	others, ok := b.Reenact("first", 10)
+	others, ok := b.View.Reenact("first", 10)
 	if !ok || slices.ContainsFunc(others, func(o rota.OtherWorker) bool { return o.Worker == "gone" }) || len(others) != 4 {
 		t.Errorf("not chosen: %v", others)
 	}
@@ -169,7 +169,7 @@ func TestWhyNoHold(t *testing.T) {
 		}
 		b.match()
 	}
-	if b.holds.len() != 0 {
+	if b.placement.holds.len() != 0 {
 		t.Fatal("a worker without units is kept")
 	}
 }
@@ -278,7 +278,7 @@ func TestReenact(t *testing.T) {
 	b.worker("x", 2)
 	b.worker("y", 2)
 	b.submit("j", func(s *rota.JobSpec) { s.RegionsDeny = []string{"eu"} })
-	others, ok := b.Reenact("j", 1_024)
+	others, ok := b.View.Reenact("j", 1_024)
 	lease := b.match()["j"]
 	if !ok || len(others) != 3 {
 		t.Fatalf("%v, %v", others, ok)
@@ -289,7 +289,7 @@ func TestReenact(t *testing.T) {
 			t.Errorf("%s: %q, %q wanted; %s was chosen", o.Worker, o.Reason, want, lease.Worker)
 		}
 	}
-	if _, ok := b.Reenact("nobody", 1_024); ok {
+	if _, ok := b.View.Reenact("nobody", 1_024); ok {
 		t.Error("a job that nobody knows was placed")
 	}
 }
@@ -301,7 +301,7 @@ func BenchmarkWhy(b *testing.B) {
 	var last rota.JobID
 	m.jobs.scan(func(id rota.JobID, _ *jobRow) bool { last = id; return true })
 	for b.Loop() {
-		if _, ok := m.Why(last, 1_024); !ok {
+		if _, ok := m.View.Why(last, 1_024); !ok {
 			b.Fatal("not live")
 		}
 	}
@@ -312,7 +312,7 @@ func TestDispatchMs(t *testing.T) {
 	b := newBench(t)
 	b.ok(queueOp("slow", "dispatch_interval", "5s"))
 	b.ok(queueOp("fast", "dispatch_interval", "20ms"))
-	if ms := b.DispatchMs(); ms != 0 {
+	if ms := b.View.DispatchMs(); ms != 0 {
 		t.Fatalf("%d ms while nothing waits", ms)
 	}
 	for _, c := range []struct {
@@ -320,7 +320,7 @@ func TestDispatchMs(t *testing.T) {
 		want  int64
 	}{{"slow", 5_000}, {"default", 250}, {"fast", 20}} {
 		b.submit("j-"+string(c.queue), func(s *rota.JobSpec) { s.Queue = c.queue })
-		if ms := b.DispatchMs(); ms != c.want {
+		if ms := b.View.DispatchMs(); ms != c.want {
 			t.Fatalf("%d ms once %s waits, %d wanted", ms, c.queue, c.want)
 		}
 	}

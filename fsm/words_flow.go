@@ -7,7 +7,6 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"github.com/zeebo/xxh3"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -42,32 +41,6 @@ func workflowTenant(w *rota.WorkflowSpec) rota.TenantID {
 		return rota.DefaultTenant
 	}
 	return w.Tenant
-}
-
-// WorkflowContent stands for all that a submitter says of a workflow, nodes and
-// edges too: two submissions with the same go on with one upload.
-func WorkflowContent(w *rota.WorkflowSpec, g *rota.Graph) [16]byte {
-	h := xxh3.New()
-	e := &encoder{}
-	e.str(string(w.ID))
-	e.str(string(workflowQueue(w)))
-	e.str(string(workflowTenant(w)))
-	e.uint(uint64(w.OnFailure))
-	e.uint(uint64(len(w.Labels)))
-	for _, k := range slices.Sorted(maps.Keys(w.Labels)) {
-		e.str(k)
-		e.str(w.Labels[k])
-	}
-	e.uint(uint64(len(g.Order)))
-	_, _ = h.Write(e.b) // a hash never fails
-	var kept specs
-	for k, at := range g.Order {
-		s := template(w, &w.Nodes[at])
-		e.b = e.b[:0]
-		encodeShape(e, kept.keep(&s), g.Parents[k])
-		_, _ = h.Write(e.b)
-	}
-	return h.Sum128().Bytes()
 }
 
 // OpenWorkflowOp announces a workflow.

@@ -17,7 +17,7 @@ func TestRegister(t *testing.T) {
 		if s := b.worker("w", 100); s != l.Session {
 			t.Fatalf("session %d, then %d", l.Session, s)
 		}
-		if n := len(b.Assignments("w", l.Session)); n != 1 {
+		if n := len(b.View.Assignments("w", l.Session)); n != 1 {
 			t.Fatalf("%d leases are given back", n)
 		}
 		b.ok(verb(rota.VerbComplete, l))
@@ -41,7 +41,7 @@ func TestRegister(t *testing.T) {
 		b.leased("j", "w")
 		s1 := b.ok(registerOp("w", 5, "other", true)).GetSession()
 		s2 := b.ok(registerOp("w", 5, "other", true)).GetSession()
-		if s1 != s2 || len(b.Assignments("w", rota.Session(s2))) != 0 {
+		if s1 != s2 || len(b.View.Assignments("w", rota.Session(s2))) != 0 {
 			t.Fatalf("sessions %d and %d", s1, s2)
 		}
 	})
@@ -53,7 +53,7 @@ func TestRegister(t *testing.T) {
 		b.ok(reachOp("w", s, false, b.now))
 		b.ok(reachOp("w", s, false, b.now))
 		b.ok(registerOp("w", 1, "w", false))
-		if _, status := b.Session("w"); status != rota.WorkerDraining {
+		if _, status := b.View.Session("w"); status != rota.WorkerDraining {
 			t.Fatalf("status %s", status)
 		}
 	})
@@ -64,7 +64,7 @@ func TestRegister(t *testing.T) {
 		b.ok(reachOp("w", s, false, b.now))
 		b.ok(statusOp("w", rota.WorkerDraining, s))
 		b.ok(reachOp("w", s, true, 0))
-		if _, status := b.Session("w"); status != rota.WorkerDraining {
+		if _, status := b.View.Session("w"); status != rota.WorkerDraining {
 			t.Fatalf("status %s", status)
 		}
 	})
@@ -127,7 +127,7 @@ func TestStatus(t *testing.T) {
 	b.refuses(rota.Conflict, "worker", statusOp("w", rota.WorkerDraining, 0))
 	b.refuses(rota.Stale, "session", reachOp("w", s+1, false, 0))
 	b.ok(reachOp("w", s, false, 0)) // nothing to say of a RETIRED one
-	if _, status := b.Session("w"); status != rota.WorkerRetired {
+	if _, status := b.View.Session("w"); status != rota.WorkerRetired {
 		t.Fatalf("status %s", status)
 	}
 	if again := b.worker("w", 1); again <= s {
@@ -145,7 +145,7 @@ func TestReach(t *testing.T) {
 	b.refuses(rota.Stale, "session", reachOp("nobody", 1, false, 0))
 	// A sign of the far past or future is cut to what the clock says.
 	b.ok(reachOp("w", l.Session, false, math.MaxInt64))
-	if w, _ := b.Worker("w"); w.SilentSince.Clock != b.now {
+	if w, _ := b.View.Worker("w"); w.SilentSince.Clock != b.now {
 		t.Fatalf("silent since %d", w.SilentSince)
 	}
 	b.ok(reachOp("w", l.Session, true, 0))
@@ -171,7 +171,7 @@ func TestNode(t *testing.T) {
 	b.refuses(rota.Conflict, "node", node("n1", "y", 9, false)) // another directory
 	b.ok(node("n1", "", 0, true))
 	b.refuses(rota.Conflict, "node", node("n1", "x", 9, false)) // removed is removed
-	if identity, starts, removed, known := b.Node("n1"); identity != "x" || starts != 3 || !removed || !known {
+	if identity, starts, removed, known := b.View.Node("n1"); identity != "x" || starts != 3 || !removed || !known {
 		t.Fatalf("node %q %d %v %v", identity, starts, removed, known)
 	}
 }
@@ -197,7 +197,7 @@ func TestReconnectCutsNothing(t *testing.T) {
 			t.Fatalf("to reconnect revoked the lease of %s: %s", e.Job, e.Reason)
 		}
 	}
-	if w, _ := b.Worker("w"); w.Open != 5 {
+	if w, _ := b.View.Worker("w"); w.Open != 5 {
 		t.Fatalf("%d leases are open, 5 wanted", w.Open)
 	}
 	// Fewer slots do cut: the newest go.

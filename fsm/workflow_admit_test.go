@@ -231,7 +231,7 @@ func TestUploadLapses(t *testing.T) {
 	b := newBench(t)
 	d := diamond("wf")
 	b.upload(d)
-	if b.AtRest() {
+	if b.View.AtRest() {
 		t.Fatal("at rest, with an upload that lapses")
 	}
 	other := diamond("wf", continuing)
@@ -243,7 +243,7 @@ func TestUploadLapses(t *testing.T) {
 	b.pass(1_000)
 	b.stands(d, "gone")
 	b.refuses(rota.NotFound, "workflow", d.commit())
-	if !b.AtRest() || b.vertices.len() != 0 {
+	if !b.View.AtRest() || b.flows.vertices.len() != 0 {
 		t.Fatal("something is left of it")
 	}
 	b.run(other)

@@ -59,15 +59,15 @@ func BenchmarkWorkflowRun(b *testing.B) {
 				return a
 			}
 			timed(d.commit())
-			for m.workflows.get("wf").state == rota.WorkflowRunning {
+			for m.flows.workflows.get("wf").state == rota.WorkflowRunning {
 				var ops []*fsmpb.Op
-				for _, r := range m.Decide(1000) {
+				for _, r := range m.View.Decide(1000) {
 					ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}})
 				}
 				ops, a := nil, timed(ops...)
 				for _, e := range a.Events {
 					if e.Kind == rota.JobAssigned {
-						x, _ := m.Assignment(e.Lease)
+						x, _ := m.View.Assignment(e.Lease)
 						ops = append(ops, verb(rota.VerbComplete, x.Lease))
 					}
 				}

@@ -6,8 +6,8 @@ import (
 )
 
 // committed gives a workflow that somebody may see; the error says that there is none.
-func (m *Machine) committed(id rota.WorkflowID) (*workflowRow, error) {
-	if r := m.workflows.get(id); r != nil && !r.leaving && r.state != rota.WorkflowOpen {
+func (fs *flows) committed(id rota.WorkflowID) (*workflowRow, error) {
+	if r := fs.workflows.get(id); r != nil && !r.leaving && r.state != rota.WorkflowOpen {
 		return r, nil
 	}
 	return nil, rota.Refusef(rota.NotFound, "workflow", "workflow %.80q is not known", id)
@@ -15,8 +15,8 @@ func (m *Machine) committed(id rota.WorkflowID) (*workflowRow, error) {
 
 // cancelWorkflow ends what has not ended of a workflow, leases too; what is done
 // stays. One that is failing is CANCELLED then.
-func (m *Machine) cancelWorkflow(op *fsmpb.CancelWorkflow) *fsmpb.Outcome {
-	r, err := m.committed(rota.WorkflowID(op.GetId()))
+func (fs *flows) cancelWorkflow(op *fsmpb.CancelWorkflow) *fsmpb.Outcome {
+	r, err := fs.committed(rota.WorkflowID(op.GetId()))
 	switch {
 	case err != nil:
 		return refused(err)
@@ -25,10 +25,10 @@ func (m *Machine) cancelWorkflow(op *fsmpb.CancelWorkflow) *fsmpb.Outcome {
 	case r.state != rota.WorkflowRunning:
 		return flowRefused(r, rota.Refusef(rota.Conflict, "workflow", "workflow %s is %s already", r.id, r.state))
 	}
-	r = m.workflows.edit(r.id)
-	f := m.flows.byID[r.id]
-	m.endFlow(f, r, rota.WorkflowCancelled)
-	m.finishFlow(f, r) // where a retry has taken nothing back yet there is nothing left to end
+	r = fs.workflows.edit(r.id)
+	f := fs.flowIndex.byID[r.id]
+	fs.endFlow(f, r, rota.WorkflowCancelled)
+	fs.finishFlow(f, r) // where a retry has taken nothing back yet there is nothing left to end
 	return flowOutcome(r, false)
 }
 

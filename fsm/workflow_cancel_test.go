@@ -15,13 +15,13 @@ func TestWorkflowRetryCancelledAtOnce(t *testing.T) {
 	b.upload(d)
 	b.ok(d.commit())
 	b.ok(d.cancel())
-	if w, _ := b.Workflow("w"); w.State != rota.WorkflowCancelled {
+	if w, _ := b.View.Workflow("w"); w.State != rota.WorkflowCancelled {
 		t.Fatal(w.State)
 	}
 	b.entry(d.retry("", 1), d.cancel())
 	b.ok(sweepOp())
 	b.ok(sweepOp())
-	if w, _ := b.Workflow("w"); w.State != rota.WorkflowCancelled {
+	if w, _ := b.View.Workflow("w"); w.State != rota.WorkflowCancelled {
 		t.Fatalf("workflow is %s, ending %s: %v", w.State, w.Ending, w.Counts)
 	}
 	b.sound()
@@ -32,7 +32,7 @@ func TestWorkflowRetryCancelledAtOnce(t *testing.T) {
 func TestWorkflowRetryCancelledUnderWay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.flows.looks, b.twin.flows.looks = 2, 2
+	b.flows.flowIndex.looks, b.twin.flows.flowIndex.looks = 2, 2
 	d := newDAG("w", make([][]uint32, 10))
 	b.run(d)
 	b.ok(d.cancel())

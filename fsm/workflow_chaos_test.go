@@ -23,8 +23,8 @@ func TestWorkflowChaos(t *testing.T) {
 		for _, steps := range []int{1, 3, rota.MaxFlowSteps} {
 			b := newBench(reported{t, fmt.Sprintf("seed %d, %d steps an entry: ", seed, steps)})
 			b.every = 2
-			b.flows.steps, b.twin.flows.steps = steps, steps
-			b.flows.looks, b.twin.flows.looks = steps, steps // one look a step, so that cursors stop anywhere
+			b.flows.flowIndex.steps, b.twin.flows.flowIndex.steps = steps, steps
+			b.flows.flowIndex.looks, b.twin.flows.flowIndex.looks = steps, steps // one look a step, so that cursors stop anywhere
 			c := chaos{bench: b, chance: rand.New(rand.NewPCG(seed, 3))}
 			c.run()
 		}
@@ -104,7 +104,7 @@ func (c *chaos) op() []*fsmpb.Op {
 	node := fmt.Sprint("n", r.IntN(len(d.Nodes)))
 	job := string(rota.NodeJobID(d.ID, node))
 	runs := int32(1)
-	if w := c.workflows.get(d.ID); w != nil {
+	if w := c.flows.workflows.get(d.ID); w != nil {
 		runs = w.runs
 	}
 	switch r.IntN(18) {
@@ -129,7 +129,7 @@ func (c *chaos) op() []*fsmpb.Op {
 		return []*fsmpb.Op{queueOp("default", "paused", fmt.Sprint(r.IntN(2) == 0), "ttl_abs", fmt.Sprint(r.IntN(2)*5000), "ranking",
 			[]string{"fifo", "aging", "adaptive"}[r.IntN(3)], "audit_window", "0", "gc_horizon", []string{"1m", "1h", "7d"}[r.IntN(3)])}
 	case 10:
-		t := c.tombs.get(rota.JobID(job))
+		t := c.ended.tombs.get(rota.JobID(job))
 		if t == nil {
 			return nil
 		}
@@ -147,10 +147,10 @@ func (c *chaos) server(id string, slots int32, session string) *fsmpb.Op {
 
 // verb lets a worker say something of a lease, mostly that it is done.
 func (c *chaos) verb() []*fsmpb.Op {
-	if c.leases.len() == 0 {
+	if c.leasing.leases.len() == 0 {
 		return []*fsmpb.Op{sweepOp()}
 	}
-	l := c.leases.at(c.chance.IntN(c.leases.len()))
+	l := c.leasing.leases.at(c.chance.IntN(c.leasing.leases.len()))
 	verbs := []rota.LeaseVerb{rota.VerbAck, rota.VerbComplete, rota.VerbComplete, rota.VerbComplete, rota.VerbFail, rota.VerbDecline}
 	return []*fsmpb.Op{verb(verbs[c.chance.IntN(len(verbs))], l.Lease,
 		func(x *rota.LeaseCommand) { x.NoRetry = c.chance.IntN(2) == 0 })}
@@ -183,7 +183,7 @@ func (c *chaos) run() {
 
 // rounds has the leader decide.
 func (c *chaos) rounds() bool {
-	rounds := c.Decide(50)
+	rounds := c.View.Decide(50)
 	if len(rounds) > 0 {
 		c.bench.entry(opsOf(rounds)...)
 	}
@@ -198,7 +198,7 @@ func (c *chaos) settles() {
 		c.bench.entry(sweepOp())
 		c.rounds()
 		var ops []*fsmpb.Op
-		c.leases.scan(func(_ string, l *leaseRow) bool {
+		c.leasing.leases.scan(func(_ string, l *leaseRow) bool {
 			ops = append(ops, verb(rota.VerbComplete, l.Lease))
 			return true
 		})
@@ -206,7 +206,7 @@ func (c *chaos) settles() {
 			c.bench.entry(ops...)
 		}
 		if c.allOver() {
-			for _, q := range c.Queues() {
+			for _, q := range c.View.Queues() {
 				if q.Blocked != 0 || q.Pending != 0 {
 					c.t.Fatalf("queue %s has %d jobs pending, %d of them BLOCKED", q.Name, q.Pending, q.Blocked)
 				}
@@ -215,16 +215,16 @@ func (c *chaos) settles() {
 		}
 	}
 	stands := ""
-	c.workflows.scan(func(id rota.WorkflowID, w *workflowRow) bool {
+	c.flows.workflows.scan(func(id rota.WorkflowID, w *workflowRow) bool {
 		stands += fmt.Sprintf("\n%s %s ending %v, at %d, leaving %v", id, c.standing(id), w.ending, w.cursor, w.leaving)
 		return true
 	})
-	c.t.Fatalf("not all workflows end, work left %v:%s", c.flows.pending(), stands)
+	c.t.Fatalf("not all workflows end, work left %v:%s", c.flows.flowIndex.pending(), stands)
 }
 
 func (c *chaos) allOver() bool {
-	over := !c.flows.pending()
-	c.workflows.scan(func(_ rota.WorkflowID, w *workflowRow) bool {
+	over := !c.flows.flowIndex.pending()
+	c.flows.workflows.scan(func(_ rota.WorkflowID, w *workflowRow) bool {
 		over = over && w.state.Terminal()
 		return over
 	})

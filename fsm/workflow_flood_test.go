@@ -12,7 +12,7 @@ import (
 // over sweeps until a workflow is over.
 func (b *bench) over(d *dag) {
 	b.t.Helper()
-	for n := 0; !b.workflows.get(d.ID).state.Terminal(); n++ {
+	for n := 0; !b.flows.workflows.get(d.ID).state.Terminal(); n++ {
 		if n > 1000 {
 			b.t.Fatalf("workflow %s does not end", d.ID)
 		}
@@ -91,11 +91,11 @@ func TestWorkflowClasses(t *testing.T) {
 		b.ok(op)
 	}
 	b.refuses(rota.Invalid, "requires", last)
-	if n := b.registry.supply.Classes(rota.DefaultQueue); n != most {
+	if n := b.placement.registry.supply.Classes(rota.DefaultQueue); n != most {
 		t.Fatalf("%d classes", n)
 	}
-	b.fleet(rota.UploadLapses)
-	if n := b.registry.supply.Classes(rota.DefaultQueue); n != 0 {
+	b.beatFleet(rota.UploadLapses)
+	if n := b.placement.registry.supply.Classes(rota.DefaultQueue); n != 0 {
 		t.Fatalf("%d classes are left of an upload that was given up", n)
 	}
 	var list []*dag
@@ -112,11 +112,11 @@ func TestWorkflowClasses(t *testing.T) {
 	}
 	full()
 	for _, d := range list {
-		for b.workflows.get(d.ID).blocked > 0 {
+		for b.flows.workflows.get(d.ID).blocked > 0 {
 			b.entry(sweepOp())
 		}
 	}
-	if n := b.registry.supply.Classes(rota.DefaultQueue); n != rota.MaxClassesPerQueue {
+	if n := b.placement.registry.supply.Classes(rota.DefaultQueue); n != rota.MaxClassesPerQueue {
 		t.Fatalf("%d classes", n) // what was released counts once
 	}
 	full()
@@ -145,7 +145,7 @@ func TestEndingWorkflowTakesNoPlaces(t *testing.T) {
 		b.ok(queueOp("other"))
 		d := newDAG("wf", make([][]uint32, 4*rota.MaxFlowSteps))
 		b.run(d)
-		for b.workflows.get("wf").blocked > 0 {
+		for b.flows.workflows.get("wf").blocked > 0 {
 			b.entry(sweepOp())
 		}
 		b.now += 1000
@@ -156,7 +156,7 @@ func TestEndingWorkflowTakesNoPlaces(t *testing.T) {
 		b.entry(roundOps(b)...)
 		b.state("plain", rota.Assigned)
 		b.state("elsewhere", rota.Assigned)
-		if r := b.workflows.get("wf"); r.state != rota.WorkflowRunning || r.live == 0 {
+		if r := b.flows.workflows.get("wf"); r.state != rota.WorkflowRunning || r.live == 0 {
 			t.Fatalf("the pass is over: %+v", r)
 		}
 		b.sound()
@@ -197,15 +197,15 @@ func TestEndingWorkflowStagesBounded(t *testing.T) {
 	})
 	b.run(d)
 	entries := 0
-	for op := d.cancel(); !b.workflows.get("wf").state.Terminal(); op = sweepOp() {
-		before := b.staged.added
+	for op := d.cancel(); !b.flows.workflows.get("wf").state.Terminal(); op = sweepOp() {
+		before := b.ended.staged.added
 		b.entry(op)
-		if n := b.staged.added - before; n > rota.MaxFlowBytes+2*payload {
+		if n := b.ended.staged.added - before; n > rota.MaxFlowBytes+2*payload {
 			t.Fatalf("an entry stages %d bytes", n)
 		}
 		entries++
 	}
-	if entries < 4 || b.staged.dropped != 0 {
-		t.Fatalf("%d entries, %d records were given up", entries, b.staged.dropped)
+	if entries < 4 || b.ended.staged.dropped != 0 {
+		t.Fatalf("%d entries, %d records were given up", entries, b.ended.staged.dropped)
 	}
 }

@@ -23,7 +23,7 @@ func TestNodeJobs(t *testing.T) {
 	b.ends(rota.VerbComplete, d, "n0")
 	b.refuses(rota.Conflict, "job", retryOp("wf/n0"))
 	if o := b.ok(&fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: "wf/n0", Lease: lease[:]}}}); o.JobState !=
-		uint32(rota.Completed) || b.tombs.get("wf/n0").reason != rota.ProofRejected {
+		uint32(rota.Completed) || b.ended.tombs.get("wf/n0").reason != rota.ProofRejected {
 		t.Fatal(o) // blamed, and not run again
 	}
 	b.stands(d, "RUNNING: CQQB")
@@ -60,37 +60,37 @@ func TestFlowBudget(t *testing.T) {
 			t.Fatalf("%d nodes released in one entry", n)
 		}
 	}
-	j, _ := b.Job("wf/n0")
+	j, _ := b.View.Job("wf/n0")
 	note(b.entry(verb(rota.VerbComplete, *j.Lease)))
 	small := diamond("small") // waits its turn
 	note(b.entry(append(append([]*fsmpb.Op{small.open()}, small.add()...), small.commit())...))
 	note(b.entry(modeOp(rota.ModeDraining, "test")))
-	if next != 3_001 || b.workflows.get("small").blocked != 4 {
+	if next != 3_001 || b.flows.workflows.get("small").blocked != 4 {
 		t.Fatalf("n%d is next after three entries: %s", next, b.standing("small"))
 	}
 	entries := 0
 	for a := b.entry(sweepOp()); ; a = b.entry(sweepOp()) {
 		note(a)
 		entries++
-		if b.AtRest() {
+		if b.View.AtRest() {
 			t.Fatal("at rest, with jobs to do")
 		}
 		if !a.Sweep.More {
 			break
 		}
 	}
-	if q, _ := b.Queue("default"); next != children+1 || q.Queued != children+1 || entries != 3 {
+	if q, _ := b.View.Queue("default"); next != children+1 || q.Queued != children+1 || entries != 3 {
 		t.Fatalf("%d released, %d queued, in %d sweeps", next-1, q.Queued, entries)
 	}
 	// A cancellation is as long.
 	a := b.entry(d.cancel())
-	if r := b.workflows.get("wf"); r.cancelled != rota.MaxFlowSteps || r.state != rota.WorkflowRunning || !a.Sweep.More {
+	if r := b.flows.workflows.get("wf"); r.cancelled != rota.MaxFlowSteps || r.state != rota.WorkflowRunning || !a.Sweep.More {
 		t.Fatalf("%+v", r)
 	}
 	b.ok(d.cancel())
 	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
 	}
-	if r := b.workflows.get("wf"); r.cancelled != children || r.state != rota.WorkflowCancelled {
+	if r := b.flows.workflows.get("wf"); r.cancelled != children || r.state != rota.WorkflowCancelled {
 		t.Fatalf("%+v", r)
 	}
 	b.ok(small.cancel())
@@ -103,7 +103,7 @@ func TestFlowBudget(t *testing.T) {
 	}
 	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
 	}
-	if q, _ := b.Queue("default"); q.Queued != children {
+	if q, _ := b.View.Queue("default"); q.Queued != children {
 		t.Fatalf("%d of %d are QUEUED again", q.Queued, children)
 	}
 }
@@ -122,7 +122,7 @@ func TestRetryUnderWay(t *testing.T) {
 			d := newDAG("wf", make([][]uint32, roots), func(d *dag) { d.OnFailure = policy })
 			b.run(d)
 			b.ok(d.cancel())
-			for b.workflows.get("wf").state == rota.WorkflowRunning {
+			for b.flows.workflows.get("wf").state == rota.WorkflowRunning {
 				b.entry(sweepOp())
 			}
 			b.ok(d.retry("", 1))
@@ -130,13 +130,13 @@ func TestRetryUnderWay(t *testing.T) {
 			for _, l := range b.match() {
 				b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.NoRetry = true }))
 			}
-			if r := b.workflows.get("wf"); r.dead != 1 || policy == rota.Continue && !r.redo {
+			if r := b.flows.workflows.get("wf"); r.dead != 1 || policy == rota.Continue && !r.redo {
 				t.Fatalf("%d dead, the retry goes on: %v", r.dead, r.redo)
 			}
 			b.twin = b.restored()
 			for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
 			}
-			r := b.workflows.get("wf")
+			r := b.flows.workflows.get("wf")
 			if policy == rota.FailFast && (r.state != rota.WorkflowFailed || r.cancelled != roots-1) ||
 				policy == rota.Continue && (r.state != rota.WorkflowRunning || r.live != roots-1) {
 				t.Fatalf("%s: %d cancelled, %d live, %d dead", r.state, r.cancelled, r.live, r.dead)
@@ -160,14 +160,14 @@ func TestRetryFromUnderWay(t *testing.T) {
 	d := newDAG("wf", append(parents, []uint32{0, 1, chains + 2}))
 	b.run(d)
 	b.ok(d.cancel())
-	for b.workflows.get("wf").state == rota.WorkflowRunning {
+	for b.flows.workflows.get("wf").state == rota.WorkflowRunning {
 		b.entry(sweepOp())
 	}
 	b.ok(d.retry("n1", 1)) // n1, its child, the last node; for that n0, n2 and the child of n2
-	if !b.workflows.get("wf").redo {
+	if !b.flows.workflows.get("wf").redo {
 		t.Fatal("the retry is over at once: no restore in the midst of it")
 	}
-	for b.workflows.get("wf").redo {
+	for b.flows.workflows.get("wf").redo {
 		b.twin = b.restored()
 		b.sound()
 		for _, l := range inOrder(b.match()) {
@@ -180,12 +180,12 @@ func TestRetryFromUnderWay(t *testing.T) {
 			b.ok(verb(rota.VerbComplete, l))
 		}
 	}
-	r := b.workflows.get("wf")
+	r := b.flows.workflows.get("wf")
 	if r.state != rota.WorkflowCancelled || r.completed != 6 || r.cancelled != 2*chains+1-6 {
 		t.Fatalf("%s: %d completed, %d cancelled", r.state, r.completed, r.cancelled)
 	}
 	for _, n := range []uint32{0, 1, 2, chains + 1, chains + 2, 2 * chains} {
-		if v := b.vertices.get(vertexKey("wf", n)); v.state != rota.NodeState(rota.Completed) {
+		if v := b.flows.vertices.get(vertexKey("wf", n)); v.state != rota.NodeState(rota.Completed) {
 			t.Fatalf("node %d is %s", n, v.state)
 		}
 	}
@@ -207,8 +207,8 @@ func TestWorkflowForgotten(t *testing.T) {
 	b.stands(d, "CANCELLED: "+strings.Repeat("X", 2500))
 	b.walls = []int64{ended + int64(sevenDays)}
 	a := b.entry(sweepOp())
-	if !a.Sweep.More || b.workflows.get("wf") == nil || b.vertices.len() != 1500 {
-		t.Fatalf("%d vertices are left of 2500", b.vertices.len())
+	if !a.Sweep.More || b.flows.workflows.get("wf") == nil || b.flows.vertices.len() != 1500 {
+		t.Fatalf("%d vertices are left of 2500", b.flows.vertices.len())
 	}
 	a = b.entry(d.open(), d.retry("", 1))
 	b.twin = b.restored()
@@ -219,8 +219,8 @@ func TestWorkflowForgotten(t *testing.T) {
 	for ; a.Sweep.More; a = b.entry(sweepOp()) {
 	}
 	b.stands(d, "gone")
-	if b.vertices.len() != 0 || b.tombs.len() != 0 {
-		t.Fatalf("%d vertices, %d tombstones are left", b.vertices.len(), b.tombs.len())
+	if b.flows.vertices.len() != 0 || b.ended.tombs.len() != 0 {
+		t.Fatalf("%d vertices, %d tombstones are left", b.flows.vertices.len(), b.ended.tombs.len())
 	}
 	b.run(d)
 }
@@ -240,7 +240,7 @@ func TestWorkflowCaps(t *testing.T) {
 		}
 		b.entry(ops...)
 	}
-	if n := b.workflows.len(); n != rota.MaxWorkflows {
+	if n := b.flows.workflows.len(); n != rota.MaxWorkflows {
 		t.Fatalf("%d workflows", n)
 	}
 	b.refuses(rota.Exhausted, "workflow", diamond("more").open())

@@ -84,7 +84,7 @@ func TestVertexCap(t *testing.T) {
 	last := newDAG("last", [][]uint32{nil}).open()
 	last.GetOpenWorkflow().Nodes, last.GetOpenWorkflow().Shares = rota.MaxWorkflowNodes-4, nil
 	b.ok(last)
-	if n := b.flows.kept.vertices; n != rota.MaxVertices {
+	if n := b.flows.flowIndex.kept.vertices; n != rota.MaxVertices {
 		t.Fatalf("%d nodes are kept", n)
 	}
 	b.refuses(rota.Exhausted, "workflow", large(90, 5))
@@ -101,15 +101,15 @@ func TestVertexCap(t *testing.T) {
 	for i := range most - 1 {
 		b.ok(chunk(i))
 	}
-	b.fleet(rota.UploadLapses)
-	if f := &b.flows; f.kept.vertices != 0 || f.all.vertices < rota.MaxVertices*3/4 {
+	b.beatFleet(rota.UploadLapses)
+	if f := &b.flows.flowIndex; f.kept.vertices != 0 || f.all.vertices < rota.MaxVertices*3/4 {
 		t.Fatalf("%+v are kept, of %+v", f.kept, f.all)
 	}
 	var ops []*fsmpb.Op
 	for i := range most {
 		ops = append(ops, large(100+i, rota.MaxWorkflowNodes))
 	}
-	room, taken := (rota.MaxVertices*5/4-b.flows.all.vertices)/rota.MaxWorkflowNodes, int64(0)
+	room, taken := (rota.MaxVertices*5/4-b.flows.flowIndex.all.vertices)/rota.MaxWorkflowNodes, int64(0)
 	for _, o := range b.entry(ops...).Outcomes {
 		if e := OutcomeError(o); e == nil {
 			taken++
@@ -136,9 +136,9 @@ func TestBytesCap(t *testing.T) {
 	b.ok(more.open())
 	b.ok(refused.open())
 	m, index := b.restored(), b.head.index
-	others := rota.MaxWorkflowsBytes - m.flows.kept.bytes
-	m.flows.kept.bytes += others
-	m.flows.all.bytes += others
+	others := rota.MaxWorkflowsBytes - m.flows.flowIndex.kept.bytes
+	m.flows.flowIndex.kept.bytes += others
+	m.flows.flowIndex.all.bytes += others
 	apply := func(op *fsmpb.Op) *rota.Error {
 		t.Helper()
 		data, err := Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, b.head.rules)
@@ -155,8 +155,8 @@ func TestBytesCap(t *testing.T) {
 	if err := apply(more.add()[0]); err != nil {
 		t.Fatal(err)
 	}
-	if m.workflows.get("old") != nil || m.flows.kept.bytes != rota.MaxWorkflowsBytes-4*edgeBytes { // its own edges were counted before
-		t.Fatalf("%d bytes are kept", m.flows.kept.bytes)
+	if m.flows.workflows.get("old") != nil || m.flows.flowIndex.kept.bytes != rota.MaxWorkflowsBytes-4*edgeBytes { // its own edges were counted before
+		t.Fatalf("%d bytes are kept", m.flows.flowIndex.kept.bytes)
 	}
 	if err := apply(refused.add()[0]); err == nil || err.Kind != rota.Exhausted || err.Subject != "workflow" {
 		t.Fatal(err)
@@ -197,19 +197,19 @@ func TestEndingWorkflowStartsNothing(t *testing.T) {
 	if e := a.Events[0]; e.Kind != rota.AssignmentDropped || e.Text != "WORKFLOW_ENDING" {
 		t.Fatalf("%+v", e)
 	}
-	x, _ := b.Why(late, 10)
+	x, _ := b.View.Why(late, 10)
 	if len(x.Reasons) == 0 || x.Reasons[0].Reason != "WORKFLOW_ENDING" || x.Reasons[0].Detail != "workflow wf" || len(x.WouldRun) != 0 {
 		t.Fatalf("%+v", x)
 	}
-	if rounds := b.Decide(1000); rounds != nil {
+	if rounds := b.View.Decide(1000); rounds != nil {
 		t.Fatalf("decided %v", rounds)
 	}
-	if r := b.workflows.get("wf"); r.ending != rota.WorkflowFailed || r.live == 0 {
+	if r := b.flows.workflows.get("wf"); r.ending != rota.WorkflowFailed || r.live == 0 {
 		t.Fatalf("the pass is over: %+v", r)
 	}
 	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
 	}
-	if r := b.workflows.get("wf"); r.state != rota.WorkflowFailed || r.cancelled != nodes-1 {
+	if r := b.flows.workflows.get("wf"); r.state != rota.WorkflowFailed || r.cancelled != nodes-1 {
 		t.Fatalf("%+v", r)
 	}
 	b.submit("next")

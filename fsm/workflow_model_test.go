@@ -337,12 +337,12 @@ func (r *flowRace) step() {
 			}
 		}
 	case k < 9:
-		if rounds := r.b.Decide(1000); len(rounds) > 0 {
+		if rounds := r.b.View.Decide(1000); len(rounds) > 0 {
 			for _, e := range r.apply(true, opsOf(rounds)...).Events {
 				if e.Kind == rota.JobAssigned {
 					var w, n int
 					_, _ = fmt.Sscanf(string(e.Job), "wf%d/n%d", &w, &n)
-					a, _ := r.b.Assignment(e.Lease)
+					a, _ := r.b.View.Assignment(e.Lease)
 					x := &r.models[w].nodes[n]
 					if x.state != mQueued {
 						r.Fatalf("job %s is assigned, the model says %s", e.Job, x.state)
@@ -378,7 +378,7 @@ func (r *flowRace) step() {
 		for range 1 + r.chance.IntN(25) {
 			r.b.now += 1000
 			for _, m := range r.models {
-				m.sweep(r.b.now, func(id rota.LeaseID) bool { a, _ := r.b.Assignment(id); return a.Lease.Revoked != rota.ReasonNone })
+				m.sweep(r.b.now, func(id rota.LeaseID) bool { a, _ := r.b.View.Assignment(id); return a.Lease.Revoked != rota.ReasonNone })
 			}
 			r.apply(true, sweepOp())
 		}
@@ -386,7 +386,7 @@ func (r *flowRace) step() {
 }
 
 func (r *flowRace) open(n *modelNode) bool {
-	_, ok := r.b.Assignment(n.lease.ID)
+	_, ok := r.b.View.Assignment(n.lease.ID)
 	return ok
 }
 
@@ -395,9 +395,9 @@ func (r *flowRace) verb(m *flowModel, n *modelNode) {
 	if n.state != mLeased {
 		return
 	}
-	a, _ := r.b.Assignment(n.lease.ID)
+	a, _ := r.b.View.Assignment(n.lease.ID)
 	c := rota.LeaseCommand{Lease: a.Lease.ID, Job: a.Lease.Job, Worker: a.Lease.Worker, Session: a.Lease.Session}
-	if s, _ := r.b.Session("w"); s != c.Session || a.Lease.Revoked != rota.ReasonNone {
+	if s, _ := r.b.View.Session("w"); s != c.Session || a.Lease.Revoked != rota.ReasonNone {
 		c.Verb = rota.VerbDecline // confirms that the old process has stopped
 		m.lost(n, false)
 		r.apply(true, LeaseCommandOp(&c))
@@ -422,13 +422,13 @@ func (r *flowRace) verb(m *flowModel, n *modelNode) {
 
 func (r *flowRace) compare() {
 	for w, m := range r.models {
-		row := r.b.workflows.get(r.flows[w].ID)
+		row := r.b.flows.workflows.get(r.flows[w].ID)
 		if row.state != m.state || row.runs != m.runs || row.ending != m.ending || (row.reason != rota.ReasonNone) != m.failed {
 			r.Fatalf("workflow %s is %s, ending %s, in run %d; the model says %s, %s, %d", row.id, row.state, row.ending, row.runs, m.state,
 				m.ending, m.runs)
 		}
 		for i := range m.nodes {
-			v := r.b.vertices.get(vertexKey(row.id, uint32(i)))
+			v := r.b.flows.vertices.get(vertexKey(row.id, uint32(i)))
 			got := v.state
 			if j := r.b.jobs.get(v.spec.ID); j != nil {
 				if got = mQueued; j.state.Leased() {

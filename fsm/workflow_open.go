@@ -7,47 +7,47 @@ import (
 
 // openWorkflow announces a workflow (SPEC §11.1). A known one is answered before any
 // check; an upload that is under way goes on with the same content.
-func (m *Machine) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
+func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	id := rota.WorkflowID(op.GetId())
 	content, sound := contentOf(op.GetContent())
-	if r := m.workflows.get(id); r != nil && (r.state != rota.WorkflowOpen || sound || r.leaving) {
-		return m.reopen(r, content)
+	if r := fs.workflows.get(id); r != nil && (r.state != rota.WorkflowOpen || sound || r.leaving) {
+		return fs.reopen(r, content)
 	}
 	spec, err := openSpec(op)
 	if err != nil {
 		return refused(err)
 	}
-	if m.head.cluster == "" {
+	if fs.m.head.cluster == "" {
 		return refused(rota.Refusef(rota.Unavailable, "cluster", "the cluster has no leader yet: submit again"))
 	}
-	q := m.queues.get(spec.Queue)
+	q := fs.m.queues.get(spec.Queue)
 	if q == nil {
 		return refused(noQueue(spec.Queue))
 	}
-	if err := m.admitMode(spec); err != nil {
+	if err := fs.m.limits.admitMode(spec); err != nil {
 		return refused(err)
 	}
-	if err := m.admitShares(spec, q, op); err != nil {
+	if err := fs.admitShares(spec, q, op); err != nil {
 		return refused(err)
 	}
-	if err := m.admitRate(spec, q); err != nil {
+	if err := fs.m.limits.admitRate(spec, q); err != nil {
 		return refused(err)
 	}
 	need := flowSize{workflows: 1, vertices: int64(op.GetNodes()), bytes: edgeBytes * int64(op.GetEdges())}
-	if err := m.admitSize(need); err != nil {
+	if err := fs.admitSize(need); err != nil {
 		return refused(err)
 	}
-	m.makeRoom(need)
-	m.head.flowSeq++
-	r := &workflowRow{id: id, seq: m.head.flowSeq, queue: spec.Queue, tenant: spec.Tenant,
+	fs.makeRoom(need)
+	fs.m.head.flowSeq++
+	r := &workflowRow{id: id, seq: fs.m.head.flowSeq, queue: spec.Queue, tenant: spec.Tenant,
 		policy: rota.FailurePolicy(op.GetOnFailure()), labels: spec.Labels, content: content, state: rota.WorkflowOpen,
-		nodes: op.GetNodes(), edges: op.GetEdges(), touched: m.head.clock}
-	m.workflows.insert(id, r)
-	m.flows.byID[id] = newFlow(r)
-	m.flows.all.add(r, 1)
-	m.flows.kept.add(r, 1)
-	m.timers.upload.set(string(id), 0, r.lapses())
-	m.chargeRate(spec, q)
+		nodes: op.GetNodes(), edges: op.GetEdges(), touched: fs.m.head.clock}
+	fs.workflows.insert(id, r)
+	fs.flowIndex.byID[id] = newFlow(r)
+	fs.flowIndex.all.add(r, 1)
+	fs.flowIndex.kept.add(r, 1)
+	fs.m.timers.upload.set(string(id), 0, r.lapses())
+	fs.m.limits.chargeRate(spec, q)
 	return flowOutcome(r, false)
 }
 
@@ -57,7 +57,7 @@ func flowOutcome(r *workflowRow, existed bool) *fsmpb.Outcome {
 }
 
 // reopen answers for an id that is taken.
-func (m *Machine) reopen(r *workflowRow, content rota.Digest) *fsmpb.Outcome {
+func (fs *flows) reopen(r *workflowRow, content rota.Digest) *fsmpb.Outcome {
 	switch {
 	case r.leaving:
 		return refused(exhausted("workflow", "workflow %s of that id is being forgotten: submit again in a moment", r.id))
@@ -68,17 +68,17 @@ func (m *Machine) reopen(r *workflowRow, content rota.Digest) *fsmpb.Outcome {
 	case r.content != content:
 		return refused(rota.Refusef(rota.Conflict, "workflow", "workflow %s is being submitted by somebody else, with other content: "+
 			"%d of %d nodes have arrived; unless more arrive it is given up in %d ms", r.id, r.added, r.nodes,
-			max(0, rota.Clock(r.lapses())-m.head.clock)))
+			max(0, rota.Clock(r.lapses())-fs.m.head.clock)))
 	}
-	m.touch(m.workflows.edit(r.id))
+	fs.touch(fs.workflows.edit(r.id))
 	return flowOutcome(r, true)
 }
 
 // touch gives an upload its time anew; r is editable.
-func (m *Machine) touch(r *workflowRow) {
+func (fs *flows) touch(r *workflowRow) {
 	lapsed := r.lapses()
-	r.touched = m.head.clock
-	m.timers.upload.set(string(r.id), lapsed, r.lapses())
+	r.touched = fs.m.head.clock
+	fs.m.timers.upload.set(string(r.id), lapsed, r.lapses())
 }
 
 // openSpec checks an announcement's shape. It gives a job of the workflow's queue,
@@ -120,9 +120,9 @@ func noQueue(name rota.QueueName) error {
 
 // admitShares holds the announced nodes against the queues that they go to; where it
 // is not said which, the workflow's own queue must not be full.
-func (m *Machine) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWorkflow) error {
+func (fs *flows) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWorkflow) error {
 	if len(op.GetShares()) == 0 {
-		return m.admitNodes(spec, q, 1)
+		return fs.admitNodes(spec, q, 1)
 	}
 	left, last := uint64(op.GetNodes()), ""
 	for i, s := range op.GetShares() {
@@ -131,7 +131,7 @@ func (m *Machine) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWor
 				op.GetNodes())
 		}
 		left, last = left-uint64(s.GetNodes()), s.GetQueue()
-		if m.queues.get(rota.QueueName(s.GetQueue())) == nil {
+		if fs.m.queues.get(rota.QueueName(s.GetQueue())) == nil {
 			return noQueue(rota.QueueName(s.GetQueue()))
 		}
 	}
@@ -139,7 +139,7 @@ func (m *Machine) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWor
 		return rota.Refusef(rota.Invalid, "shares", "shares name the queues of all but %d of %d nodes", left, op.GetNodes())
 	}
 	for _, s := range op.GetShares() {
-		if err := m.admitNodes(spec, m.queues.get(rota.QueueName(s.GetQueue())), int64(s.GetNodes())); err != nil {
+		if err := fs.admitNodes(spec, fs.m.queues.get(rota.QueueName(s.GetQueue())), int64(s.GetNodes())); err != nil {
 			return err
 		}
 	}
@@ -148,19 +148,19 @@ func (m *Machine) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWor
 
 // admitNodes holds so many nodes of a queue against its cap and its fill (SPEC §4.4,
 // §4.6).
-func (m *Machine) admitNodes(spec *rota.JobSpec, q *queueRow, n int64) error {
+func (fs *flows) admitNodes(spec *rota.JobSpec, q *queueRow, n int64) error {
 	if pending := q.pending(); pending+n > q.policy.QueueCap {
-		return m.full(q, "queue %q holds %d pending jobs, the workflow brings %d more: queue_cap is %d", q.name, pending, n,
+		return fs.m.limits.full(q, "queue %q holds %d pending jobs, the workflow brings %d more: queue_cap is %d", q.name, pending, n,
 			q.policy.QueueCap)
 	}
-	return m.admitPressure(spec, q)
+	return fs.m.limits.admitPressure(spec, q)
 }
 
 // admitSize refuses what is beyond the caps on all workflows, once those that ended
 // have given way. What is being dropped still takes memory: a quarter more than the
 // caps is kept of that.
-func (m *Machine) admitSize(need flowSize) error {
-	s := &m.flows
+func (fs *flows) admitSize(need flowSize) error {
+	s := &fs.flowIndex
 	most := flowSize{rota.MaxWorkflows, rota.MaxVertices, rota.MaxWorkflowsBytes}
 	for _, n := range []struct {
 		what                        string
@@ -187,11 +187,11 @@ func (m *Machine) admitSize(need flowSize) error {
 
 // makeRoom lets workflows that ended leave, the oldest first, until there is room:
 // admitSize says that there will be.
-func (m *Machine) makeRoom(need flowSize) {
-	s := &m.flows.kept
+func (fs *flows) makeRoom(need flowSize) {
+	s := &fs.flowIndex.kept
 	for s.workflows+need.workflows > rota.MaxWorkflows || s.vertices+need.vertices > rota.MaxVertices ||
 		s.bytes+need.bytes > rota.MaxWorkflowsBytes {
-		oldest, _ := m.timers.oldest.Min()
-		m.leave(m.workflows.edit(rota.WorkflowID(oldest.id)))
+		oldest, _ := fs.m.timers.oldest.Min()
+		fs.leave(fs.workflows.edit(rota.WorkflowID(oldest.id)))
 	}
 }

@@ -65,8 +65,8 @@ func (s *schedulers) follow() {
 		}
 	}
 	s.heard = len(s.log)
-	if s.other.Digest() != s.Digest() {
-		s.t.Fatalf("digest %s, of the other scheduler %s", s.Digest(), s.other.Digest())
+	if s.other.View.Digest() != s.View.Digest() {
+		s.t.Fatalf("digest %s, of the other scheduler %s", s.View.Digest(), s.other.View.Digest())
 	}
 }
 
@@ -139,14 +139,14 @@ func (s *schedulers) work() {
 			s.t.Fatalf("nothing goes on: %s", s.standing("wf"))
 		}
 		s.now += rota.Clock(s.draw("time", 3))
-		mine, its := s.Decide(1000), s.other.Decide(1000)
+		mine, its := s.View.Decide(1000), s.other.View.Decide(1000)
 		if !slices.EqualFunc(mine, its, func(a, b *fsmpb.Round) bool { return proto.Equal(a, b) }) {
 			s.t.Fatalf("decided is\n%v\nby the other scheduler\n%v", mine, its)
 		}
 		if len(mine) > 0 {
 			s.heed(s.entry(opsOf(mine)...).Events)
 		}
-		w, _ := s.Workflow("wf")
+		w, _ := s.View.Workflow("wf")
 		switch {
 		case w.State.Terminal() && len(s.open) == 0:
 			s.follow()
@@ -169,18 +169,18 @@ func (s *schedulers) heed(events []rota.Event) {
 			s.t.Fatalf("assignment dropped: %+v", e)
 		case rota.JobAssigned:
 			s.decided = append(s.decided, e.Node+" to "+string(e.Worker))
-			a, _ := s.Assignment(e.Lease)
+			a, _ := s.View.Assignment(e.Lease)
 			s.open = append(s.open, a.Lease)
-			parents, err := s.NodeParents(e.Job)
+			parents, err := s.View.NodeParents(e.Job)
 			if err != nil {
 				s.t.Fatal(err)
 			}
 			for _, p := range parents {
-				if state := s.JobState(p); state != rota.Completed {
+				if state := s.View.JobState(p); state != rota.Completed {
 					s.t.Fatalf("%s was assigned, and its parent %s is %s", e.Job, p, state)
 				}
 			}
-			w := s.workers.get(e.Worker)
+			w := s.fleet.workers.get(e.Worker)
 			if w.open > w.spec.Slots+w.spec.Prefetch || a.Spec.CPUMilli > 0 && w.cpu > w.spec.CPUMilli ||
 				a.Spec.MemoryBytes > 0 && w.memory > w.spec.MemoryBytes || a.Spec.IOBytesPerS > 0 && w.io > w.spec.IOBytesPerS ||
 				len(a.Spec.Requires) > 0 && len(w.spec.Capabilities) == 0 {
@@ -228,7 +228,7 @@ func (s *schedulers) finished() {
 	if mine, its := strings.Join(s.decided, ", "), strings.Join(s.decidedToo, ", "); mine != its {
 		s.t.Fatalf("assigned were %s, by the other scheduler %s", mine, its)
 	}
-	if mine, its := s.Decide(1000), s.other.Decide(1000); len(mine) > 0 || len(its) > 0 {
+	if mine, its := s.View.Decide(1000), s.other.View.Decide(1000); len(mine) > 0 || len(its) > 0 {
 		s.t.Fatalf("there is more to decide: %v, %v", mine, its)
 	}
 	w := s.words("wf")

@@ -9,8 +9,8 @@ import (
 // CANCELLED, all of it or what hangs on a node (SPEC §11.3). What COMPLETED stays. It
 // is RUNNING at once; vertices that the pass has not come to yet stand as they ended.
 // A retry that was counted already is known by the number of runs.
-func (m *Machine) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
-	r, err := m.committed(rota.WorkflowID(op.GetId()))
+func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
+	r, err := fs.committed(rota.WorkflowID(op.GetId()))
 	switch {
 	case err != nil:
 		return refused(err)
@@ -23,7 +23,7 @@ func (m *Machine) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 		return flowRefused(r, rota.Refusef(rota.Conflict, "workflow", "workflow %s is %s: only one that FAILED or was CANCELLED can be "+
 			"retried", r.id, r.state))
 	}
-	f := m.flows.byID[r.id]
+	f := fs.flowIndex.byID[r.id]
 	from, redo := uint32(0), []bool(nil)
 	number, known := f.byName[op.GetFrom()]
 	if op.GetFrom() != "" && !known {
@@ -33,7 +33,7 @@ func (m *Machine) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	if op.GetFrom() != "" {
 		looks += len(f.rows) + int(r.edges)
 	}
-	if err := m.flows.spend(looks); err != nil {
+	if err := fs.flowIndex.spend(looks); err != nil {
 		return flowRefused(r, err)
 	}
 	if op.GetFrom() != "" {
@@ -45,58 +45,26 @@ func (m *Machine) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 		from = number + 1
 	}
 	for _, q := range f.again(redo) {
-		row := m.queues.get(q.name)
+		row := fs.m.queues.get(q.name)
 		if pending := row.pending(); pending+q.nodes > row.policy.QueueCap {
 			return flowRefused(r, exhausted("queue", "queue %q holds %d pending jobs, the retry brings %d more: queue_cap is %d", q.name,
 				pending, q.nodes, row.policy.QueueCap))
 		}
 	}
-	if err := m.holdKinds(f); err != nil {
+	if err := fs.holdKinds(f); err != nil {
 		return flowRefused(r, err)
 	}
-	r = m.workflows.edit(r.id)
-	m.noteOver(r, -1)
+	r = fs.workflows.edit(r.id)
+	fs.noteOver(r, -1)
 	r.was, r.state = r.state, rota.WorkflowRunning
 	r.ending, r.failed, r.reason = rota.WorkflowNone, 0, rota.ReasonNone
 	r.redo, r.from, r.cursor = true, from, 0
 	r.runs++
-	r.finished, r.due, r.started = rota.Moment{}, 0, m.head.now()
+	r.finished, r.due, r.started = rota.Moment{}, 0, fs.m.head.now()
 	f.redo = redo
-	m.flows.passing.Set(f.seq, f)
-	m.emitFlow(r, rota.Event{Kind: rota.WorkflowStarted, Payload: m.startedPayload(r)})
+	fs.flowIndex.passing.Set(f.seq, f)
+	fs.emitFlow(r, rota.Event{Kind: rota.WorkflowStarted, Payload: fs.startedPayload(r)})
 	return flowOutcome(r, false)
-}
-
-// after marks what a retry from a vertex runs again: the vertex, what follows from
-// it, and what any of those wait for, as far as it did not COMPLETE; any says that
-// there is such a one. It is a pass over the edges, no search, as parents have smaller numbers. While
-// the retry goes on it gives the same for all vertices that were not taken back yet:
-// those have not COMPLETED since, and neither has what lies between them.
-func (f *flow) after(number uint32) (marked []bool, any bool) {
-	marked = make([]bool, len(f.rows))
-	marked[number] = true
-	for _, v := range f.rows[number+1:] {
-		for _, p := range v.parents {
-			if marked[p] {
-				marked[v.number] = true
-				break
-			}
-		}
-	}
-	for n := len(f.rows) - 1; n >= 0; n-- {
-		v := f.rows[n]
-		if v.state == rota.NodeState(rota.Completed) {
-			marked[n] = false
-		}
-		if !marked[n] {
-			continue
-		}
-		any = true
-		for _, p := range v.parents {
-			marked[p] = true // one that COMPLETED is taken off when its turn comes
-		}
-	}
-	return marked, any
 }
 
 // again counts what a retry brings to each queue.

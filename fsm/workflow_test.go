@@ -77,13 +77,13 @@ func (b *bench) stands(d *dag, want string) {
 }
 
 func (b *bench) standing(id rota.WorkflowID) string {
-	r := b.workflows.get(id)
+	r := b.flows.workflows.get(id)
 	if r == nil {
 		return "gone"
 	}
 	s := r.state.String() + ": "
 	for n := range r.added {
-		v := b.vertices.get(vertexKey(id, n))
+		v := b.flows.vertices.get(vertexKey(id, n))
 		state := v.state
 		if j := b.jobs.get(v.spec.ID); j != nil {
 			state = rota.NodeState(j.state)
@@ -97,7 +97,7 @@ func (b *bench) standing(id rota.WorkflowID) string {
 func (b *bench) ends(v rota.LeaseVerb, d *dag, nodes ...string) (events []rota.Event) {
 	b.t.Helper()
 	for _, n := range nodes {
-		j, _ := b.Job(rota.NodeJobID(d.ID, n))
+		j, _ := b.View.Job(rota.NodeJobID(d.ID, n))
 		if j.Lease == nil {
 			b.t.Fatalf("node %s has no lease: %s", n, b.standing(d.ID))
 		}
@@ -136,7 +136,7 @@ func TestWorkflowRuns(t *testing.T) {
 	d := diamond("wf", func(d *dag) { d.Labels = map[string]string{"a": "1"} })
 	b.upload(d)
 	b.stands(d, "OPEN: BBBB")
-	if q, _ := b.Queue("default"); q.Blocked != 0 {
+	if q, _ := b.View.Queue("default"); q.Blocked != 0 {
 		t.Fatalf("%d jobs of an open workflow are pending", q.Blocked)
 	}
 	a := b.entry(d.commit())
@@ -147,7 +147,7 @@ func TestWorkflowRuns(t *testing.T) {
 	if e := eventOf(t, a.Events, rota.JobEnqueued); e.Run != "wf" || e.Node != "n0" || e.Job != "wf/n0" {
 		t.Fatalf("%+v", e)
 	}
-	if q, _ := b.Queue("default"); q.Blocked != 3 || q.Queued != 1 {
+	if q, _ := b.View.Queue("default"); q.Blocked != 3 || q.Queued != 1 {
 		t.Fatalf("%d blocked, %d queued", q.Blocked, q.Queued)
 	}
 	b.worker("w", 10)
@@ -164,11 +164,11 @@ func TestWorkflowRuns(t *testing.T) {
 		t.Fatal("the last node does not know that the worker holds both outputs")
 	}
 	b.match()
-	v := b.vertices.get(vertexKey("wf", 3))
+	v := b.flows.vertices.get(vertexKey("wf", 3))
 	if v.worker != "" || v.assignedAt != 0 {
 		t.Fatalf("a vertex tells of an attempt that has not ended: %+v", v)
 	}
-	assigned := b.leases.get(string(b.jobs.get("wf/n3").lease[:])).index
+	assigned := b.leasing.leases.get(string(b.jobs.get("wf/n3").lease[:])).index
 	b.now += 500
 	events := b.ends(rota.VerbComplete, d, "n3")
 	b.stands(d, "COMPLETED: CCCC")
@@ -176,11 +176,11 @@ func TestWorkflowRuns(t *testing.T) {
 	if e.Payload != `{"state":"COMPLETED","nodes":4,"completed":4,"dead":0,"expired":0,"cancelled":0,"skipped":0,"run":1}` || e.Parent == (rota.EventID{}) {
 		t.Fatalf("%+v", e)
 	}
-	v = b.vertices.get(vertexKey("wf", 3))
+	v = b.flows.vertices.get(vertexKey("wf", 3))
 	if v.worker != "w" || v.assignedAt != assigned || v.finishedAt != b.head.index || v.finished.Clock-v.assigned.Clock != 500 || v.reason != rota.Done {
 		t.Fatalf("%+v", v)
 	}
-	if q, _ := b.Queue("default"); q.Pending != 0 || q.CompletedTotal != 4 || q.SubmittedTotal != 4 {
+	if q, _ := b.View.Queue("default"); q.Pending != 0 || q.CompletedTotal != 4 || q.SubmittedTotal != 4 {
 		t.Fatalf("%+v", q)
 	}
 	if o := b.ok(d.open()); !o.Existed || o.WorkflowState != uint32(rota.WorkflowCompleted) || o.Runs != 1 {
@@ -217,16 +217,16 @@ func TestWorkflowPolicies(t *testing.T) {
 		if e := eventOf(t, events, rota.JobCancelled); e.Reason != rota.WorkflowFailedReason {
 			t.Fatalf("%+v", e)
 		}
-		if r := b.workflows.get("wf"); r.ending != rota.WorkflowFailed || r.failed != 1 || r.reason != rota.ProviderFail {
+		if r := b.flows.workflows.get("wf"); r.ending != rota.WorkflowFailed || r.failed != 1 || r.reason != rota.ProviderFail {
 			t.Fatalf("%+v", r)
 		}
 		b.ends(rota.VerbComplete, d, "n2")
 		b.ends(rota.VerbDecline, d, "n4") // not retried, as nothing of this run can succeed
 		b.stands(d, "FAILED: CDCXXX")
-		if job, _ := b.Job("wf/n4"); job.Reason != rota.WorkflowFailedReason || job.State != rota.Cancelled {
+		if job, _ := b.View.Job("wf/n4"); job.Reason != rota.WorkflowFailedReason || job.State != rota.Cancelled {
 			t.Fatalf("%+v", job)
 		}
-		if job, _ := b.Job("wf/n3"); job.State != rota.Cancelled || job.Payload == nil {
+		if job, _ := b.View.Job("wf/n3"); job.State != rota.Cancelled || job.Payload == nil {
 			t.Fatalf("a node that never ran has no record: %+v", job)
 		}
 	})
@@ -234,7 +234,7 @@ func TestWorkflowPolicies(t *testing.T) {
 		t.Parallel()
 		b, d := start(t)
 		b.ends(rota.VerbFail, d, "n1")
-		j, _ := b.Job("wf/n2")
+		j, _ := b.View.Job("wf/n2")
 		if o := b.ok(verb(rota.VerbFail, *j.Lease)); o.JobState != uint32(rota.Cancelled) {
 			t.Fatal(o)
 		}
@@ -275,12 +275,12 @@ func TestWorkflowPolicies(t *testing.T) {
 		t.Parallel()
 		b, d := start(t)
 		b.ok(queueOp("default", "attempt_max", "2", "backoff_base_ms", "1000"))
-		j, _ := b.Job("wf/n1")
+		j, _ := b.View.Job("wf/n1")
 		b.ok(verb(rota.VerbFail, *j.Lease))
 		b.stands(d, "RUNNING: CYLBLB")
 		b.pass(3000)
 		b.match()
-		j, _ = b.Job("wf/n1")
+		j, _ = b.View.Job("wf/n1")
 		b.ok(verb(rota.VerbFail, *j.Lease))
 		b.stands(d, "RUNNING: CDLXLX")
 	})
@@ -294,7 +294,7 @@ func TestWorkflowPolicies(t *testing.T) {
 		if o := b.ok(d.cancel()); !o.Existed || o.WorkflowState != uint32(rota.WorkflowCancelled) {
 			t.Fatal(o)
 		}
-		if j, _ := b.Job("wf/n1"); j.Reason != rota.WorkflowCancelledReason || b.leases.len() != 0 {
+		if j, _ := b.View.Job("wf/n1"); j.Reason != rota.WorkflowCancelledReason || b.leasing.leases.len() != 0 {
 			t.Fatalf("%+v", j)
 		}
 		b.refuses(rota.NotFound, "workflow", CancelWorkflowOp("other"))
@@ -305,7 +305,7 @@ func TestWorkflowPolicies(t *testing.T) {
 		b.ends(rota.VerbFail, d, "n1")
 		b.ok(d.cancel())
 		b.stands(d, "CANCELLED: CDXXXX")
-		if r := b.workflows.get("wf"); r.reason != rota.ProviderFail || r.failed != 1 {
+		if r := b.flows.workflows.get("wf"); r.reason != rota.ProviderFail || r.failed != 1 {
 			t.Fatalf("%+v", r)
 		}
 	})
@@ -368,7 +368,7 @@ func TestWorkflowRetry(t *testing.T) {
 			t.Fatal(o)
 		}
 		b.refuses(rota.Invalid, "runs", d.retry("", 3))
-		if j, _ := b.Job("wf/n1"); len(j.Attempts) != 1 || j.Attempts[0].End != rota.ProviderFail {
+		if j, _ := b.View.Job("wf/n1"); len(j.Attempts) != 1 || j.Attempts[0].End != rota.ProviderFail {
 			t.Fatalf("the earlier life is forgotten: %+v", j.Attempts)
 		}
 		b.pass(31_000) // the worker cooled down after its decline
@@ -380,7 +380,7 @@ func TestWorkflowRetry(t *testing.T) {
 		if e := eventOf(t, events, rota.WorkflowFinished); !strings.Contains(e.Payload, `"run":2`) || e.Reason != rota.ReasonNone {
 			t.Fatalf("%+v", e)
 		}
-		if q, _ := b.Queue("default"); q.SubmittedTotal != 6 {
+		if q, _ := b.View.Queue("default"); q.SubmittedTotal != 6 {
 			t.Fatalf("%d submitted", q.SubmittedTotal)
 		}
 		b.refuses(rota.Conflict, "workflow", d.retry("", 2))

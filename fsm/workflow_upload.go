@@ -9,8 +9,8 @@ import (
 
 // upload gives the workflow whose upload an operation goes on with. A nil row comes
 // with the answer.
-func (m *Machine) upload(id rota.WorkflowID, content []byte) (*workflowRow, *fsmpb.Outcome) {
-	r := m.workflows.get(id)
+func (fs *flows) upload(id rota.WorkflowID, content []byte) (*workflowRow, *fsmpb.Outcome) {
+	r := fs.workflows.get(id)
 	if r == nil || r.leaving {
 		return nil, refused(rota.Refusef(rota.NotFound, "workflow", "workflow %.80q is not being submitted, or was given up as its "+
 			"nodes stopped arriving: submit it again", id))
@@ -36,8 +36,8 @@ func otherWorkflow(id rota.WorkflowID) error {
 
 // addNodes takes a chunk of a workflow's nodes, all of it or nothing. What has
 // arrived already is passed over.
-func (m *Machine) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
-	r, o := m.upload(rota.WorkflowID(op.GetWorkflow()), op.GetContent())
+func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
+	r, o := fs.upload(rota.WorkflowID(op.GetWorkflow()), op.GetContent())
 	if r == nil {
 		return o
 	}
@@ -57,7 +57,7 @@ func (m *Machine) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 	if skip >= n {
 		return flowOutcome(r, true)
 	}
-	c := chunk{m: m, r: r, f: m.flows.byID[r.id], names: make(map[string]bool, n-skip)}
+	c := chunk{m: fs.m, r: r, f: fs.flowIndex.byID[r.id], names: make(map[string]bool, n-skip)}
 	for _, node := range op.GetNodes()[skip:] {
 		if err := c.take(node); err != nil {
 			return c.refused(err)
@@ -68,12 +68,12 @@ func (m *Machine) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 			r.bytes+c.bytes, rota.MaxWorkflowBytes))
 	}
 	need := flowSize{bytes: c.bytes}
-	if err := m.admitSize(need); err != nil {
+	if err := fs.admitSize(need); err != nil {
 		return c.refused(err)
 	}
-	m.makeRoom(need)
+	fs.makeRoom(need)
 	c.keep()
-	return flowOutcome(m.workflows.get(r.id), false)
+	return flowOutcome(fs.workflows.get(r.id), false)
 }
 
 // chunk is a part of an upload: looked at first, then kept as a whole.
@@ -90,7 +90,7 @@ type chunk struct {
 
 // refused gives back what was taken for the chunk.
 func (c *chunk) refused(err error) *fsmpb.Outcome {
-	c.m.dropKinds(c.f, c.kinds)
+	c.m.flows.dropKinds(c.f, c.kinds)
 	return refused(err)
 }
 
@@ -146,8 +146,8 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 		return nil, "", rota.Refusef(rota.Invalid, "edges", "workflow %s has more edges than the %d that it announced", r.id, r.edges)
 	}
 	kept := m.specs.keep(spec)
-	c.kinds = m.takeKind(c.f, c.kinds, uint32(number), kept)
-	if err := m.admitKind(c.f, kept); err != nil {
+	c.kinds = m.flows.takeKind(c.f, c.kinds, uint32(number), kept)
+	if err := m.flows.admitKind(c.f, kept); err != nil {
 		return nil, "", err
 	}
 	v = &vertexRow{key: vertexKey(r.id, uint32(number)), workflow: r.id, number: uint32(number), spec: kept,
@@ -178,9 +178,9 @@ func readParents(steps []uint32, number uint64) ([]uint32, error) {
 
 // keep adds the chunk to the workflow.
 func (c *chunk) keep() {
-	m, r := c.m, c.m.workflows.edit(c.r.id)
+	m, r := c.m, c.m.flows.workflows.edit(c.r.id)
 	for _, v := range c.rows {
-		m.vertices.insert(v.key, v)
+		m.flows.vertices.insert(v.key, v)
 		c.f.append(v)
 		if len(v.parents) == 0 {
 			c.f.work.Insert(v.number)
@@ -191,16 +191,16 @@ func (c *chunk) keep() {
 	r.blocked += uint32(len(c.rows))
 	r.linked += c.edges
 	r.bytes += c.bytes
-	m.flows.all.bytes += c.bytes
-	m.flows.kept.bytes += c.bytes
-	m.touch(r)
+	m.flows.flowIndex.all.bytes += c.bytes
+	m.flows.flowIndex.kept.bytes += c.bytes
+	m.flows.touch(r)
 }
 
 // commitWorkflow lets a workflow run whose nodes have all arrived: it touches its
 // queues and its roots, however many nodes there are. What admission refuses stays
 // OPEN, to be committed later.
-func (m *Machine) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
-	r, o := m.upload(rota.WorkflowID(op.GetId()), op.GetContent())
+func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
+	r, o := fs.upload(rota.WorkflowID(op.GetId()), op.GetContent())
 	if r == nil {
 		return o
 	}
@@ -213,29 +213,29 @@ func (m *Machine) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	case r.linked != r.edges:
 		return refused(rota.Refusef(rota.Invalid, "edges", "workflow %s has %d edges, it announced %d", r.id, r.linked, r.edges))
 	}
-	f := m.flows.byID[r.id]
+	f := fs.flowIndex.byID[r.id]
 	spec := &rota.JobSpec{Queue: r.queue, Tenant: r.tenant, Priority: f.urgent}
-	if err := m.admitMode(spec); err != nil {
+	if err := fs.m.limits.admitMode(spec); err != nil {
 		return refused(err)
 	}
-	if err := m.flows.spend(len(f.queues)); err != nil {
+	if err := fs.flowIndex.spend(len(f.queues)); err != nil {
 		return refused(err)
 	}
 	for _, q := range f.queues {
-		if err := m.admitNodes(spec, m.queues.get(q.name), q.nodes); err != nil {
+		if err := fs.admitNodes(spec, fs.m.queues.get(q.name), q.nodes); err != nil {
 			return refused(err)
 		}
 	}
-	r = m.workflows.edit(r.id)
-	m.timers.upload.set(string(r.id), r.lapses(), 0)
+	r = fs.workflows.edit(r.id)
+	fs.m.timers.upload.set(string(r.id), r.lapses(), 0)
 	r.state, r.runs = rota.WorkflowRunning, 1
-	r.submitted, r.started = m.head.now(), m.head.now()
+	r.submitted, r.started = fs.m.head.now(), fs.m.head.now()
 	for _, q := range f.queues {
-		m.queues.edit(q.name).blocked += q.nodes
+		fs.m.queues.edit(q.name).blocked += q.nodes
 	}
-	m.flows.ready.Set(f.seq, f)
-	m.emitFlow(r, rota.Event{Kind: rota.WorkflowStarted, Payload: m.startedPayload(r)})
+	fs.flowIndex.ready.Set(f.seq, f)
+	fs.emitFlow(r, rota.Event{Kind: rota.WorkflowStarted, Payload: fs.startedPayload(r)})
 	o = flowOutcome(r, false)
-	o.Throttle = m.throttled(m.queues.get(r.queue))
+	o.Throttle = fs.m.limits.throttled(fs.m.queues.get(r.queue))
 	return o
 }

@@ -1,0 +1,146 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/sched"
+)
+
+// newJob gives an empty row.
+func (m *Machine) newJob() *jobRow {
+	j := m.jobs.fresh()
+	j.jobLife = noLife
+	return j
+}
+
+// own gives a job a jobLife to write to; j is editable.
+func (m *Machine) own(j *jobRow) {
+	if j.jobLife != noLife {
+		return
+	}
+	if n := len(m.placement.lives); n > 0 {
+		j.jobLife, m.placement.lives = m.placement.lives[n-1], m.placement.lives[:n-1]
+		return
+	}
+	j.jobLife = new(jobLife)
+}
+
+// emptyJob makes a row that nobody holds new, and keeps its jobLife for another.
+func (m *Machine) emptyJob(j *jobRow) {
+	if life := j.jobLife; life != noLife && len(m.placement.lives) < spareMost {
+		*life = jobLife{}
+		m.placement.lives = append(m.placement.lives, life)
+	}
+	*j = jobRow{}
+}
+
+func againOutcome(id rota.JobID, state rota.JobState, same bool) *fsmpb.Outcome {
+	if same {
+		return &fsmpb.Outcome{JobState: uint32(state), Existed: true}
+	}
+	o := refused(OtherJob(id, ""))
+	o.JobState = uint32(state)
+	return o
+}
+
+func (m *Machine) admitClass(spec *rota.JobSpec) error {
+	if m.classFits(spec) {
+		return nil
+	}
+	return exhausted("requires", "queue %q has jobs of %d different requirement sets: no more are taken", spec.Queue,
+		rota.MaxClassesPerQueue)
+}
+
+// classFits says whether the job's class is known or there is room for another.
+func (m *Machine) classFits(spec *rota.JobSpec) bool {
+	s := m.placement.registry.supply
+	if s.Classes(spec.Queue) < rota.MaxClassesPerQueue {
+		return true
+	}
+	c := s.Intern(sched.RequirementsOf(spec)) // counts it; given back at once
+	defer s.Release(c)
+	return s.Classes(spec.Queue) <= rota.MaxClassesPerQueue
+}
+
+// start gives a new or revived job its first state: DELAYED while its delay or
+// its date is to come, else QUEUED.
+func (m *Machine) start(j *jobRow) { m.startAfter(j, 0) }
+
+// startAfter is start for a job whose last worker may believe in its lease until a
+// moment: it waits for that too (SPEC §3.11).
+func (m *Machine) startAfter(j *jobRow, free rota.Clock) {
+	due := max(free, m.head.clock+rota.Clock(j.spec.DelayMs))
+	if due > m.head.clock {
+		m.delayFor(j, due)
+		return
+	}
+	m.wakeOrDate(j)
+}
+
+// delayFor is delay for a job that begins to wait, which is told; a backoff is told as a
+// retry.
+func (m *Machine) delayFor(j *jobRow, due rota.Clock) {
+	m.delay(j, due)
+	m.emitDelayed(j, dueAt(m.head.now().At(due)))
+}
+
+func (m *Machine) emitDelayed(j *jobRow, until string) {
+	m.journal.emitFor(j, &rota.Event{Kind: rota.JobDelayed, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
+		Payload: until})
+}
+
+// delay puts a job to sleep until a moment on the clock.
+func (m *Machine) delay(j *jobRow, due rota.Clock) {
+	m.own(j)
+	j.due = due
+	m.timers.wake.set(string(j.spec.ID), 0, int64(due))
+	m.placement.move(j, rota.Delayed)
+}
+
+// wakeOrDate queues a job whose delay is over, or lets it wait for its date.
+func (m *Machine) wakeOrDate(j *jobRow) {
+	id := string(j.spec.ID)
+	if j.due != 0 {
+		m.timers.wake.set(id, int64(j.due), 0)
+		j.due = 0
+	}
+	if j.spec.NotBefore > m.head.date() && j.enqueued == 0 {
+		m.own(j)
+		j.dueDate = j.spec.NotBefore
+		m.timers.dated.set(id, 0, int64(j.dueDate))
+		if j.state != rota.Delayed {
+			m.placement.move(j, rota.Delayed)
+			m.emitDelayed(j, dueAt(m.head.now().On(j.dueDate)))
+		}
+		return
+	}
+	if j.dueDate != 0 {
+		m.timers.dated.set(id, int64(j.dueDate), 0)
+		j.dueDate = 0
+	}
+	m.enqueue(j)
+}
+
+// enqueue makes a job QUEUED. Its enqueue_ts is when it first became so, and
+// stays through retries (SPEC §5.0).
+func (m *Machine) enqueue(j *jobRow) {
+	if j.enqueued == 0 {
+		j.enqueued = m.head.clock
+		if now := m.head.now(); now != j.submittedAt() {
+			m.own(j)
+			j.enqueuedDate = now.Date
+		}
+	}
+	m.placement.enterTier(j, m.queues.get(j.spec.Queue))
+	m.placement.move(j, rota.Queued)
+	m.journal.emitFor(j, &rota.Event{Kind: rota.JobEnqueued, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt})
+}
+
+// OtherJob refuses a submission whose id stands for another job. How they differ is told
+// where the job as it was first submitted is at hand.
+func OtherJob(id rota.JobID, how string) *rota.Error {
+	if how == "" {
+		how = "what is submitted now differs from it"
+	}
+	return rota.Refusef(rota.Conflict, "id", "job %s was submitted before, and %s: submit it under a new id, or as it was", id, how)
+}

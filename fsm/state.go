@@ -1,0 +1,106 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// Machine is the replicated state and the rules that change it. It is a plain
+// value: its caller lets one Apply run at a time, and no read beside it.
+type Machine struct {
+	View
+	head   header
+	ledger ledger
+
+	jobs   table[rota.JobID, jobRow, *jobRow]
+	queues table[rota.QueueName, queueRow, *queueRow]
+	nodes  table[rota.NodeID, nodeRow, *nodeRow]
+
+	// The parts own the other tables, and what is derived of them.
+	fleet     fleet
+	leasing   leasing
+	placement placement
+	limits    limits
+	typeStats typeStats
+	flows     flows
+	ended     ended
+	journal   journal
+
+	// timers are derived from the rows, rebuilt on restore, and walked by Check
+	// (Invariant I4).
+	timers timers
+
+	// knows is the newest version of the rules that this binary knows.
+	knows uint32
+
+	// The entry that is being applied.
+	at      rota.Index
+	stamped bool
+	walls   []int64
+	sweep   Sweep
+	opener  opener
+	specs   specs
+	// keys are keys of leases; digest is room for an output's. answers are the outcomes
+	// that most verbs have, shared by all that have them.
+	keys    texts
+	digest  [32]byte
+	answers [2][rota.Cancelled + 1]*fsmpb.Outcome
+}
+
+// New gives the state before a cluster's first entry.
+func New() *Machine { return NewKnowing(RulesVersion) }
+
+// NewKnowing is New for a binary that knows other rules: what tests of upgrades
+// start nodes with.
+func NewKnowing(version uint32) *Machine {
+	m := &Machine{knows: version}
+	m.head.rules = FirstRules
+	m.View.m, m.fleet.m, m.leasing.m, m.placement.m, m.limits.m = m, m, m, m, m
+	m.typeStats.m, m.flows.m, m.ended.m, m.journal.m = m, m, m, m
+	l := &m.ledger
+	m.jobs.init(tagJob, l)
+	m.queues.init(tagQueue, l)
+	m.nodes.init(tagNode, l)
+	m.fleet.workers.init(tagWorker, l)
+	m.leasing.leases.init(tagLease, l)
+	m.placement.holds.init(tagHold, l)
+	m.limits.tenants.init(tagTenant, l)
+	m.limits.meters.init(tagMeter, l)
+	m.limits.domains.init(tagDomain, l)
+	m.typeStats.types.init(tagType, l)
+	m.flows.workflows.init(tagWorkflow, l)
+	m.flows.vertices.init(tagVertex, l)
+	m.ended.deleted.init(tagDeleted, l)
+	m.ended.tombs.l = l
+	// The other tables change too seldom to matter. Where workers, queues or tenants are
+	// many, each entry changes others of them, so that nearly every operation would copy a row.
+	m.jobs.mutable, m.leasing.leases.mutable = true, true
+	m.fleet.workers.mutable, m.queues.mutable, m.limits.tenants.mutable = true, true, true
+	m.jobs.empty = m.emptyJob
+	m.queues.known = make(map[rota.QueueName]*queueRow)
+	m.ended.tombs.order, m.ended.tombs.texts, m.ended.staged.loose = newTombOrder(), make(map[rota.QueueName]*texts), newLooseRecords()
+	m.placement.registry.reset()
+	m.timers.reset()
+	m.flows.flowIndex.reset()
+	return m
+}
+
+// Sweep says how many timers an entry's sweep fired, and whether more are due, or
+// workflows have work left for the next entry.
+type Sweep struct {
+	Fired int
+	More  bool
+}
+
+// internal refuses an internal operation in an entry of another term: it was
+// decided by a leadership that is over (SPEC §3.2).
+func (m *Machine) internal() *fsmpb.Outcome {
+	if m.stamped {
+		return nil
+	}
+	return refused(rota.Refusef(rota.Stale, "term", "decided in a term that is over"))
+}
+
+// View is the reading side of a Machine: nothing of it changes the state. It is valid as
+// long as no entry is applied.
+type View struct{ m *Machine }

@@ -1,0 +1,202 @@
+package tidy
+
+import (
+	"fmt"
+	"go/ast"
+	build "go/build/constraint"
+	"go/importer"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"path"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// What a type and a package may hold: beyond it nobody sees them whole.
+const (
+	methodsMost = 80
+	filesMost   = 60
+)
+
+// largeTypes may have so many methods, largePackages so many files (without tests,
+// generated files and plants), upward so many arrows that run from a lower layer of
+// the package's DESIGN.md to a higher one. The numbers MAY ONLY SHRINK: no line is
+// added, no number raised; one that is higher than needed fails too.
+var (
+	largeTypes = map[string]int{
+		"cluster.Node": 298, "cmd/rota.app": 136,
+	}
+	largePackages = map[string]int{
+		"cluster": 86, "cmd/rota": 68, "fsm": 102, "test/jepsen-lite": 89,
+	}
+	upward = map[string]int{"fsm": 0}
+)
+
+// shape counts the methods of each type, and the files of each package.
+func shape(t *tree) (methods, files map[string]int) {
+	methods, files = map[string]int{}, map[string]int{}
+	for _, f := range t.files {
+		if f.test() || f.generated || f.planted() {
+			continue
+		}
+		files[f.dir()]++
+		for _, d := range f.syntax.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+				name, _, _ := strings.Cut(functionName(fn), ".")
+				methods[f.dir()+"."+name]++
+			}
+		}
+	}
+	return methods, files
+}
+
+// checkShape holds types and packages against methodsMost and filesMost.
+func checkShape(t *tree, types, packages map[string]int) []string {
+	methods, files := shape(t)
+	return slices.Concat(checkMost(methods, methodsMost, types, "methods"), checkMost(files, filesMost, packages, "files"))
+}
+
+// checkMost reports what holds more than most, and than its exception allows.
+func checkMost(counts map[string]int, most int, allowed map[string]int, of string) []string {
+	var faults []string
+	for name, n := range counts {
+		switch limit, listed := allowed[name]; {
+		case listed && n <= most:
+			faults = append(faults, fmt.Sprintf("%s has %d %s: strike it out of the list of exceptions", name, n, of))
+		case listed && n < limit:
+			faults = append(faults, fmt.Sprintf("%s has %d %s, the list of exceptions allows %d: lower it", name, n, of, limit))
+		case n > max(most, limit):
+			faults = append(faults, fmt.Sprintf("%s has %d %s, at most %d are allowed: split it by idea", name, n, of, max(most, limit)))
+		}
+	}
+	for name := range allowed {
+		if counts[name] == 0 {
+			faults = append(faults, name+" is gone: strike it out of the list of exceptions")
+		}
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+// layerLine is a line of a DESIGN.md's list of layers, the highest first:
+//
+//  1. **verbs**: `submit.go`, `cancel.go`. What one operation does.
+var layerLine = regexp.MustCompile(`^\d+\. \*\*[a-z ]+\*\*: ((?:` + "`" + `[a-z0-9_]+\.go` + "`" + `(?:, )?)+)`)
+
+// layersOf reads the list of layers: file → layer, 0 the highest.
+func layersOf(design string) (layers map[string]int, faults []string) {
+	layers = map[string]int{}
+	n := 0
+	for line := range strings.Lines(design) {
+		m := layerLine.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		for name := range strings.SplitSeq(m[1], ", ") {
+			name = strings.Trim(name, "`")
+			if _, twice := layers[name]; twice {
+				faults = append(faults, name+" stands in two layers")
+			}
+			layers[name] = n
+		}
+		n++
+	}
+	return layers, faults
+}
+
+// checkLayers holds a package against the layers of its DESIGN.md: every file stands
+// in one, and at most allowed arrows run upward, from a file to one of a higher layer.
+func checkLayers(t *tree, dir, design string, compiled map[string]string, allowed int) []string {
+	layers, faults := layersOf(design)
+	present := map[string]bool{}
+	for _, f := range t.files {
+		base := path.Base(f.path)
+		if f.dir() == dir && !f.test() && !f.generated && !f.planted() && base != "plants.go" {
+			present[base] = true
+			if _, listed := layers[base]; !listed {
+				faults = append(faults, fmt.Sprintf("%s stands in no layer of %s/DESIGN.md", f.path, dir))
+			}
+		}
+	}
+	for name := range layers {
+		if !present[name] {
+			faults = append(faults, fmt.Sprintf("%s/DESIGN.md names %s, which is not there", dir, name))
+		}
+	}
+	up, broken := arrowsUp(t, dir, layers, compiled)
+	faults = append(faults, broken...)
+	switch {
+	case len(up) > allowed:
+		faults = append(faults, fmt.Sprintf("%s: %d arrows run upward, %d are allowed:\n\t%s", dir, len(up), allowed, strings.Join(up, "\n\t")))
+	case len(up) < allowed:
+		faults = append(faults, fmt.Sprintf("%s: %d arrows run upward, %d are allowed: lower it", dir, len(up), allowed))
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+// arrowsUp lists the pairs of files of which the lower uses what the higher declares,
+// each with one name as an example.
+func arrowsUp(t *tree, dir string, layers map[string]int, compiled map[string]string) (up, faults []string) {
+	var syntax []*ast.File
+	for _, f := range t.files {
+		if f.dir() == dir && !f.test() && f.builds() {
+			syntax = append(syntax, f.syntax)
+		}
+	}
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	config := types.Config{
+		Error: func(err error) { faults = append(faults, fmt.Sprintf("%s does not type-check: %v", dir, err)) },
+		Importer: importer.ForCompiler(t.fset, "gc", func(imported string) (io.ReadCloser, error) {
+			name, ok := compiled[imported]
+			if !ok {
+				return nil, fmt.Errorf("package %s is not compiled", imported)
+			}
+			return os.Open(name)
+		}),
+	}
+	pkg, _ := config.Check(dir, t.fset, syntax, info) // what is wrong went to config.Error
+	seen := map[string]bool{}
+	for id, o := range info.Uses {
+		if o.Pkg() != pkg || !o.Pos().IsValid() {
+			continue
+		}
+		from, to := baseOf(t, id), baseOf(t, o)
+		a, okA := layers[from]
+		b, okB := layers[to]
+		if okA && okB && b < a {
+			seen[from+" → "+to] = true
+		}
+	}
+	for arrow := range seen {
+		up = append(up, arrow)
+	}
+	slices.Sort(up)
+	return up, faults
+}
+
+// baseOf is the name of the file that n stands in.
+func baseOf(t *tree, n interface{ Pos() token.Pos }) string {
+	return path.Base(t.fset.Position(n.Pos()).Filename)
+}
+
+// builds reports whether the file is part of a plain build on this machine.
+func (f *file) builds() bool {
+	for _, word := range []string{"linux", "darwin", "windows"} {
+		if strings.HasSuffix(f.path, "_"+word+".go") && runtime.GOOS != word {
+			return false
+		}
+	}
+	words := constraint(f)
+	if words == "" {
+		return true
+	}
+	expr, err := build.Parse("//go:build " + words)
+	return err == nil && expr.Eval(func(tag string) bool {
+		return tag == runtime.GOOS || tag == runtime.GOARCH || tag == "unix" || strings.HasPrefix(tag, "go1.")
+	})
+}

@@ -1,0 +1,102 @@
+package tidy
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestShape(t *testing.T) {
+	t.Parallel()
+	tree, root := setup(t)
+	report(t, checkShape(tree, largeTypes, largePackages))
+	if len(upward) == 0 {
+		return
+	}
+	var patterns []string
+	for dir := range upward {
+		patterns = append(patterns, "./"+dir)
+	}
+	compiled, err := exports(root, patterns...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, allowed := range upward {
+		design, err := os.ReadFile(filepath.Join(root, dir, "DESIGN.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		report(t, checkLayers(tree, dir, string(design), compiled, allowed))
+	}
+}
+
+func TestShape_finds(t *testing.T) {
+	t.Parallel()
+	var big strings.Builder
+	big.WriteString("package p\ntype T struct{}\n")
+	for i := range methodsMost + 1 {
+		fmt.Fprintf(&big, "func (T) m%d() {}\n", i)
+	}
+	sources := map[string]string{"p/t.go": big.String()}
+	for i := range filesMost {
+		sources[fmt.Sprintf("p/f%d.go", i)] = "package p\n"
+	}
+	tree, err := plant(sources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name          string
+		types, places map[string]int
+		want          []string
+	}{
+		{"no exception", nil, nil, []string{"p.T has 81 methods, at most 80", "p has 61 files, at most 60"}},
+		{"fitting ones", map[string]int{"p.T": 81}, map[string]int{"p": 61}, nil},
+		{"too high ones", map[string]int{"p.T": 82}, map[string]int{"p": 62}, []string{"allows 82: lower it", "allows 62: lower it"}},
+		{"one for nothing", map[string]int{"p.T": 81, "p.U": 90}, map[string]int{"p": 61}, []string{"p.U is gone"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			matches(t, checkShape(tree, c.types, c.places), c.want)
+		})
+	}
+}
+
+func TestLayers_find(t *testing.T) {
+	t.Parallel()
+	tree, err := plant(map[string]string{
+		"p/verb.go":  "package p\nfunc verb() { table() }\n",
+		"p/table.go": "package p\nfunc table() { verb() }\n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const design = "1. **verbs**: `verb.go`. What is done.\n2. **tables**: `table.go`. What is kept.\n"
+	for _, c := range []struct {
+		name, design string
+		allowed      int
+		want         []string
+	}{
+		{"one upward", design, 0, []string{"1 arrows run upward, 0 are allowed:\n\ttable.go → verb.go"}},
+		{"one allowed", design, 1, nil},
+		{"two allowed", design, 2, []string{"lower it"}},
+		{"a file in none", "1. **verbs**: `verb.go`.\n", 0, []string{"p/table.go stands in no layer"}},
+		{"a file that is not there", design + "3. **trees**: `tree.go`.\n", 1, []string{"names tree.go, which is not there"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			matches(t, checkLayers(tree, "p", c.design, nil, c.allowed), c.want)
+		})
+	}
+}
+
+// matches fails unless every fault has the wanted part in its place, and there are no more.
+func matches(t *testing.T, faults, want []string) {
+	t.Helper()
+	if !slices.EqualFunc(faults, want, strings.Contains) {
+		t.Errorf("faults %q, want %q", faults, want)
+	}
+}
