@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/rotasched/rota"
 )
 
 // errWire is what a message says whose bytes are no protobuf.
@@ -75,11 +77,49 @@ func appendNumber[T ~int32 | ~int64 | ~uint64 | ~uint8](b []byte, number protowi
 	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), uint64(v))
 }
 
+// appendSet writes zero too, where it is not unset.
+func appendSet[T ~int32 | ~int64 | ~uint64 | ~uint8](b []byte, number protowire.Number, v T) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), uint64(v))
+}
+
 func appendYes(b []byte, number protowire.Number, yes bool) []byte {
 	if !yes {
 		return b
 	}
 	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), 1)
+}
+
+func appendTexts(b []byte, number protowire.Number, list []string) []byte {
+	for _, s := range list { // an empty one counts
+		b = protowire.AppendString(protowire.AppendTag(b, number, protowire.BytesType), clean(s))
+	}
+	return b
+}
+
+func appendPairs(b []byte, number protowire.Number, pairs map[string]string) []byte {
+	for k, v := range pairs {
+		var at int
+		b, at = openMessage(b, number)
+		b = closeMessage(appendText(appendText(b, 1, k), 2, v), at)
+	}
+	return b
+}
+
+func appendLimits(b []byte, number protowire.Number, limits map[string]int64) []byte {
+	for k, v := range limits {
+		var at int
+		b, at = openMessage(b, number)
+		b = closeMessage(appendNumber(appendText(b, 1, k), 2, v), at)
+	}
+	return b
+}
+
+func appendToken(b []byte, number protowire.Number, t rota.Token) []byte {
+	if t.IsZero() {
+		return b
+	}
+	var room [41]byte
+	return appendBytes(b, number, writeToken(room[:0], t))
 }
 
 // lengthRoom is what openMessage leaves for a length: most messages within messages have

@@ -41,11 +41,11 @@ func (m *FromNode) read(b []byte) error {
 	*m = FromNode{}
 	f, rest, err := nextField(b)
 	if err != nil || len(rest) > 0 || f.kind != protowire.BytesType ||
-		f.number != responseNotices && f.number != responseAnswers {
+		f.number != workResponseNotices && f.number != workResponseAnswers {
 		m.Seldom = new(rotav1.WorkResponse)
 		return m.seldom(proto.Unmarshal(b, m.Seldom))
 	}
-	if f.number == responseNotices {
+	if f.number == workResponseNotices {
 		m.Notices, err = readNotices(f.bytes)
 		return err
 	}
@@ -118,181 +118,21 @@ func readNotices(b []byte) ([]rota.Notice, error) {
 	return notices, nil
 }
 
-// leaseTexts are the fields of a lease that are words only when all is read, as a later
-// one takes an earlier one's place.
-type leaseTexts struct {
-	id                            []byte
-	token, state, revoked, reason string
-}
-
 // readAssignment copies what it reads once, so that an assignment that lives long keeps no
 // other's memory.
 func readAssignment(a *rota.Assignment, b []byte) error {
-	b = append([]byte(nil), b...)
-	var texts leaseTexts
-	leased := false
 	a.Spec.Priority = rota.DefaultPriority
-	for len(b) > 0 {
-		f, rest, err := nextField(b)
-		if err != nil {
-			return err
-		}
-		b = rest
-		switch {
-		case f.kind == protowire.BytesType && f.number == 1:
-			leased = true
-			err = readLease(&a.Lease, &texts, f.bytes)
-		case f.kind == protowire.BytesType && f.number == 2:
-			err = readJobSpec(&a.Spec, f.bytes)
-		case f.kind != protowire.VarintType:
-		case f.number == 3:
-			a.RenewEveryMs = int64(f.value)
-		case f.number == 4:
-			a.LeaseMs = int64(f.value)
-		case f.number == 5:
-			a.RenewalsMax = int32(f.value)
-		case f.number == 6:
-			a.MaxRuntimeMs = int64(f.value)
-		case f.number == 7:
-			a.GraceMs = int64(f.value)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if !leased {
-		return rota.Refusef(rota.Invalid, "lease", "a lease is missing")
-	}
-	return texts.settle(&a.Lease)
-}
-
-func (t *leaseTexts) settle(l *rota.Lease) (err error) {
-	if l.ID, err = LeaseIDFromWire(t.id); err != nil {
+	var u unsettledAssignment
+	if err := u.read(a, append([]byte(nil), b...)); err != nil {
 		return err
 	}
-	if l.Token, err = tokenFromWire(t.token); err != nil {
-		return err
-	}
-	if l.State, err = leaseStates.value(t.state); err != nil {
-		return err
-	}
-	if l.Revoked, err = reasons.value(t.revoked); err != nil {
-		return err
-	}
-	l.Decision.Reasoning.Rule, err = rules.value(t.reason)
-	return err
-}
-
-func readLease(l *rota.Lease, texts *leaseTexts, b []byte) error {
-	for len(b) > 0 {
-		f, rest, err := nextField(b)
-		if err != nil {
-			return err
-		}
-		b = rest
-		switch f.kind {
-		case protowire.VarintType:
-			readLeaseNumber(l, f.number, f.value)
-		case protowire.BytesType:
-			switch f.number {
-			case 1:
-				texts.id = f.bytes
-			case 2:
-				err = textOfBytes(&texts.token, f.bytes)
-			case 3:
-				err = textOfBytes(&l.Job, f.bytes)
-			case 4:
-				err = textOfBytes(&l.Worker, f.bytes)
-			case 7:
-				err = textOfBytes(&texts.state, f.bytes)
-			case 14:
-				err = textOfBytes(&texts.revoked, f.bytes)
-			case 19:
-				err = textOfBytes(&texts.reason, f.bytes)
-			case 22:
-				l.Decision.Seed = f.bytes
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func readLeaseNumber(l *rota.Lease, number protowire.Number, v uint64) {
-	d := &l.Decision
-	switch number {
-	case 5:
-		l.Session = rota.Session(v)
-	case 6:
-		l.Attempt = int32(v)
-	case 8:
-		l.Started.Clock = rota.Clock(v)
-	case 9:
-		l.AckBy.Clock = rota.Clock(v)
-	case 10:
-		l.Acked.Clock = rota.Clock(v)
-	case 11:
-		l.RenewBy.Clock = rota.Clock(v)
-	case 12:
-		l.Deadline.Clock = rota.Clock(v)
-	case 13:
-		l.Renewals = int32(v)
-	case 15:
-		d.Epoch = v
-	case 16:
-		d.Height = rota.Index(v)
-	case 17:
-		d.Score = rota.Score(v)
-	case 18:
-		d.Rank = int32(v)
-	case 20:
-		d.Reasoning.N = int64(v)
-	case 21:
-		d.Reasoning.Of = int64(v)
-	case 23:
-		l.Started.Date = rota.Date(v)
-	case 24:
-		l.AckBy.Date = rota.Date(v)
-	case 25:
-		l.Acked.Date = rota.Date(v)
-	case 26:
-		l.RenewBy.Date = rota.Date(v)
-	case 27:
-		l.Deadline.Date = rota.Date(v)
-	}
+	return u.settle(a)
 }
 
 func readLeaseEnd(e *rota.LeaseEnd, b []byte) error {
-	var id []byte
-	var reason string
-	b = append([]byte(nil), b...)
-	for len(b) > 0 {
-		f, rest, err := nextField(b)
-		if err != nil {
-			return err
-		}
-		b = rest
-		if f.kind != protowire.BytesType {
-			continue
-		}
-		switch f.number {
-		case 1:
-			id = f.bytes
-		case 2:
-			err = textOfBytes(&e.Job, f.bytes)
-		case 3:
-			err = textOfBytes(&reason, f.bytes)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	var err error
-	if e.Lease, err = LeaseIDFromWire(id); err != nil {
+	var u unsettledLeaseEnd
+	if err := u.read(e, append([]byte(nil), b...)); err != nil {
 		return err
 	}
-	e.Reason, err = reasons.value(reason)
-	return err
+	return u.settle(e)
 }

@@ -4,7 +4,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/rotasched/rota"
-	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
 // Submission is a request to submit jobs, as the node reads it.
@@ -17,30 +16,11 @@ type Submission struct {
 // SubmitOutcomes is the answer to a Submission, as the client reads it.
 type SubmitOutcomes struct{ Jobs []rota.Submitted }
 
-// The fields of both messages (rota.proto).
-const (
-	submitJobs, outcomesJobs, outcomesIndex = 1, 1, 2
-	// submitNumbers bounds what a job's numbers, tags and lengths take, but for lists.
-	submitNumbers = 320
-)
+// submitNumbers bounds what a job's numbers, tags and lengths take, but for lists.
+const submitNumbers = 320
 
 // JobSpecMost is at least what a job takes in a message, and not much more.
-func JobSpecMost(s *rota.JobSpec) int {
-	n := submitNumbers + len(s.ID) + len(s.Queue) + len(s.Type) + len(s.Tenant) + len(s.Payload) + len(s.Zone) + len(s.Domain) +
-		len(s.Worker) + len(s.ExpectedDigest)
-	for _, list := range [...][]string{s.Requires, s.RegionsAllow, s.RegionsDeny, s.DataKeys} {
-		for _, text := range list {
-			n += len(text) + 8
-		}
-	}
-	for k, v := range s.Labels {
-		n += len(k) + len(v) + 16
-	}
-	for k := range s.Limits {
-		n += len(k) + 24
-	}
-	return n
-}
+func JobSpecMost(s *rota.JobSpec) int { return submitNumbers + jobSpecMost(s) }
 
 // JobSpecSize is what a job takes in a message.
 func JobSpecSize(s *rota.JobSpec) int { return len(appendJobSpec(nil, s)) }
@@ -53,7 +33,7 @@ func WriteSubmission(n int, job func(i int) *rota.JobSpec) *Written {
 	}
 	b, at := make([]byte, 0, room), 0
 	for i := range n {
-		b, at = openMessage(b, submitJobs)
+		b, at = openMessage(b, submitRequestJobs)
 		b = closeMessage(appendJobSpec(b, job(i)), at)
 	}
 	return &Written{b}
@@ -62,7 +42,7 @@ func WriteSubmission(n int, job func(i int) *rota.JobSpec) *Written {
 // read reads a message. It keeps nothing of b.
 func (m *Submission) read(b []byte) error {
 	*m = Submission{Size: len(b)}
-	n, err := countEach(b, submitJobs)
+	n, err := countEach(b, submitRequestJobs)
 	if err != nil {
 		return err
 	}
@@ -72,7 +52,7 @@ func (m *Submission) read(b []byte) error {
 		if err != nil {
 			return err
 		}
-		if b = rest; f.number != submitJobs || f.kind != protowire.BytesType {
+		if b = rest; f.number != submitRequestJobs || f.kind != protowire.BytesType {
 			continue
 		}
 		m.Jobs = append(m.Jobs, rota.JobSpec{Priority: rota.DefaultPriority})
@@ -88,21 +68,16 @@ func WriteSubmitOutcomes(outcomes []rota.Submitted) *Written {
 	b, at, index := make([]byte, 0, 64*len(outcomes)), 0, rota.Index(0)
 	for i := range outcomes {
 		o := &outcomes[i]
-		b, at = openMessage(b, outcomesJobs)
-		b = appendText(b, 1, o.ID)
-		b = appendText(b, 2, jobStates.text(o.State))
-		b = appendYes(b, 3, o.Existed)
-		b = appendRefusal(b, 4, rota.ErrorOf(o.Err))
-		b = appendNumber(b, 5, o.Index)
-		b = closeMessage(appendYes(b, 6, o.Throttle), at)
+		b, at = openMessage(b, submitResponseJobs)
+		b = closeMessage(appendSubmitted(b, o), at)
 		index = max(index, o.Index)
 	}
-	return &Written{appendNumber(b, outcomesIndex, index)}
+	return &Written{appendNumber(b, submitResponseIndex, index)}
 }
 
 // read reads a message. It keeps nothing of b.
 func (m *SubmitOutcomes) read(b []byte) error {
-	n, err := countEach(b, outcomesJobs)
+	n, err := countEach(b, submitResponseJobs)
 	if err != nil {
 		return err
 	}
@@ -112,7 +87,7 @@ func (m *SubmitOutcomes) read(b []byte) error {
 		if err != nil {
 			return err
 		}
-		if b = rest; f.number != outcomesJobs || f.kind != protowire.BytesType {
+		if b = rest; f.number != submitResponseJobs || f.kind != protowire.BytesType {
 			continue
 		}
 		m.Jobs = append(m.Jobs, rota.Submitted{})
@@ -124,35 +99,9 @@ func (m *SubmitOutcomes) read(b []byte) error {
 }
 
 func readSubmitted(o *rota.Submitted, b []byte) error {
-	var refusal *rotav1.Refusal
-	var state string
-	for len(b) > 0 {
-		f, rest, err := nextField(b)
-		if err != nil {
-			return err
-		}
-		b = rest
-		switch {
-		case f.kind == protowire.BytesType && f.number == 1:
-			err = textOfBytes(&o.ID, f.bytes)
-		case f.kind == protowire.BytesType && f.number == 2:
-			err = textOfBytes(&state, f.bytes)
-		case f.kind == protowire.BytesType && f.number == 4:
-			err = mergeRefusal(&refusal, f.bytes)
-		case f.kind != protowire.VarintType:
-		case f.number == 3:
-			o.Existed = f.value != 0
-		case f.number == 5:
-			o.Index = rota.Index(f.value)
-		case f.number == 6:
-			o.Throttle = f.value != 0
-		}
-		if err != nil {
-			return err
-		}
+	var u unsettledSubmitted
+	if err := u.read(o, b); err != nil {
+		return err
 	}
-	o.Err = RefusalFromWire(refusal).OrNil()
-	var err error
-	o.State, err = jobStates.value(state)
-	return err
+	return u.settle(o)
 }

@@ -14,17 +14,9 @@ type jobSpecRoom struct {
 
 func (r *jobSpecRoom) fill(s *rota.JobSpec) *rotav1.JobSpec {
 	r.priority = s.Priority
-	w := &r.spec
-	w.Id, w.Queue, w.Type, w.Tenant = string(s.ID), string(s.Queue), string(s.Type), string(s.Tenant)
-	w.Priority, w.Fee, w.SizeBytes, w.Payload = &r.priority, s.Fee, s.SizeBytes, s.Payload
-	w.DelayMs, w.NotBeforeMs, w.TtlMs, w.MaxRuntimeMs = s.DelayMs, int64(s.NotBefore), s.TTLMs, s.MaxRuntimeMs
-	w.CpuMilli, w.MemoryBytes, w.IoBytesPerS = s.CPUMilli, s.MemoryBytes, s.IOBytesPerS
-	w.Requires, w.RegionsAllow, w.RegionsDeny = s.Requires, s.RegionsAllow, s.RegionsDeny
-	w.Zone, w.Domain, w.Worker = s.Zone, s.Domain, string(s.Worker)
-	w.ExpectedDigest, w.SimulateMs, w.Units, w.Labels = s.ExpectedDigest, s.SimulateMs, s.Units, s.Labels
-	w.Limits, w.ExpectedMs, w.RetryOnInvalidProof = s.Limits, s.ExpectedMs, s.RetryOnInvalidProof
-	w.DataKeys, w.Minted = s.DataKeys, s.Minted
-	return w
+	r.spec.Priority = &r.priority
+	fillJobSpec(&r.spec, s)
+	return &r.spec
 }
 
 // JobSpecToWire always sets the priority.
@@ -33,24 +25,15 @@ func JobSpecToWire(s *rota.JobSpec) *rotav1.JobSpec { return new(jobSpecRoom).fi
 // JobSpecFromWire takes DefaultPriority where none is set; nil is a job
 // without a name, which CheckShape refuses.
 func JobSpecFromWire(w *rotav1.JobSpec) rota.JobSpec {
+	s := rota.JobSpec{Priority: rota.DefaultPriority}
 	if w == nil {
-		return rota.JobSpec{Priority: rota.DefaultPriority}
+		return s
 	}
-	priority := int32(rota.DefaultPriority)
 	if w.Priority != nil {
-		priority = *w.Priority
+		s.Priority = *w.Priority
 	}
-	return rota.JobSpec{
-		ID: rota.JobID(w.Id), Queue: rota.QueueName(w.Queue), Type: rota.JobType(w.Type),
-		Tenant: rota.TenantID(w.Tenant), Priority: priority, Fee: w.Fee, SizeBytes: w.SizeBytes,
-		Payload: w.Payload, DelayMs: w.DelayMs, NotBefore: rota.Date(w.NotBeforeMs), TTLMs: w.TtlMs,
-		MaxRuntimeMs: w.MaxRuntimeMs, CPUMilli: w.CpuMilli, MemoryBytes: w.MemoryBytes, Requires: w.Requires,
-		RegionsAllow: w.RegionsAllow, RegionsDeny: w.RegionsDeny, Zone: w.Zone, Domain: w.Domain,
-		Worker: rota.WorkerID(w.Worker), ExpectedDigest: w.ExpectedDigest, SimulateMs: w.SimulateMs,
-		Units: w.Units, Labels: w.Labels, Limits: w.Limits, ExpectedMs: w.ExpectedMs,
-		RetryOnInvalidProof: w.RetryOnInvalidProof, DataKeys: w.DataKeys, Minted: w.Minted,
-		IOBytesPerS: w.IoBytesPerS,
-	}
+	takeJobSpec(&s, w)
+	return s
 }
 
 // AttemptToWire carries one attempt of `job show`.

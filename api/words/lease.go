@@ -184,8 +184,8 @@ func LeaseCommandFromWire(w *rotav1.LeaseCommand) (rota.LeaseCommand, error) {
 		OutputDigest: w.OutputDigest, Text: w.Text, Progress: w.Progress, NoRetry: w.NoRetry, Meta: w.Meta,
 		TimedOut: w.TimedOut,
 	}
-	if w.Verb < rotav1.LeaseVerb_LEASE_VERB_ACK || w.Verb > rotav1.LeaseVerb_LEASE_VERB_PROGRESS {
-		return c, unknownVerb(int32(w.Verb))
+	if _, err := verbFromWire(int32(w.Verb)); err != nil {
+		return c, err
 	}
 	var err error
 	c.Lease, err = LeaseIDFromWire(w.LeaseId)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"github.com/rotasched/rota/internal/generate/codec"
 	"github.com/rotasched/rota/internal/generate/schema"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/pluginpb"
@@ -28,11 +29,13 @@ func main() {
 // run generates all roots; a file is written only where its bytes change.
 func run(ctx context.Context, module string, check bool) error {
 	var stale []error
+	var sets []schema.Set
 	for _, root := range schema.Roots {
 		set, err := schema.Compile(ctx, module, root)
 		if err != nil {
 			return err
 		}
+		sets = append(sets, set)
 		if len(set.Names) == 0 {
 			continue
 		}
@@ -51,6 +54,15 @@ func run(ctx context.Context, module string, check bool) error {
 					stale = append(stale, err)
 				}
 			}
+		}
+	}
+	files, err := codec.Files(sets)
+	if err != nil {
+		return errors.Join(append(stale, err)...)
+	}
+	for _, f := range files {
+		if err := put(filepath.Join(module, filepath.FromSlash(f.Path)), f.Content, check); err != nil {
+			stale = append(stale, err)
 		}
 	}
 	return errors.Join(stale...)

@@ -79,7 +79,7 @@ var rooms = []room{
 	{path: "internal/logs", only: []string{raftLog}},
 	{path: "internal/loadgen", may: []string{".", "client", "internal/flowfile"}, only: []string{errorGroup}},
 	{path: "internal/tidy", tests: []string{".", "api/rota/v1", "fsm/fsmpb", "internal/generate"}, only: []string{}},
-	{path: "internal/generate", only: []string{protoLibrary, "github.com/bufbuild/protocompile"}},
+	{path: "internal/generate", may: []string{"."}, only: []string{protoLibrary, "github.com/bufbuild/protocompile"}},
 	{path: "test/sim", may: []string{".", "sched", "fsm", "fsm/fsmpb", "snapshot"},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
 	{path: "test/virtual", may: []string{".", "fsm", "snapshot", "cluster", "cluster/gossip", "transport", "client"},

@@ -1,0 +1,44 @@
+package codec
+
+import "fmt"
+
+// convert writes fillJobSpec and takeJobSpec between words and a generated message. A
+// field that may be unset is the caller's.
+func (w *writer) convert(pb string, fields []field) {
+	in, out := map[form]string{}, map[form]string{}
+	if pb == "fsmpb" { // which keeps maps as sorted lists
+		in = map[form]string{pairs: "pairOps", limits: "limitOps"}
+		out = map[form]string{pairs: "pairWords", limits: "limitWords"}
+	}
+	w.line("\n// fillJobSpec writes words into their message, but for what may be unset in it.")
+	w.line("func fillJobSpec(w *%s.JobSpec, m *rota.JobSpec) {", pb)
+	for _, f := range fields {
+		if f.Desc.HasOptionalKeyword() {
+			continue
+		}
+		v := "m." + f.path
+		switch kind := f.typ.Kind().String(); {
+		case in[f.form] != "":
+			v = fmt.Sprintf("%s(%s)", in[f.form], v)
+		case (f.form == text || f.form == number) && !plain(f.typ):
+			v = fmt.Sprintf("%s(%s)", kind, v)
+		}
+		w.line("w.%s = %s", f.GoName, v)
+	}
+	w.line("}\n\n// takeJobSpec is the inverse of fillJobSpec; slices and maps are shared with w.")
+	w.line("func takeJobSpec(m *rota.JobSpec, w *%s.JobSpec) {", pb)
+	for _, f := range fields {
+		if f.Desc.HasOptionalKeyword() {
+			continue
+		}
+		v := fmt.Sprintf("w.Get%s()", f.GoName)
+		switch {
+		case out[f.form] != "":
+			v = fmt.Sprintf("%s(%s)", out[f.form], v)
+		case (f.form == text || f.form == number) && !plain(f.typ):
+			v = fmt.Sprintf("%v(%s)", f.typ, v)
+		}
+		w.line("m.%s = %s", f.path, v)
+	}
+	w.line("}")
+}

@@ -1,0 +1,42 @@
+package codec
+
+import (
+	"reflect"
+
+	"github.com/rotasched/rota"
+)
+
+// message says what a message of a schema is in words.
+type message struct {
+	// name is the message's own, without its package.
+	name string
+	// words is the type of package rota that stands for it.
+	words reflect.Type
+	// places names the fields of words that are not spelled like the message's field.
+	places map[string]string
+	// unsent are fields of words that the message does not carry.
+	unsent []string
+	// must is a field without which the message is refused, and what the refusal calls it.
+	must, called string
+}
+
+// wireMessages are those that package words writes and reads without the generated
+// types between, by their order in the file.
+var wireMessages = []message{
+	{name: "JobSpec", words: reflect.TypeFor[rota.JobSpec]()},
+	{name: "Lease", words: reflect.TypeFor[rota.Lease](), places: map[string]string{
+		"epoch": "Decision.Epoch", "height": "Decision.Height", "score": "Decision.Score", "rank": "Decision.Rank",
+		"reasoning": "Decision.Reasoning.Rule", "reasoning_n": "Decision.Reasoning.N", "reasoning_of": "Decision.Reasoning.Of",
+		"seed": "Decision.Seed",
+	}},
+	{name: "Assignment", words: reflect.TypeFor[rota.Assignment](), must: "lease", called: "a lease"},
+	{name: "LeaseEnd", words: reflect.TypeFor[rota.LeaseEnd]()},
+	// The stream that carries a command stands for its worker and session (SPEC §6.4).
+	{name: "LeaseCommand", words: reflect.TypeFor[rota.LeaseCommand](), unsent: []string{"Worker", "Session"}},
+	{name: "LeaseAnswer", words: reflect.TypeFor[rota.LeaseAnswer](), places: map[string]string{"refusal": "Err"}},
+	{name: "Submitted", words: reflect.TypeFor[rota.Submitted](), places: map[string]string{"refusal": "Err"}},
+}
+
+// wireFields are messages that package words reads and writes by hand, as they are only
+// lists of others or a choice: the numbers of their fields become constants.
+var wireFields = []string{"WorkRequest", "WorkResponse", "Notices", "LeaseCommands", "LeaseAnswers", "SubmitRequest", "SubmitResponse"}
