@@ -153,7 +153,7 @@ func (o *opener) submit(r *submitRoom, b []byte) bool {
 		switch {
 		case ok && f.number == submitSpec && f.kind == protowire.BytesType && r.submit.Spec == nil:
 			r.submit.Spec = &r.spec
-			if !o.spec(&r.spec, f.bytes) {
+			if !o.jobSpec(&r.spec, f.bytes) {
 				return false
 			}
 		case ok && f.number == submitMinted && f.kind == protowire.VarintType:
@@ -165,145 +165,8 @@ func (o *opener) submit(r *submitRoom, b []byte) bool {
 	return true
 }
 
-// spec reads a job; one with labels or limits is left to package proto.
-func (o *opener) spec(s *fsmpb.JobSpec, b []byte) bool {
-	for len(b) > 0 {
-		f, ok := nextField(&b)
-		switch {
-		case !ok:
-		case f.kind == protowire.VarintType:
-			ok = specNumber(s, f)
-		case f.kind == protowire.BytesType:
-			ok = o.specText(s, f)
-		default:
-			ok = false
-		}
-		if !ok {
-			return false
-		}
-	}
-	return true
-}
-
-func specNumber(s *fsmpb.JobSpec, f field) bool {
-	v := int64(f.value)
-	switch f.number {
-	case 5:
-		s.Priority = int32(v)
-	case 6:
-		s.Fee = v
-	case 7:
-		s.SizeBytes = v
-	case 9:
-		s.DelayMs = v
-	case 10:
-		s.NotBeforeMs = v
-	case 11:
-		s.TtlMs = v
-	case 12:
-		s.MaxRuntimeMs = v
-	case 13:
-		s.CpuMilli = v
-	case 14:
-		s.MemoryBytes = v
-	case 22:
-		s.SimulateMs = v
-	case 23:
-		s.Units = v
-	case 26:
-		s.ExpectedMs = v
-	case 27:
-		s.RetryOnInvalidProof = v != 0
-	case 30:
-		s.IoBytesPerS = v
-	default:
-		return false
-	}
-	return true
-}
-
-func (o *opener) specText(s *fsmpb.JobSpec, f field) bool {
-	ok := true
-	switch f.number {
-	case 1:
-		s.Id, ok = o.ids.text(f)
-	case 2:
-		s.Queue, ok = o.word(f)
-	case 3:
-		s.Type, ok = o.word(f)
-	case 4:
-		s.Tenant, ok = o.word(f)
-	case 8:
-		s.Payload = append([]byte(nil), f.bytes...)
-	case 15:
-		s.Requires, ok = o.more(s.Requires, f)
-	case 16:
-		s.RegionsAllow, ok = o.more(s.RegionsAllow, f)
-	case 17:
-		s.RegionsDeny, ok = o.more(s.RegionsDeny, f)
-	case 18:
-		s.Zone, ok = o.word(f)
-	case 19:
-		s.Domain, ok = o.word(f)
-	case 20:
-		s.Worker, ok = o.word(f)
-	case 21:
-		s.ExpectedDigest = append([]byte(nil), f.bytes...)
-	case 28:
-		s.DataKeys, ok = o.more(s.DataKeys, f)
-	default:
-		return false
-	}
-	return ok
-}
-
 func (o *opener) lease(r *leaseRoom, b []byte) bool {
 	*r = leaseRoom{}
 	r.op.Op, r.kind.Lease = &r.kind, &r.lease
-	l := &r.lease
-	for len(b) > 0 {
-		f, ok := nextField(&b)
-		if !ok || f.kind != protowire.VarintType && f.kind != protowire.BytesType ||
-			(f.kind == protowire.BytesType) != leaseTexts[f.number&15] {
-			return false
-		}
-		switch f.number {
-		case 1:
-			l.Verb = uint32(f.value)
-		case 2:
-			l.Lease = f.bytes // rows keep it by value
-		case 3:
-			l.Job, ok = o.brief.text(f)
-		case 4:
-			l.Worker, ok = o.word(f)
-		case 5:
-			l.Session = f.value
-		case 6:
-			l.Ordinal = int32(f.value)
-		case 7:
-			l.Output = append([]byte(nil), f.bytes...)
-		case 8:
-			l.OutputDigest = f.bytes // tombstones too
-		case 9:
-			l.Text, ok = text(f)
-		case 10:
-			l.Progress = int32(f.value)
-		case 11:
-			l.NoRetry = f.value != 0
-		case 12:
-			l.TimedOut = f.value != 0
-		case 13:
-			l.Meta, ok = o.label(l.Meta, f)
-		default:
-			return false
-		}
-		if !ok {
-			return false
-		}
-	}
-	return true
+	return o.leaseOp(&r.lease, b)
 }
-
-// leaseTexts says which of a verb's fields are texts or bytes; a greater number than 15
-// meets the default of the switch.
-var leaseTexts = [16]bool{2: true, 3: true, 4: true, 7: true, 8: true, 9: true, 13: true}

@@ -3,7 +3,6 @@ package fsm
 import (
 	"unicode/utf8"
 
-	"github.com/rotasched/rota/fsm/fsmpb"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -91,28 +90,6 @@ func (o *opener) known(f field) (string, bool) {
 func (o *opener) more(list []string, f field) ([]string, bool) {
 	w, ok := o.word(f)
 	return append(list, w), ok
-}
-
-// label reads one more pair of texts; the same keys come again and again.
-func (o *opener) label(list []*fsmpb.Label, f field) ([]*fsmpb.Label, bool) {
-	l := &fsmpb.Label{}
-	for b := f.bytes; len(b) > 0; {
-		f, ok := nextField(&b)
-		switch {
-		case !ok || f.kind != protowire.BytesType:
-			return nil, false
-		case f.number == 1:
-			l.Key, ok = o.word(f)
-		case f.number == 2:
-			l.Value, ok = text(f)
-		default:
-			return nil, false
-		}
-		if !ok {
-			return nil, false
-		}
-	}
-	return append(list, l), true
 }
 
 // wordBytesMost is the length up to which words are kept.

@@ -54,6 +54,7 @@ func (o *opener) round(room *roundRoom, b []byte) bool {
 		case roundPairs:
 			o.pairs = o.pairs[:len(o.pairs)+1]
 			p := &o.pairs[len(o.pairs)-1]
+			*p = fsmpb.Pair{}
 			ok = o.pair(p, f.bytes)
 			r.Pairs = append(r.Pairs, p)
 		}
@@ -62,39 +63,5 @@ func (o *opener) round(room *roundRoom, b []byte) bool {
 		}
 	}
 	room.kind.Round, room.op.Op = r, &room.kind
-	return true
-}
-
-func (o *opener) pair(p *fsmpb.Pair, b []byte) bool {
-	*p = fsmpb.Pair{}
-	for len(b) > 0 {
-		f, ok := nextField(&b)
-		if !ok || (f.kind == protowire.BytesType) != (f.number <= 2) {
-			return false
-		}
-		switch f.number {
-		case 1:
-			p.Job, ok = o.brief.text(f)
-		case 2:
-			p.Worker, ok = o.word(f)
-		case 3:
-			p.Score = int64(f.value)
-		case 4:
-			p.Rank = int32(f.value)
-		case 5:
-			p.Rule = uint32(f.value)
-		case 6:
-			p.N = int64(f.value)
-		case 7:
-			p.Of = int64(f.value)
-		case 8:
-			p.Interleaved = f.value != 0
-		default:
-			return false
-		}
-		if !ok {
-			return false
-		}
-	}
 	return true
 }

@@ -30,38 +30,6 @@ const (
 	tagDeleted
 )
 
-func encodeSpec(e *encoder, s *keptSpec) {
-	e.str(string(s.ID))
-	e.str(string(s.Queue))
-	e.str(string(s.Type))
-	e.str(string(s.Tenant))
-	e.int(int64(s.Priority))
-	e.int(s.Fee)
-	e.int(s.SizeBytes)
-	e.bytes(s.Payload)
-	e.int(s.DelayMs)
-	e.int(int64(s.NotBefore))
-	e.int(s.TTLMs)
-	e.int(s.MaxRuntimeMs)
-	e.int(s.CPUMilli)
-	e.int(s.MemoryBytes)
-	e.int(s.IOBytesPerS)
-	e.strs(s.Requires)
-	e.strs(s.RegionsAllow)
-	e.strs(s.RegionsDeny)
-	e.str(s.Zone)
-	e.str(s.Domain)
-	e.str(string(s.Worker))
-	e.bytes(s.ExpectedDigest)
-	e.int(s.SimulateMs)
-	e.int(s.Units)
-	encodePairs(e, s.Labels)
-	encodeLimits(e, s.Limits)
-	e.int(s.ExpectedMs)
-	e.bool(s.RetryOnInvalidProof)
-	e.strs(s.DataKeys)
-}
-
 func encodePairs(e *encoder, pairs map[string]string) {
 	e.uint(uint64(len(pairs)))
 	if len(pairs) == 0 {
@@ -111,40 +79,6 @@ func decodeLimits(d *decoder) map[string]int64 {
 		limits[k] = d.int()
 	}
 	return limits
-}
-
-func decodeSpec(d *decoder) *keptSpec {
-	var s rota.JobSpec
-	s.ID = rota.JobID(d.str())
-	s.Queue = rota.QueueName(d.str())
-	s.Type = rota.JobType(d.str())
-	s.Tenant = rota.TenantID(d.str())
-	s.Priority = int32(d.int())
-	s.Fee = d.int()
-	s.SizeBytes = d.int()
-	s.Payload = d.bytes()
-	s.DelayMs = d.int()
-	s.NotBefore = rota.Date(d.int())
-	s.TTLMs = d.int()
-	s.MaxRuntimeMs = d.int()
-	s.CPUMilli = d.int()
-	s.MemoryBytes = d.int()
-	s.IOBytesPerS = d.int()
-	s.Requires = d.strs()
-	s.RegionsAllow = d.strs()
-	s.RegionsDeny = d.strs()
-	s.Zone = d.str()
-	s.Domain = d.str()
-	s.Worker = rota.WorkerID(d.str())
-	s.ExpectedDigest = d.bytes()
-	s.SimulateMs = d.int()
-	s.Units = d.int()
-	s.Labels = decodePairs(d)
-	s.Limits = decodeLimits(d)
-	s.ExpectedMs = d.int()
-	s.RetryOnInvalidProof = d.bool()
-	s.DataKeys = d.strs()
-	return d.specs.keep(&s)
 }
 
 // hashSpec stands for a spec in its job's row; e is the caller's, to write over.

@@ -1,9 +1,6 @@
 package fsm
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/zeebo/xxh3"
@@ -99,16 +96,4 @@ func (s *keptSpec) words() rota.JobSpec {
 	w := *s.JobSpec
 	w.ID, w.Payload = s.ID, s.Payload
 	return w
-}
-
-// saysAlike compares all that a keptSpec leaves to what it shares.
-func saysAlike(a, b *rota.JobSpec) bool {
-	return a.Tenant == b.Tenant && a.Type == b.Type && a.Queue == b.Queue && a.Priority == b.Priority &&
-		a.Fee == b.Fee && a.SizeBytes == b.SizeBytes && a.DelayMs == b.DelayMs && a.NotBefore == b.NotBefore &&
-		a.TTLMs == b.TTLMs && a.MaxRuntimeMs == b.MaxRuntimeMs && a.CPUMilli == b.CPUMilli && a.MemoryBytes == b.MemoryBytes && a.IOBytesPerS == b.IOBytesPerS &&
-		a.Zone == b.Zone && a.Domain == b.Domain && a.Worker == b.Worker && a.SimulateMs == b.SimulateMs && a.Units == b.Units &&
-		a.ExpectedMs == b.ExpectedMs && a.RetryOnInvalidProof == b.RetryOnInvalidProof &&
-		slices.Equal(a.Requires, b.Requires) && slices.Equal(a.RegionsAllow, b.RegionsAllow) &&
-		slices.Equal(a.RegionsDeny, b.RegionsDeny) && slices.Equal(a.ExpectedDigest, b.ExpectedDigest) &&
-		slices.Equal(a.DataKeys, b.DataKeys) && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Limits, b.Limits)
 }

@@ -12,17 +12,8 @@ import (
 // SpecOp turns a job's words into their persisted form. Labels are sorted, so
 // that equal specs are equal bytes.
 func SpecOp(s *rota.JobSpec) *fsmpb.JobSpec {
-	p := &fsmpb.JobSpec{
-		Id: string(s.ID), Queue: string(s.Queue), Type: string(s.Type), Tenant: string(s.Tenant),
-		Priority: s.Priority, Fee: s.Fee, SizeBytes: s.SizeBytes, Payload: s.Payload,
-		DelayMs: s.DelayMs, NotBeforeMs: int64(s.NotBefore), TtlMs: s.TTLMs, MaxRuntimeMs: s.MaxRuntimeMs,
-		CpuMilli: s.CPUMilli, MemoryBytes: s.MemoryBytes, IoBytesPerS: s.IOBytesPerS,
-		Requires: s.Requires, RegionsAllow: s.RegionsAllow, RegionsDeny: s.RegionsDeny,
-		Zone: s.Zone, Domain: s.Domain, Worker: string(s.Worker), ExpectedDigest: s.ExpectedDigest,
-		SimulateMs: s.SimulateMs, Units: s.Units, Limits: limitOps(s.Limits), ExpectedMs: s.ExpectedMs,
-		RetryOnInvalidProof: s.RetryOnInvalidProof, DataKeys: s.DataKeys,
-	}
-	p.Labels = pairOps(s.Labels)
+	p := &fsmpb.JobSpec{}
+	fillJobSpec(p, s)
 	return p
 }
 
@@ -58,24 +49,8 @@ func specWords(p *fsmpb.JobSpec) *rota.JobSpec {
 }
 
 func readSpec(s *rota.JobSpec, p *fsmpb.JobSpec) {
-	*s = rota.JobSpec{
-		ID: rota.JobID(p.GetId()), Queue: rota.QueueName(p.GetQueue()), Type: rota.JobType(p.GetType()),
-		Tenant: rota.TenantID(p.GetTenant()), Priority: p.GetPriority(), Fee: p.GetFee(), SizeBytes: p.GetSizeBytes(),
-		Payload: p.GetPayload(), DelayMs: p.GetDelayMs(), NotBefore: rota.Date(p.GetNotBeforeMs()), TTLMs: p.GetTtlMs(),
-		MaxRuntimeMs: p.GetMaxRuntimeMs(), CPUMilli: p.GetCpuMilli(), MemoryBytes: p.GetMemoryBytes(),
-		IOBytesPerS: p.GetIoBytesPerS(),
-		Requires:    p.GetRequires(), RegionsAllow: p.GetRegionsAllow(), RegionsDeny: p.GetRegionsDeny(),
-		Zone: p.GetZone(), Domain: p.GetDomain(), Worker: rota.WorkerID(p.GetWorker()),
-		ExpectedDigest: p.GetExpectedDigest(), SimulateMs: p.GetSimulateMs(), Units: p.GetUnits(),
-		Limits: limitWords(p.GetLimits()), ExpectedMs: p.GetExpectedMs(), RetryOnInvalidProof: p.GetRetryOnInvalidProof(),
-		DataKeys: p.GetDataKeys(),
-	}
-	if len(p.GetLabels()) > 0 {
-		s.Labels = make(map[string]string, len(p.GetLabels()))
-		for _, l := range p.GetLabels() {
-			s.Labels[l.GetKey()] = l.GetValue()
-		}
-	}
+	*s = rota.JobSpec{}
+	takeJobSpec(s, p)
 }
 
 // WorkerOp turns a worker's words into their persisted form.

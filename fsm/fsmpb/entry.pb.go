@@ -770,6 +770,8 @@ func (x *BeginTerm) GetStartMs() int64 {
 	return 0
 }
 
+// JobSpec has its fields in the order of a row's canonical bytes, which are generated
+// from it.
 type JobSpec struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Id             string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -786,6 +788,7 @@ type JobSpec struct {
 	MaxRuntimeMs   int64                  `protobuf:"varint,12,opt,name=max_runtime_ms,json=maxRuntimeMs,proto3" json:"max_runtime_ms,omitempty"`
 	CpuMilli       int64                  `protobuf:"varint,13,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
 	MemoryBytes    int64                  `protobuf:"varint,14,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	IoBytesPerS    int64                  `protobuf:"varint,30,opt,name=io_bytes_per_s,json=ioBytesPerS,proto3" json:"io_bytes_per_s,omitempty"`
 	Requires       []string               `protobuf:"bytes,15,rep,name=requires,proto3" json:"requires,omitempty"`
 	RegionsAllow   []string               `protobuf:"bytes,16,rep,name=regions_allow,json=regionsAllow,proto3" json:"regions_allow,omitempty"`
 	RegionsDeny    []string               `protobuf:"bytes,17,rep,name=regions_deny,json=regionsDeny,proto3" json:"regions_deny,omitempty"`
@@ -802,7 +805,6 @@ type JobSpec struct {
 	ExpectedMs          int64    `protobuf:"varint,26,opt,name=expected_ms,json=expectedMs,proto3" json:"expected_ms,omitempty"`
 	RetryOnInvalidProof bool     `protobuf:"varint,27,opt,name=retry_on_invalid_proof,json=retryOnInvalidProof,proto3" json:"retry_on_invalid_proof,omitempty"`
 	DataKeys            []string `protobuf:"bytes,28,rep,name=data_keys,json=dataKeys,proto3" json:"data_keys,omitempty"`
-	IoBytesPerS         int64    `protobuf:"varint,30,opt,name=io_bytes_per_s,json=ioBytesPerS,proto3" json:"io_bytes_per_s,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -935,6 +937,13 @@ func (x *JobSpec) GetMemoryBytes() int64 {
 	return 0
 }
 
+func (x *JobSpec) GetIoBytesPerS() int64 {
+	if x != nil {
+		return x.IoBytesPerS
+	}
+	return 0
+}
+
 func (x *JobSpec) GetRequires() []string {
 	if x != nil {
 		return x.Requires
@@ -1031,13 +1040,6 @@ func (x *JobSpec) GetDataKeys() []string {
 		return x.DataKeys
 	}
 	return nil
-}
-
-func (x *JobSpec) GetIoBytesPerS() int64 {
-	if x != nil {
-		return x.IoBytesPerS
-	}
-	return 0
 }
 
 type Limit struct {
@@ -3729,7 +3731,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x06ttl_ms\x18\v \x01(\x03R\x05ttlMs\x12$\n" +
 	"\x0emax_runtime_ms\x18\f \x01(\x03R\fmaxRuntimeMs\x12\x1b\n" +
 	"\tcpu_milli\x18\r \x01(\x03R\bcpuMilli\x12!\n" +
-	"\fmemory_bytes\x18\x0e \x01(\x03R\vmemoryBytes\x12\x1a\n" +
+	"\fmemory_bytes\x18\x0e \x01(\x03R\vmemoryBytes\x12#\n" +
+	"\x0eio_bytes_per_s\x18\x1e \x01(\x03R\vioBytesPerS\x12\x1a\n" +
 	"\brequires\x18\x0f \x03(\tR\brequires\x12#\n" +
 	"\rregions_allow\x18\x10 \x03(\tR\fregionsAllow\x12!\n" +
 	"\fregions_deny\x18\x11 \x03(\tR\vregionsDeny\x12\x12\n" +
@@ -3745,8 +3748,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\vexpected_ms\x18\x1a \x01(\x03R\n" +
 	"expectedMs\x123\n" +
 	"\x16retry_on_invalid_proof\x18\x1b \x01(\bR\x13retryOnInvalidProof\x12\x1b\n" +
-	"\tdata_keys\x18\x1c \x03(\tR\bdataKeys\x12#\n" +
-	"\x0eio_bytes_per_s\x18\x1e \x01(\x03R\vioBytesPerS\"1\n" +
+	"\tdata_keys\x18\x1c \x03(\tR\bdataKeys\"1\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value\"/\n" +

@@ -27,13 +27,15 @@ func Files(sets []schema.Set) ([]File, error) {
 		}
 		all = append(all, messages)
 	}
-	api := all[0]
+	api, log := all[0], all[1]
 	var files []File
 	for _, f := range []struct {
 		path  string
 		write func(*writer) error
 	}{
 		{"api/words/hot_gen.go", func(w *writer) error { return w.wire(api) }},
+		{"fsm/opener_gen.go", func(w *writer) error { return w.entries(log) }},
+		{"fsm/spec_gen.go", func(w *writer) error { return w.stored(log) }},
 	} {
 		w := &writer{}
 		if err := f.write(w); err != nil {

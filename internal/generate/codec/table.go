@@ -40,3 +40,24 @@ var wireMessages = []message{
 // wireFields are messages that package words reads and writes by hand, as they are only
 // lists of others or a choice: the numbers of their fields become constants.
 var wireFields = []string{"WorkRequest", "WorkResponse", "Notices", "LeaseCommands", "LeaseAnswers", "SubmitRequest", "SubmitResponse"}
+
+// entryMessage says how the state machine's entry decoder reads a message of the log.
+type entryMessage struct {
+	name string
+	// texts names how a text is read; another is a word that many operations share.
+	texts map[string]string
+	// lent are bytes that no row keeps as they are: they are not copied.
+	lent []string
+}
+
+// entryMessages are those that most of a busy log consists of.
+var entryMessages = []entryMessage{
+	{name: "JobSpec", texts: map[string]string{"id": "o.ids.text"}},
+	{name: "Label", texts: map[string]string{"value": "text"}},
+	{name: "Limit"},
+	{name: "LeaseOp", texts: map[string]string{"job": "o.brief.text", "text": "text"}, lent: []string{"lease", "output_digest"}},
+	{name: "Pair", texts: map[string]string{"job": "o.brief.text"}},
+}
+
+// storedSpec is a job's spec as the log carries it. Minted travels beside it.
+var storedSpec = message{name: "JobSpec", words: reflect.TypeFor[rota.JobSpec](), unsent: []string{"Minted"}}
