@@ -163,7 +163,7 @@ image: ## the image rota:dev, from a static binary (needs Docker)
 	CGO_ENABLED=0 GOOS=linux $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o dist/image/rota ./cmd/rota
 	docker build -t rota:dev -f Dockerfile dist/image
 
-generate: ## write all .pb.go files anew
+generate: ## write all generated files anew
 	$(GO) run ./internal/generate
 
 docs: ## write the pages of docs/reference that are made of the code: command line, metrics, policy

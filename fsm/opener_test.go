@@ -28,7 +28,7 @@ func FuzzOpener(f *testing.F) {
 	}
 	add(&fsmpb.Entry{Term: 3, NowMs: -5, Ops: []*fsmpb.Op{submitOp(fullSpec()), {Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}},
 		{Op: &fsmpb.Op_Lease{Lease: fullLease()}}, {}}, WallMs: nil})
-	add(&fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(&rota.JobSpec{ID: "a", Labels: map[string]string{"a": "b"}}), sweepOp()}})
+	add(&fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(&rota.JobSpec{ID: "a", Labels: map[string]string{"a": "b"}, Limits: map[string]int64{"l": -1}}), sweepOp()}})
 	pair := &fsmpb.Pair{Job: "j", Worker: "w", Score: -1, Rank: -2, Rule: 3, N: 4, Of: 5, Interleaved: true}
 	round := &fsmpb.Round{Epoch: 1, Height: 2, Queue: "q", Pairs: []*fsmpb.Pair{pair, {}, pair}}
 	add(&fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Round{Round: round}}, {Op: &fsmpb.Op_Round{Round: round}},
@@ -81,5 +81,21 @@ func TestOpener(t *testing.T) {
 	// grows once; the ids and jobs in a few pieces.
 	if n := testing.AllocsPerRun(10, func() { o.usual(body) }); n > 100*(8+3+6)+10 {
 		t.Errorf("%v allocations for 100 submissions and 100 verbs", n)
+	}
+}
+
+// TestOpener_labels shows that a job with labels and limits takes the short way too.
+func TestOpener_labels(t *testing.T) {
+	spec := fullSpec()
+	spec.Labels, spec.Limits = map[string]string{"a": "b", "c": ""}, map[string]int64{"depth": -1, "width": 3}
+	entry := &fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(spec), submitOp(spec)}}
+	body, err := proto.Marshal(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := (&opener{}); !o.usual(body) || !proto.Equal(&o.entry, entry) {
+		t.Fatalf("read %v", &o.entry)
+	} else if o.entry.Ops[0].GetSubmit() != &o.submits[0].submit {
+		t.Error("the job was left to package proto")
 	}
 }
