@@ -31,44 +31,44 @@ func (a adapter) Apply(log *raft.Log) any {
 		return err // the disk failed: this node ends, and what it counted for was not answered
 	}
 	start := time.Now()
-	n.dog.begun.Add(1)
-	defer n.dog.ended.Add(1)
-	if n.leading() != nil {
+	n.watchdog.begun.Add(1)
+	defer n.watchdog.ended.Add(1)
+	if n.terms.leading() != nil {
 		n.transport.Applied(log)
 	}
-	n.mu.Lock()
-	if n.mend.active.Load() {
-		n.mend.passed = rota.Index(log.Index) // it is applied once there is a state
-		n.mu.Unlock()
-		return n.refuseRebuilding()
+	n.replica.mu.Lock()
+	if n.rebuilder.active.Load() {
+		n.rebuilder.passed = rota.Index(log.Index) // it is applied once there is a state
+		n.replica.mu.Unlock()
+		return n.replica.refuseRebuilding()
 	}
-	err := n.followsPassed(rota.Index(log.Index))
+	err := n.rebuilder.followsPassed(rota.Index(log.Index))
 	var applied fsm.Applied
 	if err == nil {
-		applied, err = n.machine.Apply(rota.Index(log.Index), log.Term, log.Data)
+		applied, err = n.replica.machine.Apply(rota.Index(log.Index), log.Term, log.Data)
 	}
 	if err != nil {
-		n.mu.Unlock()
+		n.replica.mu.Unlock()
 		n.fatal(err)
 		return err
 	}
 	failpoint.Pass("apply-before-digest")
-	n.mend.passed = applied.Index
-	n.digests.put(applied.Index, applied.Digest, n.machine.Staging().Last)
-	n.hub.publish(n.machine, &applied)
-	n.history.wanted(n.machine)
-	n.events.append(n.machine.Head().Incarnation, &applied)
+	n.rebuilder.passed = applied.Index
+	n.rebuilder.digests.put(applied.Index, applied.Digest, n.replica.machine.Staging().Last)
+	n.replica.hub.publish(n.replica.machine, &applied)
+	n.history.wanted(n.replica.machine)
+	n.eventFeed.events.append(n.replica.machine.Head().Incarnation, &applied)
 	n.measures.countEvents(applied.Events)
-	n.machine.Recycle(applied.Events) // who follows events reads their bytes
+	n.replica.machine.Recycle(applied.Events) // who follows events reads their bytes
 	applied.Events = nil
-	n.applied.Store(uint64(applied.Index)) // under the lock, as whoever reads the state may ask for it
-	n.mu.Unlock()
-	n.rules.Store(applied.Rules)
-	n.appliedAt.Store(int64(n.sinceBoot()))
-	n.hub.advance(applied.Index)
+	n.replica.applied.Store(uint64(applied.Index)) // under the lock, as whoever reads the state may ask for it
+	n.replica.mu.Unlock()
+	n.replica.rules.Store(applied.Rules)
+	n.replica.appliedAt.Store(int64(n.sinceBoot()))
+	n.replica.hub.advance(applied.Index)
 	n.measures.apply.Observe(time.Since(start).Seconds())
 	if applied.Term == log.Term {
-		n.learnCluster()
+		n.membership.learnCluster()
 	}
 	return &applied
 }
@@ -87,7 +87,7 @@ func (a adapter) Snapshot() (raft.FSMSnapshot, error) {
 	if halted := a.n.fatalErr.Load(); halted != nil {
 		return nil, *halted
 	}
-	frozen, err := a.n.freezeWhole()
+	frozen, err := a.n.replica.freezeWhole()
 	if err != nil {
 		return nil, err
 	}
@@ -95,22 +95,22 @@ func (a adapter) Snapshot() (raft.FSMSnapshot, error) {
 }
 
 // freezeWhole freezes a state that is there: while it is rebuilt there is none.
-func (n *Node) freezeWhole() (*fsm.Frozen, error) {
+func (rp *replica) freezeWhole() (*fsm.Frozen, error) {
 	start := time.Now() // the wait for the lock counts: raft's own call stands in the way of applying
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if err := n.refuseRebuilding(); err != nil {
+	rp.mu.Lock()
+	defer rp.mu.Unlock()
+	if err := rp.refuseRebuilding(); err != nil {
 		return nil, err
 	}
-	frozen := n.machine.Freeze()
-	n.measures.held.Observe(time.Since(start).Seconds())
+	frozen := rp.machine.Freeze()
+	rp.n.measures.held.Observe(time.Since(start).Seconds())
 	return frozen, nil
 }
 
-func (n *Node) freeze() *fsm.Frozen {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.machine.Freeze()
+func (rp *replica) freeze() *fsm.Frozen {
+	rp.mu.Lock()
+	defer rp.mu.Unlock()
+	return rp.machine.Freeze()
 }
 
 type frozenState struct {
@@ -121,8 +121,8 @@ type frozenState struct {
 // Persist implements raft.FSMSnapshot.
 func (f frozenState) Persist(sink raft.SnapshotSink) error {
 	start := time.Now()
-	f.n.flushEventsOnce()
-	if f.n.flushHistory() == nil {
+	f.n.eventFeed.flush()
+	if f.n.history.flush() == nil {
 		f.frozen.Archived() // else the snapshot carries what is staged
 	}
 	info, err := snapshot.Write(sink, f.frozen)
@@ -146,10 +146,10 @@ func (f frozenState) Release() {}
 // present one, and only a state whose digest is right is taken.
 func (a adapter) Restore(rc io.ReadCloser) error {
 	defer rc.Close()
-	a.n.mend.placing.Lock()
-	defer a.n.mend.placing.Unlock()
-	if a.n.mend.active.Load() {
-		return a.n.passSnapshot(rc)
+	a.n.rebuilder.placing.Lock()
+	defer a.n.rebuilder.placing.Unlock()
+	if a.n.rebuilder.active.Load() {
+		return a.n.rebuilder.passSnapshot(rc)
 	}
 	m, info, err := snapshot.Read(rc, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
 		l, err := fsm.NewLoaderKnowing(info, a.n.cfg.knows)
@@ -159,32 +159,32 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 	})
 	if err != nil {
 		a.n.log.Error("snapshot refused", "err", err)
-		a.n.haltAtNewer(err)
+		a.n.replica.haltAtNewer(err)
 		return err
 	}
 	n := a.n
 	failpoint.Pass("restore-before-swap")
 	n.followInstalled(info.Index, m)
-	n.flushEventsOnce()
-	_ = n.flushHistory() // what is staged goes with the state; what fails is fetched
-	n.mu.Lock()
-	n.mend.passed = info.Index
-	if n.mend.active.Load() { // dropped while this one was read: what is fetched follows it
-		n.mu.Unlock()
+	n.eventFeed.flush()
+	_ = n.history.flush() // what is staged goes with the state; what fails is fetched
+	n.replica.mu.Lock()
+	n.rebuilder.passed = info.Index
+	if n.rebuilder.active.Load() { // dropped while this one was read: what is fetched follows it
+		n.replica.mu.Unlock()
 		return nil
 	}
-	before := n.machine
-	n.machine = m
-	n.digests.clear()
-	n.digests.put(info.Index, info.Digest, m.Staging().Last)
-	n.hub.resync(before, m)
-	n.events.reset(m.Head())
-	n.applied.Store(uint64(info.Index))
-	n.mu.Unlock()
-	n.rules.Store(info.RulesVersion)
-	n.appliedAt.Store(int64(n.sinceBoot()))
-	n.hub.advance(info.Index)
-	n.learnCluster()
+	before := n.replica.machine
+	n.replica.machine = m
+	n.rebuilder.digests.clear()
+	n.rebuilder.digests.put(info.Index, info.Digest, m.Staging().Last)
+	n.replica.hub.resync(before, m)
+	n.eventFeed.events.reset(m.Head())
+	n.replica.applied.Store(uint64(info.Index))
+	n.replica.mu.Unlock()
+	n.replica.rules.Store(info.RulesVersion)
+	n.replica.appliedAt.Store(int64(n.sinceBoot()))
+	n.replica.hub.advance(info.Index)
+	n.membership.learnCluster()
 	n.log.Info("snapshot restored", "index", info.Index, "records", info.Records)
 	return nil
 }

@@ -13,30 +13,33 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
+// clusterVerbs is what operators ask of the cluster itself.
+type clusterVerbs struct{ n *Node }
+
 // ownStatus is this node's word on itself, of one moment.
-func (n *Node) ownStatus() rota.NodeStatus {
+func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	var head fsm.Head
-	if n.peek() {
-		head = n.machine.Head()
-		n.mu.RUnlock()
+	if cv.n.replica.peek() {
+		head = cv.n.replica.machine.Head()
+		cv.n.replica.mu.RUnlock()
 	} else {
-		head.Index = rota.Index(n.applied.Load())
-		if d := n.digests.get(head.Index); d != nil {
+		head.Index = rota.Index(cv.n.replica.applied.Load())
+		if d := cv.n.rebuilder.digests.get(head.Index); d != nil {
 			head.Digest = *d
 		}
 	}
-	problems := n.problems()
-	s := rota.NodeStatus{ID: n.cfg.Node, API: n.cfg.API, Raft: n.cfg.Raft, State: strings.ToUpper(n.raft.State().String()),
-		Version: n.cfg.Version, AppliedIndex: head.Index, Digest: head.Digest, Healthy: len(problems) == 0, Problems: problems,
-		RulesVersion: n.cfg.knows}
+	problems := cv.n.problems()
+	s := rota.NodeStatus{ID: cv.n.cfg.Node, API: cv.n.cfg.API, Raft: cv.n.cfg.Raft, State: strings.ToUpper(cv.n.raft.State().String()),
+		Version: cv.n.cfg.Version, AppliedIndex: head.Index, Digest: head.Digest, Healthy: len(problems) == 0, Problems: problems,
+		RulesVersion: cv.n.cfg.knows}
 	switch {
-	case n.mend.active.Load():
+	case cv.n.rebuilder.active.Load():
 		s.State = stateRebuilding
-	case n.dog.stalled.Load() > 0:
+	case cv.n.watchdog.stalled.Load() > 0:
 		s.State = stateStalled
 	}
-	for _, server := range n.servers() {
-		if rota.NodeID(server.ID) == n.cfg.Node {
+	for _, server := range cv.n.membership.servers() {
+		if rota.NodeID(server.ID) == cv.n.cfg.Node {
 			s.Voter = server.Suffrage == raft.Voter
 		}
 	}
@@ -44,40 +47,40 @@ func (n *Node) ownStatus() rota.NodeStatus {
 }
 
 // Inspect tells this node's own state to another node.
-func (n *Node) Inspect(_ context.Context, digestsAt []rota.Index) (rota.Inspection, error) {
-	in := rota.Inspection{Status: n.ownStatus(), ClusterID: n.ClusterID(), WallMs: n.wall().UnixMilli(),
-		LastLogIndex: rota.Index(n.raft.LastIndex()), DiskLevel: uint8(n.disk.now())}
-	rebuild := n.data.Rebuild()
+func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (rota.Inspection, error) {
+	in := rota.Inspection{Status: cv.ownStatus(), ClusterID: cv.n.ClusterID(), WallMs: cv.n.wall().UnixMilli(),
+		LastLogIndex: rota.Index(cv.n.raft.LastIndex()), DiskLevel: uint8(cv.n.disk.now())}
+	rebuild := cv.n.data.Rebuild()
 	in.DifferedAt, in.RightUntil = rota.Index(rebuild.At), rota.Index(rebuild.Agreed)
 	for _, at := range digestsAt[:min(len(digestsAt), inspectMost)] {
-		in.Digests = append(in.Digests, n.digests.get(at))
+		in.Digests = append(in.Digests, cv.n.rebuilder.digests.get(at))
 	}
 	return in, nil
 }
 
 // Status tells the whole cluster as this node sees it; it works without a leader.
-func (n *Node) Status(context.Context) (rota.ClusterStatus, error) {
-	c := rota.ClusterStatus{ClusterID: n.ClusterID(), AppliedIndex: rota.Index(n.applied.Load()), RulesVersion: n.rules.Load()}
-	if n.peek() {
-		head, mode := n.machine.Head(), n.machine.Mode()
+func (cv *clusterVerbs) Status(context.Context) (rota.ClusterStatus, error) {
+	c := rota.ClusterStatus{ClusterID: cv.n.ClusterID(), AppliedIndex: rota.Index(cv.n.replica.applied.Load()), RulesVersion: cv.n.replica.rules.Load()}
+	if cv.n.replica.peek() {
+		head, mode := cv.n.replica.machine.Head(), cv.n.replica.machine.Mode()
 		c.AppliedIndex, c.Clock, c.Date, c.RulesVersion = head.Index, head.Clock, head.Date, head.Rules
 		c.Mode, c.ModeReason, c.Drained = head.Mode, mode.Reason, mode.Drained
-		c.Jobs, c.Workers = n.machine.Counts(), n.machine.WorkerCount()
-		n.mu.RUnlock()
+		c.Jobs, c.Workers = cv.n.replica.machine.Counts(), cv.n.replica.machine.WorkerCount()
+		cv.n.replica.mu.RUnlock()
 	}
-	_, leader := n.raft.LeaderWithID()
-	c.Leader, c.Term, c.Nodes = rota.NodeID(leader), n.raft.CurrentTerm(), []rota.NodeStatus{n.ownStatus()}
-	servers := n.servers()
-	views := n.inspectAll(servers, nil)
+	_, leader := cv.n.raft.LeaderWithID()
+	c.Leader, c.Term, c.Nodes = rota.NodeID(leader), cv.n.raft.CurrentTerm(), []rota.NodeStatus{cv.ownStatus()}
+	servers := cv.n.membership.servers()
+	views := cv.n.watch.inspectAll(servers, nil)
 	for _, s := range servers {
 		id := rota.NodeID(s.ID)
-		if id == n.cfg.Node {
+		if id == cv.n.cfg.Node {
 			continue
 		}
 		v := views[id]
 		status := v.status
 		if v.err != nil {
-			api, _ := n.watch.remembered(id)
+			api, _ := cv.n.watch.remembered(id)
 			status = rota.NodeStatus{ID: id, API: api, Raft: string(s.Address), State: "UNREACHABLE",
 				Problems: []string{"does not answer: " + v.err.Error()}}
 		}
@@ -89,10 +92,10 @@ func (n *Node) Status(context.Context) (rota.ClusterStatus, error) {
 }
 
 // Peers lists Raft's configuration.
-func (n *Node) Peers(context.Context) ([]rota.RaftPeer, error) {
-	_, leader := n.raft.LeaderWithID()
+func (cv *clusterVerbs) Peers(context.Context) ([]rota.RaftPeer, error) {
+	_, leader := cv.n.raft.LeaderWithID()
 	var peers []rota.RaftPeer
-	for _, s := range n.servers() {
+	for _, s := range cv.n.membership.servers() {
 		peers = append(peers, rota.RaftPeer{ID: rota.NodeID(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter,
 			Leader: s.ID == leader})
 	}
@@ -101,54 +104,54 @@ func (n *Node) Peers(context.Context) ([]rota.RaftPeer, error) {
 
 // atLeader carries a call out here if this node leads, else relays it to the
 // leader once; while there is none it waits (SPEC §13.1).
-func (n *Node) atLeader(ctx context.Context, here func() error, there func(to rota.NodeAddress) error) error {
+func (cv *clusterVerbs) atLeader(ctx context.Context, here func() error, there func(to rota.NodeAddress) error) error {
 	for {
 		var last error
-		if n.leading() != nil {
+		if cv.n.terms.leading() != nil {
 			if last = here(); !isNotLeader(last) {
 				return last
 			}
-		} else if to, ok := n.Leader(); ok {
+		} else if to, ok := cv.n.Leader(); ok {
 			if last = there(to); !isNotLeader(last) {
 				return last
 			}
 		}
-		if err := n.pause(ctx, 25*time.Millisecond); err != nil {
+		if err := cv.n.leader.pause(ctx, 25*time.Millisecond); err != nil {
 			return givenUp(err, last)
 		}
 	}
 }
 
 // TransferLeadership hands over to a voter, or to the one that Raft finds best.
-func (n *Node) TransferLeadership(ctx context.Context, to rota.NodeID) (leader rota.NodeID, err error) {
-	err = n.atLeader(ctx, func() (err error) { leader, err = n.TransferHere(ctx, to); return err },
+func (cv *clusterVerbs) TransferLeadership(ctx context.Context, to rota.NodeID) (leader rota.NodeID, err error) {
+	err = cv.atLeader(ctx, func() (err error) { leader, err = cv.TransferHere(ctx, to); return err },
 		func(at rota.NodeAddress) (err error) {
-			leader, err = n.peers.TransferLeadership(ctx, at, to)
+			leader, err = cv.n.peers.TransferLeadership(ctx, at, to)
 			return err
 		})
 	return leader, err
 }
 
 // TransferHere hands over if this node leads.
-func (n *Node) TransferHere(ctx context.Context, to rota.NodeID) (rota.NodeID, error) {
-	if n.leading() == nil {
+func (cv *clusterVerbs) TransferHere(ctx context.Context, to rota.NodeID) (rota.NodeID, error) {
+	if cv.n.terms.leading() == nil {
 		return "", notLeader()
 	}
-	if to == n.cfg.Node {
+	if to == cv.n.cfg.Node {
 		return to, nil
 	}
-	successor, err := n.awaitSuccessor(ctx, to)
+	successor, err := cv.awaitSuccessor(ctx, to)
 	if err != nil {
 		return "", err
 	}
-	if err := n.settledWithin(ctx, n.raft.LeadershipTransferToServer(successor.ID, successor.Address)); err != nil {
+	if err := cv.n.settledWithin(ctx, cv.n.raft.LeadershipTransferToServer(successor.ID, successor.Address)); err != nil {
 		return "", &rota.Error{Kind: rota.Unavailable, Text: "leadership was not handed over", Cause: err, RetryAfter: time.Second}
 	}
 	for {
-		if _, id := n.raft.LeaderWithID(); id != "" && rota.NodeID(id) != n.cfg.Node {
+		if _, id := cv.n.raft.LeaderWithID(); id != "" && rota.NodeID(id) != cv.n.cfg.Node {
 			return rota.NodeID(id), nil
 		}
-		if err := n.pause(ctx, 10*time.Millisecond); err != nil {
+		if err := cv.n.leader.pause(ctx, 10*time.Millisecond); err != nil {
 			return "", givenUp(err, nil)
 		}
 	}
@@ -163,12 +166,12 @@ var errSilent = errors.New("no answer came in time")
 
 // awaitSuccessor is successor, asked again for a while where only silence stands
 // in the way.
-func (n *Node) awaitSuccessor(ctx context.Context, named rota.NodeID) (raft.Server, error) {
+func (cv *clusterVerbs) awaitSuccessor(ctx context.Context, named rota.NodeID) (raft.Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, successorWait)
 	defer cancel()
 	for {
-		s, err := n.successor(named)
-		if !errors.Is(err, errSilent) || n.pause(ctx, 50*time.Millisecond) != nil {
+		s, err := cv.successor(named)
+		if !errors.Is(err, errSilent) || cv.n.leader.pause(ctx, 50*time.Millisecond) != nil {
 			return s, err
 		}
 	}
@@ -177,9 +180,9 @@ func (n *Node) awaitSuccessor(ctx context.Context, named rota.NodeID) (raft.Serv
 // successor gives the voter that leadership goes to: the one named, or of those whose
 // disks have the most room the one that has applied most. It must answer now: hashicorp/raft takes no entry while
 // it waits, up to ten seconds, for a successor that hangs.
-func (n *Node) successor(named rota.NodeID) (best raft.Server, err error) {
-	servers := n.servers()
-	views := n.inspectAll(servers, nil)
+func (cv *clusterVerbs) successor(named rota.NodeID) (best raft.Server, err error) {
+	servers := cv.n.membership.servers()
+	views := cv.n.watch.inspectAll(servers, nil)
 	err = rota.Refusef(rota.Conflict, "node", "no other voter answers: leadership stays here")
 	if named != "" {
 		err = rota.Refusef(rota.NotFound, "node", "node %q is no member", named)
@@ -219,26 +222,26 @@ func (n *Node) successor(named rota.NodeID) (best raft.Server, err error) {
 }
 
 // CheckAt walks this node's invariants once it has applied an index.
-func (n *Node) CheckAt(ctx context.Context, index rota.Index) (rota.NodeVerdict, error) {
-	v := rota.NodeVerdict{ID: n.cfg.Node, Index: index, Violations: []string{}}
-	if err := n.waitApplied(ctx, index); err != nil {
+func (cv *clusterVerbs) CheckAt(ctx context.Context, index rota.Index) (rota.NodeVerdict, error) {
+	v := rota.NodeVerdict{ID: cv.n.cfg.Node, Index: index, Violations: []string{}}
+	if err := cv.n.replica.waitApplied(ctx, index); err != nil {
 		return v, err
 	}
-	n.mu.Lock()
-	err := n.refuseRebuilding()
-	head, held, frozen := n.machine.Head(), n.events.held(), n.machine.Freeze()
-	n.mu.Unlock()
+	cv.n.replica.mu.Lock()
+	err := cv.n.replica.refuseRebuilding()
+	head, held, frozen := cv.n.replica.machine.Head(), cv.n.eventFeed.events.held(), cv.n.replica.machine.Freeze()
+	cv.n.replica.mu.Unlock()
 	if err != nil {
 		return v, err
 	}
-	faults, err := n.checkState(ctx, frozen)
+	faults, err := cv.checkState(ctx, frozen)
 	if err != nil {
 		return v, err
 	}
 	v.Violations = append(v.Violations, faults...)
-	v.Violations = append(v.Violations, n.events.verify(head, held)...)
-	v.Violations = append(v.Violations, n.checkHistory(frozen)...)
-	switch d := n.digests.get(index); {
+	v.Violations = append(v.Violations, cv.n.eventFeed.events.verify(head, held)...)
+	v.Violations = append(v.Violations, cv.n.history.check(frozen)...)
+	switch d := cv.n.rebuilder.digests.get(index); {
 	case d != nil:
 		v.Digest = *d
 	case head.Index == index:
@@ -256,15 +259,15 @@ const checkedHere = 50_000
 // checkState walks the invariants. Those of a large state are walked on a copy made
 // beside it, so that applying does not wait: what a node derives in memory is then
 // the copy's own.
-func (n *Node) checkState(ctx context.Context, f *fsm.Frozen) ([]string, error) {
-	if f.Rows() <= n.cfg.checkedHere {
-		n.mu.RLock()
-		defer n.mu.RUnlock()
-		return n.machine.Check(), nil
+func (cv *clusterVerbs) checkState(ctx context.Context, f *fsm.Frozen) ([]string, error) {
+	if f.Rows() <= cv.n.cfg.checkedHere {
+		cv.n.replica.mu.RLock()
+		defer cv.n.replica.mu.RUnlock()
+		return cv.n.replica.machine.Check(), nil
 	}
 	select {
-	case n.replaying <- struct{}{}: // it takes a state's memory, as a replay does
-		defer func() { <-n.replaying }()
+	case cv.n.explainer.replaying <- struct{}{}: // it takes a state's memory, as a replay does
+		defer func() { <-cv.n.explainer.replaying }()
 	case <-ctx.Done():
 		return nil, ctxError(ctx, "waiting for a replay of the past")
 	}
@@ -277,20 +280,20 @@ func (n *Node) checkState(ctx context.Context, f *fsm.Frozen) ([]string, error) 
 
 // Verify asks every node to walk its invariants, and compares their digests at
 // one index.
-func (n *Node) Verify(ctx context.Context) (rota.Verdict, error) {
-	index, err := n.barrierIndex(ctx)
+func (cv *clusterVerbs) Verify(ctx context.Context) (rota.Verdict, error) {
+	index, err := cv.n.replica.barrierIndex(ctx)
 	if err != nil {
 		return rota.Verdict{}, err
 	}
 	verdict := rota.Verdict{Index: index, Equal: true}
-	for _, s := range n.servers() {
+	for _, s := range cv.n.membership.servers() {
 		id := rota.NodeID(s.ID)
 		var v rota.NodeVerdict
 		var err error
-		if id == n.cfg.Node {
-			v, err = n.CheckAt(ctx, index)
-		} else if to, ok := n.address(id); ok {
-			v, err = n.peers.CheckAt(ctx, to, index)
+		if id == cv.n.cfg.Node {
+			v, err = cv.CheckAt(ctx, index)
+		} else if to, ok := cv.n.membership.address(id); ok {
+			v, err = cv.n.peers.CheckAt(ctx, to, index)
 		} else {
 			err = rota.Refusef(rota.Unavailable, "node", "node %s was never seen in gossip: is it up?", id)
 		}

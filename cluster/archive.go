@@ -31,6 +31,7 @@ const (
 // staged records are written behind, what the node lacks is fetched from others,
 // and what is old is taken (SPEC §10.5).
 type history struct {
+	n     *Node
 	store *snapshot.Archive
 	// poke asks for a flush before its time.
 	poke chan struct{}
@@ -44,24 +45,24 @@ type history struct {
 	lackingSince time.Duration
 }
 
-// openHistory takes the archive's part for terminal jobs. One of another cluster
+// open takes the archive's part for terminal jobs. One of another cluster
 // is refused by name: its numbers mean other jobs.
-func (n *Node) openHistory() error {
-	store, err := snapshot.NewArchive(n.archiveDB)
+func (h *history) open() error {
+	store, err := snapshot.NewArchive(h.n.archiveDB)
 	if err != nil {
 		return err
 	}
-	own := n.data.ClusterID()
+	own := h.n.data.ClusterID()
 	switch cluster, _ := store.Cluster(); {
 	case cluster == "" || cluster == own:
 	case own != "":
 		return rota.Refusef(rota.Conflict, "archive", "%s holds the history of cluster %s, but this node belongs to cluster %s: move "+
-			"the file away, and the right history is fetched from the other nodes", n.archiveDB.Path(), cluster, own)
-	case n.data.Fresh():
+			"the file away, and the right history is fetched from the other nodes", h.n.archiveDB.Path(), cluster, own)
+	case h.n.data.Fresh():
 		return rota.Refusef(rota.Conflict, "archive", "%s holds the history of cluster %s, but this node has no state yet: move the "+
-			"file away", n.archiveDB.Path(), cluster)
+			"file away", h.n.archiveDB.Path(), cluster)
 	}
-	n.history = &history{store: store, poke: make(chan struct{}, 1)}
+	h.store = store
 	return nil
 }
 
@@ -76,53 +77,52 @@ func (h *history) wanted(m *fsm.Machine) {
 	}
 }
 
-// historyLoop flushes and prunes; on every node, leading or not.
-func (n *Node) historyLoop() {
+// run flushes and prunes; on every node, leading or not.
+func (h *history) run() {
 	tick, prune := time.NewTicker(archiveEvery), time.NewTicker(pruneEvery)
 	defer tick.Stop()
 	defer prune.Stop()
 	for {
 		select {
-		case <-n.history.poke:
-			_ = n.flushHistory() // said already, and tried again
+		case <-h.poke:
+			_ = h.flush() // said already, and tried again
 		case <-tick.C:
-			_ = n.flushHistory()
+			_ = h.flush()
 		case <-prune.C:
-			n.pruneHistory()
-			if l := n.leading(); l != nil {
-				n.dropDeleted(l)
+			h.prune()
+			if l := h.n.terms.leading(); l != nil {
+				h.dropDeleted(l)
 			}
-		case <-n.stopped:
+		case <-h.n.stopped:
 			return // closeAll flushes once more
 		}
 	}
 }
 
-// flushHistory writes what is staged in batches. It never blocks applying: the
+// flush writes what is staged in batches. It never blocks applying: the
 // records are taken under the shared lock and encoded and written without it;
 // they leave memory only once they are on disk. A failure leaves them staged and
 // is told; the next flush tries again.
-func (n *Node) flushHistory() error {
-	h := n.history
+func (h *history) flush() error {
 	h.flushing.Lock()
 	defer h.flushing.Unlock()
-	n.mu.RLock()
-	last := n.machine.Staging().Last
-	n.mu.RUnlock()
+	h.n.replica.mu.RLock()
+	last := h.n.replica.machine.Staging().Last
+	h.n.replica.mu.RUnlock()
 	for {
-		more, err := n.flushBatch(last)
+		more, err := h.flushBatch(last)
 		h.mu.Lock()
 		before := h.failing
 		h.failing = err
 		h.mu.Unlock()
 		switch {
 		case err != nil:
-			if n.lines.Allow("archive/flush") {
-				n.log.Error("ended jobs are not written to the archive", "err", err)
+			if h.n.lines.Allow("archive/flush") {
+				h.n.log.Error("ended jobs are not written to the archive", "err", err)
 			}
 			return err
 		case before != nil:
-			n.log.Info("the archive is written again")
+			h.n.log.Info("the archive is written again")
 		}
 		if !more {
 			return nil
@@ -131,15 +131,15 @@ func (n *Node) flushHistory() error {
 }
 
 // flushBatch writes one batch of records up to a number.
-func (n *Node) flushBatch(last uint64) (more bool, err error) {
-	n.mu.RLock()
-	head := n.machine.Head()
-	staged := n.machine.Staged(archiveAt, archiveBatchBytes)
-	n.mu.RUnlock()
+func (h *history) flushBatch(last uint64) (more bool, err error) {
+	h.n.replica.mu.RLock()
+	head := h.n.replica.machine.Head()
+	staged := h.n.replica.machine.Staged(archiveAt, archiveBatchBytes)
+	h.n.replica.mu.RUnlock()
 	if len(staged) == 0 || staged[0].Seq > last {
 		return false, nil
 	}
-	if err := n.history.store.Claim(head.ClusterID, head.Incarnation); err != nil {
+	if err := h.store.Claim(head.ClusterID, head.Incarnation); err != nil {
 		return false, err
 	}
 	seqs := make([]uint64, len(staged))
@@ -148,66 +148,66 @@ func (n *Node) flushBatch(last uint64) (more bool, err error) {
 	}
 	failpoint.Pass("archive-before-flush")
 	start := time.Now()
-	if err := n.history.store.PutStaged(staged); err != nil {
+	if err := h.store.PutStaged(staged); err != nil {
 		return false, err
 	}
 	failpoint.Pass("archive-after-flush")
-	n.measures.flush.Observe(time.Since(start).Seconds())
+	h.n.measures.flush.Observe(time.Since(start).Seconds())
 	for len(seqs) > 0 {
 		k := min(len(seqs), archivedAtOnce)
-		n.mu.Lock()
-		n.machine.Archived(seqs[:k])
-		n.mu.Unlock()
+		h.n.replica.mu.Lock()
+		h.n.replica.machine.Archived(seqs[:k])
+		h.n.replica.mu.Unlock()
 		seqs = seqs[k:]
 	}
 	return true, nil
 }
 
-// pruneHistory takes what is older than archive_retention, or beyond
+// prune takes what is older than archive_retention, or beyond
 // archive_max_bytes.
-func (n *Node) pruneHistory() {
-	n.mu.RLock()
-	date := n.machine.Head().Date
-	n.mu.RUnlock()
+func (h *history) prune() {
+	h.n.replica.mu.RLock()
+	date := h.n.replica.machine.Head().Date
+	h.n.replica.mu.RUnlock()
 	if date <= 0 {
 		return
 	}
-	pruned, err := n.history.store.Prune(date-rota.Date(n.cfg.ArchiveRetention.Milliseconds()), n.cfg.ArchiveMaxBytes)
-	if err != nil && n.lines.Allow("archive/prune") {
-		n.log.Error("the archive's retention failed", "err", err)
+	pruned, err := h.store.Prune(date-rota.Date(h.n.cfg.ArchiveRetention.Milliseconds()), h.n.cfg.ArchiveMaxBytes)
+	if err != nil && h.n.lines.Allow("archive/prune") {
+		h.n.log.Error("the archive's retention failed", "err", err)
 	}
 	if pruned > 0 {
-		n.log.Info("retention took ended jobs from the archive", "records", pruned)
+		h.n.log.Info("retention took ended jobs from the archive", "records", pruned)
 	}
 }
 
 // lacks gives the numbers of ended jobs that this node neither holds nor has
 // staged, oldest first, at most so many spans.
-func (n *Node) lacks(most int) snapshot.Spans {
-	n.mu.RLock()
-	s := n.machine.Staging()
-	n.mu.RUnlock()
-	return n.lacking(s, most)
+func (h *history) lacks(most int) snapshot.Spans {
+	h.n.replica.mu.RLock()
+	s := h.n.replica.machine.Staging()
+	h.n.replica.mu.RUnlock()
+	return h.lacking(s, most)
 }
 
-func (n *Node) lacking(s fsm.Staging, most int) snapshot.Spans {
+func (h *history) lacking(s fsm.Staging, most int) snapshot.Spans {
 	last := s.Last
 	if s.Oldest != 0 {
 		last = s.Oldest - 1
 	}
-	return n.history.store.Lacks(last, most)
+	return h.store.Lacks(last, most)
 }
 
 // ArchiveStatus tells how far this node's history is behind and what it holds.
-func (n *Node) ArchiveStatus() rota.ArchiveStatus {
-	a := n.history.store.Stats()
-	if !n.peek() {
+func (h *history) ArchiveStatus() rota.ArchiveStatus {
+	a := h.store.Stats()
+	if !h.n.replica.peek() {
 		return rota.ArchiveStatus{Records: a.Records, Bytes: a.Bytes, OldestDate: a.OldestDate, Lost: a.Lost}
 	}
-	s, clock := n.machine.Staging(), n.machine.Head().Clock
-	n.mu.RUnlock()
+	s, clock := h.n.replica.machine.Staging(), h.n.replica.machine.Head().Clock
+	h.n.replica.mu.RUnlock()
 	status := rota.ArchiveStatus{Staged: int64(s.Records), StagedBytes: s.Bytes, Dropped: s.Dropped, Records: a.Records,
-		Bytes: a.Bytes, OldestDate: a.OldestDate, Lacking: n.lacking(s, lackMost).Count(), Lost: a.Lost}
+		Bytes: a.Bytes, OldestDate: a.OldestDate, Lacking: h.lacking(s, lackMost).Count(), Lost: a.Lost}
 	if s.Oldest != 0 {
 		status.LagMs = int64(clock - s.Since)
 	}
@@ -217,12 +217,12 @@ func (n *Node) ArchiveStatus() rota.ArchiveStatus {
 // lackMost bounds the spans looked at where only their sum is asked for.
 const lackMost = 10_000
 
-// historyProblems lists what is wrong with this node's history.
-func (n *Node) historyProblems() (problems []string) {
-	s := n.ArchiveStatus()
-	n.history.mu.Lock()
-	failing, since := n.history.failing, n.history.lackingSince
-	n.history.mu.Unlock()
+// problems lists what is wrong with this node's history.
+func (h *history) problems() (problems []string) {
+	s := h.ArchiveStatus()
+	h.mu.Lock()
+	failing, since := h.failing, h.lackingSince
+	h.mu.Unlock()
 	if failing != nil {
 		problems = append(problems, "ended jobs are not written to the archive: "+failing.Error())
 	}
@@ -230,18 +230,18 @@ func (n *Node) historyProblems() (problems []string) {
 		problems = append(problems, fmt.Sprintf("archive is %d s behind with %d ended jobs: the disk is too slow or failing",
 			s.LagMs/1000, s.Staged))
 	}
-	if since != 0 && n.sinceBoot()-since > archiveLate {
+	if since != 0 && h.n.sinceBoot()-since > archiveLate {
 		problems = append(problems, fmt.Sprintf("archive lacks %d ended jobs (%d were dropped here as it could not keep up): they "+
 			"are fetched once the nodes that have them answer", s.Lacking, s.Dropped))
 	}
 	return problems
 }
 
-// historyCollectors are the metrics of this node's history.
-func (n *Node) historyCollectors() []prometheus.Collector {
+// collectors are the metrics of this node's history.
+func (h *history) collectors() []prometheus.Collector {
 	gauge := func(name, help string, read func(rota.ArchiveStatus) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_archive_" + name, Help: help}, func() float64 {
-			return read(n.ArchiveStatus())
+			return read(h.ArchiveStatus())
 		})
 	}
 	return []prometheus.Collector{

@@ -19,7 +19,7 @@ func (b *bench) sound() {
 	b.t.Helper()
 	n := b.leader()
 	b.eventually("gossip has told of all nodes", func() bool { // some were restarted just now
-		return !slices.ContainsFunc(n.servers(), func(s raft.Server) bool { _, ok := n.address(rota.NodeID(s.ID)); return !ok })
+		return !slices.ContainsFunc(n.membership.servers(), func(s raft.Server) bool { _, ok := n.membership.address(rota.NodeID(s.ID)); return !ok })
 	})
 	v, err := n.Verify(within(b.t, ample))
 	if err != nil || !v.Equal {
@@ -105,15 +105,15 @@ func TestEvents_aDiskThatTakesNoneIsTold(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
 	n := b.leader()
-	n.flushEventsOnce()
-	n.events.mu.Lock()
-	n.events.failing = errors.New("no space left on device")
-	n.events.mu.Unlock()
+	n.eventFeed.flush()
+	n.eventFeed.events.mu.Lock()
+	n.eventFeed.events.failing = errors.New("no space left on device")
+	n.eventFeed.events.mu.Unlock()
 	if p := n.problems(); len(p) != 1 || !strings.Contains(p[0], "events are not written") {
 		t.Errorf("%q", p)
 	}
 	submitAll(t, n, specs("j", 3))
-	n.flushEventsOnce()
+	n.eventFeed.flush()
 	if p := n.problems(); len(p) != 0 {
 		t.Errorf("%q", p)
 	}
@@ -134,13 +134,13 @@ func TestVerify_ofALargeState(t *testing.T) {
 	submitAll(t, n, specs("k", 5))
 	b.complete("n1")
 	b.sound()
-	n.replaying <- struct{}{} // the state's memory is taken by a replay
+	n.explainer.replaying <- struct{}{} // the state's memory is taken by a replay
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := n.CheckAt(ctx, 1); err == nil {
 		t.Error("the state was checked where it is")
 	}
-	<-n.replaying
+	<-n.explainer.replaying
 	if err := n.archiveDB.Update(func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte("jobs.records")).Delete([]byte{0, 0, 0, 0, 0, 0, 0, 3})
 	}); err != nil {
@@ -186,9 +186,9 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 	whole()
 	b.leap(sevenDays + 1000)
 	b.eventually("the tombstone is gone", func() bool {
-		f.mu.RLock()
-		defer f.mu.RUnlock()
-		_, _, ok := f.machine.Tombstone(id)
+		f.replica.mu.RLock()
+		defer f.replica.mu.RUnlock()
+		_, _, ok := f.replica.machine.Tombstone(id)
 		return !ok
 	})
 	if err := errors.Join(f.history.store.Drop([]uint64{1, 2}), f.history.store.Put([]rota.ArchiveRecord{first}, nil)); err != nil {

@@ -85,10 +85,10 @@ func (b *bench) wantHistory(f rota.JobFilter, want []rota.JobSpec) {
 // complete waits until a node's history has no gaps and nothing is staged.
 func (b *bench) complete(id rota.NodeID) {
 	b.t.Helper()
-	applied := b.leader().applied.Load()
+	applied := b.leader().replica.applied.Load()
 	b.eventually(string(id)+" has the whole history", func() bool {
 		n := b.node(id)
-		return n.applied.Load() >= applied && n.flushHistory() == nil && n.ArchiveStatus().Staged == 0 && len(n.lacks(9)) == 0
+		return n.replica.applied.Load() >= applied && n.history.flush() == nil && n.ArchiveStatus().Staged == 0 && len(n.history.lacks(9)) == 0
 	})
 }
 
@@ -101,7 +101,7 @@ func (b *bench) leap(by rota.Date) {
 	wall := time.Now().UnixMilli() + int64(by)
 	b.eventually("the date has moved", func() bool {
 		n := b.leader()
-		l := n.leading()
+		l := n.terms.leading()
 		if l == nil {
 			return false
 		}
@@ -192,7 +192,7 @@ func TestArchive_nodesFetchWhatTheyLack(t *testing.T) {
 	f := b.follower()
 	b.eventually("a snapshot took the log's place", func() bool {
 		first, err := f.stores.Log.FirstIndex()
-		submitAll(t, b.leader(), specs(fmt.Sprintf("fill-%d", f.applied.Load()), 20))
+		submitAll(t, b.leader(), specs(fmt.Sprintf("fill-%d", f.replica.applied.Load()), 20))
 		return err == nil && first > 100
 	})
 	id := f.cfg.Node
@@ -254,9 +254,9 @@ func TestArchive_aFlushWhoseEndWasLostIsRepeated(t *testing.T) {
 	n := b.leader()
 	jobs := specs("j", 20)
 	endAll(t, n, jobs)
-	n.mu.RLock()
-	head, staged := n.machine.Head(), n.machine.Staged(7, 1<<30)
-	n.mu.RUnlock()
+	n.replica.mu.RLock()
+	head, staged := n.replica.machine.Head(), n.replica.machine.Staged(7, 1<<30)
+	n.replica.mu.RUnlock()
 	var entries []snapshot.Entry
 	for _, s := range staged {
 		entries = append(entries, snapshot.Entry{Seq: s.Seq, Data: s.Append(nil)})

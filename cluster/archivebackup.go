@@ -20,19 +20,19 @@ const backupWait = 10 * time.Second
 // SaveSnapshot writes an online backup: this node's state, then its history. A
 // node whose history has gaps refuses: its backup would tell less than the
 // cluster knows.
-func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) error {
-	if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
+func (h *history) SaveSnapshot(ctx context.Context, w io.Writer) error {
+	if _, err := h.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
 		return err
 	}
-	if err := n.awaitHistory(ctx); err != nil {
+	if err := h.awaitHistory(ctx); err != nil {
 		return err
 	}
-	if err := n.flushHistory(); err != nil {
+	if err := h.flush(); err != nil {
 		return err
 	}
-	past, release := n.holdPast()
+	past, release := h.n.holdPast()
 	defer release()
-	frozen, err := n.freezeWhole()
+	frozen, err := h.n.replica.freezeWhole()
 	if err != nil {
 		return err
 	}
@@ -44,8 +44,8 @@ func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) error {
 		past.to = uint64(frozen.Info().Index)
 	}
 	start := time.Now()
-	if _, err = snapshot.Write(w, backup{frozen, n.history.store, past}); err == nil {
-		n.measures.written.Observe(time.Since(start).Seconds())
+	if _, err = snapshot.Write(w, backup{frozen, h.store, past}); err == nil {
+		h.n.measures.written.Observe(time.Since(start).Seconds())
 	}
 	return err
 }
@@ -69,11 +69,11 @@ func (b backup) Records(yield func(kind byte, record []byte) error) error {
 }
 
 // awaitHistory waits until this node's history has no gaps.
-func (n *Node) awaitHistory(ctx context.Context) error {
+func (h *history) awaitHistory(ctx context.Context) error {
 	late := time.NewTimer(backupWait)
 	defer late.Stop()
 	for {
-		gaps := n.lacks(lackMost)
+		gaps := h.lacks(lackMost)
 		if len(gaps) == 0 {
 			return nil
 		}
@@ -84,7 +84,7 @@ func (n *Node) awaitHistory(ctx context.Context) error {
 		case <-time.After(fetchPause):
 		case <-ctx.Done():
 			return ctxError(ctx, "waiting for this node's history")
-		case <-n.stopped:
+		case <-h.n.stopped:
 			return errStopping()
 		}
 	}

@@ -16,12 +16,12 @@ import (
 
 // lastMark returns what the archive's list of ids tells of a job's last end. hidden says
 // that the job was deleted since; the mark then has the number alone.
-func (n *Node) lastMark(id rota.JobID) (mark fsm.Mark, hidden, ok bool, err error) {
-	n.mu.RLock()
-	staged := n.machine.DeletedStaged(id) // before the archive: it leaves memory for there
-	n.mu.RUnlock()
-	mark, ok, err = n.history.store.Mark(id)
-	if n.gone(mark.Seq) {
+func (h *history) lastMark(id rota.JobID) (mark fsm.Mark, hidden, ok bool, err error) {
+	h.n.replica.mu.RLock()
+	staged := h.n.replica.machine.DeletedStaged(id) // before the archive: it leaves memory for there
+	h.n.replica.mu.RUnlock()
+	mark, ok, err = h.store.Mark(id)
+	if h.gone(mark.Seq) {
 		staged = max(staged, mark.Seq)
 	}
 	if staged > 0 && staged >= mark.Seq {
@@ -31,20 +31,20 @@ func (n *Node) lastMark(id rota.JobID) (mark fsm.Mark, hidden, ok bool, err erro
 }
 
 // gone reports whether the end of a number was deleted.
-func (n *Node) gone(seq uint64) bool {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.machine.Deleted(seq)
+func (h *history) gone(seq uint64) bool {
+	h.n.replica.mu.RLock()
+	defer h.n.replica.mu.RUnlock()
+	return h.n.replica.machine.Deleted(seq)
 }
 
 // lastEnded reads the record of a job's last end from the archive. Of one that was deleted
 // it returns the number, and false.
-func (n *Node) lastEnded(id rota.JobID) (e fsm.Ended, ok bool, err error) {
-	mark, hidden, _, err := n.lastMark(id)
+func (h *history) lastEnded(id rota.JobID) (e fsm.Ended, ok bool, err error) {
+	mark, hidden, _, err := h.lastMark(id)
 	if hidden || err != nil {
 		return fsm.Ended{Seq: mark.Seq}, false, err
 	}
-	if e, ok, err = n.history.store.Get(id); n.gone(e.Seq) { // since the mark was read
+	if e, ok, err = h.store.Get(id); h.gone(e.Seq) { // since the mark was read
 		return fsm.Ended{Seq: e.Seq}, false, nil
 	}
 	return e, ok, err
@@ -52,46 +52,46 @@ func (n *Node) lastEnded(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 
 // DeleteJobs forgets ended jobs. Each entry names the end that it means, so that what a
 // repetition does is nothing.
-func (n *Node) DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
-	if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
+func (jv *jobVerbs) DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
+	if _, err := jv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
 		return nil, err
 	}
 	ops := make([]*fsmpb.Op, len(ids))
 	for i, id := range ids {
-		seq, err := n.numberOf(ctx, id)
+		seq, err := jv.n.history.numberOf(ctx, id)
 		if err != nil {
 			return nil, err
 		}
 		ops[i] = fsm.DeleteJobOp(id, seq)
 	}
-	return n.eachJob(ctx, ids, ops)
+	return jv.eachJob(ctx, ids, ops)
 }
 
 // numberOf returns the number of a job's last end, deleted or not, by state, archive and the
 // other nodes' archives; 0 where it is live or unknown.
-func (n *Node) numberOf(ctx context.Context, id rota.JobID) (uint64, error) {
-	if err := n.reading(); err != nil {
+func (h *history) numberOf(ctx context.Context, id rota.JobID) (uint64, error) {
+	if err := h.n.replica.reading(); err != nil {
 		return 0, err
 	}
-	seq, _, ended := n.machine.Tombstone(id)
-	known := n.machine.JobState(id) != rota.JobNone
-	staged, ok := n.machine.StagedJob(id)
-	n.mu.RUnlock()
+	seq, _, ended := h.n.replica.machine.Tombstone(id)
+	known := h.n.replica.machine.JobState(id) != rota.JobNone
+	staged, ok := h.n.replica.machine.StagedJob(id)
+	h.n.replica.mu.RUnlock()
 	if ended || known {
 		return seq, nil
 	}
 	if ok {
 		seq = staged.Seq
 	}
-	mark, _, _, err := n.lastMark(id)
-	lost := errors.Is(err, snapshot.ErrMarksDamaged) && !n.alone()
+	mark, _, _, err := h.lastMark(id)
+	lost := errors.Is(err, snapshot.ErrMarksDamaged) && !h.alone()
 	if err != nil && !lost {
 		return 0, unreadable(err)
 	}
-	if seq = max(seq, mark.Seq); !lost && len(n.lacks(1)) == 0 {
+	if seq = max(seq, mark.Seq); !lost && len(h.lacks(1)) == 0 {
 		return seq, nil
 	}
-	found, err := n.askPeers(ctx, []rota.JobID{id})
+	found, err := h.askPeers(ctx, []rota.JobID{id})
 	if err != nil {
 		return 0, &rota.Error{Kind: rota.Unavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err, Text: "this node's history has " +
 			"gaps, and whether job " + string(id) + " is known could not be asked of all other nodes: try again"}
@@ -101,20 +101,20 @@ func (n *Node) numberOf(ctx context.Context, id rota.JobID) (uint64, error) {
 
 // dropDeleted has the state forget the deleted numbers that retention has taken from every
 // member's archive. While one of them does not answer they stay.
-func (n *Node) dropDeleted(l *leadership) {
-	n.mu.RLock()
-	first := n.machine.FirstDeleted()
-	n.mu.RUnlock()
+func (h *history) dropDeleted(l *leadership) {
+	h.n.replica.mu.RLock()
+	first := h.n.replica.machine.FirstDeleted()
+	h.n.replica.mu.RUnlock()
 	if first == 0 {
 		return
 	}
 	span := rota.ArchiveSpan{From: first, To: first}
-	own, err := n.ArchiveRange(l.ctx, span, 1)
+	own, err := h.ArchiveRange(l.ctx, span, 1)
 	through := own.Floor
-	for _, s := range n.servers() {
-		if err == nil && rota.NodeID(s.ID) != n.cfg.Node {
+	for _, s := range h.n.membership.servers() {
+		if err == nil && rota.NodeID(s.ID) != h.n.cfg.Node {
 			var slice rota.ArchiveSlice
-			slice, err = n.fetchSlice(rota.NodeID(s.ID), span)
+			slice, err = h.fetchSlice(rota.NodeID(s.ID), span)
 			through = min(through, slice.Floor)
 		}
 	}
@@ -122,7 +122,7 @@ func (n *Node) dropDeleted(l *leadership) {
 		return
 	}
 	op := &fsmpb.Op{Op: &fsmpb.Op_DropDeleted{DropDeleted: &fsmpb.DropDeleted{Through: through}}}
-	if r := l.propose(l.ctx, []*fsmpb.Op{op}, true); r.err != nil && n.lines.Allow("archive/deleted") {
-		n.log.Warn("deleted jobs that retention has taken could not be forgotten", "err", r.err)
+	if r := l.propose(l.ctx, []*fsmpb.Op{op}, true); r.err != nil && h.n.lines.Allow("archive/deleted") {
+		h.n.log.Warn("deleted jobs that retention has taken could not be forgotten", "err", r.err)
 	}
 }

@@ -63,7 +63,7 @@ func (b *bench) wantNone(jobs ...rota.JobSpec) {
 func (b *bench) wantNumber(id rota.JobID, seq uint64) {
 	b.t.Helper()
 	for _, node := range b.ids() {
-		found, err := b.node(node).askPeers(within(b.t, ample), []rota.JobID{id})
+		found, err := b.node(node).history.askPeers(within(b.t, ample), []rota.JobID{id})
 		if err != nil || found[0].Seq != seq || found[0].Job.State != rota.JobNone {
 			b.t.Fatalf("node %s is told %+v, %v", node, found[0], err)
 		}
@@ -138,7 +138,7 @@ func TestDelete_aNodeThatFetches(t *testing.T) {
 	f := b.follower()
 	b.eventually("a snapshot took the log's place", func() bool {
 		first, err := f.stores.Log.FirstIndex()
-		submitAll(t, b.leader(), specs(fmt.Sprintf("fill-%d", f.applied.Load()), 20))
+		submitAll(t, b.leader(), specs(fmt.Sprintf("fill-%d", f.replica.applied.Load()), 20))
 		return err == nil && first > 100
 	})
 	node := f.cfg.Node
@@ -196,26 +196,26 @@ func TestDelete_backupAndRetention(t *testing.T) {
 	to.complete("n2")
 	to.wantNone(jobs[4])
 
-	first := func() uint64 { return to.leader().machine.FirstDeleted() }
+	first := func() uint64 { return to.leader().replica.machine.FirstDeleted() }
 	l := to.leader()
-	l.dropDeleted(l.leading())
+	l.history.dropDeleted(l.terms.leading())
 	if first() != 5 {
 		t.Fatal("a number is forgotten that archives hold")
 	}
 	to.leap(sevenDays + rota.Date(DefaultArchiveRetention.Milliseconds()))
 	prune := func(n *Node) {
-		n.pruneHistory()
-		n.dropDeleted(l.leading())
+		n.history.prune()
+		n.history.dropDeleted(l.terms.leading())
 	}
 	prune(l)
 	if first() != 5 {
 		t.Fatal("a number is forgotten that the other node's archive holds")
 	}
 	for _, id := range to.ids() {
-		to.eventually("the date has come", func() bool { return to.node(id).applied.Load() >= l.applied.Load() })
-		to.node(id).pruneHistory()
+		to.eventually("the date has come", func() bool { return to.node(id).replica.applied.Load() >= l.replica.applied.Load() })
+		to.node(id).history.prune()
 	}
-	l.dropDeleted(l.leading())
+	l.history.dropDeleted(l.terms.leading())
 	if first() != 0 {
 		t.Fatal("the number is kept beyond retention")
 	}

@@ -29,19 +29,19 @@ const (
 
 // fetchLoop fills the gaps that a snapshot from another node, or an archive that
 // could not keep up, left in this node's history (SPEC §10.5).
-func (n *Node) fetchLoop() {
+func (h *history) fetchLoop() {
 	tick := time.NewTicker(fetchEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-		case <-n.stopped:
+		case <-h.n.stopped:
 			return
 		}
-		for n.fetchOnce() {
+		for h.fetchOnce() {
 			select {
 			case <-time.After(fetchPause):
-			case <-n.stopped:
+			case <-h.n.stopped:
 				return
 			}
 		}
@@ -50,35 +50,35 @@ func (n *Node) fetchLoop() {
 
 // fetchOnce asks the others for the oldest gap that any of them can fill; more says
 // that it went forward and more is to do.
-func (n *Node) fetchOnce() (more bool) {
-	gaps := n.lacks(gapsAtOnce)
-	n.history.mu.Lock()
+func (h *history) fetchOnce() (more bool) {
+	gaps := h.lacks(gapsAtOnce)
+	h.mu.Lock()
 	if len(gaps) == 0 {
-		n.history.lackingSince = 0
-	} else if n.history.lackingSince == 0 {
-		n.history.lackingSince = n.sinceBoot()
+		h.lackingSince = 0
+	} else if h.lackingSince == 0 {
+		h.lackingSince = h.n.sinceBoot()
 	}
-	n.history.mu.Unlock()
+	h.mu.Unlock()
 	if len(gaps) == 0 {
 		return false
 	}
-	n.mu.RLock()
-	head := n.machine.Head()
-	n.mu.RUnlock()
+	h.n.replica.mu.RLock()
+	head := h.n.replica.machine.Head()
+	h.n.replica.mu.RUnlock()
 	if head.ClusterID == "" {
 		return false
 	}
-	err := n.history.store.Claim(head.ClusterID, head.Incarnation)
+	err := h.store.Claim(head.ClusterID, head.Incarnation)
 	for i := 0; err == nil && i < len(gaps); i++ {
-		if more, err = n.fetchGap(gaps[i]); more && err == nil {
+		if more, err = h.fetchGap(gaps[i]); more && err == nil {
 			return true
 		}
 		if rota.KindOf(err) == rota.Unavailable && i+1 < len(gaps) {
 			err = nil // somebody is away: another gap may be filled meanwhile
 		}
 	}
-	if err != nil && n.lines.Allow("archive/fetch") {
-		n.log.Warn("ended jobs that this node lacks could not be fetched", "from", gaps[0].From, "lacking", gaps.Count(), "err", err)
+	if err != nil && h.n.lines.Allow("archive/fetch") {
+		h.n.log.Warn("ended jobs that this node lacks could not be fetched", "from", gaps[0].From, "lacking", gaps.Count(), "err", err)
 	}
 	return false
 }
@@ -86,23 +86,23 @@ func (n *Node) fetchOnce() (more bool) {
 // fetchGap takes a slice from the first node that has one. Where all others
 // answered and none has the first numbers, they are nowhere: retention took them,
 // or they are lost, which is said loudly.
-func (n *Node) fetchGap(gap snapshot.Span) (more bool, err error) {
+func (h *history) fetchGap(gap snapshot.Span) (more bool, err error) {
 	asked, answered, member := 0, 0, false
 	floor, known := uint64(0), uint64(math.MaxUint64)
-	for _, s := range n.servers() {
+	for _, s := range h.n.membership.servers() {
 		id := rota.NodeID(s.ID)
-		if id == n.cfg.Node {
+		if id == h.n.cfg.Node {
 			member = true
 			continue
 		}
 		asked++
-		slice, err := n.fetchSlice(id, gap)
+		slice, err := h.fetchSlice(id, gap)
 		if err != nil {
 			continue
 		}
 		answered++
 		if len(slice.Covered) > 0 {
-			return true, n.history.store.Put(slice.Records, slice.Covered)
+			return true, h.store.Put(slice.Records, slice.Covered)
 		}
 		floor, known = max(floor, slice.Floor), min(known, slice.Last)
 	}
@@ -118,21 +118,21 @@ func (n *Node) fetchGap(gap snapshot.Span) (more bool, err error) {
 	lost := uint64(0)
 	if gone.To > floor {
 		lost = gone.To - max(gone.From-1, floor)
-		n.log.Error("ended jobs are in no node's archive: their outcome is known as far as tombstones go, their payload and "+
+		h.n.log.Error("ended jobs are in no node's archive: their outcome is known as far as tombstones go, their payload and "+
 			"output are lost", "records", lost, "from", max(gone.From, floor+1), "to", gone.To)
 	}
-	return true, n.history.store.Forgo(gone, lost)
+	return true, h.store.Forgo(gone, lost)
 }
 
 // fetchSlice asks one node, and takes nothing from it that was not asked for.
-func (n *Node) fetchSlice(id rota.NodeID, gap snapshot.Span) (rota.ArchiveSlice, error) {
-	to, ok := n.address(id)
+func (h *history) fetchSlice(id rota.NodeID, gap snapshot.Span) (rota.ArchiveSlice, error) {
+	to, ok := h.n.membership.address(id)
 	if !ok {
 		return rota.ArchiveSlice{}, errNoLeader(nil)
 	}
-	ctx, cancel := context.WithTimeout(n.life, fetchTimeout)
+	ctx, cancel := context.WithTimeout(h.n.life, fetchTimeout)
 	defer cancel()
-	slice, err := n.peers.ArchiveRange(ctx, to, gap, fetchBytes)
+	slice, err := h.n.peers.ArchiveRange(ctx, to, gap, fetchBytes)
 	if err != nil {
 		return slice, err
 	}
@@ -154,45 +154,45 @@ func (n *Node) fetchSlice(id rota.NodeID, gap snapshot.Span) (rota.ArchiveSlice,
 
 // ArchiveRange serves a slice of this node's history to another node: what is
 // staged is flushed first, so that it is part of it.
-func (n *Node) ArchiveRange(_ context.Context, span rota.ArchiveSpan, maxBytes int64) (rota.ArchiveSlice, error) {
+func (h *history) ArchiveRange(_ context.Context, span rota.ArchiveSpan, maxBytes int64) (rota.ArchiveSlice, error) {
 	if span.From == 0 || span.To < span.From {
 		return rota.ArchiveSlice{}, rota.Refusef(rota.Invalid, "archive", "numbers %d to %d are no span", span.From, span.To)
 	}
-	if err := n.reading(); err != nil { // else it would say that it knows of none
+	if err := h.n.replica.reading(); err != nil { // else it would say that it knows of none
 		return rota.ArchiveSlice{}, err
 	}
-	s := n.machine.Staging()
-	n.mu.RUnlock()
+	s := h.n.replica.machine.Staging()
+	h.n.replica.mu.RUnlock()
 	if s.Oldest != 0 && s.Oldest <= span.To {
-		if err := n.flushHistory(); err != nil {
+		if err := h.flush(); err != nil {
 			return rota.ArchiveSlice{}, err
 		}
 	}
-	slice, err := n.history.store.Range(span.From, span.To, int(min(max(maxBytes, 0), sliceMost)))
+	slice, err := h.store.Range(span.From, span.To, int(min(max(maxBytes, 0), sliceMost)))
 	slice.Last = s.Last
 	return slice, err
 }
 
 // ArchiveRecords serves what this node's history knows of single jobs: for each,
 // the latest record, or an empty one; that of one that was deleted has its number.
-func (n *Node) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.ArchiveRecord, error) {
+func (h *history) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.ArchiveRecord, error) {
 	if len(ids) > askMost {
 		return nil, rota.Refusef(rota.Invalid, "ids", "ids are %d: at most %d are taken", len(ids), askMost)
 	}
 	records := make([]rota.ArchiveRecord, len(ids))
 	size := 0
 	for i, id := range ids {
-		if err := n.reading(); err != nil {
+		if err := h.n.replica.reading(); err != nil {
 			return nil, err
 		}
-		staged, ok := n.machine.StagedJob(id)
-		n.mu.RUnlock()
+		staged, ok := h.n.replica.machine.StagedJob(id)
+		h.n.replica.mu.RUnlock()
 		if ok {
 			records[i] = rota.ArchiveRecord{Seq: staged.Seq, Data: staged.Append(nil)}
-		} else if mark, hidden, _, _ := n.lastMark(id); hidden {
+		} else if mark, hidden, _, _ := h.lastMark(id); hidden {
 			records[i].Seq = mark.Seq
-		} else if r, ok, err := n.history.store.Record(id); err != nil {
-			n.dropDamaged(r.Seq, err)
+		} else if r, ok, err := h.store.Record(id); err != nil {
+			h.dropDamaged(r.Seq, err)
 			return nil, unreadable(err)
 		} else if ok {
 			records[i] = r
@@ -208,20 +208,20 @@ func (n *Node) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.Archi
 // history may lack the record. Places of those that nobody knows stay empty, but for the
 // number of one that was deleted; err says that somebody did not answer, so that a job may
 // be known after all.
-func (n *Node) askPeers(ctx context.Context, ids []rota.JobID) (found []fsm.Ended, err error) {
+func (h *history) askPeers(ctx context.Context, ids []rota.JobID) (found []fsm.Ended, err error) {
 	found = make([]fsm.Ended, len(ids))
 	open := len(ids)
-	for _, s := range n.servers() {
+	for _, s := range h.n.membership.servers() {
 		id := rota.NodeID(s.ID)
-		if id == n.cfg.Node || open == 0 {
+		if id == h.n.cfg.Node || open == 0 {
 			continue
 		}
-		to, ok := n.address(id)
+		to, ok := h.n.membership.address(id)
 		if !ok {
 			err = fmt.Errorf("node %s was never seen in gossip", id)
 			continue
 		}
-		records, e := n.peers.ArchiveRecords(ctx, to, ids)
+		records, e := h.n.peers.ArchiveRecords(ctx, to, ids)
 		if e != nil || len(records) != len(ids) {
 			err = fmt.Errorf("node %s: %w", id, e)
 			continue

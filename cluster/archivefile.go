@@ -32,8 +32,8 @@ func (n *Node) openArchive() (err error) {
 	}
 	n.archiveDB.NoSync = n.cfg.World.NoSync
 	failpointArchive(n.archiveDB)
-	n.events = newEventLog(n.cfg.EventsRetained, n.log)
-	n.events.store, err = snapshot.OpenEvents(n.archiveDB, n.cfg.EventsRetained)
+	n.eventFeed.events = newEventLog(n.cfg.EventsRetained, n.log)
+	n.eventFeed.events.store, err = snapshot.OpenEvents(n.archiveDB, n.cfg.EventsRetained)
 	return err
 }
 

@@ -16,20 +16,20 @@ import (
 
 // jobAt reads one job from the state and, where the state holds no more than a
 // tombstone or nothing, from the history.
-func (n *Node) jobAt(ctx context.Context, id rota.JobID) (rota.Job, bool, error) {
-	if err := n.reading(); err != nil {
+func (h *history) jobAt(ctx context.Context, id rota.JobID) (rota.Job, bool, error) {
+	if err := h.n.replica.reading(); err != nil {
 		return rota.Job{}, false, err
 	}
-	job, known := n.machine.Job(id)
-	seq, _, ended := n.machine.Tombstone(id)
-	if staged, ok := n.machine.StagedJob(id); ok && !known {
+	job, known := h.n.replica.machine.Job(id)
+	seq, _, ended := h.n.replica.machine.Tombstone(id)
+	if staged, ok := h.n.replica.machine.StagedJob(id); ok && !known {
 		job, known = staged.Ended().Job, true
 	}
-	n.mu.RUnlock()
+	h.n.replica.mu.RUnlock()
 	if known && !job.RecordDropped {
 		return job, true, nil
 	}
-	e, ok, err := n.endedAt(ctx, id, seq)
+	e, ok, err := h.endedAt(ctx, id, seq)
 	if err != nil && !known {
 		return job, false, &rota.Error{Kind: rota.Unavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err, Text: "this " +
 			"node's history has gaps, and whether job " + string(id) + " is known could not be asked of all other nodes"}
@@ -46,27 +46,27 @@ func (n *Node) jobAt(ctx context.Context, id rota.JobID) (rota.Job, bool, error)
 // endedAt finds the record of a terminal job: here, or at another node where this
 // one's history has gaps that it may be in. seq is its number if a tombstone
 // tells it, else 0.
-func (n *Node) endedAt(ctx context.Context, id rota.JobID, seq uint64) (e fsm.Ended, ok bool, err error) {
+func (h *history) endedAt(ctx context.Context, id rota.JobID, seq uint64) (e fsm.Ended, ok bool, err error) {
 	if seq != 0 {
-		e, ok, err = n.history.store.At(seq)
+		e, ok, err = h.store.At(seq)
 		e.Seq = seq
 	} else {
-		e, ok, err = n.lastEnded(id)
+		e, ok, err = h.lastEnded(id)
 	}
 	lost := errors.Is(err, snapshot.ErrMarksDamaged)
 	switch {
-	case lost && n.alone():
+	case lost && h.alone():
 		return e, false, unreadable(err)
 	case lost: // another node may know
-	case err != nil && !n.dropDamaged(e.Seq, err):
+	case err != nil && !h.dropDamaged(e.Seq, err):
 		return e, false, unreadable(err)
 	case ok && seq != 0:
 		return e, true, nil
-	case seq != 0 && n.history.store.Holds(seq) || len(n.lacks(1)) == 0:
+	case seq != 0 && h.store.Holds(seq) || len(h.lacks(1)) == 0:
 		return e, ok, nil
 	}
 	// Where no number is known, a later end may lie in a gap.
-	found, err := n.askPeers(ctx, []rota.JobID{id})
+	found, err := h.askPeers(ctx, []rota.JobID{id})
 	if later := found[0].Seq; later == 0 || later < max(seq, e.Seq) {
 		if ok {
 			return e, true, nil
@@ -77,8 +77,8 @@ func (n *Node) endedAt(ctx context.Context, id rota.JobID, seq uint64) (e fsm.En
 }
 
 // alone says that there is no other node to be asked.
-func (n *Node) alone() bool {
-	return !slices.ContainsFunc(n.servers(), func(s raft.Server) bool { return rota.NodeID(s.ID) != n.cfg.Node })
+func (h *history) alone() bool {
+	return !slices.ContainsFunc(h.n.membership.servers(), func(s raft.Server) bool { return rota.NodeID(s.ID) != h.n.cfg.Node })
 }
 
 // unreadable says that the archive is there and cannot be read: what it knows is not
@@ -89,43 +89,43 @@ func unreadable(err error) *rota.Error {
 }
 
 // dropDamaged gives up a record where an error says that it is damaged.
-func (n *Node) dropDamaged(seq uint64, err error) bool {
+func (h *history) dropDamaged(seq uint64, err error) bool {
 	if !errors.Is(err, snapshot.ErrRecordDamaged) {
 		return false
 	}
-	n.dropAll([]uint64{seq})
+	h.dropAll([]uint64{seq})
 	return true
 }
 
 // dropAll gives up records that are not what was written: they are fetched again
 // from another node.
-func (n *Node) dropAll(seqs []uint64) {
+func (h *history) dropAll(seqs []uint64) {
 	if len(seqs) == 0 {
 		return
 	}
-	n.log.Error("archived records are damaged and are fetched again from another node", "first", seqs[0], "records", len(seqs))
-	if err := n.history.store.Drop(seqs); err != nil {
-		n.log.Error("damaged records could not be dropped", "err", err)
+	h.n.log.Error("archived records are damaged and are fetched again from another node", "first", seqs[0], "records", len(seqs))
+	if err := h.store.Drop(seqs); err != nil {
+		h.n.log.Error("damaged records could not be dropped", "err", err)
 	}
 }
 
 // listJobs makes one page of the state and the history as they are now.
-func (n *Node) listJobs(f rota.JobFilter) (rota.JobPage, error) {
-	n.mu.Lock()
-	if err := n.refuseRebuilding(); err != nil {
-		n.mu.Unlock()
+func (h *history) listJobs(f rota.JobFilter) (rota.JobPage, error) {
+	h.n.replica.mu.Lock()
+	if err := h.n.replica.refuseRebuilding(); err != nil {
+		h.n.replica.mu.Unlock()
 		return rota.JobPage{}, err
 	}
-	list := n.machine.Jobs()
-	n.mu.Unlock()
+	list := h.n.replica.machine.Jobs()
+	h.n.replica.mu.Unlock()
 	// After the state: what left memory since is in the archive.
-	reading, err := n.history.store.Read()
+	reading, err := h.store.Read()
 	if err != nil {
 		return rota.JobPage{}, err
 	}
 	page, err := list.Page(f, reading)
 	reading.Close()
-	n.dropAll(reading.Damaged)
+	h.dropAll(reading.Damaged)
 	if err == nil && reading.Lacks() {
 		err = unreadable(snapshot.ErrMarksDamaged)
 	}
@@ -135,10 +135,10 @@ func (n *Node) listJobs(f rota.JobFilter) (rota.JobPage, error) {
 // listAnywhere asks another node for a page while this one's history has gaps;
 // where none can give it, the page is refused rather than told short, unless what
 // is here was asked for.
-func (n *Node) listAnywhere(ctx context.Context, f rota.JobFilter, at rota.Index, stale bool) (rota.JobPage, error) {
+func (h *history) listAnywhere(ctx context.Context, f rota.JobFilter, at rota.Index, stale bool) (rota.JobPage, error) {
 	var refused []error
-	if stale || f.State != rota.JobNone && !f.State.Terminal() || len(n.lacks(1)) == 0 {
-		page, err := n.listJobs(f)
+	if stale || f.State != rota.JobNone && !f.State.Terminal() || len(h.lacks(1)) == 0 {
+		page, err := h.listJobs(f)
 		lacks := errors.Is(err, snapshot.ErrMarksDamaged)
 		if !lacks || stale {
 			if lacks {
@@ -148,24 +148,24 @@ func (n *Node) listAnywhere(ctx context.Context, f rota.JobFilter, at rota.Index
 		}
 		refused = append(refused, err)
 	}
-	for _, s := range n.servers() {
+	for _, s := range h.n.membership.servers() {
 		id := rota.NodeID(s.ID)
-		if id == n.cfg.Node {
+		if id == h.n.cfg.Node {
 			continue
 		}
-		to, ok := n.address(id)
+		to, ok := h.n.membership.address(id)
 		if !ok {
 			refused = append(refused, fmt.Errorf("node %s was never seen in gossip", id))
 			continue
 		}
-		page, err := n.peers.ListArchived(ctx, to, f, at)
+		page, err := h.n.peers.ListArchived(ctx, to, f, at)
 		if err == nil || rota.KindOf(err) == rota.Invalid {
 			return page, err
 		}
 		refused = append(refused, fmt.Errorf("node %s: %w", id, err))
 	}
-	if len(n.lacks(1)) == 0 { // fetched meanwhile
-		return n.listJobs(f)
+	if len(h.lacks(1)) == 0 { // fetched meanwhile
+		return h.listJobs(f)
 	}
 	return rota.JobPage{}, &rota.Error{Kind: rota.Unavailable, Subject: "archive", RetryAfter: fetchEvery, Text: "this node's " +
 		"history of ended jobs has gaps, and no node that has it all answers: try again, or read stale what is here",
@@ -174,30 +174,30 @@ func (n *Node) listAnywhere(ctx context.Context, f rota.JobFilter, at rota.Index
 
 // ListArchived serves a page to a node whose history has gaps. One that has gaps
 // itself refuses.
-func (n *Node) ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error) {
-	if err := n.waitApplied(ctx, at); err != nil {
+func (h *history) ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error) {
+	if err := h.n.replica.waitApplied(ctx, at); err != nil {
 		return rota.JobPage{}, err
 	}
-	if err := n.refuseRebuilding(); err != nil {
+	if err := h.n.replica.refuseRebuilding(); err != nil {
 		return rota.JobPage{}, err
 	}
-	if len(n.lacks(1)) > 0 {
-		return rota.JobPage{}, rota.Refusef(rota.Unavailable, "archive", "the history of node %s has gaps itself", n.cfg.Node)
+	if len(h.lacks(1)) > 0 {
+		return rota.JobPage{}, rota.Refusef(rota.Unavailable, "archive", "the history of node %s has gaps itself", h.n.cfg.Node)
 	}
-	return n.listJobs(f)
+	return h.listJobs(f)
 }
 
 // retryOf makes the retry of a job as it stands: every entry that revives a job carries
 // its spec and its past, so that applying never depends on what a node has flushed
 // (SPEC §9.1, §16.6). They are left out where no node has them, or the job is not over.
-func (n *Node) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry, error) {
+func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry, error) {
 	id := r.ID
-	if err := n.reading(); err != nil {
+	if err := jv.n.replica.reading(); err != nil {
 		return nil, err
 	}
-	job, known := n.machine.Job(id)
-	seq, _, ended := n.machine.Tombstone(id)
-	n.mu.RUnlock()
+	job, known := jv.n.replica.machine.Job(id)
+	seq, _, ended := jv.n.replica.machine.Tombstone(id)
+	jv.n.replica.mu.RUnlock()
 	op := &fsmpb.Retry{Job: string(id), Life: r.Life}
 	if r.Life == rota.AnyLife {
 		op.Life = job.RetryLife()
@@ -206,7 +206,7 @@ func (n *Node) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry, erro
 		return op, nil
 	}
 	if job.RecordDropped {
-		e, ok, err := n.endedAt(ctx, id, seq)
+		e, ok, err := jv.n.history.endedAt(ctx, id, seq)
 		if err != nil {
 			return nil, &rota.Error{Kind: rota.Unavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err,
 				Text: "the payload of job " + string(id) + " is in another node's archive, which does not answer"}
@@ -221,11 +221,11 @@ func (n *Node) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry, erro
 }
 
 // beyond words the refusal of a change of a job that only the archive knows.
-func (n *Node) beyond(err *rota.Error, id rota.JobID) *rota.Error {
+func (jv *jobVerbs) beyond(err *rota.Error, id rota.JobID) *rota.Error {
 	if err == nil || err.Kind != rota.NotFound {
 		return err
 	}
-	mark, _, ok, lost := n.lastMark(id)
+	mark, _, ok, lost := jv.n.history.lastMark(id)
 	if lost != nil {
 		return unreadable(lost)
 	}
@@ -239,16 +239,16 @@ func (n *Node) beyond(err *rota.Error, id rota.JobID) *rota.Error {
 // proposeHere puts operations into the log of this leadership. Submissions of ids
 // that ended beyond the tombstones are answered from the archive and not proposed
 // (SPEC §9.4). While no tombstone was ever taken that costs nothing.
-func (n *Node) proposeHere(ctx context.Context, l *leadership, b bundle) reply {
+func (pr *proposer) proposeHere(ctx context.Context, l *leadership, b bundle) reply {
 	ops := b.ops
-	known, err := n.knownSubmits(ctx, ops)
+	known, err := pr.knownSubmits(ctx, ops)
 	if err != nil {
 		return reply{err: err}
 	}
 	if known == nil {
 		return l.proposeBundle(ctx, b, urgent(ops))
 	}
-	r := reply{index: rota.Index(n.applied.Load()), outcomes: known}
+	r := reply{index: rota.Index(pr.n.replica.applied.Load()), outcomes: known}
 	var rest []*fsmpb.Op
 	for i, op := range ops {
 		if known[i] == nil {
@@ -274,20 +274,20 @@ func (n *Node) proposeHere(ctx context.Context, l *leadership, b bundle) reply {
 // knownSubmits answers submissions of jobs that the archive knows and the state
 // does not, or may not a moment from now; nil where there are none. As everywhere, the same
 // content is the same submission and another one is refused (SPEC §16.5).
-func (n *Node) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
-	ids, places := n.forgotten(ops)
+func (pr *proposer) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
+	ids, places := pr.forgotten(ops)
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	ends := make([]fsm.Ended, len(ids))
 	var unsure []int
-	lost, gaps := false, len(n.lacks(1)) > 0
-	n.mu.RLock()
-	deleted := n.machine.FirstDeleted() != 0
-	n.mu.RUnlock()
+	lost, gaps := false, len(pr.n.history.lacks(1)) > 0
+	pr.n.replica.mu.RLock()
+	deleted := pr.n.replica.machine.FirstDeleted() != 0
+	pr.n.replica.mu.RUnlock()
 	for i, id := range ids {
-		e, ok, err := n.lastEnd(id)
-		if gone := errors.Is(err, snapshot.ErrMarksDamaged); gone && !n.alone() {
+		e, ok, err := pr.n.history.lastEnd(id)
+		if gone := errors.Is(err, snapshot.ErrMarksDamaged); gone && !pr.n.history.alone() {
 			lost = true
 		} else if err != nil {
 			return nil, unreadable(err)
@@ -301,7 +301,7 @@ func (n *Node) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outc
 		for i, at := range unsure {
 			asked[i] = ids[at]
 		}
-		found, err := n.askPeers(ctx, asked)
+		found, err := pr.n.history.askPeers(ctx, asked)
 		if err != nil {
 			return nil, &rota.Error{Kind: rota.Unavailable, Subject: "archive", RetryAfter: fetchEvery, Cause: err,
 				Text: "the leader's history has gaps, and whether these ids are known could not be asked of all other nodes: submit again"}
@@ -326,11 +326,11 @@ func (n *Node) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outc
 
 // lastEnd tells how a job last ended, of what this node has: its record, or, where that is
 // damaged, its state alone.
-func (n *Node) lastEnd(id rota.JobID) (e fsm.Ended, ok bool, err error) {
-	mark, hidden, ok, err := n.lastMark(id)
+func (h *history) lastEnd(id rota.JobID) (e fsm.Ended, ok bool, err error) {
+	mark, hidden, ok, err := h.lastMark(id)
 	if ok { // looked for without reading a record
-		if e, ok, err = n.lastEnded(id); err != nil && n.dropDamaged(e.Seq, err) {
-			mark, _, ok, err = n.lastMark(id)
+		if e, ok, err = h.lastEnded(id); err != nil && h.dropDamaged(e.Seq, err) {
+			mark, _, ok, err = h.lastMark(id)
 			e.Job.State = mark.State
 		}
 		return e, ok, err
@@ -338,9 +338,9 @@ func (n *Node) lastEnd(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 	if hidden {
 		e.Seq = mark.Seq
 	}
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	if staged, here := n.machine.StagedJob(id); here {
+	h.n.replica.mu.RLock()
+	defer h.n.replica.mu.RUnlock()
+	if staged, here := h.n.replica.machine.StagedJob(id); here {
 		return staged.Ended(), true, err
 	}
 	return e, false, err
@@ -348,32 +348,32 @@ func (n *Node) lastEnd(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 
 // nameDifferences says of refused submissions in what they differ from the job that has
 // the id, where that can be read here.
-func (n *Node) nameDifferences(ctx context.Context, jobs []rota.JobSpec, submitted []rota.Submitted) {
+func (jv *jobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, submitted []rota.Submitted) {
 	for i := range submitted {
 		s := &submitted[i]
 		if e := rota.ErrorOf(s.Err); e == nil || e.Kind != rota.Conflict || e.Subject != "id" {
 			continue
 		}
-		if n.waitApplied(ctx, s.Index) != nil { // another node's answer may be ahead of this one
+		if jv.n.replica.waitApplied(ctx, s.Index) != nil { // another node's answer may be ahead of this one
 			return
 		}
-		if first, ok := n.firstSpec(s.ID); ok {
+		if first, ok := jv.firstSpec(s.ID); ok {
 			s.Err = fsm.OtherJob(s.ID, jobs[i].Difference(&first))
 		}
 	}
 }
 
 // firstSpec returns the spec that a job was submitted with, where this node has it.
-func (n *Node) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
-	if n.reading() != nil {
+func (jv *jobVerbs) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
+	if jv.n.replica.reading() != nil {
 		return first, false
 	}
-	first, live, ok := n.machine.FirstSpec(id)
-	n.mu.RUnlock()
+	first, live, ok := jv.n.replica.machine.FirstSpec(id)
+	jv.n.replica.mu.RUnlock()
 	if live {
 		return first, ok
 	}
-	e, ok, err := n.lastEnd(id)
+	e, ok, err := jv.n.history.lastEnd(id)
 	if !ok || err != nil || e.Content != fsm.ContentOf(fsm.SpecOp(&e.Job.JobSpec)) { // a change made it another
 		return first, false
 	}
@@ -382,10 +382,10 @@ func (n *Node) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
 
 // forgotten gives the ids, and their places, that are submitted and that the state
 // does not know for sure any more.
-func (n *Node) forgotten(ops []*fsmpb.Op) (ids []rota.JobID, places []int) {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	if !n.machine.Forgetful() {
+func (pr *proposer) forgotten(ops []*fsmpb.Op) (ids []rota.JobID, places []int) {
+	pr.n.replica.mu.RLock()
+	defer pr.n.replica.mu.RUnlock()
+	if !pr.n.replica.machine.Forgetful() {
 		return nil, nil
 	}
 	for i, op := range ops {
@@ -394,7 +394,7 @@ func (n *Node) forgotten(ops []*fsmpb.Op) (ids []rota.JobID, places []int) {
 			continue
 		}
 		id := rota.JobID(s.GetSpec().GetId())
-		if _, fading, ok := n.machine.Tombstone(id); ok && !fading || !ok && n.machine.JobState(id) != rota.JobNone {
+		if _, fading, ok := pr.n.replica.machine.Tombstone(id); ok && !fading || !ok && pr.n.replica.machine.JobState(id) != rota.JobNone {
 			continue
 		}
 		ids, places = append(ids, id), append(places, i)
@@ -402,10 +402,10 @@ func (n *Node) forgotten(ops []*fsmpb.Op) (ids []rota.JobID, places []int) {
 	return ids, places
 }
 
-// checkHistory is Invariant I8 as far as a node holds it: every job that ended is
+// check is Invariant I8 as far as a node holds it: every job that ended is
 // staged, archived, taken by retention, known to be fetched, or counted as lost.
-func (n *Node) checkHistory(f *fsm.Frozen) (violations []string) {
-	missing, err := n.history.store.Missing(f.Unstaged(), 100)
+func (h *history) check(f *fsm.Frozen) (violations []string) {
+	missing, err := h.store.Missing(f.Unstaged(), 100)
 	if err != nil && !errors.Is(err, snapshot.ErrRecordDamaged) {
 		violations = append(violations, "I8: the archive cannot be read: "+err.Error())
 	}

@@ -17,16 +17,16 @@ import (
 
 // jobOf reads a job from a node's own state.
 func jobOf(n *Node, id rota.JobID) rota.Job {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	job, _ := n.machine.Job(id)
+	n.replica.mu.RLock()
+	defer n.replica.mu.RUnlock()
+	job, _ := n.replica.machine.Job(id)
 	return job
 }
 
 func statusOf(n *Node, id rota.WorkerID) rota.WorkerStatus {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	_, status := n.machine.Session(id)
+	n.replica.mu.RLock()
+	defer n.replica.mu.RUnlock()
+	_, status := n.replica.machine.Session(id)
 	return status
 }
 
@@ -43,7 +43,7 @@ func (b *bench) raw(n *Node, e *fsmpb.Entry) *fsm.Applied {
 // term is the one that a node leads in.
 func (b *bench) term(n *Node) uint64 {
 	b.t.Helper()
-	l := n.leading()
+	l := n.terms.leading()
 	if l == nil {
 		b.t.Fatalf("node %s leads no more", n.cfg.Node)
 	}
@@ -61,7 +61,7 @@ func TestH03_aPausedLeaderEndsNoLease(t *testing.T) {
 	before := clockOf(n)
 	// Everything stands still for 60 s, longer than any lease, then goes on: the
 	// monotonic clock has jumped, the beats and renewals of the time were not made.
-	l := n.leading()
+	l := n.terms.leading()
 	l.mu.Lock()
 	l.lastAt -= time.Minute
 	l.mu.Unlock()
@@ -189,7 +189,7 @@ func TestH21_stampsAfterAPauseWithAFullPipelineKeepRealTime(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
 	n := b.leader()
-	l := n.leading()
+	l := n.terms.leading()
 	// The clock of a cluster at rest stands: an entry brings it up to date first.
 	started := sinceBoot()
 	if r := l.propose(within(t, ample), []*fsmpb.Op{barrierOp()}, true); r.err != nil {
@@ -248,10 +248,10 @@ func TestH24_aWorkerThatDiedWithItsLeaderIsFoundSilentThoughAllElseRests(t *test
 	h.beat()
 	b.stop(b.leader().cfg.Node) // and the worker with it
 	n := b.leader()
-	b.eventually("the clock runs on", func() bool { l := n.leading(); return l != nil && clockOf(n) > l.began+300 })
+	b.eventually("the clock runs on", func() bool { l := n.terms.leading(); return l != nil && clockOf(n) > l.began+300 })
 	b.pass(11_000)
 	b.eventually("it is found silent", func() bool { return statusOf(b.leader(), "w1") == rota.WorkerUnreachable })
-	b.eventually("the cluster rests", func() bool { n := b.leader(); l := n.leading(); return l != nil && !n.sweepNeeded(l) })
+	b.eventually("the cluster rests", func() bool { n := b.leader(); l := n.terms.leading(); return l != nil && !n.chores.sweepNeeded(l) })
 }
 
 func TestBeats(t *testing.T) {
@@ -260,7 +260,7 @@ func TestBeats(t *testing.T) {
 	b.loyal()
 	t.Run("of sessions that are over are refused, though the cluster rests", func(t *testing.T) {
 		n := b.leader()
-		b.eventually("an empty cluster rests", func() bool { l := n.leading(); return l != nil && !n.sweepNeeded(l) })
+		b.eventually("an empty cluster rests", func() bool { l := n.terms.leading(); return l != nil && !n.chores.sweepNeeded(l) })
 		a, err := n.Beats(within(t, ample), "n1", []rota.Beat{{Worker: "nobody", Session: 7}, {Worker: "no-one", Session: 8}})
 		if err != nil || !slices.Equal(a.Refused, []int32{0, 1}) {
 			t.Fatalf("%+v, %v", a, err)
@@ -277,7 +277,7 @@ func TestBeats(t *testing.T) {
 	})
 	t.Run("wait for the word of silence that is on its way", func(t *testing.T) {
 		n := b.leader()
-		l := n.leading()
+		l := n.terms.leading()
 		on := make(chan struct{})
 		l.mu.Lock()
 		l.silencing, l.silenced = map[rota.WorkerID]bool{"w1": true}, on
@@ -287,8 +287,8 @@ func TestBeats(t *testing.T) {
 			_, err := n.Beats(within(t, ample), "n1", []rota.Beat{{Worker: "w1", Session: h.s.Session()}})
 			answered <- err
 		}()
-		applied := n.applied.Load()
-		b.eventually("entries are applied", func() bool { return n.applied.Load() > applied+2 })
+		applied := n.replica.applied.Load()
+		b.eventually("entries are applied", func() bool { return n.replica.applied.Load() > applied+2 })
 		select {
 		case err := <-answered:
 			t.Fatalf("answered before it: %v", err)
@@ -322,7 +322,7 @@ func TestSweep_aDateThatIsDueWakesAClusterAtRest(t *testing.T) {
 	job := specs("dated", 1)
 	job[0].NotBefore = rota.Date(time.Now().Add(1500 * time.Millisecond).UnixMilli())
 	submitAll(t, b.follower(), job)
-	b.eventually("the cluster rests", func() bool { n := b.leader(); l := n.leading(); return l != nil && !n.sweepNeeded(l) })
+	b.eventually("the cluster rests", func() bool { n := b.leader(); l := n.terms.leading(); return l != nil && !n.chores.sweepNeeded(l) })
 	b.eventually("it is QUEUED", func() bool { return jobOf(b.leader(), job[0].ID).State == rota.Queued })
 	if early := int64(job[0].NotBefore) - time.Now().UnixMilli(); early > 100 {
 		t.Errorf("it was woken %d ms early", early)

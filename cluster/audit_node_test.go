@@ -105,8 +105,8 @@ func TestAuditFindsAPlantedDifference(t *testing.T) {
 	n := b.follower()
 	data := n.cfg.Data
 	// The leader's word is not the follower's log yet.
-	placed := b.leader().ownStatus().AppliedIndex
-	b.eventually("the follower has the placements", func() bool { return n.ownStatus().AppliedIndex >= placed })
+	placed := b.leader().clusterVerbs.ownStatus().AppliedIndex
+	b.eventually("the follower has the placements", func() bool { return n.clusterVerbs.ownStatus().AppliedIndex >= placed })
 	b.stop(n.cfg.Node)
 	whole, err := AuditData(within(t, ample), data, slog.New(slog.DiscardHandler))
 	if err != nil || whole.Difference != nil || whole.Proved != whole.Rounds || whole.Rounds == 0 {

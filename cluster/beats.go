@@ -82,10 +82,10 @@ func (b *beatBox) flush() {
 }
 
 func (b *beatBox) toLeader(ctx context.Context, beats []rota.Beat) (rota.BeatAnswer, error) {
-	if b.n.leading() != nil {
+	if b.n.terms.leading() != nil {
 		return b.n.Beats(ctx, b.n.cfg.Node, beats)
 	}
-	reign := b.n.reign()
+	reign := b.n.leader.reign()
 	to, ok := b.n.Leader()
 	if !ok {
 		return rota.BeatAnswer{}, errNoLeader(nil)
@@ -98,15 +98,15 @@ func (b *beatBox) toLeader(ctx context.Context, beats []rota.Beat) (rota.BeatAns
 // Beats takes beats at the leader. The answer waits for the first entry that
 // this leadership stamped after they arrived and that has applied: a deposed
 // leader that has not noticed answers nothing.
-func (n *Node) Beats(ctx context.Context, from rota.NodeID, beats []rota.Beat) (rota.BeatAnswer, error) {
-	if err := n.refuseRemoved(from); err != nil {
+func (ch *chores) Beats(ctx context.Context, from rota.NodeID, beats []rota.Beat) (rota.BeatAnswer, error) {
+	if err := ch.n.membership.refuseRemoved(from); err != nil {
 		return rota.BeatAnswer{}, err
 	}
-	l := n.leading()
+	l := ch.n.terms.leading()
 	if l == nil {
 		return rota.BeatAnswer{}, notLeader()
 	}
-	refused, silent, silenced := n.hear(l, beats)
+	refused, silent, silenced := ch.hear(l, beats)
 	for silenced != nil {
 		// The word that such a worker is unreachable is on its way already: it
 		// comes first, and is cleared then.
@@ -117,7 +117,7 @@ func (n *Node) Beats(ctx context.Context, from rota.NodeID, beats []rota.Beat) (
 		case <-ctx.Done():
 			return rota.BeatAnswer{}, ctxError(ctx, "waiting for an entry before the beat")
 		}
-		refused, silent, silenced = n.hear(l, beats)
+		refused, silent, silenced = ch.hear(l, beats)
 	}
 	if err := l.all(ctx, silent); err != nil {
 		return rota.BeatAnswer{}, err
@@ -170,19 +170,19 @@ func (l *leadership) all(ctx context.Context, ops []*fsmpb.Op) error {
 // hear notes who beat, and tells which sessions are over and which workers must
 // be cleared of UNREACHABLE. If that word is on its way to one of them it gives
 // a channel that is closed once it has arrived: then it must be called again.
-func (n *Node) hear(l *leadership, beats []rota.Beat) (refused []int32, silent []*fsmpb.Op, silenced <-chan struct{}) {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
+func (ch *chores) hear(l *leadership, beats []rota.Beat) (refused []int32, silent []*fsmpb.Op, silenced <-chan struct{}) {
+	ch.n.replica.mu.RLock()
+	defer ch.n.replica.mu.RUnlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	clock := n.machine.Head().Clock
+	clock := ch.n.replica.machine.Head().Clock
 	for i, b := range beats {
 		if b.Broken != 0 { // no sign of life, and nobody waits for the clock
 			refused = append(refused, int32(i))
-			silent = n.hearEnd(b, silent)
+			silent = ch.hearEnd(b, silent)
 			continue
 		}
-		session, status := n.machine.Session(b.Worker)
+		session, status := ch.n.replica.machine.Session(b.Worker)
 		if session != b.Session || session == 0 || status == rota.WorkerRetired {
 			refused = append(refused, int32(i))
 			continue
@@ -206,11 +206,11 @@ func reachOp(w rota.WorkerID, s rota.Session, reachable bool, sign rota.Clock) *
 
 // silenceLoop proposes UNREACHABLE for workers silent for 10 s of clock, counted
 // from their last beat that reached a leader, or from BeginTerm if later.
-func (n *Node) silenceLoop(l *leadership) {
+func (ch *chores) silenceLoop(l *leadership) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		n.silenceOnce(l)
+		ch.silenceOnce(l)
 		select {
 		case <-tick.C:
 		case <-l.ctx.Done():
@@ -219,8 +219,8 @@ func (n *Node) silenceLoop(l *leadership) {
 	}
 }
 
-func (n *Node) silenceOnce(l *leadership) {
-	ops, first := n.findSilent(l)
+func (ch *chores) silenceOnce(l *leadership) {
+	ops, first := ch.findSilent(l)
 	if len(ops) == 0 {
 		return
 	}
@@ -230,23 +230,23 @@ func (n *Node) silenceOnce(l *leadership) {
 	l.silencing, l.silenced = nil, nil
 	l.mu.Unlock()
 	if r.err == nil {
-		n.log.Warn("workers fell silent: their leases end 40 s after their last sign", "workers", len(ops),
+		ch.n.log.Warn("workers fell silent: their leases end 40 s after their last sign", "workers", len(ops),
 			"first", string(first))
 	}
 }
 
 // findSilent looks for workers whose silence is long enough, and marks them:
 // their beats wait from now on until the word is in the state.
-func (n *Node) findSilent(l *leadership) (ops []*fsmpb.Op, first rota.WorkerID) {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
+func (ch *chores) findSilent(l *leadership) (ops []*fsmpb.Op, first rota.WorkerID) {
+	ch.n.replica.mu.RLock()
+	defer ch.n.replica.mu.RUnlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	clock := n.machine.Head().Clock
+	clock := ch.n.replica.machine.Head().Clock
 	live := make(map[rota.WorkerID]bool)
 	l.present = false
 	silencing := make(map[rota.WorkerID]bool)
-	n.machine.LiveWorkers(func(id rota.WorkerID, s rota.Session, status rota.WorkerStatus, since rota.Clock) {
+	ch.n.replica.machine.LiveWorkers(func(id rota.WorkerID, s rota.Session, status rota.WorkerStatus, since rota.Clock) {
 		live[id] = true
 		if status != rota.WorkerActive && status != rota.WorkerDraining {
 			return

@@ -52,7 +52,7 @@ func shelved(t *testing.T) *rotShelf {
 		t.Fatal(err)
 	}
 	b.complete("n1")
-	s := &rotShelf{last: n.machine.Staging().Last}
+	s := &rotShelf{last: n.replica.machine.Staging().Last}
 	slice, err := n.history.store.Range(1, s.last, 1<<30)
 	if err != nil || len(slice.Records) != len(jobs) {
 		t.Fatal(len(slice.Records), err)
@@ -170,7 +170,7 @@ func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []stri
 	if err := os.WriteFile(filepath.Join(dir, snapshot.ArchiveFile), file, 0o600); err != nil {
 		return "", []string{err.Error()}
 	}
-	n := &Node{cfg: Config{Data: dir, EventsRetained: 10}, log: slog.New(slog.DiscardHandler), stopped: make(chan struct{})}
+	n := (&Node{cfg: Config{Data: dir, EventsRetained: 10}, log: slog.New(slog.DiscardHandler), stopped: make(chan struct{})}).own()
 	n.cfg.World.NoSync = true
 	defer func() {
 		if n.archiveDB != nil {
@@ -185,9 +185,9 @@ func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []stri
 	if err != nil {
 		return "refused", nil
 	}
-	n.history = &history{store: a}
+	n.history.store = a
 	faults = s.told(a, false)
-	err = n.scrubArchive()
+	err = n.scrub.scrubArchive()
 	found := n.scrub.found[scrubArchive]
 	switch {
 	case err != nil:
@@ -201,7 +201,7 @@ func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []stri
 	if lacks := a.Lacks(s.last, 9); found == 0 && len(lacks) > 0 && len(faults) == 0 {
 		outcome = "lacking"
 	}
-	err = errors.Join(a.Put(s.records, s.also), n.scrubArchive()) // as from another node
+	err = errors.Join(a.Put(s.records, s.also), n.scrub.scrubArchive()) // as from another node
 	if lacks := a.Lacks(s.last, 9); err != nil || len(lacks) > 0 || n.scrub.found[scrubArchive] != found {
 		faults = append(faults, fmt.Sprintf("%v lack, %d are damaged after %d: %v", lacks, n.scrub.found[scrubArchive], found, err))
 	}

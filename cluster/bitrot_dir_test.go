@@ -61,8 +61,8 @@ func rotten(t *testing.T) *soundDir {
 			}
 		}
 	}
-	n.flushEventsOnce()
-	if err := n.flushHistory(); err != nil {
+	n.eventFeed.flush()
+	if err := n.history.flush(); err != nil {
 		t.Fatal(err)
 	}
 	b.stop("n1")
@@ -127,7 +127,7 @@ func (s *soundDir) openAsNode(dir string) (o opening, err error) {
 	if err != nil {
 		return o, err
 	}
-	for index := n.applied.Load() + 1; index <= last; index++ {
+	for index := n.replica.applied.Load() + 1; index <= last; index++ {
 		var entry raft.Log
 		if err := n.stores.Log.GetLog(index, &entry); err != nil {
 			return o, errors.Join(fatal, err)
@@ -142,7 +142,7 @@ func (s *soundDir) openAsNode(dir string) (o opening, err error) {
 		}
 	}
 	o.found = append(o.found, scrubbed(n)...)
-	head := n.machine.Head()
+	head := n.replica.machine.Head()
 	o.digest, o.index, o.identity = head.Digest, head.Index, n.data.Identity()+"/"+string(n.data.ClusterID())
 	term, _ := n.stores.Stable.GetUint64([]byte("CurrentTerm"))
 	vote, _ := n.stores.Stable.Get([]byte("LastVoteCand"))
@@ -174,7 +174,7 @@ func (s *soundDir) restoreNewest(n *Node, o *opening) error {
 // scrubbed reads everything as the scrubber does and names what it found, and what
 // the node knows that it lacks.
 func scrubbed(n *Node) (found []string) {
-	for what, do := range map[string]func() error{scrubArchive: n.scrubArchive, scrubEvents: n.scrubEvents} {
+	for what, do := range map[string]func() error{scrubArchive: n.scrub.scrubArchive, scrubEvents: n.scrub.scrubEvents} {
 		if err := do(); err != nil {
 			found = append(found, what+": "+err.Error())
 		}
@@ -182,10 +182,10 @@ func scrubbed(n *Node) (found []string) {
 			found = append(found, fmt.Sprintf("%s: %d damaged", what, damages))
 		}
 	}
-	if spans := n.lacks(10); len(spans) > 0 {
+	if spans := n.history.lacks(10); len(spans) > 0 {
 		found = append(found, fmt.Sprintf("lacks %v", spans))
 	}
-	if from, to := n.events.store.Missing(0, n.machine.Head().Events); from < to {
+	if from, to := n.eventFeed.events.store.Missing(0, n.replica.machine.Head().Events); from < to {
 		found = append(found, fmt.Sprintf("lacks events %d to %d", from, to))
 	}
 	for _, kept := range n.audit.list {
@@ -195,7 +195,7 @@ func scrubbed(n *Node) (found []string) {
 			found = append(found, fmt.Sprintf("audit: state of %d under the name of %d", m.Head().Index, kept.index))
 		}
 	}
-	for _, violation := range n.checkHistory(n.freeze()) {
+	for _, violation := range n.history.check(n.replica.freeze()) {
 		found = append(found, "verify: "+violation)
 	}
 	return found
@@ -221,7 +221,7 @@ func toldBy(n *Node) (map[string]string, error) {
 			}
 		}
 	}
-	n.events.store.Walk(func(_, _ rota.Index, entries []snapshot.EventEntry, err error) bool {
+	n.eventFeed.events.store.Walk(func(_, _ rota.Index, entries []snapshot.EventEntry, err error) bool {
 		for i := range entries {
 			told[fmt.Sprintf("events of entry %d", entries[i].Index)] = fmt.Sprint(entries[i])
 		}

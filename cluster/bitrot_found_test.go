@@ -26,7 +26,7 @@ func TestScrub_mendsADamagedMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := b.follower()
-	b.eventually("all are archived", func() bool { _ = f.flushHistory(); return f.ArchiveStatus().Records == 5 })
+	b.eventually("all are archived", func() bool { _ = f.history.flush(); return f.ArchiveStatus().Records == 5 })
 	if err := f.archiveDB.Update(func(tx *bbolt.Tx) error {
 		marks := tx.Bucket([]byte("jobs.ids"))
 		k, v := marks.Cursor().Last()
@@ -37,7 +37,7 @@ func TestScrub_mendsADamagedMark(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	f.scrubOnce()
+	f.scrub.once()
 	if damages(f, scrubArchive) != 1 {
 		t.Fatalf("%d damaged records", damages(f, scrubArchive))
 	}

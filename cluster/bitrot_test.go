@@ -263,9 +263,9 @@ func toldAsWritten(t *testing.T, n *Node, want map[string]string) {
 			t.Errorf("job %s is told as %s, %v: it was %s", id, job.State, err, state)
 		}
 	}
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	if faults := n.machine.Check(); len(faults) > 0 {
+	n.replica.mu.RLock()
+	defer n.replica.mu.RUnlock()
+	if faults := n.replica.machine.Check(); len(faults) > 0 {
 		t.Errorf("the state violates invariants: %v", faults)
 	}
 }

@@ -26,42 +26,42 @@ const (
 )
 
 // brokenLoop tells the leader of streams that ended here.
-func (n *Node) brokenLoop() {
+func (ch *chores) brokenLoop() {
 	tick := time.NewTicker(brokenEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			n.tellBroken(n.life)
-		case <-n.life.Done():
+			ch.tellBroken(ch.n.life)
+		case <-ch.n.life.Done():
 			return
 		}
 	}
 }
 
-func (n *Node) tellBroken(ctx context.Context) {
-	ends := n.findBroken(time.Now())
+func (ch *chores) tellBroken(ctx context.Context) {
+	ends := ch.findBroken(time.Now())
 	if len(ends) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, rota.BeatEvery)
 	defer cancel()
-	if _, err := n.beats.toLeader(ctx, ends); err != nil {
-		n.log.Debug("the leader was not told of streams that ended", "streams", len(ends), "error", err)
+	if _, err := ch.beats.toLeader(ctx, ends); err != nil {
+		ch.n.log.Debug("the leader was not told of streams that ended", "streams", len(ends), "error", err)
 	}
 }
 
 // findBroken lists what the state does not show yet, and forgets what it does.
-func (n *Node) findBroken(now time.Time) (ends []rota.Beat) {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	n.hub.mu.Lock()
-	defer n.hub.mu.Unlock()
-	for id, b := range n.hub.broken {
-		session, connection, broken := n.machine.Connection(id)
+func (ch *chores) findBroken(now time.Time) (ends []rota.Beat) {
+	ch.n.replica.mu.RLock()
+	defer ch.n.replica.mu.RUnlock()
+	ch.n.replica.hub.mu.Lock()
+	defer ch.n.replica.hub.mu.Unlock()
+	for id, b := range ch.n.replica.hub.broken {
+		session, connection, broken := ch.n.replica.machine.Connection(id)
 		switch {
 		case session != b.session || connection != b.connection || broken:
-			delete(n.hub.broken, id)
+			delete(ch.n.replica.hub.broken, id)
 		case now.Sub(b.at) >= brokenFor:
 			ends = append(ends, rota.Beat{Worker: id, Session: b.session, Broken: b.connection})
 		}
@@ -72,8 +72,8 @@ func (n *Node) findBroken(now time.Time) (ends []rota.Beat) {
 
 // hearEnd adds to ops what a stream's end makes of its worker, nothing where the worker
 // has another connection by now. n.mu is held.
-func (n *Node) hearEnd(b rota.Beat, ops []*fsmpb.Op) []*fsmpb.Op {
-	session, connection, broken := n.machine.Connection(b.Worker)
+func (ch *chores) hearEnd(b rota.Beat, ops []*fsmpb.Op) []*fsmpb.Op {
+	session, connection, broken := ch.n.replica.machine.Connection(b.Worker)
 	if session != b.Session || connection != b.Broken || broken {
 		return ops
 	}

@@ -9,9 +9,9 @@ import (
 
 // connection reads what a node's replica says of a worker's newest connection.
 func connectionOf(n *Node, id rota.WorkerID) (connection uint64, broken bool) {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	_, connection, broken = n.machine.Connection(id)
+	n.replica.mu.RLock()
+	defer n.replica.mu.RUnlock()
+	_, connection, broken = n.replica.machine.Connection(id)
 	return connection, broken
 }
 
@@ -38,9 +38,9 @@ func TestBrokenStream(t *testing.T) {
 	left.Close()
 	b.eventually("the old stream's end is forgotten", func() bool {
 		n := b.leader()
-		n.hub.mu.Lock()
-		defer n.hub.mu.Unlock()
-		return len(n.hub.broken) == 0
+		n.replica.hub.mu.Lock()
+		defer n.replica.hub.mu.Unlock()
+		return len(n.replica.hub.broken) == 0
 	})
 	if connection, broken := connectionOf(b.leader(), "w"); connection != 10 || broken {
 		t.Fatalf("connection %d, broken: %v", connection, broken)

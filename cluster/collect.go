@@ -64,7 +64,7 @@ func (l *leadership) gather(first *proposal) (batch []*proposal, ops int, carrie
 			p = l.nextBeside()
 		}
 		if p == nil && !awaited {
-			l.turn.await(&l.n.hub.due, l.ctx.Done())
+			l.turn.await(&l.n.replica.hub.due, l.ctx.Done())
 			awaited = true
 			continue
 		}

@@ -115,7 +115,7 @@ func TestRPCGuard_aCapturedMemberEndsNothing(t *testing.T) {
 	}
 	submitAll(t, leader, specs("before", 10))
 	term := leader.raft.CurrentTerm()
-	layer, err := stream.NewLayer("127.0.0.1:0", "", captured.hello, stream.Options{})
+	layer, err := stream.NewLayer("127.0.0.1:0", "", captured.membership.hello, stream.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,15 +34,15 @@ func (c *crowd) refuse(n *Node, ops []*fsmpb.Op, refused []*fsmpb.Outcome) []*fs
 		return refused
 	}
 	submits, full := 0, false
-	n.mu.RLock()
-	defer n.mu.RUnlock()
+	n.replica.mu.RLock()
+	defer n.replica.mu.RUnlock()
 	for i, op := range ops {
 		s := op.GetSubmit()
 		if s == nil || refused != nil && refused[i] != nil {
 			continue
 		}
 		submits++
-		if o := n.machine.Crowded(s); o != nil {
+		if o := n.replica.machine.Crowded(s); o != nil {
 			if refused == nil {
 				refused = make([]*fsmpb.Outcome, len(ops))
 			}

@@ -31,7 +31,7 @@ func TestCrowd(t *testing.T) {
 		}
 	}
 	refused(n, specs("late", 1))
-	ops := func() uint64 { return n.freeze().Operations() }
+	ops := func() uint64 { return n.replica.freeze().Operations() }
 	before := ops()
 	for range 5 {
 		refused(n, specs("later", 100))
@@ -60,7 +60,7 @@ func TestCrowd(t *testing.T) {
 		outcomes, err := other.Submit(context.Background(), specs("again", 1))
 		return err == nil && outcomes[0].Err == nil
 	})
-	if l := n.leading(); l != nil && l.crowd.seen.Load() {
+	if l := n.terms.leading(); l != nil && l.crowd.seen.Load() {
 		t.Error("the leader goes on looking")
 	}
 	b.sound()

@@ -108,37 +108,37 @@ func (d *degrader) once(now time.Duration) {
 
 // degradeLoop runs the chore. Where both thresholds are off it has still to take
 // back what a leader before it may have set.
-func (n *Node) degradeLoop(l *leadership) {
-	d := &degrader{measure: func() measured { return n.measureLoad(l) }}
-	d.slow.most, d.full.most = n.cfg.AutoDegradeCommitMs*1000, n.cfg.AutoDegradeUsagePermille
+func (ch *chores) degradeLoop(l *leadership) {
+	d := &degrader{measure: func() measured { return ch.measureLoad(l) }}
+	d.slow.most, d.full.most = ch.n.cfg.AutoDegradeCommitMs*1000, ch.n.cfg.AutoDegradeUsagePermille
 	d.propose = func(to rota.ClusterMode, reason string, holds bool) {
 		r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{
 			Mode: uint32(to), Reason: reason, Auto: true, Holds: holds}}}}, true)
 		if r.err == nil && fsm.OutcomeError(r.outcomes[0]) == nil {
-			n.log.Warn("the mode changes by itself", "mode", to, "reason", reason, "holds", holds)
+			ch.n.log.Warn("the mode changes by itself", "mode", to, "reason", reason, "holds", holds)
 		}
 	}
-	n.mu.RLock()
-	d.adopt(n.machine.Mode())
-	n.mu.RUnlock()
+	ch.n.replica.mu.RLock()
+	d.adopt(ch.n.replica.machine.Mode())
+	ch.n.replica.mu.RUnlock()
 	tick := time.NewTicker(degradeEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			d.once(n.sinceBoot())
+			d.once(ch.n.sinceBoot())
 		case <-l.ctx.Done():
 			return
 		}
 	}
 }
 
-func (n *Node) measureLoad(l *leadership) (m measured) {
-	m.commit = l.commits.median(n.sinceBoot())
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	m.mode = n.machine.Mode()
-	m.queue, m.permille = n.machine.FullestQueue()
+func (ch *chores) measureLoad(l *leadership) (m measured) {
+	m.commit = l.commits.median(ch.n.sinceBoot())
+	ch.n.replica.mu.RLock()
+	defer ch.n.replica.mu.RUnlock()
+	m.mode = ch.n.replica.machine.Mode()
+	m.queue, m.permille = ch.n.replica.machine.FullestQueue()
 	return m
 }
 

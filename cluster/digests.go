@@ -146,8 +146,8 @@ const doubtsMost = 5
 // index that all may have passed. Each node judges itself, so that nobody's word
 // is needed to make it stop. Comparisons between the seconds count no doubts, as a burst
 // of entries would use up doubtsMost in no time, and end none by hearing nobody.
-func (n *Node) compareDigests(at rota.Index, servers []raft.Server, views map[rota.NodeID]peerView, between bool) {
-	own, ok := n.digests.at(at)
+func (rb *rebuilder) compareDigests(at rota.Index, servers []raft.Server, views map[rota.NodeID]peerView, between bool) {
+	own, ok := rb.digests.at(at)
 	if !ok {
 		return
 	}
@@ -159,7 +159,7 @@ func (n *Node) compareDigests(at rota.Index, servers []raft.Server, views map[ro
 		}
 		voters++
 		id := rota.NodeID(s.ID)
-		if id == n.cfg.Node {
+		if id == rb.n.cfg.Node {
 			told = append(told, own.digest)
 			continue
 		}
@@ -169,9 +169,9 @@ func (n *Node) compareDigests(at rota.Index, servers []raft.Server, views map[ro
 		}
 		told = append(told, *v.digest)
 		if *v.digest != own.digest {
-			n.measures.mismatches.Inc()
-			if n.lines.Allow("digest/" + string(id)) {
-				n.log.Error("digests differ", "index", uint64(at), "own", own.digest.String(), "other_node", string(id),
+			rb.n.measures.mismatches.Inc()
+			if rb.n.lines.Allow("digest/" + string(id)) {
+				rb.n.log.Error("digests differ", "index", uint64(at), "own", own.digest.String(), "other_node", string(id),
 					"other", v.digest.String())
 			}
 		}
@@ -181,21 +181,21 @@ func (n *Node) compareDigests(at rota.Index, servers []raft.Server, views map[ro
 		if between {
 			return
 		}
-		if n.mend.doubts++; n.mend.doubts < doubtsMost {
+		if rb.doubts++; rb.doubts < doubtsMost {
 			return
 		}
 	}
 	if !between || verdict != agreeUntold {
-		n.mend.doubts = 0
+		rb.doubts = 0
 	}
 	switch verdict {
 	case agreeHeld:
-		n.mend.agree(own)
-		n.tellDiffering(own, views)
+		rb.agree(own)
+		rb.tellDiffering(own, views)
 	case agreeOutside:
-		n.quarantine(own, right)
+		rb.quarantine(own, right)
 	case agreeDoubt, agreeSplit:
-		n.fatal(rota.Refusef(rota.Internal, "digest", "at index %d no digest of the state is known to be held by a majority of the "+
+		rb.n.fatal(rota.Refusef(rota.Internal, "digest", "at index %d no digest of the state is known to be held by a majority of the "+
 			"voters, so nobody knows which is right: all stop. Start them again, which builds the state anew from snapshot "+
 			"and log; should it recur, restore a backup", at))
 	case agreeUntold:
@@ -206,7 +206,7 @@ func (n *Node) compareDigests(at rota.Index, servers []raft.Server, views map[ro
 // is not: as its comparison found, or as the node found by itself. One that rebuilds
 // tells no digest, and may be done before the leader looks again. A node that does
 // not lead only notes who is right, as it may lead next.
-func (n *Node) tellDiffering(own indexedDigest, views map[rota.NodeID]peerView) {
+func (rb *rebuilder) tellDiffering(own indexedDigest, views map[rota.NodeID]peerView) {
 	var ops []*fsmpb.Op
 	for id, v := range views {
 		at, right := v.differedAt, v.rightUntil
@@ -214,28 +214,28 @@ func (n *Node) tellDiffering(own indexedDigest, views map[rota.NodeID]peerView) 
 		case v.err != nil:
 			continue
 		case v.digest != nil && *v.digest == own.digest:
-			n.mend.right[id] = own.index
+			rb.right[id] = own.index
 		case v.digest != nil:
-			at, right = own.index, n.mend.right[id]
+			at, right = own.index, rb.right[id]
 		}
 		if at == 0 || right >= at {
 			continue
 		}
-		n.mu.RLock()
-		told, member := n.machine.NodeDiffered(id)
-		n.mu.RUnlock()
+		rb.n.replica.mu.RLock()
+		told, member := rb.n.replica.machine.NodeDiffered(id)
+		rb.n.replica.mu.RUnlock()
 		if member && told <= right {
 			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_NodeDiffers{NodeDiffers: &fsmpb.NodeDiffers{Node: string(id),
 				Index: uint64(at), RightUntil: uint64(right)}}})
 		}
 	}
-	l := n.leading()
+	l := rb.n.terms.leading()
 	if l == nil || len(ops) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, peerTimeout)
 	defer cancel()
-	if err := l.all(ctx, ops); err != nil && n.lines.Allow("differs") {
-		n.log.Warn("that a node's state differs was not told by an event, and will be tried again", "err", err)
+	if err := l.all(ctx, ops); err != nil && rb.n.lines.Allow("differs") {
+		rb.n.log.Warn("that a node's state differs was not told by an event, and will be tried again", "err", err)
 	}
 }

@@ -74,29 +74,29 @@ func (c *batchCache) clear() {
 // eventBatch gives events from a place on, at least one, none beyond what is
 // visible. Others use the same slice: it must not be changed. What this node
 // lacks it asks the others for.
-func (n *Node) eventBatch(from uint64) ([]rota.ServedEvent, error) {
-	b := n.events.batches.take(from)
-	b.once.Do(func() { b.events, b.err = n.readBatch(from) })
+func (ef *eventFeed) eventBatch(from uint64) ([]rota.ServedEvent, error) {
+	b := ef.events.batches.take(from)
+	b.once.Do(func() { b.events, b.err = ef.readBatch(from) })
 	if b.err != nil {
-		n.events.batches.drop(from, b)
+		ef.events.batches.drop(from, b)
 	}
 	return b.events, b.err
 }
 
 // readBatch hangs on no caller: others wait for the same batch.
-func (n *Node) readBatch(from uint64) ([]rota.ServedEvent, error) {
-	ctx, cancel := context.WithTimeout(n.life, raftTimeout)
+func (ef *eventFeed) readBatch(from uint64) ([]rota.ServedEvent, error) {
+	ctx, cancel := context.WithTimeout(ef.n.life, raftTimeout)
 	defer cancel()
-	entries, err := n.events.read(from)
+	entries, err := ef.events.read(from)
 	if err != nil {
-		n.dropEvents(from, err)
+		ef.dropEvents(from, err)
 	}
 	if len(entries) == 0 || err != nil {
-		if entries, err = n.fetchEvents(ctx, rota.EventRange{From: from}); err != nil {
+		if entries, err = ef.fetchEvents(ctx, rota.EventRange{From: from}); err != nil {
 			return nil, err
 		}
 	}
-	visible := n.events.state().visible
+	visible := ef.events.state().visible
 	var events []rota.ServedEvent
 	for i := range entries {
 		e := &entries[i]
@@ -118,15 +118,15 @@ func (n *Node) readBatch(from uint64) ([]rota.ServedEvent, error) {
 
 // dropEvents gives up events that are not what was written: they are fetched again
 // from another node.
-func (n *Node) dropEvents(from uint64, err error) {
-	if n.stopping() {
+func (ef *eventFeed) dropEvents(from uint64, err error) {
+	if ef.n.stopping() {
 		return
 	}
-	if n.lines.Allow("events/read") {
-		n.log.Error("events are damaged here and are fetched again from another node", "err", err)
+	if ef.n.lines.Allow("events/read") {
+		ef.n.log.Error("events are damaged here and are fetched again from another node", "err", err)
 	}
-	if err := n.events.store.Drop(from); err != nil && n.lines.Allow("events/drop") {
-		n.log.Error("damaged events could not be dropped", "err", err)
+	if err := ef.events.store.Drop(from); err != nil && ef.n.lines.Allow("events/drop") {
+		ef.n.log.Error("damaged events could not be dropped", "err", err)
 	}
 }
 
@@ -150,20 +150,20 @@ func appendServed(to []rota.ServedEvent, e *snapshot.EventEntry) ([]rota.ServedE
 // fetchEvents asks the other nodes for events that this one lacks: each in turn,
 // until one has them. Where none has, the refusal is OutOfRange; where one could
 // not be asked, Unavailable: it may have them.
-func (n *Node) fetchEvents(ctx context.Context, r rota.EventRange) ([]snapshot.EventEntry, error) {
+func (ef *eventFeed) fetchEvents(ctx context.Context, r rota.EventRange) ([]snapshot.EventEntry, error) {
 	refused := rota.Refusef(rota.OutOfRange, "events", "no node has these events any more")
 	var silent []string
-	for _, s := range n.servers() {
+	for _, s := range ef.n.membership.servers() {
 		id := rota.NodeID(s.ID)
-		if id == n.cfg.Node {
+		if id == ef.n.cfg.Node {
 			continue
 		}
-		to, known := n.address(id)
+		to, known := ef.n.membership.address(id)
 		if !known {
 			silent = append(silent, fmt.Sprintf("node %s was never seen in gossip", id))
 			continue
 		}
-		entries, err := n.fetchFrom(ctx, to, r)
+		entries, err := ef.fetchFrom(ctx, to, r)
 		if err != nil {
 			silent = append(silent, fmt.Sprintf("node %s: %v", id, err))
 		} else if len(entries) > 0 {
@@ -183,10 +183,10 @@ func (n *Node) fetchEvents(ctx context.Context, r rota.EventRange) ([]snapshot.E
 // eventsTimeout bounds one question for events: a chunk may take a moment.
 const eventsTimeout = 4 * peerTimeout
 
-func (n *Node) fetchFrom(ctx context.Context, to rota.NodeAddress, r rota.EventRange) ([]snapshot.EventEntry, error) {
+func (ef *eventFeed) fetchFrom(ctx context.Context, to rota.NodeAddress, r rota.EventRange) ([]snapshot.EventEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
 	defer cancel()
-	chunk, err := n.peers.EventRange(ctx, to, r)
+	chunk, err := ef.n.peers.EventRange(ctx, to, r)
 	if err != nil || len(chunk.Data) == 0 {
 		return nil, err
 	}
@@ -207,24 +207,24 @@ const chunkAnswer = 1 << 20
 // EventRange tells another node events that this one has (SPEC §12.3); it asks
 // nobody else. What it has not applied yet it cannot speak of: Unavailable, so that
 // nobody takes a node that lags for one that lost events.
-func (n *Node) EventRange(_ context.Context, r rota.EventRange) (rota.EventChunk, error) {
-	if err := n.refuseRebuilding(); err != nil {
+func (ef *eventFeed) EventRange(_ context.Context, r rota.EventRange) (rota.EventChunk, error) {
+	if err := ef.n.replica.refuseRebuilding(); err != nil {
 		return rota.EventChunk{}, err
 	}
 	var entries []snapshot.EventEntry
 	var err error
 	// First: what is applied while this reads is not taken for lost.
-	if applied := n.events.state().total; r.At != 0 {
-		entries, err = n.events.at(r.At)
+	if applied := ef.events.state().total; r.At != 0 {
+		entries, err = ef.events.at(r.At)
 	} else if r.From >= applied {
 		err = rota.Refusef(rota.Unavailable, "events", "this node has applied %d events yet, not the %d.", applied, r.From+1)
 	} else {
-		entries, err = n.events.read(r.From)
+		entries, err = ef.events.read(r.From)
 	}
 	if err != nil {
 		return rota.EventChunk{}, err
 	}
-	chunk := rota.EventChunk{Oldest: n.events.next(r.From), Next: n.events.state().total}
+	chunk := rota.EventChunk{Oldest: ef.events.next(r.From), Next: ef.events.state().total}
 	most := 0
 	for most < len(entries) && entries[most].End() <= chunk.Next {
 		most++

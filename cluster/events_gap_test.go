@@ -24,11 +24,11 @@ import (
 // of the newest chunk.
 func onDisk(t *testing.T, n *Node) (key []byte) {
 	t.Helper()
-	n.flushEventsOnce()
-	n.events.mu.Lock()
-	n.events.ring, n.events.bytes = nil, 0
-	n.events.mu.Unlock()
-	n.events.batches.clear()
+	n.eventFeed.flush()
+	n.eventFeed.events.mu.Lock()
+	n.eventFeed.events.ring, n.eventFeed.events.bytes = nil, 0
+	n.eventFeed.events.mu.Unlock()
+	n.eventFeed.events.batches.clear()
 	if err := n.archiveDB.View(func(tx *bbolt.Tx) error {
 		last, _ := tx.Bucket([]byte("events.1")).Cursor().Last()
 		key = bytes.Clone(last)
@@ -50,7 +50,7 @@ func flip(t *testing.T, n *Node, key []byte) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	n.events.batches.clear()
+	n.eventFeed.events.batches.clear()
 }
 
 // TestEvents_damagedOnDisk has the disk spoil events that no other node has: those
@@ -93,8 +93,8 @@ func TestEvents_aDamagedChunkIsFetchedAgain(t *testing.T) {
 	if got := tail(t, n, rota.EventFilter{}); ids(got[:len(want)]) != ids(want) {
 		t.Errorf("%d events are told, %d are wanted", len(got), len(want))
 	}
-	n.fillEvents()
-	if entries, err := n.events.store.Read(0); err != nil || len(entries) == 0 {
+	n.eventFeed.fillEvents()
+	if entries, err := n.eventFeed.events.store.Read(0); err != nil || len(entries) == 0 {
 		t.Errorf("the disk has %d entries, %v", len(entries), err)
 	}
 }
@@ -115,10 +115,10 @@ func TestEvents_aHoleThatNoNodeFills(t *testing.T) {
 	submitAll(t, n, specs("c", 30))
 	onDisk(t, n)
 	flip(t, n, before)
-	if err := n.events.store.Drop(uint64(len(first)) + 1); err != nil {
+	if err := n.eventFeed.events.store.Drop(uint64(len(first)) + 1); err != nil {
 		t.Fatal(err)
 	}
-	n.fillEvents()
+	n.eventFeed.fillEvents()
 	got := tail(t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.JobEnqueued}})
 	if len(got) != 30 || !strings.HasPrefix(string(got[0].Job), "c-") {
 		t.Fatalf("%d events are told, from %v on", len(got), got)
@@ -140,11 +140,11 @@ func TestEvents_aNodeThatIsNotKnownYetMayHaveThem(t *testing.T) {
 	if err := n.settled(n.raft.AddNonvoter("ghost", raft.ServerAddress(freeAddr(t)), 0, raftTimeout)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := n.fetchEvents(within(t, ample), rota.EventRange{From: 1 << 40})
+	_, err := n.eventFeed.fetchEvents(within(t, ample), rota.EventRange{From: 1 << 40})
 	if rota.KindOf(err) != rota.Unavailable {
 		t.Errorf("one node was not asked: %v", err)
 	}
-	if oldest, sure := n.oldestKept(0); oldest != 0 || !sure {
+	if oldest, sure := n.eventFeed.oldestKept(0); oldest != 0 || !sure {
 		t.Errorf("the oldest is %d, %v: it is here", oldest, sure)
 	}
 }
@@ -158,7 +158,7 @@ func TestEvents_ofAnotherClusterAreRefused(t *testing.T) {
 	for i := range benches {
 		b := startBench(t, 1)
 		submitAll(t, b.leader(), specs(fmt.Sprint("c", i), 3))
-		b.leader().flushEventsOnce()
+		b.leader().eventFeed.flush()
 		b.stop("n1")
 		benches[i], archives[i] = b, filepath.Join(b.addrs["n1"].Data, snapshot.ArchiveFile)
 	}
@@ -198,7 +198,7 @@ func TestEvents_aFilterThatSelectsLittle(t *testing.T) {
 	}()
 	for i := range 5 {
 		submitAll(t, n, specs(fmt.Sprint("j", i), 100))
-		n.flushEventsOnce()
+		n.eventFeed.flush()
 	}
 	all := tail(t, n, rota.EventFilter{})
 	for last := all[len(all)-1].ID; filter.After != last; {
@@ -227,7 +227,7 @@ func TestEvents_aNodeThatLagsDoesNotSpeakOfThem(t *testing.T) {
 	b := startBench(t, 1)
 	n := b.leader()
 	submitAll(t, n, specs("a", 3))
-	state := n.events.state()
+	state := n.eventFeed.events.state()
 	for _, r := range []rota.EventRange{{At: state.index + 1_000}, {From: state.total + 1_000}} {
 		if chunk, err := n.EventRange(within(t, ample), r); rota.KindOf(err) != rota.Unavailable {
 			t.Errorf("%+v: %d bytes, %v", r, len(chunk.Data), err)
@@ -249,19 +249,19 @@ func TestEvents_anIDInAGap(t *testing.T) {
 	}
 	want := tail(t, n, rota.EventFilter{})
 	key := onDisk(t, n)
-	entries, err := n.events.store.Read(0)
+	entries, err := n.eventFeed.events.store.Read(0)
 	if err != nil || len(entries) < 5 {
 		t.Fatalf("%d entries are on disk, %v", len(entries), err)
 	}
-	n.events.flushing.Lock() // nothing is written, nor fetched, meanwhile
-	defer n.events.flushing.Unlock()
+	n.eventFeed.events.flushing.Lock() // nothing is written, nor fetched, meanwhile
+	defer n.eventFeed.events.flushing.Unlock()
 	flip(t, n, key)
 	from, to := entries[1], entries[len(entries)-1] // the gap: from is in it, to is not
-	err = errors.Join(n.events.store.Drop(0), n.events.store.Put(entries[:1]), n.events.store.Put(entries[len(entries)-1:]))
+	err = errors.Join(n.eventFeed.events.store.Drop(0), n.eventFeed.events.store.Put(entries[:1]), n.eventFeed.events.store.Put(entries[len(entries)-1:]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if there, err := n.events.at(from.Index); err != nil || len(there) != 0 {
+	if there, err := n.eventFeed.events.at(from.Index); err != nil || len(there) != 0 {
 		t.Fatalf("in the gap are %d entries, %v", len(there), err)
 	}
 	for _, at := range []uint64{from.Before, to.Before - 1} {

@@ -21,20 +21,27 @@ const (
 	fillMost = 16
 )
 
-// wakeEvents shows followers what was applied. It is a loop of its own: to wake a
+// eventFeed serves the events of the cluster: from this node's own log of them, or from
+// another node's.
+type eventFeed struct {
+	n      *Node
+	events *eventLog
+}
+
+// wakeFollowers shows followers what was applied. It is a loop of its own: to wake a
 // thousand takes longer than to apply an entry.
-func (n *Node) wakeEvents() {
+func (ef *eventFeed) wakeFollowers() {
 	for {
 		select {
-		case <-n.events.dirty:
-		case <-n.stopped:
+		case <-ef.events.dirty:
+		case <-ef.n.stopped:
 			return
 		}
-		n.events.show()
-		pause := time.NewTimer(n.events.pause())
+		ef.events.show()
+		pause := time.NewTimer(ef.events.pause())
 		select {
 		case <-pause.C:
-		case <-n.stopped:
+		case <-ef.n.stopped:
 			pause.Stop()
 			return
 		}
@@ -47,99 +54,98 @@ func (l *eventLog) pause() time.Duration {
 	return min(wakeLeast+time.Duration(l.followers)*wakeEach, wakeMost)
 }
 
-// flushEvents writes events behind, and fetches those that this node lacks: a
+// run writes events behind, and fetches those that this node lacks: a
 // snapshot took the place of their entries, or the disk was too slow.
-func (n *Node) flushEvents() {
+func (ef *eventFeed) run() {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-n.events.full:
-			n.flushEventsOnce()
+		case <-ef.events.full:
+			ef.flush()
 		case <-tick.C:
-			n.flushEventsOnce()
-			n.fillEvents()
-		case <-n.stopped:
+			ef.flush()
+			ef.fillEvents()
+		case <-ef.n.stopped:
 			return
 		}
 	}
 }
 
-// flushEventsOnce writes what the disk lacks. Where it cannot, the events stay in
+// flush writes what the disk lacks. Where it cannot, the events stay in
 // memory while there is room, and at the other nodes.
-func (n *Node) flushEventsOnce() {
-	err := n.claimArchive()
+func (ef *eventFeed) flush() {
+	err := ef.claimArchive()
 	if err == nil {
-		err = n.events.flush()
+		err = ef.events.flush()
 	}
-	n.events.mu.Lock()
-	n.events.failing = err
-	n.events.mu.Unlock()
-	if err != nil && n.lines.Allow("events/flush") {
-		n.log.Error("events are not written to the archive", "err", err)
+	ef.events.mu.Lock()
+	ef.events.failing = err
+	ef.events.mu.Unlock()
+	if err != nil && ef.n.lines.Allow("events/flush") {
+		ef.n.log.Error("events are not written to the archive", "err", err)
 	}
 }
 
 // claimArchive binds the archive's file to this node's cluster before the first
 // thing is written to it: that of another must never be taken for this one's.
-func (n *Node) claimArchive() error {
-	n.mu.RLock()
-	head := n.machine.Head()
-	n.mu.RUnlock()
-	if head.ClusterID == "" || n.history == nil {
+func (ef *eventFeed) claimArchive() error {
+	ef.n.replica.mu.RLock()
+	head := ef.n.replica.machine.Head()
+	ef.n.replica.mu.RUnlock()
+	if head.ClusterID == "" || ef.n.history.store == nil {
 		return nil // there is nothing to write yet
 	}
-	return n.history.store.Claim(head.ClusterID, head.Incarnation)
+	return ef.n.history.store.Claim(head.ClusterID, head.Incarnation)
 }
 
-// eventProblems lists what is wrong with this node's events.
-func (n *Node) eventProblems() (problems []string) {
-	n.events.mu.Lock()
-	defer n.events.mu.Unlock()
-	if n.events.failing != nil {
-		problems = append(problems, "events are not written to the archive: "+n.events.failing.Error())
+// problems lists what is wrong with this node's events.
+func (ef *eventFeed) problems() (problems []string) {
+	ef.events.mu.Lock()
+	defer ef.events.mu.Unlock()
+	if ef.events.failing != nil {
+		problems = append(problems, "events are not written to the archive: "+ef.events.failing.Error())
 	}
 	return problems
 }
 
 // fillEvents fetches a few of the stretches that this node lacks.
-func (n *Node) fillEvents() {
-	if n.claimArchive() != nil {
+func (ef *eventFeed) fillEvents() {
+	if ef.claimArchive() != nil {
 		return // the flush has said it
 	}
 	for range fillMost {
-		from, to := n.events.missing()
-		if from == to || n.stopping() {
+		from, to := ef.events.missing()
+		if from == to || ef.n.stopping() {
 			return
 		}
-		entries, err := n.fetchEvents(n.life, rota.EventRange{From: from})
+		entries, err := ef.fetchEvents(ef.n.life, rota.EventRange{From: from})
 		if rota.KindOf(err) == rota.OutOfRange {
-			oldest, sure := n.oldestKept(from)
+			oldest, sure := ef.oldestKept(from)
 			if !sure || oldest == from {
 				return
 			}
-			n.log.Warn("events are on no node any more: they are told from behind them on", "from", from, "to", min(oldest, to))
-			n.events.giveUp(min(oldest, to))
+			ef.n.log.Warn("events are on no node any more: they are told from behind them on", "from", from, "to", min(oldest, to))
+			ef.events.giveUp(min(oldest, to))
 			continue
 		}
 		if err == nil {
-			err = n.events.store.Put(entries)
+			err = ef.events.store.Put(entries)
 		}
 		if err != nil {
-			if n.lines.Allow("events/fill") {
-				n.log.Warn("events that this node lacks could not be fetched", "from", from, "err", err)
+			if ef.n.lines.Allow("events/fill") {
+				ef.n.log.Warn("events that this node lacks could not be fetched", "from", from, "err", err)
 			}
 			return
 		}
 	}
 }
 
-func (n *Node) eventCollectors() []prometheus.Collector {
-	l := n.events
+func (ef *eventFeed) collectors() []prometheus.Collector {
 	read := func(f func() float64) func() float64 {
 		return func() float64 {
-			l.mu.Lock()
-			defer l.mu.Unlock()
+			ef.events.mu.Lock()
+			defer ef.events.mu.Unlock()
 			return f()
 		}
 	}
@@ -150,12 +156,12 @@ func (n *Node) eventCollectors() []prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rota_" + name, Help: help}, read(f))
 	}
 	return []prometheus.Collector{
-		counter("events_total", "Events of the cluster so far.", func() float64 { return float64(l.total) }),
+		counter("events_total", "Events of the cluster so far.", func() float64 { return float64(ef.events.total) }),
 		gauge("events_lag_entries", "Applied entries whose events are not on disk yet.", func() float64 {
-			return float64(l.waiting())
+			return float64(ef.events.waiting())
 		}),
-		gauge("events_followers", "Consumers that follow events on this node.", func() float64 { return float64(l.followers) }),
-		counter("events_followers_cut_total", "Consumers cut off as too slow.", func() float64 { return float64(l.cut) }),
-		counter("events_dropped_total", "Events that the disk took too long for.", func() float64 { return float64(l.dropped) }),
+		gauge("events_followers", "Consumers that follow events on this node.", func() float64 { return float64(ef.events.followers) }),
+		counter("events_followers_cut_total", "Consumers cut off as too slow.", func() float64 { return float64(ef.events.cut) }),
+		counter("events_dropped_total", "Events that the disk took too long for.", func() float64 { return float64(ef.events.dropped) }),
 	}
 }

@@ -60,7 +60,7 @@ func newEventSender(send func(rota.EventBatch) error) *eventSender {
 // and hands those over as soon as the batch before was sent.
 func (s *eventSender) took(ctx context.Context, n *Node, looked, some []rota.ServedEvent) error {
 	s.seen, s.passed = looked[len(looked)-1].ID, s.passed+uint64(len(looked))
-	if len(some) > 0 || s.passed >= max(n.events.retained/scanShare, 1) {
+	if len(some) > 0 || s.passed >= max(n.eventFeed.events.retained/scanShare, 1) {
 		return s.put(ctx, n, some)
 	}
 	select {
@@ -81,7 +81,7 @@ func (s *eventSender) rest() <-chan time.Time {
 
 // put hands a batch over, with how far was looked.
 func (s *eventSender) put(ctx context.Context, n *Node, events []rota.ServedEvent) error {
-	late := time.NewTimer(n.events.sendMost)
+	late := time.NewTimer(n.eventFeed.events.sendMost)
 	defer late.Stop()
 	select {
 	case s.out <- rota.EventBatch{Events: events, Scanned: s.seen}:
@@ -108,7 +108,7 @@ func (s *eventSender) tooSlow(n *Node) error {
 		where += ", " + s.before.String() + " or later"
 	}
 	return rota.Refusef(rota.Exhausted, "events", "this consumer is too slow, nothing was taken for %s: resume after %s",
-		n.events.sendMost, where)
+		n.eventFeed.events.sendMost, where)
 }
 
 // finish waits until the last batch is sent.

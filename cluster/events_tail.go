@@ -27,58 +27,58 @@ const (
 // longer than 30 s is left behind: Events returns Exhausted, and the caller has to
 // end what it is stuck in. OutOfRange says that filter.After is older than what is
 // retained, and names the oldest; Invalid, that there is no such event.
-func (n *Node) Events(ctx context.Context, filter rota.EventFilter, send func(rota.EventBatch) error) error {
-	if err := n.events.enter(); err != nil {
+func (ef *eventFeed) Events(ctx context.Context, filter rota.EventFilter, send func(rota.EventBatch) error) error {
+	if err := ef.events.enter(); err != nil {
 		return err
 	}
-	defer n.events.leave()
-	place, end, err := n.eventsFrom(ctx, &filter)
+	defer ef.events.leave()
+	place, end, err := ef.eventsFrom(ctx, &filter)
 	if err != nil {
 		return err
 	}
 	s := newEventSender(send)
-	err = n.tell(ctx, &filter, place, end, s)
+	err = ef.tell(ctx, &filter, place, end, s)
 	if err == nil {
 		err = s.finish(ctx)
 	} else {
 		s.abandon()
 	}
 	if rota.KindOf(err) == rota.Exhausted {
-		n.events.countCut()
+		ef.events.countCut()
 	}
 	return err
 }
 
 // tell sends what lies between two places; without an end if the filter follows.
-func (n *Node) tell(ctx context.Context, filter *rota.EventFilter, place, end uint64, s *eventSender) error {
+func (ef *eventFeed) tell(ctx context.Context, filter *rota.EventFilter, place, end uint64, s *eventSender) error {
 	began := place
 	for filter.Follow || place < end {
-		state := n.events.state()
+		state := ef.events.state()
 		if place >= state.visible {
 			select {
 			case <-state.wake:
 			case <-s.rest():
-				if err := s.put(ctx, n, nil); err != nil {
+				if err := s.put(ctx, ef.n, nil); err != nil {
 					return err
 				}
 			case err := <-s.done:
 				return err
 			case <-ctx.Done():
 				return ctxError(ctx, "following events")
-			case <-n.stopped:
+			case <-ef.n.stopped:
 				return errStopping()
 			}
 			continue
 		}
-		events, err := n.eventBatch(place)
+		events, err := ef.eventBatch(place)
 		switch {
-		case rota.KindOf(err) == rota.OutOfRange && place > began && place < n.events.oldest():
-			return n.tooOld(rota.Exhausted, "this consumer is too slow: the events after "+s.last.String()+
+		case rota.KindOf(err) == rota.OutOfRange && place > began && place < ef.events.oldest():
+			return ef.tooOld(rota.Exhausted, "this consumer is too slow: the events after "+s.last.String()+
 				" are no longer retained")
 		case rota.KindOf(err) == rota.OutOfRange && place > began:
-			return n.tooOld(rota.OutOfRange, "the events after "+s.last.String()+" are on no node any more")
+			return ef.tooOld(rota.OutOfRange, "the events after "+s.last.String()+" are on no node any more")
 		case rota.KindOf(err) == rota.OutOfRange:
-			if place, err = n.skipLost(ctx, place, filter); err != nil {
+			if place, err = ef.skipLost(ctx, place, filter); err != nil {
 				return err
 			}
 			began = place
@@ -90,7 +90,7 @@ func (n *Node) tell(ctx context.Context, filter *rota.EventFilter, place, end ui
 			events = events[:min(uint64(len(events)), end-place)]
 		}
 		place += uint64(len(events))
-		if err := s.took(ctx, n, events, selected(events, filter)); err != nil {
+		if err := s.took(ctx, ef.n, events, selected(events, filter)); err != nil {
 			return err
 		}
 	}
@@ -99,14 +99,14 @@ func (n *Node) tell(ctx context.Context, filter *rota.EventFilter, place, end ui
 
 // skipLost goes to the oldest event that any node has, where nobody was promised
 // an older one: a cluster restored from a backup has no events of its past.
-func (n *Node) skipLost(ctx context.Context, place uint64, filter *rota.EventFilter) (uint64, error) {
+func (ef *eventFeed) skipLost(ctx context.Context, place uint64, filter *rota.EventFilter) (uint64, error) {
 	if !filter.After.IsZero() {
-		return 0, n.tooOld(rota.OutOfRange, "the events after "+filter.After.String()+" are no longer retained")
+		return 0, ef.tooOld(rota.OutOfRange, "the events after "+filter.After.String()+" are no longer retained")
 	}
-	if oldest, sure := n.oldestKept(place); sure && oldest > place {
+	if oldest, sure := ef.oldestKept(place); sure && oldest > place {
 		return oldest, nil
 	}
-	if err := n.pause(ctx, wakeMost); err != nil { // a node has it now, or is to be asked again
+	if err := ef.n.leader.pause(ctx, wakeMost); err != nil { // a node has it now, or is to be asked again
 		if ctx.Err() != nil {
 			return 0, ctxError(ctx, "following events")
 		}
@@ -117,22 +117,22 @@ func (n *Node) skipLost(ctx context.Context, place uint64, filter *rota.EventFil
 
 // oldestKept is the place of the oldest event from a place on that a node has; sure
 // says that all were asked.
-func (n *Node) oldestKept(place uint64) (oldest uint64, sure bool) {
-	oldest, sure = n.events.next(place), true
-	for _, s := range n.servers() {
+func (ef *eventFeed) oldestKept(place uint64) (oldest uint64, sure bool) {
+	oldest, sure = ef.events.next(place), true
+	for _, s := range ef.n.membership.servers() {
 		if oldest == place {
 			return place, true
 		}
-		if rota.NodeID(s.ID) == n.cfg.Node {
+		if rota.NodeID(s.ID) == ef.n.cfg.Node {
 			continue
 		}
-		to, known := n.address(rota.NodeID(s.ID))
+		to, known := ef.n.membership.address(rota.NodeID(s.ID))
 		if !known {
 			sure = false
 			continue
 		}
-		ctx, cancel := context.WithTimeout(n.life, eventsTimeout)
-		chunk, err := n.peers.EventRange(ctx, to, rota.EventRange{From: place})
+		ctx, cancel := context.WithTimeout(ef.n.life, eventsTimeout)
+		chunk, err := ef.n.peers.EventRange(ctx, to, rota.EventRange{From: place})
 		cancel()
 		if err != nil {
 			sure = false
@@ -144,9 +144,9 @@ func (n *Node) oldestKept(place uint64) (oldest uint64, sure bool) {
 }
 
 // tooOld refuses and names the oldest event that is retained.
-func (n *Node) tooOld(kind rota.Kind, text string) error {
-	from, _ := n.oldestKept(n.events.oldest())
-	oldest, err := n.eventBatch(from)
+func (ef *eventFeed) tooOld(kind rota.Kind, text string) error {
+	from, _ := ef.oldestKept(ef.events.oldest())
+	oldest, err := ef.eventBatch(from)
 	if err != nil {
 		return rota.Refusef(kind, "event_id", "%s: begin without an event id", text)
 	}
@@ -155,33 +155,33 @@ func (n *Node) tooOld(kind rota.Kind, text string) error {
 
 // eventsFrom gives the place to begin at, and that where all events lie that were
 // acknowledged before the call.
-func (n *Node) eventsFrom(ctx context.Context, filter *rota.EventFilter) (place, end uint64, err error) {
+func (ef *eventFeed) eventsFrom(ctx context.Context, filter *rota.EventFilter) (place, end uint64, err error) {
 	after := filter.After
-	if state := n.events.state(); !filter.Follow || after.Index > state.index || after.Incarnation > state.incarnation {
-		if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
+	if state := ef.events.state(); !filter.Follow || after.Index > state.index || after.Incarnation > state.incarnation {
+		if _, err := ef.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
 			return 0, 0, err
 		}
 	}
-	state := n.events.state()
+	state := ef.events.state()
 	if after.IsZero() {
-		return n.events.oldest(), state.total, nil
+		return ef.events.oldest(), state.total, nil
 	}
 	if after.Index > state.index || after.Incarnation > state.incarnation {
 		return 0, 0, rota.Refusef(rota.OutOfRange, "event_id", "event %s is of the future: the newest entry is %d of "+
 			"incarnation %d", after, state.index, state.incarnation)
 	}
-	place, err = n.placeAfter(ctx, after)
+	place, err = ef.placeAfter(ctx, after)
 	return place, state.total, err
 }
 
 // placeAfter finds the place after an event.
-func (n *Node) placeAfter(ctx context.Context, after rota.EventID) (uint64, error) {
-	entries, err := n.events.at(after.Index)
+func (ef *eventFeed) placeAfter(ctx context.Context, after rota.EventID) (uint64, error) {
+	entries, err := ef.events.at(after.Index)
 	if err != nil || len(entries) == 0 { // it is not here, or is damaged
-		entries, err = n.fetchEvents(ctx, rota.EventRange{At: after.Index})
+		entries, err = ef.fetchEvents(ctx, rota.EventRange{At: after.Index})
 	}
 	if rota.KindOf(err) == rota.OutOfRange {
-		return n.placeAfterRestore(after)
+		return ef.placeAfterRestore(after)
 	}
 	if err != nil {
 		return 0, err
@@ -190,12 +190,12 @@ func (n *Node) placeAfter(ctx context.Context, after rota.EventID) (uint64, erro
 	switch of := incarnationOf(e); {
 	case e.Index == after.Index && of == after.Incarnation && after.Seq < e.Count:
 		place := e.Before + uint64(after.Seq) + 1
-		if place < n.events.oldest() {
-			return 0, n.tooOld(rota.OutOfRange, "the events after "+after.String()+" are no longer retained")
+		if place < ef.events.oldest() {
+			return 0, ef.tooOld(rota.OutOfRange, "the events after "+after.String()+" are no longer retained")
 		}
 		return place, nil
 	case after.Incarnation < of:
-		return n.placeAfterRestore(after)
+		return ef.placeAfterRestore(after)
 	default:
 		return 0, rota.Refusef(rota.Invalid, "event_id", "there is no event %s: give the id of one that was told", after)
 	}
@@ -204,13 +204,13 @@ func (n *Node) placeAfter(ctx context.Context, after rota.EventID) (uint64, erro
 // placeAfterRestore finds the place after an event that no node has. It may be one
 // of the cluster whose backup this cluster was made of: what came after it then is
 // all that this one told.
-func (n *Node) placeAfterRestore(after rota.EventID) (uint64, error) {
-	oldest, _ := n.oldestKept(n.events.oldest())
-	events, err := n.eventBatch(oldest)
+func (ef *eventFeed) placeAfterRestore(after rota.EventID) (uint64, error) {
+	oldest, _ := ef.oldestKept(ef.events.oldest())
+	events, err := ef.eventBatch(oldest)
 	if err == nil && after.Incarnation < events[0].ID.Incarnation && after.Index+1 >= events[0].ID.Index {
 		return oldest, nil
 	}
-	return 0, n.tooOld(rota.OutOfRange, "the events after "+after.String()+" are no longer retained")
+	return 0, ef.tooOld(rota.OutOfRange, "the events after "+after.String()+" are no longer retained")
 }
 
 // incarnationOf reads the first number of an entry's events.

@@ -98,7 +98,7 @@ func TestEvents_refuses(t *testing.T) {
 	})
 	events := tail(t, n, rota.EventFilter{})
 	last := events[len(events)-1].ID
-	before := n.events.state()
+	before := n.eventFeed.events.state()
 	for name, c := range map[string]struct {
 		after rota.EventID
 		kind  rota.Kind
@@ -118,7 +118,7 @@ func TestEvents_refuses(t *testing.T) {
 			}
 		}
 	}
-	if after := n.events.state(); after.total != before.total {
+	if after := n.eventFeed.events.state(); after.total != before.total {
 		t.Error("a refusal told events")
 	}
 	if got := tail(t, n, rota.EventFilter{After: last}); len(got) != 0 {
@@ -138,7 +138,7 @@ func TestEvents_beyondRetention(t *testing.T) {
 	all := tail(t, n, rota.EventFilter{})
 	for i := range 5 {
 		submitAll(t, n, specs(fmt.Sprint("j", i), 100))
-		n.flushEventsOnce()
+		n.eventFeed.flush()
 	}
 	got := tail(t, n, rota.EventFilter{})
 	inLine(t, got)
@@ -194,15 +194,15 @@ func TestEvents_resume(t *testing.T) {
 	submitAll(t, leader, specs("before", 50))
 	b.isolate(away.cfg.Node)
 	b.eventually("the log that the other node needs is gone", func() bool {
-		submitAll(t, leader, specs(fmt.Sprintf("more-%d", leader.applied.Load()), 20))
+		submitAll(t, leader, specs(fmt.Sprintf("more-%d", leader.replica.applied.Load()), 20))
 		first, err := leader.stores.Log.FirstIndex()
 		return err == nil && first > away.raft.LastIndex()+8 // what it was sent it may not have applied yet
 	})
 	b.mu.Lock()
 	delete(b.isolated, away.cfg.Node) // raft goes on, its calls do not: it fetches nothing yet
 	b.mu.Unlock()
-	b.eventually("it was sent a snapshot", func() bool { return away.applied.Load() >= leader.applied.Load() })
-	if n, err := away.events.read(60); len(n) != 0 || err != nil {
+	b.eventually("it was sent a snapshot", func() bool { return away.replica.applied.Load() >= leader.replica.applied.Load() })
+	if n, err := away.eventFeed.events.read(60); len(n) != 0 || err != nil {
 		t.Fatalf("the node that was away has what happened meanwhile: %d, %v", len(n), err)
 	}
 	b.heal(away.cfg.Node)
@@ -212,10 +212,10 @@ func TestEvents_resume(t *testing.T) {
 	resumed := f.last()
 	for _, id := range b.ids() { // it may have been so slow that it was sent a snapshot as well
 		if id != away.cfg.Node && id != leader.cfg.Node {
-			third := b.node(id).events
+			third := b.node(id).eventFeed.events
 			b.eventually("the third node has all events", func() bool {
 				from, to := third.missing()
-				return from == to && third.state().total >= leader.events.state().total
+				return from == to && third.state().total >= leader.eventFeed.events.state().total
 			})
 		}
 	}
@@ -233,7 +233,7 @@ func TestEvents_resume(t *testing.T) {
 		t.Errorf("resumed after %s: %d events seen, others than the %d that there are", resumed, len(f.got), len(all))
 	}
 	b.eventually("the node fetches what it lacks", func() bool {
-		from, to := away.events.missing()
+		from, to := away.eventFeed.events.missing()
 		return from == to
 	})
 	if v, err := away.Verify(within(t, ample)); err == nil && slices.ContainsFunc(v.Nodes,
@@ -258,8 +258,8 @@ func TestEvents_restart(t *testing.T) {
 	if ids(after[:len(before)]) != ids(before) {
 		t.Error("events changed over a restart")
 	}
-	b.leader().flushEventsOnce()
-	if _, next := b.leader().events.store.Range(); next != b.leader().events.state().total {
+	b.leader().eventFeed.flush()
+	if _, next := b.leader().eventFeed.events.store.Range(); next != b.leader().eventFeed.events.state().total {
 		t.Errorf("%d events are on disk", next)
 	}
 }
@@ -268,7 +268,7 @@ func TestEvents_slowConsumer(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
 	n := b.leader()
-	n.events.sendMost = 50 * time.Millisecond
+	n.eventFeed.events.sendMost = 50 * time.Millisecond
 	submitAll(t, n, specs("j", 3))
 	stuck, blocked := make(chan struct{}), make(chan struct{})
 	defer close(stuck)
@@ -292,10 +292,10 @@ func TestEvents_slowConsumer(t *testing.T) {
 			if rota.KindOf(err) != rota.Exhausted || !strings.Contains(err.Error(), "resume after the last event") {
 				t.Errorf("cut off with %v", err)
 			}
-			n.events.mu.Lock()
-			defer n.events.mu.Unlock()
-			if n.events.cut != 1 || n.events.followers != 0 {
-				t.Errorf("%d are counted as cut, %d follow", n.events.cut, n.events.followers)
+			n.eventFeed.events.mu.Lock()
+			defer n.eventFeed.events.mu.Unlock()
+			if n.eventFeed.events.cut != 1 || n.eventFeed.events.followers != 0 {
+				t.Errorf("%d are counted as cut, %d follow", n.eventFeed.events.cut, n.eventFeed.events.followers)
 			}
 			return
 		default:
@@ -309,18 +309,18 @@ func TestEvents_verifyFindsAPlantedDifference(t *testing.T) {
 	n := b.leader()
 	for i := range 3 {
 		submitAll(t, n, specs(fmt.Sprint("j", i), 20))
-		n.flushEventsOnce()
+		n.eventFeed.flush()
 	}
-	if v, err := n.CheckAt(within(t, ample), rota.Index(n.applied.Load())); err != nil || len(v.Violations) > 0 {
+	if v, err := n.CheckAt(within(t, ample), rota.Index(n.replica.applied.Load())); err != nil || len(v.Violations) > 0 {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	n.events.mu.Lock()
-	e := &n.events.ring[len(n.events.ring)/2]
+	n.eventFeed.events.mu.Lock()
+	e := &n.eventFeed.events.ring[len(n.eventFeed.events.ring)/2]
 	e.Bytes = slices.Clone(e.Bytes)
 	e.Bytes[len(e.Bytes)/2] ^= 1
 	index := e.Index
-	n.events.mu.Unlock()
-	v, err := n.CheckAt(within(t, ample), rota.Index(n.applied.Load()))
+	n.eventFeed.events.mu.Unlock()
+	v, err := n.CheckAt(within(t, ample), rota.Index(n.replica.applied.Load()))
 	if err != nil || len(v.Violations) != 1 || !strings.Contains(v.Violations[0], fmt.Sprint("entry ", index)) {
 		t.Errorf("%+v, %v", v, err)
 	}
@@ -330,7 +330,7 @@ func TestEventLog_givesUpWhatTheDiskDoesNotTake(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
 	l := newEventLog(1000, b.leader().log)
-	var one = b.leader().events.held()[0]
+	var one = b.leader().eventFeed.events.held()[0]
 	one.Bytes = make([]byte, 1<<20)
 	for i := range 100 {
 		e := one

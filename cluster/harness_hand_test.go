@@ -72,7 +72,7 @@ func (h *hand) beat() (clock rota.Clock) {
 		if clock, err = h.s.Beat(within(h.t, 5*time.Second)); err == nil {
 			return clock
 		}
-		_ = h.s.n.pause(within(h.t, time.Second), 100*time.Millisecond)
+		_ = h.s.n.leader.pause(within(h.t, time.Second), 100*time.Millisecond)
 	}
 	h.t.Fatalf("worker %s got no answer to its beats: %v", h.id, err)
 	return 0

@@ -256,7 +256,7 @@ func (b *bench) tryStart(id rota.NodeID) (*Node, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.nodes[id] = n
-	if len(n.servers()) == 1 { // there is nobody to hear of
+	if len(n.membership.servers()) == 1 { // there is nobody to hear of
 		stand(n)
 	}
 	return n, nil
@@ -322,7 +322,7 @@ func (b *bench) pass(d rota.Clock) {
 			b.t.Fatal("cluster time does not pass")
 		}
 		n := b.leader()
-		l := n.leading()
+		l := n.terms.leading()
 		if l == nil {
 			continue
 		}
@@ -334,9 +334,9 @@ func (b *bench) pass(d rota.Clock) {
 func (b *bench) clock() rota.Clock { return clockOf(b.leader()) }
 
 func clockOf(n *Node) rota.Clock {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.machine.Head().Clock
+	n.replica.mu.RLock()
+	defer n.replica.mu.RUnlock()
+	return n.replica.machine.Head().Clock
 }
 
 // leader waits for an open leadership and gives its node.
@@ -345,7 +345,7 @@ func (b *bench) leader() *Node {
 	var leader *Node
 	b.eventually("a leader", func() bool {
 		for _, id := range b.ids() {
-			if n := b.node(id); n != nil && n.leading() != nil && n.Ready() == nil {
+			if n := b.node(id); n != nil && n.terms.leading() != nil && n.Ready() == nil {
 				leader = n
 				return true
 			}

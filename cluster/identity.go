@@ -15,57 +15,67 @@ type knownCluster struct {
 	id rota.ClusterID
 }
 
+// membership is this node's place among the others: who it is, whom it knows, and how nodes
+// come and go.
+type membership struct {
+	n     *Node
+	known knownCluster
+	// left is closed when the node was asked to leave and has done so.
+	left     chan struct{}
+	leftOnce sync.Once
+}
+
 // ClusterID is empty until the cluster's first leader chose it.
-func (n *Node) ClusterID() rota.ClusterID {
-	n.known.mu.Lock()
-	defer n.known.mu.Unlock()
-	return n.known.id
+func (mb *membership) ClusterID() rota.ClusterID {
+	mb.known.mu.Lock()
+	defer mb.known.mu.Unlock()
+	return mb.known.id
 }
 
 // Name is the --cluster name.
-func (n *Node) Name() string { return n.cfg.Cluster }
+func (mb *membership) Name() string { return mb.n.cfg.Cluster }
 
 // ID is the node's id.
-func (n *Node) ID() rota.NodeID { return n.cfg.Node }
+func (mb *membership) ID() rota.NodeID { return mb.n.cfg.Node }
 
 // learnCluster writes the cluster's id down, once. A state of another cluster
 // than the data directory's ends the process.
-func (n *Node) learnCluster() {
-	n.mu.RLock()
-	id := n.machine.Head().ClusterID
-	n.mu.RUnlock()
-	n.known.mu.Lock()
-	defer n.known.mu.Unlock()
-	if id == "" || id == n.known.id {
+func (mb *membership) learnCluster() {
+	mb.n.replica.mu.RLock()
+	id := mb.n.replica.machine.Head().ClusterID
+	mb.n.replica.mu.RUnlock()
+	mb.known.mu.Lock()
+	defer mb.known.mu.Unlock()
+	if id == "" || id == mb.known.id {
 		return
 	}
-	if err := n.data.SetClusterID(id); err != nil {
-		n.fatal(err)
+	if err := mb.n.data.SetClusterID(id); err != nil {
+		mb.n.fatal(err)
 		return
 	}
-	n.known.id = id
-	go func() { _ = n.gossip.UpdateMeta(func(m *gossip.Meta) { m.ClusterID = id }) }()
+	mb.known.id = id
+	go func() { _ = mb.n.gossip.UpdateMeta(func(m *gossip.Meta) { m.ClusterID = id }) }()
 }
 
 // hello is what this node says before the first byte of raft.
-func (n *Node) hello() stream.Hello {
-	return stream.Hello{ClusterName: n.cfg.Cluster, ClusterID: n.ClusterID(), Node: n.cfg.Node, Draft: rota.Draft,
-		Identity: n.data.Identity()}
+func (mb *membership) hello() stream.Hello {
+	return stream.Hello{ClusterName: mb.n.cfg.Cluster, ClusterID: mb.ClusterID(), Node: mb.n.cfg.Node, Draft: rota.Draft,
+		Identity: mb.n.data.Identity()}
 }
 
 // admit refuses a removed node's raft connection, and one of a node whose id
 // belongs to another data directory.
-func (n *Node) admit(peer stream.Hello) error {
-	if n.cfg.admitted != nil {
-		if err := n.cfg.admitted(peer.Node); err != nil {
+func (mb *membership) admit(peer stream.Hello) error {
+	if mb.n.cfg.admitted != nil {
+		if err := mb.n.cfg.admitted(peer.Node); err != nil {
 			return err
 		}
 	}
-	if !n.peek() {
+	if !mb.n.replica.peek() {
 		return errStalled() // else connections would pile up for as long as it does
 	}
-	identity, _, removed, known := n.machine.Node(peer.Node)
-	n.mu.RUnlock()
+	identity, _, removed, known := mb.n.replica.machine.Node(peer.Node)
+	mb.n.replica.mu.RUnlock()
 	switch {
 	case removed:
 		return fmt.Errorf("node %s was removed from this cluster", peer.Node)
@@ -76,10 +86,10 @@ func (n *Node) admit(peer stream.Hello) error {
 }
 
 // refuseRemoved refuses a node that was removed from the cluster, be it this one.
-func (n *Node) refuseRemoved(id rota.NodeID) error {
-	n.mu.RLock()
-	_, _, removed, _ := n.machine.Node(id)
-	n.mu.RUnlock()
+func (mb *membership) refuseRemoved(id rota.NodeID) error {
+	mb.n.replica.mu.RLock()
+	_, _, removed, _ := mb.n.replica.machine.Node(id)
+	mb.n.replica.mu.RUnlock()
 	if !removed {
 		return nil
 	}
@@ -92,19 +102,19 @@ func errRemoved(id rota.NodeID) error {
 
 // Introduce judges a starting node: nil lets it start. Kind Conflict refuses it
 // for good, Unavailable asks it to ask again, as this node does not know yet.
-func (n *Node) Introduce(in rota.Introduction) error {
-	if n.raft != nil && in.Fresh && n.ClusterID() == "" && in.Identity != "" && n.data.Founders()[in.Node] == in.Identity {
+func (mb *membership) Introduce(in rota.Introduction) error {
+	if mb.n.raft != nil && in.Fresh && mb.ClusterID() == "" && in.Identity != "" && mb.n.data.Founders()[in.Node] == in.Identity {
 		return nil // founded together, and waited for: without it there may be no majority
 	}
-	if n.raft == nil || n.Ready() != nil {
+	if mb.n.raft == nil || mb.n.Ready() != nil {
 		return &rota.Error{Kind: rota.Unavailable, Text: "this node has not caught up and cannot judge yet"}
 	}
-	if err := n.reading(); err != nil {
+	if err := mb.n.replica.reading(); err != nil {
 		return err
 	}
-	identity, starts, removed, known := n.machine.Node(in.Node)
-	n.mu.RUnlock()
-	if err := refuseOlder(in, n.rulesInForce()); err != nil {
+	identity, starts, removed, known := mb.n.replica.machine.Node(in.Node)
+	mb.n.replica.mu.RUnlock()
+	if err := refuseOlder(in, mb.n.replica.rulesInForce()); err != nil {
 		return err
 	}
 	switch {
@@ -128,8 +138,8 @@ func (n *Node) Introduce(in rota.Introduction) error {
 }
 
 // member finds an alive gossip member.
-func (n *Node) member(id rota.NodeID) (gossip.Member, bool) {
-	for _, m := range n.gossip.Members() {
+func (mb *membership) member(id rota.NodeID) (gossip.Member, bool) {
+	for _, m := range mb.n.gossip.Members() {
 		if m.ID == id && m.Alive {
 			return m, true
 		}
@@ -138,28 +148,28 @@ func (n *Node) member(id rota.NodeID) (gossip.Member, bool) {
 }
 
 // raftAddress returns where gossip knows a node's raft.
-func (n *Node) raftAddress(id rota.NodeID) (string, bool) {
-	m, ok := n.member(id)
+func (mb *membership) raftAddress(id rota.NodeID) (string, bool) {
+	m, ok := mb.member(id)
 	return m.Raft, ok && m.Raft != ""
 }
 
 // Leader tells where the leader answers; ok is false while there is none, or it is this
 // node itself.
-func (n *Node) Leader() (leader rota.NodeAddress, ok bool) {
-	_, id := n.raft.LeaderWithID()
-	if id == "" || rota.NodeID(id) == n.cfg.Node {
+func (mb *membership) Leader() (leader rota.NodeAddress, ok bool) {
+	_, id := mb.n.raft.LeaderWithID()
+	if id == "" || rota.NodeID(id) == mb.n.cfg.Node {
 		return rota.NodeAddress{}, false
 	}
-	return n.address(rota.NodeID(id))
+	return mb.address(rota.NodeID(id))
 }
 
 // address tells where a node answers others; it is remembered past gossip's
 // losing sight of the node.
-func (n *Node) address(id rota.NodeID) (rota.NodeAddress, bool) {
-	if m, ok := n.member(id); ok && m.API != "" {
-		n.watch.remember(id, m.API)
+func (mb *membership) address(id rota.NodeID) (rota.NodeAddress, bool) {
+	if m, ok := mb.member(id); ok && m.API != "" {
+		mb.n.watch.remember(id, m.API)
 		return rota.NodeAddress{ID: id, API: m.API}, true
 	}
-	api, ok := n.watch.remembered(id)
+	api, ok := mb.n.watch.remembered(id)
 	return rota.NodeAddress{ID: id, API: api}, ok
 }

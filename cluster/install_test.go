@@ -50,9 +50,9 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 		waited <- f.AwaitJobs(ctx, []rota.JobID{"held-00000", "held-00001"}, func(j rota.Job) error { ended <- j; return nil })
 	}()
 	b.eventually("somebody waits", func() bool {
-		f.hub.mu.Lock()
-		defer f.hub.mu.Unlock()
-		return len(f.hub.jobs) == 2
+		f.replica.hub.mu.Lock()
+		defer f.replica.hub.mu.Unlock()
+		return len(f.replica.hub.jobs) == 2
 	})
 
 	b.isolate(f.cfg.Node)
@@ -67,12 +67,12 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.eventually("the follower's log is gone", func() bool {
-		submitAll(t, n, specs(fmt.Sprintf("more-%d", n.applied.Load()), 20))
+		submitAll(t, n, specs(fmt.Sprintf("more-%d", n.replica.applied.Load()), 20))
 		first, err := n.stores.Log.FirstIndex()
 		return err == nil && first > f.raft.LastIndex()+8
 	})
 	b.heal(f.cfg.Node)
-	b.eventually("the follower has caught up", func() bool { return f.applied.Load() >= n.applied.Load() })
+	b.eventually("the follower has caught up", func() bool { return f.replica.applied.Load() >= n.replica.applied.Load() })
 
 	told, open := false, map[rota.JobID]bool{}
 	for !told || len(open) < 3 {
@@ -130,10 +130,10 @@ func TestAwaitJobs_ofAJobThatEndsTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n.hub.mu.Lock()
-	defer n.hub.mu.Unlock()
-	if len(n.hub.jobs) > 0 {
-		t.Errorf("%d jobs are still waited for by nobody", len(n.hub.jobs))
+	n.replica.hub.mu.Lock()
+	defer n.replica.hub.mu.Unlock()
+	if len(n.replica.hub.jobs) > 0 {
+		t.Errorf("%d jobs are still waited for by nobody", len(n.replica.hub.jobs))
 	}
 }
 

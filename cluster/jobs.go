@@ -10,14 +10,17 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
+// jobVerbs is what users do with jobs.
+type jobVerbs struct{ n *Node }
+
 // Submit admits jobs; each has its own outcome at its place (SPEC §4).
-func (n *Node) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {
+func (jv *jobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {
 	ops := make([]*fsmpb.Op, len(jobs))
 	for i := range jobs {
 		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&jobs[i]),
 			Minted: jobs[i].Minted}}}
 	}
-	outcomes, index, err := n.propose(ctx, ops)
+	outcomes, index, err := jv.n.proposer.propose(ctx, ops)
 	if err != nil {
 		return nil, err
 	}
@@ -26,18 +29,18 @@ func (n *Node) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitte
 		submitted[i] = rota.Submitted{ID: jobs[i].ID, State: rota.JobState(o.GetJobState()), Existed: o.GetExisted(),
 			Index: index, Err: fsm.OutcomeError(o).OrNil(), Throttle: o.GetThrottle()}
 	}
-	n.nameDifferences(ctx, jobs, submitted)
-	n.measures.countSubmitted(submitted)
+	jv.nameDifferences(ctx, jobs, submitted)
+	jv.n.measures.countSubmitted(submitted)
 	return submitted, nil
 }
 
 // Job reads one job.
-func (n *Node) Job(ctx context.Context, id rota.JobID, opt rota.ReadOptions) (rota.Job, rota.ReadAt, error) {
-	at, err := n.fresh(ctx, opt)
+func (jv *jobVerbs) Job(ctx context.Context, id rota.JobID, opt rota.ReadOptions) (rota.Job, rota.ReadAt, error) {
+	at, err := jv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return rota.Job{}, at, err
 	}
-	job, ok, err := n.jobAt(ctx, id)
+	job, ok, err := jv.n.history.jobAt(ctx, id)
 	if err == nil && !ok {
 		err = rota.Refusef(rota.NotFound, "job", "job %q is not known", id)
 	}
@@ -45,18 +48,18 @@ func (n *Node) Job(ctx context.Context, id rota.JobID, opt rota.ReadOptions) (ro
 }
 
 // Jobs reads one page, history included; it walks a frozen view and holds nothing up.
-func (n *Node) Jobs(ctx context.Context, f rota.JobFilter, opt rota.ReadOptions) (rota.JobPage, rota.ReadAt, error) {
-	at, err := n.fresh(ctx, opt)
+func (jv *jobVerbs) Jobs(ctx context.Context, f rota.JobFilter, opt rota.ReadOptions) (rota.JobPage, rota.ReadAt, error) {
+	at, err := jv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return rota.JobPage{}, at, err
 	}
-	page, err := n.listAnywhere(ctx, f, at.Index, opt.Stale)
+	page, err := jv.n.history.listAnywhere(ctx, f, at.Index, opt.Stale)
 	return page, at, err
 }
 
 // AwaitJobs calls done for each job once it is terminal, in the order they end.
-func (n *Node) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error {
-	if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
+func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error {
+	if _, err := jv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
 		return err
 	}
 	w := &jobWait{poke: make(chan struct{}, 1)}
@@ -64,24 +67,24 @@ func (n *Node) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.J
 	for _, id := range ids {
 		waiting[id] = true
 	}
-	defer n.hub.forget(w, ids)
+	defer jv.n.replica.hub.forget(w, ids)
 	look := ids
 	for {
 		// Interest is registered before each look: a job that ended may have been
 		// revived since, and ends again.
-		n.hub.await(w, waiting, look)
+		jv.n.replica.hub.await(w, waiting, look)
 		for _, id := range look {
 			if !waiting[id] {
 				continue
 			}
-			if err := n.reading(); err != nil {
+			if err := jv.n.replica.reading(); err != nil {
 				return err
 			}
-			job, ok := n.machine.Job(id)
-			n.mu.RUnlock()
+			job, ok := jv.n.replica.machine.Job(id)
+			jv.n.replica.mu.RUnlock()
 			if !ok || job.RecordDropped {
 				var err error
-				if job, ok, err = n.jobAt(ctx, id); err != nil {
+				if job, ok, err = jv.n.history.jobAt(ctx, id); err != nil {
 					return err
 				}
 			}
@@ -100,64 +103,64 @@ func (n *Node) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.J
 		}
 		select {
 		case <-w.poke:
-			look = n.hub.taken(w)
+			look = jv.n.replica.hub.taken(w)
 		case <-ctx.Done():
 			return &rota.Error{Kind: rota.Timeout, Subject: "job", Text: "the waiting time is over and jobs are still running", Cause: ctx.Err()}
-		case <-n.stopped:
+		case <-jv.n.stopped:
 			return errStopping()
 		}
 	}
 }
 
 // Cancel ends jobs that are not over.
-func (n *Node) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
+func (jv *jobVerbs) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
 	ops := make([]*fsmpb.Op, len(ids))
 	for i, id := range ids {
 		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: string(id)}}}
 	}
-	return n.eachJob(ctx, ids, ops)
+	return jv.eachJob(ctx, ids, ops)
 }
 
 // Retry revives jobs that ended otherwise than COMPLETED. Each entry brings the
 // payload again, from this node's history or another's.
 // It names the life that it follows, the one that is found where the caller names none.
-func (n *Node) Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.JobOutcome, error) {
-	if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
+func (jv *jobVerbs) Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.JobOutcome, error) {
+	if _, err := jv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
 		return nil, err
 	}
 	ids, ops := make([]rota.JobID, len(retries)), make([]*fsmpb.Op, len(retries))
 	for i, r := range retries {
-		op, err := n.retryOf(ctx, r)
+		op, err := jv.retryOf(ctx, r)
 		if err != nil {
 			return nil, err
 		}
 		ids[i], ops[i] = r.ID, &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: op}}
 	}
-	return n.eachJob(ctx, ids, ops)
+	return jv.eachJob(ctx, ids, ops)
 }
 
 // ChangeJob changes a job that waits. The operation names the life and the changes that it
 // follows, those that are read now where the caller names none, so that its repetition where
 // an answer was lost changes nothing more.
-func (n *Node) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOutcome, error) {
+func (jv *jobVerbs) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOutcome, error) {
 	none := rota.JobOutcome{ID: c.ID}
 	if err := c.CheckShape(rota.MaxPayloadBytes); err != nil {
 		return none, err
 	}
-	if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
+	if _, err := jv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
 		return none, err
 	}
-	if err := n.reading(); err != nil {
+	if err := jv.n.replica.reading(); err != nil {
 		return none, err
 	}
-	job, _ := n.machine.Job(c.ID)
-	n.mu.RUnlock()
+	job, _ := jv.n.replica.machine.Job(c.ID)
+	jv.n.replica.mu.RUnlock()
 	if c.Life != nil {
 		job.Life, job.Changes = *c.Life, *c.Changes
 	}
-	o, index, err := n.proposeOne(ctx, fsm.ChangeJobOp(&c, job.Life, job.Changes))
+	o, index, err := jv.n.proposer.proposeOne(ctx, fsm.ChangeJobOp(&c, job.Life, job.Changes))
 	if e, ok := errors.AsType[*rota.Error](err); ok {
-		return none, n.beyond(e, c.ID)
+		return none, jv.beyond(e, c.ID)
 	} else if err != nil {
 		return none, err
 	}
@@ -165,43 +168,43 @@ func (n *Node) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOutcome
 }
 
 // eachJob proposes an operation for each job.
-func (n *Node) eachJob(ctx context.Context, ids []rota.JobID, ops []*fsmpb.Op) ([]rota.JobOutcome, error) {
-	outcomes, index, err := n.propose(ctx, ops)
+func (jv *jobVerbs) eachJob(ctx context.Context, ids []rota.JobID, ops []*fsmpb.Op) ([]rota.JobOutcome, error) {
+	outcomes, index, err := jv.n.proposer.propose(ctx, ops)
 	if err != nil {
 		return nil, err
 	}
 	list := make([]rota.JobOutcome, len(ids))
 	for i, o := range outcomes {
 		list[i] = rota.JobOutcome{ID: ids[i], State: rota.JobState(o.GetJobState()), Index: index,
-			Err: n.beyond(fsm.OutcomeError(o), ids[i]).OrNil()}
+			Err: jv.beyond(fsm.OutcomeError(o), ids[i]).OrNil()}
 	}
 	return list, nil
 }
 
 // Workers lists the registered workers.
-func (n *Node) Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
-	at, err := n.fresh(ctx, opt)
+func (wv *workerVerbs) Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
+	at, err := wv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return nil, at, err
 	}
-	if err := n.reading(); err != nil {
+	if err := wv.n.replica.reading(); err != nil {
 		return nil, at, err
 	}
-	defer n.mu.RUnlock()
-	return n.machine.Workers(), at, nil
+	defer wv.n.replica.mu.RUnlock()
+	return wv.n.replica.machine.Workers(), at, nil
 }
 
 // Worker reads one worker with its open leases.
-func (n *Node) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, rota.ReadAt, error) {
-	at, err := n.fresh(ctx, opt)
+func (wv *workerVerbs) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, rota.ReadAt, error) {
+	at, err := wv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return rota.Worker{}, at, err
 	}
-	if err := n.reading(); err != nil {
+	if err := wv.n.replica.reading(); err != nil {
 		return rota.Worker{}, at, err
 	}
-	defer n.mu.RUnlock()
-	w, ok := n.machine.Worker(id)
+	defer wv.n.replica.mu.RUnlock()
+	w, ok := wv.n.replica.machine.Worker(id)
 	if !ok {
 		return w, at, rota.Refusef(rota.NotFound, "worker", "worker %q is not registered", id)
 	}
@@ -209,29 +212,29 @@ func (n *Node) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOption
 }
 
 // Queues lists the queues with their counters.
-func (n *Node) Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
-	at, err := n.fresh(ctx, opt)
+func (pv *policyVerbs) Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
+	at, err := pv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return nil, at, err
 	}
-	if err := n.reading(); err != nil {
+	if err := pv.n.replica.reading(); err != nil {
 		return nil, at, err
 	}
-	defer n.mu.RUnlock()
-	return n.machine.Queues(), at, nil
+	defer pv.n.replica.mu.RUnlock()
+	return pv.n.replica.machine.Queues(), at, nil
 }
 
 // Queue reads one queue, with its failure domains and what is known of its types.
-func (n *Node) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, rota.ReadAt, error) {
-	at, err := n.fresh(ctx, opt)
+func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, rota.ReadAt, error) {
+	at, err := pv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return rota.Queue{}, at, err
 	}
-	if err := n.reading(); err != nil {
+	if err := pv.n.replica.reading(); err != nil {
 		return rota.Queue{}, at, err
 	}
-	defer n.mu.RUnlock()
-	q, ok := n.machine.QueueInFull(name)
+	defer pv.n.replica.mu.RUnlock()
+	q, ok := pv.n.replica.machine.QueueInFull(name)
 	if !ok {
 		return q, at, rota.Refusef(rota.NotFound, "queue", "queue %q does not exist", name)
 	}
@@ -246,7 +249,7 @@ func (n *Node) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOpti
 
 // SetQueue creates a queue or changes its policy. What the state machine would
 // refuse is refused here first, before the log.
-func (n *Node) SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error) {
+func (pv *policyVerbs) SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error) {
 	if err := checkSettings(name, preset, set); err != nil {
 		return rota.Queue{}, err
 	}
@@ -254,11 +257,11 @@ func (n *Node) SetQueue(ctx context.Context, name rota.QueueName, preset string,
 	for _, s := range set {
 		op.Set = append(op.Set, &fsmpb.Label{Key: s.Key, Value: s.Value})
 	}
-	_, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: op}})
+	_, index, err := pv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: op}})
 	if err != nil {
 		return rota.Queue{}, err
 	}
-	q, _, err := n.Queue(ctx, name, rota.ReadOptions{MinIndex: index})
+	q, _, err := pv.Queue(ctx, name, rota.ReadOptions{MinIndex: index})
 	return q, err
 }
 

@@ -14,34 +14,34 @@ import (
 // member already just goes on, unless the cluster knows better; a fresh one
 // founds a cluster with the others that are expected, or waits to be added. It
 // returns when Raft may start.
-func (n *Node) join(ctx context.Context) error {
-	if !n.data.Fresh() {
-		return n.introduceOnce(ctx, 2*time.Second)
+func (mb *membership) join(ctx context.Context) error {
+	if !mb.n.data.Fresh() {
+		return mb.introduceOnce(ctx, 2*time.Second)
 	}
-	if n.cfg.BootstrapExpect == 0 && len(n.cfg.Join) == 0 {
+	if mb.n.cfg.BootstrapExpect == 0 && len(mb.n.cfg.Join) == 0 {
 		return rota.Refusef(rota.Invalid, "join", "data directory %s is empty and neither --bootstrap-expect nor --join is "+
-			"given: a fresh node founds a cluster or joins one", n.cfg.Data)
+			"given: a fresh node founds a cluster or joins one", mb.n.cfg.Data)
 	}
 	said := time.Time{}
 	for {
-		members := n.aliveMembers()
-		withState := slices.DeleteFunc(slices.Clone(members), func(m gossip.Member) bool { return !m.HasState || m.ID == n.cfg.Node })
+		members := mb.aliveMembers()
+		withState := slices.DeleteFunc(slices.Clone(members), func(m gossip.Member) bool { return !m.HasState || m.ID == mb.n.cfg.Node })
 		if len(withState) > 0 {
-			done, err := n.introduceTo(ctx, withState)
+			done, err := mb.introduceTo(ctx, withState)
 			if err != nil || done {
 				return err
 			}
-		} else if fresh := n.founders(members); fresh != nil {
-			return n.found(fresh)
+		} else if fresh := mb.founders(members); fresh != nil {
+			return mb.found(fresh)
 		}
 		if time.Since(said) > 10*time.Second {
 			said = time.Now()
-			n.log.Info("waiting for other nodes: as many fresh ones as --bootstrap-expect says found a cluster, "+
-				"one that has state takes others in", "seen", len(members), "bootstrap_expect", n.cfg.BootstrapExpect,
+			mb.n.log.Info("waiting for other nodes: as many fresh ones as --bootstrap-expect says found a cluster, "+
+				"one that has state takes others in", "seen", len(members), "bootstrap_expect", mb.n.cfg.BootstrapExpect,
 				"with_state", len(withState))
 		}
 		select {
-		case <-n.gossip.Changed():
+		case <-mb.n.gossip.Changed():
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
 			return &rota.Error{Kind: rota.Unavailable, Text: "the start was called off while waiting for other nodes", Cause: ctx.Err()}
@@ -49,14 +49,14 @@ func (n *Node) join(ctx context.Context) error {
 	}
 }
 
-func (n *Node) aliveMembers() []gossip.Member {
-	return slices.DeleteFunc(n.gossip.Members(), func(m gossip.Member) bool { return !m.Alive })
+func (mb *membership) aliveMembers() []gossip.Member {
+	return slices.DeleteFunc(mb.n.gossip.Members(), func(m gossip.Member) bool { return !m.Alive })
 }
 
 // founders gives the fresh nodes that found a cluster, nil while they are too
 // few or do not agree on how many they are.
-func (n *Node) founders(members []gossip.Member) []gossip.Member {
-	expect := n.cfg.BootstrapExpect
+func (mb *membership) founders(members []gossip.Member) []gossip.Member {
+	expect := mb.n.cfg.BootstrapExpect
 	if expect == 0 {
 		return nil
 	}
@@ -79,18 +79,18 @@ func (n *Node) founders(members []gossip.Member) []gossip.Member {
 }
 
 // found writes the first configuration. Every founder writes the same one.
-func (n *Node) found(founders []gossip.Member) error {
+func (mb *membership) found(founders []gossip.Member) error {
 	var servers []raft.Server
 	identities := make(map[rota.NodeID]string)
 	for _, m := range founders {
 		identities[m.ID] = m.Identity
 		servers = append(servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Raft), Suffrage: raft.Voter})
 	}
-	n.log.Info("founding a cluster", "nodes", len(servers))
-	if err := n.data.SetFounders(identities); err != nil {
+	mb.n.log.Info("founding a cluster", "nodes", len(servers))
+	if err := mb.n.data.SetFounders(identities); err != nil {
 		return err
 	}
-	err := raft.BootstrapCluster(n.raftConfig(), n.stores.Log, n.stores.Stable, n.snapshots, n.transport,
+	err := raft.BootstrapCluster(mb.n.raftConfig(), mb.n.stores.Log, mb.n.stores.Stable, mb.n.snapshots, mb.n.transport,
 		raft.Configuration{Servers: servers})
 	if err != nil {
 		return &rota.Error{Kind: rota.Internal, Text: "the cluster cannot be founded", Cause: err}
@@ -100,12 +100,12 @@ func (n *Node) found(founders []gossip.Member) error {
 
 // introduceTo asks members that have state whether this node may start: done
 // once one of them knows.
-func (n *Node) introduceTo(ctx context.Context, members []gossip.Member) (done bool, err error) {
+func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) (done bool, err error) {
 	for _, m := range members {
 		c, cancel := context.WithTimeout(ctx, time.Second)
-		err := n.peers.Introduce(c, rota.NodeAddress{ID: m.ID, API: m.API}, rota.Introduction{
-			Node: n.cfg.Node, Identity: n.data.Identity(), Starts: n.data.Starts(), Fresh: n.data.Fresh(),
-			RulesVersion: n.cfg.knows})
+		err := mb.n.peers.Introduce(c, rota.NodeAddress{ID: m.ID, API: m.API}, rota.Introduction{
+			Node: mb.n.cfg.Node, Identity: mb.n.data.Identity(), Starts: mb.n.data.Starts(), Fresh: mb.n.data.Fresh(),
+			RulesVersion: mb.n.cfg.knows})
 		cancel()
 		switch rota.KindOf(err) {
 		case rota.KindNone:
@@ -113,27 +113,27 @@ func (n *Node) introduceTo(ctx context.Context, members []gossip.Member) (done b
 		case rota.Conflict, rota.Denied:
 			return false, err
 		}
-		n.log.Debug("introduction not answered", "to", string(m.ID), "err", err)
+		mb.n.log.Debug("introduction not answered", "to", string(m.ID), "err", err)
 	}
 	return false, nil
 }
 
 // introduceOnce gives a member that has state a moment to hear a refusal. A
 // cluster that is all down has nobody to ask: then the node starts.
-func (n *Node) introduceOnce(ctx context.Context, most time.Duration) error {
+func (mb *membership) introduceOnce(ctx context.Context, most time.Duration) error {
 	c, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for {
-		others := slices.DeleteFunc(n.aliveMembers(), func(m gossip.Member) bool { return m.ID == n.cfg.Node || !m.HasState })
-		done, err := n.introduceTo(c, others)
+		others := slices.DeleteFunc(mb.aliveMembers(), func(m gossip.Member) bool { return m.ID == mb.n.cfg.Node || !m.HasState })
+		done, err := mb.introduceTo(c, others)
 		if err != nil || done {
 			return err
 		}
-		if len(others) == 0 && len(n.cfg.Join) == 0 {
+		if len(others) == 0 && len(mb.n.cfg.Join) == 0 {
 			return nil
 		}
 		select {
-		case <-n.gossip.Changed():
+		case <-mb.n.gossip.Changed():
 		case <-time.After(100 * time.Millisecond):
 		case <-c.Done():
 			return nil

@@ -42,25 +42,24 @@ func joins(ops []*fsmpb.Op) bool {
 }
 
 // forwardJoined is forward, with what else waits.
-func (n *Node) forwardJoined(ctx context.Context, b bundle) (reply, error) {
-	j := &n.joined
-	j.mu.Lock()
-	if j.flying < forwardsMost {
-		j.flying++
-		j.mu.Unlock()
-		defer n.forwardNext()
-		return n.forward(ctx, b)
+func (pr *proposer) forwardJoined(ctx context.Context, b bundle) (reply, error) {
+	pr.joined.mu.Lock()
+	if pr.joined.flying < forwardsMost {
+		pr.joined.flying++
+		pr.joined.mu.Unlock()
+		defer pr.forwardNext()
+		return pr.forward(ctx, b)
 	}
 	p := &parcel{b: b, done: make(chan forwarded, 1)}
 	p.deadline, _ = ctx.Deadline()
-	j.waiting = append(j.waiting, p)
-	j.mu.Unlock()
+	pr.joined.waiting = append(pr.joined.waiting, p)
+	pr.joined.mu.Unlock()
 	select {
 	case r := <-p.done:
 		return r.reply, r.err
 	case <-ctx.Done():
 	}
-	if j.withdraw(p) {
+	if pr.joined.withdraw(p) {
 		return reply{}, ctxError(ctx, "waiting for a call to the leader")
 	}
 	select {
@@ -83,30 +82,29 @@ func (j *joined) withdraw(p *parcel) bool {
 }
 
 // forwardNext hands a call's place on, to as many of those that wait as one entry may hold.
-func (n *Node) forwardNext() {
-	j := &n.joined
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if len(j.waiting) == 0 {
-		j.flying--
+func (pr *proposer) forwardNext() {
+	pr.joined.mu.Lock()
+	defer pr.joined.mu.Unlock()
+	if len(pr.joined.waiting) == 0 {
+		pr.joined.flying--
 		return
 	}
 	k, ops, size := 0, 0, 0
-	for ; k < len(j.waiting); k++ {
-		b := j.waiting[k].b
+	for ; k < len(pr.joined.waiting); k++ {
+		b := pr.joined.waiting[k].b
 		if ops, size = ops+len(b.ops), size+len(b.encoded); k > 0 && (ops > rota.MaxEntryOps || size > rota.MaxEntryBytes) {
 			break
 		}
 	}
-	all := slices.Clone(j.waiting[:k])
-	j.waiting = slices.Delete(j.waiting, 0, k)
-	go n.forwardAll(all) // ends with the node's life
+	all := slices.Clone(pr.joined.waiting[:k])
+	pr.joined.waiting = slices.Delete(pr.joined.waiting, 0, k)
+	go pr.forwardAll(all) // ends with the node's life
 }
 
 // forwardAll makes one call for several callers. It goes on for as long as one of them
 // waits, whoever has gone.
-func (n *Node) forwardAll(all []*parcel) {
-	defer n.forwardNext()
+func (pr *proposer) forwardAll(all []*parcel) {
+	defer pr.forwardNext()
 	var b bundle
 	latest := all[0].deadline
 	for _, p := range all {
@@ -117,13 +115,13 @@ func (n *Node) forwardAll(all []*parcel) {
 			latest = p.deadline
 		}
 	}
-	ctx := n.life
+	ctx := pr.n.life
 	if !latest.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, latest)
 		defer cancel()
 	}
-	r, err := n.forward(ctx, b)
+	r, err := pr.forward(ctx, b)
 	at := 0
 	for _, p := range all {
 		own := forwarded{reply{index: r.index}, err}

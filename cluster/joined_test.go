@@ -45,9 +45,9 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 	})
 	lies := func(flying, waiting int) func() bool {
 		return func() bool {
-			follower.joined.mu.Lock()
-			defer follower.joined.mu.Unlock()
-			return follower.joined.flying == flying && len(follower.joined.waiting) == waiting
+			follower.proposer.joined.mu.Lock()
+			defer follower.proposer.joined.mu.Unlock()
+			return follower.proposer.joined.flying == flying && len(follower.proposer.joined.waiting) == waiting
 		}
 	}
 	complete := func(ctx context.Context, a rota.Assignment) (rota.LeaseAnswer, error) {

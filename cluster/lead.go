@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -13,24 +14,32 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// leadLoop follows raft's word on leadership. raft says `true` before anything
+// terms follows raft's word on who leads, and opens and ends this node's leaderships.
+type terms struct {
+	n      *Node
+	notify chan bool
+	// lead is the present leadership, nil while this node does not lead.
+	lead atomic.Pointer[leadership]
+}
+
+// run follows raft's word on leadership. raft says `true` before anything
 // of the term is applied; a leadership begins only with its own BeginTerm.
-func (n *Node) leadLoop() {
+func (tm *terms) run() {
 	end := func() {}
 	for {
 		select {
-		case leads := <-n.notify:
-			for len(n.notify) > 0 { // only the latest word counts
-				leads = <-n.notify
+		case leads := <-tm.notify:
+			for len(tm.notify) > 0 { // only the latest word counts
+				leads = <-tm.notify
 			}
 			end()
 			end = func() {}
 			if leads {
-				end = n.beginning()
+				end = tm.beginning()
 			} else {
-				n.log.Info("leadership lost")
+				tm.n.log.Info("leadership lost")
 			}
-		case <-n.stopped:
+		case <-tm.n.stopped:
 			end()
 			return
 		}
@@ -38,37 +47,37 @@ func (n *Node) leadLoop() {
 }
 
 // beginning begins a term beside the loop, and gives the function that ends it.
-func (n *Node) beginning() (end func()) {
+func (tm *terms) beginning() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		n.beginTerm(ctx)
+		tm.beginTerm(ctx)
 	}()
 	return func() {
 		cancel()
 		<-done
-		n.lower()
+		tm.lower()
 	}
 }
 
 // beginTerm proposes BeginTerm until it has applied or the term is over, and
 // opens the leadership (SPEC §3.4).
-func (n *Node) beginTerm(ctx context.Context) {
+func (tm *terms) beginTerm(ctx context.Context) {
 	for ctx.Err() == nil {
-		l, err := n.tryBegin(ctx)
+		l, err := tm.tryBegin(ctx)
 		if err == nil {
-			err = n.lift(l)
+			err = tm.lift(l)
 		}
 		if err == nil {
-			n.measures.leaderships.Inc()
-			n.startChores(l)
-			n.log.Info("leadership began", "term", l.term, "clock_ms", int64(l.began))
-			n.hub.matchSoon()
+			tm.n.measures.leaderships.Inc()
+			tm.startChores(l)
+			tm.n.log.Info("leadership began", "term", l.term, "clock_ms", int64(l.began))
+			tm.n.replica.hub.matchSoon()
 			return
 		}
-		if n.lines.Allow("begin") {
-			n.log.Info("leadership has not begun yet", "err", err)
+		if tm.n.lines.Allow("begin") {
+			tm.n.log.Info("leadership has not begun yet", "err", err)
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
@@ -78,28 +87,28 @@ func (n *Node) beginTerm(ctx context.Context) {
 }
 
 // lift opens a leadership, unless the state was dropped since its BeginTerm applied.
-func (n *Node) lift(l *leadership) error {
-	if err := n.reading(); err != nil {
+func (tm *terms) lift(l *leadership) error {
+	if err := tm.n.replica.reading(); err != nil {
 		l.end()
 		return err
 	}
-	defer n.mu.RUnlock()
-	n.lead.Store(l)
+	defer tm.n.replica.mu.RUnlock()
+	tm.lead.Store(l)
 	return nil
 }
 
-func (n *Node) tryBegin(ctx context.Context) (*leadership, error) {
-	term := n.raft.CurrentTerm()
-	entry, err := n.beginEntry(ctx, term)
+func (tm *terms) tryBegin(ctx context.Context) (*leadership, error) {
+	term := tm.n.raft.CurrentTerm()
+	entry, err := tm.beginEntry(ctx, term)
 	if err != nil {
 		return nil, err
 	}
-	data, err := fsm.Seal(entry, n.rulesInForce())
+	data, err := fsm.Seal(entry, tm.n.replica.rulesInForce())
 	if err != nil {
 		return nil, err
 	}
-	f := n.raft.Apply(data, raftTimeout)
-	if err := n.settled(f); err != nil {
+	f := tm.n.raft.Apply(data, raftTimeout)
+	if err := tm.n.settled(f); err != nil {
 		return nil, err
 	}
 	a, ok := f.Response().(*fsm.Applied)
@@ -109,14 +118,14 @@ func (n *Node) tryBegin(ctx context.Context) (*leadership, error) {
 	if e := fsm.OutcomeError(a.Outcomes[0]); e != nil {
 		return nil, e
 	}
-	l := newLeadership(n, term, a.Clock)
+	l := newLeadership(tm.n, term, a.Clock)
 	if len(entry.GetWallMs()) > 0 {
 		l.wallsSent = l.lastAt
 	}
 	return l, nil
 }
 
-func (n *Node) beginEntry(ctx context.Context, term uint64) (*fsmpb.Entry, error) {
+func (tm *terms) beginEntry(ctx context.Context, term uint64) (*fsmpb.Entry, error) {
 	random, id := make([]byte, 32), make([]byte, 16)
 	if _, err := rand.Read(random); err != nil {
 		return nil, err
@@ -124,34 +133,34 @@ func (n *Node) beginEntry(ctx context.Context, term uint64) (*fsmpb.Entry, error
 	if _, err := rand.Read(id); err != nil {
 		return nil, err
 	}
-	begin := &fsmpb.BeginTerm{Term: term, Node: string(n.cfg.Node), Random: random}
-	if err := n.reading(); err != nil {
+	begin := &fsmpb.BeginTerm{Term: term, Node: string(tm.n.cfg.Node), Random: random}
+	if err := tm.n.replica.reading(); err != nil {
 		return nil, err
 	}
-	founded := n.machine.Head().ClusterID != ""
-	n.mu.RUnlock()
+	founded := tm.n.replica.machine.Head().ClusterID != ""
+	tm.n.replica.mu.RUnlock()
 	if !founded {
 		begin.ClusterId = "c-" + rota.Hex(id).String()
-		begin.StartMs = n.wall().UnixMilli()
+		begin.StartMs = tm.n.wall().UnixMilli()
 	}
 	return &fsmpb.Entry{Term: term, Ops: []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{BeginTerm: begin}}},
-		WallMs: n.readWalls(ctx)}, nil
+		WallMs: tm.n.watch.readWalls(ctx)}, nil
 }
 
 // startChores starts the leader's loops; each ends with the leadership.
-func (n *Node) startChores(l *leadership) {
+func (tm *terms) startChores(l *leadership) {
 	for _, chore := range []func(){l.collect, l.land,
-		func() { n.matchLoop(l) }, func() { n.sweepLoop(l) }, func() { n.silenceLoop(l) }, func() { n.reconcileLoop(l) },
-		func() { n.degradeLoop(l) }} {
-		n.run(chore)
+		func() { tm.n.chores.matchLoop(l) }, func() { tm.n.chores.sweepLoop(l) }, func() { tm.n.chores.silenceLoop(l) }, func() { tm.n.membership.reconcileLoop(l) },
+		func() { tm.n.chores.degradeLoop(l) }} {
+		tm.n.run(chore)
 	}
 }
 
 // otherVoters counts the voters beside this node.
-func (n *Node) otherVoters() int {
+func (mb *membership) otherVoters() int {
 	count := 0
-	for _, s := range n.servers() {
-		if s.Suffrage == raft.Voter && rota.NodeID(s.ID) != n.cfg.Node {
+	for _, s := range mb.servers() {
+		if s.Suffrage == raft.Voter && rota.NodeID(s.ID) != mb.n.cfg.Node {
 			count++
 		}
 	}
@@ -160,16 +169,16 @@ func (n *Node) otherVoters() int {
 
 // onlyVoter says whether no other node has a vote. One that is still on its way into a
 // cluster knows of no voter at all.
-func (n *Node) onlyVoter() bool {
-	servers := n.servers()
-	return n.otherVoters() == 0 && slices.ContainsFunc(servers, func(s raft.Server) bool {
-		return rota.NodeID(s.ID) == n.cfg.Node && s.Suffrage == raft.Voter
+func (mb *membership) onlyVoter() bool {
+	servers := mb.servers()
+	return mb.otherVoters() == 0 && slices.ContainsFunc(servers, func(s raft.Server) bool {
+		return rota.NodeID(s.ID) == mb.n.cfg.Node && s.Suffrage == raft.Voter
 	})
 }
 
 // servers tells raft's latest configuration.
-func (n *Node) servers() []raft.Server {
-	f := n.raft.GetConfiguration()
+func (mb *membership) servers() []raft.Server {
+	f := mb.n.raft.GetConfiguration()
 	if f.Error() != nil {
 		return nil
 	}

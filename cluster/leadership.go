@@ -121,10 +121,10 @@ func (l *leadership) propose(ctx context.Context, ops []*fsmpb.Op, urgent bool) 
 
 // proposeBundle is propose for operations that are encoded already.
 func (l *leadership) proposeBundle(ctx context.Context, b bundle, urgent bool) reply {
-	if err := l.n.refuseNewer(b.ops); err != nil {
+	if err := l.n.proposer.refuseNewer(b.ops); err != nil {
 		return reply{err: err}
 	}
-	if refused := l.crowd.refuse(l.n, b.ops, l.n.refuseFull(b.ops)); refused != nil {
+	if refused := l.crowd.refuse(l.n, b.ops, l.n.proposer.refuseFull(b.ops)); refused != nil {
 		return l.proposeWithRoom(ctx, b.ops, refused, urgent)
 	}
 	return l.enqueue(ctx, b, urgent)
@@ -170,7 +170,7 @@ func (l *leadership) launch(batch []*proposal, ops int) {
 	f := &flight{proposals: batch, started: time.Now()}
 	l.n.measures.entryOps.Observe(float64(ops))
 	f.seq = l.stamp(head)
-	data, err := fsm.SealCommands(head, encoded, l.n.rulesInForce())
+	data, err := fsm.SealCommands(head, encoded, l.n.replica.rulesInForce())
 	if err != nil {
 		for _, p := range batch {
 			p.reply <- reply{err: rota.Refusef(rota.Internal, "entry", "entry cannot be encoded: %v", err)}

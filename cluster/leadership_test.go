@@ -25,7 +25,7 @@ func mustSeal(t *testing.T, e *fsmpb.Entry) []byte {
 
 func TestStamp(t *testing.T) {
 	t.Parallel()
-	fresh := func() *leadership { return newLeadership(&Node{}, 3, 10_000) }
+	fresh := func() *leadership { return newLeadership((&Node{}).own(), 3, 10_000) }
 	stampNow := func(l *leadership) rota.Clock {
 		var e fsmpb.Entry
 		l.stamp(&e)
@@ -99,7 +99,7 @@ func TestBeat(t *testing.T) {
 	t.Parallel()
 	t.Run("is answered by an entry stamped after it, not by one in flight", func(t *testing.T) {
 		t.Parallel()
-		l := newLeadership(&Node{}, 3, 10_000)
+		l := newLeadership((&Node{}).own(), 3, 10_000)
 		var e fsmpb.Entry
 		before := l.stamp(&e)
 		done := l.afterNext()
@@ -117,7 +117,7 @@ func TestBeat(t *testing.T) {
 	})
 	t.Run("is not answered by a leadership that ended", func(t *testing.T) {
 		t.Parallel()
-		l := newLeadership(&Node{}, 3, 10_000)
+		l := newLeadership((&Node{}).own(), 3, 10_000)
 		done := l.afterNext()
 		close(l.flying)
 		l.land()
@@ -149,7 +149,7 @@ func (f forgotten) Error() error { <-f; return nil }
 // TestSettledWithin: what raft forgot ends with the call that waits for it.
 func TestSettledWithin(t *testing.T) {
 	t.Parallel()
-	n, f := &Node{raftDown: make(chan struct{})}, make(forgotten)
+	n, f := (&Node{raftDown: make(chan struct{})}).own(), make(forgotten)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := n.settledWithin(ctx, f); !errors.Is(err, context.Canceled) {

@@ -11,47 +11,47 @@ import (
 // keeps waiting for an answer of a leader that is none any more: a paused one
 // closes no connection.
 type leaderWatch struct {
+	n       *Node
 	mu      sync.Mutex
 	present context.Context
 	end     context.CancelFunc
 }
 
 // reign gives a context that ends at the next change, or when the node stops.
-func (n *Node) reign() context.Context {
-	w := &n.leader
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.present == nil {
-		w.present, w.end = context.WithCancel(n.life)
+func (lw *leaderWatch) reign() context.Context {
+	lw.mu.Lock()
+	defer lw.mu.Unlock()
+	if lw.present == nil {
+		lw.present, lw.end = context.WithCancel(lw.n.life)
 	}
-	return w.present
+	return lw.present
 }
 
 // tell ends the present reign.
-func (w *leaderWatch) tell() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.present != nil {
-		w.end()
-		w.present = nil
+func (lw *leaderWatch) tell() {
+	lw.mu.Lock()
+	defer lw.mu.Unlock()
+	if lw.present != nil {
+		lw.end()
+		lw.present = nil
 	}
 }
 
-// leaderLoop follows raft's observations. The observer never blocks raft; one
+// run follows raft's observations. The observer never blocks raft; one
 // that is dropped was preceded by others that wake this loop.
-func (n *Node) leaderLoop() {
+func (lw *leaderWatch) run() {
 	seen := make(chan raft.Observation, 16)
 	observer := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
 	})
-	n.raft.RegisterObserver(observer)
-	defer n.raft.DeregisterObserver(observer)
+	lw.n.raft.RegisterObserver(observer)
+	defer lw.n.raft.DeregisterObserver(observer)
 	for {
 		select {
 		case <-seen:
-			n.leader.tell()
-		case <-n.stopped:
+			lw.tell()
+		case <-lw.n.stopped:
 			return
 		}
 	}

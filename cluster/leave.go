@@ -13,23 +13,23 @@ import (
 
 // RemovePeer takes a node out of the cluster for ever: its id never comes back.
 // It is refused where too few healthy voters would be left.
-func (n *Node) RemovePeer(ctx context.Context, id rota.NodeID) error {
-	return n.atLeader(ctx, func() error { return n.RemoveHere(ctx, id) },
-		func(at rota.NodeAddress) error { return n.peers.RemovePeer(ctx, at, id) })
+func (mb *membership) RemovePeer(ctx context.Context, id rota.NodeID) error {
+	return mb.n.clusterVerbs.atLeader(ctx, func() error { return mb.RemoveHere(ctx, id) },
+		func(at rota.NodeAddress) error { return mb.n.peers.RemovePeer(ctx, at, id) })
 }
 
 // RemoveHere removes a node if this one leads.
-func (n *Node) RemoveHere(ctx context.Context, id rota.NodeID) error {
-	if n.leading() == nil {
+func (mb *membership) RemoveHere(ctx context.Context, id rota.NodeID) error {
+	if mb.n.terms.leading() == nil {
 		return notLeader()
 	}
-	n.mu.RLock()
-	_, _, removed, known := n.machine.Node(id)
-	n.mu.RUnlock()
-	_, alive := n.member(id)
+	mb.n.replica.mu.RLock()
+	_, _, removed, known := mb.n.replica.machine.Node(id)
+	mb.n.replica.mu.RUnlock()
+	_, alive := mb.member(id)
 	healthy, voters, member := 0, 0, (known || alive) && !removed // it may be about to be added
-	servers := n.servers()
-	views := n.inspectAll(servers, nil)
+	servers := mb.servers()
+	views := mb.n.watch.inspectAll(servers, nil)
 	for _, s := range servers {
 		if rota.NodeID(s.ID) == id {
 			member = true
@@ -39,7 +39,7 @@ func (n *Node) RemoveHere(ctx context.Context, id rota.NodeID) error {
 			continue
 		}
 		voters++
-		if rota.NodeID(s.ID) == n.cfg.Node || views[rota.NodeID(s.ID)].err == nil {
+		if rota.NodeID(s.ID) == mb.n.cfg.Node || views[rota.NodeID(s.ID)].err == nil {
 			healthy++
 		}
 	}
@@ -51,11 +51,11 @@ func (n *Node) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	case voters == 0 || healthy <= voters/2:
 		return rota.Refusef(rota.Conflict, "node", "without node %s only %d of %d voters would be healthy: bring others back first",
 			id, healthy, voters)
-	case id == n.cfg.Node:
+	case id == mb.n.cfg.Node:
 		return rota.Refusef(rota.Conflict, "node", "node %s leads: use `operator raft leave` there, or hand over first", id)
 	}
 	op := &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: string(id), Removed: true}}}
-	l := n.leading()
+	l := mb.n.terms.leading()
 	if l == nil {
 		return notLeader()
 	}
@@ -64,7 +64,7 @@ func (n *Node) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	}
 	failpoint.Pass("removal-before-configuration")
 	// Should it fail, reconcile goes on with it: the id is refused from now on.
-	if err := n.settled(n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout)); err != nil {
+	if err := mb.n.settled(mb.n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout)); err != nil {
 		return &rota.Error{Kind: rota.Unavailable, Text: "the node was not removed", Cause: err, RetryAfter: time.Second}
 	}
 	return nil
@@ -84,35 +84,35 @@ const (
 
 // Leave hands over, takes this node out of the configuration and ends it once
 // the answer is out. Its id never comes back.
-func (n *Node) Leave(ctx context.Context) error {
-	switch servers := n.servers(); {
-	case len(servers) == 0 && len(n.others()) == 0:
-		return rota.Refusef(rota.Conflict, "node", "node %s has met no other: there is no cluster to leave, stop it", n.cfg.Node)
-	case n.onlyVoter():
-		return rota.Refusef(rota.Conflict, "node", "node %s is the only voter: a cluster cannot be left by all", n.cfg.Node)
+func (mb *membership) Leave(ctx context.Context) error {
+	switch servers := mb.servers(); {
+	case len(servers) == 0 && len(mb.others()) == 0:
+		return rota.Refusef(rota.Conflict, "node", "node %s has met no other: there is no cluster to leave, stop it", mb.n.cfg.Node)
+	case mb.onlyVoter():
+		return rota.Refusef(rota.Conflict, "node", "node %s is the only voter: a cluster cannot be left by all", mb.n.cfg.Node)
 	}
-	if n.leading() != nil {
-		if _, err := n.TransferLeadership(ctx, ""); err != nil {
+	if mb.n.terms.leading() != nil {
+		if _, err := mb.n.TransferLeadership(ctx, ""); err != nil {
 			return err
 		}
 	}
 	var unknown time.Duration // when first somebody did not know it; others may be dead
 	for turn := 0; ; turn++ {
-		err := n.leaveOnce(ctx, turn)
+		err := mb.leaveOnce(ctx, turn)
 		var refusal *rota.Error
 		missing := errors.As(err, &refusal) && refusal.Kind == rota.NotFound
 		if missing && unknown == 0 {
-			unknown = n.sinceBoot()
+			unknown = mb.n.sinceBoot()
 		}
 		switch {
 		case err == nil,
 			missing && refusal.Subject == subjectRemoved, // by a call whose answer was lost
-			missing && n.sinceBoot()-unknown > unheardOf:
+			missing && mb.n.sinceBoot()-unknown > unheardOf:
 			failpoint.Pass("leave-before-end")
-			n.leftOnce.Do(func() { close(n.left) })
+			mb.leftOnce.Do(func() { close(mb.left) })
 			return nil
 		case missing, isNotLeader(err), rota.KindOf(err) == rota.Unavailable, rota.KindOf(err) == rota.Timeout:
-			if end := n.pause(ctx, 25*time.Millisecond); end != nil {
+			if end := mb.n.leader.pause(ctx, 25*time.Millisecond); end != nil {
 				return givenUp(end, err)
 			}
 		default:
@@ -124,15 +124,15 @@ func (n *Node) Leave(ctx context.Context) error {
 // leaveOnce asks the leader to take this node out, or the other members in turn where it
 // hears of no leader: once the configuration is without it nobody tells it who leads, and
 // it may have missed the answer. Only the leader does what it is asked.
-func (n *Node) leaveOnce(ctx context.Context, turn int) error {
+func (mb *membership) leaveOnce(ctx context.Context, turn int) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTry)
 	defer cancel()
-	to, ok := n.Leader()
-	others := n.others()
+	to, ok := mb.Leader()
+	others := mb.others()
 	switch {
 	case ok:
-	case n.leading() != nil: // it came back
-		if _, err := n.TransferHere(ctx, ""); err != nil {
+	case mb.n.terms.leading() != nil: // it came back
+		if _, err := mb.n.TransferHere(ctx, ""); err != nil {
 			return err
 		}
 		return notLeader() // the new leader is asked next
@@ -141,13 +141,13 @@ func (n *Node) leaveOnce(ctx context.Context, turn int) error {
 	default:
 		to = others[turn%len(others)]
 	}
-	return n.peers.RemovePeer(ctx, to, n.cfg.Node)
+	return mb.n.peers.RemovePeer(ctx, to, mb.n.cfg.Node)
 }
 
 // others are the other members that gossip sees alive.
-func (n *Node) others() (all []rota.NodeAddress) {
-	for _, m := range n.aliveMembers() {
-		if m.ID != n.cfg.Node && m.API != "" {
+func (mb *membership) others() (all []rota.NodeAddress) {
+	for _, m := range mb.aliveMembers() {
+		if m.ID != mb.n.cfg.Node && m.API != "" {
 			all = append(all, rota.NodeAddress{ID: m.ID, API: m.API})
 		}
 	}

@@ -86,11 +86,11 @@ func TestLoss_whatWasAcknowledgedOutlivesItsLeader(t *testing.T) {
 		old := b.leader()
 		b.isolate(old.cfg.Node)
 		b.eventually("another node leads", func() bool {
-			return slices.ContainsFunc(nodes, func(n *Node) bool { return n != old && n.leading() != nil })
+			return slices.ContainsFunc(nodes, func(n *Node) bool { return n != old && n.terms.leading() != nil })
 		})
 		more("jobs are taken by the others")
 		b.heal(old.cfg.Node)
-		b.eventually("it is back", func() bool { return old.leading() == nil && old.Ready() == nil })
+		b.eventually("it is back", func() bool { return old.terms.leading() == nil && old.Ready() == nil })
 	}
 	acked := p.stop()
 	for _, n := range nodes {

@@ -8,35 +8,42 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
+// chores is what the leader does unasked: it matches, sweeps, looks for silent workers and
+// degrades. Its followers take it their workers' beats.
+type chores struct {
+	n     *Node
+	beats *beatBox
+}
+
 // matchLoop decides rounds on demand, as supply or demand changes, and at least
 // every dispatch_interval while anything waits (SPEC §7.2). One entry of rounds is
 // in flight: the next is decided on a state that holds the one before.
-func (n *Node) matchLoop(l *leadership) {
+func (ch *chores) matchLoop(l *leadership) {
 	tick := time.NewTimer(rota.SweepEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-n.hub.matchable:
+		case <-ch.n.replica.hub.matchable:
 		case <-tick.C:
 		case <-l.ctx.Done():
 			return
 		}
-		tick.Reset(n.dispatchEvery())
+		tick.Reset(ch.dispatchEvery())
 		var last []*fsmpb.Round
 		for more := true; more && l.ctx.Err() == nil; {
 			l.turn.begin()
-			n.hub.due.Store(false)
-			last, more = n.matchOnce(l, last)
+			ch.n.replica.hub.due.Store(false)
+			last, more = ch.matchOnce(l, last)
 		}
 		l.turn.rest()
 	}
 }
 
 // dispatchEvery is the shortest dispatch_interval of the queues that wait.
-func (n *Node) dispatchEvery() time.Duration {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	if ms := n.machine.DispatchMs(); ms > 0 {
+func (ch *chores) dispatchEvery() time.Duration {
+	ch.n.replica.mu.RLock()
+	defer ch.n.replica.mu.RUnlock()
+	if ms := ch.n.replica.machine.DispatchMs(); ms > 0 {
 		return time.Duration(ms) * time.Millisecond
 	}
 	return rota.SweepEvery
@@ -45,35 +52,35 @@ func (n *Node) dispatchEvery() time.Duration {
 // matchOnce decides and proposes one entry of rounds; more says that another
 // may place something. Pairs that were dropped when they were applied are not
 // proposed again at once: the log must not fill with them.
-func (n *Node) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb.Round, more bool) {
-	if level, _ := n.diskState(); level == diskCritical {
+func (ch *chores) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb.Round, more bool) {
+	if level, _ := ch.n.disk.inForce(); level == diskCritical {
 		return nil, false
 	}
 	start := time.Now()
-	n.mu.RLock()
-	rounds = n.machine.Decide(decideMost)
-	n.mu.RUnlock()
+	ch.n.replica.mu.RLock()
+	rounds = ch.n.replica.machine.Decide(decideMost)
+	ch.n.replica.mu.RUnlock()
 	took := time.Since(start)
 	l.turn.took.Store(int64(took))
-	n.measures.decide.Observe(took.Seconds())
+	ch.n.measures.decide.Observe(took.Seconds())
 	if len(rounds) == 0 {
 		return nil, false
 	}
 	if samePairs(last, rounds) {
-		if n.lines.Allow("dropped") {
-			n.log.Info("the state drops the pairs that were decided on it: they are tried again later",
+		if ch.n.lines.Allow("dropped") {
+			ch.n.log.Info("the state drops the pairs that were decided on it: they are tried again later",
 				"queue", rounds[0].GetQueue())
 		}
 		return nil, false
 	}
-	n.measures.rounds.Inc()
+	ch.n.measures.rounds.Inc()
 	ops := make([]*fsmpb.Op, len(rounds))
 	for i, r := range rounds {
 		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}}
 	}
 	r := l.propose(l.ctx, ops, true)
 	if r.err != nil && !errors.Is(r.err, errNotLeader) {
-		n.log.Debug("round not applied", "err", r.err)
+		ch.n.log.Debug("round not applied", "err", r.err)
 	}
 	return rounds, r.err == nil
 }

@@ -39,7 +39,7 @@ func TestFounding_oneThatFoundedFirstTakesTheOthersIn(t *testing.T) {
 	}
 	foundAlone(t, b.addrs["n1"], founders, servers)
 	b.startPlanned()
-	if got := len(b.leader().servers()); got != 3 {
+	if got := len(b.leader().membership.servers()); got != 3 {
 		t.Fatalf("the cluster has %d members", got)
 	}
 }
@@ -119,21 +119,21 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 	b := startBench(t, 3)
 	removed := b.takenOut("n4")
 	n := b.loyal()
-	l := n.leading()
-	b.eventually("the removed node is no member", func() bool { return len(n.servers()) == 3 })
-	b.eventually("the cluster rests", func() bool { return !n.sweepNeeded(l) })
-	m, alive := n.member("n4")
+	l := n.terms.leading()
+	b.eventually("the removed node is no member", func() bool { return len(n.membership.servers()) == 3 })
+	b.eventually("the cluster rests", func() bool { return !n.chores.sweepNeeded(l) })
+	m, alive := n.membership.member("n4")
 	if !alive {
 		t.Fatal("it is gone from gossip")
 	}
 	before := n.raft.LastIndex()
 	for range 3 {
-		if n.recorded(l, m) {
+		if n.membership.recorded(l, m) {
 			t.Fatal("a removed node was recorded")
 		}
 	}
 	m.ID, m.Identity = "n2", strings.Repeat("ab", 16)
-	if n.recorded(l, m) {
+	if n.membership.recorded(l, m) {
 		t.Error("a foreign data directory was recorded")
 	}
 	if after := n.raft.LastIndex(); after != before {
@@ -151,14 +151,14 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 func TestRemoval_thatALeaderBeganIsFinished(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	l := b.loyal().leading()
+	l := b.loyal().terms.leading()
 	f := b.follower().cfg.Node
 	r := l.propose(within(t, ample), []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{
 		SetNode: &fsmpb.SetNode{Id: string(f), Removed: true}}}}, true)
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
-	b.eventually("it is out of the configuration", func() bool { return len(b.leader().servers()) == 2 })
+	b.eventually("it is out of the configuration", func() bool { return len(b.leader().membership.servers()) == 2 })
 }
 
 func TestLeave(t *testing.T) {
@@ -170,7 +170,7 @@ func TestLeave(t *testing.T) {
 	}
 	<-n.Left()
 	b.stop(n.cfg.Node)
-	b.eventually("two are left", func() bool { return len(b.leader().servers()) == 2 })
+	b.eventually("two are left", func() bool { return len(b.leader().membership.servers()) == 2 })
 	submitAll(t, b.leader(), specs("x", 1))
 }
 
@@ -198,9 +198,9 @@ func TestLeave_beforeItHasJoined(t *testing.T) {
 			b := startBench(t, 3)
 			leader := b.loyal()
 			known := func() (removed, known bool) {
-				leader.mu.RLock()
-				defer leader.mu.RUnlock()
-				_, _, removed, known = leader.machine.Node("n4")
+				leader.replica.mu.RLock()
+				defer leader.replica.mu.RUnlock()
+				_, _, removed, known = leader.replica.machine.Node("n4")
 				return removed, known
 			}
 			b.plan("n4", 0)
@@ -210,15 +210,15 @@ func TestLeave_beforeItHasJoined(t *testing.T) {
 			b.mu.Unlock()
 			b.start("n4")
 			n := b.node("n4")
-			if len(n.servers()) != 0 {
-				t.Fatalf("it knows of %v", n.servers())
+			if len(n.membership.servers()) != 0 {
+				t.Fatalf("it knows of %v", n.membership.servers())
 			}
 			if recorded {
 				b.eventually("the log knows of it", func() bool { _, known := known(); return known })
 			} else {
 				b.eventually("gossip tells the leader of it, and it of others", func() bool {
-					_, alive := leader.member("n4")
-					return alive && len(n.others()) > 0
+					_, alive := leader.membership.member("n4")
+					return alive && len(n.membership.others()) > 0
 				})
 				if _, known := known(); known {
 					t.Fatal("it was recorded and had not answered for itself")
@@ -234,8 +234,8 @@ func TestLeave_beforeItHasJoined(t *testing.T) {
 			if removed, _ := known(); !removed {
 				t.Error("its id may come back")
 			}
-			leader.reconcileOnce(leader.leading()) // while it still answers for itself
-			b.eventually("three are left", func() bool { return len(leader.servers()) == 3 })
+			leader.membership.reconcileOnce(leader.terms.leading()) // while it still answers for itself
+			b.eventually("three are left", func() bool { return len(leader.membership.servers()) == 3 })
 		})
 	}
 }
@@ -268,10 +268,10 @@ func TestNode_withoutAMajorityOfDigestsAllStop(t *testing.T) {
 	b := startBench(t, 2)
 	b.fatal = true
 	f := b.follower()
-	f.mu.Lock()
+	f.replica.mu.Lock()
 	planted := &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "planted"}}}
-	_, err := f.machine.Apply(f.machine.Head().Index, f.machine.Head().Term, mustSeal(t, &fsmpb.Entry{Ops: []*fsmpb.Op{planted}}))
-	f.mu.Unlock()
+	_, err := f.replica.machine.Apply(f.replica.machine.Head().Index, f.replica.machine.Head().Term, mustSeal(t, &fsmpb.Entry{Ops: []*fsmpb.Op{planted}}))
+	f.replica.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,11 +58,11 @@ func (n *Node) Collectors() []prometheus.Collector {
 	gauge := func(name, help string, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_" + name, Help: help}, read)
 	}
-	return append(n.guardCollectors(), []prometheus.Collector{
+	all := []prometheus.Collector{
 		m.commit, m.apply, m.decide, m.flush, m.held, m.written, m.entryOps, m.leaderships, m.unknown, m.rounds, m.refusedEntries, m.mismatches,
 		m.rejected, m.released, m.told, newAdmission(n), newFlowGauges(n),
 		gauge("raft_leader", "1 while this node leads.", func() float64 {
-			if n.leading() != nil {
+			if n.terms.leading() != nil {
 				return 1
 			}
 			return 0
@@ -72,17 +72,17 @@ func (n *Node) Collectors() []prometheus.Collector {
 			return float64(n.raft.CommitIndex()) - float64(n.raft.AppliedIndex())
 		}),
 		gauge("raft_last_contact_seconds", "Since the leader was last heard; 0 on the leader.", func() float64 {
-			if n.leading() != nil || n.raft.LastContact().IsZero() {
+			if n.terms.leading() != nil || n.raft.LastContact().IsZero() {
 				return 0
 			}
 			return time.Since(n.raft.LastContact()).Seconds()
 		}),
 		gauge("cluster_clock_ms", "The cluster clock as this node applied it.", func() float64 {
-			if !n.peek() {
+			if !n.replica.peek() {
 				return math.NaN()
 			}
-			defer n.mu.RUnlock()
-			return float64(n.machine.Head().Clock)
+			defer n.replica.mu.RUnlock()
+			return float64(n.replica.machine.Head().Clock)
 		}),
 		gauge("wall_skew_seconds", "This node's wall clock beyond the median of the voters.", func() float64 {
 			n.watch.mu.Lock()
@@ -90,9 +90,9 @@ func (n *Node) Collectors() []prometheus.Collector {
 			return float64(n.watch.skewMs) / 1000
 		}),
 		gauge("worker_streams", "Workers connected to this node.", func() float64 {
-			n.hub.mu.Lock()
-			defer n.hub.mu.Unlock()
-			return float64(len(n.hub.sessions))
+			n.replica.hub.mu.Lock()
+			defer n.replica.hub.mu.Unlock()
+			return float64(len(n.replica.hub.sessions))
 		}),
 		gauge("disk_free_bytes", "Free space under the data directory.", func() float64 {
 			free, _, err := n.cfg.freeSpace(n.cfg.Data)
@@ -101,16 +101,34 @@ func (n *Node) Collectors() []prometheus.Collector {
 			}
 			return float64(free)
 		}),
-	}...)
-}
-
-// guardCollectors are the metrics of what watches over this node.
-func (n *Node) guardCollectors() (all []prometheus.Collector) {
-	for _, some := range [][]prometheus.Collector{n.eventCollectors(), n.historyCollectors(), n.mendCollectors(), n.diskCollectors(),
-		n.stallCollectors(), n.scrubCollectors()} {
-		all = append(all, some...)
+	}
+	for _, part := range n.watched() {
+		all = append(all, part.collectors()...)
 	}
 	return all
+}
+
+// watched is a part that says how it is.
+type watched interface {
+	// problems lists what is wrong, each with what to do.
+	problems() []string
+	collectors() []prometheus.Collector
+}
+
+func (n *Node) watched() []watched {
+	return []watched{&n.history, &n.eventFeed, &n.rebuilder, &n.disk, &n.watchdog, &n.scrub}
+}
+
+// problems lists what is wrong with this node, each with what to do.
+func (n *Node) problems() []string {
+	problems := append([]string{}, n.watch.problems()...)
+	for _, part := range n.watched() {
+		problems = append(problems, part.problems()...)
+	}
+	if err := n.Ready(); err != nil {
+		problems = append(problems, err.Error())
+	}
+	return problems
 }
 
 // countEvents notes what an applied entry says of the cluster's health and work.

@@ -96,12 +96,12 @@ func (a *admission) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (a *admission) Collect(to chan<- prometheus.Metric) {
-	if !a.n.peek() {
+	if !a.n.replica.peek() {
 		return // it stalls, which rota_apply_stall_seconds tells
 	}
-	mode := a.n.machine.Mode()
-	parked, isolated := a.n.machine.ParkedTenants(), a.n.machine.IsolatedDomains()
-	a.n.mu.RUnlock()
+	mode := a.n.replica.machine.Mode()
+	parked, isolated := a.n.replica.machine.ParkedTenants(), a.n.replica.machine.IsolatedDomains()
+	a.n.replica.mu.RUnlock()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}

@@ -30,11 +30,11 @@ func (g *flowGauges) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g *flowGauges) Collect(to chan<- prometheus.Metric) {
-	if !g.n.peek() {
+	if !g.n.replica.peek() {
 		return // it stalls, which rota_apply_stall_seconds tells
 	}
-	t := g.n.machine.WorkflowTotals()
-	g.n.mu.RUnlock()
+	t := g.n.replica.machine.WorkflowTotals()
+	g.n.replica.mu.RUnlock()
 	for s := rota.WorkflowOpen; s <= rota.WorkflowCancelled; s++ {
 		to <- prometheus.MustNewConstMetric(g.flows, prometheus.GaugeValue, float64(t.ByState[s]), s.String())
 	}

@@ -22,9 +22,11 @@ import (
 // Node is one node of a cluster: its replica of the state, its part in Raft and
 // gossip, and, while it leads, the leader's chores.
 type Node struct {
-	cfg   Config
-	log   *slog.Logger
-	peers Peers
+	cfg      Config
+	log      *slog.Logger
+	peers    Peers
+	lines    logs.Limiter
+	measures *measures
 
 	data      *raftstore.DataDir
 	stores    *raftstore.Stores
@@ -33,59 +35,43 @@ type Node struct {
 	transport *stream.Transport
 	gossip    gossip.Discovery
 	raft      *raft.Raft
-	notify    chan bool
-
-	// mu is the apply lock: Apply holds it, reads of the machine share it.
-	mu      sync.RWMutex
-	machine *fsm.Machine
-	// audit keeps what audits and explanations of the past replay.
-	audit *auditKeep
-	// replaying has room for the one replay of the past that may run.
-	replaying chan struct{}
-	// uploads has room for the workflows that come in at a time.
-	uploads chan struct{}
-	// repeats has room for one that is known already, to be compared.
-	repeats chan struct{}
-
 	// archiveDB is the file beside the log: terminal jobs, and events.
 	archiveDB *bbolt.DB
-	events    *eventLog
-	history   *history
+	// audit keeps what audits and explanations of the past replay.
+	audit *auditKeep
 
-	hub     *hub
-	beats   *beatBox
-	digests digestRing
-	mend    mender
-	disk    disk
-	dog     watchdog
-	scrub   scrubber
-	barrier barrierGroup
-	// lead is the present leadership, nil while this node does not lead.
-	lead    atomic.Pointer[leadership]
-	applied atomic.Uint64
-	// rules is the version of the rules in force; 0 until the first entry is applied.
-	rules     atomic.Uint32
-	appliedAt atomic.Int64
-	known     knownCluster
-	watch     watcher
-	leader    leaderWatch
-	joined    joined
-	quiet     atomic.Bool
-	lines     logs.Limiter
+	// The parts. What is exported of them is the node's own face (transport's Core and
+	// NodeCore).
+	replica
+	proposer
+	history
+	eventFeed
+	rebuilder
+	membership
+	chores
+	jobVerbs
+	policyVerbs
+	workerVerbs
+	workflowVerbs
+	clusterVerbs
+	explainer
+	scrub    scrubber
+	disk     diskGate
+	watchdog watchdog
+	watch    watcher
+	leader   leaderWatch
+	terms    terms
 
 	stopOnce sync.Once
 	stopped  chan struct{}
+	quiet    atomic.Bool
 	// raftDown is closed once raft has stopped and answers nothing more.
 	raftDown chan struct{}
 	// life ends when the node stops: what it does of its own accord hangs on it.
-	life    context.Context
-	endLife context.CancelFunc
-	// left is closed when the node was asked to leave and has done so.
-	left     chan struct{}
-	leftOnce sync.Once
+	life     context.Context
+	endLife  context.CancelFunc
 	loops    sync.WaitGroup
 	fatalErr atomic.Pointer[error]
-	measures *measures
 }
 
 // Start makes a node: it opens what is on disk, finds the other nodes, and
@@ -100,7 +86,7 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 		n.closeAll()
 		return nil, err
 	}
-	if err := n.join(ctx); err != nil {
+	if err := n.membership.join(ctx); err != nil {
 		n.closeAll()
 		return nil, err
 	}
@@ -108,18 +94,18 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 		n.closeAll()
 		return nil, err
 	}
-	n.run(n.leadLoop)
-	n.run(n.watchLoop)
-	n.run(n.leaderLoop)
-	n.run(n.brokenLoop)
-	n.run(n.rebuildLoop)
-	n.run(n.diskLoop)
-	n.run(n.watchdogLoop)
-	n.run(n.scrubLoop)
-	n.run(n.wakeEvents)
-	n.run(n.flushEvents)
-	n.run(n.historyLoop)
-	n.run(n.fetchLoop)
+	n.run(n.terms.run)
+	n.run(n.watch.run)
+	n.run(n.leader.run)
+	n.run(n.chores.brokenLoop)
+	n.run(n.rebuilder.run)
+	n.run(n.disk.run)
+	n.run(n.watchdog.run)
+	n.run(n.scrub.run)
+	n.run(n.eventFeed.wakeFollowers)
+	n.run(n.eventFeed.run)
+	n.run(n.history.run)
+	n.run(n.history.fetchLoop)
 	return n, nil
 }
 
@@ -128,16 +114,27 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, log: cfg.Log, peers: peers, replaying: make(chan struct{}, 1),
-		uploads: make(chan struct{}, uploadsMost), repeats: make(chan struct{}, 1),
-		machine: fsm.NewKnowing(cfg.knows), hub: newHub(), measures: newMeasures(),
-		notify: make(chan bool, 64), stopped: make(chan struct{}), raftDown: make(chan struct{}), left: make(chan struct{})}
+	n := &Node{cfg: cfg, log: cfg.Log, peers: peers, measures: newMeasures(), stopped: make(chan struct{}),
+		raftDown: make(chan struct{})}
 	n.life, n.endLife = context.WithCancel(context.Background())
-	n.mend.poked, n.mend.right = make(chan struct{}, 1), make(map[rota.NodeID]rota.Index)
-	n.disk.read, n.disk.path = n.cfg.freeSpace, n.cfg.Data
-	n.disk.low, n.disk.critical = percent(n.cfg.DiskLow), percent(n.cfg.DiskCritical)
-	n.beats = newBeatBox(n)
-	return n, nil
+	n.replica = replica{machine: fsm.NewKnowing(cfg.knows), hub: newHub()}
+	n.history = history{poke: make(chan struct{}, 1)}
+	n.rebuilder = rebuilder{poked: make(chan struct{}, 1), right: make(map[rota.NodeID]rota.Index)}
+	n.membership = membership{left: make(chan struct{})}
+	n.terms = terms{notify: make(chan bool, 64)}
+	n.chores = chores{beats: newBeatBox(n)}
+	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow), critical: percent(cfg.DiskCritical)}
+	n.workflowVerbs = workflowVerbs{uploads: make(chan struct{}, uploadsMost), repeats: make(chan struct{}, 1)}
+	n.explainer = explainer{replaying: make(chan struct{}, 1)}
+	return n.own(), nil
+}
+
+// own shows the parts their node, by which they reach each other.
+func (n *Node) own() *Node {
+	n.replica.n, n.proposer.n, n.history.n, n.eventFeed.n, n.rebuilder.n, n.membership.n, n.chores.n = n, n, n, n, n, n, n
+	n.jobVerbs.n, n.policyVerbs.n, n.workerVerbs.n, n.workflowVerbs.n, n.clusterVerbs.n, n.explainer.n = n, n, n, n, n, n
+	n.scrub.n, n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n = n, n, n, n, n, n
+	return n
 }
 
 // run starts a loop that Stop waits for.
@@ -174,18 +171,18 @@ func (n *Node) open() (err error) {
 	if err := n.openArchive(); err != nil {
 		return err
 	}
-	if err := n.openHistory(); err != nil {
+	if err := n.history.open(); err != nil {
 		return err
 	}
-	n.known.id = n.data.ClusterID()
-	n.stream, err = stream.NewLayer(n.cfg.Raft, raft.ServerAddress(n.cfg.Raft), n.hello, stream.Options{
-		Admit: n.admit, ServerTLS: n.cfg.ServerTLS, ClientTLS: n.cfg.ClientTLS, Logger: libraries,
+	n.membership.known.id = n.data.ClusterID()
+	n.stream, err = stream.NewLayer(n.cfg.Raft, raft.ServerAddress(n.cfg.Raft), n.membership.hello, stream.Options{
+		Admit: n.membership.admit, ServerTLS: n.cfg.ServerTLS, ClientTLS: n.cfg.ClientTLS, Logger: libraries,
 		Listen: n.cfg.World.Listen, Dial: n.cfg.World.Dial})
 	if err != nil {
 		return err
 	}
-	n.transport = stream.NewTransport(stream.TransportConfig{Layer: n.stream, Logger: libraries, Address: n.raftAddress, Silent: n.silent,
-		Muted: n.muted, Wrong: n.mend.active.Load, OnDisk: n.stores.OnDisk, Leads: n.leads, Room: n.snapshotRoom,
+	n.transport = stream.NewTransport(stream.TransportConfig{Layer: n.stream, Logger: libraries, Address: n.membership.raftAddress, Silent: n.rebuilder.silent,
+		Muted: n.rebuilder.muted, Wrong: n.rebuilder.active.Load, OnDisk: n.stores.OnDisk, Leads: n.terms.leads, Room: n.snapshotRoom,
 		Told: n.measures.told.Inc})
 	discover := discoverGossip
 	if n.cfg.World.Discover != nil {
@@ -193,7 +190,7 @@ func (n *Node) open() (err error) {
 	}
 	n.gossip, err = discover(gossip.Options{ID: n.cfg.Node, Cluster: n.cfg.Cluster, Bind: n.cfg.Gossip,
 		KeyFile: n.cfg.GossipKeyFile, Insecure: n.cfg.Insecure, Join: n.cfg.Join, OnConflict: n.conflict, Logger: libraries,
-		Meta: gossip.Meta{ClusterID: n.known.id, API: n.cfg.API, Raft: n.cfg.Raft, Version: n.cfg.Version,
+		Meta: gossip.Meta{ClusterID: n.membership.known.id, API: n.cfg.API, Raft: n.cfg.Raft, Version: n.cfg.Version,
 			BootstrapExpect: n.cfg.BootstrapExpect, HasState: !n.data.Fresh(), Identity: n.data.Identity()}})
 	return err
 }
@@ -223,7 +220,7 @@ func (n *Node) raftConfig() *raft.Config {
 	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = t.Heartbeat, t.Election, t.LeaderLease
 	c.CommitTimeout = t.Commit
 	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = t.SnapshotThreshold, t.TrailingLogs, t.SnapshotInterval
-	c.NotifyCh = n.notify
+	c.NotifyCh = n.terms.notify
 	c.Logger = logs.ForRaft(logs.Quieting(n.log, &n.quiet))
 	c.NoLegacyTelemetry = true
 	failpointRaft(c)
@@ -232,8 +229,8 @@ func (n *Node) raftConfig() *raft.Config {
 
 func (n *Node) startRaft() error {
 	if n.data.Rebuild().Open {
-		n.mend.active.Store(true) // what a snapshot here holds may be wrong
-		poke(n.mend.poked)
+		n.rebuilder.active.Store(true) // what a snapshot here holds may be wrong
+		poke(n.rebuilder.poked)
 	}
 	n.run(func() { n.transport.Run(n.life) })
 	r, err := raft.NewRaft(n.raftConfig(), adapter{n}, n.stores.Log, n.stores.Stable, n.snapshots, n.transport)
@@ -265,10 +262,10 @@ func (n *Node) unfit(reason string) {
 	n.log.Error("this node is unfit to lead", "reason", reason)
 	n.watch.setUnfit(reason)
 	go func() {
-		if n.leading() != nil {
+		if n.terms.leading() != nil {
 			ctx, cancel := context.WithTimeout(n.life, raftTimeout)
 			defer cancel()
-			n.handOver(ctx)
+			n.terms.handOver(ctx)
 		}
 	}()
 }
@@ -281,11 +278,11 @@ func (n *Node) conflict(existing, other gossip.Member) {
 	}
 }
 
-func (n *Node) leading() *leadership { return n.lead.Load() }
+func (tm *terms) leading() *leadership { return tm.lead.Load() }
 
 // leads reports whether this node leads, and whether it is about to send an entry.
-func (n *Node) leads() (leads, entrySoon bool) {
-	l := n.leading()
+func (tm *terms) leads() (leads, entrySoon bool) {
+	l := tm.leading()
 	return l != nil, l != nil && l.entrySoon()
 }
 
@@ -313,10 +310,10 @@ func (n *Node) stopping() bool {
 func (n *Node) Stop(ctx context.Context) error {
 	var err error
 	n.stopOnce.Do(func() {
-		if n.leading() != nil && n.otherVoters() > 0 {
-			n.handOver(ctx)
+		if n.terms.leading() != nil && n.membership.otherVoters() > 0 {
+			n.terms.handOver(ctx)
 		}
-		n.land(ctx)
+		n.terms.land(ctx)
 		n.quiet.Store(true)
 		close(n.stopped)
 		n.endLife()
@@ -329,27 +326,27 @@ func (n *Node) Stop(ctx context.Context) error {
 }
 
 // handOver gives leadership away; where that fails the others elect by themselves.
-func (n *Node) handOver(ctx context.Context) {
-	successor, err := n.successor("")
+func (tm *terms) handOver(ctx context.Context) {
+	successor, err := tm.n.clusterVerbs.successor("")
 	if err != nil {
-		n.log.Warn("leadership could not be handed over", "err", err)
+		tm.n.log.Warn("leadership could not be handed over", "err", err)
 		return
 	}
 	// hashicorp/raft 1.7.3 forgets a transfer that it is asked for in the moment in which
 	// leadership is lost, and never answers its future: the state is looked at instead. A
 	// transfer ends within an election timeout, well or not.
-	_ = n.raft.LeadershipTransferToServer(successor.ID, successor.Address)
-	for asked := time.Now(); n.raft.State() == raft.Leader; time.Sleep(5 * time.Millisecond) {
-		if ctx.Err() != nil || time.Since(asked) > 2*n.cfg.Timing.Election {
-			n.log.Warn("leadership was not handed over in time", "to", string(successor.ID))
+	_ = tm.n.raft.LeadershipTransferToServer(successor.ID, successor.Address)
+	for asked := time.Now(); tm.n.raft.State() == raft.Leader; time.Sleep(5 * time.Millisecond) {
+		if ctx.Err() != nil || time.Since(asked) > 2*tm.n.cfg.Timing.Election {
+			tm.n.log.Warn("leadership was not handed over in time", "to", string(successor.ID))
 			return
 		}
 	}
 }
 
 // lower ends the present leadership.
-func (n *Node) lower() *leadership {
-	l := n.lead.Swap(nil)
+func (tm *terms) lower() *leadership {
+	l := tm.lead.Swap(nil)
 	if l != nil {
 		l.end()
 	}
@@ -379,8 +376,8 @@ const landMost = 2 * time.Second
 
 // land ends the present leadership and waits until its entries are answered,
 // while raft is still there to answer them.
-func (n *Node) land(ctx context.Context) {
-	l := n.lower()
+func (tm *terms) land(ctx context.Context) {
+	l := tm.lower()
 	if l == nil {
 		return
 	}
@@ -389,7 +386,7 @@ func (n *Node) land(ctx context.Context) {
 	select {
 	case <-l.landed:
 	case <-ctx.Done():
-		n.log.Warn("entries in flight were not answered before the node stopped")
+		tm.n.log.Warn("entries in flight were not answered before the node stopped")
 	}
 }
 
@@ -410,9 +407,9 @@ func (n *Node) closeAll() {
 		}
 	}
 	if n.archiveDB != nil {
-		n.flushEventsOnce()
-		if n.history != nil {
-			_ = n.flushHistory() // said already; the log has the entries
+		n.eventFeed.flush()
+		if n.history.store != nil {
+			_ = n.history.flush() // said already; the log has the entries
 		}
 		if err := n.archiveDB.Close(); err != nil {
 			n.log.Warn("archive did not close", "err", err)
@@ -424,4 +421,4 @@ func (n *Node) closeAll() {
 }
 
 // Left is closed once the node has left the cluster on an operator's word.
-func (n *Node) Left() <-chan struct{} { return n.left }
+func (mb *membership) Left() <-chan struct{} { return mb.left }

@@ -178,7 +178,7 @@ func TestNode_membership(t *testing.T) {
 	b.plan("n4", 0)
 	b.start("n4")
 	voter := func(id rota.NodeID) bool {
-		for _, s := range b.leader().servers() {
+		for _, s := range b.leader().membership.servers() {
 			if rota.NodeID(s.ID) == id {
 				return s.Suffrage == raft.Voter
 			}
@@ -199,9 +199,9 @@ func TestNode_membership(t *testing.T) {
 }
 
 func machineNode(n *Node, id rota.NodeID) (string, uint64, bool, bool) {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.machine.Node(id)
+	n.replica.mu.RLock()
+	defer n.replica.mu.RUnlock()
+	return n.replica.machine.Node(id)
 }
 
 func TestNode_emptiedDirectoryOfAKnownIDIsRefused(t *testing.T) {
@@ -295,7 +295,7 @@ func TestRestoreBackup(t *testing.T) {
 }
 
 func check(n *Node) []string {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.machine.Check()
+	n.replica.mu.RLock()
+	defer n.replica.mu.RUnlock()
+	return n.replica.machine.Check()
 }

@@ -6,7 +6,7 @@ import "github.com/rotasched/rota/fsm"
 
 // nonatomicRestore puts the state in place while its rows are still coming.
 func (plants) nonatomicRestore(n *Node, l *fsm.Loader) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.machine = l.Unfinished()
+	n.replica.mu.Lock()
+	defer n.replica.mu.Unlock()
+	n.replica.machine = l.Unfinished()
 }

@@ -12,26 +12,32 @@ import (
 	"github.com/rotasched/rota/internal/failpoint"
 )
 
+// proposer puts operations into the log: here, or by the node that leads.
+type proposer struct {
+	n      *Node
+	joined joined
+}
+
 // propose puts operations into the log wherever the leader is, and gives their
 // outcomes. While there is no leader it waits up to ctx's deadline (SPEC §13.1).
 // A batch whose outcome is unknown is proposed again with the same ids, which
 // every operation answers with its first outcome (SPEC §2.7); only a revival is
 // left to its caller, as its repetition reads as a conflict.
-func (n *Node) propose(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outcome, rota.Index, error) {
+func (pr *proposer) propose(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outcome, rota.Index, error) {
 	b, err := encode(ops)
 	if err != nil {
 		return nil, 0, err
 	}
-	return n.proposeBundle(ctx, b)
+	return pr.proposeBundle(ctx, b)
 }
 
 // proposeBundle is propose for operations that are encoded already.
-func (n *Node) proposeBundle(ctx context.Context, b bundle) ([]*fsmpb.Outcome, rota.Index, error) {
+func (pr *proposer) proposeBundle(ctx context.Context, b bundle) ([]*fsmpb.Outcome, rota.Index, error) {
 	var outcomes []*fsmpb.Outcome
 	var index rota.Index
 	for at := 0; at < len(b.ops); {
 		k := b.chunk(at)
-		r := n.proposeChunk(ctx, b.part(at, at+k))
+		r := pr.proposeChunk(ctx, b.part(at, at+k))
 		if r.err != nil {
 			return nil, 0, r.err
 		}
@@ -44,8 +50,8 @@ func (n *Node) proposeBundle(ctx context.Context, b bundle) ([]*fsmpb.Outcome, r
 }
 
 // proposeOne is propose for a single operation; its refusal is the error.
-func (n *Node) proposeOne(ctx context.Context, op *fsmpb.Op) (*fsmpb.Outcome, rota.Index, error) {
-	outcomes, index, err := n.propose(ctx, []*fsmpb.Op{op})
+func (pr *proposer) proposeOne(ctx context.Context, op *fsmpb.Op) (*fsmpb.Outcome, rota.Index, error) {
+	outcomes, index, err := pr.propose(ctx, []*fsmpb.Op{op})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -55,15 +61,15 @@ func (n *Node) proposeOne(ctx context.Context, op *fsmpb.Op) (*fsmpb.Outcome, ro
 	return outcomes[0], index, nil
 }
 
-func (n *Node) proposeChunk(ctx context.Context, b bundle) reply {
+func (pr *proposer) proposeChunk(ctx context.Context, b bundle) reply {
 	ops := b.ops
-	if err := n.refuseNewer(ops); err != nil {
+	if err := pr.refuseNewer(ops); err != nil {
 		return reply{err: err}
 	}
 	var last error
 	for {
-		if l := n.leading(); l != nil {
-			r := n.proposeHere(ctx, l, b)
+		if l := pr.n.terms.leading(); l != nil {
+			r := pr.proposeHere(ctx, l, b)
 			definite := errors.Is(r.err, errNotLeader)
 			switch {
 			case r.err == nil, !definite && ctx.Err() != nil:
@@ -73,7 +79,7 @@ func (n *Node) proposeChunk(ctx context.Context, b bundle) reply {
 			default:
 				last = r.err
 			}
-		} else if r, err := n.carry(ctx, b); err == nil {
+		} else if r, err := pr.carry(ctx, b); err == nil {
 			return r
 		} else {
 			last = err
@@ -85,7 +91,7 @@ func (n *Node) proposeChunk(ctx context.Context, b bundle) reply {
 				return reply{err: err}
 			}
 		}
-		if err := n.pause(ctx, 25*time.Millisecond); err != nil {
+		if err := pr.n.leader.pause(ctx, 25*time.Millisecond); err != nil {
 			return reply{err: givenUp(err, last)}
 		}
 	}
@@ -100,43 +106,43 @@ func givenUp(err, last error) error {
 }
 
 // pause waits a moment, a change of leadership, or the end of ctx.
-func (n *Node) pause(ctx context.Context, most time.Duration) error {
+func (lw *leaderWatch) pause(ctx context.Context, most time.Duration) error {
 	t := time.NewTimer(most)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return nil
-	case <-n.reign().Done():
-		if n.stopping() {
+	case <-lw.reign().Done():
+		if lw.n.stopping() {
 			return errStopping()
 		}
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-n.stopped:
+	case <-lw.n.stopped:
 		return errStopping()
 	}
 }
 
 // carry forwards operations, workers' commands together with others'.
-func (n *Node) carry(ctx context.Context, b bundle) (reply, error) {
+func (pr *proposer) carry(ctx context.Context, b bundle) (reply, error) {
 	if joins(b.ops) {
-		return n.forwardJoined(ctx, b)
+		return pr.forwardJoined(ctx, b)
 	}
-	return n.forward(ctx, b)
+	return pr.forward(ctx, b)
 }
 
 // forward hands operations to the leader, once; it gives up waiting when the
 // leader changes.
-func (n *Node) forward(ctx context.Context, b bundle) (reply, error) {
-	reign := n.reign()
-	to, ok := n.Leader()
+func (pr *proposer) forward(ctx context.Context, b bundle) (reply, error) {
+	reign := pr.n.leader.reign()
+	to, ok := pr.n.Leader()
 	if !ok {
 		return reply{}, notLeader()
 	}
 	ctx, cancel := until(ctx, reign)
 	defer cancel()
-	answer, err := n.peers.Forward(ctx, to, b.encoded)
+	answer, err := pr.n.peers.Forward(ctx, to, b.encoded)
 	if err != nil {
 		return reply{}, err
 	}
@@ -150,8 +156,8 @@ func (n *Node) forward(ctx context.Context, b bundle) (reply, error) {
 
 // Forwarded takes commands that another node forwarded. Not leading is a
 // definite refusal; nothing is ever forwarded twice.
-func (n *Node) Forwarded(ctx context.Context, from rota.NodeID, commands []byte) ([]byte, error) {
-	if err := n.refuseRemoved(from); err != nil {
+func (pr *proposer) Forwarded(ctx context.Context, from rota.NodeID, commands []byte) ([]byte, error) {
+	if err := pr.n.membership.refuseRemoved(from); err != nil {
 		return nil, err
 	}
 	reader := readers.Get().(*fsm.CommandReader)
@@ -161,17 +167,17 @@ func (n *Node) Forwarded(ctx context.Context, from rota.NodeID, commands []byte)
 	}
 	for _, op := range ops {
 		if op.GetOp() == nil {
-			return nil, errNewer(0, n.rulesInForce())
+			return nil, errNewer(0, pr.n.replica.rulesInForce())
 		}
 		if !forwardable(op) {
 			return nil, rota.Refusef(rota.Invalid, "commands", "an internal operation is never forwarded")
 		}
 	}
-	l := n.leading()
+	l := pr.n.terms.leading()
 	if l == nil {
 		return nil, notLeader()
 	}
-	r := n.proposeHere(ctx, l, bundle{ops: ops, encoded: encoded})
+	r := pr.proposeHere(ctx, l, bundle{ops: ops, encoded: encoded})
 	if errors.Is(r.err, errNotLeader) {
 		return nil, notLeader()
 	}

@@ -3,9 +3,11 @@ package cluster
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -23,75 +25,91 @@ type barrierCall struct {
 	err   error
 }
 
+// replica is this node's copy of the state: what applies entries to it, and what reads it.
+type replica struct {
+	n *Node
+	// mu is the apply lock: Apply holds it, reads of the machine share it.
+	mu      sync.RWMutex
+	machine *fsm.Machine
+	// applied is the newest entry of the state, appliedAt when it was applied, in time
+	// since boot.
+	applied   atomic.Uint64
+	appliedAt atomic.Int64
+	// rules is the version of the rules in force; 0 until the first entry is applied.
+	rules atomic.Uint32
+	// hub wakes who waits for what was applied.
+	hub     *hub
+	barrier barrierGroup
+}
+
 // fresh waits until this node's state is as fresh as the options ask, and says
 // what it is.
-func (n *Node) fresh(ctx context.Context, opt rota.ReadOptions) (rota.ReadAt, error) {
-	if err := n.refuseRebuilding(); err != nil {
+func (rp *replica) fresh(ctx context.Context, opt rota.ReadOptions) (rota.ReadAt, error) {
+	if err := rp.refuseRebuilding(); err != nil {
 		return rota.ReadAt{}, err
 	}
 	switch {
 	case opt.Stale:
 	case opt.MinIndex > 0:
-		if err := n.waitApplied(ctx, opt.MinIndex); err != nil {
+		if err := rp.waitApplied(ctx, opt.MinIndex); err != nil {
 			return rota.ReadAt{}, err
 		}
 	default:
-		index, err := n.barrierIndex(ctx)
+		index, err := rp.barrierIndex(ctx)
 		if err != nil {
 			return rota.ReadAt{}, err
 		}
 		if planted.laggingRead() {
-			index = min(index, rota.Index(n.applied.Load()))
+			index = min(index, rota.Index(rp.applied.Load()))
 		}
-		if err := n.waitApplied(ctx, index); err != nil {
+		if err := rp.waitApplied(ctx, index); err != nil {
 			return rota.ReadAt{}, err
 		}
 	}
-	at := rota.ReadAt{Index: rota.Index(n.applied.Load()), AgeMs: -1}
-	if t := n.appliedAt.Load(); t != 0 {
-		at.AgeMs = (int64(n.sinceBoot()) - t) / int64(time.Millisecond)
+	at := rota.ReadAt{Index: rota.Index(rp.applied.Load()), AgeMs: -1}
+	if t := rp.appliedAt.Load(); t != 0 {
+		at.AgeMs = (int64(rp.n.sinceBoot()) - t) / int64(time.Millisecond)
 	}
 	return at, nil
 }
 
 // waitApplied waits until this node's own machine has applied an index.
-func (n *Node) waitApplied(ctx context.Context, index rota.Index) error {
-	done := n.hub.reached(index)
+func (rp *replica) waitApplied(ctx context.Context, index rota.Index) error {
+	done := rp.hub.reached(index)
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		n.hub.forgetWait(done)
+		rp.hub.forgetWait(done)
 		return ctxError(ctx, "waiting for this node to catch up")
-	case <-n.stopped:
+	case <-rp.n.stopped:
 		return errStopping()
 	}
 }
 
 // barrierIndex gives an index such that a state that has applied it holds all
 // that was acknowledged before the call.
-func (n *Node) barrierIndex(ctx context.Context) (rota.Index, error) {
-	if planted.verifyLeaderReads() && n.raft.VerifyLeader().Error() == nil {
-		return rota.Index(n.applied.Load()), nil
+func (rp *replica) barrierIndex(ctx context.Context) (rota.Index, error) {
+	if planted.verifyLeaderReads() && rp.n.raft.VerifyLeader().Error() == nil {
+		return rota.Index(rp.applied.Load()), nil
 	}
-	g := &n.barrier
-	g.mu.Lock()
-	call := g.next
+	rp.barrier.mu.Lock()
+	call := rp.barrier.next
 	if call == nil {
 		call = &barrierCall{done: make(chan struct{})}
-		g.next = call
-		if !g.inFlight {
-			g.inFlight = true
-			go n.runBarriers()
+		rp.barrier.next = call
+		if !rp.barrier.inFlight {
+			rp.barrier.inFlight = true
+			go rp.runBarriers()
 		}
 	}
-	g.mu.Unlock()
+	rp.barrier.mu.Unlock()
 	select {
 	case <-call.done:
 		return call.index, call.err
 	case <-ctx.Done():
 		return 0, errNoLeader(ctx.Err())
-	case <-n.stopped:
+	case <-rp.n.stopped:
 		return 0, errStopping()
 	}
 }
@@ -99,20 +117,19 @@ func (n *Node) barrierIndex(ctx context.Context) (rota.Index, error) {
 // barrierTimeout bounds one barrier; its readers may give up earlier.
 const barrierTimeout = 10 * time.Second
 
-func (n *Node) runBarriers() {
-	g := &n.barrier
+func (rp *replica) runBarriers() {
 	for {
-		g.mu.Lock()
-		call := g.next
-		g.next = nil
+		rp.barrier.mu.Lock()
+		call := rp.barrier.next
+		rp.barrier.next = nil
 		if call == nil {
-			g.inFlight = false
-			g.mu.Unlock()
+			rp.barrier.inFlight = false
+			rp.barrier.mu.Unlock()
 			return
 		}
-		g.mu.Unlock()
-		ctx, cancel := context.WithTimeout(n.life, barrierTimeout)
-		_, call.index, call.err = n.proposeOne(ctx, barrierOp())
+		rp.barrier.mu.Unlock()
+		ctx, cancel := context.WithTimeout(rp.n.life, barrierTimeout)
+		_, call.index, call.err = rp.n.proposer.proposeOne(ctx, barrierOp())
 		cancel()
 		close(call.done)
 	}
@@ -123,37 +140,37 @@ func barrierOp() *fsmpb.Op {
 }
 
 // Barrier gives another node the index of a read barrier.
-func (n *Node) Barrier(ctx context.Context, _ rota.NodeID) (rota.Index, error) {
-	if n.leading() == nil {
+func (rp *replica) Barrier(ctx context.Context, _ rota.NodeID) (rota.Index, error) {
+	if rp.n.terms.leading() == nil {
 		return 0, notLeader()
 	}
-	return n.barrierIndex(ctx)
+	return rp.barrierIndex(ctx)
 }
 
 // Ready is nil when this node knows a leader and has caught up with its term.
-func (n *Node) Ready() error {
-	if n.stopping() {
+func (rp *replica) Ready() error {
+	if rp.n.stopping() {
 		return errStopping()
 	}
-	if err := n.refuseRebuilding(); err != nil {
+	if err := rp.refuseRebuilding(); err != nil {
 		return err
 	}
-	if !n.peek() {
+	if !rp.peek() {
 		return errStalled()
 	}
-	term := n.machine.Head().Term
-	_, _, removed, _ := n.machine.Node(n.cfg.Node)
-	n.mu.RUnlock()
+	term := rp.machine.Head().Term
+	_, _, removed, _ := rp.machine.Node(rp.n.cfg.Node)
+	rp.mu.RUnlock()
 	if removed {
-		return errRemoved(n.cfg.Node)
+		return errRemoved(rp.n.cfg.Node)
 	}
-	if err := n.watch.stillMember(); err != nil {
+	if err := rp.n.watch.stillMember(); err != nil {
 		return err
 	}
-	if _, id := n.raft.LeaderWithID(); id == "" {
+	if _, id := rp.n.raft.LeaderWithID(); id == "" {
 		return errNoLeader(nil)
 	}
-	if now := n.raft.CurrentTerm(); term != now {
+	if now := rp.n.raft.CurrentTerm(); term != now {
 		return rota.Refusef(rota.Unavailable, "node", "this node has applied term %d, the cluster is in term %d: it is catching up",
 			term, now)
 	}

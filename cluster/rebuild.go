@@ -44,8 +44,10 @@ const (
 	stateRebuilding = "REBUILDING"
 )
 
-// mender is what a node knows of its own being wrong.
-type mender struct {
+// rebuilder is what a node knows of its own being wrong.
+type rebuilder struct {
+	n       *Node
+	digests digestRing
 	// active says that there is no state to serve. It is changed under the apply lock,
 	// and read without it where a moment's lateness does no harm.
 	active atomic.Bool
@@ -75,18 +77,18 @@ type mender struct {
 }
 
 // agree notes a state that a majority holds.
-func (m *mender) agree(e indexedDigest) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if e.index > m.agreed.index {
-		m.agreed = e
+func (rb *rebuilder) agree(e indexedDigest) {
+	rb.mu.Lock()
+	defer rb.mu.Unlock()
+	if e.index > rb.agreed.index {
+		rb.agreed = e
 	}
 }
 
 // refuseRebuilding refuses what needs a state while this node has none. Under the apply
 // lock that is the last word; else see reading.
-func (n *Node) refuseRebuilding() error {
-	if !n.mend.active.Load() {
+func (rp *replica) refuseRebuilding() error {
+	if !rp.n.rebuilder.active.Load() {
 		return nil
 	}
 	return &rota.Error{Kind: rota.Unavailable, Subject: "node", RetryAfter: rebuildPause,
@@ -96,27 +98,27 @@ func (n *Node) refuseRebuilding() error {
 // reading takes the apply lock for a read of the state, which the caller gives back; it
 // fails where there is none: a read that began before the state was dropped must not be
 // answered from the empty one in its place.
-func (n *Node) reading() error {
-	n.mu.RLock()
-	if err := n.refuseRebuilding(); err != nil {
-		n.mu.RUnlock()
+func (rp *replica) reading() error {
+	rp.mu.RLock()
+	if err := rp.refuseRebuilding(); err != nil {
+		rp.mu.RUnlock()
 		return err
 	}
 	return nil
 }
 
 // quarantine takes this node out of service: a majority holds another digest.
-func (n *Node) quarantine(own indexedDigest, right rota.Digest) {
-	n.mend.recording.Lock()
-	defer n.mend.recording.Unlock()
-	if n.mend.active.Load() {
+func (rb *rebuilder) quarantine(own indexedDigest, right rota.Digest) {
+	rb.recording.Lock()
+	defer rb.recording.Unlock()
+	if rb.active.Load() {
 		return
 	}
-	n.mend.mu.Lock()
-	agreed := n.mend.agreed
-	n.mend.mu.Unlock()
+	rb.mu.Lock()
+	agreed := rb.agreed
+	rb.mu.Unlock()
 	record := raftstore.RebuildRecord{Open: true, At: uint64(own.index), Agreed: uint64(agreed.index), Ended: agreed.ended}
-	if last := n.data.Rebuild(); n.wall().UnixMilli()-last.DoneMs < rebuildWindow.Milliseconds() || last.Open {
+	if last := rb.n.data.Rebuild(); rb.n.wall().UnixMilli()-last.DoneMs < rebuildWindow.Milliseconds() || last.Open {
 		record.Again = last.Again + 1
 		if last.Open { // the disk was not scoured yet: what was wrong then is so still
 			record.Agreed, record.Ended = min(record.Agreed, last.Agreed), min(record.Ended, last.Ended)
@@ -124,60 +126,60 @@ func (n *Node) quarantine(own indexedDigest, right rota.Digest) {
 	}
 	text := fmt.Sprintf("at index %d this node's state has digest %s but a majority of the voters holds %s", own.index, own.digest, right)
 	if record.Again >= rebuildAgainMost {
-		n.fatal(rota.Refusef(rota.Internal, "digest", "%s, after %d rebuilds in a row, each within an hour of the one before: its log, or this machine's memory, cannot "+
+		rb.n.fatal(rota.Refusef(rota.Internal, "digest", "%s, after %d rebuilds in a row, each within an hour of the one before: its log, or this machine's memory, cannot "+
 			"be trusted. Move its data directory away for inspection and join again, on another machine, as a new node with a new "+
 			"--node id", text, record.Again))
 		return
 	}
-	n.log.Error("this node's state is wrong: it stops serving and rebuilds it", "index", uint64(own.index), "own", own.digest.String(),
+	rb.n.log.Error("this node's state is wrong: it stops serving and rebuilds it", "index", uint64(own.index), "own", own.digest.String(),
 		"majority", right.String(), "right_until", record.Agreed)
-	n.dropState()
-	if err := n.data.SetRebuild(record); err != nil {
-		n.fatal(&rota.Error{Kind: rota.Internal, Subject: "digest", Text: text + ", and that cannot be written down", Cause: err})
+	rb.dropState()
+	if err := rb.n.data.SetRebuild(record); err != nil {
+		rb.n.fatal(&rota.Error{Kind: rota.Internal, Subject: "digest", Text: text + ", and that cannot be written down", Cause: err})
 		return
 	}
-	poke(n.mend.poked)
+	poke(rb.poked)
 }
 
 // dropState puts nothing in the place of the state, so that nobody can be served
 // from it, and ends what hangs on it: the leadership, workers' streams, events.
-func (n *Node) dropState() {
-	n.mu.Lock()
-	n.lower() // first: nothing that the empty state suggests to a leader is proposed
-	n.mend.active.Store(true)
-	n.machine = fsm.NewKnowing(n.cfg.knows)
-	n.digests.clear()
-	n.events.hold()
-	n.mu.Unlock()
-	n.hub.mu.Lock()
-	for s := range n.hub.streams() {
+func (rb *rebuilder) dropState() {
+	rb.n.replica.mu.Lock()
+	rb.n.terms.lower() // first: nothing that the empty state suggests to a leader is proposed
+	rb.active.Store(true)
+	rb.n.replica.machine = fsm.NewKnowing(rb.n.cfg.knows)
+	rb.digests.clear()
+	rb.n.eventFeed.events.hold()
+	rb.n.replica.mu.Unlock()
+	rb.n.replica.hub.mu.Lock()
+	for s := range rb.n.replica.hub.streams() {
 		s.end()
 	}
-	n.hub.mu.Unlock()
+	rb.n.replica.hub.mu.Unlock()
 }
 
-// rebuildLoop rebuilds the state whenever it was dropped.
-func (n *Node) rebuildLoop() {
+// run rebuilds the state whenever it was dropped.
+func (rb *rebuilder) run() {
 	for {
 		select {
-		case <-n.mend.poked:
-		case <-n.stopped:
+		case <-rb.poked:
+		case <-rb.n.stopped:
 			return
 		}
-		for n.rebuilding() {
-			err := n.rebuildOnce()
-			n.mend.mu.Lock()
-			n.mend.why = err
-			n.mend.mu.Unlock()
+		for rb.rebuilding() {
+			err := rb.once()
+			rb.mu.Lock()
+			rb.why = err
+			rb.mu.Unlock()
 			if err == nil {
 				continue
 			}
-			if n.lines.Allow("rebuild") {
-				n.log.Error("the state is not rebuilt yet", "err", err)
+			if rb.n.lines.Allow("rebuild") {
+				rb.n.log.Error("the state is not rebuilt yet", "err", err)
 			}
 			select {
 			case <-time.After(rebuildPause):
-			case <-n.stopped:
+			case <-rb.n.stopped:
 				return
 			}
 		}
@@ -185,97 +187,97 @@ func (n *Node) rebuildLoop() {
 }
 
 // rebuilding says that the rebuild is not over, be it that only the disk is left.
-func (n *Node) rebuilding() bool { return !n.stopping() && n.data.Rebuild().Open }
+func (rb *rebuilder) rebuilding() bool { return !rb.n.stopping() && rb.n.data.Rebuild().Open }
 
-// rebuildOnce goes as far as it can.
-func (n *Node) rebuildOnce() error {
-	n.standDown()
-	record := n.data.Rebuild()
-	if n.mend.active.Load() {
-		if err := n.forget(record); err != nil {
+// once goes as far as it can.
+func (rb *rebuilder) once() error {
+	rb.standDown()
+	record := rb.n.data.Rebuild()
+	if rb.active.Load() {
+		if err := rb.forget(record); err != nil {
 			return err
 		}
 		failpoint.Pass("rebuild-before-fetch")
-		m, err := n.fetchState()
+		m, err := rb.fetchState()
 		if err != nil {
 			return err
 		}
 		failpoint.Pass("rebuild-before-adopt")
-		if err := n.adopt(m); err != nil {
+		if err := rb.adopt(m); err != nil {
 			return err
 		}
 	}
 	failpoint.Pass("rebuild-before-scour")
-	if err := n.scour(record); err != nil {
+	if err := rb.scour(record); err != nil {
 		return err
 	}
 	failpoint.Pass("rebuild-before-end")
-	return n.endRebuild(record)
+	return rb.end(record)
 }
 
-// endRebuild writes down that a rebuild is over, unless the state was found wrong once
+// end writes down that a rebuild is over, unless the state was found wrong once
 // more meanwhile: then that one begins.
-func (n *Node) endRebuild(record raftstore.RebuildRecord) error {
-	n.mend.recording.Lock()
-	defer n.mend.recording.Unlock()
-	if n.mend.active.Load() || n.data.Rebuild() != record {
+func (rb *rebuilder) end(record raftstore.RebuildRecord) error {
+	rb.recording.Lock()
+	defer rb.recording.Unlock()
+	if rb.active.Load() || rb.n.data.Rebuild() != record {
 		return nil
 	}
-	record.Open, record.DoneMs = false, n.wall().UnixMilli()
-	if err := n.data.SetRebuild(record); err != nil {
+	record.Open, record.DoneMs = false, rb.n.wall().UnixMilli()
+	if err := rb.n.data.SetRebuild(record); err != nil {
 		return err
 	}
-	n.mend.mu.Lock()
-	n.mend.done++
-	n.mend.mu.Unlock()
-	n.log.Warn("the rebuild is over", "index", n.applied.Load())
+	rb.mu.Lock()
+	rb.done++
+	rb.mu.Unlock()
+	rb.n.log.Warn("the rebuild is over", "index", rb.n.replica.applied.Load())
 	return nil
 }
 
 // standDown makes raft give leadership up: handed over where a voter takes it, else
 // by silence.
-func (n *Node) standDown() {
-	if n.raft.State() != raft.Leader {
+func (rb *rebuilder) standDown() {
+	if rb.n.raft.State() != raft.Leader {
 		return
 	}
-	ctx, cancel := context.WithTimeout(n.life, n.cfg.Timing.Election+2*time.Second)
-	n.handOver(ctx)
+	ctx, cancel := context.WithTimeout(rb.n.life, rb.n.cfg.Timing.Election+2*time.Second)
+	rb.n.terms.handOver(ctx)
 	cancel()
-	if n.raft.State() != raft.Leader {
+	if rb.n.raft.State() != raft.Leader {
 		return
 	}
-	n.mend.mute.Store(true)
-	defer n.mend.mute.Store(false)
-	for n.raft.State() == raft.Leader && n.pause(n.life, 10*time.Millisecond) == nil {
+	rb.mute.Store(true)
+	defer rb.mute.Store(false)
+	for rb.n.raft.State() == raft.Leader && rb.n.leader.pause(rb.n.life, 10*time.Millisecond) == nil {
 	}
 }
 
 // forget gives up what the wrong state may have told to the archive: other nodes
 // have the true records and events.
-func (n *Node) forget(record raftstore.RebuildRecord) error {
-	n.history.flushing.Lock()
-	err := n.history.store.Forget(record.Ended + 1)
-	n.history.flushing.Unlock()
-	n.events.flushing.Lock()
-	defer n.events.flushing.Unlock()
-	return errors.Join(err, n.events.store.Forget(rota.Index(record.Agreed)))
+func (rb *rebuilder) forget(record raftstore.RebuildRecord) error {
+	rb.n.history.flushing.Lock()
+	err := rb.n.history.store.Forget(record.Ended + 1)
+	rb.n.history.flushing.Unlock()
+	rb.n.eventFeed.events.flushing.Lock()
+	defer rb.n.eventFeed.events.flushing.Unlock()
+	return errors.Join(err, rb.n.eventFeed.events.store.Forget(rota.Index(record.Agreed)))
 }
 
 // fetchState gets a state whose digest a majority of the voters holds.
-func (n *Node) fetchState() (*fsm.Machine, error) {
+func (rb *rebuilder) fetchState() (*fsm.Machine, error) {
 	err := error(rota.Refusef(rota.Unavailable, "rebuild", "no other node answers with a state of its own"))
-	servers := n.servers()
-	for id, v := range n.inspectAll(servers, nil) {
+	servers := rb.n.membership.servers()
+	for id, v := range rb.n.watch.inspectAll(servers, nil) {
 		if v.err != nil || v.status.State == stateRebuilding {
 			continue
 		}
-		to, ok := n.address(id)
+		to, ok := rb.n.membership.address(id)
 		if !ok {
 			continue
 		}
 		var m *fsm.Machine
-		if m, err = n.fetchStateFrom(to); err == nil {
-			n.log.Info("a state that a majority holds was fetched", "other_node", string(id), "index", uint64(m.Head().Index))
+		if m, err = rb.fetchStateFrom(to); err == nil {
+			rb.n.log.Info("a state that a majority holds was fetched", "other_node", string(id), "index", uint64(m.Head().Index))
 			return m, nil
 		}
 	}
@@ -285,25 +287,25 @@ func (n *Node) fetchState() (*fsm.Machine, error) {
 // fetchStateFrom decodes another node's state as it comes; only one whose digest is that
 // of its records is taken, and that a majority holds. The majority is asked as soon as
 // the header is in: once all of a large state has come, nobody remembers so old a digest.
-func (n *Node) fetchStateFrom(to rota.NodeAddress) (*fsm.Machine, error) {
-	ctx, cancel := context.WithTimeout(n.life, rebuildFetch)
+func (rb *rebuilder) fetchStateFrom(to rota.NodeAddress) (*fsm.Machine, error) {
+	ctx, cancel := context.WithTimeout(rb.n.life, rebuildFetch)
 	defer cancel()
 	r, w := io.Pipe()
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		w.CloseWithError(n.peers.State(ctx, to, w))
+		w.CloseWithError(rb.n.peers.State(ctx, to, w))
 	}()
 	m, _, err := snapshot.Read(r, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
-		if err := n.proven(info.Index, info.Digest); err != nil {
+		if err := rb.proven(info.Index, info.Digest); err != nil {
 			return nil, err
 		}
-		return fsm.NewLoaderKnowing(info, n.cfg.knows)
+		return fsm.NewLoaderKnowing(info, rb.n.cfg.knows)
 	})
 	_ = r.Close() // ends a sender whose state is refused
 	<-sent
-	n.haltAtNewer(err)
-	if err == nil && m.Head().ClusterID != n.ClusterID() {
+	rb.n.replica.haltAtNewer(err)
+	if err == nil && m.Head().ClusterID != rb.n.ClusterID() {
 		err = rota.Refusef(rota.Conflict, "rebuild", "node %s gave a state of cluster %s", to.ID, m.Head().ClusterID)
 	}
 	return m, err
@@ -311,13 +313,13 @@ func (n *Node) fetchStateFrom(to rota.NodeAddress) (*fsm.Machine, error) {
 
 // proven waits until a majority of the voters, this node not counted, has told the
 // digest of a state.
-func (n *Node) proven(at rota.Index, digest rota.Digest) error {
-	ctx, cancel := context.WithTimeout(n.life, rebuildAgree)
+func (rb *rebuilder) proven(at rota.Index, digest rota.Digest) error {
+	ctx, cancel := context.WithTimeout(rb.n.life, rebuildAgree)
 	defer cancel()
 	for {
 		held, told, voters := 0, 0, 0
-		servers := n.servers()
-		views := n.inspectAll(servers, []rota.Index{at})
+		servers := rb.n.membership.servers()
+		views := rb.n.watch.inspectAll(servers, []rota.Index{at})
 		for _, s := range servers {
 			if s.Suffrage != raft.Voter {
 				continue
@@ -333,7 +335,7 @@ func (n *Node) proven(at rota.Index, digest rota.Digest) error {
 		if held > voters/2 {
 			return nil
 		}
-		if err := n.pause(ctx, 50*time.Millisecond); err != nil {
+		if err := rb.n.leader.pause(ctx, 50*time.Millisecond); err != nil {
 			return rota.Refusef(rota.Unavailable, "rebuild", "of %d voters %d told their digest at index %d and %d hold the fetched state's: "+
 				"a majority is wanted", voters, told, at, held)
 		}
@@ -341,11 +343,11 @@ func (n *Node) proven(at rota.Index, digest rota.Digest) error {
 }
 
 // SaveState writes this node's state for one that rebuilds its own.
-func (n *Node) SaveState(_ context.Context, w io.Writer) error {
-	if err := n.Ready(); err != nil {
+func (rb *rebuilder) SaveState(_ context.Context, w io.Writer) error {
+	if err := rb.n.Ready(); err != nil {
 		return err
 	}
-	frozen, err := n.freezeWhole()
+	frozen, err := rb.n.replica.freezeWhole()
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,9 @@ import (
 // kept for audits since it was known to be right. A good one is written first, so
 // that a crash at any moment leaves a state to start from. One at the very index
 // that was right goes too: the state may have gone wrong after that entry.
-func (n *Node) scour(record raftstore.RebuildRecord) error {
-	f := n.raft.Snapshot()
-	if err := n.settled(f); err != nil {
+func (rb *rebuilder) scour(record raftstore.RebuildRecord) error {
+	f := rb.n.raft.Snapshot()
+	if err := rb.n.settled(f); err != nil {
 		return &rota.Error{Kind: rota.Unavailable, Subject: "rebuild", Text: "the rebuilt state was not written as a snapshot", Cause: err}
 	}
 	meta, content, err := f.Open()
@@ -24,7 +24,7 @@ func (n *Node) scour(record raftstore.RebuildRecord) error {
 		return &rota.Error{Kind: rota.Internal, Subject: "rebuild", Text: "the snapshot of the rebuilt state cannot be read", Cause: err}
 	}
 	_ = content.Close()
-	kept, err := n.snapshots.List()
+	kept, err := rb.n.snapshots.List()
 	if err != nil {
 		return &rota.Error{Kind: rota.Internal, Subject: "rebuild", Text: "snapshots cannot be listed", Cause: err}
 	}
@@ -35,22 +35,22 @@ func (n *Node) scour(record raftstore.RebuildRecord) error {
 		}
 	}
 	failpoint.Pass("rebuild-before-aside")
-	if err := n.asideOf(wrong); err != nil {
+	if err := rb.asideOf(wrong); err != nil {
 		return err
 	}
-	if err := n.audit.forgetAfter(record.Agreed, meta.Index); err != nil {
+	if err := rb.n.audit.forgetAfter(record.Agreed, meta.Index); err != nil {
 		return err
 	}
 	// A job that ended before, and once more in the wrong state alone, lost its record.
-	frozen, err := n.freezeWhole()
+	frozen, err := rb.n.replica.freezeWhole()
 	if err != nil {
 		return err
 	}
-	lost, err := n.history.store.Missing(frozen.Unstaged(), lackMost)
+	lost, err := rb.n.history.store.Missing(frozen.Unstaged(), lackMost)
 	if err != nil && !errors.Is(err, snapshot.ErrRecordDamaged) || len(lost) == 0 {
 		return err
 	}
-	return n.history.store.Drop(lost)
+	return rb.n.history.store.Drop(lost)
 }
 
 // hold drops what is in memory of a state that differed; reset follows.
@@ -62,10 +62,10 @@ func (l *eventLog) hold() {
 }
 
 // asideOf moves snapshots out of raft's sight.
-func (n *Node) asideOf(wrong []string) error {
-	moved, err := n.snapshots.SetAside(wrong...)
+func (rb *rebuilder) asideOf(wrong []string) error {
+	moved, err := rb.n.snapshots.SetAside(wrong...)
 	for i, to := range moved {
-		n.log.Warn("a snapshot of the wrong state was set aside", "snapshot", wrong[i], "moved", to)
+		rb.n.log.Warn("a snapshot of the wrong state was set aside", "snapshot", wrong[i], "moved", to)
 	}
 	if err != nil {
 		return &rota.Error{Kind: rota.Internal, Subject: "rebuild", Text: "a snapshot of the wrong state cannot be set aside", Cause: err}

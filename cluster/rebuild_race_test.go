@@ -27,9 +27,9 @@ func startAgreed(t *testing.T) (b *bench, f *Node) {
 	f = b.follower()
 	b.busy()
 	b.eventually("the follower agrees with the others", func() bool {
-		f.mend.mu.Lock()
-		defer f.mend.mu.Unlock()
-		return f.mend.agreed.index > 0
+		f.rebuilder.mu.Lock()
+		defer f.rebuilder.mu.Unlock()
+		return f.rebuilder.agreed.index > 0
 	})
 	return b, f
 }
@@ -42,9 +42,9 @@ func TestRebuild_wrongAgainWhileOneEnds(t *testing.T) {
 	f.audit.mu.Lock() // the snapshot of the rebuilt state takes a while to write
 	b.corrupt(f, "ghost1")
 	b.eventually("it notices", func() bool { return f.data.Rebuild().Open })
-	b.eventually("it has a state again", func() bool { return !f.mend.active.Load() })
+	b.eventually("it has a state again", func() bool { return !f.rebuilder.active.Load() })
 	b.corrupt(f, "ghost2")
-	b.eventually("it notices again", func() bool { return f.mend.active.Load() && f.data.Rebuild().Again == 1 })
+	b.eventually("it notices again", func() bool { return f.rebuilder.active.Load() && f.data.Rebuild().Again == 1 })
 	f.audit.mu.Unlock()
 	b.eventually("it has rebuilt", func() bool { return f.Ready() == nil && !f.data.Rebuild().Open && rebuilt(f) > 0 })
 	b.verifyEqual(f)
@@ -59,10 +59,10 @@ func TestRebuild_endIsOfItsOwnRecord(t *testing.T) {
 	if err := n.data.SetRebuild(second); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.endRebuild(first); err != nil || n.data.Rebuild() != second || rebuilt(n) != 0 {
+	if err := n.rebuilder.end(first); err != nil || n.data.Rebuild() != second || rebuilt(n) != 0 {
 		t.Errorf("%+v, %v", n.data.Rebuild(), err)
 	}
-	if err := n.endRebuild(second); err != nil || n.data.Rebuild().Open || rebuilt(n) != 1 {
+	if err := n.rebuilder.end(second); err != nil || n.data.Rebuild().Open || rebuilt(n) != 1 {
 		t.Errorf("%+v, %v", n.data.Rebuild(), err)
 	}
 }
@@ -106,12 +106,12 @@ func TestRebuild_readsInProgress(t *testing.T) {
 		})
 	}
 	for range 10 {
-		f.dropState()
+		f.rebuilder.dropState()
 		if err := f.data.SetRebuild(raftstore.RebuildRecord{Open: true}); err != nil {
 			t.Fatal(err)
 		}
-		poke(f.mend.poked)
-		b.eventually("it is back", func() bool { return !f.mend.active.Load() && !f.data.Rebuild().Open })
+		poke(f.rebuilder.poked)
+		b.eventually("it is back", func() bool { return !f.rebuilder.active.Load() && !f.data.Rebuild().Open })
 	}
 	close(stop)
 	all.Wait()
@@ -127,26 +127,26 @@ func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
 	b := startBench(t, 1)
 	n := b.leader()
 	submitAll(t, n, specs("before", 1))
-	n.dropState()
+	n.rebuilder.dropState()
 	ctx := within(t, ample)
-	_, _, job := n.jobAt(ctx, "before-00000")
-	_, jobs := n.listJobs(rota.JobFilter{})
-	_, _, flow := n.workflowHere("flow1")
-	_, spec := n.retryOf(ctx, rota.JobRetry{ID: "before-00000", Life: rota.AnyLife})
-	_, parents := n.parentsOf(ctx, "flow1/a")
+	_, _, job := n.history.jobAt(ctx, "before-00000")
+	_, jobs := n.history.listJobs(rota.JobFilter{})
+	_, _, flow := n.workflowVerbs.workflowHere("flow1")
+	_, spec := n.jobVerbs.retryOf(ctx, rota.JobRetry{ID: "before-00000", Life: rota.AnyLife})
+	_, parents := n.workflowVerbs.parentsOf(ctx, "flow1/a")
 	_, slice := n.ArchiveRange(ctx, rota.ArchiveSpan{From: 1, To: 2}, 1000)
 	_, records := n.ArchiveRecords(ctx, []rota.JobID{"before-00000"})
 	_, events := n.EventRange(ctx, rota.EventRange{})
 	_, page := n.ListArchived(ctx, rota.JobFilter{}, 1)
 	_, check := n.CheckAt(ctx, 1)
-	_, frozen := n.freezeWhole()
+	_, frozen := n.replica.freezeWhole()
 	for i, err := range []error{job, jobs, flow, spec, parents, slice, records, events, page, check, frozen,
-		n.Introduce(rota.Introduction{Node: "n9"}), n.lift(newLeadership(n, 1, 0))} {
+		n.Introduce(rota.Introduction{Node: "n9"}), n.terms.lift(newLeadership(n, 1, 0))} {
 		if rota.KindOf(err) != rota.Unavailable {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
-	if n.leading() != nil {
+	if n.terms.leading() != nil {
 		t.Error("it leads without a state")
 	}
 	shipped := n.transport.InstallSnapshot("n9", "127.0.0.1:1", &raft.InstallSnapshotRequest{},
@@ -164,11 +164,11 @@ func TestRebuild_noBackupOfNothing(t *testing.T) {
 	f.history.flushing.Lock()
 	var out bytes.Buffer
 	done := make(chan error, 1)
-	begun := f.applied.Load()
+	begun := f.replica.applied.Load()
 	go func() { done <- f.SaveSnapshot(within(t, ample), &out) }()
-	b.eventually("the backup has begun", func() bool { return f.applied.Load() > begun+10 })
+	b.eventually("the backup has begun", func() bool { return f.replica.applied.Load() > begun+10 })
 	b.corrupt(f, "ghost")
-	b.eventually("it notices", func() bool { return f.mend.active.Load() })
+	b.eventually("it notices", func() bool { return f.rebuilder.active.Load() })
 	f.history.flushing.Unlock()
 	if err := <-done; rota.KindOf(err) != rota.Unavailable || out.Len() != 0 {
 		t.Errorf("a backup of %d bytes: %v", out.Len(), err)
@@ -211,9 +211,9 @@ func TestRebuild_aFetchOutlastsDigests(t *testing.T) {
 	f := b.follower()
 	b.busy()
 	b.eventually("the follower agrees with the others", func() bool {
-		f.mend.mu.Lock()
-		defer f.mend.mu.Unlock()
-		return f.mend.agreed.index > 0
+		f.rebuilder.mu.Lock()
+		defer f.rebuilder.mu.Unlock()
+		return f.rebuilder.agreed.index > 0
 	})
 	var forgot atomic.Bool
 	b.mu.Lock()
@@ -221,7 +221,7 @@ func TestRebuild_aFetchOutlastsDigests(t *testing.T) {
 		return &forgetful{w: w, forget: func() {
 			forgot.Store(true)
 			for _, id := range b.ids() {
-				b.node(id).digests.clear()
+				b.node(id).rebuilder.digests.clear()
 			}
 		}}
 	}
@@ -294,17 +294,17 @@ func TestRebuild_givesWayToASnapshot(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		f.mu.RLock()
-		defer f.mu.RUnlock()
-		if head := f.machine.Head().Index; !f.mend.active.Load() || f.mend.passed != to || head != 0 {
-			t.Errorf("raft was told %d, passed is %d; the state is that of %d", to, f.mend.passed, head)
+		f.replica.mu.RLock()
+		defer f.replica.mu.RUnlock()
+		if head := f.replica.machine.Head().Index; !f.rebuilder.active.Load() || f.rebuilder.passed != to || head != 0 {
+			t.Errorf("raft was told %d, passed is %d; the state is that of %d", to, f.rebuilder.passed, head)
 		}
 	}
 	// It is dropped while the snapshot is read.
-	install(f.dropState)
-	f.mu.Lock()
-	f.mend.passed = at
-	f.mu.Unlock()
+	install(f.rebuilder.dropState)
+	f.replica.mu.Lock()
+	f.rebuilder.passed = at
+	f.replica.mu.Unlock()
 	// The older state comes while the snapshot is passed over.
 	m, _, err := snapshot.Read(bytes.NewReader(older), func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
 		return fsm.NewLoaderKnowing(info, f.cfg.knows)
@@ -313,7 +313,7 @@ func TestRebuild_givesWayToASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	install(func() {
-		if f.install(m, &at) {
+		if f.rebuilder.install(m, &at) {
 			t.Error("an older state was put in the place of the snapshot")
 		}
 	})
@@ -331,13 +331,13 @@ func TestRebuild_appliesWhatFollowsOnly(t *testing.T) {
 	submitAll(t, b.leader(), specs("before", 5))
 	f := b.follower()
 	b.isolate(f.cfg.Node)
-	f.mu.Lock()
-	head := f.machine.Head().Index
-	if f.mend.passed != head || f.followsPassed(head+2) != nil || f.followsPassed(head) == nil || f.followsPassed(head-1) == nil {
-		t.Errorf("at %d, passed %d", head, f.mend.passed)
+	f.replica.mu.Lock()
+	head := f.replica.machine.Head().Index
+	if f.rebuilder.passed != head || f.rebuilder.followsPassed(head+2) != nil || f.rebuilder.followsPassed(head) == nil || f.rebuilder.followsPassed(head-1) == nil {
+		t.Errorf("at %d, passed %d", head, f.rebuilder.passed)
 	}
-	f.mend.passed += 3 // given, and not applied
-	f.mu.Unlock()
+	f.rebuilder.passed += 3 // given, and not applied
+	f.replica.mu.Unlock()
 	if err, ok := (adapter{f}).Apply(&raft.Log{Index: uint64(head) + 4}).(error); !ok || rota.KindOf(err) != rota.Internal {
 		t.Errorf("applied: %v", err)
 	}

@@ -21,8 +21,8 @@ import (
 // code, would: it applies an entry that no other node has.
 func (b *bench) corrupt(n *Node, job rota.JobID) {
 	b.t.Helper()
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.replica.mu.Lock()
+	defer n.replica.mu.Unlock()
 	b.corruptHeld(n, job)
 }
 
@@ -32,12 +32,12 @@ func (b *bench) corruptHeld(n *Node, job rota.JobID) {
 	spec := rota.NewJobSpec("work", nil)
 	spec.ID, spec.Tenant = job, rota.DefaultTenant
 	data := mustSeal(b.t, &fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&spec)}}}}})
-	head := n.machine.Head()
-	before := n.machine.Head().Events
-	if _, err := n.machine.Apply(head.Index, head.Term, data); err != nil {
+	head := n.replica.machine.Head()
+	before := n.replica.machine.Head().Events
+	if _, err := n.replica.machine.Apply(head.Index, head.Term, data); err != nil {
 		b.t.Fatal(err)
 	}
-	if n.machine.Head().Events == before {
+	if n.replica.machine.Head().Events == before {
 		b.t.Fatalf("job %s was refused: the state of %s is as it should be", job, n.cfg.Node)
 	}
 }
@@ -51,7 +51,7 @@ func (b *bench) busy() {
 		defer close(done)
 		for i := 0; ctx.Err() == nil; i++ {
 			for _, id := range b.ids() {
-				if n := b.node(id); n != nil && n.leading() != nil {
+				if n := b.node(id); n != nil && n.terms.leading() != nil {
 					c, cancel := context.WithTimeout(ctx, time.Second)
 					_, _ = n.Submit(c, specs(fmt.Sprintf("busy%d", i), 1))
 					cancel()
@@ -71,9 +71,9 @@ func (b *bench) keep(from map[rota.NodeID]bool, n *Node, on bool) {
 
 // rebuilt says how many rebuilds a node has done.
 func rebuilt(n *Node) uint64 {
-	n.mend.mu.Lock()
-	defer n.mend.mu.Unlock()
-	return n.mend.done
+	n.rebuilder.mu.Lock()
+	defer n.rebuilder.mu.Unlock()
+	return n.rebuilder.done
 }
 
 func (b *bench) verifyEqual(n *Node) {
@@ -99,7 +99,7 @@ func (b *bench) neverLeads(n *Node) (check func()) {
 				return
 			default:
 			}
-			if n.mend.active.Load() && n.leading() != nil {
+			if n.rebuilder.active.Load() && n.terms.leading() != nil {
 				led.Store(true)
 			}
 			time.Sleep(time.Millisecond)
@@ -145,9 +145,9 @@ func TestRebuild_aFollower(t *testing.T) {
 	hand := newHand(t, f, "w1", 4)
 	b.busy()
 	b.eventually("the follower agrees with the others", func() bool {
-		f.mend.mu.Lock()
-		defer f.mend.mu.Unlock()
-		return f.mend.agreed.index > 0
+		f.rebuilder.mu.Lock()
+		defer f.rebuilder.mu.Unlock()
+		return f.rebuilder.agreed.index > 0
 	})
 	first, _ := f.stores.Log.FirstIndex()
 	identity := f.data.Identity()
@@ -168,7 +168,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	if rota.KindOf(told) != rota.Unavailable || !strings.Contains(told.Error(), "rebuilt") {
 		t.Errorf("the worker was told %v", told)
 	}
-	if s := f.ownStatus(); s.State != stateRebuilding || s.Healthy || !strings.Contains(strings.Join(s.Problems, " "), "differed") {
+	if s := f.clusterVerbs.ownStatus(); s.State != stateRebuilding || s.Healthy || !strings.Contains(strings.Join(s.Problems, " "), "differed") {
 		t.Errorf("it tells of itself %+v", s)
 	}
 	before := f.raft.LastIndex()
@@ -188,7 +188,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	}
 	// The events of the time between come from the others.
 	b.eventually("its events are whole", func() bool {
-		from, to := f.events.missing()
+		from, to := f.eventFeed.events.missing()
 		return from == to
 	})
 	b.toldOnce(f.cfg.Node)
@@ -203,7 +203,7 @@ func TestRebuild_theLeader(t *testing.T) {
 	check := b.neverLeads(l)
 	b.busy()
 	b.corrupt(l, "ghost")
-	b.eventually("the leader notices", func() bool { return l.mend.active.Load() })
+	b.eventually("the leader notices", func() bool { return l.rebuilder.active.Load() })
 	b.eventually("the leader has rebuilt", func() bool { return rebuilt(l) == 1 && l.Ready() == nil })
 	check()
 	b.verifyEqual(l)
@@ -219,15 +219,15 @@ func TestRebuild_staysQuietWhereNobodyTakesOver(t *testing.T) {
 	l := b.leader()
 	b.busy()
 	b.keep(b.deaf, l, true) // no successor answers, so nothing is handed over
-	l.dropState()
+	l.rebuilder.dropState()
 	if err := l.data.SetRebuild(raftstore.RebuildRecord{Open: true}); err != nil {
 		t.Fatal(err)
 	}
-	poke(l.mend.poked)
+	poke(l.rebuilder.poked)
 	b.eventually("it leads no more", func() bool { return l.raft.State() != raft.Leader })
 	b.eventually("another one leads", func() bool {
 		for _, id := range b.ids() {
-			if n := b.node(id); n != l && n.leading() != nil {
+			if n := b.node(id); n != l && n.terms.leading() != nil {
 				return true
 			}
 		}
@@ -248,9 +248,9 @@ func TestRebuild_aCrashInTheMiddle(t *testing.T) {
 	id := f.cfg.Node
 	b.busy()
 	b.eventually("the follower agrees with the others", func() bool {
-		f.mend.mu.Lock()
-		defer f.mend.mu.Unlock()
-		return f.mend.agreed.index > 0
+		f.rebuilder.mu.Lock()
+		defer f.rebuilder.mu.Unlock()
+		return f.rebuilder.agreed.index > 0
 	})
 	b.keep(b.starved, f, true)
 	b.keep(b.deaf, f, true) // it notices nothing before its wrong state is a snapshot
@@ -266,7 +266,7 @@ func TestRebuild_aCrashInTheMiddle(t *testing.T) {
 	b.eventually("the follower notices", func() bool { return f.data.Rebuild().Open })
 	b.stop(id)
 	f = b.start(id)
-	if !f.mend.active.Load() {
+	if !f.rebuilder.active.Load() {
 		t.Error("it does not know any more that its state was wrong")
 	}
 	b.keep(b.starved, f, false)
@@ -299,10 +299,10 @@ func TestRebuild_withoutMajorityAllStop(t *testing.T) {
 	// After the same entry: at one between the two the first alone would differ, and be rebuilt.
 	b.eventually("both are at the same entry", func() bool {
 		for _, f := range bad {
-			f.mu.Lock()
-			defer f.mu.Unlock()
+			f.replica.mu.Lock()
+			defer f.replica.mu.Unlock()
 		}
-		if bad[0].machine.Head().Index != bad[1].machine.Head().Index {
+		if bad[0].replica.machine.Head().Index != bad[1].replica.machine.Head().Index {
 			return false
 		}
 		for i, f := range bad {

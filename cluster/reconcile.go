@@ -18,80 +18,80 @@ const voterAfter = 5 * time.Second
 // suggest and never decides: a member's id and data directory are recorded in
 // the log first, and the log refuses an id that was removed or belongs to
 // another directory (SPEC §13.4).
-func (n *Node) reconcileLoop(l *leadership) {
+func (mb *membership) reconcileLoop(l *leadership) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		n.reconcileOnce(l)
-		n.switchRules(l) // in this loop, which alone makes voters
+		mb.reconcileOnce(l)
+		mb.n.chores.switchRules(l) // in this loop, which alone makes voters
 		select {
 		case <-tick.C:
-		case <-n.gossip.Changed():
+		case <-mb.n.gossip.Changed():
 		case <-l.ctx.Done():
 			return
 		}
 	}
 }
 
-func (n *Node) reconcileOnce(l *leadership) {
+func (mb *membership) reconcileOnce(l *leadership) {
 	servers := make(map[rota.NodeID]raft.Server)
 	voters := 0
-	for _, s := range n.servers() {
+	for _, s := range mb.servers() {
 		servers[rota.NodeID(s.ID)] = s
 		if s.Suffrage == raft.Voter {
 			voters++
 		}
 	}
-	for _, m := range n.aliveMembers() {
-		if m.Identity == "" || m.ClusterID != "" && m.ClusterID != n.ClusterID() {
+	for _, m := range mb.aliveMembers() {
+		if m.Identity == "" || m.ClusterID != "" && m.ClusterID != mb.ClusterID() {
 			continue
 		}
 		s, member := servers[m.ID]
-		if (!member || string(s.Address) != m.Raft) && !n.vouches(l.ctx, m) {
+		if (!member || string(s.Address) != m.Raft) && !mb.vouches(l.ctx, m) {
 			continue
 		}
-		if !n.recorded(l, m) {
+		if !mb.recorded(l, m) {
 			continue
 		}
 		var err error
 		switch {
 		case !member:
-			n.log.Info("adding a node", "other_node", string(m.ID), "raft", m.Raft)
-			err = n.settled(n.raft.AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Raft), 0, raftTimeout))
+			mb.n.log.Info("adding a node", "other_node", string(m.ID), "raft", m.Raft)
+			err = mb.n.settled(mb.n.raft.AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Raft), 0, raftTimeout))
 		case string(s.Address) != m.Raft:
-			n.log.Info("a node has a new address", "other_node", string(m.ID), "raft", m.Raft)
-			err = n.changeServer(s.Suffrage, m)
-		case s.Suffrage == raft.Nonvoter && voters < MaxVoters && n.caughtUp(m.ID):
-			n.log.Info("a node has caught up and gets a vote", "other_node", string(m.ID))
-			if err = n.changeServer(raft.Voter, m); err == nil {
+			mb.n.log.Info("a node has a new address", "other_node", string(m.ID), "raft", m.Raft)
+			err = mb.changeServer(s.Suffrage, m)
+		case s.Suffrage == raft.Nonvoter && voters < MaxVoters && mb.caughtUp(m.ID):
+			mb.n.log.Info("a node has caught up and gets a vote", "other_node", string(m.ID))
+			if err = mb.changeServer(raft.Voter, m); err == nil {
 				voters++
 			}
 		}
-		if err != nil && l.ctx.Err() == nil && n.lines.Allow("membership/"+string(m.ID)) {
-			n.log.Warn("membership was not changed", "other_node", string(m.ID), "err", err)
+		if err != nil && l.ctx.Err() == nil && mb.n.lines.Allow("membership/"+string(m.ID)) {
+			mb.n.log.Warn("membership was not changed", "other_node", string(m.ID), "err", err)
 		}
 		if err != nil {
 			return
 		}
 	}
-	n.finishRemovals(servers)
+	mb.finishRemovals(servers)
 }
 
 // vouches asks a node that gossip suggests, over the connection that nodes trust
 // (mutual TLS, where it is set), whether it is who gossip says: gossip alone
 // makes nobody a member.
-func (n *Node) vouches(ctx context.Context, m gossip.Member) bool {
-	if m.ID == n.cfg.Node {
+func (mb *membership) vouches(ctx context.Context, m gossip.Member) bool {
+	if m.ID == mb.n.cfg.Node {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
-	in, err := n.peers.Inspect(ctx, rota.NodeAddress{ID: m.ID, API: m.API}, nil)
+	in, err := mb.n.peers.Inspect(ctx, rota.NodeAddress{ID: m.ID, API: m.API}, nil)
 	if err == nil && in.Status.ID == m.ID && in.Status.Raft == m.Raft {
 		return true
 	}
-	if n.lines.Allow("vouch/" + string(m.ID)) {
-		n.log.Warn("a node that gossip suggests does not answer for itself and is not added", "other_node", string(m.ID),
+	if mb.n.lines.Allow("vouch/" + string(m.ID)) {
+		mb.n.log.Warn("a node that gossip suggests does not answer for itself and is not added", "other_node", string(m.ID),
 			"api", m.API, "raft", m.Raft, "answered_as", string(in.Status.ID), "err", err)
 	}
 	return false
@@ -99,40 +99,40 @@ func (n *Node) vouches(ctx context.Context, m gossip.Member) bool {
 
 // finishRemovals takes those out of the configuration that the log removed: the
 // leader that began with it may not have come to the end of it.
-func (n *Node) finishRemovals(servers map[rota.NodeID]raft.Server) {
+func (mb *membership) finishRemovals(servers map[rota.NodeID]raft.Server) {
 	for id := range servers {
-		if id == n.cfg.Node || n.refuseRemoved(id) == nil {
+		if id == mb.n.cfg.Node || mb.refuseRemoved(id) == nil {
 			continue
 		}
-		err := n.settled(n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout))
-		n.log.Info("a removed node was taken out of the configuration", "other_node", string(id), "err", err)
+		err := mb.n.settled(mb.n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout))
+		mb.n.log.Info("a removed node was taken out of the configuration", "other_node", string(id), "err", err)
 	}
 }
 
-func (n *Node) changeServer(as raft.ServerSuffrage, m gossip.Member) error {
+func (mb *membership) changeServer(as raft.ServerSuffrage, m gossip.Member) error {
 	if as == raft.Voter {
-		return n.settled(n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Raft), 0, raftTimeout))
+		return mb.n.settled(mb.n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Raft), 0, raftTimeout))
 	}
-	return n.settled(n.raft.AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Raft), 0, raftTimeout))
+	return mb.n.settled(mb.n.raft.AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Raft), 0, raftTimeout))
 }
 
 // recorded says whether the log knows the member as it is, and records it if
 // it does not yet. What the state refuses already is not proposed: a removed node
 // that goes on gossiping must not write the log.
-func (n *Node) recorded(l *leadership, m gossip.Member) bool {
-	n.mu.RLock()
-	identity, starts, removed, known := n.machine.Node(m.ID)
-	n.mu.RUnlock()
+func (mb *membership) recorded(l *leadership, m gossip.Member) bool {
+	mb.n.replica.mu.RLock()
+	identity, starts, removed, known := mb.n.replica.machine.Node(m.ID)
+	mb.n.replica.mu.RUnlock()
 	own := uint64(0)
-	if m.ID == n.cfg.Node {
-		own = n.data.Starts()
+	if m.ID == mb.n.cfg.Node {
+		own = mb.n.data.Starts()
 	}
 	switch {
 	case removed:
-		n.refusedMember(m, "it was removed: start it on an empty data directory with a --node id that was never used")
+		mb.refusedMember(m, "it was removed: start it on an empty data directory with a --node id that was never used")
 		return false
 	case known && identity != m.Identity && !planted.sameIDRejoin():
-		n.refusedMember(m, "its id belongs to another data directory: start it with a --node id that was never used")
+		mb.refusedMember(m, "its id belongs to another data directory: start it with a --node id that was never used")
 		return false
 	case known && own <= starts:
 		return true
@@ -143,20 +143,20 @@ func (n *Node) recorded(l *leadership, m gossip.Member) bool {
 		return false
 	}
 	if e := fsm.OutcomeError(r.outcomes[0]); e != nil {
-		n.refusedMember(m, e.Text)
+		mb.refusedMember(m, e.Text)
 		return false
 	}
 	return true
 }
 
-func (n *Node) refusedMember(m gossip.Member, why string) {
-	if n.lines.Allow("member/" + string(m.ID)) {
-		n.log.Error("a node is refused", "other_node", string(m.ID), "gossip", m.Gossip, "why", why)
+func (mb *membership) refusedMember(m gossip.Member, why string) {
+	if mb.n.lines.Allow("member/" + string(m.ID)) {
+		mb.n.log.Error("a node is refused", "other_node", string(m.ID), "gossip", m.Gossip, "why", why)
 	}
 }
 
 // caughtUp says that a non-voter has lagged by little for long enough.
-func (n *Node) caughtUp(id rota.NodeID) bool {
-	v, ok := n.watch.view(id)
-	return ok && v.err == nil && v.closeSince != 0 && n.sinceBoot()-v.closeSince >= voterAfter
+func (mb *membership) caughtUp(id rota.NodeID) bool {
+	v, ok := mb.n.watch.view(id)
+	return ok && v.err == nil && v.closeSince != 0 && mb.n.sinceBoot()-v.closeSince >= voterAfter
 }

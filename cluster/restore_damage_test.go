@@ -45,7 +45,8 @@ func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := machineOf(t, "own", 50)
-	n := &Node{cfg: Config{knows: fsm.RulesVersion, Fatal: func(err error) { t.Error(err) }}, log: slog.New(slog.DiscardHandler), machine: m}
+	n := (&Node{cfg: Config{knows: fsm.RulesVersion, Fatal: func(err error) { t.Error(err) }}, log: slog.New(slog.DiscardHandler),
+		replica: replica{machine: m}}).own()
 	before := m.Head()
 	type damage struct {
 		name string
@@ -65,17 +66,17 @@ func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 		if err := (adapter{n}).Restore(io.NopCloser(bytes.NewReader(d.sent))); err == nil {
 			t.Errorf("%s: the snapshot was taken", name)
 		}
-		if after := n.machine.Head(); after != before {
+		if after := n.replica.machine.Head(); after != before {
 			t.Fatalf("%s: the refused snapshot has changed the node's state: it was\n%+v, and is\n%+v", name, before, after)
 		}
-		if faults := n.machine.Check(); len(faults) > 0 {
+		if faults := n.replica.machine.Check(); len(faults) > 0 {
 			t.Fatalf("%s: the refused snapshot has left a state that contradicts itself: %q", name, faults)
 		}
 	}
-	if n.machine.JobState("own-00049") != rota.Queued || n.machine.JobState("sent-00000") != rota.JobNone {
+	if n.replica.machine.JobState("own-00049") != rota.Queued || n.replica.machine.JobState("sent-00000") != rota.JobNone {
 		t.Error("a refused snapshot has changed jobs")
 	}
-	if _, err := n.machine.Apply(before.Index+1, 1, mustSeal(t, &fsmpb.Entry{Term: 1, Ops: []*fsmpb.Op{barrierOp()}})); err != nil {
+	if _, err := n.replica.machine.Apply(before.Index+1, 1, mustSeal(t, &fsmpb.Entry{Term: 1, Ops: []*fsmpb.Op{barrierOp()}})); err != nil {
 		t.Errorf("the node does not go on: %v", err)
 	}
 }

@@ -20,14 +20,14 @@ import (
 
 // rulesInForce is the version by which this node's entries are sealed. It may lag
 // behind the log: an older version than needed stops nobody.
-func (n *Node) rulesInForce() uint32 { return max(n.rules.Load(), fsm.FirstRules) }
+func (rp *replica) rulesInForce() uint32 { return max(rp.rules.Load(), fsm.FirstRules) }
 
 // refuseNewer refuses operations that need newer rules than those in force: voters
 // that do not know them would stop.
-func (n *Node) refuseNewer(ops []*fsmpb.Op) error {
-	in, version := n.rulesInForce(), fsm.Needs
-	if n.cfg.needs != nil {
-		version = n.cfg.needs
+func (pr *proposer) refuseNewer(ops []*fsmpb.Op) error {
+	in, version := pr.n.replica.rulesInForce(), fsm.Needs
+	if pr.n.cfg.needs != nil {
+		version = pr.n.cfg.needs
 	}
 	for _, op := range ops {
 		if needs := version(op); needs > in {
@@ -60,21 +60,21 @@ func refuseOlder(in rota.Introduction, inForce uint32) error {
 // switchRules puts the newest version that every voter knows into force. Each voter
 // is asked now: what it said before may have been another binary's word. One that
 // does not answer may know less, so nothing is switched without it.
-func (n *Node) switchRules(l *leadership) {
-	in := n.rulesInForce()
-	if n.cfg.knows <= in {
+func (ch *chores) switchRules(l *leadership) {
+	in := ch.n.replica.rulesInForce()
+	if ch.n.cfg.knows <= in {
 		return
 	}
-	servers := n.servers()
-	views := n.inspectAll(servers, nil)
-	next, voters := n.cfg.knows, 0
+	servers := ch.n.membership.servers()
+	views := ch.n.watch.inspectAll(servers, nil)
+	next, voters := ch.n.cfg.knows, 0
 	for _, s := range servers {
 		if s.Suffrage != raft.Voter {
 			continue
 		}
 		voters++
 		id := rota.NodeID(s.ID)
-		if id == n.cfg.Node {
+		if id == ch.n.cfg.Node {
 			continue
 		}
 		v := views[id]
@@ -82,8 +82,8 @@ func (n *Node) switchRules(l *leadership) {
 		if v.err != nil {
 			knows = in
 		}
-		if knows <= in && n.lines.Allow("rules/"+string(id)) {
-			n.log.Info("newer rules wait for a node", "other_node", string(id), "in_force", in, "known_here", n.cfg.knows, "err", v.err)
+		if knows <= in && ch.n.lines.Allow("rules/"+string(id)) {
+			ch.n.log.Info("newer rules wait for a node", "other_node", string(id), "in_force", in, "known_here", ch.n.cfg.knows, "err", v.err)
 		}
 		next = min(next, knows)
 	}
@@ -92,18 +92,18 @@ func (n *Node) switchRules(l *leadership) {
 	}
 	err := l.all(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: next}}}})
 	if err == nil {
-		n.log.Info("newer rules are in force", "version", next, "before", in)
-	} else if l.ctx.Err() == nil && n.lines.Allow("rules") {
-		n.log.Warn("newer rules were not switched on", "version", next, "err", err)
+		ch.n.log.Info("newer rules are in force", "version", next, "before", in)
+	} else if l.ctx.Err() == nil && ch.n.lines.Allow("rules") {
+		ch.n.log.Warn("newer rules were not switched on", "version", next, "err", err)
 	}
 }
 
 // haltAtNewer ends a node whose state comes as one of rules that it does not know:
 // raft would offer it again for ever.
-func (n *Node) haltAtNewer(err error) {
+func (rp *replica) haltAtNewer(err error) {
 	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
 		if e, ok := cause.(*rota.Error); ok && e.Subject == fsm.SubjectRules { // behind what the reader says of it
-			n.fatal(err)
+			rp.n.fatal(err)
 			return
 		}
 	}

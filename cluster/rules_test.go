@@ -72,9 +72,9 @@ func (b *bench) inForce(version uint32) {
 	b.eventually("the rules are the same everywhere", func() bool {
 		for _, id := range b.ids() {
 			n := b.node(id)
-			n.mu.RLock()
-			head := n.machine.Head()
-			n.mu.RUnlock()
+			n.replica.mu.RLock()
+			head := n.replica.machine.Head()
+			n.replica.mu.RUnlock()
 			if head.Rules != version {
 				return false
 			}
@@ -97,7 +97,7 @@ func (b *bench) stays(version uint32) {
 	b.t.Helper()
 	l := b.leader()
 	for range 3 {
-		l.switchRules(l.leading())
+		l.chores.switchRules(l.terms.leading())
 	}
 	if got := b.rulesOf(l); got != version {
 		b.t.Fatalf("rules version %d is in force, wanted %d", got, version)
@@ -228,9 +228,9 @@ func TestRules_anOlderBinaryStops(t *testing.T) {
 	if err := halted(); !errors.As(err, &halt) || !halt.NewerRules || !strings.Contains(err.Error(), "needs rules version 2, this binary knows 1") {
 		t.Errorf("it stopped with %v", err)
 	}
-	n.mu.RLock()
-	rules := n.machine.Head().Rules
-	n.mu.RUnlock()
+	n.replica.mu.RLock()
+	rules := n.replica.machine.Head().Rules
+	n.replica.mu.RUnlock()
 	if rules != 1 {
 		t.Errorf("it applied the switch: version %d", rules)
 	}

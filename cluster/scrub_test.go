@@ -25,19 +25,19 @@ func TestScrub_mendsTheLog(t *testing.T) {
 	b := startBench(t, 3)
 	submitAll(t, b.leader(), specs("a", 50))
 	f := b.follower()
-	b.eventually("the follower has some log", func() bool { return f.applied.Load() > 3 })
+	b.eventually("the follower has some log", func() bool { return f.replica.applied.Load() > 3 })
 	n := b.leader()
 	for i := range 8 {
 		submitAll(t, n, specs(fmt.Sprintf("b%d", i), 1))
 	}
-	f.scrubOnce()
+	f.scrub.once()
 	if damages(f, scrubLog) != 0 {
 		t.Fatal("a sound log is called damaged")
 	}
 	bad := damageEntry(t, f, "b1-00000")
-	f.scrubOnce()
-	if damages(f, scrubLog) != 1 || len(f.scrubProblems()) != 0 {
-		t.Errorf("%d damaged entries, %v", damages(f, scrubLog), f.scrubProblems())
+	f.scrub.once()
+	if damages(f, scrubLog) != 1 || len(f.scrub.problems()) != 0 {
+		t.Errorf("%d damaged entries, %v", damages(f, scrubLog), f.scrub.problems())
 	}
 	if now, _, _ := f.stores.Stored(); now != bad+1 {
 		t.Errorf("the log begins at %d, the damaged entry was %d", now, bad)
@@ -47,7 +47,7 @@ func TestScrub_mendsTheLog(t *testing.T) {
 	f = b.start(id) // preflight would refuse a damaged entry, and a gap
 	b.awaitReady(id)
 	b.verifyEqual(f)
-	f.scrubOnce()
+	f.scrub.once()
 	if damages(f, scrubLog) != 0 {
 		t.Error("the damage is there still")
 	}
@@ -118,7 +118,7 @@ func TestScrub_replacesADamagedSnapshot(t *testing.T) {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n.scrubOnce()
+	n.scrub.once()
 	now, err := n.snapshots.List()
 	if err != nil || len(now) != 1 || now[0].ID == kept[0].ID || damages(n, scrubSnapshot) != 1 {
 		t.Fatalf("%v, %v, %d damaged", now, err, damages(n, scrubSnapshot))
@@ -126,7 +126,7 @@ func TestScrub_replacesADamagedSnapshot(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(n.cfg.Data, "snapshots-damaged", kept[0].ID)); err != nil {
 		t.Error(err)
 	}
-	n.scrubOnce()
+	n.scrub.once()
 	if damages(n, scrubSnapshot) != 1 {
 		t.Error("the new one is called damaged")
 	}
@@ -146,7 +146,7 @@ func TestScrub_fetchesADamagedRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := b.follower()
-	b.eventually("all are archived", func() bool { _ = f.flushHistory(); return f.ArchiveStatus().Records == 20 })
+	b.eventually("all are archived", func() bool { _ = f.history.flush(); return f.ArchiveStatus().Records == 20 })
 	if err := f.archiveDB.Update(func(tx *bbolt.Tx) error {
 		records := tx.Bucket([]byte("jobs.records"))
 		k, v := records.Cursor().Last()
@@ -156,12 +156,12 @@ func TestScrub_fetchesADamagedRecord(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	f.scrubOnce()
+	f.scrub.once()
 	if damages(f, scrubArchive) != 1 {
 		t.Fatalf("%d damaged records", damages(f, scrubArchive))
 	}
 	b.eventually("the record is fetched again", func() bool { return f.ArchiveStatus().Records == 20 && f.ArchiveStatus().Lacking == 0 })
-	f.scrubOnce()
+	f.scrub.once()
 	if damages(f, scrubArchive) != 1 {
 		t.Error("the record is damaged still")
 	}

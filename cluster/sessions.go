@@ -35,7 +35,7 @@ type WorkerSession struct {
 // OpenWorker registers a worker, or takes its live session up again, and serves
 // it from here (SPEC §6.4). What it shows as attestation, nil for none, is
 // verified first: a refused one registers nothing (SPEC §6.5).
-func (n *Node) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
+func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
 	attestation *rota.Attestation, link rota.WorkerLink) (*WorkerSession, error) {
 	if err := spec.CheckShape(); err != nil {
 		return nil, err
@@ -43,10 +43,10 @@ func (n *Node) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []by
 	if len(secret) < 16 || len(secret) > 64 {
 		return nil, rota.Refusef(rota.Invalid, "secret", "secret has %d bytes: 16 to 64 are wanted", len(secret))
 	}
-	if err := n.refuseRebuilding(); err != nil {
+	if err := wv.n.replica.refuseRebuilding(); err != nil {
 		return nil, err
 	}
-	if err := n.verifyAttestation(attestation, spec.ID); err != nil {
+	if err := wv.verifyAttestation(attestation, spec.ID); err != nil {
 		return nil, err
 	}
 	hash := sha256.Sum256(secret)
@@ -55,16 +55,16 @@ func (n *Node) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []by
 	if attestation != nil {
 		register.AttestedUntilMs, register.AttestedStake = int64(attestation.Expires), attestation.Stake
 	}
-	outcome, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Register{Register: register}})
+	outcome, index, err := wv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Register{Register: register}})
 	if err != nil {
 		return nil, err
 	}
-	if err := n.waitApplied(ctx, index); err != nil {
+	if err := wv.n.replica.waitApplied(ctx, index); err != nil {
 		return nil, err
 	}
-	s := &WorkerSession{n: n, worker: spec.ID, session: rota.Session(outcome.GetSession()), connection: link.Connection, poke: make(chan struct{}, 1), all: true}
+	s := &WorkerSession{n: wv.n, worker: spec.ID, session: rota.Session(outcome.GetSession()), connection: link.Connection, poke: make(chan struct{}, 1), all: true}
 	poke(s.poke)
-	n.hub.enter(s)
+	wv.n.replica.hub.enter(s)
 	return s, nil
 }
 
@@ -130,8 +130,8 @@ func (s *WorkerSession) Notices(ctx context.Context) ([]rota.Notice, error) {
 // take gives what waits. The state is read under the lock that publish holds,
 // so that no lease falls between the full telling and the first notice.
 func (s *WorkerSession) take() []rota.Notice {
-	s.n.mu.RLock()
-	defer s.n.mu.RUnlock()
+	s.n.replica.mu.RLock()
+	defer s.n.replica.mu.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	notices := s.notices
@@ -140,14 +140,14 @@ func (s *WorkerSession) take() []rota.Notice {
 		return notices
 	}
 	s.all = false
-	for _, a := range s.n.machine.Assignments(s.worker, s.session) {
+	for _, a := range s.n.replica.machine.Assignments(s.worker, s.session) {
 		if a.Lease.Revoked != rota.ReasonNone {
 			notices = append(notices, rota.Notice{Revoked: &rota.LeaseEnd{Lease: a.Lease.ID, Job: a.Lease.Job, Reason: a.Lease.Revoked}})
 			continue
 		}
 		notices = append(notices, rota.Notice{Assigned: &a})
 	}
-	if _, status := s.n.machine.Session(s.worker); status == rota.WorkerDraining {
+	if _, status := s.n.replica.machine.Session(s.worker); status == rota.WorkerDraining {
 		notices = append(notices, rota.Notice{Draining: true})
 	}
 	return notices
@@ -160,12 +160,12 @@ func (s *WorkerSession) live() error {
 	if !over {
 		return nil
 	}
-	if err := s.n.refuseRebuilding(); err != nil {
+	if err := s.n.replica.refuseRebuilding(); err != nil {
 		return err
 	}
-	s.n.mu.RLock()
-	session, status := s.n.machine.Session(s.worker)
-	s.n.mu.RUnlock()
+	s.n.replica.mu.RLock()
+	session, status := s.n.replica.machine.Session(s.worker)
+	s.n.replica.mu.RUnlock()
 	if session == s.session && status != rota.WorkerRetired {
 		return rota.Refusef(rota.Unavailable, "worker", "worker %s connected again on another stream", s.worker)
 	}
@@ -179,9 +179,9 @@ func (s *WorkerSession) live() error {
 // is over before its worker has said that it stopped, or was silent for too long
 // (SPEC §8.5).
 func (s *WorkerSession) confirms() bool {
-	s.n.mu.RLock()
-	defer s.n.mu.RUnlock()
-	return len(s.n.machine.Assignments(s.worker, s.session)) > 0
+	s.n.replica.mu.RLock()
+	defer s.n.replica.mu.RUnlock()
+	return len(s.n.replica.machine.Assignments(s.worker, s.session)) > 0
 }
 
 // Do proposes a batch of verbs on the worker's leases.
@@ -191,7 +191,7 @@ func (s *WorkerSession) Do(ctx context.Context, commands []rota.LeaseCommand) ([
 		commands[i].Worker, commands[i].Session = s.worker, s.session
 		ops[i] = fsm.LeaseCommandOp(&commands[i])
 	}
-	outcomes, index, err := s.n.propose(ctx, ops)
+	outcomes, index, err := s.n.proposer.propose(ctx, ops)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (s *WorkerSession) Do(ctx context.Context, commands []rota.LeaseCommand) ([
 
 // Beat reports life to the leader and gives the clock (SPEC §3.9).
 func (s *WorkerSession) Beat(ctx context.Context) (rota.Clock, error) {
-	clock, err := s.n.beats.beat(ctx, rota.Beat{Worker: s.worker, Session: s.session})
+	clock, err := s.n.chores.beats.beat(ctx, rota.Beat{Worker: s.worker, Session: s.session})
 	if rota.KindOf(err) == rota.Stale && s.confirms() {
 		return 0, rota.Refusef(rota.Unavailable, "session", "session %d of worker %s is over, but its leases are not", s.session, s.worker)
 	}
@@ -214,12 +214,12 @@ func (s *WorkerSession) Beat(ctx context.Context) (rota.Clock, error) {
 
 // Bye retires the worker.
 func (s *WorkerSession) Bye(ctx context.Context) error {
-	_, _, err := s.n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{
+	_, _, err := s.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{
 		Worker: string(s.worker), Status: uint32(rota.WorkerRetired), Session: uint64(s.session)}}})
 	return err
 }
 
 // Close takes the session off this node; the worker stays registered.
 func (s *WorkerSession) Close() {
-	s.n.hub.leave(s)
+	s.n.replica.hub.leave(s)
 }

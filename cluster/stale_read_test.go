@@ -60,7 +60,7 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 	}
 	b.leadBy("n1")
 	old := b.node("n1")
-	b.eventually("n1 leads", func() bool { return old.leading() != nil && old.Ready() == nil })
+	b.eventually("n1 leads", func() bool { return old.terms.leading() != nil && old.Ready() == nil })
 	patient(forLong)
 	submitAll(t, old, specs("early", 1))
 	plan("n4", 0, forLong)
@@ -79,14 +79,14 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 	patient(notLong)
 	var other *Node
 	b.eventually("another node leads", func() bool {
-		i := slices.IndexFunc([]rota.NodeID{"n2", "n3"}, func(id rota.NodeID) bool { return b.node(id).leading() != nil })
+		i := slices.IndexFunc([]rota.NodeID{"n2", "n3"}, func(id rota.NodeID) bool { return b.node(id).terms.leading() != nil })
 		if i >= 0 {
 			other = b.node([]rota.NodeID{"n2", "n3"}[i])
 		}
 		return i >= 0
 	})
 	submitAll(t, other, specs("late", 1))
-	believes := old.leading() != nil && old.raft.State() == raft.Leader
+	believes := old.terms.leading() != nil && old.raft.State() == raft.Leader
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	_, at, err := old.Job(ctx, "late-00000", rota.ReadOptions{})
@@ -108,13 +108,13 @@ func TestRead_onAFollowerThatLags(t *testing.T) {
 	b.loyal()
 	leader, follower := b.leader(), b.follower()
 	for i := range 10 {
-		follower.mu.RLock() // what reads may, and applying may not
-		before := follower.applied.Load()
+		follower.replica.mu.RLock() // what reads may, and applying may not
+		before := follower.replica.applied.Load()
 		id := fmt.Sprint("lag", i)
 		submitAll(t, leader, specs(id, 1))
 		told := make(chan rota.Index, 1)
 		go func() {
-			at, err := follower.fresh(within(t, ample), rota.ReadOptions{})
+			at, err := follower.replica.fresh(within(t, ample), rota.ReadOptions{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -122,7 +122,7 @@ func TestRead_onAFollowerThatLags(t *testing.T) {
 		}()
 		var err error
 		for range 3 { // the last of them no earlier than the reader's own
-			_, _, e := leader.proposeOne(within(t, ample), barrierOp())
+			_, _, e := leader.proposer.proposeOne(within(t, ample), barrierOp())
 			err = errors.Join(err, e)
 		}
 		select {
@@ -131,10 +131,10 @@ func TestRead_onAFollowerThatLags(t *testing.T) {
 			told <- at
 		default:
 		}
-		if now := follower.applied.Load(); now > before+1 {
+		if now := follower.replica.applied.Load(); now > before+1 {
 			t.Errorf("the follower was to stand still at %d, it is at %d", before, now)
 		}
-		follower.mu.RUnlock()
+		follower.replica.mu.RUnlock()
 		if at := <-told; err != nil || uint64(at) <= before {
 			t.Fatalf("the read is of index %d, the follower stood at %d (%v)", at, before, err)
 		}

@@ -10,67 +10,70 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
+// workerVerbs is what becomes of workers by their own word, a guard's or an operator's.
+type workerVerbs struct{ n *Node }
+
 // DrainWorker gives a worker no new lease; it keeps those that it has.
-func (n *Node) DrainWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
-	return n.setWorkerStatus(ctx, id, rota.WorkerDraining)
+func (wv *workerVerbs) DrainWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
+	return wv.setWorkerStatus(ctx, id, rota.WorkerDraining)
 }
 
 // SuspendWorker cancels a worker's leases and gives it none until it is resumed.
-func (n *Node) SuspendWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
-	return n.setWorkerStatus(ctx, id, rota.WorkerSuspended)
+func (wv *workerVerbs) SuspendWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
+	return wv.setWorkerStatus(ctx, id, rota.WorkerSuspended)
 }
 
 // ResumeWorker makes a DRAINING, SUSPENDED or JAILED worker ACTIVE again.
-func (n *Node) ResumeWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
-	return n.setWorkerStatus(ctx, id, rota.WorkerActive)
+func (wv *workerVerbs) ResumeWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
+	return wv.setWorkerStatus(ctx, id, rota.WorkerActive)
 }
 
 // RetireWorker ends a worker for good; its leases are cancelled.
-func (n *Node) RetireWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
-	return n.setWorkerStatus(ctx, id, rota.WorkerRetired)
+func (wv *workerVerbs) RetireWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
+	return wv.setWorkerStatus(ctx, id, rota.WorkerRetired)
 }
 
-func (n *Node) setWorkerStatus(ctx context.Context, id rota.WorkerID, status rota.WorkerStatus) (rota.Worker, error) {
+func (wv *workerVerbs) setWorkerStatus(ctx context.Context, id rota.WorkerID, status rota.WorkerStatus) (rota.Worker, error) {
 	if err := rota.CheckID("worker", id); err != nil {
 		return rota.Worker{}, err
 	}
-	_, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{
+	_, index, err := wv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{
 		Worker: string(id), Status: uint32(status)}}})
 	if err != nil {
 		return rota.Worker{}, err
 	}
-	w, _, err := n.Worker(ctx, id, rota.ReadOptions{MinIndex: index})
+	w, _, err := wv.Worker(ctx, id, rota.ReadOptions{MinIndex: index})
 	return w, err
 }
 
 // WorkerGone takes a guard's word that a worker's process has died and that nothing of
 // it runs any more (SPEC §16.7).
-func (n *Node) WorkerGone(ctx context.Context, id rota.WorkerID, session rota.Session, secret []byte) error {
+func (wv *workerVerbs) WorkerGone(ctx context.Context, id rota.WorkerID, session rota.Session, secret []byte) error {
 	hash := sha256.Sum256(secret)
-	_, _, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Gone{Gone: &fsmpb.Gone{
+	_, _, err := wv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Gone{Gone: &fsmpb.Gone{
 		Worker: string(id), Session: uint64(session), SecretHash: hash[:]}}})
 	return err
 }
 
 // verifyAttestation verifies what a worker shows, before the log (SPEC §6.5); none
 // registers it without.
-func (n *Node) verifyAttestation(a *rota.Attestation, worker rota.WorkerID) error {
+func (wv *workerVerbs) verifyAttestation(a *rota.Attestation, worker rota.WorkerID) error {
 	if a == nil {
 		return nil
 	}
-	n.mu.RLock()
-	head := n.machine.Head()
-	n.mu.RUnlock()
+	wv.n.replica.mu.RLock()
+	head := wv.n.replica.machine.Head()
+	wv.n.replica.mu.RUnlock()
 	if head.ClusterID == "" {
 		return &rota.Error{Kind: rota.Unavailable, Subject: "cluster_id", RetryAfter: 500 * time.Millisecond,
 			Text: "this node does not know its cluster yet: no attestation can be verified"}
 	}
-	return a.Verify(n.cfg.AttestationKeys, head.ClusterID, worker, head.Date)
+	return a.Verify(wv.n.cfg.AttestationKeys, head.ClusterID, worker, head.Date)
 }
 
 // ReportProof takes a verifier's word that a completed job's proof is invalid: its
 // worker is slashed, and the job runs again if it asked for that (SPEC §9.5).
-func (n *Node) ReportProof(ctx context.Context, r rota.ProofReport) (rota.JobOutcome, error) {
+func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.JobOutcome, error) {
 	none := rota.JobOutcome{ID: r.Job}
 	if err := rota.CheckJobRef("job", r.Job); err != nil {
 		return none, err
@@ -80,7 +83,7 @@ func (n *Node) ReportProof(ctx context.Context, r rota.ProofReport) (rota.JobOut
 	}
 	// Read first: the operation names the lease, and carries the job where it shall
 	// run again, for the state may hold no more than its tombstone (SPEC §9.5).
-	job, _, err := n.Job(ctx, r.Job, rota.ReadOptions{})
+	job, _, err := jv.Job(ctx, r.Job, rota.ReadOptions{})
 	if err != nil {
 		return none, err
 	}
@@ -92,7 +95,7 @@ func (n *Node) ReportProof(ctx context.Context, r rota.ProofReport) (rota.JobOut
 	if job.RetryOnInvalidProof && !job.RecordDropped {
 		op.Spec, op.Past = fsm.SpecOp(&job.JobSpec), fsm.PastOp(&job)
 	}
-	outcome, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: op}})
+	outcome, index, err := jv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: op}})
 	if err != nil {
 		return none, err
 	}

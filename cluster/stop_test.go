@@ -38,8 +38,8 @@ func TestStop_underLoad(t *testing.T) {
 		}
 	}
 	for range 6 {
-		applied := b.leader().applied.Load()
-		b.eventually("the log moves on", func() bool { return b.leader().applied.Load() > applied+50 })
+		applied := b.leader().replica.applied.Load()
+		b.eventually("the log moves on", func() bool { return b.leader().replica.applied.Load() > applied+50 })
 		_, _ = b.leader().TransferLeadership(within(t, 10*time.Second), "")
 	}
 	for _, id := range b.ids() {
@@ -52,7 +52,7 @@ func TestStop_underLoad(t *testing.T) {
 func TestPropose_intoALeadershipThatIsOver(t *testing.T) {
 	t.Parallel()
 	for range 50 {
-		l := newLeadership(&Node{}, 3, 10_000)
+		l := newLeadership((&Node{}).own(), 3, 10_000)
 		l.end()
 		close(l.landed) // nobody empties the queue any more
 		if r := l.propose(context.Background(), []*fsmpb.Op{barrierOp()}, true); !errors.Is(r.err, errNotLeader) {
@@ -68,7 +68,7 @@ func TestPropose_callersAreToldUnavailable(t *testing.T) {
 	over := newLeadership(n, 1, 1)
 	over.end()
 	close(over.landed)
-	open := n.lead.Swap(over)
+	open := n.terms.lead.Swap(over)
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	gone, end := context.WithCancel(ctx)
@@ -85,5 +85,5 @@ func TestPropose_callersAreToldUnavailable(t *testing.T) {
 	if err := n.RemovePeer(ctx, "n9"); rota.KindOf(err) != rota.Unavailable && rota.KindOf(err) != rota.NotFound {
 		t.Errorf("a removal while leadership ends: %v", err)
 	}
-	n.lead.Store(open)
+	n.terms.lead.Store(open)
 }

@@ -11,7 +11,7 @@ import (
 // (SPEC §3.6). The sweep stands in the queue behind every ack, renewal and
 // completion that came before it; one is in flight, and a full one is followed
 // by another at once. A cluster at rest writes nothing.
-func (n *Node) sweepLoop(l *leadership) {
+func (ch *chores) sweepLoop(l *leadership) {
 	tick := time.NewTicker(rota.SweepEvery)
 	defer tick.Stop()
 	for {
@@ -20,7 +20,7 @@ func (n *Node) sweepLoop(l *leadership) {
 		case <-l.ctx.Done():
 			return
 		}
-		for n.sweepOnce(l) {
+		for ch.sweepOnce(l) {
 			if l.ctx.Err() != nil {
 				return
 			}
@@ -28,8 +28,8 @@ func (n *Node) sweepLoop(l *leadership) {
 	}
 }
 
-func (n *Node) sweepOnce(l *leadership) (more bool) {
-	if !n.sweepNeeded(l) {
+func (ch *chores) sweepOnce(l *leadership) (more bool) {
+	if !ch.sweepNeeded(l) {
 		return false
 	}
 	r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}}, true)
@@ -43,11 +43,11 @@ func (n *Node) sweepOnce(l *leadership) (more bool) {
 // backoff, workers that are not known to be gone, or a date that is due by the
 // wall clocks. A worker that is only silent needs the clock to run on until it is
 // UNREACHABLE, whichever leader it was silent under.
-func (n *Node) sweepNeeded(l *leadership) bool {
-	n.mu.RLock()
-	rest := n.machine.AtRest()
-	date, dated := n.machine.NextDate()
-	n.mu.RUnlock()
+func (ch *chores) sweepNeeded(l *leadership) bool {
+	ch.n.replica.mu.RLock()
+	rest := ch.n.replica.machine.AtRest()
+	date, dated := ch.n.replica.machine.NextDate()
+	ch.n.replica.mu.RUnlock()
 	return !rest || dated && l.wallNow() >= int64(date) || l.workersPresent()
 }
 

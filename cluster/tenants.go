@@ -7,38 +7,41 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
+// policyVerbs is what operators set: queues, tenants, and the cluster's mode.
+type policyVerbs struct{ n *Node }
+
 // Tenants lists the tenants that somebody set or that have leases open.
-func (n *Node) Tenants(ctx context.Context, opt rota.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {
-	at, err := n.fresh(ctx, opt)
+func (pv *policyVerbs) Tenants(ctx context.Context, opt rota.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {
+	at, err := pv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return nil, at, err
 	}
-	if err := n.reading(); err != nil {
+	if err := pv.n.replica.reading(); err != nil {
 		return nil, at, err
 	}
-	defer n.mu.RUnlock()
-	return n.machine.Tenants(), at, nil
+	defer pv.n.replica.mu.RUnlock()
+	return pv.n.replica.machine.Tenants(), at, nil
 }
 
 // Tenant reads any tenant; one that nobody set has the default limits.
-func (n *Node) Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, rota.ReadAt, error) {
+func (pv *policyVerbs) Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, rota.ReadAt, error) {
 	if err := rota.CheckID("tenant", id); err != nil {
 		return rota.Tenant{}, rota.ReadAt{}, err
 	}
-	at, err := n.fresh(ctx, opt)
+	at, err := pv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return rota.Tenant{}, at, err
 	}
-	if err := n.reading(); err != nil {
+	if err := pv.n.replica.reading(); err != nil {
 		return rota.Tenant{}, at, err
 	}
-	defer n.mu.RUnlock()
-	return n.machine.Tenant(id), at, nil
+	defer pv.n.replica.mu.RUnlock()
+	return pv.n.replica.machine.Tenant(id), at, nil
 }
 
 // SetTenant creates or changes a tenant, key by key. What the state machine would
 // refuse is refused here first, before the log.
-func (n *Node) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error) {
+func (pv *policyVerbs) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error) {
 	if err := rota.CheckID("tenant", id); err != nil {
 		return rota.Tenant{}, err
 	}
@@ -49,41 +52,41 @@ func (n *Node) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setti
 		}
 		op.Set = append(op.Set, &fsmpb.Label{Key: s.Key, Value: s.Value})
 	}
-	_, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetTenant{SetTenant: op}})
+	_, index, err := pv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetTenant{SetTenant: op}})
 	if err != nil {
 		return rota.Tenant{}, err
 	}
-	t, _, err := n.Tenant(ctx, id, rota.ReadOptions{MinIndex: index})
+	t, _, err := pv.Tenant(ctx, id, rota.ReadOptions{MinIndex: index})
 	return t, err
 }
 
 // Mode reads what the cluster admits, and why (SPEC §4.3).
-func (n *Node) Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus, rota.ReadAt, error) {
-	at, err := n.fresh(ctx, opt)
+func (pv *policyVerbs) Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus, rota.ReadAt, error) {
+	at, err := pv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return rota.ModeStatus{}, at, err
 	}
-	if err := n.reading(); err != nil {
+	if err := pv.n.replica.reading(); err != nil {
 		return rota.ModeStatus{}, at, err
 	}
-	defer n.mu.RUnlock()
-	return n.machine.Mode(), at, nil
+	defer pv.n.replica.mu.RUnlock()
+	return pv.n.replica.machine.Mode(), at, nil
 }
 
 // SetMode changes the cluster's mode for a reason. DEGRADED by an operator's word
 // holds queued jobs of priority > 5; only an operator ends what one began.
-func (n *Node) SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error) {
+func (pv *policyVerbs) SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error) {
 	if mode > rota.ModeDraining {
 		return rota.ModeStatus{}, rota.Refusef(rota.Invalid, "mode", "mode %d is unknown", mode)
 	}
 	if err := checkReason(reason); err != nil {
 		return rota.ModeStatus{}, err
 	}
-	_, index, err := n.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{
+	_, index, err := pv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{
 		Mode: uint32(mode), Reason: reason, Holds: mode == rota.ModeDegraded}}})
 	if err != nil {
 		return rota.ModeStatus{}, err
 	}
-	m, _, err := n.Mode(ctx, rota.ReadOptions{MinIndex: index})
+	m, _, err := pv.Mode(ctx, rota.ReadOptions{MinIndex: index})
 	return m, err
 }

@@ -24,11 +24,11 @@ func TestRoundTurn(t *testing.T) {
 		want   int
 	}{
 		{name: "nothing is due", want: 1},
-		{name: "a decision is due, and somebody decides", before: func(l *leadership) { l.n.hub.matchSoon() },
+		{name: "a decision is due, and somebody decides", before: func(l *leadership) { l.n.replica.hub.matchSoon() },
 			beside: func(l *leadership) {
 				time.Sleep(roundPatience / 4)
 				l.turn.begin()
-				l.n.hub.due.Store(false)
+				l.n.replica.hub.due.Store(false)
 				time.Sleep(roundPatience / 4)
 				l.urgent <- ops(round)
 				l.turn.queued()
@@ -38,19 +38,19 @@ func TestRoundTurn(t *testing.T) {
 				time.Sleep(roundPatience / 4)
 				l.turn.rest()
 			}, wait: roundPatience / 4, want: 1},
-		{name: "nobody decides", before: func(l *leadership) { l.n.hub.matchSoon() }, wait: roundPatience, want: 1},
-		{name: "a round is in the log", before: func(l *leadership) { l.turn.queued(); l.n.hub.matchSoon() }, want: 1},
+		{name: "nobody decides", before: func(l *leadership) { l.n.replica.hub.matchSoon() }, wait: roundPatience, want: 1},
+		{name: "a round is in the log", before: func(l *leadership) { l.turn.queued(); l.n.replica.hub.matchSoon() }, want: 1},
 		{name: "a round has just applied", before: func(l *leadership) { l.turn.queued(); l.turn.landed() },
 			beside: func(l *leadership) { l.turn.rest() }, want: 1},
 		{name: "deciding takes long", before: func(l *leadership) {
 			l.turn.took.Store(int64(roundPatience) + 1)
-			l.n.hub.matchSoon()
+			l.n.replica.hub.matchSoon()
 		}, want: 1},
-		{name: "the term ends", before: func(l *leadership) { l.n.hub.matchSoon(); l.end() }, want: 1},
+		{name: "the term ends", before: func(l *leadership) { l.n.replica.hub.matchSoon(); l.end() }, want: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLeadership(&Node{hub: newHub()}, 3, 10_000)
+				l := newLeadership((&Node{replica: replica{hub: newHub()}}).own(), 3, 10_000)
 				defer l.end()
 				if c.before != nil {
 					c.before(l)

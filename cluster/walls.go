@@ -26,10 +26,10 @@ const (
 
 // readWalls asks the voters for their wall clocks, for BeginTerm: nil where no
 // majority answers at once (SPEC §3.8).
-func (n *Node) readWalls(ctx context.Context) []int64 {
+func (w *watcher) readWalls(ctx context.Context) []int64 {
 	ctx, cancel := context.WithTimeout(ctx, wallsMost)
 	defer cancel()
-	servers := n.servers()
+	servers := w.n.membership.servers()
 	answers := make(chan int64, len(servers))
 	voters := 0
 	var asked sync.WaitGroup
@@ -38,12 +38,12 @@ func (n *Node) readWalls(ctx context.Context) []int64 {
 			continue
 		}
 		voters++
-		to, ok := n.address(rota.NodeID(s.ID))
-		if rota.NodeID(s.ID) == n.cfg.Node || !ok {
+		to, ok := w.n.membership.address(rota.NodeID(s.ID))
+		if rota.NodeID(s.ID) == w.n.cfg.Node || !ok {
 			continue
 		}
 		asked.Go(func() {
-			if in, err := n.peers.Inspect(ctx, to, nil); err == nil {
+			if in, err := w.n.peers.Inspect(ctx, to, nil); err == nil {
 				answers <- in.WallMs
 			}
 		})
@@ -52,7 +52,7 @@ func (n *Node) readWalls(ctx context.Context) []int64 {
 		asked.Wait()
 		close(answers)
 	}()
-	walls, grace := []int64{n.wall().UnixMilli()}, (<-chan time.Time)(nil)
+	walls, grace := []int64{w.n.wall().UnixMilli()}, (<-chan time.Time)(nil)
 	for {
 		if len(walls) > voters/2 && grace == nil {
 			grace = time.After(wallsGrace)

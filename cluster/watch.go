@@ -15,6 +15,7 @@ import (
 // watcher is what this node knows of the others, asked once a second: their
 // wall clocks, how far they have applied, and their digests (SPEC §2.5, §3.8).
 type watcher struct {
+	n     *Node
 	mu    sync.Mutex
 	peers map[rota.NodeID]peerView
 	// addrs are where members answer, as gossip said last.
@@ -51,24 +52,24 @@ const (
 	compareLeast = 50 * time.Millisecond
 )
 
-// watchLoop asks every other node once a second, and for its digest at every
+// run asks every other node once a second, and for its digest at every
 // thousandth entry as well.
-func (n *Node) watchLoop() {
-	tick := time.NewTicker(n.cfg.watchEvery)
+func (w *watcher) run() {
+	tick := time.NewTicker(w.n.cfg.watchEvery)
 	defer tick.Stop()
-	marks := n.digests.marks()
+	marks := w.n.rebuilder.digests.marks()
 	due := marks
 	var rested <-chan time.Time
 	for {
 		select {
 		case <-tick.C:
-			n.watchOnce()
+			w.once()
 		case <-due:
-			n.compareMarked()
+			w.compareMarked()
 			due, rested = nil, time.After(compareLeast)
 		case <-rested:
 			due = marks
-		case <-n.stopped:
+		case <-w.n.stopped:
 			return
 		}
 	}
@@ -76,44 +77,44 @@ func (n *Node) watchLoop() {
 
 // compareMarked compares digests between two seconds, with those who answered last
 // time: who does not must not hold up what comes every second.
-func (n *Node) compareMarked() {
-	at := n.digests.marked()
+func (w *watcher) compareMarked() {
+	at := w.n.rebuilder.digests.marked()
 	if at == 0 {
 		return
 	}
-	servers := n.servers()
+	servers := w.n.membership.servers()
 	asked := slices.DeleteFunc(slices.Clone(servers), func(s raft.Server) bool {
-		v, known := n.watch.view(rota.NodeID(s.ID))
+		v, known := w.view(rota.NodeID(s.ID))
 		return known && v.err != nil
 	})
-	n.compareDigests(at, servers, n.inspectAll(asked, []rota.Index{at}), true)
+	w.n.rebuilder.compareDigests(at, servers, w.inspectAll(asked, []rota.Index{at}), true)
 }
 
-func (n *Node) watchOnce() {
-	at := n.watch.next(rota.Index(n.applied.Load()))
-	servers := n.servers()
-	views := n.inspectAll(servers, []rota.Index{at})
-	n.watch.mu.Lock()
-	now := n.sinceBoot()
+func (w *watcher) once() {
+	at := w.next(rota.Index(w.n.replica.applied.Load()))
+	servers := w.n.membership.servers()
+	views := w.inspectAll(servers, []rota.Index{at})
+	w.mu.Lock()
+	now := w.n.sinceBoot()
 	for id, v := range views {
-		if last := rota.Index(n.raft.LastIndex()); v.err == nil && v.status.AppliedIndex+caughtUpLag > last {
-			v.closeSince = n.watch.peers[id].closeSince
+		if last := rota.Index(w.n.raft.LastIndex()); v.err == nil && v.status.AppliedIndex+caughtUpLag > last {
+			v.closeSince = w.peers[id].closeSince
 			if v.closeSince == 0 {
 				v.closeSince = now
 			}
 			views[id] = v
 		}
 	}
-	n.watch.peers = views
-	for id := range n.watch.addrs {
+	w.peers = views
+	for id := range w.addrs {
 		if _, member := views[id]; !member {
-			delete(n.watch.addrs, id)
+			delete(w.addrs, id)
 		}
 	}
-	n.watch.mu.Unlock()
-	n.compareWalls(servers, views)
-	n.compareDigests(at, servers, views, false)
-	n.askWhenAlone()
+	w.mu.Unlock()
+	w.compareWalls(servers, views)
+	w.n.rebuilder.compareDigests(at, servers, views, false)
+	w.askWhenAlone()
 }
 
 // aloneAfter is how many seconds without a leader make a node ask why.
@@ -121,30 +122,30 @@ const aloneAfter = 5
 
 // askWhenAlone asks the others whether this node is still one of them: one that
 // was removed hears no more from the leader, not even that.
-func (n *Node) askWhenAlone() {
-	_, leader := n.raft.LeaderWithID()
-	n.watch.mu.Lock()
+func (w *watcher) askWhenAlone() {
+	_, leader := w.n.raft.LeaderWithID()
+	w.mu.Lock()
 	if leader != "" {
-		n.watch.leaderless, n.watch.refused = 0, nil
+		w.leaderless, w.refused = 0, nil
 	} else {
-		n.watch.leaderless++
+		w.leaderless++
 	}
-	ask := n.watch.leaderless >= aloneAfter
-	n.watch.mu.Unlock()
+	ask := w.leaderless >= aloneAfter
+	w.mu.Unlock()
 	if !ask {
 		return
 	}
-	ctx, cancel := context.WithTimeout(n.life, peerTimeout)
+	ctx, cancel := context.WithTimeout(w.n.life, peerTimeout)
 	defer cancel()
-	_, err := n.introduceTo(ctx, slices.DeleteFunc(n.aliveMembers(), func(m gossip.Member) bool { return m.ID == n.cfg.Node || !m.HasState }))
+	_, err := w.n.membership.introduceTo(ctx, slices.DeleteFunc(w.n.membership.aliveMembers(), func(m gossip.Member) bool { return m.ID == w.n.cfg.Node || !m.HasState }))
 	if err == nil {
 		return
 	}
-	n.watch.mu.Lock()
-	n.watch.refused = err
-	n.watch.mu.Unlock()
-	if n.lines.Allow("alone") {
-		n.log.Error("the cluster goes on without this node", "err", err)
+	w.mu.Lock()
+	w.refused = err
+	w.mu.Unlock()
+	if w.n.lines.Allow("alone") {
+		w.n.log.Error("the cluster goes on without this node", "err", err)
 	}
 }
 
@@ -167,19 +168,19 @@ func (w *watcher) next(applied rota.Index) rota.Index {
 }
 
 // inspectAll asks all other servers at once.
-func (n *Node) inspectAll(servers []raft.Server, at []rota.Index) map[rota.NodeID]peerView {
-	ctx, cancel := context.WithTimeout(n.life, peerTimeout)
+func (w *watcher) inspectAll(servers []raft.Server, at []rota.Index) map[rota.NodeID]peerView {
+	ctx, cancel := context.WithTimeout(w.n.life, peerTimeout)
 	defer cancel()
 	views := make(map[rota.NodeID]peerView)
 	var mu sync.Mutex
 	var asked sync.WaitGroup
 	for _, s := range servers {
 		id := rota.NodeID(s.ID)
-		if id == n.cfg.Node {
+		if id == w.n.cfg.Node {
 			continue
 		}
 		asked.Go(func() {
-			v := n.inspect(ctx, id, at)
+			v := w.inspect(ctx, id, at)
 			mu.Lock()
 			defer mu.Unlock()
 			views[id] = v
@@ -189,12 +190,12 @@ func (n *Node) inspectAll(servers []raft.Server, at []rota.Index) map[rota.NodeI
 	return views
 }
 
-func (n *Node) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) peerView {
-	to, ok := n.address(id)
+func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) peerView {
+	to, ok := w.n.membership.address(id)
 	if !ok {
 		return peerView{err: fmt.Errorf("node %s was never seen in gossip", id)}
 	}
-	in, err := n.peers.Inspect(ctx, to, at)
+	in, err := w.n.peers.Inspect(ctx, to, at)
 	if err == nil && in.Status.ID != id {
 		err = fmt.Errorf("node %s answers at the address of node %s", in.Status.ID, id)
 	}
@@ -211,15 +212,15 @@ func (n *Node) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) pee
 
 // compareWalls gives the leadership the wall clocks of a majority, and notes by
 // how much this node's own differs from their median.
-func (n *Node) compareWalls(servers []raft.Server, views map[rota.NodeID]peerView) {
-	own := n.wall().UnixMilli()
+func (w *watcher) compareWalls(servers []raft.Server, views map[rota.NodeID]peerView) {
+	own := w.n.wall().UnixMilli()
 	walls, voters := []int64{}, 0
 	for _, s := range servers {
 		if s.Suffrage != raft.Voter {
 			continue
 		}
 		voters++
-		if id := rota.NodeID(s.ID); id == n.cfg.Node {
+		if id := rota.NodeID(s.ID); id == w.n.cfg.Node {
 			walls = append(walls, own)
 		} else if v, ok := views[id]; ok && v.err == nil {
 			walls = append(walls, v.wallMs)
@@ -228,10 +229,10 @@ func (n *Node) compareWalls(servers []raft.Server, views map[rota.NodeID]peerVie
 	if len(walls) == 0 || len(walls) <= voters/2 {
 		return
 	}
-	n.watch.mu.Lock()
-	n.watch.skewMs = own - median(walls)
-	n.watch.mu.Unlock()
-	if l := n.leading(); l != nil {
+	w.mu.Lock()
+	w.skewMs = own - median(walls)
+	w.mu.Unlock()
+	if l := w.n.terms.leading(); l != nil {
 		l.setWalls(walls)
 	}
 }
@@ -266,24 +267,16 @@ func (w *watcher) remembered(id rota.NodeID) (string, bool) {
 	return api, ok
 }
 
-// problems lists what is wrong with this node, each with what to do.
-func (n *Node) problems() []string {
-	problems := []string{}
-	n.watch.mu.Lock()
-	skew, unfit := n.watch.skewMs, n.watch.unfit
-	n.watch.mu.Unlock()
+// problems lists what is wrong with this node's clock, and with its disk as raft found it.
+func (w *watcher) problems() (problems []string) {
+	w.mu.Lock()
+	skew, unfit := w.skewMs, w.unfit
+	w.mu.Unlock()
 	if unfit != "" {
 		problems = append(problems, unfit)
 	}
 	if skew > 500 || skew < -500 {
 		problems = append(problems, fmt.Sprintf("wall clock is %d ms off the median of the voters: synchronise it", skew))
-	}
-	problems = append(append(problems, n.historyProblems()...), n.eventProblems()...)
-	for _, some := range [][]string{n.mendProblems(), n.diskProblems(), n.stallProblems(), n.scrubProblems()} {
-		problems = append(problems, some...)
-	}
-	if err := n.Ready(); err != nil {
-		problems = append(problems, err.Error())
 	}
 	return problems
 }

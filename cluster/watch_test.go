@@ -65,19 +65,19 @@ func TestWatch_comparesAtEveryThousandEntries(t *testing.T) {
 		b.addrs[id] = c
 	}
 	b.startPlanned()
-	b.eventually("all have a vote", func() bool { return b.leader().otherVoters() == 2 })
+	b.eventually("all have a vote", func() bool { return b.leader().membership.otherVoters() == 2 })
 	// The default queue, which the job goes to, comes with the leader's first entries.
 	submitAll(t, b.leader(), specs("first", 1))
-	f, placed := b.follower(), b.leader().applied.Load()
-	b.eventually("the follower has it", func() bool { return f.applied.Load() >= placed })
+	f, placed := b.follower(), b.leader().replica.applied.Load()
+	b.eventually("the follower has it", func() bool { return f.replica.applied.Load() >= placed })
 	b.corrupt(f, "ghost")
-	began := f.applied.Load()
+	began := f.replica.applied.Load()
 	b.eventually("the follower notices", func() bool {
 		b.entries(200)
 		return f.data.Rebuild().Open || rebuilt(f) > 0 // it may be done before it is looked at
 	})
 	// Two marks, what is applied while they are compared, and the rest between two.
-	if took := f.applied.Load() - began; took < compareEvery {
+	if took := f.replica.applied.Load() - began; took < compareEvery {
 		t.Errorf("it noticed after %d entries, before any comparison was due", took)
 	}
 }
@@ -98,17 +98,17 @@ func TestCompare_betweenTheSeconds(t *testing.T) {
 	servers := []raft.Server{{ID: "n1"}, {ID: "n2"}, {ID: "n3"}}
 	other := rota.Digest{Hi: 2}
 	differs := map[rota.NodeID]peerView{"n2": {digest: &other}, "n3": {err: errDeaf}}
-	n.digests.put(7, rota.Digest{Hi: 1}, 0)
+	n.rebuilder.digests.put(7, rota.Digest{Hi: 1}, 0)
 	for range doubtsMost - 1 {
-		n.compareDigests(7, servers, differs, false)
-		n.compareDigests(7, servers, differs, true)
-		n.compareDigests(7, servers, nil, true)
-		n.compareDigests(6, servers, nil, true) // of which this node knows nothing any more
+		n.rebuilder.compareDigests(7, servers, differs, false)
+		n.rebuilder.compareDigests(7, servers, differs, true)
+		n.rebuilder.compareDigests(7, servers, nil, true)
+		n.rebuilder.compareDigests(6, servers, nil, true) // of which this node knows nothing any more
 	}
 	if len(stopped) > 0 {
 		t.Fatalf("it stopped before %d doubts: %v", doubtsMost, <-stopped)
 	}
-	n.compareDigests(7, servers, differs, false)
+	n.rebuilder.compareDigests(7, servers, differs, false)
 	if len(stopped) == 0 {
 		t.Errorf("it goes on after %d seconds of doubt", doubtsMost)
 	}
@@ -118,7 +118,7 @@ func TestCompare_betweenTheSeconds(t *testing.T) {
 func (b *bench) entries(count int) {
 	b.t.Helper()
 	n := b.leader()
-	l := n.leading()
+	l := n.terms.leading()
 	if l == nil {
 		return
 	}

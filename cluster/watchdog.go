@@ -29,6 +29,7 @@ const (
 // process; a stall here is told, and leadership given away, as its cause is in this
 // process and may pass.
 type watchdog struct {
+	n *Node
 	// begun and ended count the entries that applying began and ended with.
 	begun, ended atomic.Uint64
 	// probed and passed count the tries to take the apply lock.
@@ -40,16 +41,16 @@ type watchdog struct {
 	yielding, mute atomic.Bool
 }
 
-// watchdogLoop looks.
-func (n *Node) watchdogLoop() {
-	tick := time.NewTicker(n.cfg.watchdogEvery)
+// run looks.
+func (wd *watchdog) run() {
+	tick := time.NewTicker(wd.n.cfg.watchdogEvery)
 	defer tick.Stop()
 	var look stallLook
 	for {
 		select {
 		case <-tick.C:
-			n.watchdogOnce(&look)
-		case <-n.stopped:
+			wd.look(&look)
+		case <-wd.n.stopped:
 			return
 		}
 	}
@@ -61,68 +62,66 @@ type stallLook struct {
 	entries, probes uint64
 }
 
-func (n *Node) watchdogOnce(s *stallLook) {
-	w := &n.dog
-	if begun := w.begun.Load(); begun != w.ended.Load() && begun == s.entry {
+func (wd *watchdog) look(s *stallLook) {
+	if begun := wd.begun.Load(); begun != wd.ended.Load() && begun == s.entry {
 		s.entries++
 	} else {
 		s.entry, s.entries = begun, 0
 	}
-	if probed := w.probed.Load(); probed != w.passed.Load() && probed == s.probe {
+	if probed := wd.probed.Load(); probed != wd.passed.Load() && probed == s.probe {
 		s.probes++
 	} else {
-		s.probes, s.probe = 0, w.probed.Add(1)
+		s.probes, s.probe = 0, wd.probed.Add(1)
 		go func() { // ends with the stall
-			n.mu.RLock()
-			n.mu.RUnlock() //nolint:staticcheck // whether it can be taken is all that is asked
-			w.passed.Add(1)
+			wd.n.replica.mu.RLock()
+			wd.n.replica.mu.RUnlock() //nolint:staticcheck // whether it can be taken is all that is asked
+			wd.passed.Add(1)
 		}()
 	}
 	stalled := max(s.entries, s.probes)
 	if stalled < stallMost {
-		if w.stalled.Swap(0) > 0 {
-			n.log.Warn("the stall is over", "index", n.applied.Load())
+		if wd.stalled.Swap(0) > 0 {
+			wd.n.log.Warn("the stall is over", "index", wd.n.replica.applied.Load())
 		}
 		return
 	}
-	first := w.stalled.Swap(stalled) == 0
-	if n.raft.State() == raft.Leader && w.yielding.CompareAndSwap(false, true) {
+	first := wd.stalled.Swap(stalled) == 0
+	if wd.n.raft.State() == raft.Leader && wd.yielding.CompareAndSwap(false, true) {
 		go func() {
-			defer w.yielding.Store(false)
-			n.yieldStalled()
+			defer wd.yielding.Store(false)
+			wd.yieldStalled()
 		}()
 	}
 	if !first {
 		return
 	}
-	w.stalls.Add(1)
+	wd.stalls.Add(1)
 	what := "applying an entry"
 	if s.entries < stallMost {
 		what = "the apply lock"
 	}
-	n.log.Error("this node stalls", "what", what, "since", time.Duration(stalled)*n.cfg.watchdogEvery, "index", n.applied.Load(),
+	wd.n.log.Error("this node stalls", "what", what, "since", time.Duration(stalled)*wd.n.cfg.watchdogEvery, "index", wd.n.replica.applied.Load(),
 		"goroutines", goroutines())
 }
 
 // yieldStalled gives leadership away for as long as this node stalls and raft leads,
 // be it that BeginTerm never applied. raft's own loop may hang on the applying as well,
 // while its heartbeats go on: then they cease, and another node is elected.
-func (n *Node) yieldStalled() {
-	w := &n.dog
-	ctx, cancel := context.WithTimeout(n.life, n.cfg.Timing.Election+2*time.Second)
-	n.handOver(ctx)
+func (wd *watchdog) yieldStalled() {
+	ctx, cancel := context.WithTimeout(wd.n.life, wd.n.cfg.Timing.Election+2*time.Second)
+	wd.n.terms.handOver(ctx)
 	cancel()
-	w.mute.Store(true)
-	defer w.mute.Store(false)
-	for w.stalled.Load() > 0 && n.raft.State() == raft.Leader && n.pause(n.life, 10*time.Millisecond) == nil {
+	wd.mute.Store(true)
+	defer wd.mute.Store(false)
+	for wd.stalled.Load() > 0 && wd.n.raft.State() == raft.Leader && wd.n.leader.pause(wd.n.life, 10*time.Millisecond) == nil {
 	}
 }
 
 // peek takes the apply lock for a read that must be answered while applying stalls as
 // well, such as a node's health; false says that it stalls.
-func (n *Node) peek() bool {
-	for !n.mu.TryRLock() {
-		if n.dog.stalled.Load() > 0 {
+func (rp *replica) peek() bool {
+	for !rp.mu.TryRLock() {
+		if rp.n.watchdog.stalled.Load() > 0 {
 			return false
 		}
 		time.Sleep(time.Millisecond)
@@ -145,22 +144,22 @@ func goroutines() string {
 	return string(b.Bytes()[:min(b.Len(), dumpMost)])
 }
 
-func (n *Node) stallProblems() []string {
-	stalled := n.dog.stalled.Load()
+func (wd *watchdog) problems() []string {
+	stalled := wd.stalled.Load()
 	if stalled == 0 {
 		return nil
 	}
 	return []string{fmt.Sprintf("applying has stalled for %s: the node's log has its goroutines; start it again if it does not pass",
-		time.Duration(stalled)*n.cfg.watchdogEvery)}
+		time.Duration(stalled)*wd.n.cfg.watchdogEvery)}
 }
 
-func (n *Node) stallCollectors() []prometheus.Collector {
+func (wd *watchdog) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_apply_stall_seconds",
 			Help: "For how long applying has not come back; 0 while it does."}, func() float64 {
-			return (time.Duration(n.dog.stalled.Load()) * n.cfg.watchdogEvery).Seconds()
+			return (time.Duration(wd.stalled.Load()) * wd.n.cfg.watchdogEvery).Seconds()
 		}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rota_apply_stalls_total",
-			Help: "How often applying did not come back in time."}, func() float64 { return float64(n.dog.stalls.Load()) }),
+			Help: "How often applying did not come back in time."}, func() float64 { return float64(wd.stalls.Load()) }),
 	}
 }

@@ -54,16 +54,16 @@ func TestWatchdog(t *testing.T) {
 	// Of its own log: on a busy machine another node may stall by itself, and this one before.
 	stalls := func() int { return strings.Count(logs[n.cfg.Node].String(), "this node stalls") }
 	before := stalls()
-	n.mu.RLock() // a reader that does not let go
+	n.replica.mu.RLock() // a reader that does not let go
 	b.eventually("another one leads", func() bool {
 		for _, id := range b.ids() {
-			if other := b.node(id); other != n && other.leading() != nil {
+			if other := b.node(id); other != n && other.terms.leading() != nil {
 				return true
 			}
 		}
 		return false
 	})
-	if p := n.stallProblems(); len(p) != 1 {
+	if p := n.watchdog.problems(); len(p) != 1 {
 		t.Errorf("its health says %v", p)
 	}
 	b.eventually("its log says so", func() bool {
@@ -72,9 +72,9 @@ func TestWatchdog(t *testing.T) {
 	if told := stalls() - before; told != 1 {
 		t.Errorf("one stall was told %d times: %s", told, logs[n.cfg.Node])
 	}
-	n.mu.RUnlock()
+	n.replica.mu.RUnlock()
 	b.eventually("the stall is over", func() bool {
-		return len(n.stallProblems()) == 0 && strings.Contains(logs[n.cfg.Node].String(), "the stall is over")
+		return len(n.watchdog.problems()) == 0 && strings.Contains(logs[n.cfg.Node].String(), "the stall is over")
 	})
 	b.awaitReady(n.cfg.Node)
 	submitAll(t, n, specs("after", 5))
@@ -92,14 +92,14 @@ func startWatched(t *testing.T) *bench {
 		b.addrs[id] = c
 	}
 	b.startPlanned()
-	b.eventually("all have a vote", func() bool { return b.leader().otherVoters() == 2 })
+	b.eventually("all have a vote", func() bool { return b.leader().membership.otherVoters() == 2 })
 	return b
 }
 
 // stall holds a node's applying up until it is let go.
 func (b *bench) stall(n *Node) (pass func()) {
-	n.mu.Lock()
-	pass = sync.OnceFunc(n.mu.Unlock)
+	n.replica.mu.Lock()
+	pass = sync.OnceFunc(n.replica.mu.Unlock)
 	b.t.Cleanup(pass)
 	return pass
 }
@@ -118,7 +118,7 @@ func TestWatchdog_healthIsTold(t *testing.T) {
 		defer close(told)
 		ctx := within(t, ample)
 		status, err := f.Status(ctx)
-		if s := f.ownStatus(); err != nil || len(status.Nodes) != 3 || s.Healthy || s.State != stateStalled || s.AppliedIndex == 0 {
+		if s := f.clusterVerbs.ownStatus(); err != nil || len(status.Nodes) != 3 || s.Healthy || s.State != stateStalled || s.AppliedIndex == 0 {
 			t.Errorf("it tells %+v, of the cluster %+v, %v", s, status, err)
 		}
 		if err := f.Ready(); rota.KindOf(err) != rota.Unavailable {
@@ -127,7 +127,7 @@ func TestWatchdog_healthIsTold(t *testing.T) {
 		if _, err := metrics.Gather(); err != nil {
 			t.Error(err)
 		}
-		if _, err := b.leader().successor(f.cfg.Node); rota.KindOf(err) != rota.Conflict {
+		if _, err := b.leader().clusterVerbs.successor(f.cfg.Node); rota.KindOf(err) != rota.Conflict {
 			t.Errorf("it may be the successor: %v", err)
 		}
 		vote := f.transport.RequestPreVote("n9", "127.0.0.1:1", &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
@@ -156,7 +156,7 @@ func TestWatchdog_ceasesToLead(t *testing.T) {
 	pass := b.stall(n)
 	b.eventually("another one leads", func() bool {
 		for _, id := range b.ids() {
-			if other := b.node(id); other != n && other.leading() != nil {
+			if other := b.node(id); other != n && other.terms.leading() != nil {
 				return true
 			}
 		}
@@ -165,7 +165,7 @@ func TestWatchdog_ceasesToLead(t *testing.T) {
 	pass()
 	b.keep(b.deaf, n, false)
 	b.awaitReady(n.cfg.Node)
-	if n.dog.mute.Load() && n.raft.State() == raft.Leader {
+	if n.watchdog.mute.Load() && n.raft.State() == raft.Leader {
 		t.Error("it stays mute")
 	}
 	b.verifyEqual(n)

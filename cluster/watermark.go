@@ -45,8 +45,10 @@ const (
 	diskYieldEvery = 10 * time.Minute
 )
 
-// disk is what a node knows of its own disk.
-type disk struct {
+// diskGate is what a node knows of its own disk, and what it refuses for it.
+type diskGate struct {
+	n *Node
+
 	// read stands in for FreeSpace in tests.
 	read func(path string) (free, total uint64, err error)
 	path string
@@ -66,17 +68,17 @@ type disk struct {
 }
 
 // look reads the disk and says whether its level changed.
-func (d *disk) look() (level diskLevel, changed bool) {
-	free, total, err := d.read(d.path)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.free, d.total, d.err = free, total, err
+func (dg *diskGate) look() (level diskLevel, changed bool) {
+	free, total, err := dg.read(dg.path)
+	dg.mu.Lock()
+	defer dg.mu.Unlock()
+	dg.free, dg.total, dg.err = free, total, err
 	if err != nil || total == 0 {
-		return d.level, false // unknown is not full: a failing disk is told by its writes
+		return dg.level, false // unknown is not full: a failing disk is told by its writes
 	}
-	before := d.level
-	d.level = levelOf(before, free, watermark(total, d.low, diskLowMost), watermark(total, d.critical, diskCriticalMost))
-	return d.level, d.level != before
+	before := dg.level
+	dg.level = levelOf(before, free, watermark(total, dg.low, diskLowMost), watermark(total, dg.critical, diskCriticalMost))
+	return dg.level, dg.level != before
 }
 
 // levelOf is the level after before; the marks are in bytes.
@@ -101,39 +103,39 @@ func watermark(total, percent, most uint64) uint64 { return min(total/100*percen
 func percent(configured int) uint64 { return uint64(max(configured, 0)) }
 
 // now tells the level as it was last seen.
-func (d *disk) now() diskLevel {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.level
+func (dg *diskGate) now() diskLevel {
+	dg.mu.Lock()
+	defer dg.mu.Unlock()
+	return dg.level
 }
 
-// diskLoop looks at the disk.
-func (n *Node) diskLoop() {
+// run looks at the disk.
+func (dg *diskGate) run() {
 	tick := time.NewTicker(diskEvery)
 	defer tick.Stop()
 	for {
-		if level, changed := n.disk.look(); changed {
-			text := n.disk.text(n.cfg.Node)
+		if level, changed := dg.look(); changed {
+			text := dg.text(dg.n.cfg.Node)
 			switch level {
 			case diskRoomy:
-				n.log.Warn("the disk has room again: " + text)
+				dg.n.log.Warn("the disk has room again: " + text)
 			default:
-				n.log.Error("the disk fills up: "+text+" "+diskEffect(level), "free", n.disk.free, "total", n.disk.total)
+				dg.n.log.Error("the disk fills up: "+text+" "+diskEffect(level), "free", dg.free, "total", dg.total)
 			}
 		}
-		n.yieldFull(n.weighDisks())
+		dg.yieldFull(dg.weighDisks())
 		select {
 		case <-tick.C:
-		case <-n.stopped:
+		case <-dg.n.stopped:
 			return
 		}
 	}
 }
 
-func (d *disk) text(id rota.NodeID) string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return fmt.Sprintf("data directory %s of node %s has %d of %d MiB free.", d.path, id, d.free>>20, d.total>>20)
+func (dg *diskGate) text(id rota.NodeID) string {
+	dg.mu.Lock()
+	defer dg.mu.Unlock()
+	return fmt.Sprintf("data directory %s of node %s has %d of %d MiB free.", dg.path, id, dg.free>>20, dg.total>>20)
 }
 
 // diskEffect says what a level means for everybody, and what to do.
@@ -146,16 +148,16 @@ func diskEffect(level diskLevel) string {
 	return "No new jobs are admitted." + remedy
 }
 
-// diskState is the level that this node goes by while it leads, and the nodes that it
+// level is the level that this node goes by while it leads, and the nodes that it
 // comes from; as of the last look, so that proposing costs nothing more.
-func (n *Node) diskState() (diskLevel, []rota.NodeID) {
-	if s := n.disk.state.Load(); s != nil {
+func (dg *diskGate) inForce() (diskLevel, []rota.NodeID) {
+	if s := dg.state.Load(); s != nil {
 		return s.level, s.from
 	}
 	return diskRoomy, nil
 }
 
-// diskStanding is what diskState tells.
+// diskStanding is what inForce tells.
 type diskStanding struct {
 	level diskLevel
 	from  []rota.NodeID
@@ -166,21 +168,21 @@ type diskStanding struct {
 // yieldFull goes by a standing from now on. A leader whose disk is fuller than a
 // majority's hands over, so that one full disk does not stop the cluster; not again for
 // diskYieldEvery, should leadership come back.
-func (n *Node) yieldFull(s *diskStanding) {
-	n.disk.state.Store(s)
-	if !s.better || n.leading() == nil {
+func (dg *diskGate) yieldFull(s *diskStanding) {
+	dg.state.Store(s)
+	if !s.better || dg.n.terms.leading() == nil {
 		return
 	}
-	now := n.sinceBoot()
-	if last := time.Duration(n.disk.yielded.Load()); last != 0 && now-last < diskYieldEvery {
+	now := dg.n.sinceBoot()
+	if last := time.Duration(dg.yielded.Load()); last != 0 && now-last < diskYieldEvery {
 		return
 	}
-	n.disk.yielded.Store(int64(now))
-	n.log.Warn("this node's disk fills up and others' do not: leadership is handed over")
+	dg.yielded.Store(int64(now))
+	dg.n.log.Warn("this node's disk fills up and others' do not: leadership is handed over")
 	go func() {
-		ctx, cancel := context.WithTimeout(n.life, raftTimeout)
+		ctx, cancel := context.WithTimeout(dg.n.life, raftTimeout)
 		defer cancel()
-		n.handOver(ctx)
+		dg.n.terms.handOver(ctx)
 	}()
 }
 
@@ -188,27 +190,27 @@ func (n *Node) yieldFull(s *diskStanding) {
 // node's, which leads, or the one that a majority of the voters cannot do better than.
 // A single follower whose disk is full costs that follower alone: without it the
 // cluster goes on, so that it refuses nobody's work.
-func (n *Node) weighDisks() *diskStanding {
-	own := n.disk.now()
-	levels := map[rota.NodeID]diskLevel{n.cfg.Node: own}
+func (dg *diskGate) weighDisks() *diskStanding {
+	own := dg.now()
+	levels := map[rota.NodeID]diskLevel{dg.n.cfg.Node: own}
 	var known []diskLevel
 	voters := 0
-	servers := n.servers()
-	n.watch.mu.Lock()
+	servers := dg.n.membership.servers()
+	dg.n.watch.mu.Lock()
 	for _, s := range servers {
 		if s.Suffrage != raft.Voter {
 			continue
 		}
 		voters++
 		id := rota.NodeID(s.ID)
-		if v, ok := n.watch.peers[id]; ok && v.err == nil {
+		if v, ok := dg.n.watch.peers[id]; ok && v.err == nil {
 			levels[id] = v.disk
 		}
 		if l, ok := levels[id]; ok {
 			known = append(known, l)
 		}
 	}
-	n.watch.mu.Unlock()
+	dg.n.watch.mu.Unlock()
 	level, from, better := own, []rota.NodeID(nil), false
 	slices.Sort(known)
 	if majority := voters/2 + 1; len(known) >= majority {
@@ -245,38 +247,38 @@ func refusedAt(op *fsmpb.Op) diskLevel {
 // refuseFull answers what a full disk refuses, at its place; nil where nothing is.
 // A submission of what is known is no new one (SPEC §4.1): its answer may be lost, and
 // refused it would read as if nothing had been done.
-func (n *Node) refuseFull(ops []*fsmpb.Op) []*fsmpb.Outcome {
-	level, from := n.diskState()
+func (pr *proposer) refuseFull(ops []*fsmpb.Op) []*fsmpb.Outcome {
+	level, from := pr.n.disk.inForce()
 	if level == diskRoomy {
 		return nil
 	}
 	var refused []*fsmpb.Outcome
 	for i, op := range ops {
 		at := refusedAt(op)
-		if at == diskRoomy || at > level || n.knows(op) {
+		if at == diskRoomy || at > level || pr.knows(op) {
 			continue
 		}
 		if refused == nil {
 			refused = make([]*fsmpb.Outcome, len(ops))
 		}
-		refused[i] = n.fullOutcome(level, from)
+		refused[i] = pr.fullOutcome(level, from)
 	}
 	return refused
 }
 
 // knows says that an operation repeats one that this node has applied.
-func (n *Node) knows(op *fsmpb.Op) bool {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
+func (pr *proposer) knows(op *fsmpb.Op) bool {
+	pr.n.replica.mu.RLock()
+	defer pr.n.replica.mu.RUnlock()
 	flow := func(id string) bool {
-		_, known := n.machine.Workflow(rota.WorkflowID(id))
+		_, known := pr.n.replica.machine.Workflow(rota.WorkflowID(id))
 		return known
 	}
 	switch o := op.GetOp().(type) {
 	case *fsmpb.Op_Submit:
 		id := rota.JobID(o.Submit.GetSpec().GetId())
-		_, _, tomb := n.machine.Tombstone(id)
-		return tomb || n.machine.JobState(id) != rota.JobNone
+		_, _, tomb := pr.n.replica.machine.Tombstone(id)
+		return tomb || pr.n.replica.machine.JobState(id) != rota.JobNone
 	case *fsmpb.Op_OpenWorkflow:
 		return flow(o.OpenWorkflow.GetId())
 	case *fsmpb.Op_AddNodes:
@@ -288,18 +290,18 @@ func (n *Node) knows(op *fsmpb.Op) bool {
 	}
 }
 
-func (n *Node) fullOutcome(level diskLevel, from []rota.NodeID) *fsmpb.Outcome {
-	where := n.disk.text(n.cfg.Node)
-	if !slices.Contains(from, n.cfg.Node) {
+func (pr *proposer) fullOutcome(level diskLevel, from []rota.NodeID) *fsmpb.Outcome {
+	where := pr.n.disk.text(pr.n.cfg.Node)
+	if !slices.Contains(from, pr.n.cfg.Node) {
 		names := make([]string, len(from))
 		for i, id := range from {
 			names[i] = string(id)
 		}
 		where = "the disks of nodes " + strings.Join(names, ", ") + " fill up (rota cluster status says more)."
 	}
-	n.disk.mu.Lock()
-	n.disk.refused++
-	n.disk.mu.Unlock()
+	pr.n.disk.mu.Lock()
+	pr.n.disk.refused++
+	pr.n.disk.mu.Unlock()
 	return &fsmpb.Outcome{Kind: uint32(rota.Exhausted), Subject: "disk", Text: where + " " + diskEffect(level),
 		RetryAfterMs: diskRetry.Milliseconds()}
 }
@@ -312,7 +314,7 @@ func (l *leadership) proposeWithRoom(ctx context.Context, ops []*fsmpb.Op, refus
 			rest = append(rest, op)
 		}
 	}
-	r := reply{index: rota.Index(l.n.applied.Load())}
+	r := reply{index: rota.Index(l.n.replica.applied.Load())}
 	if len(rest) > 0 {
 		b, err := encode(rest)
 		if err != nil {
@@ -333,31 +335,31 @@ func (l *leadership) proposeWithRoom(ctx context.Context, ops []*fsmpb.Op, refus
 	return r
 }
 
-// diskProblems says what is wrong with this node's disk.
-func (n *Node) diskProblems() []string {
-	n.disk.mu.Lock()
-	level, err := n.disk.level, n.disk.err
-	n.disk.mu.Unlock()
+// problems says what is wrong with this node's disk.
+func (dg *diskGate) problems() []string {
+	dg.mu.Lock()
+	level, err := dg.level, dg.err
+	dg.mu.Unlock()
 	switch {
 	case err != nil:
 		return []string{"free space of the data directory cannot be read: " + err.Error()}
 	case level == diskRoomy:
 		return nil
 	}
-	return []string{n.disk.text(n.cfg.Node) + " " + diskEffect(level)}
+	return []string{dg.text(dg.n.cfg.Node) + " " + diskEffect(level)}
 }
 
-func (n *Node) diskCollectors() []prometheus.Collector {
+func (dg *diskGate) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_disk_level",
 			Help: "0 where this node's disk has room, 1 below --disk-low, 2 below --disk-critical."}, func() float64 {
-			return float64(n.disk.now())
+			return float64(dg.now())
 		}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rota_disk_refused_total",
 			Help: "Operations that this node refused, while it led, as disks were too full."}, func() float64 {
-			n.disk.mu.Lock()
-			defer n.disk.mu.Unlock()
-			return float64(n.disk.refused)
+			dg.mu.Lock()
+			defer dg.mu.Unlock()
+			return float64(dg.refused)
 		}),
 	}
 }

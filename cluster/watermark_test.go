@@ -64,7 +64,7 @@ func TestDisk(t *testing.T) {
 	leases := h.take(2)
 	h.do(rota.VerbAck, leases...)
 	at := func(n *Node, want diskLevel) func() bool {
-		return func() bool { level, _ := n.diskState(); return level == want }
+		return func() bool { level, _ := n.disk.inForce(); return level == want }
 	}
 	submit := func(prefix string) *rota.Error {
 		t.Helper()
@@ -78,7 +78,7 @@ func TestDisk(t *testing.T) {
 	// One follower's disk is its own trouble; it says so.
 	f := b.follower()
 	free[f.cfg.Node].Store(90)
-	b.eventually("the follower notices", func() bool { return f.disk.now() == diskLow && !f.ownStatus().Healthy })
+	b.eventually("the follower notices", func() bool { return f.disk.now() == diskLow && !f.clusterVerbs.ownStatus().Healthy })
 	b.eventually("the leader knows", func() bool { v, _ := n.watch.view(f.cfg.Node); return v.disk == diskLow })
 	if err := submit("one"); err != nil {
 		t.Fatalf("refused for one follower's disk: %v", err)
@@ -151,7 +151,7 @@ func TestDisk_startsNothingWhenCritical(t *testing.T) {
 	submitAll(t, n, specs("a", 1))
 	n.disk.yielded.Store(int64(n.sinceBoot())) // it stays the leader
 	free[n.cfg.Node].Store(10)
-	b.eventually("the leader is critical", func() bool { level, _ := n.diskState(); return level == diskCritical })
+	b.eventually("the leader is critical", func() bool { level, _ := n.disk.inForce(); return level == diskCritical })
 	h := newHand(t, n, "w1", 1) // a worker may come back: it may have leases to end
 	rounds := n.machineEpoch()
 	time.Sleep(4 * rota.SweepEvery)
@@ -163,9 +163,9 @@ func TestDisk_startsNothingWhenCritical(t *testing.T) {
 }
 
 func (n *Node) machineEpoch() uint64 {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.machine.Head().Epoch
+	n.replica.mu.RLock()
+	defer n.replica.mu.RUnlock()
+	return n.replica.machine.Head().Epoch
 }
 
 // TestDisk_theLeaderHandsOver has a leader whose disk alone fills up: the others go on
@@ -177,7 +177,7 @@ func TestDisk_theLeaderHandsOver(t *testing.T) {
 	free[n.cfg.Node].Store(10)
 	b.eventually("another one leads", func() bool {
 		for _, id := range b.ids() {
-			if other := b.node(id); other != n && other.leading() != nil {
+			if other := b.node(id); other != n && other.terms.leading() != nil {
 				return true
 			}
 		}

@@ -10,34 +10,41 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
+// explainer says why a job waits or was placed as it was, also in the past.
+type explainer struct {
+	n *Node
+	// replaying has room for the one replay of the past that may run.
+	replaying chan struct{}
+}
+
 // Why explains a job (SPEC §6.1, §7.7): on the present state, or, where at is not
 // 0, on the state at that index, replayed beside the present one from a snapshot
 // and the log. What is said of other workers in a decision needs such a replay too.
-func (n *Node) Why(ctx context.Context, id rota.JobID, at rota.Index, opt rota.ReadOptions) (x rota.Explanation, seen rota.ReadAt,
+func (ex *explainer) Why(ctx context.Context, id rota.JobID, at rota.Index, opt rota.ReadOptions) (x rota.Explanation, seen rota.ReadAt,
 	err error) {
-	if seen, err = n.fresh(ctx, opt); err != nil {
+	if seen, err = ex.n.replica.fresh(ctx, opt); err != nil {
 		return x, seen, err
 	}
 	switch {
 	case at > seen.Index:
 		return x, seen, rota.Refusef(rota.OutOfRange, "at", "index %d is to come: the newest is %d", at, seen.Index)
 	case at != 0:
-		x, err = n.whyThen(ctx, id, at)
+		x, err = ex.whyThen(ctx, id, at)
 	default:
-		x, err = n.whyNow(ctx, id, seen.Index)
+		x, err = ex.whyNow(ctx, id, seen.Index)
 	}
 	return x, seen, err
 }
 
 // whyNow explains a job as it stands, at the index that was read or later.
-func (n *Node) whyNow(ctx context.Context, id rota.JobID, seen rota.Index) (rota.Explanation, error) {
-	if err := n.reading(); err != nil {
+func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index) (rota.Explanation, error) {
+	if err := ex.n.replica.reading(); err != nil {
 		return rota.Explanation{}, err
 	}
-	x, live := n.machine.Why(id, decideMost)
-	head := n.machine.Head()
-	n.mu.RUnlock()
-	job, _, err := n.Job(ctx, id, rota.ReadOptions{MinIndex: seen})
+	x, live := ex.n.replica.machine.Why(id, decideMost)
+	head := ex.n.replica.machine.Head()
+	ex.n.replica.mu.RUnlock()
+	job, _, err := ex.n.Job(ctx, id, rota.ReadOptions{MinIndex: seen})
 	if err != nil {
 		return rota.Explanation{}, err
 	}
@@ -54,21 +61,21 @@ func (n *Node) whyNow(ctx context.Context, id rota.JobID, seen rota.Index) (rota
 		x.Decision = &last
 	}
 	if x.Decision != nil {
-		n.addOthers(ctx, id, x.Decision)
+		ex.addOthers(ctx, id, x.Decision)
 	}
 	return x, nil
 }
 
 // whyThen explains a job as it stood at an index.
-func (n *Node) whyThen(ctx context.Context, id rota.JobID, at rota.Index) (rota.Explanation, error) {
-	m, err := n.replayTo(ctx, at)
+func (ex *explainer) whyThen(ctx context.Context, id rota.JobID, at rota.Index) (rota.Explanation, error) {
+	m, err := ex.replayTo(ctx, at)
 	if err != nil {
 		return rota.Explanation{}, err
 	}
 	x, live := m.Why(id, decideMost)
 	if live {
 		if x.Decision != nil {
-			n.addOthers(ctx, id, x.Decision)
+			ex.addOthers(ctx, id, x.Decision)
 		}
 		return x, nil
 	}
@@ -80,8 +87,8 @@ func (n *Node) whyThen(ctx context.Context, id rota.JobID, at rota.Index) (rota.
 
 // addOthers replays the state that a decision was made on and tells who else was
 // looked at; where that past is gone it says so.
-func (n *Node) addOthers(ctx context.Context, id rota.JobID, d *rota.PlacedDecision) {
-	m, err := n.replayTo(ctx, d.Height)
+func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.PlacedDecision) {
+	m, err := ex.replayTo(ctx, d.Height)
 	if err != nil {
 		d.Note = fmt.Sprintf("the state at height %d cannot be looked at again: %v", d.Height, err)
 		return
@@ -95,22 +102,22 @@ func (n *Node) addOthers(ctx context.Context, id rota.JobID, d *rota.PlacedDecis
 
 // replayTo gives the state at an index, built beside the present one. One replay
 // runs at a time: it costs a state's memory and a core.
-func (n *Node) replayTo(ctx context.Context, index rota.Index) (*fsm.Machine, error) {
+func (ex *explainer) replayTo(ctx context.Context, index rota.Index) (*fsm.Machine, error) {
 	select {
-	case n.replaying <- struct{}{}:
-		defer func() { <-n.replaying }()
+	case ex.replaying <- struct{}{}:
+		defer func() { <-ex.replaying }()
 	case <-ctx.Done():
 		return nil, ctxError(ctx, "waiting for another replay of the past")
 	}
-	base, ok := n.audit.before(uint64(index))
+	base, ok := ex.n.audit.before(uint64(index))
 	if !ok {
 		return nil, rota.Refusef(rota.OutOfRange, "at", "index %d lies before what audit_retention keeps", index)
 	}
-	m, err := base.load(n.audit.dir)
+	m, err := base.load(ex.n.audit.dir)
 	if err != nil {
 		return nil, err
 	}
-	err = walkLog(ctx, n.stores.Log, base.index+1, uint64(index), func(entry *raft.Log) error {
+	err = walkLog(ctx, ex.n.stores.Log, base.index+1, uint64(index), func(entry *raft.Log) error {
 		_, err := m.Apply(rota.Index(entry.Index), entry.Term, entry.Data)
 		return err
 	})

@@ -9,34 +9,42 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
+// workflowVerbs is what users do with workflows.
+type workflowVerbs struct {
+	n *Node
+	// uploads has room for the workflows that come in at a time, repeats for one that is
+	// known already, to be compared.
+	uploads, repeats chan struct{}
+}
+
 // workflowHere reads a workflow from this node's own replica.
-func (n *Node) workflowHere(id rota.WorkflowID) (rota.Workflow, bool, error) {
-	if err := n.reading(); err != nil {
+func (fv *workflowVerbs) workflowHere(id rota.WorkflowID) (rota.Workflow, bool, error) {
+	if err := fv.n.replica.reading(); err != nil {
 		return rota.Workflow{}, false, err
 	}
-	defer n.mu.RUnlock()
-	w, ok := n.machine.Workflow(id)
+	defer fv.n.replica.mu.RUnlock()
+	w, ok := fv.n.replica.machine.Workflow(id)
 	return w, ok, nil
 }
 
 // Workflow reads a workflow, with its nodes, critical path and estimates or without.
 // Nodes are read from a frozen view and hold nothing up.
-func (n *Node) Workflow(ctx context.Context, id rota.WorkflowID, nodes bool, opt rota.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
-	at, err := n.fresh(ctx, opt)
+func (fv *workflowVerbs) Workflow(ctx context.Context, id rota.WorkflowID, nodes bool, opt rota.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
+	at, err := fv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return rota.Workflow{}, at, err
 	}
 	if !nodes {
-		w, ok, err := n.workflowHere(id)
+		w, ok, err := fv.workflowHere(id)
 		if err == nil && !ok {
 			err = unknownWorkflow(id)
 		}
 		return w, at, err
 	}
-	n.mu.Lock() // to freeze marks what is shared
-	err = n.refuseRebuilding()
-	view, ok := n.machine.WorkflowView(id)
-	n.mu.Unlock()
+	fv.n.replica.mu.Lock() // to freeze marks what is shared
+	err = fv.n.replica.refuseRebuilding()
+	view, ok := fv.n.replica.machine.WorkflowView(id)
+	fv.n.replica.mu.Unlock()
 	if err != nil {
 		return rota.Workflow{}, at, err
 	}
@@ -51,15 +59,15 @@ func unknownWorkflow(id rota.WorkflowID) error {
 }
 
 // Workflows reads one page of workflows, without their nodes.
-func (n *Node) Workflows(ctx context.Context, f rota.WorkflowFilter, opt rota.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error) {
-	at, err := n.fresh(ctx, opt)
+func (fv *workflowVerbs) Workflows(ctx context.Context, f rota.WorkflowFilter, opt rota.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error) {
+	at, err := fv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return rota.WorkflowPage{}, at, err
 	}
-	n.mu.Lock()
-	err = n.refuseRebuilding()
-	list := n.machine.Workflows()
-	n.mu.Unlock()
+	fv.n.replica.mu.Lock()
+	err = fv.n.replica.refuseRebuilding()
+	list := fv.n.replica.machine.Workflows()
+	fv.n.replica.mu.Unlock()
 	if err != nil {
 		return rota.WorkflowPage{}, at, err
 	}
@@ -68,16 +76,16 @@ func (n *Node) Workflows(ctx context.Context, f rota.WorkflowFilter, opt rota.Re
 }
 
 // AwaitWorkflow gives a workflow once it is over.
-func (n *Node) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
-	if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
+func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
+	if _, err := fv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
 		return rota.Workflow{}, err
 	}
 	// Interest is kept over all looks: one that is over may be retried before it is
 	// looked at, and ends again.
-	poked, forget := n.hub.awaitFlow(id)
+	poked, forget := fv.n.replica.hub.awaitFlow(id)
 	defer forget()
 	for {
-		w, ok, err := n.workflowHere(id)
+		w, ok, err := fv.workflowHere(id)
 		if err != nil {
 			return w, err
 		}
@@ -92,28 +100,28 @@ func (n *Node) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Work
 		case <-ctx.Done():
 			return w, &rota.Error{Kind: rota.Timeout, Subject: "workflow", Cause: ctx.Err(),
 				Text: "the waiting time is over and workflow " + string(id) + " is still running"}
-		case <-n.stopped:
+		case <-fv.n.stopped:
 			return w, errStopping()
 		}
 	}
 }
 
 // CancelWorkflow ends what has not ended of a workflow.
-func (n *Node) CancelWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
+func (fv *workflowVerbs) CancelWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
 	if err := rota.CheckID("workflow", id); err != nil {
 		return rota.Workflow{}, err
 	}
-	_, index, err := n.proposeOne(ctx, fsm.CancelWorkflowOp(id))
+	_, index, err := fv.n.proposer.proposeOne(ctx, fsm.CancelWorkflowOp(id))
 	if err != nil {
 		return rota.Workflow{}, err
 	}
-	w, _, err := n.Workflow(ctx, id, false, rota.ReadOptions{MinIndex: index})
+	w, _, err := fv.Workflow(ctx, id, false, rota.ReadOptions{MinIndex: index})
 	return w, err
 }
 
 // RetryWorkflow runs again what did not complete, all of it or what follows a node.
 // runs says which run the retry follows; 0 is the one that is read now.
-func (n *Node) RetryWorkflow(ctx context.Context, id rota.WorkflowID, from string, runs int32) (rota.Workflow, error) {
+func (fv *workflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, from string, runs int32) (rota.Workflow, error) {
 	if err := rota.CheckID("workflow", id); err != nil {
 		return rota.Workflow{}, err
 	}
@@ -125,25 +133,25 @@ func (n *Node) RetryWorkflow(ctx context.Context, id rota.WorkflowID, from strin
 	if runs == 0 {
 		// Read first: the operation says which run it follows, so that its repetition
 		// where the answer was lost begins no other.
-		w, _, err := n.Workflow(ctx, id, false, rota.ReadOptions{})
+		w, _, err := fv.Workflow(ctx, id, false, rota.ReadOptions{})
 		if err != nil {
 			return w, err
 		}
 		runs = w.Runs
 	}
-	_, index, err := n.proposeInTurn(ctx, fsm.RetryWorkflowOp(id, from, runs))
+	_, index, err := fv.n.proposer.proposeInTurn(ctx, fsm.RetryWorkflowOp(id, from, runs))
 	if err != nil {
 		return rota.Workflow{}, err
 	}
-	w, _, err := n.Workflow(ctx, id, false, rota.ReadOptions{MinIndex: index})
+	w, _, err := fv.Workflow(ctx, id, false, rota.ReadOptions{MinIndex: index})
 	return w, err
 }
 
 // proposeInTurn is proposeOne for what an entry takes few of: it proposes the same again
 // for as long as the log says that too many came at once, until ctx ends.
-func (n *Node) proposeInTurn(ctx context.Context, op *fsmpb.Op) (*fsmpb.Outcome, rota.Index, error) {
+func (pr *proposer) proposeInTurn(ctx context.Context, op *fsmpb.Op) (*fsmpb.Outcome, rota.Index, error) {
 	for {
-		o, index, err := n.proposeOne(ctx, op)
+		o, index, err := pr.proposeOne(ctx, op)
 		if !fsm.ManyAtOnce(err) {
 			return o, index, err
 		}
@@ -153,7 +161,7 @@ func (n *Node) proposeInTurn(ctx context.Context, op *fsmpb.Op) (*fsmpb.Outcome,
 		case <-ctx.Done():
 			pause.Stop()
 			return o, index, err
-		case <-n.stopped:
+		case <-pr.n.stopped:
 			pause.Stop()
 			return o, index, errStopping()
 		}

@@ -8,16 +8,16 @@ import (
 
 // ParentOutputs tells what the parents of a node's job put out (SPEC §11.2), one at
 // a time: all together may be larger than memory.
-func (n *Node) ParentOutputs(ctx context.Context, job rota.JobID, send func(rota.ParentOutput) error) error {
+func (fv *workflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send func(rota.ParentOutput) error) error {
 	if err := rota.CheckJobRef("job", job); err != nil {
 		return err
 	}
-	parents, err := n.parentsOf(ctx, job)
+	parents, err := fv.parentsOf(ctx, job)
 	if err != nil {
 		return err
 	}
 	for _, id := range parents {
-		parent, ok, err := n.jobAt(ctx, id)
+		parent, ok, err := fv.n.history.jobAt(ctx, id)
 		_, node, _ := rota.SplitNodeJobID(id)
 		switch {
 		case err != nil:
@@ -39,20 +39,20 @@ func (n *Node) ParentOutputs(ctx context.Context, job rota.JobID, send func(rota
 // parentsOf gives the jobs of a node's parents. A job that this replica knows to be
 // leased has all its parents behind it, for good, so that its worker's call costs no
 // entry of the log; any other call waits until the replica is fresh.
-func (n *Node) parentsOf(ctx context.Context, job rota.JobID) ([]rota.JobID, error) {
-	n.mu.RLock()
-	state := n.machine.JobState(job)
-	parents, err := n.machine.NodeParents(job)
-	n.mu.RUnlock()
+func (fv *workflowVerbs) parentsOf(ctx context.Context, job rota.JobID) ([]rota.JobID, error) {
+	fv.n.replica.mu.RLock()
+	state := fv.n.replica.machine.JobState(job)
+	parents, err := fv.n.replica.machine.NodeParents(job)
+	fv.n.replica.mu.RUnlock()
 	if err == nil && (state == rota.Assigned || state == rota.Running) {
 		return parents, nil
 	}
-	if _, err := n.fresh(ctx, rota.ReadOptions{}); err != nil {
+	if _, err := fv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
 		return nil, err
 	}
-	if err := n.reading(); err != nil {
+	if err := fv.n.replica.reading(); err != nil {
 		return nil, err
 	}
-	defer n.mu.RUnlock()
-	return n.machine.NodeParents(job)
+	defer fv.n.replica.mu.RUnlock()
+	return fv.n.replica.machine.NodeParents(job)
 }

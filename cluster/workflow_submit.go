@@ -18,17 +18,17 @@ const uploadsMost = 4
 // put in order here, before the log; the nodes then go in pieces, none of which is
 // seen until the last operation commits them. What breaks off goes on where it was
 // when the same is submitted again, and lapses if it is not.
-func (n *Node) SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
-	s, err := n.submitWorkflow(ctx, &spec)
-	n.measures.countRefused(err)
+func (fv *workflowVerbs) SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
+	s, err := fv.submitWorkflow(ctx, &spec)
+	fv.n.measures.countRefused(err)
 	return s, err
 }
 
-func (n *Node) submitWorkflow(ctx context.Context, spec *rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
+func (fv *workflowVerbs) submitWorkflow(ctx context.Context, spec *rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
 	if err := rota.CheckID("workflow", spec.ID); err != nil {
 		return rota.WorkflowSubmitted{}, err
 	}
-	leave, err := n.enterUpload(ctx, spec.ID)
+	leave, err := fv.enterUpload(ctx, spec.ID)
 	if err != nil {
 		return rota.WorkflowSubmitted{}, err
 	}
@@ -37,29 +37,29 @@ func (n *Node) submitWorkflow(ctx context.Context, spec *rota.WorkflowSpec) (rot
 	if err != nil {
 		return rota.WorkflowSubmitted{}, err
 	}
-	u := upload{n: n, spec: spec, graph: g, content: fsm.WorkflowContent(spec, g)}
+	u := upload{n: fv.n, spec: spec, graph: g, content: fsm.WorkflowContent(spec, g)}
 	return u.run(ctx)
 }
 
 // enterUpload takes a place among those that hand workflows over. A workflow that is known
 // is answered whatever else comes in (SPEC §16.5): such repetitions have a place of their
 // own, where they wait for each other.
-func (n *Node) enterUpload(ctx context.Context, id rota.WorkflowID) (leave func(), err error) {
-	w, known, err := n.workflowHere(id)
+func (fv *workflowVerbs) enterUpload(ctx context.Context, id rota.WorkflowID) (leave func(), err error) {
+	w, known, err := fv.workflowHere(id)
 	if err != nil {
 		return nil, err
 	}
 	if known && w.State != rota.WorkflowOpen {
 		select {
-		case n.repeats <- struct{}{}:
-			return func() { <-n.repeats }, nil
+		case fv.repeats <- struct{}{}:
+			return func() { <-fv.repeats }, nil
 		case <-ctx.Done():
 			return nil, ctxError(ctx, "waiting to compare workflow "+string(id)+" with the one that is known")
 		}
 	}
 	select {
-	case n.uploads <- struct{}{}:
-		return func() { <-n.uploads }, nil
+	case fv.uploads <- struct{}{}:
+		return func() { <-fv.uploads }, nil
 	default:
 		// Unavailable, not Exhausted: it is this node that has no room, so a client goes on to
 		// another one.
@@ -92,7 +92,7 @@ func (u *upload) run(ctx context.Context) (rota.WorkflowSubmitted, error) {
 // once opens the workflow, adds what is not there yet, and commits. It says whether
 // the log wants nodes that it had already: the upload lapsed on the way.
 func (u *upload) once(ctx context.Context) (s rota.WorkflowSubmitted, again bool, err error) {
-	o, _, err := u.n.proposeOne(ctx, fsm.OpenWorkflowOp(u.spec, u.graph, u.content))
+	o, _, err := u.n.proposer.proposeOne(ctx, fsm.OpenWorkflowOp(u.spec, u.graph, u.content))
 	if err != nil {
 		return s, false, err
 	}
@@ -103,7 +103,7 @@ func (u *upload) once(ctx context.Context) (s rota.WorkflowSubmitted, again bool
 		return s, lapsed(err), err
 	}
 	failpoint.Pass("workflow-before-commit")
-	o, index, err := u.n.proposeInTurn(ctx, fsm.CommitWorkflowOp(u.spec.ID, u.content))
+	o, index, err := u.n.proposer.proposeInTurn(ctx, fsm.CommitWorkflowOp(u.spec.ID, u.content))
 	if err != nil {
 		return s, lapsed(err), err
 	}
@@ -134,7 +134,7 @@ func (u *upload) add(ctx context.Context, from uint32) error {
 			return err
 		}
 		k := b.chunk(0)
-		outcomes, _, err := u.n.proposeBundle(ctx, b.part(0, k))
+		outcomes, _, err := u.n.proposer.proposeBundle(ctx, b.part(0, k))
 		if err != nil {
 			return err
 		}

@@ -85,7 +85,7 @@ func TestSubmitWorkflow_goesOnWithTheNextLeader(t *testing.T) {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	// By the log, as the submitter's node may lead now, and forwards no more.
-	b.eventually("it is in the submitter's log", func() bool { return n.applied.Load() >= uint64(s.Index) })
+	b.eventually("it is in the submitter's log", func() bool { return n.replica.applied.Load() >= uint64(s.Index) })
 	firsts := addedBy(t, n)
 	if at := slices.Index(firsts, lost); lost == 0 || at < 1 || slices.Contains(firsts[at:], 0) {
 		t.Fatalf("the answer to piece %d was lost, pieces began at %v: nothing went on", lost, firsts)
@@ -116,7 +116,7 @@ func TestSubmitWorkflow_resumes(t *testing.T) {
 	}
 	content := fsm.WorkflowContent(&w, g)
 	ops := append([]*fsmpb.Op{fsm.OpenWorkflowOp(&w, g, content)}, fsm.AddNodesOps(&w, g, content, 0)[:3]...)
-	if _, _, err := n.propose(within(t, ample), ops); err != nil {
+	if _, _, err := n.proposer.propose(within(t, ample), ops); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := n.Workflow(within(t, ample), "f", false, rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
@@ -223,8 +223,8 @@ func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 	if _, err := n.SubmitWorkflow(within(t, ample), none); rota.KindOf(err) != rota.NotFound {
 		t.Fatalf("a queue that is not there: %v", err)
 	}
-	for range cap(n.uploads) {
-		n.uploads <- struct{}{}
+	for range cap(n.workflowVerbs.uploads) {
+		n.workflowVerbs.uploads <- struct{}{}
 	}
 	_, err := n.SubmitWorkflow(within(t, ample), diamond("f"))
 	if rota.KindOf(err) != rota.Unavailable || rota.RetryAfterOf(err) != time.Second { // a client tries another node
@@ -233,8 +233,8 @@ func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 	if s := b.submitFlow(n, diamond("known")); !s.Existed {
 		t.Fatalf("a known one needs no room: %+v", s)
 	}
-	for range cap(n.uploads) {
-		<-n.uploads
+	for range cap(n.workflowVerbs.uploads) {
+		<-n.workflowVerbs.uploads
 	}
 	if s := b.submitFlow(n, diamond("f")); s.Existed {
 		t.Fatalf("%+v", s)
@@ -258,7 +258,7 @@ func TestSubmitWorkflow_endsWithItsCall(t *testing.T) {
 	if s, err := n.SubmitWorkflow(ctx, fat(layers("f", 8000, 100, 2))); err == nil {
 		t.Fatalf("%+v", s)
 	}
-	if len(n.uploads) != 0 {
+	if len(n.workflowVerbs.uploads) != 0 {
 		t.Fatal("its place is still taken")
 	}
 	b.pass(rota.UploadLapses + 1000)
@@ -428,7 +428,7 @@ func addedBy(t *testing.T, n *Node) (firsts []uint32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for index := first; index <= n.applied.Load(); index++ {
+	for index := first; index <= n.replica.applied.Load(); index++ {
 		var stored raft.Log
 		if err := n.stores.Log.GetLog(index, &stored); err != nil {
 			t.Fatal(err)
@@ -459,7 +459,7 @@ func fat(w rota.WorkflowSpec) rota.WorkflowSpec {
 }
 
 func totals(n *Node) fsm.WorkflowTotals {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.machine.WorkflowTotals()
+	n.replica.mu.RLock()
+	defer n.replica.mu.RUnlock()
+	return n.replica.machine.WorkflowTotals()
 }

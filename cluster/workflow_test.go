@@ -156,9 +156,9 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 		done <- ended{w, err}
 	}()
 	b.eventually("the wait stands", func() bool {
-		f.hub.mu.Lock()
-		defer f.hub.mu.Unlock()
-		return len(f.hub.flows["f"]) == 1
+		f.replica.hub.mu.Lock()
+		defer f.replica.hub.mu.Unlock()
+		return len(f.replica.hub.flows["f"]) == 1
 	})
 	old := b.leader()
 	b.stop(old.cfg.Node)
@@ -172,11 +172,11 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 	if e := <-done; e.err != nil || e.State != rota.WorkflowCompleted || e.Progress != 100 || e.Counts.Completed != 4 {
 		t.Fatalf("%+v", e)
 	}
-	f.hub.mu.Lock()
-	if len(f.hub.flows) != 0 {
+	f.replica.hub.mu.Lock()
+	if len(f.replica.hub.flows) != 0 {
 		t.Error("a wait that is over is kept")
 	}
-	f.hub.mu.Unlock()
+	f.replica.hub.mu.Unlock()
 	w := b.flow(f, "f")
 	var order []string
 	for _, n := range w.Nodes {
@@ -221,10 +221,10 @@ func TestWorkflow_outputsFromTheArchive(t *testing.T) {
 	// One node loses a record: another tells it.
 	n := b.follower()
 	drop := func(n *Node, job rota.JobID) {
-		n.mu.RLock()
-		seq, _, _ := n.machine.Tombstone(job)
-		n.mu.RUnlock()
-		n.dropAll([]uint64{seq})
+		n.replica.mu.RLock()
+		seq, _, _ := n.replica.machine.Tombstone(job)
+		n.replica.mu.RUnlock()
+		n.history.dropAll([]uint64{seq})
 	}
 	drop(n, "f/c")
 	if got, err := outputs(t, n, "f/d"); err != nil || !slices.Equal(got, want) {
@@ -362,9 +362,9 @@ func TestWorkflow_waitsEndWithTheirDeadlineAndTheNode(t *testing.T) {
 		done <- err
 	}()
 	b.eventually("the wait stands", func() bool {
-		n.hub.mu.Lock()
-		defer n.hub.mu.Unlock()
-		return len(n.hub.flows["f"]) == 1
+		n.replica.hub.mu.Lock()
+		defer n.replica.hub.mu.Unlock()
+		return len(n.replica.hub.flows["f"]) == 1
 	})
 	b.stop("n1")
 	if err := <-done; rota.KindOf(err) != rota.Unavailable {
@@ -415,9 +415,9 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 		})
 	}()
 	b.eventually("the wait stands", func() bool {
-		n.hub.mu.Lock()
-		defer n.hub.mu.Unlock()
-		return len(n.hub.jobs) == 3
+		n.replica.hub.mu.Lock()
+		defer n.replica.hub.mu.Unlock()
+		return len(n.replica.hub.jobs) == 3
 	})
 	outcomes, err := n.Cancel(within(t, ample), []rota.JobID{"f/b", "f/none", "none/a"})
 	if err != nil || outcomes[0].Err != nil || outcomes[0].State != rota.Cancelled || outcomes[1].Err == nil || outcomes[2].Err == nil {
@@ -457,9 +457,9 @@ func TestWorkflow_aWaitSurvivesASnapshot(t *testing.T) {
 		done <- err
 	}()
 	b.eventually("the wait stands", func() bool {
-		f.hub.mu.Lock()
-		defer f.hub.mu.Unlock()
-		return len(f.hub.flows["f"]) == 1
+		f.replica.hub.mu.Lock()
+		defer f.replica.hub.mu.Unlock()
+		return len(f.replica.hub.flows["f"]) == 1
 	})
 	b.isolate(f.cfg.Node)
 	n := b.leader()
@@ -467,7 +467,7 @@ func TestWorkflow_aWaitSurvivesASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.eventually("the follower's log is gone", func() bool {
-		submitAll(t, n, specs(fmt.Sprintf("more-%d", n.applied.Load()), 20))
+		submitAll(t, n, specs(fmt.Sprintf("more-%d", n.replica.applied.Load()), 20))
 		first, err := n.stores.Log.FirstIndex()
 		return err == nil && first > f.raft.LastIndex()+8
 	})

@@ -60,8 +60,8 @@ func (n *Node) wall() time.Time {
 
 // Pulse tells the head of the state as this node has applied it, at once and asking
 // nobody, and whether it leads.
-func (n *Node) Pulse() (head fsm.Head, leads bool) {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.machine.Head(), n.leading() != nil
+func (rp *replica) Pulse() (head fsm.Head, leads bool) {
+	rp.mu.RLock()
+	defer rp.mu.RUnlock()
+	return rp.machine.Head(), rp.n.terms.leading() != nil
 }
