@@ -15,7 +15,7 @@ type knownCluster struct {
 	id rota.ClusterID
 }
 
-// membership is this node's place among the others: who it is, whom it knows, and how nodes
+// membership is this node's place among the others: who it is, which it knows, and how nodes
 // come and go.
 type membership struct {
 	n     *Node
