@@ -233,8 +233,8 @@ func (c *checker) terminal() {
 		if !t.state.Terminal() {
 			c.fault("I7: tombstone %s is %s", id, t.state)
 		}
-		if r, staged := m.ended.staged.records.Get(t.seq); staged && r.ended.treeKey() != id {
-			c.fault("I8: tombstone %s has the number of the record of %s", id, r.ended.treeKey())
+		if r, staged := m.ended.staged.records.Get(t.seq); staged && r.ended.TreeKey() != id {
+			c.fault("I8: tombstone %s has the number of the record of %s", id, r.ended.TreeKey())
 		}
 		if t.seq > m.head.tombSeq || t.finished.Clock > m.head.clock {
 			c.fault("I6: tombstone %s is of the future", id)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/tree"
 	"github.com/tidwall/btree"
 )
 
@@ -14,22 +15,22 @@ type Frozen struct {
 	head    header
 	knows   uint32
 	digest  rota.Digest
-	jobs    *tree[rota.JobID, *jobRow]
-	leases  *tree[string, *leaseRow]
-	workers *tree[rota.WorkerID, *workerRow]
-	queues  *tree[rota.QueueName, *queueRow]
-	tombs   *tree[rota.JobID, tomb]
-	nodes   *tree[rota.NodeID, *nodeRow]
-	holds   *tree[rota.JobID, *holdRow]
-	tenants *tree[rota.TenantID, *tenantRow]
-	meters  *tree[string, *meterRow]
-	domains *tree[string, *domainRow]
-	types   *tree[rota.JobType, *typeRow]
+	jobs    *tree.Tree[rota.JobID, *jobRow]
+	leases  *tree.Tree[string, *leaseRow]
+	workers *tree.Tree[rota.WorkerID, *workerRow]
+	queues  *tree.Tree[rota.QueueName, *queueRow]
+	tombs   *tree.Tree[rota.JobID, tomb]
+	nodes   *tree.Tree[rota.NodeID, *nodeRow]
+	holds   *tree.Tree[rota.JobID, *holdRow]
+	tenants *tree.Tree[rota.TenantID, *tenantRow]
+	meters  *tree.Tree[string, *meterRow]
+	domains *tree.Tree[string, *domainRow]
+	types   *tree.Tree[rota.JobType, *typeRow]
 	staged  *btree.Map[uint64, *record]
 
-	workflows *tree[rota.WorkflowID, *workflowRow]
-	vertices  *tree[string, *vertexRow]
-	deleted   *tree[string, *deletedRow]
+	workflows *tree.Tree[rota.WorkflowID, *workflowRow]
+	vertices  *tree.Tree[string, *vertexRow]
+	deleted   *tree.Tree[string, *deletedRow]
 }
 
 // Freeze takes the state as the last applied entry left it.

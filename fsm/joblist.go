@@ -4,21 +4,22 @@ import (
 	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/tree"
 	"github.com/tidwall/btree"
 )
 
 // JobList is a frozen view of all jobs; reading it holds nothing up.
 type JobList struct {
 	now    rota.Moment
-	jobs   *tree[rota.JobID, *jobRow]
-	leases *tree[string, *leaseRow]
-	tombs  *tree[rota.JobID, tomb]
+	jobs   *tree.Tree[rota.JobID, *jobRow]
+	leases *tree.Tree[string, *leaseRow]
+	tombs  *tree.Tree[rota.JobID, tomb]
 	staged *btree.Map[uint64, *record]
 
-	workflows *tree[rota.WorkflowID, *workflowRow]
-	vertices  *tree[string, *vertexRow]
+	workflows *tree.Tree[rota.WorkflowID, *workflowRow]
+	vertices  *tree.Tree[string, *vertexRow]
 	// deleted, and loose of those that are staged, hide what an archive still holds.
-	deleted *tree[string, *deletedRow]
+	deleted *tree.Tree[string, *deletedRow]
 	loose   looseRecords
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/tree"
 )
 
 // rateOf is the rate that a tenant's submissions to a queue are held to, 0 for
@@ -267,7 +268,7 @@ func (lm *limits) reviewQueue(q *queueRow, old *rota.QueuePolicy) {
 func keysUnder[R any, P interface {
 	*R
 	row
-	treeRow[string]
+	tree.Row[string]
 }](t *table[string, R, P], prefix string) (keys []string) {
 	t.tree.Ascend(prefix, func(key string, _ P) bool {
 		if !strings.HasPrefix(key, prefix) {

@@ -262,3 +262,12 @@ func mixVerb(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 }
 
 func pickOf[T any](d *dice, list ...T) T { return list[d.roll(len(list))] }
+
+// at is the row at a place in key order.
+func (t *table[K, R, P]) at(place int) (row P) {
+	t.scan(func(_ K, p P) bool {
+		row, place = p, place-1
+		return place >= 0
+	})
+	return row
+}

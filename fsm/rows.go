@@ -248,31 +248,31 @@ type streak struct {
 	n   int64
 }
 
-func (r *jobRow) treeKey() rota.JobID { return r.spec.ID }
+func (r *jobRow) TreeKey() rota.JobID { return r.spec.ID }
 
-func (r *leaseRow) treeKey() string { return r.key }
+func (r *leaseRow) TreeKey() string { return r.key }
 
-func (r *workerRow) treeKey() rota.WorkerID { return r.spec.ID }
+func (r *workerRow) TreeKey() rota.WorkerID { return r.spec.ID }
 
-func (r *queueRow) treeKey() rota.QueueName { return r.name }
+func (r *queueRow) TreeKey() rota.QueueName { return r.name }
 
-func (r *nodeRow) treeKey() rota.NodeID { return r.id }
+func (r *nodeRow) TreeKey() rota.NodeID { return r.id }
 
-func (r *holdRow) treeKey() rota.JobID { return r.job }
+func (r *holdRow) TreeKey() rota.JobID { return r.job }
 
-func (r *tenantRow) treeKey() rota.TenantID { return r.id }
+func (r *tenantRow) TreeKey() rota.TenantID { return r.id }
 
-func (r *meterRow) treeKey() string { return r.key }
+func (r *meterRow) TreeKey() string { return r.key }
 
-func (r *domainRow) treeKey() string { return r.key }
+func (r *domainRow) TreeKey() string { return r.key }
 
-func (r *typeRow) treeKey() rota.JobType { return r.typ }
+func (r *typeRow) TreeKey() rota.JobType { return r.typ }
 
-func (r *workflowRow) treeKey() rota.WorkflowID { return r.id }
+func (r *workflowRow) TreeKey() rota.WorkflowID { return r.id }
 
-func (r *vertexRow) treeKey() string { return r.key }
+func (r *vertexRow) TreeKey() string { return r.key }
 
-func (r *deletedRow) treeKey() string { return deletedKey(r.to) }
+func (r *deletedRow) TreeKey() string { return deletedKey(r.to) }
 
 // expectedTime is how long jobs of a type should take, as the owner of their queue says.
 type expectedTime struct {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/tree"
 	"github.com/tidwall/btree"
 )
 
@@ -252,7 +253,7 @@ func DecodeEnded(b []byte) (Ended, error) {
 }
 
 // isDeleted reports whether a number is in one of the ranges.
-func isDeleted(t *tree[string, *deletedRow], seq uint64) bool {
+func isDeleted(t *tree.Tree[string, *deletedRow], seq uint64) bool {
 	r := rangeFrom(t, seq)
 	return seq != 0 && r != nil && r.from <= seq
 }
@@ -261,7 +262,7 @@ func isDeleted(t *tree[string, *deletedRow], seq uint64) bool {
 func (vw *View) Deleted(seq uint64) bool { return isDeleted(&vw.m.ended.deleted.tree, seq) }
 
 // rangeFrom returns the first range that ends at seq or later, nil where there is none.
-func rangeFrom(t *tree[string, *deletedRow], seq uint64) (first *deletedRow) {
+func rangeFrom(t *tree.Tree[string, *deletedRow], seq uint64) (first *deletedRow) {
 	t.Ascend(deletedKey(seq), func(_ string, r *deletedRow) bool {
 		first = r
 		return false

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/tree"
 	"github.com/zeebo/xxh3"
 )
 
@@ -81,10 +82,10 @@ func (l *ledger) settle() {
 type table[K ~string, R any, P interface {
 	*R
 	row
-	treeRow[K]
+	tree.Row[K]
 }] struct {
 	tag  byte
-	tree tree[K, P]
+	tree tree.Tree[K, P]
 	l    *ledger
 	// mutable says that nobody but frozen copies of the table ever holds a row beyond an
 	// entry. shared is the entry after which it was frozen last: a row that is younger
@@ -234,7 +235,7 @@ func (t *table[K, R, P]) len() int { return t.tree.Len() }
 func (t *table[K, R, P]) scan(f func(K, P) bool) { t.tree.Scan(f) }
 
 // freeze gives a copy that later changes do not reach.
-func (t *table[K, R, P]) freeze() *tree[K, P] {
+func (t *table[K, R, P]) freeze() *tree.Tree[K, P] {
 	t.shared = t.l.gen
 	return t.tree.Copy()
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/tree"
 	"github.com/zeebo/xxh3"
 )
 
@@ -12,8 +13,8 @@ import (
 // pointers took twice the memory, and four times the collector's work.
 type tomb string
 
-// treeKey is the id, which the bytes begin with.
-func (t tomb) treeKey() rota.JobID {
+// TreeKey is the id, which the bytes begin with.
+func (t tomb) TreeKey() rota.JobID {
 	r := tombReader(t)
 	return rota.JobID(r.str())
 }
@@ -77,7 +78,7 @@ func (r *tombReader) moment() rota.Moment {
 // tombs are the tombstones by id. They change by new ones in their places, so that a
 // frozen copy shares all of them.
 type tombs struct {
-	tree tree[rota.JobID, tomb]
+	tree tree.Tree[rota.JobID, tomb]
 	l    *ledger
 	// order is derived: the terminal jobs by their numbers, and by their dates.
 	order tombOrder
@@ -117,7 +118,7 @@ func (t *tombs) set(r *tombRow) (kept tomb, had bool) {
 	kept = r.keep(&t.l.enc, in)
 	t.l.add(t.l.hashTomb(kept))
 	_, had = t.tree.Set(kept)
-	t.order.set(r.seq, tombEntry{r.due, kept.treeKey()})
+	t.order.set(r.seq, tombEntry{r.due, kept.TreeKey()})
 	return kept, had
 }
 
@@ -157,10 +158,10 @@ func (t *tombs) len() int { return t.tree.Len() }
 func (t *tombs) scan(f func(rota.JobID, *tombRow) bool) { scanTombs(&t.tree, "", f) }
 
 // freeze gives a copy that later changes do not reach.
-func (t *tombs) freeze() *tree[rota.JobID, tomb] { return t.tree.Copy() }
+func (t *tombs) freeze() *tree.Tree[rota.JobID, tomb] { return t.tree.Copy() }
 
 // scanTombs is scan from the first id that is not before one.
-func scanTombs(t *tree[rota.JobID, tomb], from rota.JobID, f func(rota.JobID, *tombRow) bool) {
+func scanTombs(t *tree.Tree[rota.JobID, tomb], from rota.JobID, f func(rota.JobID, *tombRow) bool) {
 	var row tombRow
 	t.Ascend(from, func(id rota.JobID, kept tomb) bool {
 		row = kept.row()

@@ -24,7 +24,7 @@ func TestTomb(t *testing.T) {
 	} {
 		var e encoder
 		kept := want.keep(&e, &texts{})
-		if got := kept.row(); got != want || kept.treeKey() != want.id {
+		if got := kept.row(); got != want || kept.TreeKey() != want.id {
 			t.Errorf("%s: %+v was read, %+v is wanted", name, got, want)
 		}
 		d := &decoder{b: []byte(kept)}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/tree"
 	"github.com/tidwall/btree"
 )
 
@@ -63,9 +64,9 @@ type WorkflowView struct {
 	row      *workflowRow
 	live     liveNodes
 	clock    rota.Clock
-	vertices *tree[string, *vertexRow]
-	jobs     *tree[rota.JobID, *jobRow]
-	leases   *tree[string, *leaseRow]
+	vertices *tree.Tree[string, *vertexRow]
+	jobs     *tree.Tree[rota.JobID, *jobRow]
+	leases   *tree.Tree[string, *leaseRow]
 }
 
 // WorkflowView freezes a workflow; ok is false where there is none.
@@ -136,8 +137,8 @@ func (v *WorkflowView) node(r *vertexRow) (n rota.WorkflowNode, p rota.PlanNode)
 
 // WorkflowList is a frozen view of all workflows; reading it holds nothing up.
 type WorkflowList struct {
-	workflows *tree[rota.WorkflowID, *workflowRow]
-	vertices  *tree[string, *vertexRow]
+	workflows *tree.Tree[rota.WorkflowID, *workflowRow]
+	vertices  *tree.Tree[string, *vertexRow]
 	live      *btree.Map[rota.WorkflowID, liveNodes]
 }
 

@@ -54,8 +54,9 @@ const raftStore = "github.com/hashicorp/raft-boltdb"
 var rooms = []room{
 	{path: ".", only: []string{}},
 	{path: "sched", may: []string{"."}, only: []string{orderedTree}},
-	{path: "fsm", may: []string{".", "sched", "fsm/fsmpb"}, only: []string{orderedTree, fastHash, protoLibrary},
+	{path: "fsm", may: []string{".", "sched", "fsm/fsmpb", "fsm/tree"}, only: []string{orderedTree, fastHash, protoLibrary},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, boltLibrary, commandLine, settings}},
+	{path: "fsm/tree", only: []string{}},
 	{path: "fsm/fsmpb", only: []string{protoLibrary}},
 	{path: "snapshot", may: []string{".", "fsm", "fsm/fsmpb"},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, commandLine, settings}},

@@ -31,7 +31,7 @@ var (
 		"cluster.Node": 297, "cmd/rota.app": 136,
 	}
 	largePackages = map[string]int{
-		"cluster": 73, "cmd/rota": 68, "fsm": 102,
+		"cluster": 73, "cmd/rota": 68, "fsm": 100,
 	}
 	upward = map[string]int{"fsm": 0}
 )

@@ -1,4 +1,4 @@
-package fsm
+package tree
 
 import (
 	"crypto/sha256"
@@ -11,13 +11,13 @@ import (
 )
 
 // sound tells the first thing that is wrong with a tree's form.
-func (t *tree[K, V]) sound() error {
+func (t *Tree[K, V]) sound() error {
 	n, depth := 0, -1
-	var walk func(at *treeNode[K, V], deep int) error
-	walk = func(at *treeNode[K, V], deep int) error {
+	var walk func(at *node[K, V], deep int) error
+	walk = func(at *node[K, V], deep int) error {
 		n += len(at.rows)
 		switch {
-		case len(at.rows) == 0 || len(at.rows) > treeMost || len(at.marks) != len(at.rows):
+		case len(at.rows) == 0 || len(at.rows) > most || len(at.marks) != len(at.rows):
 			return fmt.Errorf("a node holds %d rows and %d marks", len(at.rows), len(at.marks))
 		case at.children != nil && len(at.children) != len(at.rows)+1:
 			return fmt.Errorf("a node holds %d rows and %d children", len(at.rows), len(at.children))
@@ -29,11 +29,11 @@ func (t *tree[K, V]) sound() error {
 		for _, row := range at.rows[len(at.rows):cap(at.rows)] {
 			var none V
 			if any(row) != any(none) {
-				return fmt.Errorf("%v is held beyond its time", row.treeKey())
+				return fmt.Errorf("%v is held beyond its time", row.TreeKey())
 			}
 		}
 		for i, row := range at.rows {
-			k, begin := string(row.treeKey()), string(at.begin[:at.begins])
+			k, begin := string(row.TreeKey()), string(at.begin[:at.begins])
 			if !strings.HasPrefix(k, begin) || at.marks[i] != markOf(k[len(begin):]) {
 				return fmt.Errorf("%q stands under %q with mark %x", k, begin, at.marks[i])
 			}
@@ -56,22 +56,13 @@ func (t *tree[K, V]) sound() error {
 	return nil
 }
 
-// at is the row at a place in key order.
-func (t *table[K, R, P]) at(place int) (row P) {
-	t.scan(func(_ K, p P) bool {
-		row, place = p, place-1
-		return place >= 0
-	})
-	return row
-}
-
 // numbered is a row of a tree, comparable.
 type numbered struct {
 	key string
 	n   int
 }
 
-func (k numbered) treeKey() string { return k.key }
+func (k numbered) TreeKey() string { return k.key }
 
 // treeKeys are forms of keys, in which numbers come in order or not: alone, behind what they
 // share, behind more of it than a node leaves out, of any length, with bytes of zero at their
@@ -94,10 +85,10 @@ func TestTree(t *testing.T) {
 	for seed := range uint64(18) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		space, form := []int{40, 500, 20_000}[seed%3], treeKeys[seed/2%6]
-		var tr tree[string, numbered]
+		var tr Tree[string, numbered]
 		want := map[string]int{}
 		type copied struct {
-			tree *tree[string, numbered]
+			tree *Tree[string, numbered]
 			want map[string]int
 		}
 		var copies []copied
@@ -149,7 +140,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-func holds(t *testing.T, tr *tree[string, numbered], want map[string]int, from string) {
+func holds(t *testing.T, tr *Tree[string, numbered], want map[string]int, from string) {
 	t.Helper()
 	if err := tr.sound(); err != nil {
 		t.Fatal(err)
@@ -176,21 +167,21 @@ func holds(t *testing.T, tr *tree[string, numbered], want map[string]int, from s
 // Keys that ascend fill their nodes, and looking costs no allocation.
 func TestTree_ascending(t *testing.T) {
 	t.Parallel()
-	var tr tree[string, numbered]
+	var tr Tree[string, numbered]
 	const n = 100_000
 	for i := range n {
 		tr.Set(numbered{fmt.Sprintf("run-%07d", i), i})
 	}
 	nodes := 0
-	var walk func(*treeNode[string, numbered])
-	walk = func(at *treeNode[string, numbered]) {
+	var walk func(*node[string, numbered])
+	walk = func(at *node[string, numbered]) {
 		nodes++
 		for _, c := range at.children {
 			walk(c)
 		}
 	}
 	walk(tr.root)
-	if nodes > n/treeMost*105/100 {
+	if nodes > n/most*105/100 {
 		t.Errorf("%d nodes hold %d keys", nodes, n)
 	}
 }

@@ -1,32 +1,32 @@
-package fsm
+package tree
 
 import (
 	"math/bits"
 	"slices"
 )
 
-// treeNode is a node of a tree. Its keys stand in the rows, each of them in a place of its
+// node is a node of a tree. Its keys stand in the rows, each of them in a place of its
 // own of the memory; so a search looks at the marks, and at one key at its end. Neighbours
 // begin alike, as ids of one run or of one moment do: marks leave that out.
-type treeNode[K ~string, V treeRow[K]] struct {
-	edition *treeEdition
+type node[K ~string, V Row[K]] struct {
+	edition *edition
 	// begin is what all its keys begin with, of which the first begins bytes count.
-	begin  [treeBegin]byte
+	begin  [beginMost]byte
 	begins uint8
 	// marks are the eight bytes behind that of each row's key.
 	marks []uint64
 	// rows ascend by key. Where there are children, they are one more: what is less than
 	// a row stands in the child of its place.
 	rows     []V
-	children []*treeNode[K, V]
+	children []*node[K, V]
 }
 
 const (
-	// treeBegin bounds what marks leave out; with it a node is 128 bytes.
-	treeBegin = 47
-	// treeSharper is by how many bytes marks must come further into the keys to be
+	// beginMost bounds what marks leave out; with it a node is 128 bytes.
+	beginMost = 47
+	// sharper is by how many bytes marks must come further into the keys to be
 	// computed anew.
-	treeSharper = 4
+	sharper = 4
 )
 
 // markOf are the first eight bytes of a text as a number, so that a text whose number is
@@ -43,7 +43,7 @@ func markOf(s string) (mark uint64) {
 }
 
 // search is the place of the first row that is not before a key.
-func (n *treeNode[K, V]) search(k string) (i int, found bool) {
+func (n *node[K, V]) search(k string) (i int, found bool) {
 	begins := int(n.begins)
 	if begin := n.begin[:begins]; len(k) < begins || k[:begins] != string(begin) {
 		if k < string(begin) {
@@ -67,7 +67,7 @@ func (n *treeNode[K, V]) search(k string) (i int, found bool) {
 	}
 	for lo < hi {
 		mid := int(uint(lo+hi) / 2)
-		switch at := string(n.rows[mid].treeKey()); {
+		switch at := string(n.rows[mid].TreeKey()); {
 		case at == k:
 			return mid, true
 		case at < k:
@@ -80,25 +80,25 @@ func (n *treeNode[K, V]) search(k string) (i int, found bool) {
 }
 
 // insert puts a row in at a place.
-func (n *treeNode[K, V]) insert(i int, k string, v V) {
+func (n *node[K, V]) insert(i int, k string, v V) {
 	n.fit(k)
 	n.marks = slices.Insert(n.marks, i, markOf(k[n.begins:]))
 	n.rows = slices.Insert(n.rows, i, v)
 }
 
 // put puts a row in the place of another.
-func (n *treeNode[K, V]) put(i int, k string, v V) {
+func (n *node[K, V]) put(i int, k string, v V) {
 	n.fit(k)
 	n.marks[i], n.rows[i] = markOf(k[n.begins:]), v
 }
 
-func (n *treeNode[K, V]) delete(i int) {
+func (n *node[K, V]) delete(i int) {
 	n.marks = slices.Delete(n.marks, i, i+1)
 	n.rows = slices.Delete(n.rows, i, i+1)
 }
 
 // join takes in all rows, and children, of the next node.
-func (n *treeNode[K, V]) join(next *treeNode[K, V]) {
+func (n *node[K, V]) join(next *node[K, V]) {
 	if len(next.rows) > 0 {
 		n.fit(string(next.begin[:next.begins]))
 		next.blunt(int(n.begins))
@@ -110,7 +110,7 @@ func (n *treeNode[K, V]) join(next *treeNode[K, V]) {
 }
 
 // fit makes sure that a key begins as all of the node do.
-func (n *treeNode[K, V]) fit(k string) {
+func (n *node[K, V]) fit(k string) {
 	if len(n.rows) == 0 {
 		n.begins = uint8(copy(n.begin[:], k))
 		return
@@ -120,7 +120,7 @@ func (n *treeNode[K, V]) fit(k string) {
 
 // blunt leaves no more out than so many bytes. The marks are computed from what is left out
 // and from themselves.
-func (n *treeNode[K, V]) blunt(begins int) {
+func (n *node[K, V]) blunt(begins int) {
 	by := int(n.begins) - begins
 	if by <= 0 {
 		return
@@ -133,18 +133,18 @@ func (n *treeNode[K, V]) blunt(begins int) {
 }
 
 // sharpen leaves out all that the keys begin with, where that is worth to look at each.
-func (n *treeNode[K, V]) sharpen() {
+func (n *node[K, V]) sharpen() {
 	if len(n.rows) < 2 {
 		return
 	}
-	first := string(n.rows[0].treeKey())
-	begins := min(treeBegin, alike(first, string(n.rows[len(n.rows)-1].treeKey())))
-	if begins < int(n.begins)+treeSharper {
+	first := string(n.rows[0].TreeKey())
+	begins := min(beginMost, alike(first, string(n.rows[len(n.rows)-1].TreeKey())))
+	if begins < int(n.begins)+sharper {
 		return
 	}
 	n.begins = uint8(copy(n.begin[:begins], first))
 	for i, v := range n.rows {
-		n.marks[i] = markOf(string(v.treeKey())[begins:])
+		n.marks[i] = markOf(string(v.TreeKey())[begins:])
 	}
 }
 

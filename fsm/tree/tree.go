@@ -1,35 +1,37 @@
-package fsm
+package tree
 
 import "slices"
 
-// treeMost is how many rows a node of a tree holds at most, treeLeast below how many it
+// most is how many rows a node of a tree holds at most, least below how many it
 // is joined with its neighbour.
 const (
-	treeMost  = 64
-	treeLeast = treeMost / 4
+	most  = 64
+	least = most / 4
 )
 
-// tree is a copy-on-write B-tree. Ids mostly ascend, as clients mint them from the time:
-// a node that is full and whose last place is asked for stays full, where one that is cut in
-// half, as is usual, would stay half empty for good. That, that nothing it let go of
-// is held, and that it holds no key, as rows have theirs, is why it is one of our own.
-type tree[K ~string, V treeRow[K]] struct {
-	root *treeNode[K, V]
+// Tree is a copy-on-write B-tree; the zero Tree is empty. Ids mostly ascend, as clients
+// mint them from the time: a node that is full and whose last place is asked for stays
+// full, where one that is cut in half, as is usual, would stay half empty for good. That,
+// that nothing it let go of is held, and that it holds no key, as rows have theirs, is why
+// it is one of our own.
+type Tree[K ~string, V Row[K]] struct {
+	root *node[K, V]
 	n    int
 	// edition marks the nodes that this tree alone holds.
-	edition *treeEdition
+	edition *edition
 }
 
-type treeEdition struct{ _ byte }
+type edition struct{ _ byte }
 
-// treeRow tells the key under which it stands in a tree; it never changes.
-type treeRow[K ~string] interface{ treeKey() K }
+// Row is what a Tree holds. TreeKey returns the key under which it stands, which never
+// changes.
+type Row[K ~string] interface{ TreeKey() K }
 
 // Len counts the rows.
-func (t *tree[K, V]) Len() int { return t.n }
+func (t *Tree[K, V]) Len() int { return t.n }
 
 // Get finds a key's row.
-func (t *tree[K, V]) Get(k K) (v V, found bool) {
+func (t *Tree[K, V]) Get(k K) (v V, found bool) {
 	for n := t.root; n != nil; {
 		i, found := n.search(string(k))
 		if found {
@@ -43,26 +45,26 @@ func (t *tree[K, V]) Get(k K) (v V, found bool) {
 	return v, false
 }
 
-// Copy gives a tree that later changes do not reach, in constant time.
-func (t *tree[K, V]) Copy() *tree[K, V] {
+// Copy returns a tree that later changes do not reach, in constant time.
+func (t *Tree[K, V]) Copy() *Tree[K, V] {
 	c := *t
-	t.edition, c.edition = new(treeEdition), new(treeEdition)
+	t.edition, c.edition = new(edition), new(edition)
 	return &c
 }
 
-// Set puts a row under its key, and gives the one that was there.
-func (t *tree[K, V]) Set(v V) (old V, had bool) {
+// Set puts a row under its key, and returns the one that was there.
+func (t *Tree[K, V]) Set(v V) (old V, had bool) {
 	if t.edition == nil {
-		t.edition = new(treeEdition)
+		t.edition = new(edition)
 	}
 	if t.root == nil {
-		t.root = &treeNode[K, V]{edition: t.edition}
+		t.root = &node[K, V]{edition: t.edition}
 	}
-	old, had, middle, right := t.set(&t.root, string(v.treeKey()), v)
+	old, had, middle, right := t.set(&t.root, string(v.TreeKey()), v)
 	if right != nil {
 		left := t.root
-		t.root = &treeNode[K, V]{edition: t.edition, children: []*treeNode[K, V]{left, right}}
-		t.root.insert(0, string(middle.treeKey()), middle)
+		t.root = &node[K, V]{edition: t.edition, children: []*node[K, V]{left, right}}
+		t.root.insert(0, string(middle.TreeKey()), middle)
 	}
 	if !had {
 		t.n++
@@ -72,8 +74,8 @@ func (t *tree[K, V]) Set(v V) (old V, had bool) {
 
 // set puts a row below a node. Where that had no room, right is what was cut off it and
 // middle what stands between the two.
-func (t *tree[K, V]) set(at **treeNode[K, V], k string, v V) (old V, had bool, middle V,
-	right *treeNode[K, V]) {
+func (t *Tree[K, V]) set(at **node[K, V], k string, v V) (old V, had bool, middle V,
+	right *node[K, V]) {
 	n := t.own(at)
 	i, found := n.search(k)
 	if found {
@@ -81,14 +83,14 @@ func (t *tree[K, V]) set(at **treeNode[K, V], k string, v V) (old V, had bool, m
 		return old, true, middle, nil
 	}
 	if n.children == nil {
-		if len(n.rows) < treeMost {
+		if len(n.rows) < most {
 			n.insert(i, k, v)
 			return old, false, middle, nil
 		}
-		if i == treeMost {
-			middle, right = t.cut(n, treeMost-1)
+		if i == most {
+			middle, right = t.cut(n, most-1)
 		} else {
-			middle, right = t.cut(n, treeMost/2)
+			middle, right = t.cut(n, most/2)
 		}
 		to := n
 		if i > len(n.rows) {
@@ -101,22 +103,22 @@ func (t *tree[K, V]) set(at **treeNode[K, V], k string, v V) (old V, had bool, m
 	if right == nil {
 		return old, had, middle, nil
 	}
-	n.insert(i, string(middle.treeKey()), middle)
+	n.insert(i, string(middle.TreeKey()), middle)
 	n.children = slices.Insert(n.children, i+1, right)
-	if len(n.rows) <= treeMost {
+	if len(n.rows) <= most {
 		return old, had, middle, nil
 	}
-	place := treeMost / 2
-	if i == treeMost {
-		place = treeMost - 1
+	place := most / 2
+	if i == most {
+		place = most - 1
 	}
 	middle, right = t.cut(n, place)
 	return old, had, middle, right
 }
 
 // cut takes the row at a place out of a node, and what is behind it.
-func (t *tree[K, V]) cut(n *treeNode[K, V], place int) (middle V, right *treeNode[K, V]) {
-	right = &treeNode[K, V]{edition: t.edition, begin: n.begin, begins: n.begins,
+func (t *Tree[K, V]) cut(n *node[K, V], place int) (middle V, right *node[K, V]) {
+	right = &node[K, V]{edition: t.edition, begin: n.begin, begins: n.begins,
 		marks: slices.Clone(n.marks[place+1:]), rows: slices.Clone(n.rows[place+1:])}
 	middle = n.rows[place]
 	n.marks, n.rows = n.marks[:place], slices.Delete(n.rows, place, len(n.rows))
@@ -130,7 +132,7 @@ func (t *tree[K, V]) cut(n *treeNode[K, V], place int) (middle V, right *treeNod
 }
 
 // Delete takes a key out, and gives its row.
-func (t *tree[K, V]) Delete(k K) (v V, had bool) {
+func (t *Tree[K, V]) Delete(k K) (v V, had bool) {
 	if t.root == nil {
 		return v, false
 	}
@@ -150,7 +152,7 @@ func (t *tree[K, V]) Delete(k K) (v V, had bool) {
 }
 
 // remove takes a key, or the last one, out from below a node.
-func (t *tree[K, V]) remove(at **treeNode[K, V], k string, last bool) (gone V, had bool) {
+func (t *Tree[K, V]) remove(at **node[K, V], k string, last bool) (gone V, had bool) {
 	n := t.own(at)
 	i, found := len(n.rows), false
 	if !last {
@@ -169,13 +171,13 @@ func (t *tree[K, V]) remove(at **treeNode[K, V], k string, last bool) (gone V, h
 	case found:
 		gone = n.rows[i]
 		before, _ := t.remove(&n.children[i], k, true)
-		n.put(i, string(before.treeKey()), before)
+		n.put(i, string(before.TreeKey()), before)
 	default:
 		if gone, found = t.remove(&n.children[i], k, last); !found {
 			return gone, false
 		}
 	}
-	if len(n.children[i].rows) < treeLeast && len(n.children) > 1 {
+	if len(n.children[i].rows) < least && len(n.children) > 1 {
 		t.even(n, min(i, len(n.rows)-1))
 	}
 	return gone, true
@@ -183,58 +185,58 @@ func (t *tree[K, V]) remove(at **treeNode[K, V], k string, last bool) (gone V, h
 
 // even joins the two children around the row at a place, or shares their rows out where
 // they are too many for one.
-func (t *tree[K, V]) even(n *treeNode[K, V], place int) {
+func (t *Tree[K, V]) even(n *node[K, V], place int) {
 	left, right := t.own(&n.children[place]), t.own(&n.children[place+1])
 	between := n.rows[place]
-	left.insert(len(left.rows), string(between.treeKey()), between)
+	left.insert(len(left.rows), string(between.TreeKey()), between)
 	left.join(right)
-	if len(left.rows) <= treeMost {
+	if len(left.rows) <= most {
 		n.delete(place)
 		n.children = slices.Delete(n.children, place+1, place+2)
 		return
 	}
 	middle, rest := t.cut(left, len(left.rows)/2)
-	n.put(place, string(middle.treeKey()), middle)
+	n.put(place, string(middle.TreeKey()), middle)
 	n.children[place+1] = rest
 }
 
 // own makes a node one that this tree alone holds.
-func (t *tree[K, V]) own(at **treeNode[K, V]) *treeNode[K, V] {
+func (t *Tree[K, V]) own(at **node[K, V]) *node[K, V] {
 	if n := *at; n.edition != t.edition {
-		*at = &treeNode[K, V]{edition: t.edition, begin: n.begin, begins: n.begins, marks: slices.Clone(n.marks),
+		*at = &node[K, V]{edition: t.edition, begin: n.begin, begins: n.begins, marks: slices.Clone(n.marks),
 			rows: slices.Clone(n.rows), children: slices.Clone(n.children)}
 	}
 	return *at
 }
 
 // Scan calls f for every row in key order until it returns false.
-func (t *tree[K, V]) Scan(f func(K, V) bool) {
+func (t *Tree[K, V]) Scan(f func(K, V) bool) {
 	if t.root != nil {
 		t.root.scan(0, f)
 	}
 }
 
 // Ascend is Scan from the first key that is not before one.
-func (t *tree[K, V]) Ascend(from K, f func(K, V) bool) {
+func (t *Tree[K, V]) Ascend(from K, f func(K, V) bool) {
 	if t.root != nil {
 		t.root.ascend(string(from), f)
 	}
 }
 
 // scan walks a node from the child at a place on.
-func (n *treeNode[K, V]) scan(i int, f func(K, V) bool) bool {
+func (n *node[K, V]) scan(i int, f func(K, V) bool) bool {
 	for ; i <= len(n.rows); i++ {
 		if n.children != nil && !n.children[i].scan(0, f) {
 			return false
 		}
-		if i < len(n.rows) && !f(n.rows[i].treeKey(), n.rows[i]) {
+		if i < len(n.rows) && !f(n.rows[i].TreeKey(), n.rows[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-func (n *treeNode[K, V]) ascend(from string, f func(K, V) bool) bool {
+func (n *node[K, V]) ascend(from string, f func(K, V) bool) bool {
 	i, found := n.search(from)
 	if n.children != nil && !found && !n.children[i].ascend(from, f) {
 		return false
@@ -242,5 +244,5 @@ func (n *treeNode[K, V]) ascend(from string, f func(K, V) bool) bool {
 	if i == len(n.rows) {
 		return true
 	}
-	return f(n.rows[i].treeKey(), n.rows[i]) && n.scan(i+1, f)
+	return f(n.rows[i].TreeKey(), n.rows[i]) && n.scan(i+1, f)
 }
