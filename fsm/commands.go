@@ -16,7 +16,6 @@ import (
 // The tags of an operation in fsmpb.Commands and in fsmpb.Entry: one byte each, so that
 // one form is made the other by that byte.
 const (
-	commandsOps = 1
 	commandsTag = commandsOps<<3 | byte(protowire.BytesType)
 	entryTag    = entryOps<<3 | byte(protowire.BytesType)
 )
@@ -42,7 +41,7 @@ func SealCommands(head *fsmpb.Entry, commands [][]byte, rules uint32) ([]byte, e
 		return nil, err
 	}
 	buf = appendNumber(buf, entryTerm, head.GetTerm())
-	buf = appendNumber(buf, entryNow, uint64(head.GetNowMs()))
+	buf = appendNumber(buf, entryNowMs, uint64(head.GetNowMs()))
 	for _, b := range commands {
 		for len(b) > 0 {
 			n, k := binary.Uvarint(b[1:])

@@ -63,13 +63,6 @@ func (o *opener) decode(body []byte) (*fsmpb.Entry, error) {
 	return entry, proto.Unmarshal(body, entry)
 }
 
-// The numbers of the fields that an opener looks at.
-const (
-	entryTerm, entryNow, entryOps = 1, 2, 3
-	opSubmit, opRound, opLease    = 2, 6, 7
-	submitSpec, submitMinted      = 1, 2
-)
-
 // usual reads an entry of the usual form, and says whether it was one.
 func (o *opener) usual(b []byte) bool {
 	var term uint64
@@ -93,7 +86,7 @@ func (o *opener) usual(b []byte) bool {
 		switch {
 		case f.number == entryTerm && f.kind == protowire.VarintType:
 			term = f.value
-		case f.number == entryNow && f.kind == protowire.VarintType:
+		case f.number == entryNowMs && f.kind == protowire.VarintType:
 			now = int64(f.value)
 		case f.number == entryOps:
 			op, ok := o.op(f.bytes)

@@ -7,6 +7,53 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
+// The numbers of fields of messages that are read by hand, as they hold others.
+const (
+	entryTerm        = 1
+	entryNowMs       = 2
+	entryOps         = 3
+	entryWallMs      = 4
+	commandsOps      = 1
+	outcomesOutcomes = 1
+	outcomesIndex    = 2
+	opBeginTerm      = 1
+	opSubmit         = 2
+	opRegister       = 3
+	opSetStatus      = 4
+	opReach          = 5
+	opRound          = 6
+	opLease          = 7
+	opCancel         = 8
+	opRetry          = 9
+	opSweep          = 10
+	opSetQueue       = 11
+	opBarrier        = 12
+	opSetNode        = 13
+	opSetMode        = 14
+	opSetTenant      = 15
+	opReportProof    = 16
+	opOpenWorkflow   = 17
+	opAddNodes       = 18
+	opCommitWorkflow = 19
+	opCancelWorkflow = 20
+	opRetryWorkflow  = 21
+	opSwitchRules    = 22
+	opNodeDiffers    = 23
+	opGone           = 24
+	opChangeJob      = 25
+	opDisconnect     = 26
+	opDeleteJob      = 27
+	opDropDeleted    = 28
+	submitSpec       = 1
+	submitMinted     = 2
+	roundEpoch       = 1
+	roundHeight      = 2
+	roundQueue       = 3
+	roundPairs       = 4
+	roundHolds       = 5
+	roundPreempts    = 6
+)
+
 func (o *opener) jobSpec(m *fsmpb.JobSpec, b []byte) bool {
 	for len(b) > 0 {
 		f, ok := nextField(&b)

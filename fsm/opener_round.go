@@ -5,12 +5,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The numbers of a round's fields that an opener reads; one with holds or preemptions is
-// left to package proto.
-const (
-	roundEpoch, roundHeight, roundQueue, roundPairs = 1, 2, 3, 4
-)
-
 // roundRoom is room for one more round. An entry mostly has one, and where queues are many
 // hundreds; what was given of the old room stays there when it is used up.
 func (o *opener) roundRoom() *roundRoom {
@@ -21,7 +15,7 @@ func (o *opener) roundRoom() *roundRoom {
 	return &o.rounds[len(o.rounds)-1]
 }
 
-// round reads a round: its pairs, of which each job has one, into room that is kept.
+// round reads a round without holds or preemptions: its pairs, of which each job has one, into room that is kept.
 func (o *opener) round(room *roundRoom, b []byte) bool {
 	n := 0
 	for rest := b; len(rest) > 0; {

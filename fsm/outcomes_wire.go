@@ -25,7 +25,7 @@ func AppendOutcomes(b []byte, outcomes []*fsmpb.Outcome, index uint64) ([]byte, 
 		b = long
 		last = b[at:len(b):len(b)]
 	}
-	return appendNumber(b, 2, index), nil
+	return appendNumber(b, outcomesIndex, index), nil
 }
 
 // OpenOutcomes reads encoded fsmpb.Outcomes; what is encoded alike one after the other is
@@ -36,7 +36,7 @@ func OpenOutcomes(data []byte, count int) (outcomes []*fsmpb.Outcome, index uint
 	for len(data) > 0 {
 		f, usual := nextField(&data)
 		switch {
-		case usual && f.number == 1 && f.kind == protowire.BytesType && len(outcomes) < count:
+		case usual && f.number == outcomesOutcomes && f.kind == protowire.BytesType && len(outcomes) < count:
 			if n := len(outcomes); n > 0 && string(f.bytes) == string(last) {
 				outcomes = append(outcomes, outcomes[n-1])
 				continue
@@ -46,7 +46,7 @@ func OpenOutcomes(data []byte, count int) (outcomes []*fsmpb.Outcome, index uint
 				return nil, 0, false
 			}
 			outcomes, last = append(outcomes, o), f.bytes
-		case usual && f.number == 2 && f.kind == protowire.VarintType:
+		case usual && f.number == outcomesIndex && f.kind == protowire.VarintType:
 			index = f.value
 		default:
 			return nil, 0, false

@@ -9,7 +9,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// The numbers of the fields of messages that are lists of others, or one of them.
+// The numbers of fields of messages that are read by hand, as they hold others.
 const (
 	workRequestHello      = 1
 	workRequestCommands   = 2

@@ -12,6 +12,7 @@ import (
 // the usual form: what it does not know is left to package proto.
 func (w *writer) entries(messages map[string]*protogen.Message) error {
 	w.head("fsm", "github.com/rotasched/rota/fsm/fsmpb", "google.golang.org/protobuf/encoding/protowire")
+	w.numbers(entryFields, messages)
 	for _, m := range entryMessages {
 		w.line("\nfunc (o *opener) %s(m *fsmpb.%s, b []byte) bool {", lower(m.name), m.name)
 		w.line("for len(b) > 0 {\nf, ok := nextField(&b)\nif !ok {\nreturn false\n}\nswitch f.kind {")

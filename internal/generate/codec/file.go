@@ -89,3 +89,17 @@ func (w *writer) head(name string, imports ...string) {
 	}
 	w.line(")")
 }
+
+// numbers writes the constants of the messages that are read by hand.
+func (w *writer) numbers(names []string, messages map[string]*protogen.Message) {
+	w.line("\n// The numbers of fields of messages that are read by hand, as they hold others.\nconst (")
+	for _, name := range names {
+		for _, f := range messages[name].Fields {
+			w.line("%s%s = %d", lower(name), f.GoName, f.Desc.Number())
+		}
+	}
+	w.line(")")
+}
+
+// lower makes a name private.
+func lower(name string) string { return strings.ToLower(name[:1]) + name[1:] }

@@ -59,5 +59,9 @@ var entryMessages = []entryMessage{
 	{name: "Pair", texts: map[string]string{"job": "o.brief.text"}},
 }
 
+// entryFields are messages of the log that the state machine reads by hand, as they hold
+// others.
+var entryFields = []string{"Entry", "Commands", "Outcomes", "Op", "Submit", "Round"}
+
 // storedSpec is a job's spec as the log carries it. Minted travels beside it.
 var storedSpec = message{name: "JobSpec", words: reflect.TypeFor[rota.JobSpec](), unsent: []string{"Minted"}}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/rotasched/rota"
 	"google.golang.org/protobuf/compiler/protogen"
@@ -21,7 +20,7 @@ var enums = map[reflect.Type]string{
 // wire writes the writers and readers of package words.
 func (w *writer) wire(messages map[string]*protogen.Message) error {
 	w.head("words", "google.golang.org/protobuf/encoding/protowire", "", "github.com/rotasched/rota", "rotav1 github.com/rotasched/rota/api/rota/v1")
-	w.numbers(messages)
+	w.numbers(wireFields, messages)
 	for _, m := range wireMessages {
 		fields, err := match(m, messages[m.name])
 		if err != nil {
@@ -40,20 +39,6 @@ func (w *writer) wire(messages map[string]*protogen.Message) error {
 	}
 	return nil
 }
-
-// numbers writes the constants of the messages that are read by hand.
-func (w *writer) numbers(messages map[string]*protogen.Message) {
-	w.line("\n// The numbers of the fields of messages that are lists of others, or one of them.\nconst (")
-	for _, name := range wireFields {
-		for _, f := range messages[name].Fields {
-			w.line("%s%s = %d", lower(name), f.GoName, f.Desc.Number())
-		}
-	}
-	w.line(")")
-}
-
-// lower makes a name private.
-func lower(name string) string { return strings.ToLower(name[:1]) + name[1:] }
 
 func (w *writer) appendMessage(m message, fields []field) {
 	w.line("\nfunc append%s(b []byte, m *%v) []byte {", m.name, m.words)
