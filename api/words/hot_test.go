@@ -260,27 +260,27 @@ func BenchmarkHotNotices(b *testing.B) {
 	for i := range notices {
 		notices[i].Assigned = &rota.Assignment{Lease: lease, Spec: spec}
 	}
-	b.Run("write here", func(b *testing.B) {
+	b.Run("write", func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
 			sinkAny = WriteNotices(notices, 1<<20)
 		}
 	})
-	b.Run("write generated", func(b *testing.B) {
+	b.Run("write by package proto", func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
 			sinkAny, errSink = proto.Marshal(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Notices{Notices: NoticesToWire(notices)}})
 		}
 	})
 	in := WriteNotices(notices, 1<<20)[0].bytes
-	b.Run("read here", func(b *testing.B) {
+	b.Run("read", func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
 			var m FromNode
 			errSink = errors.Join(m.read(in))
 		}
 	})
-	b.Run("read generated", func(b *testing.B) {
+	b.Run("read by package proto", func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
 			_, errSink = naiveFromNode(in)

@@ -107,13 +107,13 @@ func BenchmarkHotSubmission(b *testing.B) {
 		jobs[i] = rota.NewJobSpec("resize", make([]byte, 256))
 		jobs[i].ID, jobs[i].Tenant = "01JC0000000000000000000000", "acme"
 	}
-	b.Run("write here", func(b *testing.B) {
+	b.Run("write", func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
 			sinkAny = WriteSubmission(len(jobs), func(i int) *rota.JobSpec { return &jobs[i] })
 		}
 	})
-	b.Run("write generated", func(b *testing.B) {
+	b.Run("write by package proto", func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
 			naive.Jobs = naive.Jobs[:0]
@@ -124,13 +124,13 @@ func BenchmarkHotSubmission(b *testing.B) {
 		}
 	})
 	in := WriteSubmission(len(jobs), func(i int) *rota.JobSpec { return &jobs[i] }).bytes
-	b.Run("read here", func(b *testing.B) {
+	b.Run("read", func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
 			errSink = new(Submission).read(in)
 		}
 	})
-	b.Run("read generated", func(b *testing.B) {
+	b.Run("read by package proto", func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
 			w := new(rotav1.SubmitRequest)
