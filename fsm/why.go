@@ -92,7 +92,7 @@ func (vw *View) whyDelayed(x *rota.Explanation, j *jobRow) {
 		w.Detail = "the worker of its cancelled lease may not have heard of it; " + w.Detail
 	case j.declines > 0:
 		w.Reason = "BACKING_OFF"
-		w.Detail = fmt.Sprintf("attempt %d was declined %d times; %s", j.attempt, j.declines, w.Detail)
+		w.Detail = fmt.Sprintf("try %d was declined %d times; %s", j.attempt+1, j.declines, w.Detail)
 	case j.attempt > 0:
 		w.Reason = "BACKING_OFF"
 		w.Detail = fmt.Sprintf("try %d ended with %s; %s", j.attempt, j.lastReason, w.Detail)
@@ -100,8 +100,11 @@ func (vw *View) whyDelayed(x *rota.Explanation, j *jobRow) {
 	x.Reasons = append(x.Reasons, w)
 }
 
-// dueText tells a moment to come by its date.
+// dueText says when a job is due, by the date. One that is due already waits for a sweep.
 func (vw *View) dueText(c rota.Clock) string {
+	if c <= vw.m.head.clock {
+		return fmt.Sprintf("due since %s, the next sweep takes it", vw.m.head.now().At(c).Date)
+	}
 	return fmt.Sprintf("due at %s, in %d ms", vw.m.head.now().At(c).Date, c-vw.m.head.clock)
 }
 

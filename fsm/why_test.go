@@ -325,3 +325,21 @@ func TestDispatchMs(t *testing.T) {
 		}
 	}
 }
+
+// TestWhy_ofADeclinedJob counts tries as people do, and says of a moment that is over that
+// the job is due, not that it comes in less than nothing.
+func TestWhy_ofADeclinedJob(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := b.leased("j", "w")
+	b.ok(verb(rota.VerbDecline, l))
+	b.whyNames("j", "BACKING_OFF", "try 1 was declined 1 times; due at ")
+	b.whyNames("j", "BACKING_OFF", ", in 100 ms")
+	b.now += 100
+	b.submit("another") // the clock passes, no sweep has come
+	b.whyNames("j", "BACKING_OFF", ", the next sweep takes it")
+	b.ok(sweepOp())
+	l = b.match()["j"]
+	b.ok(verb(rota.VerbDecline, l))
+	b.whyNames("j", "BACKING_OFF", "try 1 was declined 2 times; due at ")
+}
