@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/failpoint"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 // and what is old is taken (SPEC §10.5).
 type history struct {
 	n     *Node
-	store *snapshot.Archive
+	store *archive.Jobs
 	// poke asks for a flush before its time.
 	poke chan struct{}
 	// flushing lets one flush run at a time.
@@ -48,7 +48,7 @@ type history struct {
 // open takes the archive's part for terminal jobs. One of another cluster
 // is refused by name: its numbers mean other jobs.
 func (h *history) open() error {
-	store, err := snapshot.NewArchive(h.n.archiveDB)
+	store, err := archive.OpenJobs(h.n.archiveDB)
 	if err != nil {
 		return err
 	}
@@ -183,14 +183,14 @@ func (h *history) prune() {
 
 // lacks gives the numbers of ended jobs that this node neither holds nor has
 // staged, oldest first, at most so many spans.
-func (h *history) lacks(most int) snapshot.Spans {
+func (h *history) lacks(most int) archive.Spans {
 	h.n.replica.mu.RLock()
 	s := h.n.replica.machine.Staging()
 	h.n.replica.mu.RUnlock()
 	return h.lacking(s, most)
 }
 
-func (h *history) lacking(s fsm.Staging, most int) snapshot.Spans {
+func (h *history) lacking(s fsm.Staging, most int) archive.Spans {
 	last := s.Last
 	if s.Oldest != 0 {
 		last = s.Oldest - 1

@@ -16,7 +16,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // endAll submits jobs and cancels them.
@@ -197,7 +197,7 @@ func TestArchive_nodesFetchWhatTheyLack(t *testing.T) {
 	})
 	id := f.cfg.Node
 	b.stop(id)
-	if err := os.Remove(filepath.Join(b.addrs[id].Data, snapshot.ArchiveFile)); err != nil {
+	if err := os.Remove(filepath.Join(b.addrs[id].Data, archive.FileName)); err != nil {
 		t.Fatal(err)
 	}
 	b.start(id)
@@ -257,9 +257,9 @@ func TestArchive_aFlushWhoseEndWasLostIsRepeated(t *testing.T) {
 	n.replica.mu.RLock()
 	head, staged := n.replica.machine.Head(), n.replica.machine.Staged(7, 1<<30)
 	n.replica.mu.RUnlock()
-	var entries []snapshot.Entry
+	var entries []rota.ArchiveRecord
 	for _, s := range staged {
-		entries = append(entries, snapshot.Entry{Seq: s.Seq, Data: s.Append(nil)})
+		entries = append(entries, rota.ArchiveRecord{Seq: s.Seq, Data: s.Append(nil)})
 	}
 	if err := errors.Join(n.history.store.Claim(head.ClusterID, head.Incarnation), n.history.store.Put(entries, nil)); err != nil {
 		t.Fatal(err)
@@ -400,15 +400,15 @@ func TestArchive_ofAnotherClusterIsRefusedByName(t *testing.T) {
 	endAll(t, b.leader(), specs("j", 3))
 	b.complete("n1")
 	b.stop("n1")
-	path := filepath.Join(b.addrs["n1"].Data, snapshot.ArchiveFile)
+	path := filepath.Join(b.addrs["n1"].Data, archive.FileName)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	db, err := snapshot.OpenArchive(path)
+	db, err := archive.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := snapshot.NewArchive(db)
+	a, err := archive.OpenJobs(db)
 	if err := errors.Join(err, a.Claim("c-other", 1), db.Close()); err != nil {
 		t.Fatal(err)
 	}

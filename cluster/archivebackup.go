@@ -12,6 +12,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // backupWait bounds how long a backup waits for a history that is being fetched.
@@ -53,7 +54,7 @@ func (h *history) SaveSnapshot(ctx context.Context, w io.Writer) error {
 // backup is a state with its history, and what audits of it replay, as one source.
 type backup struct {
 	*fsm.Frozen
-	archive *snapshot.Archive
+	archive *archive.Jobs
 	past    *past
 }
 
@@ -93,21 +94,21 @@ func (h *history) awaitHistory(ctx context.Context) error {
 // restoreHistory puts a backup's history into a fresh data directory, under the
 // new cluster's name. What a failed restore left there gives way.
 func restoreHistory(o RestoreOptions, m *fsm.Machine) (err error) {
-	path := filepath.Join(o.Data, snapshot.ArchiveFile)
+	path := filepath.Join(o.Data, archive.FileName)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return &rota.Error{Kind: rota.Internal, Subject: "archive", Text: "the archive cannot be made", Cause: err}
 	}
-	db, err := snapshot.OpenArchive(path)
+	db, err := archive.Open(path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	archive, err := snapshot.NewArchive(db)
+	history, err := archive.OpenJobs(db)
 	if err != nil {
 		return err
 	}
 	head := m.Head()
-	if err := archive.Claim(head.ClusterID, head.Incarnation); err != nil {
+	if err := history.Claim(head.ClusterID, head.Incarnation); err != nil {
 		return err
 	}
 	f, err := snapshot.OpenFile(o.File)
@@ -115,7 +116,7 @@ func restoreHistory(o RestoreOptions, m *fsm.Machine) (err error) {
 		return err
 	}
 	defer f.Close()
-	loader := snapshot.NewArchiveLoader(archive)
+	loader := archive.NewLoader(history)
 	if _, _, err = snapshot.Read(f, func(rota.SnapshotInfo) (snapshot.Sink[struct{}], error) {
 		return snapshot.Sections[struct{}](noState{}, loader.Take), nil
 	}); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // What was deleted stays in the archives until retention takes it: another node may still
@@ -84,7 +84,7 @@ func (h *history) numberOf(ctx context.Context, id rota.JobID) (uint64, error) {
 		seq = staged.Seq
 	}
 	mark, _, _, err := h.lastMark(id)
-	lost := errors.Is(err, snapshot.ErrMarksDamaged) && !h.alone()
+	lost := errors.Is(err, archive.ErrMarksDamaged) && !h.alone()
 	if err != nil && !lost {
 		return 0, unreadable(err)
 	}

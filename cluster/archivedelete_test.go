@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // remove deletes jobs by a node, each of which must be taken.
@@ -143,7 +143,7 @@ func TestDelete_aNodeThatFetches(t *testing.T) {
 	})
 	node := f.cfg.Node
 	b.stop(node)
-	if err := os.Remove(filepath.Join(b.addrs[node].Data, snapshot.ArchiveFile)); err != nil {
+	if err := os.Remove(filepath.Join(b.addrs[node].Data, archive.FileName)); err != nil {
 		t.Fatal(err)
 	}
 	b.start(node)

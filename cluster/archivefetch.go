@@ -8,7 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 const (
@@ -86,7 +86,7 @@ func (h *history) fetchOnce() (more bool) {
 // fetchGap takes a slice from the first node that has one. Where all others
 // answered and none has the first numbers, they are nowhere: retention took them,
 // or they are lost, which is said loudly.
-func (h *history) fetchGap(gap snapshot.Span) (more bool, err error) {
+func (h *history) fetchGap(gap archive.Span) (more bool, err error) {
 	asked, answered, member := 0, 0, false
 	floor, known := uint64(0), uint64(math.MaxUint64)
 	for _, s := range h.n.membership.servers() {
@@ -114,7 +114,7 @@ func (h *history) fetchGap(gap snapshot.Span) (more bool, err error) {
 	case known < gap.From:
 		return false, nil // they have not come so far yet
 	}
-	gone := snapshot.Span{From: gap.From, To: min(gap.To, known)}
+	gone := archive.Span{From: gap.From, To: min(gap.To, known)}
 	lost := uint64(0)
 	if gone.To > floor {
 		lost = gone.To - max(gone.From-1, floor)
@@ -125,7 +125,7 @@ func (h *history) fetchGap(gap snapshot.Span) (more bool, err error) {
 }
 
 // fetchSlice asks one node, and takes nothing from it that was not asked for.
-func (h *history) fetchSlice(id rota.NodeID, gap snapshot.Span) (rota.ArchiveSlice, error) {
+func (h *history) fetchSlice(id rota.NodeID, gap archive.Span) (rota.ArchiveSlice, error) {
 	to, ok := h.n.membership.address(id)
 	if !ok {
 		return rota.ArchiveSlice{}, errNoLeader(nil)
@@ -136,7 +136,7 @@ func (h *history) fetchSlice(id rota.NodeID, gap snapshot.Span) (rota.ArchiveSli
 	if err != nil {
 		return slice, err
 	}
-	covered := snapshot.Spans{}
+	covered := archive.Spans{}
 	for _, x := range slice.Covered {
 		if x.From < gap.From || x.To > gap.To || x.To < x.From {
 			return slice, rota.Refusef(rota.Invalid, "archive", "node %s covers %d to %d: %d to %d was asked for", id, x.From, x.To,

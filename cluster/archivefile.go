@@ -7,7 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/boltfile"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // openArchive opens the file that retained events and the archive of jobs share,
@@ -15,7 +15,7 @@ import (
 // ends the process over some damage, and over other damage loses records without a
 // word.
 func (n *Node) openArchive() (err error) {
-	path := filepath.Join(n.cfg.Data, snapshot.ArchiveFile)
+	path := filepath.Join(n.cfg.Data, archive.FileName)
 	defer boltfile.FaultsPanic()()
 	defer func() {
 		if what := recover(); what != nil {
@@ -27,13 +27,13 @@ func (n *Node) openArchive() (err error) {
 			return err
 		}
 	}
-	if n.archiveDB, err = snapshot.OpenArchive(path); err != nil {
+	if n.archiveDB, err = archive.Open(path); err != nil {
 		return err
 	}
 	n.archiveDB.NoSync = n.cfg.World.NoSync
 	failpointArchive(n.archiveDB)
 	n.eventFeed.events = newEventLog(n.cfg.EventsRetained, n.log)
-	n.eventFeed.events.store, err = snapshot.OpenEvents(n.archiveDB, n.cfg.EventsRetained)
+	n.eventFeed.events.store, err = archive.OpenEvents(n.archiveDB, n.cfg.EventsRetained)
 	return err
 }
 

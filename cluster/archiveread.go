@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // jobAt reads one job from the state and, where the state holds no more than a
@@ -53,7 +53,7 @@ func (h *history) endedAt(ctx context.Context, id rota.JobID, seq uint64) (e fsm
 	} else {
 		e, ok, err = h.lastEnded(id)
 	}
-	lost := errors.Is(err, snapshot.ErrMarksDamaged)
+	lost := errors.Is(err, archive.ErrMarksDamaged)
 	switch {
 	case lost && h.alone():
 		return e, false, unreadable(err)
@@ -90,7 +90,7 @@ func unreadable(err error) *rota.Error {
 
 // dropDamaged gives up a record where an error says that it is damaged.
 func (h *history) dropDamaged(seq uint64, err error) bool {
-	if !errors.Is(err, snapshot.ErrRecordDamaged) {
+	if !errors.Is(err, archive.ErrRecordDamaged) {
 		return false
 	}
 	h.dropAll([]uint64{seq})
@@ -127,7 +127,7 @@ func (h *history) listJobs(f rota.JobFilter) (rota.JobPage, error) {
 	reading.Close()
 	h.dropAll(reading.Damaged)
 	if err == nil && reading.Lacks() {
-		err = unreadable(snapshot.ErrMarksDamaged)
+		err = unreadable(archive.ErrMarksDamaged)
 	}
 	return page, err
 }
@@ -139,7 +139,7 @@ func (h *history) listAnywhere(ctx context.Context, f rota.JobFilter, at rota.In
 	var refused []error
 	if stale || f.State != rota.JobNone && !f.State.Terminal() || len(h.lacks(1)) == 0 {
 		page, err := h.listJobs(f)
-		lacks := errors.Is(err, snapshot.ErrMarksDamaged)
+		lacks := errors.Is(err, archive.ErrMarksDamaged)
 		if !lacks || stale {
 			if lacks {
 				err = nil
@@ -287,7 +287,7 @@ func (pr *proposer) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb
 	pr.n.replica.mu.RUnlock()
 	for i, id := range ids {
 		e, ok, err := pr.n.history.lastEnd(id)
-		if gone := errors.Is(err, snapshot.ErrMarksDamaged); gone && !pr.n.history.alone() {
+		if gone := errors.Is(err, archive.ErrMarksDamaged); gone && !pr.n.history.alone() {
 			lost = true
 		} else if err != nil {
 			return nil, unreadable(err)
@@ -406,7 +406,7 @@ func (pr *proposer) forgotten(ops []*fsmpb.Op) (ids []rota.JobID, places []int) 
 // staged, archived, taken by retention, known to be fetched, or counted as lost.
 func (h *history) check(f *fsm.Frozen) (violations []string) {
 	missing, err := h.store.Missing(f.Unstaged(), 100)
-	if err != nil && !errors.Is(err, snapshot.ErrRecordDamaged) {
+	if err != nil && !errors.Is(err, archive.ErrRecordDamaged) {
 		violations = append(violations, "I8: the archive cannot be read: "+err.Error())
 	}
 	for _, seq := range missing {

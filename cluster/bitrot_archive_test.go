@@ -16,7 +16,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // rotStride has no factor in common with the bits of a byte.
@@ -26,7 +26,7 @@ const rotStride = 9
 type rotShelf struct {
 	file    []byte
 	records []rota.ArchiveRecord
-	also    snapshot.Spans
+	also    archive.Spans
 	ended   []fsm.Ended
 	last    uint64
 }
@@ -65,12 +65,12 @@ func shelved(t *testing.T) *rotShelf {
 		}
 		s.ended = append(s.ended, e)
 	}
-	path := filepath.Join(t.TempDir(), snapshot.ArchiveFile)
-	db, err := snapshot.OpenArchive(path)
+	path := filepath.Join(t.TempDir(), archive.FileName)
+	db, err := archive.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := snapshot.NewArchive(db)
+	a, err := archive.OpenJobs(db)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,11 +88,11 @@ func shelved(t *testing.T) *rotShelf {
 
 // told holds what an archive tells to what was written: what it does not tell it lacks, or
 // says that it is damaged; repaired says that it may say so no more.
-func (s *rotShelf) told(a *snapshot.Archive, repaired bool) (faults []string) {
+func (s *rotShelf) told(a *archive.Jobs, repaired bool) (faults []string) {
 	lacks := a.Lacks(s.last, 1<<20)
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	judge := func(what string, seq uint64, ok, same bool, err error) {
-		damage := errors.Is(err, snapshot.ErrRecordDamaged) || errors.Is(err, snapshot.ErrMarksDamaged)
+		damage := errors.Is(err, archive.ErrRecordDamaged) || errors.Is(err, archive.ErrMarksDamaged)
 		switch {
 		case err != nil && !damage:
 			fault("%s: %v", what, err)
@@ -110,7 +110,7 @@ func (s *rotShelf) told(a *snapshot.Archive, repaired bool) (faults []string) {
 	for _, r := range slice.Records {
 		given[r.Seq] = r.Data
 	}
-	covered := snapshot.Spans(slice.Covered)
+	covered := archive.Spans(slice.Covered)
 	for i, want := range s.ended {
 		record := s.records[i]
 		got, here := given[want.Seq]
@@ -137,7 +137,7 @@ func (s *rotShelf) told(a *snapshot.Archive, repaired bool) (faults []string) {
 }
 
 // listed holds the list of all jobs to what was written.
-func (s *rotShelf) listed(a *snapshot.Archive, lacks snapshot.Spans, repaired bool) (faults []string) {
+func (s *rotShelf) listed(a *archive.Jobs, lacks archive.Spans, repaired bool) (faults []string) {
 	r, err := a.Read()
 	if err != nil {
 		return []string{err.Error()}
@@ -167,7 +167,7 @@ func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []stri
 			outcome, faults = "panicked", []string{fmt.Sprint("a panic: ", what)}
 		}
 	}()
-	if err := os.WriteFile(filepath.Join(dir, snapshot.ArchiveFile), file, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, archive.FileName), file, 0o600); err != nil {
 		return "", []string{err.Error()}
 	}
 	n := (&Node{cfg: Config{Data: dir, EventsRetained: 10}, log: slog.New(slog.DiscardHandler), stopped: make(chan struct{})}).own()
@@ -181,7 +181,7 @@ func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []stri
 		return "refused", nil
 	}
 	n.archiveDB.NoGrowSync = true
-	a, err := snapshot.NewArchive(n.archiveDB)
+	a, err := archive.OpenJobs(n.archiveDB)
 	if err != nil {
 		return "refused", nil
 	}
@@ -241,7 +241,7 @@ func TestBitRot_everyBitOfAnArchivesPages(t *testing.T) {
 			continue // nothing is read there, or a checksum of bbolt's own covers it
 		}
 		for at := int(seed % uint64(every)); at < 8*len(places); at += every {
-			spot := rotSpot{file: snapshot.ArchiveFile, how: "bit", at: places[at/8], bit: uint8(at % 8)}
+			spot := rotSpot{file: archive.FileName, how: "bit", at: places[at/8], bit: uint8(at % 8)}
 			outcome, faults := s.judge(dir, spot.apply(slices.Clone(s.file)))
 			tally[class+" "+outcome]++
 			if len(faults) > 0 && failed < 20 {

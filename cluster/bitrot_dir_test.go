@@ -19,7 +19,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // soundDir is a real node's data directory, in memory.
@@ -221,7 +221,7 @@ func toldBy(n *Node) (map[string]string, error) {
 			}
 		}
 	}
-	n.eventFeed.events.store.Walk(func(_, _ rota.Index, entries []snapshot.EventEntry, err error) bool {
+	n.eventFeed.events.store.Walk(func(_, _ rota.Index, entries []archive.EventEntry, err error) bool {
 		for i := range entries {
 			told[fmt.Sprintf("events of entry %d", entries[i].Index)] = fmt.Sprint(entries[i])
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // The bounds of a node's events, each with its reason.
@@ -28,7 +28,7 @@ const (
 // memory, from where they are written behind to the archive, the others on disk.
 // An event's place is how many events of the cluster lie before it.
 type eventLog struct {
-	store    *snapshot.EventStore
+	store    *archive.Events
 	retained uint64
 	// sendMost is how long one sending to a follower may take.
 	sendMost time.Duration
@@ -39,7 +39,7 @@ type eventLog struct {
 	mu sync.Mutex
 	// ring are the newest entries, oldest first, without a gap. Those from place
 	// flushed on are not on disk.
-	ring           []snapshot.EventEntry
+	ring           []archive.EventEntry
 	bytes          int
 	unflushed      int
 	flushed, total uint64
@@ -80,7 +80,7 @@ func (l *eventLog) append(incarnation uint64, a *fsm.Applied) {
 	if len(a.Events) == 0 {
 		return
 	}
-	e := snapshot.EventEntry{Index: a.Index, Before: a.EventsBefore, Count: uint32(len(a.Events)), Chain: a.EventsChain,
+	e := archive.EventEntry{Index: a.Index, Before: a.EventsBefore, Count: uint32(len(a.Events)), Chain: a.EventsChain,
 		Prior: a.Prior, Post: a.Digest, Bytes: a.EventBytes}
 	l.ring = append(l.ring, e)
 	l.bytes += entrySize(&e)
@@ -98,7 +98,7 @@ func (l *eventLog) append(incarnation uint64, a *fsm.Applied) {
 }
 
 // entrySize counts what an entry takes in memory.
-func entrySize(e *snapshot.EventEntry) int { return len(e.Bytes) + 160 }
+func entrySize(e *archive.EventEntry) int { return len(e.Bytes) + 160 }
 
 // trim lets go of what is on disk and over the ring's size, and of what the disk
 // has not taken in time.
@@ -121,7 +121,7 @@ func (l *eventLog) trim() {
 					"index", uint64(e.Index))
 			}
 		}
-		l.ring[n] = snapshot.EventEntry{}
+		l.ring[n] = archive.EventEntry{}
 		n++
 	}
 	l.ring = l.ring[n:]
@@ -147,7 +147,7 @@ func (l *eventLog) flush() error {
 	defer l.flushing.Unlock()
 	l.mu.Lock()
 	at := sort.Search(len(l.ring), func(i int) bool { return l.ring[i].End() > l.flushed })
-	entries := append([]snapshot.EventEntry(nil), l.ring[at:]...)
+	entries := append([]archive.EventEntry(nil), l.ring[at:]...)
 	l.mu.Unlock()
 	if len(entries) == 0 {
 		return nil
@@ -177,11 +177,11 @@ func (l *eventLog) flush() error {
 
 // read gives entries that this node has, from the one with the event at a place
 // on; none where it lacks that.
-func (l *eventLog) read(event uint64) ([]snapshot.EventEntry, error) {
+func (l *eventLog) read(event uint64) ([]archive.EventEntry, error) {
 	l.mu.Lock()
 	if at := sort.Search(len(l.ring), func(i int) bool { return l.ring[i].End() > event }); at < len(l.ring) &&
 		l.ring[at].Before <= event {
-		entries := append([]snapshot.EventEntry(nil), l.ring[at:min(at+entriesRead, len(l.ring))]...)
+		entries := append([]archive.EventEntry(nil), l.ring[at:min(at+entriesRead, len(l.ring))]...)
 		l.mu.Unlock()
 		return entries, nil
 	}
@@ -195,7 +195,7 @@ const entriesRead = 4_096
 // at gives the entry at an index and those after it, or the newest before it where this
 // node knows that no events lie between; none where it has nothing so old, or a gap there.
 // A node that has not applied so much cannot say: Unavailable.
-func (l *eventLog) at(index rota.Index) ([]snapshot.EventEntry, error) {
+func (l *eventLog) at(index rota.Index) ([]archive.EventEntry, error) {
 	l.mu.Lock()
 	if index > l.index {
 		defer l.mu.Unlock()
@@ -203,7 +203,7 @@ func (l *eventLog) at(index rota.Index) ([]snapshot.EventEntry, error) {
 			l.index, index)
 	}
 	if at := sort.Search(len(l.ring), func(i int) bool { return l.ring[i].Index > index }); at > 0 {
-		entries := append([]snapshot.EventEntry(nil), l.ring[at-1:min(at+entriesRead, len(l.ring))]...)
+		entries := append([]archive.EventEntry(nil), l.ring[at-1:min(at+entriesRead, len(l.ring))]...)
 		l.mu.Unlock()
 		return entries, nil
 	}

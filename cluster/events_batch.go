@@ -10,7 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 const (
@@ -131,7 +131,7 @@ func (ef *eventFeed) dropEvents(from uint64, err error) {
 }
 
 // appendServed decodes an entry's events and computes what is served with them.
-func appendServed(to []rota.ServedEvent, e *snapshot.EventEntry) ([]rota.ServedEvent, error) {
+func appendServed(to []rota.ServedEvent, e *archive.EventEntry) ([]rota.ServedEvent, error) {
 	events, err := fsm.DecodeEvents(e.Index, e.Bytes)
 	if err != nil || len(events) != int(e.Count) {
 		return nil, &rota.Error{Kind: rota.Internal, Subject: "events", Text: "the events of an entry cannot be decoded", Cause: err}
@@ -150,7 +150,7 @@ func appendServed(to []rota.ServedEvent, e *snapshot.EventEntry) ([]rota.ServedE
 // fetchEvents asks the other nodes for events that this one lacks: each in turn,
 // until one has them. Where none has, the refusal is OutOfRange; where one could
 // not be asked, Unavailable: it may have them.
-func (ef *eventFeed) fetchEvents(ctx context.Context, r rota.EventRange) ([]snapshot.EventEntry, error) {
+func (ef *eventFeed) fetchEvents(ctx context.Context, r rota.EventRange) ([]archive.EventEntry, error) {
 	refused := rota.Refusef(rota.OutOfRange, "events", "no node has these events any more")
 	var silent []string
 	for _, s := range ef.n.membership.servers() {
@@ -183,14 +183,14 @@ func (ef *eventFeed) fetchEvents(ctx context.Context, r rota.EventRange) ([]snap
 // eventsTimeout bounds one question for events: a chunk may take a moment.
 const eventsTimeout = 4 * peerTimeout
 
-func (ef *eventFeed) fetchFrom(ctx context.Context, to rota.NodeAddress, r rota.EventRange) ([]snapshot.EventEntry, error) {
+func (ef *eventFeed) fetchFrom(ctx context.Context, to rota.NodeAddress, r rota.EventRange) ([]archive.EventEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
 	defer cancel()
 	chunk, err := ef.n.peers.EventRange(ctx, to, r)
 	if err != nil || len(chunk.Data) == 0 {
 		return nil, err
 	}
-	entries, err := snapshot.DecodeEvents(chunk.Data)
+	entries, err := archive.DecodeEvents(chunk.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (ef *eventFeed) EventRange(_ context.Context, r rota.EventRange) (rota.Even
 	if err := ef.n.replica.refuseRebuilding(); err != nil {
 		return rota.EventChunk{}, err
 	}
-	var entries []snapshot.EventEntry
+	var entries []archive.EventEntry
 	var err error
 	// First: what is applied while this reads is not taken for lost.
 	if applied := ef.events.state().total; r.At != 0 {
@@ -235,7 +235,7 @@ func (ef *eventFeed) EventRange(_ context.Context, r rota.EventRange) (rota.Even
 		k++
 	}
 	if k > 0 {
-		chunk.Data = snapshot.EncodeEvents(entries[:k])
+		chunk.Data = archive.EncodeEvents(entries[:k])
 	}
 	return chunk, nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/sched"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 
 // held copies what is in memory; its caller holds the apply lock, so that it
 // belongs to the state's head.
-func (l *eventLog) held() []snapshot.EventEntry {
+func (l *eventLog) held() []archive.EventEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.ring)
@@ -28,10 +28,10 @@ func (l *eventLog) held() []snapshot.EventEntry {
 // verify walks the chain (SPEC §12.1) back from the head that a state tells, over
 // the entries held in memory then and those on disk, as far as its bounds go.
 // What it finds names the index.
-func (l *eventLog) verify(h fsm.Head, held []snapshot.EventEntry) []string {
+func (l *eventLog) verify(h fsm.Head, held []archive.EventEntry) []string {
 	w := chainWalk{expected: h.Chain, place: h.Events, until: time.Now().Add(chainTimeMost)}
 	w.entries(held)
-	l.store.Walk(func(first, last rota.Index, entries []snapshot.EventEntry, err error) bool {
+	l.store.Walk(func(first, last rota.Index, entries []archive.EventEntry, err error) bool {
 		if err != nil {
 			w.fault("events of entries %d to %d: %v", first, last, err)
 		}
@@ -58,7 +58,7 @@ func (w *chainWalk) over() bool {
 	return w.place == 0 || w.walked >= chainEntriesMost || len(w.faults) >= 10 || time.Now().After(w.until)
 }
 
-func (w *chainWalk) entries(entries []snapshot.EventEntry) {
+func (w *chainWalk) entries(entries []archive.EventEntry) {
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := &entries[i]
 		if e.End() > w.place {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // onDisk writes a node's events and lets go of those in memory; it gives the key
@@ -160,7 +160,7 @@ func TestEvents_ofAnotherClusterAreRefused(t *testing.T) {
 		submitAll(t, b.leader(), specs(fmt.Sprint("c", i), 3))
 		b.leader().eventFeed.flush()
 		b.stop("n1")
-		benches[i], archives[i] = b, filepath.Join(b.addrs["n1"].Data, snapshot.ArchiveFile)
+		benches[i], archives[i] = b, filepath.Join(b.addrs["n1"].Data, archive.FileName)
 	}
 	data, err := os.ReadFile(archives[0])
 	if err := errors.Join(err, os.WriteFile(archives[1], data, 0o600)); err != nil {
@@ -281,14 +281,14 @@ func TestEventLog_atAGap(t *testing.T) {
 	}
 	defer db.Close()
 	l := newEventLog(1_000, slog.New(slog.DiscardHandler))
-	if l.store, err = snapshot.OpenEvents(db, l.retained); err != nil {
+	if l.store, err = archive.OpenEvents(db, l.retained); err != nil {
 		t.Fatal(err)
 	}
-	entry := func(index rota.Index, before uint64) snapshot.EventEntry {
-		return snapshot.EventEntry{Index: index, Before: before, Count: 10, Bytes: []byte{1}}
+	entry := func(index rota.Index, before uint64) archive.EventEntry {
+		return archive.EventEntry{Index: index, Before: before, Count: 10, Bytes: []byte{1}}
 	}
-	for _, e := range []snapshot.EventEntry{entry(5, 0), entry(20, 30)} {
-		if err := l.store.Put([]snapshot.EventEntry{e}); err != nil {
+	for _, e := range []archive.EventEntry{entry(5, 0), entry(20, 30)} {
+		if err := l.store.Put([]archive.EventEntry{e}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -296,16 +296,16 @@ func TestEventLog_atAGap(t *testing.T) {
 	l.append(1, &fsm.Applied{Index: 40, Events: make([]rota.Event, 10), EventsBefore: 50, EventBytes: []byte{1}})
 	for at, want := range map[rota.Index]rota.Index{4: 0, 5: 5, 6: 0, 19: 0, 20: 20, 21: 0, 39: 0, 40: 40} {
 		entries, err := l.at(at)
-		if got := append(entries, snapshot.EventEntry{})[0].Index; err != nil || got != want {
+		if got := append(entries, archive.EventEntry{})[0].Index; err != nil || got != want {
 			t.Errorf("at %d: the entry at %d is told, %d is wanted, %v", at, got, want, err)
 		}
 	}
-	if err := l.store.Put([]snapshot.EventEntry{entry(10, 10), entry(12, 20), entry(30, 40)}); err != nil {
+	if err := l.store.Put([]archive.EventEntry{entry(10, 10), entry(12, 20), entry(30, 40)}); err != nil {
 		t.Fatal(err)
 	}
 	for at, want := range map[rota.Index]rota.Index{4: 0, 6: 5, 11: 10, 19: 12, 29: 20, 31: 30, 39: 30, 40: 40} {
 		entries, err := l.at(at)
-		if got := append(entries, snapshot.EventEntry{})[0].Index; err != nil || got != want {
+		if got := append(entries, archive.EventEntry{})[0].Index; err != nil || got != want {
 			t.Errorf("without the gap, at %d: the entry at %d is told, %d is wanted, %v", at, got, want, err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 const (
@@ -214,7 +214,7 @@ func (ef *eventFeed) placeAfterRestore(after rota.EventID) (uint64, error) {
 }
 
 // incarnationOf reads the first number of an entry's events.
-func incarnationOf(e *snapshot.EventEntry) uint64 {
+func incarnationOf(e *archive.EventEntry) uint64 {
 	v, _ := binary.Uvarint(e.Bytes)
 	return v
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/internal/failpoint"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // scour replaces what a wrong state left on the disk: raft's snapshots and those
@@ -47,7 +47,7 @@ func (rb *rebuilder) scour(record raftstore.RebuildRecord) error {
 		return err
 	}
 	lost, err := rb.n.history.store.Missing(frozen.Unstaged(), lackMost)
-	if err != nil && !errors.Is(err, snapshot.ErrRecordDamaged) || len(lost) == 0 {
+	if err != nil && !errors.Is(err, archive.ErrRecordDamaged) || len(lost) == 0 {
 		return err
 	}
 	return rb.n.history.store.Drop(lost)

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 const (
@@ -240,7 +240,7 @@ func (sc *scrubber) scrubArchive() error {
 }
 
 // scrubMarks verifies what finds ended jobs by their ids, and tells where it is incomplete.
-func (sc *scrubber) scrubMarks() (partial []snapshot.IDSpan, err error) {
+func (sc *scrubber) scrubMarks() (partial []archive.IDSpan, err error) {
 	for from := rota.JobID(""); ; {
 		found, err := sc.n.history.store.ScrubMarks(from, scrubBytes)
 		if err != nil {
@@ -273,7 +273,7 @@ func (sc *scrubber) dropFound(damaged []uint64) error {
 // scrubEvents verifies events; damaged chunks are fetched from another node.
 func (sc *scrubber) scrubEvents() error {
 	var bad []rota.Index
-	sc.n.eventFeed.events.store.Walk(func(first, last rota.Index, entries []snapshot.EventEntry, err error) bool {
+	sc.n.eventFeed.events.store.Walk(func(first, last rota.Index, entries []archive.EventEntry, err error) bool {
 		if err != nil {
 			sc.damage(scrubEvents, fmt.Sprintf("events of entries %d to %d", first, last), err.Error())
 			bad = append(bad, first)

@@ -59,9 +59,6 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// updateSum goes on with a checksum.
-func updateSum(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b) }
-
 // maxFrameBytes bounds what zstd makes of n bytes that do not compress: a frame
 // header, and three bytes for every 64 KiB.
 func maxFrameBytes(n uint32) uint32 { return n + n>>12 + 64 }

@@ -43,6 +43,7 @@ const (
 	settings     = "github.com/knadh/koanf"
 	orderedTree  = "github.com/tidwall/btree"
 	fastHash     = "github.com/zeebo/xxh3"
+	compression  = "github.com/klauspost/compress/zstd"
 	errorGroup   = "golang.org/x/sync/errgroup"
 	yamlLibrary  = "gopkg.in/yaml.v3"
 	natsClient   = "github.com/nats-io/nats.go"
@@ -58,9 +59,11 @@ var rooms = []room{
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, boltLibrary, commandLine, settings}},
 	{path: "fsm/tree", only: []string{}},
 	{path: "fsm/fsmpb", only: []string{protoLibrary}},
-	{path: "snapshot", may: []string{".", "fsm", "fsm/fsmpb"},
-		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, commandLine, settings}},
-	{path: "cluster", may: []string{".", "sched", "fsm", "fsm/fsmpb", "snapshot", "internal/boltfile", "internal/failpoint",
+	{path: "snapshot", may: []string{"."}, only: []string{fastHash, compression},
+		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, boltLibrary, commandLine, settings}},
+	{path: "snapshot/archive", may: []string{".", "fsm"}, tests: []string{"fsm/fsmpb"},
+		only: []string{boltLibrary, compression}},
+	{path: "cluster", may: []string{".", "sched", "fsm", "fsm/fsmpb", "snapshot", "snapshot/archive", "internal/boltfile", "internal/failpoint",
 		"internal/logs", "cluster/gossip", "cluster/raftstore", "cluster/stream"},
 		never: []string{grpcLibrary, commandLine, settings}},
 	{path: "cluster/gossip", may: []string{".", "internal/logs"}, only: []string{gossip}},
@@ -83,7 +86,7 @@ var rooms = []room{
 	{path: "internal/generate", may: []string{"."}, only: []string{protoLibrary, "github.com/bufbuild/protocompile"}},
 	{path: "test/sim", may: []string{".", "sched", "fsm", "fsm/fsmpb", "snapshot"},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
-	{path: "test/virtual", may: []string{".", "fsm", "snapshot", "cluster", "cluster/gossip", "transport", "client"},
+	{path: "test/virtual", may: []string{".", "fsm", "snapshot", "snapshot/archive", "cluster", "cluster/gossip", "transport", "client"},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, commandLine, settings}},
 	{path: "test/e2e", may: []string{".", "client", "api/rota/v1", "api/words", "test/rig"},
 		never: []string{raftLibrary, raftStore, gossip}},

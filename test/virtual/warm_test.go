@@ -10,7 +10,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // TestMain makes, outside of every bubble, the compressors that package snapshot
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 func warm() error {
-	if _, err := snapshot.DecodeEvents(snapshot.EncodeEvents([]snapshot.EventEntry{{Index: 1, Count: 1}})); err != nil {
+	if _, err := archive.DecodeEvents(archive.EncodeEvents([]archive.EventEntry{{Index: 1, Count: 1}})); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "rota-virtual-")
@@ -32,16 +32,16 @@ func warm() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	db, err := snapshot.OpenArchive(filepath.Join(dir, snapshot.ArchiveFile))
+	db, err := archive.Open(filepath.Join(dir, archive.FileName))
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	archive, err := snapshot.NewArchive(db)
+	jobs, err := archive.OpenJobs(db)
 	if err != nil {
 		return err
 	}
-	if err := archive.PutStaged(nil); err != nil {
+	if err := jobs.PutStaged(nil); err != nil {
 		return err
 	}
 	// A record that is none, in whatever part of the file records are.
@@ -53,7 +53,7 @@ func warm() error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := archive.At(1); !errors.Is(err, snapshot.ErrRecordDamaged) {
+	if _, _, err := jobs.At(1); !errors.Is(err, archive.ErrRecordDamaged) {
 		return fmt.Errorf("the archive was not looked into: %w", err)
 	}
 	return nil

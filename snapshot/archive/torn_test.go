@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 )
 
 // scrubAll goes through an archive as a node does.
-func scrubAll(t *testing.T, a *Archive) (torn int, damaged []uint64) {
+func scrubAll(t *testing.T, a *Jobs) (torn int, damaged []uint64) {
 	t.Helper()
 	marks, err := a.ScrubMarks("", math.MaxInt)
 	if err != nil || marks.Next != "" {
@@ -34,7 +34,7 @@ func scrubAll(t *testing.T, a *Archive) (torn int, damaged []uint64) {
 }
 
 // rekey puts what stands under the key after the first under another one.
-func rekey(t *testing.T, a *Archive, bucket []byte, change func(key []byte)) (key, next []byte) {
+func rekey(t *testing.T, a *Jobs, bucket []byte, change func(key []byte)) (key, next []byte) {
 	t.Helper()
 	if err := a.db.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(bucket)
@@ -53,9 +53,9 @@ func rekey(t *testing.T, a *Archive, bucket []byte, change func(key []byte)) (ke
 	return key, next
 }
 
-// TestArchive_aBlockUnderAWrongKey is no lack of its records, whether its numbers seem to
+// TestJobs_aBlockUnderAWrongKey is no lack of its records, whether its numbers seem to
 // begin later, or within those of the block before.
-func TestArchive_aBlockUnderAWrongKey(t *testing.T) {
+func TestJobs_aBlockUnderAWrongKey(t *testing.T) {
 	t.Parallel()
 	for _, shift := range []int{4, -4} {
 		e := newEndings(t)
@@ -65,10 +65,10 @@ func TestArchive_aBlockUnderAWrongKey(t *testing.T) {
 				e.again(string(id))
 			}
 		}
-		a, entries := newArchive(t), e.entries()
+		a, entries := newJobs(t), e.entries()
 		put(t, a, entries)
 		before, last := a.Stats(), entries[len(entries)-1].Seq
-		key, behind := rekey(t, a, archiveRecords, func(key []byte) { key[7] = byte(int(key[7]) + shift) })
+		key, behind := rekey(t, a, recordsBucket, func(key []byte) { key[7] = byte(int(key[7]) + shift) })
 		first, next := number(key), number(behind)
 		for seq := first; seq < next; seq++ {
 			if _, ok, err := a.At(seq); ok || !errors.Is(err, ErrRecordDamaged) {
@@ -102,9 +102,9 @@ func ids(n int) (all []rota.JobID) {
 	return all
 }
 
-// TestArchive_aLeafUnderAWrongKey is no lack of its jobs, and the scrub restores their marks
+// TestJobs_aLeafUnderAWrongKey is no lack of its jobs, and the scrub restores their marks
 // from the records, also where new ones came in between.
-func TestArchive_aLeafUnderAWrongKey(t *testing.T) {
+func TestJobs_aLeafUnderAWrongKey(t *testing.T) {
 	t.Parallel()
 	for _, shift := range []int{3, -3} {
 		e := newEndings(t)
@@ -113,9 +113,9 @@ func TestArchive_aLeafUnderAWrongKey(t *testing.T) {
 				e.end(string(id), []byte("payload"))
 			}
 		}
-		a := newArchive(t)
+		a := newJobs(t)
 		put(t, a, e.entries())
-		key, next := rekey(t, a, archiveIDs, func(key []byte) { key[len(key)-1] = byte(int(key[len(key)-1]) + shift) })
+		key, next := rekey(t, a, idsBucket, func(key []byte) { key[len(key)-1] = byte(int(key[len(key)-1]) + shift) })
 		between := func(id rota.JobID) bool { return string(id) >= string(key) && string(id) < string(next) }
 		check := func(repaired bool) {
 			t.Helper()
@@ -173,17 +173,17 @@ func TestArchive_aLeafUnderAWrongKey(t *testing.T) {
 	}
 }
 
-// TestArchive_bookkeepingIsVerified flips each bit of what tells the held numbers.
-func TestArchive_bookkeepingIsVerified(t *testing.T) {
+// TestJobs_bookkeepingIsVerified flips each bit of what tells the held numbers.
+func TestJobs_bookkeepingIsVerified(t *testing.T) {
 	t.Parallel()
-	a := newArchive(t)
+	a := newJobs(t)
 	put(t, a, jobsEnded(t, 3))
 	if err := a.Forgo(Span{From: 5, To: 6}, 2); err != nil {
 		t.Fatal(err)
 	}
 	all := make(map[string][]byte)
 	_ = a.db.View(func(tx *bbolt.Tx) error {
-		return tx.Bucket(archiveMeta).ForEach(func(k, v []byte) error {
+		return tx.Bucket(metaBucket).ForEach(func(k, v []byte) error {
 			all[string(k)] = bytes.Clone(v)
 			return nil
 		})
@@ -192,19 +192,19 @@ func TestArchive_bookkeepingIsVerified(t *testing.T) {
 		for bit := range 8 * len(value) {
 			bad := bytes.Clone(value)
 			bad[bit/8] ^= 1 << (bit % 8)
-			_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(archiveMeta).Put([]byte(key), bad) })
-			if _, err := NewArchive(a.db); err == nil {
+			_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put([]byte(key), bad) })
+			if _, err := OpenJobs(a.db); err == nil {
 				t.Errorf("bit %d of %s is taken for sound", bit, key)
 			}
 		}
-		_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(archiveMeta).Delete([]byte(key)) })
-		if _, err := NewArchive(a.db); err == nil {
+		_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Delete([]byte(key)) })
+		if _, err := OpenJobs(a.db); err == nil {
 			t.Errorf("the lack of %s is taken for sound", key)
 		}
-		_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(archiveMeta).Put([]byte(key), value) })
+		_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put([]byte(key), value) })
 	}
-	_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket(archiveMeta) })
-	if _, err := NewArchive(a.db); rota.KindOf(err) != rota.Internal {
+	_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket(metaBucket) })
+	if _, err := OpenJobs(a.db); rota.KindOf(err) != rota.Internal {
 		t.Errorf("records without bookkeeping are taken for sound: %v", err)
 	}
 }

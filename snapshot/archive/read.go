@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"errors"
@@ -27,15 +27,15 @@ var ErrMarksDamaged = errors.New("the archive's list of ids is damaged")
 // read gives a record as it was written; nil where there is none. marked says that a mark
 // has told its number.
 func read(tx *bbolt.Tx, seq uint64, marked bool) ([]byte, error) {
-	value, known, covered := recordAt(tx.Bucket(archiveRecords), seq)
+	value, known, covered := recordAt(tx.Bucket(recordsBucket), seq)
 	if known {
 		return readRow(seq, value)
 	}
 	if covered && !marked {
 		return nil, nil
 	}
-	var s archiveState
-	if err := s.load(tx.Bucket(archiveMeta)); err != nil {
+	var s bookkeeping
+	if err := s.load(tx.Bucket(metaBucket)); err != nil {
 		return nil, err
 	}
 	if s.owes(seq) {
@@ -48,7 +48,7 @@ func read(tx *bbolt.Tx, seq uint64, marked bool) ([]byte, error) {
 func readRow(seq uint64, value []byte) ([]byte, error) {
 	z, err := unpacker()
 	if err != nil {
-		return nil, carried(opArchive, err, "no decompressor")
+		return nil, carried(opJobs, err, "no decompressor")
 	}
 	body, ok := unpack(z, seq, value)
 	if !ok {
@@ -72,7 +72,7 @@ func ended(tx *bbolt.Tx, seq uint64, marked bool) (e fsm.Ended, ok bool, err err
 
 // Get reads the latest end of a job that is kept here. An error is damage, and
 // tells its number too.
-func (a *Archive) Get(id rota.JobID) (e fsm.Ended, ok bool, err error) {
+func (a *Jobs) Get(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
 		mark, known, err := marksOf(tx).of(id)
 		if !known {
@@ -89,7 +89,7 @@ func (a *Archive) Get(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 }
 
 // At reads the record of a number.
-func (a *Archive) At(seq uint64) (e fsm.Ended, ok bool, err error) {
+func (a *Jobs) At(seq uint64) (e fsm.Ended, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
 		var err error
 		e, ok, err = ended(tx, seq, false)
@@ -100,7 +100,7 @@ func (a *Archive) At(seq uint64) (e fsm.Ended, ok bool, err error) {
 
 // Mark returns how a job ended last, without reading its record; false where nothing
 // is known of it. An error says that it could not be looked up.
-func (a *Archive) Mark(id rota.JobID) (mark fsm.Mark, ok bool, err error) {
+func (a *Jobs) Mark(id rota.JobID) (mark fsm.Mark, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
 		var err error
 		mark, ok, err = marksOf(tx).of(id)
@@ -112,10 +112,10 @@ func (a *Archive) Mark(id rota.JobID) (mark fsm.Mark, ok bool, err error) {
 // Range reads from a number on, to another at most, about maxBytes, one record at
 // least if there is any. What is damaged here, or known to be nowhere, is not
 // covered.
-func (a *Archive) Range(from, to uint64, maxBytes int) (s rota.ArchiveSlice, err error) {
+func (a *Jobs) Range(from, to uint64, maxBytes int) (s rota.ArchiveSlice, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
-		var meta archiveState // of the very moment of which the records are
-		if err := meta.load(tx.Bucket(archiveMeta)); err != nil {
+		var meta bookkeeping // of the very moment of which the records are
+		if err := meta.load(tx.Bucket(metaBucket)); err != nil {
 			return err
 		}
 		var covered, held Spans
@@ -128,7 +128,7 @@ func (a *Archive) Range(from, to uint64, maxBytes int) (s rota.ArchiveSlice, err
 		for _, x := range meta.absent {
 			held.removeSpan(x)
 		}
-		c := tx.Bucket(archiveRecords).Cursor()
+		c := tx.Bucket(recordsBucket).Cursor()
 		for _, span := range held {
 			for next := span.From; next <= span.To; {
 				x := stretchAt(c, next)
@@ -165,7 +165,7 @@ func takeRows(s *rota.ArchiveSlice, covered *Spans, x *stretch, to uint64, maxBy
 			continue
 		}
 		*maxBytes -= len(body)
-		s.Records = append(s.Records, Entry{Seq: row.seq, Data: body})
+		s.Records = append(s.Records, rota.ArchiveRecord{Seq: row.seq, Data: body})
 	}
 	covered.Add(next, to)
 	return false
@@ -184,12 +184,12 @@ type Reading struct {
 var _ fsm.History = (*Reading)(nil)
 
 // Read begins a reading.
-func (a *Archive) Read() (*Reading, error) {
+func (a *Jobs) Read() (*Reading, error) {
 	tx, err := a.db.Begin(false)
 	if err != nil {
-		return nil, carried(opArchive, err, "the archive cannot be read")
+		return nil, carried(opJobs, err, "the archive cannot be read")
 	}
-	return &Reading{tx: tx, cursor: markCursor{marks: marksOf(tx), c: tx.Bucket(archiveIDs).Cursor()}}, nil
+	return &Reading{tx: tx, cursor: markCursor{marks: marksOf(tx), c: tx.Bucket(idsBucket).Cursor()}}, nil
 }
 
 // Close ends the reading.
@@ -231,7 +231,7 @@ func (r *Reading) Ended(seq uint64) (rota.Job, bool) {
 // Record gives the latest record of a job as other nodes take it; false where
 // there is none. An error is damage, and tells its number too, or that it could
 // not be read.
-func (a *Archive) Record(id rota.JobID) (r rota.ArchiveRecord, ok bool, err error) {
+func (a *Jobs) Record(id rota.JobID) (r rota.ArchiveRecord, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
 		mark, known, err := marksOf(tx).of(id)
 		if !known {

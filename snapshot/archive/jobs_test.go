@@ -1,9 +1,10 @@
-package snapshot
+package archive
 
 import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -19,7 +20,9 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-const archiveStart = 1_700_000_000_000
+var update = flag.Bool("update", false, "rewrite testdata: only for a new format or a new version of zstd")
+
+const startDate = 1_700_000_000_000
 
 // endings drives a state machine whose jobs end, as a log would.
 type endings struct {
@@ -30,7 +33,7 @@ type endings struct {
 }
 
 func newEndings(t testing.TB) *endings {
-	e := &endings{t: t, m: fsm.New(), now: archiveStart}
+	e := &endings{t: t, m: fsm.New(), now: startDate}
 	e.apply(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n1", Random: make([]byte, 32),
 		ClusterId: "test", StartMs: e.now}}})
 	return e
@@ -73,16 +76,16 @@ func (e *endings) again(id string) {
 		&fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: id}}})
 }
 
-func (e *endings) entries() []Entry {
-	var list []Entry
+func (e *endings) entries() []rota.ArchiveRecord {
+	var list []rota.ArchiveRecord
 	for _, s := range e.m.Staged(1<<30, 1<<40) {
-		list = append(list, Entry{Seq: s.Seq, Data: s.Append(nil)})
+		list = append(list, rota.ArchiveRecord{Seq: s.Seq, Data: s.Append(nil)})
 	}
 	return list
 }
 
 // jobsEnded gives n records, every third with a payload that is worth packing.
-func jobsEnded(t testing.TB, n int) []Entry {
+func jobsEnded(t testing.TB, n int) []rota.ArchiveRecord {
 	e := newEndings(t)
 	for i := range n {
 		payload := []byte(fmt.Sprint("payload ", i))
@@ -94,38 +97,38 @@ func jobsEnded(t testing.TB, n int) []Entry {
 	return e.entries()
 }
 
-func openArchive(t testing.TB, path string) *Archive {
+func openJobs(t testing.TB, path string) *Jobs {
 	t.Helper()
-	db, err := OpenArchive(path)
+	db, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	db.NoSync = true
 	t.Cleanup(func() { _ = db.Close() })
-	a, err := NewArchive(db)
+	a, err := OpenJobs(db)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-func newArchive(t testing.TB) *Archive {
-	return openArchive(t, filepath.Join(t.TempDir(), ArchiveFile))
+func newJobs(t testing.TB) *Jobs {
+	return openJobs(t, filepath.Join(t.TempDir(), FileName))
 }
 
-func put(t testing.TB, a *Archive, entries []Entry) {
+func put(t testing.TB, a *Jobs, entries []rota.ArchiveRecord) {
 	t.Helper()
 	if err := a.Put(entries, nil); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestArchive(t *testing.T) {
+func TestJobs(t *testing.T) {
 	t.Parallel()
 	t.Run("gives_back_what_was_put_and_after_reopening", func(t *testing.T) {
 		t.Parallel()
-		path := filepath.Join(t.TempDir(), ArchiveFile)
-		a := openArchive(t, path)
+		path := filepath.Join(t.TempDir(), FileName)
+		a := openJobs(t, path)
 		e := newEndings(t)
 		e.end("small", []byte("p"))
 		e.end("large", bytes.Repeat([]byte("x"), 100_000))
@@ -155,12 +158,12 @@ func TestArchive(t *testing.T) {
 				t.Fatalf("%v, %v", stat, err)
 			}
 			_ = a.db.Close()
-			a = openArchive(t, path)
+			a = openJobs(t, path)
 		}
 	})
 	t.Run("may_be_put_twice", func(t *testing.T) {
 		t.Parallel()
-		a, entries := newArchive(t), jobsEnded(t, 20)
+		a, entries := newJobs(t), jobsEnded(t, 20)
 		put(t, a, entries[:12])
 		before := a.Stats()
 		put(t, a, entries[:12]) // the flush whose acknowledgement was lost
@@ -180,7 +183,7 @@ func TestArchive(t *testing.T) {
 		e.again("j")
 		entries := e.entries()
 		for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {2, 0, 1}} {
-			a := newArchive(t)
+			a := newJobs(t)
 			for _, i := range order {
 				put(t, a, entries[i:i+1])
 			}
@@ -196,16 +199,16 @@ func TestArchive(t *testing.T) {
 	})
 	t.Run("refuses_what_is_no_record", func(t *testing.T) {
 		t.Parallel()
-		a, entries := newArchive(t), jobsEnded(t, 2)
-		for _, bad := range []Entry{{Seq: 7, Data: entries[0].Data}, {Seq: 1, Data: entries[0].Data[1:]}, {Seq: 0}, {Seq: 1, Data: []byte("x")}} {
-			if err := a.Put([]Entry{entries[1], bad}, nil); rota.KindOf(err) != rota.Invalid || a.Stats().Records != 0 {
+		a, entries := newJobs(t), jobsEnded(t, 2)
+		for _, bad := range []rota.ArchiveRecord{{Seq: 7, Data: entries[0].Data}, {Seq: 1, Data: entries[0].Data[1:]}, {Seq: 0}, {Seq: 1, Data: []byte("x")}} {
+			if err := a.Put([]rota.ArchiveRecord{entries[1], bad}, nil); rota.KindOf(err) != rota.Invalid || a.Stats().Records != 0 {
 				t.Fatalf("%d: %v", bad.Seq, err)
 			}
 		}
 	})
 	t.Run("refuses_another_cluster_by_name", func(t *testing.T) {
 		t.Parallel()
-		a := newArchive(t)
+		a := newJobs(t)
 		if err := errors.Join(a.Claim("c1", 2), a.Claim("c1", 2)); err != nil {
 			t.Fatal(err)
 		}
@@ -217,28 +220,28 @@ func TestArchive(t *testing.T) {
 	})
 	t.Run("refuses_another_format", func(t *testing.T) {
 		t.Parallel()
-		a := newArchive(t)
-		_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(archiveMeta).Put(metaFormat, []byte{9}) })
-		if _, err := NewArchive(a.db); rota.KindOf(err) != rota.Conflict {
+		a := newJobs(t)
+		_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(metaFormat, []byte{9}) })
+		if _, err := OpenJobs(a.db); rota.KindOf(err) != rota.Conflict {
 			t.Fatal(err)
 		}
 	})
 }
 
-func TestArchive_aDamagedRecordIsNeverServed(t *testing.T) {
+func TestJobs_aDamagedRecordIsNeverServed(t *testing.T) {
 	t.Parallel()
-	a, entries := newArchive(t), jobsEnded(t, 3)
+	a, entries := newJobs(t), jobsEnded(t, 3)
 	put(t, a, entries)
 	for _, seq := range []uint64{1, 2} { // one packed, one plain
 		var whole []byte
 		_ = a.db.View(func(tx *bbolt.Tx) error {
-			whole = bytes.Clone(tx.Bucket(archiveRecords).Get(seqKey(seq)))
+			whole = bytes.Clone(tx.Bucket(recordsBucket).Get(seqKey(seq)))
 			return nil
 		})
 		for at := 0; at < len(whole); at += max(1, len(whole)/64) {
 			bad := bytes.Clone(whole)
 			bad[at] ^= 4
-			_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(archiveRecords).Put(seqKey(seq), bad) })
+			_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(recordsBucket).Put(seqKey(seq), bad) })
 			if e, ok, err := a.At(seq); ok || !errors.Is(err, ErrRecordDamaged) {
 				t.Fatalf("record %d with byte %d flipped: %+v %v", seq, at, e, err)
 			}
@@ -257,13 +260,13 @@ func TestArchive_aDamagedRecordIsNeverServed(t *testing.T) {
 	}
 }
 
-func TestArchive_retention(t *testing.T) {
+func TestJobs_retention(t *testing.T) {
 	t.Parallel()
 	entries := jobsEnded(t, 30)
 	ended, _ := fsm.DecodeEnded(entries[9].Data)
 	t.Run("takes_what_is_older_than_a_date", func(t *testing.T) {
 		t.Parallel()
-		a := newArchive(t)
+		a := newJobs(t)
 		put(t, a, entries)
 		n, err := a.Prune(ended.Job.Finished.Date, 0)
 		if err != nil || n != 9 || a.Stats().Floor != 9 || len(a.Lacks(30, 9)) != 0 || !a.Holds(3) {
@@ -290,8 +293,8 @@ func TestArchive_retention(t *testing.T) {
 			e.end(fmt.Sprintf("j%05d", i), []byte("payload"))
 		}
 		all := e.entries()
-		a := newArchive(t)
-		put(t, a, append([]Entry{}, all...))
+		a := newJobs(t)
+		put(t, a, append([]rota.ArchiveRecord{}, all...))
 		kept, _ := fsm.DecodeEnded(all[1_000].Data)
 		if n, err := a.Prune(kept.Job.Finished.Date, 0); err != nil || n != 1_000 {
 			t.Fatal(n, err)
@@ -316,7 +319,7 @@ func TestArchive_retention(t *testing.T) {
 	})
 	t.Run("holds_to_bytes", func(t *testing.T) {
 		t.Parallel()
-		a := newArchive(t)
+		a := newJobs(t)
 		put(t, a, entries)
 		most := a.Stats().Bytes / 2
 		if _, err := a.Prune(0, most); err != nil || a.Stats().Bytes > most || a.Stats().Bytes < most/2 || a.Stats().Records == 0 {
@@ -325,12 +328,12 @@ func TestArchive_retention(t *testing.T) {
 	})
 	t.Run("is_not_stopped_by_damage", func(t *testing.T) {
 		t.Parallel()
-		a := newArchive(t)
+		a := newJobs(t)
 		put(t, a, entries)
 		_ = a.db.Update(func(tx *bbolt.Tx) error {
-			bad := bytes.Clone(tx.Bucket(archiveRecords).Get(seqKey(1)))
+			bad := bytes.Clone(tx.Bucket(recordsBucket).Get(seqKey(1)))
 			bad[1] = 0x7f // a date in the far future
-			return tx.Bucket(archiveRecords).Put(seqKey(1), bad)
+			return tx.Bucket(recordsBucket).Put(seqKey(1), bad)
 		})
 		if n, err := a.Prune(ended.Job.Finished.Date, 0); err != nil || n != 9 {
 			t.Fatal(n, err)
@@ -338,9 +341,9 @@ func TestArchive_retention(t *testing.T) {
 	})
 }
 
-func TestArchive_slicesAddUp(t *testing.T) {
+func TestJobs_slicesAddUp(t *testing.T) {
 	t.Parallel()
-	from, to := newArchive(t), newArchive(t)
+	from, to := newJobs(t), newJobs(t)
 	entries := jobsEnded(t, 40)
 	put(t, from, slices.Concat(entries[:10], entries[15:]))
 	for filled := true; filled; {
@@ -369,20 +372,20 @@ func TestArchive_slicesAddUp(t *testing.T) {
 	}
 }
 
-func TestArchive_sectionsOfABackup(t *testing.T) {
+func TestJobs_sectionsOfABackup(t *testing.T) {
 	t.Parallel()
-	from := newArchive(t)
+	from := newJobs(t)
 	e := newEndings(t)
 	for i := range 50 {
 		e.end(fmt.Sprint("j", i), bytes.Repeat([]byte{byte(i)}, 50_000))
 	}
 	e.again("j7")
 	put(t, from, e.entries())
-	if _, err := from.Prune(archiveStart+10_000, 0); err != nil {
+	if _, err := from.Prune(startDate+10_000, 0); err != nil {
 		t.Fatal(err)
 	}
-	to := newArchive(t)
-	loader := NewArchiveLoader(to)
+	to := newJobs(t)
+	loader := NewLoader(to)
 	if err := from.Section(51, loader.Take); err != nil {
 		t.Fatal(err)
 	}
@@ -391,7 +394,7 @@ func TestArchive_sectionsOfABackup(t *testing.T) {
 		t.Fatalf("%+v became %+v, lacking %v", a, b, to.Lacks(51, 9))
 	}
 	for _, bad := range [][]byte{nil, make([]byte, 7), make([]byte, 8+15), make([]byte, 8+16)} {
-		if err := loader.Take(SectionNumbers, bad); rota.KindOf(err) != rota.Invalid {
+		if err := loader.Take(sectionNumbers, bad); rota.KindOf(err) != rota.Invalid {
 			t.Fatalf("%x: %v", bad, err)
 		}
 	}
@@ -442,20 +445,20 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestArchive_format pins what one record and one mark look like on disk.
-func TestArchive_format(t *testing.T) {
+// TestJobs_format pins what one record and one mark look like on disk.
+func TestJobs_format(t *testing.T) {
 	t.Parallel()
-	a := newArchive(t)
+	a := newJobs(t)
 	e := newEndings(t)
 	e.end("golden", []byte("payload"))
 	put(t, a, e.entries())
 	var got string
 	_ = a.db.View(func(tx *bbolt.Tx) error {
-		got = fmt.Sprintf("record %s\nmark %s\n", hex.EncodeToString(tx.Bucket(archiveRecords).Get(seqKey(1))),
-			hex.EncodeToString(marksOf(tx).leafOf(tx.Bucket(archiveIDs).Cursor(), []byte("golden")).body[1+len("golden")+2:]))
+		got = fmt.Sprintf("record %s\nmark %s\n", hex.EncodeToString(tx.Bucket(recordsBucket).Get(seqKey(1))),
+			hex.EncodeToString(marksOf(tx).leafOf(tx.Bucket(idsBucket).Cursor(), []byte("golden")).body[1+len("golden")+2:]))
 		return nil
 	})
-	path := filepath.Join("testdata", "archive1.txt")
+	path := filepath.Join("testdata", "jobs.txt")
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -467,8 +470,8 @@ func TestArchive_format(t *testing.T) {
 	}
 }
 
-// FuzzArchiveRecord feeds any bytes as a record, as a body and as a mark.
-func FuzzArchiveRecord(f *testing.F) {
+// FuzzRecord feeds any bytes as a record, as a body and as a mark.
+func FuzzRecord(f *testing.F) {
 	for _, e := range jobsEnded(f, 2) {
 		p, _ := newPacker()
 		f.Add(p.append(nil, e.Seq, 5, "id", e.Data))
@@ -496,4 +499,14 @@ func FuzzArchiveRecord(f *testing.F) {
 			t.Fatalf("a job that is %s is taken for ended", e.Job.State)
 		}
 	})
+}
+
+// noise is n bytes without pattern, the same for the same seed.
+func noise(seed uint64, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		seed = seed*6364136223846793005 + 1442695040888963407
+		b[i] = byte(seed >> 56)
+	}
+	return b
 }

@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"bytes"
@@ -15,14 +15,14 @@ const pruneAtOnce = 20_000
 
 // Prune takes the oldest records: those of jobs that ended before a date, and as
 // many more as hold the rest to maxBytes (0: no bound). It gives how many went.
-func (a *Archive) Prune(before rota.Date, maxBytes uint64) (pruned int, err error) {
+func (a *Jobs) Prune(before rota.Date, maxBytes uint64) (pruned int, err error) {
 	for {
 		n := 0
-		err := a.change(func(tx *bbolt.Tx, s *archiveState) error {
+		err := a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
 			var err error
 			n, err = s.prune(tx, before, maxBytes)
 			return err
-		}, func(s *archiveState) error {
+		}, func(s *bookkeeping) error {
 			if s.records == 0 {
 				return errNoChange
 			}
@@ -35,8 +35,8 @@ func (a *Archive) Prune(before rota.Date, maxBytes uint64) (pruned int, err erro
 	}
 }
 
-func (s *archiveState) prune(tx *bbolt.Tx, before rota.Date, maxBytes uint64) (n int, err error) {
-	records, ids := tx.Bucket(archiveRecords), marksOf(tx)
+func (s *bookkeeping) prune(tx *bbolt.Tx, before rota.Date, maxBytes uint64) (n int, err error) {
+	records, ids := tx.Bucket(recordsBucket), marksOf(tx)
 	var seqs, unsure []uint64
 	size := s.bytes
 	var gone [][]byte
@@ -71,7 +71,7 @@ func (s *archiveState) prune(tx *bbolt.Tx, before rota.Date, maxBytes uint64) (n
 //
 // Each next key is sought behind the one that is gone. To ask for the first key anew was
 // refused: bbolt walks over all pages that the transaction has emptied, every time.
-func (s *archiveState) cutBlocks(b *bbolt.Bucket) error {
+func (s *bookkeeping) cutBlocks(b *bbolt.Bucket) error {
 	for k, _ := b.Cursor().First(); k != nil && number(k) <= s.floor; k, _ = b.Cursor().Seek(k) {
 		k = bytes.Clone(k) // its page may go
 		x := blockOf(b.Cursor(), max(number(k), 1))
@@ -103,9 +103,9 @@ func (s *archiveState) cutBlocks(b *bbolt.Bucket) error {
 
 // Drop gives damaged records up: their numbers are lacking from now on, and are
 // fetched again from another node.
-func (a *Archive) Drop(seqs []uint64) error {
-	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
-		records, gone := tx.Bucket(archiveRecords), [][]byte(nil)
+func (a *Jobs) Drop(seqs []uint64) error {
+	return a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
+		records, gone := tx.Bucket(recordsBucket), [][]byte(nil)
 		for _, seq := range seqs {
 			value, _, covered := recordAt(records, seq)
 			if intact(seq, value) {

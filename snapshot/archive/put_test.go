@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"bytes"
@@ -6,12 +6,13 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/rotasched/rota"
 	"go.etcd.io/bbolt"
 )
 
-// TestArchive_putStaged holds what a node writes of its own state to the bytes that the
+// TestJobs_putStaged holds what a node writes of its own state to the bytes that the
 // records give when they are brought by another node.
-func TestArchive_putStaged(t *testing.T) {
+func TestJobs_putStaged(t *testing.T) {
 	t.Parallel()
 	e, random := newEndings(t), rand.NewChaCha8([32]byte{7})
 	for i := range 300 {
@@ -24,13 +25,13 @@ func TestArchive_putStaged(t *testing.T) {
 			e.again(fmt.Sprintf("job-%d", i))
 		}
 	}
-	brought, own := newArchive(t), newArchive(t)
+	brought, own := newJobs(t), newJobs(t)
 	staged := e.m.Staged(1<<30, 1<<40)
 	for at := 0; at < len(staged); at += 100 {
 		part := staged[at:min(at+100, len(staged))]
-		var entries []Entry
+		var entries []rota.ArchiveRecord
 		for _, s := range part {
-			entries = append(entries, Entry{Seq: s.Seq, Data: s.Append(nil)})
+			entries = append(entries, rota.ArchiveRecord{Seq: s.Seq, Data: s.Append(nil)})
 		}
 		put(t, brought, entries)
 		for range 2 { // a batch may be repeated
@@ -54,7 +55,7 @@ func TestArchive_putStaged(t *testing.T) {
 }
 
 // contents are all keys of an archive, by bucket.
-func contents(t *testing.T, a *Archive) map[string]string {
+func contents(t *testing.T, a *Jobs) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	err := a.db.View(func(tx *bbolt.Tx) error {

@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"slices"
@@ -12,7 +12,7 @@ import (
 // take takes the records of numbers out of their blocks, which go on standing for the
 // numbers: whoever is to be lacking from then on is taken out of held before. A torn block
 // goes as a whole.
-func (s *archiveState) take(b *bbolt.Bucket, seqs []uint64) error {
+func (s *bookkeeping) take(b *bbolt.Bucket, seqs []uint64) error {
 	slices.Sort(seqs)
 	var rows []recordRow
 	for len(seqs) > 0 {
@@ -45,7 +45,7 @@ func (s *archiveState) take(b *bbolt.Bucket, seqs []uint64) error {
 }
 
 // replace writes what is left of the records of a block.
-func (s *archiveState) replace(b *bbolt.Bucket, x block, kept []recordRow, before int) error {
+func (s *bookkeeping) replace(b *bbolt.Bucket, x block, kept []recordRow, before int) error {
 	switch {
 	case len(kept) == 0 && len(s.owed(x.first, x.last, 1)) == 0:
 		return remove(b, x.key)
@@ -57,7 +57,7 @@ func (s *archiveState) replace(b *bbolt.Bucket, x block, kept []recordRow, befor
 
 // tear takes a torn block out. What no other stands for then is lacking from then on, but
 // those that are known to be nowhere.
-func (s *archiveState) tear(b *bbolt.Bucket, x block) (lost Spans, err error) {
+func (s *bookkeeping) tear(b *bbolt.Bucket, x block) (lost Spans, err error) {
 	if err := remove(b, x.key); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func remove(b *bbolt.Bucket, key []byte) error {
 }
 
 // count counts all records anew: of a torn block nobody knows how many there were.
-func (s *archiveState) count(b *bbolt.Bucket) {
+func (s *bookkeeping) count(b *bbolt.Bucket) {
 	s.records, s.bytes, s.recount = 0, 0, false
 	c := newRecordCursor(b)
 	for row, ok := c.seek(0); ok; row, ok = c.step() {
@@ -96,7 +96,7 @@ func (s *archiveState) count(b *bbolt.Bucket) {
 
 // owed are the numbers from…to that are held, have not gone with retention, and are not
 // known to be nowhere: something must stand for them. At most so many are given.
-func (s *archiveState) owed(from, to, most uint64) (owed Spans) {
+func (s *bookkeeping) owed(from, to, most uint64) (owed Spans) {
 	from = max(from, s.floor+1)
 	for at := s.held.find(from); at < len(s.held) && s.held[at].From <= to; at++ {
 		owed.Add(max(s.held[at].From, from), min(s.held[at].To, to))
@@ -121,7 +121,7 @@ func (s *archiveState) owed(from, to, most uint64) (owed Spans) {
 }
 
 // owes says that a number is owed, so that the lack of what would stand for it is damage.
-func (s *archiveState) owes(seq uint64) bool {
+func (s *bookkeeping) owes(seq uint64) bool {
 	return seq > s.floor && s.held.Has(seq) && !s.absent.Has(seq)
 }
 

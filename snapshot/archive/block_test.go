@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ type shelf struct {
 	floor uint64
 }
 
-func (s *shelf) put(entries []Entry) {
+func (s *shelf) put(entries []rota.ArchiveRecord) {
 	for _, e := range entries {
 		ended, _ := fsm.DecodeEnded(e.Data)
 		if e.Seq <= s.floor || s.held[e.Seq] {
@@ -52,7 +52,7 @@ func (s *shelf) drop(seq uint64) {
 }
 
 // same compares an archive with a shelf, by all that reads it.
-func (s *shelf) same(t *testing.T, a *Archive, last uint64) {
+func (s *shelf) same(t *testing.T, a *Jobs, last uint64) {
 	t.Helper()
 	seqs, ids := slices.Sorted(maps.Keys(s.ended)), slices.Sorted(maps.Keys(s.ids))
 	if stats := a.Stats(); stats.Records != uint64(len(seqs)) || stats.Floor != s.floor {
@@ -102,15 +102,15 @@ func (s *shelf) same(t *testing.T, a *Archive, last uint64) {
 		t.Fatalf("%v are damaged, %v", damaged, err)
 	}
 	whole := a.meta
-	_ = a.db.View(func(tx *bbolt.Tx) error { whole.count(tx.Bucket(archiveRecords)); return nil })
+	_ = a.db.View(func(tx *bbolt.Tx) error { whole.count(tx.Bucket(recordsBucket)); return nil })
 	if whole.records != a.meta.records || whole.bytes != a.meta.bytes {
 		t.Fatalf("%d records of %d bytes are counted, %d of %d are there", a.meta.records, a.meta.bytes, whole.records, whole.bytes)
 	}
 }
 
-// TestArchive_blocks holds blocks of records and leaves of marks to what a map does, over
+// TestJobs_blocks holds blocks of records and leaves of marks to what a map does, over
 // batches of all sizes and orders, also after the file was opened anew.
-func TestArchive_blocks(t *testing.T) {
+func TestJobs_blocks(t *testing.T) {
 	t.Parallel()
 	e, random := newEndings(t), rand.New(rand.NewPCG(5, 5))
 	for i := range 900 {
@@ -131,8 +131,8 @@ func TestArchive_blocks(t *testing.T) {
 	last := entries[len(entries)-1].Seq
 	for seed := range uint64(6) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		path := filepath.Join(t.TempDir(), ArchiveFile)
-		a, s := openArchive(t, path), &shelf{ended: map[uint64]fsm.Ended{}, ids: map[rota.JobID]uint64{}, held: map[uint64]bool{}}
+		path := filepath.Join(t.TempDir(), FileName)
+		a, s := openJobs(t, path), &shelf{ended: map[uint64]fsm.Ended{}, ids: map[rota.JobID]uint64{}, held: map[uint64]bool{}}
 		for range 14 {
 			batch := slices.Clone(entries[random.IntN(len(entries)):])
 			batch = batch[:min(len(batch), 1+random.IntN(1<<random.IntN(10)))]
@@ -144,7 +144,7 @@ func TestArchive_blocks(t *testing.T) {
 			switch random.IntN(8) {
 			case 0:
 				_ = a.db.Close()
-				a = openArchive(t, path)
+				a = openJobs(t, path)
 			case 1:
 				from := 1 + random.Uint64N(last)
 				if err := a.Forget(from); err != nil {
@@ -179,31 +179,31 @@ func TestArchive_blocks(t *testing.T) {
 	}
 }
 
-// TestArchive_otherFormat refuses a file of another format, whatever else is in it.
-func TestArchive_otherFormat(t *testing.T) {
+// TestJobs_otherFormat refuses a file of another format, whatever else is in it.
+func TestJobs_otherFormat(t *testing.T) {
 	t.Parallel()
-	for _, format := range [][]byte{{}, {archiveFormat - 1}, {archiveFormat + 1}, {archiveFormat, 0}} {
-		a := newArchive(t)
+	for _, format := range [][]byte{{}, {jobsFormat - 1}, {jobsFormat + 1}, {jobsFormat, 0}} {
+		a := newJobs(t)
 		put(t, a, jobsEnded(t, 3))
-		if err := a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(archiveMeta).Put(metaFormat, format) }); err != nil {
+		if err := a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(metaFormat, format) }); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := NewArchive(a.db); rota.KindOf(err) != rota.Conflict {
+		if _, err := OpenJobs(a.db); rota.KindOf(err) != rota.Conflict {
 			t.Errorf("format %x: %v", format, err)
 		}
 	}
 }
 
-// TestArchive_aBlockWhosePlacesAreDamaged loses all records of the block, is told so, and
+// TestJobs_aBlockWhosePlacesAreDamaged loses all records of the block, is told so, and
 // takes them again.
-func TestArchive_aBlockWhosePlacesAreDamaged(t *testing.T) {
+func TestJobs_aBlockWhosePlacesAreDamaged(t *testing.T) {
 	t.Parallel()
-	a, entries := newArchive(t), jobsEnded(t, 200)
+	a, entries := newJobs(t), jobsEnded(t, 200)
 	put(t, a, entries)
 	before := a.Stats()
 	var first, next uint64
 	if err := a.db.Update(func(tx *bbolt.Tx) error {
-		b := tx.Bucket(archiveRecords)
+		b := tx.Bucket(recordsBucket)
 		c := b.Cursor()
 		_, _ = c.First()
 		k, v := c.Next()
@@ -243,12 +243,12 @@ func TestArchive_aBlockWhosePlacesAreDamaged(t *testing.T) {
 	}
 }
 
-// TestArchive_blockBytes holds the layouts to their bytes.
-func TestArchive_blockBytes(t *testing.T) {
+// TestJobs_blockBytes holds the layouts to their bytes.
+func TestJobs_blockBytes(t *testing.T) {
 	t.Parallel()
-	a := newArchive(t)
+	a := newJobs(t)
 	err := a.db.Update(func(tx *bbolt.Tx) error {
-		records, ids := tx.Bucket(archiveRecords), tx.Bucket(archiveIDs)
+		records, ids := tx.Bucket(recordsBucket), tx.Bucket(idsBucket)
 		rows := []recordRow{{seq: 7, last: 7, value: []byte("one")}, {seq: 9, last: 9, value: []byte("four")}}
 		return errors.Join(putBlock(records, 7, 12, rows),
 			marks{b: ids}.edit([]markRow{{[]byte("a"), []byte("mark")}, {[]byte("bc"), []byte("m")}}, nil),
@@ -262,9 +262,9 @@ func TestArchive_blockBytes(t *testing.T) {
 			got  []byte
 			want string
 		}{
-			{tx.Bucket(archiveRecords).Get(seqKey(7)), "036f6e65666f757200000000000000070000000400000000000000090000000800000002000000000000000c79cf5e29"},
-			{tx.Bucket(archiveIDs).Get(firstID), "ff016100046d61726b02626300016d0000cfc84e97"},
-			{tx.Bucket(archiveIDs).Get([]byte("c")), "fe646400022e7a2e86"},
+			{tx.Bucket(recordsBucket).Get(seqKey(7)), "036f6e65666f757200000000000000070000000400000000000000090000000800000002000000000000000c79cf5e29"},
+			{tx.Bucket(idsBucket).Get(firstID), "ff016100046d61726b02626300016d0000cfc84e97"},
+			{tx.Bucket(idsBucket).Get([]byte("c")), "fe646400022e7a2e86"},
 		} {
 			if got := hex.EncodeToString(x.got); got != x.want {
 				t.Errorf("%s, %s is wanted", got, x.want)
@@ -274,8 +274,8 @@ func TestArchive_blockBytes(t *testing.T) {
 	})
 }
 
-// FuzzArchiveBlock reads any bytes as a block and as a leaf.
-func FuzzArchiveBlock(f *testing.F) {
+// FuzzBlock reads any bytes as a block and as a leaf.
+func FuzzBlock(f *testing.F) {
 	many, _ := hex.DecodeString("036f6e65666f757200000000000000070000000400000000000000090000000800000002000000000000000c79cf5e29")
 	several, _ := hex.DecodeString("ff016100046d61726b02626300016d0000cfc84e97")
 	f.Add(many)

@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"path/filepath"
@@ -11,9 +11,9 @@ import (
 	"github.com/rotasched/rota"
 )
 
-func TestEventStore_forgets(t *testing.T) {
+func TestEvents_forgets(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), ArchiveFile)
+	path := filepath.Join(t.TempDir(), FileName)
 	s, db := openEvents(t, path, 1000)
 	want := told(0, 300)
 	for _, part := range [][]EventEntry{want[:100], want[100:200], want[200:]} {
@@ -45,9 +45,9 @@ func TestEventStore_forgets(t *testing.T) {
 	}
 }
 
-func TestArchive_forgets(t *testing.T) {
+func TestJobs_forgets(t *testing.T) {
 	t.Parallel()
-	a, entries := newArchive(t), jobsEnded(t, 20)
+	a, entries := newJobs(t), jobsEnded(t, 20)
 	put(t, a, entries)
 	if err := a.Forgo(Span{From: 25, To: 30}, 0); err != nil {
 		t.Fatal(err)
@@ -71,9 +71,9 @@ func TestArchive_forgets(t *testing.T) {
 	}
 }
 
-func TestArchive_scrub(t *testing.T) {
+func TestJobs_scrub(t *testing.T) {
 	t.Parallel()
-	a, entries := newArchive(t), jobsEnded(t, 20)
+	a, entries := newJobs(t), jobsEnded(t, 20)
 	put(t, a, entries)
 	scrub := func() (damaged []uint64, turns int) {
 		for next := uint64(1); next != 0; turns++ {
@@ -91,9 +91,9 @@ func TestArchive_scrub(t *testing.T) {
 	}
 	_ = a.db.Update(func(tx *bbolt.Tx) error {
 		for _, seq := range []uint64{1, 7, 20} {
-			v := slices.Clone(tx.Bucket(archiveRecords).Get(seqKey(seq)))
+			v := slices.Clone(tx.Bucket(recordsBucket).Get(seqKey(seq)))
 			v[len(v)-1] ^= 1
-			if err := tx.Bucket(archiveRecords).Put(seqKey(seq), v); err != nil {
+			if err := tx.Bucket(recordsBucket).Put(seqKey(seq), v); err != nil {
 				t.Error(err)
 			}
 		}
@@ -104,9 +104,9 @@ func TestArchive_scrub(t *testing.T) {
 	}
 }
 
-func TestEventStore_dropsAChunkByItsEntry(t *testing.T) {
+func TestEvents_dropsAChunkByItsEntry(t *testing.T) {
 	t.Parallel()
-	s, _ := openEvents(t, filepath.Join(t.TempDir(), ArchiveFile), 1000)
+	s, _ := openEvents(t, filepath.Join(t.TempDir(), FileName), 1000)
 	if err := s.Put(told(0, 10)); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestEventStore_dropsAChunkByItsEntry(t *testing.T) {
 }
 
 // damageChunk flips a bit at the end of the first chunk.
-func damageChunk(t *testing.T, s *EventStore) {
+func damageChunk(t *testing.T, s *Events) {
 	t.Helper()
 	if err := s.db.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(eventsBucket)

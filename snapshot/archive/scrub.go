@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"bytes"
@@ -17,19 +17,19 @@ const scrubMost = 10_000
 // Scrub verifies records from a number on, about maxBytes of them: next is where to go on, 0
 // at the end. Those that are damaged, or that nothing stands for, are for Drop. A mark that
 // does not lead to its record is written anew.
-func (a *Archive) Scrub(from uint64, maxBytes int) (next uint64, read int, damaged []uint64, err error) {
+func (a *Jobs) Scrub(from uint64, maxBytes int) (next uint64, read int, damaged []uint64, err error) {
 	z, err := unpacker()
 	if err != nil {
-		return 0, 0, nil, carried(opArchive, err, "no decompressor")
+		return 0, 0, nil, carried(opJobs, err, "no decompressor")
 	}
 	var unmarked []uint64
 	torn := false
 	err = a.db.View(func(tx *bbolt.Tx) error {
-		var s archiveState
-		if err := s.load(tx.Bucket(archiveMeta)); err != nil {
+		var s bookkeeping
+		if err := s.load(tx.Bucket(metaBucket)); err != nil {
 			return err
 		}
-		m, c := marksOf(tx), tx.Bucket(archiveRecords).Cursor()
+		m, c := marksOf(tx), tx.Bucket(recordsBucket).Cursor()
 		for next = max(from, 1); next < math.MaxUint64 && !torn; {
 			if read >= maxBytes || len(damaged) >= scrubMost {
 				return nil
@@ -67,8 +67,8 @@ func (a *Archive) Scrub(from uint64, maxBytes int) (next uint64, read int, damag
 		err = a.mark(unmarked)
 	}
 	if err == nil && torn {
-		err = a.change(func(tx *bbolt.Tx, s *archiveState) error {
-			b := tx.Bucket(archiveRecords)
+		err = a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
+			b := tx.Bucket(recordsBucket)
 			if x := stretchAt(b.Cursor(), next); x.torn() {
 				lost, err := s.tear(b, x.block)
 				damaged = append(damaged, lost.numbers()...)
@@ -78,7 +78,7 @@ func (a *Archive) Scrub(from uint64, maxBytes int) (next uint64, read int, damag
 		}, nil)
 	}
 	if err != nil {
-		err = carried(opArchive, err, "the archive %s cannot be read", a.db.Path())
+		err = carried(opJobs, err, "the archive %s cannot be read", a.db.Path())
 	}
 	return next, read, damaged, err
 }
@@ -99,11 +99,11 @@ func verify(z *zstd.Decoder, m marks, row recordRow) (whole, marked bool) {
 
 // mark writes the marks of records, which were found without. A record of which there is a
 // later one goes.
-func (a *Archive) mark(seqs []uint64) error {
-	var w archiveWriter
+func (a *Jobs) mark(seqs []uint64) error {
+	var w writer
 	defer func() { w.release() }() // bbolt has its rooms until the transaction is over
-	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
-		w = archiveWriter{s: s, records: tx.Bucket(archiveRecords), ids: marksOf(tx), doubt: true}
+	return a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
+		w = writer{s: s, records: tx.Bucket(recordsBucket), ids: marksOf(tx), doubt: true}
 		var list []fresh
 		var rows []incoming
 		for _, seq := range seqs {
@@ -144,14 +144,14 @@ type MarkScrub struct {
 }
 
 // ScrubMarks verifies marks from an id on, about maxBytes of them.
-func (a *Archive) ScrubMarks(from rota.JobID, maxBytes int) (found MarkScrub, err error) {
+func (a *Jobs) ScrubMarks(from rota.JobID, maxBytes int) (found MarkScrub, err error) {
 	var torn, wrong, over [][]byte
 	err = a.db.View(func(tx *bbolt.Tx) error {
-		var s archiveState
-		if err := s.load(tx.Bucket(archiveMeta)); err != nil {
+		var s bookkeeping
+		if err := s.load(tx.Bucket(metaBucket)); err != nil {
 			return err
 		}
-		m, records := marksOf(tx), tx.Bucket(archiveRecords)
+		m, records := marksOf(tx), tx.Bucket(recordsBucket)
 		c := m.b.Cursor()
 		for at := append([]byte(nil), from...); ; {
 			if len(at) == 0 {
@@ -183,10 +183,10 @@ func (a *Archive) ScrubMarks(from rota.JobID, maxBytes int) (found MarkScrub, er
 		}
 	})
 	if found.Torn = len(torn) + len(wrong); err == nil && found.Torn+len(over) > 0 {
-		err = a.change(func(tx *bbolt.Tx, s *archiveState) error { return marksOf(tx).repair(torn, wrong, over) }, nil)
+		err = a.change(func(tx *bbolt.Tx, s *bookkeeping) error { return marksOf(tx).repair(torn, wrong, over) }, nil)
 	}
 	if err != nil {
-		err = carried(opArchive, err, "the archive %s cannot be read", a.db.Path())
+		err = carried(opJobs, err, "the archive %s cannot be read", a.db.Path())
 	}
 	return found, err
 }
@@ -216,11 +216,11 @@ func (m marks) repair(torn, wrong, over [][]byte) error {
 
 // Mended takes the marks of stretches for complete: since ScrubMarks found them incomplete,
 // Scrub has gone through all records.
-func (a *Archive) Mended(partial []IDSpan) error {
+func (a *Jobs) Mended(partial []IDSpan) error {
 	if len(partial) == 0 {
 		return nil
 	}
-	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
+	return a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
 		m := marksOf(tx)
 		for _, x := range partial {
 			to := []byte(x.To)

@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"bytes"
@@ -27,9 +27,9 @@ func told(from, n int) []EventEntry {
 	return list
 }
 
-func openEvents(t *testing.T, path string, retained uint64) (*EventStore, *bbolt.DB) {
+func openEvents(t *testing.T, path string, retained uint64) (*Events, *bbolt.DB) {
 	t.Helper()
-	db, err := OpenArchive(path)
+	db, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func openEvents(t *testing.T, path string, retained uint64) (*EventStore, *bbolt
 }
 
 // all reads everything from an event on.
-func all(t *testing.T, s *EventStore, from uint64) (got []EventEntry) {
+func all(t *testing.T, s *Events, from uint64) (got []EventEntry) {
 	t.Helper()
 	for {
 		part, err := s.Read(from)
@@ -58,9 +58,9 @@ func all(t *testing.T, s *EventStore, from uint64) (got []EventEntry) {
 	}
 }
 
-func TestEventStore(t *testing.T) {
+func TestEvents(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), ArchiveFile)
+	path := filepath.Join(t.TempDir(), FileName)
 	s, db := openEvents(t, path, 1000)
 	want := told(0, 300)
 	for i, part := range [][]EventEntry{want[:1], want[1:100], want[50:100], want[200:], want[90:210]} {
@@ -91,9 +91,9 @@ func TestEventStore(t *testing.T) {
 	}
 }
 
-func TestEventStore_retains(t *testing.T) {
+func TestEvents_retains(t *testing.T) {
 	t.Parallel()
-	s, _ := openEvents(t, filepath.Join(t.TempDir(), ArchiveFile), 100)
+	s, _ := openEvents(t, filepath.Join(t.TempDir(), FileName), 100)
 	for k := range 50 {
 		part := told(40*k, 20)
 		for i := range part {
@@ -108,9 +108,9 @@ func TestEventStore_retains(t *testing.T) {
 	}
 }
 
-func TestEventStore_tellsOfDamage(t *testing.T) {
+func TestEvents_tellsOfDamage(t *testing.T) {
 	t.Parallel()
-	s, db := openEvents(t, filepath.Join(t.TempDir(), ArchiveFile), 1000)
+	s, db := openEvents(t, filepath.Join(t.TempDir(), FileName), 1000)
 	if err := s.Put(told(0, 50)); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Records that are written together lie in blocks in archiveRecords, by the first number
+// Records that are written together lie in blocks in recordsBucket, by the first number
 // that the block stands for: manyRecords, then the records in the order of their numbers,
 // then for each its number (8) and where it ends (4), how many they are (4), the last
 // number that the block stands for (8), CRC32C over key, kind and all behind the records
@@ -32,7 +32,7 @@ const (
 	blockEndSize = 4 + 8 + 4
 )
 
-// block is what stands under one key of archiveRecords: one record, or many.
+// block is what stands under one key of recordsBucket: one record, or many.
 type block struct {
 	// key is nil for none.
 	key, value, places []byte

@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"bytes"
@@ -14,12 +14,12 @@ import (
 // The buckets of the archive; events have others in the same file. docs/reference/formats.md
 // has their layouts.
 var (
-	archiveMeta    = []byte("jobs.meta")
-	archiveRecords = []byte("jobs.records")
-	archiveIDs     = []byte("jobs.ids")
+	metaBucket    = []byte("jobs.meta")
+	recordsBucket = []byte("jobs.records")
+	idsBucket     = []byte("jobs.ids")
 )
 
-// The keys of archiveMeta.
+// The keys of metaBucket.
 var (
 	metaFormat      = []byte("format")
 	metaCluster     = []byte("cluster")
@@ -32,25 +32,25 @@ var (
 	metaSum         = []byte("sum")
 )
 
-// archiveFormat is the version of the buckets' layouts.
-const archiveFormat = 2
+// jobsFormat is the version of the buckets' layouts.
+const jobsFormat = 2
 
-// Archive is a node's store of terminal jobs (SPEC §10.5), by their dense
+// Jobs is a node's store of terminal jobs (SPEC §10.5), by their dense
 // numbers. It knows which numbers it holds, so that it can fetch what it lacks
 // and never takes the lack of a record for the lack of a job. All methods are
 // safe for concurrent use. Writes are on disk when they return.
-type Archive struct {
+type Jobs struct {
 	db *bbolt.DB
 
 	// write lets one writer at a time compute and commit; mu guards what is kept of
-	// archiveMeta in memory, which is never ahead of the disk and never waits for it.
+	// metaBucket in memory, which is never ahead of the disk and never waits for it.
 	write sync.Mutex
 	mu    sync.RWMutex
-	meta  archiveState
+	meta  bookkeeping
 }
 
-// archiveState is the archive's own bookkeeping.
-type archiveState struct {
+// bookkeeping is the archive's own bookkeeping.
+type bookkeeping struct {
 	cluster     rota.ClusterID
 	incarnation uint64
 	// held are the numbers that are here, superseded by a later life of the same
@@ -58,14 +58,14 @@ type archiveState struct {
 	// lost how many of absent no retention accounts for.
 	held, absent Spans
 	floor, lost  uint64
-	// records and bytes count what archiveRecords holds, keys not included; recount says
+	// records and bytes count what recordsBucket holds, keys not included; recount says
 	// that they must be counted anew.
 	records, bytes uint64
 	recount        bool
 }
 
-// ArchiveStats tells what an archive holds.
-type ArchiveStats struct {
+// Stats tells what an archive holds.
+type Stats struct {
 	Records, Bytes uint64
 	// Floor is the last number that retention took, Lost how many no node has.
 	Floor, Lost uint64
@@ -73,29 +73,29 @@ type ArchiveStats struct {
 	OldestDate rota.Date
 }
 
-// NewArchive uses the archive in a file that OpenArchive opened.
-func NewArchive(db *bbolt.DB) (*Archive, error) {
-	a := &Archive{db: db}
+// OpenJobs uses the archive in a file that Open opened.
+func OpenJobs(db *bbolt.DB) (*Jobs, error) {
+	a := &Jobs{db: db}
 	err := db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range [][]byte{archiveMeta, archiveRecords, archiveIDs} {
+		for _, name := range [][]byte{metaBucket, recordsBucket, idsBucket} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
 			}
 		}
-		b := tx.Bucket(archiveMeta)
-		if format := b.Get(metaFormat); format != nil && !bytes.Equal(format, []byte{archiveFormat}) {
+		b := tx.Bucket(metaBucket)
+		if format := b.Get(metaFormat); format != nil && !bytes.Equal(format, []byte{jobsFormat}) {
 			return rota.Refusef(rota.Conflict, "archive", "%s has format %x, this binary knows %d: start the binary that wrote it",
-				db.Path(), format, archiveFormat)
+				db.Path(), format, jobsFormat)
 		}
 		if k, _ := b.Cursor().First(); k == nil { // all else is new too
-			if k, _ = tx.Bucket(archiveRecords).Cursor().First(); k != nil {
+			if k, _ = tx.Bucket(recordsBucket).Cursor().First(); k != nil {
 				return errBookkeeping
 			}
 		}
 		if err := a.meta.load(b); err != nil || len(a.meta.held) > 0 {
 			return err
 		}
-		if err := (marks{b: tx.Bucket(archiveIDs)}).begin(); err != nil {
+		if err := (marks{b: tx.Bucket(idsBucket)}).begin(); err != nil {
 			return err
 		}
 		return a.meta.save(b)
@@ -107,7 +107,7 @@ func NewArchive(db *bbolt.DB) (*Archive, error) {
 	return a, nil
 }
 
-func (s *archiveState) load(b *bbolt.Bucket) error {
+func (s *bookkeeping) load(b *bbolt.Bucket) error {
 	if k, _ := b.Cursor().First(); k != nil && !bytes.Equal(b.Get(metaSum), metaSumOf(b)) {
 		return errBookkeeping
 	}
@@ -128,10 +128,10 @@ func (s *archiveState) load(b *bbolt.Bucket) error {
 
 var errBookkeeping = rota.Refusef(rota.Internal, "archive", "its list of held records is damaged")
 
-func (s *archiveState) save(b *bbolt.Bucket) error {
+func (s *bookkeeping) save(b *bbolt.Bucket) error {
 	size := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, s.records), s.bytes)
 	for _, kv := range []struct{ key, value []byte }{
-		{metaFormat, []byte{archiveFormat}}, {metaCluster, []byte(s.cluster)}, {metaIncarnation, seqKey(s.incarnation)},
+		{metaFormat, []byte{jobsFormat}}, {metaCluster, []byte(s.cluster)}, {metaIncarnation, seqKey(s.incarnation)},
 		{metaHeld, s.held.append(nil)}, {metaAbsent, s.absent.append(nil)}, {metaFloor, seqKey(s.floor)},
 		{metaLost, seqKey(s.lost)}, {metaSize, size},
 	} {
@@ -167,13 +167,13 @@ func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) 
 
 // Claim binds the archive to a cluster and incarnation, for ever; one that is
 // bound to another is refused by name: its numbers mean other jobs.
-func (a *Archive) Claim(cluster rota.ClusterID, incarnation uint64) error {
-	return a.change(func(_ *bbolt.Tx, s *archiveState) error {
+func (a *Jobs) Claim(cluster rota.ClusterID, incarnation uint64) error {
+	return a.change(func(_ *bbolt.Tx, s *bookkeeping) error {
 		if s.cluster == "" {
 			s.cluster, s.incarnation = cluster, incarnation
 		}
 		return nil
-	}, func(s *archiveState) error {
+	}, func(s *bookkeeping) error {
 		if s.cluster == cluster && s.incarnation == incarnation {
 			return errNoChange
 		}
@@ -187,7 +187,7 @@ func (a *Archive) Claim(cluster rota.ClusterID, incarnation uint64) error {
 }
 
 // Cluster tells what the archive is bound to; empty if to nothing yet.
-func (a *Archive) Cluster() (rota.ClusterID, uint64) {
+func (a *Jobs) Cluster() (rota.ClusterID, uint64) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.meta.cluster, a.meta.incarnation
@@ -198,7 +198,7 @@ var errNoChange = rota.Refusef(rota.Internal, "archive", "nothing to change")
 
 // change runs one write: check first, then do in one transaction, and only when
 // that is on disk is the new bookkeeping taken.
-func (a *Archive) change(do func(*bbolt.Tx, *archiveState) error, check func(*archiveState) error) error {
+func (a *Jobs) change(do func(*bbolt.Tx, *bookkeeping) error, check func(*bookkeeping) error) error {
 	a.write.Lock()
 	defer a.write.Unlock()
 	if check != nil {
@@ -215,12 +215,12 @@ func (a *Archive) change(do func(*bbolt.Tx, *archiveState) error, check func(*ar
 			return err
 		}
 		if next.recount {
-			next.count(tx.Bucket(archiveRecords))
+			next.count(tx.Bucket(recordsBucket))
 		}
-		return next.save(tx.Bucket(archiveMeta))
+		return next.save(tx.Bucket(metaBucket))
 	})
 	if err != nil {
-		return carried(opArchive, err, "the archive %s was not written", a.db.Path())
+		return carried(opJobs, err, "the archive %s was not written", a.db.Path())
 	}
 	a.mu.Lock()
 	a.meta = next
@@ -228,15 +228,10 @@ func (a *Archive) change(do func(*bbolt.Tx, *archiveState) error, check func(*ar
 	return nil
 }
 
-const opArchive = "archive"
-
-// Entry is one record on its way in: its encoding as of fsm.StagedRecord.Append.
-type Entry = rota.ArchiveRecord
-
 // Forgo takes numbers for gone: all other nodes were asked, and none has them. Of
 // those, lost are accounted for by no retention.
-func (a *Archive) Forgo(span Span, lost uint64) error {
-	return a.change(func(_ *bbolt.Tx, s *archiveState) error {
+func (a *Jobs) Forgo(span Span, lost uint64) error {
+	return a.change(func(_ *bbolt.Tx, s *bookkeeping) error {
 		s.held.Add(span.From, span.To)
 		s.absent.Add(span.From, span.To)
 		s.lost += lost
@@ -246,14 +241,14 @@ func (a *Archive) Forgo(span Span, lost uint64) error {
 
 // Lacks gives the numbers up to last that are neither held nor taken by
 // retention, at most so many spans.
-func (a *Archive) Lacks(last uint64, most int) Spans {
+func (a *Jobs) Lacks(last uint64, most int) Spans {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.meta.held.gaps(a.meta.floor+1, last, most)
 }
 
 // Holds says whether a number is here, or needs not be.
-func (a *Archive) Holds(seq uint64) bool {
+func (a *Jobs) Holds(seq uint64) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return seq <= a.meta.floor || a.meta.held.Has(seq)
@@ -261,13 +256,13 @@ func (a *Archive) Holds(seq uint64) bool {
 
 // Missing gives those of the numbers, in order, that should have a record here and
 // have none, at most so many: none, in a sound archive.
-func (a *Archive) Missing(seqs []uint64, most int) (missing []uint64, err error) {
+func (a *Jobs) Missing(seqs []uint64, most int) (missing []uint64, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
-		var s archiveState
-		if err := s.load(tx.Bucket(archiveMeta)); err != nil {
+		var s bookkeeping
+		if err := s.load(tx.Bucket(metaBucket)); err != nil {
 			return err
 		}
-		records := tx.Bucket(archiveRecords)
+		records := tx.Bucket(recordsBucket)
 		for _, seq := range seqs {
 			if !s.owes(seq) {
 				continue
@@ -284,12 +279,12 @@ func (a *Archive) Missing(seqs []uint64, most int) (missing []uint64, err error)
 }
 
 // Stats tells what the archive holds.
-func (a *Archive) Stats() ArchiveStats {
+func (a *Jobs) Stats() Stats {
 	a.mu.RLock()
-	s := ArchiveStats{Records: a.meta.records, Bytes: a.meta.bytes, Floor: a.meta.floor, Lost: a.meta.lost}
+	s := Stats{Records: a.meta.records, Bytes: a.meta.bytes, Floor: a.meta.floor, Lost: a.meta.lost}
 	a.mu.RUnlock()
 	_ = a.db.View(func(tx *bbolt.Tx) error {
-		if row, ok := newRecordCursor(tx.Bucket(archiveRecords)).seek(0); ok {
+		if row, ok := newRecordCursor(tx.Bucket(recordsBucket)).seek(0); ok {
 			s.OldestDate, _ = recordHead(row.value)
 		}
 		return nil
@@ -298,12 +293,12 @@ func (a *Archive) Stats() ArchiveStats {
 }
 
 // adopt takes over which numbers another archive held.
-func (a *Archive) adopt(floor uint64, held Spans) error {
-	var w archiveWriter
+func (a *Jobs) adopt(floor uint64, held Spans) error {
+	var w writer
 	defer func() { w.release() }() // bbolt has its rooms until the transaction is over
-	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
+	return a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
 		s.floor = max(s.floor, floor)
-		w = archiveWriter{s: s, records: tx.Bucket(archiveRecords), ids: marksOf(tx)}
+		w = writer{s: s, records: tx.Bucket(recordsBucket), ids: marksOf(tx)}
 		return w.put(0, nil, held)
 	}, nil)
 }

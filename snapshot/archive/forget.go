@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 // Forget gives up the events of all entries after an index: a node whose state
 // differed told them (SPEC §2.5). They are missing from then on, and come from
 // another node.
-func (s *EventStore) Forget(after rota.Index) error {
+func (s *Events) Forget(after rota.Index) error {
 	s.write.Lock()
 	defer s.write.Unlock()
 	chunks := append([]chunkHead(nil), s.chunks...)
@@ -49,9 +49,9 @@ func (s *EventStore) Forget(after rota.Index) error {
 // Forget gives up all records from a number on: a node whose state differed made
 // them (SPEC §2.5). Their numbers are lacking from then on, and are fetched from
 // another node.
-func (a *Archive) Forget(from uint64) error {
-	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
-		records := tx.Bucket(archiveRecords)
+func (a *Jobs) Forget(from uint64) error {
+	return a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
+		records := tx.Bucket(recordsBucket)
 		var seqs []uint64
 		var gone [][]byte
 		c := newRecordCursor(records)

@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// Marks lie in archiveIDs in leaves, which together stand for all ids there can be: the
+// Marks lie in idsBucket in leaves, which together stand for all ids there can be: the
 // first id that a leaf stands for → wholeLeaf, then each mark's id with its length (1) and
 // the mark with its length (2), in the order of their ids, then the first id that it does
 // not stand for any more (none: no such) and its length (2), CRC32C over key and all before
@@ -45,7 +45,7 @@ type marks struct {
 
 // marksOf are the marks of a moment.
 func marksOf(tx *bbolt.Tx) marks {
-	return marks{b: tx.Bucket(archiveIDs)}
+	return marks{b: tx.Bucket(idsBucket)}
 }
 
 // begin makes the one leaf of an archive without marks.

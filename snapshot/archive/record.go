@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"encoding/binary"
@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// A record in archiveRecords: how it is packed (1), the date of its end (8), the
+// A record in recordsBucket: how it is packed (1), the date of its end (8), the
 // length of its id (1), its id, the body, CRC32C over key and all before (4).
 const (
 	packedPlain byte = 1
@@ -19,8 +19,10 @@ const (
 	recordHeadBytes = 1 + 8 + 1
 	recordSumBytes  = 4
 	// packFrom is the body from which compressing is worth its time: smaller ones
-	// hardly shrink (BenchmarkArchivePut).
+	// hardly shrink (BenchmarkPut).
 	packFrom = 1 << 10
+	// windowBytes is how far back a compressor looks; hardly a record is longer.
+	windowBytes = 256 << 10
 	// maxBodyBytes bounds a body: payload, output and attempts are below it by far.
 	maxBodyBytes = 4 << 20
 )
@@ -32,9 +34,9 @@ type packer struct{ zstd *zstd.Encoder }
 // more than what it compresses.
 var newPacker = sync.OnceValues(func() (*packer, error) {
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
-		zstd.WithWindowSize(BlockBytes), zstd.WithSingleSegment(true), zstd.WithEncoderCRC(false))
+		zstd.WithWindowSize(windowBytes), zstd.WithSingleSegment(true), zstd.WithEncoderCRC(false))
 	if err != nil {
-		return nil, carried(opArchive, err, "no compressor")
+		return nil, carried(opJobs, err, "no compressor")
 	}
 	z.EncodeAll([]byte{0}, nil) // all of it is made here, once, whoever flushes first
 	return &packer{z}, nil
@@ -103,7 +105,7 @@ func unpack(z *zstd.Decoder, seq uint64, value []byte) (body []byte, ok bool) {
 	return nil, false
 }
 
-// A mark in archiveIDs, by job id: number (8), state (1), then queue, tenant and
+// A mark in idsBucket, by job id: number (8), state (1), then queue, tenant and
 // type, each with its length (1). A list's filter needs no more.
 func appendMark(b []byte, e *fsm.Ended) []byte { return appendMarkOf(b, markOf(e)) }
 

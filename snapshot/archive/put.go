@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"cmp"
@@ -33,7 +33,7 @@ func (r *incoming) append(b []byte) []byte {
 // too: numbers without a record, as their jobs have ended again since.
 // Numbers that are held already are passed over, so a batch may be repeated; of
 // one job the latest end alone is kept.
-func (a *Archive) Put(entries []Entry, also Spans) error {
+func (a *Jobs) Put(entries []rota.ArchiveRecord, also Spans) error {
 	rows := make([]incoming, len(entries))
 	for i, e := range entries {
 		ended, err := fsm.DecodeEnded(e.Data)
@@ -47,7 +47,7 @@ func (a *Archive) Put(entries []Entry, also Spans) error {
 
 // PutStaged is Put for records of this node's own state: they are not decoded again to
 // see that they can be, which took half of a flush.
-func (a *Archive) PutStaged(staged []fsm.StagedRecord) error {
+func (a *Jobs) PutStaged(staged []fsm.StagedRecord) error {
 	return a.put(len(staged), func(i int) incoming {
 		mark, ended := staged[i].Mark()
 		return incoming{mark: mark, ended: ended, staged: staged[i]}
@@ -55,23 +55,23 @@ func (a *Archive) PutStaged(staged []fsm.StagedRecord) error {
 }
 
 // put writes n records.
-func (a *Archive) put(n int, row func(int) incoming, also Spans) error {
+func (a *Jobs) put(n int, row func(int) incoming, also Spans) error {
 	packer, err := newPacker()
 	if err != nil {
 		return err
 	}
-	w := archiveWriter{packer: packer}
+	w := writer{packer: packer}
 	defer w.release()
-	return a.change(func(tx *bbolt.Tx, s *archiveState) error {
-		w.s, w.records, w.ids = s, tx.Bucket(archiveRecords), marksOf(tx)
+	return a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
+		w.s, w.records, w.ids = s, tx.Bucket(recordsBucket), marksOf(tx)
 		w.records.FillPercent = 0.95 // numbers only grow
 		return w.put(n, row, also)
 	}, nil)
 }
 
-// archiveWriter puts the records of one transaction.
-type archiveWriter struct {
-	s       *archiveState
+// writer puts the records of one transaction.
+type writer struct {
+	s       *bookkeeping
 	packer  *packer
 	records *bbolt.Bucket
 	ids     marks
@@ -94,7 +94,7 @@ const roomBytes = 256 << 10
 var roomPool = sync.Pool{New: func() any { return new([roomBytes]byte) }}
 
 // fit makes sure that so many bytes can be appended to room without moving it.
-func (w *archiveWriter) fit(n int) {
+func (w *writer) fit(n int) {
 	if cap(w.room)-len(w.room) < n {
 		if n > roomBytes {
 			w.room = make([]byte, 0, n)
@@ -106,14 +106,14 @@ func (w *archiveWriter) fit(n int) {
 }
 
 // release gives rooms back; no transaction may have them any more.
-func (w *archiveWriter) release() {
+func (w *writer) release() {
 	for _, room := range w.rooms {
 		roomPool.Put(room)
 	}
 }
 
 // taken is what was appended to room since a length.
-func (w *archiveWriter) taken(from int) []byte { return w.room[from:len(w.room):len(w.room)] }
+func (w *writer) taken(from int) []byte { return w.room[from:len(w.room):len(w.room)] }
 
 // fresh is a number that is not held yet, or several without a record.
 type fresh struct {
@@ -125,7 +125,7 @@ type fresh struct {
 }
 
 // put writes n records, and that the other numbers of also have none.
-func (w *archiveWriter) put(n int, row func(int) incoming, also Spans) error {
+func (w *writer) put(n int, row func(int) incoming, also Spans) error {
 	list := make([]fresh, 0, n)
 	for at := range n {
 		m := row(at).mark
@@ -151,7 +151,7 @@ func (w *archiveWriter) put(n int, row func(int) incoming, also Spans) error {
 
 // putMarks writes the marks of the latest ends, and gives up the records of the ends
 // before. Marks go in by their ids, so that each leaf is written once.
-func (w *archiveWriter) putMarks(list []fresh, row func(int) incoming) error {
+func (w *writer) putMarks(list []fresh, row func(int) incoming) error {
 	order := make([]int, len(list))
 	for i := range order {
 		order[i] = i
@@ -196,7 +196,7 @@ func (w *archiveWriter) putMarks(list []fresh, row func(int) incoming) error {
 }
 
 // putRecords writes the records that are not lost, many of them in blocks.
-func (w *archiveWriter) putRecords(row func(int) incoming) error {
+func (w *writer) putRecords(row func(int) incoming) error {
 	list := w.list
 	if !slices.IsSortedFunc(list, bySeq) {
 		slices.SortFunc(list, bySeq)
@@ -215,7 +215,7 @@ func (w *archiveWriter) putRecords(row func(int) incoming) error {
 func bySeq(a, b fresh) int { return cmp.Compare(a.seq, b.seq) }
 
 // putSome writes as many numbers as make one block, and says how many are done with.
-func (w *archiveWriter) putSome(list []fresh, row func(int) incoming, blocks bool) (n int, err error) {
+func (w *writer) putSome(list []fresh, row func(int) incoming, blocks bool) (n int, err error) {
 	f := &list[0]
 	x := blockOf(w.records.Cursor(), f.seq)
 	switch {
@@ -271,7 +271,7 @@ func (f *fresh) upTo(last uint64) int {
 }
 
 // putWithin puts a record into the block that stands for its number.
-func (w *archiveWriter) putWithin(x block, r incoming) error {
+func (w *writer) putWithin(x block, r incoming) error {
 	record := w.packer.append(nil, r.mark.Seq, r.ended, r.mark.ID, r.append(nil))
 	rows := x.appendRows(nil)
 	w.s.recount = w.s.recount || x.cut
@@ -286,7 +286,7 @@ func (w *archiveWriter) putWithin(x block, r incoming) error {
 }
 
 // hold takes the numbers of the list for held.
-func (w *archiveWriter) hold() {
+func (w *writer) hold() {
 	for i := range w.list {
 		w.s.held.Add(w.list[i].seq, w.list[i].last)
 	}

@@ -1,4 +1,4 @@
-package snapshot
+package archive
 
 import (
 	"encoding/binary"
@@ -26,10 +26,10 @@ const (
 	mergeBelow = 64 << 10
 )
 
-// EventStore keeps the newest events of a node in its archive file (SPEC §12.3):
+// Events keeps the newest events of a node in its archive file (SPEC §12.3):
 // whole entries in chunks, each found by index and by how many events lie before
 // it. Its methods may be called by many goroutines.
-type EventStore struct {
+type Events struct {
 	db       *bbolt.DB
 	retained uint64
 	// write lets one Put run at a time; mu guards chunks, which readers share.
@@ -41,8 +41,8 @@ type EventStore struct {
 // OpenEvents takes the part of an archive file that holds events and keeps the
 // newest so many; a chunk more may stay. A chunk whose head does not verify is
 // left out: the other nodes have it.
-func OpenEvents(db *bbolt.DB, retained uint64) (*EventStore, error) {
-	s := &EventStore{db: db, retained: retained}
+func OpenEvents(db *bbolt.DB, retained uint64) (*Events, error) {
+	s := &Events{db: db, retained: retained}
 	err := db.Update(func(tx *bbolt.Tx) error {
 		b, err := tx.CreateBucketIfNotExists(eventsBucket)
 		if err != nil {
@@ -75,7 +75,7 @@ func OpenEvents(db *bbolt.DB, retained uint64) (*EventStore, error) {
 // Put keeps entries, in their order, and forgets the oldest beyond what is
 // retained. Entries that are there already are left out, so a log that is
 // replayed changes nothing; entries older than others fill gaps.
-func (s *EventStore) Put(entries []EventEntry) error {
+func (s *Events) Put(entries []EventEntry) error {
 	s.write.Lock()
 	defer s.write.Unlock()
 	chunks := append([]chunkHead(nil), s.chunks...)
@@ -155,7 +155,7 @@ func putRun(b *bbolt.Bucket, chunks []chunkHead, run []EventEntry) ([]chunkHead,
 
 // Range says how many events lie before the oldest that is kept and before the
 // next to come; both 0 where none is kept.
-func (s *EventStore) Range() (oldest, next uint64) {
+func (s *Events) Range() (oldest, next uint64) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if len(s.chunks) == 0 {
@@ -166,7 +166,7 @@ func (s *EventStore) Range() (oldest, next uint64) {
 
 // Missing gives the first stretch of [from, to) that is not kept; it is empty, at
 // to, where nothing is missing.
-func (s *EventStore) Missing(from, to uint64) (uint64, uint64) {
+func (s *Events) Missing(from, to uint64) (uint64, uint64) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	at := sort.Search(len(s.chunks), func(i int) bool { return s.chunks[i].end() > from })
@@ -181,7 +181,7 @@ func (s *EventStore) Missing(from, to uint64) (uint64, uint64) {
 
 // Read gives the entries of the chunk that holds an event, by how many events lie
 // before it, from the entry with that event on; none where it is not kept.
-func (s *EventStore) Read(event uint64) ([]EventEntry, error) {
+func (s *Events) Read(event uint64) ([]EventEntry, error) {
 	h, ok := s.find(func(h chunkHead) bool { return h.end() > event })
 	if !ok || h.before > event {
 		return nil, nil
@@ -193,7 +193,7 @@ func (s *EventStore) Read(event uint64) ([]EventEntry, error) {
 
 // At gives the entry at an index, or the newest before it that has events, with
 // those after it in its chunk; none where nothing so old is kept.
-func (s *EventStore) At(index rota.Index) ([]EventEntry, error) {
+func (s *Events) At(index rota.Index) ([]EventEntry, error) {
 	s.mu.RLock()
 	at := sort.Search(len(s.chunks), func(i int) bool { return s.chunks[i].first > index })
 	if at == 0 {
@@ -209,7 +209,7 @@ func (s *EventStore) At(index rota.Index) ([]EventEntry, error) {
 
 // Walk gives chunks from the newest to the oldest until f says no. A chunk that is
 // damaged comes with an error and what its head says.
-func (s *EventStore) Walk(f func(first, last rota.Index, entries []EventEntry, err error) bool) {
+func (s *Events) Walk(f func(first, last rota.Index, entries []EventEntry, err error) bool) {
 	s.mu.RLock()
 	chunks := s.chunks
 	s.mu.RUnlock()
@@ -227,7 +227,7 @@ func (s *EventStore) Walk(f func(first, last rota.Index, entries []EventEntry, e
 // Drop gives up the chunk that holds an event, by how many events lie before it,
 // if it is damaged: it is missing from then on, so that another node's take its
 // place. A chunk that is whole stays.
-func (s *EventStore) Drop(event uint64) error {
+func (s *Events) Drop(event uint64) error {
 	s.write.Lock()
 	defer s.write.Unlock()
 	at := sort.Search(len(s.chunks), func(i int) bool { return s.chunks[i].end() > event })
@@ -255,7 +255,16 @@ func (s *EventStore) Drop(event uint64) error {
 	return nil
 }
 
-func (s *EventStore) find(ok func(chunkHead) bool) (chunkHead, bool) {
+// DropAt is Drop for the chunk that begins with an entry.
+func (s *Events) DropAt(first rota.Index) error {
+	h, ok := s.find(func(h chunkHead) bool { return h.first >= first })
+	if !ok || h.first != first {
+		return nil
+	}
+	return s.Drop(h.before)
+}
+
+func (s *Events) find(ok func(chunkHead) bool) (chunkHead, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	at := sort.Search(len(s.chunks), func(i int) bool { return ok(s.chunks[i]) })
@@ -266,7 +275,7 @@ func (s *EventStore) find(ok func(chunkHead) bool) (chunkHead, bool) {
 }
 
 // load decodes a chunk; none where it was forgotten meanwhile.
-func (s *EventStore) load(h chunkHead) (entries []EventEntry, err error) {
+func (s *Events) load(h chunkHead) (entries []EventEntry, err error) {
 	err = s.db.View(func(tx *bbolt.Tx) error {
 		data := tx.Bucket(eventsBucket).Get(h.key())
 		if data == nil {

@@ -1,0 +1,63 @@
+package archive
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/rotasched/rota"
+)
+
+// FileName is the name of the archive in a data directory: terminal jobs and
+// retained events (SPEC §10.5, §12.3).
+const FileName = "archive.db"
+
+// mappedBytes is the address space set aside for the file, so that growth seldom
+// has to wait for readers. It costs no memory.
+const mappedBytes = 1 << 30
+
+// lockWait bounds the wait for another process's lock on the file.
+const lockWait = time.Second
+
+// Open opens or creates the one file that a node's archive of jobs and its
+// events share, readable by its owner only. Each has buckets of its own.
+//
+// A commit is on disk when it returns. The list of free pages is rebuilt at
+// opening instead of being written with every commit: the file holds nothing
+// that the cluster could not give again, so a slow start is the better price.
+func Open(path string) (*bbolt.DB, error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType,
+		NoFreelistSync: true, InitialMmapSize: mappedBytes})
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return nil, &rota.Error{Kind: rota.Conflict, Op: opOpen, Subject: path,
+			Text: path + " is in use by another process: stop it, or give this node a --data of its own", Cause: err}
+	}
+	if err != nil {
+		return nil, carried(opOpen, err, "the archive %s cannot be opened: move it away, and it is fetched again "+
+			"from the other nodes", path)
+	}
+	return db, nil
+}
+
+const (
+	opOpen = "open archive"
+	opJobs = "archive"
+)
+
+// carried wraps the error of another party and keeps its kind.
+func carried(op string, cause error, format string, args ...any) error {
+	return &rota.Error{Kind: rota.KindOf(cause), Op: op, Subject: "archive",
+		Text: fmt.Sprintf(format, args...), RetryAfter: rota.RetryAfterOf(cause), Cause: cause}
+}
+
+// castagnoli is the table of CRC32C, which the processor computes.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+// updateSum goes on with a checksum.
+func updateSum(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b) }
