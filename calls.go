@@ -1,5 +1,7 @@
 package rota
 
+import "time"
+
 // What callers ask of a node, and what they are told, in words that neither
 // the protocol nor the state machine owns.
 
@@ -15,8 +17,8 @@ type ReadOptions struct {
 // ReadAt says what a read saw.
 type ReadAt struct {
 	Index Index `json:"index"`
-	// AgeMs is how long ago this node last applied anything; −1 if never.
-	AgeMs int64 `json:"age_ms"`
+	// Age is how long ago this node last applied anything; negative if never.
+	Age time.Duration `json:"age_ms"`
 }
 
 // Submitted is the outcome for one submitted job.

@@ -54,7 +54,7 @@ func (c *JobChange) Of(s *JobSpec) JobSpec {
 		next.Fee = *c.Fee
 	}
 	if c.TTLMs != nil {
-		next.TTLMs = *c.TTLMs
+		next.TTL = Millis(*c.TTLMs)
 	}
 	if c.Payload != nil {
 		next.Payload = *c.Payload

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 )
 
 // shownBytes is the longest value that Difference shows.
@@ -20,7 +21,7 @@ func (s *JobSpec) Difference(other *JobSpec) string {
 		if name == "-" || alike(a.Field(i), b.Field(i)) {
 			continue
 		}
-		was, is := fmt.Sprintf("%v", b.Field(i)), fmt.Sprintf("%v", a.Field(i))
+		was, is := shown(b.Field(i)), shown(a.Field(i))
 		if _, blob := a.Field(i).Interface().(Blob); blob || len(was)+len(is) > shownBytes {
 			return "its " + name + " was another"
 		}
@@ -29,7 +30,22 @@ func (s *JobSpec) Difference(other *JobSpec) string {
 	return ""
 }
 
+// shown returns a field as JSON has it.
+func shown(v reflect.Value) string {
+	switch v := v.Interface().(type) {
+	case time.Duration:
+		return fmt.Sprint(WholeMillis(v))
+	case time.Time:
+		return DateOf(v).String()
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
 func alike(a, b reflect.Value) bool {
+	if t, is := a.Interface().(time.Time); is {
+		return t.Equal(b.Interface().(time.Time))
+	}
 	switch a.Kind() {
 	case reflect.Slice, reflect.Map:
 		if a.Len() == 0 || b.Len() == 0 {

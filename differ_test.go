@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestDifference changes every field by itself: each must be named.
@@ -29,6 +30,8 @@ func TestDifference(t *testing.T) {
 			f.SetBool(true)
 		case reflect.Int32, reflect.Int64:
 			f.SetInt(f.Int() + 1)
+		case reflect.Struct:
+			f.Set(reflect.ValueOf(time.UnixMilli(1)))
 		case reflect.Slice:
 			if f.Type().Elem().Kind() == reflect.Uint8 {
 				f.SetBytes([]byte("other"))

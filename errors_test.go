@@ -34,7 +34,7 @@ func TestSentinels(t *testing.T) {
 			t.Errorf("the sentinel of %v becomes %+v", kind, got)
 		}
 	}
-	if errors.Is((*Error)(nil), ErrInvalid) || errors.Is(&Error{}, ErrInternal) {
+	if (*Error)(nil).Is(ErrInvalid) || errors.Is(&Error{}, ErrInternal) {
 		t.Error("no error has a kind")
 	}
 }

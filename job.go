@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"time"
 	"unicode/utf8"
 )
 
@@ -66,6 +67,9 @@ func (h *Hex) UnmarshalText(text []byte) error {
 
 // JobSpec is what a submitter says about a job. A JobChange alone makes it another.
 // CheckShape holds its ranges (SPEC §4.2).
+//
+// Durations are kept in whole milliseconds, which the client library rounds up to; JSON has
+// them, and the dates, in milliseconds.
 type JobSpec struct {
 	// ID is the idempotency key; the client library mints one if the user gives none.
 	ID JobID `json:"id"`
@@ -84,14 +88,14 @@ type JobSpec struct {
 	SizeBytes int64 `json:"size_bytes,omitempty"`
 	// Payload goes to the handler as it is, at most payload_max_bytes.
 	Payload Blob `json:"payload,omitempty"`
-	// DelayMs holds the job back on the cluster clock, from submission.
-	DelayMs int64 `json:"delay_ms,omitempty"`
+	// Delay holds the job back on the cluster clock, from submission.
+	Delay time.Duration `json:"delay_ms,omitempty"`
 	// NotBefore holds the job back until a date.
-	NotBefore Date `json:"not_before_ms,omitempty"`
-	// TTLMs overrides the queue's ttl_abs, from submission; 0 takes the queue's.
-	TTLMs int64 `json:"ttl_ms,omitempty"`
-	// MaxRuntimeMs overrides the queue's max_runtime; 0 takes the queue's.
-	MaxRuntimeMs int64 `json:"max_runtime_ms,omitempty"`
+	NotBefore time.Time `json:"not_before_ms,omitempty"`
+	// TTL overrides the queue's ttl_abs, from submission; 0 takes the queue's.
+	TTL time.Duration `json:"ttl_ms,omitempty"`
+	// MaxRuntime overrides the queue's max_runtime; 0 takes the queue's.
+	MaxRuntime time.Duration `json:"max_runtime_ms,omitempty"`
 	// CPUMilli, MemoryBytes and IOBytesPerS are taken from the worker while leased;
 	// IOBytesPerS is how much the work reads and writes in a second, on disk and network.
 	CPUMilli    int64 `json:"cpu_milli,omitempty"`
@@ -110,8 +114,8 @@ type JobSpec struct {
 	Worker WorkerID `json:"worker,omitempty"`
 	// ExpectedDigest, 32 bytes or none: another output digest is PROOF_INVALID.
 	ExpectedDigest Hex `json:"expected_digest,omitempty"`
-	// SimulateMs is how long the built-in handler waits.
-	SimulateMs int64 `json:"simulate_ms,omitempty"`
+	// Simulate is how long the built-in handler waits.
+	Simulate time.Duration `json:"simulate_ms,omitempty"`
 	// Units are taken from the worker's units_per_period; 0 counts as 1.
 	Units int64 `json:"units,omitempty"`
 	// Labels are the submitter's own, at most MaxLabels.
@@ -119,10 +123,10 @@ type JobSpec struct {
 	// Limits are what the work needs of a worker, by name, such as depth or width:
 	// the worker must offer at least as much of each (SPEC §6.1).
 	Limits map[string]int64 `json:"limits,omitempty"`
-	// ExpectedMs declares how long jobs of this type should take, for the adaptive
+	// Expected declares how long jobs of this type should take, for the adaptive
 	// ranking of a queue whose estimate is `user` (SPEC §5.3); the type's newest declaration
 	// counts, 0 declares nothing.
-	ExpectedMs int64 `json:"expected_ms,omitempty"`
+	Expected time.Duration `json:"expected_ms,omitempty"`
 	// RetryOnInvalidProof asks for another run when a verifier rejects the proof
 	// after the job is COMPLETED (SPEC §9.5).
 	RetryOnInvalidProof bool `json:"retry_on_invalid_proof,omitempty"`
@@ -252,25 +256,25 @@ type Decision struct {
 type Assignment struct {
 	Lease Lease
 	Spec  JobSpec
-	// RenewEveryMs is the queue's renewal window α·T_lease: renew when so much
-	// of the lease has passed. RenewMs is T_lease itself.
-	RenewEveryMs int64
-	LeaseMs      int64
+	// RenewEvery is the queue's renewal window α·T_lease: renew when so much
+	// of the lease has passed. LeaseFor is T_lease itself.
+	RenewEvery time.Duration
+	LeaseFor   time.Duration
 	// RenewalsMax is how often it may be renewed, −1 without limit.
 	RenewalsMax int32
-	// MaxRuntimeMs is the attempt's timeout, from Lease.Started; 0 is none
+	// MaxRuntime is the attempt's timeout, from Lease.Started; 0 is none
 	// (SPEC §20.2).
-	MaxRuntimeMs int64
-	// GraceMs is how long the lease outlives its worker's broken stream, 0 for as long as
+	MaxRuntime time.Duration
+	// Grace is how long the lease outlives its worker's broken stream, 0 for as long as
 	// its silence (SPEC §16.7).
-	GraceMs int64
+	Grace time.Duration
 }
 
 // TimesOut returns the moment at which the attempt times out, 0 where it has no
 // max_runtime.
 func (a *Assignment) TimesOut() Clock {
-	if a.MaxRuntimeMs == 0 {
+	if a.MaxRuntime == 0 {
 		return 0
 	}
-	return a.Lease.Started.Clock + Clock(a.MaxRuntimeMs)
+	return a.Lease.Started.Clock + Clock(a.MaxRuntime.Milliseconds())
 }

@@ -44,6 +44,30 @@ func (d Date) String() string {
 	return time.UnixMilli(int64(d)).UTC().Format(dateLayout)
 }
 
+// Time returns the date in UTC; the zero time for none.
+func (d Date) Time() time.Time {
+	if d == 0 {
+		return time.Time{}
+	}
+	t := time.UnixMilli(int64(d)).UTC()
+	if t.IsZero() {
+		t = t.Add(-time.Millisecond) // a date, if one that nobody means: not none
+	}
+	return t
+}
+
+// DateOf returns the date of a time; what is finer than a millisecond is cut off. The zero
+// time has none.
+func DateOf(t time.Time) Date {
+	if t.IsZero() {
+		return 0
+	}
+	return Date(t.UnixMilli())
+}
+
+// Time returns the moment's date in UTC; the zero time for a moment that was not reached.
+func (m Moment) Time() time.Time { return m.Date.Time() }
+
 // ParseDate reads a date in RFC 3339; what is finer than a millisecond is cut off.
 func ParseDate(text string) (Date, error) {
 	t, err := time.Parse(time.RFC3339Nano, text)

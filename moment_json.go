@@ -9,12 +9,14 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 )
 
 // layout is how the JSON of a struct is laid out: as encoding/json does it, but that
 //
 //   - a Moment tagged "x" is x_ms, x_at and x_clock_ms,
-//   - a Date tagged "x_ms" is x_ms and x_at,
+//   - a Date or a time.Time tagged "x_ms" is x_ms and x_at,
+//   - a time.Duration tagged "x_ms" is x_ms, its whole milliseconds,
 //   - neither is written before it is reached, and x_at is taken for x_ms,
 //   - a string with the option "raw" that is a JSON object or array as json.Marshal writes
 //     them is written as it is, so that no encoder changes a byte of it; any other text is
@@ -45,6 +47,8 @@ const (
 	plainField fieldKind = iota
 	momentField
 	dateField
+	timeField
+	durationField
 	rawField
 )
 
@@ -79,6 +83,10 @@ func (l *layout) add(t reflect.Type, path []int) {
 			kind = momentField
 		case f.Type == reflect.TypeFor[Date]():
 			kind, name = dateField, strings.TrimSuffix(name, "_ms")
+		case f.Type == reflect.TypeFor[time.Time]():
+			kind, name = timeField, strings.TrimSuffix(name, "_ms")
+		case f.Type == reflect.TypeFor[time.Duration]():
+			kind = durationField
 		case hasOption(options, "raw"):
 			kind = rawField
 		}
@@ -151,6 +159,16 @@ func (f *layoutField) write(w *layoutWriter, v reflect.Value) error {
 			return nil
 		}
 		return w.date(f.name, Date(v.Int()))
+	case timeField:
+		if d := DateOf(v.Interface().(time.Time)); d != 0 {
+			return w.date(f.name, d)
+		}
+		return nil
+	case durationField:
+		if f.empty && v.Int() == 0 {
+			return nil
+		}
+		return w.field(f.name, WholeMillis(time.Duration(v.Int())))
 	case rawField:
 		if text := v.String(); text != "" && strings.ContainsRune("{[", rune(text[0])) && plainJSON([]byte(text)) == text {
 			return w.field(f.name, json.RawMessage(text))
@@ -214,6 +232,17 @@ func (f *layoutField) read(given map[string]json.RawMessage, v reflect.Value) er
 		return errors.Join(readDate(given, f.name, &m.Date), readField(given, f.name+"_clock_ms", &m.Clock))
 	case dateField:
 		return readDate(given, f.name, v.Addr().Interface().(*Date))
+	case timeField:
+		into := v.Addr().Interface().(*time.Time)
+		d := DateOf(*into)
+		err := readDate(given, f.name, &d)
+		*into = d.Time()
+		return err
+	case durationField:
+		ms := WholeMillis(time.Duration(v.Int()))
+		err := readField(given, f.name, &ms)
+		v.SetInt(int64(Millis(ms)))
+		return err
 	case rawField:
 		if text, ok := given[f.name]; ok && len(text) > 0 && text[0] != '"' {
 			delete(given, f.name)

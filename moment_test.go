@@ -3,6 +3,7 @@ package rota
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -11,12 +12,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
 // laidOut are the types whose JSON has moments.
 var laidOut = []any{JobSpec{}, NodeSpec{}, Attempt{}, Job{}, Lease{}, Attestation{}, TypeUntil{}, UnitsUsed{}, Worker{}, Event{},
 	ServedEvent{}, Domain{}, ModeStatus{}, Explanation{}, ClusterStatus{}, SnapshotInfo{}, ArchiveStatus{}, Workflow{}, WorkflowNode{}}
+
+// timesOnly are those of them that have durations alone.
+var timesOnly = []any{ReadAt{}}
 
 // TestMomentsInJSON holds every moment to its three names, and the two that people and
 // programs read to one instant.
@@ -72,6 +77,11 @@ func fillMoments(v reflect.Value, next *int64) (names []string) {
 		case *Date:
 			*x = Date(*next)
 			names = append(names, strings.TrimSuffix(name, "_ms"))
+		case *time.Time:
+			*x = Date(*next).Time()
+			names = append(names, strings.TrimSuffix(name, "_ms"))
+		case *time.Duration:
+			*x = Millis(*next)
 		default:
 			if f.Anonymous {
 				names = append(names, fillMoments(v.Field(i), next)...)
@@ -87,7 +97,7 @@ func fillMoments(v reflect.Value, next *int64) (names []string) {
 func TestEveryTypeWithMomentsIsLaidOut(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{}
-	for _, v := range laidOut {
+	for _, v := range slices.Concat(laidOut, timesOnly) {
 		known[reflect.TypeOf(v).Name()] = true
 		if _, ok := v.(json.Marshaler); !ok {
 			t.Errorf("%T has no MarshalJSON", v)
@@ -108,6 +118,9 @@ func TestEveryTypeWithMomentsIsLaidOut(t *testing.T) {
 			return true
 		}
 		for _, f := range fields.Fields.List {
+			if of, ok := f.Type.(*ast.SelectorExpr); ok && f.Tag != nil && (of.Sel.Name == "Time" || of.Sel.Name == "Duration") && !known[spec.Name.Name] {
+				t.Errorf("%s has a time.%s: give it a layout (moment_types.go)", spec.Name, of.Sel.Name)
+			}
 			typ, _ := f.Type.(*ast.Ident)
 			switch {
 			case typ == nil || !spec.Name.IsExported():
@@ -123,6 +136,30 @@ func TestEveryTypeWithMomentsIsLaidOut(t *testing.T) {
 	})
 	if found < len(laidOut) {
 		t.Errorf("found %d moments: the test sees nothing", found)
+	}
+}
+
+// TestDurationsInJSON: JSON has durations in milliseconds, under the names that say so.
+func TestDurationsInJSON(t *testing.T) {
+	t.Parallel()
+	spec := JobSpec{ID: "j", Delay: time.Second, TTL: time.Hour, MaxRuntime: time.Minute, Simulate: 1, Expected: 1_500_001,
+		NotBefore: time.Date(2030, 1, 2, 3, 4, 5, 6_999_999, time.FixedZone("x", 3600))}
+	const want = `{"id":"j","queue":"","type":"","priority":0,"delay_ms":1000,"not_before_ms":1893549845006,` +
+		`"not_before_at":"2030-01-02T02:04:05.006Z","ttl_ms":3600000,"max_runtime_ms":60000,"simulate_ms":1,"expected_ms":2}`
+	if text, err := json.Marshal(spec); err != nil || string(text) != want {
+		t.Errorf("%v\n%s, want\n%s", err, text, want)
+	}
+	var back JobSpec
+	if err := json.Unmarshal([]byte(want), &back); err != nil || back.Delay != time.Second || back.Expected != 2*time.Millisecond ||
+		!back.NotBefore.Equal(spec.NotBefore.Truncate(time.Millisecond)) {
+		t.Errorf("%v, %+v", err, back)
+	}
+	var wrong *json.UnmarshalTypeError
+	if err := json.Unmarshal([]byte(`{"delay_ms":"5s"}`), &back); !errors.As(err, &wrong) || wrong.Field != "delay_ms" {
+		t.Errorf("a duration in words: %v", err)
+	}
+	if text, err := json.Marshal(ReadAt{Index: 7, Age: -time.Millisecond}); err != nil || string(text) != `{"index":7,"age_ms":-1}` {
+		t.Errorf("%s, %v", text, err)
 	}
 }
 
@@ -157,12 +194,12 @@ func TestSpecTakesEitherDate(t *testing.T) {
 	} {
 		var s JobSpec
 		err := json.Unmarshal([]byte(text), &s)
-		if (err != nil) != (want < 0) || err == nil && s.NotBefore != want {
-			t.Errorf("%s: %d, %v", text, s.NotBefore, err)
+		if (err != nil) != (want < 0) || err == nil && DateOf(s.NotBefore) != want {
+			t.Errorf("%s: %s, %v", text, s.NotBefore, err)
 		}
 		var n NodeSpec
-		if again := json.Unmarshal([]byte(text), &n); (again == nil) != (err == nil) || err == nil && n.NotBefore != want {
-			t.Errorf("node %s: %d, %v", text, n.NotBefore, again)
+		if again := json.Unmarshal([]byte(text), &n); (again == nil) != (err == nil) || err == nil && DateOf(n.NotBefore) != want {
+			t.Errorf("node %s: %s, %v", text, n.NotBefore, again)
 		}
 	}
 }

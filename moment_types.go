@@ -21,6 +21,7 @@ var (
 	snapshotInfoJSON   = layoutOf[SnapshotInfo]()
 	archiveStatusJSON  = layoutOf[ArchiveStatus]()
 	workflowJSON       = layoutOf[Workflow]()
+	readAtJSON         = layoutOf[ReadAt]()
 	workflowNodeJSON   = layoutOf[WorkflowNode]()
 )
 
@@ -154,3 +155,9 @@ func (d PlacedDecision) MarshalJSON() ([]byte, error) {
 func (d *PlacedDecision) UnmarshalJSON(text []byte) error {
 	return placedDecisionJSON.unmarshal(text, d)
 }
+
+// MarshalJSON implements json.Marshaler.
+func (a ReadAt) MarshalJSON() ([]byte, error) { return readAtJSON.marshal(a) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *ReadAt) UnmarshalJSON(text []byte) error { return readAtJSON.unmarshal(text, a) }

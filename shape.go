@@ -92,22 +92,22 @@ func (s *JobSpec) checkNumbers() error {
 		{"priority", int64(s.Priority), 0, MaxPriority},
 		{"fee", s.Fee, 0, MaxFee},
 		{"size_bytes", s.SizeBytes, 0, MaxSizeBytes},
-		{"delay_ms", s.DelayMs, 0, maxMs},
-		{"not_before_ms", int64(s.NotBefore), 0, 1 << 46},
-		{"ttl_ms", s.TTLMs, 0, maxMs},
-		{"max_runtime_ms", s.MaxRuntimeMs, 0, maxMs},
+		{"delay_ms", s.Delay.Milliseconds(), 0, maxMs},
+		{"not_before_ms", int64(DateOf(s.NotBefore)), 0, 1 << 46},
+		{"ttl_ms", s.TTL.Milliseconds(), 0, maxMs},
+		{"max_runtime_ms", s.MaxRuntime.Milliseconds(), 0, maxMs},
 		{"cpu_milli", s.CPUMilli, 0, MaxCPUMilli},
 		{"memory_bytes", s.MemoryBytes, 0, MaxMemoryBytes},
 		{"io_bytes_per_s", s.IOBytesPerS, 0, MaxIOBytesPerS},
-		{"simulate_ms", s.SimulateMs, 0, maxMs},
+		{"simulate_ms", s.Simulate.Milliseconds(), 0, maxMs},
 		{"units", s.Units, 0, MaxUnits},
-		{"expected_ms", s.ExpectedMs, 0, maxMs},
+		{"expected_ms", s.Expected.Milliseconds(), 0, maxMs},
 	} {
 		if n.value < n.min || n.value > n.max {
 			return Refusef(Invalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
 		}
 	}
-	return checkRuntime(s.MaxRuntimeMs)
+	return checkRuntime(s.MaxRuntime.Milliseconds())
 }
 
 // checkRuntime refuses a max_runtime, of a job or of a queue, that leaves no time to

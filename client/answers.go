@@ -57,7 +57,7 @@ func (b *book) settled(c *command, a *rota.LeaseAnswer, now time.Duration) bool 
 		b.acknowledged(l, c, a)
 	case rota.VerbRenew:
 		l.renew = nil
-		l.renewNext = now + max(renewLeast, time.Duration(l.assignment.RenewEveryMs)*time.Millisecond/4)
+		l.renewNext = now + max(renewLeast, l.assignment.RenewEvery/4)
 		b.acknowledged(l, c, a)
 	case rota.VerbProgress:
 		l.progress = nil

@@ -114,7 +114,7 @@ func benchNotices(b *testing.B, at, n int) []byte {
 				Job: job, Worker: "bench-0123456789-w0", Session: 7, State: rota.LeaseActive, Started: rota.Moment{Clock: 100_000}, AckBy: rota.Moment{Clock: 105_000},
 				RenewBy: rota.Moment{Clock: 136_000}, Deadline: rota.Moment{Clock: 160_000}, Decision: rota.Decision{Epoch: 5, Height: 600_000, Rank: 3, Score: 17,
 					Reasoning: rota.Reasoning{Rule: rota.ByLeastLoaded, N: 2, Of: 4}, Seed: make([]byte, 32)}},
-			Spec: spec, RenewEveryMs: 36_000, LeaseMs: 60_000, RenewalsMax: -1,
+			Spec: spec, RenewEvery: 36 * time.Second, LeaseFor: time.Minute, RenewalsMax: -1,
 		}
 	}
 	return benchWire(b, &rotav1.WorkResponse{Message: &rotav1.WorkResponse_Notices{Notices: words.NoticesToWire(notices)}})

@@ -284,7 +284,7 @@ func (b *book) expired(l *lease, now time.Duration) bool {
 	switch {
 	case l.timedOut(b.point, now):
 		why.Reason, why.Text = rota.TimedOut, "max_runtime is over but for the second that the worker keeps to report it"
-	case l.assignment.GraceMs > 0 && now >= l.broken(b.point):
+	case l.assignment.Grace > 0 && now >= l.broken(b.point):
 		why.Text = "no beat was heard for so long that the cluster may take the stream for broken"
 	case now >= b.point.lost():
 		why.Text = "no beat was answered for too long"

@@ -68,7 +68,7 @@ func leaseOf(job rota.JobID) *rota.Assignment {
 			State:   rota.LeaseActive,
 			Started: rota.Moment{Clock: 100_000}, AckBy: rota.Moment{Clock: 105_000}, RenewBy: rota.Moment{Clock: 136_000}, Deadline: rota.Moment{Clock: 160_000},
 		},
-		Spec: spec, RenewEveryMs: 36_000, LeaseMs: 60_000, RenewalsMax: -1,
+		Spec: spec, RenewEvery: 36 * time.Second, LeaseFor: time.Minute, RenewalsMax: -1,
 	}
 }
 

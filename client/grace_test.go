@@ -24,7 +24,7 @@ func beginGraced(t *testing.T) (b *begun, r *scripted, stop func()) {
 	synctest.Wait()
 	b.sent = time.Now()
 	a := leaseOf("graced")
-	a.GraceMs, a.Lease.Deadline.Clock, a.RenewEveryMs = 10_000, 10_000_000, 0
+	a.Grace, a.Lease.Deadline.Clock, a.RenewEvery = 10*time.Second, 10_000_000, 0
 	return b, b.run(a), stop
 }
 
@@ -93,7 +93,7 @@ func TestGrace_goesOnWithAnotherNode(t *testing.T) {
 // A word that a beat was heard counts from its sending, however late it comes.
 func TestGrace_countsFromSending(t *testing.T) {
 	t.Parallel()
-	l := &lease{acked: true, deadline: 1 << 40, assignment: &rota.Assignment{GraceMs: 10_000}}
+	l := &lease{acked: true, deadline: 1 << 40, assignment: &rota.Assignment{Grace: 10 * time.Second}}
 	p := viewpoint{known: true, sent: 20 * time.Second, clock: 1_000, heard: 20 * time.Second}
 	for _, late := range []time.Duration{18 * time.Second, 20 * time.Second} {
 		if at := l.end(p.newer(viewpoint{heard: late})); at != 27*time.Second {
@@ -103,7 +103,7 @@ func TestGrace_countsFromSending(t *testing.T) {
 	if at := l.end(p.newer(viewpoint{heard: 22 * time.Second})); at != 29*time.Second {
 		t.Errorf("it is believed in until %v: 29 s is wanted", at)
 	}
-	l.assignment.GraceMs = 0
+	l.assignment.Grace = 0
 	if at := l.end(p); at != 50*time.Second {
 		t.Errorf("without a grace it is believed in until %v: 50 s is wanted", at)
 	}

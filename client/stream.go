@@ -250,7 +250,7 @@ func (b *book) unheard() time.Duration {
 	defer b.mu.Unlock()
 	graced := false
 	for _, l := range b.leases {
-		graced = graced || l.assignment.GraceMs > 0 && l.phase != reporting && l.lost == nil
+		graced = graced || l.assignment.Grace > 0 && l.phase != reporting && l.lost == nil
 	}
 	at := farFuture
 	if graced {

@@ -16,7 +16,7 @@ func TestTakeover_confirmsForAsLongAsADrainDoes(t *testing.T) {
 		b, stop := begin(t, 1, rota.WorkerSpec{}, WithObserver(Observer{GivenUp: func(e HandlerEvent) { givenUp <- e }}))
 		defer stop()
 		a := leaseOf("job")
-		a.Lease.Deadline.Clock, a.RenewEveryMs = 104_000, 0
+		a.Lease.Deadline.Clock, a.RenewEvery = 104_000, 0
 		r := b.run(a)
 		b.at(2 * time.Second)
 		b.s.notice(rota.Notice{Revoked: &rota.LeaseEnd{Lease: a.Lease.ID, Job: "job", Reason: rota.TakenOver}})

@@ -14,7 +14,7 @@ import (
 // timed is a lease of an attempt that may take 9 s.
 func timed(job rota.JobID) *rota.Assignment {
 	a := leaseOf(job)
-	a.Lease.Deadline, a.Lease.RenewBy, a.MaxRuntimeMs = rota.Moment{Clock: 109_000}, rota.Moment{Clock: 85_000}, 9_000
+	a.Lease.Deadline, a.Lease.RenewBy, a.MaxRuntime = rota.Moment{Clock: 109_000}, rota.Moment{Clock: 85_000}, 9*time.Second
 	return a
 }
 

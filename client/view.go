@@ -54,7 +54,7 @@ func (l *lease) end(p viewpoint) time.Duration {
 		deadline = min(l.assignment.Lease.AckBy.Clock, deadline)
 	}
 	end := min(p.of(deadline), p.lost())
-	if l.assignment.GraceMs > 0 {
+	if l.assignment.Grace > 0 {
 		end = min(end, l.broken(p))
 	}
 	return end
@@ -64,7 +64,7 @@ func (l *lease) end(p viewpoint) time.Duration {
 // other beat is heard (SPEC §16.7). A node whose stream has ended hears none, and says so
 // no sooner than 2 s later: the cluster counts the grace from there.
 func (l *lease) broken(p viewpoint) time.Duration {
-	return p.heard + time.Duration(l.assignment.GraceMs)*time.Millisecond - rota.GraceMargin
+	return p.heard + l.assignment.Grace - rota.GraceMargin
 }
 
 // timedOut reports whether max_runtime is over by the view (SPEC §20.2).
@@ -88,7 +88,7 @@ func (l *lease) tooLate(p viewpoint) time.Duration {
 // by the view, and with it the margin before renew_by (SPEC §8.1).
 func (l *lease) renewAt(p viewpoint) time.Duration {
 	a := l.assignment
-	renewBy := l.deadline - rota.Clock(a.LeaseMs-a.RenewEveryMs)
+	renewBy := l.deadline - rota.Clock(a.LeaseFor.Milliseconds()-a.RenewEvery.Milliseconds())
 	return max(p.of(renewBy), l.renewNext)
 }
 
@@ -98,6 +98,6 @@ func (l *lease) renewable() bool {
 	if at := a.TimesOut(); at != 0 && l.deadline >= at {
 		return false // it ends there, renewed or not
 	}
-	return l.phase != reporting && l.lost == nil && !l.renewOver && l.renew == nil && a.RenewEveryMs > 0 &&
+	return l.phase != reporting && l.lost == nil && !l.renewOver && l.renew == nil && a.RenewEvery > 0 &&
 		(a.RenewalsMax < 0 || l.renewals < a.RenewalsMax)
 }

@@ -128,7 +128,7 @@ func TestView_countsFromSendingTheBeat(t *testing.T) {
 		b.at(5 * time.Second)
 		b.s.beat(first, 100_000)
 		a := leaseOf("late")
-		a.Lease.AckBy, a.Lease.Deadline, a.RenewEveryMs = rota.Moment{Clock: 109_000}, rota.Moment{Clock: 110_000}, 0
+		a.Lease.AckBy, a.Lease.Deadline, a.RenewEvery = rota.Moment{Clock: 109_000}, rota.Moment{Clock: 110_000}, 0
 		r := b.run(a)
 		b.at(9*time.Second - time.Millisecond)
 		alive(t, r)
@@ -165,7 +165,7 @@ func TestView_endsHandlersWhenBeatsStay(t *testing.T) {
 		b, stop := begin(t, 1, rota.WorkerSpec{})
 		defer stop()
 		a := leaseOf("silent")
-		a.Lease.Deadline, a.RenewEveryMs = rota.Moment{Clock: 10_000_000}, 0
+		a.Lease.Deadline, a.RenewEvery = rota.Moment{Clock: 10_000_000}, 0
 		r := b.run(a)
 		b.at(30*time.Second - time.Millisecond)
 		alive(t, r)

@@ -320,11 +320,11 @@ func TestSweep_aDateThatIsDueWakesAClusterAtRest(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	job := specs("dated", 1)
-	job[0].NotBefore = rota.Date(time.Now().Add(1500 * time.Millisecond).UnixMilli())
+	job[0].NotBefore = time.Now().Add(1500 * time.Millisecond)
 	submitAll(t, b.follower(), job)
 	b.eventually("the cluster rests", func() bool { n := b.leader(); l := n.terms.leading(); return l != nil && !n.chores.sweepNeeded(l) })
 	b.eventually("it is QUEUED", func() bool { return jobOf(b.leader(), job[0].ID).State == rota.Queued })
-	if early := int64(job[0].NotBefore) - time.Now().UnixMilli(); early > 100 {
+	if early := job[0].NotBefore.UnixMilli() - time.Now().UnixMilli(); early > 100 {
 		t.Errorf("it was woken %d ms early", early)
 	}
 }

@@ -66,9 +66,9 @@ func (rp *replica) fresh(ctx context.Context, opt rota.ReadOptions) (rota.ReadAt
 			return rota.ReadAt{}, err
 		}
 	}
-	at := rota.ReadAt{Index: rota.Index(rp.applied.Load()), AgeMs: -1}
+	at := rota.ReadAt{Index: rota.Index(rp.applied.Load()), Age: -time.Millisecond}
 	if t := rp.appliedAt.Load(); t != 0 {
-		at.AgeMs = (int64(rp.n.sinceBoot()) - t) / int64(time.Millisecond)
+		at.Age = time.Duration(int64(rp.n.sinceBoot()) - t)
 	}
 	return at, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/sched"
@@ -84,7 +85,7 @@ func (b *bench) relieve(worker string) {
 func TestEarlySampleBias(t *testing.T) {
 	t.Parallel()
 	b := dfps(t)
-	b.submit("first", ofType("fresh"), func(s *rota.JobSpec) { s.ExpectedMs = 100 })
+	b.submit("first", ofType("fresh"), func(s *rota.JobSpec) { s.Expected = 100 * time.Millisecond })
 	l := b.serves("first", scoreOf(2, 0, 1, 0)) // nothing is known: the weight is neutral
 	b.pass(1_000)
 	b.ok(verb(rota.VerbFail, l))
@@ -269,7 +270,7 @@ func TestTypeStatistics(t *testing.T) {
 	})
 	run("only_while_the_queue_is_adaptive", func(b *bench) {
 		b.ok(queueOp("default", "ranking", "aging"))
-		b.submit("a", func(s *rota.JobSpec) { s.ExpectedMs = 5 })
+		b.submit("a", func(s *rota.JobSpec) { s.Expected = 5 * time.Millisecond })
 		l := b.match()["a"]
 		b.ok(queueOp("default", "ranking", "adaptive"))
 		b.ok(verb(rota.VerbFail, l)) // the ranking at the outcome counts
@@ -297,10 +298,10 @@ func TestTypeStatistics(t *testing.T) {
 		b.knows("work", want)
 	})
 	run("the_newest_declaration_counts", func(b *bench) {
-		b.submit("a", func(s *rota.JobSpec) { s.ExpectedMs = 100 })
-		b.submit("b", func(s *rota.JobSpec) { s.ExpectedMs = 300 })
+		b.submit("a", func(s *rota.JobSpec) { s.Expected = 100 * time.Millisecond })
+		b.submit("b", func(s *rota.JobSpec) { s.Expected = 300 * time.Millisecond })
 		b.submit("c") // declares nothing
-		b.submit("b", func(s *rota.JobSpec) { s.ExpectedMs = 300 })
+		b.submit("b", func(s *rota.JobSpec) { s.Expected = 300 * time.Millisecond })
 		b.knows("work", sched.Stats{ExpectedMs: 300})
 	})
 	run("of_so_many_types_and_no_more", func(b *bench) {
@@ -314,7 +315,7 @@ func TestTypeStatistics(t *testing.T) {
 			m.ledger.settle()
 		}
 		declare := func(typ rota.JobType) {
-			b.submit(string(typ), ofType(typ), func(s *rota.JobSpec) { s.ExpectedMs = 7 })
+			b.submit(string(typ), ofType(typ), func(s *rota.JobSpec) { s.Expected = 7 * time.Millisecond })
 		}
 		declare("last")
 		declare("over")

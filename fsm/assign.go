@@ -168,8 +168,8 @@ func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, wh
 const checkFit = "FIT"
 
 func maxRuntime(s *keptSpec, p *rota.QueuePolicy) int64 {
-	if s.MaxRuntimeMs > 0 {
-		return s.MaxRuntimeMs
+	if s.MaxRuntime > 0 {
+		return s.MaxRuntime.Milliseconds()
 	}
 	return p.MaxRuntimeMs
 }

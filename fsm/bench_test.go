@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -181,7 +182,7 @@ func BenchmarkSweep(b *testing.B) {
 			ops := make([]*fsmpb.Op, rota.MaxFiringsPerSweep)
 			for i := range ops {
 				n++
-				ops[i] = submitOp(jobSpec(fmt.Sprint("s", n), func(s *rota.JobSpec) { s.DelayMs = 1 }))
+				ops[i] = submitOp(jobSpec(fmt.Sprint("s", n), func(s *rota.JobSpec) { s.Delay = time.Millisecond }))
 			}
 			m.entry(ops...)
 			m.now += 10

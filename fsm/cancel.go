@@ -61,9 +61,9 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	}
 	m.jobs.insert(id, j)
 	m.placement.classify(j)
-	if ttl := q.policy.TTLAbsMs; ttl > 0 || spec.TTLMs > 0 {
-		if spec.TTLMs > 0 {
-			ttl = spec.TTLMs
+	if ttl := q.policy.TTLAbsMs; ttl > 0 || spec.TTL > 0 {
+		if spec.TTL > 0 {
+			ttl = spec.TTL.Milliseconds()
 		}
 		j.expireAbs = j.past.since + planted.ttlOffset(m) + rota.Clock(ttl)
 		m.timers.expire.set(string(id), 0, int64(j.expireAbs))

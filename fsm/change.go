@@ -121,7 +121,7 @@ func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive 
 		m.placement.toBack(j)
 	}
 	if timeToLive {
-		ttl := spec.TTLMs
+		ttl := spec.TTL.Milliseconds()
 		if ttl == 0 {
 			ttl = q.policy.TTLAbsMs
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -36,7 +37,7 @@ func TestChange(t *testing.T) {
 	t.Run("tells_and_keeps", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.submit("j", func(s *rota.JobSpec) { s.Labels, s.TTLMs = map[string]string{"a": "1", "b": "2"}, 60_000 })
+		b.submit("j", func(s *rota.JobSpec) { s.Labels, s.TTL = map[string]string{"a": "1", "b": "2"}, time.Minute })
 		before := b.state("j", rota.Queued)
 		b.pass(1_000)
 		payload := rota.Blob("other")
@@ -55,7 +56,7 @@ func TestChange(t *testing.T) {
 			t.Fatalf("%+v", job)
 		}
 		// The submission is known by what was submitted.
-		first := jobSpec("j", func(s *rota.JobSpec) { s.Labels, s.TTLMs = map[string]string{"a": "1", "b": "2"}, 60_000 })
+		first := jobSpec("j", func(s *rota.JobSpec) { s.Labels, s.TTL = map[string]string{"a": "1", "b": "2"}, time.Minute })
 		if o := b.ok(submitOp(first)); !o.GetExisted() {
 			t.Fatalf("%v", o)
 		}
@@ -126,7 +127,7 @@ func TestChange(t *testing.T) {
 	t.Run("of_one_that_is_delayed", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.submit("j", func(s *rota.JobSpec) { s.DelayMs = 5_000 })
+		b.submit("j", func(s *rota.JobSpec) { s.Delay = 5 * time.Second })
 		b.ok(b.changeOf(urgent("j")))
 		b.state("j", rota.Delayed)
 		b.pass(5_000)

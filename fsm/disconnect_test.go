@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -15,7 +16,7 @@ func gracedLease(b *bench) rota.Lease {
 	b.submit("j")
 	l := b.match()["j"]
 	b.ok(verb(rota.VerbAck, l))
-	if a, _ := b.View.Assignment(l.ID); a.GraceMs != 10_000 {
+	if a, _ := b.View.Assignment(l.ID); a.Grace != 10*time.Second {
 		b.t.Fatalf("assignment %+v: a grace of 10 s is wanted", a)
 	}
 	return l

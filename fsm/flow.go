@@ -4,9 +4,10 @@ import (
 	"errors"
 	"time"
 
+	"github.com/tidwall/btree"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/sched"
-	"github.com/tidwall/btree"
 )
 
 // flowIndex is what is derived of workflows (SPEC §11).
@@ -263,7 +264,7 @@ func (fs *flows) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 	if v.runs++; v.runs == 1 {
 		q.submitted++
 	}
-	ttl := v.spec.TTLMs
+	ttl := v.spec.TTL.Milliseconds()
 	if ttl == 0 {
 		ttl = q.policy.TTLAbsMs
 	}

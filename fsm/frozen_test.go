@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -27,10 +28,10 @@ func busyBenchOn(b *bench) *bench {
 				s.Queue = "q2"
 			}
 			if i%5 == 0 {
-				s.DelayMs, s.Requires, s.Labels = 1000, []string{"gpu"}, map[string]string{"b": "1", "a": "2"}
+				s.Delay, s.Requires, s.Labels = time.Second, []string{"gpu"}, map[string]string{"b": "1", "a": "2"}
 			}
 			if i%7 == 0 {
-				s.NotBefore = startClock + 1e6
+				s.NotBefore = rota.Date(startClock + 1e6).Time()
 			}
 		})
 	}

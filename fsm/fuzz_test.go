@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -299,7 +300,7 @@ func hostileFlow(d *dice) *fsmpb.Op {
 	shape := d.roll(2)
 	dag := newDAG(id, [][][]uint32{{nil, {0}, {0}, {1, 2}, nil, {3, 4}}, {nil, nil, {0, 1}}}[shape], func(d *dag) {
 		d.OnFailure = rota.FailurePolicy(shape)
-		d.Nodes[2].Queue, d.Nodes[1].DelayMs, d.Nodes[1].Priority = "q1", 700, 9
+		d.Nodes[2].Queue, d.Nodes[1].Delay, d.Nodes[1].Priority = "q1", 700*time.Millisecond, 9
 	})
 	switch d.roll(10) {
 	case 0, 1:

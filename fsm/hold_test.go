@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -78,9 +79,9 @@ func TestHold(t *testing.T) {
 			b.worker("w1", 9, cpuWorker(5000)) // most room, but its lease is endless
 			b.submit("endless", cpuJob(1500), func(s *rota.JobSpec) { s.Worker = "w1" })
 			b.worker("w2", 9, cpuWorker(4000))
-			b.submit("long", cpuJob(3000), func(s *rota.JobSpec) { s.Worker, s.MaxRuntimeMs = "w2", 3_600_000 })
+			b.submit("long", cpuJob(3000), func(s *rota.JobSpec) { s.Worker, s.MaxRuntime = "w2", time.Hour })
 			b.worker("w3", 9, cpuWorker(4000))
-			b.submit("short", cpuJob(2000), func(s *rota.JobSpec) { s.Worker, s.MaxRuntimeMs = "w3", 3_600_000 })
+			b.submit("short", cpuJob(2000), func(s *rota.JobSpec) { s.Worker, s.MaxRuntime = "w3", time.Hour })
 		})
 		if h := b.placement.holds.get("wide"); h == nil || h.worker != "w3" {
 			t.Fatalf("held %+v", h)
@@ -236,7 +237,7 @@ func heldBench(t *testing.T, workers func(b *bench), others ...string) *bench {
 	workers(b)
 	b.match()
 	for _, id := range append([]string{"wide"}, others...) {
-		b.submit(id, cpuJob(4000), func(s *rota.JobSpec) { s.TTLMs = 3_600_000 })
+		b.submit(id, cpuJob(4000), func(s *rota.JobSpec) { s.TTL = time.Hour })
 		b.now++
 	}
 	if len(b.match()) != 0 || b.placement.holds.len() != 0 {

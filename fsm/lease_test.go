@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -212,7 +213,7 @@ func TestRenew(t *testing.T) {
 		b.ok(verb(rota.VerbComplete, l))
 	})
 	run("stops_at_max_runtime", func(b *bench) {
-		l := b.leased("j", "w", func(s *rota.JobSpec) { s.MaxRuntimeMs = 70_000 })
+		l := b.leased("j", "w", func(s *rota.JobSpec) { s.MaxRuntime = 70 * time.Second })
 		start := b.now
 		b.ok(verb(rota.VerbAck, l))
 		b.pass(30_000)

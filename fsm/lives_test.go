@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -72,7 +73,7 @@ func TestLives(t *testing.T) {
 	t.Run("times_to_live_count_from_the_retry", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.submit("j", func(s *rota.JobSpec) { s.TTLMs = 5_000 })
+		b.submit("j", func(s *rota.JobSpec) { s.TTL = 5 * time.Second })
 		b.pass(5_000)
 		b.state("j", rota.Expired)
 		b.ok(retryOp("j"))

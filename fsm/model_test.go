@@ -73,13 +73,13 @@ func (m *model) submit(s *rota.JobSpec) bool {
 	if j := m.jobs[s.ID]; j != nil {
 		return j.first.Difference(s) == ""
 	}
-	j := &modelJob{first: *s, began: m.now, state: rota.Queued, ttl: rota.Clock(s.TTLMs), typ: s.Type, proof: len(s.ExpectedDigest) > 0,
-		runtime: rota.Clock(s.MaxRuntimeMs)}
-	if s.TTLMs > 0 {
+	j := &modelJob{first: *s, began: m.now, state: rota.Queued, ttl: rota.Clock(s.TTL.Milliseconds()), typ: s.Type, proof: len(s.ExpectedDigest) > 0,
+		runtime: rota.Clock(s.MaxRuntime.Milliseconds())}
+	if s.TTL > 0 {
 		j.abs = m.now + j.ttl
 	}
-	if s.DelayMs > 0 {
-		j.state, j.due = rota.Delayed, m.now+rota.Clock(s.DelayMs)
+	if s.Delay > 0 {
+		j.state, j.due = rota.Delayed, m.now+rota.Clock(s.Delay.Milliseconds())
 	}
 	m.jobs[s.ID] = j
 	return true

@@ -3,6 +3,7 @@ package fsm
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -147,8 +148,8 @@ func TestMode(t *testing.T) {
 		b := newBench(t)
 		l := b.leased("a", "w")
 		b.submit("queued")
-		b.submit("delayed", func(s *rota.JobSpec) { s.DelayMs = 3000 })
-		b.submit("dated", func(s *rota.JobSpec) { s.NotBefore = rota.Date(startClock + 1<<40) })
+		b.submit("delayed", func(s *rota.JobSpec) { s.Delay = 3 * time.Second })
+		b.submit("dated", func(s *rota.JobSpec) { s.NotBefore = rota.Date(startClock + 1<<40).Time() })
 		b.ok(modeOp(rota.ModeDraining, "shutdown"))
 		b.refuses(rota.Mode, "mode", submitOp(jobSpec("new", priority(0))))
 		finish := func(l rota.Lease) []rota.Event { return b.entry(verb(rota.VerbComplete, l)).Events }

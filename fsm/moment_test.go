@@ -3,6 +3,7 @@ package fsm
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -39,7 +40,7 @@ func TestDatesWhileTheClockIsBehind(t *testing.T) {
 		Submitted int64  `json:"submitted_ms"`
 		At        string `json:"submitted_at"`
 	}
-	b.submit("j", func(s *rota.JobSpec) { s.DelayMs = 2_000 })
+	b.submit("j", func(s *rota.JobSpec) { s.Delay = 2 * time.Second })
 	submitted := b.head.now()
 	j := b.state("j", rota.Delayed)
 	if shown, err := json.Marshal(j); err != nil || json.Unmarshal(shown, &text) != nil ||

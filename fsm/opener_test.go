@@ -3,10 +3,12 @@ package fsm
 import (
 	"bytes"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"google.golang.org/protobuf/proto"
 )
 
 // FuzzOpener compares what an opener reads, with the room of entries before, with what
@@ -56,9 +58,9 @@ func fullLease() *fsmpb.LeaseOp {
 
 func fullSpec() *rota.JobSpec {
 	return &rota.JobSpec{ID: "job", Queue: "q", Type: "t", Tenant: "x", Priority: -3, Fee: 1, SizeBytes: 2, Payload: []byte("payload"),
-		DelayMs: 3, NotBefore: 4, TTLMs: 5, MaxRuntimeMs: 6, CPUMilli: 7, MemoryBytes: 8, IOBytesPerS: 12, Requires: []string{"a", "b"},
+		Delay: 3 * time.Millisecond, NotBefore: rota.Date(4).Time(), TTL: 5 * time.Millisecond, MaxRuntime: 6 * time.Millisecond, CPUMilli: 7, MemoryBytes: 8, IOBytesPerS: 12, Requires: []string{"a", "b"},
 		RegionsAllow: []string{"c"}, RegionsDeny: []string{"d"}, Zone: "z", Domain: "dom", Worker: "w", ExpectedDigest: []byte("e"),
-		SimulateMs: 9, Units: 10, ExpectedMs: 11, RetryOnInvalidProof: true, DataKeys: []string{"k1", "k2"}}
+		Simulate: 9 * time.Millisecond, Units: 10, Expected: 11 * time.Millisecond, RetryOnInvalidProof: true, DataKeys: []string{"k1", "k2"}}
 }
 
 // TestOpener shows that the usual entries take the short way: all fields of what it

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -218,7 +219,7 @@ func TestPreemptionIsCheckedAnew(t *testing.T) {
 	b.submit("crit", priority(0))
 	b.submit("high", priority(1))
 	b.submit("needs", priority(0), func(s *rota.JobSpec) { s.Requires = []string{"gpu"} })
-	b.submit("later", priority(0), func(s *rota.JobSpec) { s.DelayMs = 1000 })
+	b.submit("later", priority(0), func(s *rota.JobSpec) { s.Delay = time.Second })
 	op := func(job, worker string, leases ...rota.Lease) *fsmpb.Op {
 		p := &fsmpb.Preempt{Job: job, Worker: worker}
 		for _, l := range leases {

@@ -116,7 +116,7 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, past []rota.Attempt, tex
 	j.disprove(t, text)
 	m.jobs.insert(t.id, j)
 	m.placement.classify(j)
-	ttl := spec.TTLMs
+	ttl := spec.TTL.Milliseconds()
 	if ttl == 0 {
 		ttl = q.policy.TTLAbsMs
 	}

@@ -3,6 +3,7 @@ package fsm
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -120,7 +121,7 @@ func TestReportProof(t *testing.T) {
 		}
 	})
 	run("expires_a_job_whose_time_is_up", func(b *bench) {
-		mortal := func(s *rota.JobSpec) { s.RetryOnInvalidProof, s.TTLMs = true, 5_000 }
+		mortal := func(s *rota.JobSpec) { s.RetryOnInvalidProof, s.TTL = true, 5*time.Second }
 		l := b.completed("j", "w", mortal)
 		b.pass(6_000)
 		b.ok(reportOp(l, mortal))

@@ -6,9 +6,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"pgregory.net/rapid"
 )
 
 // TestModel runs random lives, hostile commands among them, against the model.
@@ -77,9 +78,9 @@ func (r *race) step() {
 	case 0, 1, 2:
 		spec := jobSpec(job, func(s *rota.JobSpec) {
 			s.Priority = []int32{0, 5, 9}[r.pick("priority", 3)]
-			s.DelayMs = int64(r.pick("delayed", 3)) / 2 * 700
-			s.TTLMs = int64(r.pick("mortal", 4)) / 3 * 30_000
-			s.MaxRuntimeMs = []int64{0, 0, 9_000, 70_000}[r.pick("runtime", 4)]
+			s.Delay = rota.Millis(int64(r.pick("delayed", 3)) / 2 * 700)
+			s.TTL = rota.Millis(int64(r.pick("mortal", 4)) / 3 * 30_000)
+			s.MaxRuntime = rota.Millis([]int64{0, 0, 9_000, 70_000}[r.pick("runtime", 4)])
 			s.Type = []rota.JobType{"work", "else"}[r.pick("type", 2)]
 			if r.pick("proof", 3) == 0 || r.fraud {
 				sum := sha256.Sum256([]byte("right"))

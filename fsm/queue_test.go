@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -124,7 +125,7 @@ func TestRound(t *testing.T) {
 		b.ok(statusOp("drains", rota.WorkerDraining, 0))
 		b.submit("j")
 		b.submit("k")
-		b.submit("delayed", func(s *rota.JobSpec) { s.DelayMs = 1000 })
+		b.submit("delayed", func(s *rota.JobSpec) { s.Delay = time.Second })
 		b.submit("elsewhere", func(s *rota.JobSpec) { s.Queue = "q2" })
 		b.submit("needs", func(s *rota.JobSpec) { s.Requires = []string{"gpu"} })
 		a := b.entry(round(1, &fsmpb.Pair{Job: "gone", Worker: "w"}, &fsmpb.Pair{Job: "delayed", Worker: "w"},

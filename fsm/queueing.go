@@ -69,7 +69,7 @@ func (m *Machine) start(j *jobRow) { m.startAfter(j, 0) }
 // startAfter is start for a job whose last worker may believe in its lease until a
 // moment: it waits for that too (SPEC §3.11).
 func (m *Machine) startAfter(j *jobRow, free rota.Clock) {
-	due := max(free, m.head.clock+rota.Clock(j.spec.DelayMs))
+	due := max(free, m.head.clock+rota.Clock(j.spec.Delay.Milliseconds()))
 	if due > m.head.clock {
 		m.delayFor(j, due)
 		return
@@ -104,9 +104,9 @@ func (m *Machine) wakeOrDate(j *jobRow) {
 		m.timers.wake.set(id, int64(j.due), 0)
 		j.due = 0
 	}
-	if j.spec.NotBefore > m.head.date() && j.enqueued == 0 {
+	if rota.DateOf(j.spec.NotBefore) > m.head.date() && j.enqueued == 0 {
 		m.own(j)
-		j.dueDate = j.spec.NotBefore
+		j.dueDate = rota.DateOf(j.spec.NotBefore)
 		m.timers.dated.set(id, 0, int64(j.dueDate))
 		if j.state != rota.Delayed {
 			m.placement.move(j, rota.Delayed)

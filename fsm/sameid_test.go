@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -15,8 +16,8 @@ func TestSameID(t *testing.T) {
 		func(s *rota.JobSpec) { s.Payload = []byte("else") },
 		func(s *rota.JobSpec) { s.Queue, s.Priority = "no such", 99 },
 		func(s *rota.JobSpec) { s.Tenant = "else" },
-		func(s *rota.JobSpec) { s.DelayMs = 5 },
-		func(s *rota.JobSpec) { s.NotBefore = 5 },
+		func(s *rota.JobSpec) { s.Delay = 5 * time.Millisecond },
+		func(s *rota.JobSpec) { s.NotBefore = rota.Date(5).Time() },
 		func(s *rota.JobSpec) { s.Labels = map[string]string{"b": "2", "a": "2"} },
 	}
 	spec := func() *rota.JobSpec {

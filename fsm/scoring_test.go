@@ -92,7 +92,7 @@ func TestScoringKeys(t *testing.T) {
 			}
 			b.sound()
 		}
-		declares := func(id string, ms int64) { b.submit(id, func(s *rota.JobSpec) { s.ExpectedMs = ms }) }
+		declares := func(id string, ms int64) { b.submit(id, func(s *rota.JobSpec) { s.Expected = rota.Millis(ms) }) }
 		declares("a", 5)
 		expects(0) // a submitter's word counts only where the policy takes it
 		b.ok(queueOp("default", "expected.work", "2s", "expected.other", "1"))

@@ -20,10 +20,10 @@ func fillJobSpec(w *fsmpb.JobSpec, m *rota.JobSpec) {
 	w.Fee = m.Fee
 	w.SizeBytes = m.SizeBytes
 	w.Payload = m.Payload
-	w.DelayMs = m.DelayMs
-	w.NotBeforeMs = int64(m.NotBefore)
-	w.TtlMs = m.TTLMs
-	w.MaxRuntimeMs = m.MaxRuntimeMs
+	w.DelayMs = rota.WholeMillis(m.Delay)
+	w.NotBeforeMs = int64(rota.DateOf(m.NotBefore))
+	w.TtlMs = rota.WholeMillis(m.TTL)
+	w.MaxRuntimeMs = rota.WholeMillis(m.MaxRuntime)
 	w.CpuMilli = m.CPUMilli
 	w.MemoryBytes = m.MemoryBytes
 	w.IoBytesPerS = m.IOBytesPerS
@@ -34,11 +34,11 @@ func fillJobSpec(w *fsmpb.JobSpec, m *rota.JobSpec) {
 	w.Domain = m.Domain
 	w.Worker = string(m.Worker)
 	w.ExpectedDigest = m.ExpectedDigest
-	w.SimulateMs = m.SimulateMs
+	w.SimulateMs = rota.WholeMillis(m.Simulate)
 	w.Units = m.Units
 	w.Labels = pairOps(m.Labels)
 	w.Limits = limitOps(m.Limits)
-	w.ExpectedMs = m.ExpectedMs
+	w.ExpectedMs = rota.WholeMillis(m.Expected)
 	w.RetryOnInvalidProof = m.RetryOnInvalidProof
 	w.DataKeys = m.DataKeys
 }
@@ -53,10 +53,10 @@ func takeJobSpec(m *rota.JobSpec, w *fsmpb.JobSpec) {
 	m.Fee = w.GetFee()
 	m.SizeBytes = w.GetSizeBytes()
 	m.Payload = w.GetPayload()
-	m.DelayMs = w.GetDelayMs()
-	m.NotBefore = rota.Date(w.GetNotBeforeMs())
-	m.TTLMs = w.GetTtlMs()
-	m.MaxRuntimeMs = w.GetMaxRuntimeMs()
+	m.Delay = rota.Millis(w.GetDelayMs())
+	m.NotBefore = rota.Date(w.GetNotBeforeMs()).Time()
+	m.TTL = rota.Millis(w.GetTtlMs())
+	m.MaxRuntime = rota.Millis(w.GetMaxRuntimeMs())
 	m.CPUMilli = w.GetCpuMilli()
 	m.MemoryBytes = w.GetMemoryBytes()
 	m.IOBytesPerS = w.GetIoBytesPerS()
@@ -67,11 +67,11 @@ func takeJobSpec(m *rota.JobSpec, w *fsmpb.JobSpec) {
 	m.Domain = w.GetDomain()
 	m.Worker = rota.WorkerID(w.GetWorker())
 	m.ExpectedDigest = w.GetExpectedDigest()
-	m.SimulateMs = w.GetSimulateMs()
+	m.Simulate = rota.Millis(w.GetSimulateMs())
 	m.Units = w.GetUnits()
 	m.Labels = pairWords(w.GetLabels())
 	m.Limits = limitWords(w.GetLimits())
-	m.ExpectedMs = w.GetExpectedMs()
+	m.Expected = rota.Millis(w.GetExpectedMs())
 	m.RetryOnInvalidProof = w.GetRetryOnInvalidProof()
 	m.DataKeys = w.GetDataKeys()
 }
@@ -85,10 +85,10 @@ func encodeSpec(e *encoder, s *keptSpec) {
 	e.int(s.Fee)
 	e.int(s.SizeBytes)
 	e.bytes(s.Payload)
-	e.int(s.DelayMs)
-	e.int(int64(s.NotBefore))
-	e.int(s.TTLMs)
-	e.int(s.MaxRuntimeMs)
+	e.int(rota.WholeMillis(s.Delay))
+	e.int(int64(rota.DateOf(s.NotBefore)))
+	e.int(rota.WholeMillis(s.TTL))
+	e.int(rota.WholeMillis(s.MaxRuntime))
 	e.int(s.CPUMilli)
 	e.int(s.MemoryBytes)
 	e.int(s.IOBytesPerS)
@@ -99,11 +99,11 @@ func encodeSpec(e *encoder, s *keptSpec) {
 	e.str(s.Domain)
 	e.str(string(s.Worker))
 	e.bytes(s.ExpectedDigest)
-	e.int(s.SimulateMs)
+	e.int(rota.WholeMillis(s.Simulate))
 	e.int(s.Units)
 	encodePairs(e, s.Labels)
 	encodeLimits(e, s.Limits)
-	e.int(s.ExpectedMs)
+	e.int(rota.WholeMillis(s.Expected))
 	e.bool(s.RetryOnInvalidProof)
 	e.strs(s.DataKeys)
 }
@@ -118,10 +118,10 @@ func decodeSpec(d *decoder) *keptSpec {
 	s.Fee = d.int()
 	s.SizeBytes = d.int()
 	s.Payload = d.bytes()
-	s.DelayMs = d.int()
-	s.NotBefore = rota.Date(d.int())
-	s.TTLMs = d.int()
-	s.MaxRuntimeMs = d.int()
+	s.Delay = rota.Millis(d.int())
+	s.NotBefore = rota.Date(d.int()).Time()
+	s.TTL = rota.Millis(d.int())
+	s.MaxRuntime = rota.Millis(d.int())
 	s.CPUMilli = d.int()
 	s.MemoryBytes = d.int()
 	s.IOBytesPerS = d.int()
@@ -132,11 +132,11 @@ func decodeSpec(d *decoder) *keptSpec {
 	s.Domain = d.str()
 	s.Worker = rota.WorkerID(d.str())
 	s.ExpectedDigest = d.bytes()
-	s.SimulateMs = d.int()
+	s.Simulate = rota.Millis(d.int())
 	s.Units = d.int()
 	s.Labels = decodePairs(d)
 	s.Limits = decodeLimits(d)
-	s.ExpectedMs = d.int()
+	s.Expected = rota.Millis(d.int())
 	s.RetryOnInvalidProof = d.bool()
 	s.DataKeys = d.strs()
 	return d.specs.keep(&s)
@@ -150,19 +150,19 @@ func saysAlike(a, b *rota.JobSpec) bool {
 		a.Priority == b.Priority &&
 		a.Fee == b.Fee &&
 		a.SizeBytes == b.SizeBytes &&
-		a.DelayMs == b.DelayMs &&
-		a.NotBefore == b.NotBefore &&
-		a.TTLMs == b.TTLMs &&
-		a.MaxRuntimeMs == b.MaxRuntimeMs &&
+		a.Delay == b.Delay &&
+		a.NotBefore.Equal(b.NotBefore) &&
+		a.TTL == b.TTL &&
+		a.MaxRuntime == b.MaxRuntime &&
 		a.CPUMilli == b.CPUMilli &&
 		a.MemoryBytes == b.MemoryBytes &&
 		a.IOBytesPerS == b.IOBytesPerS &&
 		a.Zone == b.Zone &&
 		a.Domain == b.Domain &&
 		a.Worker == b.Worker &&
-		a.SimulateMs == b.SimulateMs &&
+		a.Simulate == b.Simulate &&
 		a.Units == b.Units &&
-		a.ExpectedMs == b.ExpectedMs &&
+		a.Expected == b.Expected &&
 		a.RetryOnInvalidProof == b.RetryOnInvalidProof &&
 		slices.Equal(a.Requires, b.Requires) &&
 		slices.Equal(a.RegionsAllow, b.RegionsAllow) &&

@@ -45,6 +45,8 @@ func setSomething(t *testing.T, f reflect.Value) {
 		f.SetInt(1)
 	case reflect.Bool:
 		f.SetBool(true)
+	case reflect.Struct:
+		f.Set(reflect.ValueOf(rota.Date(1).Time()))
 	case reflect.Slice:
 		f.Set(reflect.MakeSlice(f.Type(), 1, 1))
 		if e := f.Index(0); e.Kind() == reflect.String {

@@ -25,7 +25,7 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	j.spec, j.seq = m.specs.keep(spec), m.head.jobSeq
 	j.specHash = hashSpec(&m.ledger.enc, j.spec)
 	j.submitted, j.submittedDate = m.head.clock, m.head.date()
-	ttl := spec.TTLMs
+	ttl := spec.TTL.Milliseconds()
 	if ttl == 0 {
 		ttl = q.policy.TTLAbsMs
 	}

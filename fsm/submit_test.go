@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -49,11 +50,11 @@ func TestSubmit(t *testing.T) {
 			{"fee", func(s *rota.JobSpec) { s.Fee = -1 }},
 			{"fee", func(s *rota.JobSpec) { s.Fee = math.MaxInt64 }},
 			{"size_bytes", func(s *rota.JobSpec) { s.SizeBytes = math.MaxInt64 }},
-			{"delay_ms", func(s *rota.JobSpec) { s.DelayMs = math.MaxInt64 }},
-			{"delay_ms", func(s *rota.JobSpec) { s.DelayMs = -1 }},
-			{"not_before_ms", func(s *rota.JobSpec) { s.NotBefore = math.MaxInt64 }},
-			{"ttl_ms", func(s *rota.JobSpec) { s.TTLMs = math.MinInt64 }},
-			{"max_runtime_ms", func(s *rota.JobSpec) { s.MaxRuntimeMs = math.MaxInt64 }},
+			{"delay_ms", func(s *rota.JobSpec) { s.Delay = rota.Millis(math.MaxInt64) }},
+			{"delay_ms", func(s *rota.JobSpec) { s.Delay = rota.Millis(-1) }},
+			{"not_before_ms", func(s *rota.JobSpec) { s.NotBefore = rota.Date(math.MaxInt64).Time() }},
+			{"ttl_ms", func(s *rota.JobSpec) { s.TTL = rota.Millis(math.MinInt64) }},
+			{"max_runtime_ms", func(s *rota.JobSpec) { s.MaxRuntime = rota.Millis(math.MaxInt64) }},
 			{"cpu_milli", func(s *rota.JobSpec) { s.CPUMilli = math.MaxInt64 }},
 			{"memory_bytes", func(s *rota.JobSpec) { s.MemoryBytes = -5 }},
 			{"payload", func(s *rota.JobSpec) { s.Payload = make([]byte, rota.MaxPayloadBytes+1) }},
@@ -118,8 +119,8 @@ func TestSubmit(t *testing.T) {
 	t.Run("waits_for_delay_and_then_for_the_date", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.submit("j", func(s *rota.JobSpec) { s.DelayMs, s.NotBefore = 10_000, startClock+20_000 })
-		b.submit("early", func(s *rota.JobSpec) { s.DelayMs, s.NotBefore = 10_000, startClock+5_000 })
+		b.submit("j", func(s *rota.JobSpec) { s.Delay, s.NotBefore = 10*time.Second, rota.Date(startClock+20_000).Time() })
+		b.submit("early", func(s *rota.JobSpec) { s.Delay, s.NotBefore = 10*time.Second, rota.Date(startClock+5_000).Time() })
 		b.pass(9_999)
 		b.state("early", rota.Delayed)
 		b.pass(1)
@@ -136,7 +137,7 @@ func TestSubmit(t *testing.T) {
 	t.Run("waits_for_no_date_in_backoff", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.submit("j", func(s *rota.JobSpec) { s.NotBefore = startClock + 1000 })
+		b.submit("j", func(s *rota.JobSpec) { s.NotBefore = rota.Date(startClock + 1000).Time() })
 		b.worker("w", 1)
 		b.pass(1000)
 		l := b.match()["j"]
@@ -154,8 +155,8 @@ func TestCancel(t *testing.T) {
 	b.refuses(rota.NotFound, "job", cancelOp("nothing"))
 	b.refuses(rota.NotFound, "job", retryOp("nothing"))
 	b.submit("j")
-	b.submit("delayed", func(s *rota.JobSpec) { s.DelayMs = 1000 })
-	b.submit("dated", func(s *rota.JobSpec) { s.NotBefore = startClock + 1000 })
+	b.submit("delayed", func(s *rota.JobSpec) { s.Delay = time.Second })
+	b.submit("dated", func(s *rota.JobSpec) { s.NotBefore = rota.Date(startClock + 1000).Time() })
 	for _, id := range []string{"j", "delayed", "dated"} {
 		b.ok(cancelOp(id))
 		b.state(id, rota.Cancelled)
@@ -173,7 +174,7 @@ func TestRetry(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.ok(queueOp("default", "ttl_rel_max", "1m"))
-		l := b.leased("j", "w", func(s *rota.JobSpec) { s.TTLMs, s.Payload = 50_000, []byte("body") })
+		l := b.leased("j", "w", func(s *rota.JobSpec) { s.TTL, s.Payload = 50*time.Second, []byte("body") })
 		b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.NoRetry = true }))
 		b.pass(30_000)
 		b.ok(retryOp("j"))

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -16,10 +17,10 @@ func TestSweep(t *testing.T) {
 		b.worker("w", 2)
 		b.submit("leased")
 		b.match()
-		b.submit("z-wakes-first", func(s *rota.JobSpec) { s.DelayMs = 5_000 })
-		b.submit("b-wakes", func(s *rota.JobSpec) { s.DelayMs = 5_500 })
-		b.submit("a-wakes", func(s *rota.JobSpec) { s.DelayMs = 5_500 })
-		b.submit("expires", func(s *rota.JobSpec) { s.TTLMs, s.DelayMs = 5_800, 1_000_000 })
+		b.submit("z-wakes-first", func(s *rota.JobSpec) { s.Delay = 5 * time.Second })
+		b.submit("b-wakes", func(s *rota.JobSpec) { s.Delay = 5_500 * time.Millisecond })
+		b.submit("a-wakes", func(s *rota.JobSpec) { s.Delay = 5_500 * time.Millisecond })
+		b.submit("expires", func(s *rota.JobSpec) { s.TTL, s.Delay = 5_800*time.Millisecond, 1000*time.Second })
 		for range 6 {
 			b.now += 1000
 			b.entry()
@@ -39,7 +40,7 @@ func TestSweep(t *testing.T) {
 		b := newBench(t)
 		b.every = 500
 		for i := range 2500 {
-			b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) { s.DelayMs = 100 })
+			b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) { s.Delay = 100 * time.Millisecond })
 		}
 		b.now += 1000
 		for _, want := range []Sweep{{1000, true}, {1000, true}, {500, false}, {0, false}} {
@@ -125,7 +126,7 @@ func TestSweep(t *testing.T) {
 		if !b.View.AtRest() {
 			t.Fatal("an empty state does not rest")
 		}
-		b.submit("dated", func(s *rota.JobSpec) { s.NotBefore = startClock + 1e6 })
+		b.submit("dated", func(s *rota.JobSpec) { s.NotBefore = rota.Date(startClock + 1e6).Time() })
 		if !b.View.AtRest() {
 			t.Fatal("a date keeps it from rest")
 		}

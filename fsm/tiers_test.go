@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -161,7 +162,7 @@ func TestRankingChangesToAdaptiveAndBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ok(queueOp("default", "oldest_every", "0"))
-	b.submit("z", priority(7), func(s *rota.JobSpec) { s.DelayMs = 1_000 })
+	b.submit("z", priority(7), func(s *rota.JobSpec) { s.Delay = time.Second })
 	b.submit("y", priority(8))
 	b.pass(500)
 	b.submit("x", priority(7))
@@ -210,7 +211,7 @@ func TestManyRiseAtOnce(t *testing.T) {
 		b.now += 500
 		b.entry()
 	}
-	b.submit("expires", priority(0), func(s *rota.JobSpec) { s.TTLMs = 500 })
+	b.submit("expires", priority(0), func(s *rota.JobSpec) { s.TTL = 500 * time.Millisecond })
 	b.now += 500
 	b.walls = []int64{startClock + int64(sevenDays) + 60_500} // the tombstone is due too
 	for i, want := range []Sweep{{1000, true}, {1000, true}, {502, false}, {0, false}} {

@@ -3,6 +3,7 @@ package fsm
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -121,7 +122,7 @@ func TestTimeOut(t *testing.T) {
 		"and_tells_the_worker_when": func(b *bench) {
 			l := leased(b)
 			a, _ := b.View.Assignment(l.ID)
-			if a.MaxRuntimeMs != 9_000 || a.TimesOut() != l.Started.Clock+9_000 {
+			if a.MaxRuntime != 9*time.Second || a.TimesOut() != l.Started.Clock+9_000 {
 				b.t.Fatalf("assignment %+v", a)
 			}
 		},

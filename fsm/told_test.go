@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -74,8 +75,8 @@ func TestEveryMoveIsTold(t *testing.T) {
 	b.walls = []int64{startClock, startClock, startClock}
 	b.pass(1_000)
 	date := b.head.date()
-	one(rota.JobDelayed, dueAt(b.head.now().At(b.head.clock+500)), b.entry(submitOp(jobSpec("delayed", func(s *rota.JobSpec) { s.DelayMs = 500 }))))
-	one(rota.JobDelayed, dueAt(b.head.now().On(date+60_000)), b.entry(submitOp(jobSpec("dated", func(s *rota.JobSpec) { s.NotBefore = date + 60_000 }))))
+	one(rota.JobDelayed, dueAt(b.head.now().At(b.head.clock+500)), b.entry(submitOp(jobSpec("delayed", func(s *rota.JobSpec) { s.Delay = 500 * time.Millisecond }))))
+	one(rota.JobDelayed, dueAt(b.head.now().On(date+60_000)), b.entry(submitOp(jobSpec("dated", func(s *rota.JobSpec) { s.NotBefore = (date + 60_000).Time() }))))
 	b.pass(1_000)
 	b.state("delayed", rota.Queued)
 	l := b.leased("stopped", "w")
@@ -84,7 +85,7 @@ func TestEveryMoveIsTold(t *testing.T) {
 	if got := kinds(a.Events); len(got) != 1 || got[0] != rota.JobDelayed {
 		t.Fatalf("%v: %v", l, got)
 	}
-	d := diamond("wf", func(d *dag) { d.Nodes[0].DelayMs = 500 })
+	d := diamond("wf", func(d *dag) { d.Nodes[0].Delay = 500 * time.Millisecond })
 	b.upload(d)
 	b.ok(d.commit())
 	b.state("wf/n0", rota.Delayed)

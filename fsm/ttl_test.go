@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -34,7 +35,7 @@ func TestTimeToLive(t *testing.T) {
 			f(newBench(t))
 		})
 	}
-	ttl := func(ms int64) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.TTLMs = ms } }
+	ttl := func(ms int64) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.TTL = rota.Millis(ms) } }
 	run("absolute_ends_a_job_that_waits", func(b *bench) {
 		b.submit("j", ttl(5_000))
 		b.pass(4_999)
@@ -43,8 +44,8 @@ func TestTimeToLive(t *testing.T) {
 		b.expired("j", rota.TTLAbsolute)
 	})
 	run("absolute_ends_a_job_that_is_delayed", func(b *bench) {
-		b.submit("j", ttl(5_000), func(s *rota.JobSpec) { s.DelayMs = 60_000 })
-		b.submit("dated", ttl(5_000), func(s *rota.JobSpec) { s.NotBefore = startClock + 60_000 })
+		b.submit("j", ttl(5_000), func(s *rota.JobSpec) { s.Delay = time.Minute })
+		b.submit("dated", ttl(5_000), func(s *rota.JobSpec) { s.NotBefore = rota.Date(startClock + 60_000).Time() })
 		b.pass(5_000)
 		b.expired("j", rota.TTLAbsolute)
 		b.expired("dated", rota.TTLAbsolute)
@@ -175,7 +176,7 @@ func TestPresetsTimeToLive(t *testing.T) {
 			b.ok(presetOp("q", c.preset))
 			b.worker("w", 2, func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"q"} })
 			b.submit("default", func(s *rota.JobSpec) { s.Queue = "q" })
-			b.submit("own", func(s *rota.JobSpec) { s.Queue, s.TTLMs = "q", 5*hour })
+			b.submit("own", func(s *rota.JobSpec) { s.Queue, s.TTL = "q", rota.Millis(5*hour) })
 			at := b.now
 			b.pass(250)
 			leases := b.match()

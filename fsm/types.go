@@ -40,14 +40,14 @@ type typeStats struct {
 // declareType keeps how long jobs of a type should take (SPEC §5.3): what the newest
 // submission declares to an adaptive queue whose policy goes by it.
 func (ts *typeStats) declareType(spec *keptSpec, q *queueRow) {
-	if q.policy.Ranking != rota.RankAdaptive || q.policy.Estimate != rota.EstimateByUser || spec.ExpectedMs <= 0 {
+	if q.policy.Ranking != rota.RankAdaptive || q.policy.Estimate != rota.EstimateByUser || spec.Expected <= 0 {
 		return
 	}
-	if r := ts.types.get(spec.Type); r != nil && r.expectedMs == spec.ExpectedMs {
+	if r := ts.types.get(spec.Type); r != nil && r.expectedMs == spec.Expected.Milliseconds() {
 		return
 	}
 	if r := ts.editType(spec.Type); r != nil {
-		r.expectedMs = spec.ExpectedMs
+		r.expectedMs = spec.Expected.Milliseconds()
 	}
 }
 

@@ -227,7 +227,7 @@ func (vw *View) assignment(l *leaseRow) (rota.Assignment, bool) {
 		return rota.Assignment{}, false
 	}
 	p := &vw.m.queues.get(l.queue).policy
-	return rota.Assignment{Lease: l.Lease, Spec: vw.m.jobs.get(l.Job).spec.words(), LeaseMs: p.LeaseMs,
-		RenewEveryMs: p.LeaseMs * p.RenewAlphaPermille / 1000, RenewalsMax: int32(p.RenewalsMax),
-		MaxRuntimeMs: l.maxRuntime(), GraceMs: l.grace}, true
+	return rota.Assignment{Lease: l.Lease, Spec: vw.m.jobs.get(l.Job).spec.words(), LeaseFor: rota.Millis(p.LeaseMs),
+		RenewEvery: rota.Millis(p.LeaseMs * p.RenewAlphaPermille / 1000), RenewalsMax: int32(p.RenewalsMax),
+		MaxRuntime: rota.Millis(l.maxRuntime()), Grace: rota.Millis(l.grace)}, true
 }

@@ -4,9 +4,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tidwall/btree"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/tree"
-	"github.com/tidwall/btree"
 )
 
 // liveNodes checks that the nodes' jobs are counted as they stand. Invariant I4.
@@ -118,7 +119,7 @@ func (v *WorkflowView) node(r *vertexRow) (n rota.WorkflowNode, p rota.PlanNode)
 	n = rota.WorkflowNode{ID: vertexName(r), Job: r.spec.ID, Type: r.spec.Type, State: r.state, Worker: r.worker,
 		Attempt: r.attempt, AssignedIndex: r.assignedAt, Assigned: r.assigned, FinishedIndex: r.finishedAt,
 		Finished: r.finished, Reason: r.reason}
-	p = rota.PlanNode{Parents: r.parents, Type: r.spec.Type, ExpectedMs: r.spec.ExpectedMs, SimulateMs: r.spec.SimulateMs}
+	p = rota.PlanNode{Parents: r.parents, Type: r.spec.Type, ExpectedMs: r.spec.Expected.Milliseconds(), SimulateMs: r.spec.Simulate.Milliseconds()}
 	if !r.assigned.IsZero() && r.over() {
 		p.TookMs = int64(r.finished.Clock - r.assigned.Clock)
 	}

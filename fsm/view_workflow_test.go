@@ -70,7 +70,7 @@ func TestWorkflowView(t *testing.T) {
 	d := diamond("wf", func(d *dag) {
 		d.Labels = map[string]string{"a": "1"}
 		for i, ms := range []int64{100, 200, 300, 400} {
-			d.Nodes[i].SimulateMs = ms
+			d.Nodes[i].Simulate = rota.Millis(ms)
 		}
 		d.Nodes[2].Type = "other"
 	})

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -71,7 +72,7 @@ func TestWhy(t *testing.T) {
 			b.worker("w", 1)
 		}, "BEHIND_HIGHER_RANK:0", "the jobs before it"},
 		{"its_time_has_not_come", func(b *bench) {
-			b.submit("j", func(s *rota.JobSpec) { s.DelayMs = 5_000 })
+			b.submit("j", func(s *rota.JobSpec) { s.Delay = 5 * time.Second })
 		}, "NOT_YET_DUE:0", "its time comes"},
 		{"the_only_worker_has_retired", func(b *bench) {
 			b.worker("w", 1)

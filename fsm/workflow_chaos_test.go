@@ -85,13 +85,13 @@ func (c *chaos) node(x *rota.NodeSpec) {
 	x.Queue = []rota.QueueName{"", "q1"}[r.IntN(2)]
 	x.CPUMilli = int64(r.IntN(3)) * 100
 	if r.IntN(5) == 0 {
-		x.TTLMs = 1 + int64(r.IntN(20000))
+		x.TTL = rota.Millis(1 + int64(r.IntN(20000)))
 	}
 	if r.IntN(6) == 0 {
-		x.DelayMs = int64(r.IntN(3000))
+		x.Delay = rota.Millis(int64(r.IntN(3000)))
 	}
 	if r.IntN(6) == 0 {
-		x.NotBefore = c.head.date() + rota.Date(r.IntN(20000))
+		x.NotBefore = (c.head.date() + rota.Date(r.IntN(20000))).Time()
 	}
 	x.DataKeys = []string{"a", "b", "c"}[:r.IntN(4)]
 	x.RetryOnInvalidProof = r.IntN(2) == 0

@@ -169,7 +169,7 @@ func TestNodeExpiresAtRelease(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.worker("w", 1)
-	d := newDAG("wf", [][]uint32{nil, {0}, {1}}, func(d *dag) { d.Nodes[1].TTLMs = 10_000 })
+	d := newDAG("wf", [][]uint32{nil, {0}, {1}}, func(d *dag) { d.Nodes[1].TTL = 10 * time.Second })
 	b.run(d)
 	lease := b.match()["wf/n0"]
 	b.ok(verb(rota.VerbAck, lease))

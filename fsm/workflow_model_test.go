@@ -8,9 +8,10 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"pgregory.net/rapid"
 )
 
 // flowModel is the naive second implementation of one workflow: states by node, and
@@ -260,13 +261,13 @@ func (r *flowRace) begin(i int) {
 		for n := range d.Nodes {
 			d.Nodes[n].Priority = int32(r.chance.IntN(11))
 			if r.chance.IntN(6) == 0 {
-				d.Nodes[n].TTLMs = int64(1 + r.chance.IntN(30_000))
+				d.Nodes[n].TTL = rota.Millis(int64(1 + r.chance.IntN(30_000)))
 			}
 		}
 	})
 	m := &flowModel{policy: d.OnFailure, attempts: 2, state: rota.WorkflowRunning, runs: 1, began: r.b.now}
 	for n, list := range parents {
-		m.nodes = append(m.nodes, modelNode{parents: list, state: mBlocked, ttl: rota.Clock(d.Nodes[n].TTLMs)})
+		m.nodes = append(m.nodes, modelNode{parents: list, state: mBlocked, ttl: rota.Clock(d.Nodes[n].TTL.Milliseconds())})
 	}
 	if r.done == nil {
 		r.done, r.running = make(map[rota.JobID]int), make(map[string]bool)

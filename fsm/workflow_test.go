@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -313,7 +314,7 @@ func TestWorkflowPolicies(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.worker("w", 1)
-		d := newDAG("wf", [][]uint32{nil, {0}}, func(d *dag) { d.Nodes[1].TTLMs = 4000 })
+		d := newDAG("wf", [][]uint32{nil, {0}}, func(d *dag) { d.Nodes[1].TTL = 4 * time.Second })
 		b.run(d)
 		b.match()
 		b.pass(3000)
@@ -326,7 +327,7 @@ func TestWorkflowPolicies(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.worker("w", 1)
-		d := newDAG("wf", [][]uint32{nil, {0}}, func(d *dag) { d.Nodes[1].DelayMs = 4000 })
+		d := newDAG("wf", [][]uint32{nil, {0}}, func(d *dag) { d.Nodes[1].Delay = 4 * time.Second })
 		b.run(d)
 		b.match()
 		b.pass(3000)

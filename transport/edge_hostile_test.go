@@ -22,11 +22,11 @@ func TestSubmit_refusesHostileWords(t *testing.T) {
 		return make([]rota.Submitted, len(jobs)), nil
 	}
 	changes := map[string]func(s *rota.JobSpec){
-		"year 292277026596":    func(s *rota.JobSpec) { s.NotBefore = math.MaxInt64 },
-		"year 1":               func(s *rota.JobSpec) { s.NotBefore = -62135596800000 },
-		"the least date":       func(s *rota.JobSpec) { s.NotBefore = math.MinInt64 },
-		"a negative delay":     func(s *rota.JobSpec) { s.DelayMs = -1 },
-		"a delay for ever":     func(s *rota.JobSpec) { s.DelayMs = math.MaxInt64 },
+		"year 292277026596":    func(s *rota.JobSpec) { s.NotBefore = rota.Date(math.MaxInt64).Time() },
+		"year 1":               func(s *rota.JobSpec) { s.NotBefore = rota.Date(-62135596800000).Time() },
+		"the least date":       func(s *rota.JobSpec) { s.NotBefore = rota.Date(math.MinInt64).Time() },
+		"a negative delay":     func(s *rota.JobSpec) { s.Delay = rota.Millis(-1) },
+		"a delay for ever":     func(s *rota.JobSpec) { s.Delay = rota.Millis(math.MaxInt64) },
 		"a negative fee":       func(s *rota.JobSpec) { s.Fee = -1 },
 		"a fee that overflows": func(s *rota.JobSpec) { s.Fee = math.MaxInt64 },
 		"priority 11":          func(s *rota.JobSpec) { s.Priority = 11 },

@@ -144,7 +144,7 @@ func (c *fakeCore) Job(ctx context.Context,
 		return c.job(ctx, id, opt)
 	}
 	return rota.Job{JobSpec: rota.JobSpec{ID: id}, State: rota.Queued}, rota.ReadAt{Index: opt.MinIndex,
-		AgeMs: 3}, c.err
+		Age: 3 * time.Millisecond}, c.err
 }
 
 func (c *fakeCore) Jobs(ctx context.Context,
@@ -183,7 +183,7 @@ func (c *fakeCore) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutc
 // fakeAt is what a read of one thing saw.
 func fakeAt(opt rota.ReadOptions) rota.ReadAt {
 	if opt.Stale {
-		return rota.ReadAt{Index: 6, AgeMs: 70}
+		return rota.ReadAt{Index: 6, Age: 70 * time.Millisecond}
 	}
 	return rota.ReadAt{Index: 9}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -95,7 +96,7 @@ func TestWork_carriesNotices(t *testing.T) {
 	b, session := setup(t), newSession()
 	stream := open(t, b, session)
 	a := rota.Assignment{Lease: rota.Lease{ID: rota.LeaseID{1}, Job: "j1"}, Spec: rota.JobSpec{ID: "j1"},
-		LeaseMs: 9}
+		LeaseFor: 9 * time.Millisecond}
 	session.notices <- []rota.Notice{{Assigned: &a}, {Ended: &rota.LeaseEnd{Job: "j2"}}, {Draining: true}}
 	got := hear(t, stream).GetNotices()
 	if len(got.GetAssigned()) != 1 || got.GetAssigned()[0].GetLease().GetJob() != "j1" ||

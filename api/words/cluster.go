@@ -20,12 +20,12 @@ func ReadFromWire(w *rotav1.Read) rota.ReadOptions {
 
 // ReadAtToWire carries what a read saw.
 func ReadAtToWire(at rota.ReadAt) *rotav1.ReadAt {
-	return &rotav1.ReadAt{Index: uint64(at.Index), AgeMs: at.AgeMs}
+	return &rotav1.ReadAt{Index: uint64(at.Index), AgeMs: at.Age.Milliseconds()}
 }
 
 // ReadAtFromWire is the inverse of ReadAtToWire.
 func ReadAtFromWire(w *rotav1.ReadAt) rota.ReadAt {
-	return rota.ReadAt{Index: rota.Index(w.GetIndex()), AgeMs: w.GetAgeMs()}
+	return rota.ReadAt{Index: rota.Index(w.GetIndex()), Age: rota.Millis(w.GetAgeMs())}
 }
 
 func digestFromWire(s string) (d rota.Digest, err error) {

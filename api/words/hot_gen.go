@@ -43,10 +43,10 @@ func appendJobSpec(b []byte, m *rota.JobSpec) []byte {
 	b = appendNumber(b, 6, m.Fee)
 	b = appendNumber(b, 7, m.SizeBytes)
 	b = appendBytes(b, 8, m.Payload)
-	b = appendNumber(b, 9, m.DelayMs)
-	b = appendNumber(b, 10, m.NotBefore)
-	b = appendNumber(b, 11, m.TTLMs)
-	b = appendNumber(b, 12, m.MaxRuntimeMs)
+	b = appendNumber(b, 9, rota.WholeMillis(m.Delay))
+	b = appendNumber(b, 10, int64(rota.DateOf(m.NotBefore)))
+	b = appendNumber(b, 11, rota.WholeMillis(m.TTL))
+	b = appendNumber(b, 12, rota.WholeMillis(m.MaxRuntime))
 	b = appendNumber(b, 13, m.CPUMilli)
 	b = appendNumber(b, 14, m.MemoryBytes)
 	b = appendTexts(b, 15, m.Requires)
@@ -56,11 +56,11 @@ func appendJobSpec(b []byte, m *rota.JobSpec) []byte {
 	b = appendText(b, 19, m.Domain)
 	b = appendText(b, 20, m.Worker)
 	b = appendBytes(b, 21, m.ExpectedDigest)
-	b = appendNumber(b, 22, m.SimulateMs)
+	b = appendNumber(b, 22, rota.WholeMillis(m.Simulate))
 	b = appendNumber(b, 23, m.Units)
 	b = appendPairs(b, 24, m.Labels)
 	b = appendLimits(b, 25, m.Limits)
-	b = appendNumber(b, 26, m.ExpectedMs)
+	b = appendNumber(b, 26, rota.WholeMillis(m.Expected))
 	b = appendYes(b, 27, m.RetryOnInvalidProof)
 	b = appendTexts(b, 28, m.DataKeys)
 	b = appendYes(b, 29, m.Minted)
@@ -85,23 +85,23 @@ func readJobSpec(m *rota.JobSpec, b []byte) error {
 			case 7:
 				m.SizeBytes = int64(f.value)
 			case 9:
-				m.DelayMs = int64(f.value)
+				m.Delay = rota.Millis(int64(f.value))
 			case 10:
-				m.NotBefore = rota.Date(f.value)
+				m.NotBefore = rota.Date(int64(f.value)).Time()
 			case 11:
-				m.TTLMs = int64(f.value)
+				m.TTL = rota.Millis(int64(f.value))
 			case 12:
-				m.MaxRuntimeMs = int64(f.value)
+				m.MaxRuntime = rota.Millis(int64(f.value))
 			case 13:
 				m.CPUMilli = int64(f.value)
 			case 14:
 				m.MemoryBytes = int64(f.value)
 			case 22:
-				m.SimulateMs = int64(f.value)
+				m.Simulate = rota.Millis(int64(f.value))
 			case 23:
 				m.Units = int64(f.value)
 			case 26:
-				m.ExpectedMs = int64(f.value)
+				m.Expected = rota.Millis(int64(f.value))
 			case 27:
 				m.RetryOnInvalidProof = f.value != 0
 			case 29:
@@ -191,10 +191,10 @@ func fillJobSpec(w *rotav1.JobSpec, m *rota.JobSpec) {
 	w.Fee = m.Fee
 	w.SizeBytes = m.SizeBytes
 	w.Payload = m.Payload
-	w.DelayMs = m.DelayMs
-	w.NotBeforeMs = int64(m.NotBefore)
-	w.TtlMs = m.TTLMs
-	w.MaxRuntimeMs = m.MaxRuntimeMs
+	w.DelayMs = rota.WholeMillis(m.Delay)
+	w.NotBeforeMs = int64(rota.DateOf(m.NotBefore))
+	w.TtlMs = rota.WholeMillis(m.TTL)
+	w.MaxRuntimeMs = rota.WholeMillis(m.MaxRuntime)
 	w.CpuMilli = m.CPUMilli
 	w.MemoryBytes = m.MemoryBytes
 	w.Requires = m.Requires
@@ -204,11 +204,11 @@ func fillJobSpec(w *rotav1.JobSpec, m *rota.JobSpec) {
 	w.Domain = m.Domain
 	w.Worker = string(m.Worker)
 	w.ExpectedDigest = m.ExpectedDigest
-	w.SimulateMs = m.SimulateMs
+	w.SimulateMs = rota.WholeMillis(m.Simulate)
 	w.Units = m.Units
 	w.Labels = m.Labels
 	w.Limits = m.Limits
-	w.ExpectedMs = m.ExpectedMs
+	w.ExpectedMs = rota.WholeMillis(m.Expected)
 	w.RetryOnInvalidProof = m.RetryOnInvalidProof
 	w.DataKeys = m.DataKeys
 	w.Minted = m.Minted
@@ -224,10 +224,10 @@ func takeJobSpec(m *rota.JobSpec, w *rotav1.JobSpec) {
 	m.Fee = w.GetFee()
 	m.SizeBytes = w.GetSizeBytes()
 	m.Payload = w.GetPayload()
-	m.DelayMs = w.GetDelayMs()
-	m.NotBefore = rota.Date(w.GetNotBeforeMs())
-	m.TTLMs = w.GetTtlMs()
-	m.MaxRuntimeMs = w.GetMaxRuntimeMs()
+	m.Delay = rota.Millis(w.GetDelayMs())
+	m.NotBefore = rota.Date(w.GetNotBeforeMs()).Time()
+	m.TTL = rota.Millis(w.GetTtlMs())
+	m.MaxRuntime = rota.Millis(w.GetMaxRuntimeMs())
 	m.CPUMilli = w.GetCpuMilli()
 	m.MemoryBytes = w.GetMemoryBytes()
 	m.Requires = w.GetRequires()
@@ -237,11 +237,11 @@ func takeJobSpec(m *rota.JobSpec, w *rotav1.JobSpec) {
 	m.Domain = w.GetDomain()
 	m.Worker = rota.WorkerID(w.GetWorker())
 	m.ExpectedDigest = w.GetExpectedDigest()
-	m.SimulateMs = w.GetSimulateMs()
+	m.Simulate = rota.Millis(w.GetSimulateMs())
 	m.Units = w.GetUnits()
 	m.Labels = w.GetLabels()
 	m.Limits = w.GetLimits()
-	m.ExpectedMs = w.GetExpectedMs()
+	m.Expected = rota.Millis(w.GetExpectedMs())
 	m.RetryOnInvalidProof = w.GetRetryOnInvalidProof()
 	m.DataKeys = w.GetDataKeys()
 	m.Minted = w.GetMinted()
@@ -389,11 +389,11 @@ func appendAssignment(b []byte, m *rota.Assignment) []byte {
 	b = closeMessage(appendLease(b, &m.Lease), at)
 	b, at = openMessage(b, 2)
 	b = closeMessage(appendJobSpec(b, &m.Spec), at)
-	b = appendNumber(b, 3, m.RenewEveryMs)
-	b = appendNumber(b, 4, m.LeaseMs)
+	b = appendNumber(b, 3, rota.WholeMillis(m.RenewEvery))
+	b = appendNumber(b, 4, rota.WholeMillis(m.LeaseFor))
 	b = appendNumber(b, 5, m.RenewalsMax)
-	b = appendNumber(b, 6, m.MaxRuntimeMs)
-	b = appendNumber(b, 7, m.GraceMs)
+	b = appendNumber(b, 6, rota.WholeMillis(m.MaxRuntime))
+	b = appendNumber(b, 7, rota.WholeMillis(m.Grace))
 	return b
 }
 
@@ -424,15 +424,15 @@ func (u *unsettledAssignment) read(m *rota.Assignment, b []byte) error {
 		case protowire.VarintType:
 			switch f.number {
 			case 3:
-				m.RenewEveryMs = int64(f.value)
+				m.RenewEvery = rota.Millis(int64(f.value))
 			case 4:
-				m.LeaseMs = int64(f.value)
+				m.LeaseFor = rota.Millis(int64(f.value))
 			case 5:
 				m.RenewalsMax = int32(f.value)
 			case 6:
-				m.MaxRuntimeMs = int64(f.value)
+				m.MaxRuntime = rota.Millis(int64(f.value))
 			case 7:
-				m.GraceMs = int64(f.value)
+				m.Grace = rota.Millis(int64(f.value))
 			}
 		case protowire.BytesType:
 			switch f.number {

@@ -147,8 +147,8 @@ func AssignmentToWire(a *rota.Assignment) *rotav1.Assignment {
 	room := new(assignmentRoom)
 	w := &room.assignment
 	w.Lease, w.Spec = fillLease(&room.lease, &a.Lease), room.spec.fill(&a.Spec)
-	w.RenewEveryMs, w.LeaseMs, w.RenewalsMax, w.MaxRuntimeMs = a.RenewEveryMs, a.LeaseMs, a.RenewalsMax, a.MaxRuntimeMs
-	w.GraceMs = a.GraceMs
+	w.RenewEveryMs, w.LeaseMs, w.RenewalsMax, w.MaxRuntimeMs = a.RenewEvery.Milliseconds(), a.LeaseFor.Milliseconds(), a.RenewalsMax, a.MaxRuntime.Milliseconds()
+	w.GraceMs = a.Grace.Milliseconds()
 	return w
 }
 
@@ -156,9 +156,9 @@ func AssignmentToWire(a *rota.Assignment) *rotav1.Assignment {
 func AssignmentFromWire(w *rotav1.Assignment) (rota.Assignment, error) {
 	lease, err := LeaseFromWire(w.GetLease())
 	return rota.Assignment{
-		Lease: lease, Spec: JobSpecFromWire(w.GetSpec()), RenewEveryMs: w.GetRenewEveryMs(),
-		LeaseMs: w.GetLeaseMs(), RenewalsMax: w.GetRenewalsMax(), MaxRuntimeMs: w.GetMaxRuntimeMs(),
-		GraceMs: w.GetGraceMs(),
+		Lease: lease, Spec: JobSpecFromWire(w.GetSpec()), RenewEvery: rota.Millis(w.GetRenewEveryMs()),
+		LeaseFor: rota.Millis(w.GetLeaseMs()), RenewalsMax: w.GetRenewalsMax(), MaxRuntime: rota.Millis(w.GetMaxRuntimeMs()),
+		Grace: rota.Millis(w.GetGraceMs()),
 	}, err
 }
 

@@ -41,6 +41,8 @@ func anyWords() rapid.MakeConfig {
 		reflect.TypeFor[*rota.Error]():      rapid.Custom(drawError).AsAny(),
 		reflect.TypeFor[error]():            rapid.Map(rapid.Custom(drawError), func(e *rota.Error) any { return e.OrNil() }),
 		reflect.TypeFor[rota.QueuePolicy](): rapid.Custom(drawPolicy).AsAny(),
+		reflect.TypeFor[time.Duration]():    rapid.Map(rapid.Int64(), func(v int64) any { return rota.Millis(v) }),
+		reflect.TypeFor[time.Time]():        rapid.Map(rapid.Int64(), func(v int64) any { return rota.Date(v).Time() }),
 		reflect.TypeFor[int]():              rapid.IntRange(0, rota.MaxPage).AsAny(),
 	}}
 }
@@ -240,7 +242,7 @@ func TestLeaseVerb_hasTheSameNumbersOnTheWire(t *testing.T) {
 
 func TestNotices_keepWhatTheyTell(t *testing.T) {
 	t.Parallel()
-	a, e, r := &rota.Assignment{LeaseMs: 7}, &rota.LeaseEnd{Job: "e"}, &rota.LeaseEnd{Job: "r",
+	a, e, r := &rota.Assignment{LeaseFor: 7 * time.Millisecond}, &rota.LeaseEnd{Job: "e"}, &rota.LeaseEnd{Job: "r",
 		Reason: rota.Preempted}
 	got, err := NoticesFromWire(NoticesToWire([]rota.Notice{{Draining: true}, {Ended: e}, {Revoked: r},
 		{Assigned: a}}))

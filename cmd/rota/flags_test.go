@@ -30,16 +30,16 @@ func TestSubmitFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := rota.Date(time.Date(2031, 1, 31, 13, 4, 5, 0, time.UTC).UnixMilli())
-	if spec.NotBefore != at || spec.MaxRuntimeMs != 36*3_600_000 || spec.TTLMs != 48*3_600_000 || spec.DelayMs != 90_000 {
-		t.Errorf("got not before %d, max runtime %d, ttl %d, delay %d", spec.NotBefore, spec.MaxRuntimeMs, spec.TTLMs, spec.DelayMs)
+	at := time.Date(2031, 1, 31, 13, 4, 5, 0, time.UTC)
+	if !spec.NotBefore.Equal(at) || spec.MaxRuntime != 36*time.Hour || spec.TTL != 48*time.Hour || spec.Delay != 90*time.Second {
+		t.Errorf("got not before %s, max runtime %s, ttl %s, delay %s", spec.NotBefore, spec.MaxRuntime, spec.TTL, spec.Delay)
 	}
 	if want := map[string]string{"team": "search", "note": "a=b", "empty": ""}; !reflect.DeepEqual(spec.Labels, want) {
 		t.Errorf("labels %v, want %v", spec.Labels, want)
 	}
 	spec, err = submittedBy(t, "--at", "2031-01-31 15:04")
-	if local := time.Date(2031, 1, 31, 15, 4, 0, 0, time.Local); err != nil || spec.NotBefore != rota.Date(local.UnixMilli()) {
-		t.Errorf("a local date is %d, %v; %d is wanted", spec.NotBefore, err, local.UnixMilli())
+	if local := time.Date(2031, 1, 31, 15, 4, 0, 0, time.Local); err != nil || !spec.NotBefore.Equal(local) {
+		t.Errorf("a local date is %s, %v; %s is wanted", spec.NotBefore, err, local)
 	}
 	for args, want := range map[string]string{
 		"--at tomorrow":           "a date such as",

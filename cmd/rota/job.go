@@ -132,17 +132,17 @@ func wideFacts(j rota.Job) []fact {
 		return n
 	}
 	return []fact{
-		{"fee", positive(j.Fee)}, {"size bytes", positive(j.SizeBytes)}, {"delay", span(j.DelayMs)}, {"ttl",
-			span(j.TTLMs)},
-		{"max runtime", span(j.MaxRuntimeMs)}, {"not before", j.NotBefore}, {"cpu milli",
+		{"fee", positive(j.Fee)}, {"size bytes", positive(j.SizeBytes)}, {"delay", span(j.Delay.Milliseconds())}, {"ttl",
+			span(j.TTL.Milliseconds())},
+		{"max runtime", span(j.MaxRuntime.Milliseconds())}, {"not before", rota.DateOf(j.NotBefore)}, {"cpu milli",
 			positive(j.CPUMilli)},
 		{"memory bytes", positive(j.MemoryBytes)}, {"io bytes per s", positive(j.IOBytesPerS)}, {"requires", strings.Join(j.Requires, ",")},
 		{"regions allowed", strings.Join(j.RegionsAllow, ",")}, {"regions denied", strings.Join(j.RegionsDeny,
 			",")},
 		{"zone", j.Zone}, {"domain", j.Domain}, {"pinned to", j.Worker},
 		{"limits", limitsText(j.Limits)}, {"data keys", strings.Join(j.DataKeys, ",")}, {"units", positive(j.Units)},
-		{"expected", span(j.ExpectedMs)}, {"preempted", positive(int64(j.Preempted))},
-		{"expected digest", fmt.Sprintf("%x", []byte(j.ExpectedDigest))}, {"simulate", span(j.SimulateMs)},
+		{"expected", span(j.Expected.Milliseconds())}, {"preempted", positive(int64(j.Preempted))},
+		{"expected digest", fmt.Sprintf("%x", []byte(j.ExpectedDigest))}, {"simulate", span(j.Simulate.Milliseconds())},
 	}
 }
 

@@ -76,7 +76,7 @@ func (f *alterFlags) change(id rota.JobID, cmd *cobra.Command, stdin io.Reader) 
 		c.Fee = &f.fee
 	}
 	if given("ttl") {
-		ttl := ceilMs(f.ttl)
+		ttl := rota.WholeMillis(f.ttl)
 		c.TTLMs = &ttl
 	}
 	if given("payload") {

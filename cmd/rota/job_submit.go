@@ -148,11 +148,11 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 	s := rota.NewJobSpec(rota.JobType(f.typ), payload)
 	s.ID, s.Queue, s.Tenant = rota.JobID(f.id), rota.QueueName(f.queue), rota.TenantID(f.tenant)
 	s.Priority, s.Fee, s.SizeBytes = f.priority, f.fee, f.size
-	s.DelayMs, s.TTLMs, s.MaxRuntimeMs, s.NotBefore = ceilMs(f.delay), ceilMs(f.ttl), ceilMs(f.maxRuntime), f.at
+	s.Delay, s.TTL, s.MaxRuntime, s.NotBefore = f.delay, f.ttl, f.maxRuntime, f.at.Time()
 	s.CPUMilli, s.MemoryBytes, s.IOBytesPerS = f.cpu, f.memory, f.io
 	s.Requires, s.RegionsAllow, s.RegionsDeny = f.requires, f.regionsAllow, f.regionsDeny
 	s.Zone, s.Domain, s.Worker = f.zone, f.domain, rota.WorkerID(f.worker)
-	s.SimulateMs, s.ExpectedMs, s.Units = f.simulateMs, f.expectedMs, f.units
+	s.Simulate, s.Expected, s.Units = rota.Millis(f.simulateMs), rota.Millis(f.expectedMs), f.units
 	s.RetryOnInvalidProof, s.DataKeys = f.retryOnInvalidProof, f.dataKeys
 	if s.Limits, err = parseLimits(f.limits); err != nil {
 		return none, err
@@ -183,11 +183,6 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 // throttleHint is what a submitter is told whose job was taken by a queue that
 // fills up (SPEC §4.6).
 const throttleHint = "the queue is more than half full: slow down"
-
-// ceilMs rounds up: a delay is never shorter than asked for.
-func ceilMs(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
-}
 
 // readPayload gives the payload that --payload names, bounded.
 func readPayload(arg string, stdin io.Reader) ([]byte, error) {

@@ -44,10 +44,10 @@ func (a *app) fresh() []client.ReadOption {
 func (a *app) seen() {
 	switch at := a.saw; {
 	case !a.stale:
-	case at.AgeMs < 0:
+	case at.Age < 0:
 		a.talk("stale: index %d", at.Index)
 	default:
-		a.talk("stale: index %d, applied %s ago", at.Index, time.Duration(at.AgeMs)*time.Millisecond)
+		a.talk("stale: index %d, applied %s ago", at.Index, at.Age)
 	}
 }
 

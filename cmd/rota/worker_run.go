@@ -244,7 +244,7 @@ func (a *app) handler(command string) client.Handler {
 			command: command, job: job.ID(), typ: job.Type(), attempt: job.Attempt(), token: job.Token(),
 			payload: job.Payload(), stderr: a.stderr, parents: parents,
 		}
-		if job.Assignment().GraceMs > 0 {
+		if job.Assignment().Grace > 0 {
 			e.grace = brokenGrace
 		}
 		output, err := e.run(ctx)

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -80,7 +81,7 @@ func TestParseFlow(t *testing.T) {
 	if fetch.Priority != rota.DefaultPriority || count.Priority != 0 {
 		t.Errorf("priorities are %d and %d: 5 where absent, 0 where given", fetch.Priority, count.Priority)
 	}
-	if fetch.MaxRuntimeMs != 600000 || count.MaxRuntimeMs != 5000 || clean.TTLMs != 60000 || string(report.Payload) != "\xff" {
+	if fetch.MaxRuntime != 10*time.Minute || count.MaxRuntime != 5*time.Second || clean.TTL != time.Minute || string(report.Payload) != "\xff" {
 		t.Errorf("%+v", spec.Nodes)
 	}
 	if !reflect.DeepEqual(clean.Requires, []string{"gpu"}) {

@@ -203,7 +203,7 @@ func (m *wfMaker) node(task *wfTask) (rota.NodeSpec, error) {
 		return refuse("runtimeInSeconds %v × %v is refused: 0 to %d s is wanted", *run.RuntimeInSeconds, m.options.Scale,
 			int64(rota.MaxDuration.Seconds()))
 	}
-	n.SimulateMs = int64(ms)
+	n.Simulate = rota.Millis(int64(ms))
 	n.Type = wfType(run.Command.Program, task)
 	n.DataKeys = m.dataKeys(task)
 	if m.options.Resources {

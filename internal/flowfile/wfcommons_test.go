@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -42,7 +43,7 @@ func TestParseWfCommons(t *testing.T) {
 			t.Fatalf("%v, %d nodes", err, len(spec.Nodes))
 		}
 		first := spec.Nodes[0]
-		if first.ID != "cpuhog_forkjoin_00000001" || first.Type != "cpuhog" || first.SimulateMs != 1002 || first.CPUMilli != 0 ||
+		if first.ID != "cpuhog_forkjoin_00000001" || first.Type != "cpuhog" || first.Simulate != 1002*time.Millisecond || first.CPUMilli != 0 ||
 			first.Priority != rota.DefaultPriority {
 			t.Errorf("%+v", first)
 		}
@@ -83,7 +84,7 @@ func TestParseWfCommons(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := spec.Nodes[0]
-			if n.SimulateMs != 3000 || n.Type != "x" || (n.CPUMilli == 2500) != asked || (n.MemoryBytes == 1<<20) != asked {
+			if n.Simulate != 3*time.Second || n.Type != "x" || (n.CPUMilli == 2500) != asked || (n.MemoryBytes == 1<<20) != asked {
 				t.Errorf("%+v", n)
 			}
 		}
@@ -150,7 +151,7 @@ func TestParseWfCommons_joins_edges(t *testing.T) {
 	if want := [][]string{nil, {"a"}, {"a"}, {"c"}}; !reflect.DeepEqual(parents, want) {
 		t.Errorf("parents are %v, want %v", parents, want)
 	}
-	if spec.Nodes[0].Type != "a" || spec.Nodes[0].SimulateMs != 0 {
+	if spec.Nodes[0].Type != "a" || spec.Nodes[0].Simulate != 0 {
 		t.Errorf("a task that was never run: %+v", spec.Nodes[0])
 	}
 }
@@ -220,7 +221,7 @@ func TestParseWfCommons_all_instances(t *testing.T) {
 			}
 			total := int64(0)
 			for i := range spec.Nodes {
-				total += spec.Nodes[i].SimulateMs
+				total += spec.Nodes[i].Simulate.Milliseconds()
 			}
 			if total == 0 {
 				t.Error("no node takes any time")

@@ -41,7 +41,7 @@ func (f *FlowPlan) Flow(name string, spec *rota.WorkflowSpec) (*Flow, error) {
 	for i := range spec.Nodes {
 		from := &spec.Nodes[i]
 		n := rota.NodeSpec{ID: from.ID, Parents: from.Parents, JobSpec: rota.NewJobSpec(from.Type, nil)}
-		n.SimulateMs, n.CPUMilli, n.DataKeys = from.SimulateMs, from.CPUMilli, from.DataKeys
+		n.Simulate, n.CPUMilli, n.DataKeys = from.Simulate, from.CPUMilli, from.DataKeys
 		if has := int64(f.Slots) * 1000; n.CPUMilli > has {
 			return nil, fmt.Errorf("node %q asks for %d millicores and a worker has %d: --slots raises that", n.ID, n.CPUMilli, has)
 		}
@@ -56,11 +56,11 @@ func (f *FlowPlan) Flow(name string, spec *rota.WorkflowSpec) (*Flow, error) {
 		b.scale = float64(f.Bound.Milliseconds()) / float64(max(b.criticalMs, b.areaMs, 1))
 	}
 	for i := range b.spec.Nodes {
-		ms := math.Round(float64(b.spec.Nodes[i].SimulateMs) * b.scale)
+		ms := math.Round(float64(b.spec.Nodes[i].Simulate.Milliseconds()) * b.scale)
 		if ms > float64(rota.MaxDuration.Milliseconds()) {
 			return nil, fmt.Errorf("node %q would take %.0f ms: --time-scale lowers that", b.spec.Nodes[i].ID, ms)
 		}
-		b.spec.Nodes[i].SimulateMs = int64(ms)
+		b.spec.Nodes[i].Simulate = rota.Millis(int64(ms))
 	}
 	f.bounds(b)
 	return b, nil
@@ -77,10 +77,10 @@ func (f *FlowPlan) bounds(b *Flow) {
 		for _, p := range b.graph.Parents[k] {
 			ends[k] = max(ends[k], ends[p])
 		}
-		ends[k] += n.SimulateMs
+		ends[k] += n.Simulate.Milliseconds()
 		b.criticalMs = max(b.criticalMs, ends[k])
-		sum += float64(n.SimulateMs)
-		cpu += float64(n.SimulateMs) * float64(n.CPUMilli) / 1000
+		sum += float64(n.Simulate.Milliseconds())
+		cpu += float64(n.Simulate.Milliseconds()) * float64(n.CPUMilli) / 1000
 	}
 	b.areaMs = int64(math.Ceil(max(sum, cpu) / float64(slots)))
 	b.listMs = b.list(int(slots))
@@ -106,7 +106,7 @@ func (b *Flow) list(slots int) int64 {
 		for len(ready) > 0 && len(running) < slots {
 			k := ready[0]
 			ready = ready[1:]
-			ends[k] = now + b.spec.Nodes[b.graph.Order[k]].SimulateMs
+			ends[k] = now + b.spec.Nodes[b.graph.Order[k]].Simulate.Milliseconds()
 			at, _ := slices.BinarySearchFunc(running, k, func(other, k int) int {
 				return cmp.Or(cmp.Compare(ends[other], ends[k]), cmp.Compare(other, k))
 			})
@@ -221,7 +221,7 @@ func (l *Lab) flow(ctx context.Context, reader *reasons, plan *FlowPlan, flow *F
 		over += int64(w.Nodes[i].Finished.Clock - w.Nodes[i].Assigned.Clock)
 	}
 	for i := range spec.Nodes {
-		over -= spec.Nodes[i].SimulateMs
+		over -= spec.Nodes[i].Simulate.Milliseconds()
 	}
 	r.LeaseMs = RoundTo(float64(over)/float64(len(spec.Nodes)), 10)
 	r.Reasoning, r.Assignments, err = reader.of(ctx, string(spec.ID))

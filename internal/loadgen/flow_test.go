@@ -14,7 +14,9 @@ func flowOf(nodes ...string) *rota.WorkflowSpec {
 	for _, text := range nodes {
 		parts := strings.Split(text+"::", ":")
 		n := rota.NodeSpec{ID: parts[0], JobSpec: rota.NewJobSpec("t", nil)}
-		_, _ = fmt.Sscan(parts[1], &n.SimulateMs)
+		ms := int64(0)
+		_, _ = fmt.Sscan(parts[1], &ms)
+		n.Simulate = rota.Millis(ms)
 		if parts[2] != "" {
 			n.Parents = strings.Split(parts[2], ",")
 		}

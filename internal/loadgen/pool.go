@@ -131,7 +131,7 @@ func (p *pool) stop() {
 // Simulate is the built-in handler: it waits as long as the job says, or until its lease
 // is lost, and leaves the payload's digest.
 func Simulate(ctx context.Context, job *client.Job) (client.Result, error) {
-	return hold(ctx, job, time.Duration(job.Spec().SimulateMs)*time.Millisecond)
+	return hold(ctx, job, job.Spec().Simulate)
 }
 
 func hold(ctx context.Context, job *client.Job, d time.Duration) (client.Result, error) {

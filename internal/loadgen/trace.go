@@ -71,7 +71,7 @@ func (r *replay) spec(i int, id rota.JobID) rota.JobSpec {
 		s.Priority = int32(min(j.Queue, rota.MaxPriority))
 	}
 	s.CPUMilli = j.Processors() * 1000
-	s.SimulateMs = r.scaled(j.Run).Milliseconds()
+	s.Simulate = r.scaled(j.Run)
 	return s
 }
 

@@ -29,7 +29,7 @@ func TestReplay(t *testing.T) {
 	}{{"u7", 2, 4_000, 6_000}, {rota.DefaultTenant, 5, 16_000, 0}, {"u0", 10, 1_000, 500}} {
 		s := r.spec(i, "x")
 		if s.Tenant != want.tenant || s.Priority != want.priority || s.CPUMilli != want.cpu ||
-			s.SimulateMs != want.run {
+			s.Simulate.Milliseconds() != want.run {
 			t.Errorf("job %d: %+v, want %+v", i, s, want)
 		}
 		if err := s.CheckShape(rota.MaxPayloadBytes); err != nil {

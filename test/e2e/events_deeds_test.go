@@ -155,13 +155,13 @@ func (d *deeds) do() {
 		d.submit(deed, of(deed))
 	}
 	spec := of("expires")
-	spec.Requires, spec.TTLMs = []string{"nobody-has-it"}, 1000
+	spec.Requires, spec.TTL = []string{"nobody-has-it"}, time.Second
 	d.submit("expires", spec)
 	spec = of("cancelled_waiting")
 	spec.Requires = []string{"nobody-has-it"}
 	waiting := d.submit("cancelled_waiting", spec)
 	spec = of("is_delayed")
-	spec.DelayMs = 500
+	spec.Delay = 500 * time.Millisecond
 	d.submit("is_delayed", spec)
 	running := d.submit("cancelled_running", of("cancelled_running"))
 	dead := d.submit("is_retried", of("is_retried"))

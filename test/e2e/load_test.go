@@ -70,7 +70,7 @@ func (l *load) newWorker(c *nodes, id string) *client.Worker {
 		select {
 		case <-ctx.Done():
 			return client.Result{}, context.Cause(ctx)
-		case <-time.After(time.Duration(job.Spec().SimulateMs) * time.Millisecond):
+		case <-time.After(job.Spec().Simulate):
 		}
 		l.mu.Lock()
 		l.done[job.ID()]++
@@ -102,7 +102,7 @@ func (l *load) submit(ctx context.Context, cl *client.Client, submitter int, eve
 	for i := 0; ctx.Err() == nil; i++ {
 		spec := rota.NewJobSpec("load", []byte("x"))
 		spec.ID, spec.Queue = rota.JobID(fmt.Sprintf("%s-%d-%06d", l.queue, submitter, i)), rota.QueueName(l.queue)
-		spec.SimulateMs = int64(i % 40)
+		spec.Simulate = rota.Millis(int64(i % 40))
 		l.ask(spec.ID)
 		l.Submit(ctx, cl, spec, 20*time.Second)
 		select {

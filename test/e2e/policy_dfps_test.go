@@ -68,7 +68,7 @@ func TestEarlySampleBias(t *testing.T) {
 	c, cl, q := dfps(t)
 	const expected = 5
 	fresh := func(id string, change ...func(*rota.JobSpec)) rota.JobSpec {
-		return policyJob(id, q, append(change, ofType("fresh"), func(s *rota.JobSpec) { s.ExpectedMs = expected })...)
+		return policyJob(id, q, append(change, ofType("fresh"), func(s *rota.JobSpec) { s.Expected = rota.Millis(expected) })...)
 	}
 	w := c.puppet(t, "w", q, 1)
 	submitAll(t, cl, fresh("first"))

@@ -90,7 +90,7 @@ func (r *floodRun) floodJob() rota.JobSpec {
 	typ := floodTypes[r.sent%len(floodTypes)]
 	r.sent++
 	return policyJob(fmt.Sprintf("%s-%s-%05d", r.name, typ, r.sent), rota.QueueName(r.name), ofType(typ), func(s *rota.JobSpec) {
-		s.Tenant, s.SimulateMs = r.tenant(0), floodWorkMs
+		s.Tenant, s.Simulate = r.tenant(0), rota.Millis(floodWorkMs)
 		if typ == "domain-fails" {
 			s.Domain = "zone"
 		}
@@ -158,7 +158,7 @@ func runFor(ctx context.Context, job *client.Job) (client.Result, error) {
 	select {
 	case <-ctx.Done():
 		return client.Result{}, context.Cause(ctx)
-	case <-time.After(time.Duration(job.Spec().SimulateMs) * time.Millisecond):
+	case <-time.After(job.Spec().Simulate):
 		return client.Result{}, nil
 	}
 }
@@ -169,7 +169,7 @@ func (r *floodRun) replay(ctx context.Context, log []traced) error {
 	for i, j := range log {
 		time.Sleep(time.Until(began.Add(j.at)))
 		spec := policyJob(fmt.Sprintf("%s-%05d", r.name, i), rota.QueueName(r.name), ofType("trace"), func(s *rota.JobSpec) {
-			s.Tenant, s.SimulateMs = r.tenant(j.user%3), j.run.Milliseconds()
+			s.Tenant, s.Simulate = r.tenant(j.user%3), j.run
 		})
 		if _, err := r.cl.Submit(ctx, spec); err != nil {
 			return fmt.Errorf("submit %s: %w", spec.ID, err)

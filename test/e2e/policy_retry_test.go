@@ -84,7 +84,7 @@ func retryAbsolute(t *testing.T, c *nodes, cl *client.Client) {
 	l := h.serves("leased")
 	// It waits for another worker: this one is free a moment before it expires, too.
 	waiting := policyJob("waiting", q, func(s *rota.JobSpec) { s.Worker = "absent" })
-	submitAll(t, cl, waiting, policyJob("longer", q, func(s *rota.JobSpec) { s.TTLMs = 3_600_000 }))
+	submitAll(t, cl, waiting, policyJob("longer", q, func(s *rota.JobSpec) { s.TTL = time.Hour }))
 	for _, id := range []string{"leased", "waiting"} {
 		job := c.awaitState(t, cl, id, 20*time.Second, rota.Expired)
 		if job.Reason != rota.TTLAbsolute || job.Finished.Clock < job.Submitted.Clock+5000 {

@@ -46,7 +46,7 @@ func TestMaxConcurrentKeepsUp(t *testing.T) {
 	c.worker(t, "--queues", "limited", "--slots", "8")
 	var jobs []rota.JobSpec
 	for i := range 40 {
-		jobs = append(jobs, policyJob(fmt.Sprint("a", i), q, func(s *rota.JobSpec) { s.Tenant, s.SimulateMs = "ann", 100 }))
+		jobs = append(jobs, policyJob(fmt.Sprint("a", i), q, func(s *rota.JobSpec) { s.Tenant, s.Simulate = "ann", 100*time.Millisecond }))
 	}
 	submitAll(t, cl, jobs...)
 	type moment struct {

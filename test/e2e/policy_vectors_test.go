@@ -35,7 +35,7 @@ func TestConformance_Vectors(t *testing.T) {
 		for i := range 40 {
 			id := fmt.Sprintf("vectors-%d-%02d", part, i)
 			jobs = append(jobs, policyJob(id, queues[i%4], priority(int32(i%11)), sized(int64(i)<<20), func(s *rota.JobSpec) {
-				s.Fee, s.Tenant, s.SimulateMs = int64(i%5)*500_000, rota.TenantID(fmt.Sprint("t", i%3)), int64(i%4)
+				s.Fee, s.Tenant, s.Simulate = int64(i%5)*500_000, rota.TenantID(fmt.Sprint("t", i%3)), rota.Millis(int64(i%4))
 			}))
 			ids = append(ids, rota.JobID(id))
 		}

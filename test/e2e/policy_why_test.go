@@ -182,7 +182,7 @@ func whyHeld(t *testing.T, c *nodes, cl *client.Client) {
 
 func whyDue(t *testing.T, c *nodes, cl *client.Client) {
 	q := c.policyQueue(t, "dues", "standard")
-	submitAll(t, cl, policyJob("later", q, func(s *rota.JobSpec) { s.DelayMs = 3_600_000 }))
+	submitAll(t, cl, policyJob("later", q, func(s *rota.JobSpec) { s.Delay = time.Hour }))
 	if x := c.why(t, "later"); x.State != rota.Delayed {
 		t.Errorf("it is %s", x.State)
 	} else {

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
@@ -56,7 +57,7 @@ func TestH07_renewals_do_not_starve_behind_enqueues(t *testing.T) {
 	l, k := s.job("j")
 	for i := range 600 { // three leases long
 		for n := range 20 {
-			s.submit(func(spec *rota.JobSpec) { spec.Priority, spec.DelayMs = 0, 600_000 }, fmt.Sprint("x", i, "-", n))
+			s.submit(func(spec *rota.JobSpec) { spec.Priority, spec.Delay = 0, 10*time.Minute }, fmt.Sprint("x", i, "-", n))
 		}
 		s.run(100)
 	}
@@ -69,7 +70,7 @@ func TestH07_renewals_do_not_starve_behind_enqueues(t *testing.T) {
 func TestH10_what_waits_in_a_cluster_at_rest_waits_on_after_a_restart(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
-	s.submit(func(spec *rota.JobSpec) { spec.DelayMs = 30_000 }, "j")
+	s.submit(func(spec *rota.JobSpec) { spec.Delay = 30 * time.Second }, "j")
 	s.run(10_000)
 	before := s.clock()
 	for _, n := range s.nodes {

@@ -69,12 +69,12 @@ func (c *client) submitNext() {
 	s.ID, s.Tenant = rota.JobID(fmt.Sprint("j", c.next)), rota.TenantID(fmt.Sprint("t", c.next%3))
 	s.Priority = int32(w.chance.IntN(11))
 	if w.chance.IntN(5) == 0 {
-		s.DelayMs = int64(w.chance.IntN(5_000))
+		s.Delay = rota.Millis(int64(w.chance.IntN(5_000)))
 	}
 	if w.chance.IntN(20) == 0 {
-		s.TTLMs = int64(5_000 + w.chance.IntN(60_000))
+		s.TTL = rota.Millis(int64(5_000 + w.chance.IntN(60_000)))
 	}
-	w.audit.expires[s.ID] = w.audit.clock + rota.Clock(s.TTLMs)
+	w.audit.expires[s.ID] = w.audit.clock + rota.Clock(s.TTL.Milliseconds())
 	c.next++
 	c.submit(&s)
 	w.on(&c.actor, Time(w.chance.IntN(400)), c.submitNext)

@@ -135,8 +135,8 @@ func (a *auditor) flowStarted(r *fsm.Applied, x *auditFlow) {
 		}
 		job := rota.NodeJobID(id, n.id)
 		n.state = nodeBlocked
-		if n.spec.TTLMs > 0 {
-			a.expires[job] = r.Clock + rota.Clock(n.spec.TTLMs)
+		if n.spec.TTL > 0 {
+			a.expires[job] = r.Clock + rota.Clock(n.spec.TTL.Milliseconds())
 		}
 		if j := a.jobs[job]; j != nil {
 			j.terminal = false
@@ -285,7 +285,7 @@ func (a *auditor) flowsSettled(r *fsm.Applied) {
 				a.failf("workflow %s has been coming to its end since entry %d, its node %s is %s (leased: %v)", id, x.ending, n.id,
 					n.state, leased)
 			case x.ending != 0 || n.state != nodeBlocked:
-			case ready && n.spec.DelayMs == 0 && !n.held:
+			case ready && n.spec.Delay == 0 && !n.held:
 				a.failf("node %s of workflow %s still waits, though all its parents have completed", n.id, id)
 			case lost && x.flow.spec.OnFailure == rota.Continue:
 				a.failf("node %s of workflow %s still waits for a parent that will not complete", n.id, id)

@@ -67,9 +67,9 @@ func (c *flowClient) draw(i int) *flow {
 		s.Priority = int32(r.IntN(11))
 		switch r.IntN(12) {
 		case 0:
-			s.DelayMs = int64(r.IntN(4_000))
+			s.Delay = rota.Millis(int64(r.IntN(4_000)))
 		case 1:
-			s.TTLMs = int64(10_000 + r.IntN(80_000))
+			s.TTL = rota.Millis(int64(10_000 + r.IntN(80_000)))
 		case 2, 3:
 			s.Type = typeDoomed
 		}

@@ -74,10 +74,10 @@ func (k *worker) unheard() bool {
 // unheardEnd is the local moment from which a lease with a grace is believed in no more if
 // no other beat is heard.
 func (k *worker) unheardEnd(t *task) Time {
-	if t.given.GraceMs == 0 || k.w.NoGrace {
+	if t.given.Grace == 0 || k.w.NoGrace {
 		return 1 << 60
 	}
-	return k.heard + Time(t.given.GraceMs) - graceMargin
+	return k.heard + Time(t.given.Grace.Milliseconds()) - graceMargin
 }
 
 // endsUnheard reports whether that comes before everything else that ends the lease.

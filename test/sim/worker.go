@@ -297,7 +297,7 @@ func (k *worker) work(n *node) {
 			k.command(n, t, t.report)
 		case !t.acked:
 			k.command(n, t, rota.VerbAck)
-		case !t.renewing && now >= k.end(t)-Time(t.given.LeaseMs-t.given.RenewEveryMs)*8/10:
+		case !t.renewing && now >= k.end(t)-Time(t.given.LeaseFor.Milliseconds()-t.given.RenewEvery.Milliseconds())*8/10:
 			k.command(n, t, rota.VerbRenew)
 		}
 	}

@@ -73,14 +73,14 @@ func (u *user) submit() {
 		s.ID, s.Queue, s.Priority = rota.JobID(fmt.Sprintf("%s-%d", u.host, u.minted)), queueName, int32(u.random.IntN(11))
 		switch u.random.IntN(10) {
 		case 0:
-			s.DelayMs = int64(u.random.IntN(5_000))
+			s.Delay = rota.Millis(int64(u.random.IntN(5_000)))
 		case 1:
-			s.TTLMs = int64(1_500 + u.random.IntN(20_000))
+			s.TTL = rota.Millis(int64(1_500 + u.random.IntN(20_000)))
 		case 2:
 			s = drawSteady(u.random, s.ID)
 		}
 		specs = append(specs, s)
-		u.life.ledger.change(s.ID, func(r *jobRecord) { r.ttl = time.Duration(s.TTLMs) * time.Millisecond })
+		u.life.ledger.change(s.ID, func(r *jobRecord) { r.ttl = s.TTL })
 	}
 	for try := 0; len(specs) > 0 && u.life.ctx.Err() == nil; try++ {
 		outcomes, _ := callElsewhere(u, func(ctx context.Context, c *client.Client) ([]rota.Submitted, error) {

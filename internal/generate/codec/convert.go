@@ -18,6 +18,8 @@ func (w *writer) convert(pb string, fields []field) {
 		}
 		v := "m." + f.path
 		switch kind := f.typ.Kind().String(); {
+		case f.form == millis || f.form == date:
+			v = f.sent(v)
 		case in[f.form] != "":
 			v = fmt.Sprintf("%s(%s)", in[f.form], v)
 		case (f.form == text || f.form == number) && !plain(f.typ):
@@ -33,6 +35,8 @@ func (w *writer) convert(pb string, fields []field) {
 		}
 		v := fmt.Sprintf("w.Get%s()", f.GoName)
 		switch {
+		case f.form == millis || f.form == date:
+			v = f.taken(v)
 		case out[f.form] != "":
 			v = fmt.Sprintf("%s(%s)", out[f.form], v)
 		case (f.form == text || f.form == number) && !plain(f.typ):

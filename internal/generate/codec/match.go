@@ -6,10 +6,12 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/rotasched/rota"
 	"google.golang.org/protobuf/compiler/protogen"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/rotasched/rota"
 )
 
 // form is how a field travels, and what it is in words.
@@ -22,6 +24,9 @@ const (
 	blob
 	number
 	flag
+	// millis and date are an integer of milliseconds, in words a Duration and a Time.
+	millis
+	date
 	// texts, pairs and limits are a list of strings, and maps of strings to strings and to
 	// numbers.
 	texts
@@ -122,6 +127,8 @@ var special = map[reflect.Type]struct {
 	form form
 	wire protoreflect.Kind
 }{
+	reflect.TypeFor[time.Duration]():      {millis, protoreflect.Int64Kind},
+	reflect.TypeFor[time.Time]():          {date, protoreflect.Int64Kind},
 	reflect.TypeFor[rota.JobState]():      {enumText, protoreflect.StringKind},
 	reflect.TypeFor[rota.LeaseState]():    {enumText, protoreflect.StringKind},
 	reflect.TypeFor[rota.Reason]():        {enumText, protoreflect.StringKind},
@@ -171,6 +178,22 @@ func formOf(d protoreflect.FieldDescriptor, typ reflect.Type) form {
 
 // numberKinds are the kinds of integers that travel as varints without zigzag.
 var numberKinds = map[protoreflect.Kind]string{protoreflect.Int32Kind: "int32", protoreflect.Int64Kind: "int64", protoreflect.Uint64Kind: "uint64"}
+
+// sent and taken return the conversion of words to the integer that stands for them, and
+// its inverse; millis and date alone have one.
+func (f field) sent(v string) string {
+	if f.form == date {
+		return fmt.Sprintf("int64(rota.DateOf(%s))", v)
+	}
+	return fmt.Sprintf("rota.WholeMillis(%s)", v)
+}
+
+func (f field) taken(v string) string {
+	if f.form == date {
+		return fmt.Sprintf("rota.Date(%s).Time()", v)
+	}
+	return fmt.Sprintf("rota.Millis(%s)", v)
+}
 
 // plain reports whether a type is one of Go's own.
 func plain(t reflect.Type) bool { return t.PkgPath() == "" }

@@ -32,6 +32,8 @@ func (w *writer) row(fields []field) {
 			w.line("e.str(%s)", cast(f, "string", v))
 		case number:
 			w.line("e.int(%s)", cast(f, "int64", v))
+		case millis, date:
+			w.line("e.int(%s)", f.sent(v))
 		case flag:
 			w.line("e.bool(%s)", v)
 		case blob:
@@ -52,6 +54,8 @@ func (w *writer) row(fields []field) {
 			w.line("%s = %s", v, back(f, "string", "d.str()"))
 		case number:
 			w.line("%s = %s", v, back(f, "int64", "d.int()"))
+		case millis, date:
+			w.line("%s = %s", v, f.taken("d.int()"))
 		case flag:
 			w.line("%s = d.bool()", v)
 		case blob:
@@ -89,6 +93,8 @@ func (w *writer) alike(fields []field) {
 	for _, f := range fields {
 		switch {
 		case slices.Contains([]string{"ID", "Payload"}, f.path):
+		case f.form == date:
+			quick = append(quick, fmt.Sprintf("a.%[1]s.Equal(b.%[1]s)", f.path))
 		case f.typ.Comparable():
 			quick = append(quick, fmt.Sprintf("a.%[1]s == b.%[1]s", f.path))
 		case f.form == pairs || f.form == limits:

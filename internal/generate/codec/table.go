@@ -29,7 +29,7 @@ var wireMessages = []message{
 		"reasoning": "Decision.Reasoning.Rule", "reasoning_n": "Decision.Reasoning.N", "reasoning_of": "Decision.Reasoning.Of",
 		"seed": "Decision.Seed",
 	}},
-	{name: "Assignment", words: reflect.TypeFor[rota.Assignment](), must: "lease", called: "a lease"},
+	{name: "Assignment", words: reflect.TypeFor[rota.Assignment](), places: map[string]string{"lease_ms": "LeaseFor"}, must: "lease", called: "a lease"},
 	{name: "LeaseEnd", words: reflect.TypeFor[rota.LeaseEnd]()},
 	// The stream that carries a command stands for its worker and session (SPEC §6.4).
 	{name: "LeaseCommand", words: reflect.TypeFor[rota.LeaseCommand](), unsent: []string{"Worker", "Session"}},

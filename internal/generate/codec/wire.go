@@ -5,8 +5,9 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/rotasched/rota"
 	"google.golang.org/protobuf/compiler/protogen"
+
+	"github.com/rotasched/rota"
 )
 
 // enums name what package words knows each enumeration's texts by.
@@ -58,6 +59,8 @@ func (w *writer) appendMessage(m message, fields []field) {
 			} else {
 				w.line("b = appendNumber(b, %d, %s)", n, v)
 			}
+		case millis, date:
+			w.line("b = appendNumber(b, %d, %s)", n, f.sent(v))
 		case flag:
 			w.line("b = appendYes(b, %d, %s)", n, v)
 		case texts:
@@ -185,6 +188,8 @@ func readNumber(f field) string {
 			return fmt.Sprintf("m.%s = f.value", f.path)
 		}
 		return fmt.Sprintf("m.%s = %v(f.value)", f.path, f.typ)
+	case millis, date:
+		return fmt.Sprintf("m.%s = %s", f.path, f.taken("int64(f.value)"))
 	case flag:
 		return fmt.Sprintf("m.%s = f.value != 0", f.path)
 	case verb:
