@@ -44,6 +44,12 @@ func (a *app) guard(ctx context.Context) (bool, error) {
 		}
 	}
 	defer signal.Stop(signals)
+	// Ctrl-Z would stop the guard alone, and a stopped worker would lose its leases.
+	stops := make(chan os.Signal, 1)
+	if !signal.Ignored(syscall.SIGTSTP) {
+		signal.Notify(stops, syscall.SIGTSTP)
+	}
+	defer signal.Stop(stops)
 	worker, err := startAgain(&os.ProcAttr{
 		Env:   append(os.Environ(), guardEnv+"="+strconv.Itoa(guardFD)),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs},
@@ -64,6 +70,8 @@ func (a *app) guard(ctx context.Context) (bool, error) {
 		case s := <-signals:
 			asked = true
 			_ = worker.Signal(s)
+		case <-stops:
+			a.talk("guard: the worker goes on: stopped, it would lose its leases; Ctrl-C drains it")
 		case child := <-reaped:
 			if child.pid != pid {
 				continue // an orphan of a command that has ended

@@ -27,6 +27,7 @@ func TestGuard(t *testing.T) {
 		{"killed_worker", guardKilledWorker},
 		{"killed_guard", guardKilled},
 		{"hangup_is_passed_on", guardHangup},
+		{"ctrl_z_stops_nobody", guardStop},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			t.Parallel()
@@ -143,6 +144,21 @@ func guardHangup(t *testing.T, c *nodes) {
 	}
 	if job := c.job(t, "hangup"); job.Attempt != 1 || job.Attempts[0].End != rota.LeaseExpiredReason {
 		t.Errorf("the job is %s, attempt %d after %+v", job.State, job.Attempt, job.Attempts)
+	}
+}
+
+// Ctrl-Z reaches the guard alone: it says that the worker goes on, and still watches it.
+func guardStop(t *testing.T, c *nodes) {
+	execQueue(t, c, "stop")
+	dir := t.TempDir()
+	w := c.worker(t, "--queues", "stop", "--id", "stop", "--exec", stubborn(dir))
+	c.rota(t, "job", "submit", "--queue", "stop", "--type", "x", "--id", "stop").want(t, 0)
+	processes(t, dir)
+	w.Signal(syscall.SIGTSTP)
+	w.says(t, 20*time.Second, "Ctrl-C drains it")
+	check(t, syscall.Kill(workerOf(t, w), syscall.SIGKILL))
+	if code := w.end(t, 40*time.Second); code != 128+int(syscall.SIGKILL) {
+		t.Errorf("it ended with exit code %d", code)
 	}
 }
 
