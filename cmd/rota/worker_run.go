@@ -15,6 +15,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/guard"
 	"github.com/rotasched/rota/internal/loadgen"
 )
 
@@ -93,7 +94,7 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 	flags.StringVar(&f.attestation, "attestation", "",
 		"for queues with require_attestation: `file` with what worker attest printed; without --id the worker is the one that it names")
 	flags.StringVar(&f.command, "exec", "", "`command` that runs each job")
-	flags.BoolVar(&f.guard, "guard", guardByDefault, "with --exec, watch over the worker and end what it leaves if it dies")
+	flags.BoolVar(&f.guard, "guard", guard.ByDefault, "with --exec, watch over the worker and end what it leaves if it dies")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		spec, attestation, err := f.spec()
 		if err != nil {
@@ -107,13 +108,13 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 		if err := checked.CheckShape(); err != nil {
 			return err
 		}
-		pipe, err := a.underGuard()
+		pipe, err := guard.Over()
 		if err != nil {
-			return err
+			return usagef("%w", err)
 		}
 		return a.does(func(ctx context.Context, _ []string) error {
 			if f.guard && f.command != "" && pipe == nil {
-				if guarded, err := a.guard(ctx); guarded || err != nil {
+				if guarded, err := a.guarded(ctx); guarded || err != nil {
 					return err
 				}
 			}
@@ -148,7 +149,7 @@ func (f *workerFlags) spec() (s rota.WorkerSpec, attestation *rota.Attestation, 
 }
 
 func (a *app) runWorker(ctx context.Context, f *workerFlags, spec rota.WorkerSpec,
-	attestation *rota.Attestation, pipe *guardedWorker) error {
+	attestation *rota.Attestation, pipe *guard.Pipe) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	hard, cancel := context.WithCancel(context.Background())
@@ -158,10 +159,10 @@ func (a *app) runWorker(ctx context.Context, f *workerFlags, spec rota.WorkerSpe
 		talk := a.workerTalk()
 		opts := []client.WorkerOption{client.WithDrainTimeout(drainForever), client.WithHardStop(hard)}
 		if pipe != nil {
-			opts = append(opts, client.WithSecret(pipe.secret))
-			talk.Connected = pipe.heard(talk.Connected)
+			opts = append(opts, client.WithSecret(pipe.Secret()))
+			talk.Connected = heard(pipe, talk.Connected)
 			go func() {
-				pipe.lost()
+				pipe.Lost()
 				a.talk("the guard has died: what runs is ended and given back")
 				leave()
 				cancel()

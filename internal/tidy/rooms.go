@@ -80,6 +80,7 @@ var rooms = []room{
 	{path: "internal/flowfile", may: []string{"."}, only: []string{yamlLibrary}},
 	{path: "internal/boltfile", may: []string{"."}, only: []string{}},
 	{path: "internal/failpoint", only: []string{boltLibrary}},
+	{path: "internal/guard", may: []string{"."}, only: []string{systemCalls}},
 	{path: "internal/logs", only: []string{raftLog}},
 	{path: "internal/loadgen", may: []string{".", "client", "internal/flowfile"}, only: []string{errorGroup}},
 	{path: "internal/tidy", tests: []string{".", "api/rota/v1", "fsm/fsmpb", "internal/generate"}, only: []string{}},

@@ -28,10 +28,10 @@ const (
 // added, no number raised; one that is higher than needed fails too.
 var (
 	largeTypes = map[string]int{
-		"cmd/rota.app": 136,
+		"cmd/rota.app": 133,
 	}
 	largePackages = map[string]int{
-		"cluster": 73, "cmd/rota": 68, "fsm": 100,
+		"cluster": 73, "cmd/rota": 65, "fsm": 100,
 	}
 	upward = map[string]int{"fsm": 0}
 )

@@ -1,4 +1,4 @@
-package main
+package guard
 
 import (
 	"context"
@@ -13,28 +13,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	guardByDefault = true
-	// guardFD is the worker's end of the pipe: the first file after the standard ones.
-	guardFD = 3
-)
+// ByDefault says whether a worker has a guard unless it says otherwise.
+const ByDefault = true
 
-// guard runs this very command again as a child, the worker, and watches over it: when
+// workerFD is the worker's end of the pipe: the first file after the standard ones.
+const workerFD = 3
+
+// Run runs this very command again as a child, the worker, and watches over it: when
 // the worker dies it kills all that is left of it, waits until nothing is, and tells the
 // cluster, which then need not wait for the worker's silence (SPEC §16.7). It returns
-// false where this system has no means for that: then the worker runs without.
+// the worker's exit code, as a shell has it; the worker has said itself what was wrong.
+// ran is false where this system has no means for that: then the worker runs without.
 //
 // The guard is the subreaper of all that the worker starts: whoever of them loses its
 // parent, a daemon too, becomes the guard's child, and none is left once wait4 knows of
 // no child.
-func (a *app) guard(ctx context.Context) (bool, error) {
+func (g *Guard) Run(ctx context.Context) (code int, ran bool, err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		a.talk("no guard: this process cannot take in what a worker leaves: %v", err)
-		return false, nil
+		g.Talk("no guard: this process cannot take in what a worker leaves: %v", err)
+		return 0, false, nil
 	}
-	ours, theirs, err := guardPipes()
+	ours, theirs, err := pipes()
 	if err != nil {
-		return true, failf("make a pipe to the worker: %w", err)
+		return 0, true, fmt.Errorf("make a pipe to the worker: %w", err)
 	}
 	defer ours.Close()
 	signals := make(chan os.Signal, 16)
@@ -51,7 +52,7 @@ func (a *app) guard(ctx context.Context) (bool, error) {
 	}
 	defer signal.Stop(stops)
 	worker, err := startAgain(&os.ProcAttr{
-		Env:   append(os.Environ(), guardEnv+"="+strconv.Itoa(guardFD)),
+		Env:   append(os.Environ(), env+"="+strconv.Itoa(workerFD)),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs},
 		// A group of its own: a signal from the terminal comes once, by the guard.
 		Sys: &syscall.SysProcAttr{Setpgid: true},
@@ -59,8 +60,8 @@ func (a *app) guard(ctx context.Context) (bool, error) {
 	_ = theirs.Close()
 	if err != nil {
 		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-		a.talk("no guard: the worker cannot be started as its child: %v", err)
-		return false, nil
+		g.Talk("no guard: the worker cannot be started as its child: %v", err)
+		return 0, false, nil
 	}
 	who, pid := learn(ours), worker.Pid
 	reaped := reap()
@@ -71,13 +72,13 @@ func (a *app) guard(ctx context.Context) (bool, error) {
 			asked = true
 			_ = worker.Signal(s)
 		case <-stops:
-			a.talk("guard: the worker goes on: stopped, it would lose its leases; Ctrl-C drains it")
+			g.Talk("guard: the worker goes on: stopped, it would lose its leases; Ctrl-C drains it")
 		case child := <-reaped:
 			if child.pid != pid {
 				continue // an orphan of a command that has ended
 			}
-			a.clear(context.WithoutCancel(ctx), child.status, reaped, who, signals, asked)
-			return true, child.exit()
+			g.clear(context.WithoutCancel(ctx), child.status, reaped, who, signals, asked)
+			return child.exit(), true, nil
 		}
 	}
 }
@@ -99,17 +100,12 @@ type reapedChild struct {
 	status syscall.WaitStatus
 }
 
-// exit is the error of the worker's exit code, as a shell tells it. The worker has said
-// itself what was wrong.
-func (c reapedChild) exit() error {
-	switch {
-	case c.status.Signaled():
-		return &silentExit{128 + int(c.status.Signal())}
-	case c.status.ExitStatus() != 0:
-		return &silentExit{c.status.ExitStatus()}
-	default:
-		return nil
+// exit is the worker's exit code, as a shell has it.
+func (c reapedChild) exit() int {
+	if c.status.Signaled() {
+		return 128 + int(c.status.Signal())
 	}
+	return c.status.ExitStatus()
 }
 
 // reap waits for children, its own and those that it inherits, until there is none;
@@ -134,7 +130,7 @@ func reap() <-chan reapedChild {
 // clear ends what a dead worker left, then tells the cluster. A worker that ended well
 // has given back all that it held, and may have left on purpose what still runs. One that
 // was asked to end, and gave up on the cluster, is not spoken for as long again.
-func (a *app) clear(ctx context.Context, status syscall.WaitStatus, reaped <-chan reapedChild, l *learned, signals <-chan os.Signal,
+func (g *Guard) clear(ctx context.Context, status syscall.WaitStatus, reaped <-chan reapedChild, l *learned, signals <-chan os.Signal,
 	asked bool,
 ) {
 	if status.Exited() && status.ExitStatus() == 0 {
@@ -144,14 +140,14 @@ func (a *app) clear(ctx context.Context, status syscall.WaitStatus, reaped <-cha
 	defer cancel()
 	killed, err := killAll(ctx, reaped)
 	if err != nil {
-		a.talk("guard: the worker has ended (%s), but not all that it left: %v: its leases end by its silence", ended(status), err)
+		g.Talk("guard: the worker has ended (%s), but not all that it left: %v: its leases end by its silence", ended(status), err)
 		return
 	}
 	<-l.done // the last process that had the other end is gone
 	if l.last.Session == 0 {
 		return // it never was a worker of the cluster
 	}
-	a.talk("guard: the worker has ended (%s) and %d processes that it left", ended(status), killed)
+	g.Talk("guard: the worker has ended (%s) and %d processes that it left", ended(status), killed)
 	go func() { // whoever signals now has waited long enough
 		select {
 		case <-signals:
@@ -164,7 +160,7 @@ func (a *app) clear(ctx context.Context, status syscall.WaitStatus, reaped <-cha
 		ctx, done = context.WithTimeout(ctx, goneAsked)
 		defer done()
 	}
-	a.sayGone(ctx, l.last)
+	g.Gone(ctx, l.last)
 }
 
 func ended(status syscall.WaitStatus) string {
@@ -199,9 +195,9 @@ func killAll(ctx context.Context, reaped <-chan reapedChild) (killed int, err er
 	}
 }
 
-// guardPipes gives both ends of a pipe that can be read and written at each: so each
+// pipes gives both ends of a pipe that can be read and written at each: so each
 // side sees the other's end.
-func guardPipes() (ours, theirs *os.File, err error) {
+func pipes() (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
@@ -209,8 +205,8 @@ func guardPipes() (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "pipe to the worker"), os.NewFile(uintptr(fds[1]), "pipe to the guard"), nil
 }
 
-// guardPipe takes the worker's end that its guard opened, out of its children's reach.
-func guardPipe(fd int) (io.ReadWriteCloser, error) {
+// take takes the worker's end that its guard opened, out of its children's reach.
+func take(fd int) (io.ReadWriteCloser, error) {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
 		return nil, err
