@@ -18,7 +18,21 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// AfterTests ends what the examples started; nil where none ran.
+var AfterTests func()
+
+// thenEnd runs the tests and ends what the examples started.
+type thenEnd struct{ *testing.M }
+
+func (m thenEnd) Run() int {
+	code := m.M.Run()
+	if AfterTests != nil {
+		AfterTests()
+	}
+	return code
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(thenEnd{m}) }
 
 // accept answers a submission as accepted.
 func accept(r *rotav1.SubmitRequest) *rotav1.SubmitResponse {

@@ -74,7 +74,7 @@ var rooms = []room{
 	{path: "api/words", may: []string{".", "api/rota/v1"}, only: []string{protoLibrary, grpcLibrary, errorDetails}},
 	{path: "transport", may: []string{".", "api/rota/v1", "api/words"},
 		never: []string{raftLibrary, raftStore, gossip, boltLibrary, commandLine, settings}},
-	{path: "client", may: []string{".", "api/rota/v1", "api/words"},
+	{path: "client", may: []string{".", "api/rota/v1", "api/words"}, tests: []string{"test/rig"},
 		never: []string{raftLibrary, raftStore, gossip, boltLibrary, commandLine, settings}},
 	{path: "cmd/rota", may: []string{"*"}},
 	{path: "internal/flowfile", may: []string{"."}, only: []string{yamlLibrary}},

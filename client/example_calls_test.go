@@ -1,0 +1,226 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// The same id is the same job: a submission that is repeated finds it.
+func ExampleClient_Submit() {
+	c, ctx, done := connect("submit")
+	defer done()
+	job := rota.NewJobSpec("resize", []byte(`{"width":640}`))
+	job.ID, job.Queue = "photo-4711", "submit"
+	for range 2 {
+		out, err := c.Submit(ctx, job)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(out[0].ID, out[0].State, out[0].Existed)
+	}
+	// Output:
+	// photo-4711 QUEUED false
+	// photo-4711 QUEUED true
+}
+
+// What is refused is an error that holds each refusal; the other jobs are taken.
+func ExampleRefusedError() {
+	c, ctx, done := connect()
+	defer done()
+	good, bad := rota.NewJobSpec("resize", nil), rota.NewJobSpec("resize", nil)
+	good.ID, bad.ID, bad.Priority = "refused-good", "refused-bad", 11
+	_, err := c.Submit(ctx, good, bad)
+	var refused *client.RefusedError
+	if errors.As(err, &refused) {
+		fmt.Println(len(refused.Jobs), "of", refused.Of, "refused:", refused.Jobs[0].ID, errors.Is(err, rota.ErrInvalid))
+	}
+	// Output: 1 of 2 refused: refused-bad true
+}
+
+// A job waits for its time, and expires if it is not done in it.
+func ExampleClient_Submit_delayed() {
+	c, ctx, done := connect()
+	defer done()
+	job := rota.NewJobSpec("remind", nil)
+	job.ID, job.Delay, job.TTL = "tomorrow", 24*time.Hour, 48*time.Hour
+	out, err := c.Submit(ctx, job)
+	fmt.Println(out[0].State, err)
+	// Output: DELAYED <nil>
+}
+
+// A loop over the jobs of a queue reads as many pages as it needs.
+func ExampleClient_Jobs() {
+	c, ctx, done := connect("list")
+	defer done()
+	for _, id := range []rota.JobID{"list-1", "list-2", "list-3"} {
+		job := rota.NewJobSpec("resize", nil)
+		job.ID, job.Queue = id, "list"
+		if _, err := c.Submit(ctx, job); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	for job, err := range c.Jobs(ctx, rota.JobFilter{Queue: "list", State: rota.Queued}) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(job.ID)
+	}
+	// Output:
+	// list-1
+	// list-2
+	// list-3
+}
+
+// A read sees all that was done before it; one that may lag behind asks no leader.
+func ExampleClient_Job() {
+	c, ctx, done := connect()
+	defer done()
+	job := rota.NewJobSpec("resize", nil)
+	job.ID = "read-1"
+	out, err := c.Submit(ctx, job)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var at rota.ReadAt
+	read, err := c.Job(ctx, "read-1", client.AtLeast(out[0].Index), client.Seen(&at))
+	fmt.Println(read.State, at.Index >= out[0].Index, err)
+	_, err = c.Job(ctx, "read-2", client.Stale())
+	fmt.Println(errors.Is(err, rota.ErrNotFound))
+	// Output:
+	// QUEUED true <nil>
+	// true
+}
+
+// The events of a job tell its life in the order in which it happened.
+func ExampleClient_Events() {
+	c, ctx, done := connect()
+	defer done()
+	job := rota.NewJobSpec("resize", nil)
+	job.ID = "told"
+	if _, err := c.Submit(ctx, job); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := c.Cancel(ctx, "told"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for e, err := range c.Events(ctx, rota.EventFilter{Job: "told"}) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(e.Kind, e.Job)
+	}
+	// Output:
+	// jobEnqueued told
+	// jobCancelled told
+}
+
+// Collect makes a slice of a listing.
+func ExampleCollect() {
+	c, ctx, done := connect()
+	defer done()
+	if _, err := c.SetQueue(ctx, "collected", "", nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	queues, err := client.Collect(c.Queues(ctx))
+	fmt.Println(len(queues) > 0, err)
+	// Output: true <nil>
+}
+
+// Why says what a job waits for.
+func ExampleClient_Why() {
+	c, ctx, done := connect("nobody-serves-it")
+	defer done()
+	job := rota.NewJobSpec("resize", nil)
+	job.ID, job.Queue = "stuck", "nobody-serves-it"
+	if _, err := c.Submit(ctx, job); err != nil {
+		fmt.Println(err)
+		return
+	}
+	x, err := c.Why(ctx, "stuck")
+	fmt.Println(x.State, err)
+	// Output: QUEUED <nil>
+}
+
+// A job that waits can be changed.
+func ExampleClient_ChangeJob() {
+	c, ctx, done := connect()
+	defer done()
+	job := rota.NewJobSpec("resize", nil)
+	job.ID = "changed"
+	if _, err := c.Submit(ctx, job); err != nil {
+		fmt.Println(err)
+		return
+	}
+	urgent := int32(0)
+	if _, err := c.ChangeJob(ctx, rota.JobChange{ID: "changed", Priority: &urgent}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	changed, err := c.Job(ctx, "changed")
+	fmt.Println(changed.Priority, err)
+	// Output: 0 <nil>
+}
+
+// A cancelled job is queued again when it is retried.
+func ExampleClient_Retry() {
+	c, ctx, done := connect()
+	defer done()
+	job := rota.NewJobSpec("resize", nil)
+	job.ID = "again"
+	if _, err := c.Submit(ctx, job); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, call := range []func(context.Context, ...rota.JobID) ([]rota.JobOutcome, error){c.Cancel, c.Retry} {
+		out, err := call(ctx, "again")
+		fmt.Println(out[0].State, out[0].Err, err)
+	}
+	// Output:
+	// CANCELLED <nil> <nil>
+	// QUEUED <nil> <nil>
+}
+
+// A queue has a policy: a preset, and keys that differ from it.
+func ExampleClient_SetQueue() {
+	c, ctx, done := connect()
+	defer done()
+	q, err := c.SetQueue(ctx, "images", "", []rota.Setting{{Key: "attempt_max", Value: "3"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(q.Name)
+	_, err = c.SetQueue(ctx, "images", "", []rota.Setting{{Key: "atempt_max", Value: "3"}})
+	fmt.Println(errors.Is(err, rota.ErrInvalid))
+	// Output:
+	// images
+	// true
+}
+
+// A call ends with its context, and says so in the context's own words.
+func ExampleDial() {
+	c, err := client.Dial([]string{"127.0.0.1:1"}) // nobody is there
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_, err = c.Job(ctx, "photo-4711")
+	fmt.Println(errors.Is(err, rota.ErrUnavailable), errors.Is(err, context.DeadlineExceeded))
+	// Output: true true
+}
