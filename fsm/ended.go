@@ -1,6 +1,274 @@
 package fsm
 
-import "github.com/rotasched/rota"
+import (
+	"math"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/tree"
+	"github.com/tidwall/btree"
+)
+
+// staging holds the full records of terminal jobs on their way to the node's
+// archive (SPEC §10.5), by seq, which is dense. It is no part of the digest, and
+// no verb reads it: nodes flush at different moments.
+type staging struct {
+	records btree.Map[uint64, *record]
+	bytes   int64
+	// loose is derived: the records that have no tombstone.
+	loose looseRecords
+	// queues is derived: how many records each queue has.
+	queues map[rota.QueueName]int64
+	// dropped counts what left memory unarchived, as the archive did not keep up.
+	dropped uint64
+	// added counts the bytes of all that was ever staged here. Nodes differ in it; by how
+	// much it grows in an entry they do not.
+	added int64
+}
+
+func (s *staging) load(r *record) (fresh bool) {
+	if _, had := s.records.Get(r.seq); had {
+		return false
+	}
+	s.put(r)
+	return true
+}
+
+// put stages a record whose number is free, and tells its bytes.
+func (s *staging) put(r *record) int64 {
+	n := r.bytes()
+	s.records.Set(r.seq, r)
+	s.bytes += n
+	if s.queues == nil {
+		s.queues = make(map[rota.QueueName]int64)
+	}
+	s.queues[r.spec.Queue]++
+	return n
+}
+
+func (s *staging) drop(seq uint64) bool {
+	r, ok := s.records.Delete(seq)
+	if ok {
+		s.bytes -= r.bytes()
+		if s.queues[r.spec.Queue]--; s.queues[r.spec.Queue] == 0 {
+			delete(s.queues, r.spec.Queue)
+		}
+		s.loose.Delete(looseRecord{r.spec.ID, seq})
+	}
+	return ok
+}
+
+// add stages a record. Beyond RecordBytesCap the oldest are given up: their
+// tombstones stay, other nodes may have them, and the count tells.
+func (s *staging) add(r *record) {
+	s.added += s.put(r)
+	for s.bytes > rota.RecordBytesCap && s.records.Len() > 1 {
+		oldest, _, _ := s.records.Min()
+		s.drop(oldest)
+		s.dropped++
+	}
+}
+
+// looseRecord names a staged record whose tombstone has left, and its job: by its id it is
+// found here alone.
+type looseRecord struct {
+	id  rota.JobID
+	seq uint64
+}
+
+type looseRecords struct{ *btree.BTreeG[looseRecord] }
+
+func newLooseRecords() looseRecords {
+	return looseRecords{btree.NewBTreeGOptions(func(a, b looseRecord) bool {
+		if a.id != b.id {
+			return a.id < b.id
+		}
+		return a.seq < b.seq
+	}, btree.Options{NoLocks: true})}
+}
+
+// newest returns the greatest number of a job's records that fits, 0 where none does.
+func (l looseRecords) newest(id rota.JobID, fits func(seq uint64) bool) (seq uint64) {
+	l.Descend(looseRecord{id, math.MaxUint64}, func(r looseRecord) bool {
+		if r.id == id && fits(r.seq) {
+			seq = r.seq
+		}
+		return r.id == id && seq == 0
+	})
+	return seq
+}
+
+// StagedRecord is a terminal job that waits for the archive. It never changes,
+// so it is encoded and written beside applying.
+type StagedRecord struct {
+	Seq uint64
+	ID  rota.JobID
+	rec *record
+}
+
+// Append appends the one encoding of the record, which DecodeEnded reads.
+func (s StagedRecord) Append(b []byte) []byte {
+	e := encoder{b: b}
+	encodeEnded(&e, s.rec)
+	return e.b
+}
+
+// Mark tells what lists and retention must know of the record, without its encoding.
+func (s StagedRecord) Mark() (m Mark, ended rota.Date) {
+	t := s.rec.ended.row()
+	return Mark{ID: t.id, Seq: t.seq, Queue: t.queue, Tenant: t.tenant, Type: t.typ, State: t.state}, t.finished.Date
+}
+
+// Ended gives the record in words.
+func (s StagedRecord) Ended() Ended { return s.rec.words() }
+
+// Staged gives the oldest staged records, at most limit and about maxBytes of
+// them, one at least where there is any.
+func (vw *View) Staged(limit int, maxBytes int64) []StagedRecord {
+	list := make([]StagedRecord, 0, min(limit, vw.m.ended.staged.records.Len()))
+	vw.m.ended.staged.records.Scan(func(seq uint64, r *record) bool {
+		if maxBytes -= r.bytes(); len(list) >= limit || maxBytes < 0 && len(list) > 0 {
+			return false
+		}
+		list = append(list, StagedRecord{seq, r.spec.ID, r})
+		return true
+	})
+	return list
+}
+
+// Archived lets go of records that are on disk. Seqs that are not staged are
+// passed over: a flush may be repeated.
+func (vw *View) Archived(seqs []uint64) {
+	for _, seq := range seqs {
+		vw.m.ended.staged.drop(seq)
+	}
+}
+
+// Staging is what waits for the archive.
+type Staging struct {
+	// Records and Bytes are held in memory; Dropped counts those that were given
+	// up since this machine began, as the archive did not keep up.
+	Records int
+	Bytes   int64
+	Dropped uint64
+	// Last is the number of the newest terminal job, Oldest that of the oldest
+	// staged one, 0 for none; Since is when that one ended.
+	Last, Oldest uint64
+	Since        rota.Clock
+}
+
+// Staging tells what waits for the archive.
+func (vw *View) Staging() Staging {
+	s := Staging{Records: vw.m.ended.staged.records.Len(), Bytes: vw.m.ended.staged.bytes, Dropped: vw.m.ended.staged.dropped, Last: vw.m.head.tombSeq}
+	if seq, r, ok := vw.m.ended.staged.records.Min(); ok {
+		s.Oldest, s.Since = seq, r.ended.row().finished.Clock
+	}
+	return s
+}
+
+// StagedJob gives the staged record of a terminal job: the one that its tombstone
+// names, or, where retention took the tombstone first, the newest of that id. One that was
+// deleted is none.
+func (vw *View) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
+	if t := vw.m.ended.tombs.get(id); t != nil {
+		r, ok := vw.m.ended.staged.records.Get(t.seq)
+		return StagedRecord{t.seq, id, r}, ok
+	}
+	if vw.m.jobs.get(id) != nil {
+		return s, false
+	}
+	seq := vw.m.ended.staged.loose.newest(id, func(seq uint64) bool { return !vw.Deleted(seq) })
+	r, ok := vw.m.ended.staged.records.Get(seq)
+	return StagedRecord{seq, id, r}, ok
+}
+
+// Tombstone says what the state itself remembers of a terminal job: its number,
+// and whether retention or the cap may take it within moments, so that an entry
+// now proposed may not find it any more. ok is false where there is none.
+func (vw *View) Tombstone(id rota.JobID) (seq uint64, fading, ok bool) {
+	t := vw.m.ended.tombs.get(id)
+	if t == nil {
+		return 0, false, false
+	}
+	const moments, near = rota.Date(60_000), 100_000
+	fading = t.due <= vw.m.head.date()+moments ||
+		vw.m.ended.tombs.len() > rota.TombstoneCap-near && vw.m.ended.tombs.order.before(t.seq, near) < near
+	return t.seq, fading, true
+}
+
+// Forgetful says that a tombstone was ever taken: only then may an id without
+// job and tombstone have been known once (SPEC §9.4).
+func (vw *View) Forgetful() bool { return vw.m.head.droppedTombs > 0 }
+
+// WithTombstone puts what the state itself remembers of a terminal job over what
+// an archive holds of it: a proof that was rejected since changes the tombstone.
+func WithTombstone(archived, tomb rota.Job) rota.Job {
+	archived.State, archived.Reason = tomb.State, tomb.Reason
+	return archived
+}
+
+// Ended is a terminal job as an archive knows it.
+type Ended struct {
+	Seq uint64
+	// Content is the hash of the job as it was first submitted (SPEC §16.5), as of ContentOf.
+	Content rota.Digest
+	Job     rota.Job
+}
+
+// Again answers a submission of the id: the same content is the same submission once more,
+// another one is refused (SPEC §16.5). Where the record is lost its state alone is told.
+func (e *Ended) Again(spec *fsmpb.JobSpec) *fsmpb.Outcome {
+	return againOutcome(rota.JobID(spec.GetId()), e.Job.State, e.Content == (rota.Digest{}) || e.Content == ContentOf(spec))
+}
+
+func (r *record) words() Ended {
+	t := r.ended.row()
+	return Ended{r.seq, t.content, deadJob(&t, r)}
+}
+
+// encodeEnded is a terminal job in full: its tombstone, then its record.
+func encodeEnded(e *encoder, r *record) {
+	e.b = append(e.b, r.ended...)
+	encodeRecord(e, r)
+}
+
+func decodeEnded(d *decoder) *record {
+	t := decodeTomb(d)
+	r := decodeRecord(d)
+	r.seq, r.ended = t.seq, t.keep(&encoder{}, nil)
+	if s := r.spec; s.ID != t.id || s.Queue != t.queue || s.Type != t.typ || s.Tenant != t.tenant || !t.state.Terminal() {
+		d.fail()
+	}
+	return r
+}
+
+// DecodeEnded reads what StagedRecord.Append wrote. Any other bytes are an error.
+func DecodeEnded(b []byte) (Ended, error) {
+	d := &decoder{b: b}
+	r := decodeEnded(d)
+	if err := d.done(); err != nil {
+		return Ended{}, err
+	}
+	return r.words(), nil
+}
+
+// isDeleted reports whether a number is in one of the ranges.
+func isDeleted(t *tree.Tree[string, *deletedRow], seq uint64) bool {
+	r := rangeFrom(t, seq)
+	return seq != 0 && r != nil && r.from <= seq
+}
+
+// Deleted reports whether the job that ended under a number was deleted.
+func (vw *View) Deleted(seq uint64) bool { return isDeleted(&vw.m.ended.deleted.tree, seq) }
+
+// rangeFrom returns the first range that ends at seq or later, nil where there is none.
+func rangeFrom(t *tree.Tree[string, *deletedRow], seq uint64) (first *deletedRow) {
+	t.Ascend(deletedKey(seq), func(_ string, r *deletedRow) bool {
+		first = r
+		return false
+	})
+	return first
+}
 
 // ended holds the jobs that have ended: a tombstone of each that is remembered, and in
 // full those that the archive does not have yet.

@@ -314,3 +314,12 @@ func (f *flow) after(number uint32) (marked []bool, any bool) {
 	}
 	return marked, any
 }
+
+// flows holds the workflows, and releases their nodes.
+type flows struct {
+	m         *Machine
+	workflows table[rota.WorkflowID, workflowRow, *workflowRow]
+	// vertices are the workflows' nodes, by vertexKey.
+	vertices  table[string, vertexRow, *vertexRow]
+	flowIndex flowIndex
+}

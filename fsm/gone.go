@@ -43,3 +43,40 @@ func (fl *fleet) gone(op *fsmpb.Gone) *fsmpb.Outcome {
 	}
 	return &fsmpb.Outcome{}
 }
+
+// disconnect is the leader's word that a worker's stream has ended (SPEC §16.7). From
+// here the grace of its leases counts, and it gets no more of them until it registers.
+// Another connection than the newest tells nothing.
+func (fl *fleet) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
+	if o := fl.m.internal(); o != nil {
+		return o
+	}
+	w := fl.workers.get(rota.WorkerID(op.GetWorker()))
+	switch {
+	case w == nil || w.session != rota.Session(op.GetSession()) || w.status == rota.WorkerRetired:
+		return refused(rota.Refusef(rota.Stale, "session", "worker %s has no such session", op.GetWorker()))
+	case w.connection == 0 || w.connection != op.GetConnection():
+		return refused(rota.Refusef(rota.Stale, "connection", "worker %s has connection %d, not %d", w.spec.ID, w.connection,
+			op.GetConnection()))
+	case !w.disconnected.IsZero():
+		return &fsmpb.Outcome{}
+	}
+	w = fl.workers.edit(w.spec.ID)
+	w.disconnected = fl.m.head.now()
+	fl.restand(w)
+	fl.retimeLeases(w)
+	fl.m.journal.emit(rota.Event{Kind: rota.WorkerDisconnected, Worker: w.spec.ID, Session: w.session, Status: w.status})
+	return &fsmpb.Outcome{}
+}
+
+// connected takes note of a worker's newest connection; w is editable. What its leases'
+// grace had run is forgotten.
+func (fl *fleet) connected(w *workerRow, op *fsmpb.Register) {
+	w.connection, w.grace, w.disconnected = op.GetConnection(), op.GetGrace() && op.GetConnection() != 0, rota.Moment{}
+}
+
+// outdated says that a registration is not of the worker's newest connection: it was
+// long on its way, and a later one has been there.
+func (r *workerRow) outdated(op *fsmpb.Register) bool {
+	return op.GetConnection() != 0 && op.GetConnection() < r.connection
+}

@@ -1,10 +1,16 @@
 package fsm
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
 )
 
 // journal collects the events of the entry that is being applied.
@@ -26,4 +32,122 @@ func payload(v any) string {
 		panic(fmt.Sprintf("fsm: a payload has no JSON: %v", err))
 	}
 	return string(text)
+}
+
+// emit adds an event of this entry; its id is the same on every node. One about
+// a live job names the event before it (SPEC §12.1). Whoever has the job's row at
+// hand calls emitFor, which spares looking for it.
+func (jn *journal) emit(e rota.Event) {
+	if e.Job != "" {
+		if j := jn.m.jobs.get(e.Job); j != nil {
+			jn.emitFor(j, &e)
+			return
+		}
+	}
+	jn.announce(&e)
+}
+
+// emitFor adds an event about a job. It becomes the parent of the next one where
+// the entry changes the row anyhow; else, as with a renewal, it only names its
+// parent: a copy of the row for every renewal was refused.
+func (jn *journal) emitFor(j *jobRow, e *rota.Event) {
+	e.Parent = j.lastEvent()
+	if j.workflow != "" {
+		_, e.Node, _ = rota.SplitNodeJobID(j.spec.ID)
+		e.Run = string(j.workflow)
+	}
+	id := jn.announce(e)
+	if j.gen == jn.m.ledger.gen && !jn.mute {
+		j.setLastEvent(id)
+	}
+}
+
+func (jn *journal) announce(e *rota.Event) rota.EventID {
+	if jn.mute || planted.untold(e.Kind) {
+		return rota.EventID{}
+	}
+	e.ID = rota.EventID{Incarnation: jn.m.head.incarnation, Index: jn.m.at, Seq: uint32(len(jn.events))}
+	e.Clock, e.Date = jn.m.head.clock, jn.m.head.date()
+	jn.events = append(jn.events, *e)
+	return e.ID
+}
+
+// The payloads are JSON made by hand: the same bytes on every node, and no more
+// than one allocation where every job passes.
+
+// placing tells of a decision for a worker: jobAssigned.
+func (jn *journal) placing(d *rota.Decision, worker rota.WorkerID) string {
+	b := d.Reasoning.AppendJSON(append(jn.scratch[:0], `{"reasoning":`...), worker)
+	name := `,"score":`
+	if d.Score.IsDouble() { // nothing is computed with doubles here (SPEC §2.2): its bits are told
+		name = `,"score_bits":`
+	}
+	b = strconv.AppendInt(append(b, name...), int64(d.Score), 10)
+	b = strconv.AppendInt(append(b, `,"rank":`...), int64(d.Rank), 10)
+	b = strconv.AppendUint(append(b, `,"height":`...), uint64(d.Height), 10)
+	jn.scratch = append(b, '}')
+	return jn.payloads.keep(jn.scratch)
+}
+
+// done tells of an output: jobCompleted.
+func (jn *journal) done(digest []byte) string {
+	b := append(jn.scratch[:0], `{"output_digest":"`...)
+	b = hex.AppendEncode(b, digest)
+	jn.scratch = append(b, `"}`...)
+	return jn.payloads.keep(jn.scratch)
+}
+
+// dueAt tells when a job is QUEUED again: jobRetryScheduled.
+func dueAt(due rota.Moment) string {
+	return fmt.Sprintf(`{"due_ms":%d,"due_at":"%s","due_clock_ms":%d}`, due.Date, due.Date, due.Clock)
+}
+
+// progressed tells how far an attempt is: jobProgress.
+func progressed(percent int32) string {
+	return `{"progress":` + strconv.FormatInt(int64(percent), 10) + `}`
+}
+
+// settleChain encodes the entry's events, counts them, and lengthens the chain by
+// them (SPEC §12.1); an entry without events leaves all as it is. The head of the
+// chain is part of the header, so nodes whose events differed would differ in
+// their digest too.
+func (jn *journal) settleChain() []byte {
+	if len(jn.events) == 0 {
+		return nil
+	}
+	h := &jn.m.head
+	if jn.events[0].ID.Incarnation != h.incarnation { // the entry that founds the cluster
+		for i := range jn.events {
+			jn.events[i].ID.Incarnation = h.incarnation
+		}
+	}
+	jn.scratch = AppendEvents(jn.scratch[:0], h.incarnation, jn.events)
+	h.chain = NextChain(h.chain, jn.m.at, jn.scratch)
+	h.events += uint64(len(jn.events))
+	return slices.Clone(jn.scratch)
+}
+
+// NextChain lengthens a chain by the entry at an index, given its events' bytes:
+// H(previous, index, bytes) as in SPEC §7.1. The bytes are hashed where they lie.
+func NextChain(previous sched.Hash, index rota.Index, events []byte) sched.Hash {
+	var head [4 + 32 + 4 + 8 + 4]byte
+	binary.BigEndian.PutUint32(head[0:], 32)
+	copy(head[4:], previous[:])
+	binary.BigEndian.PutUint32(head[36:], 8)
+	binary.BigEndian.PutUint64(head[40:], uint64(index))
+	binary.BigEndian.PutUint32(head[48:], uint32(len(events)))
+	s := sha256.New()
+	s.Write(head[:])
+	s.Write(events)
+	var next sched.Hash
+	s.Sum(next[:0])
+	return next
+}
+
+// settleHeader puts the header's new hash in the place of its old one.
+func (m *Machine) settleHeader() {
+	m.head.index = m.at
+	m.ledger.sub(m.head.hash)
+	m.head.hash = hashRow(&m.ledger.enc, tagHeader, &m.head)
+	m.ledger.add(m.head.hash)
 }

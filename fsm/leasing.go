@@ -1,11 +1,14 @@
 package fsm
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
 )
 
 // leasing holds the open leases: from their grant to their one end.
@@ -158,4 +161,138 @@ func (lg *leasing) timeOut(l *leaseRow, how, text string) rota.JobState {
 	}
 	lg.m.fleet.outcome(l, outcomeTimedOut)
 	return lg.endLease(l, rota.TimedOut, said)
+}
+
+// backOff lets a job wait before it is QUEUED again, and tells why.
+func (lg *leasing) backOff(j *jobRow, wait rota.Clock, why rota.Reason) {
+	lg.m.delay(j, lg.m.head.clock+wait)
+	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.JobRetryScheduled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
+		Attempt: j.attempt, Reason: why, Deadline: lg.m.head.now().At(j.due), Payload: dueAt(lg.m.head.now().At(j.due))})
+}
+
+// useUp counts a failed attempt.
+func (lg *leasing) useUp(j *jobRow, why rota.Reason) rota.JobState {
+	p := &lg.m.queues.get(j.spec.Queue).policy
+	failed := j.attempt
+	lg.m.own(j)
+	j.attempt, j.declines = j.attempt+1, 0
+	if int64(j.attempt) >= p.AttemptMax {
+		j.attempt = failed
+		lg.m.die(j, why)
+		return rota.Dead
+	}
+	if lg.m.flows.endsWith(j) {
+		return j.state
+	}
+	if wait := sched.BackoffMs(j.spec.ID, failed, p); wait > 0 {
+		lg.backOff(j, rota.Clock(wait), why)
+		return j.state
+	}
+	lg.m.enqueue(j)
+	return j.state
+}
+
+// die ends a job whose attempts are used up.
+func (m *Machine) die(j *jobRow, why rota.Reason) {
+	m.journal.emitFor(j, &rota.Event{Kind: rota.JobDead, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
+		Reason: why, Text: j.lastError})
+	m.finish(j, rota.Dead, why, result{})
+}
+
+// result is what a completion leaves behind; empty of any other end.
+type result struct {
+	output, digest []byte
+	meta           map[string]string
+}
+
+// finish makes a job terminal: its row gives way to a tombstone and a record.
+// Its lease is closed already. j is editable and leaves the state here.
+func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, r result) {
+	id := j.spec.ID
+	m.timers.wake.set(string(id), int64(j.due), 0)
+	m.timers.dated.set(string(id), int64(j.dueDate), 0)
+	m.timers.expire.set(string(id), int64(j.expires()), 0)
+	m.placement.move(j, state)
+	m.placement.registry.supply.Release(j.class)
+	m.jobs.drop(id)
+
+	m.ended.evictTombs(rota.TombstoneCap - 1)
+	m.head.tombSeq++
+	t := tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
+		attempt: j.attempt, outputDigest: string(r.digest), submitted: j.submittedAt(), finished: m.head.now(),
+		seq: m.head.tombSeq, content: j.firstContent(), life: j.history().life, retried: j.history().retried,
+		freeAt: j.freeAt, due: m.remembered(j.spec.Queue, j.freeAt)}
+	if n := len(j.attempts); n > 0 {
+		t.lease, t.worker = j.attempts[n-1].Lease, j.attempts[n-1].Worker
+	}
+	m.ended.staged.add(&record{seq: t.seq, ended: m.ended.tombs.insert(&t), spec: j.spec, enqueued: j.enqueuedAt(), firstLease: j.firstLease,
+		err: j.lastError, attempts: j.attempts, progress: j.progress, note: j.note, output: r.output, meta: r.meta})
+	m.flows.endVertex(j, state, why)
+}
+
+// remembered returns the date until which what ends now in a queue is remembered: until
+// its gc_horizon has passed, and until a moment of the clock before which a worker may
+// still be at it, 0 for none. A change of the horizon moves no date (SPEC §9.4).
+func (m *Machine) remembered(queue rota.QueueName, freeAt rota.Clock) rota.Date {
+	horizon := rota.Clock(m.queues.get(queue).policy.GCHorizonMs)
+	return m.head.now().At(max(m.head.clock+horizon, freeAt)).Date
+}
+
+// dropTomb forgets a tombstone. Where its record waits for the archive still, that is found
+// by its id from then on.
+func (m *Machine) dropTomb(id rota.JobID, seq uint64) {
+	m.ended.tombs.drop(id, seq)
+	if _, ok := m.ended.staged.records.Get(seq); ok {
+		m.ended.staged.loose.Set(looseRecord{id, seq})
+	}
+}
+
+// evictTombs forgets the oldest tombstones beyond most, whatever their dates: those of a
+// long horizon keep nobody's newest out (SPEC §9.4).
+func (ed *ended) evictTombs(most int) {
+	for ed.tombs.len() > most {
+		seq, oldest, ok := ed.tombs.order.first()
+		if !ok {
+			return
+		}
+		ed.m.dropTomb(oldest, seq)
+		ed.m.head.droppedTombs++
+	}
+}
+
+// expel ends a job from whatever state it is in: CANCELLED or EXPIRED.
+func (m *Machine) expel(j *jobRow, state rota.JobState, why rota.Reason) {
+	kind := rota.JobCancelled
+	if state == rota.Expired {
+		kind = rota.JobExpired
+	}
+	if h := m.placement.holds.get(j.spec.ID); h != nil {
+		m.placement.endHold(h, holdEnd(state)) // nothing is told of a job after its end
+	}
+	if j.state.Leased() {
+		l := m.leasing.leases.get(string(j.lease[:]))
+		// The worker is told, and may not hear: a retry must not meet it at work.
+		m.own(j)
+		j.freeAt = unbrokenDue(l, m.fleet.workers.get(l.Worker))
+		m.leasing.closeLease(l, j, why, "")
+		m.journal.emitFor(j, &rota.Event{Kind: rota.LeaseCancelledEvent, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+			Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why})
+	}
+	if j.state == rota.Delayed && j.revived() {
+		m.own(j)
+		j.freeAt = j.due // the worker of an earlier life may not have heard yet
+	}
+	m.journal.emitFor(j, &rota.Event{Kind: kind, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt, Reason: why})
+	m.finish(j, state, why, result{})
+}
+
+// tail keeps the last most bytes of a text, valid UTF-8.
+func tail(s string, most int) string {
+	if len(s) > most {
+		s = s[len(s)-most:]
+	}
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string(bytes.ToValidUTF8([]byte(s), []byte("?")))
 }

@@ -1,9 +1,13 @@
 package fsm
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/tree"
 )
 
 // limits decides what may enter and what may start: modes of the cluster, tenants and
@@ -29,4 +33,295 @@ func ascii(s string) bool {
 		}
 	}
 	return true
+}
+
+// rateOf is the rate that a tenant's submissions to a queue are held to, 0 for
+// none, and the queue of the meter that measures it: the tenant's own limit is over
+// all queues (SPEC §4.5).
+func (lm *limits) rateOf(tenant rota.TenantID, q *queueRow) (queue rota.QueueName, rate int64) {
+	switch own := lm.limitsOf(tenant).RateLimitRPS; {
+	case own < 0:
+		return q.name, q.policy.RateLimitRPS
+	default:
+		return "", own
+	}
+}
+
+// admitRate refuses a submission beyond its tenant's rate (SPEC §4.5); it changes
+// nothing.
+func (lm *limits) admitRate(spec *rota.JobSpec, q *queueRow) error {
+	queue, rate := lm.rateOf(spec.Tenant, q)
+	if rate == 0 {
+		return nil
+	}
+	r := lm.meters.get(meterKey(queue, spec.Tenant))
+	if r == nil {
+		if lm.meters.len() >= rota.MaxMeters {
+			return exhausted("rate_limit_rps", "the rates of %d tenants are measured: no more tenants are taken now", rota.MaxMeters)
+		}
+		return nil
+	}
+	wait := bucketOf(rate, rate).wait(r.tat, lm.m.head.clock)
+	if wait == 0 {
+		return nil
+	}
+	where := "all queues"
+	if queue != "" {
+		where = "queue " + string(queue)
+	}
+	e := rota.Refusef(rota.Exhausted, "rate_limit_rps", "tenant %s submits to %s faster than its rate_limit_rps, %d a second: "+
+		"the next job is taken in %d ms", spec.Tenant, where, rate, wait)
+	e.RetryAfter = time.Duration(wait) * time.Millisecond
+	return e
+}
+
+// chargeRate takes an admitted submission from its tenant's bucket.
+func (lm *limits) chargeRate(spec *rota.JobSpec, q *queueRow) {
+	queue, rate := lm.rateOf(spec.Tenant, q)
+	if rate == 0 {
+		return
+	}
+	r := lm.meter(queue, spec.Tenant)
+	r.tat = bucketOf(rate, rate).take(r.tat, lm.m.head.clock)
+	lm.timeMeter(r)
+}
+
+// meter gives a meter to edit, a new one where there is none.
+func (lm *limits) meter(queue rota.QueueName, tenant rota.TenantID) *meterRow {
+	key := meterKey(queue, tenant)
+	r := lm.meters.edit(key)
+	if r == nil {
+		r = &meterRow{key: key, queue: queue, tenant: tenant}
+		lm.meters.insert(key, r)
+	}
+	return r
+}
+
+// admitPressure refuses by the fill of the queue and of what its workers have before
+// them, at reject_threshold of either (SPEC §4.6). It looks at counters only.
+func (lm *limits) admitPressure(spec *rota.JobSpec, q *queueRow) error {
+	p := &q.policy
+	least := p.RejectThresholdPermille
+	if spec.Priority == 0 || least == 0 {
+		return nil
+	}
+	if pending := q.pending(); pending*1000 >= p.QueueCap*least {
+		return lm.full(q, "queue %q holds %d pending jobs, %d permille of queue_cap %d: at reject_threshold only priority 0 is taken",
+			q.name, pending, pending*1000/p.QueueCap, p.QueueCap)
+	}
+	if ready, room := lm.backlog(q); room > 0 && ready*1000 >= room*least {
+		return lm.full(q, "queue %q has %d jobs ready or leased, %d permille of the %d that max_queue_size gives its %d workers: at "+
+			"reject_threshold only priority 0 is taken", q.name, ready, ready*1000/room, room, room/p.MaxQueueSize)
+	}
+	return nil
+}
+
+// backlog is what a queue's workers have before them, and what max_queue_size gives them
+// to: nothing, which bounds nothing, where that is off or no worker is active.
+func (lm *limits) backlog(q *queueRow) (ready, room int64) {
+	return q.queued + q.assigned + q.running, int64(lm.m.placement.registry.supply.Workers(q.name)) * q.policy.MaxQueueSize
+}
+
+// full is the refusal by a queue that is full in some way: with what makes room, where
+// time alone does not.
+func (lm *limits) full(q *queueRow, format string, args ...any) error {
+	cure := ""
+	switch {
+	case q.policy.Paused:
+		cure = fmt.Sprintf("; it is paused: `rota queue resume %s` has it worked off", q.name)
+	case lm.m.placement.registry.supply.Workers(q.name) == 0:
+		cure = fmt.Sprintf("; no worker serves it: `rota worker run --queues %s` has it worked off", q.name)
+	}
+	if cure == "" {
+		return exhausted("queue", format, args...)
+	}
+	e := rota.Refusef(rota.Exhausted, "queue", format+"%s", append(args, cure)...)
+	e.RetryAfter = rota.StuckRetryAfter
+	return e
+}
+
+// Crowded gives the refusal that a submission would meet now because its queue, or the
+// queue's workers, are too full (SPEC §4.4, §4.6); nil where it would meet none, another one
+// first, or where its job is known. It changes nothing, so a leader can refuse what need not
+// go through the log.
+func (vw *View) Crowded(op *fsmpb.Submit) *fsmpb.Outcome {
+	s := op.GetSpec()
+	q := vw.m.queues.get(rota.QueueName(s.GetQueue()))
+	spec := &rota.JobSpec{Queue: rota.QueueName(s.GetQueue()), Tenant: rota.TenantID(s.GetTenant()), Priority: s.GetPriority()}
+	if q == nil || vw.m.head.cluster == "" || vw.m.limits.admitMode(spec) != nil {
+		return nil
+	}
+	err := vw.m.limits.admitCap(q)
+	if err == nil && vw.m.limits.admitRate(spec, q) == nil {
+		err = vw.m.limits.admitPressure(spec, q)
+	}
+	if err == nil {
+		return nil
+	}
+	id := rota.JobID(s.GetId())
+	if vw.m.jobs.get(id) != nil || vw.m.ended.tombs.get(id) != nil {
+		return nil
+	}
+	return refused(err)
+}
+
+// admitCap refuses what a queue has no place for (SPEC §4.4).
+func (lm *limits) admitCap(q *queueRow) error {
+	if pending := q.pending(); pending >= q.policy.QueueCap {
+		return lm.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap)
+	}
+	return nil
+}
+
+// pressure names what admitPressure and throttled say of a submission of a usual
+// priority.
+func (lm *limits) pressure(q *queueRow) string {
+	switch {
+	case q.pending() >= q.policy.QueueCap, lm.admitPressure(&rota.JobSpec{Priority: rota.DefaultPriority}, q) != nil:
+		return rota.BackpressureRefuse
+	case lm.throttled(q):
+		return rota.BackpressureThrottle
+	}
+	return rota.BackpressureNone
+}
+
+// load is a queue's open leases and what its workers can have open, at least 1.
+func (lm *limits) load(q *queueRow) (open, room int64) {
+	return q.assigned + q.running, max(1, lm.m.placement.registry.supply.Capacity(q.name))
+}
+
+// throttled asks submitters to slow down: the queue, or what its workers have before
+// them, is more than half full (SPEC §4.6).
+func (lm *limits) throttled(q *queueRow) bool {
+	ready, room := lm.backlog(q)
+	return q.pending()*2 > q.policy.QueueCap || room > 0 && ready*2 > room
+}
+
+// countWindow counts an assignment in its tenant's rolling window, and parks the
+// tenant's lanes in the queue when that is full. Beyond MaxMeters nothing is
+// counted.
+func (lm *limits) countWindow(l *leaseRow) {
+	q := lm.m.queues.get(l.queue)
+	if q.policy.TenantWindowMax == 0 ||
+		lm.meters.len() >= rota.MaxMeters && lm.meters.get(meterKey(l.queue, l.tenant)) == nil {
+		return
+	}
+	r := lm.meter(l.queue, l.tenant)
+	r.window.count(rota.Clock(q.policy.TenantWindowMs), lm.m.head.clock, 1, 0)
+	lm.settleMeter(r)
+}
+
+// windowFull says that a tenant's lanes in a queue wait for its rolling window.
+func (lm *limits) windowFull(q *queueRow, tenant rota.TenantID) bool {
+	if q.policy.TenantWindowMax == 0 {
+		return false
+	}
+	r := lm.meters.get(meterKey(q.name, tenant))
+	return r != nil && r.parked
+}
+
+// settleMeter puts a meter right after its window changed; r is editable.
+func (lm *limits) settleMeter(r *meterRow) {
+	if q := lm.m.queues.get(r.queue); q != nil {
+		n, _ := r.window.total()
+		if parked := q.policy.TenantWindowMax > 0 && n >= q.policy.TenantWindowMax; parked != r.parked {
+			r.parked = parked
+			lm.inform(lm.m.placement.registry.queues[q.name], q, r.tenant)
+		}
+	}
+	lm.timeMeter(r)
+}
+
+// timeMeter puts a meter where it stands in the timers; one at rest leaves.
+func (lm *limits) timeMeter(r *meterRow) {
+	key, due := meterKey(r.queue, r.tenant), lm.meterDue(r)
+	lm.m.timers.meter.set(key, int64(r.due), int64(due))
+	if r.due = due; due == 0 {
+		lm.meters.drop(key)
+	}
+}
+
+// meterDue is when a meter must be looked at: when its bucket is full again, or its
+// oldest sub-window goes; 0 when it is at rest.
+func (lm *limits) meterDue(r *meterRow) (due rota.Clock) {
+	if r.tat != 0 {
+		due = moment(r.tat, lm.m.head.clock)
+	}
+	if q := lm.m.queues.get(r.queue); q != nil {
+		due = sooner(due, r.window.leaves(rota.Clock(q.policy.TenantWindowMs)))
+	}
+	return due
+}
+
+// fireMeter looks again at a meter whose bucket or window changes now.
+func (lm *limits) fireMeter(key string) {
+	lm.reviewMeter(lm.meters.edit(key))
+}
+
+// reviewMeter takes off a meter what has passed.
+func (lm *limits) reviewMeter(r *meterRow) {
+	if ahead(r.tat, lm.m.head.clock) == 0 {
+		r.tat = 0
+	}
+	if q := lm.m.queues.get(r.queue); q != nil {
+		r.window.expire(rota.Clock(q.policy.TenantWindowMs), lm.m.head.clock)
+		if q.policy.TenantWindowMax == 0 {
+			r.window = window{}
+		}
+	}
+	lm.settleMeter(r)
+}
+
+// reviewQueue looks again at a queue's meters and failure domains after its policy
+// changed.
+func (lm *limits) reviewQueue(q *queueRow, old *rota.QueuePolicy) {
+	p := &q.policy
+	if p.TenantWindowMax != old.TenantWindowMax || p.TenantWindowMs != old.TenantWindowMs {
+		for _, key := range keysUnder(&lm.meters, meterKey(q.name, "")) {
+			lm.reviewMeter(lm.meters.edit(key))
+		}
+	}
+	if p.DomainFailureThresholdPermille != old.DomainFailureThresholdPermille || p.DomainMinSamples != old.DomainMinSamples ||
+		p.DomainProbeRPS != old.DomainProbeRPS || p.DomainProbeBurst != old.DomainProbeBurst {
+		for _, key := range lm.domainsOf(q.name) {
+			lm.fireDomain(key)
+		}
+	}
+}
+
+// keysUnder lists a table's keys that begin with a prefix.
+func keysUnder[R any, P interface {
+	*R
+	row
+	tree.Row[string]
+}](t *table[string, R, P], prefix string) (keys []string) {
+	t.tree.Ascend(prefix, func(key string, _ P) bool {
+		if !strings.HasPrefix(key, prefix) {
+			return false
+		}
+		keys = append(keys, key)
+		return true
+	})
+	return keys
+}
+
+// meters checks what is derived of the meters.
+func (c *checker) meters() {
+	m := c.m
+	m.limits.meters.scan(func(key string, r *meterRow) bool {
+		q := m.queues.get(r.queue)
+		n, bad := r.window.total()
+		switch {
+		case key != meterKey(r.queue, r.tenant) || q == nil && r.queue != "":
+			c.fault("I4: meter %s is of tenant %s in unknown queue %q", key, r.tenant, r.queue)
+		case q == nil && (n != 0 || r.parked) || bad != 0:
+			c.fault("I4: meter %s counts what it cannot", key)
+		case q != nil && r.parked != (q.policy.TenantWindowMax > 0 && n >= q.policy.TenantWindowMax):
+			c.fault("I4: meter %s counts %d of %d and is parked: %v", key, n, q.policy.TenantWindowMax, r.parked)
+		}
+		if due := m.limits.meterDue(r); due == 0 || due != r.due {
+			c.fault("I4: meter %s is due at %d, filed at %d", key, due, r.due)
+		}
+		return true
+	})
 }
