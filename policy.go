@@ -278,7 +278,8 @@ func PolicyFromValues(preset string, values []int64) (QueuePolicy, error) {
 			return p, Refusef(Internal, "policy", "policy has %s=%d: %d to %d is wanted", k.name, v, k.min, k.max)
 		}
 	}
-	return p, p.Check()
+	err := p.Check()
+	return p, err
 }
 
 // Check refuses a policy that is out of range or contradicts itself.

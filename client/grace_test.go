@@ -25,7 +25,8 @@ func beginGraced(t *testing.T) (b *begun, r *scripted, stop func()) {
 	b.sent = time.Now()
 	a := leaseOf("graced")
 	a.Grace, a.Lease.Deadline.Clock, a.RenewEvery = 10*time.Second, 10_000_000, 0
-	return b, b.run(a), stop
+	r = b.run(a)
+	return b, r, stop
 }
 
 // Beats are sent every 2 s. The node hears none after that of 4 s: the worker tries

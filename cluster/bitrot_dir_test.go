@@ -157,17 +157,17 @@ func (s *soundDir) restoreNewest(n *Node, o *opening) error {
 	if err != nil {
 		return err
 	}
-	for _, found := range kept {
-		meta, content, err := n.snapshots.Open(found.ID)
-		if err != nil {
-			return err
-		}
-		if err := (adapter{n}).Restore(content); err != nil {
-			return err
-		}
-		o.members = fmt.Sprint(meta.Configuration)
+	if len(kept) == 0 {
 		return nil
 	}
+	meta, content, err := n.snapshots.Open(kept[0].ID)
+	if err != nil {
+		return err
+	}
+	if err := (adapter{n}).Restore(content); err != nil {
+		return err
+	}
+	o.members = fmt.Sprint(meta.Configuration)
 	return nil
 }
 

@@ -293,9 +293,10 @@ func TestEvents_slowConsumer(t *testing.T) {
 				t.Errorf("cut off with %v", err)
 			}
 			n.eventFeed.events.mu.Lock()
-			defer n.eventFeed.events.mu.Unlock()
-			if n.eventFeed.events.cut != 1 || n.eventFeed.events.followers != 0 {
-				t.Errorf("%d are counted as cut, %d follow", n.eventFeed.events.cut, n.eventFeed.events.followers)
+			cut, followers := n.eventFeed.events.cut, n.eventFeed.events.followers
+			n.eventFeed.events.mu.Unlock()
+			if cut != 1 || followers != 0 {
+				t.Errorf("%d are counted as cut, %d follow", cut, followers)
 			}
 			return
 		default:

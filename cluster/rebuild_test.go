@@ -300,7 +300,7 @@ func TestRebuild_withoutMajorityAllStop(t *testing.T) {
 	b.eventually("both are at the same entry", func() bool {
 		for _, f := range bad {
 			f.replica.mu.Lock()
-			defer f.replica.mu.Unlock()
+			defer f.replica.mu.Unlock() //nolint:gocritic // all are held to the end
 		}
 		if bad[0].replica.machine.Head().Index != bad[1].replica.machine.Head().Index {
 			return false

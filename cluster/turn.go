@@ -58,7 +58,7 @@ func (t *roundTurn) await(due *atomic.Bool, end <-chan struct{}) {
 		}
 		if patience == nil {
 			patience = time.NewTimer(roundPatience)
-			defer patience.Stop()
+			defer patience.Stop() //nolint:gocritic // it is made once
 		}
 		select {
 		case <-t.over:

@@ -74,7 +74,7 @@ func (wd *watchdog) look(s *stallLook) {
 		s.probes, s.probe = 0, wd.probed.Add(1)
 		go func() { // ends with the stall
 			wd.n.replica.mu.RLock()
-			wd.n.replica.mu.RUnlock() //nolint:staticcheck // whether it can be taken is all that is asked
+			wd.n.replica.mu.RUnlock() //nolint:staticcheck,gocritic // whether it can be taken is all that is asked
 			wd.passed.Add(1)
 		}()
 	}

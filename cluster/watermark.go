@@ -27,8 +27,9 @@ const (
 )
 
 const (
-	// DefaultDiskLow and DefaultDiskCritical are in percent of the disk that is free.
-	DefaultDiskLow      = 10
+	// DefaultDiskLow is the percentage of the disk below which little is free.
+	DefaultDiskLow = 10
+	// DefaultDiskCritical is the percentage below which next to nothing is.
 	DefaultDiskCritical = 5
 	// MaxDiskPercent bounds both: a disk that is half empty is not full.
 	MaxDiskPercent = 50

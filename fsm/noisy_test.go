@@ -92,9 +92,7 @@ func TestNoisyNeighbour(t *testing.T) {
 				if rounds > 1 {
 					late++
 				}
-				for _, l := range inOrder(b.match()) { // the quiet one's slot is filled again
-					running = append(running, l)
-				}
+				running = append(running, inOrder(b.match())...) // the quiet one's slot is filled again
 				b.pass(250)
 			}
 			if late > 60*2/20+1 {

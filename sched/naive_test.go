@@ -55,8 +55,7 @@ func (n *naive) room(w *naiveWorker, r *Requirements) bool { return !w.held && n
 
 // hasRoom says the same of the one job that the worker may be held for.
 func (n *naive) hasRoom(w *naiveWorker, r *Requirements) bool {
-	most := int64(w.spec.Slots) + int64(w.spec.Prefetch)
-	most = int64(w.spec.Slots) + min(int64(w.spec.Prefetch), n.policy.PrefetchMax)
+	most := int64(w.spec.Slots) + min(int64(w.spec.Prefetch), n.policy.PrefetchMax)
 	if n.policy.LeasesMaxPerWorker > 0 {
 		most = min(most, n.policy.LeasesMaxPerWorker)
 	}

@@ -56,7 +56,7 @@ func (s *Server) pollReadyOnce() {
 	defer func() {
 		if r := recover(); r != nil {
 			s.SetServing(false)
-			s.panicked("Ready", r)
+			_ = s.panicked("Ready", r)
 		}
 	}()
 	s.SetServing(s.options.Core.Ready() == nil)

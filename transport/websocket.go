@@ -166,7 +166,7 @@ func webEnd(err error) (websocket.StatusCode, string) {
 }
 
 // tailOfQuery reads a filter from an address; unknown names are refused, as a
-// misspelt one would select too much.
+// misspelled one would select too much.
 func tailOfQuery(query url.Values) (rota.EventFilter, error) {
 	req := &rotav1.TailRequest{Kinds: query["kind"]}
 	for name, values := range query {

@@ -21,7 +21,8 @@ func naiveFromNode(b []byte) (FromNode, error) {
 		return FromNode{}, err
 	}
 	m := FromNode{Seldom: &w}
-	return m, m.seldom(nil)
+	err := m.seldom(nil)
+	return m, err
 }
 
 func naiveFromWorker(b []byte) (m FromWorker, err error) {

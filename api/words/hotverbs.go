@@ -112,5 +112,6 @@ func readCommand(b []byte) (c rota.LeaseCommand, fault, err error) {
 	if err := u.read(&c, b); err != nil {
 		return c, nil, err
 	}
-	return c, u.settle(&c), nil
+	fault = u.settle(&c)
+	return c, fault, nil
 }

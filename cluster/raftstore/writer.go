@@ -211,7 +211,7 @@ func (w *writer) fail(err error) error {
 
 // die stops all writing and calls Fatal, once.
 func (w *writer) die(err error) {
-	w.fail(err)
+	_ = w.fail(err)
 	w.fatal.Do(func() { w.opts.Fatal(err) })
 }
 

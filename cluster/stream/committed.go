@@ -41,10 +41,9 @@ type commitNews struct {
 type replicaNews struct {
 	id      raft.ServerID
 	address raft.ServerAddress
-	// header, term and leader are of the leadership that sent it.
+	// header and term are of the leadership that sent it.
 	header raft.RPCHeader
 	term   uint64
-	leader []byte
 	// matched is the last entry that the follower was seen to hold, told the last one
 	// that it knows to be committed.
 	matched, told uint64
@@ -115,7 +114,7 @@ func (c *commitNews) end(f *replicaNews, address raft.ServerAddress, args *raft.
 		f.matched = 0 // until raft has found where the two logs meet
 		return
 	}
-	f.address, f.header, f.term, f.leader = address, args.RPCHeader, args.Term, args.Leader
+	f.address, f.header, f.term = address, args.RPCHeader, args.Term
 	f.matched = args.PrevLogEntry + uint64(len(args.Entries))
 	f.told = min(args.LeaderCommitIndex, f.matched)
 	c.wake(f)
@@ -130,7 +129,7 @@ func (c *commitNews) next(f *replicaNews) (raft.ServerAddress, *raft.AppendEntri
 		return "", nil
 	}
 	f.told = c.index // once: what gets lost raft makes up for
-	return f.address, &raft.AppendEntriesRequest{RPCHeader: f.header, Term: f.term, Leader: f.leader,
+	return f.address, &raft.AppendEntriesRequest{RPCHeader: f.header, Term: f.term,
 		PrevLogEntry: c.index, PrevLogTerm: c.term, LeaderCommitIndex: c.index}
 }
 

@@ -99,5 +99,6 @@ func (f *alterFlags) change(id rota.JobID, cmd *cobra.Command, stdin io.Reader) 
 	if !given("priority") && !given("fee") && !given("label") && !given("ttl") && !given("payload") {
 		return c, usagef("nothing to change: --priority, --fee, --label, --ttl or --payload is wanted")
 	}
-	return c, c.CheckShape(rota.MaxPayloadBytes)
+	err := c.CheckShape(rota.MaxPayloadBytes)
+	return c, err
 }

@@ -44,7 +44,7 @@ func startNode(ctx context.Context, plan *nodePlan, open nodeOpener, log *slog.L
 	}
 	if err := r.open(ctx, open, lis); err != nil {
 		_ = lis.Close()
-		r.close()
+		_ = r.close()
 		return nil, err
 	}
 	return r, nil

@@ -87,7 +87,8 @@ func (a *app) readSettings(cmd *cobra.Command) (*settings, error) {
 	if err := s.file.Load(file.Provider(s.path), yaml.Parser()); err != nil {
 		return nil, usagef("read config file %s: %w", s.path, err)
 	}
-	return s, s.refuseUnknown(cmd.Root())
+	err := s.refuseUnknown(cmd.Root())
+	return s, err
 }
 
 // refuseUnknown refuses keys that no command has. A key of another command is

@@ -123,7 +123,7 @@ func TestParseFlow_refuses(t *testing.T) {
 		{"no_nodes", "f.yaml", "id: w\nnodes:\n", []string{"line 2", "one node at least"}},
 		{"nodes_by_name", "f.yaml", "nodes:\n  a: {type: t}\n", []string{"line 2", "lists"}},
 		{"unknown_field", "f.yaml", "name: w\nnodes: [{id: a, type: t}]\n", []string{"line 1", `"name"`, `did you mean "id"?`}},
-		{"misspelt_field", "f.yaml", "nodes:\n- {id: a, type: t, paylod: x}\n", []string{"line 2", `"paylod"`, `did you mean "payload"?`}},
+		{"misspelled_field", "f.yaml", "nodes:\n- {id: a, type: t, paylod: x}\n", []string{"line 2", `"paylod"`, `did you mean "payload"?`}},
 		{"unknown_node_field", "f.yaml", "nodes:\n- id: a\n  type: t\n- id: b\n  type: t\n  depends_on: [a]\n",
 			[]string{"line 4", `node "b"`, `"depends_on"`, `did you mean "parents"?`}},
 		{"wrong_type", "f.yaml", "nodes:\n- {id: 7, type: t}\n", []string{"line 2", "node 1", "id is a number", "quotes"}},

@@ -102,7 +102,8 @@ func parseWfCommons(text []byte, o Options) (rota.WorkflowSpec, error) {
 		}
 		spec.Nodes = append(spec.Nodes, n)
 	}
-	return spec, m.join(&spec, w.Workflow.Specification.Tasks)
+	err = m.join(&spec, w.Workflow.Specification.Tasks)
+	return spec, err
 }
 
 // readInstance decodes an instance and refuses what is none.

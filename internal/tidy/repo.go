@@ -83,7 +83,8 @@ func plant(sources map[string]string) (*tree, error) {
 		t.paths = append(t.paths, p)
 	}
 	slices.Sort(t.paths)
-	return t, t.parse()
+	err := t.parse()
+	return t, err
 }
 
 // parse reads the Go sources among t.paths. Folders that the go command does
@@ -152,7 +153,8 @@ func repository(root string) (*tree, error) {
 		t.paths = slices.DeleteFunc(t.paths, func(p string) bool { return !known[p] })
 	}
 	slices.Sort(t.paths)
-	return t, t.parse()
+	err := t.parse()
+	return t, err
 }
 
 func (t *tree) walk(root string) error {

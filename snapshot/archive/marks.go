@@ -94,7 +94,8 @@ func encodeLeaf(key, upper []byte, rows []markRow, whole bool, size int) []byte 
 func (m marks) absorb(l leaf) error {
 	key := bytes.Clone(l.key)
 	c := m.b.Cursor()
-	k, v := c.Seek(key)
+	k, _ := c.Seek(key)
+	var v []byte
 	if k == nil {
 		k, v = c.Last()
 	} else {

@@ -80,7 +80,8 @@ func (p *plan) measureBig(ctx context.Context, s *servers, pending int) (b bigSt
 		return b, err
 	}
 	p.say("all nodes killed and started: ready after %.1f s", b.start)
-	return b, p.measureJoin(ctx, file, &b)
+	err = p.measureJoin(ctx, file, &b)
+	return b, err
 }
 
 // measureJoin restores the backup into a cluster of one and lets empty nodes join it

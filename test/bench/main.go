@@ -76,7 +76,6 @@ func main() {
 		err = p.check()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	if err == nil {
 		switch {
 		case scale:
@@ -97,6 +96,7 @@ func main() {
 			err = p.measureTable(ctx)
 		}
 	}
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

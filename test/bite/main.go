@@ -24,7 +24,6 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	caught := 0
 	for _, p := range chosen {
 		v := p.bite(ctx, *most)
@@ -35,6 +34,7 @@ func main() {
 			fmt.Println(indent(v.output))
 		}
 	}
+	stop()
 	fmt.Printf("caught %d of %d\n", caught, len(chosen))
 	if caught < len(chosen) {
 		os.Exit(1)

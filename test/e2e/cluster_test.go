@@ -106,7 +106,8 @@ func (c *nodes) status(t testing.TB) (rota.ClusterStatus, error) {
 	if r.code != 0 {
 		return s, errors.New(r.stderr)
 	}
-	return s, json.Unmarshal([]byte(r.stdout), &s)
+	err := json.Unmarshal([]byte(r.stdout), &s)
+	return s, err
 }
 
 // leader waits for a leader and gives its node.

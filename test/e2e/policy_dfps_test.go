@@ -25,7 +25,8 @@ func dfps(t *testing.T) (*nodes, *client.Client, rota.QueueName) {
 	c := newCluster(t, 3)
 	q := c.policyQueue(t, "demand", "dfps", "oldest_every=0", "backoff_base=0", "attempt_max=1000", "domain_failure_threshold=1",
 		"estimate=user")
-	return c, c.dial(t), q
+	cl := c.dial(t)
+	return c, cl, q
 }
 
 // knows holds what `queue show` tells of a type, and that its weight is W of its

@@ -31,7 +31,8 @@ func live(o Options) (w *World, err error) {
 	if err := w.Run(o.Heal); err != nil {
 		return w, err
 	}
-	return w, w.Drain()
+	err = w.Drain()
+	return w, err
 }
 
 // liveOrTell lives, or fails with what went wrong and the smallest life that does.

@@ -69,8 +69,8 @@ func strobeWall(l *life) func() {
 			select {
 			case <-stop:
 				s.mu.Lock()
-				defer s.mu.Unlock()
 				s.skew = 0
+				s.mu.Unlock()
 				return
 			case <-time.After(200 * time.Millisecond):
 			}

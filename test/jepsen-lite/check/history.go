@@ -39,6 +39,7 @@ func (o Op) Done(rec *Recorder, err error) Op {
 	return o
 }
 
+// Short returns the beginning of a text: 200 bytes at most.
 func Short(s string) string { return s[:min(len(s), 200)] }
 
 // Tells keeps what a node says of its own wall clock. One that does not answer says
@@ -335,6 +336,7 @@ type Recorder struct {
 	limit int
 }
 
+// NewRecorder returns a recorder whose time counts from base, and which keeps limit operations.
 func NewRecorder(base int64, limit int) *Recorder { return &Recorder{Base: base, limit: limit} }
 
 // Now is the time of the run.

@@ -108,8 +108,10 @@ type ToldEvent struct {
 	kind, job string
 }
 
+// BriefOf returns what two nodes' accounts of an event are compared by.
 func BriefOf(e *SeenEvent) ToldEvent { return ToldEvent{e.ID, e.Sum, e.Kind, e.Job} }
 
+// Briefs does the same for many.
 func Briefs(events []SeenEvent) []ToldEvent {
 	told := make([]ToldEvent, len(events))
 	for i := range events {

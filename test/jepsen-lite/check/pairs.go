@@ -7,6 +7,7 @@ import (
 // Pair is two kinds of nemeses at work at the same time, in the order of their names.
 type Pair struct{ a, b string }
 
+// PairOf returns the pair of two kinds, in whichever order they come.
 func PairOf(a, b string) Pair { return Pair{min(a, b), max(a, b)} }
 
 // pairs are the kinds of nemeses that were at work at the same time, and how often.

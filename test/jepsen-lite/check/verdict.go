@@ -50,7 +50,7 @@ func livenessOf(h *History) LivenessVerdict {
 	for _, w := range h.Weights {
 		i, known := at[w.Node]
 		if !known {
-			i, at[w.Node] = len(l.Growth), len(l.Growth)
+			at[w.Node] = len(l.Growth)
 			l.Growth = append(l.Growth, Growth{Node: w.Node, Files: [2]int64{w.Files, -1}, Goroutines: [2]int64{w.Goroutines, -1}})
 			continue
 		}

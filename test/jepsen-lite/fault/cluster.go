@@ -67,6 +67,7 @@ type Cluster struct {
 	disks bool
 }
 
+// NewCluster returns a cluster of so many founders, none of which runs yet.
 func NewCluster(binary, dir string, network Network, rec *check.Recorder, founders int, o Options) (*Cluster, error) {
 	k := &Cluster{Binary: binary, Dir: dir, net: network, rec: rec, Founders: founders,
 		testClock: hasTestClock(binary)}
@@ -232,6 +233,7 @@ func (k *Cluster) leader() *Server {
 	return k.find(id)
 }
 
+// Addresses returns where the founders' APIs are.
 func (k *Cluster) Addresses() []string {
 	var addrs []string
 	for _, s := range k.All()[:k.Founders] {

@@ -62,6 +62,7 @@ func (noShapes) shapes() bool { return false }
 // but it listens at the very addresses that it tells all others, by one gossip.
 type Loopback struct{ noShapes }
 
+// Place returns a place on loopback, with ports of its own.
 func (Loopback) Place(name string) (*place, error) {
 	return &place{name: name, ip: "127.0.0.1", ports: func() ([]int, error) { return freePorts(4) }}, nil
 }
@@ -74,8 +75,10 @@ func (Loopback) mendAll() error { return nil }
 
 func (Loopback) parts() bool { return false }
 
+// Name returns what the history calls it.
 func (Loopback) Name() string { return "loopback" }
 
+// Close does nothing: nothing was made.
 func (Loopback) Close() {}
 
 // freePorts finds ports on loopback.

@@ -61,6 +61,7 @@ type cutting struct {
 // rulePreference puts the blackholes before all other routing.
 const rulePreference = "100"
 
+// NewSpaces makes the router that all namespaces hang on.
 func NewSpaces(rec *check.Recorder) (*spaces, error) {
 	if err := ip("link", "set", "lo", "up"); err != nil {
 		return nil, err

@@ -43,9 +43,11 @@ const (
 
 const (
 	durationMost = time.Hour
+	// OpsPerSecond bounds the operations that a history keeps for each second.
 	OpsPerSecond = 2_000
 )
 
+// ParseOptions reads the command line.
 func ParseOptions(args []string, stderr io.Writer) (o Options, err error) {
 	flags := flag.NewFlagSet("jepsen-lite", flag.ContinueOnError)
 	flags.SetOutput(stderr)

@@ -19,6 +19,7 @@ const (
 	pollEvery = 400 * time.Millisecond
 )
 
+// OpenNetwork makes the network that the options name.
 func OpenNetwork(o fault.Options, rec *check.Recorder) (fault.Network, error) {
 	if o.Via == fault.ViaDocker {
 		return fault.NewContainers(o, rec)
@@ -29,6 +30,7 @@ func OpenNetwork(o fault.Options, rec *check.Recorder) (fault.Network, error) {
 	return fault.Loopback{}, nil
 }
 
+// NewTrial returns a run with its cluster, not started yet.
 func NewTrial(o fault.Options, rec *check.Recorder, network fault.Network) (*trial, error) {
 	rec.With(func(h *check.History) {
 		h.Version, h.Seed, h.Nodes, h.Network, h.Command = "1", o.Seed, o.Nodes, network.Name(), o.Command()
