@@ -45,6 +45,8 @@ COUNT   ?= 1
 BENCH   ?= .
 # Which packages `make bench-pieces` and `make bench-compare` look at.
 PKG     ?= ./...
+# The linters, all in one: built from its own module, so that go.mod does not grow.
+LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 
 # $(call there,FOLDER,WHAT): goes on only where the folder holds Go sources.
@@ -53,7 +55,7 @@ there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not
 # What x86-64-v3 is by the names of /proc/cpuinfo.
 V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
 
-.PHONY: help build docs test golden-builds race fuzz sim virtual e2e chaos chaos-docker crash bite bench bench-against bench-nats bench-profile bench-scale bench-alone bench-overload bench-soak bench-pieces bench-compare demo image generate tidy fmt clean ci
+.PHONY: help build docs test golden-builds race fuzz sim virtual e2e chaos chaos-docker crash bite bench bench-against bench-nats bench-profile bench-scale bench-alone bench-overload bench-soak bench-pieces bench-compare demo image generate tidy lint cover fmt clean ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -172,6 +174,17 @@ docs: ## write the pages of docs/reference that are made of the code: command li
 
 tidy: ## the rules of the house alone (part of make test)
 	$(GO) test -count=1 ./internal/tidy
+
+lint: ## the linters of .golangci.yml, and whether go.mod and go.sum hold what they should and no more
+	$(GO) mod tidy -diff
+	cd test/bench/natsjobs && $(GO) mod tidy -diff
+	$(GO) run $(LINT) run ./...
+
+cover: ## coverage by package, of all statements by all tests of PKG=./... (PKG=./fsm/...: by those alone)
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	of=$$($(GO) list ./... | grep -v /test/ | paste -sd, -); \
+	$(GO) test -timeout 30m -coverpkg "$$of" -coverprofile "$$dir/profile" $(PKG) >"$$dir/log" || { cat "$$dir/log"; exit 1; }; \
+	awk -f .ci/cover.awk "$$dir/profile" | sort
 
 fmt: ## format all sources
 	gofmt -l -w .
