@@ -8,6 +8,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -103,12 +104,22 @@ func TestEveryTypeWithMomentsIsLaidOut(t *testing.T) {
 			t.Errorf("%T has no MarshalJSON", v)
 		}
 	}
-	files, err := parser.ParseDir(token.NewFileSet(), ".", nil, 0)
+	sources, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
+	all := &ast.File{Name: ast.NewIdent("rota")}
+	for _, path := range sources {
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Name.Name == "rota" {
+			all.Decls = append(all.Decls, f.Decls...)
+		}
+	}
 	found := 0
-	ast.Inspect(files["rota"], func(n ast.Node) bool {
+	ast.Inspect(all, func(n ast.Node) bool {
 		spec, ok := n.(*ast.TypeSpec)
 		if !ok {
 			return true

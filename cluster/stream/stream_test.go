@@ -220,7 +220,7 @@ func TestStreamLayerCarriesRaft(t *testing.T) {
 		transports = append(transports, raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: newTestLayer(t, testHello(id), Options{}), MaxPool: 3, Timeout: 5 * time.Second,
 			MaxRPCsInFlight: 8, Logger: hclog.NewNullLogger()}))
-		defer transports[len(transports)-1].Close()
+		defer transports[len(transports)-1].Close() //nolint:gocritic // both live to the end
 	}
 	a, b := transports[0], transports[1]
 	snapshot := bytes.Repeat([]byte("snapshot "), 1<<20)
