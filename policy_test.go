@@ -134,7 +134,7 @@ func TestPresets(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("presets are\n%v, SPEC §14 says\n%v", got, want)
 	}
-	if !standard.FairShare || ai.FairShare || ai.Ranking != RankMarket || ai.Strategy != Shuffle {
+	if !standard.FairShare || ai.FairShare || ai.Ranking != RankMarket || ai.Strategy != StrategyShuffle {
 		t.Error("fair share, ranking or strategy of a preset is not that of SPEC §14")
 	}
 }

@@ -3,7 +3,7 @@ package rota
 // StandardPolicy is the preset `standard`, which every other starts from.
 func StandardPolicy() QueuePolicy {
 	return QueuePolicy{
-		Preset: "standard", Ranking: RankAging, Strategy: LeastLoaded,
+		Preset: "standard", Ranking: RankAging, Strategy: StrategyLeastLoaded,
 		LeaseMs: 60_000, AckTimeoutMs: 5_000, RenewAlphaPermille: 600, RenewBetaPermille: 500, RenewalsMax: -1,
 		AttemptMax: 6, BackoffBaseMs: 5_000, BackoffFactorPermille: 2_000, BackoffCapMs: 900_000, BackoffUnitMs: 1,
 		PayloadMaxBytes: MaxPayloadBytes, QueueCap: 1_000_000, RejectThresholdPermille: 1_000,
@@ -41,11 +41,11 @@ func PresetPolicy(preset string) (QueuePolicy, error) {
 		p.aicf()
 		p.LeaseMs, p.BackoffBaseMs, p.TTLAbsMs, p.UnitsPerPeriod = 180_000, 2_000, 2*3_600_000, 10_000
 	case "dfps":
-		p.Ranking, p.Strategy, p.FairShare = RankAdaptive, Shuffle, false
+		p.Ranking, p.Strategy, p.FairShare = RankAdaptive, StrategyShuffle, false
 	case "fluxforge":
 		p.QueueCap, p.RateLimitRPS, p.FairShare, p.Preempt = 1_000, 50, false, true
 	case "dag":
-		p.Ranking, p.Strategy, p.FairShare = RankFIFO, Affinity, false
+		p.Ranking, p.Strategy, p.FairShare = RankFIFO, StrategyAffinity, false
 		p.PrefetchMax, p.MaxQueueSize = 10, 1_000
 	default:
 		return QueuePolicy{}, Unknown("preset", "preset", preset, Presets)
@@ -55,7 +55,7 @@ func PresetPolicy(preset string) (QueuePolicy, error) {
 
 // aicf is what the two presets of AICF §13 share.
 func (p *QueuePolicy) aicf() {
-	p.Ranking, p.Strategy = RankMarket, Shuffle
+	p.Ranking, p.Strategy = RankMarket, StrategyShuffle
 	p.RenewalsMax, p.BackoffUnitMs, p.TTLRelMaxMs = 4, 1_000, 6*3_600_000
 	p.LeasesMaxPerWorker = 16
 	p.FairShare, p.StarvationInterleave, p.OldestEvery = false, 20, 0

@@ -198,11 +198,11 @@ type Strategy uint8
 
 // The strategies.
 const (
-	LeastLoaded Strategy = iota
-	Shuffle
-	RoundRobin
-	Random
-	Affinity
+	StrategyLeastLoaded Strategy = iota
+	StrategyShuffle
+	StrategyRoundRobin
+	StrategyRandom
+	StrategyAffinity
 )
 
 var strategyNames = []string{"least_loaded", "shuffle", "round_robin", "random", "affinity"}

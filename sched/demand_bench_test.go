@@ -28,7 +28,7 @@ func BenchmarkRoundOfTiers(b *testing.B) {
 		{"99 percent blocked", scene{jobs: million, tenants: 1000, classes: 100, blocked: 99}},
 		{"interleaved", scene{jobs: million, tenants: 1000, classes: 100, interleave: true}},
 	} {
-		c.tiered, c.mixed, c.batch, c.strategy = true, true, 1, rota.Shuffle
+		c.tiered, c.mixed, c.batch, c.strategy = true, true, 1, rota.StrategyShuffle
 		s, pending, items, p := c.build(b)
 		b.Run(c.name, func(b *testing.B) {
 			in := RoundInput{Interleave: c.interleave, Policy: p, Limit: 256, Now: 1_700_000_600_000, Stats: someStats}

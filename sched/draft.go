@@ -105,9 +105,9 @@ func (d *Draft) Round(p *Pending, in RoundInput) []Pair {
 		return nil
 	}
 	strategy := in.Policy.Strategy
-	r.place(strategy != rota.RoundRobin && strategy != rota.Random, in.Seed)
+	r.place(strategy != rota.StrategyRoundRobin && strategy != rota.StrategyRandom, in.Seed)
 	m := &matcher{rooms: r, in: in, draft: d}
-	if strategy == rota.LeastLoaded || strategy == rota.Affinity {
+	if strategy == rota.StrategyLeastLoaded || strategy == rota.StrategyAffinity {
 		m.loads = newLoads(r)
 	}
 	m.begin()

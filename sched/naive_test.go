@@ -94,7 +94,7 @@ func (n *naive) run(class func(*Item) *Requirements) []Pair {
 			n.set = append(n.set, w)
 		}
 	}
-	if s := n.policy.Strategy; s != rota.RoundRobin && s != rota.Random {
+	if s := n.policy.Strategy; s != rota.StrategyRoundRobin && s != rota.StrategyRandom {
 		byID := n.set
 		n.set = nil
 		for _, i := range Shuffled(len(byID), n.seed) {
@@ -237,7 +237,7 @@ func (n *naive) match(group []*Item, ranks []int32, class func(*Item) *Requireme
 
 func (n *naive) choose(able []*naiveWorker, group []*Item) (w *naiveWorker, why rota.Reasoning) {
 	lowest := slices.MinFunc(group, func(a, b *Item) int { return strings.Compare(string(a.ID), string(b.ID)) })
-	if n.policy.PreferLocality && n.policy.Strategy != rota.Affinity && len(able) > 1 {
+	if n.policy.PreferLocality && n.policy.Strategy != rota.StrategyAffinity && len(able) > 1 {
 		holds := func(w *naiveWorker) int { return w.holds(lowest) }
 		best := holds(slices.MaxFunc(able, func(a, b *naiveWorker) int { return cmp.Compare(holds(a), holds(b)) }))
 		if best > 0 {
@@ -251,18 +251,18 @@ func (n *naive) choose(able []*naiveWorker, group []*Item) (w *naiveWorker, why 
 
 func (n *naive) byStrategy(able []*naiveWorker, group []*Item) (w *naiveWorker, why rota.Reasoning) {
 	switch n.policy.Strategy {
-	case rota.Shuffle:
+	case rota.StrategyShuffle:
 		w = able[0]
 		why = rota.Reasoning{Rule: rota.BySeededShuffle, N: int64(slices.Index(n.set, w)), Of: int64(len(n.set))}
-	case rota.RoundRobin:
+	case rota.StrategyRoundRobin:
 		c := n.cursor + uint64(len(n.out))
 		w = able[c%uint64(len(able))]
 		why = rota.Reasoning{Rule: rota.ByRoundRobin, N: int64(c)}
-	case rota.Random:
+	case rota.StrategyRandom:
 		lowest := slices.MinFunc(group, func(a, b *Item) int { return strings.Compare(string(a.ID), string(b.ID)) })
 		w = able[randomTurn(lowest.ID, n.seed)%uint64(len(able))]
 		why = rota.Reasoning{Rule: rota.BySeededRandom}
-	case rota.Affinity:
+	case rota.StrategyAffinity:
 		lowest := slices.MinFunc(group, func(a, b *Item) int { return strings.Compare(string(a.ID), string(b.ID)) })
 		w, why = bound(able, lowest)
 	default:

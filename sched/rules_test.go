@@ -185,7 +185,7 @@ func TestUnitsDraft(t *testing.T) {
 		s.Put(few)
 		s.Put(worker("a", 9))
 		s.Put(worker("b", 9))
-		lot.Policy.Strategy = rota.Shuffle
+		lot.Policy.Strategy = rota.StrategyShuffle
 		pairs := NewDraft(s, nil).Round(lot.Pending, RoundInput{Queue: "q", Policy: lot.Policy, Limit: 9, Now: 10})
 		if len(pairs) != 1 || pairs[0].Item != items[3] || pairs[0].Reasoning.Of != 2 {
 			t.Errorf("%v", show(pairs))
@@ -305,7 +305,7 @@ func checkAffinity(t *testing.T, s *Supply, want rota.WorkerID, why rota.Reasoni
 	t.Helper()
 	job := rota.JobSpec{Queue: "q", Type: "echo", Zone: "z", DataKeys: []string{"a", "b", "a"}}
 	p := rota.StandardPolicy()
-	p.Strategy = rota.Affinity
+	p.Strategy = rota.StrategyAffinity
 	pending := NewPending(false)
 	pending.Add(&Item{ID: "j", JobSpec: &job, Class: s.Intern(RequirementsOf(&job)),
 		Data: &Data{{"gone", 70}, {"parents4", 4}, {"parents5", 5}}})

@@ -76,7 +76,7 @@ func outputsOf(parents, from int) *Data {
 func BenchmarkRules(b *testing.B) {
 	wide := scene{jobs: 100_000, tenants: 1000, classes: 100, batch: 1, fair: true}
 	bound := wide
-	bound.strategy = rota.Affinity
+	bound.strategy = rota.StrategyAffinity
 	for _, c := range []struct {
 		name    string
 		rules   Rules

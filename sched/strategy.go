@@ -13,7 +13,7 @@ import (
 // does prefer_locality, which leaves any strategy only those that hold the most of its data.
 func (m *matcher) pick(able bitset) (pos int, why rota.Reasoning) {
 	n := able.count()
-	if n > 1 && m.in.Policy.PreferLocality && m.in.Policy.Strategy != rota.Affinity {
+	if n > 1 && m.in.Policy.PreferLocality && m.in.Policy.Strategy != rota.StrategyAffinity {
 		if it := m.lowest(); len(it.DataKeys) > 0 || it.Data != nil {
 			if most := m.bonds().mostData(able, it.DataKeys, it.Data); most > 0 {
 				able = m.ties.best
@@ -40,17 +40,17 @@ func (m *matcher) bonds() *ties {
 // first is the first of n able workers in the strategy's own order, and the rule.
 func (m *matcher) first(able bitset, n int) (pos int, why rota.Reasoning) {
 	switch m.in.Policy.Strategy {
-	case rota.Shuffle:
+	case rota.StrategyShuffle:
 		pos = able.first()
 		why = rota.Reasoning{Rule: rota.BySeededShuffle, N: int64(pos), Of: int64(len(m.slots))}
-	case rota.RoundRobin:
+	case rota.StrategyRoundRobin:
 		cursor := m.in.Cursor + uint64(len(m.pairs))
 		pos = able.nth(int(cursor % uint64(n)))
 		why = rota.Reasoning{Rule: rota.ByRoundRobin, N: int64(cursor)}
-	case rota.Random:
+	case rota.StrategyRandom:
 		pos = able.nth(int(randomTurn(m.lowest().ID, m.in.Seed) % uint64(n)))
 		why = rota.Reasoning{Rule: rota.BySeededRandom}
-	case rota.Affinity:
+	case rota.StrategyAffinity:
 		pos, why = m.bonds().pick(able, n, m.lowest())
 	default:
 		pos = m.loads.least(able, n)

@@ -53,7 +53,7 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 	within(flags, time.Millisecond, rota.MaxDuration, "bound")
 	within(flags, 1, maxBenchCrew, "workers")
 	within(flags, 1, rota.MaxSlots, "slots")
-	flags.StringSliceVar(&f.Strategies, "strategy", []string{rota.Affinity.String()}, "matching `strategies`, separated by commas")
+	flags.StringSliceVar(&f.Strategies, "strategy", []string{rota.StrategyAffinity.String()}, "matching `strategies`, separated by commas")
 	flags.BoolVar(&f.markdown, "markdown", false, "print a table in Markdown, a line a workflow")
 	choices(cmd, "format", flowfile.FormatRota, flowfile.FormatWfCommons)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
