@@ -94,25 +94,6 @@ func (a adapter) Snapshot() (raft.FSMSnapshot, error) {
 	return frozenState{frozen, a.n}, nil
 }
 
-// freezeWhole freezes a state that is there: while it is rebuilt there is none.
-func (rp *replica) freezeWhole() (*fsm.Frozen, error) {
-	start := time.Now() // the wait for the lock counts: raft's own call stands in the way of applying
-	rp.mu.Lock()
-	defer rp.mu.Unlock()
-	if err := rp.refuseRebuilding(); err != nil {
-		return nil, err
-	}
-	frozen := rp.machine.Freeze()
-	rp.n.measures.held.Observe(time.Since(start).Seconds())
-	return frozen, nil
-}
-
-func (rp *replica) freeze() *fsm.Frozen {
-	rp.mu.Lock()
-	defer rp.mu.Unlock()
-	return rp.machine.Freeze()
-}
-
 type frozenState struct {
 	frozen *fsm.Frozen
 	n      *Node

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // clusterVerbs is what operators ask of the cluster itself.
@@ -19,10 +20,7 @@ type clusterVerbs struct{ n *Node }
 // ownStatus is this node's word on itself, of one moment.
 func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	var head fsm.Head
-	if cv.n.replica.peek() {
-		head = cv.n.replica.machine.Head()
-		cv.n.replica.mu.RUnlock()
-	} else {
+	if !cv.n.replica.peek(func(s *fsm.View) { head = s.Head() }) {
 		head.Index = rota.Index(cv.n.replica.applied.Load())
 		if d := cv.n.rebuilder.digests.get(head.Index); d != nil {
 			head.Digest = *d
@@ -61,13 +59,12 @@ func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (rota
 // Status tells the whole cluster as this node sees it; it works without a leader.
 func (cv *clusterVerbs) Status(context.Context) (rota.ClusterStatus, error) {
 	c := rota.ClusterStatus{ClusterID: cv.n.ClusterID(), AppliedIndex: rota.Index(cv.n.replica.applied.Load()), RulesVersion: cv.n.replica.rules.Load()}
-	if cv.n.replica.peek() {
-		head, mode := cv.n.replica.machine.Head(), cv.n.replica.machine.Mode()
+	cv.n.replica.peek(func(s *fsm.View) {
+		head, mode := s.Head(), s.Mode()
 		c.AppliedIndex, c.Clock, c.Date, c.RulesVersion = head.Index, head.Clock, head.Date, head.Rules
 		c.Mode, c.ModeReason, c.Drained = head.Mode, mode.Reason, mode.Drained
-		c.Jobs, c.Workers = cv.n.replica.machine.Counts(), cv.n.replica.machine.WorkerCount()
-		cv.n.replica.mu.RUnlock()
-	}
+		c.Jobs, c.Workers = s.Counts(), s.WorkerCount()
+	})
 	_, leader := cv.n.raft.LeaderWithID()
 	c.Leader, c.Term, c.Nodes = rota.NodeID(leader), cv.n.raft.CurrentTerm(), []rota.NodeStatus{cv.ownStatus()}
 	servers := cv.n.membership.servers()
@@ -227,10 +224,10 @@ func (cv *clusterVerbs) CheckAt(ctx context.Context, index rota.Index) (rota.Nod
 	if err := cv.n.replica.waitApplied(ctx, index); err != nil {
 		return v, err
 	}
-	cv.n.replica.mu.Lock()
-	err := cv.n.replica.refuseRebuilding()
-	head, held, frozen := cv.n.replica.machine.Head(), cv.n.eventFeed.events.held(), cv.n.replica.machine.Freeze()
-	cv.n.replica.mu.Unlock()
+	var head fsm.Head
+	var held []archive.EventEntry
+	var frozen *fsm.Frozen
+	err := cv.n.replica.freezing(func(m *fsm.Machine) { head, held, frozen = m.Head(), cv.n.eventFeed.events.held(), m.Freeze() })
 	if err != nil {
 		return v, err
 	}
@@ -261,9 +258,7 @@ const checkedHere = 50_000
 // the copy's own.
 func (cv *clusterVerbs) checkState(ctx context.Context, f *fsm.Frozen) ([]string, error) {
 	if f.Rows() <= cv.n.cfg.checkedHere {
-		cv.n.replica.mu.RLock()
-		defer cv.n.replica.mu.RUnlock()
-		return cv.n.replica.machine.Check(), nil
+		return cv.n.replica.check(), nil
 	}
 	select {
 	case cv.n.explainer.replaying <- struct{}{}: // it takes a state's memory, as a replay does

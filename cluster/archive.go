@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/boltfile"
 	"github.com/rotasched/rota/internal/failpoint"
 	"github.com/rotasched/rota/snapshot/archive"
 )
@@ -106,9 +107,7 @@ func (h *history) run() {
 func (h *history) flush() error {
 	h.flushing.Lock()
 	defer h.flushing.Unlock()
-	h.n.replica.mu.RLock()
-	last := h.n.replica.machine.Staging().Last
-	h.n.replica.mu.RUnlock()
+	last := h.n.replica.staging().Last
 	for {
 		more, err := h.flushBatch(last)
 		h.mu.Lock()
@@ -132,10 +131,9 @@ func (h *history) flush() error {
 
 // flushBatch writes one batch of records up to a number.
 func (h *history) flushBatch(last uint64) (more bool, err error) {
-	h.n.replica.mu.RLock()
-	head := h.n.replica.machine.Head()
-	staged := h.n.replica.machine.Staged(archiveAt, archiveBatchBytes)
-	h.n.replica.mu.RUnlock()
+	var head fsm.Head
+	var staged []fsm.StagedRecord
+	h.n.replica.look(func(s *fsm.View) { head, staged = s.Head(), s.Staged(archiveAt, archiveBatchBytes) })
 	if len(staged) == 0 || staged[0].Seq > last {
 		return false, nil
 	}
@@ -155,9 +153,7 @@ func (h *history) flushBatch(last uint64) (more bool, err error) {
 	h.n.measures.flush.Observe(time.Since(start).Seconds())
 	for len(seqs) > 0 {
 		k := min(len(seqs), archivedAtOnce)
-		h.n.replica.mu.Lock()
-		h.n.replica.machine.Archived(seqs[:k])
-		h.n.replica.mu.Unlock()
+		h.n.replica.archived(seqs[:k])
 		seqs = seqs[k:]
 	}
 	return true, nil
@@ -166,9 +162,7 @@ func (h *history) flushBatch(last uint64) (more bool, err error) {
 // prune takes what is older than archive_retention, or beyond
 // archive_max_bytes.
 func (h *history) prune() {
-	h.n.replica.mu.RLock()
-	date := h.n.replica.machine.Head().Date
-	h.n.replica.mu.RUnlock()
+	date := h.n.replica.head().Date
 	if date <= 0 {
 		return
 	}
@@ -184,10 +178,7 @@ func (h *history) prune() {
 // lacks gives the numbers of ended jobs that this node neither holds nor has
 // staged, oldest first, at most so many spans.
 func (h *history) lacks(most int) archive.Spans {
-	h.n.replica.mu.RLock()
-	s := h.n.replica.machine.Staging()
-	h.n.replica.mu.RUnlock()
-	return h.lacking(s, most)
+	return h.lacking(h.n.replica.staging(), most)
 }
 
 func (h *history) lacking(s fsm.Staging, most int) archive.Spans {
@@ -201,11 +192,11 @@ func (h *history) lacking(s fsm.Staging, most int) archive.Spans {
 // ArchiveStatus tells how far this node's history is behind and what it holds.
 func (h *history) ArchiveStatus() rota.ArchiveStatus {
 	a := h.store.Stats()
-	if !h.n.replica.peek() {
+	var s fsm.Staging
+	var clock rota.Clock
+	if !h.n.replica.peek(func(m *fsm.View) { s, clock = m.Staging(), m.Head().Clock }) {
 		return rota.ArchiveStatus{Records: a.Records, Bytes: a.Bytes, OldestDate: a.OldestDate, Lost: a.Lost}
 	}
-	s, clock := h.n.replica.machine.Staging(), h.n.replica.machine.Head().Clock
-	h.n.replica.mu.RUnlock()
 	status := rota.ArchiveStatus{Staged: int64(s.Records), StagedBytes: s.Bytes, Dropped: s.Dropped, Records: a.Records,
 		Bytes: a.Bytes, OldestDate: a.OldestDate, Lacking: h.lacking(s, lackMost).Count(), Lost: a.Lost}
 	if s.Oldest != 0 {

@@ -17,9 +17,8 @@ import (
 // lastMark returns what the archive's list of ids tells of a job's last end. hidden says
 // that the job was deleted since; the mark then has the number alone.
 func (h *history) lastMark(id rota.JobID) (mark fsm.Mark, hidden, ok bool, err error) {
-	h.n.replica.mu.RLock()
-	staged := h.n.replica.machine.DeletedStaged(id) // before the archive: it leaves memory for there
-	h.n.replica.mu.RUnlock()
+	var staged uint64
+	h.n.replica.look(func(s *fsm.View) { staged = s.DeletedStaged(id) }) // before the archive: it leaves memory for there
 	mark, ok, err = h.store.Mark(id)
 	if h.gone(mark.Seq) {
 		staged = max(staged, mark.Seq)
@@ -31,10 +30,9 @@ func (h *history) lastMark(id rota.JobID) (mark fsm.Mark, hidden, ok bool, err e
 }
 
 // gone reports whether the end of a number was deleted.
-func (h *history) gone(seq uint64) bool {
-	h.n.replica.mu.RLock()
-	defer h.n.replica.mu.RUnlock()
-	return h.n.replica.machine.Deleted(seq)
+func (h *history) gone(seq uint64) (deleted bool) {
+	h.n.replica.look(func(s *fsm.View) { deleted = s.Deleted(seq) })
+	return deleted
 }
 
 // lastEnded reads the record of a job's last end from the archive. Of one that was deleted
@@ -70,13 +68,16 @@ func (jv *jobVerbs) DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.Jo
 // numberOf returns the number of a job's last end, deleted or not, by state, archive and the
 // other nodes' archives; 0 where it is live or unknown.
 func (h *history) numberOf(ctx context.Context, id rota.JobID) (uint64, error) {
-	if err := h.n.replica.reading(); err != nil {
+	var seq uint64
+	var ended, known, ok bool
+	var staged fsm.StagedRecord
+	if err := h.n.replica.view(func(s *fsm.View) {
+		seq, _, ended = s.Tombstone(id)
+		known = s.JobState(id) != rota.JobNone
+		staged, ok = s.StagedJob(id)
+	}); err != nil {
 		return 0, err
 	}
-	seq, _, ended := h.n.replica.machine.Tombstone(id)
-	known := h.n.replica.machine.JobState(id) != rota.JobNone
-	staged, ok := h.n.replica.machine.StagedJob(id)
-	h.n.replica.mu.RUnlock()
 	if ended || known {
 		return seq, nil
 	}
@@ -102,9 +103,7 @@ func (h *history) numberOf(ctx context.Context, id rota.JobID) (uint64, error) {
 // dropDeleted has the state forget the deleted numbers that retention has taken from every
 // member's archive. While one of them does not answer they stay.
 func (h *history) dropDeleted(l *leadership) {
-	h.n.replica.mu.RLock()
-	first := h.n.replica.machine.FirstDeleted()
-	h.n.replica.mu.RUnlock()
+	first := h.n.replica.firstDeleted()
 	if first == 0 {
 		return
 	}

@@ -62,9 +62,7 @@ func (h *history) fetchOnce() (more bool) {
 	if len(gaps) == 0 {
 		return false
 	}
-	h.n.replica.mu.RLock()
-	head := h.n.replica.machine.Head()
-	h.n.replica.mu.RUnlock()
+	head := h.n.replica.head()
 	if head.ClusterID == "" {
 		return false
 	}
@@ -158,11 +156,10 @@ func (h *history) ArchiveRange(_ context.Context, span rota.ArchiveSpan, maxByte
 	if span.From == 0 || span.To < span.From {
 		return rota.ArchiveSlice{}, rota.Refusef(rota.Invalid, "archive", "numbers %d to %d are no span", span.From, span.To)
 	}
-	if err := h.n.replica.reading(); err != nil { // else it would say that it knows of none
+	var s fsm.Staging
+	if err := h.n.replica.view(func(m *fsm.View) { s = m.Staging() }); err != nil { // else it would say that it knows of none
 		return rota.ArchiveSlice{}, err
 	}
-	s := h.n.replica.machine.Staging()
-	h.n.replica.mu.RUnlock()
 	if s.Oldest != 0 && s.Oldest <= span.To {
 		if err := h.flush(); err != nil {
 			return rota.ArchiveSlice{}, err
@@ -182,11 +179,11 @@ func (h *history) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.Ar
 	records := make([]rota.ArchiveRecord, len(ids))
 	size := 0
 	for i, id := range ids {
-		if err := h.n.replica.reading(); err != nil {
+		var staged fsm.StagedRecord
+		var ok bool
+		if err := h.n.replica.view(func(s *fsm.View) { staged, ok = s.StagedJob(id) }); err != nil {
 			return nil, err
 		}
-		staged, ok := h.n.replica.machine.StagedJob(id)
-		h.n.replica.mu.RUnlock()
 		if ok {
 			records[i] = rota.ArchiveRecord{Seq: staged.Seq, Data: staged.Append(nil)}
 		} else if mark, hidden, _, _ := h.lastMark(id); hidden {

@@ -17,15 +17,18 @@ import (
 // jobAt reads one job from the state and, where the state holds no more than a
 // tombstone or nothing, from the history.
 func (h *history) jobAt(ctx context.Context, id rota.JobID) (rota.Job, bool, error) {
-	if err := h.n.replica.reading(); err != nil {
-		return rota.Job{}, false, err
+	var job rota.Job
+	var seq uint64
+	var known, ended bool
+	if err := h.n.replica.view(func(s *fsm.View) {
+		job, known = s.Job(id)
+		seq, _, ended = s.Tombstone(id)
+		if staged, ok := s.StagedJob(id); ok && !known {
+			job, known = staged.Ended().Job, true
+		}
+	}); err != nil {
+		return job, false, err
 	}
-	job, known := h.n.replica.machine.Job(id)
-	seq, _, ended := h.n.replica.machine.Tombstone(id)
-	if staged, ok := h.n.replica.machine.StagedJob(id); ok && !known {
-		job, known = staged.Ended().Job, true
-	}
-	h.n.replica.mu.RUnlock()
 	if known && !job.RecordDropped {
 		return job, true, nil
 	}
@@ -111,13 +114,10 @@ func (h *history) dropAll(seqs []uint64) {
 
 // listJobs makes one page of the state and the history as they are now.
 func (h *history) listJobs(f rota.JobFilter) (rota.JobPage, error) {
-	h.n.replica.mu.Lock()
-	if err := h.n.replica.refuseRebuilding(); err != nil {
-		h.n.replica.mu.Unlock()
+	var list *fsm.JobList
+	if err := h.n.replica.freezing(func(m *fsm.Machine) { list = m.Jobs() }); err != nil {
 		return rota.JobPage{}, err
 	}
-	list := h.n.replica.machine.Jobs()
-	h.n.replica.mu.Unlock()
 	// After the state: what left memory since is in the archive.
 	reading, err := h.store.Read()
 	if err != nil {
@@ -192,12 +192,15 @@ func (h *history) ListArchived(ctx context.Context, f rota.JobFilter, at rota.In
 // (SPEC §9.1, §16.6). They are left out where no node has them, or the job is not over.
 func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry, error) {
 	id := r.ID
-	if err := jv.n.replica.reading(); err != nil {
+	var job rota.Job
+	var seq uint64
+	var known, ended bool
+	if err := jv.n.replica.view(func(s *fsm.View) {
+		job, known = s.Job(id)
+		seq, _, ended = s.Tombstone(id)
+	}); err != nil {
 		return nil, err
 	}
-	job, known := jv.n.replica.machine.Job(id)
-	seq, _, ended := jv.n.replica.machine.Tombstone(id)
-	jv.n.replica.mu.RUnlock()
 	op := &fsmpb.Retry{Job: string(id), Life: r.Life}
 	if r.Life == rota.AnyLife {
 		op.Life = job.RetryLife()
@@ -282,9 +285,7 @@ func (pr *proposer) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb
 	ends := make([]fsm.Ended, len(ids))
 	var unsure []int
 	lost, gaps := false, len(pr.n.history.lacks(1)) > 0
-	pr.n.replica.mu.RLock()
-	deleted := pr.n.replica.machine.FirstDeleted() != 0
-	pr.n.replica.mu.RUnlock()
+	deleted := pr.n.replica.firstDeleted() != 0
 	for i, id := range ids {
 		e, ok, err := pr.n.history.lastEnd(id)
 		if gone := errors.Is(err, archive.ErrMarksDamaged); gone && !pr.n.history.alone() {
@@ -338,12 +339,13 @@ func (h *history) lastEnd(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 	if hidden {
 		e.Seq = mark.Seq
 	}
-	h.n.replica.mu.RLock()
-	defer h.n.replica.mu.RUnlock()
-	if staged, here := h.n.replica.machine.StagedJob(id); here {
-		return staged.Ended(), true, err
-	}
-	return e, false, err
+	h.n.replica.look(func(s *fsm.View) {
+		var staged fsm.StagedRecord
+		if staged, ok = s.StagedJob(id); ok {
+			e = staged.Ended()
+		}
+	})
+	return e, ok, err
 }
 
 // nameDifferences says of refused submissions in what they differ from the job that has
@@ -365,11 +367,10 @@ func (jv *jobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, su
 
 // firstSpec returns the spec that a job was submitted with, where this node has it.
 func (jv *jobVerbs) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
-	if jv.n.replica.reading() != nil {
+	live := false
+	if jv.n.replica.view(func(s *fsm.View) { first, live, ok = s.FirstSpec(id) }) != nil {
 		return first, false
 	}
-	first, live, ok := jv.n.replica.machine.FirstSpec(id)
-	jv.n.replica.mu.RUnlock()
 	if live {
 		return first, ok
 	}
@@ -383,22 +384,22 @@ func (jv *jobVerbs) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
 // forgotten gives the ids, and their places, that are submitted and that the state
 // does not know for sure any more.
 func (pr *proposer) forgotten(ops []*fsmpb.Op) (ids []rota.JobID, places []int) {
-	pr.n.replica.mu.RLock()
-	defer pr.n.replica.mu.RUnlock()
-	if !pr.n.replica.machine.Forgetful() {
-		return nil, nil
-	}
-	for i, op := range ops {
-		s := op.GetSubmit()
-		if s == nil || s.GetMinted() {
-			continue
+	pr.n.replica.look(func(s *fsm.View) {
+		if !s.Forgetful() {
+			return
 		}
-		id := rota.JobID(s.GetSpec().GetId())
-		if _, fading, ok := pr.n.replica.machine.Tombstone(id); ok && !fading || !ok && pr.n.replica.machine.JobState(id) != rota.JobNone {
-			continue
+		for i, op := range ops {
+			submit := op.GetSubmit()
+			if submit == nil || submit.GetMinted() {
+				continue
+			}
+			id := rota.JobID(submit.GetSpec().GetId())
+			if _, fading, ok := s.Tombstone(id); ok && !fading || !ok && s.JobState(id) != rota.JobNone {
+				continue
+			}
+			ids, places = append(ids, id), append(places, i)
 		}
-		ids, places = append(ids, id), append(places, i)
-	}
+	})
 	return ids, places
 }
 

@@ -171,31 +171,31 @@ func (l *leadership) all(ctx context.Context, ops []*fsmpb.Op) error {
 // be cleared of UNREACHABLE. If that word is on its way to one of them it gives
 // a channel that is closed once it has arrived: then it must be called again.
 func (ch *chores) hear(l *leadership, beats []rota.Beat) (refused []int32, silent []*fsmpb.Op, silenced <-chan struct{}) {
-	ch.n.replica.mu.RLock()
-	defer ch.n.replica.mu.RUnlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	clock := ch.n.replica.machine.Head().Clock
-	for i, b := range beats {
-		if b.Broken != 0 { // no sign of life, and nobody waits for the clock
-			refused = append(refused, int32(i))
-			silent = ch.hearEnd(b, silent)
-			continue
+	ch.n.replica.look(func(s *fsm.View) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		clock := s.Head().Clock
+		for i, b := range beats {
+			if b.Broken != 0 { // no sign of life, and nobody waits for the clock
+				refused = append(refused, int32(i))
+				silent = hearEnd(s, b, silent)
+				continue
+			}
+			session, status := s.Session(b.Worker)
+			if session != b.Session || session == 0 || status == rota.WorkerRetired {
+				refused = append(refused, int32(i))
+				continue
+			}
+			l.heard[b.Worker] = beatHeard{b.Session, clock}
+			l.present = true
+			if l.silencing[b.Worker] {
+				silenced = l.silenced
+			}
+			if status == rota.WorkerUnreachable {
+				silent = append(silent, reachOp(b.Worker, b.Session, true, 0))
+			}
 		}
-		session, status := ch.n.replica.machine.Session(b.Worker)
-		if session != b.Session || session == 0 || status == rota.WorkerRetired {
-			refused = append(refused, int32(i))
-			continue
-		}
-		l.heard[b.Worker] = beatHeard{b.Session, clock}
-		l.present = true
-		if l.silencing[b.Worker] {
-			silenced = l.silenced
-		}
-		if status == rota.WorkerUnreachable {
-			silent = append(silent, reachOp(b.Worker, b.Session, true, 0))
-		}
-	}
+	})
 	return refused, silent, silenced
 }
 
@@ -238,26 +238,29 @@ func (ch *chores) silenceOnce(l *leadership) {
 // findSilent looks for workers whose silence is long enough, and marks them:
 // their beats wait from now on until the word is in the state.
 func (ch *chores) findSilent(l *leadership) (ops []*fsmpb.Op, first rota.WorkerID) {
-	ch.n.replica.mu.RLock()
-	defer ch.n.replica.mu.RUnlock()
+	ch.n.replica.look(func(s *fsm.View) { ops, first = l.findSilent(s) })
+	return ops, first
+}
+
+func (l *leadership) findSilent(s *fsm.View) (ops []*fsmpb.Op, first rota.WorkerID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	clock := ch.n.replica.machine.Head().Clock
+	clock := s.Head().Clock
 	live := make(map[rota.WorkerID]bool)
 	l.present = false
 	silencing := make(map[rota.WorkerID]bool)
-	ch.n.replica.machine.LiveWorkers(func(id rota.WorkerID, s rota.Session, status rota.WorkerStatus, since rota.Clock) {
+	s.LiveWorkers(func(id rota.WorkerID, session rota.Session, status rota.WorkerStatus, since rota.Clock) {
 		live[id] = true
 		if status != rota.WorkerActive && status != rota.WorkerDraining {
 			return
 		}
 		l.present = true
 		sign := max(l.began, since)
-		if h, ok := l.heard[id]; ok && h.session == s {
+		if h, ok := l.heard[id]; ok && h.session == session {
 			sign = max(sign, h.clock)
 		}
 		if clock-sign > rota.SilenceUnreachable && len(ops) < rota.MaxFiringsPerSweep {
-			ops = append(ops, reachOp(id, s, false, sign))
+			ops = append(ops, reachOp(id, session, false, sign))
 			silencing[id] = true
 			first = cmp.Or(first, id)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -53,27 +54,28 @@ func (ch *chores) tellBroken(ctx context.Context) {
 
 // findBroken lists what the state does not show yet, and forgets what it does.
 func (ch *chores) findBroken(now time.Time) (ends []rota.Beat) {
-	ch.n.replica.mu.RLock()
-	defer ch.n.replica.mu.RUnlock()
-	ch.n.replica.hub.mu.Lock()
-	defer ch.n.replica.hub.mu.Unlock()
-	for id, b := range ch.n.replica.hub.broken {
-		session, connection, broken := ch.n.replica.machine.Connection(id)
-		switch {
-		case session != b.session || connection != b.connection || broken:
-			delete(ch.n.replica.hub.broken, id)
-		case now.Sub(b.at) >= brokenFor:
-			ends = append(ends, rota.Beat{Worker: id, Session: b.session, Broken: b.connection})
+	hub := ch.n.replica.hub
+	ch.n.replica.look(func(s *fsm.View) {
+		hub.mu.Lock()
+		defer hub.mu.Unlock()
+		for id, b := range hub.broken {
+			session, connection, broken := s.Connection(id)
+			switch {
+			case session != b.session || connection != b.connection || broken:
+				delete(hub.broken, id)
+			case now.Sub(b.at) >= brokenFor:
+				ends = append(ends, rota.Beat{Worker: id, Session: b.session, Broken: b.connection})
+			}
 		}
-	}
+	})
 	slices.SortFunc(ends, func(a, b rota.Beat) int { return cmp.Compare(a.Worker, b.Worker) })
 	return ends[:min(len(ends), rota.MaxFiringsPerSweep)]
 }
 
 // hearEnd adds to ops what a stream's end makes of its worker, nothing where the worker
-// has another connection by now. n.mu is held.
-func (ch *chores) hearEnd(b rota.Beat, ops []*fsmpb.Op) []*fsmpb.Op {
-	session, connection, broken := ch.n.replica.machine.Connection(b.Worker)
+// has another connection by now.
+func hearEnd(s *fsm.View, b rota.Beat, ops []*fsmpb.Op) []*fsmpb.Op {
+	session, connection, broken := s.Connection(b.Worker)
 	if session != b.Session || connection != b.Broken || broken {
 		return ops
 	}

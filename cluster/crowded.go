@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -34,21 +35,21 @@ func (c *crowd) refuse(n *Node, ops []*fsmpb.Op, refused []*fsmpb.Outcome) []*fs
 		return refused
 	}
 	submits, full := 0, false
-	n.replica.mu.RLock()
-	defer n.replica.mu.RUnlock()
-	for i, op := range ops {
-		s := op.GetSubmit()
-		if s == nil || refused != nil && refused[i] != nil {
-			continue
-		}
-		submits++
-		if o := n.replica.machine.Crowded(s); o != nil {
-			if refused == nil {
-				refused = make([]*fsmpb.Outcome, len(ops))
+	n.replica.look(func(s *fsm.View) {
+		for i, op := range ops {
+			submit := op.GetSubmit()
+			if submit == nil || refused != nil && refused[i] != nil {
+				continue
 			}
-			refused[i], full = o, true
+			submits++
+			if o := s.Crowded(submit); o != nil {
+				if refused == nil {
+					refused = make([]*fsmpb.Outcome, len(ops))
+				}
+				refused[i], full = o, true
+			}
 		}
-	}
+	})
 	if submits > 0 && !full {
 		c.seen.Store(false)
 	}

@@ -118,9 +118,7 @@ func (ch *chores) degradeLoop(l *leadership) {
 			ch.n.log.Warn("the mode changes by itself", "mode", to, "reason", reason, "holds", holds)
 		}
 	}
-	ch.n.replica.mu.RLock()
-	d.adopt(ch.n.replica.machine.Mode())
-	ch.n.replica.mu.RUnlock()
+	ch.n.replica.look(func(s *fsm.View) { d.adopt(s.Mode()) })
 	tick := time.NewTicker(degradeEvery)
 	defer tick.Stop()
 	for {
@@ -135,10 +133,10 @@ func (ch *chores) degradeLoop(l *leadership) {
 
 func (ch *chores) measureLoad(l *leadership) (m measured) {
 	m.commit = l.commits.median(ch.n.sinceBoot())
-	ch.n.replica.mu.RLock()
-	defer ch.n.replica.mu.RUnlock()
-	m.mode = ch.n.replica.machine.Mode()
-	m.queue, m.permille = ch.n.replica.machine.FullestQueue()
+	ch.n.replica.look(func(s *fsm.View) {
+		m.mode = s.Mode()
+		m.queue, m.permille = s.FullestQueue()
+	})
 	return m
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -221,9 +222,9 @@ func (rb *rebuilder) tellDiffering(own indexedDigest, views map[rota.NodeID]peer
 		if at == 0 || right >= at {
 			continue
 		}
-		rb.n.replica.mu.RLock()
-		told, member := rb.n.replica.machine.NodeDiffered(id)
-		rb.n.replica.mu.RUnlock()
+		var told rota.Index
+		member := false
+		rb.n.replica.look(func(s *fsm.View) { told, member = s.NodeDiffered(id) })
 		if member && told <= right {
 			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_NodeDiffers{NodeDiffers: &fsmpb.NodeDiffers{Node: string(id),
 				Index: uint64(at), RightUntil: uint64(right)}}})

@@ -90,9 +90,7 @@ func (ef *eventFeed) flush() {
 // claimArchive binds the archive's file to this node's cluster before the first
 // thing is written to it: that of another must never be taken for this one's.
 func (ef *eventFeed) claimArchive() error {
-	ef.n.replica.mu.RLock()
-	head := ef.n.replica.machine.Head()
-	ef.n.replica.mu.RUnlock()
+	head := ef.n.replica.head()
 	if head.ClusterID == "" || ef.n.history.store == nil {
 		return nil // there is nothing to write yet
 	}

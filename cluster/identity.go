@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/stream"
+	"github.com/rotasched/rota/fsm"
 )
 
 // knownCluster is the cluster's id once it is known.
@@ -41,9 +42,7 @@ func (mb *membership) ID() rota.NodeID { return mb.n.cfg.Node }
 // learnCluster writes the cluster's id down, once. A state of another cluster
 // than the data directory's ends the process.
 func (mb *membership) learnCluster() {
-	mb.n.replica.mu.RLock()
-	id := mb.n.replica.machine.Head().ClusterID
-	mb.n.replica.mu.RUnlock()
+	id := mb.n.replica.head().ClusterID
 	mb.known.mu.Lock()
 	defer mb.known.mu.Unlock()
 	if id == "" || id == mb.known.id {
@@ -71,15 +70,14 @@ func (mb *membership) admit(peer stream.Hello) error {
 			return err
 		}
 	}
-	if !mb.n.replica.peek() {
+	var of member
+	if !mb.n.replica.peek(func(s *fsm.View) { of = memberOf(s, peer.Node) }) {
 		return errStalled() // else connections would pile up for as long as it does
 	}
-	identity, _, removed, known := mb.n.replica.machine.Node(peer.Node)
-	mb.n.replica.mu.RUnlock()
 	switch {
-	case removed:
+	case of.removed:
 		return fmt.Errorf("node %s was removed from this cluster", peer.Node)
-	case known && identity != peer.Identity && !planted.sameIDRejoin():
+	case of.known && of.identity != peer.Identity && !planted.sameIDRejoin():
 		return fmt.Errorf("node id %s belongs to another data directory", peer.Node)
 	}
 	return nil
@@ -87,10 +85,7 @@ func (mb *membership) admit(peer stream.Hello) error {
 
 // refuseRemoved refuses a node that was removed from the cluster, be it this one.
 func (mb *membership) refuseRemoved(id rota.NodeID) error {
-	mb.n.replica.mu.RLock()
-	_, _, removed, _ := mb.n.replica.machine.Node(id)
-	mb.n.replica.mu.RUnlock()
-	if !removed {
+	if !mb.n.replica.member(id).removed {
 		return nil
 	}
 	return errRemoved(id)
@@ -109,30 +104,29 @@ func (mb *membership) Introduce(in rota.Introduction) error {
 	if mb.n.raft == nil || mb.n.Ready() != nil {
 		return &rota.Error{Kind: rota.Unavailable, Text: "this node has not caught up and cannot judge yet"}
 	}
-	if err := mb.n.replica.reading(); err != nil {
+	var of member
+	if err := mb.n.replica.view(func(s *fsm.View) { of = memberOf(s, in.Node) }); err != nil {
 		return err
 	}
-	identity, starts, removed, known := mb.n.replica.machine.Node(in.Node)
-	mb.n.replica.mu.RUnlock()
 	if err := refuseOlder(in, mb.n.replica.rulesInForce()); err != nil {
 		return err
 	}
 	switch {
-	case !known, planted.sameIDRejoin() && !removed:
+	case !of.known, planted.sameIDRejoin() && !of.removed:
 		return nil
-	case removed:
+	case of.removed:
 		return rota.Refusef(rota.Conflict, "node", "node %s was removed from the cluster: start on an empty data directory "+
 			"with a --node id that was never used", in.Node)
-	case identity != in.Identity && in.Fresh:
+	case of.identity != in.Identity && in.Fresh:
 		return rota.Refusef(rota.Conflict, "node", "node id %s is known to the cluster but this data directory is empty: what it "+
 			"promised is forgotten. Put its old directory back, or remove it (rota operator raft remove-peer %s) and start "+
 			"with a --node id that was never used", in.Node, in.Node)
-	case identity != in.Identity:
+	case of.identity != in.Identity:
 		return rota.Refusef(rota.Conflict, "node", "node id %s belongs to another data directory of this cluster: start with "+
 			"the right --data, or with a --node id that was never used on an empty one", in.Node)
-	case in.Starts < starts:
+	case in.Starts < of.starts:
 		return rota.Refusef(rota.Conflict, "node", "this data directory of node %s is at start %d but the cluster saw start %d: "+
-			"it is an old copy. Use the newest one, or join with a new --node id on an empty one", in.Node, in.Starts, starts)
+			"it is an old copy. Use the newest one, or join with a new --node id on an empty one", in.Node, in.Starts, of.starts)
 	}
 	return nil
 }

@@ -77,11 +77,11 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 			if !waiting[id] {
 				continue
 			}
-			if err := jv.n.replica.reading(); err != nil {
+			var job rota.Job
+			var ok bool
+			if err := jv.n.replica.view(func(s *fsm.View) { job, ok = s.Job(id) }); err != nil {
 				return err
 			}
-			job, ok := jv.n.replica.machine.Job(id)
-			jv.n.replica.mu.RUnlock()
 			if !ok || job.RecordDropped {
 				var err error
 				if job, ok, err = jv.n.history.jobAt(ctx, id); err != nil {
@@ -147,14 +147,13 @@ func (jv *jobVerbs) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOu
 	if err := c.CheckShape(rota.MaxPayloadBytes); err != nil {
 		return none, err
 	}
-	if _, err := jv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
+	job, _, err := read(ctx, &jv.n.replica, rota.ReadOptions{}, func(s *fsm.View) (rota.Job, error) {
+		job, _ := s.Job(c.ID)
+		return job, nil
+	})
+	if err != nil {
 		return none, err
 	}
-	if err := jv.n.replica.reading(); err != nil {
-		return none, err
-	}
-	job, _ := jv.n.replica.machine.Job(c.ID)
-	jv.n.replica.mu.RUnlock()
 	if c.Life != nil {
 		job.Life, job.Changes = *c.Life, *c.Changes
 	}
@@ -183,68 +182,40 @@ func (jv *jobVerbs) eachJob(ctx context.Context, ids []rota.JobID, ops []*fsmpb.
 
 // Workers lists the registered workers.
 func (wv *workerVerbs) Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
-	at, err := wv.n.replica.fresh(ctx, opt)
-	if err != nil {
-		return nil, at, err
-	}
-	if err := wv.n.replica.reading(); err != nil {
-		return nil, at, err
-	}
-	defer wv.n.replica.mu.RUnlock()
-	return wv.n.replica.machine.Workers(), at, nil
+	return read(ctx, &wv.n.replica, opt, func(s *fsm.View) ([]rota.Worker, error) { return s.Workers(), nil })
 }
 
 // Worker reads one worker with its open leases.
 func (wv *workerVerbs) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, rota.ReadAt, error) {
-	at, err := wv.n.replica.fresh(ctx, opt)
-	if err != nil {
-		return rota.Worker{}, at, err
-	}
-	if err := wv.n.replica.reading(); err != nil {
-		return rota.Worker{}, at, err
-	}
-	defer wv.n.replica.mu.RUnlock()
-	w, ok := wv.n.replica.machine.Worker(id)
-	if !ok {
-		return w, at, rota.Refusef(rota.NotFound, "worker", "worker %q is not registered", id)
-	}
-	return w, at, nil
+	return read(ctx, &wv.n.replica, opt, func(s *fsm.View) (rota.Worker, error) {
+		w, ok := s.Worker(id)
+		if !ok {
+			return w, rota.Refusef(rota.NotFound, "worker", "worker %q is not registered", id)
+		}
+		return w, nil
+	})
 }
 
 // Queues lists the queues with their counters.
 func (pv *policyVerbs) Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
-	at, err := pv.n.replica.fresh(ctx, opt)
-	if err != nil {
-		return nil, at, err
-	}
-	if err := pv.n.replica.reading(); err != nil {
-		return nil, at, err
-	}
-	defer pv.n.replica.mu.RUnlock()
-	return pv.n.replica.machine.Queues(), at, nil
+	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) ([]rota.Queue, error) { return s.Queues(), nil })
 }
 
 // Queue reads one queue, with its failure domains and what is known of its types.
 func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, rota.ReadAt, error) {
-	at, err := pv.n.replica.fresh(ctx, opt)
-	if err != nil {
-		return rota.Queue{}, at, err
-	}
-	if err := pv.n.replica.reading(); err != nil {
-		return rota.Queue{}, at, err
-	}
-	defer pv.n.replica.mu.RUnlock()
-	q, ok := pv.n.replica.machine.QueueInFull(name)
-	if !ok {
-		return q, at, rota.Refusef(rota.NotFound, "queue", "queue %q does not exist", name)
-	}
-	scoring := sched.ScoringOf(&q.Policy)
-	for i := range q.Types {
-		t := &q.Types[i]
-		t.Weight = scoring.Weight(sched.Stats{Success: t.Success, Fail: t.Fail, EMAus: t.EMAus,
-			ExpectedMs: t.ExpectedMs, Sampled: t.EMAus > 0})
-	}
-	return q, at, nil
+	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) (rota.Queue, error) {
+		q, ok := s.QueueInFull(name)
+		if !ok {
+			return q, rota.Refusef(rota.NotFound, "queue", "queue %q does not exist", name)
+		}
+		scoring := sched.ScoringOf(&q.Policy)
+		for i := range q.Types {
+			t := &q.Types[i]
+			t.Weight = scoring.Weight(sched.Stats{Success: t.Success, Fail: t.Fail, EMAus: t.EMAus,
+				ExpectedMs: t.ExpectedMs, Sampled: t.EMAus > 0})
+		}
+		return q, nil
+	})
 }
 
 // SetQueue creates a queue or changes its policy. What the state machine would

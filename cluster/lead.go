@@ -88,13 +88,11 @@ func (tm *terms) beginTerm(ctx context.Context) {
 
 // lift opens a leadership, unless the state was dropped since its BeginTerm applied.
 func (tm *terms) lift(l *leadership) error {
-	if err := tm.n.replica.reading(); err != nil {
+	err := tm.n.replica.view(func(*fsm.View) { tm.lead.Store(l) })
+	if err != nil {
 		l.end()
-		return err
 	}
-	defer tm.n.replica.mu.RUnlock()
-	tm.lead.Store(l)
-	return nil
+	return err
 }
 
 func (tm *terms) tryBegin(ctx context.Context) (*leadership, error) {
@@ -134,11 +132,10 @@ func (tm *terms) beginEntry(ctx context.Context, term uint64) (*fsmpb.Entry, err
 		return nil, err
 	}
 	begin := &fsmpb.BeginTerm{Term: term, Node: string(tm.n.cfg.Node), Random: random}
-	if err := tm.n.replica.reading(); err != nil {
+	founded := false
+	if err := tm.n.replica.view(func(s *fsm.View) { founded = s.Head().ClusterID != "" }); err != nil {
 		return nil, err
 	}
-	founded := tm.n.replica.machine.Head().ClusterID != ""
-	tm.n.replica.mu.RUnlock()
 	if !founded {
 		begin.ClusterId = "c-" + rota.Hex(id).String()
 		begin.StartMs = tm.n.wall().UnixMilli()

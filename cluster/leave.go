@@ -23,11 +23,9 @@ func (mb *membership) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	if mb.n.terms.leading() == nil {
 		return notLeader()
 	}
-	mb.n.replica.mu.RLock()
-	_, _, removed, known := mb.n.replica.machine.Node(id)
-	mb.n.replica.mu.RUnlock()
+	of := mb.n.replica.member(id)
 	_, alive := mb.member(id)
-	healthy, voters, member := 0, 0, (known || alive) && !removed // it may be about to be added
+	healthy, voters, member := 0, 0, (of.known || alive) && !of.removed // it may be about to be added
 	servers := mb.servers()
 	views := mb.n.watch.inspectAll(servers, nil)
 	for _, s := range servers {
@@ -44,7 +42,7 @@ func (mb *membership) RemoveHere(ctx context.Context, id rota.NodeID) error {
 		}
 	}
 	switch {
-	case !member && removed:
+	case !member && of.removed:
 		return rota.Refusef(rota.NotFound, subjectRemoved, "node %q is no member any more", id)
 	case !member:
 		return rota.Refusef(rota.NotFound, "node", "node %q is no member", id)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -41,9 +42,9 @@ func (ch *chores) matchLoop(l *leadership) {
 
 // dispatchEvery is the shortest dispatch_interval of the queues that wait.
 func (ch *chores) dispatchEvery() time.Duration {
-	ch.n.replica.mu.RLock()
-	defer ch.n.replica.mu.RUnlock()
-	if ms := ch.n.replica.machine.DispatchMs(); ms > 0 {
+	var ms int64
+	ch.n.replica.look(func(s *fsm.View) { ms = s.DispatchMs() })
+	if ms > 0 {
 		return time.Duration(ms) * time.Millisecond
 	}
 	return rota.SweepEvery
@@ -57,9 +58,7 @@ func (ch *chores) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb
 		return nil, false
 	}
 	start := time.Now()
-	ch.n.replica.mu.RLock()
-	rounds = ch.n.replica.machine.Decide(decideMost)
-	ch.n.replica.mu.RUnlock()
+	ch.n.replica.look(func(s *fsm.View) { rounds = s.Decide(decideMost) })
 	took := time.Since(start)
 	l.turn.took.Store(int64(took))
 	ch.n.measures.decide.Observe(took.Seconds())

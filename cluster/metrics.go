@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 )
 
 // measures are what a node counts and times. They are its own, not global, so
@@ -78,11 +79,11 @@ func (n *Node) Collectors() []prometheus.Collector {
 			return time.Since(n.raft.LastContact()).Seconds()
 		}),
 		gauge("cluster_clock_ms", "The cluster clock as this node applied it.", func() float64 {
-			if !n.replica.peek() {
+			clock := rota.Clock(0)
+			if !n.replica.peek(func(s *fsm.View) { clock = s.Head().Clock }) {
 				return math.NaN()
 			}
-			defer n.replica.mu.RUnlock()
-			return float64(n.replica.machine.Head().Clock)
+			return float64(clock)
 		}),
 		gauge("wall_skew_seconds", "This node's wall clock beyond the median of the voters.", func() float64 {
 			n.watch.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 )
 
 // rejectedReasons are the labels of rota_admission_rejected_total: the checks of
@@ -96,12 +97,13 @@ func (a *admission) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (a *admission) Collect(to chan<- prometheus.Metric) {
-	if !a.n.replica.peek() {
+	var mode rota.ModeStatus
+	var parked, isolated int64
+	if !a.n.replica.peek(func(s *fsm.View) {
+		mode, parked, isolated = s.Mode(), s.ParkedTenants(), s.IsolatedDomains()
+	}) {
 		return // it stalls, which rota_apply_stall_seconds tells
 	}
-	mode := a.n.replica.machine.Mode()
-	parked, isolated := a.n.replica.machine.ParkedTenants(), a.n.replica.machine.IsolatedDomains()
-	a.n.replica.mu.RUnlock()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}

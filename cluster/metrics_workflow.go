@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 )
 
 // flowGauges tell of the workflows of this node's replica, read at each scrape.
@@ -30,11 +31,10 @@ func (g *flowGauges) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g *flowGauges) Collect(to chan<- prometheus.Metric) {
-	if !g.n.replica.peek() {
+	var t fsm.WorkflowTotals
+	if !g.n.replica.peek(func(s *fsm.View) { t = s.WorkflowTotals() }) {
 		return // it stalls, which rota_apply_stall_seconds tells
 	}
-	t := g.n.replica.machine.WorkflowTotals()
-	g.n.replica.mu.RUnlock()
 	for s := rota.WorkflowOpen; s <= rota.WorkflowCancelled; s++ {
 		to <- prometheus.MustNewConstMetric(g.flows, prometheus.GaugeValue, float64(t.ByState[s]), s.String())
 	}

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -23,23 +22,6 @@ type barrierCall struct {
 	done  chan struct{}
 	index rota.Index
 	err   error
-}
-
-// replica is this node's copy of the state: what applies entries to it, and what reads it.
-type replica struct {
-	n *Node
-	// mu is the apply lock: Apply holds it, reads of the machine share it.
-	mu      sync.RWMutex
-	machine *fsm.Machine
-	// applied is the newest entry of the state, appliedAt when it was applied, in time
-	// since boot.
-	applied   atomic.Uint64
-	appliedAt atomic.Int64
-	// rules is the version of the rules in force; 0 until the first entry is applied.
-	rules atomic.Uint32
-	// hub wakes who waits for what was applied.
-	hub     *hub
-	barrier barrierGroup
 }
 
 // fresh waits until this node's state is as fresh as the options ask, and says
@@ -155,13 +137,12 @@ func (rp *replica) Ready() error {
 	if err := rp.refuseRebuilding(); err != nil {
 		return err
 	}
-	if !rp.peek() {
+	var term uint64
+	var of member
+	if !rp.peek(func(s *fsm.View) { term, of = s.Head().Term, memberOf(s, rp.n.cfg.Node) }) {
 		return errStalled()
 	}
-	term := rp.machine.Head().Term
-	_, _, removed, _ := rp.machine.Node(rp.n.cfg.Node)
-	rp.mu.RUnlock()
-	if removed {
+	if of.removed {
 		return errRemoved(rp.n.cfg.Node)
 	}
 	if err := rp.n.watch.stillMember(); err != nil {

@@ -85,28 +85,6 @@ func (rb *rebuilder) agree(e indexedDigest) {
 	}
 }
 
-// refuseRebuilding refuses what needs a state while this node has none. Under the apply
-// lock that is the last word; else see reading.
-func (rp *replica) refuseRebuilding() error {
-	if !rp.n.rebuilder.active.Load() {
-		return nil
-	}
-	return &rota.Error{Kind: rota.Unavailable, Subject: "node", RetryAfter: rebuildPause,
-		Text: "this node's state was wrong and is being rebuilt from another node's: use another node"}
-}
-
-// reading takes the apply lock for a read of the state, which the caller gives back; it
-// fails where there is none: a read that began before the state was dropped must not be
-// answered from the empty one in its place.
-func (rp *replica) reading() error {
-	rp.mu.RLock()
-	if err := rp.refuseRebuilding(); err != nil {
-		rp.mu.RUnlock()
-		return err
-	}
-	return nil
-}
-
 // quarantine takes this node out of service: a majority holds another digest.
 func (rb *rebuilder) quarantine(own indexedDigest, right rota.Digest) {
 	rb.recording.Lock()

@@ -120,25 +120,23 @@ func (mb *membership) changeServer(as raft.ServerSuffrage, m gossip.Member) erro
 // it does not yet. What the state refuses already is not proposed: a removed node
 // that goes on gossiping must not write the log.
 func (mb *membership) recorded(l *leadership, m gossip.Member) bool {
-	mb.n.replica.mu.RLock()
-	identity, starts, removed, known := mb.n.replica.machine.Node(m.ID)
-	mb.n.replica.mu.RUnlock()
+	of := mb.n.replica.member(m.ID)
 	own := uint64(0)
 	if m.ID == mb.n.cfg.Node {
 		own = mb.n.data.Starts()
 	}
 	switch {
-	case removed:
+	case of.removed:
 		mb.refusedMember(m, "it was removed: start it on an empty data directory with a --node id that was never used")
 		return false
-	case known && identity != m.Identity && !planted.sameIDRejoin():
+	case of.known && of.identity != m.Identity && !planted.sameIDRejoin():
 		mb.refusedMember(m, "its id belongs to another data directory: start it with a --node id that was never used")
 		return false
-	case known && own <= starts:
+	case of.known && own <= of.starts:
 		return true
 	}
 	r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{
-		Id: string(m.ID), Api: m.API, Raft: m.Raft, Identity: m.Identity, Starts: max(own, starts)}}}}, true)
+		Id: string(m.ID), Api: m.API, Raft: m.Raft, Identity: m.Identity, Starts: max(own, of.starts)}}}}, true)
 	if r.err != nil {
 		return false
 	}

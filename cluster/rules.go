@@ -18,10 +18,6 @@ import (
 //	switch   the leader puts a newer version into force once every voter knows it
 //	stop     a node that does not know what is in force neither starts nor goes on
 
-// rulesInForce is the version by which this node's entries are sealed. It may lag
-// behind the log: an older version than needed stops nobody.
-func (rp *replica) rulesInForce() uint32 { return max(rp.rules.Load(), fsm.FirstRules) }
-
 // refuseNewer refuses operations that need newer rules than those in force: voters
 // that do not know them would stop.
 func (pr *proposer) refuseNewer(ops []*fsmpb.Op) error {

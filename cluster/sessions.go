@@ -129,9 +129,12 @@ func (s *WorkerSession) Notices(ctx context.Context) ([]rota.Notice, error) {
 
 // take gives what waits. The state is read under the lock that publish holds,
 // so that no lease falls between the full telling and the first notice.
-func (s *WorkerSession) take() []rota.Notice {
-	s.n.replica.mu.RLock()
-	defer s.n.replica.mu.RUnlock()
+func (s *WorkerSession) take() (notices []rota.Notice) {
+	s.n.replica.look(func(m *fsm.View) { notices = s.takeFrom(m) })
+	return notices
+}
+
+func (s *WorkerSession) takeFrom(m *fsm.View) []rota.Notice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	notices := s.notices
@@ -140,14 +143,14 @@ func (s *WorkerSession) take() []rota.Notice {
 		return notices
 	}
 	s.all = false
-	for _, a := range s.n.replica.machine.Assignments(s.worker, s.session) {
+	for _, a := range m.Assignments(s.worker, s.session) {
 		if a.Lease.Revoked != rota.ReasonNone {
 			notices = append(notices, rota.Notice{Revoked: &rota.LeaseEnd{Lease: a.Lease.ID, Job: a.Lease.Job, Reason: a.Lease.Revoked}})
 			continue
 		}
 		notices = append(notices, rota.Notice{Assigned: &a})
 	}
-	if _, status := s.n.replica.machine.Session(s.worker); status == rota.WorkerDraining {
+	if _, status := m.Session(s.worker); status == rota.WorkerDraining {
 		notices = append(notices, rota.Notice{Draining: true})
 	}
 	return notices
@@ -163,9 +166,9 @@ func (s *WorkerSession) live() error {
 	if err := s.n.replica.refuseRebuilding(); err != nil {
 		return err
 	}
-	s.n.replica.mu.RLock()
-	session, status := s.n.replica.machine.Session(s.worker)
-	s.n.replica.mu.RUnlock()
+	var session rota.Session
+	var status rota.WorkerStatus
+	s.n.replica.look(func(m *fsm.View) { session, status = m.Session(s.worker) })
 	if session == s.session && status != rota.WorkerRetired {
 		return rota.Refusef(rota.Unavailable, "worker", "worker %s connected again on another stream", s.worker)
 	}
@@ -178,10 +181,9 @@ func (s *WorkerSession) live() error {
 // confirms reports whether the session has leases open that a takeover revoked: nothing
 // is over before its worker has said that it stopped, or was silent for too long
 // (SPEC §8.5).
-func (s *WorkerSession) confirms() bool {
-	s.n.replica.mu.RLock()
-	defer s.n.replica.mu.RUnlock()
-	return len(s.n.replica.machine.Assignments(s.worker, s.session)) > 0
+func (s *WorkerSession) confirms() (open bool) {
+	s.n.replica.look(func(m *fsm.View) { open = len(m.Assignments(s.worker, s.session)) > 0 })
+	return open
 }
 
 // Do proposes a batch of verbs on the worker's leases.

@@ -61,9 +61,7 @@ func (wv *workerVerbs) verifyAttestation(a *rota.Attestation, worker rota.Worker
 	if a == nil {
 		return nil
 	}
-	wv.n.replica.mu.RLock()
-	head := wv.n.replica.machine.Head()
-	wv.n.replica.mu.RUnlock()
+	head := wv.n.replica.head()
 	if head.ClusterID == "" {
 		return &rota.Error{Kind: rota.Unavailable, Subject: "cluster_id", RetryAfter: 500 * time.Millisecond,
 			Text: "this node does not know its cluster yet: no attestation can be verified"}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -44,10 +45,12 @@ func (ch *chores) sweepOnce(l *leadership) (more bool) {
 // wall clocks. A worker that is only silent needs the clock to run on until it is
 // UNREACHABLE, whichever leader it was silent under.
 func (ch *chores) sweepNeeded(l *leadership) bool {
-	ch.n.replica.mu.RLock()
-	rest := ch.n.replica.machine.AtRest()
-	date, dated := ch.n.replica.machine.NextDate()
-	ch.n.replica.mu.RUnlock()
+	var rest, dated bool
+	var date rota.Date
+	ch.n.replica.look(func(s *fsm.View) {
+		rest = s.AtRest()
+		date, dated = s.NextDate()
+	})
 	return !rest || dated && l.wallNow() >= int64(date) || l.workersPresent()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -12,15 +13,7 @@ type policyVerbs struct{ n *Node }
 
 // Tenants lists the tenants that somebody set or that have leases open.
 func (pv *policyVerbs) Tenants(ctx context.Context, opt rota.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {
-	at, err := pv.n.replica.fresh(ctx, opt)
-	if err != nil {
-		return nil, at, err
-	}
-	if err := pv.n.replica.reading(); err != nil {
-		return nil, at, err
-	}
-	defer pv.n.replica.mu.RUnlock()
-	return pv.n.replica.machine.Tenants(), at, nil
+	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) ([]rota.Tenant, error) { return s.Tenants(), nil })
 }
 
 // Tenant reads any tenant; one that nobody set has the default limits.
@@ -28,15 +21,7 @@ func (pv *policyVerbs) Tenant(ctx context.Context, id rota.TenantID, opt rota.Re
 	if err := rota.CheckID("tenant", id); err != nil {
 		return rota.Tenant{}, rota.ReadAt{}, err
 	}
-	at, err := pv.n.replica.fresh(ctx, opt)
-	if err != nil {
-		return rota.Tenant{}, at, err
-	}
-	if err := pv.n.replica.reading(); err != nil {
-		return rota.Tenant{}, at, err
-	}
-	defer pv.n.replica.mu.RUnlock()
-	return pv.n.replica.machine.Tenant(id), at, nil
+	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) (rota.Tenant, error) { return s.Tenant(id), nil })
 }
 
 // SetTenant creates or changes a tenant, key by key. What the state machine would
@@ -62,15 +47,7 @@ func (pv *policyVerbs) SetTenant(ctx context.Context, id rota.TenantID, set []ro
 
 // Mode reads what the cluster admits, and why (SPEC §4.3).
 func (pv *policyVerbs) Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus, rota.ReadAt, error) {
-	at, err := pv.n.replica.fresh(ctx, opt)
-	if err != nil {
-		return rota.ModeStatus{}, at, err
-	}
-	if err := pv.n.replica.reading(); err != nil {
-		return rota.ModeStatus{}, at, err
-	}
-	defer pv.n.replica.mu.RUnlock()
-	return pv.n.replica.machine.Mode(), at, nil
+	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) (rota.ModeStatus, error) { return s.Mode(), nil })
 }
 
 // SetMode changes the cluster's mode for a reason. DEGRADED by an operator's word

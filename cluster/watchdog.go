@@ -117,18 +117,6 @@ func (wd *watchdog) yieldStalled() {
 	}
 }
 
-// peek takes the apply lock for a read that must be answered while applying stalls as
-// well, such as a node's health; false says that it stalls.
-func (rp *replica) peek() bool {
-	for !rp.mu.TryRLock() {
-		if rp.n.watchdog.stalled.Load() > 0 {
-			return false
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return true
-}
-
 // stateStalled is what a node calls itself meanwhile.
 const stateStalled = "STALLED"
 

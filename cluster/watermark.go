@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -268,18 +269,21 @@ func (pr *proposer) refuseFull(ops []*fsmpb.Op) []*fsmpb.Outcome {
 }
 
 // knows says that an operation repeats one that this node has applied.
-func (pr *proposer) knows(op *fsmpb.Op) bool {
-	pr.n.replica.mu.RLock()
-	defer pr.n.replica.mu.RUnlock()
+func (pr *proposer) knows(op *fsmpb.Op) (known bool) {
+	pr.n.replica.look(func(s *fsm.View) { known = repeats(s, op) })
+	return known
+}
+
+func repeats(s *fsm.View, op *fsmpb.Op) bool {
 	flow := func(id string) bool {
-		_, known := pr.n.replica.machine.Workflow(rota.WorkflowID(id))
+		_, known := s.Workflow(rota.WorkflowID(id))
 		return known
 	}
 	switch o := op.GetOp().(type) {
 	case *fsmpb.Op_Submit:
 		id := rota.JobID(o.Submit.GetSpec().GetId())
-		_, _, tomb := pr.n.replica.machine.Tombstone(id)
-		return tomb || pr.n.replica.machine.JobState(id) != rota.JobNone
+		_, _, tomb := s.Tombstone(id)
+		return tomb || s.JobState(id) != rota.JobNone
 	case *fsmpb.Op_OpenWorkflow:
 		return flow(o.OpenWorkflow.GetId())
 	case *fsmpb.Op_AddNodes:

@@ -38,12 +38,15 @@ func (ex *explainer) Why(ctx context.Context, id rota.JobID, at rota.Index, opt 
 
 // whyNow explains a job as it stands, at the index that was read or later.
 func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index) (rota.Explanation, error) {
-	if err := ex.n.replica.reading(); err != nil {
-		return rota.Explanation{}, err
+	var x rota.Explanation
+	var live bool
+	var head fsm.Head
+	if err := ex.n.replica.view(func(s *fsm.View) {
+		x, live = s.Why(id, decideMost)
+		head = s.Head()
+	}); err != nil {
+		return x, err
 	}
-	x, live := ex.n.replica.machine.Why(id, decideMost)
-	head := ex.n.replica.machine.Head()
-	ex.n.replica.mu.RUnlock()
 	job, _, err := ex.n.Job(ctx, id, rota.ReadOptions{MinIndex: seen})
 	if err != nil {
 		return rota.Explanation{}, err

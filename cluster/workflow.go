@@ -18,13 +18,9 @@ type workflowVerbs struct {
 }
 
 // workflowHere reads a workflow from this node's own replica.
-func (fv *workflowVerbs) workflowHere(id rota.WorkflowID) (rota.Workflow, bool, error) {
-	if err := fv.n.replica.reading(); err != nil {
-		return rota.Workflow{}, false, err
-	}
-	defer fv.n.replica.mu.RUnlock()
-	w, ok := fv.n.replica.machine.Workflow(id)
-	return w, ok, nil
+func (fv *workflowVerbs) workflowHere(id rota.WorkflowID) (w rota.Workflow, ok bool, err error) {
+	err = fv.n.replica.view(func(s *fsm.View) { w, ok = s.Workflow(id) })
+	return w, ok, err
 }
 
 // Workflow reads a workflow, with its nodes, critical path and estimates or without.
@@ -41,17 +37,15 @@ func (fv *workflowVerbs) Workflow(ctx context.Context, id rota.WorkflowID, nodes
 		}
 		return w, at, err
 	}
-	fv.n.replica.mu.Lock() // to freeze marks what is shared
-	err = fv.n.replica.refuseRebuilding()
-	view, ok := fv.n.replica.machine.WorkflowView(id)
-	fv.n.replica.mu.Unlock()
-	if err != nil {
+	var frozen *fsm.WorkflowView
+	ok := false
+	if err := fv.n.replica.freezing(func(m *fsm.Machine) { frozen, ok = m.WorkflowView(id) }); err != nil {
 		return rota.Workflow{}, at, err
 	}
 	if !ok {
 		return rota.Workflow{}, at, unknownWorkflow(id)
 	}
-	return view.Words(), at, nil
+	return frozen.Words(), at, nil
 }
 
 func unknownWorkflow(id rota.WorkflowID) error {
@@ -64,11 +58,8 @@ func (fv *workflowVerbs) Workflows(ctx context.Context, f rota.WorkflowFilter, o
 	if err != nil {
 		return rota.WorkflowPage{}, at, err
 	}
-	fv.n.replica.mu.Lock()
-	err = fv.n.replica.refuseRebuilding()
-	list := fv.n.replica.machine.Workflows()
-	fv.n.replica.mu.Unlock()
-	if err != nil {
+	var list *fsm.WorkflowList
+	if err := fv.n.replica.freezing(func(m *fsm.Machine) { list = m.Workflows() }); err != nil {
 		return rota.WorkflowPage{}, at, err
 	}
 	page, err := list.Page(f)

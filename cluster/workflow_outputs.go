@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 )
 
 // ParentOutputs tells what the parents of a node's job put out (SPEC §11.2), one at
@@ -40,19 +41,16 @@ func (fv *workflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send
 // leased has all its parents behind it, for good, so that its worker's call costs no
 // entry of the log; any other call waits until the replica is fresh.
 func (fv *workflowVerbs) parentsOf(ctx context.Context, job rota.JobID) ([]rota.JobID, error) {
-	fv.n.replica.mu.RLock()
-	state := fv.n.replica.machine.JobState(job)
-	parents, err := fv.n.replica.machine.NodeParents(job)
-	fv.n.replica.mu.RUnlock()
+	var state rota.JobState
+	var parents []rota.JobID
+	var err error
+	fv.n.replica.look(func(s *fsm.View) {
+		state = s.JobState(job)
+		parents, err = s.NodeParents(job)
+	})
 	if err == nil && (state == rota.Assigned || state == rota.Running) {
 		return parents, nil
 	}
-	if _, err := fv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
-		return nil, err
-	}
-	if err := fv.n.replica.reading(); err != nil {
-		return nil, err
-	}
-	defer fv.n.replica.mu.RUnlock()
-	return fv.n.replica.machine.NodeParents(job)
+	parents, _, err = read(ctx, &fv.n.replica, rota.ReadOptions{}, func(s *fsm.View) ([]rota.JobID, error) { return s.NodeParents(job) })
+	return parents, err
 }

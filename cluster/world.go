@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/rotasched/rota/cluster/gossip"
-	"github.com/rotasched/rota/fsm"
 )
 
 // World is what a node touches beside its own memory and data directory. The zero
@@ -56,12 +55,4 @@ func (n *Node) wall() time.Time {
 		return f()
 	}
 	return time.Now()
-}
-
-// Pulse tells the head of the state as this node has applied it, at once and asking
-// nobody, and whether it leads.
-func (rp *replica) Pulse() (head fsm.Head, leads bool) {
-	rp.mu.RLock()
-	defer rp.mu.RUnlock()
-	return rp.machine.Head(), rp.n.terms.leading() != nil
 }
