@@ -239,92 +239,6 @@ func (jv *jobVerbs) beyond(err *rota.Error, id rota.JobID) *rota.Error {
 		"under a new id", id, mark.State)
 }
 
-// proposeHere puts operations into the log of this leadership. Submissions of ids
-// that ended beyond the tombstones are answered from the archive and not proposed
-// (SPEC §9.4). While no tombstone was ever taken that costs nothing.
-func (pr *proposer) proposeHere(ctx context.Context, l *leadership, b bundle) reply {
-	ops := b.ops
-	known, err := pr.knownSubmits(ctx, ops)
-	if err != nil {
-		return reply{err: err}
-	}
-	if known == nil {
-		return l.proposeBundle(ctx, b, urgent(ops))
-	}
-	r := reply{index: rota.Index(pr.n.replica.applied.Load()), outcomes: known}
-	var rest []*fsmpb.Op
-	for i, op := range ops {
-		if known[i] == nil {
-			rest = append(rest, op)
-		}
-	}
-	if len(rest) == 0 {
-		return r
-	}
-	proposed := l.propose(ctx, rest, urgent(ops))
-	if proposed.err != nil {
-		return proposed
-	}
-	for i := range known {
-		if known[i] == nil {
-			known[i], proposed.outcomes = proposed.outcomes[0], proposed.outcomes[1:]
-		}
-	}
-	r.index = proposed.index
-	return r
-}
-
-// knownSubmits answers submissions of jobs that the archive knows and the state
-// does not, or may not a moment from now; nil where there are none. As everywhere, the same
-// content is the same submission and another one is refused (SPEC §16.5).
-func (pr *proposer) knownSubmits(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
-	ids, places := pr.forgotten(ops)
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	ends := make([]fsm.Ended, len(ids))
-	var unsure []int
-	lost, gaps := false, len(pr.n.history.lacks(1)) > 0
-	deleted := pr.n.replica.firstDeleted() != 0
-	for i, id := range ids {
-		e, ok, err := pr.n.history.lastEnd(id)
-		if gone := errors.Is(err, archive.ErrMarksDamaged); gone && !pr.n.history.alone() {
-			lost = true
-		} else if err != nil {
-			return nil, unreadable(err)
-		}
-		if ends[i] = e; !ok || gaps && deleted { // what is here may be an earlier life of what was deleted
-			unsure = append(unsure, i)
-		}
-	}
-	if len(unsure) > 0 && (lost || gaps) {
-		asked := make([]rota.JobID, len(unsure))
-		for i, at := range unsure {
-			asked[i] = ids[at]
-		}
-		found, err := pr.n.history.askPeers(ctx, asked)
-		if err != nil {
-			return nil, &rota.Error{Kind: rota.Unavailable, Subject: "archive", RetryAfter: fetchEvery, Cause: err,
-				Text: "the leader's history has gaps, and whether these ids are known could not be asked of all other nodes: submit again"}
-		}
-		for i, at := range unsure {
-			if found[i].Seq >= ends[at].Seq {
-				ends[at] = found[i]
-			}
-		}
-	}
-	var known []*fsmpb.Outcome
-	for i := range ends {
-		if e := &ends[i]; e.Job.State.Terminal() {
-			if known == nil {
-				known = make([]*fsmpb.Outcome, len(ops))
-			}
-			known[places[i]] = e.Again(ops[places[i]].GetSubmit().GetSpec())
-		}
-	}
-	return known, nil
-}
-
 // lastEnd tells how a job last ended, of what this node has: its record, or, where that is
 // damaged, its state alone.
 func (h *history) lastEnd(id rota.JobID) (e fsm.Ended, ok bool, err error) {
@@ -379,28 +293,6 @@ func (jv *jobVerbs) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
 		return first, false
 	}
 	return e.Job.JobSpec, true
-}
-
-// forgotten gives the ids, and their places, that are submitted and that the state
-// does not know for sure any more.
-func (pr *proposer) forgotten(ops []*fsmpb.Op) (ids []rota.JobID, places []int) {
-	pr.n.replica.look(func(s *fsm.View) {
-		if !s.Forgetful() {
-			return
-		}
-		for i, op := range ops {
-			submit := op.GetSubmit()
-			if submit == nil || submit.GetMinted() {
-				continue
-			}
-			id := rota.JobID(submit.GetSpec().GetId())
-			if _, fading, ok := s.Tombstone(id); ok && !fading || !ok && s.JobState(id) != rota.JobNone {
-				continue
-			}
-			ids, places = append(ids, id), append(places, i)
-		}
-	})
-	return ids, places
 }
 
 // check is Invariant I8 as far as a node holds it: every job that ended is

@@ -150,7 +150,7 @@ func (l *leadership) all(ctx context.Context, ops []*fsmpb.Op) error {
 	}
 	for at := 0; at < len(ops); {
 		k := b.chunk(at)
-		r := l.proposeBundle(ctx, b.part(at, at+k), true)
+		r := l.admit(ctx, b.part(at, at+k), true, false)
 		if errors.Is(r.err, errNotLeader) {
 			return notLeader()
 		}

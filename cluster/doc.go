@@ -21,7 +21,7 @@
 //
 // # What happens on a full disk
 //
-// New work is refused before (watermark.go). The failing write ends the process
+// New work is refused before (gate_disk.go). The failing write ends the process
 // with a text that says so: raft would step down, win again, and burn terms
 // meanwhile. The other nodes elect a leader and go on; the node joins them again
 // when it is started with space.

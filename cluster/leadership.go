@@ -32,7 +32,7 @@ type leadership struct {
 	freed chan struct{}
 	// filling says that an entry holds something and has not gone out.
 	filling atomic.Bool
-	crowd   crowd
+	queues  queueGate
 	turn    roundTurn
 	// landed is closed once every entry of this leadership was answered.
 	landed chan struct{}
@@ -116,18 +116,7 @@ func (l *leadership) propose(ctx context.Context, ops []*fsmpb.Op, urgent bool) 
 	if err != nil {
 		return reply{err: err}
 	}
-	return l.proposeBundle(ctx, b, urgent)
-}
-
-// proposeBundle is propose for operations that are encoded already.
-func (l *leadership) proposeBundle(ctx context.Context, b bundle, urgent bool) reply {
-	if err := l.n.proposer.refuseNewer(b.ops); err != nil {
-		return reply{err: err}
-	}
-	if refused := l.crowd.refuse(l.n, b.ops, l.n.proposer.refuseFull(b.ops)); refused != nil {
-		return l.proposeWithRoom(ctx, b.ops, refused, urgent)
-	}
-	return l.enqueue(ctx, b, urgent)
+	return l.admit(ctx, b, urgent, false)
 }
 
 func (l *leadership) enqueue(ctx context.Context, b bundle, urgent bool) reply {
@@ -247,7 +236,7 @@ func (l *leadership) land() {
 				r.err = errUnknown(nil)
 			} else {
 				r.outcomes = a.Outcomes[at : at+len(p.ops)]
-				l.crowd.note(p.ops, r.outcomes)
+				l.queues.note(p.ops, r.outcomes)
 			}
 			at += len(p.ops)
 			p.reply <- r

@@ -63,13 +63,13 @@ func (pr *proposer) proposeOne(ctx context.Context, op *fsmpb.Op) (*fsmpb.Outcom
 
 func (pr *proposer) proposeChunk(ctx context.Context, b bundle) reply {
 	ops := b.ops
-	if err := pr.refuseNewer(ops); err != nil {
+	if err := pr.refuseNewer(ops, nil); err != nil {
 		return reply{err: err}
 	}
 	var last error
 	for {
 		if l := pr.n.terms.leading(); l != nil {
-			r := pr.proposeHere(ctx, l, b)
+			r := l.admit(ctx, b, urgent(b.ops), true)
 			definite := errors.Is(r.err, errNotLeader)
 			switch {
 			case r.err == nil, !definite && ctx.Err() != nil:
@@ -177,7 +177,7 @@ func (pr *proposer) Forwarded(ctx context.Context, from rota.NodeID, commands []
 	if l == nil {
 		return nil, notLeader()
 	}
-	r := pr.proposeHere(ctx, l, bundle{ops: ops, encoded: encoded})
+	r := l.admit(ctx, bundle{ops: ops, encoded: encoded}, urgent(ops), true)
 	if errors.Is(r.err, errNotLeader) {
 		return nil, notLeader()
 	}

@@ -18,21 +18,6 @@ import (
 //	switch   the leader puts a newer version into force once every voter knows it
 //	stop     a node that does not know what is in force neither starts nor goes on
 
-// refuseNewer refuses operations that need newer rules than those in force: voters
-// that do not know them would stop.
-func (pr *proposer) refuseNewer(ops []*fsmpb.Op) error {
-	in, version := pr.n.replica.rulesInForce(), fsm.Needs
-	if pr.n.cfg.needs != nil {
-		version = pr.n.cfg.needs
-	}
-	for _, op := range ops {
-		if needs := version(op); needs > in {
-			return errNewer(needs, in)
-		}
-	}
-	return nil
-}
-
 // errNewer refuses what switches on later; needs is 0 where this binary does not even
 // know the operation.
 func errNewer(needs, in uint32) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,8 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm"
-	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
 // diskLevel is how full a data directory's disk is. A full one ends the process, so
@@ -225,119 +222,6 @@ func (dg *diskGate) weighDisks() *diskStanding {
 	}
 	slices.Sort(from)
 	return &diskStanding{level, from, better}
-}
-
-// refusedAt is the level from which on an operation is refused, 0 for none. What a
-// worker needs to bring its work to an end passes always: to connect again, to
-// acknowledge and to renew; refused, leases would end by time and write more.
-func refusedAt(op *fsmpb.Op) diskLevel {
-	switch o := op.GetOp().(type) {
-	case *fsmpb.Op_Submit, *fsmpb.Op_OpenWorkflow:
-		return diskLow
-	case *fsmpb.Op_AddNodes, *fsmpb.Op_CommitWorkflow: // an upload that has begun comes to its end
-		return diskCritical
-	case *fsmpb.Op_Round, *fsmpb.Op_Retry, *fsmpb.Op_RetryWorkflow, *fsmpb.Op_ReportProof:
-		return diskCritical
-	case *fsmpb.Op_Lease:
-		if rota.LeaseVerb(o.Lease.GetVerb()) == rota.VerbProgress {
-			return diskCritical
-		}
-	}
-	return diskRoomy
-}
-
-// refuseFull answers what a full disk refuses, at its place; nil where nothing is.
-// A submission of what is known is no new one (SPEC §4.1): its answer may be lost, and
-// refused it would read as if nothing had been done.
-func (pr *proposer) refuseFull(ops []*fsmpb.Op) []*fsmpb.Outcome {
-	level, from := pr.n.disk.inForce()
-	if level == diskRoomy {
-		return nil
-	}
-	var refused []*fsmpb.Outcome
-	for i, op := range ops {
-		at := refusedAt(op)
-		if at == diskRoomy || at > level || pr.knows(op) {
-			continue
-		}
-		if refused == nil {
-			refused = make([]*fsmpb.Outcome, len(ops))
-		}
-		refused[i] = pr.fullOutcome(level, from)
-	}
-	return refused
-}
-
-// knows says that an operation repeats one that this node has applied.
-func (pr *proposer) knows(op *fsmpb.Op) (known bool) {
-	pr.n.replica.look(func(s *fsm.View) { known = repeats(s, op) })
-	return known
-}
-
-func repeats(s *fsm.View, op *fsmpb.Op) bool {
-	flow := func(id string) bool {
-		_, known := s.Workflow(rota.WorkflowID(id))
-		return known
-	}
-	switch o := op.GetOp().(type) {
-	case *fsmpb.Op_Submit:
-		id := rota.JobID(o.Submit.GetSpec().GetId())
-		_, _, tomb := s.Tombstone(id)
-		return tomb || s.JobState(id) != rota.JobNone
-	case *fsmpb.Op_OpenWorkflow:
-		return flow(o.OpenWorkflow.GetId())
-	case *fsmpb.Op_AddNodes:
-		return flow(o.AddNodes.GetWorkflow())
-	case *fsmpb.Op_CommitWorkflow:
-		return flow(o.CommitWorkflow.GetId())
-	default:
-		return false
-	}
-}
-
-func (pr *proposer) fullOutcome(level diskLevel, from []rota.NodeID) *fsmpb.Outcome {
-	where := pr.n.disk.text(pr.n.cfg.Node)
-	if !slices.Contains(from, pr.n.cfg.Node) {
-		names := make([]string, len(from))
-		for i, id := range from {
-			names[i] = string(id)
-		}
-		where = "the disks of nodes " + strings.Join(names, ", ") + " fill up (rota cluster status says more)."
-	}
-	pr.n.disk.mu.Lock()
-	pr.n.disk.refused++
-	pr.n.disk.mu.Unlock()
-	return &fsmpb.Outcome{Kind: uint32(rota.Exhausted), Subject: "disk", Text: where + " " + diskEffect(level),
-		RetryAfterMs: diskRetry.Milliseconds()}
-}
-
-// proposeWithRoom puts those operations into the log that disks and queues have room for.
-func (l *leadership) proposeWithRoom(ctx context.Context, ops []*fsmpb.Op, refused []*fsmpb.Outcome, urgent bool) reply {
-	var rest []*fsmpb.Op
-	for i, op := range ops {
-		if refused[i] == nil {
-			rest = append(rest, op)
-		}
-	}
-	r := reply{index: rota.Index(l.n.replica.applied.Load())}
-	if len(rest) > 0 {
-		b, err := encode(rest)
-		if err != nil {
-			return reply{err: err}
-		}
-		if r = l.enqueue(ctx, b, urgent); r.err != nil {
-			return r
-		}
-	}
-	rest = nil
-	answers := r.outcomes
-	r.outcomes = refused
-	for i := range refused {
-		if refused[i] == nil {
-			r.outcomes[i], answers = answers[0], answers[1:]
-		}
-	}
-	return r
 }
 
 // problems says what is wrong with this node's disk.

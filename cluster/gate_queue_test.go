@@ -60,7 +60,7 @@ func TestCrowd(t *testing.T) {
 		outcomes, err := other.Submit(context.Background(), specs("again", 1))
 		return err == nil && outcomes[0].Err == nil
 	})
-	if l := n.terms.leading(); l != nil && l.crowd.seen.Load() {
+	if l := n.terms.leading(); l != nil && l.queues.seen.Load() {
 		t.Error("the leader goes on looking")
 	}
 	b.sound()

@@ -1,0 +1,85 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// gates are what operations meet on the leader before the log, in this order. What the log
+// would only repeat or refuse is answered here, without three disks' writes. The machine
+// decides again all that passes.
+var gates = [...]gate{
+	{(*proposer).answerKnown, true},   // a job that the archive alone knows: gate_archive.go
+	{(*proposer).gateRules, false},    // an operation that the rules in force do not know: gate_rules.go
+	{(*proposer).refuseFull, false},   // more work than the voters' disks have room for: gate_disk.go
+	{(*proposer).refuseQueued, false}, // a job for a queue that is full: gate_queue.go
+}
+
+// gate is one of them.
+type gate struct {
+	// pass answers operations at their places and leaves those alone that are answered
+	// already; answers is nil for as long as none is. An error refuses them all.
+	pass func(pr *proposer, ctx context.Context, l *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error)
+	// callers says that it is for what callers ask alone, not for the leader's own chores.
+	callers bool
+}
+
+// admit takes a batch through the gates, and what they leave unanswered into the log; caller
+// says that it is a caller's, not one of the leader's own chores.
+func (l *leadership) admit(ctx context.Context, b bundle, urgent, caller bool) reply {
+	var answers []*fsmpb.Outcome
+	for i := range gates {
+		if gates[i].callers && !caller {
+			continue
+		}
+		var err error
+		if answers, err = gates[i].pass(&l.n.proposer, ctx, l, b.ops, answers); err != nil {
+			return reply{err: err}
+		}
+		if answers != nil && !slices.Contains(answers, nil) {
+			return reply{outcomes: answers, index: rota.Index(l.n.replica.applied.Load())}
+		}
+	}
+	if answers == nil {
+		return l.enqueue(ctx, b, urgent)
+	}
+	return l.admitRest(ctx, b.ops, answers, urgent)
+}
+
+// admitRest puts into the log what the gates left unanswered.
+func (l *leadership) admitRest(ctx context.Context, ops []*fsmpb.Op, answers []*fsmpb.Outcome, urgent bool) reply {
+	var rest []*fsmpb.Op
+	for i, op := range ops {
+		if answers[i] == nil {
+			rest = append(rest, op)
+		}
+	}
+	b, err := encode(rest)
+	if err != nil {
+		return reply{err: err}
+	}
+	r := l.enqueue(ctx, b, urgent)
+	if r.err != nil {
+		return r
+	}
+	logged := r.outcomes
+	r.outcomes = answers
+	for i := range answers {
+		if answers[i] == nil {
+			r.outcomes[i], logged = logged[0], logged[1:]
+		}
+	}
+	return r
+}
+
+// answer notes an outcome at its place.
+func answer(answers []*fsmpb.Outcome, ops []*fsmpb.Op, at int, o *fsmpb.Outcome) []*fsmpb.Outcome {
+	if answers == nil {
+		answers = make([]*fsmpb.Outcome, len(ops))
+	}
+	answers[at] = o
+	return answers
+}
