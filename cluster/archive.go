@@ -33,9 +33,9 @@ const (
 // and what is old is taken (SPEC §10.5).
 type history struct {
 	n     *Node
-	store *archive.Jobs
-	// poke asks for a flush before its time.
-	poke chan struct{}
+	store *archive.Archive
+	// notify asks for a flush before its time.
+	notify chan struct{}
 	// flushing lets one flush run at a time.
 	flushing sync.Mutex
 
@@ -67,13 +67,13 @@ func (h *history) open() error {
 	return nil
 }
 
-// wanted pokes the flush when enough is staged; the caller holds the apply lock.
+// wanted notifies the flush when enough is staged; the caller holds the apply lock.
 func (h *history) wanted(m *fsm.Machine) {
 	if m.Staging().Records < archiveAt {
 		return
 	}
 	select {
-	case h.poke <- struct{}{}:
+	case h.notify <- struct{}{}:
 	default:
 	}
 }
@@ -85,7 +85,7 @@ func (h *history) run() {
 	defer prune.Stop()
 	for {
 		select {
-		case <-h.poke:
+		case <-h.notify:
 			_ = h.flush() // said already, and tried again
 		case <-tick.C:
 			_ = h.flush()

@@ -85,12 +85,12 @@ func (b *beatBox) toLeader(ctx context.Context, beats []rota.Beat) (rota.BeatAns
 	if b.n.terms.leading() != nil {
 		return b.n.Beats(ctx, b.n.cfg.Node, beats)
 	}
-	reign := b.n.leader.reign()
+	leading := b.n.leader.leaderContext()
 	to, ok := b.n.Leader()
 	if !ok {
 		return rota.BeatAnswer{}, errNoLeader(nil)
 	}
-	ctx, cancel := until(ctx, reign)
+	ctx, cancel := until(ctx, leading)
 	defer cancel()
 	return b.n.peers.Beat(ctx, to, beats)
 }

@@ -14,7 +14,7 @@ const (
 // collect is the loop that fills entries. A slot in flight is waited for first:
 // what arrives meanwhile shares the next entry (group commit).
 func (l *leadership) collect() {
-	defer close(l.flying)
+	defer close(l.inFlight)
 	var carried *proposal
 	for {
 		select {
@@ -146,5 +146,5 @@ func (l *leadership) refuse(taken ...*proposal) {
 // free gives an entry's slot back.
 func (l *leadership) free() {
 	<-l.slots
-	poke(l.freed)
+	notify(l.freed)
 }

@@ -56,10 +56,10 @@ func TestGather(t *testing.T) {
 		l.free()
 		want(t, done, gathered{3, 6, false})
 	})
-	t.Run("a poke of an entry that landed before is not taken for this one's", func(t *testing.T) {
+	t.Run("a notify of an entry that landed before is not taken for this one's", func(t *testing.T) {
 		t.Parallel()
 		l, done := begin(2)
-		poke(l.freed)
+		notify(l.freed)
 		still(t, done)
 		l.free()
 		want(t, done, gathered{1, 1, false})

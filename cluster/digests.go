@@ -45,7 +45,7 @@ func (r *digestRing) put(index rota.Index, d rota.Digest, ended uint64) {
 	}
 	r.mark, r.before = index, r.mark
 	if r.due != nil {
-		poke(r.due)
+		notify(r.due)
 	}
 }
 

@@ -51,7 +51,7 @@ type eventLog struct {
 	// wakes nobody, and its timer, were a ninth of what an entry wakes on a follower.
 	visible uint64
 	wake    chan struct{}
-	// dirty and full poke the loops that wake followers and flush.
+	// dirty and full notify the loops that wake followers and flush.
 	dirty, full chan struct{}
 	// followers are counted to refuse too many.
 	followers int
@@ -88,12 +88,12 @@ func (l *eventLog) append(incarnation uint64, a *fsm.Applied) {
 	l.total = e.End()
 	l.trim()
 	if l.followers > 0 {
-		poke(l.dirty)
+		notify(l.dirty)
 	} else {
 		l.visible = l.total // there is nobody to wake
 	}
 	if l.unflushed >= flushAt {
-		poke(l.full)
+		notify(l.full)
 	}
 }
 
@@ -137,7 +137,7 @@ func (l *eventLog) reset(h fsm.Head) {
 	}
 	l.ring, l.bytes, l.unflushed = nil, 0, 0
 	l.total, l.flushed, l.incarnation, l.index = h.Events, h.Events, h.Incarnation, h.Index
-	poke(l.dirty)
+	notify(l.dirty)
 }
 
 // flush writes what the disk lacks. It is called by one loop, and before a snapshot

@@ -20,9 +20,9 @@ const (
 	batchesKept = 32
 )
 
-// batch is a stretch of events, decoded once for all followers that stand at its
+// servedBatch is a stretch of events, decoded once for all followers that stand at its
 // start: those that keep up all do.
-type batch struct {
+type servedBatch struct {
 	once   sync.Once
 	events []rota.ServedEvent
 	err    error
@@ -31,36 +31,36 @@ type batch struct {
 // batchCache keeps the latest batches by the place of their first event.
 type batchCache struct {
 	mu    sync.Mutex
-	at    map[uint64]*batch
+	at    map[uint64]*servedBatch
 	order []uint64
 }
 
 // take gives the batch that begins at a place; a new one is still to be filled.
-func (c *batchCache) take(from uint64) *batch {
+func (c *batchCache) take(from uint64) *servedBatch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if b := c.at[from]; b != nil {
 		return b
 	}
 	if c.at == nil {
-		c.at = make(map[uint64]*batch)
+		c.at = make(map[uint64]*servedBatch)
 	}
 	if len(c.order) >= batchesKept {
 		delete(c.at, c.order[0])
 		c.order = c.order[1:]
 	}
-	b := &batch{}
+	b := &servedBatch{}
 	c.at[from] = b
 	c.order = append(c.order, from)
 	return b
 }
 
 // drop forgets a batch that could not be filled.
-func (c *batchCache) drop(from uint64, b *batch) {
+func (c *batchCache) drop(from uint64, b *servedBatch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.at[from] == b {
-		c.at[from] = &batch{}
+		c.at[from] = &servedBatch{}
 	}
 }
 

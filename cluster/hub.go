@@ -13,7 +13,7 @@ import (
 
 // hub wakes loops, streams and waiters when an entry was applied. publish runs
 // under the apply lock and never blocks: it appends to bounded queues and
-// pokes channels.
+// notifies channels.
 type hub struct {
 	mu sync.Mutex
 	// sessions are the workers connected to this node, the newest session of each.
@@ -21,17 +21,17 @@ type hub struct {
 	// broken are the workers whose stream here ended, until the state shows what became of
 	// that.
 	broken map[rota.WorkerID]brokenStream
-	// jobs are those that somebody awaits here, with a poke for each waiter.
+	// jobs are those that somebody awaits here, with a channel to notify for each waiter.
 	jobs map[rota.JobID][]*jobWait
-	// flows are the workflows that somebody awaits here: a channel to poke for each
+	// flows are the workflows that somebody awaits here: a channel to notify for each
 	// waiter.
 	flows map[rota.WorkflowID][]chan struct{}
 	// waits are for an applied index.
 	waits []indexWait
 	index rota.Index
-	// matchable is poked when supply or demand changed.
+	// matchable is notified when supply or demand changed.
 	matchable chan struct{}
-	// due says so until somebody begins to decide: who is poked runs a moment later.
+	// due says so until somebody begins to decide: who is notified runs a moment later.
 	due atomic.Bool
 }
 
@@ -42,8 +42,8 @@ type indexWait struct {
 
 // jobWait collects ended jobs for one waiter.
 type jobWait struct {
-	ended []rota.JobID
-	poke  chan struct{}
+	ended  []rota.JobID
+	notify chan struct{}
 }
 
 func newHub() *hub {
@@ -86,7 +86,7 @@ func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 			h.ended(e.Job)
 		case rota.WorkflowFinished:
 			for _, waiter := range h.flows[rota.WorkflowID(e.Run)] {
-				poke(waiter)
+				notify(waiter)
 			}
 		}
 	}
@@ -183,7 +183,7 @@ func (h *hub) leave(s *WorkerSession) {
 func (h *hub) ended(id rota.JobID) {
 	for _, w := range h.jobs[id] {
 		w.ended = append(w.ended, id)
-		poke(w.poke)
+		notify(w.notify)
 	}
 	delete(h.jobs, id)
 }
@@ -211,14 +211,14 @@ func (h *hub) resync(before, after *fsm.Machine) {
 			w.ended = append(w.ended, id)
 			if !seen[w] {
 				seen[w] = true
-				poke(w.poke)
+				notify(w.notify)
 			}
 		}
 	}
 	clear(h.jobs)
 	for _, waiters := range h.flows {
 		for _, waiter := range waiters {
-			poke(waiter)
+			notify(waiter)
 		}
 	}
 	h.matchSoon()
@@ -227,7 +227,7 @@ func (h *hub) resync(before, after *fsm.Machine) {
 // matchSoon asks for a round.
 func (h *hub) matchSoon() {
 	h.due.Store(true)
-	poke(h.matchable)
+	notify(h.matchable)
 }
 
 // advance tells that an index was applied.
@@ -302,8 +302,8 @@ func (h *hub) taken(w *jobWait) []rota.JobID {
 }
 
 // awaitFlow registers interest in a workflow until it is taken back: the channel is
-// poked whenever the workflow may be over.
-func (h *hub) awaitFlow(id rota.WorkflowID) (poked <-chan struct{}, forget func()) {
+// notified whenever the workflow may be over.
+func (h *hub) awaitFlow(id rota.WorkflowID) (notified <-chan struct{}, forget func()) {
 	waiter := make(chan struct{}, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -319,9 +319,9 @@ func (h *hub) awaitFlow(id rota.WorkflowID) (poked <-chan struct{}, forget func(
 	}
 }
 
-// poke wakes a loop that waits on a channel of one slot; a poke that is there
+// notify wakes a loop that waits on a channel of one slot; a word that is there
 // already is enough.
-func poke(c chan struct{}) {
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

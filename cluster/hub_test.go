@@ -16,7 +16,7 @@ func TestHub_entersInOrder(t *testing.T) {
 		connection uint64
 	}
 	streamOf := func(e entry) *WorkerSession {
-		return &WorkerSession{worker: "w", session: e.session, connection: e.connection, poke: make(chan struct{}, 1)}
+		return &WorkerSession{worker: "w", session: e.session, connection: e.connection, notify: make(chan struct{}, 1)}
 	}
 	for name, c := range map[string]struct {
 		enter, reachable []entry
@@ -72,8 +72,8 @@ func TestHub_entersInOrder(t *testing.T) {
 func TestHub_anOlderStreamMendsNothing(t *testing.T) {
 	t.Parallel()
 	h := newHub()
-	newer := &WorkerSession{worker: "w", session: 1, connection: 8, poke: make(chan struct{}, 1)}
-	older := &WorkerSession{worker: "w", session: 1, connection: 7, poke: make(chan struct{}, 1)}
+	newer := &WorkerSession{worker: "w", session: 1, connection: 8, notify: make(chan struct{}, 1)}
+	older := &WorkerSession{worker: "w", session: 1, connection: 7, notify: make(chan struct{}, 1)}
 	h.enter(newer)
 	h.leave(newer)
 	h.enter(older)
@@ -84,7 +84,7 @@ func TestHub_anOlderStreamMendsNothing(t *testing.T) {
 	if b := h.broken["w"]; b.connection != 8 || len(h.sessions) != 0 {
 		t.Errorf("broken: %+v, streams: %d", b, len(h.sessions))
 	}
-	h.enter(&WorkerSession{worker: "w", session: 1, connection: 9, poke: make(chan struct{}, 1)})
+	h.enter(&WorkerSession{worker: "w", session: 1, connection: 9, notify: make(chan struct{}, 1)})
 	if len(h.broken) != 0 {
 		t.Error("a newer stream mends nothing")
 	}

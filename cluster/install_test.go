@@ -144,7 +144,7 @@ func TestNotices_theEndIsToldThoughNoticesCameWithIt(t *testing.T) {
 	h := newHand(t, n, "w1", 2)
 	submitAll(t, n, specs("x", 2))
 	h.take(2)
-	if err := h.s.Bye(within(t, ample)); err != nil { // ends the session, then both leases: one poke
+	if err := h.s.Bye(within(t, ample)); err != nil { // ends the session, then both leases: one notification
 		t.Fatal(err)
 	}
 	var err error

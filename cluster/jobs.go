@@ -62,7 +62,7 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 	if _, err := jv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
 		return err
 	}
-	w := &jobWait{poke: make(chan struct{}, 1)}
+	w := &jobWait{notify: make(chan struct{}, 1)}
 	waiting := make(map[rota.JobID]bool, len(ids))
 	for _, id := range ids {
 		waiting[id] = true
@@ -102,7 +102,7 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 			return nil
 		}
 		select {
-		case <-w.poke:
+		case <-w.notify:
 			look = jv.n.replica.hub.taken(w)
 		case <-ctx.Done():
 			return &rota.Error{Kind: rota.Timeout, Subject: "job", Text: "the waiting time is over and jobs are still running", Cause: ctx.Err()}

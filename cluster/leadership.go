@@ -26,9 +26,9 @@ type leadership struct {
 	// urgent proposals (what ends or keeps leases, sweeps, rounds) overtake
 	// submissions, so that no renewal starves behind them.
 	urgent, normal chan *proposal
-	flying         chan *flight
+	inFlight       chan *launched
 	slots          chan struct{}
-	// freed is poked whenever an entry gave its slot back.
+	// freed is notified whenever an entry gave its slot back.
 	freed chan struct{}
 	// filling says that an entry holds something and has not gone out.
 	filling atomic.Bool
@@ -93,8 +93,8 @@ type reply struct {
 // rounds says whether these are decisions of the match loop.
 func (p *proposal) rounds() bool { return p.ops[0].GetRound() != nil }
 
-// flight is one entry on its way through the log.
-type flight struct {
+// launched is one entry on its way through the log.
+type launched struct {
 	proposals []*proposal
 	future    raft.ApplyFuture
 	seq       uint64
@@ -105,7 +105,7 @@ func newLeadership(n *Node, term uint64, clock rota.Clock) *leadership {
 	ctx, end := context.WithCancel(context.Background())
 	return &leadership{n: n, term: term, ctx: ctx, end: end, began: clock, lastStamp: clock, lastAt: n.sinceBoot(), c: clock,
 		urgent: make(chan *proposal, proposalQueue), normal: make(chan *proposal, proposalQueue),
-		flying: make(chan *flight, entriesInFlight), slots: make(chan struct{}, entriesInFlight), freed: make(chan struct{}, 1),
+		inFlight: make(chan *launched, entriesInFlight), slots: make(chan struct{}, entriesInFlight), freed: make(chan struct{}, 1),
 		turn: newRoundTurn(), landed: make(chan struct{}), heard: make(map[rota.WorkerID]beatHeard), present: true}
 }
 
@@ -119,7 +119,7 @@ func (l *leadership) propose(ctx context.Context, ops []*fsmpb.Op, urgent bool) 
 	return l.admit(ctx, b, urgent, false)
 }
 
-func (l *leadership) enqueue(ctx context.Context, b bundle, urgent bool) reply {
+func (l *leadership) enqueue(ctx context.Context, b batch, urgent bool) reply {
 	p := &proposal{ops: b.ops, encoded: b.encoded, size: len(b.encoded), reply: make(chan reply, 1)}
 	queue := l.normal
 	if urgent {
@@ -156,7 +156,7 @@ func (l *leadership) launch(batch []*proposal, ops int) {
 	for i, p := range batch {
 		encoded[i] = p.encoded
 	}
-	f := &flight{proposals: batch, started: time.Now()}
+	f := &launched{proposals: batch, started: time.Now()}
 	l.n.measures.entryOps.Observe(float64(ops))
 	f.seq = l.stamp(head)
 	data, err := fsm.SealCommands(head, encoded, l.n.replica.rulesInForce())
@@ -168,7 +168,7 @@ func (l *leadership) launch(batch []*proposal, ops int) {
 		return
 	}
 	f.future = l.n.raft.Apply(data, raftTimeout)
-	l.flying <- f
+	l.inFlight <- f
 }
 
 // stamp gives the entry the time of SPEC §3.3: its previous stamp plus the time
@@ -201,7 +201,7 @@ func (l *leadership) stamp(entry *fsmpb.Entry) uint64 {
 
 // land waits for entries in the order they were proposed and answers them.
 func (l *leadership) land() {
-	for f := range l.flying {
+	for f := range l.inFlight {
 		if planted.ackBeforeCommit(f) {
 			l.free()
 			continue

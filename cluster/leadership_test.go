@@ -119,7 +119,7 @@ func TestBeat(t *testing.T) {
 		t.Parallel()
 		l := newLeadership((&Node{}).own(), 3, 10_000)
 		done := l.afterNext()
-		close(l.flying)
+		close(l.inFlight)
 		l.land()
 		if _, ok := <-done; ok {
 			t.Fatal("a deposed leader answered a beat")

@@ -17,8 +17,8 @@ type leaderWatch struct {
 	end     context.CancelFunc
 }
 
-// reign gives a context that ends at the next change, or when the node stops.
-func (lw *leaderWatch) reign() context.Context {
+// leaderContext returns a context that ends at the next change, or when the node stops.
+func (lw *leaderWatch) leaderContext() context.Context {
 	lw.mu.Lock()
 	defer lw.mu.Unlock()
 	if lw.present == nil {
@@ -27,7 +27,7 @@ func (lw *leaderWatch) reign() context.Context {
 	return lw.present
 }
 
-// tell ends the present reign.
+// tell ends the present context.
 func (lw *leaderWatch) tell() {
 	lw.mu.Lock()
 	defer lw.mu.Unlock()
@@ -57,11 +57,11 @@ func (lw *leaderWatch) run() {
 	}
 }
 
-// until gives a context that also ends with a reign, which must be taken before the
+// until returns a context that also ends with the leader's, which must be taken before the
 // leader's address is read.
-func until(ctx, reign context.Context) (context.Context, context.CancelFunc) {
+func until(ctx, leader context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(reign, cancel)
+	stop := context.AfterFunc(leader, cancel)
 	return ctx, func() {
 		stop()
 		cancel()

@@ -118,8 +118,8 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 		raftDown: make(chan struct{})}
 	n.life, n.endLife = context.WithCancel(context.Background())
 	n.replica = replica{machine: fsm.NewKnowing(cfg.knows), hub: newHub()}
-	n.history = history{poke: make(chan struct{}, 1)}
-	n.rebuilder = rebuilder{poked: make(chan struct{}, 1), right: make(map[rota.NodeID]rota.Index)}
+	n.history = history{notify: make(chan struct{}, 1)}
+	n.rebuilder = rebuilder{notified: make(chan struct{}, 1), right: make(map[rota.NodeID]rota.Index)}
 	n.membership = membership{left: make(chan struct{})}
 	n.terms = terms{notify: make(chan bool, 64)}
 	n.chores = chores{beats: newBeatBox(n)}
@@ -230,7 +230,7 @@ func (n *Node) raftConfig() *raft.Config {
 func (n *Node) startRaft() error {
 	if n.data.Rebuild().Open {
 		n.rebuilder.active.Store(true) // what a snapshot here holds may be wrong
-		poke(n.rebuilder.poked)
+		notify(n.rebuilder.notified)
 	}
 	n.run(func() { n.transport.Run(n.life) })
 	r, err := raft.NewRaft(n.raftConfig(), adapter{n}, n.stores.Log, n.stores.Stable, n.snapshots, n.transport)

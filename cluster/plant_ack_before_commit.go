@@ -8,7 +8,7 @@ import (
 )
 
 // ackBeforeCommit answers an entry of submissions as soon as raft has taken it.
-func (plants) ackBeforeCommit(f *flight) bool {
+func (plants) ackBeforeCommit(f *launched) bool {
 	for _, p := range f.proposals {
 		for _, op := range p.ops {
 			if op.GetSubmit() == nil {

@@ -12,10 +12,10 @@ type sound struct{}
 
 var planted plants
 
-func (sound) ackBeforeCommit(*flight) bool { return false }
-func (sound) uncappedTick() bool           { return false }
-func (sound) verifyLeaderReads() bool      { return false }
-func (sound) laggingRead() bool            { return false }
-func (sound) sameIDRejoin() bool           { return false }
+func (sound) ackBeforeCommit(*launched) bool { return false }
+func (sound) uncappedTick() bool             { return false }
+func (sound) verifyLeaderReads() bool        { return false }
+func (sound) laggingRead() bool              { return false }
+func (sound) sameIDRejoin() bool             { return false }
 
 func (sound) nonatomicRestore(*Node, *fsm.Loader) {}

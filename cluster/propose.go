@@ -14,8 +14,8 @@ import (
 
 // proposer puts operations into the log: here, or by the node that leads.
 type proposer struct {
-	n      *Node
-	joined joined
+	n       *Node
+	batcher forwardBatcher
 }
 
 // propose puts operations into the log wherever the leader is, and gives their
@@ -28,11 +28,11 @@ func (pr *proposer) propose(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outc
 	if err != nil {
 		return nil, 0, err
 	}
-	return pr.proposeBundle(ctx, b)
+	return pr.proposeBatch(ctx, b)
 }
 
-// proposeBundle is propose for operations that are encoded already.
-func (pr *proposer) proposeBundle(ctx context.Context, b bundle) ([]*fsmpb.Outcome, rota.Index, error) {
+// proposeBatch is propose for operations that are encoded already.
+func (pr *proposer) proposeBatch(ctx context.Context, b batch) ([]*fsmpb.Outcome, rota.Index, error) {
 	var outcomes []*fsmpb.Outcome
 	var index rota.Index
 	for at := 0; at < len(b.ops); {
@@ -61,7 +61,7 @@ func (pr *proposer) proposeOne(ctx context.Context, op *fsmpb.Op) (*fsmpb.Outcom
 	return outcomes[0], index, nil
 }
 
-func (pr *proposer) proposeChunk(ctx context.Context, b bundle) reply {
+func (pr *proposer) proposeChunk(ctx context.Context, b batch) reply {
 	ops := b.ops
 	if err := pr.refuseNewer(ops, nil); err != nil {
 		return reply{err: err}
@@ -112,7 +112,7 @@ func (lw *leaderWatch) pause(ctx context.Context, most time.Duration) error {
 	select {
 	case <-t.C:
 		return nil
-	case <-lw.reign().Done():
+	case <-lw.leaderContext().Done():
 		if lw.n.stopping() {
 			return errStopping()
 		}
@@ -125,22 +125,22 @@ func (lw *leaderWatch) pause(ctx context.Context, most time.Duration) error {
 }
 
 // carry forwards operations, workers' commands together with others'.
-func (pr *proposer) carry(ctx context.Context, b bundle) (reply, error) {
+func (pr *proposer) carry(ctx context.Context, b batch) (reply, error) {
 	if joins(b.ops) {
-		return pr.forwardJoined(ctx, b)
+		return pr.forwardBatched(ctx, b)
 	}
 	return pr.forward(ctx, b)
 }
 
 // forward hands operations to the leader, once; it gives up waiting when the
 // leader changes.
-func (pr *proposer) forward(ctx context.Context, b bundle) (reply, error) {
-	reign := pr.n.leader.reign()
+func (pr *proposer) forward(ctx context.Context, b batch) (reply, error) {
+	leading := pr.n.leader.leaderContext()
 	to, ok := pr.n.Leader()
 	if !ok {
 		return reply{}, notLeader()
 	}
-	ctx, cancel := until(ctx, reign)
+	ctx, cancel := until(ctx, leading)
 	defer cancel()
 	answer, err := pr.n.peers.Forward(ctx, to, b.encoded)
 	if err != nil {
@@ -177,7 +177,7 @@ func (pr *proposer) Forwarded(ctx context.Context, from rota.NodeID, commands []
 	if l == nil {
 		return nil, notLeader()
 	}
-	r := l.admit(ctx, bundle{ops: ops, encoded: encoded}, urgent(ops), true)
+	r := l.admit(ctx, batch{ops: ops, encoded: encoded}, urgent(ops), true)
 	if errors.Is(r.err, errNotLeader) {
 		return nil, notLeader()
 	}

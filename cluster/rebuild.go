@@ -61,8 +61,8 @@ type rebuilder struct {
 	recording sync.Mutex
 	// mute stops this node's heartbeats, so that it ceases to lead.
 	mute atomic.Bool
-	// poked wakes the loop.
-	poked chan struct{}
+	// notified wakes the loop.
+	notified chan struct{}
 	// doubts counts comparisons in a row that told nothing; the watch loop's own.
 	doubts int
 	// right is where each node's state was last seen to be right; the watch loop's own.
@@ -116,7 +116,7 @@ func (rb *rebuilder) quarantine(own indexedDigest, right rota.Digest) {
 		rb.n.fatal(&rota.Error{Kind: rota.Internal, Subject: "digest", Text: text + ", and that cannot be written down", Cause: err})
 		return
 	}
-	poke(rb.poked)
+	notify(rb.notified)
 }
 
 // dropState puts nothing in the place of the state, so that nobody can be served
@@ -140,7 +140,7 @@ func (rb *rebuilder) dropState() {
 func (rb *rebuilder) run() {
 	for {
 		select {
-		case <-rb.poked:
+		case <-rb.notified:
 		case <-rb.n.stopped:
 			return
 		}

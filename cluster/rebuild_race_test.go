@@ -110,7 +110,7 @@ func TestRebuild_readsInProgress(t *testing.T) {
 		if err := f.data.SetRebuild(raftstore.RebuildRecord{Open: true}); err != nil {
 			t.Fatal(err)
 		}
-		poke(f.rebuilder.poked)
+		notify(f.rebuilder.notified)
 		b.eventually("it is back", func() bool { return !f.rebuilder.active.Load() && !f.data.Rebuild().Open })
 	}
 	close(stop)

@@ -223,7 +223,7 @@ func TestRebuild_staysQuietWhereNobodyTakesOver(t *testing.T) {
 	if err := l.data.SetRebuild(raftstore.RebuildRecord{Open: true}); err != nil {
 		t.Fatal(err)
 	}
-	poke(l.rebuilder.poked)
+	notify(l.rebuilder.notified)
 	b.eventually("it leads no more", func() bool { return l.raft.State() != raft.Leader })
 	b.eventually("another one leads", func() bool {
 		for _, id := range b.ids() {

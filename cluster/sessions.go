@@ -19,7 +19,7 @@ type WorkerSession struct {
 	session rota.Session
 	// connection numbers the stream, 0 where its worker numbers none.
 	connection uint64
-	poke       chan struct{}
+	notify     chan struct{}
 	// older is the stream of a session that this one took the id over from, while it
 	// confirms; the hub's lock guards it.
 	older *WorkerSession
@@ -62,8 +62,8 @@ func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, sec
 	if err := wv.n.replica.waitApplied(ctx, index); err != nil {
 		return nil, err
 	}
-	s := &WorkerSession{n: wv.n, worker: spec.ID, session: rota.Session(outcome.GetSession()), connection: link.Connection, poke: make(chan struct{}, 1), all: true}
-	poke(s.poke)
+	s := &WorkerSession{n: wv.n, worker: spec.ID, session: rota.Session(outcome.GetSession()), connection: link.Connection, notify: make(chan struct{}, 1), all: true}
+	notify(s.notify)
 	wv.n.replica.hub.enter(s)
 	return s, nil
 }
@@ -88,28 +88,28 @@ func (s *WorkerSession) push(notice rota.Notice) {
 	} else {
 		s.notices = append(s.notices, notice)
 	}
-	poke(s.poke)
+	notify(s.notify)
 }
 
 func (s *WorkerSession) resync() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.notices, s.all = nil, true
-	poke(s.poke)
+	notify(s.notify)
 }
 
 func (s *WorkerSession) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
-	poke(s.poke)
+	notify(s.notify)
 }
 
 // Notices waits for what the worker must be told: first, and after a gap, every
 // lease that it has open.
 func (s *WorkerSession) Notices(ctx context.Context) ([]rota.Notice, error) {
 	for {
-		// Looked at before waiting: one poke may stand for notices and the end.
+		// Looked at before waiting: one notification may stand for notices and the end.
 		if notices := s.take(); len(notices) > 0 {
 			failpoint.Pass("lease-before-delivery")
 			return notices, nil
@@ -118,7 +118,7 @@ func (s *WorkerSession) Notices(ctx context.Context) ([]rota.Notice, error) {
 			return nil, err
 		}
 		select {
-		case <-s.poke:
+		case <-s.notify:
 		case <-ctx.Done():
 			return nil, ctxError(ctx, "waiting for leases")
 		case <-s.n.stopped:

@@ -14,7 +14,7 @@ type roundTurn struct {
 	phase atomic.Int32
 	// took is how long the latest decision took, in nanoseconds.
 	took atomic.Int64
-	// over is poked when a decision is over: in the queue, or with nothing to place.
+	// over is notified when a decision is over: in the queue, or with nothing to place.
 	over chan struct{}
 }
 
@@ -33,7 +33,7 @@ func (t *roundTurn) begin() { t.phase.Store(roundDeciding) }
 // queued notes that rounds wait for the entry that is filled next.
 func (t *roundTurn) queued() {
 	t.phase.Store(roundFlying)
-	poke(t.over)
+	notify(t.over)
 }
 
 // landed notes that an entry with rounds has applied: the next is decided at once.
@@ -42,7 +42,7 @@ func (t *roundTurn) landed() { t.phase.CompareAndSwap(roundFlying, roundDeciding
 // rest notes that there is nothing to place.
 func (t *roundTurn) rest() {
 	t.phase.Store(noRound)
-	poke(t.over)
+	notify(t.over)
 }
 
 // await waits for the round that is being decided, or due to be, a moment at most.

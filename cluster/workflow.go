@@ -73,7 +73,7 @@ func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) 
 	}
 	// Interest is kept over all looks: one that is over may be retried before it is
 	// looked at, and ends again.
-	poked, forget := fv.n.replica.hub.awaitFlow(id)
+	notified, forget := fv.n.replica.hub.awaitFlow(id)
 	defer forget()
 	for {
 		w, ok, err := fv.workflowHere(id)
@@ -87,7 +87,7 @@ func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) 
 			return w, nil
 		}
 		select {
-		case <-poked:
+		case <-notified:
 		case <-ctx.Done():
 			return w, &rota.Error{Kind: rota.Timeout, Subject: "workflow", Cause: ctx.Err(),
 				Text: "the waiting time is over and workflow " + string(id) + " is still running"}

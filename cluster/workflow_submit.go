@@ -134,7 +134,7 @@ func (u *upload) add(ctx context.Context, from uint32) error {
 			return err
 		}
 		k := b.chunk(0)
-		outcomes, _, err := u.n.proposer.proposeBundle(ctx, b.part(0, k))
+		outcomes, _, err := u.n.proposer.proposeBatch(ctx, b.part(0, k))
 		if err != nil {
 			return err
 		}

@@ -45,9 +45,9 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 	})
 	lies := func(flying, waiting int) func() bool {
 		return func() bool {
-			follower.proposer.joined.mu.Lock()
-			defer follower.proposer.joined.mu.Unlock()
-			return follower.proposer.joined.flying == flying && len(follower.proposer.joined.waiting) == waiting
+			follower.proposer.batcher.mu.Lock()
+			defer follower.proposer.batcher.mu.Unlock()
+			return follower.proposer.batcher.flying == flying && len(follower.proposer.batcher.waiting) == waiting
 		}
 	}
 	complete := func(ctx context.Context, a rota.Assignment) (rota.LeaseAnswer, error) {

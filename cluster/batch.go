@@ -6,9 +6,9 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// bundle is operations of one caller with their encoding: made once, by the caller's own
+// batch is operations of one caller with their encoding: made once, by the caller's own
 // goroutine, it is what is forwarded and what stands in the entry.
-type bundle struct {
+type batch struct {
 	ops     []*fsmpb.Op
 	encoded []byte
 	// ends are where each operation ends, encoded itself at start; nil
@@ -20,13 +20,13 @@ type bundle struct {
 // likeMost is the length of a first operation from which no room for as long ones is made.
 const likeMost = 2 << 10
 
-// encode makes a bundle of operations.
-func encode(ops []*fsmpb.Op) (bundle, error) {
-	b := bundle{ops: ops, ends: make([]int, len(ops))}
+// encode makes a batch of operations.
+func encode(ops []*fsmpb.Op) (batch, error) {
+	b := batch{ops: ops, ends: make([]int, len(ops))}
 	for i, op := range ops {
 		encoded, err := fsm.AppendOp(b.encoded, op)
 		if err != nil {
-			return bundle{}, rota.Refusef(rota.Internal, "commands", "commands cannot be encoded: %v", err)
+			return batch{}, rota.Refusef(rota.Internal, "commands", "commands cannot be encoded: %v", err)
 		}
 		if i == 0 && len(encoded) < likeMost { // the others may be like it
 			encoded = append(make([]byte, 0, len(encoded)*len(ops)*9/8), encoded...)
@@ -37,7 +37,7 @@ func encode(ops []*fsmpb.Op) (bundle, error) {
 }
 
 // at is where an operation begins.
-func (b bundle) at(i int) int {
+func (b batch) at(i int) int {
 	if i == 0 {
 		return b.start
 	}
@@ -45,17 +45,17 @@ func (b bundle) at(i int) int {
 }
 
 // part is the operations from…to−1.
-func (b bundle) part(from, to int) bundle {
+func (b batch) part(from, to int) batch {
 	if from == 0 && to == len(b.ops) {
 		return b
 	}
 	start, end := b.at(from), b.at(to)
-	return bundle{ops: b.ops[from:to], encoded: b.encoded[start-b.start : end-b.start : end-b.start], ends: b.ends[from:to],
+	return batch{ops: b.ops[from:to], encoded: b.encoded[start-b.start : end-b.start : end-b.start], ends: b.ends[from:to],
 		start: start}
 }
 
 // chunk says how many operations from a place on fit into one entry.
-func (b bundle) chunk(from int) int {
+func (b batch) chunk(from int) int {
 	for i := from + 1; i < len(b.ops); i++ {
 		if b.ends[i]-b.at(from) > rota.MaxEntryBytes || i-from >= rota.MaxEntryOps {
 			return i - from

@@ -16,17 +16,17 @@ import (
 // two, commands would wait for a call to return that could be in the same entry.
 const forwardsMost = 3
 
-// joined lets workers' commands on their way to the leader share calls. Other operations
+// forwardBatcher lets workers' commands on their way to the leader share calls. Other operations
 // go alone: what is wrong with one of them may be an error of the whole call.
-type joined struct {
+type forwardBatcher struct {
 	mu      sync.Mutex
 	flying  int
-	waiting []*parcel
+	waiting []*request
 }
 
-// parcel is one caller's commands that wait for a call, and for what came of it.
-type parcel struct {
-	b        bundle
+// request is one caller's commands that wait for a call, and for what came of it.
+type request struct {
+	b        batch
 	deadline time.Time // none where it is zero
 	done     chan forwarded
 }
@@ -41,25 +41,25 @@ func joins(ops []*fsmpb.Op) bool {
 	return !slices.ContainsFunc(ops, func(op *fsmpb.Op) bool { return op.GetLease() == nil })
 }
 
-// forwardJoined is forward, with what else waits.
-func (pr *proposer) forwardJoined(ctx context.Context, b bundle) (reply, error) {
-	pr.joined.mu.Lock()
-	if pr.joined.flying < forwardsMost {
-		pr.joined.flying++
-		pr.joined.mu.Unlock()
+// forwardBatched is forward, with what else waits.
+func (pr *proposer) forwardBatched(ctx context.Context, b batch) (reply, error) {
+	pr.batcher.mu.Lock()
+	if pr.batcher.flying < forwardsMost {
+		pr.batcher.flying++
+		pr.batcher.mu.Unlock()
 		defer pr.forwardNext()
 		return pr.forward(ctx, b)
 	}
-	p := &parcel{b: b, done: make(chan forwarded, 1)}
+	p := &request{b: b, done: make(chan forwarded, 1)}
 	p.deadline, _ = ctx.Deadline()
-	pr.joined.waiting = append(pr.joined.waiting, p)
-	pr.joined.mu.Unlock()
+	pr.batcher.waiting = append(pr.batcher.waiting, p)
+	pr.batcher.mu.Unlock()
 	select {
 	case r := <-p.done:
 		return r.reply, r.err
 	case <-ctx.Done():
 	}
-	if pr.joined.withdraw(p) {
+	if pr.batcher.withdraw(p) {
 		return reply{}, ctxError(ctx, "waiting for a call to the leader")
 	}
 	select {
@@ -70,42 +70,42 @@ func (pr *proposer) forwardJoined(ctx context.Context, b bundle) (reply, error) 
 	}
 }
 
-// withdraw takes a parcel back; false where its call is made.
-func (j *joined) withdraw(p *parcel) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	at := slices.Index(j.waiting, p)
+// withdraw takes a request back; false where its call is made.
+func (fb *forwardBatcher) withdraw(p *request) bool {
+	fb.mu.Lock()
+	defer fb.mu.Unlock()
+	at := slices.Index(fb.waiting, p)
 	if at >= 0 {
-		j.waiting = slices.Delete(j.waiting, at, at+1)
+		fb.waiting = slices.Delete(fb.waiting, at, at+1)
 	}
 	return at >= 0
 }
 
 // forwardNext hands a call's place on, to as many of those that wait as one entry may hold.
 func (pr *proposer) forwardNext() {
-	pr.joined.mu.Lock()
-	defer pr.joined.mu.Unlock()
-	if len(pr.joined.waiting) == 0 {
-		pr.joined.flying--
+	pr.batcher.mu.Lock()
+	defer pr.batcher.mu.Unlock()
+	if len(pr.batcher.waiting) == 0 {
+		pr.batcher.flying--
 		return
 	}
 	k, ops, size := 0, 0, 0
-	for ; k < len(pr.joined.waiting); k++ {
-		b := pr.joined.waiting[k].b
+	for ; k < len(pr.batcher.waiting); k++ {
+		b := pr.batcher.waiting[k].b
 		if ops, size = ops+len(b.ops), size+len(b.encoded); k > 0 && (ops > rota.MaxEntryOps || size > rota.MaxEntryBytes) {
 			break
 		}
 	}
-	all := slices.Clone(pr.joined.waiting[:k])
-	pr.joined.waiting = slices.Delete(pr.joined.waiting, 0, k)
+	all := slices.Clone(pr.batcher.waiting[:k])
+	pr.batcher.waiting = slices.Delete(pr.batcher.waiting, 0, k)
 	go pr.forwardAll(all) // ends with the node's life
 }
 
 // forwardAll makes one call for several callers. It goes on for as long as one of them
 // waits, whoever has gone.
-func (pr *proposer) forwardAll(all []*parcel) {
+func (pr *proposer) forwardAll(all []*request) {
 	defer pr.forwardNext()
-	var b bundle
+	var b batch
 	latest := all[0].deadline
 	for _, p := range all {
 		b.ops, b.encoded = append(b.ops, p.b.ops...), append(b.encoded, p.b.encoded...)
