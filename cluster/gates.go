@@ -13,7 +13,7 @@ import (
 // decides again all that passes.
 var gates = [...]gate{
 	{(*proposer).answerKnown, true},   // a job that the archive alone knows: gate_archive.go
-	{(*proposer).gateRules, false},    // an operation that the rules in force do not know: gate_rules.go
+	{(*proposer).gateRules, false},    // an operation that the rules in force do not know: rules.go
 	{(*proposer).refuseFull, false},   // more work than the voters' disks have room for: gate_disk.go
 	{(*proposer).refuseQueued, false}, // a job for a queue that is full: gate_queue.go
 }

@@ -16,16 +16,6 @@ type knownCluster struct {
 	id rota.ClusterID
 }
 
-// membership is this node's place among the others: who it is, which it knows, and how nodes
-// come and go.
-type membership struct {
-	n     *Node
-	known knownCluster
-	// left is closed when the node was asked to leave and has done so.
-	left     chan struct{}
-	leftOnce sync.Once
-}
-
 // ClusterID is empty until the cluster's first leader chose it.
 func (mb *membership) ClusterID() rota.ClusterID {
 	mb.known.mu.Lock()

@@ -7,7 +7,6 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"github.com/rotasched/rota/sched"
 )
 
 // jobVerbs is what users do with jobs.
@@ -180,77 +179,135 @@ func (jv *jobVerbs) eachJob(ctx context.Context, ids []rota.JobID, ops []*fsmpb.
 	return list, nil
 }
 
-// Workers lists the registered workers.
-func (wv *workerVerbs) Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
-	return read(ctx, &wv.n.replica, opt, func(s *fsm.View) ([]rota.Worker, error) { return s.Workers(), nil })
+// DeleteJobs forgets ended jobs. Each entry names the end that it means, so that what a
+// repetition does is nothing.
+func (jv *jobVerbs) DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
+	if _, err := jv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
+		return nil, err
+	}
+	ops := make([]*fsmpb.Op, len(ids))
+	for i, id := range ids {
+		seq, err := jv.n.history.numberOf(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		ops[i] = fsm.DeleteJobOp(id, seq)
+	}
+	return jv.eachJob(ctx, ids, ops)
 }
 
-// Worker reads one worker with its open leases.
-func (wv *workerVerbs) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, rota.ReadAt, error) {
-	return read(ctx, &wv.n.replica, opt, func(s *fsm.View) (rota.Worker, error) {
-		w, ok := s.Worker(id)
+// retryOf makes the retry of a job as it stands: every entry that revives a job carries
+// its spec and its past, so that applying never depends on what a node has flushed
+// (SPEC §9.1, §16.6). They are left out where no node has them, or the job is not over.
+func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry, error) {
+	id := r.ID
+	var job rota.Job
+	var seq uint64
+	var known, ended bool
+	if err := jv.n.replica.view(func(s *fsm.View) {
+		job, known = s.Job(id)
+		seq, _, ended = s.Tombstone(id)
+	}); err != nil {
+		return nil, err
+	}
+	op := &fsmpb.Retry{Job: string(id), Life: r.Life}
+	if r.Life == rota.AnyLife {
+		op.Life = job.RetryLife()
+	}
+	if !known || !ended || op.Life != job.Life {
+		return op, nil
+	}
+	if job.RecordDropped {
+		e, ok, err := jv.n.history.endedAt(ctx, id, seq)
+		if err != nil {
+			return nil, &rota.Error{Kind: rota.Unavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err,
+				Text: "the payload of job " + string(id) + " is in another node's archive, which does not answer"}
+		}
 		if !ok {
-			return w, rota.Refusef(rota.NotFound, "worker", "worker %q is not registered", id)
+			return op, nil
 		}
-		return w, nil
-	})
-}
-
-// Queues lists the queues with their counters.
-func (pv *policyVerbs) Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
-	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) ([]rota.Queue, error) { return s.Queues(), nil })
-}
-
-// Queue reads one queue, with its failure domains and what is known of its types.
-func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, rota.ReadAt, error) {
-	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) (rota.Queue, error) {
-		q, ok := s.QueueInFull(name)
-		if !ok {
-			return q, rota.Refusef(rota.NotFound, "queue", "queue %q does not exist", name)
-		}
-		scoring := sched.ScoringOf(&q.Policy)
-		for i := range q.Types {
-			t := &q.Types[i]
-			t.Weight = scoring.Weight(sched.Stats{Success: t.Success, Fail: t.Fail, EMAus: t.EMAus,
-				ExpectedMs: t.ExpectedMs, Sampled: t.EMAus > 0})
-		}
-		return q, nil
-	})
-}
-
-// SetQueue creates a queue or changes its policy. What the state machine would
-// refuse is refused here first, before the log.
-func (pv *policyVerbs) SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error) {
-	if err := checkSettings(name, preset, set); err != nil {
-		return rota.Queue{}, err
+		job = e.Job
 	}
-	op := &fsmpb.SetQueue{Name: string(name), Preset: preset}
-	for _, s := range set {
-		op.Set = append(op.Set, &fsmpb.Label{Key: s.Key, Value: s.Value})
-	}
-	_, index, err := pv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: op}})
-	if err != nil {
-		return rota.Queue{}, err
-	}
-	q, _, err := pv.Queue(ctx, name, rota.ReadOptions{MinIndex: index})
-	return q, err
+	op.Spec, op.Past = fsm.SpecOp(&job.JobSpec), fsm.PastOp(&job)
+	return op, nil
 }
 
-func checkSettings(name rota.QueueName, preset string, set []rota.Setting) error {
-	if err := rota.CheckID("queue", name); err != nil {
+// beyond words the refusal of a change of a job that only the archive knows.
+func (jv *jobVerbs) beyond(err *rota.Error, id rota.JobID) *rota.Error {
+	if err == nil || err.Kind != rota.NotFound {
 		return err
 	}
-	p := rota.StandardPolicy()
-	if preset != "" {
-		var err error
-		if p, err = rota.PresetPolicy(preset); err != nil {
-			return err
+	mark, _, ok, lost := jv.n.history.lastMark(id)
+	if lost != nil {
+		return unreadable(lost)
+	}
+	if !ok {
+		return err
+	}
+	return rota.Refusef(rota.OutOfRange, "job", "job %s is %s for longer than tombstones are kept: only its history is left, submit it "+
+		"under a new id", id, mark.State)
+}
+
+// nameDifferences says of refused submissions in what they differ from the job that has
+// the id, where that can be read here.
+func (jv *jobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, submitted []rota.Submitted) {
+	for i := range submitted {
+		s := &submitted[i]
+		if e := rota.ErrorOf(s.Err); e == nil || e.Kind != rota.Conflict || e.Subject != "id" {
+			continue
+		}
+		if jv.n.replica.waitApplied(ctx, s.Index) != nil { // another node's answer may be ahead of this one
+			return
+		}
+		if first, ok := jv.firstSpec(s.ID); ok {
+			s.Err = fsm.OtherJob(s.ID, jobs[i].Difference(&first))
 		}
 	}
-	for _, s := range set {
-		if err := p.Try(s); err != nil {
-			return err
-		}
+}
+
+// firstSpec returns the spec that a job was submitted with, where this node has it.
+func (jv *jobVerbs) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
+	live := false
+	if jv.n.replica.view(func(s *fsm.View) { first, live, ok = s.FirstSpec(id) }) != nil {
+		return first, false
 	}
-	return nil
+	if live {
+		return first, ok
+	}
+	e, ok, err := jv.n.history.lastEnd(id)
+	if !ok || err != nil || e.Content != fsm.ContentOf(fsm.SpecOp(&e.Job.JobSpec)) { // a change made it another
+		return first, false
+	}
+	return e.Job.JobSpec, true
+}
+
+// ReportProof takes a verifier's word that a completed job's proof is invalid: its
+// worker is slashed, and the job runs again if it asked for that (SPEC §9.5).
+func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.JobOutcome, error) {
+	none := rota.JobOutcome{ID: r.Job}
+	if err := rota.CheckJobRef("job", r.Job); err != nil {
+		return none, err
+	}
+	if err := checkReason(r.Reason); err != nil {
+		return none, err
+	}
+	// Read first: the operation names the lease, and carries the job where it shall
+	// run again, for the state may hold no more than its tombstone (SPEC §9.5).
+	job, _, err := jv.Job(ctx, r.Job, rota.ReadOptions{})
+	if err != nil {
+		return none, err
+	}
+	lease, err := provenLease(&job, r.Lease)
+	if err != nil {
+		return none, err
+	}
+	op := &fsmpb.ReportProof{Job: string(r.Job), Reason: r.Reason, Lease: lease[:]}
+	if job.RetryOnInvalidProof && !job.RecordDropped {
+		op.Spec, op.Past = fsm.SpecOp(&job.JobSpec), fsm.PastOp(&job)
+	}
+	outcome, index, err := jv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: op}})
+	if err != nil {
+		return none, err
+	}
+	return rota.JobOutcome{ID: r.Job, State: rota.JobState(outcome.GetJobState()), Index: index}, nil
 }

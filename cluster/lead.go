@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -153,31 +153,115 @@ func (tm *terms) startChores(l *leadership) {
 	}
 }
 
-// otherVoters counts the voters beside this node.
-func (mb *membership) otherVoters() int {
-	count := 0
-	for _, s := range mb.servers() {
-		if s.Suffrage == raft.Voter && rota.NodeID(s.ID) != mb.n.cfg.Node {
-			count++
+// leaderWatch tells when this node's view of who leads changes, so that nobody
+// keeps waiting for an answer of a leader that is none any more: a paused one
+// closes no connection.
+type leaderWatch struct {
+	n       *Node
+	mu      sync.Mutex
+	present context.Context
+	end     context.CancelFunc
+}
+
+// leaderContext returns a context that ends at the next change, or when the node stops.
+func (lw *leaderWatch) leaderContext() context.Context {
+	lw.mu.Lock()
+	defer lw.mu.Unlock()
+	if lw.present == nil {
+		lw.present, lw.end = context.WithCancel(lw.n.life)
+	}
+	return lw.present
+}
+
+// tell ends the present context.
+func (lw *leaderWatch) tell() {
+	lw.mu.Lock()
+	defer lw.mu.Unlock()
+	if lw.present != nil {
+		lw.end()
+		lw.present = nil
+	}
+}
+
+// run follows raft's observations. The observer never blocks raft; one
+// that is dropped was preceded by others that wake this loop.
+func (lw *leaderWatch) run() {
+	seen := make(chan raft.Observation, 16)
+	observer := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	})
+	lw.n.raft.RegisterObserver(observer)
+	defer lw.n.raft.DeregisterObserver(observer)
+	for {
+		select {
+		case <-seen:
+			lw.tell()
+		case <-lw.n.stopped:
+			return
 		}
 	}
-	return count
 }
 
-// onlyVoter says whether no other node has a vote. One that is still on its way into a
-// cluster knows of no voter at all.
-func (mb *membership) onlyVoter() bool {
-	servers := mb.servers()
-	return mb.otherVoters() == 0 && slices.ContainsFunc(servers, func(s raft.Server) bool {
-		return rota.NodeID(s.ID) == mb.n.cfg.Node && s.Suffrage == raft.Voter
-	})
-}
-
-// servers tells raft's latest configuration.
-func (mb *membership) servers() []raft.Server {
-	f := mb.n.raft.GetConfiguration()
-	if f.Error() != nil {
-		return nil
+// until returns a context that also ends with the leader's, which must be taken before the
+// leader's address is read.
+func until(ctx, leader context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(leader, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
 	}
-	return f.Configuration().Servers
+}
+
+func (tm *terms) leading() *leadership { return tm.lead.Load() }
+
+// leads reports whether this node leads, and whether it is about to send an entry.
+func (tm *terms) leads() (leads, entrySoon bool) {
+	l := tm.leading()
+	return l != nil, l != nil && l.entrySoon()
+}
+
+// handOver gives leadership away; where that fails the others elect by themselves.
+func (tm *terms) handOver(ctx context.Context) {
+	successor, err := tm.n.clusterVerbs.successor("")
+	if err != nil {
+		tm.n.log.Warn("leadership could not be handed over", "err", err)
+		return
+	}
+	// hashicorp/raft 1.7.3 forgets a transfer that it is asked for in the moment in which
+	// leadership is lost, and never answers its future: the state is looked at instead. A
+	// transfer ends within an election timeout, well or not.
+	_ = tm.n.raft.LeadershipTransferToServer(successor.ID, successor.Address)
+	for asked := time.Now(); tm.n.raft.State() == raft.Leader; time.Sleep(5 * time.Millisecond) {
+		if ctx.Err() != nil || time.Since(asked) > 2*tm.n.cfg.Timing.Election {
+			tm.n.log.Warn("leadership was not handed over in time", "to", string(successor.ID))
+			return
+		}
+	}
+}
+
+// lower ends the present leadership.
+func (tm *terms) lower() *leadership {
+	l := tm.lead.Swap(nil)
+	if l != nil {
+		l.end()
+	}
+	return l
+}
+
+// land ends the present leadership and waits until its entries are answered,
+// while raft is still there to answer them.
+func (tm *terms) land(ctx context.Context) {
+	l := tm.lower()
+	if l == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, landMost)
+	defer cancel()
+	select {
+	case <-l.landed:
+	case <-ctx.Done():
+		tm.n.log.Warn("entries in flight were not answered before the node stopped")
+	}
 }

@@ -9,13 +9,6 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// chores is what the leader does unasked: it matches, sweeps, looks for silent workers and
-// degrades. Its followers take it their workers' beats.
-type chores struct {
-	n     *Node
-	beats *beatBox
-}
-
 // matchLoop decides rounds on demand, as supply or demand changes, and at least
 // every dispatch_interval while anything waits (SPEC §7.2). One entry of rounds is
 // in flight: the next is decided on a state that holds the one before.

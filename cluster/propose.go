@@ -237,3 +237,24 @@ func isNotLeader(err error) bool {
 // SubjectNotSent is the subject of an Unavailable error by which Peers says
 // that a call definitely never left this node.
 const SubjectNotSent = "not-sent"
+
+// proposeInTurn is proposeOne for what an entry takes few of: it proposes the same again
+// for as long as the log says that too many came at once, until ctx ends.
+func (pr *proposer) proposeInTurn(ctx context.Context, op *fsmpb.Op) (*fsmpb.Outcome, rota.Index, error) {
+	for {
+		o, index, err := pr.proposeOne(ctx, op)
+		if !fsm.ManyAtOnce(err) {
+			return o, index, err
+		}
+		pause := time.NewTimer(50 * time.Millisecond)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return o, index, err
+		case <-pr.n.stopped:
+			pause.Stop()
+			return o, index, errStopping()
+		}
+	}
+}

@@ -1,10 +1,9 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
-
-	"github.com/hashicorp/raft"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
@@ -38,47 +37,6 @@ func refuseOlder(in rota.Introduction, inForce uint32) error {
 	return nil
 }
 
-// switchRules puts the newest version that every voter knows into force. Each voter
-// is asked now: what it said before may have been another binary's word. One that
-// does not answer may know less, so nothing is switched without it.
-func (ch *chores) switchRules(l *leadership) {
-	in := ch.n.replica.rulesInForce()
-	if ch.n.cfg.knows <= in {
-		return
-	}
-	servers := ch.n.membership.servers()
-	views := ch.n.watch.inspectAll(servers, nil)
-	next, voters := ch.n.cfg.knows, 0
-	for _, s := range servers {
-		if s.Suffrage != raft.Voter {
-			continue
-		}
-		voters++
-		id := rota.NodeID(s.ID)
-		if id == ch.n.cfg.Node {
-			continue
-		}
-		v := views[id]
-		knows := max(v.status.RulesVersion, fsm.FirstRules)
-		if v.err != nil {
-			knows = in
-		}
-		if knows <= in && ch.n.lines.Allow("rules/"+string(id)) {
-			ch.n.log.Info("newer rules wait for a node", "other_node", string(id), "in_force", in, "known_here", ch.n.cfg.knows, "err", v.err)
-		}
-		next = min(next, knows)
-	}
-	if next <= in || voters == 0 {
-		return
-	}
-	err := l.all(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: next}}}})
-	if err == nil {
-		ch.n.log.Info("newer rules are in force", "version", next, "before", in)
-	} else if l.ctx.Err() == nil && ch.n.lines.Allow("rules") {
-		ch.n.log.Warn("newer rules were not switched on", "version", next, "err", err)
-	}
-}
-
 // haltAtNewer ends a node whose state comes as one of rules that it does not know:
 // raft would offer it again for ever.
 func (rp *replica) haltAtNewer(err error) {
@@ -88,4 +46,26 @@ func (rp *replica) haltAtNewer(err error) {
 			return
 		}
 	}
+}
+
+// refuseNewer refuses operations that need newer rules than those in force: voters
+// that do not know them would stop.
+func (pr *proposer) refuseNewer(ops []*fsmpb.Op, answers []*fsmpb.Outcome) error {
+	in, version := pr.n.replica.rulesInForce(), fsm.Needs
+	if pr.n.cfg.needs != nil {
+		version = pr.n.cfg.needs
+	}
+	for i, op := range ops {
+		if answers != nil && answers[i] != nil {
+			continue
+		}
+		if needs := version(op); needs > in {
+			return errNewer(needs, in)
+		}
+	}
+	return nil
+}
+
+func (pr *proposer) gateRules(_ context.Context, _ *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
+	return answers, pr.refuseNewer(ops, answers)
 }

@@ -2,11 +2,9 @@ package cluster
 
 import (
 	"context"
-	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
-	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
 // workflowVerbs is what users do with workflows.
@@ -136,25 +134,4 @@ func (fv *workflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, 
 	}
 	w, _, err := fv.Workflow(ctx, id, false, rota.ReadOptions{MinIndex: index})
 	return w, err
-}
-
-// proposeInTurn is proposeOne for what an entry takes few of: it proposes the same again
-// for as long as the log says that too many came at once, until ctx ends.
-func (pr *proposer) proposeInTurn(ctx context.Context, op *fsmpb.Op) (*fsmpb.Outcome, rota.Index, error) {
-	for {
-		o, index, err := pr.proposeOne(ctx, op)
-		if !fsm.ManyAtOnce(err) {
-			return o, index, err
-		}
-		pause := time.NewTimer(50 * time.Millisecond)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return o, index, err
-		case <-pr.n.stopped:
-			pause.Stop()
-			return o, index, errStopping()
-		}
-	}
 }

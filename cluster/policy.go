@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/sched"
 )
 
 // policyVerbs is what operators set: queues, tenants, and the cluster's mode.
@@ -66,4 +67,63 @@ func (pv *policyVerbs) SetMode(ctx context.Context, mode rota.ClusterMode, reaso
 	}
 	m, _, err := pv.Mode(ctx, rota.ReadOptions{MinIndex: index})
 	return m, err
+}
+
+// Queues lists the queues with their counters.
+func (pv *policyVerbs) Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
+	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) ([]rota.Queue, error) { return s.Queues(), nil })
+}
+
+// Queue reads one queue, with its failure domains and what is known of its types.
+func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, rota.ReadAt, error) {
+	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) (rota.Queue, error) {
+		q, ok := s.QueueInFull(name)
+		if !ok {
+			return q, rota.Refusef(rota.NotFound, "queue", "queue %q does not exist", name)
+		}
+		scoring := sched.ScoringOf(&q.Policy)
+		for i := range q.Types {
+			t := &q.Types[i]
+			t.Weight = scoring.Weight(sched.Stats{Success: t.Success, Fail: t.Fail, EMAus: t.EMAus,
+				ExpectedMs: t.ExpectedMs, Sampled: t.EMAus > 0})
+		}
+		return q, nil
+	})
+}
+
+// SetQueue creates a queue or changes its policy. What the state machine would
+// refuse is refused here first, before the log.
+func (pv *policyVerbs) SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error) {
+	if err := checkSettings(name, preset, set); err != nil {
+		return rota.Queue{}, err
+	}
+	op := &fsmpb.SetQueue{Name: string(name), Preset: preset}
+	for _, s := range set {
+		op.Set = append(op.Set, &fsmpb.Label{Key: s.Key, Value: s.Value})
+	}
+	_, index, err := pv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: op}})
+	if err != nil {
+		return rota.Queue{}, err
+	}
+	q, _, err := pv.Queue(ctx, name, rota.ReadOptions{MinIndex: index})
+	return q, err
+}
+
+func checkSettings(name rota.QueueName, preset string, set []rota.Setting) error {
+	if err := rota.CheckID("queue", name); err != nil {
+		return err
+	}
+	p := rota.StandardPolicy()
+	if preset != "" {
+		var err error
+		if p, err = rota.PresetPolicy(preset); err != nil {
+			return err
+		}
+	}
+	for _, s := range set {
+		if err := p.Try(s); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -48,23 +48,6 @@ func (h *history) lastEnded(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 	return e, ok, err
 }
 
-// DeleteJobs forgets ended jobs. Each entry names the end that it means, so that what a
-// repetition does is nothing.
-func (jv *jobVerbs) DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
-	if _, err := jv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
-		return nil, err
-	}
-	ops := make([]*fsmpb.Op, len(ids))
-	for i, id := range ids {
-		seq, err := jv.n.history.numberOf(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		ops[i] = fsm.DeleteJobOp(id, seq)
-	}
-	return jv.eachJob(ctx, ids, ops)
-}
-
 // numberOf returns the number of a job's last end, deleted or not, by state, archive and the
 // other nodes' archives; 0 where it is live or unknown.
 func (h *history) numberOf(ctx context.Context, id rota.JobID) (uint64, error) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
-	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
@@ -187,58 +186,6 @@ func (h *history) ListArchived(ctx context.Context, f rota.JobFilter, at rota.In
 	return h.listJobs(f)
 }
 
-// retryOf makes the retry of a job as it stands: every entry that revives a job carries
-// its spec and its past, so that applying never depends on what a node has flushed
-// (SPEC §9.1, §16.6). They are left out where no node has them, or the job is not over.
-func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry, error) {
-	id := r.ID
-	var job rota.Job
-	var seq uint64
-	var known, ended bool
-	if err := jv.n.replica.view(func(s *fsm.View) {
-		job, known = s.Job(id)
-		seq, _, ended = s.Tombstone(id)
-	}); err != nil {
-		return nil, err
-	}
-	op := &fsmpb.Retry{Job: string(id), Life: r.Life}
-	if r.Life == rota.AnyLife {
-		op.Life = job.RetryLife()
-	}
-	if !known || !ended || op.Life != job.Life {
-		return op, nil
-	}
-	if job.RecordDropped {
-		e, ok, err := jv.n.history.endedAt(ctx, id, seq)
-		if err != nil {
-			return nil, &rota.Error{Kind: rota.Unavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err,
-				Text: "the payload of job " + string(id) + " is in another node's archive, which does not answer"}
-		}
-		if !ok {
-			return op, nil
-		}
-		job = e.Job
-	}
-	op.Spec, op.Past = fsm.SpecOp(&job.JobSpec), fsm.PastOp(&job)
-	return op, nil
-}
-
-// beyond words the refusal of a change of a job that only the archive knows.
-func (jv *jobVerbs) beyond(err *rota.Error, id rota.JobID) *rota.Error {
-	if err == nil || err.Kind != rota.NotFound {
-		return err
-	}
-	mark, _, ok, lost := jv.n.history.lastMark(id)
-	if lost != nil {
-		return unreadable(lost)
-	}
-	if !ok {
-		return err
-	}
-	return rota.Refusef(rota.OutOfRange, "job", "job %s is %s for longer than tombstones are kept: only its history is left, submit it "+
-		"under a new id", id, mark.State)
-}
-
 // lastEnd tells how a job last ended, of what this node has: its record, or, where that is
 // damaged, its state alone.
 func (h *history) lastEnd(id rota.JobID) (e fsm.Ended, ok bool, err error) {
@@ -260,39 +207,6 @@ func (h *history) lastEnd(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 		}
 	})
 	return e, ok, err
-}
-
-// nameDifferences says of refused submissions in what they differ from the job that has
-// the id, where that can be read here.
-func (jv *jobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, submitted []rota.Submitted) {
-	for i := range submitted {
-		s := &submitted[i]
-		if e := rota.ErrorOf(s.Err); e == nil || e.Kind != rota.Conflict || e.Subject != "id" {
-			continue
-		}
-		if jv.n.replica.waitApplied(ctx, s.Index) != nil { // another node's answer may be ahead of this one
-			return
-		}
-		if first, ok := jv.firstSpec(s.ID); ok {
-			s.Err = fsm.OtherJob(s.ID, jobs[i].Difference(&first))
-		}
-	}
-}
-
-// firstSpec returns the spec that a job was submitted with, where this node has it.
-func (jv *jobVerbs) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
-	live := false
-	if jv.n.replica.view(func(s *fsm.View) { first, live, ok = s.FirstSpec(id) }) != nil {
-		return first, false
-	}
-	if live {
-		return first, ok
-	}
-	e, ok, err := jv.n.history.lastEnd(id)
-	if !ok || err != nil || e.Content != fsm.ContentOf(fsm.SpecOp(&e.Job.JobSpec)) { // a change made it another
-		return first, false
-	}
-	return e.Job.JobSpec, true
 }
 
 // check is Invariant I8 as far as a node holds it: every job that ended is

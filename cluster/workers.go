@@ -69,37 +69,6 @@ func (wv *workerVerbs) verifyAttestation(a *rota.Attestation, worker rota.Worker
 	return a.Verify(wv.n.cfg.AttestationKeys, head.ClusterID, worker, head.Date)
 }
 
-// ReportProof takes a verifier's word that a completed job's proof is invalid: its
-// worker is slashed, and the job runs again if it asked for that (SPEC §9.5).
-func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.JobOutcome, error) {
-	none := rota.JobOutcome{ID: r.Job}
-	if err := rota.CheckJobRef("job", r.Job); err != nil {
-		return none, err
-	}
-	if err := checkReason(r.Reason); err != nil {
-		return none, err
-	}
-	// Read first: the operation names the lease, and carries the job where it shall
-	// run again, for the state may hold no more than its tombstone (SPEC §9.5).
-	job, _, err := jv.Job(ctx, r.Job, rota.ReadOptions{})
-	if err != nil {
-		return none, err
-	}
-	lease, err := provenLease(&job, r.Lease)
-	if err != nil {
-		return none, err
-	}
-	op := &fsmpb.ReportProof{Job: string(r.Job), Reason: r.Reason, Lease: lease[:]}
-	if job.RetryOnInvalidProof && !job.RecordDropped {
-		op.Spec, op.Past = fsm.SpecOp(&job.JobSpec), fsm.PastOp(&job)
-	}
-	outcome, index, err := jv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: op}})
-	if err != nil {
-		return none, err
-	}
-	return rota.JobOutcome{ID: r.Job, State: rota.JobState(outcome.GetJobState()), Index: index}, nil
-}
-
 // provenLease is the lease that a report is about: the one named, else the one
 // that completed the job, or whose proof was rejected last: a report that is
 // repeated gets the first one's answer.
@@ -126,4 +95,20 @@ func checkReason(reason string) error {
 		return rota.Refusef(rota.Invalid, "reason", "the reason has %d bytes: 1 to %d are wanted", n, rota.MaxReasonBytes)
 	}
 	return nil
+}
+
+// Workers lists the registered workers.
+func (wv *workerVerbs) Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
+	return read(ctx, &wv.n.replica, opt, func(s *fsm.View) ([]rota.Worker, error) { return s.Workers(), nil })
+}
+
+// Worker reads one worker with its open leases.
+func (wv *workerVerbs) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, rota.ReadAt, error) {
+	return read(ctx, &wv.n.replica, opt, func(s *fsm.View) (rota.Worker, error) {
+		w, ok := s.Worker(id)
+		if !ok {
+			return w, rota.Refusef(rota.NotFound, "worker", "worker %q is not registered", id)
+		}
+		return w, nil
+	})
 }

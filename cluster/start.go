@@ -1,0 +1,217 @@
+package cluster
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/cluster/raftstore"
+	"github.com/rotasched/rota/cluster/stream"
+	"github.com/rotasched/rota/internal/logs"
+)
+
+// Start makes a node: it opens what is on disk, finds the other nodes, and
+// joins or founds the cluster. It returns once Raft runs, or when ctx ends;
+// Ready tells when the node serves. Errors are *rota.Error and say what to do.
+func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
+	n, err := newNode(cfg, peers)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.open(); err != nil {
+		n.closeAll()
+		return nil, err
+	}
+	if err := n.membership.join(ctx); err != nil {
+		n.closeAll()
+		return nil, err
+	}
+	if err := n.startRaft(); err != nil {
+		n.closeAll()
+		return nil, err
+	}
+	n.run(n.terms.run)
+	n.run(n.watch.run)
+	n.run(n.leader.run)
+	n.run(n.chores.brokenLoop)
+	n.run(n.rebuilder.run)
+	n.run(n.disk.run)
+	n.run(n.watchdog.run)
+	n.run(n.scrub.run)
+	n.run(n.eventFeed.wakeFollowers)
+	n.run(n.eventFeed.run)
+	n.run(n.history.run)
+	n.run(n.history.fetchLoop)
+	return n, nil
+}
+
+// open takes the data directory and what lies in it.
+func (n *Node) open() (err error) {
+	libraries := logs.Quieting(n.log, &n.quiet)
+	if n.data, err = raftstore.OpenDataDir(n.cfg.Data, n.cfg.Node, n.cfg.Cluster, n.cfg.AdoptData); err != nil {
+		return err
+	}
+	report, err := raftstore.Preflight(n.cfg.Data, n.log)
+	if err != nil {
+		return err
+	}
+	n.stores, err = raftstore.Open(n.cfg.Data, raftstore.Options{Fatal: n.fatal, Unfit: n.unfit, Logger: n.log,
+		KeepFrom: n.keepFrom, NoSync: n.cfg.World.NoSync, BeforeWrite: n.cfg.World.BeforeWrite})
+	if err != nil {
+		return err
+	}
+	n.snapshots, err = raftstore.OpenSnapshots(n.cfg.Data, libraries)
+	if err != nil {
+		return &rota.Error{Kind: rota.Internal, Text: "snapshot directory cannot be opened", Cause: err}
+	}
+	if n.audit, err = openAuditKeep(n.cfg.Data, n.cfg.AuditRetention, report.WholeFrom); err != nil {
+		return err
+	}
+	if err := n.openArchive(); err != nil {
+		return err
+	}
+	if err := n.history.open(); err != nil {
+		return err
+	}
+	n.membership.known.id = n.data.ClusterID()
+	n.stream, err = stream.NewLayer(n.cfg.Raft, raft.ServerAddress(n.cfg.Raft), n.membership.hello, stream.Options{
+		Admit: n.membership.admit, ServerTLS: n.cfg.ServerTLS, ClientTLS: n.cfg.ClientTLS, Logger: libraries,
+		Listen: n.cfg.World.Listen, Dial: n.cfg.World.Dial})
+	if err != nil {
+		return err
+	}
+	n.transport = stream.NewTransport(stream.TransportConfig{Layer: n.stream, Logger: libraries, Address: n.membership.raftAddress, Silent: n.rebuilder.silent,
+		Muted: n.rebuilder.muted, Wrong: n.rebuilder.active.Load, OnDisk: n.stores.OnDisk, Leads: n.terms.leads, Room: n.snapshotRoom,
+		Told: n.measures.told.Inc})
+	discover := discoverGossip
+	if n.cfg.World.Discover != nil {
+		discover = n.cfg.World.Discover
+	}
+	n.gossip, err = discover(gossip.Options{ID: n.cfg.Node, Cluster: n.cfg.Cluster, Bind: n.cfg.Gossip,
+		KeyFile: n.cfg.GossipKeyFile, Insecure: n.cfg.Insecure, Join: n.cfg.Join, OnConflict: n.conflict, Logger: libraries,
+		Meta: gossip.Meta{ClusterID: n.membership.known.id, API: n.cfg.API, Raft: n.cfg.Raft, Version: n.cfg.Version,
+			BootstrapExpect: n.cfg.BootstrapExpect, HasState: !n.data.Fresh(), Identity: n.data.Identity()}})
+	return err
+}
+
+// keepFrom is the first entry that cutting the log must leave: the one after the
+// snapshot before the newest, or an older one where audits ask for it.
+func (n *Node) keepFrom() uint64 {
+	if n.snapshots == nil || n.audit == nil {
+		return 0
+	}
+	floor := n.audit.floor()
+	kept, err := n.snapshots.List()
+	if err != nil || len(kept) < 2 {
+		return floor
+	}
+	keep := kept[1].Index + 1
+	if floor > 0 {
+		keep = min(keep, floor)
+	}
+	return keep
+}
+
+func (n *Node) raftConfig() *raft.Config {
+	c := raft.DefaultConfig()
+	t := n.cfg.Timing
+	c.LocalID = raft.ServerID(n.cfg.Node)
+	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = t.Heartbeat, t.Election, t.LeaderLease
+	c.CommitTimeout = t.Commit
+	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = t.SnapshotThreshold, t.TrailingLogs, t.SnapshotInterval
+	c.NotifyCh = n.terms.notify
+	c.Logger = logs.ForRaft(logs.Quieting(n.log, &n.quiet))
+	c.NoLegacyTelemetry = true
+	failpointRaft(c)
+	return c
+}
+
+func (n *Node) startRaft() error {
+	if n.data.Rebuild().Open {
+		n.rebuilder.active.Store(true) // what a snapshot here holds may be wrong
+		notify(n.rebuilder.notified)
+	}
+	n.run(func() { n.transport.Run(n.life) })
+	r, err := raft.NewRaft(n.raftConfig(), adapter{n}, n.stores.Log, n.stores.Stable, n.snapshots, n.transport)
+	if err != nil {
+		return &rota.Error{Kind: rota.Internal, Text: "raft cannot start on " + filepath.Join(n.cfg.Data, "raft.db"), Cause: err}
+	}
+	n.raft = r
+	n.stores.Leads(func() bool { return r.State() == raft.Leader })
+	n.transport.Begin(r)
+	return n.gossip.UpdateMeta(func(m *gossip.Meta) { m.HasState = true })
+}
+
+// Stop ends the node: leadership is handed over first, then everything is
+// closed. ctx bounds the handing over.
+func (n *Node) Stop(ctx context.Context) error {
+	var err error
+	n.stopOnce.Do(func() {
+		if n.terms.leading() != nil && n.membership.otherVoters() > 0 {
+			n.terms.handOver(ctx)
+		}
+		n.terms.land(ctx)
+		n.quiet.Store(true)
+		close(n.stopped)
+		n.endLife()
+		err = n.stopRaft()
+		close(n.raftDown)
+		n.loops.Wait()
+		n.closeAll()
+	})
+	return err
+}
+
+// stopMost bounds the wait for raft's goroutines: one may hang on a disk or a peer.
+const stopMost = 10 * time.Second
+
+func (n *Node) stopRaft() error {
+	down := n.raft.Shutdown()
+	_ = n.stream.Close() // ends the calls to peers that raft waits for
+	done := make(chan error, 1)
+	go func() { done <- down.Error() }()
+	late := time.NewTimer(stopMost)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C:
+		return rota.Refusef(rota.Internal, "raft", "raft did not stop within %s: a disk or a peer hangs", stopMost)
+	}
+}
+
+// landMost bounds how long a stopping node waits for its own entries.
+const landMost = 2 * time.Second
+
+func (n *Node) closeAll() {
+	n.endLife()
+	if n.gossip != nil {
+		_ = n.gossip.Leave(time.Second)
+		_ = n.gossip.Close()
+	}
+	if n.transport != nil {
+		_ = n.transport.Close()
+	} else if n.stream != nil {
+		_ = n.stream.Close()
+	}
+	if n.stores != nil {
+		if err := n.stores.Close(); err != nil {
+			n.log.Warn("stores did not close", "err", err)
+		}
+	}
+	if n.archiveDB != nil {
+		n.eventFeed.flush()
+		if n.history.store != nil {
+			_ = n.history.flush() // said already; the log has the entries
+		}
+		if err := n.archiveDB.Close(); err != nil {
+			n.log.Warn("archive did not close", "err", err)
+		}
+	}
+	if n.data != nil {
+		_ = n.data.Close()
+	}
+}
