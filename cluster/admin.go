@@ -3,19 +3,14 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/snapshot/archive"
 )
-
-// clusterVerbs is what operators ask of the cluster itself.
-type clusterVerbs struct{ n *Node }
 
 // ownStatus is this node's word on itself, of one moment.
 func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
@@ -99,125 +94,6 @@ func (cv *clusterVerbs) Peers(context.Context) ([]rota.RaftPeer, error) {
 	return peers, nil
 }
 
-// atLeader carries a call out here if this node leads, else relays it to the
-// leader once; while there is none it waits (SPEC §13.1).
-func (cv *clusterVerbs) atLeader(ctx context.Context, here func() error, there func(to rota.NodeAddress) error) error {
-	for {
-		var last error
-		if cv.n.terms.leading() != nil {
-			if last = here(); !isNotLeader(last) {
-				return last
-			}
-		} else if to, ok := cv.n.Leader(); ok {
-			if last = there(to); !isNotLeader(last) {
-				return last
-			}
-		}
-		if err := cv.n.leader.pause(ctx, 25*time.Millisecond); err != nil {
-			return givenUp(err, last)
-		}
-	}
-}
-
-// TransferLeadership hands over to a voter, or to the one that Raft finds best.
-func (cv *clusterVerbs) TransferLeadership(ctx context.Context, to rota.NodeID) (leader rota.NodeID, err error) {
-	err = cv.atLeader(ctx, func() (err error) { leader, err = cv.TransferHere(ctx, to); return err },
-		func(at rota.NodeAddress) (err error) {
-			leader, err = cv.n.peers.TransferLeadership(ctx, at, to)
-			return err
-		})
-	return leader, err
-}
-
-// TransferHere hands over if this node leads.
-func (cv *clusterVerbs) TransferHere(ctx context.Context, to rota.NodeID) (rota.NodeID, error) {
-	if cv.n.terms.leading() == nil {
-		return "", notLeader()
-	}
-	if to == cv.n.cfg.Node {
-		return to, nil
-	}
-	successor, err := cv.awaitSuccessor(ctx, to)
-	if err != nil {
-		return "", err
-	}
-	if err := cv.n.settledWithin(ctx, cv.n.raft.LeadershipTransferToServer(successor.ID, successor.Address)); err != nil {
-		return "", &rota.Error{Kind: rota.Unavailable, Text: "leadership was not handed over", Cause: err, RetryAfter: time.Second}
-	}
-	for {
-		if _, id := cv.n.raft.LeaderWithID(); id != "" && rota.NodeID(id) != cv.n.cfg.Node {
-			return rota.NodeID(id), nil
-		}
-		if err := cv.n.leader.pause(ctx, 10*time.Millisecond); err != nil {
-			return "", givenUp(err, nil)
-		}
-	}
-}
-
-// successorWait is how long a node that was named may take to answer: one that was
-// just started answers its own clients before this node's connection to it is back.
-const successorWait = 5 * time.Second
-
-// errSilent is why a successor that may yet answer is refused.
-var errSilent = errors.New("no answer came in time")
-
-// awaitSuccessor is successor, asked again for a while where only silence stands
-// in the way.
-func (cv *clusterVerbs) awaitSuccessor(ctx context.Context, named rota.NodeID) (raft.Server, error) {
-	ctx, cancel := context.WithTimeout(ctx, successorWait)
-	defer cancel()
-	for {
-		s, err := cv.successor(named)
-		if !errors.Is(err, errSilent) || cv.n.leader.pause(ctx, 50*time.Millisecond) != nil {
-			return s, err
-		}
-	}
-}
-
-// successor gives the voter that leadership goes to: the one named, or of those whose
-// disks have the most room the one that has applied most. It must answer now: hashicorp/raft takes no entry while
-// it waits, up to ten seconds, for a successor that hangs.
-func (cv *clusterVerbs) successor(named rota.NodeID) (best raft.Server, err error) {
-	servers := cv.n.membership.servers()
-	views := cv.n.watch.inspectAll(servers, nil)
-	err = rota.Refusef(rota.Conflict, "node", "no other voter answers: leadership stays here")
-	if named != "" {
-		err = rota.Refusef(rota.NotFound, "node", "node %q is no member", named)
-	}
-	level, applied, found := diskRoomy, rota.Index(0), false
-	for _, s := range servers {
-		id := rota.NodeID(s.ID)
-		v, other := views[id]
-		switch {
-		case !other || named != "" && id != named:
-		case s.Suffrage != raft.Voter:
-			if named != "" {
-				err = rota.Refusef(rota.Conflict, "node", "node %s is no voter yet: wait until it has caught up", id)
-			}
-		case v.err != nil:
-			if named != "" {
-				refusal := rota.Refusef(rota.Conflict, "node", "node %s cannot lead now", id)
-				refusal.Cause = errSilent
-				err = refusal
-			}
-		case v.status.State == stateRebuilding:
-			if named != "" {
-				err = rota.Refusef(rota.Conflict, "node", "node %s rebuilds its state: it cannot lead now", id)
-			}
-		case v.status.State == stateStalled:
-			if named != "" {
-				err = rota.Refusef(rota.Conflict, "node", "node %s stalls: it cannot lead now", id)
-			}
-		case !found || v.disk < level || v.disk == level && v.status.AppliedIndex > applied:
-			best, level, applied, found = s, v.disk, v.status.AppliedIndex, true
-		}
-	}
-	if found {
-		return best, nil
-	}
-	return best, err
-}
-
 // CheckAt walks this node's invariants once it has applied an index.
 func (cv *clusterVerbs) CheckAt(ctx context.Context, index rota.Index) (rota.NodeVerdict, error) {
 	v := rota.NodeVerdict{ID: cv.n.cfg.Node, Index: index, Violations: []string{}}
@@ -248,10 +124,6 @@ func (cv *clusterVerbs) CheckAt(ctx context.Context, index rota.Index) (rota.Nod
 	}
 	return v, nil
 }
-
-// checkedHere is how many rows are checked where they are: a hundred thousand take a
-// tenth of a second, in which nothing is applied.
-const checkedHere = 50_000
 
 // checkState walks the invariants. Those of a large state are walked on a copy made
 // beside it, so that applying does not wait: what a node derives in memory is then

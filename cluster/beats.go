@@ -3,98 +3,13 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
-
-// beatBox collects the beats of the workers on this node and takes them to the
-// leader together (SPEC §3.9). Liveness stands beside the log: only changes of
-// status are entries.
-type beatBox struct {
-	n       *Node
-	mu      sync.Mutex
-	waiting []waitingBeat
-}
-
-type waitingBeat struct {
-	beat rota.Beat
-	done chan beatResult
-}
-
-type beatResult struct {
-	clock rota.Clock
-	err   error
-}
-
-// beatGather is how long beats are gathered before they go out together.
-const beatGather = 10 * time.Millisecond
-
-func newBeatBox(n *Node) *beatBox { return &beatBox{n: n} }
-
-// beat reports one worker's life and waits for the clock.
-func (b *beatBox) beat(ctx context.Context, beat rota.Beat) (rota.Clock, error) {
-	w := waitingBeat{beat, make(chan beatResult, 1)}
-	b.mu.Lock()
-	b.waiting = append(b.waiting, w)
-	first := len(b.waiting) == 1
-	b.mu.Unlock()
-	if first {
-		time.AfterFunc(beatGather, b.flush)
-	}
-	select {
-	case r := <-w.done:
-		return r.clock, r.err
-	case <-ctx.Done():
-		return 0, ctxError(ctx, "waiting for the cluster clock")
-	case <-b.n.stopped:
-		return 0, errStopping()
-	}
-}
-
-func (b *beatBox) flush() {
-	b.mu.Lock()
-	waiting := b.waiting
-	b.waiting = nil
-	b.mu.Unlock()
-	beats := make([]rota.Beat, len(waiting))
-	for i := range waiting {
-		beats[i] = waiting[i].beat
-	}
-	ctx, cancel := context.WithTimeout(b.n.life, rota.BeatEvery*2)
-	defer cancel()
-	answer, err := b.toLeader(ctx, beats)
-	refused := make(map[int32]bool, len(answer.Refused))
-	for _, i := range answer.Refused {
-		refused[i] = true
-	}
-	for i, w := range waiting {
-		r := beatResult{answer.Clock, err}
-		if refused[int32(i)] {
-			r.err = rota.Refusef(rota.Stale, "session", "session %d of worker %s is over", w.beat.Session, w.beat.Worker)
-		}
-		w.done <- r
-	}
-}
-
-func (b *beatBox) toLeader(ctx context.Context, beats []rota.Beat) (rota.BeatAnswer, error) {
-	if b.n.terms.leading() != nil {
-		return b.n.Beats(ctx, b.n.cfg.Node, beats)
-	}
-	leading := b.n.leader.leaderContext()
-	to, ok := b.n.Leader()
-	if !ok {
-		return rota.BeatAnswer{}, errNoLeader(nil)
-	}
-	ctx, cancel := until(ctx, leading)
-	defer cancel()
-	return b.n.peers.Beat(ctx, to, beats)
-}
 
 // Beats takes beats at the leader. The answer waits for the first entry that
 // this leadership stamped after they arrived and that has applied: a deposed
@@ -140,32 +55,6 @@ func (ch *chores) Beats(ctx context.Context, from rota.NodeID, beats []rota.Beat
 	case <-ctx.Done():
 		return rota.BeatAnswer{}, ctxError(ctx, "waiting for an entry after the beat")
 	}
-}
-
-// all proposes operations, entry by entry, of which each must be taken or be
-// stale.
-func (l *leadership) all(ctx context.Context, ops []*fsmpb.Op) error {
-	b, err := encode(ops)
-	if err != nil {
-		return err
-	}
-	for at := 0; at < len(ops); {
-		k := b.chunk(at)
-		r := l.admit(ctx, b.part(at, at+k), true, false)
-		if errors.Is(r.err, errNotLeader) {
-			return notLeader()
-		}
-		if r.err != nil {
-			return r.err
-		}
-		for _, o := range r.outcomes {
-			if e := fsm.OutcomeError(o); e != nil && e.Kind != rota.Stale { // its session ended meanwhile
-				return e
-			}
-		}
-		at += k
-	}
-	return nil
 }
 
 // hear notes who beat, and tells which sessions are over and which workers must
@@ -275,14 +164,6 @@ func (l *leadership) findSilent(s *fsm.View) (ops []*fsmpb.Op, first rota.Worker
 		l.silencing, l.silenced = silencing, make(chan struct{})
 	}
 	return ops, first
-}
-
-// brokenStream is a worker's stream that ended at this node (SPEC §16.7). No beat of it
-// is answered any more, and that is all that this node knows of the worker.
-type brokenStream struct {
-	session    rota.Session
-	connection uint64
-	at         time.Time
 }
 
 const (

@@ -7,13 +7,6 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// chores is what the leader does unasked: it matches, sweeps, looks for silent workers and
-// degrades. Its followers take it their workers' beats.
-type chores struct {
-	n     *Node
-	beats *beatBox
-}
-
 // switchRules puts the newest version that every voter knows into force. Each voter
 // is asked now: what it said before may have been another binary's word. One that
 // does not answer may know less, so nothing is switched without it.
@@ -52,5 +45,14 @@ func (ch *chores) switchRules(l *leadership) {
 		ch.n.log.Info("newer rules are in force", "version", next, "before", in)
 	} else if l.ctx.Err() == nil && ch.n.lines.Allow("rules") {
 		ch.n.log.Warn("newer rules were not switched on", "version", next, "err", err)
+	}
+}
+
+// start starts the leader's loops; each ends with the leadership.
+func (ch *chores) start(l *leadership) {
+	for _, chore := range []func(){l.collect, l.land,
+		func() { ch.matchLoop(l) }, func() { ch.sweepLoop(l) }, func() { ch.silenceLoop(l) }, func() { ch.n.membership.reconcileLoop(l) },
+		func() { ch.degradeLoop(l) }} {
+		ch.n.run(chore)
 	}
 }

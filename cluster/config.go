@@ -286,3 +286,7 @@ const (
 	// is told all open leases anew.
 	noticesKept = 65_536
 )
+
+// checkedHere is how many rows are checked where they are: a hundred thousand take a
+// tenth of a second, in which nothing is applied.
+const checkedHere = 50_000

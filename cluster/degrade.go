@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -14,15 +12,10 @@ import (
 // When a leader degrades the cluster by itself (SPEC §4.7).
 const (
 	degradeEvery = time.Second
-	// degradeAfter is how long a measure must stay over its threshold, recoverAfter
-	// how long below recoverPermille of it: slower to recover than to degrade, and
-	// lower, so that the mode does not flap.
-	degradeAfter    = 10 * time.Second
+	// recoverAfter is how long a measure must stay below recoverPermille of its threshold:
+	// slower to recover than to degrade, and lower, so that the mode does not flap.
 	recoverAfter    = 30 * time.Second
 	recoverPermille = 800
-	// latenciesKept bounds the commits that a median is taken of, those of the last
-	// degradeAfter: an idle leader's old ones say nothing of now.
-	latenciesKept = 256
 )
 
 // degrader is the leader's chore that proposes DEGRADED when its commits, or the
@@ -138,35 +131,4 @@ func (ch *chores) measureLoad(l *leadership) (m measured) {
 		m.queue, m.permille = s.FullestQueue()
 	})
 	return m
-}
-
-// latencies keep how long the latest commits took.
-type latencies struct {
-	mu   sync.Mutex
-	ring [latenciesKept]struct{ at, took time.Duration }
-	next int
-}
-
-func (l *latencies) note(at, took time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ring[l.next].at, l.ring[l.next].took = at, took
-	l.next = (l.next + 1) % latenciesKept
-}
-
-// median is that of the last degradeAfter, 0 without any commit.
-func (l *latencies) median(now time.Duration) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	took := make([]time.Duration, 0, latenciesKept)
-	for _, c := range l.ring {
-		if c.took > 0 && now-c.at < degradeAfter {
-			took = append(took, c.took)
-		}
-	}
-	if len(took) == 0 {
-		return 0
-	}
-	slices.Sort(took)
-	return took[len(took)/2]
 }

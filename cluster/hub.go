@@ -327,3 +327,11 @@ func notify(c chan struct{}) {
 	default:
 	}
 }
+
+// brokenStream is a worker's stream that ended at this node (SPEC §16.7). No beat of it
+// is answered any more, and that is all that this node knows of the worker.
+type brokenStream struct {
+	session    rota.Session
+	connection uint64
+	at         time.Time
+}

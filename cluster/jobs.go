@@ -9,9 +9,6 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// jobVerbs is what users do with jobs.
-type jobVerbs struct{ n *Node }
-
 // Submit admits jobs; each has its own outcome at its place (SPEC §4).
 func (jv *jobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {
 	ops := make([]*fsmpb.Op, len(jobs))

@@ -20,6 +20,8 @@ type terms struct {
 	notify chan bool
 	// lead is the present leadership, nil while this node does not lead.
 	lead atomic.Pointer[leadership]
+	// begun starts the chores of a leadership that began.
+	begun func(*leadership)
 }
 
 // run follows raft's word on leadership. raft says `true` before anything
@@ -71,7 +73,7 @@ func (tm *terms) beginTerm(ctx context.Context) {
 		}
 		if err == nil {
 			tm.n.measures.leaderships.Inc()
-			tm.startChores(l)
+			tm.begun(l)
 			tm.n.log.Info("leadership began", "term", l.term, "clock_ms", int64(l.began))
 			tm.n.replica.hub.matchSoon()
 			return
@@ -142,15 +144,6 @@ func (tm *terms) beginEntry(ctx context.Context, term uint64) (*fsmpb.Entry, err
 	}
 	return &fsmpb.Entry{Term: term, Ops: []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{BeginTerm: begin}}},
 		WallMs: tm.n.watch.readWalls(ctx)}, nil
-}
-
-// startChores starts the leader's loops; each ends with the leadership.
-func (tm *terms) startChores(l *leadership) {
-	for _, chore := range []func(){l.collect, l.land,
-		func() { tm.n.chores.matchLoop(l) }, func() { tm.n.chores.sweepLoop(l) }, func() { tm.n.chores.silenceLoop(l) }, func() { tm.n.membership.reconcileLoop(l) },
-		func() { tm.n.chores.degradeLoop(l) }} {
-		tm.n.run(chore)
-	}
 }
 
 // leaderWatch tells when this node's view of who leads changes, so that nobody
@@ -224,7 +217,7 @@ func (tm *terms) leads() (leads, entrySoon bool) {
 
 // handOver gives leadership away; where that fails the others elect by themselves.
 func (tm *terms) handOver(ctx context.Context) {
-	successor, err := tm.n.clusterVerbs.successor("")
+	successor, err := tm.n.membership.successor("")
 	if err != nil {
 		tm.n.log.Warn("leadership could not be handed over", "err", err)
 		return
@@ -265,3 +258,6 @@ func (tm *terms) land(ctx context.Context) {
 		tm.n.log.Warn("entries in flight were not answered before the node stopped")
 	}
 }
+
+// landMost bounds how long a stopping node waits for its own entries.
+const landMost = 2 * time.Second

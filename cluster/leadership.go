@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -280,4 +281,30 @@ func (l *leadership) afterNext() <-chan rota.Clock {
 	}
 	l.beatWaits = append(l.beatWaits, beatWait{l.stampedSeq + 1, done})
 	return done
+}
+
+// all proposes operations, entry by entry, of which each must be taken or be
+// stale.
+func (l *leadership) all(ctx context.Context, ops []*fsmpb.Op) error {
+	b, err := encode(ops)
+	if err != nil {
+		return err
+	}
+	for at := 0; at < len(ops); {
+		k := b.chunk(at)
+		r := l.admit(ctx, b.part(at, at+k), true, false)
+		if errors.Is(r.err, errNotLeader) {
+			return notLeader()
+		}
+		if r.err != nil {
+			return r.err
+		}
+		for _, o := range r.outcomes {
+			if e := fsm.OutcomeError(o); e != nil && e.Kind != rota.Stale { // its session ended meanwhile
+				return e
+			}
+		}
+		at += k
+	}
+	return nil
 }

@@ -14,7 +14,7 @@ import (
 // RemovePeer takes a node out of the cluster for ever: its id never comes back.
 // It is refused where too few healthy voters would be left.
 func (mb *membership) RemovePeer(ctx context.Context, id rota.NodeID) error {
-	return mb.n.clusterVerbs.atLeader(ctx, func() error { return mb.RemoveHere(ctx, id) },
+	return mb.atLeader(ctx, func() error { return mb.RemoveHere(ctx, id) },
 		func(at rota.NodeAddress) error { return mb.n.peers.RemovePeer(ctx, at, id) })
 }
 
@@ -151,3 +151,122 @@ func (mb *membership) others() (all []rota.NodeAddress) {
 	}
 	return all
 }
+
+// atLeader carries a call out here if this node leads, else relays it to the
+// leader once; while there is none it waits (SPEC §13.1).
+func (mb *membership) atLeader(ctx context.Context, here func() error, there func(to rota.NodeAddress) error) error {
+	for {
+		var last error
+		if mb.n.terms.leading() != nil {
+			if last = here(); !isNotLeader(last) {
+				return last
+			}
+		} else if to, ok := mb.n.Leader(); ok {
+			if last = there(to); !isNotLeader(last) {
+				return last
+			}
+		}
+		if err := mb.n.leader.pause(ctx, 25*time.Millisecond); err != nil {
+			return givenUp(err, last)
+		}
+	}
+}
+
+// TransferLeadership hands over to a voter, or to the one that Raft finds best.
+func (mb *membership) TransferLeadership(ctx context.Context, to rota.NodeID) (leader rota.NodeID, err error) {
+	err = mb.atLeader(ctx, func() (err error) { leader, err = mb.TransferHere(ctx, to); return err },
+		func(at rota.NodeAddress) (err error) {
+			leader, err = mb.n.peers.TransferLeadership(ctx, at, to)
+			return err
+		})
+	return leader, err
+}
+
+// TransferHere hands over if this node leads.
+func (mb *membership) TransferHere(ctx context.Context, to rota.NodeID) (rota.NodeID, error) {
+	if mb.n.terms.leading() == nil {
+		return "", notLeader()
+	}
+	if to == mb.n.cfg.Node {
+		return to, nil
+	}
+	successor, err := mb.awaitSuccessor(ctx, to)
+	if err != nil {
+		return "", err
+	}
+	if err := mb.n.settledWithin(ctx, mb.n.raft.LeadershipTransferToServer(successor.ID, successor.Address)); err != nil {
+		return "", &rota.Error{Kind: rota.Unavailable, Text: "leadership was not handed over", Cause: err, RetryAfter: time.Second}
+	}
+	for {
+		if _, id := mb.n.raft.LeaderWithID(); id != "" && rota.NodeID(id) != mb.n.cfg.Node {
+			return rota.NodeID(id), nil
+		}
+		if err := mb.n.leader.pause(ctx, 10*time.Millisecond); err != nil {
+			return "", givenUp(err, nil)
+		}
+	}
+}
+
+// awaitSuccessor is successor, asked again for a while where only silence stands
+// in the way.
+func (mb *membership) awaitSuccessor(ctx context.Context, named rota.NodeID) (raft.Server, error) {
+	ctx, cancel := context.WithTimeout(ctx, successorWait)
+	defer cancel()
+	for {
+		s, err := mb.successor(named)
+		if !errors.Is(err, errSilent) || mb.n.leader.pause(ctx, 50*time.Millisecond) != nil {
+			return s, err
+		}
+	}
+}
+
+// successor gives the voter that leadership goes to: the one named, or of those whose
+// disks have the most room the one that has applied most. It must answer now: hashicorp/raft takes no entry while
+// it waits, up to ten seconds, for a successor that hangs.
+func (mb *membership) successor(named rota.NodeID) (best raft.Server, err error) {
+	servers := mb.servers()
+	views := mb.n.watch.inspectAll(servers, nil)
+	err = rota.Refusef(rota.Conflict, "node", "no other voter answers: leadership stays here")
+	if named != "" {
+		err = rota.Refusef(rota.NotFound, "node", "node %q is no member", named)
+	}
+	level, applied, found := diskRoomy, rota.Index(0), false
+	for _, s := range servers {
+		id := rota.NodeID(s.ID)
+		v, other := views[id]
+		switch {
+		case !other || named != "" && id != named:
+		case s.Suffrage != raft.Voter:
+			if named != "" {
+				err = rota.Refusef(rota.Conflict, "node", "node %s is no voter yet: wait until it has caught up", id)
+			}
+		case v.err != nil:
+			if named != "" {
+				refusal := rota.Refusef(rota.Conflict, "node", "node %s cannot lead now", id)
+				refusal.Cause = errSilent
+				err = refusal
+			}
+		case v.status.State == stateRebuilding:
+			if named != "" {
+				err = rota.Refusef(rota.Conflict, "node", "node %s rebuilds its state: it cannot lead now", id)
+			}
+		case v.status.State == stateStalled:
+			if named != "" {
+				err = rota.Refusef(rota.Conflict, "node", "node %s stalls: it cannot lead now", id)
+			}
+		case !found || v.disk < level || v.disk == level && v.status.AppliedIndex > applied:
+			best, level, applied, found = s, v.disk, v.status.AppliedIndex, true
+		}
+	}
+	if found {
+		return best, nil
+	}
+	return best, err
+}
+
+// successorWait is how long a node that was named may take to answer: one that was
+// just started answers its own clients before this node's connection to it is back.
+const successorWait = 5 * time.Second
+
+// errSilent is why a successor that may yet answer is refused.
+var errSilent = errors.New("no answer came in time")

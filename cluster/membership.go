@@ -1,12 +1,165 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/hashicorp/raft"
+
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/cluster/stream"
+	"github.com/rotasched/rota/fsm"
 )
+
+// knownCluster is the cluster's id once it is known.
+type knownCluster struct {
+	mu sync.Mutex
+	id rota.ClusterID
+}
+
+// ClusterID is empty until the cluster's first leader chose it.
+func (mb *membership) ClusterID() rota.ClusterID {
+	mb.known.mu.Lock()
+	defer mb.known.mu.Unlock()
+	return mb.known.id
+}
+
+// Name is the --cluster name.
+func (mb *membership) Name() string { return mb.n.cfg.Cluster }
+
+// ID is the node's id.
+func (mb *membership) ID() rota.NodeID { return mb.n.cfg.Node }
+
+// learnCluster writes the cluster's id down, once. A state of another cluster
+// than the data directory's ends the process.
+func (mb *membership) learnCluster() {
+	id := mb.n.replica.head().ClusterID
+	mb.known.mu.Lock()
+	defer mb.known.mu.Unlock()
+	if id == "" || id == mb.known.id {
+		return
+	}
+	if err := mb.n.data.SetClusterID(id); err != nil {
+		mb.n.fatal(err)
+		return
+	}
+	mb.known.id = id
+	go func() { _ = mb.n.gossip.UpdateMeta(func(m *gossip.Meta) { m.ClusterID = id }) }()
+}
+
+// hello is what this node says before the first byte of raft.
+func (mb *membership) hello() stream.Hello {
+	return stream.Hello{ClusterName: mb.n.cfg.Cluster, ClusterID: mb.ClusterID(), Node: mb.n.cfg.Node, Draft: rota.Draft,
+		Identity: mb.n.data.Identity()}
+}
+
+// admit refuses a removed node's raft connection, and one of a node whose id
+// belongs to another data directory.
+func (mb *membership) admit(peer stream.Hello) error {
+	if mb.n.cfg.admitted != nil {
+		if err := mb.n.cfg.admitted(peer.Node); err != nil {
+			return err
+		}
+	}
+	var of member
+	if !mb.n.replica.peek(func(s *fsm.View) { of = memberOf(s, peer.Node) }) {
+		return errStalled() // else connections would pile up for as long as it does
+	}
+	switch {
+	case of.removed:
+		return fmt.Errorf("node %s was removed from this cluster", peer.Node)
+	case of.known && of.identity != peer.Identity && !planted.sameIDRejoin():
+		return fmt.Errorf("node id %s belongs to another data directory", peer.Node)
+	}
+	return nil
+}
+
+// refuseRemoved refuses a node that was removed from the cluster, be it this one.
+func (mb *membership) refuseRemoved(id rota.NodeID) error {
+	if !mb.n.replica.member(id).removed {
+		return nil
+	}
+	return errRemoved(id)
+}
+
+func errRemoved(id rota.NodeID) error {
+	return rota.Refusef(rota.Denied, "node", "node %s was removed from the cluster: stop it, and use another one", id)
+}
+
+// Introduce judges a starting node: nil lets it start. Kind Conflict refuses it
+// for good, Unavailable asks it to ask again, as this node does not know yet.
+func (mb *membership) Introduce(in rota.Introduction) error {
+	if mb.n.raft != nil && in.Fresh && mb.ClusterID() == "" && in.Identity != "" && mb.n.data.Founders()[in.Node] == in.Identity {
+		return nil // founded together, and waited for: without it there may be no majority
+	}
+	if mb.n.raft == nil || mb.n.Ready() != nil {
+		return &rota.Error{Kind: rota.Unavailable, Text: "this node has not caught up and cannot judge yet"}
+	}
+	var of member
+	if err := mb.n.replica.view(func(s *fsm.View) { of = memberOf(s, in.Node) }); err != nil {
+		return err
+	}
+	if err := refuseOlder(in, mb.n.replica.rulesInForce()); err != nil {
+		return err
+	}
+	switch {
+	case !of.known, planted.sameIDRejoin() && !of.removed:
+		return nil
+	case of.removed:
+		return rota.Refusef(rota.Conflict, "node", "node %s was removed from the cluster: start on an empty data directory "+
+			"with a --node id that was never used", in.Node)
+	case of.identity != in.Identity && in.Fresh:
+		return rota.Refusef(rota.Conflict, "node", "node id %s is known to the cluster but this data directory is empty: what it "+
+			"promised is forgotten. Put its old directory back, or remove it (rota operator raft remove-peer %s) and start "+
+			"with a --node id that was never used", in.Node, in.Node)
+	case of.identity != in.Identity:
+		return rota.Refusef(rota.Conflict, "node", "node id %s belongs to another data directory of this cluster: start with "+
+			"the right --data, or with a --node id that was never used on an empty one", in.Node)
+	case in.Starts < of.starts:
+		return rota.Refusef(rota.Conflict, "node", "this data directory of node %s is at start %d but the cluster saw start %d: "+
+			"it is an old copy. Use the newest one, or join with a new --node id on an empty one", in.Node, in.Starts, of.starts)
+	}
+	return nil
+}
+
+// member finds an alive gossip member.
+func (mb *membership) member(id rota.NodeID) (gossip.Member, bool) {
+	for _, m := range mb.n.gossip.Members() {
+		if m.ID == id && m.Alive {
+			return m, true
+		}
+	}
+	return gossip.Member{}, false
+}
+
+// raftAddress returns where gossip knows a node's raft.
+func (mb *membership) raftAddress(id rota.NodeID) (string, bool) {
+	m, ok := mb.member(id)
+	return m.Raft, ok && m.Raft != ""
+}
+
+// Leader tells where the leader answers; ok is false while there is none, or it is this
+// node itself.
+func (mb *membership) Leader() (leader rota.NodeAddress, ok bool) {
+	_, id := mb.n.raft.LeaderWithID()
+	if id == "" || rota.NodeID(id) == mb.n.cfg.Node {
+		return rota.NodeAddress{}, false
+	}
+	return mb.address(rota.NodeID(id))
+}
+
+// address tells where a node answers others; it is remembered past gossip's
+// losing sight of the node.
+func (mb *membership) address(id rota.NodeID) (rota.NodeAddress, bool) {
+	if m, ok := mb.member(id); ok && m.API != "" {
+		mb.n.watch.remember(id, m.API)
+		return rota.NodeAddress{ID: id, API: m.API}, true
+	}
+	api, ok := mb.n.watch.remembered(id)
+	return rota.NodeAddress{ID: id, API: api}, ok
+}
 
 // membership is this node's place among the others: who it is, which it knows, and how nodes
 // come and go.

@@ -1,73 +1,11 @@
 package cluster
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 )
-
-// rejectedReasons are the labels of rota_admission_rejected_total: the checks of
-// SPEC §4 in their order.
-var rejectedReasons = []string{"invalid", "no_queue", "mode", "queue", "rate", "classes", "other"}
-
-// rejectedReason names the check that refused a job; "" where none did, such as
-// for an outcome that is not known.
-func rejectedReason(e *rota.Error) string {
-	if e == nil {
-		return ""
-	}
-	switch e.Kind {
-	case rota.Invalid:
-		return "invalid"
-	case rota.NotFound:
-		return "no_queue"
-	case rota.Mode:
-		return "mode"
-	case rota.Exhausted:
-		switch e.Subject {
-		case "queue":
-			return "queue"
-		case "rate_limit_rps":
-			return "rate"
-		case "requires":
-			return "classes"
-		}
-		return "other"
-	default:
-		return ""
-	}
-}
-
-func newRejected() *prometheus.CounterVec {
-	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rota_admission_rejected_total",
-		Help: "Jobs and workflows submitted through this node that were refused, by the check that refused them."}, []string{"reason"})
-	for _, r := range rejectedReasons {
-		v.WithLabelValues(r) // so that a series is there before the first refusal
-	}
-	return v
-}
-
-// countSubmitted notes what became of a batch of submissions.
-func (m *measures) countSubmitted(submitted []rota.Submitted) {
-	for i := range submitted {
-		if r := rejectedReason(rota.ErrorOf(submitted[i].Err)); r != "" {
-			m.rejected.WithLabelValues(r).Inc()
-		}
-	}
-}
-
-// countRefused notes a workflow that was refused.
-func (m *measures) countRefused(err error) {
-	var e *rota.Error
-	if errors.As(err, &e) {
-		if r := rejectedReason(e); r != "" {
-			m.rejected.WithLabelValues(r).Inc()
-		}
-	}
-}
 
 // admission tells what this node's replica admits and holds back, read at each
 // scrape.

@@ -6,8 +6,10 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/raftstore"
@@ -162,3 +164,94 @@ func (n *Node) stopping() bool {
 		return false
 	}
 }
+
+// watched is a part that says how it is.
+type watched interface {
+	// problems lists what is wrong, each with what to do.
+	problems() []string
+	collectors() []prometheus.Collector
+}
+
+func (n *Node) watched() []watched {
+	return []watched{&n.history, &n.eventFeed, &n.rebuilder, &n.disk, &n.watchdog, &n.scrub}
+}
+
+// problems lists what is wrong with this node, each with what to do.
+func (n *Node) problems() []string {
+	problems := append([]string{}, n.watch.problems()...)
+	for _, part := range n.watched() {
+		problems = append(problems, part.problems()...)
+	}
+	if err := n.Ready(); err != nil {
+		problems = append(problems, err.Error())
+	}
+	return problems
+}
+
+func (n *Node) raftConfig() *raft.Config {
+	c := raft.DefaultConfig()
+	t := n.cfg.Timing
+	c.LocalID = raft.ServerID(n.cfg.Node)
+	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = t.Heartbeat, t.Election, t.LeaderLease
+	c.CommitTimeout = t.Commit
+	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = t.SnapshotThreshold, t.TrailingLogs, t.SnapshotInterval
+	c.NotifyCh = n.terms.notify
+	c.Logger = logs.ForRaft(logs.Quieting(n.log, &n.quiet))
+	c.NoLegacyTelemetry = true
+	failpointRaft(c)
+	return c
+}
+
+// sinceBoot is the node's monotonic clock.
+func (n *Node) sinceBoot() time.Duration {
+	if f := n.cfg.World.SinceBoot; f != nil {
+		return f()
+	}
+	return sinceBoot()
+}
+
+// wall is the node's wall clock.
+func (n *Node) wall() time.Time {
+	if f := n.cfg.World.Wall; f != nil {
+		return f()
+	}
+	return time.Now()
+}
+
+// clusterVerbs is what operators ask of the cluster itself.
+type clusterVerbs struct{ n *Node }
+
+// chores is what the leader does unasked: it matches, sweeps, looks for silent workers and
+// degrades. Its followers take it their workers' beats.
+type chores struct {
+	n     *Node
+	beats *beatBox
+}
+
+// jobVerbs is what users do with jobs.
+type jobVerbs struct{ n *Node }
+
+// policyVerbs is what operators set: queues, tenants, and the cluster's mode.
+type policyVerbs struct{ n *Node }
+
+// explainer says why a job waits or was placed as it was, also in the past.
+type explainer struct {
+	n *Node
+	// replaying has room for the one replay of the past that may run.
+	replaying chan struct{}
+}
+
+// workerVerbs is what becomes of workers by their own word, a guard's or an operator's.
+type workerVerbs struct{ n *Node }
+
+// workflowVerbs is what users do with workflows.
+type workflowVerbs struct {
+	n *Node
+	// uploads has room for the workflows that come in at a time, repeats for one that is
+	// known already, to be compared.
+	uploads, repeats chan struct{}
+}
+
+// uploadsMost bounds the workflows that a node hands over at a time: each holds its
+// spec in memory, up to MaxWorkflowBytes and its edges.
+const uploadsMost = 4

@@ -9,9 +9,6 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// policyVerbs is what operators set: queues, tenants, and the cluster's mode.
-type policyVerbs struct{ n *Node }
-
 // Tenants lists the tenants that somebody set or that have leases open.
 func (pv *policyVerbs) Tenants(ctx context.Context, opt rota.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {
 	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) ([]rota.Tenant, error) { return s.Tenants(), nil })

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/sha256"
 	"sync"
 
 	"github.com/rotasched/rota"
@@ -30,42 +29,6 @@ type WorkerSession struct {
 	notices []rota.Notice
 	all     bool
 	over    bool
-}
-
-// OpenWorker registers a worker, or takes its live session up again, and serves
-// it from here (SPEC §6.4). What it shows as attestation, nil for none, is
-// verified first: a refused one registers nothing (SPEC §6.5).
-func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
-	attestation *rota.Attestation, link rota.WorkerLink) (*WorkerSession, error) {
-	if err := spec.CheckShape(); err != nil {
-		return nil, err
-	}
-	if len(secret) < 16 || len(secret) > 64 {
-		return nil, rota.Refusef(rota.Invalid, "secret", "secret has %d bytes: 16 to 64 are wanted", len(secret))
-	}
-	if err := wv.n.replica.refuseRebuilding(); err != nil {
-		return nil, err
-	}
-	if err := wv.verifyAttestation(attestation, spec.ID); err != nil {
-		return nil, err
-	}
-	hash := sha256.Sum256(secret)
-	register := &fsmpb.Register{Spec: fsm.WorkerOp(&spec), SecretHash: hash[:], Takeover: takeover,
-		Connection: link.Connection, Grace: link.Grace}
-	if attestation != nil {
-		register.AttestedUntilMs, register.AttestedStake = int64(attestation.Expires), attestation.Stake
-	}
-	outcome, index, err := wv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Register{Register: register}})
-	if err != nil {
-		return nil, err
-	}
-	if err := wv.n.replica.waitApplied(ctx, index); err != nil {
-		return nil, err
-	}
-	s := &WorkerSession{n: wv.n, worker: spec.ID, session: rota.Session(outcome.GetSession()), connection: link.Connection, notify: make(chan struct{}, 1), all: true}
-	notify(s.notify)
-	wv.n.replica.hub.enter(s)
-	return s, nil
 }
 
 // precedes reports whether the stream is older than one of a session with a connection.

@@ -33,6 +33,7 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 		n.closeAll()
 		return nil, err
 	}
+	n.terms.begun = n.chores.start
 	n.run(n.terms.run)
 	n.run(n.watch.run)
 	n.run(n.leader.run)
@@ -115,20 +116,6 @@ func (n *Node) keepFrom() uint64 {
 	return keep
 }
 
-func (n *Node) raftConfig() *raft.Config {
-	c := raft.DefaultConfig()
-	t := n.cfg.Timing
-	c.LocalID = raft.ServerID(n.cfg.Node)
-	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = t.Heartbeat, t.Election, t.LeaderLease
-	c.CommitTimeout = t.Commit
-	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = t.SnapshotThreshold, t.TrailingLogs, t.SnapshotInterval
-	c.NotifyCh = n.terms.notify
-	c.Logger = logs.ForRaft(logs.Quieting(n.log, &n.quiet))
-	c.NoLegacyTelemetry = true
-	failpointRaft(c)
-	return c
-}
-
 func (n *Node) startRaft() error {
 	if n.data.Rebuild().Open {
 		n.rebuilder.active.Store(true) // what a snapshot here holds may be wrong
@@ -182,9 +169,6 @@ func (n *Node) stopRaft() error {
 		return rota.Refusef(rota.Internal, "raft", "raft did not stop within %s: a disk or a peer hangs", stopMost)
 	}
 }
-
-// landMost bounds how long a stopping node waits for its own entries.
-const landMost = 2 * time.Second
 
 func (n *Node) closeAll() {
 	n.endLife()

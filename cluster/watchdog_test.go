@@ -127,7 +127,7 @@ func TestWatchdog_healthIsTold(t *testing.T) {
 		if _, err := metrics.Gather(); err != nil {
 			t.Error(err)
 		}
-		if _, err := b.leader().clusterVerbs.successor(f.cfg.Node); rota.KindOf(err) != rota.Conflict {
+		if _, err := b.leader().membership.successor(f.cfg.Node); rota.KindOf(err) != rota.Conflict {
 			t.Errorf("it may be the successor: %v", err)
 		}
 		vote := f.transport.RequestPreVote("n9", "127.0.0.1:1", &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})

@@ -10,13 +10,6 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// explainer says why a job waits or was placed as it was, also in the past.
-type explainer struct {
-	n *Node
-	// replaying has room for the one replay of the past that may run.
-	replaying chan struct{}
-}
-
 // Why explains a job (SPEC §6.1, §7.7): on the present state, or, where at is not
 // 0, on the state at that index, replayed beside the present one from a snapshot
 // and the log. What is said of other workers in a decision needs such a replay too.

@@ -7,14 +7,6 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// workflowVerbs is what users do with workflows.
-type workflowVerbs struct {
-	n *Node
-	// uploads has room for the workflows that come in at a time, repeats for one that is
-	// known already, to be compared.
-	uploads, repeats chan struct{}
-}
-
 // workflowHere reads a workflow from this node's own replica.
 func (fv *workflowVerbs) workflowHere(id rota.WorkflowID) (w rota.Workflow, ok bool, err error) {
 	err = fv.n.replica.view(func(s *fsm.View) { w, ok = s.Workflow(id) })

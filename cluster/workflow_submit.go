@@ -10,10 +10,6 @@ import (
 	"github.com/rotasched/rota/internal/failpoint"
 )
 
-// uploadsMost bounds the workflows that a node hands over at a time: each holds its
-// spec in memory, up to MaxWorkflowBytes and its edges.
-const uploadsMost = 4
-
 // SubmitWorkflow admits a workflow, all of it or nothing (SPEC §11.1). Its graph is
 // put in order here, before the log; the nodes then go in pieces, none of which is
 // seen until the last operation commits them. What breaks off goes on where it was

@@ -40,19 +40,3 @@ func discoverGossip(opts gossip.Options) (gossip.Discovery, error) {
 	}
 	return g, nil
 }
-
-// sinceBoot is the node's monotonic clock.
-func (n *Node) sinceBoot() time.Duration {
-	if f := n.cfg.World.SinceBoot; f != nil {
-		return f()
-	}
-	return sinceBoot()
-}
-
-// wall is the node's wall clock.
-func (n *Node) wall() time.Time {
-	if f := n.cfg.World.Wall; f != nil {
-		return f()
-	}
-	return time.Now()
-}

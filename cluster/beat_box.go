@@ -1,0 +1,92 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// beatBox collects the beats of the workers on this node and takes them to the
+// leader together (SPEC §3.9). Liveness stands beside the log: only changes of
+// status are entries.
+type beatBox struct {
+	n       *Node
+	mu      sync.Mutex
+	waiting []waitingBeat
+}
+
+func newBeatBox(n *Node) *beatBox { return &beatBox{n: n} }
+
+// beat reports one worker's life and waits for the clock.
+func (b *beatBox) beat(ctx context.Context, beat rota.Beat) (rota.Clock, error) {
+	w := waitingBeat{beat, make(chan beatResult, 1)}
+	b.mu.Lock()
+	b.waiting = append(b.waiting, w)
+	first := len(b.waiting) == 1
+	b.mu.Unlock()
+	if first {
+		time.AfterFunc(beatGather, b.flush)
+	}
+	select {
+	case r := <-w.done:
+		return r.clock, r.err
+	case <-ctx.Done():
+		return 0, ctxError(ctx, "waiting for the cluster clock")
+	case <-b.n.stopped:
+		return 0, errStopping()
+	}
+}
+
+func (b *beatBox) flush() {
+	b.mu.Lock()
+	waiting := b.waiting
+	b.waiting = nil
+	b.mu.Unlock()
+	beats := make([]rota.Beat, len(waiting))
+	for i := range waiting {
+		beats[i] = waiting[i].beat
+	}
+	ctx, cancel := context.WithTimeout(b.n.life, rota.BeatEvery*2)
+	defer cancel()
+	answer, err := b.toLeader(ctx, beats)
+	refused := make(map[int32]bool, len(answer.Refused))
+	for _, i := range answer.Refused {
+		refused[i] = true
+	}
+	for i, w := range waiting {
+		r := beatResult{answer.Clock, err}
+		if refused[int32(i)] {
+			r.err = rota.Refusef(rota.Stale, "session", "session %d of worker %s is over", w.beat.Session, w.beat.Worker)
+		}
+		w.done <- r
+	}
+}
+
+func (b *beatBox) toLeader(ctx context.Context, beats []rota.Beat) (rota.BeatAnswer, error) {
+	if b.n.terms.leading() != nil {
+		return b.n.Beats(ctx, b.n.cfg.Node, beats)
+	}
+	leading := b.n.leader.leaderContext()
+	to, ok := b.n.Leader()
+	if !ok {
+		return rota.BeatAnswer{}, errNoLeader(nil)
+	}
+	ctx, cancel := until(ctx, leading)
+	defer cancel()
+	return b.n.peers.Beat(ctx, to, beats)
+}
+
+type waitingBeat struct {
+	beat rota.Beat
+	done chan beatResult
+}
+
+type beatResult struct {
+	clock rota.Clock
+	err   error
+}
+
+// beatGather is how long beats are gathered before they go out together.
+const beatGather = 10 * time.Millisecond

@@ -1,0 +1,165 @@
+package cluster
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rotasched/rota"
+)
+
+// latencies keep how long the latest commits took.
+type latencies struct {
+	mu   sync.Mutex
+	ring [latenciesKept]struct{ at, took time.Duration }
+	next int
+}
+
+func (l *latencies) note(at, took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ring[l.next].at, l.ring[l.next].took = at, took
+	l.next = (l.next + 1) % latenciesKept
+}
+
+// median is that of the last degradeAfter, 0 without any commit.
+func (l *latencies) median(now time.Duration) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	took := make([]time.Duration, 0, latenciesKept)
+	for _, c := range l.ring {
+		if c.took > 0 && now-c.at < degradeAfter {
+			took = append(took, c.took)
+		}
+	}
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
+
+// measures are what a node counts and times. They are its own, not global, so
+// that several nodes may live in one process.
+type measures struct {
+	commit, apply, decide, flush prometheus.Histogram
+	// held is what a frozen copy costs applying; written is a whole snapshot or backup.
+	held, written                prometheus.Histogram
+	entryOps                     prometheus.Histogram
+	leaderships, unknown, rounds prometheus.Counter
+	refusedEntries, mismatches   prometheus.Counter
+	released, told               prometheus.Counter
+	rejected                     *prometheus.CounterVec
+}
+
+func newMeasures() *measures {
+	seconds := prometheus.ExponentialBuckets(0.000_05, 2, 18)
+	h := func(name, help string, buckets []float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "rota_" + name, Help: help, Buckets: buckets})
+	}
+	c := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "rota_" + name, Help: help})
+	}
+	return &measures{
+		rejected: newRejected(),
+		commit:   h("raft_commit_seconds", "From proposing an entry to having applied it, on the leader.", seconds),
+		apply:    h("apply_seconds", "Applying one entry.", seconds),
+		decide:   h("decision_seconds", "Deciding one entry of rounds.", seconds),
+		flush:    h("archive_flush_seconds", "Writing one batch of ended jobs to the archive.", seconds),
+		held: h("snapshot_hold_seconds", "Freezing the state for a snapshot, a backup or a node that fetches it, while nothing is applied.",
+			seconds),
+		written: h("snapshot_write_seconds", "Writing one snapshot or backup, while entries are applied.",
+			prometheus.ExponentialBuckets(0.001, 2, 18)),
+		entryOps: h("entry_operations", "Operations in one entry, on the leader.",
+			prometheus.ExponentialBuckets(1, 2, 11)),
+		leaderships:    c("leaderships_total", "Leaderships that this node began."),
+		unknown:        c("ambiguous_outcomes_total", "Entries whose outcome was unknown, as leadership was lost."),
+		rounds:         c("rounds_total", "Entries of rounds that this node decided."),
+		refusedEntries: c("entries_refused_total", "Entries refused for a stamp too far ahead."),
+		released:       c("workflow_nodes_released_total", "Nodes of workflows whose jobs came to be queued."),
+		told:           c("commit_messages_total", "Messages that only told a follower how far the log is committed."),
+		mismatches:     c("state_hash_mismatch_total", "Digests of other nodes that differed from this node's."),
+	}
+}
+
+// countEvents notes what an applied entry says of the cluster's health and work.
+func (m *measures) countEvents(events []rota.Event) {
+	for i := range events {
+		switch e := &events[i]; {
+		case e.Kind == rota.EntryRefused:
+			m.refusedEntries.Inc()
+		case (e.Kind == rota.JobEnqueued || e.Kind == rota.JobDelayed) && e.Run != "" && e.Parent.IsZero(): // the first of a node's job
+			m.released.Inc()
+		}
+	}
+}
+
+// countSubmitted notes what became of a batch of submissions.
+func (m *measures) countSubmitted(submitted []rota.Submitted) {
+	for i := range submitted {
+		if r := rejectedReason(rota.ErrorOf(submitted[i].Err)); r != "" {
+			m.rejected.WithLabelValues(r).Inc()
+		}
+	}
+}
+
+// countRefused notes a workflow that was refused.
+func (m *measures) countRefused(err error) {
+	var e *rota.Error
+	if errors.As(err, &e) {
+		if r := rejectedReason(e); r != "" {
+			m.rejected.WithLabelValues(r).Inc()
+		}
+	}
+}
+
+const (
+	// degradeAfter is how long a measure must stay over its threshold.
+	degradeAfter = 10 * time.Second
+	// latenciesKept bounds the commits that a median is taken of, those of the last
+	// degradeAfter: an idle leader's old ones say nothing of now.
+	latenciesKept = 256
+)
+
+// rejectedReason names the check that refused a job; "" where none did, such as
+// for an outcome that is not known.
+func rejectedReason(e *rota.Error) string {
+	if e == nil {
+		return ""
+	}
+	switch e.Kind {
+	case rota.Invalid:
+		return "invalid"
+	case rota.NotFound:
+		return "no_queue"
+	case rota.Mode:
+		return "mode"
+	case rota.Exhausted:
+		switch e.Subject {
+		case "queue":
+			return "queue"
+		case "rate_limit_rps":
+			return "rate"
+		case "requires":
+			return "classes"
+		}
+		return "other"
+	default:
+		return ""
+	}
+}
+
+func newRejected() *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rota_admission_rejected_total",
+		Help: "Jobs and workflows submitted through this node that were refused, by the check that refused them."}, []string{"reason"})
+	for _, r := range rejectedReasons {
+		v.WithLabelValues(r) // so that a series is there before the first refusal
+	}
+	return v
+}
+
+// rejectedReasons are the labels of rota_admission_rejected_total: the checks of
+// SPEC §4 in their order.
+var rejectedReasons = []string{"invalid", "no_queue", "mode", "queue", "rate", "classes", "other"}
