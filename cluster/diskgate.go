@@ -55,7 +55,7 @@ type diskGate struct {
 	low, critical uint64
 
 	// state is what the cluster goes by; nil before the first look.
-	state atomic.Pointer[diskStanding]
+	state atomic.Pointer[diskVerdict]
 	// yielded is when leadership was last handed over for it, in time since boot.
 	yielded atomic.Int64
 
@@ -156,18 +156,18 @@ func (dg *diskGate) inForce() (diskLevel, []rota.NodeID) {
 	return diskRoomy, nil
 }
 
-// diskStanding is what inForce tells.
-type diskStanding struct {
+// diskVerdict is what inForce tells.
+type diskVerdict struct {
 	level diskLevel
 	from  []rota.NodeID
 	// better says that a majority of the voters has more room than this node.
 	better bool
 }
 
-// yieldFull goes by a standing from now on. A leader whose disk is fuller than a
+// yieldFull goes by a verdict from now on. A leader whose disk is fuller than a
 // majority's hands over, so that one full disk does not stop the cluster; not again for
 // diskYieldEvery, should leadership come back.
-func (dg *diskGate) yieldFull(s *diskStanding) {
+func (dg *diskGate) yieldFull(s *diskVerdict) {
 	dg.state.Store(s)
 	if !s.better || dg.n.terms.leading() == nil {
 		return
@@ -189,7 +189,7 @@ func (dg *diskGate) yieldFull(s *diskStanding) {
 // node's, which leads, or the one that a majority of the voters cannot do better than.
 // A single follower whose disk is full costs that follower alone: without it the
 // cluster goes on, so that it refuses nobody's work.
-func (dg *diskGate) weighDisks() *diskStanding {
+func (dg *diskGate) weighDisks() *diskVerdict {
 	own := dg.now()
 	levels := map[rota.NodeID]diskLevel{dg.n.cfg.Node: own}
 	var known []diskLevel
@@ -221,7 +221,7 @@ func (dg *diskGate) weighDisks() *diskStanding {
 		}
 	}
 	slices.Sort(from)
-	return &diskStanding{level, from, better}
+	return &diskVerdict{level, from, better}
 }
 
 // problems says what is wrong with this node's disk.

@@ -31,9 +31,9 @@ var (
 		"cmd/rota.app": 133,
 	}
 	largePackages = map[string]int{
-		"cluster": 73, "cmd/rota": 65, "fsm": 88,
+		"cluster": 72, "cmd/rota": 65, "fsm": 88,
 	}
-	upward = map[string]int{"fsm": 0}
+	upward = map[string]int{"cluster": 0, "fsm": 0}
 )
 
 // shape counts the methods of each type, and the files of each package.
