@@ -22,7 +22,16 @@ func damages(n *Node, what string) uint64 {
 // TestScrub_mendsTheLog damages an entry on one node's disk.
 func TestScrub_mendsTheLog(t *testing.T) {
 	t.Parallel()
-	b := startBench(t, 3)
+	b := newBench(t)
+	pauses := map[rota.NodeID]writePause{}
+	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
+		b.plan(id, 3)
+		c := b.addrs[id]
+		pauses[id] = make(writePause)
+		c.World.BeforeWrite = pauses[id].beforeWrite
+		b.addrs[id] = c
+	}
+	b.startPlanned()
 	submitAll(t, b.leader(), specs("a", 50))
 	f := b.follower()
 	b.eventually("the follower has some log", func() bool { return f.replica.applied.Load() > 3 })
@@ -34,7 +43,9 @@ func TestScrub_mendsTheLog(t *testing.T) {
 	if damages(f, scrubLog) != 0 {
 		t.Fatal("a sound log is called damaged")
 	}
+	release := pauses[f.cfg.Node].await() // the sweeps of the jobs that wait go on writing
 	bad := damageEntry(t, f, "b1-00000")
+	release()
 	f.scrub.once()
 	if damages(f, scrubLog) != 1 || len(f.scrub.problems()) != 0 {
 		t.Errorf("%d damaged entries, %v", damages(f, scrubLog), f.scrub.problems())
@@ -53,8 +64,26 @@ func TestScrub_mendsTheLog(t *testing.T) {
 	}
 }
 
+// writePause has the one goroutine that writes a log wait before a write.
+type writePause chan chan struct{}
+
+func (p writePause) beforeWrite() {
+	select {
+	case released := <-p:
+		<-released
+	default:
+	}
+}
+
+// await returns once the next write waits; release lets it go on.
+func (p writePause) await() (release func()) {
+	released := make(chan struct{})
+	p <- released
+	return func() { close(released) }
+}
+
 // damageEntry flips a bit of the entry that submitted a job, in the file beneath an open
-// log, and returns its index.
+// log that nobody writes, and returns its index.
 func damageEntry(t *testing.T, n *Node, job rota.JobID) uint64 {
 	t.Helper()
 	first, last, err := n.stores.Stored()
