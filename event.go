@@ -52,7 +52,7 @@ func ParseEventID(text string) (EventID, error) {
 	return EventID{Incarnation: v[0], Index: Index(v[1]), Seq: uint32(v[2])}, nil
 }
 
-// IsZero says that the id names no event.
+// IsZero reports whether the id names no event.
 func (id EventID) IsZero() bool { return id == EventID{} }
 
 // Compare orders events as they happened.

@@ -291,7 +291,7 @@ func (a *arranger) cycle(waiting []uint32) []uint32 {
 	panic("rota: a node on a cycle has no way back to itself")
 }
 
-// trace gives the way from one place to another, told by what stood before each.
+// trace returns the way from one place to another, told by what stood before each.
 func (a *arranger) trace(before []uint32, to, from uint32) []uint32 {
 	way := []uint32{to}
 	for ; to != from; way = append(way, to) {

@@ -50,7 +50,7 @@ type Index uint64
 // hex (SPEC §7.1).
 type LeaseID [32]byte
 
-// IsZero says that there is no lease.
+// IsZero reports whether there is no lease.
 func (id LeaseID) IsZero() bool { return id == LeaseID{} }
 
 // String shows the id as 64 lowercase hex digits, "" for none.
@@ -92,7 +92,7 @@ func (t Token) Less(u Token) bool {
 	return t.Counter < u.Counter
 }
 
-// IsZero says that there is no token.
+// IsZero reports whether there is no token.
 func (t Token) IsZero() bool { return t == Token{} }
 
 // String shows "incarnation.counter", "" for none.
@@ -148,7 +148,7 @@ func (d *Digest) UnmarshalText(text []byte) error {
 	return err
 }
 
-// ValidID says whether s matches [A-Za-z0-9._:-]{1,64} (SPEC §4.2).
+// ValidID reports whether s matches [A-Za-z0-9._:-]{1,64} (SPEC §4.2).
 func ValidID[S ~string](s S) bool {
 	if len(s) == 0 || len(s) > MaxIDBytes {
 		return false

@@ -152,7 +152,7 @@ func (p *QueuePolicy) Set(s Setting) error {
 	return Unknown("key", "queue key", s.Key, PolicyKeys())
 }
 
-// called says whether a name is the key's, and whether it takes a ratio under it.
+// called reports whether a name is the key's, and whether it takes a ratio under it.
 func (k *policyKey) called(name string) (called, ratio bool) {
 	switch {
 	case name == k.name:
@@ -254,7 +254,7 @@ func (k *policyKey) parseName(text string, names []string) (int64, error) {
 	return 0, Unknown(k.name, k.name, text, names)
 }
 
-// Values gives every key's value in the canonical order.
+// Values returns every key's value in the canonical order.
 func (p *QueuePolicy) Values() []int64 { return p.AppendValues(make([]int64, 0, len(policyKeys))) }
 
 // AppendValues is Values for a caller that has room for them.
@@ -314,7 +314,7 @@ func (p *QueuePolicy) Check() error {
 	return nil
 }
 
-// Settings gives every key with its value as Set takes it, in canonical order.
+// Settings returns every key with its value as Set takes it, in canonical order.
 func (p *QueuePolicy) Settings() []Setting {
 	settings := make([]Setting, len(policyKeys))
 	for i := range policyKeys {

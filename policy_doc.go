@@ -40,7 +40,7 @@ func PolicyDocs() []PolicyDoc {
 	return docs
 }
 
-// values tells the range of a key in its unit.
+// values returns the range of a key in its unit.
 func (k *policyKey) values() string {
 	switch k.unit {
 	case unitRanking:

@@ -27,7 +27,7 @@ func StandardPolicy() QueuePolicy {
 // Presets names the presets that PresetPolicy knows, in the order of SPEC §14.
 var Presets = []string{"standard", "aicf-ai", "aicf-quantum", "dfps", "fluxforge", "dag"}
 
-// PresetPolicy gives a preset by its key (SPEC §14). What a preset does not name
+// PresetPolicy returns a preset by its key (SPEC §14). What a preset does not name
 // is as in `standard`.
 func PresetPolicy(preset string) (QueuePolicy, error) {
 	p := StandardPolicy()

@@ -19,10 +19,10 @@ type Score int64
 // times a million (SPEC §5.1).
 const leastDouble Score = 1 << 61
 
-// IsDouble says that the score is an adaptive queue's: the bits of a double.
+// IsDouble reports whether the score is an adaptive queue's: the bits of a double.
 func (s Score) IsDouble() bool { return s >= leastDouble }
 
-// Double gives an adaptive queue's score; ok is false where the score is a whole
+// Double returns an adaptive queue's score; ok is false where the score is a whole
 // number.
 func (s Score) Double() (x float64, ok bool) {
 	if !s.IsDouble() {

@@ -33,11 +33,11 @@ func (s *JobState) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Terminal says that the job is over; only an operator's retry leaves such a
+// Terminal reports whether the job is over; only an operator's retry leaves such a
 // state (Invariant I7).
 func (s JobState) Terminal() bool { return s >= Completed && s <= Cancelled }
 
-// Leased says that an open lease names the job (Invariant I1).
+// Leased reports whether an open lease names the job (Invariant I1).
 func (s JobState) Leased() bool { return s == Assigned || s == Running }
 
 // jobMoves is the one table of legal moves: jobMoves[from] holds a bit for
@@ -62,7 +62,7 @@ func bits(states ...JobState) (b uint16) {
 	return b
 }
 
-// MayBecome says whether the move from s to next is legal.
+// MayBecome reports whether the move from s to next is legal.
 func (s JobState) MayBecome(next JobState) bool {
 	return int(s) < len(jobMoves) && jobMoves[s]&(1<<next) != 0
 }
@@ -271,7 +271,7 @@ func (r *Reason) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Counted says that the reason uses up an attempt (SPEC §9.1).
+// Counted reports whether the reason uses up an attempt (SPEC §9.1).
 func (r Reason) Counted() bool { return r >= AckTimeout && r <= ProviderFail || r == TimedOut }
 
 // Reasoning says by which rule a worker was chosen (SPEC §7.7). N and Of are

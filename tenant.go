@@ -59,7 +59,7 @@ func (l *TenantLimits) Set(s Setting) error {
 	return nil
 }
 
-// Settings gives every key with its value as Set takes it.
+// Settings returns every key with its value as Set takes it.
 func (l TenantLimits) Settings() []Setting {
 	number := func(v int64) string { return strconv.FormatInt(v, 10) }
 	return []Setting{{"tier", l.Tier.String()}, {"weight", number(l.Weight)}, {"max_concurrent", number(l.MaxConcurrent)},

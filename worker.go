@@ -29,7 +29,7 @@ type WorkerSpec struct {
 	Types []JobType `json:"types,omitempty"`
 }
 
-// Handles says whether the worker takes jobs of a type. Types must be sorted, as the
+// Handles reports whether the worker takes jobs of a type. Types must be sorted, as the
 // cluster keeps them.
 func (w *WorkerSpec) Handles(typ JobType) bool {
 	if len(w.Types) == 0 {

@@ -34,7 +34,7 @@ func (s *WorkflowState) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Terminal says that the workflow is over; only an operator's retry leaves such a
+// Terminal reports whether the workflow is over; only an operator's retry leaves such a
 // state.
 func (s WorkflowState) Terminal() bool { return s >= WorkflowCompleted }
 

@@ -15,10 +15,10 @@ type PlanNode struct {
 	SimulateMs int64
 }
 
-// over says that the node will not run any more.
+// over reports whether the node will not run any more.
 func (n *PlanNode) over() bool { return n.State == NodeSkipped || JobState(n.State).Terminal() }
 
-// leased says that an attempt of it is running.
+// leased reports whether an attempt of it is running.
 func (n *PlanNode) leased() bool { return JobState(n.State).Leased() }
 
 // Plan is what a workflow is expected to take.
@@ -100,7 +100,7 @@ func (m *means) expect(n *PlanNode) int64 {
 	return 0
 }
 
-// longestChain gives the chain from a root to a leaf whose durations sum to the
+// longestChain returns the chain from a root to a leaf whose durations sum to the
 // most; of equals the one with the most nodes, which is the depth of the graph where
 // no duration is known; of those the one whose last node has the least number, and so
 // backwards.

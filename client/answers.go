@@ -70,7 +70,7 @@ func (b *book) settled(c *command, a *rota.LeaseAnswer, now time.Duration) bool 
 	return true
 }
 
-// unsettled says that another try may have another outcome.
+// unsettled reports whether another try may have another outcome.
 func unsettled(k rota.Kind) bool {
 	return k == rota.Unavailable || k == rota.Timeout || k == rota.Exhausted || k == rota.Internal
 }

@@ -265,7 +265,7 @@ func (b *book) extend(l *lease, deadline rota.Clock, renewals int32) {
 	l.renewals = max(l.renewals, renewals)
 }
 
-// unjudged says that the view is older than a lease that waits: it says nothing
+// unjudged reports whether the view is older than a lease that waits: it says nothing
 // of it. The lease neither starts nor is given back before a newer one is there.
 func (b *book) unjudged(l *lease, now time.Duration) bool {
 	return l.phase == waiting && b.point.sent < l.received && now < l.received+rota.BeatLost

@@ -119,7 +119,7 @@ func (c *Client) judge(ctx context.Context, n *node, err error) *rota.Error {
 	return e
 }
 
-// ended says that the caller's time is over. A node is told the same deadline and
+// ended reports whether the caller's time is over. A node is told the same deadline and
 // may notice it first: ctx's own timer is then still to fire, and is waited for, so
 // that a caller who looks at ctx afterwards sees what it is told here. Not for long: a
 // deadline given as a date passes when the wall clock is set past it, the timer's time

@@ -238,7 +238,7 @@ func (s *fakeStream) beat(sequence uint64, clock rota.Clock) {
 	synctest.Wait()
 }
 
-// next gives the next batch of commands.
+// next returns the next batch of commands.
 func (s *fakeStream) next() *rotav1.LeaseCommands {
 	s.t.Helper()
 	return within5s(s.t, s.commands, "commands")
@@ -342,7 +342,7 @@ func setup(t *testing.T, count int) (f *fakeCluster, stop func()) {
 	}
 }
 
-// stream gives the next worker stream on any node, and the node.
+// stream returns the next worker stream on any node, and the node.
 func (f *fakeCluster) stream() (*fakeStream, *fakeNode) {
 	f.t.Helper()
 	late := time.After(5 * time.Second)

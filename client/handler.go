@@ -94,7 +94,7 @@ func (j *Job) Workflow() (workflow rota.WorkflowID, node string, ok bool) {
 	return rota.SplitNodeJobID(j.ID())
 }
 
-// Parents gives what the parents of the job's node put out, in the order of their
+// Parents returns what the parents of the job's node put out, in the order of their
 // numbers (SPEC §11.2); none for a job of no workflow. Each call asks the cluster: a
 // handler that needs none costs none.
 func (j *Job) Parents(ctx context.Context) ([]rota.ParentOutput, error) {
@@ -139,7 +139,7 @@ type noRetryError struct{ error }
 
 func (e noRetryError) Unwrap() error { return e.error }
 
-// Decline gives the lease back: the job is queued again after a moment, uncounted, up to
+// Decline hands the lease back: the job is queued again after a moment, uncounted, up to
 // 20 times an attempt (SPEC §8.4). It costs the worker nothing, unless the queue has
 // decline_cools (SPEC §16.1).
 func Decline(err error) error {

@@ -29,7 +29,7 @@ type lead struct {
 	shunned map[*node]time.Time
 }
 
-// toLead gives the leader, or else the present node, and how long it may take.
+// toLead returns the leader, or else the present node, and how long it may take.
 func (c *Client) toLead() (n *node, most time.Duration) {
 	c.lead.mu.Lock()
 	defer c.lead.mu.Unlock()

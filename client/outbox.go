@@ -69,7 +69,7 @@ func (o *outbox) releaseAcks(now time.Duration) {
 	}
 }
 
-// next gives a batch to send with its number, or nil and when to ask again
+// next returns a batch to send with its number, or nil and when to ask again
 // (0: not before something happens).
 func (o *outbox) next(now time.Duration) (batch []*command, sequence uint64, at time.Duration) {
 	if now < o.notBefore {
@@ -141,7 +141,7 @@ func (o *outbox) broken() {
 	o.notBefore = 0
 }
 
-// empty says that nothing is to be sent and nothing without an answer.
+// empty reports whether nothing is to be sent and nothing without an answer.
 func (o *outbox) empty() bool {
 	for _, c := range o.queue {
 		if !c.dropped {

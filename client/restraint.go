@@ -100,7 +100,7 @@ func (r *restraint) note(s *rota.JobSpec, e *rota.Error) {
 	}
 }
 
-// refuses gives the refusal of a job with a new id, nil where it may be sent.
+// refuses returns the refusal of a job with a new id, nil where it may be sent.
 func (r *restraint) refuses(s *rota.JobSpec) *rota.Error {
 	if !r.some.Load() {
 		return nil

@@ -211,7 +211,7 @@ func (w *Worker) nextConnection() uint64 {
 // went back between two processes.
 func (w *Worker) skipConnections(try int) { w.connection += 1 << min(20+4*try, 60) }
 
-// fatal says that connecting elsewhere would not help: the cluster refused the
+// fatal reports whether connecting elsewhere would not help: the cluster refused the
 // worker, or its session is over.
 func fatal(k rota.Kind, welcomed bool) bool {
 	switch k {

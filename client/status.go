@@ -18,7 +18,7 @@ type sight struct {
 	err    error
 }
 
-// Status tells the cluster as one node sees it. It asks all nodes at once, each once and
+// Status returns the cluster as one node sees it. It asks all nodes at once, each once and
 // for at most 5 s, and returns the first answer that names a leader, else the one that has
 // applied most: who asks wants to know what is there now. Where no node answers, the error
 // says of each why.

@@ -184,7 +184,7 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 // put sends one message; Recv tells why it could not.
 func (s *stream) put(request any) bool { return s.grpc.SendMsg(request) == nil }
 
-// toSend gives the next message but beats, or when to ask again.
+// toSend returns the next message but beats, or when to ask again.
 func (b *book) toSend() (request any, bye bool, at time.Duration) {
 	b.mu.Lock()
 	defer b.unlock()

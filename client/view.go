@@ -92,7 +92,7 @@ func (l *lease) renewAt(p viewpoint) time.Duration {
 	return max(p.of(renewBy), l.renewNext)
 }
 
-// renewable says that another renewal may be asked for and none is under way.
+// renewable reports whether another renewal may be asked for and none is under way.
 func (l *lease) renewable() bool {
 	a := l.assignment
 	if at := a.TimesOut(); at != 0 && l.deadline >= at {

@@ -144,7 +144,7 @@ func (w *subscription) run(ctx context.Context) error {
 	return nil
 }
 
-// stopped says whether an error ends the waiting.
+// stopped reports whether an error ends the waiting.
 func (w *subscription) stopped(ctx context.Context, n *node, err error, last *rota.Error) error {
 	e := w.c.judge(ctx, n, err)
 	switch {
@@ -164,7 +164,7 @@ func (w *subscription) stopped(ctx context.Context, n *node, err error, last *ro
 	return nil
 }
 
-// toldOver says that the node itself ended the waiting: it does so a little before the
+// toldOver reports whether the node itself ended the waiting: it does so a little before the
 // caller's deadline, while the caller still listens (SPEC §13.1).
 func toldOver(ctx context.Context, err error) bool {
 	_, bounded := ctx.Deadline()
@@ -172,7 +172,7 @@ func toldOver(ctx context.Context, err error) bool {
 	return bounded && e.Kind == rota.Timeout && e.Cause == nil
 }
 
-// believed says that a job's absence was already checked by a linearizable
+// believed reports whether a job's absence was already checked by a linearizable
 // read; else it names the job to be checked.
 func (w *subscription) believed(e *rota.Error) bool {
 	id := rota.JobID(e.Subject)

@@ -14,7 +14,7 @@ import (
 // is: one that is cut off from the others would never tell it.
 const waitMost = 20 * time.Second
 
-// WaitWorkflow gives a workflow, without nodes, once it is over. It asks again, and
+// WaitWorkflow returns a workflow, without nodes, once it is over. It asks again, and
 // other nodes too, until ctx ends; the kind then is Timeout if a node was still
 // waiting with it, else Unavailable.
 func (c *Client) WaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {

@@ -160,7 +160,7 @@ func TestSubmitWorkflow_tellsARefusal(t *testing.T) {
 	})
 }
 
-// showOf tells a workflow of n nodes, each with the one before as its parent.
+// showOf returns a workflow of n nodes, each with the one before as its parent.
 func showOf(n, perPage int) func(*rotav1.GetWorkflowRequest, grpc.ServerStreamingServer[rotav1.ShowWorkflowResponse]) error {
 	return func(r *rotav1.GetWorkflowRequest, s grpc.ServerStreamingServer[rotav1.ShowWorkflowResponse]) error {
 		head := &rotav1.ShowWorkflowResponse{Workflow: &rotav1.Workflow{Id: r.GetId(), State: "RUNNING", NodeCount: int64(n)},

@@ -51,7 +51,7 @@ func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (rota
 	return in, nil
 }
 
-// Status tells the whole cluster as this node sees it; it works without a leader.
+// Status returns the whole cluster as this node sees it; it works without a leader.
 func (cv *clusterVerbs) Status(context.Context) (rota.ClusterStatus, error) {
 	c := rota.ClusterStatus{ClusterID: cv.n.ClusterID(), AppliedIndex: rota.Index(cv.n.replica.applied.Load()), RulesVersion: cv.n.replica.rules.Load()}
 	cv.n.replica.peek(func(s *fsm.View) {

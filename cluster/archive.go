@@ -177,7 +177,7 @@ func (h *history) prune() {
 	}
 }
 
-// lacks gives the numbers of ended jobs that this node neither holds nor has
+// lacks returns the numbers of ended jobs that this node neither holds nor has
 // staged, oldest first, at most so many spans.
 func (h *history) lacks(most int) archive.Spans {
 	return h.lacking(h.n.replica.staging(), most)
@@ -191,7 +191,7 @@ func (h *history) lacking(s fsm.Staging, most int) archive.Spans {
 	return h.store.Lacks(last, most)
 }
 
-// ArchiveStatus tells how far this node's history is behind and what it holds.
+// ArchiveStatus returns how far this node's history is behind and what it holds.
 func (h *history) ArchiveStatus() rota.ArchiveStatus {
 	a := h.store.Stats()
 	var s fsm.Staging

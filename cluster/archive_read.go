@@ -78,7 +78,7 @@ func (h *history) endedAt(ctx context.Context, id rota.JobID, seq uint64) (e fsm
 	return found[0], found[0].Job.State.Terminal(), err
 }
 
-// alone says that there is no other node to be asked.
+// alone reports whether there is no other node to be asked.
 func (h *history) alone() bool {
 	return !slices.ContainsFunc(h.n.membership.servers(), func(s raft.Server) bool { return rota.NodeID(s.ID) != h.n.cfg.Node })
 }
@@ -186,7 +186,7 @@ func (h *history) ListArchived(ctx context.Context, f rota.JobFilter, at rota.In
 	return h.listJobs(f)
 }
 
-// lastEnd tells how a job last ended, of what this node has: its record, or, where that is
+// lastEnd returns how a job last ended, of what this node has: its record, or, where that is
 // damaged, its state alone.
 func (h *history) lastEnd(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 	mark, hidden, ok, err := h.lastMark(id)

@@ -130,7 +130,7 @@ func (k *auditKeep) remove(s auditSnapshot) error {
 	return nil
 }
 
-// pin gives the oldest kept snapshot, and keeps it and the log after it until unpin.
+// pin returns the oldest kept snapshot, and keeps it and the log after it until unpin.
 func (k *auditKeep) pin() (auditSnapshot, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -157,7 +157,7 @@ func (k *auditKeep) floor() uint64 {
 	return k.list[0].index + 1
 }
 
-// before gives the newest kept snapshot at or before an index.
+// before returns the newest kept snapshot at or before an index.
 func (k *auditKeep) before(index uint64) (s auditSnapshot, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

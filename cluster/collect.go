@@ -52,7 +52,7 @@ func (l *leadership) collect() {
 	}
 }
 
-// entrySoon says that an entry is being filled, or that there is something for one.
+// entrySoon reports whether an entry is being filled, or that there is something for one.
 func (l *leadership) entrySoon() bool {
 	return l.filling.Load() || len(l.urgent) > 0 || len(l.normal) > 0
 }

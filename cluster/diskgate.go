@@ -101,7 +101,7 @@ func watermark(total, percent, most uint64) uint64 { return min(total/100*percen
 // percent turns a configured value, which less than 0 turns off, into one.
 func percent(configured int) uint64 { return uint64(max(configured, 0)) }
 
-// now tells the level as it was last seen.
+// now returns the level as it was last seen.
 func (dg *diskGate) now() diskLevel {
 	dg.mu.Lock()
 	defer dg.mu.Unlock()

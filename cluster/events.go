@@ -175,7 +175,7 @@ func (l *eventLog) flush() error {
 	return nil
 }
 
-// read gives entries that this node has, from the one with the event at a place
+// read returns entries that this node has, from the one with the event at a place
 // on; none where it lacks that.
 func (l *eventLog) read(event uint64) ([]archive.EventEntry, error) {
 	l.mu.Lock()
@@ -192,7 +192,7 @@ func (l *eventLog) read(event uint64) ([]archive.EventEntry, error) {
 // entriesRead bounds what one reading copies from memory.
 const entriesRead = 4_096
 
-// at gives the entry at an index and those after it, or the newest before it where this
+// at returns the entry at an index and those after it, or the newest before it where this
 // node knows that no events lie between; none where it has nothing so old, or a gap there.
 // A node that has not applied so much cannot say: Unavailable.
 func (l *eventLog) at(index rota.Index) ([]archive.EventEntry, error) {
@@ -273,7 +273,7 @@ func (l *eventLog) show() {
 	l.wake = make(chan struct{})
 }
 
-// missing gives the oldest stretch of what should be retained that is neither on
+// missing returns the oldest stretch of what should be retained that is neither on
 // disk nor in memory; from == to where there is none.
 func (l *eventLog) missing() (from, to uint64) {
 	from = l.oldest()

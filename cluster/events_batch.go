@@ -35,7 +35,7 @@ type batchCache struct {
 	order []uint64
 }
 
-// take gives the batch that begins at a place; a new one is still to be filled.
+// take returns the batch that begins at a place; a new one is still to be filled.
 func (c *batchCache) take(from uint64) *servedBatch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,7 @@ func (c *batchCache) clear() {
 	c.order = nil
 }
 
-// eventBatch gives events from a place on, at least one, none beyond what is
+// eventBatch returns events from a place on, at least one, none beyond what is
 // visible. Others use the same slice: it must not be changed. What this node
 // lacks it asks the others for.
 func (ef *eventFeed) eventBatch(from uint64) ([]rota.ServedEvent, error) {

@@ -71,7 +71,7 @@ func (s *eventSender) took(ctx context.Context, n *Node, looked, some []rota.Ser
 	}
 }
 
-// rest tells how far was looked, while nothing happens; nil where that is known.
+// rest returns how far was looked, while nothing happens; nil where that is known.
 func (s *eventSender) rest() <-chan time.Time {
 	if s.seen.IsZero() {
 		return nil

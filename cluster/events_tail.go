@@ -16,7 +16,7 @@ const (
 	sendMost = 30 * time.Second
 )
 
-// Events tells the events that a filter selects, in the order in which they
+// Events returns the events that a filter selects, in the order in which they
 // happened: from the oldest retained, or the one after filter.After, to what is
 // acknowledged now; with Follow it goes on until ctx ends. The same bytes come from
 // every node, without a gap or a repeat (SPEC §12.3).
@@ -153,7 +153,7 @@ func (ef *eventFeed) tooOld(kind rota.Kind, text string) error {
 	return rota.Refusef(kind, "event_id", "%s: the oldest is %s, begin without an event id", text, oldest[0].ID)
 }
 
-// eventsFrom gives the place to begin at, and that where all events lie that were
+// eventsFrom returns the place to begin at, and that where all events lie that were
 // acknowledged before the call.
 func (ef *eventFeed) eventsFrom(ctx context.Context, filter *rota.EventFilter) (place, end uint64, err error) {
 	after := filter.After
@@ -219,7 +219,7 @@ func incarnationOf(e *archive.EventEntry) uint64 {
 	return v
 }
 
-// selected gives the events that a filter lets through; the slice itself where it
+// selected returns the events that a filter lets through; the slice itself where it
 // lets all.
 func selected(events []rota.ServedEvent, f *rota.EventFilter) []rota.ServedEvent {
 	if len(f.Kinds) == 0 && f.Job == "" {

@@ -36,7 +36,7 @@ type forwarded struct {
 	err error
 }
 
-// joins says whether operations may share a call.
+// joins reports whether operations may share a call.
 func joins(ops []*fsmpb.Op) bool {
 	return !slices.ContainsFunc(ops, func(op *fsmpb.Op) bool { return op.GetLease() == nil })
 }

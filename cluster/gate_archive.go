@@ -58,7 +58,7 @@ func (pr *proposer) answerKnown(ctx context.Context, _ *leadership, ops []*fsmpb
 	return answers, nil
 }
 
-// forgotten gives the ids, and their places, that are submitted and that the state
+// forgotten returns the ids, and their places, that are submitted and that the state
 // does not know for sure any more.
 func (pr *proposer) forgotten(ops []*fsmpb.Op) (ids []rota.JobID, places []int) {
 	pr.n.replica.look(func(s *fsm.View) {

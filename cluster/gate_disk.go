@@ -47,7 +47,7 @@ func (pr *proposer) refuseFull(_ context.Context, _ *leadership, ops []*fsmpb.Op
 	return answers, nil
 }
 
-// knows says that an operation repeats one that this node has applied.
+// knows reports whether an operation repeats one that this node has applied.
 func (pr *proposer) knows(op *fsmpb.Op) (known bool) {
 	pr.n.replica.look(func(s *fsm.View) { known = repeats(s, op) })
 	return known

@@ -367,7 +367,7 @@ func (b *bench) follower() *Node {
 	return nil
 }
 
-// within gives a context that a test's call must not outlast.
+// within returns a context that a test's call must not outlast.
 func within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), d)

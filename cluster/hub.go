@@ -247,7 +247,7 @@ func (h *hub) advance(index rota.Index) {
 	})
 }
 
-// reached gives a channel that is closed once the index is applied here.
+// reached returns a channel that is closed once the index is applied here.
 func (h *hub) reached(index rota.Index) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -292,7 +292,7 @@ func (h *hub) forget(w *jobWait, ids []rota.JobID) {
 	}
 }
 
-// taken gives and clears what ended for a waiter.
+// taken returns and clears what ended for a waiter.
 func (h *hub) taken(w *jobWait) []rota.JobID {
 	h.mu.Lock()
 	defer h.mu.Unlock()

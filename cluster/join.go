@@ -53,7 +53,7 @@ func (mb *membership) aliveMembers() []gossip.Member {
 	return slices.DeleteFunc(mb.n.gossip.Members(), func(m gossip.Member) bool { return !m.Alive })
 }
 
-// founders gives the fresh nodes that found a cluster, nil while they are too
+// founders returns the fresh nodes that found a cluster, nil while they are too
 // few or do not agree on how many they are.
 func (mb *membership) founders(members []gossip.Member) []gossip.Member {
 	expect := mb.n.cfg.BootstrapExpect

@@ -91,7 +91,7 @@ type reply struct {
 	err      error
 }
 
-// rounds says whether these are decisions of the match loop.
+// rounds reports whether these are decisions of the match loop.
 func (p *proposal) rounds() bool { return p.ops[0].GetRound() != nil }
 
 // launched is one entry on its way through the log.
@@ -269,7 +269,7 @@ func (l *leadership) settle(seq uint64, a *fsm.Applied) {
 	})
 }
 
-// afterNext gives the clock after the first entry that is stamped from now on
+// afterNext returns the clock after the first entry that is stamped from now on
 // and has applied. A closed channel means that the leadership ended first.
 func (l *leadership) afterNext() <-chan rota.Clock {
 	l.mu.Lock()

@@ -220,7 +220,7 @@ func (mb *membership) awaitSuccessor(ctx context.Context, named rota.NodeID) (ra
 	}
 }
 
-// successor gives the voter that leadership goes to: the one named, or of those whose
+// successor returns the voter that leadership goes to: the one named, or of those whose
 // disks have the most room the one that has applied most. It must answer now: hashicorp/raft takes no entry while
 // it waits, up to ten seconds, for a successor that hangs.
 func (mb *membership) successor(named rota.NodeID) (best raft.Server, err error) {

@@ -56,7 +56,7 @@ func (p *producers) submit(n *Node, jobs []rota.JobSpec) {
 	}
 }
 
-// stop gives what was acknowledged.
+// stop returns what was acknowledged.
 func (p *producers) stop() []rota.JobID {
 	close(p.ending)
 	p.ended.Wait()

@@ -77,7 +77,7 @@ func (ch *chores) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb
 	return rounds, r.err == nil
 }
 
-// samePairs says that two entries of rounds begin with the same pair, or with none
+// samePairs reports whether two entries of rounds begin with the same pair, or with none
 // and the same preemption: what was placed, or given way for, is not decided again.
 func samePairs(a, b []*fsmpb.Round) bool {
 	first := func(rounds []*fsmpb.Round) (job, worker string) {

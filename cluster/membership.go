@@ -140,7 +140,7 @@ func (mb *membership) raftAddress(id rota.NodeID) (string, bool) {
 	return m.Raft, ok && m.Raft != ""
 }
 
-// Leader tells where the leader answers; ok is false while there is none, or it is this
+// Leader returns where the leader answers; ok is false while there is none, or it is this
 // node itself.
 func (mb *membership) Leader() (leader rota.NodeAddress, ok bool) {
 	_, id := mb.n.raft.LeaderWithID()
@@ -150,7 +150,7 @@ func (mb *membership) Leader() (leader rota.NodeAddress, ok bool) {
 	return mb.address(rota.NodeID(id))
 }
 
-// address tells where a node answers others; it is remembered past gossip's
+// address returns where a node answers others; it is remembered past gossip's
 // losing sight of the node.
 func (mb *membership) address(id rota.NodeID) (rota.NodeAddress, bool) {
 	if m, ok := mb.member(id); ok && m.API != "" {
@@ -182,7 +182,7 @@ func (mb *membership) otherVoters() int {
 	return count
 }
 
-// onlyVoter says whether no other node has a vote. One that is still on its way into a
+// onlyVoter reports whether no other node has a vote. One that is still on its way into a
 // cluster knows of no voter at all.
 func (mb *membership) onlyVoter() bool {
 	servers := mb.servers()

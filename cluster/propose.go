@@ -192,7 +192,7 @@ func (pr *proposer) Forwarded(ctx context.Context, from rota.NodeID, commands []
 // readers read what is forwarded; they keep room for it.
 var readers = sync.Pool{New: func() any { return &fsm.CommandReader{} }}
 
-// forwardable says whether an operation may come from another node: internal
+// forwardable reports whether an operation may come from another node: internal
 // ones have no wire form between nodes.
 func forwardable(op *fsmpb.Op) bool {
 	switch op.GetOp().(type) {
@@ -208,7 +208,7 @@ func forwardable(op *fsmpb.Op) bool {
 	}
 }
 
-// urgent says whether operations overtake submissions on their way into the log.
+// urgent reports whether operations overtake submissions on their way into the log.
 func urgent(ops []*fsmpb.Op) bool {
 	switch ops[0].GetOp().(type) {
 	case *fsmpb.Op_Submit, *fsmpb.Op_OpenWorkflow, *fsmpb.Op_AddNodes, *fsmpb.Op_CommitWorkflow:
@@ -227,7 +227,7 @@ func notLeader() error {
 		Text: "this node does not lead"}
 }
 
-// isNotLeader says that a forwarded call was definitely not taken: the other
+// isNotLeader reports whether a forwarded call was definitely not taken: the other
 // node said so, or no connection to it could be made.
 func isNotLeader(err error) bool {
 	var e *rota.Error

@@ -164,7 +164,7 @@ func (rb *rebuilder) run() {
 	}
 }
 
-// rebuilding says that the rebuild is not over, be it that only the disk is left.
+// rebuilding reports whether the rebuild is not over, be it that only the disk is left.
 func (rb *rebuilder) rebuilding() bool { return !rb.n.stopping() && rb.n.data.Rebuild().Open }
 
 // once goes as far as it can.

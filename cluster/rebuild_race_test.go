@@ -258,7 +258,7 @@ func (g *gatedReader) Read(p []byte) (int, error) {
 
 func (g *gatedReader) Close() error { return nil }
 
-// stateOf gives a node's state as it would send it.
+// stateOf returns a node's state as it would send it.
 func stateOf(t *testing.T, n *Node) (data []byte, at rota.Index) {
 	t.Helper()
 	var out bytes.Buffer

@@ -116,7 +116,7 @@ func (mb *membership) changeServer(as raft.ServerSuffrage, m gossip.Member) erro
 	return mb.n.settled(mb.n.raft.AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Raft), 0, raftTimeout))
 }
 
-// recorded says whether the log knows the member as it is, and records it if
+// recorded reports whether the log knows the member as it is, and records it if
 // it does not yet. What the state refuses already is not proposed: a removed node
 // that goes on gossiping must not write the log.
 func (mb *membership) recorded(l *leadership, m gossip.Member) bool {
@@ -153,7 +153,7 @@ func (mb *membership) refusedMember(m gossip.Member, why string) {
 	}
 }
 
-// caughtUp says that a non-voter has lagged by little for long enough.
+// caughtUp reports whether a non-voter has lagged by little for long enough.
 func (mb *membership) caughtUp(id rota.NodeID) bool {
 	v, ok := mb.n.watch.view(id)
 	return ok && v.err == nil && v.closeSince != 0 && mb.n.sinceBoot()-v.closeSince >= voterAfter

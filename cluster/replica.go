@@ -173,7 +173,7 @@ func (rp *replica) refuseRebuilding() error {
 // behind the log: an older version than needed stops nobody.
 func (rp *replica) rulesInForce() uint32 { return max(rp.rules.Load(), fsm.FirstRules) }
 
-// Pulse tells the head of the state as this node has applied it, at once and asking
+// Pulse returns the head of the state as this node has applied it, at once and asking
 // nobody, and whether it leads.
 func (rp *replica) Pulse() (head fsm.Head, leads bool) {
 	rp.look(func(s *fsm.View) { head, leads = s.Head(), rp.n.terms.leading() != nil })
@@ -239,7 +239,7 @@ func (rp *replica) waitApplied(ctx context.Context, index rota.Index) error {
 	}
 }
 
-// barrierIndex gives an index such that a state that has applied it holds all
+// barrierIndex returns an index such that a state that has applied it holds all
 // that was acknowledged before the call.
 func (rp *replica) barrierIndex(ctx context.Context) (rota.Index, error) {
 	if planted.verifyLeaderReads() && rp.n.raft.VerifyLeader().Error() == nil {
@@ -291,7 +291,7 @@ func barrierOp() *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}}
 }
 
-// Barrier gives another node the index of a read barrier.
+// Barrier tells another node the index of a read barrier.
 func (rp *replica) Barrier(ctx context.Context, _ rota.NodeID) (rota.Index, error) {
 	if rp.n.terms.leading() == nil {
 		return 0, notLeader()

@@ -90,7 +90,7 @@ func (s *WorkerSession) Notices(ctx context.Context) ([]rota.Notice, error) {
 	}
 }
 
-// take gives what waits. The state is read under the lock that publish holds,
+// take returns what waits. The state is read under the lock that publish holds,
 // so that no lease falls between the full telling and the first notice.
 func (s *WorkerSession) take() (notices []rota.Notice) {
 	s.n.replica.look(func(m *fsm.View) { notices = s.takeFrom(m) })

@@ -40,7 +40,7 @@ func (ch *chores) sweepOnce(l *leadership) (more bool) {
 	return r.sweep.More
 }
 
-// sweepNeeded says whether anything can fire: open leases, QUEUED jobs, jobs in
+// sweepNeeded reports whether anything can fire: open leases, QUEUED jobs, jobs in
 // backoff, workers that are not known to be gone, or a date that is due by the
 // wall clocks. A worker that is only silent needs the clock to run on until it is
 // UNREACHABLE, whichever leader it was silent under.

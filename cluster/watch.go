@@ -149,7 +149,7 @@ func (w *watcher) askWhenAlone() {
 	}
 }
 
-// stillMember gives what the others said against this node, nil for nothing.
+// stillMember returns what the others said against this node, nil for nothing.
 func (w *watcher) stillMember() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -243,7 +243,7 @@ func (w *watcher) setUnfit(reason string) {
 	w.unfit = reason
 }
 
-// view gives the last answer of a node.
+// view returns the last answer of a node.
 func (w *watcher) view(id rota.NodeID) (peerView, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -125,7 +125,7 @@ func errStalled() error {
 		Text: "applying has stalled on this node: use another node"}
 }
 
-// goroutines gives what every goroutine is at, as far as dumpMost goes.
+// goroutines returns what every goroutine is at, as far as dumpMost goes.
 func goroutines() string {
 	var b bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&b, 1)

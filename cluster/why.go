@@ -96,7 +96,7 @@ func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.Place
 	d.Others = others
 }
 
-// replayTo gives the state at an index, built beside the present one. One replay
+// replayTo returns the state at an index, built beside the present one. One replay
 // runs at a time: it costs a state's memory and a core.
 func (ex *explainer) replayTo(ctx context.Context, index rota.Index) (*fsm.Machine, error) {
 	select {

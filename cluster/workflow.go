@@ -56,7 +56,7 @@ func (fv *workflowVerbs) Workflows(ctx context.Context, f rota.WorkflowFilter, o
 	return page, at, err
 }
 
-// AwaitWorkflow gives a workflow once it is over.
+// AwaitWorkflow returns a workflow once it is over.
 func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
 	if _, err := fv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
 		return rota.Workflow{}, err

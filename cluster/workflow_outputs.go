@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// ParentOutputs tells what the parents of a node's job put out (SPEC §11.2), one at
+// ParentOutputs returns what the parents of a node's job put out (SPEC §11.2), one at
 // a time: all together may be larger than memory.
 func (fv *workflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send func(rota.ParentOutput) error) error {
 	if err := rota.CheckJobRef("job", job); err != nil {
@@ -37,7 +37,7 @@ func (fv *workflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send
 	return nil
 }
 
-// parentsOf gives the jobs of a node's parents. A job that this replica knows to be
+// parentsOf returns the jobs of a node's parents. A job that this replica knows to be
 // leased has all its parents behind it, for good, so that its worker's call costs no
 // entry of the log; any other call waits until the replica is fresh.
 func (fv *workflowVerbs) parentsOf(ctx context.Context, job rota.JobID) ([]rota.JobID, error) {

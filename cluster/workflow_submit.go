@@ -144,7 +144,7 @@ func (u *upload) add(ctx context.Context, from uint32) error {
 	return nil
 }
 
-// lapsed says that nodes, or the end, of an upload were refused since what came
+// lapsed reports whether nodes, or the end, of an upload were refused since what came
 // before them is not there, or not any more.
 func lapsed(err error) bool {
 	var e *rota.Error

@@ -421,7 +421,7 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// addedBy gives the first number of each piece of a workflow in a node's log.
+// addedBy returns the first number of each piece of a workflow in a node's log.
 func addedBy(t *testing.T, n *Node) (firsts []uint32) {
 	t.Helper()
 	first, err := n.stores.Log.FirstIndex()

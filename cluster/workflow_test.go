@@ -96,7 +96,7 @@ func (h *hand) fails(leases ...rota.Assignment) {
 	}
 }
 
-// outputs gives what a node's parents put out, as node=output, in the order told.
+// outputs returns what a node's parents put out, as node=output, in the order told.
 func outputs(t *testing.T, n *Node, job rota.JobID) (got []string, err error) {
 	t.Helper()
 	err = n.ParentOutputs(within(t, ample), job, func(o rota.ParentOutput) error {

@@ -50,7 +50,7 @@ func (r *workerRow) stakeNow() int64 {
 	return r.stakeLeft()
 }
 
-// attested says whether the worker's attestation holds, as of the last sweep.
+// attested reports whether the worker's attestation holds, as of the last sweep.
 func (r *workerRow) attested() bool { return r.attestedUntil != 0 && !r.lapsed }
 
 // attestationEnds is when fireAttestation is due, on the date; 0 for never.

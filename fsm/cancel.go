@@ -76,7 +76,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	return &fsmpb.Outcome{JobState: uint32(j.state)}
 }
 
-// retriable gives the tombstone of a job that can be retried after a life. A nil one comes
+// retriable returns the tombstone of a job that can be retried after a life. A nil one comes
 // with the answer.
 func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome) {
 	if f, v := m.flows.vertex(id); v != nil {

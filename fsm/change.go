@@ -66,7 +66,7 @@ func (m *Machine) changeJob(op *fsmpb.ChangeJob) *fsmpb.Outcome {
 	return &fsmpb.Outcome{JobState: uint32(j.state)}
 }
 
-// changeable gives the row of a job that may be changed. A nil one comes with the answer.
+// changeable returns the row of a job that may be changed. A nil one comes with the answer.
 func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*jobRow, *fsmpb.Outcome) {
 	if f, v := m.flows.vertex(c.ID); v != nil {
 		return nil, refused(rota.Refusef(rota.Conflict, "job", "job %s is a node of workflow %s: what nodes are is settled when their "+
@@ -141,7 +141,7 @@ func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive 
 	m.placement.timePromotion(q, i)
 }
 
-// changed tells what became another: jobChanged. Of a payload it tells the size.
+// changed returns what became another: jobChanged. Of a payload it tells the size.
 func changed(c *rota.JobChange) string {
 	told := struct {
 		Priority     *int32            `json:"priority,omitempty"`

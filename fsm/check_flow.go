@@ -137,7 +137,7 @@ func (c *checker) flow(f *flow, r *workflowRow) {
 	c.kinds(f, r)
 }
 
-// sound says that what a row that is kept tells of its state goes together.
+// sound reports whether what a row that is kept tells of its state goes together.
 func (r *workflowRow) sound() bool {
 	whole := r.added == r.nodes && r.linked == r.edges
 	if r.added > r.nodes || r.linked > r.edges || r.failed >= r.nodes || r.cursor > r.nodes || !r.redo && r.from != 0 {

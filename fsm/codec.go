@@ -163,7 +163,7 @@ func (d *decoder) raw(n uint64) []byte {
 	return v
 }
 
-// bytes gives nil for an empty slice, as the encoder does not tell them apart.
+// bytes returns nil for an empty slice, as the encoder does not tell them apart.
 func (d *decoder) bytes() []byte {
 	v := d.raw(d.uint())
 	if len(v) == 0 {
@@ -212,7 +212,7 @@ func (d *decoder) leaseID() (id rota.LeaseID) {
 	return id
 }
 
-// done says whether everything was read and nothing is left over.
+// done reports whether everything was read and nothing is left over.
 func (d *decoder) done() error {
 	if d.err == nil && len(d.b) != 0 {
 		d.fail()

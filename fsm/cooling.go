@@ -9,7 +9,7 @@ import (
 // maxStreak is where a streak stops counting: no cool_after is beyond it.
 const maxStreak = 1 << 30
 
-// declineCools says whether a decline bars its type. Else it costs its worker
+// declineCools reports whether a decline bars its type. Else it costs its worker
 // nothing, and its job waits a moment.
 func declineCools(p *rota.QueuePolicy) bool { return p.DeclineCools && p.CoolAfter > 0 }
 

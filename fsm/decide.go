@@ -183,7 +183,7 @@ func (d *decision) changeHolds() bool {
 	return true
 }
 
-// interleaves says that the next round, after so many assignments before it in the
+// interleaves reports whether the next round, after so many assignments before it in the
 // entry, begins with the oldest job (SPEC §5.1).
 func (r *queueRow) interleaves(before uint64) bool {
 	k := r.policy.StarvationInterleave
@@ -207,10 +207,10 @@ func (vw *View) DispatchMs() (least int64) {
 	return least
 }
 
-// Waiting says whether any queue has QUEUED jobs.
+// Waiting reports whether any queue has QUEUED jobs.
 func (vw *View) Waiting() bool { return vw.m.placement.registry.busy.Len() > 0 }
 
-// QueueBusy says whether a queue has QUEUED jobs.
+// QueueBusy reports whether a queue has QUEUED jobs.
 func (vw *View) QueueBusy(name rota.QueueName) bool {
 	i := vw.m.placement.registry.queues[name]
 	return i != nil && i.turn.name != ""

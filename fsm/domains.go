@@ -13,7 +13,7 @@ type domainChanged struct {
 	ThresholdPermille int64  `json:"threshold_permille"`
 }
 
-// domainOf gives a queue's failure domain; nil where nothing is known of it.
+// domainOf returns a queue's failure domain; nil where nothing is known of it.
 func (lm *limits) domainOf(queue rota.QueueName, name string) *domainRow {
 	if name == "" {
 		return nil

@@ -113,16 +113,16 @@ func (s StagedRecord) Append(b []byte) []byte {
 	return e.b
 }
 
-// Mark tells what lists and retention must know of the record, without its encoding.
+// Mark returns what lists and retention must know of the record, without its encoding.
 func (s StagedRecord) Mark() (m Mark, ended rota.Date) {
 	t := s.rec.ended.row()
 	return Mark{ID: t.id, Seq: t.seq, Queue: t.queue, Tenant: t.tenant, Type: t.typ, State: t.state}, t.finished.Date
 }
 
-// Ended gives the record in words.
+// Ended returns the record in words.
 func (s StagedRecord) Ended() Ended { return s.rec.words() }
 
-// Staged gives the oldest staged records, at most limit and about maxBytes of
+// Staged returns the oldest staged records, at most limit and about maxBytes of
 // them, one at least where there is any.
 func (vw *View) Staged(limit int, maxBytes int64) []StagedRecord {
 	list := make([]StagedRecord, 0, min(limit, vw.m.ended.staged.records.Len()))
@@ -157,7 +157,7 @@ type Staging struct {
 	Since        rota.Clock
 }
 
-// Staging tells what waits for the archive.
+// Staging returns what waits for the archive.
 func (vw *View) Staging() Staging {
 	s := Staging{Records: vw.m.ended.staged.records.Len(), Bytes: vw.m.ended.staged.bytes, Dropped: vw.m.ended.staged.dropped, Last: vw.m.head.tombSeq}
 	if seq, r, ok := vw.m.ended.staged.records.Min(); ok {
@@ -166,7 +166,7 @@ func (vw *View) Staging() Staging {
 	return s
 }
 
-// StagedJob gives the staged record of a terminal job: the one that its tombstone
+// StagedJob returns the staged record of a terminal job: the one that its tombstone
 // names, or, where retention took the tombstone first, the newest of that id. One that was
 // deleted is none.
 func (vw *View) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
@@ -196,7 +196,7 @@ func (vw *View) Tombstone(id rota.JobID) (seq uint64, fading, ok bool) {
 	return t.seq, fading, true
 }
 
-// Forgetful says that a tombstone was ever taken: only then may an id without
+// Forgetful reports whether a tombstone was ever taken: only then may an id without
 // job and tombstone have been known once (SPEC §9.4).
 func (vw *View) Forgetful() bool { return vw.m.head.droppedTombs > 0 }
 

@@ -111,7 +111,7 @@ func (f *flowIndex) spend(looks int) error {
 // manyAtOnce is the subject of a refusal by which a node may try again on its own.
 const manyAtOnce = "workflows_at_once"
 
-// pending says that workflows have work for the next entries.
+// pending reports whether workflows have work for the next entries.
 func (f *flowIndex) pending() bool { return f.ready.Len()+f.passing.Len()+f.leaving.Len() > 0 }
 
 func newFlow(r *workflowRow) *flow {
@@ -144,13 +144,13 @@ func (f *flow) append(v *vertexRow) {
 	f.queues[at].nodes++
 }
 
-// due says that a vertex of a workflow that is not ending stands in work.
+// due reports whether a vertex of a workflow that is not ending stands in work.
 func (f *flow) due(r *workflowRow, v *vertexRow) bool {
 	return v.state == vertexBlocked &&
 		(f.waiting[v.number] == 0 || planted.childEarly(f, v.number) || r.policy == rota.Continue && f.lost[v.number] > 0)
 }
 
-// vertex gives a node's vertex by the id of its job; nil where there is none, or
+// vertex returns a node's vertex by the id of its job; nil where there is none, or
 // where its workflow is not committed.
 func (fs *flows) vertex(job rota.JobID) (*flow, *vertexRow) {
 	id, name, ok := rota.SplitNodeJobID(job)
@@ -165,7 +165,7 @@ func (fs *flows) vertex(job rota.JobID) (*flow, *vertexRow) {
 	return f, f.rows[number]
 }
 
-// editVertex gives a vertex to change.
+// editVertex returns a vertex to change.
 func (fs *flows) editVertex(f *flow, number uint32) *vertexRow {
 	v := f.rows[number]
 	if v.gen != fs.m.ledger.gen {

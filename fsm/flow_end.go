@@ -114,7 +114,7 @@ func (fs *flows) endsWith(j *jobRow) bool {
 	return true
 }
 
-// doomed says that a job waits only for the pass that cancels it, as its workflow is
+// doomed reports whether a job waits only for the pass that cancels it, as its workflow is
 // ending: it is not leased any more (SPEC §11.3).
 func (fs *flows) doomed(j *jobRow) bool {
 	return j.workflow != "" && fs.workflows.get(j.workflow).ending != rota.WorkflowNone
@@ -166,7 +166,7 @@ func (fs *flows) startedPayload(r *workflowRow) string {
 	return string(fs.m.journal.scratch)
 }
 
-// finishedPayload tells how a workflow's nodes ended: workflowFinished.
+// finishedPayload returns how a workflow's nodes ended: workflowFinished.
 func (fs *flows) finishedPayload(r *workflowRow) string {
 	b := append(fs.m.journal.scratch[:0], `{"state":"`...)
 	b = append(append(b, r.state.String()...), '"')

@@ -103,7 +103,7 @@ func (r *workflowRow) lapses() int64 {
 	return int64(r.touched + rota.UploadLapses)
 }
 
-// endures says whether a workflow is over, and kept until its date.
+// endures reports whether a workflow is over, and kept until its date.
 func (r *workflowRow) endures() bool { return r.state.Terminal() && !r.leaving }
 
 // noteOver puts a workflow that is over among those that leave by their dates, and by

@@ -52,7 +52,7 @@ func (f *Frozen) Rows() int {
 	return f.jobs.Len() + f.leases.Len() + f.tombs.Len() + f.vertices.Len() + f.deleted.Len()
 }
 
-// Unstaged gives the numbers of the terminal jobs that have a tombstone and no
+// Unstaged returns the numbers of the terminal jobs that have a tombstone and no
 // staged record, in order: an archive must account for each.
 func (f *Frozen) Unstaged() []uint64 {
 	seqs := make([]uint64, 0, f.tombs.Len())

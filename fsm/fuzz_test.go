@@ -129,7 +129,7 @@ func (d *dice) roll(n int) int {
 	return v % n
 }
 
-// number gives one that is small, sound, or hostile.
+// number returns one that is small, sound, or hostile.
 func (d *dice) number() int64 {
 	hostile := []int64{0, 1, -1, math.MaxInt64, math.MinInt64, math.MaxInt32 + 1, 1 << 46, 1 << 60, startClock, 1000}
 	if k := d.roll(2 * len(hostile)); k < len(hostile) {

@@ -75,7 +75,7 @@ func (fl *fleet) connected(w *workerRow, op *fsmpb.Register) {
 	w.connection, w.grace, w.disconnected = op.GetConnection(), op.GetGrace() && op.GetConnection() != 0, rota.Moment{}
 }
 
-// outdated says that a registration is not of the worker's newest connection: it was
+// outdated reports whether a registration is not of the worker's newest connection: it was
 // long on its way, and a later one has been there.
 func (r *workerRow) outdated(op *fsmpb.Register) bool {
 	return op.GetConnection() != 0 && op.GetConnection() < r.connection

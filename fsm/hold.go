@@ -127,7 +127,7 @@ func (pl *placement) lot(queue rota.QueueName) sched.Lot {
 	return sched.Lot{Pending: pl.registry.queues[queue].pending, Policy: &q.policy, Queue: queue, Stats: pl.m.typeStats.statsOf(q)}
 }
 
-// endless says that nothing bounds how long a lease may run (SPEC §8.2).
+// endless reports whether nothing bounds how long a lease may run (SPEC §8.2).
 func endless(l *leaseRow, p *rota.QueuePolicy) bool { return l.endsBy == 0 && p.RenewalsMax < 0 }
 
 func (pl *placement) countEndless(l *leaseRow, p *rota.QueuePolicy, by int32) {

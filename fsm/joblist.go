@@ -32,7 +32,7 @@ func (vw *View) Jobs() *JobList {
 // History is the archive as a list reads it, of one moment not before the
 // list's own.
 type History interface {
-	// Next gives the archived job whose id is the least above after.
+	// Next returns the archived job whose id is the least above after.
 	Next(after rota.JobID) (Mark, bool)
 	// Ended reads a record; false where it is not there or damaged.
 	Ended(seq uint64) (rota.Job, bool)
@@ -70,7 +70,7 @@ type pager struct {
 	waitsOf rota.WorkflowID
 }
 
-// Page gives the jobs that the filter selects: live ones by id; then nodes of
+// Page returns the jobs that the filter selects: live ones by id; then nodes of
 // workflows that wait for their parents, by workflow and number; then terminal ones
 // by id, from the state and from the archive, each once. h may be nil.
 func (l *JobList) Page(f rota.JobFilter, h History) (rota.JobPage, error) {

@@ -97,12 +97,12 @@ func (jn *journal) done(digest []byte) string {
 	return jn.payloads.keep(jn.scratch)
 }
 
-// dueAt tells when a job is QUEUED again: jobRetryScheduled.
+// dueAt returns when a job is QUEUED again: jobRetryScheduled.
 func dueAt(due rota.Moment) string {
 	return fmt.Sprintf(`{"due_ms":%d,"due_at":"%s","due_clock_ms":%d}`, due.Date, due.Date, due.Clock)
 }
 
-// progressed tells how far an attempt is: jobProgress.
+// progressed returns how far an attempt is: jobProgress.
 func progressed(percent int32) string {
 	return `{"progress":` + strconv.FormatInt(int64(percent), 10) + `}`
 }

@@ -45,7 +45,7 @@ func (lg *leasing) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	}
 }
 
-// confirmed gives the revoked lease that its own worker declines from a session
+// confirmed returns the revoked lease that its own worker declines from a session
 // that a takeover ended: nothing else is heard from there, but this says that
 // the old process has stopped (SPEC §8.5).
 func (lg *leasing) confirmed(op *fsmpb.LeaseOp) *leaseRow {
@@ -232,7 +232,7 @@ func (lg *leasing) fail(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	return &fsmpb.Outcome{JobState: uint32(lg.endLease(l, rota.ProviderFail, text))}
 }
 
-// decline gives a lease back, uncounted (SPEC §8.4) unless its max_runtime is about
+// decline hands a lease back, uncounted (SPEC §8.4) unless its max_runtime is about
 // to end: so no handler outruns it for ever by declining.
 func (lg *leasing) decline(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	text := tail(op.GetText(), rota.MaxErrorBytes)

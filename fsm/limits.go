@@ -86,7 +86,7 @@ func (lm *limits) chargeRate(spec *rota.JobSpec, q *queueRow) {
 	lm.timeMeter(r)
 }
 
-// meter gives a meter to edit, a new one where there is none.
+// meter returns a meter to edit, a new one where there is none.
 func (lm *limits) meter(queue rota.QueueName, tenant rota.TenantID) *meterRow {
 	key := meterKey(queue, tenant)
 	r := lm.meters.edit(key)
@@ -140,7 +140,7 @@ func (lm *limits) full(q *queueRow, format string, args ...any) error {
 	return e
 }
 
-// Crowded gives the refusal that a submission would meet now because its queue, or the
+// Crowded returns the refusal that a submission would meet now because its queue, or the
 // queue's workers, are too full (SPEC §4.4, §4.6); nil where it would meet none, another one
 // first, or where its job is known. It changes nothing, so a leader can refuse what need not
 // go through the log.
@@ -211,7 +211,7 @@ func (lm *limits) countWindow(l *leaseRow) {
 	lm.settleMeter(r)
 }
 
-// windowFull says that a tenant's lanes in a queue wait for its rolling window.
+// windowFull reports whether a tenant's lanes in a queue wait for its rolling window.
 func (lm *limits) windowFull(q *queueRow, tenant rota.TenantID) bool {
 	if q.policy.TenantWindowMax == 0 {
 		return false

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// lives tells the attempts of a job as life.number, oldest first.
+// lives returns the attempts of a job as life.number, oldest first.
 func lives(attempts []rota.Attempt) (told []string) {
 	for i := range attempts {
 		told = append(told, fmt.Sprintf("%d.%d", attempts[i].Life, attempts[i].Number))

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// data tells where the outputs of a vertex's parents lie, once all have COMPLETED;
+// data returns where the outputs of a vertex's parents lie, once all have COMPLETED;
 // nil for a root. It costs a look at each parent, once a job. What was found last is
 // kept: of a thousand nodes that each wait for the same thousand, which are released
 // in one entry, only the first pays. A completed vertex never changes, so what was

@@ -82,7 +82,7 @@ func (b *bench) lands(job rota.JobID, worker rota.WorkerID, why rota.Reasoning) 
 	}
 }
 
-// lease gives a job's open lease.
+// lease returns a job's open lease.
 func (b *bench) lease(job rota.JobID) rota.Lease {
 	b.t.Helper()
 	j, ok := b.View.Job(job)

@@ -193,7 +193,7 @@ type Head struct {
 	Rules uint32
 }
 
-// Head tells the header as the last applied entry left it.
+// Head returns the header as the last applied entry left it.
 func (vw *View) Head() Head {
 	h := &vw.m.head
 	return Head{ClusterID: h.cluster, Incarnation: h.incarnation, Index: h.index, Term: h.term, Leader: h.leader,

@@ -173,7 +173,7 @@ func (b *bench) sound() {
 	}
 }
 
-// restored gives the state after a snapshot and back.
+// restored returns the state after a snapshot and back.
 func (b *bench) restored() *Machine {
 	b.t.Helper()
 	m, err := reload(b.Machine)
@@ -290,7 +290,7 @@ func roundOp(b *bench, job, worker string) *fsmpb.Op {
 	return opsOf([]*fsmpb.Round{{Epoch: b.head.epoch + 1, Queue: "default", Pairs: []*fsmpb.Pair{{Job: job, Worker: worker}}}})[0]
 }
 
-// inOrder gives leases in the order in which they were made.
+// inOrder returns leases in the order in which they were made.
 func inOrder(leases map[rota.JobID]rota.Lease) []rota.Lease {
 	return slices.SortedFunc(maps.Values(leases), func(a, b rota.Lease) int { return cmp.Compare(a.Token.Counter, b.Token.Counter) })
 }

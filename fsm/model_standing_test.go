@@ -150,7 +150,7 @@ func (m *model) status(id rota.WorkerID, s rota.WorkerStatus, session rota.Sessi
 	return true
 }
 
-// gone says whether a guard's word must be taken.
+// gone reports whether a guard's word must be taken.
 func (m *model) gone(id rota.WorkerID, session rota.Session, secret string) bool {
 	w := m.workers[id]
 	if w == nil || session != w.session || secret != w.secret {

@@ -68,7 +68,7 @@ func newModel(p rota.QueuePolicy) *model {
 		workers: map[rota.WorkerID]*modelWorker{}}
 }
 
-// submit says whether the submission must be taken.
+// submit reports whether the submission must be taken.
 func (m *model) submit(s *rota.JobSpec) bool {
 	if j := m.jobs[s.ID]; j != nil {
 		return j.first.Difference(s) == ""
@@ -112,7 +112,7 @@ func (m *model) retry(id rota.JobID) bool {
 	return true
 }
 
-// alter says whether a change of a job's time to live must be taken.
+// alter reports whether a change of a job's time to live must be taken.
 func (m *model) alter(c *rota.JobChange) bool {
 	j := m.jobs[c.ID]
 	if j == nil || j.state != rota.Queued && j.state != rota.Delayed {
@@ -125,7 +125,7 @@ func (m *model) alter(c *rota.JobChange) bool {
 	return true
 }
 
-// remove says whether the deletion of the job as it is now must be taken.
+// remove reports whether the deletion of the job as it is now must be taken.
 func (m *model) remove(id rota.JobID) bool {
 	j := m.jobs[id]
 	if j == nil || !j.state.Terminal() || j.free > m.now {
@@ -169,7 +169,7 @@ func (m *model) registerOn(id rota.WorkerID, secret string, takeover bool, slots
 	return true
 }
 
-// disconnect says whether a stream's end must be taken.
+// disconnect reports whether a stream's end must be taken.
 func (m *model) disconnect(id rota.WorkerID, session rota.Session, connection uint64) bool {
 	w := m.workers[id]
 	if w == nil || w.session != session || w.retired || w.connection != connection {
@@ -181,7 +181,7 @@ func (m *model) disconnect(id rota.WorkerID, session rota.Session, connection ui
 	return true
 }
 
-// register says whether the registration must be taken.
+// register reports whether the registration must be taken.
 func (m *model) register(id rota.WorkerID, secret string, takeover bool, slots int) bool {
 	w := m.workers[id]
 	switch {

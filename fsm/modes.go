@@ -115,7 +115,7 @@ func (lm *limits) fireMode(string) {
 	lm.holdLow()
 }
 
-// modeHolds says that the mode keeps a QUEUED job of such a priority from starting.
+// modeHolds reports whether the mode keeps a QUEUED job of such a priority from starting.
 func (lm *limits) modeHolds(priority int32, turn bool) bool {
 	if lm.m.head.mode == rota.ModeReadOnly {
 		return true

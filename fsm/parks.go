@@ -75,7 +75,7 @@ func (lm *limits) informAnew(q *queueRow, i *queueIndex) {
 	}
 }
 
-// parked says that a tenant's lanes in a queue wait: for max_concurrent (SPEC
+// parked reports whether a tenant's lanes in a queue wait: for max_concurrent (SPEC
 // §4.9), or for its rolling window.
 func (lm *limits) parked(q *queueRow, tenant rota.TenantID) bool {
 	t := lm.tenants.get(tenant)
@@ -176,7 +176,7 @@ func (c *checker) parks() {
 	})
 }
 
-// laneBlocked says whether rounds may not draw from a QUEUED job's lane.
+// laneBlocked reports whether rounds may not draw from a QUEUED job's lane.
 func (lm *limits) laneBlocked(j *jobRow, q *queueRow) bool {
 	d := lm.domainOf(q.name, j.spec.Domain)
 	return lm.parked(q, j.spec.Tenant) || d != nil && d.parked || lm.low() != sched.LowFree && j.spec.Priority > lowPriority

@@ -2,5 +2,5 @@
 
 package fsm
 
-// Unfinished gives the machine away before anything of it is verified.
+// Unfinished returns the machine before anything of it is verified.
 func (l *Loader) Unfinished() *Machine { return l.m }

@@ -14,7 +14,7 @@ import (
 // worker on which leases of background jobs, of whatever queue, give way. They are
 // revoked, and the worker is held for the job until they have ended.
 
-// givesWay says whether a job's leases may be ended for a critical one.
+// givesWay reports whether a job's leases may be ended for a critical one.
 func (r *jobRow) givesWay() bool { return r.spec.Priority >= rota.BackgroundPriority }
 
 // going is an open lease that gives way, or is revoked already: a worker's stand
@@ -65,7 +65,7 @@ func (pl *placement) dropGoing(l *leaseRow) {
 	pl.registry.going.Delete(going{worker: l.Worker, started: l.Started.Clock, token: l.Token.Counter})
 }
 
-// mayPreempt says whether an open lease can be revoked for a critical job now: a
+// mayPreempt reports whether an open lease can be revoked for a critical job now: a
 // job that gave way preempt_max times of its queue does so no more.
 func (pl *placement) mayPreempt(g *going) bool {
 	return !g.revoked && int64(g.preempted) < pl.m.queues.get(g.queue).policy.PreemptMax

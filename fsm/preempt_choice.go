@@ -99,7 +99,7 @@ func (c *choice) measure() {
 	}
 }
 
-// hopeless says that no so many of the leases from a place on meet a need.
+// hopeless reports whether no so many of the leases from a place on meet a need.
 func (c *choice) hopeless(from, size int, lack need) bool {
 	return int64(lack.slots) > int64(size) || !lack.Within(c.sum[from]) || !lack.Share(int64(max(size, 1))).Within(c.most[from])
 }

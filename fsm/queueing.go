@@ -6,7 +6,7 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// newJob gives an empty row.
+// newJob returns an empty row.
 func (m *Machine) newJob() *jobRow {
 	j := m.jobs.fresh()
 	j.jobLife = noLife
@@ -51,7 +51,7 @@ func (m *Machine) admitClass(spec *rota.JobSpec) error {
 		rota.MaxClassesPerQueue)
 }
 
-// classFits says whether the job's class is known or there is room for another.
+// classFits reports whether the job's class is known or there is room for another.
 func (m *Machine) classFits(spec *rota.JobSpec) bool {
 	s := m.placement.registry.supply
 	if s.Classes(spec.Queue) < rota.MaxClassesPerQueue {

@@ -104,7 +104,7 @@ func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy) {
 	pl.m.journal.emit(rota.Event{Kind: rota.QueueChanged, Queue: q.name, Text: policy.Preset})
 }
 
-// rankedOtherwise says whether keys or the draw differ between two policies.
+// rankedOtherwise reports whether keys or the draw differ between two policies.
 func rankedOtherwise(a, b *rota.QueuePolicy) bool {
 	return a.Ranking != b.Ranking || a.FairShare != b.FairShare || a.AgingFactorMs != b.AgingFactorMs ||
 		a.WFee != b.WFee || a.WAge != b.WAge || a.WSize != b.WSize || a.WTier != b.WTier || a.FeeHalf != b.FeeHalf ||

@@ -129,7 +129,7 @@ func (b bucket) wait(tat int64, now rota.Clock) int64 {
 	return max(0, ahead(tat, now)-(b.burst-1)*b.every+nsPerMs-1) / nsPerMs
 }
 
-// take gives the tat after one more taking.
+// take returns the tat after one more taking.
 func (b bucket) take(tat int64, now rota.Clock) int64 {
 	next := int64(now)*nsPerMs + ahead(tat, now) + b.every
 	if next == 0 {

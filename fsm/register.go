@@ -80,7 +80,7 @@ func (fl *fleet) supersede(w *workerRow) {
 	}
 }
 
-// live says that the id is somebody's: only RETIRED workers, and UNREACHABLE
+// live reports whether the id is somebody's: only RETIRED workers, and UNREACHABLE
 // ones without a lease, give it up to another secret.
 func (r *workerRow) live() bool {
 	switch r.status {

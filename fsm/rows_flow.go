@@ -184,11 +184,11 @@ const (
 	vertexLive    = rota.NodeState(rota.Queued)
 )
 
-// over says that the vertex has ended; lost that it did so otherwise than well.
+// over reports whether the vertex has ended; lost that it did so otherwise than well.
 func (r *vertexRow) over() bool { return r.state >= rota.NodeState(rota.Completed) }
 func (r *vertexRow) lost() bool { return r.state > rota.NodeState(rota.Completed) }
 
-// count gives the counter of the vertices that stand as a state says.
+// count returns the counter of the vertices that stand as a state says.
 func (r *workflowRow) count(s rota.NodeState) *uint32 {
 	switch s {
 	case vertexBlocked:
@@ -208,7 +208,7 @@ func (r *workflowRow) count(s rota.NodeState) *uint32 {
 	}
 }
 
-// passing says that a pass over the vertices is under way.
+// passing reports whether a pass over the vertices is under way.
 func (r *workflowRow) passing() bool {
 	return r.state == rota.WorkflowRunning && (r.redo || r.ending != rota.WorkflowNone) && r.cursor < r.nodes
 }

@@ -248,9 +248,9 @@ func decodeJob(d *decoder) *jobRow {
 	return r
 }
 
-// empty says that a jobLife says nothing.
+// empty reports whether a jobLife says nothing.
 func (l *jobLife) empty() bool { return len(l.attempts) == 0 && l.lifeWords == lifeWords{} }
 
-// revived says that a retry brought the job back and nothing happened since. A reason
+// revived reports whether a retry brought the job back and nothing happened since. A reason
 // without any lease in this life can only come from an earlier one.
 func (r *jobRow) revived() bool { return r.firstLease.IsZero() && r.lastReason != rota.ReasonNone }

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// health tells a worker's present health, and wants it to be so.
+// health checks a worker's present health, and wants it to be so.
 func (b *bench) health(worker string, want int32) rota.Worker {
 	b.t.Helper()
 	w, ok := b.View.Worker(rota.WorkerID(worker))
@@ -32,7 +32,7 @@ func (b *bench) acked(job string, change ...func(*rota.JobSpec)) rota.Lease {
 	return l
 }
 
-// typed gives a job of a type.
+// typed returns a job of a type.
 func typed(typ rota.JobType) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.Type = typ } }
 
 // mismatch wants a pair that no leader decided to be dropped for a reason.

@@ -47,7 +47,7 @@ type Machine struct {
 	answers [2][rota.Cancelled + 1]*fsmpb.Outcome
 }
 
-// New gives the state before a cluster's first entry.
+// New returns the state before a cluster's first entry.
 func New() *Machine { return NewKnowing(RulesVersion) }
 
 // NewKnowing is New for a binary that knows other rules: what tests of upgrades

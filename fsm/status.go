@@ -5,7 +5,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// mayReturn says that the row's way back is one that there is. Invariant I3.
+// mayReturn reports whether the row's way back is one that there is. Invariant I3.
 func (r *workerRow) mayReturn() bool {
 	up := r.before == rota.WorkerActive || r.before == rota.WorkerDraining
 	switch r.status {

@@ -31,7 +31,7 @@ func (b *bench) spoil(worker string, times int) (events []rota.Event) {
 	return events
 }
 
-// tells gives the texts of an entry's events: kind, status or reason, payload.
+// tells returns the texts of an entry's events: kind, status or reason, payload.
 func tells(events []rota.Event) string {
 	var list []string
 	for _, e := range events {

@@ -62,7 +62,7 @@ func (m *Machine) fireTTL(id string) {
 	m.expel(j, rota.Expired, why)
 }
 
-// AtRest says that no sweep is needed for the state's own sake: no lease is
+// AtRest reports whether no sweep is needed for the state's own sake: no lease is
 // open, nothing waits for a moment on the clock (SPEC §3.6), and no workflow has
 // work left for the next entry. Connected workers are the leader's to know.
 func (vw *View) AtRest() bool {

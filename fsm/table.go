@@ -123,7 +123,7 @@ func (t *table[K, R, P]) get(k K) P {
 	return p
 }
 
-// fresh gives an empty row, to be filled and inserted.
+// fresh returns an empty row, to be filled and inserted.
 func (t *table[K, R, P]) fresh() P {
 	n := len(t.spare)
 	if n == 0 {
@@ -152,7 +152,7 @@ func (t *table[K, R, P]) recycle() {
 	t.dropped = t.dropped[:0]
 }
 
-// edit gives the row, or a copy in its place, to be changed until the entry is
+// edit returns the row, or a copy in its place, to be changed until the entry is
 // settled; nil where there is none. Which of the two shows nowhere: a verb that keeps a
 // row from before would meet its own changes as soon as an entry holds it twice.
 func (t *table[K, R, P]) edit(k K) P {
@@ -234,7 +234,7 @@ func (t *table[K, R, P]) len() int { return t.tree.Len() }
 
 func (t *table[K, R, P]) scan(f func(K, P) bool) { t.tree.Scan(f) }
 
-// freeze gives a copy that later changes do not reach.
+// freeze returns a copy that later changes do not reach.
 func (t *table[K, R, P]) freeze() *tree.Tree[K, P] {
 	t.shared = t.l.gen
 	return t.tree.Copy()

@@ -89,7 +89,7 @@ func (lm *limits) limitsOf(id rota.TenantID) rota.TenantLimits {
 	return rota.DefaultTenantLimits()
 }
 
-// full says that a tenant has as many leases open as it may.
+// full reports whether a tenant has as many leases open as it may.
 func (r *tenantRow) full() bool {
 	return r.limits.MaxConcurrent > 0 && r.open >= r.limits.MaxConcurrent
 }

@@ -64,7 +64,7 @@ func (s timerSet) set(id string, old, due int64) {
 	}
 }
 
-// first gives the earliest timer that is due by now.
+// first returns the earliest timer that is due by now.
 func (s timerSet) first(now int64) (timer, bool) {
 	if planted.mapRange() {
 		return planted.anyDue(s, now)

@@ -87,7 +87,7 @@ type tombs struct {
 	texts map[rota.QueueName]*texts
 }
 
-// get gives a copy of a tombstone, nil where there is none.
+// get returns a copy of a tombstone, nil where there is none.
 func (t *tombs) get(id rota.JobID) *tombRow {
 	kept, ok := t.tree.Get(id)
 	if !ok {
@@ -122,7 +122,7 @@ func (t *tombs) set(r *tombRow) (kept tomb, had bool) {
 	return kept, had
 }
 
-// keep gives the bytes of a tombstone, among texts if there are any; e is the caller's, to
+// keep returns the bytes of a tombstone, among texts if there are any; e is the caller's, to
 // write over.
 func (r *tombRow) keep(e *encoder, in *texts) tomb {
 	e.b = e.b[:0]
@@ -157,7 +157,7 @@ func (t *tombs) len() int { return t.tree.Len() }
 // scan calls f for every tombstone in the order of ids; the row is valid until the next.
 func (t *tombs) scan(f func(rota.JobID, *tombRow) bool) { scanTombs(&t.tree, "", f) }
 
-// freeze gives a copy that later changes do not reach.
+// freeze returns a copy that later changes do not reach.
 func (t *tombs) freeze() *tree.Tree[rota.JobID, tomb] { return t.tree.Copy() }
 
 // scanTombs is scan from the first id that is not before one.

@@ -82,7 +82,7 @@ func (r *leaseRow) began() rota.Clock {
 	return r.Acked.Clock
 }
 
-// editType gives a type's row, a new one while there is room: of more than
+// editType returns a type's row, a new one while there is room: of more than
 // MaxTypes types nothing is known.
 func (ts *typeStats) editType(typ rota.JobType) *typeRow {
 	if ts.types.get(typ) == nil {

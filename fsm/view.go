@@ -4,7 +4,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Job tells all that is known of a job; ok is false where nothing is.
+// Job returns all that is known of a job; ok is false where nothing is.
 func (vw *View) Job(id rota.JobID) (job rota.Job, ok bool) {
 	if j := vw.m.jobs.get(id); j != nil {
 		return liveJob(j, vw.m.leasing.leases.get(string(j.lease[:])), vw.m.head.now()), true
@@ -29,7 +29,7 @@ func (vw *View) FirstSpec(id rota.JobID) (first rota.JobSpec, live, ok bool) {
 	return j.spec.words(), true, j.specHash == j.firstContent()
 }
 
-// JobState tells a job's state alone, JobNone where nothing is known.
+// JobState returns a job's state alone, JobNone where nothing is known.
 func (vw *View) JobState(id rota.JobID) rota.JobState {
 	if j := vw.m.jobs.get(id); j != nil {
 		return j.state
@@ -43,7 +43,7 @@ func (vw *View) JobState(id rota.JobID) rota.JobState {
 	return rota.JobNone
 }
 
-// liveJob tells a live job as now shows what is to come of it.
+// liveJob returns a live job as now shows what is to come of it.
 func liveJob(j *jobRow, l *leaseRow, now rota.Moment) rota.Job {
 	job := rota.Job{JobSpec: j.spec.words(), State: j.state, Attempt: j.attempt, Submitted: j.submittedAt(),
 		Enqueued: j.enqueuedAt(), FirstLease: j.firstLease, Due: now.At(j.due), Reason: j.lastReason, Error: j.lastError,
@@ -59,7 +59,7 @@ func liveJob(j *jobRow, l *leaseRow, now rota.Moment) rota.Job {
 	return job
 }
 
-// words tells a lease as now shows what is to come of it.
+// words returns a lease as now shows what is to come of it.
 func (r *leaseRow) words(now rota.Moment) rota.Lease {
 	l := r.Lease
 	for _, to := range []*rota.Moment{&l.AckBy, &l.RenewBy, &l.Deadline} {
@@ -68,7 +68,7 @@ func (r *leaseRow) words(now rota.Moment) rota.Lease {
 	return l
 }
 
-// Worker tells all that is known of a worker, its open leases too.
+// Worker returns all that is known of a worker, its open leases too.
 func (vw *View) Worker(id rota.WorkerID) (rota.Worker, bool) {
 	r := vw.m.fleet.workers.get(id)
 	if r == nil {
@@ -99,7 +99,7 @@ func (vw *View) workerWordsOf(r *workerRow) rota.Worker {
 	return w
 }
 
-// Session tells a worker's live session and status; 0 where it has none.
+// Session returns a worker's live session and status; 0 where it has none.
 func (vw *View) Session(id rota.WorkerID) (rota.Session, rota.WorkerStatus) {
 	r := vw.m.fleet.workers.get(id)
 	if r == nil {
@@ -108,7 +108,7 @@ func (vw *View) Session(id rota.WorkerID) (rota.Session, rota.WorkerStatus) {
 	return r.session, r.status
 }
 
-// Connection tells a worker's live session, the number of its newest connection, and
+// Connection returns a worker's live session, the number of its newest connection, and
 // whether that is taken for broken (SPEC §16.7).
 func (vw *View) Connection(id rota.WorkerID) (s rota.Session, connection uint64, broken bool) {
 	r := vw.m.fleet.workers.get(id)
@@ -128,7 +128,7 @@ func (vw *View) LiveWorkers(f func(id rota.WorkerID, s rota.Session, status rota
 	})
 }
 
-// Queue tells a queue with its counters.
+// Queue returns a queue with its counters.
 func (vw *View) Queue(name rota.QueueName) (rota.Queue, bool) {
 	r := vw.m.queues.get(name)
 	if r == nil {
@@ -183,7 +183,7 @@ func (vw *View) Counts() (c rota.JobCounts) {
 // WorkerCount is how many workers are registered.
 func (vw *View) WorkerCount() int64 { return int64(vw.m.fleet.workers.len()) }
 
-// Node tells what is recorded of a node id.
+// Node returns what is recorded of a node id.
 func (vw *View) Node(id rota.NodeID) (identity string, starts uint64, removed, known bool) {
 	r := vw.m.nodes.get(id)
 	if r == nil {
@@ -192,7 +192,7 @@ func (vw *View) Node(id rota.NodeID) (identity string, starts uint64, removed, k
 	return r.identity, r.starts, r.removed, true
 }
 
-// NodeDiffered tells where a node's state was last told to be wrong, 0 for never.
+// NodeDiffered returns where a node's state was last told to be wrong, 0 for never.
 func (vw *View) NodeDiffered(id rota.NodeID) (at rota.Index, known bool) {
 	r := vw.m.nodes.get(id)
 	if r == nil {
@@ -201,7 +201,7 @@ func (vw *View) NodeDiffered(id rota.NodeID) (at rota.Index, known bool) {
 	return r.differed, true
 }
 
-// Assignments gives what a worker's session holds open: what a node tells it first when
+// Assignments returns what a worker's session holds open: what a node tells it first when
 // it connects. A session that was taken over has what it must confirm (SPEC §8.5).
 func (vw *View) Assignments(id rota.WorkerID, session rota.Session) []rota.Assignment {
 	r := vw.m.fleet.workers.get(id)
@@ -217,7 +217,7 @@ func (vw *View) Assignments(id rota.WorkerID, session rota.Session) []rota.Assig
 	return list
 }
 
-// Assignment gives an open lease with its job, as its worker is told of it.
+// Assignment returns an open lease with its job, as its worker is told of it.
 func (vw *View) Assignment(id rota.LeaseID) (rota.Assignment, bool) {
 	return vw.assignment(vw.m.leasing.leases.get(string(id[:])))
 }

@@ -2,7 +2,7 @@ package fsm
 
 import "github.com/rotasched/rota"
 
-// Mode tells the cluster's mode and why (SPEC §4.3).
+// Mode returns the cluster's mode and why (SPEC §4.3).
 func (vw *View) Mode() rota.ModeStatus {
 	h := &vw.m.head
 	return rota.ModeStatus{Mode: h.mode, Reason: h.modeReason, Since: h.modeSince, Auto: h.modeAuto, Holds: h.modeHolds,
@@ -31,7 +31,7 @@ func tenantWords(r *tenantRow) rota.Tenant {
 	return rota.Tenant{ID: r.id, TenantLimits: r.limits, Open: r.open, Parked: r.parkedAt > 0, Known: r.known}
 }
 
-// QueueInFull tells a queue with its failure domains and, of an adaptive one, what
+// QueueInFull returns a queue with its failure domains and, of an adaptive one, what
 // is known of the types; their Weight is for the caller to fill (SPEC §2.2).
 func (vw *View) QueueInFull(name rota.QueueName) (rota.Queue, bool) {
 	q, ok := vw.Queue(name)
@@ -93,7 +93,7 @@ func (vw *View) WorkersByStatus() (counts [rota.WorkerUnreachable + 1]int64) {
 	return counts
 }
 
-// usage tells how full a queue, its workers, and what max_queue_size gives them are (SPEC
+// usage returns how full a queue, its workers, and what max_queue_size gives them are (SPEC
 // §4.6), in permille; the last is 0 where it bounds nothing.
 func (vw *View) usage(r *queueRow) (queue, leases, backlog int64) {
 	open, room := vw.m.limits.load(r)
@@ -101,7 +101,7 @@ func (vw *View) usage(r *queueRow) (queue, leases, backlog int64) {
 	return r.pending() * 1000 / max(1, r.policy.QueueCap), open * 1000 / room, ready * 1000 / max(1, most) * min(1, most)
 }
 
-// FullestQueue tells the queue that is the most full, and how full, in permille of
+// FullestQueue returns the queue that is the most full, and how full, in permille of
 // its queue_cap; the first by name where several are. A leader degrades by it (SPEC
 // §4.7).
 func (vw *View) FullestQueue() (name rota.QueueName, permille int64) {
@@ -135,7 +135,7 @@ func (vw *View) standingWords(w *rota.Worker, r *workerRow) {
 	}
 }
 
-// untilWords tells the types of a list that last, with the dates of their ends.
+// untilWords returns the types of a list that last, with the dates of their ends.
 func untilWords(list []rota.TypeUntil, now rota.Moment) []rota.TypeUntil {
 	left := lasting(list, now.Clock)
 	for i := range left {

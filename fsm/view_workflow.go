@@ -29,11 +29,11 @@ func (c *checker) liveNodes() {
 	}
 }
 
-// hidden says that nobody is told of a workflow: its nodes are still arriving, or it
+// hidden reports whether nobody is told of a workflow: its nodes are still arriving, or it
 // is being dropped.
 func (r *workflowRow) hidden() bool { return r.state == rota.WorkflowOpen || r.leaving }
 
-// Workflow tells a workflow without its nodes, critical path and estimates.
+// Workflow returns a workflow without its nodes, critical path and estimates.
 func (vw *View) Workflow(id rota.WorkflowID) (rota.Workflow, bool) {
 	r := vw.m.flows.workflows.get(id)
 	if r == nil || r.hidden() {
@@ -43,7 +43,7 @@ func (vw *View) Workflow(id rota.WorkflowID) (rota.Workflow, bool) {
 	return workflowWords(r, live, vw.m.flows.vertices.get(vertexKey(id, r.failed))), true
 }
 
-// workflowWords tells a workflow; failed is the vertex that its row names.
+// workflowWords returns a workflow; failed is the vertex that its row names.
 func workflowWords(r *workflowRow, live liveNodes, failed *vertexRow) rota.Workflow {
 	w := rota.Workflow{ID: r.id, State: r.state, Queue: r.queue, Tenant: r.tenant, OnFailure: r.policy, Labels: r.labels,
 		NodeCount: int64(r.nodes), EdgeCount: int64(r.edges), Runs: r.runs, Ending: r.ending, Reason: r.reason,
@@ -80,7 +80,7 @@ func (vw *View) WorkflowView(id rota.WorkflowID) (v *WorkflowView, ok bool) {
 	return &WorkflowView{r, live, vw.m.head.clock, vw.m.flows.vertices.freeze(), vw.m.jobs.freeze(), vw.m.leasing.leases.freeze()}, true
 }
 
-// Words tells the workflow with its nodes, its critical path and its estimates:
+// Words returns the workflow with its nodes, its critical path and its estimates:
 // O(nodes + edges).
 func (v *WorkflowView) Words() rota.Workflow {
 	rows := make([]*vertexRow, 0, v.row.nodes)
@@ -114,7 +114,7 @@ func (v *WorkflowView) Words() rota.Workflow {
 	return w
 }
 
-// node tells a vertex: of one that is live what its job and its lease say.
+// node returns a vertex: of one that is live what its job and its lease say.
 func (v *WorkflowView) node(r *vertexRow) (n rota.WorkflowNode, p rota.PlanNode) {
 	n = rota.WorkflowNode{ID: vertexName(r), Job: r.spec.ID, Type: r.spec.Type, State: r.state, Worker: r.worker,
 		Attempt: r.attempt, AssignedIndex: r.assignedAt, Assigned: r.assigned, FinishedIndex: r.finishedAt,
@@ -148,7 +148,7 @@ func (vw *View) Workflows() *WorkflowList {
 	return &WorkflowList{vw.m.flows.workflows.freeze(), vw.m.flows.vertices.freeze(), vw.m.placement.registry.nodes.Copy()}
 }
 
-// Page gives the workflows that the filter selects, by id, without their nodes. A
+// Page returns the workflows that the filter selects, by id, without their nodes. A
 // cursor is the id of the last one looked at, and means the same on every node.
 func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 	page := rota.WorkflowPage{Workflows: []rota.Workflow{}}
@@ -177,7 +177,7 @@ func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 	return page, nil
 }
 
-// NodeParents gives the jobs of the parents of a node, whose outputs it sees, in the
+// NodeParents returns the jobs of the parents of a node, whose outputs it sees, in the
 // order of their numbers (SPEC §11.2).
 func (vw *View) NodeParents(job rota.JobID) ([]rota.JobID, error) {
 	f, v := vw.m.flows.vertex(job)
@@ -191,7 +191,7 @@ func (vw *View) NodeParents(job rota.JobID) ([]rota.JobID, error) {
 	return parents, nil
 }
 
-// waitingNode gives the vertex of a node that has no job yet, as it waits for its
+// waitingNode returns the vertex of a node that has no job yet, as it waits for its
 // parents; nil where the id is of no such node.
 func (vw *View) waitingNode(job rota.JobID) (*flow, *vertexRow) {
 	f, v := vw.m.flows.vertex(job)

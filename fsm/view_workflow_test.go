@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// words gives a workflow as a view tells it, compared with the one without nodes.
+// words returns a workflow as a view tells it, compared with the one without nodes.
 func (b *bench) words(id rota.WorkflowID) rota.Workflow {
 	b.t.Helper()
 	v, ok := b.View.WorkflowView(id)

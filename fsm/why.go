@@ -247,7 +247,7 @@ func (vw *View) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*wor
 // statusesShown bounds the workers that an explanation names with their status.
 const statusesShown = 3
 
-// statuses tells what the first workers of a count are instead of ACTIVE.
+// statuses returns what the first workers of a count are instead of ACTIVE.
 func (vw *View) statuses(n sched.UnfitWorkers) string {
 	var names []string
 	for _, id := range n.IDs[:min(len(n.IDs), statusesShown)] {

@@ -126,7 +126,7 @@ func refused(err error) *fsmpb.Outcome {
 	return o
 }
 
-// OutcomeError gives an outcome's refusal, nil if there is none.
+// OutcomeError returns an outcome's refusal, nil if there is none.
 func OutcomeError(o *fsmpb.Outcome) *rota.Error {
 	if o.GetKind() == 0 {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// committed gives a workflow that somebody may see; the error says that there is none.
+// committed returns a workflow that somebody may see; the error says that there is none.
 func (fs *flows) committed(id rota.WorkflowID) (*workflowRow, error) {
 	if r := fs.workflows.get(id); r != nil && !r.leaving && r.state != rota.WorkflowOpen {
 		return r, nil

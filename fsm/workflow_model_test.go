@@ -157,7 +157,7 @@ func (m *flowModel) sweep(now rota.Clock, revoked func(rota.LeaseID) bool) {
 	}
 }
 
-// retry says whether it must be taken.
+// retry reports whether it must be taken.
 func (m *flowModel) retry(from int, runs int32, now rota.Clock) bool {
 	if runs != m.runs {
 		return runs < m.runs

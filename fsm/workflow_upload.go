@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// upload gives the workflow whose upload an operation goes on with. A nil row comes
+// upload returns the workflow whose upload an operation goes on with. A nil row comes
 // with the answer.
 func (fs *flows) upload(id rota.WorkflowID, content []byte) (*workflowRow, *fsmpb.Outcome) {
 	r := fs.workflows.get(id)

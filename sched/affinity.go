@@ -148,13 +148,13 @@ func (t *ties) add(word int, carry uint64, bit int) {
 	}
 }
 
-// position gives the place of a worker in the round, if it is in it.
+// position returns the place of a worker in the round, if it is in it.
 func (r *rooms) position(slot int32) (int, bool) {
 	pos := int(r.posOf[slot])
 	return pos, r.slots[pos] == slot
 }
 
-// found gives the positions of the workers that have a key.
+// found returns the positions of the workers that have a key.
 func found[K ~string](r *rooms, sets map[K]bitset, key K, at map[K][]int32) bitset {
 	set, known := sets[key]
 	if !known {

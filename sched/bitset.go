@@ -41,7 +41,7 @@ func (b bitset) count() int {
 	return n
 }
 
-// word gives word i, 0 beyond the end.
+// word returns word i, 0 beyond the end.
 func (b bitset) word(i int) uint64 {
 	if i < len(b) {
 		return b[i]
@@ -49,7 +49,7 @@ func (b bitset) word(i int) uint64 {
 	return 0
 }
 
-// meets says whether the sets have a member in common.
+// meets reports whether the sets have a member in common.
 func (b bitset) meets(o bitset) bool {
 	for i := range min(len(b), len(o)) {
 		if b[i]&o[i] != 0 {

@@ -70,7 +70,7 @@ func (a *allowance) domain(q rota.QueueName, l *lane) *int64 {
 	return left
 }
 
-// shut says that nothing may be assigned from a lane any more, which is for good:
+// shut reports whether nothing may be assigned from a lane any more, which is for good:
 // what is left only shrinks within an entry.
 func (a *allowance) shut(q rota.QueueName, l *lane) bool {
 	return a.caps != nil && (a.shutTenant(q, l) || *a.domain(q, l) <= 0)

@@ -50,12 +50,12 @@ func NewDraft(s *Supply, caps Caps) *Draft {
 // they cost no places. It is asked often.
 func (d *Draft) Withhold(f func(*Item) bool) { d.withheld = f }
 
-// out says that a job is not drawn: it was assigned in this entry, or is withheld.
+// out reports whether a job is not drawn: it was assigned in this entry, or is withheld.
 func (d *Draft) out(it *Item) bool {
 	return len(d.taken) > 0 && d.taken[it] || d.withheld != nil && d.withheld(it)
 }
 
-// HasRoom says whether any active worker that serves the queue has a free slot left:
+// HasRoom reports whether any active worker that serves the queue has a free slot left:
 // without one its round gives nothing.
 func (d *Draft) HasRoom(q rota.QueueName) bool {
 	queue := d.supply.queues[q]

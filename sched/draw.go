@@ -19,12 +19,12 @@ func (c candidate) ties(o candidate) bool {
 // class without room, or of a lane that is shut, is passed over, which is for
 // good: room and allowances only shrink.
 type source interface {
-	// peek gives the next candidate without drawing it.
+	// peek returns the next candidate without drawing it.
 	peek(r *rooms) (candidate, bool)
 	// take draws the candidate that the last peek gave. Nothing may have
 	// happened to the rooms in between.
 	take()
-	// group gives all of the group that the candidate of the last peek begins,
+	// group returns all of the group that the candidate of the last peek begins,
 	// those passed over included: groups are cut in the ranking order, whatever
 	// has room (SPEC §7.5). Under fair share there is no such order before the
 	// draw, and ok is false: a group is a run of what is drawn.
@@ -220,7 +220,7 @@ func (s *pendingSource) leave(l *lane) {
 	s.settle(t)
 }
 
-// nextIsFirst says whether the next group may come before every turn. Its head
+// nextIsFirst reports whether the next group may come before every turn. Its head
 // may be of a class without room; then it comes later than it says, never
 // earlier.
 func (s *pendingSource) nextIsFirst() bool {
@@ -316,7 +316,7 @@ func (s *pendingSource) walkItems(t *turn, l *lane) {
 	t.streams.push(st)
 }
 
-// stream gives a new stream; they are made a slab at a time.
+// stream returns a new stream; they are made a slab at a time.
 func (s *pendingSource) stream() *stream {
 	if len(s.streamSlab) == 0 {
 		s.streamSlab = make([]stream, 64)

@@ -139,7 +139,7 @@ func newElderWalk(k *elders) *elderWalk {
 	return w
 }
 
-// peek gives the oldest item that is left, and its lane.
+// peek returns the oldest item that is left, and its lane.
 func (w *elderWalk) peek() (e entry, l *lane, ok bool) {
 	for w.next != nil && (len(w.begun.list) == 0 || elderLess(w.next.elder, w.begun.list[0].head)) {
 		st := &elderStream{lane: w.next, items: w.next.aged().cursor()}
@@ -171,7 +171,7 @@ type walkKey struct {
 	holders bool
 }
 
-// walk gives a class's walk, which never goes back: what was found gone once
+// walk returns a class's walk, which never goes back: what was found gone once
 // stays so.
 func (d *Draft) walk(k walkKey) *elderWalk {
 	w := d.walks[k]
@@ -182,7 +182,7 @@ func (d *Draft) walk(k walkKey) *elderWalk {
 	return w
 }
 
-// elderOf gives a class's oldest job that is not gone, and its lane.
+// elderOf returns a class's oldest job that is not gone, and its lane.
 func (d *Draft) elderOf(q rota.QueueName, k walkKey) (e entry, l *lane, ok bool) {
 	if !d.gone(k.elder.item, k.holders) {
 		if l, _ = k.lanes.min(); !d.shut(q, l) {
@@ -208,7 +208,7 @@ func (d *Draft) walkedTo(q rota.QueueName, k walkKey) (e entry, l *lane, ok bool
 	return entry{}, nil, false
 }
 
-// eldest gives the oldest job of a queue among the classes that serve, those
+// eldest returns the oldest job of a queue among the classes that serve, those
 // that hold a worker among them or not. What the index says of a class may be
 // too early, as what this entry assigned is missing, but never too late.
 func (d *Draft) eldest(lot Lot, holders bool, serves func(ClassID) bool) (best entry) {
@@ -228,7 +228,7 @@ func (d *Draft) eldest(lot Lot, holders bool, serves func(ClassID) bool) (best e
 	return best
 }
 
-// gone says that a job was assigned in this entry, is withheld, or, where that matters, that
+// gone reports whether a job was assigned in this entry, is withheld, or, where that matters, that
 // it holds a worker.
 func (d *Draft) gone(it *Item, holders bool) bool { return d.out(it) || !holders && d.holders[it] }
 

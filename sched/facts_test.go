@@ -102,7 +102,7 @@ func (c askedCaps) Tenant(t rota.TenantID) int64                   { return left
 func (c askedCaps) Window(_ rota.QueueName, t rota.TenantID) int64 { return leftOf(c.windows, t) }
 func (c askedCaps) Domain(_ rota.QueueName, domain string) int64   { return leftOf(c.domains, domain) }
 
-// drawable says that a job may be drawn now.
+// drawable reports whether a job may be drawn now.
 func (n *naive) drawable(it *Item, class func(*Item) *Requirements) bool {
 	return n.left.open(it) && n.roomAnywhere(class(it))
 }

@@ -33,7 +33,7 @@ func (p *Pending) settle(l *lane) {
 	p.settleCell(l.cell)
 }
 
-// parked says that no round and no turn may look at the lane.
+// parked reports whether no round and no turn may look at the lane.
 func (l *lane) parked() bool { return l.tenant.parked || l.domain.parked }
 
 func (p *Pending) settleCell(c *cell) {

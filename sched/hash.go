@@ -28,7 +28,7 @@ type message struct {
 	spill []byte
 }
 
-// room gives n bytes of the message to be written.
+// room returns n bytes of the message to be written.
 func (m *message) room(n int) []byte {
 	if m.spill == nil && m.n+n <= len(m.fixed) {
 		m.n += n

@@ -60,11 +60,11 @@ func (s *Supply) Endless(id rota.WorkerID, by int32) {
 // at least one.
 func (s *Supply) HoldsMost() int { return max(1, s.actives/8) }
 
-// blocked says that the job may not be placed at all: one that got its worker by a
+// blocked reports whether the job may not be placed at all: one that got its worker by a
 // turn may be placed whenever turns look at it.
 func (h *Hold) blocked() bool { return h.Lot.Pending.blocked(h.Item, h.Turn) }
 
-// PlaceHeld gives a held worker to its job, if there is room for it now: before
+// PlaceHeld places a held worker's job on it, if there is room for it now: before
 // all rounds of the entry, whatever share and ranking say. A worker so given is
 // held no more. Every hold must be told, placed or not, before anything is drawn:
 // the turns of other workers pass over the jobs that hold one.
@@ -161,7 +161,7 @@ type waiting struct {
 	limit rota.Clock
 }
 
-// grant gives at most so many holds, to the oldest jobs first.
+// grant makes at most so many holds, for the oldest jobs first.
 func (d *Draft) grant(lots []Lot, now rota.Clock, most int) (changes []HoldChange) {
 	queue := heap[*waiting]{less: func(a, b *waiting) bool { return elderLess(a.entry, b.entry) }}
 	for _, lot := range lots {
@@ -213,7 +213,7 @@ func (d *Draft) await(w *waiting) bool {
 	return false
 }
 
-// hasRoom says whether any worker that is not held has room for the class.
+// hasRoom reports whether any worker that is not held has room for the class.
 func (d *Draft) hasRoom(c ClassID) bool {
 	k := &d.supply.classes[c]
 	for i := range min(len(k.fits), len(d.standing.free)) {

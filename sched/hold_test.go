@@ -49,7 +49,7 @@ func (w *world) sortedHolds() []Hold {
 	return out
 }
 
-// placeHeld gives held workers to their jobs, first of all.
+// placeHeld places the jobs of held workers, first of all.
 func (n *naive) placeHeld(holds []Hold, class func(*Item) *Requirements) (out []Pair) {
 	for _, h := range holds {
 		w := n.workers[slices.IndexFunc(n.workers, func(w *naiveWorker) bool { return w.spec.ID == h.Worker })]
@@ -81,7 +81,7 @@ func (n *naive) afterTurn(w *naiveWorker, received uint64) uint64 {
 	return uint64(max(0, min(left, int64(w.spec.Slots+w.spec.Prefetch))))
 }
 
-// turns gives workers whose turn is due to the oldest jobs, by SPEC §7.10 alone.
+// turns assigns the oldest jobs to workers whose turn is due, by SPEC §7.10 alone.
 func (n *naive) turns(holds []Hold, most int, class func(*Item) *Requirements) (out []Pair, changes []HoldChange) {
 	holder, kept := map[*Item]bool{}, 0
 	for _, h := range holds {

@@ -14,7 +14,7 @@ func (s *Supply) SetData(id rota.WorkerID, keys []string) {
 	}
 }
 
-// Data tells the keys that SetData told of a worker.
+// Data returns the keys that SetData told of a worker.
 func (s *Supply) Data(id rota.WorkerID) []string {
 	if slot, known := s.slotOf[id]; known {
 		return slices.Clone(s.data.of(slot))
@@ -32,7 +32,7 @@ type keyed[K ~string] struct {
 	filed int
 }
 
-// of gives the keys of a slot.
+// of returns the keys of a slot.
 func (f *keyed[K]) of(slot int32) []K {
 	if int(slot) < len(f.keys) {
 		return f.keys[slot]
@@ -85,7 +85,7 @@ func (f *keyed[K]) drop(key K, slot int32) {
 	f.at[key] = slices.Delete(list, at, at+1)
 }
 
-// check says whether exactly these keys of a slot are filed; counted sums the
+// check reports whether exactly these keys of a slot are filed; counted sums the
 // keys found.
 func (f *keyed[K]) check(slot int32, counted *int) bool {
 	keys := sortedSet(f.of(slot))

@@ -38,7 +38,7 @@ type repute struct {
 	stake, health                 int64
 }
 
-// passes says whether a queue's rules let the worker through for any type.
+// passes reports whether a queue's rules let the worker through for any type.
 func (l *repute) passes(r *Rules) bool {
 	return l.active && !l.disconnected && (l.attested == AttestedNow || !r.RequireAttestation) &&
 		l.stake >= r.MinStake && l.health >= r.MinHealth
@@ -93,7 +93,7 @@ type WorkerStanding struct {
 	Held    bool
 }
 
-// Standing tells what is known of a worker; zero if there is none.
+// Standing returns what is known of a worker; zero if there is none.
 func (s *Supply) Standing(id rota.WorkerID) (w WorkerStanding) {
 	slot, known := s.slotOf[id]
 	if !known {
@@ -109,7 +109,7 @@ func (s *Supply) Standing(id rota.WorkerID) (w WorkerStanding) {
 	return w
 }
 
-// Equal says whether two standings tell the same; when a period of units began
+// Equal reports whether two standings tell the same; when a period of units began
 // is not compared.
 func (w *WorkerStanding) Equal(o *WorkerStanding) bool {
 	return w.Spec == o.Spec && w.Active == o.Active && w.Retired == o.Retired && w.Open == o.Open && w.CPUTaken == o.CPUTaken &&

@@ -50,10 +50,10 @@ func (p *Pending) HoldLow(h LowHold) {
 	}
 }
 
-// holds says that a lane's jobs are held, if only from rounds.
+// holds reports whether a lane's jobs are held, if only from rounds.
 func (p *Pending) holds(l *lane) bool { return l.key.band == bandLow && p.low != LowFree }
 
-// Blocked says that rounds do not draw from a job's lane: its tenant or domain is
+// Blocked reports whether rounds do not draw from a job's lane: its tenant or domain is
 // parked, or it is held for its priority.
 func (p *Pending) Blocked(it *Item) bool { return p.blocked(it, false) }
 

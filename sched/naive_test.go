@@ -50,7 +50,7 @@ type naiveWorker struct {
 
 type naiveShare struct{ open, weight int64 }
 
-// room says whether the worker may take a job of the class now.
+// room reports whether the worker may take a job of the class now.
 func (n *naive) room(w *naiveWorker, r *Requirements) bool { return !w.held && n.hasRoom(w, r) }
 
 // hasRoom says the same of the one job that the worker may be held for.
@@ -63,7 +63,7 @@ func (n *naive) hasRoom(w *naiveWorker, r *Requirements) bool {
 		(r.MemoryBytes == 0 || w.mem >= r.MemoryBytes) && (r.IOBytesPerS == 0 || w.io >= r.IOBytesPerS)
 }
 
-// could says whether the worker could ever take a job of the class.
+// could reports whether the worker could ever take a job of the class.
 func (w *naiveWorker) could(r *Requirements, p *rota.QueuePolicy) bool {
 	if !w.active || !w.stands(r, p) || w.spec.CPUMilli < r.CPUMilli || w.spec.MemoryBytes < r.MemoryBytes ||
 		w.spec.IOBytesPerS < r.IOBytesPerS || !slices.Contains(w.spec.Queues, r.Queue) {

@@ -76,7 +76,7 @@ func (r *runs[T]) insert(x T, less func(a, b T) bool) (replaced bool) {
 	return false
 }
 
-// find gives the run that x is in or belongs into, and the place of the first member of
+// find returns the run that x is in or belongs into, and the place of the first member of
 // it that is not before x.
 func (r *runs[T]) find(x T, less func(a, b T) bool) (run, at int) {
 	lo, hi := 1, len(r.list)

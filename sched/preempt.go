@@ -6,7 +6,7 @@ import "github.com/rotasched/rota"
 // between an entry's rounds and its holds. Here it asks and tells what a Draft
 // knows of room and of held workers.
 
-// WantsRoom says whether a job has no worker, holds none, may have one by the
+// WantsRoom reports whether a job has no worker, holds none, may have one by the
 // limits of its tenant and domain, and finds room nowhere. Pairs of its queue's
 // own round are the caller's to know. From the first call until Keep nothing gives
 // room, so the workers are gone through once for all jobs of a class without any.
@@ -24,7 +24,7 @@ func (d *Draft) WantsRoom(lot Lot, it *Item) bool {
 	return d.roomless[it.Class]
 }
 
-// IsHeld says whether a worker is held for some job by now; an unknown one is.
+// IsHeld reports whether a worker is held for some job by now; an unknown one is.
 func (d *Draft) IsHeld(id rota.WorkerID) bool {
 	slot, known := d.supply.slotOf[id]
 	return !known || d.standing.held.has(int(slot))

@@ -117,12 +117,12 @@ func (r *rooms) freeSlots() (free bitset, most Load) {
 	return free, most
 }
 
-// narrow says that a free slot may not be enough for a job that takes nothing.
+// narrow reports whether a free slot may not be enough for a job that takes nothing.
 func (r *Rules) narrow() bool {
 	return r.LeasesMax > 0 || r.PrefetchMax < rota.MaxPrefetch || r.UnitsMax > 0
 }
 
-// plain says that a class takes nothing but a slot and one unit, so that every
+// plain reports whether a class takes nothing but a slot and one unit, so that every
 // worker that has room for anything has room for it.
 func (r *rooms) plain(c *classRoom) bool {
 	return c.none() && (c.units <= 1 || r.queue.rules.UnitsMax == 0)
@@ -167,7 +167,7 @@ func (r *rooms) place(shuffled bool, seed Hash) {
 	}
 }
 
-// has says whether any worker has room for the class.
+// has reports whether any worker has room for the class.
 func (r *rooms) has(class ClassID) bool {
 	c := r.of(class)
 	if c == nil || !c.open {
@@ -214,7 +214,7 @@ func (r *rooms) shut(c *classRoom) {
 	r.drawable -= c.left
 }
 
-// newSet gives an empty set of positions.
+// newSet returns an empty set of positions.
 func (r *rooms) newSet() bitset {
 	if len(r.arena) < r.words {
 		r.arena = make([]uint64, 64*max(r.words, 1))
@@ -259,7 +259,7 @@ func (r *rooms) occupy(pos int, c *classRoom) {
 	r.built = keep
 }
 
-// within says whether so much is enough. What is not needed may be short.
+// within reports whether so much is enough. What is not needed may be short.
 func (n *need) within(left need) bool {
 	return n.Within(left.Load) && n.units <= left.units
 }

@@ -30,7 +30,7 @@ type Rules struct {
 	Denies bool
 }
 
-// heeds says whether a reason to bar a type counts in the queue.
+// heeds reports whether a reason to bar a type counts in the queue.
 func (r *Rules) heeds(why Unfit) bool {
 	return why == CoolingDown && r.Cools || why == TypeDenylisted && r.Denies
 }

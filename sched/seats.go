@@ -11,7 +11,7 @@ type seats struct {
 	all  []*Item
 }
 
-// group gives the group that a candidate is in.
+// group returns the group that a candidate is in.
 func (s *pendingSource) group(first candidate) (all []*Item, ok bool) {
 	if s.pending.fairShare {
 		return nil, false

@@ -147,7 +147,7 @@ func (w *naiveWorker) first(r *Requirements, p *rota.QueuePolicy) string {
 	return "FIT"
 }
 
-// stands says whether nothing of the worker's standing keeps it from a class.
+// stands reports whether nothing of the worker's standing keeps it from a class.
 func (w *naiveWorker) stands(r *Requirements, p *rota.QueuePolicy) bool {
 	faults := w.faults(r, p)
 	for _, name := range lastingOrder {

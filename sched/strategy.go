@@ -106,7 +106,7 @@ func (l *loads) find(load int32) (int, bool) {
 	return slices.BinarySearchFunc(l.levels, load, func(v level, load int32) int { return int(v.load - load) })
 }
 
-// least gives the least loaded of the n able positions, the first of equals.
+// least returns the least loaded of the n able positions, the first of equals.
 func (l *loads) least(able bitset, n int) int {
 	if n <= 4*len(l.levels) {
 		return l.scan(able)

@@ -237,7 +237,7 @@ func (s *Supply) Give(id rota.WorkerID, l Load) {
 	}
 }
 
-// slot gives a worker's number.
+// slot returns a worker's number.
 func (s *Supply) slot(id rota.WorkerID) (slot int32, known bool) {
 	if id == s.recent && id != "" {
 		return s.recentSlot, true
@@ -254,7 +254,7 @@ func (s *Supply) look(id rota.WorkerID) (slot int32, known bool) {
 	return slot, known
 }
 
-// HasRoom says whether any active worker that serves the queue has a free slot.
+// HasRoom reports whether any active worker that serves the queue has a free slot.
 func (s *Supply) HasRoom(q rota.QueueName) bool {
 	queue := s.queues[q]
 	return queue != nil && queue.workers.meets(s.free)
@@ -315,7 +315,7 @@ func (t *standing) unitsLeft(slot int32, q *queueSupply) int64 {
 	return q.rules.UnitsMax - q.used[slot] - t.drafted[unitsKey{q, slot}]
 }
 
-// spent says that a worker has not so many of a queue's units left.
+// spent reports whether a worker has not so many of a queue's units left.
 func (t *standing) spent(slot int32, q *queueSupply, units int64) bool {
 	return q.rules.UnitsMax > 0 && t.unitsLeft(slot, q) < units
 }
@@ -351,7 +351,7 @@ func (s *Supply) newSlot(id rota.WorkerID) int32 {
 	return slot
 }
 
-// find gives an id's place in the order, and whether it is there.
+// find returns an id's place in the order, and whether it is there.
 func (s *Supply) find(id rota.WorkerID) (int, bool) {
 	return slices.BinarySearchFunc(s.order, id, func(slot int32, id rota.WorkerID) int {
 		if s.specs[slot] == nil {

@@ -19,7 +19,7 @@ type UnfitWorkers struct {
 	IDs []rota.WorkerID
 }
 
-// Fits says whether a worker may take a job of the class now, and if not, by
+// Fits reports whether a worker may take a job of the class now, and if not, by
 // which rule of SPEC §6.1: the first in the order of Unfit, so that what lasts is
 // named before want of room. It is the state machine's re-check of each
 // assignment (SPEC §2.3). Whether the worker is held is not asked: it may be for
@@ -54,7 +54,7 @@ func (s *Supply) EverFits(c ClassID) int {
 	return s.classes[c].fits.count()
 }
 
-// CouldFit says whether a worker could ever take a job of the class.
+// CouldFit reports whether a worker could ever take a job of the class.
 func (s *Supply) CouldFit(c ClassID, id rota.WorkerID) bool {
 	slot, known := s.slotOf[id]
 	return known && s.classes[c].fits.has(int(slot))
@@ -174,7 +174,7 @@ func (s *Supply) Keepable(c ClassID, held bool) (n int) {
 	return n
 }
 
-// Lacks tells what a worker lacks of room for a job of the class: how many leases
+// Lacks returns what a worker lacks of room for a job of the class: how many leases
 // less it had to have open, and how much more of its load free; 0 where it has enough. ok is false if no end of leases would make room: the worker could never
 // take the job, is held for another, or has no units left for it.
 func (s *Supply) Lacks(c ClassID, id rota.WorkerID) (slots int32, load Load, ok bool) {
@@ -191,11 +191,11 @@ func (s *Supply) lacks(t *standing, c ClassID, id rota.WorkerID) (slots int32, l
 	return slots, k.need.lack(t.loadFree[slot]), true
 }
 
-// Lacks tells what Supply.Lacks does, after all that the entry assigned so far.
+// Lacks returns what Supply.Lacks does, after all that the entry assigned so far.
 func (d *Draft) Lacks(c ClassID, id rota.WorkerID) (slots int32, load Load, ok bool) {
 	return d.supply.lacks(&d.standing, c, id)
 }
 
-// AnyRoom says whether any worker that is not held has room for a job of the
+// AnyRoom reports whether any worker that is not held has room for a job of the
 // class, after all that the entry assigned so far.
 func (d *Draft) AnyRoom(c ClassID) bool { return d.hasRoom(c) }

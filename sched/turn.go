@@ -28,7 +28,7 @@ func AfterTurn(received uint64, every int64, slots int32) uint64 {
 	return min(received-min(received, uint64(every-1)), uint64(max(slots, 0)))
 }
 
-// Turns gives the workers whose turn is due to the oldest jobs, before all
+// Turns assigns the oldest jobs to the workers whose turn is due, before all
 // queues' rounds of the entry (SPEC §7.10): each worker with a free slot, by id,
 // to the oldest unblocked job of any queue that it could ever fit, whatever share
 // and ranking say. If that job lacks only room, the worker is held for it at
@@ -65,7 +65,7 @@ func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 	return pairs
 }
 
-// turnDue says whether any worker with a free slot has received so many leases that a turn
+// turnDue reports whether any worker with a free slot has received so many leases that a turn
 // may be due. Mostly none has, and what Turns makes ready for all queues is not needed.
 func (d *Draft) turnDue(lots []Lot) bool {
 	least := uint64(math.MaxUint64)
@@ -139,7 +139,7 @@ type classElder struct {
 	of   *elders
 }
 
-// serves says that looking for a job for the worker is not in vain from the start:
+// serves reports whether looking for a job for the worker is not in vain from the start:
 // idle workers may be many, and so may jobs that none of them can take.
 func (l *elderList) serves(d *Draft, slot int32) bool {
 	if d.standing.received[slot] < uint64(l.lot.Policy.OldestEvery-1) || !l.queue.able.has(int(slot)) ||
@@ -158,13 +158,13 @@ func (l *elderList) serves(d *Draft, slot int32) bool {
 	return l.fits.has(int(slot))
 }
 
-// mayBeat says that an older job than one may be found: the first class of the list, or
+// mayBeat reports whether an older job than one may be found: the first class of the list, or
 // the first that is not in it yet, is earlier than what is found.
 func (l *elderList) mayBeat(e entry) bool {
 	return len(l.list) > 0 && elderLess(l.list[0].entry, e) || l.next != nil && elderLess(l.next.elder, e)
 }
 
-// find gives the place of the first class that the worker could ever fit and has
+// find returns the place of the first class that the worker could ever fit and has
 // units left for.
 func (l *elderList) find(d *Draft, slot int32) (at int, ok bool) {
 	for ; ; at++ {

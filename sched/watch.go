@@ -17,7 +17,7 @@ type watch struct {
 // Watch makes the Draft note who else was looked at when the job gets its worker.
 func (d *Draft) Watch(id rota.JobID) { d.watch = &watch{job: id} }
 
-// Watched tells the workers that did not get the watched job, but for those that have
+// Watched returns the workers that did not get the watched job, but for those that have
 // retired, by id, at most MaxOthers, each with why; ok is false if no round of this entry drew it.
 func (d *Draft) Watched() (others []rota.OtherWorker, ok bool) {
 	if d.watch == nil {

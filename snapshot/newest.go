@@ -18,7 +18,7 @@ type Skipped struct {
 	Err error
 }
 
-// FirstReadable gives the first candidate that Inspect takes, so the list goes
+// FirstReadable returns the first candidate that Inspect takes, so the list goes
 // from the newest to the oldest, and why each before it was skipped. It reads
 // the chosen one to its end; only Read can compare the digest. If none is
 // readable, the kind is that of the newest's refusal, NotFound for an empty list.

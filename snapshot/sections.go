@@ -23,7 +23,7 @@ type sections[S any] struct {
 	take func(kind byte, record []byte) error
 }
 
-// Sections gives a sink that hands records of sections to take, which may be nil
+// Sections returns a sink that hands records of sections to take, which may be nil
 // to pass them over, and all others to the state's sink.
 func Sections[S any](state Sink[S], take func(kind byte, record []byte) error) Sink[S] {
 	return sections[S]{state, take}

@@ -28,7 +28,7 @@ func (s *nodeService) ArchiveRange(ctx context.Context,
 	return answer, nil
 }
 
-// ArchiveRecords tells what this node's archive knows of single jobs.
+// ArchiveRecords returns what this node's archive knows of single jobs.
 func (s *nodeService) ArchiveRecords(ctx context.Context,
 	req *rotav1.ArchiveRecordsRequest) (*rotav1.ArchiveRecordsResponse, error) {
 	if _, err := s.admit(req.GetCaller()); err != nil {

@@ -30,7 +30,7 @@ func (s *clusterService) Status(ctx context.Context,
 	return words.ClusterStatusToWire(&status), nil
 }
 
-// GetMode tells what the cluster admits, and why.
+// GetMode returns what the cluster admits, and why.
 func (s *clusterService) GetMode(ctx context.Context, req *rotav1.GetModeRequest) (*rotav1.GetModeResponse, error) {
 	mode, at, err := s.core.Mode(ctx, words.ReadFromWire(req.GetRead()))
 	if err != nil {

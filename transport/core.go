@@ -65,7 +65,7 @@ type Core interface {
 	// without; Workflows one page of them, without.
 	Workflow(ctx context.Context, id rota.WorkflowID, nodes bool, opt rota.ReadOptions) (rota.Workflow, rota.ReadAt, error)
 	Workflows(ctx context.Context, f rota.WorkflowFilter, opt rota.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error)
-	// AwaitWorkflow gives a workflow, without nodes, once it is over.
+	// AwaitWorkflow returns a workflow, without nodes, once it is over.
 	AwaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error)
 	CancelWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error)
 	// RetryWorkflow runs again what did not complete: all, or where from is given that
@@ -105,7 +105,7 @@ type Core interface {
 	// its last call, which the caller ends (SPEC §12.3).
 	Events(ctx context.Context, filter rota.EventFilter, send func(rota.EventBatch) error) error
 
-	// Leader tells where the leader answers; false while none is known, or this node
+	// Leader returns where the leader answers; false while none is known, or this node
 	// leads itself.
 	Leader() (rota.NodeAddress, bool)
 

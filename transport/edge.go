@@ -94,7 +94,7 @@ func (s *edgeStream) RecvMsg(m any) error {
 	return checkSize(s.method, m)
 }
 
-// withMargin gives a context that ends a little before the caller's, so that
+// withMargin returns a context that ends a little before the caller's, so that
 // the server's own answer reaches a caller who still listens (SPEC §13.1). A
 // call without a deadline gets otherwise; 0 is none.
 func withMargin(ctx context.Context, otherwise time.Duration) (context.Context, context.CancelFunc) {
@@ -130,7 +130,7 @@ func late(ctx context.Context, err error) error {
 		Text: "the node found no answer in time, what came of the call is unknown: repeat it with the same ids"}
 }
 
-// refusalOf gives the error for one item of a batch, or of a stream.
+// refusalOf returns the error for one item of a batch, or of a stream.
 func refusalOf(ctx context.Context, err error) *rota.Error {
 	return words.FromStatus(late(ctx, err))
 }

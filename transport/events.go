@@ -64,7 +64,7 @@ type encodedBatch struct {
 	textErr error
 }
 
-// messages gives the batch as gRPC messages, the last of which tells how far was
+// messages returns the batch as gRPC messages, the last of which tells how far was
 // looked where the last event does not.
 func (b *encodedBatch) messages(stream grpc.ServerStream) ([]*grpc.PreparedMsg, error) {
 	b.grpc.Do(func() {
@@ -89,7 +89,7 @@ func (b *encodedBatch) messages(stream grpc.ServerStream) ([]*grpc.PreparedMsg, 
 	return b.wire, b.wireErr
 }
 
-// lines gives the batch as one JSON text an event.
+// lines returns the batch as one JSON text an event.
 func (b *encodedBatch) lines() ([][]byte, error) {
 	b.json.Do(func() {
 		for i := range b.events {

@@ -79,7 +79,7 @@ func setup(t testing.TB, change ...func(*Options)) *bundle {
 	return b
 }
 
-// bounded gives a context that ends long after any call here should have.
+// bounded returns a context that ends long after any call here should have.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

@@ -87,7 +87,7 @@ func (s *nodeService) Beat(ctx context.Context,
 	return words.BeatAnswerToWire(&answer), nil
 }
 
-// Barrier gives the index of a read barrier (SPEC §13.2).
+// Barrier returns the index of a read barrier (SPEC §13.2).
 func (s *nodeService) Barrier(ctx context.Context,
 	req *rotav1.BarrierRequest) (*rotav1.BarrierResponse, error) {
 	from, err := s.admit(req.GetCaller())

@@ -193,7 +193,7 @@ func peerError(to rota.NodeAddress, err error) error {
 	return e
 }
 
-// take gives the connection to an address, dialled lazily, and drops those that
+// take returns the connection to an address, dialled lazily, and drops those that
 // nobody used for long.
 func (p *Peers) take(to rota.NodeAddress) (*peer, error) {
 	if to.API == "" {

@@ -246,7 +246,7 @@ func (s *Server) going() error {
 		s.options.Self)
 }
 
-// untilDrain gives a context that also ends when the server drains.
+// untilDrain returns a context that also ends when the server drains.
 func (s *Server) untilDrain(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.draining, func() { cancel(s.going()) })

@@ -24,7 +24,7 @@ func wireJob(id string) *rotav1.JobSpec {
 	return words.JobSpecToWire(&s)
 }
 
-// kindOf gives the kind that a caller sees.
+// kindOf returns the kind that a caller sees.
 func kindOf(err error) rota.Kind { return rota.KindOf(errOrNil(words.FromStatus(err))) }
 
 func errOrNil(e *rota.Error) error {

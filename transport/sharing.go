@@ -80,7 +80,7 @@ func addressOf(addr net.Addr) string {
 	return network.String()
 }
 
-// ofNodes says whether a call is for nodes only.
+// ofNodes reports whether a call is for nodes only.
 func ofNodes(method string) bool {
 	return strings.HasPrefix(method, "/"+rotav1.Node_ServiceDesc.ServiceName+"/")
 }

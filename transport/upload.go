@@ -186,7 +186,7 @@ func tooManyEdges() error {
 	return rota.Refusef(rota.Invalid, "edges", "edges are more than %d: at most so many are taken", rota.MaxWorkflowEdges)
 }
 
-// name gives the one copy of a node's id; field and at say where it stands.
+// name returns the one copy of a node's id; field and at say where it stands.
 func (u *upload) name(id, field string, at ...any) (string, error) {
 	if known, ok := u.names[id]; ok {
 		return known, nil

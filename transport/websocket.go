@@ -136,7 +136,7 @@ func (s *Server) pingWeb(ctx context.Context, conn *websocket.Conn) {
 	}
 }
 
-// webEnd gives the close frame for how a stream ended. Codes are those of RFC 6455
+// webEnd returns the close frame for how a stream ended. Codes are those of RFC 6455
 // and its registry: 1008 the request is wrong, 1013 try again, 1012 and 1001 go to
 // another node, 1011 a fault of ours.
 func webEnd(err error) (websocket.StatusCode, string) {

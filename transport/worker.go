@@ -368,7 +368,7 @@ func (w *workStream) bye() error {
 	return late(w.stream.Context(), w.session.Bye(ctx))
 }
 
-// leave tells the worker to go to another node, after what is in flight.
+// leave returns the worker to go to another node, after what is in flight.
 func (w *workStream) leave() error {
 	if err := w.settle(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -45,7 +45,7 @@ func (s *workersService) Get(ctx context.Context, req *rotav1.GetWorkerRequest) 
 	return &rotav1.GetWorkerResponse{Worker: words.WorkerToWire(&worker), At: words.ReadAtToWire(at)}, nil
 }
 
-// Drain gives a worker no more leases.
+// Drain returns a worker no more leases.
 func (s *workersService) Drain(ctx context.Context, req *rotav1.DrainWorkerRequest) (*rotav1.Worker, error) {
 	return setStatus(ctx, req.GetId(), s.core.DrainWorker)
 }

@@ -243,7 +243,7 @@ func (s *workflowsService) Retry(ctx context.Context, req *rotav1.RetryWorkflowR
 	return words.WorkflowToWire(&flow), nil
 }
 
-// ParentOutputs tells a node's job what its parents put out (SPEC §11.2).
+// ParentOutputs returns a node's job what its parents put out (SPEC §11.2).
 func (s *workflowsService) ParentOutputs(req *rotav1.ParentOutputsRequest,
 	stream grpc.ServerStreamingServer[rotav1.ParentOutput]) error {
 	job := rota.JobID(req.GetJob())

@@ -255,7 +255,7 @@ func AddNoticeToWire(w *rotav1.Notices, n *rota.Notice) {
 	}
 }
 
-// NoticesFromWire gives the notices in the order assigned, revoked, ended,
+// NoticesFromWire returns the notices in the order assigned, revoked, ended,
 // draining.
 func NoticesFromWire(w *rotav1.Notices) ([]rota.Notice, error) {
 	notices := make([]rota.Notice, 0, len(w.GetAssigned())+len(w.GetRevoked())+len(w.GetEnded())+1)

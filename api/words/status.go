@@ -38,7 +38,7 @@ var kindCodes = [...]codes.Code{
 	rota.Internal:    codes.Internal,
 }
 
-// CodeOf gives the gRPC code of a kind.
+// CodeOf returns the gRPC code of a kind.
 func CodeOf(kind rota.Kind) codes.Code {
 	if int(kind) < len(kindCodes) {
 		return kindCodes[kind]
@@ -46,7 +46,7 @@ func CodeOf(kind rota.Kind) codes.Code {
 	return codes.Internal
 }
 
-// ToStatus gives the error that a gRPC handler returns. A *rota.Error anywhere
+// ToStatus returns the error that a gRPC handler returns. A *rota.Error anywhere
 // in the chain decides; its kind, verb, subject and delay travel as the
 // standard details ErrorInfo and RetryInfo, so that strangers' clients read
 // them too. A status error passes as it is; any other error is Internal.

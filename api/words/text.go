@@ -29,7 +29,7 @@ func newEnum[T ~uint8](what string, text func(T) string) enum[T] {
 	return e
 }
 
-// text gives the wire text; the zero value is the empty text. A value beyond
+// text returns the wire text; the zero value is the empty text. A value beyond
 // the table, which only a fault makes, travels as its String and is refused by
 // the reader.
 func (e *enum[T]) text(v T) string {

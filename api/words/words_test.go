@@ -109,7 +109,7 @@ func sure[M, W any](f func(M) W) func(M) (W, error) {
 	return func(m M) (W, error) { return f(m), nil }
 }
 
-// differ gives the path of the first difference; no list and an empty one are
+// differ returns the path of the first difference; no list and an empty one are
 // the same.
 func differ(a, b reflect.Value, path string) string {
 	switch a.Kind() {

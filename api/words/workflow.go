@@ -129,7 +129,7 @@ func NumberNodes(nodes []rota.WorkflowNode) NodeNumbers {
 	return n
 }
 
-// ToWire gives the numbers of nodes. One that is not in the list is a fault of ours.
+// ToWire returns the numbers of nodes. One that is not in the list is a fault of ours.
 func (n NodeNumbers) ToWire(ids []string) ([]uint32, error) {
 	numbers := make([]uint32, len(ids))
 	for i, id := range ids {
@@ -143,7 +143,7 @@ func (n NodeNumbers) ToWire(ids []string) ([]uint32, error) {
 	return numbers, nil
 }
 
-// NodesOf gives the ids of numbered nodes: the inverse of NodeNumbers.ToWire.
+// NodesOf returns the ids of numbered nodes: the inverse of NodeNumbers.ToWire.
 func NodesOf(numbers []uint32, nodes []rota.WorkflowNode) ([]string, error) {
 	ids := make([]string, len(numbers))
 	for i, number := range numbers {

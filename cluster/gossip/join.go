@@ -70,7 +70,7 @@ func (g *Gossip) join(ctx context.Context, address string) error {
 	return nil
 }
 
-// hasLive says whether a live member, this node included, has the address.
+// hasLive reports whether a live member, this node included, has the address.
 func (g *Gossip) hasLive(address string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -99,7 +99,7 @@ func decodeMeta(id rota.NodeID, data []byte) (Meta, error) {
 	return m, nil
 }
 
-// plainText says whether s may be shown and logged: printable ASCII, not too long.
+// plainText reports whether s may be shown and logged: printable ASCII, not too long.
 func plainText(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {

@@ -286,7 +286,7 @@ func TestPreflightFindsFlips(t *testing.T) {
 	}
 }
 
-// otherEntry gives the index of the first entry that is read differently from how
+// otherEntry returns the index of the first entry that is read differently from how
 // it was written, 0 if there is none.
 func otherEntry(t *testing.T, dir string, entries []*raft.Log) uint64 {
 	t.Helper()

@@ -133,7 +133,7 @@ func (c *commitNews) next(f *replicaNews) (raft.ServerAddress, *raft.AppendEntri
 		PrevLogEntry: c.index, PrevLogTerm: c.term, LeaderCommitIndex: c.index}
 }
 
-// heartbeat says that a call carries no place in the log.
+// heartbeat reports whether a call carries no place in the log.
 func heartbeat(args *raft.AppendEntriesRequest) bool {
 	return args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0 && len(args.Entries) == 0
 }

@@ -44,7 +44,7 @@ func dialLayer(from, to *Layer) (net.Conn, error) {
 	return from.Dial(raft.ServerAddress(to.BoundAddr().String()), 5*time.Second)
 }
 
-// connect gives both ends of a connection after the handshake.
+// connect returns both ends of a connection after the handshake.
 func connect(t *testing.T, from, to *Layer) (dialled, accepted net.Conn) {
 	t.Helper()
 	dialled, err := dialLayer(from, to)

@@ -82,7 +82,7 @@ func statusTable(s rota.ClusterStatus, wide bool) string {
 	}, s.Nodes, wide) + problemsText(s.Nodes)
 }
 
-// problemsText tells what is wrong, each on a line of its own and whole: what to do
+// problemsText returns what is wrong, each on a line of its own and whole: what to do
 // stands at its end.
 func problemsText(nodes []rota.NodeStatus) string {
 	var text strings.Builder

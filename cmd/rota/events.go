@@ -238,7 +238,7 @@ func (p *eventPrinter) detail(e *rota.ServedEvent, about string) string {
 	return what
 }
 
-// payloadWords tells a payload's figures as name=value, in their order; one that is no
+// payloadWords returns a payload's figures as name=value, in their order; one that is no
 // object is told as it is. What the columns have already is left out.
 func payloadWords(payload string) string {
 	d := json.NewDecoder(strings.NewReader(payload))

@@ -165,7 +165,7 @@ func attemptColumns(j *rota.Job) (columns []column[rota.Attempt]) {
 	}...)
 }
 
-// retriedText tells how often a job was retried, and when the last time.
+// retriedText returns how often a job was retried, and when the last time.
 func retriedText(j rota.Job) string {
 	switch {
 	case j.Life == 0:

@@ -184,7 +184,7 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 // fills up (SPEC §4.6).
 const throttleHint = "the queue is more than half full: slow down"
 
-// readPayload gives the payload that --payload names, bounded.
+// readPayload returns the payload that --payload names, bounded.
 func readPayload(arg string, stdin io.Reader) ([]byte, error) {
 	from, name := io.Reader(nil), ""
 	switch {

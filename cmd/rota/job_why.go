@@ -84,7 +84,7 @@ func decisionText(d *rota.PlacedDecision) string {
 	return text
 }
 
-// reasoningText tells the rule with the figures that SPEC §7.7 gives it.
+// reasoningText returns the rule with the figures that SPEC §7.7 gives it.
 func reasoningText(r rota.Reasoning) string {
 	rule := r.Rule.String()
 	switch r.Rule {

@@ -12,7 +12,7 @@ import (
 // know each other; only a worker's session needs a word said here.
 type wiredNode struct{ *cluster.Node }
 
-// OpenWorker gives the session as the protocol's interface; an error gives none.
+// OpenWorker returns the session as the protocol's interface; an error gives none.
 func (n wiredNode) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
 	attestation *rota.Attestation, link rota.WorkerLink) (transport.WorkerSession, error) {
 	s, err := n.Node.OpenWorker(ctx, spec, secret, takeover, attestation, link)

@@ -196,7 +196,7 @@ func verdictError(v rota.Verdict) error {
 	return &codedError{exitFailed, errors.New(strings.Join(wrong, "; "))}
 }
 
-// toldAlike says that all digests that were told are one.
+// toldAlike reports whether all digests that were told are one.
 func toldAlike(nodes []rota.NodeVerdict) bool {
 	var told []rota.Digest
 	for _, n := range nodes {

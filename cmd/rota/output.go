@@ -157,7 +157,7 @@ func yamlComposite(d *json.Decoder, open json.Delim) (*yaml.Node, error) {
 	return node, err
 }
 
-// yamlPlain says that a text may stand without escapes.
+// yamlPlain reports whether a text may stand without escapes.
 func yamlPlain(s string) bool {
 	for _, r := range s {
 		if r < ' ' && r != '\n' || r == 0x7f || r == 0x85 || r == 0xfeff || r == 0xfffd || r == 0x2028 ||

@@ -108,7 +108,7 @@ func (r *runningNode) shutdown() error {
 	return r.close()
 }
 
-// handOver gives leadership away while this node still answers: other nodes
+// handOver passes leadership on while this node still answers: other nodes
 // forward to it until they know better.
 func (r *runningNode) handOver(ctx context.Context) error {
 	peers, err := r.node.Peers(ctx)

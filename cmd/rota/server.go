@@ -219,7 +219,7 @@ func (f *serverFlags) secure(p *nodePlan, files tlsFiles) error {
 	return nil
 }
 
-// loopback says that an address is reached from this machine only.
+// loopback reports whether an address is reached from this machine only.
 func loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -229,7 +229,7 @@ func loopback(addr string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// reachable gives the address that others use: the address itself, or for "all
+// reachable returns the address that others use: the address itself, or for "all
 // addresses" (0.0.0.0, ::, none) this machine's first one beyond loopback.
 func reachable(addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)

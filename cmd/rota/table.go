@@ -116,7 +116,7 @@ func joined[S ~string](list []S) string {
 	return strings.Join(texts, ",")
 }
 
-// or gives the second where the first is empty.
+// or returns the second where the first is empty.
 func or[T comparable](v, otherwise T) T {
 	var zero T
 	if v == zero {

@@ -12,7 +12,7 @@ type tlsFiles struct {
 	cert, key, ca string
 }
 
-// complete says that a server has what it needs.
+// complete reports whether a server has what it needs.
 func (f tlsFiles) complete() bool { return f.cert != "" && f.key != "" && f.ca != "" }
 
 // client is the client's side: the node must have a certificate of the

@@ -154,7 +154,7 @@ func (l *liveTLS) accepting(auth tls.ClientAuthType) *tls.Config {
 	return config
 }
 
-// show gives the certificate of now to who asks for one.
+// show returns the certificate of now to who asks for one.
 func (l *liveTLS) show(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	if certificate, _ := l.now(); certificate != nil {
 		return certificate, nil

@@ -82,7 +82,7 @@ func (i *issuer) issue(dir string, life time.Duration) tlsFiles {
 	return f
 }
 
-// shakeHands gives what each side saw of the other.
+// shakeHands returns what each side saw of the other.
 func shakeHands(t *testing.T, server, client *tls.Config) (seen, shown *x509.Certificate, err error) {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")

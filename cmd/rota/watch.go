@@ -30,7 +30,7 @@ const (
 	lineEvery = 5 * time.Second
 )
 
-// terminal says that a writer is one.
+// terminal reports whether a writer is one.
 func terminal(w io.Writer) bool {
 	if locked, ok := w.(*lockedWriter); ok {
 		w = locked.w

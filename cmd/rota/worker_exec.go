@@ -79,7 +79,7 @@ func (e *execution) run(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// environment gives the variables that tell the command of its job, and what
+// environment returns the variables that tell the command of its job, and what
 // removes the files that they name.
 func (e *execution) environment() (env []string, remove func(), err error) {
 	env = []string{"ROTA_JOB_ID=" + string(e.job), "ROTA_JOB_TYPE=" + string(e.typ),
@@ -181,5 +181,5 @@ func (b *tailBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String gives the tail, cut to whole characters.
+// String returns the tail, cut to whole characters.
 func (b *tailBuffer) String() string { return strings.ToValidUTF8(string(b.kept), "") }

@@ -231,7 +231,7 @@ func (a *app) workerTalk() client.Observer {
 	}
 }
 
-// handler gives the handler that runs each job.
+// handler returns the handler that runs each job.
 func (a *app) handler(command string) client.Handler {
 	if command == "" {
 		return loadgen.Simulate

@@ -82,7 +82,7 @@ Colours need a terminal; NO_COLOR turns them off.`,
 	return a.reads(cmd)
 }
 
-// colours says that stdout shows colours and is wanted to.
+// colours reports whether stdout shows colours and is wanted to.
 func (a *app) colours() bool {
 	for _, e := range a.environ {
 		name, value, _ := strings.Cut(e, "=")

@@ -109,7 +109,7 @@ func workflowTable(w *rota.Workflow, now rota.Clock, wide bool) string {
 	}
 }
 
-// endingText tells what a running workflow will be.
+// endingText returns what a running workflow will be.
 func endingText(w *rota.Workflow) string {
 	if w.State.Terminal() || w.Ending == rota.WorkflowNone {
 		return ""
@@ -123,7 +123,7 @@ func progressBar(w *rota.Workflow) string {
 	return fmt.Sprintf("%s%s %d%%", strings.Repeat("█", full), strings.Repeat("░", max(0, barCells-full)), w.Progress)
 }
 
-// stateCounts gives the nodes by state in the order of a node's life, empty states
+// stateCounts returns the nodes by state in the order of a node's life, empty states
 // left out.
 func stateCounts(c rota.NodeCounts) []struct {
 	State rota.NodeState
@@ -160,7 +160,7 @@ func labelsText(labels map[string]string) string {
 	return strings.Join(pairs, ", ")
 }
 
-// criticalPath gives the longest chain; none where it is the longest of nothing, as
+// criticalPath returns the longest chain; none where it is the longest of nothing, as
 // long as no node's duration is known.
 func criticalPath(w *rota.Workflow) []string {
 	if w.CriticalPathMs == 0 {
@@ -169,7 +169,7 @@ func criticalPath(w *rota.Workflow) []string {
 	return w.CriticalPath
 }
 
-// criticalText tells the longest chain: its length, and its nodes where they are few.
+// criticalText returns the longest chain: its length, and its nodes where they are few.
 func criticalText(w *rota.Workflow, wide bool) string {
 	const most = 6
 	path := criticalPath(w)
@@ -236,7 +236,7 @@ func parentsText(parents []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(parents[:most], " "), len(parents)-most)
 }
 
-// nodeTook tells how long an ended node ran; what another is expected to take is
+// nodeTook returns how long an ended node ran; what another is expected to take is
 // no fact, and marked so.
 func nodeTook(n *rota.WorkflowNode) string {
 	switch {

@@ -134,7 +134,7 @@ func (a *app) workflowSpec(f *workflowFlags, policy rota.FailurePolicy, path, gi
 	return spec, nil
 }
 
-// fileError tells what is wrong with a file: several faults a line each, before the
+// fileError returns what is wrong with a file: several faults a line each, before the
 // one line that ends the command.
 func (a *app) fileError(path string, err error) error {
 	name := path

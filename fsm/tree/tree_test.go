@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// sound tells the first thing that is wrong with a tree's form.
+// sound returns the first thing that is wrong with a tree's form.
 func (t *Tree[K, V]) sound() error {
 	n, depth := 0, -1
 	var walk func(at *node[K, V], deep int) error

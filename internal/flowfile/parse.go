@@ -118,7 +118,7 @@ func takeApart(text []byte, path string) (*flowParts, error) {
 	return partsOfJSON(text)
 }
 
-// lineAt gives the line of an offset, from 1.
+// lineAt returns the line of an offset, from 1.
 func lineAt(text []byte, offset int64) int {
 	return 1 + bytes.Count(text[:max(0, min(offset, int64(len(text))))], []byte("\n"))
 }
@@ -199,7 +199,7 @@ func (p *flowParts) add(key string, line int, part flowPart, list func(flowPart)
 	return err
 }
 
-// listOfJSON gives the elements of a JSON list, each with its line.
+// listOfJSON returns the elements of a JSON list, each with its line.
 func listOfJSON(whole flowPart) ([]flowPart, error) {
 	if whole.text[0] != '[' {
 		return nil, Faults{fmt.Sprintf("line %d: nodes and edges are lists: […] is wanted", whole.line)}
@@ -245,7 +245,7 @@ func strictly(text []byte, into any) error {
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// wrongType tells a value of another type than wanted.
+// wrongType returns a value of another type than wanted.
 func wrongType(e *json.UnmarshalTypeError) string {
 	field := e.Field[strings.LastIndex(e.Field, ".")+1:]
 	want := e.Type.String()
@@ -279,7 +279,7 @@ func wrongType(e *json.UnmarshalTypeError) string {
 	return fmt.Sprintf("%s is %s: %s is wanted", field, got, want)
 }
 
-// meantField tells what a field of other engines is called here.
+// meantField returns what a field of other engines is called here.
 func meantField(name string) string {
 	meant := map[string]string{
 		"depends_on": "parents", "dependsOn": "parents", "depends": "parents", "needs": "parents", "parent": "parents",

@@ -28,7 +28,7 @@ func (r *flowReader) refuse(line int, format string, args ...any) {
 	r.faults = append(r.faults, flowFault{line, fmt.Sprintf(format, args...)})
 }
 
-// verdict tells the faults in the file's order.
+// verdict returns the faults in the file's order.
 func (r *flowReader) verdict() error {
 	slices.SortStableFunc(r.faults, func(a, b flowFault) int { return cmp.Compare(a.line, b.line) })
 	var told Faults

@@ -67,7 +67,7 @@ type wfRun struct {
 	MemoryInBytes float64 `json:"memoryInBytes"`
 }
 
-// isWfCommons says that a file is an instance and not in our own format.
+// isWfCommons reports whether a file is an instance and not in our own format.
 func isWfCommons(text []byte) bool {
 	if text = bytes.TrimSpace(text); len(text) == 0 || text[0] != '{' {
 		return false

@@ -70,7 +70,7 @@ func target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// list gives the elements of a YAML sequence, each with its line.
+// list returns the elements of a YAML sequence, each with its line.
 func (w *yamlJSON) list(n *yaml.Node) ([]flowPart, error) {
 	if n.Kind != yaml.SequenceNode {
 		return nil, Faults{fmt.Sprintf("line %d: nodes and edges are lists: a line “- id: …” for each is wanted", n.Line)}
@@ -145,7 +145,7 @@ func (w *yamlJSON) object(out []byte, n *yaml.Node, depth int) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// fields gives keys and values of a mapping in turn, merged ones resolved.
+// fields returns keys and values of a mapping in turn, merged ones resolved.
 func (w *yamlJSON) fields(n *yaml.Node, depth int) ([]*yaml.Node, error) {
 	if depth > maxYAMLDepth {
 		return nil, Faults{fmt.Sprintf("line %d: it is nested more than %d deep", n.Line, maxYAMLDepth)}

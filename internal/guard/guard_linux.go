@@ -195,7 +195,7 @@ func killAll(ctx context.Context, reaped <-chan reapedChild) (killed int, err er
 	}
 }
 
-// pipes gives both ends of a pipe that can be read and written at each: so each
+// pipes returns both ends of a pipe that can be read and written at each: so each
 // side sees the other's end.
 func pipes() (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

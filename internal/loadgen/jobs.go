@@ -62,7 +62,7 @@ func batchOf(batch, payload int) int {
 	return max(1, min(batch, rota.MaxMessageBytes/2/(payload+perJob)))
 }
 
-// specs gives each job its queue and tenant in turn, so that every pair of them
+// specs sets the queue and tenant of each job in turn, so that every pair of them
 // comes where their numbers have no common divisor, and the same payload.
 func specs(queues []rota.QueueName, tenants, bytes int) func(i int, id rota.JobID) rota.JobSpec {
 	payload := make([]byte, bytes)

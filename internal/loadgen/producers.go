@@ -172,7 +172,7 @@ func (p *producers) answers(left []int, outcomes []rota.Submitted) (again []int,
 	return again, delay, nil
 }
 
-// mayRetry says that time may mend the refusal: without a leader, without room.
+// mayRetry reports whether time may mend the refusal: without a leader, without room.
 func mayRetry(err error) bool {
 	switch rota.KindOf(err) {
 	case rota.Unavailable, rota.Exhausted, rota.Timeout:

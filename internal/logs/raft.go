@@ -46,7 +46,7 @@ func (w raftLines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// subjectOf gives what a line of raft is about: "raft: failed to contact:
+// subjectOf returns what a line of raft is about: "raft: failed to contact:
 // server-id=n2 time=12ms" and the next one like it are about the same.
 func subjectOf(text []byte) string {
 	said, rest, _ := bytes.Cut(bytes.TrimPrefix(text, []byte("raft: ")), []byte(":"))

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// rows gives the cells of a Markdown table: the one whose head begins with the
+// rows returns the cells of a Markdown table: the one whose head begins with the
 // given cells. Code marks are taken off.
 func rows(text string, head ...string) [][]string {
 	var found [][]string

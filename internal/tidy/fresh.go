@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// methodNames gives the full names of the methods that generated gRPC files of a
+// methodNames returns the full names of the methods that generated gRPC files of a
 // folder know, such as /rota.v1.Jobs/Submit, sorted.
 func methodNames(t *tree, dir string) ([]string, error) {
 	var names []string

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// planted says that a file holds a bug of test/bite: named plant_<name>.go, and
+// planted reports whether a file holds a bug of test/bite: named plant_<name>.go, and
 // built with the tag plant_<name> alone. It is no part of any other build, so the
 // rules on what code does are not for it.
 func (f *file) planted() bool {
@@ -61,7 +61,7 @@ func checkPlants(t *tree) []string {
 	return faults
 }
 
-// idle says that a body does nothing but give false, 0 or an empty value.
+// idle reports whether a body does nothing but give false, 0 or an empty value.
 func idle(body *ast.BlockStmt) bool {
 	if len(body.List) == 0 {
 		return true

@@ -55,7 +55,7 @@ func (t *tree) add(name string, text []byte) error {
 	return nil
 }
 
-// in gives the hand-written, non-test sources of a folder and those beneath it.
+// in returns the hand-written, non-test sources of a folder and those beneath it.
 func (t *tree) in(dir string) []*file {
 	var found []*file
 	for _, f := range t.files {
@@ -66,7 +66,7 @@ func (t *tree) in(dir string) []*file {
 	return found
 }
 
-// dirs gives the folders that hold Go sources, sorted.
+// dirs returns the folders that hold Go sources, sorted.
 func (t *tree) dirs() []string {
 	var dirs []string
 	for _, f := range t.files {

@@ -105,7 +105,7 @@ var rooms = []room{
 		never: []string{raftLibrary, raftStore, gossip}},
 }
 
-// roomOf gives the room that a folder belongs to: the longest path above it.
+// roomOf returns the room that a folder belongs to: the longest path above it.
 func roomOf(dir string) (room, bool) {
 	best, found := room{}, false
 	for _, r := range rooms {
@@ -116,7 +116,7 @@ func roomOf(dir string) (room, bool) {
 	return best, found
 }
 
-// beneath says whether path is prefix or stands under it; "." is itself only.
+// beneath reports whether path is prefix or stands under it; "." is itself only.
 func beneath(path, prefix string) bool {
 	return path == prefix || strings.HasPrefix(path, prefix+"/")
 }

@@ -22,7 +22,7 @@ var (
 	largeFunctions = map[string]int{}
 )
 
-// checkSizes gives what is reported and what fails. Tests are reported only.
+// checkSizes returns what is reported and what fails. Tests are reported only.
 func checkSizes(t *tree, files, functions map[string]int) (reports, faults []string) {
 	usedFiles, usedFunctions := map[string]bool{}, map[string]bool{}
 	judge := func(key, where string, lines, reported, most int, test bool, allowed map[string]int, used map[string]bool) {

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// benchEnded gives many records of about 600 bytes: those of a few jobs, each with other
+// benchEnded returns many records of about 600 bytes: those of a few jobs, each with other
 // ids and numbers. Ids grow, or are noise.
 func benchEnded(b *testing.B, n int, growing bool) []incoming {
 	few := jobsEnded(b, 2)

@@ -82,10 +82,10 @@ func (x *block) read() {
 	}
 }
 
-// covers says that it stands for a number that is not before its key.
+// covers reports whether it stands for a number that is not before its key.
 func (x *block) covers(seq uint64) bool { return x.key != nil && !x.torn && seq <= x.last }
 
-// placed gives the record at a place, the first being 0.
+// placed returns the record at a place, the first being 0.
 func (x *block) placed(at int) recordRow {
 	place, from := x.places[at*placeBytes:], uint32(1)
 	if at > 0 {
@@ -149,7 +149,7 @@ func blockOf(c *bbolt.Cursor, seq uint64) block {
 // deletions of one transaction.
 const emptiedMost = 1 << 20
 
-// before gives the last key before the one at which a cursor stands, which is at or behind
+// before returns the last key before the one at which a cursor stands, which is at or behind
 // a bound. Within a transaction bbolt's Prev stops at a page that deletions have emptied as
 // if it were the bucket's beginning; only its other steps pass over such pages.
 func before(c *bbolt.Cursor, bound []byte) (k, v []byte) {
@@ -203,7 +203,7 @@ type stretch struct {
 	block    block
 }
 
-// stretchAt gives the numbers from one on that are alike.
+// stretchAt returns the numbers from one on that are alike.
 func stretchAt(c *bbolt.Cursor, from uint64) stretch {
 	x := blockOf(c, from)
 	if x.covers(from) {
@@ -212,7 +212,7 @@ func stretchAt(c *bbolt.Cursor, from uint64) stretch {
 	return stretch{from: from, to: x.next - 1, block: x}
 }
 
-// torn says that what would stand for the numbers is damaged.
+// torn reports whether what would stand for the numbers is damaged.
 func (s *stretch) torn() bool { return s.block.key != nil && s.block.torn }
 
 // recordCursor walks the records in the order of their numbers.
@@ -224,7 +224,7 @@ type recordCursor struct {
 
 func newRecordCursor(b *bbolt.Bucket) *recordCursor { return &recordCursor{c: b.Cursor()} }
 
-// seek gives the first record from a number on.
+// seek returns the first record from a number on.
 func (r *recordCursor) seek(seq uint64) (row recordRow, ok bool) {
 	r.load(seq)
 	for row, ok = r.step(); ok && row.last < seq; row, ok = r.step() {
@@ -237,7 +237,7 @@ func (r *recordCursor) load(seq uint64) {
 	r.rows, r.next = x.appendRows(r.rows[:0]), x.next
 }
 
-// step gives the next record.
+// step returns the next record.
 func (r *recordCursor) step() (row recordRow, ok bool) {
 	for len(r.rows) == 0 {
 		if r.next == math.MaxUint64 {

@@ -164,7 +164,7 @@ func (s *Events) Range() (oldest, next uint64) {
 	return s.chunks[0].before, s.chunks[len(s.chunks)-1].end()
 }
 
-// Missing gives the first stretch of [from, to) that is not kept; it is empty, at
+// Missing returns the first stretch of [from, to) that is not kept; it is empty, at
 // to, where nothing is missing.
 func (s *Events) Missing(from, to uint64) (uint64, uint64) {
 	s.mu.RLock()
@@ -179,7 +179,7 @@ func (s *Events) Missing(from, to uint64) (uint64, uint64) {
 	return min(from, to), to
 }
 
-// Read gives the entries of the chunk that holds an event, by how many events lie
+// Read returns the entries of the chunk that holds an event, by how many events lie
 // before it, from the entry with that event on; none where it is not kept.
 func (s *Events) Read(event uint64) ([]EventEntry, error) {
 	h, ok := s.find(func(h chunkHead) bool { return h.end() > event })
@@ -191,7 +191,7 @@ func (s *Events) Read(event uint64) ([]EventEntry, error) {
 	return entries[at:], err
 }
 
-// At gives the entry at an index, or the newest before it that has events, with
+// At returns the entry at an index, or the newest before it that has events, with
 // those after it in its chunk; none where nothing so old is kept.
 func (s *Events) At(index rota.Index) ([]EventEntry, error) {
 	s.mu.RLock()

@@ -66,7 +66,7 @@ type leaf struct {
 	whole, torn bool
 }
 
-// below says that an id comes before a bound.
+// below reports whether an id comes before a bound.
 func below(id, bound []byte) bool { return bound == nil || bytes.Compare(id, bound) < 0 }
 
 // leafOf finds the leaf that stands for an id; a torn one where none does.
@@ -182,7 +182,7 @@ type markCursor struct {
 	lacks bool
 }
 
-// after gives the first mark behind an id.
+// after returns the first mark behind an id.
 func (m *markCursor) after(id []byte) (row markRow, ok bool) {
 	if len(id) == 0 {
 		id = firstID
@@ -198,7 +198,7 @@ func (m *markCursor) load(id []byte) {
 	m.rows, m.upper, m.lacks = l.appendRows(m.rows[:0]), l.upper, m.lacks || !l.whole
 }
 
-// step gives the next mark.
+// step returns the next mark.
 func (m *markCursor) step() (row markRow, ok bool) {
 	for len(m.rows) == 0 {
 		if m.upper == nil {

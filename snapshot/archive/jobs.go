@@ -186,7 +186,7 @@ func (a *Jobs) Claim(cluster rota.ClusterID, incarnation uint64) error {
 	})
 }
 
-// Cluster tells what the archive is bound to; empty if to nothing yet.
+// Cluster returns what the archive is bound to; empty if to nothing yet.
 func (a *Jobs) Cluster() (rota.ClusterID, uint64) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -239,7 +239,7 @@ func (a *Jobs) Forgo(span Span, lost uint64) error {
 	}, nil)
 }
 
-// Lacks gives the numbers up to last that are neither held nor taken by
+// Lacks returns the numbers up to last that are neither held nor taken by
 // retention, at most so many spans.
 func (a *Jobs) Lacks(last uint64, most int) Spans {
 	a.mu.RLock()
@@ -247,14 +247,14 @@ func (a *Jobs) Lacks(last uint64, most int) Spans {
 	return a.meta.held.gaps(a.meta.floor+1, last, most)
 }
 
-// Holds says whether a number is here, or needs not be.
+// Holds reports whether a number is here, or needs not be.
 func (a *Jobs) Holds(seq uint64) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return seq <= a.meta.floor || a.meta.held.Has(seq)
 }
 
-// Missing gives those of the numbers, in order, that should have a record here and
+// Missing returns those of the numbers, in order, that should have a record here and
 // have none, at most so many: none, in a sound archive.
 func (a *Jobs) Missing(seqs []uint64, most int) (missing []uint64, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
@@ -278,7 +278,7 @@ func (a *Jobs) Missing(seqs []uint64, most int) (missing []uint64, err error) {
 	return missing, err
 }
 
-// Stats tells what the archive holds.
+// Stats returns what the archive holds.
 func (a *Jobs) Stats() Stats {
 	a.mu.RLock()
 	s := Stats{Records: a.meta.records, Bytes: a.meta.bytes, Floor: a.meta.floor, Lost: a.meta.lost}

@@ -84,7 +84,7 @@ func (e *endings) entries() []rota.ArchiveRecord {
 	return list
 }
 
-// jobsEnded gives n records, every third with a payload that is worth packing.
+// jobsEnded returns n records, every third with a payload that is worth packing.
 func jobsEnded(t testing.TB, n int) []rota.ArchiveRecord {
 	e := newEndings(t)
 	for i := range n {

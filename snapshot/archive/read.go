@@ -24,7 +24,7 @@ var ErrRecordDamaged = errors.New("the archived record is damaged")
 // not. Scrub restores it from the records.
 var ErrMarksDamaged = errors.New("the archive's list of ids is damaged")
 
-// read gives a record as it was written; nil where there is none. marked says that a mark
+// read returns a record as it was written; nil where there is none. marked says that a mark
 // has told its number.
 func read(tx *bbolt.Tx, seq uint64, marked bool) ([]byte, error) {
 	value, known, covered := recordAt(tx.Bucket(recordsBucket), seq)
@@ -44,7 +44,7 @@ func read(tx *bbolt.Tx, seq uint64, marked bool) ([]byte, error) {
 	return nil, nil
 }
 
-// readRow gives a record as it was written.
+// readRow returns a record as it was written.
 func readRow(seq uint64, value []byte) ([]byte, error) {
 	z, err := unpacker()
 	if err != nil {
@@ -215,7 +215,7 @@ func (r *Reading) Next(after rota.JobID) (fsm.Mark, bool) {
 	return fsm.Mark{}, false
 }
 
-// Lacks says that ended jobs may be lacking among those that Next passed: what lists them
+// Lacks reports whether ended jobs may be lacking among those that Next passed: what lists them
 // is damaged.
 func (r *Reading) Lacks() bool { return r.cursor.lacks }
 
@@ -228,7 +228,7 @@ func (r *Reading) Ended(seq uint64) (rota.Job, bool) {
 	return e.Job, ok
 }
 
-// Record gives the latest record of a job as other nodes take it; false where
+// Record returns the latest record of a job as other nodes take it; false where
 // there is none. An error is damage, and tells its number too, or that it could
 // not be read.
 func (a *Jobs) Record(id rota.JobID) (r rota.ArchiveRecord, ok bool, err error) {

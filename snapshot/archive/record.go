@@ -78,7 +78,7 @@ func recordHead(value []byte) (ended rota.Date, id []byte) {
 	return rota.Date(binary.BigEndian.Uint64(value[1:])), value[recordHeadBytes : recordHeadBytes+int(value[9])]
 }
 
-// intact says that a record is what was written for its number.
+// intact reports whether a record is what was written for its number.
 func intact(seq uint64, value []byte) bool {
 	n := len(value) - recordSumBytes
 	return n >= recordHeadBytes && recordSum(seq, value[:n]) == binary.BigEndian.Uint32(value[n:]) &&

@@ -83,7 +83,7 @@ func (a *Jobs) Scrub(from uint64, maxBytes int) (next uint64, read int, damaged 
 	return next, read, damaged, err
 }
 
-// verify says whether a record is what was written, and found by its job's id.
+// verify reports whether a record is what was written, and found by its job's id.
 func verify(z *zstd.Decoder, m marks, row recordRow) (whole, marked bool) {
 	body, ok := unpack(z, row.seq, row.value)
 	if !ok {

@@ -13,7 +13,7 @@ type Span = rota.ArchiveSpan
 // Spans are disjoint spans in order, none touching the next.
 type Spans []Span
 
-// find gives the first span that ends at seq or later.
+// find returns the first span that ends at seq or later.
 func (s Spans) find(seq uint64) int {
 	at, _ := slices.BinarySearchFunc(s, seq, func(x Span, seq uint64) int {
 		if x.To < seq {
@@ -24,7 +24,7 @@ func (s Spans) find(seq uint64) int {
 	return at
 }
 
-// Has says whether a number is in one of the spans.
+// Has reports whether a number is in one of the spans.
 func (s Spans) Has(seq uint64) bool {
 	at := s.find(seq)
 	return at < len(s) && s[at].From <= seq
@@ -81,7 +81,7 @@ func (s *Spans) cut(seq uint64) {
 	}
 }
 
-// gaps gives the numbers from…to that no span has, at most so many spans.
+// gaps returns the numbers from…to that no span has, at most so many spans.
 func (s Spans) gaps(from, to uint64, most int) (gaps Spans) {
 	for at := s.find(from); from <= to && len(gaps) < most; at++ {
 		if at >= len(s) || s[at].From > to {

@@ -120,7 +120,7 @@ func (s *bookkeeping) owed(from, to, most uint64) (owed Spans) {
 	return owed
 }
 
-// owes says that a number is owed, so that the lack of what would stand for it is damage.
+// owes reports whether a number is owed, so that the lack of what would stand for it is damage.
 func (s *bookkeeping) owes(seq uint64) bool {
 	return seq > s.floor && s.held.Has(seq) && !s.absent.Has(seq)
 }

@@ -63,7 +63,7 @@ func (p *plan) measureOverload(ctx context.Context) error {
 	return nil
 }
 
-// apart gives what command lines begin with so that all servers share the first
+// apart returns what command lines begin with so that all servers share the first
 // processor and the load has the others; nothing where that cannot be.
 func (p *plan) apart() (servers, load []string) {
 	taskset, err := exec.LookPath("taskset")

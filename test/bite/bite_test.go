@@ -14,7 +14,7 @@ import (
 
 const root = "../.."
 
-// tags gives the plants that the tree has files for.
+// tags returns the plants that the tree has files for.
 func tags(t *testing.T) []string {
 	t.Helper()
 	var found []string

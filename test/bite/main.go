@@ -59,7 +59,7 @@ func choose(only string, turn int, seed uint64) ([]plant, error) {
 	return chosen, nil
 }
 
-// indent gives the end of an output.
+// indent returns the end of an output.
 func indent(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	lines = lines[max(0, len(lines)-40):]

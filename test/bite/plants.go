@@ -60,7 +60,7 @@ var plants = []plant{
 		says: `an emptied directory of a known id started`}}},
 }
 
-// rotate gives n of the plants: all have had their turn after as many seeds in a
+// rotate returns n of the plants: all have had their turn after as many seeds in a
 // row as it takes.
 func rotate(all []plant, n int, seed uint64) []plant {
 	n = min(n, len(all))

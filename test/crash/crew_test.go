@@ -48,7 +48,7 @@ func newCrew(t *testing.T) *crew {
 	return c
 }
 
-// account tells who leads, and what workers hold.
+// account returns who leads, and what workers hold.
 func (c *crew) account() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -90,7 +90,7 @@ func (c *crew) leader() (leader *node) {
 	return leader
 }
 
-// inRole gives a node that has the role now.
+// inRole returns a node that has the role now.
 func (c *crew) inRole(r role) *node {
 	c.t.Helper()
 	leader := c.leader()
@@ -293,7 +293,7 @@ func (c *crew) awaitSnapshot(n *node) {
 	})
 }
 
-// isMember says whether the cluster counts a node as its own.
+// isMember reports whether the cluster counts a node as its own.
 func (c *crew) isMember(id string) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

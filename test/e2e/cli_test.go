@@ -68,7 +68,7 @@ func object(t *testing.T, r *result) map[string]any {
 	return decode[map[string]any](t, r)
 }
 
-// list gives the objects of a list's field.
+// list returns the objects of a list's field.
 func list(t *testing.T, from map[string]any, field string) []map[string]any {
 	t.Helper()
 	items, ok := from[field].([]any)

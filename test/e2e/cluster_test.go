@@ -236,7 +236,7 @@ func (c *nodes) awaitState(t testing.TB, cl *client.Client, id string, most time
 	return job
 }
 
-// hasApplied says whether a node has applied what the leader has.
+// hasApplied reports whether a node has applied what the leader has.
 func (c *nodes) hasApplied(t testing.TB, n *node) error {
 	t.Helper()
 	s, err := c.status(t)

@@ -48,7 +48,7 @@ func build(dir string) (string, error) {
 	return rig.Build(dir)
 }
 
-// full says that the long tests run too.
+// full reports whether the long tests run too.
 func full() bool { return os.Getenv("ROTA_E2E") == "full" }
 
 // long marks a test that is no part of the core selection.

@@ -92,7 +92,7 @@ func (p *puppet) told(job rota.JobID, err error) {
 	}
 }
 
-// takes gives the next job that was assigned to the worker.
+// takes returns the next job that was assigned to the worker.
 func (p *puppet) takes() *client.Job {
 	p.t.Helper()
 	select {

@@ -97,7 +97,7 @@ func TestH10_what_waits_in_a_cluster_at_rest_waits_on_after_a_restart(t *testing
 	}
 }
 
-// outlives says whether a worker ever believed in a lease that the cluster had ended,
+// outlives reports whether a worker ever believed in a lease that the cluster had ended,
 // while it heard nothing more.
 func (s *script) outlives(l rota.Lease, k *worker) bool {
 	k.cutUntil, k.soundSince = 1<<40, 1<<40

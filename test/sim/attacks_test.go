@@ -59,7 +59,7 @@ func (s *script) job(id string) (rota.Lease, *worker) {
 
 func (s *script) clock() rota.Clock { return s.audit.clock }
 
-// open says whether the lease is still open, on the node that knows most.
+// open reports whether the lease is still open, on the node that knows most.
 func (s *script) open(l rota.Lease) bool {
 	best := s.nodes[0]
 	for _, n := range s.nodes {

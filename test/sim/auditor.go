@@ -385,7 +385,7 @@ func (a *auditor) told(l *rota.Lease) {
 	}
 }
 
-// final says whether everything was kept and done, once the world is healed.
+// final reports whether everything was kept and done, once the world is healed.
 func (a *auditor) final() error {
 	for _, n := range a.w.nodes {
 		if n.applied != len(a.w.log) {

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// OutcomeOK says that an operation was taken.
+// OutcomeOK reports whether an operation was taken.
 func OutcomeOK(o *fsmpb.Outcome) bool { return fsm.OutcomeError(o) == nil }
 
 // forward carries one operation from an actor through its node to the leader and

@@ -244,7 +244,7 @@ func (c *flowClient) handles(k *worker, t *task) {
 	}
 }
 
-// quiet says that every upload was acked or given up, and nobody wants more of it.
+// quiet reports whether every upload was acked or given up, and nobody wants more of it.
 func (c *flowClient) quiet() bool {
 	for _, f := range c.all {
 		if a := c.w.audit.flows[f.spec.ID]; a != nil {

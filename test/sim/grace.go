@@ -23,7 +23,7 @@ type link struct {
 	told bool
 }
 
-// stands says whether a node has the connection and has not seen it end.
+// stands reports whether a node has the connection and has not seen it end.
 func (n *node) stands(k *worker, connection uint64) bool {
 	l := n.links[k.id]
 	return l != nil && l.connection == connection && l.ended == 0
@@ -66,7 +66,7 @@ func (k *worker) heardBeat(sent Time, connection uint64) {
 	k.w.audit.believed(k)
 }
 
-// unheard says that a worker which holds leases with a grace must try another node.
+// unheard reports whether a worker which holds leases with a grace must try another node.
 func (k *worker) unheard() bool {
 	return k.w.Grace && k.asked > k.heard && k.local(k.w.now)-k.asked >= hearSilence
 }

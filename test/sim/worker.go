@@ -212,7 +212,7 @@ func (k *worker) connectionSaid() uint64 {
 	return k.connection
 }
 
-// believes says whether the worker now thinks that it holds the task's job.
+// believes reports whether the worker now thinks that it holds the task's job.
 func (k *worker) believes(t *task) bool { return !t.ended && k.local(k.w.now) < k.end(t) }
 
 func (k *worker) endOld() {
@@ -229,7 +229,7 @@ func (k *worker) endOld() {
 	}
 }
 
-// timesOut says whether the task's max_runtime is over by the view (SPEC §20.2).
+// timesOut reports whether the task's max_runtime is over by the view (SPEC §20.2).
 func (k *worker) timesOut(t *task) bool {
 	at := t.given.TimesOut()
 	return k.viewed && at != 0 && k.local(k.w.now) >= k.viewSent+Time(at-k.viewClock)-viewMargin

@@ -153,7 +153,7 @@ func (w *clockWatch) orphans(stood, short bool) {
 	w.mu.Unlock()
 }
 
-// ended says whether some node knows that the lease is over. Its worker's id may have
+// ended reports whether some node knows that the lease is over. Its worker's id may have
 // taken it up again, in another process.
 func (w *clockWatch) ended(o *orphan) bool {
 	l := w.life

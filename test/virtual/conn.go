@@ -39,7 +39,7 @@ func newPipe(l *link) *pipe {
 	return &pipe{link: l, readable: make(chan struct{}, 1), space: make(chan struct{}, 1)}
 }
 
-// read gives what has arrived.
+// read returns what has arrived.
 func (p *pipe) read(b []byte) (int, error) {
 	for {
 		open, changed := p.link.open()

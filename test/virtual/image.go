@@ -58,7 +58,7 @@ func copySparse(from, to string) error {
 	}
 }
 
-// restoreImage gives a directory the content of an image. Directory and LOCK stay
+// restoreImage returns a directory the content of an image. Directory and LOCK stay
 // the files that they are: by them a node knows that it was not copied.
 func restoreImage(from, to string) error {
 	beneath, err := os.ReadDir(to)

@@ -53,7 +53,7 @@ func newLedger() *ledger {
 		tokens: make(map[rota.JobID]rota.Token), dead: make(map[*workerRun]bool)}
 }
 
-// record gives a job's record; the caller holds the lock.
+// record returns a job's record; the caller holds the lock.
 func (l *ledger) record(id rota.JobID) *jobRecord {
 	r := l.jobs[id]
 	if r == nil {

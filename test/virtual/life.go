@@ -149,7 +149,7 @@ func (l *life) fatal(s *server, err error) {
 	}()
 }
 
-// hangs says that a fatal error is the one by which a node ends when a write of its
+// hangs reports whether a fatal error is the one by which a node ends when a write of its
 // log does not return (store_writer.go).
 func hangs(err error) bool {
 	var refused *rota.Error
@@ -157,7 +157,7 @@ func hangs(err error) bool {
 		strings.Contains(refused.Text, "the disk hangs")
 }
 
-// isDoomed says that the server's disk hangs, or did since the node started.
+// isDoomed reports whether the server's disk hangs, or did since the node started.
 func (l *life) isDoomed(s *server) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,7 +209,7 @@ func (l *life) startAll() {
 	all.Wait()
 }
 
-// mint gives a node id that was never used, and its directory.
+// mint returns a node id that was never used, and its directory.
 func (l *life) mint() *nodeName {
 	l.mu.Lock()
 	defer l.mu.Unlock()

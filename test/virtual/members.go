@@ -172,7 +172,7 @@ func (l *life) comesBack(s *server, how string) {
 	}
 }
 
-// refused says that a node was told that it may not take part.
+// refused reports whether a node was told that it may not take part.
 func refused(err error) bool {
 	kind := rota.KindOf(err)
 	return kind == rota.Conflict || kind == rota.Denied

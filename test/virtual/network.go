@@ -185,7 +185,7 @@ var (
 	errRefused = errors.New("connection refused")
 )
 
-// hostOf gives the host of an address host:port.
+// hostOf returns the host of an address host:port.
 func hostOf(address string) host {
 	name, _, err := net.SplitHostPort(address)
 	if err != nil {

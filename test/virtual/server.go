@@ -343,7 +343,7 @@ func (l *lateID) get() rota.ClusterID {
 // wired is a node in the protocol's words, as in the binary.
 type wired struct{ *cluster.Node }
 
-// OpenWorker gives the session as the protocol's interface; an error gives none.
+// OpenWorker returns the session as the protocol's interface; an error gives none.
 func (w wired) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
 	attestation *rota.Attestation, link rota.WorkerLink) (transport.WorkerSession, error) {
 	session, err := w.Node.OpenWorker(ctx, spec, secret, takeover, attestation, link)

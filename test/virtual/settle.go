@@ -98,7 +98,7 @@ type undoneError string
 
 func (e undoneError) Error() string { return string(e) }
 
-// drained says whether all accepted jobs are over, by the leader's state.
+// drained reports whether all accepted jobs are over, by the leader's state.
 func (l *life) drained(ctx context.Context) error {
 	s := l.leader()
 	if s == nil || s.node() == nil {

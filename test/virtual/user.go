@@ -56,7 +56,7 @@ func (u *user) run() {
 	}
 }
 
-// take gives one of the newest jobs.
+// take returns one of the newest jobs.
 func (u *user) take() rota.JobID {
 	i := max(0, len(u.open)-1-u.random.IntN(5))
 	id := u.open[i]
@@ -103,7 +103,7 @@ func (u *user) submit() {
 	}
 }
 
-// unknown says that nobody knows what came of a call.
+// unknown reports whether nobody knows what came of a call.
 func unknown(err error) bool {
 	return rota.KindOf(err) == rota.Unavailable || rota.KindOf(err) == rota.Timeout
 }

@@ -93,7 +93,7 @@ func runLife(t *testing.T, o options) (f figures) {
 	return f
 }
 
-// memoryDir gives a directory in memory where the system has one: what a node's
+// memoryDir returns a directory in memory where the system has one: what a node's
 // snapshots and its own record sync would cost most of the time.
 func memoryDir(t *testing.T) string {
 	t.Helper()

@@ -144,7 +144,7 @@ func (w *worker) leave() {
 	r.stop()
 }
 
-// ended says that no process runs, and that nobody ended it.
+// ended reports whether no process runs, and that nobody ended it.
 func (w *worker) ended() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -228,7 +228,7 @@ func handOf(process string) string {
 // span is a stretch of time.
 type span struct{ from, to int64 }
 
-// away gives when a process was in neither of its right senses: paused or down.
+// away returns when a process was in neither of its right senses: paused or down.
 func (v *view) away(who string) (spans []span) {
 	from := int64(-1)
 	for _, c := range v.lives[who] {
@@ -246,7 +246,7 @@ func (v *view) away(who string) (spans []span) {
 	return spans
 }
 
-// paused gives when a process was stopped in mid-step.
+// paused returns when a process was stopped in mid-step.
 func (v *view) paused(who string) (spans []span) {
 	from := int64(-1)
 	for _, c := range v.lives[who] {

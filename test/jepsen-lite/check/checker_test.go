@@ -184,7 +184,7 @@ func spares(t *testing.T, plants []plant) {
 	}
 }
 
-// find gives the nth operation of a kind on a job.
+// find returns the nth operation of a kind on a job.
 func (s *story) find(what, job string, n int) *Op {
 	for i := range s.h.Ops {
 		if op := &s.h.Ops[i]; op.Func == what && op.Job == job {

@@ -80,7 +80,7 @@ func newest(all []Sample) (samples []*Sample) {
 
 func round(x float64) float64 { return math.Round(x*1e4) / 1e4 }
 
-// quiet says that one node led and nothing was broken between two readings. A wall
+// quiet reports whether one node led and nothing was broken between two readings. A wall
 // clock that was moved breaks nothing: no duration is counted by it (SPEC §3.1).
 func (v *view) quiet(a, b *Sample) bool {
 	if a.Term != b.Term || a.Leader == "" || a.Leader != b.Leader {

@@ -47,7 +47,7 @@ func checkCrash(v *view) (found []Anomaly) {
 	return found
 }
 
-// failStop says that a node ended with status 1, during a fault of its disk, and said
+// failStop reports whether a node ended with status 1, during a fault of its disk, and said
 // of its disk what that fault brings about. A panic is none, whatever it says.
 func (v *view) failStop(c Crash) bool {
 	if c.Exit != "exit status 1" || strings.Contains(c.Log, "panic: ") {
@@ -59,7 +59,7 @@ func (v *view) failStop(c Crash) bool {
 	})
 }
 
-// heldBack says that a node could not end, as its disk hung while it was to.
+// heldBack reports whether a node could not end, as its disk hung while it was to.
 func (v *view) heldBack(c Crash) bool {
 	return slices.ContainsFunc(v.Faults, func(f Fault) bool {
 		return (f.Nemesis == "hung-fsync" || f.Nemesis == "slow-fsync") && slices.Contains(f.Targets, c.Node) &&

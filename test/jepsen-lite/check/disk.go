@@ -32,7 +32,7 @@ func checkDisk(v *view) (found []Anomaly) {
 	return found
 }
 
-// besides says that a fault of other nodes was at work in the time that f's successor
+// besides reports whether a fault of other nodes was at work in the time that f's successor
 // has, or shortly before: then there may have been no majority.
 func (v *view) besides(f *Fault) bool {
 	return slices.ContainsFunc(v.Faults, func(g Fault) bool {

@@ -43,7 +43,7 @@ func checkExpiry(v *view) (found []Anomaly) {
 	return found
 }
 
-// cancelled says that a lease was ended by people's word: a worker whose own word met
+// cancelled reports whether a lease was ended by people's word: a worker whose own word met
 // that one is refused, and told no reason but in the text.
 func (v *view) cancelled(a *attempt) bool {
 	job := v.final[a.job]
@@ -71,7 +71,7 @@ func (v *view) disturbances() (spans []span) {
 	return spans
 }
 
-// struck says that the attempt's worker or a node of it was broken in a time.
+// struck reports whether the attempt's worker or a node of it was broken in a time.
 func (v *view) struck(a *attempt, s span) bool {
 	names := append(v.connectedTo(a.process, s), a.hand)
 	for _, who := range names {

@@ -72,15 +72,15 @@ func (v *view) badLinkFigures() (all LinkFigures) {
 // Spoiling are the nemeses that need a network whose links can be bad.
 var Spoiling = []string{"slow-link", "lossy-link", "mangling-link", "starved-link", "reset-connections"}
 
-// badLinkOf says that a fault is a bad link of a node (n) or of a worker (w).
+// badLinkOf reports whether a fault is a bad link of a node (n) or of a worker (w).
 func badLinkOf(f *Fault, kind string) bool {
 	return slices.Contains(Spoiling, f.Nemesis) && len(f.Targets) > 0 && strings.HasPrefix(f.Targets[0], kind)
 }
 
-// stalls says that a bad link does more than delay.
+// stalls reports whether a bad link does more than delay.
 func (f *Fault) stalls() bool { return f.Nemesis != "slow-link" && f.Nemesis != "mangling-link" }
 
-// WallFault says that a nemesis moves wall clocks and does nothing else.
+// WallFault reports whether a nemesis moves wall clocks and does nothing else.
 func WallFault(nemesis string) bool { return strings.HasPrefix(nemesis, "wall-") }
 
 // WallShift is a node's wall clock that was wrong for a time: at the end by Ahead

@@ -349,7 +349,7 @@ func (r *Recorder) Add(ops ...Op) {
 	r.H.Ops = append(r.H.Ops, ops...)
 }
 
-// Full says that no more should be asked for.
+// Full reports whether no more should be asked for.
 func (r *Recorder) Full() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -127,7 +127,7 @@ func (v *view) linearOps(id string) (ops []*Op) {
 	return ops
 }
 
-// judged says whether an operation tells or changes anything. A decline does
+// judged reports whether an operation tells or changes anything. A decline does
 // neither: a lease may end at any moment as it is.
 func judged(op *Op) bool {
 	switch op.Func {

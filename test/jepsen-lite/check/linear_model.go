@@ -94,7 +94,7 @@ func (n *nature) unseen(now life) (next []life) {
 	return next
 }
 
-// step gives the states that an operation may lead to, none if it cannot have
+// step returns the states that an operation may lead to, none if it cannot have
 // had this outcome in this state. An open lease may have run out before it.
 func step(now life, c *call) []life {
 	switch c.Func {

@@ -64,7 +64,7 @@ func tokensInOrder(v *view, id string) (found []Anomaly) {
 	return found
 }
 
-// within says that a moment lies in a pause or just after it.
+// within reports whether a moment lies in a pause or just after it.
 func within(at int64, pauses []span) bool {
 	for _, p := range pauses {
 		if at >= p.from && at <= min(p.to, never-afterPause)+afterPause {

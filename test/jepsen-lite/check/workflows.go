@@ -29,12 +29,12 @@ func (v *view) readFlows() {
 	}
 }
 
-// asked says that something was asked of a workflow and may have been taken.
+// asked reports whether something was asked of a workflow and may have been taken.
 func asked(ops []*Op, what string) bool {
 	return slices.ContainsFunc(ops, func(op *Op) bool { return op.Func == what && op.Outcome != Refused })
 }
 
-// revived says that a job is of a workflow that may have been run again.
+// revived reports whether a job is of a workflow that may have been run again.
 func (v *view) revived(job string) bool {
 	w, _, ok := rota.SplitNodeJobID(rota.JobID(job))
 	return ok && asked(v.flows[string(w)], OpFlowRetry)

@@ -23,7 +23,7 @@ const (
 	TestClockTag = "testclock"
 )
 
-// hasTestClock says whether a binary heeds the file.
+// hasTestClock reports whether a binary heeds the file.
 func hasTestClock(binary string) bool {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {

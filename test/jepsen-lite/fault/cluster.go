@@ -196,14 +196,14 @@ func (k *Cluster) stuck(s *Server, patience time.Duration) {
 	k.rec.With(func(h *check.History) { h.Stuck = append(h.Stuck, stuck) })
 }
 
-// All gives the nodes of now.
+// All returns the nodes of now.
 func (k *Cluster) All() []*Server {
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
 	return append([]*Server(nil), k.servers...)
 }
 
-// Members gives those that were not removed.
+// Members returns those that were not removed.
 func (k *Cluster) Members() []*Server {
 	var left []*Server
 	for _, s := range k.All() {

@@ -88,7 +88,7 @@ func (f *diskFaults) full() bool {
 	return f.now.Full
 }
 
-// grow says whether a new file or directory finds room.
+// grow reports whether a new file or directory finds room.
 func (f *diskFaults) grow() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

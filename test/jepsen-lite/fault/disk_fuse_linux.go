@@ -275,7 +275,7 @@ func (o *diskFile) Write(_ context.Context, data []byte, at int64) (uint32, sysc
 	return uint32(n), errno(err)
 }
 
-// holds says that all of a stretch has its place on the disk already: it lies
+// holds reports whether all of a stretch has its place on the disk already: it lies
 // before the end of the file, and not in a hole.
 func (o *diskFile) holds(at, length int64) bool {
 	info, err := o.f.Stat()

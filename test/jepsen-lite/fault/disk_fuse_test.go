@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// mounted gives a disk that is gone after the test.
+// mounted returns a disk that is gone after the test.
 func mounted(t *testing.T) *disk {
 	t.Helper()
 	if err := canMakeDisks(); err != nil {

@@ -83,7 +83,7 @@ func inodeAt(path string) uint64 {
 	return inodeOf(info)
 }
 
-// of gives a file's entry, anew where nothing is unsynced.
+// of returns a file's entry, anew where nothing is unsynced.
 func (l *ledger) of(f *os.File, ino uint64) (*unsynced, error) {
 	if u := l.files[ino]; u != nil {
 		return u, nil
@@ -198,7 +198,7 @@ func (l *ledger) made(dir uint64, name, path string, f *os.File) error {
 	return err
 }
 
-// put gives a place in gone.
+// put sets a place in gone.
 func (l *ledger) put() string {
 	l.removed++
 	return filepath.Join(l.gone, fmt.Sprint(l.removed))
@@ -262,7 +262,7 @@ func (l *ledger) dirSynced(dir uint64) {
 	l.names = left
 }
 
-// buildsOn says that a change makes no sense without an earlier one: they are of one
+// buildsOn reports whether a change makes no sense without an earlier one: they are of one
 // name or one file, or it removed what that was changed in.
 func (c *nameChange) buildsOn(earlier *nameChange) bool {
 	type place struct {

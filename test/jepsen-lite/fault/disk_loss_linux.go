@@ -122,7 +122,7 @@ func (l *ledger) undo(c *nameChange) error {
 	return nil
 }
 
-// find gives the path that a directory has now, empty if none: its path changes
+// find returns the path that a directory has now, empty if none: its path changes
 // when one above it is renamed.
 func (l *ledger) find(ino uint64) (found string) {
 	_ = filepath.WalkDir(l.data, func(path string, entry fs.DirEntry, err error) error {

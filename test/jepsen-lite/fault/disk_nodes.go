@@ -19,7 +19,7 @@ var onOwnDisk = []string{"slow-fsync", "hung-fsync", "eio-fsync", "eio-writes", 
 
 func diskFaulty(nemesis string) bool { return slices.Contains(onOwnDisk, nemesis) }
 
-// wantsDisks says that nodes get disks that can fail, and notes where they cannot.
+// wantsDisks reports whether nodes get disks that can fail, and notes where they cannot.
 func wantsDisks(o Options, rec *check.Recorder) bool {
 	if o.Via != viaProcesses || !slices.ContainsFunc(onOwnDisk, o.allows) {
 		return false
@@ -147,14 +147,14 @@ func (s *suspicion) ended(words string) {
 	}
 }
 
-// condemned says that it does not get up again.
+// condemned reports whether it does not get up again.
 func (s *suspicion) condemned() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ends >= condemnedAfter
 }
 
-// namesDamage says that a message tells of damage on the disk.
+// namesDamage reports whether a message tells of damage on the disk.
 func namesDamage(words string) bool {
 	return slices.ContainsFunc([]string{"damage", "checksum"}, func(w string) bool { return strings.Contains(words, w) })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// possible says whether a nemesis has, in this run, what it needs beside a network
+// possible reports whether a nemesis has, in this run, what it needs beside a network
 // that can be cut.
 func possible(w *World, name string) bool {
 	switch {

@@ -21,7 +21,7 @@ type Network interface {
 	shape(from, to string, s shape) (straighten func() (check.LinkFigures, error), err error)
 	// mendAll undoes all cuts and shapes.
 	mendAll() error
-	// parts says whether cut works at all, shapes whether shape does.
+	// parts reports whether cut works at all, shapes whether shape does.
 	parts() bool
 	shapes() bool
 	Name() string

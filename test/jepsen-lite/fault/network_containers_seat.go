@@ -104,7 +104,7 @@ func (s *seat) unplug() error {
 	return nil
 }
 
-// bound says whether the node takes connections on all that it listens on beyond
+// bound reports whether the node takes connections on all that it listens on beyond
 // its own loopback.
 func (s *seat) bound() bool {
 	end := time.Now().Add(boundMost)
@@ -143,7 +143,7 @@ func (s *seat) plugAll() error {
 	return s.connect()
 }
 
-// connect gives the container back its network, with the name and the address that
+// connect gives the container its network back, with the name and the address that
 // it had.
 func (s *seat) connect() error {
 	if !s.off {

@@ -21,7 +21,7 @@ type shape struct {
 	rate int
 }
 
-// stalls says that a connection over such a link may stand still or break, which
+// stalls reports whether a connection over such a link may stand still or break, which
 // delay alone never makes it do.
 func (s shape) stalls() bool { return s.lose > 0 || s.reset > 0 || s.rate > 0 }
 

@@ -92,7 +92,7 @@ func (s *spaces) shape(from, to string, bad shape) (func() (check.LinkFigures, e
 	return end, nil
 }
 
-// shapes says whether there is a device for it.
+// shapes reports whether there is a device for it.
 func (s *spaces) shapes() bool { return s.shaper != nil }
 
 // straightenAll makes all links good.

@@ -129,7 +129,7 @@ func (s *shaper) release() {
 	}
 }
 
-// due gives the next packet whose time has come; if none, it sets the timer for it.
+// due returns the next packet whose time has come; if none, it sets the timer for it.
 func (s *shaper) due(timer *time.Timer) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -111,7 +111,7 @@ func nemesisNames() string {
 	return strings.Join(names, ", ")
 }
 
-// allows says whether a nemesis may be used.
+// allows reports whether a nemesis may be used.
 func (o *Options) allows(nemesis string) bool {
 	return len(o.Only) == 0 || slices.Contains(o.Only, nemesis)
 }

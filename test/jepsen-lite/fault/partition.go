@@ -28,7 +28,7 @@ func cutLinks(w *World, targets []string, note string, links []link) blow {
 	return b
 }
 
-// between gives all links of two groups, both ways.
+// between returns all links of two groups, both ways.
 func between(a, b []*Server) (links []link) {
 	for _, x := range a {
 		for _, y := range b {

@@ -40,7 +40,7 @@ func (p *plan) begin(lane int, name string) {
 	p.changed = make(chan struct{})
 }
 
-// await gives what the first lane does, "" if it did nothing for long.
+// await returns what the first lane does, "" if it did nothing for long.
 func (p *plan) await(ctx context.Context) string {
 	patience := time.NewTimer(partnerMost)
 	defer patience.Stop()

@@ -260,14 +260,14 @@ func (p *Process) goOn() {
 	p.rec.Changed(p.Name, check.IsUp)
 }
 
-// running says whether it is there, paused or not.
+// running reports whether it is there, paused or not.
 func (p *Process) running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.life != nil
 }
 
-// awake says whether it is there and not paused.
+// awake reports whether it is there and not paused.
 func (p *Process) awake() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

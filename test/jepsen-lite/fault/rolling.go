@@ -39,7 +39,7 @@ func rollingRestart(ctx context.Context, w *World, r *rand.Rand) blow {
 	return b
 }
 
-// barred says that somebody keeps it from being started.
+// barred reports whether somebody keeps it from being started.
 func (p *Process) barred() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

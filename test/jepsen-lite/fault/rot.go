@@ -54,7 +54,7 @@ func rot(ctx context.Context, w *World, r *rand.Rand) blow {
 	return b
 }
 
-// beginRot says that no node is rotten, and that one is now.
+// beginRot reports whether no node is rotten, and that one is now.
 func (k *Cluster) beginRot() bool {
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
@@ -167,7 +167,7 @@ type scrubs struct {
 	first, damaged float64
 }
 
-// saw says that two passes ended since the last damage was found.
+// saw reports whether two passes ended since the last damage was found.
 func (s *scrubs) saw(passes, damaged float64, err error) bool {
 	if err != nil {
 		s.known = false // it is down; what comes is another life
@@ -179,7 +179,7 @@ func (s *scrubs) saw(passes, damaged float64, err error) bool {
 	return passes >= s.first+2
 }
 
-// metric gives the sum of a figure's series.
+// metric returns the sum of a figure's series.
 func metric(ctx context.Context, admin, name string) (sum float64, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()

@@ -105,7 +105,7 @@ func (k *Cluster) takesPlace(ctx context.Context, id, old string) error {
 	}
 }
 
-// votes says that a node is a healthy voter, and another one is no member.
+// votes reports whether a node is a healthy voter, and another one is no member.
 func votes(status *rota.ClusterStatus, id, without string) bool {
 	voter := false
 	for _, n := range status.Nodes {

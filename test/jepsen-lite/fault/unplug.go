@@ -73,7 +73,7 @@ var inContainers = append([]string{"kill-one", "kill-majority", "kill-all", "pau
 	"rolling-restart", "kill-worker", "pause-worker", "transfer-leadership", "snapshot-save", "membership"},
 	unpluggings...)
 
-// strikesIn says whether a nemesis can be brought about in a network.
+// strikesIn reports whether a nemesis can be brought about in a network.
 func strikesIn(network, nemesis string) bool {
 	if network == check.NetworkOfContainers {
 		return slices.Contains(inContainers, nemesis)

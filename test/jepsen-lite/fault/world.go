@@ -31,7 +31,7 @@ func Rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Someone gives a random node that is not retired.
+// Someone returns a random node that is not retired.
 func (w *World) Someone(r *rand.Rand) *Server {
 	all := w.Cluster.Members()
 	return all[r.IntN(len(all))]

@@ -173,14 +173,14 @@ func (r *ring) put(id string, most int) {
 	r.next = (r.next + 1) % most
 }
 
-// draw gives n ids, newer ones likelier; fewer while there are none.
+// draw returns n ids, newer ones likelier; fewer while there are none.
 func (b *book) draw(r *rand.Rand, n int) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.all.draw(r, n)
 }
 
-// drawSlow gives ids of jobs that may still be at work.
+// drawSlow returns ids of jobs that may still be at work.
 func (b *book) drawSlow(r *rand.Rand, n int) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
