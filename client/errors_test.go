@@ -55,57 +55,60 @@ var errWhy = errors.New("the request is gone")
 // TestErrors_sayThatTheTimeIsOver: an error that stands where the caller's time ended is
 // ctx's own error and its cause, whether nodes are silent, refuse, or are still at it.
 func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f, stop := setup(t, 2)
-		defer stop()
-		silence := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		refusal := func(context.Context) error { return words.ToStatus(rota.Refusef(rota.Unavailable, "", "no leader")) }
-		for name, answer := range map[string]func(context.Context) error{"silent": silence, "refusing": refusal} {
-			for _, n := range f.nodes {
-				n.onGet = func(ctx context.Context, _ *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
-					return nil, answer(ctx)
+	t.Parallel()
+	silence := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	refusal := func(context.Context) error { return words.ToStatus(rota.Refusef(rota.Unavailable, "", "no leader")) }
+	for name, answer := range map[string]func(context.Context) error{"silent": silence, "refusing": refusal} {
+		t.Run(name, func(t *testing.T) { // with nodes of its own: those of before may still be answering
+			bubble(t, func(t *testing.T) {
+				f, stop := setup(t, 2)
+				defer stop()
+				for _, n := range f.nodes {
+					n.onGet = func(ctx context.Context, _ *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
+						return nil, answer(ctx)
+					}
+					n.onSubmit = func(ctx context.Context, _ *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
+						return nil, answer(ctx)
+					}
+					n.onWait = func(_ *rotav1.WaitJobsRequest, s grpc.ServerStreamingServer[rotav1.Job]) error {
+						return answer(s.Context())
+					}
+					n.onStatus = func(ctx context.Context) (*rotav1.StatusResponse, error) { return nil, answer(ctx) }
+					n.flows.onWait = func(ctx context.Context, _ *rotav1.WaitWorkflowRequest) (*rotav1.Workflow, error) {
+						return nil, answer(ctx)
+					}
 				}
-				n.onSubmit = func(ctx context.Context, _ *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
-					return nil, answer(ctx)
+				calls := map[string]func(context.Context) error{
+					"job":    func(ctx context.Context) error { _, err := f.client.Job(ctx, "j"); return err },
+					"submit": func(ctx context.Context) error { _, err := f.client.Submit(ctx, rota.NewJobSpec("t", nil)); return err },
+					"wait":   func(ctx context.Context) error { _, err := Collect(f.client.Wait(ctx, "j")); return err },
+					"flow":   func(ctx context.Context) error { _, err := f.client.WaitWorkflow(ctx, "f"); return err },
+					"status": func(ctx context.Context) error { _, err := f.client.Status(ctx); return err },
 				}
-				n.onWait = func(_ *rotav1.WaitJobsRequest, s grpc.ServerStreamingServer[rotav1.Job]) error {
-					return answer(s.Context())
+				for call, ask := range calls {
+					if call == "status" && name == "refusing" {
+						continue // each is asked once: the answer comes before the time is over
+					}
+					ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, errWhy)
+					err := ask(ctx)
+					cancel()
+					if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errWhy) || errors.Is(err, context.Canceled) {
+						t.Errorf("%s of %s nodes, a deadline: %v", call, name, err)
+					}
+					if call != "wait" && call != "flow" && rota.KindOf(err) != rota.Unavailable {
+						t.Errorf("%s of %s nodes is of kind %v", call, name, rota.KindOf(err))
+					}
+					if name == "refusing" && !strings.Contains(err.Error(), "no leader") {
+						t.Errorf("%s of refusing nodes says %v", call, err)
+					}
+					ctx, stop := context.WithCancelCause(t.Context())
+					stop(errWhy)
+					err = ask(ctx)
+					if !errors.Is(err, context.Canceled) || !errors.Is(err, errWhy) || !errors.Is(err, rota.ErrTimeout) {
+						t.Errorf("%s of %s nodes, cancelled: %v", call, name, err)
+					}
 				}
-				n.onStatus = func(ctx context.Context) (*rotav1.StatusResponse, error) { return nil, answer(ctx) }
-				n.flows.onWait = func(ctx context.Context, _ *rotav1.WaitWorkflowRequest) (*rotav1.Workflow, error) {
-					return nil, answer(ctx)
-				}
-			}
-			calls := map[string]func(context.Context) error{
-				"job":    func(ctx context.Context) error { _, err := f.client.Job(ctx, "j"); return err },
-				"submit": func(ctx context.Context) error { _, err := f.client.Submit(ctx, rota.NewJobSpec("t", nil)); return err },
-				"wait":   func(ctx context.Context) error { _, err := Collect(f.client.Wait(ctx, "j")); return err },
-				"flow":   func(ctx context.Context) error { _, err := f.client.WaitWorkflow(ctx, "f"); return err },
-				"status": func(ctx context.Context) error { _, err := f.client.Status(ctx); return err },
-			}
-			for call, ask := range calls {
-				if call == "status" && name == "refusing" {
-					continue // each is asked once: the answer comes before the time is over
-				}
-				ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, errWhy)
-				err := ask(ctx)
-				cancel()
-				if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errWhy) || errors.Is(err, context.Canceled) {
-					t.Errorf("%s of %s nodes, a deadline: %v", call, name, err)
-				}
-				if call != "wait" && call != "flow" && rota.KindOf(err) != rota.Unavailable {
-					t.Errorf("%s of %s nodes is of kind %v", call, name, rota.KindOf(err))
-				}
-				if name == "refusing" && !strings.Contains(err.Error(), "no leader") {
-					t.Errorf("%s of refusing nodes says %v", call, err)
-				}
-				ctx, stop := context.WithCancelCause(t.Context())
-				stop(errWhy)
-				err = ask(ctx)
-				if !errors.Is(err, context.Canceled) || !errors.Is(err, errWhy) || !errors.Is(err, rota.ErrTimeout) {
-					t.Errorf("%s of %s nodes, cancelled: %v", call, name, err)
-				}
-			}
-		}
-	})
+			})
+		})
+	}
 }

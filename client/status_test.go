@@ -71,25 +71,29 @@ func TestStatus_saysWhoIsSilent(t *testing.T) {
 // TestPatience: a call that nobody answers, and one that is refused again and again, end
 // when patience does, long before the caller's time.
 func TestPatience(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f, stop := setup(t, 2)
-		defer stop()
-		f.client.patience = 10 * time.Second
-		hangs := func(ctx context.Context, _ *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}
-		refuses := func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
-			return nil, words.ToStatus(rota.Refusef(rota.Unavailable, "", "no leader"))
-		}
-		for _, get := range []func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error){hangs, refuses} {
-			f.nodes[0].onGet, f.nodes[1].onGet = get, get
-			began := time.Now()
-			_, err := f.client.Job(t.Context(), "j")
-			if rota.KindOf(err) != rota.Unavailable || time.Since(began) != 10*time.Second ||
-				!strings.Contains(err.Error(), "node0:6470, node1:6470") {
-				t.Errorf("%v after %s", err, time.Since(began))
-			}
-		}
-	})
+	t.Parallel()
+	hangs := func(ctx context.Context, _ *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	refuses := func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
+		return nil, words.ToStatus(rota.Refusef(rota.Unavailable, "", "no leader"))
+	}
+	for name, get := range map[string]func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error){
+		"hangs": hangs, "refuses": refuses} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f, stop := setup(t, 2)
+				defer stop()
+				f.client.patience = 10 * time.Second
+				f.nodes[0].onGet, f.nodes[1].onGet = get, get
+				began := time.Now()
+				_, err := f.client.Job(t.Context(), "j")
+				if rota.KindOf(err) != rota.Unavailable || time.Since(began) != 10*time.Second ||
+					!strings.Contains(err.Error(), "node0:6470, node1:6470") {
+					t.Errorf("%v after %s", err, time.Since(began))
+				}
+			})
+		})
+	}
 }
