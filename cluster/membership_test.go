@@ -139,6 +139,13 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 	if after := n.raft.LastIndex(); after != before {
 		t.Errorf("%d entries were written about it", after-before)
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			_, leader := removed.raft.LeaderWithID()
+			t.Logf("the removed node says %v, has leader %q, raft is %s, and hears of %+v", removed.Ready(), leader,
+				removed.raft.State(), removed.membership.aliveMembers())
+		}
+	})
 	b.eventually("it knows", func() bool {
 		kind := rota.KindOf(removed.Ready())
 		return kind == rota.Denied || kind == rota.Conflict
