@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -84,12 +85,10 @@ type Token struct {
 	Counter     uint64
 }
 
-// Less orders tokens.
-func (t Token) Less(u Token) bool {
-	if t.Incarnation != u.Incarnation {
-		return t.Incarnation < u.Incarnation
-	}
-	return t.Counter < u.Counter
+// Compare orders tokens by age: it returns a negative number if t is older than u, zero
+// if they are the same, and a positive one if t is younger.
+func (t Token) Compare(u Token) int {
+	return cmp.Or(cmp.Compare(t.Incarnation, u.Incarnation), cmp.Compare(t.Counter, u.Counter))
 }
 
 // IsZero reports whether there is no token.

@@ -111,7 +111,7 @@ func TestTokensGrow(t *testing.T) {
 	ordered := []Token{{}, {1, 1}, {1, 2}, {2, 0}, {2, 9}}
 	for i := range ordered {
 		for j := range ordered {
-			if ordered[i].Less(ordered[j]) != (i < j) {
+			if ordered[i].Compare(ordered[j]) < 0 != (i < j) {
 				t.Errorf("%v less than %v: %v", ordered[i], ordered[j], i >= j)
 			}
 		}

@@ -282,7 +282,7 @@ func TestRestoreBackup(t *testing.T) {
 	again := newHand(t, r.leader(), "w2", 10)
 	leases := again.take(10)
 	for _, l := range leases {
-		if !held[0].Lease.Token.Less(l.Lease.Token) {
+		if held[0].Lease.Token.Compare(l.Lease.Token) >= 0 {
 			t.Fatalf("token %s after a restore does not exceed %s", l.Lease.Token, held[0].Lease.Token)
 		}
 	}

@@ -226,7 +226,7 @@ func TestReincarnate(t *testing.T) {
 	}
 	for _, l := range b.match() {
 		for _, o := range old {
-			if !o.Token.Less(l.Token) || o.ID == l.ID {
+			if o.Token.Compare(l.Token) >= 0 || o.ID == l.ID {
 				t.Fatalf("token %s after %s", l.Token, o.Token)
 			}
 		}

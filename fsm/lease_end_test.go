@@ -169,7 +169,7 @@ func TestToken(t *testing.T) {
 		last := rota.Token{}
 		for range 10 {
 			l := b.match()["j"]
-			if !last.Less(l.Token) {
+			if last.Compare(l.Token) >= 0 {
 				t.Fatalf("token %s after %s", l.Token, last)
 			}
 			last = l.Token

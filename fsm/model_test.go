@@ -233,7 +233,7 @@ func (m *model) assigned(l rota.Lease) error {
 		return fmt.Errorf("worker %s got a lease of type %s but is not eligible: %+v", l.Worker, j.typ, w.modelStanding)
 	case m.open(l.Worker) >= w.slots:
 		return fmt.Errorf("worker %s has no slot for another lease", l.Worker)
-	case !m.tokens.Less(l.Token) || l.Attempt != j.attempt || m.leases[l.ID] != nil:
+	case m.tokens.Compare(l.Token) >= 0 || l.Attempt != j.attempt || m.leases[l.ID] != nil:
 		return fmt.Errorf("lease %+v repeats token, id or attempt", l)
 	}
 	m.tokens = l.Token

@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"slices"
+
 	"github.com/rotasched/rota"
 )
 
@@ -201,8 +203,9 @@ func (vw *View) NodeDiffered(id rota.NodeID) (at rota.Index, known bool) {
 	return r.differed, true
 }
 
-// Assignments returns what a worker's session holds open: what a node tells it first when
-// it connects. A session that was taken over has what it must confirm (SPEC §8.5).
+// Assignments returns what a worker's session holds open, in the order in which it was
+// given: what a node tells the worker first when it connects. A session that was taken
+// over has what it must confirm (SPEC §8.5).
 func (vw *View) Assignments(id rota.WorkerID, session rota.Session) []rota.Assignment {
 	r := vw.m.fleet.workers.get(id)
 	if r == nil {
@@ -214,6 +217,7 @@ func (vw *View) Assignments(id rota.WorkerID, session rota.Session) []rota.Assig
 			list = append(list, a)
 		}
 	}
+	slices.SortFunc(list, func(a, b rota.Assignment) int { return a.Lease.Token.Compare(b.Lease.Token) })
 	return list
 }
 

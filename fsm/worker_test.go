@@ -1,7 +1,9 @@
 package fsm
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/rotasched/rota"
@@ -21,6 +23,24 @@ func TestRegister(t *testing.T) {
 			t.Fatalf("%d leases are given back", n)
 		}
 		b.ok(verb(rota.VerbComplete, l))
+	})
+	t.Run("gives_back_in_the_order_of_the_assignments", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		session := b.worker("w", 30)
+		var want, got []rota.JobID
+		for i := range 30 {
+			id := fmt.Sprintf("j%02d", 30-i)
+			b.submit(id)
+			b.match()
+			want = append(want, rota.JobID(id))
+		}
+		for _, a := range b.View.Assignments("w", session) {
+			got = append(got, a.Lease.Job)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("given back %v, assigned %v", got, want)
+		}
 	})
 	t.Run("refuses_another_secret_under_a_live_id", func(t *testing.T) {
 		t.Parallel()

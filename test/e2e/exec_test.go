@@ -246,7 +246,7 @@ func execSameID(t *testing.T, c *nodes) {
 	tookOver := time.Now()
 	eventually(t, 55*time.Second, "the job runs at the one that took over", func() error {
 		job := c.job(t, "held")
-		if job.State != rota.Running || !before.Lease.Token.Less(job.Lease.Token) {
+		if job.State != rota.Running || before.Lease.Token.Compare(job.Lease.Token) >= 0 {
 			return fmt.Errorf("it is %s, %+v, %+v", job.State, job.Lease, job.Attempts)
 		}
 		return nil

@@ -277,7 +277,7 @@ func (a *auditor) assigned(e *rota.Event, j *auditJob) {
 		if !ok {
 			continue
 		}
-		if !j.token.Less(given.Lease.Token) {
+		if j.token.Compare(given.Lease.Token) >= 0 {
 			a.failf("job %s: token %s after %s", e.Job, given.Lease.Token, j.token)
 		}
 		j.token, timesOut = given.Lease.Token, given.TimesOut()

@@ -82,7 +82,7 @@ func (l *ledger) started(r *workerRun, e client.HandlerEvent) {
 		l.violate("no two workers hold a job", "job %s: %s holds it under lease %s since %s ago, %s begins under lease %s",
 			e.Job, b.run.id, b.lease, time.Since(b.since), r.id, e.Lease)
 	}
-	if e.Token.Less(l.tokens[e.Job]) {
+	if e.Token.Compare(l.tokens[e.Job]) < 0 {
 		l.violate("tokens grow", "job %s: token %s began after %s", e.Job, e.Token, l.tokens[e.Job])
 	}
 	l.tokens[e.Job] = e.Token

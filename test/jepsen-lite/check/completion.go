@@ -13,7 +13,7 @@ func checkCompletion(v *view) (found []Anomaly) {
 		first := (*Op)(nil)
 		last := rota.Token{}
 		for _, op := range v.jobs[id] {
-			if op.Func == OpStart && last.Less(op.Token) {
+			if op.Func == OpStart && last.Compare(op.Token) < 0 {
 				last = op.Token
 			}
 			if op.Func != OpReport || op.Did != DidComplete || op.Outcome != OK {
@@ -32,7 +32,7 @@ func checkCompletion(v *view) (found []Anomaly) {
 		if first == nil {
 			continue
 		}
-		if first.Token.Less(last) {
+		if first.Token.Compare(last) < 0 {
 			found = append(found, Anomaly{IDs: []string{id}, Text: fmt.Sprintf(
 				"job %s was completed with token %s and leased again with %s", id, first.Token, last)})
 		}

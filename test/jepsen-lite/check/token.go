@@ -31,7 +31,7 @@ func checkToken(v *view) (found []Anomaly) {
 		j, last := &v.Final[i], rota.Token{}
 		for _, a := range j.Attempts {
 			claim(a.Token, j.ID, a.Lease)
-			if !last.Less(a.Token) {
+			if last.Compare(a.Token) >= 0 {
 				found = append(found, Anomaly{IDs: []string{j.ID}, Text: fmt.Sprintf(
 					"job %s had a lease with token %s after one with %s", j.ID, a.Token, last)})
 			}
@@ -52,12 +52,12 @@ func tokensInOrder(v *view, id string) (found []Anomaly) {
 			continue
 		}
 		late := within(op.Invoke, v.paused(handOf(op.Process))) || v.trustedUntil(op.Lease, op.Invoke) <= op.Invoke
-		if last != nil && op.Token.Less(last.Token) && !late {
+		if last != nil && op.Token.Compare(last.Token) < 0 && !late {
 			found = append(found, Anomaly{IDs: []string{id, op.Lease, last.Lease}, At: op.Invoke, Text: fmt.Sprintf(
 				"%s began on job %s with token %s at %s, after %s had with %s", op.Process, id, op.Token,
 				seconds(op.Invoke), last.Process, last.Token)})
 		}
-		if last == nil || last.Token.Less(op.Token) {
+		if last == nil || last.Token.Compare(op.Token) < 0 {
 			last = op
 		}
 	}
