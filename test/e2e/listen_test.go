@@ -87,7 +87,16 @@ func devReady(t testing.TB, p *process) []string {
 func TestDev_moves_from_taken_ports(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p := launch(t, "dev", nil, "dev", "--data", dir, "--api", freeAddress(t))
+	// Ports that no connection gets by itself: what dev finds may be another's once it stops.
+	var given []map[string]string
+	for range 3 {
+		given = append(given, map[string]string{"api": freeAddress(t), "raft": freeAddress(t), "admin": freeAddress(t),
+			"gossip": freeAddress(t)})
+	}
+	text, err := json.Marshal(given)
+	check(t, err)
+	writeFile(t, filepath.Join(dir, "dev.json"), string(text))
+	p := launch(t, "dev", nil, "dev", "--data", dir)
 	addrs := devReady(t, p)
 	for range addrs {
 		contains(t, "stderr", p.Stderr.String(), "http://127.0.0.1:")
@@ -95,7 +104,7 @@ func TestDev_moves_from_taken_ports(t *testing.T) {
 	command(t, []string{"ROTA_ADDR=" + addrs[1]}, "", "job", "submit", "--type", "x", "--id", "stays").want(t, 0)
 	p.stop(t, 20*time.Second)
 
-	text, err := os.ReadFile(filepath.Join(dir, "dev.json"))
+	text, err = os.ReadFile(filepath.Join(dir, "dev.json"))
 	check(t, err)
 	var ports []map[string]string
 	check(t, json.Unmarshal(text, &ports))

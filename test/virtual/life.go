@@ -223,12 +223,12 @@ func (l *life) restart(s *server) {
 	for l.ctx.Err() == nil {
 		s.mu.Lock()
 		hung, away := s.hung, s.away
+		if hung == nil && !away {
+			l.doom(s, false) // under the lock that hang holds: a disk that hangs from here on dooms it again
+		}
 		s.mu.Unlock()
 		if away {
 			return
-		}
-		if hung == nil {
-			l.doom(s, false)
 		}
 		err := s.start()
 		if err == nil || l.ctx.Err() != nil {
