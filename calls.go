@@ -182,7 +182,7 @@ func DefaultTenantLimits() TenantLimits {
 // Check refuses limits out of range, naming field, value and range.
 func (l TenantLimits) Check() error {
 	if l.Tier > TierPremium {
-		return Refusef(Invalid, "tier", "tier %d is unknown: FREE, PRO or PREMIUM is wanted", l.Tier)
+		return Refusef(KindInvalid, "tier", "tier %d is unknown: FREE, PRO or PREMIUM is wanted", l.Tier)
 	}
 	for _, n := range []struct {
 		field           string
@@ -194,7 +194,7 @@ func (l TenantLimits) Check() error {
 		{"penalty_ms", l.PenaltyMs, 0, 3_600_000},
 	} {
 		if n.value < n.min || n.value > n.max {
-			return Refusef(Invalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
+			return Refusef(KindInvalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ func CheckDraft(what string, draft uint32, remedy string) error {
 	if draft == Draft {
 		return nil
 	}
-	return Refusef(Conflict, "draft", "%s draft %d of an unreleased rota, this binary is draft %d: %s", what, draft, Draft, remedy)
+	return Refusef(KindConflict, "draft", "%s draft %d of an unreleased rota, this binary is draft %d: %s", what, draft, Draft, remedy)
 }
 
 // CheckNodeDraft refuses a node of another draft.

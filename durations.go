@@ -13,7 +13,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	if !negative {
 		bare = strings.TrimPrefix(bare, "+")
 	}
-	refusal := Refusef(Invalid, "duration", "%q is no duration: one such as 300ms, 30s, 5m, 2h or 1d12h is wanted", text)
+	refusal := Refusef(KindInvalid, "duration", "%q is no duration: one such as 300ms, 30s, 5m, 2h or 1d12h is wanted", text)
 	if strings.ContainsAny(bare, "+-") {
 		return 0, refusal
 	}

@@ -19,7 +19,7 @@ func TestParseDuration(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "d", "1", "soon", "12h1d", "1d-1h", "--1d", "-+1d", "1dd", "1d1d", "1e9d", "999999999d", "1d 2h", "NaNd", "1d2562047h"} {
-		if got, err := ParseDuration(bad); KindOf(err) != Invalid {
+		if got, err := ParseDuration(bad); KindOf(err) != KindInvalid {
 			t.Errorf("%q is taken as %s, %v", bad, got, err)
 		}
 	}
@@ -35,7 +35,7 @@ func FuzzParseDuration(f *testing.F) {
 		if want, wantErr := time.ParseDuration(text); wantErr == nil && (err != nil || got != want) {
 			t.Errorf("%q is %s, %v; %s is wanted", text, got, err, want)
 		}
-		if err != nil && (KindOf(err) != Invalid || got != 0) {
+		if err != nil && (KindOf(err) != KindInvalid || got != 0) {
 			t.Errorf("%q: %s, %v", text, got, err)
 		}
 	})

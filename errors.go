@@ -15,30 +15,30 @@ const (
 	// KindNone is no error.
 	KindNone Kind = iota
 	// Invalid: the call is wrong in itself; correct the named field.
-	Invalid
+	KindInvalid
 	// NotFound: no such job, queue, worker, node.
-	NotFound
+	KindNotFound
 	// Conflict: it clashes with what is there (a live worker id, a state that
 	// does not allow the move); look first.
-	Conflict
+	KindConflict
 	// Stale: the lease, session or token is not (or no longer) the caller's;
 	// stop working on it.
-	Stale
+	KindStale
 	// Mode: the cluster's mode does not admit it (SPEC §4.3).
-	Mode
+	KindMode
 	// Exhausted: a cap, a rate or backpressure refused it; wait RetryAfter.
-	Exhausted
+	KindExhausted
 	// Unavailable: no leader, no quorum, or the outcome is unknown; retry with
 	// the same ids after RetryAfter.
-	Unavailable
+	KindUnavailable
 	// Timeout: the caller's own waiting time is over.
-	Timeout
+	KindTimeout
 	// OutOfRange: the past asked for is no longer kept.
-	OutOfRange
+	KindOutOfRange
 	// Denied: not permitted to this caller.
-	Denied
+	KindDenied
 	// Internal: a fault of ours; the log has more.
-	Internal
+	KindInternal
 )
 
 var kindNames = [...]string{"NONE", "INVALID", "NOT_FOUND", "CONFLICT", "STALE", "MODE", "EXHAUSTED",
@@ -89,27 +89,27 @@ func (e *Error) Is(target error) bool {
 // whether err is or wraps an error of kind NotFound.
 const (
 	// ErrInvalid stands for Invalid.
-	ErrInvalid = sentinel(Invalid)
+	ErrInvalid = sentinel(KindInvalid)
 	// ErrNotFound stands for NotFound.
-	ErrNotFound = sentinel(NotFound)
+	ErrNotFound = sentinel(KindNotFound)
 	// ErrConflict stands for Conflict.
-	ErrConflict = sentinel(Conflict)
+	ErrConflict = sentinel(KindConflict)
 	// ErrStale stands for Stale.
-	ErrStale = sentinel(Stale)
+	ErrStale = sentinel(KindStale)
 	// ErrMode stands for Mode.
-	ErrMode = sentinel(Mode)
+	ErrMode = sentinel(KindMode)
 	// ErrExhausted stands for Exhausted.
-	ErrExhausted = sentinel(Exhausted)
+	ErrExhausted = sentinel(KindExhausted)
 	// ErrUnavailable stands for Unavailable.
-	ErrUnavailable = sentinel(Unavailable)
+	ErrUnavailable = sentinel(KindUnavailable)
 	// ErrTimeout stands for Timeout.
-	ErrTimeout = sentinel(Timeout)
+	ErrTimeout = sentinel(KindTimeout)
 	// ErrOutOfRange stands for OutOfRange.
-	ErrOutOfRange = sentinel(OutOfRange)
+	ErrOutOfRange = sentinel(KindOutOfRange)
 	// ErrDenied stands for Denied.
-	ErrDenied = sentinel(Denied)
+	ErrDenied = sentinel(KindDenied)
 	// ErrInternal stands for Internal.
-	ErrInternal = sentinel(Internal)
+	ErrInternal = sentinel(KindInternal)
 )
 
 // sentinel is a kind as an error without a text of its own.
@@ -136,7 +136,7 @@ func KindOf(err error) Kind {
 	if errors.As(err, &s) {
 		return Kind(s)
 	}
-	return Internal
+	return KindInternal
 }
 
 // ErrorOf returns the *Error that err is or wraps: nil for nil, one of kind KindOf(err) for a

@@ -8,8 +8,8 @@ import (
 
 // sentinels are the sentinels by their kinds.
 var sentinels = map[Kind]error{
-	Invalid: ErrInvalid, NotFound: ErrNotFound, Conflict: ErrConflict, Stale: ErrStale, Mode: ErrMode, Exhausted: ErrExhausted,
-	Unavailable: ErrUnavailable, Timeout: ErrTimeout, OutOfRange: ErrOutOfRange, Denied: ErrDenied, Internal: ErrInternal,
+	KindInvalid: ErrInvalid, KindNotFound: ErrNotFound, KindConflict: ErrConflict, KindStale: ErrStale, KindMode: ErrMode, KindExhausted: ErrExhausted,
+	KindUnavailable: ErrUnavailable, KindTimeout: ErrTimeout, KindOutOfRange: ErrOutOfRange, KindDenied: ErrDenied, KindInternal: ErrInternal,
 }
 
 // TestSentinels: each kind has one sentinel, which errors.Is finds through wraps and among

@@ -32,7 +32,7 @@ func ParseEventID(text string) (EventID, error) {
 	if text == "" {
 		return EventID{}, nil
 	}
-	bad := Refusef(Invalid, "event_id", "event id %q is not incarnation.index.seq, such as 1.4711.0", text)
+	bad := Refusef(KindInvalid, "event_id", "event id %q is not incarnation.index.seq, such as 1.4711.0", text)
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 {
 		return EventID{}, bad
@@ -66,44 +66,44 @@ type EventKind uint8
 // The kinds of SPEC §12.2; EventNodeJoined tells of membership.
 const (
 	EventNone EventKind = iota
-	JobEnqueued
-	JobAssigned
-	JobRunning
-	JobPromoted
-	JobProgress
-	JobRetryScheduled
-	JobCompleted
-	JobDead
-	JobExpired
-	JobCancelled
-	LeaseAcked
-	LeaseRenewedEvent
-	LeaseExpiredEvent
-	LeaseCancelledEvent
-	LeaseDeclinedEvent
-	AssignmentDropped
-	WorkerHeld
-	ProviderRegistered
-	ProviderStatusChanged
-	ProviderSlashed
-	DomainIsolated
-	DomainRecovered
-	ModeChanged
-	QueueChanged
-	TenantChanged
-	WorkflowStarted
-	WorkflowFinished
-	Drained
-	EntryRefused
-	LeadershipBegan
-	LeaseRevoked
-	NodeChanged
-	RulesChanged
-	StateDiffers
-	JobChanged
-	JobDelayed
-	WorkerDisconnected
-	JobDeleted
+	EventJobEnqueued
+	EventJobAssigned
+	EventJobRunning
+	EventJobPromoted
+	EventJobProgress
+	EventJobRetryScheduled
+	EventJobCompleted
+	EventJobDead
+	EventJobExpired
+	EventJobCancelled
+	EventLeaseAcked
+	EventLeaseRenewed
+	EventLeaseExpired
+	EventLeaseCancelled
+	EventLeaseDeclined
+	EventAssignmentDropped
+	EventWorkerHeld
+	EventProviderRegistered
+	EventProviderStatusChanged
+	EventProviderSlashed
+	EventDomainIsolated
+	EventDomainRecovered
+	EventModeChanged
+	EventQueueChanged
+	EventTenantChanged
+	EventWorkflowStarted
+	EventWorkflowFinished
+	EventDrained
+	EventEntryRefused
+	EventLeadershipBegan
+	EventLeaseRevoked
+	EventNodeChanged
+	EventRulesChanged
+	EventStateDiffers
+	EventJobChanged
+	EventJobDelayed
+	EventWorkerDisconnected
+	EventJobDeleted
 )
 
 var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning", "jobPromoted", "jobProgress",

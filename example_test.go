@@ -11,7 +11,7 @@ import (
 
 // Kinds are asked for by their sentinels, through any wrap.
 func ExampleError_Is() {
-	err := fmt.Errorf("look up the photo: %w", rota.Refusef(rota.NotFound, "photo-4711", "job photo-4711 is not known"))
+	err := fmt.Errorf("look up the photo: %w", rota.Refusef(rota.KindNotFound, "photo-4711", "job photo-4711 is not known"))
 	fmt.Println(errors.Is(err, rota.ErrNotFound), errors.Is(err, rota.ErrConflict))
 	fmt.Println(rota.KindOf(err))
 	// Output:

@@ -57,14 +57,14 @@ func (w *WorkflowSpec) checkFrame() error {
 	if err := CheckID("tenant", w.Tenant); err != nil {
 		return err
 	}
-	if w.OnFailure > Continue {
-		return Refusef(Invalid, "on_failure", "on_failure is %d: one of %s is wanted", w.OnFailure, strings.Join(choices(failurePolicyNames), ", "))
+	if w.OnFailure > FailureContinue {
+		return Refusef(KindInvalid, "on_failure", "on_failure is %d: one of %s is wanted", w.OnFailure, strings.Join(choices(failurePolicyNames), ", "))
 	}
 	if err := checkLabelMap("labels", w.Labels); err != nil {
 		return err
 	}
 	if n := len(w.Nodes); n == 0 || n > MaxWorkflowNodes {
-		return Refusef(Invalid, "nodes", "nodes are %d: 1 to %d are wanted", n, MaxWorkflowNodes)
+		return Refusef(KindInvalid, "nodes", "nodes are %d: 1 to %d are wanted", n, MaxWorkflowNodes)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (w *WorkflowSpec) fillNodes() error {
 			n.Tenant = w.Tenant
 		}
 		if n.Tenant != w.Tenant {
-			return Refusef(Invalid, fmt.Sprintf("nodes[%d].tenant", i),
+			return Refusef(KindInvalid, fmt.Sprintf("nodes[%d].tenant", i),
 				"%s has tenant %q and its workflow %q: all nodes are their workflow's tenant's, leave it out",
 				w.node(i), shorten(string(n.Tenant)), w.Tenant)
 		}
@@ -94,7 +94,7 @@ func (w *WorkflowSpec) fillNodes() error {
 		bytes += n.templateBytes() + int64(len(n.ID))
 	}
 	if bytes > MaxWorkflowBytes {
-		return Refusef(Invalid, "nodes", "the nodes hold %d bytes: at most %d are taken; let payloads name large data instead of holding it",
+		return Refusef(KindInvalid, "nodes", "the nodes hold %d bytes: at most %d are taken; let payloads name large data instead of holding it",
 			bytes, MaxWorkflowBytes)
 	}
 	return nil
@@ -160,7 +160,7 @@ func (a *arranger) name() error {
 	for i := range a.spec.Nodes {
 		id := a.spec.Nodes[i].ID
 		if first, twice := a.at[id]; twice {
-			return Refusef(Invalid, fmt.Sprintf("nodes[%d].id", i),
+			return Refusef(KindInvalid, fmt.Sprintf("nodes[%d].id", i),
 				"nodes[%d] and nodes[%d] have the same id %q: each node needs its own", first, i, id)
 		}
 		a.at[id] = uint32(i)
@@ -179,7 +179,7 @@ func (a *arranger) link() error {
 		for j, id := range a.spec.Nodes[i].Parents {
 			parent, known := a.at[id]
 			if !known {
-				return Refusef(Invalid, fmt.Sprintf("nodes[%d].parents[%d]", i, j),
+				return Refusef(KindInvalid, fmt.Sprintf("nodes[%d].parents[%d]", i, j),
 					"%s names the parent %q, which is no node of the workflow", a.spec.node(i), shorten(id))
 			}
 			from, to = append(from, parent), append(to, uint32(i))
@@ -199,14 +199,14 @@ func (a *arranger) link() error {
 	for i := range from {
 		if from[i] == to[i] {
 			n := int(from[i])
-			return Refusef(Invalid, fmt.Sprintf("nodes[%d].parents", n), "%s is its own parent: no node can wait for itself", a.spec.node(n))
+			return Refusef(KindInvalid, fmt.Sprintf("nodes[%d].parents", n), "%s is its own parent: no node can wait for itself", a.spec.node(n))
 		}
 	}
 	return a.once(from, to)
 }
 
 func (a *arranger) unknownEnd(i int, end, id string, e Edge) error {
-	return Refusef(Invalid, fmt.Sprintf("edges[%d].%s", i, end), "edges[%d] goes from %q to %q, and %q is no node of the workflow",
+	return Refusef(KindInvalid, fmt.Sprintf("edges[%d].%s", i, end), "edges[%d] goes from %q to %q, and %q is no node of the workflow",
 		i, shorten(e.From), shorten(e.To), shorten(id))
 }
 
@@ -227,7 +227,7 @@ func (a *arranger) once(from, to []uint32) error {
 		a.parents.from[i+1] = uint32(len(from))
 	}
 	if len(from) > MaxWorkflowEdges {
-		return Refusef(Invalid, "edges", "edges are %d: at most %d are taken", len(from), MaxWorkflowEdges)
+		return Refusef(KindInvalid, "edges", "edges are %d: at most %d are taken", len(from), MaxWorkflowEdges)
 	}
 	a.parents.list = from
 	a.children = group(n, from, to)
@@ -259,7 +259,7 @@ func (a *arranger) sort() error {
 		return nil
 	}
 	cycle := a.cycle(waiting)
-	return Refusef(Invalid, "edges", "the workflow has a cycle: %s; each of these nodes waits for itself", a.show(cycle))
+	return Refusef(KindInvalid, "edges", "the workflow has a cycle: %s; each of these nodes waits for itself", a.show(cycle))
 }
 
 // cycle finds one among the nodes that wait for ever. Each of those has a parent

@@ -98,7 +98,7 @@ func TestArrangeRefuses(t *testing.T) {
 			t.Parallel()
 			g, err := c.w.Arrange()
 			var e *Error
-			if !errors.As(err, &e) || g != nil || e.Kind != Invalid || e.Subject != c.subject {
+			if !errors.As(err, &e) || g != nil || e.Kind != KindInvalid || e.Subject != c.subject {
 				t.Fatalf("%v, %v: INVALID about %s wanted", g, err, c.subject)
 			}
 			for _, text := range c.texts {
@@ -116,7 +116,7 @@ func TestArrangeLimits(t *testing.T) {
 	for i := range most.Nodes {
 		most.Nodes[i] = NodeSpec{ID: fmt.Sprint("n", i), JobSpec: JobSpec{Type: "echo"}}
 	}
-	if _, err := most.Arrange(); KindOf(err) != Invalid {
+	if _, err := most.Arrange(); KindOf(err) != KindInvalid {
 		t.Errorf("%d nodes: %v", len(most.Nodes), err)
 	}
 	most.Nodes = most.Nodes[:MaxWorkflowNodes]
@@ -136,11 +136,11 @@ func TestArrangeLimits(t *testing.T) {
 	}
 	t.Logf("%d nodes, %d edges told as %d: %v", len(g.Order), g.Edges, len(most.Edges)+MaxWorkflowNodes-1, time.Since(begun))
 	most.Edges = append(most.Edges, Edge{fmt.Sprint("n", MaxWorkflowNodes-1), "n0"})
-	if _, err := most.Arrange(); KindOf(err) != Invalid || !strings.Contains(err.Error(), "edges are 1000001") {
+	if _, err := most.Arrange(); KindOf(err) != KindInvalid || !strings.Contains(err.Error(), "edges are 1000001") {
 		t.Errorf("one edge more: %v", err)
 	}
 	most.Edges = []Edge{{"n0", fmt.Sprint("n", MaxWorkflowNodes-1)}}
-	if _, err := most.Arrange(); KindOf(err) != Invalid || !strings.Contains(err.Error(), "(100000 nodes)") {
+	if _, err := most.Arrange(); KindOf(err) != KindInvalid || !strings.Contains(err.Error(), "(100000 nodes)") {
 		t.Errorf("a ring of all: %v", err)
 	}
 }
@@ -283,7 +283,7 @@ func FuzzArrange(f *testing.F) {
 			}
 		}
 		if n == 0 || !known {
-			if g, err := w.Arrange(); KindOf(err) != Invalid || g != nil {
+			if g, err := w.Arrange(); KindOf(err) != KindInvalid || g != nil {
 				t.Fatalf("%v, %v: refusal wanted", g, err)
 			}
 			return

@@ -172,7 +172,7 @@ func CheckID[S ~string](field string, s S) error {
 	if len(shown) > 80 {
 		shown = shown[:80] + "…"
 	}
-	return Refusef(Invalid, field, "%s %q is not an id: 1 to %d of the characters A-Z a-z 0-9 . _ : - are wanted",
+	return Refusef(KindInvalid, field, "%s %q is not an id: 1 to %d of the characters A-Z a-z 0-9 . _ : - are wanted",
 		field, shown, MaxIDBytes)
 }
 
@@ -209,7 +209,7 @@ func badNodeID(field, s string) error {
 	if len(shown) > 80 {
 		shown = shown[:80] + "…"
 	}
-	return Refusef(Invalid, field, "%s %q is not a node's id: 1 to %d bytes of printable UTF-8 without blanks are wanted",
+	return Refusef(KindInvalid, field, "%s %q is not a node's id: 1 to %d bytes of printable UTF-8 without blanks are wanted",
 		field, shown, MaxNodeIDBytes)
 }
 

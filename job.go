@@ -34,7 +34,7 @@ func (b *Blob) UnmarshalJSON(text []byte) error {
 	var o map[string]json.RawMessage
 	if json.Unmarshal(text, &o) == nil && len(o) == 1 && o["base64"] != nil {
 		if err := json.Unmarshal(o["base64"], (*[]byte)(b)); err != nil || *b == nil {
-			return Refusef(Invalid, "payload", `payload {"base64":…} is not of base64: to give this very object, give its text as a string`)
+			return Refusef(KindInvalid, "payload", `payload {"base64":…} is not of base64: to give this very object, give its text as a string`)
 		}
 		return nil
 	}
@@ -59,7 +59,7 @@ func (h Hex) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h)
 func (h *Hex) UnmarshalText(text []byte) error {
 	v, err := hex.DecodeString(string(text))
 	if err != nil {
-		return Refusef(Invalid, "digest", "%q is not hexadecimal", text)
+		return Refusef(KindInvalid, "digest", "%q is not hexadecimal", text)
 	}
 	*h = v
 	return nil

@@ -284,9 +284,9 @@ func readDate(given map[string]json.RawMessage, name string, into *Date) error {
 	d, err := ParseDate(text)
 	switch {
 	case err != nil:
-		return Refusef(Invalid, name+"_at", "%s_at is %.40q: RFC 3339 is wanted, such as 2030-01-02T15:04:05Z", name, text)
+		return Refusef(KindInvalid, name+"_at", "%s_at is %.40q: RFC 3339 is wanted, such as 2030-01-02T15:04:05Z", name, text)
 	case both && d != *into:
-		return Refusef(Invalid, name+"_at", "%s_at %s is not %s_ms %d, which is %s: give one of them", name, text, name, *into, *into)
+		return Refusef(KindInvalid, name+"_at", "%s_at %s is not %s_ms %d, which is %s: give one of them", name, text, name, *into, *into)
 	}
 	*into = d
 	return nil

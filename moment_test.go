@@ -249,7 +249,7 @@ func FuzzEventPayload(f *testing.F) {
 		if !utf8.ValidString(payload) {
 			t.Skip("JSON is UTF-8")
 		}
-		e := Event{Kind: JobAssigned, Payload: payload}
+		e := Event{Kind: EventJobAssigned, Payload: payload}
 		marshalled, err := json.Marshal(e)
 		if err != nil {
 			t.Fatal(err)

@@ -40,9 +40,9 @@ func Unknown(subject, what, typed string, names []string) *Error {
 	names = choices(names)
 	wanted := strings.Join(names, ", ")
 	if guess := DidYouMean(typed, names); guess != "" {
-		return Refusef(Invalid, subject, "%s %q is unknown%s One of %s is wanted", what, typed, guess, wanted)
+		return Refusef(KindInvalid, subject, "%s %q is unknown%s One of %s is wanted", what, typed, guess, wanted)
 	}
-	return Refusef(Invalid, subject, "%s %q is unknown: one of %s is wanted", what, typed, wanted)
+	return Refusef(KindInvalid, subject, "%s %q is unknown: one of %s is wanted", what, typed, wanted)
 }
 
 // editDistance is Levenshtein's, in bytes; names longer than any id are far apart.

@@ -38,7 +38,7 @@ func TestUnknown_names(t *testing.T) {
 		"weight":      limits.Set(Setting{"wieght", "3"}),
 		"PREMIUM":     limits.Set(Setting{"tier", "premum"}),
 	} {
-		if KindOf(err) != Invalid || !strings.Contains(err.Error(), `did you mean "`+meant+`"?`) {
+		if KindOf(err) != KindInvalid || !strings.Contains(err.Error(), `did you mean "`+meant+`"?`) {
 			t.Errorf("%s: %v", meant, err)
 		}
 	}

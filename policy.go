@@ -187,7 +187,7 @@ func (k *policyKey) parse(text string, ratio bool) (int64, error) {
 		name = k.alias
 	}
 	bad := func(want string) error {
-		return Refusef(Invalid, k.name, "%s=%q is refused: %s is wanted", name, text, want)
+		return Refusef(KindInvalid, k.name, "%s=%q is refused: %s is wanted", name, text, want)
 	}
 	var v int64
 	var err error
@@ -270,12 +270,12 @@ func PolicyFromValues(preset string, values []int64) (QueuePolicy, error) {
 	p := StandardPolicy()
 	p.Preset = preset
 	if len(values) != len(policyKeys) {
-		return p, Refusef(Internal, "policy", "policy has %d values, this binary knows %d keys", len(values), len(policyKeys))
+		return p, Refusef(KindInternal, "policy", "policy has %d values, this binary knows %d keys", len(values), len(policyKeys))
 	}
 	for i, v := range values {
 		k := &policyKeys[i]
 		if k.set(&p, v); k.get(&p) != v { // such as a flag that is neither 0 nor 1
-			return p, Refusef(Internal, "policy", "policy has %s=%d: %d to %d is wanted", k.name, v, k.min, k.max)
+			return p, Refusef(KindInternal, "policy", "policy has %s=%d: %d to %d is wanted", k.name, v, k.min, k.max)
 		}
 	}
 	err := p.Check()
@@ -287,28 +287,28 @@ func (p *QueuePolicy) Check() error {
 	for i := range policyKeys {
 		k := &policyKeys[i]
 		if v := k.get(p); v < k.min || v > k.max {
-			return Refusef(Invalid, k.name, "%s=%d is refused: %d to %d is wanted", k.name, v, k.min, k.max)
+			return Refusef(KindInvalid, k.name, "%s=%d is refused: %d to %d is wanted", k.name, v, k.min, k.max)
 		}
 	}
 	if sum := p.WFee + p.WAge + p.WSize + p.WTier; sum != 1_000_000 {
-		return Refusef(Invalid, "w_fee", "w_fee + w_age + w_size + w_tier is %d ppm: 1000000 is wanted", sum)
+		return Refusef(KindInvalid, "w_fee", "w_fee + w_age + w_size + w_tier is %d ppm: 1000000 is wanted", sum)
 	}
 	if err := checkRuntime(p.MaxRuntimeMs); err != nil {
 		return err
 	}
 	if p.LeaseGraceMs != 0 && p.LeaseGraceMs < int64(GraceLeast) {
-		return Refusef(Invalid, "lease_grace_on_disconnect_ms",
+		return Refusef(KindInvalid, "lease_grace_on_disconnect_ms",
 			"lease_grace_on_disconnect_ms=%d is refused: 0, or %d to %d is wanted", p.LeaseGraceMs, GraceLeast, SilenceEnds)
 	}
 	if err := p.checkScoring(); err != nil {
 		return err
 	}
 	if p.GCHorizonMs < p.AuditWindowMs { // a report needs the tombstone
-		return Refusef(Invalid, "gc_horizon_ms", "gc_horizon_ms=%d is refused: at least audit_window_ms (%d) is wanted",
+		return Refusef(KindInvalid, "gc_horizon_ms", "gc_horizon_ms=%d is refused: at least audit_window_ms (%d) is wanted",
 			p.GCHorizonMs, p.AuditWindowMs)
 	}
 	if p.AckTimeoutMs > p.LeaseMs {
-		return Refusef(Invalid, "ack_timeout_ms", "ack_timeout_ms=%d is refused: at most lease_ms (%d) is wanted",
+		return Refusef(KindInvalid, "ack_timeout_ms", "ack_timeout_ms=%d is refused: at most lease_ms (%d) is wanted",
 			p.AckTimeoutMs, p.LeaseMs)
 	}
 	return nil

@@ -103,7 +103,7 @@ var scoringKeys = []policyKey{
 // checkScoring refuses what contradicts itself among the keys of the adaptive score.
 func (p *QueuePolicy) checkScoring() error {
 	if p.WMinMilli > p.WMaxMilli {
-		return Refusef(Invalid, "w_min", "w_min=%s is refused: at most w_max (%s) is wanted", formatMilli(p.WMinMilli),
+		return Refusef(KindInvalid, "w_min", "w_min=%s is refused: at most w_max (%s) is wanted", formatMilli(p.WMinMilli),
 			formatMilli(p.WMaxMilli))
 	}
 	drawn := int64(0)
@@ -111,15 +111,15 @@ func (p *QueuePolicy) checkScoring() error {
 		base, quota := p.TierBasesMilli[i], p.TierQuotas[i]
 		switch {
 		case i < p.Tiers && base == 0:
-			return Refusef(Invalid, "base_"+strconv.FormatInt(i, 10), "base_%d=0 is refused: 0.001 to 1000000 is wanted", i)
+			return Refusef(KindInvalid, "base_"+strconv.FormatInt(i, 10), "base_%d=0 is refused: 0.001 to 1000000 is wanted", i)
 		case i >= p.Tiers && (base != 0 || quota != 0):
-			return Refusef(Invalid, "base_"+strconv.FormatInt(i, 10), "base_%d and quota_%d are refused: tiers is %d, so that %d is "+
+			return Refusef(KindInvalid, "base_"+strconv.FormatInt(i, 10), "base_%d and quota_%d are refused: tiers is %d, so that %d is "+
 				"the last", i, i, p.Tiers, p.Tiers-1)
 		}
 		drawn += quota
 	}
 	if drawn == 0 {
-		return Refusef(Invalid, "quota_0", "all quotas are 0: one of at least 1 is wanted")
+		return Refusef(KindInvalid, "quota_0", "all quotas are 0: one of at least 1 is wanted")
 	}
 	return nil
 }

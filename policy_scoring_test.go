@@ -15,7 +15,7 @@ func TestScoringKeys(t *testing.T) {
 		p := StandardPolicy()
 		err := p.Set(Setting{"tiers", strconv.FormatInt(n, 10)})
 		if n < 2 {
-			if KindOf(err) != Invalid || p.Tiers != 5 {
+			if KindOf(err) != KindInvalid || p.Tiers != 5 {
 				t.Errorf("%d tiers: %v", n, err)
 			}
 			continue
@@ -52,7 +52,7 @@ func TestScoringKeys(t *testing.T) {
 	for i := range int64(5) {
 		p.TierQuotas[i] = 0
 	}
-	if KindOf(p.Check()) != Invalid {
+	if KindOf(p.Check()) != KindInvalid {
 		t.Error("a sample of nothing is taken")
 	}
 }

@@ -68,7 +68,7 @@ func TestPolicySet(t *testing.T) {
 	} {
 		p := StandardPolicy()
 		err := p.Set(Setting{c.key, c.value})
-		if KindOf(err) != Invalid || !strings.Contains(err.Error(), c.names) || p != StandardPolicy() {
+		if KindOf(err) != KindInvalid || !strings.Contains(err.Error(), c.names) || p != StandardPolicy() {
 			t.Errorf("%s=%s: %v; a refusal that names %q and changes nothing is wanted", c.key, c.value, err, c.names)
 		}
 	}
@@ -114,7 +114,7 @@ func TestPolicyKeepsEveryKey(t *testing.T) {
 			t.Errorf("preset %s: JSON gives another policy: %v", preset, err)
 		}
 	}
-	if _, err := PresetPolicy("best"); KindOf(err) != Invalid || !strings.Contains(err.Error(), "aicf-ai") {
+	if _, err := PresetPolicy("best"); KindOf(err) != KindInvalid || !strings.Contains(err.Error(), "aicf-ai") {
 		t.Errorf("an unknown preset: %v", err)
 	}
 }
@@ -150,7 +150,7 @@ func TestPolicyCheck(t *testing.T) {
 	} {
 		p := StandardPolicy()
 		change(&p)
-		if KindOf(p.Check()) != Invalid {
+		if KindOf(p.Check()) != KindInvalid {
 			t.Errorf("%s is taken", name)
 		}
 	}
@@ -181,7 +181,7 @@ func FuzzPolicySet(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, value string) {
 		p := StandardPolicy()
 		if err := p.Set(Setting{name, value}); err != nil {
-			if KindOf(err) != Invalid || p != StandardPolicy() {
+			if KindOf(err) != KindInvalid || p != StandardPolicy() {
 				t.Fatalf("%s=%q: %v, and the policy is %+v", name, value, err, p)
 			}
 			return

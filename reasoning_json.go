@@ -8,13 +8,13 @@ import (
 // figures are the names of a rule's own fields in JSON: those of the source where it
 // names them. An affinity tells its reason beside the rule.
 var figures = [...]struct{ rule, reason, n, of string }{
-	ReasoningNone: {rule: "NONE"}, OnlyWorkerAvailable: {rule: "OnlyWorkerAvailable"},
-	ByLeastLoaded: {rule: "LeastLoaded", n: "queue_depth"}, ByDataLocality: {rule: "Affinity", reason: "DataLocality", n: "data_keys"},
-	ByPreviouslyExecuted: {rule: "Affinity", reason: "PreviouslyExecuted"}, BySameZone: {rule: "Affinity", reason: "SameZone"},
-	ByRoundRobin: {rule: "RoundRobin", n: "cursor"}, BySeededRandom: {rule: "SeededRandom"},
-	ByResourceFit:   {rule: "ResourceFit", n: "available_cpu", of: "required_cpu"},
-	BySeededShuffle: {rule: "SeededShuffle", n: "position", of: "of"}, ByTurnOfTheOldest: {rule: "TurnOfTheOldest"},
-	ByPreemption: {rule: "Preemption", n: "revoked"},
+	ReasoningNone: {rule: "NONE"}, ReasoningOnlyWorkerAvailable: {rule: "OnlyWorkerAvailable"},
+	ReasoningByLeastLoaded: {rule: "LeastLoaded", n: "queue_depth"}, ReasoningByDataLocality: {rule: "Affinity", reason: "DataLocality", n: "data_keys"},
+	ReasoningByPreviouslyExecuted: {rule: "Affinity", reason: "PreviouslyExecuted"}, ReasoningBySameZone: {rule: "Affinity", reason: "SameZone"},
+	ReasoningByRoundRobin: {rule: "RoundRobin", n: "cursor"}, ReasoningBySeededRandom: {rule: "SeededRandom"},
+	ReasoningByResourceFit:   {rule: "ResourceFit", n: "available_cpu", of: "required_cpu"},
+	ReasoningBySeededShuffle: {rule: "SeededShuffle", n: "position", of: "of"}, ReasoningByTurnOfTheOldest: {rule: "TurnOfTheOldest"},
+	ReasoningByPreemption: {rule: "Preemption", n: "revoked"},
 }
 
 // AppendJSON writes the reasoning for a worker as the JSON object that attempts, leases,
@@ -63,5 +63,5 @@ func (r *Reasoning) UnmarshalJSON(text []byte) error {
 		*r = Reasoning{Rule: ReasoningRule(rule), N: int64(n), Of: int64(of)}
 		return nil
 	}
-	return Refusef(Invalid, "reasoning", "reasoning %.80q has no rule that is known", text)
+	return Refusef(KindInvalid, "reasoning", "reasoning %.80q has no rule that is known", text)
 }

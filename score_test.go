@@ -38,7 +38,7 @@ func TestScore(t *testing.T) {
 	}
 	for _, text := range []string{`"5"`, `true`, `-1.5`, `0.0`, `1e999`, `99999999999999999999`} {
 		var s Score
-		if err := s.UnmarshalJSON([]byte(text)); KindOf(err) != Invalid || s != 0 {
+		if err := s.UnmarshalJSON([]byte(text)); KindOf(err) != KindInvalid || s != 0 {
 			t.Errorf("score %s gives %d, %v: want a refusal", text, int64(s), err)
 		}
 	}

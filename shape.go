@@ -35,10 +35,10 @@ func (s *JobSpec) CheckTemplate(payloadMax int64) error {
 		}
 	}
 	if int64(len(s.Payload)) > payloadMax {
-		return Refusef(Invalid, "payload", "payload has %d bytes: at most %d (payload_max_bytes) are taken", len(s.Payload), payloadMax)
+		return Refusef(KindInvalid, "payload", "payload has %d bytes: at most %d (payload_max_bytes) are taken", len(s.Payload), payloadMax)
 	}
 	if n := len(s.ExpectedDigest); n != 0 && n != 32 {
-		return Refusef(Invalid, "expected_digest", "expected_digest has %d bytes: 32 or none are wanted", n)
+		return Refusef(KindInvalid, "expected_digest", "expected_digest has %d bytes: 32 or none are wanted", n)
 	}
 	if err := s.checkNumbers(); err != nil {
 		return err
@@ -68,7 +68,7 @@ func CheckMeta(meta map[string]string) error { return checkLabelMap("meta", meta
 // checkLabelMap refuses pairs of the user's own that are too many or too long.
 func checkLabelMap(field string, labels map[string]string) error {
 	if len(labels) > MaxLabels {
-		return Refusef(Invalid, field, "%s are %d: at most %d are taken", field, len(labels), MaxLabels)
+		return Refusef(KindInvalid, field, "%s are %d: at most %d are taken", field, len(labels), MaxLabels)
 	}
 	if len(labels) == 0 {
 		return nil // without the list of its keys, which allocates
@@ -76,7 +76,7 @@ func checkLabelMap(field string, labels map[string]string) error {
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		v := labels[k]
 		if !validLabel(k) || len(v) > MaxLabelBytes || !utf8.ValidString(v) {
-			return Refusef(Invalid, field, "one of %s is not 1 to %d bytes of printable ASCII = at most %d bytes of UTF-8", field,
+			return Refusef(KindInvalid, field, "one of %s is not 1 to %d bytes of printable ASCII = at most %d bytes of UTF-8", field,
 				MaxLabelBytes, MaxLabelBytes)
 		}
 	}
@@ -104,7 +104,7 @@ func (s *JobSpec) checkNumbers() error {
 		{"expected_ms", s.Expected.Milliseconds(), 0, maxMs},
 	} {
 		if n.value < n.min || n.value > n.max {
-			return Refusef(Invalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
+			return Refusef(KindInvalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
 		}
 	}
 	return checkRuntime(s.MaxRuntime.Milliseconds())
@@ -114,7 +114,7 @@ func (s *JobSpec) checkNumbers() error {
 // work in.
 func checkRuntime(ms int64) error {
 	if ms > 0 && ms < int64(MaxRuntimeLeast) {
-		return Refusef(Invalid, "max_runtime_ms", "max_runtime_ms is %d: 0 for none, or at least %d is wanted, "+
+		return Refusef(KindInvalid, "max_runtime_ms", "max_runtime_ms is %d: 0 for none, or at least %d is wanted, "+
 			"as a worker stops a second before it", ms, MaxRuntimeLeast)
 	}
 	return nil
@@ -126,7 +126,7 @@ func (w *WorkerSpec) CheckShape() error {
 		return err
 	}
 	if len(w.Queues) == 0 || len(w.Queues) > MaxQueuesPerWorker {
-		return Refusef(Invalid, "queues", "queues are %d: 1 to %d are wanted", len(w.Queues), MaxQueuesPerWorker)
+		return Refusef(KindInvalid, "queues", "queues are %d: 1 to %d are wanted", len(w.Queues), MaxQueuesPerWorker)
 	}
 	for i, q := range w.Queues {
 		if err := CheckID(fmt.Sprintf("queues[%d]", i), q); err != nil {
@@ -134,7 +134,7 @@ func (w *WorkerSpec) CheckShape() error {
 		}
 	}
 	if len(w.Types) > MaxTypesHandled {
-		return Refusef(Invalid, "types", "types are %d: at most %d are taken; a worker without any takes every type", len(w.Types),
+		return Refusef(KindInvalid, "types", "types are %d: at most %d are taken; a worker without any takes every type", len(w.Types),
 			MaxTypesHandled)
 	}
 	for i, typ := range w.Types {
@@ -162,7 +162,7 @@ func (w *WorkerSpec) CheckShape() error {
 		{"stake", w.Stake, 0, MaxFee},
 	} {
 		if n.value < n.min || n.value > n.max {
-			return Refusef(Invalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
+			return Refusef(KindInvalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
 		}
 	}
 	if err := checkLimits(w.Limits); err != nil {
@@ -173,17 +173,17 @@ func (w *WorkerSpec) CheckShape() error {
 
 func checkLimits(limits map[string]int64) error {
 	if len(limits) > MaxLimits {
-		return Refusef(Invalid, "limits", "limits are %d: at most %d are taken", len(limits), MaxLimits)
+		return Refusef(KindInvalid, "limits", "limits are %d: at most %d are taken", len(limits), MaxLimits)
 	}
 	if len(limits) == 0 {
 		return nil
 	}
 	for _, k := range slices.Sorted(maps.Keys(limits)) {
 		if !validLabel(k) {
-			return Refusef(Invalid, "limits", "a limit's name is not 1 to %d bytes of printable ASCII", MaxLabelBytes)
+			return Refusef(KindInvalid, "limits", "a limit's name is not 1 to %d bytes of printable ASCII", MaxLabelBytes)
 		}
 		if v := limits[k]; v < 0 || v > MaxFee {
-			return Refusef(Invalid, "limits", "limit %s is %d: 0 to %d is wanted", k, v, int64(MaxFee))
+			return Refusef(KindInvalid, "limits", "limit %s is %d: 0 to %d is wanted", k, v, int64(MaxFee))
 		}
 	}
 	return nil
@@ -191,11 +191,11 @@ func checkLimits(limits map[string]int64) error {
 
 func checkLabels(field string, list []string, most int) error {
 	if len(list) > most {
-		return Refusef(Invalid, field, "%s are %d: at most %d are taken", field, len(list), most)
+		return Refusef(KindInvalid, field, "%s are %d: at most %d are taken", field, len(list), most)
 	}
 	for i, l := range list {
 		if !validLabel(l) {
-			return Refusef(Invalid, field, "%s[%d] is not 1 to %d bytes of printable ASCII", field, i, MaxLabelBytes)
+			return Refusef(KindInvalid, field, "%s[%d] is not 1 to %d bytes of printable ASCII", field, i, MaxLabelBytes)
 		}
 	}
 	return nil

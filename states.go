@@ -6,15 +6,15 @@ type JobState uint8
 // The job states. JobNone is no job at all.
 const (
 	JobNone JobState = iota
-	Blocked
-	Delayed
-	Queued
-	Assigned
-	Running
-	Completed
-	Dead
-	Expired
-	Cancelled
+	JobBlocked
+	JobDelayed
+	JobQueued
+	JobAssigned
+	JobRunning
+	JobCompleted
+	JobDead
+	JobExpired
+	JobCancelled
 )
 
 var jobStateNames = []string{"NONE", "BLOCKED", "DELAYED", "QUEUED", "ASSIGNED", "RUNNING",
@@ -35,24 +35,24 @@ func (s *JobState) UnmarshalText(text []byte) error {
 
 // Terminal reports whether the job is over; only an operator's retry leaves such a
 // state (Invariant I7).
-func (s JobState) Terminal() bool { return s >= Completed && s <= Cancelled }
+func (s JobState) Terminal() bool { return s >= JobCompleted && s <= JobCancelled }
 
 // Leased reports whether an open lease names the job (Invariant I1).
-func (s JobState) Leased() bool { return s == Assigned || s == Running }
+func (s JobState) Leased() bool { return s == JobAssigned || s == JobRunning }
 
 // jobMoves is the one table of legal moves: jobMoves[from] holds a bit for
 // each state that may follow.
 var jobMoves = [...]uint16{
-	JobNone:   bits(Blocked, Delayed, Queued),
-	Blocked:   bits(Delayed, Queued, Dead, Expired, Cancelled),
-	Delayed:   bits(Queued, Expired, Cancelled),
-	Queued:    bits(Assigned, Expired, Cancelled),
-	Assigned:  bits(Running, Delayed, Queued, Completed, Dead, Expired, Cancelled),
-	Running:   bits(Delayed, Queued, Completed, Dead, Expired, Cancelled),
-	Completed: bits(Delayed, Queued, Dead), // a verifier's proof report (SPEC §9.5)
-	Dead:      bits(Queued),                // an operator's retry
-	Expired:   bits(Delayed, Queued),       // DELAYED until the old worker's view is over
-	Cancelled: bits(Delayed, Queued),
+	JobNone:      bits(JobBlocked, JobDelayed, JobQueued),
+	JobBlocked:   bits(JobDelayed, JobQueued, JobDead, JobExpired, JobCancelled),
+	JobDelayed:   bits(JobQueued, JobExpired, JobCancelled),
+	JobQueued:    bits(JobAssigned, JobExpired, JobCancelled),
+	JobAssigned:  bits(JobRunning, JobDelayed, JobQueued, JobCompleted, JobDead, JobExpired, JobCancelled),
+	JobRunning:   bits(JobDelayed, JobQueued, JobCompleted, JobDead, JobExpired, JobCancelled),
+	JobCompleted: bits(JobDelayed, JobQueued, JobDead), // a verifier's proof report (SPEC §9.5)
+	JobDead:      bits(JobQueued),                      // an operator's retry
+	JobExpired:   bits(JobDelayed, JobQueued),          // DELAYED until the old worker's view is over
+	JobCancelled: bits(JobDelayed, JobQueued),
 }
 
 func bits(states ...JobState) (b uint16) {
@@ -217,32 +217,32 @@ type Reason uint8
 // The reasons. Those that use up an attempt are Counted.
 const (
 	ReasonNone Reason = iota
-	AckTimeout
-	LeaseExpiredReason
-	ProofInvalid
-	ProviderFail
-	Declined
-	CancelledByUser
-	WorkerSuspendedReason
-	WorkerJailedReason
-	WorkerRetiredReason
-	Preempted
-	QuotaCut
-	TakenOver
-	TTLAbsolute
-	TTLRelative
-	AttemptsUsedUp
-	Done
-	Restored
-	ProofRejected
-	ParentFailed
-	WorkflowFailedReason
-	WorkflowCancelledReason
-	TimedOut
+	ReasonAckTimeout
+	ReasonLeaseExpired
+	ReasonProofInvalid
+	ReasonProviderFail
+	ReasonDeclined
+	ReasonCancelledByUser
+	ReasonWorkerSuspended
+	ReasonWorkerJailed
+	ReasonWorkerRetired
+	ReasonPreempted
+	ReasonQuotaCut
+	ReasonTakenOver
+	ReasonTTLAbsolute
+	ReasonTTLRelative
+	ReasonAttemptsUsedUp
+	ReasonDone
+	ReasonRestored
+	ReasonProofRejected
+	ReasonParentFailed
+	ReasonWorkflowFailed
+	ReasonWorkflowCancelled
+	ReasonTimedOut
 )
 
 // LastReason bounds what a record may hold.
-const LastReason = TimedOut
+const ReasonLast = ReasonTimedOut
 
 var reasonNames = []string{"NONE", "ACK_TIMEOUT", "LEASE_EXPIRED", "PROOF_INVALID", "PROVIDER_FAIL", "DECLINED",
 	"CANCELLED", "WORKER_SUSPENDED", "WORKER_JAILED", "WORKER_RETIRED", "PREEMPTED", "QUOTA_CUT", "TAKEN_OVER",
@@ -272,7 +272,9 @@ func (r *Reason) UnmarshalText(text []byte) error {
 }
 
 // Counted reports whether the reason uses up an attempt (SPEC §9.1).
-func (r Reason) Counted() bool { return r >= AckTimeout && r <= ProviderFail || r == TimedOut }
+func (r Reason) Counted() bool {
+	return r >= ReasonAckTimeout && r <= ReasonProviderFail || r == ReasonTimedOut
+}
 
 // Reasoning says by which rule a worker was chosen (SPEC §7.7). N and Of are
 // the two numbers of the rule: LeastLoaded{N: queue depth}, DataLocality{N: data
@@ -292,17 +294,17 @@ type ReasoningRule uint8
 // The rules of SPEC §7.7, and TurnOfTheOldest of §7.10.
 const (
 	ReasoningNone ReasoningRule = iota
-	OnlyWorkerAvailable
-	ByLeastLoaded
-	ByDataLocality
-	ByPreviouslyExecuted
-	BySameZone
-	ByRoundRobin
-	BySeededRandom
-	ByResourceFit
-	BySeededShuffle
-	ByTurnOfTheOldest
-	ByPreemption
+	ReasoningOnlyWorkerAvailable
+	ReasoningByLeastLoaded
+	ReasoningByDataLocality
+	ReasoningByPreviouslyExecuted
+	ReasoningBySameZone
+	ReasoningByRoundRobin
+	ReasoningBySeededRandom
+	ReasoningByResourceFit
+	ReasoningBySeededShuffle
+	ReasoningByTurnOfTheOldest
+	ReasoningByPreemption
 )
 
 var reasoningNames = []string{"NONE", "OnlyWorkerAvailable", "LeastLoaded", "Affinity{DataLocality}",

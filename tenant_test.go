@@ -43,7 +43,7 @@ func TestTenantLimits_refuses(t *testing.T) {
 		l := DefaultTenantLimits()
 		err := l.Set(s)
 		var e *Error
-		if !errors.As(err, &e) || e.Kind != Invalid || e.Subject != subject || !strings.Contains(e.Text, subject) ||
+		if !errors.As(err, &e) || e.Kind != KindInvalid || e.Subject != subject || !strings.Contains(e.Text, subject) ||
 			l != DefaultTenantLimits() {
 			t.Errorf("%v: got %v, limits %+v", s, err, l)
 		}

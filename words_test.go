@@ -41,7 +41,7 @@ func TestCheckShape(t *testing.T) {
 		s := sound()
 		change(&s)
 		var e *Error
-		if err := s.CheckShape(MaxPayloadBytes); !errors.As(err, &e) || e.Kind != Invalid || e.Subject != field ||
+		if err := s.CheckShape(MaxPayloadBytes); !errors.As(err, &e) || e.Kind != KindInvalid || e.Subject != field ||
 			!strings.Contains(e.Text, field) {
 			t.Errorf("a wrong %s: %v", field, err)
 		}
@@ -50,23 +50,23 @@ func TestCheckShape(t *testing.T) {
 
 func TestMoves(t *testing.T) {
 	t.Parallel()
-	for from := JobNone; from <= Cancelled; from++ {
-		for to := JobNone; to <= Cancelled; to++ {
+	for from := JobNone; from <= JobCancelled; from++ {
+		for to := JobNone; to <= JobCancelled; to++ {
 			if from.MayBecome(to) && (to == JobNone || from == to) {
 				t.Errorf("%s may become %s", from, to)
 			}
 			// Invariant I7: only a revival leaves a terminal state, and a rejected proof, which may
 			// have been the last attempt's.
-			rejected := from == Completed && to == Dead
-			if from.Terminal() && from.MayBecome(to) && to != Queued && to != Delayed && !rejected {
+			rejected := from == JobCompleted && to == JobDead
+			if from.Terminal() && from.MayBecome(to) && to != JobQueued && to != JobDelayed && !rejected {
 				t.Errorf("terminal %s may become %s", from, to)
 			}
-			if to.Leased() && from.MayBecome(to) && from != Queued && from != Assigned {
+			if to.Leased() && from.MayBecome(to) && from != JobQueued && from != JobAssigned {
 				t.Errorf("%s may become %s without a lease", from, to)
 			}
 		}
 	}
-	if !Queued.MayBecome(Assigned) || !Assigned.MayBecome(Running) || !Running.MayBecome(Completed) || Queued.MayBecome(Completed) {
+	if !JobQueued.MayBecome(JobAssigned) || !JobAssigned.MayBecome(JobRunning) || !JobRunning.MayBecome(JobCompleted) || JobQueued.MayBecome(JobCompleted) {
 		t.Error("a job's way is not that of SPEC §1")
 	}
 }
@@ -84,7 +84,7 @@ func TestTexts(t *testing.T) {
 		Binary Blob
 		Hex    Hex
 	}
-	in := all{LeaseID{1, 31: 2}, Token{3, 4}, Digest{5, 6}, Running, LeaseExpiredReason, ByRoundRobin, Blob("text"),
+	in := all{LeaseID{1, 31: 2}, Token{3, 4}, Digest{5, 6}, JobRunning, ReasonLeaseExpired, ReasoningByRoundRobin, Blob("text"),
 		Blob{0xff, 0}, Hex{0xab}}
 	text, err := json.Marshal(in)
 	if err != nil {
@@ -120,12 +120,12 @@ func TestTokensGrow(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	e := &Error{Kind: Exhausted, Op: "submit", Text: "full", RetryAfter: time.Second}
-	if err := fmt.Errorf("outer: %w", e); KindOf(err) != Exhausted || RetryAfterOf(err) != time.Second ||
+	e := &Error{Kind: KindExhausted, Op: "submit", Text: "full", RetryAfter: time.Second}
+	if err := fmt.Errorf("outer: %w", e); KindOf(err) != KindExhausted || RetryAfterOf(err) != time.Second ||
 		err.Error() != "outer: submit: full" {
 		t.Error(err)
 	}
-	if KindOf(nil) != KindNone || KindOf(errors.New("x")) != Internal {
+	if KindOf(nil) != KindNone || KindOf(errors.New("x")) != KindInternal {
 		t.Error("a stranger's error has a kind of ours")
 	}
 }
@@ -139,11 +139,11 @@ func TestOutcomesHaveNoTypedNil(t *testing.T) {
 	if err != nil || (JobOutcome{}).Err != err || ErrorOf(err) != nil {
 		t.Errorf("nothing refused is %v", err)
 	}
-	e := Refusef(Exhausted, "queue", "full")
+	e := Refusef(KindExhausted, "queue", "full")
 	if got := e.OrNil(); got != error(e) || ErrorOf(fmt.Errorf("submit: %w", got)) != e {
 		t.Errorf("%v is %v", e, got)
 	}
-	if got := ErrorOf(errors.New("boom")); got.Kind != Internal || got.Error() != "boom" {
+	if got := ErrorOf(errors.New("boom")); got.Kind != KindInternal || got.Error() != "boom" {
 		t.Errorf("a stranger is %+v", got)
 	}
 }

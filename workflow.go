@@ -45,8 +45,8 @@ type FailurePolicy uint8
 // The failure policies: FailFast cancels what is not running, Continue skips the
 // node's descendants alone.
 const (
-	FailFast FailurePolicy = iota
-	Continue
+	FailureFailFast FailurePolicy = iota
+	FailureContinue
 )
 
 var failurePolicyNames = []string{"fail_fast", "continue"}
@@ -122,7 +122,7 @@ type NodeState uint8
 
 // NodeSkipped is a node that never ran, as an ancestor of it did not complete. Its
 // job is CANCELLED, for the reason PARENT_FAILED.
-const NodeSkipped = NodeState(Cancelled) + 1
+const NodeSkipped = NodeState(JobCancelled) + 1
 
 // String names the state in capitals.
 func (s NodeState) String() string {

@@ -77,7 +77,7 @@ func (m mean) with(ms int64) mean { return mean{m.sum + ms, m.n + 1} }
 func meansOf(nodes []PlanNode) means {
 	m := means{byType: map[JobType]mean{}}
 	for i := range nodes {
-		if n := &nodes[i]; n.State == NodeState(Completed) {
+		if n := &nodes[i]; n.State == NodeState(JobCompleted) {
 			m.all = m.all.with(n.TookMs)
 			m.byType[n.Type] = m.byType[n.Type].with(n.TookMs)
 		}

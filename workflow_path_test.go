@@ -18,8 +18,8 @@ import (
 
 func TestEstimate(t *testing.T) {
 	t.Parallel()
-	done, queued, blocked := NodeState(Completed), NodeState(Queued), NodeState(Blocked)
-	running := NodeState(Running)
+	done, queued, blocked := NodeState(JobCompleted), NodeState(JobQueued), NodeState(JobBlocked)
+	running := NodeState(JobRunning)
 	for name, c := range map[string]struct {
 		nodes     []PlanNode
 		durations string
@@ -43,8 +43,8 @@ func TestEstimate(t *testing.T) {
 			{State: queued, ExpectedMs: 10}, {State: queued, ExpectedMs: 10}, {State: queued, ExpectedMs: 10},
 		}, "[4 9 10 10 10]", "[2]", 10, 17},
 		"what_failed_took_its_time": {[]PlanNode{
-			{State: NodeState(Dead), TookMs: 8, ExpectedMs: 99}, {State: NodeSkipped, ExpectedMs: 99, Parents: []uint32{0}},
-			{State: NodeState(Cancelled), ExpectedMs: 99},
+			{State: NodeState(JobDead), TookMs: 8, ExpectedMs: 99}, {State: NodeSkipped, ExpectedMs: 99, Parents: []uint32{0}},
+			{State: NodeState(JobCancelled), ExpectedMs: 99},
 		}, "[8 0 0]", "[0 1]", 8, 0},
 		"of_equals_the_most_nodes": {[]PlanNode{
 			{State: blocked}, {State: blocked}, {State: blocked, Parents: []uint32{1}}, {State: blocked, Parents: []uint32{0, 2}},
@@ -81,16 +81,16 @@ func TestEstimateRandom(t *testing.T) {
 					n.Parents = append(n.Parents, parent)
 				}
 			}
-			n.State = rapid.SampledFrom([]NodeState{NodeState(Blocked), NodeState(Running), NodeState(Completed)}).Draw(t, "state")
+			n.State = rapid.SampledFrom([]NodeState{NodeState(JobBlocked), NodeState(JobRunning), NodeState(JobCompleted)}).Draw(t, "state")
 			n.ExpectedMs, n.TookMs = rapid.Int64Range(1, 9).Draw(t, "expected"), rapid.Int64Range(0, 9).Draw(t, "took")
 		}
 		p := Estimate(nodes)
 		rest := make([]int64, len(nodes))
 		for i := range nodes {
 			switch n := &nodes[i]; JobState(n.State) {
-			case Blocked:
+			case JobBlocked:
 				rest[i] = n.ExpectedMs
-			case Running:
+			case JobRunning:
 				rest[i] = max(0, n.ExpectedMs-n.TookMs)
 				leased++
 			}
@@ -185,7 +185,7 @@ func TestEstimateRecorded(t *testing.T) {
 			nodes, sum := make([]PlanNode, len(g.Order)), int64(0)
 			for number, place := range g.Order {
 				ms := runtimes[w.Nodes[place].ID]
-				nodes[number] = PlanNode{Parents: g.Parents[number], Type: "t", State: NodeState(Completed), TookMs: ms}
+				nodes[number] = PlanNode{Parents: g.Parents[number], Type: "t", State: NodeState(JobCompleted), TookMs: ms}
 				sum += ms
 			}
 			p := Estimate(nodes)
@@ -194,7 +194,7 @@ func TestEstimateRecorded(t *testing.T) {
 				t.Errorf("critical path of %d ms, want %d.%d s", p.CriticalMs, want.critical/10, want.critical%10)
 			}
 			for i := range nodes { // before it ran, with each task's runtime simulated
-				nodes[i].State, nodes[i].SimulateMs, nodes[i].TookMs = NodeState(Blocked), nodes[i].TookMs, 0
+				nodes[i].State, nodes[i].SimulateMs, nodes[i].TookMs = NodeState(JobBlocked), nodes[i].TookMs, 0
 			}
 			before := Estimate(nodes)
 			if before.CriticalMs != p.CriticalMs || before.RemainingMs != sum || (sum+50)/100 != want.sum {

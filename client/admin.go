@@ -113,7 +113,7 @@ func (c *Client) RemovePeer(ctx context.Context, id rota.NodeID) error {
 	tried := false
 	return c.call(ctx, "remove peer", unbounded, func(ctx context.Context, n *node) error {
 		_, err := n.cluster.RemovePeer(ctx, &rotav1.RemovePeerRequest{Id: string(id)})
-		if tried && err != nil && words.FromStatus(err).Kind == rota.NotFound {
+		if tried && err != nil && words.FromStatus(err).Kind == rota.KindNotFound {
 			return nil
 		}
 		tried = true
@@ -169,7 +169,7 @@ func saveSnapshot(ctx context.Context, n *node, w io.Writer) (wrote int64, err e
 		k, err := w.Write(chunk.GetData())
 		wrote += int64(k)
 		if err != nil {
-			return wrote, &rota.Error{Kind: rota.Internal, Text: "write snapshot", Cause: err}
+			return wrote, &rota.Error{Kind: rota.KindInternal, Text: "write snapshot", Cause: err}
 		}
 	}
 }

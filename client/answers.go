@@ -18,7 +18,7 @@ func (b *book) answered(sequence uint64, refusal *rota.Error, answers []rota.Lea
 	case batch == nil:
 		return
 	case refusal == nil && len(answers) != len(batch):
-		refusal = rota.Refusef(rota.Internal, "", "%d answers to %d commands", len(answers), len(batch))
+		refusal = rota.Refusef(rota.KindInternal, "", "%d answers to %d commands", len(answers), len(batch))
 		fallthrough
 	case refusal != nil:
 		b.log.Debug("commands have no outcome, sending them again", "commands", len(batch), "err", refusal)
@@ -46,7 +46,7 @@ func (b *book) settled(c *command, a *rota.LeaseAnswer, now time.Duration) bool 
 	if c.dropped {
 		return true
 	}
-	if a.Err != nil && unsettled(a.Err.Kind) && (a.Err.Kind != rota.Internal || c.tries < triesMost) {
+	if a.Err != nil && unsettled(a.Err.Kind) && (a.Err.Kind != rota.KindInternal || c.tries < triesMost) {
 		return false
 	}
 	// An answer that comes too late for the view that counts saves no lease.
@@ -72,7 +72,7 @@ func (b *book) settled(c *command, a *rota.LeaseAnswer, now time.Duration) bool 
 
 // unsettled reports whether another try may have another outcome.
 func unsettled(k rota.Kind) bool {
-	return k == rota.Unavailable || k == rota.Timeout || k == rota.Exhausted || k == rota.Internal
+	return k == rota.KindUnavailable || k == rota.KindTimeout || k == rota.KindExhausted || k == rota.KindInternal
 }
 
 // acknowledged takes the answer to an ack or a renewal.
@@ -86,7 +86,7 @@ func (b *book) acknowledged(l *lease, c *command, a *rota.LeaseAnswer) {
 		}
 		b.extend(l, a.Deadline, max(a.Renewals, ordinal))
 		b.wakeFor(l)
-	case a.Err.Kind == rota.Stale || a.Err.Kind == rota.NotFound:
+	case a.Err.Kind == rota.KindStale || a.Err.Kind == rota.KindNotFound:
 		b.lose(l, &LostError{Text: "it is no longer this worker's: " + a.Err.Text}, false)
 	default:
 		b.refused(l, c, a.Err)
@@ -100,7 +100,7 @@ func (b *book) refused(l *lease, c *command, err *rota.Error) {
 	level := slog.LevelWarn
 	if c.Verb == rota.VerbRenew {
 		l.renewOver = true
-		if err.Kind == rota.Conflict {
+		if err.Kind == rota.KindConflict {
 			level = slog.LevelInfo
 		}
 	} else {
@@ -116,13 +116,13 @@ func (b *book) reported(l *lease, c *command, a *rota.LeaseAnswer) {
 	if c != l.outcome {
 		return
 	}
-	if a.Err != nil && a.Err.Kind == rota.Invalid && c.Verb == rota.VerbComplete {
+	if a.Err != nil && a.Err.Kind == rota.KindInvalid && c.Verb == rota.VerbComplete {
 		// The queue takes less than this: the attempt failed, and says why.
 		text := lastOf("the completion was refused: " + a.Err.Error())
 		l.outcome = b.put(l, rota.LeaseCommand{Verb: rota.VerbFail, Text: text})
 		return
 	}
-	if a.Err != nil && a.Err.Kind == rota.Stale && c.Verb != rota.VerbDecline && closed(b.superseded) {
+	if a.Err != nil && a.Err.Kind == rota.KindStale && c.Verb != rota.VerbDecline && closed(b.superseded) {
 		// The job is the new process's; that this one has stopped is news.
 		l.outcome = b.put(l, rota.LeaseCommand{Verb: rota.VerbDecline, Text: "the outcome came after a takeover"})
 		return

@@ -283,7 +283,7 @@ func (b *book) expired(l *lease, now time.Duration) bool {
 	why := &LostError{Text: "its deadline has come by the worker's view"}
 	switch {
 	case l.timedOut(b.point, now):
-		why.Reason, why.Text = rota.TimedOut, "max_runtime is over but for the second that the worker keeps to report it"
+		why.Reason, why.Text = rota.ReasonTimedOut, "max_runtime is over but for the second that the worker keeps to report it"
 	case l.assignment.Grace > 0 && now >= l.broken(b.point):
 		why.Text = "no beat was heard for so long that the cluster may take the stream for broken"
 	case now >= b.point.lost():

@@ -54,8 +54,8 @@ func (c *Client) callAt(ctx context.Context, op string, at func() (*node, time.D
 		e := c.judge(ctx, n, err)
 		switch {
 		case c.life.Err() != nil:
-			return &rota.Error{Kind: rota.Unavailable, Op: op, Text: "the client is closed"}
-		case e.Kind != rota.Unavailable && e.Kind != rota.Timeout:
+			return &rota.Error{Kind: rota.KindUnavailable, Op: op, Text: "the client is closed"}
+		case e.Kind != rota.KindUnavailable && e.Kind != rota.KindTimeout:
 			return during(op, e)
 		case ended(ctx):
 			if !errors.Is(ctx.Err(), context.Canceled) { // it had the caller's whole time: the next call has another way
@@ -64,7 +64,7 @@ func (c *Client) callAt(ctx context.Context, op string, at func() (*node, time.D
 			return c.gaveUp(ctx, op, last)
 		}
 		// A node that said why tells more than one that said nothing.
-		if last == nil || words.FromStatus(err).Kind != rota.Timeout {
+		if last == nil || words.FromStatus(err).Kind != rota.KindTimeout {
 			last = e
 		}
 		if c.patience > 0 && time.Since(began) >= c.patience {
@@ -107,11 +107,11 @@ func (c *Client) share(ctx context.Context, most time.Duration) time.Duration {
 // caller still has time is the node's fault, and its outcome is unknown.
 func (c *Client) judge(ctx context.Context, n *node, err error) *rota.Error {
 	e := words.FromStatus(err)
-	if e.Kind == rota.Timeout && !ended(ctx) {
+	if e.Kind == rota.KindTimeout && !ended(ctx) {
 		text := fmt.Sprintf("node %s did not answer in time", n.address)
-		return &rota.Error{Kind: rota.Unavailable, Text: text}
+		return &rota.Error{Kind: rota.KindUnavailable, Text: text}
 	}
-	if e.Kind == rota.Unavailable {
+	if e.Kind == rota.KindUnavailable {
 		named := *e
 		named.Text = fmt.Sprintf("node %s: %s", n.address, e.Text)
 		return &named
@@ -143,9 +143,9 @@ func ended(ctx context.Context) bool {
 // the last error, ctx's own error and its cause.
 func (c *Client) gaveUp(ctx context.Context, op string, last *rota.Error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return &rota.Error{Kind: rota.Timeout, Op: op, Text: "given up by the caller", Cause: endOf(ctx)}
+		return &rota.Error{Kind: rota.KindTimeout, Op: op, Text: "given up by the caller", Cause: endOf(ctx)}
 	}
-	e := &rota.Error{Kind: rota.Unavailable, Op: op, Text: "no node of " + c.addresses() + " answered in time", Cause: endOf(ctx)}
+	e := &rota.Error{Kind: rota.KindUnavailable, Op: op, Text: "no node of " + c.addresses() + " answered in time", Cause: endOf(ctx)}
 	if last != nil {
 		e.Text, e.Cause, e.RetryAfter = e.Text+", the last error was", &lastError{last, e.Cause}, last.RetryAfter
 	}

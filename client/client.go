@@ -111,7 +111,7 @@ func Dial(addrs []string, opts ...Option) (*Client, error) {
 		o(&s)
 	}
 	if s.tls != nil && s.insecure {
-		return nil, rota.Refusef(rota.Invalid, "tls", "WithTLS and WithInsecure contradict each other")
+		return nil, rota.Refusef(rota.KindInvalid, "tls", "WithTLS and WithInsecure contradict each other")
 	}
 	c := &Client{log: s.log, held: restraint{off: s.heedless}, retries: s.retries, patience: s.patience}
 	c.life, c.finish = context.WithCancel(context.Background())
@@ -129,7 +129,7 @@ func Dial(addrs []string, opts ...Option) (*Client, error) {
 	}
 	if len(c.nodes) == 0 {
 		c.finish()
-		return nil, rota.Refusef(rota.Invalid, "addr", "no address of a node is given: host:port is wanted")
+		return nil, rota.Refusef(rota.KindInvalid, "addr", "no address of a node is given: host:port is wanted")
 	}
 	return c, nil
 }
@@ -137,7 +137,7 @@ func Dial(addrs []string, opts ...Option) (*Client, error) {
 func newNode(address string, s *settings) (*node, error) {
 	if s.dial == nil {
 		if _, _, err := net.SplitHostPort(address); err != nil {
-			return nil, rota.Refusef(rota.Invalid, "addr", "address %q is refused: host:port is wanted", address)
+			return nil, rota.Refusef(rota.KindInvalid, "addr", "address %q is refused: host:port is wanted", address)
 		}
 	}
 	secure := insecure.NewCredentials()
@@ -163,7 +163,7 @@ func newNode(address string, s *settings) (*node, error) {
 	// The dialer resolves names, at every dial anew; the library need not.
 	conn, err := grpc.NewClient("passthrough:///"+address, options...)
 	if err != nil {
-		return nil, rota.Refusef(rota.Invalid, "addr", "address %q is refused: %v", address, err)
+		return nil, rota.Refusef(rota.KindInvalid, "addr", "address %q is refused: %v", address, err)
 	}
 	return &node{
 		address: address, conn: conn,

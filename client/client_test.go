@@ -38,7 +38,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(thenEnd{m}) }
 func accept(r *rotav1.SubmitRequest) *rotav1.SubmitResponse {
 	answer := &rotav1.SubmitResponse{}
 	for _, j := range r.Jobs {
-		s := rota.Submitted{ID: rota.JobID(j.Id), State: rota.Queued, Index: 7}
+		s := rota.Submitted{ID: rota.JobID(j.Id), State: rota.JobQueued, Index: 7}
 		answer.Jobs = append(answer.Jobs, words.SubmittedToWire(&s))
 	}
 	return answer
@@ -74,7 +74,7 @@ func TestSubmit_asksAnotherNodeWithTheSameIDs(t *testing.T) {
 		mine.ID = "mine"
 		out, err := f.client.Submit(t.Context(), rota.NewJobSpec("t", nil), mine)
 		synctest.Wait() // the first node's handler has seen that nobody waits for it
-		if err != nil || len(out) != 2 || out[0].State != rota.Queued {
+		if err != nil || len(out) != 2 || out[0].State != rota.JobQueued {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		if !slices.Equal(first, second) || string(out[0].ID) != first[0] || first[1] != "mine" ||
@@ -100,10 +100,10 @@ func TestSubmit_splitsAndRetriesOnlyWhatHasNoOutcome(t *testing.T) {
 			answer := accept(r)
 			for i, j := range r.Jobs {
 				if seen[j.Id]++; j.Id == "unknown" && seen[j.Id] == 1 {
-					answer.Jobs[i].Refusal = words.RefusalToWire(rota.Refusef(rota.Unavailable, "", "entry lost"))
+					answer.Jobs[i].Refusal = words.RefusalToWire(rota.Refusef(rota.KindUnavailable, "", "entry lost"))
 				}
 				if j.Id == "refused" {
-					answer.Jobs[i].Refusal = words.RefusalToWire(rota.Refusef(rota.Exhausted, "queue_cap", "full"))
+					answer.Jobs[i].Refusal = words.RefusalToWire(rota.Refusef(rota.KindExhausted, "queue_cap", "full"))
 				}
 			}
 			return answer, nil
@@ -124,7 +124,7 @@ func TestSubmit_splitsAndRetriesOnlyWhatHasNoOutcome(t *testing.T) {
 		if calls != 5 { // 1000, 500 and 3 large, 4 large, 1 large, then what was unknown
 			t.Errorf("%d messages", calls)
 		}
-		if out[0].Err != nil || rota.KindOf(out[1].Err) != rota.Exhausted || rota.KindOf(out[len(out)-1].Err) != rota.Invalid {
+		if out[0].Err != nil || rota.KindOf(out[1].Err) != rota.KindExhausted || rota.KindOf(out[len(out)-1].Err) != rota.KindInvalid {
 			t.Fatalf("outcomes %+v %+v %+v", out[0], out[1], out[len(out)-1])
 		}
 		if seen["unknown"] != 2 || seen["refused"] != 1 || len(seen) != len(jobs)-1 {
@@ -141,16 +141,16 @@ func TestCall_givesUpAsUnavailable(t *testing.T) {
 		tries := 0
 		noLeader := func(context.Context, *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
 			tries++
-			return nil, words.ToStatus(&rota.Error{Kind: rota.Unavailable, Text: "no leader", RetryAfter: time.Second})
+			return nil, words.ToStatus(&rota.Error{Kind: rota.KindUnavailable, Text: "no leader", RetryAfter: time.Second})
 		}
 		f.nodes[0].onSubmit, f.nodes[1].onSubmit = noLeader, noLeader
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		out, err := f.client.Submit(ctx, rota.NewJobSpec("t", nil))
-		if rota.KindOf(err) != rota.Unavailable || !strings.Contains(err.Error(), "no leader") {
+		if rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "no leader") {
 			t.Fatalf("error %v", err)
 		}
-		if out[0].ID == "" || out[0].Err == nil || rota.KindOf(out[0].Err) != rota.Unavailable {
+		if out[0].ID == "" || out[0].Err == nil || rota.KindOf(out[0].Err) != rota.KindUnavailable {
 			t.Fatalf("outcome %+v", out[0])
 		}
 		if tries < 5 || tries > 11 {
@@ -171,13 +171,13 @@ func TestCall_returnsWhatAnotherTryDoesNotMend(t *testing.T) {
 		calls := 0
 		f.nodes[0].onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
 			calls++
-			return nil, words.ToStatus(rota.Refusef(rota.NotFound, "nope", "job nope is not known"))
+			return nil, words.ToStatus(rota.Refusef(rota.KindNotFound, "nope", "job nope is not known"))
 		}
 		_, err := f.client.Job(t.Context(), "nope")
-		if rota.KindOf(err) != rota.NotFound || calls != 1 {
+		if rota.KindOf(err) != rota.KindNotFound || calls != 1 {
 			t.Fatalf("%v after %d calls", err, calls)
 		}
-		if err := f.client.Leave(t.Context()); rota.KindOf(err) != rota.Unavailable {
+		if err := f.client.Leave(t.Context()); rota.KindOf(err) != rota.KindUnavailable {
 			t.Fatalf("leave: %v", err)
 		}
 		if len(f.nodes[0].drains) != 1 || len(f.nodes[1].drains) != 0 {
@@ -185,14 +185,14 @@ func TestCall_returnsWhatAnotherTryDoesNotMend(t *testing.T) {
 		}
 		_ = f.client.Close()
 		_, err = f.client.Job(t.Context(), "nope")
-		if rota.KindOf(err) != rota.Unavailable {
+		if rota.KindOf(err) != rota.KindUnavailable {
 			t.Fatalf("closed: %v", err)
 		}
 	})
 }
 
 func tell(s grpc.ServerStreamingServer[rotav1.Job], id string) error {
-	j := rota.Job{State: rota.Completed}
+	j := rota.Job{State: rota.JobCompleted}
 	j.ID = rota.JobID(id)
 	return s.Send(words.JobToWire(&j))
 }
@@ -204,7 +204,7 @@ func TestWait_tellsEachJobOnceAcrossNodes(t *testing.T) {
 		f.nodes[0].onWait = func(r *rotav1.WaitJobsRequest, s grpc.ServerStreamingServer[rotav1.Job]) error {
 			_ = tell(s, "a")
 			_ = tell(s, "a")
-			return words.ToStatus(rota.Refusef(rota.Unavailable, "", "the node stops"))
+			return words.ToStatus(rota.Refusef(rota.KindUnavailable, "", "the node stops"))
 		}
 		lagging := true
 		f.nodes[1].onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
@@ -213,7 +213,7 @@ func TestWait_tellsEachJobOnceAcrossNodes(t *testing.T) {
 		}
 		f.nodes[1].onWait = func(r *rotav1.WaitJobsRequest, s grpc.ServerStreamingServer[rotav1.Job]) error {
 			if lagging {
-				return words.ToStatus(rota.Refusef(rota.NotFound, "b", "job b is not known"))
+				return words.ToStatus(rota.Refusef(rota.KindNotFound, "b", "job b is not known"))
 			}
 			if !slices.Equal(r.Ids, []string{"b", "c"}) {
 				t.Errorf("waits for %v", r.Ids)
@@ -240,11 +240,11 @@ func TestWait_endsByTheNodesWord(t *testing.T) {
 		f.nodes[0].onWait = func(_ *rotav1.WaitJobsRequest, s grpc.ServerStreamingServer[rotav1.Job]) error {
 			deadline, _ := s.Context().Deadline()
 			pause(s.Context(), time.Until(deadline)-100*time.Millisecond)
-			return words.ToStatus(rota.Refusef(rota.Timeout, "job", "the waiting time is over and jobs are still running"))
+			return words.ToStatus(rota.Refusef(rota.KindTimeout, "job", "the waiting time is over and jobs are still running"))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := Collect(f.client.Wait(ctx, "a")); rota.KindOf(err) != rota.Timeout {
+		if _, err := Collect(f.client.Wait(ctx, "a")); rota.KindOf(err) != rota.KindTimeout {
 			t.Fatalf("error %v, want a timeout: the node was there", err)
 		}
 	})
@@ -293,16 +293,16 @@ func TestWait_ends(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := Collect(f.client.Wait(ctx, "a", "b"))
-		if rota.KindOf(err) != rota.Timeout {
+		if rota.KindOf(err) != rota.KindTimeout {
 			t.Fatalf("error %v, want a timeout: the node was there", err)
 		}
 		f.nodes[0].onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
-			return nil, words.ToStatus(rota.Refusef(rota.NotFound, "x", "job x is not known"))
+			return nil, words.ToStatus(rota.Refusef(rota.KindNotFound, "x", "job x is not known"))
 		}
 		f.nodes[0].onWait = func(*rotav1.WaitJobsRequest, grpc.ServerStreamingServer[rotav1.Job]) error {
-			return words.ToStatus(rota.Refusef(rota.NotFound, "x", "job x is not known"))
+			return words.ToStatus(rota.Refusef(rota.KindNotFound, "x", "job x is not known"))
 		}
-		if _, err := Collect(f.client.Wait(t.Context(), "x")); rota.KindOf(err) != rota.NotFound {
+		if _, err := Collect(f.client.Wait(t.Context(), "x")); rota.KindOf(err) != rota.KindNotFound {
 			t.Fatalf("error %v", err)
 		}
 	})
@@ -311,7 +311,7 @@ func TestWait_ends(t *testing.T) {
 func TestDial_refusesWhatIsNoAddress(t *testing.T) {
 	t.Parallel()
 	for _, addrs := range [][]string{nil, {""}, {"localhost"}, {"a:1", "b"}} {
-		if _, err := Dial(addrs); rota.KindOf(err) != rota.Invalid {
+		if _, err := Dial(addrs); rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("Dial(%q): %v", addrs, err)
 		}
 	}
@@ -332,10 +332,10 @@ func TestNewWorker_checksAndNames(t *testing.T) {
 	if b, _ := NewWorker(c, spec); a.ID() == b.ID() || !rota.ValidID(a.ID()) {
 		t.Fatalf("ids %q, %q", a.ID(), b.ID())
 	}
-	if _, err := NewWorker(c, spec, WithSecret([]byte("short"))); rota.KindOf(err) != rota.Invalid {
+	if _, err := NewWorker(c, spec, WithSecret([]byte("short"))); rota.KindOf(err) != rota.KindInvalid {
 		t.Fatalf("a short secret: %v", err)
 	}
-	if _, err := NewWorker(c, rota.WorkerSpec{Slots: 1}); rota.KindOf(err) != rota.Invalid {
+	if _, err := NewWorker(c, rota.WorkerSpec{Slots: 1}); rota.KindOf(err) != rota.KindInvalid {
 		t.Fatalf("no queue: %v", err)
 	}
 }

@@ -45,7 +45,7 @@ func tlsEnv() (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, rota.Refusef(rota.Invalid, "ROTA_TLS_CA", "ROTA_TLS_CA: %s has no certificate in PEM", ca)
+			return nil, rota.Refusef(rota.KindInvalid, "ROTA_TLS_CA", "ROTA_TLS_CA: %s has no certificate in PEM", ca)
 		}
 	}
 	if cert != "" || key != "" {
@@ -59,5 +59,5 @@ func tlsEnv() (*tls.Config, error) {
 }
 
 func refusedEnv(names string, err error) error {
-	return &rota.Error{Kind: rota.Invalid, Subject: names, Text: names + " cannot be used", Cause: err}
+	return &rota.Error{Kind: rota.KindInvalid, Subject: names, Text: names + " cannot be used", Cause: err}
 }

@@ -33,7 +33,7 @@ func TestDialEnv(t *testing.T) {
 			t.Setenv("ROTA_TLS_KEY", "")
 			got, err := DialEnv()
 			if c.want == "" {
-				if rota.KindOf(err) != rota.Invalid {
+				if rota.KindOf(err) != rota.KindInvalid {
 					t.Fatalf("it is taken: %v", err)
 				}
 				return

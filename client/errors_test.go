@@ -19,10 +19,10 @@ import (
 // kind, through the caller's own wraps.
 func TestErrors_areFoundByTheirSentinels(t *testing.T) {
 	sentinels := map[rota.Kind]error{
-		rota.Invalid: rota.ErrInvalid, rota.NotFound: rota.ErrNotFound, rota.Conflict: rota.ErrConflict,
-		rota.Stale: rota.ErrStale, rota.Mode: rota.ErrMode, rota.Exhausted: rota.ErrExhausted,
-		rota.Unavailable: rota.ErrUnavailable, rota.Timeout: rota.ErrTimeout, rota.OutOfRange: rota.ErrOutOfRange,
-		rota.Denied: rota.ErrDenied, rota.Internal: rota.ErrInternal,
+		rota.KindInvalid: rota.ErrInvalid, rota.KindNotFound: rota.ErrNotFound, rota.KindConflict: rota.ErrConflict,
+		rota.KindStale: rota.ErrStale, rota.KindMode: rota.ErrMode, rota.KindExhausted: rota.ErrExhausted,
+		rota.KindUnavailable: rota.ErrUnavailable, rota.KindTimeout: rota.ErrTimeout, rota.KindOutOfRange: rota.ErrOutOfRange,
+		rota.KindDenied: rota.ErrDenied, rota.KindInternal: rota.ErrInternal,
 	}
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)
@@ -33,7 +33,7 @@ func TestErrors_areFoundByTheirSentinels(t *testing.T) {
 			f.nodes[0].onWait = func(*rotav1.WaitJobsRequest, grpc.ServerStreamingServer[rotav1.Job]) error { return refusal }
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			_, err := f.client.Job(ctx, "j")
-			if kind == rota.Timeout { // a node's word only of a wait: else another is asked
+			if kind == rota.KindTimeout { // a node's word only of a wait: else another is asked
 				_, err = Collect(f.client.Wait(ctx, "j"))
 			}
 			cancel()
@@ -57,7 +57,9 @@ var errWhy = errors.New("the request is gone")
 func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 	t.Parallel()
 	silence := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-	refusal := func(context.Context) error { return words.ToStatus(rota.Refusef(rota.Unavailable, "", "no leader")) }
+	refusal := func(context.Context) error {
+		return words.ToStatus(rota.Refusef(rota.KindUnavailable, "", "no leader"))
+	}
 	for name, answer := range map[string]func(context.Context) error{"silent": silence, "refusing": refusal} {
 		t.Run(name, func(t *testing.T) { // with nodes of its own: those of before may still be answering
 			bubble(t, func(t *testing.T) {
@@ -95,7 +97,7 @@ func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 					if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errWhy) || errors.Is(err, context.Canceled) {
 						t.Errorf("%s of %s nodes, a deadline: %v", call, name, err)
 					}
-					if call != "wait" && call != "flow" && rota.KindOf(err) != rota.Unavailable {
+					if call != "wait" && call != "flow" && rota.KindOf(err) != rota.KindUnavailable {
 						t.Errorf("%s of %s nodes is of kind %v", call, name, rota.KindOf(err))
 					}
 					if name == "refusing" && !strings.Contains(err.Error(), "no leader") {

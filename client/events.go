@@ -58,12 +58,12 @@ func (c *Client) tail(ctx context.Context, filter rota.EventFilter, told func([]
 		e := c.judge(ctx, n, err)
 		switch {
 		case c.life.Err() != nil:
-			return &rota.Error{Kind: rota.Unavailable, Op: "tail events", Text: "the client is closed"}
+			return &rota.Error{Kind: rota.KindUnavailable, Op: "tail events", Text: "the client is closed"}
 		case ended(ctx) && (last == nil || errors.Is(ctx.Err(), context.Canceled)):
-			return &rota.Error{Kind: rota.Timeout, Op: "tail events", Text: "given up by the caller", Cause: endOf(ctx)}
+			return &rota.Error{Kind: rota.KindTimeout, Op: "tail events", Text: "given up by the caller", Cause: endOf(ctx)}
 		case ended(ctx):
 			return c.gaveUp(ctx, "tail events", last)
-		case e.Kind != rota.Unavailable && e.Kind != rota.Timeout:
+		case e.Kind != rota.KindUnavailable && e.Kind != rota.KindTimeout:
 			return during("tail events", e)
 		}
 		last = e
@@ -89,7 +89,7 @@ func (n *node) tail(ctx context.Context, filter *rota.EventFilter, told func([]r
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			if filter.Follow {
-				return rota.Refusef(rota.Unavailable, "", "the stream ended")
+				return rota.Refusef(rota.KindUnavailable, "", "the stream ended")
 			}
 			return nil
 		}

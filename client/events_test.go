@@ -40,7 +40,7 @@ func (n *teller) Tail(r *rotav1.TailRequest, s grpc.ServerStreamingServer[rotav1
 		from-- // a fault: what was told comes again
 	}
 	for seq := from; seq < n.until; seq++ {
-		e := &rota.ServedEvent{Event: rota.Event{ID: rota.EventID{Incarnation: 1, Index: 5, Seq: seq}, Kind: rota.JobCompleted}}
+		e := &rota.ServedEvent{Event: rota.Event{ID: rota.EventID{Incarnation: 1, Index: 5, Seq: seq}, Kind: rota.EventJobCompleted}}
 		if err := s.Send(&rotav1.EventBatch{Events: []*rotav1.ServedEvent{words.EventToWire(e)}}); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func tellers(t *testing.T, nodes ...*teller) *Client {
 
 func TestEvents_goOnAtAnotherNode(t *testing.T) {
 	t.Parallel()
-	down := words.ToStatus(rota.Refusef(rota.Unavailable, "", "going"))
+	down := words.ToStatus(rota.Refusef(rota.KindUnavailable, "", "going"))
 	c := tellers(t, &teller{until: 3, end: down}, &teller{until: 6, end: down, again: true}, &teller{until: 9})
 	var got []uint32
 	events, err := Collect(c.Events(t.Context(), rota.EventFilter{}))
@@ -94,7 +94,7 @@ func TestEvents_goOnAtAnotherNode(t *testing.T) {
 // long: the next one is asked from where it looked, not from what it told.
 func TestEvents_resumeAfterWhatWasLookedAt(t *testing.T) {
 	t.Parallel()
-	down := words.ToStatus(rota.Refusef(rota.Unavailable, "", "going"))
+	down := words.ToStatus(rota.Refusef(rota.KindUnavailable, "", "going"))
 	second := &teller{}
 	c := tellers(t, &teller{until: 2, scanned: "1.900.3", end: down}, second)
 	if _, err := Collect(c.Events(t.Context(), rota.EventFilter{})); err != nil {
@@ -107,10 +107,10 @@ func TestEvents_resumeAfterWhatWasLookedAt(t *testing.T) {
 
 func TestEvents_end(t *testing.T) {
 	t.Parallel()
-	refusal := rota.Refusef(rota.OutOfRange, "event_id", "event 9.9.9 is of the future")
+	refusal := rota.Refusef(rota.KindOutOfRange, "event_id", "event 9.9.9 is of the future")
 	c := tellers(t, &teller{end: words.ToStatus(refusal)})
 	_, err := Collect(c.Events(t.Context(), rota.EventFilter{}))
-	if rota.KindOf(err) != rota.OutOfRange {
+	if rota.KindOf(err) != rota.KindOutOfRange {
 		t.Errorf("a refusal: %v", err)
 	}
 	c = tellers(t, &teller{until: 1})
@@ -120,7 +120,7 @@ func TestEvents_end(t *testing.T) {
 		err = failed
 		cancel()
 	}
-	if rota.KindOf(err) != rota.Timeout || !errors.Is(err, context.Canceled) {
+	if rota.KindOf(err) != rota.KindTimeout || !errors.Is(err, context.Canceled) {
 		t.Errorf("following, given up: %v", err)
 	}
 }

@@ -66,7 +66,7 @@ func ExampleClient_Jobs() {
 			return
 		}
 	}
-	for job, err := range c.Jobs(ctx, rota.JobFilter{Queue: "list", State: rota.Queued}) {
+	for job, err := range c.Jobs(ctx, rota.JobFilter{Queue: "list", State: rota.JobQueued}) {
 		if err != nil {
 			fmt.Println(err)
 			return

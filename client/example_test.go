@@ -93,7 +93,7 @@ func ExampleClient_SubmitWorkflow() {
 	}
 	defer c.Close()
 	last := rota.NewNodeSpec("sum", "sum", nil)
-	spec := rota.WorkflowSpec{OnFailure: rota.FailFast}
+	spec := rota.WorkflowSpec{OnFailure: rota.FailureFailFast}
 	for i := range 3 {
 		part := rota.NewNodeSpec(fmt.Sprintf("count-%d", i), "count", []byte(strconv.Itoa(i)))
 		spec.Nodes = append(spec.Nodes, part)

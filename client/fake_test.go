@@ -97,7 +97,7 @@ func (n clusterOf) Status(ctx context.Context, _ *rotav1.StatusRequest) (*rotav1
 
 func (n clusterOf) Leave(context.Context, *rotav1.LeaveRequest) (*rotav1.LeaveResponse, error) {
 	n.drains <- "leave"
-	return nil, words.ToStatus(rota.Refusef(rota.Unavailable, "", "no leader"))
+	return nil, words.ToStatus(rota.Refusef(rota.KindUnavailable, "", "no leader"))
 }
 
 // fakeStream is one worker's stream, as the node sees it.
@@ -363,4 +363,4 @@ func (f *fakeCluster) stream() (*fakeStream, *fakeNode) {
 	}
 }
 
-var errStream = words.ToStatus(rota.Refusef(rota.Unavailable, "", "the node dies"))
+var errStream = words.ToStatus(rota.Refusef(rota.KindUnavailable, "", "the node dies"))

@@ -94,7 +94,7 @@ func (n flowsOf) ParentOutputs(r *rotav1.ParentOutputsRequest, s grpc.ServerStre
 func joined(messages []*rotav1.SubmitWorkflowRequest) (spec rota.WorkflowSpec, err error) {
 	for i, m := range messages {
 		if (m.GetWorkflow() != nil) != (i == 0) {
-			return spec, rota.Refusef(rota.Invalid, "workflow", "message %d has header %v", i, m.GetWorkflow())
+			return spec, rota.Refusef(rota.KindInvalid, "workflow", "message %d has header %v", i, m.GetWorkflow())
 		}
 		if i == 0 {
 			if spec, err = words.WorkflowHeaderFromWire(m.GetWorkflow()); err != nil {

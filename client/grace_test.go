@@ -120,7 +120,7 @@ func TestGrace_numbersGoOnAboveWhatWasSeen(t *testing.T) {
 		b.s, b.node = f.stream()
 		seen := b.s.hello.Connection + 1<<30
 		for b.s.hello.Connection <= seen {
-			b.s.end <- words.ToStatus(rota.Refusef(rota.Stale, "connection", "connection %d is over", b.s.hello.Connection))
+			b.s.end <- words.ToStatus(rota.Refusef(rota.KindStale, "connection", "connection %d is over", b.s.hello.Connection))
 			b.s, b.node = b.stream()
 		}
 		b.s.welcome(1)

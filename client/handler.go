@@ -169,7 +169,7 @@ type LostError struct {
 	Job   rota.JobID
 	Lease rota.LeaseID
 	// Reason is what the cluster said; none where the worker's own view of
-	// time ended the handler, but rota.TimedOut where that was at max_runtime.
+	// time ended the handler, but rota.ReasonTimedOut where that was at max_runtime.
 	Reason rota.Reason
 	// Revoked says that the lease is not over before the worker confirms
 	// (SPEC §8.5), which it does once the handler has returned.
@@ -190,5 +190,5 @@ func (e *LostError) Error() string {
 // Is makes errors.Is(err, ErrLeaseLost) true, and errors.Is(err, context.DeadlineExceeded)
 // where max_runtime was over.
 func (e *LostError) Is(target error) bool {
-	return target == ErrLeaseLost || target == context.DeadlineExceeded && e.Reason == rota.TimedOut
+	return target == ErrLeaseLost || target == context.DeadlineExceeded && e.Reason == rota.ReasonTimedOut
 }

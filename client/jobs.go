@@ -87,7 +87,7 @@ func (c *Client) newSubmission(jobs []rota.JobSpec) *submission {
 		}
 		if words.JobSpecMost(spec) > submitBytes {
 			if n := words.JobSpecSize(spec); n > submitBytes {
-				b.outcomes[i].Err = rota.Refusef(rota.Invalid, "payload",
+				b.outcomes[i].Err = rota.Refusef(rota.KindInvalid, "payload",
 					"the job takes %d bytes: at most %d of payload are taken", n, rota.MaxPayloadBytes)
 				continue
 			}
@@ -146,7 +146,7 @@ func (c *Client) submitPart(ctx context.Context, b *submission, part []int) erro
 func (b *submission) keepOpen() (last *rota.Error) {
 	open := b.open[:0]
 	for _, i := range b.open {
-		if e := rota.ErrorOf(b.outcomes[i].Err); e != nil && e.Kind == rota.Unavailable {
+		if e := rota.ErrorOf(b.outcomes[i].Err); e != nil && e.Kind == rota.KindUnavailable {
 			open, last = append(open, i), e
 		}
 	}
@@ -159,7 +159,7 @@ func (b *submission) keepOpen() (last *rota.Error) {
 func (b *submission) giveUp(why *rota.Error) {
 	for _, i := range b.open {
 		s := &b.outcomes[i]
-		if s.State == rota.JobNone && (s.Err == nil || rota.KindOf(s.Err) == rota.Unavailable) {
+		if s.State == rota.JobNone && (s.Err == nil || rota.KindOf(s.Err) == rota.KindUnavailable) {
 			s.Err = why
 		}
 	}
@@ -247,7 +247,7 @@ func (c *Client) change(ctx context.Context, op string, ids []rota.JobID,
 			}
 			open = open[len(part):]
 			for _, i := range part {
-				if e := rota.ErrorOf(outcomes[i].Err); e != nil && e.Kind == rota.Unavailable {
+				if e := rota.ErrorOf(outcomes[i].Err); e != nil && e.Kind == rota.KindUnavailable {
 					again, last = append(again, i), e
 				}
 			}
@@ -300,5 +300,5 @@ func sameCount(op string, got, want int) error {
 		return nil
 	}
 	text := "the node answered " + plural(got, "outcome") + " for " + plural(want, "job")
-	return &rota.Error{Kind: rota.Internal, Op: op, Text: text}
+	return &rota.Error{Kind: rota.KindInternal, Op: op, Text: text}
 }

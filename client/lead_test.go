@@ -32,7 +32,7 @@ func TestSubmit_goesToTheLeader(t *testing.T) {
 				asked = append(asked, i)
 				mu.Unlock()
 				if i == down {
-					return nil, words.ToStatus(rota.Refusef(rota.Unavailable, "", "going down"))
+					return nil, words.ToStatus(rota.Refusef(rota.KindUnavailable, "", "going down"))
 				}
 				if i == paused {
 					<-ctx.Done()

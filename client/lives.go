@@ -64,7 +64,7 @@ func findLives(ctx context.Context, n *node, ids []string, lives map[string]int3
 			life := job.RetryLife()
 			switch e := words.FromStatus(err); {
 			case e == nil:
-			case e.Kind == rota.NotFound, e.Kind == rota.Invalid:
+			case e.Kind == rota.KindNotFound, e.Kind == rota.KindInvalid:
 				life = rota.AnyLife // the retry's outcome says so
 			default:
 				return err

@@ -18,12 +18,12 @@ func TestRetry_saysWhichLifeItFollows(t *testing.T) {
 		defer stop()
 		n, life, asked := f.nodes[0], int32(2), [][]int32{}
 		n.onGet = func(_ context.Context, r *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
-			job := rota.Job{State: rota.Dead, Life: life}
+			job := rota.Job{State: rota.JobDead, Life: life}
 			switch r.GetId() {
 			case "runs":
-				job = rota.Job{State: rota.Running, Life: 5}
+				job = rota.Job{State: rota.JobRunning, Life: 5}
 			case "unknown":
-				return nil, words.ToStatus(rota.Refusef(rota.NotFound, "job", "unknown"))
+				return nil, words.ToStatus(rota.Refusef(rota.KindNotFound, "job", "unknown"))
 			}
 			return &rotav1.GetJobResponse{Job: words.JobToWire(&job)}, nil
 		}
@@ -31,14 +31,14 @@ func TestRetry_saysWhichLifeItFollows(t *testing.T) {
 			asked = append(asked, r.GetLives())
 			if life == 2 {
 				life++ // retried, and dead again
-				return nil, words.ToStatus(rota.Refusef(rota.Unavailable, "", "the answer is lost"))
+				return nil, words.ToStatus(rota.Refusef(rota.KindUnavailable, "", "the answer is lost"))
 			}
-			stale := words.RefusalToWire(rota.Refusef(rota.Stale, "life", "look again"))
+			stale := words.RefusalToWire(rota.Refusef(rota.KindStale, "life", "look again"))
 			return &rotav1.JobOutcomes{Jobs: []*rotav1.JobOutcome{{Refusal: stale}, {}, {}}}, nil
 		}
 		out, err := f.client.Retry(t.Context(), "j", "runs", "unknown")
 		want := []int32{2, 4, rota.AnyLife}
-		if err != nil || rota.KindOf(out[0].Err) != rota.Stale || out[1].Err != nil || len(asked) != 2 ||
+		if err != nil || rota.KindOf(out[0].Err) != rota.KindStale || out[1].Err != nil || len(asked) != 2 ||
 			!slices.Equal(asked[0], want) || !slices.Equal(asked[1], want) {
 			t.Fatalf("%+v, %v, asked with lives %v", out, err, asked)
 		}
@@ -56,18 +56,18 @@ func TestChangeJob_saysWhatItFollows(t *testing.T) {
 		defer stop()
 		n, changes, asked := f.nodes[0], int32(4), []*rotav1.ChangeJobRequest{}
 		n.onGet = func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
-			return &rotav1.GetJobResponse{Job: words.JobToWire(&rota.Job{State: rota.Queued, Life: 1, Changes: changes})}, nil
+			return &rotav1.GetJobResponse{Job: words.JobToWire(&rota.Job{State: rota.JobQueued, Life: 1, Changes: changes})}, nil
 		}
 		n.onChange = func(r *rotav1.ChangeJobRequest) (*rotav1.JobOutcome, error) {
 			asked = append(asked, r)
 			if changes++; len(asked) == 1 {
-				return nil, words.ToStatus(rota.Refusef(rota.Unavailable, "", "the answer is lost"))
+				return nil, words.ToStatus(rota.Refusef(rota.KindUnavailable, "", "the answer is lost"))
 			}
-			return nil, words.ToStatus(rota.Refusef(rota.Stale, "changes", "look again"))
+			return nil, words.ToStatus(rota.Refusef(rota.KindStale, "changes", "look again"))
 		}
 		fee := int64(1)
 		_, err := f.client.ChangeJob(t.Context(), rota.JobChange{ID: "j", Fee: &fee})
-		if rota.KindOf(err) != rota.Stale || len(asked) != 2 || asked[1].Life == nil || asked[1].GetLife() != 1 || asked[1].GetChanges() != 4 {
+		if rota.KindOf(err) != rota.KindStale || len(asked) != 2 || asked[1].Life == nil || asked[1].GetLife() != 1 || asked[1].GetChanges() != 4 {
 			t.Fatalf("%v, asked %v", err, asked)
 		}
 	})

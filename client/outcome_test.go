@@ -84,8 +84,8 @@ func TestWorker_confirmsARevocationAfterItsHandler(t *testing.T) {
 		defer stop()
 		a := leaseOf("revoked")
 		r := b.run(a)
-		b.s.notice(rota.Notice{Revoked: &rota.LeaseEnd{Lease: a.Lease.ID, Job: "revoked", Reason: rota.Preempted}})
-		if e := lost(t, r, "revoked"); e.Reason != rota.Preempted || !e.Revoked {
+		b.s.notice(rota.Notice{Revoked: &rota.LeaseEnd{Lease: a.Lease.ID, Job: "revoked", Reason: rota.ReasonPreempted}})
+		if e := lost(t, r, "revoked"); e.Reason != rota.ReasonPreempted || !e.Revoked {
 			t.Fatalf("cause %+v", e)
 		}
 		b.s.nothing()
@@ -111,7 +111,7 @@ func TestWorker_tellsOfARefusal(t *testing.T) {
 		b.s.answerBeats(ticking())
 		renewed := b.run(leaseOf("renewed"))
 		b.s.assign(leaseOf("wf/acked"))
-		b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Err: rota.Refusef(rota.Invalid, "job", "no id")})
+		b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Err: rota.Refusef(rota.KindInvalid, "job", "no id")})
 		acked := within5s(t, b.h.started, "start")
 		synctest.Wait()
 		alive(t, acked) // its completion may still be taken
@@ -120,7 +120,7 @@ func TestWorker_tellsOfARefusal(t *testing.T) {
 		acked.done <- nil
 		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
 		b.at(35 * time.Second)
-		b.s.answer(b.s.expect(rota.VerbRenew), rota.LeaseAnswer{Err: rota.Refusef(rota.Invalid, "ordinal", "no ordinal")})
+		b.s.answer(b.s.expect(rota.VerbRenew), rota.LeaseAnswer{Err: rota.Refusef(rota.KindInvalid, "ordinal", "no ordinal")})
 		synctest.Wait()
 		alive(t, renewed) // to its deadline
 		if want := []string{"refused wf/acked: no id", "refused renewed: no ordinal"}; !slices.Equal(told, want) {
@@ -144,11 +144,11 @@ func TestWorker_stopsWorkOnWhatEnded(t *testing.T) {
 	for name, end := range map[string]func(b *begun, a *rota.Assignment){
 		"an ended lease": func(b *begun, a *rota.Assignment) {
 			b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: a.Lease.Deadline.Clock})
-			e := rota.LeaseEnd{Lease: a.Lease.ID, Job: "ended", Reason: rota.CancelledByUser}
+			e := rota.LeaseEnd{Lease: a.Lease.ID, Job: "ended", Reason: rota.ReasonCancelledByUser}
 			b.s.notice(rota.Notice{Ended: &e})
 		},
 		"a stale ack": func(b *begun, _ *rota.Assignment) {
-			b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Err: rota.Refusef(rota.Stale, "lease", "not yours")})
+			b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Err: rota.Refusef(rota.KindStale, "lease", "not yours")})
 		},
 		"a new session": func(b *begun, a *rota.Assignment) {
 			b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: a.Lease.Deadline.Clock})
@@ -186,10 +186,10 @@ func TestWorker_endsWithItsSession(t *testing.T) {
 		b, stop := begin(t, 2, rota.WorkerSpec{})
 		defer stop()
 		r := b.run(leaseOf("taken"))
-		b.s.end <- words.ToStatus(rota.Refusef(rota.Stale, "session", "another worker took the id over"))
+		b.s.end <- words.ToStatus(rota.Refusef(rota.KindStale, "session", "another worker took the id over"))
 		lost(t, r, "session is over")
 		r.done <- nil
-		if err := within5s(t, b.result, "end of Run"); rota.KindOf(err) != rota.Stale {
+		if err := within5s(t, b.result, "end of Run"); rota.KindOf(err) != rota.KindStale {
 			t.Fatalf("Run returned %v", err)
 		}
 	})
@@ -254,13 +254,13 @@ func TestWorker_sendsABatchWithoutOutcomeAgain(t *testing.T) {
 		r := b.run(leaseOf("again"))
 		r.done <- nil
 		batch := b.s.expect(rota.VerbComplete)
-		refusal := words.RefusalToWire(rota.Refusef(rota.Unavailable, "", "no leader"))
+		refusal := words.RefusalToWire(rota.Refusef(rota.KindUnavailable, "", "no leader"))
 		b.s.send(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Answers{
 			Answers: &rotav1.LeaseAnswers{Sequence: batch.Sequence, Refusal: refusal}}})
 		batch = b.s.expect(rota.VerbComplete)
-		b.s.answer(batch, rota.LeaseAnswer{Err: rota.Refusef(rota.Unavailable, "", "unknown")})
+		b.s.answer(batch, rota.LeaseAnswer{Err: rota.Refusef(rota.KindUnavailable, "", "unknown")})
 		batch = b.s.expect(rota.VerbComplete)
-		b.s.answer(batch, rota.LeaseAnswer{Err: rota.Refusef(rota.Invalid, "output", "the queue takes 1 byte")})
+		b.s.answer(batch, rota.LeaseAnswer{Err: rota.Refusef(rota.KindInvalid, "output", "the queue takes 1 byte")})
 		batch = b.s.expect(rota.VerbFail)
 		if !strings.Contains(batch.Commands[0].Text, "takes 1 byte") {
 			t.Fatalf("command %v", batch.Commands[0])

@@ -90,12 +90,12 @@ func TestJobs_endsWithItsError(t *testing.T) {
 		s := &shelf{jobs: 8, most: 3}
 		f.nodes[0].onList = func(r *rotav1.ListJobsRequest) (*rotav1.ListJobsResponse, error) {
 			if r.GetCursor() != "" {
-				return nil, words.ToStatus(rota.Refusef(rota.Denied, "", "no more"))
+				return nil, words.ToStatus(rota.Refusef(rota.KindDenied, "", "no more"))
 			}
 			return s.list(r)
 		}
 		jobs, err := Collect(f.client.Jobs(t.Context(), rota.JobFilter{}))
-		if len(jobs) != 3 || rota.KindOf(err) != rota.Denied {
+		if len(jobs) != 3 || rota.KindOf(err) != rota.KindDenied {
 			t.Errorf("%d jobs, %v", len(jobs), err)
 		}
 	})

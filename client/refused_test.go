@@ -17,7 +17,7 @@ func TestSubmit_tellsOfRefusals(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)
 		defer stop()
-		full := rota.Refusef(rota.Exhausted, "queue_cap", "queue q is full")
+		full := rota.Refusef(rota.KindExhausted, "queue_cap", "queue q is full")
 		f.nodes[0].onSubmit = func(_ context.Context, r *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
 			answer := accept(r)
 			for i, j := range r.Jobs {
@@ -25,7 +25,7 @@ func TestSubmit_tellsOfRefusals(t *testing.T) {
 				case "full":
 					answer.Jobs[i].Refusal = words.RefusalToWire(full)
 				case "nowhere":
-					answer.Jobs[i].Refusal = words.RefusalToWire(rota.Refusef(rota.NotFound, "queue", "queue n is not known"))
+					answer.Jobs[i].Refusal = words.RefusalToWire(rota.Refusef(rota.KindNotFound, "queue", "queue n is not known"))
 				}
 			}
 			return answer, nil
@@ -37,17 +37,17 @@ func TestSubmit_tellsOfRefusals(t *testing.T) {
 		}
 		out, err := f.client.Submit(t.Context(), job("good"), job("nowhere"), job("full"))
 		var refused *RefusedError
-		if !errors.As(err, &refused) || len(refused.Jobs) != 2 || refused.Of != 3 || rota.KindOf(err) != rota.NotFound ||
+		if !errors.As(err, &refused) || len(refused.Jobs) != 2 || refused.Of != 3 || rota.KindOf(err) != rota.KindNotFound ||
 			!errors.Is(err, out[2].Err) || !errors.Is(err, out[1].Err) {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		if text := err.Error(); !strings.Contains(text, "2 of 3 jobs are refused, first nowhere: queue n is not known") {
 			t.Errorf("it says %q", text)
 		}
-		if out[0].Err != nil || out[0].State != rota.Queued || rota.KindOf(out[2].Err) != rota.Exhausted {
+		if out[0].Err != nil || out[0].State != rota.JobQueued || rota.KindOf(out[2].Err) != rota.KindExhausted {
 			t.Errorf("outcomes %+v", out)
 		}
-		if _, err = f.client.Submit(t.Context(), job("full")); rota.KindOf(err) != rota.Exhausted ||
+		if _, err = f.client.Submit(t.Context(), job("full")); rota.KindOf(err) != rota.KindExhausted ||
 			!strings.Contains(err.Error(), "job full is refused: queue q is full") {
 			t.Errorf("one job: %v", err)
 		}

@@ -68,7 +68,7 @@ func tenantKind(s *rota.JobSpec) jobKind {
 // note takes what the cluster said of a job. The first of several refusals counts: those
 // that were on their way together must not add up.
 func (r *restraint) note(s *rota.JobSpec, e *rota.Error) {
-	if r.off || e == nil || e.Kind != rota.Exhausted || e.RetryAfter <= 0 {
+	if r.off || e == nil || e.Kind != rota.KindExhausted || e.RetryAfter <= 0 {
 		return
 	}
 	var kind jobKind

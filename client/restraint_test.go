@@ -20,10 +20,10 @@ func refusing(f *fakeCluster, asked *[]string) {
 		answer := accept(r)
 		for i, j := range r.Jobs {
 			*asked = append(*asked, fmt.Sprint(j.Queue, j.Tenant, j.GetPriority()))
-			e := rota.Refusef(rota.Exhausted, "queue", "queue full holds 9 pending jobs: queue_cap is 9")
+			e := rota.Refusef(rota.KindExhausted, "queue", "queue full holds 9 pending jobs: queue_cap is 9")
 			e.RetryAfter = time.Second
 			if j.Tenant == "eager" {
-				e = rota.Refusef(rota.Exhausted, "rate_limit_rps", "too fast")
+				e = rota.Refusef(rota.KindExhausted, "rate_limit_rps", "too fast")
 				e.RetryAfter = 20 * time.Millisecond
 			}
 			if j.Id != "known" && (j.Queue == "full" && j.GetPriority() > 0 || j.Tenant == "eager") {
@@ -64,7 +64,7 @@ func TestSubmit_holdsBackWhatWasToComeLater(t *testing.T) {
 		time.Sleep(600 * time.Millisecond)
 		refusal, sent := submit(job("full", "b", 7))
 		e := rota.ErrorOf(refusal)
-		if sent || e == nil || e.Kind != rota.Exhausted || e.Subject != "queue" || e.RetryAfter < 400*time.Millisecond ||
+		if sent || e == nil || e.Kind != rota.KindExhausted || e.Subject != "queue" || e.RetryAfter < 400*time.Millisecond ||
 			e.RetryAfter > 650*time.Millisecond || e.Text != "queue full holds 9 pending jobs: queue_cap is 9" {
 			t.Fatalf("sent %v, %+v", sent, e)
 		}
@@ -110,7 +110,7 @@ func TestSubmit_withoutRestraint(t *testing.T) {
 func TestRestraint_isBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var r restraint
-		e := &rota.Error{Kind: rota.Exhausted, Subject: "queue", RetryAfter: time.Hour}
+		e := &rota.Error{Kind: rota.KindExhausted, Subject: "queue", RetryAfter: time.Hour}
 		spec := rota.NewJobSpec("t", nil)
 		for i := range 2 * heldKinds {
 			spec.Queue = rota.QueueName(fmt.Sprint("q", i))

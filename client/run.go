@@ -28,7 +28,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.ran = true
 	w.mu.Unlock()
 	if again {
-		return rota.Refusef(rota.Conflict, "worker", "worker %s ran already: make a new one", w.spec.ID)
+		return rota.Refusef(rota.KindConflict, "worker", "worker %s ran already: make a new one", w.spec.ID)
 	}
 	base := context.WithoutCancel(ctx)
 	b := newBook(w, base)
@@ -98,7 +98,7 @@ func (w *Worker) finish(life context.Context, b *book, gone chan error) error {
 		return w.leave(b, gone)
 	}
 	if n := b.still(); n > 0 {
-		return rota.Refusef(rota.Timeout, "worker",
+		return rota.Refusef(rota.KindTimeout, "worker",
 			"%d handlers did not return in time: their leases run out by silence", n)
 	}
 	return b.untoldJobs()
@@ -178,10 +178,10 @@ func (w *Worker) connect(ctx context.Context, b *book) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case w.client.life.Err() != nil:
-			return &rota.Error{Kind: rota.Unavailable, Op: "work", Text: "the client is closed"}
+			return &rota.Error{Kind: rota.KindUnavailable, Op: "work", Text: "the client is closed"}
 		}
 		e := w.client.judge(ctx, s.node, err)
-		if e.Kind == rota.Stale && e.Subject == "connection" && !s.welcomed {
+		if e.Kind == rota.KindStale && e.Subject == "connection" && !s.welcomed {
 			w.skipConnections(try)
 		} else if fatal(e.Kind, s.welcomed) {
 			return during("work", e)
@@ -215,9 +215,9 @@ func (w *Worker) skipConnections(try int) { w.connection += 1 << min(20+4*try, 6
 // worker, or its session is over.
 func fatal(k rota.Kind, welcomed bool) bool {
 	switch k {
-	case rota.Stale, rota.Denied:
+	case rota.KindStale, rota.KindDenied:
 		return true
-	case rota.Invalid, rota.Conflict:
+	case rota.KindInvalid, rota.KindConflict:
 		return !welcomed
 	default:
 		return false

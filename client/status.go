@@ -66,15 +66,15 @@ func (c *Client) unseen(ctx context.Context, failed []sight) error {
 	for _, s := range failed {
 		e := words.FromStatus(s.err)
 		switch e.Kind {
-		case rota.Timeout:
+		case rota.KindTimeout:
 			whys = append(whys, fmt.Sprintf("node %s did not answer in time", s.node.address))
-		case rota.Unavailable:
+		case rota.KindUnavailable:
 			whys = append(whys, fmt.Sprintf("node %s: %s", s.node.address, e.Text))
 		default:
 			return during(op, e) // it answered, and refuses
 		}
 	}
-	e := &rota.Error{Kind: rota.Unavailable, Op: op, Text: "no node answered: " + strings.Join(whys, "; ")}
+	e := &rota.Error{Kind: rota.KindUnavailable, Op: op, Text: "no node answered: " + strings.Join(whys, "; ")}
 	if ended(ctx) {
 		e.Cause = endOf(ctx)
 	}

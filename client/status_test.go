@@ -51,18 +51,18 @@ func TestStatus_saysWhoIsSilent(t *testing.T) {
 		defer stop()
 		f.nodes[0].onStatus = silent
 		f.nodes[1].onStatus = func(context.Context) (*rotav1.StatusResponse, error) {
-			return nil, words.ToStatus(rota.Refusef(rota.Unavailable, "", "the node stops"))
+			return nil, words.ToStatus(rota.Refusef(rota.KindUnavailable, "", "the node stops"))
 		}
 		began := time.Now()
 		_, err := f.client.Status(t.Context())
-		if rota.KindOf(err) != rota.Unavailable || time.Since(began) != answerMost ||
+		if rota.KindOf(err) != rota.KindUnavailable || time.Since(began) != answerMost ||
 			!strings.Contains(err.Error(), "node node0:6470 did not answer in time") ||
 			!strings.Contains(err.Error(), "node node1:6470: the node stops") {
 			t.Fatalf("%v after %s", err, time.Since(began))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err = f.client.Status(ctx); rota.KindOf(err) != rota.Timeout {
+		if _, err = f.client.Status(ctx); rota.KindOf(err) != rota.KindTimeout {
 			t.Fatalf("given up: %v", err)
 		}
 	})
@@ -77,7 +77,7 @@ func TestPatience(t *testing.T) {
 		return nil, ctx.Err()
 	}
 	refuses := func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {
-		return nil, words.ToStatus(rota.Refusef(rota.Unavailable, "", "no leader"))
+		return nil, words.ToStatus(rota.Refusef(rota.KindUnavailable, "", "no leader"))
 	}
 	for name, get := range map[string]func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error){
 		"hangs": hangs, "refuses": refuses} {
@@ -89,7 +89,7 @@ func TestPatience(t *testing.T) {
 				f.nodes[0].onGet, f.nodes[1].onGet = get, get
 				began := time.Now()
 				_, err := f.client.Job(t.Context(), "j")
-				if rota.KindOf(err) != rota.Unavailable || time.Since(began) != 10*time.Second ||
+				if rota.KindOf(err) != rota.KindUnavailable || time.Since(began) != 10*time.Second ||
 					!strings.Contains(err.Error(), "node0:6470, node1:6470") {
 					t.Errorf("%v after %s", err, time.Since(began))
 				}

@@ -48,7 +48,7 @@ func (s *stream) serve(ctx context.Context) (err error) {
 	defer func() {
 		// What ended the stream from this side says more than its status.
 		if cause := context.Cause(ctx); err != nil && errors.Is(cause, errNoBeat) {
-			err = &rota.Error{Kind: rota.Unavailable, Text: cause.Error()}
+			err = &rota.Error{Kind: rota.KindUnavailable, Text: cause.Error()}
 		}
 	}()
 	if err := s.open(ctx, cancel); err != nil {
@@ -71,7 +71,7 @@ func (s *stream) serve(ctx context.Context) (err error) {
 		case errors.Is(err, io.EOF) && s.book.saidBye():
 			return nil
 		case errors.Is(err, io.EOF):
-			return rota.Refusef(rota.Unavailable, "", "the node ended the stream")
+			return rota.Refusef(rota.KindUnavailable, "", "the node ended the stream")
 		default:
 			return err
 		}
@@ -93,14 +93,14 @@ func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err 
 	var response words.FromNode
 	err = s.grpc.RecvMsg(&response)
 	if errors.Is(err, io.EOF) {
-		return rota.Refusef(rota.Unavailable, "", "the node ended the stream instead of a welcome")
+		return rota.Refusef(rota.KindUnavailable, "", "the node ended the stream instead of a welcome")
 	}
 	if err != nil {
 		return err
 	}
 	welcome := response.Seldom.GetWelcome()
 	if welcome == nil {
-		return rota.Refusef(rota.Internal, "", "the node's first message is no welcome")
+		return rota.Refusef(rota.KindInternal, "", "the node's first message is no welcome")
 	}
 	s.welcomed, s.name, s.session = true, rota.NodeID(welcome.Node), rota.Session(welcome.Session)
 	return nil

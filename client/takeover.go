@@ -9,7 +9,7 @@ import (
 // revoked takes that the cluster wants a lease back. One that is not known here has no
 // handler, as its outcome was answered or it never came: that is confirmed at once.
 func (b *book) revoked(n *rota.LeaseEnd) {
-	if n.Reason == rota.TakenOver && !closed(b.superseded) {
+	if n.Reason == rota.ReasonTakenOver && !closed(b.superseded) {
 		close(b.superseded)
 		b.drain()
 		b.log.Warn("another process has taken this worker's id over")
@@ -30,7 +30,7 @@ func (b *book) revoked(n *rota.LeaseEnd) {
 func (w *Worker) yield(b *book, gone chan error) error {
 	silence := time.NewTimer(time.Duration(rota.SilenceEnds) * time.Millisecond)
 	defer silence.Stop()
-	over := rota.Refusef(rota.Stale, "session", "another process has taken the id of worker %s over", w.spec.ID)
+	over := rota.Refusef(rota.KindStale, "session", "another process has taken the id of worker %s over", w.spec.ID)
 	select {
 	case <-b.quiet:
 		return over

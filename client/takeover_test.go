@@ -19,7 +19,7 @@ func TestTakeover_confirmsForAsLongAsADrainDoes(t *testing.T) {
 		a.Lease.Deadline.Clock, a.RenewEvery = 104_000, 0
 		r := b.run(a)
 		b.at(2 * time.Second)
-		b.s.notice(rota.Notice{Revoked: &rota.LeaseEnd{Lease: a.Lease.ID, Job: "job", Reason: rota.TakenOver}})
+		b.s.notice(rota.Notice{Revoked: &rota.LeaseEnd{Lease: a.Lease.ID, Job: "job", Reason: rota.ReasonTakenOver}})
 		lost(t, r, "revoked")
 		r.done <- nil
 		batch := b.s.expect(rota.VerbDecline)
@@ -32,7 +32,7 @@ func TestTakeover_confirmsForAsLongAsADrainDoes(t *testing.T) {
 		default:
 		}
 		b.s.answer(batch, rota.LeaseAnswer{})
-		if err := within5s(t, b.result, "Run's end"); rota.KindOf(err) != rota.Stale {
+		if err := within5s(t, b.result, "Run's end"); rota.KindOf(err) != rota.KindStale {
 			t.Fatalf("Run returned %v", err)
 		}
 	})

@@ -37,7 +37,7 @@ func TestTimeout_failsTheAttempt(t *testing.T) {
 				alive(t, r)
 				b.at(8 * time.Second)
 				e := lost(t, r, "max_runtime is over")
-				if e.Reason != rota.TimedOut || !errors.Is(e, context.DeadlineExceeded) || !errors.Is(e, ErrLeaseLost) {
+				if e.Reason != rota.ReasonTimedOut || !errors.Is(e, context.DeadlineExceeded) || !errors.Is(e, ErrLeaseLost) {
 					t.Fatalf("cause %+v", e)
 				}
 				b.s.nothing() // not before the handler returned, and no renewal ever

@@ -19,7 +19,7 @@ const (
 )
 
 // UntoldError is what Run returns when the worker had to stop before the cluster took
-// what became of some jobs. It is of kind rota.Unavailable.
+// what became of some jobs. It is of kind rota.KindUnavailable.
 type UntoldError struct {
 	// Jobs are those whose outcomes the cluster may not have. Their leases run out, and
 	// they run again.
@@ -45,7 +45,7 @@ func (e *UntoldError) Error() string {
 }
 
 // Unwrap makes rota.KindOf say Unavailable.
-func (e *UntoldError) Unwrap() error { return &rota.Error{Kind: rota.Unavailable, Text: e.Error()} }
+func (e *UntoldError) Unwrap() error { return &rota.Error{Kind: rota.KindUnavailable, Text: e.Error()} }
 
 // giveUpAt is the local moment from which a worker that drains tries no more to tell the
 // lease's outcome: the lease is over by its view, which without an answered beat is so

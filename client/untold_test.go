@@ -26,7 +26,7 @@ func TestDrain_givesUpWhatCannotBeTold(t *testing.T) {
 		b, stop := begin(t, 1, rota.WorkerSpec{Slots: 3}, WithDrainTimeout(10*365*24*time.Hour), WithObserver(Observer{GivenUp: note}))
 		defer stop()
 		done, running := b.run(leaseOf("done")), b.run(leaseOf("running"))
-		b.s.end <- rota.Refusef(rota.Unavailable, "", "gone") // and nobody welcomes it again
+		b.s.end <- rota.Refusef(rota.KindUnavailable, "", "gone") // and nobody welcomes it again
 		done.done <- nil
 		b.at(5 * time.Second)
 		b.cancel()
@@ -43,7 +43,7 @@ func TestDrain_givesUpWhatCannotBeTold(t *testing.T) {
 		err := within5s(t, b.result, "Run's end")
 		var untold *UntoldError
 		if !errors.As(err, &untold) || !slices.Equal(untold.Jobs, []rota.JobID{"done", "running"}) ||
-			rota.KindOf(err) != rota.Unavailable || !strings.Contains(err.Error(), "2 jobs, which may run again: done, running") {
+			rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "2 jobs, which may run again: done, running") {
 			t.Fatalf("Run returned %v", err)
 		}
 		slices.Sort(givenUp)
@@ -60,7 +60,7 @@ func TestDrain_tellsWhatItCan(t *testing.T) {
 		b, stop := begin(t, 1, rota.WorkerSpec{}, WithDrainTimeout(time.Hour))
 		defer stop()
 		r := b.run(leaseOf("done"))
-		b.s.end <- rota.Refusef(rota.Unavailable, "", "gone")
+		b.s.end <- rota.Refusef(rota.KindUnavailable, "", "gone")
 		r.done <- nil
 		b.at(40 * time.Second) // its view is long over
 		for len(b.node.streams) > 0 {

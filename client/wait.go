@@ -127,12 +127,12 @@ func (w *subscription) run(ctx context.Context) error {
 			return nil
 		}
 		if err == nil {
-			err = rota.Refusef(rota.Unavailable, "", "the stream ended before the jobs did")
+			err = rota.Refusef(rota.KindUnavailable, "", "the stream ended before the jobs did")
 		}
 		if stop := w.stopped(ctx, n, err, last); stop != nil {
 			return stop
 		}
-		if last = w.c.judge(ctx, n, err); last.Kind != rota.NotFound {
+		if last = w.c.judge(ctx, n, err); last.Kind != rota.KindNotFound {
 			w.c.moveOn(n)
 			w.c.retrying(ctx, "wait", n, began, last)
 		} // else the linearizable read found the job: ask this node again
@@ -149,16 +149,16 @@ func (w *subscription) stopped(ctx context.Context, n *node, err error, last *ro
 	e := w.c.judge(ctx, n, err)
 	switch {
 	case w.c.life.Err() != nil:
-		return &rota.Error{Kind: rota.Unavailable, Op: "wait", Text: "the client is closed"}
+		return &rota.Error{Kind: rota.KindUnavailable, Op: "wait", Text: "the client is closed"}
 	case ended(ctx) && last != nil && !toldOver(ctx, err):
 		return w.c.gaveUp(ctx, "wait", last)
 	case ended(ctx), toldOver(ctx, err):
 		text := plural(len(w.left), "job") + " did not end in time"
-		return &rota.Error{Kind: rota.Timeout, Op: "wait", Text: text, Cause: endOf(ctx)}
-	case e.Kind == rota.NotFound && !w.believed(e):
+		return &rota.Error{Kind: rota.KindTimeout, Op: "wait", Text: text, Cause: endOf(ctx)}
+	case e.Kind == rota.KindNotFound && !w.believed(e):
 		_, err := w.c.Job(ctx, w.sure)
 		return err
-	case e.Kind != rota.Unavailable:
+	case e.Kind != rota.KindUnavailable:
 		return during("wait", e)
 	}
 	return nil
@@ -169,7 +169,7 @@ func (w *subscription) stopped(ctx context.Context, n *node, err error, last *ro
 func toldOver(ctx context.Context, err error) bool {
 	_, bounded := ctx.Deadline()
 	e := words.FromStatus(err)
-	return bounded && e.Kind == rota.Timeout && e.Cause == nil
+	return bounded && e.Kind == rota.KindTimeout && e.Cause == nil
 }
 
 // believed reports whether a job's absence was already checked by a linearizable

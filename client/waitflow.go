@@ -27,7 +27,7 @@ func (c *Client) WaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Wor
 		if err == nil {
 			return flow, nil
 		}
-		if rota.KindOf(err) == rota.NotFound {
+		if rota.KindOf(err) == rota.KindNotFound {
 			// A node's replica may lag behind the submission: only a linearizable
 			// reading tells that there is none.
 			flow, err := c.Workflow(ctx, id)
@@ -36,13 +36,13 @@ func (c *Client) WaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Wor
 			}
 		}
 		e := words.FromStatus(err)
-		open := e.Kind == rota.Timeout && e.Cause == nil // the node's word, not ours
+		open := e.Kind == rota.KindTimeout && e.Cause == nil // the node's word, not ours
 		switch {
 		case c.life.Err() != nil:
-			return rota.Workflow{}, &rota.Error{Kind: rota.Unavailable, Op: op, Text: "the client is closed"}
-		case open, e.Kind == rota.NotFound:
+			return rota.Workflow{}, &rota.Error{Kind: rota.KindUnavailable, Op: op, Text: "the client is closed"}
+		case open, e.Kind == rota.KindNotFound:
 			try, last, began = 0, nil, time.Now()
-		case e.Kind != rota.Unavailable && e.Kind != rota.Timeout:
+		case e.Kind != rota.KindUnavailable && e.Kind != rota.KindTimeout:
 			return rota.Workflow{}, during(op, e)
 		case !ended(ctx):
 			last = c.judge(ctx, n, err)
@@ -56,7 +56,7 @@ func (c *Client) WaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Wor
 		if last != nil || errors.Is(ctx.Err(), context.Canceled) {
 			return rota.Workflow{}, c.gaveUp(ctx, op, last)
 		}
-		return rota.Workflow{}, &rota.Error{Kind: rota.Timeout, Op: op, Subject: string(id),
+		return rota.Workflow{}, &rota.Error{Kind: rota.KindTimeout, Op: op, Subject: string(id),
 			Text: "workflow " + string(id) + " did not end in time", Cause: endOf(ctx)}
 	}
 }

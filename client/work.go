@@ -147,7 +147,7 @@ func (b *book) returned(l *lease, outcome rota.LeaseCommand, err error, free han
 	delete(b.busy, l.assignment.Lease.Job)
 	l.cancel(nil)
 	switch {
-	case l.lost != nil && l.declines && l.lost.Reason == rota.TimedOut:
+	case l.lost != nil && l.declines && l.lost.Reason == rota.ReasonTimedOut:
 		if err == context.Canceled || errors.Is(err, ErrLeaseLost) {
 			outcome.Text = "" // the context's own words, wrapped or not: the cluster has better ones
 		}

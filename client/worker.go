@@ -100,7 +100,7 @@ func NewWorker(c *Client, spec rota.WorkerSpec, opts ...WorkerOption) (*Worker, 
 		_, _ = rand.Read(w.secret) // never fails: crypto/rand stops the process instead
 	}
 	if n := len(w.secret); n < secretLeast || n > secretMost {
-		return nil, rota.Refusef(rota.Invalid, "secret", "the secret has %d bytes: %d to %d are wanted",
+		return nil, rota.Refusef(rota.KindInvalid, "secret", "the secret has %d bytes: %d to %d are wanted",
 			n, secretLeast, secretMost)
 	}
 	if err := w.spec.CheckShape(); err != nil {

@@ -191,7 +191,7 @@ func TestView_startsNothingThatMayHaveEnded(t *testing.T) {
 		b.s.assign(a)
 		b.h.none(t)
 		batch := b.s.expect(rota.VerbDecline)
-		b.s.answer(batch, rota.LeaseAnswer{Err: rota.Refusef(rota.Stale, "lease", "the lease ended")})
+		b.s.answer(batch, rota.LeaseAnswer{Err: rota.Refusef(rota.KindStale, "lease", "the lease ended")})
 		b.stopped(t, b.s)
 	})
 }
@@ -299,7 +299,7 @@ func TestWorker_renewsByOrdinal(t *testing.T) {
 		if n := batch.Commands[0].Ordinal; n != 2 {
 			t.Fatalf("second renewal has ordinal %d", n)
 		}
-		b.s.answer(batch, rota.LeaseAnswer{Err: rota.Refusef(rota.Conflict, "ordinal", "no more")})
+		b.s.answer(batch, rota.LeaseAnswer{Err: rota.Refusef(rota.KindConflict, "ordinal", "no more")})
 		b.at(88*time.Second + 500*time.Millisecond)
 		alive(t, r) // to its deadline, by the view
 		b.at(90 * time.Second)
@@ -316,11 +316,11 @@ func TestWorker_refusesToRunWhereItIsRefused(t *testing.T) {
 		defer stop()
 		w := f.worker(rota.WorkerSpec{}, newScript().handle)
 		s, _ := f.stream()
-		s.end <- words.ToStatus(rota.Refusef(rota.Conflict, "worker", "the id lives with another secret"))
-		if err := within5s(t, w.result, "end of Run"); rota.KindOf(err) != rota.Conflict {
+		s.end <- words.ToStatus(rota.Refusef(rota.KindConflict, "worker", "the id lives with another secret"))
+		if err := within5s(t, w.result, "end of Run"); rota.KindOf(err) != rota.KindConflict {
 			t.Fatalf("Run returned %v, want a conflict", err)
 		}
-		if err := w.Run(t.Context()); rota.KindOf(err) != rota.Conflict {
+		if err := w.Run(t.Context()); rota.KindOf(err) != rota.KindConflict {
 			t.Fatalf("the second Run returned %v", err)
 		}
 	})

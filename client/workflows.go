@@ -87,7 +87,7 @@ func (c *Client) show(ctx context.Context, n *node, request *rotav1.GetWorkflowR
 			return flow, unexpected(err)
 		}
 		if len(nodes)+len(m.GetNodes()) > rota.MaxWorkflowNodes {
-			return flow, rota.Refusef(rota.Internal, "nodes", "the node tells more nodes than a workflow may have")
+			return flow, rota.Refusef(rota.KindInternal, "nodes", "the node tells more nodes than a workflow may have")
 		}
 		nodes = append(nodes, m.GetNodes()...)
 	}
@@ -104,7 +104,7 @@ func (c *Client) show(ctx context.Context, n *node, request *rotav1.GetWorkflowR
 // unexpected makes an end that came too soon a reason to ask again.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
-		return rota.Refusef(rota.Unavailable, "", "the stream ended before all was told")
+		return rota.Refusef(rota.KindUnavailable, "", "the stream ended before all was told")
 	}
 	return err
 }
@@ -196,7 +196,7 @@ func (c *Client) parentOutputs(ctx context.Context, job rota.JobID) ([]rota.Pare
 			return nil, err
 		}
 		if size += len(p.Output); size > outputsMost {
-			return nil, rota.Refusef(rota.Exhausted, "output",
+			return nil, rota.Refusef(rota.KindExhausted, "output",
 				"the parents of job %s put out more than %d bytes: take them one by one with Client.ParentOutputs", job, outputsMost)
 		}
 		all = append(all, p)

@@ -22,7 +22,7 @@ import (
 
 // flowOf makes a workflow of a chain of nodes with payloads.
 func flowOf(nodes, payload int) rota.WorkflowSpec {
-	spec := rota.WorkflowSpec{Queue: "q", OnFailure: rota.Continue, Labels: map[string]string{"k": "v"}}
+	spec := rota.WorkflowSpec{Queue: "q", OnFailure: rota.FailureContinue, Labels: map[string]string{"k": "v"}}
 	for i := range nodes {
 		n := rota.NewNodeSpec(fmt.Sprint("n", i), "t", make([]byte, payload))
 		if i > 0 {
@@ -118,7 +118,7 @@ func TestSubmitWorkflow_sendsAllInPieces(t *testing.T) {
 			}
 		}
 		got.Edges, got.Nodes[40].Parents = got.Edges[len(wide.Parents):], wide.Parents
-		if !reflect.DeepEqual(got.Edges, want.Edges) || got.ID != "big" || got.OnFailure != rota.Continue || got.Labels["k"] != "v" ||
+		if !reflect.DeepEqual(got.Edges, want.Edges) || got.ID != "big" || got.OnFailure != rota.FailureContinue || got.Labels["k"] != "v" ||
 			len(got.Nodes) != 41 || !slices.EqualFunc(got.Nodes, want.Nodes, func(a, b rota.NodeSpec) bool {
 			return a.ID == b.ID && slices.Equal(a.Parents, b.Parents) && string(a.Payload) == string(b.Payload) && a.Priority == b.Priority
 		}) {
@@ -128,7 +128,7 @@ func TestSubmitWorkflow_sendsAllInPieces(t *testing.T) {
 			t.Errorf("%d messages", pieces)
 		}
 		want.Nodes[3].Payload = make([]byte, 2<<20)
-		if _, err := f.client.SubmitWorkflow(t.Context(), want); rota.KindOf(err) != rota.Invalid || !strings.Contains(err.Error(), `"n3"`) {
+		if _, err := f.client.SubmitWorkflow(t.Context(), want); rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), `"n3"`) {
 			t.Errorf("a node that fits into no message: %v", err)
 		}
 	})
@@ -139,8 +139,8 @@ func TestSubmitWorkflow_tellsARefusal(t *testing.T) {
 		f, stop := setup(t, 2)
 		defer stop()
 		for _, refusal := range []*rota.Error{
-			rota.Refusef(rota.Invalid, "nodes[1].id", "twice"),
-			{Kind: rota.Exhausted, Op: "submit", Subject: "queue_cap", Text: "full", RetryAfter: time.Second},
+			rota.Refusef(rota.KindInvalid, "nodes[1].id", "twice"),
+			{Kind: rota.KindExhausted, Op: "submit", Subject: "queue_cap", Text: "full", RetryAfter: time.Second},
 		} {
 			asked := 0
 			for _, n := range f.nodes { // in the middle of the stream, while the client still sends
@@ -196,7 +196,7 @@ func TestWorkflow(t *testing.T) {
 		if err != nil || at.Index != 5 || len(flow.Nodes) != 7 || flow.State != rota.WorkflowRunning {
 			t.Fatalf("%+v, %v, %v", flow, at, err)
 		}
-		if n := flow.Nodes[6]; n.Job != "f1/n6" || !slices.Equal(n.Parents, []string{"n5"}) || n.State != rota.NodeState(rota.Blocked) {
+		if n := flow.Nodes[6]; n.Job != "f1/n6" || !slices.Equal(n.Parents, []string{"n5"}) || n.State != rota.NodeState(rota.JobBlocked) {
 			t.Errorf("the last node is %+v", n)
 		}
 		if !slices.Equal(flow.CriticalPath, []string{"n0", "n6"}) {
@@ -242,7 +242,7 @@ func TestRetryWorkflow_saysWhichRunItFollows(t *testing.T) {
 				told = append(told, r.GetRuns())
 				runs = max(runs, r.GetRuns()+1)
 				if i == 0 {
-					return nil, words.ToStatus(rota.Refusef(rota.Unavailable, "", "the answer is lost"))
+					return nil, words.ToStatus(rota.Refusef(rota.KindUnavailable, "", "the answer is lost"))
 				}
 				return &rotav1.Workflow{Id: r.GetId(), State: "RUNNING", Runs: runs, FailedNode: r.GetFrom()}, nil
 			}
@@ -282,16 +282,16 @@ func TestWaitWorkflow(t *testing.T) {
 		if !pause(ctx, time.Until(deadline)-100*time.Millisecond) {
 			return nil, ctx.Err()
 		}
-		return nil, words.ToStatus(rota.Refusef(rota.Timeout, r.GetId(), "not over yet"))
+		return nil, words.ToStatus(rota.Refusef(rota.KindTimeout, r.GetId(), "not over yet"))
 	}
 	over := func(context.Context, *rotav1.WaitWorkflowRequest) (*rotav1.Workflow, error) {
 		return &rotav1.Workflow{Id: "f1", State: "FAILED"}, nil
 	}
 	unknown := func(_ context.Context, r *rotav1.WaitWorkflowRequest) (*rotav1.Workflow, error) {
-		return nil, words.ToStatus(rota.Refusef(rota.NotFound, r.GetId(), "not known"))
+		return nil, words.ToStatus(rota.Refusef(rota.KindNotFound, r.GetId(), "not known"))
 	}
 	noLeader := func(context.Context, *rotav1.WaitWorkflowRequest) (*rotav1.Workflow, error) {
-		return nil, words.ToStatus(rota.Refusef(rota.Unavailable, "", "no leader"))
+		return nil, words.ToStatus(rota.Refusef(rota.KindUnavailable, "", "no leader"))
 	}
 	t.Run("asks_other_nodes_until_it_is_over", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -312,7 +312,7 @@ func TestWaitWorkflow(t *testing.T) {
 			f, stop := setup(t, 1)
 			defer stop()
 			for want, answer := range map[rota.Kind]func(context.Context, *rotav1.WaitWorkflowRequest) (*rotav1.Workflow, error){
-				rota.Timeout: open, rota.Unavailable: noLeader} {
+				rota.KindTimeout: open, rota.KindUnavailable: noLeader} {
 				f.nodes[0].flows.onWait = answer
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				start := time.Now()
@@ -334,12 +334,12 @@ func TestWaitWorkflow(t *testing.T) {
 					t.Error("a stale reading was believed")
 				}
 				if r.GetId() == "nobody" {
-					return nil, words.ToStatus(rota.Refusef(rota.NotFound, r.GetId(), "not known"))
+					return nil, words.ToStatus(rota.Refusef(rota.KindNotFound, r.GetId(), "not known"))
 				}
 				f.nodes[0].flows.onWait = over
 				return &rotav1.GetWorkflowResponse{Workflow: &rotav1.Workflow{Id: r.GetId(), State: "RUNNING"}}, nil
 			}
-			if _, err := f.client.WaitWorkflow(t.Context(), "nobody"); rota.KindOf(err) != rota.NotFound || asked != 1 {
+			if _, err := f.client.WaitWorkflow(t.Context(), "nobody"); rota.KindOf(err) != rota.KindNotFound || asked != 1 {
 				t.Errorf("asked %d times: %v", asked, err)
 			}
 			if flow, err := f.client.WaitWorkflow(t.Context(), "f1"); err != nil || flow.State != rota.WorkflowFailed || asked != 2 {
@@ -354,7 +354,7 @@ func TestWaitWorkflow(t *testing.T) {
 			f.nodes[0].flows.onWait = open
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel)
-			if _, err := f.client.WaitWorkflow(ctx, "f1"); rota.KindOf(err) != rota.Timeout || !errors.Is(err, context.Canceled) {
+			if _, err := f.client.WaitWorkflow(ctx, "f1"); rota.KindOf(err) != rota.KindTimeout || !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -388,14 +388,14 @@ func TestParentOutputs(t *testing.T) {
 				t.Errorf("output %d is %+v", i, p)
 			}
 		}
-		gone := words.ToStatus(rota.Refusef(rota.OutOfRange, "p2", "no longer kept"))
+		gone := words.ToStatus(rota.Refusef(rota.KindOutOfRange, "p2", "no longer kept"))
 		answer := func(f *fakeFlows, with func(*rotav1.ParentOutputsRequest, grpc.ServerStreamingServer[rotav1.ParentOutput]) error) {
 			f.Lock()
 			defer f.Unlock()
 			f.onOutputs = with
 		}
 		answer(&f.nodes[1].flows, outputs(1, gone))
-		if _, err := Collect(f.client.ParentOutputs(t.Context(), "f1/sum")); rota.KindOf(err) != rota.OutOfRange {
+		if _, err := Collect(f.client.ParentOutputs(t.Context(), "f1/sum")); rota.KindOf(err) != rota.KindOutOfRange {
 			t.Errorf("a refusal: %v", err)
 		}
 		answer(&f.nodes[1].flows, func(_ *rotav1.ParentOutputsRequest, s grpc.ServerStreamingServer[rotav1.ParentOutput]) error {
@@ -406,7 +406,7 @@ func TestParentOutputs(t *testing.T) {
 				}
 			}
 		})
-		if _, err := f.client.parentOutputs(t.Context(), "f1/sum"); rota.KindOf(err) != rota.Exhausted {
+		if _, err := f.client.parentOutputs(t.Context(), "f1/sum"); rota.KindOf(err) != rota.KindExhausted {
 			t.Errorf("more than can be held: %v", err)
 		}
 	})

@@ -120,7 +120,7 @@ func (cv *clusterVerbs) CheckAt(ctx context.Context, index rota.Index) (rota.Nod
 	case head.Index == index:
 		v.Digest = head.Digest
 	default:
-		return v, rota.Refusef(rota.OutOfRange, "index", "the digest at index %d is no longer kept here", index)
+		return v, rota.Refusef(rota.KindOutOfRange, "index", "the digest at index %d is no longer kept here", index)
 	}
 	return v, nil
 }
@@ -162,7 +162,7 @@ func (cv *clusterVerbs) Verify(ctx context.Context) (rota.Verdict, error) {
 		} else if to, ok := cv.n.membership.address(id); ok {
 			v, err = cv.n.peers.CheckAt(ctx, to, index)
 		} else {
-			err = rota.Refusef(rota.Unavailable, "node", "node %s was never seen in gossip: is it up?", id)
+			err = rota.Refusef(rota.KindUnavailable, "node", "node %s was never seen in gossip: is it up?", id)
 		}
 		if err != nil {
 			v = rota.NodeVerdict{ID: id, Index: index, Violations: []string{}, Error: err.Error()}

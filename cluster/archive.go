@@ -59,10 +59,10 @@ func (h *history) open() error {
 	switch cluster, _ := store.Cluster(); {
 	case cluster == "" || cluster == own:
 	case own != "":
-		return rota.Refusef(rota.Conflict, "archive", "%s holds the history of cluster %s, but this node belongs to cluster %s: move "+
+		return rota.Refusef(rota.KindConflict, "archive", "%s holds the history of cluster %s, but this node belongs to cluster %s: move "+
 			"the file away, and the right history is fetched from the other nodes", h.n.archiveDB.Path(), cluster, own)
 	case h.n.data.Fresh():
-		return rota.Refusef(rota.Conflict, "archive", "%s holds the history of cluster %s, but this node has no state yet: move the "+
+		return rota.Refusef(rota.KindConflict, "archive", "%s holds the history of cluster %s, but this node has no state yet: move the "+
 			"file away", h.n.archiveDB.Path(), cluster)
 	}
 	h.store = store
@@ -288,6 +288,6 @@ func (n *Node) openArchive() (err error) {
 
 // archiveDamaged words an archive that cannot be trusted: nothing of a promise is in it.
 func archiveDamaged(path, what string) *rota.Error {
-	return rota.Refusef(rota.Conflict, "archive", "%s is damaged: %s. Move it away and start again: ended jobs and events are "+
+	return rota.Refusef(rota.KindConflict, "archive", "%s is damaged: %s. Move it away and start again: ended jobs and events are "+
 		"fetched from the other nodes (on a cluster of one they are lost, unless a backup holds them)", path, what)
 }

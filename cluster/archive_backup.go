@@ -38,7 +38,7 @@ func (h *history) SaveSnapshot(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	if frozen.Info().ClusterID == "" {
-		return &rota.Error{Kind: rota.Unavailable, Subject: "cluster_id", RetryAfter: backupWait,
+		return &rota.Error{Kind: rota.KindUnavailable, Subject: "cluster_id", RetryAfter: backupWait,
 			Text: "this node has no state yet: back up another node, or try again later"}
 	}
 	if past != nil {
@@ -80,7 +80,7 @@ func (h *history) awaitHistory(ctx context.Context) error {
 		}
 		select {
 		case <-late.C:
-			return &rota.Error{Kind: rota.Unavailable, Subject: "archive", RetryAfter: backupWait, Text: "this node still fetches the " +
+			return &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: backupWait, Text: "this node still fetches the " +
 				"history of ended jobs that it lacks: back up another node, or try again later"}
 		case <-time.After(fetchPause):
 		case <-ctx.Done():
@@ -96,7 +96,7 @@ func (h *history) awaitHistory(ctx context.Context) error {
 func restoreHistory(o RestoreOptions, m *fsm.Machine) (err error) {
 	path := filepath.Join(o.Data, archive.FileName)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return &rota.Error{Kind: rota.Internal, Subject: "archive", Text: "the archive cannot be made", Cause: err}
+		return &rota.Error{Kind: rota.KindInternal, Subject: "archive", Text: "the archive cannot be made", Cause: err}
 	}
 	db, err := archive.Open(path)
 	if err != nil {

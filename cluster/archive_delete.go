@@ -77,7 +77,7 @@ func (h *history) numberOf(ctx context.Context, id rota.JobID) (uint64, error) {
 	}
 	found, err := h.askPeers(ctx, []rota.JobID{id})
 	if err != nil {
-		return 0, &rota.Error{Kind: rota.Unavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err, Text: "this node's history has " +
+		return 0, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err, Text: "this node's history has " +
 			"gaps, and whether job " + string(id) + " is known could not be asked of all other nodes: try again"}
 	}
 	return max(seq, found[0].Seq), nil

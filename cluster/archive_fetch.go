@@ -71,7 +71,7 @@ func (h *history) fetchOnce() (more bool) {
 		if more, err = h.fetchGap(gaps[i]); more && err == nil {
 			return true
 		}
-		if rota.KindOf(err) == rota.Unavailable && i+1 < len(gaps) {
+		if rota.KindOf(err) == rota.KindUnavailable && i+1 < len(gaps) {
 			err = nil // somebody is away: another gap may be filled meanwhile
 		}
 	}
@@ -106,9 +106,9 @@ func (h *history) fetchGap(gap archive.Span) (more bool, err error) {
 	}
 	switch {
 	case !member:
-		return false, rota.Refusef(rota.Unavailable, "archive", "this node is no member yet")
+		return false, rota.Refusef(rota.KindUnavailable, "archive", "this node is no member yet")
 	case answered < asked:
-		return false, rota.Refusef(rota.Unavailable, "archive", "%d of %d other nodes do not answer", asked-answered, asked)
+		return false, rota.Refusef(rota.KindUnavailable, "archive", "%d of %d other nodes do not answer", asked-answered, asked)
 	case known < gap.From:
 		return false, nil // they have not come so far yet
 	}
@@ -137,14 +137,14 @@ func (h *history) fetchSlice(id rota.NodeID, gap archive.Span) (rota.ArchiveSlic
 	covered := archive.Spans{}
 	for _, x := range slice.Covered {
 		if x.From < gap.From || x.To > gap.To || x.To < x.From {
-			return slice, rota.Refusef(rota.Invalid, "archive", "node %s covers %d to %d: %d to %d was asked for", id, x.From, x.To,
+			return slice, rota.Refusef(rota.KindInvalid, "archive", "node %s covers %d to %d: %d to %d was asked for", id, x.From, x.To,
 				gap.From, gap.To)
 		}
 		covered.Add(x.From, x.To)
 	}
 	for _, r := range slice.Records {
 		if !covered.Has(r.Seq) {
-			return slice, rota.Refusef(rota.Invalid, "archive", "node %s gives record %d, which it does not cover", id, r.Seq)
+			return slice, rota.Refusef(rota.KindInvalid, "archive", "node %s gives record %d, which it does not cover", id, r.Seq)
 		}
 	}
 	return slice, nil
@@ -154,7 +154,7 @@ func (h *history) fetchSlice(id rota.NodeID, gap archive.Span) (rota.ArchiveSlic
 // staged is flushed first, so that it is part of it.
 func (h *history) ArchiveRange(_ context.Context, span rota.ArchiveSpan, maxBytes int64) (rota.ArchiveSlice, error) {
 	if span.From == 0 || span.To < span.From {
-		return rota.ArchiveSlice{}, rota.Refusef(rota.Invalid, "archive", "numbers %d to %d are no span", span.From, span.To)
+		return rota.ArchiveSlice{}, rota.Refusef(rota.KindInvalid, "archive", "numbers %d to %d are no span", span.From, span.To)
 	}
 	var s fsm.Staging
 	if err := h.n.replica.view(func(m *fsm.View) { s = m.Staging() }); err != nil { // else it would say that it knows of none
@@ -174,7 +174,7 @@ func (h *history) ArchiveRange(_ context.Context, span rota.ArchiveSpan, maxByte
 // the latest record, or an empty one; that of one that was deleted has its number.
 func (h *history) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.ArchiveRecord, error) {
 	if len(ids) > askMost {
-		return nil, rota.Refusef(rota.Invalid, "ids", "ids are %d: at most %d are taken", len(ids), askMost)
+		return nil, rota.Refusef(rota.KindInvalid, "ids", "ids are %d: at most %d are taken", len(ids), askMost)
 	}
 	records := make([]rota.ArchiveRecord, len(ids))
 	size := 0
@@ -195,7 +195,7 @@ func (h *history) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.Ar
 			records[i] = r
 		}
 		if size += len(records[i].Data); size > sliceMost {
-			return nil, rota.Refusef(rota.Exhausted, "ids", "the records of %d jobs do not fit into one answer: ask for fewer", len(ids))
+			return nil, rota.Refusef(rota.KindExhausted, "ids", "the records of %d jobs do not fit into one answer: ask for fewer", len(ids))
 		}
 	}
 	return records, nil

@@ -85,7 +85,7 @@ func TestArchive_aListIsNeverShort(t *testing.T) {
 	b.mu.Unlock()
 	lose(t, n, 3)
 	page, _, err := n.Jobs(within(t, ample), rota.JobFilter{}, rota.ReadOptions{})
-	if rota.KindOf(err) != rota.Unavailable || !strings.Contains(err.Error(), "has gaps") {
+	if rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "has gaps") {
 		t.Errorf("%d jobs are told, 5 ended: %v", len(page.Jobs), err)
 	}
 	page, _, err = n.Jobs(within(t, ample), rota.JobFilter{}, rota.ReadOptions{Stale: true})
@@ -213,10 +213,10 @@ func TestArchive_aDiskThatCannotBeReadIsNoLackOfAJob(t *testing.T) {
 	if err := n.archiveDB.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := n.Job(within(t, ample), jobs[0].ID, rota.ReadOptions{}); rota.KindOf(err) != rota.Unavailable {
+	if _, _, err := n.Job(within(t, ample), jobs[0].ID, rota.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("the job is said to be unknown: %v", err)
 	}
-	if _, err := n.Submit(within(t, ample), jobs); rota.KindOf(err) != rota.Unavailable {
+	if _, err := n.Submit(within(t, ample), jobs); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("the job is admitted a second time: %v", err)
 	}
 }

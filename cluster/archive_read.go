@@ -33,7 +33,7 @@ func (h *history) jobAt(ctx context.Context, id rota.JobID) (rota.Job, bool, err
 	}
 	e, ok, err := h.endedAt(ctx, id, seq)
 	if err != nil && !known {
-		return job, false, &rota.Error{Kind: rota.Unavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err, Text: "this " +
+		return job, false, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err, Text: "this " +
 			"node's history has gaps, and whether job " + string(id) + " is known could not be asked of all other nodes"}
 	}
 	switch {
@@ -86,7 +86,7 @@ func (h *history) alone() bool {
 // unreadable says that the archive is there and cannot be read: what it knows is not
 // taken for unknown.
 func unreadable(err error) *rota.Error {
-	return &rota.Error{Kind: rota.Unavailable, Subject: "archive", RetryAfter: fetchEvery, Cause: err,
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: fetchEvery, Cause: err,
 		Text: "this node's archive cannot be read"}
 }
 
@@ -158,7 +158,7 @@ func (h *history) listAnywhere(ctx context.Context, f rota.JobFilter, at rota.In
 			continue
 		}
 		page, err := h.n.peers.ListArchived(ctx, to, f, at)
-		if err == nil || rota.KindOf(err) == rota.Invalid {
+		if err == nil || rota.KindOf(err) == rota.KindInvalid {
 			return page, err
 		}
 		refused = append(refused, fmt.Errorf("node %s: %w", id, err))
@@ -166,7 +166,7 @@ func (h *history) listAnywhere(ctx context.Context, f rota.JobFilter, at rota.In
 	if len(h.lacks(1)) == 0 { // fetched meanwhile
 		return h.listJobs(f)
 	}
-	return rota.JobPage{}, &rota.Error{Kind: rota.Unavailable, Subject: "archive", RetryAfter: fetchEvery, Text: "this node's " +
+	return rota.JobPage{}, &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: fetchEvery, Text: "this node's " +
 		"history of ended jobs has gaps, and no node that has it all answers: try again, or read stale what is here",
 		Cause: errors.Join(refused...)}
 }
@@ -181,7 +181,7 @@ func (h *history) ListArchived(ctx context.Context, f rota.JobFilter, at rota.In
 		return rota.JobPage{}, err
 	}
 	if len(h.lacks(1)) > 0 {
-		return rota.JobPage{}, rota.Refusef(rota.Unavailable, "archive", "the history of node %s has gaps itself", h.n.cfg.Node)
+		return rota.JobPage{}, rota.Refusef(rota.KindUnavailable, "archive", "the history of node %s has gaps itself", h.n.cfg.Node)
 	}
 	return h.listJobs(f)
 }

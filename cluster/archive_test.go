@@ -116,7 +116,7 @@ func TestArchive_historyIsWholeOnEveryNode(t *testing.T) {
 	b := startBench(t, 3)
 	jobs := specs("j", 60)
 	endAll(t, b.leader(), jobs[:40])
-	cancelled := rota.JobFilter{State: rota.Cancelled}
+	cancelled := rota.JobFilter{State: rota.JobCancelled}
 	b.wantHistory(cancelled, jobs[:40]) // staged still, or not any more
 	for _, id := range b.ids() {
 		b.complete(id)
@@ -134,7 +134,7 @@ func TestArchive_historyIsWholeOnEveryNode(t *testing.T) {
 		b.complete(id)
 	}
 	job, _, err := b.follower().Job(within(t, ample), jobs[0].ID, rota.ReadOptions{})
-	if err != nil || !job.Archived || job.State != rota.Cancelled {
+	if err != nil || !job.Archived || job.State != rota.JobCancelled {
 		t.Fatalf("%+v, %v", job, err)
 	}
 	ended := 0
@@ -158,23 +158,23 @@ func TestArchive_retriesOfWhatLeftMemory(t *testing.T) {
 	b.complete(b.leader().cfg.Node) // the others have it staged, or not
 	for _, n := range []*Node{b.leader(), b.follower()} {
 		outcomes, err := n.Retry(within(t, ample), retriesOf(jobs[0].ID, jobs[1].ID, "nothing"))
-		if err != nil || outcomes[0].Err != nil || outcomes[0].State != rota.Queued || outcomes[1].Err != nil ||
-			outcomes[2].Err == nil || rota.KindOf(outcomes[2].Err) != rota.NotFound {
+		if err != nil || outcomes[0].Err != nil || outcomes[0].State != rota.JobQueued || outcomes[1].Err != nil ||
+			outcomes[2].Err == nil || rota.KindOf(outcomes[2].Err) != rota.KindNotFound {
 			t.Fatalf("%+v, %v", outcomes, err)
 		}
 	}
 	for _, id := range b.ids() {
 		job, _, err := b.node(id).Job(within(t, ample), jobs[0].ID, rota.ReadOptions{})
-		if err != nil || job.State != rota.Queued || string(job.Payload) != "payload" || job.Archived {
+		if err != nil || job.State != rota.JobQueued || string(job.Payload) != "payload" || job.Archived {
 			t.Fatalf("%+v, %v", job, err)
 		}
 		b.complete(id)
 	}
-	b.wantHistory(rota.JobFilter{State: rota.Cancelled}, jobs[2:])
+	b.wantHistory(rota.JobFilter{State: rota.JobCancelled}, jobs[2:])
 	if _, err := b.leader().Cancel(within(t, ample), []rota.JobID{jobs[0].ID, jobs[1].ID}); err != nil {
 		t.Fatal(err)
 	}
-	b.wantHistory(rota.JobFilter{State: rota.Cancelled}, jobs)
+	b.wantHistory(rota.JobFilter{State: rota.JobCancelled}, jobs)
 	b.sound()
 }
 
@@ -185,7 +185,7 @@ func TestArchive_nodesFetchWhatTheyLack(t *testing.T) {
 	b := startSmallLogs(t)
 	jobs := specs("j", 300)
 	endAll(t, b.leader(), jobs)
-	cancelled := rota.JobFilter{State: rota.Cancelled}
+	cancelled := rota.JobFilter{State: rota.JobCancelled}
 	for _, id := range b.ids() {
 		b.complete(id)
 	}
@@ -280,7 +280,7 @@ func TestArchive_whatCannotBeWrittenStaysAndIsTold(t *testing.T) {
 	n := b.leader()
 	endAll(t, n, specs("before", 3))
 	b.complete("n1")
-	if err := n.history.store.Claim("another", 1); rota.KindOf(err) != rota.Conflict {
+	if err := n.history.store.Claim("another", 1); rota.KindOf(err) != rota.KindConflict {
 		t.Fatal(err)
 	}
 	n.history.flushing.Lock() // the disk hangs
@@ -314,14 +314,14 @@ func TestArchive_idsBeyondTombstonesAreKnown(t *testing.T) {
 	b.leap(sevenDays + 1000)
 	for _, n := range []*Node{b.follower(), b.leader()} {
 		outcomes, err := n.Submit(within(t, ample), append(specs("j", 2), specs(string(n.cfg.Node), 1)...))
-		if err != nil || !outcomes[0].Existed || outcomes[0].State != rota.Cancelled || !outcomes[1].Existed ||
-			outcomes[2].Existed || outcomes[2].State != rota.Queued {
+		if err != nil || !outcomes[0].Existed || outcomes[0].State != rota.JobCancelled || !outcomes[1].Existed ||
+			outcomes[2].Existed || outcomes[2].State != rota.JobQueued {
 			t.Fatalf("%+v, %v", outcomes, err)
 		}
 		other := specs("j", 1)
 		other[0].Type = "else"
 		refused, err := n.Submit(within(t, ample), other)
-		if e := rota.ErrorOf(refused[0].Err); err != nil || e == nil || e.Kind != rota.Conflict || e.Subject != "id" ||
+		if e := rota.ErrorOf(refused[0].Err); err != nil || e == nil || e.Kind != rota.KindConflict || e.Subject != "id" ||
 			!strings.Contains(e.Text, `its type was "work", not "else"`) {
 			t.Fatalf("another job of an archived id: %+v, %v", refused, err)
 		}
@@ -330,11 +330,11 @@ func TestArchive_idsBeyondTombstonesAreKnown(t *testing.T) {
 			t.Fatalf("%+v, %v", job, err)
 		}
 		retried, err := n.Retry(within(t, ample), retriesOf(jobs[0].ID))
-		if err != nil || retried[0].Err == nil || rota.KindOf(retried[0].Err) != rota.OutOfRange {
+		if err != nil || retried[0].Err == nil || rota.KindOf(retried[0].Err) != rota.KindOutOfRange {
 			t.Fatalf("%+v, %v", retried, err)
 		}
 	}
-	b.wantHistory(rota.JobFilter{State: rota.Cancelled}, jobs)
+	b.wantHistory(rota.JobFilter{State: rota.JobCancelled}, jobs)
 }
 
 func TestArchive_backupAndRestore(t *testing.T) {
@@ -366,7 +366,7 @@ func TestArchive_backupAndRestore(t *testing.T) {
 	}
 	to.start("n1")
 	to.awaitReady("n1")
-	to.wantHistory(rota.JobFilter{State: rota.Cancelled}, jobs)
+	to.wantHistory(rota.JobFilter{State: rota.JobCancelled}, jobs)
 	restored := to.leader()
 	if s := restored.ArchiveStatus(); s.Records != 50 || s.Lacking+s.Lost != 0 {
 		t.Fatalf("%+v", s)
@@ -381,7 +381,7 @@ func TestArchive_backupAndRestore(t *testing.T) {
 	to.start("n2")
 	to.awaitReady("n2")
 	to.complete("n2")
-	to.wantHistory(rota.JobFilter{State: rota.Cancelled}, slices.Concat(specs("after", 3), jobs[:4], jobs[5:]))
+	to.wantHistory(rota.JobFilter{State: rota.JobCancelled}, slices.Concat(specs("after", 3), jobs[:4], jobs[5:]))
 	to.sound()
 	for _, cut := range []int{len(file.Bytes()) / 2, len(file.Bytes()) - 1} {
 		if err := os.WriteFile(path, file.Bytes()[:cut], 0o600); err != nil {
@@ -412,7 +412,7 @@ func TestArchive_ofAnotherClusterIsRefusedByName(t *testing.T) {
 	if err := errors.Join(err, a.Claim("c-other", 1), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.tryStart("n1"); rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "history of cluster c-other") {
+	if _, err := b.tryStart("n1"); rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "history of cluster c-other") {
 		t.Fatal(err)
 	}
 	if err := os.Remove(path); err != nil {

@@ -36,17 +36,17 @@ func (b *bench) wantNone(jobs ...rota.JobSpec) {
 	for _, id := range b.ids() {
 		n := b.node(id)
 		for _, j := range jobs {
-			if job, _, err := n.Job(within(b.t, ample), j.ID, rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
+			if job, _, err := n.Job(within(b.t, ample), j.ID, rota.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 				b.t.Fatalf("node %s shows job %s: %+v, %v", id, j.ID, job, err)
 			}
-			if _, _, err := n.Why(within(b.t, ample), j.ID, 0, rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
+			if _, _, err := n.Why(within(b.t, ample), j.ID, 0, rota.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 				b.t.Fatalf("node %s explains job %s: %v", id, j.ID, err)
 			}
-			if err := n.AwaitJobs(within(b.t, ample), []rota.JobID{j.ID}, nil); rota.KindOf(err) != rota.NotFound {
+			if err := n.AwaitJobs(within(b.t, ample), []rota.JobID{j.ID}, nil); rota.KindOf(err) != rota.KindNotFound {
 				b.t.Fatalf("node %s waits for job %s: %v", id, j.ID, err)
 			}
 			if out, err := n.Retry(within(b.t, ample), retriesOf(j.ID)); err != nil || out[0].Err == nil ||
-				rota.KindOf(out[0].Err) != rota.NotFound {
+				rota.KindOf(out[0].Err) != rota.KindNotFound {
 				b.t.Fatalf("node %s retries job %s: %+v, %v", id, j.ID, out, err)
 			}
 		}
@@ -86,20 +86,20 @@ func TestDelete_everywhere(t *testing.T) {
 	b.wantNone(jobs[0]) // archived since
 	b.wantNumber(jobs[0].ID, 1)
 	b.leap(sevenDays + 1000)
-	b.wantHistory(rota.JobFilter{State: rota.Cancelled}, jobs[1:])
+	b.wantHistory(rota.JobFilter{State: rota.JobCancelled}, jobs[1:])
 	b.remove(b.leader(), jobs[1])
 	b.remove(b.follower(), jobs[1]) // once more
 	b.wantNone(jobs[:2]...)
-	b.wantHistory(rota.JobFilter{State: rota.Cancelled}, jobs[2:])
+	b.wantHistory(rota.JobFilter{State: rota.JobCancelled}, jobs[2:])
 	out, err := b.follower().DeleteJobs(within(t, ample), []rota.JobID{"nobody"})
-	if err != nil || out[0].Err == nil || rota.KindOf(out[0].Err) != rota.NotFound {
+	if err != nil || out[0].Err == nil || rota.KindOf(out[0].Err) != rota.KindNotFound {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	again := slices.Clone(jobs[:2])
 	again[0].Type, again[1].Type = "else", "else" // other jobs, by ids that are free
 	submitAll(t, b.leader(), again)
 	if out, err = b.follower().DeleteJobs(within(t, ample), []rota.JobID{again[1].ID}); err != nil || out[0].Err == nil ||
-		rota.KindOf(out[0].Err) != rota.Conflict {
+		rota.KindOf(out[0].Err) != rota.KindConflict {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	if _, err := b.leader().Cancel(within(t, ample), []rota.JobID{again[0].ID}); err != nil {
@@ -108,7 +108,7 @@ func TestDelete_everywhere(t *testing.T) {
 	for _, id := range b.ids() {
 		b.complete(id)
 		job, _, err := b.node(id).Job(within(t, ample), again[0].ID, rota.ReadOptions{})
-		if err != nil || job.Type != "else" || job.State != rota.Cancelled || job.RecordDropped {
+		if err != nil || job.Type != "else" || job.State != rota.JobCancelled || job.RecordDropped {
 			t.Fatalf("node %s shows %+v, %v", id, job, err)
 		}
 	}
@@ -151,7 +151,7 @@ func TestDelete_aNodeThatFetches(t *testing.T) {
 	b.wantNone(jobs[7])
 	b.complete(node)
 	b.wantNone(jobs[7])
-	b.wantHistory(rota.JobFilter{State: rota.Cancelled}, rest)
+	b.wantHistory(rota.JobFilter{State: rota.JobCancelled}, rest)
 	b.plan("n4", 0)
 	b.start("n4")
 	b.awaitReady("n4")
@@ -189,7 +189,7 @@ func TestDelete_backupAndRetention(t *testing.T) {
 	to.awaitReady("n1")
 	to.wantNone(jobs[4])
 	rest := slices.Concat(jobs[:4], jobs[5:])
-	to.wantHistory(rota.JobFilter{State: rota.Cancelled}, rest)
+	to.wantHistory(rota.JobFilter{State: rota.JobCancelled}, rest)
 	to.plan("n2", 0)
 	to.start("n2")
 	to.awaitReady("n2")

@@ -121,7 +121,7 @@ func TestH11_aLeaseWhoseNewsDiedWithTheLeaderIsTold(t *testing.T) {
 	}
 	h := newHand(t, n, "w1", 20)
 	submitAll(t, n, specs("x", 20))
-	b.eventually("all are leased", func() bool { return jobOf(n, "x-00019").State == rota.Assigned })
+	b.eventually("all are leased", func() bool { return jobOf(n, "x-00019").State == rota.JobAssigned })
 	b.stop(n.cfg.Node) // the worker has heard of none of them
 	h.connect(b.leader())
 	leases := h.take(20)
@@ -230,12 +230,12 @@ func TestH24_silenceCountsOnAcrossLeaders(t *testing.T) {
 	b.pass(11_000)
 	b.eventually("it is found silent", func() bool { return statusOf(b.leader(), "w1") == rota.WorkerUnreachable })
 	b.pass(sign + 30_000 - b.clock())
-	if s := jobOf(b.leader(), "x-00000").State; s != rota.Running {
+	if s := jobOf(b.leader(), "x-00000").State; s != rota.JobRunning {
 		t.Fatalf("the job is %s at 30 s of silence", s)
 	}
 	b.stop(b.leader().cfg.Node)
 	b.pass(sign + 41_500 - b.clock())
-	b.eventually("the lease ends", func() bool { return jobOf(b.leader(), "x-00000").State != rota.Running })
+	b.eventually("the lease ends", func() bool { return jobOf(b.leader(), "x-00000").State != rota.JobRunning })
 	if now := b.clock(); now < sign+40_000-3_000 || now > sign+47_000 {
 		t.Errorf("it ended %d ms after the last sign", now-sign)
 	}
@@ -323,7 +323,7 @@ func TestSweep_aDateThatIsDueWakesAClusterAtRest(t *testing.T) {
 	job[0].NotBefore = time.Now().Add(1500 * time.Millisecond)
 	submitAll(t, b.follower(), job)
 	b.eventually("the cluster rests", func() bool { n := b.leader(); l := n.terms.leading(); return l != nil && !n.chores.sweepNeeded(l) })
-	b.eventually("it is QUEUED", func() bool { return jobOf(b.leader(), job[0].ID).State == rota.Queued })
+	b.eventually("it is QUEUED", func() bool { return jobOf(b.leader(), job[0].ID).State == rota.JobQueued })
 	if early := job[0].NotBefore.UnixMilli() - time.Now().UnixMilli(); early > 100 {
 		t.Errorf("it was woken %d ms early", early)
 	}

@@ -121,7 +121,7 @@ type backupLog struct {
 
 func (l *backupLog) take(kind byte, record []byte) (err error) {
 	damaged := func() error {
-		return rota.Refusef(rota.Invalid, "backup", "the backup's log is damaged: a record of %d bytes", len(record))
+		return rota.Refusef(rota.KindInvalid, "backup", "the backup's log is damaged: a record of %d bytes", len(record))
 	}
 	switch kind {
 	case snapshot.SectionPast:
@@ -140,7 +140,7 @@ func (l *backupLog) take(kind byte, record []byte) (err error) {
 		e := raft.Log{Index: binary.BigEndian.Uint64(record), Term: binary.BigEndian.Uint64(record[8:]),
 			Type: raft.LogType(record[16]), Data: append([]byte(nil), record[17:]...)}
 		if want := uint64(l.info.Index) + 1 + uint64(len(l.entries)); e.Index != want {
-			return rota.Refusef(rota.Invalid, "backup", "the backup's log has entry %d where %d is wanted", e.Index, want)
+			return rota.Refusef(rota.KindInvalid, "backup", "the backup's log has entry %d where %d is wanted", e.Index, want)
 		}
 		l.entries = append(l.entries, e)
 	}
@@ -150,7 +150,7 @@ func (l *backupLog) take(kind byte, record []byte) (err error) {
 func (l *backupLog) base() (*fsm.Machine, error) {
 	switch {
 	case l.loader == nil:
-		return nil, rota.Refusef(rota.OutOfRange, "backup", "the backup carries no log: there is nothing to audit")
+		return nil, rota.Refusef(rota.KindOutOfRange, "backup", "the backup carries no log: there is nothing to audit")
 	case l.info.Index == 0:
 		return fsm.New(), nil
 	}

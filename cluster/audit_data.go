@@ -22,7 +22,7 @@ func AuditData(ctx context.Context, data string, log *slog.Logger) (rota.AuditRe
 	}
 	defer kept.Close()
 	if kept.Last == 0 {
-		return rota.AuditReport{}, rota.Refusef(rota.NotFound, "data", "%s holds no log: is it a node's data directory?", data)
+		return rota.AuditReport{}, rota.Refusef(rota.KindNotFound, "data", "%s holds no log: is it a node's data directory?", data)
 	}
 	m, known, err := auditBase(data, kept.First, kept.Last)
 	if err != nil {
@@ -68,7 +68,7 @@ func auditBase(data string, first, last uint64) (*fsm.Machine, map[rota.Index]ro
 	case first <= 1:
 		return fsm.New(), known, nil
 	case best == "":
-		return nil, nil, &rota.Error{Kind: rota.OutOfRange, Subject: "data", Cause: refused,
+		return nil, nil, &rota.Error{Kind: rota.KindOutOfRange, Subject: "data", Cause: refused,
 			Text: "no whole snapshot is kept that the log follows on: nothing can be replayed"}
 	}
 	m, err := loadState(best)

@@ -46,7 +46,7 @@ type auditKeep struct {
 func openAuditKeep(data string, retention, firstLog uint64) (*auditKeep, error) {
 	k := &auditKeep{dir: filepath.Join(data, auditDir), retention: retention}
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
-		return nil, &rota.Error{Kind: rota.Internal, Text: "directory of older snapshots cannot be made", Cause: err}
+		return nil, &rota.Error{Kind: rota.KindInternal, Text: "directory of older snapshots cannot be made", Cause: err}
 	}
 	found, err := listAudit(k.dir)
 	if err != nil {

@@ -27,7 +27,7 @@ func TestAuditOfNodes(t *testing.T) {
 	first := h.take(40)
 	h.do(rota.VerbComplete, first[:30]...)
 	over, _, err := b.follower().Why(within(t, ample), first[0].Lease.Job, 0, rota.ReadOptions{})
-	if err != nil || over.State != rota.Completed || over.Clock == 0 || over.Date == 0 {
+	if err != nil || over.State != rota.JobCompleted || over.Clock == 0 || over.Date == 0 {
 		t.Errorf("of an ended job it is said %+v, %v: it wants the moment at which it was looked at", over, err)
 	}
 	submitAll(t, b.leader(), specs("b", 50))
@@ -47,13 +47,13 @@ func TestAuditOfNodes(t *testing.T) {
 		}
 		// One entry before the state that the decision was made on nothing was placed.
 		then, _, err := b.follower().Why(within(t, ample), "late-00000", x.Decision.Height, rota.ReadOptions{})
-		if err != nil || then.State != rota.Queued || then.Index != x.Decision.Height || then.Decision != nil {
+		if err != nil || then.State != rota.JobQueued || then.Index != x.Decision.Height || then.Decision != nil {
 			t.Fatalf("%+v, %v", then, err)
 		}
-		if _, _, err := b.leader().Why(within(t, ample), "late-00000", 1<<40, rota.ReadOptions{}); rota.KindOf(err) != rota.OutOfRange {
+		if _, _, err := b.leader().Why(within(t, ample), "late-00000", 1<<40, rota.ReadOptions{}); rota.KindOf(err) != rota.KindOutOfRange {
 			t.Fatalf("the future was explained: %v", err)
 		}
-		if _, _, err := b.leader().Why(within(t, ample), "nobody", 0, rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
+		if _, _, err := b.leader().Why(within(t, ample), "nobody", 0, rota.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 			t.Fatalf("an unknown job was explained: %v", err)
 		}
 	})
@@ -74,7 +74,7 @@ func TestAuditOfNodes(t *testing.T) {
 	}
 	leader := b.leader()
 	data := leader.cfg.Data
-	if _, err := AuditData(within(t, ample), data, slog.New(slog.DiscardHandler)); rota.KindOf(err) != rota.Conflict ||
+	if _, err := AuditData(within(t, ample), data, slog.New(slog.DiscardHandler)); rota.KindOf(err) != rota.KindConflict ||
 		!strings.Contains(err.Error(), "another process") {
 		t.Fatalf("a running node's directory was audited: %v", err)
 	}

@@ -26,7 +26,7 @@ func encode(ops []*fsmpb.Op) (batch, error) {
 	for i, op := range ops {
 		encoded, err := fsm.AppendOp(b.encoded, op)
 		if err != nil {
-			return batch{}, rota.Refusef(rota.Internal, "commands", "commands cannot be encoded: %v", err)
+			return batch{}, rota.Refusef(rota.KindInternal, "commands", "commands cannot be encoded: %v", err)
 		}
 		if i == 0 && len(encoded) < likeMost { // the others may be like it
 			encoded = append(make([]byte, 0, len(encoded)*len(ops)*9/8), encoded...)

@@ -54,7 +54,7 @@ func TestOpen_refusesADamagedArchive(t *testing.T) {
 	sound := rotten(t)
 	places := boltPlaces(sound.files["archive.db"])["leaf headers"]
 	got := sound.open(t, t.TempDir(), &rotSpot{file: "archive.db", how: "bit", at: places[len(places)-8], bit: 1})
-	if rota.KindOf(got.err) != rota.Conflict || !strings.Contains(got.err.Error(), "Move it away") {
+	if rota.KindOf(got.err) != rota.KindConflict || !strings.Contains(got.err.Error(), "Move it away") {
 		t.Errorf("%v, panic %v", got.err, got.panicked)
 	}
 }

@@ -259,7 +259,7 @@ func toldAsWritten(t *testing.T, n *Node, want map[string]string) {
 			continue
 		}
 		job, _, err := n.Job(within(t, ample), rota.JobID(id), rota.ReadOptions{})
-		if err != nil && rota.KindOf(err) != rota.Unavailable || err == nil && job.State.String() != state {
+		if err != nil && rota.KindOf(err) != rota.KindUnavailable || err == nil && job.State.String() != state {
 			t.Errorf("job %s is told as %s, %v: it was %s", id, job.State, err, state)
 		}
 	}

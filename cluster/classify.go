@@ -29,24 +29,24 @@ func classify(err error) error {
 
 // errUnknown is the answer where nobody can tell whether an entry committed.
 func errUnknown(cause error) error {
-	return &rota.Error{Kind: rota.Unavailable, Subject: "outcome", RetryAfter: 200 * time.Millisecond, Cause: cause,
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "outcome", RetryAfter: 200 * time.Millisecond, Cause: cause,
 		Text: "the outcome is unknown, as the leader was lost on the way: repeat the call with the same ids"}
 }
 
 // errNoLeader is the answer of a deadline that came before a leader.
 func errNoLeader(last error) error {
-	return &rota.Error{Kind: rota.Unavailable, Subject: "leader", RetryAfter: 500 * time.Millisecond, Cause: last,
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "leader", RetryAfter: 500 * time.Millisecond, Cause: last,
 		Text: "the cluster has no leader, or this node cannot reach it: is a majority of its nodes up?"}
 }
 
 func errStopping() error {
-	return &rota.Error{Kind: rota.Unavailable, Subject: "node", RetryAfter: 100 * time.Millisecond,
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: 100 * time.Millisecond,
 		Text: "this node is stopping: use another one"}
 }
 
 // ctxError turns the end of a caller's context into words.
 func ctxError(ctx context.Context, doing string) error {
-	return &rota.Error{Kind: rota.Unavailable, Subject: "deadline", RetryAfter: 200 * time.Millisecond, Cause: ctx.Err(),
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "deadline", RetryAfter: 200 * time.Millisecond, Cause: ctx.Err(),
 		Text: "the deadline passed while " + doing}
 }
 

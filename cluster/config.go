@@ -146,7 +146,7 @@ func DefaultTiming() Timing {
 // check refuses what cannot be, and gives what was left open its default.
 func (c *Config) check() error {
 	if err := errors.Join(c.faults()...); err != nil {
-		return &rota.Error{Kind: rota.Invalid, Op: "start node", Text: "configuration is refused", Cause: err}
+		return &rota.Error{Kind: rota.KindInvalid, Op: "start node", Text: "configuration is refused", Cause: err}
 	}
 	c.defaults()
 	return nil

@@ -33,7 +33,7 @@ func TestConfig_saysWhatItRefuses(t *testing.T) {
 			t.Fatalf("a good configuration: %v", err)
 		}
 		of.set(&c)
-		if err := c.check(); rota.KindOf(err) != rota.Invalid || !strings.Contains(err.Error(), of.flag) {
+		if err := c.check(); rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), of.flag) {
 			t.Errorf("%s beyond its bounds: %v", of.flag, err)
 		}
 	}

@@ -196,7 +196,7 @@ func (rb *rebuilder) compareDigests(at rota.Index, servers []raft.Server, views 
 	case agreeOutside:
 		rb.quarantine(own, right)
 	case agreeDoubt, agreeSplit:
-		rb.n.fatal(rota.Refusef(rota.Internal, "digest", "at index %d no digest of the state is known to be held by a majority of the "+
+		rb.n.fatal(rota.Refusef(rota.KindInternal, "digest", "at index %d no digest of the state is known to be held by a majority of the "+
 			"voters, so nobody knows which is right: all stop. Start them again, which builds the state anew from snapshot "+
 			"and log; should it recur, restore a backup", at))
 	case agreeUntold:

@@ -199,7 +199,7 @@ func (l *eventLog) at(index rota.Index) ([]archive.EventEntry, error) {
 	l.mu.Lock()
 	if index > l.index {
 		defer l.mu.Unlock()
-		return nil, rota.Refusef(rota.Unavailable, "events", "this node stands at entry %d yet: it does not know the events of %d",
+		return nil, rota.Refusef(rota.KindUnavailable, "events", "this node stands at entry %d yet: it does not know the events of %d",
 			l.index, index)
 	}
 	if at := sort.Search(len(l.ring), func(i int) bool { return l.ring[i].Index > index }); at > 0 {

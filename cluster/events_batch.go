@@ -111,7 +111,7 @@ func (ef *eventFeed) readBatch(from uint64) ([]rota.ServedEvent, error) {
 		}
 	}
 	if len(events) == 0 {
-		return nil, rota.Refusef(rota.Unavailable, "events", "events from the %d. on are not here yet", from+1)
+		return nil, rota.Refusef(rota.KindUnavailable, "events", "events from the %d. on are not here yet", from+1)
 	}
 	return events, nil
 }
@@ -134,7 +134,7 @@ func (ef *eventFeed) dropEvents(from uint64, err error) {
 func appendServed(to []rota.ServedEvent, e *archive.EventEntry) ([]rota.ServedEvent, error) {
 	events, err := fsm.DecodeEvents(e.Index, e.Bytes)
 	if err != nil || len(events) != int(e.Count) {
-		return nil, &rota.Error{Kind: rota.Internal, Subject: "events", Text: "the events of an entry cannot be decoded", Cause: err}
+		return nil, &rota.Error{Kind: rota.KindInternal, Subject: "events", Text: "the events of an entry cannot be decoded", Cause: err}
 	}
 	for i := range events {
 		s := rota.ServedEvent{Event: events[i], Prior: e.Prior, Post: e.Post}
@@ -151,7 +151,7 @@ func appendServed(to []rota.ServedEvent, e *archive.EventEntry) ([]rota.ServedEv
 // until one has them. Where none has, the refusal is OutOfRange; where one could
 // not be asked, Unavailable: it may have them.
 func (ef *eventFeed) fetchEvents(ctx context.Context, r rota.EventRange) ([]archive.EventEntry, error) {
-	refused := rota.Refusef(rota.OutOfRange, "events", "no node has these events any more")
+	refused := rota.Refusef(rota.KindOutOfRange, "events", "no node has these events any more")
 	var silent []string
 	for _, s := range ef.n.membership.servers() {
 		id := rota.NodeID(s.ID)
@@ -174,7 +174,7 @@ func (ef *eventFeed) fetchEvents(ctx context.Context, r rota.EventRange) ([]arch
 		}
 	}
 	if len(silent) > 0 {
-		return nil, &rota.Error{Kind: rota.Unavailable, Subject: "events", RetryAfter: peerTimeout,
+		return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "events", RetryAfter: peerTimeout,
 			Text: "this node lacks these events and a node that may have them does not answer", Cause: errors.New(strings.Join(silent, "; "))}
 	}
 	return nil, refused
@@ -196,7 +196,7 @@ func (ef *eventFeed) fetchFrom(ctx context.Context, to rota.NodeAddress, r rota.
 	}
 	// A node is believed about what it has, not about what it was asked.
 	if first := &entries[0]; r.At == 0 && (first.Before > r.From || first.End() <= r.From) || r.At != 0 && first.Index > r.At {
-		return nil, rota.Refusef(rota.Internal, "events", "node %s answered with other events than were asked for", to.ID)
+		return nil, rota.Refusef(rota.KindInternal, "events", "node %s answered with other events than were asked for", to.ID)
 	}
 	return entries, nil
 }
@@ -217,7 +217,7 @@ func (ef *eventFeed) EventRange(_ context.Context, r rota.EventRange) (rota.Even
 	if applied := ef.events.state().total; r.At != 0 {
 		entries, err = ef.events.at(r.At)
 	} else if r.From >= applied {
-		err = rota.Refusef(rota.Unavailable, "events", "this node has applied %d events yet, not the %d.", applied, r.From+1)
+		err = rota.Refusef(rota.KindUnavailable, "events", "this node has applied %d events yet, not the %d.", applied, r.From+1)
 	} else {
 		entries, err = ef.events.read(r.From)
 	}

@@ -68,7 +68,7 @@ func TestEvents_damagedOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	submitAll(t, n, specs("b", 30))
-	got := tail(t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.JobEnqueued}})
+	got := tail(t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.EventJobEnqueued}})
 	inLine(t, got)
 	if len(got) == 0 || !strings.HasPrefix(string(got[len(got)-1].Job), "b-") {
 		t.Fatalf("%d events are told", len(got))
@@ -119,13 +119,13 @@ func TestEvents_aHoleThatNoNodeFills(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.eventFeed.fillEvents()
-	got := tail(t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.JobEnqueued}})
+	got := tail(t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.EventJobEnqueued}})
 	if len(got) != 30 || !strings.HasPrefix(string(got[0].Job), "c-") {
 		t.Fatalf("%d events are told, from %v on", len(got), got)
 	}
 	err := n.Events(within(t, ample), rota.EventFilter{After: first[3].ID, Follow: true},
 		func(rota.EventBatch) error { return nil })
-	if rota.KindOf(err) != rota.OutOfRange || !strings.Contains(err.Error(), "the oldest is ") {
+	if rota.KindOf(err) != rota.KindOutOfRange || !strings.Contains(err.Error(), "the oldest is ") {
 		t.Errorf("who stands before the hole: %v", err)
 	}
 }
@@ -141,7 +141,7 @@ func TestEvents_aNodeThatIsNotKnownYetMayHaveThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := n.eventFeed.fetchEvents(within(t, ample), rota.EventRange{From: 1 << 40})
-	if rota.KindOf(err) != rota.Unavailable {
+	if rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("one node was not asked: %v", err)
 	}
 	if oldest, sure := n.eventFeed.oldestKept(0); oldest != 0 || !sure {
@@ -166,7 +166,7 @@ func TestEvents_ofAnotherClusterAreRefused(t *testing.T) {
 	if err := errors.Join(err, os.WriteFile(archives[1], data, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := benches[1].tryStart("n1"); rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "history of cluster") {
+	if _, err := benches[1].tryStart("n1"); rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "history of cluster") {
 		t.Fatalf("started with the events of another cluster: %v", err)
 	}
 }
@@ -183,7 +183,7 @@ func TestEvents_aFilterThatSelectsLittle(t *testing.T) {
 	b.addrs["n1"] = c
 	b.startPlanned()
 	n := b.leader()
-	filter := rota.EventFilter{Follow: true, Kinds: []rota.EventKind{rota.WorkerHeld}}
+	filter := rota.EventFilter{Follow: true, Kinds: []rota.EventKind{rota.EventWorkerHeld}}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	scanned, done := make(chan rota.EventID, 1_000), make(chan error, 1)
@@ -229,7 +229,7 @@ func TestEvents_aNodeThatLagsDoesNotSpeakOfThem(t *testing.T) {
 	submitAll(t, n, specs("a", 3))
 	state := n.eventFeed.events.state()
 	for _, r := range []rota.EventRange{{At: state.index + 1_000}, {From: state.total + 1_000}} {
-		if chunk, err := n.EventRange(within(t, ample), r); rota.KindOf(err) != rota.Unavailable {
+		if chunk, err := n.EventRange(within(t, ample), r); rota.KindOf(err) != rota.KindUnavailable {
 			t.Errorf("%+v: %d bytes, %v", r, len(chunk.Data), err)
 		}
 	}
@@ -309,7 +309,7 @@ func TestEventLog_atAGap(t *testing.T) {
 			t.Errorf("without the gap, at %d: the entry at %d is told, %d is wanted, %v", at, got, want, err)
 		}
 	}
-	if _, err := l.at(41); rota.KindOf(err) != rota.Unavailable {
+	if _, err := l.at(41); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("of an entry to come: %v", err)
 	}
 }

@@ -118,7 +118,7 @@ func (ef *eventFeed) fillEvents() {
 			return
 		}
 		entries, err := ef.fetchEvents(ef.n.life, rota.EventRange{From: from})
-		if rota.KindOf(err) == rota.OutOfRange {
+		if rota.KindOf(err) == rota.KindOutOfRange {
 			oldest, sure := ef.oldestKept(from)
 			if !sure || oldest == from {
 				return

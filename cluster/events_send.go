@@ -107,7 +107,7 @@ func (s *eventSender) tooSlow(n *Node) error {
 	if !s.before.IsZero() {
 		where += ", " + s.before.String() + " or later"
 	}
-	return rota.Refusef(rota.Exhausted, "events", "this consumer is too slow, nothing was taken for %s: resume after %s",
+	return rota.Refusef(rota.KindExhausted, "events", "this consumer is too slow, nothing was taken for %s: resume after %s",
 		n.eventFeed.events.sendMost, where)
 }
 
@@ -134,7 +134,7 @@ func (l *eventLog) enter() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.followers >= followersMost {
-		e := rota.Refusef(rota.Exhausted, "events", "%d consumers follow events on this node: no more are taken, ask another",
+		e := rota.Refusef(rota.KindExhausted, "events", "%d consumers follow events on this node: no more are taken, ask another",
 			l.followers)
 		e.RetryAfter = time.Second
 		return e

@@ -43,7 +43,7 @@ func (ef *eventFeed) Events(ctx context.Context, filter rota.EventFilter, send f
 	} else {
 		s.abandon()
 	}
-	if rota.KindOf(err) == rota.Exhausted {
+	if rota.KindOf(err) == rota.KindExhausted {
 		ef.events.countCut()
 	}
 	return err
@@ -72,12 +72,12 @@ func (ef *eventFeed) tell(ctx context.Context, filter *rota.EventFilter, place, 
 		}
 		events, err := ef.eventBatch(place)
 		switch {
-		case rota.KindOf(err) == rota.OutOfRange && place > began && place < ef.events.oldest():
-			return ef.tooOld(rota.Exhausted, "this consumer is too slow: the events after "+s.last.String()+
+		case rota.KindOf(err) == rota.KindOutOfRange && place > began && place < ef.events.oldest():
+			return ef.tooOld(rota.KindExhausted, "this consumer is too slow: the events after "+s.last.String()+
 				" are no longer retained")
-		case rota.KindOf(err) == rota.OutOfRange && place > began:
-			return ef.tooOld(rota.OutOfRange, "the events after "+s.last.String()+" are on no node any more")
-		case rota.KindOf(err) == rota.OutOfRange:
+		case rota.KindOf(err) == rota.KindOutOfRange && place > began:
+			return ef.tooOld(rota.KindOutOfRange, "the events after "+s.last.String()+" are on no node any more")
+		case rota.KindOf(err) == rota.KindOutOfRange:
 			if place, err = ef.skipLost(ctx, place, filter); err != nil {
 				return err
 			}
@@ -101,7 +101,7 @@ func (ef *eventFeed) tell(ctx context.Context, filter *rota.EventFilter, place, 
 // an older one: a cluster restored from a backup has no events of its past.
 func (ef *eventFeed) skipLost(ctx context.Context, place uint64, filter *rota.EventFilter) (uint64, error) {
 	if !filter.After.IsZero() {
-		return 0, ef.tooOld(rota.OutOfRange, "the events after "+filter.After.String()+" are no longer retained")
+		return 0, ef.tooOld(rota.KindOutOfRange, "the events after "+filter.After.String()+" are no longer retained")
 	}
 	if oldest, sure := ef.oldestKept(place); sure && oldest > place {
 		return oldest, nil
@@ -167,7 +167,7 @@ func (ef *eventFeed) eventsFrom(ctx context.Context, filter *rota.EventFilter) (
 		return ef.events.oldest(), state.total, nil
 	}
 	if after.Index > state.index || after.Incarnation > state.incarnation {
-		return 0, 0, rota.Refusef(rota.OutOfRange, "event_id", "event %s is of the future: the newest entry is %d of "+
+		return 0, 0, rota.Refusef(rota.KindOutOfRange, "event_id", "event %s is of the future: the newest entry is %d of "+
 			"incarnation %d", after, state.index, state.incarnation)
 	}
 	place, err = ef.placeAfter(ctx, after)
@@ -180,7 +180,7 @@ func (ef *eventFeed) placeAfter(ctx context.Context, after rota.EventID) (uint64
 	if err != nil || len(entries) == 0 { // it is not here, or is damaged
 		entries, err = ef.fetchEvents(ctx, rota.EventRange{At: after.Index})
 	}
-	if rota.KindOf(err) == rota.OutOfRange {
+	if rota.KindOf(err) == rota.KindOutOfRange {
 		return ef.placeAfterRestore(after)
 	}
 	if err != nil {
@@ -191,13 +191,13 @@ func (ef *eventFeed) placeAfter(ctx context.Context, after rota.EventID) (uint64
 	case e.Index == after.Index && of == after.Incarnation && after.Seq < e.Count:
 		place := e.Before + uint64(after.Seq) + 1
 		if place < ef.events.oldest() {
-			return 0, ef.tooOld(rota.OutOfRange, "the events after "+after.String()+" are no longer retained")
+			return 0, ef.tooOld(rota.KindOutOfRange, "the events after "+after.String()+" are no longer retained")
 		}
 		return place, nil
 	case after.Incarnation < of:
 		return ef.placeAfterRestore(after)
 	default:
-		return 0, rota.Refusef(rota.Invalid, "event_id", "there is no event %s: give the id of one that was told", after)
+		return 0, rota.Refusef(rota.KindInvalid, "event_id", "there is no event %s: give the id of one that was told", after)
 	}
 }
 
@@ -210,7 +210,7 @@ func (ef *eventFeed) placeAfterRestore(after rota.EventID) (uint64, error) {
 	if err == nil && after.Incarnation < events[0].ID.Incarnation && after.Index+1 >= events[0].ID.Index {
 		return oldest, nil
 	}
-	return 0, ef.tooOld(rota.OutOfRange, "the events after "+after.String()+" are no longer retained")
+	return 0, ef.tooOld(rota.KindOutOfRange, "the events after "+after.String()+" are no longer retained")
 }
 
 // incarnationOf reads the first number of an entry's events.

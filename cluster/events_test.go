@@ -76,11 +76,11 @@ func TestEvents_areTheSameOnEveryNode(t *testing.T) {
 		}
 		parent, kinds = e.ID, append(kinds, e.Kind)
 	}
-	want := []rota.EventKind{rota.JobEnqueued, rota.JobAssigned, rota.LeaseAcked, rota.JobRunning, rota.JobCompleted}
+	want := []rota.EventKind{rota.EventJobEnqueued, rota.EventJobAssigned, rota.EventLeaseAcked, rota.EventJobRunning, rota.EventJobCompleted}
 	if !slices.Equal(kinds, want) {
 		t.Errorf("a job's life was %v", kinds)
 	}
-	if n := len(tail(t, b.leader(), rota.EventFilter{Kinds: []rota.EventKind{rota.JobCompleted, rota.JobRunning}})); n != 14 {
+	if n := len(tail(t, b.leader(), rota.EventFilter{Kinds: []rota.EventKind{rota.EventJobCompleted, rota.EventJobRunning}})); n != 14 {
 		t.Errorf("%d events are of two kinds", n)
 	}
 	if v, err := b.leader().Verify(within(t, ample)); err != nil || !v.Equal {
@@ -94,7 +94,7 @@ func TestEvents_refuses(t *testing.T) {
 	n := b.leader()
 	submitAll(t, n, specs("j", 3))
 	b.eventually("the node is known: the cluster tells nothing more of itself", func() bool {
-		return len(tail(t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.NodeChanged}})) > 0
+		return len(tail(t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.EventNodeChanged}})) > 0
 	})
 	events := tail(t, n, rota.EventFilter{})
 	last := events[len(events)-1].ID
@@ -104,11 +104,11 @@ func TestEvents_refuses(t *testing.T) {
 		kind  rota.Kind
 		text  string
 	}{
-		"of the future":             {rota.EventID{Incarnation: 1, Index: last.Index + 1000}, rota.OutOfRange, "future"},
-		"of a later incarnation":    {rota.EventID{Incarnation: 2, Index: 1}, rota.OutOfRange, "future"},
-		"that never was":            {rota.EventID{Incarnation: 1, Index: last.Index, Seq: last.Seq + 1}, rota.Invalid, last.String()[:3]},
-		"of an entry without any":   {rota.EventID{Incarnation: 1, Index: last.Index + 1}, rota.Invalid, "no event"},
-		"of an earlier incarnation": {rota.EventID{Index: 0, Seq: 7}, rota.OutOfRange, "the oldest is 1."},
+		"of the future":             {rota.EventID{Incarnation: 1, Index: last.Index + 1000}, rota.KindOutOfRange, "future"},
+		"of a later incarnation":    {rota.EventID{Incarnation: 2, Index: 1}, rota.KindOutOfRange, "future"},
+		"that never was":            {rota.EventID{Incarnation: 1, Index: last.Index, Seq: last.Seq + 1}, rota.KindInvalid, last.String()[:3]},
+		"of an entry without any":   {rota.EventID{Incarnation: 1, Index: last.Index + 1}, rota.KindInvalid, "no event"},
+		"of an earlier incarnation": {rota.EventID{Index: 0, Seq: 7}, rota.KindOutOfRange, "the oldest is 1."},
 	} {
 		for _, follow := range []bool{false, true} {
 			err := n.Events(within(t, ample), rota.EventFilter{After: c.after, Follow: follow},
@@ -146,7 +146,7 @@ func TestEvents_beyondRetention(t *testing.T) {
 		t.Errorf("%d events are told, 100 are retained", len(got))
 	}
 	err := n.Events(within(t, ample), rota.EventFilter{After: all[0].ID}, func(rota.EventBatch) error { return nil })
-	if rota.KindOf(err) != rota.OutOfRange || !strings.Contains(err.Error(), got[0].ID.String()) {
+	if rota.KindOf(err) != rota.KindOutOfRange || !strings.Contains(err.Error(), got[0].ID.String()) {
 		t.Errorf("an event older than all: %v", err)
 	}
 }
@@ -225,7 +225,7 @@ func TestEvents_resume(t *testing.T) {
 	all := tail(t, b.leader(), rota.EventFilter{})
 	b.eventually("the consumer saw all", func() bool { return f.last().Compare(all[len(all)-1].ID) >= 0 })
 	f.stop()
-	if err := <-f.done; rota.KindOf(err) == rota.Exhausted {
+	if err := <-f.done; rota.KindOf(err) == rota.KindExhausted {
 		t.Error(err)
 	}
 	inLine(t, f.got)
@@ -289,7 +289,7 @@ func TestEvents_slowConsumer(t *testing.T) {
 		submitAll(t, n, specs(fmt.Sprint("k", i), 1)) // never held back by who does not listen
 		select {
 		case err := <-done:
-			if rota.KindOf(err) != rota.Exhausted || !strings.Contains(err.Error(), "resume after the last event") {
+			if rota.KindOf(err) != rota.KindExhausted || !strings.Contains(err.Error(), "resume after the last event") {
 				t.Errorf("cut off with %v", err)
 			}
 			n.eventFeed.events.mu.Lock()

@@ -79,7 +79,7 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 	begin(leases[forwardsMost+1:])
 	b.eventually("all that wait", lies(forwardsMost, count-forwardsMost))
 	leave()
-	if err := <-left; rota.KindOf(err) != rota.Unavailable {
+	if err := <-left; rota.KindOf(err) != rota.KindUnavailable {
 		t.Fatalf("who gave up got %v", err)
 	}
 	if !lies(forwardsMost, count-forwardsMost-1)() {
@@ -97,7 +97,7 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 	}
 	for i, a := range leases {
 		job, _, err := follower.Job(within(t, ample), a.Lease.Job, rota.ReadOptions{})
-		if done := i != forwardsMost; err != nil || (job.State == rota.Completed) != done {
+		if done := i != forwardsMost; err != nil || (job.State == rota.JobCompleted) != done {
 			t.Errorf("job %s is %s, completed was asked: %v: %v", a.Lease.Job, job.State, done, err)
 		}
 	}

@@ -41,7 +41,7 @@ func (pr *proposer) answerKnown(ctx context.Context, _ *leadership, ops []*fsmpb
 		}
 		found, err := pr.n.history.askPeers(ctx, asked)
 		if err != nil {
-			return nil, &rota.Error{Kind: rota.Unavailable, Subject: "archive", RetryAfter: fetchEvery, Cause: err,
+			return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: fetchEvery, Cause: err,
 				Text: "the leader's history has gaps, and whether these ids are known could not be asked of all other nodes: submit again"}
 		}
 		for i, at := range unsure {

@@ -86,6 +86,6 @@ func (pr *proposer) fullOutcome(level diskLevel, from []rota.NodeID) *fsmpb.Outc
 	pr.n.disk.mu.Lock()
 	pr.n.disk.refused++
 	pr.n.disk.mu.Unlock()
-	return &fsmpb.Outcome{Kind: uint32(rota.Exhausted), Subject: "disk", Text: where + " " + diskEffect(level),
+	return &fsmpb.Outcome{Kind: uint32(rota.KindExhausted), Subject: "disk", Text: where + " " + diskEffect(level),
 		RetryAfterMs: diskRetry.Milliseconds()}
 }

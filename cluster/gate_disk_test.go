@@ -93,7 +93,7 @@ func TestDisk(t *testing.T) {
 	free[other.cfg.Node].Store(80)
 	b.eventually("the leader refuses for the majority", at(n, diskLow))
 	err := submit("two")
-	if err == nil || err.Kind != rota.Exhausted || err.RetryAfter <= 0 || !strings.Contains(err.Text, string(other.cfg.Node)) ||
+	if err == nil || err.Kind != rota.KindExhausted || err.RetryAfter <= 0 || !strings.Contains(err.Text, string(other.cfg.Node)) ||
 		!strings.Contains(err.Text, "Free space") {
 		t.Fatalf("%+v", err)
 	}
@@ -110,7 +110,7 @@ func TestDisk(t *testing.T) {
 	n.disk.yielded.Store(int64(n.sinceBoot()))
 	free[n.cfg.Node].Store(99)
 	b.eventually("the leader is low", at(n, diskLow))
-	if err := submit("three"); err == nil || err.Kind != rota.Exhausted || !strings.Contains(err.Text, n.cfg.Data) {
+	if err := submit("three"); err == nil || err.Kind != rota.KindExhausted || !strings.Contains(err.Text, n.cfg.Data) {
 		t.Fatalf("%+v", err)
 	}
 	if err := submit("a"); err != nil { // known: the same answer as ever
@@ -214,7 +214,7 @@ func TestDisk_aCommitRepeated(t *testing.T) {
 					b.eventually("the cluster is short of room", func() bool {
 						return !slices.ContainsFunc(b.ids(), func(id rota.NodeID) bool { return b.node(id).disk.now() == diskRoomy })
 					})
-					return &rota.Error{Kind: rota.Unavailable, Text: "the answer is lost"}
+					return &rota.Error{Kind: rota.KindUnavailable, Text: "the answer is lost"}
 				}
 				return nil
 			}
@@ -223,7 +223,7 @@ func TestDisk_aCommitRepeated(t *testing.T) {
 			if err != nil || s.State != rota.WorkflowRunning || !once.Load() {
 				t.Errorf("submitted %+v, %v", s, err)
 			}
-			if _, err := f.SubmitWorkflow(within(t, ample), diamond("flow2")); rota.KindOf(err) != rota.Exhausted {
+			if _, err := f.SubmitWorkflow(within(t, ample), diamond("flow2")); rota.KindOf(err) != rota.KindExhausted {
 				t.Errorf("a new one: %v", err)
 			}
 		})

@@ -22,7 +22,7 @@ type queueGate struct{ seen atomic.Bool }
 // note looks for a refusal by a full queue among what became of a proposal.
 func (g *queueGate) note(ops []*fsmpb.Op, outcomes []*fsmpb.Outcome) {
 	for i, o := range outcomes {
-		if ops[i].GetSubmit() != nil && rota.Kind(o.GetKind()) == rota.Exhausted && o.GetSubject() == "queue" {
+		if ops[i].GetSubmit() != nil && rota.Kind(o.GetKind()) == rota.KindExhausted && o.GetSubject() == "queue" {
 			g.seen.Store(true)
 			return
 		}

@@ -25,7 +25,7 @@ func TestCrowd(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, o := range outcomes {
-			if o.Err == nil || rota.KindOf(o.Err) != rota.Exhausted || rota.ErrorOf(o.Err).Subject != "queue" || rota.ErrorOf(o.Err).RetryAfter == 0 {
+			if o.Err == nil || rota.KindOf(o.Err) != rota.KindExhausted || rota.ErrorOf(o.Err).Subject != "queue" || rota.ErrorOf(o.Err).RetryAfter == 0 {
 				t.Fatalf("job %s: %+v", o.ID, o)
 			}
 		}

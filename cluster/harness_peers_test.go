@@ -19,7 +19,7 @@ func (p directPeers) to(id rota.NodeID) (*Node, error) {
 	defer p.b.mu.Unlock()
 	n := p.b.nodes[id]
 	if n == nil || p.b.cut[id] || p.b.cut[p.self] {
-		return nil, &rota.Error{Kind: rota.Unavailable, Text: "node " + string(id) + " does not answer"}
+		return nil, &rota.Error{Kind: rota.KindUnavailable, Text: "node " + string(id) + " does not answer"}
 	}
 	return n, nil
 }

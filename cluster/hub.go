@@ -61,30 +61,30 @@ func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 	for i := range a.Events {
 		e := &a.Events[i]
 		switch e.Kind {
-		case rota.JobEnqueued, rota.JobChanged, rota.QueueChanged, rota.ModeChanged, rota.TenantChanged, rota.DomainRecovered:
+		case rota.EventJobEnqueued, rota.EventJobChanged, rota.EventQueueChanged, rota.EventModeChanged, rota.EventTenantChanged, rota.EventDomainRecovered:
 			match = true
-		case rota.JobAssigned:
+		case rota.EventJobAssigned:
 			if s := h.session(e); s != nil {
 				if given, ok := m.Assignment(e.Lease); ok {
 					s.push(rota.Notice{Assigned: &given})
 				}
 			}
-		case rota.LeaseExpiredEvent, rota.LeaseCancelledEvent, rota.LeaseDeclinedEvent:
+		case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined:
 			match = true
-			if s := h.session(e); s != nil && e.Kind != rota.LeaseDeclinedEvent {
+			if s := h.session(e); s != nil && e.Kind != rota.EventLeaseDeclined {
 				s.push(rota.Notice{Ended: &rota.LeaseEnd{Lease: e.Lease, Job: e.Job, Reason: e.Reason}})
 			}
-		case rota.LeaseRevoked:
+		case rota.EventLeaseRevoked:
 			if s := h.session(e); s != nil {
 				s.push(rota.Notice{Revoked: &rota.LeaseEnd{Lease: e.Lease, Job: e.Job, Reason: e.Reason}})
 			}
-		case rota.ProviderRegistered, rota.ProviderStatusChanged:
+		case rota.EventProviderRegistered, rota.EventProviderStatusChanged:
 			match = true
 			h.standing(e)
-		case rota.JobCompleted, rota.JobDead, rota.JobExpired, rota.JobCancelled:
+		case rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 			match = true
 			h.ended(e.Job)
-		case rota.WorkflowFinished:
+		case rota.EventWorkflowFinished:
 			for _, waiter := range h.flows[rota.WorkflowID(e.Run)] {
 				notify(waiter)
 			}

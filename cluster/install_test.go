@@ -90,8 +90,8 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 	if open[cancelled] {
 		t.Error("a lease that ended is told as open")
 	}
-	for err := error(nil); rota.KindOf(err) != rota.Stale; {
-		if _, err = gone.s.Notices(within(t, ample)); err != nil && rota.KindOf(err) != rota.Stale {
+	for err := error(nil); rota.KindOf(err) != rota.KindStale; {
+		if _, err = gone.s.Notices(within(t, ample)); err != nil && rota.KindOf(err) != rota.KindStale {
 			t.Fatalf("a session that was taken over: %v", err)
 		}
 	}
@@ -151,7 +151,7 @@ func TestNotices_theEndIsToldThoughNoticesCameWithIt(t *testing.T) {
 	for err == nil {
 		_, err = h.s.Notices(within(t, ample))
 	}
-	if rota.KindOf(err) != rota.Stale {
+	if rota.KindOf(err) != rota.KindStale {
 		t.Fatalf("the session ended with %v", err)
 	}
 	other := newHand(t, n, "w2", 1)
@@ -160,7 +160,7 @@ func TestNotices_theEndIsToldThoughNoticesCameWithIt(t *testing.T) {
 	for err = nil; err == nil; {
 		_, err = old.Notices(within(t, ample))
 	}
-	if rota.KindOf(err) != rota.Unavailable {
+	if rota.KindOf(err) != rota.KindUnavailable {
 		t.Fatalf("the old stream ended with %v", err)
 	}
 }

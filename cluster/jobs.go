@@ -38,7 +38,7 @@ func (jv *jobVerbs) Job(ctx context.Context, id rota.JobID, opt rota.ReadOptions
 	}
 	job, ok, err := jv.n.history.jobAt(ctx, id)
 	if err == nil && !ok {
-		err = rota.Refusef(rota.NotFound, "job", "job %q is not known", id)
+		err = rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 	}
 	return job, at, err
 }
@@ -85,7 +85,7 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 				}
 			}
 			if !ok {
-				return rota.Refusef(rota.NotFound, "job", "job %q is not known", id)
+				return rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 			}
 			if job.State.Terminal() {
 				delete(waiting, id)
@@ -101,7 +101,7 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 		case <-w.notify:
 			look = jv.n.replica.hub.taken(w)
 		case <-ctx.Done():
-			return &rota.Error{Kind: rota.Timeout, Subject: "job", Text: "the waiting time is over and jobs are still running", Cause: ctx.Err()}
+			return &rota.Error{Kind: rota.KindTimeout, Subject: "job", Text: "the waiting time is over and jobs are still running", Cause: ctx.Err()}
 		case <-jv.n.stopped:
 			return errStopping()
 		}
@@ -217,7 +217,7 @@ func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry,
 	if job.RecordDropped {
 		e, ok, err := jv.n.history.endedAt(ctx, id, seq)
 		if err != nil {
-			return nil, &rota.Error{Kind: rota.Unavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err,
+			return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err,
 				Text: "the payload of job " + string(id) + " is in another node's archive, which does not answer"}
 		}
 		if !ok {
@@ -231,7 +231,7 @@ func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry,
 
 // beyond words the refusal of a change of a job that only the archive knows.
 func (jv *jobVerbs) beyond(err *rota.Error, id rota.JobID) *rota.Error {
-	if err == nil || err.Kind != rota.NotFound {
+	if err == nil || err.Kind != rota.KindNotFound {
 		return err
 	}
 	mark, _, ok, lost := jv.n.history.lastMark(id)
@@ -241,7 +241,7 @@ func (jv *jobVerbs) beyond(err *rota.Error, id rota.JobID) *rota.Error {
 	if !ok {
 		return err
 	}
-	return rota.Refusef(rota.OutOfRange, "job", "job %s is %s for longer than tombstones are kept: only its history is left, submit it "+
+	return rota.Refusef(rota.KindOutOfRange, "job", "job %s is %s for longer than tombstones are kept: only its history is left, submit it "+
 		"under a new id", id, mark.State)
 }
 
@@ -250,7 +250,7 @@ func (jv *jobVerbs) beyond(err *rota.Error, id rota.JobID) *rota.Error {
 func (jv *jobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, submitted []rota.Submitted) {
 	for i := range submitted {
 		s := &submitted[i]
-		if e := rota.ErrorOf(s.Err); e == nil || e.Kind != rota.Conflict || e.Subject != "id" {
+		if e := rota.ErrorOf(s.Err); e == nil || e.Kind != rota.KindConflict || e.Subject != "id" {
 			continue
 		}
 		if jv.n.replica.waitApplied(ctx, s.Index) != nil { // another node's answer may be ahead of this one

@@ -24,7 +24,7 @@ func TestJobs_changeAndRetry(t *testing.T) {
 	urgent := int32(0)
 	change := rota.JobChange{ID: id, Priority: &urgent, Labels: map[string]string{"a": "b"}}
 	o, err := b.follower().ChangeJob(within(t, ample), change)
-	if err != nil || o.State != rota.Queued {
+	if err != nil || o.State != rota.JobQueued {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	if _, err := b.leader().ChangeJob(within(t, ample), change); err != nil {
@@ -38,7 +38,7 @@ func TestJobs_changeAndRetry(t *testing.T) {
 		for _, other := range b.ids() {
 			b.complete(other)
 		}
-		if _, err := n.ChangeJob(within(t, ample), change); rota.KindOf(err) != rota.Conflict {
+		if _, err := n.ChangeJob(within(t, ample), change); rota.KindOf(err) != rota.KindConflict {
 			t.Fatalf("one that ended: %v", err)
 		}
 		for range 2 { // twice is once
@@ -58,7 +58,7 @@ func TestJobs_changeAndRetry(t *testing.T) {
 			t.Fatalf("%+v, %v", again, err)
 		}
 	}
-	if _, err := b.follower().ChangeJob(within(t, ample), rota.JobChange{ID: "nobody", Priority: &urgent}); rota.KindOf(err) != rota.NotFound {
+	if _, err := b.follower().ChangeJob(within(t, ample), rota.JobChange{ID: "nobody", Priority: &urgent}); rota.KindOf(err) != rota.KindNotFound {
 		t.Fatal(err)
 	}
 	b.sound()
@@ -81,7 +81,7 @@ func TestJobs_aRepetitionNamesItsLife(t *testing.T) {
 	if _, err := n.ChangeJob(within(t, ample), other); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.ChangeJob(within(t, ample), change); rota.KindOf(err) != rota.Stale {
+	if _, err := n.ChangeJob(within(t, ample), change); rota.KindOf(err) != rota.KindStale {
 		t.Fatalf("a change repeated over another one: %v", err)
 	}
 	for range 2 {
@@ -93,16 +93,16 @@ func TestJobs_aRepetitionNamesItsLife(t *testing.T) {
 		}
 	}
 	first := []rota.JobRetry{{ID: id, Life: 0}}
-	if out, err := n.Retry(within(t, ample), first); err != nil || rota.KindOf(out[0].Err) != rota.Stale {
+	if out, err := n.Retry(within(t, ample), first); err != nil || rota.KindOf(out[0].Err) != rota.KindStale {
 		t.Fatalf("a retry repeated in the next life but one: %+v, %v", out, err)
 	}
 	if out, err := n.Cancel(within(t, ample), []rota.JobID{id}); err != nil || out[0].Err != nil {
 		t.Fatal(out, err)
 	}
-	if out, err := n.Retry(within(t, ample), first); err != nil || rota.KindOf(out[0].Err) != rota.Stale {
+	if out, err := n.Retry(within(t, ample), first); err != nil || rota.KindOf(out[0].Err) != rota.KindStale {
 		t.Fatalf("a retry repeated after another death: %+v, %v", out, err)
 	}
-	if job, _, err := n.Job(within(t, ample), id, rota.ReadOptions{}); err != nil || job.State != rota.Cancelled || job.Life != 2 {
+	if job, _, err := n.Job(within(t, ample), id, rota.ReadOptions{}); err != nil || job.State != rota.JobCancelled || job.Life != 2 {
 		t.Fatalf("%+v, %v", job, err)
 	}
 }

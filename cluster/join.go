@@ -19,7 +19,7 @@ func (mb *membership) join(ctx context.Context) error {
 		return mb.introduceOnce(ctx, 2*time.Second)
 	}
 	if mb.n.cfg.BootstrapExpect == 0 && len(mb.n.cfg.Join) == 0 {
-		return rota.Refusef(rota.Invalid, "join", "data directory %s is empty and neither --bootstrap-expect nor --join is "+
+		return rota.Refusef(rota.KindInvalid, "join", "data directory %s is empty and neither --bootstrap-expect nor --join is "+
 			"given: a fresh node founds a cluster or joins one", mb.n.cfg.Data)
 	}
 	said := time.Time{}
@@ -44,7 +44,7 @@ func (mb *membership) join(ctx context.Context) error {
 		case <-mb.n.gossip.Changed():
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
-			return &rota.Error{Kind: rota.Unavailable, Text: "the start was called off while waiting for other nodes", Cause: ctx.Err()}
+			return &rota.Error{Kind: rota.KindUnavailable, Text: "the start was called off while waiting for other nodes", Cause: ctx.Err()}
 		}
 	}
 }
@@ -93,7 +93,7 @@ func (mb *membership) found(founders []gossip.Member) error {
 	err := raft.BootstrapCluster(mb.n.raftConfig(), mb.n.stores.Log, mb.n.stores.Stable, mb.n.snapshots, mb.n.transport,
 		raft.Configuration{Servers: servers})
 	if err != nil {
-		return &rota.Error{Kind: rota.Internal, Text: "the cluster cannot be founded", Cause: err}
+		return &rota.Error{Kind: rota.KindInternal, Text: "the cluster cannot be founded", Cause: err}
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) 
 		switch rota.KindOf(err) {
 		case rota.KindNone:
 			return true, nil
-		case rota.Conflict, rota.Denied:
+		case rota.KindConflict, rota.KindDenied:
 			return false, err
 		}
 		mb.n.log.Debug("introduction not answered", "to", string(m.ID), "err", err)

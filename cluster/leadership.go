@@ -163,7 +163,7 @@ func (l *leadership) launch(batch []*proposal, ops int) {
 	data, err := fsm.SealCommands(head, encoded, l.n.replica.rulesInForce())
 	if err != nil {
 		for _, p := range batch {
-			p.reply <- reply{err: rota.Refusef(rota.Internal, "entry", "entry cannot be encoded: %v", err)}
+			p.reply <- reply{err: rota.Refusef(rota.KindInternal, "entry", "entry cannot be encoded: %v", err)}
 		}
 		l.free()
 		return
@@ -300,7 +300,7 @@ func (l *leadership) all(ctx context.Context, ops []*fsmpb.Op) error {
 			return r.err
 		}
 		for _, o := range r.outcomes {
-			if e := fsm.OutcomeError(o); e != nil && e.Kind != rota.Stale { // its session ended meanwhile
+			if e := fsm.OutcomeError(o); e != nil && e.Kind != rota.KindStale { // its session ended meanwhile
 				return e
 			}
 		}

@@ -135,7 +135,7 @@ func TestClassify(t *testing.T) {
 		}
 	}
 	for _, err := range []error{raft.ErrLeadershipLost, raft.ErrRaftShutdown, raft.ErrAbortedByRestore, errors.New("disk")} {
-		if c := classify(err); errors.Is(c, errNotLeader) || rota.KindOf(c) != rota.Unavailable {
+		if c := classify(err); errors.Is(c, errNotLeader) || rota.KindOf(c) != rota.KindUnavailable {
 			t.Errorf("the outcome of %v is unknown, not %v", err, c)
 		}
 	}

@@ -43,14 +43,14 @@ func (mb *membership) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	}
 	switch {
 	case !member && of.removed:
-		return rota.Refusef(rota.NotFound, subjectRemoved, "node %q is no member any more", id)
+		return rota.Refusef(rota.KindNotFound, subjectRemoved, "node %q is no member any more", id)
 	case !member:
-		return rota.Refusef(rota.NotFound, "node", "node %q is no member", id)
+		return rota.Refusef(rota.KindNotFound, "node", "node %q is no member", id)
 	case voters == 0 || healthy <= voters/2:
-		return rota.Refusef(rota.Conflict, "node", "without node %s only %d of %d voters would be healthy: bring others back first",
+		return rota.Refusef(rota.KindConflict, "node", "without node %s only %d of %d voters would be healthy: bring others back first",
 			id, healthy, voters)
 	case id == mb.n.cfg.Node:
-		return rota.Refusef(rota.Conflict, "node", "node %s leads: use `operator raft leave` there, or hand over first", id)
+		return rota.Refusef(rota.KindConflict, "node", "node %s leads: use `operator raft leave` there, or hand over first", id)
 	}
 	op := &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: string(id), Removed: true}}}
 	l := mb.n.terms.leading()
@@ -63,7 +63,7 @@ func (mb *membership) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	failpoint.Pass("removal-before-configuration")
 	// Should it fail, reconcile goes on with it: the id is refused from now on.
 	if err := mb.n.settled(mb.n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout)); err != nil {
-		return &rota.Error{Kind: rota.Unavailable, Text: "the node was not removed", Cause: err, RetryAfter: time.Second}
+		return &rota.Error{Kind: rota.KindUnavailable, Text: "the node was not removed", Cause: err, RetryAfter: time.Second}
 	}
 	return nil
 }
@@ -85,9 +85,9 @@ const (
 func (mb *membership) Leave(ctx context.Context) error {
 	switch servers := mb.servers(); {
 	case len(servers) == 0 && len(mb.others()) == 0:
-		return rota.Refusef(rota.Conflict, "node", "node %s has met no other: there is no cluster to leave, stop it", mb.n.cfg.Node)
+		return rota.Refusef(rota.KindConflict, "node", "node %s has met no other: there is no cluster to leave, stop it", mb.n.cfg.Node)
 	case mb.onlyVoter():
-		return rota.Refusef(rota.Conflict, "node", "node %s is the only voter: a cluster cannot be left by all", mb.n.cfg.Node)
+		return rota.Refusef(rota.KindConflict, "node", "node %s is the only voter: a cluster cannot be left by all", mb.n.cfg.Node)
 	}
 	if mb.n.terms.leading() != nil {
 		if _, err := mb.n.TransferLeadership(ctx, ""); err != nil {
@@ -98,7 +98,7 @@ func (mb *membership) Leave(ctx context.Context) error {
 	for turn := 0; ; turn++ {
 		err := mb.leaveOnce(ctx, turn)
 		var refusal *rota.Error
-		missing := errors.As(err, &refusal) && refusal.Kind == rota.NotFound
+		missing := errors.As(err, &refusal) && refusal.Kind == rota.KindNotFound
 		if missing && unknown == 0 {
 			unknown = mb.n.sinceBoot()
 		}
@@ -109,7 +109,7 @@ func (mb *membership) Leave(ctx context.Context) error {
 			failpoint.Pass("leave-before-end")
 			mb.leftOnce.Do(func() { close(mb.left) })
 			return nil
-		case missing, isNotLeader(err), rota.KindOf(err) == rota.Unavailable, rota.KindOf(err) == rota.Timeout:
+		case missing, isNotLeader(err), rota.KindOf(err) == rota.KindUnavailable, rota.KindOf(err) == rota.KindTimeout:
 			if end := mb.n.leader.pause(ctx, 25*time.Millisecond); end != nil {
 				return givenUp(end, err)
 			}
@@ -195,7 +195,7 @@ func (mb *membership) TransferHere(ctx context.Context, to rota.NodeID) (rota.No
 		return "", err
 	}
 	if err := mb.n.settledWithin(ctx, mb.n.raft.LeadershipTransferToServer(successor.ID, successor.Address)); err != nil {
-		return "", &rota.Error{Kind: rota.Unavailable, Text: "leadership was not handed over", Cause: err, RetryAfter: time.Second}
+		return "", &rota.Error{Kind: rota.KindUnavailable, Text: "leadership was not handed over", Cause: err, RetryAfter: time.Second}
 	}
 	for {
 		if _, id := mb.n.raft.LeaderWithID(); id != "" && rota.NodeID(id) != mb.n.cfg.Node {
@@ -226,9 +226,9 @@ func (mb *membership) awaitSuccessor(ctx context.Context, named rota.NodeID) (ra
 func (mb *membership) successor(named rota.NodeID) (best raft.Server, err error) {
 	servers := mb.servers()
 	views := mb.n.watch.inspectAll(servers, nil)
-	err = rota.Refusef(rota.Conflict, "node", "no other voter answers: leadership stays here")
+	err = rota.Refusef(rota.KindConflict, "node", "no other voter answers: leadership stays here")
 	if named != "" {
-		err = rota.Refusef(rota.NotFound, "node", "node %q is no member", named)
+		err = rota.Refusef(rota.KindNotFound, "node", "node %q is no member", named)
 	}
 	level, applied, found := diskRoomy, rota.Index(0), false
 	for _, s := range servers {
@@ -238,21 +238,21 @@ func (mb *membership) successor(named rota.NodeID) (best raft.Server, err error)
 		case !other || named != "" && id != named:
 		case s.Suffrage != raft.Voter:
 			if named != "" {
-				err = rota.Refusef(rota.Conflict, "node", "node %s is no voter yet: wait until it has caught up", id)
+				err = rota.Refusef(rota.KindConflict, "node", "node %s is no voter yet: wait until it has caught up", id)
 			}
 		case v.err != nil:
 			if named != "" {
-				refusal := rota.Refusef(rota.Conflict, "node", "node %s cannot lead now", id)
+				refusal := rota.Refusef(rota.KindConflict, "node", "node %s cannot lead now", id)
 				refusal.Cause = errSilent
 				err = refusal
 			}
 		case v.status.State == stateRebuilding:
 			if named != "" {
-				err = rota.Refusef(rota.Conflict, "node", "node %s rebuilds its state: it cannot lead now", id)
+				err = rota.Refusef(rota.KindConflict, "node", "node %s rebuilds its state: it cannot lead now", id)
 			}
 		case v.status.State == stateStalled:
 			if named != "" {
-				err = rota.Refusef(rota.Conflict, "node", "node %s stalls: it cannot lead now", id)
+				err = rota.Refusef(rota.KindConflict, "node", "node %s stalls: it cannot lead now", id)
 			}
 		case !found || v.disk < level || v.disk == level && v.status.AppliedIndex > applied:
 			best, level, applied, found = s, v.disk, v.status.AppliedIndex, true

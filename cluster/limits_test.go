@@ -74,14 +74,14 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 		kind rota.Kind
 		says string
 	}{
-		"expired":           {attest(1, cluster, "w1", date-1), rota.Denied, "expired"},
-		"another worker":    {attest(1, cluster, "w2", later), rota.Denied, `"w2"`},
-		"another cluster":   {attest(1, "c-other", "w1", later), rota.Denied, `"c-other"`},
-		"an unknown key":    {attest(3, cluster, "w1", later), rota.Denied, "names no such key"},
-		"changed":           {broken, rota.Denied, "signature"},
-		"another stake":     {raised, rota.Denied, "signature"},
-		"a short signature": {short, rota.Invalid, "63 bytes"},
-		"empty":             {&rota.Attestation{}, rota.Invalid, "key"},
+		"expired":           {attest(1, cluster, "w1", date-1), rota.KindDenied, "expired"},
+		"another worker":    {attest(1, cluster, "w2", later), rota.KindDenied, `"w2"`},
+		"another cluster":   {attest(1, "c-other", "w1", later), rota.KindDenied, `"c-other"`},
+		"an unknown key":    {attest(3, cluster, "w1", later), rota.KindDenied, "names no such key"},
+		"changed":           {broken, rota.KindDenied, "signature"},
+		"another stake":     {raised, rota.KindDenied, "signature"},
+		"a short signature": {short, rota.KindInvalid, "63 bytes"},
+		"empty":             {&rota.Attestation{}, rota.KindInvalid, "key"},
 	} {
 		if err := open("w1", c.a); rota.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v", name, err)
@@ -90,7 +90,7 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 	if after := n.raft.LastIndex(); after != before {
 		t.Errorf("refused attestations made %d entries", after-before)
 	}
-	if _, _, err := n.Worker(within(t, ample), "w1", rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
+	if _, _, err := n.Worker(within(t, ample), "w1", rota.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 		t.Errorf("a refused worker is registered: %v", err)
 	}
 	for id, a := range map[rota.WorkerID]*rota.Attestation{"w1": attest(1, cluster, "w1", later),
@@ -137,7 +137,7 @@ func TestNode_takesOperatorsWordsAnywhere(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	refused, err := f.Submit(ctx, specs("x", 2))
-	if err != nil || rota.KindOf(refused[1].Err) != rota.Mode {
+	if err != nil || rota.KindOf(refused[1].Err) != rota.KindMode {
 		t.Errorf("%+v, %v", refused, err)
 	}
 	if got := gauges(t, f, "rota_admission_mode"); got["READ_ONLY"] != 1 || got["NORMAL"] != 0 || len(got) != 4 {
@@ -168,7 +168,7 @@ func TestNode_takesOperatorsWordsAnywhere(t *testing.T) {
 			t.Errorf("%s is wanted, got %+v, %v", step.want, w, err)
 		}
 	}
-	if _, err := f.SuspendWorker(ctx, "nobody"); rota.KindOf(err) != rota.NotFound {
+	if _, err := f.SuspendWorker(ctx, "nobody"); rota.KindOf(err) != rota.KindNotFound {
 		t.Errorf("a worker that is not there: %v", err)
 	}
 }
@@ -191,7 +191,7 @@ func TestNode_refusesMisshapenOperatorsWordsBeforeTheLog(t *testing.T) {
 		"proof, no why": errOf(n.ReportProof(ctx, rota.ProofReport{Job: "j"})),
 		"proof, no job": errOf(n.ReportProof(ctx, rota.ProofReport{Reason: "x"})),
 	} {
-		if rota.KindOf(err) != rota.Invalid {
+		if rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

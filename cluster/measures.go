@@ -88,9 +88,9 @@ func newMeasures() *measures {
 func (m *measures) countEvents(events []rota.Event) {
 	for i := range events {
 		switch e := &events[i]; {
-		case e.Kind == rota.EntryRefused:
+		case e.Kind == rota.EventEntryRefused:
 			m.refusedEntries.Inc()
-		case (e.Kind == rota.JobEnqueued || e.Kind == rota.JobDelayed) && e.Run != "" && e.Parent.IsZero(): // the first of a node's job
+		case (e.Kind == rota.EventJobEnqueued || e.Kind == rota.EventJobDelayed) && e.Run != "" && e.Parent.IsZero(): // the first of a node's job
 			m.released.Inc()
 		}
 	}
@@ -130,13 +130,13 @@ func rejectedReason(e *rota.Error) string {
 		return ""
 	}
 	switch e.Kind {
-	case rota.Invalid:
+	case rota.KindInvalid:
 		return "invalid"
-	case rota.NotFound:
+	case rota.KindNotFound:
 		return "no_queue"
-	case rota.Mode:
+	case rota.KindMode:
 		return "mode"
-	case rota.Exhausted:
+	case rota.KindExhausted:
 		switch e.Subject {
 		case "queue":
 			return "queue"

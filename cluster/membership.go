@@ -85,7 +85,7 @@ func (mb *membership) refuseRemoved(id rota.NodeID) error {
 }
 
 func errRemoved(id rota.NodeID) error {
-	return rota.Refusef(rota.Denied, "node", "node %s was removed from the cluster: stop it, and use another one", id)
+	return rota.Refusef(rota.KindDenied, "node", "node %s was removed from the cluster: stop it, and use another one", id)
 }
 
 // Introduce judges a starting node: nil lets it start. Kind Conflict refuses it
@@ -95,7 +95,7 @@ func (mb *membership) Introduce(in rota.Introduction) error {
 		return nil // founded together, and waited for: without it there may be no majority
 	}
 	if mb.n.raft == nil || mb.n.Ready() != nil {
-		return &rota.Error{Kind: rota.Unavailable, Text: "this node has not caught up and cannot judge yet"}
+		return &rota.Error{Kind: rota.KindUnavailable, Text: "this node has not caught up and cannot judge yet"}
 	}
 	var of member
 	if err := mb.n.replica.view(func(s *fsm.View) { of = memberOf(s, in.Node) }); err != nil {
@@ -108,17 +108,17 @@ func (mb *membership) Introduce(in rota.Introduction) error {
 	case !of.known, planted.sameIDRejoin() && !of.removed:
 		return nil
 	case of.removed:
-		return rota.Refusef(rota.Conflict, "node", "node %s was removed from the cluster: start on an empty data directory "+
+		return rota.Refusef(rota.KindConflict, "node", "node %s was removed from the cluster: start on an empty data directory "+
 			"with a --node id that was never used", in.Node)
 	case of.identity != in.Identity && in.Fresh:
-		return rota.Refusef(rota.Conflict, "node", "node id %s is known to the cluster but this data directory is empty: what it "+
+		return rota.Refusef(rota.KindConflict, "node", "node id %s is known to the cluster but this data directory is empty: what it "+
 			"promised is forgotten. Put its old directory back, or remove it (rota operator raft remove-peer %s) and start "+
 			"with a --node id that was never used", in.Node, in.Node)
 	case of.identity != in.Identity:
-		return rota.Refusef(rota.Conflict, "node", "node id %s belongs to another data directory of this cluster: start with "+
+		return rota.Refusef(rota.KindConflict, "node", "node id %s belongs to another data directory of this cluster: start with "+
 			"the right --data, or with a --node id that was never used on an empty one", in.Node)
 	case in.Starts < of.starts:
-		return rota.Refusef(rota.Conflict, "node", "this data directory of node %s is at start %d but the cluster saw start %d: "+
+		return rota.Refusef(rota.KindConflict, "node", "this data directory of node %s is at start %d but the cluster saw start %d: "+
 			"it is an old copy. Use the newest one, or join with a new --node id on an empty one", in.Node, in.Starts, of.starts)
 	}
 	return nil

@@ -148,9 +148,9 @@ func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
 	})
 	b.eventually("it knows", func() bool {
 		kind := rota.KindOf(removed.Ready())
-		return kind == rota.Denied || kind == rota.Conflict
+		return kind == rota.KindDenied || kind == rota.KindConflict
 	})
-	if _, err := n.Forwarded(within(t, time.Second), "n4", nil); rota.KindOf(err) != rota.Denied {
+	if _, err := n.Forwarded(within(t, time.Second), "n4", nil); rota.KindOf(err) != rota.KindDenied {
 		t.Errorf("its call was taken: %v", err)
 	}
 }
@@ -251,13 +251,13 @@ func TestLeave_beforeItHasJoined(t *testing.T) {
 func TestLeave_refusals(t *testing.T) {
 	t.Parallel()
 	alone := startBench(t, 1).leader()
-	if err := alone.Leave(within(t, ample)); rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "only voter") {
+	if err := alone.Leave(within(t, ample)); rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "only voter") {
 		t.Errorf("the only voter left: %v", err)
 	}
 	b := startBench(t, 3)
 	leader := b.leader()
 	var refusal *rota.Error
-	if err := leader.RemoveHere(within(t, ample), "n9"); !errors.As(err, &refusal) || refusal.Kind != rota.NotFound ||
+	if err := leader.RemoveHere(within(t, ample), "n9"); !errors.As(err, &refusal) || refusal.Kind != rota.KindNotFound ||
 		refusal.Subject == subjectRemoved {
 		t.Errorf("a node that nobody knows was removed: %v", err)
 	}
@@ -265,7 +265,7 @@ func TestLeave_refusals(t *testing.T) {
 	if err := b.leader().RemovePeer(within(t, ample), gone); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.leader().RemoveHere(within(t, ample), gone); !errors.As(err, &refusal) || refusal.Kind != rota.NotFound || refusal.Subject != subjectRemoved {
+	if err := b.leader().RemoveHere(within(t, ample), gone); !errors.As(err, &refusal) || refusal.Kind != rota.KindNotFound || refusal.Subject != subjectRemoved {
 		t.Errorf("removed again: %v", err)
 	}
 }

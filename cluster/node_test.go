@@ -26,20 +26,20 @@ func TestNode(t *testing.T) {
 		submitAll(t, b.leader(), specs("b", 100))
 		leases = append(leases, h.take(100)...)
 		for _, a := range h.do(rota.VerbComplete, leases...) {
-			if a.Err != nil || a.JobState != rota.Completed {
+			if a.Err != nil || a.JobState != rota.JobCompleted {
 				t.Fatalf("complete: %v, %s", a.Err, a.JobState)
 			}
 		}
 		for _, id := range b.ids() {
 			job, _, err := b.node(id).Job(within(t, ample), "a-00000", rota.ReadOptions{})
-			if err != nil || job.State != rota.Completed {
+			if err != nil || job.State != rota.JobCompleted {
 				t.Fatalf("%s: job is %s, %v", id, job.State, err)
 			}
 		}
 	})
 	t.Run("answers a repeated submission with the first outcome", func(t *testing.T) {
 		again, err := b.follower().Submit(within(t, ample), specs("a", 1))
-		if err != nil || !again[0].Existed || again[0].State != rota.Completed {
+		if err != nil || !again[0].Existed || again[0].State != rota.JobCompleted {
 			t.Fatalf("got %+v, %v", again, err)
 		}
 	})
@@ -54,7 +54,7 @@ func TestNode(t *testing.T) {
 		}
 		submitAll(t, b.leader(), specs("c", 1))
 		leases := h.take(1)
-		if a := stranger.do(rota.VerbComplete, leases...)[0]; a.Err == nil || a.Err.Kind != rota.Stale {
+		if a := stranger.do(rota.VerbComplete, leases...)[0]; a.Err == nil || a.Err.Kind != rota.KindStale {
 			t.Fatalf("a stranger's completion: %v", a.Err)
 		}
 		for range 2 {
@@ -139,7 +139,7 @@ func TestNode_reconnectingElsewhereGivesOpenLeasesBack(t *testing.T) {
 	}
 	other, err := b.leader().OpenWorker(within(t, ample), rota.WorkerSpec{ID: "w1", Queues: []rota.QueueName{"default"},
 		Slots: 1}, []byte("another secret, of another process"), false, nil, rota.WorkerLink{})
-	if rota.KindOf(err) != rota.Conflict {
+	if rota.KindOf(err) != rota.KindConflict {
 		t.Fatalf("another secret got %v, %v", other, err)
 	}
 }
@@ -157,12 +157,12 @@ func TestNode_withoutQuorumCallsEndAtTheirDeadline(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
 	defer cancel()
-	if _, err := survivor.Submit(ctx, specs("x", 1)); rota.KindOf(err) != rota.Unavailable || rota.RetryAfterOf(err) == 0 {
+	if _, err := survivor.Submit(ctx, specs("x", 1)); rota.KindOf(err) != rota.KindUnavailable || rota.RetryAfterOf(err) == 0 {
 		t.Fatalf("a write without a quorum: %v", err)
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
-	if _, _, err := survivor.Job(ctx, "x", rota.ReadOptions{}); rota.KindOf(err) != rota.Unavailable {
+	if _, _, err := survivor.Job(ctx, "x", rota.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable {
 		t.Fatalf("a linearizable read without a quorum: %v", err)
 	}
 	if _, _, err := survivor.Jobs(context.Background(), rota.JobFilter{}, rota.ReadOptions{Stale: true}); err != nil {
@@ -193,7 +193,7 @@ func TestNode_membership(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.stop("n4")
-	if _, err := b.tryStart("n4"); rota.KindOf(err) != rota.Conflict {
+	if _, err := b.tryStart("n4"); rota.KindOf(err) != rota.KindConflict {
 		t.Fatalf("a removed node started: %v", err)
 	}
 }
@@ -214,7 +214,7 @@ func TestNode_emptiedDirectoryOfAKnownIDIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := b.tryStart(f)
-	if rota.KindOf(err) != rota.Conflict {
+	if rota.KindOf(err) != rota.KindConflict {
 		t.Fatalf("an emptied directory of a known id started: %v", err)
 	}
 }
@@ -289,7 +289,7 @@ func TestRestoreBackup(t *testing.T) {
 	if faults := check(r.leader()); len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	if _, err := RestoreBackup(RestoreOptions{File: path, Data: r.addrs["r1"].Data, Node: "r1", Cluster: "test"}); rota.KindOf(err) != rota.Conflict {
+	if _, err := RestoreBackup(RestoreOptions{File: path, Data: r.addrs["r1"].Data, Node: "r1", Cluster: "test"}); rota.KindOf(err) != rota.KindConflict {
 		t.Fatalf("a backup was restored over a node's state: %v", err)
 	}
 }

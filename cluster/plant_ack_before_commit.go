@@ -19,7 +19,7 @@ func (plants) ackBeforeCommit(f *launched) bool {
 	for _, p := range f.proposals {
 		outcomes := make([]*fsmpb.Outcome, len(p.ops))
 		for i := range outcomes {
-			outcomes[i] = &fsmpb.Outcome{JobState: uint32(rota.Queued)}
+			outcomes[i] = &fsmpb.Outcome{JobState: uint32(rota.JobQueued)}
 		}
 		p.reply <- reply{outcomes: outcomes}
 	}

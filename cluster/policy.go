@@ -52,7 +52,7 @@ func (pv *policyVerbs) Mode(ctx context.Context, opt rota.ReadOptions) (rota.Mod
 // holds queued jobs of priority > 5; only an operator ends what one began.
 func (pv *policyVerbs) SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error) {
 	if mode > rota.ModeDraining {
-		return rota.ModeStatus{}, rota.Refusef(rota.Invalid, "mode", "mode %d is unknown", mode)
+		return rota.ModeStatus{}, rota.Refusef(rota.KindInvalid, "mode", "mode %d is unknown", mode)
 	}
 	if err := checkReason(reason); err != nil {
 		return rota.ModeStatus{}, err
@@ -76,7 +76,7 @@ func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName, opt rota.
 	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) (rota.Queue, error) {
 		q, ok := s.QueueInFull(name)
 		if !ok {
-			return q, rota.Refusef(rota.NotFound, "queue", "queue %q does not exist", name)
+			return q, rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist", name)
 		}
 		scoring := sched.ScoringOf(&q.Policy)
 		for i := range q.Types {

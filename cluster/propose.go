@@ -83,11 +83,11 @@ func (pr *proposer) proposeChunk(ctx context.Context, b batch) reply {
 			return r
 		} else {
 			last = err
-			if rota.KindOf(err) == rota.Denied {
+			if rota.KindOf(err) == rota.KindDenied {
 				// This node is no member any more: its caller is sent to another one.
-				return reply{err: &rota.Error{Kind: rota.Unavailable, Subject: "node", RetryAfter: 50 * time.Millisecond, Text: err.Error()}}
+				return reply{err: &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: 50 * time.Millisecond, Text: err.Error()}}
 			}
-			if rota.KindOf(err) != rota.Unavailable {
+			if rota.KindOf(err) != rota.KindUnavailable {
 				return reply{err: err}
 			}
 		}
@@ -99,7 +99,7 @@ func (pr *proposer) proposeChunk(ctx context.Context, b batch) reply {
 
 // givenUp words why the waiting for a leader ended, and what came last.
 func givenUp(err, last error) error {
-	if rota.KindOf(err) == rota.Unavailable {
+	if rota.KindOf(err) == rota.KindUnavailable {
 		return err // this node stops
 	}
 	return errNoLeader(last)
@@ -163,14 +163,14 @@ func (pr *proposer) Forwarded(ctx context.Context, from rota.NodeID, commands []
 	reader := readers.Get().(*fsm.CommandReader)
 	ops, encoded, ok := reader.Read(commands, rota.MaxEntryOps)
 	if !ok {
-		return nil, rota.Refusef(rota.Invalid, "commands", "forwarded commands cannot be decoded, or are none or too many")
+		return nil, rota.Refusef(rota.KindInvalid, "commands", "forwarded commands cannot be decoded, or are none or too many")
 	}
 	for _, op := range ops {
 		if op.GetOp() == nil {
 			return nil, errNewer(0, pr.n.replica.rulesInForce())
 		}
 		if !forwardable(op) {
-			return nil, rota.Refusef(rota.Invalid, "commands", "an internal operation is never forwarded")
+			return nil, rota.Refusef(rota.KindInvalid, "commands", "an internal operation is never forwarded")
 		}
 	}
 	l := pr.n.terms.leading()
@@ -223,7 +223,7 @@ func urgent(ops []*fsmpb.Op) bool {
 const subjectNotLeader = "not-leader"
 
 func notLeader() error {
-	return &rota.Error{Kind: rota.Unavailable, Subject: subjectNotLeader, RetryAfter: 50 * time.Millisecond,
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: subjectNotLeader, RetryAfter: 50 * time.Millisecond,
 		Text: "this node does not lead"}
 }
 

@@ -104,7 +104,7 @@ func (rb *rebuilder) quarantine(own indexedDigest, right rota.Digest) {
 	}
 	text := fmt.Sprintf("at index %d this node's state has digest %s but a majority of the voters holds %s", own.index, own.digest, right)
 	if record.Again >= rebuildAgainMost {
-		rb.n.fatal(rota.Refusef(rota.Internal, "digest", "%s, after %d rebuilds in a row, each within an hour of the one before: its log, or this machine's memory, cannot "+
+		rb.n.fatal(rota.Refusef(rota.KindInternal, "digest", "%s, after %d rebuilds in a row, each within an hour of the one before: its log, or this machine's memory, cannot "+
 			"be trusted. Move its data directory away for inspection and join again, on another machine, as a new node with a new "+
 			"--node id", text, record.Again))
 		return
@@ -113,7 +113,7 @@ func (rb *rebuilder) quarantine(own indexedDigest, right rota.Digest) {
 		"majority", right.String(), "right_until", record.Agreed)
 	rb.dropState()
 	if err := rb.n.data.SetRebuild(record); err != nil {
-		rb.n.fatal(&rota.Error{Kind: rota.Internal, Subject: "digest", Text: text + ", and that cannot be written down", Cause: err})
+		rb.n.fatal(&rota.Error{Kind: rota.KindInternal, Subject: "digest", Text: text + ", and that cannot be written down", Cause: err})
 		return
 	}
 	notify(rb.notified)
@@ -243,7 +243,7 @@ func (rb *rebuilder) forget(record raftstore.RebuildRecord) error {
 
 // fetchState gets a state whose digest a majority of the voters holds.
 func (rb *rebuilder) fetchState() (*fsm.Machine, error) {
-	err := error(rota.Refusef(rota.Unavailable, "rebuild", "no other node answers with a state of its own"))
+	err := error(rota.Refusef(rota.KindUnavailable, "rebuild", "no other node answers with a state of its own"))
 	servers := rb.n.membership.servers()
 	for id, v := range rb.n.watch.inspectAll(servers, nil) {
 		if v.err != nil || v.status.State == stateRebuilding {
@@ -284,7 +284,7 @@ func (rb *rebuilder) fetchStateFrom(to rota.NodeAddress) (*fsm.Machine, error) {
 	<-sent
 	rb.n.replica.haltAtNewer(err)
 	if err == nil && m.Head().ClusterID != rb.n.ClusterID() {
-		err = rota.Refusef(rota.Conflict, "rebuild", "node %s gave a state of cluster %s", to.ID, m.Head().ClusterID)
+		err = rota.Refusef(rota.KindConflict, "rebuild", "node %s gave a state of cluster %s", to.ID, m.Head().ClusterID)
 	}
 	return m, err
 }
@@ -314,7 +314,7 @@ func (rb *rebuilder) proven(at rota.Index, digest rota.Digest) error {
 			return nil
 		}
 		if err := rb.n.leader.pause(ctx, 50*time.Millisecond); err != nil {
-			return rota.Refusef(rota.Unavailable, "rebuild", "of %d voters %d told their digest at index %d and %d hold the fetched state's: "+
+			return rota.Refusef(rota.KindUnavailable, "rebuild", "of %d voters %d told their digest at index %d and %d hold the fetched state's: "+
 				"a majority is wanted", voters, told, at, held)
 		}
 	}

@@ -31,7 +31,7 @@ func (rb *rebuilder) adopt(m *fsm.Machine) error {
 			seen, moved = now, time.Now()
 		}
 		if time.Since(moved) > rebuildAgree {
-			return rota.Refusef(rota.Unavailable, "rebuild", "this node's log has come to entry %d, the fetched state is that of entry %d",
+			return rota.Refusef(rota.KindUnavailable, "rebuild", "this node's log has come to entry %d, the fetched state is that of entry %d",
 				passed, m.Head().Index)
 		}
 		if err := rb.n.leader.pause(rb.n.life, 10*time.Millisecond); err != nil {
@@ -89,7 +89,7 @@ func (rb *rebuilder) replayOwn(m *fsm.Machine, at *rota.Index, to rota.Index) er
 		var entry raft.Log
 		next := *at + 1
 		if err := rb.n.stores.Log.GetLog(uint64(next), &entry); err != nil {
-			return &rota.Error{Kind: rota.Unavailable, Subject: "rebuild", Cause: err,
+			return &rota.Error{Kind: rota.KindUnavailable, Subject: "rebuild", Cause: err,
 				Text: fmt.Sprintf("entry %d, which the fetched state lacks, is not in this node's log", next)}
 		}
 		if entry.Type == raft.LogCommand {
@@ -121,7 +121,7 @@ func (rb *rebuilder) passSnapshot(content io.Reader) error {
 // the log does not hold. The caller holds the apply lock.
 func (rb *rebuilder) followsPassed(index rota.Index) error {
 	if head := rb.n.replica.machine.Head().Index; head != rb.passed || index <= head {
-		return rota.Refusef(rota.Internal, "entry", "entry %d was to be applied to the state of entry %d, and the newest one given before was %d: "+
+		return rota.Refusef(rota.KindInternal, "entry", "entry %d was to be applied to the state of entry %d, and the newest one given before was %d: "+
 			"this node's state is not that of its log. Start it again, which builds the state anew from snapshot and log", index, head,
 			rb.passed)
 	}

@@ -20,16 +20,16 @@ import (
 func (rb *rebuilder) scour(record raftstore.RebuildRecord) error {
 	f := rb.n.raft.Snapshot()
 	if err := rb.n.settled(f); err != nil {
-		return &rota.Error{Kind: rota.Unavailable, Subject: "rebuild", Text: "the rebuilt state was not written as a snapshot", Cause: err}
+		return &rota.Error{Kind: rota.KindUnavailable, Subject: "rebuild", Text: "the rebuilt state was not written as a snapshot", Cause: err}
 	}
 	meta, content, err := f.Open()
 	if err != nil {
-		return &rota.Error{Kind: rota.Internal, Subject: "rebuild", Text: "the snapshot of the rebuilt state cannot be read", Cause: err}
+		return &rota.Error{Kind: rota.KindInternal, Subject: "rebuild", Text: "the snapshot of the rebuilt state cannot be read", Cause: err}
 	}
 	_ = content.Close()
 	kept, err := rb.n.snapshots.List()
 	if err != nil {
-		return &rota.Error{Kind: rota.Internal, Subject: "rebuild", Text: "snapshots cannot be listed", Cause: err}
+		return &rota.Error{Kind: rota.KindInternal, Subject: "rebuild", Text: "snapshots cannot be listed", Cause: err}
 	}
 	var wrong []string
 	for _, s := range kept {
@@ -71,7 +71,7 @@ func (rb *rebuilder) asideOf(wrong []string) error {
 		rb.n.log.Warn("a snapshot of the wrong state was set aside", "snapshot", wrong[i], "moved", to)
 	}
 	if err != nil {
-		return &rota.Error{Kind: rota.Internal, Subject: "rebuild", Text: "a snapshot of the wrong state cannot be set aside", Cause: err}
+		return &rota.Error{Kind: rota.KindInternal, Subject: "rebuild", Text: "a snapshot of the wrong state cannot be set aside", Cause: err}
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func TestRebuild_readsInProgress(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 				_, _, err := f.Job(ctx, "before-00000", stale)
-				lie(rota.KindOf(err) == rota.NotFound)
+				lie(rota.KindOf(err) == rota.KindNotFound)
 				page, _, err := f.Jobs(ctx, rota.JobFilter{}, own)
 				lie(err == nil && len(page.Jobs) == 0)
 				queues, _, err := f.Queues(ctx, stale)
@@ -142,7 +142,7 @@ func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
 	_, frozen := n.replica.freezeWhole()
 	for i, err := range []error{job, jobs, flow, spec, parents, slice, records, events, page, check, frozen,
 		n.Introduce(rota.Introduction{Node: "n9"}), n.terms.lift(newLeadership(n, 1, 0))} {
-		if rota.KindOf(err) != rota.Unavailable {
+		if rota.KindOf(err) != rota.KindUnavailable {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
@@ -170,7 +170,7 @@ func TestRebuild_noBackupOfNothing(t *testing.T) {
 	b.corrupt(f, "ghost")
 	b.eventually("it notices", func() bool { return f.rebuilder.active.Load() })
 	f.history.flushing.Unlock()
-	if err := <-done; rota.KindOf(err) != rota.Unavailable || out.Len() != 0 {
+	if err := <-done; rota.KindOf(err) != rota.KindUnavailable || out.Len() != 0 {
 		t.Errorf("a backup of %d bytes: %v", out.Len(), err)
 	}
 	b.keep(b.starved, f, false)
@@ -338,7 +338,7 @@ func TestRebuild_appliesWhatFollowsOnly(t *testing.T) {
 	}
 	f.rebuilder.passed += 3 // given, and not applied
 	f.replica.mu.Unlock()
-	if err, ok := (adapter{f}).Apply(&raft.Log{Index: uint64(head) + 4}).(error); !ok || rota.KindOf(err) != rota.Internal {
+	if err, ok := (adapter{f}).Apply(&raft.Log{Index: uint64(head) + 4}).(error); !ok || rota.KindOf(err) != rota.KindInternal {
 		t.Errorf("applied: %v", err)
 	}
 	if f.fatalErr.Load() == nil {

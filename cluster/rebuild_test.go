@@ -120,14 +120,14 @@ func (b *bench) toldOnce(id rota.NodeID) {
 	b.eventually("all nodes tell of it", func() bool {
 		for _, reader := range b.ids() {
 			n := b.node(reader)
-			if n == nil || n.Ready() != nil || len(tail(b.t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.StateDiffers}})) == 0 {
+			if n == nil || n.Ready() != nil || len(tail(b.t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.EventStateDiffers}})) == 0 {
 				return false
 			}
 		}
 		return true
 	})
 	for _, reader := range b.ids() {
-		told := tail(b.t, b.node(reader), rota.EventFilter{Kinds: []rota.EventKind{rota.StateDiffers}})
+		told := tail(b.t, b.node(reader), rota.EventFilter{Kinds: []rota.EventKind{rota.EventStateDiffers}})
 		if len(told) != 1 || told[0].Text != string(id) || !strings.Contains(told[0].Payload, `"index":`) {
 			b.t.Errorf("node %s tells of node %s: %+v", reader, id, told)
 		}
@@ -155,17 +155,17 @@ func TestRebuild_aFollower(t *testing.T) {
 	b.keep(b.starved, f, true)
 	b.corrupt(f, "ghost")
 	b.eventually("the follower notices", func() bool { return f.data.Rebuild().Open })
-	if err := f.Ready(); rota.KindOf(err) != rota.Unavailable {
+	if err := f.Ready(); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("it says it serves: %v", err)
 	}
-	if _, _, err := f.Job(within(t, ample), "ghost", rota.ReadOptions{Stale: true}); rota.KindOf(err) != rota.Unavailable {
+	if _, _, err := f.Job(within(t, ample), "ghost", rota.ReadOptions{Stale: true}); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("a stale read was answered with %v", err)
 	}
 	var told error
 	for told == nil {
 		_, told = hand.s.Notices(within(t, ample))
 	}
-	if rota.KindOf(told) != rota.Unavailable || !strings.Contains(told.Error(), "rebuilt") {
+	if rota.KindOf(told) != rota.KindUnavailable || !strings.Contains(told.Error(), "rebuilt") {
 		t.Errorf("the worker was told %v", told)
 	}
 	if s := f.clusterVerbs.ownStatus(); s.State != stateRebuilding || s.Healthy || !strings.Contains(strings.Join(s.Problems, " "), "differed") {
@@ -179,7 +179,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	b.keep(b.starved, f, false)
 	b.eventually("the follower has rebuilt", func() bool { return rebuilt(f) == 1 && f.Ready() == nil })
 	check()
-	if _, _, err := f.Job(within(t, ample), "ghost", rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
+	if _, _, err := f.Job(within(t, ample), "ghost", rota.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 		t.Errorf("what was never submitted: %v", err)
 	}
 	b.verifyEqual(f)

@@ -165,7 +165,7 @@ func (rp *replica) refuseRebuilding() error {
 	if !rp.n.rebuilder.active.Load() {
 		return nil
 	}
-	return &rota.Error{Kind: rota.Unavailable, Subject: "node", RetryAfter: rebuildPause,
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: rebuildPause,
 		Text: "this node's state was wrong and is being rebuilt from another node's: use another node"}
 }
 
@@ -322,7 +322,7 @@ func (rp *replica) Ready() error {
 		return errNoLeader(nil)
 	}
 	if now := rp.n.raft.CurrentTerm(); term != now {
-		return rota.Refusef(rota.Unavailable, "node", "this node has applied term %d, the cluster is in term %d: it is catching up",
+		return rota.Refusef(rota.KindUnavailable, "node", "this node has applied term %d, the cluster is in term %d: it is catching up",
 			term, now)
 	}
 	return nil

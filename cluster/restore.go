@@ -41,7 +41,7 @@ func RestoreBackup(o RestoreOptions) (rota.SnapshotInfo, error) {
 	}
 	defer data.Close()
 	if !data.Fresh() {
-		return rota.SnapshotInfo{}, rota.Refusef(rota.Conflict, "data", "%s holds a node's state already: a backup is restored "+
+		return rota.SnapshotInfo{}, rota.Refusef(rota.KindConflict, "data", "%s holds a node's state already: a backup is restored "+
 			"into an empty directory only", o.Data)
 	}
 	id := make([]byte, 16)
@@ -60,7 +60,7 @@ func RestoreBackup(o RestoreOptions) (rota.SnapshotInfo, error) {
 func loadBackup(path string) (*fsm.Machine, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, &rota.Error{Kind: rota.NotFound, Subject: "file", Text: "backup cannot be read", Cause: err}
+		return nil, &rota.Error{Kind: rota.KindNotFound, Subject: "file", Text: "backup cannot be read", Cause: err}
 	}
 	defer f.Close()
 	m, _, err := snapshot.Read(io.Reader(f), func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {

@@ -73,7 +73,7 @@ func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 			t.Fatalf("%s: the refused snapshot has left a state that contradicts itself: %q", name, faults)
 		}
 	}
-	if n.replica.machine.JobState("own-00049") != rota.Queued || n.replica.machine.JobState("sent-00000") != rota.JobNone {
+	if n.replica.machine.JobState("own-00049") != rota.JobQueued || n.replica.machine.JobState("sent-00000") != rota.JobNone {
 		t.Error("a refused snapshot has changed jobs")
 	}
 	if _, err := n.replica.machine.Apply(before.Index+1, 1, mustSeal(t, &fsmpb.Entry{Term: 1, Ops: []*fsmpb.Op{barrierOp()}})); err != nil {

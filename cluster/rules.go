@@ -24,14 +24,14 @@ func errNewer(needs, in uint32) error {
 	if needs > 0 {
 		what = fmt.Sprintf("it needs rules version %d", needs)
 	}
-	return rota.Refusef(rota.Conflict, fsm.SubjectRules, "%s, the cluster is at version %d: it switches on when every node runs a "+
+	return rota.Refusef(rota.KindConflict, fsm.SubjectRules, "%s, the cluster is at version %d: it switches on when every node runs a "+
 		"newer binary (rota cluster status -o wide shows which do not)", what, in)
 }
 
 // refuseOlder refuses a node that would stop at the next entry.
 func refuseOlder(in rota.Introduction, inForce uint32) error {
 	if knows := max(in.RulesVersion, fsm.FirstRules); knows < inForce {
-		return rota.Refusef(rota.Conflict, fsm.SubjectRules, "the binary of node %s knows rules version %d, the cluster is at version %d: "+
+		return rota.Refusef(rota.KindConflict, fsm.SubjectRules, "the binary of node %s knows rules version %d, the cluster is at version %d: "+
 			"start a newer binary on the same data directory", in.Node, knows, inForce)
 	}
 	return nil

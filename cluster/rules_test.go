@@ -112,7 +112,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 	b.stays(1)
 	for _, id := range b.ids() {
 		_, err := b.node(id).SetTenant(within(t, ample), "acme", heavier())
-		if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "switches on when every node runs a newer binary") {
+		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "switches on when every node runs a newer binary") {
 			t.Errorf("node %s answered what needs newer rules with %v", id, err)
 		}
 	}
@@ -143,7 +143,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 	}
 	for _, id := range b.ids() {
 		changed := 0
-		for _, e := range tail(t, b.node(id), rota.EventFilter{Kinds: []rota.EventKind{rota.RulesChanged}}) {
+		for _, e := range tail(t, b.node(id), rota.EventFilter{Kinds: []rota.EventKind{rota.EventRulesChanged}}) {
 			if e.Payload == `{"from":1,"to":2}` {
 				changed++
 			}
@@ -201,7 +201,7 @@ func TestRules_anOlderBinaryStops(t *testing.T) {
 	b.mu.Unlock()
 	refused := func(what string, err error) {
 		t.Helper()
-		if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "knows rules version 1, the cluster is at version 2: start a newer binary") {
+		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "knows rules version 1, the cluster is at version 2: start a newer binary") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -269,7 +269,7 @@ func TestRules_anOlderBinaryRefusesASnapshot(t *testing.T) {
 	}
 	const why = "rules have version 2, this binary knows 1: start a newer binary"
 	_, err := RestoreBackup(RestoreOptions{File: file, Data: t.TempDir(), Node: "n1", Cluster: "test", Raft: freeAddr(t)})
-	if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), why) {
+	if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), why) {
 		t.Errorf("a backup of newer rules: %v", err)
 	}
 	if info, err := snapshot.Inspect(bytes.NewReader(backup.Bytes())); err != nil || info.RulesVersion != 2 {
@@ -299,7 +299,7 @@ func TestRules_forwardedOperationsOfNewerRules(t *testing.T) {
 	l := b.leader()
 	// Field 99 of Op is no operation yet.
 	_, err := l.Forwarded(context.Background(), "n1", []byte{0x0a, 0x03, 0x9a, 0x06, 0x00})
-	if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "newer rules than this binary knows") {
+	if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "newer rules than this binary knows") {
 		t.Errorf("an unknown operation was answered with %v", err)
 	}
 }

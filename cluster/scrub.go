@@ -154,7 +154,7 @@ func (sc *scrubber) scrubLog() error {
 func (sc *scrubber) cutDamaged(bad uint64) error {
 	f := sc.n.raft.Snapshot()
 	if err := sc.n.settled(f); err != nil {
-		return rota.Refusef(rota.Unavailable, "data", "entry %d of the log is damaged, and no snapshot could be written in its place: %v",
+		return rota.Refusef(rota.KindUnavailable, "data", "entry %d of the log is damaged, and no snapshot could be written in its place: %v",
 			bad, err)
 	}
 	meta, content, err := f.Open()
@@ -167,7 +167,7 @@ func (sc *scrubber) cutDamaged(bad uint64) error {
 		return err
 	}
 	if meta.Index < bad || last <= bad {
-		return rota.Refusef(rota.Unavailable, "data", "entry %d of the log is damaged and no snapshot covers it yet: leave the node "+
+		return rota.Refusef(rota.KindUnavailable, "data", "entry %d of the log is damaged and no snapshot covers it yet: leave the node "+
 			"running, it is tried again", bad)
 	}
 	// Snapshots before it have no log any more that they could go on with.
@@ -210,7 +210,7 @@ func (sc *scrubber) scrubSnapshots() error {
 	}
 	// The new one first: a crash in between must find a state to start from.
 	if err := sc.n.settled(sc.n.raft.Snapshot()); err != nil {
-		return rota.Refusef(rota.Unavailable, "data", "snapshot %s is damaged, and no new one could be written: %v", bad[0], err)
+		return rota.Refusef(rota.KindUnavailable, "data", "snapshot %s is damaged, and no new one could be written: %v", bad[0], err)
 	}
 	return sc.n.rebuilder.asideOf(bad)
 }

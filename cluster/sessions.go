@@ -133,12 +133,12 @@ func (s *WorkerSession) live() error {
 	var status rota.WorkerStatus
 	s.n.replica.look(func(m *fsm.View) { session, status = m.Session(s.worker) })
 	if session == s.session && status != rota.WorkerRetired {
-		return rota.Refusef(rota.Unavailable, "worker", "worker %s connected again on another stream", s.worker)
+		return rota.Refusef(rota.KindUnavailable, "worker", "worker %s connected again on another stream", s.worker)
 	}
 	if s.confirms() {
 		return nil
 	}
-	return rota.Refusef(rota.Stale, "session", "session %d of worker %s is over: it was retired or taken over", s.session, s.worker)
+	return rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over: it was retired or taken over", s.session, s.worker)
 }
 
 // confirms reports whether the session has leases open that a takeover revoked: nothing
@@ -171,8 +171,8 @@ func (s *WorkerSession) Do(ctx context.Context, commands []rota.LeaseCommand) ([
 // Beat reports life to the leader and gives the clock (SPEC §3.9).
 func (s *WorkerSession) Beat(ctx context.Context) (rota.Clock, error) {
 	clock, err := s.n.chores.beats.beat(ctx, rota.Beat{Worker: s.worker, Session: s.session})
-	if rota.KindOf(err) == rota.Stale && s.confirms() {
-		return 0, rota.Refusef(rota.Unavailable, "session", "session %d of worker %s is over, but its leases are not", s.session, s.worker)
+	if rota.KindOf(err) == rota.KindStale && s.confirms() {
+		return 0, rota.Refusef(rota.KindUnavailable, "session", "session %d of worker %s is over, but its leases are not", s.session, s.worker)
 	}
 	return clock, err
 }

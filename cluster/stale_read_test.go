@@ -91,7 +91,7 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 	defer cancel()
 	_, at, err := old.Job(ctx, "late-00000", rota.ReadOptions{})
 	switch rota.KindOf(err) {
-	case rota.KindNone, rota.Unavailable:
+	case rota.KindNone, rota.KindUnavailable:
 	default:
 		t.Errorf("a linearizable read at index %d misses what was acknowledged before it: %v", at.Index, err)
 	}

@@ -66,7 +66,7 @@ func (n *Node) open() (err error) {
 	}
 	n.snapshots, err = raftstore.OpenSnapshots(n.cfg.Data, libraries)
 	if err != nil {
-		return &rota.Error{Kind: rota.Internal, Text: "snapshot directory cannot be opened", Cause: err}
+		return &rota.Error{Kind: rota.KindInternal, Text: "snapshot directory cannot be opened", Cause: err}
 	}
 	if n.audit, err = openAuditKeep(n.cfg.Data, n.cfg.AuditRetention, report.WholeFrom); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (n *Node) startRaft() error {
 	n.run(func() { n.transport.Run(n.life) })
 	r, err := raft.NewRaft(n.raftConfig(), adapter{n}, n.stores.Log, n.stores.Stable, n.snapshots, n.transport)
 	if err != nil {
-		return &rota.Error{Kind: rota.Internal, Text: "raft cannot start on " + filepath.Join(n.cfg.Data, "raft.db"), Cause: err}
+		return &rota.Error{Kind: rota.KindInternal, Text: "raft cannot start on " + filepath.Join(n.cfg.Data, "raft.db"), Cause: err}
 	}
 	n.raft = r
 	n.stores.Leads(func() bool { return r.State() == raft.Leader })
@@ -166,7 +166,7 @@ func (n *Node) stopRaft() error {
 	case err := <-done:
 		return err
 	case <-late.C:
-		return rota.Refusef(rota.Internal, "raft", "raft did not stop within %s: a disk or a peer hangs", stopMost)
+		return rota.Refusef(rota.KindInternal, "raft", "raft did not stop within %s: a disk or a peer hangs", stopMost)
 	}
 }
 

@@ -30,7 +30,7 @@ func TestStop_underLoad(t *testing.T) {
 					_, err := n.Submit(call, specs(fmt.Sprintf("l%d-%d-%d", i, j, k), 5))
 					done()
 					var known *rota.Error
-					if err != nil && (!errors.As(err, &known) || known.Kind != rota.Unavailable) {
+					if err != nil && (!errors.As(err, &known) || known.Kind != rota.KindUnavailable) {
 						t.Errorf("a submission ended with %v", err)
 					}
 				}
@@ -74,15 +74,15 @@ func TestPropose_callersAreToldUnavailable(t *testing.T) {
 	gone, end := context.WithCancel(ctx)
 	end()
 	for range 50 {
-		if _, err := n.Submit(gone, specs("x", 1)); rota.KindOf(err) != rota.Unavailable {
+		if _, err := n.Submit(gone, specs("x", 1)); rota.KindOf(err) != rota.KindUnavailable {
 			t.Fatalf("a submission given up while leadership ends: %v", err)
 		}
 	}
 	_, err := n.Submit(ctx, specs("x", 1))
-	if rota.KindOf(err) != rota.Unavailable || rota.RetryAfterOf(err) == 0 {
+	if rota.KindOf(err) != rota.KindUnavailable || rota.RetryAfterOf(err) == 0 {
 		t.Errorf("a submission while leadership ends: %v", err)
 	}
-	if err := n.RemovePeer(ctx, "n9"); rota.KindOf(err) != rota.Unavailable && rota.KindOf(err) != rota.NotFound {
+	if err := n.RemovePeer(ctx, "n9"); rota.KindOf(err) != rota.KindUnavailable && rota.KindOf(err) != rota.KindNotFound {
 		t.Errorf("a removal while leadership ends: %v", err)
 	}
 	n.terms.lead.Store(open)

@@ -121,7 +121,7 @@ func (wd *watchdog) yieldStalled() {
 const stateStalled = "STALLED"
 
 func errStalled() error {
-	return &rota.Error{Kind: rota.Unavailable, Subject: "node", RetryAfter: time.Second,
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: time.Second,
 		Text: "applying has stalled on this node: use another node"}
 }
 

@@ -121,13 +121,13 @@ func TestWatchdog_healthIsTold(t *testing.T) {
 		if s := f.clusterVerbs.ownStatus(); err != nil || len(status.Nodes) != 3 || s.Healthy || s.State != stateStalled || s.AppliedIndex == 0 {
 			t.Errorf("it tells %+v, of the cluster %+v, %v", s, status, err)
 		}
-		if err := f.Ready(); rota.KindOf(err) != rota.Unavailable {
+		if err := f.Ready(); rota.KindOf(err) != rota.KindUnavailable {
 			t.Errorf("it is ready: %v", err)
 		}
 		if _, err := metrics.Gather(); err != nil {
 			t.Error(err)
 		}
-		if _, err := b.leader().membership.successor(f.cfg.Node); rota.KindOf(err) != rota.Conflict {
+		if _, err := b.leader().membership.successor(f.cfg.Node); rota.KindOf(err) != rota.KindConflict {
 			t.Errorf("it may be the successor: %v", err)
 		}
 		vote := f.transport.RequestPreVote("n9", "127.0.0.1:1", &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})

@@ -20,7 +20,7 @@ func (ex *explainer) Why(ctx context.Context, id rota.JobID, at rota.Index, opt 
 	}
 	switch {
 	case at > seen.Index:
-		return x, seen, rota.Refusef(rota.OutOfRange, "at", "index %d is to come: the newest is %d", at, seen.Index)
+		return x, seen, rota.Refusef(rota.KindOutOfRange, "at", "index %d is to come: the newest is %d", at, seen.Index)
 	case at != 0:
 		x, err = ex.whyThen(ctx, id, at)
 	default:
@@ -78,7 +78,7 @@ func (ex *explainer) whyThen(ctx context.Context, id rota.JobID, at rota.Index) 
 	if state := m.JobState(id); state != rota.JobNone {
 		return rota.Explanation{Job: id, State: state, Index: at, Clock: m.Head().Clock, Date: m.Head().Date, Reasons: []rota.Why{}}, nil
 	}
-	return rota.Explanation{}, rota.Refusef(rota.NotFound, "job", "job %q was not known at index %d", id, at)
+	return rota.Explanation{}, rota.Refusef(rota.KindNotFound, "job", "job %q was not known at index %d", id, at)
 }
 
 // addOthers replays the state that a decision was made on and tells who else was
@@ -107,7 +107,7 @@ func (ex *explainer) replayTo(ctx context.Context, index rota.Index) (*fsm.Machi
 	}
 	base, ok := ex.n.audit.before(uint64(index))
 	if !ok {
-		return nil, rota.Refusef(rota.OutOfRange, "at", "index %d lies before what audit_retention keeps", index)
+		return nil, rota.Refusef(rota.KindOutOfRange, "at", "index %d lies before what audit_retention keeps", index)
 	}
 	m, err := base.load(ex.n.audit.dir)
 	if err != nil {

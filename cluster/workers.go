@@ -60,7 +60,7 @@ func (wv *workerVerbs) verifyAttestation(a *rota.Attestation, worker rota.Worker
 	}
 	head := wv.n.replica.head()
 	if head.ClusterID == "" {
-		return &rota.Error{Kind: rota.Unavailable, Subject: "cluster_id", RetryAfter: 500 * time.Millisecond,
+		return &rota.Error{Kind: rota.KindUnavailable, Subject: "cluster_id", RetryAfter: 500 * time.Millisecond,
 			Text: "this node does not know its cluster yet: no attestation can be verified"}
 	}
 	return a.Verify(wv.n.cfg.AttestationKeys, head.ClusterID, worker, head.Date)
@@ -74,22 +74,22 @@ func provenLease(job *rota.Job, named rota.LeaseID) (rota.LeaseID, error) {
 		return named, nil
 	}
 	for i := len(job.Attempts) - 1; i >= 0; i-- {
-		if a := &job.Attempts[i]; a.End == rota.Done || a.End == rota.ProofInvalid {
+		if a := &job.Attempts[i]; a.End == rota.ReasonDone || a.End == rota.ReasonProofInvalid {
 			return a.Lease, nil
 		}
 	}
-	if job.RecordDropped && job.State == rota.Completed {
-		return named, rota.Refusef(rota.Invalid, "lease",
+	if job.RecordDropped && job.State == rota.JobCompleted {
+		return named, rota.Refusef(rota.KindInvalid, "lease",
 			"the attempts of job %s are no longer kept: name the lease that completed it", job.ID)
 	}
-	return named, rota.Refusef(rota.Conflict, "job", "job %s is %s: only the proof of a COMPLETED one can be reported",
+	return named, rota.Refusef(rota.KindConflict, "job", "job %s is %s: only the proof of a COMPLETED one can be reported",
 		job.ID, job.State)
 }
 
 // checkReason refuses an operator's reason that is none or too long.
 func checkReason(reason string) error {
 	if n := len(reason); n == 0 || n > rota.MaxReasonBytes {
-		return rota.Refusef(rota.Invalid, "reason", "the reason has %d bytes: 1 to %d are wanted", n, rota.MaxReasonBytes)
+		return rota.Refusef(rota.KindInvalid, "reason", "the reason has %d bytes: 1 to %d are wanted", n, rota.MaxReasonBytes)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (wv *workerVerbs) Worker(ctx context.Context, id rota.WorkerID, opt rota.Re
 	return read(ctx, &wv.n.replica, opt, func(s *fsm.View) (rota.Worker, error) {
 		w, ok := s.Worker(id)
 		if !ok {
-			return w, rota.Refusef(rota.NotFound, "worker", "worker %q is not registered", id)
+			return w, rota.Refusef(rota.KindNotFound, "worker", "worker %q is not registered", id)
 		}
 		return w, nil
 	})
@@ -119,7 +119,7 @@ func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, sec
 		return nil, err
 	}
 	if len(secret) < 16 || len(secret) > 64 {
-		return nil, rota.Refusef(rota.Invalid, "secret", "secret has %d bytes: 16 to 64 are wanted", len(secret))
+		return nil, rota.Refusef(rota.KindInvalid, "secret", "secret has %d bytes: 16 to 64 are wanted", len(secret))
 	}
 	if err := wv.n.replica.refuseRebuilding(); err != nil {
 		return nil, err

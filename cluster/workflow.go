@@ -39,7 +39,7 @@ func (fv *workflowVerbs) Workflow(ctx context.Context, id rota.WorkflowID, nodes
 }
 
 func unknownWorkflow(id rota.WorkflowID) error {
-	return rota.Refusef(rota.NotFound, "workflow", "workflow %q is not known", id)
+	return rota.Refusef(rota.KindNotFound, "workflow", "workflow %q is not known", id)
 }
 
 // Workflows reads one page of workflows, without their nodes.
@@ -79,7 +79,7 @@ func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) 
 		select {
 		case <-notified:
 		case <-ctx.Done():
-			return w, &rota.Error{Kind: rota.Timeout, Subject: "workflow", Cause: ctx.Err(),
+			return w, &rota.Error{Kind: rota.KindTimeout, Subject: "workflow", Cause: ctx.Err(),
 				Text: "the waiting time is over and workflow " + string(id) + " is still running"}
 		case <-fv.n.stopped:
 			return w, errStopping()

@@ -24,10 +24,10 @@ func (fv *workflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send
 		case err != nil:
 			return err
 		case !ok || parent.RecordDropped:
-			return rota.Refusef(rota.OutOfRange, "parent", "what parent %s of job %s put out is no longer kept: its record is "+
+			return rota.Refusef(rota.KindOutOfRange, "parent", "what parent %s of job %s put out is no longer kept: its record is "+
 				"older than archive_retention", node, job)
-		case parent.State != rota.Completed:
-			return rota.Refusef(rota.Conflict, "parent", "parent %s of job %s is %s: outputs are told once all parents have "+
+		case parent.State != rota.JobCompleted:
+			return rota.Refusef(rota.KindConflict, "parent", "parent %s of job %s is %s: outputs are told once all parents have "+
 				"COMPLETED", node, job, parent.State)
 		}
 		if err := send(rota.ParentOutput{Node: node, Job: id, Output: parent.Output, OutputDigest: parent.OutputDigest}); err != nil {
@@ -48,7 +48,7 @@ func (fv *workflowVerbs) parentsOf(ctx context.Context, job rota.JobID) ([]rota.
 		state = s.JobState(job)
 		parents, err = s.NodeParents(job)
 	})
-	if err == nil && (state == rota.Assigned || state == rota.Running) {
+	if err == nil && (state == rota.JobAssigned || state == rota.JobRunning) {
 		return parents, nil
 	}
 	parents, _, err = read(ctx, &fv.n.replica, rota.ReadOptions{}, func(s *fsm.View) ([]rota.JobID, error) { return s.NodeParents(job) })

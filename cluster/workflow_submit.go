@@ -59,7 +59,7 @@ func (fv *workflowVerbs) enterUpload(ctx context.Context, id rota.WorkflowID) (l
 	default:
 		// Unavailable, not Exhausted: it is this node that has no room, so a client goes on to
 		// another one.
-		return nil, &rota.Error{Kind: rota.Unavailable, Subject: "workflows", RetryAfter: time.Second,
+		return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "workflows", RetryAfter: time.Second,
 			Text: "this node takes in as many workflows as it can at a time: submit again, or through another node"}
 	}
 }
@@ -148,5 +148,5 @@ func (u *upload) add(ctx context.Context, from uint32) error {
 // before them is not there, or not any more.
 func lapsed(err error) bool {
 	var e *rota.Error
-	return errors.As(err, &e) && (e.Kind == rota.OutOfRange || e.Kind == rota.NotFound && e.Subject == "workflow")
+	return errors.As(err, &e) && (e.Kind == rota.KindOutOfRange || e.Kind == rota.KindNotFound && e.Subject == "workflow")
 }

@@ -27,7 +27,7 @@ func (b *bench) loseAnswers(n *Node, calls int) (left *int) {
 			return nil
 		}
 		*left--
-		return &rota.Error{Kind: rota.Unavailable, Text: "the answer is lost"}
+		return &rota.Error{Kind: rota.KindUnavailable, Text: "the answer is lost"}
 	})
 	return left
 }
@@ -52,7 +52,7 @@ func (b *bench) onForward(see func(from rota.NodeID, c *fsmpb.Commands) error) {
 // started counts the workflowStarted events that a node tells.
 func started(t *testing.T, n *Node) (count int) {
 	t.Helper()
-	err := n.Events(within(t, ample), rota.EventFilter{Kinds: []rota.EventKind{rota.WorkflowStarted}},
+	err := n.Events(within(t, ample), rota.EventFilter{Kinds: []rota.EventKind{rota.EventWorkflowStarted}},
 		func(batch rota.EventBatch) error {
 			count += len(batch.Events)
 			return nil
@@ -77,7 +77,7 @@ func TestSubmitWorkflow_goesOnWithTheNextLeader(t *testing.T) {
 		}
 		lost = a.GetFirst()
 		b.isolate(old.cfg.Node)
-		return &rota.Error{Kind: rota.Unavailable, Text: "the leader is gone"}
+		return &rota.Error{Kind: rota.KindUnavailable, Text: "the leader is gone"}
 	})
 	w := fat(layers("f", 20_000, 1000, 3))
 	s, err := n.SubmitWorkflow(within(t, ample), w)
@@ -119,11 +119,11 @@ func TestSubmitWorkflow_resumes(t *testing.T) {
 	if _, _, err := n.proposer.propose(within(t, ample), ops); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := n.Workflow(within(t, ample), "f", false, rota.ReadOptions{}); rota.KindOf(err) != rota.NotFound {
+	if _, _, err := n.Workflow(within(t, ample), "f", false, rota.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 		t.Fatalf("what is still coming in is seen: %v", err)
 	}
 	other := layers("f", 3000, 100, 3)
-	if s, err := n.SubmitWorkflow(within(t, ample), other); err == nil || rota.KindOf(err) == rota.Internal {
+	if s, err := n.SubmitWorkflow(within(t, ample), other); err == nil || rota.KindOf(err) == rota.KindInternal {
 		t.Fatalf("another workflow takes the place of one that is coming in: %+v, %v", s, err)
 	}
 	b.stop(b.leader().cfg.Node)
@@ -154,7 +154,7 @@ func TestSubmitWorkflow_repeats(t *testing.T) {
 		b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
 			if is(c.GetOps()[0]) && lost < 2 {
 				lost++
-				return &rota.Error{Kind: rota.Unavailable, Text: "the answer is lost"}
+				return &rota.Error{Kind: rota.KindUnavailable, Text: "the answer is lost"}
 			}
 			return nil
 		})
@@ -201,13 +201,13 @@ func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 		kind rota.Kind
 		text string
 	}{
-		{"no id", diamond(""), rota.Invalid, "id"},
-		{"an id with a slash", diamond("a/b"), rota.Invalid, "a/b"},
-		{"no nodes", flowOf("f"), rota.Invalid, "nodes"},
-		{"an edge to nowhere", flowOf("f", []string{"a", "ghost"}), rota.Invalid, "ghost"},
-		{"an edge to itself", flowOf("f", []string{"a", "a"}), rota.Invalid, "a"},
-		{"a cycle", flowOf("f", []string{"a", "b"}, []string{"b", "a"}), rota.Invalid, "cycle"},
-		{"a node twice", flowOf("f", []string{"a"}, []string{"a"}), rota.Invalid, "a"},
+		{"no id", diamond(""), rota.KindInvalid, "id"},
+		{"an id with a slash", diamond("a/b"), rota.KindInvalid, "a/b"},
+		{"no nodes", flowOf("f"), rota.KindInvalid, "nodes"},
+		{"an edge to nowhere", flowOf("f", []string{"a", "ghost"}), rota.KindInvalid, "ghost"},
+		{"an edge to itself", flowOf("f", []string{"a", "a"}), rota.KindInvalid, "a"},
+		{"a cycle", flowOf("f", []string{"a", "b"}, []string{"b", "a"}), rota.KindInvalid, "cycle"},
+		{"a node twice", flowOf("f", []string{"a"}, []string{"a"}), rota.KindInvalid, "a"},
 	} {
 		_, err := n.SubmitWorkflow(within(t, ample), c.w)
 		if rota.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.text) {
@@ -220,14 +220,14 @@ func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 	b.submitFlow(n, diamond("known"))
 	none := diamond("f")
 	none.Queue = "none"
-	if _, err := n.SubmitWorkflow(within(t, ample), none); rota.KindOf(err) != rota.NotFound {
+	if _, err := n.SubmitWorkflow(within(t, ample), none); rota.KindOf(err) != rota.KindNotFound {
 		t.Fatalf("a queue that is not there: %v", err)
 	}
 	for range cap(n.workflowVerbs.uploads) {
 		n.workflowVerbs.uploads <- struct{}{}
 	}
 	_, err := n.SubmitWorkflow(within(t, ample), diamond("f"))
-	if rota.KindOf(err) != rota.Unavailable || rota.RetryAfterOf(err) != time.Second { // a client tries another node
+	if rota.KindOf(err) != rota.KindUnavailable || rota.RetryAfterOf(err) != time.Second { // a client tries another node
 		t.Fatalf("one more than come in at a time: %v", err)
 	}
 	if s := b.submitFlow(n, diamond("known")); !s.Existed {
@@ -343,7 +343,7 @@ func TestSubmitWorkflow_overtaken(t *testing.T) {
 		return nil
 	})
 	s, err := n.SubmitWorkflow(within(t, ample), diamond("f"))
-	if e, ok := errors.AsType[*rota.Error](err); !ok || e.Kind != rota.Conflict || e.Subject != "id" || late {
+	if e, ok := errors.AsType[*rota.Error](err); !ok || e.Kind != rota.KindConflict || e.Subject != "id" || late {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	if got := started(t, n); got != 1 {
@@ -398,7 +398,7 @@ func TestSubmitWorkflow_refusedAtItsEnd(t *testing.T) {
 	})
 	w := layers("f", 2000, 100, 2)
 	_, err := n.SubmitWorkflow(within(t, ample), w)
-	if rota.KindOf(err) != rota.Exhausted || rota.RetryAfterOf(err) == 0 || !strings.Contains(err.Error(), "queue_cap is 100") {
+	if rota.KindOf(err) != rota.KindExhausted || rota.RetryAfterOf(err) == 0 || !strings.Contains(err.Error(), "queue_cap is 100") {
 		t.Fatal(err)
 	}
 	if got := gauges(t, n, "rota_admission_rejected_total"); got["queue"] != 1 {

@@ -124,7 +124,7 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 			t.Fatalf("node %s: the first submission stands: %+v", id, again)
 		}
 		_, err := b.node(id).SubmitWorkflow(within(t, ample), flowOf("f", []string{"another"}))
-		if e, ok := errors.AsType[*rota.Error](err); !ok || e.Kind != rota.Conflict || e.Subject != "id" {
+		if e, ok := errors.AsType[*rota.Error](err); !ok || e.Kind != rota.KindConflict || e.Subject != "id" {
 			t.Fatalf("node %s: another workflow of that id: %v", id, err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 		if got, err := outputs(t, b.node(id), "f/b"); err != nil || !slices.Equal(got, []string{"a=out of f/a"}) {
 			t.Fatalf("node %s: %v, %v", id, got, err)
 		}
-		if _, err := outputs(t, b.node(id), "f/d"); rota.KindOf(err) != rota.Conflict {
+		if _, err := outputs(t, b.node(id), "f/d"); rota.KindOf(err) != rota.KindConflict {
 			t.Fatalf("outputs of what runs still: %v", err)
 		}
 	}
@@ -234,12 +234,12 @@ func TestWorkflow_outputsFromTheArchive(t *testing.T) {
 		drop(b.node(id), "f/b")
 	}
 	for _, id := range b.ids() {
-		if got, err := outputs(t, b.node(id), "f/d"); rota.KindOf(err) != rota.OutOfRange || len(got) != 0 {
+		if got, err := outputs(t, b.node(id), "f/d"); rota.KindOf(err) != rota.KindOutOfRange || len(got) != 0 {
 			t.Fatalf("node %s: %v, %v", id, got, err)
 		}
 	}
-	for job, kind := range map[rota.JobID]rota.Kind{"f/none": rota.NotFound, "none/a": rota.NotFound, "f": rota.NotFound,
-		"f/": rota.Invalid, "": rota.Invalid} {
+	for job, kind := range map[rota.JobID]rota.Kind{"f/none": rota.KindNotFound, "none/a": rota.KindNotFound, "f": rota.KindNotFound,
+		"f/": rota.KindInvalid, "": rota.KindInvalid} {
 		if _, err := outputs(t, n, job); rota.KindOf(err) != kind {
 			t.Fatalf("job %q: %v", job, err)
 		}
@@ -260,7 +260,7 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 	if err == nil && w.State == rota.WorkflowRunning {
 		t.Fatal("it is still running")
 	}
-	if err != nil || w.State != rota.WorkflowFailed || w.FailedNode != "x" || w.Reason != rota.ProviderFail ||
+	if err != nil || w.State != rota.WorkflowFailed || w.FailedNode != "x" || w.Reason != rota.ReasonProviderFail ||
 		w.Counts.Completed != 1 || w.Runs != 1 {
 		t.Fatalf("%+v, %v", w, err)
 	}
@@ -268,7 +268,7 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 		id   rota.WorkflowID
 		from string
 		kind rota.Kind
-	}{{"f", "nobody", rota.NotFound}, {"f", "two words", rota.Invalid}, {"none", "", rota.NotFound}, {"a/b", "", rota.Invalid}} {
+	}{{"f", "nobody", rota.KindNotFound}, {"f", "two words", rota.KindInvalid}, {"none", "", rota.KindNotFound}, {"a/b", "", rota.KindInvalid}} {
 		if _, err := n.RetryWorkflow(within(t, ample), bad.id, bad.from, 0); rota.KindOf(err) != bad.kind {
 			t.Fatalf("retry %s from %q: %v", bad.id, bad.from, err)
 		}
@@ -311,7 +311,7 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 			return err
 		},
 	} {
-		if err := ask(); rota.KindOf(err) != rota.NotFound {
+		if err := ask(); rota.KindOf(err) != rota.KindNotFound {
 			t.Fatal(err)
 		}
 	}
@@ -339,10 +339,10 @@ func TestWorkflow_aRetryWhoseAnswerIsLostRunsOnce(t *testing.T) {
 			t.Fatalf("asked again: %+v, %v", w, err)
 		}
 	}
-	if _, err := n.RetryWorkflow(within(t, ample), "f", "", 0); rota.KindOf(err) != rota.Conflict {
+	if _, err := n.RetryWorkflow(within(t, ample), "f", "", 0); rota.KindOf(err) != rota.KindConflict {
 		t.Fatalf("a retry of what runs: %v", err)
 	}
-	if _, err := n.RetryWorkflow(within(t, ample), "f", "", 3); rota.KindOf(err) != rota.Invalid {
+	if _, err := n.RetryWorkflow(within(t, ample), "f", "", 3); rota.KindOf(err) != rota.KindInvalid {
 		t.Fatalf("a retry after a run that never was: %v", err)
 	}
 }
@@ -353,7 +353,7 @@ func TestWorkflow_waitsEndWithTheirDeadlineAndTheNode(t *testing.T) {
 	b := startBench(t, 1)
 	n := b.leader()
 	b.submitFlow(n, diamond("f"))
-	if _, err := n.AwaitWorkflow(within(t, 300*time.Millisecond), "f"); rota.KindOf(err) != rota.Timeout {
+	if _, err := n.AwaitWorkflow(within(t, 300*time.Millisecond), "f"); rota.KindOf(err) != rota.KindTimeout {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
@@ -367,7 +367,7 @@ func TestWorkflow_waitsEndWithTheirDeadlineAndTheNode(t *testing.T) {
 		return len(n.replica.hub.flows["f"]) == 1
 	})
 	b.stop("n1")
-	if err := <-done; rota.KindOf(err) != rota.Unavailable {
+	if err := <-done; rota.KindOf(err) != rota.KindUnavailable {
 		t.Fatal(err)
 	}
 }
@@ -379,7 +379,7 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 	b := startBench(t, 3)
 	n := b.follower()
 	b.submitFlow(n, flowOf("f", []string{"a"}, []string{"b", "a"}, []string{"c", "b"}))
-	for job, state := range map[rota.JobID]rota.JobState{"f/a": rota.Queued, "f/b": rota.Blocked, "f/c": rota.Blocked} {
+	for job, state := range map[rota.JobID]rota.JobState{"f/a": rota.JobQueued, "f/b": rota.JobBlocked, "f/c": rota.JobBlocked} {
 		got, _, err := n.Job(within(t, ample), job, rota.ReadOptions{})
 		if err != nil || got.State != state || got.ID != job || string(got.Payload) != "in "+string(job[2:]) {
 			t.Fatalf("%+v, %v", got, err)
@@ -420,14 +420,14 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 		return len(n.replica.hub.jobs) == 3
 	})
 	outcomes, err := n.Cancel(within(t, ample), []rota.JobID{"f/b", "f/none", "none/a"})
-	if err != nil || outcomes[0].Err != nil || outcomes[0].State != rota.Cancelled || outcomes[1].Err == nil || outcomes[2].Err == nil {
+	if err != nil || outcomes[0].Err != nil || outcomes[0].State != rota.JobCancelled || outcomes[1].Err == nil || outcomes[2].Err == nil {
 		t.Fatalf("%+v, %v", outcomes, err)
 	}
 	if err := <-done; err != nil || len(ends) != 3 {
 		t.Fatal(err, len(ends))
 	}
 	retried, err := n.Retry(within(t, ample), retriesOf("f/b"))
-	if err != nil || retried[0].Err == nil || rota.KindOf(retried[0].Err) != rota.Conflict {
+	if err != nil || retried[0].Err == nil || rota.KindOf(retried[0].Err) != rota.KindConflict {
 		t.Fatalf("%+v, %v", retried, err)
 	}
 	submitted, err := n.Submit(within(t, ample), []rota.JobSpec{{ID: "f/a", Queue: "default", Type: "work"}})
@@ -435,7 +435,7 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 		t.Fatalf("a job takes a node's place: %+v, %v", submitted, err)
 	}
 	report := rota.ProofReport{Job: "f/a", Reason: "wrong"}
-	if _, err := n.ReportProof(within(t, ample), report); rota.KindOf(err) != rota.Conflict {
+	if _, err := n.ReportProof(within(t, ample), report); rota.KindOf(err) != rota.KindConflict {
 		t.Fatalf("proof of a job that is not COMPLETED: %v", err)
 	}
 	b.sound()
@@ -496,18 +496,18 @@ func TestWorkflow_anIdIsFreeOnceForgotten(t *testing.T) {
 	b.leap(sevenDays + 1000)
 	b.eventually("it is forgotten", func() bool {
 		_, err := n.AwaitWorkflow(within(t, 5*time.Second), "f")
-		return rota.KindOf(err) == rota.NotFound
+		return rota.KindOf(err) == rota.KindNotFound
 	})
 	if job, _, err := n.Job(within(t, ample), "f/a", rota.ReadOptions{}); err != nil || !job.Archived {
 		t.Fatalf("its job is history: %+v, %v", job, err)
 	}
-	if _, err := outputs(t, n, "f/a"); rota.KindOf(err) != rota.NotFound {
+	if _, err := outputs(t, n, "f/a"); rota.KindOf(err) != rota.KindNotFound {
 		t.Fatal(err)
 	}
 	if s := b.submitFlow(n, flowOf("f", []string{"a"}, []string{"b", "a"})); s.Existed || s.Nodes != 2 {
 		t.Fatalf("%+v", s)
 	}
-	if _, err := outputs(t, n, "f/b"); rota.KindOf(err) != rota.Conflict {
+	if _, err := outputs(t, n, "f/b"); rota.KindOf(err) != rota.KindConflict {
 		t.Fatalf("the output of a forgotten run is told: %v", err)
 	}
 	for name, want := range map[string]float64{"rota_workflow_nodes_blocked": 1, "rota_workflow_steps_pending": 0,

@@ -50,7 +50,7 @@ func TestAllocs(t *testing.T) {
 			m.timers.lease.set("x", 0, 5)
 			m.timers.lease.set("x", 5, 0)
 		}},
-		{"an outcome", func() { m.became(rota.Queued, false) }},
+		{"an outcome", func() { m.became(rota.JobQueued, false) }},
 		{"a tombstone's bytes, hashed and read", func() {
 			m.ledger.hashTomb(kept)
 			_ = kept.row()

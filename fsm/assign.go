@@ -17,10 +17,10 @@ func (pl *placement) round(op *fsmpb.Round) *fsmpb.Outcome {
 	q := pl.m.queues.get(name)
 	switch {
 	case q == nil || op.GetEpoch() != pl.m.head.epoch+1:
-		return refused(rota.Refusef(rota.Stale, "epoch", "round %d of queue %q does not follow round %d",
+		return refused(rota.Refusef(rota.KindStale, "epoch", "round %d of queue %q does not follow round %d",
 			op.GetEpoch(), name, pl.m.head.epoch))
 	case rota.Index(op.GetHeight()) > pl.m.head.index:
-		return refused(rota.Refusef(rota.Invalid, "height", "round %d was decided at height %d, the state is at %d",
+		return refused(rota.Refusef(rota.KindInvalid, "height", "round %d was decided at height %d, the state is at %d",
 			op.GetEpoch(), op.GetHeight(), pl.m.head.index))
 	}
 	pl.m.head.epoch++
@@ -32,9 +32,9 @@ func (pl *placement) round(op *fsmpb.Round) *fsmpb.Outcome {
 	placed, since := 0, q.sinceInterleave
 	for _, p := range op.GetPairs() {
 		j := pl.m.jobs.get(rota.JobID(p.GetJob()))
-		turn := rota.ReasoningRule(p.GetRule()) == rota.ByTurnOfTheOldest
+		turn := rota.ReasoningRule(p.GetRule()) == rota.ReasoningByTurnOfTheOldest
 		if why := pl.unassignable(j, q, rota.WorkerID(p.GetWorker()), turn); why != "" {
-			pl.m.journal.emit(rota.Event{Kind: rota.AssignmentDropped, Job: rota.JobID(p.GetJob()), Queue: name,
+			pl.m.journal.emit(rota.Event{Kind: rota.EventAssignmentDropped, Job: rota.JobID(p.GetJob()), Queue: name,
 				Worker: rota.WorkerID(p.GetWorker()), Epoch: op.GetEpoch(), Check: why, Text: why})
 			continue
 		}
@@ -81,7 +81,7 @@ func (pl *placement) unassignable(j *jobRow, q *queueRow, worker rota.WorkerID, 
 	switch {
 	case j == nil:
 		return "JOB_GONE"
-	case j.state != rota.Queued:
+	case j.state != rota.JobQueued:
 		return "JOB_" + j.state.String()
 	case j.spec.Queue != q.name:
 		return "OTHER_QUEUE"
@@ -129,7 +129,7 @@ func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, wh
 	w.memory += l.memory
 	w.io += l.io
 	w.assigned++
-	if why.Reasoning.Rule == rota.ByTurnOfTheOldest {
+	if why.Reasoning.Rule == rota.ReasoningByTurnOfTheOldest {
 		w.sinceTurn = sched.AfterTurn(w.sinceTurn, p.OldestEvery, w.spec.Slots+w.spec.Prefetch)
 	} else {
 		w.sinceTurn++
@@ -146,7 +146,7 @@ func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, wh
 	pl.m.limits.countWindow(l)
 	pl.m.limits.takeDomain(l)
 
-	pl.move(j, rota.Assigned)
+	pl.move(j, rota.JobAssigned)
 	pl.share(l.queue, l.tenant, 1) // now that its lane, often its tenant's last, is out of the order
 	pl.m.own(j)
 	j.lease = l.ID
@@ -159,7 +159,7 @@ func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, wh
 			pl.m.timers.expire.set(string(j.spec.ID), int64(before), int64(j.expires()))
 		}
 	}
-	pl.m.journal.emitFor(j, &rota.Event{Kind: rota.JobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+	pl.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Deadline: h.now().At(l.Deadline.Clock), Epoch: why.Epoch,
 		Check: checkFit, Payload: pl.m.journal.placing(&l.Decision, l.Worker)})
 }

@@ -15,19 +15,19 @@ func (m *Machine) cancel(op *fsmpb.Cancel) *fsmpb.Outcome {
 	if j == nil {
 		return m.cancelLate(id)
 	}
-	m.expel(m.jobs.edit(id), rota.Cancelled, rota.CancelledByUser)
-	return &fsmpb.Outcome{JobState: uint32(rota.Cancelled)}
+	m.expel(m.jobs.edit(id), rota.JobCancelled, rota.ReasonCancelledByUser)
+	return &fsmpb.Outcome{JobState: uint32(rota.JobCancelled)}
 }
 
 func (m *Machine) cancelLate(id rota.JobID) *fsmpb.Outcome {
 	t := m.ended.tombs.get(id)
 	switch {
 	case t == nil:
-		return refused(rota.Refusef(rota.NotFound, "job", "job %q is not known", id))
-	case t.state == rota.Cancelled:
+		return refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id))
+	case t.state == rota.JobCancelled:
 		return &fsmpb.Outcome{JobState: uint32(t.state), Existed: true}
 	default:
-		o := refused(rota.Refusef(rota.Conflict, "job", "job %s is %s already", id, t.state))
+		o := refused(rota.Refusef(rota.KindConflict, "job", "job %s is %s already", id, t.state))
 		o.JobState = uint32(t.state)
 		return o
 	}
@@ -80,11 +80,11 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 // with the answer.
 func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome) {
 	if f, v := m.flows.vertex(id); v != nil {
-		return nil, refused(rota.Refusef(rota.Conflict, "job", "job %s is a node of workflow %s: run it again, and what waits for it, "+
+		return nil, refused(rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s: run it again, and what waits for it, "+
 			"with `rota workflow retry %s --from %s`", id, f.id, f.id, vertexName(v)))
 	}
 	if w, node, ok := rota.SplitNodeJobID(id); ok {
-		return nil, refused(rota.Refusef(rota.NotFound, "job", "job %q is not known as node %q of a workflow %q: submit the workflow "+
+		return nil, refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known as node %q of a workflow %q: submit the workflow "+
 			"again", id, node, w))
 	}
 	if j := m.jobs.get(id); j != nil {
@@ -93,9 +93,9 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome
 		case now > 0 && now == life+1:
 			return nil, &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
 		case now != life:
-			err = rota.Refusef(rota.Stale, "life", "job %s is %s in life %d, not over in life %d: look at it again", id, j.state, now, life)
+			err = rota.Refusef(rota.KindStale, "life", "job %s is %s in life %d, not over in life %d: look at it again", id, j.state, now, life)
 		default:
-			err = rota.Refusef(rota.Conflict, "job", "job %s is %s: only a job that ended can be retried", id, j.state)
+			err = rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that ended can be retried", id, j.state)
 		}
 		o := refused(err)
 		o.JobState = uint32(j.state)
@@ -105,12 +105,12 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome
 	var err *rota.Error
 	switch {
 	case t == nil:
-		return nil, refused(rota.Refusef(rota.NotFound, "job", "job %q is not known", id))
+		return nil, refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id))
 	case t.life != life:
-		err = rota.Refusef(rota.Stale, "life", "job %s has ended %s in life %d, not in life %d: look at it again", id, t.state,
+		err = rota.Refusef(rota.KindStale, "life", "job %s has ended %s in life %d, not in life %d: look at it again", id, t.state,
 			t.life, life)
-	case t.state == rota.Completed:
-		err = rota.Refusef(rota.Conflict, "job", "job %s is COMPLETED: submit it under a new id to run it again", id)
+	case t.state == rota.JobCompleted:
+		err = rota.Refusef(rota.KindConflict, "job", "job %s is COMPLETED: submit it under a new id to run it again", id)
 	default:
 		return t, nil
 	}

@@ -61,7 +61,7 @@ func (m *Machine) changeJob(op *fsmpb.ChangeJob) *fsmpb.Outcome {
 	past.content, past.changes = j.firstContent(), past.changes+1
 	j.past = &past
 	m.respec(j, q, &spec, c.TTLMs != nil)
-	m.journal.emitFor(j, &rota.Event{Kind: rota.JobChanged, Job: c.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobChanged, Job: c.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Payload: changed(&c)})
 	return &fsmpb.Outcome{JobState: uint32(j.state)}
 }
@@ -69,16 +69,16 @@ func (m *Machine) changeJob(op *fsmpb.ChangeJob) *fsmpb.Outcome {
 // changeable returns the row of a job that may be changed. A nil one comes with the answer.
 func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*jobRow, *fsmpb.Outcome) {
 	if f, v := m.flows.vertex(c.ID); v != nil {
-		return nil, refused(rota.Refusef(rota.Conflict, "job", "job %s is a node of workflow %s: what nodes are is settled when their "+
+		return nil, refused(rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s: what nodes are is settled when their "+
 			"workflow is submitted", c.ID, f.id))
 	}
 	j := m.jobs.get(c.ID)
 	if j == nil {
 		t := m.ended.tombs.get(c.ID)
 		if t == nil {
-			return nil, refused(rota.Refusef(rota.NotFound, "job", "job %q is not known", c.ID))
+			return nil, refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known", c.ID))
 		}
-		o := refused(rota.Refusef(rota.Conflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, t.state))
+		o := refused(rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, t.state))
 		o.JobState = uint32(t.state)
 		return nil, o
 	}
@@ -88,9 +88,9 @@ func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*jobRow, *
 	case p.life == op.GetLife() && p.changes == op.GetChanges()+1 && after.Difference(&before) == "":
 		return nil, &fsmpb.Outcome{JobState: uint32(j.state), Existed: true} // the same change again
 	case j.state.Leased():
-		err = rota.Refusef(rota.Conflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, j.state)
+		err = rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, j.state)
 	case p.life != op.GetLife() || p.changes != op.GetChanges():
-		err = rota.Refusef(rota.Stale, "changes", "job %s is in life %d and was changed %d times in it, not in life %d and changed %d "+
+		err = rota.Refusef(rota.KindStale, "changes", "job %s is in life %d and was changed %d times in it, not in life %d and changed %d "+
 			"times: look at it again", c.ID, p.life, p.changes, op.GetLife(), op.GetChanges())
 	case after.Difference(&before) == "":
 		return nil, &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
@@ -108,7 +108,7 @@ func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*jobRow, *
 func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive bool) {
 	var pending *sched.Pending
 	i := m.placement.registry.queues[q.name]
-	if j.state == rota.Queued {
+	if j.state == rota.JobQueued {
 		pending = i.pending
 		pending.Remove(j.item)
 		i.countTier(j, &q.policy, -1)

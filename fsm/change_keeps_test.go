@@ -50,14 +50,14 @@ func TestChangeKeeps(t *testing.T) {
 		b.pass(5_000)
 		b.ok(b.changeOf(urgent))
 		b.pass(1_000)
-		b.state("j", rota.Queued)
+		b.state("j", rota.JobQueued)
 	})
 	t.Run("labels_without_a_value", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.submit("j", func(s *rota.JobSpec) { s.Labels = map[string]string{"bare": "", "gone": "1"} })
 		b.ok(b.changeOf(rota.JobChange{ID: "j", Labels: map[string]string{"more": "2", "gone": ""}}))
-		labels := b.state("j", rota.Queued).Labels
+		labels := b.state("j", rota.JobQueued).Labels
 		if _, kept := labels["bare"]; !kept || len(labels) != 2 || labels["more"] != "2" {
 			t.Errorf("labels are %v", labels)
 		}
@@ -67,7 +67,7 @@ func TestChangeKeeps(t *testing.T) {
 		b := newBench(t)
 		b.submit("j")
 		for _, key := range []string{strings.Repeat("k", 900_000), "a\nb", ""} {
-			b.refuses(rota.Invalid, "labels", b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](1),
+			b.refuses(rota.KindInvalid, "labels", b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](1),
 				Labels: map[string]string{key: ""}}))
 		}
 	})

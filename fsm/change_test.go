@@ -38,7 +38,7 @@ func TestChange(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.submit("j", func(s *rota.JobSpec) { s.Labels, s.TTL = map[string]string{"a": "1", "b": "2"}, time.Minute })
-		before := b.state("j", rota.Queued)
+		before := b.state("j", rota.JobQueued)
 		b.pass(1_000)
 		payload := rota.Blob("other")
 		a := b.entry(b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](1), Fee: to[int64](7), TTLMs: to[int64](5_000),
@@ -46,11 +46,11 @@ func TestChange(t *testing.T) {
 		if err := OutcomeError(a.Outcomes[0]); err != nil {
 			t.Fatal(err)
 		}
-		if len(a.Events) != 1 || a.Events[0].Kind != rota.JobChanged || a.Events[0].Payload !=
+		if len(a.Events) != 1 || a.Events[0].Kind != rota.EventJobChanged || a.Events[0].Payload !=
 			`{"priority":1,"fee":7,"labels":{"b":"","c":"3"},"ttl_ms":5000,"payload_bytes":5}` {
 			t.Fatalf("%+v", a.Events)
 		}
-		job := b.state("j", rota.Queued)
+		job := b.state("j", rota.JobQueued)
 		if job.Priority != 1 || job.Fee != 7 || string(job.Payload) != "other" || len(job.Labels) != 2 || job.Labels["a"] != "1" ||
 			job.Labels["c"] != "3" || job.Enqueued != before.Enqueued || job.Submitted != before.Submitted || job.Changes != 1 {
 			t.Fatalf("%+v", job)
@@ -60,19 +60,19 @@ func TestChange(t *testing.T) {
 		if o := b.ok(submitOp(first)); !o.GetExisted() {
 			t.Fatalf("%v", o)
 		}
-		b.refuses(rota.Conflict, "id", submitOp(&job.JobSpec))
+		b.refuses(rota.KindConflict, "id", submitOp(&job.JobSpec))
 		b.pass(3_999) // its time to live counts from the submission
-		b.state("j", rota.Queued)
+		b.state("j", rota.JobQueued)
 		b.pass(1)
-		b.state("j", rota.Expired)
+		b.state("j", rota.JobExpired)
 		if o := b.ok(submitOp(first)); !o.GetExisted() {
 			t.Fatalf("%v", o)
 		}
 		b.ok(retryOp("j")) // as it was changed
-		if job := b.state("j", rota.Queued); job.Priority != 1 || job.Changes != 0 {
+		if job := b.state("j", rota.JobQueued); job.Priority != 1 || job.Changes != 0 {
 			t.Fatalf("%+v", job)
 		}
-		b.refuses(rota.Conflict, "id", submitOp(&job.JobSpec))
+		b.refuses(rota.KindConflict, "id", submitOp(&job.JobSpec))
 	})
 	t.Run("keeps_the_place_of_its_age", func(t *testing.T) {
 		t.Parallel()
@@ -107,11 +107,11 @@ func TestChange(t *testing.T) {
 		b.submit("low", priority(8))
 		b.submit("other", priority(2))
 		b.pass(66_000) // low has risen
-		if job := b.state("low", rota.Queued); job.Tier != 2 {
+		if job := b.state("low", rota.JobQueued); job.Tier != 2 {
 			t.Fatalf("%+v", job)
 		}
 		b.ok(b.changeOf(rota.JobChange{ID: "low", Priority: to[int32](7)})) // of the same tier: what it reached stays
-		if job := b.state("low", rota.Queued); job.Tier != 2 {
+		if job := b.state("low", rota.JobQueued); job.Tier != 2 {
 			t.Fatalf("%+v", job)
 		}
 		b.ok(b.changeOf(rota.JobChange{ID: "low", Priority: to[int32](2)}))
@@ -120,7 +120,7 @@ func TestChange(t *testing.T) {
 			t.Fatalf("%+v, %+v", low.lifeWords, other.lifeWords)
 		}
 		b.ok(b.changeOf(rota.JobChange{ID: "low", Priority: to[int32](10)}))
-		if job := b.state("low", rota.Queued); job.Tier != 4 {
+		if job := b.state("low", rota.JobQueued); job.Tier != 4 {
 			t.Fatalf("%+v", job)
 		}
 	})
@@ -129,9 +129,9 @@ func TestChange(t *testing.T) {
 		b := newBench(t)
 		b.submit("j", func(s *rota.JobSpec) { s.Delay = 5 * time.Second })
 		b.ok(b.changeOf(urgent("j")))
-		b.state("j", rota.Delayed)
+		b.state("j", rota.JobDelayed)
 		b.pass(5_000)
-		if job := b.state("j", rota.Queued); job.Priority != 0 {
+		if job := b.state("j", rota.JobQueued); job.Priority != 0 {
 			t.Fatalf("%+v", job)
 		}
 	})
@@ -146,14 +146,14 @@ func TestChange(t *testing.T) {
 			t.Fatalf("%v", o)
 		}
 		b.ok(b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](9)}))
-		b.refuses(rota.Stale, "changes", op) // a late repetition does not undo what followed
+		b.refuses(rota.KindStale, "changes", op) // a late repetition does not undo what followed
 		b.ok(cancelOp("j"))
 		b.ok(retryOp("j"))
 		op2 := b.changeOf(urgent("j"))
 		if op2.GetChangeJob().Life != 1 {
 			t.Fatalf("%v", op2)
 		}
-		b.refuses(rota.Stale, "changes", op)
+		b.refuses(rota.KindStale, "changes", op)
 		a := b.entry(b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](9)})) // as it is
 		if !a.Outcomes[0].GetExisted() || len(a.Events) != 0 {
 			t.Fatalf("%v, %v", a.Outcomes, a.Events)
@@ -162,13 +162,13 @@ func TestChange(t *testing.T) {
 	t.Run("refuses", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.refuses(rota.NotFound, "job", b.changeOf(urgent("nobody")))
+		b.refuses(rota.KindNotFound, "job", b.changeOf(urgent("nobody")))
 		l := b.leased("j", "w")
-		b.refuses(rota.Conflict, "job", b.changeOf(urgent("j")))
+		b.refuses(rota.KindConflict, "job", b.changeOf(urgent("j")))
 		b.ok(verb(rota.VerbAck, l))
-		b.refuses(rota.Conflict, "job", b.changeOf(urgent("j")))
+		b.refuses(rota.KindConflict, "job", b.changeOf(urgent("j")))
 		b.ok(verb(rota.VerbComplete, l))
-		b.refuses(rota.Conflict, "job", b.changeOf(urgent("j")))
+		b.refuses(rota.KindConflict, "job", b.changeOf(urgent("j")))
 		b.submit("k", func(s *rota.JobSpec) {
 			s.Labels = make(map[string]string)
 			for i := range rota.MaxLabels {
@@ -184,13 +184,13 @@ func TestChange(t *testing.T) {
 			"payload":  {ID: "k", Payload: &large},
 			"labels":   {ID: "k", Labels: map[string]string{"one more": "v"}},
 		} {
-			b.refuses(rota.Invalid, field, b.changeOf(c))
+			b.refuses(rota.KindInvalid, field, b.changeOf(c))
 		}
 		d := diamond("wf")
 		b.upload(d)
 		b.ok(d.commit())
-		b.refuses(rota.Conflict, "job", b.changeOf(urgent("wf/n0")))
-		b.refuses(rota.Conflict, "job", b.changeOf(urgent("wf/n3"))) // it is BLOCKED
+		b.refuses(rota.KindConflict, "job", b.changeOf(urgent("wf/n0")))
+		b.refuses(rota.KindConflict, "job", b.changeOf(urgent("wf/n3"))) // it is BLOCKED
 	})
 	t.Run("a_change_of_a_held_worker's_job_keeps_the_hold", func(t *testing.T) {
 		t.Parallel()

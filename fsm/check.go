@@ -49,7 +49,7 @@ func (c *checker) jobs() {
 		if l != nil && l.Job != id {
 			c.fault("I1: lease %s of job %s names job %s", l.ID, id, l.Job)
 		}
-		if (j.state == rota.Delayed) != (j.due != 0 || j.dueDate != 0) {
+		if (j.state == rota.JobDelayed) != (j.due != 0 || j.dueDate != 0) {
 			c.fault("I4: job %s is %s and wakes at %d or on %d", id, j.state, j.due, j.dueDate)
 		}
 		if j.seq > m.head.jobSeq {
@@ -74,7 +74,7 @@ func (c *checker) lives() {
 
 // filed checks that a QUEUED job, and no other, stands in a lane as its row says.
 func (c *checker) filed(j *jobRow) {
-	if (j.state == rota.Queued) != (j.item != nil) {
+	if (j.state == rota.JobQueued) != (j.item != nil) {
 		c.fault("I4: job %s is %s, filed in a lane: %v", j.spec.ID, j.state, j.item != nil)
 		return
 	}

@@ -109,7 +109,7 @@ func (c *checker) flow(f *flow, r *workflowRow) {
 		q := queues[v.spec.Queue]
 		q.name = v.spec.Queue
 		q.nodes++
-		if v.state == rota.NodeState(rota.Completed) {
+		if v.state == rota.NodeState(rota.JobCompleted) {
 			q.completed++
 		}
 		queues[v.spec.Queue] = q
@@ -200,7 +200,7 @@ func (c *checker) vertex(f *flow, r *workflowRow, v *vertexRow, number uint32) {
 			return
 		}
 		switch u := f.rows[p]; {
-		case u.state == rota.NodeState(rota.Completed):
+		case u.state == rota.NodeState(rota.JobCompleted):
 		case u.lost():
 			lost++
 			fallthrough
@@ -264,7 +264,7 @@ func (c *checker) nodeJobs() {
 			return true
 		}
 		if f := m.flows.flowIndex.byID[j.workflow]; f == nil || int(j.vertex) >= len(f.rows) || f.rows[j.vertex].spec != j.spec ||
-			f.rows[j.vertex].state != vertexLive || j.state == rota.Blocked {
+			f.rows[j.vertex].state != vertexLive || j.state == rota.JobBlocked {
 			c.fault("I5: job %s is %s and not that of vertex %d of workflow %s", id, j.state, j.vertex, j.workflow)
 		}
 		return true

@@ -19,8 +19,8 @@ func (m *Machine) stamp(entry *fsmpb.Entry, logTerm uint64) *rota.Error {
 	}
 	now := rota.Clock(entry.GetNowMs())
 	if now > h.clock+rota.ClockLeapMax && !planted.uncappedTick() {
-		m.journal.emit(rota.Event{Kind: rota.EntryRefused, Text: "stamped more than a second ahead of the clock"})
-		return rota.Refusef(rota.Unavailable, "now_ms",
+		m.journal.emit(rota.Event{Kind: rota.EventEntryRefused, Text: "stamped more than a second ahead of the clock"})
+		return rota.Refusef(rota.KindUnavailable, "now_ms",
 			"entry is stamped %d ms ahead of the cluster clock: at most %d are taken", now-h.clock, rota.ClockLeapMax)
 	}
 	m.advance(now)
@@ -73,10 +73,10 @@ func (m *Machine) setDate(walls []int64) {
 func (m *Machine) beginTerm(op *fsmpb.BeginTerm, term uint64) *fsmpb.Outcome {
 	switch {
 	case op.GetTerm() != term || term <= m.head.term:
-		return refused(rota.Refusef(rota.Stale, "term", "term %d is over: the log is in term %d, the state in term %d",
+		return refused(rota.Refusef(rota.KindStale, "term", "term %d is over: the log is in term %d, the state in term %d",
 			op.GetTerm(), term, m.head.term))
 	case len(op.GetRandom()) != 32:
-		return refused(rota.Refusef(rota.Invalid, "random", "random has %d bytes: 32 are wanted", len(op.GetRandom())))
+		return refused(rota.Refusef(rota.KindInvalid, "random", "random has %d bytes: 32 are wanted", len(op.GetRandom())))
 	}
 	h := &m.head
 	if h.cluster == "" {
@@ -88,6 +88,6 @@ func (m *Machine) beginTerm(op *fsmpb.BeginTerm, term uint64) *fsmpb.Outcome {
 	h.beacon = nextBeacon(h.beacon, op.GetRandom())
 	m.stamped = true
 	m.setDate(m.walls)
-	m.journal.emit(rota.Event{Kind: rota.LeadershipBegan, Text: op.GetNode()})
+	m.journal.emit(rota.Event{Kind: rota.EventLeadershipBegan, Text: op.GetNode()})
 	return &fsmpb.Outcome{}
 }

@@ -32,8 +32,8 @@ func TestClock(t *testing.T) {
 		b := newBench(t)
 		for _, now := range []int64{startClock + 1001, math.MaxInt64} {
 			a := b.stamped(&fsmpb.Entry{Term: 1, NowMs: now, Ops: []*fsmpb.Op{submitOp(jobSpec("j"))}}, 1)
-			if err := OutcomeError(a.Outcomes[0]); err == nil || err.Kind != rota.Unavailable ||
-				len(a.Events) != 1 || a.Events[0].Kind != rota.EntryRefused || a.Clock != startClock {
+			if err := OutcomeError(a.Outcomes[0]); err == nil || err.Kind != rota.KindUnavailable ||
+				len(a.Events) != 1 || a.Events[0].Kind != rota.EventEntryRefused || a.Clock != startClock {
 				t.Fatalf("applied %+v", a)
 			}
 		}
@@ -67,11 +67,11 @@ func TestClock(t *testing.T) {
 		begin := func(term uint64, random int) *fsmpb.Op {
 			return &fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: term, Node: "x", Random: make([]byte, random)}}}
 		}
-		b.refuses(rota.Stale, "term", begin(1, 32))
-		b.refuses(rota.Stale, "term", begin(7, 32)) // the log is in term 1
-		b.refuses(rota.Stale, "term", begin(math.MaxUint64, 32))
+		b.refuses(rota.KindStale, "term", begin(1, 32))
+		b.refuses(rota.KindStale, "term", begin(7, 32)) // the log is in term 1
+		b.refuses(rota.KindStale, "term", begin(math.MaxUint64, 32))
 		b.term = 2
-		b.refuses(rota.Invalid, "random", begin(2, 31))
+		b.refuses(rota.KindInvalid, "random", begin(2, 31))
 		beacon := b.head.beacon
 		b.ok(begin(2, 32))
 		if b.View.Head().Leader != "x" || b.head.beacon == beacon || b.head.cluster != "test" {
@@ -83,12 +83,12 @@ func TestClock(t *testing.T) {
 		b := emptyBench(t)
 		b.term = 1
 		begin := &fsmpb.BeginTerm{Term: 1, Node: "n", Random: make([]byte, 32), ClusterId: "a b", StartMs: math.MinInt64}
-		b.refuses(rota.Invalid, "cluster_id", &fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: begin}})
+		b.refuses(rota.KindInvalid, "cluster_id", &fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: begin}})
 		begin.ClusterId = "ok"
 		b.ok(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: begin}})
 		b.now = b.head.clock
 		b.submit("j")
-		if j := b.state("j", rota.Queued); j.Enqueued.IsZero() {
+		if j := b.state("j", rota.JobQueued); j.Enqueued.IsZero() {
 			t.Fatalf("job %+v", j)
 		}
 	})

@@ -49,7 +49,7 @@ func (b *bench) pairing(job, worker string) string {
 	op := roundOp(b, job, worker)
 	op.GetRound().Queue = "ai"
 	for _, e := range b.entry(op).Events {
-		if e.Kind == rota.AssignmentDropped {
+		if e.Kind == rota.EventAssignmentDropped {
 			return e.Text
 		}
 	}
@@ -186,14 +186,14 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 			l.ID != sched.LeaseID("j", "w", 0, sched.Hash(l.Decision.Seed)) {
 			t.Fatalf("lease %+v", l)
 		}
-		b.state("j", rota.Assigned)
+		b.state("j", rota.JobAssigned)
 		return b, l
 	}
 	t.Run("an_unacknowledged_lease_is_cancelled_with_backoff", func(t *testing.T) {
 		t.Parallel()
 		b, _ := start(t)
 		b.pass(5_000)
-		if j := b.state("j", rota.Delayed); j.Reason != rota.AckTimeout || j.Attempt != 1 {
+		if j := b.state("j", rota.JobDelayed); j.Reason != rota.ReasonAckTimeout || j.Attempt != 1 {
 			t.Fatalf("job %+v", j)
 		}
 		b.health("w", 950)
@@ -210,35 +210,35 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 				t.Fatalf("renewal %d to %d, %d is wanted", n+1, o.GetDeadlineMs(), deadline)
 			}
 		}
-		b.refuses(rota.Conflict, "lease", verb(rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = 5 }))
+		b.refuses(rota.KindConflict, "lease", verb(rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = 5 }))
 		b.skip(deadline - 1)
-		b.state("j", rota.Running)
+		b.state("j", rota.JobRunning)
 		b.skip(deadline)
-		if j := b.state("j", rota.Delayed); j.Reason != rota.LeaseExpiredReason {
+		if j := b.state("j", rota.JobDelayed); j.Reason != rota.ReasonLeaseExpired {
 			t.Fatalf("job %+v", j)
 		}
-		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l)) // a replay is rejected
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l)) // a replay is rejected
 	})
 	t.Run("cancelled_when_the_provider_leaves", func(t *testing.T) {
 		t.Parallel()
-		for status, why := range map[rota.WorkerStatus]rota.Reason{rota.WorkerSuspended: rota.WorkerSuspendedReason,
-			rota.WorkerRetired: rota.WorkerRetiredReason} {
+		for status, why := range map[rota.WorkerStatus]rota.Reason{rota.WorkerSuspended: rota.ReasonWorkerSuspended,
+			rota.WorkerRetired: rota.ReasonWorkerRetired} {
 			b, l := start(t)
 			b.ok(statusOp("w", status, 0))
-			if j := b.state("j", rota.Queued); j.Reason != why || j.Attempt != 0 {
+			if j := b.state("j", rota.JobQueued); j.Reason != why || j.Attempt != 0 {
 				t.Errorf("%s: job %+v", status, j)
 			}
-			b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l))
+			b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l))
 		}
 		b, l := start(t)
 		b.spoil("w", 1) // the health that is left is less than min_health
 		b.ok(queueOp("default", "min_health", "0"))
 		b.spoil("w", 2)
 		b.status("w", rota.WorkerJailed)
-		if j := b.state("j", rota.Queued); j.Reason != rota.WorkerJailedReason {
+		if j := b.state("j", rota.JobQueued); j.Reason != rota.ReasonWorkerJailed {
 			t.Errorf("JAILED: job %+v", j)
 		}
-		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l))
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l))
 	})
 	t.Run("revoked_when_quotas_are_reduced", func(t *testing.T) {
 		t.Parallel()
@@ -246,7 +246,7 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 		b.submit("k", ai())
 		second := b.match()["k"]
 		b.ok(queueOp("ai", "leases_max_per_worker", "1"))
-		for l, want := range map[rota.LeaseID]rota.Reason{first.ID: rota.ReasonNone, second.ID: rota.QuotaCut} {
+		for l, want := range map[rota.LeaseID]rota.Reason{first.ID: rota.ReasonNone, second.ID: rota.ReasonQuotaCut} {
 			if a, _ := b.View.Assignment(l); a.Lease.Revoked != want {
 				t.Errorf("lease %s is revoked for %s, %s is wanted", l, a.Lease.Revoked, want)
 			}
@@ -256,7 +256,7 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 		t.Parallel()
 		b, l := start(t)
 		b.ok(verb(rota.VerbDecline, l))
-		if j := b.state("j", rota.Queued); j.Attempt != 0 {
+		if j := b.state("j", rota.JobQueued); j.Attempt != 0 {
 			t.Fatalf("job %+v", j)
 		}
 		if why := b.pairing("j", "w"); why != "COOLING_DOWN" {
@@ -285,15 +285,15 @@ func TestConformance_RetryTTL(t *testing.T) {
 				break
 			}
 			want := rota.Clock(sched.BackoffMs("j", n, p))
-			if j := b.state("j", rota.Delayed); j.Due.Clock != b.now+want || want%1000 != 0 || want < 4_500<<n || want > 5_500<<n {
+			if j := b.state("j", rota.JobDelayed); j.Due.Clock != b.now+want || want%1000 != 0 || want < 4_500<<n || want > 5_500<<n {
 				t.Fatalf("attempt %d waits for %d ms, %d is wanted", n, j.Due.Clock-b.now, want)
 			}
 			b.skip(b.now + want - 1)
-			b.state("j", rota.Delayed)
+			b.state("j", rota.JobDelayed)
 			b.skip(b.now + 1)
-			b.state("j", rota.Queued)
+			b.state("j", rota.JobQueued)
 		}
-		if j := b.state("j", rota.Dead); j.Reason != rota.ProviderFail {
+		if j := b.state("j", rota.JobDead); j.Reason != rota.ReasonProviderFail {
 			t.Fatalf("job %+v", j)
 		}
 		if o := b.ok(submitOp(jobSpec("j", ai()))); !o.GetExisted() {
@@ -311,17 +311,17 @@ func TestConformance_RetryTTL(t *testing.T) {
 		l := b.match()["runs"]
 		b.ok(verb(rota.VerbAck, l))
 		b.pass(29_999)
-		b.state("runs", rota.Running)
+		b.state("runs", rota.JobRunning)
 		b.pass(1)
-		if j := b.state("runs", rota.Expired); j.Reason != rota.TTLRelative {
+		if j := b.state("runs", rota.JobExpired); j.Reason != rota.ReasonTTLRelative {
 			t.Fatalf("job %+v", j)
 		}
-		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l))
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l))
 		b.ok(statusOp("w", rota.WorkerDraining, 0))
 		b.pass(29_999)
-		b.state("waits", rota.Queued)
+		b.state("waits", rota.JobQueued)
 		b.pass(1)
-		if j := b.state("waits", rota.Expired); j.Reason != rota.TTLAbsolute {
+		if j := b.state("waits", rota.JobExpired); j.Reason != rota.ReasonTTLAbsolute {
 			t.Fatalf("job %+v", j)
 		}
 	})

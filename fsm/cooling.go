@@ -33,7 +33,7 @@ func (r *workerRow) cools(typ rota.JobType, p *rota.QueuePolicy, now rota.Clock,
 		list = list[1:]
 	}
 	r.failing = append(list, counted)
-	if counted.n < p.CoolAfter && cause != rota.Declined {
+	if counted.n < p.CoolAfter && cause != rota.ReasonDeclined {
 		return false
 	}
 	r.cooling = bar(r.cooling, rota.TypeUntil{Type: typ, Until: rota.Moment{Clock: now + rota.Clock(p.CoolMs)}, Cause: cause})

@@ -82,7 +82,7 @@ func (d *decision) keptRoom() {
 		}
 		if pair, ok := d.draft.PlaceHeld(h, d.m.head.clock); ok {
 			if row := d.m.placement.holds.get(h.Item.ID); row.preempted {
-				pair.Reasoning = rota.Reasoning{Rule: rota.ByPreemption, N: row.revoked}
+				pair.Reasoning = rota.Reasoning{Rule: rota.ReasoningByPreemption, N: row.revoked}
 			}
 			d.early(pair)
 		}

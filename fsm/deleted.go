@@ -43,7 +43,7 @@ func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 	}
 	o, err := ed.deletable(id, seq)
 	if err == nil && !ed.roomDeleted(seq) {
-		err = rota.Refusef(rota.Exhausted, "deleted", "deleted jobs are %d separate ranges of numbers, no more are kept: wait until "+
+		err = rota.Refusef(rota.KindExhausted, "deleted", "deleted jobs are %d separate ranges of numbers, no more are kept: wait until "+
 			"--archive-retention has passed the oldest, or delete jobs that ended one after another", rota.MaxDeletedRanges)
 	}
 	if err != nil {
@@ -51,7 +51,7 @@ func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 		refusal.JobState = o.GetJobState()
 		return refusal
 	}
-	e := rota.Event{Kind: rota.JobDeleted, Job: id}
+	e := rota.Event{Kind: rota.EventJobDeleted, Job: id}
 	if t := ed.tombs.get(id); t != nil {
 		e.Queue, e.Tenant, e.Attempt = t.queue, t.tenant, t.attempt
 		ed.m.dropTomb(id, seq)
@@ -66,24 +66,24 @@ func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 func (ed *ended) deletable(id rota.JobID, seq uint64) (*fsmpb.Outcome, error) {
 	o := &fsmpb.Outcome{JobState: uint32(ed.m.View.JobState(id))}
 	if f, v := ed.m.flows.vertex(id); v != nil {
-		return o, rota.Refusef(rota.Conflict, "job", "job %s is a node of workflow %s, which is kept: it can be deleted once the workflow "+
+		return o, rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s, which is kept: it can be deleted once the workflow "+
 			"is forgotten", id, f.id)
 	}
 	if j := ed.m.jobs.get(id); j != nil {
-		return o, rota.Refusef(rota.Conflict, "job", "job %s is %s: cancel it first", id, j.state)
+		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s: cancel it first", id, j.state)
 	}
 	t := ed.tombs.get(id)
 	other, taken := ed.tombs.order.at(seq)
 	switch {
 	case t == nil && seq == 0:
-		return o, rota.Refusef(rota.NotFound, "job", "job %q is not known", id)
+		return o, rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 	case t == nil && (taken || seq > ed.m.head.tombSeq):
-		return o, rota.Refusef(rota.Invalid, "seq", "job %q did not end under number %d (of %d), which is job %q's", id, seq,
+		return o, rota.Refusef(rota.KindInvalid, "seq", "job %q did not end under number %d (of %d), which is job %q's", id, seq,
 			ed.m.head.tombSeq, other.id)
 	case t != nil && t.seq != seq:
-		return o, rota.Refusef(rota.Conflict, "seq", "job %s ended under number %d, not %d: look at it again", id, t.seq, seq)
+		return o, rota.Refusef(rota.KindConflict, "seq", "job %s ended under number %d, not %d: look at it again", id, t.seq, seq)
 	case t != nil && t.freeAt > ed.m.head.clock:
-		return o, rota.Refusef(rota.Conflict, "job", "job %s is %s, but its worker may not have heard of it and may work on it for up to "+
+		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s, but its worker may not have heard of it and may work on it for up to "+
 			"%d ms more: delete it then", id, t.state, t.freeAt-ed.m.head.clock)
 	}
 	return o, nil

@@ -26,8 +26,8 @@ func TestDelete(t *testing.T) {
 		b.ok(cancelOp("j"))
 		op := b.deleteOf("j")
 		a := b.entry(op)
-		if o := a.Outcomes[0]; OutcomeError(o) != nil || o.GetJobState() != uint32(rota.Cancelled) || len(a.Events) != 1 ||
-			a.Events[0].Kind != rota.JobDeleted || a.Events[0].Job != "j" || a.Events[0].Queue != "default" {
+		if o := a.Outcomes[0]; OutcomeError(o) != nil || o.GetJobState() != uint32(rota.JobCancelled) || len(a.Events) != 1 ||
+			a.Events[0].Kind != rota.EventJobDeleted || a.Events[0].Job != "j" || a.Events[0].Queue != "default" {
 			t.Fatalf("%v, %+v", o, a.Events)
 		}
 		if job, ok := b.View.Job("j"); ok {
@@ -36,8 +36,8 @@ func TestDelete(t *testing.T) {
 		if s, ok := b.View.StagedJob("j"); ok || !b.View.Deleted(1) || b.View.DeletedStaged("j") != 1 {
 			t.Fatalf("%+v", s)
 		}
-		b.refuses(rota.NotFound, "job", retryOp("j"))
-		b.refuses(rota.NotFound, "job", b.deleteOf("j"))
+		b.refuses(rota.KindNotFound, "job", retryOp("j"))
+		b.refuses(rota.KindNotFound, "job", b.deleteOf("j"))
 		if again := b.entry(op); !again.Outcomes[0].GetExisted() || len(again.Events) != 0 {
 			t.Fatalf("%+v", again)
 		}
@@ -45,10 +45,10 @@ func TestDelete(t *testing.T) {
 		if o := b.ok(op); !o.GetExisted() {                      // its end is another one
 			t.Fatalf("%v", o)
 		}
-		b.state("j", rota.Queued)
-		b.refuses(rota.Conflict, "job", b.deleteOf("j"))
+		b.state("j", rota.JobQueued)
+		b.refuses(rota.KindConflict, "job", b.deleteOf("j"))
 		b.ok(cancelOp("j"))
-		b.refuses(rota.Conflict, "seq", DeleteJobOp("j", 0))
+		b.refuses(rota.KindConflict, "seq", DeleteJobOp("j", 0))
 		page, err := b.View.Jobs().Page(rota.JobFilter{}, history{})
 		if err != nil || len(page.Jobs) != 1 || page.Jobs[0].Type != "else" {
 			t.Fatalf("%+v, %v", page, err)
@@ -57,16 +57,16 @@ func TestDelete(t *testing.T) {
 	t.Run("refusals", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.refuses(rota.NotFound, "job", DeleteJobOp("nobody", 0))
-		b.refuses(rota.Invalid, "seq", DeleteJobOp("nobody", 1))
+		b.refuses(rota.KindNotFound, "job", DeleteJobOp("nobody", 0))
+		b.refuses(rota.KindInvalid, "seq", DeleteJobOp("nobody", 1))
 		l := b.leased("j", "w")
-		o := b.refuses(rota.Conflict, "job", b.deleteOf("j"))
-		if o.GetJobState() != uint32(rota.Assigned) || !strings.Contains(o.GetText(), "cancel it first") {
+		o := b.refuses(rota.KindConflict, "job", b.deleteOf("j"))
+		if o.GetJobState() != uint32(rota.JobAssigned) || !strings.Contains(o.GetText(), "cancel it first") {
 			t.Fatalf("%v", o)
 		}
 		b.ok(cancelOp("j"))
-		b.refuses(rota.Conflict, "job", b.deleteOf("j")) // w may work on it
-		b.refuses(rota.Invalid, "seq", DeleteJobOp("other", 1))
+		b.refuses(rota.KindConflict, "job", b.deleteOf("j")) // w may work on it
+		b.refuses(rota.KindInvalid, "seq", DeleteJobOp("other", 1))
 		b.pass(leaseDue(&leaseRow{Lease: l}, b.fleet.workers.get("w")) - b.now + 1)
 		b.pass(rota.Clock(b.ended.tombs.get("j").freeAt - b.now))
 		b.ok(b.deleteOf("j"))
@@ -74,7 +74,7 @@ func TestDelete(t *testing.T) {
 		b.upload(d)
 		b.ok(d.commit())
 		b.ok(cancelOp("wf/n0"))
-		b.refuses(rota.Conflict, "job", b.deleteOf("wf/n0"))
+		b.refuses(rota.KindConflict, "job", b.deleteOf("wf/n0"))
 	})
 	t.Run("what_archives_alone_know", func(t *testing.T) {
 		t.Parallel()
@@ -83,7 +83,7 @@ func TestDelete(t *testing.T) {
 		b.ok(cancelOp("j"))
 		flushAll(b.Machine)
 		flushAll(b.twin)
-		mark := history{{Seq: 1, Job: b.state("j", rota.Cancelled)}}
+		mark := history{{Seq: 1, Job: b.state("j", rota.JobCancelled)}}
 		b.dropTomb("j", 1)
 		b.twin.dropTomb("j", 1)
 		if page, err := b.View.Jobs().Page(rota.JobFilter{}, mark); err != nil || len(page.Jobs) != 1 {
@@ -145,10 +145,10 @@ func TestDelete_atTheBound(t *testing.T) {
 	for i := range uint64(rota.MaxDeletedRanges) {
 		b.ended.deleted.load(deletedKey(2*i+3), &deletedRow{from: 2*i + 3, to: 2*i + 3})
 	}
-	if err := OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err == nil || err.Kind != rota.Exhausted {
+	if err := OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err == nil || err.Kind != rota.KindExhausted {
 		t.Fatal(err)
 	}
-	b.state("j", rota.Cancelled)
+	b.state("j", rota.JobCancelled)
 	b.ended.deleted.drop(deletedKey(3))
 	b.ended.deleted.load(deletedKey(2), &deletedRow{from: 2, to: 2})
 	if err := OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err != nil || b.ended.deleted.len() != rota.MaxDeletedRanges {

@@ -33,7 +33,7 @@ func TestDisconnect(t *testing.T) {
 	}
 	run("counts_the_grace", func(b *bench, l rota.Lease) {
 		events := b.entry(disconnectOp("w", l.Session, 5)).Events
-		if len(events) != 1 || events[0].Kind != rota.WorkerDisconnected || events[0].Worker != "w" || events[0].Session != l.Session {
+		if len(events) != 1 || events[0].Kind != rota.EventWorkerDisconnected || events[0].Worker != "w" || events[0].Session != l.Session {
 			b.t.Fatalf("events %+v", events)
 		}
 		since := b.head.clock
@@ -43,9 +43,9 @@ func TestDisconnect(t *testing.T) {
 		b.pass(5_000)
 		b.ok(disconnectOp("w", l.Session, 5)) // said again, it counts on
 		b.pass(4_999)
-		b.state("j", rota.Running)
+		b.state("j", rota.JobRunning)
 		b.pass(1)
-		if j, _ := b.View.Job("j"); j.Attempt != 1 || j.Attempts[0].End != rota.LeaseExpiredReason {
+		if j, _ := b.View.Job("j"); j.Attempt != 1 || j.Attempts[0].End != rota.ReasonLeaseExpired {
 			b.t.Fatalf("job %+v", j)
 		}
 	})
@@ -53,9 +53,9 @@ func TestDisconnect(t *testing.T) {
 		b.ok(disconnectOp("w", l.Session, 5))
 		b.pass(9_000)
 		b.ok(linked(registerOp("w", 2, "w", false), 6))
-		b.refuses(rota.Stale, "connection", disconnectOp("w", l.Session, 5))
+		b.refuses(rota.KindStale, "connection", disconnectOp("w", l.Session, 5))
 		b.pass(60_000)
-		b.state("j", rota.Running)
+		b.state("j", rota.JobRunning)
 		b.ok(disconnectOp("w", l.Session, 6))
 		b.pass(10_000)
 		if j, _ := b.View.Job("j"); j.Attempt != 1 {
@@ -63,16 +63,16 @@ func TestDisconnect(t *testing.T) {
 		}
 	})
 	run("of_another_worker_session_or_connection_tells_nothing", func(b *bench, l rota.Lease) {
-		b.refuses(rota.Stale, "session", disconnectOp("nobody", l.Session, 5))
-		b.refuses(rota.Stale, "session", disconnectOp("w", l.Session+1, 5))
-		b.refuses(rota.Stale, "connection", disconnectOp("w", l.Session, 4))
-		b.refuses(rota.Stale, "connection", disconnectOp("w", l.Session, 0))
+		b.refuses(rota.KindStale, "session", disconnectOp("nobody", l.Session, 5))
+		b.refuses(rota.KindStale, "session", disconnectOp("w", l.Session+1, 5))
+		b.refuses(rota.KindStale, "connection", disconnectOp("w", l.Session, 4))
+		b.refuses(rota.KindStale, "connection", disconnectOp("w", l.Session, 0))
 		b.ok(registerOp("plain", 1, "plain", false))
 		s, _ := b.View.Session("plain")
-		b.refuses(rota.Stale, "connection", disconnectOp("plain", s, 0)) // it numbers none
+		b.refuses(rota.KindStale, "connection", disconnectOp("plain", s, 0)) // it numbers none
 	})
 	run("an_older_connection_is_stale_the_same_one_is_a_repeat", func(b *bench, l rota.Lease) {
-		b.refuses(rota.Stale, "connection", linked(registerOp("w", 2, "w", false), 4))
+		b.refuses(rota.KindStale, "connection", linked(registerOp("w", 2, "w", false), 4))
 		b.ok(disconnectOp("w", l.Session, 5))
 		b.ok(linked(registerOp("w", 2, "w", false), 5)) // proposed twice: no other connection
 		b.pass(10_000)
@@ -83,11 +83,11 @@ func TestDisconnect(t *testing.T) {
 	run("is_nothing_of_a_deposed_leader", func(b *bench, l rota.Lease) {
 		b.lead()
 		e := &fsmpb.Entry{Term: b.term - 1, NowMs: int64(b.now), Ops: []*fsmpb.Op{disconnectOp("w", l.Session, 5)}}
-		if o := b.stamped(e, b.term).Outcomes[0]; rota.Kind(o.GetKind()) != rota.Stale {
+		if o := b.stamped(e, b.term).Outcomes[0]; rota.Kind(o.GetKind()) != rota.KindStale {
 			b.t.Fatalf("outcome %v", o)
 		}
 		b.pass(30_000)
-		b.state("j", rota.Running)
+		b.state("j", rota.JobRunning)
 	})
 	run("gives_the_worker_nothing_until_it_registers", func(b *bench, l rota.Lease) {
 		b.ok(disconnectOp("w", l.Session, 5))
@@ -125,8 +125,8 @@ func TestDisconnect_withoutGrace(t *testing.T) {
 	b.ok(verb(rota.VerbAck, late))
 	b.ok(disconnectOp("w", early.Session, 6))
 	b.pass(60_000)
-	b.state("early", rota.Running)
-	b.state("late", rota.Running)
+	b.state("early", rota.JobRunning)
+	b.state("late", rota.JobRunning)
 }
 
 // The key takes 0 and 10 to 40 s.
@@ -134,7 +134,7 @@ func TestDisconnect_range(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, ms := range []string{"1", "9999", "40001", "-1"} {
-		b.refuses(rota.Invalid, "lease_grace_on_disconnect_ms", queueOp("default", "lease_grace_on_disconnect_ms", ms))
+		b.refuses(rota.KindInvalid, "lease_grace_on_disconnect_ms", queueOp("default", "lease_grace_on_disconnect_ms", ms))
 	}
 	for _, ms := range []string{"0", "10000", "40000"} {
 		b.ok(queueOp("default", "lease_grace_on_disconnect_ms", ms))

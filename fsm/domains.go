@@ -105,9 +105,9 @@ func (lm *limits) settleDomain(d *domainRow) {
 
 // isolate changes whether a domain is isolated; its bucket is full then.
 func (lm *limits) isolate(d *domainRow, isolated bool) {
-	kind := rota.DomainRecovered
+	kind := rota.EventDomainRecovered
 	if isolated {
-		kind = rota.DomainIsolated
+		kind = rota.EventDomainIsolated
 	}
 	d.isolated, d.since, d.tat = isolated, lm.m.head.now(), 0
 	ok, fail := d.window.total()

@@ -31,7 +31,7 @@ func (b *bench) end(domain string, v rota.LeaseVerb) []rota.Event {
 		b.t.Fatalf("job %s was not placed", id)
 	}
 	events := b.entry(verb(v, l, func(c *rota.LeaseCommand) { c.NoRetry = true })).Events
-	if b.View.JobState(rota.JobID(id)) == rota.Queued { // declined
+	if b.View.JobState(rota.JobID(id)) == rota.JobQueued { // declined
 		b.ok(cancelOp(id))
 	}
 	b.ok(statusOp(worker, rota.WorkerRetired, 0))
@@ -55,13 +55,13 @@ func TestDomain(t *testing.T) {
 	t.Run("is_isolated_above_the_threshold_with_enough_samples", func(t *testing.T) {
 		t.Parallel()
 		b := zoned(t)
-		if e := b.outcomes("zone-1", 3, 7); len(kinds(e, rota.DomainIsolated)) != 0 {
+		if e := b.outcomes("zone-1", 3, 7); len(kinds(e, rota.EventDomainIsolated)) != 0 {
 			t.Fatal("isolated at the threshold, not above it")
 		}
-		if e := b.outcomes("zone-2", 9, 0); len(kinds(e, rota.DomainIsolated)) != 0 {
+		if e := b.outcomes("zone-2", 9, 0); len(kinds(e, rota.EventDomainIsolated)) != 0 {
 			t.Fatal("isolated with nine samples")
 		}
-		e := kinds(b.outcomes("zone-1", 1, 0), rota.DomainIsolated)
+		e := kinds(b.outcomes("zone-1", 1, 0), rota.EventDomainIsolated)
 		want := `{"domain":"zone-1","outcomes":11,"failures":4,"threshold_permille":300}`
 		if len(e) != 1 || e[0].Queue != "default" || e[0].Payload != want {
 			t.Fatalf("events %+v", e)
@@ -146,7 +146,7 @@ func TestDomain(t *testing.T) {
 		b.outcomes("zone-1", 4, 6)
 		for n := int64(11); ; n++ {
 			b.pass(1000) // one probe
-			e := kinds(b.end("zone-1", rota.VerbComplete), rota.DomainRecovered)
+			e := kinds(b.end("zone-1", rota.VerbComplete), rota.EventDomainRecovered)
 			if recovered := 4*2000 <= 300*n; recovered != (len(e) == 1) {
 				t.Fatalf("with 4 failures in %d: events %+v", n, e)
 			} else if recovered {
@@ -168,10 +168,10 @@ func TestDomain(t *testing.T) {
 		if b.View.AtRest() {
 			t.Fatal("at rest while a domain is isolated")
 		}
-		if e := b.pass(49_000); len(kinds(e, rota.DomainRecovered)) != 0 {
+		if e := b.pass(49_000); len(kinds(e, rota.EventDomainRecovered)) != 0 {
 			t.Fatal("recovered while failures are in the window")
 		}
-		e := kinds(b.pass(11_000), rota.DomainRecovered)
+		e := kinds(b.pass(11_000), rota.EventDomainRecovered)
 		if len(e) != 1 || e[0].Payload != `{"domain":"zone-1","outcomes":0,"failures":0,"threshold_permille":300}` {
 			t.Fatalf("events %+v", e)
 		}
@@ -183,13 +183,13 @@ func TestDomain(t *testing.T) {
 		t.Parallel()
 		b := zoned(t)
 		b.ok(queueOp("default", "domain_failure_threshold", "0"))
-		if e := b.outcomes("zone-1", 20, 0); len(kinds(e, rota.DomainIsolated)) != 0 {
+		if e := b.outcomes("zone-1", 20, 0); len(kinds(e, rota.EventDomainIsolated)) != 0 {
 			t.Fatalf("events %+v", e)
 		}
 		b.ok(queueOp("default", "domain_failure_threshold", "0.3"))
 		b.outcomes("zone-2", 10, 0)
 		e := b.entry(queueOp("default", "domain_failure_threshold", "0")).Events
-		if len(kinds(e, rota.DomainRecovered)) == 0 {
+		if len(kinds(e, rota.EventDomainRecovered)) == 0 {
 			t.Fatalf("a domain stays isolated: %+v", e)
 		}
 	})
@@ -211,11 +211,11 @@ func TestDomain(t *testing.T) {
 		b := zoned(t)
 		b.outcomes("zone-1", 4, 6)
 		e := b.entry(queueOp("default", "domain_failure_threshold", "0.9")).Events
-		if len(kinds(e, rota.DomainRecovered)) != 1 {
+		if len(kinds(e, rota.EventDomainRecovered)) != 1 {
 			t.Fatalf("events %+v", e)
 		}
 		e = b.entry(queueOp("default", "domain_failure_threshold", "0.3", "domain_probe_burst", "1")).Events
-		if len(kinds(e, rota.DomainIsolated)) != 1 {
+		if len(kinds(e, rota.EventDomainIsolated)) != 1 {
 			t.Fatalf("events %+v", e)
 		}
 		b.worker("w", 9)
@@ -259,7 +259,7 @@ func TestDomain(t *testing.T) {
 func pending(b *bench, ids ...string) string {
 	b.t.Helper()
 	for _, id := range ids {
-		if b.View.JobState(rota.JobID(id)) == rota.Queued {
+		if b.View.JobState(rota.JobID(id)) == rota.JobQueued {
 			return id
 		}
 	}
@@ -289,7 +289,7 @@ func TestQuarantineDelays(t *testing.T) {
 	}
 	b.ok(statusOp("w", rota.WorkerSuspended, 0))
 	b.pass(24 * 3_600_000 / 100)
-	b.state("kept", rota.Queued)
+	b.state("kept", rota.JobQueued)
 	if len(b.match()) != 0 {
 		t.Fatal("a suspended worker got a job")
 	}

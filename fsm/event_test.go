@@ -15,13 +15,13 @@ import (
 func someEvents() []rota.Event {
 	id := func(seq uint32) rota.EventID { return rota.EventID{Incarnation: 3, Index: 4711, Seq: seq} }
 	list := []rota.Event{
-		{ID: id(0), Kind: rota.LeadershipBegan, Clock: 1_700_000_000_000, Date: 1_700_000_000_500, Text: "n1"},
-		{ID: id(1), Kind: rota.JobAssigned, Run: "run", Node: "node", Parent: rota.EventID{Incarnation: 2, Index: 4000, Seq: 9},
+		{ID: id(0), Kind: rota.EventLeadershipBegan, Clock: 1_700_000_000_000, Date: 1_700_000_000_500, Text: "n1"},
+		{ID: id(1), Kind: rota.EventJobAssigned, Run: "run", Node: "node", Parent: rota.EventID{Incarnation: 2, Index: 4000, Seq: 9},
 			Clock: 1_700_000_000_000, Date: 1_700_000_000_400, Job: "j", Queue: "default", Tenant: "t", Worker: "w", Session: 12,
 			Lease: rota.LeaseID{1, 2, 31: 3}, Attempt: 2, Deadline: rota.Moment{Clock: 1_700_000_060_000, Date: 1_700_000_060_400}, Epoch: 77, Check: "FIT",
 			Payload: `{"reasoning":"LeastLoaded"}`},
-		{ID: id(2), Kind: rota.ProviderStatusChanged, Clock: 1_700_000_000_900, Date: 1_700_000_000_400, Worker: "w",
-			Status: rota.WorkerDraining, Reason: rota.Declined, Deadline: rota.Moment{Clock: 1, Date: -499}},
+		{ID: id(2), Kind: rota.EventProviderStatusChanged, Clock: 1_700_000_000_900, Date: 1_700_000_000_400, Worker: "w",
+			Status: rota.WorkerDraining, Reason: rota.ReasonDeclined, Deadline: rota.Moment{Clock: 1, Date: -499}},
 	}
 	return list
 }
@@ -143,7 +143,7 @@ func TestEvents(t *testing.T) {
 			if e.Parent != last {
 				t.Errorf("%s %s names %s, %s was before", e.ID, e.Kind, e.Parent, last)
 			}
-			if seen[e.Kind] = e; e.Kind != rota.LeaseRenewedEvent {
+			if seen[e.Kind] = e; e.Kind != rota.EventLeaseRenewed {
 				last = e.ID
 			}
 		}
@@ -155,18 +155,18 @@ func TestEvents(t *testing.T) {
 	renewal := leases[0]
 	note(b.entry(verb(rota.VerbRenew, renewal)).Events)
 	note(b.entry(verb(rota.VerbFail, leases[0])).Events)
-	if seen[rota.JobRunning].Attempt != 0 || seen[rota.LeaseAcked].Lease != leases[0].ID {
+	if seen[rota.EventJobRunning].Attempt != 0 || seen[rota.EventLeaseAcked].Lease != leases[0].ID {
 		t.Errorf("%+v", seen)
 	}
-	retry := seen[rota.JobRetryScheduled]
-	if want := dueAt(retry.Deadline); retry.Payload != want || retry.Reason != rota.ProviderFail {
+	retry := seen[rota.EventJobRetryScheduled]
+	if want := dueAt(retry.Deadline); retry.Payload != want || retry.Reason != rota.ReasonProviderFail {
 		t.Errorf("retry is told as %+v", retry)
 	}
 	b.pass(30_000)
 	leases = inOrder(b.match())
 	last = b.jobs.get("a").lastEvent()
 	note(b.entry(verb(rota.VerbComplete, leases[0])).Events)
-	if e := seen[rota.JobCompleted]; !strings.HasPrefix(e.Payload, `{"output_digest":"e3b0c442`) {
+	if e := seen[rota.EventJobCompleted]; !strings.HasPrefix(e.Payload, `{"output_digest":"e3b0c442`) {
 		t.Errorf("completion is told as %+v", e)
 	}
 }
@@ -174,7 +174,7 @@ func TestEvents(t *testing.T) {
 func TestPlacing(t *testing.T) {
 	t.Parallel()
 	m := New()
-	d := rota.Decision{Height: 9, Score: -4, Rank: 2, Reasoning: rota.Reasoning{Rule: rota.ByLeastLoaded, N: 1}}
+	d := rota.Decision{Height: 9, Score: -4, Rank: 2, Reasoning: rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: 1}}
 	if got := m.journal.placing(&d, "w"); got != `{"reasoning":{"rule":"LeastLoaded","worker_id":"w","queue_depth":1},"score":-4,"rank":2,"height":9}` {
 		t.Error(got)
 	}

@@ -41,7 +41,7 @@ func (fl *fleet) enter(w *workerRow, status rota.WorkerStatus) {
 // change enters a status and tells so.
 func (fl *fleet) change(w *workerRow, status rota.WorkerStatus) {
 	fl.enter(w, status)
-	e := rota.Event{Kind: rota.ProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: status}
+	e := rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: status}
 	if status == rota.WorkerJailed {
 		e.Deadline = fl.m.head.now().At(w.jailedUntil)
 	}
@@ -54,7 +54,7 @@ func (fl *fleet) heard(w *workerRow) {
 	back := w.before
 	fl.enter(w, back)
 	fl.retimeLeases(w)
-	fl.m.journal.emit(rota.Event{Kind: rota.ProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: back})
+	fl.m.journal.emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: back})
 }
 
 func (fl *fleet) retimeLeases(w *workerRow) {
@@ -68,7 +68,7 @@ func (fl *fleet) retimeLeases(w *workerRow) {
 // event tells the penalty and the stake left after it; w is editable. A lease that the event names ends by the
 // caller's hand.
 func (fl *fleet) disprove(w *workerRow, p *rota.QueuePolicy, e rota.Event) {
-	e.Kind, e.Worker, e.Session = rota.ProviderSlashed, w.spec.ID, w.session
+	e.Kind, e.Worker, e.Session = rota.EventProviderSlashed, w.spec.ID, w.session
 	if !p.HealthSteps {
 		e.Payload = slashPayload(0, w.stakeLeft(), e.Reason)
 		fl.m.journal.emit(e)
@@ -95,7 +95,7 @@ func (fl *fleet) jail(w *workerRow, ending rota.LeaseID) {
 		return
 	}
 	fl.change(w, rota.WorkerJailed)
-	fl.cancelLeases(w, rota.WorkerJailedReason, ending)
+	fl.cancelLeases(w, rota.ReasonWorkerJailed, ending)
 }
 
 // release ends a jail.

@@ -124,7 +124,7 @@ func TestFleet(t *testing.T) {
 	f := newFleet(t, workers)
 	if workers == rota.MaxWorkers {
 		one := f.try(registerOp("one-more", 1, "s", false))
-		if k := rota.Kind(one.Outcomes[0].GetKind()); k != rota.Exhausted {
+		if k := rota.Kind(one.Outcomes[0].GetKind()); k != rota.KindExhausted {
 			t.Errorf("one worker more than %d: %v", workers, one.Outcomes[0])
 		}
 	}
@@ -148,9 +148,9 @@ func TestFleet(t *testing.T) {
 		assigned := 0
 		for _, e := range f.entry(opsOf(rounds)...).Events {
 			switch e.Kind {
-			case rota.JobAssigned:
+			case rota.EventJobAssigned:
 				assigned++
-			case rota.AssignmentDropped:
+			case rota.EventAssignmentDropped:
 				t.Errorf("applying drops what was decided on the same state: %+v", e)
 			}
 		}
@@ -245,13 +245,13 @@ func BenchmarkFleet(b *testing.B) {
 func (f *fleetBench) end(assigned []rota.Event) {
 	var ops []*fsmpb.Op
 	for _, e := range assigned {
-		if e.Kind == rota.JobAssigned {
+		if e.Kind == rota.EventJobAssigned {
 			j, _ := f.View.Job(e.Job)
 			ops = append(ops, verb(rota.VerbAck, *j.Lease), verb(rota.VerbComplete, *j.Lease))
 		}
 	}
 	f.jobs.scan(func(id rota.JobID, r *jobRow) bool {
-		if r.state == rota.Queued {
+		if r.state == rota.JobQueued {
 			ops = append(ops, cancelOp(string(id)))
 		}
 		return true

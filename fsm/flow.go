@@ -147,7 +147,7 @@ func (f *flow) append(v *vertexRow) {
 // due reports whether a vertex of a workflow that is not ending stands in work.
 func (f *flow) due(r *workflowRow, v *vertexRow) bool {
 	return v.state == vertexBlocked &&
-		(f.waiting[v.number] == 0 || planted.childEarly(f, v.number) || r.policy == rota.Continue && f.lost[v.number] > 0)
+		(f.waiting[v.number] == 0 || planted.childEarly(f, v.number) || r.policy == rota.FailureContinue && f.lost[v.number] > 0)
 }
 
 // vertex returns a node's vertex by the id of its job; nil where there is none, or
@@ -227,9 +227,9 @@ func (fs *flows) settleDue(f *flow, number uint32) {
 	j := fs.makeJob(f, fs.workflows.edit(f.id), number)
 	switch {
 	case f.waiting[number] > 0 && !planted.childEarly(f, number):
-		fs.m.expel(j, rota.Cancelled, rota.ParentFailed)
+		fs.m.expel(j, rota.JobCancelled, rota.ReasonParentFailed)
 	case j.expireAbs != 0 && j.expireAbs <= fs.m.head.clock: // it waited for too long, and is not leased any more
-		fs.m.expel(j, rota.Expired, rota.TTLAbsolute)
+		fs.m.expel(j, rota.JobExpired, rota.ReasonTTLAbsolute)
 	default:
 		fs.m.startAfter(j, f.rows[number].freeAt)
 	}
@@ -247,7 +247,7 @@ func (fs *flows) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 	id := v.spec.ID
 	j := fs.m.newJob()
 	fs.m.own(j)
-	j.spec, j.specHash, j.state = v.spec, hashSpec(&fs.m.ledger.enc, v.spec), rota.Blocked
+	j.spec, j.specHash, j.state = v.spec, hashSpec(&fs.m.ledger.enc, v.spec), rota.JobBlocked
 	j.submitted, j.submittedDate = r.submitted.Clock, r.submitted.Date
 	j.workflow, j.vertex, j.attempts, j.data = f.id, number, v.past.list(), f.data(v)
 	if v.runs > 0 {
@@ -280,7 +280,7 @@ func (fs *flows) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 // same may be tried again at once.
 func ManyAtOnce(err error) bool {
 	var e *rota.Error
-	return errors.As(err, &e) && e.Kind == rota.Exhausted && e.Subject == manyAtOnce
+	return errors.As(err, &e) && e.Kind == rota.KindExhausted && e.Subject == manyAtOnce
 }
 
 // after marks what a retry from a vertex runs again: the vertex, what follows from
@@ -301,7 +301,7 @@ func (f *flow) after(number uint32) (marked []bool, any bool) {
 	}
 	for n := len(f.rows) - 1; n >= 0; n-- {
 		v := f.rows[n]
-		if v.state == rota.NodeState(rota.Completed) {
+		if v.state == rota.NodeState(rota.JobCompleted) {
 			marked[n] = false
 		}
 		if !marked[n] {

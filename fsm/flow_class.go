@@ -42,7 +42,7 @@ func (fs *flows) dropKinds(f *flow, taken []kind) {
 // admitKind checks the class that was taken for a spec just now.
 func (fs *flows) admitKind(f *flow, spec *keptSpec) error {
 	if n := len(f.holds); n > rota.MaxWorkflowClasses {
-		return rota.Refusef(rota.Invalid, "requires", "the nodes of workflow %s have more than %d different requirement sets: give "+
+		return rota.Refusef(rota.KindInvalid, "requires", "the nodes of workflow %s have more than %d different requirement sets: give "+
 			"more of them the same, or split the workflow", f.id, rota.MaxWorkflowClasses)
 	}
 	if fs.m.placement.registry.supply.Classes(spec.Queue) > rota.MaxClassesPerQueue {

@@ -76,13 +76,13 @@ func (fs *flows) deriveFlow(f *flow, r *workflowRow) error {
 	}
 	for _, v := range f.rows {
 		for _, c := range f.children[v.number] {
-			if v.state == rota.NodeState(rota.Completed) {
+			if v.state == rota.NodeState(rota.JobCompleted) {
 				f.waiting[c]--
 			} else if v.lost() {
 				f.lost[c]++
 			}
 		}
-		if v.state == rota.NodeState(rota.Completed) {
+		if v.state == rota.NodeState(rota.JobCompleted) {
 			f.queues[f.queueAt[v.spec.Queue]].completed++
 		}
 	}

@@ -27,13 +27,13 @@ func (fs *flows) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 	v := fs.editVertex(f, j.vertex)
 	v.state, v.reason, v.freeAt = rota.NodeState(state), why, max(v.freeAt, j.freeAt)
 	fs.keepPast(v, j, state)
-	if why == rota.ParentFailed {
+	if why == rota.ReasonParentFailed {
 		v.state = rota.NodeSkipped
 	}
 	v.finished, v.finishedAt = fs.m.head.now(), fs.m.at
 	r.live--
 	*r.count(v.state)++
-	if state == rota.Completed {
+	if state == rota.JobCompleted {
 		f.queues[f.queueAt[v.spec.Queue]].completed++
 		for _, c := range f.children[v.number] {
 			if f.waiting[c]--; f.waiting[c] == 0 {
@@ -51,7 +51,7 @@ func (fs *flows) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 func (fs *flows) keepPast(v *vertexRow, j *jobRow, state rota.JobState) {
 	fs.flowIndex.attempts -= len(v.past.list())
 	v.past = nil
-	if state == rota.Completed || len(j.attempts) == 0 || fs.flowIndex.attempts+len(j.attempts) > rota.MaxNodeAttempts {
+	if state == rota.JobCompleted || len(j.attempts) == 0 || fs.flowIndex.attempts+len(j.attempts) > rota.MaxNodeAttempts {
 		return
 	}
 	kept := slices.Clone(j.attempts)
@@ -67,12 +67,12 @@ func (fs *flows) keepPast(v *vertexRow, j *jobRow, state rota.JobState) {
 // failed itself.
 func (fs *flows) failVertex(f *flow, r *workflowRow, v *vertexRow) {
 	switch v.reason {
-	case rota.ParentFailed, rota.WorkflowFailedReason, rota.WorkflowCancelledReason:
+	case rota.ReasonParentFailed, rota.ReasonWorkflowFailed, rota.ReasonWorkflowCancelled:
 	default:
 		if r.reason == rota.ReasonNone {
 			r.failed, r.reason = v.number, v.reason
 		}
-		if r.policy == rota.FailFast && r.ending == rota.WorkflowNone {
+		if r.policy == rota.FailureFailFast && r.ending == rota.WorkflowNone {
 			fs.endFlow(f, r, rota.WorkflowFailed)
 		}
 	}
@@ -96,9 +96,9 @@ func (fs *flows) endFlow(f *flow, r *workflowRow, as rota.WorkflowState) {
 // why is the reason of a job that ends because its workflow does.
 func (r *workflowRow) why() rota.Reason {
 	if r.ending == rota.WorkflowCancelled {
-		return rota.WorkflowCancelledReason
+		return rota.ReasonWorkflowCancelled
 	}
-	return rota.WorkflowFailedReason
+	return rota.ReasonWorkflowFailed
 }
 
 // endsWith cancels a job that would wait again, where its workflow is ending: an
@@ -108,9 +108,9 @@ func (fs *flows) endsWith(j *jobRow) bool {
 		return false
 	}
 	why := fs.workflows.get(j.workflow).why()
-	fs.m.journal.emitFor(j, &rota.Event{Kind: rota.JobCancelled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	fs.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCancelled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Reason: why})
-	fs.m.finish(j, rota.Cancelled, why, result{})
+	fs.m.finish(j, rota.JobCancelled, why, result{})
 	return true
 }
 
@@ -142,7 +142,7 @@ func (fs *flows) finishFlow(f *flow, r *workflowRow) {
 	r.finished = fs.m.head.now()
 	r.due = fs.m.remembered(r.queue, 0)
 	fs.noteOver(r, 1)
-	e := rota.Event{Kind: rota.WorkflowFinished, Reason: r.reason, Payload: fs.finishedPayload(r)}
+	e := rota.Event{Kind: rota.EventWorkflowFinished, Reason: r.reason, Payload: fs.finishedPayload(r)}
 	if r.reason != rota.ReasonNone {
 		e.Node = vertexName(f.rows[r.failed])
 	}

@@ -68,7 +68,7 @@ func (fs *flows) cancelVertex(f *flow, r *workflowRow, number uint32) bool {
 		}
 		j = fs.m.jobs.edit(v.spec.ID)
 	}
-	fs.m.expel(j, rota.Cancelled, r.why())
+	fs.m.expel(j, rota.JobCancelled, r.why())
 	return true
 }
 

@@ -17,12 +17,12 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 		l := b.leased("j", "w")
 		b.ok(cancelOp("j"))
 		b.ok(retryOp("j"))
-		if j := b.state("j", rota.Delayed); j.Due.Clock != l.AckBy.Clock {
+		if j := b.state("j", rota.JobDelayed); j.Due.Clock != l.AckBy.Clock {
 			t.Fatalf("free at %d, its lease ends at %d", j.Due.Clock, l.AckBy.Clock)
 		}
 		b.ok(retryOp("j")) // the same again
 		b.pass(l.AckBy.Clock - b.View.Head().Clock)
-		b.state("j", rota.Queued)
+		b.state("j", rota.JobQueued)
 	})
 	t.Run("acknowledged", func(t *testing.T) {
 		t.Parallel()
@@ -31,7 +31,7 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 		l := b.acked("j")
 		b.ok(cancelOp("j"))
 		b.ok(retryOp("j"))
-		if j := b.state("j", rota.Delayed); j.Due.Clock != l.Deadline.Clock {
+		if j := b.state("j", rota.JobDelayed); j.Due.Clock != l.Deadline.Clock {
 			t.Fatalf("free at %d, its lease ends at %d", j.Due.Clock, l.Deadline.Clock)
 		}
 	})
@@ -42,7 +42,7 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 		for range 3 { // the first worker has still not heard
 			b.ok(cancelOp("j"))
 			b.ok(retryOp("j"))
-			if j := b.state("j", rota.Delayed); j.Due.Clock != l.AckBy.Clock {
+			if j := b.state("j", rota.JobDelayed); j.Due.Clock != l.AckBy.Clock {
 				t.Fatalf("free at %d, its lease ends at %d", j.Due.Clock, l.AckBy.Clock)
 			}
 		}
@@ -57,7 +57,7 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 		for run := range int32(3) {
 			b.ok(d.cancel())
 			b.ok(d.retry("", run+1))
-			if j := b.state("wf/n0", rota.Delayed); j.Due.Clock != l.AckBy.Clock {
+			if j := b.state("wf/n0", rota.JobDelayed); j.Due.Clock != l.AckBy.Clock {
 				t.Fatalf("free at %d, its lease ends at %d", j.Due.Clock, l.AckBy.Clock)
 			}
 		}
@@ -68,7 +68,7 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 		b.submit("j") // no worker ever had it
 		b.ok(cancelOp("j"))
 		b.ok(retryOp("j"))
-		b.state("j", rota.Queued)
+		b.state("j", rota.JobQueued)
 	})
 	t.Run("node of a workflow", func(t *testing.T) {
 		t.Parallel()
@@ -79,10 +79,10 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 		l := b.match()["wf/n0"]
 		b.ok(d.cancel())
 		b.ok(d.retry("", 1))
-		if j := b.state("wf/n0", rota.Delayed); j.Due.Clock != l.AckBy.Clock {
+		if j := b.state("wf/n0", rota.JobDelayed); j.Due.Clock != l.AckBy.Clock {
 			t.Fatalf("free at %d, its lease ends at %d", j.Due.Clock, l.AckBy.Clock)
 		}
 		b.pass(l.AckBy.Clock - b.View.Head().Clock)
-		b.state("wf/n0", rota.Queued)
+		b.state("wf/n0", rota.JobQueued)
 	})
 }

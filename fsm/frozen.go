@@ -169,7 +169,7 @@ func NewLoader(info rota.SnapshotInfo) (*Loader, error) { return NewLoaderKnowin
 // NewLoaderKnowing is NewLoader for a binary that knows other rules; see NewKnowing.
 func NewLoaderKnowing(info rota.SnapshotInfo, version uint32) (*Loader, error) {
 	if info.RulesVersion > version {
-		return nil, &rota.Error{Kind: rota.Conflict, Subject: SubjectRules, Text: fmt.Sprintf("the snapshot is of a cluster whose "+
+		return nil, &rota.Error{Kind: rota.KindConflict, Subject: SubjectRules, Text: fmt.Sprintf("the snapshot is of a cluster whose "+
 			"rules have version %d, this binary knows %d: start a newer binary", info.RulesVersion, version)}
 	}
 	return &Loader{m: NewKnowing(version), want: info}, nil
@@ -230,7 +230,7 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		r := decodeEnded(d)
 		fresh = m.ended.staged.load(r)
 	default:
-		return rota.Refusef(rota.Conflict, "record", "record kind %d is unknown: start a newer binary", kind)
+		return rota.Refusef(rota.KindConflict, "record", "record kind %d is unknown: start a newer binary", kind)
 	}
 	if err := d.done(); err != nil {
 		return fmt.Errorf("record of kind %d: %w", kind, err)
@@ -250,22 +250,22 @@ func (l *Loader) Finish() (*Machine, error) {
 		m.ledger.add(m.head.hash)
 	}
 	if m.ledger.sum != l.want.Digest {
-		return nil, rota.Refusef(rota.Conflict, "digest", "state has digest %s, the snapshot says %s: it is damaged",
+		return nil, rota.Refusef(rota.KindConflict, "digest", "state has digest %s, the snapshot says %s: it is damaged",
 			m.ledger.sum, l.want.Digest)
 	}
 	if m.head.index != l.want.Index || m.head.cluster != l.want.ClusterID {
-		return nil, rota.Refusef(rota.Conflict, "index", "state is of cluster %q at index %d, the snapshot says %q at %d",
+		return nil, rota.Refusef(rota.KindConflict, "index", "state is of cluster %q at index %d, the snapshot says %q at %d",
 			m.head.cluster, m.head.index, l.want.ClusterID, l.want.Index)
 	}
 	if m.head.rules != l.want.RulesVersion {
-		return nil, rota.Refusef(rota.Conflict, "state", "state is of rules version %d, the snapshot says %d: it is damaged",
+		return nil, rota.Refusef(rota.KindConflict, "state", "state is of rules version %d, the snapshot says %d: it is damaged",
 			m.head.rules, l.want.RulesVersion)
 	}
 	if err := m.derive(); err != nil {
 		return nil, err
 	}
 	if faults := m.Check(); len(faults) > 0 {
-		return nil, rota.Refusef(rota.Conflict, "state", "state contradicts itself in %d places, the first: %s", len(faults),
+		return nil, rota.Refusef(rota.KindConflict, "state", "state contradicts itself in %d places, the first: %s", len(faults),
 			faults[0])
 	}
 	return m, nil
@@ -345,7 +345,7 @@ func (m *Machine) deriveJob(j *jobRow) error {
 	m.timers.wake.set(id, 0, int64(j.due))
 	m.timers.dated.set(id, 0, int64(j.dueDate))
 	m.timers.expire.set(id, 0, int64(j.expires()))
-	if j.state != rota.Queued {
+	if j.state != rota.JobQueued {
 		return nil
 	}
 	i := m.placement.registry.queues[q.name]

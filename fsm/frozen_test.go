@@ -177,7 +177,7 @@ func loadDamaged(f *Frozen, victim int, damage string) error {
 	}
 	_, err = l.Finish()
 	if err == nil && !digested && (damage == "flipped" || damage == "lost") {
-		return rota.Refusef(rota.Conflict, "record", "left to the snapshot's counts and checksums")
+		return rota.Refusef(rota.KindConflict, "record", "left to the snapshot's counts and checksums")
 	}
 	return err
 }
@@ -217,7 +217,7 @@ func TestReincarnate(t *testing.T) {
 	b.lead() // the fresh cluster's log goes on after the restored index
 	for _, l := range old {
 		o := OutcomeError(b.entry(verb(rota.VerbComplete, l)).Outcomes[0])
-		if o == nil || o.Kind != rota.Stale {
+		if o == nil || o.Kind != rota.KindStale {
 			t.Fatalf("a void lease was completed: %v", o)
 		}
 	}

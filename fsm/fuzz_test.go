@@ -71,7 +71,7 @@ func TestEnvelope(t *testing.T) {
 	_, err = m.Apply(1, 1, closeEnvelope(other))
 	want := fmt.Sprintf("entry 1: it was written by draft %d of an unreleased rota, this binary is draft %d: start with an empty --data, "+
 		"or run the binary that wrote it", rota.Draft+1, rota.Draft)
-	if rota.KindOf(err) != rota.Conflict || err.Error() != want {
+	if rota.KindOf(err) != rota.KindConflict || err.Error() != want {
 		t.Fatalf("another draft's entry: %v, want %s", err, want)
 	}
 	if _, err := m.Apply(1, 1, data); err != nil {
@@ -173,7 +173,7 @@ func runHostile(b *bench, d *dice) {
 				Node: d.text(), Random: make([]byte, d.roll(64)), ClusterId: d.text(), StartMs: d.number()}}})
 		}
 		for _, ev := range b.stamped(e, logTerm).Events {
-			if a, ok := b.View.Assignment(ev.Lease); ok && ev.Kind == rota.JobAssigned {
+			if a, ok := b.View.Assignment(ev.Lease); ok && ev.Kind == rota.EventJobAssigned {
 				seen = append(seen, a.Lease)
 			}
 		}

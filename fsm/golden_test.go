@@ -135,7 +135,7 @@ func writeGolden(t *testing.T) {
 	for !d.over() {
 		c.now += rota.Clock(d.roll(600))
 		for _, ev := range c.entry(hostileOp(c, d, seen), hostileOp(c, d, seen)).Events {
-			if a, ok := c.View.Assignment(ev.Lease); ok && ev.Kind == rota.JobAssigned {
+			if a, ok := c.View.Assignment(ev.Lease); ok && ev.Kind == rota.EventJobAssigned {
 				seen = append(seen, a.Lease)
 			}
 		}

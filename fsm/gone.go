@@ -14,17 +14,17 @@ const goneText = "its worker died: the guard has ended all that was left of it"
 // takeover is another process's. Said again, it changes nothing.
 func (fl *fleet) gone(op *fsmpb.Gone) *fsmpb.Outcome {
 	if n := len(op.GetSecretHash()); n != 32 {
-		return refused(rota.Refusef(rota.Invalid, "secret", "secret hash has %d bytes: 32 are wanted", n))
+		return refused(rota.Refusef(rota.KindInvalid, "secret", "secret hash has %d bytes: 32 are wanted", n))
 	}
 	w := fl.workers.get(rota.WorkerID(op.GetWorker()))
 	if w == nil {
-		return refused(rota.Refusef(rota.NotFound, "worker", "worker %q is not registered", op.GetWorker()))
+		return refused(rota.Refusef(rota.KindNotFound, "worker", "worker %q is not registered", op.GetWorker()))
 	}
 	if w.session != rota.Session(op.GetSession()) {
-		return refused(rota.Refusef(rota.Stale, "session", "session %d of worker %s is over", op.GetSession(), w.spec.ID))
+		return refused(rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over", op.GetSession(), w.spec.ID))
 	}
 	if w.secretHash != [32]byte(op.GetSecretHash()) {
-		return refused(rota.Refusef(rota.Denied, "secret", "the secret is not that of worker %s", w.spec.ID))
+		return refused(rota.Refusef(rota.KindDenied, "secret", "the secret is not that of worker %s", w.spec.ID))
 	}
 	if w.status == rota.WorkerRetired {
 		return &fsmpb.Outcome{}
@@ -38,7 +38,7 @@ func (fl *fleet) gone(op *fsmpb.Gone) *fsmpb.Outcome {
 			fl.m.leasing.endLease(l, l.Revoked, "") // uncounted, as if its worker had confirmed
 		default:
 			fl.outcome(l, outcomeExpired)
-			fl.m.leasing.endLease(l, rota.LeaseExpiredReason, goneText)
+			fl.m.leasing.endLease(l, rota.ReasonLeaseExpired, goneText)
 		}
 	}
 	return &fsmpb.Outcome{}
@@ -54,9 +54,9 @@ func (fl *fleet) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
 	w := fl.workers.get(rota.WorkerID(op.GetWorker()))
 	switch {
 	case w == nil || w.session != rota.Session(op.GetSession()) || w.status == rota.WorkerRetired:
-		return refused(rota.Refusef(rota.Stale, "session", "worker %s has no such session", op.GetWorker()))
+		return refused(rota.Refusef(rota.KindStale, "session", "worker %s has no such session", op.GetWorker()))
 	case w.connection == 0 || w.connection != op.GetConnection():
-		return refused(rota.Refusef(rota.Stale, "connection", "worker %s has connection %d, not %d", w.spec.ID, w.connection,
+		return refused(rota.Refusef(rota.KindStale, "connection", "worker %s has connection %d, not %d", w.spec.ID, w.connection,
 			op.GetConnection()))
 	case !w.disconnected.IsZero():
 		return &fsmpb.Outcome{}
@@ -65,7 +65,7 @@ func (fl *fleet) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
 	w.disconnected = fl.m.head.now()
 	fl.restand(w)
 	fl.retimeLeases(w)
-	fl.m.journal.emit(rota.Event{Kind: rota.WorkerDisconnected, Worker: w.spec.ID, Session: w.session, Status: w.status})
+	fl.m.journal.emit(rota.Event{Kind: rota.EventWorkerDisconnected, Worker: w.spec.ID, Session: w.session, Status: w.status})
 	return &fsmpb.Outcome{}
 }
 

@@ -14,31 +14,31 @@ func TestGone(t *testing.T) {
 	l := b.leased("j", "w")
 	b.ok(verb(rota.VerbAck, l))
 
-	b.refuses(rota.NotFound, "worker", goneOp("nobody", l.Session, "w"))
-	b.refuses(rota.Stale, "session", goneOp("w", l.Session+1, "w"))
-	b.refuses(rota.Stale, "session", goneOp("w", 0, "w"))
-	b.refuses(rota.Denied, "secret", goneOp("w", l.Session, "guessed"))
-	b.refuses(rota.Invalid, "secret", &fsmpb.Op{Op: &fsmpb.Op_Gone{Gone: &fsmpb.Gone{Worker: "w", Session: uint64(l.Session)}}})
-	b.state("j", rota.Running)
+	b.refuses(rota.KindNotFound, "worker", goneOp("nobody", l.Session, "w"))
+	b.refuses(rota.KindStale, "session", goneOp("w", l.Session+1, "w"))
+	b.refuses(rota.KindStale, "session", goneOp("w", 0, "w"))
+	b.refuses(rota.KindDenied, "secret", goneOp("w", l.Session, "guessed"))
+	b.refuses(rota.KindInvalid, "secret", &fsmpb.Op{Op: &fsmpb.Op_Gone{Gone: &fsmpb.Gone{Worker: "w", Session: uint64(l.Session)}}})
+	b.state("j", rota.JobRunning)
 	b.status("w", rota.WorkerActive)
 
 	at := b.head.clock
 	var ended []rota.Event
 	for _, e := range b.entry(goneOp("w", l.Session, "w")).Events {
-		if e.Kind == rota.LeaseExpiredEvent || e.Kind == rota.ProviderStatusChanged {
+		if e.Kind == rota.EventLeaseExpired || e.Kind == rota.EventProviderStatusChanged {
 			ended = append(ended, e)
 		}
 	}
 	if len(ended) != 2 || ended[0].Status != rota.WorkerRetired || ended[1].Lease != l.ID ||
-		ended[1].Reason != rota.LeaseExpiredReason || ended[1].Text != goneText {
+		ended[1].Reason != rota.ReasonLeaseExpired || ended[1].Text != goneText {
 		t.Fatalf("events %+v", ended)
 	}
 	b.status("w", rota.WorkerRetired)
-	if j, _ := b.View.Job("j"); j.Attempt != 1 || j.Lease != nil || j.Attempts[0].End != rota.LeaseExpiredReason ||
+	if j, _ := b.View.Job("j"); j.Attempt != 1 || j.Lease != nil || j.Attempts[0].End != rota.ReasonLeaseExpired ||
 		j.Attempts[0].Ended.Clock != at || j.Attempts[0].Error != goneText {
 		t.Fatalf("job %+v", j)
 	}
-	b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l))
+	b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l))
 
 	if again := b.entry(goneOp("w", l.Session, "w")); OutcomeError(again.Outcomes[0]) != nil || len(again.Events) > 0 {
 		t.Fatalf("said again: %v with events %+v", again.Outcomes[0], again.Events)
@@ -47,7 +47,7 @@ func TestGone(t *testing.T) {
 	if s, _ := b.View.Session("w"); s == l.Session {
 		t.Fatal("a worker that is gone has its session back")
 	}
-	b.refuses(rota.Stale, "session", goneOp("w", l.Session, "w"))
+	b.refuses(rota.KindStale, "session", goneOp("w", l.Session, "w"))
 	b.status("w", rota.WorkerActive)
 }
 
@@ -70,9 +70,9 @@ func TestGone_speaks_for_one_session(t *testing.T) {
 			b.ok(leave(b, s))
 			b.status("w", rota.WorkerRetired)
 			b.pass(39_999)
-			b.state("j", rota.Running)
+			b.state("j", rota.JobRunning)
 			b.pass(1)
-			b.state("j", rota.Queued)
+			b.state("j", rota.JobQueued)
 		})
 	}
 }
@@ -95,10 +95,10 @@ func TestGone_confirms_what_was_revoked(t *testing.T) {
 		j, _ := b.View.Job(l.Job)
 		reasons[j.Reason] = j.Attempt
 	}
-	if counted, ok := reasons[rota.LeaseExpiredReason]; !ok || counted != 1 {
+	if counted, ok := reasons[rota.ReasonLeaseExpired]; !ok || counted != 1 {
 		t.Fatalf("attempts by reason %v", reasons)
 	}
-	if counted, ok := reasons[rota.QuotaCut]; !ok || counted != 0 {
+	if counted, ok := reasons[rota.ReasonQuotaCut]; !ok || counted != 0 {
 		t.Fatalf("attempts by reason %v", reasons)
 	}
 }

@@ -67,12 +67,12 @@ func TestTypesHandled(t *testing.T) {
 	t.Run("are_refused_where_they_are_none_or_too_many", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.refuses(rota.Invalid, "types[1]", registerOp("w", 1, "s", false, handling("a", "no type")))
+		b.refuses(rota.KindInvalid, "types[1]", registerOp("w", 1, "s", false, handling("a", "no type")))
 		many := make([]rota.JobType, rota.MaxTypesHandled+1)
 		for i := range many {
 			many[i] = rota.JobType(fmt.Sprint("t", i))
 		}
-		b.refuses(rota.Invalid, "types", registerOp("w", 1, "s", false, handling(many...)))
+		b.refuses(rota.KindInvalid, "types", registerOp("w", 1, "s", false, handling(many...)))
 		b.ok(registerOp("w", 1, "s", false, handling(many[1:]...)))
 	})
 }

@@ -24,7 +24,7 @@ func (pl *placement) changeHold(op *fsmpb.Hold, epoch uint64) {
 		pl.waitAnew(j)
 		return
 	}
-	if j == nil || j.state != rota.Queued || pl.m.queues.get(j.spec.Queue).policy.Paused ||
+	if j == nil || j.state != rota.JobQueued || pl.m.queues.get(j.spec.Queue).policy.Paused ||
 		!pl.registry.supply.CouldFit(j.class, worker) || pl.registry.heldFor[worker] != "" ||
 		(old == nil || old.preempted) && pl.boundHolds() >= pl.registry.supply.HoldsMost() {
 		return
@@ -38,7 +38,7 @@ func (pl *placement) changeHold(op *fsmpb.Hold, epoch uint64) {
 		turn: op.GetTurn()})
 	pl.registry.heldFor[worker] = job
 	pl.registry.supply.Hold(worker, true)
-	pl.m.journal.emit(rota.Event{Kind: rota.WorkerHeld, Job: job, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Worker: worker,
+	pl.m.journal.emit(rota.Event{Kind: rota.EventWorkerHeld, Job: job, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Worker: worker,
 		Attempt: j.attempt, Epoch: epoch, Text: text})
 }
 
@@ -50,7 +50,7 @@ func (pl *placement) endHold(h *holdRow, why string) {
 	}
 	delete(pl.registry.heldFor, h.worker)
 	pl.registry.supply.Hold(h.worker, false)
-	e := rota.Event{Kind: rota.WorkerHeld, Job: h.job, Worker: h.worker, Epoch: h.epoch, Text: "ENDED " + why}
+	e := rota.Event{Kind: rota.EventWorkerHeld, Job: h.job, Worker: h.worker, Epoch: h.epoch, Text: "ENDED " + why}
 	if j := pl.m.jobs.get(h.job); j != nil {
 		e.Queue, e.Tenant, e.Attempt = j.spec.Queue, j.spec.Tenant, j.attempt
 	}
@@ -59,7 +59,7 @@ func (pl *placement) endHold(h *holdRow, why string) {
 
 // holdEnd says why a job that leaves QUEUED holds no worker any more.
 func holdEnd(to rota.JobState) string {
-	if to == rota.Assigned {
+	if to == rota.JobAssigned {
 		return "PLACED"
 	}
 	return "JOB_" + to.String()
@@ -154,7 +154,7 @@ func (c *checker) holds() {
 	m.placement.holds.scan(func(id rota.JobID, h *holdRow) bool {
 		j := m.jobs.get(id)
 		switch {
-		case j == nil || j.state != rota.Queued || m.queues.get(j.spec.Queue).policy.Paused:
+		case j == nil || j.state != rota.JobQueued || m.queues.get(j.spec.Queue).policy.Paused:
 			c.fault("I4: worker %s is held for job %s, which does not wait", h.worker, id)
 		case !m.placement.registry.supply.CouldFit(j.class, h.worker):
 			c.fault("I4: worker %s is held for job %s, which it could never take", h.worker, id)

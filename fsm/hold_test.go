@@ -91,7 +91,7 @@ func TestHold(t *testing.T) {
 			t.Fatal("another job got the held worker")
 		}
 		a := b.entry(roundOp(b, "other", "w3"))
-		if e := a.Events[0]; e.Kind != rota.AssignmentDropped || e.Text != "HELD_FOR_ANOTHER_JOB" {
+		if e := a.Events[0]; e.Kind != rota.EventAssignmentDropped || e.Text != "HELD_FOR_ANOTHER_JOB" {
 			t.Fatalf("events %+v", a.Events)
 		}
 		b.completeAll("short")
@@ -199,7 +199,7 @@ func TestHoldEnds(t *testing.T) {
 				t.Fatalf("hold %+v", h)
 			}
 			a := c.end(b)
-			i := slices.IndexFunc(a.Events, func(e rota.Event) bool { return e.Kind == rota.WorkerHeld })
+			i := slices.IndexFunc(a.Events, func(e rota.Event) bool { return e.Kind == rota.EventWorkerHeld })
 			if i < 0 || a.Events[i].Text != "ENDED "+c.why || a.Events[i].Worker != "w1" || a.Events[i].Job != "wide" {
 				t.Fatalf("events %+v", a.Events)
 			}
@@ -249,7 +249,7 @@ func heldBench(t *testing.T, workers func(b *bench), others ...string) *bench {
 	}
 	b.pass(1_100)
 	a := b.entry(roundOps(b)...)
-	if e := a.Events[0]; e.Kind != rota.WorkerHeld || e.Text != "GRANTED" || e.Job != "wide" || e.Epoch != b.head.epoch {
+	if e := a.Events[0]; e.Kind != rota.EventWorkerHeld || e.Text != "GRANTED" || e.Job != "wide" || e.Epoch != b.head.epoch {
 		t.Fatalf("events %+v", a.Events)
 	}
 	if b.placement.holds.len() == 0 {
@@ -287,7 +287,7 @@ func TestHoldEndsBeforeItsJob(t *testing.T) {
 	b.worker("w", 1)
 	b.submit("first")
 	b.match()
-	b.ok(verb(rota.VerbAck, *b.state("first", rota.Assigned).Lease))
+	b.ok(verb(rota.VerbAck, *b.state("first", rota.JobAssigned).Lease))
 	b.submit("j")
 	for b.placement.holds.get("j") == nil {
 		if b.pass(1_000); b.head.clock > startClock+50_000 {
@@ -296,7 +296,7 @@ func TestHoldEndsBeforeItsJob(t *testing.T) {
 		b.match()
 	}
 	events := b.entry(cancelOp("j")).Events
-	if last := events[len(events)-1]; last.Kind != rota.JobCancelled || events[0].Kind != rota.WorkerHeld {
+	if last := events[len(events)-1]; last.Kind != rota.EventJobCancelled || events[0].Kind != rota.EventWorkerHeld {
 		t.Fatalf("%+v", events)
 	}
 }

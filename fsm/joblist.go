@@ -90,7 +90,7 @@ func (l *JobList) Page(f rota.JobFilter, h History) (rota.JobPage, error) {
 		_, _, found = waitingFrom(after)
 	}
 	if !found || part != partLive && part != partWaiting && part != partDone {
-		return p.page, rota.Refusef(rota.Invalid, "cursor", "cursor %q is not one that a page gave", f.Cursor)
+		return p.page, rota.Refusef(rota.KindInvalid, "cursor", "cursor %q is not one that a page gave", f.Cursor)
 	}
 	p.last = rota.JobID(after)
 	if part == partLive {

@@ -17,7 +17,7 @@ func (lg *leasing) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		if l := lg.confirmed(op); l != nil {
 			return lg.decline(l, op)
 		}
-		return refused(rota.Refusef(rota.Stale, "session", "worker %q has no live session %d: register again",
+		return refused(rota.Refusef(rota.KindStale, "session", "worker %q has no live session %d: register again",
 			op.GetWorker(), op.GetSession()))
 	}
 	l := lg.leases.get(string(op.GetLease()))
@@ -25,7 +25,7 @@ func (lg *leasing) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		return lg.late(op)
 	}
 	if !planted.fencingOff() && (l.Worker != w.spec.ID || l.Session != w.session) {
-		return refused(rota.Refusef(rota.Stale, "lease", "lease %s belongs to another worker", l.ID))
+		return refused(rota.Refusef(rota.KindStale, "lease", "lease %s belongs to another worker", l.ID))
 	}
 	switch rota.LeaseVerb(op.GetVerb()) {
 	case rota.VerbAck:
@@ -41,7 +41,7 @@ func (lg *leasing) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	case rota.VerbProgress:
 		return lg.progress(l, op)
 	default:
-		return refused(rota.Refusef(rota.Invalid, "verb", "lease verb %d is unknown", op.GetVerb()))
+		return refused(rota.Refusef(rota.KindInvalid, "verb", "lease verb %d is unknown", op.GetVerb()))
 	}
 }
 
@@ -63,7 +63,7 @@ func (lg *leasing) late(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	id, verb := rota.JobID(op.GetJob()), rota.LeaseVerb(op.GetVerb())
 	if t := lg.m.ended.tombs.get(id); t != nil {
 		own := bytes.Equal(t.lease[:], op.GetLease()) && !t.lease.IsZero() && t.worker == rota.WorkerID(op.GetWorker())
-		return lateOutcome(op, own, t.state, t.reason, verb == rota.VerbComplete && t.state == rota.Completed &&
+		return lateOutcome(op, own, t.state, t.reason, verb == rota.VerbComplete && t.state == rota.JobCompleted &&
 			t.outputDigest == string(outputDigest(op)))
 	}
 	if j := lg.m.jobs.get(id); j != nil {
@@ -74,7 +74,7 @@ func (lg *leasing) late(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 			}
 		}
 	}
-	return refused(rota.Refusef(rota.Stale, "lease", "no such lease is open"))
+	return refused(rota.Refusef(rota.KindStale, "lease", "no such lease is open"))
 }
 
 // lateOutcome answers for a lease that ended for a reason; own says that it was
@@ -83,20 +83,20 @@ func lateOutcome(op *fsmpb.LeaseOp, own bool, state rota.JobState, why rota.Reas
 	var o *fsmpb.Outcome
 	verb := rota.LeaseVerb(op.GetVerb())
 	switch {
-	case own && (completed || verb == rota.VerbFail && (why == rota.ProviderFail || why == rota.TimedOut) ||
-		verb == rota.VerbDecline && state != rota.Completed):
+	case own && (completed || verb == rota.VerbFail && (why == rota.ReasonProviderFail || why == rota.ReasonTimedOut) ||
+		verb == rota.VerbDecline && state != rota.JobCompleted):
 		return &fsmpb.Outcome{JobState: uint32(state), Existed: true}
-	case own && verb == rota.VerbComplete && why == rota.ProofInvalid:
+	case own && verb == rota.VerbComplete && why == rota.ReasonProofInvalid:
 		o = refused(proofInvalid(outputDigest(op)))
 	default:
-		o = refused(rota.Refusef(rota.Stale, "lease", "the lease is over: %s, job %s is %s", why, op.GetJob(), state))
+		o = refused(rota.Refusef(rota.KindStale, "lease", "the lease is over: %s, job %s is %s", why, op.GetJob(), state))
 	}
 	o.JobState = uint32(state)
 	return o
 }
 
 func proofInvalid(digest []byte) error {
-	return rota.Refusef(rota.Conflict, "output_digest", "output digest %x is not the expected one: PROOF_INVALID", digest)
+	return rota.Refusef(rota.KindConflict, "output_digest", "output digest %x is not the expected one: PROOF_INVALID", digest)
 }
 
 // outputDigest is what a completion says of its output: SHA-256 of it unless the
@@ -118,7 +118,7 @@ func (lg *leasing) ack(l *leaseRow) *fsmpb.Outcome {
 	if l.Acked.IsZero() {
 		l = lg.acknowledge(l, false)
 	}
-	return leaseOutcome(l, rota.Running)
+	return leaseOutcome(l, rota.JobRunning)
 }
 
 // acknowledge makes a job RUNNING. A lease that its completion acknowledges is over
@@ -130,9 +130,9 @@ func (lg *leasing) acknowledge(l *leaseRow, implied bool) *leaseRow {
 		lg.timeLease(l)
 	}
 	j := lg.m.jobs.edit(l.Job)
-	lg.m.placement.move(j, rota.Running)
-	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.LeaseAcked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt})
-	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.JobRunning, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+	lg.m.placement.move(j, rota.JobRunning)
+	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventLeaseAcked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt})
+	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobRunning, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 		Attempt: l.Attempt})
 	return l
 }
@@ -143,17 +143,17 @@ func (lg *leasing) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 	p := &lg.m.queues.get(l.queue).policy
 	switch {
 	case ordinal > 0 && ordinal <= l.Renewals:
-		return leaseOutcome(l, rota.Running)
+		return leaseOutcome(l, rota.JobRunning)
 	case l.Revoked != rota.ReasonNone:
-		return refused(rota.Refusef(rota.Stale, "lease", "the lease is revoked (%s): stop and decline it", l.Revoked))
+		return refused(rota.Refusef(rota.KindStale, "lease", "the lease is revoked (%s): stop and decline it", l.Revoked))
 	case ordinal <= 0 || ordinal != l.Renewals+1:
-		return refused(rota.Refusef(rota.Invalid, "ordinal", "renewal %d does not follow renewal %d", ordinal, l.Renewals))
+		return refused(rota.Refusef(rota.KindInvalid, "ordinal", "renewal %d does not follow renewal %d", ordinal, l.Renewals))
 	// The lease stays the worker's in what follows: Conflict, not Stale.
 	case p.RenewalsMax >= 0 && int64(l.Renewals) >= p.RenewalsMax:
-		return refused(rota.Refusef(rota.Conflict, "lease", "the lease was renewed %d times: renewals_max is %d",
+		return refused(rota.Refusef(rota.KindConflict, "lease", "the lease was renewed %d times: renewals_max is %d",
 			l.Renewals, p.RenewalsMax))
 	case l.endsBy != 0 && l.Deadline.Clock >= l.endsBy:
-		return refused(rota.Refusef(rota.Conflict, "lease", "the lease has reached max_runtime: it ends at its deadline"))
+		return refused(rota.Refusef(rota.KindConflict, "lease", "the lease has reached max_runtime: it ends at its deadline"))
 	}
 	l = lg.leases.edit(l.key)
 	if l.Acked.IsZero() {
@@ -172,9 +172,9 @@ func (lg *leasing) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 	}
 	l.RenewBy.Clock = l.Deadline.Clock - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
 	lg.timeLease(l)
-	lg.m.journal.emit(rota.Event{Kind: rota.LeaseRenewedEvent, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
+	lg.m.journal.emit(rota.Event{Kind: rota.EventLeaseRenewed, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
 		Attempt: l.Attempt, Deadline: lg.m.head.now().At(l.Deadline.Clock)})
-	return leaseOutcome(l, rota.Running)
+	return leaseOutcome(l, rota.JobRunning)
 }
 
 // complete ends a job well (SPEC §9.5); it acknowledges too (SPEC §8.1).
@@ -185,10 +185,10 @@ func (lg *leasing) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	}
 	switch {
 	case len(output) > rota.MaxPayloadBytes:
-		return refused(rota.Refusef(rota.Invalid, "output", "output has %d bytes: at most %d are taken", len(output),
+		return refused(rota.Refusef(rota.KindInvalid, "output", "output has %d bytes: at most %d are taken", len(output),
 			rota.MaxPayloadBytes))
 	case len(digest) != 0 && len(digest) != 32:
-		return refused(rota.Refusef(rota.Invalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted",
+		return refused(rota.Refusef(rota.KindInvalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted",
 			len(digest)))
 	}
 	if l.Acked.IsZero() {
@@ -200,18 +200,18 @@ func (lg *leasing) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	}
 	if want := lg.m.jobs.get(l.Job).spec.ExpectedDigest; len(want) != 0 && !bytes.Equal(want, digest) {
 		lg.m.fleet.outcome(l, outcomeProofInvalid)
-		state := lg.endLease(l, rota.ProofInvalid, "output digest differs from expected_digest")
+		state := lg.endLease(l, rota.ReasonProofInvalid, "output digest differs from expected_digest")
 		o := refused(proofInvalid(digest))
 		o.JobState = uint32(state)
 		return o
 	}
 	j := lg.m.jobs.edit(l.Job)
 	lg.m.fleet.outcome(l, outcomeSuccess)
-	lg.closeLease(l, j, rota.Done, "")
-	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.JobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
-		Attempt: l.Attempt, Reason: rota.Done, Payload: lg.m.journal.done(digest)})
-	lg.m.finish(j, rota.Completed, rota.Done, result{output, digest, meta})
-	return lg.m.became(rota.Completed, false)
+	lg.closeLease(l, j, rota.ReasonDone, "")
+	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
+		Attempt: l.Attempt, Reason: rota.ReasonDone, Payload: lg.m.journal.done(digest)})
+	lg.m.finish(j, rota.JobCompleted, rota.ReasonDone, result{output, digest, meta})
+	return lg.m.became(rota.JobCompleted, false)
 }
 
 // fail ends an attempt badly: PROVIDER_FAIL, and DEAD at once if the handler
@@ -225,18 +225,18 @@ func (lg *leasing) fail(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	lg.m.fleet.outcome(l, outcomeFailure)
 	if op.GetNoRetry() {
 		j := lg.m.jobs.edit(l.Job)
-		lg.closeLease(l, j, rota.ProviderFail, text)
-		lg.m.die(j, rota.ProviderFail)
-		return &fsmpb.Outcome{JobState: uint32(rota.Dead)}
+		lg.closeLease(l, j, rota.ReasonProviderFail, text)
+		lg.m.die(j, rota.ReasonProviderFail)
+		return &fsmpb.Outcome{JobState: uint32(rota.JobDead)}
 	}
-	return &fsmpb.Outcome{JobState: uint32(lg.endLease(l, rota.ProviderFail, text))}
+	return &fsmpb.Outcome{JobState: uint32(lg.endLease(l, rota.ReasonProviderFail, text))}
 }
 
 // decline hands a lease back, uncounted (SPEC §8.4) unless its max_runtime is about
 // to end: so no handler outruns it for ever by declining.
 func (lg *leasing) decline(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	text := tail(op.GetText(), rota.MaxErrorBytes)
-	why := rota.Declined
+	why := rota.ReasonDeclined
 	switch {
 	case l.Revoked != rota.ReasonNone:
 		why = l.Revoked // the worker confirms
@@ -254,14 +254,14 @@ const endedEarly = "; its worker ends it 1 s before, to report it"
 // progress keeps a report, at most one a second a job (SPEC §8.7).
 func (lg *leasing) progress(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if p := op.GetProgress(); p < 0 || p > 100 {
-		return refused(rota.Refusef(rota.Invalid, "progress", "progress is %d: 0 to 100 is wanted", p))
+		return refused(rota.Refusef(rota.KindInvalid, "progress", "progress is %d: 0 to 100 is wanted", p))
 	}
 	j := lg.m.jobs.get(l.Job)
 	if j.progressAt == 0 || lg.m.head.clock >= j.progressAt+rota.ProgressEvery || op.GetProgress() == 100 && j.progress != 100 {
 		j = lg.m.jobs.edit(l.Job)
 		lg.m.own(j)
 		j.progress, j.note, j.progressAt = op.GetProgress(), tail(op.GetText(), rota.MaxNoteBytes), lg.m.head.clock
-		lg.m.journal.emitFor(j, &rota.Event{Kind: rota.JobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
+		lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
 			Attempt: l.Attempt, Text: j.note, Payload: progressed(j.progress)})
 	}
 	return leaseOutcome(l, j.state)

@@ -28,19 +28,19 @@ func TestLeaseEnds(t *testing.T) {
 	run("by_ack_timeout", func(b *bench) {
 		b.leased("j", "w")
 		b.pass(4_999)
-		b.state("j", rota.Assigned)
+		b.state("j", rota.JobAssigned)
 		b.pass(1)
-		ends(b, rota.AckTimeout, true, "j")
+		ends(b, rota.ReasonAckTimeout, true, "j")
 	})
 	run("at_its_deadline", func(b *bench) {
 		l := b.leased("j", "w")
 		b.ok(verb(rota.VerbAck, l))
 		b.pass(59_999)
-		b.state("j", rota.Running)
+		b.state("j", rota.JobRunning)
 		b.pass(1)
-		ends(b, rota.LeaseExpiredReason, true, "j")
-		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l))
-		b.refuses(rota.Stale, "lease", verb(rota.VerbRenew, l))
+		ends(b, rota.ReasonLeaseExpired, true, "j")
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l))
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbRenew, l))
 	})
 	run("forty_seconds_after_silence", func(b *bench) {
 		l := b.leased("j", "w")
@@ -49,9 +49,9 @@ func TestLeaseEnds(t *testing.T) {
 		b.pass(12_000)
 		b.ok(reachOp("w", l.Session, false, sign))
 		b.pass(27_999)
-		b.state("j", rota.Running)
+		b.state("j", rota.JobRunning)
 		b.pass(1)
-		ends(b, rota.LeaseExpiredReason, true, "j")
+		ends(b, rota.ReasonLeaseExpired, true, "j")
 	})
 	run("not_when_the_worker_is_heard_again", func(b *bench) {
 		l := b.leased("j", "w")
@@ -60,7 +60,7 @@ func TestLeaseEnds(t *testing.T) {
 		b.pass(39_000)
 		b.ok(reachOp("w", l.Session, true, 0))
 		b.pass(2_000)
-		b.state("j", rota.Running)
+		b.state("j", rota.JobRunning)
 		if w, _ := b.View.Worker("w"); w.Status != rota.WorkerActive || !w.SilentSince.IsZero() {
 			b.t.Fatalf("worker %+v", w)
 		}
@@ -71,24 +71,24 @@ func TestLeaseEnds(t *testing.T) {
 		if o := b.ok(cancelOp("j")); !o.GetExisted() {
 			b.t.Fatalf("outcome %v", o)
 		}
-		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l))
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l))
 	})
 	run("at_once_when_the_worker_retires", func(b *bench) {
 		l := b.leased("j", "w")
 		b.ok(statusOp("w", rota.WorkerRetired, l.Session))
 		b.ok(statusOp("w", rota.WorkerRetired, l.Session))
-		ends(b, rota.WorkerRetiredReason, false, "j")
-		b.state("j", rota.Queued)
-		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l))
+		ends(b, rota.ReasonWorkerRetired, false, "j")
+		b.state("j", rota.JobQueued)
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l))
 	})
 	run("uncounted_when_a_revoked_one_is_confirmed", func(b *bench) {
 		l := b.leased("j", "w")
 		b.ok(verb(rota.VerbAck, l))
 		b.ok(registerOp("w", 1, "other", true))
-		b.state("j", rota.Running) // not requeued before confirmation (H27)
-		b.refuses(rota.Stale, "session", verb(rota.VerbComplete, l))
+		b.state("j", rota.JobRunning) // not requeued before confirmation (H27)
+		b.refuses(rota.KindStale, "session", verb(rota.VerbComplete, l))
 		b.ok(verb(rota.VerbDecline, l)) // the old process has stopped
-		ends(b, rota.TakenOver, false, "j")
+		ends(b, rota.ReasonTakenOver, false, "j")
 	})
 	run("by_silence_of_a_session_taken_over", func(b *bench) {
 		b.ok(queueOp("default", "t_lease", "10m"))
@@ -97,9 +97,9 @@ func TestLeaseEnds(t *testing.T) {
 		b.pass(1000)
 		b.ok(registerOp("w", 1, "other", true))
 		b.pass(39_999)
-		b.state("j", rota.Running)
+		b.state("j", rota.JobRunning)
 		b.pass(1)
-		ends(b, rota.TakenOver, false, "j")
+		ends(b, rota.ReasonTakenOver, false, "j")
 	})
 	run("counting_silence_on_through_a_takeover", func(b *bench) {
 		l := b.leased("j", "w")
@@ -109,9 +109,9 @@ func TestLeaseEnds(t *testing.T) {
 		b.ok(reachOp("w", l.Session, false, sign))
 		b.ok(registerOp("w", 1, "other", true))
 		b.pass(19_999)
-		b.state("j", rota.Running)
+		b.state("j", rota.JobRunning)
 		b.pass(1)
-		ends(b, rota.TakenOver, false, "j")
+		ends(b, rota.ReasonTakenOver, false, "j")
 	})
 	run("revoked_newest_first_by_a_quota_cut", func(b *bench) {
 		s := b.worker("w", 3)
@@ -125,13 +125,13 @@ func TestLeaseEnds(t *testing.T) {
 		b.ok(registerOp("w", 1, "w", false))
 		for i, l := range leases {
 			a, _ := b.View.Assignment(l.ID)
-			if revoked := a.Lease.Revoked == rota.QuotaCut; revoked != (i > 0) {
+			if revoked := a.Lease.Revoked == rota.ReasonQuotaCut; revoked != (i > 0) {
 				b.t.Fatalf("lease %d revoked: %v", i, revoked)
 			}
 		}
-		b.refuses(rota.Stale, "lease", verb(rota.VerbRenew, leases[2]))
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbRenew, leases[2]))
 		b.ok(verb(rota.VerbDecline, leases[2]))
-		ends(b, rota.QuotaCut, false, "c")
+		ends(b, rota.ReasonQuotaCut, false, "c")
 		b.ok(verb(rota.VerbComplete, leases[1])) // open until it ends
 		if got, _ := b.View.Session("w"); got != s {
 			b.t.Fatalf("session %d, then %d", s, got)
@@ -148,7 +148,7 @@ func TestLeaseEnds(t *testing.T) {
 		}
 		revoked := 0
 		for _, a := range b.View.Assignments("w", 1) {
-			if a.Lease.Revoked == rota.QuotaCut {
+			if a.Lease.Revoked == rota.ReasonQuotaCut {
 				revoked++
 			}
 		}

@@ -19,17 +19,17 @@ func TestLease(t *testing.T) {
 	}
 	run("lives_from_submit_to_complete", func(b *bench) {
 		l := b.leased("j", "w")
-		b.state("j", rota.Assigned)
+		b.state("j", rota.JobAssigned)
 		b.ok(verb(rota.VerbAck, l))
 		b.ok(verb(rota.VerbAck, l)) // again changes nothing
-		b.state("j", rota.Running)
+		b.state("j", rota.JobRunning)
 		o := b.ok(verb(rota.VerbRenew, l))
 		if rota.Clock(o.GetDeadlineMs()) != b.now+60_000 || o.GetRenewals() != 1 {
 			b.t.Fatalf("renewed to %v", o)
 		}
 		b.ok(verb(rota.VerbComplete, l, output("out")))
-		j := b.state("j", rota.Completed)
-		if string(j.Output) != "out" || len(j.Attempts) != 1 || j.Attempts[0].End != rota.Done {
+		j := b.state("j", rota.JobCompleted)
+		if string(j.Output) != "out" || len(j.Attempts) != 1 || j.Attempts[0].End != rota.ReasonDone {
 			b.t.Fatalf("job %+v", j)
 		}
 		w, _ := b.View.Worker("w")
@@ -41,28 +41,28 @@ func TestLease(t *testing.T) {
 		l := b.leased("j", "w")
 		other := b.worker("thief", 1)
 		for v := rota.VerbAck; v <= rota.VerbProgress; v++ {
-			b.refuses(rota.Stale, "lease", verb(v, l, func(c *rota.LeaseCommand) { c.Worker, c.Session = "thief", other }))
-			b.refuses(rota.Stale, "session", verb(v, l, func(c *rota.LeaseCommand) { c.Session = other }))
-			b.refuses(rota.Stale, "session", verb(v, l, func(c *rota.LeaseCommand) { c.Session = 0 }))
-			b.refuses(rota.Stale, "session", verb(v, l, func(c *rota.LeaseCommand) { c.Worker = "nobody" }))
+			b.refuses(rota.KindStale, "lease", verb(v, l, func(c *rota.LeaseCommand) { c.Worker, c.Session = "thief", other }))
+			b.refuses(rota.KindStale, "session", verb(v, l, func(c *rota.LeaseCommand) { c.Session = other }))
+			b.refuses(rota.KindStale, "session", verb(v, l, func(c *rota.LeaseCommand) { c.Session = 0 }))
+			b.refuses(rota.KindStale, "session", verb(v, l, func(c *rota.LeaseCommand) { c.Worker = "nobody" }))
 		}
 		b.ok(verb(rota.VerbComplete, l)) // the rightful worker is unharmed
 	})
 	run("refuses_made_up_lease", func(b *bench) {
 		l := b.leased("j", "w")
 		for v := rota.VerbAck; v <= rota.VerbProgress; v++ {
-			b.refuses(rota.Stale, "lease", verb(v, l, func(c *rota.LeaseCommand) { c.Lease[7]++ }))
-			b.refuses(rota.Stale, "lease", verb(v, l, func(c *rota.LeaseCommand) { c.Lease = rota.LeaseID{} }))
+			b.refuses(rota.KindStale, "lease", verb(v, l, func(c *rota.LeaseCommand) { c.Lease[7]++ }))
+			b.refuses(rota.KindStale, "lease", verb(v, l, func(c *rota.LeaseCommand) { c.Lease = rota.LeaseID{} }))
 		}
-		b.refuses(rota.Invalid, "verb", verb(99, l))
+		b.refuses(rota.KindInvalid, "verb", verb(99, l))
 		b.ok(verb(rota.VerbComplete, l))
 	})
 	run("refuses_bad_completion_and_keeps_the_lease", func(b *bench) {
 		l := b.leased("j", "w")
-		b.refuses(rota.Invalid, "output", verb(rota.VerbComplete, l, output(strings.Repeat("x", rota.MaxPayloadBytes+1))))
-		b.refuses(rota.Invalid, "output_digest", verb(rota.VerbComplete, l, func(c *rota.LeaseCommand) { c.OutputDigest = []byte{1} }))
-		b.refuses(rota.Invalid, "progress", verb(rota.VerbProgress, l, func(c *rota.LeaseCommand) { c.Progress = 101 }))
-		b.refuses(rota.Invalid, "progress", verb(rota.VerbProgress, l, func(c *rota.LeaseCommand) { c.Progress = -1 }))
+		b.refuses(rota.KindInvalid, "output", verb(rota.VerbComplete, l, output(strings.Repeat("x", rota.MaxPayloadBytes+1))))
+		b.refuses(rota.KindInvalid, "output_digest", verb(rota.VerbComplete, l, func(c *rota.LeaseCommand) { c.OutputDigest = []byte{1} }))
+		b.refuses(rota.KindInvalid, "progress", verb(rota.VerbProgress, l, func(c *rota.LeaseCommand) { c.Progress = 101 }))
+		b.refuses(rota.KindInvalid, "progress", verb(rota.VerbProgress, l, func(c *rota.LeaseCommand) { c.Progress = -1 }))
 		b.ok(verb(rota.VerbComplete, l))
 	})
 	run("answers_a_repeated_completion_and_refuses_another_result", func(b *bench) {
@@ -70,17 +70,17 @@ func TestLease(t *testing.T) {
 		b.worker("thief", 1)
 		b.ok(verb(rota.VerbComplete, l, output("out")))
 		for range 2 {
-			if o := b.ok(verb(rota.VerbComplete, l, output("out"))); !o.GetExisted() || rota.JobState(o.GetJobState()) != rota.Completed {
+			if o := b.ok(verb(rota.VerbComplete, l, output("out"))); !o.GetExisted() || rota.JobState(o.GetJobState()) != rota.JobCompleted {
 				b.t.Fatalf("outcome %v", o)
 			}
 		}
 		sum := sha256.Sum256([]byte("out"))
 		b.ok(verb(rota.VerbComplete, l, func(c *rota.LeaseCommand) { c.OutputDigest = sum[:] }))
-		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l, output("other")))
-		b.refuses(rota.Stale, "lease", verb(rota.VerbFail, l))
-		b.refuses(rota.Stale, "lease", verb(rota.VerbDecline, l))
-		b.refuses(rota.Stale, "lease", verb(rota.VerbRenew, l))
-		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l, output("out"), func(c *rota.LeaseCommand) {
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l, output("other")))
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbFail, l))
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbDecline, l))
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbRenew, l))
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l, output("out"), func(c *rota.LeaseCommand) {
 			c.Worker, c.Session = "thief", l.Session+1
 		}))
 	})
@@ -89,11 +89,11 @@ func TestLease(t *testing.T) {
 		l := b.leased("j", "w", func(s *rota.JobSpec) { s.ExpectedDigest = want[:] })
 		for range 2 {
 			o := b.entry(verb(rota.VerbComplete, l, output("wrong"))).Outcomes[0]
-			if err := OutcomeError(o); err == nil || err.Kind != rota.Conflict || rota.JobState(o.GetJobState()) != rota.Delayed {
+			if err := OutcomeError(o); err == nil || err.Kind != rota.KindConflict || rota.JobState(o.GetJobState()) != rota.JobDelayed {
 				b.t.Fatalf("outcome %v", o)
 			}
 		}
-		if j := b.state("j", rota.Delayed); j.Attempt != 1 || j.Reason != rota.ProofInvalid {
+		if j := b.state("j", rota.JobDelayed); j.Attempt != 1 || j.Reason != rota.ReasonProofInvalid {
 			b.t.Fatalf("job %+v", j)
 		}
 	})
@@ -114,7 +114,7 @@ func TestLease(t *testing.T) {
 				b.pass(30_000) // the worker cools down for the type
 			}
 		}
-		if j := b.state("j", rota.Delayed); j.Attempt != 1 || j.Reason != rota.ProviderFail {
+		if j := b.state("j", rota.JobDelayed); j.Attempt != 1 || j.Reason != rota.ReasonProviderFail {
 			b.t.Fatalf("job %+v", j)
 		}
 	})
@@ -125,14 +125,14 @@ func TestLease(t *testing.T) {
 		if o := b.ok(verb(rota.VerbFail, l)); !o.GetExisted() {
 			b.t.Fatalf("a repeated failure counted again: %v", o)
 		}
-		j := b.state("j", rota.Delayed)
+		j := b.state("j", rota.JobDelayed)
 		if wait := j.Due.Clock - b.now; wait < 900 || wait > 1100 || j.Error != "boom" {
 			b.t.Fatalf("job %+v waits %d", j, wait)
 		}
 		b.pass(1200)
 		l = b.match()["j"]
 		b.ok(verb(rota.VerbFail, l))
-		if j := b.state("j", rota.Dead); j.Attempt != 1 || len(j.Attempts) != 2 {
+		if j := b.state("j", rota.JobDead); j.Attempt != 1 || len(j.Attempts) != 2 {
 			b.t.Fatalf("job %+v", j)
 		}
 		b.ok(verb(rota.VerbFail, l)) // told again
@@ -140,7 +140,7 @@ func TestLease(t *testing.T) {
 	run("dies_at_once_without_retry", func(b *bench) {
 		l := b.leased("j", "w")
 		b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.NoRetry = true; c.Text = strings.Repeat("é", 9000) }))
-		if j := b.state("j", rota.Dead); len(j.Error) > rota.MaxErrorBytes {
+		if j := b.state("j", rota.JobDead); len(j.Error) > rota.MaxErrorBytes {
 			b.t.Fatalf("error of %d bytes", len(j.Error))
 		}
 	})
@@ -151,13 +151,13 @@ func TestLease(t *testing.T) {
 		}
 		report(10)
 		report(20)
-		if j := b.state("j", rota.Assigned); j.Progress != 10 {
+		if j := b.state("j", rota.JobAssigned); j.Progress != 10 {
 			b.t.Fatalf("progress %d", j.Progress)
 		}
 		b.pass(1000)
 		report(30)
 		report(100)
-		if j := b.state("j", rota.Assigned); j.Progress != 100 {
+		if j := b.state("j", rota.JobAssigned); j.Progress != 100 {
 			b.t.Fatalf("progress %d", j.Progress)
 		}
 	})
@@ -201,15 +201,15 @@ func TestRenew(t *testing.T) {
 		if o := b.ok(verb(rota.VerbRenew, l, ordinal(1))); o.GetRenewals() != 2 {
 			b.t.Fatalf("outcome %v", o)
 		}
-		b.refuses(rota.Invalid, "ordinal", verb(rota.VerbRenew, l, ordinal(4)))
-		b.refuses(rota.Invalid, "ordinal", verb(rota.VerbRenew, l, ordinal(0)))
-		b.refuses(rota.Invalid, "ordinal", verb(rota.VerbRenew, l, ordinal(-1)))
+		b.refuses(rota.KindInvalid, "ordinal", verb(rota.VerbRenew, l, ordinal(4)))
+		b.refuses(rota.KindInvalid, "ordinal", verb(rota.VerbRenew, l, ordinal(0)))
+		b.refuses(rota.KindInvalid, "ordinal", verb(rota.VerbRenew, l, ordinal(-1)))
 	})
 	run("stops_at_renewals_max_but_keeps_the_lease", func(b *bench) {
 		b.ok(queueOp("default", "renewals_max", "1"))
 		l := b.leased("j", "w")
 		b.ok(verb(rota.VerbRenew, l, ordinal(1)))
-		b.refuses(rota.Conflict, "lease", verb(rota.VerbRenew, l, ordinal(2)))
+		b.refuses(rota.KindConflict, "lease", verb(rota.VerbRenew, l, ordinal(2)))
 		b.ok(verb(rota.VerbComplete, l))
 	})
 	run("stops_at_max_runtime", func(b *bench) {
@@ -220,9 +220,9 @@ func TestRenew(t *testing.T) {
 		if o := b.ok(verb(rota.VerbRenew, l, ordinal(1))); rota.Clock(o.GetDeadlineMs()) != start+70_000 {
 			b.t.Fatalf("outcome %v", o)
 		}
-		b.refuses(rota.Conflict, "lease", verb(rota.VerbRenew, l, ordinal(2)))
+		b.refuses(rota.KindConflict, "lease", verb(rota.VerbRenew, l, ordinal(2)))
 		b.pass(40_000)
-		if j := b.state("j", rota.Delayed); j.Reason != rota.TimedOut {
+		if j := b.state("j", rota.JobDelayed); j.Reason != rota.ReasonTimedOut {
 			b.t.Fatalf("job %+v", j)
 		}
 	})
@@ -236,7 +236,7 @@ func TestRenew(t *testing.T) {
 		// Over its deadline, but no sweep has said so (SPEC §3.7).
 		b.ok(verb(rota.VerbRenew, l))
 		b.pass(250)
-		b.state("j", rota.Running)
+		b.state("j", rota.JobRunning)
 	})
 	run("shortens_nothing_when_the_policy_does", func(b *bench) {
 		l := b.leased("j", "w")

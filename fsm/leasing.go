@@ -58,22 +58,22 @@ func (lg *leasing) endLease(l *leaseRow, why rota.Reason, text string) rota.JobS
 	j := lg.m.jobs.edit(l.Job)
 	lg.m.own(j)
 	lg.closeLease(l, j, why, text)
-	kind := rota.LeaseCancelledEvent
+	kind := rota.EventLeaseCancelled
 	switch why {
-	case rota.LeaseExpiredReason:
-		kind = rota.LeaseExpiredEvent
-	case rota.Declined:
-		kind = rota.LeaseDeclinedEvent
+	case rota.ReasonLeaseExpired:
+		kind = rota.EventLeaseExpired
+	case rota.ReasonDeclined:
+		kind = rota.EventLeaseDeclined
 	}
 	lg.m.journal.emitFor(j, &rota.Event{Kind: kind, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Session: l.Session,
 		Lease: l.ID, Attempt: l.Attempt, Reason: why, Text: text})
-	if why == rota.Declined {
+	if why == rota.ReasonDeclined {
 		if j.declines++; j.declines >= rota.MaxDeclines {
-			why = rota.ProviderFail
+			why = rota.ReasonProviderFail
 			j.lastReason = why
 		}
 	}
-	if why == rota.Preempted {
+	if why == rota.ReasonPreempted {
 		j.preempted++ // not before: what ends well after all did not give way
 	}
 	if why.Counted() {
@@ -81,7 +81,7 @@ func (lg *leasing) endLease(l *leaseRow, why rota.Reason, text string) rota.JobS
 	}
 	switch {
 	case lg.m.flows.endsWith(j):
-	case why == rota.Declined && !declineCools(&lg.m.queues.get(j.spec.Queue).policy):
+	case why == rota.ReasonDeclined && !declineCools(&lg.m.queues.get(j.spec.Queue).policy):
 		lg.backOff(j, declineDelay(j.declines), why)
 	default:
 		lg.m.enqueue(j)
@@ -96,7 +96,7 @@ func (fl *fleet) revoke(l *leaseRow, why rota.Reason) {
 	}
 	l.Revoked = why
 	fl.m.placement.noteGoing(l)
-	fl.m.journal.emit(rota.Event{Kind: rota.LeaseRevoked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Session: l.Session,
+	fl.m.journal.emit(rota.Event{Kind: rota.EventLeaseRevoked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Session: l.Session,
 		Lease: l.ID, Attempt: l.Attempt, Reason: why, Deadline: l.Deadline})
 }
 
@@ -121,7 +121,7 @@ func (fl *fleet) cutQuota(w *workerRow, most int64, queue rota.QueueName) {
 		return cmp.Compare(b.Token.Counter, a.Token.Counter)
 	})
 	for _, l := range newest[:max(0, min(over, int64(len(newest))))] {
-		fl.revoke(fl.m.leasing.leases.edit(l.key), rota.QuotaCut)
+		fl.revoke(fl.m.leasing.leases.edit(l.key), rota.ReasonQuotaCut)
 	}
 }
 
@@ -136,12 +136,12 @@ func (lg *leasing) fireLease(key string) {
 	switch {
 	case l.Acked.IsZero() && l.due == l.AckBy.Clock:
 		lg.m.fleet.outcome(l, outcomeAckTimeout)
-		lg.endLease(l, rota.AckTimeout, "")
+		lg.endLease(l, rota.ReasonAckTimeout, "")
 	case l.due == l.endsBy:
 		lg.timeOut(l, "", "")
 	default:
 		lg.m.fleet.outcome(l, outcomeExpired)
-		lg.endLease(l, rota.LeaseExpiredReason, "")
+		lg.endLease(l, rota.ReasonLeaseExpired, "")
 	}
 }
 
@@ -160,13 +160,13 @@ func (lg *leasing) timeOut(l *leaseRow, how, text string) rota.JobState {
 		said += ": " + tail(text, rota.MaxErrorBytes-len(said)-len(": "))
 	}
 	lg.m.fleet.outcome(l, outcomeTimedOut)
-	return lg.endLease(l, rota.TimedOut, said)
+	return lg.endLease(l, rota.ReasonTimedOut, said)
 }
 
 // backOff lets a job wait before it is QUEUED again, and tells why.
 func (lg *leasing) backOff(j *jobRow, wait rota.Clock, why rota.Reason) {
 	lg.m.delay(j, lg.m.head.clock+wait)
-	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.JobRetryScheduled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
+	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobRetryScheduled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
 		Attempt: j.attempt, Reason: why, Deadline: lg.m.head.now().At(j.due), Payload: dueAt(lg.m.head.now().At(j.due))})
 }
 
@@ -179,7 +179,7 @@ func (lg *leasing) useUp(j *jobRow, why rota.Reason) rota.JobState {
 	if int64(j.attempt) >= p.AttemptMax {
 		j.attempt = failed
 		lg.m.die(j, why)
-		return rota.Dead
+		return rota.JobDead
 	}
 	if lg.m.flows.endsWith(j) {
 		return j.state
@@ -194,9 +194,9 @@ func (lg *leasing) useUp(j *jobRow, why rota.Reason) rota.JobState {
 
 // die ends a job whose attempts are used up.
 func (m *Machine) die(j *jobRow, why rota.Reason) {
-	m.journal.emitFor(j, &rota.Event{Kind: rota.JobDead, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobDead, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Reason: why, Text: j.lastError})
-	m.finish(j, rota.Dead, why, result{})
+	m.finish(j, rota.JobDead, why, result{})
 }
 
 // result is what a completion leaves behind; empty of any other end.
@@ -262,9 +262,9 @@ func (ed *ended) evictTombs(most int) {
 
 // expel ends a job from whatever state it is in: CANCELLED or EXPIRED.
 func (m *Machine) expel(j *jobRow, state rota.JobState, why rota.Reason) {
-	kind := rota.JobCancelled
-	if state == rota.Expired {
-		kind = rota.JobExpired
+	kind := rota.EventJobCancelled
+	if state == rota.JobExpired {
+		kind = rota.EventJobExpired
 	}
 	if h := m.placement.holds.get(j.spec.ID); h != nil {
 		m.placement.endHold(h, holdEnd(state)) // nothing is told of a job after its end
@@ -275,10 +275,10 @@ func (m *Machine) expel(j *jobRow, state rota.JobState, why rota.Reason) {
 		m.own(j)
 		j.freeAt = unbrokenDue(l, m.fleet.workers.get(l.Worker))
 		m.leasing.closeLease(l, j, why, "")
-		m.journal.emitFor(j, &rota.Event{Kind: rota.LeaseCancelledEvent, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+		m.journal.emitFor(j, &rota.Event{Kind: rota.EventLeaseCancelled, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 			Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why})
 	}
-	if j.state == rota.Delayed && j.revived() {
+	if j.state == rota.JobDelayed && j.revived() {
 		m.own(j)
 		j.freeAt = j.due // the worker of an earlier life may not have heard yet
 	}

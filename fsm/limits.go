@@ -21,7 +21,7 @@ type limits struct {
 
 // exhausted is a refusal that time cures.
 func exhausted(subject, format string, args ...any) error {
-	e := rota.Refusef(rota.Exhausted, subject, format, args...)
+	e := rota.Refusef(rota.KindExhausted, subject, format, args...)
 	e.RetryAfter = time.Second
 	return e
 }
@@ -69,7 +69,7 @@ func (lm *limits) admitRate(spec *rota.JobSpec, q *queueRow) error {
 	if queue != "" {
 		where = "queue " + string(queue)
 	}
-	e := rota.Refusef(rota.Exhausted, "rate_limit_rps", "tenant %s submits to %s faster than its rate_limit_rps, %d a second: "+
+	e := rota.Refusef(rota.KindExhausted, "rate_limit_rps", "tenant %s submits to %s faster than its rate_limit_rps, %d a second: "+
 		"the next job is taken in %d ms", spec.Tenant, where, rate, wait)
 	e.RetryAfter = time.Duration(wait) * time.Millisecond
 	return e
@@ -135,7 +135,7 @@ func (lm *limits) full(q *queueRow, format string, args ...any) error {
 	if cure == "" {
 		return exhausted("queue", format, args...)
 	}
-	e := rota.Refusef(rota.Exhausted, "queue", format+"%s", append(args, cure)...)
+	e := rota.Refusef(rota.KindExhausted, "queue", format+"%s", append(args, cure)...)
 	e.RetryAfter = rota.StuckRetryAfter
 	return e
 }

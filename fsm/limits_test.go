@@ -93,7 +93,7 @@ func (s *strait) round() {
 		s.open = append(s.open, l)
 		j, _ := s.View.Job(l.Job)
 		started[j.Tenant]++
-		turn := l.Decision.Reasoning.Rule == rota.ByTurnOfTheOldest
+		turn := l.Decision.Reasoning.Rule == rota.ReasoningByTurnOfTheOldest
 		if mode.Mode == rota.ModeReadOnly || mode.Mode == rota.ModeDegraded && mode.Holds && j.Priority > 5 && !(mode.Auto && turn) {
 			s.t.Fatalf("job %s of priority %d was started in %+v", j.ID, j.Priority, mode)
 		}

@@ -47,7 +47,7 @@ func TestLives(t *testing.T) {
 			dead(b, "j", fmt.Sprint("life ", life))
 		}
 		want := []string{"0.0", "0.1", "1.0", "1.1", "2.0", "2.1", "3.0", "3.1"}
-		job := b.state("j", rota.Dead)
+		job := b.state("j", rota.JobDead)
 		if got := lives(job.Attempts); !slices.Equal(got, want) || job.Submitted != submitted || job.Life != 3 {
 			t.Fatalf("%v, %+v", got, job)
 		}
@@ -66,7 +66,7 @@ func TestLives(t *testing.T) {
 			b.ok(retryOp("j"))
 			dead(b, "j", "")
 		}
-		if got := lives(b.state("j", rota.Dead).Attempts); len(got) != rota.MaxAttemptsKept || got[0] != "3.0" || got[11] != "14.0" {
+		if got := lives(b.state("j", rota.JobDead).Attempts); len(got) != rota.MaxAttemptsKept || got[0] != "3.0" || got[11] != "14.0" {
 			t.Fatalf("%v", got)
 		}
 	})
@@ -75,32 +75,32 @@ func TestLives(t *testing.T) {
 		b := newBench(t)
 		b.submit("j", func(s *rota.JobSpec) { s.TTL = 5 * time.Second })
 		b.pass(5_000)
-		b.state("j", rota.Expired)
+		b.state("j", rota.JobExpired)
 		b.ok(retryOp("j"))
 		b.pass(4_999)
-		b.state("j", rota.Queued)
+		b.state("j", rota.JobQueued)
 		b.pass(1)
-		b.state("j", rota.Expired)
+		b.state("j", rota.JobExpired)
 	})
 	t.Run("a_retry_names_the_life_that_ended", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.submit("j")
-		b.refuses(rota.Conflict, "job", retryOp("j"))
+		b.refuses(rota.KindConflict, "job", retryOp("j"))
 		b.ok(cancelOp("j"))
 		first := &fsmpb.Retry{Job: "j"}
 		first.Spec, first.Past = b.pastOf("j")
 		retry := func(life int32) *fsmpb.Op {
 			return &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: "j", Spec: first.Spec, Past: first.Past, Life: life}}}
 		}
-		b.refuses(rota.Stale, "life", retry(1))
+		b.refuses(rota.KindStale, "life", retry(1))
 		b.ok(retry(0))
 		if o := b.ok(retry(0)); !o.GetExisted() {
 			t.Fatalf("the repetition: %v", o)
 		}
-		b.refuses(rota.Conflict, "job", retry(1)) // that life has not ended
+		b.refuses(rota.KindConflict, "job", retry(1)) // that life has not ended
 		b.ok(cancelOp("j"))
-		b.refuses(rota.Stale, "life", retry(0)) // a late repetition begins no third life
+		b.refuses(rota.KindStale, "life", retry(0)) // a late repetition begins no third life
 		b.ok(retry(1))
 	})
 	t.Run("a_rejected_proof_keeps_all_attempts", func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestLives(t *testing.T) {
 		b.pass(1_000)
 		b.ok(reportOp(l, func(s *rota.JobSpec) { s.RetryOnInvalidProof = true }))
 		job, _ := b.View.Job("j")
-		if got := lives(job.Attempts); !slices.Equal(got, []string{"0.0", "1.0", "1.1"}) || job.Submitted != submitted || job.Retried != retried || job.Life != 1 || job.Attempts[2].End != rota.ProofInvalid {
+		if got := lives(job.Attempts); !slices.Equal(got, []string{"0.0", "1.0", "1.1"}) || job.Submitted != submitted || job.Retried != retried || job.Life != 1 || job.Attempts[2].End != rota.ReasonProofInvalid {
 			t.Fatalf("%v, %+v", got, job)
 		}
 	})
@@ -142,14 +142,14 @@ func TestLives(t *testing.T) {
 			spoil(&a)
 			op := retryOp("j")
 			op.GetRetry().Spec, op.GetRetry().Past = SpecOp(jobSpec("j")), PastOp(&rota.Job{Attempts: []rota.Attempt{a}})
-			if o := b.refuses(rota.Invalid, "past", op); o.GetKind() == 0 {
+			if o := b.refuses(rota.KindInvalid, "past", op); o.GetKind() == 0 {
 				t.Fatal(name)
 			}
 		}
 		op := retryOp("j")
 		op.GetRetry().Spec, op.GetRetry().Past = SpecOp(jobSpec("j")), PastOp(&rota.Job{Attempts: []rota.Attempt{sound}})
 		op.GetRetry().Past.Attempts = append(op.GetRetry().Past.Attempts, 0)
-		b.refuses(rota.Invalid, "past", op)
+		b.refuses(rota.KindInvalid, "past", op)
 	})
 	t.Run("of_a_workflow's_node", func(t *testing.T) {
 		t.Parallel()
@@ -169,7 +169,7 @@ func TestLives(t *testing.T) {
 			}
 			dead(b, id, "again")
 		}
-		job := b.state(string(id), rota.Dead)
+		job := b.state(string(id), rota.JobDead)
 		if got := lives(job.Attempts); !slices.Equal(got, []string{"0.0", "1.0", "2.0", "3.0"}) || len(job.Attempts[0].Error) != rota.MaxNodeErrorBytes {
 			t.Fatalf("%v, %+v", got, job)
 		}

@@ -56,7 +56,7 @@ func TestDataKeysHeld(t *testing.T) {
 		t.Fatalf("rounds see a hold %q", rounds)
 	}
 	b.submit("j3", keyed("y", "q", "x"))
-	b.lands("j3", "a", rota.Reasoning{Rule: rota.ByDataLocality, N: 2})
+	b.lands("j3", "a", rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: 2})
 	b.pass(1000)
 	b.ok(verb(rota.VerbComplete, b.lease("j3")))
 	if got := b.fleet.workers.get("a").held; !slices.Equal(got, []string{"x", "y", "q"}) {
@@ -65,12 +65,12 @@ func TestDataKeysHeld(t *testing.T) {
 	// The state after a snapshot decides the same.
 	b.submit("j4", keyed("q"))
 	b.twin = b.restored()
-	b.lands("j4", "a", rota.Reasoning{Rule: rota.ByDataLocality, N: 1})
+	b.lands("j4", "a", rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: 1})
 	// A worker that registers anew under its id, with another spec, has its data still.
 	b.ok(verb(rota.VerbComplete, b.lease("j4")))
 	b.worker("a", 2)
 	b.submit("j5", keyed("q"))
-	b.lands("j5", "a", rota.Reasoning{Rule: rota.ByDataLocality, N: 1})
+	b.lands("j5", "a", rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: 1})
 }
 
 // lands says that the only job that waits goes to a worker by a rule.

@@ -261,13 +261,13 @@ func (b *bench) match() map[rota.JobID]rota.Lease {
 		return leases
 	}
 	for _, e := range b.entry(opsOf(rounds)...).Events {
-		if e.Kind == rota.JobAssigned {
+		if e.Kind == rota.EventJobAssigned {
 			a, ok := b.View.Assignment(e.Lease)
 			if !ok {
 				b.t.Fatalf("lease %s was assigned and is not open", e.Lease)
 			}
 			leases[e.Job] = a.Lease
-		} else if e.Kind == rota.AssignmentDropped {
+		} else if e.Kind == rota.EventAssignmentDropped {
 			b.t.Fatalf("assignment dropped: %+v", e)
 		}
 	}

@@ -100,7 +100,7 @@ func (l *many) run(spent map[string]time.Duration) int {
 		data := l.seal(ops...)
 		step("round", func() {
 			for _, e := range l.filled.run(data).Events {
-				if e.Kind == rota.JobAssigned {
+				if e.Kind == rota.EventJobAssigned {
 					leases = append(leases, e.Lease)
 				}
 			}

@@ -24,7 +24,7 @@ func TestMeta(t *testing.T) {
 	}
 	for name, meta := range map[string]map[string]string{"many": many, "long": {"k": strings.Repeat("v", rota.MaxLabelBytes+1)},
 		"no key": {"": "v"}, "key": {"a b": "v"}} {
-		if o := b.refuses(rota.Invalid, "meta", verb(rota.VerbComplete, l, said(meta))); o.GetKind() == 0 {
+		if o := b.refuses(rota.KindInvalid, "meta", verb(rota.VerbComplete, l, said(meta))); o.GetKind() == 0 {
 			t.Fatal(name)
 		}
 	}
@@ -36,7 +36,7 @@ func TestMeta(t *testing.T) {
 	if o := b.ok(verb(rota.VerbComplete, l, said(many))); !o.GetExisted() {
 		t.Fatalf("%v", o)
 	}
-	if job := b.state("j", rota.Completed); !maps.Equal(job.Meta, many) {
+	if job := b.state("j", rota.JobCompleted); !maps.Equal(job.Meta, many) {
 		t.Fatalf("%+v", job)
 	}
 	s, _ := b.View.StagedJob("j")

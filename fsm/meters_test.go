@@ -19,7 +19,7 @@ func (b *bench) burst(n int, change ...func(*rota.JobSpec)) (taken int, last *fs
 		switch rota.Kind(o.GetKind()) {
 		case rota.KindNone:
 			taken++
-		case rota.Exhausted:
+		case rota.KindExhausted:
 		default:
 			b.t.Fatalf("outcome %v", o)
 		}
@@ -65,10 +65,10 @@ func TestTenantRate(t *testing.T) {
 			if !b.ok(submitOp(jobSpec("a"))).GetExisted() {
 				t.Fatal("not known")
 			}
-			b.refuses(rota.Invalid, "priority", submitOp(jobSpec("bad", priority(11))))
+			b.refuses(rota.KindInvalid, "priority", submitOp(jobSpec("bad", priority(11))))
 		}
 		b.submit("b")
-		b.refuses(rota.Exhausted, "rate_limit_rps", submitOp(jobSpec("c")))
+		b.refuses(rota.KindExhausted, "rate_limit_rps", submitOp(jobSpec("c")))
 		if !b.ok(submitOp(jobSpec("a"))).GetExisted() {
 			t.Fatal("a known id is answered before the rate")
 		}
@@ -128,7 +128,7 @@ func TestTenantRate(t *testing.T) {
 		for _, m := range []*Machine{b.Machine, b.twin} {
 			m.ledger.settle()
 		}
-		o := b.refuses(rota.Exhausted, "rate_limit_rps", submitOp(jobSpec("a")))
+		o := b.refuses(rota.KindExhausted, "rate_limit_rps", submitOp(jobSpec("a")))
 		if o.GetRetryAfterMs() == 0 {
 			t.Fatal("without a delay")
 		}
@@ -181,12 +181,12 @@ func TestPressure(t *testing.T) {
 			}
 			b.pressed([]string{rota.BackpressureNone, rota.BackpressureThrottle, rota.BackpressureRefuse}[i/5+i/8])
 		}
-		o := b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("more")))
+		o := b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("more")))
 		if !strings.Contains(o.GetText(), "9 pending jobs, 900 permille of queue_cap 10") || o.GetRetryAfterMs() != 1000 {
 			t.Fatalf("refusal %v", o)
 		}
 		b.submit("critical", priority(0))
-		o = b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("critical2", priority(0))))
+		o = b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("critical2", priority(0))))
 		if o.GetRetryAfterMs() == 0 || !strings.Contains(o.GetText(), "queue_cap is 10") {
 			t.Fatalf("the cap is hard, and tells a delay: %v", o)
 		}
@@ -203,10 +203,10 @@ func TestPressure(t *testing.T) {
 			b.ok(submitOp(jobSpec(fmt.Sprint("j", i), priority(int32(i%11)))))
 		}
 		for _, p := range []int32{0, 5, 10} {
-			b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("over", priority(p))))
+			b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("over", priority(p))))
 		}
 		b.ok(queueOp("default", "reject_threshold", "0"))
-		b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("over")))
+		b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("over")))
 		b.ok(queueOp("default", "queue_cap", "1001"))
 		b.submit("over")
 	})
@@ -217,7 +217,7 @@ func TestPressure(t *testing.T) {
 		b.submit("a")
 		says := func(delay int64, want string) {
 			t.Helper()
-			if o := b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("b"))); o.GetRetryAfterMs() != delay ||
+			if o := b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("b"))); o.GetRetryAfterMs() != delay ||
 				!strings.Contains(o.GetText(), want) {
 				t.Fatalf("refusal %v, %q after %d ms is wanted", o, want, delay)
 			}
@@ -246,11 +246,11 @@ func TestPressure(t *testing.T) {
 		b.pressed(rota.BackpressureThrottle)
 		hint("d", true)
 		b.pressed(rota.BackpressureRefuse)
-		o := b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("f")))
+		o := b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("f")))
 		if !strings.Contains(o.GetText(), "4 jobs ready or leased, 1000 permille of the 4") || o.GetRetryAfterMs() != 1000 {
 			t.Fatalf("refusal %v", o)
 		}
-		b.refuses(rota.Exhausted, "queue", diamond("wf").open())
+		b.refuses(rota.KindExhausted, "queue", diamond("wf").open())
 		b.submit("critical", priority(0))
 		b.ok(retryAfterCancel(b, "d"))
 		if q, _ := b.View.Queue("default"); q.LeaseUsagePermille != 1000 || q.BacklogUsagePermille != 1250 {
@@ -269,9 +269,9 @@ func TestPressure(t *testing.T) {
 		b.submit("a")
 		b.submit("b")
 		b.submit("c")
-		b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("d")))
+		b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("d")))
 		l := b.leasedBy("w", "a")
-		b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("d"))) // three of one
+		b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("d"))) // three of one
 		b.ok(statusOp("w", rota.WorkerDraining, 0))
 		b.ok(verb(rota.VerbComplete, l))
 		b.submit("d")
@@ -295,16 +295,16 @@ func TestPressure(t *testing.T) {
 		b := newBench(t)
 		b.ok(queueOp("default", "queue_cap", "10", "reject_threshold", "0.9", "rate_limit_rps", "9"))
 		b.burst(9)
-		b.refuses(rota.Exhausted, "rate_limit_rps", submitOp(jobSpec("a")))
+		b.refuses(rota.KindExhausted, "rate_limit_rps", submitOp(jobSpec("a")))
 		b.pass(1000)
-		b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("a")))
+		b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("a")))
 		if b.limits.meters.len() != 0 {
 			t.Fatal("a refusal was charged")
 		}
 		b.ok(modeOp(rota.ModeReadOnly, "x"))
-		b.refuses(rota.NotFound, "queue", submitOp(jobSpec("a", queue("none"))))
-		b.refuses(rota.Invalid, "priority", submitOp(jobSpec("a", priority(11))))
-		b.refuses(rota.Mode, "mode", submitOp(jobSpec("a")))
+		b.refuses(rota.KindNotFound, "queue", submitOp(jobSpec("a", queue("none"))))
+		b.refuses(rota.KindInvalid, "priority", submitOp(jobSpec("a", priority(11))))
+		b.refuses(rota.KindMode, "mode", submitOp(jobSpec("a")))
 	})
 }
 
@@ -467,7 +467,7 @@ func TestCrowded(t *testing.T) {
 	if crowded(jobSpec("new")) {
 		t.Fatal("the rate refuses first, with its own delay")
 	}
-	b.refuses(rota.Exhausted, "rate_limit_rps", submitOp(jobSpec("new")))
+	b.refuses(rota.KindExhausted, "rate_limit_rps", submitOp(jobSpec("new")))
 	b.ok(modeOp(rota.ModeReadOnly, "test"))
 	if crowded(jobSpec("new")) {
 		t.Fatal("the mode refuses first")

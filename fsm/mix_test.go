@@ -78,7 +78,7 @@ func runMix(b *bench, d *dice) {
 			a = b.entry(ops...)
 		}
 		for _, ev := range a.Events {
-			if x, ok := b.View.Assignment(ev.Lease); ok && ev.Kind == rota.JobAssigned {
+			if x, ok := b.View.Assignment(ev.Lease); ok && ev.Kind == rota.EventJobAssigned {
 				seen = append(seen, x.Lease)
 			}
 		}
@@ -97,7 +97,7 @@ func decideAndApply(b *bench) Applied {
 	}
 	a := b.entry(opsOf(rounds)...)
 	for _, e := range a.Events {
-		if e.Kind == rota.AssignmentDropped {
+		if e.Kind == rota.EventAssignmentDropped {
 			b.t.Fatalf("decided on this very state, and dropped: %+v", e)
 		}
 	}
@@ -114,7 +114,7 @@ func idle(b *bench) {
 		return
 	}
 	b.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		if j.state != rota.Queued {
+		if j.state != rota.JobQueued {
 			return true
 		}
 		q := b.queues.get(j.spec.Queue)

@@ -73,13 +73,13 @@ func (m *model) submit(s *rota.JobSpec) bool {
 	if j := m.jobs[s.ID]; j != nil {
 		return j.first.Difference(s) == ""
 	}
-	j := &modelJob{first: *s, began: m.now, state: rota.Queued, ttl: rota.Clock(s.TTL.Milliseconds()), typ: s.Type, proof: len(s.ExpectedDigest) > 0,
+	j := &modelJob{first: *s, began: m.now, state: rota.JobQueued, ttl: rota.Clock(s.TTL.Milliseconds()), typ: s.Type, proof: len(s.ExpectedDigest) > 0,
 		runtime: rota.Clock(s.MaxRuntime.Milliseconds())}
 	if s.TTL > 0 {
 		j.abs = m.now + j.ttl
 	}
 	if s.Delay > 0 {
-		j.state, j.due = rota.Delayed, m.now+rota.Clock(s.Delay.Milliseconds())
+		j.state, j.due = rota.JobDelayed, m.now+rota.Clock(s.Delay.Milliseconds())
 	}
 	m.jobs[s.ID] = j
 	return true
@@ -89,22 +89,22 @@ func (m *model) submit(s *rota.JobSpec) bool {
 func (m *model) cancel(id rota.JobID) bool {
 	j := m.jobs[id]
 	if j == nil || j.state.Terminal() {
-		return j != nil && j.state == rota.Cancelled
+		return j != nil && j.state == rota.JobCancelled
 	}
-	m.expel(j, rota.Cancelled)
+	m.expel(j, rota.JobCancelled)
 	return true
 }
 
 func (m *model) retry(id rota.JobID) bool {
 	j := m.jobs[id]
-	if j == nil || j.state == rota.Completed || !j.state.Terminal() {
+	if j == nil || j.state == rota.JobCompleted || !j.state.Terminal() {
 		return j != nil && j.lives > 0 && !j.state.Terminal() // a repetition
 	}
 	free := j.free
-	*j = modelJob{first: j.first, began: max(m.now, free), state: rota.Queued, ttl: j.ttl, lives: j.lives + 1, typ: j.typ,
+	*j = modelJob{first: j.first, began: max(m.now, free), state: rota.JobQueued, ttl: j.ttl, lives: j.lives + 1, typ: j.typ,
 		proof: j.proof, free: free, runtime: j.runtime}
 	if free > m.now {
-		j.state, j.due = rota.Delayed, free
+		j.state, j.due = rota.JobDelayed, free
 	}
 	if j.ttl > 0 {
 		j.abs = j.began + j.ttl
@@ -115,7 +115,7 @@ func (m *model) retry(id rota.JobID) bool {
 // alter reports whether a change of a job's time to live must be taken.
 func (m *model) alter(c *rota.JobChange) bool {
 	j := m.jobs[c.ID]
-	if j == nil || j.state != rota.Queued && j.state != rota.Delayed {
+	if j == nil || j.state != rota.JobQueued && j.state != rota.JobDelayed {
 		return false
 	}
 	j.ttl, j.abs = rota.Clock(*c.TTLMs), 0
@@ -223,7 +223,7 @@ func (m *model) open(id rota.WorkerID) (n int) {
 func (m *model) assigned(l rota.Lease) error {
 	j, w := m.jobs[l.Job], m.workers[l.Worker]
 	switch {
-	case j == nil || j.state != rota.Queued:
+	case j == nil || j.state != rota.JobQueued:
 		return fmt.Errorf("job %s was assigned but is not QUEUED", l.Job)
 	case w == nil || w.status() != rota.WorkerActive || w.session != l.Session:
 		return fmt.Errorf("worker %s got a lease but is not active", l.Worker)
@@ -237,7 +237,7 @@ func (m *model) assigned(l rota.Lease) error {
 		return fmt.Errorf("lease %+v repeats token, id or attempt", l)
 	}
 	m.tokens = l.Token
-	j.state, j.lease = rota.Assigned, l.ID
+	j.state, j.lease = rota.JobAssigned, l.ID
 	if j.rel == 0 {
 		j.rel = m.now + rota.Clock(m.policy.TTLRelMaxMs)
 	}
@@ -263,7 +263,7 @@ func (m *model) drop(j *modelJob) {
 func (m *model) requeue(l *modelLease) {
 	j := m.jobs[l.job]
 	m.drop(j)
-	j.state = rota.Queued
+	j.state = rota.JobQueued
 }
 
 // use ends a lease and counts its attempt.
@@ -272,12 +272,12 @@ func (m *model) use(l *modelLease) {
 	m.drop(j)
 	j.declines = 0
 	if int64(j.attempt)+1 >= m.policy.AttemptMax {
-		m.end(j, rota.Dead)
+		m.end(j, rota.JobDead)
 		return
 	}
 	wait := sched.BackoffMs(l.job, j.attempt, &m.policy)
 	j.attempt++
-	j.state, j.due = rota.Delayed, m.now+rota.Clock(wait)
+	j.state, j.due = rota.JobDelayed, m.now+rota.Clock(wait)
 }
 
 // lease does a verb and says whether it must be taken. Verbs on leases that are
@@ -295,7 +295,7 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 	j := m.jobs[l.job]
 	switch c.Verb {
 	case rota.VerbAck:
-		l.acked, j.state = true, rota.Running
+		l.acked, j.state = true, rota.JobRunning
 	case rota.VerbRenew:
 		if c.Ordinal > 0 && c.Ordinal <= l.renewals {
 			return true, true
@@ -305,7 +305,7 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 			return false, true
 		}
 		l.renewals++
-		l.acked, j.state = true, rota.Running
+		l.acked, j.state = true, rota.JobRunning
 		if m.now > l.renewBy {
 			m.change(&w.modelStanding, -10)
 		}
@@ -322,7 +322,7 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 			return false, true
 		}
 		m.drop(j)
-		m.end(j, rota.Completed)
+		m.end(j, rota.JobCompleted)
 		delete(w.bad, j.typ)
 		m.change(&w.modelStanding, 20)
 	case rota.VerbFail:
@@ -333,7 +333,7 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 		m.fails(&w.modelStanding, j.typ, false)
 		if c.NoRetry {
 			m.drop(j)
-			m.end(j, rota.Dead)
+			m.end(j, rota.JobDead)
 		} else {
 			m.use(l)
 		}
@@ -355,7 +355,7 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 			for range j.declines - 1 {
 				wait = min(2*wait, 10_000)
 			}
-			j.state, j.due = rota.Delayed, m.now+wait
+			j.state, j.due = rota.JobDelayed, m.now+wait
 		}
 	}
 	return true, true
@@ -418,9 +418,9 @@ func (m *model) sweep() {
 			continue
 		}
 		if j.abs != 0 && j.abs <= m.now || j.rel != 0 && j.rel <= m.now {
-			m.expel(j, rota.Expired)
-		} else if j.state == rota.Delayed && j.due <= m.now {
-			j.state = rota.Queued
+			m.expel(j, rota.JobExpired)
+		} else if j.state == rota.JobDelayed && j.due <= m.now {
+			j.state = rota.JobQueued
 		}
 	}
 	for _, w := range m.workers {

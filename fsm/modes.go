@@ -31,11 +31,11 @@ func (lm *limits) setMode(op *fsmpb.SetMode) *fsmpb.Outcome {
 		return refused(err)
 	}
 	if h.cluster == "" {
-		return refused(rota.Refusef(rota.Unavailable, "cluster", "the cluster has no leader yet: try again"))
+		return refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
 	}
 	to := rota.ClusterMode(op.GetMode())
 	if op.GetAuto() && h.mode != rota.ModeNormal && !h.modeAuto {
-		return refused(rota.Refusef(rota.Conflict, "mode", "an operator set the mode %s (%s): no leader changes it", h.mode,
+		return refused(rota.Refusef(rota.KindConflict, "mode", "an operator set the mode %s (%s): no leader changes it", h.mode,
 			h.modeReason))
 	}
 	// What an operator degrades is always held.
@@ -51,15 +51,15 @@ func checkMode(op *fsmpb.SetMode) error {
 	reason := op.GetReason()
 	switch {
 	case op.GetMode() > uint32(rota.ModeDraining):
-		return rota.Refusef(rota.Invalid, "mode", "mode %d is unknown: NORMAL, DEGRADED, READ_ONLY or DRAINING is wanted",
+		return rota.Refusef(rota.KindInvalid, "mode", "mode %d is unknown: NORMAL, DEGRADED, READ_ONLY or DRAINING is wanted",
 			op.GetMode())
 	case op.GetAuto() && op.GetMode() > uint32(rota.ModeDegraded):
-		return rota.Refusef(rota.Invalid, "mode", "a leader sets NORMAL or DEGRADED by itself, not %s",
+		return rota.Refusef(rota.KindInvalid, "mode", "a leader sets NORMAL or DEGRADED by itself, not %s",
 			rota.ClusterMode(op.GetMode()))
 	case reason == "" && !op.GetAuto():
-		return rota.Refusef(rota.Invalid, "reason", "reason is empty: say why, in 1 to %d bytes", rota.MaxReasonBytes)
+		return rota.Refusef(rota.KindInvalid, "reason", "reason is empty: say why, in 1 to %d bytes", rota.MaxReasonBytes)
 	case len(reason) > rota.MaxReasonBytes:
-		return rota.Refusef(rota.Invalid, "reason", "reason has %d bytes: at most %d are taken", len(reason), rota.MaxReasonBytes)
+		return rota.Refusef(rota.KindInvalid, "reason", "reason has %d bytes: at most %d are taken", len(reason), rota.MaxReasonBytes)
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (lm *limits) enterMode(to rota.ClusterMode, reason string, auto, holds bool
 	}
 	lm.m.timers.mode.set("", int64(until), int64(h.holdsUntil))
 	lm.holdLow()
-	lm.m.journal.emit(rota.Event{Kind: rota.ModeChanged, Payload: payload(modeChanged{from, to, reason, auto})})
+	lm.m.journal.emit(rota.Event{Kind: rota.EventModeChanged, Payload: payload(modeChanged{from, to, reason, auto})})
 }
 
 // low says what becomes of QUEUED jobs of priority > 5. holdsUntil is 0 once an
@@ -138,7 +138,7 @@ func (lm *limits) settleMode() {
 		return
 	}
 	if h.drained = idle; idle {
-		lm.m.journal.emit(rota.Event{Kind: rota.Drained})
+		lm.m.journal.emit(rota.Event{Kind: rota.EventDrained})
 	}
 }
 
@@ -153,13 +153,13 @@ func (lm *limits) admitMode(spec *rota.JobSpec) error {
 		if spec.Priority <= lowPriority {
 			return nil
 		}
-		return rota.Refusef(rota.Mode, "mode", "the cluster is DEGRADED (%s): priority %d is refused, 0 to %d are taken",
+		return rota.Refusef(rota.KindMode, "mode", "the cluster is DEGRADED (%s): priority %d is refused, 0 to %d are taken",
 			h.modeReason, spec.Priority, lowPriority)
 	case rota.ModeReadOnly:
-		return rota.Refusef(rota.Mode, "mode", "the cluster is READ_ONLY (%s): no job is taken until the mode changes, what "+
+		return rota.Refusef(rota.KindMode, "mode", "the cluster is READ_ONLY (%s): no job is taken until the mode changes, what "+
 			"runs may finish", h.modeReason)
 	default:
-		return rota.Refusef(rota.Mode, "mode", "the cluster is %s (%s): no job is taken any more, what is queued is worked off",
+		return rota.Refusef(rota.KindMode, "mode", "the cluster is %s (%s): no job is taken any more, what is queued is worked off",
 			h.mode, h.modeReason)
 	}
 }

@@ -31,7 +31,7 @@ func kinds(events []rota.Event, kind rota.EventKind) (found []rota.Event) {
 // dropped.
 func (b *bench) dropped(job, worker string) string {
 	b.t.Helper()
-	e := kinds(b.entry(roundOp(b, job, worker)).Events, rota.AssignmentDropped)
+	e := kinds(b.entry(roundOp(b, job, worker)).Events, rota.EventAssignmentDropped)
 	if len(e) != 1 {
 		b.t.Fatalf("job %s: %d assignments were dropped", job, len(e))
 	}
@@ -43,7 +43,7 @@ func TestMode(t *testing.T) {
 	t.Run("says_so_once", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		e := kinds(b.entry(modeOp(rota.ModeReadOnly, "upgrade")).Events, rota.ModeChanged)
+		e := kinds(b.entry(modeOp(rota.ModeReadOnly, "upgrade")).Events, rota.EventModeChanged)
 		if len(e) != 1 || e[0].Payload != `{"from":"NORMAL","to":"READ_ONLY","reason":"upgrade","auto":false}` {
 			t.Fatalf("events %+v", e)
 		}
@@ -62,11 +62,11 @@ func TestMode(t *testing.T) {
 	t.Run("refuses_bad_words", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.refuses(rota.Invalid, "mode", modeOp(9, "x"))
-		b.refuses(rota.Invalid, "reason", modeOp(rota.ModeDegraded, ""))
-		b.refuses(rota.Invalid, "reason", modeOp(rota.ModeDegraded, strings.Repeat("x", rota.MaxReasonBytes+1)))
-		b.refuses(rota.Invalid, "mode", autoMode(rota.ModeReadOnly, "x", false))
-		emptyBench(t).refuses(rota.Unavailable, "cluster", modeOp(rota.ModeDegraded, "x"))
+		b.refuses(rota.KindInvalid, "mode", modeOp(9, "x"))
+		b.refuses(rota.KindInvalid, "reason", modeOp(rota.ModeDegraded, ""))
+		b.refuses(rota.KindInvalid, "reason", modeOp(rota.ModeDegraded, strings.Repeat("x", rota.MaxReasonBytes+1)))
+		b.refuses(rota.KindInvalid, "mode", autoMode(rota.ModeReadOnly, "x", false))
+		emptyBench(t).refuses(rota.KindUnavailable, "cluster", modeOp(rota.ModeDegraded, "x"))
 	})
 	t.Run("degraded_refuses_and_holds_low_priorities", func(t *testing.T) {
 		t.Parallel()
@@ -74,7 +74,7 @@ func TestMode(t *testing.T) {
 		b.worker("w", 1)
 		b.submit("low", priority(6))
 		b.ok(modeOp(rota.ModeDegraded, "slow disk"))
-		o := b.refuses(rota.Mode, "mode", submitOp(jobSpec("other", priority(6))))
+		o := b.refuses(rota.KindMode, "mode", submitOp(jobSpec("other", priority(6))))
 		if want := "the cluster is DEGRADED (slow disk): priority 6 is refused, 0 to 5 are taken"; o.GetText() != want {
 			t.Fatalf("the refusal reads %q, wanted %q", o.GetText(), want)
 		}
@@ -94,7 +94,7 @@ func TestMode(t *testing.T) {
 		}
 		b.ok(verb(rota.VerbComplete, l["usual"]))
 		b.pass(20 * 60_000)
-		b.state("low", rota.Queued) // an operator's mode holds for as long as it lasts
+		b.state("low", rota.JobQueued) // an operator's mode holds for as long as it lasts
 		b.ok(modeOp(rota.ModeNormal, "disk replaced"))
 		if l := b.match(); l["low"].Job == "" {
 			t.Fatal("what was held does not start in NORMAL")
@@ -120,7 +120,7 @@ func TestMode(t *testing.T) {
 		failing := func() rota.Lease { b.submit("b"); return b.match()["b"] }()
 		b.submit("waiting")
 		b.ok(modeOp(rota.ModeReadOnly, "upgrade"))
-		b.refuses(rota.Mode, "mode", submitOp(jobSpec("new", priority(0))))
+		b.refuses(rota.KindMode, "mode", submitOp(jobSpec("new", priority(0))))
 		if r := b.View.Decide(1000); r != nil {
 			t.Fatalf("rounds %v", r)
 		}
@@ -133,8 +133,8 @@ func TestMode(t *testing.T) {
 		b.ok(cancelOp("waiting"))
 		b.ok(retryOpWith("waiting", b)) // a retry is no new work: it is taken, and waits
 		b.pass(60_000)
-		b.state("b", rota.Queued)
-		b.state("waiting", rota.Queued)
+		b.state("b", rota.JobQueued)
+		b.state("waiting", rota.JobQueued)
 		if b.View.Decide(1000) != nil {
 			t.Fatal("a retry was started")
 		}
@@ -151,12 +151,12 @@ func TestMode(t *testing.T) {
 		b.submit("delayed", func(s *rota.JobSpec) { s.Delay = 3 * time.Second })
 		b.submit("dated", func(s *rota.JobSpec) { s.NotBefore = rota.Date(startClock + 1<<40).Time() })
 		b.ok(modeOp(rota.ModeDraining, "shutdown"))
-		b.refuses(rota.Mode, "mode", submitOp(jobSpec("new", priority(0))))
+		b.refuses(rota.KindMode, "mode", submitOp(jobSpec("new", priority(0))))
 		finish := func(l rota.Lease) []rota.Event { return b.entry(verb(rota.VerbComplete, l)).Events }
-		if e := finish(l); len(kinds(e, rota.Drained)) != 0 {
+		if e := finish(l); len(kinds(e, rota.EventDrained)) != 0 {
 			t.Fatal("drained while a job is QUEUED")
 		}
-		if e := finish(b.match()["queued"]); len(kinds(e, rota.Drained)) != 0 {
+		if e := finish(b.match()["queued"]); len(kinds(e, rota.EventDrained)) != 0 {
 			t.Fatal("drained while a job is delayed")
 		}
 		b.pass(3500)
@@ -164,17 +164,17 @@ func TestMode(t *testing.T) {
 		if b.View.Mode().Drained {
 			t.Fatal("drained while a job runs")
 		}
-		if e := finish(last); len(kinds(e, rota.Drained)) != 1 || !b.View.Mode().Drained {
+		if e := finish(last); len(kinds(e, rota.EventDrained)) != 1 || !b.View.Mode().Drained {
 			t.Fatal("not drained when all is done but what waits for a date")
 		}
-		if e := b.pass(5000); len(kinds(e, rota.Drained)) != 0 {
+		if e := b.pass(5000); len(kinds(e, rota.EventDrained)) != 0 {
 			t.Fatal("drained twice")
 		}
 		b.ok(modeOp(rota.ModeNormal, "back"))
 		if b.View.Mode().Drained {
 			t.Fatal("NORMAL and drained")
 		}
-		if e := b.entry(modeOp(rota.ModeDraining, "again")).Events; len(kinds(e, rota.Drained)) != 1 {
+		if e := b.entry(modeOp(rota.ModeDraining, "again")).Events; len(kinds(e, rota.EventDrained)) != 1 {
 			t.Fatal("an idle cluster is drained at once")
 		}
 	})
@@ -197,7 +197,7 @@ func TestDrainedIsTrueOfNow(t *testing.T) {
 		t.Fatal("drained while a retried job is QUEUED")
 	}
 	l := b.match()["a"]
-	if e := b.entry(verb(rota.VerbComplete, l)).Events; len(kinds(e, rota.Drained)) != 1 || !b.View.Mode().Drained {
+	if e := b.entry(verb(rota.VerbComplete, l)).Events; len(kinds(e, rota.EventDrained)) != 1 || !b.View.Mode().Drained {
 		t.Fatal("not drained when the retried job is done")
 	}
 }
@@ -215,20 +215,20 @@ func TestModeByItself(t *testing.T) {
 		b := newBench(t)
 		for _, mode := range []rota.ClusterMode{rota.ModeDegraded, rota.ModeReadOnly, rota.ModeDraining} {
 			b.ok(modeOp(mode, "by hand"))
-			b.refuses(rota.Conflict, "mode", autoMode(rota.ModeNormal, "recovered", false))
-			b.refuses(rota.Conflict, "mode", autoMode(rota.ModeDegraded, "slow", true))
+			b.refuses(rota.KindConflict, "mode", autoMode(rota.ModeNormal, "recovered", false))
+			b.refuses(rota.KindConflict, "mode", autoMode(rota.ModeDegraded, "slow", true))
 		}
 		b.ok(modeOp(rota.ModeNormal, "by hand"))
 		b.ok(autoMode(rota.ModeDegraded, "slow", true))
 		b.ok(modeOp(rota.ModeDegraded, "slow")) // an operator confirms it: it is theirs
-		b.refuses(rota.Conflict, "mode", autoMode(rota.ModeNormal, "recovered", false))
+		b.refuses(rota.KindConflict, "mode", autoMode(rota.ModeNormal, "recovered", false))
 	})
 	t.Run("is_dropped_when_stamped_in_another_term", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.lead()
 		a := b.stamped(&fsmpb.Entry{Term: 1, NowMs: int64(b.now), Ops: []*fsmpb.Op{autoMode(rota.ModeDegraded, "slow", true)}}, 2)
-		if rota.Kind(a.Outcomes[0].GetKind()) != rota.Stale || b.View.Mode().Mode != rota.ModeNormal {
+		if rota.Kind(a.Outcomes[0].GetKind()) != rota.KindStale || b.View.Mode().Mode != rota.ModeNormal {
 			t.Fatalf("outcome %v, mode %v", a.Outcomes[0], b.View.Mode())
 		}
 	})
@@ -238,7 +238,7 @@ func TestModeByItself(t *testing.T) {
 		b.worker("w", 1)
 		b.submit("low", priority(8))
 		b.ok(autoMode(rota.ModeDegraded, "full", false))
-		b.refuses(rota.Mode, "mode", submitOp(jobSpec("other", priority(8))))
+		b.refuses(rota.KindMode, "mode", submitOp(jobSpec("other", priority(8))))
 		if len(b.match()) != 1 {
 			t.Fatal("a job is held")
 		}
@@ -274,7 +274,7 @@ func TestModeByItself(t *testing.T) {
 				b.ok(verb(rota.VerbComplete, l))
 			}
 		}
-		b.state("low", rota.Completed)
+		b.state("low", rota.JobCompleted)
 		b.ok(autoMode(rota.ModeNormal, "recovered", false))
 		b.ok(autoMode(rota.ModeDegraded, "slow", true))
 		b.submit("z", priority(0))

@@ -42,14 +42,14 @@ func TestDatesWhileTheClockIsBehind(t *testing.T) {
 	}
 	b.submit("j", func(s *rota.JobSpec) { s.Delay = 2 * time.Second })
 	submitted := b.head.now()
-	j := b.state("j", rota.Delayed)
+	j := b.state("j", rota.JobDelayed)
 	if shown, err := json.Marshal(j); err != nil || json.Unmarshal(shown, &text) != nil ||
 		text.Submitted != startClock+80_500 || text.At != "2023-11-14T22:14:40.500Z" {
 		t.Fatalf("a job of 22:14:40.5 says %+v, %v", text, err)
 	}
 	is("due", j.Due, b.head.now().At(submitted.Clock+2_000))
 	b.stopped()
-	is("due after a stop", b.state("j", rota.Delayed).Due, b.head.now().At(submitted.Clock+2_000))
+	is("due after a stop", b.state("j", rota.JobDelayed).Due, b.head.now().At(submitted.Clock+2_000))
 	b.pass(2_000)
 	enqueued := b.head.now()
 	b.worker("w", 1)
@@ -61,7 +61,7 @@ func TestDatesWhileTheClockIsBehind(t *testing.T) {
 	b.ok(verb(rota.VerbAck, l))
 	acked := b.head.now()
 	b.stopped()
-	j = b.state("j", rota.Running)
+	j = b.state("j", rota.JobRunning)
 	is("submitted", j.Submitted, submitted)
 	is("enqueued", j.Enqueued, enqueued)
 	is("first lease", j.FirstLease, leased)
@@ -76,7 +76,7 @@ func TestDatesWhileTheClockIsBehind(t *testing.T) {
 	b.ok(verb(rota.VerbFail, l))
 	ended := b.head.now()
 	b.stopped()
-	j = b.state("j", rota.Delayed)
+	j = b.state("j", rota.JobDelayed)
 	is("attempt started", j.Attempts[0].Started, leased)
 	is("attempt acknowledged", j.Attempts[0].Acked, acked)
 	is("attempt ended", j.Attempts[0].Ended, ended)
@@ -85,7 +85,7 @@ func TestDatesWhileTheClockIsBehind(t *testing.T) {
 	b.ok(verb(rota.VerbComplete, l))
 	finished := b.head.now()
 	b.stopped()
-	j = b.state("j", rota.Completed)
+	j = b.state("j", rota.JobCompleted)
 	is("finished", j.Finished, finished)
 	is("submitted of an ended job", j.Submitted, submitted)
 	is("enqueued of an ended job", j.Enqueued, enqueued)
@@ -106,7 +106,7 @@ func TestDatesOfEvents(t *testing.T) {
 	events := b.entry(verb(rota.VerbFail, l)).Events
 	seen := 0
 	for _, e := range append(events, b.pass(0)...) {
-		if e.Kind != rota.JobRetryScheduled {
+		if e.Kind != rota.EventJobRetryScheduled {
 			continue
 		}
 		seen++

@@ -37,33 +37,33 @@ func (m *Machine) setNode(op *fsmpb.SetNode) *fsmpb.Outcome {
 		return refused(err)
 	}
 	if longest := max(len(op.GetApi()), len(op.GetRaft()), len(op.GetIdentity())); longest > maxNodeTextBytes {
-		return refused(rota.Refusef(rota.Invalid, "node", "an address or identity of node %s has %d bytes: at most %d are taken",
+		return refused(rota.Refusef(rota.KindInvalid, "node", "an address or identity of node %s has %d bytes: at most %d are taken",
 			id, longest, maxNodeTextBytes))
 	}
 	old := m.nodes.get(id)
 	switch {
 	case old == nil && m.nodes.len() >= maxNodesEver:
-		return refused(rota.Refusef(rota.Exhausted, "node", "%d node ids were used: no more are kept", maxNodesEver))
+		return refused(rota.Refusef(rota.KindExhausted, "node", "%d node ids were used: no more are kept", maxNodesEver))
 	case old == nil:
 		m.nodes.insert(id, &nodeRow{id: id, api: op.GetApi(), raft: op.GetRaft(), identity: op.GetIdentity(),
 			starts: op.GetStarts(), removed: op.GetRemoved()})
 	case op.GetRemoved():
 		m.nodes.edit(id).removed = true
 	case old.removed:
-		return refused(rota.Refusef(rota.Conflict, "node",
+		return refused(rota.Refusef(rota.KindConflict, "node",
 			"node %s was removed: start it on an empty data directory with a new --node id", id))
 	case old.identity != op.GetIdentity():
-		return refused(rota.Refusef(rota.Conflict, "node",
+		return refused(rota.Refusef(rota.KindConflict, "node",
 			"node id %s belongs to another data directory: start with a new --node id on an empty one", id))
 	case op.GetStarts() < old.starts:
-		return refused(rota.Refusef(rota.Conflict, "node",
+		return refused(rota.Refusef(rota.KindConflict, "node",
 			"node %s is at start %d but the cluster saw start %d: this data directory is an old copy", id,
 			op.GetStarts(), old.starts))
 	default:
 		n := m.nodes.edit(id)
 		n.api, n.raft, n.starts = op.GetApi(), op.GetRaft(), op.GetStarts()
 	}
-	m.journal.emit(rota.Event{Kind: rota.NodeChanged, Text: string(id)})
+	m.journal.emit(rota.Event{Kind: rota.EventNodeChanged, Text: string(id)})
 	return &fsmpb.Outcome{}
 }
 
@@ -92,17 +92,17 @@ func (m *Machine) nodeDiffers(op *fsmpb.NodeDiffers) *fsmpb.Outcome {
 		return refused(err)
 	}
 	if at >= m.at || right >= at {
-		return refused(rota.Refusef(rota.Invalid, "index", "node %s differed at %d and was right until %d, this is entry %d: they are "+
+		return refused(rota.Refusef(rota.KindInvalid, "index", "node %s differed at %d and was right until %d, this is entry %d: they are "+
 			"wanted in ascending order", id, at, right, m.at))
 	}
 	old := m.nodes.get(id)
 	if old == nil {
-		return refused(rota.Refusef(rota.NotFound, "node", "node %s was never a member", id))
+		return refused(rota.Refusef(rota.KindNotFound, "node", "node %s was never a member", id))
 	}
 	if old.differed > right {
 		return &fsmpb.Outcome{Existed: true}
 	}
 	m.nodes.edit(id).differed = at
-	m.journal.emit(rota.Event{Kind: rota.StateDiffers, Text: string(id), Payload: payload(stateDiffers{id, at})})
+	m.journal.emit(rota.Event{Kind: rota.EventStateDiffers, Text: string(id), Payload: payload(stateDiffers{id, at})})
 	return &fsmpb.Outcome{}
 }

@@ -102,7 +102,7 @@ func TestNoisyNeighbour(t *testing.T) {
 				t.Fatal("the domain recovered meanwhile")
 			}
 			b.sound()
-			b.state("impossible", rota.Queued)
+			b.state("impossible", rota.JobQueued)
 		})
 	}
 }

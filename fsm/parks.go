@@ -158,7 +158,7 @@ func (c caps) Domain(queue rota.QueueName, name string) int64 {
 func (c *checker) parks() {
 	m := c.m
 	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		if j.state != rota.Queued {
+		if j.state != rota.JobQueued {
 			return true
 		}
 		q := m.queues.get(j.spec.Queue)

@@ -101,7 +101,7 @@ func (pl *placement) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
 	pl.m.queues.insert(name, q)
 	pl.m.limits.informAnew(q, pl.registry.addIndex(q))
 	pl.m.fleet.reviewWorkers(name) // some may serve it already
-	pl.m.journal.emit(rota.Event{Kind: rota.QueueChanged, Queue: name, Text: policy.Preset})
+	pl.m.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: name, Text: policy.Preset})
 }
 
 func (r *registry) addIndex(q *queueRow) *queueIndex {
@@ -119,7 +119,7 @@ func (pl *placement) move(j *jobRow, to rota.JobState) {
 		panic(fmt.Sprintf("fsm: job %s cannot go from %s to %s", j.spec.ID, j.state, to))
 	}
 	q := pl.m.queues.edit(j.spec.Queue)
-	if j.state == rota.Queued {
+	if j.state == rota.JobQueued {
 		pl.unfile(j, q)
 		if h := pl.holds.get(j.spec.ID); h != nil {
 			pl.endHold(h, holdEnd(to))
@@ -129,7 +129,7 @@ func (pl *placement) move(j *jobRow, to rota.JobState) {
 	pl.registry.moveNode(j, j.state, to)
 	j.state = to
 	q.count(to, 1)
-	if to == rota.Queued {
+	if to == rota.JobQueued {
 		j.queuedAt = pl.m.head.clock
 		pl.file(j, q)
 	}
@@ -138,23 +138,23 @@ func (pl *placement) move(j *jobRow, to rota.JobState) {
 // count is where a state's counter lives; terminal states have totals only.
 func (r *queueRow) count(s rota.JobState, by int64) {
 	switch s {
-	case rota.Blocked:
+	case rota.JobBlocked:
 		r.blocked += by
-	case rota.Delayed:
+	case rota.JobDelayed:
 		r.delayed += by
-	case rota.Queued:
+	case rota.JobQueued:
 		r.queued += by
-	case rota.Assigned:
+	case rota.JobAssigned:
 		r.assigned += by
-	case rota.Running:
+	case rota.JobRunning:
 		r.running += by
-	case rota.Completed:
+	case rota.JobCompleted:
 		r.completed++
-	case rota.Dead:
+	case rota.JobDead:
 		r.dead++
-	case rota.Expired:
+	case rota.JobExpired:
 		r.expired++
-	case rota.Cancelled:
+	case rota.JobCancelled:
 		r.cancelled++
 	}
 }
@@ -294,13 +294,13 @@ func (pl *placement) supplyOf(w *workerRow) {
 
 func (n *liveNodes) count(s rota.JobState, by int64) {
 	switch s {
-	case rota.Delayed:
+	case rota.JobDelayed:
 		n.delayed += by
-	case rota.Queued:
+	case rota.JobQueued:
 		n.queued += by
-	case rota.Assigned:
+	case rota.JobAssigned:
 		n.assigned += by
-	case rota.Running:
+	case rota.JobRunning:
 		n.running += by
 	}
 }

@@ -91,18 +91,18 @@ func (pl *placement) preempt(op *fsmpb.Preempt, epoch uint64) {
 	j := pl.m.jobs.get(job)
 	leases, why := pl.unpreemptable(j, worker, op.GetLeases())
 	if why != "" {
-		pl.m.journal.emit(rota.Event{Kind: rota.AssignmentDropped, Job: job, Worker: worker, Epoch: epoch, Text: why})
+		pl.m.journal.emit(rota.Event{Kind: rota.EventAssignmentDropped, Job: job, Worker: worker, Epoch: epoch, Text: why})
 		return
 	}
 	for _, g := range leases {
-		pl.m.fleet.revoke(pl.m.leasing.leases.edit(g.lease), rota.Preempted)
+		pl.m.fleet.revoke(pl.m.leasing.leases.edit(g.lease), rota.ReasonPreempted)
 	}
 	pl.holds.insert(job, &holdRow{job: job, worker: worker, since: pl.m.head.clock, epoch: epoch, preempted: true,
 		revoked: int64(len(leases))})
 	pl.registry.preempting++
 	pl.registry.heldFor[worker] = job
 	pl.registry.supply.Hold(worker, true)
-	pl.m.journal.emit(rota.Event{Kind: rota.WorkerHeld, Job: job, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Worker: worker,
+	pl.m.journal.emit(rota.Event{Kind: rota.EventWorkerHeld, Job: job, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Worker: worker,
 		Attempt: j.attempt, Epoch: epoch, Text: "PREEMPTED", Payload: fmt.Sprintf(`{"revoked":%d}`, len(leases))})
 }
 
@@ -112,7 +112,7 @@ func (pl *placement) unpreemptable(j *jobRow, worker rota.WorkerID, ids [][]byte
 	switch {
 	case j == nil:
 		return nil, "JOB_GONE"
-	case j.state != rota.Queued:
+	case j.state != rota.JobQueued:
 		return nil, "JOB_" + j.state.String()
 	case j.spec.Priority > 0:
 		return nil, "NOT_CRITICAL"

@@ -46,9 +46,9 @@ func (b *bench) revoked() []rota.JobID {
 		return jobs
 	}
 	for _, e := range b.entry(rounds...).Events {
-		if e.Kind == rota.LeaseRevoked && e.Reason == rota.Preempted {
+		if e.Kind == rota.EventLeaseRevoked && e.Reason == rota.ReasonPreempted {
 			jobs = append(jobs, e.Job)
-		} else if e.Kind == rota.AssignmentDropped {
+		} else if e.Kind == rota.EventAssignmentDropped {
 			b.t.Fatalf("dropped: %+v", e)
 		}
 	}
@@ -80,15 +80,15 @@ func TestPreemption(t *testing.T) {
 		if h == nil || h.worker != "w" || !h.preempted || h.revoked != 1 {
 			b.t.Fatalf("hold %+v", h)
 		}
-		b.refuses(rota.Stale, "lease", verb(rota.VerbRenew, l))
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbRenew, l))
 		b.wantsRevoked() // nothing more is decided while the worker has not confirmed
 		b.ok(verb(rota.VerbDecline, l))
-		if j := b.state("back", rota.Queued); j.Attempt != 0 || j.Preempted != 1 || j.Reason != rota.Preempted {
+		if j := b.state("back", rota.JobQueued); j.Attempt != 0 || j.Preempted != 1 || j.Reason != rota.ReasonPreempted {
 			b.t.Fatalf("job %+v", j)
 		}
 		placed := b.match()
 		if got := placed["crit"]; len(placed) != 1 || got.Worker != "w" ||
-			got.Decision.Reasoning != (rota.Reasoning{Rule: rota.ByPreemption, N: 1}) {
+			got.Decision.Reasoning != (rota.Reasoning{Rule: rota.ReasoningByPreemption, N: 1}) {
 			b.t.Fatalf("placed %+v", placed)
 		}
 		if b.placement.holds.len() != 0 || b.placement.registry.preempting != 0 {
@@ -100,7 +100,7 @@ func TestPreemption(t *testing.T) {
 		b.background("back", "w")
 		b.submit("crit", priority(0))
 		events := b.entry(roundOps(b)...).Events
-		i := slices.IndexFunc(events, func(e rota.Event) bool { return e.Kind == rota.WorkerHeld })
+		i := slices.IndexFunc(events, func(e rota.Event) bool { return e.Kind == rota.EventWorkerHeld })
 		if i < 0 || events[i].Text != "PREEMPTED" || events[i].Payload != `{"revoked":1}` || events[i].Job != "crit" ||
 			events[i].Worker != "w" || events[i].Epoch != b.head.epoch {
 			b.t.Fatalf("events %+v", events)
@@ -153,7 +153,7 @@ func TestPreemption(t *testing.T) {
 		b.worker("v", 1)
 		b.submit("crit", priority(0))
 		b.wantsRevoked()
-		b.state("crit", rota.Assigned)
+		b.state("crit", rota.JobAssigned)
 	})
 	run("stops_after_preempt_max_times", func(b *bench) {
 		b.worker("w", 1)
@@ -174,7 +174,7 @@ func TestPreemption(t *testing.T) {
 			b.wantsRevoked("back")
 			b.ok(verb(rota.VerbDecline, l))
 			b.ok(verb(rota.VerbComplete, b.match()[crit]))
-			if j := b.state("back", rota.Queued); j.Preempted != int32(i+1) || j.Attempt != 0 {
+			if j := b.state("back", rota.JobQueued); j.Preempted != int32(i+1) || j.Attempt != 0 {
 				b.t.Fatalf("job %+v", j)
 			}
 		}
@@ -185,7 +185,7 @@ func TestPreemption(t *testing.T) {
 		b.submit("crit", priority(0))
 		b.wantsRevoked("back")
 		b.ok(verb(rota.VerbComplete, l))
-		if j := b.state("back", rota.Completed); j.Preempted != 0 {
+		if j := b.state("back", rota.JobCompleted); j.Preempted != 0 {
 			b.t.Fatalf("job %+v", j)
 		}
 		if _, placed := b.match()["crit"]; !placed {
@@ -199,7 +199,7 @@ func TestPreemption(t *testing.T) {
 		b.submit("crit", priority(0))
 		b.wantsRevoked("back")
 		b.pass(20_000)
-		if j := b.state("back", rota.Queued); j.Preempted != 1 || j.Attempt != 0 {
+		if j := b.state("back", rota.JobQueued); j.Preempted != 1 || j.Attempt != 0 {
 			b.t.Fatalf("job %+v", j)
 		}
 		if _, placed := b.match()["crit"]; !placed {
@@ -230,7 +230,7 @@ func TestPreemptionIsCheckedAnew(t *testing.T) {
 	drops := func(why string, o *fsmpb.Op) {
 		t.Helper()
 		events := b.entry(o).Events
-		if len(events) != 1 || events[0].Kind != rota.AssignmentDropped || events[0].Text != why {
+		if len(events) != 1 || events[0].Kind != rota.EventAssignmentDropped || events[0].Text != why {
 			t.Fatalf("events %+v, %s is wanted", events, why)
 		}
 		if b.placement.holds.len() != 0 {
@@ -292,7 +292,7 @@ func TestPreemptionHoldEnds(t *testing.T) {
 		b := held(t)
 		b.pass(600_000)
 		events := b.entry(roundOps(b)...).Events
-		i := slices.IndexFunc(events, func(e rota.Event) bool { return e.Kind == rota.WorkerHeld })
+		i := slices.IndexFunc(events, func(e rota.Event) bool { return e.Kind == rota.EventWorkerHeld })
 		if i < 0 || events[i].Text != "ENDED HOLD_MAX" || b.placement.holds.len() != 0 {
 			t.Fatalf("events %+v, %d holds", events, b.placement.holds.len())
 		}

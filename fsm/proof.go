@@ -14,10 +14,10 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 	id := rota.JobID(op.GetJob())
 	switch {
 	case len(op.GetLease()) != len(rota.LeaseID{}):
-		return refused(rota.Refusef(rota.Invalid, "lease", "lease id has %d bytes: %d are wanted", len(op.GetLease()),
+		return refused(rota.Refusef(rota.KindInvalid, "lease", "lease id has %d bytes: %d are wanted", len(op.GetLease()),
 			len(rota.LeaseID{})))
 	case len(op.GetReason()) > rota.MaxReasonBytes:
-		return refused(rota.Refusef(rota.Invalid, "reason", "reason has %d bytes: at most %d are taken", len(op.GetReason()),
+		return refused(rota.Refusef(rota.KindInvalid, "reason", "reason has %d bytes: at most %d are taken", len(op.GetReason()),
 			rota.MaxReasonBytes))
 	}
 	lease := rota.LeaseID(op.GetLease())
@@ -42,7 +42,7 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 	m.blame(t, op.GetReason())
 	if again == nil {
 		m.ended.tombs.reject(id)
-		return &fsmpb.Outcome{JobState: uint32(rota.Completed)}
+		return &fsmpb.Outcome{JobState: uint32(rota.JobCompleted)}
 	}
 	return &fsmpb.Outcome{JobState: uint32(m.rerun(t, again, past, op.GetReason()))}
 }
@@ -50,12 +50,12 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 // disproved answers for a lease whose proof is known to be invalid; nil where it
 // is not.
 func (m *Machine) disproved(id rota.JobID, lease rota.LeaseID, t *tombRow) *fsmpb.Outcome {
-	if t != nil && t.lease == lease && (t.reason == rota.ProofRejected || t.reason == rota.ProofInvalid) {
+	if t != nil && t.lease == lease && (t.reason == rota.ReasonProofRejected || t.reason == rota.ReasonProofInvalid) {
 		return &fsmpb.Outcome{JobState: uint32(t.state), Existed: true}
 	}
 	if j := m.jobs.get(id); j != nil {
 		for i := range j.attempts {
-			if a := &j.attempts[i]; a.Lease == lease && a.End == rota.ProofInvalid {
+			if a := &j.attempts[i]; a.Lease == lease && a.End == rota.ReasonProofInvalid {
 				return &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
 			}
 		}
@@ -69,16 +69,16 @@ func (m *Machine) reportable(id rota.JobID, lease rota.LeaseID, t *tombRow) erro
 		if j := m.jobs.get(id); j != nil {
 			return notCompleted(id, j.state)
 		}
-		return rota.Refusef(rota.NotFound, "job", "job %q is not known", id)
+		return rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 	}
 	window := rota.Clock(m.queues.get(t.queue).policy.AuditWindowMs)
 	switch {
-	case t.state != rota.Completed:
+	case t.state != rota.JobCompleted:
 		return notCompleted(id, t.state)
 	case t.lease != lease:
-		return rota.Refusef(rota.Conflict, "lease", "lease %s did not complete job %s: lease %s did", lease, id, t.lease)
+		return rota.Refusef(rota.KindConflict, "lease", "lease %s did not complete job %s: lease %s did", lease, id, t.lease)
 	case m.head.clock > t.finished.Clock+window:
-		return rota.Refusef(rota.Conflict, "audit_window_ms",
+		return rota.Refusef(rota.KindConflict, "audit_window_ms",
 			"the audit window of job %s ended at %s, %d ms ago: audit_window_ms of queue %s is %d", id,
 			m.head.now().At(t.finished.Clock+window).Date, m.head.clock-t.finished.Clock-window, t.queue, window)
 	}
@@ -86,14 +86,14 @@ func (m *Machine) reportable(id rota.JobID, lease rota.LeaseID, t *tombRow) erro
 }
 
 func notCompleted(id rota.JobID, state rota.JobState) error {
-	return rota.Refusef(rota.Conflict, "job", "job %s is %s: only the proof of a COMPLETED one can be reported", id, state)
+	return rota.Refusef(rota.KindConflict, "job", "job %s is %s: only the proof of a COMPLETED one can be reported", id, state)
 }
 
 // blame slashes the worker of a completion, if it is still known. One that is not
 // is told of with no penalty: the report stands in the events either way.
 func (m *Machine) blame(t *tombRow, text string) {
-	e := rota.Event{Kind: rota.ProviderSlashed, Job: t.id, Queue: t.queue, Tenant: t.tenant, Worker: t.worker,
-		Lease: t.lease, Attempt: t.attempt, Reason: rota.ProofRejected, Text: text}
+	e := rota.Event{Kind: rota.EventProviderSlashed, Job: t.id, Queue: t.queue, Tenant: t.tenant, Worker: t.worker,
+		Lease: t.lease, Attempt: t.attempt, Reason: rota.ReasonProofRejected, Text: text}
 	if w := m.fleet.workers.edit(t.worker); w != nil {
 		m.fleet.disprove(w, &m.queues.get(t.queue).policy, e)
 		return
@@ -107,12 +107,12 @@ func (m *Machine) blame(t *tombRow, text string) {
 // had. Its times to live count from where they began.
 func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, past []rota.Attempt, text string) rota.JobState {
 	q := m.queues.edit(t.queue)
-	q.count(rota.Running, 1)
+	q.count(rota.JobRunning, 1)
 	j := m.revive(t, spec, past)
 	j.past = &jobPast{content: t.content, life: t.life, retried: t.retried}
 	began := max(t.submitted.Clock, t.retried.Clock)
-	j.state, j.attempt, j.enqueued, j.firstLease = rota.Running, t.attempt, began, t.finished
-	j.lastReason, j.lastError = rota.ProofInvalid, text
+	j.state, j.attempt, j.enqueued, j.firstLease = rota.JobRunning, t.attempt, began, t.finished
+	j.lastReason, j.lastError = rota.ReasonProofInvalid, text
 	j.disprove(t, text)
 	m.jobs.insert(t.id, j)
 	m.placement.classify(j)
@@ -127,18 +127,18 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, past []rota.Attempt, tex
 		j.expireRel = j.firstLease.Clock + rota.Clock(q.policy.TTLRelMaxMs)
 	}
 	m.timers.expire.set(string(t.id), 0, int64(j.expires()))
-	return m.leasing.useUp(j, rota.ProofInvalid)
+	return m.leasing.useUp(j, rota.ReasonProofInvalid)
 }
 
 // disprove notes at the attempt that completed the job that its proof was invalid.
 func (r *jobRow) disprove(t *tombRow, text string) {
 	for i := range r.attempts {
 		if a := &r.attempts[i]; a.Lease == t.lease {
-			a.End, a.Error = rota.ProofInvalid, tail(text, rota.MaxErrorBytes)
+			a.End, a.Error = rota.ReasonProofInvalid, tail(text, rota.MaxErrorBytes)
 			return
 		}
 	}
 	last := rota.Attempt{Number: t.attempt, Life: t.life, Worker: t.worker, Lease: t.lease, Ended: t.finished,
-		End: rota.ProofInvalid, Error: text}
+		End: rota.ReasonProofInvalid, Error: text}
 	r.attempts = append(r.attempts[max(0, len(r.attempts)+1-rota.MaxAttemptsKept):], last)
 }

@@ -51,7 +51,7 @@ func TestReportProof(t *testing.T) {
 	run("slashes_the_worker_and_keeps_the_job", func(b *bench) {
 		l := b.completed("j", "w")
 		a := b.entry(reportOp(l))
-		if o := a.Outcomes[0]; OutcomeError(o) != nil || o.GetExisted() || rota.JobState(o.GetJobState()) != rota.Completed {
+		if o := a.Outcomes[0]; OutcomeError(o) != nil || o.GetExisted() || rota.JobState(o.GetJobState()) != rota.JobCompleted {
 			b.t.Fatalf("outcome %v", o)
 		}
 		want := `providerSlashed PROOF_REJECTED {"penalty":100,"stake":900,"reason":"PROOF_REJECTED"}`
@@ -61,37 +61,37 @@ func TestReportProof(t *testing.T) {
 		if w := b.health("w", 500); w.Slashed != 100 || w.InvalidProofs != 1 {
 			b.t.Fatalf("worker %+v", w)
 		}
-		if j := b.state("j", rota.Completed); j.Reason != rota.ProofRejected {
+		if j := b.state("j", rota.JobCompleted); j.Reason != rota.ReasonProofRejected {
 			b.t.Fatalf("job %+v", j)
 		}
-		again(b, reportOp(l), rota.Completed)
+		again(b, reportOp(l), rota.JobCompleted)
 		b.every = 1000
 		b.skip(b.now + 3_600_001)
-		again(b, reportOp(l), rota.Completed) // after the window too
+		again(b, reportOp(l), rota.JobCompleted) // after the window too
 	})
 	run("retries_a_job_that_asked_for_it", func(b *bench) {
 		l := b.completed("j", "w", retries)
 		b.pass(10_000)
 		o := b.ok(reportOp(l))
-		if rota.JobState(o.GetJobState()) != rota.Delayed {
+		if rota.JobState(o.GetJobState()) != rota.JobDelayed {
 			b.t.Fatalf("outcome %v", o)
 		}
 		p := &b.queues.get("default").policy
-		j := b.state("j", rota.Delayed)
-		if j.Attempt != 1 || j.Reason != rota.ProofInvalid || j.Error != "hash differs" || len(j.Attempts) != 1 ||
+		j := b.state("j", rota.JobDelayed)
+		if j.Attempt != 1 || j.Reason != rota.ReasonProofInvalid || j.Error != "hash differs" || len(j.Attempts) != 1 ||
 			j.Due.Clock != b.now+rota.Clock(sched.BackoffMs("j", 0, p)) {
 			b.t.Fatalf("job %+v", j)
 		}
-		again(b, reportOp(l, retries), rota.Delayed)
+		again(b, reportOp(l, retries), rota.JobDelayed)
 		b.pass(j.Due.Clock - b.now)
 		b.worker("v", 1)
 		b.ok(statusOp("w", rota.WorkerDraining, 0))
 		second := b.match()["j"]
-		again(b, reportOp(l), rota.Assigned)
+		again(b, reportOp(l), rota.JobAssigned)
 		b.ok(verb(rota.VerbComplete, second))
-		b.refuses(rota.Conflict, "lease", reportOp(l)) // it completed nothing any more
+		b.refuses(rota.KindConflict, "lease", reportOp(l)) // it completed nothing any more
 		b.ok(reportOp(second))
-		if j := b.state("j", rota.Delayed); j.Attempt != 2 {
+		if j := b.state("j", rota.JobDelayed); j.Attempt != 2 {
 			b.t.Fatalf("job %+v", j)
 		}
 		if q, _ := b.View.Queue("default"); q.Assigned+q.Running+q.Queued != 0 || q.Delayed != 1 {
@@ -104,7 +104,7 @@ func TestReportProof(t *testing.T) {
 		if OutcomeError(a.Outcomes[0]) != nil || len(a.Events) != 1 {
 			b.t.Fatalf("outcome %v", a.Outcomes[0])
 		}
-		if j := b.state("j", rota.Completed); j.Reason != rota.ProofRejected {
+		if j := b.state("j", rota.JobCompleted); j.Reason != rota.ReasonProofRejected {
 			b.t.Fatalf("job %+v", j)
 		}
 	})
@@ -112,10 +112,10 @@ func TestReportProof(t *testing.T) {
 		b.ok(queueOp("default", "attempt_max", "1"))
 		l := b.completed("j", "w", retries)
 		b.ok(reportOp(l, retries))
-		if j := b.state("j", rota.Dead); j.Reason != rota.ProofInvalid || j.Attempt != 0 {
+		if j := b.state("j", rota.JobDead); j.Reason != rota.ReasonProofInvalid || j.Attempt != 0 {
 			b.t.Fatalf("job %+v", j)
 		}
-		again(b, reportOp(l, retries), rota.Dead)
+		again(b, reportOp(l, retries), rota.JobDead)
 		if q, _ := b.View.Queue("default"); q.DeadTotal != 1 {
 			b.t.Fatalf("queue %+v", q)
 		}
@@ -126,7 +126,7 @@ func TestReportProof(t *testing.T) {
 		b.pass(6_000)
 		b.ok(reportOp(l, mortal))
 		b.pass(250)
-		b.state("j", rota.Expired)
+		b.state("j", rota.JobExpired)
 	})
 	run("jails_on_the_third_and_ends_what_is_open", func(b *bench) {
 		b.ok(queueOp("default", "min_health", "0"))
@@ -139,7 +139,7 @@ func TestReportProof(t *testing.T) {
 			b.ok(reportOp(l))
 		}
 		b.status("w", rota.WorkerJailed)
-		b.state("open", rota.Queued)
+		b.state("open", rota.JobQueued)
 	})
 	run("tells_of_a_worker_that_is_gone", func(b *bench) {
 		l := b.completed("j", "w")
@@ -155,20 +155,20 @@ func TestReportProof(t *testing.T) {
 	})
 	run("refuses_what_is_no_completion", func(b *bench) {
 		l := b.completed("j", "w", retries)
-		b.refuses(rota.NotFound, "job", reportOp(rota.Lease{Job: "nothing", ID: l.ID}))
-		b.refuses(rota.Conflict, "lease", reportOp(rota.Lease{Job: "j"}))
+		b.refuses(rota.KindNotFound, "job", reportOp(rota.Lease{Job: "nothing", ID: l.ID}))
+		b.refuses(rota.KindConflict, "lease", reportOp(rota.Lease{Job: "j"}))
 		open := b.acked("open")
-		b.refuses(rota.Conflict, "job", reportOp(open))
+		b.refuses(rota.KindConflict, "job", reportOp(open))
 		b.ok(verb(rota.VerbFail, open, func(c *rota.LeaseCommand) { c.NoRetry = true }))
-		b.refuses(rota.Conflict, "job", reportOp(open))
+		b.refuses(rota.KindConflict, "job", reportOp(open))
 		short := reportOp(l)
 		short.GetReportProof().Lease = l.ID[:31]
-		b.refuses(rota.Invalid, "lease", short)
+		b.refuses(rota.KindInvalid, "lease", short)
 		long := reportOp(l)
 		long.GetReportProof().Reason = strings.Repeat("x", rota.MaxReasonBytes+1)
-		b.refuses(rota.Invalid, "reason", long)
-		b.refuses(rota.Invalid, "spec", reportOp(l, retries, func(s *rota.JobSpec) { s.ID = "another" }))
-		b.refuses(rota.Invalid, "priority", reportOp(l, retries, func(s *rota.JobSpec) { s.Priority = 99 }))
+		b.refuses(rota.KindInvalid, "reason", long)
+		b.refuses(rota.KindInvalid, "spec", reportOp(l, retries, func(s *rota.JobSpec) { s.ID = "another" }))
+		b.refuses(rota.KindInvalid, "priority", reportOp(l, retries, func(s *rota.JobSpec) { s.Priority = 99 }))
 	})
 	run("refuses_what_comes_after_the_audit_window", func(b *bench) {
 		b.ok(queueOp("default", "audit_window", "10s"))
@@ -176,7 +176,7 @@ func TestReportProof(t *testing.T) {
 		b.pass(10_000)
 		b.ok(reportOp(on)) // the last moment
 		b.pass(1)
-		o := b.refuses(rota.Conflict, "audit_window_ms", reportOp(l))
+		o := b.refuses(rota.KindConflict, "audit_window_ms", reportOp(l))
 		if !strings.Contains(o.GetText(), "1 ms ago") {
 			b.t.Fatalf("outcome %v", o)
 		}

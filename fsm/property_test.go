@@ -164,7 +164,7 @@ func (r *race) match() {
 		r.seen = append(r.seen, l)
 	}
 	for id, l := range r.model.leases { // which gave way is the machine's to choose
-		if a, open := r.b.View.Assignment(id); open && a.Lease.Revoked == rota.Preempted {
+		if a, open := r.b.View.Assignment(id); open && a.Lease.Revoked == rota.ReasonPreempted {
 			l.revoked = true
 		}
 	}

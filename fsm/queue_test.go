@@ -60,14 +60,14 @@ func TestQueue(t *testing.T) {
 	t.Run("refuses_unknown_keys_and_values", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.refuses(rota.Invalid, "queue", queueOp("a b"))
-		b.refuses(rota.Invalid, "key", queueOp("default", "no_such", "1"))
-		b.refuses(rota.Invalid, "key", queueOp("default", "\u212aey", "1"))
-		b.refuses(rota.Invalid, "lease_ms", queueOp("default", "lease_ms", "9223372036854775807"))
-		b.refuses(rota.Invalid, "weight", queueOp("default", "weight", "0"))
-		b.refuses(rota.Invalid, "renew_beta_permille", queueOp("default", "beta", "NaN"))
-		b.refuses(rota.Invalid, "ack_timeout_ms", queueOp("default", "lease_ms", "100"))
-		b.refuses(rota.Invalid, "preset", &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "q", Preset: "x"}}})
+		b.refuses(rota.KindInvalid, "queue", queueOp("a b"))
+		b.refuses(rota.KindInvalid, "key", queueOp("default", "no_such", "1"))
+		b.refuses(rota.KindInvalid, "key", queueOp("default", "\u212aey", "1"))
+		b.refuses(rota.KindInvalid, "lease_ms", queueOp("default", "lease_ms", "9223372036854775807"))
+		b.refuses(rota.KindInvalid, "weight", queueOp("default", "weight", "0"))
+		b.refuses(rota.KindInvalid, "renew_beta_permille", queueOp("default", "beta", "NaN"))
+		b.refuses(rota.KindInvalid, "ack_timeout_ms", queueOp("default", "lease_ms", "100"))
+		b.refuses(rota.KindInvalid, "preset", &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "q", Preset: "x"}}})
 		if o := b.ok(queueOp("default")); !o.GetExisted() {
 			t.Fatalf("outcome %v", o)
 		}
@@ -83,7 +83,7 @@ func TestQueue(t *testing.T) {
 			t.Fatal("placed from a paused queue")
 		}
 		a := b.entry(&fsmpb.Op{Op: &fsmpb.Op_Round{Round: rounds[0]}})
-		if len(a.Events) != 1 || a.Events[0].Kind != rota.AssignmentDropped || a.Events[0].Text != "QUEUE_PAUSED" {
+		if len(a.Events) != 1 || a.Events[0].Kind != rota.EventAssignmentDropped || a.Events[0].Text != "QUEUE_PAUSED" {
 			t.Fatalf("events %+v", a.Events)
 		}
 	})
@@ -180,11 +180,11 @@ func TestRound(t *testing.T) {
 	t.Run("refuses_epochs_out_of_order", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		b.refuses(rota.Stale, "epoch", round(0))
-		b.refuses(rota.Stale, "epoch", round(2))
+		b.refuses(rota.KindStale, "epoch", round(0))
+		b.refuses(rota.KindStale, "epoch", round(2))
 		b.ok(round(1))
-		b.refuses(rota.Stale, "epoch", round(1))
-		b.refuses(rota.Invalid, "height", &fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Epoch: 2, Queue: "default",
+		b.refuses(rota.KindStale, "epoch", round(1))
+		b.refuses(rota.KindInvalid, "height", &fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Epoch: 2, Queue: "default",
 			Height: 1 << 60}}})
 	})
 	t.Run("gives_queues_their_turns_by_weight", func(t *testing.T) {

@@ -85,7 +85,7 @@ func (m *Machine) delayFor(j *jobRow, due rota.Clock) {
 }
 
 func (m *Machine) emitDelayed(j *jobRow, until string) {
-	m.journal.emitFor(j, &rota.Event{Kind: rota.JobDelayed, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobDelayed, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Payload: until})
 }
 
@@ -94,7 +94,7 @@ func (m *Machine) delay(j *jobRow, due rota.Clock) {
 	m.own(j)
 	j.due = due
 	m.timers.wake.set(string(j.spec.ID), 0, int64(due))
-	m.placement.move(j, rota.Delayed)
+	m.placement.move(j, rota.JobDelayed)
 }
 
 // wakeOrDate queues a job whose delay is over, or lets it wait for its date.
@@ -108,8 +108,8 @@ func (m *Machine) wakeOrDate(j *jobRow) {
 		m.own(j)
 		j.dueDate = rota.DateOf(j.spec.NotBefore)
 		m.timers.dated.set(id, 0, int64(j.dueDate))
-		if j.state != rota.Delayed {
-			m.placement.move(j, rota.Delayed)
+		if j.state != rota.JobDelayed {
+			m.placement.move(j, rota.JobDelayed)
 			m.emitDelayed(j, dueAt(m.head.now().On(j.dueDate)))
 		}
 		return
@@ -132,8 +132,8 @@ func (m *Machine) enqueue(j *jobRow) {
 		}
 	}
 	m.placement.enterTier(j, m.queues.get(j.spec.Queue))
-	m.placement.move(j, rota.Queued)
-	m.journal.emitFor(j, &rota.Event{Kind: rota.JobEnqueued, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt})
+	m.placement.move(j, rota.JobQueued)
+	m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobEnqueued, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt})
 }
 
 // OtherJob refuses a submission whose id stands for another job. How they differ is told
@@ -142,5 +142,5 @@ func OtherJob(id rota.JobID, how string) *rota.Error {
 	if how == "" {
 		how = "what is submitted now differs from it"
 	}
-	return rota.Refusef(rota.Conflict, "id", "job %s was submitted before, and %s: submit it under a new id, or as it was", id, how)
+	return rota.Refusef(rota.KindConflict, "id", "job %s was submitted before, and %s: submit it under a new id, or as it was", id, how)
 }

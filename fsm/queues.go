@@ -16,7 +16,7 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 		return refused(err)
 	}
 	if pl.m.head.cluster == "" {
-		return refused(rota.Refusef(rota.Unavailable, "cluster", "the cluster has no leader yet: try again"))
+		return refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
 	}
 	q := pl.m.queues.get(name)
 	policy := rota.StandardPolicy()
@@ -34,7 +34,7 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 		if !ascii(s.GetKey()) || !ascii(s.GetValue()) {
 			// Letter case beyond ASCII is a matter of Unicode tables, which differ
 			// between binaries (SPEC §2.2).
-			return refused(rota.Refusef(rota.Invalid, "key", "key %q or its value is not ASCII", s.GetKey()))
+			return refused(rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey()))
 		}
 		one := rota.Setting{Key: s.GetKey(), Value: s.GetValue()}
 		typ, ms, is, err := one.Expected()
@@ -101,7 +101,7 @@ func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy) {
 	pl.timePromotion(q, pl.registry.queues[q.name])
 	pl.changeRules(q, before)
 	pl.m.limits.reviewQueue(q, &old)
-	pl.m.journal.emit(rota.Event{Kind: rota.QueueChanged, Queue: q.name, Text: policy.Preset})
+	pl.m.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: q.name, Text: policy.Preset})
 }
 
 // rankedOtherwise reports whether keys or the draw differ between two policies.
@@ -117,7 +117,7 @@ func (pl *placement) refile(q *queueRow, i *queueIndex) {
 	i.pending = newPending(&q.policy)
 	pl.m.limits.informAnew(q, i)
 	pl.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		if j.state == rota.Queued && j.spec.Queue == q.name {
+		if j.state == rota.JobQueued && j.spec.Queue == q.name {
 			// The item is derived: the row's canonical bytes do not change.
 			item := pl.itemOf(j, &q.policy)
 			j.item = &item

@@ -16,7 +16,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		return refused(err)
 	}
 	if len(op.GetSecretHash()) != 32 {
-		return refused(rota.Refusef(rota.Invalid, "secret", "secret hash has %d bytes: 32 are wanted", len(op.GetSecretHash())))
+		return refused(rota.Refusef(rota.KindInvalid, "secret", "secret hash has %d bytes: 32 are wanted", len(op.GetSecretHash())))
 	}
 	attested := attestation{rota.Date(op.GetAttestedUntilMs()), op.GetAttestedStake()}
 	if err := attested.check(); err != nil {
@@ -36,7 +36,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		fl.newSession(w)
 	case old.secretHash == hash && old.status != rota.WorkerRetired:
 		if old.outdated(op) {
-			return refused(rota.Refusef(rota.Stale, "connection", "connection %d of worker %s is over: it has opened %d since",
+			return refused(rota.Refusef(rota.KindStale, "connection", "connection %d of worker %s is over: it has opened %d since",
 				op.GetConnection(), spec.ID, old.connection))
 		}
 		w := fl.workers.edit(spec.ID)
@@ -47,7 +47,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		}
 		fl.resume(w, spec)
 	case old.live() && !op.GetTakeover():
-		return refused(rota.Refusef(rota.Conflict, "worker",
+		return refused(rota.Refusef(rota.KindConflict, "worker",
 			"worker id %s is registered by another process (status %s, %d open leases): stop that one, choose another --id, "+
 				"or take it over with --takeover", spec.ID, old.status, old.open))
 	default:
@@ -72,7 +72,7 @@ func (fl *fleet) supersede(w *workerRow) {
 	}
 	for _, id := range w.openLeases() {
 		l := fl.m.leasing.leases.edit(id)
-		fl.revoke(l, rota.TakenOver)
+		fl.revoke(l, rota.ReasonTakenOver)
 		if l.silentSince == 0 {
 			l.silentSince = max(since, 1)
 		}
@@ -103,7 +103,7 @@ func (fl *fleet) newSession(w *workerRow) {
 	if w.status == rota.WorkerJailed {
 		w.before = rota.WorkerActive // whoever drained was another process
 	}
-	fl.m.journal.emit(rota.Event{Kind: rota.ProviderRegistered, Worker: w.spec.ID, Session: w.session, Status: w.status})
+	fl.m.journal.emit(rota.Event{Kind: rota.EventProviderRegistered, Worker: w.spec.ID, Session: w.session, Status: w.status})
 }
 
 // resume continues a live session; the worker may have changed what it offers.

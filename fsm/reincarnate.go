@@ -18,7 +18,7 @@ func (m *Machine) Reincarnate(cluster rota.ClusterID) error {
 	}
 	h := &m.head
 	if h.cluster == "" || h.cluster == cluster {
-		return rota.Refusef(rota.Conflict, "cluster_id", "a state of cluster %q cannot become one of cluster %q", h.cluster, cluster)
+		return rota.Refusef(rota.KindConflict, "cluster_id", "a state of cluster %q cannot become one of cluster %q", h.cluster, cluster)
 	}
 	m.at, m.journal.mute = h.index, true
 	m.ledger.gen++
@@ -28,7 +28,7 @@ func (m *Machine) Reincarnate(cluster rota.ClusterID) error {
 		return true
 	})
 	for _, l := range leases {
-		m.leasing.endLease(l, rota.Restored, "")
+		m.leasing.endLease(l, rota.ReasonRestored, "")
 	}
 	var workers []rota.WorkerID
 	m.fleet.workers.scan(func(id rota.WorkerID, _ *workerRow) bool {

@@ -18,15 +18,15 @@ func PastOp(job *rota.Job) *fsmpb.Past {
 // was submitted; a record is never asked, as nodes differ in what they have flushed.
 func revival(t *tombRow, p *fsmpb.JobSpec, past *fsmpb.Past) (*rota.JobSpec, []rota.Attempt, error) {
 	if p == nil {
-		return nil, nil, rota.Refusef(rota.OutOfRange, "job", "the payload of job %s was dropped by retention: submit it again "+
+		return nil, nil, rota.Refusef(rota.KindOutOfRange, "job", "the payload of job %s was dropped by retention: submit it again "+
 			"under a new id", t.id)
 	}
 	if n := len(p.GetLabels()); n > rota.MaxLabels { // before a map is made of them
-		return nil, nil, rota.Refusef(rota.Invalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
+		return nil, nil, rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
 	}
 	spec := specWords(p)
 	if spec.ID != t.id || spec.Queue != t.queue || spec.Type != t.typ || spec.Tenant != t.tenant {
-		return nil, nil, rota.Refusef(rota.Invalid, "spec", "the payload given for job %s (queue %s, type %s, tenant %s) is that of "+
+		return nil, nil, rota.Refusef(rota.KindInvalid, "spec", "the payload given for job %s (queue %s, type %s, tenant %s) is that of "+
 			"job %q (queue %q, type %q, tenant %q)", t.id, t.queue, t.typ, t.tenant, spec.ID, spec.Queue, spec.Type, spec.Tenant)
 	}
 	if err := spec.CheckShape(rota.MaxPayloadBytes); err != nil {
@@ -51,7 +51,7 @@ func readPast(t *tombRow, p *fsmpb.Past) ([]rota.Attempt, error) {
 			len(a.Error) <= rota.MaxErrorBytes && utf8.ValidString(a.Error) && len(a.Decision.Seed) <= len(rota.LeaseID{})
 	}
 	if !sound {
-		return nil, rota.Refusef(rota.Invalid, "past", "the attempts given for job %s are none that it can have had", t.id)
+		return nil, rota.Refusef(rota.KindInvalid, "past", "the attempts given for job %s are none that it can have had", t.id)
 	}
 	return attempts, nil
 }

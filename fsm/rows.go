@@ -133,7 +133,7 @@ func decodeAttempts(d *decoder) []rota.Attempt {
 	for range n {
 		attempts = append(attempts, rota.Attempt{Number: int32(d.int()), Life: int32(d.int()), Worker: rota.WorkerID(d.str()),
 			Lease: d.leaseID(), Token: d.token(), Started: d.moment(), Acked: d.moment(),
-			Ended: d.moment(), Renewals: int32(d.int()), End: rota.Reason(d.enum(uint64(rota.LastReason))), Error: d.str(),
+			Ended: d.moment(), Renewals: int32(d.int()), End: rota.Reason(d.enum(uint64(rota.ReasonLast))), Error: d.str(),
 			Decision: decodeDecision(d)})
 	}
 	return attempts
@@ -225,7 +225,7 @@ func decodeLease(d *decoder) *leaseRow {
 	r.RenewBy.Clock = rota.Clock(d.int())
 	r.Deadline.Clock = rota.Clock(d.int())
 	r.Renewals = int32(d.int())
-	r.Revoked = rota.Reason(d.enum(uint64(rota.LastReason)))
+	r.Revoked = rota.Reason(d.enum(uint64(rota.ReasonLast)))
 	r.Decision = decodeDecision(d)
 	r.queue = rota.QueueName(d.str())
 	r.tenant = rota.TenantID(d.str())

@@ -102,7 +102,7 @@ func (r *workflowRow) canonical(e *encoder) {
 
 func decodeWorkflow(d *decoder) *workflowRow {
 	r := &workflowRow{id: rota.WorkflowID(d.str()), seq: d.uint(), queue: rota.QueueName(d.str()), tenant: rota.TenantID(d.str()),
-		policy: rota.FailurePolicy(d.enum(uint64(rota.Continue)))}
+		policy: rota.FailurePolicy(d.enum(uint64(rota.FailureContinue)))}
 	if n := d.count(rota.MaxLabels); n > 0 {
 		r.labels = make(map[string]string, n)
 		for range n {
@@ -121,7 +121,7 @@ func decodeWorkflow(d *decoder) *workflowRow {
 	r.touched = rota.Clock(d.int())
 	r.runs = int32(d.int())
 	r.ending = rota.WorkflowState(d.enum(uint64(rota.WorkflowCancelled)))
-	r.reason = rota.Reason(d.enum(uint64(rota.LastReason)))
+	r.reason = rota.Reason(d.enum(uint64(rota.ReasonLast)))
 	r.leaving = d.bool()
 	r.submitted, r.finished = d.moment(), d.moment()
 	r.lastEvent = d.eventID()
@@ -180,26 +180,26 @@ func (p *nodePast) list() []rota.Attempt {
 // vertexBlocked says that the vertex waits for parents, or for its release in the
 // next entries; vertexLive that it has a job, which knows the state.
 const (
-	vertexBlocked = rota.NodeState(rota.Blocked)
-	vertexLive    = rota.NodeState(rota.Queued)
+	vertexBlocked = rota.NodeState(rota.JobBlocked)
+	vertexLive    = rota.NodeState(rota.JobQueued)
 )
 
 // over reports whether the vertex has ended; lost that it did so otherwise than well.
-func (r *vertexRow) over() bool { return r.state >= rota.NodeState(rota.Completed) }
-func (r *vertexRow) lost() bool { return r.state > rota.NodeState(rota.Completed) }
+func (r *vertexRow) over() bool { return r.state >= rota.NodeState(rota.JobCompleted) }
+func (r *vertexRow) lost() bool { return r.state > rota.NodeState(rota.JobCompleted) }
 
 // count returns the counter of the vertices that stand as a state says.
 func (r *workflowRow) count(s rota.NodeState) *uint32 {
 	switch s {
 	case vertexBlocked:
 		return &r.blocked
-	case rota.NodeState(rota.Completed):
+	case rota.NodeState(rota.JobCompleted):
 		return &r.completed
-	case rota.NodeState(rota.Dead):
+	case rota.NodeState(rota.JobDead):
 		return &r.dead
-	case rota.NodeState(rota.Expired):
+	case rota.NodeState(rota.JobExpired):
 		return &r.expired
-	case rota.NodeState(rota.Cancelled):
+	case rota.NodeState(rota.JobCancelled):
 		return &r.cancelled
 	case rota.NodeSkipped:
 		return &r.skipped
@@ -272,7 +272,7 @@ func decodeVertex(d *decoder) *vertexRow {
 	r.attempt = int32(d.int())
 	r.assigned, r.assignedAt = d.moment(), rota.Index(d.uint())
 	r.finished, r.finishedAt = d.moment(), rota.Index(d.uint())
-	r.reason = rota.Reason(d.enum(uint64(rota.LastReason)))
+	r.reason = rota.Reason(d.enum(uint64(rota.ReasonLast)))
 	r.runs = int32(d.int())
 	r.freeAt = rota.Clock(d.int())
 	if list := decodeAttempts(d); len(list) > 0 {

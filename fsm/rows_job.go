@@ -212,7 +212,7 @@ func decodeJob(d *decoder) *jobRow {
 	if string(d.raw(d.uint())) != string(r.spec.ID) || d.digest() != r.specHash {
 		d.fail()
 	}
-	r.state = rota.JobState(d.enum(uint64(rota.Running)))
+	r.state = rota.JobState(d.enum(uint64(rota.JobRunning)))
 	r.attempt = int32(d.int())
 	life.declines = int32(d.int())
 	r.seq = d.uint()
@@ -226,7 +226,7 @@ func decodeJob(d *decoder) *jobRow {
 	r.expireAbs = rota.Clock(d.int())
 	life.expireRel = rota.Clock(d.int())
 	life.lease = d.leaseID()
-	r.lastReason = rota.Reason(d.enum(uint64(rota.LastReason)))
+	r.lastReason = rota.Reason(d.enum(uint64(rota.ReasonLast)))
 	life.lastError = d.str()
 	life.progress = int32(d.int())
 	life.note = d.str()

@@ -153,7 +153,7 @@ func encodeTypesUntil(e *encoder, list []rota.TypeUntil) {
 func decodeTypesUntil(d *decoder) (list []rota.TypeUntil) {
 	for range d.count(rota.MaxTypesPerWorker) {
 		list = append(list, rota.TypeUntil{Type: rota.JobType(d.str()), Until: rota.Moment{Clock: rota.Clock(d.int())},
-			Cause: rota.Reason(d.enum(uint64(rota.LastReason)))})
+			Cause: rota.Reason(d.enum(uint64(rota.ReasonLast)))})
 	}
 	return list
 }
@@ -350,8 +350,8 @@ func decodeTomb(d *decoder) *tombRow {
 	r.queue = rota.QueueName(d.str())
 	r.typ = rota.JobType(d.str())
 	r.tenant = rota.TenantID(d.str())
-	r.state = rota.JobState(d.enum(uint64(rota.Cancelled)))
-	r.reason = rota.Reason(d.enum(uint64(rota.LastReason)))
+	r.state = rota.JobState(d.enum(uint64(rota.JobCancelled)))
+	r.reason = rota.Reason(d.enum(uint64(rota.ReasonLast)))
 	r.attempt = int32(d.int())
 	r.lease = d.leaseID()
 	r.worker = rota.WorkerID(d.str())

@@ -38,14 +38,14 @@ func (m *Machine) switchRules(op *fsmpb.SwitchRules) *fsmpb.Outcome {
 	from, to := m.head.rules, op.GetVersion()
 	switch {
 	case to > rulesMost:
-		return refused(rota.Refusef(rota.Invalid, SubjectRules, "rules version is %d: %d to %d is wanted", to, FirstRules, rulesMost))
+		return refused(rota.Refusef(rota.KindInvalid, SubjectRules, "rules version is %d: %d to %d is wanted", to, FirstRules, rulesMost))
 	case to == from:
 		return &fsmpb.Outcome{Existed: true}
 	case to < from:
-		return refused(rota.Refusef(rota.Conflict, SubjectRules, "rules version %d is in force: it never goes back to %d", from, to))
+		return refused(rota.Refusef(rota.KindConflict, SubjectRules, "rules version %d is in force: it never goes back to %d", from, to))
 	}
 	m.head.rules = to
-	m.journal.emit(rota.Event{Kind: rota.RulesChanged, Payload: payload(rulesChanged{from, to})})
+	m.journal.emit(rota.Event{Kind: rota.EventRulesChanged, Payload: payload(rulesChanged{from, to})})
 	return &fsmpb.Outcome{}
 }
 

@@ -33,16 +33,16 @@ func TestSwitchRules(t *testing.T) {
 		t.Fatalf("a cluster begins with rules version %d", v)
 	}
 	before := b.View.Digest()
-	b.refuses(rota.Conflict, SubjectRules, switchOp(0))
-	b.refuses(rota.Invalid, SubjectRules, switchOp(1<<16))
+	b.refuses(rota.KindConflict, SubjectRules, switchOp(0))
+	b.refuses(rota.KindInvalid, SubjectRules, switchOp(1<<16))
 	if !b.ok(switchOp(1)).GetExisted() || b.View.Digest() == before {
 		t.Error("the version in force is not known as such, or the header does not count")
 	}
 	a := b.entry(switchOp(3)) // versions may be left out
-	if len(a.Events) != 1 || a.Events[0].Kind != rota.RulesChanged || a.Events[0].Payload != `{"from":1,"to":3}` || a.Rules != 3 {
+	if len(a.Events) != 1 || a.Events[0].Kind != rota.EventRulesChanged || a.Events[0].Payload != `{"from":1,"to":3}` || a.Rules != 3 {
 		t.Errorf("the switch told %+v, rules %d", a.Events, a.Rules)
 	}
-	b.refuses(rota.Conflict, SubjectRules, switchOp(2))
+	b.refuses(rota.KindConflict, SubjectRules, switchOp(2))
 	if a := b.entry(switchOp(3)); !a.Outcomes[0].GetExisted() || len(a.Events) != 0 {
 		t.Errorf("the repeat: %v, %v", a.Outcomes, a.Events)
 	}
@@ -51,7 +51,7 @@ func TestSwitchRules(t *testing.T) {
 	}
 	// The switch of a leadership that is over.
 	stale := b.stamped(&fsmpb.Entry{Term: b.term - 1, NowMs: int64(b.now), Ops: []*fsmpb.Op{switchOp(4)}}, b.term)
-	if e := OutcomeError(stale.Outcomes[0]); e == nil || e.Kind != rota.Stale || b.View.Head().Rules != 3 {
+	if e := OutcomeError(stale.Outcomes[0]); e == nil || e.Kind != rota.KindStale || b.View.Head().Rules != 3 {
 		t.Errorf("a switch of another term: %v, rules %d", e, b.View.Head().Rules)
 	}
 }
@@ -94,7 +94,7 @@ func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 	f := newer.Freeze()
 	_, err := NewLoader(f.Info())
 	var refused *rota.Error
-	if !errors.As(err, &refused) || refused.Kind != rota.Conflict || refused.Subject != SubjectRules ||
+	if !errors.As(err, &refused) || refused.Kind != rota.KindConflict || refused.Subject != SubjectRules ||
 		!strings.Contains(refused.Text, "rules have version 2, this binary knows 1: start a newer binary") {
 		t.Errorf("a snapshot of newer rules: %v", err)
 	}
@@ -148,7 +148,7 @@ func TestNodeDiffers(t *testing.T) {
 			t.Errorf("%v and %v do not go together", a.Outcomes[0], a.Events)
 		}
 		for _, e := range a.Events {
-			if e.Kind != rota.StateDiffers || e.Text != "n2" || !strings.HasPrefix(e.Payload, `{"node":"n2","index":`) {
+			if e.Kind != rota.EventStateDiffers || e.Text != "n2" || !strings.HasPrefix(e.Payload, `{"node":"n2","index":`) {
 				t.Errorf("told: %+v", e)
 			}
 		}
@@ -169,12 +169,12 @@ func TestNodeDiffers(t *testing.T) {
 			t.Errorf("differs at %d, right until %d: %d events, wanted %d", c.at, c.right, got, c.want)
 		}
 	}
-	b.refuses(rota.NotFound, "node", differsOp("n9", 3, 2))
-	b.refuses(rota.Invalid, "node", differsOp("", 3, 2))
-	b.refuses(rota.Invalid, "index", differsOp("n2", 1<<40, 2))
-	b.refuses(rota.Invalid, "index", differsOp("n2", 3, 3))
+	b.refuses(rota.KindNotFound, "node", differsOp("n9", 3, 2))
+	b.refuses(rota.KindInvalid, "node", differsOp("", 3, 2))
+	b.refuses(rota.KindInvalid, "index", differsOp("n2", 1<<40, 2))
+	b.refuses(rota.KindInvalid, "index", differsOp("n2", 3, 3))
 	stale := b.stamped(&fsmpb.Entry{Term: b.term - 1, NowMs: int64(b.now), Ops: []*fsmpb.Op{differsOp("n2", at+1, at)}}, b.term)
-	if e := OutcomeError(stale.Outcomes[0]); e == nil || e.Kind != rota.Stale || len(stale.Events) != 0 {
+	if e := OutcomeError(stale.Outcomes[0]); e == nil || e.Kind != rota.KindStale || len(stale.Events) != 0 {
 		t.Errorf("a word of another term: %v", e)
 	}
 }

@@ -35,7 +35,7 @@ func TestSameID(t *testing.T) {
 		for i, change := range others {
 			s := spec()
 			change(s)
-			if o := b.refuses(rota.Conflict, "id", submitOp(s)); rota.JobState(o.GetJobState()) != state {
+			if o := b.refuses(rota.KindConflict, "id", submitOp(s)); rota.JobState(o.GetJobState()) != state {
 				t.Fatalf("change %d: outcome %v tells another state than %s", i, o, state)
 			}
 		}
@@ -45,16 +45,16 @@ func TestSameID(t *testing.T) {
 		b := newBench(t)
 		b.ok(submitOp(spec()))
 		b.ok(queueOp("default", "queue_cap", "1")) // a known id is answered before admission
-		hold(t, b, rota.Queued)
+		hold(t, b, rota.JobQueued)
 		b.worker("w", 1)
 		l := b.match()["j"]
-		hold(t, b, rota.Assigned)
+		hold(t, b, rota.JobAssigned)
 		b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.NoRetry = true }))
-		hold(t, b, rota.Dead)
+		hold(t, b, rota.JobDead)
 		b.ok(retryOp("j"))
-		hold(t, b, rota.Queued)
+		hold(t, b, rota.JobQueued)
 		b.ok(cancelOp("j"))
-		hold(t, b, rota.Cancelled)
+		hold(t, b, rota.JobCancelled)
 	})
 	t.Run("in_one_entry", func(t *testing.T) {
 		t.Parallel()
@@ -65,7 +65,7 @@ func TestSameID(t *testing.T) {
 		if o := a.Outcomes[0]; o.GetExisted() || OutcomeError(o) != nil {
 			t.Fatalf("the first: %v", o)
 		}
-		if err := OutcomeError(a.Outcomes[1]); err == nil || err.Kind != rota.Conflict || err.Subject != "id" {
+		if err := OutcomeError(a.Outcomes[1]); err == nil || err.Kind != rota.KindConflict || err.Subject != "id" {
 			t.Fatalf("another job: %v", err)
 		}
 		if o := a.Outcomes[2]; !o.GetExisted() || OutcomeError(o) != nil {
@@ -82,13 +82,13 @@ func TestSameID(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o := e.Again(SpecOp(spec())); !o.GetExisted() || rota.JobState(o.GetJobState()) != rota.Cancelled {
+		if o := e.Again(SpecOp(spec())); !o.GetExisted() || rota.JobState(o.GetJobState()) != rota.JobCancelled {
 			t.Fatalf("the same content: %v", o)
 		}
 		for i, change := range others {
 			s := spec()
 			change(s)
-			if err := OutcomeError(e.Again(SpecOp(s))); err == nil || err.Kind != rota.Conflict || err.Subject != "id" {
+			if err := OutcomeError(e.Again(SpecOp(s))); err == nil || err.Kind != rota.KindConflict || err.Subject != "id" {
 				t.Fatalf("change %d: %v", i, err)
 			}
 		}
@@ -104,7 +104,7 @@ func TestSameID(t *testing.T) {
 			if o := b.ok(diamond("wf").open()); !o.GetExisted() {
 				t.Fatalf("the same content: %v", o)
 			}
-			b.refuses(rota.Conflict, "id", other.open())
+			b.refuses(rota.KindConflict, "id", other.open())
 			b.ok(d.cancel())
 		}
 	})

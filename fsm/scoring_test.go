@@ -110,7 +110,7 @@ func TestScoringKeys(t *testing.T) {
 		if o := b.ok(queueOp("default", "expected.work", "0")); !o.GetExisted() {
 			b.t.Fatalf("outcome %v", o)
 		}
-		b.refuses(rota.Invalid, "type", queueOp("default", "expected.a b", "1s"))
+		b.refuses(rota.KindInvalid, "type", queueOp("default", "expected.a b", "1s"))
 	})
 	run("expected_times_are_bounded", func(b *bench) {
 		pairs := make([]string, 0, 2*rota.MaxExpectedTypes)
@@ -118,7 +118,7 @@ func TestScoringKeys(t *testing.T) {
 			pairs = append(pairs, fmt.Sprint("expected.t", i), "1")
 		}
 		b.ok(queueOp("default", pairs...))
-		b.refuses(rota.Exhausted, "expected", queueOp("default", "expected.more", "1"))
+		b.refuses(rota.KindExhausted, "expected", queueOp("default", "expected.more", "1"))
 		b.ok(queueOp("default", "expected.t0", "0", "expected.more", "1"))
 		b.sound()
 	})

@@ -125,7 +125,7 @@ func TestStaged(t *testing.T) {
 		if s := b.View.Staging(); s.Records != 0 || s.Bytes != 0 || s.Oldest != 0 {
 			t.Fatalf("%+v", s)
 		}
-		if job, ok := b.View.Job("s1"); !ok || !job.RecordDropped || job.State != rota.Cancelled {
+		if job, ok := b.View.Job("s1"); !ok || !job.RecordDropped || job.State != rota.JobCancelled {
 			t.Fatalf("%+v", job)
 		}
 	})
@@ -159,15 +159,15 @@ func TestRetry_takesThePayloadOfItsOwnJobOnly(t *testing.T) {
 	} {
 		op := retryOp("j")
 		op.GetRetry().Spec = SpecOp(jobSpec("j", change))
-		if o := b.refuses(rota.Invalid, "spec", op); o.GetKind() == 0 {
+		if o := b.refuses(rota.KindInvalid, "spec", op); o.GetKind() == 0 {
 			t.Fatal(name)
 		}
 	}
 	op := retryOp("j")
 	op.GetRetry().Spec = SpecOp(jobSpec("j", func(s *rota.JobSpec) { s.Priority = 11 }))
-	b.refuses(rota.Invalid, "priority", op)
+	b.refuses(rota.KindInvalid, "priority", op)
 	op.GetRetry().Spec.Labels = make([]*fsmpb.Label, rota.MaxLabels+1)
-	b.refuses(rota.Invalid, "labels", op)
+	b.refuses(rota.KindInvalid, "labels", op)
 	b.ok(retryOp("j"))
 	if job, _ := b.View.Job("j"); string(job.Payload) != string(jobSpec("j").Payload) {
 		t.Fatalf("%+v", job)
@@ -228,7 +228,7 @@ func TestPage_mergesTheArchive(t *testing.T) {
 	b.submit("live")
 	for limit := 1; limit < 14; limit++ {
 		for want, f := range map[string]rota.JobFilter{
-			"[live revived a1 a2 a3 again m1 m2 z1 z2]": {}, "[a1 a2 a3 again m1 m2 z1 z2]": {State: rota.Cancelled}, "[live revived]": {State: rota.Queued},
+			"[live revived a1 a2 a3 again m1 m2 z1 z2]": {}, "[a1 a2 a3 again m1 m2 z1 z2]": {State: rota.JobCancelled}, "[live revived]": {State: rota.JobQueued},
 			"[]": {Tenant: "nobody"},
 		} {
 			f.Limit = limit

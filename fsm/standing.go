@@ -48,18 +48,18 @@ func (fl *fleet) countStanding(w *workerRow, l *leaseRow, what outcome) {
 		changed = changed || learned || fetched // nearly never: a sound worker's success costs nothing here
 	case outcomeExpired:
 		if p.DenyMs > 0 {
-			w.denied = bar(w.denied, rota.TypeUntil{Type: l.typ, Until: rota.Moment{Clock: now + rota.Clock(p.DenyMs)}, Cause: rota.LeaseExpiredReason})
+			w.denied = bar(w.denied, rota.TypeUntil{Type: l.typ, Until: rota.Moment{Clock: now + rota.Clock(p.DenyMs)}, Cause: rota.ReasonLeaseExpired})
 			changed = true
 		}
 	case outcomeProofInvalid:
 		fl.disprove(w, p, rota.Event{Job: l.Job, Queue: l.queue, Tenant: l.tenant, Lease: l.ID, Attempt: l.Attempt,
-			Reason: rota.ProofInvalid})
+			Reason: rota.ReasonProofInvalid})
 		return
 	case outcomeDeclined:
-		changed = declineCools(p) && w.cools(l.typ, p, now, rota.Declined)
+		changed = declineCools(p) && w.cools(l.typ, p, now, rota.ReasonDeclined)
 	case outcomeTimedOut: // the job took too long, which says nothing of its worker (SPEC §20.2)
 	case outcomeFailure:
-		changed = w.cools(l.typ, p, now, rota.ProviderFail)
+		changed = w.cools(l.typ, p, now, rota.ReasonProviderFail)
 	}
 	if changed {
 		fl.restand(w)

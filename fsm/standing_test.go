@@ -145,7 +145,7 @@ func TestHealth(t *testing.T) {
 		b.ok(verb(rota.VerbAck, l))
 		b.pass(60_000)
 		w := b.health("w", 850)
-		if want := []rota.TypeUntil{{Type: "work", Until: b.head.now().At(b.now + 30_000), Cause: rota.LeaseExpiredReason}}; !slices.Equal(w.Denied, want) {
+		if want := []rota.TypeUntil{{Type: "work", Until: b.head.now().At(b.now + 30_000), Cause: rota.ReasonLeaseExpired}}; !slices.Equal(w.Denied, want) {
 			b.t.Fatalf("denied %v, %v is wanted", w.Denied, want)
 		}
 		b.submit("same")
@@ -274,7 +274,7 @@ func TestCooldown(t *testing.T) {
 		b.ok(verb(rota.VerbComplete, l["good"])) // of another type: resets nothing
 		b.ok(verb(rota.VerbFail, l["a"]))
 		w, _ := b.View.Worker("w")
-		want := []rota.TypeUntil{{Type: "bad", Until: b.head.now().At(b.now + 30_000), Cause: rota.ProviderFail}}
+		want := []rota.TypeUntil{{Type: "bad", Until: b.head.now().At(b.now + 30_000), Cause: rota.ReasonProviderFail}}
 		if !slices.Equal(w.Cooling, want) {
 			b.t.Fatalf("cooling %v, %v is wanted", w.Cooling, want)
 		}
@@ -329,8 +329,8 @@ func TestCooldown(t *testing.T) {
 		for d := 1; d < rota.MaxDeclines; d++ {
 			wait := min(100<<(d-1), 10_000)
 			b.ok(verb(rota.VerbDecline, l))
-			j := b.state("j", rota.Delayed)
-			if j.Due.Clock != b.now+rota.Clock(wait) || j.Attempt != 0 || j.Reason != rota.Declined {
+			j := b.state("j", rota.JobDelayed)
+			if j.Due.Clock != b.now+rota.Clock(wait) || j.Attempt != 0 || j.Reason != rota.ReasonDeclined {
 				b.t.Fatalf("after decline %d: %+v", d, j)
 			}
 			b.whyNames("j", "BACKING_OFF", fmt.Sprintf("declined %d times", d))
@@ -342,7 +342,7 @@ func TestCooldown(t *testing.T) {
 			l = b.match()["j"]
 		}
 		b.ok(verb(rota.VerbDecline, l))
-		if j := b.state("j", rota.Delayed); j.Attempt != 1 || j.Reason != rota.ProviderFail {
+		if j := b.state("j", rota.JobDelayed); j.Attempt != 1 || j.Reason != rota.ReasonProviderFail {
 			b.t.Fatalf("after the twentieth: %+v", j)
 		}
 		if w := b.health("w", 1000); len(w.Cooling) != 0 {
@@ -580,7 +580,7 @@ func TestRules(t *testing.T) {
 		b.ok(queueOp("default", "prefetch_max", "1"))
 		for i, l := range leases {
 			a, _ := b.View.Assignment(l.ID)
-			if revoked := a.Lease.Revoked == rota.QuotaCut; revoked != (i >= 3) {
+			if revoked := a.Lease.Revoked == rota.ReasonQuotaCut; revoked != (i >= 3) {
 				t.Errorf("lease %d revoked: %v", i, revoked)
 			}
 		}
@@ -598,7 +598,7 @@ func TestRules(t *testing.T) {
 		b.worker("w", 2, prefetch)
 		for i, l := range leases {
 			a, _ := b.View.Assignment(l.ID)
-			if revoked := a.Lease.Revoked == rota.QuotaCut; revoked != (i >= 3) {
+			if revoked := a.Lease.Revoked == rota.ReasonQuotaCut; revoked != (i >= 3) {
 				t.Errorf("lease %d of %d revoked: %v", i, len(leases), revoked)
 			}
 		}

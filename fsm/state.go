@@ -44,7 +44,7 @@ type Machine struct {
 	// that most verbs have, shared by all that have them.
 	keys    texts
 	digest  [32]byte
-	answers [2][rota.Cancelled + 1]*fsmpb.Outcome
+	answers [2][rota.JobCancelled + 1]*fsmpb.Outcome
 }
 
 // New returns the state before a cluster's first entry.
@@ -98,7 +98,7 @@ func (m *Machine) internal() *fsmpb.Outcome {
 	if m.stamped {
 		return nil
 	}
-	return refused(rota.Refusef(rota.Stale, "term", "decided in a term that is over"))
+	return refused(rota.Refusef(rota.KindStale, "term", "decided in a term that is over"))
 }
 
 // View is the reading side of a Machine: nothing of it changes the state. It is valid as

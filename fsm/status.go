@@ -43,7 +43,7 @@ func (fl *fleet) reach(op *fsmpb.Reach) *fsmpb.Outcome {
 	}
 	w := fl.workers.get(rota.WorkerID(op.GetWorker()))
 	if w == nil || w.session != rota.Session(op.GetSession()) {
-		return refused(rota.Refusef(rota.Stale, "session", "worker %s has no such session", op.GetWorker()))
+		return refused(rota.Refusef(rota.KindStale, "session", "worker %s has no such session", op.GetWorker()))
 	}
 	if op.GetReachable() {
 		if w.status == rota.WorkerUnreachable {
@@ -60,7 +60,7 @@ func (fl *fleet) reach(op *fsmpb.Reach) *fsmpb.Outcome {
 	w.before = before
 	w.silentSince = fl.m.head.now().At(min(max(rota.Clock(op.GetLastSignMs()), 0), fl.m.head.clock))
 	fl.retimeLeases(w)
-	fl.m.journal.emit(rota.Event{Kind: rota.ProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: w.status})
+	fl.m.journal.emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: w.status})
 	return &fsmpb.Outcome{}
 }
 
@@ -70,20 +70,20 @@ func (fl *fleet) setStatus(op *fsmpb.SetStatus) *fsmpb.Outcome {
 	status, own := rota.WorkerStatus(op.GetStatus()), op.GetSession() != 0
 	w := fl.workers.get(rota.WorkerID(op.GetWorker()))
 	if w == nil {
-		return refused(rota.Refusef(rota.NotFound, "worker", "worker %q is not registered", op.GetWorker()))
+		return refused(rota.Refusef(rota.KindNotFound, "worker", "worker %q is not registered", op.GetWorker()))
 	}
 	if s := rota.Session(op.GetSession()); own && s != w.session {
-		return refused(rota.Refusef(rota.Stale, "session", "session %d of worker %s is over", s, w.spec.ID))
+		return refused(rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over", s, w.spec.ID))
 	}
 	switch status {
 	case rota.WorkerDraining, rota.WorkerRetired:
 	case rota.WorkerActive, rota.WorkerSuspended:
 		if own {
-			return refused(rota.Refusef(rota.Denied, "status",
+			return refused(rota.Refusef(rota.KindDenied, "status",
 				"worker %s cannot make itself %s: DRAINING or RETIRED is wanted", w.spec.ID, status))
 		}
 	default:
-		return refused(rota.Refusef(rota.Invalid, "status",
+		return refused(rota.Refusef(rota.KindInvalid, "status",
 			"status %s cannot be set: ACTIVE, DRAINING, SUSPENDED or RETIRED is wanted", status))
 	}
 	if w.status == status {
@@ -100,14 +100,14 @@ func (fl *fleet) setStatus(op *fsmpb.SetStatus) *fsmpb.Outcome {
 		fl.drain(w)
 	case rota.WorkerSuspended:
 		fl.change(w, status)
-		fl.cancelLeases(w, rota.WorkerSuspendedReason, rota.LeaseID{})
+		fl.cancelLeases(w, rota.ReasonWorkerSuspended, rota.LeaseID{})
 	case rota.WorkerRetired:
 		fl.change(w, status)
 		for _, id := range w.openLeases() {
 			// A worker that says goodbye speaks for its own process alone: the one that it
 			// took the id from may still be at work.
 			if l := fl.m.leasing.leases.get(id); !own || l.Session == w.session {
-				fl.m.leasing.endLease(l, rota.WorkerRetiredReason, "")
+				fl.m.leasing.endLease(l, rota.ReasonWorkerRetired, "")
 			}
 		}
 	}
@@ -118,13 +118,13 @@ func (fl *fleet) setStatus(op *fsmpb.SetStatus) *fsmpb.Outcome {
 func (fl *fleet) settable(w *workerRow, status rota.WorkerStatus, own bool) error {
 	switch {
 	case w.status == rota.WorkerRetired:
-		return rota.Refusef(rota.Conflict, "worker", "worker %s is RETIRED: it must register again", w.spec.ID)
+		return rota.Refusef(rota.KindConflict, "worker", "worker %s is RETIRED: it must register again", w.spec.ID)
 	case w.status == rota.WorkerJailed && status == rota.WorkerActive:
-		return rota.Refusef(rota.Conflict, "worker",
+		return rota.Refusef(rota.KindConflict, "worker",
 			"worker %s is JAILED until %s, for %d ms more: it is %s again by itself then", w.spec.ID, fl.m.head.now().At(w.jailedUntil).Date,
 			max(0, w.jailedUntil-fl.m.head.clock), w.before)
 	case w.status == rota.WorkerSuspended && status == rota.WorkerDraining && !own:
-		return rota.Refusef(rota.Conflict, "worker",
+		return rota.Refusef(rota.KindConflict, "worker",
 			"worker %s is SUSPENDED and has no lease to finish: resume or retire it", w.spec.ID)
 	}
 	return nil

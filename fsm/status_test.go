@@ -42,7 +42,7 @@ func tells(events []rota.Event) string {
 		if e.Reason != rota.ReasonNone {
 			text += " " + e.Reason.String()
 		}
-		if e.Kind == rota.ProviderSlashed {
+		if e.Kind == rota.EventProviderSlashed {
 			text += " " + e.Payload
 		}
 		list = append(list, text)
@@ -95,12 +95,12 @@ jobRetryScheduled PROOF_INVALID`
 		if w, _ := b.View.Worker("w"); w.JailedUntil.Clock != b.now+600_000 || w.Open != 0 {
 			b.t.Fatalf("worker %+v", w)
 		}
-		if j := b.state("other", rota.Queued); j.Attempt != 0 {
+		if j := b.state("other", rota.JobQueued); j.Attempt != 0 {
 			b.t.Fatalf("job %+v", j)
 		}
-		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, other))
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, other))
 		b.mismatch("other", "w", "NOT_ACTIVE")
-		o := b.refuses(rota.Conflict, "worker", statusOp("w", rota.WorkerActive, 0))
+		o := b.refuses(rota.KindConflict, "worker", statusOp("w", rota.WorkerActive, 0))
 		if !strings.Contains(o.GetText(), fmt.Sprint("JAILED until ", b.head.now().At(b.now+600_000).Date)) {
 			b.t.Fatalf("outcome %v", o)
 		}
@@ -142,7 +142,7 @@ jobRetryScheduled PROOF_INVALID`
 	run("are_not_washed_off_by_another_secret_or_retiring", func(b *bench) {
 		b.staked("w", 3, stake)
 		b.spoil("w", 3)
-		b.refuses(rota.Conflict, "worker", registerOp("w", 1, "other", false))
+		b.refuses(rota.KindConflict, "worker", registerOp("w", 1, "other", false))
 		s := rota.Session(b.ok(staking(registerOp("w", 1, "other", true), maxAttested, stake)).GetSession())
 		b.status("w", rota.WorkerJailed)
 		if w := b.health("w", 0); w.Slashed != 271 || w.InvalidProofs != 3 || w.JailedUntil.IsZero() {
@@ -178,10 +178,10 @@ func TestStatuses(t *testing.T) {
 		if got != want {
 			b.t.Fatalf("events\n%s\nwanted\n%s", got, want)
 		}
-		if j := b.state("j", rota.Queued); j.Attempt != 0 || j.Reason != rota.WorkerSuspendedReason {
+		if j := b.state("j", rota.JobQueued); j.Attempt != 0 || j.Reason != rota.ReasonWorkerSuspended {
 			b.t.Fatalf("job %+v", j)
 		}
-		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l))
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l))
 		b.mismatch("j", "w", "NOT_ACTIVE")
 		b.ok(statusOp("w", rota.WorkerSuspended, 0)) // again: nothing more
 		b.ok(statusOp("w", rota.WorkerActive, 0))
@@ -201,15 +201,15 @@ func TestStatuses(t *testing.T) {
 	})
 	run("a_worker_may_only_drain_and_retire_itself", func(b *bench) {
 		s := b.worker("w", 1)
-		b.refuses(rota.Denied, "status", statusOp("w", rota.WorkerSuspended, s))
+		b.refuses(rota.KindDenied, "status", statusOp("w", rota.WorkerSuspended, s))
 		b.ok(statusOp("w", rota.WorkerSuspended, 0))
-		b.refuses(rota.Denied, "status", statusOp("w", rota.WorkerActive, s))
+		b.refuses(rota.KindDenied, "status", statusOp("w", rota.WorkerActive, s))
 		b.ok(statusOp("w", rota.WorkerDraining, s)) // it ends as ever, and frees itself by nothing
 		b.status("w", rota.WorkerSuspended)
-		b.refuses(rota.Conflict, "worker", statusOp("w", rota.WorkerDraining, 0))
+		b.refuses(rota.KindConflict, "worker", statusOp("w", rota.WorkerDraining, 0))
 		b.ok(statusOp("w", rota.WorkerRetired, s))
-		b.refuses(rota.Conflict, "worker", statusOp("w", rota.WorkerActive, 0))
-		b.refuses(rota.Conflict, "worker", statusOp("w", rota.WorkerSuspended, 0))
+		b.refuses(rota.KindConflict, "worker", statusOp("w", rota.WorkerActive, 0))
+		b.refuses(rota.KindConflict, "worker", statusOp("w", rota.WorkerSuspended, 0))
 	})
 	run("a_suspension_outlasts_sessions_takeovers_and_retiring", func(b *bench) {
 		s := b.worker("w", 1)
@@ -218,7 +218,7 @@ func TestStatuses(t *testing.T) {
 			b.t.Fatalf("session %d, then %d", s, again)
 		}
 		b.status("w", rota.WorkerSuspended)
-		b.refuses(rota.Conflict, "worker", registerOp("w", 1, "other", false))
+		b.refuses(rota.KindConflict, "worker", registerOp("w", 1, "other", false))
 		s = rota.Session(b.ok(registerOp("w", 1, "other", true)).GetSession())
 		b.status("w", rota.WorkerSuspended)
 		b.ok(statusOp("w", rota.WorkerRetired, s))
@@ -234,7 +234,7 @@ func TestStatuses(t *testing.T) {
 		l := b.leased("j", "w")
 		b.ok(reachOp("w", l.Session, false, b.now))
 		b.ok(statusOp("w", rota.WorkerSuspended, 0))
-		b.state("j", rota.Queued)
+		b.state("j", rota.JobQueued)
 		b.ok(reachOp("w", l.Session, true, 0))
 		b.worker("w", 1)
 		b.status("w", rota.WorkerSuspended)
@@ -307,8 +307,8 @@ func TestAttestation(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ok(queueOp("default", "require_attestation", "on"))
-	b.refuses(rota.Invalid, "attested_until_ms", attested(registerOp("w", 1, "w", false), -1))
-	b.refuses(rota.Invalid, "attested_until_ms", attested(registerOp("w", 1, "w", false), 1<<62))
+	b.refuses(rota.KindInvalid, "attested_until_ms", attested(registerOp("w", 1, "w", false), -1))
+	b.refuses(rota.KindInvalid, "attested_until_ms", attested(registerOp("w", 1, "w", false), 1<<62))
 	b.worker("w", 1)
 	ends := b.View.Head().Date + 10_000
 	b.ok(attested(registerOp("w", 1, "w", false), ends))
@@ -421,7 +421,7 @@ func TestAttestedStake(t *testing.T) {
 			until rota.Date
 			stake int64
 		}{{maxAttested, -1}, {maxAttested, rota.MaxFee + 1}, {0, 1}} {
-			b.refuses(rota.Invalid, "attested_stake", staking(registerOp("w", 1, "w", false), c.until, c.stake))
+			b.refuses(rota.KindInvalid, "attested_stake", staking(registerOp("w", 1, "w", false), c.until, c.stake))
 		}
 	})
 }

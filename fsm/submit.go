@@ -10,7 +10,7 @@ import (
 func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	id := rota.JobID(op.GetSpec().GetId())
 	if n := len(op.GetSpec().GetLabels()); n > rota.MaxLabels { // before a map is made of them
-		return refused(rota.Refusef(rota.Invalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels))
+		return refused(rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels))
 	}
 	spec := m.specs.read(op.GetSpec())
 	if o := m.again(spec); o != nil {
@@ -82,10 +82,10 @@ func (m *Machine) admit(spec *rota.JobSpec, q *queueRow) error {
 		return err
 	}
 	if m.head.cluster == "" {
-		return rota.Refusef(rota.Unavailable, "cluster", "the cluster has no leader yet: submit again")
+		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: submit again")
 	}
 	if q == nil {
-		return rota.Refusef(rota.NotFound, "queue", "queue %q does not exist: create it with `rota queue set %s`",
+		return rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist: create it with `rota queue set %s`",
 			spec.Queue, spec.Queue)
 	}
 	if err := m.limits.admitMode(spec); err != nil {

@@ -18,11 +18,11 @@ func TestSubmit(t *testing.T) {
 		b := newBench(t)
 		b.submit("j")
 		b.ok(queueOp("default", "queue_cap", "1")) // a known id is answered before any check
-		if o := b.ok(submitOp(jobSpec("j"))); !o.GetExisted() || rota.JobState(o.GetJobState()) != rota.Queued {
+		if o := b.ok(submitOp(jobSpec("j"))); !o.GetExisted() || rota.JobState(o.GetJobState()) != rota.JobQueued {
 			t.Fatalf("outcome %v", o)
 		}
 		b.ok(cancelOp("j"))
-		if o := b.ok(submitOp(jobSpec("j"))); !o.GetExisted() || rota.JobState(o.GetJobState()) != rota.Cancelled {
+		if o := b.ok(submitOp(jobSpec("j"))); !o.GetExisted() || rota.JobState(o.GetJobState()) != rota.JobCancelled {
 			t.Fatalf("outcome %v", o)
 		}
 	})
@@ -64,10 +64,10 @@ func TestSubmit(t *testing.T) {
 			{"regions_deny", func(s *rota.JobSpec) { s.RegionsDeny = []string{""} }},
 			{"labels", func(s *rota.JobSpec) { s.Labels = map[string]string{"k": strings.Repeat("v", 200)} }},
 		} {
-			b.refuses(rota.Invalid, c.subject, submitOp(jobSpec("j", c.change)))
+			b.refuses(rota.KindInvalid, c.subject, submitOp(jobSpec("j", c.change)))
 		}
-		b.refuses(rota.Invalid, "id", &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{}}})
-		b.refuses(rota.NotFound, "queue", submitOp(jobSpec("j", func(s *rota.JobSpec) { s.Queue = "nowhere" })))
+		b.refuses(rota.KindInvalid, "id", &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{}}})
+		b.refuses(rota.KindNotFound, "queue", submitOp(jobSpec("j", func(s *rota.JobSpec) { s.Queue = "nowhere" })))
 	})
 	t.Run("refuses_a_million_labels", func(t *testing.T) {
 		t.Parallel()
@@ -77,13 +77,13 @@ func TestSubmit(t *testing.T) {
 		for range 1_000_000 {
 			op.GetSubmit().Spec.Labels = append(op.GetSubmit().Spec.Labels, same)
 		}
-		b.refuses(rota.Invalid, "labels", op)
+		b.refuses(rota.KindInvalid, "labels", op)
 	})
 	t.Run("refuses_before_the_cluster_began", func(t *testing.T) {
 		t.Parallel()
 		b := emptyBench(t)
-		b.refuses(rota.Unavailable, "cluster", submitOp(jobSpec("j")))
-		b.refuses(rota.Unavailable, "cluster", queueOp("q"))
+		b.refuses(rota.KindUnavailable, "cluster", submitOp(jobSpec("j")))
+		b.refuses(rota.KindUnavailable, "cluster", queueOp("q"))
 	})
 	t.Run("refuses_beyond_the_cap_and_the_threshold", func(t *testing.T) {
 		t.Parallel()
@@ -92,9 +92,9 @@ func TestSubmit(t *testing.T) {
 		for i := range 9 {
 			b.submit(fmt.Sprint("j", i))
 		}
-		b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("normal")))
+		b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("normal")))
 		b.submit("urgent", func(s *rota.JobSpec) { s.Priority = 0 })
-		o := b.refuses(rota.Exhausted, "queue", submitOp(jobSpec("urgent2", func(s *rota.JobSpec) { s.Priority = 0 })))
+		o := b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("urgent2", func(s *rota.JobSpec) { s.Priority = 0 })))
 		if o.GetRetryAfterMs() <= 0 {
 			t.Fatalf("no delay is told: %v", o)
 		}
@@ -109,11 +109,11 @@ func TestSubmit(t *testing.T) {
 		for i := range rota.MaxClassesPerQueue {
 			b.submit(fmt.Sprint("j", i), cpu(i+1))
 		}
-		b.refuses(rota.Exhausted, "requires", submitOp(jobSpec("one-more", cpu(1_000_000))))
+		b.refuses(rota.KindExhausted, "requires", submitOp(jobSpec("one-more", cpu(1_000_000))))
 		b.submit("known-class", cpu(1))
 		b.ok(cancelOp("j5"))
 		b.submit("now", cpu(1_000_000))
-		b.refuses(rota.Exhausted, "requires", retryOp("j5"))
+		b.refuses(rota.KindExhausted, "requires", retryOp("j5"))
 		b.sound()
 	})
 	t.Run("waits_for_delay_and_then_for_the_date", func(t *testing.T) {
@@ -122,15 +122,15 @@ func TestSubmit(t *testing.T) {
 		b.submit("j", func(s *rota.JobSpec) { s.Delay, s.NotBefore = 10*time.Second, rota.Date(startClock+20_000).Time() })
 		b.submit("early", func(s *rota.JobSpec) { s.Delay, s.NotBefore = 10*time.Second, rota.Date(startClock+5_000).Time() })
 		b.pass(9_999)
-		b.state("early", rota.Delayed)
+		b.state("early", rota.JobDelayed)
 		b.pass(1)
-		b.state("early", rota.Queued)
-		b.state("j", rota.Delayed)
+		b.state("early", rota.JobQueued)
+		b.state("j", rota.JobDelayed)
 		if at, ok := b.View.NextDate(); !ok || at != startClock+20_000 {
 			t.Fatalf("next date %d", at)
 		}
 		b.pass(10_000)
-		if j := b.state("j", rota.Queued); j.Enqueued.Clock != startClock+20_000 {
+		if j := b.state("j", rota.JobQueued); j.Enqueued.Clock != startClock+20_000 {
 			t.Fatalf("enqueued %d", j.Enqueued.Clock-startClock)
 		}
 	})
@@ -143,7 +143,7 @@ func TestSubmit(t *testing.T) {
 		l := b.match()["j"]
 		b.ok(verb(rota.VerbFail, l))
 		b.pass(6_000)
-		if j := b.state("j", rota.Queued); j.Enqueued.Clock != startClock+1000 {
+		if j := b.state("j", rota.JobQueued); j.Enqueued.Clock != startClock+1000 {
 			t.Fatalf("enqueued %d: it stays through retries", j.Enqueued.Clock-startClock)
 		}
 	})
@@ -152,20 +152,20 @@ func TestSubmit(t *testing.T) {
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.refuses(rota.NotFound, "job", cancelOp("nothing"))
-	b.refuses(rota.NotFound, "job", retryOp("nothing"))
+	b.refuses(rota.KindNotFound, "job", cancelOp("nothing"))
+	b.refuses(rota.KindNotFound, "job", retryOp("nothing"))
 	b.submit("j")
 	b.submit("delayed", func(s *rota.JobSpec) { s.Delay = time.Second })
 	b.submit("dated", func(s *rota.JobSpec) { s.NotBefore = rota.Date(startClock + 1000).Time() })
 	for _, id := range []string{"j", "delayed", "dated"} {
 		b.ok(cancelOp(id))
-		b.state(id, rota.Cancelled)
+		b.state(id, rota.JobCancelled)
 	}
 	b.pass(2000) // nothing fires for them
 	l := b.leased("done", "w")
 	b.ok(verb(rota.VerbComplete, l))
-	b.refuses(rota.Conflict, "job", cancelOp("done"))
-	b.refuses(rota.Conflict, "job", retryOp("done"))
+	b.refuses(rota.KindConflict, "job", cancelOp("done"))
+	b.refuses(rota.KindConflict, "job", retryOp("done"))
 }
 
 func TestRetry(t *testing.T) {
@@ -181,22 +181,22 @@ func TestRetry(t *testing.T) {
 		if o := b.ok(retryOp("j")); !o.GetExisted() {
 			t.Fatalf("outcome %v", o)
 		}
-		if j := b.state("j", rota.Queued); j.Attempt != 0 || len(j.Attempts) != 1 || string(j.Payload) != "body" {
+		if j := b.state("j", rota.JobQueued); j.Attempt != 0 || len(j.Attempts) != 1 || string(j.Payload) != "body" {
 			t.Fatalf("job %+v", j)
 		}
 		b.pass(49_999) // from the revival
-		b.state("j", rota.Queued)
+		b.state("j", rota.JobQueued)
 		l2 := b.match()["j"]
 		if o := b.ok(retryOp("j")); !o.GetExisted() { // the same retry, however late
 			t.Fatalf("outcome %v", o)
 		}
 		b.pass(1)
-		if j := b.state("j", rota.Expired); j.Reason != rota.TTLAbsolute {
+		if j := b.state("j", rota.JobExpired); j.Reason != rota.ReasonTTLAbsolute {
 			t.Fatalf("job %+v", j)
 		}
-		b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l2))
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l2))
 		b.ok(retryOp("j"))
-		b.state("j", rota.Delayed) // until its worker's view is over
+		b.state("j", rota.JobDelayed) // until its worker's view is over
 	})
 	t.Run("revives_what_never_ran", func(t *testing.T) {
 		t.Parallel()
@@ -219,8 +219,8 @@ func TestRetry(t *testing.T) {
 			b.ok(cancelOp(fmt.Sprint("j", i)))
 		}
 		b.sound()
-		b.refuses(rota.OutOfRange, "job", retryOp("j0"))
-		if j := b.state("j0", rota.Cancelled); !j.RecordDropped {
+		b.refuses(rota.KindOutOfRange, "job", retryOp("j0"))
+		if j := b.state("j0", rota.JobCancelled); !j.RecordDropped {
 			t.Fatalf("job %+v", j)
 		}
 		b.ok(retryOp(fmt.Sprint("j", n-1)))
@@ -232,6 +232,6 @@ func TestRetry(t *testing.T) {
 		b.ok(cancelOp("j"))
 		b.submit("other")
 		b.ok(queueOp("default", "queue_cap", "1"))
-		b.refuses(rota.Exhausted, "queue", retryOp("j"))
+		b.refuses(rota.KindExhausted, "queue", retryOp("j"))
 	})
 }

@@ -55,11 +55,11 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 // fireTTL ends a job whose time to live has elapsed (SPEC §9.3).
 func (m *Machine) fireTTL(id string) {
 	j := m.jobs.edit(rota.JobID(id))
-	why := rota.TTLAbsolute
+	why := rota.ReasonTTLAbsolute
 	if j.expireAbs == 0 || j.expireRel != 0 && j.expireRel < j.expireAbs {
-		why = rota.TTLRelative
+		why = rota.ReasonTTLRelative
 	}
-	m.expel(j, rota.Expired, why)
+	m.expel(j, rota.JobExpired, why)
 }
 
 // AtRest reports whether no sweep is needed for the state's own sake: no lease is

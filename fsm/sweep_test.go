@@ -60,11 +60,11 @@ func TestSweep(t *testing.T) {
 		}
 		b.lead()
 		a := b.stamped(&fsmpb.Entry{Term: 1, NowMs: int64(b.now + 900), Ops: []*fsmpb.Op{sweepOp(), submitOp(jobSpec("k"))}}, 2)
-		if err := OutcomeError(a.Outcomes[0]); err == nil || err.Kind != rota.Stale || a.Stamped || a.Clock != b.now {
+		if err := OutcomeError(a.Outcomes[0]); err == nil || err.Kind != rota.KindStale || a.Stamped || a.Clock != b.now {
 			t.Fatalf("applied %+v", a)
 		}
-		b.state("j", rota.Assigned)
-		b.state("k", rota.Queued) // a client's operation applies all the same
+		b.state("j", rota.JobAssigned)
+		b.state("k", rota.JobQueued) // a client's operation applies all the same
 	})
 	t.Run("ends_jobs_by_the_earlier_time_to_live", func(t *testing.T) {
 		t.Parallel()
@@ -74,11 +74,11 @@ func TestSweep(t *testing.T) {
 		l := b.leased("runs", "w", func(s *rota.JobSpec) { s.Priority = 0 })
 		b.ok(verb(rota.VerbAck, l))
 		b.pass(10_000)
-		if j := b.state("runs", rota.Expired); j.Reason != rota.TTLRelative {
+		if j := b.state("runs", rota.JobExpired); j.Reason != rota.ReasonTTLRelative {
 			t.Fatalf("job %+v", j)
 		}
 		b.pass(20_000)
-		if j := b.state("waits", rota.Expired); j.Reason != rota.TTLAbsolute {
+		if j := b.state("waits", rota.JobExpired); j.Reason != rota.ReasonTTLAbsolute {
 			t.Fatalf("job %+v", j)
 		}
 	})
@@ -89,7 +89,7 @@ func TestSweep(t *testing.T) {
 		b.ok(cancelOp("j"))
 		b.walls = []int64{startClock + int64(sevenDays) - 1, startClock + int64(sevenDays) - 1}
 		b.entry(sweepOp())
-		b.state("j", rota.Cancelled)
+		b.state("j", rota.JobCancelled)
 		b.walls[0]++
 		b.walls[1]++
 		b.entry(sweepOp())
@@ -161,7 +161,7 @@ func TestTombstones(t *testing.T) {
 	}
 	b.sound()
 	b.state("j1", rota.JobNone)
-	b.state("j2", rota.Cancelled)
+	b.state("j2", rota.JobCancelled)
 	if b.head.droppedTombs != 2 {
 		t.Fatalf("%d are counted as dropped", b.head.droppedTombs)
 	}

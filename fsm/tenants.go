@@ -12,12 +12,12 @@ func (lm *limits) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 		return refused(err)
 	}
 	if lm.m.head.cluster == "" {
-		return refused(rota.Refusef(rota.Unavailable, "cluster", "the cluster has no leader yet: try again"))
+		return refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
 	}
 	limits := lm.limitsOf(id)
 	for _, s := range op.GetSet() {
 		if !ascii(s.GetKey()) || !ascii(s.GetValue()) { // as in setQueue
-			return refused(rota.Refusef(rota.Invalid, "key", "key %q or its value is not ASCII", s.GetKey()))
+			return refused(rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey()))
 		}
 		if err := limits.Set(rota.Setting{Key: s.GetKey(), Value: s.GetValue()}); err != nil {
 			return refused(err)
@@ -58,14 +58,14 @@ func (lm *limits) changeTenant(t *tenantRow, limits rota.TenantLimits) {
 		}
 		return true
 	})
-	lm.m.journal.emit(rota.Event{Kind: rota.TenantChanged, Tenant: t.id, Payload: payload(limits)})
+	lm.m.journal.emit(rota.Event{Kind: rota.EventTenantChanged, Tenant: t.id, Payload: payload(limits)})
 }
 
 // rerank files a tenant's jobs anew in the queues that rank by its tier. It walks
 // all live jobs, which only an operator's change of tier may cost.
 func (lm *limits) rerank(tenant rota.TenantID) {
 	lm.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		if j.state != rota.Queued || j.spec.Tenant != tenant {
+		if j.state != rota.JobQueued || j.spec.Tenant != tenant {
 			return true
 		}
 		q := lm.m.queues.get(j.spec.Queue)

@@ -43,7 +43,7 @@ func TestSetTenant(t *testing.T) {
 		op := tenantOp("ann", "tier", "pro", "weight", "3", "max_concurrent", "8", "rate_limit_rps", "50", "penalty", "2s")
 		a := b.entry(op)
 		want := `{"tier":"PRO","weight":3,"max_concurrent":8,"rate_limit_rps":50,"penalty_ms":2000}`
-		if e := kinds(a.Events, rota.TenantChanged); len(e) != 1 || e[0].Tenant != "ann" || e[0].Payload != want {
+		if e := kinds(a.Events, rota.EventTenantChanged); len(e) != 1 || e[0].Tenant != "ann" || e[0].Payload != want {
 			t.Fatalf("events %+v", e)
 		}
 		if a = b.entry(op); !a.Outcomes[0].GetExisted() || len(a.Events) != 0 {
@@ -67,15 +67,15 @@ func TestSetTenant(t *testing.T) {
 			{"penalty_ms", "penalty", "2h"}, {"penalty_ms", "penalty_ms", "-1"},
 		} {
 			for _, id := range []string{"ann", "new"} {
-				o := b.refuses(rota.Invalid, c.subject, tenantOp(id, "max_concurrent", "3", c.key, c.value))
+				o := b.refuses(rota.KindInvalid, c.subject, tenantOp(id, "max_concurrent", "3", c.key, c.value))
 				if !strings.Contains(o.GetText(), c.key) && !strings.Contains(o.GetText(), c.subject) {
 					t.Fatalf("%s=%s: the refusal %q names nothing", c.key, c.value, o.GetText())
 				}
 			}
 		}
-		b.refuses(rota.Invalid, "tenant", tenantOp("no tenant"))
-		b.refuses(rota.Invalid, "tenant", tenantOp(""))
-		emptyBench(t).refuses(rota.Unavailable, "cluster", tenantOp("ann"))
+		b.refuses(rota.KindInvalid, "tenant", tenantOp("no tenant"))
+		b.refuses(rota.KindInvalid, "tenant", tenantOp(""))
+		emptyBench(t).refuses(rota.KindUnavailable, "cluster", tenantOp("ann"))
 	})
 	t.Run("refuses_more_than_the_most", func(t *testing.T) {
 		t.Parallel()
@@ -90,7 +90,7 @@ func TestSetTenant(t *testing.T) {
 		for _, m := range []*Machine{b.Machine, b.twin} {
 			m.ledger.settle()
 		}
-		b.refuses(rota.Exhausted, "tenant", tenantOp("one-more"))
+		b.refuses(rota.KindExhausted, "tenant", tenantOp("one-more"))
 		b.ok(tenantOp("t5", "weight", "2"))
 		b.leased("a", "w", tenant("one-more")) // it may work all the same, with the defaults
 		b.sound()
@@ -179,7 +179,7 @@ func TestMaxConcurrent(t *testing.T) {
 			t.Fatalf("%d more were started", n)
 		}
 		left := "d2"
-		if b.View.JobState("d2") != rota.Queued {
+		if b.View.JobState("d2") != rota.JobQueued {
 			left = "o2"
 		}
 		b.submit("late", tenant("ann")) // and what comes now

@@ -55,7 +55,7 @@ func (pl *placement) spreadTiers(q *queueRow) {
 		if j.spec.Queue != q.name {
 			return true
 		}
-		if j.state == rota.Queued {
+		if j.state == rota.JobQueued {
 			i.countTier(j, &q.policy, 1)
 		}
 		if j.tierSeq != 0 && j.tier != tierOf(j, &q.policy) {
@@ -83,7 +83,7 @@ func (pl *placement) toBack(j *jobRow) {
 func (pl *placement) enterTiers(q *queueRow) {
 	var queued []*jobRow
 	pl.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		if j.state == rota.Queued && j.spec.Queue == q.name {
+		if j.state == rota.JobQueued && j.spec.Queue == q.name {
 			queued = append(queued, j)
 		}
 		return true
@@ -146,7 +146,7 @@ func (pl *placement) firePromote(queue string) {
 	j.item = &risen
 	i.pending.Add(j.item)
 	pl.timePromotion(q, i)
-	pl.m.journal.emit(rota.Event{Kind: rota.JobPromoted, Job: j.spec.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	pl.m.journal.emit(rota.Event{Kind: rota.EventJobPromoted, Job: j.spec.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Payload: fmt.Sprintf(`{"from":%d,"to":%d}`, from, j.tier)})
 }
 
@@ -169,7 +169,7 @@ func (c *checker) tiers() {
 			c.fault("I4: job %s of priority %d stands in tier %d", id, j.spec.Priority, j.tier)
 			return true
 		}
-		if j.state != rota.Queued || q.policy.Ranking != rota.RankAdaptive {
+		if j.state != rota.JobQueued || q.policy.Ranking != rota.RankAdaptive {
 			return true
 		}
 		if other, taken := places[j.tierSeq]; j.tierSeq == 0 || taken {
@@ -207,7 +207,7 @@ func (vw *View) promotions(t *timers) {
 	due := make(map[rota.QueueName]rota.Clock)
 	vw.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		q := vw.m.queues.get(j.spec.Queue)
-		if j.state != rota.Queued || j.tier <= highestReachable || q == nil || q.policy.Ranking != rota.RankAdaptive {
+		if j.state != rota.JobQueued || j.tier <= highestReachable || q == nil || q.policy.Ranking != rota.RankAdaptive {
 			return true
 		}
 		if at := promoteAt(j.tierAt, &q.policy); due[q.name] == 0 || at < due[q.name] {

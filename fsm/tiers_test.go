@@ -23,7 +23,7 @@ func (b *bench) stand(tier int32, jobs ...rota.JobID) {
 	b.t.Helper()
 	var rows []*jobRow
 	b.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		if j.state == rota.Queued && j.tier == tier {
+		if j.state == rota.JobQueued && j.tier == tier {
 			rows = append(rows, j)
 		}
 		return true
@@ -70,7 +70,7 @@ func TestTiers(t *testing.T) {
 		b.pass(59_500)
 		b.stand(4, "a", "b")
 		events := b.pass(250) // 60 s
-		if len(events) != 1 || events[0].Kind != rota.JobPromoted || events[0].Job != "a" ||
+		if len(events) != 1 || events[0].Kind != rota.EventJobPromoted || events[0].Job != "a" ||
 			events[0].Payload != `{"from":4,"to":3}` || events[0].Queue != "default" {
 			b.t.Fatalf("events %+v", events)
 		}
@@ -102,7 +102,7 @@ func TestTiers(t *testing.T) {
 		}
 		var rose []rota.JobID
 		for _, e := range b.pass(60_000) {
-			if e.Kind == rota.JobPromoted {
+			if e.Kind == rota.EventJobPromoted {
 				rose = append(rose, e.Job)
 			}
 		}
@@ -219,7 +219,7 @@ func TestManyRiseAtOnce(t *testing.T) {
 		if a.Sweep != want {
 			t.Fatalf("sweep %d: %+v, wanted %+v", i, a.Sweep, want)
 		}
-		if i == 0 && a.Events[0].Kind != rota.JobExpired {
+		if i == 0 && a.Events[0].Kind != rota.EventJobExpired {
 			t.Fatalf("the first is %+v", a.Events[0])
 		}
 	}

@@ -21,8 +21,8 @@ func TestTimeOut(t *testing.T) {
 	}
 	dead := func(b *bench, text string) {
 		b.t.Helper()
-		j := b.state("j", rota.Dead)
-		if j.Reason != rota.TimedOut || len(j.Attempts) != 1 || j.Attempts[0].End != rota.TimedOut {
+		j := b.state("j", rota.JobDead)
+		if j.Reason != rota.ReasonTimedOut || len(j.Attempts) != 1 || j.Attempts[0].End != rota.ReasonTimedOut {
 			b.t.Fatalf("job %+v", j)
 		}
 		if said := "timed out: max_runtime is 9000 ms" + text; j.Error != said || j.Attempts[0].Error != said {
@@ -38,7 +38,7 @@ func TestTimeOut(t *testing.T) {
 		"by_the_sweep": func(b *bench) {
 			leased(b)
 			b.pass(8_999)
-			b.state("j", rota.Running)
+			b.state("j", rota.JobRunning)
 			b.pass(1)
 			dead(b, "")
 		},
@@ -61,7 +61,7 @@ func TestTimeOut(t *testing.T) {
 			l := leased(b)
 			b.pass(3_000) // the cluster's clock stood while the worker's went on
 			o := b.ok(verb(rota.VerbFail, l, saying("stopped"), timedOut))
-			if rota.JobState(o.GetJobState()) != rota.Dead {
+			if rota.JobState(o.GetJobState()) != rota.JobDead {
 				b.t.Fatalf("outcome %v", o)
 			}
 			dead(b, "; its worker ends it 1 s before, to report it: stopped")
@@ -79,7 +79,7 @@ func TestTimeOut(t *testing.T) {
 			l := leased(b)
 			b.pass(6_999)
 			b.ok(verb(rota.VerbDecline, l))
-			if j, _ := b.View.Job("j"); j.Reason != rota.Declined || j.Attempt != 0 || j.State.Terminal() {
+			if j, _ := b.View.Job("j"); j.Reason != rota.ReasonDeclined || j.Attempt != 0 || j.State.Terminal() {
 				b.t.Fatalf("job %+v", j)
 			}
 		},
@@ -88,7 +88,7 @@ func TestTimeOut(t *testing.T) {
 			b.pass(8_000)
 			b.ok(registerOp("w", 4, "another", true))
 			b.pass(1_000)
-			if j, _ := b.View.Job("j"); j.Reason != rota.TakenOver || j.Attempt != 0 || j.State.Terminal() {
+			if j, _ := b.View.Job("j"); j.Reason != rota.ReasonTakenOver || j.Attempt != 0 || j.State.Terminal() {
 				b.t.Fatalf("job %+v", j)
 			}
 		},
@@ -98,7 +98,7 @@ func TestTimeOut(t *testing.T) {
 			if o := b.ok(verb(rota.VerbFail, l, timedOut)); !o.GetExisted() {
 				b.t.Fatalf("outcome %v", o)
 			}
-			o := b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l))
+			o := b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l))
 			if !strings.Contains(o.GetText(), "TIMED_OUT") {
 				b.t.Fatalf("outcome %v", o)
 			}
@@ -107,14 +107,14 @@ func TestTimeOut(t *testing.T) {
 			b.ok(queueOp("default", "attempt_max", "1"))
 			l := b.leased("j", "w")
 			b.ok(verb(rota.VerbFail, l, timedOut))
-			if j := b.state("j", rota.Dead); j.Reason != rota.ProviderFail {
+			if j := b.state("j", rota.JobDead); j.Reason != rota.ReasonProviderFail {
 				b.t.Fatalf("job %+v", j)
 			}
 		},
 		"and_cuts_a_long_text_not_what_happened": func(b *bench) {
 			l := leased(b)
 			b.ok(verb(rota.VerbFail, l, saying(strings.Repeat("x", rota.MaxErrorBytes)), timedOut))
-			j := b.state("j", rota.Dead)
+			j := b.state("j", rota.JobDead)
 			if len(j.Error) != rota.MaxErrorBytes || !strings.HasPrefix(j.Error, "timed out: max_runtime is 9000 ms; its worker ends it 1 s before, to report it: xx") {
 				b.t.Fatalf("error of %d bytes: %.60q", len(j.Error), j.Error)
 			}

@@ -17,9 +17,9 @@ type moveWatch struct {
 
 // toldStates are the kinds that tell of a state.
 var toldStates = map[rota.EventKind]rota.JobState{
-	rota.JobDelayed: rota.Delayed, rota.JobRetryScheduled: rota.Delayed, rota.JobEnqueued: rota.Queued,
-	rota.JobAssigned: rota.Assigned, rota.JobRunning: rota.Running, rota.JobCompleted: rota.Completed, rota.JobDead: rota.Dead,
-	rota.JobExpired: rota.Expired, rota.JobCancelled: rota.Cancelled,
+	rota.EventJobDelayed: rota.JobDelayed, rota.EventJobRetryScheduled: rota.JobDelayed, rota.EventJobEnqueued: rota.JobQueued,
+	rota.EventJobAssigned: rota.JobAssigned, rota.EventJobRunning: rota.JobRunning, rota.EventJobCompleted: rota.JobCompleted, rota.EventJobDead: rota.JobDead,
+	rota.EventJobExpired: rota.JobExpired, rota.EventJobCancelled: rota.JobCancelled,
 }
 
 // entry follows an entry's events, and compares with the state after it.
@@ -27,7 +27,7 @@ func (s *moveWatch) entry(a *Applied, m *Machine) {
 	s.t.Helper()
 	for i := range a.Events {
 		e := &a.Events[i]
-		if e.Kind == rota.JobDeleted {
+		if e.Kind == rota.EventJobDeleted {
 			delete(s.states, e.Job)
 		}
 		to, tells := toldStates[e.Kind]
@@ -36,7 +36,7 @@ func (s *moveWatch) entry(a *Applied, m *Machine) {
 		}
 		from := s.states[e.Job]
 		if _, _, node := rota.SplitNodeJobID(e.Job); node && !from.MayBecome(to) {
-			from = rota.Blocked // made in this entry, of a node that waited or is run again
+			from = rota.JobBlocked // made in this entry, of a node that waited or is run again
 		}
 		if !from.MayBecome(to) {
 			s.t.Fatalf("entry %d: %s of job %s, which was %s", a.Index, e.Kind, e.Job, from)
@@ -75,19 +75,19 @@ func TestEveryMoveIsTold(t *testing.T) {
 	b.walls = []int64{startClock, startClock, startClock}
 	b.pass(1_000)
 	date := b.head.date()
-	one(rota.JobDelayed, dueAt(b.head.now().At(b.head.clock+500)), b.entry(submitOp(jobSpec("delayed", func(s *rota.JobSpec) { s.Delay = 500 * time.Millisecond }))))
-	one(rota.JobDelayed, dueAt(b.head.now().On(date+60_000)), b.entry(submitOp(jobSpec("dated", func(s *rota.JobSpec) { s.NotBefore = (date + 60_000).Time() }))))
+	one(rota.EventJobDelayed, dueAt(b.head.now().At(b.head.clock+500)), b.entry(submitOp(jobSpec("delayed", func(s *rota.JobSpec) { s.Delay = 500 * time.Millisecond }))))
+	one(rota.EventJobDelayed, dueAt(b.head.now().On(date+60_000)), b.entry(submitOp(jobSpec("dated", func(s *rota.JobSpec) { s.NotBefore = (date + 60_000).Time() }))))
 	b.pass(1_000)
-	b.state("delayed", rota.Queued)
+	b.state("delayed", rota.JobQueued)
 	l := b.leased("stopped", "w")
 	b.ok(cancelOp("stopped"))
 	a := b.entry(retryOp("stopped"))
-	if got := kinds(a.Events); len(got) != 1 || got[0] != rota.JobDelayed {
+	if got := kinds(a.Events); len(got) != 1 || got[0] != rota.EventJobDelayed {
 		t.Fatalf("%v: %v", l, got)
 	}
 	d := diamond("wf", func(d *dag) { d.Nodes[0].Delay = 500 * time.Millisecond })
 	b.upload(d)
 	b.ok(d.commit())
-	b.state("wf/n0", rota.Delayed)
+	b.state("wf/n0", rota.JobDelayed)
 	b.ok(d.cancel())
 }

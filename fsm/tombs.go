@@ -140,7 +140,7 @@ func (t *tombs) reject(id rota.JobID) {
 		return
 	}
 	row := old.row()
-	row.reason = rota.ProofRejected
+	row.reason = rota.ReasonProofRejected
 	t.l.sub(t.l.hashTomb(old))
 	t.insert(&row)
 }

@@ -16,7 +16,7 @@ func TestTomb(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]tombRow{
 		"empty": {},
-		"usual": {id: "job-1", queue: "default", typ: "work", tenant: "default", state: rota.Completed, reason: rota.Done,
+		"usual": {id: "job-1", queue: "default", typ: "work", tenant: "default", state: rota.JobCompleted, reason: rota.ReasonDone,
 			attempt: 1, lease: rota.LeaseID{1, 31: 2}, worker: "w", outputDigest: strings.Repeat("d", 32), submitted: rota.Moment{Clock: 5},
 			finished: rota.Moment{Clock: 300, Date: 1 << 40}, due: 1<<40 + sevenDays, seq: 70_000},
 		"greatest": {id: rota.JobID(strings.Repeat("i", 300)), queue: "q", attempt: math.MinInt32, seq: math.MaxUint64,
@@ -39,23 +39,23 @@ func TestTombs(t *testing.T) {
 	t.Parallel()
 	var l ledger
 	all := tombs{l: &l, order: newTombOrder(), texts: make(map[rota.QueueName]*texts)}
-	all.insert(&tombRow{id: "a", seq: 1, reason: rota.Done})
-	all.insert(&tombRow{id: "b", seq: 2, reason: rota.Done})
+	all.insert(&tombRow{id: "a", seq: 1, reason: rota.ReasonDone})
+	all.insert(&tombRow{id: "b", seq: 2, reason: rota.ReasonDone})
 	frozen := all.freeze()
 	all.reject("b")
 	all.reject("c")
 	all.drop("a", 1)
-	if r := all.get("b"); r == nil || r.reason != rota.ProofRejected || all.get("a") != nil || all.len() != 1 || all.order.n != 1 {
+	if r := all.get("b"); r == nil || r.reason != rota.ReasonProofRejected || all.get("a") != nil || all.len() != 1 || all.order.n != 1 {
 		t.Fatalf("b is %+v of %d", r, all.len())
 	}
-	if kept, ok := frozen.Get("b"); !ok || kept.row().reason != rota.Done || frozen.Len() != 2 {
+	if kept, ok := frozen.Get("b"); !ok || kept.row().reason != rota.ReasonDone || frozen.Len() != 2 {
 		t.Fatal("a frozen copy has changed")
 	}
 	all.drop("b", 2)
 	if l.sum != (rota.Digest{}) {
 		t.Fatalf("nothing is left, and counts for %s", l.sum)
 	}
-	r := &tombRow{id: "a", seq: 1, reason: rota.Done}
+	r := &tombRow{id: "a", seq: 1, reason: rota.ReasonDone}
 	if !all.load(r) || all.load(r) {
 		t.Fatal("one that is read is new once")
 	}

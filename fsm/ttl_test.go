@@ -19,7 +19,7 @@ func presetOp(name, preset string, pairs ...string) *fsmpb.Op {
 // expired wants a tombstone with its reason, at the very moment.
 func (b *bench) expired(id string, why rota.Reason) {
 	b.t.Helper()
-	if j := b.state(id, rota.Expired); j.Reason != why || j.Lease != nil {
+	if j := b.state(id, rota.JobExpired); j.Reason != why || j.Lease != nil {
 		b.t.Fatalf("job %s: %+v, %s is wanted", id, j, why)
 	}
 	if t := b.ended.tombs.get(rota.JobID(id)); t == nil || t.reason != why || t.finished.Clock != b.head.clock {
@@ -39,28 +39,28 @@ func TestTimeToLive(t *testing.T) {
 	run("absolute_ends_a_job_that_waits", func(b *bench) {
 		b.submit("j", ttl(5_000))
 		b.pass(4_999)
-		b.state("j", rota.Queued)
+		b.state("j", rota.JobQueued)
 		b.pass(1)
-		b.expired("j", rota.TTLAbsolute)
+		b.expired("j", rota.ReasonTTLAbsolute)
 	})
 	run("absolute_ends_a_job_that_is_delayed", func(b *bench) {
 		b.submit("j", ttl(5_000), func(s *rota.JobSpec) { s.Delay = time.Minute })
 		b.submit("dated", ttl(5_000), func(s *rota.JobSpec) { s.NotBefore = rota.Date(startClock + 60_000).Time() })
 		b.pass(5_000)
-		b.expired("j", rota.TTLAbsolute)
-		b.expired("dated", rota.TTLAbsolute)
+		b.expired("j", rota.ReasonTTLAbsolute)
+		b.expired("dated", rota.ReasonTTLAbsolute)
 		b.pass(60_000)
-		b.state("j", rota.Expired) // and nothing wakes it
-		b.state("dated", rota.Expired)
+		b.state("j", rota.JobExpired) // and nothing wakes it
+		b.state("dated", rota.JobExpired)
 	})
 	run("absolute_ends_a_job_in_backoff", func(b *bench) {
 		l := b.leased("j", "w", ttl(5_000))
 		b.ok(verb(rota.VerbFail, l))
-		b.state("j", rota.Delayed)
+		b.state("j", rota.JobDelayed)
 		b.pass(4_500)
-		b.state("j", rota.Delayed)
+		b.state("j", rota.JobDelayed)
 		b.pass(500)
-		b.expired("j", rota.TTLAbsolute)
+		b.expired("j", rota.ReasonTTLAbsolute)
 	})
 	for _, acked := range []bool{false, true} {
 		run(fmt.Sprintf("cancels_the_lease_and_tells_its_worker/acked_%v", acked), func(b *bench) {
@@ -69,18 +69,18 @@ func TestTimeToLive(t *testing.T) {
 				b.ok(verb(rota.VerbAck, l))
 			}
 			events := b.pass(4_000)
-			i := slices.IndexFunc(events, func(e rota.Event) bool { return e.Kind == rota.LeaseCancelledEvent })
-			if i < 0 || events[i].Reason != rota.TTLAbsolute || events[i].Worker != "w" || events[i].Session != l.Session ||
-				events[i].Lease != l.ID || len(events) < i+2 || events[i+1].Kind != rota.JobExpired ||
-				events[i+1].Reason != rota.TTLAbsolute {
+			i := slices.IndexFunc(events, func(e rota.Event) bool { return e.Kind == rota.EventLeaseCancelled })
+			if i < 0 || events[i].Reason != rota.ReasonTTLAbsolute || events[i].Worker != "w" || events[i].Session != l.Session ||
+				events[i].Lease != l.ID || len(events) < i+2 || events[i+1].Kind != rota.EventJobExpired ||
+				events[i+1].Reason != rota.ReasonTTLAbsolute {
 				b.t.Fatalf("events %+v", events)
 			}
-			b.expired("j", rota.TTLAbsolute)
+			b.expired("j", rota.ReasonTTLAbsolute)
 			if w, _ := b.View.Worker("w"); w.Open != 0 || w.Failed != 0 {
 				b.t.Fatalf("worker %+v", w) // the worker is not to blame
 			}
-			o := b.refuses(rota.Stale, "lease", verb(rota.VerbComplete, l)) // too late
-			if rota.JobState(o.GetJobState()) != rota.Expired {
+			o := b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l)) // too late
+			if rota.JobState(o.GetJobState()) != rota.JobExpired {
 				b.t.Fatalf("outcome %v", o)
 			}
 		})
@@ -89,7 +89,7 @@ func TestTimeToLive(t *testing.T) {
 		b.ok(queueOp("default", "ttl_rel_max", "20s", "backoff_base", "0", "ack_timeout", "5s"))
 		b.submit("j")
 		b.pass(30_000) // waiting costs nothing
-		b.state("j", rota.Queued)
+		b.state("j", rota.JobQueued)
 		b.worker("w", 1)
 		first := b.now
 		for b.now < first+15_000 { // attempt after attempt
@@ -103,7 +103,7 @@ func TestTimeToLive(t *testing.T) {
 			b.t.Fatalf("job %+v", j)
 		}
 		b.pass(1)
-		b.expired("j", rota.TTLRelative)
+		b.expired("j", rota.ReasonTTLRelative)
 	})
 	run("the_earlier_of_the_two_counts", func(b *bench) {
 		b.ok(queueOp("default", "ttl_rel_max", "10s"))
@@ -112,9 +112,9 @@ func TestTimeToLive(t *testing.T) {
 		l = b.leased("abs", "w", ttl(9_000))
 		b.ok(verb(rota.VerbAck, l))
 		b.pass(9_000)
-		b.expired("abs", rota.TTLAbsolute)
+		b.expired("abs", rota.ReasonTTLAbsolute)
 		b.pass(1_000)
-		b.expired("rel", rota.TTLRelative)
+		b.expired("rel", rota.ReasonTTLRelative)
 	})
 	run("a_lease_that_ends_in_the_same_sweep_ends_first", func(b *bench) {
 		b.ok(queueOp("default", "ttl_rel_max", "5s", "ack_timeout", "5s"))
@@ -135,10 +135,10 @@ func TestTimeToLive(t *testing.T) {
 		l := b.leased("j", "w", ttl(30_000))
 		b.ok(verb(rota.VerbAck, l))
 		b.pass(20_000)
-		b.expired("j", rota.TTLRelative)
+		b.expired("j", rota.ReasonTTLRelative)
 		b.ok(retryOp("j"))
 		j := b.jobs.get("j")
-		free := b.state("j", rota.Delayed).Due // its worker may not have heard
+		free := b.state("j", rota.JobDelayed).Due // its worker may not have heard
 		if free.Clock != l.Deadline.Clock || j.expireAbs != free.Clock+30_000 || j.expireRel != 0 || !j.firstLease.IsZero() {
 			b.t.Fatalf("row %+v", j)
 		}
@@ -147,9 +147,9 @@ func TestTimeToLive(t *testing.T) {
 		l = b.match()["j"]
 		b.ok(verb(rota.VerbAck, l))
 		b.pass(again + 19_999 - b.now)
-		b.state("j", rota.Running)
+		b.state("j", rota.JobRunning)
 		b.pass(1)
-		b.expired("j", rota.TTLRelative)
+		b.expired("j", rota.ReasonTTLRelative)
 	})
 	run("outlives_a_change_of_the_queue", func(b *bench) {
 		b.ok(queueOp("default", "ttl_abs", "5s"))
@@ -157,8 +157,8 @@ func TestTimeToLive(t *testing.T) {
 		b.ok(queueOp("default", "ttl_abs", "0"))
 		b.submit("after")
 		b.pass(5_000)
-		b.expired("before", rota.TTLAbsolute) // what was promised at submission counts
-		b.state("after", rota.Queued)
+		b.expired("before", rota.ReasonTTLAbsolute) // what was promised at submission counts
+		b.state("after", rota.JobQueued)
 	})
 }
 
@@ -211,18 +211,18 @@ func TestTombstoneCap(t *testing.T) {
 		for i := range rota.TombstoneCap {
 			m.head.tombSeq++
 			m.ended.tombs.insert(&tombRow{id: rota.JobID(fmt.Sprintf("t%07d", i)), queue: "default", typ: "work", tenant: "default",
-				state: rota.Completed, reason: rota.Done, finished: m.head.now(), seq: m.head.tombSeq})
+				state: rota.JobCompleted, reason: rota.ReasonDone, finished: m.head.now(), seq: m.head.tombSeq})
 		}
 		m.settleHeader()
 		m.ledger.settle()
 	}
 	b.ok(cancelOp("j"))
 	b.state("t0000000", rota.JobNone) // the oldest gave way
-	b.state("t0000001", rota.Completed)
+	b.state("t0000001", rota.JobCompleted)
 	b.ok(cancelOp("k"))
 	b.state("t0000001", rota.JobNone)
-	b.state("j", rota.Cancelled)
-	b.state("k", rota.Cancelled)
+	b.state("j", rota.JobCancelled)
+	b.state("k", rota.JobCancelled)
 	if n := b.ended.tombs.len(); n != rota.TombstoneCap || b.head.droppedTombs != 2 {
 		t.Fatalf("%d tombstones, %d dropped", n, b.head.droppedTombs)
 	}

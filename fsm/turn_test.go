@@ -27,7 +27,7 @@ func TestTurnOfTheOldest(t *testing.T) {
 	})
 	t.Run("reaches_into_queues_that_others_outweigh", func(t *testing.T) {
 		t.Parallel()
-		for every, want := range map[string]rota.JobState{"20": rota.Assigned, "0": rota.Queued} {
+		for every, want := range map[string]rota.JobState{"20": rota.JobAssigned, "0": rota.JobQueued} {
 			b := newBench(t)
 			b.every = 20
 			b.ok(queueOp("default", "weight", "1000000"))
@@ -46,7 +46,7 @@ func TestTurnOfTheOldest(t *testing.T) {
 				}
 			}
 			j := b.state("l1", want)
-			if want == rota.Assigned && j.Lease.Decision.Reasoning.Rule != rota.ByTurnOfTheOldest {
+			if want == rota.JobAssigned && j.Lease.Decision.Reasoning.Rule != rota.ReasoningByTurnOfTheOldest {
 				t.Fatalf("lease %+v", j.Lease)
 			}
 		}
@@ -58,7 +58,7 @@ func TestTurnOfTheOldest(t *testing.T) {
 		if after := slip(b, 60_000); after == 0 || after > 10_000 {
 			t.Fatalf("the wide job was placed after %d ms", after)
 		}
-		if rule := b.jobs.get("wide"); b.leasing.leases.get(string(rule.lease[:])).Decision.Reasoning.Rule != rota.ByTurnOfTheOldest {
+		if rule := b.jobs.get("wide"); b.leasing.leases.get(string(rule.lease[:])).Decision.Reasoning.Rule != rota.ReasoningByTurnOfTheOldest {
 			t.Fatal("it was not its turn")
 		}
 		if n := b.fleet.workers.get("w").sinceTurn; n != 0 {

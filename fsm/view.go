@@ -37,7 +37,7 @@ func (vw *View) JobState(id rota.JobID) rota.JobState {
 		return j.state
 	}
 	if _, v := vw.waitingNode(id); v != nil {
-		return rota.Blocked
+		return rota.JobBlocked
 	}
 	if t := vw.m.ended.tombs.get(id); t != nil {
 		return t.state

@@ -47,9 +47,9 @@ func TestPage(t *testing.T) {
 			filter rota.JobFilter
 			want   int
 		}{
-			{rota.JobFilter{}, 25}, {rota.JobFilter{State: rota.Queued}, 16}, {rota.JobFilter{State: rota.Cancelled}, 9},
-			{rota.JobFilter{Tenant: "t0"}, 13}, {rota.JobFilter{Queue: "nowhere"}, 0}, {rota.JobFilter{State: rota.Running}, 0},
-			{rota.JobFilter{Type: "work", Tenant: "t1", State: rota.Cancelled}, 4},
+			{rota.JobFilter{}, 25}, {rota.JobFilter{State: rota.JobQueued}, 16}, {rota.JobFilter{State: rota.JobCancelled}, 9},
+			{rota.JobFilter{Tenant: "t0"}, 13}, {rota.JobFilter{Queue: "nowhere"}, 0}, {rota.JobFilter{State: rota.JobRunning}, 0},
+			{rota.JobFilter{Type: "work", Tenant: "t1", State: rota.JobCancelled}, 4},
 		} {
 			c.filter.Limit = limit
 			if got := walk(c.filter); got != c.want {
@@ -58,7 +58,7 @@ func TestPage(t *testing.T) {
 		}
 	}
 	for _, cursor := range []string{"x", "live", "else/j01", "/"} {
-		if _, err := jobs.Page(rota.JobFilter{Cursor: cursor}, nil); rota.KindOf(err) != rota.Invalid {
+		if _, err := jobs.Page(rota.JobFilter{Cursor: cursor}, nil); rota.KindOf(err) != rota.KindInvalid {
 			t.Fatalf("cursor %q: %v", cursor, err)
 		}
 	}
@@ -78,7 +78,7 @@ func TestCounts(t *testing.T) {
 	if c.Queued != sum.Queued || c.Completed != sum.Completed || c.Cancelled != sum.Cancelled || c.Cancelled != 1 {
 		t.Fatalf("counts %+v, by queue %+v", c, sum)
 	}
-	if _, ok := b.View.Queue("nowhere"); ok || b.View.JobState("nothing") != rota.JobNone || b.View.JobState("cancelled") != rota.Cancelled {
+	if _, ok := b.View.Queue("nowhere"); ok || b.View.JobState("nothing") != rota.JobNone || b.View.JobState("cancelled") != rota.JobCancelled {
 		t.Fatal("something is known of what is not there")
 	}
 	if int64(len(b.View.Workers())) != b.View.WorkerCount() {

@@ -153,7 +153,7 @@ func (vw *View) Workflows() *WorkflowList {
 func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 	page := rota.WorkflowPage{Workflows: []rota.Workflow{}}
 	if f.Cursor != "" && !rota.ValidID(f.Cursor) {
-		return page, rota.Refusef(rota.Invalid, "cursor", "cursor %q is not one that a page gave", f.Cursor)
+		return page, rota.Refusef(rota.KindInvalid, "cursor", "cursor %q is not one that a page gave", f.Cursor)
 	}
 	limit, last := f.Limit, f.Cursor
 	if limit <= 0 {
@@ -182,7 +182,7 @@ func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 func (vw *View) NodeParents(job rota.JobID) ([]rota.JobID, error) {
 	f, v := vw.m.flows.vertex(job)
 	if v == nil {
-		return nil, rota.Refusef(rota.NotFound, "job", "job %q is not that of a known workflow's node", job)
+		return nil, rota.Refusef(rota.KindNotFound, "job", "job %q is not that of a known workflow's node", job)
 	}
 	parents := make([]rota.JobID, len(v.parents))
 	for i, p := range v.parents {
@@ -203,7 +203,7 @@ func (vw *View) waitingNode(job rota.JobID) (*flow, *vertexRow) {
 
 // waitingJob is the job that a vertex will have, as it is told until then.
 func waitingJob(r *workflowRow, v *vertexRow) rota.Job {
-	job := rota.Job{JobSpec: v.spec.words(), State: rota.Blocked, Submitted: r.submitted, Attempts: v.past.list()}
+	job := rota.Job{JobSpec: v.spec.words(), State: rota.JobBlocked, Submitted: r.submitted, Attempts: v.past.list()}
 	if v.runs > 0 {
 		job.Life, job.Retried = v.runs, r.started
 	}
@@ -241,7 +241,7 @@ func (p *pager) isWaiting(id rota.JobID) bool {
 // waiting lists the nodes that wait for their parents, by workflow and number: jobs
 // that are BLOCKED have no rows.
 func (p *pager) waiting() {
-	if p.filter.State != rota.JobNone && p.filter.State != rota.Blocked {
+	if p.filter.State != rota.JobNone && p.filter.State != rota.JobBlocked {
 		return
 	}
 	from, next := rota.WorkflowID(""), uint32(0)
@@ -266,7 +266,7 @@ func (p *pager) waiting() {
 			}
 			p.last = rota.JobID(string(id) + "/" + strconv.FormatUint(uint64(v.number), 10))
 			s := v.spec
-			if v.state == vertexBlocked && selects(p.filter, s.Queue, s.Tenant, s.Type, rota.Blocked) {
+			if v.state == vertexBlocked && selects(p.filter, s.Queue, s.Tenant, s.Type, rota.JobBlocked) {
 				p.page.Jobs = append(p.page.Jobs, waitingJob(r, v))
 			}
 			return true

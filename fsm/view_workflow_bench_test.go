@@ -19,7 +19,7 @@ func widestFlow() (*WorkflowView, *flow) {
 		spec.ID, spec.Simulate = rota.NodeJobID("wf", fmt.Sprint("node-", n)), rota.Millis(int64(n%100))
 		v := &vertexRow{key: vertexKey("wf", n), workflow: "wf", number: n, spec: new(specs).keep(&spec), state: vertexBlocked}
 		if n < rota.MaxWorkflowNodes/2 {
-			v.state, v.worker = rota.NodeState(rota.Completed), rota.WorkerID(fmt.Sprint("worker-", n%1000))
+			v.state, v.worker = rota.NodeState(rota.JobCompleted), rota.WorkerID(fmt.Sprint("worker-", n%1000))
 			v.assigned, v.finished = rota.Moment{Clock: 1}, rota.Moment{Clock: rota.Clock(1 + n%1000)}
 		}
 		for p := max(10, n) - 10; p < n; p++ {

@@ -32,9 +32,9 @@ func (b *bench) words(id rota.WorkflowID) rota.Workflow {
 		counts[n.State]++
 	}
 	c := w.Counts
-	for state, n := range map[rota.JobState]int64{rota.Blocked: c.Blocked, rota.Delayed: c.Delayed, rota.Queued: c.Queued,
-		rota.Assigned: c.Assigned, rota.Running: c.Running, rota.Completed: c.Completed, rota.Dead: c.Dead,
-		rota.Expired: c.Expired, rota.Cancelled: c.Cancelled} {
+	for state, n := range map[rota.JobState]int64{rota.JobBlocked: c.Blocked, rota.JobDelayed: c.Delayed, rota.JobQueued: c.Queued,
+		rota.JobAssigned: c.Assigned, rota.JobRunning: c.Running, rota.JobCompleted: c.Completed, rota.JobDead: c.Dead,
+		rota.JobExpired: c.Expired, rota.JobCancelled: c.Cancelled} {
 		if counts[rota.NodeState(state)] != n {
 			b.t.Fatalf("%d nodes are %s, counted are %d", counts[rota.NodeState(state)], state, n)
 		}
@@ -93,7 +93,7 @@ func TestWorkflowView(t *testing.T) {
 	if fmt.Sprint(w.CriticalPath, w.CriticalPathMs, w.RemainingMs) != "[n0 n2 n3] 800 1000" {
 		t.Fatalf("critical path %v of %d ms, %d ms left", w.CriticalPath, w.CriticalPathMs, w.RemainingMs)
 	}
-	if n := w.Nodes[3]; n.ID != "n3" || n.Job != "wf/n3" || n.State != rota.NodeState(rota.Blocked) ||
+	if n := w.Nodes[3]; n.ID != "n3" || n.Job != "wf/n3" || n.State != rota.NodeState(rota.JobBlocked) ||
 		!slices.Equal(n.Parents, []string{"n1", "n2"}) || n.DurationMs != 400 || w.Nodes[0].Parents == nil {
 		t.Fatalf("%+v", n)
 	}
@@ -103,15 +103,15 @@ func TestWorkflowView(t *testing.T) {
 	b.now += 50
 	b.ok(verb(rota.VerbAck, b.lease("wf/n0")))
 	n := b.words("wf").Nodes[0]
-	if n.State != rota.NodeState(rota.Running) || n.Worker != "w" || n.AssignedIndex == 0 || n.Assigned.Clock != b.now-50 || n.DurationMs != 100 {
+	if n.State != rota.NodeState(rota.JobRunning) || n.Worker != "w" || n.AssignedIndex == 0 || n.Assigned.Clock != b.now-50 || n.DurationMs != 100 {
 		t.Fatalf("%+v", n)
 	}
 	b.now += 70
 	b.ends(rota.VerbComplete, d, "n0")
 	b.match()
 	w = b.words("wf")
-	if n := w.Nodes[0]; n.State != rota.NodeState(rota.Completed) || n.DurationMs != 120 || n.Finished.Clock != b.now || n.FinishedIndex == 0 ||
-		n.Worker != "w" || n.Reason != rota.Done {
+	if n := w.Nodes[0]; n.State != rota.NodeState(rota.JobCompleted) || n.DurationMs != 120 || n.Finished.Clock != b.now || n.FinishedIndex == 0 ||
+		n.Worker != "w" || n.Reason != rota.ReasonDone {
 		t.Fatalf("%+v", n)
 	}
 	// n1 is of the type of n0, which took 120 ms; so n3 too. Two run at a time.
@@ -121,7 +121,7 @@ func TestWorkflowView(t *testing.T) {
 	b.ends(rota.VerbFail, d, "n1")
 	b.ends(rota.VerbComplete, d, "n2")
 	w = b.words("wf")
-	if w.State != rota.WorkflowFailed || w.FailedNode != "n1" || w.Reason != rota.ProviderFail || w.RemainingMs != 0 ||
+	if w.State != rota.WorkflowFailed || w.FailedNode != "n1" || w.Reason != rota.ReasonProviderFail || w.RemainingMs != 0 ||
 		w.Counts.Dead != 1 || w.Counts.Cancelled != 1 || w.Finished.Clock != b.head.clock || w.Progress != 50 {
 		t.Fatalf("%+v", w)
 	}
@@ -137,7 +137,7 @@ func TestWaitingNodes(t *testing.T) {
 	b.run(d)
 	b.run(other)
 	j, ok := b.View.Job("wf/n3")
-	if !ok || j.State != rota.Blocked || j.Type != "work" || string(j.Payload) != "x" || j.Tenant != rota.DefaultTenant ||
+	if !ok || j.State != rota.JobBlocked || j.Type != "work" || string(j.Payload) != "x" || j.Tenant != rota.DefaultTenant ||
 		j.Submitted.Clock != b.head.clock || j.ID != "wf/n3" {
 		t.Fatalf("%+v", j)
 	}
@@ -148,10 +148,10 @@ func TestWaitingNodes(t *testing.T) {
 		}{
 			"all": {rota.JobFilter{}, "job:QUEUED wf-2/n0:QUEUED n0:QUEUED n1:BLOCKED n2:BLOCKED n3:BLOCKED " +
 				"wf-2/n1:BLOCKED wf-2/n2:BLOCKED wf-2/n3:BLOCKED"},
-			"blocked": {rota.JobFilter{State: rota.Blocked, Tenant: "acme"}, "wf-2/n1:BLOCKED wf-2/n2:BLOCKED wf-2/n3:BLOCKED"},
-			"queued":  {rota.JobFilter{State: rota.Queued, Type: "work"}, "job:QUEUED wf-2/n0:QUEUED n0:QUEUED"},
+			"blocked": {rota.JobFilter{State: rota.JobBlocked, Tenant: "acme"}, "wf-2/n1:BLOCKED wf-2/n2:BLOCKED wf-2/n3:BLOCKED"},
+			"queued":  {rota.JobFilter{State: rota.JobQueued, Type: "work"}, "job:QUEUED wf-2/n0:QUEUED n0:QUEUED"},
 			"a type":  {rota.JobFilter{Type: "other"}, "n2:BLOCKED"},
-			"over":    {rota.JobFilter{State: rota.Cancelled}, ""},
+			"over":    {rota.JobFilter{State: rota.JobCancelled}, ""},
 		} {
 			c.f.Limit = limit
 			if got := b.pages(c.f, nil); got != c.want {
@@ -160,7 +160,7 @@ func TestWaitingNodes(t *testing.T) {
 		}
 	}
 	for _, cursor := range []string{"x", "blocked/wf", "blocked/wf/x", "blocked/a b/1", "blocked/wf/100000", "job"} {
-		if _, err := b.View.Jobs().Page(rota.JobFilter{Cursor: cursor}, nil); rota.KindOf(err) != rota.Invalid {
+		if _, err := b.View.Jobs().Page(rota.JobFilter{Cursor: cursor}, nil); rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("cursor %q: %v", cursor, err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestWaitingNodes(t *testing.T) {
 		t.Fatal(parents, err)
 	}
 	for _, id := range []rota.JobID{"job", "wf/n4", "wx/n0"} {
-		if _, err := b.View.NodeParents(id); rota.KindOf(err) != rota.NotFound {
+		if _, err := b.View.NodeParents(id); rota.KindOf(err) != rota.KindNotFound {
 			t.Errorf("parents of %s: %v", id, err)
 		}
 	}
@@ -240,7 +240,7 @@ func TestWorkflowPages(t *testing.T) {
 			}
 		}
 	}
-	if _, err := b.View.Workflows().Page(rota.WorkflowFilter{Cursor: "a b"}); rota.KindOf(err) != rota.Invalid {
+	if _, err := b.View.Workflows().Page(rota.WorkflowFilter{Cursor: "a b"}); rota.KindOf(err) != rota.KindInvalid {
 		t.Error(err)
 	}
 }
@@ -263,7 +263,7 @@ func TestWhyBlocked(t *testing.T) {
 	b.match()
 	b.ends(rota.VerbComplete, d, "n0")
 	x, got := b.whyOf("wf/n13")
-	if got != "WAITING_FOR_PARENTS:0" || x.State != rota.Blocked || x.Job != "wf/n13" || len(x.WouldRun) != 1 ||
+	if got != "WAITING_FOR_PARENTS:0" || x.State != rota.JobBlocked || x.Job != "wf/n13" || len(x.WouldRun) != 1 ||
 		!strings.HasPrefix(x.WouldRun[0], "its parents complete") {
 		t.Fatalf("%+v", x)
 	}
@@ -297,7 +297,7 @@ func TestParentsOutputs(t *testing.T) {
 	b.match()
 	b.ends(rota.VerbComplete, d, "n0", "n1", "n2", "n3")
 	b.twin = b.restored()
-	b.lands("wf/n4", "c", rota.Reasoning{Rule: rota.ByDataLocality, N: 2})
+	b.lands("wf/n4", "c", rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: 2})
 	b.ends(rota.VerbComplete, d, "n4")
-	b.lands("wf/n5", "c", rota.Reasoning{Rule: rota.ByDataLocality, N: 1})
+	b.lands("wf/n5", "c", rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: 1})
 }

@@ -28,11 +28,11 @@ func (vw *View) Why(id rota.JobID, most int) (x rota.Explanation, ok bool) {
 	}
 	x.State = j.state
 	switch j.state {
-	case rota.Queued:
+	case rota.JobQueued:
 		vw.whyQueued(&x, j, most)
-	case rota.Delayed:
+	case rota.JobDelayed:
 		vw.whyDelayed(&x, j)
-	case rota.Assigned, rota.Running:
+	case rota.JobAssigned, rota.JobRunning:
 		l := vw.m.leasing.leases.get(string(j.lease[:]))
 		x.Decision = &rota.PlacedDecision{Decision: l.Decision, Worker: l.Worker, Attempt: l.Attempt}
 	}
@@ -50,12 +50,12 @@ const parentsShown = 10
 // whyBlocked tells which parents a node waits for, or what becomes of it where it
 // waits for none any more.
 func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow) {
-	x.State = rota.Blocked
+	x.State = rota.JobBlocked
 	var names []string
 	left := 0
 	for _, p := range v.parents {
 		parent := f.rows[p]
-		if parent.state == rota.NodeState(rota.Completed) {
+		if parent.state == rota.NodeState(rota.JobCompleted) {
 			continue
 		}
 		if left++; left <= parentsShown {
@@ -233,7 +233,7 @@ func (vw *View) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*wor
 	var names []string
 	for _, b := range all[:min(len(all), barsShown)] {
 		cause := b.Cause.String()
-		if at := slices.IndexFunc(b.worker.failing, func(s streak) bool { return s.typ == typ }); at >= 0 && b.Cause == rota.ProviderFail {
+		if at := slices.IndexFunc(b.worker.failing, func(s streak) bool { return s.typ == typ }); at >= 0 && b.Cause == rota.ReasonProviderFail {
 			cause += fmt.Sprintf(", %d in a row", b.worker.failing[at].n)
 		}
 		names = append(names, fmt.Sprintf("worker %s until %s (%s)", b.worker.spec.ID, vw.m.head.now().At(b.Until.Clock).Date, cause))

@@ -260,7 +260,7 @@ func TestWhyRank(t *testing.T) {
 
 func (b *bench) queuedJobs() (ids []rota.JobID) {
 	b.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		if j.state == rota.Queued {
+		if j.state == rota.JobQueued {
 			ids = append(ids, id)
 		}
 		return true

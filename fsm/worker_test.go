@@ -46,14 +46,14 @@ func TestRegister(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		l := b.leased("j", "w")
-		b.refuses(rota.Conflict, "worker", registerOp("w", 1, "other", false))
+		b.refuses(rota.KindConflict, "worker", registerOp("w", 1, "other", false))
 		b.ok(reachOp("w", l.Session, false, b.now))
-		b.refuses(rota.Conflict, "worker", registerOp("w", 1, "other", false)) // it holds a lease
+		b.refuses(rota.KindConflict, "worker", registerOp("w", 1, "other", false)) // it holds a lease
 		b.ok(verb(rota.VerbDecline, l))
 		if s := rota.Session(b.ok(registerOp("w", 1, "other", false)).GetSession()); s <= l.Session {
 			t.Fatalf("session %d after %d", s, l.Session)
 		}
-		b.refuses(rota.Stale, "session", verb(rota.VerbComplete, l))
+		b.refuses(rota.KindStale, "session", verb(rota.VerbComplete, l))
 	})
 	t.Run("repeats_a_takeover_without_a_second_one", func(t *testing.T) {
 		t.Parallel()
@@ -105,9 +105,9 @@ func TestRegister(t *testing.T) {
 			{"cpu_milli", func(w *rota.WorkerSpec) { w.CPUMilli = math.MaxInt64 }},
 			{"capabilities", func(w *rota.WorkerSpec) { w.Capabilities = make([]string, 99) }},
 		} {
-			b.refuses(rota.Invalid, c.subject, registerOp("w", 1, "s", false, c.change))
+			b.refuses(rota.KindInvalid, c.subject, registerOp("w", 1, "s", false, c.change))
 		}
-		b.refuses(rota.Invalid, "secret", &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{
+		b.refuses(rota.KindInvalid, "secret", &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{
 			Spec: WorkerOp(&rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 1}), SecretHash: []byte("short")}}})
 	})
 	t.Run("keeps_leases_when_it_offers_less", func(t *testing.T) {
@@ -131,21 +131,21 @@ func TestRegister(t *testing.T) {
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.refuses(rota.NotFound, "worker", statusOp("nobody", rota.WorkerDraining, 0))
+	b.refuses(rota.KindNotFound, "worker", statusOp("nobody", rota.WorkerDraining, 0))
 	s := b.worker("w", 1)
-	b.refuses(rota.Stale, "session", statusOp("w", rota.WorkerRetired, s+1))
-	b.refuses(rota.Denied, "status", statusOp("w", rota.WorkerActive, s))
-	b.refuses(rota.Invalid, "status", statusOp("w", rota.WorkerUnreachable, 0))
-	b.refuses(rota.Invalid, "status", statusOp("w", rota.WorkerJailed, 0))
-	b.refuses(rota.Invalid, "status", statusOp("w", 200, 0))
+	b.refuses(rota.KindStale, "session", statusOp("w", rota.WorkerRetired, s+1))
+	b.refuses(rota.KindDenied, "status", statusOp("w", rota.WorkerActive, s))
+	b.refuses(rota.KindInvalid, "status", statusOp("w", rota.WorkerUnreachable, 0))
+	b.refuses(rota.KindInvalid, "status", statusOp("w", rota.WorkerJailed, 0))
+	b.refuses(rota.KindInvalid, "status", statusOp("w", 200, 0))
 	b.ok(statusOp("w", rota.WorkerDraining, 0))
 	b.submit("j")
 	if len(b.match()) != 0 {
 		t.Fatal("a DRAINING worker got a lease")
 	}
 	b.ok(statusOp("w", rota.WorkerRetired, 0))
-	b.refuses(rota.Conflict, "worker", statusOp("w", rota.WorkerDraining, 0))
-	b.refuses(rota.Stale, "session", reachOp("w", s+1, false, 0))
+	b.refuses(rota.KindConflict, "worker", statusOp("w", rota.WorkerDraining, 0))
+	b.refuses(rota.KindStale, "session", reachOp("w", s+1, false, 0))
 	b.ok(reachOp("w", s, false, 0)) // nothing to say of a RETIRED one
 	if _, status := b.View.Session("w"); status != rota.WorkerRetired {
 		t.Fatalf("status %s", status)
@@ -162,7 +162,7 @@ func TestReach(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	l := b.leased("j", "w")
-	b.refuses(rota.Stale, "session", reachOp("nobody", 1, false, 0))
+	b.refuses(rota.KindStale, "session", reachOp("nobody", 1, false, 0))
 	// A sign of the far past or future is cut to what the clock says.
 	b.ok(reachOp("w", l.Session, false, math.MaxInt64))
 	if w, _ := b.View.Worker("w"); w.SilentSince.Clock != b.now {
@@ -171,7 +171,7 @@ func TestReach(t *testing.T) {
 	b.ok(reachOp("w", l.Session, true, 0))
 	b.ok(reachOp("w", l.Session, false, math.MinInt64))
 	b.entry(sweepOp())
-	if j := b.state("j", rota.Delayed); j.Reason != rota.LeaseExpiredReason {
+	if j := b.state("j", rota.JobDelayed); j.Reason != rota.ReasonLeaseExpired {
 		t.Fatalf("job %+v", j)
 	}
 }
@@ -183,14 +183,14 @@ func TestNode(t *testing.T) {
 		return &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: id, Api: "a:1", Raft: "a:2", Identity: identity,
 			Starts: starts, Removed: removed}}}
 	}
-	b.refuses(rota.Invalid, "node", node("a b", "x", 1, false))
-	b.refuses(rota.Invalid, "node", node("n1", string(make([]byte, 1000)), 1, false))
+	b.refuses(rota.KindInvalid, "node", node("a b", "x", 1, false))
+	b.refuses(rota.KindInvalid, "node", node("n1", string(make([]byte, 1000)), 1, false))
 	b.ok(node("n1", "x", 2, false))
 	b.ok(node("n1", "x", 3, false))
-	b.refuses(rota.Conflict, "node", node("n1", "x", 2, false)) // an old copy of the directory
-	b.refuses(rota.Conflict, "node", node("n1", "y", 9, false)) // another directory
+	b.refuses(rota.KindConflict, "node", node("n1", "x", 2, false)) // an old copy of the directory
+	b.refuses(rota.KindConflict, "node", node("n1", "y", 9, false)) // another directory
 	b.ok(node("n1", "", 0, true))
-	b.refuses(rota.Conflict, "node", node("n1", "x", 9, false)) // removed is removed
+	b.refuses(rota.KindConflict, "node", node("n1", "x", 9, false)) // removed is removed
 	if identity, starts, removed, known := b.View.Node("n1"); identity != "x" || starts != 3 || !removed || !known {
 		t.Fatalf("node %q %d %v %v", identity, starts, removed, known)
 	}
@@ -213,7 +213,7 @@ func TestReconnectCutsNothing(t *testing.T) {
 	}
 	b.match()
 	for _, e := range b.entry(registerOp("w", 6, "w", false, both)).Events {
-		if e.Kind == rota.LeaseRevoked {
+		if e.Kind == rota.EventLeaseRevoked {
 			t.Fatalf("to reconnect revoked the lease of %s: %s", e.Job, e.Reason)
 		}
 	}
@@ -223,7 +223,7 @@ func TestReconnectCutsNothing(t *testing.T) {
 	// Fewer slots do cut: the newest go.
 	revoked := 0
 	for _, e := range b.entry(registerOp("w", 4, "w", false, both)).Events {
-		if e.Kind == rota.LeaseRevoked {
+		if e.Kind == rota.EventLeaseRevoked {
 			revoked++
 		}
 	}

@@ -66,7 +66,7 @@ func BenchmarkWorkflowRun(b *testing.B) {
 				}
 				ops, a := nil, timed(ops...)
 				for _, e := range a.Events {
-					if e.Kind == rota.JobAssigned {
+					if e.Kind == rota.EventJobAssigned {
 						x, _ := m.View.Assignment(e.Lease)
 						ops = append(ops, verb(rota.VerbComplete, x.Lease))
 					}

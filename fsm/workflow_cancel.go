@@ -10,7 +10,7 @@ func (fs *flows) committed(id rota.WorkflowID) (*workflowRow, error) {
 	if r := fs.workflows.get(id); r != nil && !r.leaving && r.state != rota.WorkflowOpen {
 		return r, nil
 	}
-	return nil, rota.Refusef(rota.NotFound, "workflow", "workflow %.80q is not known", id)
+	return nil, rota.Refusef(rota.KindNotFound, "workflow", "workflow %.80q is not known", id)
 }
 
 // cancelWorkflow ends what has not ended of a workflow, leases too; what is done
@@ -23,7 +23,7 @@ func (fs *flows) cancelWorkflow(op *fsmpb.CancelWorkflow) *fsmpb.Outcome {
 	case r.state == rota.WorkflowCancelled || r.ending == rota.WorkflowCancelled:
 		return flowOutcome(r, true)
 	case r.state != rota.WorkflowRunning:
-		return flowRefused(r, rota.Refusef(rota.Conflict, "workflow", "workflow %s is %s already", r.id, r.state))
+		return flowRefused(r, rota.Refusef(rota.KindConflict, "workflow", "workflow %s is %s already", r.id, r.state))
 	}
 	r = fs.workflows.edit(r.id)
 	f := fs.flowIndex.byID[r.id]

@@ -41,7 +41,7 @@ func TestWorkflowRetryCancelledUnderWay(t *testing.T) {
 	b.stands(d, "RUNNING: XXXXXXXXXX")
 	a := b.entry(d.cancel())
 	b.stands(d, "CANCELLED: XXXXXXXXXX")
-	if e := eventOf(t, a.Events, rota.WorkflowFinished); e.Run != "w" {
+	if e := eventOf(t, a.Events, rota.EventWorkflowFinished); e.Run != "w" {
 		t.Fatalf("%+v", e)
 	}
 	b.restored()

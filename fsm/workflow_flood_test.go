@@ -49,10 +49,10 @@ func TestRetriesAtOnce(t *testing.T) {
 		e := OutcomeError(o)
 		switch {
 		case i > 0 && i%2 == 0:
-			if e == nil || e.Kind != rota.NotFound {
+			if e == nil || e.Kind != rota.KindNotFound {
 				t.Fatal(e)
 			}
-		case e == nil || e.Kind != rota.Exhausted:
+		case e == nil || e.Kind != rota.KindExhausted:
 			t.Fatal(e)
 		case e.Subject == "queue":
 			looked++
@@ -63,7 +63,7 @@ func TestRetriesAtOnce(t *testing.T) {
 	if looked != 1 { // the small one: beside it the large one is too much
 		t.Fatalf("%d retries were looked at", looked)
 	}
-	b.refuses(rota.Exhausted, "queue", d.retry("n0", 1)) // alone it is taken up
+	b.refuses(rota.KindExhausted, "queue", d.retry("n0", 1)) // alone it is taken up
 	b.ok(queueOp("default", "queue_cap", "1000000"))
 	b.ok(d.retry("n0", 1))
 	b.sound()
@@ -90,7 +90,7 @@ func TestWorkflowClasses(t *testing.T) {
 	for _, op := range wide.add()[:most/rota.MaxChunkNodes] {
 		b.ok(op)
 	}
-	b.refuses(rota.Invalid, "requires", last)
+	b.refuses(rota.KindInvalid, "requires", last)
 	if n := b.placement.registry.supply.Classes(rota.DefaultQueue); n != most {
 		t.Fatalf("%d classes", n)
 	}
@@ -107,8 +107,8 @@ func TestWorkflowClasses(t *testing.T) {
 	b.ok(more.open())
 	full := func() {
 		t.Helper()
-		b.refuses(rota.Exhausted, "requires", more.add()[0])
-		b.refuses(rota.Exhausted, "requires", submitOp(jobSpec("job", func(s *rota.JobSpec) { s.Requires = []string{"x"} })))
+		b.refuses(rota.KindExhausted, "requires", more.add()[0])
+		b.refuses(rota.KindExhausted, "requires", submitOp(jobSpec("job", func(s *rota.JobSpec) { s.Requires = []string{"x"} })))
 	}
 	full()
 	for _, d := range list {
@@ -124,13 +124,13 @@ func TestWorkflowClasses(t *testing.T) {
 	b.ok(list[3].cancel())
 	b.over(list[3])
 	b.ok(more.add()[0])
-	b.refuses(rota.Exhausted, "requires", list[3].retry("", 1))
+	b.refuses(rota.KindExhausted, "requires", list[3].retry("", 1))
 	b.ok(more.commit())
 	b.ok(more.cancel())
 	b.over(more)
 	b.ok(list[3].retry("", 1))
 	b.ok(submitOp(jobSpec("known", func(s *rota.JobSpec) { s.CPUMilli = 3*most + 7 })))
-	b.refuses(rota.Exhausted, "requires", submitOp(jobSpec("new", func(s *rota.JobSpec) { s.Requires = []string{"x"} })))
+	b.refuses(rota.KindExhausted, "requires", submitOp(jobSpec("new", func(s *rota.JobSpec) { s.Requires = []string{"x"} })))
 	b.sound()
 }
 
@@ -154,8 +154,8 @@ func TestEndingWorkflowTakesNoPlaces(t *testing.T) {
 		b.ok(d.cancel())
 		b.ok(registerOp("w", 2, "s", false, func(w *rota.WorkerSpec) { w.Queues = append(w.Queues, "other") }))
 		b.entry(roundOps(b)...)
-		b.state("plain", rota.Assigned)
-		b.state("elsewhere", rota.Assigned)
+		b.state("plain", rota.JobAssigned)
+		b.state("elsewhere", rota.JobAssigned)
 		if r := b.flows.workflows.get("wf"); r.state != rota.WorkflowRunning || r.live == 0 {
 			t.Fatalf("the pass is over: %+v", r)
 		}
@@ -177,7 +177,7 @@ func TestNodeExpiresAtRelease(t *testing.T) {
 	b.stands(d, "RUNNING: LBB")
 	events := b.ends(rota.VerbComplete, d, "n0")
 	b.stands(d, "FAILED: CEX")
-	if e := eventOf(t, events, rota.JobExpired); e.Node != "n1" || e.Reason != rota.TTLAbsolute {
+	if e := eventOf(t, events, rota.EventJobExpired); e.Node != "n1" || e.Reason != rota.ReasonTTLAbsolute {
 		t.Fatalf("%+v", e)
 	}
 	b.sound()

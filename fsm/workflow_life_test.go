@@ -16,18 +16,18 @@ func TestNodeJobs(t *testing.T) {
 	d := diamond("wf", func(d *dag) { d.Nodes[0].RetryOnInvalidProof = true })
 	b.run(d)
 	b.match()
-	b.refuses(rota.Conflict, "job", retryOp("wf/n1")) // waits
-	b.refuses(rota.Conflict, "job", retryOp("wf/n0")) // runs
-	b.refuses(rota.NotFound, "job", retryOp("wf/other"))
+	b.refuses(rota.KindConflict, "job", retryOp("wf/n1")) // waits
+	b.refuses(rota.KindConflict, "job", retryOp("wf/n0")) // runs
+	b.refuses(rota.KindNotFound, "job", retryOp("wf/other"))
 	lease := b.jobs.get("wf/n0").lease
 	b.ends(rota.VerbComplete, d, "n0")
-	b.refuses(rota.Conflict, "job", retryOp("wf/n0"))
+	b.refuses(rota.KindConflict, "job", retryOp("wf/n0"))
 	if o := b.ok(&fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: "wf/n0", Lease: lease[:]}}}); o.JobState !=
-		uint32(rota.Completed) || b.ended.tombs.get("wf/n0").reason != rota.ProofRejected {
+		uint32(rota.JobCompleted) || b.ended.tombs.get("wf/n0").reason != rota.ReasonProofRejected {
 		t.Fatal(o) // blamed, and not run again
 	}
 	b.stands(d, "RUNNING: CQQB")
-	b.refuses(rota.Invalid, "id", submitOp(jobSpec("wf/new")))
+	b.refuses(rota.KindInvalid, "id", submitOp(jobSpec("wf/new")))
 }
 
 // TestFlowBudget: what a completion sets free is released by a bounded number an
@@ -49,7 +49,7 @@ func TestFlowBudget(t *testing.T) {
 	note := func(a Applied) {
 		n := 0
 		for _, e := range a.Events {
-			if e.Kind == rota.JobEnqueued && e.Run == "wf" {
+			if e.Kind == rota.EventJobEnqueued && e.Run == "wf" {
 				if e.Node != fmt.Sprint("n", next) {
 					t.Fatalf("node %s is released, n%d is next", e.Node, next)
 				}
@@ -113,7 +113,7 @@ func TestFlowBudget(t *testing.T) {
 func TestRetryUnderWay(t *testing.T) {
 	t.Parallel()
 	const roots = 3_000
-	for _, policy := range []rota.FailurePolicy{rota.FailFast, rota.Continue} {
+	for _, policy := range []rota.FailurePolicy{rota.FailureFailFast, rota.FailureContinue} {
 		t.Run(policy.String(), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
@@ -130,15 +130,15 @@ func TestRetryUnderWay(t *testing.T) {
 			for _, l := range b.match() {
 				b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.NoRetry = true }))
 			}
-			if r := b.flows.workflows.get("wf"); r.dead != 1 || policy == rota.Continue && !r.redo {
+			if r := b.flows.workflows.get("wf"); r.dead != 1 || policy == rota.FailureContinue && !r.redo {
 				t.Fatalf("%d dead, the retry goes on: %v", r.dead, r.redo)
 			}
 			b.twin = b.restored()
 			for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
 			}
 			r := b.flows.workflows.get("wf")
-			if policy == rota.FailFast && (r.state != rota.WorkflowFailed || r.cancelled != roots-1) ||
-				policy == rota.Continue && (r.state != rota.WorkflowRunning || r.live != roots-1) {
+			if policy == rota.FailureFailFast && (r.state != rota.WorkflowFailed || r.cancelled != roots-1) ||
+				policy == rota.FailureContinue && (r.state != rota.WorkflowRunning || r.live != roots-1) {
 				t.Fatalf("%s: %d cancelled, %d live, %d dead", r.state, r.cancelled, r.live, r.dead)
 			}
 		})
@@ -185,7 +185,7 @@ func TestRetryFromUnderWay(t *testing.T) {
 		t.Fatalf("%s: %d completed, %d cancelled", r.state, r.completed, r.cancelled)
 	}
 	for _, n := range []uint32{0, 1, 2, chains + 1, chains + 2, 2 * chains} {
-		if v := b.flows.vertices.get(vertexKey("wf", n)); v.state != rota.NodeState(rota.Completed) {
+		if v := b.flows.vertices.get(vertexKey("wf", n)); v.state != rota.NodeState(rota.JobCompleted) {
 			t.Fatalf("node %d is %s", n, v.state)
 		}
 	}
@@ -213,7 +213,7 @@ func TestWorkflowForgotten(t *testing.T) {
 	a = b.entry(d.open(), d.retry("", 1))
 	b.twin = b.restored()
 	b.sound()
-	if o := a.Outcomes; OutcomeError(o[0]).Kind != rota.Exhausted || OutcomeError(o[1]).Kind != rota.NotFound {
+	if o := a.Outcomes; OutcomeError(o[0]).Kind != rota.KindExhausted || OutcomeError(o[1]).Kind != rota.KindNotFound {
 		t.Fatal(o)
 	}
 	for ; a.Sweep.More; a = b.entry(sweepOp()) {
@@ -243,7 +243,7 @@ func TestWorkflowCaps(t *testing.T) {
 	if n := b.flows.workflows.len(); n != rota.MaxWorkflows {
 		t.Fatalf("%d workflows", n)
 	}
-	b.refuses(rota.Exhausted, "workflow", diamond("more").open())
+	b.refuses(rota.KindExhausted, "workflow", diamond("more").open())
 	b.now += 10
 	b.ok(one(7).cancel())
 	b.now += 10
@@ -253,7 +253,7 @@ func TestWorkflowCaps(t *testing.T) {
 	b.stands(one(3), "CANCELLED: X")
 	b.ok(one(7).open())
 	b.stands(one(3), "gone")
-	b.refuses(rota.Exhausted, "workflow", one(3).open())
+	b.refuses(rota.KindExhausted, "workflow", one(3).open())
 	b.sound()
 }
 

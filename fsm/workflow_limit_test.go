@@ -17,7 +17,7 @@ func TestAddNodesIDs(t *testing.T) {
 	for i, id := range []string{"a\u00a0b", "a\u200bb", "\u0085", "\U000e0001", "\ufffd", strings.Repeat("é", rota.MaxNodeIDBytes/2)} {
 		d := newDAG(fmt.Sprint("odd", i), [][]uint32{nil}, func(d *dag) { d.Nodes[0].ID = id })
 		b.run(d)
-		b.state(string(rota.NodeJobID(d.ID, id)), rota.Queued)
+		b.state(string(rota.NodeJobID(d.ID, id)), rota.JobQueued)
 	}
 	for i, id := range []string{"", " ", "a b", "a\tb", "a\x00", "\x7f", "a\xff", "\xc3", strings.Repeat("x", rota.MaxNodeIDBytes+1)} {
 		d := newDAG(fmt.Sprint("bad", i), [][]uint32{nil}, func(d *dag) { d.Nodes[0].ID = id })
@@ -30,7 +30,7 @@ func TestAddNodesIDs(t *testing.T) {
 		if err != nil {
 			continue // no entry can hold it
 		}
-		if e := OutcomeError(b.apply(data, b.term).Outcomes[0]); e == nil || e.Kind != rota.Invalid || e.Subject != "id" {
+		if e := OutcomeError(b.apply(data, b.term).Outcomes[0]); e == nil || e.Kind != rota.KindInvalid || e.Subject != "id" {
 			t.Fatalf("%q: %v", id, e)
 		}
 	}
@@ -52,7 +52,7 @@ func TestReportProofOfANode(t *testing.T) {
 	if spec := op.GetReportProof().GetSpec(); spec == nil || !spec.GetRetryOnInvalidProof() {
 		t.Fatalf("the report does not bring what could run again: %v", spec)
 	}
-	if o := a.Outcomes[0]; OutcomeError(o) != nil || rota.JobState(o.GetJobState()) != rota.Completed {
+	if o := a.Outcomes[0]; OutcomeError(o) != nil || rota.JobState(o.GetJobState()) != rota.JobCompleted {
 		t.Fatal(o)
 	}
 	if got := tells(a.Events); !strings.HasPrefix(got, "providerSlashed PROOF_REJECTED") || len(a.Events) != 1 {
@@ -87,10 +87,10 @@ func TestVertexCap(t *testing.T) {
 	if n := b.flows.flowIndex.kept.vertices; n != rota.MaxVertices {
 		t.Fatalf("%d nodes are kept", n)
 	}
-	b.refuses(rota.Exhausted, "workflow", large(90, 5))
+	b.refuses(rota.KindExhausted, "workflow", large(90, 5))
 	b.ok(large(91, 4))
 	b.stands(diamond("old"), "gone")
-	b.refuses(rota.Exhausted, "workflow", large(92, 1))
+	b.refuses(rota.KindExhausted, "workflow", large(92, 1))
 
 	// Nodes arrive, so that forgetting takes a while: two of the workflows an entry.
 	chunk := func(i int) *fsmpb.Op {
@@ -113,7 +113,7 @@ func TestVertexCap(t *testing.T) {
 	for _, o := range b.entry(ops...).Outcomes {
 		if e := OutcomeError(o); e == nil {
 			taken++
-		} else if e.Kind != rota.Exhausted || !strings.Contains(e.Text, "being forgotten") {
+		} else if e.Kind != rota.KindExhausted || !strings.Contains(e.Text, "being forgotten") {
 			t.Fatal(e)
 		}
 	}
@@ -158,7 +158,7 @@ func TestBytesCap(t *testing.T) {
 	if m.flows.workflows.get("old") != nil || m.flows.flowIndex.kept.bytes != rota.MaxWorkflowsBytes-4*edgeBytes { // its own edges were counted before
 		t.Fatalf("%d bytes are kept", m.flows.flowIndex.kept.bytes)
 	}
-	if err := apply(refused.add()[0]); err == nil || err.Kind != rota.Exhausted || err.Subject != "workflow" {
+	if err := apply(refused.add()[0]); err == nil || err.Kind != rota.KindExhausted || err.Subject != "workflow" {
 		t.Fatal(err)
 	}
 	if err := apply(more.commit()); err != nil { // what is there already may run
@@ -194,7 +194,7 @@ func TestEndingWorkflowStartsNothing(t *testing.T) {
 	b.ok(queueOp("default", "preempt", "on"))
 	late := rota.NodeJobID(d.ID, fmt.Sprint("n", nodes-1))
 	a := b.entry(roundOp(b, string(late), "w"))
-	if e := a.Events[0]; e.Kind != rota.AssignmentDropped || e.Text != "WORKFLOW_ENDING" {
+	if e := a.Events[0]; e.Kind != rota.EventAssignmentDropped || e.Text != "WORKFLOW_ENDING" {
 		t.Fatalf("%+v", e)
 	}
 	x, _ := b.View.Why(late, 10)

@@ -41,13 +41,13 @@ type modelNode struct {
 }
 
 const (
-	mBlocked = rota.NodeState(rota.Blocked)
-	mQueued  = rota.NodeState(rota.Queued)
-	mLeased  = rota.NodeState(rota.Running)
-	mDone    = rota.NodeState(rota.Completed)
-	mDead    = rota.NodeState(rota.Dead)
-	mExpired = rota.NodeState(rota.Expired)
-	mGone    = rota.NodeState(rota.Cancelled)
+	mBlocked = rota.NodeState(rota.JobBlocked)
+	mQueued  = rota.NodeState(rota.JobQueued)
+	mLeased  = rota.NodeState(rota.JobRunning)
+	mDone    = rota.NodeState(rota.JobCompleted)
+	mDead    = rota.NodeState(rota.JobDead)
+	mExpired = rota.NodeState(rota.JobExpired)
+	mGone    = rota.NodeState(rota.JobCancelled)
 )
 
 // settle applies all rules until nothing changes.
@@ -83,7 +83,7 @@ func (m *flowModel) unblocked(n *modelNode) rota.NodeState {
 	ready := true
 	for _, p := range n.parents {
 		s := m.nodes[p].state
-		if s > mDone && m.policy == rota.Continue {
+		if s > mDone && m.policy == rota.FailureContinue {
 			return rota.NodeSkipped
 		}
 		ready = ready && s == mDone
@@ -116,7 +116,7 @@ func (m *flowModel) finish() {
 // fails ends a node badly.
 func (m *flowModel) fails(n *modelNode, as rota.NodeState) {
 	n.state, m.failed = as, true
-	if m.policy == rota.FailFast && m.ending == rota.WorkflowNone {
+	if m.policy == rota.FailureFailFast && m.ending == rota.WorkflowNone {
 		m.ending = rota.WorkflowFailed
 	}
 }
@@ -295,12 +295,12 @@ func (r *flowRace) apply(taken bool, ops ...*fsmpb.Op) Applied {
 func (r *flowRace) watch(events []rota.Event) {
 	for _, e := range events {
 		switch e.Kind {
-		case rota.WorkflowStarted, rota.WorkflowFinished:
-			if begins := e.Kind == rota.WorkflowStarted; r.running[e.Run] == begins {
+		case rota.EventWorkflowStarted, rota.EventWorkflowFinished:
+			if begins := e.Kind == rota.EventWorkflowStarted; r.running[e.Run] == begins {
 				r.Fatalf("%s of %s, which runs already: %v", e.Kind, e.Run, r.running[e.Run])
 			}
 			r.running[e.Run] = !r.running[e.Run]
-		case rota.JobEnqueued, rota.JobAssigned, rota.JobCompleted:
+		case rota.EventJobEnqueued, rota.EventJobAssigned, rota.EventJobCompleted:
 			var w, n int
 			if _, err := fmt.Sscanf(string(e.Job), "wf%d/n%d", &w, &n); err != nil {
 				r.Fatalf("%s of job %s", e.Kind, e.Job)
@@ -310,7 +310,7 @@ func (r *flowRace) watch(events []rota.Event) {
 					r.Fatalf("%s of %s before its parent n%d completed", e.Kind, e.Job, p)
 				}
 			}
-			if e.Kind == rota.JobCompleted {
+			if e.Kind == rota.EventJobCompleted {
 				if r.done[e.Job]++; r.done[e.Job] > 1 {
 					r.Fatalf("%s completed twice", e.Job)
 				}
@@ -340,7 +340,7 @@ func (r *flowRace) step() {
 	case k < 9:
 		if rounds := r.b.View.Decide(1000); len(rounds) > 0 {
 			for _, e := range r.apply(true, opsOf(rounds)...).Events {
-				if e.Kind == rota.JobAssigned {
+				if e.Kind == rota.EventJobAssigned {
 					var w, n int
 					_, _ = fmt.Sscanf(string(e.Job), "wf%d/n%d", &w, &n)
 					a, _ := r.b.View.Assignment(e.Lease)

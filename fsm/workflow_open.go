@@ -18,7 +18,7 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 		return refused(err)
 	}
 	if fs.m.head.cluster == "" {
-		return refused(rota.Refusef(rota.Unavailable, "cluster", "the cluster has no leader yet: submit again"))
+		return refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: submit again"))
 	}
 	q := fs.m.queues.get(spec.Queue)
 	if q == nil {
@@ -66,7 +66,7 @@ func (fs *flows) reopen(r *workflowRow, content rota.Digest) *fsmpb.Outcome {
 	case r.state != rota.WorkflowOpen:
 		return flowOutcome(r, true)
 	case r.content != content:
-		return refused(rota.Refusef(rota.Conflict, "workflow", "workflow %s is being submitted by somebody else, with other content: "+
+		return refused(rota.Refusef(rota.KindConflict, "workflow", "workflow %s is being submitted by somebody else, with other content: "+
 			"%d of %d nodes have arrived; unless more arrive it is given up in %d ms", r.id, r.added, r.nodes,
 			max(0, rota.Clock(r.lapses())-fs.m.head.clock)))
 	}
@@ -88,7 +88,7 @@ func openSpec(op *fsmpb.OpenWorkflow) (*rota.JobSpec, error) {
 		return nil, err
 	}
 	if n := len(op.GetLabels()); n > rota.MaxLabels { // before a map is made of them
-		return nil, rota.Refusef(rota.Invalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
+		return nil, rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
 	}
 	spec := specWords(&fsmpb.JobSpec{Queue: op.GetQueue(), Tenant: op.GetTenant(), Priority: op.GetPriority(),
 		Labels: op.GetLabels()})
@@ -98,24 +98,24 @@ func openSpec(op *fsmpb.OpenWorkflow) (*rota.JobSpec, error) {
 	}
 	n, e := op.GetNodes(), op.GetEdges()
 	switch {
-	case op.GetOnFailure() > uint32(rota.Continue):
-		return nil, rota.Refusef(rota.Invalid, "on_failure", "on_failure %d is unknown: fail_fast or continue is wanted",
+	case op.GetOnFailure() > uint32(rota.FailureContinue):
+		return nil, rota.Refusef(rota.KindInvalid, "on_failure", "on_failure %d is unknown: fail_fast or continue is wanted",
 			op.GetOnFailure())
 	case len(op.GetContent()) != 16:
-		return nil, rota.Refusef(rota.Invalid, "content", "content has %d bytes: 16 are wanted", len(op.GetContent()))
+		return nil, rota.Refusef(rota.KindInvalid, "content", "content has %d bytes: 16 are wanted", len(op.GetContent()))
 	case n == 0 || n > rota.MaxWorkflowNodes:
-		return nil, rota.Refusef(rota.Invalid, "nodes", "nodes are %d: 1 to %d are wanted", n, rota.MaxWorkflowNodes)
+		return nil, rota.Refusef(rota.KindInvalid, "nodes", "nodes are %d: 1 to %d are wanted", n, rota.MaxWorkflowNodes)
 	case e > rota.MaxWorkflowEdges:
-		return nil, rota.Refusef(rota.Invalid, "edges", "edges are %d: at most %d are taken", e, rota.MaxWorkflowEdges)
+		return nil, rota.Refusef(rota.KindInvalid, "edges", "edges are %d: at most %d are taken", e, rota.MaxWorkflowEdges)
 	case e > uint64(n)*uint64(n-1)/2:
-		return nil, rota.Refusef(rota.Invalid, "edges", "edges are %d: %d nodes have at most %d without a cycle", e, n,
+		return nil, rota.Refusef(rota.KindInvalid, "edges", "edges are %d: %d nodes have at most %d without a cycle", e, n,
 			uint64(n)*uint64(n-1)/2)
 	}
 	return spec, nil
 }
 
 func noQueue(name rota.QueueName) error {
-	return rota.Refusef(rota.NotFound, "queue", "queue %q does not exist: create it with `rota queue set %s`", name, name)
+	return rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist: create it with `rota queue set %s`", name, name)
 }
 
 // admitShares holds the announced nodes against the queues that they go to; where it
@@ -127,7 +127,7 @@ func (fs *flows) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWork
 	left, last := uint64(op.GetNodes()), ""
 	for i, s := range op.GetShares() {
 		if i > 0 && s.GetQueue() <= last || s.GetNodes() == 0 || uint64(s.GetNodes()) > left {
-			return rota.Refusef(rota.Invalid, "shares", "shares are not 1 or more nodes a queue, sorted by queue, of %d nodes",
+			return rota.Refusef(rota.KindInvalid, "shares", "shares are not 1 or more nodes a queue, sorted by queue, of %d nodes",
 				op.GetNodes())
 		}
 		left, last = left-uint64(s.GetNodes()), s.GetQueue()
@@ -136,7 +136,7 @@ func (fs *flows) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWork
 		}
 	}
 	if left != 0 {
-		return rota.Refusef(rota.Invalid, "shares", "shares name the queues of all but %d of %d nodes", left, op.GetNodes())
+		return rota.Refusef(rota.KindInvalid, "shares", "shares name the queues of all but %d of %d nodes", left, op.GetNodes())
 	}
 	for _, s := range op.GetShares() {
 		if err := fs.admitNodes(spec, fs.m.queues.get(rota.QueueName(s.GetQueue())), int64(s.GetNodes())); err != nil {

@@ -59,7 +59,7 @@ func (s *schedulers) follow() {
 			s.t.Fatalf("the other scheduler: %v", err)
 		}
 		for _, e := range a.Events {
-			if e.Kind == rota.JobAssigned {
+			if e.Kind == rota.EventJobAssigned {
 				s.decidedToo = append(s.decidedToo, e.Node+" to "+string(e.Worker))
 			}
 		}
@@ -165,9 +165,9 @@ func (s *schedulers) heed(events []rota.Event) {
 	s.t.Helper()
 	for _, e := range events {
 		switch e.Kind {
-		case rota.AssignmentDropped:
+		case rota.EventAssignmentDropped:
 			s.t.Fatalf("assignment dropped: %+v", e)
-		case rota.JobAssigned:
+		case rota.EventJobAssigned:
 			s.decided = append(s.decided, e.Node+" to "+string(e.Worker))
 			a, _ := s.View.Assignment(e.Lease)
 			s.open = append(s.open, a.Lease)
@@ -176,7 +176,7 @@ func (s *schedulers) heed(events []rota.Event) {
 				s.t.Fatal(err)
 			}
 			for _, p := range parents {
-				if state := s.View.JobState(p); state != rota.Completed {
+				if state := s.View.JobState(p); state != rota.JobCompleted {
 					s.t.Fatalf("%s was assigned, and its parent %s is %s", e.Job, p, state)
 				}
 			}
@@ -211,7 +211,7 @@ func (s *schedulers) end(at int) {
 	}
 	last := uint32(0)
 	for _, e := range a.Events {
-		if e.Kind == rota.JobEnqueued && v == rota.VerbComplete {
+		if e.Kind == rota.EventJobEnqueued && v == rota.VerbComplete {
 			number := s.jobs.get(e.Job).vertex
 			if number < last {
 				s.t.Fatalf("node %s entered after node number %d", e.Node, last)

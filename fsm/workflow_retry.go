@@ -17,17 +17,17 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	case op.GetRuns() < r.runs:
 		return flowOutcome(r, true)
 	case op.GetRuns() > r.runs:
-		return flowRefused(r, rota.Refusef(rota.Invalid, "runs", "workflow %s has run %d times, not %d", r.id, r.runs,
+		return flowRefused(r, rota.Refusef(rota.KindInvalid, "runs", "workflow %s has run %d times, not %d", r.id, r.runs,
 			op.GetRuns()))
 	case r.state != rota.WorkflowFailed && r.state != rota.WorkflowCancelled:
-		return flowRefused(r, rota.Refusef(rota.Conflict, "workflow", "workflow %s is %s: only one that FAILED or was CANCELLED can be "+
+		return flowRefused(r, rota.Refusef(rota.KindConflict, "workflow", "workflow %s is %s: only one that FAILED or was CANCELLED can be "+
 			"retried", r.id, r.state))
 	}
 	f := fs.flowIndex.byID[r.id]
 	from, redo := uint32(0), []bool(nil)
 	number, known := f.byName[op.GetFrom()]
 	if op.GetFrom() != "" && !known {
-		return flowRefused(r, rota.Refusef(rota.NotFound, "from", "workflow %s has no node %.80q", r.id, op.GetFrom()))
+		return flowRefused(r, rota.Refusef(rota.KindNotFound, "from", "workflow %s has no node %.80q", r.id, op.GetFrom()))
 	}
 	looks := len(f.queues) + 16*len(f.kinds) // a class is held against the workers
 	if op.GetFrom() != "" {
@@ -39,7 +39,7 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	if op.GetFrom() != "" {
 		var any bool
 		if redo, any = f.after(number); !any {
-			return flowRefused(r, rota.Refusef(rota.Conflict, "from", "node %s of workflow %s and all that waits for it have COMPLETED: "+
+			return flowRefused(r, rota.Refusef(rota.KindConflict, "from", "node %s of workflow %s and all that waits for it have COMPLETED: "+
 				"there is nothing to run again", op.GetFrom(), r.id))
 		}
 		from = number + 1
@@ -63,7 +63,7 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	r.finished, r.due, r.started = rota.Moment{}, 0, fs.m.head.now()
 	f.redo = redo
 	fs.flowIndex.passing.Set(f.seq, f)
-	fs.emitFlow(r, rota.Event{Kind: rota.WorkflowStarted, Payload: fs.startedPayload(r)})
+	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowStarted, Payload: fs.startedPayload(r)})
 	return flowOutcome(r, false)
 }
 

@@ -39,7 +39,7 @@ func diamond(id string, change ...func(*dag)) *dag {
 	return newDAG(id, [][]uint32{nil, {0}, {0}, {1, 2}}, change...)
 }
 
-func continuing(d *dag) { d.OnFailure = rota.Continue }
+func continuing(d *dag) { d.OnFailure = rota.FailureContinue }
 
 func (d *dag) open() *fsmpb.Op   { return OpenWorkflowOp(&d.WorkflowSpec, d.g, d.content) }
 func (d *dag) add() []*fsmpb.Op  { return AddNodesOps(&d.WorkflowSpec, d.g, d.content, 0) }
@@ -142,10 +142,10 @@ func TestWorkflowRuns(t *testing.T) {
 	}
 	a := b.entry(d.commit())
 	b.stands(d, "RUNNING: QBBB")
-	if e := eventOf(t, a.Events, rota.WorkflowStarted); e.Run != "wf" || e.Payload != `{"nodes":4,"edges":4,"run":1}` || e.Queue != "default" {
+	if e := eventOf(t, a.Events, rota.EventWorkflowStarted); e.Run != "wf" || e.Payload != `{"nodes":4,"edges":4,"run":1}` || e.Queue != "default" {
 		t.Fatalf("%+v", e)
 	}
-	if e := eventOf(t, a.Events, rota.JobEnqueued); e.Run != "wf" || e.Node != "n0" || e.Job != "wf/n0" {
+	if e := eventOf(t, a.Events, rota.EventJobEnqueued); e.Run != "wf" || e.Node != "n0" || e.Job != "wf/n0" {
 		t.Fatalf("%+v", e)
 	}
 	if q, _ := b.View.Queue("default"); q.Blocked != 3 || q.Queued != 1 {
@@ -154,14 +154,14 @@ func TestWorkflowRuns(t *testing.T) {
 	b.worker("w", 10)
 	b.match()
 	b.stands(d, "RUNNING: LBBB")
-	if got := nodesOf(b.ends(rota.VerbComplete, d, "n0"), rota.JobEnqueued); got != "n1 n2" {
+	if got := nodesOf(b.ends(rota.VerbComplete, d, "n0"), rota.EventJobEnqueued); got != "n1 n2" {
 		t.Fatalf("released %q", got)
 	}
 	b.match()
 	b.ends(rota.VerbComplete, d, "n2")
 	b.stands(d, "RUNNING: CLCB")
 	b.ends(rota.VerbComplete, d, "n1")
-	if j := b.state("wf/n3", rota.Queued); b.jobs.get(j.ID).data == nil || (*b.jobs.get(j.ID).data)[0].N != 2 {
+	if j := b.state("wf/n3", rota.JobQueued); b.jobs.get(j.ID).data == nil || (*b.jobs.get(j.ID).data)[0].N != 2 {
 		t.Fatal("the last node does not know that the worker holds both outputs")
 	}
 	b.match()
@@ -173,12 +173,12 @@ func TestWorkflowRuns(t *testing.T) {
 	b.now += 500
 	events := b.ends(rota.VerbComplete, d, "n3")
 	b.stands(d, "COMPLETED: CCCC")
-	e := eventOf(t, events, rota.WorkflowFinished)
+	e := eventOf(t, events, rota.EventWorkflowFinished)
 	if e.Payload != `{"state":"COMPLETED","nodes":4,"completed":4,"dead":0,"expired":0,"cancelled":0,"skipped":0,"run":1}` || e.Parent == (rota.EventID{}) {
 		t.Fatalf("%+v", e)
 	}
 	v = b.flows.vertices.get(vertexKey("wf", 3))
-	if v.worker != "w" || v.assignedAt != assigned || v.finishedAt != b.head.index || v.finished.Clock-v.assigned.Clock != 500 || v.reason != rota.Done {
+	if v.worker != "w" || v.assignedAt != assigned || v.finishedAt != b.head.index || v.finished.Clock-v.assigned.Clock != 500 || v.reason != rota.ReasonDone {
 		t.Fatalf("%+v", v)
 	}
 	if q, _ := b.View.Queue("default"); q.Pending != 0 || q.CompletedTotal != 4 || q.SubmittedTotal != 4 {
@@ -212,22 +212,22 @@ func TestWorkflowPolicies(t *testing.T) {
 		b, d := start(t)
 		events := b.ends(rota.VerbFail, d, "n1")
 		b.stands(d, "RUNNING: CDLXLX")
-		if got := nodesOf(events, rota.JobCancelled); got != "n3 n5" {
+		if got := nodesOf(events, rota.EventJobCancelled); got != "n3 n5" {
 			t.Fatalf("cancelled %q", got)
 		}
-		if e := eventOf(t, events, rota.JobCancelled); e.Reason != rota.WorkflowFailedReason {
+		if e := eventOf(t, events, rota.EventJobCancelled); e.Reason != rota.ReasonWorkflowFailed {
 			t.Fatalf("%+v", e)
 		}
-		if r := b.flows.workflows.get("wf"); r.ending != rota.WorkflowFailed || r.failed != 1 || r.reason != rota.ProviderFail {
+		if r := b.flows.workflows.get("wf"); r.ending != rota.WorkflowFailed || r.failed != 1 || r.reason != rota.ReasonProviderFail {
 			t.Fatalf("%+v", r)
 		}
 		b.ends(rota.VerbComplete, d, "n2")
 		b.ends(rota.VerbDecline, d, "n4") // not retried, as nothing of this run can succeed
 		b.stands(d, "FAILED: CDCXXX")
-		if job, _ := b.View.Job("wf/n4"); job.Reason != rota.WorkflowFailedReason || job.State != rota.Cancelled {
+		if job, _ := b.View.Job("wf/n4"); job.Reason != rota.ReasonWorkflowFailed || job.State != rota.JobCancelled {
 			t.Fatalf("%+v", job)
 		}
-		if job, _ := b.View.Job("wf/n3"); job.State != rota.Cancelled || job.Payload == nil {
+		if job, _ := b.View.Job("wf/n3"); job.State != rota.JobCancelled || job.Payload == nil {
 			t.Fatalf("a node that never ran has no record: %+v", job)
 		}
 	})
@@ -236,7 +236,7 @@ func TestWorkflowPolicies(t *testing.T) {
 		b, d := start(t)
 		b.ends(rota.VerbFail, d, "n1")
 		j, _ := b.View.Job("wf/n2")
-		if o := b.ok(verb(rota.VerbFail, *j.Lease)); o.JobState != uint32(rota.Cancelled) {
+		if o := b.ok(verb(rota.VerbFail, *j.Lease)); o.JobState != uint32(rota.JobCancelled) {
 			t.Fatal(o)
 		}
 		b.ok(statusOp("w", rota.WorkerRetired, 0)) // takes the other lease away
@@ -247,7 +247,7 @@ func TestWorkflowPolicies(t *testing.T) {
 		b, d := start(t, continuing)
 		events := b.ends(rota.VerbFail, d, "n1")
 		b.stands(d, "RUNNING: CDLSLB")
-		if e := eventOf(t, events, rota.JobCancelled); e.Node != "n3" || e.Reason != rota.ParentFailed {
+		if e := eventOf(t, events, rota.EventJobCancelled); e.Node != "n3" || e.Reason != rota.ReasonParentFailed {
 			t.Fatalf("%+v", e)
 		}
 		b.ends(rota.VerbComplete, d, "n2", "n4")
@@ -260,15 +260,15 @@ func TestWorkflowPolicies(t *testing.T) {
 		b, d := start(t, continuing)
 		b.ok(cancelOp("wf/n4"))
 		b.stands(d, "RUNNING: CLLBXS")
-		if o := b.ok(cancelOp("wf/n3")); o.JobState != uint32(rota.Cancelled) || o.Existed {
+		if o := b.ok(cancelOp("wf/n3")); o.JobState != uint32(rota.JobCancelled) || o.Existed {
 			t.Fatal(o) // it had no job yet
 		}
 		b.stands(d, "RUNNING: CLLXXS")
 		if o := b.ok(cancelOp("wf/n3")); !o.Existed {
 			t.Fatal(o)
 		}
-		b.refuses(rota.NotFound, "job", cancelOp("wf/n9"))
-		b.refuses(rota.NotFound, "job", cancelOp("other/n3"))
+		b.refuses(rota.KindNotFound, "job", cancelOp("wf/n9"))
+		b.refuses(rota.KindNotFound, "job", cancelOp("other/n3"))
 		b.ends(rota.VerbComplete, d, "n1", "n2")
 		b.stands(d, "FAILED: CCCXXS")
 	})
@@ -295,10 +295,10 @@ func TestWorkflowPolicies(t *testing.T) {
 		if o := b.ok(d.cancel()); !o.Existed || o.WorkflowState != uint32(rota.WorkflowCancelled) {
 			t.Fatal(o)
 		}
-		if j, _ := b.View.Job("wf/n1"); j.Reason != rota.WorkflowCancelledReason || b.leasing.leases.len() != 0 {
+		if j, _ := b.View.Job("wf/n1"); j.Reason != rota.ReasonWorkflowCancelled || b.leasing.leases.len() != 0 {
 			t.Fatalf("%+v", j)
 		}
-		b.refuses(rota.NotFound, "workflow", CancelWorkflowOp("other"))
+		b.refuses(rota.KindNotFound, "workflow", CancelWorkflowOp("other"))
 	})
 	t.Run("workflow cancel of one that is failing", func(t *testing.T) {
 		t.Parallel()
@@ -306,7 +306,7 @@ func TestWorkflowPolicies(t *testing.T) {
 		b.ends(rota.VerbFail, d, "n1")
 		b.ok(d.cancel())
 		b.stands(d, "CANCELLED: CDXXXX")
-		if r := b.flows.workflows.get("wf"); r.reason != rota.ProviderFail || r.failed != 1 {
+		if r := b.flows.workflows.get("wf"); r.reason != rota.ReasonProviderFail || r.failed != 1 {
 			t.Fatalf("%+v", r)
 		}
 	})
@@ -358,7 +358,7 @@ func TestWorkflowRetry(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		t.Parallel()
 		b, d := failed(t)
-		b.refuses(rota.Conflict, "workflow", d.retry("", 1)) // n4 runs on
+		b.refuses(rota.KindConflict, "workflow", d.retry("", 1)) // n4 runs on
 		b.ends(rota.VerbDecline, d, "n4")
 		b.stands(d, "FAILED: CDCXXX")
 		if o := b.ok(d.retry("", 1)); o.Existed || o.Runs != 2 || o.WorkflowState != uint32(rota.WorkflowRunning) {
@@ -368,8 +368,8 @@ func TestWorkflowRetry(t *testing.T) {
 		if o := b.ok(d.retry("", 1)); !o.Existed || o.Runs != 2 {
 			t.Fatal(o)
 		}
-		b.refuses(rota.Invalid, "runs", d.retry("", 3))
-		if j, _ := b.View.Job("wf/n1"); len(j.Attempts) != 1 || j.Attempts[0].End != rota.ProviderFail {
+		b.refuses(rota.KindInvalid, "runs", d.retry("", 3))
+		if j, _ := b.View.Job("wf/n1"); len(j.Attempts) != 1 || j.Attempts[0].End != rota.ReasonProviderFail {
 			t.Fatalf("the earlier life is forgotten: %+v", j.Attempts)
 		}
 		b.pass(31_000) // the worker cooled down after its decline
@@ -378,26 +378,26 @@ func TestWorkflowRetry(t *testing.T) {
 		b.match()
 		events := b.ends(rota.VerbComplete, d, "n3", "n5")
 		b.stands(d, "COMPLETED: CCCCCC")
-		if e := eventOf(t, events, rota.WorkflowFinished); !strings.Contains(e.Payload, `"run":2`) || e.Reason != rota.ReasonNone {
+		if e := eventOf(t, events, rota.EventWorkflowFinished); !strings.Contains(e.Payload, `"run":2`) || e.Reason != rota.ReasonNone {
 			t.Fatalf("%+v", e)
 		}
 		if q, _ := b.View.Queue("default"); q.SubmittedTotal != 6 {
 			t.Fatalf("%d submitted", q.SubmittedTotal)
 		}
-		b.refuses(rota.Conflict, "workflow", d.retry("", 2))
+		b.refuses(rota.KindConflict, "workflow", d.retry("", 2))
 	})
 	t.Run("from a node", func(t *testing.T) {
 		t.Parallel()
 		b, d := failed(t)
 		b.ends(rota.VerbComplete, d, "n4")
 		b.stands(d, "FAILED: CDCXCX")
-		b.refuses(rota.NotFound, "from", d.retry("x", 1))
+		b.refuses(rota.KindNotFound, "from", d.retry("x", 1))
 		b.ok(d.retry("n5", 1))
 		b.stands(d, "RUNNING: CDCXCQ")
 		b.match()
 		b.ends(rota.VerbComplete, d, "n5")
 		b.stands(d, "FAILED: CDCXCC") // what did not run again is as it was
-		b.refuses(rota.Conflict, "from", d.retry("n4", 2))
+		b.refuses(rota.KindConflict, "from", d.retry("n4", 2))
 		b.ok(d.retry("n3", 2)) // waits for n1
 		b.stands(d, "RUNNING: CQCBCC")
 		b.match()

@@ -12,7 +12,7 @@ import (
 func (fs *flows) upload(id rota.WorkflowID, content []byte) (*workflowRow, *fsmpb.Outcome) {
 	r := fs.workflows.get(id)
 	if r == nil || r.leaving {
-		return nil, refused(rota.Refusef(rota.NotFound, "workflow", "workflow %.80q is not being submitted, or was given up as its "+
+		return nil, refused(rota.Refusef(rota.KindNotFound, "workflow", "workflow %.80q is not being submitted, or was given up as its "+
 			"nodes stopped arriving: submit it again", id))
 	}
 	d, ok := contentOf(content)
@@ -23,14 +23,14 @@ func (fs *flows) upload(id rota.WorkflowID, content []byte) (*workflowRow, *fsmp
 	case r.state != rota.WorkflowOpen:
 		return nil, flowOutcome(r, true)
 	case other:
-		return nil, refused(rota.Refusef(rota.Conflict, "content", "workflow %s is being submitted with other content", id))
+		return nil, refused(rota.Refusef(rota.KindConflict, "content", "workflow %s is being submitted with other content", id))
 	}
 	return r, nil
 }
 
 // otherWorkflow refuses a submission whose id stands for another workflow (SPEC §16.5).
 func otherWorkflow(id rota.WorkflowID) error {
-	return rota.Refusef(rota.Conflict, "id", "workflow %s was submitted before, and what is submitted now differs from it: submit "+
+	return rota.Refusef(rota.KindConflict, "id", "workflow %s was submitted before, and what is submitted now differs from it: submit "+
 		"it under a new id, or as it was", id)
 }
 
@@ -44,12 +44,12 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 	n, first := uint64(len(op.GetNodes())), uint64(op.GetFirst())
 	switch {
 	case n == 0 || n > rota.MaxChunkNodes:
-		return refused(rota.Refusef(rota.Invalid, "nodes", "nodes are %d: 1 to %d are wanted at a time", n, rota.MaxChunkNodes))
+		return refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes are %d: 1 to %d are wanted at a time", n, rota.MaxChunkNodes))
 	case first+n > uint64(r.nodes):
-		return refused(rota.Refusef(rota.Invalid, "nodes", "nodes %d to %d are more than the %d that workflow %s announced", first,
+		return refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes %d to %d are more than the %d that workflow %s announced", first,
 			first+n-1, r.nodes, r.id))
 	case first > uint64(r.added):
-		o := refused(rota.Refusef(rota.OutOfRange, "first", "node %d of workflow %s is wanted next, not node %d", r.added, r.id, first))
+		o := refused(rota.Refusef(rota.KindOutOfRange, "first", "node %d of workflow %s is wanted next, not node %d", r.added, r.id, first))
 		o.WorkflowState, o.NextNode = uint32(r.state), r.added
 		return o
 	}
@@ -64,7 +64,7 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 		}
 	}
 	if r.bytes+c.bytes > rota.MaxWorkflowBytes {
-		return c.refused(rota.Refusef(rota.Invalid, "nodes", "the nodes of workflow %s take %d bytes: at most %d are taken", r.id,
+		return c.refused(rota.Refusef(rota.KindInvalid, "nodes", "the nodes of workflow %s take %d bytes: at most %d are taken", r.id,
 			r.bytes+c.bytes, rota.MaxWorkflowBytes))
 	}
 	need := flowSize{bytes: c.bytes}
@@ -112,7 +112,7 @@ func (c *chunk) take(n *fsmpb.WorkflowNode) error {
 func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err error) {
 	m, r := c.m, c.r
 	if n := len(n.GetSpec().GetLabels()); n > rota.MaxLabels { // before a map is made of them
-		return nil, "", rota.Refusef(rota.Invalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
+		return nil, "", rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
 	}
 	spec := specWords(n.GetSpec())
 	name = string(spec.ID)
@@ -120,7 +120,7 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 		return nil, "", err
 	}
 	if spec.Tenant != "" {
-		return nil, "", rota.Refusef(rota.Invalid, "tenant", "tenant %.80q is given: a node is of its workflow's tenant", spec.Tenant)
+		return nil, "", rota.Refusef(rota.KindInvalid, "tenant", "tenant %.80q is given: a node is of its workflow's tenant", spec.Tenant)
 	}
 	spec.ID, spec.Tenant = rota.NodeJobID(r.id, name), r.tenant
 	q := m.queues.get(spec.Queue)
@@ -135,7 +135,7 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 		return nil, "", noQueue(spec.Queue)
 	}
 	if _, twice := c.f.byName[name]; twice || c.names[name] {
-		return nil, "", rota.Refusef(rota.Invalid, "id", "the id stands twice in workflow %s", r.id)
+		return nil, "", rota.Refusef(rota.KindInvalid, "id", "the id stands twice in workflow %s", r.id)
 	}
 	number := uint64(r.added) + uint64(len(c.rows))
 	parents, err := readParents(n.GetParents(), number)
@@ -143,7 +143,7 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 		return nil, "", err
 	}
 	if c.edges += uint64(len(parents)); r.linked+c.edges > r.edges {
-		return nil, "", rota.Refusef(rota.Invalid, "edges", "workflow %s has more edges than the %d that it announced", r.id, r.edges)
+		return nil, "", rota.Refusef(rota.KindInvalid, "edges", "workflow %s has more edges than the %d that it announced", r.id, r.edges)
 	}
 	kept := m.specs.keep(spec)
 	c.kinds = m.flows.takeKind(c.f, c.kinds, uint32(number), kept)
@@ -163,13 +163,13 @@ func readParents(steps []uint32, number uint64) ([]uint32, error) {
 		return nil, nil
 	}
 	if uint64(len(steps)) > number { // before room is made for them
-		return nil, rota.Refusef(rota.Invalid, "parents", "parents are %d: there are %d nodes before it", len(steps), number)
+		return nil, rota.Refusef(rota.KindInvalid, "parents", "parents are %d: there are %d nodes before it", len(steps), number)
 	}
 	parents := make([]uint32, len(steps))
 	last := uint64(0)
 	for i, step := range steps {
 		if last += uint64(step); i > 0 && step == 0 || last >= number {
-			return nil, rota.Refusef(rota.Invalid, "parents", "parent %d does not ascend, or is not a node before it", last)
+			return nil, rota.Refusef(rota.KindInvalid, "parents", "parent %d does not ascend, or is not a node before it", last)
 		}
 		parents[i] = uint32(last)
 	}
@@ -206,12 +206,12 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	}
 	switch {
 	case r.added < r.nodes:
-		o := refused(rota.Refusef(rota.OutOfRange, "nodes", "%d of the %d nodes of workflow %s have arrived: node %d is wanted next",
+		o := refused(rota.Refusef(rota.KindOutOfRange, "nodes", "%d of the %d nodes of workflow %s have arrived: node %d is wanted next",
 			r.added, r.nodes, r.id, r.added))
 		o.WorkflowState, o.NextNode = uint32(r.state), r.added
 		return o
 	case r.linked != r.edges:
-		return refused(rota.Refusef(rota.Invalid, "edges", "workflow %s has %d edges, it announced %d", r.id, r.linked, r.edges))
+		return refused(rota.Refusef(rota.KindInvalid, "edges", "workflow %s has %d edges, it announced %d", r.id, r.linked, r.edges))
 	}
 	f := fs.flowIndex.byID[r.id]
 	spec := &rota.JobSpec{Queue: r.queue, Tenant: r.tenant, Priority: f.urgent}
@@ -234,7 +234,7 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 		fs.m.queues.edit(q.name).blocked += q.nodes
 	}
 	fs.flowIndex.ready.Set(f.seq, f)
-	fs.emitFlow(r, rota.Event{Kind: rota.WorkflowStarted, Payload: fs.startedPayload(r)})
+	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowStarted, Payload: fs.startedPayload(r)})
 	o = flowOutcome(r, false)
 	o.Throttle = fs.m.limits.throttled(fs.m.queues.get(r.queue))
 	return o

@@ -41,14 +41,14 @@ func newTies(r *rooms, l *loads) *ties {
 func (t *ties) pick(able bitset, n int, it *Item) (pos int, why rota.Reasoning) {
 	left := able
 	if most := t.mostData(able, it.DataKeys, it.Data); most > 0 {
-		left, why = t.best, rota.Reasoning{Rule: rota.ByDataLocality, N: most}
+		left, why = t.best, rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: most}
 	}
 	if set := found(t.rooms, t.executed, it.Type, t.supply.executed.at); left.meets(set) {
-		left = t.prefer(left, set, &why, rota.ByPreviouslyExecuted)
+		left = t.prefer(left, set, &why, rota.ReasoningByPreviouslyExecuted)
 	}
 	if it.Zone != "" {
 		if set := found(t.rooms, t.zones, it.Zone, t.supply.zones.at); left.meets(set) {
-			left = t.prefer(left, set, &why, rota.BySameZone)
+			left = t.prefer(left, set, &why, rota.ReasoningBySameZone)
 		}
 	}
 	if why.Rule != rota.ReasoningNone {
@@ -56,7 +56,7 @@ func (t *ties) pick(able bitset, n int, it *Item) (pos int, why rota.Reasoning) 
 	}
 	pos = t.loads.least(left, n)
 	if why.Rule == rota.ReasoningNone {
-		why = rota.Reasoning{Rule: rota.ByLeastLoaded, N: int64(t.now.open[t.slots[pos]])}
+		why = rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: int64(t.now.open[t.slots[pos]])}
 	}
 	return pos, why
 }

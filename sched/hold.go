@@ -80,9 +80,9 @@ func (d *Draft) PlaceHeld(h Hold, now rota.Clock) (Pair, bool) {
 		return Pair{}, false
 	}
 	d.standing.hold(slot, false)
-	rule := rota.OnlyWorkerAvailable
+	rule := rota.ReasoningOnlyWorkerAvailable
 	if h.Turn {
-		rule = rota.ByTurnOfTheOldest
+		rule = rota.ReasoningByTurnOfTheOldest
 	}
 	return d.place(h.Lot, h.Item, slot, rule, now), true
 }
@@ -94,7 +94,7 @@ func (d *Draft) place(lot Lot, it *Item, slot int32, rule rota.ReasoningRule, no
 	k := &d.supply.classes[it.Class]
 	d.standing.lease(slot, k.queue, k.need)
 	d.standing.received[slot]++
-	if rule == rota.ByTurnOfTheOldest {
+	if rule == rota.ReasoningByTurnOfTheOldest {
 		d.standing.received[slot] = AfterTurn(d.standing.received[slot]-1, lot.Policy.OldestEvery, d.standing.most[slot])
 	}
 	return Pair{Item: it, Worker: d.supply.specs[slot].ID, Score: scoreOf(lot, it, now),

@@ -59,9 +59,9 @@ func (n *naive) placeHeld(holds []Hold, class func(*Item) *Requirements) (out []
 			continue
 		}
 		out = append(out, Pair{Item: h.Item, Worker: h.Worker, Score: n.score(h.Item),
-			Reasoning: rota.Reasoning{Rule: rota.OnlyWorkerAvailable}})
+			Reasoning: rota.Reasoning{Rule: rota.ReasoningOnlyWorkerAvailable}})
 		if w.received++; h.Turn {
-			out[len(out)-1].Reasoning.Rule = rota.ByTurnOfTheOldest
+			out[len(out)-1].Reasoning.Rule = rota.ReasoningByTurnOfTheOldest
 			w.received = n.afterTurn(w, w.received-1)
 		}
 		n.drop(h.Item)
@@ -107,7 +107,7 @@ func (n *naive) turns(holds []Hold, most int, class func(*Item) *Requirements) (
 				n.drop(it)
 				n.left.spend(it)
 				out = append(out, Pair{Item: it, Worker: w.spec.ID, Score: n.score(it),
-					Reasoning: rota.Reasoning{Rule: rota.ByTurnOfTheOldest}})
+					Reasoning: rota.Reasoning{Rule: rota.ReasoningByTurnOfTheOldest}})
 				w.open, w.cpu, w.mem, w.io = w.open+1, w.cpu-r.CPUMilli, w.mem-r.MemoryBytes, w.io-r.IOBytesPerS
 				w.use(r)
 				w.received = n.afterTurn(w, w.received)

@@ -172,8 +172,8 @@ func (m *matcher) taker(pos int) int {
 func (m *matcher) assign(i, pos int, why rota.Reasoning) {
 	c := m.group[i]
 	slot := m.slots[pos]
-	if why.Rule == rota.BySeededShuffle && !c.class.none() {
-		why = rota.Reasoning{Rule: rota.ByResourceFit, N: m.now.loadFree[slot].CPU, Of: max(c.class.CPU, 0)}
+	if why.Rule == rota.ReasoningBySeededShuffle && !c.class.none() {
+		why = rota.Reasoning{Rule: rota.ReasoningByResourceFit, N: m.now.loadFree[slot].CPU, Of: max(c.class.CPU, 0)}
 	}
 	if w := m.draft.watch; w != nil && w.job == c.item.ID {
 		m.note(&c, pos)

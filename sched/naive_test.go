@@ -221,8 +221,8 @@ func (n *naive) match(group []*Item, ranks []int32, class func(*Item) *Requireme
 			}
 		}
 		it, r := group[best], class(group[best])
-		if why.Rule == rota.BySeededShuffle && (r.CPUMilli > 0 || r.MemoryBytes > 0 || r.IOBytesPerS > 0) {
-			why = rota.Reasoning{Rule: rota.ByResourceFit, N: w.cpu, Of: r.CPUMilli}
+		if why.Rule == rota.ReasoningBySeededShuffle && (r.CPUMilli > 0 || r.MemoryBytes > 0 || r.IOBytesPerS > 0) {
+			why = rota.Reasoning{Rule: rota.ReasoningByResourceFit, N: w.cpu, Of: r.CPUMilli}
 		}
 		n.out = append(n.out, Pair{it, w.spec.ID, n.score(it), ranks[best], why, false})
 		n.left.spend(it)
@@ -243,7 +243,7 @@ func (n *naive) choose(able []*naiveWorker, group []*Item) (w *naiveWorker, why 
 		if best > 0 {
 			able = slices.DeleteFunc(slices.Clone(able), func(w *naiveWorker) bool { return holds(w) < best })
 			w, _ = n.byStrategy(able, group)
-			return w, rota.Reasoning{Rule: rota.ByDataLocality, N: int64(best)}
+			return w, rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: int64(best)}
 		}
 	}
 	return n.byStrategy(able, group)
@@ -253,15 +253,15 @@ func (n *naive) byStrategy(able []*naiveWorker, group []*Item) (w *naiveWorker, 
 	switch n.policy.Strategy {
 	case rota.StrategyShuffle:
 		w = able[0]
-		why = rota.Reasoning{Rule: rota.BySeededShuffle, N: int64(slices.Index(n.set, w)), Of: int64(len(n.set))}
+		why = rota.Reasoning{Rule: rota.ReasoningBySeededShuffle, N: int64(slices.Index(n.set, w)), Of: int64(len(n.set))}
 	case rota.StrategyRoundRobin:
 		c := n.cursor + uint64(len(n.out))
 		w = able[c%uint64(len(able))]
-		why = rota.Reasoning{Rule: rota.ByRoundRobin, N: int64(c)}
+		why = rota.Reasoning{Rule: rota.ReasoningByRoundRobin, N: int64(c)}
 	case rota.StrategyRandom:
 		lowest := slices.MinFunc(group, func(a, b *Item) int { return strings.Compare(string(a.ID), string(b.ID)) })
 		w = able[randomTurn(lowest.ID, n.seed)%uint64(len(able))]
-		why = rota.Reasoning{Rule: rota.BySeededRandom}
+		why = rota.Reasoning{Rule: rota.ReasoningBySeededRandom}
 	case rota.StrategyAffinity:
 		lowest := slices.MinFunc(group, func(a, b *Item) int { return strings.Compare(string(a.ID), string(b.ID)) })
 		w, why = bound(able, lowest)
@@ -272,10 +272,10 @@ func (n *naive) byStrategy(able []*naiveWorker, group []*Item) (w *naiveWorker, 
 				w = x
 			}
 		}
-		why = rota.Reasoning{Rule: rota.ByLeastLoaded, N: w.open}
+		why = rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: w.open}
 	}
 	if len(able) == 1 {
-		why = rota.Reasoning{Rule: rota.OnlyWorkerAvailable}
+		why = rota.Reasoning{Rule: rota.ReasoningOnlyWorkerAvailable}
 	}
 	return w, why
 }

@@ -138,7 +138,7 @@ func (w *world) round(t *dice) {
 		i := slices.IndexFunc(w.workers, func(x *naiveWorker) bool { return x.spec.ID == p.Worker })
 		x := w.workers[i]
 		x.received++
-		if p.Reasoning.Rule == rota.ByTurnOfTheOldest {
+		if p.Reasoning.Rule == rota.ReasoningByTurnOfTheOldest {
 			x.received = AfterTurn(x.received-1, w.policy.OldestEvery, x.spec.Slots+x.spec.Prefetch)
 		}
 		w.supply.Received(p.Worker, x.received)

@@ -240,45 +240,45 @@ func TestAffinity(t *testing.T) {
 			put("v", "y", 3)
 			s.SetData("u", []string{"a", "c"})
 			s.SetData("v", []string{"b", "a"})
-		}, "v", rota.Reasoning{Rule: rota.ByDataLocality, N: 2}},
+		}, "v", rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: 2}},
 		{"executed, where data is equal", func(s *Supply, put putter) {
 			put("u", "z", 0)
 			put("v", "y", 3, "render", "echo")
 			s.SetData("u", []string{"a"})
 			s.SetData("v", []string{"b"})
-		}, "v", rota.Reasoning{Rule: rota.ByDataLocality, N: 1}},
+		}, "v", rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: 1}},
 		{"outputs of parents count as keys do", func(s *Supply, put putter) {
 			put("u", "z", 0, "echo")
 			put("parents5", "y", 3)
 			s.SetData("u", []string{"a", "b"})
-		}, "parents5", rota.Reasoning{Rule: rota.ByDataLocality, N: 5}},
+		}, "parents5", rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: 5}},
 		{"keys and outputs together", func(s *Supply, put putter) {
 			put("u", "z", 0, "echo")
 			put("parents5", "y", 3)
 			put("parents4", "y", 4)
 			s.SetData("parents4", []string{"a", "b"})
-		}, "parents4", rota.Reasoning{Rule: rota.ByDataLocality, N: 6}},
+		}, "parents4", rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: 6}},
 		{"executed before zone", func(s *Supply, put putter) {
 			put("u", "z", 0)
 			put("v", "y", 3, "echo")
-		}, "v", rota.Reasoning{Rule: rota.ByPreviouslyExecuted}},
+		}, "v", rota.Reasoning{Rule: rota.ReasoningByPreviouslyExecuted}},
 		{"zone before load", func(s *Supply, put putter) {
 			put("u", "y", 0)
 			put("v", "z", 3)
-		}, "v", rota.Reasoning{Rule: rota.BySameZone}},
+		}, "v", rota.Reasoning{Rule: rota.ReasoningBySameZone}},
 		{"load alone", func(s *Supply, put putter) {
 			put("u", "y", 4)
 			put("v", "x", 3)
-		}, "v", rota.Reasoning{Rule: rota.ByLeastLoaded, N: 3}},
+		}, "v", rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: 3}},
 		{"data that is gone does not count", func(s *Supply, put putter) {
 			put("u", "y", 4)
 			put("v", "x", 3)
 			s.SetData("u", []string{"a"})
 			s.SetData("u", nil)
-		}, "v", rota.Reasoning{Rule: rota.ByLeastLoaded, N: 3}},
+		}, "v", rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: 3}},
 		{"only one", func(s *Supply, put putter) {
 			put("v", "z", 3)
-		}, "v", rota.Reasoning{Rule: rota.OnlyWorkerAvailable}},
+		}, "v", rota.Reasoning{Rule: rota.ReasoningOnlyWorkerAvailable}},
 	} {
 		for _, others := range []int{0, 500} { // Many holders of a key are counted in another way.
 			t.Run(fmt.Sprintf("%s, beside %d others", c.name, others), func(t *testing.T) {

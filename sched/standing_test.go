@@ -202,13 +202,13 @@ func bound(able []*naiveWorker, it *Item) (*naiveWorker, rota.Reasoning) {
 	w := able[0]
 	switch {
 	case data(w) > 0:
-		return w, rota.Reasoning{Rule: rota.ByDataLocality, N: int64(data(w))}
+		return w, rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: int64(data(w))}
 	case executed(w) > 0:
-		return w, rota.Reasoning{Rule: rota.ByPreviouslyExecuted}
+		return w, rota.Reasoning{Rule: rota.ReasoningByPreviouslyExecuted}
 	case zone(w) > 0:
-		return w, rota.Reasoning{Rule: rota.BySameZone}
+		return w, rota.Reasoning{Rule: rota.ReasoningBySameZone}
 	}
-	return w, rota.Reasoning{Rule: rota.ByLeastLoaded, N: w.open}
+	return w, rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: w.open}
 }
 
 // restand changes what is known of a worker's standing, as an outcome or the

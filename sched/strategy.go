@@ -18,13 +18,13 @@ func (m *matcher) pick(able bitset) (pos int, why rota.Reasoning) {
 			if most := m.bonds().mostData(able, it.DataKeys, it.Data); most > 0 {
 				able = m.ties.best
 				pos, _ = m.first(able, able.count())
-				return pos, rota.Reasoning{Rule: rota.ByDataLocality, N: most}
+				return pos, rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: most}
 			}
 		}
 	}
 	pos, why = m.first(able, n)
 	if n == 1 {
-		why = rota.Reasoning{Rule: rota.OnlyWorkerAvailable}
+		why = rota.Reasoning{Rule: rota.ReasoningOnlyWorkerAvailable}
 	}
 	return pos, why
 }
@@ -42,19 +42,19 @@ func (m *matcher) first(able bitset, n int) (pos int, why rota.Reasoning) {
 	switch m.in.Policy.Strategy {
 	case rota.StrategyShuffle:
 		pos = able.first()
-		why = rota.Reasoning{Rule: rota.BySeededShuffle, N: int64(pos), Of: int64(len(m.slots))}
+		why = rota.Reasoning{Rule: rota.ReasoningBySeededShuffle, N: int64(pos), Of: int64(len(m.slots))}
 	case rota.StrategyRoundRobin:
 		cursor := m.in.Cursor + uint64(len(m.pairs))
 		pos = able.nth(int(cursor % uint64(n)))
-		why = rota.Reasoning{Rule: rota.ByRoundRobin, N: int64(cursor)}
+		why = rota.Reasoning{Rule: rota.ReasoningByRoundRobin, N: int64(cursor)}
 	case rota.StrategyRandom:
 		pos = able.nth(int(randomTurn(m.lowest().ID, m.in.Seed) % uint64(n)))
-		why = rota.Reasoning{Rule: rota.BySeededRandom}
+		why = rota.Reasoning{Rule: rota.ReasoningBySeededRandom}
 	case rota.StrategyAffinity:
 		pos, why = m.bonds().pick(able, n, m.lowest())
 	default:
 		pos = m.loads.least(able, n)
-		why = rota.Reasoning{Rule: rota.ByLeastLoaded, N: int64(m.now.open[m.slots[pos]])}
+		why = rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: int64(m.now.open[m.slots[pos]])}
 	}
 	return pos, why
 }

@@ -49,7 +49,7 @@ func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 			it := l.list[at].item
 			k := &d.supply.classes[it.Class]
 			if d.standing.roomFor(slot, k.queue, k.need) == Fit {
-				pairs = append(pairs, d.place(l.lot, it, slot, rota.ByTurnOfTheOldest, now))
+				pairs = append(pairs, d.place(l.lot, it, slot, rota.ReasoningByTurnOfTheOldest, now))
 				l.gone(d, at)
 				continue
 			}

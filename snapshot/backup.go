@@ -29,14 +29,14 @@ func SaveStream(path string, r io.Reader) (rota.SnapshotInfo, error) {
 func OpenFile(path string) (*os.File, error) {
 	stat, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &rota.Error{Kind: rota.NotFound, Op: opOpen, Subject: path,
+		return nil, &rota.Error{Kind: rota.KindNotFound, Op: opOpen, Subject: path,
 			Text: "there is no file " + path}
 	}
 	if err != nil {
 		return nil, carried(opOpen, err, "%s cannot be opened", path)
 	}
 	if !stat.Mode().IsRegular() {
-		return nil, &rota.Error{Kind: rota.Invalid, Op: opOpen, Subject: path,
+		return nil, &rota.Error{Kind: rota.KindInvalid, Op: opOpen, Subject: path,
 			Text: path + " is not a regular file"}
 	}
 	f, err := os.Open(path)
@@ -101,7 +101,7 @@ func free(path string) error {
 }
 
 func inTheWay(path string) error {
-	return &rota.Error{Kind: rota.Conflict, Op: opSave, Subject: path,
+	return &rota.Error{Kind: rota.KindConflict, Op: opSave, Subject: path,
 		Text: fmt.Sprintf("%s is there already and is not replaced: give another name or move it away", path)}
 }
 

@@ -71,7 +71,7 @@ func TestSaveFile(t *testing.T) {
 			before, _ := os.Lstat(path)
 			_, err := SaveFile(path, small())
 			after, _ := os.Lstat(path)
-			if rota.KindOf(err) != rota.Conflict || !reflect.DeepEqual(before, after) ||
+			if rota.KindOf(err) != rota.KindConflict || !reflect.DeepEqual(before, after) ||
 				len(entries(t, filepath.Dir(path))) != 1 {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -87,7 +87,7 @@ func TestSaveFile(t *testing.T) {
 			return Write(w, small())
 		})
 		b, _ := os.ReadFile(path)
-		if rota.KindOf(err) != rota.Conflict || string(b) != "precious" ||
+		if rota.KindOf(err) != rota.KindConflict || string(b) != "precious" ||
 			len(entries(t, filepath.Dir(path))) != 1 {
 			t.Fatalf("%q, %v", b, err)
 		}
@@ -128,7 +128,7 @@ func TestSaveStream(t *testing.T) {
 		t.Parallel()
 		folder := t.TempDir()
 		_, err := SaveStream(filepath.Join(folder, "backup.rota"), bytes.NewReader(whole[:len(whole)-1]))
-		if !errors.As(err, new(*DamagedError)) || rota.KindOf(err) != rota.Invalid || len(entries(t, folder)) != 0 {
+		if !errors.As(err, new(*DamagedError)) || rota.KindOf(err) != rota.KindInvalid || len(entries(t, folder)) != 0 {
 			t.Fatalf("%v, %v", entries(t, folder), err)
 		}
 	})
@@ -136,10 +136,10 @@ func TestSaveStream(t *testing.T) {
 
 func TestOpenFileRefuses(t *testing.T) {
 	t.Parallel()
-	if _, err := OpenFile(filepath.Join(t.TempDir(), "none")); rota.KindOf(err) != rota.NotFound {
+	if _, err := OpenFile(filepath.Join(t.TempDir(), "none")); rota.KindOf(err) != rota.KindNotFound {
 		t.Fatal(err)
 	}
-	if _, err := OpenFile(t.TempDir()); rota.KindOf(err) != rota.Invalid {
+	if _, err := OpenFile(t.TempDir()); rota.KindOf(err) != rota.KindInvalid {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "cut.rota")
@@ -147,7 +147,7 @@ func TestOpenFileRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := InspectFile(path)
-	if !errors.As(err, new(*DamagedError)) || rota.KindOf(err) != rota.Invalid ||
+	if !errors.As(err, new(*DamagedError)) || rota.KindOf(err) != rota.KindInvalid ||
 		!strings.Contains(err.Error(), path) {
 		t.Fatal(err)
 	}
@@ -180,10 +180,10 @@ func TestFirstReadable(t *testing.T) {
 	}{
 		{"the newest", []string{"whole", "cut"}, "whole", nil, rota.KindNone, ""},
 		{"the one before the damaged ones", []string{"flipped", "cut", "gone", "newer", "whole", "cut"}, "whole",
-			[]rota.Kind{rota.Invalid, rota.Invalid, rota.NotFound, rota.Conflict}, rota.KindNone, ""},
-		{"none", []string{"newer", "cut"}, "", []rota.Kind{rota.Conflict, rota.Invalid}, rota.Conflict,
+			[]rota.Kind{rota.KindInvalid, rota.KindInvalid, rota.KindNotFound, rota.KindConflict}, rota.KindNone, ""},
+		{"none", []string{"newer", "cut"}, "", []rota.Kind{rota.KindConflict, rota.KindInvalid}, rota.KindConflict,
 			"none of 2 snapshots is readable, newest first: 1: read snapshot: snapshot format 2 is newer than"},
-		{"nothing to choose from", nil, "", nil, rota.NotFound, "there is no snapshot"},
+		{"nothing to choose from", nil, "", nil, rota.KindNotFound, "there is no snapshot"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -191,7 +191,7 @@ func TestFirstReadable(t *testing.T) {
 			best, skipped, err := FirstReadable(c.candidates, func(name string) (io.ReadCloser, error) {
 				b, ok := files[name]
 				if !ok {
-					return nil, rota.Refusef(rota.NotFound, name, "%s is gone", name)
+					return nil, rota.Refusef(rota.KindNotFound, name, "%s is gone", name)
 				}
 				opened++
 				return closing{bytes.NewReader(b), &closed}, nil

@@ -30,19 +30,19 @@ const (
 // damaged refuses bytes that are not what was written.
 func damaged(offset int64, format string, args ...any) error {
 	reason := fmt.Sprintf(format, args...)
-	return &rota.Error{Kind: rota.Invalid, Op: opRead, Subject: "snapshot", Text: reason,
+	return &rota.Error{Kind: rota.KindInvalid, Op: opRead, Subject: "snapshot", Text: reason,
 		Cause: &DamagedError{Reason: reason, Offset: offset}}
 }
 
 // foreign refuses bytes that never were a snapshot of ours.
 func foreign(found []byte) error {
-	return &rota.Error{Kind: rota.Invalid, Op: opRead, Subject: "snapshot",
+	return &rota.Error{Kind: rota.KindInvalid, Op: opRead, Subject: "snapshot",
 		Text: fmt.Sprintf("not a rota snapshot: it begins with %q, not with %q", found, magic)}
 }
 
 // newer refuses a format that a later binary wrote.
 func newer(format uint32) error {
-	return &rota.Error{Kind: rota.Conflict, Op: opRead, Subject: "snapshot",
+	return &rota.Error{Kind: rota.KindConflict, Op: opRead, Subject: "snapshot",
 		Text: fmt.Sprintf("snapshot format %d is newer than this binary's %d: upgrade first", format, Format)}
 }
 

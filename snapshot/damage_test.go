@@ -144,7 +144,7 @@ func TestRefuse(t *testing.T) {
 		binary.LittleEndian.PutUint32(whole[sum:], checksum(whole[:sum]))
 		want := fmt.Sprintf("the snapshot was written by draft %d of an unreleased rota, this binary is draft %d: "+
 			"run the binary that wrote it", rota.Draft+1, rota.Draft)
-		if err := mustRefuse(t, whole); rota.KindOf(err) != rota.Conflict || err.Error() != want {
+		if err := mustRefuse(t, whole); rota.KindOf(err) != rota.KindConflict || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	})

@@ -33,7 +33,7 @@ func FirstReadable[T any](candidates []T, open func(T) (io.ReadCloser, error)) (
 		skipped = append(skipped, Skipped{Position: i, Err: err})
 	}
 	if len(skipped) == 0 {
-		return best, nil, &rota.Error{Kind: rota.NotFound, Op: opOpen, Subject: "snapshot",
+		return best, nil, &rota.Error{Kind: rota.KindNotFound, Op: opOpen, Subject: "snapshot",
 			Text: "there is no snapshot"}
 	}
 	return best, skipped, noneReadable(skipped)

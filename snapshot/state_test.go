@@ -71,7 +71,7 @@ func (s *sink) Add(kind byte, record []byte) error {
 func (s *sink) Finish() (*state, error) {
 	s.finished++
 	if got := digestOf(s.rows); got != s.info.Digest || s.refuseDigests {
-		return nil, rota.Refusef(rota.Invalid, "digest", "digest is %s, %s was written", got, s.info.Digest)
+		return nil, rota.Refusef(rota.KindInvalid, "digest", "digest is %s, %s was written", got, s.info.Digest)
 	}
 	return &state{info: s.info, rows: s.rows}, nil
 }
@@ -120,7 +120,7 @@ func mustRefuse(t testing.TB, b []byte) error {
 	if err2 == nil || err2.Error() != err.Error() {
 		t.Fatalf("Read and Inspect differ: %v, %v", err, err2)
 	}
-	if kind := rota.KindOf(err); kind != rota.Invalid && kind != rota.Conflict {
+	if kind := rota.KindOf(err); kind != rota.KindInvalid && kind != rota.KindConflict {
 		t.Fatalf("refusal has kind %v: %v", kind, err)
 	}
 	return err

@@ -98,14 +98,14 @@ func noise(seed uint64, n int) []byte {
 func TestReadKeepsOthersErrors(t *testing.T) {
 	t.Parallel()
 	whole := pack(t, small(), 128)
-	cause := rota.Refusef(rota.Unavailable, "link", "the other node went away")
+	cause := rota.Refusef(rota.KindUnavailable, "link", "the other node went away")
 	t.Run("of the reader, wherever it fails", func(t *testing.T) {
 		t.Parallel()
 		for n := range len(whole) + 1 {
 			r := io.MultiReader(bytes.NewReader(whole[:n]), iotest.ErrReader(cause))
 			k := &sink{}
 			s, _, err := Read(r, func(rota.SnapshotInfo) (Sink[*state], error) { return k, nil })
-			if !errors.Is(err, cause) || rota.KindOf(err) != rota.Unavailable || s != nil || k.finished != 0 ||
+			if !errors.Is(err, cause) || rota.KindOf(err) != rota.KindUnavailable || s != nil || k.finished != 0 ||
 				errors.As(err, new(*DamagedError)) {
 				t.Fatalf("after %d bytes: %v", n, err)
 			}
@@ -113,7 +113,7 @@ func TestReadKeepsOthersErrors(t *testing.T) {
 	})
 	t.Run("of who makes the sink, before any block is read", func(t *testing.T) {
 		t.Parallel()
-		refusal := rota.Refusef(rota.Conflict, "cluster_id", "snapshot is of cluster blue-7, this is red-1")
+		refusal := rota.Refusef(rota.KindConflict, "cluster_id", "snapshot is of cluster blue-7, this is red-1")
 		r := bytes.NewReader(whole)
 		_, _, err := Read(r, func(info rota.SnapshotInfo) (Sink[*state], error) {
 			if info.ClusterID != "blue-7" || info.Index != 4711 || info.Records != 0 || info.Bytes != 0 {
@@ -121,7 +121,7 @@ func TestReadKeepsOthersErrors(t *testing.T) {
 			}
 			return nil, refusal
 		})
-		if at := int64(len(whole) - r.Len()); !errors.Is(err, refusal) || rota.KindOf(err) != rota.Conflict ||
+		if at := int64(len(whole) - r.Len()); !errors.Is(err, refusal) || rota.KindOf(err) != rota.KindConflict ||
 			at != cut(t, whole)[1].start {
 			t.Fatalf("%d bytes read: %v", at, err)
 		}
@@ -131,7 +131,7 @@ func TestReadKeepsOthersErrors(t *testing.T) {
 		k := &sink{addErr: io.ErrClosedPipe}
 		s, _, err := Read(bytes.NewReader(whole), func(rota.SnapshotInfo) (Sink[*state], error) { return k, nil })
 		if !errors.Is(err, io.ErrClosedPipe) || !strings.Contains(err.Error(), "record 3 of kind 1, in block ") ||
-			rota.KindOf(err) != rota.Internal || s != nil || k.finished != 0 {
+			rota.KindOf(err) != rota.KindInternal || s != nil || k.finished != 0 {
 			t.Fatal(err)
 		}
 	})
@@ -140,7 +140,7 @@ func TestReadKeepsOthersErrors(t *testing.T) {
 		other := small()
 		other.info.Digest.Lo++
 		s, info, k, err := load(pack(t, other, 128))
-		if rota.KindOf(err) != rota.Invalid || s != nil || info != (rota.SnapshotInfo{}) || k.finished != 1 ||
+		if rota.KindOf(err) != rota.KindInvalid || s != nil || info != (rota.SnapshotInfo{}) || k.finished != 1 ||
 			!strings.Contains(err.Error(), "the state at index 4711 does not verify: digest is ") {
 			t.Fatal(err)
 		}
@@ -207,7 +207,7 @@ func TestWriteRefuses(t *testing.T) {
 		t.Parallel()
 		s := newState(row{1, "a"}, row{4, strings.Repeat("x", MaxRecordBytes+1)})
 		_, err := Write(io.Discard, s)
-		if rota.KindOf(err) != rota.Invalid || !strings.Contains(err.Error(),
+		if rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(),
 			"record 2 of kind 4 has 16777217 bytes: at most 16777216 are taken") {
 			t.Fatal(err)
 		}
@@ -216,7 +216,7 @@ func TestWriteRefuses(t *testing.T) {
 		t.Parallel()
 		s := newState()
 		s.info.ClusterID = "a b"
-		if _, err := Write(io.Discard, s); rota.KindOf(err) != rota.Invalid {
+		if _, err := Write(io.Discard, s); rota.KindOf(err) != rota.KindInvalid {
 			t.Fatal(err)
 		}
 	})

@@ -87,7 +87,7 @@ func (e *encoder) add(kind byte, record []byte) error {
 		return e.err
 	}
 	if len(record) > MaxRecordBytes {
-		e.err = &rota.Error{Kind: rota.Invalid, Op: opWrite, Subject: "record", Text: fmt.Sprintf(
+		e.err = &rota.Error{Kind: rota.KindInvalid, Op: opWrite, Subject: "record", Text: fmt.Sprintf(
 			"record %d of kind %d has %d bytes: at most %d are taken",
 			e.sum.records+1, kind, len(record), MaxRecordBytes)}
 		return e.err

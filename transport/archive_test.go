@@ -15,11 +15,11 @@ func TestArchiveRecords_refuses(t *testing.T) {
 		many[i] = rota.JobID(fmt.Sprint("j", i))
 	}
 	for name, ids := range map[string][]rota.JobID{"none": nil, "too many": many, "no id": {"a b"}} {
-		if _, err := p.ArchiveRecords(bounded(t), n1, ids); rota.KindOf(err) != rota.Invalid {
+		if _, err := p.ArchiveRecords(bounded(t), n1, ids); rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := p.ListArchived(bounded(t), n1, rota.JobFilter{Limit: rota.MaxPage + 1}, 0); rota.KindOf(err) != rota.Invalid {
+	if _, err := p.ListArchived(bounded(t), n1, rota.JobFilter{Limit: rota.MaxPage + 1}, 0); rota.KindOf(err) != rota.KindInvalid {
 		t.Errorf("a page beyond the limit: %v", err)
 	}
 }

@@ -58,7 +58,7 @@ func (s *clusterService) SetMode(ctx context.Context, req *rotav1.SetModeRequest
 // checkReason refuses an operator's or a verifier's reason that is none or too long.
 func checkReason(reason string) error {
 	if n := len(reason); n < 1 || n > rota.MaxReasonBytes {
-		return rota.Refusef(rota.Invalid, "reason", "the reason has %d bytes: 1 to %d are wanted", n,
+		return rota.Refusef(rota.KindInvalid, "reason", "the reason has %d bytes: 1 to %d are wanted", n,
 			rota.MaxReasonBytes)
 	}
 	return nil

@@ -126,7 +126,7 @@ func late(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.As(err, &e) || !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return &rota.Error{Kind: rota.Unavailable, RetryAfter: comeBack,
+	return &rota.Error{Kind: rota.KindUnavailable, RetryAfter: comeBack,
 		Text: "the node found no answer in time, what came of the call is unknown: repeat it with the same ids"}
 }
 
@@ -138,7 +138,7 @@ func refusalOf(ctx context.Context, err error) *rota.Error {
 // panicked logs a panic with its stack and gives the error that the caller gets.
 func (s *Server) panicked(method string, r any) error {
 	s.log.Error("panic in a call", "method", method, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-	return rota.Refusef(rota.Internal, "", "the node failed to answer, its log has more")
+	return rota.Refusef(rota.KindInternal, "", "the node failed to answer, its log has more")
 }
 
 // checkSize holds public calls to the largest message (SECURITY §2.1).
@@ -155,7 +155,7 @@ func checkSize(method string, m any) error {
 		}
 	}
 	if size > rota.MaxMessageBytes {
-		return rota.Refusef(rota.Invalid, "message",
+		return rota.Refusef(rota.KindInvalid, "message",
 			"the message has %d bytes: at most %d are taken, send smaller batches",
 			size, rota.MaxMessageBytes)
 	}
@@ -165,7 +165,7 @@ func checkSize(method string, m any) error {
 // checkCount refuses a list that is empty or too long.
 func checkCount(field string, n, most int) error {
 	if n < 1 || n > most {
-		return rota.Refusef(rota.Invalid, field, "%s are %d: 1 to %d are wanted", field, n, most)
+		return rota.Refusef(rota.KindInvalid, field, "%s are %d: 1 to %d are wanted", field, n, most)
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func checkOptionalID(field, id string) error {
 // asked: to guess which outcome is whose would be worse than none.
 func checkLengths(what string, asked, answered int) error {
 	if asked != answered {
-		return rota.Refusef(rota.Internal, what, "%d %s were asked for, %d were answered", asked, what, answered)
+		return rota.Refusef(rota.KindInternal, what, "%d %s were asked for, %d were answered", asked, what, answered)
 	}
 	return nil
 }

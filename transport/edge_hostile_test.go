@@ -44,7 +44,7 @@ func TestSubmit_refusesHostileWords(t *testing.T) {
 		answer, err := b.jobs.Submit(bounded(t), &rotav1.SubmitRequest{Jobs: []*rotav1.JobSpec{words.JobSpecToWire(&spec)}})
 		switch {
 		case err != nil:
-			if kindOf(err) != rota.Invalid {
+			if kindOf(err) != rota.KindInvalid {
 				t.Errorf("%s: %v", name, err)
 			}
 		case len(answer.GetJobs()) != 1 || answer.GetJobs()[0].GetRefusal() == nil:

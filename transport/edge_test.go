@@ -66,7 +66,7 @@ func TestDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		_, err := b.jobs.Get(ctx, &rotav1.GetJobRequest{Id: "a"})
-		if got := words.FromStatus(err); got.Kind != rota.Unavailable || got.RetryAfter != comeBack ||
+		if got := words.FromStatus(err); got.Kind != rota.KindUnavailable || got.RetryAfter != comeBack ||
 			ctx.Err() != nil {
 			t.Errorf("got %+v, the caller's own context: %v", got, ctx.Err())
 		}
@@ -80,7 +80,7 @@ func TestStatus_ofEveryKindReachesTheCaller(t *testing.T) {
 	b.core.job = func(context.Context, rota.JobID, rota.ReadOptions) (rota.Job, rota.ReadAt, error) {
 		return rota.Job{}, rota.ReadAt{}, refusal
 	}
-	for kind := rota.Invalid; kind <= rota.Internal; kind++ {
+	for kind := rota.KindInvalid; kind <= rota.KindInternal; kind++ {
 		refusal = &rota.Error{Kind: kind, Op: "get", Subject: "j1", Text: "no: because",
 			RetryAfter: time.Duration(kind) * time.Second}
 		_, err := b.jobs.Get(bounded(t), &rotav1.GetJobRequest{Id: "a"})
@@ -101,14 +101,14 @@ func TestPanic_isAnsweredAndLogged(t *testing.T) {
 		panic("kaboom-1")
 	}
 	b.core.await = func(context.Context, []rota.JobID, func(rota.Job) error) error { panic("kaboom-2") }
-	if _, err := b.jobs.Get(bounded(t), &rotav1.GetJobRequest{Id: "a"}); kindOf(err) != rota.Internal {
+	if _, err := b.jobs.Get(bounded(t), &rotav1.GetJobRequest{Id: "a"}); kindOf(err) != rota.KindInternal {
 		t.Errorf("got %v", err)
 	}
 	stream, err := b.jobs.Wait(bounded(t), &rotav1.WaitJobsRequest{Ids: []string{"a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.Recv(); kindOf(err) != rota.Internal {
+	if _, err := stream.Recv(); kindOf(err) != rota.KindInternal {
 		t.Errorf("got %v", err)
 	}
 	for _, want := range []string{"kaboom-1", "kaboom-2", "edge_test.go"} {
@@ -220,10 +220,10 @@ func TestDrain_cutsOffWhatIsLeft(t *testing.T) {
 	<-in
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := b.server.Drain(ctx); rota.KindOf(err) != rota.Timeout {
+	if err := b.server.Drain(ctx); rota.KindOf(err) != rota.KindTimeout {
 		t.Errorf("drain: got %v", err)
 	}
-	if err := <-got; kindOf(err) != rota.Unavailable {
+	if err := <-got; kindOf(err) != rota.KindUnavailable {
 		t.Errorf("the call: got %v", err)
 	}
 }
@@ -266,7 +266,7 @@ func TestTLS_isUsedWhenSet(t *testing.T) {
 	t.Parallel()
 	certificate, roots := certify(t)
 	b := setup(t, func(o *Options) { o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}} })
-	if _, err := b.jobs.List(bounded(t), &rotav1.ListJobsRequest{}); kindOf(err) != rota.Unavailable {
+	if _, err := b.jobs.List(bounded(t), &rotav1.ListJobsRequest{}); kindOf(err) != rota.KindUnavailable {
 		t.Errorf("without TLS: got %v", err)
 	}
 	conn, err := grpc.NewClient("passthrough:///n1.rota",
@@ -318,7 +318,7 @@ func TestNewServer_refusesWhatItCannotServe(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]Options{"no core": {}, "connections": {Core: &fakeCore{},
 		MaxConnections: -1}} {
-		if _, err := NewServer(options); rota.KindOf(err) != rota.Invalid {
+		if _, err := NewServer(options); rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

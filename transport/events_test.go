@@ -35,7 +35,7 @@ func told(n int) []rota.ServedEvent {
 	list := make([]rota.ServedEvent, n)
 	for i := range list {
 		list[i] = rota.ServedEvent{Event: rota.Event{ID: rota.EventID{Incarnation: 1, Index: 7, Seq: uint32(i)},
-			Kind: rota.JobCompleted, Job: "j", Payload: `{"a":1}`, Text: "größe"}, PayloadHash: rota.Hex{1, 2}}
+			Kind: rota.EventJobCompleted, Job: "j", Payload: `{"a":1}`, Text: "größe"}, PayloadHash: rota.Hex{1, 2}}
 	}
 	return list
 }
@@ -60,7 +60,7 @@ func TestTail(t *testing.T) {
 	var seen rota.EventFilter
 	b.core.events = func(ctx context.Context, f rota.EventFilter, send func(rota.EventBatch) error) error {
 		seen = f
-		return telling(rota.Refusef(rota.Exhausted, "events", "too slow"), events, events[:1])(ctx, f, send)
+		return telling(rota.Refusef(rota.KindExhausted, "events", "too slow"), events, events[:1])(ctx, f, send)
 	}
 	for range 2 { // the second consumer gets what was encoded for the first
 		stream, err := rotav1.NewEventsClient(b.conn).Tail(bounded(t), &rotav1.TailRequest{From: "1.5.0", Follow: true,
@@ -72,7 +72,7 @@ func TestTail(t *testing.T) {
 		for {
 			m, err := stream.Recv()
 			if err != nil {
-				if e := words.FromStatus(err); e.Kind != rota.Exhausted || e.Text != "too slow" {
+				if e := words.FromStatus(err); e.Kind != rota.KindExhausted || e.Text != "too slow" {
 					t.Fatal(err)
 				}
 				break
@@ -110,7 +110,7 @@ func TestTail_refusesByName(t *testing.T) {
 		if err == nil {
 			_, err = stream.Recv()
 		}
-		if e := words.FromStatus(err); e.Kind != rota.Invalid || !strings.Contains(e.Text, c.want) {
+		if e := words.FromStatus(err); e.Kind != rota.KindInvalid || !strings.Contains(e.Text, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -133,11 +133,11 @@ func TestWebSocket(t *testing.T) {
 		reason string
 	}{
 		"ends": {nil, websocket.StatusNormalClosure, ""},
-		"cuts off a slow consumer": {rota.Refusef(rota.Exhausted, "events", "this consumer is too slow: resume after 1.7.2"),
+		"cuts off a slow consumer": {rota.Refusef(rota.KindExhausted, "events", "this consumer is too slow: resume after 1.7.2"),
 			websocket.StatusTryAgainLater, "EXHAUSTED: this consumer is too slow: resume after 1.7.2"},
-		"refuses an id of the future": {rota.Refusef(rota.OutOfRange, "event_id", "event 9.9.9 is of the future"),
+		"refuses an id of the future": {rota.Refusef(rota.KindOutOfRange, "event_id", "event 9.9.9 is of the future"),
 			websocket.StatusPolicyViolation, "OUT_OF_RANGE: event 9.9.9 is of the future"},
-		"cuts a long reason": {rota.Refusef(rota.Internal, "", "%s", strings.Repeat("ü", 100)),
+		"cuts a long reason": {rota.Refusef(rota.KindInternal, "", "%s", strings.Repeat("ü", 100)),
 			websocket.StatusInternalError, "INTERNAL: " + strings.Repeat("ü", 56)},
 	} {
 		t.Run(name, func(t *testing.T) {

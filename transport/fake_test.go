@@ -133,7 +133,7 @@ func (c *fakeCore) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Subm
 	}
 	out := make([]rota.Submitted, len(jobs))
 	for i := range jobs {
-		out[i] = rota.Submitted{ID: jobs[i].ID, State: rota.Queued, Index: rota.Index(i + 1)}
+		out[i] = rota.Submitted{ID: jobs[i].ID, State: rota.JobQueued, Index: rota.Index(i + 1)}
 	}
 	return out, c.err
 }
@@ -143,7 +143,7 @@ func (c *fakeCore) Job(ctx context.Context,
 	if c.job != nil {
 		return c.job(ctx, id, opt)
 	}
-	return rota.Job{JobSpec: rota.JobSpec{ID: id}, State: rota.Queued}, rota.ReadAt{Index: opt.MinIndex,
+	return rota.Job{JobSpec: rota.JobSpec{ID: id}, State: rota.JobQueued}, rota.ReadAt{Index: opt.MinIndex,
 		Age: 3 * time.Millisecond}, c.err
 }
 
@@ -162,7 +162,7 @@ func (c *fakeCore) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(ro
 		return c.await(ctx, ids, done)
 	}
 	for _, id := range ids {
-		if err := done(rota.Job{JobSpec: rota.JobSpec{ID: id}, State: rota.Completed}); err != nil {
+		if err := done(rota.Job{JobSpec: rota.JobSpec{ID: id}, State: rota.JobCompleted}); err != nil {
 			return err
 		}
 	}
@@ -175,7 +175,7 @@ func (c *fakeCore) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutc
 	}
 	out := make([]rota.JobOutcome, len(ids))
 	for i, id := range ids {
-		out[i] = rota.JobOutcome{ID: id, State: rota.Cancelled, Index: 5}
+		out[i] = rota.JobOutcome{ID: id, State: rota.JobCancelled, Index: 5}
 	}
 	return out, c.err
 }
@@ -190,9 +190,9 @@ func fakeAt(opt rota.ReadOptions) rota.ReadAt {
 
 func (c *fakeCore) Why(_ context.Context, id rota.JobID, at rota.Index, opt rota.ReadOptions) (rota.Explanation, rota.ReadAt, error) {
 	if id == "nobody" {
-		return rota.Explanation{}, fakeAt(opt), rota.Refusef(rota.NotFound, "job", "job %q is not known", id)
+		return rota.Explanation{}, fakeAt(opt), rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 	}
-	return rota.Explanation{Job: id, State: rota.Queued, Index: at, Reasons: []rota.Why{{Reason: "NO_FREE_SLOT", Workers: 2}},
+	return rota.Explanation{Job: id, State: rota.JobQueued, Index: at, Reasons: []rota.Why{{Reason: "NO_FREE_SLOT", Workers: 2}},
 		Decision: &rota.PlacedDecision{Worker: "w", Others: []rota.OtherWorker{{Worker: "v", Reason: "CPU_FULL"}}}}, fakeAt(opt), nil
 }
 
@@ -384,7 +384,7 @@ func (s *fakeSession) Do(ctx context.Context, commands []rota.LeaseCommand) ([]r
 	}
 	out := make([]rota.LeaseAnswer, len(commands))
 	for i := range commands {
-		out[i] = rota.LeaseAnswer{JobState: rota.Completed, Renewals: commands[i].Ordinal, Index: 3}
+		out[i] = rota.LeaseAnswer{JobState: rota.JobCompleted, Renewals: commands[i].Ordinal, Index: 3}
 	}
 	return out, nil
 }

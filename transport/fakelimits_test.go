@@ -10,19 +10,19 @@ import (
 // The fake core's answers on standing, tenants and modes echo what was asked.
 
 func (c *fakeCore) ChangeJob(_ context.Context, change rota.JobChange) (rota.JobOutcome, error) {
-	return rota.JobOutcome{ID: change.ID, State: rota.Queued, Index: 9}, nil
+	return rota.JobOutcome{ID: change.ID, State: rota.JobQueued, Index: 9}, nil
 }
 
 func (c *fakeCore) DeleteJobs(_ context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
 	deleted := make([]rota.JobOutcome, len(ids))
 	for i, id := range ids {
-		deleted[i] = rota.JobOutcome{ID: id, State: rota.Completed, Index: 8}
+		deleted[i] = rota.JobOutcome{ID: id, State: rota.JobCompleted, Index: 8}
 	}
 	return deleted, c.err
 }
 
 func (c *fakeCore) ReportProof(_ context.Context, r rota.ProofReport) (rota.JobOutcome, error) {
-	return rota.JobOutcome{ID: r.Job, State: rota.Queued, Index: 6}, c.err
+	return rota.JobOutcome{ID: r.Job, State: rota.JobQueued, Index: 6}, c.err
 }
 
 func fakeStatus(id rota.WorkerID, status rota.WorkerStatus) rota.Worker {
@@ -43,7 +43,7 @@ func (c *fakeCore) RetireWorker(_ context.Context, id rota.WorkerID) (rota.Worke
 
 func (c *fakeCore) WorkerGone(_ context.Context, _ rota.WorkerID, session rota.Session, secret []byte) error {
 	if session != 7 || !bytes.Equal(secret, secret16) {
-		return rota.Refusef(rota.Denied, "secret", "the secret is not that of the worker")
+		return rota.Refusef(rota.KindDenied, "secret", "the secret is not that of the worker")
 	}
 	return c.err
 }

@@ -31,10 +31,10 @@ func (s *nodeService) admit(caller *rotav1.Caller) (rota.NodeID, error) {
 	id := string(s.core.ClusterID())
 	switch {
 	case caller.GetClusterName() != s.core.Name():
-		refused = rota.Refusef(rota.Denied, "cluster_name", "node %s is of the cluster named %q, this one is of %q",
+		refused = rota.Refusef(rota.KindDenied, "cluster_name", "node %s is of the cluster named %q, this one is of %q",
 			caller.GetNode(), cut(caller.GetClusterName()), s.core.Name())
 	case id != "" && caller.GetClusterId() != "" && caller.GetClusterId() != id:
-		refused = rota.Refusef(rota.Denied, "cluster_id", "node %s is of cluster %q, this one is of %q",
+		refused = rota.Refusef(rota.KindDenied, "cluster_id", "node %s is of cluster %q, this one is of %q",
 			caller.GetNode(), cut(caller.GetClusterId()), id)
 	case refused == nil:
 		return rota.NodeID(caller.GetNode()), nil
@@ -108,7 +108,7 @@ func (s *nodeService) Inspect(ctx context.Context,
 		return nil, err
 	}
 	if n := len(req.GetDigestsAt()); n > maxDigestsAsked {
-		return nil, rota.Refusef(rota.Invalid, "digests_at", "digests_at are %d: at most %d are taken", n,
+		return nil, rota.Refusef(rota.KindInvalid, "digests_at", "digests_at are %d: at most %d are taken", n,
 			maxDigestsAsked)
 	}
 	at := make([]rota.Index, len(req.GetDigestsAt()))

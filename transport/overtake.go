@@ -37,7 +37,7 @@ func (a *allowance) give(n int64) {
 
 // busy sends a caller to another node: what is full here is not full there.
 func (s *Server) busy(what string) error {
-	return &rota.Error{Kind: rota.Unavailable, Subject: "node", RetryAfter: comeBack,
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: comeBack,
 		Text: "node " + string(s.options.Self) + " " + what + ": ask another node, or again"}
 }
 
@@ -68,7 +68,7 @@ type patience struct{ timer *time.Timer }
 func withPatience(ctx context.Context) (context.Context, patience, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(stepMost, func() {
-		cancel(rota.Refusef(rota.Timeout, "stream", "nothing moved for %v: the stream was given up", stepMost))
+		cancel(rota.Refusef(rota.KindTimeout, "stream", "nothing moved for %v: the stream was given up", stepMost))
 	})
 	return ctx, patience{timer}, func() {
 		timer.Stop()

@@ -36,10 +36,10 @@ func fitting[M proto.Message](rows []M, most int) int {
 // checkLimit refuses a page that is longer than any; 0 is the caller's default.
 func checkLimit(limit int32, cursor string) error {
 	if limit < 0 || limit > rota.MaxPage {
-		return rota.Refusef(rota.Invalid, "limit", "limit is %d: 0 to %d is wanted", limit, rota.MaxPage)
+		return rota.Refusef(rota.KindInvalid, "limit", "limit is %d: 0 to %d is wanted", limit, rota.MaxPage)
 	}
 	if len(cursor) > maxCursorBytes {
-		return rota.Refusef(rota.Invalid, "cursor",
+		return rota.Refusef(rota.KindInvalid, "cursor",
 			"cursor has %d bytes: at most %d are taken, it is the next_cursor "+
 				"of the page before", len(cursor), maxCursorBytes)
 	}
@@ -78,7 +78,7 @@ func cutPage[W any, M proto.Message](all []W, key func(*W) string, limit int32, 
 		row := toWire(&all[i])
 		if size += proto.Size(row) + rowBytes; size > most && i > first {
 			if limit == 0 {
-				return nil, "", rota.Refusef(rota.Invalid, "limit", "the list has more than %d bytes: ask for it in "+
+				return nil, "", rota.Refusef(rota.KindInvalid, "limit", "the list has more than %d bytes: ask for it in "+
 					"pages, by limit and cursor", wholeBytes)
 			}
 			last = i

@@ -65,7 +65,7 @@ func TestLists_comeInPages(t *testing.T) {
 		b.core.workers = append(b.core.workers,
 			rota.Worker{WorkerSpec: rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprintf("w%05d", i))}})
 	}
-	if _, err := b.queues.List(bounded(t), &rotav1.ListQueuesRequest{}); kindOf(err) != rota.Invalid {
+	if _, err := b.queues.List(bounded(t), &rotav1.ListQueuesRequest{}); kindOf(err) != rota.KindInvalid {
 		t.Errorf("a list of many megabytes: got %v", err)
 	}
 	whole, err := b.workers.List(bounded(t), &rotav1.ListWorkersRequest{})

@@ -186,8 +186,8 @@ func peerError(to rota.NodeAddress, err error) error {
 	if st, ok := status.FromError(err); !ok || len(st.Details()) > 0 {
 		return e
 	}
-	if e.Kind == rota.Timeout {
-		e.Kind = rota.Unavailable
+	if e.Kind == rota.KindTimeout {
+		e.Kind = rota.KindUnavailable
 	}
 	e.Subject, e.Text = string(to.ID), "node "+string(to.ID)+" at "+to.API+": "+e.Text
 	return e
@@ -197,12 +197,12 @@ func peerError(to rota.NodeAddress, err error) error {
 // nobody used for long.
 func (p *Peers) take(to rota.NodeAddress) (*peer, error) {
 	if to.API == "" {
-		return nil, rota.Refusef(rota.Unavailable, string(to.ID), "the address of node %s is not known yet", to.ID)
+		return nil, rota.Refusef(rota.KindUnavailable, string(to.ID), "the address of node %s is not known yet", to.ID)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, rota.Refusef(rota.Unavailable, string(to.ID), "this node is shutting down")
+		return nil, rota.Refusef(rota.KindUnavailable, string(to.ID), "this node is shutting down")
 	}
 	now := time.Now()
 	for address, old := range p.peers {
@@ -215,7 +215,7 @@ func (p *Peers) take(to rota.NodeAddress) (*peer, error) {
 	if !ok {
 		conn, err := grpc.NewClient("passthrough:///"+to.API, p.settings()...)
 		if err != nil {
-			return nil, &rota.Error{Kind: rota.Unavailable, Subject: string(to.ID), Text: "dial " + to.API, Cause: err}
+			return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: string(to.ID), Text: "dial " + to.API, Cause: err}
 		}
 		found = &peer{conn: conn, node: rotav1.NewNodeClient(conn)}
 		p.peers[to.API] = found

@@ -64,7 +64,7 @@ func everyPeerCall(p *Peers, to rota.NodeAddress) map[string]func(context.Contex
 			return p.ArchiveRecords(ctx, to, []rota.JobID{"j1", "j2"})
 		},
 		"archive list": func(ctx context.Context) (any, error) {
-			return p.ListArchived(ctx, to, rota.JobFilter{Queue: "q1", State: rota.Dead, Cursor: "done/j0", Limit: 5}, 3)
+			return p.ListArchived(ctx, to, rota.JobFilter{Queue: "q1", State: rota.JobDead, Cursor: "done/j0", Limit: 5}, 3)
 		},
 	}
 }
@@ -87,7 +87,7 @@ func TestPeers_reachTheOtherNode(t *testing.T) {
 		"state":           string(fakeState),
 		"archive records": []rota.ArchiveRecord{{}, {Seq: 2, Data: []byte("j2")}},
 		"archive list": rota.JobPage{NextCursor: "done/j0+++",
-			Jobs: []rota.Job{{JobSpec: rota.JobSpec{ID: "j1", Queue: "q1"}, State: rota.Dead, Archived: true}}},
+			Jobs: []rota.Job{{JobSpec: rota.JobSpec{ID: "j1", Queue: "q1"}, State: rota.JobDead, Archived: true}}},
 	} {
 		got, err := everyPeerCall(p, n1)[name](bounded(t))
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -99,7 +99,7 @@ func TestPeers_reachTheOtherNode(t *testing.T) {
 func TestPeers_carryRefusalsAsTheyAre(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	want := &rota.Error{Kind: rota.Unavailable, Op: "forward", Subject: "leader", Text: "n1 does not lead",
+	want := &rota.Error{Kind: rota.KindUnavailable, Op: "forward", Subject: "leader", Text: "n1 does not lead",
 		RetryAfter: 3e8}
 	b.node.err = want
 	for name, call := range everyPeerCall(peersOf(t, b.lis.DialContext), n1) {
@@ -124,7 +124,7 @@ func TestPeers_ofAnotherClusterAreRefused(t *testing.T) {
 	} {
 		for call, do := range everyPeerCall(peersOf(t, b.lis.DialContext, c.change), n1) {
 			_, err := do(bounded(t))
-			if c.refused && rota.KindOf(err) != rota.Denied || !c.refused && err != nil {
+			if c.refused && rota.KindOf(err) != rota.KindDenied || !c.refused && err != nil {
 				t.Errorf("%s, %s: got %v", name, call, err)
 			}
 		}
@@ -143,7 +143,7 @@ func TestAdmit_otherDraft(t *testing.T) {
 		_, err := s.admit(&rotav1.Caller{Node: "n9", ClusterName: "prod", Draft: draft})
 		want := fmt.Sprintf("node n9 runs draft %d of an unreleased rota, this binary is draft %d: run the same binary on all nodes",
 			draft, rota.Draft)
-		if refused && (rota.KindOf(err) != rota.Conflict || err.Error() != want) || !refused && err != nil {
+		if refused && (rota.KindOf(err) != rota.KindConflict || err.Error() != want) || !refused && err != nil {
 			t.Errorf("draft %d: %v, want %s", draft, err, want)
 		}
 	}
@@ -155,7 +155,7 @@ func TestAdmit_logsOnceAMinute(t *testing.T) {
 		log := &lines{}
 		s := &nodeService{core: &fakeNode{name: "prod"}, log: slog.New(slog.NewTextHandler(log, nil))}
 		for range 180 {
-			if _, err := s.admit(&rotav1.Caller{Node: "n9", ClusterName: "x"}); rota.KindOf(err) != rota.Denied {
+			if _, err := s.admit(&rotav1.Caller{Node: "n9", ClusterName: "x"}); rota.KindOf(err) != rota.KindDenied {
 				t.Fatal(err)
 			}
 			<-time.After(time.Second)
@@ -170,7 +170,7 @@ func TestAdmit_logsOnceAMinute(t *testing.T) {
 		if len(s2.last) > seldomKeys {
 			t.Errorf("%d names are kept", len(s2.last))
 		}
-		if _, err := s.admit(nil); rota.KindOf(err) != rota.Invalid {
+		if _, err := s.admit(nil); rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("no caller: got %v", err)
 		}
 	})
@@ -183,7 +183,7 @@ func TestPeers_sayWhatWentWrongOnTheWay(t *testing.T) {
 		p := peersOf(t, func(context.Context) (net.Conn, error) { return nil, errors.New("no route") })
 		for name, call := range everyPeerCall(p, n1) {
 			_, err := call(bounded(t))
-			if rota.KindOf(err) != rota.Unavailable || !strings.Contains(err.Error(), "node n1 at n1:6470") {
+			if rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "node n1 at n1:6470") {
 				t.Errorf("%s: got %v", name, err)
 			}
 		}
@@ -191,7 +191,7 @@ func TestPeers_sayWhatWentWrongOnTheWay(t *testing.T) {
 	t.Run("no_address", func(t *testing.T) {
 		t.Parallel()
 		if _, err := peersOf(t, nil).Barrier(bounded(t),
-			rota.NodeAddress{ID: "n1"}); rota.KindOf(err) != rota.Unavailable {
+			rota.NodeAddress{ID: "n1"}); rota.KindOf(err) != rota.KindUnavailable {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -206,7 +206,7 @@ func TestPeers_sayWhatWentWrongOnTheWay(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
 		_, err := peersOf(t, b.lis.DialContext).Forward(ctx, n1, nil)
-		if rota.KindOf(err) != rota.Unavailable || !errors.Is(err, context.DeadlineExceeded) {
+		if rota.KindOf(err) != rota.KindUnavailable || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		close(release)
@@ -217,7 +217,7 @@ func TestPeers_sayWhatWentWrongOnTheWay(t *testing.T) {
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.Barrier(bounded(t), n1); rota.KindOf(err) != rota.Unavailable {
+		if _, err := p.Barrier(bounded(t), n1); rota.KindOf(err) != rota.KindUnavailable {
 			t.Errorf("got %v", err)
 		}
 	})

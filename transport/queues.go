@@ -54,7 +54,7 @@ func (s *queuesService) Set(ctx context.Context, req *rotav1.SetQueueRequest) (*
 		return nil, err
 	}
 	if n := len(req.GetSet()); n > maxSettings {
-		return nil, rota.Refusef(rota.Invalid, "set", "set are %d: at most %d are taken", n, maxSettings)
+		return nil, rota.Refusef(rota.KindInvalid, "set", "set are %d: at most %d are taken", n, maxSettings)
 	}
 	if req.GetPreset() != "" {
 		if _, err := rota.PresetPolicy(req.GetPreset()); err != nil {

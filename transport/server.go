@@ -99,10 +99,10 @@ type Server struct {
 // NewServer makes a server; Serve starts it.
 func NewServer(options Options) (*Server, error) {
 	if options.Core == nil {
-		return nil, rota.Refusef(rota.Invalid, "core", "a transport server needs a Core")
+		return nil, rota.Refusef(rota.KindInvalid, "core", "a transport server needs a Core")
 	}
 	if options.MaxConnections < 0 {
-		return nil, rota.Refusef(rota.Invalid, "max_connections", "max_connections is %d: at least 1 is wanted",
+		return nil, rota.Refusef(rota.KindInvalid, "max_connections", "max_connections is %d: at least 1 is wanted",
 			options.MaxConnections)
 	}
 	if options.MaxConnections == 0 {
@@ -184,7 +184,7 @@ func (s *Server) Serve(lis net.Listener) error {
 	}()
 	err := s.grpc.Serve(limitListener(lis, s.options.MaxConnections, s.log))
 	if err != nil && s.draining.Err() == nil {
-		return &rota.Error{Kind: rota.Internal, Op: "serve", Text: "listen at " + lis.Addr().String(), Cause: err}
+		return &rota.Error{Kind: rota.KindInternal, Op: "serve", Text: "listen at " + lis.Addr().String(), Cause: err}
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func (s *Server) Drain(ctx context.Context) error {
 		s.grpc.Stop()
 		s.end()
 		<-done
-		return &rota.Error{Kind: rota.Timeout, Op: "drain",
+		return &rota.Error{Kind: rota.KindTimeout, Op: "drain",
 			Text: "calls that were still in flight were cut off", Cause: ctx.Err()}
 	}
 }
@@ -242,7 +242,7 @@ func (s *Server) beginEnd() {
 
 // going is what a stream is told when the server drains.
 func (s *Server) going() error {
-	return rota.Refusef(rota.Unavailable, "node", "node %s is shutting down: connect to another node",
+	return rota.Refusef(rota.KindUnavailable, "node", "node %s is shutting down: connect to another node",
 		s.options.Self)
 }
 

@@ -42,8 +42,8 @@ func TestSubmit(t *testing.T) {
 		var seen []rota.JobSpec
 		b.core.submit = func(_ context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {
 			seen = jobs
-			return []rota.Submitted{{ID: "a", State: rota.Queued, Index: 8},
-				{ID: "c", Index: 7, Err: &rota.Error{Kind: rota.Exhausted, Op: "submit", Text: "full",
+			return []rota.Submitted{{ID: "a", State: rota.JobQueued, Index: 8},
+				{ID: "c", Index: 7, Err: &rota.Error{Kind: rota.KindExhausted, Op: "submit", Text: "full",
 					RetryAfter: 1e9}}}, nil
 		}
 		big := wireJob("big")
@@ -94,7 +94,7 @@ func TestSubmit(t *testing.T) {
 			for i := range n {
 				req.Jobs = append(req.Jobs, wireJob(fmt.Sprint("j", i)))
 			}
-			if _, err := b.jobs.Submit(bounded(t), req); kindOf(err) != rota.Invalid {
+			if _, err := b.jobs.Submit(bounded(t), req); kindOf(err) != rota.KindInvalid {
 				t.Errorf("%d jobs: got %v", n, err)
 			}
 		}
@@ -109,7 +109,7 @@ func TestSubmit(t *testing.T) {
 				job.Payload = make([]byte, rota.MaxPayloadBytes)
 				req.Jobs = append(req.Jobs, job)
 			}
-			if _, err := b.jobs.Submit(bounded(t), req); kindOf(err) != rota.Invalid {
+			if _, err := b.jobs.Submit(bounded(t), req); kindOf(err) != rota.KindInvalid {
 				t.Errorf("%d bytes: got %v", proto.Size(req), err)
 			}
 		}
@@ -119,7 +119,7 @@ func TestSubmit(t *testing.T) {
 		b := setup(t)
 		b.core.submit = func(context.Context, []rota.JobSpec) ([]rota.Submitted, error) { return nil, nil }
 		_, err := b.jobs.Submit(bounded(t), &rotav1.SubmitRequest{Jobs: []*rotav1.JobSpec{wireJob("a")}})
-		if kindOf(err) != rota.Internal {
+		if kindOf(err) != rota.KindInternal {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -161,7 +161,7 @@ func TestWait(t *testing.T) {
 		if err := b.server.Drain(bounded(t)); err != nil {
 			t.Error(err)
 		}
-		if _, err := stream.Recv(); kindOf(err) != rota.Unavailable || !strings.Contains(err.Error(),
+		if _, err := stream.Recv(); kindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(),
 			"another node") {
 			t.Errorf("got %v", err)
 		}
@@ -304,7 +304,7 @@ func everyUnary(b *bundle) map[string]unaryRow {
 func TestEveryUnary(t *testing.T) {
 	t.Parallel()
 	b, broken := setup(t), setup(t)
-	want := &rota.Error{Kind: rota.Mode, Op: "x", Subject: "s", Text: "the cluster is READ_ONLY",
+	want := &rota.Error{Kind: rota.KindMode, Op: "x", Subject: "s", Text: "the cluster is READ_ONLY",
 		RetryAfter: 1500e6}
 	broken.core.err = want
 	for name, row := range join(everyUnary(b), limitsUnary(b), flowsUnary(b)) {
@@ -318,7 +318,7 @@ func TestEveryUnary(t *testing.T) {
 		if row.bad == nil {
 			continue
 		}
-		if _, err := row.bad(bounded(t)); kindOf(err) != rota.Invalid {
+		if _, err := row.bad(bounded(t)); kindOf(err) != rota.KindInvalid {
 			t.Errorf("%s, misshapen: got %v, want INVALID", name, err)
 		}
 	}
@@ -349,7 +349,7 @@ func TestOutcomes_refuseOneIDAndTakeTheOthers(t *testing.T) {
 			t.Errorf("got %v", jobs)
 		}
 	}
-	if _, err := b.jobs.Delete(bounded(t), &rotav1.DeleteJobsRequest{}); words.FromStatus(err).Kind != rota.Invalid {
+	if _, err := b.jobs.Delete(bounded(t), &rotav1.DeleteJobsRequest{}); words.FromStatus(err).Kind != rota.KindInvalid {
 		t.Error(err)
 	}
 }

@@ -120,11 +120,11 @@ func (s *Server) certified(from *caller.Peer) error {
 	if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
 		return nil
 	}
-	return rota.Refusef(rota.Denied, "certificate", "calls between nodes need a node's certificate, and none was shown")
+	return rota.Refusef(rota.KindDenied, "certificate", "calls between nodes need a node's certificate, and none was shown")
 }
 
 func (s *Server) crowded(whose string, most int) error {
-	e := rota.Refusef(rota.Exhausted, "calls", "node %s has %d calls %s in flight, which is the most: end some, or ask another node",
+	e := rota.Refusef(rota.KindExhausted, "calls", "node %s has %d calls %s in flight, which is the most: end some, or ask another node",
 		s.options.Self, most, whose)
 	e.RetryAfter = comeBack
 	return e

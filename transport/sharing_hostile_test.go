@@ -91,7 +91,7 @@ func TestCrowdOfWatchers(t *testing.T) {
 		}()
 	}
 	for range 200 {
-		if e := <-refused; e.Kind != rota.Exhausted || e.RetryAfter == 0 || !strings.Contains(e.Text, "300 calls of this address") {
+		if e := <-refused; e.Kind != rota.KindExhausted || e.RetryAfter == 0 || !strings.Contains(e.Text, "300 calls of this address") {
 			t.Fatalf("got %+v", e)
 		}
 	}
@@ -108,7 +108,7 @@ func TestCrowdOfWatchers(t *testing.T) {
 	for { // the handlers end one by one
 		if _, err := b.jobs.List(bounded(t), &rotav1.ListJobsRequest{}); err == nil {
 			break
-		} else if kindOf(err) != rota.Exhausted {
+		} else if kindOf(err) != rota.KindExhausted {
 			t.Fatal(err)
 		}
 	}
@@ -246,7 +246,7 @@ func TestNodesShowCertificates(t *testing.T) {
 	for name, c := range map[string]struct {
 		shown []tls.Certificate
 		want  rota.Kind
-	}{"none": {nil, rota.Denied}, "one": {[]tls.Certificate{certificate}, rota.KindNone}} {
+	}{"none": {nil, rota.KindDenied}, "one": {[]tls.Certificate{certificate}, rota.KindNone}} {
 		peers := NewPeers(PeerOptions{Self: "n2", Name: "prod", TLS: &tls.Config{RootCAs: pool, Certificates: c.shown},
 			Dial: func(ctx context.Context, _ string) (net.Conn, error) { return b.lis.DialContext(ctx) }})
 		if _, err := peers.Barrier(bounded(t), rota.NodeAddress{ID: "n1", API: "n1.rota:6470"}); rota.KindOf(err) != c.want {
@@ -298,7 +298,7 @@ func FuzzMessages(f *testing.F) {
 			garbled = proto.Unmarshal(data, message.(proto.Message))
 			return garbled
 		}, nil)
-		if garbled == nil && kindOf(err) == rota.Internal {
+		if garbled == nil && kindOf(err) == rota.KindInternal {
 			t.Fatalf("%s: %v", m.desc.MethodName, err)
 		}
 	})

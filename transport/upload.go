@@ -99,11 +99,11 @@ func (u *upload) header(m *rotav1.SubmitWorkflowRequest) error {
 	header := m.GetWorkflow()
 	switch {
 	case !u.begun && header == nil:
-		return rota.Refusef(rota.Invalid, "workflow", "the first message has no header: it has to say which workflow follows")
+		return rota.Refusef(rota.KindInvalid, "workflow", "the first message has no header: it has to say which workflow follows")
 	case u.begun && header != nil:
-		return rota.Refusef(rota.Invalid, "workflow", "a second header came: only the first message has one, a stream is one workflow")
+		return rota.Refusef(rota.KindInvalid, "workflow", "a second header came: only the first message has one, a stream is one workflow")
 	case u.begun && len(m.GetNodes()) == 0 && len(m.GetEdges()) == 0:
-		return rota.Refusef(rota.Invalid, "nodes", "a message came with neither nodes nor edges: end the stream where there are no more")
+		return rota.Refusef(rota.KindInvalid, "nodes", "a message came with neither nodes nor edges: end the stream where there are no more")
 	case u.begun:
 		return nil
 	}
@@ -118,7 +118,7 @@ func (u *upload) header(m *rotav1.SubmitWorkflowRequest) error {
 func (u *upload) node(w *rotav1.NodeSpec) error {
 	at := len(u.spec.Nodes)
 	if at == rota.MaxWorkflowNodes {
-		return rota.Refusef(rota.Invalid, "nodes", "nodes are more than %d: at most so many are taken", rota.MaxWorkflowNodes)
+		return rota.Refusef(rota.KindInvalid, "nodes", "nodes are more than %d: at most so many are taken", rota.MaxWorkflowNodes)
 	}
 	n := words.NodeSpecFromWire(w)
 	var err error
@@ -126,7 +126,7 @@ func (u *upload) node(w *rotav1.NodeSpec) error {
 		return err
 	}
 	if n.JobSpec.ID != "" {
-		return rota.Refusef(rota.Invalid, fmt.Sprintf("nodes[%d].job.id", at),
+		return rota.Refusef(rota.KindInvalid, fmt.Sprintf("nodes[%d].job.id", at),
 			"node %q gives its job an id: the job's id is made of the workflow's and the node's, leave it out", n.ID)
 	}
 	n.Minted = false
@@ -143,7 +143,7 @@ func (u *upload) node(w *rotav1.NodeSpec) error {
 	}
 	u.listed += int64(len(n.Requires) + len(n.RegionsAllow) + len(n.RegionsDeny) + len(n.DataKeys) + 4*len(n.Labels) + 4*len(n.Limits))
 	if u.jobs += int64(proto.Size(w.GetJob())); u.jobs > jobBytesMost {
-		return rota.Refusef(rota.Invalid, "nodes",
+		return rota.Refusef(rota.KindInvalid, "nodes",
 			"the nodes take more than %d bytes: at most %d are kept; let payloads name large data instead of holding it",
 			jobBytesMost, rota.MaxWorkflowBytes)
 	}
@@ -183,7 +183,7 @@ func (u *upload) edge(w *rotav1.Edge) error {
 }
 
 func tooManyEdges() error {
-	return rota.Refusef(rota.Invalid, "edges", "edges are more than %d: at most so many are taken", rota.MaxWorkflowEdges)
+	return rota.Refusef(rota.KindInvalid, "edges", "edges are more than %d: at most so many are taken", rota.MaxWorkflowEdges)
 }
 
 // name returns the one copy of a node's id; field and at say where it stands.
@@ -196,7 +196,7 @@ func (u *upload) name(id, field string, at ...any) (string, error) {
 		return "", err
 	}
 	if len(u.names) == rota.MaxWorkflowNodes {
-		return "", rota.Refusef(rota.Invalid, field, "%s %q is one name too many: nodes and edges name more than %d nodes", field, id,
+		return "", rota.Refusef(rota.KindInvalid, field, "%s %q is one name too many: nodes and edges name more than %d nodes", field, id,
 			rota.MaxWorkflowNodes)
 	}
 	u.names[id] = id
@@ -207,9 +207,9 @@ func (u *upload) name(id, field string, at ...any) (string, error) {
 func (u *upload) complete() error {
 	switch {
 	case !u.begun:
-		return rota.Refusef(rota.Invalid, "workflow", "the stream ended before a workflow's header came")
+		return rota.Refusef(rota.KindInvalid, "workflow", "the stream ended before a workflow's header came")
 	case len(u.spec.Nodes) == 0:
-		return rota.Refusef(rota.Invalid, "nodes", "the workflow has no nodes: 1 to %d are wanted", rota.MaxWorkflowNodes)
+		return rota.Refusef(rota.KindInvalid, "nodes", "the workflow has no nodes: 1 to %d are wanted", rota.MaxWorkflowNodes)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func TestSubmitWorkflow_joinsThePieces(t *testing.T) {
 	if err != nil || !answer.GetExisted() || answer.GetState() != "RUNNING" || answer.GetIndex() != 8 || answer.GetEdges() != 2 {
 		t.Fatalf("answer %v, %v", answer, err)
 	}
-	if seen.ID != "f1" || seen.OnFailure != rota.Continue || seen.Queue != "q" || len(seen.Nodes) != 3 ||
+	if seen.ID != "f1" || seen.OnFailure != rota.FailureContinue || seen.Queue != "q" || len(seen.Nodes) != 3 ||
 		seen.Nodes[1].Parents[0] != "a" || seen.Edges[0] != (rota.Edge{From: "b", To: "c"}) ||
 		seen.Nodes[2].Priority != rota.DefaultPriority {
 		t.Errorf("the core saw %+v", seen)
@@ -116,7 +116,7 @@ func TestSubmitWorkflow_refusesWhatIsMisshapen(t *testing.T) {
 		"a message too large":   {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(big)}, "message"},
 	} {
 		_, err := b.upload(bounded(t), these(c.sent...))
-		if got := words.FromStatus(err); got == nil || got.Kind != rota.Invalid || got.Subject != c.subject {
+		if got := words.FromStatus(err); got == nil || got.Kind != rota.KindInvalid || got.Subject != c.subject {
 			t.Errorf("%s: got %+v", name, got)
 		}
 	}
@@ -177,7 +177,7 @@ func TestSubmitWorkflow_endsWhatIsEndless(t *testing.T) {
 			for ; err == nil; taken++ {
 				err = u.add(c.next(taken + 1))
 			}
-			if got := words.FromStatus(err); got.Kind != rota.Invalid || got.Subject != c.subject {
+			if got := words.FromStatus(err); got.Kind != rota.KindInvalid || got.Subject != c.subject {
 				t.Errorf("got %+v", got)
 			}
 			if taken > c.most {
@@ -194,7 +194,7 @@ func TestSubmitWorkflow_endsWhatIsEndless(t *testing.T) {
 				ok = yield(nodesOf(nodeOf(fmt.Sprint("n", sent))))
 			}
 		})
-		if kindOf(err) != rota.Unavailable || b.server.uploads.used != 0 {
+		if kindOf(err) != rota.KindUnavailable || b.server.uploads.used != 0 {
 			t.Errorf("after %d messages: %v, %d bytes are still held", sent, err, b.server.uploads.used)
 		}
 	})
@@ -210,7 +210,7 @@ func TestSubmitWorkflow_boundsNames(t *testing.T) {
 	for i := 0; err == nil; i++ {
 		err = u.add(&rotav1.SubmitWorkflowRequest{Edges: []*rotav1.Edge{{From: fmt.Sprint("a", i), To: fmt.Sprint("b", i)}}})
 	}
-	if rota.KindOf(err) != rota.Invalid || len(u.names) != rota.MaxWorkflowNodes || len(u.spec.Edges) != rota.MaxWorkflowNodes/2 {
+	if rota.KindOf(err) != rota.KindInvalid || len(u.names) != rota.MaxWorkflowNodes || len(u.spec.Edges) != rota.MaxWorkflowNodes/2 {
 		t.Errorf("%d names, %d edges, %v", len(u.names), len(u.spec.Edges), err)
 	}
 }
@@ -222,7 +222,7 @@ func TestSubmitWorkflow_sharesMemory(t *testing.T) {
 		t.Fatal("not even the first took part")
 	}
 	_, err := b.upload(bounded(t), these(headOf("f1"), nodesOf(nodeOf("a"), nodeOf("b"), nodeOf("c"))))
-	if got := words.FromStatus(err); got == nil || got.Kind != rota.Unavailable || got.RetryAfter == 0 {
+	if got := words.FromStatus(err); got == nil || got.Kind != rota.KindUnavailable || got.RetryAfter == 0 {
 		t.Errorf("got %+v", got)
 	}
 	b.server.uploads.give(uploadsBytes - 1000)
@@ -246,7 +246,7 @@ func TestSubmitWorkflow_isGivenUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			var answer rotav1.WorkflowSubmitted
-			if err := stream.RecvMsg(&answer); kindOf(err) != rota.Timeout || time.Since(start) != stepMost {
+			if err := stream.RecvMsg(&answer); kindOf(err) != rota.KindTimeout || time.Since(start) != stepMost {
 				t.Errorf("after %v: %v", time.Since(start), err)
 			}
 			synctest.Wait()
@@ -266,7 +266,7 @@ func TestSubmitWorkflow_isGivenUp(t *testing.T) {
 					ok = yield(nodesOf(nodeOf(fmt.Sprint(i))))
 				}
 			})
-			if took := time.Since(start); kindOf(err) != rota.Timeout || took < uploadMost || took > uploadMost+stepMost {
+			if took := time.Since(start); kindOf(err) != rota.KindTimeout || took < uploadMost || took > uploadMost+stepMost {
 				t.Errorf("after %v: %v", took, err)
 			}
 		})
@@ -282,7 +282,7 @@ func TestSubmitWorkflow_isGivenUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		var answer rotav1.WorkflowSubmitted
-		if err := stream.RecvMsg(&answer); kindOf(err) != rota.Unavailable || !strings.Contains(err.Error(), "another node") {
+		if err := stream.RecvMsg(&answer); kindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "another node") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -335,14 +335,14 @@ func TestSubmitWorkflow_survivesAPanic(t *testing.T) {
 	b := setup(t)
 	b.core.flows.submit = func(context.Context, rota.WorkflowSpec) (rota.WorkflowSubmitted, error) { panic("kaboom-3") }
 	b.core.flows.outputs = func(context.Context, rota.JobID, func(rota.ParentOutput) error) error { panic("kaboom-4") }
-	if _, err := b.upload(bounded(t), these(headOf("f1"), nodesOf(nodeOf("a")))); kindOf(err) != rota.Internal {
+	if _, err := b.upload(bounded(t), these(headOf("f1"), nodesOf(nodeOf("a")))); kindOf(err) != rota.KindInternal {
 		t.Errorf("got %v", err)
 	}
 	stream, err := b.flows.ParentOutputs(bounded(t), &rotav1.ParentOutputsRequest{Job: "f1/a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.Recv(); kindOf(err) != rota.Internal {
+	if _, err := stream.Recv(); kindOf(err) != rota.KindInternal {
 		t.Errorf("got %v", err)
 	}
 	for _, want := range []string{"kaboom-3", "kaboom-4"} {

@@ -101,7 +101,7 @@ func (s *Server) writeWeb(conn *websocket.Conn, text []byte) error {
 	ctx, cancel := context.WithTimeout(s.life, webWrite)
 	defer cancel()
 	if err := conn.Write(ctx, websocket.MessageText, text); err != nil {
-		return &rota.Error{Kind: rota.Unavailable, Text: "the connection ended", Cause: err}
+		return &rota.Error{Kind: rota.KindUnavailable, Text: "the connection ended", Cause: err}
 	}
 	return nil
 }
@@ -146,13 +146,13 @@ func webEnd(err error) (websocket.StatusCode, string) {
 	e := words.FromStatus(err)
 	code := websocket.StatusInternalError
 	switch e.Kind {
-	case rota.Invalid, rota.NotFound, rota.OutOfRange, rota.Denied:
+	case rota.KindInvalid, rota.KindNotFound, rota.KindOutOfRange, rota.KindDenied:
 		code = websocket.StatusPolicyViolation
-	case rota.Exhausted:
+	case rota.KindExhausted:
 		code = websocket.StatusTryAgainLater
-	case rota.Unavailable:
+	case rota.KindUnavailable:
 		code = websocket.StatusServiceRestart
-	case rota.Timeout:
+	case rota.KindTimeout:
 		code = websocket.StatusGoingAway
 	}
 	reason := e.Kind.String() + ": " + e.Text
@@ -174,7 +174,7 @@ func tailOfQuery(query url.Values) (rota.EventFilter, error) {
 			continue
 		}
 		if len(values) > 1 {
-			return rota.EventFilter{}, rota.Refusef(rota.Invalid, name, "%q is given %d times: once is wanted", name, len(values))
+			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, name, "%q is given %d times: once is wanted", name, len(values))
 		}
 		switch value := values[0]; name {
 		case "from":
@@ -183,11 +183,11 @@ func tailOfQuery(query url.Values) (rota.EventFilter, error) {
 			req.Job = value
 		case "follow":
 			if value != "1" && value != "true" && value != "0" && value != "false" {
-				return rota.EventFilter{}, rota.Refusef(rota.Invalid, name, "follow is %.20q: 1 or 0 is wanted", value)
+				return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, name, "follow is %.20q: 1 or 0 is wanted", value)
 			}
 			req.Follow = value == "1" || value == "true"
 		default:
-			return rota.EventFilter{}, rota.Refusef(rota.Invalid, name, "%.40q is unknown: from, follow, kind and job are taken", name)
+			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, name, "%.40q is unknown: from, follow, kind and job are taken", name)
 		}
 	}
 	return words.TailFromWire(req)

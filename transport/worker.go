@@ -104,16 +104,16 @@ func (w *workStream) hello() (*rotav1.Hello, error) {
 	case got := <-w.in:
 		switch {
 		case got.err == io.EOF:
-			return nil, rota.Refusef(rota.Invalid, "hello", "the stream ended before a hello came")
+			return nil, rota.Refusef(rota.KindInvalid, "hello", "the stream ended before a hello came")
 		case got.err != nil:
 			return nil, got.err
 		case got.message.Seldom.GetHello() == nil:
-			return nil, rota.Refusef(rota.Invalid, "hello",
+			return nil, rota.Refusef(rota.KindInvalid, "hello",
 				"the first message is not a hello: it has to say who the worker is")
 		}
 		return got.message.Seldom.GetHello(), nil
 	case <-timeout.C:
-		return nil, rota.Refusef(rota.Timeout, "hello", "no hello came within %v", helloTimeout)
+		return nil, rota.Refusef(rota.KindTimeout, "hello", "no hello came within %v", helloTimeout)
 	case <-w.server.draining.Done():
 		return nil, w.server.going()
 	case <-w.ctx.Done():
@@ -231,9 +231,9 @@ func (w *workStream) take(message *words.FromWorker) error {
 		w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Heard{Heard: &rotav1.Heard{Sequence: m.Beat.GetSequence()}}})
 		return nil
 	case *rotav1.WorkRequest_Hello:
-		return rota.Refusef(rota.Invalid, "hello", "a second hello came: one stream is for one worker")
+		return rota.Refusef(rota.KindInvalid, "hello", "a second hello came: one stream is for one worker")
 	default:
-		return rota.Refusef(rota.Invalid, "message", "a message is empty, or of a kind unknown to this version")
+		return rota.Refusef(rota.KindInvalid, "message", "a message is empty, or of a kind unknown to this version")
 	}
 }
 
@@ -303,7 +303,7 @@ func (w *workStream) decideEach(batch *words.FromWorker) ([]rota.LeaseAnswer, er
 // a log entry must not grow by what is cut anyway.
 func checkCommand(c *rota.LeaseCommand) error {
 	if c.Lease.IsZero() {
-		return rota.Refusef(rota.Invalid, "lease_id", "a command names no lease")
+		return rota.Refusef(rota.KindInvalid, "lease_id", "a command names no lease")
 	}
 	if c.Job != "" {
 		if err := rota.CheckJobRef("job", c.Job); err != nil {
@@ -311,17 +311,17 @@ func checkCommand(c *rota.LeaseCommand) error {
 		}
 	}
 	if n := len(c.Output); n > rota.MaxPayloadBytes {
-		return rota.Refusef(rota.Invalid, "output", "output has %d bytes: at most %d are taken", n,
+		return rota.Refusef(rota.KindInvalid, "output", "output has %d bytes: at most %d are taken", n,
 			rota.MaxPayloadBytes)
 	}
 	if n := len(c.OutputDigest); n != 0 && n != 32 {
-		return rota.Refusef(rota.Invalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted", n)
+		return rota.Refusef(rota.KindInvalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted", n)
 	}
 	if c.Progress < 0 || c.Progress > 100 {
-		return rota.Refusef(rota.Invalid, "progress", "progress is %d: 0 to 100 is wanted", c.Progress)
+		return rota.Refusef(rota.KindInvalid, "progress", "progress is %d: 0 to 100 is wanted", c.Progress)
 	}
 	if c.Ordinal < 0 {
-		return rota.Refusef(rota.Invalid, "ordinal", "ordinal is %d: 1 or more is wanted", c.Ordinal)
+		return rota.Refusef(rota.KindInvalid, "ordinal", "ordinal is %d: 1 or more is wanted", c.Ordinal)
 	}
 	if c.Verb == rota.VerbProgress {
 		c.Text = head(c.Text, rota.MaxNoteBytes)
@@ -341,7 +341,7 @@ func (w *workStream) beat() {
 			clock, err := w.session.Beat(ctx)
 			cancel()
 			switch {
-			case rota.KindOf(err) == rota.Stale:
+			case rota.KindOf(err) == rota.KindStale:
 				w.fail(err)
 				return
 			case err != nil:

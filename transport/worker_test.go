@@ -103,8 +103,8 @@ func TestWork_carriesNotices(t *testing.T) {
 		got.GetEnded()[0].GetJob() != "j2" || !got.GetDraining() {
 		t.Errorf("got %v", got)
 	}
-	session.ended <- rota.Refusef(rota.Stale, "session", "session 7 is no longer live")
-	if err := endOf(stream); kindOf(err) != rota.Stale {
+	session.ended <- rota.Refusef(rota.KindStale, "session", "session 7 is no longer live")
+	if err := endOf(stream); kindOf(err) != rota.KindStale {
 		t.Errorf("got %v", err)
 	}
 	<-session.closed
@@ -121,7 +121,7 @@ func TestWork_answersBatchesBySequence(t *testing.T) {
 		case 2:
 			defer close(first)
 		case 3:
-			return nil, &rota.Error{Kind: rota.Unavailable, Text: "no leader", RetryAfter: 1e9}
+			return nil, &rota.Error{Kind: rota.KindUnavailable, Text: "no leader", RetryAfter: 1e9}
 		}
 		out := make([]rota.LeaseAnswer, len(commands))
 		for i := range commands {
@@ -143,7 +143,7 @@ func TestWork_answersBatchesBySequence(t *testing.T) {
 			t.Errorf("sequence %d: got %v", sequence+1, got)
 		}
 	}
-	if e := words.RefusalFromWire(answers[3].GetRefusal()); e == nil || e.Kind != rota.Unavailable ||
+	if e := words.RefusalFromWire(answers[3].GetRefusal()); e == nil || e.Kind != rota.KindUnavailable ||
 		e.RetryAfter != 1e9 {
 		t.Errorf("the refused batch: got %v", answers[3])
 	}
@@ -218,7 +218,7 @@ func TestWork_refusesCommandsOneByOne(t *testing.T) {
 		}
 	}
 	say(t, stream, helloOf("w2"))
-	if err := endOf(stream); kindOf(err) != rota.Invalid {
+	if err := endOf(stream); kindOf(err) != rota.KindInvalid {
 		t.Errorf("a second hello: got %v", err)
 	}
 }
@@ -231,7 +231,7 @@ func TestWork_answersTheNewestBeat(t *testing.T) {
 		began <- struct{}{}
 		clock := <-clocks
 		if clock == 0 {
-			return 0, rota.Refusef(rota.Unavailable, "", "no leader")
+			return 0, rota.Refusef(rota.KindUnavailable, "", "no leader")
 		}
 		return clock, nil
 	}
@@ -274,12 +274,12 @@ func TestWork_endsWithAStaleBeat(t *testing.T) {
 	t.Parallel()
 	b, session := setup(t), newSession()
 	session.beat = func(context.Context) (rota.Clock, error) {
-		return 0, rota.Refusef(rota.Stale, "session",
+		return 0, rota.Refusef(rota.KindStale, "session",
 			"over")
 	}
 	stream := open(t, b, session)
 	say(t, stream, beatOf(1))
-	if err := endOf(stream); kindOf(err) != rota.Stale {
+	if err := endOf(stream); kindOf(err) != rota.KindStale {
 		t.Errorf("got %v", err)
 	}
 }
@@ -287,7 +287,7 @@ func TestWork_endsWithAStaleBeat(t *testing.T) {
 func TestWork_letsAWorkerGo(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]*rota.Error{
-		"cleanly": nil, "refused": rota.Refusef(rota.Conflict, "leases", "worker w1 has 1 open lease"),
+		"cleanly": nil, "refused": rota.Refusef(rota.KindConflict, "leases", "worker w1 has 1 open lease"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -328,7 +328,7 @@ func TestWork_isToldToGoElsewhere(t *testing.T) {
 	if hear(t, stream).GetAnswers().GetSequence() != 1 {
 		t.Error("what was in flight is not answered")
 	}
-	if err := endOf(stream); kindOf(err) != rota.Unavailable || !strings.Contains(err.Error(), "another node") {
+	if err := endOf(stream); kindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "another node") {
 		t.Errorf("got %v", err)
 	}
 	if err := <-drained; err != nil {
@@ -343,7 +343,7 @@ func TestWork_survivesAPanicOfTheCore(t *testing.T) {
 	session.do = func(context.Context, []rota.LeaseCommand) ([]rota.LeaseAnswer, error) { panic("kaboom-3") }
 	stream := open(t, b, session)
 	say(t, stream, commandsOf(1, renew(1)))
-	if err := endOf(stream); kindOf(err) != rota.Internal || !strings.Contains(b.log.String(), "kaboom-3") {
+	if err := endOf(stream); kindOf(err) != rota.KindInternal || !strings.Contains(b.log.String(), "kaboom-3") {
 		t.Errorf("got %v", err)
 	}
 	<-session.closed

@@ -14,7 +14,7 @@ import (
 func TestWork_refusesWhoDoesNotSayWhoItIs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.core.err = rota.Refusef(rota.Conflict, "id", "worker w1 is live with another secret: use --takeover")
+	b.core.err = rota.Refusef(rota.KindConflict, "id", "worker w1 is live with another secret: use --takeover")
 	short, misshapen := helloOf("w1"), helloOf("w1")
 	short.GetHello().Secret = []byte("short")
 	misshapen.GetHello().GetWorker().Queues = nil
@@ -27,15 +27,15 @@ func TestWork_refusesWhoDoesNotSayWhoItIs(t *testing.T) {
 		first *rotav1.WorkRequest
 		want  rota.Kind
 	}{
-		"a beat first":    {beatOf(1), rota.Invalid},
-		"nothing in it":   {&rotav1.WorkRequest{}, rota.Invalid},
-		"no id":           {helloOf(""), rota.Invalid},
-		"no queues":       {misshapen, rota.Invalid},
-		"a short secret":  {short, rota.Invalid},
-		"end":             {nil, rota.Invalid},
-		"refused by core": {helloOf("w1"), rota.Conflict},
-		"a huge message":  {huge(rota.MaxMessageBytes + 1), rota.Invalid},
-		"a giant message": {huge(maxNodeMessageBytes), rota.Invalid},
+		"a beat first":    {beatOf(1), rota.KindInvalid},
+		"nothing in it":   {&rotav1.WorkRequest{}, rota.KindInvalid},
+		"no id":           {helloOf(""), rota.KindInvalid},
+		"no queues":       {misshapen, rota.KindInvalid},
+		"a short secret":  {short, rota.KindInvalid},
+		"end":             {nil, rota.KindInvalid},
+		"refused by core": {helloOf("w1"), rota.KindConflict},
+		"a huge message":  {huge(rota.MaxMessageBytes + 1), rota.KindInvalid},
+		"a giant message": {huge(maxNodeMessageBytes), rota.KindInvalid},
 	} {
 		stream, err := b.workers.Work(bounded(t))
 		if err != nil {
@@ -62,7 +62,7 @@ func TestWork_givesTheCoreWhatTheWorkerSaid(t *testing.T) {
 			t.Errorf("secret %q, takeover %v", secret, takeover)
 		}
 		said <- spec
-		return nil, rota.Refusef(rota.Unavailable, "", "no leader")
+		return nil, rota.Refusef(rota.KindUnavailable, "", "no leader")
 	}
 	stream, err := b.workers.Work(bounded(t))
 	if err != nil {
@@ -73,7 +73,7 @@ func TestWork_givesTheCoreWhatTheWorkerSaid(t *testing.T) {
 	hello.GetHello().Attestation = words.AttestationToWire(&rota.Attestation{Cluster: "c1", Worker: "w9", Expires: 5, Stake: 9,
 		Key: rota.Hex{1}, Signature: rota.Hex{2}})
 	say(t, stream, hello)
-	if err := endOf(stream); kindOf(err) != rota.Unavailable {
+	if err := endOf(stream); kindOf(err) != rota.KindUnavailable {
 		t.Errorf("got %v", err)
 	}
 	if spec := <-said; spec.ID != "w9" || !reflect.DeepEqual(spec.Queues, []rota.QueueName{"q"}) ||

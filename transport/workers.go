@@ -84,7 +84,7 @@ func (s *workersService) Gone(ctx context.Context, req *rotav1.WorkerGoneRequest
 // checkSecret refuses what no worker can have registered with (SPEC §6.4).
 func checkSecret(secret []byte) error {
 	if n := len(secret); n < secretLeast || n > secretMost {
-		return rota.Refusef(rota.Invalid, "secret", "secret has %d bytes: %d to %d are wanted", n, secretLeast, secretMost)
+		return rota.Refusef(rota.KindInvalid, "secret", "secret has %d bytes: %d to %d are wanted", n, secretLeast, secretMost)
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (w *workStream) push(message any) {
 				patience.Reset(slowConsumer)
 				continue
 			}
-			w.fail(&rota.Error{Kind: rota.Exhausted, Subject: "stream", RetryAfter: comeBack,
+			w.fail(&rota.Error{Kind: rota.KindExhausted, Subject: "stream", RetryAfter: comeBack,
 				Text: "slow consumer: " + slowConsumer.String() + " passed without a message taken, connect again"})
 			return
 		}

@@ -100,7 +100,7 @@ func TestWork_endsWithoutAHello(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		_, result := served(t, nil)
-		if err := <-result; rota.KindOf(err) != rota.Timeout || time.Since(start) != helloTimeout {
+		if err := <-result; rota.KindOf(err) != rota.KindTimeout || time.Since(start) != helloTimeout {
 			t.Errorf("after %v: got %v", time.Since(start), err)
 		}
 	})
@@ -118,7 +118,7 @@ func TestWork_cutsOffASlowConsumer(t *testing.T) {
 		}
 		start := time.Now()
 		err := <-result
-		if rota.KindOf(err) != rota.Exhausted || !strings.Contains(err.Error(), "slow consumer") {
+		if rota.KindOf(err) != rota.KindExhausted || !strings.Contains(err.Error(), "slow consumer") {
 			t.Errorf("got %v", err)
 		}
 		if took := time.Since(start); took < slowConsumer || took > slowConsumer+2*time.Second {
@@ -225,7 +225,7 @@ func TestWork_letsAWorkerGoThoughItsSessionEndsMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		session := newSession()
 		session.bye = func(ctx context.Context) error {
-			session.ended <- rota.Refusef(rota.Stale, "session", "session 7 is over")
+			session.ended <- rota.Refusef(rota.KindStale, "session", "session 7 is over")
 			synctest.Wait()
 			return ctx.Err()
 		}

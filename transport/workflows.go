@@ -56,7 +56,7 @@ func (s *workflowsService) receive(
 	ctx, stop := s.server.untilDrain(stream.Context())
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, uploadMost,
-		rota.Refusef(rota.Timeout, "workflow", "the workflow had not arrived after %v: the stream was given up", uploadMost))
+		rota.Refusef(rota.KindTimeout, "workflow", "the workflow had not arrived after %v: the stream was given up", uploadMost))
 	defer cancel()
 	ctx, patience, end := withPatience(ctx)
 	defer end()
@@ -205,8 +205,8 @@ func (s *workflowsService) Wait(ctx context.Context, req *rotav1.WaitWorkflowReq
 		return words.WorkflowToWire(&flow), nil
 	case s.server.draining.Err() != nil:
 		return nil, s.server.going()
-	case ctx.Err() != nil && (errors.Is(err, context.DeadlineExceeded) || rota.KindOf(err) == rota.Timeout):
-		return nil, rota.Refusef(rota.Timeout, req.GetId(), "workflow %s is not over yet: ask again", req.GetId())
+	case ctx.Err() != nil && (errors.Is(err, context.DeadlineExceeded) || rota.KindOf(err) == rota.KindTimeout):
+		return nil, rota.Refusef(rota.KindTimeout, req.GetId(), "workflow %s is not over yet: ask again", req.GetId())
 	}
 	return nil, err
 }
@@ -234,7 +234,7 @@ func (s *workflowsService) Retry(ctx context.Context, req *rotav1.RetryWorkflowR
 		}
 	}
 	if req.GetRuns() < 0 {
-		return nil, rota.Refusef(rota.Invalid, "runs", "runs is %d: 0 or more is wanted", req.GetRuns())
+		return nil, rota.Refusef(rota.KindInvalid, "runs", "runs is %d: 0 or more is wanted", req.GetRuns())
 	}
 	flow, err := s.core.RetryWorkflow(ctx, rota.WorkflowID(req.GetId()), req.GetFrom(), req.GetRuns())
 	if err != nil {
@@ -251,7 +251,7 @@ func (s *workflowsService) ParentOutputs(req *rotav1.ParentOutputsRequest,
 		return err
 	}
 	if _, _, ok := rota.SplitNodeJobID(job); !ok {
-		return rota.Refusef(rota.Invalid, "job", "job %q belongs to no workflow: it has no parents", job)
+		return rota.Refusef(rota.KindInvalid, "job", "job %q belongs to no workflow: it has no parents", job)
 	}
 	return streamOut(s.server, "Workflows/ParentOutputs", stream,
 		func(ctx context.Context, send func(*rotav1.ParentOutput) error) error {

@@ -131,7 +131,7 @@ func TestShowWorkflow_boundsWhatIsToldAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.Recv(); kindOf(err) != rota.Unavailable {
+	if _, err := stream.Recv(); kindOf(err) != rota.KindUnavailable {
 		t.Errorf("got %v", err)
 	}
 	b.server.shows.give(1)
@@ -150,7 +150,7 @@ func TestParentOutputs(t *testing.T) {
 		b := setup(t)
 		b.core.flows.outputs = func(_ context.Context, job rota.JobID, send func(rota.ParentOutput) error) error {
 			return errors.Join(send(rota.ParentOutput{Node: "a", Job: "f1/a", Output: rota.Blob("1"), OutputDigest: rota.Hex{1}}),
-				send(rota.ParentOutput{Node: "ü/b", Job: job}), rota.Refusef(rota.OutOfRange, "f1/c", "no longer kept"))
+				send(rota.ParentOutput{Node: "ü/b", Job: job}), rota.Refusef(rota.KindOutOfRange, "f1/c", "no longer kept"))
 		}
 		stream, err := b.flows.ParentOutputs(bounded(t), &rotav1.ParentOutputsRequest{Job: "f1/ü/sum"})
 		if err != nil {
@@ -163,7 +163,7 @@ func TestParentOutputs(t *testing.T) {
 		if second, err := stream.Recv(); err != nil || second.GetJob() != "f1/ü/sum" {
 			t.Errorf("second %v, %v", second, err)
 		}
-		if _, err := stream.Recv(); kindOf(err) != rota.OutOfRange {
+		if _, err := stream.Recv(); kindOf(err) != rota.KindOutOfRange {
 			t.Errorf("the end is %v", err)
 		}
 	})
@@ -175,7 +175,7 @@ func TestParentOutputs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := stream.Recv(); kindOf(err) != rota.Invalid {
+			if _, err := stream.Recv(); kindOf(err) != rota.KindInvalid {
 				t.Errorf("%q: got %v", id, err)
 			}
 		}
@@ -216,7 +216,7 @@ func TestWaitWorkflow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	_, err := b.flows.Wait(ctx, &rotav1.WaitWorkflowRequest{Id: "f1"})
-	if got := words.FromStatus(err); got.Kind != rota.Timeout || got.Subject != "f1" || ctx.Err() != nil {
+	if got := words.FromStatus(err); got.Kind != rota.KindTimeout || got.Subject != "f1" || ctx.Err() != nil {
 		t.Errorf("at the end of the call's time: %+v, the caller's own context: %v", got, ctx.Err())
 	}
 	<-waiting
@@ -229,7 +229,7 @@ func TestWaitWorkflow(t *testing.T) {
 	if err := errors.Join(b.server.Drain(bounded(t))); err != nil {
 		t.Error(err)
 	}
-	if err := <-got; kindOf(err) != rota.Unavailable || !strings.Contains(err.Error(), "another node") {
+	if err := <-got; kindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "another node") {
 		t.Errorf("when the node drains: %v", err)
 	}
 }

@@ -18,7 +18,7 @@ func sampleLease() rota.Lease {
 	return rota.Lease{
 		ID: rota.LeaseID{1, 2, 3}, Token: rota.Token{Incarnation: 1, Counter: 123456}, Job: "01JC", Worker: "w1",
 		Session: 7, State: rota.LeaseActive, Started: rota.Moment{Clock: 1}, AckBy: rota.Moment{Clock: 2}, RenewBy: rota.Moment{Clock: 3}, Deadline: rota.Moment{Clock: 4},
-		Decision: rota.Decision{Epoch: 5, Height: 6, Reasoning: rota.Reasoning{Rule: rota.ByLeastLoaded, N: 2}},
+		Decision: rota.Decision{Epoch: 5, Height: 6, Reasoning: rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: 2}},
 	}
 }
 
@@ -28,7 +28,7 @@ func TestHotPath_allocations(t *testing.T) {
 	spec, lease := sampleSpec(), sampleLease()
 	assignment := rota.Assignment{Lease: lease, Spec: spec}
 	command := rota.LeaseCommand{Verb: rota.VerbComplete, Lease: lease.ID, Output: []byte("x")}
-	answer := rota.LeaseAnswer{Deadline: 9, JobState: rota.Completed}
+	answer := rota.LeaseAnswer{Deadline: 9, JobState: rota.JobCompleted}
 	wireSpec, wireCommand := JobSpecToWire(&spec), LeaseCommandToWire(&command)
 	wireAssignment, wireAnswer := AssignmentToWire(&assignment), LeaseAnswerToWire(&answer)
 	for name, c := range map[string]struct {
@@ -83,7 +83,7 @@ func BenchmarkLeaseCommand(b *testing.B) {
 }
 
 func BenchmarkLeaseAnswer(b *testing.B) {
-	a := rota.LeaseAnswer{Deadline: 9, Renewals: 1, JobState: rota.Running}
+	a := rota.LeaseAnswer{Deadline: 9, Renewals: 1, JobState: rota.JobRunning}
 	var w *rotav1.LeaseAnswer
 	b.ReportAllocs()
 	for b.Loop() {

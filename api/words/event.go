@@ -63,10 +63,10 @@ func EventFromWire(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 		return e, err
 	}
 	if err := e.Prior.UnmarshalText([]byte(w.GetPriorStateHash())); err != nil {
-		return e, rota.Refusef(rota.Invalid, "prior_state_hash", "%v", err)
+		return e, rota.Refusef(rota.KindInvalid, "prior_state_hash", "%v", err)
 	}
 	if err := e.Post.UnmarshalText([]byte(w.GetPostStateHash())); err != nil {
-		return e, rota.Refusef(rota.Invalid, "post_state_hash", "%v", err)
+		return e, rota.Refusef(rota.KindInvalid, "post_state_hash", "%v", err)
 	}
 	return e, nil
 }
@@ -94,12 +94,12 @@ func TailFromWire(w *rotav1.TailRequest) (rota.EventFilter, error) {
 	}
 	if len(w.GetKinds()) > len(eventKinds.texts) {
 		return f,
-			rota.Refusef(rota.Invalid, "kinds", "kinds are %d: there are %d", len(w.GetKinds()), len(eventKinds.texts)-1)
+			rota.Refusef(rota.KindInvalid, "kinds", "kinds are %d: there are %d", len(w.GetKinds()), len(eventKinds.texts)-1)
 	}
 	for _, name := range w.GetKinds() {
 		k, err := eventKinds.value(name)
 		if err != nil || k == rota.EventNone {
-			return f, rota.Refusef(rota.Invalid, "kind", "event kind %q is unknown: one of %s is wanted", shown(name),
+			return f, rota.Refusef(rota.KindInvalid, "kind", "event kind %q is unknown: one of %s is wanted", shown(name),
 				strings.Join(eventKinds.texts[1:], ", "))
 		}
 		f.Kinds = append(f.Kinds, k)

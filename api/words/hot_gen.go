@@ -405,7 +405,7 @@ type unsettledAssignment struct {
 
 func (u *unsettledAssignment) settle(m *rota.Assignment) (err error) {
 	if !u.hasLease {
-		return rota.Refusef(rota.Invalid, "lease", "a lease is missing")
+		return rota.Refusef(rota.KindInvalid, "lease", "a lease is missing")
 	}
 	if err = u.lease.settle(&m.Lease); err != nil {
 		return err

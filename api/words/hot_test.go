@@ -237,13 +237,13 @@ func TestCodec(t *testing.T) {
 func FuzzHotMessages(f *testing.F) {
 	spec, lease := sampleSpec(), sampleLease()
 	spec.Limits = map[string]int64{"depth": -1}
-	end := rota.LeaseEnd{Lease: lease.ID, Job: "j", Reason: rota.LastReason}
-	refusal := &rota.Error{Kind: rota.Stale, Text: "x"}
+	end := rota.LeaseEnd{Lease: lease.ID, Job: "j", Reason: rota.ReasonLast}
+	refusal := &rota.Error{Kind: rota.KindStale, Text: "x"}
 	for _, w := range WriteNotices([]rota.Notice{{Assigned: &rota.Assignment{Lease: lease, Spec: spec, RenewalsMax: -1}}, {Ended: &end},
 		{Revoked: &end}, {Draining: true}}, 1<<20) {
 		f.Add(w.bytes)
 	}
-	f.Add(WriteAnswers(1, []rota.LeaseAnswer{{Err: refusal}, {JobState: rota.Completed, Deadline: 5, Renewals: 1, Index: 9}}, refusal).bytes)
+	f.Add(WriteAnswers(1, []rota.LeaseAnswer{{Err: refusal}, {JobState: rota.JobCompleted, Deadline: 5, Renewals: 1, Index: 9}}, refusal).bytes)
 	f.Add(WriteCommands(1, 1, func(int) *rota.LeaseCommand {
 		return &rota.LeaseCommand{Verb: rota.VerbComplete, Lease: lease.ID, Job: "j", Output: []byte("o"), Text: "t"}
 	}).bytes)

@@ -92,8 +92,8 @@ func FuzzHotSubmissions(f *testing.F) {
 	spec := sampleSpec()
 	spec.Limits = map[string]int64{"depth": -1}
 	f.Add(WriteSubmission(1, func(int) *rota.JobSpec { return &spec }).bytes)
-	f.Add(WriteSubmitOutcomes([]rota.Submitted{{ID: "a", State: rota.Queued, Index: 7, Throttle: true},
-		{ID: "b", Err: &rota.Error{Kind: rota.Exhausted, Text: "x"}, Existed: true}}).bytes)
+	f.Add(WriteSubmitOutcomes([]rota.Submitted{{ID: "a", State: rota.JobQueued, Index: 7, Throttle: true},
+		{ID: "b", Err: &rota.Error{Kind: rota.KindExhausted, Text: "x"}, Existed: true}}).bytes)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		sameSubmission(t, append([]byte(nil), b...))
 		sameSubmitOutcomes(t, append([]byte(nil), b...))

@@ -26,7 +26,7 @@ func LeaseIDFromWire(w []byte) (rota.LeaseID, error) {
 	case len(rota.LeaseID{}):
 		return rota.LeaseID(w), nil
 	default:
-		return rota.LeaseID{}, rota.Refusef(rota.Invalid, "lease_id", "lease id has %d bytes: 32 are wanted",
+		return rota.LeaseID{}, rota.Refusef(rota.KindInvalid, "lease_id", "lease id has %d bytes: 32 are wanted",
 			len(w))
 	}
 }
@@ -56,7 +56,7 @@ func tokenFromWire(s string) (t rota.Token, err error) {
 		}
 	}
 	if err := t.UnmarshalText([]byte(s)); err != nil {
-		return rota.Token{}, rota.Refusef(rota.Invalid, "token", "token %q is not incarnation.counter", shown(s))
+		return rota.Token{}, rota.Refusef(rota.KindInvalid, "token", "token %q is not incarnation.counter", shown(s))
 	}
 	return t, nil
 }
@@ -104,7 +104,7 @@ func decisionFromWire(w *rotav1.Decision) (rota.Decision, error) {
 // LeaseFromWire is the inverse of LeaseToWire.
 func LeaseFromWire(w *rotav1.Lease) (rota.Lease, error) {
 	if w == nil {
-		return rota.Lease{}, rota.Refusef(rota.Invalid, "lease", "a lease is missing")
+		return rota.Lease{}, rota.Refusef(rota.KindInvalid, "lease", "a lease is missing")
 	}
 	l := rota.Lease{
 		Job: rota.JobID(w.Job), Worker: rota.WorkerID(w.Worker), Session: rota.Session(w.Session),
@@ -177,7 +177,7 @@ func LeaseCommandToWire(c *rota.LeaseCommand) *rotav1.LeaseCommand {
 // which a test holds fast.
 func LeaseCommandFromWire(w *rotav1.LeaseCommand) (rota.LeaseCommand, error) {
 	if w == nil {
-		return rota.LeaseCommand{}, rota.Refusef(rota.Invalid, "commands", "a command is missing")
+		return rota.LeaseCommand{}, rota.Refusef(rota.KindInvalid, "commands", "a command is missing")
 	}
 	c := rota.LeaseCommand{
 		Verb: rota.LeaseVerb(w.Verb), Job: rota.JobID(w.Job), Ordinal: w.Ordinal, Output: w.Output,
@@ -193,7 +193,7 @@ func LeaseCommandFromWire(w *rotav1.LeaseCommand) (rota.LeaseCommand, error) {
 }
 
 func unknownVerb(verb int32) error {
-	return rota.Refusef(rota.Invalid, "verb", "verb %d is unknown to this version: "+
+	return rota.Refusef(rota.KindInvalid, "verb", "verb %d is unknown to this version: "+
 		"one of ACK, RENEW, COMPLETE, FAIL, DECLINE, PROGRESS is wanted", verb)
 }
 

@@ -39,7 +39,7 @@ func kindFromWire(kind, text string) (rota.Kind, string) {
 	if k, err := kinds.value(kind); err == nil && k != rota.KindNone {
 		return k, text
 	}
-	return rota.Internal, fmt.Sprintf("%s (of kind %q, unknown to this version)", text, shown(kind))
+	return rota.KindInternal, fmt.Sprintf("%s (of kind %q, unknown to this version)", text, shown(kind))
 }
 
 // textOf is the sentence with its cause, without the verb.

@@ -24,18 +24,18 @@ const maxStatusText = 4 << 10
 
 // kindCodes is the one table of kinds and gRPC codes.
 var kindCodes = [...]codes.Code{
-	rota.KindNone:    codes.Internal,
-	rota.Invalid:     codes.InvalidArgument,
-	rota.NotFound:    codes.NotFound,
-	rota.Conflict:    codes.AlreadyExists,
-	rota.Stale:       codes.Aborted,
-	rota.Mode:        codes.FailedPrecondition,
-	rota.Exhausted:   codes.ResourceExhausted,
-	rota.Unavailable: codes.Unavailable,
-	rota.Timeout:     codes.DeadlineExceeded,
-	rota.OutOfRange:  codes.OutOfRange,
-	rota.Denied:      codes.PermissionDenied,
-	rota.Internal:    codes.Internal,
+	rota.KindNone:        codes.Internal,
+	rota.KindInvalid:     codes.InvalidArgument,
+	rota.KindNotFound:    codes.NotFound,
+	rota.KindConflict:    codes.AlreadyExists,
+	rota.KindStale:       codes.Aborted,
+	rota.KindMode:        codes.FailedPrecondition,
+	rota.KindExhausted:   codes.ResourceExhausted,
+	rota.KindUnavailable: codes.Unavailable,
+	rota.KindTimeout:     codes.DeadlineExceeded,
+	rota.KindOutOfRange:  codes.OutOfRange,
+	rota.KindDenied:      codes.PermissionDenied,
+	rota.KindInternal:    codes.Internal,
 }
 
 // CodeOf returns the gRPC code of a kind.
@@ -90,7 +90,7 @@ func strangerToStatus(err error) error {
 	case errors.Is(err, context.Canceled):
 		return status.Error(codes.Canceled, bounded(err.Error()))
 	default:
-		return ToStatus(&rota.Error{Kind: rota.Internal, Text: err.Error()})
+		return ToStatus(&rota.Error{Kind: rota.KindInternal, Text: err.Error()})
 	}
 }
 
@@ -112,7 +112,7 @@ func FromStatus(err error) *rota.Error {
 	}
 	e = &rota.Error{Kind: kindOfCode(st), Text: plain(st.Message())}
 	switch {
-	case e.Kind != rota.Timeout:
+	case e.Kind != rota.KindTimeout:
 	case st.Code() == codes.Canceled:
 		e.Cause = context.Canceled
 	default:
@@ -162,36 +162,36 @@ func kindOfCode(st *status.Status) rota.Kind {
 		// The library's own refusal of an oversized message has this code, but
 		// waiting is no remedy for it.
 		if strings.Contains(st.Message(), "larger than max") {
-			return rota.Invalid
+			return rota.KindInvalid
 		}
-		return rota.Exhausted
+		return rota.KindExhausted
 	case codes.InvalidArgument, codes.Unimplemented:
-		return rota.Invalid
+		return rota.KindInvalid
 	case codes.NotFound:
-		return rota.NotFound
+		return rota.KindNotFound
 	case codes.AlreadyExists:
-		return rota.Conflict
+		return rota.KindConflict
 	case codes.Aborted:
-		return rota.Stale
+		return rota.KindStale
 	case codes.FailedPrecondition:
-		return rota.Mode
+		return rota.KindMode
 	case codes.Unavailable:
-		return rota.Unavailable
+		return rota.KindUnavailable
 	case codes.DeadlineExceeded:
-		return rota.Timeout
+		return rota.KindTimeout
 	case codes.Canceled:
 		// Only the caller's own cancellation says so; a stream that the other
 		// end reset has the same code.
 		if strings.Contains(st.Message(), context.Canceled.Error()) {
-			return rota.Timeout
+			return rota.KindTimeout
 		}
-		return rota.Unavailable
+		return rota.KindUnavailable
 	case codes.OutOfRange:
-		return rota.OutOfRange
+		return rota.KindOutOfRange
 	case codes.PermissionDenied, codes.Unauthenticated:
-		return rota.Denied
+		return rota.KindDenied
 	default:
-		return rota.Internal
+		return rota.KindInternal
 	}
 }
 

@@ -46,11 +46,11 @@ func errOrNil(e *rota.Error) error {
 func TestStatus_codes(t *testing.T) {
 	t.Parallel()
 	for kind, code := range map[rota.Kind]codes.Code{
-		rota.Invalid: codes.InvalidArgument, rota.NotFound: codes.NotFound, rota.Conflict: codes.AlreadyExists,
-		rota.Stale: codes.Aborted, rota.Mode: codes.FailedPrecondition, rota.Exhausted: codes.ResourceExhausted,
-		rota.Unavailable: codes.Unavailable, rota.Timeout: codes.DeadlineExceeded,
-		rota.OutOfRange: codes.OutOfRange,
-		rota.Denied:     codes.PermissionDenied, rota.Internal: codes.Internal,
+		rota.KindInvalid: codes.InvalidArgument, rota.KindNotFound: codes.NotFound, rota.KindConflict: codes.AlreadyExists,
+		rota.KindStale: codes.Aborted, rota.KindMode: codes.FailedPrecondition, rota.KindExhausted: codes.ResourceExhausted,
+		rota.KindUnavailable: codes.Unavailable, rota.KindTimeout: codes.DeadlineExceeded,
+		rota.KindOutOfRange: codes.OutOfRange,
+		rota.KindDenied:     codes.PermissionDenied, rota.KindInternal: codes.Internal,
 	} {
 		err := ToStatus(rota.Refusef(kind, "x", "no"))
 		if status.Code(err) != code {
@@ -75,17 +75,17 @@ func TestToStatus_strangers(t *testing.T) {
 	if got := status.Code(ToStatus(errors.New("disk"))); got != codes.Internal {
 		t.Errorf("a stranger became %v", got)
 	}
-	wrapped := fmt.Errorf("read header: %w", &rota.Error{Kind: rota.NotFound, Op: "get", Text: "gone",
+	wrapped := fmt.Errorf("read header: %w", &rota.Error{Kind: rota.KindNotFound, Op: "get", Text: "gone",
 		Subject: "j1"})
 	got := FromStatus(ToStatus(wrapped))
-	if got.Kind != rota.NotFound || got.Subject != "j1" || got.Error() != "read header: get: gone" {
+	if got.Kind != rota.KindNotFound || got.Subject != "j1" || got.Error() != "read header: get: gone" {
 		t.Errorf("wrapped: got %+v", got)
 	}
-	cause := &rota.Error{Kind: rota.Internal, Op: "save", Text: "write", Cause: errors.New("disk full")}
+	cause := &rota.Error{Kind: rota.KindInternal, Op: "save", Text: "write", Cause: errors.New("disk full")}
 	if got := FromStatus(ToStatus(cause)).Error(); got != "save: write: disk full" {
 		t.Errorf("cause: got %q", got)
 	}
-	long := rota.Refusef(rota.Internal, strings.Repeat("s", 1<<20), "%s", strings.Repeat("é\xff", 1<<20))
+	long := rota.Refusef(rota.KindInternal, strings.Repeat("s", 1<<20), "%s", strings.Repeat("é\xff", 1<<20))
 	if got := FromStatus(ToStatus(long)); len(got.Text) > 2*maxStatusText || len(got.Subject) > 2*maxStatusText {
 		t.Errorf("a long error has %d bytes of text", len(got.Text))
 	}
@@ -99,24 +99,24 @@ func TestFromStatus_ofTheLibrary(t *testing.T) {
 		cause error
 	}{
 		"oversize": {status.Error(codes.ResourceExhausted,
-			"grpc: received message larger than max (9 vs. 4)"), rota.Invalid, nil},
-		"connection":   {status.Error(codes.Unavailable, "connection refused"), rota.Unavailable, nil},
-		"old server":   {status.Error(codes.Unimplemented, "unknown method"), rota.Invalid, nil},
-		"own deadline": {context.DeadlineExceeded, rota.Timeout, context.DeadlineExceeded},
-		"grpc deadline": {status.FromContextError(context.DeadlineExceeded).Err(), rota.Timeout,
+			"grpc: received message larger than max (9 vs. 4)"), rota.KindInvalid, nil},
+		"connection":   {status.Error(codes.Unavailable, "connection refused"), rota.KindUnavailable, nil},
+		"old server":   {status.Error(codes.Unimplemented, "unknown method"), rota.KindInvalid, nil},
+		"own deadline": {context.DeadlineExceeded, rota.KindTimeout, context.DeadlineExceeded},
+		"grpc deadline": {status.FromContextError(context.DeadlineExceeded).Err(), rota.KindTimeout,
 			context.DeadlineExceeded},
-		"own cancel":     {status.FromContextError(context.Canceled).Err(), rota.Timeout, context.Canceled},
-		"stream reset":   {status.Error(codes.Canceled, "RST_STREAM"), rota.Unavailable, nil},
-		"stranger":       {errors.New("what"), rota.Internal, nil},
-		"already ours":   {rota.Refusef(rota.Mode, "", "x"), rota.Mode, nil},
-		"no credentials": {status.Error(codes.Unauthenticated, "who"), rota.Denied, nil},
+		"own cancel":     {status.FromContextError(context.Canceled).Err(), rota.KindTimeout, context.Canceled},
+		"stream reset":   {status.Error(codes.Canceled, "RST_STREAM"), rota.KindUnavailable, nil},
+		"stranger":       {errors.New("what"), rota.KindInternal, nil},
+		"already ours":   {rota.Refusef(rota.KindMode, "", "x"), rota.KindMode, nil},
+		"no credentials": {status.Error(codes.Unauthenticated, "who"), rota.KindDenied, nil},
 	} {
 		got := FromStatus(c.err)
 		if got.Kind != c.kind || (c.cause != nil && !errors.Is(got, c.cause)) {
 			t.Errorf("%s: got %+v", name, got)
 		}
 	}
-	if got := FromStatus(ToStatus(&rota.Error{Kind: rota.Exhausted,
+	if got := FromStatus(ToStatus(&rota.Error{Kind: rota.KindExhausted,
 		RetryAfter: 1500 * time.Microsecond})); got.RetryAfter != 1500*time.Microsecond {
 		t.Errorf("delay is %v", got.RetryAfter)
 	}

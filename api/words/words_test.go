@@ -16,7 +16,7 @@ import (
 // known values, errors as the wire can carry them.
 func anyWords() rapid.MakeConfig {
 	return rapid.MakeConfig{Types: map[reflect.Type]*rapid.Generator[any]{
-		reflect.TypeFor[rota.JobState](): rapid.Map(rapid.Uint8Range(0, uint8(rota.Cancelled)),
+		reflect.TypeFor[rota.JobState](): rapid.Map(rapid.Uint8Range(0, uint8(rota.JobCancelled)),
 			func(v uint8) any { return rota.JobState(v) }),
 		reflect.TypeFor[rota.LeaseState](): rapid.Map(rapid.Uint8Range(0, uint8(rota.LeaseCancelled)),
 			func(v uint8) any { return rota.LeaseState(v) }),
@@ -24,17 +24,17 @@ func anyWords() rapid.MakeConfig {
 			func(v uint8) any { return rota.WorkerStatus(v) }),
 		reflect.TypeFor[rota.ClusterMode](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ModeDraining)),
 			func(v uint8) any { return rota.ClusterMode(v) }),
-		reflect.TypeFor[rota.Reason](): rapid.Map(rapid.Uint8Range(0, uint8(rota.LastReason)),
+		reflect.TypeFor[rota.Reason](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ReasonLast)),
 			func(v uint8) any { return rota.Reason(v) }),
 		reflect.TypeFor[rota.ServiceTier](): rapid.Map(rapid.Uint8Range(0, uint8(rota.TierPremium)),
 			func(v uint8) any { return rota.ServiceTier(v) }),
-		reflect.TypeFor[rota.ReasoningRule](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ByPreemption)),
+		reflect.TypeFor[rota.ReasoningRule](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ReasoningByPreemption)),
 			func(v uint8) any { return rota.ReasoningRule(v) }),
 		reflect.TypeFor[rota.LeaseVerb](): rapid.Map(rapid.Uint8Range(uint8(rota.VerbAck),
 			uint8(rota.VerbProgress)), func(v uint8) any { return rota.LeaseVerb(v) }),
 		reflect.TypeFor[rota.WorkflowState](): rapid.Map(rapid.Uint8Range(0, uint8(rota.WorkflowCancelled)),
 			func(v uint8) any { return rota.WorkflowState(v) }),
-		reflect.TypeFor[rota.FailurePolicy](): rapid.Map(rapid.Uint8Range(0, uint8(rota.Continue)),
+		reflect.TypeFor[rota.FailurePolicy](): rapid.Map(rapid.Uint8Range(0, uint8(rota.FailureContinue)),
 			func(v uint8) any { return rota.FailurePolicy(v) }),
 		reflect.TypeFor[rota.NodeState](): rapid.Map(rapid.Uint8Range(0, uint8(rota.NodeSkipped)),
 			func(v uint8) any { return rota.NodeState(v) }),
@@ -52,7 +52,7 @@ func drawError(t *rapid.T) *rota.Error {
 		return nil
 	}
 	return &rota.Error{
-		Kind: rota.Kind(rapid.Uint8Range(uint8(rota.Invalid), uint8(rota.Internal)).Draw(t, "kind")),
+		Kind: rota.Kind(rapid.Uint8Range(uint8(rota.KindInvalid), uint8(rota.KindInternal)).Draw(t, "kind")),
 		Op:   rapid.String().Draw(t, "op"), Subject: rapid.String().Draw(t, "subject"),
 		Text:       rapid.String().Draw(t, "text"),
 		RetryAfter: time.Duration(rapid.Int64Range(0, 1e9).Draw(t, "delay")) * time.Millisecond,
@@ -243,7 +243,7 @@ func TestLeaseVerb_hasTheSameNumbersOnTheWire(t *testing.T) {
 func TestNotices_keepWhatTheyTell(t *testing.T) {
 	t.Parallel()
 	a, e, r := &rota.Assignment{LeaseFor: 7 * time.Millisecond}, &rota.LeaseEnd{Job: "e"}, &rota.LeaseEnd{Job: "r",
-		Reason: rota.Preempted}
+		Reason: rota.ReasonPreempted}
 	got, err := NoticesFromWire(NoticesToWire([]rota.Notice{{Draining: true}, {Ended: e}, {Revoked: r},
 		{Assigned: a}}))
 	if err != nil {
@@ -295,11 +295,11 @@ func TestFromWire_refusesWhatItDoesNotKnow(t *testing.T) {
 		"verb":          errOf(LeaseCommandFromWire(&rotav1.LeaseCommand{Verb: 99})),
 		"no command":    errOf(LeaseCommandFromWire(nil)),
 	} {
-		if rota.KindOf(err) != rota.Invalid {
+		if rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("%s: got %v, want kind Invalid", name, err)
 		}
 	}
-	if e := RefusalFromWire(&rotav1.Refusal{Kind: "HAUNTED", Text: "boo"}); e.Kind != rota.Internal {
+	if e := RefusalFromWire(&rotav1.Refusal{Kind: "HAUNTED", Text: "boo"}); e.Kind != rota.KindInternal {
 		t.Errorf("unknown kind: got %v", e.Kind)
 	}
 }
@@ -312,7 +312,7 @@ func TestToWire_mendsBrokenText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sent(t, LeaseCommandToWire(&rota.LeaseCommand{Verb: rota.VerbFail, Text: bad}))
 		sent(t, JobToWire(&rota.Job{Error: bad, ProgressNote: bad, Attempts: []rota.Attempt{{Error: bad}}}))
-		sent(t, RefusalToWire(&rota.Error{Kind: rota.Internal, Text: bad, Op: bad, Subject: bad}))
+		sent(t, RefusalToWire(&rota.Error{Kind: rota.KindInternal, Text: bad, Op: bad, Subject: bad}))
 		sent(t, NodeStatusToWire(&rota.NodeStatus{Problems: []string{"fine", bad}}))
 		sent(t, NodeVerdictToWire(&rota.NodeVerdict{Violations: []string{bad}, Error: bad}))
 	})

@@ -136,7 +136,7 @@ func (n NodeNumbers) ToWire(ids []string) ([]uint32, error) {
 		number, ok := n[id]
 		if !ok {
 			return nil,
-				rota.Refusef(rota.Internal, "nodes", "node %q is named but is not among the workflow's nodes", shown(id))
+				rota.Refusef(rota.KindInternal, "nodes", "node %q is named but is not among the workflow's nodes", shown(id))
 		}
 		numbers[i] = number
 	}
@@ -149,7 +149,7 @@ func NodesOf(numbers []uint32, nodes []rota.WorkflowNode) ([]string, error) {
 	for i, number := range numbers {
 		if int64(number) >= int64(len(nodes)) {
 			return nil,
-				rota.Refusef(rota.Internal, "nodes", "node %d is named, the workflow has %d nodes", number, len(nodes))
+				rota.Refusef(rota.KindInternal, "nodes", "node %d is named, the workflow has %d nodes", number, len(nodes))
 		}
 		ids[i] = nodes[number].ID
 	}

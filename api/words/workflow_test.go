@@ -101,14 +101,14 @@ func TestWorkflowWords_refuseWhatTheyDoNotKnow(t *testing.T) {
 		"node's reason":  errOf(WorkflowNodesFromWire([]*rotav1.WorkflowNode{{Reason: "?"}}, "w")),
 		"filter's state": filterErr,
 	} {
-		if rota.KindOf(err) != rota.Invalid {
+		if rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("%s: got %v, want kind Invalid", name, err)
 		}
 	}
-	if _, err := WorkflowNodesFromWire([]*rotav1.WorkflowNode{{Parents: []uint32{1}}}, "w"); rota.KindOf(err) != rota.Internal {
+	if _, err := WorkflowNodesFromWire([]*rotav1.WorkflowNode{{Parents: []uint32{1}}}, "w"); rota.KindOf(err) != rota.KindInternal {
 		t.Errorf("a parent that is not there: %v", err)
 	}
-	if _, err := WorkflowNodeToWire(&rota.WorkflowNode{Parents: []string{"x"}}, nil); rota.KindOf(err) != rota.Internal {
+	if _, err := WorkflowNodeToWire(&rota.WorkflowNode{Parents: []string{"x"}}, nil); rota.KindOf(err) != rota.KindInternal {
 		t.Errorf("a parent that is not there, to wire: %v", err)
 	}
 }

@@ -249,7 +249,7 @@ func (g *Gossip) config() (*memberlist.Config, error) {
 			return nil, err
 		}
 	case !ip.IsLoopback() && !g.opts.Insecure:
-		return nil, rota.Refusef(rota.Denied, "gossip", "gossip on %s without a key lets everyone who reaches it "+
+		return nil, rota.Refusef(rota.KindDenied, "gossip", "gossip on %s without a key lets everyone who reaches it "+
 			"pose as a node. Give --gossip-key-file (make one with: openssl rand -base64 32), listen on a "+
 			"loopback address, or say --insecure", g.opts.Bind)
 	}

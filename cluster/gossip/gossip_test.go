@@ -227,10 +227,10 @@ func TestGossipRefusesToStart(t *testing.T) {
 		kind   rota.Kind
 		want   string
 	}{
-		"in the open without a key": {func(o *Options) { o.Bind = ":0" }, rota.Denied, "--insecure"},
-		"with a key for all to see": {func(o *Options) { o.KeyFile = open }, rota.Denied, "chmod 600"},
-		"with what is no key":       {func(o *Options) { o.KeyFile = short }, rota.Invalid, "openssl rand"},
-		"without a name":            {func(o *Options) { o.ID = "" }, rota.Invalid, "node id"},
+		"in the open without a key": {func(o *Options) { o.Bind = ":0" }, rota.KindDenied, "--insecure"},
+		"with a key for all to see": {func(o *Options) { o.KeyFile = open }, rota.KindDenied, "chmod 600"},
+		"with what is no key":       {func(o *Options) { o.KeyFile = short }, rota.KindInvalid, "openssl rand"},
+		"without a name":            {func(o *Options) { o.ID = "" }, rota.KindInvalid, "node id"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -279,7 +279,7 @@ func TestGossipMetaBytes(t *testing.T) {
 	got[2]++ // another draft
 	says := fmt.Sprintf("node n2 runs draft %d of an unreleased rota, this binary is draft %d: run the same binary on all nodes",
 		rota.Draft+1, rota.Draft)
-	if _, err := decodeMeta("n2", got); rota.KindOf(err) != rota.Conflict || err.Error() != says {
+	if _, err := decodeMeta("n2", got); rota.KindOf(err) != rota.KindConflict || err.Error() != says {
 		t.Errorf("another draft: %v, want %s", err, says)
 	}
 	longest := Meta{ClusterID: rota.ClusterID(strings.Repeat("k", textMax)),

@@ -23,7 +23,7 @@ func readKey(path string) ([]byte, error) {
 		return nil, fmt.Errorf("look at gossip key file: %w", err)
 	}
 	if info.Mode().Perm()&0o007 != 0 {
-		return nil, rota.Refusef(rota.Denied, "gossip-key-file", "gossip key file %s is open to every user of "+
+		return nil, rota.Refusef(rota.KindDenied, "gossip-key-file", "gossip key file %s is open to every user of "+
 			"this machine (mode %04o): whoever has the key can join the cluster. Run: chmod 600 %s",
 			path, info.Mode().Perm(), path)
 	}
@@ -44,7 +44,7 @@ func readKey(path string) ([]byte, error) {
 	if keyLength(data) {
 		return data, nil
 	}
-	return nil, rota.Refusef(rota.Invalid, "gossip-key-file", "gossip key file %s holds %d bytes that are no "+
+	return nil, rota.Refusef(rota.KindInvalid, "gossip-key-file", "gossip key file %s holds %d bytes that are no "+
 		"key: 16, 24 or 32 bytes are wanted, raw, in hex or in base64. Make one with: openssl rand -base64 32 > %s",
 		path, len(data), path)
 }

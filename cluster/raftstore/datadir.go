@@ -84,7 +84,7 @@ func (d *DataDir) SetClusterID(id rota.ClusterID) error {
 		return nil
 	case "":
 	default:
-		return rota.Refusef(rota.Conflict, "cluster-id", "data directory %s belongs to cluster id %s, but the "+
+		return rota.Refusef(rota.KindConflict, "cluster-id", "data directory %s belongs to cluster id %s, but the "+
 			"cluster reached has id %s: two clusters share the name %q. Check --join, or give one of them "+
 			"another --cluster name", d.path, d.record.ClusterID, id, d.record.ClusterName)
 	}
@@ -168,7 +168,7 @@ func lockDir(path string, id rota.NodeID) (*os.File, error) {
 	}
 	if !free {
 		holder, _ := readSmallFile(file.Name(), 256)
-		return nil, errors.Join(rota.Refusef(rota.Conflict, "data", "data directory %s is in use by %s: two "+
+		return nil, errors.Join(rota.Refusef(rota.KindConflict, "data", "data directory %s is in use by %s: two "+
 			"processes on one directory would destroy it. Stop that process, or give this node a --data "+
 			"of its own", path, holderWords(holder)), file.Close())
 	}
@@ -235,16 +235,16 @@ func (d *DataDir) load(id rota.NodeID, clusterName string, adopt bool) error {
 func (d *DataDir) check(kept, now nodeRecord, adopt bool) error {
 	switch {
 	case kept.Node != now.Node:
-		return rota.Refusef(rota.Conflict, "node", "data directory %s belongs to node %s, but this node was "+
+		return rota.Refusef(rota.KindConflict, "node", "data directory %s belongs to node %s, but this node was "+
 			"started as %s: a node that votes under two ids, or on another's votes, can lose data. Start it "+
 			"with --node %s, or give %s an empty --data of its own",
 			d.path, kept.Node, now.Node, kept.Node, now.Node)
 	case kept.ClusterName != now.ClusterName:
-		return rota.Refusef(rota.Conflict, "cluster", "data directory %s belongs to cluster %q, but this node was "+
+		return rota.Refusef(rota.KindConflict, "cluster", "data directory %s belongs to cluster %q, but this node was "+
 			"started for cluster %q. Start it with --cluster %s, or give it an empty --data and a new node id",
 			d.path, kept.ClusterName, now.ClusterName, kept.ClusterName)
 	case !sameBirth(kept, now) && !adopt:
-		return rota.Refusef(rota.Conflict, "data", "data directory %s was copied or moved from elsewhere, or "+
+		return rota.Refusef(rota.KindConflict, "data", "data directory %s was copied or moved from elsewhere, or "+
 			"restored in place (it, or its file LOCK, is not the one that node %s made): a copy may have "+
 			"forgotten votes and acknowledged entries. Start the original, or remove this copy and join as "+
 			"a new node with a new id; if the original is gone for good and this is its only and newest copy, "+

@@ -56,7 +56,7 @@ func TestDataDirKeeps(t *testing.T) {
 		t.Errorf("the same cluster id again: %v", err)
 	}
 	err := first.SetClusterID("k2")
-	if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "k1") {
+	if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "k1") {
 		t.Errorf("another cluster id: %v", err)
 	}
 	if err := first.Close(); err != nil {
@@ -165,7 +165,7 @@ func TestDataDirRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			err := c.open(t, usedDir(t, "k1"))
-			if rota.KindOf(err) != rota.Conflict {
+			if rota.KindOf(err) != rota.KindConflict {
 				t.Fatalf("got %v", err)
 			}
 			for _, want := range c.want {
@@ -178,7 +178,7 @@ func TestDataDirRefuses(t *testing.T) {
 	t.Run("an id that is none", func(t *testing.T) {
 		t.Parallel()
 		_, err := OpenDataDir(filepath.Join(t.TempDir(), "d"), "a b", "c1", false)
-		if rota.KindOf(err) != rota.Invalid {
+		if rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("got %v", err)
 		}
 	})

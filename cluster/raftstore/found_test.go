@@ -47,7 +47,7 @@ func TestDataDir_seesThatItsRecordChanged(t *testing.T) {
 	path := filepath.Join(dir, nodeFile)
 	data, _ := os.ReadFile(path)
 	flipByte(t, path, int64(bytes.Index(data, []byte(`"rebuild"`)))+1)
-	if _, err := OpenDataDir(dir, "n1", "test", false); rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "checksum") {
+	if _, err := OpenDataDir(dir, "n1", "test", false); rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "checksum") {
 		t.Errorf("it is taken for whole: %v", err)
 	}
 }

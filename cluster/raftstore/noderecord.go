@@ -106,7 +106,7 @@ func (d *DataDir) checkWriter(data []byte) error {
 		return damaged(path, err.Error())
 	}
 	if by.Format != nodeFormat {
-		return rota.Refusef(rota.Conflict, "data", "%s has format %d, this binary knows %d: start the "+
+		return rota.Refusef(rota.KindConflict, "data", "%s has format %d, this binary knows %d: start the "+
 			"version of rota that wrote it, or a newer one", path, by.Format, nodeFormat)
 	}
 	if by.Sum != recordSum(data) {

@@ -147,7 +147,7 @@ func TestPreflight(t *testing.T) {
 				}
 				return
 			}
-			if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), c.want) ||
+			if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), c.want) ||
 				!strings.Contains(err.Error(), "NEW node id") {
 				t.Fatalf("got %v\nwant a refusal with %q that says what to do", err, c.want)
 			}
@@ -209,7 +209,7 @@ func TestPreflightSnapshots(t *testing.T) {
 			newest := writeSnapshot(t, dir, 3, 80)
 			damage(t, newest)
 			_, err := Preflight(dir, nil)
-			if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "51 to 59") ||
+			if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "51 to 59") ||
 				!strings.Contains(err.Error(), filepath.Base(newest)) {
 				t.Fatalf("got %v", err)
 			}
@@ -220,7 +220,7 @@ func TestPreflightSnapshots(t *testing.T) {
 			writeState(t, dir, 3, testEntries(1, 70, 3))
 			damage(t, writeSnapshot(t, dir, 3, 80))
 			_, err := Preflight(dir, nil)
-			if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "it reached 80") {
+			if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "it reached 80") {
 				t.Fatalf("got %v: what it acknowledged from 71 to 80 is forgotten", err)
 			}
 		})
@@ -266,7 +266,7 @@ func TestPreflightFindsFlips(t *testing.T) {
 		what := fmt.Sprintf("seed %d, byte %d, bit %#x", seed, at, bit)
 		report, err := Preflight(dir, nil)
 		if err != nil {
-			if rota.KindOf(err) != rota.Conflict {
+			if rota.KindOf(err) != rota.KindConflict {
 				t.Errorf("%s: %v", what, err)
 			}
 			refused++

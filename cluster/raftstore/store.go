@@ -215,7 +215,7 @@ func openBolt(path string, noSync bool) (store *raftboltdb.BoltStore, err error)
 func openRefusal(path string, err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return rota.Refusef(rota.Conflict, "data", "%s is locked by another process: one node has it "+
+		return rota.Refusef(rota.KindConflict, "data", "%s is locked by another process: one node has it "+
 			"open already. Stop that process, or give this node a data directory of its own", path)
 	case errors.Is(err, syscall.ENOSPC):
 		return diskFull(filepath.Dir(path), err)
@@ -240,7 +240,7 @@ func boltOptions() *bbolt.Options {
 
 // diskFull words the one write error that an operator can mend.
 func diskFull(dir string, cause error) *rota.Error {
-	err := rota.Refusef(rota.Exhausted, "data", "data directory %s is full: "+
+	err := rota.Refusef(rota.KindExhausted, "data", "data directory %s is full: "+
 		"free space (ballast, if kept, may be deleted) and start again", dir)
 	err.Cause = cause
 	return err
@@ -249,7 +249,7 @@ func diskFull(dir string, cause error) *rota.Error {
 // diskFailed words any other write error. It is never retried: after a failed
 // fsync the kernel may call the lost pages clean, and a retry "succeeds".
 func diskFailed(dir string, cause error) *rota.Error {
-	err := rota.Refusef(rota.Internal, "data", "data directory %s has failed: nothing more is written. "+
+	err := rota.Refusef(rota.KindInternal, "data", "data directory %s has failed: nothing more is written. "+
 		"Look at the disk (dmesg, smartctl); when it is sound, start again, else replace it and join as a "+
 		"new node with a new id", dir)
 	err.Cause = cause
@@ -258,7 +258,7 @@ func diskFailed(dir string, cause error) *rota.Error {
 
 // damaged words a file whose content cannot be trusted.
 func damaged(path, what string) *rota.Error {
-	return rota.Refusef(rota.Conflict, "data", "%s is damaged: %s. This node may have forgotten a vote or "+
+	return rota.Refusef(rota.KindConflict, "data", "%s is damaged: %s. This node may have forgotten a vote or "+
 		"an acknowledged entry, so it does not start. Move %s away, start with an empty data directory and a NEW "+
 		"node id so that it joins afresh, then remove the old id from the cluster", path, what, filepath.Dir(path))
 }

@@ -143,7 +143,7 @@ func TestStoresRefuse(t *testing.T) {
 		dir := t.TempDir()
 		openTestStores(t, dir, nil)
 		_, err := Open(dir, Options{})
-		if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "another process") {
+		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "another process") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -153,7 +153,7 @@ func TestStoresRefuse(t *testing.T) {
 		dir := t.TempDir()
 		openTestStores(t, dir, nil)
 		_, err := Preflight(dir, nil)
-		if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "another process") {
+		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "another process") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -178,7 +178,7 @@ func TestStoresRefuse(t *testing.T) {
 		if _, err := file.WriteAt(whole[:], 16); err != nil {
 			t.Fatal(err)
 		}
-		if rota.KindOf(err) != rota.Conflict || !strings.Contains(err.Error(), "another process") {
+		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "another process") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -351,10 +351,10 @@ func TestVote(t *testing.T) {
 			t.Fatal(err)
 		}
 		recorder := newFatalRecorder()
-		if _, err := Open(dir, Options{Fatal: recorder.fatal}); rota.KindOf(err) != rota.Conflict {
+		if _, err := Open(dir, Options{Fatal: recorder.fatal}); rota.KindOf(err) != rota.KindConflict {
 			t.Errorf("OpenStores gives %v", err)
 		}
-		if _, err := Preflight(dir, nil); rota.KindOf(err) != rota.Conflict {
+		if _, err := Preflight(dir, nil); rota.KindOf(err) != rota.KindConflict {
 			t.Errorf("Preflight gives %v", err)
 		}
 	})

@@ -136,7 +136,7 @@ func (w *writer) doNow(what string, run func() error) error {
 
 // stalled makes the node unfit and watches the hanging write to its end.
 func (w *writer) stalled(what string, answer <-chan error) error {
-	err := w.fail(rota.Refusef(rota.Unavailable, "data", "a write (%s) to data directory %s did not return "+
+	err := w.fail(rota.Refusef(rota.KindUnavailable, "data", "a write (%s) to data directory %s did not return "+
 		"within %s: the disk hangs. The node steps out and ends; look at the disk (dmesg, iostat -x) and "+
 		"start it again", what, w.dir, w.opts.StallAfter))
 	w.unfit.Do(func() {

@@ -104,7 +104,7 @@ func TestStalledWrite(t *testing.T) {
 		t.Parallel()
 		inner, writer, recorder, unfit := setup(60 * time.Millisecond)
 		store := &logStore{inner: inner, writer: writer}
-		if err := store.StoreLogs(testEntries(1, 1, 1)); rota.KindOf(err) != rota.Unavailable {
+		if err := store.StoreLogs(testEntries(1, 1, 1)); rota.KindOf(err) != rota.KindUnavailable {
 			t.Errorf("got %v", err)
 		}
 		if reason := <-unfit; !strings.Contains(reason, "the disk hangs") {

@@ -139,11 +139,11 @@ func flowColumns() []column[loadgen.FlowResult] {
 		{"RATIO", false, 0, func(r loadgen.FlowResult) any { return r.Ratio }},
 		{"LEASE +MS", true, 0, func(r loadgen.FlowResult) any { return r.LeaseMs }},
 		{"ASSIGNMENTS", true, 0, func(r loadgen.FlowResult) any { return r.Assignments }},
-		{"BY DATA %", false, 0, func(r loadgen.FlowResult) any { return r.Share(rota.ByDataLocality) }},
-		{"BY TYPE %", true, 0, func(r loadgen.FlowResult) any { return r.Share(rota.ByPreviouslyExecuted) }},
-		{"BY LOAD %", true, 0, func(r loadgen.FlowResult) any { return r.Share(rota.ByLeastLoaded) }},
-		{"ONLY ONE %", true, 0, func(r loadgen.FlowResult) any { return r.Share(rota.OnlyWorkerAvailable) }},
-		{"OLDEST %", true, 0, func(r loadgen.FlowResult) any { return r.Share(rota.ByTurnOfTheOldest) }},
+		{"BY DATA %", false, 0, func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByDataLocality) }},
+		{"BY TYPE %", true, 0, func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByPreviouslyExecuted) }},
+		{"BY LOAD %", true, 0, func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByLeastLoaded) }},
+		{"ONLY ONE %", true, 0, func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningOnlyWorkerAvailable) }},
+		{"OLDEST %", true, 0, func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByTurnOfTheOldest) }},
 	}
 }
 
@@ -161,8 +161,8 @@ func flowMarkdown(strategies []string, results []loadgen.FlowResult) string {
 			fmt.Fprintf(&out, "| %s | %d | %d | %s | %s | %s |", r.Workflow, r.Nodes, r.Edges, seconds(r.CriticalPathMs),
 				seconds(r.AreaMs), seconds(r.ListMs))
 		}
-		fmt.Fprintf(&out, " %s | %.2f | %.0f, %.0f |", seconds(r.MakespanMs), r.Ratio, r.Share(rota.ByDataLocality),
-			r.Share(rota.OnlyWorkerAvailable))
+		fmt.Fprintf(&out, " %s | %.2f | %.0f, %.0f |", seconds(r.MakespanMs), r.Ratio, r.Share(rota.ReasoningByDataLocality),
+			r.Share(rota.ReasoningOnlyWorkerAvailable))
 		if i%len(strategies) == len(strategies)-1 {
 			out.WriteString("\n")
 		}

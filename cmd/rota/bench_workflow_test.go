@@ -34,7 +34,7 @@ const small = "../../internal/flowfile/testdata/helloworld-forkjoin-10-chameleon
 func TestFlowMarkdown(t *testing.T) {
 	t.Parallel()
 	r := loadgen.FlowResult{Workflow: "w", Nodes: 3, Edges: 2, MakespanMs: 1500, CriticalPathMs: 1000, AreaMs: 400, ListMs: 1200, Ratio: 1.5,
-		Assignments: 4, Reasoning: map[string]int{rota.ByDataLocality.String(): 3, rota.OnlyWorkerAvailable.String(): 1}}
+		Assignments: 4, Reasoning: map[string]int{rota.ReasoningByDataLocality.String(): 3, rota.ReasoningOnlyWorkerAvailable.String(): 1}}
 	const want = "| workflow | nodes | edges | critical path s | area s | list s | `a` s | ÷ bound | by data, only one % | `b` s | ÷ bound | " +
 		"by data, only one % |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n" +
 		"| w | 3 | 2 | 1.00 | 0.40 | 1.20 | 1.50 | 1.50 | 75, 25 | 1.50 | 1.50 | 75, 25 |\n"

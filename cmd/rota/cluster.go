@@ -41,7 +41,7 @@ func (a *app) clusterStatusCommand() *cobra.Command {
 				return err
 			}
 			if s.Leader == "" {
-				return rota.Refusef(rota.Unavailable, "leader", "the cluster has no leader")
+				return rota.Refusef(rota.KindUnavailable, "leader", "the cluster has no leader")
 			}
 			return nil
 		})),

@@ -97,7 +97,7 @@ func outOfTime(ctx context.Context, err error) error {
 	case errors.As(err, &refusal):
 		return err
 	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() == context.DeadlineExceeded:
-		return &rota.Error{Kind: rota.Timeout, Text: "no answer in time", Cause: err}
+		return &rota.Error{Kind: rota.KindTimeout, Text: "no answer in time", Cause: err}
 	default:
 		return err
 	}

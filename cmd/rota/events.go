@@ -75,7 +75,7 @@ event --from names, to now. With --follow it goes on as things happen, until a s
 func untilSilent(ctx context.Context, most time.Duration, call func(ctx context.Context, heard func()) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silent := rota.Refusef(rota.Unavailable, "events", "no node told anything for %s", most)
+	silent := rota.Refusef(rota.KindUnavailable, "events", "no node told anything for %s", most)
 	timer := time.AfterFunc(most, func() { cancel(silent) })
 	defer timer.Stop()
 	err := call(ctx, func() { timer.Reset(most) })
@@ -190,7 +190,7 @@ func subject(e *rota.ServedEvent) string {
 		return "tenant " + string(e.Tenant)
 	case e.Worker != "":
 		return "worker " + string(e.Worker)
-	case e.Kind == rota.LeadershipBegan || e.Kind == rota.NodeChanged:
+	case e.Kind == rota.EventLeadershipBegan || e.Kind == rota.EventNodeChanged:
 		return "node " + e.Text
 	}
 	return "cluster"

@@ -81,15 +81,15 @@ func kindCode(kind rota.Kind) int {
 	switch kind {
 	case rota.KindNone:
 		return exitDone
-	case rota.Invalid:
+	case rota.KindInvalid:
 		return exitUsage
-	case rota.NotFound:
+	case rota.KindNotFound:
 		return exitNotFound
-	case rota.Exhausted, rota.Mode:
+	case rota.KindExhausted, rota.KindMode:
 		return exitRefused
-	case rota.Timeout:
+	case rota.KindTimeout:
 		return exitTimeout
-	case rota.Unavailable:
+	case rota.KindUnavailable:
 		return exitUnavailable
 	default:
 		return exitFailed
@@ -99,7 +99,7 @@ func kindCode(kind rota.Kind) int {
 // submitCode is kindCode for submissions: an id that stands for another job is a refusal
 // like those of admission.
 func submitCode(kind rota.Kind) int {
-	if kind == rota.Conflict {
+	if kind == rota.KindConflict {
 		return exitRefused
 	}
 	return kindCode(kind)
@@ -107,7 +107,7 @@ func submitCode(kind rota.Kind) int {
 
 // asSubmitted gives the error of a submission its exit code.
 func asSubmitted(err error) error {
-	if rota.KindOf(err) == rota.Conflict {
+	if rota.KindOf(err) == rota.KindConflict {
 		return &codedError{exitRefused, err}
 	}
 	return err
@@ -139,7 +139,7 @@ func errorLine(err error, addrs []string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	switch exitCode(err) {
 	case exitRefused:
-		if rota.KindOf(err) != rota.Conflict { // time mends that one not
+		if rota.KindOf(err) != rota.KindConflict { // time mends that one not
 			text += retryHint(err, "; try again later")
 		}
 	case exitUnavailable:

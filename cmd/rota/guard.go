@@ -31,7 +31,7 @@ func (a *app) sayGone(ctx context.Context, who guard.Identity) {
 	switch kind := rota.KindOf(err); {
 	case err == nil:
 		a.talk("guard: the cluster knows that worker %s is gone: its leases have ended", who.Worker)
-	case kind == rota.Stale || kind == rota.NotFound:
+	case kind == rota.KindStale || kind == rota.KindNotFound:
 		a.talk("guard: worker %s has no leases in session %d any more", who.Worker, who.Session)
 	case errors.Is(err, context.Canceled):
 		a.talk("guard: stopped by a signal: the leases of worker %s end by its silence", who.Worker)

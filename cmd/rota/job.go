@@ -118,7 +118,7 @@ func jobTable(j rota.Job, wide bool) string {
 			{"chosen by", l.Decision.Reasoning.Rule}, {"round", l.Decision.Epoch}, {"rank", l.Decision.Rank}})
 	}
 	switch j.State {
-	case rota.Queued, rota.Delayed, rota.Blocked:
+	case rota.JobQueued, rota.JobDelayed, rota.JobBlocked:
 		text += fmt.Sprintf("\nit waits: rota job why %s says for what\n", j.ID)
 	}
 	return text

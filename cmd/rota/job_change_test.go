@@ -12,9 +12,9 @@ import (
 // stderr, with the refusal and its exit code.
 func TestPrintOutcomes(t *testing.T) {
 	t.Parallel()
-	runs := rota.Refusef(rota.Conflict, "job", "job runs is RUNNING")
-	known := rota.Refusef(rota.NotFound, "job", "job lost is not known")
-	all := []rota.JobOutcome{{ID: "runs", State: rota.Running, Err: runs}, {ID: "done", State: rota.Queued},
+	runs := rota.Refusef(rota.KindConflict, "job", "job runs is RUNNING")
+	known := rota.Refusef(rota.KindNotFound, "job", "job lost is not known")
+	all := []rota.JobOutcome{{ID: "runs", State: rota.JobRunning, Err: runs}, {ID: "done", State: rota.JobQueued},
 		{ID: "lost", Err: known}}
 	for _, c := range []struct {
 		name, format   string

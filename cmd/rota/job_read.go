@@ -123,8 +123,8 @@ func (a *app) jobWaitCommand() *cobra.Command {
 			if err == nil {
 				return endedWell(ended)
 			}
-			if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.Timeout {
-				return rota.Refusef(rota.Timeout, "wait", "%d of %d jobs had not ended after %s",
+			if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.KindTimeout {
+				return rota.Refusef(rota.KindTimeout, "wait", "%d of %d jobs had not ended after %s",
 					len(ids)-len(ended), len(ids), a.timeout)
 			}
 			return err
@@ -136,7 +136,7 @@ func (a *app) jobWaitCommand() *cobra.Command {
 func endedWell(jobs []rota.Job) error {
 	var otherwise []string
 	for _, j := range jobs {
-		if j.State != rota.Completed {
+		if j.State != rota.JobCompleted {
 			otherwise = append(otherwise, fmt.Sprintf("job %s ended %s%s", j.ID, j.State, because(j)))
 		}
 	}

@@ -245,8 +245,8 @@ func (a *app) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error
 			}
 			return err
 		}
-		if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.Timeout {
-			return rota.Refusef(rota.Timeout, "wait", "job %s was submitted and had not ended after %s", id, a.timeout)
+		if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.KindTimeout {
+			return rota.Refusef(rota.KindTimeout, "wait", "job %s was submitted and had not ended after %s", id, a.timeout)
 		}
 		if err != nil {
 			a.talk("job %s was submitted", id)

@@ -169,7 +169,7 @@ const (
 func (s *fileSender) slowDown(ctx context.Context, outcomes []rota.Submitted) {
 	delay := time.Duration(0)
 	for _, o := range outcomes {
-		if o.Err != nil && rota.KindOf(o.Err) == rota.Exhausted {
+		if o.Err != nil && rota.KindOf(o.Err) == rota.KindExhausted {
 			delay = max(delay, min(rota.ErrorOf(o.Err).RetryAfter, filePauseMost))
 		}
 	}
@@ -214,7 +214,7 @@ func (s *fileSender) verdict() error {
 		kinds = append(kinds, k)
 	}
 	code := worstCode(submitCode, kinds)
-	if s.broken != nil && !s.kinds[rota.Invalid] {
+	if s.broken != nil && !s.kinds[rota.KindInvalid] {
 		return &codedError{code, fmt.Errorf("the file was not sent to its end: %w", s.broken)}
 	}
 	return &codedError{code, fmt.Errorf("%d jobs were refused", s.report.Refused)}

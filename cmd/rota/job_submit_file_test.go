@@ -35,14 +35,14 @@ func (s *submitterFake) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.
 	var err error
 	outcomes := make([]rota.Submitted, len(jobs))
 	for i, j := range jobs {
-		outcomes[i] = rota.Submitted{ID: j.ID, State: rota.Queued}
+		outcomes[i] = rota.Submitted{ID: j.ID, State: rota.JobQueued}
 		switch j.Type {
 		case "known":
 			outcomes[i].Existed = true
 		case "full":
-			outcomes[i].Err = rota.Refusef(rota.Exhausted, "queue", "full")
+			outcomes[i].Err = rota.Refusef(rota.KindExhausted, "queue", "full")
 		case "gone":
-			e := rota.Refusef(rota.Unavailable, "", "no leader")
+			e := rota.Refusef(rota.KindUnavailable, "", "no leader")
 			outcomes[i].Err, err = e, e
 		}
 	}

@@ -44,7 +44,7 @@ func (a *app) jobWhyCommand() *cobra.Command {
 // it run, or who decided what.
 func whyText(x *rota.Explanation, wide bool) string {
 	facts := []fact{{"job", x.Job}, {"state", x.State}, {"index", uint64(x.Index)}}
-	if x.State == rota.Queued {
+	if x.State == rota.JobQueued {
 		facts = append(facts, fact{"rank", x.Rank}, fact{"before it", x.Before})
 	}
 	if x.State.Terminal() && len(x.Reasons) > 0 {
@@ -88,17 +88,17 @@ func decisionText(d *rota.PlacedDecision) string {
 func reasoningText(r rota.Reasoning) string {
 	rule := r.Rule.String()
 	switch r.Rule {
-	case rota.ByLeastLoaded:
+	case rota.ReasoningByLeastLoaded:
 		return fmt.Sprintf("%s: it had %s", rule, counted(r.N, "lease", "open"))
-	case rota.BySeededShuffle:
+	case rota.ReasoningBySeededShuffle:
 		return fmt.Sprintf("%s: place %d of %d, from 0", rule, r.N, r.Of)
-	case rota.ByResourceFit:
+	case rota.ReasoningByResourceFit:
 		return fmt.Sprintf("%s: %d millicores free, %d wanted", rule, r.N, r.Of)
-	case rota.ByDataLocality:
+	case rota.ReasoningByDataLocality:
 		return fmt.Sprintf("%s: it holds %s", rule, counted(r.N, "key", "of the job's data"))
-	case rota.ByPreemption:
+	case rota.ReasoningByPreemption:
 		return fmt.Sprintf("%s: it ended %s", rule, counted(r.N, "lease", "of background jobs"))
-	case rota.ByRoundRobin:
+	case rota.ReasoningByRoundRobin:
 		return fmt.Sprintf("%s: cursor %d", rule, r.N)
 	default:
 		if r.N == 0 && r.Of == 0 {

@@ -108,15 +108,15 @@ func (c *stateCollector) queue(q *rota.Queue, to chan<- prometheus.Metric) {
 	for _, s := range []struct {
 		state rota.JobState
 		n     int64
-	}{{rota.Blocked, q.Blocked}, {rota.Delayed, q.Delayed}, {rota.Queued, q.Queued}, {rota.Assigned, q.Assigned},
-		{rota.Running, q.Running}} {
+	}{{rota.JobBlocked, q.Blocked}, {rota.JobDelayed, q.Delayed}, {rota.JobQueued, q.Queued}, {rota.JobAssigned, q.Assigned},
+		{rota.JobRunning, q.Running}} {
 		add(c.jobs, prometheus.GaugeValue, float64(s.n), s.state.String())
 	}
 	for _, s := range []struct {
 		state rota.JobState
 		n     uint64
-	}{{rota.Completed, q.CompletedTotal}, {rota.Dead, q.DeadTotal}, {rota.Expired, q.ExpiredTotal},
-		{rota.Cancelled, q.CancelledTotal}} {
+	}{{rota.JobCompleted, q.CompletedTotal}, {rota.JobDead, q.DeadTotal}, {rota.JobExpired, q.ExpiredTotal},
+		{rota.JobCancelled, q.CancelledTotal}} {
 		add(c.ended, prometheus.CounterValue, float64(s.n), s.state.String())
 	}
 	add(c.submitted, prometheus.CounterValue, float64(q.SubmittedTotal))

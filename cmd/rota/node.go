@@ -88,5 +88,5 @@ func (l *lateNode) ready() error {
 	if n := l.at.Load(); n != nil {
 		return (*n).Ready()
 	}
-	return rota.Refusef(rota.Unavailable, "node", "starting: state is being restored")
+	return rota.Refusef(rota.KindUnavailable, "node", "starting: state is being restored")
 }

@@ -64,7 +64,7 @@ func (a *app) snapshotInspectCommand() *cobra.Command {
 
 // damaged makes a refused file a failure: the command line was right.
 func damaged(err error) error {
-	if rota.KindOf(err) == rota.Invalid {
+	if rota.KindOf(err) == rota.KindInvalid {
 		return &codedError{exitFailed, err}
 	}
 	return err

@@ -16,11 +16,11 @@ import (
 func at(c rota.Clock) rota.Moment { return rota.Moment{Date: 1_700_000_000_000}.At(c) }
 
 func sampleJob() rota.Job {
-	j := rota.Job{State: rota.Completed, Attempt: 1, Submitted: at(5), Enqueued: at(5),
+	j := rota.Job{State: rota.JobCompleted, Attempt: 1, Submitted: at(5), Enqueued: at(5),
 		FirstLease: at(10), Finished: at(30), Output: rota.Blob("true"), OutputDigest: rota.Hex{0xab, 0x01}}
 	j.JobSpec = rota.NewJobSpec("resize", []byte("a: <b>\x01 é"))
 	j.ID, j.Tenant, j.Fee = "j-1", "acme", 9_007_199_254_740_993
-	j.Attempts = []rota.Attempt{{Number: 0, Worker: "w1", Started: at(10), Ended: at(30), End: rota.Done}}
+	j.Attempts = []rota.Attempt{{Number: 0, Worker: "w1", Started: at(10), Ended: at(30), End: rota.ReasonDone}}
 	return j
 }
 

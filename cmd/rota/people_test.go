@@ -33,13 +33,13 @@ func TestShownToPeople(t *testing.T) {
 	t.Run("adaptive_score_is_the_double", func(t *testing.T) {
 		t.Parallel()
 		d := rota.PlacedDecision{Worker: "w1", Decision: rota.Decision{Score: rota.Score(math.Float64bits(2.25)),
-			Reasoning: rota.Reasoning{Rule: rota.BySeededShuffle, N: 3, Of: 7}}}
+			Reasoning: rota.Reasoning{Rule: rota.ReasoningBySeededShuffle, N: 3, Of: 7}}}
 		has(t, decisionText(&d), []string{"score      2.25", "SeededShuffle: place 3 of 7"}, []string{"46"})
 	})
 	t.Run("a_waiting_job_leads_to_why", func(t *testing.T) {
 		t.Parallel()
-		for state, waits := range map[rota.JobState]bool{rota.Queued: true, rota.Delayed: true, rota.Blocked: true, rota.Running: false,
-			rota.Completed: false, rota.Dead: false} {
+		for state, waits := range map[rota.JobState]bool{rota.JobQueued: true, rota.JobDelayed: true, rota.JobBlocked: true, rota.JobRunning: false,
+			rota.JobCompleted: false, rota.JobDead: false} {
 			text := jobTable(rota.Job{JobSpec: rota.JobSpec{ID: "photo"}, State: state}, false)
 			if strings.Contains(text, "rota job why photo") != waits {
 				t.Errorf("a job that is %s is shown as\n%s", state, text)
@@ -48,7 +48,7 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("reasons_in_columns", func(t *testing.T) {
 		t.Parallel()
-		text := whyText(&rota.Explanation{Job: "j", State: rota.Queued, Reasons: []rota.Why{
+		text := whyText(&rota.Explanation{Job: "j", State: rota.JobQueued, Reasons: []rota.Why{
 			{Reason: "QUEUE_PAUSED"}, {Reason: "CPU_FULL", Workers: 1, WorkerIDs: []rota.WorkerID{"w7"}, Detail: "needs 9 millicores"}}}, false)
 		has(t, text, []string{"QUEUE_PAUSED\n", "CPU_FULL      1        w7     needs 9"}, []string{"1 workers"})
 	})
@@ -118,7 +118,7 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("attempt_of_unknown_start", func(t *testing.T) {
 		t.Parallel()
-		text := renderList(attemptColumns(&rota.Job{}), []rota.Attempt{{Worker: "w1", End: rota.ProofInvalid}}, false)
+		text := renderList(attemptColumns(&rota.Job{}), []rota.Attempt{{Worker: "w1", End: rota.ReasonProofInvalid}}, false)
 		has(t, text, []string{"PROOF_INVALID"}, []string{"+"})
 	})
 	t.Run("flags_without_strconv", func(t *testing.T) {
@@ -166,9 +166,9 @@ func TestUntilSilent(t *testing.T) {
 // Events are JSON as a whole, name what they are about, and leave no blanks behind.
 func TestEventPrinter(t *testing.T) {
 	t.Parallel()
-	events := []rota.ServedEvent{{Event: rota.Event{Kind: rota.QueueChanged, Queue: "images"}},
-		{Event: rota.Event{Kind: rota.TenantChanged, Tenant: "acme"}},
-		{Event: rota.Event{Kind: rota.JobEnqueued, Job: "j-<1>", Queue: "images"}}}
+	events := []rota.ServedEvent{{Event: rota.Event{Kind: rota.EventQueueChanged, Queue: "images"}},
+		{Event: rota.Event{Kind: rota.EventTenantChanged, Tenant: "acme"}},
+		{Event: rota.Event{Kind: rota.EventJobEnqueued, Job: "j-<1>", Queue: "images"}}}
 	show := func(format string, batch []rota.ServedEvent) string {
 		var out bytes.Buffer
 		p := newEventPrinter(format, &out, false)
@@ -193,9 +193,9 @@ func TestEventPrinter(t *testing.T) {
 			t.Errorf("%d events come back as %d, %v", n, len(whole.Events), err)
 		}
 	}
-	events = append(events, rota.ServedEvent{Event: rota.Event{Kind: rota.LeadershipBegan, Text: "n3"}},
-		rota.ServedEvent{Event: rota.Event{Kind: rota.ProviderRegistered, Worker: "w", Status: rota.WorkerActive, Date: 1_800_000_000_123}},
-		rota.ServedEvent{Event: rota.Event{Kind: rota.JobAssigned, Job: "j", Worker: "w", Date: 1_800_000_000_123,
+	events = append(events, rota.ServedEvent{Event: rota.Event{Kind: rota.EventLeadershipBegan, Text: "n3"}},
+		rota.ServedEvent{Event: rota.Event{Kind: rota.EventProviderRegistered, Worker: "w", Status: rota.WorkerActive, Date: 1_800_000_000_123}},
+		rota.ServedEvent{Event: rota.Event{Kind: rota.EventJobAssigned, Job: "j", Worker: "w", Date: 1_800_000_000_123,
 			Payload: `{"reasoning":{"rule":"SeededShuffle","worker_id":"w","position":1},"score":7}`}})
 	text := show("table", events)
 	for _, want := range []string{"queue images\n", "tenant acme\n", "j-<1>\n", "node n3\n", "rule=SeededShuffle position=1 score=7\n"} {

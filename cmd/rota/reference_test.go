@@ -118,7 +118,7 @@ func TestReference_errors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for kind := rota.Invalid; kind <= rota.Internal; kind++ {
+	for kind := rota.KindInvalid; kind <= rota.KindInternal; kind++ {
 		row := fmt.Sprintf("| %s | %s | %d |", kind, words.CodeOf(kind), kindCode(kind))
 		if !strings.Contains(string(text), "\n"+row) {
 			t.Errorf("docs/reference/errors.md has no row that begins with %q", row)

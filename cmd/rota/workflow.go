@@ -189,8 +189,8 @@ func (a *app) awaitWorkflow(ctx context.Context, id rota.WorkflowID, late string
 		stop := a.watchWorkflow(ctx, c, id)
 		w, err := c.WaitWorkflow(ctx, id)
 		stop(endedNodes(w.Counts))
-		if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.Timeout {
-			return rota.Refusef(rota.Timeout, "wait", "%s after %s", late, a.timeout)
+		if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.KindTimeout {
+			return rota.Refusef(rota.KindTimeout, "wait", "%s after %s", late, a.timeout)
 		}
 		if err != nil {
 			return err

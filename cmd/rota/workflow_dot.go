@@ -91,7 +91,7 @@ func dotLegend(out io.Writer, w *rota.Workflow, path bool) {
 	for i := range w.Nodes {
 		present[w.Nodes[i].State] = true
 	}
-	for s := rota.NodeState(rota.Blocked); s <= rota.NodeSkipped; s++ {
+	for s := rota.NodeState(rota.JobBlocked); s <= rota.NodeSkipped; s++ {
 		if present[s] {
 			fmt.Fprintf(out, "    %s [label=\"%s\", fillcolor=\"%s\"];\n", dotQuote("legend "+s.String()), s, lookOf(s).fill)
 		}

@@ -31,16 +31,16 @@ type nodeLook struct {
 }
 
 var nodeLooks = map[rota.NodeState]nodeLook{
-	rota.NodeState(rota.Completed): {"✔", "32", "#c8e6c9"},
-	rota.NodeState(rota.Running):   {"▶", "1;36", "#90caf9"},
-	rota.NodeState(rota.Assigned):  {"▷", "36", "#bbdefb"},
-	rota.NodeState(rota.Queued):    {"◆", "33", "#fff59d"},
-	rota.NodeState(rota.Delayed):   {"◇", "33", "#fff9c4"},
-	rota.NodeState(rota.Blocked):   {"○", "90", "#eeeeee"},
-	rota.NodeState(rota.Dead):      {"✖", "1;31", "#ef9a9a"},
-	rota.NodeState(rota.Expired):   {"✗", "31", "#ffab91"},
-	rota.NodeState(rota.Cancelled): {"⊘", "35", "#e1bee7"},
-	rota.NodeSkipped:               {"–", "90", "#f8bbd0"},
+	rota.NodeState(rota.JobCompleted): {"✔", "32", "#c8e6c9"},
+	rota.NodeState(rota.JobRunning):   {"▶", "1;36", "#90caf9"},
+	rota.NodeState(rota.JobAssigned):  {"▷", "36", "#bbdefb"},
+	rota.NodeState(rota.JobQueued):    {"◆", "33", "#fff59d"},
+	rota.NodeState(rota.JobDelayed):   {"◇", "33", "#fff9c4"},
+	rota.NodeState(rota.JobBlocked):   {"○", "90", "#eeeeee"},
+	rota.NodeState(rota.JobDead):      {"✖", "1;31", "#ef9a9a"},
+	rota.NodeState(rota.JobExpired):   {"✗", "31", "#ffab91"},
+	rota.NodeState(rota.JobCancelled): {"⊘", "35", "#e1bee7"},
+	rota.NodeSkipped:                  {"–", "90", "#f8bbd0"},
 }
 
 func lookOf(s rota.NodeState) nodeLook {
@@ -188,10 +188,10 @@ func bracket(place, of int) string {
 // cells are a node's name, its time and where it is or why it is not.
 func (d *graphDrawing) cells(n *rota.WorkflowNode) []string {
 	where := string(n.Worker)
-	if n.State == rota.NodeState(rota.Queued) || n.State == rota.NodeState(rota.Delayed) || n.State == rota.NodeState(rota.Blocked) {
+	if n.State == rota.NodeState(rota.JobQueued) || n.State == rota.NodeState(rota.JobDelayed) || n.State == rota.NodeState(rota.JobBlocked) {
 		where = ""
 	}
-	if reason := failureText(n.Reason); reason != "" && n.State != rota.NodeState(rota.Completed) {
+	if reason := failureText(n.Reason); reason != "" && n.State != rota.NodeState(rota.JobCompleted) {
 		where = reason
 	}
 	return []string{ending(n.ID, graphName), nodeTook(n), clean(text.Snip(where, 20, "…"))}
@@ -246,7 +246,7 @@ func (d *graphDrawing) colour(line string, n *rota.WorkflowNode) string {
 // legend explains the symbols that stand above.
 func (d *graphDrawing) legend() string {
 	var parts []string
-	for s := rota.NodeState(rota.Blocked); s <= rota.NodeSkipped; s++ {
+	for s := rota.NodeState(rota.JobBlocked); s <= rota.NodeSkipped; s++ {
 		if slices.ContainsFunc(d.w.Nodes, func(n rota.WorkflowNode) bool { return n.State == s }) {
 			part := lookOf(s).symbol + " " + s.String()
 			if d.colours {
@@ -307,23 +307,23 @@ func layersText(w *rota.Workflow, layers [][]int) string {
 // count adds one node to its state.
 func count(c *rota.NodeCounts, s rota.NodeState) {
 	switch rota.JobState(s) {
-	case rota.Blocked:
+	case rota.JobBlocked:
 		c.Blocked++
-	case rota.Delayed:
+	case rota.JobDelayed:
 		c.Delayed++
-	case rota.Queued:
+	case rota.JobQueued:
 		c.Queued++
-	case rota.Assigned:
+	case rota.JobAssigned:
 		c.Assigned++
-	case rota.Running:
+	case rota.JobRunning:
 		c.Running++
-	case rota.Completed:
+	case rota.JobCompleted:
 		c.Completed++
-	case rota.Dead:
+	case rota.JobDead:
 		c.Dead++
-	case rota.Expired:
+	case rota.JobExpired:
 		c.Expired++
-	case rota.Cancelled:
+	case rota.JobCancelled:
 		c.Cancelled++
 	default:
 		c.Skipped++

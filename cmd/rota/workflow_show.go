@@ -134,11 +134,11 @@ func stateCounts(c rota.NodeCounts) []struct {
 		Nodes int64
 	}
 	all := []count{
-		{rota.NodeState(rota.Completed), c.Completed}, {rota.NodeState(rota.Running), c.Running},
-		{rota.NodeState(rota.Assigned), c.Assigned}, {rota.NodeState(rota.Queued), c.Queued},
-		{rota.NodeState(rota.Delayed), c.Delayed}, {rota.NodeState(rota.Blocked), c.Blocked},
-		{rota.NodeState(rota.Dead), c.Dead}, {rota.NodeState(rota.Expired), c.Expired},
-		{rota.NodeState(rota.Cancelled), c.Cancelled}, {rota.NodeSkipped, c.Skipped},
+		{rota.NodeState(rota.JobCompleted), c.Completed}, {rota.NodeState(rota.JobRunning), c.Running},
+		{rota.NodeState(rota.JobAssigned), c.Assigned}, {rota.NodeState(rota.JobQueued), c.Queued},
+		{rota.NodeState(rota.JobDelayed), c.Delayed}, {rota.NodeState(rota.JobBlocked), c.Blocked},
+		{rota.NodeState(rota.JobDead), c.Dead}, {rota.NodeState(rota.JobExpired), c.Expired},
+		{rota.NodeState(rota.JobCancelled), c.Cancelled}, {rota.NodeSkipped, c.Skipped},
 	}
 	return slices.DeleteFunc(all, func(n count) bool { return n.Nodes == 0 })
 }
@@ -240,7 +240,7 @@ func parentsText(parents []string) string {
 // no fact, and marked so.
 func nodeTook(n *rota.WorkflowNode) string {
 	switch {
-	case n.State == rota.NodeState(rota.Completed):
+	case n.State == rota.NodeState(rota.JobCompleted):
 		return or(about(n.DurationMs), "0s")
 	case n.State == rota.NodeSkipped || rota.JobState(n.State).Terminal():
 		return ""
@@ -265,7 +265,7 @@ func indexText(i rota.Index) any {
 
 // failureText leaves out the reason that says nothing.
 func failureText(r rota.Reason) string {
-	if r == rota.Done {
+	if r == rota.ReasonDone {
 		return ""
 	}
 	return reasonText(r)
@@ -292,7 +292,7 @@ func summedUp(w *rota.Workflow) string {
 			byType[n.Type], sums = s, append(sums, s)
 		}
 		s.add(n)
-		if n.State == rota.NodeState(rota.Dead) || n.State == rota.NodeState(rota.Expired) {
+		if n.State == rota.NodeState(rota.JobDead) || n.State == rota.NodeState(rota.JobExpired) {
 			failed = append(failed, *n)
 		}
 	}
@@ -323,15 +323,15 @@ func summedUp(w *rota.Workflow) string {
 func (s *typeSum) add(n *rota.WorkflowNode) {
 	s.nodes++
 	switch state := rota.JobState(n.State); {
-	case state == rota.Completed:
+	case state == rota.JobCompleted:
 		s.completed++
 		s.ended++
 		s.took += n.DurationMs
 	case state.Leased():
 		s.running++
-	case state == rota.Dead || state == rota.Expired:
+	case state == rota.JobDead || state == rota.JobExpired:
 		s.failed++
-	case n.State == rota.NodeSkipped || state == rota.Cancelled:
+	case n.State == rota.NodeSkipped || state == rota.JobCancelled:
 		s.rest++
 	default:
 		s.waiting++

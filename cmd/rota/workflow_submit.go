@@ -66,7 +66,7 @@ another one under a known id is refused (exit 4).`,
 	flags.BoolVar(&f.resources, "resources", false, "take cores and memory (rounded up to eighths of a power of two) that a WfCommons instance recorded")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the workflow ended; exit 6 if otherwise than COMPLETED")
 	choices(cmd, "format", flowfile.FormatRota, flowfile.FormatWfCommons)
-	choices(cmd, "on-failure", rota.FailFast.String(), rota.Continue.String())
+	choices(cmd, "on-failure", rota.FailureFailFast.String(), rota.FailureContinue.String())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		given := ""
 		for _, name := range []string{"time-scale", "resources"} {
@@ -164,7 +164,7 @@ func (a *app) submitWorkflow(ctx context.Context, spec rota.WorkflowSpec, wait b
 	err := a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
 		done, err := c.SubmitWorkflow(ctx, spec)
 		if err != nil {
-			if k := rota.KindOf(err); k == rota.Timeout || k == rota.Unavailable || ctx.Err() != nil {
+			if k := rota.KindOf(err); k == rota.KindTimeout || k == rota.KindUnavailable || ctx.Err() != nil {
 				a.talk("whether it was submitted is not known: submit it again with --id %s", spec.ID)
 			}
 			return asSubmitted(err)

@@ -23,7 +23,9 @@ func TestCheckPages_holdsBboltToItsOwnRules(t *testing.T) {
 	}
 	defer db.Close()
 	random := rand.New(rand.NewPCG(7, 7))
-	words := func(path, what string) *rota.Error { return rota.Refusef(rota.Conflict, "test", "%s: %s", path, what) }
+	words := func(path, what string) *rota.Error {
+		return rota.Refusef(rota.KindConflict, "test", "%s: %s", path, what)
+	}
 	for round := range 250 {
 		if err := db.Update(func(tx *bbolt.Tx) error {
 			b, err := tx.CreateBucketIfNotExists([]byte{byte(round % 3)})
@@ -85,7 +87,9 @@ func TestCheckPages_wantsAPageUnderItsFirstKey(t *testing.T) {
 			at = child + pageHeader + elementBytes*int(binary.NativeEndian.Uint16(data[child+10:])) + 7
 		}
 	}
-	words := func(path, what string) *rota.Error { return rota.Refusef(rota.Conflict, "test", "%s: %s", path, what) }
+	words := func(path, what string) *rota.Error {
+		return rota.Refusef(rota.KindConflict, "test", "%s: %s", path, what)
+	}
 	if err := Check(path, words); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +97,7 @@ func TestCheckPages_wantsAPageUnderItsFirstKey(t *testing.T) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Check(path, words); rota.KindOf(err) != rota.Conflict {
+	if err := Check(path, words); rota.KindOf(err) != rota.KindConflict {
 		t.Errorf("a page under another key than its first is taken for sound: %v", err)
 	}
 }

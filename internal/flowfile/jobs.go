@@ -46,7 +46,7 @@ func (f *Jobs) Next() (JobLine, error) {
 			return JobLine{}, err
 		}
 		if tooLong {
-			return JobLine{Number: f.number, Err: rota.Refusef(rota.Invalid, "line",
+			return JobLine{Number: f.number, Err: rota.Refusef(rota.KindInvalid, "line",
 				"line is longer than %d bytes", maxLine)}, nil
 		}
 		text := bytes.TrimSpace(f.line)
@@ -93,7 +93,7 @@ func parseJobLine(text []byte) (rota.JobSpec, *rota.Error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	malformed := func(format string, args ...any) (rota.JobSpec, *rota.Error) {
-		return spec, rota.Refusef(rota.Invalid, "line", format, args...)
+		return spec, rota.Refusef(rota.KindInvalid, "line", format, args...)
 	}
 	if text[0] != '{' {
 		return malformed("a job is a JSON object {…}")

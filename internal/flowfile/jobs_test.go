@@ -55,7 +55,7 @@ func TestJobsFile(t *testing.T) {
 			t.Errorf("line %d has number %d", w.number, l.Number)
 		}
 		if w.refused != "" {
-			if l.Err == nil || l.Err.Kind != rota.Invalid || !strings.Contains(l.Err.Text, w.refused) {
+			if l.Err == nil || l.Err.Kind != rota.KindInvalid || !strings.Contains(l.Err.Text, w.refused) {
 				t.Errorf("line %d: %v, want a refusal with %q", w.number, l.Err, w.refused)
 			}
 			continue

@@ -73,7 +73,7 @@ func TestParseFlow(t *testing.T) {
 	if again := parsed(t, flowJSON, "nightly.yaml"); !reflect.DeepEqual(spec, again) {
 		t.Error("JSON in a file called .yaml is another workflow")
 	}
-	if spec.ID != "nightly-7" || spec.Queue != "etl" || spec.Tenant != "acme" || spec.OnFailure != rota.Continue ||
+	if spec.ID != "nightly-7" || spec.Queue != "etl" || spec.Tenant != "acme" || spec.OnFailure != rota.FailureContinue ||
 		spec.Labels["team"] != "data" || len(spec.Nodes) != 4 || len(spec.Edges) != 2 {
 		t.Fatalf("%+v", spec)
 	}

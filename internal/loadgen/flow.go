@@ -237,7 +237,7 @@ type reasons struct {
 
 func (r *reasons) of(ctx context.Context, run string) (rules map[string]int, assignments int, err error) {
 	rules = map[string]int{}
-	filter := rota.EventFilter{After: r.after, Kinds: []rota.EventKind{rota.JobAssigned, rota.WorkflowFinished}, Follow: true}
+	filter := rota.EventFilter{After: r.after, Kinds: []rota.EventKind{rota.EventJobAssigned, rota.EventWorkflowFinished}, Follow: true}
 	for e, err := range r.c.Events(ctx, filter) {
 		if err != nil {
 			return rules, assignments, err
@@ -246,7 +246,7 @@ func (r *reasons) of(ctx context.Context, run string) (rules map[string]int, ass
 		if e.Run != run {
 			continue
 		}
-		if e.Kind == rota.WorkflowFinished {
+		if e.Kind == rota.EventWorkflowFinished {
 			break
 		}
 		var decision struct {

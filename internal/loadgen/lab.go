@@ -44,7 +44,7 @@ func (l *Lab) EnsureQueues(ctx context.Context, names ...rota.QueueName) error {
 	for _, name := range names {
 		group.Go(func() error {
 			_, err := l.Client.Queue(ctx, name)
-			if rota.KindOf(err) == rota.NotFound {
+			if rota.KindOf(err) == rota.KindNotFound {
 				_, err = l.Client.SetQueue(ctx, name, "standard", nil)
 			}
 			return err

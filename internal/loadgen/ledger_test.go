@@ -93,12 +93,12 @@ func (f *flaky) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.Submitte
 	outcomes := make([]rota.Submitted, len(jobs))
 	for i, j := range jobs {
 		f.tries[j.ID]++
-		outcomes[i] = rota.Submitted{ID: j.ID, State: rota.Queued}
+		outcomes[i] = rota.Submitted{ID: j.ID, State: rota.JobQueued}
 		switch f.tries[j.ID] {
 		case 1:
-			outcomes[i].Err = &rota.Error{Kind: rota.Exhausted, Text: "full", RetryAfter: time.Microsecond}
+			outcomes[i].Err = &rota.Error{Kind: rota.KindExhausted, Text: "full", RetryAfter: time.Microsecond}
 		case 2:
-			return nil, &rota.Error{Kind: rota.Unavailable, Text: "no leader", RetryAfter: time.Microsecond}
+			return nil, &rota.Error{Kind: rota.KindUnavailable, Text: "no leader", RetryAfter: time.Microsecond}
 		}
 	}
 	return outcomes, nil
@@ -157,7 +157,7 @@ func TestProducers(t *testing.T) {
 		ledger := newLedger("run", 1)
 		p := &producers{to: refuser{}, ledger: ledger, count: 1, batch: 1,
 			spec: func(i int) rota.JobSpec { return rota.JobSpec{ID: ledger.id(i)} }}
-		if err := p.run(t.Context()); rota.KindOf(err) != rota.NotFound {
+		if err := p.run(t.Context()); rota.KindOf(err) != rota.KindNotFound {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -166,5 +166,5 @@ func TestProducers(t *testing.T) {
 type refuser struct{}
 
 func (refuser) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error) {
-	return []rota.Submitted{{ID: jobs[0].ID, Err: rota.Refusef(rota.NotFound, "queue", "no such queue")}}, nil
+	return []rota.Submitted{{ID: jobs[0].ID, Err: rota.Refusef(rota.KindNotFound, "queue", "no such queue")}}, nil
 }

@@ -168,14 +168,14 @@ func (r *run) ask(ctx context.Context) error {
 			defer cancel()
 			job, err := r.lab.Client.Job(ctx, r.ledger.id(i))
 			switch {
-			case rota.KindOf(err) == rota.NotFound:
+			case rota.KindOf(err) == rota.KindNotFound:
 				gone[k] = true
 				return nil
 			case err != nil:
 				return err
 			}
-			gone[k] = job.State.Terminal() && job.State != rota.Completed
-			unseen[k] = job.State == rota.Completed
+			gone[k] = job.State.Terminal() && job.State != rota.JobCompleted
+			unseen[k] = job.State == rota.JobCompleted
 			return nil
 		})
 	}

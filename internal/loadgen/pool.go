@@ -159,7 +159,7 @@ func awaitWorkers(ctx context.Context, c *client.Client, run string, n int) erro
 func awaitWorker(ctx context.Context, c *client.Client, id rota.WorkerID) error {
 	for {
 		_, err := c.Worker(ctx, id)
-		if err == nil || rota.KindOf(err) != rota.NotFound {
+		if err == nil || rota.KindOf(err) != rota.KindNotFound {
 			return err
 		}
 		if pause(ctx, drainTick) != nil {

@@ -112,7 +112,7 @@ func (p *producers) submit(ctx context.Context, from, to int) error {
 			if !mayRetry(err) {
 				return fmt.Errorf("submit: %w", err)
 			}
-			if len(outcomes) == 0 && rota.KindOf(err) == rota.Exhausted {
+			if len(outcomes) == 0 && rota.KindOf(err) == rota.KindExhausted {
 				p.ledger.refuse(len(left), delay)
 				if p.drop {
 					return nil
@@ -157,7 +157,7 @@ func (p *producers) answers(left []int, outcomes []rota.Submitted) (again []int,
 		if !mayRetry(o.Err) {
 			return nil, 0, fmt.Errorf("submit %s: %w", p.ledger.id(left[k]), o.Err)
 		}
-		if rota.KindOf(o.Err) == rota.Exhausted {
+		if rota.KindOf(o.Err) == rota.KindExhausted {
 			p.ledger.refuse(1, rota.ErrorOf(o.Err).RetryAfter)
 			if errors.Is(o.Err, client.ErrHeldBack) {
 				p.ledger.held.Add(1)
@@ -175,7 +175,7 @@ func (p *producers) answers(left []int, outcomes []rota.Submitted) (again []int,
 // mayRetry reports whether time may mend the refusal: without a leader, without room.
 func mayRetry(err error) bool {
 	switch rota.KindOf(err) {
-	case rota.Unavailable, rota.Exhausted, rota.Timeout:
+	case rota.KindUnavailable, rota.KindExhausted, rota.KindTimeout:
 		return true
 	default:
 		return errors.Is(err, context.DeadlineExceeded)

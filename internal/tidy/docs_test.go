@@ -46,8 +46,8 @@ func checkMoves(text string) []string {
 		}
 		told[key] = true
 	}
-	for from := rota.JobNone; from <= rota.Cancelled; from++ {
-		for to := rota.JobNone; to <= rota.Cancelled; to++ {
+	for from := rota.JobNone; from <= rota.JobCancelled; from++ {
+		for to := rota.JobNone; to <= rota.JobCancelled; to++ {
 			name := from.String()
 			if from == rota.JobNone {
 				name = "none"

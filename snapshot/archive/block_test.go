@@ -188,7 +188,7 @@ func TestJobs_otherFormat(t *testing.T) {
 		if err := a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(metaFormat, format) }); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := OpenJobs(a.db); rota.KindOf(err) != rota.Conflict {
+		if _, err := OpenJobs(a.db); rota.KindOf(err) != rota.KindConflict {
 			t.Errorf("format %x: %v", format, err)
 		}
 	}

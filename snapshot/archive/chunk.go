@@ -123,7 +123,7 @@ func EncodeEvents(entries []EventEntry) []byte {
 }
 
 func damagedEvents(format string, args ...any) error {
-	return rota.Refusef(rota.Invalid, "events", format, args...)
+	return rota.Refusef(rota.KindInvalid, "events", format, args...)
 }
 
 // parseChunkHead reads a head; the checksum is DecodeEvents' to compare.

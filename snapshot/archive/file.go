@@ -33,7 +33,7 @@ func Open(path string) (*bbolt.DB, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType,
 		NoFreelistSync: true, InitialMmapSize: mappedBytes})
 	if errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, &rota.Error{Kind: rota.Conflict, Op: opOpen, Subject: path,
+		return nil, &rota.Error{Kind: rota.KindConflict, Op: opOpen, Subject: path,
 			Text: path + " is in use by another process: stop it, or give this node a --data of its own", Cause: err}
 	}
 	if err != nil {

@@ -84,7 +84,7 @@ func OpenJobs(db *bbolt.DB) (*Jobs, error) {
 		}
 		b := tx.Bucket(metaBucket)
 		if format := b.Get(metaFormat); format != nil && !bytes.Equal(format, []byte{jobsFormat}) {
-			return rota.Refusef(rota.Conflict, "archive", "%s has format %x, this binary knows %d: start the binary that wrote it",
+			return rota.Refusef(rota.KindConflict, "archive", "%s has format %x, this binary knows %d: start the binary that wrote it",
 				db.Path(), format, jobsFormat)
 		}
 		if k, _ := b.Cursor().First(); k == nil { // all else is new too
@@ -126,7 +126,7 @@ func (s *bookkeeping) load(b *bbolt.Bucket) error {
 	return nil
 }
 
-var errBookkeeping = rota.Refusef(rota.Internal, "archive", "its list of held records is damaged")
+var errBookkeeping = rota.Refusef(rota.KindInternal, "archive", "its list of held records is damaged")
 
 func (s *bookkeeping) save(b *bbolt.Bucket) error {
 	size := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, s.records), s.bytes)
@@ -178,7 +178,7 @@ func (a *Jobs) Claim(cluster rota.ClusterID, incarnation uint64) error {
 			return errNoChange
 		}
 		if s.cluster != "" {
-			return rota.Refusef(rota.Conflict, "archive", "%s holds the history of cluster %s, incarnation %d, but this node is of "+
+			return rota.Refusef(rota.KindConflict, "archive", "%s holds the history of cluster %s, incarnation %d, but this node is of "+
 				"cluster %s, incarnation %d: move it away, and the right one is fetched from the other nodes", a.db.Path(),
 				s.cluster, s.incarnation, cluster, incarnation)
 		}
@@ -194,7 +194,7 @@ func (a *Jobs) Cluster() (rota.ClusterID, uint64) {
 }
 
 // errNoChange ends a change before anything is written.
-var errNoChange = rota.Refusef(rota.Internal, "archive", "nothing to change")
+var errNoChange = rota.Refusef(rota.KindInternal, "archive", "nothing to change")
 
 // change runs one write: check first, then do in one transaction, and only when
 // that is on disk is the new bookkeeping taken.

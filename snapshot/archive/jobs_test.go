@@ -144,7 +144,7 @@ func TestJobs(t *testing.T) {
 				if err != nil || !ok || !reflect.DeepEqual(got.Job, want) {
 					t.Fatalf("%s: %v %v\n%+v\n%+v", id, ok, err, got.Job, want)
 				}
-				if mark, ok, err := a.Mark(id); err != nil || !ok || mark.State != rota.Cancelled {
+				if mark, ok, err := a.Mark(id); err != nil || !ok || mark.State != rota.JobCancelled {
 					t.Fatalf("%s is %s", id, mark.State)
 				}
 			}
@@ -201,7 +201,7 @@ func TestJobs(t *testing.T) {
 		t.Parallel()
 		a, entries := newJobs(t), jobsEnded(t, 2)
 		for _, bad := range []rota.ArchiveRecord{{Seq: 7, Data: entries[0].Data}, {Seq: 1, Data: entries[0].Data[1:]}, {Seq: 0}, {Seq: 1, Data: []byte("x")}} {
-			if err := a.Put([]rota.ArchiveRecord{entries[1], bad}, nil); rota.KindOf(err) != rota.Invalid || a.Stats().Records != 0 {
+			if err := a.Put([]rota.ArchiveRecord{entries[1], bad}, nil); rota.KindOf(err) != rota.KindInvalid || a.Stats().Records != 0 {
 				t.Fatalf("%d: %v", bad.Seq, err)
 			}
 		}
@@ -213,7 +213,7 @@ func TestJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, err := range []error{a.Claim("c2", 2), a.Claim("c1", 3)} {
-			if rota.KindOf(err) != rota.Conflict || !bytes.Contains([]byte(err.Error()), []byte("cluster c1, incarnation 2")) {
+			if rota.KindOf(err) != rota.KindConflict || !bytes.Contains([]byte(err.Error()), []byte("cluster c1, incarnation 2")) {
 				t.Fatal(err)
 			}
 		}
@@ -222,7 +222,7 @@ func TestJobs(t *testing.T) {
 		t.Parallel()
 		a := newJobs(t)
 		_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(metaFormat, []byte{9}) })
-		if _, err := OpenJobs(a.db); rota.KindOf(err) != rota.Conflict {
+		if _, err := OpenJobs(a.db); rota.KindOf(err) != rota.KindConflict {
 			t.Fatal(err)
 		}
 	})
@@ -394,7 +394,7 @@ func TestJobs_sectionsOfABackup(t *testing.T) {
 		t.Fatalf("%+v became %+v, lacking %v", a, b, to.Lacks(51, 9))
 	}
 	for _, bad := range [][]byte{nil, make([]byte, 7), make([]byte, 8+15), make([]byte, 8+16)} {
-		if err := loader.Take(sectionNumbers, bad); rota.KindOf(err) != rota.Invalid {
+		if err := loader.Take(sectionNumbers, bad); rota.KindOf(err) != rota.KindInvalid {
 			t.Fatalf("%x: %v", bad, err)
 		}
 	}

@@ -65,7 +65,7 @@ func (l *Loader) Take(kind byte, record []byte) error {
 	switch kind {
 	case sectionRecord:
 		if len(record) < 8 {
-			return rota.Refusef(rota.Invalid, "archive", "an archived record has %d bytes", len(record))
+			return rota.Refusef(rota.KindInvalid, "archive", "an archived record has %d bytes", len(record))
 		}
 		l.batch = append(l.batch, rota.ArchiveRecord{Seq: number(record[:8]), Data: append([]byte(nil), record[8:]...)})
 		if l.bytes += len(record); l.bytes >= sliceBytes {
@@ -80,7 +80,7 @@ func (l *Loader) Take(kind byte, record []byte) error {
 			held, ok = parseSpans(record[8:])
 		}
 		if !ok {
-			return rota.Refusef(rota.Invalid, "archive", "the numbers of archived records are damaged")
+			return rota.Refusef(rota.KindInvalid, "archive", "the numbers of archived records are damaged")
 		}
 		return l.to.adopt(number(record[:8]), held)
 	}

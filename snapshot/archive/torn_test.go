@@ -204,7 +204,7 @@ func TestJobs_bookkeepingIsVerified(t *testing.T) {
 		_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put([]byte(key), value) })
 	}
 	_ = a.db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket(metaBucket) })
-	if _, err := OpenJobs(a.db); rota.KindOf(err) != rota.Internal {
+	if _, err := OpenJobs(a.db); rota.KindOf(err) != rota.KindInternal {
 		t.Errorf("records without bookkeeping are taken for sound: %v", err)
 	}
 }

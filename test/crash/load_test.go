@@ -140,7 +140,7 @@ func completions(c *client.Client) (map[rota.JobID]int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	told := make(map[rota.JobID]int)
-	for e, err := range c.Events(ctx, rota.EventFilter{Kinds: []rota.EventKind{rota.JobCompleted}}) {
+	for e, err := range c.Events(ctx, rota.EventFilter{Kinds: []rota.EventKind{rota.EventJobCompleted}}) {
 		if err != nil {
 			return told, err
 		}

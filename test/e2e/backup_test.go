@@ -50,7 +50,7 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Error("the restored cluster has the old one's id")
 	}
 	for _, id := range kept {
-		if job := second.job(t, string(id)); job.State != rota.Queued || string(job.Payload) != "kept" {
+		if job := second.job(t, string(id)); job.State != rota.JobQueued || string(job.Payload) != "kept" {
 			t.Errorf("job %s is %s with payload %q", id, job.State, job.Payload)
 		}
 	}
@@ -73,11 +73,11 @@ func tokensGrow(t *testing.T, c *nodes, before rota.Job) {
 		t.Fatal("the job had no lease before the backup")
 	}
 	now := c.job(t, string(before.ID))
-	if now.Lease != nil || now.State != rota.Queued {
+	if now.Lease != nil || now.State != rota.JobQueued {
 		t.Errorf("job %s is %s with lease %+v in the restored cluster, QUEUED without one is wanted", now.ID, now.State, now.Lease)
 	}
 	w := c.worker(t, "--id", string(before.Worker), "--queues", string(before.Queue))
-	now = c.awaitState(t, c.dial(t), string(before.ID), 30*time.Second, rota.Completed)
+	now = c.awaitState(t, c.dial(t), string(before.ID), 30*time.Second, rota.JobCompleted)
 	last := now.Attempts[len(now.Attempts)-1].Token
 	if before.Lease.Token.Compare(last) >= 0 {
 		t.Errorf("token %s of the restored cluster is not above %s of before", last, before.Lease.Token)

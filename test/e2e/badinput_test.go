@@ -140,7 +140,7 @@ func nodesHoldOnTheirOwn(t *testing.T, c *nodes) {
 	digest := rota.NewJobSpec("x", nil)
 	digest.Queue, digest.ExpectedDigest = "paused", []byte{1, 2, 3}
 	outcomes, err := client.EachOutcome(cl.Submit(ctx, digest))
-	if err != nil || rota.KindOf(outcomes[0].Err) != rota.Invalid || rota.ErrorOf(outcomes[0].Err).Subject != "expected_digest" {
+	if err != nil || rota.KindOf(outcomes[0].Err) != rota.KindInvalid || rota.ErrorOf(outcomes[0].Err).Subject != "expected_digest" {
 		t.Errorf("a digest of 3 bytes: %+v, %v", outcomes, err)
 	}
 	errOf := func(_ any, err error) error { return err }
@@ -153,7 +153,7 @@ func nodesHoldOnTheirOwn(t *testing.T, c *nodes) {
 		"nan":    errOf(cl.SetQueue(ctx, "q", "", []rota.Setting{{Key: "alpha", Value: "NaN"}})),
 		"proof":  errOf(cl.ReportProof(ctx, rota.ProofReport{Job: "known"})),
 	} {
-		if rota.KindOf(err) != rota.Invalid {
+		if rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

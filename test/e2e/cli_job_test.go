@@ -70,7 +70,7 @@ func cliShow(t *testing.T, c *nodes) {
 		t.Errorf("the built-in handler's digest is %v, that of the payload is %x", job["output_digest"], sum)
 	}
 	c.rota(t, "job", "submit", "--queue", "cli", "--type", "s", "--id", "shown-running", "--simulate-ms", "60000").want(t, 0)
-	c.awaitState(t, c.dial(t), "shown-running", 20*time.Second, rota.Running)
+	c.awaitState(t, c.dial(t), "shown-running", 20*time.Second, rota.JobRunning)
 	running := object(t, c.rota(t, "job", "show", "shown-running", "-o", "json"))
 	lease, ok := running["lease"].(map[string]any)
 	if !ok {
@@ -173,7 +173,7 @@ func cliChange(t *testing.T, c *nodes) {
 	if out := object(t, c.rota(t, "job", "retry", "changed-1", "-o", "json")); list(t, out, "jobs")[0]["state"] != "QUEUED" {
 		t.Errorf("a retried job is %v", out)
 	}
-	if job := c.job(t, "changed-1"); string(job.Payload) != "kept" || job.State != rota.Queued {
+	if job := c.job(t, "changed-1"); string(job.Payload) != "kept" || job.State != rota.JobQueued {
 		t.Errorf("the retried job is %s with payload %q", job.State, job.Payload)
 	}
 	mixed := c.rota(t, "job", "cancel", "changed-1", "changed-none", "-o", "json").want(t, 3)
@@ -215,7 +215,7 @@ func cliDelay(t *testing.T, c *nodes) {
 	}
 	c.rota(t, "queue", "set", "short-lived", "--set", "paused=true").want(t, 0)
 	r := c.rota(t, "job", "submit", "--queue", "short-lived", "--type", "d", "--id", "expired", "--ttl", "1s", "--wait", "-o", "json", "--timeout", "20s").want(t, 6)
-	if job := parse[rota.Job](t, r); job.State != rota.Expired || job.Reason != rota.TTLAbsolute || job.Finished.Clock-job.Submitted.Clock < 1000 {
+	if job := parse[rota.Job](t, r); job.State != rota.JobExpired || job.Reason != rota.ReasonTTLAbsolute || job.Finished.Clock-job.Submitted.Clock < 1000 {
 		t.Errorf("a job with a TTL of 1 s is %s (%s) after %d ms", job.State, job.Reason, job.Finished.Clock-job.Submitted.Clock)
 	}
 }
@@ -237,7 +237,7 @@ func cliRequires(t *testing.T, c *nodes) {
 	// A job behind them in line is not held up.
 	c.rota(t, "job", "submit", "--queue", "cli", "--type", "r", "--priority", "10", "--wait", "--timeout", "20s").want(t, 0)
 	for i, id := range ids {
-		if job := c.job(t, id); job.State != rota.Queued {
+		if job := c.job(t, id); job.State != rota.JobQueued {
 			t.Errorf("a job that asks for %v is %s: no worker has that", never[i], job.State)
 		}
 	}
@@ -257,7 +257,7 @@ func cliDigest(t *testing.T, c *nodes) {
 	}
 	sum[0]++
 	wrong := parse[rota.Job](t, submit(hex.EncodeToString(sum[:])).want(t, 6))
-	if wrong.State != rota.Dead || len(wrong.Attempts) != 1 || wrong.Attempts[0].End != rota.ProofInvalid {
+	if wrong.State != rota.JobDead || len(wrong.Attempts) != 1 || wrong.Attempts[0].End != rota.ReasonProofInvalid {
 		t.Errorf("a job with another digest than expected is %s, %+v", wrong.State, wrong.Attempts)
 	}
 }

@@ -38,7 +38,7 @@ func TestFullDisk(t *testing.T) {
 	// and says when to ask again, which is what it should do.
 	l.Allow(func(err error) bool {
 		var e *rota.Error
-		return errors.As(err, &e) && e.Kind == rota.Exhausted && e.Subject == "disk" && e.RetryAfter > 0 && strings.Contains(e.Text, small.Dir)
+		return errors.As(err, &e) && e.Kind == rota.KindExhausted && e.Subject == "disk" && e.RetryAfter > 0 && strings.Contains(e.Text, small.Dir)
 	})
 
 	filled := time.Now()

@@ -165,8 +165,8 @@ func (d *deeds) do() {
 	d.submit("is_delayed", spec)
 	running := d.submit("cancelled_running", of("cancelled_running"))
 	dead := d.submit("is_retried", of("is_retried"))
-	d.becomes(running, rota.Running)
-	d.becomes(dead, rota.Dead)
+	d.becomes(running, rota.JobRunning)
+	d.becomes(dead, rota.JobDead)
 	d.ask("cancel", d.cl.Cancel, waiting, running)
 	d.ask("retry", d.cl.Retry, dead)
 }
@@ -232,12 +232,12 @@ func (d *deeds) told(subject string, kinds []string, command ...string) {
 // settle waits for the end of all jobs.
 func (d *deeds) settle() {
 	d.t.Helper()
-	ends := map[string]rota.JobState{"dies": rota.Dead, "expires": rota.Expired, "cancelled_waiting": rota.Cancelled,
-		"cancelled_running": rota.Cancelled, "rises": rota.Cancelled}
+	ends := map[string]rota.JobState{"dies": rota.JobDead, "expires": rota.JobExpired, "cancelled_waiting": rota.JobCancelled,
+		"cancelled_running": rota.JobCancelled, "rises": rota.JobCancelled}
 	for _, id := range slices.Sorted(maps.Keys(d.jobs)) {
 		state, ok := ends[d.jobs[id]]
 		if !ok {
-			state = rota.Completed
+			state = rota.JobCompleted
 		}
 		d.becomes(id, state)
 	}

@@ -55,7 +55,7 @@ func execIO(t *testing.T, c *nodes) {
 	if string(job.Output) != want {
 		t.Errorf("output %q, %q is wanted", job.Output, want)
 	}
-	if job.Attempts[0].Worker != "io" || job.Attempts[0].End != rota.Done {
+	if job.Attempts[0].Worker != "io" || job.Attempts[0].End != rota.ReasonDone {
 		t.Errorf("attempts %+v", job.Attempts)
 	}
 }
@@ -77,7 +77,7 @@ func execExit(t *testing.T, c *nodes) {
 		return c.rota(t, "job", "submit", "--queue", "exits", "--type", typ, "--wait", "-o", "json", "--timeout", "60s")
 	}
 	bad := parse[rota.Job](t, submit("bad").want(t, 6))
-	if bad.State != rota.Dead || len(bad.Attempts) != 2 || bad.Attempts[0].End != rota.ProviderFail {
+	if bad.State != rota.JobDead || len(bad.Attempts) != 2 || bad.Attempts[0].End != rota.ReasonProviderFail {
 		t.Errorf("a job that always fails is %s after %+v", bad.State, bad.Attempts)
 	}
 	contains(t, "the job's error", bad.Error, "exit status 3", "the reason")
@@ -158,7 +158,7 @@ func execCancelled(t *testing.T, c *nodes) {
 	c.worker(t, "--queues", "cancel", "--exec", stubborn(dir))
 	c.rota(t, "job", "submit", "--queue", "cancel", "--type", "x", "--id", "stubborn").want(t, 0)
 	ids := processes(t, dir)
-	c.awaitState(t, c.dial(t), "stubborn", 10*time.Second, rota.Running)
+	c.awaitState(t, c.dial(t), "stubborn", 10*time.Second, rota.JobRunning)
 	told := time.Now() // before: the signal may go out before the command has ended
 	c.rota(t, "job", "cancel", "stubborn").want(t, 0)
 	eventually(t, 10*time.Second, "SIGTERM came", func() error {
@@ -169,7 +169,7 @@ func execCancelled(t *testing.T, c *nodes) {
 	if took := time.Since(told); took < 3*time.Second {
 		t.Errorf("the group was killed %s after the cancellation: it had no time to end", took)
 	}
-	if job := c.job(t, "stubborn"); job.State != rota.Cancelled {
+	if job := c.job(t, "stubborn"); job.State != rota.JobCancelled {
 		t.Errorf("the job is %s", job.State)
 	}
 }
@@ -197,10 +197,10 @@ func execDrains(t *testing.T, c *nodes) {
 	if code := w.end(t, 20*time.Second); code != 0 {
 		t.Errorf("a drained worker ended with exit code %d", code)
 	}
-	if job := c.job(t, "drained"); job.State != rota.Completed || string(job.Output) != "finished\n" {
+	if job := c.job(t, "drained"); job.State != rota.JobCompleted || string(job.Output) != "finished\n" {
 		t.Errorf("the job that ran is %s with output %q", job.State, job.Output)
 	}
-	if job := c.job(t, "later"); job.State != rota.Queued {
+	if job := c.job(t, "later"); job.State != rota.JobQueued {
 		t.Errorf("a job of after the drain is %s", job.State)
 	}
 }
@@ -217,7 +217,7 @@ func execGivesBack(t *testing.T, c *nodes) {
 	w.end(t, 30*time.Second)
 	gone(t, 5*time.Second, ids)
 	// A lease given back is a decline: the job is DELAYED a moment (SPEC §16.1).
-	if job := c.awaitState(t, c.dial(t), "given-back", 20*time.Second, rota.Queued); job.Attempt != 0 {
+	if job := c.awaitState(t, c.dial(t), "given-back", 20*time.Second, rota.JobQueued); job.Attempt != 0 {
 		t.Errorf("the job given back is at attempt %d: 0 is wanted", job.Attempt)
 	}
 }
@@ -228,14 +228,14 @@ func execSameID(t *testing.T, c *nodes) {
 	first := c.worker(t, "--queues", "same", "--id", "same")
 	c.rota(t, "job", "submit", "--queue", "same", "--type", "x", "--id", "held", "--simulate-ms", "60000").want(t, 0)
 	cl := c.dial(t)
-	before := c.awaitState(t, cl, "held", 20*time.Second, rota.Running)
+	before := c.awaitState(t, cl, "held", 20*time.Second, rota.JobRunning)
 
 	second := launch(t, "the same worker again", []string{c.env()}, "worker", "run", "--queues", "same", "--id", "same")
 	if code := second.end(t, 20*time.Second); code == 0 {
 		t.Error("a worker with a live id of another process ended with exit code 0")
 	}
 	contains(t, "the refusal", second.Stderr.String(), "same", "--takeover")
-	if job := c.job(t, "held"); job.State != rota.Running || job.Attempt != 0 {
+	if job := c.job(t, "held"); job.State != rota.JobRunning || job.Attempt != 0 {
 		t.Errorf("the first worker's job is %s, attempt %d", job.State, job.Attempt)
 	}
 
@@ -246,7 +246,7 @@ func execSameID(t *testing.T, c *nodes) {
 	tookOver := time.Now()
 	eventually(t, 55*time.Second, "the job runs at the one that took over", func() error {
 		job := c.job(t, "held")
-		if job.State != rota.Running || before.Lease.Token.Compare(job.Lease.Token) >= 0 {
+		if job.State != rota.JobRunning || before.Lease.Token.Compare(job.Lease.Token) >= 0 {
 			return fmt.Errorf("it is %s, %+v, %+v", job.State, job.Lease, job.Attempts)
 		}
 		return nil

@@ -48,7 +48,7 @@ func startLong(t testing.TB, c *nodes, queue string, takes time.Duration, groups
 		jobs = append(jobs, longJob{spec.ID, id})
 	}
 	for _, j := range jobs {
-		c.awaitState(t, cl, string(j.id), 20*time.Second, rota.Running)
+		c.awaitState(t, cl, string(j.id), 20*time.Second, rota.JobRunning)
 	}
 	return jobs
 }
@@ -58,8 +58,8 @@ func endAtFirst(t testing.TB, c *nodes, jobs []longJob, most time.Duration) {
 	t.Helper()
 	cl := c.dial(t)
 	for _, j := range jobs {
-		job := c.awaitState(t, cl, string(j.id), most, rota.Completed, rota.Dead, rota.Cancelled, rota.Expired)
-		if job.State != rota.Completed || job.Attempt != 0 || len(job.Attempts) != 1 {
+		job := c.awaitState(t, cl, string(j.id), most, rota.JobCompleted, rota.JobDead, rota.JobCancelled, rota.JobExpired)
+		if job.State != rota.JobCompleted || job.Attempt != 0 || len(job.Attempts) != 1 {
 			t.Errorf("job %s is %s after %d attempts (%v), COMPLETED at attempt 0 is wanted", j.id, job.State,
 				len(job.Attempts), job.Attempts)
 		}
@@ -111,7 +111,7 @@ func TestWorkerKilled(t *testing.T) {
 	id := "abandoned"
 	c.rota(t, "job", "submit", "--queue", "ai", "--type", "x", "--id", id, "--simulate-ms", "3000").want(t, 0)
 	cl := c.dial(t)
-	c.awaitState(t, cl, id, 20*time.Second, rota.Running)
+	c.awaitState(t, cl, id, 20*time.Second, rota.JobRunning)
 	killed := time.Now()
 	victim.Kill()
 	c.worker(t, "--id", "heir", "--queues", "ai")
@@ -121,7 +121,7 @@ func TestWorkerKilled(t *testing.T) {
 	const slack = 5 * time.Second
 	eventually(t, bound+backoff+slack-time.Since(killed), "the job runs again", func() error {
 		job, err := cl.Job(t.Context(), rota.JobID(id))
-		if err == nil && (job.State != rota.Running || job.Attempt == 0) {
+		if err == nil && (job.State != rota.JobRunning || job.Attempt == 0) {
 			err = fmt.Errorf("it is %s, attempt %d", job.State, job.Attempt)
 		}
 		return err
@@ -135,8 +135,8 @@ func TestWorkerKilled(t *testing.T) {
 	if job.Lease == nil || job.Lease.Worker != "heir" || job.Attempt != 1 {
 		t.Errorf("attempt %d, lease %+v: attempt 1 at the heir is wanted", job.Attempt, job.Lease)
 	}
-	job = c.awaitState(t, cl, id, 20*time.Second, rota.Completed)
-	if len(job.Attempts) != 2 || job.Attempts[0].End != rota.LeaseExpiredReason {
+	job = c.awaitState(t, cl, id, 20*time.Second, rota.JobCompleted)
+	if len(job.Attempts) != 2 || job.Attempts[0].End != rota.ReasonLeaseExpired {
 		t.Errorf("attempts %+v: the first one ended by LEASE_EXPIRED is wanted", job.Attempts)
 	}
 }
@@ -178,7 +178,7 @@ func TestLeaderPaused(t *testing.T) {
 	l.settle(c)
 	cl := c.dial(t, leader)
 	for _, id := range append(mine, after...) {
-		if job, err := cl.Job(t.Context(), id); err != nil || job.State != rota.Queued {
+		if job, err := cl.Job(t.Context(), id); err != nil || job.State != rota.JobQueued {
 			t.Errorf("job %s, accepted around the pause: %s, %v", id, job.State, err)
 		}
 	}
@@ -225,7 +225,7 @@ func TestMajorityGone(t *testing.T) {
 	spec := rota.NewJobSpec("x", nil)
 	spec.ID = "while-it-is-gone"
 	_, err := c.dial(t, left).Submit(ctx, spec)
-	if rota.KindOf(err) != rota.Unavailable {
+	if rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("a submission without a majority: %v, Unavailable is wanted", err)
 	}
 	if err := left.Ready(); err == nil {
@@ -267,7 +267,7 @@ func TestAllKilled(t *testing.T) {
 	l.flows(t, 50)
 	l.settle(c)
 	for _, id := range waiting {
-		if job := c.job(t, string(id)); job.State != rota.Queued {
+		if job := c.job(t, string(id)); job.State != rota.JobQueued {
 			t.Errorf("job %s is %s after the restart, QUEUED is wanted", id, job.State)
 		}
 	}

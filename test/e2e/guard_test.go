@@ -81,7 +81,7 @@ func guardKilledWorker(t *testing.T, c *nodes) {
 		return err
 	})
 	t.Cleanup(func() { _ = syscall.Kill(daemon, syscall.SIGKILL) })
-	c.awaitState(t, c.dial(t), "guarded", 20*time.Second, rota.Running)
+	c.awaitState(t, c.dial(t), "guarded", 20*time.Second, rota.JobRunning)
 	c.worker(t, "--queues", "guarded", "--id", "second", "--exec", script)
 
 	s, err := c.status(t)
@@ -91,7 +91,7 @@ func guardKilledWorker(t *testing.T, c *nodes) {
 		t.Errorf("the guard ended with exit code %d", code)
 	}
 	contains(t, "the guard", first.Stderr.String(), "signal: killed", "the cluster knows that worker first is gone")
-	job := c.awaitState(t, c.dial(t), "guarded", 60*time.Second, rota.Completed)
+	job := c.awaitState(t, c.dial(t), "guarded", 60*time.Second, rota.JobCompleted)
 	if string(job.Output) != "dead\n" {
 		t.Errorf("when the job ran again, the daemon was %q", job.Output)
 	}
@@ -99,7 +99,7 @@ func guardKilledWorker(t *testing.T, c *nodes) {
 		t.Fatalf("attempts %+v", job.Attempts)
 	}
 	one, two := job.Attempts[0], job.Attempts[1]
-	if one.Worker != "first" || one.End != rota.LeaseExpiredReason || one.Number != 0 || two.Worker != "second" || two.Number != 1 {
+	if one.Worker != "first" || one.End != rota.ReasonLeaseExpired || one.Number != 0 || two.Worker != "second" || two.Number != 1 {
 		t.Errorf("attempts %+v", job.Attempts)
 	}
 	contains(t, "the first attempt's error", one.Error, "guard")
@@ -118,10 +118,10 @@ func guardKilled(t *testing.T, c *nodes) {
 	w := c.worker(t, "--queues", "unguarded", "--exec", stubborn(dir))
 	c.rota(t, "job", "submit", "--queue", "unguarded", "--type", "x", "--id", "unguarded").want(t, 0)
 	ids := append(processes(t, dir), workerOf(t, w))
-	c.awaitState(t, c.dial(t), "unguarded", 20*time.Second, rota.Running)
+	c.awaitState(t, c.dial(t), "unguarded", 20*time.Second, rota.JobRunning)
 	w.Kill()
 	gone(t, 40*time.Second, ids)
-	if job := c.job(t, "unguarded"); job.State != rota.Queued || job.Attempt != 0 || job.Attempts[0].End != rota.Declined {
+	if job := c.job(t, "unguarded"); job.State != rota.JobQueued || job.Attempt != 0 || job.Attempts[0].End != rota.ReasonDeclined {
 		t.Errorf("the job is %s, attempt %d after %+v", job.State, job.Attempt, job.Attempts)
 	}
 }
@@ -142,7 +142,7 @@ func guardHangup(t *testing.T, c *nodes) {
 			t.Errorf("process %d outlives the guard: %v", id, err)
 		}
 	}
-	if job := c.job(t, "hangup"); job.Attempt != 1 || job.Attempts[0].End != rota.LeaseExpiredReason {
+	if job := c.job(t, "hangup"); job.Attempt != 1 || job.Attempts[0].End != rota.ReasonLeaseExpired {
 		t.Errorf("the job is %s, attempt %d after %+v", job.State, job.Attempt, job.Attempts)
 	}
 }

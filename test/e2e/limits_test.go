@@ -119,24 +119,24 @@ func limitsWorker(t *testing.T, c *nodes) {
 	c.worker(t, "--queues", "standing", "--id", "standing-w", "--slots", "2")
 	c.rota(t, "job", "submit", "--queue", "standing", "--type", "x", "--id", "standing-1", "--simulate-ms", "60000").want(t, 0)
 	cl := c.dial(t)
-	c.awaitState(t, cl, "standing-1", 20*time.Second, rota.Running)
+	c.awaitState(t, cl, "standing-1", 20*time.Second, rota.JobRunning)
 	w := decode[rota.Worker](t, c.all[0].at(t, "worker", "suspend", "standing-w", "-o", "json"))
 	if w.Status != rota.WorkerSuspended || w.Open != 0 {
 		t.Errorf("a suspended worker is %+v", w)
 	}
-	if job := c.awaitState(t, cl, "standing-1", 20*time.Second, rota.Queued); job.Attempt != 0 || job.Reason != rota.WorkerSuspendedReason {
+	if job := c.awaitState(t, cl, "standing-1", 20*time.Second, rota.JobQueued); job.Attempt != 0 || job.Reason != rota.ReasonWorkerSuspended {
 		t.Errorf("its job is %+v", job)
 	}
 	w = decode[rota.Worker](t, c.all[1].at(t, "worker", "resume", "standing-w", "-o", "json"))
 	if w.Status != rota.WorkerActive {
 		t.Errorf("a resumed worker is %+v", w)
 	}
-	c.awaitState(t, cl, "standing-1", 20*time.Second, rota.Running)
+	c.awaitState(t, cl, "standing-1", 20*time.Second, rota.JobRunning)
 	w = decode[rota.Worker](t, c.all[2].at(t, "worker", "retire", "standing-w", "-o", "json"))
 	if w.Status != rota.WorkerRetired || w.Open != 0 {
 		t.Errorf("a retired worker is %+v", w)
 	}
-	c.awaitState(t, cl, "standing-1", 20*time.Second, rota.Queued)
+	c.awaitState(t, cl, "standing-1", 20*time.Second, rota.JobQueued)
 	c.rota(t, "worker", "resume", "standing-w").want(t, 1)
 	for _, verb := range []string{"suspend", "resume", "retire"} {
 		c.rota(t, "worker", verb, "no-such-worker").want(t, 3)
@@ -159,12 +159,12 @@ func limitsProof(t *testing.T, c *nodes, key string) {
 		c.rota(t, "job", "reject", id, "--reason", "other lease", "--lease", strings.Repeat("ab", 32)).want(t, 1)
 		rejected := object(t, c.rota(t, "job", "reject", id, "--reason", "wrong sum", "--lease", lease.String(), "-o", "json"))
 		fields(t, "the outcome", rejected, "id", "state")
-		want := []rota.JobState{rota.Completed}
+		want := []rota.JobState{rota.JobCompleted}
 		if again {
-			want = []rota.JobState{rota.Completed, rota.Queued, rota.Delayed, rota.Assigned, rota.Running}
+			want = []rota.JobState{rota.JobCompleted, rota.JobQueued, rota.JobDelayed, rota.JobAssigned, rota.JobRunning}
 		}
 		job := c.awaitState(t, c.dial(t), id, 20*time.Second, want...)
-		if !again && job.Reason != rota.ProofRejected {
+		if !again && job.Reason != rota.ReasonProofRejected {
 			t.Errorf("a rejected job is %+v", job)
 		}
 	}
@@ -191,7 +191,7 @@ func proofOfTheArchived(t *testing.T, c *nodes) {
 	c.rota(t, "job", "reject", "proof-late", "--reason", "wrong sum").want(t, 0)
 	eventually(t, 20*time.Second, "the job ran again", func() error {
 		job := c.job(t, "proof-late")
-		if job.State != rota.Completed || len(job.Attempts) < 2 || string(job.Output) != "kept" {
+		if job.State != rota.JobCompleted || len(job.Attempts) < 2 || string(job.Output) != "kept" {
 			return fmt.Errorf("it is %+v", job)
 		}
 		return nil
@@ -282,12 +282,12 @@ func TestModes(t *testing.T) {
 	cl := c.dial(t)
 
 	submit(0, "before", "--simulate-ms", "3000")
-	c.awaitState(t, cl, "before", 20*time.Second, rota.Running)
+	c.awaitState(t, cl, "before", 20*time.Second, rota.JobRunning)
 	set("READ_ONLY", "move")
 	contains(t, "the refusal", submit(4, "refused").stderr, "READ_ONLY", "move")
 	c.rota(t, "job", "show", "refused").want(t, 3)
-	c.awaitState(t, cl, "before", 20*time.Second, rota.Completed) // what runs may finish
-	submit(0, "before", "--simulate-ms", "3000")                  // known: no new work
+	c.awaitState(t, cl, "before", 20*time.Second, rota.JobCompleted) // what runs may finish
+	submit(0, "before", "--simulate-ms", "3000")                     // known: no new work
 	contains(t, "another job's refusal", submit(4, "before").stderr, "simulate_ms", "submitted before")
 
 	set("DEGRADED", "hot")

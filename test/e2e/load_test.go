@@ -172,7 +172,7 @@ func (l *load) missing(cl *client.Client) error {
 	}
 	open, example := 0, ""
 	for _, id := range l.Accepted() {
-		if states[id] != rota.Completed {
+		if states[id] != rota.JobCompleted {
 			open, example = open+1, fmt.Sprintf("%s is %s", id, states[id])
 		}
 	}

@@ -52,7 +52,7 @@ func (c *nodes) knows(t testing.TB, queue rota.QueueName, want rota.TypeStats) r
 // came with the completion itself, or not before the failure, leaves the assignment.
 func tookUs(t testing.TB, a rota.Attempt) int64 {
 	t.Helper()
-	if a.Acked.IsZero() || a.End == rota.Done && a.Acked == a.Ended {
+	if a.Acked.IsZero() || a.End == rota.ReasonDone && a.Acked == a.Ended {
 		return int64(a.Ended.Clock-a.Started.Clock) * 1000
 	}
 	return int64(a.Ended.Clock-a.Acked.Clock) * 1000
@@ -78,7 +78,7 @@ func TestEarlySampleBias(t *testing.T) {
 		w.serves("first")
 		placedBy(t, cl, "first", n, weight)
 		// Ten times what was declared, at least, by the cluster clock.
-		started := c.awaitState(t, cl, "first", 20*time.Second, rota.Running).Lease.Acked
+		started := c.awaitState(t, cl, "first", 20*time.Second, rota.JobRunning).Lease.Acked
 		eventually(t, 20*time.Second, "the work takes long", func() error {
 			if s, err := cl.Status(within(t)); err != nil || s.Clock < started.Clock+10*expected {
 				return fmt.Errorf("clock %d, %v", s.Clock, err)
@@ -223,7 +223,7 @@ func TestHeavyWallAgainstVIP(t *testing.T) {
 	placedBy(t, cl, second, 0, weight)
 	w.ends(second, nil)
 	huge()
-	if job := jobOf(t, cl, "low-large"); job.State != rota.Queued {
+	if job := jobOf(t, cl, "low-large"); job.State != rota.JobQueued {
 		t.Errorf("a large LOW job is %s", job.State)
 	}
 	c.verified(t, 3)
@@ -270,7 +270,7 @@ func TestStarvingPeasant(t *testing.T) {
 	}
 	_, then := placedBy(t, cl, "peasant", 0, 1)
 	fresh := jobOf(t, cl, last)
-	if fresh.State != rota.Queued || scoreOf(2, then-fresh.Enqueued.Clock, 1, size) >= scoreOf(1, then-born.Clock, 1, 1) {
+	if fresh.State != rota.JobQueued || scoreOf(2, then-fresh.Enqueued.Clock, 1, size) >= scoreOf(1, then-born.Clock, 1, 1) {
 		t.Errorf("the LOW job went before %s, which is %s, after %d ms", last, fresh.State, then-born.Clock)
 	}
 	if waited := then - born.Clock; waited < crossing-100 {

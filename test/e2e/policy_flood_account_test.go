@@ -115,7 +115,7 @@ func (a *floodAccount) judge() {
 // entry judges an entry's events if they are of a decision.
 func (a *floodAccount) entry(events []rota.ServedEvent) {
 	a.t.Helper()
-	first := slices.IndexFunc(events, func(e rota.ServedEvent) bool { return e.Kind == rota.JobAssigned })
+	first := slices.IndexFunc(events, func(e rota.ServedEvent) bool { return e.Kind == rota.EventJobAssigned })
 	if first < 0 {
 		return
 	}
@@ -146,9 +146,9 @@ func (a *floodAccount) placing(e *rota.ServedEvent) (p floodPlacing) {
 // tell has an event be so.
 func (a *floodAccount) tell(e *rota.ServedEvent) {
 	switch e.Kind {
-	case rota.ProviderRegistered:
+	case rota.EventProviderRegistered:
 		a.working[e.Worker] = true
-	case rota.ProviderStatusChanged:
+	case rota.EventProviderStatusChanged:
 		a.working[e.Worker] = e.Status == rota.WorkerActive
 	}
 	q := a.queues[e.Queue]
@@ -156,19 +156,19 @@ func (a *floodAccount) tell(e *rota.ServedEvent) {
 		return
 	}
 	switch e.Kind {
-	case rota.JobEnqueued:
+	case rota.EventJobEnqueued:
 		a.ends(q, e)
 		q.waiting[e.Job] = e.Tenant
-	case rota.JobAssigned:
+	case rota.EventJobAssigned:
 		delete(q.waiting, e.Job)
 		a.leases[e.Job] = floodLease{e.Tenant, e.Worker}
 		q.open[e.Tenant]++
 		q.taken[e.Worker]++
-	case rota.JobRetryScheduled, rota.JobCompleted, rota.JobDead, rota.JobExpired, rota.JobCancelled, rota.LeaseExpiredEvent,
-		rota.LeaseCancelledEvent, rota.LeaseDeclinedEvent:
+	case rota.EventJobRetryScheduled, rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled, rota.EventLeaseExpired,
+		rota.EventLeaseCancelled, rota.EventLeaseDeclined:
 		delete(q.waiting, e.Job)
 		a.ends(q, e)
-		if e.Kind == rota.LeaseCancelledEvent || e.Kind == rota.LeaseDeclinedEvent {
+		if e.Kind == rota.EventLeaseCancelled || e.Kind == rota.EventLeaseDeclined {
 			q.fails(e)
 		}
 	}
@@ -199,7 +199,7 @@ func (a *floodAccount) decision(name rota.QueueName, events []rota.ServedEvent) 
 	flood := r.tenant(0)
 	placed, drawn, used := map[rota.JobID]bool{}, map[rota.TenantID]int{}, map[rota.WorkerID]int{}
 	for _, e := range events {
-		if e.Queue == name && (e.Kind == rota.JobAssigned || e.Kind == rota.AssignmentDropped) {
+		if e.Queue == name && (e.Kind == rota.EventJobAssigned || e.Kind == rota.EventAssignmentDropped) {
 			placed[e.Job] = true
 			used[e.Worker]++
 		}
@@ -217,7 +217,7 @@ func (a *floodAccount) decision(name rota.QueueName, events []rota.ServedEvent) 
 		q.contested++
 	}
 	for _, e := range events {
-		if e.Queue != name || e.Kind != rota.JobAssigned {
+		if e.Queue != name || e.Kind != rota.EventJobAssigned {
 			continue
 		}
 		a.draw(q, r, &e, drawn[e.Tenant], func(tenant rota.TenantID) (rota.JobID, int) { return stays[tenant], drawn[tenant] })

@@ -205,7 +205,7 @@ func completed(ctx context.Context, cl *client.Client, ids ...rota.JobID) error 
 		if err != nil {
 			return err
 		}
-		if job.State != rota.Completed {
+		if job.State != rota.JobCompleted {
 			return fmt.Errorf("job %s is %s", job.ID, job.State)
 		}
 	}

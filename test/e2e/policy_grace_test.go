@@ -62,7 +62,7 @@ func TestGraceOnDisconnect(t *testing.T) {
 	for _, k := range []*cutOff{first, keeps} {
 		select {
 		case job := <-k.started:
-			c.awaitState(t, cl, string(job.ID()), 30*time.Second, rota.Running)
+			c.awaitState(t, cl, string(job.ID()), 30*time.Second, rota.JobRunning)
 			if k == first {
 				lease = job.Lease()
 			}
@@ -80,7 +80,7 @@ func TestGraceOnDisconnect(t *testing.T) {
 		t.Error("the job runs again while its first handler works on it")
 	}
 	job := jobOf(t, cl, "graced-1")
-	if len(job.Attempts) != 1 || job.Attempts[0].Lease != lease || job.Attempts[0].End != rota.LeaseExpiredReason || job.Attempt != 1 {
+	if len(job.Attempts) != 1 || job.Attempts[0].Lease != lease || job.Attempts[0].End != rota.ReasonLeaseExpired || job.Attempt != 1 {
 		t.Fatalf("attempt %d after %+v", job.Attempt, job.Attempts)
 	}
 	shown := decode[rota.Worker](t, c.rota(t, "worker", "show", "first", "-o", "json"))
@@ -88,9 +88,9 @@ func TestGraceOnDisconnect(t *testing.T) {
 		t.Errorf("its stream broke at %d, its lease ended at %d", since, end)
 	}
 	// By its own id and secret, and so in its own session.
-	c.hand(t, c.all[0], "first", graced, 1).refused(rota.Stale, rota.VerbComplete, rota.Lease{ID: lease, Job: "graced-1"})
+	c.hand(t, c.all[0], "first", graced, 1).refused(rota.KindStale, rota.VerbComplete, rota.Lease{ID: lease, Job: "graced-1"})
 	spare.ends("graced-1", nil)
-	c.awaitState(t, cl, "graced-1", 30*time.Second, rota.Completed)
+	c.awaitState(t, cl, "graced-1", 30*time.Second, rota.JobCompleted)
 
 	// The wires carry again before silence has ended what is left.
 	select {
@@ -103,14 +103,14 @@ func TestGraceOnDisconnect(t *testing.T) {
 	for _, k := range []*cutOff{first, keeps} {
 		select {
 		case e := <-k.reported:
-			if stale := rota.KindOf(e.Err) == rota.Stale; stale != (k == first) {
+			if stale := rota.KindOf(e.Err) == rota.KindStale; stale != (k == first) {
 				t.Errorf("worker %s: %s of job %s is answered %v", k.id, e.Verb, e.Job, e.Err)
 			}
 		case <-time.After(60 * time.Second):
 			t.Fatalf("worker %s: nothing is answered to its outcome", k.id)
 		}
 	}
-	if job := jobOf(t, cl, "plain-1"); job.State != rota.Completed || len(job.Attempts) != 1 || job.Attempts[0].Worker != "keeps" {
+	if job := jobOf(t, cl, "plain-1"); job.State != rota.JobCompleted || len(job.Attempts) != 1 || job.Attempts[0].Worker != "keeps" {
 		t.Errorf("job plain-1 is %s after %+v", job.State, job.Attempts)
 	}
 	contains(t, "events", c.all[0].tailed(t, c), `"kind":"workerDisconnected"`)

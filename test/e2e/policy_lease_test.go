@@ -77,15 +77,15 @@ func leaseUnacked(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 	l := leased(t, c, cl, h, policyJob("unacked", q))
 	// The second lease, which this test completes, lapses in no time that it may need.
 	c.rota(t, "queue", "set", string(q), "--set", "ack_timeout=60000").want(t, 0)
-	h.hears(l, false, rota.AckTimeout)
+	h.hears(l, false, rota.ReasonAckTimeout)
 	if got := c.health(t, h.id); got < 950 || got > 980 {
 		t.Errorf("health is %d, it lost 50", got)
 	}
-	h.refused(rota.Stale, rota.VerbComplete, l)
+	h.refused(rota.KindStale, rota.VerbComplete, l)
 	again := h.serves("unacked")
 	job := jobOf(t, cl, "unacked")
 	first := job.Attempts[0]
-	if again.Attempt != 1 || first.End != rota.AckTimeout || first.Ended.Clock < l.AckBy.Clock || first.Ended.Clock > l.Deadline.Clock {
+	if again.Attempt != 1 || first.End != rota.ReasonAckTimeout || first.Ended.Clock < l.AckBy.Clock || first.Ended.Clock > l.Deadline.Clock {
 		t.Errorf("attempt %+v; the lease was to be acknowledged by %d", first, l.AckBy)
 	}
 	p := decode[rota.Queue](t, c.rota(t, "queue", "show", string(q), "-o", "json")).Policy
@@ -114,17 +114,17 @@ func leaseRenewed(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 			t.Errorf("the same renewal again goes to %d", again.Deadline)
 		}
 	}
-	h.refused(rota.Conflict, rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = 3 })
-	if job := jobOf(t, cl, "renewed"); job.State != rota.Running || job.Lease.State != rota.LeaseRenewed || job.Lease.Deadline.Clock != deadline.Clock {
+	h.refused(rota.KindConflict, rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = 3 })
+	if job := jobOf(t, cl, "renewed"); job.State != rota.JobRunning || job.Lease.State != rota.LeaseRenewed || job.Lease.Deadline.Clock != deadline.Clock {
 		t.Errorf("job %+v", job)
 	}
-	h.hears(l, false, rota.LeaseExpiredReason)
+	h.hears(l, false, rota.ReasonLeaseExpired)
 	job := jobOf(t, cl, "renewed")
 	first := job.Attempts[0]
-	if first.End != rota.LeaseExpiredReason || first.Ended.Clock < deadline.Clock || first.Renewals != 2 || job.Attempt != 1 {
+	if first.End != rota.ReasonLeaseExpired || first.Ended.Clock < deadline.Clock || first.Renewals != 2 || job.Attempt != 1 {
 		t.Errorf("attempt %+v; its lease ran until %d", first, deadline.Clock)
 	}
-	h.refused(rota.Stale, rota.VerbComplete, l) // a replay is rejected
+	h.refused(rota.KindStale, rota.VerbComplete, l) // a replay is rejected
 	// Medium decay, and the type is denied there for a while.
 	if got := c.health(t, h.id); got < 850 || got > 880 {
 		t.Errorf("health is %d, it lost 150", got)
@@ -133,22 +133,22 @@ func leaseRenewed(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 	// Elsewhere it runs.
 	other := c.hand(t, c.all[2], "other", q, 1)
 	other.does(rota.VerbComplete, other.serves("renewed"))
-	c.awaitState(t, cl, "renewed", 20*time.Second, rota.Completed)
+	c.awaitState(t, cl, "renewed", 20*time.Second, rota.JobCompleted)
 }
 
 func leaseCancelled(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
-	for verb, why := range map[string]rota.Reason{"suspend": rota.WorkerSuspendedReason, "retire": rota.WorkerRetiredReason} {
+	for verb, why := range map[string]rota.Reason{"suspend": rota.ReasonWorkerSuspended, "retire": rota.ReasonWorkerRetired} {
 		id := rota.JobID("left-" + verb)
 		h := c.hand(t, c.all[0], verb, q, 1)
 		l := leased(t, c, cl, h, policyJob(string(id), q))
 		h.does(rota.VerbAck, l)
 		c.rota(t, "worker", verb, verb).want(t, 0)
-		if job := jobOf(t, cl, id); job.State != rota.Queued || job.Attempt != 0 || job.Reason != why || job.Attempts[0].End != why {
+		if job := jobOf(t, cl, id); job.State != rota.JobQueued || job.Attempt != 0 || job.Reason != why || job.Attempts[0].End != why {
 			t.Errorf("after worker %s job %s is %+v", verb, id, job)
 		}
 		if verb == "suspend" {
 			h.hears(l, false, why)
-			h.refused(rota.Stale, rota.VerbComplete, l)
+			h.refused(rota.KindStale, rota.VerbComplete, l)
 		}
 		c.rota(t, "job", "cancel", string(id)).want(t, 0)
 	}
@@ -156,8 +156,8 @@ func leaseCancelled(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName)
 	l := leased(t, c, cl, h, policyJob("given-up", q))
 	h.does(rota.VerbAck, l)
 	c.rota(t, "job", "cancel", "given-up").want(t, 0)
-	h.hears(l, false, rota.CancelledByUser)
-	c.awaitState(t, cl, "given-up", 20*time.Second, rota.Cancelled)
+	h.hears(l, false, rota.ReasonCancelledByUser)
+	c.awaitState(t, cl, "given-up", 20*time.Second, rota.JobCancelled)
 }
 
 func leaseCut(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
@@ -170,14 +170,14 @@ func leaseCut(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 	}
 	c.rota(t, "queue", "set", string(q), "--set", "leases_max_per_worker=1").want(t, 0)
 	for _, l := range leases[1:] { // the newest go; a live worker confirms
-		h.hears(l, true, rota.QuotaCut)
-		h.refused(rota.Stale, rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = 1 })
+		h.hears(l, true, rota.ReasonQuotaCut)
+		h.refused(rota.KindStale, rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = 1 })
 		h.does(rota.VerbDecline, l)
-		if job := jobOf(t, cl, l.Job); job.State != rota.Queued || job.Attempt != 0 || job.Attempts[0].End != rota.QuotaCut {
+		if job := jobOf(t, cl, l.Job); job.State != rota.JobQueued || job.Attempt != 0 || job.Attempts[0].End != rota.ReasonQuotaCut {
 			t.Errorf("job %s is %+v", l.Job, job)
 		}
 	}
-	if job := jobOf(t, cl, "cut0"); job.State != rota.Running || job.Lease.Revoked != rota.ReasonNone {
+	if job := jobOf(t, cl, "cut0"); job.State != rota.JobRunning || job.Lease.Revoked != rota.ReasonNone {
 		t.Errorf("the oldest lease's job is %+v", job)
 	}
 	eventuallyWhy(t, cl, "cut1", "NO_FREE_SLOT", 1)
@@ -193,7 +193,7 @@ func leaseCut(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 func leaseDeclined(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 	h := c.hand(t, c.all[0], "declining", q, 1)
 	h.does(rota.VerbDecline, leased(t, c, cl, h, policyJob("declined", q)))
-	if job := jobOf(t, cl, "declined"); job.State != rota.Queued || job.Attempt != 0 || job.Attempts[0].End != rota.Declined {
+	if job := jobOf(t, cl, "declined"); job.State != rota.JobQueued || job.Attempt != 0 || job.Attempts[0].End != rota.ReasonDeclined {
 		t.Errorf("job %+v", job)
 	}
 	eventuallyWhy(t, cl, "declined", "COOLING_DOWN", 1)

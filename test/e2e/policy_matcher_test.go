@@ -93,14 +93,14 @@ func (e *eligibility) run(t *testing.T, c *nodes, cl *client.Client) {
 	submitAll(t, cl, job)
 	x := eventuallyWhy(t, cl, job.ID, e.name, 1)
 	others := slices.DeleteFunc(x.Reasons, func(w rota.Why) bool { return w.Reason == e.name })
-	if len(others) != 0 || x.State != rota.Queued || len(x.WouldRun) == 0 {
+	if len(others) != 0 || x.State != rota.JobQueued || len(x.WouldRun) == 0 {
 		t.Errorf("job %s is explained as %+v", job.ID, x)
 	}
 	w := c.puppet(t, e.name+"-good", q, 4, good...)
 	w.serves(job.ID)
 	w.ends(job.ID, nil)
 	last := jobOf(t, cl, job.ID)
-	if a := last.Attempts[0]; a.Worker != w.id || a.Decision.Reasoning.Rule != rota.OnlyWorkerAvailable {
+	if a := last.Attempts[0]; a.Worker != w.id || a.Decision.Reasoning.Rule != rota.ReasoningOnlyWorkerAvailable {
 		t.Errorf("job %s was placed by %+v", job.ID, a)
 	}
 }
@@ -114,7 +114,7 @@ func matcherHealth(t *testing.T, c *nodes, cl *client.Client) {
 	submitAll(t, cl, wrong)
 	w.serves("wrong")
 	contains(t, "the answer", fmt.Sprint(w.answered("wrong", nil)), "PROOF_INVALID")
-	if job := c.awaitState(t, cl, "wrong", 20*time.Second, rota.Dead); job.Attempts[0].End != rota.ProofInvalid {
+	if job := c.awaitState(t, cl, "wrong", 20*time.Second, rota.JobDead); job.Attempts[0].End != rota.ReasonProofInvalid {
 		t.Errorf("job %+v", job)
 	}
 	submitAll(t, cl, policyJob("next", q))

@@ -42,10 +42,10 @@ func retryBackoff(t *testing.T, c *nodes, cl *client.Client) {
 		}
 		a := h.does(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.Text = "no luck" })
 		if n == 4 {
-			if a.JobState != rota.Dead {
+			if a.JobState != rota.JobDead {
 				t.Errorf("after the last attempt it is %s", a.JobState)
 			}
-			h.refused(rota.Stale, rota.VerbComplete, l) // late, and ignored
+			h.refused(rota.KindStale, rota.VerbComplete, l) // late, and ignored
 			break
 		}
 		c.rota(t, "worker", "retire", string(h.id)).want(t, 0)
@@ -53,7 +53,7 @@ func retryBackoff(t *testing.T, c *nodes, cl *client.Client) {
 		var failed int32
 		var why, date string
 		var left int64
-		if x.State != rota.Delayed || len(x.Reasons) != 1 || x.Reasons[0].Reason != "BACKING_OFF" {
+		if x.State != rota.JobDelayed || len(x.Reasons) != 1 || x.Reasons[0].Reason != "BACKING_OFF" {
 			t.Fatalf("after attempt %d it is explained as %+v", n, x)
 		}
 		if _, err := fmt.Sscanf(x.Reasons[0].Detail, "try %d ended with %s due at %s in %d ms", &failed, &why, &date,
@@ -67,11 +67,11 @@ func retryBackoff(t *testing.T, c *nodes, cl *client.Client) {
 		}
 	}
 	job := jobOf(t, cl, "retried")
-	if job.State != rota.Dead || job.Reason != rota.ProviderFail || len(job.Attempts) != 5 || job.Error != "no luck" {
+	if job.State != rota.JobDead || job.Reason != rota.ReasonProviderFail || len(job.Attempts) != 5 || job.Error != "no luck" {
 		t.Errorf("job %+v", job)
 	}
 	// The tombstone keeps it out, and tells what became of it.
-	if again := submitAll(t, cl, policyJob("retried", q)); !again[0].Existed || again[0].State != rota.Dead {
+	if again := submitAll(t, cl, policyJob("retried", q)); !again[0].Existed || again[0].State != rota.JobDead {
 		t.Errorf("submitted again it is %+v", again[0])
 	}
 	c.rota(t, "job", "wait", "retried", "--timeout", "20s").want(t, 6)
@@ -86,13 +86,13 @@ func retryAbsolute(t *testing.T, c *nodes, cl *client.Client) {
 	waiting := policyJob("waiting", q, func(s *rota.JobSpec) { s.Worker = "absent" })
 	submitAll(t, cl, waiting, policyJob("longer", q, func(s *rota.JobSpec) { s.TTL = time.Hour }))
 	for _, id := range []string{"leased", "waiting"} {
-		job := c.awaitState(t, cl, id, 20*time.Second, rota.Expired)
-		if job.Reason != rota.TTLAbsolute || job.Finished.Clock < job.Submitted.Clock+5000 {
+		job := c.awaitState(t, cl, id, 20*time.Second, rota.JobExpired)
+		if job.Reason != rota.ReasonTTLAbsolute || job.Finished.Clock < job.Submitted.Clock+5000 {
 			t.Errorf("job %s ended %d ms after its submission: %+v", id, job.Finished.Clock-job.Submitted.Clock, job)
 		}
 	}
-	h.hears(l, false, rota.TTLAbsolute)
-	h.refused(rota.Stale, rota.VerbComplete, l)
+	h.hears(l, false, rota.ReasonTTLAbsolute)
+	h.refused(rota.KindStale, rota.VerbComplete, l)
 	h.does(rota.VerbComplete, h.serves("longer"))
 }
 
@@ -110,12 +110,12 @@ func retryRelative(t *testing.T, c *nodes, cl *client.Client) {
 	c.rota(t, "queue", "resume", string(q)).want(t, 0) // it counts from the first lease
 	h.does(rota.VerbFail, h.serves("attempted"))
 	second := h.serves("attempted")
-	job := c.awaitState(t, cl, "attempted", 20*time.Second, rota.Expired)
-	if job.Reason != rota.TTLRelative || job.Finished.Clock < job.FirstLease.Clock+5000 || len(job.Attempts) != 2 ||
-		job.Attempts[1].End != rota.TTLRelative {
+	job := c.awaitState(t, cl, "attempted", 20*time.Second, rota.JobExpired)
+	if job.Reason != rota.ReasonTTLRelative || job.Finished.Clock < job.FirstLease.Clock+5000 || len(job.Attempts) != 2 ||
+		job.Attempts[1].End != rota.ReasonTTLRelative {
 		t.Errorf("job %+v", job)
 	}
-	h.hears(second, false, rota.TTLRelative)
+	h.hears(second, false, rota.ReasonTTLRelative)
 }
 
 // What is queued again keeps its age, and with it its place.

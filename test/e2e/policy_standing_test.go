@@ -25,10 +25,10 @@ func TestBadJobsHoldNobodyUp(t *testing.T) {
 	}
 	submitAll(t, cl, bad...)
 	for _, s := range bad {
-		c.awaitState(t, cl, string(s.ID), 20*time.Second, rota.Dead)
+		c.awaitState(t, cl, string(s.ID), 20*time.Second, rota.JobDead)
 	}
 	submitAll(t, cl, policyJob("good", qb, ofType("good"), func(s *rota.JobSpec) { s.Tenant = "nice" }))
-	c.awaitState(t, cl, "good", 20*time.Second, rota.Completed) // a cool-down would be of 30 s
+	c.awaitState(t, cl, "good", 20*time.Second, rota.JobCompleted) // a cool-down would be of 30 s
 	w := decode[rota.Worker](t, c.rota(t, "worker", "show", "only", "-o", "json"))
 	if w.Health != 1000 || len(w.Cooling) != 0 || len(w.Denied) != 0 {
 		t.Errorf("the worker stands at %+v", w)
@@ -56,7 +56,7 @@ func TestMaxConcurrentKeepsUp(t *testing.T) {
 	var moments []moment
 	var began, ended []rota.Clock
 	for _, s := range jobs {
-		a := c.awaitState(t, cl, string(s.ID), 60*time.Second, rota.Completed).Attempts[0]
+		a := c.awaitState(t, cl, string(s.ID), 60*time.Second, rota.JobCompleted).Attempts[0]
 		moments = append(moments, moment{a.Started.Clock, 1}, moment{a.Ended.Clock, -1})
 		began, ended = append(began, a.Started.Clock), append(ended, a.Ended.Clock)
 	}

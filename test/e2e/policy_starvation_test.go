@@ -261,7 +261,7 @@ func starveAdaptive(t *testing.T, c *nodes) {
 	if most := int64(20*(a.older+1) + s.slots); s.before.Load() > most {
 		t.Errorf("%d leases went before it, %d is the most", s.before.Load(), most)
 	}
-	if lease.Decision.Reasoning.Rule != rota.ByTurnOfTheOldest {
+	if lease.Decision.Reasoning.Rule != rota.ReasoningByTurnOfTheOldest {
 		t.Errorf("it was placed by %+v", lease.Decision.Reasoning)
 	}
 
@@ -272,7 +272,7 @@ func starveAdaptive(t *testing.T, c *nodes) {
 		if err != nil {
 			return err
 		}
-		if x.State != rota.Queued {
+		if x.State != rota.JobQueued {
 			t.Fatalf("with oldest_every=0 it is %s: the stream starves nobody, and the test shows nothing", x.State)
 		}
 		a = s.account(p, x.Clock, 0)

@@ -69,7 +69,7 @@ func findPlanted(t *testing.T, c *nodes, cl *client.Client, dir string, id rota.
 	t.Helper()
 	a := jobOf(t, cl, id).Attempts[0]
 	at := a.Decision.Height + 1
-	for clockAt(t, cl, id, at).State == rota.Queued {
+	for clockAt(t, cl, id, at).State == rota.JobQueued {
 		at++
 	}
 	other := strings.Replace("vectors-w0 vectors-w1", string(a.Worker), "", 1)

@@ -73,7 +73,7 @@ func whyNoWorker(t *testing.T, c *nodes, cl *client.Client) {
 	fields(t, "the explanation", object(t, r), "job", "state", "index", "clock_ms", "date_ms", "date_at", "reasons", "rank", "before", "would_run_if")
 	fields(t, "the reason", list(t, object(t, r), "reasons")[0], "reason", "workers", "detail?")
 	x := c.why(t, "lonely")
-	if whyNames(t, x, "NO_WORKER_REGISTERED", 0); x.Rank != 0 || x.Before != 0 || x.State != rota.Queued {
+	if whyNames(t, x, "NO_WORKER_REGISTERED", 0); x.Rank != 0 || x.Before != 0 || x.State != rota.JobQueued {
 		t.Errorf("it is explained as %+v", x)
 	}
 	contains(t, "the table", c.rota(t, "job", "why", "lonely").want(t, 0).stdout, "NO_WORKER_REGISTERED", "it would run if",
@@ -135,7 +135,7 @@ func whyRank(t *testing.T, c *nodes, cl *client.Client) {
 	}
 	x := c.why(t, "rank-low", "--at", fmt.Sprint(height))
 	whyNames(t, x, "BEHIND_HIGHER_RANK", 0)
-	if x.Before != 3 || x.State != rota.Queued || x.Index != height {
+	if x.Before != 3 || x.State != rota.JobQueued || x.Index != height {
 		t.Errorf("it is explained as %+v", x)
 	}
 	first := c.why(t, "rank-high", "--at", fmt.Sprint(height))
@@ -183,7 +183,7 @@ func whyHeld(t *testing.T, c *nodes, cl *client.Client) {
 func whyDue(t *testing.T, c *nodes, cl *client.Client) {
 	q := c.policyQueue(t, "dues", "standard")
 	submitAll(t, cl, policyJob("later", q, func(s *rota.JobSpec) { s.Delay = time.Hour }))
-	if x := c.why(t, "later"); x.State != rota.Delayed {
+	if x := c.why(t, "later"); x.State != rota.JobDelayed {
 		t.Errorf("it is %s", x.State)
 	} else {
 		whyNames(t, x, "NOT_YET_DUE", 0)
@@ -197,7 +197,7 @@ func whyPlaced(t *testing.T, c *nodes, cl *client.Client) {
 	}
 	c.rota(t, "worker", "drain", "placed-c").want(t, 0)
 	submitAll(t, cl, policyJob("placed", q))
-	c.awaitState(t, cl, "placed", 20*time.Second, rota.Running)
+	c.awaitState(t, cl, "placed", 20*time.Second, rota.JobRunning)
 	r := c.rota(t, "job", "why", "placed", "-o", "json").want(t, 0)
 	decision, ok := object(t, r)["decision"].(map[string]any)
 	if !ok {
@@ -207,7 +207,7 @@ func whyPlaced(t *testing.T, c *nodes, cl *client.Client) {
 	x := parse[rota.Explanation](t, r)
 	d := x.Decision
 	job := jobOf(t, cl, "placed")
-	if d.Worker != job.Lease.Worker || d.Height == 0 || len(d.Seed) != 32 || d.Reasoning.Rule != rota.ByLeastLoaded || d.Note != "" {
+	if d.Worker != job.Lease.Worker || d.Height == 0 || len(d.Seed) != 32 || d.Reasoning.Rule != rota.ReasoningByLeastLoaded || d.Note != "" {
 		t.Errorf("the decision is %+v, the lease %+v", d, job.Lease)
 	}
 	others := map[rota.WorkerID]string{}
@@ -224,7 +224,7 @@ func whyPlaced(t *testing.T, c *nodes, cl *client.Client) {
 	}
 	c.rota(t, "job", "cancel", "placed").want(t, 0)
 	over := c.why(t, "placed")
-	if over.State != rota.Cancelled || len(over.Reasons) != 1 || over.Reasons[0].Reason != "CANCELLED" || over.Decision == nil ||
+	if over.State != rota.JobCancelled || len(over.Reasons) != 1 || over.Reasons[0].Reason != "CANCELLED" || over.Decision == nil ||
 		over.Decision.Worker != d.Worker || len(over.Decisions) != 1 || over.Clock == 0 || over.Date == 0 {
 		t.Errorf("when it is over it is explained as %+v", over)
 	}
@@ -238,13 +238,13 @@ func whyPast(t *testing.T, c *nodes, cl *client.Client) {
 	w := c.puppet(t, "past-w", q, 1)
 	w.serves("past")
 	placed := jobOf(t, cl, "past").Lease.Decision.Height + 1 // or a little later: a sweep may come between
-	for clockAt(t, cl, "past", placed).State == rota.Queued {
+	for clockAt(t, cl, "past", placed).State == rota.JobQueued {
 		placed++
 	}
 	w.ends("past", nil)
 	c.rota(t, "operator", "raft", "transfer-leadership").want(t, 0)
 	moments := []rota.Index{born, placed - 1, placed, submitted(t, c, "past-after", q)}
-	want := []rota.JobState{rota.Queued, rota.Queued, rota.Assigned, rota.Completed}
+	want := []rota.JobState{rota.JobQueued, rota.JobQueued, rota.JobAssigned, rota.JobCompleted}
 	for i, at := range moments {
 		var first rota.Explanation
 		for k, n := range c.all {

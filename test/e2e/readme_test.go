@@ -58,8 +58,8 @@ func TestReadme_go(t *testing.T) {
 	program.Stdout, program.Stderr, program.SysProcAttr = &said, &said, rig.Attributes()
 	check(t, program.Start())
 	t.Cleanup(func() { _ = program.Process.Kill() })
-	job := c.awaitState(t, c.dial(t), "photo-4711", 30*time.Second, rota.Completed, rota.Dead)
-	if job.State != rota.Completed || !strings.Contains(string(job.Output), "640 pixels under") {
+	job := c.awaitState(t, c.dial(t), "photo-4711", 30*time.Second, rota.JobCompleted, rota.JobDead)
+	if job.State != rota.JobCompleted || !strings.Contains(string(job.Output), "640 pixels under") {
 		t.Errorf("job %+v", job)
 	}
 	check(t, program.Process.Signal(syscall.SIGTERM))

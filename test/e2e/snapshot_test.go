@@ -52,7 +52,7 @@ func TestDamagedNewestSnapshot(t *testing.T) {
 		t.Error("the damaged snapshot still stands among the others")
 	}
 	for _, id := range append(marked, late...) {
-		if job := c.job(t, string(id)); job.State != rota.Queued {
+		if job := c.job(t, string(id)); job.State != rota.JobQueued {
 			t.Errorf("job %s is %s", id, job.State)
 		}
 	}

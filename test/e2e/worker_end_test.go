@@ -22,7 +22,7 @@ func TestWorkerWithoutACluster(t *testing.T) {
 		c.rota(t, "job", "submit", "--type", "x", "--id", fmt.Sprintf("untold-%d", i)).want(t, 0)
 	}
 	for i := range 4 {
-		c.awaitState(t, cl, fmt.Sprintf("untold-%d", i), 20*time.Second, rota.Running)
+		c.awaitState(t, cl, fmt.Sprintf("untold-%d", i), 20*time.Second, rota.JobRunning)
 	}
 	for _, n := range c.all {
 		n.Kill()

@@ -34,11 +34,11 @@ func TestWorkerTypes(t *testing.T) {
 	submit("shout-1", "shout")
 	submit("echo-1", "echo")
 	for _, id := range []string{"shout-1", "echo-1"} { // both at once: its two slots
-		c.awaitState(t, cl, id, 30*time.Second, rota.Running)
+		c.awaitState(t, cl, id, 30*time.Second, rota.JobRunning)
 	}
 	for _, id := range []string{"crop-1", "crop-2", "shrink-1"} {
 		x := c.why(t, id)
-		if whyNames(t, x, "TYPE_NOT_HANDLED", 1); x.State != rota.Queued || len(x.Reasons) != 1 {
+		if whyNames(t, x, "TYPE_NOT_HANDLED", 1); x.State != rota.JobQueued || len(x.Reasons) != 1 {
 			t.Errorf("job %s is explained as %+v", id, x)
 		}
 	}
@@ -75,7 +75,7 @@ func TestWorkerTypes(t *testing.T) {
 func (c *nodes) ranOnce(t testing.TB, cl *client.Client, worker rota.WorkerID, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		job := c.awaitState(t, cl, id, 30*time.Second, rota.Completed)
+		job := c.awaitState(t, cl, id, 30*time.Second, rota.JobCompleted)
 		if len(job.Attempts) != 1 || job.Attempts[0].Worker != worker {
 			t.Errorf("job %s has attempts %+v: one at worker %s is wanted", id, job.Attempts, worker)
 		}

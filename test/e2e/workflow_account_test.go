@@ -85,7 +85,7 @@ func (a *account) read(text string) {
 			a.fault("event %s comes after %s", e.ID, a.last)
 		}
 		a.last = e.ID
-		if e.Kind == rota.LeadershipBegan && a.started != nil && a.finished == nil {
+		if e.Kind == rota.EventLeadershipBegan && a.started != nil && a.finished == nil {
 			a.terms++
 		}
 		if e.Run == a.run {
@@ -96,13 +96,13 @@ func (a *account) read(text string) {
 
 func (a *account) one(e *rota.ServedEvent) {
 	switch {
-	case e.Kind == rota.WorkflowStarted:
+	case e.Kind == rota.EventWorkflowStarted:
 		if a.started != nil {
 			a.fault("workflowStarted twice: %s and %s", a.started.ID, e.ID)
 		}
 		a.started = e
 		return
-	case e.Kind == rota.WorkflowFinished:
+	case e.Kind == rota.EventWorkflowFinished:
 		if a.finished != nil {
 			a.fault("workflowFinished twice: %s and %s", a.finished.ID, e.ID)
 		}
@@ -116,17 +116,17 @@ func (a *account) one(e *rota.ServedEvent) {
 		return
 	}
 	switch e.Kind {
-	case rota.JobAssigned:
+	case rota.EventJobAssigned:
 		a.assign(e)
-	case rota.JobCompleted:
+	case rota.EventJobCompleted:
 		a.release(e)
 		if before := a.completed[e.Node]; before != nil {
 			a.fault("node %s completed twice: %s and %s", e.Node, before.ID, e.ID)
 		}
 		a.completed[e.Node] = e
-	case rota.JobRetryScheduled, rota.LeaseExpiredEvent, rota.LeaseCancelledEvent, rota.LeaseDeclinedEvent:
+	case rota.EventJobRetryScheduled, rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined:
 		a.release(e)
-	case rota.JobDead, rota.JobExpired, rota.JobCancelled:
+	case rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 		a.release(e)
 		a.fault("node %s: %s %s", e.Node, e.Kind, e.Reason)
 	}
@@ -221,7 +221,7 @@ func (a *account) node(n *rota.WorkflowNode, shown map[string]bool) {
 		a.fault("node %s: the events lack jobAssigned (%v) or jobCompleted (%v)", n.ID, assigned, completed)
 		return
 	}
-	if n.State != rota.NodeState(rota.Completed) || n.AssignedIndex != assigned.ID.Index || n.FinishedIndex != completed.ID.Index ||
+	if n.State != rota.NodeState(rota.JobCompleted) || n.AssignedIndex != assigned.ID.Index || n.FinishedIndex != completed.ID.Index ||
 		n.Assigned.Clock != assigned.Clock || n.Finished.Clock != completed.Clock || n.Worker != assigned.Worker || n.Worker != completed.Worker ||
 		n.Attempt != completed.Attempt {
 		a.fault("show says %+v; the events say assigned %s at %d to %s, completed %s at %d by %s", *n, assigned.ID, assigned.Clock,

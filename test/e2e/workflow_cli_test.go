@@ -173,7 +173,7 @@ nodes:
   - {id: child, type: t, parents: [bad]}
   - {id: after, type: t, parents: [slow]}`).want(t, 0)
 	w, byID := c.awaitFlow(t, "fast", 6)
-	if w.State != rota.WorkflowFailed || w.FailedNode != "bad" || w.Reason != rota.ProviderFail {
+	if w.State != rota.WorkflowFailed || w.FailedNode != "bad" || w.Reason != rota.ReasonProviderFail {
 		t.Errorf("the workflow is %s for %q, %s", w.State, w.FailedNode, w.Reason)
 	}
 	// What runs goes on to its end, what waits does not begin.
@@ -181,7 +181,7 @@ nodes:
 	r := c.rota(t, "workflow", "wait", "fast").want(t, 6)
 	contains(t, "what wait says", r.stderr, `"bad"`, "fast/bad")
 	child := c.job(t, "fast/child")
-	if child.State != rota.Cancelled || child.Reason.String() != "WORKFLOW_FAILED" {
+	if child.State != rota.JobCancelled || child.Reason.String() != "WORKFLOW_FAILED" {
 		t.Errorf("the job of a cancelled node is %s, %s", child.State, child.Reason)
 	}
 }
@@ -205,7 +205,7 @@ nodes:
 		t.Errorf("the workflow is %s for %q: %+v", w.State, w.FailedNode, w.Counts)
 	}
 	states(t, before, "root:COMPLETED bad:DEAD x:SKIPPED y:SKIPPED both:SKIPPED good:COMPLETED z:COMPLETED")
-	if job := c.job(t, "on/x"); job.State != rota.Cancelled || job.Reason.String() != "PARENT_FAILED" {
+	if job := c.job(t, "on/x"); job.State != rota.JobCancelled || job.Reason.String() != "PARENT_FAILED" {
 		t.Errorf("the job of a skipped node is %s, %s", job.State, job.Reason)
 	}
 	refused := c.rota(t, "job", "retry", "on/bad").want(t, 1)
@@ -376,17 +376,17 @@ func flowWhy(t *testing.T, c *nodes) {
 	flowQueue(t, c, "why")
 	c.submitFlow(t, "why", "why", "nodes: [{id: a, type: t}, {id: b, type: t, parents: [a]}, {id: c, type: t, parents: [a, b]}]").want(t, 0)
 	waiting := c.why(t, "why/c")
-	if waiting.State != rota.Blocked || len(waiting.Reasons) != 1 || waiting.Reasons[0].Reason != "WAITING_FOR_PARENTS" {
+	if waiting.State != rota.JobBlocked || len(waiting.Reasons) != 1 || waiting.Reasons[0].Reason != "WAITING_FOR_PARENTS" {
 		t.Errorf("a waiting node is explained as %+v", waiting)
 	} else {
 		contains(t, "the reason", waiting.Reasons[0].Detail, "a (QUEUED)", "b (BLOCKED)")
 	}
-	if ready := c.why(t, "why/a"); ready.State != rota.Queued || len(ready.Reasons) != 1 || ready.Reasons[0].Reason != "NO_WORKER_REGISTERED" {
+	if ready := c.why(t, "why/a"); ready.State != rota.JobQueued || len(ready.Reasons) != 1 || ready.Reasons[0].Reason != "NO_WORKER_REGISTERED" {
 		t.Errorf("a ready node is explained as %+v", ready)
 	}
 	c.rota(t, "job", "why", "why/zz").want(t, 3)
 	job := c.job(t, "why/c")
-	if job.State != rota.Blocked || job.ID != "why/c" {
+	if job.State != rota.JobBlocked || job.ID != "why/c" {
 		t.Errorf("the job of a waiting node is %s %s", job.ID, job.State)
 	}
 	c.rota(t, "workflow", "cancel", "why").want(t, 0)

@@ -109,7 +109,7 @@ func TestWorkflowRestored(t *testing.T) {
 	_, after := second.awaitFlow(t, "running", 0)
 	for id := range asks {
 		b, a := before[id], after[id]
-		if a.State != rota.NodeState(rota.Completed) {
+		if a.State != rota.NodeState(rota.JobCompleted) {
 			t.Errorf("node %s is %s", id, a.State)
 		}
 		if b.State == a.State && (a.FinishedIndex != b.FinishedIndex || a.Worker != b.Worker) {

@@ -44,7 +44,7 @@ func (l *Ledger) Answered(ctx context.Context, most time.Duration, call func(con
 			l.accept(jobs)
 			return
 		}
-		if ctx.Err() == nil && rota.KindOf(err) != rota.Unavailable && rota.KindOf(err) != rota.Timeout {
+		if ctx.Err() == nil && rota.KindOf(err) != rota.KindUnavailable && rota.KindOf(err) != rota.KindTimeout {
 			l.Refuse(err)
 		}
 	}

@@ -139,17 +139,17 @@ func TestLedger(t *testing.T) {
 	l.Answered(t.Context(), time.Minute, func(context.Context) error {
 		switch tries++; tries {
 		case 1:
-			return rota.Refusef(rota.Unavailable, "", "no leader")
+			return rota.Refusef(rota.KindUnavailable, "", "no leader")
 		case 2:
-			return rota.Refusef(rota.Conflict, "", "other")
+			return rota.Refusef(rota.KindConflict, "", "other")
 		}
 		return nil
 	}, "a", "b")
 	if l.Count() != 2 || len(l.Refused()) != 1 || len(l.Accepted()) != 2 || l.Accepted()[1] != "b" {
 		t.Errorf("%d accepted, %v refused", l.Count(), l.Refused())
 	}
-	l.Allow(func(err error) bool { return rota.KindOf(err) == rota.Conflict })
-	l.Refuse(rota.Refusef(rota.Conflict, "", "other"))
+	l.Allow(func(err error) bool { return rota.KindOf(err) == rota.KindConflict })
+	l.Refuse(rota.Refusef(rota.KindConflict, "", "other"))
 	if len(l.Refused()) != 1 {
 		t.Errorf("an allowed refusal is kept: %v", l.Refused())
 	}

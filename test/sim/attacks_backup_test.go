@@ -50,7 +50,7 @@ func TestH17_a_recovered_log_revives_no_lease_of_before(t *testing.T) {
 	s.run(5_000) // acknowledged, and renewed
 	m, tail := s.replayTo(l)
 	at := int(m.Head().Index)
-	if opened(m, l) || m.JobState("j") != rota.Queued || len(tail) < 2 {
+	if opened(m, l) || m.JobState("j") != rota.JobQueued || len(tail) < 2 {
 		t.Fatalf("the backup knows the lease already: its job is %s, %d entries follow", m.JobState("j"), len(tail))
 	}
 	if err := m.Reincarnate("restored"); err != nil {
@@ -59,7 +59,7 @@ func TestH17_a_recovered_log_revives_no_lease_of_before(t *testing.T) {
 	clock := m.Head().Clock
 	for i, e := range tail {
 		s.applyTo(m, at+i, e)
-		if opened(m, l) || m.JobState("j") != rota.Queued {
+		if opened(m, l) || m.JobState("j") != rota.JobQueued {
 			t.Fatalf("entry %d of the old log revived lease %s: job j is %s", at+i+1, l.ID, m.JobState("j"))
 		}
 	}

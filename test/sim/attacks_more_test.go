@@ -88,11 +88,11 @@ func TestH10_what_waits_in_a_cluster_at_rest_waits_on_after_a_restart(t *testing
 	if passed := s.clock() - before; passed < 3_000 || passed > 5_100 {
 		t.Fatalf("%d ms of clock passed in an hour without a cluster, and 5 s with one", passed)
 	}
-	if j, _ := s.leader.node.machine.Job("j"); j.State != rota.Delayed {
+	if j, _ := s.leader.node.machine.Job("j"); j.State != rota.JobDelayed {
 		t.Fatalf("a job delayed by 30 s is %s after 15 s of clock", j.State)
 	}
 	s.run(20_000)
-	if j, _ := s.leader.node.machine.Job("j"); j.State == rota.Delayed {
+	if j, _ := s.leader.node.machine.Job("j"); j.State == rota.JobDelayed {
 		t.Fatal("a job delayed by 30 s waits after 35 s of clock")
 	}
 }
@@ -196,7 +196,7 @@ func TestH16_a_restored_backup_repeats_no_token(t *testing.T) {
 	if err := m.Reincarnate("restored"); err != nil {
 		t.Fatal(err)
 	}
-	if _, open := m.Assignment(l.ID); open || m.JobState("j") != rota.Queued {
+	if _, open := m.Assignment(l.ID); open || m.JobState("j") != rota.JobQueued {
 		t.Fatalf("the lease is open after the restore: %v, its job is %s", open, m.JobState("j"))
 	}
 	if session, status := m.Session(k.id); status != rota.WorkerRetired {

@@ -180,11 +180,11 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		}
 		a.lives(e, j)
 		switch e.Kind {
-		case rota.ProviderRegistered:
+		case rota.EventProviderRegistered:
 			a.sessions[e.Worker] = e.Session
-		case rota.JobAssigned:
+		case rota.EventJobAssigned:
 			a.assigned(e, j)
-		case rota.LeaseAcked, rota.LeaseRenewedEvent:
+		case rota.EventLeaseAcked, rota.EventLeaseRenewed:
 			if l := a.leases[e.Lease]; l != nil {
 				l.acked = true
 				l.deadline = max(l.deadline, e.Deadline.Clock)
@@ -192,9 +192,9 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 					a.remains(l) // it was under way when its worker died
 				}
 			}
-		case rota.LeaseExpiredEvent, rota.LeaseCancelledEvent, rota.LeaseDeclinedEvent:
+		case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined:
 			a.ended(e, j)
-		case rota.JobCompleted:
+		case rota.EventJobCompleted:
 			a.Completed++
 			if j.completed++; j.completed > 1 || j.terminal {
 				a.failf("job %s was completed twice", e.Job)
@@ -202,19 +202,19 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 			a.ended(e, j)
 			j.terminal, j.done = true, e.Lease
 			a.completions[e.Lease] = true
-		case rota.JobDeleted:
+		case rota.EventJobDeleted:
 			a.jobDeleted(n, e, j)
-		case rota.JobPromoted:
+		case rota.EventJobPromoted:
 			a.Promoted++
-		case rota.LeaseRevoked:
-			if e.Reason == rota.Preempted {
+		case rota.EventLeaseRevoked:
+			if e.Reason == rota.ReasonPreempted {
 				a.Preempted++
 			}
-		case rota.JobDead, rota.JobExpired, rota.JobCancelled:
+		case rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 			if j.terminal {
 				a.failf("job %s ended twice", e.Job)
 			}
-			if e.Kind == rota.JobExpired && r.Clock < a.expires[e.Job] {
+			if e.Kind == rota.EventJobExpired && r.Clock < a.expires[e.Job] {
 				a.failf("job %s expired %d ms before its time to live was over", e.Job, a.expires[e.Job]-r.Clock)
 			}
 			j.terminal = true
@@ -248,8 +248,8 @@ func (a *auditor) stale(entry *fsmpb.Entry, r *fsm.Applied) {
 	}
 	for i := range r.Events {
 		switch e := &r.Events[i]; e.Kind {
-		case rota.JobAssigned, rota.LeaseExpiredEvent, rota.JobExpired, rota.JobPromoted:
-			if e.Kind == rota.JobExpired && e.Run != "" || e.Kind == rota.LeaseExpiredEvent && saysGone(entry, e.Worker) {
+		case rota.EventJobAssigned, rota.EventLeaseExpired, rota.EventJobExpired, rota.EventJobPromoted:
+			if e.Kind == rota.EventJobExpired && e.Run != "" || e.Kind == rota.EventLeaseExpired && saysGone(entry, e.Worker) {
 				continue
 			}
 			a.failf("an entry of term %d brought %s of job %s in term %d", entry.GetTerm(), e.Kind, e.Job, r.Term)
@@ -297,10 +297,10 @@ func (a *auditor) ended(e *rota.Event, j *auditJob) {
 	}
 	delete(a.leases, e.Lease)
 	j.lease = rota.LeaseID{}
-	if e.Reason == rota.TimedOut {
+	if e.Reason == rota.ReasonTimedOut {
 		a.TimedOut++
 	}
-	if l.abandonedAt == 0 && e.Kind == rota.LeaseExpiredEvent && l.acked {
+	if l.abandonedAt == 0 && e.Kind == rota.EventLeaseExpired && l.acked {
 		a.Expired++
 		if k := l.worker; !k.down && k.soundSince <= l.granted && k.session == e.Session {
 			a.failf("lease %s of worker %s, alive and connected since %d, expired", e.Lease, k.id, k.soundSince)
@@ -404,7 +404,7 @@ func (a *auditor) final() error {
 			a.failf("job %s is %s at the end, it was deleted", id, s)
 		} else if !j.deleted && !s.Terminal() {
 			a.failf("job %s is %s at the end", id, s)
-		} else if j.told && s != rota.Completed {
+		} else if j.told && s != rota.JobCompleted {
 			a.failf("job %s: its worker was told that it is COMPLETED, it is %s", id, s)
 		}
 	}

@@ -103,9 +103,9 @@ func (a *auditor) deletions(e *fsmpb.Entry, r *fsm.Applied) {
 	told, ended := map[rota.JobID]bool{}, map[rota.JobID]bool{}
 	for i := range r.Events {
 		switch x := &r.Events[i]; x.Kind {
-		case rota.JobDeleted:
+		case rota.EventJobDeleted:
 			told[x.Job] = true
-		case rota.JobCompleted, rota.JobDead, rota.JobExpired, rota.JobCancelled:
+		case rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 			ended[x.Job] = true
 		}
 	}
@@ -166,16 +166,16 @@ func (a *auditor) jobDeleted(n *node, e *rota.Event, j *auditJob) {
 // lives follows the lives of an id: a deleted one begins another by being submitted again.
 func (a *auditor) lives(e *rota.Event, j *auditJob) {
 	switch e.Kind {
-	case rota.JobCompleted, rota.JobDead, rota.JobExpired, rota.JobCancelled:
+	case rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 		a.ends++
 		j.ended = a.ends
-	case rota.LeaseCancelledEvent, rota.LeaseRevoked:
+	case rota.EventLeaseCancelled, rota.EventLeaseRevoked:
 		j.held = true
 	}
-	if j == nil || !j.deleted || e.Kind == rota.JobDeleted {
+	if j == nil || !j.deleted || e.Kind == rota.EventJobDeleted {
 		return
 	}
-	if e.Kind != rota.JobEnqueued && e.Kind != rota.JobDelayed {
+	if e.Kind != rota.EventJobEnqueued && e.Kind != rota.EventJobDelayed {
 		a.failf("%s of job %s, which was deleted", e.Kind, e.Job)
 	}
 	j.deleted = false

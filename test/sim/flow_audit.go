@@ -38,9 +38,9 @@ type auditNode struct {
 }
 
 const (
-	nodeBlocked  = rota.NodeState(rota.Blocked)
-	nodeReleased = rota.NodeState(rota.Queued)
-	nodeDone     = rota.NodeState(rota.Completed)
+	nodeBlocked  = rota.NodeState(rota.JobBlocked)
+	nodeReleased = rota.NodeState(rota.JobQueued)
+	nodeDone     = rota.NodeState(rota.JobCompleted)
 )
 
 func (n *auditNode) over() bool { return n.state != nodeBlocked && n.state != nodeReleased }
@@ -85,7 +85,7 @@ func (a *auditor) flowEvent(r *fsm.Applied, e *rota.Event) {
 	x := a.flows[id]
 	if x == nil {
 		f := a.w.flows.byID[id]
-		if f == nil || e.Kind != rota.WorkflowStarted {
+		if f == nil || e.Kind != rota.EventWorkflowStarted {
 			a.failf("%s of workflow %s, which was never committed", e.Kind, id)
 			return
 		}
@@ -93,9 +93,9 @@ func (a *auditor) flowEvent(r *fsm.Applied, e *rota.Event) {
 		a.flows[id], a.flowIDs = x, append(a.flowIDs, id)
 	}
 	switch e.Kind {
-	case rota.WorkflowStarted:
+	case rota.EventWorkflowStarted:
 		a.flowStarted(r, x)
-	case rota.WorkflowFinished:
+	case rota.EventWorkflowFinished:
 		a.flowFinished(x, e)
 	default:
 		for i := range x.nodes {
@@ -175,11 +175,11 @@ func (x *auditFlow) ready(n *auditNode) (ready, lost bool) {
 func (a *auditor) nodeEvent(r *fsm.Applied, x *auditFlow, n *auditNode, e *rota.Event) {
 	id := x.flow.spec.ID
 	ready, lost := x.ready(n)
-	if x.state != rota.WorkflowRunning && e.Kind != rota.AssignmentDropped {
+	if x.state != rota.WorkflowRunning && e.Kind != rota.EventAssignmentDropped {
 		a.failf("%s of node %s of workflow %s, which is %s", e.Kind, n.id, id, x.state)
 	}
 	switch e.Kind {
-	case rota.JobDelayed, rota.JobEnqueued, rota.JobAssigned, rota.JobRunning, rota.JobCompleted, rota.JobDead, rota.JobExpired:
+	case rota.EventJobDelayed, rota.EventJobEnqueued, rota.EventJobAssigned, rota.EventJobRunning, rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired:
 		if !ready {
 			a.failf("%s of node %s of workflow %s before all its parents completed", e.Kind, n.id, id)
 		}
@@ -188,27 +188,27 @@ func (a *auditor) nodeEvent(r *fsm.Applied, x *auditFlow, n *auditNode, e *rota.
 		}
 	}
 	switch e.Kind {
-	case rota.JobDelayed, rota.JobEnqueued, rota.JobAssigned:
+	case rota.EventJobDelayed, rota.EventJobEnqueued, rota.EventJobAssigned:
 		if x.ending != 0 && x.ending < r.Index {
 			a.failf("%s of node %s of workflow %s, which has been coming to its end since entry %d", e.Kind, n.id, id, x.ending)
 		}
 		n.state = nodeReleased
-	case rota.JobCompleted:
+	case rota.EventJobCompleted:
 		n.state = nodeDone
-	case rota.JobDead:
-		x.fails(r.Index, n, rota.NodeState(rota.Dead))
-	case rota.JobExpired:
-		x.fails(r.Index, n, rota.NodeState(rota.Expired))
-	case rota.LeaseCancelledEvent:
+	case rota.EventJobDead:
+		x.fails(r.Index, n, rota.NodeState(rota.JobDead))
+	case rota.EventJobExpired:
+		x.fails(r.Index, n, rota.NodeState(rota.JobExpired))
+	case rota.EventLeaseCancelled:
 		n.held = true
-	case rota.JobCancelled:
+	case rota.EventJobCancelled:
 		a.nodeCancelled(r, x, n, e, lost)
 	}
 }
 
 func (x *auditFlow) fails(at rota.Index, n *auditNode, as rota.NodeState) {
 	n.state, x.failed = as, true
-	if x.flow.spec.OnFailure == rota.FailFast {
+	if x.flow.spec.OnFailure == rota.FailureFailFast {
 		x.begins(at)
 	}
 }
@@ -218,21 +218,21 @@ func (a *auditor) nodeCancelled(r *fsm.Applied, x *auditFlow, n *auditNode, e *r
 	id := x.flow.spec.ID
 	fair := false
 	switch e.Reason {
-	case rota.ParentFailed:
-		fair = lost && n.state == nodeBlocked && x.flow.spec.OnFailure == rota.Continue
+	case rota.ReasonParentFailed:
+		fair = lost && n.state == nodeBlocked && x.flow.spec.OnFailure == rota.FailureContinue
 		a.Skipped++
-	case rota.WorkflowFailedReason:
-		fair = x.failed && x.flow.spec.OnFailure == rota.FailFast && !x.cancelled[x.run]
-	case rota.WorkflowCancelledReason:
+	case rota.ReasonWorkflowFailed:
+		fair = x.failed && x.flow.spec.OnFailure == rota.FailureFailFast && !x.cancelled[x.run]
+	case rota.ReasonWorkflowCancelled:
 		fair = x.cancelled[x.run]
-	case rota.CancelledByUser:
+	case rota.ReasonCancelledByUser:
 		fair = true
-		x.fails(r.Index, n, rota.NodeState(rota.Cancelled))
+		x.fails(r.Index, n, rota.NodeState(rota.JobCancelled))
 	}
 	if !fair {
 		a.failf("node %s of workflow %s (%s) was cancelled for %s", n.id, id, n.state, e.Reason)
 	}
-	if n.state = rota.NodeState(rota.Cancelled); e.Reason == rota.ParentFailed {
+	if n.state = rota.NodeState(rota.JobCancelled); e.Reason == rota.ReasonParentFailed {
 		n.state = rota.NodeSkipped
 	}
 }
@@ -287,7 +287,7 @@ func (a *auditor) flowsSettled(r *fsm.Applied) {
 			case x.ending != 0 || n.state != nodeBlocked:
 			case ready && n.spec.Delay == 0 && !n.held:
 				a.failf("node %s of workflow %s still waits, though all its parents have completed", n.id, id)
-			case lost && x.flow.spec.OnFailure == rota.Continue:
+			case lost && x.flow.spec.OnFailure == rota.FailureContinue:
 				a.failf("node %s of workflow %s still waits for a parent that will not complete", n.id, id)
 			}
 		}
@@ -346,7 +346,7 @@ func (a *auditor) flowShown(n *node, f *flow, x *auditFlow) {
 		job := rota.NodeJobID(f.spec.ID, want.id)
 		state := want.state
 		if state == rota.NodeSkipped {
-			state = rota.NodeState(rota.Cancelled)
+			state = rota.NodeState(rota.JobCancelled)
 		}
 		if shown.Nodes[i].State != want.state || n.machine.JobState(job) != rota.JobState(state) {
 			a.failf("node %s shows node %s of workflow %s as %s (its job as %s), the model says %s", n.name, want.id, f.spec.ID,

@@ -155,9 +155,9 @@ func (f *flow) learn(o *fsmpb.Outcome) {
 			f.acked = true
 			f.committed()
 		}
-	case err == nil || err.Kind == rota.OutOfRange:
+	case err == nil || err.Kind == rota.KindOutOfRange:
 		f.opened, f.next = true, o.GetNextNode()
-	case err.Kind == rota.Conflict || err.Kind == rota.Invalid:
+	case err.Kind == rota.KindConflict || err.Kind == rota.KindInvalid:
 		f.c.w.audit.failf("workflow %s: its upload was refused: %v", f.spec.ID, err)
 	default: // it was given up
 		f.opened, f.next = false, 0

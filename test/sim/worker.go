@@ -324,7 +324,7 @@ func (k *worker) answered(t *task, v rota.LeaseVerb, ordinal int32, o *fsmpb.Out
 			k.w.audit.told(&t.given.Lease)
 		}
 	case t.ended:
-	case !ok && rota.Kind(o.GetKind()) == rota.Stale:
+	case !ok && rota.Kind(o.GetKind()) == rota.KindStale:
 		t.ended, t.report, t.done = true, rota.VerbDecline, true
 	case ok:
 		t.acked = true

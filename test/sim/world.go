@@ -293,12 +293,12 @@ func (w *World) publish(n *node, a *fsm.Applied) {
 				continue
 			}
 			switch e.Kind {
-			case rota.JobAssigned:
+			case rota.EventJobAssigned:
 				if given, ok := n.machine.Assignment(e.Lease); ok {
 					w.send(k.reaches(n), &k.actor, func() { k.assigned(given) })
 				}
-			case rota.LeaseExpiredEvent, rota.LeaseCancelledEvent, rota.LeaseRevoked:
-				id, revoked := e.Lease, e.Kind == rota.LeaseRevoked
+			case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseRevoked:
+				id, revoked := e.Lease, e.Kind == rota.EventLeaseRevoked
 				w.send(k.reaches(n), &k.actor, func() { k.told(id, revoked) })
 			}
 		}

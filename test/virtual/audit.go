@@ -31,7 +31,7 @@ func (l *life) audit() {
 		for _, id := range ids {
 			job, _, err := n.Job(ctx, id, rota.ReadOptions{Stale: true})
 			switch {
-			case rota.KindOf(err) == rota.NotFound:
+			case rota.KindOf(err) == rota.KindNotFound:
 				l.ledger.judge(id, nil)
 			case err != nil:
 				l.violate("a job can be read", "%s on %s: %v", id, s.id(), err)
@@ -65,11 +65,11 @@ func (l *life) events(ctx context.Context, at int) {
 		sums = append(sums, hash.Sum64())
 		l.steadyEvent(&e.Event)
 		switch e.Kind {
-		case rota.JobEnqueued:
+		case rota.EventJobEnqueued:
 			if _, known := began[e.Job]; !known {
 				began[e.Job] = e.Clock
 			}
-		case rota.JobCompleted, rota.JobDead, rota.JobExpired, rota.JobCancelled:
+		case rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 			ended[e.Job]++
 			if ended[e.Job] > 1+runs[e.Job] {
 				l.violate("a job ends once", "%s ended %d times by the events, with %d retries asked", e.Job, ended[e.Job], runs[e.Job])
@@ -99,7 +99,7 @@ const expiresWithin = 2 * time.Second
 func (l *life) inTime(e *rota.Event, rec *jobRecord, lived time.Duration) {
 	switch {
 	case rec.ttl == 0 || rec.retried > 0:
-	case e.Kind == rota.JobExpired && lived < rec.ttl:
+	case e.Kind == rota.EventJobExpired && lived < rec.ttl:
 		l.violate("no job expires before its time", "job %s expired after %s: its time to live is %s", e.Job, lived, rec.ttl)
 	case lived > rec.ttl+expiresWithin:
 		l.violate("a job expires in its time", "job %s ended %s after its submission: its time to live is %s", e.Job, lived, rec.ttl)

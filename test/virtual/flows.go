@@ -25,7 +25,7 @@ func (u *user) submitFlow() {
 	u.minted++
 	spec := rota.WorkflowSpec{ID: rota.WorkflowID(fmt.Sprintf("%s-f%d", u.host, u.minted)), Queue: queueName}
 	if u.random.IntN(2) == 0 {
-		spec.OnFailure = rota.Continue
+		spec.OnFailure = rota.FailureContinue
 	}
 	rec := &flowRecord{parents: make(map[rota.JobID][]rota.JobID)}
 	for i := range 2 + u.random.IntN(5) {
@@ -51,7 +51,7 @@ func (u *user) submitFlow() {
 			return c.SubmitWorkflow(ctx, spec)
 		})
 		kind := rota.KindOf(err)
-		if err != nil && (kind == rota.Unavailable || kind == rota.Timeout) {
+		if err != nil && (kind == rota.KindUnavailable || kind == rota.KindTimeout) {
 			u.life.ledger.count(func(c *ledgerCounts) { c.unknown++ })
 			continue
 		}
@@ -127,7 +127,7 @@ func (l *life) flowsOf(ctx context.Context, s *server) {
 	for _, id := range ids {
 		flow, _, err := s.node().Workflow(ctx, id, true, rota.ReadOptions{Stale: true})
 		switch {
-		case rota.KindOf(err) == rota.NotFound:
+		case rota.KindOf(err) == rota.KindNotFound:
 			l.ledger.judgeFlow(id, nil)
 		case err != nil:
 			l.violate("a workflow can be read", "%s on %s: %v", id, s.id(), err)
@@ -159,15 +159,15 @@ func (l *ledger) judgeFlow(id rota.WorkflowID, flow *rota.Workflow) {
 	for _, n := range flow.Nodes {
 		states[n.Job] = n.State
 		switch n.State {
-		case rota.NodeState(rota.Completed):
+		case rota.NodeState(rota.JobCompleted):
 			done++
-		case rota.NodeState(rota.Dead):
+		case rota.NodeState(rota.JobDead):
 			failed++
 		}
 	}
 	for job, state := range states {
-		lacks := slices.ContainsFunc(rec.parents[job], func(p rota.JobID) bool { return states[p] != rota.NodeState(rota.Completed) })
-		if state == rota.NodeState(rota.Completed) && lacks {
+		lacks := slices.ContainsFunc(rec.parents[job], func(p rota.JobID) bool { return states[p] != rota.NodeState(rota.JobCompleted) })
+		if state == rota.NodeState(rota.JobCompleted) && lacks {
 			l.violate("a node runs after its parents", "job %s is COMPLETED, and not all of its parents", job)
 		}
 		if state == rota.NodeSkipped && !lacks {

@@ -74,7 +74,7 @@ func (h *hostile) stranger() {
 		return
 	}
 	defer s.Close()
-	page, _, err := n.Jobs(ctx, rota.JobFilter{State: rota.Running, Limit: 8}, rota.ReadOptions{Stale: true})
+	page, _, err := n.Jobs(ctx, rota.JobFilter{State: rota.JobRunning, Limit: 8}, rota.ReadOptions{Stale: true})
 	if err == nil {
 		for _, j := range page.Jobs {
 			if j.Lease != nil {

@@ -178,7 +178,7 @@ func (l *ledger) judge(id rota.JobID, job *rota.Job) {
 		l.violate("a job completes once", "job %s: %d completions were taken", id, len(rec.taken))
 	}
 	switch job.State {
-	case rota.Completed:
+	case rota.JobCompleted:
 		var by rota.LeaseID
 		if by.UnmarshalText(job.Output) != nil || !rec.ran[by] {
 			l.violate("what completed was done", "job %s is COMPLETED with output %q, which no handler returned", id, job.Output)
@@ -186,16 +186,16 @@ func (l *ledger) judge(id rota.JobID, job *rota.Job) {
 		if rec.retried == 0 && len(rec.taken) == 1 && !rec.taken[by] {
 			l.violate("a job completes once", "job %s holds the output of lease %s, another was taken", id, by)
 		}
-	case rota.Cancelled:
+	case rota.JobCancelled:
 		if rec.cancelled == 0 && rec.flow == "" { // a workflow's are judged with it
 			l.violate("nothing is cancelled unasked", "job %s is CANCELLED (%s)", id, job.Reason)
 		}
-	case rota.Expired:
+	case rota.JobExpired:
 		if rec.ttl == 0 {
 			l.violate("nothing expires unasked", "job %s is EXPIRED (%s)", id, job.Reason)
 		}
 	}
-	if len(rec.taken) > 0 && job.State != rota.Completed && rec.retried == 0 {
+	if len(rec.taken) > 0 && job.State != rota.JobCompleted && rec.retried == 0 {
 		l.violate("a completion stands", "job %s is %s, though a completion was taken", id, job.State)
 	}
 }

@@ -49,14 +49,14 @@ func TestLedger(t *testing.T) {
 			l.started(a, event("j", 1, 1))
 			l.lost(a, event("j", 1, 1))
 			done(l, b, event("j", 2, 2))
-			l.judge("j", &rota.Job{State: rota.Completed, Output: rota.Blob(rota.LeaseID{2}.String())})
+			l.judge("j", &rota.Job{State: rota.JobCompleted, Output: rota.Blob(rota.LeaseID{2}.String())})
 		}, ""},
 		"a dead worker believes nothing": {func(l *ledger) {
 			l.started(a, event("j", 1, 1))
 			l.died(a)
 			l.started(b, event("j", 2, 2))
 			l.lost(b, event("j", 2, 2))
-			l.judge("j", &rota.Job{State: rota.Dead})
+			l.judge("j", &rota.Job{State: rota.JobDead})
 		}, ""},
 		"two hold it": {func(l *ledger) {
 			l.started(a, event("j", 1, 1))
@@ -70,28 +70,28 @@ func TestLedger(t *testing.T) {
 		"two completions": {func(l *ledger) {
 			done(l, a, event("j", 1, 1))
 			done(l, b, event("j", 2, 2))
-			l.judge("j", &rota.Job{State: rota.Completed, Output: rota.Blob(rota.LeaseID{2}.String())})
+			l.judge("j", &rota.Job{State: rota.JobCompleted, Output: rota.Blob(rota.LeaseID{2}.String())})
 		}, "a job completes once"},
 		"an output of nobody": {func(l *ledger) {
-			l.judge("j", &rota.Job{State: rota.Completed, Output: rota.Blob(rota.LeaseID{2}.String())})
+			l.judge("j", &rota.Job{State: rota.JobCompleted, Output: rota.Blob(rota.LeaseID{2}.String())})
 		}, "what completed was done"},
 		"a completion undone": {func(l *ledger) {
 			done(l, a, event("j", 1, 1))
-			l.judge("j", &rota.Job{State: rota.Dead})
+			l.judge("j", &rota.Job{State: rota.JobDead})
 		}, "a completion stands"},
-		"cancelled by nobody": {func(l *ledger) { l.judge("j", &rota.Job{State: rota.Cancelled}) },
+		"cancelled by nobody": {func(l *ledger) { l.judge("j", &rota.Job{State: rota.JobCancelled}) },
 			"nothing is cancelled unasked"},
-		"expired unasked": {func(l *ledger) { l.judge("j", &rota.Job{State: rota.Expired}) }, "nothing expires unasked"},
+		"expired unasked": {func(l *ledger) { l.judge("j", &rota.Job{State: rota.JobExpired}) }, "nothing expires unasked"},
 		"a sound workflow": {func(l *ledger) {
 			family(l)
 			done(l, a, event("f/p", 1, 1))
 			done(l, a, event("f/c", 2, 2))
 			l.hears("f/c", []rota.ParentOutput{{Job: "f/p", Output: rota.Blob(rota.LeaseID{1}.String())}})
-			l.judgeFlow("f", flowOf(rota.WorkflowCompleted, rota.NodeState(rota.Completed), rota.NodeState(rota.Completed)))
+			l.judgeFlow("f", flowOf(rota.WorkflowCompleted, rota.NodeState(rota.JobCompleted), rota.NodeState(rota.JobCompleted)))
 		}, ""},
 		"a workflow that failed": {func(l *ledger) {
 			family(l)
-			l.judgeFlow("f", flowOf(rota.WorkflowFailed, rota.NodeState(rota.Dead), rota.NodeSkipped))
+			l.judgeFlow("f", flowOf(rota.WorkflowFailed, rota.NodeState(rota.JobDead), rota.NodeSkipped))
 		}, ""},
 		"a child before its parent": {func(l *ledger) {
 			family(l)
@@ -99,7 +99,7 @@ func TestLedger(t *testing.T) {
 		}, "a node runs after its parents"},
 		"a child that completed alone": {func(l *ledger) {
 			family(l)
-			l.judgeFlow("f", flowOf(rota.WorkflowFailed, rota.NodeState(rota.Dead), rota.NodeState(rota.Completed)))
+			l.judgeFlow("f", flowOf(rota.WorkflowFailed, rota.NodeState(rota.JobDead), rota.NodeState(rota.JobCompleted)))
 		}, "a node runs after its parents"},
 		"another's output": {func(l *ledger) {
 			family(l)
@@ -112,19 +112,19 @@ func TestLedger(t *testing.T) {
 		}, "an accepted workflow is never lost"},
 		"a workflow that never ends": {func(l *ledger) {
 			family(l)
-			l.judgeFlow("f", flowOf(rota.WorkflowRunning, rota.NodeState(rota.Completed), rota.NodeState(rota.Queued)))
+			l.judgeFlow("f", flowOf(rota.WorkflowRunning, rota.NodeState(rota.JobCompleted), rota.NodeState(rota.JobQueued)))
 		}, "a drained cluster has no open workflow"},
 		"skipped without a reason": {func(l *ledger) {
 			family(l)
-			l.judgeFlow("f", flowOf(rota.WorkflowFailed, rota.NodeState(rota.Completed), rota.NodeSkipped))
+			l.judgeFlow("f", flowOf(rota.WorkflowFailed, rota.NodeState(rota.JobCompleted), rota.NodeSkipped))
 		}, "only descendants of what failed are skipped"},
 		"a workflow that failed unasked": {func(l *ledger) {
 			family(l)
-			l.judgeFlow("f", flowOf(rota.WorkflowFailed, rota.NodeState(rota.Completed), rota.NodeState(rota.Completed)))
+			l.judgeFlow("f", flowOf(rota.WorkflowFailed, rota.NodeState(rota.JobCompleted), rota.NodeState(rota.JobCompleted)))
 		}, "a workflow ends as its nodes did"},
 		"refused, yet there": {func(l *ledger) {
 			l.change("r", func(r *jobRecord) { r.refused = true })
-			l.judge("r", &rota.Job{State: rota.Queued})
+			l.judge("r", &rota.Job{State: rota.JobQueued})
 		}, "a refused job is not taken"},
 	} {
 		t.Run(name, func(t *testing.T) {

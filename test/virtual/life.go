@@ -153,7 +153,7 @@ func (l *life) fatal(s *server, err error) {
 // log does not return (store_writer.go).
 func hangs(err error) bool {
 	var refused *rota.Error
-	return errors.As(err, &refused) && refused.Kind == rota.Unavailable && refused.Subject == "data" &&
+	return errors.As(err, &refused) && refused.Kind == rota.KindUnavailable && refused.Subject == "data" &&
 		strings.Contains(refused.Text, "the disk hangs")
 }
 

@@ -132,7 +132,7 @@ func (l *life) remove(s *server) {
 	var last error
 	if !l.patiently(removedWithin, func(ctx context.Context) bool {
 		last = l.removeOnce(ctx, admin, s)
-		return last == nil || rota.KindOf(last) == rota.NotFound
+		return last == nil || rota.KindOf(last) == rota.KindNotFound
 	}) {
 		l.violate("a node can be removed", "%s cannot be removed in %s: %v", s.id(), removedWithin, last)
 	}
@@ -175,7 +175,7 @@ func (l *life) comesBack(s *server, how string) {
 // refused reports whether a node was told that it may not take part.
 func refused(err error) bool {
 	kind := rota.KindOf(err)
-	return kind == rota.Conflict || kind == rota.Denied
+	return kind == rota.KindConflict || kind == rota.KindDenied
 }
 
 // join puts a fresh node on a server, which takes the place of the one that was there. It

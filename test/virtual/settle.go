@@ -74,7 +74,7 @@ func (l *life) resumeWorkers(ctx context.Context, admin *client.Client) error {
 		if w.Status != rota.WorkerDraining {
 			continue
 		}
-		if _, err := admin.ResumeWorker(ctx, w.ID); err != nil && rota.KindOf(err) == rota.Unavailable {
+		if _, err := admin.ResumeWorker(ctx, w.ID); err != nil && rota.KindOf(err) == rota.KindUnavailable {
 			return err
 		}
 	}

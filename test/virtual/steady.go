@@ -23,7 +23,7 @@ var steadySettings = []rota.Setting{{Key: "lease_ms", Value: "90s"}, {Key: "ack_
 // steadyEvent judges an event about one of its leases. That the worker itself stopped
 // believing, as no answer came for 30 s, is no end of a lease: it declines it.
 func (l *life) steadyEvent(e *rota.Event) {
-	if e.Kind == rota.LeaseExpiredEvent && hostOfWorker(e.Worker) == steadyWorker {
+	if e.Kind == rota.EventLeaseExpired && hostOfWorker(e.Worker) == steadyWorker {
 		l.violate("no lease of a live, connected worker ends by faults that its nodes survive",
 			"lease %s of job %s, held by %s, ended for %s", e.Lease, e.Job, e.Worker, e.Reason)
 	}

@@ -43,10 +43,10 @@ func TestTakeover(t *testing.T) {
 				fresh := s.workAt("w", s.servers[c.node:c.node+1], func(context.Context, *client.Job) (client.Result, error) {
 					return client.Result{Output: []byte("new")}, nil
 				}, client.WithSecret([]byte("secret of the new process")), client.WithTakeover())
-				if j := s.over("job"); j.State != rota.Completed || string(j.Output) != "new" || j.Attempt != 0 {
+				if j := s.over("job"); j.State != rota.JobCompleted || string(j.Output) != "new" || j.Attempt != 0 {
 					t.Errorf("job %+v", j)
 				}
-				if err := <-old.ended; rota.KindOf(err) != rota.Stale {
+				if err := <-old.ended; rota.KindOf(err) != rota.KindStale {
 					t.Errorf("the old process ended with %v", err)
 				}
 				fresh.stop()
@@ -65,13 +65,13 @@ func confirmed(t *testing.T, events []rota.ServedEvent) {
 	var revoked, ended *rota.ServedEvent
 	for i := range events {
 		switch e := &events[i]; e.Kind {
-		case rota.LeaseRevoked:
+		case rota.EventLeaseRevoked:
 			revoked = e
-		case rota.LeaseCancelledEvent:
+		case rota.EventLeaseCancelled:
 			ended = e
 		}
 	}
-	if revoked == nil || ended == nil || revoked.Reason != rota.TakenOver || ended.Reason != rota.TakenOver || ended.Text == "" {
+	if revoked == nil || ended == nil || revoked.Reason != rota.ReasonTakenOver || ended.Reason != rota.ReasonTakenOver || ended.Text == "" {
 		t.Errorf("revoked %+v, ended %+v", revoked, ended)
 	}
 }

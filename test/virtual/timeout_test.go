@@ -45,16 +45,16 @@ func TestMaxRuntime(t *testing.T) {
 					var timedOut []int32
 					for _, a := range j.Attempts {
 						switch {
-						case a.End == rota.TimedOut:
+						case a.End == rota.ReasonTimedOut:
 							timedOut = append(timedOut, a.Number)
 							if took := a.Ended.Clock - a.Started.Clock; took < 3_500 || took > 5_500 {
 								t.Errorf("attempt %d took %d ms", a.Number, took)
 							}
-						case a.End != rota.Declined: // by the worker that is still at the first
+						case a.End != rota.ReasonDeclined: // by the worker that is still at the first
 							t.Errorf("attempt %+v", a)
 						}
 					}
-					if j.State != rota.Dead || j.Reason != rota.TimedOut || len(timedOut) != attempts || timedOut[attempts-1] != int32(attempts-1) ||
+					if j.State != rota.JobDead || j.Reason != rota.ReasonTimedOut || len(timedOut) != attempts || timedOut[attempts-1] != int32(attempts-1) ||
 						s.begun["slow"] != attempts {
 						t.Errorf("attempts %v timed out, %d handlers began: %+v", timedOut, s.begun["slow"], j)
 					}

@@ -105,7 +105,7 @@ func (u *user) submit() {
 
 // unknown reports whether nobody knows what came of a call.
 func unknown(err error) bool {
-	return rota.KindOf(err) == rota.Unavailable || rota.KindOf(err) == rota.Timeout
+	return rota.KindOf(err) == rota.KindUnavailable || rota.KindOf(err) == rota.KindTimeout
 }
 
 // callElsewhere makes one call at one node, drawn anew each time, with little patience.

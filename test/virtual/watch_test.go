@@ -53,7 +53,7 @@ func TestClockRate(t *testing.T) {
 
 func TestJudgedEvents(t *testing.T) {
 	t.Parallel()
-	expired := rota.Event{Kind: rota.JobExpired, Job: "j"}
+	expired := rota.Event{Kind: rota.EventJobExpired, Job: "j"}
 	for name, c := range map[string]struct {
 		tell    func(l *life)
 		promise string
@@ -62,10 +62,10 @@ func TestJudgedEvents(t *testing.T) {
 		"expired too soon": {func(l *life) { l.inTime(&expired, &jobRecord{ttl: time.Minute}, 59*time.Second) }, "no job expires before"},
 		"expired late":     {func(l *life) { l.inTime(&expired, &jobRecord{ttl: time.Minute}, 2*time.Minute) }, "a job expires in its time"},
 		"another's lease ends": {func(l *life) {
-			l.steadyEvent(&rota.Event{Kind: rota.LeaseExpiredEvent, Worker: "w1-3"})
+			l.steadyEvent(&rota.Event{Kind: rota.EventLeaseExpired, Worker: "w1-3"})
 		}, ""},
 		"the steady one's lease ends": {func(l *life) {
-			l.steadyEvent(&rota.Event{Kind: rota.LeaseExpiredEvent, Worker: "steady-1"})
+			l.steadyEvent(&rota.Event{Kind: rota.EventLeaseExpired, Worker: "steady-1"})
 		}, "no lease of a live, connected worker ends"},
 		"the same events, one node further": {func(l *life) {
 			l.told = [][]uint64{{1, 2}, {1, 2, 3}, {1, 2}}
@@ -86,8 +86,8 @@ func TestJudgedEvents(t *testing.T) {
 // TestHangs: a node whose disk hangs may end for that alone.
 func TestHangs(t *testing.T) {
 	t.Parallel()
-	hang := rota.Refusef(rota.Unavailable, "data", "a write to D did not return within 5s: the disk hangs. Look at it")
-	if !hangs(hang) || hangs(errors.New("the disk hangs")) || hangs(rota.Refusef(rota.Internal, "digest", "state differs")) {
+	hang := rota.Refusef(rota.KindUnavailable, "data", "a write to D did not return within 5s: the disk hangs. Look at it")
+	if !hangs(hang) || hangs(errors.New("the disk hangs")) || hangs(rota.Refusef(rota.KindInternal, "digest", "state differs")) {
 		t.Error("another error is taken for a disk that hangs, or that one is not")
 	}
 }

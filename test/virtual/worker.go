@@ -92,7 +92,7 @@ func (w *worker) start(same bool) {
 // has ended by silence.
 func excusable(err error) bool {
 	kind := rota.KindOf(err)
-	return kind == rota.Stale || kind == rota.Unavailable || kind == rota.Timeout
+	return kind == rota.KindStale || kind == rota.KindUnavailable || kind == rota.KindTimeout
 }
 
 // bury notes that the process is over.

@@ -134,7 +134,7 @@ func (w *writer) settle(m message, fields []field) {
 	for _, f := range fields {
 		v, raw := "m."+f.path, "u."+lower(f.GoName)
 		if m.must == string(f.Desc.Name()) {
-			w.line("if !u.has%s {\nreturn rota.Refusef(rota.Invalid, %q, %q)\n}", f.GoName, m.must, m.called+" is missing")
+			w.line("if !u.has%s {\nreturn rota.Refusef(rota.KindInvalid, %q, %q)\n}", f.GoName, m.must, m.called+" is missing")
 		}
 		switch f.form {
 		case enumText:

@@ -19,7 +19,7 @@ func OutcomeOf(err error) (Outcome, string) {
 	switch k := rota.KindOf(err); k {
 	case rota.KindNone:
 		return OK, ""
-	case rota.Unavailable, rota.Timeout, rota.Internal:
+	case rota.KindUnavailable, rota.KindTimeout, rota.KindInternal:
 		return Unknown, k.String()
 	default:
 		return Refused, k.String()

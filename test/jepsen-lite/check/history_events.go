@@ -52,7 +52,7 @@ func EventSeen(e *rota.ServedEvent) SeenEvent {
 	if e.Status != rota.WorkerNone {
 		s.Status = e.Status.String()
 	}
-	if s.Flow = e.Run; e.Kind == rota.WorkflowFinished {
+	if s.Flow = e.Run; e.Kind == rota.EventWorkflowFinished {
 		var payload struct{ State string }
 		if err := json.Unmarshal([]byte(e.Payload), &payload); err != nil {
 			s.Wrong = fmt.Sprintf("payload %q: %v", Short(e.Payload), err)

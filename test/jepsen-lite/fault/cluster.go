@@ -269,7 +269,7 @@ func (k *Cluster) Serves(ctx context.Context, s *Server) error {
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
 		_, last = s.Client.Job(try, "no-such-job")
 		cancel()
-		if rota.KindOf(last) == rota.NotFound {
+		if rota.KindOf(last) == rota.KindNotFound {
 			return nil
 		}
 		time.Sleep(50 * time.Millisecond)

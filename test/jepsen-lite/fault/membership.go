@@ -86,7 +86,7 @@ func (k *Cluster) Expel(ctx context.Context, c *client.Client) error {
 			return nil
 		}
 		for _, id := range strangers {
-			if rerr := c.RemovePeer(ctx, id); rota.KindOf(rerr) != rota.NotFound {
+			if rerr := c.RemovePeer(ctx, id); rota.KindOf(rerr) != rota.KindNotFound {
 				err = errors.Join(err, rerr)
 			}
 		}

@@ -75,7 +75,7 @@ func (k *Cluster) remove(ctx context.Context, id string) error {
 	defer c.Close()
 	for {
 		err := c.RemovePeer(ctx, rota.NodeID(id))
-		if err == nil || rota.KindOf(err) == rota.NotFound {
+		if err == nil || rota.KindOf(err) == rota.KindNotFound {
 			return nil
 		}
 		if !Rest(ctx, 500*time.Millisecond) {

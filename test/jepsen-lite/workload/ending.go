@@ -121,7 +121,7 @@ func (w *trial) readAll(ctx context.Context, s *fault.Server) (all []check.SeenE
 	for ctx.Err() == nil {
 		all = nil
 		err = tail(ctx, s, rota.EventID{}, false, func(e check.SeenEvent) { all = append(all, e) })
-		if rota.KindOf(err) != rota.Unavailable || !fault.Rest(ctx, 500*time.Millisecond) {
+		if rota.KindOf(err) != rota.KindUnavailable || !fault.Rest(ctx, 500*time.Millisecond) {
 			return all, err
 		}
 	}
@@ -165,7 +165,7 @@ func (w *trial) compareShown(ctx context.Context, nodes []*fault.Server) (shown 
 // listAt lists the ended jobs as one node does.
 func listAt(ctx context.Context, c *client.Client) (map[string]string, error) {
 	all := make(map[string]string)
-	for _, state := range []rota.JobState{rota.Completed, rota.Dead, rota.Expired, rota.Cancelled} {
+	for _, state := range []rota.JobState{rota.JobCompleted, rota.JobDead, rota.JobExpired, rota.JobCancelled} {
 		for job, err := range c.Jobs(ctx, rota.JobFilter{State: state}) {
 			if err != nil {
 				return all, err
@@ -200,7 +200,7 @@ func (w *trial) flowsAt(ctx context.Context, c *client.Client) (texts map[string
 	})
 	for _, id := range ids {
 		flow, err := c.WorkflowGraph(ctx, rota.WorkflowID(id))
-		if rota.KindOf(err) == rota.NotFound {
+		if rota.KindOf(err) == rota.KindNotFound {
 			continue
 		}
 		if err != nil {

@@ -90,7 +90,7 @@ func (w *trial) awaitFirstWrite(ctx context.Context, c *client.Client) error {
 	}
 	for { // a disk that was full a second ago still refuses
 		err := w.awaitWrite(ctx, c)
-		if rota.KindOf(err) != rota.Exhausted || !fault.Rest(ctx, 200*time.Millisecond) {
+		if rota.KindOf(err) != rota.KindExhausted || !fault.Rest(ctx, 200*time.Millisecond) {
 			return err
 		}
 	}

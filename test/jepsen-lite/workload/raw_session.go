@@ -36,7 +36,7 @@ type rawSession struct {
 // rawPatience is how long a raw call waits for its answer.
 const rawPatience = 5 * time.Second
 
-var errNoAnswer = rota.Refusef(rota.Unavailable, "", "no answer came")
+var errNoAnswer = rota.Refusef(rota.KindUnavailable, "", "no answer came")
 
 func dialRaw(ctx context.Context, w *trial, node *fault.Server, name string, r *rand.Rand) (*rawSession, error) {
 	conn, err := grpc.NewClient("passthrough:///"+node.API, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -111,7 +111,7 @@ func watchByLibrary(ctx context.Context, w *trial, _ *rand.Rand, seen *watcher) 
 				seen.take(check.EventSeen(&e))
 			}
 		}
-		if rota.KindOf(err) != rota.Exhausted || !fault.Rest(ctx, 100*time.Millisecond) {
+		if rota.KindOf(err) != rota.KindExhausted || !fault.Rest(ctx, 100*time.Millisecond) {
 			return err // but for being too slow, which is this machine's fault
 		}
 		seen.mu.Lock()
@@ -125,7 +125,7 @@ func watchRaw(ctx context.Context, w *trial, r *rand.Rand, seen *watcher) error 
 	for ctx.Err() == nil {
 		s := founders[r.IntN(len(founders))]
 		err := tail(ctx, s, seen.last(), true, seen.take)
-		if kind := rota.KindOf(err); kind != rota.Unavailable && ctx.Err() == nil {
+		if kind := rota.KindOf(err); kind != rota.KindUnavailable && ctx.Err() == nil {
 			return fmt.Errorf("node %s after %s: %w", s.ID, seen.last(), err)
 		}
 		seen.mu.Lock()
@@ -168,7 +168,7 @@ func tail(ctx context.Context, s *fault.Server, after rota.EventID, follow bool,
 		for _, wire := range m.GetEvents() {
 			e, err := servedEvent(wire)
 			if err != nil {
-				return rota.Refusef(rota.Internal, "event", "event %s cannot be read: %v", wire.GetEventId(), err)
+				return rota.Refusef(rota.KindInternal, "event", "event %s cannot be read: %v", wire.GetEventId(), err)
 			}
 			take(check.EventSeen(&e))
 		}
@@ -198,7 +198,7 @@ func servedEvent(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 func endOf(err error) error {
 	switch code := status.Code(err); code {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.ResourceExhausted:
-		return rota.Refusef(rota.Unavailable, "", "%v", err)
+		return rota.Refusef(rota.KindUnavailable, "", "%v", err)
 	default:
 		return err
 	}
