@@ -10,14 +10,17 @@ import (
 	"github.com/rotasched/rota/internal/loadgen"
 )
 
-func (a *app) benchCommand() *cobra.Command {
+// benchCommands are the commands that put load on a cluster and measure it.
+type benchCommands struct{ *app }
+
+func (a benchCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{
 		Use:   "bench",
 		Short: "Measure a running cluster",
 		Long: `Measure a running cluster. Submitters and workers run in this process; what was lost or
 done twice is counted from what they were told, and the cluster is asked about every
 job that is unaccounted for. The result is JSON unless -o says otherwise.`,
-	}, a.benchJobsCommand(), a.benchFillCommand(), a.benchTraceCommand(), a.benchWorkflowCommand())
+	}, a.jobs(), a.fill(), a.trace(), a.workflow())
 }
 
 // lab is where measurements are made: this process, and a client's connection.
@@ -37,20 +40,20 @@ func (a *app) lab(c *client.Client) *loadgen.Lab {
 }
 
 // measuring makes a measurement of a command.
-func (a *app) measuring(measure func(context.Context, *loadgen.Lab) error) func(context.Context, []string) error {
+func (a benchCommands) measuring(measure func(context.Context, *loadgen.Lab) error) func(context.Context, []string) error {
 	return a.waiting(func(ctx context.Context, c *client.Client, _ []string) error { return measure(ctx, a.lab(c)) })
 }
 
 // jsonUnlessSet makes JSON the form of what is printed unless -o was given.
-func (a *app) jsonUnlessSet() {
+func (a benchCommands) jsonUnlessSet() {
 	if !a.outputSet {
 		a.output = "json"
 	}
 }
 
-// printBench prints the result: JSON unless -o was given. It fails where a job
+// print prints the result: JSON unless -o was given. It fails where a job
 // was lost or done twice.
-func (a *app) printBench(r *loadgen.Report) error {
+func (a benchCommands) print(r *loadgen.Report) error {
 	a.jsonUnlessSet()
 	err := a.printOne(r, nil, func(wide bool) string {
 		facts := []fact{

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/internal/loadgen"
 )
 
-func (a *app) benchFillCommand() *cobra.Command {
+func (a benchCommands) fill() *cobra.Command {
 	f := &loadgen.Filling{Jobs: 100_000, Producers: 8, Batch: rota.MaxBatchJobs, Queue: "waiting"}
 	cmd := &cobra.Command{
 		Use:   "fill",
@@ -32,7 +32,7 @@ func (a *app) benchFillCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printFill(r *loadgen.FillReport) error {
+func (a benchCommands) printFill(r *loadgen.FillReport) error {
 	a.jsonUnlessSet()
 	return a.printOne(r, nil, func(bool) string {
 		return renderFacts([]fact{{"jobs", r.Jobs}, {"accepted", r.Accepted}, {"seconds", r.Seconds},

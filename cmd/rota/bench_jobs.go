@@ -13,7 +13,7 @@ import (
 // benchJobsFlags are the flags of `bench jobs`.
 type benchJobsFlags struct{ loadgen.JobsPlan }
 
-func (a *app) benchJobsCommand() *cobra.Command {
+func (a benchCommands) jobs() *cobra.Command {
 	f := &benchJobsFlags{loadgen.JobsPlan{Filling: loadgen.Filling{Jobs: 10_000, Producers: 16, Batch: 100, Queue: "bench"}}}
 	cmd := &cobra.Command{
 		Use:   "jobs",
@@ -59,7 +59,7 @@ of the servers where --admin names the admin ports of all of them.`,
 			if err != nil {
 				return err
 			}
-			return a.printBench(r)
+			return a.print(r)
 		}))(cmd, args)
 	}
 	return cmd

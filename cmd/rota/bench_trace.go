@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/internal/loadgen"
 )
 
-func (a *app) benchTraceCommand() *cobra.Command {
+func (a benchCommands) trace() *cobra.Command {
 	plan, most := loadgen.TracePlan{}, 0
 	cmd := &cobra.Command{
 		Use:   "trace F.swf[.gz]",
@@ -42,7 +42,7 @@ class of size: serial 1 processor, small 2 to 8, medium 9 to 64, large more.`,
 			if err != nil {
 				return err
 			}
-			return a.printBench(r)
+			return a.print(r)
 		}))(cmd, args)
 	}
 	return cmd

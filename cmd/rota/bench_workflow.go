@@ -23,7 +23,7 @@ type benchWorkflowFlags struct {
 	markdown bool
 }
 
-func (a *app) benchWorkflowCommand() *cobra.Command {
+func (a benchCommands) workflow() *cobra.Command {
 	f := &benchWorkflowFlags{}
 	cmd := &cobra.Command{
 		Use:   "workflow F…",
@@ -61,7 +61,7 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 			return err
 		}
 		return a.does(func(ctx context.Context, args []string) error {
-			flows, err := a.benchedFlows(f, args)
+			flows, err := a.flows(f, args)
 			if err != nil {
 				return err
 			}
@@ -91,8 +91,8 @@ func (f *benchWorkflowFlags) check() error {
 	return nil
 }
 
-// benchedFlows reads all files before anything runs.
-func (a *app) benchedFlows(f *benchWorkflowFlags, paths []string) ([]*loadgen.Flow, error) {
+// flows reads all files before anything runs.
+func (a benchCommands) flows(f *benchWorkflowFlags, paths []string) ([]*loadgen.Flow, error) {
 	var flows []*loadgen.Flow
 	for _, path := range paths {
 		text, err := flowfile.Read(path, a.stdin)
@@ -112,7 +112,7 @@ func (a *app) benchedFlows(f *benchWorkflowFlags, paths []string) ([]*loadgen.Fl
 	return flows, nil
 }
 
-func (a *app) printFlows(f *benchWorkflowFlags, results []loadgen.FlowResult) error {
+func (a benchCommands) printFlows(f *benchWorkflowFlags, results []loadgen.FlowResult) error {
 	if f.markdown {
 		_, err := io.WriteString(a.stdout, flowMarkdown(f.Strategies, results))
 		return err
@@ -120,7 +120,7 @@ func (a *app) printFlows(f *benchWorkflowFlags, results []loadgen.FlowResult) er
 	a.jsonUnlessSet()
 	l := listing[loadgen.FlowResult]{whole: map[string]any{"runs": results}, items: results, columns: flowColumns(),
 		name: func(r loadgen.FlowResult) string { return r.Workflow }}
-	return l.print(a)
+	return l.print(a.app)
 }
 
 func seconds(ms int64) string { return fmt.Sprintf("%.2f", float64(ms)/1000) }

@@ -33,7 +33,10 @@ const (
 	devPoll  = 20 * time.Millisecond
 )
 
-func (a *app) devCommand() *cobra.Command {
+// devCommands is dev: a cluster in this process, or in one of its own in the background.
+type devCommands struct{ *app }
+
+func (a devCommands) command() *cobra.Command {
 	f := &devFlags{}
 	cmd := &cobra.Command{
 		Use:   "dev [--nodes 3] [--data DIR] [--background]",
@@ -60,10 +63,10 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
 	f.log.level = "warn"
 	cmd.Flags().Lookup("log-level").DefValue = "warn"
 	cmd.RunE = a.does(func(ctx context.Context, _ []string) error {
-		work := a.dev
+		work := a.run
 		if f.background {
 			work = func(ctx context.Context, f *devFlags) error {
-				return a.devInBackground(ctx, cmd.LocalNonPersistentFlags())
+				return a.inBackground(ctx, cmd.LocalNonPersistentFlags())
 			}
 		}
 		if err := work(ctx, f); err != nil {
@@ -74,7 +77,7 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
 	return cmd
 }
 
-func (a *app) dev(ctx context.Context, f *devFlags) error {
+func (a devCommands) run(ctx context.Context, f *devFlags) error {
 	if f.api != "" && !loopback(f.api) {
 		return usagef("--api %q is refused: dev serves loopback only", f.api)
 	}
@@ -89,7 +92,7 @@ func (a *app) dev(ctx context.Context, f *devFlags) error {
 		}
 		defer os.RemoveAll(dir)
 	}
-	ports, err := a.devPorts(dir, f)
+	ports, err := a.ports(dir, f)
 	if err != nil {
 		return err
 	}
@@ -114,9 +117,9 @@ const takenText = " is taken by another process: "
 // portsFile is where a directory of dev remembers the nodes' addresses.
 func portsFile(dir string) string { return filepath.Join(dir, "dev.json") }
 
-// devPorts returns the nodes' addresses: those that the directory remembers or the
+// ports returns the nodes' addresses: those that the directory remembers or the
 // default, where they are free, else new ones.
-func (a *app) devPorts(dir string, f *devFlags) ([]nodePorts, error) {
+func (a devCommands) ports(dir string, f *devFlags) ([]nodePorts, error) {
 	ports := make([]nodePorts, f.nodes)
 	ports[0].API = defaultAPI
 	text, err := os.ReadFile(portsFile(dir))

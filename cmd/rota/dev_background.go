@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// devInBackground runs `dev` with the same flags as a process of its own and returns once
+// inBackground runs `dev` with the same flags as a process of its own and returns once
 // that serves. Its log goes to a file: a pipe would break when this process ends.
-func (a *app) devInBackground(ctx context.Context, given *pflag.FlagSet) error {
+func (a devCommands) inBackground(ctx context.Context, given *pflag.FlagSet) error {
 	binary, err := os.Executable()
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (a *app) devInBackground(ctx context.Context, given *pflag.FlagSet) error {
 
 // relayMoves says here what the cluster told its log of addresses that were taken: a
 // command in another shell would look for it there.
-func (a *app) relayMoves(path string) {
+func (a devCommands) relayMoves(path string) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return // the cluster serves, and says where
@@ -86,7 +86,7 @@ func (a *app) relayMoves(path string) {
 }
 
 // notInBackground reports a cluster that ended before it served, in its own words.
-func (a *app) notInBackground(cmd *exec.Cmd, path string) error {
+func (a devCommands) notInBackground(cmd *exec.Cmd, path string) error {
 	_ = cmd.Wait()
 	text, err := os.ReadFile(path)
 	if err != nil {

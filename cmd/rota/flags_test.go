@@ -14,7 +14,7 @@ func submittedBy(t *testing.T, args ...string) (rota.JobSpec, error) {
 	t.Helper()
 	f := &submitFlags{}
 	a := &app{}
-	cmd := a.jobSubmitCommand()
+	cmd := jobCommands{a}.submit()
 	cmd.ResetFlags()
 	f.register(cmd)
 	if err := cmd.ParseFlags(append([]string{"--type", "t"}, args...)); err != nil {

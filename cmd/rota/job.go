@@ -12,10 +12,13 @@ import (
 	"github.com/rotasched/rota"
 )
 
-func (a *app) jobCommand() *cobra.Command {
+// jobCommands are the commands of jobs.
+type jobCommands struct{ *app }
+
+func (a jobCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "job", Short: "Submit jobs and look after them"},
-		a.jobSubmitCommand(), a.jobShowCommand(), a.jobListCommand(), a.jobWaitCommand(),
-		a.jobAlterCommand(), a.jobCancelCommand(), a.jobRetryCommand(), a.jobDeleteCommand(), a.jobRejectCommand(), a.jobWhyCommand())
+		a.submit(), a.show(), a.list(), a.wait(),
+		a.alter(), a.cancel(), a.retry(), a.delete(), a.reject(), a.why())
 }
 
 // jobIDs checks ids given as arguments and drops repeated ones. A workflow's node is
@@ -74,8 +77,8 @@ func reasonText(r rota.Reason) string {
 	return r.String()
 }
 
-// printJob prints one job as `job show` does.
-func (a *app) printJob(j rota.Job) error {
+// print prints one job as `job show` does.
+func (a jobCommands) print(j rota.Job) error {
 	return a.printOne(j, []string{string(j.ID)}, func(wide bool) string { return jobTable(j, wide) })
 }
 

@@ -21,7 +21,7 @@ type alterFlags struct {
 	payload  string
 }
 
-func (a *app) jobAlterCommand() *cobra.Command {
+func (a jobCommands) alter() *cobra.Command {
 	f := &alterFlags{}
 	cmd := &cobra.Command{
 		Use:   "change ID [--priority N] [--fee N] [--label K=V]… [--ttl D] [--payload S|@FILE|-]",
@@ -60,7 +60,7 @@ and a workflow's node, is refused.`,
 			if err != nil {
 				return err
 			}
-			return a.printJob(job)
+			return a.print(job)
 		}))(cmd, args)
 	}
 	return cmd

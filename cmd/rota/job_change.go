@@ -19,16 +19,16 @@ type outcomeView struct {
 	Error string        `json:"error,omitempty"`
 }
 
-func (a *app) jobCancelCommand() *cobra.Command {
-	return a.changeCommand("cancel", "Cancel jobs that have not ended",
+func (a jobCommands) cancel() *cobra.Command {
+	return a.change("cancel", "Cancel jobs that have not ended",
 		func(ctx context.Context, c *client.Client, ids []rota.JobID) ([]rota.JobOutcome, error) {
 			return c.Cancel(ctx, ids...)
 		})
 }
 
-func (a *app) jobRetryCommand() *cobra.Command {
+func (a jobCommands) retry() *cobra.Command {
 	life := rota.AnyLife
-	cmd := a.changeCommand("retry", "Queue DEAD, EXPIRED or CANCELLED jobs again",
+	cmd := a.change("retry", "Queue DEAD, EXPIRED or CANCELLED jobs again",
 		func(ctx context.Context, c *client.Client, ids []rota.JobID) ([]rota.JobOutcome, error) {
 			if life == rota.AnyLife {
 				return c.Retry(ctx, ids...)
@@ -43,8 +43,8 @@ func (a *app) jobRetryCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) jobDeleteCommand() *cobra.Command {
-	cmd := a.changeCommand("delete", "Forget jobs that have ended: nobody shows them again, their ids are free",
+func (a jobCommands) delete() *cobra.Command {
+	cmd := a.change("delete", "Forget jobs that have ended: nobody shows them again, their ids are free",
 		func(ctx context.Context, c *client.Client, ids []rota.JobID) ([]rota.JobOutcome, error) {
 			return c.DeleteJobs(ctx, ids...)
 		})
@@ -56,7 +56,7 @@ leave the archives with --archive-retention; events tell of them as long as even
 	return cmd
 }
 
-func (a *app) changeCommand(verb, short string,
+func (a jobCommands) change(verb, short string,
 	change func(context.Context, *client.Client, []rota.JobID) ([]rota.JobOutcome, error),
 ) *cobra.Command {
 	return &cobra.Command{
@@ -79,7 +79,7 @@ func (a *app) changeCommand(verb, short string,
 
 // printOutcomes prints what became of each job. -o name prints what was done alone, for
 // the next command; the refusals go to stderr then.
-func (a *app) printOutcomes(verb string, outcomes []rota.JobOutcome) error {
+func (a jobCommands) printOutcomes(verb string, outcomes []rota.JobOutcome) error {
 	views := make([]outcomeView, len(outcomes))
 	items := views
 	if a.output == "name" {
@@ -118,7 +118,7 @@ func (a *app) printOutcomes(verb string, outcomes []rota.JobOutcome) error {
 			{"REFUSED", false, 60, func(v outcomeView) any { return v.Error }},
 		},
 	}
-	if err := l.print(a); err != nil {
+	if err := l.print(a.app); err != nil {
 		return err
 	}
 	switch len(refused) {

@@ -33,7 +33,7 @@ func TestPrintOutcomes(t *testing.T) {
 			t.Parallel()
 			var out, talk bytes.Buffer
 			a := &app{output: c.format, stdout: &out, stderr: &talk}
-			err := a.printOutcomes("retry", c.outcomes)
+			err := jobCommands{a}.printOutcomes("retry", c.outcomes)
 			if exitCode(err) != c.code || out.String() != c.stdout || talk.String() != c.stderr {
 				t.Errorf("exit %d, stdout %q, stderr %q", exitCode(err), out.String(), talk.String())
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-func (a *app) jobShowCommand() *cobra.Command {
+func (a jobCommands) show() *cobra.Command {
 	return a.reads(&cobra.Command{
 		Use:   "show ID",
 		Short: "Show one job with its attempts, lease, progress and output",
@@ -27,12 +27,12 @@ func (a *app) jobShowCommand() *cobra.Command {
 				return err
 			}
 			a.seen()
-			return a.printJob(job)
+			return a.print(job)
 		})),
 	})
 }
 
-func (a *app) jobListCommand() *cobra.Command {
+func (a jobCommands) list() *cobra.Command {
 	var queue, state, tenant, typ, cursor string
 	var limit int
 	cmd := &cobra.Command{
@@ -57,7 +57,7 @@ func (a *app) jobListCommand() *cobra.Command {
 				a.talk("more: --cursor %s", page.NextCursor)
 			}
 			l := listing[rota.Job]{whole: page, items: page.Jobs, name: jobName, columns: jobColumns()}
-			return l.print(a)
+			return l.print(a.app)
 		})),
 	}
 	flags := cmd.Flags()
@@ -84,7 +84,7 @@ func parseState(state *rota.JobState, name string) error {
 }
 
 // pages reads as many pages as the limit needs.
-func (a *app) pages(ctx context.Context, c *client.Client, filter rota.JobFilter, limit int) (rota.JobPage, error) {
+func (a jobCommands) pages(ctx context.Context, c *client.Client, filter rota.JobFilter, limit int) (rota.JobPage, error) {
 	filter.Limit = limit
 	whole := rota.JobPage{Jobs: []rota.Job{}}
 	jobs, err := client.Collect(c.Jobs(ctx, filter, append(a.fresh(), client.Next(&whole.NextCursor))...))
@@ -96,7 +96,7 @@ func (a *app) pages(ctx context.Context, c *client.Client, filter rota.JobFilter
 	return whole, nil
 }
 
-func (a *app) jobWaitCommand() *cobra.Command {
+func (a jobCommands) wait() *cobra.Command {
 	return &cobra.Command{
 		Use:   "wait ID…",
 		Short: "Wait until jobs ended; exit 6 if one did otherwise than COMPLETED, 5 after --timeout",
@@ -117,7 +117,7 @@ func (a *app) jobWaitCommand() *cobra.Command {
 			if errors.Is(err, context.Canceled) && len(ended) == 0 {
 				return err // a signal: there is nothing to print
 			}
-			if printErr := l.print(a); printErr != nil {
+			if printErr := l.print(a.app); printErr != nil {
 				return printErr
 			}
 			if err == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-func (a *app) jobRejectCommand() *cobra.Command {
+func (a jobCommands) reject() *cobra.Command {
 	var reason, lease string
 	cmd := &cobra.Command{
 		Use:   "reject ID --reason S [--lease L]",

@@ -37,7 +37,7 @@ type submitFlags struct {
 	file                      string
 }
 
-func (a *app) jobSubmitCommand() *cobra.Command {
+func (a jobCommands) submit() *cobra.Command {
 	f := &submitFlags{}
 	cmd := &cobra.Command{
 		Use:   "submit --queue Q --type T [flags] | submit --file F.jsonl",
@@ -211,7 +211,7 @@ func readPayload(arg string, stdin io.Reader) ([]byte, error) {
 	return payload, nil
 }
 
-func (a *app) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error {
+func (a jobCommands) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error {
 	var id rota.JobID
 	err := a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
 		outcomes, err := client.EachOutcome(c.Submit(ctx, spec)) // one refusal says it shorter
@@ -232,7 +232,7 @@ func (a *app) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error
 		if err != nil {
 			return err
 		}
-		return a.printJob(job)
+		return a.print(job)
 	})(ctx, nil)
 	if err != nil || !wait {
 		return err
@@ -253,7 +253,7 @@ func (a *app) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error
 			return err
 		}
 		final := ended[0]
-		if err := a.printJob(final); err != nil {
+		if err := a.print(final); err != nil {
 			return err
 		}
 		return endedWell([]rota.Job{final})

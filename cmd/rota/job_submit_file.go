@@ -64,7 +64,7 @@ type fileSender struct {
 	broken error
 }
 
-func (a *app) submitFile(ctx context.Context, c *client.Client, path string) error {
+func (a jobCommands) submitFile(ctx context.Context, c *client.Client, path string) error {
 	in := a.stdin
 	if path != "-" {
 		file, err := os.Open(path)
@@ -238,7 +238,7 @@ func (r *fileReport) text() string {
 }
 
 // printFileReport prints it; -o name has no ids to print, and the report goes to stderr.
-func (a *app) printFileReport(r *fileReport) error {
+func (a jobCommands) printFileReport(r *fileReport) error {
 	if a.output == "name" {
 		a.talk("%s", strings.TrimSuffix(r.text(), "\n"))
 	}

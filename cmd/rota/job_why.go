@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-func (a *app) jobWhyCommand() *cobra.Command {
+func (a jobCommands) why() *cobra.Command {
 	var at uint64
 	cmd := a.reads(&cobra.Command{
 		Use:   "why ID [--at INDEX]",

@@ -10,12 +10,15 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-func (a *app) modeCommand() *cobra.Command {
+// modeCommands are the commands of the cluster's mode.
+type modeCommands struct{ *app }
+
+func (a modeCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "mode", Short: "See and change what the cluster admits"},
-		a.modeGetCommand(), a.modeSetCommand())
+		a.get(), a.set())
 }
 
-func (a *app) modeGetCommand() *cobra.Command {
+func (a modeCommands) get() *cobra.Command {
 	return a.reads(&cobra.Command{
 		Use:   "get",
 		Short: "Show the mode, why and since when; drained once DRAINING has worked everything off",
@@ -26,12 +29,12 @@ func (a *app) modeGetCommand() *cobra.Command {
 				return err
 			}
 			a.seen()
-			return a.printMode(m)
+			return a.print(m)
 		})),
 	})
 }
 
-func (a *app) modeSetCommand() *cobra.Command {
+func (a modeCommands) set() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "set MODE --reason S",
@@ -64,13 +67,13 @@ A change by hand lasts until the next one by hand.`,
 			if err != nil {
 				return err
 			}
-			return a.printMode(m)
+			return a.print(m)
 		}))(cmd, args)
 	}
 	return cmd
 }
 
-func (a *app) printMode(m rota.ModeStatus) error {
+func (a modeCommands) print(m rota.ModeStatus) error {
 	return a.printOne(m, []string{m.Mode.String()}, func(bool) string {
 		by := "an operator"
 		switch {

@@ -13,16 +13,19 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-func (a *app) operatorCommand() *cobra.Command {
+// operatorCommands are the commands of those who run a cluster: Raft, snapshots, verify and audit.
+type operatorCommands struct{ *app }
+
+func (a operatorCommands) command() *cobra.Command {
 	raft := a.group(&cobra.Command{Use: "raft", Short: "See and change the Raft configuration"},
-		a.raftListCommand(), a.raftTransferCommand(), a.raftRemoveCommand(), a.raftLeaveCommand())
+		a.raftList(), a.raftTransfer(), a.raftRemove(), a.raftLeave())
 	snapshots := a.group(&cobra.Command{Use: "snapshot", Short: "Back up, inspect and restore"},
-		a.snapshotSaveCommand(), a.snapshotInspectCommand(), a.snapshotRestoreCommand())
+		a.snapshotSave(), a.snapshotInspect(), a.snapshotRestore())
 	return a.group(&cobra.Command{Use: "operator", Short: "Look after the cluster itself"},
-		raft, snapshots, a.verifyCommand(), a.auditCommand())
+		raft, snapshots, a.verify(), a.audit())
 }
 
-func (a *app) raftListCommand() *cobra.Command {
+func (a operatorCommands) raftList() *cobra.Command {
 	return a.impatient(&cobra.Command{
 		Use:   "list-peers",
 		Short: "List the servers of the Raft configuration",
@@ -45,20 +48,20 @@ func (a *app) raftListCommand() *cobra.Command {
 					{"LEADER", false, 0, func(p rota.RaftPeer) any { return p.Leader }},
 				},
 			}
-			return l.print(a)
+			return l.print(a.app)
 		})),
 	})
 }
 
 // done prints what an order without a result of its own did: a small object,
 // or the sentence.
-func (a *app) done(value any, name, format string, args ...any) error {
+func (a operatorCommands) done(value any, name, format string, args ...any) error {
 	return a.printOne(value, []string{name}, func(bool) string { return fmt.Sprintf(format+"\n", args...) })
 }
 
 // atLeader makes a call that only the leader takes: its address is asked first,
 // those of --addr after it.
-func (a *app) atLeader(ctx context.Context, c *client.Client, call func(*client.Client) error) error {
+func (a operatorCommands) atLeader(ctx context.Context, c *client.Client, call func(*client.Client) error) error {
 	status, err := c.Status(ctx)
 	if err != nil {
 		return err
@@ -77,7 +80,7 @@ func (a *app) atLeader(ctx context.Context, c *client.Client, call func(*client.
 	return call(leader)
 }
 
-func (a *app) raftTransferCommand() *cobra.Command {
+func (a operatorCommands) raftTransfer() *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
 		Use:   "transfer-leadership [--to ID]",
@@ -99,7 +102,7 @@ func (a *app) raftTransferCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) raftRemoveCommand() *cobra.Command {
+func (a operatorCommands) raftRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove-peer ID",
 		Short: "Remove a node from the Raft configuration",
@@ -117,7 +120,7 @@ func (a *app) raftRemoveCommand() *cobra.Command {
 	}
 }
 
-func (a *app) raftLeaveCommand() *cobra.Command {
+func (a operatorCommands) raftLeave() *cobra.Command {
 	return &cobra.Command{
 		Use:   "leave",
 		Short: "Make the node at --addr hand over, leave the cluster and stop",
@@ -135,7 +138,7 @@ func (a *app) raftLeaveCommand() *cobra.Command {
 	}
 }
 
-func (a *app) verifyCommand() *cobra.Command {
+func (a operatorCommands) verify() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify",
 		Short: "Walk every node's invariants and compare their digests at one index; exit 1 where one differs",

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/cluster"
 )
 
-func (a *app) auditCommand() *cobra.Command {
+func (a operatorCommands) audit() *cobra.Command {
 	var data, backup string
 	cmd := &cobra.Command{
 		Use:   "audit --data DIR | --backup F",
@@ -45,7 +45,7 @@ It ends with the count of rounds proved, or with the first that differs. Nothing
 	return cmd
 }
 
-func (a *app) printAudit(r rota.AuditReport) error {
+func (a operatorCommands) printAudit(r rota.AuditReport) error {
 	facts := []fact{{"entries", fmt.Sprintf("%d (index %d to %d)", r.Entries, r.From, r.To)}, {"operations", r.Operations},
 		{"rounds", r.Rounds}, {"proved", r.Proved}}
 	if d := r.Difference; d != nil {

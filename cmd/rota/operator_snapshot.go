@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-func (a *app) snapshotSaveCommand() *cobra.Command {
+func (a operatorCommands) snapshotSave() *cobra.Command {
 	return &cobra.Command{
 		Use:   "save F",
 		Short: "Write an online backup of the asked node's state to a new file",
@@ -47,7 +47,7 @@ func saveSnapshot(path string, stream func(io.Writer) error) (rota.SnapshotInfo,
 	return info, damaged(err)
 }
 
-func (a *app) snapshotInspectCommand() *cobra.Command {
+func (a operatorCommands) snapshotInspect() *cobra.Command {
 	return &cobra.Command{
 		Use:   "inspect F",
 		Short: "Verify a snapshot or backup file and tell what is in it; needs no cluster",
@@ -70,7 +70,7 @@ func damaged(err error) error {
 	return err
 }
 
-func (a *app) printSnapshot(path string, info rota.SnapshotInfo) error {
+func (a operatorCommands) printSnapshot(path string, info rota.SnapshotInfo) error {
 	return a.printOne(info, []string{path}, func(bool) string {
 		return renderFacts([]fact{
 			{"file", path}, {"cluster", info.ClusterID}, {"incarnation", info.Incarnation},
@@ -93,7 +93,7 @@ type restoreOptions struct {
 	cluster string
 }
 
-func (a *app) snapshotRestoreCommand() *cobra.Command {
+func (a operatorCommands) snapshotRestore() *cobra.Command {
 	var o restoreOptions
 	var node string
 	cmd := &cobra.Command{

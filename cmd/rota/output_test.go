@@ -28,7 +28,7 @@ func printed(t *testing.T, format string, job rota.Job) string {
 	t.Helper()
 	var out bytes.Buffer
 	a := &app{stdout: &out, output: format}
-	if err := a.printJob(job); err != nil {
+	if err := (jobCommands{a}).print(job); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

@@ -12,14 +12,17 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-func (a *app) queueCommand() *cobra.Command {
+// queueCommands are the commands of queues.
+type queueCommands struct{ *app }
+
+func (a queueCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "queue", Short: "See and change queues"},
-		a.queueListCommand(), a.queueShowCommand(), a.queueSetCommand(),
-		a.queuePausedCommand("pause", "Start no more jobs of a queue; what runs goes on", "true"),
-		a.queuePausedCommand("resume", "Start jobs of a paused queue again", "false"))
+		a.list(), a.show(), a.set(),
+		a.paused("pause", "Start no more jobs of a queue; what runs goes on", "true"),
+		a.paused("resume", "Start jobs of a paused queue again", "false"))
 }
 
-func (a *app) queueListCommand() *cobra.Command {
+func (a queueCommands) list() *cobra.Command {
 	return a.listCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the queues",
@@ -37,7 +40,7 @@ func (a *app) queueListCommand() *cobra.Command {
 				whole: map[string]any{"queues": queues}, items: queues,
 				name: func(q rota.Queue) string { return string(q.Name) }, columns: queueColumns(),
 			}
-			return l.print(a)
+			return l.print(a.app)
 		})),
 	})
 }
@@ -70,7 +73,7 @@ func queueColumns() []column[rota.Queue] {
 	}
 }
 
-func (a *app) queueShowCommand() *cobra.Command {
+func (a queueCommands) show() *cobra.Command {
 	return a.reads(&cobra.Command{
 		Use:   "show Q",
 		Short: "Show a queue's counters and its whole policy",
@@ -81,12 +84,12 @@ func (a *app) queueShowCommand() *cobra.Command {
 				return err
 			}
 			a.seen()
-			return a.printQueue(q)
+			return a.print(q)
 		})),
 	})
 }
 
-func (a *app) queueSetCommand() *cobra.Command {
+func (a queueCommands) set() *cobra.Command {
 	var preset string
 	var pairs []string
 	cmd := &cobra.Command{
@@ -105,7 +108,7 @@ func (a *app) queueSetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printQueue(q)
+			return a.print(q)
 		})),
 	}
 	cmd.Flags().StringVar(&preset, "preset", "", "start from this `preset`: "+strings.Join(rota.Presets, ", "))
@@ -138,7 +141,7 @@ func parseSettings(preset string, pairs []string) ([]rota.Setting, error) {
 	return set, nil
 }
 
-func (a *app) queuePausedCommand(verb, short, paused string) *cobra.Command {
+func (a queueCommands) paused(verb, short, paused string) *cobra.Command {
 	return &cobra.Command{
 		Use:   verb + " Q",
 		Short: short,
@@ -153,12 +156,12 @@ func (a *app) queuePausedCommand(verb, short, paused string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printQueue(q)
+			return a.print(q)
 		})),
 	}
 }
 
-func (a *app) printQueue(q rota.Queue) error {
+func (a queueCommands) print(q rota.Queue) error {
 	return a.printOne(q, []string{string(q.Name)}, func(wide bool) string {
 		text := renderFacts([]fact{
 			{"queue", q.Name}, {"preset", q.Policy.Preset}, {"paused", q.Policy.Paused},

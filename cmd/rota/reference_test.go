@@ -139,7 +139,7 @@ func TestReference_metrics(t *testing.T) {
 		return n, err
 	}}
 	dir := t.TempDir()
-	ports, err := (&app{stderr: &lockedWriter{w: &strings.Builder{}}}).devPorts(dir, &devFlags{nodes: 1})
+	ports, err := devCommands{&app{stderr: &lockedWriter{w: &strings.Builder{}}}}.ports(dir, &devFlags{nodes: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

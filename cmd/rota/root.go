@@ -16,7 +16,8 @@ import (
 )
 
 // app is one run of the binary: what it reads and writes, and the flags that
-// every command has.
+// every command has. A group of commands is a type of its own around it, such as
+// jobCommands.
 type app struct {
 	environ        []string
 	stdin          io.Reader
@@ -83,12 +84,14 @@ ended by SIGINT and SIGTERM.`,
 		"`file` with the certificates (PEM) that other ends are checked against")
 	flags.StringVar(&a.tls.cert, "tls-cert", "", "`file` with this end's certificate (PEM)")
 	flags.StringVar(&a.tls.key, "tls-key", "", "`file` with its key (PEM)")
-	a.group(root, a.serverCommand(), a.devCommand(), a.jobCommand(), a.workflowCommand(),
-		a.workerCommand(), a.queueCommand(), a.tenantCommand(), a.modeCommand(),
-		a.eventsCommand(), a.clusterCommand(), a.operatorCommand(), a.benchCommand(), a.demoCommand(), a.versionCommand(),
-		a.shortcut("jobs", "job", a.jobListCommand()), a.shortcut("workflows", "workflow", a.workflowListCommand()),
-		a.shortcut("workers", "worker", a.workerListCommand()), a.shortcut("queues", "queue", a.queueListCommand()),
-		a.shortcut("tenants", "tenant", a.tenantListCommand()))
+	jobs, workflows, workers, queues, tenants := jobCommands{a}, workflowCommands{a}, workerCommands{a}, queueCommands{a}, tenantCommands{a}
+	a.group(root, a.serverCommand(), devCommands{a}.command(), jobs.command(), workflows.command(),
+		workers.command(), queues.command(), tenants.command(), modeCommands{a}.command(),
+		a.eventsCommand(), a.clusterCommand(), operatorCommands{a}.command(), benchCommands{a}.command(), a.demoCommand(),
+		a.versionCommand(),
+		a.shortcut("jobs", "job", jobs.list()), a.shortcut("workflows", "workflow", workflows.list()),
+		a.shortcut("workers", "worker", workers.list()), a.shortcut("queues", "queue", queues.list()),
+		a.shortcut("tenants", "tenant", tenants.list()))
 	root.InitDefaultCompletionCmd()
 	refuseUnknownHelp(root)
 	a.addCompletions(root)

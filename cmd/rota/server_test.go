@@ -156,11 +156,11 @@ func TestDevPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	if _, err := a.devPorts(dir, &devFlags{nodes: 3, api: taken.Addr().String()}); err == nil ||
+	if _, err := (devCommands{a}).ports(dir, &devFlags{nodes: 3, api: taken.Addr().String()}); err == nil ||
 		!strings.Contains(err.Error(), taken.Addr().String()) {
 		t.Errorf("a taken --api: %v", err)
 	}
-	first, err := a.devPorts(dir, &devFlags{nodes: 3})
+	first, err := devCommands{a}.ports(dir, &devFlags{nodes: 3})
 	if err != nil || len(first) != 3 {
 		t.Fatalf("%+v, %v", first, err)
 	}
@@ -171,7 +171,7 @@ func TestDevPorts(t *testing.T) {
 	if err := rememberPorts(dir, first); err != nil {
 		t.Fatal(err)
 	}
-	again, err := a.devPorts(dir, &devFlags{nodes: 3})
+	again, err := devCommands{a}.ports(dir, &devFlags{nodes: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestDevPorts(t *testing.T) {
 			seen[addr] = true
 		}
 	}
-	if _, err := a.devPorts(dir, &devFlags{nodes: 1}); err == nil {
+	if _, err := (devCommands{a}).ports(dir, &devFlags{nodes: 1}); err == nil {
 		t.Error("another number of nodes is taken")
 	}
 }

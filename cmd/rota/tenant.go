@@ -11,12 +11,15 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-func (a *app) tenantCommand() *cobra.Command {
+// tenantCommands are the commands of tenants.
+type tenantCommands struct{ *app }
+
+func (a tenantCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "tenant", Short: "See and change tenants and their limits"},
-		a.tenantListCommand(), a.tenantShowCommand(), a.tenantSetCommand())
+		a.list(), a.show(), a.set())
 }
 
-func (a *app) tenantListCommand() *cobra.Command {
+func (a tenantCommands) list() *cobra.Command {
 	return a.listCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the tenants that somebody set or that have leases open",
@@ -34,7 +37,7 @@ func (a *app) tenantListCommand() *cobra.Command {
 				whole: map[string]any{"tenants": tenants}, items: tenants,
 				name: func(t rota.Tenant) string { return string(t.ID) }, columns: tenantColumns(),
 			}
-			return l.print(a)
+			return l.print(a.app)
 		})),
 	})
 }
@@ -68,7 +71,7 @@ func rateText(rps int64) any {
 	return orNone(rps)
 }
 
-func (a *app) tenantShowCommand() *cobra.Command {
+func (a tenantCommands) show() *cobra.Command {
 	return a.reads(&cobra.Command{
 		Use:     "show T",
 		Short:   "Show a tenant's limits and what it has open; one that nobody set has the defaults",
@@ -84,7 +87,7 @@ func (a *app) tenantShowCommand() *cobra.Command {
 				return err
 			}
 			a.seen()
-			return a.printTenant(t)
+			return a.print(t)
 		})),
 	})
 }
@@ -98,7 +101,7 @@ var tenantFlags = []struct{ flag, key, usage string }{
 	{"penalty", "penalty_ms", "`duration` that its lanes wait at least once it reached --max-concurrent; 0 waits for a lease that ends only"},
 }
 
-func (a *app) tenantSetCommand() *cobra.Command {
+func (a tenantCommands) set() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set T [--tier TIER] [--weight N] [--max-concurrent N] [--rate-limit-rps N] [--penalty D]",
 		Short: "Create a tenant or change its limits",
@@ -124,7 +127,7 @@ func (a *app) tenantSetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printTenant(t)
+			return a.print(t)
 		}))(cmd, args)
 	}
 	return cmd
@@ -154,7 +157,7 @@ func tenantSettings(flags *pflag.FlagSet) ([]rota.Setting, error) {
 	return set, nil
 }
 
-func (a *app) printTenant(t rota.Tenant) error {
+func (a tenantCommands) print(t rota.Tenant) error {
 	return a.printOne(t, []string{string(t.ID)}, func(bool) string {
 		return renderFacts([]fact{
 			{"tenant", t.ID}, {"tier", t.Tier}, {"weight", t.Weight}, {"max concurrent", orNone(t.MaxConcurrent)},

@@ -12,13 +12,16 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-func (a *app) workerCommand() *cobra.Command {
+// workerCommands are the commands of workers: running one here, and seeing and changing all.
+type workerCommands struct{ *app }
+
+func (a workerCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "worker", Short: "Run workers and look after them"},
-		a.workerRunCommand(), a.workerListCommand(), a.workerShowCommand(), a.workerDrainCommand(),
-		a.workerSuspendCommand(), a.workerResumeCommand(), a.workerRetireCommand(), a.workerAttestCommand())
+		a.runCommand(), a.list(), a.show(), a.drain(),
+		a.suspend(), a.resume(), a.retire(), a.attestCommand())
 }
 
-func (a *app) workerListCommand() *cobra.Command {
+func (a workerCommands) list() *cobra.Command {
 	var all bool
 	var status string
 	cmd := &cobra.Command{
@@ -43,7 +46,7 @@ func (a *app) workerListCommand() *cobra.Command {
 				whole: map[string]any{"workers": workers}, items: workers,
 				name: func(w rota.Worker) string { return string(w.ID) }, columns: workerColumns(),
 			}
-			return l.print(a)
+			return l.print(a.app)
 		})),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "RETIRED workers too")
@@ -93,8 +96,8 @@ func workerColumns() []column[rota.Worker] {
 	}
 }
 
-func (a *app) workerShowCommand() *cobra.Command {
-	return a.reads(a.oneWorkerCommand("show", "Show one worker with its open leases",
+func (a workerCommands) show() *cobra.Command {
+	return a.reads(a.one("show", "Show one worker with its open leases",
 		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
 			w, err := c.Worker(ctx, id, a.fresh()...)
 			if err == nil {
@@ -104,35 +107,35 @@ func (a *app) workerShowCommand() *cobra.Command {
 		}))
 }
 
-func (a *app) workerDrainCommand() *cobra.Command {
-	return a.oneWorkerCommand("drain", "Let a worker finish what it has and get nothing new",
+func (a workerCommands) drain() *cobra.Command {
+	return a.one("drain", "Let a worker finish what it has and get nothing new",
 		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
 			return c.DrainWorker(ctx, id)
 		})
 }
 
-func (a *app) workerSuspendCommand() *cobra.Command {
-	return a.oneWorkerCommand("suspend", "Cancel a worker's leases and give it none until it is resumed",
+func (a workerCommands) suspend() *cobra.Command {
+	return a.one("suspend", "Cancel a worker's leases and give it none until it is resumed",
 		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
 			return c.SuspendWorker(ctx, id)
 		})
 }
 
-func (a *app) workerResumeCommand() *cobra.Command {
-	return a.oneWorkerCommand("resume", "Make a draining, suspended or jailed worker active again",
+func (a workerCommands) resume() *cobra.Command {
+	return a.one("resume", "Make a draining, suspended or jailed worker active again",
 		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
 			return c.ResumeWorker(ctx, id)
 		})
 }
 
-func (a *app) workerRetireCommand() *cobra.Command {
-	return a.oneWorkerCommand("retire", "End a worker for good; its leases are cancelled",
+func (a workerCommands) retire() *cobra.Command {
+	return a.one("retire", "End a worker for good; its leases are cancelled",
 		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
 			return c.RetireWorker(ctx, id)
 		})
 }
 
-func (a *app) oneWorkerCommand(verb, short string,
+func (a workerCommands) one(verb, short string,
 	ask func(context.Context, *client.Client, rota.WorkerID) (rota.Worker, error),
 ) *cobra.Command {
 	return &cobra.Command{

@@ -16,7 +16,7 @@ type attestFlags struct {
 	stake                                   int64
 }
 
-func (a *app) workerAttestCommand() *cobra.Command {
+func (a workerCommands) attestCommand() *cobra.Command {
 	f := &attestFlags{}
 	cmd := &cobra.Command{
 		Use:   "attest --key F --worker ID --expires D [--stake N] [--cluster-id C] | attest --generate-key F",
@@ -56,7 +56,7 @@ signed here, less what was slashed, until the attestation expires.`,
 	return cmd
 }
 
-func (a *app) attest(cmd *cobra.Command, args []string, f *attestFlags) error {
+func (a workerCommands) attest(cmd *cobra.Command, args []string, f *attestFlags) error {
 	for _, needed := range []struct{ flag, value string }{{"key", f.key}, {"worker", f.worker},
 		{"expires", f.expires}} {
 		if needed.value == "" {
@@ -122,14 +122,14 @@ func parseExpiry(text string, now time.Time) (rota.Date, error) {
 }
 
 // printAttestation prints JSON where tables are asked for, too: it is for a file.
-func (a *app) printAttestation(attestation rota.Attestation) error {
+func (a workerCommands) printAttestation(attestation rota.Attestation) error {
 	if a.output == "table" || a.output == "wide" {
 		return writeValue(a.stdout, "json", attestation)
 	}
 	return a.printOne(attestation, []string{string(attestation.Worker)}, nil)
 }
 
-func (a *app) generateKey(path string) error {
+func (a workerCommands) generateKey(path string) error {
 	public, err := newSigningKey(path)
 	if err != nil {
 		return failf("make a key: %w", err)

@@ -39,7 +39,7 @@ type workerFlags struct {
 // being renewed. A second signal ends them.
 const drainForever = 10 * 365 * 24 * time.Hour
 
-func (a *app) workerRunCommand() *cobra.Command {
+func (a workerCommands) runCommand() *cobra.Command {
 	f := &workerFlags{}
 	cmd := &cobra.Command{
 		Use:   "run --queues Q[,Q] [--types T[,T]]",
@@ -118,7 +118,7 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 					return err
 				}
 			}
-			return a.runWorker(ctx, f, spec, attestation, pipe)
+			return a.run(ctx, f, spec, attestation, pipe)
 		})(cmd, args)
 	}
 	return cmd
@@ -148,7 +148,7 @@ func (f *workerFlags) spec() (s rota.WorkerSpec, attestation *rota.Attestation, 
 	return s, attestation, nil
 }
 
-func (a *app) runWorker(ctx context.Context, f *workerFlags, spec rota.WorkerSpec,
+func (a workerCommands) run(ctx context.Context, f *workerFlags, spec rota.WorkerSpec,
 	attestation *rota.Attestation, pipe *guard.Pipe) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -156,7 +156,7 @@ func (a *app) runWorker(ctx context.Context, f *workerFlags, spec rota.WorkerSpe
 	defer cancel()
 	go a.secondSignal(ctx, hard, cancel)
 	return a.with(func(c *client.Client) error {
-		talk := a.workerTalk()
+		talk := a.observer()
 		opts := []client.WorkerOption{client.WithDrainTimeout(drainForever), client.WithHardStop(hard)}
 		if pipe != nil {
 			opts = append(opts, client.WithSecret(pipe.Secret()))
@@ -196,7 +196,7 @@ func (a *app) runWorker(ctx context.Context, f *workerFlags, spec rota.WorkerSpe
 }
 
 // secondSignal ends what runs when a signal comes after the one that drains.
-func (a *app) secondSignal(ctx, hard context.Context, stop context.CancelFunc) {
+func (a workerCommands) secondSignal(ctx, hard context.Context, stop context.CancelFunc) {
 	select {
 	case <-hard.Done():
 		return
@@ -213,8 +213,8 @@ func (a *app) secondSignal(ctx, hard context.Context, stop context.CancelFunc) {
 	}
 }
 
-// workerTalk says on stderr what an operator would ask about.
-func (a *app) workerTalk() client.Observer {
+// observer says on stderr what an operator would ask about.
+func (a workerCommands) observer() client.Observer {
 	return client.Observer{
 		Lost: func(e client.HandlerEvent) { a.talk("%v", e.Err) },
 		GivenUp: func(e client.HandlerEvent) {
@@ -232,7 +232,7 @@ func (a *app) workerTalk() client.Observer {
 }
 
 // handler returns the handler that runs each job.
-func (a *app) handler(command string) client.Handler {
+func (a workerCommands) handler(command string) client.Handler {
 	if command == "" {
 		return loadgen.Simulate
 	}

@@ -13,13 +13,16 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-func (a *app) workflowCommand() *cobra.Command {
+// workflowCommands are the commands of workflows.
+type workflowCommands struct{ *app }
+
+func (a workflowCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "workflow", Short: "Submit workflows of jobs and look after them",
 		Long: `A workflow is a graph of jobs without cycles: a node starts when all its parents have
 COMPLETED, and sees their outputs. A node's job has the id WORKFLOW/NODE; rota job show, why
 and cancel, and rota events tail --job, take it.`},
-		a.workflowSubmitCommand(), a.workflowShowCommand(), a.workflowListCommand(), a.workflowGraphCommand(),
-		a.workflowWaitCommand(), a.workflowCancelCommand(), a.workflowRetryCommand())
+		a.submit(), a.show(), a.list(), a.graph(),
+		a.wait(), a.cancel(), a.retry())
 }
 
 // workflowID checks an id given as an argument.
@@ -28,7 +31,7 @@ func workflowID(arg string) (rota.WorkflowID, error) {
 	return id, rota.CheckID("workflow", id)
 }
 
-func (a *app) workflowListCommand() *cobra.Command {
+func (a workflowCommands) list() *cobra.Command {
 	var state, queue, tenant, cursor string
 	var limit int
 	cmd := &cobra.Command{
@@ -47,7 +50,7 @@ func (a *app) workflowListCommand() *cobra.Command {
 					return usagef("workflow state %q selects nothing: leave --state out for all", state)
 				}
 			}
-			page, err := a.workflowPages(ctx, c, filter, limit)
+			page, err := a.pages(ctx, c, filter, limit)
 			if err != nil {
 				return err
 			}
@@ -59,7 +62,7 @@ func (a *app) workflowListCommand() *cobra.Command {
 			}
 			l := listing[rota.Workflow]{whole: page, items: page.Workflows, columns: workflowColumns(),
 				name: func(w rota.Workflow) string { return string(w.ID) }}
-			return l.print(a)
+			return l.print(a.app)
 		})),
 	}
 	flags := cmd.Flags()
@@ -81,8 +84,8 @@ func choices(cmd *cobra.Command, flag string, values ...cobra.Completion) {
 	}
 }
 
-// workflowPages reads as many pages as the limit needs.
-func (a *app) workflowPages(ctx context.Context, c *client.Client, filter rota.WorkflowFilter, limit int) (rota.WorkflowPage, error) {
+// pages reads as many pages as the limit needs.
+func (a workflowCommands) pages(ctx context.Context, c *client.Client, filter rota.WorkflowFilter, limit int) (rota.WorkflowPage, error) {
 	filter.Limit = limit
 	whole := rota.WorkflowPage{Workflows: []rota.Workflow{}}
 	flows, err := client.Collect(c.Workflows(ctx, filter, append(a.fresh(), client.Next(&whole.NextCursor))...))
@@ -114,7 +117,7 @@ func workflowColumns() []column[rota.Workflow] {
 	}
 }
 
-func (a *app) workflowCancelCommand() *cobra.Command {
+func (a workflowCommands) cancel() *cobra.Command {
 	return &cobra.Command{
 		Use:     "cancel ID",
 		Short:   "Cancel what has not ended of a workflow, running nodes too",
@@ -129,12 +132,12 @@ func (a *app) workflowCancelCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printWorkflow(ctx, c, w)
+			return a.print(ctx, c, w)
 		})),
 	}
 }
 
-func (a *app) workflowRetryCommand() *cobra.Command {
+func (a workflowCommands) retry() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "retry ID [--from NODE]",
@@ -158,14 +161,14 @@ again.`,
 			if err != nil {
 				return err
 			}
-			return a.printWorkflow(ctx, c, w)
+			return a.print(ctx, c, w)
 		})),
 	}
 	cmd.Flags().StringVar(&from, "from", "", "begin at this `node` (default: all that did not complete)")
 	return cmd
 }
 
-func (a *app) workflowWaitCommand() *cobra.Command {
+func (a workflowCommands) wait() *cobra.Command {
 	return &cobra.Command{
 		Use:   "wait ID",
 		Short: "Wait until a workflow ended; exit 6 if it did otherwise than COMPLETED, 5 after --timeout",
@@ -177,16 +180,16 @@ func (a *app) workflowWaitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.awaitWorkflow(ctx, id, fmt.Sprintf("workflow %s has not ended", id))
+			return a.await(ctx, id, fmt.Sprintf("workflow %s has not ended", id))
 		}),
 	}
 }
 
-// awaitWorkflow waits for a workflow's end and prints it; late begins what is said
+// await waits for a workflow's end and prints it; late begins what is said
 // when --timeout is over before.
-func (a *app) awaitWorkflow(ctx context.Context, id rota.WorkflowID, late string) error {
+func (a workflowCommands) await(ctx context.Context, id rota.WorkflowID, late string) error {
 	return a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
-		stop := a.watchWorkflow(ctx, c, id)
+		stop := a.progress(ctx, c, id)
 		w, err := c.WaitWorkflow(ctx, id)
 		stop(endedNodes(w.Counts))
 		if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.KindTimeout {
@@ -195,7 +198,7 @@ func (a *app) awaitWorkflow(ctx context.Context, id rota.WorkflowID, late string
 		if err != nil {
 			return err
 		}
-		if err := a.printWorkflow(ctx, c, w); err != nil {
+		if err := a.print(ctx, c, w); err != nil {
 			return err
 		}
 		return workflowEndedWell(&w)
@@ -205,9 +208,9 @@ func (a *app) awaitWorkflow(ctx context.Context, id rota.WorkflowID, late string
 // watchEvery is how often a bar of progress is brought up to date.
 const watchEvery = time.Second
 
-// watchWorkflow shows a workflow's progress on a terminal until its result is called
+// progress shows a workflow's progress on a terminal until its result is called
 // with how many nodes have ended then.
-func (a *app) watchWorkflow(ctx context.Context, c *client.Client, id rota.WorkflowID) (stop func(ended int64)) {
+func (a workflowCommands) progress(ctx context.Context, c *client.Client, id rota.WorkflowID) (stop func(ended int64)) {
 	if !terminal(a.stderr) {
 		return func(int64) {}
 	}

@@ -122,7 +122,7 @@ func TestWorkflowJSON(t *testing.T) {
 	a := &app{stdout: &out, output: "json"}
 	w := sampleWorkflow()
 	w.State = rota.WorkflowFailed // a running one asks the cluster for its clock
-	if err := a.printWorkflow(t.Context(), nil, w); err != nil {
+	if err := (workflowCommands{a}).print(t.Context(), nil, w); err != nil {
 		t.Fatal(err)
 	}
 	var back rota.Workflow

@@ -50,7 +50,7 @@ func lookOf(s rota.NodeState) nodeLook {
 	return nodeLook{"?", "0", "#ffffff"}
 }
 
-func (a *app) workflowGraphCommand() *cobra.Command {
+func (a workflowCommands) graph() *cobra.Command {
 	var dot bool
 	cmd := &cobra.Command{
 		Use:   "graph ID [--dot]",
@@ -62,7 +62,7 @@ Colours need a terminal; NO_COLOR turns them off.`,
 		Example: "  rota workflow graph nightly-7\n  rota workflow graph nightly-7 --dot | dot -Tsvg > nightly-7.svg",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
-			w, err := a.wholeWorkflow(ctx, c, args[0])
+			w, err := a.whole(ctx, c, args[0])
 			if err != nil {
 				return err
 			}

@@ -23,7 +23,7 @@ const (
 	barCells = 30
 )
 
-func (a *app) workflowShowCommand() *cobra.Command {
+func (a workflowCommands) show() *cobra.Command {
 	return a.reads(&cobra.Command{
 		Use:   "show ID",
 		Short: "Show one workflow with its nodes, progress and critical path",
@@ -32,17 +32,17 @@ still takes. More than 50 nodes are summed up by type: -o wide tells all, -o jso
 		Example: "  rota workflow show nightly-7\n  rota workflow show nightly-7 -o json | jq '.nodes[] | select(.state==\"DEAD\")'",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
-			w, err := a.wholeWorkflow(ctx, c, args[0])
+			w, err := a.whole(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
-			return a.printWorkflow(ctx, c, w)
+			return a.print(ctx, c, w)
 		})),
 	})
 }
 
-// wholeWorkflow reads a workflow with its nodes.
-func (a *app) wholeWorkflow(ctx context.Context, c *client.Client, arg string) (rota.Workflow, error) {
+// whole reads a workflow with its nodes.
+func (a workflowCommands) whole(ctx context.Context, c *client.Client, arg string) (rota.Workflow, error) {
 	id, err := workflowID(arg)
 	if err != nil {
 		return rota.Workflow{}, err
@@ -62,8 +62,8 @@ func (a *app) wholeWorkflow(ctx context.Context, c *client.Client, arg string) (
 	return w, err
 }
 
-// printWorkflow prints one workflow, with its nodes where they were read.
-func (a *app) printWorkflow(ctx context.Context, c *client.Client, w rota.Workflow) error {
+// print prints one workflow, with its nodes where they were read.
+func (a workflowCommands) print(ctx context.Context, c *client.Client, w rota.Workflow) error {
 	now := rota.Clock(0)
 	if w.State == rota.WorkflowRunning && (a.output == "table" || a.output == "wide") {
 		if s, err := c.Status(ctx); err == nil {

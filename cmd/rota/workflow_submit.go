@@ -19,7 +19,7 @@ type workflowFlags struct {
 	resources, wait                      bool
 }
 
-func (a *app) workflowSubmitCommand() *cobra.Command {
+func (a workflowCommands) submit() *cobra.Command {
 	f := &workflowFlags{}
 	cmd := &cobra.Command{
 		Use:   "submit FILE|-",
@@ -79,11 +79,11 @@ another one under a known id is refused (exit 4).`,
 			return err
 		}
 		return a.does(func(ctx context.Context, args []string) error {
-			spec, err := a.workflowSpec(f, policy, args[0], given)
+			spec, err := a.spec(f, policy, args[0], given)
 			if err != nil {
 				return err
 			}
-			return a.submitWorkflow(ctx, spec, f.wait)
+			return a.submitSpec(ctx, spec, f.wait)
 		})(cmd, args)
 	}
 	return cmd
@@ -102,8 +102,8 @@ func (f *workflowFlags) check() (policy rota.FailurePolicy, err error) {
 	return policy, nil
 }
 
-// workflowSpec makes the workflow of a file and the flags; nobody is called yet.
-func (a *app) workflowSpec(f *workflowFlags, policy rota.FailurePolicy, path, given string) (rota.WorkflowSpec, error) {
+// spec makes the workflow of a file and the flags; nobody is called yet.
+func (a workflowCommands) spec(f *workflowFlags, policy rota.FailurePolicy, path, given string) (rota.WorkflowSpec, error) {
 	var none rota.WorkflowSpec
 	text, err := flowfile.Read(path, a.stdin)
 	if err != nil {
@@ -157,7 +157,7 @@ func (a *app) fileError(path string, err error) error {
 // nodeTime is added to --timeout's default for each node that is sent.
 const nodeTime = time.Millisecond
 
-func (a *app) submitWorkflow(ctx context.Context, spec rota.WorkflowSpec, wait bool) error {
+func (a workflowCommands) submitSpec(ctx context.Context, spec rota.WorkflowSpec, wait bool) error {
 	if !a.timeoutSet {
 		a.timeout += time.Duration(len(spec.Nodes)) * nodeTime
 	}
@@ -182,5 +182,5 @@ func (a *app) submitWorkflow(ctx context.Context, spec rota.WorkflowSpec, wait b
 	if err != nil || !wait {
 		return err
 	}
-	return a.awaitWorkflow(ctx, spec.ID, "workflow "+string(spec.ID)+" was submitted and has not ended")
+	return a.await(ctx, spec.ID, "workflow "+string(spec.ID)+" was submitted and has not ended")
 }

@@ -68,12 +68,12 @@ func TestWorkflowSubmit_offline(t *testing.T) {
 	t.Run("flags_beat_the_file", func(t *testing.T) {
 		t.Parallel()
 		a := &app{}
-		spec, err := a.workflowSpec(&workflowFlags{id: "x", queue: "q", tenant: "n", onFailure: "fail_fast", timeScale: 1}, rota.FailureFailFast, good, "")
+		spec, err := workflowCommands{a}.spec(&workflowFlags{id: "x", queue: "q", tenant: "n", onFailure: "fail_fast", timeScale: 1}, rota.FailureFailFast, good, "")
 		if err != nil || spec.ID != "x" || spec.Queue != "q" || spec.Tenant != "n" || spec.OnFailure != rota.FailureFailFast ||
 			spec.Nodes[0].Queue != "q" {
 			t.Errorf("%v, %+v", err, spec)
 		}
-		spec, err = a.workflowSpec(&workflowFlags{timeScale: 1}, rota.FailureFailFast, good, "")
+		spec, err = workflowCommands{a}.spec(&workflowFlags{timeScale: 1}, rota.FailureFailFast, good, "")
 		if err != nil || spec.ID != "nightly-7" || spec.Queue != "etl" || spec.OnFailure != rota.FailureContinue {
 			t.Errorf("%v, %+v", err, spec)
 		}

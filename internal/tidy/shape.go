@@ -27,9 +27,7 @@ const (
 // the package's DESIGN.md to a higher one. The numbers MAY ONLY SHRINK: no line is
 // added, no number raised; one that is higher than needed fails too.
 var (
-	largeTypes = map[string]int{
-		"cmd/rota.app": 133,
-	}
+	largeTypes    = map[string]int{}
 	largePackages = map[string]int{
 		"cluster": 72, "cmd/rota": 65, "fsm": 88,
 	}
