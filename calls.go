@@ -59,7 +59,7 @@ type JobFilter struct {
 	State  JobState
 	Tenant TenantID
 	Type   JobType
-	// Limit bounds what is listed. Of a node's page it is at most MaxPage, and 0 means 100;
+	// Limit bounds what is listed. Of a node's page it is at most 1000, and 0 means 100;
 	// a listing of the client library has as many pages as it takes, and 0 means all.
 	Limit int
 	// Cursor continues after a page: its NextCursor.
@@ -228,7 +228,7 @@ type Why struct {
 	Reason string `json:"reason"`
 	// Workers that fail by this rule; 0 for a job-side reason.
 	Workers int64 `json:"workers"`
-	// WorkerIDs are the first of them by id, at most MaxOthers.
+	// WorkerIDs are the first of them by id, at most 100.
 	WorkerIDs []WorkerID `json:"worker_ids,omitempty"`
 	Detail    string     `json:"detail,omitempty"`
 }
@@ -258,7 +258,7 @@ type PlacedDecision struct {
 	Worker  WorkerID `json:"worker"`
 	Attempt int32    `json:"attempt"`
 	// Others are the workers that were looked at and not chosen, at most
-	// MaxOthers, each with why; nil with Note where the past is no longer kept.
+	// 100, each with why; nil with Note where the past is no longer kept.
 	Others []OtherWorker `json:"others"`
 	Note   string        `json:"note,omitempty"`
 }

@@ -188,7 +188,7 @@ type Job struct {
 	Error  string `json:"error,omitempty"`
 	// Lease is the open lease, nil if none.
 	Lease *Lease `json:"lease,omitempty"`
-	// Attempts are the newest MaxAttemptsKept of all lives, oldest first.
+	// Attempts are the newest 12 of all lives, oldest first.
 	Attempts []Attempt `json:"attempts,omitempty"`
 	// Progress 0…100 with a note, from the handler (SPEC §8.7).
 	Progress     int32  `json:"progress,omitempty"`

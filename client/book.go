@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 const (
@@ -268,7 +269,7 @@ func (b *book) extend(l *lease, deadline rota.Clock, renewals int32) {
 // unjudged reports whether the view is older than a lease that waits: it says nothing
 // of it. The lease neither starts nor is given back before a newer one is there.
 func (b *book) unjudged(l *lease, now time.Duration) bool {
-	return l.phase == waiting && b.point.sent < l.received && now < l.received+rota.BeatLost
+	return l.phase == waiting && b.point.sent < l.received && now < l.received+limits.BeatLost
 }
 
 // expired gives a lease up whose end has passed by the view that counted until

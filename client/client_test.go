@@ -16,6 +16,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // AfterTests ends what the examples started; nil where none ran.
@@ -94,7 +95,7 @@ func TestSubmit_splitsAndRetriesOnlyWhatHasNoOutcome(t *testing.T) {
 		calls, seen := 0, map[string]int{}
 		f.nodes[0].onSubmit = func(_ context.Context, r *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
 			calls++
-			if len(r.Jobs) > rota.MaxBatchJobs {
+			if len(r.Jobs) > limits.MaxBatchJobs {
 				t.Errorf("%d jobs in a message", len(r.Jobs))
 			}
 			answer := accept(r)

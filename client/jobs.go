@@ -11,11 +11,12 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // submitBytes bounds the jobs of one message: below the message limit by what
 // lengths and tags take.
-const submitBytes = rota.MaxMessageBytes - 16<<10
+const submitBytes = limits.MaxMessageBytes - 16<<10
 
 // Submit submits jobs and gives the outcome of each at its place. Ids that are
 // missing are minted before the first try and stand in the outcomes; with the
@@ -103,7 +104,7 @@ func (b *submission) split() [][]int {
 	from, size := 0, 0
 	for k, i := range b.open {
 		n := words.JobSpecMost(&b.jobs[i])
-		if k-from == rota.MaxBatchJobs || (k > from && size+n > submitBytes) {
+		if k-from == limits.MaxBatchJobs || (k > from && size+n > submitBytes) {
 			parts, from, size = append(parts, b.open[from:k:k]), k, 0
 		}
 		size += n
@@ -241,7 +242,7 @@ func (c *Client) change(ctx context.Context, op string, ids []rota.JobID,
 		var again []int
 		var last *rota.Error
 		for len(open) > 0 {
-			part := open[:min(len(open), rota.MaxBatchJobs)]
+			part := open[:min(len(open), limits.MaxBatchJobs)]
 			if err := c.changePart(ctx, op, part, outcomes, f); err != nil {
 				return noOutcome(outcomes, append(again, open...), err)
 			}

@@ -105,7 +105,7 @@ func (c *Client) Mode(ctx context.Context, opts ...ReadOption) (rota.ModeStatus,
 	return read(ctx, c, "get mode", opts, from, ask)
 }
 
-// SetMode changes what the cluster admits, for a reason of 1 to MaxReasonBytes.
+// SetMode changes what the cluster admits, for a reason of 1 to 256 bytes.
 func (c *Client) SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Mode, error) {
 		return n.cluster.SetMode(ctx, &rotav1.SetModeRequest{Mode: mode.String(), Reason: reason})

@@ -4,13 +4,14 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 const (
 	// batchCommands and batchBytes bound one message of commands: half a log
-	// entry, so that no node has to split it (rota.MaxEntryOps, MaxEntryBytes).
-	batchCommands = rota.MaxEntryOps / 2
-	batchBytes    = rota.MaxEntryBytes / 2
+	// entry, so that no node has to split it (limits.MaxEntryOps, MaxEntryBytes).
+	batchCommands = limits.MaxEntryOps / 2
+	batchBytes    = limits.MaxEntryBytes / 2
 	// batchesFlying is how many messages may be without an answer. Beyond them
 	// commands gather, which makes messages larger exactly when that pays: one is
 	// being decided while the next is on its way, more would only be smaller.

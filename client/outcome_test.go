@@ -14,6 +14,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func TestHandler_outcomes(t *testing.T) {
@@ -55,7 +56,7 @@ func TestHandler_outcomes(t *testing.T) {
 				s.assign(leaseOf("one"))
 				batch := s.expect(test.verb)
 				c := batch.Commands[0]
-				if !strings.Contains(c.Text, test.text) || c.NoRetry != test.noRetry || len(c.Text) > rota.MaxErrorBytes {
+				if !strings.Contains(c.Text, test.text) || c.NoRetry != test.noRetry || len(c.Text) > limits.MaxErrorBytes {
 					t.Fatalf("command %v", c)
 				}
 				s.answer(batch, rota.LeaseAnswer{})

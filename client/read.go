@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // pageRows is how many rows one message lists, where no limit asks for fewer.
@@ -104,7 +105,7 @@ func list[T any](ctx context.Context, c *Client, op string, limit int, cursor st
 		p := page{read: r.how, cursor: cursor}
 		for left, first := limit, true; ; first = false {
 			if p.limit = pageRows; limit > 0 {
-				p.limit = min(left, rota.MaxPage)
+				p.limit = min(left, limits.MaxPage)
 			}
 			var got pageOf[T]
 			err := c.call(ctx, op, answerMost, func(ctx context.Context, n *node) (err error) {

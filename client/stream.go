@@ -12,6 +12,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 	welcomeMost = 5 * time.Second
 	// beatSilence is how long a beat may go unanswered before another node is
 	// tried: the node may be cut off from its leader while the stream stands.
-	beatSilence = 3 * rota.BeatEvery
+	beatSilence = 3 * limits.BeatEvery
 	// hearSilence is how long one may go unheard while a lease has a grace (SPEC §16.7).
 	hearSilence = 2500 * time.Millisecond
 )
@@ -135,7 +136,7 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 			nextBeat = farFuture // nobody answers a session that is over
 		}
 		if now >= nextBeat {
-			nextBeat = now + rota.BeatEvery
+			nextBeat = now + limits.BeatEvery
 			sequence, silent := b.beatSent(now)
 			if silent {
 				cancel(errNoBeat)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 const (
@@ -51,7 +52,7 @@ func (e *UntoldError) Unwrap() error { return &rota.Error{Kind: rota.KindUnavail
 // lease's outcome: the lease is over by its view, which without an answered beat is so
 // after the longest silence.
 func (b *book) giveUpAt(l *lease) time.Duration {
-	end := l.received + rota.BeatLost
+	end := l.received + limits.BeatLost
 	if b.point.known {
 		end = l.end(b.point)
 	}

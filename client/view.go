@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 const (
@@ -31,11 +32,11 @@ type viewpoint struct {
 // (SPEC §3.9): never later than the cluster does.
 func (p viewpoint) of(deadline rota.Clock) time.Duration {
 	left := max(-farAway, min(deadline-p.clock, farAway))
-	return p.sent + time.Duration(left)*time.Millisecond - rota.ViewMargin
+	return p.sent + time.Duration(left)*time.Millisecond - limits.ViewMargin
 }
 
 // lost is the local moment at which silence ends every handler (SPEC §3.9).
-func (p viewpoint) lost() time.Duration { return p.sent + rota.BeatLost }
+func (p viewpoint) lost() time.Duration { return p.sent + limits.BeatLost }
 
 // newer takes the beat that was sent later, in whatever order answers come.
 func (p viewpoint) newer(q viewpoint) viewpoint {
@@ -64,7 +65,7 @@ func (l *lease) end(p viewpoint) time.Duration {
 // other beat is heard (SPEC §16.7). A node whose stream has ended hears none, and says so
 // no sooner than 2 s later: the cluster counts the grace from there.
 func (l *lease) broken(p viewpoint) time.Duration {
-	return p.heard + l.assignment.Grace - rota.GraceMargin
+	return p.heard + l.assignment.Grace - limits.GraceMargin
 }
 
 // timedOut reports whether max_runtime is over by the view (SPEC §20.2).
@@ -81,7 +82,7 @@ func (l *lease) tooLate(p viewpoint) time.Duration {
 	if at == 0 || l.phase != waiting {
 		return farFuture
 	}
-	return p.of(at - rota.DeclineTimesOut)
+	return p.of(at - limits.DeclineTimesOut)
 }
 
 // renewAt is the local moment at which the renewal window α·T_lease has passed

@@ -13,12 +13,13 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 const (
 	// waitIDs bounds the jobs that one stream waits for, waitStreams how many
 	// streams wait at once; further jobs wait for a stream.
-	waitIDs     = rota.MaxBatchJobs
+	waitIDs     = limits.MaxBatchJobs
 	waitStreams = 8
 )
 

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // startMore starts handlers while there are slots: only for leases that are
@@ -90,7 +91,7 @@ func (b *book) work(s start, free hand) {
 // panicked keeps the beginning: what was said, and the frames next to it.
 func panicked(p any) error {
 	text := fmt.Sprintf("panic: %v\n\n%s", p, debug.Stack())
-	return errors.New(text[:min(len(text), rota.MaxErrorBytes)])
+	return errors.New(text[:min(len(text), limits.MaxErrorBytes)])
 }
 
 // outcomeOf words what the handler returned.
@@ -127,8 +128,8 @@ func outcomeOfError(err error) rota.LeaseCommand {
 
 // lastOf keeps the last of an error's text, where the reason stands.
 func lastOf(s string) string {
-	if len(s) > rota.MaxErrorBytes {
-		s = s[len(s)-rota.MaxErrorBytes:]
+	if len(s) > limits.MaxErrorBytes {
+		s = s[len(s)-limits.MaxErrorBytes:]
 	}
 	return strings.ToValidUTF8(s, "")
 }
@@ -171,9 +172,9 @@ func (b *book) returned(l *lease, outcome rota.LeaseCommand, err error, free han
 // progress takes a handler's report without waiting.
 func (b *book) progress(j *Job, percent int, note string) {
 	l := j.lease
-	if len(note) > rota.MaxNoteBytes {
-		note = note[:rota.MaxNoteBytes]
-		for !utf8.ValidString(note) && len(note) > rota.MaxNoteBytes-utf8.UTFMax {
+	if len(note) > limits.MaxNoteBytes {
+		note = note[:limits.MaxNoteBytes]
+		for !utf8.ValidString(note) && len(note) > limits.MaxNoteBytes-utf8.UTFMax {
 			note = note[:len(note)-1]
 		}
 	}

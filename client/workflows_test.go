@@ -18,6 +18,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // flowOf makes a workflow of a chain of nodes with payloads.
@@ -99,7 +100,7 @@ func TestSubmitWorkflow_sendsAllInPieces(t *testing.T) {
 		f.nodes[0].flows.onSubmit = func(_ context.Context, m []*rotav1.SubmitWorkflowRequest) (*rotav1.WorkflowSubmitted, error) {
 			pieces = len(m)
 			for i := range m {
-				if n := proto.Size(m[i]); n > rota.MaxMessageBytes {
+				if n := proto.Size(m[i]); n > limits.MaxMessageBytes {
 					t.Errorf("message %d has %d bytes", i, n)
 				}
 			}

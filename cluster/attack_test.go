@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // These are the attacks on time (RAFT §7) that
@@ -213,7 +214,7 @@ func TestH21_stampsAfterAPauseWithAFullPipelineKeepRealTime(t *testing.T) {
 	}
 	all.Wait()
 	passed, real := clockOf(n)-before, rota.Clock((sinceBoot()-started)/time.Millisecond)
-	if passed > real+2*rota.StampLeadMax+50 {
+	if passed > real+2*limits.StampLeadMax+50 {
 		t.Fatalf("two pauses of 20 s let %d ms pass in %d ms", passed, real)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // batch is operations of one caller with their encoding: made once, by the caller's own
@@ -57,7 +58,7 @@ func (b batch) part(from, to int) batch {
 // chunk says how many operations from a place on fit into one entry.
 func (b batch) chunk(from int) int {
 	for i := from + 1; i < len(b.ops); i++ {
-		if b.ends[i]-b.at(from) > rota.MaxEntryBytes || i-from >= rota.MaxEntryOps {
+		if b.ends[i]-b.at(from) > limits.MaxEntryBytes || i-from >= limits.MaxEntryOps {
 			return i - from
 		}
 	}

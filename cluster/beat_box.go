@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // beatBox collects the beats of the workers on this node and takes them to the
@@ -48,7 +49,7 @@ func (b *beatBox) flush() {
 	for i := range waiting {
 		beats[i] = waiting[i].beat
 	}
-	ctx, cancel := context.WithTimeout(b.n.life, rota.BeatEvery*2)
+	ctx, cancel := context.WithTimeout(b.n.life, limits.BeatEvery*2)
 	defer cancel()
 	answer, err := b.toLeader(ctx, beats)
 	refused := make(map[int32]bool, len(answer.Refused))

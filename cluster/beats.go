@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // Beats takes beats at the leader. The answer waits for the first entry that
@@ -149,7 +150,7 @@ func (l *leadership) findSilent(s *fsm.View) (ops []*fsmpb.Op, first rota.Worker
 		if h, ok := l.heard[id]; ok && h.session == session {
 			sign = max(sign, h.clock)
 		}
-		if clock-sign > rota.SilenceUnreachable && len(ops) < rota.MaxFiringsPerSweep {
+		if clock-sign > limits.SilenceUnreachable && len(ops) < limits.MaxFiringsPerSweep {
 			ops = append(ops, reachOp(id, session, false, sign))
 			silencing[id] = true
 			first = cmp.Or(first, id)
@@ -192,7 +193,7 @@ func (ch *chores) tellBroken(ctx context.Context) {
 	if len(ends) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, rota.BeatEvery)
+	ctx, cancel := context.WithTimeout(ctx, limits.BeatEvery)
 	defer cancel()
 	if _, err := ch.beats.toLeader(ctx, ends); err != nil {
 		ch.n.log.Debug("the leader was not told of streams that ended", "streams", len(ends), "error", err)
@@ -216,7 +217,7 @@ func (ch *chores) findBroken(now time.Time) (ends []rota.Beat) {
 		}
 	})
 	slices.SortFunc(ends, func(a, b rota.Beat) int { return cmp.Compare(a.Worker, b.Worker) })
-	return ends[:min(len(ends), rota.MaxFiringsPerSweep)]
+	return ends[:min(len(ends), limits.MaxFiringsPerSweep)]
 }
 
 // hearEnd adds to ops what a stream's end makes of its worker, nothing where the worker

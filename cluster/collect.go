@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 const (
@@ -12,8 +12,8 @@ const (
 	// under way. What an entry costs by itself, two writes on every node, is more than
 	// hundreds of operations in it cost, so that few wait for company; what is large
 	// is not held up: the leader writes it while followers write the one before.
-	secondOps   = rota.MaxEntryOps / 2
-	secondBytes = rota.MaxEntryBytes / 2
+	secondOps   = limits.MaxEntryOps / 2
+	secondBytes = limits.MaxEntryBytes / 2
 )
 
 // collect is the loop that fills entries. A slot in flight is waited for first:
@@ -76,7 +76,7 @@ func (l *leadership) gather(first *proposal) (batch []*proposal, ops int, carrie
 		if p == nil {
 			return batch, ops, nil
 		}
-		if size+p.size > rota.MaxEntryBytes || ops+len(p.ops) > rota.MaxEntryOps {
+		if size+p.size > limits.MaxEntryBytes || ops+len(p.ops) > limits.MaxEntryOps {
 			return batch, ops, p
 		}
 		batch, size, ops = append(batch, p), size+p.size, ops+len(p.ops)

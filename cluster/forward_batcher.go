@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // forwardsMost is how many calls with workers' commands are under way to the leader at a
@@ -92,7 +92,7 @@ func (pr *proposer) forwardNext() {
 	k, ops, size := 0, 0, 0
 	for ; k < len(pr.batcher.waiting); k++ {
 		b := pr.batcher.waiting[k].b
-		if ops, size = ops+len(b.ops), size+len(b.encoded); k > 0 && (ops > rota.MaxEntryOps || size > rota.MaxEntryBytes) {
+		if ops, size = ops+len(b.ops), size+len(b.encoded); k > 0 && (ops > limits.MaxEntryOps || size > limits.MaxEntryBytes) {
 			break
 		}
 	}

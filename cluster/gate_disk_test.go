@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func TestLevelOf(t *testing.T) {
@@ -154,7 +155,7 @@ func TestDisk_startsNothingWhenCritical(t *testing.T) {
 	b.eventually("the leader is critical", func() bool { level, _ := n.disk.inForce(); return level == diskCritical })
 	h := newHand(t, n, "w1", 1) // a worker may come back: it may have leases to end
 	rounds := n.machineEpoch()
-	time.Sleep(4 * rota.SweepEvery)
+	time.Sleep(4 * limits.SweepEvery)
 	if n.machineEpoch() != rounds {
 		t.Error("rounds were decided on a full disk")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/failpoint"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // leadership is one term of this node as leader, from its own applied BeginTerm
@@ -183,7 +184,7 @@ func (l *leadership) stamp(entry *fsmpb.Entry) uint64 {
 		// Whole milliseconds are counted, the rest is carried on.
 		l.lastAt += time.Duration(now-l.lastStamp) * time.Millisecond
 	}
-	if limit := l.c + rota.StampLeadMax; now > limit && !planted.uncappedTick() {
+	if limit := l.c + limits.StampLeadMax; now > limit && !planted.uncappedTick() {
 		now, l.lastAt = limit, at
 	}
 	now = max(now, l.c)

@@ -12,6 +12,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func mustSeal(t *testing.T, e *fsmpb.Entry) []byte {
@@ -173,7 +174,7 @@ func TestChunk(t *testing.T) {
 		{"bytes bound an entry", []*fsmpb.Op{big, big, big}, 2},
 		{"all fit", []*fsmpb.Op{big, small, small}, 3},
 		{"one too large goes alone", []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: &fsmpb.JobSpec{
-			Payload: make([]byte, 2*rota.MaxEntryBytes)}}}}, small}, 1},
+			Payload: make([]byte, 2*limits.MaxEntryBytes)}}}}, small}, 1},
 	} {
 		b, err := encode(c.ops)
 		if err != nil {
@@ -199,7 +200,7 @@ func TestChunk(t *testing.T) {
 			t.Errorf("%s: its parts are not the whole", c.name)
 		}
 	}
-	many := make([]*fsmpb.Op, 3*rota.MaxEntryOps)
+	many := make([]*fsmpb.Op, 3*limits.MaxEntryOps)
 	for i := range many {
 		many[i] = small
 	}
@@ -207,10 +208,10 @@ func TestChunk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := b.chunk(rota.MaxEntryOps); got != rota.MaxEntryOps {
+	if got := b.chunk(limits.MaxEntryOps); got != limits.MaxEntryOps {
 		t.Errorf("count bounds the second entry: %d", got)
 	}
-	if got := b.chunk(0); got != rota.MaxEntryOps {
+	if got := b.chunk(0); got != limits.MaxEntryOps {
 		t.Errorf("count bounds an entry: %d", got)
 	}
 }

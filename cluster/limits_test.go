@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func signingKey(seed byte) ed25519.PrivateKey {
@@ -183,7 +184,7 @@ func TestNode_refusesMisshapenOperatorsWordsBeforeTheLog(t *testing.T) {
 	for name, err := range map[string]error{
 		"mode":          errOf(n.SetMode(ctx, rota.ModeDraining+1, "x")),
 		"no reason":     errOf(n.SetMode(ctx, rota.ModeNormal, "")),
-		"long reason":   errOf(n.SetMode(ctx, rota.ModeNormal, strings.Repeat("x", rota.MaxReasonBytes+1))),
+		"long reason":   errOf(n.SetMode(ctx, rota.ModeNormal, strings.Repeat("x", limits.MaxReasonBytes+1))),
 		"tenant key":    errOf(n.SetTenant(ctx, "t", []rota.Setting{{Key: "colour", Value: "red"}})),
 		"tenant value":  errOf(n.SetTenant(ctx, "t", []rota.Setting{{Key: "weight", Value: "NaN"}})),
 		"tenant id":     errOf(n.SetTenant(ctx, "a b", []rota.Setting{{Key: "weight", Value: "1"}})),

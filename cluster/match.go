@@ -4,16 +4,16 @@ import (
 	"errors"
 	"time"
 
-	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // matchLoop decides rounds on demand, as supply or demand changes, and at least
 // every dispatch_interval while anything waits (SPEC §7.2). One entry of rounds is
 // in flight: the next is decided on a state that holds the one before.
 func (ch *chores) matchLoop(l *leadership) {
-	tick := time.NewTimer(rota.SweepEvery)
+	tick := time.NewTimer(limits.SweepEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -40,7 +40,7 @@ func (ch *chores) dispatchEvery() time.Duration {
 	if ms > 0 {
 		return time.Duration(ms) * time.Millisecond
 	}
-	return rota.SweepEvery
+	return limits.SweepEvery
 }
 
 // matchOnce decides and proposes one entry of rounds; more says that another

@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/failpoint"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // proposer puts operations into the log: here, or by the node that leads.
@@ -161,7 +162,7 @@ func (pr *proposer) Forwarded(ctx context.Context, from rota.NodeID, commands []
 		return nil, err
 	}
 	reader := readers.Get().(*fsm.CommandReader)
-	ops, encoded, ok := reader.Read(commands, rota.MaxEntryOps)
+	ops, encoded, ok := reader.Read(commands, limits.MaxEntryOps)
 	if !ok {
 		return nil, rota.Refusef(rota.KindInvalid, "commands", "forwarded commands cannot be decoded, or are none or too many")
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // sweepLoop says every 250 ms that time has passed, while anything can fire
@@ -13,7 +14,7 @@ import (
 // completion that came before it; one is in flight, and a full one is followed
 // by another at once. A cluster at rest writes nothing.
 func (ch *chores) sweepLoop(l *leadership) {
-	tick := time.NewTicker(rota.SweepEvery)
+	tick := time.NewTicker(limits.SweepEvery)
 	defer tick.Stop()
 	for {
 		select {

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // DrainWorker gives a worker no new lease; it keeps those that it has.
@@ -88,8 +89,8 @@ func provenLease(job *rota.Job, named rota.LeaseID) (rota.LeaseID, error) {
 
 // checkReason refuses an operator's reason that is none or too long.
 func checkReason(reason string) error {
-	if n := len(reason); n == 0 || n > rota.MaxReasonBytes {
-		return rota.Refusef(rota.KindInvalid, "reason", "the reason has %d bytes: 1 to %d are wanted", n, rota.MaxReasonBytes)
+	if n := len(reason); n == 0 || n > limits.MaxReasonBytes {
+		return rota.Refusef(rota.KindInvalid, "reason", "the reason has %d bytes: 1 to %d are wanted", n, limits.MaxReasonBytes)
 	}
 	return nil
 }

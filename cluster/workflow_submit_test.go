@@ -16,6 +16,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // loseAnswers makes a node's next forwarded calls reach the leader and their answers
@@ -261,7 +262,7 @@ func TestSubmitWorkflow_endsWithItsCall(t *testing.T) {
 	if len(n.workflowVerbs.uploads) != 0 {
 		t.Fatal("its place is still taken")
 	}
-	b.pass(rota.UploadLapses + 1000)
+	b.pass(limits.UploadLapses + 1000)
 	b.eventually("the upload is given up", func() bool {
 		s, err := n.SubmitWorkflow(within(t, 5*time.Second), diamond("f"))
 		return err == nil && s.Nodes == 4
@@ -302,7 +303,7 @@ func TestSubmitWorkflow_beginsAnewWhatLapsed(t *testing.T) {
 			return nil
 		}
 		if firsts = append(firsts, a.GetFirst()); len(firsts) == 2 {
-			b.pass(rota.UploadLapses + 1000)
+			b.pass(limits.UploadLapses + 1000)
 			b.eventually("the upload is given up and forgotten", func() bool {
 				got := totals(b.leader())
 				return got.ByState[rota.WorkflowOpen] == 0 && got.Pending == 0
@@ -333,7 +334,7 @@ func TestSubmitWorkflow_overtaken(t *testing.T) {
 	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
 		if late && c.GetOps()[0].GetAddNodes() != nil {
 			late = false
-			b.pass(rota.UploadLapses + 1000)
+			b.pass(limits.UploadLapses + 1000)
 			b.eventually("the upload is given up and forgotten", func() bool {
 				got := totals(b.leader())
 				return got.ByState[rota.WorkflowOpen] == 0 && got.Pending == 0
@@ -368,7 +369,7 @@ func TestSubmitWorkflow_bringsFewNodesAnEntry(t *testing.T) {
 		return nil
 	})
 	b.submitFlow(b.follower(), layers("f", 9_000, 9_000, 0))
-	if most != chunksMost*rota.MaxChunkNodes || all != 9_000 {
+	if most != chunksMost*limits.MaxChunkNodes || all != 9_000 {
 		t.Fatalf("%d nodes came at once, %d in all", most, all)
 	}
 	b.sound()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -307,7 +308,7 @@ func TestTypeStatistics(t *testing.T) {
 	run("of_so_many_types_and_no_more", func(b *bench) {
 		for _, m := range []*Machine{b.Machine, b.twin} {
 			m.ledger.gen++
-			for i := range rota.MaxTypes - 1 {
+			for i := range limits.MaxTypes - 1 {
 				typ := rota.JobType(fmt.Sprint("t", i))
 				m.typeStats.types.insert(typ, &typeRow{typ: typ})
 			}
@@ -323,7 +324,7 @@ func TestTypeStatistics(t *testing.T) {
 		b.knows("over", sched.Stats{})
 		b.completeAll(b.match1())
 		b.completeAll(b.match1())
-		if b.typeStats.types.len() != rota.MaxTypes || b.typeStats.stats(b.queues.get("default"), "over") != (sched.Stats{}) || b.typeStats.stats(b.queues.get("default"), "last").Success != 1 {
+		if b.typeStats.types.len() != limits.MaxTypes || b.typeStats.stats(b.queues.get("default"), "over") != (sched.Stats{}) || b.typeStats.stats(b.queues.get("default"), "last").Success != 1 {
 			b.t.Fatalf("%d types", b.typeStats.types.len())
 		}
 		if q, _ := b.View.QueueInFull("default"); len(q.Types) != typesShown {

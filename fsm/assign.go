@@ -86,7 +86,7 @@ func (pl *placement) unassignable(j *jobRow, q *queueRow, worker rota.WorkerID, 
 	case j.spec.Queue != q.name:
 		return "OTHER_QUEUE"
 	}
-	if why := pl.m.limits.blocked(j, q, turn); why != "" {
+	if why := pl.m.admission.blocked(j, q, turn); why != "" {
 		return why
 	}
 	if ok, why := pl.registry.supply.Fits(j.class, worker); !ok {
@@ -142,9 +142,9 @@ func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, wh
 	pl.registry.supply.Received(worker, w.sinceTurn)
 	pl.countEndless(l, p, 1)
 	pl.m.fleet.takeUnits(w, l, max(j.spec.Units, 1))
-	pl.m.limits.openTenant(l)
-	pl.m.limits.countWindow(l)
-	pl.m.limits.takeDomain(l)
+	pl.m.admission.openTenant(l)
+	pl.m.admission.countWindow(l)
+	pl.m.admission.takeDomain(l)
 
 	pl.move(j, rota.JobAssigned)
 	pl.share(l.queue, l.tenant, 1) // now that its lane, often its tenant's last, is out of the order

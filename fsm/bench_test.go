@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // filled is a machine with so many pending jobs of 256 bytes that no worker
@@ -178,8 +179,8 @@ func BenchmarkSweep(b *testing.B) {
 		b.ReportAllocs()
 		b.StopTimer()
 		n := 0
-		for done := 0; done < b.N; done += rota.MaxFiringsPerSweep {
-			ops := make([]*fsmpb.Op, rota.MaxFiringsPerSweep)
+		for done := 0; done < b.N; done += limits.MaxFiringsPerSweep {
+			ops := make([]*fsmpb.Op, limits.MaxFiringsPerSweep)
 			for i := range ops {
 				n++
 				ops[i] = submitOp(jobSpec(fmt.Sprint("s", n), func(s *rota.JobSpec) { s.Delay = time.Millisecond }))
@@ -190,7 +191,7 @@ func BenchmarkSweep(b *testing.B) {
 			b.StartTimer()
 			a := m.run(data)
 			b.StopTimer()
-			if a.Sweep.Fired != rota.MaxFiringsPerSweep {
+			if a.Sweep.Fired != limits.MaxFiringsPerSweep {
 				b.Fatalf("fired %d", a.Sweep.Fired)
 			}
 		}

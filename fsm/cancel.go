@@ -48,7 +48,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	}
 	q := m.queues.get(t.queue)
 	if pending := q.pending(); pending >= q.policy.QueueCap {
-		return refused(m.limits.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap))
+		return refused(m.admission.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap))
 	}
 	if err := m.admitClass(spec); err != nil {
 		return refused(err)

@@ -135,7 +135,7 @@ func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive 
 	}
 	item := m.placement.itemOf(j, &q.policy) // the old one may be a round's
 	j.item = &item
-	m.limits.inform(i, q, j.spec.Tenant)
+	m.admission.inform(i, q, j.spec.Tenant)
 	pending.Add(j.item)
 	i.countTier(j, &q.policy, 1)
 	m.placement.timePromotion(q, i)

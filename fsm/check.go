@@ -325,7 +325,7 @@ func newMachineTimers(m *Machine) *timers {
 		return true
 	})
 	m.View.promotions(t)
-	m.limits.timeLimits(t)
+	m.admission.timeLimits(t)
 	return t
 }
 
@@ -342,9 +342,9 @@ func (c *checker) digest() {
 	m.ended.tombs.tree.Scan(func(_ rota.JobID, t tomb) bool { l.add(l.hashTomb(t)); return true })
 	m.nodes.scan(func(_ rota.NodeID, r *nodeRow) bool { add(tagNode, r); return true })
 	m.placement.holds.scan(func(_ rota.JobID, r *holdRow) bool { add(tagHold, r); return true })
-	m.limits.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { add(tagTenant, r); return true })
-	m.limits.meters.scan(func(_ string, r *meterRow) bool { add(tagMeter, r); return true })
-	m.limits.domains.scan(func(_ string, r *domainRow) bool { add(tagDomain, r); return true })
+	m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { add(tagTenant, r); return true })
+	m.admission.meters.scan(func(_ string, r *meterRow) bool { add(tagMeter, r); return true })
+	m.admission.domains.scan(func(_ string, r *domainRow) bool { add(tagDomain, r); return true })
 	m.typeStats.types.scan(func(_ rota.JobType, r *typeRow) bool { add(tagType, r); return true })
 	m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool { add(tagWorkflow, r); return true })
 	m.flows.vertices.scan(func(_ string, r *vertexRow) bool { add(tagVertex, r); return true })

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // flows checks workflows against their vertices, and what is derived of both against
@@ -61,7 +62,7 @@ func (c *checker) flows() {
 		attempts += len(v.past.list())
 		return true
 	})
-	if attempts != s.attempts || attempts > rota.MaxNodeAttempts {
+	if attempts != s.attempts || attempts > limits.MaxNodeAttempts {
 		c.fault("I4: nodes keep %d attempts, %d are counted", attempts, s.attempts)
 	}
 	c.vertices()

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // standing checks the ranges of the workers' standing, and that all of it that
@@ -21,7 +22,7 @@ func (c *checker) standing() {
 			c.fault("I3: worker %s has an attested stake of %d", id, w.attestedStake)
 		case w.slashed < 0 || w.invalidProofs < 0:
 			c.fault("I3: worker %s was slashed by %d for %d invalid proofs", id, w.slashed, w.invalidProofs)
-		case w.jailedUntil < 0 || w.jailedUntil > now+rota.JailMs:
+		case w.jailedUntil < 0 || w.jailedUntil > now+limits.JailMs:
 			c.fault("I6: worker %s is jailed until %d", id, w.jailedUntil)
 		case w.lapsed && (w.attestedUntil == 0 || w.attestedUntil > m.head.date()) || w.attestedUntil < 0:
 			c.fault("I3: worker %s is attested until %d, lapsed: %v", id, w.attestedUntil, w.lapsed)
@@ -64,8 +65,8 @@ func (c *checker) bars(w *workerRow) {
 		}
 		types[s.typ] = true
 	}
-	if len(w.cooling) > rota.MaxTypesPerWorker || len(w.denied) > rota.MaxTypesPerWorker ||
-		len(w.failing) > rota.MaxTypesPerWorker {
+	if len(w.cooling) > limits.MaxTypesPerWorker || len(w.denied) > limits.MaxTypesPerWorker ||
+		len(w.failing) > limits.MaxTypesPerWorker {
 		c.fault("I6: worker %s has %d types cooling, %d denied, %d failing", w.spec.ID, len(w.cooling), len(w.denied), len(w.failing))
 	}
 }

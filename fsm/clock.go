@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // stamp moves the clock and the date by an entry's stamp (SPEC §3.2, §3.8).
@@ -18,10 +19,10 @@ func (m *Machine) stamp(entry *fsmpb.Entry, logTerm uint64) *rota.Error {
 		return nil
 	}
 	now := rota.Clock(entry.GetNowMs())
-	if now > h.clock+rota.ClockLeapMax && !planted.uncappedTick() {
+	if now > h.clock+limits.ClockLeapMax && !planted.uncappedTick() {
 		m.journal.emit(rota.Event{Kind: rota.EventEntryRefused, Text: "stamped more than a second ahead of the clock"})
 		return rota.Refusef(rota.KindUnavailable, "now_ms",
-			"entry is stamped %d ms ahead of the cluster clock: at most %d are taken", now-h.clock, rota.ClockLeapMax)
+			"entry is stamped %d ms ahead of the cluster clock: at most %d are taken", now-h.clock, limits.ClockLeapMax)
 	}
 	m.advance(now)
 	m.setDate(m.walls)

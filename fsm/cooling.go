@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // maxStreak is where a streak stops counting: no cool_after is beyond it.
@@ -29,7 +30,7 @@ func (r *workerRow) cools(typ rota.JobType, p *rota.QueuePolicy, now rota.Clock,
 			list = append(list, s)
 		}
 	}
-	if len(list) >= rota.MaxTypesPerWorker {
+	if len(list) >= limits.MaxTypesPerWorker {
 		list = list[1:]
 	}
 	r.failing = append(list, counted)
@@ -61,7 +62,7 @@ func bar(list []rota.TypeUntil, b rota.TypeUntil) []rota.TypeUntil {
 			b = t
 		}
 	}
-	if len(barred) >= rota.MaxTypesPerWorker {
+	if len(barred) >= limits.MaxTypesPerWorker {
 		barred = barred[1:]
 	}
 	return append(barred, b)
@@ -80,5 +81,5 @@ func lasting(list []rota.TypeUntil, now rota.Clock) (left []rota.TypeUntil) {
 // declineDelay is what a job waits that a worker declined, for the n-th time in its
 // attempt (SPEC §16.1).
 func declineDelay(n int32) rota.Clock {
-	return min(rota.DeclineDelayMost, rota.DeclineDelay<<min(n-1, 20))
+	return min(limits.DeclineDelayMost, limits.DeclineDelay<<min(n-1, 20))
 }

@@ -3,6 +3,7 @@ package fsm
 import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func decodeDeleted(d *decoder) *deletedRow {
@@ -44,7 +45,7 @@ func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 	o, err := ed.deletable(id, seq)
 	if err == nil && !ed.roomDeleted(seq) {
 		err = rota.Refusef(rota.KindExhausted, "deleted", "deleted jobs are %d separate ranges of numbers, no more are kept: wait until "+
-			"--archive-retention has passed the oldest, or delete jobs that ended one after another", rota.MaxDeletedRanges)
+			"--archive-retention has passed the oldest, or delete jobs that ended one after another", limits.MaxDeletedRanges)
 	}
 	if err != nil {
 		refusal := refused(err)
@@ -91,7 +92,7 @@ func (ed *ended) deletable(id rota.JobID, seq uint64) (*fsmpb.Outcome, error) {
 
 // roomDeleted reports whether one more number can be kept.
 func (ed *ended) roomDeleted(seq uint64) bool {
-	if ed.deleted.len() < rota.MaxDeletedRanges {
+	if ed.deleted.len() < limits.MaxDeletedRanges {
 		return true
 	}
 	r := rangeFrom(&ed.deleted.tree, seq-1)
@@ -120,7 +121,7 @@ func (ed *ended) dropDeleted(op *fsmpb.DropDeleted) *fsmpb.Outcome {
 	}
 	var gone, staged []uint64
 	ed.deleted.scan(func(_ string, r *deletedRow) bool {
-		if r.to > op.GetThrough() || len(gone) >= rota.MaxFiringsPerSweep {
+		if r.to > op.GetThrough() || len(gone) >= limits.MaxFiringsPerSweep {
 			return false
 		}
 		gone = append(gone, r.to)
@@ -147,8 +148,8 @@ func (ed *ended) dropDeleted(op *fsmpb.DropDeleted) *fsmpb.Outcome {
 // deleted checks the ranges of deleted numbers.
 func (c *checker) deleted() {
 	m := c.m
-	if n := m.ended.deleted.len(); n > rota.MaxDeletedRanges {
-		c.fault("I8: deleted jobs are %d ranges: at most %d are kept", n, rota.MaxDeletedRanges)
+	if n := m.ended.deleted.len(); n > limits.MaxDeletedRanges {
+		c.fault("I8: deleted jobs are %d ranges: at most %d are kept", n, limits.MaxDeletedRanges)
 	}
 	last := uint64(0)
 	m.ended.deleted.scan(func(_ string, r *deletedRow) bool {

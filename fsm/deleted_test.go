@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // deleteOf deletes a job by the number of its end as the state knows it.
@@ -142,7 +143,7 @@ func TestDelete_atTheBound(t *testing.T) {
 	b := newBench(t)
 	b.submit("j")
 	b.ok(cancelOp("j"))
-	for i := range uint64(rota.MaxDeletedRanges) {
+	for i := range uint64(limits.MaxDeletedRanges) {
 		b.ended.deleted.load(deletedKey(2*i+3), &deletedRow{from: 2*i + 3, to: 2*i + 3})
 	}
 	if err := OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err == nil || err.Kind != rota.KindExhausted {
@@ -151,7 +152,7 @@ func TestDelete_atTheBound(t *testing.T) {
 	b.state("j", rota.JobCancelled)
 	b.ended.deleted.drop(deletedKey(3))
 	b.ended.deleted.load(deletedKey(2), &deletedRow{from: 2, to: 2})
-	if err := OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err != nil || b.ended.deleted.len() != rota.MaxDeletedRanges {
+	if err := OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err != nil || b.ended.deleted.len() != limits.MaxDeletedRanges {
 		t.Fatal(err)
 	}
 }

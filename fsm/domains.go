@@ -1,9 +1,12 @@
 package fsm
 
-import "github.com/rotasched/rota"
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+)
 
 // domainSpan is the length of a failure domain's window (SPEC §4.8).
-const domainSpan = rota.WindowSlots * rota.WindowSlotMs
+const domainSpan = limits.WindowSlots * limits.WindowSlotMs
 
 // domainChanged is the payload of domainIsolated and domainRecovered.
 type domainChanged struct {
@@ -14,7 +17,7 @@ type domainChanged struct {
 }
 
 // domainOf returns a queue's failure domain; nil where nothing is known of it.
-func (lm *limits) domainOf(queue rota.QueueName, name string) *domainRow {
+func (lm *admission) domainOf(queue rota.QueueName, name string) *domainRow {
 	if name == "" {
 		return nil
 	}
@@ -22,18 +25,18 @@ func (lm *limits) domainOf(queue rota.QueueName, name string) *domainRow {
 }
 
 // domainsOf lists the keys of a queue's failure domains.
-func (lm *limits) domainsOf(queue rota.QueueName) []string {
+func (lm *admission) domainsOf(queue rota.QueueName) []string {
 	return keysUnder(&lm.domains, domainKey(queue, ""))
 }
 
 // probes is the bucket that an isolated domain's jobs pass.
-func (lm *limits) probes(queue rota.QueueName) bucket {
+func (lm *admission) probes(queue rota.QueueName) bucket {
 	p := &lm.m.queues.get(queue).policy
 	return bucketOf(p.DomainProbeRPS, p.DomainProbeBurst)
 }
 
 // takeDomain counts an assignment against an isolated domain's bucket (SPEC §4.8).
-func (lm *limits) takeDomain(l *leaseRow) {
+func (lm *admission) takeDomain(l *leaseRow) {
 	d := lm.domainOf(l.queue, l.domain)
 	if d == nil || !d.isolated {
 		return
@@ -45,7 +48,7 @@ func (lm *limits) takeDomain(l *leaseRow) {
 
 // countDomain counts an outcome in the job's failure domain. Declines and
 // cancellations say nothing of it; beyond MaxDomains nothing is counted.
-func (lm *limits) countDomain(l *leaseRow, what outcome) {
+func (lm *admission) countDomain(l *leaseRow, what outcome) {
 	var ok, fail int64
 	switch what {
 	case outcomeSuccess:
@@ -61,7 +64,7 @@ func (lm *limits) countDomain(l *leaseRow, what outcome) {
 	key := domainKey(l.queue, l.domain)
 	d := lm.domains.edit(key)
 	if d == nil {
-		if lm.domains.len() >= rota.MaxDomains {
+		if lm.domains.len() >= limits.MaxDomains {
 			return
 		}
 		d = &domainRow{key: key, queue: l.queue, name: l.domain}
@@ -72,7 +75,7 @@ func (lm *limits) countDomain(l *leaseRow, what outcome) {
 }
 
 // fireDomain looks again at a domain whose window or bucket changes now.
-func (lm *limits) fireDomain(key string) {
+func (lm *admission) fireDomain(key string) {
 	d := lm.domains.edit(key)
 	d.window.expire(domainSpan, lm.m.head.clock)
 	lm.settleDomain(d)
@@ -82,7 +85,7 @@ func (lm *limits) fireDomain(key string) {
 // editable. It is isolated above the threshold and recovers at half of it, so that
 // it does not flap. One of which nothing was heard for a whole window recovers too:
 // nothing says any more that it fails. A threshold of 0 isolates none.
-func (lm *limits) settleDomain(d *domainRow) {
+func (lm *admission) settleDomain(d *domainRow) {
 	p := &lm.m.queues.get(d.queue).policy
 	threshold := p.DomainFailureThresholdPermille
 	ok, fail := d.window.total()
@@ -104,7 +107,7 @@ func (lm *limits) settleDomain(d *domainRow) {
 }
 
 // isolate changes whether a domain is isolated; its bucket is full then.
-func (lm *limits) isolate(d *domainRow, isolated bool) {
+func (lm *admission) isolate(d *domainRow, isolated bool) {
 	kind := rota.EventDomainRecovered
 	if isolated {
 		kind = rota.EventDomainIsolated
@@ -117,7 +120,7 @@ func (lm *limits) isolate(d *domainRow, isolated bool) {
 
 // domainDue is when a domain must be looked at: when its oldest sub-window goes, or
 // its lanes get the next token; 0 when it is at rest.
-func (lm *limits) domainDue(d *domainRow) rota.Clock {
+func (lm *admission) domainDue(d *domainRow) rota.Clock {
 	due := d.window.leaves(domainSpan)
 	if d.parked {
 		due = sooner(due, lm.probes(d.queue).nextToken(d.tat, lm.m.head.clock))
@@ -128,10 +131,10 @@ func (lm *limits) domainDue(d *domainRow) rota.Clock {
 // domains checks what is derived of the domains. Invariant I9.
 func (c *checker) domains() {
 	m := c.m
-	if n := m.limits.domains.len(); n > rota.MaxDomains {
-		c.fault("I9: %d failure domains are counted, at most %d may be", n, rota.MaxDomains)
+	if n := m.admission.domains.len(); n > limits.MaxDomains {
+		c.fault("I9: %d failure domains are counted, at most %d may be", n, limits.MaxDomains)
 	}
-	m.limits.domains.scan(func(key string, d *domainRow) bool {
+	m.admission.domains.scan(func(key string, d *domainRow) bool {
 		if key != domainKey(d.queue, d.name) || d.name == "" || m.queues.get(d.queue) == nil {
 			c.fault("I9: failure domain %s is of unknown queue %q", key, d.queue)
 			return true
@@ -139,7 +142,7 @@ func (c *checker) domains() {
 		if d.parked && !d.isolated || d.since.Clock > m.head.clock {
 			c.fault("I9: failure domain %s since %d, isolated %v, parked %v", key, d.since.Clock, d.isolated, d.parked)
 		}
-		if due := m.limits.domainDue(d); due == 0 || due != d.due {
+		if due := m.admission.domainDue(d); due == 0 || due != d.due {
 			c.fault("I4: failure domain %s is due at %d, filed at %d", key, due, d.due)
 		}
 		return true

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func inDomain(name string) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.Domain = name } }
@@ -82,8 +83,8 @@ func TestDomain(t *testing.T) {
 		b.submit("c", inDomain("zone-1"))
 		b.match()
 		b.ok(cancelOp("c"))
-		if b.limits.domains.len() != 0 {
-			t.Fatalf("%d domains", b.limits.domains.len())
+		if b.admission.domains.len() != 0 {
+			t.Fatalf("%d domains", b.admission.domains.len())
 		}
 	})
 	t.Run("lost_leases_and_bad_proofs_count", func(t *testing.T) {
@@ -97,7 +98,7 @@ func TestDomain(t *testing.T) {
 		b.ok(verb(rota.VerbAck, l["lost"]))
 		b.entry(verb(rota.VerbComplete, l["proof"]))
 		b.pass(61_000 - 50_000)
-		if d := b.limits.domains.get(domainKey("default", "z")); d == nil {
+		if d := b.admission.domains.get(domainKey("default", "z")); d == nil {
 			t.Fatal("nothing is counted")
 		} else if _, fail := d.window.total(); fail != 2 {
 			t.Fatalf("%d failures are counted", fail)
@@ -175,7 +176,7 @@ func TestDomain(t *testing.T) {
 		if len(e) != 1 || e[0].Payload != `{"domain":"zone-1","outcomes":0,"failures":0,"threshold_permille":300}` {
 			t.Fatalf("events %+v", e)
 		}
-		if b.limits.domains.len() != 0 || b.timers.domain.Len() != 0 {
+		if b.admission.domains.len() != 0 || b.timers.domain.Len() != 0 {
 			t.Fatal("a domain at rest has a row")
 		}
 	})
@@ -232,25 +233,25 @@ func TestDomain(t *testing.T) {
 	t.Run("beyond_the_most_nothing_is_counted", func(t *testing.T) {
 		t.Parallel()
 		b := zoned(t)
-		for i := range rota.MaxDomains {
+		for i := range limits.MaxDomains {
 			d := &domainRow{key: domainKey("default", fmt.Sprint("d", i)), queue: "default", name: fmt.Sprint("d", i)}
 			d.window.count(domainSpan, b.head.clock, 1, 0)
 			d.due = d.window.leaves(domainSpan)
 			for _, m := range []*Machine{b.Machine, b.twin} {
 				row := *d
 				m.ledger.gen++
-				m.limits.domains.insert(d.key, &row)
+				m.admission.domains.insert(d.key, &row)
 				m.timers.domain.set(domainKey(d.queue, d.name), 0, int64(d.due))
 				m.ledger.settle()
 			}
 		}
 		b.end("one-more", rota.VerbFail)
-		if b.limits.domains.len() != rota.MaxDomains {
-			t.Fatalf("%d domains", b.limits.domains.len())
+		if b.admission.domains.len() != limits.MaxDomains {
+			t.Fatalf("%d domains", b.admission.domains.len())
 		}
 		b.pass(70_000)
-		if b.limits.domains.len() != 0 {
-			t.Fatalf("%d domains at rest", b.limits.domains.len())
+		if b.admission.domains.len() != 0 {
+			t.Fatalf("%d domains at rest", b.admission.domains.len())
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/fsm/tree"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/tidwall/btree"
 )
 
@@ -62,7 +63,7 @@ func (s *staging) drop(seq uint64) bool {
 // tombstones stay, other nodes may have them, and the count tells.
 func (s *staging) add(r *record) {
 	s.added += s.put(r)
-	for s.bytes > rota.RecordBytesCap && s.records.Len() > 1 {
+	for s.bytes > limits.RecordBytesCap && s.records.Len() > 1 {
 		oldest, _, _ := s.records.Min()
 		s.drop(oldest)
 		s.dropped++
@@ -192,7 +193,7 @@ func (vw *View) Tombstone(id rota.JobID) (seq uint64, fading, ok bool) {
 	}
 	const moments, near = rota.Date(60_000), 100_000
 	fading = t.due <= vw.m.head.date()+moments ||
-		vw.m.ended.tombs.len() > rota.TombstoneCap-near && vw.m.ended.tombs.order.before(t.seq, near) < near
+		vw.m.ended.tombs.len() > limits.TombstoneCap-near && vw.m.ended.tombs.order.before(t.seq, near) < near
 	return t.seq, fading, true
 }
 

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // fleet holds the workers: who they are, whether they are heard of, what they earned.
@@ -90,7 +91,7 @@ func (fl *fleet) disprove(w *workerRow, p *rota.QueuePolicy, e rota.Event) {
 // it nothing for a while. One that is SUSPENDED or RETIRED stays so: it is JAILED
 // if it comes back before the time is over.
 func (fl *fleet) jail(w *workerRow, ending rota.LeaseID) {
-	w.jailedUntil = fl.m.head.clock + rota.JailMs
+	w.jailedUntil = fl.m.head.clock + limits.JailMs
 	if w.status == rota.WorkerSuspended || w.status == rota.WorkerRetired {
 		return
 	}

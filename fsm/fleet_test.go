@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // fleetBench is a machine with many workers over many queues, and a naive account of what each
@@ -117,12 +118,12 @@ func (f *fleetBench) submit(from, to int) {
 // allows, applying drops none, and no job waits that somebody has room for.
 func TestFleet(t *testing.T) {
 	t.Parallel()
-	workers, jobs := rota.MaxWorkers, 5_000
+	workers, jobs := limits.MaxWorkers, 5_000
 	if testing.Short() {
 		workers = 5_000
 	}
 	f := newFleet(t, workers)
-	if workers == rota.MaxWorkers {
+	if workers == limits.MaxWorkers {
 		one := f.try(registerOp("one-more", 1, "s", false))
 		if k := rota.Kind(one.Outcomes[0].GetKind()); k != rota.KindExhausted {
 			t.Errorf("one worker more than %d: %v", workers, one.Outcomes[0])

@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -88,7 +89,7 @@ type flowQueue struct {
 }
 
 func (f *flowIndex) reset() {
-	*f = flowIndex{byID: make(map[rota.WorkflowID]*flow), steps: rota.MaxFlowSteps, looks: looksPerStep * rota.MaxFlowSteps}
+	*f = flowIndex{byID: make(map[rota.WorkflowID]*flow), steps: limits.MaxFlowSteps, looks: looksPerStep * limits.MaxFlowSteps}
 }
 
 // flowLooks bounds the vertices, edges, queues and classes that the operations of one
@@ -115,7 +116,7 @@ const manyAtOnce = "workflows_at_once"
 func (f *flowIndex) pending() bool { return f.ready.Len()+f.passing.Len()+f.leaving.Len() > 0 }
 
 func newFlow(r *workflowRow) *flow {
-	return &flow{id: r.id, seq: r.seq, byName: make(map[string]uint32, min(r.nodes, rota.MaxChunkNodes)),
+	return &flow{id: r.id, seq: r.seq, byName: make(map[string]uint32, min(r.nodes, limits.MaxChunkNodes)),
 		queueAt: make(map[rota.QueueName]int), holds: make(map[sched.ClassID]bool), urgent: rota.MaxPriority}
 }
 
@@ -201,7 +202,7 @@ func (fs *flows) settleFlows() {
 	if !fs.flowIndex.pending() {
 		return
 	}
-	left, looks, bytes, most := fs.flowIndex.steps, fs.flowIndex.looks, int64(rota.MaxFlowBytes), fs.m.ended.staged.added+rota.MaxFlowBytes
+	left, looks, bytes, most := fs.flowIndex.steps, fs.flowIndex.looks, int64(limits.MaxFlowBytes), fs.m.ended.staged.added+limits.MaxFlowBytes
 	if fs.flowIndex.ready.Len() > 0 {
 		left, bytes = (left+1)/2, bytes/2
 	}

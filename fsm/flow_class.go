@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -41,13 +42,13 @@ func (fs *flows) dropKinds(f *flow, taken []kind) {
 
 // admitKind checks the class that was taken for a spec just now.
 func (fs *flows) admitKind(f *flow, spec *keptSpec) error {
-	if n := len(f.holds); n > rota.MaxWorkflowClasses {
+	if n := len(f.holds); n > limits.MaxWorkflowClasses {
 		return rota.Refusef(rota.KindInvalid, "requires", "the nodes of workflow %s have more than %d different requirement sets: give "+
-			"more of them the same, or split the workflow", f.id, rota.MaxWorkflowClasses)
+			"more of them the same, or split the workflow", f.id, limits.MaxWorkflowClasses)
 	}
-	if fs.m.placement.registry.supply.Classes(spec.Queue) > rota.MaxClassesPerQueue {
+	if fs.m.placement.registry.supply.Classes(spec.Queue) > limits.MaxClassesPerQueue {
 		return exhausted("requires", "queue %q has jobs and nodes of workflows of %d different requirement sets: no more are taken",
-			spec.Queue, rota.MaxClassesPerQueue)
+			spec.Queue, limits.MaxClassesPerQueue)
 	}
 	return nil
 }

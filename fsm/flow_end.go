@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // noteAttempt keeps of an attempt that ended what its vertex tells of the last one.
@@ -51,12 +52,12 @@ func (fs *flows) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 func (fs *flows) keepPast(v *vertexRow, j *jobRow, state rota.JobState) {
 	fs.flowIndex.attempts -= len(v.past.list())
 	v.past = nil
-	if state == rota.JobCompleted || len(j.attempts) == 0 || fs.flowIndex.attempts+len(j.attempts) > rota.MaxNodeAttempts {
+	if state == rota.JobCompleted || len(j.attempts) == 0 || fs.flowIndex.attempts+len(j.attempts) > limits.MaxNodeAttempts {
 		return
 	}
 	kept := slices.Clone(j.attempts)
 	for i := range kept {
-		kept[i].Error = tail(kept[i].Error, rota.MaxNodeErrorBytes)
+		kept[i].Error = tail(kept[i].Error, limits.MaxNodeErrorBytes)
 	}
 	v.past = &nodePast{kept}
 	fs.flowIndex.attempts += len(kept)

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/rotasched/rota"
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+)
 
 // Passes go over all vertices of a workflow, by number: one that ends cancels, one
 // that is retried takes vertices back, one that leaves drops them. A pass may be
@@ -100,7 +103,7 @@ func (r *workflowRow) lapses() int64 {
 	if r.state != rota.WorkflowOpen || r.leaving {
 		return 0
 	}
-	return int64(r.touched + rota.UploadLapses)
+	return int64(r.touched + limits.UploadLapses)
 }
 
 // endures reports whether a workflow is over, and kept until its date.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // TestPenaltiesOutliveAnAbsence: who stays away for longer than workers are remembered comes
@@ -22,14 +23,14 @@ func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 	run("a_slashed_stake", func(b *bench) {
 		b.ok(reportOp(b.completed("j", "w")))
 		leaves(b)
-		b.beatFleet(rota.WorkerForgotten + 1000)
+		b.beatFleet(limits.WorkerForgotten + 1000)
 		b.staked("w", 3, 1000)
 		if w, _ := b.View.Worker("w"); w.Slashed != 100 || w.InvalidProofs != 1 || w.StakeLeft() != 900 {
 			b.t.Fatalf("back again it is %+v", w)
 		}
 		leaves(b)
 		row := b.fleet.workers.get("w")
-		if at := row.forgetAt(); at != int64(row.since.Clock+rota.PenaltyForgotten) {
+		if at := row.forgetAt(); at != int64(row.since.Clock+limits.PenaltyForgotten) {
 			b.t.Fatalf("it is forgotten at %d, having left at %d", at, row.since.Clock)
 		}
 	})
@@ -37,7 +38,7 @@ func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 		s := b.worker("w", 1)
 		b.ok(statusOp("w", rota.WorkerSuspended, 0))
 		b.ok(statusOp("w", rota.WorkerRetired, s)) // by its own goodbye
-		b.beatFleet(rota.WorkerForgotten + 1000)
+		b.beatFleet(limits.WorkerForgotten + 1000)
 		b.worker("w", 1)
 		b.status("w", rota.WorkerSuspended)
 	})
@@ -51,7 +52,7 @@ func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 			leases = append(leases, l)
 		}
 		leaves(b)
-		b.beatFleet(rota.WorkerForgotten - 60_000)
+		b.beatFleet(limits.WorkerForgotten - 60_000)
 		for _, l := range leases {
 			b.ok(reportOp(l))
 		}
@@ -66,7 +67,7 @@ func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 		b.acked("j")
 		b.beatFleet(70_000) // its lease expires
 		leaves(b)
-		b.beatFleet(rota.WorkerForgotten + 1000)
+		b.beatFleet(limits.WorkerForgotten + 1000)
 		b.worker("w", 1)
 		if w, _ := b.View.Worker("w"); len(w.Denied) != 1 {
 			b.t.Fatalf("back again it is %+v", w)
@@ -75,7 +76,7 @@ func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 	run("nothing_keeps_a_worker_for_long", func(b *bench) {
 		b.worker("w", 1)
 		leaves(b)
-		b.beatFleet(rota.WorkerForgotten)
+		b.beatFleet(limits.WorkerForgotten)
 		if b.View.WorkerCount() != 0 {
 			b.t.Fatal("it is remembered")
 		}

@@ -37,7 +37,7 @@ type Frozen struct {
 func (m *Machine) Freeze() *Frozen {
 	return &Frozen{head: m.head, knows: m.knows, digest: m.ledger.sum, jobs: m.jobs.freeze(), leases: m.leasing.leases.freeze(),
 		workers: m.fleet.workers.freeze(), queues: m.queues.freeze(), tombs: m.ended.tombs.freeze(), nodes: m.nodes.freeze(),
-		holds: m.placement.holds.freeze(), tenants: m.limits.tenants.freeze(), meters: m.limits.meters.freeze(), domains: m.limits.domains.freeze(),
+		holds: m.placement.holds.freeze(), tenants: m.admission.tenants.freeze(), meters: m.admission.meters.freeze(), domains: m.admission.domains.freeze(),
 		types: m.typeStats.types.freeze(), staged: m.ended.staged.records.Copy(), workflows: m.flows.workflows.freeze(),
 		vertices: m.flows.vertices.freeze(), deleted: m.ended.deleted.freeze()}
 }
@@ -204,13 +204,13 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		fresh = m.placement.holds.load(r.job, r)
 	case tagTenant:
 		r := decodeTenant(d)
-		fresh = m.limits.tenants.load(r.id, r)
+		fresh = m.admission.tenants.load(r.id, r)
 	case tagMeter:
 		r := decodeMeter(d)
-		fresh = m.limits.meters.load(r.key, r)
+		fresh = m.admission.meters.load(r.key, r)
 	case tagDomain:
 		r := decodeDomain(d)
-		fresh = m.limits.domains.load(r.key, r)
+		fresh = m.admission.domains.load(r.key, r)
 	case tagType:
 		r := decodeType(d)
 		fresh = m.typeStats.types.load(r.typ, r)
@@ -275,7 +275,7 @@ func (l *Loader) Finish() (*Machine, error) {
 // refused rather than repaired.
 func (m *Machine) derive() error {
 	m.queues.scan(func(_ rota.QueueName, q *queueRow) bool {
-		m.limits.informAnew(q, m.placement.registry.addIndex(q))
+		m.admission.informAnew(q, m.placement.registry.addIndex(q))
 		return true
 	})
 	m.fleet.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
@@ -328,7 +328,7 @@ func (m *Machine) derive() error {
 		m.placement.registry.supply.Hold(h.worker, true)
 		return true
 	})
-	return m.limits.deriveLimits()
+	return m.admission.deriveLimits()
 }
 
 func (m *Machine) deriveJob(j *jobRow) error {
@@ -351,7 +351,7 @@ func (m *Machine) deriveJob(j *jobRow) error {
 	i := m.placement.registry.queues[q.name]
 	item := m.placement.itemOf(j, &q.policy)
 	j.item = &item
-	m.limits.inform(i, q, j.spec.Tenant)
+	m.admission.inform(i, q, j.spec.Tenant)
 	i.pending.Add(j.item)
 	i.countTier(j, &q.policy, 1)
 	if i.turn.name == "" {

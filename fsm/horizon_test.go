@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // endedIn has jobs of a queue end, cancelled.
@@ -102,7 +103,7 @@ func TestHorizon(t *testing.T) {
 		b.every = 1_000
 		b.horizon("short", "1m")
 		b.horizon("long", "1h")
-		const n = rota.MaxFiringsPerSweep + 200
+		const n = limits.MaxFiringsPerSweep + 200
 		for _, q := range []string{"short", "long"} {
 			for from := 0; from < n; from += 100 {
 				var ops []*fsmpb.Op
@@ -281,7 +282,7 @@ func TestHorizon_workflows(t *testing.T) {
 		b.ok(short.cancel())
 		for _, m := range []*Machine{b.Machine, b.twin} { // as one more would at the cap
 			m.ledger.gen++
-			m.flows.makeRoom(flowSize{workflows: rota.MaxWorkflows - 1})
+			m.flows.makeRoom(flowSize{workflows: limits.MaxWorkflows - 1})
 			m.ledger.settle()
 		}
 		b.dated(0)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/tree"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/tidwall/btree"
 )
 
@@ -78,7 +79,7 @@ func (l *JobList) Page(f rota.JobFilter, h History) (rota.JobPage, error) {
 	if p.limit <= 0 {
 		p.limit = 100
 	}
-	p.limit = min(p.limit, rota.MaxPage)
+	p.limit = min(p.limit, limits.MaxPage)
 	if h == nil {
 		h = noHistory{}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // leaseOp is one verb of a worker on its lease. Only the lease's worker, in its
@@ -218,7 +219,7 @@ func (lg *leasing) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 // knows that another try is pointless. A worker that ended the handler for its
 // max_runtime says so: by its view that is earlier than by the clock.
 func (lg *leasing) fail(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
-	text := tail(op.GetText(), rota.MaxErrorBytes)
+	text := tail(op.GetText(), limits.MaxErrorBytes)
 	if op.GetTimedOut() && l.endsBy != 0 {
 		return &fsmpb.Outcome{JobState: uint32(lg.timeOut(l, endedEarly, text))}
 	}
@@ -235,12 +236,12 @@ func (lg *leasing) fail(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 // decline hands a lease back, uncounted (SPEC §8.4) unless its max_runtime is about
 // to end: so no handler outruns it for ever by declining.
 func (lg *leasing) decline(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
-	text := tail(op.GetText(), rota.MaxErrorBytes)
+	text := tail(op.GetText(), limits.MaxErrorBytes)
 	why := rota.ReasonDeclined
 	switch {
 	case l.Revoked != rota.ReasonNone:
 		why = l.Revoked // the worker confirms
-	case l.endsBy != 0 && lg.m.head.clock >= l.endsBy-rota.DeclineTimesOut:
+	case l.endsBy != 0 && lg.m.head.clock >= l.endsBy-limits.DeclineTimesOut:
 		return &fsmpb.Outcome{JobState: uint32(lg.timeOut(l, "", text))}
 	default:
 		lg.m.fleet.outcome(l, outcomeDeclined)
@@ -248,7 +249,7 @@ func (lg *leasing) decline(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	return &fsmpb.Outcome{JobState: uint32(lg.endLease(l, why, text))}
 }
 
-// endedEarly is what a worker's word on a time-out adds: rota.ViewMargin, for people.
+// endedEarly is what a worker's word on a time-out adds: limits.ViewMargin, for people.
 const endedEarly = "; its worker ends it 1 s before, to report it"
 
 // progress keeps a report, at most one a second a job (SPEC §8.7).
@@ -257,10 +258,10 @@ func (lg *leasing) progress(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		return refused(rota.Refusef(rota.KindInvalid, "progress", "progress is %d: 0 to 100 is wanted", p))
 	}
 	j := lg.m.jobs.get(l.Job)
-	if j.progressAt == 0 || lg.m.head.clock >= j.progressAt+rota.ProgressEvery || op.GetProgress() == 100 && j.progress != 100 {
+	if j.progressAt == 0 || lg.m.head.clock >= j.progressAt+limits.ProgressEvery || op.GetProgress() == 100 && j.progress != 100 {
 		j = lg.m.jobs.edit(l.Job)
 		lg.m.own(j)
-		j.progress, j.note, j.progressAt = op.GetProgress(), tail(op.GetText(), rota.MaxNoteBytes), lg.m.head.clock
+		j.progress, j.note, j.progressAt = op.GetProgress(), tail(op.GetText(), limits.MaxNoteBytes), lg.m.head.clock
 		lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
 			Attempt: l.Attempt, Text: j.note, Payload: progressed(j.progress)})
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func TestLease(t *testing.T) {
@@ -101,7 +102,7 @@ func TestLease(t *testing.T) {
 		b.worker("w", 1)
 		b.submit("j")
 		b.every = 100
-		for n := 1; n <= rota.MaxDeclines; n++ {
+		for n := 1; n <= limits.MaxDeclines; n++ {
 			l := b.match()["j"]
 			if l.Attempt != 0 {
 				b.t.Fatalf("decline %d: attempt %d", n, l.Attempt)
@@ -110,7 +111,7 @@ func TestLease(t *testing.T) {
 			if o := b.ok(verb(rota.VerbDecline, l)); !o.GetExisted() {
 				b.t.Fatalf("a repeated decline counted again: %v", o)
 			}
-			if n < rota.MaxDeclines {
+			if n < limits.MaxDeclines {
 				b.pass(30_000) // the worker cools down for the type
 			}
 		}
@@ -140,7 +141,7 @@ func TestLease(t *testing.T) {
 	run("dies_at_once_without_retry", func(b *bench) {
 		l := b.leased("j", "w")
 		b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.NoRetry = true; c.Text = strings.Repeat("é", 9000) }))
-		if j := b.state("j", rota.JobDead); len(j.Error) > rota.MaxErrorBytes {
+		if j := b.state("j", rota.JobDead); len(j.Error) > limits.MaxErrorBytes {
 			b.t.Fatalf("error of %d bytes", len(j.Error))
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -34,7 +35,7 @@ func (lg *leasing) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text stri
 	lg.m.placement.registry.supply.Give(l.Worker, l.takes())
 	lg.m.placement.share(l.queue, l.tenant, -1)
 	lg.m.placement.countEndless(l, &lg.m.queues.get(l.queue).policy, -1)
-	lg.m.limits.closeTenant(l)
+	lg.m.admission.closeTenant(l)
 
 	lg.m.flows.noteAttempt(l, j)
 
@@ -42,7 +43,7 @@ func (lg *leasing) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text stri
 	j.lease = rota.LeaseID{}
 	j.lastReason, j.lastError = why, text
 	attempts := j.attempts
-	if len(attempts) >= rota.MaxAttemptsKept {
+	if len(attempts) >= limits.MaxAttemptsKept {
 		attempts = attempts[1:]
 	}
 	j.attempts = append(slices.Clip(attempts), rota.Attempt{Number: l.Attempt, Life: j.history().life, Worker: l.Worker, Lease: l.ID, Token: l.Token,
@@ -68,7 +69,7 @@ func (lg *leasing) endLease(l *leaseRow, why rota.Reason, text string) rota.JobS
 	lg.m.journal.emitFor(j, &rota.Event{Kind: kind, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Session: l.Session,
 		Lease: l.ID, Attempt: l.Attempt, Reason: why, Text: text})
 	if why == rota.ReasonDeclined {
-		if j.declines++; j.declines >= rota.MaxDeclines {
+		if j.declines++; j.declines >= limits.MaxDeclines {
 			why = rota.ReasonProviderFail
 			j.lastReason = why
 		}
@@ -157,7 +158,7 @@ func (lg *leasing) timeLease(l *leaseRow) {
 func (lg *leasing) timeOut(l *leaseRow, how, text string) rota.JobState {
 	said := "timed out: max_runtime is " + strconv.FormatInt(l.maxRuntime(), 10) + " ms" + how
 	if text != "" {
-		said += ": " + tail(text, rota.MaxErrorBytes-len(said)-len(": "))
+		said += ": " + tail(text, limits.MaxErrorBytes-len(said)-len(": "))
 	}
 	lg.m.fleet.outcome(l, outcomeTimedOut)
 	return lg.endLease(l, rota.ReasonTimedOut, said)
@@ -216,7 +217,7 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, r resu
 	m.placement.registry.supply.Release(j.class)
 	m.jobs.drop(id)
 
-	m.ended.evictTombs(rota.TombstoneCap - 1)
+	m.ended.evictTombs(limits.TombstoneCap - 1)
 	m.head.tombSeq++
 	t := tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
 		attempt: j.attempt, outputDigest: string(r.digest), submitted: j.submittedAt(), finished: m.head.now(),

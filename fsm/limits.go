@@ -8,11 +8,12 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/fsm/tree"
+	"github.com/rotasched/rota/internal/limits"
 )
 
-// limits decides what may enter and what may start: modes of the cluster, tenants and
+// admission decides what may enter and what may start: modes of the cluster, tenants and
 // their rates, failure domains, windows.
-type limits struct {
+type admission struct {
 	m       *Machine
 	tenants table[rota.TenantID, tenantRow, *tenantRow]
 	meters  table[string, meterRow, *meterRow]
@@ -38,7 +39,7 @@ func ascii(s string) bool {
 // rateOf is the rate that a tenant's submissions to a queue are held to, 0 for
 // none, and the queue of the meter that measures it: the tenant's own limit is over
 // all queues (SPEC §4.5).
-func (lm *limits) rateOf(tenant rota.TenantID, q *queueRow) (queue rota.QueueName, rate int64) {
+func (lm *admission) rateOf(tenant rota.TenantID, q *queueRow) (queue rota.QueueName, rate int64) {
 	switch own := lm.limitsOf(tenant).RateLimitRPS; {
 	case own < 0:
 		return q.name, q.policy.RateLimitRPS
@@ -49,15 +50,15 @@ func (lm *limits) rateOf(tenant rota.TenantID, q *queueRow) (queue rota.QueueNam
 
 // admitRate refuses a submission beyond its tenant's rate (SPEC §4.5); it changes
 // nothing.
-func (lm *limits) admitRate(spec *rota.JobSpec, q *queueRow) error {
+func (lm *admission) admitRate(spec *rota.JobSpec, q *queueRow) error {
 	queue, rate := lm.rateOf(spec.Tenant, q)
 	if rate == 0 {
 		return nil
 	}
 	r := lm.meters.get(meterKey(queue, spec.Tenant))
 	if r == nil {
-		if lm.meters.len() >= rota.MaxMeters {
-			return exhausted("rate_limit_rps", "the rates of %d tenants are measured: no more tenants are taken now", rota.MaxMeters)
+		if lm.meters.len() >= limits.MaxMeters {
+			return exhausted("rate_limit_rps", "the rates of %d tenants are measured: no more tenants are taken now", limits.MaxMeters)
 		}
 		return nil
 	}
@@ -76,7 +77,7 @@ func (lm *limits) admitRate(spec *rota.JobSpec, q *queueRow) error {
 }
 
 // chargeRate takes an admitted submission from its tenant's bucket.
-func (lm *limits) chargeRate(spec *rota.JobSpec, q *queueRow) {
+func (lm *admission) chargeRate(spec *rota.JobSpec, q *queueRow) {
 	queue, rate := lm.rateOf(spec.Tenant, q)
 	if rate == 0 {
 		return
@@ -87,7 +88,7 @@ func (lm *limits) chargeRate(spec *rota.JobSpec, q *queueRow) {
 }
 
 // meter returns a meter to edit, a new one where there is none.
-func (lm *limits) meter(queue rota.QueueName, tenant rota.TenantID) *meterRow {
+func (lm *admission) meter(queue rota.QueueName, tenant rota.TenantID) *meterRow {
 	key := meterKey(queue, tenant)
 	r := lm.meters.edit(key)
 	if r == nil {
@@ -99,7 +100,7 @@ func (lm *limits) meter(queue rota.QueueName, tenant rota.TenantID) *meterRow {
 
 // admitPressure refuses by the fill of the queue and of what its workers have before
 // them, at reject_threshold of either (SPEC §4.6). It looks at counters only.
-func (lm *limits) admitPressure(spec *rota.JobSpec, q *queueRow) error {
+func (lm *admission) admitPressure(spec *rota.JobSpec, q *queueRow) error {
 	p := &q.policy
 	least := p.RejectThresholdPermille
 	if spec.Priority == 0 || least == 0 {
@@ -118,13 +119,13 @@ func (lm *limits) admitPressure(spec *rota.JobSpec, q *queueRow) error {
 
 // backlog is what a queue's workers have before them, and what max_queue_size gives them
 // to: nothing, which bounds nothing, where that is off or no worker is active.
-func (lm *limits) backlog(q *queueRow) (ready, room int64) {
+func (lm *admission) backlog(q *queueRow) (ready, room int64) {
 	return q.queued + q.assigned + q.running, int64(lm.m.placement.registry.supply.Workers(q.name)) * q.policy.MaxQueueSize
 }
 
 // full is the refusal by a queue that is full in some way: with what makes room, where
 // time alone does not.
-func (lm *limits) full(q *queueRow, format string, args ...any) error {
+func (lm *admission) full(q *queueRow, format string, args ...any) error {
 	cure := ""
 	switch {
 	case q.policy.Paused:
@@ -136,7 +137,7 @@ func (lm *limits) full(q *queueRow, format string, args ...any) error {
 		return exhausted("queue", format, args...)
 	}
 	e := rota.Refusef(rota.KindExhausted, "queue", format+"%s", append(args, cure)...)
-	e.RetryAfter = rota.StuckRetryAfter
+	e.RetryAfter = limits.StuckRetryAfter
 	return e
 }
 
@@ -148,12 +149,12 @@ func (vw *View) Crowded(op *fsmpb.Submit) *fsmpb.Outcome {
 	s := op.GetSpec()
 	q := vw.m.queues.get(rota.QueueName(s.GetQueue()))
 	spec := &rota.JobSpec{Queue: rota.QueueName(s.GetQueue()), Tenant: rota.TenantID(s.GetTenant()), Priority: s.GetPriority()}
-	if q == nil || vw.m.head.cluster == "" || vw.m.limits.admitMode(spec) != nil {
+	if q == nil || vw.m.head.cluster == "" || vw.m.admission.admitMode(spec) != nil {
 		return nil
 	}
-	err := vw.m.limits.admitCap(q)
-	if err == nil && vw.m.limits.admitRate(spec, q) == nil {
-		err = vw.m.limits.admitPressure(spec, q)
+	err := vw.m.admission.admitCap(q)
+	if err == nil && vw.m.admission.admitRate(spec, q) == nil {
+		err = vw.m.admission.admitPressure(spec, q)
 	}
 	if err == nil {
 		return nil
@@ -166,7 +167,7 @@ func (vw *View) Crowded(op *fsmpb.Submit) *fsmpb.Outcome {
 }
 
 // admitCap refuses what a queue has no place for (SPEC §4.4).
-func (lm *limits) admitCap(q *queueRow) error {
+func (lm *admission) admitCap(q *queueRow) error {
 	if pending := q.pending(); pending >= q.policy.QueueCap {
 		return lm.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap)
 	}
@@ -175,7 +176,7 @@ func (lm *limits) admitCap(q *queueRow) error {
 
 // pressure names what admitPressure and throttled say of a submission of a usual
 // priority.
-func (lm *limits) pressure(q *queueRow) string {
+func (lm *admission) pressure(q *queueRow) string {
 	switch {
 	case q.pending() >= q.policy.QueueCap, lm.admitPressure(&rota.JobSpec{Priority: rota.DefaultPriority}, q) != nil:
 		return rota.BackpressureRefuse
@@ -186,13 +187,13 @@ func (lm *limits) pressure(q *queueRow) string {
 }
 
 // load is a queue's open leases and what its workers can have open, at least 1.
-func (lm *limits) load(q *queueRow) (open, room int64) {
+func (lm *admission) load(q *queueRow) (open, room int64) {
 	return q.assigned + q.running, max(1, lm.m.placement.registry.supply.Capacity(q.name))
 }
 
 // throttled asks submitters to slow down: the queue, or what its workers have before
 // them, is more than half full (SPEC §4.6).
-func (lm *limits) throttled(q *queueRow) bool {
+func (lm *admission) throttled(q *queueRow) bool {
 	ready, room := lm.backlog(q)
 	return q.pending()*2 > q.policy.QueueCap || room > 0 && ready*2 > room
 }
@@ -200,10 +201,10 @@ func (lm *limits) throttled(q *queueRow) bool {
 // countWindow counts an assignment in its tenant's rolling window, and parks the
 // tenant's lanes in the queue when that is full. Beyond MaxMeters nothing is
 // counted.
-func (lm *limits) countWindow(l *leaseRow) {
+func (lm *admission) countWindow(l *leaseRow) {
 	q := lm.m.queues.get(l.queue)
 	if q.policy.TenantWindowMax == 0 ||
-		lm.meters.len() >= rota.MaxMeters && lm.meters.get(meterKey(l.queue, l.tenant)) == nil {
+		lm.meters.len() >= limits.MaxMeters && lm.meters.get(meterKey(l.queue, l.tenant)) == nil {
 		return
 	}
 	r := lm.meter(l.queue, l.tenant)
@@ -212,7 +213,7 @@ func (lm *limits) countWindow(l *leaseRow) {
 }
 
 // windowFull reports whether a tenant's lanes in a queue wait for its rolling window.
-func (lm *limits) windowFull(q *queueRow, tenant rota.TenantID) bool {
+func (lm *admission) windowFull(q *queueRow, tenant rota.TenantID) bool {
 	if q.policy.TenantWindowMax == 0 {
 		return false
 	}
@@ -221,7 +222,7 @@ func (lm *limits) windowFull(q *queueRow, tenant rota.TenantID) bool {
 }
 
 // settleMeter puts a meter right after its window changed; r is editable.
-func (lm *limits) settleMeter(r *meterRow) {
+func (lm *admission) settleMeter(r *meterRow) {
 	if q := lm.m.queues.get(r.queue); q != nil {
 		n, _ := r.window.total()
 		if parked := q.policy.TenantWindowMax > 0 && n >= q.policy.TenantWindowMax; parked != r.parked {
@@ -233,7 +234,7 @@ func (lm *limits) settleMeter(r *meterRow) {
 }
 
 // timeMeter puts a meter where it stands in the timers; one at rest leaves.
-func (lm *limits) timeMeter(r *meterRow) {
+func (lm *admission) timeMeter(r *meterRow) {
 	key, due := meterKey(r.queue, r.tenant), lm.meterDue(r)
 	lm.m.timers.meter.set(key, int64(r.due), int64(due))
 	if r.due = due; due == 0 {
@@ -243,7 +244,7 @@ func (lm *limits) timeMeter(r *meterRow) {
 
 // meterDue is when a meter must be looked at: when its bucket is full again, or its
 // oldest sub-window goes; 0 when it is at rest.
-func (lm *limits) meterDue(r *meterRow) (due rota.Clock) {
+func (lm *admission) meterDue(r *meterRow) (due rota.Clock) {
 	if r.tat != 0 {
 		due = moment(r.tat, lm.m.head.clock)
 	}
@@ -254,12 +255,12 @@ func (lm *limits) meterDue(r *meterRow) (due rota.Clock) {
 }
 
 // fireMeter looks again at a meter whose bucket or window changes now.
-func (lm *limits) fireMeter(key string) {
+func (lm *admission) fireMeter(key string) {
 	lm.reviewMeter(lm.meters.edit(key))
 }
 
 // reviewMeter takes off a meter what has passed.
-func (lm *limits) reviewMeter(r *meterRow) {
+func (lm *admission) reviewMeter(r *meterRow) {
 	if ahead(r.tat, lm.m.head.clock) == 0 {
 		r.tat = 0
 	}
@@ -274,7 +275,7 @@ func (lm *limits) reviewMeter(r *meterRow) {
 
 // reviewQueue looks again at a queue's meters and failure domains after its policy
 // changed.
-func (lm *limits) reviewQueue(q *queueRow, old *rota.QueuePolicy) {
+func (lm *admission) reviewQueue(q *queueRow, old *rota.QueuePolicy) {
 	p := &q.policy
 	if p.TenantWindowMax != old.TenantWindowMax || p.TenantWindowMs != old.TenantWindowMs {
 		for _, key := range keysUnder(&lm.meters, meterKey(q.name, "")) {
@@ -308,7 +309,7 @@ func keysUnder[R any, P interface {
 // meters checks what is derived of the meters.
 func (c *checker) meters() {
 	m := c.m
-	m.limits.meters.scan(func(key string, r *meterRow) bool {
+	m.admission.meters.scan(func(key string, r *meterRow) bool {
 		q := m.queues.get(r.queue)
 		n, bad := r.window.total()
 		switch {
@@ -319,7 +320,7 @@ func (c *checker) meters() {
 		case q != nil && r.parked != (q.policy.TenantWindowMax > 0 && n >= q.policy.TenantWindowMax):
 			c.fault("I4: meter %s counts %d of %d and is parked: %v", key, n, q.policy.TenantWindowMax, r.parked)
 		}
-		if due := m.limits.meterDue(r); due == 0 || due != r.due {
+		if due := m.admission.meterDue(r); due == 0 || due != r.due {
 			c.fault("I4: meter %s is due at %d, filed at %d", key, due, r.due)
 		}
 		return true

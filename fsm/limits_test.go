@@ -114,8 +114,8 @@ func (s *strait) endAll() {
 		s.entry(cancelOp(fmt.Sprint("j", i+1)))
 	}
 	s.pass(70_000)
-	if s.limits.meters.len() != 0 || s.limits.domains.len() != 0 || s.timers.penalty.Len() != 0 {
-		s.t.Fatalf("%d meters, %d domains, %d penalties at rest", s.limits.meters.len(), s.limits.domains.len(), s.timers.penalty.Len())
+	if s.admission.meters.len() != 0 || s.admission.domains.len() != 0 || s.timers.penalty.Len() != 0 {
+		s.t.Fatalf("%d meters, %d domains, %d penalties at rest", s.admission.meters.len(), s.admission.domains.len(), s.timers.penalty.Len())
 	}
 	s.sound()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // lives returns the attempts of a job as life.number, oldest first.
@@ -66,7 +67,7 @@ func TestLives(t *testing.T) {
 			b.ok(retryOp("j"))
 			dead(b, "j", "")
 		}
-		if got := lives(b.state("j", rota.JobDead).Attempts); len(got) != rota.MaxAttemptsKept || got[0] != "3.0" || got[11] != "14.0" {
+		if got := lives(b.state("j", rota.JobDead).Attempts); len(got) != limits.MaxAttemptsKept || got[0] != "3.0" || got[11] != "14.0" {
 			t.Fatalf("%v", got)
 		}
 	})
@@ -134,7 +135,7 @@ func TestLives(t *testing.T) {
 			"life":   func(a *rota.Attempt) { a.Life = 1 },
 			"worker": func(a *rota.Attempt) { a.Worker = "a b" },
 			"end":    func(a *rota.Attempt) { a.Ended.Clock++ },
-			"error":  func(a *rota.Attempt) { a.Error = strings.Repeat("x", rota.MaxErrorBytes+1) },
+			"error":  func(a *rota.Attempt) { a.Error = strings.Repeat("x", limits.MaxErrorBytes+1) },
 			"text":   func(a *rota.Attempt) { a.Error = "\xff" },
 			"seed":   func(a *rota.Attempt) { a.Decision.Seed = make([]byte, 33) },
 		} {
@@ -170,7 +171,7 @@ func TestLives(t *testing.T) {
 			dead(b, id, "again")
 		}
 		job := b.state(string(id), rota.JobDead)
-		if got := lives(job.Attempts); !slices.Equal(got, []string{"0.0", "1.0", "2.0", "3.0"}) || len(job.Attempts[0].Error) != rota.MaxNodeErrorBytes {
+		if got := lives(job.Attempts); !slices.Equal(got, []string{"0.0", "1.0", "2.0", "3.0"}) || len(job.Attempts[0].Error) != limits.MaxNodeErrorBytes {
 			t.Fatalf("%v, %+v", got, job)
 		}
 	})

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
 func TestHoldsData(t *testing.T) {
 	t.Parallel()
 	w := &workerRow{}
-	for i := range rota.MaxDataHeld {
+	for i := range limits.MaxDataHeld {
 		if !w.holdsData([]string{fmt.Sprint("k", i)}) {
 			t.Fatalf("key %d is known", i)
 		}
@@ -21,14 +22,14 @@ func TestHoldsData(t *testing.T) {
 	if w.holdsData(nil) || w.holdsData([]string{"k255", "k128"}) {
 		t.Fatal("one of the newer half was moved")
 	}
-	if !w.holdsData([]string{"k200", "k0"}) || w.held[rota.MaxDataHeld-1] != "k0" || len(w.held) != rota.MaxDataHeld {
+	if !w.holdsData([]string{"k200", "k0"}) || w.held[limits.MaxDataHeld-1] != "k0" || len(w.held) != limits.MaxDataHeld {
 		t.Fatalf("held %v", w.held)
 	}
-	if !w.holdsData([]string{"new", "newer", "new"}) || len(w.held) != rota.MaxDataHeld ||
-		!slices.Equal(w.held[rota.MaxDataHeld-3:], []string{"k0", "new", "newer"}) || w.held[0] != "k3" {
+	if !w.holdsData([]string{"new", "newer", "new"}) || len(w.held) != limits.MaxDataHeld ||
+		!slices.Equal(w.held[limits.MaxDataHeld-3:], []string{"k0", "new", "newer"}) || w.held[0] != "k3" {
 		t.Fatalf("held %v", w.held)
 	}
-	if old[0] != "k0" || old[255] != "k255" || len(old) != rota.MaxDataHeld {
+	if old[0] != "k0" || old[255] != "k255" || len(old) != limits.MaxDataHeld {
 		t.Fatal("the list of an older copy of the row changed")
 	}
 }
@@ -98,7 +99,7 @@ func BenchmarkHoldsData(b *testing.B) {
 	s := sched.NewSupply()
 	w := &workerRow{spec: &rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 1}}
 	s.Put(sched.WorkerEntry{Spec: w.spec, Active: true})
-	keys := make([]string, 4*rota.MaxDataHeld)
+	keys := make([]string, 4*limits.MaxDataHeld)
 	for i := range keys {
 		keys[i] = fmt.Sprint("s3://bucket/object-", i)
 	}

@@ -59,7 +59,7 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 		}
 		m.flows.settleFlows()
 		m.placement.settleTurns()
-		m.limits.settleMode()
+		m.admission.settleMode()
 	}
 	a.EventBytes = m.journal.settleChain()
 	m.settleHeader()
@@ -67,7 +67,7 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 	m.jobs.recycle()
 	m.leasing.leases.recycle()
 	m.fleet.workers.recycle()
-	m.limits.tenants.recycle() // queues are never dropped
+	m.admission.tenants.recycle() // queues are never dropped
 	a.Events, a.Sweep, a.Rules = m.journal.events, m.sweep, m.head.rules
 	a.Term, a.Clock, a.Stamped, a.Digest = m.head.term, m.head.clock, m.stamped, m.ledger.sum
 	return a, nil
@@ -111,9 +111,9 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 	case *fsmpb.Op_SetNode:
 		return m.setNode(op.SetNode)
 	case *fsmpb.Op_SetMode:
-		return m.limits.setMode(op.SetMode)
+		return m.admission.setMode(op.SetMode)
 	case *fsmpb.Op_SetTenant:
-		return m.limits.setTenant(op.SetTenant)
+		return m.admission.setTenant(op.SetTenant)
 	case *fsmpb.Op_ReportProof:
 		return m.reportProof(op.ReportProof)
 	case *fsmpb.Op_OpenWorkflow:

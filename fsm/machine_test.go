@@ -112,7 +112,7 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 	b.twin.leasing.leases.freeze()
 	b.twin.fleet.workers.freeze()
 	b.twin.queues.freeze()
-	b.twin.limits.tenants.freeze()
+	b.twin.admission.tenants.freeze()
 	want, err := b.twin.Apply(index, logTerm, data)
 	if err != nil {
 		b.t.Fatalf("apply to the twin: %v", err)

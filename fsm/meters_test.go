@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // burst submits n jobs at one moment and counts those that were taken.
@@ -103,12 +104,12 @@ func TestTenantRate(t *testing.T) {
 		b := newBench(t)
 		b.ok(queueOp("default", "rate_limit_rps", "3"))
 		b.burst(9)
-		if b.limits.meters.len() != 1 || b.View.AtRest() {
-			t.Fatalf("%d meters, at rest %v", b.limits.meters.len(), b.View.AtRest())
+		if b.admission.meters.len() != 1 || b.View.AtRest() {
+			t.Fatalf("%d meters, at rest %v", b.admission.meters.len(), b.View.AtRest())
 		}
 		b.twin = b.restored()
 		b.pass(1000)
-		if b.limits.meters.len() != 0 {
+		if b.admission.meters.len() != 0 {
 			t.Fatal("a full bucket has a row")
 		}
 	})
@@ -117,12 +118,12 @@ func TestTenantRate(t *testing.T) {
 		b := newBench(t)
 		b.every = 1000
 		b.ok(queueOp("default", "rate_limit_rps", "1000", "tenant_window_max", "1"))
-		for i := range rota.MaxMeters {
+		for i := range limits.MaxMeters {
 			for _, m := range []*Machine{b.Machine, b.twin} {
 				r := &meterRow{key: meterKey("default", rota.TenantID(fmt.Sprint("t", i))), queue: "default",
 					tenant: rota.TenantID(fmt.Sprint("t", i)), tat: (startClock + 500) * nsPerMs}
-				m.limits.meters.insert(r.key, r)
-				m.limits.timeMeter(r)
+				m.admission.meters.insert(r.key, r)
+				m.admission.timeMeter(r)
 			}
 		}
 		for _, m := range []*Machine{b.Machine, b.twin} {
@@ -136,8 +137,8 @@ func TestTenantRate(t *testing.T) {
 		b.ok(queueOp("default", "rate_limit_rps", "0"))
 		b.submit("c")
 		b.worker("w", 9)
-		if l := b.match(); len(l) != 2 || b.limits.meters.len() != rota.MaxMeters {
-			t.Fatalf("%d were started, %d meters", len(l), b.limits.meters.len())
+		if l := b.match(); len(l) != 2 || b.admission.meters.len() != limits.MaxMeters {
+			t.Fatalf("%d were started, %d meters", len(l), b.admission.meters.len())
 		}
 		b.sound()
 	})
@@ -298,7 +299,7 @@ func TestPressure(t *testing.T) {
 		b.refuses(rota.KindExhausted, "rate_limit_rps", submitOp(jobSpec("a")))
 		b.pass(1000)
 		b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("a")))
-		if b.limits.meters.len() != 0 {
+		if b.admission.meters.len() != 0 {
 			t.Fatal("a refusal was charged")
 		}
 		b.ok(modeOp(rota.ModeReadOnly, "x"))
@@ -418,8 +419,8 @@ func TestTenantWindow(t *testing.T) {
 		b.submit("last", tenant("ann"))
 		b.twin = b.restored()
 		b.ok(queueOp("default", "tenant_window_max", "0"))
-		if b.match()["last"].Job == "" || b.limits.meters.len() != 0 || b.timers.meter.Len() != 0 {
-			t.Fatalf("%d meters without any window", b.limits.meters.len())
+		if b.match()["last"].Job == "" || b.admission.meters.len() != 0 || b.timers.meter.Len() != 0 {
+			t.Fatalf("%d meters without any window", b.admission.meters.len())
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -344,7 +345,7 @@ func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
 		}
 		if !l.revoked {
 			m.fails(&w.modelStanding, j.typ, true)
-			if j.declines++; j.declines >= rota.MaxDeclines {
+			if j.declines++; j.declines >= limits.MaxDeclines {
 				m.use(l)
 				return true, true
 			}

@@ -3,6 +3,7 @@ package fsm
 import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -20,7 +21,7 @@ type modeChanged struct {
 // setMode changes the cluster's mode (SPEC §4.3). A leader's own change is an
 // internal operation: it goes between NORMAL and DEGRADED only, and never over a
 // mode that an operator set (SPEC §4.7).
-func (lm *limits) setMode(op *fsmpb.SetMode) *fsmpb.Outcome {
+func (lm *admission) setMode(op *fsmpb.SetMode) *fsmpb.Outcome {
 	h := &lm.m.head
 	if op.GetAuto() {
 		if o := lm.m.internal(); o != nil {
@@ -57,16 +58,16 @@ func checkMode(op *fsmpb.SetMode) error {
 		return rota.Refusef(rota.KindInvalid, "mode", "a leader sets NORMAL or DEGRADED by itself, not %s",
 			rota.ClusterMode(op.GetMode()))
 	case reason == "" && !op.GetAuto():
-		return rota.Refusef(rota.KindInvalid, "reason", "reason is empty: say why, in 1 to %d bytes", rota.MaxReasonBytes)
-	case len(reason) > rota.MaxReasonBytes:
-		return rota.Refusef(rota.KindInvalid, "reason", "reason has %d bytes: at most %d are taken", len(reason), rota.MaxReasonBytes)
+		return rota.Refusef(rota.KindInvalid, "reason", "reason is empty: say why, in 1 to %d bytes", limits.MaxReasonBytes)
+	case len(reason) > limits.MaxReasonBytes:
+		return rota.Refusef(rota.KindInvalid, "reason", "reason has %d bytes: at most %d are taken", len(reason), limits.MaxReasonBytes)
 	}
 	return nil
 }
 
 // enterMode changes the mode and all that hangs on it. A stretch of holding begins
 // where nothing was held by a leader before.
-func (lm *limits) enterMode(to rota.ClusterMode, reason string, auto, holds bool) {
+func (lm *admission) enterMode(to rota.ClusterMode, reason string, auto, holds bool) {
 	h := &lm.m.head
 	from, until := h.mode, h.holdsUntil
 	goesOn := h.modeAuto && h.modeHolds && auto && holds
@@ -78,7 +79,7 @@ func (lm *limits) enterMode(to rota.ClusterMode, reason string, auto, holds bool
 	case !auto || !holds:
 		h.holdsUntil = 0
 	case !goesOn:
-		h.holdsUntil = h.clock + rota.HoldsDegradedMost
+		h.holdsUntil = h.clock + limits.HoldsDegradedMost
 	}
 	lm.m.timers.mode.set("", int64(until), int64(h.holdsUntil))
 	lm.holdLow()
@@ -87,7 +88,7 @@ func (lm *limits) enterMode(to rota.ClusterMode, reason string, auto, holds bool
 
 // low says what becomes of QUEUED jobs of priority > 5. holdsUntil is 0 once an
 // automatic DEGRADED has held for as long as it may.
-func (lm *limits) low() sched.LowHold {
+func (lm *admission) low() sched.LowHold {
 	h := &lm.m.head
 	switch {
 	case h.mode != rota.ModeDegraded || !h.modeHolds:
@@ -100,7 +101,7 @@ func (lm *limits) low() sched.LowHold {
 }
 
 // holdLow tells all lanes.
-func (lm *limits) holdLow() {
+func (lm *admission) holdLow() {
 	low := lm.low()
 	lm.m.queues.scan(func(name rota.QueueName, _ *queueRow) bool {
 		lm.m.placement.registry.queues[name].pending.HoldLow(low)
@@ -109,14 +110,14 @@ func (lm *limits) holdLow() {
 }
 
 // fireMode ends the stretch for which an automatic DEGRADED holds (SPEC §4.7).
-func (lm *limits) fireMode(string) {
+func (lm *admission) fireMode(string) {
 	lm.m.timers.mode.set("", int64(lm.m.head.holdsUntil), 0)
 	lm.m.head.holdsUntil = 0
 	lm.holdLow()
 }
 
 // modeHolds reports whether the mode keeps a QUEUED job of such a priority from starting.
-func (lm *limits) modeHolds(priority int32, turn bool) bool {
+func (lm *admission) modeHolds(priority int32, turn bool) bool {
 	if lm.m.head.mode == rota.ModeReadOnly {
 		return true
 	}
@@ -130,7 +131,7 @@ func (lm *limits) modeHolds(priority int32, turn bool) bool {
 // date may be years away: they do not hold it up, and stay. Those of a paused queue
 // do: they are queued work that an operator keeps from being done. A retry, or a date
 // that comes, is work again, and `drained` is said anew after it.
-func (lm *limits) settleMode() {
+func (lm *admission) settleMode() {
 	h := &lm.m.head
 	idle := lm.m.leasing.leases.len() == 0 && lm.m.placement.registry.busy.Len() == 0 && lm.m.timers.wake.Len() == 0 && lm.m.flows.flowIndex.ready.Len() == 0 &&
 		lm.m.flows.flowIndex.passing.Len() == 0
@@ -144,7 +145,7 @@ func (lm *limits) settleMode() {
 
 // admitMode refuses what the mode does not take. Retries and children of workflows
 // are no new work: they do not come here.
-func (lm *limits) admitMode(spec *rota.JobSpec) error {
+func (lm *admission) admitMode(spec *rota.JobSpec) error {
 	h := &lm.m.head
 	switch h.mode {
 	case rota.ModeNormal:

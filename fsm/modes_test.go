@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func modeOp(mode rota.ClusterMode, reason string) *fsmpb.Op {
@@ -64,7 +65,7 @@ func TestMode(t *testing.T) {
 		b := newBench(t)
 		b.refuses(rota.KindInvalid, "mode", modeOp(9, "x"))
 		b.refuses(rota.KindInvalid, "reason", modeOp(rota.ModeDegraded, ""))
-		b.refuses(rota.KindInvalid, "reason", modeOp(rota.ModeDegraded, strings.Repeat("x", rota.MaxReasonBytes+1)))
+		b.refuses(rota.KindInvalid, "reason", modeOp(rota.ModeDegraded, strings.Repeat("x", limits.MaxReasonBytes+1)))
 		b.refuses(rota.KindInvalid, "mode", autoMode(rota.ModeReadOnly, "x", false))
 		emptyBench(t).refuses(rota.KindUnavailable, "cluster", modeOp(rota.ModeDegraded, "x"))
 	})
@@ -278,7 +279,7 @@ func TestModeByItself(t *testing.T) {
 		b.ok(autoMode(rota.ModeNormal, "recovered", false))
 		b.ok(autoMode(rota.ModeDegraded, "slow", true))
 		b.submit("z", priority(0))
-		if b.head.holdsUntil != b.head.clock+rota.HoldsDegradedMost {
+		if b.head.holdsUntil != b.head.clock+limits.HoldsDegradedMost {
 			t.Fatal("another stretch does not hold anew")
 		}
 	})

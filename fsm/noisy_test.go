@@ -98,7 +98,7 @@ func TestNoisyNeighbour(t *testing.T) {
 			if late > 60*2/20+1 {
 				t.Fatalf("%d of 60 jobs waited for a second round", late)
 			}
-			if !b.limits.domains.get(domainKey("default", "zone-1")).isolated {
+			if !b.admission.domains.get(domainKey("default", "zone-1")).isolated {
 				t.Fatal("the domain recovered meanwhile")
 			}
 			b.sound()

@@ -1,8 +1,8 @@
 package fsm
 
 import (
-	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
@@ -77,7 +77,7 @@ func (o *opener) usual(b []byte) bool {
 			ops++
 		}
 	}
-	if ops > rota.MaxEntryOps {
+	if ops > limits.MaxEntryOps {
 		return false
 	}
 	o.begin(ops)

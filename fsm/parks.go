@@ -18,7 +18,7 @@ type told struct {
 // inform brings a queue's lanes up to date with what the rows say of a tenant. It
 // runs whenever a job is filed, so that a queue which has none of a tenant's jobs
 // need not be told: parking a tenant costs no walk over all queues.
-func (lm *limits) inform(i *queueIndex, q *queueRow, tenant rota.TenantID) {
+func (lm *admission) inform(i *queueIndex, q *queueRow, tenant rota.TenantID) {
 	want := told{lm.parked(q, tenant), lm.limitsOf(tenant).Weight}
 	had, ok := i.told[tenant]
 	if !ok {
@@ -57,7 +57,7 @@ func (i *queueIndex) note(tenant rota.TenantID, t told) {
 
 // informBusy tells the lanes of all queues that have QUEUED jobs; others are told
 // when they get some.
-func (lm *limits) informBusy(tenant rota.TenantID) {
+func (lm *admission) informBusy(tenant rota.TenantID) {
 	lm.m.placement.registry.busy.Scan(func(t turn) bool {
 		lm.inform(lm.m.placement.registry.queues[t.name], lm.m.queues.get(t.name), tenant)
 		return true
@@ -65,7 +65,7 @@ func (lm *limits) informBusy(tenant rota.TenantID) {
 }
 
 // informAnew tells lanes that were built anew all that the rows say beside the jobs.
-func (lm *limits) informAnew(q *queueRow, i *queueIndex) {
+func (lm *admission) informAnew(q *queueRow, i *queueIndex) {
 	i.told = make(map[rota.TenantID]told)
 	i.pending.HoldLow(lm.low())
 	for _, key := range lm.domainsOf(q.name) {
@@ -77,7 +77,7 @@ func (lm *limits) informAnew(q *queueRow, i *queueIndex) {
 
 // parked reports whether a tenant's lanes in a queue wait: for max_concurrent (SPEC
 // §4.9), or for its rolling window.
-func (lm *limits) parked(q *queueRow, tenant rota.TenantID) bool {
+func (lm *admission) parked(q *queueRow, tenant rota.TenantID) bool {
 	t := lm.tenants.get(tenant)
 	return t != nil && t.parkedAt != 0 || lm.windowFull(q, tenant)
 }
@@ -85,7 +85,7 @@ func (lm *limits) parked(q *queueRow, tenant rota.TenantID) bool {
 // blocked names the first job-side reason for which a QUEUED job may not be
 // assigned now (SPEC §6.1), "" if there is none. turn says that it would be by a
 // turn of the oldest, which runs what an automatic DEGRADED has held for long enough.
-func (lm *limits) blocked(j *jobRow, q *queueRow, turn bool) (first string) {
+func (lm *admission) blocked(j *jobRow, q *queueRow, turn bool) (first string) {
 	lm.obstacles(j, q, turn, func(reason, _ string) bool {
 		first = reason
 		return false
@@ -95,7 +95,7 @@ func (lm *limits) blocked(j *jobRow, q *queueRow, turn bool) (first string) {
 
 // obstacles tells every job-side reason, in a fixed order, for as long as note
 // returns true. Details are made for those who ask on only.
-func (lm *limits) obstacles(j *jobRow, q *queueRow, turn bool, note func(reason, detail string) bool) {
+func (lm *admission) obstacles(j *jobRow, q *queueRow, turn bool, note func(reason, detail string) bool) {
 	if lm.m.flows.doomed(j) && !note("WORKFLOW_ENDING", "workflow "+string(j.workflow)) {
 		return
 	}
@@ -123,7 +123,7 @@ var _ sched.Caps = caps{}
 
 // Tenant is what max_concurrent leaves a tenant.
 func (c caps) Tenant(id rota.TenantID) int64 {
-	t := c.m.limits.tenants.get(id)
+	t := c.m.admission.tenants.get(id)
 	if t == nil || t.limits.MaxConcurrent == 0 {
 		return math.MaxInt64
 	}
@@ -137,7 +137,7 @@ func (c caps) Window(queue rota.QueueName, tenant rota.TenantID) int64 {
 	if most == 0 {
 		return math.MaxInt64
 	}
-	r := c.m.limits.meters.get(meterKey(queue, tenant))
+	r := c.m.admission.meters.get(meterKey(queue, tenant))
 	if r == nil {
 		return most
 	}
@@ -147,11 +147,11 @@ func (c caps) Window(queue rota.QueueName, tenant rota.TenantID) int64 {
 
 // Domain is how many tokens an isolated domain's bucket holds.
 func (c caps) Domain(queue rota.QueueName, name string) int64 {
-	d := c.m.limits.domainOf(queue, name)
+	d := c.m.admission.domainOf(queue, name)
 	if d == nil || !d.isolated {
 		return math.MaxInt64
 	}
-	return c.m.limits.probes(queue).tokens(d.tat, c.m.head.clock)
+	return c.m.admission.probes(queue).tokens(d.tat, c.m.head.clock)
 }
 
 // parks checks what a queue's lanes were told against the rows.
@@ -166,10 +166,10 @@ func (c *checker) parks() {
 		if !ok {
 			got = told{weight: 1}
 		}
-		if want := (told{m.limits.parked(q, j.spec.Tenant), m.limits.limitsOf(j.spec.Tenant).Weight}); got != want {
+		if want := (told{m.admission.parked(q, j.spec.Tenant), m.admission.limitsOf(j.spec.Tenant).Weight}); got != want {
 			c.fault("I4: queue %s takes tenant %s for %v, the rows say %v", q.name, j.spec.Tenant, got, want)
 		}
-		if held := m.placement.registry.queues[q.name].pending.Blocked(j.item); held != m.limits.laneBlocked(j, q) {
+		if held := m.placement.registry.queues[q.name].pending.Blocked(j.item); held != m.admission.laneBlocked(j, q) {
 			c.fault("I4: job %s is blocked in its lane: %v, the rows say otherwise", id, held)
 		}
 		return true
@@ -177,13 +177,13 @@ func (c *checker) parks() {
 }
 
 // laneBlocked reports whether rounds may not draw from a QUEUED job's lane.
-func (lm *limits) laneBlocked(j *jobRow, q *queueRow) bool {
+func (lm *admission) laneBlocked(j *jobRow, q *queueRow) bool {
 	d := lm.domainOf(q.name, j.spec.Domain)
 	return lm.parked(q, j.spec.Tenant) || d != nil && d.parked || lm.low() != sched.LowFree && j.spec.Priority > lowPriority
 }
 
 // timeLimits computes the timers of mode, tenants, meters and domains.
-func (lm *limits) timeLimits(t *timers) {
+func (lm *admission) timeLimits(t *timers) {
 	t.mode.set("", 0, int64(lm.m.head.holdsUntil))
 	lm.tenants.scan(func(id rota.TenantID, r *tenantRow) bool {
 		t.penalty.set(string(id), 0, int64(r.penaltyAt()))
@@ -200,7 +200,7 @@ func (lm *limits) timeLimits(t *timers) {
 }
 
 // deriveLimits rebuilds what is derived of mode, tenants, meters and domains.
-func (lm *limits) deriveLimits() error {
+func (lm *admission) deriveLimits() error {
 	var err error
 	lm.domains.scan(func(key string, r *domainRow) bool {
 		if lm.m.queues.get(r.queue) == nil {

@@ -99,7 +99,7 @@ func (r *registry) reset() {
 func (pl *placement) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
 	q := &queueRow{name: name, policy: policy}
 	pl.m.queues.insert(name, q)
-	pl.m.limits.informAnew(q, pl.registry.addIndex(q))
+	pl.m.admission.informAnew(q, pl.registry.addIndex(q))
 	pl.m.fleet.reviewWorkers(name) // some may serve it already
 	pl.m.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: name, Text: policy.Preset})
 }
@@ -168,7 +168,7 @@ func (pl *placement) file(j *jobRow, q *queueRow) {
 		j.item = &sched.Item{}
 	}
 	*j.item = pl.itemOf(j, &q.policy)
-	pl.m.limits.inform(i, q, j.spec.Tenant)
+	pl.m.admission.inform(i, q, j.spec.Tenant)
 	i.pending.Add(j.item)
 	i.countTier(j, &q.policy, 1)
 	pl.timePromotion(q, i)
@@ -182,7 +182,7 @@ func (pl *placement) file(j *jobRow, q *queueRow) {
 func (pl *placement) itemOf(j *jobRow, p *rota.QueuePolicy) sched.Item {
 	size := effectiveSize(j.spec)
 	item := sched.Item{ID: j.spec.ID, JobSpec: j.spec.JobSpec, Class: j.class,
-		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, pl.m.limits.limitsOf(j.spec.Tenant).Tier, j.enqueued),
+		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, pl.m.admission.limitsOf(j.spec.Tenant).Tier, j.enqueued),
 		Enqueued: j.enqueued, Queued: j.queuedAt, Attempt: j.attempt, Data: j.data}
 	switch p.Ranking {
 	case rota.RankAdaptive:
@@ -266,7 +266,7 @@ func (pl *placement) share(queue rota.QueueName, tenant rota.TenantID, by int64)
 	} else {
 		i.open[tenant] = n
 	}
-	i.share(tenant, n, pl.m.limits.limitsOf(tenant).Weight)
+	i.share(tenant, n, pl.m.admission.limitsOf(tenant).Weight)
 }
 
 // classified is what jobs that share their spec have in common: their class, which holds until

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 	"github.com/tidwall/btree"
 )
@@ -15,7 +16,7 @@ import (
 // revoked, and the worker is held for the job until they have ended.
 
 // givesWay reports whether a job's leases may be ended for a critical one.
-func (r *jobRow) givesWay() bool { return r.spec.Priority >= rota.BackgroundPriority }
+func (r *jobRow) givesWay() bool { return r.spec.Priority >= limits.BackgroundPriority }
 
 // going is an open lease that gives way, or is revoked already: a worker's stand
 // together, the newest first. What a decision must know of it is beside it, so that
@@ -118,7 +119,7 @@ func (pl *placement) unpreemptable(j *jobRow, worker rota.WorkerID, ids [][]byte
 		return nil, "NOT_CRITICAL"
 	}
 	q := pl.m.queues.get(j.spec.Queue)
-	if why := pl.m.limits.blocked(j, q, false); why != "" {
+	if why := pl.m.admission.blocked(j, q, false); why != "" {
 		return nil, why
 	}
 	switch {
@@ -205,7 +206,7 @@ type preemption struct {
 func (p *preemption) queue(lot sched.Lot) {
 	lot.Pending.Critical(func(it *sched.Item) bool {
 		p.seen++
-		if p.seen > rota.MaxPreemptSeen || p.decided >= rota.MaxPreemptions {
+		if p.seen > limits.MaxPreemptSeen || p.decided >= limits.MaxPreemptions {
 			return false
 		}
 		if !p.placed[it.ID] && !p.m.flows.doomed(p.m.jobs.get(it.ID)) && p.draft.WantsRoom(lot, it) {
@@ -219,7 +220,7 @@ func (p *preemption) queue(lot sched.Lot) {
 func (p *preemption) candidate(lot sched.Lot, it *sched.Item) {
 	plans, known := p.plans[it.Class]
 	if !known {
-		if p.looks > rota.MaxPreemptLooks {
+		if p.looks > limits.MaxPreemptLooks {
 			return
 		}
 		plans = p.plansFor(lot.Queue, it.Class)

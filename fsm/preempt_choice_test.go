@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -129,10 +130,10 @@ func TestPreemptionChooses(t *testing.T) {
 		for i := range 70 {
 			b.submit(fmt.Sprint("crit", i), priority(0))
 		}
-		if n := len(b.revoked()); n != rota.MaxPreemptions {
+		if n := len(b.revoked()); n != limits.MaxPreemptions {
 			b.t.Fatalf("%d in the first entry", n)
 		}
-		if n := len(b.revoked()); n != 70-rota.MaxPreemptions {
+		if n := len(b.revoked()); n != 70-limits.MaxPreemptions {
 			b.t.Fatalf("%d in the second entry", n)
 		}
 		b.sound()

@@ -3,6 +3,7 @@ package fsm
 import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // reportProof takes a verifier's word that the proof of a completed job is invalid
@@ -16,9 +17,9 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 	case len(op.GetLease()) != len(rota.LeaseID{}):
 		return refused(rota.Refusef(rota.KindInvalid, "lease", "lease id has %d bytes: %d are wanted", len(op.GetLease()),
 			len(rota.LeaseID{})))
-	case len(op.GetReason()) > rota.MaxReasonBytes:
+	case len(op.GetReason()) > limits.MaxReasonBytes:
 		return refused(rota.Refusef(rota.KindInvalid, "reason", "reason has %d bytes: at most %d are taken", len(op.GetReason()),
-			rota.MaxReasonBytes))
+			limits.MaxReasonBytes))
 	}
 	lease := rota.LeaseID(op.GetLease())
 	t := m.ended.tombs.get(id)
@@ -134,11 +135,11 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, past []rota.Attempt, tex
 func (r *jobRow) disprove(t *tombRow, text string) {
 	for i := range r.attempts {
 		if a := &r.attempts[i]; a.Lease == t.lease {
-			a.End, a.Error = rota.ReasonProofInvalid, tail(text, rota.MaxErrorBytes)
+			a.End, a.Error = rota.ReasonProofInvalid, tail(text, limits.MaxErrorBytes)
 			return
 		}
 	}
 	last := rota.Attempt{Number: t.attempt, Life: t.life, Worker: t.worker, Lease: t.lease, Ended: t.finished,
 		End: rota.ReasonProofInvalid, Error: text}
-	r.attempts = append(r.attempts[max(0, len(r.attempts)+1-rota.MaxAttemptsKept):], last)
+	r.attempts = append(r.attempts[max(0, len(r.attempts)+1-limits.MaxAttemptsKept):], last)
 }

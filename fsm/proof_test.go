@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -146,7 +147,7 @@ func TestReportProof(t *testing.T) {
 		b.ok(queueOp("default", "audit_window", "48h"))
 		b.ok(statusOp("w", rota.WorkerRetired, 0))
 		b.every = 100_000
-		b.beatFleet(rota.WorkerForgotten)
+		b.beatFleet(limits.WorkerForgotten)
 		a := b.entry(reportOp(l))
 		want := `providerSlashed PROOF_REJECTED {"penalty":0,"stake":0,"reason":"PROOF_REJECTED"}`
 		if got := tells(a.Events); got != want {
@@ -165,7 +166,7 @@ func TestReportProof(t *testing.T) {
 		short.GetReportProof().Lease = l.ID[:31]
 		b.refuses(rota.KindInvalid, "lease", short)
 		long := reportOp(l)
-		long.GetReportProof().Reason = strings.Repeat("x", rota.MaxReasonBytes+1)
+		long.GetReportProof().Reason = strings.Repeat("x", limits.MaxReasonBytes+1)
 		b.refuses(rota.KindInvalid, "reason", long)
 		b.refuses(rota.KindInvalid, "spec", reportOp(l, retries, func(s *rota.JobSpec) { s.ID = "another" }))
 		b.refuses(rota.KindInvalid, "priority", reportOp(l, retries, func(s *rota.JobSpec) { s.Priority = 99 }))
@@ -187,7 +188,7 @@ func TestReportProof(t *testing.T) {
 func (b *bench) beatFleet(ms rota.Clock) {
 	b.t.Helper()
 	for end := b.now + ms; b.now < end; {
-		b.now = min(b.now+rota.ClockLeapMax, end)
+		b.now = min(b.now+limits.ClockLeapMax, end)
 		b.entry(sweepOp())
 	}
 	b.sound()

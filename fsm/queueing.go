@@ -3,6 +3,7 @@ package fsm
 import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -48,18 +49,18 @@ func (m *Machine) admitClass(spec *rota.JobSpec) error {
 		return nil
 	}
 	return exhausted("requires", "queue %q has jobs of %d different requirement sets: no more are taken", spec.Queue,
-		rota.MaxClassesPerQueue)
+		limits.MaxClassesPerQueue)
 }
 
 // classFits reports whether the job's class is known or there is room for another.
 func (m *Machine) classFits(spec *rota.JobSpec) bool {
 	s := m.placement.registry.supply
-	if s.Classes(spec.Queue) < rota.MaxClassesPerQueue {
+	if s.Classes(spec.Queue) < limits.MaxClassesPerQueue {
 		return true
 	}
 	c := s.Intern(sched.RequirementsOf(spec)) // counts it; given back at once
 	defer s.Release(c)
-	return s.Classes(spec.Queue) <= rota.MaxClassesPerQueue
+	return s.Classes(spec.Queue) <= limits.MaxClassesPerQueue
 }
 
 // start gives a new or revived job its first state: DELAYED while its delay or

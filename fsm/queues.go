@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -57,8 +58,8 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 		return refused(err)
 	}
 	if q == nil {
-		if pl.m.queues.len() >= rota.MaxQueues {
-			return refused(exhausted("queue", "%d queues exist: no more are taken", rota.MaxQueues))
+		if pl.m.queues.len() >= limits.MaxQueues {
+			return refused(exhausted("queue", "%d queues exist: no more are taken", limits.MaxQueues))
 		}
 		pl.addQueue(name, policy)
 		pl.m.queues.edit(name).expected = expected
@@ -100,7 +101,7 @@ func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy) {
 	}
 	pl.timePromotion(q, pl.registry.queues[q.name])
 	pl.changeRules(q, before)
-	pl.m.limits.reviewQueue(q, &old)
+	pl.m.admission.reviewQueue(q, &old)
 	pl.m.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: q.name, Text: policy.Preset})
 }
 
@@ -115,20 +116,20 @@ func rankedOtherwise(a, b *rota.QueuePolicy) bool {
 // operator's change of ranking may cost.
 func (pl *placement) refile(q *queueRow, i *queueIndex) {
 	i.pending = newPending(&q.policy)
-	pl.m.limits.informAnew(q, i)
+	pl.m.admission.informAnew(q, i)
 	pl.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		if j.state == rota.JobQueued && j.spec.Queue == q.name {
 			// The item is derived: the row's canonical bytes do not change.
 			item := pl.itemOf(j, &q.policy)
 			j.item = &item
-			pl.m.limits.inform(i, q, j.spec.Tenant)
+			pl.m.admission.inform(i, q, j.spec.Tenant)
 			i.pending.Add(j.item)
 		}
 		return true
 	})
 	pl.m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
 		if l.queue == q.name {
-			i.share(l.tenant, i.open[l.tenant], pl.m.limits.limitsOf(l.tenant).Weight)
+			i.share(l.tenant, i.open[l.tenant], pl.m.admission.limitsOf(l.tenant).Weight)
 		}
 		return true
 	})

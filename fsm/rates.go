@@ -1,11 +1,14 @@
 package fsm
 
-import "github.com/rotasched/rota"
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+)
 
 // window is a sliding window in sub-windows, oldest first, the unused ones last. A
 // sub-window leaves once the window's length has passed since it began, so what is
 // counted is never older than the window, and at least 5/6 of it is covered.
-type window [rota.WindowSlots]slot
+type window [limits.WindowSlots]slot
 
 // slot is one part of a sliding window: outcomes, or assignments, since a moment.
 type slot struct {
@@ -16,7 +19,7 @@ type slot struct {
 func (s slot) used() bool { return s.ok+s.fail > 0 }
 
 // width is the length of a sub-window, rounded up: at most WindowSlots are alive.
-func width(span rota.Clock) rota.Clock { return (span + rota.WindowSlots - 1) / rota.WindowSlots }
+func width(span rota.Clock) rota.Clock { return (span + limits.WindowSlots - 1) / limits.WindowSlots }
 
 // expire lets the sub-windows go that began a span ago.
 func (w *window) expire(span, now rota.Clock) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -26,8 +27,8 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 	old := fl.workers.get(spec.ID)
 	switch {
 	case old == nil:
-		if fl.workers.len() >= rota.MaxWorkers {
-			return refused(exhausted("worker", "%d workers are registered: no more are taken", rota.MaxWorkers))
+		if fl.workers.len() >= limits.MaxWorkers {
+			return refused(exhausted("worker", "%d workers are registered: no more are taken", limits.MaxWorkers))
 		}
 		w := &workerRow{spec: spec, secretHash: hash, health: healthFull, leases: make(map[string]struct{})}
 		fl.workers.insert(spec.ID, w)

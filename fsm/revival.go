@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // PastOp is what a terminal job has behind it, for the entry that revives it (SPEC §16.6).
@@ -48,7 +49,7 @@ func readPast(t *tombRow, p *fsmpb.Past) ([]rota.Attempt, error) {
 	for i := range attempts {
 		a := &attempts[i]
 		sound = sound && a.Life >= 0 && a.Life <= t.life && rota.ValidID(string(a.Worker)) && a.Ended.Clock <= t.finished.Clock &&
-			len(a.Error) <= rota.MaxErrorBytes && utf8.ValidString(a.Error) && len(a.Decision.Seed) <= len(rota.LeaseID{})
+			len(a.Error) <= limits.MaxErrorBytes && utf8.ValidString(a.Error) && len(a.Decision.Seed) <= len(rota.LeaseID{})
 	}
 	if !sound {
 		return nil, rota.Refusef(rota.KindInvalid, "past", "the attempts given for job %s are none that it can have had", t.id)

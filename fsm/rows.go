@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -125,7 +126,7 @@ func decodeDecision(d *decoder) rota.Decision {
 
 func decodeAttempts(d *decoder) []rota.Attempt {
 	n := d.uint()
-	if n > rota.MaxAttemptsKept {
+	if n > limits.MaxAttemptsKept {
 		d.fail()
 		return nil
 	}

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/zeebo/xxh3"
 )
 
@@ -151,7 +152,7 @@ func encodeTypesUntil(e *encoder, list []rota.TypeUntil) {
 }
 
 func decodeTypesUntil(d *decoder) (list []rota.TypeUntil) {
-	for range d.count(rota.MaxTypesPerWorker) {
+	for range d.count(limits.MaxTypesPerWorker) {
 		list = append(list, rota.TypeUntil{Type: rota.JobType(d.str()), Until: rota.Moment{Clock: rota.Clock(d.int())},
 			Cause: rota.Reason(d.enum(uint64(rota.ReasonLast)))})
 	}
@@ -195,7 +196,7 @@ func decodeWorker(d *decoder) *workerRow {
 	r.slashed = d.int()
 	r.invalidProofs = int32(d.int())
 	r.jailedUntil = rota.Clock(d.int())
-	for range d.count(rota.MaxTypesPerWorker) {
+	for range d.count(limits.MaxTypesPerWorker) {
 		r.failing = append(r.failing, streak{rota.JobType(d.str()), d.int()})
 	}
 	r.attestedUntil = rota.Date(d.int())
@@ -207,10 +208,10 @@ func decodeWorker(d *decoder) *workerRow {
 		r.units = append(r.units, rota.UnitsUsed{Queue: rota.QueueName(d.str()), Since: d.moment(),
 			Until: rota.Moment{Clock: rota.Clock(d.int())}, Used: d.int()})
 	}
-	for range d.count(rota.MaxTypesPerWorker) {
+	for range d.count(limits.MaxTypesPerWorker) {
 		r.executed = append(r.executed, rota.JobType(d.str()))
 	}
-	if r.held = d.strs(); len(r.held) > rota.MaxDataHeld {
+	if r.held = d.strs(); len(r.held) > limits.MaxDataHeld {
 		d.fail()
 	}
 	r.assigned = d.uint()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // TestStaging_theDigestDoesNotKnowOfFlushes runs one log over a machine that never
@@ -136,13 +137,13 @@ func TestStaging_beyondItsBoundTheOldestAreCounted(t *testing.T) {
 	b := newBench(t)
 	b.every = 1 << 30
 	body := make([]byte, rota.MaxPayloadBytes)
-	n := rota.RecordBytesCap/rota.MaxPayloadBytes + 10
+	n := limits.RecordBytesCap/rota.MaxPayloadBytes + 10
 	for i := range n {
 		b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) { s.Payload = body })
 		b.ok(cancelOp(fmt.Sprint("j", i)))
 	}
 	s := b.View.Staging()
-	if s.Dropped == 0 || s.Bytes > rota.RecordBytesCap || s.Records+int(s.Dropped) != n || s.Oldest != s.Dropped+1 {
+	if s.Dropped == 0 || s.Bytes > limits.RecordBytesCap || s.Records+int(s.Dropped) != n || s.Oldest != s.Dropped+1 {
 		t.Fatalf("%+v", s)
 	}
 	b.sound()

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -111,12 +112,12 @@ func (r *workerRow) addHealth(now rota.Clock, by int32) bool {
 // earliest.
 func (r *workerRow) executes(typ rota.JobType) bool {
 	at := slices.Index(r.executed, typ)
-	if at >= max(0, len(r.executed)-rota.MaxTypesPerWorker/2) {
+	if at >= max(0, len(r.executed)-limits.MaxTypesPerWorker/2) {
 		return false
 	}
 	list := make([]rota.JobType, 0, len(r.executed)+1)
 	for i, t := range r.executed {
-		if i != at && (at >= 0 || i > 0 || len(r.executed) < rota.MaxTypesPerWorker) {
+		if i != at && (at >= 0 || i > 0 || len(r.executed) < limits.MaxTypesPerWorker) {
 			list = append(list, t)
 		}
 	}
@@ -130,13 +131,13 @@ func (r *workerRow) executes(typ rota.JobType) bool {
 func (r *workerRow) holdsData(keys []string) (changed bool) {
 	for _, key := range keys {
 		at := slices.Index(r.held, key)
-		if at >= max(0, len(r.held)-rota.MaxDataHeld/2) {
+		if at >= max(0, len(r.held)-limits.MaxDataHeld/2) {
 			continue
 		}
 		if !changed { // older copies of the row share the list
 			r.held, changed = append(make([]string, 0, len(r.held)+len(keys)), r.held...), true
 		}
-		if at >= 0 || len(r.held) >= rota.MaxDataHeld {
+		if at >= 0 || len(r.held) >= limits.MaxDataHeld {
 			r.held = slices.Delete(r.held, max(at, 0), max(at, 0)+1)
 		}
 		r.held = append(r.held, key)
@@ -301,5 +302,5 @@ func (fl *fleet) outcome(l *leaseRow, what outcome) {
 	}
 	fl.countStanding(w, l, what)
 	fl.m.typeStats.countType(l, what)
-	fl.m.limits.countDomain(l, what)
+	fl.m.admission.countDomain(l, what)
 }

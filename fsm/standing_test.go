@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // health checks a worker's present health, and wants it to be so.
@@ -326,7 +327,7 @@ func TestCooldown(t *testing.T) {
 		b.ok(queueOp("default", "decline_cools", "off"))
 		b.worker("w", 4)
 		l := b.acked("j")
-		for d := 1; d < rota.MaxDeclines; d++ {
+		for d := 1; d < limits.MaxDeclines; d++ {
 			wait := min(100<<(d-1), 10_000)
 			b.ok(verb(rota.VerbDecline, l))
 			j := b.state("j", rota.JobDelayed)
@@ -384,7 +385,7 @@ func TestCooldown(t *testing.T) {
 	run("of_the_newest_types_where_there_are_too_many", func(b *bench) {
 		b.every = 50
 		b.worker("w", 200, func(w *rota.WorkerSpec) { w.Prefetch = 200 })
-		for i := range rota.MaxTypesPerWorker + 3 {
+		for i := range limits.MaxTypesPerWorker + 3 {
 			b.submit(fmt.Sprint("j", i), typed(rota.JobType(fmt.Sprint("t", i))))
 		}
 		leases := inOrder(b.match())
@@ -395,7 +396,7 @@ func TestCooldown(t *testing.T) {
 			}
 		}
 		w, _ := b.View.Worker("w")
-		if n := len(w.Cooling); n != rota.MaxTypesPerWorker || w.Cooling[n-1].Type != b.jobType(leases[len(leases)-1].Job) {
+		if n := len(w.Cooling); n != limits.MaxTypesPerWorker || w.Cooling[n-1].Type != b.jobType(leases[len(leases)-1].Job) {
 			b.t.Fatalf("%d types cool down, the last %v", n, w.Cooling[n-1])
 		}
 	})
@@ -546,7 +547,7 @@ func TestUnits(t *testing.T) {
 func (b *bench) skip(to rota.Clock) {
 	b.t.Helper()
 	for at := b.head.clock; at < to; {
-		at = min(at+rota.ClockLeapMax, to)
+		at = min(at+limits.ClockLeapMax, to)
 		b.now = at
 		b.entry(sweepOp())
 	}
@@ -634,7 +635,7 @@ func TestRules(t *testing.T) {
 func TestExecuted(t *testing.T) {
 	t.Parallel()
 	w := &workerRow{}
-	for i := range rota.MaxTypesPerWorker {
+	for i := range limits.MaxTypesPerWorker {
 		if !w.executes(rota.JobType(fmt.Sprint("t", i))) {
 			t.Fatalf("type %d is known", i)
 		}
@@ -643,10 +644,10 @@ func TestExecuted(t *testing.T) {
 	if w.executes("t63") || w.executes("t32") {
 		t.Fatal("one of the newer half was moved")
 	}
-	if !w.executes("t0") || w.executed[rota.MaxTypesPerWorker-1] != "t0" || len(w.executed) != rota.MaxTypesPerWorker {
+	if !w.executes("t0") || w.executed[limits.MaxTypesPerWorker-1] != "t0" || len(w.executed) != limits.MaxTypesPerWorker {
 		t.Fatalf("executed %v", w.executed)
 	}
-	if !w.executes("new") || len(w.executed) != rota.MaxTypesPerWorker || slices.Contains(w.executed, "t1") {
+	if !w.executes("new") || len(w.executed) != limits.MaxTypesPerWorker || slices.Contains(w.executed, "t1") {
 		t.Fatalf("executed %v", w.executed)
 	}
 	if old[0] != "t0" || old[63] != "t63" {

@@ -20,7 +20,7 @@ type Machine struct {
 	fleet     fleet
 	leasing   leasing
 	placement placement
-	limits    limits
+	admission admission
 	typeStats typeStats
 	flows     flows
 	ended     ended
@@ -55,7 +55,7 @@ func New() *Machine { return NewKnowing(RulesVersion) }
 func NewKnowing(version uint32) *Machine {
 	m := &Machine{knows: version}
 	m.head.rules = FirstRules
-	m.View.m, m.fleet.m, m.leasing.m, m.placement.m, m.limits.m = m, m, m, m, m
+	m.View.m, m.fleet.m, m.leasing.m, m.placement.m, m.admission.m = m, m, m, m, m
 	m.typeStats.m, m.flows.m, m.ended.m, m.journal.m = m, m, m, m
 	l := &m.ledger
 	m.jobs.init(tagJob, l)
@@ -64,9 +64,9 @@ func NewKnowing(version uint32) *Machine {
 	m.fleet.workers.init(tagWorker, l)
 	m.leasing.leases.init(tagLease, l)
 	m.placement.holds.init(tagHold, l)
-	m.limits.tenants.init(tagTenant, l)
-	m.limits.meters.init(tagMeter, l)
-	m.limits.domains.init(tagDomain, l)
+	m.admission.tenants.init(tagTenant, l)
+	m.admission.meters.init(tagMeter, l)
+	m.admission.domains.init(tagDomain, l)
 	m.typeStats.types.init(tagType, l)
 	m.flows.workflows.init(tagWorkflow, l)
 	m.flows.vertices.init(tagVertex, l)
@@ -75,7 +75,7 @@ func NewKnowing(version uint32) *Machine {
 	// The other tables change too seldom to matter. Where workers, queues or tenants are
 	// many, each entry changes others of them, so that nearly every operation would copy a row.
 	m.jobs.mutable, m.leasing.leases.mutable = true, true
-	m.fleet.workers.mutable, m.queues.mutable, m.limits.tenants.mutable = true, true, true
+	m.fleet.workers.mutable, m.queues.mutable, m.admission.tenants.mutable = true, true, true
 	m.jobs.empty = m.emptyJob
 	m.queues.known = make(map[rota.QueueName]*queueRow)
 	m.ended.tombs.order, m.ended.tombs.texts, m.ended.staged.loose = newTombOrder(), make(map[rota.QueueName]*texts), newLooseRecords()

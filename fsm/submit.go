@@ -37,10 +37,10 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	m.placement.classify(j)
 	q = m.queues.edit(spec.Queue)
 	q.submitted++
-	m.limits.chargeRate(spec, q)
+	m.admission.chargeRate(spec, q)
 	m.typeStats.declareType(j.spec, q)
 	m.start(j)
-	return m.became(j.state, m.limits.throttled(q))
+	return m.became(j.state, m.admission.throttled(q))
 }
 
 // again answers a submission whose id is known: the same content is the same submission
@@ -88,16 +88,16 @@ func (m *Machine) admit(spec *rota.JobSpec, q *queueRow) error {
 		return rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist: create it with `rota queue set %s`",
 			spec.Queue, spec.Queue)
 	}
-	if err := m.limits.admitMode(spec); err != nil {
+	if err := m.admission.admitMode(spec); err != nil {
 		return err
 	}
-	if err := m.limits.admitCap(q); err != nil {
+	if err := m.admission.admitCap(q); err != nil {
 		return err
 	}
-	if err := m.limits.admitRate(spec, q); err != nil {
+	if err := m.admission.admitRate(spec, q); err != nil {
 		return err
 	}
-	if err := m.limits.admitPressure(spec, q); err != nil {
+	if err := m.admission.admitPressure(spec, q); err != nil {
 		return err
 	}
 	return m.admitClass(spec)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func TestSubmit(t *testing.T) {
@@ -106,7 +107,7 @@ func TestSubmit(t *testing.T) {
 		b := newBench(t)
 		b.every = 1 << 30
 		cpu := func(n int) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.CPUMilli = int64(n) } }
-		for i := range rota.MaxClassesPerQueue {
+		for i := range limits.MaxClassesPerQueue {
 			b.submit(fmt.Sprint("j", i), cpu(i+1))
 		}
 		b.refuses(rota.KindExhausted, "requires", submitOp(jobSpec("one-more", cpu(1_000_000))))
@@ -213,7 +214,7 @@ func TestRetry(t *testing.T) {
 		b := newBench(t)
 		b.every = 1 << 30
 		body := make([]byte, rota.MaxPayloadBytes)
-		n := rota.RecordBytesCap/rota.MaxPayloadBytes + 1
+		n := limits.RecordBytesCap/rota.MaxPayloadBytes + 1
 		for i := range n {
 			b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) { s.Payload = body })
 			b.ok(cancelOp(fmt.Sprint("j", i)))

@@ -3,6 +3,7 @@ package fsm
 import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // sweepDue fires what is due, and only a sweep does (SPEC §3.6): by kind, then
@@ -11,7 +12,7 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	if o := m.internal(); o != nil {
 		return o
 	}
-	left := rota.MaxFiringsPerSweep - m.sweep.Fired
+	left := limits.MaxFiringsPerSweep - m.sweep.Fired
 	now, date := int64(m.head.clock), int64(m.head.date())
 	fired := 0
 	fire := func(s timerSet, moment int64, f func(id string)) {
@@ -30,10 +31,10 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	fire(m.timers.dated, date, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
 	fire(m.timers.standing, now, m.fleet.fireStanding)
 	fire(m.timers.attest, date, m.fleet.fireAttestation)
-	fire(m.timers.mode, now, m.limits.fireMode)
-	fire(m.timers.penalty, now, m.limits.firePenalty)
-	fire(m.timers.meter, now, m.limits.fireMeter)
-	fire(m.timers.domain, now, m.limits.fireDomain)
+	fire(m.timers.mode, now, m.admission.fireMode)
+	fire(m.timers.penalty, now, m.admission.firePenalty)
+	fire(m.timers.meter, now, m.admission.fireMeter)
+	fire(m.timers.domain, now, m.admission.fireDomain)
 	fire(m.timers.promote, now, m.placement.firePromote)
 	fire(m.timers.forget, now, m.fleet.fireForget)
 	fire(m.timers.upload, now, m.flows.fireUpload)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func TestSweep(t *testing.T) {
@@ -102,7 +103,7 @@ func TestSweep(t *testing.T) {
 		b.every = 10_000
 		s := b.worker("w", 1)
 		b.ok(statusOp("w", rota.WorkerRetired, s))
-		for range int(rota.WorkerForgotten/1000) - 1 {
+		for range int(limits.WorkerForgotten/1000) - 1 {
 			b.now += 1000
 			b.entry()
 		}

@@ -3,10 +3,11 @@ package fsm
 import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // setTenant creates or changes a tenant's limits.
-func (lm *limits) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
+func (lm *admission) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 	id := rota.TenantID(op.GetId())
 	if err := rota.CheckID("tenant", id); err != nil {
 		return refused(err)
@@ -14,31 +15,31 @@ func (lm *limits) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 	if lm.m.head.cluster == "" {
 		return refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
 	}
-	limits := lm.limitsOf(id)
+	wanted := lm.limitsOf(id)
 	for _, s := range op.GetSet() {
 		if !ascii(s.GetKey()) || !ascii(s.GetValue()) { // as in setQueue
 			return refused(rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey()))
 		}
-		if err := limits.Set(rota.Setting{Key: s.GetKey(), Value: s.GetValue()}); err != nil {
+		if err := wanted.Set(rota.Setting{Key: s.GetKey(), Value: s.GetValue()}); err != nil {
 			return refused(err)
 		}
 	}
 	t := lm.tenants.get(id)
 	switch {
-	case t == nil && lm.tenants.len() >= rota.MaxTenants:
-		return refused(exhausted("tenant", "%d tenants are known: no more are taken", rota.MaxTenants))
+	case t == nil && lm.tenants.len() >= limits.MaxTenants:
+		return refused(exhausted("tenant", "%d tenants are known: no more are taken", limits.MaxTenants))
 	case t == nil:
 		lm.tenants.insert(id, &tenantRow{id: id, limits: rota.DefaultTenantLimits()})
-	case t.known && t.limits == limits:
+	case t.known && t.limits == wanted:
 		return &fsmpb.Outcome{Existed: true}
 	}
 	existed := t != nil && t.known
-	lm.changeTenant(lm.tenants.edit(id), limits)
+	lm.changeTenant(lm.tenants.edit(id), wanted)
 	return &fsmpb.Outcome{Existed: existed}
 }
 
 // changeTenant gives a tenant other limits; t is editable.
-func (lm *limits) changeTenant(t *tenantRow, limits rota.TenantLimits) {
+func (lm *admission) changeTenant(t *tenantRow, limits rota.TenantLimits) {
 	old, due := t.limits, t.penaltyAt()
 	t.known, t.limits = true, limits
 	switch {
@@ -63,7 +64,7 @@ func (lm *limits) changeTenant(t *tenantRow, limits rota.TenantLimits) {
 
 // rerank files a tenant's jobs anew in the queues that rank by its tier. It walks
 // all live jobs, which only an operator's change of tier may cost.
-func (lm *limits) rerank(tenant rota.TenantID) {
+func (lm *admission) rerank(tenant rota.TenantID) {
 	lm.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		if j.state != rota.JobQueued || j.spec.Tenant != tenant {
 			return true
@@ -82,7 +83,7 @@ func (lm *limits) rerank(tenant rota.TenantID) {
 }
 
 // limitsOf are a tenant's limits, the defaults where nobody set them.
-func (lm *limits) limitsOf(id rota.TenantID) rota.TenantLimits {
+func (lm *admission) limitsOf(id rota.TenantID) rota.TenantLimits {
 	if t := lm.tenants.get(id); t != nil {
 		return t.limits
 	}
@@ -105,7 +106,7 @@ func (r *tenantRow) penaltyAt() rota.Clock {
 
 // openTenant counts a tenant's open leases over all queues, and parks its lanes in
 // all of them once it has as many as it may (SPEC §4.9).
-func (lm *limits) openTenant(l *leaseRow) {
+func (lm *admission) openTenant(l *leaseRow) {
 	t := lm.tenants.edit(l.tenant)
 	if t == nil {
 		t = lm.tenants.fresh()
@@ -121,7 +122,7 @@ func (lm *limits) openTenant(l *leaseRow) {
 
 // closeTenant counts back. The lanes come back once one of the leases ended and the
 // penalty has passed, whichever is later.
-func (lm *limits) closeTenant(l *leaseRow) {
+func (lm *admission) closeTenant(l *leaseRow) {
 	t := lm.tenants.edit(l.tenant)
 	due := t.penaltyAt()
 	t.open--
@@ -136,7 +137,7 @@ func (lm *limits) closeTenant(l *leaseRow) {
 }
 
 // firePenalty ends a tenant's penalty.
-func (lm *limits) firePenalty(id string) {
+func (lm *admission) firePenalty(id string) {
 	t := lm.tenants.edit(rota.TenantID(id))
 	lm.unpark(t, t.penaltyAt())
 	if t.open == 0 && !t.known {
@@ -145,7 +146,7 @@ func (lm *limits) firePenalty(id string) {
 }
 
 // unpark puts a tenant's lanes back; due is where it stood in the timers.
-func (lm *limits) unpark(t *tenantRow, due rota.Clock) {
+func (lm *admission) unpark(t *tenantRow, due rota.Clock) {
 	lm.m.timers.penalty.set(string(t.id), int64(due), 0)
 	t.parkedAt = 0
 	lm.informBusy(t.id)
@@ -157,12 +158,12 @@ func (c *checker) tenants() {
 	open := make(map[rota.TenantID]int64)
 	m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
 		open[l.tenant]++
-		if m.limits.tenants.get(l.tenant) == nil {
+		if m.admission.tenants.get(l.tenant) == nil {
 			c.fault("I9: tenant %s has leases open and no row", l.tenant)
 		}
 		return true
 	})
-	m.limits.tenants.scan(func(id rota.TenantID, t *tenantRow) bool {
+	m.admission.tenants.scan(func(id rota.TenantID, t *tenantRow) bool {
 		if t.id != id || t.open != open[id] {
 			c.fault("I9: tenant %s counts %d open leases, %d are", id, t.open, open[id])
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // tenantOp sets keys given as key, value, key, value.
@@ -81,10 +82,10 @@ func TestSetTenant(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.every = 1000
-		for i := range rota.MaxTenants {
+		for i := range limits.MaxTenants {
 			for _, m := range []*Machine{b.Machine, b.twin} {
 				id := rota.TenantID(fmt.Sprint("t", i))
-				m.limits.tenants.insert(id, &tenantRow{id: id, known: true, limits: rota.DefaultTenantLimits()})
+				m.admission.tenants.insert(id, &tenantRow{id: id, known: true, limits: rota.DefaultTenantLimits()})
 			}
 		}
 		for _, m := range []*Machine{b.Machine, b.twin} {
@@ -315,7 +316,7 @@ func TestMaxConcurrent(t *testing.T) {
 			t.Fatalf("tenant %+v", b.View.Tenant("ann"))
 		}
 		b.ok(verb(rota.VerbComplete, l))
-		if b.limits.tenants.len() != 0 {
+		if b.admission.tenants.len() != 0 {
 			t.Fatal("the row stays")
 		}
 	})

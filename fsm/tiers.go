@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -101,7 +102,7 @@ func (pl *placement) enterTiers(q *queueRow) {
 // aging_threshold.
 func promoteAt(entered rota.Clock, p *rota.QueuePolicy) rota.Clock {
 	aged := entered + rota.Clock(p.AgingThresholdMs)
-	return (aged + rota.PromoteEvery - 1) / rota.PromoteEvery * rota.PromoteEvery
+	return (aged + limits.PromoteEvery - 1) / limits.PromoteEvery * limits.PromoteEvery
 }
 
 // nextRise is the job of a queue that rises next, and when: of those that rise at

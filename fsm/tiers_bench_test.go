@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // fillTiers is an adaptive queue with so many pending jobs over all tiers, 8
@@ -106,7 +107,7 @@ func BenchmarkDecidePreempting(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if r := m.View.Decide(1000); len(r) != 1 || len(r[0].Preempts) != rota.MaxPreemptions {
+		if r := m.View.Decide(1000); len(r) != 1 || len(r[0].Preempts) != limits.MaxPreemptions {
 			b.Fatalf("%d rounds", len(r))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // TestTimeOut is SPEC §20.2: an attempt that takes longer than its max_runtime counts
@@ -113,9 +114,9 @@ func TestTimeOut(t *testing.T) {
 		},
 		"and_cuts_a_long_text_not_what_happened": func(b *bench) {
 			l := leased(b)
-			b.ok(verb(rota.VerbFail, l, saying(strings.Repeat("x", rota.MaxErrorBytes)), timedOut))
+			b.ok(verb(rota.VerbFail, l, saying(strings.Repeat("x", limits.MaxErrorBytes)), timedOut))
 			j := b.state("j", rota.JobDead)
-			if len(j.Error) != rota.MaxErrorBytes || !strings.HasPrefix(j.Error, "timed out: max_runtime is 9000 ms; its worker ends it 1 s before, to report it: xx") {
+			if len(j.Error) != limits.MaxErrorBytes || !strings.HasPrefix(j.Error, "timed out: max_runtime is 9000 ms; its worker ends it 1 s before, to report it: xx") {
 				b.t.Fatalf("error of %d bytes: %.60q", len(j.Error), j.Error)
 			}
 		},
@@ -130,7 +131,7 @@ func TestTimeOut(t *testing.T) {
 			b.ok(queueOp("default", "max_runtime", "9s"))
 			l := b.leased("j", "w", func(s *rota.JobSpec) { s.Domain = "zone" })
 			b.ok(verb(rota.VerbFail, l, timedOut))
-			if ok, fail := b.limits.domainOf("default", "zone").window.total(); ok != 0 || fail != 1 {
+			if ok, fail := b.admission.domainOf("default", "zone").window.total(); ok != 0 || fail != 1 {
 				b.t.Fatalf("%d well, %d badly", ok, fail)
 			}
 		},

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/tidwall/btree"
 )
 
@@ -119,7 +120,7 @@ func (r *workerRow) forgetAt() int64 {
 	if r.open > 0 || (r.status != rota.WorkerRetired && r.status != rota.WorkerUnreachable) {
 		return 0
 	}
-	least, most := r.since.Clock+rota.WorkerForgotten, r.since.Clock+rota.PenaltyForgotten
+	least, most := r.since.Clock+limits.WorkerForgotten, r.since.Clock+limits.PenaltyForgotten
 	if r.slashed > 0 || r.before == rota.WorkerSuspended {
 		return int64(most)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func presetOp(name, preset string, pairs ...string) *fsmpb.Op {
@@ -208,7 +209,7 @@ func TestTombstoneCap(t *testing.T) {
 	b.submit("k")
 	for _, m := range []*Machine{b.Machine, b.twin} {
 		m.ledger.gen++
-		for i := range rota.TombstoneCap {
+		for i := range limits.TombstoneCap {
 			m.head.tombSeq++
 			m.ended.tombs.insert(&tombRow{id: rota.JobID(fmt.Sprintf("t%07d", i)), queue: "default", typ: "work", tenant: "default",
 				state: rota.JobCompleted, reason: rota.ReasonDone, finished: m.head.now(), seq: m.head.tombSeq})
@@ -223,7 +224,7 @@ func TestTombstoneCap(t *testing.T) {
 	b.state("t0000001", rota.JobNone)
 	b.state("j", rota.JobCancelled)
 	b.state("k", rota.JobCancelled)
-	if n := b.ended.tombs.len(); n != rota.TombstoneCap || b.head.droppedTombs != 2 {
+	if n := b.ended.tombs.len(); n != limits.TombstoneCap || b.head.droppedTombs != 2 {
 		t.Fatalf("%d tombstones, %d dropped", n, b.head.droppedTombs)
 	}
 }

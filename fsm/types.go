@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -86,7 +87,7 @@ func (r *leaseRow) began() rota.Clock {
 // MaxTypes types nothing is known.
 func (ts *typeStats) editType(typ rota.JobType) *typeRow {
 	if ts.types.get(typ) == nil {
-		if ts.types.len() >= rota.MaxTypes {
+		if ts.types.len() >= limits.MaxTypes {
 			return nil
 		}
 		ts.types.insert(typ, &typeRow{typ: typ})
@@ -163,8 +164,8 @@ func (ts *typeStats) typeWords(q *queueRow) []rota.TypeStats {
 // types checks that statistics are such as outcomes give.
 func (c *checker) types() {
 	m := c.m
-	if n := m.typeStats.types.len(); n > rota.MaxTypes {
-		c.fault("I9: %d types have statistics, %d may have", n, rota.MaxTypes)
+	if n := m.typeStats.types.len(); n > limits.MaxTypes {
+		c.fault("I9: %d types have statistics, %d may have", n, limits.MaxTypes)
 	}
 	m.typeStats.types.scan(func(typ rota.JobType, r *typeRow) bool {
 		if r.typ != typ || r.success < 0 || r.fail < 0 || r.emaUs < 0 || r.expectedMs < 0 || !r.sampled && r.emaUs != 0 {

@@ -158,7 +158,7 @@ func (vw *View) queueWords(r *queueRow) rota.Queue {
 	q.Parked = int64(i.pending.ParkedLanes())
 	q.Tiers = i.tierDepths(&r.policy)
 	q.UsagePermille, q.LeaseUsagePermille, q.BacklogUsagePermille = vw.usage(r)
-	q.Backpressure = vw.m.limits.pressure(r)
+	q.Backpressure = vw.m.admission.pressure(r)
 	if oldest, ok := i.pending.Oldest(); ok {
 		q.OldestWaitMs = int64(vw.m.head.clock - oldest)
 	}

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/rotasched/rota"
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+)
 
 // Mode returns the cluster's mode and why (SPEC §4.3).
 func (vw *View) Mode() rota.ModeStatus {
@@ -11,7 +14,7 @@ func (vw *View) Mode() rota.ModeStatus {
 
 // Tenant tells any tenant; one without a row has the default limits.
 func (vw *View) Tenant(id rota.TenantID) rota.Tenant {
-	if r := vw.m.limits.tenants.get(id); r != nil {
+	if r := vw.m.admission.tenants.get(id); r != nil {
 		return tenantWords(r)
 	}
 	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits()}
@@ -19,8 +22,8 @@ func (vw *View) Tenant(id rota.TenantID) rota.Tenant {
 
 // Tenants lists by id those that somebody set or that have leases open.
 func (vw *View) Tenants() []rota.Tenant {
-	list := make([]rota.Tenant, 0, vw.m.limits.tenants.len())
-	vw.m.limits.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool {
+	list := make([]rota.Tenant, 0, vw.m.admission.tenants.len())
+	vw.m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool {
 		list = append(list, tenantWords(r))
 		return true
 	})
@@ -38,7 +41,7 @@ func (vw *View) QueueInFull(name rota.QueueName) (rota.Queue, bool) {
 	if !ok {
 		return q, false
 	}
-	vw.m.limits.domains.scan(func(_ string, r *domainRow) bool {
+	vw.m.admission.domains.scan(func(_ string, r *domainRow) bool {
 		if r.queue == name {
 			q.Domains = append(q.Domains, vw.domainWords(r))
 		}
@@ -54,7 +57,7 @@ func (vw *View) QueueInFull(name rota.QueueName) (rota.Queue, bool) {
 func (vw *View) domainWords(r *domainRow) rota.Domain {
 	d := rota.Domain{Queue: r.queue, Name: r.name, Isolated: r.isolated, Since: r.since}
 	for _, s := range r.window {
-		if s.ok+s.fail > 0 && vw.m.head.clock-s.since < rota.WindowSlots*rota.WindowSlotMs {
+		if s.ok+s.fail > 0 && vw.m.head.clock-s.since < limits.WindowSlots*limits.WindowSlotMs {
 			d.Outcomes += s.ok + s.fail
 			d.Failures += s.fail
 		}
@@ -64,7 +67,7 @@ func (vw *View) domainWords(r *domainRow) rota.Domain {
 
 // IsolatedDomains counts the failure domains that are isolated now.
 func (vw *View) IsolatedDomains() (n int64) {
-	vw.m.limits.domains.scan(func(_ string, r *domainRow) bool {
+	vw.m.admission.domains.scan(func(_ string, r *domainRow) bool {
 		if r.isolated {
 			n++
 		}
@@ -75,7 +78,7 @@ func (vw *View) IsolatedDomains() (n int64) {
 
 // ParkedTenants counts the tenants whose lanes wait at max_concurrent.
 func (vw *View) ParkedTenants() (n int64) {
-	vw.m.limits.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool {
+	vw.m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool {
 		if r.parkedAt > 0 {
 			n++
 		}
@@ -96,8 +99,8 @@ func (vw *View) WorkersByStatus() (counts [rota.WorkerUnreachable + 1]int64) {
 // usage returns how full a queue, its workers, and what max_queue_size gives them are (SPEC
 // §4.6), in permille; the last is 0 where it bounds nothing.
 func (vw *View) usage(r *queueRow) (queue, leases, backlog int64) {
-	open, room := vw.m.limits.load(r)
-	ready, most := vw.m.limits.backlog(r)
+	open, room := vw.m.admission.load(r)
+	ready, most := vw.m.admission.backlog(r)
 	return r.pending() * 1000 / max(1, r.policy.QueueCap), open * 1000 / room, ready * 1000 / max(1, most) * min(1, most)
 }
 

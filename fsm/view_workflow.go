@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/tree"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // liveNodes checks that the nodes' jobs are counted as they stand. Invariant I4.
@@ -159,7 +160,7 @@ func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 	if limit <= 0 {
 		limit = 100
 	}
-	limit = min(limit, rota.MaxPage)
+	limit = min(limit, limits.MaxPage)
 	l.workflows.Ascend(rota.WorkflowID(f.Cursor), func(id rota.WorkflowID, r *workflowRow) bool {
 		if string(id) == f.Cursor || r.hidden() || f.State != rota.WorkflowNone && f.State != r.state ||
 			f.Queue != "" && f.Queue != r.queue || f.Tenant != "" && f.Tenant != r.tenant {

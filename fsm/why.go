@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -112,7 +113,7 @@ func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int) {
 	q := vw.m.queues.get(j.spec.Queue)
 	x.Before = vw.m.placement.registry.queues[q.name].pending.Before(j.item)
 	x.Rank = x.Before
-	vw.m.limits.obstacles(j, q, false, func(reason, detail string) bool {
+	vw.m.admission.obstacles(j, q, false, func(reason, detail string) bool {
 		x.Reasons = append(x.Reasons, rota.Why{Reason: reason, Detail: detail})
 		return true
 	})
@@ -180,7 +181,7 @@ func (vw *View) whyHeld(x *rota.Explanation, j *jobRow) {
 	}
 	slices.Sort(held)
 	x.Reasons = append(x.Reasons, rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: int64(len(held)),
-		WorkerIDs: held[:min(len(held), rota.MaxOthers)], Detail: strings.Join(names, ", ")})
+		WorkerIDs: held[:min(len(held), limits.MaxOthers)], Detail: strings.Join(names, ", ")})
 }
 
 // whyHold says of a job that lacks only room that a worker is kept for it, or when

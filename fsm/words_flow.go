@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -80,7 +81,7 @@ func AddNodesOps(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte, from uin
 		s := template(w, &w.Nodes[g.Order[k]])
 		n := &fsmpb.WorkflowNode{Spec: SpecOp(&s), Parents: parentSteps(g.Parents[k])}
 		bytes := proto.Size(n) + 8 // and its tag and length
-		if chunk == nil || len(chunk.Nodes) >= rota.MaxChunkNodes || size+bytes > chunkBytes {
+		if chunk == nil || len(chunk.Nodes) >= limits.MaxChunkNodes || size+bytes > chunkBytes {
 			chunk = &fsmpb.AddNodes{Workflow: string(w.ID), Content: content[:], First: uint32(k)}
 			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_AddNodes{AddNodes: chunk}})
 			size = 0

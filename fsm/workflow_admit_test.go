@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func TestOpenWorkflowRefuses(t *testing.T) {
@@ -170,7 +171,7 @@ func TestAddNodesClassLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.every = 100
-	for n := 0; n < rota.MaxClassesPerQueue; {
+	for n := 0; n < limits.MaxClassesPerQueue; {
 		var ops []*fsmpb.Op
 		for ; len(ops) < 500; n++ {
 			ops = append(ops, submitOp(jobSpec(fmt.Sprint("j", n), func(s *rota.JobSpec) { s.Requires = []string{fmt.Sprint("c", n)} })))

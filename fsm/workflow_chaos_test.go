@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // TestWorkflowChaos does to a few small workflows at once all that can be done to
@@ -20,7 +21,7 @@ func TestWorkflowChaos(t *testing.T) {
 		seeds = 10
 	}
 	for seed := range seeds {
-		for _, steps := range []int{1, 3, rota.MaxFlowSteps} {
+		for _, steps := range []int{1, 3, limits.MaxFlowSteps} {
 			b := newBench(reported{t, fmt.Sprintf("seed %d, %d steps an entry: ", seed, steps)})
 			b.every = 2
 			b.flows.flowIndex.steps, b.twin.flows.flowIndex.steps = steps, steps

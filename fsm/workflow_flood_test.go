@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // over sweeps until a workflow is over.
@@ -74,7 +75,7 @@ func TestRetriesAtOnce(t *testing.T) {
 // and takes them again when it is retried.
 func TestWorkflowClasses(t *testing.T) {
 	t.Parallel()
-	const most = rota.MaxWorkflowClasses
+	const most = limits.MaxWorkflowClasses
 	b := newBench(t)
 	b.every = 50
 	classes := func(id string, first, n int) *dag {
@@ -86,20 +87,20 @@ func TestWorkflowClasses(t *testing.T) {
 	}
 	wide := classes("wide", 0, most+1)
 	b.ok(wide.open())
-	last := wide.add()[most/rota.MaxChunkNodes]
-	for _, op := range wide.add()[:most/rota.MaxChunkNodes] {
+	last := wide.add()[most/limits.MaxChunkNodes]
+	for _, op := range wide.add()[:most/limits.MaxChunkNodes] {
 		b.ok(op)
 	}
 	b.refuses(rota.KindInvalid, "requires", last)
 	if n := b.placement.registry.supply.Classes(rota.DefaultQueue); n != most {
 		t.Fatalf("%d classes", n)
 	}
-	b.beatFleet(rota.UploadLapses)
+	b.beatFleet(limits.UploadLapses)
 	if n := b.placement.registry.supply.Classes(rota.DefaultQueue); n != 0 {
 		t.Fatalf("%d classes are left of an upload that was given up", n)
 	}
 	var list []*dag
-	for i := range rota.MaxClassesPerQueue / most {
+	for i := range limits.MaxClassesPerQueue / most {
 		list = append(list, classes(fmt.Sprint("wf", i), i*most, most))
 		b.run(list[i])
 	}
@@ -116,7 +117,7 @@ func TestWorkflowClasses(t *testing.T) {
 			b.entry(sweepOp())
 		}
 	}
-	if n := b.placement.registry.supply.Classes(rota.DefaultQueue); n != rota.MaxClassesPerQueue {
+	if n := b.placement.registry.supply.Classes(rota.DefaultQueue); n != limits.MaxClassesPerQueue {
 		t.Fatalf("%d classes", n) // what was released counts once
 	}
 	full()
@@ -143,7 +144,7 @@ func TestEndingWorkflowTakesNoPlaces(t *testing.T) {
 		b.every = 1 << 20
 		b.ok(queueOp("default", "ranking", ranking, "interleave", "2"))
 		b.ok(queueOp("other"))
-		d := newDAG("wf", make([][]uint32, 4*rota.MaxFlowSteps))
+		d := newDAG("wf", make([][]uint32, 4*limits.MaxFlowSteps))
 		b.run(d)
 		for b.flows.workflows.get("wf").blocked > 0 {
 			b.entry(sweepOp())
@@ -200,7 +201,7 @@ func TestEndingWorkflowStagesBounded(t *testing.T) {
 	for op := d.cancel(); !b.flows.workflows.get("wf").state.Terminal(); op = sweepOp() {
 		before := b.ended.staged.added
 		b.entry(op)
-		if n := b.ended.staged.added - before; n > rota.MaxFlowBytes+2*payload {
+		if n := b.ended.staged.added - before; n > limits.MaxFlowBytes+2*payload {
 			t.Fatalf("an entry stages %d bytes", n)
 		}
 		entries++

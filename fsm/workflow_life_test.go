@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func TestNodeJobs(t *testing.T) {
@@ -56,7 +57,7 @@ func TestFlowBudget(t *testing.T) {
 				next, n = next+1, n+1
 			}
 		}
-		if n > rota.MaxFlowSteps {
+		if n > limits.MaxFlowSteps {
 			t.Fatalf("%d nodes released in one entry", n)
 		}
 	}
@@ -84,7 +85,7 @@ func TestFlowBudget(t *testing.T) {
 	}
 	// A cancellation is as long.
 	a := b.entry(d.cancel())
-	if r := b.flows.workflows.get("wf"); r.cancelled != rota.MaxFlowSteps || r.state != rota.WorkflowRunning || !a.Sweep.More {
+	if r := b.flows.workflows.get("wf"); r.cancelled != limits.MaxFlowSteps || r.state != rota.WorkflowRunning || !a.Sweep.More {
 		t.Fatalf("%+v", r)
 	}
 	b.ok(d.cancel())
@@ -232,15 +233,15 @@ func TestWorkflowCaps(t *testing.T) {
 	b := newBench(t)
 	b.every = 1_000
 	one := func(n int) *dag { return newDAG(fmt.Sprintf("w%05d", n), [][]uint32{nil}) }
-	for n := 0; n < rota.MaxWorkflows; {
+	for n := 0; n < limits.MaxWorkflows; {
 		var ops []*fsmpb.Op
-		for ; len(ops) < 1000 && n < rota.MaxWorkflows; n++ {
+		for ; len(ops) < 1000 && n < limits.MaxWorkflows; n++ {
 			d := one(n)
 			ops = append(append(append(ops, d.open()), d.add()...), d.commit())
 		}
 		b.entry(ops...)
 	}
-	if n := b.flows.workflows.len(); n != rota.MaxWorkflows {
+	if n := b.flows.workflows.len(); n != limits.MaxWorkflows {
 		t.Fatalf("%d workflows", n)
 	}
 	b.refuses(rota.KindExhausted, "workflow", diamond("more").open())

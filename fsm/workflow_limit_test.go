@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // TestAddNodesIDs: which ids are printable is for the edge to say, as Unicode tables
@@ -69,7 +70,7 @@ func TestReportProofOfANode(t *testing.T) {
 func TestVertexCap(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ok(queueOp("default", "queue_cap", fmt.Sprint(rota.MaxVertices)))
+	b.ok(queueOp("default", "queue_cap", fmt.Sprint(limits.MaxVertices)))
 	b.run(diamond("old"))
 	b.ok(diamond("old").cancel())
 	large := func(i int, nodes uint32) *fsmpb.Op {
@@ -77,14 +78,14 @@ func TestVertexCap(t *testing.T) {
 		op.GetOpenWorkflow().Nodes, op.GetOpenWorkflow().Shares = nodes, nil
 		return op
 	}
-	const most = rota.MaxVertices / rota.MaxWorkflowNodes
+	const most = limits.MaxVertices / rota.MaxWorkflowNodes
 	for i := range most - 1 {
 		b.ok(large(i, rota.MaxWorkflowNodes))
 	}
 	last := newDAG("last", [][]uint32{nil}).open()
 	last.GetOpenWorkflow().Nodes, last.GetOpenWorkflow().Shares = rota.MaxWorkflowNodes-4, nil
 	b.ok(last)
-	if n := b.flows.flowIndex.kept.vertices; n != rota.MaxVertices {
+	if n := b.flows.flowIndex.kept.vertices; n != limits.MaxVertices {
 		t.Fatalf("%d nodes are kept", n)
 	}
 	b.refuses(rota.KindExhausted, "workflow", large(90, 5))
@@ -94,22 +95,22 @@ func TestVertexCap(t *testing.T) {
 
 	// Nodes arrive, so that forgetting takes a while: two of the workflows an entry.
 	chunk := func(i int) *fsmpb.Op {
-		d := newDAG(fmt.Sprintf("large%02d", i), make([][]uint32, rota.MaxChunkNodes))
+		d := newDAG(fmt.Sprintf("large%02d", i), make([][]uint32, limits.MaxChunkNodes))
 		d.content = newDAG(string(d.ID), [][]uint32{nil}).content
 		return AddNodesOps(&d.WorkflowSpec, d.g, d.content, 0)[0]
 	}
 	for i := range most - 1 {
 		b.ok(chunk(i))
 	}
-	b.beatFleet(rota.UploadLapses)
-	if f := &b.flows.flowIndex; f.kept.vertices != 0 || f.all.vertices < rota.MaxVertices*3/4 {
+	b.beatFleet(limits.UploadLapses)
+	if f := &b.flows.flowIndex; f.kept.vertices != 0 || f.all.vertices < limits.MaxVertices*3/4 {
 		t.Fatalf("%+v are kept, of %+v", f.kept, f.all)
 	}
 	var ops []*fsmpb.Op
 	for i := range most {
 		ops = append(ops, large(100+i, rota.MaxWorkflowNodes))
 	}
-	room, taken := (rota.MaxVertices*5/4-b.flows.flowIndex.all.vertices)/rota.MaxWorkflowNodes, int64(0)
+	room, taken := (limits.MaxVertices*5/4-b.flows.flowIndex.all.vertices)/rota.MaxWorkflowNodes, int64(0)
 	for _, o := range b.entry(ops...).Outcomes {
 		if e := OutcomeError(o); e == nil {
 			taken++
@@ -136,7 +137,7 @@ func TestBytesCap(t *testing.T) {
 	b.ok(more.open())
 	b.ok(refused.open())
 	m, index := b.restored(), b.head.index
-	others := rota.MaxWorkflowsBytes - m.flows.flowIndex.kept.bytes
+	others := limits.MaxWorkflowsBytes - m.flows.flowIndex.kept.bytes
 	m.flows.flowIndex.kept.bytes += others
 	m.flows.flowIndex.all.bytes += others
 	apply := func(op *fsmpb.Op) *rota.Error {
@@ -155,7 +156,7 @@ func TestBytesCap(t *testing.T) {
 	if err := apply(more.add()[0]); err != nil {
 		t.Fatal(err)
 	}
-	if m.flows.workflows.get("old") != nil || m.flows.flowIndex.kept.bytes != rota.MaxWorkflowsBytes-4*edgeBytes { // its own edges were counted before
+	if m.flows.workflows.get("old") != nil || m.flows.flowIndex.kept.bytes != limits.MaxWorkflowsBytes-4*edgeBytes { // its own edges were counted before
 		t.Fatalf("%d bytes are kept", m.flows.flowIndex.kept.bytes)
 	}
 	if err := apply(refused.add()[0]); err == nil || err.Kind != rota.KindExhausted || err.Subject != "workflow" {
@@ -170,12 +171,12 @@ func TestBytesCap(t *testing.T) {
 // for a while, and none of them is leased any more, nor does anything give way to it.
 func TestEndingWorkflowStartsNothing(t *testing.T) {
 	t.Parallel()
-	const nodes = 5 * rota.MaxFlowSteps
+	const nodes = 5 * limits.MaxFlowSteps
 	b := newBench(t)
 	b.every = 10
 	b.worker("w", 3)
 	for _, id := range []string{"bg1", "bg2"} {
-		b.submit(id, func(s *rota.JobSpec) { s.Priority = rota.BackgroundPriority })
+		b.submit(id, func(s *rota.JobSpec) { s.Priority = limits.BackgroundPriority })
 	}
 	d := newDAG("wf", make([][]uint32, nodes), func(d *dag) {
 		for n := range d.Nodes {

@@ -3,6 +3,7 @@ package fsm
 import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // openWorkflow announces a workflow (SPEC §11.1). A known one is answered before any
@@ -24,13 +25,13 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	if q == nil {
 		return refused(noQueue(spec.Queue))
 	}
-	if err := fs.m.limits.admitMode(spec); err != nil {
+	if err := fs.m.admission.admitMode(spec); err != nil {
 		return refused(err)
 	}
 	if err := fs.admitShares(spec, q, op); err != nil {
 		return refused(err)
 	}
-	if err := fs.m.limits.admitRate(spec, q); err != nil {
+	if err := fs.m.admission.admitRate(spec, q); err != nil {
 		return refused(err)
 	}
 	need := flowSize{workflows: 1, vertices: int64(op.GetNodes()), bytes: edgeBytes * int64(op.GetEdges())}
@@ -47,7 +48,7 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	fs.flowIndex.all.add(r, 1)
 	fs.flowIndex.kept.add(r, 1)
 	fs.m.timers.upload.set(string(id), 0, r.lapses())
-	fs.m.limits.chargeRate(spec, q)
+	fs.m.admission.chargeRate(spec, q)
 	return flowOutcome(r, false)
 }
 
@@ -150,10 +151,10 @@ func (fs *flows) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWork
 // §4.6).
 func (fs *flows) admitNodes(spec *rota.JobSpec, q *queueRow, n int64) error {
 	if pending := q.pending(); pending+n > q.policy.QueueCap {
-		return fs.m.limits.full(q, "queue %q holds %d pending jobs, the workflow brings %d more: queue_cap is %d", q.name, pending, n,
+		return fs.m.admission.full(q, "queue %q holds %d pending jobs, the workflow brings %d more: queue_cap is %d", q.name, pending, n,
 			q.policy.QueueCap)
 	}
-	return fs.m.limits.admitPressure(spec, q)
+	return fs.m.admission.admitPressure(spec, q)
 }
 
 // admitSize refuses what is beyond the caps on all workflows, once those that ended
@@ -161,7 +162,7 @@ func (fs *flows) admitNodes(spec *rota.JobSpec, q *queueRow, n int64) error {
 // caps is kept of that.
 func (fs *flows) admitSize(need flowSize) error {
 	s := &fs.flowIndex
-	most := flowSize{rota.MaxWorkflows, rota.MaxVertices, rota.MaxWorkflowsBytes}
+	most := flowSize{limits.MaxWorkflows, limits.MaxVertices, limits.MaxWorkflowsBytes}
 	for _, n := range []struct {
 		what                        string
 		need, kept, over, all, most int64
@@ -189,8 +190,8 @@ func (fs *flows) admitSize(need flowSize) error {
 // admitSize says that there will be.
 func (fs *flows) makeRoom(need flowSize) {
 	s := &fs.flowIndex.kept
-	for s.workflows+need.workflows > rota.MaxWorkflows || s.vertices+need.vertices > rota.MaxVertices ||
-		s.bytes+need.bytes > rota.MaxWorkflowsBytes {
+	for s.workflows+need.workflows > limits.MaxWorkflows || s.vertices+need.vertices > limits.MaxVertices ||
+		s.bytes+need.bytes > limits.MaxWorkflowsBytes {
 		oldest, _ := fs.m.timers.oldest.Min()
 		fs.leave(fs.workflows.edit(rota.WorkflowID(oldest.id)))
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // upload returns the workflow whose upload an operation goes on with. A nil row comes
@@ -43,8 +44,8 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 	}
 	n, first := uint64(len(op.GetNodes())), uint64(op.GetFirst())
 	switch {
-	case n == 0 || n > rota.MaxChunkNodes:
-		return refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes are %d: 1 to %d are wanted at a time", n, rota.MaxChunkNodes))
+	case n == 0 || n > limits.MaxChunkNodes:
+		return refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes are %d: 1 to %d are wanted at a time", n, limits.MaxChunkNodes))
 	case first+n > uint64(r.nodes):
 		return refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes %d to %d are more than the %d that workflow %s announced", first,
 			first+n-1, r.nodes, r.id))
@@ -215,7 +216,7 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	}
 	f := fs.flowIndex.byID[r.id]
 	spec := &rota.JobSpec{Queue: r.queue, Tenant: r.tenant, Priority: f.urgent}
-	if err := fs.m.limits.admitMode(spec); err != nil {
+	if err := fs.m.admission.admitMode(spec); err != nil {
 		return refused(err)
 	}
 	if err := fs.flowIndex.spend(len(f.queues)); err != nil {
@@ -236,6 +237,6 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	fs.flowIndex.ready.Set(f.seq, f)
 	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowStarted, Payload: fs.startedPayload(r)})
 	o = flowOutcome(r, false)
-	o.Throttle = fs.m.limits.throttled(fs.m.queues.get(r.queue))
+	o.Throttle = fs.m.admission.throttled(fs.m.queues.get(r.queue))
 	return o
 }

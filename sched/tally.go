@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // UnfitCount tells how many workers a rule keeps from a class.
@@ -13,7 +14,7 @@ type UnfitCount struct {
 	Workers int64
 }
 
-// UnfitWorkers names the first of them by id too, at most rota.MaxOthers.
+// UnfitWorkers names the first of them by id too, at most limits.MaxOthers.
 type UnfitWorkers struct {
 	UnfitCount
 	IDs []rota.WorkerID
@@ -75,7 +76,7 @@ func (s *Supply) Faults(c ClassID) (counts []UnfitWorkers) {
 		count := func(why Unfit) {
 			failed++
 			n := &by[why]
-			if n.Workers++; n.Workers <= rota.MaxOthers {
+			if n.Workers++; n.Workers <= limits.MaxOthers {
 				n.IDs = append(n.IDs, s.specs[slot].ID)
 			}
 		}

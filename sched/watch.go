@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // watch is the recorder of an explanation: it notes how one job came to its
@@ -33,7 +34,7 @@ func (m *matcher) note(c *member, chosen int) {
 	w.found, w.others = true, []rota.OtherWorker{}
 	s := m.supply
 	for _, slot := range s.order {
-		if len(w.others) == rota.MaxOthers {
+		if len(w.others) == limits.MaxOthers {
 			return
 		}
 		if slot == m.slots[chosen] || s.lasting[slot].retired {

@@ -31,7 +31,7 @@ const (
 	// Format is the format that this binary writes, and the newest it reads.
 	Format uint32 = 1
 	// MaxRecordBytes bounds one record. It is far above what one log entry can
-	// make (rota.MaxEntryBytes); a table that grows is kept as many records.
+	// make (limits.MaxEntryBytes); a table that grows is kept as many records.
 	MaxRecordBytes = 16 << 20
 	// BlockBytes is how many uncompressed bytes a block of several records has
 	// at most. Larger ones compress hardly better and cost every reader memory.

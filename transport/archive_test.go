@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func TestArchiveRecords_refuses(t *testing.T) {
@@ -19,7 +20,7 @@ func TestArchiveRecords_refuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := p.ListArchived(bounded(t), n1, rota.JobFilter{Limit: rota.MaxPage + 1}, 0); rota.KindOf(err) != rota.KindInvalid {
+	if _, err := p.ListArchived(bounded(t), n1, rota.JobFilter{Limit: limits.MaxPage + 1}, 0); rota.KindOf(err) != rota.KindInvalid {
 		t.Errorf("a page beyond the limit: %v", err)
 	}
 }

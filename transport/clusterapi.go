@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // chunkBytes is how much of a backup one message has.
@@ -57,9 +58,9 @@ func (s *clusterService) SetMode(ctx context.Context, req *rotav1.SetModeRequest
 
 // checkReason refuses an operator's or a verifier's reason that is none or too long.
 func checkReason(reason string) error {
-	if n := len(reason); n < 1 || n > rota.MaxReasonBytes {
+	if n := len(reason); n < 1 || n > limits.MaxReasonBytes {
 		return rota.Refusef(rota.KindInvalid, "reason", "the reason has %d bytes: 1 to %d are wanted", n,
-			rota.MaxReasonBytes)
+			limits.MaxReasonBytes)
 	}
 	return nil
 }

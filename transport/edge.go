@@ -16,6 +16,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 const (
@@ -154,10 +155,10 @@ func checkSize(method string, m any) error {
 			size = proto.Size(m)
 		}
 	}
-	if size > rota.MaxMessageBytes {
+	if size > limits.MaxMessageBytes {
 		return rota.Refusef(rota.KindInvalid, "message",
 			"the message has %d bytes: at most %d are taken, send smaller batches",
-			size, rota.MaxMessageBytes)
+			size, limits.MaxMessageBytes)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func (s *eventsService) Tail(req *rotav1.TailRequest, stream grpc.ServerStreamin
 
 const (
 	// eventsInMessage and eventsBytes bound one message of events, far below
-	// rota.MaxMessageBytes with the longest texts.
+	// limits.MaxMessageBytes with the longest texts.
 	eventsInMessage = 512
 	eventsBytes     = 256 << 10
 	// batchesShared bounds the batches whose encodings are kept for others.

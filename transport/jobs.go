@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // jobsService answers the service Jobs.
@@ -46,7 +47,7 @@ func submitHandler(service any, ctx context.Context, decode func(any) error, edg
 // submit refuses misshapen jobs one by one, at their places, and hands the
 // others on (SPEC §4.2).
 func (s *jobsService) submit(ctx context.Context, in *words.Submission) (*words.Written, error) {
-	if err := checkCount("jobs", len(in.Jobs), rota.MaxBatchJobs); err != nil {
+	if err := checkCount("jobs", len(in.Jobs), limits.MaxBatchJobs); err != nil {
 		return nil, err
 	}
 	all := make([]rota.Submitted, len(in.Jobs))
@@ -140,7 +141,7 @@ func (s *jobsService) List(ctx context.Context,
 // Wait sends each job once it is terminal. It lasts as long as the caller
 // wants, or until this node goes.
 func (s *jobsService) Wait(req *rotav1.WaitJobsRequest, stream grpc.ServerStreamingServer[rotav1.Job]) error {
-	if err := checkCount("ids", len(req.GetIds()), rota.MaxBatchJobs); err != nil {
+	if err := checkCount("ids", len(req.GetIds()), limits.MaxBatchJobs); err != nil {
 		return err
 	}
 	for _, id := range req.GetIds() {
@@ -228,7 +229,7 @@ func jobID(id rota.JobID) rota.JobID { return id }
 // its place.
 func outcomes[T any](ctx context.Context, items []T, idOf func(T) rota.JobID,
 	do func(context.Context, []T) ([]rota.JobOutcome, error)) (*rotav1.JobOutcomes, error) {
-	if err := checkCount("ids", len(items), rota.MaxBatchJobs); err != nil {
+	if err := checkCount("ids", len(items), limits.MaxBatchJobs); err != nil {
 		return nil, err
 	}
 	answer := &rotav1.JobOutcomes{Jobs: make([]*rotav1.JobOutcome, len(items))}

@@ -7,8 +7,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func join(tables ...map[string]unaryRow) map[string]unaryRow {
@@ -84,7 +84,7 @@ func limitsUnary(b *bundle) map[string]unaryRow {
 		"mode set":    {mode("READ_ONLY", "move"), mode("SLEEPING", "move"), `mode:"READ_ONLY"`},
 		"mode none":   {mode("NORMAL", "done"), mode("", "done"), `mode:"NORMAL"`},
 		"mode reason": {mode("DRAINING", "x"), mode("DRAINING", ""), `reason:"x"`},
-		"mode long reason": {mode("DRAINING", "y"), mode("DRAINING", strings.Repeat("y", rota.MaxReasonBytes+1)),
+		"mode long reason": {mode("DRAINING", "y"), mode("DRAINING", strings.Repeat("y", limits.MaxReasonBytes+1)),
 			`reason:"y"`},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 const (
@@ -35,8 +36,8 @@ func fitting[M proto.Message](rows []M, most int) int {
 
 // checkLimit refuses a page that is longer than any; 0 is the caller's default.
 func checkLimit(limit int32, cursor string) error {
-	if limit < 0 || limit > rota.MaxPage {
-		return rota.Refusef(rota.KindInvalid, "limit", "limit is %d: 0 to %d is wanted", limit, rota.MaxPage)
+	if limit < 0 || limit > limits.MaxPage {
+		return rota.Refusef(rota.KindInvalid, "limit", "limit is %d: 0 to %d is wanted", limit, limits.MaxPage)
 	}
 	if len(cursor) > maxCursorBytes {
 		return rota.Refusef(rota.KindInvalid, "cursor",

@@ -18,6 +18,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 const (
@@ -252,7 +253,7 @@ func (p *Peers) settings() []grpc.DialOption {
 			Time: peerSign, Timeout: peerSilence, PermitWithoutStream: true,
 		}),
 		grpc.WithIdleTimeout(peerIdle),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(4 * rota.MaxMessageBytes)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(4 * limits.MaxMessageBytes)),
 		grpc.WithStaticStreamWindowSize(words.StreamWindow), grpc.WithStaticConnWindowSize(words.ConnWindow),
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 var n1 = rota.NodeAddress{ID: "n1", API: "n1:6470"}
@@ -226,7 +227,7 @@ func TestPeers_sayWhatWentWrongOnTheWay(t *testing.T) {
 func TestPeers_takeAForwardedMessageThatGrewALittle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	commands := bytes.Repeat([]byte("x"), rota.MaxMessageBytes+100_000)
+	commands := bytes.Repeat([]byte("x"), limits.MaxMessageBytes+100_000)
 	if got, err := peersOf(t, b.lis.DialContext).Forward(bounded(t), n1, commands); err != nil ||
 		len(got) != len(commands)+3 {
 		t.Errorf("got %d bytes, %v", len(got), err)

@@ -18,6 +18,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // The settings of the protocol that nobody needs to change, each with its reason.
@@ -32,9 +33,9 @@ const (
 	// defaultMaxConnections bounds connections, each of which costs memory.
 	defaultMaxConnections = 10_000
 	// maxNodeMessageBytes is what gRPC itself takes. Public calls are held to
-	// rota.MaxMessageBytes in edge.go; a call forwarded by another node may be
+	// limits.MaxMessageBytes in edge.go; a call forwarded by another node may be
 	// a little longer than the client's message that it stands for.
-	maxNodeMessageBytes = 2 * rota.MaxMessageBytes
+	maxNodeMessageBytes = 2 * limits.MaxMessageBytes
 	// A connection that is silent for keepaliveEvery is asked for a sign, and
 	// closed when none comes within keepaliveAnswer. Clients may ask as often
 	// as every keepaliveLeast; the library's default would cut eager ones off.

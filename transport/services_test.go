@@ -16,6 +16,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func wireJob(id string) *rotav1.JobSpec {
@@ -89,7 +90,7 @@ func TestSubmit(t *testing.T) {
 	t.Run("refuses_empty_and_long_batches", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		for _, n := range []int{0, rota.MaxBatchJobs + 1} {
+		for _, n := range []int{0, limits.MaxBatchJobs + 1} {
 			req := &rotav1.SubmitRequest{}
 			for i := range n {
 				req.Jobs = append(req.Jobs, wireJob(fmt.Sprint("j", i)))
@@ -252,7 +253,7 @@ func everyUnary(b *bundle) map[string]unaryRow {
 		"jobs get": {get("j1"), get("no id"), `index:11`},
 		"jobs list": {list(&rotav1.ListJobsRequest{Queue: "q", State: "DEAD"}),
 			list(&rotav1.ListJobsRequest{State: "LOST"}), `state:"DEAD"`},
-		"jobs list limit": {list(&rotav1.ListJobsRequest{}), list(&rotav1.ListJobsRequest{Limit: rota.MaxPage + 1}),
+		"jobs list limit": {list(&rotav1.ListJobsRequest{}), list(&rotav1.ListJobsRequest{Limit: limits.MaxPage + 1}),
 			`next_cursor:"n"`},
 		"jobs list cursor": {list(&rotav1.ListJobsRequest{Cursor: "c"}),
 			list(&rotav1.ListJobsRequest{Cursor: strings.Repeat("c", 2000)}), `"j1"`},

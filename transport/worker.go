@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 const (
@@ -249,7 +250,7 @@ func (w *workStream) decide(batch *words.FromWorker) {
 
 func (w *workStream) decideEach(batch *words.FromWorker) ([]rota.LeaseAnswer, error) {
 	all := batch.Commands
-	if err := checkCount("commands", len(all), rota.MaxBatchJobs); err != nil {
+	if err := checkCount("commands", len(all), limits.MaxBatchJobs); err != nil {
 		return nil, err
 	}
 	var answers []rota.LeaseAnswer // nil while every command is good
@@ -324,9 +325,9 @@ func checkCommand(c *rota.LeaseCommand) error {
 		return rota.Refusef(rota.KindInvalid, "ordinal", "ordinal is %d: 1 or more is wanted", c.Ordinal)
 	}
 	if c.Verb == rota.VerbProgress {
-		c.Text = head(c.Text, rota.MaxNoteBytes)
+		c.Text = head(c.Text, limits.MaxNoteBytes)
 	} else {
-		c.Text = tail(c.Text, rota.MaxErrorBytes)
+		c.Text = tail(c.Text, limits.MaxErrorBytes)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // secret16 is the shortest secret that is taken.
@@ -179,9 +180,9 @@ func TestWork_refusesCommandsOneByOne(t *testing.T) {
 		of(func(c *rotav1.LeaseCommand) { c.OutputDigest = []byte("short") }),
 		of(func(c *rotav1.LeaseCommand) { c.Progress = 101 }),
 		of(func(c *rotav1.LeaseCommand) { c.Ordinal = -1 }),
-		of(func(c *rotav1.LeaseCommand) { c.Text = strings.Repeat("é", rota.MaxErrorBytes) + "end" }),
+		of(func(c *rotav1.LeaseCommand) { c.Text = strings.Repeat("é", limits.MaxErrorBytes) + "end" }),
 		of(func(c *rotav1.LeaseCommand) {
-			c.Verb, c.Text = rotav1.LeaseVerb_LEASE_VERB_PROGRESS, "x"+strings.Repeat("é", rota.MaxNoteBytes)
+			c.Verb, c.Text = rotav1.LeaseVerb_LEASE_VERB_PROGRESS, "x"+strings.Repeat("é", limits.MaxNoteBytes)
 		}),
 		of(func(c *rotav1.LeaseCommand) { c.Verb, c.Job = rotav1.LeaseVerb_LEASE_VERB_ACK, "wf/map 7" }),
 		of(func(c *rotav1.LeaseCommand) { c.Verb, c.Job = rotav1.LeaseVerb_LEASE_VERB_ACK, "wf/map-7/é" }),
@@ -198,15 +199,15 @@ func TestWork_refusesCommandsOneByOne(t *testing.T) {
 	if c := seen[2]; c.Verb != rota.VerbAck || c.Job != "wf/map-7/é" { // a workflow's node
 		t.Errorf("the core saw %+v", c)
 	}
-	if text := seen[0].Text; len(text) > rota.MaxErrorBytes || !strings.HasSuffix(text, "éend") ||
+	if text := seen[0].Text; len(text) > limits.MaxErrorBytes || !strings.HasSuffix(text, "éend") ||
 		!strings.HasPrefix(text, "é") {
 		t.Errorf("the error's text has %d bytes", len(text))
 	}
-	if text := seen[1].Text; len(text) > rota.MaxNoteBytes || !strings.HasPrefix(text, "xé") ||
+	if text := seen[1].Text; len(text) > limits.MaxNoteBytes || !strings.HasPrefix(text, "xé") ||
 		!strings.HasSuffix(text, "é") {
 		t.Errorf("the note's text has %d bytes: %q", len(text), text)
 	}
-	for _, n := range []int{0, rota.MaxBatchJobs + 1} {
+	for _, n := range []int{0, limits.MaxBatchJobs + 1} {
 		many := make([]*rotav1.LeaseCommand, n)
 		for i := range many {
 			many[i] = renew(1)
@@ -387,7 +388,7 @@ func TestNotices_byBytesInOrder(t *testing.T) {
 	var m *rotav1.Notices
 	for _, message := range messages {
 		b, err := words.Codec().Marshal(message)
-		if size := b.Len(); err != nil || size > rota.MaxMessageBytes || size != message.Size() {
+		if size := b.Len(); err != nil || size > limits.MaxMessageBytes || size != message.Size() {
 			t.Errorf("a message has %d bytes (%v)", size, err)
 		}
 		var envelope rotav1.WorkResponse

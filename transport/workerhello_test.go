@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func TestWork_refusesWhoDoesNotSayWhoItIs(t *testing.T) {
@@ -34,7 +35,7 @@ func TestWork_refusesWhoDoesNotSayWhoItIs(t *testing.T) {
 		"a short secret":  {short, rota.KindInvalid},
 		"end":             {nil, rota.KindInvalid},
 		"refused by core": {helloOf("w1"), rota.KindConflict},
-		"a huge message":  {huge(rota.MaxMessageBytes + 1), rota.KindInvalid},
+		"a huge message":  {huge(limits.MaxMessageBytes + 1), rota.KindInvalid},
 		"a giant message": {huge(maxNodeMessageBytes), rota.KindInvalid},
 	} {
 		stream, err := b.workers.Work(bounded(t))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 const (
@@ -15,7 +16,7 @@ const (
 	// slowConsumer is how long the outbox may be full without a message leaving.
 	slowConsumer = 10 * time.Second
 	// noticesBytes is the most that a message of notices has.
-	noticesBytes = rota.MaxMessageBytes - 64
+	noticesBytes = limits.MaxMessageBytes - 64
 )
 
 // outbox is what waits to be sent to a worker. Only send takes from it.

@@ -15,6 +15,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // flowsUnary is each call about workflows with one answer.
@@ -53,7 +54,7 @@ func flowsUnary(b *bundle) map[string]unaryRow {
 		"workflows list": {list(&rotav1.ListWorkflowsRequest{Queue: "q", State: "FAILED"}),
 			list(&rotav1.ListWorkflowsRequest{State: "LOST"}), `state:"FAILED"`},
 		"workflows list limit": {list(&rotav1.ListWorkflowsRequest{}),
-			list(&rotav1.ListWorkflowsRequest{Limit: rota.MaxPage + 1}), `next_cursor:"n"`},
+			list(&rotav1.ListWorkflowsRequest{Limit: limits.MaxPage + 1}), `next_cursor:"n"`},
 		"workflows list tenant": {list(&rotav1.ListWorkflowsRequest{Tenant: "t"}),
 			list(&rotav1.ListWorkflowsRequest{Tenant: "t t"}), `id:"f1"`},
 		"workflows wait":       {wait("f1"), wait(""), `state:"COMPLETED"`},
@@ -252,7 +253,7 @@ func TestListWorkflows_cutsPagesByBytes(t *testing.T) {
 		}
 		return page, rota.ReadAt{Index: 5}, nil
 	}
-	answer, err := b.flows.List(bounded(t), &rotav1.ListWorkflowsRequest{Limit: rota.MaxPage})
+	answer, err := b.flows.List(bounded(t), &rotav1.ListWorkflowsRequest{Limit: limits.MaxPage})
 	if err != nil || proto.Size(answer) > pageBytes+1024 || len(answer.GetWorkflows()) < 100 || answer.GetNextCursor() != "more" {
 		t.Errorf("%d workflows, %d bytes, %v", len(answer.GetWorkflows()), proto.Size(answer), err)
 	}

@@ -3,6 +3,7 @@ package words
 import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // jobSpecRoom holds a wire spec and the priority that it points to in one
@@ -222,5 +223,5 @@ func JobPageFromWire(w *rotav1.ListJobsResponse) (rota.JobPage, rota.ReadAt, err
 
 // limitToWire keeps a limit that no page has from turning into a small one.
 func limitToWire(limit int) int32 {
-	return int32(max(-1, min(limit, rota.MaxPage+1)))
+	return int32(max(-1, min(limit, limits.MaxPage+1)))
 }

@@ -1,6 +1,8 @@
 package words
 
-import "github.com/rotasched/rota"
+import (
+	"github.com/rotasched/rota/internal/limits"
+)
 
 // StreamWindow and ConnWindow are the bytes that either end may have on the way to the
 // other unread, on one call and on all calls of a connection. They are fixed: left to
@@ -9,6 +11,6 @@ import "github.com/rotasched/rota"
 // jobs/s. A stream's window holds the greatest message, so none waits for leave to go on; a
 // connection's holds a few of them, and bounds what a hostile end can have kept here.
 const (
-	StreamWindow = rota.MaxMessageBytes
-	ConnWindow   = 4 * rota.MaxMessageBytes
+	StreamWindow = limits.MaxMessageBytes
+	ConnWindow   = 4 * limits.MaxMessageBytes
 )

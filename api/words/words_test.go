@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // anyWords makes generators of valid words by reflection: enumerations only of
@@ -43,7 +44,7 @@ func anyWords() rapid.MakeConfig {
 		reflect.TypeFor[rota.QueuePolicy](): rapid.Custom(drawPolicy).AsAny(),
 		reflect.TypeFor[time.Duration]():    rapid.Map(rapid.Int64(), func(v int64) any { return rota.Millis(v) }),
 		reflect.TypeFor[time.Time]():        rapid.Map(rapid.Int64(), func(v int64) any { return rota.Date(v).Time() }),
-		reflect.TypeFor[int]():              rapid.IntRange(0, rota.MaxPage).AsAny(),
+		reflect.TypeFor[int]():              rapid.IntRange(0, limits.MaxPage).AsAny(),
 	}}
 }
 

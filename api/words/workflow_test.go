@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func TestWorkflowWords_loseNothing(t *testing.T) {
@@ -137,7 +138,7 @@ func TestNumbers_fitIntoAMessage(t *testing.T) {
 	for name, m := range map[string]proto.Message{
 		"node": &rotav1.WorkflowNode{Parents: all}, "path": &rotav1.ShowWorkflowResponse{CriticalPath: all},
 	} {
-		if n := proto.Size(m); n > rota.MaxMessageBytes/2 {
+		if n := proto.Size(m); n > limits.MaxMessageBytes/2 {
 			t.Errorf("%s has %d bytes", name, n)
 		}
 	}

@@ -43,7 +43,7 @@ type Options struct {
 	// 0 stands for 64 and 16.
 	MaxInbound, MaxPerNode int
 	// FrameMax bounds the bytes of one RPC other than a snapshot's body; 0
-	// stands for 40 MiB. It must exceed raft's MaxAppendEntries × rota.MaxEntryBytes.
+	// stands for 40 MiB. It must exceed raft's MaxAppendEntries × limits.MaxEntryBytes.
 	FrameMax int64
 	// Listen and Dial make the connections; nil is TCP. Dial ends with ctx.
 	Listen func(address string) (net.Listener, error)

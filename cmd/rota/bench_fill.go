@@ -6,11 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/loadgen"
 )
 
 func (a benchCommands) fill() *cobra.Command {
-	f := &loadgen.Filling{Jobs: 100_000, Producers: 8, Batch: rota.MaxBatchJobs, Queue: "waiting"}
+	f := &loadgen.Filling{Jobs: 100_000, Producers: 8, Batch: limits.MaxBatchJobs, Queue: "waiting"}
 	cmd := &cobra.Command{
 		Use:   "fill",
 		Short: "Fill queues that nobody works on, for measurements beside many pending jobs",

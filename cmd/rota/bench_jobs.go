@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/loadgen"
 )
 
@@ -77,10 +78,10 @@ func fillingFlags(flags *pflag.FlagSet, f *loadgen.Filling) {
 	flags.IntVar(&f.Tenants, "tenants", 1, "so many tenants: the default one, and bench-1, bench-2 and so on")
 	within(flags, 1, maxBenchJobs, "jobs")
 	within(flags, 1, maxBenchCrew, "producers")
-	within(flags, 1, rota.MaxBatchJobs, "batch")
+	within(flags, 1, limits.MaxBatchJobs, "batch")
 	within(flags, 0, rota.MaxPayloadBytes, "payload")
-	within(flags, 1, rota.MaxQueues, "queues")
-	within(flags, 1, rota.MaxTenants, "tenants")
+	within(flags, 1, limits.MaxQueues, "queues")
+	within(flags, 1, limits.MaxTenants, "tenants")
 }
 
 func (f *benchJobsFlags) check() error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func (a jobCommands) reject() *cobra.Command {
@@ -34,8 +35,8 @@ loses health and stake where the queue's health_steps are on, and the job runs a
 		if strings.TrimSpace(reason) == "" {
 			return usagef("--reason is missing: what is wrong with the proof")
 		}
-		if len(reason) > rota.MaxReasonBytes {
-			return usagef("--reason has %d bytes: at most %d are taken", len(reason), rota.MaxReasonBytes)
+		if len(reason) > limits.MaxReasonBytes {
+			return usagef("--reason has %d bytes: at most %d are taken", len(reason), limits.MaxReasonBytes)
 		}
 		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			outcome, err := c.ReportProof(ctx, report)

@@ -14,12 +14,13 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/flowfile"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // A file goes out in batches, one after the other: its lines are submitted in their
 // order, which a fifo queue keeps (SPEC §16.4). A batch is one entry of the log.
 const (
-	fileBatchJobs  = rota.MaxBatchJobs
+	fileBatchJobs  = limits.MaxBatchJobs
 	fileBatchBytes = 512 << 10
 	// fileRefusalsKept bounds the refusals told one by one.
 	fileRefusalsKept = 10_000

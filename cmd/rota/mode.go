@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // modeCommands are the commands of the cluster's mode.
@@ -59,8 +60,8 @@ A change by hand lasts until the next one by hand.`,
 		if strings.TrimSpace(reason) == "" {
 			return usagef("--reason is missing: why the mode is changed")
 		}
-		if len(reason) > rota.MaxReasonBytes {
-			return usagef("--reason has %d bytes: at most %d are taken", len(reason), rota.MaxReasonBytes)
+		if len(reason) > limits.MaxReasonBytes {
+			return usagef("--reason has %d bytes: at most %d are taken", len(reason), limits.MaxReasonBytes)
 		}
 		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			m, err := c.SetMode(ctx, mode, reason)

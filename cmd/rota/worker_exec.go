@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 const (
@@ -49,7 +50,7 @@ type execution struct {
 // the lease is lost: the whole process group is told to end, then made to.
 func (e *execution) run(ctx context.Context) ([]byte, error) {
 	output := &boundedBuffer{most: rota.MaxPayloadBytes}
-	tail := &tailBuffer{most: rota.MaxErrorBytes / 2}
+	tail := &tailBuffer{most: limits.MaxErrorBytes / 2}
 	cmd := exec.Command("sh", "-c", e.command)
 	cmd.Stdin = bytes.NewReader(e.payload)
 	cmd.Stdout = output

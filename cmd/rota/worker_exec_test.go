@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 func executing(command, payload string) (*execution, *bytes.Buffer) {
@@ -45,7 +46,7 @@ func TestExecution(t *testing.T) {
 		e, stderr := executing("i=0; while [ $i -lt 2000 ]; do echo line $i >&2; i=$((i+1)); done; exit 3", "")
 		_, err := e.run(t.Context())
 		if err == nil || errors.Is(err, errDeclined) || !strings.Contains(err.Error(), "exit status 3") ||
-			!strings.HasSuffix(err.Error(), "line 1999") || len(err.Error()) > rota.MaxErrorBytes {
+			!strings.HasSuffix(err.Error(), "line 1999") || len(err.Error()) > limits.MaxErrorBytes {
 			t.Errorf("%v", err)
 		}
 		if !strings.Contains(stderr.String(), "line 0\n") {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // Filling says what is submitted: so many jobs with so much payload, in turns among
@@ -59,7 +60,7 @@ func Steady(rate float64) func(i int) time.Duration {
 // batchOf keeps a call below the largest message.
 func batchOf(batch, payload int) int {
 	const perJob = 256 // ids, names and framing, generously
-	return max(1, min(batch, rota.MaxMessageBytes/2/(payload+perJob)))
+	return max(1, min(batch, limits.MaxMessageBytes/2/(payload+perJob)))
 }
 
 // specs sets the queue and tenant of each job in turn, so that every pair of them

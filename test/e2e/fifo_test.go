@@ -12,6 +12,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // TestFIFOOrder has one worker of one slot work off what one call submits through any node,
@@ -28,7 +29,7 @@ func TestFIFOOrder(t *testing.T) {
 	}{
 		{"one_call_through_a_follower", "dag", 0, 60, false},
 		{"one_call_with_prefetch", "dag", 4, 60, false},
-		{"file_of_batches", "standard", 4, rota.MaxBatchJobs + 100, true},
+		{"file_of_batches", "standard", 4, limits.MaxBatchJobs + 100, true},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // hand is a worker that speaks the protocol itself and does nothing unasked but
@@ -96,7 +97,7 @@ func (h *hand) hear() {
 }
 
 func (h *hand) beat(ctx context.Context) {
-	tick := time.NewTicker(rota.BeatEvery)
+	tick := time.NewTicker(limits.BeatEvery)
 	defer tick.Stop()
 	for n := uint64(1); ; n++ {
 		_ = h.put(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Beat{Beat: &rotav1.Beat{Sequence: n}}})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // stream is a permanent stream of jobs that are better than one job: as many as
@@ -292,7 +293,7 @@ func starveAdaptive(t *testing.T, c *nodes) {
 func (s *stream) resumed(p rota.Job) rota.Clock {
 	s.t.Helper()
 	first := rota.Clock(1 << 62)
-	for j, err := range s.cl.Jobs(within(s.t), rota.JobFilter{Queue: s.queue, Limit: rota.MaxPage}) {
+	for j, err := range s.cl.Jobs(within(s.t), rota.JobFilter{Queue: s.queue, Limit: limits.MaxPage}) {
 		check(s.t, err)
 		if !j.FirstLease.IsZero() {
 			first = min(first, j.FirstLease.Clock)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // puppet is a worker of the client library whose handlers wait for the test's word
@@ -171,7 +172,7 @@ func policyJob(id string, queue rota.QueueName, change ...func(*rota.JobSpec)) r
 func submitAll(t testing.TB, cl *client.Client, jobs ...rota.JobSpec) []rota.Submitted {
 	t.Helper()
 	var all []rota.Submitted
-	for part := range slices.Chunk(jobs, rota.MaxBatchJobs) {
+	for part := range slices.Chunk(jobs, limits.MaxBatchJobs) {
 		outcomes, err := cl.Submit(within(t), part...)
 		check(t, err)
 		all = append(all, outcomes...)

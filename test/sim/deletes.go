@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // deleter forgets jobs (SPEC §21.3): those that have ended, until the cluster says so, and at
@@ -194,7 +195,7 @@ func (a *auditor) forgotten() (ranges int) {
 // listed wants a node's list of jobs to be what the model knows of, each once.
 func (a *auditor) listed(n *node) {
 	var got, want []rota.JobID
-	page, err := n.machine.Jobs().Page(rota.JobFilter{Limit: rota.MaxPage}, nil)
+	page, err := n.machine.Jobs().Page(rota.JobFilter{Limit: limits.MaxPage}, nil)
 	if err != nil {
 		a.failf("node %s lists no jobs: %v", n.name, err)
 		return

@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // flowClient submits workflows, cancels some and runs some again. What it does is
@@ -251,7 +252,7 @@ func (c *flowClient) quiet() bool {
 			if !a.state.Terminal() || f.cancelling || f.retries > 0 && a.state != rota.WorkflowCompleted {
 				return false
 			}
-		} else if !f.gaveUp || c.w.now < c.w.Heal+Time(rota.UploadLapses)+5_000 {
+		} else if !f.gaveUp || c.w.now < c.w.Heal+Time(limits.UploadLapses)+5_000 {
 			return false
 		}
 	}

@@ -8,13 +8,14 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 const (
 	startClock  = 1_700_000_000_000
 	sweepEvery  = 250
 	inFlight    = 4
-	unreachable = Time(rota.SilenceUnreachable)
+	unreachable = Time(limits.SilenceUnreachable)
 )
 
 // leadership is one term of a node as leader (SPEC §3.3–3.10).
@@ -182,7 +183,7 @@ func (l *leadership) stamp() rota.Clock {
 	at := l.node.local(l.w.now)
 	now := l.lastStamp + rota.Clock(at-l.lastAt)
 	if !l.w.StampUncapped {
-		now = min(now, l.c+rota.StampLeadMax)
+		now = min(now, l.c+limits.StampLeadMax)
 	}
 	now = max(now, l.c)
 	l.lastStamp, l.lastAt = now, at

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // clockWatch looks at the cluster clock twice a second: that it never goes back on a
@@ -39,7 +40,7 @@ const (
 	// silenceEnds is how long after its last sign a worker's leases end (SPEC §3.10).
 	silenceEnds = 40 * time.Second
 	// stampLead is what one leap may add to the clock, rateSlack what commits add.
-	stampLead = time.Duration(rota.StampLeadMax) * time.Millisecond
+	stampLead = time.Duration(limits.StampLeadMax) * time.Millisecond
 	rateSlack = 1500 * time.Millisecond
 	// orphanSlack is the rest of the bound of SPEC §3.11.
 	orphanSlack = 10 * time.Second

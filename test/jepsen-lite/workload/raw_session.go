@@ -13,6 +13,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
@@ -109,7 +110,7 @@ func (s *rawSession) receive() {
 
 // beat keeps the session alive.
 func (s *rawSession) beat() {
-	for n := uint64(1); fault.Rest(s.ctx, rota.BeatEvery); n++ {
+	for n := uint64(1); fault.Rest(s.ctx, limits.BeatEvery); n++ {
 		if s.send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Beat{Beat: &rotav1.Beat{Sequence: n}}}) != nil {
 			return
 		}

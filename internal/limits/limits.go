@@ -1,0 +1,154 @@
+package limits
+
+import (
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// Numbers and sizes.
+const (
+	// BackgroundPriority and beyond give way to critical jobs (SPEC §7.9).
+	BackgroundPriority = 9
+	// MaxErrorBytes cuts a handler's error text: the last of it is kept.
+	MaxErrorBytes = 4 << 10
+	// MaxNoteBytes cuts a progress note.
+	MaxNoteBytes = 256
+	// StuckRetryAfter is the delay of a refusal by a full queue that nothing drains: it
+	// is paused, or no worker serves it. The refusal says what to do meanwhile.
+	StuckRetryAfter = 5 * time.Second
+	// MaxQueues and MaxTenants bound the cluster's tables.
+	MaxQueues  = 10_000
+	MaxTenants = 100_000
+	// MaxWorkers bounds registered workers, retired ones included until forgotten.
+	MaxWorkers = 100_000
+	// MaxClassesPerQueue bounds distinct requirement sets a queue (SPEC §1).
+	MaxClassesPerQueue = 10_000
+	// MaxFiringsPerSweep bounds one sweep's work under the apply lock (SPEC §3.6).
+	MaxFiringsPerSweep = 1_000
+	// MaxPreemptions, MaxPreemptSeen and MaxPreemptLooks bound what one entry of
+	// rounds spends on preemption (SPEC §7.9): the preemptions, the critical jobs
+	// seen, and the workers looked at for them; the next entry goes on.
+	MaxPreemptions  = 64
+	MaxPreemptSeen  = 1_024
+	MaxPreemptLooks = 50_000
+	// MaxTypes bounds the job types with statistics; more have none.
+	MaxTypes = 10_000
+	// MaxDomains bounds the failure domains with outcomes in their window, over all
+	// queues; outcomes of more are not counted.
+	MaxDomains = 10_000
+	// MaxMeters bounds the tenants whose rate or rolling window is measured at a time,
+	// over all queues: as many as there may be tenants.
+	MaxMeters = MaxTenants
+	// MaxTypesPerWorker bounds each of a worker's lists of types: failing, cooling,
+	// denied, executed. The oldest give way.
+	MaxTypesPerWorker = 64
+	// MaxReasonBytes bounds an operator's reason, of a mode or a proof report.
+	MaxReasonBytes = 256
+	// MaxOthers bounds the workers that an explanation lists.
+	MaxOthers = 100
+	// MaxDeclines of one attempt use it up (SPEC §8.4).
+	MaxDeclines = 20
+	// MaxAttemptsKept bounds the attempts that `job show` lists; the newest are kept.
+	MaxAttemptsKept = 12
+	// TombstoneCap bounds terminal jobs remembered (SPEC §9.4).
+	TombstoneCap = 1_000_000
+	// RecordBytesCap bounds the full records (payload, output, attempts) of terminal
+	// jobs that a node holds in memory on their way to its archive (SPEC §10.5). It is
+	// reached only where the archive cannot keep up for minutes; then the oldest are
+	// given up, counted, and fetched from another node.
+	RecordBytesCap = 256 << 20
+	// MaxDeletedRanges bounds the ranges of numbers of deleted jobs, some 100 MB: those that
+	// ended one after another are one range, and retention takes them (SPEC §21.3).
+	MaxDeletedRanges = 1_000_000
+	// MaxWorkflows, MaxVertices and MaxWorkflowsBytes bound what is kept of all
+	// workflows: the oldest ended ones give way to new ones, running ones refuse them.
+	MaxWorkflows      = 10_000
+	MaxVertices       = 2_000_000
+	MaxWorkflowsBytes = 1 << 30
+	// MaxNodeAttempts bounds the attempts that are kept of nodes that did not COMPLETE,
+	// for a retry of their workflow to bring along: some 60 MB. MaxNodeErrorBytes cuts
+	// their errors.
+	MaxNodeAttempts   = 100_000
+	MaxNodeErrorBytes = 256
+	// MaxChunkNodes bounds one operation that adds nodes: its part of an entry is
+	// applied in a few milliseconds.
+	MaxChunkNodes = 500
+	// MaxFlowSteps bounds the nodes that one entry releases, skips, cancels or
+	// forgets; the next entry goes on.
+	MaxFlowSteps = 1_000
+	// MaxFlowBytes bounds the records of ended nodes that one entry leaves for the
+	// archive, about: far less than what waits for it in memory (RecordBytesCap).
+	MaxFlowBytes = 16 << 20
+	// MaxWorkflowClasses bounds the distinct requirement sets of a workflow's nodes: it
+	// gives them back, or takes them anew, in one entry.
+	MaxWorkflowClasses = 1_000
+	// MaxDataHeld bounds the data keys that a worker is known to hold; the oldest
+	// give way (SPEC §7.6).
+	MaxDataHeld = 256
+	// MaxEntryOps and MaxEntryBytes bound one log entry: hashicorp/raft suggests
+	// at most 512 KiB, and followers apply an entry in one piece.
+	MaxEntryOps   = 1_024
+	MaxEntryBytes = 512 << 10
+	// MaxBatchJobs bounds one SubmitJobs call, MaxMessageBytes one RPC message.
+	MaxBatchJobs    = 1_000
+	MaxMessageBytes = 1 << 20
+	// MaxPage bounds one list page.
+	MaxPage = 1_000
+)
+
+// Durations of SPEC §3, §6 and §9 that the state machine reads, in milliseconds.
+const (
+	// ClockLeapMax is how far ahead of the clock an entry may be (SPEC §3.2).
+	ClockLeapMax rota.Clock = 1_000
+	// StampLeadMax is how far a leader stamps ahead of the applied clock (SPEC §3.3).
+	StampLeadMax rota.Clock = 500
+	// GraceMargin is how much sooner than its lease_grace_on_disconnect a worker ends what
+	// runs: 2 s for its processes to die, 1 s for the view (SPEC §16.7).
+	GraceMargin = 3 * time.Second
+	// SilenceUnreachable is when the leader proposes UNREACHABLE (SPEC §3.10).
+	SilenceUnreachable rota.Clock = 10_000
+	// WorkerForgotten is when a RETIRED or UNREACHABLE worker without leases
+	// leaves the state, in clock.
+	WorkerForgotten rota.Clock = 24 * 3_600_000
+	// PenaltyForgotten is when one leaves that lost a part of its stake, or left while it
+	// was SUSPENDED: it would come back without. Whoever signs attestations for no longer
+	// than a year knows that those of before the loss are over by then.
+	PenaltyForgotten rota.Clock = 366 * 24 * 3_600_000
+	// WindowSlots of WindowSlotMs make the sliding window of a failure domain
+	// (SPEC §4.8).
+	WindowSlots             = 6
+	WindowSlotMs rota.Clock = 10_000
+	// PromoteEvery is when aged jobs of adaptive queues rise (SPEC §10.3).
+	PromoteEvery rota.Clock = 5_000
+	// JailMs of the third invalid proof (SPEC §6.2).
+	JailMs rota.Clock = 600_000
+	// DeclineDelay is what a job waits after the first decline of an attempt, twice as
+	// long after each more, up to DeclineDelayMost (SPEC §16.1): a worker that declines
+	// at once costs no more than ten entries a second, and a lease's time is never lost.
+	DeclineDelay     rota.Clock = 100
+	DeclineDelayMost rota.Clock = 10_000
+	// HoldsDegradedMost is how long an automatic DEGRADED holds at a stretch (SPEC §4.7).
+	HoldsDegradedMost rota.Clock = 600_000
+	// UploadLapses is when a workflow whose nodes stopped arriving is given up.
+	UploadLapses rota.Clock = 60_000
+	// DeclineTimesOut is how long before max_runtime a decline counts as an overrun
+	// (SPEC §20.2).
+	DeclineTimesOut rota.Clock = 2_000
+	// ProgressEvery is the least time between two kept progress reports of a
+	// job (SPEC §8.7).
+	ProgressEvery rota.Clock = 1_000
+)
+
+// Durations that nodes and workers measure on their own (SPEC §3.5).
+const (
+	// SweepEvery is the leader's tick while anything can fire (SPEC §3.6).
+	SweepEvery = 250 * time.Millisecond
+	// BeatEvery is how often a worker beats (SPEC §3.9).
+	BeatEvery = 2 * time.Second
+	// ViewMargin is taken off a worker's view of any deadline (SPEC §3.9).
+	ViewMargin = time.Second
+	// BeatLost ends handlers when no beat was answered for so long, counted
+	// from sending the last answered one (SPEC §3.9).
+	BeatLost = 30 * time.Second
+)
