@@ -57,12 +57,12 @@ type Peers struct {
 	options PeerOptions
 	log     *slog.Logger
 	mu      sync.Mutex
-	peers   map[string]*peer
+	peers   map[string]*peerConn
 	closed  bool
 }
 
-// peer is one address's connection, dialled with its first call.
-type peer struct {
+// peerConn is one address's connection, dialled with its first call.
+type peerConn struct {
 	conn  *grpc.ClientConn
 	node  rotav1.NodeClient
 	calls int
@@ -77,7 +77,7 @@ func NewPeers(options PeerOptions) *Peers {
 	if options.ClusterID == nil {
 		options.ClusterID = func() rota.ClusterID { return "" }
 	}
-	return &Peers{options: options, log: options.Logger, peers: make(map[string]*peer)}
+	return &Peers{options: options, log: options.Logger, peers: make(map[string]*peerConn)}
 }
 
 // Forward hands commands to the node that should lead.
@@ -196,7 +196,7 @@ func peerError(to rota.NodeAddress, err error) error {
 
 // take returns the connection to an address, dialled lazily, and drops those that
 // nobody used for long.
-func (p *Peers) take(to rota.NodeAddress) (*peer, error) {
+func (p *Peers) take(to rota.NodeAddress) (*peerConn, error) {
 	if to.API == "" {
 		return nil, rota.Refusef(rota.KindUnavailable, string(to.ID), "the address of node %s is not known yet", to.ID)
 	}
@@ -218,7 +218,7 @@ func (p *Peers) take(to rota.NodeAddress) (*peer, error) {
 		if err != nil {
 			return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: string(to.ID), Text: "dial " + to.API, Cause: err}
 		}
-		found = &peer{conn: conn, node: rotav1.NewNodeClient(conn)}
+		found = &peerConn{conn: conn, node: rotav1.NewNodeClient(conn)}
 		p.peers[to.API] = found
 		p.log.Debug("peer is called for the first time", "node", to.ID, "address", to.API)
 	}
@@ -227,7 +227,7 @@ func (p *Peers) take(to rota.NodeAddress) (*peer, error) {
 	return found, nil
 }
 
-func (p *Peers) release(peer *peer) {
+func (p *Peers) release(peer *peerConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	peer.calls--
