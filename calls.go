@@ -5,15 +5,6 @@ import "time"
 // What callers ask of a node, and what they are told, in words that neither
 // the protocol nor the state machine owns.
 
-// ReadOptions says how fresh a read must be (SPEC §13.2). The zero value is
-// linearizable.
-type ReadOptions struct {
-	// Stale reads the asked node's own state at once.
-	Stale bool
-	// MinIndex waits until the node has applied so much, without asking the leader.
-	MinIndex Index
-}
-
 // ReadAt says what a read saw.
 type ReadAt struct {
 	Index Index `json:"index"`
@@ -380,56 +371,4 @@ type SnapshotInfo struct {
 	Format       uint32    `json:"format"`
 	Records      uint64    `json:"records"`
 	Bytes        int64     `json:"bytes"`
-}
-
-// Beat is a worker's sign of life on its way to the leader (SPEC §3.9).
-type Beat struct {
-	Worker  WorkerID
-	Session Session
-	// Broken is no sign of life but of its end: the number of the connection whose stream
-	// ended at the node, 0 for a sign of life (SPEC §16.7).
-	Broken uint64
-}
-
-// BeatAnswer tells the clock after the first entry stamped after the beats
-// reached the leader. Refused lists, by position, sessions no longer live.
-type BeatAnswer struct {
-	Clock   Clock
-	Refused []int32
-}
-
-// Inspection is a node's word on itself to another node.
-type Inspection struct {
-	Status    NodeStatus
-	ClusterID ClusterID
-	// WallMs is the node's own wall clock, Unix milliseconds.
-	WallMs int64
-	// Digests answer the asked indexes; nil where not (or no longer) known.
-	Digests []*Digest
-	// LastLogIndex is the last entry in the node's log.
-	LastLogIndex Index
-	// DiskLevel is 0 where its disk has room, 1 where it is too full for new jobs, 2
-	// where it is too full to start any.
-	DiskLevel uint8
-	// DifferedAt is where its state was last found to be wrong, RightUntil up to where
-	// it was right then (SPEC §2.5); 0 where it never was, or nothing is known.
-	DifferedAt, RightUntil Index
-}
-
-// NodeAddress says where a node answers other nodes.
-type NodeAddress struct {
-	ID  NodeID
-	API string
-}
-
-// Introduction is what a starting node says of itself to a node that is up,
-// before it takes part in anything.
-type Introduction struct {
-	Node     NodeID
-	Identity string
-	Starts   uint64
-	// Fresh says that its data directory holds no Raft state.
-	Fresh bool
-	// RulesVersion is the newest version of the rules that its binary knows.
-	RulesVersion uint32
 }

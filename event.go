@@ -172,15 +172,6 @@ type ServedEvent struct {
 	Post        Digest `json:"post_state_hash"`
 }
 
-// EventBatch is what a reader of events is told at a time.
-type EventBatch struct {
-	// Events may be none: then Scanned alone is told.
-	Events []ServedEvent
-	// Scanned is the event up to which the filter was held against all: a reader
-	// resumes after it, and misses nothing.
-	Scanned EventID
-}
-
 // EventFilter selects events; zero fields select all.
 type EventFilter struct {
 	// After is the last event seen; the zero id begins at the oldest kept.
@@ -189,22 +180,4 @@ type EventFilter struct {
 	Job   JobID
 	// Follow waits for what comes.
 	Follow bool
-}
-
-// EventRange asks a node for encoded events, whole entries at a time.
-type EventRange struct {
-	// From is the first event wanted, by how many events of the cluster lie before
-	// it. Where At is not 0 it asks instead for the entry at that index, or the
-	// newest before it where no events lie between.
-	From uint64
-	At   Index
-}
-
-// EventChunk is what a node has of a range: entries from there on, encoded, or
-// none. A node that has not applied so much has no chunk: it answers Unavailable.
-type EventChunk struct {
-	Data []byte
-	// Oldest is the place of the oldest event from the one asked for on that the
-	// node has, Next that of the next one to come: how many events lie before.
-	Oldest, Next uint64
 }

@@ -69,15 +69,6 @@ type UnitsUsed struct {
 	Used  int64     `json:"used"`
 }
 
-// WorkerLink is what a worker says of its connection to a node (SPEC §16.7).
-type WorkerLink struct {
-	// Connection numbers it, larger than those before; 0 where the worker numbers none.
-	Connection uint64
-	// Grace says that the worker believes in a lease no longer than its grace after a beat
-	// that was heard.
-	Grace bool
-}
-
 // Worker is everything that is known of a worker at one index.
 type Worker struct {
 	WorkerSpec
@@ -141,62 +132,3 @@ var leaseVerbNames = []string{"", "ACK", "RENEW", "COMPLETE", "FAIL", "DECLINE",
 
 // String names the verb in capitals.
 func (v LeaseVerb) String() string { return nameOf(leaseVerbNames, int(v)) }
-
-// LeaseCommand is one verb on one lease by its worker. Every one is idempotent
-// (SPEC §2.7): ack, complete, fail and decline by lease id, renew by ordinal.
-type LeaseCommand struct {
-	Verb  LeaseVerb
-	Lease LeaseID
-	// Job is the lease's job: what comes late for an ended lease is answered by it.
-	Job     JobID
-	Worker  WorkerID
-	Session Session
-	// Ordinal of a renewal, from 1.
-	Ordinal int32
-	// Output and OutputDigest (32 bytes, SHA-256 of the output unless the
-	// handler gives another) of a completion.
-	Output       []byte
-	OutputDigest []byte
-	// Meta is what a completion says beside its output, within the bounds of labels.
-	Meta map[string]string
-	// Error of a failure, note of a progress report.
-	Text string
-	// Progress 0…100.
-	Progress int32
-	// NoRetry of a failure makes the job DEAD at once.
-	NoRetry bool
-	// TimedOut of a failure says that max_runtime ended the attempt (SPEC §20.2).
-	TimedOut bool
-}
-
-// LeaseAnswer is the outcome of a LeaseCommand.
-type LeaseAnswer struct {
-	// Err is nil, or Stale when the lease is not (or no longer) the caller's.
-	Err *Error
-	// Deadline, on the cluster clock alone, and Renewals after a renewal or an ack.
-	Deadline Clock
-	Renewals int32
-	// JobState after the command.
-	JobState JobState
-	// Index of the entry that decided it.
-	Index Index
-}
-
-// Notice is what a node tells a connected worker. Exactly one field is set.
-type Notice struct {
-	// Assigned is a new lease, or one given back on reconnecting.
-	Assigned *Assignment
-	// Ended says that a lease is over for a reason that the worker did not bring about.
-	Ended *LeaseEnd
-	// Revoked asks to stop and confirm by declining (SPEC §8.5).
-	Revoked *LeaseEnd
-	// Draining says that an operator drains the worker.
-	Draining bool
-}
-
-// LeaseEnd names a lease that is over, or shall be, and why.
-type LeaseEnd struct {
-	Lease  LeaseID
-	Job    JobID
-	Reason Reason
-}

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // answered takes the outcomes of a batch.
-func (b *book) answered(sequence uint64, refusal *rota.Error, answers []rota.LeaseAnswer) {
+func (b *book) answered(sequence uint64, refusal *rota.Error, answers []peer.LeaseAnswer) {
 	b.mu.Lock()
 	defer b.unlock()
 	now := b.worker.now()
@@ -41,7 +42,7 @@ func (b *book) answered(sequence uint64, refusal *rota.Error, answers []rota.Lea
 }
 
 // settled takes the outcome of one command, or says that there is none yet.
-func (b *book) settled(c *command, a *rota.LeaseAnswer, now time.Duration) bool {
+func (b *book) settled(c *command, a *peer.LeaseAnswer, now time.Duration) bool {
 	l := c.lease
 	if c.dropped {
 		return true
@@ -76,7 +77,7 @@ func unsettled(k rota.Kind) bool {
 }
 
 // acknowledged takes the answer to an ack or a renewal.
-func (b *book) acknowledged(l *lease, c *command, a *rota.LeaseAnswer) {
+func (b *book) acknowledged(l *lease, c *command, a *peer.LeaseAnswer) {
 	switch {
 	case l.phase == reporting || l.lost != nil:
 	case a.Err == nil:
@@ -112,19 +113,19 @@ func (b *book) refused(l *lease, c *command, err *rota.Error) {
 }
 
 // reported takes the answer to an outcome.
-func (b *book) reported(l *lease, c *command, a *rota.LeaseAnswer) {
+func (b *book) reported(l *lease, c *command, a *peer.LeaseAnswer) {
 	if c != l.outcome {
 		return
 	}
 	if a.Err != nil && a.Err.Kind == rota.KindInvalid && c.Verb == rota.VerbComplete {
 		// The queue takes less than this: the attempt failed, and says why.
 		text := lastOf("the completion was refused: " + a.Err.Error())
-		l.outcome = b.put(l, rota.LeaseCommand{Verb: rota.VerbFail, Text: text})
+		l.outcome = b.put(l, peer.LeaseCommand{Verb: rota.VerbFail, Text: text})
 		return
 	}
 	if a.Err != nil && a.Err.Kind == rota.KindStale && c.Verb != rota.VerbDecline && closed(b.superseded) {
 		// The job is the new process's; that this one has stopped is news.
-		l.outcome = b.put(l, rota.LeaseCommand{Verb: rota.VerbDecline, Text: "the outcome came after a takeover"})
+		l.outcome = b.put(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: "the outcome came after a takeover"})
 		return
 	}
 	var err error
@@ -201,7 +202,7 @@ func (b *book) renewDue(l *lease, now time.Duration) time.Duration {
 	if at > now {
 		return at
 	}
-	l.renew = b.put(l, rota.LeaseCommand{Verb: rota.VerbRenew, Ordinal: l.renewals + 1})
+	l.renew = b.put(l, peer.LeaseCommand{Verb: rota.VerbRenew, Ordinal: l.renewals + 1})
 	return farFuture
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // BenchmarkLeases is what a worker does for each lease, without the network: a message of
@@ -104,7 +105,7 @@ func benchTake(b *testing.B, s *stream, in []byte) {
 }
 
 func benchNotices(b *testing.B, at, n int) []byte {
-	notices := make([]rota.Notice, n)
+	notices := make([]peer.Notice, n)
 	for i := range notices {
 		job := rota.JobID(fmt.Sprintf("bench-0123456789-%07d", at+i))
 		spec := rota.NewJobSpec("bench", make([]byte, 256))
@@ -123,7 +124,7 @@ func benchNotices(b *testing.B, at, n int) []byte {
 func benchAnswers(b *testing.B, sequence uint64, n int) []byte {
 	answers := &rotav1.LeaseAnswers{Sequence: sequence}
 	for range n {
-		answers.Answers = append(answers.Answers, words.LeaseAnswerToWire(&rota.LeaseAnswer{JobState: rota.JobCompleted, Index: 600_000}))
+		answers.Answers = append(answers.Answers, words.LeaseAnswerToWire(&peer.LeaseAnswer{JobState: rota.JobCompleted, Index: 600_000}))
 	}
 	return benchWire(b, &rotav1.WorkResponse{Message: &rotav1.WorkResponse_Answers{Answers: answers}})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 const (
@@ -59,7 +60,7 @@ type lease struct {
 	// progressNext is the earliest local time of the next report, progressHeld
 	// the report that waits for it.
 	progressNext time.Duration
-	progressHeld *rota.LeaseCommand
+	progressHeld *peer.LeaseCommand
 }
 
 // book is all that a running worker knows: its leases, its view of time and its
@@ -186,7 +187,7 @@ func (b *book) loseAll(text string) {
 }
 
 // notice takes what the node tells.
-func (b *book) notice(notices []rota.Notice) {
+func (b *book) notice(notices []peer.Notice) {
 	b.mu.Lock()
 	defer b.unlock()
 	now := b.worker.now()
@@ -332,11 +333,11 @@ func (b *book) lose(l *lease, why *LostError, declines bool) {
 // decline gives back a lease whose handler never started.
 func (b *book) decline(l *lease, text string) {
 	b.waiting--
-	b.report(l, rota.LeaseCommand{Verb: rota.VerbDecline, Text: text})
+	b.report(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: text})
 }
 
 // report settles a lease's outcome; what else was to be said of it is not.
-func (b *book) report(l *lease, c rota.LeaseCommand) {
+func (b *book) report(l *lease, c peer.LeaseCommand) {
 	l.phase = reporting
 	for _, other := range []*command{l.ack, l.renew, l.progress} {
 		if other != nil {
@@ -348,7 +349,7 @@ func (b *book) report(l *lease, c rota.LeaseCommand) {
 }
 
 // put queues a command on a lease.
-func (b *book) put(l *lease, c rota.LeaseCommand) *command {
+func (b *book) put(l *lease, c peer.LeaseCommand) *command {
 	c.Lease, c.Job = l.assignment.Lease.ID, l.assignment.Lease.Job
 	cmd := &command{lease: l, LeaseCommand: c}
 	b.out.push(cmd)

@@ -16,6 +16,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // fakeNode is a node whose answers the test writes.
@@ -209,13 +210,13 @@ func (s *fakeStream) welcome(session uint64) {
 		Welcome: &rotav1.Welcome{Session: session, Node: "fake"}}})
 }
 
-func (s *fakeStream) notice(notices ...rota.Notice) {
+func (s *fakeStream) notice(notices ...peer.Notice) {
 	s.send(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Notices{Notices: words.NoticesToWire(notices)}})
 }
 
 // assign gives leases.
 func (s *fakeStream) assign(leases ...*rota.Assignment) {
-	notices := make([]rota.Notice, len(leases))
+	notices := make([]peer.Notice, len(leases))
 	for i, a := range leases {
 		notices[i].Assigned = a
 	}
@@ -280,7 +281,7 @@ func (s *fakeStream) nothing() {
 }
 
 // answer answers every command of a batch alike.
-func (s *fakeStream) answer(batch *rotav1.LeaseCommands, a rota.LeaseAnswer) {
+func (s *fakeStream) answer(batch *rotav1.LeaseCommands, a peer.LeaseAnswer) {
 	answers := &rotav1.LeaseAnswers{Sequence: batch.Sequence}
 	for range batch.Commands {
 		answers.Answers = append(answers.Answers, words.LeaseAnswerToWire(&a))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // runningWorker is a worker in Run, welcomed.
@@ -46,7 +47,7 @@ func (r *runningWorker) stopped(t *testing.T, s *fakeStream) {
 	for {
 		select {
 		case b := <-s.commands:
-			s.answer(b, rota.LeaseAnswer{})
+			s.answer(b, peer.LeaseAnswer{})
 		case err := <-r.result:
 			if err != nil {
 				t.Fatalf("Run returned %v", err)

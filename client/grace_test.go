@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // beginGraced runs a handler under a lease with a grace of 10 s, at a node that hears
@@ -58,7 +59,7 @@ func TestGrace_endsWhatRunsWhenNoBeatIsHeard(t *testing.T) {
 		r.done <- context.Cause(r.ctx)
 		b.at(14 * time.Second)
 		b.reconnected()
-		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbDecline), peer.LeaseAnswer{})
 		b.stopped(t, b.s)
 	})
 }
@@ -86,7 +87,7 @@ func TestGrace_goesOnWithAnotherNode(t *testing.T) {
 		b.at(60 * time.Second)
 		alive(t, r)
 		r.done <- nil
-		b.s.answer(b.s.expect(rota.VerbComplete), rota.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbComplete), peer.LeaseAnswer{})
 		b.stopped(t, b.s)
 	})
 }

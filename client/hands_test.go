@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestHands: a goroutine runs handlers one after the other; one whose handler panicked, or
@@ -32,7 +33,7 @@ func TestHands(t *testing.T) {
 			verb rota.LeaseVerb
 		}{{"first", rota.VerbComplete}, {"panics", rota.VerbFail}, {"ends", rota.VerbFail}, {"last", rota.VerbComplete}} {
 			s.assign(leaseOf(one.job))
-			s.answer(s.expect(one.verb), rota.LeaseAnswer{})
+			s.answer(s.expect(one.verb), peer.LeaseAnswer{})
 		}
 		w.stopped(t, s)
 	})

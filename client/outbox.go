@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 // command is one verb on one lease on its way to the cluster. Its content never
 // changes, so sending it again is harmless (SPEC §2.7).
 type command struct {
-	rota.LeaseCommand
+	peer.LeaseCommand
 	lease   *lease
 	tries   int
 	dropped bool
@@ -61,7 +62,7 @@ func (o *outbox) releaseAcks(now time.Duration) {
 			continue
 		}
 		a := &l.assignment.Lease
-		l.ack = &command{lease: l, LeaseCommand: rota.LeaseCommand{Verb: rota.VerbAck, Lease: a.ID, Job: a.Job}}
+		l.ack = &command{lease: l, LeaseCommand: peer.LeaseCommand{Verb: rota.VerbAck, Lease: a.ID, Job: a.Job}}
 		o.push(l.ack)
 	}
 	clear(o.held[:i])

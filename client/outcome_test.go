@@ -15,6 +15,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func TestHandler_outcomes(t *testing.T) {
@@ -59,7 +60,7 @@ func TestHandler_outcomes(t *testing.T) {
 				if !strings.Contains(c.Text, test.text) || c.NoRetry != test.noRetry || len(c.Text) > limits.MaxErrorBytes {
 					t.Fatalf("command %v", c)
 				}
-				s.answer(batch, rota.LeaseAnswer{})
+				s.answer(batch, peer.LeaseAnswer{})
 				w.stopped(t, s)
 			})
 		})
@@ -85,13 +86,13 @@ func TestWorker_confirmsARevocationAfterItsHandler(t *testing.T) {
 		defer stop()
 		a := leaseOf("revoked")
 		r := b.run(a)
-		b.s.notice(rota.Notice{Revoked: &rota.LeaseEnd{Lease: a.Lease.ID, Job: "revoked", Reason: rota.ReasonPreempted}})
+		b.s.notice(peer.Notice{Revoked: &peer.LeaseEnd{Lease: a.Lease.ID, Job: "revoked", Reason: rota.ReasonPreempted}})
 		if e := lost(t, r, "revoked"); e.Reason != rota.ReasonPreempted || !e.Revoked {
 			t.Fatalf("cause %+v", e)
 		}
 		b.s.nothing()
 		r.done <- context.Cause(r.ctx)
-		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbDecline), peer.LeaseAnswer{})
 		b.stopped(t, b.s)
 	})
 }
@@ -112,16 +113,16 @@ func TestWorker_tellsOfARefusal(t *testing.T) {
 		b.s.answerBeats(ticking())
 		renewed := b.run(leaseOf("renewed"))
 		b.s.assign(leaseOf("wf/acked"))
-		b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Err: rota.Refusef(rota.KindInvalid, "job", "no id")})
+		b.s.answer(b.s.expect(rota.VerbAck), peer.LeaseAnswer{Err: rota.Refusef(rota.KindInvalid, "job", "no id")})
 		acked := within5s(t, b.h.started, "start")
 		synctest.Wait()
 		alive(t, acked) // its completion may still be taken
 		b.at(4 * time.Second)
 		lost(t, acked, "its ack was refused: no id")
 		acked.done <- nil
-		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbDecline), peer.LeaseAnswer{})
 		b.at(35 * time.Second)
-		b.s.answer(b.s.expect(rota.VerbRenew), rota.LeaseAnswer{Err: rota.Refusef(rota.KindInvalid, "ordinal", "no ordinal")})
+		b.s.answer(b.s.expect(rota.VerbRenew), peer.LeaseAnswer{Err: rota.Refusef(rota.KindInvalid, "ordinal", "no ordinal")})
 		synctest.Wait()
 		alive(t, renewed) // to its deadline
 		if want := []string{"refused wf/acked: no id", "refused renewed: no ordinal"}; !slices.Equal(told, want) {
@@ -144,15 +145,15 @@ func TestWorker_tellsOfARefusal(t *testing.T) {
 func TestWorker_stopsWorkOnWhatEnded(t *testing.T) {
 	for name, end := range map[string]func(b *begun, a *rota.Assignment){
 		"an ended lease": func(b *begun, a *rota.Assignment) {
-			b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: a.Lease.Deadline.Clock})
-			e := rota.LeaseEnd{Lease: a.Lease.ID, Job: "ended", Reason: rota.ReasonCancelledByUser}
-			b.s.notice(rota.Notice{Ended: &e})
+			b.s.answer(b.s.expect(rota.VerbAck), peer.LeaseAnswer{Deadline: a.Lease.Deadline.Clock})
+			e := peer.LeaseEnd{Lease: a.Lease.ID, Job: "ended", Reason: rota.ReasonCancelledByUser}
+			b.s.notice(peer.Notice{Ended: &e})
 		},
 		"a stale ack": func(b *begun, _ *rota.Assignment) {
-			b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Err: rota.Refusef(rota.KindStale, "lease", "not yours")})
+			b.s.answer(b.s.expect(rota.VerbAck), peer.LeaseAnswer{Err: rota.Refusef(rota.KindStale, "lease", "not yours")})
 		},
 		"a new session": func(b *begun, a *rota.Assignment) {
-			b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: a.Lease.Deadline.Clock})
+			b.s.answer(b.s.expect(rota.VerbAck), peer.LeaseAnswer{Deadline: a.Lease.Deadline.Clock})
 			b.s.end <- errStream
 			b.s, b.node = b.stream()
 			b.s.welcome(2)
@@ -173,7 +174,7 @@ func TestWorker_stopsWorkOnWhatEnded(t *testing.T) {
 				b.s.answerBeats(ticking())
 				b.s.assign(again)
 				b.h.none(t)
-				b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+				b.s.answer(b.s.expect(rota.VerbDecline), peer.LeaseAnswer{})
 				r.done <- nil
 				b.s.nothing()
 				b.stopped(t, b.s)
@@ -203,22 +204,22 @@ func TestWorker_drains(t *testing.T) {
 		b.s.answerBeats(ticking())
 		r := b.run(leaseOf("running"))
 		b.s.assign(leaseOf("waits"))
-		b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: 160_000})
+		b.s.answer(b.s.expect(rota.VerbAck), peer.LeaseAnswer{Deadline: 160_000})
 		b.cancel()
 		batch := b.s.expect(rota.VerbDecline)
 		if batch.Commands[0].Job != "waits" {
 			t.Fatalf("%s was declined", batch.Commands[0].Job)
 		}
-		b.s.answer(batch, rota.LeaseAnswer{})
+		b.s.answer(batch, peer.LeaseAnswer{})
 		if id := within5s(t, b.node.drains, "drain"); id != string(b.ID()) {
 			t.Fatalf("%s was drained", id)
 		}
 		b.s.assign(leaseOf("late"))
-		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbDecline), peer.LeaseAnswer{})
 		b.at(20 * time.Second)
 		alive(t, r)
 		r.done <- nil
-		b.s.answer(b.s.expect(rota.VerbComplete), rota.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbComplete), peer.LeaseAnswer{})
 		within5s(t, b.s.bye, "farewell")
 		if err := within5s(t, b.result, "end of Run"); err != nil {
 			t.Fatal(err)
@@ -241,7 +242,7 @@ func TestWorker_endsHandlersAtTheDrainTimeout(t *testing.T) {
 			t.Fatalf("cause %v", err)
 		}
 		r.done <- r.ctx.Err()
-		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbDecline), peer.LeaseAnswer{})
 		if err := within5s(t, b.result, "end of Run"); err != nil {
 			t.Fatal(err)
 		}
@@ -259,14 +260,14 @@ func TestWorker_sendsABatchWithoutOutcomeAgain(t *testing.T) {
 		b.s.send(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Answers{
 			Answers: &rotav1.LeaseAnswers{Sequence: batch.Sequence, Refusal: refusal}}})
 		batch = b.s.expect(rota.VerbComplete)
-		b.s.answer(batch, rota.LeaseAnswer{Err: rota.Refusef(rota.KindUnavailable, "", "unknown")})
+		b.s.answer(batch, peer.LeaseAnswer{Err: rota.Refusef(rota.KindUnavailable, "", "unknown")})
 		batch = b.s.expect(rota.VerbComplete)
-		b.s.answer(batch, rota.LeaseAnswer{Err: rota.Refusef(rota.KindInvalid, "output", "the queue takes 1 byte")})
+		b.s.answer(batch, peer.LeaseAnswer{Err: rota.Refusef(rota.KindInvalid, "output", "the queue takes 1 byte")})
 		batch = b.s.expect(rota.VerbFail)
 		if !strings.Contains(batch.Commands[0].Text, "takes 1 byte") {
 			t.Fatalf("command %v", batch.Commands[0])
 		}
-		b.s.answer(batch, rota.LeaseAnswer{})
+		b.s.answer(batch, peer.LeaseAnswer{})
 		b.stopped(t, b.s)
 	})
 }
@@ -280,15 +281,15 @@ func TestWorker_sendsProgressOnceASecond(t *testing.T) {
 			r.job.Progress(i, "step")
 		}
 		batch := b.s.expect(rota.VerbProgress)
-		b.s.answer(batch, rota.LeaseAnswer{})
+		b.s.answer(batch, peer.LeaseAnswer{})
 		b.s.nothing()
 		batch = b.s.expect(rota.VerbProgress)
 		if p := batch.Commands[0].Progress; p != 49 {
 			t.Fatalf("progress %d, want the last", p)
 		}
-		b.s.answer(batch, rota.LeaseAnswer{})
+		b.s.answer(batch, peer.LeaseAnswer{})
 		r.done <- nil
-		b.s.answer(b.s.expect(rota.VerbComplete), rota.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbComplete), peer.LeaseAnswer{})
 		b.stopped(t, b.s)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // pageRows is how many rows one message lists, where no limit asks for fewer.
@@ -19,7 +20,7 @@ type ReadOption func(*reading)
 
 // reading is what the options of a read say.
 type reading struct {
-	how  rota.ReadOptions
+	how  peer.ReadOptions
 	seen *rota.ReadAt
 	next *string
 }
@@ -85,7 +86,7 @@ func read[W interface{ GetAt() *rotav1.ReadAt }, T any](ctx context.Context, c *
 
 // page is what is asked for of a list, and pageOf what came.
 type page struct {
-	read   rota.ReadOptions
+	read   peer.ReadOptions
 	limit  int
 	cursor string
 }
@@ -120,7 +121,7 @@ func list[T any](ctx context.Context, c *Client, op string, limit int, cursor st
 			if first {
 				r.saw(got.at)
 				// Further pages need not ask the leader again, only wait for that index.
-				p.read = rota.ReadOptions{MinIndex: words.ReadAtFromWire(got.at).Index}
+				p.read = peer.ReadOptions{MinIndex: words.ReadAtFromWire(got.at).Index}
 			}
 			p.cursor, left = got.next, left-len(got.items)
 			last := p.cursor == "" || limit > 0 && left <= 0

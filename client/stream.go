@@ -13,6 +13,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 const (
@@ -191,7 +192,7 @@ func (b *book) toSend() (request any, bye bool, at time.Duration) {
 	defer b.unlock()
 	batch, sequence, at := b.out.next(b.worker.now())
 	if len(batch) > 0 {
-		return words.WriteCommands(sequence, len(batch), func(i int) *rota.LeaseCommand { return &batch[i].LeaseCommand }), false, 0
+		return words.WriteCommands(sequence, len(batch), func(i int) *peer.LeaseCommand { return &batch[i].LeaseCommand }), false, 0
 	}
 	if b.farewell && b.out.empty() {
 		return &rotav1.WorkRequest{Message: &rotav1.WorkRequest_Bye{Bye: &rotav1.Bye{}}}, true, 0

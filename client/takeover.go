@@ -4,11 +4,12 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // revoked takes that the cluster wants a lease back. One that is not known here has no
 // handler, as its outcome was answered or it never came: that is confirmed at once.
-func (b *book) revoked(n *rota.LeaseEnd) {
+func (b *book) revoked(n *peer.LeaseEnd) {
 	if n.Reason == rota.ReasonTakenOver && !closed(b.superseded) {
 		close(b.superseded)
 		b.drain()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestTakeover_confirmsForAsLongAsADrainDoes: the worker's id was taken over while a handler
@@ -19,7 +20,7 @@ func TestTakeover_confirmsForAsLongAsADrainDoes(t *testing.T) {
 		a.Lease.Deadline.Clock, a.RenewEvery = 104_000, 0
 		r := b.run(a)
 		b.at(2 * time.Second)
-		b.s.notice(rota.Notice{Revoked: &rota.LeaseEnd{Lease: a.Lease.ID, Job: "job", Reason: rota.ReasonTakenOver}})
+		b.s.notice(peer.Notice{Revoked: &peer.LeaseEnd{Lease: a.Lease.ID, Job: "job", Reason: rota.ReasonTakenOver}})
 		lost(t, r, "revoked")
 		r.done <- nil
 		batch := b.s.expect(rota.VerbDecline)
@@ -31,7 +32,7 @@ func TestTakeover_confirmsForAsLongAsADrainDoes(t *testing.T) {
 			t.Fatalf("Run returned %v before its word was taken", err)
 		default:
 		}
-		b.s.answer(batch, rota.LeaseAnswer{})
+		b.s.answer(batch, peer.LeaseAnswer{})
 		if err := within5s(t, b.result, "Run's end"); rota.KindOf(err) != rota.KindStale {
 			t.Fatalf("Run returned %v", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // timed is a lease of an attempt that may take 9 s.
@@ -54,7 +55,7 @@ func TestTimeout_failsTheAttempt(t *testing.T) {
 				if !c.TimedOut || c.NoRetry || c.Text != said {
 					t.Fatalf("command %v", c)
 				}
-				b.s.answer(batch, rota.LeaseAnswer{})
+				b.s.answer(batch, peer.LeaseAnswer{})
 				b.stopped(t, b.s)
 			})
 		})
@@ -70,7 +71,7 @@ func TestTimeout_ofALeaseThatWaits(t *testing.T) {
 		b.s.answerBeats(ticking())
 		busy := b.run(leaseOf("busy"))
 		b.s.assign(timed("waits"))
-		b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: 109_000})
+		b.s.answer(b.s.expect(rota.VerbAck), peer.LeaseAnswer{Deadline: 109_000})
 		b.at(6*time.Second - 5*ackHold)
 		b.s.nothing()
 		b.at(6 * time.Second) // the margin of the view before the last two seconds
@@ -78,9 +79,9 @@ func TestTimeout_ofALeaseThatWaits(t *testing.T) {
 		if c := batch.Commands[0]; c.Job != "waits" || !strings.Contains(c.Text, "no slot came free") {
 			t.Fatalf("command %v", c)
 		}
-		b.s.answer(batch, rota.LeaseAnswer{})
+		b.s.answer(batch, peer.LeaseAnswer{})
 		busy.done <- nil
-		b.s.answer(b.s.expect(rota.VerbComplete), rota.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbComplete), peer.LeaseAnswer{})
 		b.h.none(t)
 		b.stopped(t, b.s)
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestDrain_givesUpWhatCannotBeTold: the cluster is gone for good when a worker is asked to
@@ -69,7 +70,7 @@ func TestDrain_tellsWhatItCan(t *testing.T) {
 		b.cancel()
 		synctest.Wait()
 		b.reconnected()
-		b.s.answer(b.s.expect(rota.VerbComplete), rota.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbComplete), peer.LeaseAnswer{})
 		if err := within5s(t, b.result, "Run's end"); err != nil {
 			t.Fatalf("Run returned %v", err)
 		}

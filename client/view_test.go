@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // sleeper is a book without a connection, on a clock that the test moves: a
@@ -57,11 +58,11 @@ func TestView_aFreshBeatRevivesNothing(t *testing.T) {
 	s := asleep(t)
 	a := leaseOf("slept")
 	a.Lease.Deadline, a.Lease.Acked = rota.Moment{Clock: 1_000_000}, rota.Moment{Clock: 100_001}
-	s.notice([]rota.Notice{{Assigned: a}})
+	s.notice([]peer.Notice{{Assigned: a}})
 	r := within5s(t, s.h.started, "start")
 	s.now += 50 * time.Second
 	s.beatAnswered(viewpoint{known: true, sent: s.now, clock: 150_000})
-	s.notice([]rota.Notice{{Assigned: a}}) // given back: it stays given up
+	s.notice([]peer.Notice{{Assigned: a}}) // given back: it stays given up
 	s.declines(r)
 }
 
@@ -70,19 +71,19 @@ func TestView_aLateAckRevivesNothing(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]func(s *sleeper, a *rota.Assignment, ack uint64){
 		"an answer": func(s *sleeper, _ *rota.Assignment, ack uint64) {
-			s.answered(ack, nil, []rota.LeaseAnswer{{Deadline: 160_000}})
+			s.answered(ack, nil, []peer.LeaseAnswer{{Deadline: 160_000}})
 		},
 		"a replica": func(s *sleeper, a *rota.Assignment, _ uint64) {
 			given := *a
 			given.Lease.Acked = rota.Moment{Clock: 100_001}
-			s.notice([]rota.Notice{{Assigned: &given}})
+			s.notice([]peer.Notice{{Assigned: &given}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := asleep(t)
 			a := leaseOf("unacked")
-			s.notice([]rota.Notice{{Assigned: a}})
+			s.notice([]peer.Notice{{Assigned: a}})
 			r := within5s(t, s.h.started, "start")
 			s.now += ackHold
 			batch, sequence, _ := s.out.next(s.now)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // startMore starts handlers while there are slots: only for leases that are
@@ -95,35 +96,35 @@ func panicked(p any) error {
 }
 
 // outcomeOf words what the handler returned.
-func outcomeOf(r Result, err error) rota.LeaseCommand {
+func outcomeOf(r Result, err error) peer.LeaseCommand {
 	switch {
 	case err != nil:
 		return outcomeOfError(err)
 	case len(r.Output) > rota.MaxPayloadBytes:
-		return rota.LeaseCommand{Verb: rota.VerbFail, Text: fmt.Sprintf(
+		return peer.LeaseCommand{Verb: rota.VerbFail, Text: fmt.Sprintf(
 			"the output has %d bytes: at most %d are kept, put larger ones elsewhere and name the place",
 			len(r.Output), rota.MaxPayloadBytes)}
 	case len(r.Digest) != 0 && len(r.Digest) != sha256.Size:
-		return rota.LeaseCommand{Verb: rota.VerbFail, Text: fmt.Sprintf(
+		return peer.LeaseCommand{Verb: rota.VerbFail, Text: fmt.Sprintf(
 			"the handler's digest has %d bytes: %d or none are wanted", len(r.Digest), sha256.Size)}
 	}
 	if err := rota.CheckMeta(r.Meta); err != nil {
-		return rota.LeaseCommand{Verb: rota.VerbFail, Text: "the handler's result is refused: " + err.Error()}
+		return peer.LeaseCommand{Verb: rota.VerbFail, Text: "the handler's result is refused: " + err.Error()}
 	}
 	if len(r.Digest) == 0 {
 		sum := sha256.Sum256(r.Output)
 		r.Digest = sum[:]
 	}
-	return rota.LeaseCommand{Verb: rota.VerbComplete, Output: r.Output, OutputDigest: r.Digest, Meta: r.Meta}
+	return peer.LeaseCommand{Verb: rota.VerbComplete, Output: r.Output, OutputDigest: r.Digest, Meta: r.Meta}
 }
 
-func outcomeOfError(err error) rota.LeaseCommand {
+func outcomeOfError(err error) peer.LeaseCommand {
 	var declined declineError
 	if errors.As(err, &declined) {
-		return rota.LeaseCommand{Verb: rota.VerbDecline, Text: lastOf(err.Error())}
+		return peer.LeaseCommand{Verb: rota.VerbDecline, Text: lastOf(err.Error())}
 	}
 	var noRetry noRetryError
-	return rota.LeaseCommand{Verb: rota.VerbFail, Text: lastOf(err.Error()), NoRetry: errors.As(err, &noRetry)}
+	return peer.LeaseCommand{Verb: rota.VerbFail, Text: lastOf(err.Error()), NoRetry: errors.As(err, &noRetry)}
 }
 
 // lastOf keeps the last of an error's text, where the reason stands.
@@ -140,7 +141,7 @@ func lastOf(s string) string {
 // (SPEC §3.9), or failed where the view says that max_runtime is over (SPEC §20.2). A
 // handler that was merely late to see its end is: the cluster judges whether the lease is
 // still open (SPEC §3.7).
-func (b *book) returned(l *lease, outcome rota.LeaseCommand, err error, free hand) {
+func (b *book) returned(l *lease, outcome peer.LeaseCommand, err error, free hand) {
 	b.mu.Lock()
 	defer b.unlock()
 	b.keep(free)
@@ -152,14 +153,14 @@ func (b *book) returned(l *lease, outcome rota.LeaseCommand, err error, free han
 		if err == context.Canceled || errors.Is(err, ErrLeaseLost) {
 			outcome.Text = "" // the context's own words, wrapped or not: the cluster has better ones
 		}
-		b.report(l, rota.LeaseCommand{Verb: rota.VerbFail, TimedOut: true, Text: outcome.Text})
+		b.report(l, peer.LeaseCommand{Verb: rota.VerbFail, TimedOut: true, Text: outcome.Text})
 	case l.lost != nil && l.declines:
-		b.report(l, rota.LeaseCommand{Verb: rota.VerbDecline, Text: lastOf(l.lost.Text)})
+		b.report(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: lastOf(l.lost.Text)})
 	case l.lost != nil:
 		b.forget(l)
 	case b.stopping != nil && err != nil:
 		text := lastOf(b.stopping.Error() + ": " + err.Error())
-		b.report(l, rota.LeaseCommand{Verb: rota.VerbDecline, Text: text})
+		b.report(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: text})
 	default:
 		b.report(l, outcome)
 	}
@@ -183,7 +184,7 @@ func (b *book) progress(j *Job, percent int, note string) {
 	if l.phase != running || l.lost != nil {
 		return
 	}
-	l.progressHeld = &rota.LeaseCommand{
+	l.progressHeld = &peer.LeaseCommand{
 		Verb: rota.VerbProgress, Progress: int32(max(0, min(percent, 100))), Text: strings.ToValidUTF8(note, ""),
 	}
 	if now := b.worker.now(); l.progress == nil && now >= l.progressNext {

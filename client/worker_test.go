@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // bubble runs a test in fake time. The sleeps in these tests are steps of it.
@@ -54,7 +55,7 @@ func (b *begun) at(d time.Duration) {
 func (b *begun) run(a *rota.Assignment) *scripted {
 	b.t.Helper()
 	b.s.assign(a)
-	b.s.answer(b.s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: a.Lease.Deadline.Clock})
+	b.s.answer(b.s.expect(rota.VerbAck), peer.LeaseAnswer{Deadline: a.Lease.Deadline.Clock})
 	return within5s(b.t, b.h.started, "start")
 }
 
@@ -99,14 +100,14 @@ func TestWorker_foldsTheAckIntoACompletion(t *testing.T) {
 		if c := batch.Commands[0]; c.Job != "quick" || string(c.Output) != "out" || len(c.OutputDigest) != 32 {
 			t.Fatalf("completion %v", c)
 		}
-		b.s.answer(batch, rota.LeaseAnswer{})
+		b.s.answer(batch, peer.LeaseAnswer{})
 		ack := b.s.expect(rota.VerbAck)
 		if ack.Commands[0].Job != "slow" {
 			t.Fatalf("ack of %s", ack.Commands[0].Job)
 		}
-		b.s.answer(ack, rota.LeaseAnswer{Deadline: 160_000})
+		b.s.answer(ack, peer.LeaseAnswer{Deadline: 160_000})
 		runs["slow"].done <- nil
-		b.s.answer(b.s.expect(rota.VerbComplete), rota.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbComplete), peer.LeaseAnswer{})
 		b.stopped(t, b.s)
 	})
 }
@@ -136,7 +137,7 @@ func TestView_countsFromSendingTheBeat(t *testing.T) {
 		lost(t, r, "deadline has come")
 		r.done <- nil
 		b.reconnected() // its other beats were not answered
-		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbDecline), peer.LeaseAnswer{})
 		b.stopped(t, b.s)
 	})
 }
@@ -152,10 +153,10 @@ func TestView_takesAckByUntilTheAckIsKnown(t *testing.T) {
 		alive(t, r)
 		b.at(4 * time.Second)
 		lost(t, r, "ack was not answered")
-		b.s.answer(ack, rota.LeaseAnswer{Deadline: 160_000}) // too late: never resumed
+		b.s.answer(ack, peer.LeaseAnswer{Deadline: 160_000}) // too late: never resumed
 		b.s.nothing()                                        // not before the handler returned
 		r.done <- nil
-		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbDecline), peer.LeaseAnswer{})
 		b.stopped(t, b.s)
 	})
 }
@@ -176,7 +177,7 @@ func TestView_endsHandlersWhenBeatsStay(t *testing.T) {
 			<-b.node.streams
 		}
 		b.reconnected()
-		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbDecline), peer.LeaseAnswer{})
 		b.stopped(t, b.s)
 	})
 }
@@ -191,7 +192,7 @@ func TestView_startsNothingThatMayHaveEnded(t *testing.T) {
 		b.s.assign(a)
 		b.h.none(t)
 		batch := b.s.expect(rota.VerbDecline)
-		b.s.answer(batch, rota.LeaseAnswer{Err: rota.Refusef(rota.KindStale, "lease", "the lease ended")})
+		b.s.answer(batch, peer.LeaseAnswer{Err: rota.Refusef(rota.KindStale, "lease", "the lease ended")})
 		b.stopped(t, b.s)
 	})
 }
@@ -205,11 +206,11 @@ func TestView_startsNothingBeforeABeatIsAnswered(t *testing.T) {
 		s, _ := f.stream()
 		s.welcome(1)
 		s.assign(leaseOf("early"))
-		s.answer(s.expect(rota.VerbAck), rota.LeaseAnswer{Deadline: 160_000})
+		s.answer(s.expect(rota.VerbAck), peer.LeaseAnswer{Deadline: 160_000})
 		h.none(t)
 		s.answerBeat(100_000)
 		within5s(t, h.started, "start").done <- nil
-		s.answer(s.expect(rota.VerbComplete), rota.LeaseAnswer{})
+		s.answer(s.expect(rota.VerbComplete), peer.LeaseAnswer{})
 		w.stopped(t, s)
 	})
 }
@@ -246,7 +247,7 @@ func TestWorker_keepsItsLeasesAcrossNodes(t *testing.T) {
 		if again.Commands[0].String() != batch.Commands[0].String() {
 			t.Fatal("the completion was sent again with another content")
 		}
-		b.s.answer(again, rota.LeaseAnswer{})
+		b.s.answer(again, peer.LeaseAnswer{})
 		b.s.assign(&given) // a replica that lags
 		b.h.none(t)
 		b.s.nothing()
@@ -290,7 +291,7 @@ func TestWorker_renewsByOrdinal(t *testing.T) {
 		if n := batch.Commands[0].Ordinal; n != 1 {
 			t.Fatalf("the renewal whose answer got lost came again with ordinal %d", n)
 		}
-		b.s.answer(batch, rota.LeaseAnswer{Deadline: 190_000, Renewals: 1})
+		b.s.answer(batch, peer.LeaseAnswer{Deadline: 190_000, Renewals: 1})
 		b.at(64 * time.Second)
 		b.s.nothing()
 		alive(t, r)
@@ -299,13 +300,13 @@ func TestWorker_renewsByOrdinal(t *testing.T) {
 		if n := batch.Commands[0].Ordinal; n != 2 {
 			t.Fatalf("second renewal has ordinal %d", n)
 		}
-		b.s.answer(batch, rota.LeaseAnswer{Err: rota.Refusef(rota.KindConflict, "ordinal", "no more")})
+		b.s.answer(batch, peer.LeaseAnswer{Err: rota.Refusef(rota.KindConflict, "ordinal", "no more")})
 		b.at(88*time.Second + 500*time.Millisecond)
 		alive(t, r) // to its deadline, by the view
 		b.at(90 * time.Second)
 		lost(t, r, "deadline has come")
 		r.done <- errBoom
-		b.s.answer(b.s.expect(rota.VerbDecline), rota.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbDecline), peer.LeaseAnswer{})
 		b.stopped(t, b.s)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
@@ -40,8 +41,8 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 }
 
 // Inspect tells this node's own state to another node.
-func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (rota.Inspection, error) {
-	in := rota.Inspection{Status: cv.ownStatus(), ClusterID: cv.n.ClusterID(), WallMs: cv.n.wall().UnixMilli(),
+func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (peer.Inspection, error) {
+	in := peer.Inspection{Status: cv.ownStatus(), ClusterID: cv.n.ClusterID(), WallMs: cv.n.wall().UnixMilli(),
 		LastLogIndex: rota.Index(cv.n.raft.LastIndex()), DiskLevel: uint8(cv.n.disk.now())}
 	rebuild := cv.n.data.Rebuild()
 	in.DifferedAt, in.RightUntil = rota.Index(rebuild.At), rota.Index(rebuild.Agreed)

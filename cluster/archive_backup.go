@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot"
 	"github.com/rotasched/rota/snapshot/archive"
 )
@@ -22,7 +23,7 @@ const backupWait = 10 * time.Second
 // node whose history has gaps refuses: its backup would tell less than the
 // cluster knows.
 func (h *history) SaveSnapshot(ctx context.Context, w io.Writer) error {
-	if _, err := h.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
+	if _, err := h.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
 		return err
 	}
 	if err := h.awaitHistory(ctx); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
@@ -90,12 +91,12 @@ func (h *history) dropDeleted(l *leadership) {
 	if first == 0 {
 		return
 	}
-	span := rota.ArchiveSpan{From: first, To: first}
+	span := peer.ArchiveSpan{From: first, To: first}
 	own, err := h.ArchiveRange(l.ctx, span, 1)
 	through := own.Floor
 	for _, s := range h.n.membership.servers() {
 		if err == nil && rota.NodeID(s.ID) != h.n.cfg.Node {
-			var slice rota.ArchiveSlice
+			var slice peer.ArchiveSlice
 			slice, err = h.fetchSlice(rota.NodeID(s.ID), span)
 			through = min(through, slice.Floor)
 		}

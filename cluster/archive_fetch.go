@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
@@ -123,10 +124,10 @@ func (h *history) fetchGap(gap archive.Span) (more bool, err error) {
 }
 
 // fetchSlice asks one node, and takes nothing from it that was not asked for.
-func (h *history) fetchSlice(id rota.NodeID, gap archive.Span) (rota.ArchiveSlice, error) {
+func (h *history) fetchSlice(id rota.NodeID, gap archive.Span) (peer.ArchiveSlice, error) {
 	to, ok := h.n.membership.address(id)
 	if !ok {
-		return rota.ArchiveSlice{}, errNoLeader(nil)
+		return peer.ArchiveSlice{}, errNoLeader(nil)
 	}
 	ctx, cancel := context.WithTimeout(h.n.life, fetchTimeout)
 	defer cancel()
@@ -152,17 +153,17 @@ func (h *history) fetchSlice(id rota.NodeID, gap archive.Span) (rota.ArchiveSlic
 
 // ArchiveRange serves a slice of this node's history to another node: what is
 // staged is flushed first, so that it is part of it.
-func (h *history) ArchiveRange(_ context.Context, span rota.ArchiveSpan, maxBytes int64) (rota.ArchiveSlice, error) {
+func (h *history) ArchiveRange(_ context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error) {
 	if span.From == 0 || span.To < span.From {
-		return rota.ArchiveSlice{}, rota.Refusef(rota.KindInvalid, "archive", "numbers %d to %d are no span", span.From, span.To)
+		return peer.ArchiveSlice{}, rota.Refusef(rota.KindInvalid, "archive", "numbers %d to %d are no span", span.From, span.To)
 	}
 	var s fsm.Staging
 	if err := h.n.replica.view(func(m *fsm.View) { s = m.Staging() }); err != nil { // else it would say that it knows of none
-		return rota.ArchiveSlice{}, err
+		return peer.ArchiveSlice{}, err
 	}
 	if s.Oldest != 0 && s.Oldest <= span.To {
 		if err := h.flush(); err != nil {
-			return rota.ArchiveSlice{}, err
+			return peer.ArchiveSlice{}, err
 		}
 	}
 	slice, err := h.store.Range(span.From, span.To, int(min(max(maxBytes, 0), sliceMost)))
@@ -172,11 +173,11 @@ func (h *history) ArchiveRange(_ context.Context, span rota.ArchiveSpan, maxByte
 
 // ArchiveRecords serves what this node's history knows of single jobs: for each,
 // the latest record, or an empty one; that of one that was deleted has its number.
-func (h *history) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.ArchiveRecord, error) {
+func (h *history) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error) {
 	if len(ids) > askMost {
 		return nil, rota.Refusef(rota.KindInvalid, "ids", "ids are %d: at most %d are taken", len(ids), askMost)
 	}
-	records := make([]rota.ArchiveRecord, len(ids))
+	records := make([]peer.ArchiveRecord, len(ids))
 	size := 0
 	for i, id := range ids {
 		var staged fsm.StagedRecord
@@ -185,7 +186,7 @@ func (h *history) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.Ar
 			return nil, err
 		}
 		if ok {
-			records[i] = rota.ArchiveRecord{Seq: staged.Seq, Data: staged.Append(nil)}
+			records[i] = peer.ArchiveRecord{Seq: staged.Seq, Data: staged.Append(nil)}
 		} else if mark, hidden, _, _ := h.lastMark(id); hidden {
 			records[i].Seq = mark.Seq
 		} else if r, ok, err := h.store.Record(id); err != nil {

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // sound has every node verified, and wants all of them equal and without fault.
@@ -58,13 +59,13 @@ func TestArchive_aRevivedJobTellsItsEarlierLifeOnEveryNode(t *testing.T) {
 	if err != nil || outcomes[0].Err != nil {
 		t.Fatal(outcomes, err)
 	}
-	want, _, err := b.leader().Job(within(t, ample), id, rota.ReadOptions{})
+	want, _, err := b.leader().Job(within(t, ample), id, peer.ReadOptions{})
 	if err != nil || len(want.Attempts) != 1 || want.State.Terminal() {
 		t.Fatalf("%+v, %v", want, err)
 	}
 	f := b.follower()
 	lose(t, f, 1)
-	got, _, err := f.Job(within(t, ample), id, rota.ReadOptions{})
+	got, _, err := f.Job(within(t, ample), id, peer.ReadOptions{})
 	if err != nil || len(got.Attempts) != 1 {
 		t.Fatalf("one node tells %d attempts, the other 1: %v", len(got.Attempts), err)
 	}
@@ -84,17 +85,17 @@ func TestArchive_aListIsNeverShort(t *testing.T) {
 	b.cut[n.cfg.Node] = true // calls fail, raft goes on
 	b.mu.Unlock()
 	lose(t, n, 3)
-	page, _, err := n.Jobs(within(t, ample), rota.JobFilter{}, rota.ReadOptions{})
+	page, _, err := n.Jobs(within(t, ample), rota.JobFilter{}, peer.ReadOptions{})
 	if rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "has gaps") {
 		t.Errorf("%d jobs are told, 5 ended: %v", len(page.Jobs), err)
 	}
-	page, _, err = n.Jobs(within(t, ample), rota.JobFilter{}, rota.ReadOptions{Stale: true})
+	page, _, err = n.Jobs(within(t, ample), rota.JobFilter{}, peer.ReadOptions{Stale: true})
 	if err != nil || len(page.Jobs) != 5 { // the tombstone still tells of the fifth
 		t.Errorf("%d jobs are told of what is here: %v", len(page.Jobs), err)
 	}
 	b.heal(n.cfg.Node)
 	b.complete(n.cfg.Node)
-	if page, _, err = n.Jobs(within(t, ample), rota.JobFilter{}, rota.ReadOptions{}); err != nil || len(page.Jobs) != 5 {
+	if page, _, err = n.Jobs(within(t, ample), rota.JobFilter{}, peer.ReadOptions{}); err != nil || len(page.Jobs) != 5 {
 		t.Errorf("%d jobs, %v", len(page.Jobs), err)
 	}
 }
@@ -177,7 +178,7 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 	}
 	newHand(t, b.leader(), "w1", 1)
 	b.eventually("the job has a lease", func() bool {
-		job, _, err := b.leader().Job(within(t, 5*time.Second), id, rota.ReadOptions{})
+		job, _, err := b.leader().Job(within(t, 5*time.Second), id, peer.ReadOptions{})
 		return err == nil && len(job.Attempts) == 1
 	})
 	if _, err := b.leader().Cancel(within(t, ample), []rota.JobID{id}); err != nil {
@@ -191,10 +192,10 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 		_, _, ok := f.replica.machine.Tombstone(id)
 		return !ok
 	})
-	if err := errors.Join(f.history.store.Drop([]uint64{1, 2}), f.history.store.Put([]rota.ArchiveRecord{first}, nil)); err != nil {
+	if err := errors.Join(f.history.store.Drop([]uint64{1, 2}), f.history.store.Put([]peer.ArchiveRecord{first}, nil)); err != nil {
 		t.Fatal(err)
 	}
-	job, _, err := f.Job(within(t, ample), id, rota.ReadOptions{})
+	job, _, err := f.Job(within(t, ample), id, peer.ReadOptions{})
 	if err != nil || len(job.Attempts) != 1 {
 		t.Fatalf("the node tells of an earlier end: %d attempts, %v", len(job.Attempts), err)
 	}
@@ -213,7 +214,7 @@ func TestArchive_aDiskThatCannotBeReadIsNoLackOfAJob(t *testing.T) {
 	if err := n.archiveDB.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := n.Job(within(t, ample), jobs[0].ID, rota.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable {
+	if _, _, err := n.Job(within(t, ample), jobs[0].ID, peer.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("the job is said to be unknown: %v", err)
 	}
 	if _, err := n.Submit(within(t, ample), jobs); rota.KindOf(err) != rota.KindUnavailable {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
@@ -43,7 +44,7 @@ func historyOf(t *testing.T, n *Node, f rota.JobFilter) (ids []rota.JobID) {
 	t.Helper()
 	f.Limit = 7
 	for {
-		page, _, err := n.Jobs(within(t, ample), f, rota.ReadOptions{})
+		page, _, err := n.Jobs(within(t, ample), f, peer.ReadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +75,7 @@ func (b *bench) wantHistory(f rota.JobFilter, want []rota.JobSpec) {
 			b.t.Fatalf("node %s tells of %d jobs, %d are wanted: %v", id, len(got), len(ids), got)
 		}
 		for _, j := range []rota.JobSpec{want[0], want[len(want)-1]} {
-			job, _, err := n.Job(within(b.t, ample), j.ID, rota.ReadOptions{})
+			job, _, err := n.Job(within(b.t, ample), j.ID, peer.ReadOptions{})
 			if err != nil || job.RecordDropped || string(job.Payload) != "payload" {
 				b.t.Fatalf("node %s shows job %s: %+v, %v", id, j.ID, job, err)
 			}
@@ -133,7 +134,7 @@ func TestArchive_historyIsWholeOnEveryNode(t *testing.T) {
 	for _, id := range b.ids() {
 		b.complete(id)
 	}
-	job, _, err := b.follower().Job(within(t, ample), jobs[0].ID, rota.ReadOptions{})
+	job, _, err := b.follower().Job(within(t, ample), jobs[0].ID, peer.ReadOptions{})
 	if err != nil || !job.Archived || job.State != rota.JobCancelled {
 		t.Fatalf("%+v, %v", job, err)
 	}
@@ -164,7 +165,7 @@ func TestArchive_retriesOfWhatLeftMemory(t *testing.T) {
 		}
 	}
 	for _, id := range b.ids() {
-		job, _, err := b.node(id).Job(within(t, ample), jobs[0].ID, rota.ReadOptions{})
+		job, _, err := b.node(id).Job(within(t, ample), jobs[0].ID, peer.ReadOptions{})
 		if err != nil || job.State != rota.JobQueued || string(job.Payload) != "payload" || job.Archived {
 			t.Fatalf("%+v, %v", job, err)
 		}
@@ -209,7 +210,7 @@ func TestArchive_nodesFetchWhatTheyLack(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	damage(t, n, 17)
-	if job, _, err := n.Job(within(t, ample), jobs[16].ID, rota.ReadOptions{}); err != nil || string(job.Payload) != "payload" {
+	if job, _, err := n.Job(within(t, ample), jobs[16].ID, peer.ReadOptions{}); err != nil || string(job.Payload) != "payload" {
 		t.Fatalf("%+v, %v", job, err)
 	}
 	b.complete(id)
@@ -257,9 +258,9 @@ func TestArchive_aFlushWhoseEndWasLostIsRepeated(t *testing.T) {
 	n.replica.mu.RLock()
 	head, staged := n.replica.machine.Head(), n.replica.machine.Staged(7, 1<<30)
 	n.replica.mu.RUnlock()
-	var entries []rota.ArchiveRecord
+	var entries []peer.ArchiveRecord
 	for _, s := range staged {
-		entries = append(entries, rota.ArchiveRecord{Seq: s.Seq, Data: s.Append(nil)})
+		entries = append(entries, peer.ArchiveRecord{Seq: s.Seq, Data: s.Append(nil)})
 	}
 	if err := errors.Join(n.history.store.Claim(head.ClusterID, head.Incarnation), n.history.store.Put(entries, nil)); err != nil {
 		t.Fatal(err)
@@ -325,7 +326,7 @@ func TestArchive_idsBeyondTombstonesAreKnown(t *testing.T) {
 			!strings.Contains(e.Text, `its type was "work", not "else"`) {
 			t.Fatalf("another job of an archived id: %+v, %v", refused, err)
 		}
-		job, _, err := n.Job(within(t, ample), jobs[0].ID, rota.ReadOptions{})
+		job, _, err := n.Job(within(t, ample), jobs[0].ID, peer.ReadOptions{})
 		if err != nil || !job.Archived {
 			t.Fatalf("%+v, %v", job, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
@@ -36,10 +37,10 @@ func (b *bench) wantNone(jobs ...rota.JobSpec) {
 	for _, id := range b.ids() {
 		n := b.node(id)
 		for _, j := range jobs {
-			if job, _, err := n.Job(within(b.t, ample), j.ID, rota.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
+			if job, _, err := n.Job(within(b.t, ample), j.ID, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 				b.t.Fatalf("node %s shows job %s: %+v, %v", id, j.ID, job, err)
 			}
-			if _, _, err := n.Why(within(b.t, ample), j.ID, 0, rota.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
+			if _, _, err := n.Why(within(b.t, ample), j.ID, 0, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 				b.t.Fatalf("node %s explains job %s: %v", id, j.ID, err)
 			}
 			if err := n.AwaitJobs(within(b.t, ample), []rota.JobID{j.ID}, nil); rota.KindOf(err) != rota.KindNotFound {
@@ -107,7 +108,7 @@ func TestDelete_everywhere(t *testing.T) {
 	}
 	for _, id := range b.ids() {
 		b.complete(id)
-		job, _, err := b.node(id).Job(within(t, ample), again[0].ID, rota.ReadOptions{})
+		job, _, err := b.node(id).Job(within(t, ample), again[0].ID, peer.ReadOptions{})
 		if err != nil || job.Type != "else" || job.State != rota.JobCancelled || job.RecordDropped {
 			t.Fatalf("node %s shows %+v, %v", id, job, err)
 		}

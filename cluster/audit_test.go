@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // memoryLog is a log that an auditor reads, and the machine that a leader decided
@@ -90,7 +91,7 @@ func (l *memoryLog) live(rounds int) {
 		var ends []*fsmpb.Op
 		for _, w := range l.m.Workers() {
 			for _, a := range l.m.Assignments(w.ID, w.Session) {
-				ends = append(ends, fsm.LeaseCommandOp(&rota.LeaseCommand{Verb: rota.VerbComplete, Lease: a.Lease.ID,
+				ends = append(ends, fsm.LeaseCommandOp(&peer.LeaseCommand{Verb: rota.VerbComplete, Lease: a.Lease.ID,
 					Job: a.Lease.Job, Worker: w.ID, Session: w.Session}))
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // beatBox collects the beats of the workers on this node and takes them to the
@@ -21,7 +22,7 @@ type beatBox struct {
 func newBeatBox(n *Node) *beatBox { return &beatBox{n: n} }
 
 // beat reports one worker's life and waits for the clock.
-func (b *beatBox) beat(ctx context.Context, beat rota.Beat) (rota.Clock, error) {
+func (b *beatBox) beat(ctx context.Context, beat peer.Beat) (rota.Clock, error) {
 	w := waitingBeat{beat, make(chan beatResult, 1)}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, w)
@@ -45,7 +46,7 @@ func (b *beatBox) flush() {
 	waiting := b.waiting
 	b.waiting = nil
 	b.mu.Unlock()
-	beats := make([]rota.Beat, len(waiting))
+	beats := make([]peer.Beat, len(waiting))
 	for i := range waiting {
 		beats[i] = waiting[i].beat
 	}
@@ -65,14 +66,14 @@ func (b *beatBox) flush() {
 	}
 }
 
-func (b *beatBox) toLeader(ctx context.Context, beats []rota.Beat) (rota.BeatAnswer, error) {
+func (b *beatBox) toLeader(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer, error) {
 	if b.n.terms.leading() != nil {
 		return b.n.Beats(ctx, b.n.cfg.Node, beats)
 	}
 	leading := b.n.leader.leaderContext()
 	to, ok := b.n.Leader()
 	if !ok {
-		return rota.BeatAnswer{}, errNoLeader(nil)
+		return peer.BeatAnswer{}, errNoLeader(nil)
 	}
 	ctx, cancel := until(ctx, leading)
 	defer cancel()
@@ -80,7 +81,7 @@ func (b *beatBox) toLeader(ctx context.Context, beats []rota.Beat) (rota.BeatAns
 }
 
 type waitingBeat struct {
-	beat rota.Beat
+	beat peer.Beat
 	done chan beatResult
 }
 

@@ -10,18 +10,19 @@ import (
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // Beats takes beats at the leader. The answer waits for the first entry that
 // this leadership stamped after they arrived and that has applied: a deposed
 // leader that has not noticed answers nothing.
-func (ch *chores) Beats(ctx context.Context, from rota.NodeID, beats []rota.Beat) (rota.BeatAnswer, error) {
+func (ch *chores) Beats(ctx context.Context, from rota.NodeID, beats []peer.Beat) (peer.BeatAnswer, error) {
 	if err := ch.n.membership.refuseRemoved(from); err != nil {
-		return rota.BeatAnswer{}, err
+		return peer.BeatAnswer{}, err
 	}
 	l := ch.n.terms.leading()
 	if l == nil {
-		return rota.BeatAnswer{}, notLeader()
+		return peer.BeatAnswer{}, notLeader()
 	}
 	refused, silent, silenced := ch.hear(l, beats)
 	for silenced != nil {
@@ -30,38 +31,38 @@ func (ch *chores) Beats(ctx context.Context, from rota.NodeID, beats []rota.Beat
 		select {
 		case <-silenced:
 		case <-l.ctx.Done():
-			return rota.BeatAnswer{}, notLeader()
+			return peer.BeatAnswer{}, notLeader()
 		case <-ctx.Done():
-			return rota.BeatAnswer{}, ctxError(ctx, "waiting for an entry before the beat")
+			return peer.BeatAnswer{}, ctxError(ctx, "waiting for an entry before the beat")
 		}
 		refused, silent, silenced = ch.hear(l, beats)
 	}
 	if err := l.all(ctx, silent); err != nil {
-		return rota.BeatAnswer{}, err
+		return peer.BeatAnswer{}, err
 	}
 	done := l.afterNext()
 	if len(refused) == len(beats) { // nothing else may bring an entry that answers
 		if err := l.all(ctx, []*fsmpb.Op{barrierOp()}); err != nil {
-			return rota.BeatAnswer{}, err
+			return peer.BeatAnswer{}, err
 		}
 	}
 	select {
 	case clock, ok := <-done:
 		if !ok {
-			return rota.BeatAnswer{}, notLeader()
+			return peer.BeatAnswer{}, notLeader()
 		}
-		return rota.BeatAnswer{Clock: clock, Refused: refused}, nil
+		return peer.BeatAnswer{Clock: clock, Refused: refused}, nil
 	case <-l.ctx.Done():
-		return rota.BeatAnswer{}, notLeader()
+		return peer.BeatAnswer{}, notLeader()
 	case <-ctx.Done():
-		return rota.BeatAnswer{}, ctxError(ctx, "waiting for an entry after the beat")
+		return peer.BeatAnswer{}, ctxError(ctx, "waiting for an entry after the beat")
 	}
 }
 
 // hear notes who beat, and tells which sessions are over and which workers must
 // be cleared of UNREACHABLE. If that word is on its way to one of them it gives
 // a channel that is closed once it has arrived: then it must be called again.
-func (ch *chores) hear(l *leadership, beats []rota.Beat) (refused []int32, silent []*fsmpb.Op, silenced <-chan struct{}) {
+func (ch *chores) hear(l *leadership, beats []peer.Beat) (refused []int32, silent []*fsmpb.Op, silenced <-chan struct{}) {
 	ch.n.replica.look(func(s *fsm.View) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -201,7 +202,7 @@ func (ch *chores) tellBroken(ctx context.Context) {
 }
 
 // findBroken lists what the state does not show yet, and forgets what it does.
-func (ch *chores) findBroken(now time.Time) (ends []rota.Beat) {
+func (ch *chores) findBroken(now time.Time) (ends []peer.Beat) {
 	hub := ch.n.replica.hub
 	ch.n.replica.look(func(s *fsm.View) {
 		hub.mu.Lock()
@@ -212,17 +213,17 @@ func (ch *chores) findBroken(now time.Time) (ends []rota.Beat) {
 			case session != b.session || connection != b.connection || broken:
 				delete(hub.broken, id)
 			case now.Sub(b.at) >= brokenFor:
-				ends = append(ends, rota.Beat{Worker: id, Session: b.session, Broken: b.connection})
+				ends = append(ends, peer.Beat{Worker: id, Session: b.session, Broken: b.connection})
 			}
 		}
 	})
-	slices.SortFunc(ends, func(a, b rota.Beat) int { return cmp.Compare(a.Worker, b.Worker) })
+	slices.SortFunc(ends, func(a, b peer.Beat) int { return cmp.Compare(a.Worker, b.Worker) })
 	return ends[:min(len(ends), limits.MaxFiringsPerSweep)]
 }
 
 // hearEnd adds to ops what a stream's end makes of its worker, nothing where the worker
 // has another connection by now.
-func hearEnd(s *fsm.View, b rota.Beat, ops []*fsmpb.Op) []*fsmpb.Op {
+func hearEnd(s *fsm.View, b peer.Beat, ops []*fsmpb.Op) []*fsmpb.Op {
 	session, connection, broken := s.Connection(b.Worker)
 	if session != b.Session || connection != b.Broken || broken {
 		return ops

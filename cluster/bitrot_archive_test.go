@@ -16,6 +16,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
@@ -25,7 +26,7 @@ const rotStride = 9
 // rotShelf is a small archive of several blocks and leaves, and what it holds.
 type rotShelf struct {
 	file    []byte
-	records []rota.ArchiveRecord
+	records []peer.ArchiveRecord
 	also    archive.Spans
 	ended   []fsm.Ended
 	last    uint64

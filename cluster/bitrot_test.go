@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 const (
@@ -258,7 +259,7 @@ func toldAsWritten(t *testing.T, n *Node, want map[string]string) {
 		if !ok {
 			continue
 		}
-		job, _, err := n.Job(within(t, ample), rota.JobID(id), rota.ReadOptions{})
+		job, _, err := n.Job(within(t, ample), rota.JobID(id), peer.ReadOptions{})
 		if err != nil && rota.KindOf(err) != rota.KindUnavailable || err == nil && job.State.String() != state {
 			t.Errorf("job %s is told as %s, %v: it was %s", id, job.State, err, state)
 		}

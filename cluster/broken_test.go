@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // connection reads what a node's replica says of a worker's newest connection.
@@ -21,7 +22,7 @@ func TestBrokenStream(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	follower := b.follower()
-	h := &hand{t: t, id: "w", secret: sha256.Sum256([]byte("w")), slots: 1, link: rota.WorkerLink{Connection: 7, Grace: true}}
+	h := &hand{t: t, id: "w", secret: sha256.Sum256([]byte("w")), slots: 1, link: peer.WorkerLink{Connection: 7, Grace: true}}
 	h.connect(follower)
 	h.s.Close()
 	b.eventually("the state shows that the stream ended", func() bool {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/stream"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestAddressTakenOver has a fresh node answer where a dead one did: it is not the dead
@@ -78,7 +79,7 @@ func TestCommitNews(t *testing.T) {
 	for _, id := range b.ids() {
 		n := b.node(id)
 		b.eventually("the job at "+string(id), func() bool {
-			_, _, err := n.Job(t.Context(), jobs[0].ID, rota.ReadOptions{Stale: true})
+			_, _, err := n.Job(t.Context(), jobs[0].ID, peer.ReadOptions{Stale: true})
 			return err == nil
 		})
 	}

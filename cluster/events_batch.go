@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
@@ -92,7 +93,7 @@ func (ef *eventFeed) readBatch(from uint64) ([]rota.ServedEvent, error) {
 		ef.dropEvents(from, err)
 	}
 	if len(entries) == 0 || err != nil {
-		if entries, err = ef.fetchEvents(ctx, rota.EventRange{From: from}); err != nil {
+		if entries, err = ef.fetchEvents(ctx, peer.EventRange{From: from}); err != nil {
 			return nil, err
 		}
 	}
@@ -150,7 +151,7 @@ func appendServed(to []rota.ServedEvent, e *archive.EventEntry) ([]rota.ServedEv
 // fetchEvents asks the other nodes for events that this one lacks: each in turn,
 // until one has them. Where none has, the refusal is OutOfRange; where one could
 // not be asked, Unavailable: it may have them.
-func (ef *eventFeed) fetchEvents(ctx context.Context, r rota.EventRange) ([]archive.EventEntry, error) {
+func (ef *eventFeed) fetchEvents(ctx context.Context, r peer.EventRange) ([]archive.EventEntry, error) {
 	refused := rota.Refusef(rota.KindOutOfRange, "events", "no node has these events any more")
 	var silent []string
 	for _, s := range ef.n.membership.servers() {
@@ -183,7 +184,7 @@ func (ef *eventFeed) fetchEvents(ctx context.Context, r rota.EventRange) ([]arch
 // eventsTimeout bounds one question for events: a chunk may take a moment.
 const eventsTimeout = 4 * peerTimeout
 
-func (ef *eventFeed) fetchFrom(ctx context.Context, to rota.NodeAddress, r rota.EventRange) ([]archive.EventEntry, error) {
+func (ef *eventFeed) fetchFrom(ctx context.Context, to peer.NodeAddress, r peer.EventRange) ([]archive.EventEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
 	defer cancel()
 	chunk, err := ef.n.peers.EventRange(ctx, to, r)
@@ -207,9 +208,9 @@ const chunkAnswer = 1 << 20
 // EventRange tells another node events that this one has (SPEC §12.3); it asks
 // nobody else. What it has not applied yet it cannot speak of: Unavailable, so that
 // nobody takes a node that lags for one that lost events.
-func (ef *eventFeed) EventRange(_ context.Context, r rota.EventRange) (rota.EventChunk, error) {
+func (ef *eventFeed) EventRange(_ context.Context, r peer.EventRange) (peer.EventChunk, error) {
 	if err := ef.n.replica.refuseRebuilding(); err != nil {
-		return rota.EventChunk{}, err
+		return peer.EventChunk{}, err
 	}
 	var entries []archive.EventEntry
 	var err error
@@ -222,9 +223,9 @@ func (ef *eventFeed) EventRange(_ context.Context, r rota.EventRange) (rota.Even
 		entries, err = ef.events.read(r.From)
 	}
 	if err != nil {
-		return rota.EventChunk{}, err
+		return peer.EventChunk{}, err
 	}
-	chunk := rota.EventChunk{Oldest: ef.events.next(r.From), Next: ef.events.state().total}
+	chunk := peer.EventChunk{Oldest: ef.events.next(r.From), Next: ef.events.state().total}
 	most := 0
 	for most < len(entries) && entries[most].End() <= chunk.Next {
 		most++

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
@@ -63,7 +64,7 @@ func TestEvents_damagedOnDisk(t *testing.T) {
 	flip(t, n, onDisk(t, n))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	err := n.Events(ctx, rota.EventFilter{Follow: true}, func(rota.EventBatch) error { return nil })
+	err := n.Events(ctx, rota.EventFilter{Follow: true}, func(peer.EventBatch) error { return nil })
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func TestEvents_aHoleThatNoNodeFills(t *testing.T) {
 		t.Fatalf("%d events are told, from %v on", len(got), got)
 	}
 	err := n.Events(within(t, ample), rota.EventFilter{After: first[3].ID, Follow: true},
-		func(rota.EventBatch) error { return nil })
+		func(peer.EventBatch) error { return nil })
 	if rota.KindOf(err) != rota.KindOutOfRange || !strings.Contains(err.Error(), "the oldest is ") {
 		t.Errorf("who stands before the hole: %v", err)
 	}
@@ -140,7 +141,7 @@ func TestEvents_aNodeThatIsNotKnownYetMayHaveThem(t *testing.T) {
 	if err := n.settled(n.raft.AddNonvoter("ghost", raft.ServerAddress(freeAddr(t)), 0, raftTimeout)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := n.eventFeed.fetchEvents(within(t, ample), rota.EventRange{From: 1 << 40})
+	_, err := n.eventFeed.fetchEvents(within(t, ample), peer.EventRange{From: 1 << 40})
 	if rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("one node was not asked: %v", err)
 	}
@@ -188,7 +189,7 @@ func TestEvents_aFilterThatSelectsLittle(t *testing.T) {
 	defer cancel()
 	scanned, done := make(chan rota.EventID, 1_000), make(chan error, 1)
 	go func() {
-		done <- n.Events(ctx, filter, func(batch rota.EventBatch) error {
+		done <- n.Events(ctx, filter, func(batch peer.EventBatch) error {
 			if len(batch.Events) > 0 {
 				t.Errorf("%d events are selected", len(batch.Events))
 			}
@@ -228,12 +229,12 @@ func TestEvents_aNodeThatLagsDoesNotSpeakOfThem(t *testing.T) {
 	n := b.leader()
 	submitAll(t, n, specs("a", 3))
 	state := n.eventFeed.events.state()
-	for _, r := range []rota.EventRange{{At: state.index + 1_000}, {From: state.total + 1_000}} {
+	for _, r := range []peer.EventRange{{At: state.index + 1_000}, {From: state.total + 1_000}} {
 		if chunk, err := n.EventRange(within(t, ample), r); rota.KindOf(err) != rota.KindUnavailable {
 			t.Errorf("%+v: %d bytes, %v", r, len(chunk.Data), err)
 		}
 	}
-	if chunk, err := n.EventRange(within(t, ample), rota.EventRange{At: state.index}); err != nil || len(chunk.Data) == 0 {
+	if chunk, err := n.EventRange(within(t, ample), peer.EventRange{At: state.index}); err != nil || len(chunk.Data) == 0 {
 		t.Errorf("the newest entry: %d bytes, %v", len(chunk.Data), err)
 	}
 }

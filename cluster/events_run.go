@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 const (
@@ -117,7 +118,7 @@ func (ef *eventFeed) fillEvents() {
 		if from == to || ef.n.stopping() {
 			return
 		}
-		entries, err := ef.fetchEvents(ef.n.life, rota.EventRange{From: from})
+		entries, err := ef.fetchEvents(ef.n.life, peer.EventRange{From: from})
 		if rota.KindOf(err) == rota.KindOutOfRange {
 			oldest, sure := ef.oldestKept(from)
 			if !sure || oldest == from {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // scanEvery is how often a follower of whose filter nothing comes is told how far
@@ -18,7 +19,7 @@ const (
 // eventSender hands batches to one follower's send, in a goroutine of its own: what
 // blocks there can be left behind.
 type eventSender struct {
-	out chan rota.EventBatch
+	out chan peer.EventBatch
 	// done has the first error of send, or nil after out was closed.
 	done chan error
 	gone chan struct{}
@@ -33,8 +34,8 @@ type eventSender struct {
 	due    *time.Timer
 }
 
-func newEventSender(send func(rota.EventBatch) error) *eventSender {
-	s := &eventSender{out: make(chan rota.EventBatch), done: make(chan error, 1), gone: make(chan struct{}),
+func newEventSender(send func(peer.EventBatch) error) *eventSender {
+	s := &eventSender{out: make(chan peer.EventBatch), done: make(chan error, 1), gone: make(chan struct{}),
 		due: time.NewTimer(scanEvery)}
 	go func() {
 		for {
@@ -84,7 +85,7 @@ func (s *eventSender) put(ctx context.Context, n *Node, events []rota.ServedEven
 	late := time.NewTimer(n.eventFeed.events.sendMost)
 	defer late.Stop()
 	select {
-	case s.out <- rota.EventBatch{Events: events, Scanned: s.seen}:
+	case s.out <- peer.EventBatch{Events: events, Scanned: s.seen}:
 		s.before, s.last = s.last, s.seen
 		s.seen, s.passed = rota.EventID{}, 0
 		s.due.Reset(scanEvery)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
@@ -27,7 +28,7 @@ const (
 // longer than 30 s is left behind: Events returns Exhausted, and the caller has to
 // end what it is stuck in. OutOfRange says that filter.After is older than what is
 // retained, and names the oldest; Invalid, that there is no such event.
-func (ef *eventFeed) Events(ctx context.Context, filter rota.EventFilter, send func(rota.EventBatch) error) error {
+func (ef *eventFeed) Events(ctx context.Context, filter rota.EventFilter, send func(peer.EventBatch) error) error {
 	if err := ef.events.enter(); err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (ef *eventFeed) oldestKept(place uint64) (oldest uint64, sure bool) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ef.n.life, eventsTimeout)
-		chunk, err := ef.n.peers.EventRange(ctx, to, rota.EventRange{From: place})
+		chunk, err := ef.n.peers.EventRange(ctx, to, peer.EventRange{From: place})
 		cancel()
 		if err != nil {
 			sure = false
@@ -158,7 +159,7 @@ func (ef *eventFeed) tooOld(kind rota.Kind, text string) error {
 func (ef *eventFeed) eventsFrom(ctx context.Context, filter *rota.EventFilter) (place, end uint64, err error) {
 	after := filter.After
 	if state := ef.events.state(); !filter.Follow || after.Index > state.index || after.Incarnation > state.incarnation {
-		if _, err := ef.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
+		if _, err := ef.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -178,7 +179,7 @@ func (ef *eventFeed) eventsFrom(ctx context.Context, filter *rota.EventFilter) (
 func (ef *eventFeed) placeAfter(ctx context.Context, after rota.EventID) (uint64, error) {
 	entries, err := ef.events.at(after.Index)
 	if err != nil || len(entries) == 0 { // it is not here, or is damaged
-		entries, err = ef.fetchEvents(ctx, rota.EventRange{At: after.Index})
+		entries, err = ef.fetchEvents(ctx, peer.EventRange{At: after.Index})
 	}
 	if rota.KindOf(err) == rota.KindOutOfRange {
 		return ef.placeAfterRestore(after)

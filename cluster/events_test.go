@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // tail collects what a node tells, without following.
 func tail(t *testing.T, n *Node, filter rota.EventFilter) []rota.ServedEvent {
 	t.Helper()
 	var got []rota.ServedEvent
-	err := n.Events(within(t, ample), filter, func(batch rota.EventBatch) error {
+	err := n.Events(within(t, ample), filter, func(batch peer.EventBatch) error {
 		got = append(got, batch.Events...)
 		return nil
 	})
@@ -112,7 +113,7 @@ func TestEvents_refuses(t *testing.T) {
 	} {
 		for _, follow := range []bool{false, true} {
 			err := n.Events(within(t, ample), rota.EventFilter{After: c.after, Follow: follow},
-				func(rota.EventBatch) error { return errors.New("it tells something") })
+				func(peer.EventBatch) error { return errors.New("it tells something") })
 			if rota.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -145,7 +146,7 @@ func TestEvents_beyondRetention(t *testing.T) {
 	if len(got) != 100 {
 		t.Errorf("%d events are told, 100 are retained", len(got))
 	}
-	err := n.Events(within(t, ample), rota.EventFilter{After: all[0].ID}, func(rota.EventBatch) error { return nil })
+	err := n.Events(within(t, ample), rota.EventFilter{After: all[0].ID}, func(peer.EventBatch) error { return nil })
 	if rota.KindOf(err) != rota.KindOutOfRange || !strings.Contains(err.Error(), got[0].ID.String()) {
 		t.Errorf("an event older than all: %v", err)
 	}
@@ -164,7 +165,7 @@ func (f *follower) follow(n *Node) {
 	f.stop, f.done = cancel, make(chan error, 1)
 	filter := rota.EventFilter{Follow: true, After: f.last()}
 	go func() {
-		f.done <- n.Events(ctx, filter, func(batch rota.EventBatch) error {
+		f.done <- n.Events(ctx, filter, func(batch peer.EventBatch) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.got = append(f.got, batch.Events...)
@@ -275,7 +276,7 @@ func TestEvents_slowConsumer(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		first := true
-		done <- n.Events(within(t, ample), rota.EventFilter{Follow: true}, func(rota.EventBatch) error {
+		done <- n.Events(within(t, ample), rota.EventFilter{Follow: true}, func(peer.EventBatch) error {
 			if first {
 				first = false
 				return nil

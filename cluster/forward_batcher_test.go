@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestForward_joinsWorkersCommands: while some calls to the leader are under way, what
@@ -50,10 +51,10 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 			return follower.proposer.batcher.flying == flying && len(follower.proposer.batcher.waiting) == waiting
 		}
 	}
-	complete := func(ctx context.Context, a rota.Assignment) (rota.LeaseAnswer, error) {
-		answers, err := w.s.Do(ctx, []rota.LeaseCommand{{Verb: rota.VerbComplete, Lease: a.Lease.ID, Job: a.Lease.Job, Ordinal: 1}})
+	complete := func(ctx context.Context, a rota.Assignment) (peer.LeaseAnswer, error) {
+		answers, err := w.s.Do(ctx, []peer.LeaseCommand{{Verb: rota.VerbComplete, Lease: a.Lease.ID, Job: a.Lease.Job, Ordinal: 1}})
 		if err != nil {
-			return rota.LeaseAnswer{}, err
+			return peer.LeaseAnswer{}, err
 		}
 		return answers[0], nil
 	}
@@ -96,7 +97,7 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 		t.Fatalf("calls had %v commands, want %d with one and then %d in one", calls, forwardsMost, want)
 	}
 	for i, a := range leases {
-		job, _, err := follower.Job(within(t, ample), a.Lease.Job, rota.ReadOptions{})
+		job, _, err := follower.Job(within(t, ample), a.Lease.Job, peer.ReadOptions{})
 		if done := i != forwardsMost; err != nil || (job.State == rota.JobCompleted) != done {
 			t.Errorf("job %s is %s, completed was asked: %v: %v", a.Lease.Job, job.State, done, err)
 		}

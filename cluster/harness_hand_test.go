@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // hand is a worker by hand: it connects, takes leases and completes them.
@@ -18,7 +19,7 @@ type hand struct {
 	slots  int32
 	s      *WorkerSession
 	// link, where it numbers connections, is that of the newest.
-	link rota.WorkerLink
+	link peer.WorkerLink
 }
 
 func newHand(t *testing.T, n *Node, id rota.WorkerID, slots int32) *hand {
@@ -78,11 +79,11 @@ func (h *hand) beat() (clock rota.Clock) {
 	return 0
 }
 
-func (h *hand) do(verb rota.LeaseVerb, leases ...rota.Assignment) []rota.LeaseAnswer {
+func (h *hand) do(verb rota.LeaseVerb, leases ...rota.Assignment) []peer.LeaseAnswer {
 	h.t.Helper()
-	var commands []rota.LeaseCommand
+	var commands []peer.LeaseCommand
 	for _, a := range leases {
-		commands = append(commands, rota.LeaseCommand{Verb: verb, Lease: a.Lease.ID, Job: a.Lease.Job, Ordinal: a.Lease.Renewals + 1})
+		commands = append(commands, peer.LeaseCommand{Verb: verb, Lease: a.Lease.ID, Job: a.Lease.Job, Ordinal: a.Lease.Renewals + 1})
 	}
 	answers, err := h.s.Do(within(h.t, ample), commands)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // directPeers calls other nodes of the bench without a network.
@@ -33,7 +34,7 @@ func (p directPeers) kept(from map[rota.NodeID]bool) bool {
 	return from[p.self]
 }
 
-func (p directPeers) Forward(ctx context.Context, to rota.NodeAddress, commands []byte) ([]byte, error) {
+func (p directPeers) Forward(ctx context.Context, to peer.NodeAddress, commands []byte) ([]byte, error) {
 	n, err := p.to(to.ID)
 	if err != nil {
 		return nil, err
@@ -50,15 +51,15 @@ func (p directPeers) Forward(ctx context.Context, to rota.NodeAddress, commands 
 	return answer, err
 }
 
-func (p directPeers) Beat(ctx context.Context, to rota.NodeAddress, beats []rota.Beat) (rota.BeatAnswer, error) {
+func (p directPeers) Beat(ctx context.Context, to peer.NodeAddress, beats []peer.Beat) (peer.BeatAnswer, error) {
 	n, err := p.to(to.ID)
 	if err != nil {
-		return rota.BeatAnswer{}, err
+		return peer.BeatAnswer{}, err
 	}
 	return n.Beats(ctx, p.self, beats)
 }
 
-func (p directPeers) Barrier(ctx context.Context, to rota.NodeAddress) (rota.Index, error) {
+func (p directPeers) Barrier(ctx context.Context, to peer.NodeAddress) (rota.Index, error) {
 	n, err := p.to(to.ID)
 	if err != nil {
 		return 0, err
@@ -66,15 +67,15 @@ func (p directPeers) Barrier(ctx context.Context, to rota.NodeAddress) (rota.Ind
 	return n.Barrier(ctx, p.self)
 }
 
-func (p directPeers) Inspect(ctx context.Context, to rota.NodeAddress, at []rota.Index) (rota.Inspection, error) {
+func (p directPeers) Inspect(ctx context.Context, to peer.NodeAddress, at []rota.Index) (peer.Inspection, error) {
 	n, err := p.to(to.ID)
 	if err != nil || p.kept(p.b.deaf) {
-		return rota.Inspection{}, errors.Join(err, errDeaf)
+		return peer.Inspection{}, errors.Join(err, errDeaf)
 	}
 	return n.Inspect(ctx, at)
 }
 
-func (p directPeers) CheckAt(ctx context.Context, to rota.NodeAddress, index rota.Index) (rota.NodeVerdict, error) {
+func (p directPeers) CheckAt(ctx context.Context, to peer.NodeAddress, index rota.Index) (rota.NodeVerdict, error) {
 	n, err := p.to(to.ID)
 	if err != nil {
 		return rota.NodeVerdict{}, err
@@ -82,7 +83,7 @@ func (p directPeers) CheckAt(ctx context.Context, to rota.NodeAddress, index rot
 	return n.CheckAt(ctx, index)
 }
 
-func (p directPeers) State(ctx context.Context, to rota.NodeAddress, w io.Writer) error {
+func (p directPeers) State(ctx context.Context, to peer.NodeAddress, w io.Writer) error {
 	n, err := p.to(to.ID)
 	if err != nil || p.kept(p.b.starved) {
 		return errors.Join(err, errDeaf)
@@ -96,24 +97,24 @@ func (p directPeers) State(ctx context.Context, to rota.NodeAddress, w io.Writer
 	return n.SaveState(ctx, w)
 }
 
-func (p directPeers) EventRange(ctx context.Context, to rota.NodeAddress, r rota.EventRange) (rota.EventChunk, error) {
+func (p directPeers) EventRange(ctx context.Context, to peer.NodeAddress, r peer.EventRange) (peer.EventChunk, error) {
 	n, err := p.to(to.ID)
 	if err != nil {
-		return rota.EventChunk{}, err
+		return peer.EventChunk{}, err
 	}
 	return n.EventRange(ctx, r)
 }
 
-func (p directPeers) ArchiveRange(ctx context.Context, to rota.NodeAddress, span rota.ArchiveSpan, most int64) (
-	rota.ArchiveSlice, error) {
+func (p directPeers) ArchiveRange(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, most int64) (
+	peer.ArchiveSlice, error) {
 	n, err := p.to(to.ID)
 	if err != nil {
-		return rota.ArchiveSlice{}, err
+		return peer.ArchiveSlice{}, err
 	}
 	return n.ArchiveRange(ctx, span, most)
 }
 
-func (p directPeers) ArchiveRecords(ctx context.Context, to rota.NodeAddress, ids []rota.JobID) ([]rota.ArchiveRecord, error) {
+func (p directPeers) ArchiveRecords(ctx context.Context, to peer.NodeAddress, ids []rota.JobID) ([]peer.ArchiveRecord, error) {
 	n, err := p.to(to.ID)
 	if err != nil {
 		return nil, err
@@ -121,7 +122,7 @@ func (p directPeers) ArchiveRecords(ctx context.Context, to rota.NodeAddress, id
 	return n.ArchiveRecords(ctx, ids)
 }
 
-func (p directPeers) ListArchived(ctx context.Context, to rota.NodeAddress, f rota.JobFilter, at rota.Index) (rota.JobPage, error) {
+func (p directPeers) ListArchived(ctx context.Context, to peer.NodeAddress, f rota.JobFilter, at rota.Index) (rota.JobPage, error) {
 	n, err := p.to(to.ID)
 	if err != nil {
 		return rota.JobPage{}, err
@@ -129,7 +130,7 @@ func (p directPeers) ListArchived(ctx context.Context, to rota.NodeAddress, f ro
 	return n.ListArchived(ctx, f, at)
 }
 
-func (p directPeers) Introduce(_ context.Context, to rota.NodeAddress, in rota.Introduction) error {
+func (p directPeers) Introduce(_ context.Context, to peer.NodeAddress, in peer.Introduction) error {
 	n, err := p.to(to.ID)
 	if err != nil {
 		return err
@@ -137,7 +138,7 @@ func (p directPeers) Introduce(_ context.Context, to rota.NodeAddress, in rota.I
 	return n.Introduce(in)
 }
 
-func (p directPeers) RemovePeer(ctx context.Context, to rota.NodeAddress, id rota.NodeID) error {
+func (p directPeers) RemovePeer(ctx context.Context, to peer.NodeAddress, id rota.NodeID) error {
 	n, err := p.to(to.ID)
 	if err != nil {
 		return err
@@ -145,7 +146,7 @@ func (p directPeers) RemovePeer(ctx context.Context, to rota.NodeAddress, id rot
 	return n.RemoveHere(ctx, id)
 }
 
-func (p directPeers) TransferLeadership(ctx context.Context, at rota.NodeAddress, to rota.NodeID) (rota.NodeID, error) {
+func (p directPeers) TransferLeadership(ctx context.Context, at peer.NodeAddress, to rota.NodeID) (rota.NodeID, error) {
 	n, err := p.to(at.ID)
 	if err != nil {
 		return "", err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // hub wakes loops, streams and waiters when an entry was applied. publish runs
@@ -66,17 +67,17 @@ func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 		case rota.EventJobAssigned:
 			if s := h.session(e); s != nil {
 				if given, ok := m.Assignment(e.Lease); ok {
-					s.push(rota.Notice{Assigned: &given})
+					s.push(peer.Notice{Assigned: &given})
 				}
 			}
 		case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined:
 			match = true
 			if s := h.session(e); s != nil && e.Kind != rota.EventLeaseDeclined {
-				s.push(rota.Notice{Ended: &rota.LeaseEnd{Lease: e.Lease, Job: e.Job, Reason: e.Reason}})
+				s.push(peer.Notice{Ended: &peer.LeaseEnd{Lease: e.Lease, Job: e.Job, Reason: e.Reason}})
 			}
 		case rota.EventLeaseRevoked:
 			if s := h.session(e); s != nil {
-				s.push(rota.Notice{Revoked: &rota.LeaseEnd{Lease: e.Lease, Job: e.Job, Reason: e.Reason}})
+				s.push(peer.Notice{Revoked: &peer.LeaseEnd{Lease: e.Lease, Job: e.Job, Reason: e.Reason}})
 			}
 		case rota.EventProviderRegistered, rota.EventProviderStatusChanged:
 			match = true
@@ -101,7 +102,7 @@ func (h *hub) standing(e *rota.Event) {
 		case s.session != e.Session || e.Status == rota.WorkerRetired:
 			s.end()
 		case e.Status == rota.WorkerDraining:
-			s.push(rota.Notice{Draining: true})
+			s.push(peer.Notice{Draining: true})
 		}
 	}
 }
@@ -201,7 +202,7 @@ func (h *hub) resync(before, after *fsm.Machine) {
 		}
 		for _, a := range before.Assignments(s.worker, s.session) {
 			if _, open := after.Assignment(a.Lease.ID); !open {
-				s.push(rota.Notice{Ended: &rota.LeaseEnd{Lease: a.Lease.ID, Job: a.Lease.Job}})
+				s.push(peer.Notice{Ended: &peer.LeaseEnd{Lease: a.Lease.ID, Job: a.Lease.Job}})
 			}
 		}
 	}

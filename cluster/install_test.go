@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // startSmallLogs starts three nodes that keep hardly any log, so that one that
@@ -63,7 +64,7 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 	}
 	// The other worker's session goes to somebody else meanwhile.
 	if _, err := n.OpenWorker(within(t, ample), rota.WorkerSpec{ID: "w2", Queues: []rota.QueueName{"default"}, Slots: 1},
-		[]byte("the secret of another process"), true, nil, rota.WorkerLink{}); err != nil {
+		[]byte("the secret of another process"), true, nil, peer.WorkerLink{}); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually("the follower's log is gone", func() bool {

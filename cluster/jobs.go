@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // Submit admits jobs; each has its own outcome at its place (SPEC §4).
@@ -31,7 +32,7 @@ func (jv *jobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Sub
 }
 
 // Job reads one job.
-func (jv *jobVerbs) Job(ctx context.Context, id rota.JobID, opt rota.ReadOptions) (rota.Job, rota.ReadAt, error) {
+func (jv *jobVerbs) Job(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
 	at, err := jv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return rota.Job{}, at, err
@@ -44,7 +45,7 @@ func (jv *jobVerbs) Job(ctx context.Context, id rota.JobID, opt rota.ReadOptions
 }
 
 // Jobs reads one page, history included; it walks a frozen view and holds nothing up.
-func (jv *jobVerbs) Jobs(ctx context.Context, f rota.JobFilter, opt rota.ReadOptions) (rota.JobPage, rota.ReadAt, error) {
+func (jv *jobVerbs) Jobs(ctx context.Context, f rota.JobFilter, opt peer.ReadOptions) (rota.JobPage, rota.ReadAt, error) {
 	at, err := jv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return rota.JobPage{}, at, err
@@ -55,7 +56,7 @@ func (jv *jobVerbs) Jobs(ctx context.Context, f rota.JobFilter, opt rota.ReadOpt
 
 // AwaitJobs calls done for each job once it is terminal, in the order they end.
 func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error {
-	if _, err := jv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
+	if _, err := jv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
 		return err
 	}
 	w := &jobWait{notify: make(chan struct{}, 1)}
@@ -121,7 +122,7 @@ func (jv *jobVerbs) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOut
 // payload again, from this node's history or another's.
 // It names the life that it follows, the one that is found where the caller names none.
 func (jv *jobVerbs) Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.JobOutcome, error) {
-	if _, err := jv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
+	if _, err := jv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
 		return nil, err
 	}
 	ids, ops := make([]rota.JobID, len(retries)), make([]*fsmpb.Op, len(retries))
@@ -143,7 +144,7 @@ func (jv *jobVerbs) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOu
 	if err := c.CheckShape(rota.MaxPayloadBytes); err != nil {
 		return none, err
 	}
-	job, _, err := read(ctx, &jv.n.replica, rota.ReadOptions{}, func(s *fsm.View) (rota.Job, error) {
+	job, _, err := read(ctx, &jv.n.replica, peer.ReadOptions{}, func(s *fsm.View) (rota.Job, error) {
 		job, _ := s.Job(c.ID)
 		return job, nil
 	})
@@ -179,7 +180,7 @@ func (jv *jobVerbs) eachJob(ctx context.Context, ids []rota.JobID, ops []*fsmpb.
 // DeleteJobs forgets ended jobs. Each entry names the end that it means, so that what a
 // repetition does is nothing.
 func (jv *jobVerbs) DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
-	if _, err := jv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
+	if _, err := jv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
 		return nil, err
 	}
 	ops := make([]*fsmpb.Op, len(ids))
@@ -290,7 +291,7 @@ func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.J
 	}
 	// Read first: the operation names the lease, and carries the job where it shall
 	// run again, for the state may hold no more than its tombstone (SPEC §9.5).
-	job, _, err := jv.Job(ctx, r.Job, rota.ReadOptions{})
+	job, _, err := jv.Job(ctx, r.Job, peer.ReadOptions{})
 	if err != nil {
 		return none, err
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestJobs_changeAndRetry changes and retries a job through one node after the other, its
@@ -17,7 +18,7 @@ func TestJobs_changeAndRetry(t *testing.T) {
 	if err != nil || s[0].Err != nil {
 		t.Fatal(s, err)
 	}
-	submitted, _, err := b.leader().Job(within(t, ample), id, rota.ReadOptions{})
+	submitted, _, err := b.leader().Job(within(t, ample), id, peer.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func TestJobs_changeAndRetry(t *testing.T) {
 			}
 		}
 		for _, other := range b.ids() {
-			job, _, err := b.node(other).Job(within(t, ample), id, rota.ReadOptions{})
+			job, _, err := b.node(other).Job(within(t, ample), id, peer.ReadOptions{})
 			if err != nil || int(job.Life) != i+1 || job.Submitted != submitted.Submitted ||
 				job.Retried.IsZero() || job.Priority != 0 || job.Labels["a"] != "b" {
 				t.Fatalf("%s: %+v, %v", other, job, err)
@@ -102,7 +103,7 @@ func TestJobs_aRepetitionNamesItsLife(t *testing.T) {
 	if out, err := n.Retry(within(t, ample), first); err != nil || rota.KindOf(out[0].Err) != rota.KindStale {
 		t.Fatalf("a retry repeated after another death: %+v, %v", out, err)
 	}
-	if job, _, err := n.Job(within(t, ample), id, rota.ReadOptions{}); err != nil || job.State != rota.JobCancelled || job.Life != 2 {
+	if job, _, err := n.Job(within(t, ample), id, peer.ReadOptions{}); err != nil || job.State != rota.JobCancelled || job.Life != 2 {
 		t.Fatalf("%+v, %v", job, err)
 	}
 }

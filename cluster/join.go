@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // join decides how a starting node takes part (SPEC §13.4). A node that is a
@@ -103,7 +104,7 @@ func (mb *membership) found(founders []gossip.Member) error {
 func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) (done bool, err error) {
 	for _, m := range members {
 		c, cancel := context.WithTimeout(ctx, time.Second)
-		err := mb.n.peers.Introduce(c, rota.NodeAddress{ID: m.ID, API: m.API}, rota.Introduction{
+		err := mb.n.peers.Introduce(c, peer.NodeAddress{ID: m.ID, API: m.API}, peer.Introduction{
 			Node: mb.n.cfg.Node, Identity: mb.n.data.Identity(), Starts: mb.n.data.Starts(), Fresh: mb.n.data.Fresh(),
 			RulesVersion: mb.n.cfg.knows})
 		cancel()

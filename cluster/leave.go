@@ -9,13 +9,14 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/failpoint"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // RemovePeer takes a node out of the cluster for ever: its id never comes back.
 // It is refused where too few healthy voters would be left.
 func (mb *membership) RemovePeer(ctx context.Context, id rota.NodeID) error {
 	return mb.atLeader(ctx, func() error { return mb.RemoveHere(ctx, id) },
-		func(at rota.NodeAddress) error { return mb.n.peers.RemovePeer(ctx, at, id) })
+		func(at peer.NodeAddress) error { return mb.n.peers.RemovePeer(ctx, at, id) })
 }
 
 // RemoveHere removes a node if this one leads.
@@ -143,10 +144,10 @@ func (mb *membership) leaveOnce(ctx context.Context, turn int) error {
 }
 
 // others are the other members that gossip sees alive.
-func (mb *membership) others() (all []rota.NodeAddress) {
+func (mb *membership) others() (all []peer.NodeAddress) {
 	for _, m := range mb.aliveMembers() {
 		if m.ID != mb.n.cfg.Node && m.API != "" {
-			all = append(all, rota.NodeAddress{ID: m.ID, API: m.API})
+			all = append(all, peer.NodeAddress{ID: m.ID, API: m.API})
 		}
 	}
 	return all
@@ -154,7 +155,7 @@ func (mb *membership) others() (all []rota.NodeAddress) {
 
 // atLeader carries a call out here if this node leads, else relays it to the
 // leader once; while there is none it waits (SPEC §13.1).
-func (mb *membership) atLeader(ctx context.Context, here func() error, there func(to rota.NodeAddress) error) error {
+func (mb *membership) atLeader(ctx context.Context, here func() error, there func(to peer.NodeAddress) error) error {
 	for {
 		var last error
 		if mb.n.terms.leading() != nil {
@@ -175,7 +176,7 @@ func (mb *membership) atLeader(ctx context.Context, here func() error, there fun
 // TransferLeadership hands over to a voter, or to the one that Raft finds best.
 func (mb *membership) TransferLeadership(ctx context.Context, to rota.NodeID) (leader rota.NodeID, err error) {
 	err = mb.atLeader(ctx, func() (err error) { leader, err = mb.TransferHere(ctx, to); return err },
-		func(at rota.NodeAddress) (err error) {
+		func(at peer.NodeAddress) (err error) {
 			leader, err = mb.n.peers.TransferLeadership(ctx, at, to)
 			return err
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func signingKey(seed byte) ed25519.PrivateKey {
@@ -63,7 +64,7 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 	short.Signature = short.Signature[:63]
 	open := func(id rota.WorkerID, a *rota.Attestation) error {
 		s, err := n.OpenWorker(within(t, ample), rota.WorkerSpec{ID: id, Queues: []rota.QueueName{"default"}, Slots: 1},
-			[]byte("a secret of sixteen"), false, a, rota.WorkerLink{})
+			[]byte("a secret of sixteen"), false, a, peer.WorkerLink{})
 		if err == nil {
 			s.Close()
 		}
@@ -91,7 +92,7 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 	if after := n.raft.LastIndex(); after != before {
 		t.Errorf("refused attestations made %d entries", after-before)
 	}
-	if _, _, err := n.Worker(within(t, ample), "w1", rota.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
+	if _, _, err := n.Worker(within(t, ample), "w1", peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 		t.Errorf("a refused worker is registered: %v", err)
 	}
 	for id, a := range map[rota.WorkerID]*rota.Attestation{"w1": attest(1, cluster, "w1", later),
@@ -99,7 +100,7 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 		if err := open(id, a); err != nil {
 			t.Fatalf("%s: %v", id, err)
 		}
-		w, _, err := n.Worker(within(t, ample), id, rota.ReadOptions{})
+		w, _, err := n.Worker(within(t, ample), id, peer.ReadOptions{})
 		want, stake := rota.Date(0), int64(0)
 		if a != nil {
 			want, stake = later, 70
@@ -122,11 +123,11 @@ func TestNode_takesOperatorsWordsAnywhere(t *testing.T) {
 	if err != nil || tenant.Tier != rota.TierPro || tenant.MaxConcurrent != 1 || !tenant.Known {
 		t.Fatalf("%+v, %v", tenant, err)
 	}
-	if other, _, err := l.Tenant(ctx, "nobody", rota.ReadOptions{}); err != nil || other.Known ||
+	if other, _, err := l.Tenant(ctx, "nobody", peer.ReadOptions{}); err != nil || other.Known ||
 		other.TenantLimits != rota.DefaultTenantLimits() {
 		t.Errorf("%+v, %v", other, err)
 	}
-	if all, _, err := l.Tenants(ctx, rota.ReadOptions{}); err != nil || len(all) != 1 || all[0].ID != "acme" {
+	if all, _, err := l.Tenants(ctx, peer.ReadOptions{}); err != nil || len(all) != 1 || all[0].ID != "acme" {
 		t.Errorf("%+v, %v", all, err)
 	}
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // producers submit to one node each until they are told to stop, and keep every
@@ -94,7 +95,7 @@ func TestLoss_whatWasAcknowledgedOutlivesItsLeader(t *testing.T) {
 	}
 	acked := p.stop()
 	for _, n := range nodes {
-		if _, _, err := n.Jobs(within(t, ample), rota.JobFilter{Limit: 1}, rota.ReadOptions{}); err != nil {
+		if _, _, err := n.Jobs(within(t, ample), rota.JobFilter{Limit: 1}, peer.ReadOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		var lost []rota.JobID

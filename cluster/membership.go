@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // knownCluster is the cluster's id once it is known.
@@ -90,7 +91,7 @@ func errRemoved(id rota.NodeID) error {
 
 // Introduce judges a starting node: nil lets it start. Kind Conflict refuses it
 // for good, Unavailable asks it to ask again, as this node does not know yet.
-func (mb *membership) Introduce(in rota.Introduction) error {
+func (mb *membership) Introduce(in peer.Introduction) error {
 	if mb.n.raft != nil && in.Fresh && mb.ClusterID() == "" && in.Identity != "" && mb.n.data.Founders()[in.Node] == in.Identity {
 		return nil // founded together, and waited for: without it there may be no majority
 	}
@@ -142,23 +143,23 @@ func (mb *membership) raftAddress(id rota.NodeID) (string, bool) {
 
 // Leader returns where the leader answers; ok is false while there is none, or it is this
 // node itself.
-func (mb *membership) Leader() (leader rota.NodeAddress, ok bool) {
+func (mb *membership) Leader() (leader peer.NodeAddress, ok bool) {
 	_, id := mb.n.raft.LeaderWithID()
 	if id == "" || rota.NodeID(id) == mb.n.cfg.Node {
-		return rota.NodeAddress{}, false
+		return peer.NodeAddress{}, false
 	}
 	return mb.address(rota.NodeID(id))
 }
 
 // address returns where a node answers others; it is remembered past gossip's
 // losing sight of the node.
-func (mb *membership) address(id rota.NodeID) (rota.NodeAddress, bool) {
+func (mb *membership) address(id rota.NodeID) (peer.NodeAddress, bool) {
 	if m, ok := mb.member(id); ok && m.API != "" {
 		mb.n.watch.remember(id, m.API)
-		return rota.NodeAddress{ID: id, API: m.API}, true
+		return peer.NodeAddress{ID: id, API: m.API}, true
 	}
 	api, ok := mb.n.watch.remembered(id)
-	return rota.NodeAddress{ID: id, API: api}, ok
+	return peer.NodeAddress{ID: id, API: api}, ok
 }
 
 // membership is this node's place among the others: who it is, which it knows, and how nodes

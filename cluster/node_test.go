@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func TestNode(t *testing.T) {
@@ -31,7 +32,7 @@ func TestNode(t *testing.T) {
 			}
 		}
 		for _, id := range b.ids() {
-			job, _, err := b.node(id).Job(within(t, ample), "a-00000", rota.ReadOptions{})
+			job, _, err := b.node(id).Job(within(t, ample), "a-00000", peer.ReadOptions{})
 			if err != nil || job.State != rota.JobCompleted {
 				t.Fatalf("%s: job is %s, %v", id, job.State, err)
 			}
@@ -138,7 +139,7 @@ func TestNode_reconnectingElsewhereGivesOpenLeasesBack(t *testing.T) {
 		t.Fatalf("%d leases came back of %d", len(again), len(first))
 	}
 	other, err := b.leader().OpenWorker(within(t, ample), rota.WorkerSpec{ID: "w1", Queues: []rota.QueueName{"default"},
-		Slots: 1}, []byte("another secret, of another process"), false, nil, rota.WorkerLink{})
+		Slots: 1}, []byte("another secret, of another process"), false, nil, peer.WorkerLink{})
 	if rota.KindOf(err) != rota.KindConflict {
 		t.Fatalf("another secret got %v, %v", other, err)
 	}
@@ -162,10 +163,10 @@ func TestNode_withoutQuorumCallsEndAtTheirDeadline(t *testing.T) {
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
-	if _, _, err := survivor.Job(ctx, "x", rota.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable {
+	if _, _, err := survivor.Job(ctx, "x", peer.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable {
 		t.Fatalf("a linearizable read without a quorum: %v", err)
 	}
-	if _, _, err := survivor.Jobs(context.Background(), rota.JobFilter{}, rota.ReadOptions{Stale: true}); err != nil {
+	if _, _, err := survivor.Jobs(context.Background(), rota.JobFilter{}, peer.ReadOptions{Stale: true}); err != nil {
 		t.Fatalf("a stale read: %v", err)
 	}
 	b.start(gone[0])
@@ -248,7 +249,7 @@ func TestNode_restart(t *testing.T) {
 	b.stop("n1")
 	b.start("n1")
 	b.awaitReady("n1")
-	page, _, err := b.leader().Jobs(within(t, ample), rota.JobFilter{Limit: 1000}, rota.ReadOptions{})
+	page, _, err := b.leader().Jobs(within(t, ample), rota.JobFilter{Limit: 1000}, peer.ReadOptions{})
 	if err != nil || len(page.Jobs) != 200 || b.leader().ClusterID() != before {
 		t.Fatalf("%d jobs of cluster %s after a restart of %s, %v", len(page.Jobs), b.leader().ClusterID(), before, err)
 	}

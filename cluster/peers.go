@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // Peers carries this node's calls to other nodes. transport satisfies it; the
@@ -12,28 +13,28 @@ import (
 // caller knows which calls may be repeated. All errors are *rota.Error; kind
 // Unavailable means that the outcome is unknown.
 type Peers interface {
-	Forward(ctx context.Context, to rota.NodeAddress, commands []byte) ([]byte, error)
-	Beat(ctx context.Context, to rota.NodeAddress, beats []rota.Beat) (rota.BeatAnswer, error)
-	Barrier(ctx context.Context, to rota.NodeAddress) (rota.Index, error)
-	Inspect(ctx context.Context, to rota.NodeAddress, digestsAt []rota.Index) (rota.Inspection, error)
-	CheckAt(ctx context.Context, to rota.NodeAddress, index rota.Index) (rota.NodeVerdict, error)
+	Forward(ctx context.Context, to peer.NodeAddress, commands []byte) ([]byte, error)
+	Beat(ctx context.Context, to peer.NodeAddress, beats []peer.Beat) (peer.BeatAnswer, error)
+	Barrier(ctx context.Context, to peer.NodeAddress) (rota.Index, error)
+	Inspect(ctx context.Context, to peer.NodeAddress, digestsAt []rota.Index) (peer.Inspection, error)
+	CheckAt(ctx context.Context, to peer.NodeAddress, index rota.Index) (rota.NodeVerdict, error)
 	// State writes another node's state to w; what was written counts only where no
 	// error comes (SPEC §2.5).
-	State(ctx context.Context, to rota.NodeAddress, w io.Writer) error
+	State(ctx context.Context, to peer.NodeAddress, w io.Writer) error
 	// EventRange asks for events that this node lacks; none where the other lacks
 	// them too (SPEC §12.3).
-	EventRange(ctx context.Context, to rota.NodeAddress, r rota.EventRange) (rota.EventChunk, error)
+	EventRange(ctx context.Context, to peer.NodeAddress, r peer.EventRange) (peer.EventChunk, error)
 	// ArchiveRange, ArchiveRecords and ListArchived ask another node's history for
 	// what this node's own may lack (SPEC §10.5).
-	ArchiveRange(ctx context.Context, to rota.NodeAddress, span rota.ArchiveSpan, maxBytes int64) (rota.ArchiveSlice, error)
-	ArchiveRecords(ctx context.Context, to rota.NodeAddress, ids []rota.JobID) ([]rota.ArchiveRecord, error)
-	ListArchived(ctx context.Context, to rota.NodeAddress, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
+	ArchiveRange(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
+	ArchiveRecords(ctx context.Context, to peer.NodeAddress, ids []rota.JobID) ([]peer.ArchiveRecord, error)
+	ListArchived(ctx context.Context, to peer.NodeAddress, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
 	// Introduce asks a node that is up whether this one may start: nil, Conflict
 	// (never), or Unavailable (ask again).
-	Introduce(ctx context.Context, to rota.NodeAddress, in rota.Introduction) error
+	Introduce(ctx context.Context, to peer.NodeAddress, in peer.Introduction) error
 	// RemovePeer asks the leader to remove a node.
-	RemovePeer(ctx context.Context, to rota.NodeAddress, id rota.NodeID) error
+	RemovePeer(ctx context.Context, to peer.NodeAddress, id rota.NodeID) error
 	// TransferLeadership asks the leader to hand over.
-	TransferLeadership(ctx context.Context, at rota.NodeAddress, to rota.NodeID) (rota.NodeID, error)
+	TransferLeadership(ctx context.Context, at peer.NodeAddress, to rota.NodeID) (rota.NodeID, error)
 	Close() error
 }

@@ -6,16 +6,17 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/sched"
 )
 
 // Tenants lists the tenants that somebody set or that have leases open.
-func (pv *policyVerbs) Tenants(ctx context.Context, opt rota.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {
+func (pv *policyVerbs) Tenants(ctx context.Context, opt peer.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {
 	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) ([]rota.Tenant, error) { return s.Tenants(), nil })
 }
 
 // Tenant reads any tenant; one that nobody set has the default limits.
-func (pv *policyVerbs) Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, rota.ReadAt, error) {
+func (pv *policyVerbs) Tenant(ctx context.Context, id rota.TenantID, opt peer.ReadOptions) (rota.Tenant, rota.ReadAt, error) {
 	if err := rota.CheckID("tenant", id); err != nil {
 		return rota.Tenant{}, rota.ReadAt{}, err
 	}
@@ -39,12 +40,12 @@ func (pv *policyVerbs) SetTenant(ctx context.Context, id rota.TenantID, set []ro
 	if err != nil {
 		return rota.Tenant{}, err
 	}
-	t, _, err := pv.Tenant(ctx, id, rota.ReadOptions{MinIndex: index})
+	t, _, err := pv.Tenant(ctx, id, peer.ReadOptions{MinIndex: index})
 	return t, err
 }
 
 // Mode reads what the cluster admits, and why (SPEC §4.3).
-func (pv *policyVerbs) Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus, rota.ReadAt, error) {
+func (pv *policyVerbs) Mode(ctx context.Context, opt peer.ReadOptions) (rota.ModeStatus, rota.ReadAt, error) {
 	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) (rota.ModeStatus, error) { return s.Mode(), nil })
 }
 
@@ -62,17 +63,17 @@ func (pv *policyVerbs) SetMode(ctx context.Context, mode rota.ClusterMode, reaso
 	if err != nil {
 		return rota.ModeStatus{}, err
 	}
-	m, _, err := pv.Mode(ctx, rota.ReadOptions{MinIndex: index})
+	m, _, err := pv.Mode(ctx, peer.ReadOptions{MinIndex: index})
 	return m, err
 }
 
 // Queues lists the queues with their counters.
-func (pv *policyVerbs) Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
+func (pv *policyVerbs) Queues(ctx context.Context, opt peer.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
 	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) ([]rota.Queue, error) { return s.Queues(), nil })
 }
 
 // Queue reads one queue, with its failure domains and what is known of its types.
-func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, rota.ReadAt, error) {
+func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName, opt peer.ReadOptions) (rota.Queue, rota.ReadAt, error) {
 	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) (rota.Queue, error) {
 		q, ok := s.QueueInFull(name)
 		if !ok {
@@ -102,7 +103,7 @@ func (pv *policyVerbs) SetQueue(ctx context.Context, name rota.QueueName, preset
 	if err != nil {
 		return rota.Queue{}, err
 	}
-	q, _, err := pv.Queue(ctx, name, rota.ReadOptions{MinIndex: index})
+	q, _, err := pv.Queue(ctx, name, peer.ReadOptions{MinIndex: index})
 	return q, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/failpoint"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot"
 )
 
@@ -265,7 +266,7 @@ func (rb *rebuilder) fetchState() (*fsm.Machine, error) {
 // fetchStateFrom decodes another node's state as it comes; only one whose digest is that
 // of its records is taken, and that a majority holds. The majority is asked as soon as
 // the header is in: once all of a large state has come, nobody remembers so old a digest.
-func (rb *rebuilder) fetchStateFrom(to rota.NodeAddress) (*fsm.Machine, error) {
+func (rb *rebuilder) fetchStateFrom(to peer.NodeAddress) (*fsm.Machine, error) {
 	ctx, cancel := context.WithTimeout(rb.n.life, rebuildFetch)
 	defer cancel()
 	r, w := io.Pipe()

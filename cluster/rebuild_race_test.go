@@ -16,6 +16,7 @@ import (
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot"
 )
 
@@ -74,7 +75,7 @@ func TestRebuild_readsInProgress(t *testing.T) {
 	b := startBench(t, 3)
 	submitAll(t, b.leader(), specs("before", 50))
 	f := b.follower()
-	if _, _, err := f.Job(within(t, ample), "before-00000", rota.ReadOptions{}); err != nil {
+	if _, _, err := f.Job(within(t, ample), "before-00000", peer.ReadOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var lies atomic.Int64
@@ -87,7 +88,7 @@ func TestRebuild_readsInProgress(t *testing.T) {
 	}
 	for range 6 {
 		all.Go(func() {
-			stale, own := rota.ReadOptions{Stale: true}, rota.ReadOptions{MinIndex: 1}
+			stale, own := peer.ReadOptions{Stale: true}, peer.ReadOptions{MinIndex: 1}
 			for {
 				select {
 				case <-stop:
@@ -134,14 +135,14 @@ func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
 	_, _, flow := n.workflowVerbs.workflowHere("flow1")
 	_, spec := n.jobVerbs.retryOf(ctx, rota.JobRetry{ID: "before-00000", Life: rota.AnyLife})
 	_, parents := n.workflowVerbs.parentsOf(ctx, "flow1/a")
-	_, slice := n.ArchiveRange(ctx, rota.ArchiveSpan{From: 1, To: 2}, 1000)
+	_, slice := n.ArchiveRange(ctx, peer.ArchiveSpan{From: 1, To: 2}, 1000)
 	_, records := n.ArchiveRecords(ctx, []rota.JobID{"before-00000"})
-	_, events := n.EventRange(ctx, rota.EventRange{})
+	_, events := n.EventRange(ctx, peer.EventRange{})
 	_, page := n.ListArchived(ctx, rota.JobFilter{}, 1)
 	_, check := n.CheckAt(ctx, 1)
 	_, frozen := n.replica.freezeWhole()
 	for i, err := range []error{job, jobs, flow, spec, parents, slice, records, events, page, check, frozen,
-		n.Introduce(rota.Introduction{Node: "n9"}), n.terms.lift(newLeadership(n, 1, 0))} {
+		n.Introduce(peer.Introduction{Node: "n9"}), n.terms.lift(newLeadership(n, 1, 0))} {
 		if rota.KindOf(err) != rota.KindUnavailable {
 			t.Errorf("%d: %v", i, err)
 		}

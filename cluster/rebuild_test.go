@@ -15,6 +15,7 @@ import (
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // corrupt changes a node's state beside the log, as a fault of memory, or of the
@@ -158,7 +159,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	if err := f.Ready(); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("it says it serves: %v", err)
 	}
-	if _, _, err := f.Job(within(t, ample), "ghost", rota.ReadOptions{Stale: true}); rota.KindOf(err) != rota.KindUnavailable {
+	if _, _, err := f.Job(within(t, ample), "ghost", peer.ReadOptions{Stale: true}); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("a stale read was answered with %v", err)
 	}
 	var told error
@@ -179,7 +180,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	b.keep(b.starved, f, false)
 	b.eventually("the follower has rebuilt", func() bool { return rebuilt(f) == 1 && f.Ready() == nil })
 	check()
-	if _, _, err := f.Job(within(t, ample), "ghost", rota.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
+	if _, _, err := f.Job(within(t, ample), "ghost", peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 		t.Errorf("what was never submitted: %v", err)
 	}
 	b.verifyEqual(f)

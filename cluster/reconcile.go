@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // voterAfter is how long a non-voter must have kept up before it gets a vote.
@@ -86,7 +87,7 @@ func (mb *membership) vouches(ctx context.Context, m gossip.Member) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
-	in, err := mb.n.peers.Inspect(ctx, rota.NodeAddress{ID: m.ID, API: m.API}, nil)
+	in, err := mb.n.peers.Inspect(ctx, peer.NodeAddress{ID: m.ID, API: m.API}, nil)
 	if err == nil && in.Status.ID == m.ID && in.Status.Raft == m.Raft {
 		return true
 	}

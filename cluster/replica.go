@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
@@ -76,7 +77,7 @@ func (rp *replica) peek(f func(*fsm.View)) bool {
 }
 
 // read waits until the state is as fresh as opt asks, and returns what f reads of it.
-func read[T any](ctx context.Context, rp *replica, opt rota.ReadOptions, f func(*fsm.View) (T, error)) (T, rota.ReadAt, error) {
+func read[T any](ctx context.Context, rp *replica, opt peer.ReadOptions, f func(*fsm.View) (T, error)) (T, rota.ReadAt, error) {
 	var value T
 	at, err := rp.fresh(ctx, opt)
 	if err != nil {
@@ -196,7 +197,7 @@ type barrierCall struct {
 
 // fresh waits until this node's state is as fresh as the options ask, and says
 // what it is.
-func (rp *replica) fresh(ctx context.Context, opt rota.ReadOptions) (rota.ReadAt, error) {
+func (rp *replica) fresh(ctx context.Context, opt peer.ReadOptions) (rota.ReadAt, error) {
 	if err := rp.refuseRebuilding(); err != nil {
 		return rota.ReadAt{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // What nodes of several binaries do together (SPEC §2.6, ADR 0016):
@@ -29,7 +30,7 @@ func errNewer(needs, in uint32) error {
 }
 
 // refuseOlder refuses a node that would stop at the next entry.
-func refuseOlder(in rota.Introduction, inForce uint32) error {
+func refuseOlder(in peer.Introduction, inForce uint32) error {
 	if knows := max(in.RulesVersion, fsm.FirstRules); knows < inForce {
 		return rota.Refusef(rota.KindConflict, fsm.SubjectRules, "the binary of node %s knows rules version %d, the cluster is at version %d: "+
 			"start a newer binary on the same data directory", in.Node, knows, inForce)

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/failpoint"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // WorkerSession is one worker connected to this node. What it must be told is
@@ -26,7 +27,7 @@ type WorkerSession struct {
 	mu sync.Mutex
 	// notices wait for the stream; all says that the stream must be told every
 	// open lease anew.
-	notices []rota.Notice
+	notices []peer.Notice
 	all     bool
 	over    bool
 }
@@ -40,7 +41,7 @@ func (s *WorkerSession) precedes(session rota.Session, connection uint64) bool {
 func (s *WorkerSession) Session() rota.Session { return s.session }
 
 // push queues a notice; beyond the bound the stream is told all anew.
-func (s *WorkerSession) push(notice rota.Notice) {
+func (s *WorkerSession) push(notice peer.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all && notice.Assigned != nil {
@@ -70,7 +71,7 @@ func (s *WorkerSession) end() {
 
 // Notices waits for what the worker must be told: first, and after a gap, every
 // lease that it has open.
-func (s *WorkerSession) Notices(ctx context.Context) ([]rota.Notice, error) {
+func (s *WorkerSession) Notices(ctx context.Context) ([]peer.Notice, error) {
 	for {
 		// Looked at before waiting: one notification may stand for notices and the end.
 		if notices := s.take(); len(notices) > 0 {
@@ -92,12 +93,12 @@ func (s *WorkerSession) Notices(ctx context.Context) ([]rota.Notice, error) {
 
 // take returns what waits. The state is read under the lock that publish holds,
 // so that no lease falls between the full telling and the first notice.
-func (s *WorkerSession) take() (notices []rota.Notice) {
+func (s *WorkerSession) take() (notices []peer.Notice) {
 	s.n.replica.look(func(m *fsm.View) { notices = s.takeFrom(m) })
 	return notices
 }
 
-func (s *WorkerSession) takeFrom(m *fsm.View) []rota.Notice {
+func (s *WorkerSession) takeFrom(m *fsm.View) []peer.Notice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	notices := s.notices
@@ -108,13 +109,13 @@ func (s *WorkerSession) takeFrom(m *fsm.View) []rota.Notice {
 	s.all = false
 	for _, a := range m.Assignments(s.worker, s.session) {
 		if a.Lease.Revoked != rota.ReasonNone {
-			notices = append(notices, rota.Notice{Revoked: &rota.LeaseEnd{Lease: a.Lease.ID, Job: a.Lease.Job, Reason: a.Lease.Revoked}})
+			notices = append(notices, peer.Notice{Revoked: &peer.LeaseEnd{Lease: a.Lease.ID, Job: a.Lease.Job, Reason: a.Lease.Revoked}})
 			continue
 		}
-		notices = append(notices, rota.Notice{Assigned: &a})
+		notices = append(notices, peer.Notice{Assigned: &a})
 	}
 	if _, status := m.Session(s.worker); status == rota.WorkerDraining {
-		notices = append(notices, rota.Notice{Draining: true})
+		notices = append(notices, peer.Notice{Draining: true})
 	}
 	return notices
 }
@@ -150,7 +151,7 @@ func (s *WorkerSession) confirms() (open bool) {
 }
 
 // Do proposes a batch of verbs on the worker's leases.
-func (s *WorkerSession) Do(ctx context.Context, commands []rota.LeaseCommand) ([]rota.LeaseAnswer, error) {
+func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([]peer.LeaseAnswer, error) {
 	ops := make([]*fsmpb.Op, len(commands))
 	for i := range commands {
 		commands[i].Worker, commands[i].Session = s.worker, s.session
@@ -160,9 +161,9 @@ func (s *WorkerSession) Do(ctx context.Context, commands []rota.LeaseCommand) ([
 	if err != nil {
 		return nil, err
 	}
-	answers := make([]rota.LeaseAnswer, len(outcomes))
+	answers := make([]peer.LeaseAnswer, len(outcomes))
 	for i, o := range outcomes {
-		answers[i] = rota.LeaseAnswer{Err: fsm.OutcomeError(o), Deadline: rota.Clock(o.GetDeadlineMs()), Renewals: o.GetRenewals(),
+		answers[i] = peer.LeaseAnswer{Err: fsm.OutcomeError(o), Deadline: rota.Clock(o.GetDeadlineMs()), Renewals: o.GetRenewals(),
 			JobState: rota.JobState(o.GetJobState()), Index: index}
 	}
 	return answers, nil
@@ -170,7 +171,7 @@ func (s *WorkerSession) Do(ctx context.Context, commands []rota.LeaseCommand) ([
 
 // Beat reports life to the leader and gives the clock (SPEC §3.9).
 func (s *WorkerSession) Beat(ctx context.Context) (rota.Clock, error) {
-	clock, err := s.n.chores.beats.beat(ctx, rota.Beat{Worker: s.worker, Session: s.session})
+	clock, err := s.n.chores.beats.beat(ctx, peer.Beat{Worker: s.worker, Session: s.session})
 	if rota.KindOf(err) == rota.KindStale && s.confirms() {
 		return 0, rota.Refusef(rota.KindUnavailable, "session", "session %d of worker %s is over, but its leases are not", s.session, s.worker)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestRead_ofADeposedLeaderThatNoticedNothing: the leader is cut off from the other
@@ -89,7 +90,7 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 	believes := old.terms.leading() != nil && old.raft.State() == raft.Leader
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
-	_, at, err := old.Job(ctx, "late-00000", rota.ReadOptions{})
+	_, at, err := old.Job(ctx, "late-00000", peer.ReadOptions{})
 	switch rota.KindOf(err) {
 	case rota.KindNone, rota.KindUnavailable:
 	default:
@@ -114,7 +115,7 @@ func TestRead_onAFollowerThatLags(t *testing.T) {
 		submitAll(t, leader, specs(id, 1))
 		told := make(chan rota.Index, 1)
 		go func() {
-			at, err := follower.replica.fresh(within(t, ample), rota.ReadOptions{})
+			at, err := follower.replica.fresh(within(t, ample), peer.ReadOptions{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -138,7 +139,7 @@ func TestRead_onAFollowerThatLags(t *testing.T) {
 		if at := <-told; err != nil || uint64(at) <= before {
 			t.Fatalf("the read is of index %d, the follower stood at %d (%v)", at, before, err)
 		}
-		if _, _, err := follower.Job(within(t, ample), rota.JobID(id+"-00000"), rota.ReadOptions{}); err != nil {
+		if _, _, err := follower.Job(within(t, ample), rota.JobID(id+"-00000"), peer.ReadOptions{}); err != nil {
 			t.Error(err)
 		}
 	}

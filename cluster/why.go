@@ -8,12 +8,13 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // Why explains a job (SPEC §6.1, §7.7): on the present state, or, where at is not
 // 0, on the state at that index, replayed beside the present one from a snapshot
 // and the log. What is said of other workers in a decision needs such a replay too.
-func (ex *explainer) Why(ctx context.Context, id rota.JobID, at rota.Index, opt rota.ReadOptions) (x rota.Explanation, seen rota.ReadAt,
+func (ex *explainer) Why(ctx context.Context, id rota.JobID, at rota.Index, opt peer.ReadOptions) (x rota.Explanation, seen rota.ReadAt,
 	err error) {
 	if seen, err = ex.n.replica.fresh(ctx, opt); err != nil {
 		return x, seen, err
@@ -40,7 +41,7 @@ func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index)
 	}); err != nil {
 		return x, err
 	}
-	job, _, err := ex.n.Job(ctx, id, rota.ReadOptions{MinIndex: seen})
+	job, _, err := ex.n.Job(ctx, id, peer.ReadOptions{MinIndex: seen})
 	if err != nil {
 		return rota.Explanation{}, err
 	}

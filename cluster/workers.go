@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // DrainWorker gives a worker no new lease; it keeps those that it has.
@@ -40,7 +41,7 @@ func (wv *workerVerbs) setWorkerStatus(ctx context.Context, id rota.WorkerID, st
 	if err != nil {
 		return rota.Worker{}, err
 	}
-	w, _, err := wv.Worker(ctx, id, rota.ReadOptions{MinIndex: index})
+	w, _, err := wv.Worker(ctx, id, peer.ReadOptions{MinIndex: index})
 	return w, err
 }
 
@@ -96,12 +97,12 @@ func checkReason(reason string) error {
 }
 
 // Workers lists the registered workers.
-func (wv *workerVerbs) Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
+func (wv *workerVerbs) Workers(ctx context.Context, opt peer.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
 	return read(ctx, &wv.n.replica, opt, func(s *fsm.View) ([]rota.Worker, error) { return s.Workers(), nil })
 }
 
 // Worker reads one worker with its open leases.
-func (wv *workerVerbs) Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, rota.ReadAt, error) {
+func (wv *workerVerbs) Worker(ctx context.Context, id rota.WorkerID, opt peer.ReadOptions) (rota.Worker, rota.ReadAt, error) {
 	return read(ctx, &wv.n.replica, opt, func(s *fsm.View) (rota.Worker, error) {
 		w, ok := s.Worker(id)
 		if !ok {
@@ -115,7 +116,7 @@ func (wv *workerVerbs) Worker(ctx context.Context, id rota.WorkerID, opt rota.Re
 // it from here (SPEC §6.4). What it shows as attestation, nil for none, is
 // verified first: a refused one registers nothing (SPEC §6.5).
 func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
-	attestation *rota.Attestation, link rota.WorkerLink) (*WorkerSession, error) {
+	attestation *rota.Attestation, link peer.WorkerLink) (*WorkerSession, error) {
 	if err := spec.CheckShape(); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // workflowHere reads a workflow from this node's own replica.
@@ -15,7 +16,7 @@ func (fv *workflowVerbs) workflowHere(id rota.WorkflowID) (w rota.Workflow, ok b
 
 // Workflow reads a workflow, with its nodes, critical path and estimates or without.
 // Nodes are read from a frozen view and hold nothing up.
-func (fv *workflowVerbs) Workflow(ctx context.Context, id rota.WorkflowID, nodes bool, opt rota.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
+func (fv *workflowVerbs) Workflow(ctx context.Context, id rota.WorkflowID, nodes bool, opt peer.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
 	at, err := fv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return rota.Workflow{}, at, err
@@ -43,7 +44,7 @@ func unknownWorkflow(id rota.WorkflowID) error {
 }
 
 // Workflows reads one page of workflows, without their nodes.
-func (fv *workflowVerbs) Workflows(ctx context.Context, f rota.WorkflowFilter, opt rota.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error) {
+func (fv *workflowVerbs) Workflows(ctx context.Context, f rota.WorkflowFilter, opt peer.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error) {
 	at, err := fv.n.replica.fresh(ctx, opt)
 	if err != nil {
 		return rota.WorkflowPage{}, at, err
@@ -58,7 +59,7 @@ func (fv *workflowVerbs) Workflows(ctx context.Context, f rota.WorkflowFilter, o
 
 // AwaitWorkflow returns a workflow once it is over.
 func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
-	if _, err := fv.n.replica.fresh(ctx, rota.ReadOptions{}); err != nil {
+	if _, err := fv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
 		return rota.Workflow{}, err
 	}
 	// Interest is kept over all looks: one that is over may be retried before it is
@@ -96,7 +97,7 @@ func (fv *workflowVerbs) CancelWorkflow(ctx context.Context, id rota.WorkflowID)
 	if err != nil {
 		return rota.Workflow{}, err
 	}
-	w, _, err := fv.Workflow(ctx, id, false, rota.ReadOptions{MinIndex: index})
+	w, _, err := fv.Workflow(ctx, id, false, peer.ReadOptions{MinIndex: index})
 	return w, err
 }
 
@@ -114,7 +115,7 @@ func (fv *workflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, 
 	if runs == 0 {
 		// Read first: the operation says which run it follows, so that its repetition
 		// where the answer was lost begins no other.
-		w, _, err := fv.Workflow(ctx, id, false, rota.ReadOptions{})
+		w, _, err := fv.Workflow(ctx, id, false, peer.ReadOptions{})
 		if err != nil {
 			return w, err
 		}
@@ -124,6 +125,6 @@ func (fv *workflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, 
 	if err != nil {
 		return rota.Workflow{}, err
 	}
-	w, _, err := fv.Workflow(ctx, id, false, rota.ReadOptions{MinIndex: index})
+	w, _, err := fv.Workflow(ctx, id, false, peer.ReadOptions{MinIndex: index})
 	return w, err
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // ParentOutputs returns what the parents of a node's job put out (SPEC §11.2), one at
@@ -51,6 +52,6 @@ func (fv *workflowVerbs) parentsOf(ctx context.Context, job rota.JobID) ([]rota.
 	if err == nil && (state == rota.JobAssigned || state == rota.JobRunning) {
 		return parents, nil
 	}
-	parents, _, err = read(ctx, &fv.n.replica, rota.ReadOptions{}, func(s *fsm.View) ([]rota.JobID, error) { return s.NodeParents(job) })
+	parents, _, err = read(ctx, &fv.n.replica, peer.ReadOptions{}, func(s *fsm.View) ([]rota.JobID, error) { return s.NodeParents(job) })
 	return parents, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/failpoint"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // SubmitWorkflow admits a workflow, all of it or nothing (SPEC §11.1). Its graph is
@@ -110,7 +111,7 @@ func (u *upload) once(ctx context.Context) (s rota.WorkflowSubmitted, again bool
 // there answers with the workflow that was submitted under the id before, with the same
 // content (SPEC §16.5).
 func (u *upload) there(ctx context.Context) (s rota.WorkflowSubmitted, again bool, err error) {
-	w, read, err := u.n.Workflow(ctx, u.spec.ID, false, rota.ReadOptions{})
+	w, read, err := u.n.Workflow(ctx, u.spec.ID, false, peer.ReadOptions{})
 	return rota.WorkflowSubmitted{ID: u.spec.ID, State: w.State, Existed: true, Nodes: w.NodeCount, Edges: w.EdgeCount,
 		Index: read.Index}, false, err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // loseAnswers makes a node's next forwarded calls reach the leader and their answers
@@ -54,7 +55,7 @@ func (b *bench) onForward(see func(from rota.NodeID, c *fsmpb.Commands) error) {
 func started(t *testing.T, n *Node) (count int) {
 	t.Helper()
 	err := n.Events(within(t, ample), rota.EventFilter{Kinds: []rota.EventKind{rota.EventWorkflowStarted}},
-		func(batch rota.EventBatch) error {
+		func(batch peer.EventBatch) error {
 			count += len(batch.Events)
 			return nil
 		})
@@ -120,7 +121,7 @@ func TestSubmitWorkflow_resumes(t *testing.T) {
 	if _, _, err := n.proposer.propose(within(t, ample), ops); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := n.Workflow(within(t, ample), "f", false, rota.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
+	if _, _, err := n.Workflow(within(t, ample), "f", false, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 		t.Fatalf("what is still coming in is seen: %v", err)
 	}
 	other := layers("f", 3000, 100, 3)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // flowOf makes a workflow of nodes named in order, each with its parents: "d b c".
@@ -53,7 +54,7 @@ func (b *bench) submitFlow(n *Node, w rota.WorkflowSpec) rota.WorkflowSubmitted 
 
 func (b *bench) flow(n *Node, id rota.WorkflowID) rota.Workflow {
 	b.t.Helper()
-	w, _, err := n.Workflow(within(b.t, ample), id, true, rota.ReadOptions{})
+	w, _, err := n.Workflow(within(b.t, ample), id, true, peer.ReadOptions{})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -63,11 +64,11 @@ func (b *bench) flow(n *Node, id rota.WorkflowID) rota.Workflow {
 // works completes leases, each with its job's id as output, and gives the ids.
 func (h *hand) works(leases []rota.Assignment) (ids []string) {
 	h.t.Helper()
-	var commands []rota.LeaseCommand
+	var commands []peer.LeaseCommand
 	for _, a := range leases {
 		out := []byte("out of " + a.Lease.Job)
 		sum := sha256.Sum256(out)
-		commands = append(commands, rota.LeaseCommand{Verb: rota.VerbComplete, Lease: a.Lease.ID, Job: a.Lease.Job, Output: out,
+		commands = append(commands, peer.LeaseCommand{Verb: rota.VerbComplete, Lease: a.Lease.ID, Job: a.Lease.Job, Output: out,
 			OutputDigest: sum[:]})
 		ids = append(ids, string(a.Lease.Job))
 	}
@@ -88,7 +89,7 @@ func (h *hand) works(leases []rota.Assignment) (ids []string) {
 func (h *hand) fails(leases ...rota.Assignment) {
 	h.t.Helper()
 	for _, a := range leases {
-		answers, err := h.s.Do(within(h.t, ample), []rota.LeaseCommand{{Verb: rota.VerbFail, Lease: a.Lease.ID,
+		answers, err := h.s.Do(within(h.t, ample), []peer.LeaseCommand{{Verb: rota.VerbFail, Lease: a.Lease.ID,
 			Job: a.Lease.Job, Text: "it broke", NoRetry: true}})
 		if err != nil || answers[0].Err != nil {
 			h.t.Fatal(err, answers)
@@ -188,7 +189,7 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 	if !slices.Equal(order, []string{"a", "b", "c", "d"}) {
 		t.Fatal(order)
 	}
-	page, _, err := f.Workflows(within(t, ample), rota.WorkflowFilter{State: rota.WorkflowCompleted}, rota.ReadOptions{})
+	page, _, err := f.Workflows(within(t, ample), rota.WorkflowFilter{State: rota.WorkflowCompleted}, peer.ReadOptions{})
 	if err != nil || len(page.Workflows) != 1 || page.Workflows[0].ID != "f" {
 		t.Fatalf("%+v, %v", page, err)
 	}
@@ -213,7 +214,7 @@ func TestWorkflow_outputsFromTheArchive(t *testing.T) {
 		if got, err := outputs(t, b.node(id), "f/d"); err != nil || !slices.Equal(got, want) {
 			t.Fatalf("node %s: %v, %v", id, got, err)
 		}
-		if job, _, err := b.node(id).Job(within(t, ample), "f/c", rota.ReadOptions{}); err != nil || !job.Archived ||
+		if job, _, err := b.node(id).Job(within(t, ample), "f/c", peer.ReadOptions{}); err != nil || !job.Archived ||
 			string(job.Output) != "out of f/c" {
 			t.Fatalf("node %s: %+v, %v", id, job, err)
 		}
@@ -303,11 +304,11 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 		func() error { _, err := n.CancelWorkflow(within(t, ample), "none"); return err },
 		func() error { _, err := n.AwaitWorkflow(within(t, ample), "none"); return err },
 		func() error {
-			_, _, err := n.Workflow(within(t, ample), "none", true, rota.ReadOptions{})
+			_, _, err := n.Workflow(within(t, ample), "none", true, peer.ReadOptions{})
 			return err
 		},
 		func() error {
-			_, _, err := n.Workflow(within(t, ample), "none", false, rota.ReadOptions{})
+			_, _, err := n.Workflow(within(t, ample), "none", false, peer.ReadOptions{})
 			return err
 		},
 	} {
@@ -380,11 +381,11 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 	n := b.follower()
 	b.submitFlow(n, flowOf("f", []string{"a"}, []string{"b", "a"}, []string{"c", "b"}))
 	for job, state := range map[rota.JobID]rota.JobState{"f/a": rota.JobQueued, "f/b": rota.JobBlocked, "f/c": rota.JobBlocked} {
-		got, _, err := n.Job(within(t, ample), job, rota.ReadOptions{})
+		got, _, err := n.Job(within(t, ample), job, peer.ReadOptions{})
 		if err != nil || got.State != state || got.ID != job || string(got.Payload) != "in "+string(job[2:]) {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		x, _, err := n.Why(within(t, ample), job, 0, rota.ReadOptions{})
+		x, _, err := n.Why(within(t, ample), job, 0, peer.ReadOptions{})
 		if err != nil || x.State != state || len(x.Reasons) == 0 {
 			t.Fatalf("why %s: %+v, %v", job, x, err)
 		}
@@ -392,7 +393,7 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 	var listed []string
 	f := rota.JobFilter{Limit: 1}
 	for {
-		page, _, err := n.Jobs(within(t, ample), f, rota.ReadOptions{})
+		page, _, err := n.Jobs(within(t, ample), f, peer.ReadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -498,7 +499,7 @@ func TestWorkflow_anIdIsFreeOnceForgotten(t *testing.T) {
 		_, err := n.AwaitWorkflow(within(t, 5*time.Second), "f")
 		return rota.KindOf(err) == rota.KindNotFound
 	})
-	if job, _, err := n.Job(within(t, ample), "f/a", rota.ReadOptions{}); err != nil || !job.Archived {
+	if job, _, err := n.Job(within(t, ample), "f/a", peer.ReadOptions{}); err != nil || !job.Archived {
 		t.Fatalf("its job is history: %+v, %v", job, err)
 	}
 	if _, err := outputs(t, n, "f/a"); rota.KindOf(err) != rota.KindNotFound {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -205,12 +206,12 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 		deadline := l.Deadline.Clock
 		for n := range int32(4) {
 			b.skip(deadline - 240_000)
-			o := b.ok(verb(rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = n + 1 }))
+			o := b.ok(verb(rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = n + 1 }))
 			if deadline += 300_000; rota.Clock(o.GetDeadlineMs()) != deadline {
 				t.Fatalf("renewal %d to %d, %d is wanted", n+1, o.GetDeadlineMs(), deadline)
 			}
 		}
-		b.refuses(rota.KindConflict, "lease", verb(rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = 5 }))
+		b.refuses(rota.KindConflict, "lease", verb(rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = 5 }))
 		b.skip(deadline - 1)
 		b.state("j", rota.JobRunning)
 		b.skip(deadline)

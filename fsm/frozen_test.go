@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // busyBench holds a bit of everything.
@@ -41,7 +42,7 @@ func busyBenchOn(b *bench) *bench {
 		case 0:
 			b.ok(verb(rota.VerbComplete, l, output("done")))
 		case 1:
-			b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.Text = "boom" }))
+			b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Text = "boom" }))
 		case 2:
 			b.ok(verb(rota.VerbRenew, l))
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // FuzzEnvelope: whatever the bytes, Apply answers or halts; it never panics, and
@@ -222,7 +223,7 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			Holds: []*fsmpb.Hold{{Job: d.id("j"), Worker: d.id("w")}, {Job: d.id("j")}, {Job: d.id("j"), Worker: d.id("w")}}}}}
 	case 7, 8, 9:
 		l := seen[max(0, len(seen)-1-d.roll(8))]
-		return verb(rota.LeaseVerb(d.roll(9)), l, func(c *rota.LeaseCommand) {
+		return verb(rota.LeaseVerb(d.roll(9)), l, func(c *peer.LeaseCommand) {
 			c.Ordinal, c.NoRetry, c.Progress = int32(d.roll(4)), d.roll(4) == 0, int32(d.number())
 			switch d.roll(9) {
 			case 0:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -73,7 +74,7 @@ func goldenFlows(c *bench) {
 			if n == i {
 				v = rota.VerbFail
 			}
-			c.entry(verb(v, l, func(c *rota.LeaseCommand) { c.NoRetry = i < 4 }))
+			c.entry(verb(v, l, func(c *peer.LeaseCommand) { c.NoRetry = i < 4 }))
 		}
 		switch i {
 		case 1:

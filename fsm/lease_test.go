@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func TestLease(t *testing.T) {
@@ -42,18 +43,18 @@ func TestLease(t *testing.T) {
 		l := b.leased("j", "w")
 		other := b.worker("thief", 1)
 		for v := rota.VerbAck; v <= rota.VerbProgress; v++ {
-			b.refuses(rota.KindStale, "lease", verb(v, l, func(c *rota.LeaseCommand) { c.Worker, c.Session = "thief", other }))
-			b.refuses(rota.KindStale, "session", verb(v, l, func(c *rota.LeaseCommand) { c.Session = other }))
-			b.refuses(rota.KindStale, "session", verb(v, l, func(c *rota.LeaseCommand) { c.Session = 0 }))
-			b.refuses(rota.KindStale, "session", verb(v, l, func(c *rota.LeaseCommand) { c.Worker = "nobody" }))
+			b.refuses(rota.KindStale, "lease", verb(v, l, func(c *peer.LeaseCommand) { c.Worker, c.Session = "thief", other }))
+			b.refuses(rota.KindStale, "session", verb(v, l, func(c *peer.LeaseCommand) { c.Session = other }))
+			b.refuses(rota.KindStale, "session", verb(v, l, func(c *peer.LeaseCommand) { c.Session = 0 }))
+			b.refuses(rota.KindStale, "session", verb(v, l, func(c *peer.LeaseCommand) { c.Worker = "nobody" }))
 		}
 		b.ok(verb(rota.VerbComplete, l)) // the rightful worker is unharmed
 	})
 	run("refuses_made_up_lease", func(b *bench) {
 		l := b.leased("j", "w")
 		for v := rota.VerbAck; v <= rota.VerbProgress; v++ {
-			b.refuses(rota.KindStale, "lease", verb(v, l, func(c *rota.LeaseCommand) { c.Lease[7]++ }))
-			b.refuses(rota.KindStale, "lease", verb(v, l, func(c *rota.LeaseCommand) { c.Lease = rota.LeaseID{} }))
+			b.refuses(rota.KindStale, "lease", verb(v, l, func(c *peer.LeaseCommand) { c.Lease[7]++ }))
+			b.refuses(rota.KindStale, "lease", verb(v, l, func(c *peer.LeaseCommand) { c.Lease = rota.LeaseID{} }))
 		}
 		b.refuses(rota.KindInvalid, "verb", verb(99, l))
 		b.ok(verb(rota.VerbComplete, l))
@@ -61,9 +62,9 @@ func TestLease(t *testing.T) {
 	run("refuses_bad_completion_and_keeps_the_lease", func(b *bench) {
 		l := b.leased("j", "w")
 		b.refuses(rota.KindInvalid, "output", verb(rota.VerbComplete, l, output(strings.Repeat("x", rota.MaxPayloadBytes+1))))
-		b.refuses(rota.KindInvalid, "output_digest", verb(rota.VerbComplete, l, func(c *rota.LeaseCommand) { c.OutputDigest = []byte{1} }))
-		b.refuses(rota.KindInvalid, "progress", verb(rota.VerbProgress, l, func(c *rota.LeaseCommand) { c.Progress = 101 }))
-		b.refuses(rota.KindInvalid, "progress", verb(rota.VerbProgress, l, func(c *rota.LeaseCommand) { c.Progress = -1 }))
+		b.refuses(rota.KindInvalid, "output_digest", verb(rota.VerbComplete, l, func(c *peer.LeaseCommand) { c.OutputDigest = []byte{1} }))
+		b.refuses(rota.KindInvalid, "progress", verb(rota.VerbProgress, l, func(c *peer.LeaseCommand) { c.Progress = 101 }))
+		b.refuses(rota.KindInvalid, "progress", verb(rota.VerbProgress, l, func(c *peer.LeaseCommand) { c.Progress = -1 }))
 		b.ok(verb(rota.VerbComplete, l))
 	})
 	run("answers_a_repeated_completion_and_refuses_another_result", func(b *bench) {
@@ -76,12 +77,12 @@ func TestLease(t *testing.T) {
 			}
 		}
 		sum := sha256.Sum256([]byte("out"))
-		b.ok(verb(rota.VerbComplete, l, func(c *rota.LeaseCommand) { c.OutputDigest = sum[:] }))
+		b.ok(verb(rota.VerbComplete, l, func(c *peer.LeaseCommand) { c.OutputDigest = sum[:] }))
 		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l, output("other")))
 		b.refuses(rota.KindStale, "lease", verb(rota.VerbFail, l))
 		b.refuses(rota.KindStale, "lease", verb(rota.VerbDecline, l))
 		b.refuses(rota.KindStale, "lease", verb(rota.VerbRenew, l))
-		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l, output("out"), func(c *rota.LeaseCommand) {
+		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l, output("out"), func(c *peer.LeaseCommand) {
 			c.Worker, c.Session = "thief", l.Session+1
 		}))
 	})
@@ -122,7 +123,7 @@ func TestLease(t *testing.T) {
 	run("fails_with_backoff_then_dies", func(b *bench) {
 		b.ok(queueOp("default", "attempt_max", "2", "backoff_base", "1s"))
 		l := b.leased("j", "w")
-		b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.Text = "boom" }))
+		b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Text = "boom" }))
 		if o := b.ok(verb(rota.VerbFail, l)); !o.GetExisted() {
 			b.t.Fatalf("a repeated failure counted again: %v", o)
 		}
@@ -140,7 +141,7 @@ func TestLease(t *testing.T) {
 	})
 	run("dies_at_once_without_retry", func(b *bench) {
 		l := b.leased("j", "w")
-		b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.NoRetry = true; c.Text = strings.Repeat("é", 9000) }))
+		b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.NoRetry = true; c.Text = strings.Repeat("é", 9000) }))
 		if j := b.state("j", rota.JobDead); len(j.Error) > limits.MaxErrorBytes {
 			b.t.Fatalf("error of %d bytes", len(j.Error))
 		}
@@ -148,7 +149,7 @@ func TestLease(t *testing.T) {
 	run("keeps_progress_once_a_second", func(b *bench) {
 		l := b.leased("j", "w")
 		report := func(p int32) {
-			b.ok(verb(rota.VerbProgress, l, func(c *rota.LeaseCommand) { c.Progress, c.Text = p, "step" }))
+			b.ok(verb(rota.VerbProgress, l, func(c *peer.LeaseCommand) { c.Progress, c.Text = p, "step" }))
 		}
 		report(10)
 		report(20)
@@ -164,8 +165,8 @@ func TestLease(t *testing.T) {
 	})
 }
 
-func output(s string) func(*rota.LeaseCommand) {
-	return func(c *rota.LeaseCommand) { c.Output = []byte(s) }
+func output(s string) func(*peer.LeaseCommand) {
+	return func(c *peer.LeaseCommand) { c.Output = []byte(s) }
 }
 
 func TestRenew(t *testing.T) {
@@ -248,6 +249,6 @@ func TestRenew(t *testing.T) {
 	})
 }
 
-func ordinal(n int32) func(*rota.LeaseCommand) {
-	return func(c *rota.LeaseCommand) { c.Ordinal = n }
+func ordinal(n int32) func(*peer.LeaseCommand) {
+	return func(c *peer.LeaseCommand) { c.Ordinal = n }
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // lives returns the attempts of a job as life.number, oldest first.
@@ -26,7 +27,7 @@ func TestLives(t *testing.T) {
 	// fails has a worker that is new, and so in good standing, fail an attempt.
 	fails := func(b *bench, id rota.JobID, last bool, text string) {
 		b.worker(fmt.Sprint("w", b.head.index), 1)
-		b.ok(verb(rota.VerbFail, b.match()[id], func(c *rota.LeaseCommand) { c.NoRetry, c.Text = last, text }))
+		b.ok(verb(rota.VerbFail, b.match()[id], func(c *peer.LeaseCommand) { c.NoRetry, c.Text = last, text }))
 	}
 	dead := func(b *bench, id rota.JobID, text string) { fails(b, id, true, text) }
 	t.Run("three_retries_tell_of_all_lives", func(t *testing.T) {

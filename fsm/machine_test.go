@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -340,8 +341,8 @@ func registerOp(id string, slots int32, secret string, takeover bool, change ...
 }
 
 // verb is a lease's own worker's command, changed where a test says so.
-func verb(v rota.LeaseVerb, l rota.Lease, change ...func(*rota.LeaseCommand)) *fsmpb.Op {
-	c := &rota.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: l.Worker, Session: l.Session, Ordinal: l.Renewals + 1}
+func verb(v rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) *fsmpb.Op {
+	c := &peer.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: l.Worker, Session: l.Session, Ordinal: l.Renewals + 1}
 	for _, f := range change {
 		f(c)
 	}

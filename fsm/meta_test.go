@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestMeta has completions say something beside their output (AICF §8): it is kept with the
@@ -15,8 +16,8 @@ func TestMeta(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	l := b.leased("j", "w")
-	said := func(meta map[string]string) func(*rota.LeaseCommand) {
-		return func(c *rota.LeaseCommand) { c.Meta = meta }
+	said := func(meta map[string]string) func(*peer.LeaseCommand) {
+		return func(c *peer.LeaseCommand) { c.Meta = meta }
 	}
 	many := make(map[string]string)
 	for i := range rota.MaxLabels + 1 {

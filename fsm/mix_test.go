@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // FuzzPolicyMix mixes every policy that one state can have at once, changed while
@@ -258,7 +259,7 @@ func mixVerb(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	}
 	return verb(pickOf(d, rota.VerbAck, rota.VerbAck, rota.VerbRenew, rota.VerbComplete, rota.VerbComplete,
 		rota.VerbComplete, rota.VerbFail, rota.VerbDecline, rota.VerbProgress), l,
-		func(c *rota.LeaseCommand) { c.NoRetry = d.roll(4) == 0 })
+		func(c *peer.LeaseCommand) { c.NoRetry = d.roll(4) == 0 })
 }
 
 func pickOf[T any](d *dice, list ...T) T { return list[d.roll(len(list))] }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -283,7 +284,7 @@ func (m *model) use(l *modelLease) {
 
 // lease does a verb and says whether it must be taken. Verbs on leases that are
 // over are the directed tests' matter: known is false for them.
-func (m *model) lease(c *rota.LeaseCommand) (taken, known bool) {
+func (m *model) lease(c *peer.LeaseCommand) (taken, known bool) {
 	l, w := m.leases[c.Lease], m.workers[c.Worker]
 	switch {
 	case l == nil:

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -160,7 +161,7 @@ func TestReportProof(t *testing.T) {
 		b.refuses(rota.KindConflict, "lease", reportOp(rota.Lease{Job: "j"}))
 		open := b.acked("open")
 		b.refuses(rota.KindConflict, "job", reportOp(open))
-		b.ok(verb(rota.VerbFail, open, func(c *rota.LeaseCommand) { c.NoRetry = true }))
+		b.ok(verb(rota.VerbFail, open, func(c *peer.LeaseCommand) { c.NoRetry = true }))
 		b.refuses(rota.KindConflict, "job", reportOp(open))
 		short := reportOp(l)
 		short.GetReportProof().Lease = l.ID[:31]

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestModel runs random lives, hostile commands among them, against the model.
@@ -181,7 +182,7 @@ func (r *race) command() {
 	if r.fraud && r.pick("claim", 2) == 0 {
 		v = rota.VerbComplete
 	}
-	c := rota.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: l.Worker,
+	c := peer.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: l.Worker,
 		Session: l.Session, Ordinal: int32(r.pick("ordinal", 5)), NoRetry: r.pick("noRetry", 4) == 0, TimedOut: r.pick("timedOut", 3) == 0}
 	if right := r.pick("right", 6); right == 0 || right < 4 && !r.fraud {
 		c.Output = []byte("right")

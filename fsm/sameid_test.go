@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestSameID holds submissions of a known id against SPEC §16.5.
@@ -49,7 +50,7 @@ func TestSameID(t *testing.T) {
 		b.worker("w", 1)
 		l := b.match()["j"]
 		hold(t, b, rota.JobAssigned)
-		b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.NoRetry = true }))
+		b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.NoRetry = true }))
 		hold(t, b, rota.JobDead)
 		b.ok(retryOp("j"))
 		hold(t, b, rota.JobQueued)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // status wants a worker's status to be so.
@@ -25,7 +26,7 @@ func (b *bench) spoil(worker string, times int) (events []rota.Event) {
 	for range times {
 		id := fmt.Sprint("spoilt-", worker, b.head.index)
 		l := b.acked(id, func(s *rota.JobSpec) { s.ExpectedDigest, s.Worker = right[:], rota.WorkerID(worker) })
-		events = b.entry(verb(rota.VerbComplete, l, func(c *rota.LeaseCommand) { c.Output = []byte("wrong") })).Events
+		events = b.entry(verb(rota.VerbComplete, l, func(c *peer.LeaseCommand) { c.Output = []byte("wrong") })).Events
 		b.ok(cancelOp(id))
 	}
 	return events

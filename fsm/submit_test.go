@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func TestSubmit(t *testing.T) {
@@ -176,7 +177,7 @@ func TestRetry(t *testing.T) {
 		b := newBench(t)
 		b.ok(queueOp("default", "ttl_rel_max", "1m"))
 		l := b.leased("j", "w", func(s *rota.JobSpec) { s.TTL, s.Payload = 50*time.Second, []byte("body") })
-		b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.NoRetry = true }))
+		b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.NoRetry = true }))
 		b.pass(30_000)
 		b.ok(retryOp("j"))
 		if o := b.ok(retryOp("j")); !o.GetExisted() {

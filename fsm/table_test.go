@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestFrozenStays lets a state be frozen between any two entries of a job's life: what
@@ -30,7 +31,7 @@ func TestFrozenStays(t *testing.T) {
 		if i != 1 { // the second renewal changes the first's row where it lies
 			freeze()
 		}
-		b.ok(verb(rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = int32(i + 1) }))
+		b.ok(verb(rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = int32(i + 1) }))
 	}
 	freeze()
 	b.ok(verb(rota.VerbComplete, l))
@@ -51,12 +52,12 @@ func TestEditInPlace(t *testing.T) {
 	b.worker("w", 1)
 	l := b.acked("j")
 	before := b.leasing.leases.get(string(l.ID[:]))
-	b.ok(verb(rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = 1 }))
+	b.ok(verb(rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = 1 }))
 	if b.leasing.leases.get(string(l.ID[:])) != before {
 		t.Error("the row was copied though nobody else holds it")
 	}
 	b.Freeze()
-	b.ok(verb(rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = 2 }))
+	b.ok(verb(rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = 2 }))
 	if b.leasing.leases.get(string(l.ID[:])) == before {
 		t.Error("the row was changed where a frozen copy holds it")
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestTimeOut is SPEC §20.2: an attempt that takes longer than its max_runtime counts
@@ -34,7 +35,7 @@ func TestTimeOut(t *testing.T) {
 			b.t.Fatalf("worker %+v", w)
 		}
 	}
-	timedOut := func(c *rota.LeaseCommand) { c.TimedOut = true }
+	timedOut := func(c *peer.LeaseCommand) { c.TimedOut = true }
 	for name, f := range map[string]func(b *bench){
 		"by_the_sweep": func(b *bench) {
 			leased(b)
@@ -153,6 +154,6 @@ func TestTimeOut(t *testing.T) {
 	}
 }
 
-func saying(text string) func(*rota.LeaseCommand) {
-	return func(c *rota.LeaseCommand) { c.Text = text }
+func saying(text string) func(*peer.LeaseCommand) {
+	return func(c *peer.LeaseCommand) { c.Text = text }
 }

@@ -8,10 +8,11 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // leaseOps is one verb for each job of the batch, changed where a caller says so.
-func (l *life) leaseOps(v rota.LeaseVerb, change ...func(*rota.LeaseCommand)) []byte {
+func (l *life) leaseOps(v rota.LeaseVerb, change ...func(*peer.LeaseCommand)) []byte {
 	ops := make([]*fsmpb.Op, batch)
 	for i, id := range l.jobs {
 		j, _ := l.m.View.Job(rota.JobID(id))
@@ -44,11 +45,11 @@ func (l *life) step(name string) []byte {
 	case "renew":
 		return l.leaseOps(rota.VerbRenew)
 	case "progress":
-		return l.leaseOps(rota.VerbProgress, func(c *rota.LeaseCommand) { c.Progress, c.Text = 50, "half" })
+		return l.leaseOps(rota.VerbProgress, func(c *peer.LeaseCommand) { c.Progress, c.Text = 50, "half" })
 	case "complete":
 		return l.leaseOps(rota.VerbComplete)
 	case "fail":
-		return l.leaseOps(rota.VerbFail, func(c *rota.LeaseCommand) { c.Text, c.NoRetry = "broken", true })
+		return l.leaseOps(rota.VerbFail, func(c *peer.LeaseCommand) { c.Text, c.NoRetry = "broken", true })
 	case "decline":
 		return l.leaseOps(rota.VerbDecline)
 	case "cancel":

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // SpecOp turns a job's words into their persisted form. Labels are sorted, so
@@ -108,7 +109,7 @@ func limitWords(ops []*fsmpb.Limit) map[string]int64 {
 }
 
 // LeaseCommandOp turns a worker's command into its persisted form.
-func LeaseCommandOp(c *rota.LeaseCommand) *fsmpb.Op {
+func LeaseCommandOp(c *peer.LeaseCommand) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{
 		Verb: uint32(c.Verb), Lease: c.Lease[:], Job: string(c.Job), Worker: string(c.Worker), Session: uint64(c.Session),
 		Ordinal: c.Ordinal, Output: c.Output, OutputDigest: c.OutputDigest, Text: c.Text, Progress: c.Progress,

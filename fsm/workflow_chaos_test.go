@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestWorkflowChaos does to a few small workflows at once all that can be done to
@@ -154,7 +155,7 @@ func (c *chaos) verb() []*fsmpb.Op {
 	l := c.leasing.leases.at(c.chance.IntN(c.leasing.leases.len()))
 	verbs := []rota.LeaseVerb{rota.VerbAck, rota.VerbComplete, rota.VerbComplete, rota.VerbComplete, rota.VerbFail, rota.VerbDecline}
 	return []*fsmpb.Op{verb(verbs[c.chance.IntN(len(verbs))], l.Lease,
-		func(x *rota.LeaseCommand) { x.NoRetry = c.chance.IntN(2) == 0 })}
+		func(x *peer.LeaseCommand) { x.NoRetry = c.chance.IntN(2) == 0 })}
 }
 
 func (c *chaos) run() {

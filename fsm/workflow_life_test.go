@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func TestNodeJobs(t *testing.T) {
@@ -129,7 +130,7 @@ func TestRetryUnderWay(t *testing.T) {
 			b.ok(d.retry("", 1))
 			b.entry(sweepOp())
 			for _, l := range b.match() {
-				b.ok(verb(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.NoRetry = true }))
+				b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.NoRetry = true }))
 			}
 			if r := b.flows.workflows.get("wf"); r.dead != 1 || policy == rota.FailureContinue && !r.redo {
 				t.Fatalf("%d dead, the retry goes on: %v", r.dead, r.redo)

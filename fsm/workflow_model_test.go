@@ -12,6 +12,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // flowModel is the naive second implementation of one workflow: states by node, and
@@ -397,7 +398,7 @@ func (r *flowRace) verb(m *flowModel, n *modelNode) {
 		return
 	}
 	a, _ := r.b.View.Assignment(n.lease.ID)
-	c := rota.LeaseCommand{Lease: a.Lease.ID, Job: a.Lease.Job, Worker: a.Lease.Worker, Session: a.Lease.Session}
+	c := peer.LeaseCommand{Lease: a.Lease.ID, Job: a.Lease.Job, Worker: a.Lease.Worker, Session: a.Lease.Session}
 	if s, _ := r.b.View.Session("w"); s != c.Session || a.Lease.Revoked != rota.ReasonNone {
 		c.Verb = rota.VerbDecline // confirms that the old process has stopped
 		m.lost(n, false)

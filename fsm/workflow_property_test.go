@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 )
@@ -205,7 +206,7 @@ func (s *schedulers) end(at int) {
 	if s.draw("ack", 3) == 0 && v == rota.VerbComplete {
 		s.ok(verb(rota.VerbAck, l))
 	}
-	a := s.entry(verb(v, l, func(c *rota.LeaseCommand) { c.NoRetry = v == rota.VerbFail }))
+	a := s.entry(verb(v, l, func(c *peer.LeaseCommand) { c.NoRetry = v == rota.VerbFail }))
 	if err := OutcomeError(a.Outcomes[0]); err != nil {
 		s.t.Fatalf("%s of %s: %v", v, l.Job, err)
 	}

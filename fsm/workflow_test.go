@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // dag is a workflow with its nodes numbered already: n0, n1, … in topological order.
@@ -102,7 +103,7 @@ func (b *bench) ends(v rota.LeaseVerb, d *dag, nodes ...string) (events []rota.E
 		if j.Lease == nil {
 			b.t.Fatalf("node %s has no lease: %s", n, b.standing(d.ID))
 		}
-		a := b.entry(verb(v, *j.Lease, func(c *rota.LeaseCommand) { c.NoRetry = v == rota.VerbFail }))
+		a := b.entry(verb(v, *j.Lease, func(c *peer.LeaseCommand) { c.NoRetry = v == rota.VerbFail }))
 		if err := OutcomeError(a.Outcomes[0]); err != nil {
 			b.t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // maxRecordsAsked bounds one question for single jobs.
@@ -17,7 +18,7 @@ func (s *nodeService) ArchiveRange(ctx context.Context,
 	if _, err := s.admit(req.GetCaller()); err != nil {
 		return nil, err
 	}
-	slice, err := s.core.ArchiveRange(ctx, rota.ArchiveSpan{From: req.GetFrom(), To: req.GetTo()}, req.GetMaxBytes())
+	slice, err := s.core.ArchiveRange(ctx, peer.ArchiveSpan{From: req.GetFrom(), To: req.GetTo()}, req.GetMaxBytes())
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func (s *nodeService) ListArchived(ctx context.Context,
 	}
 }
 
-func recordsToWire(records []rota.ArchiveRecord) []*rotav1.ArchiveRecord {
+func recordsToWire(records []peer.ArchiveRecord) []*rotav1.ArchiveRecord {
 	wire := make([]*rotav1.ArchiveRecord, len(records))
 	for i := range records {
 		wire[i] = &rotav1.ArchiveRecord{Seq: records[i].Seq, Data: records[i].Data}
@@ -85,24 +86,24 @@ func recordsToWire(records []rota.ArchiveRecord) []*rotav1.ArchiveRecord {
 	return wire
 }
 
-func recordsFromWire(wire []*rotav1.ArchiveRecord) []rota.ArchiveRecord {
-	records := make([]rota.ArchiveRecord, len(wire))
+func recordsFromWire(wire []*rotav1.ArchiveRecord) []peer.ArchiveRecord {
+	records := make([]peer.ArchiveRecord, len(wire))
 	for i, w := range wire {
-		records[i] = rota.ArchiveRecord{Seq: w.GetSeq(), Data: w.GetData()}
+		records[i] = peer.ArchiveRecord{Seq: w.GetSeq(), Data: w.GetData()}
 	}
 	return records
 }
 
 // ArchiveRange fetches a stretch of another node's archive.
-func (p *Peers) ArchiveRange(ctx context.Context, to rota.NodeAddress,
-	span rota.ArchiveSpan, maxBytes int64) (slice rota.ArchiveSlice, err error) {
+func (p *Peers) ArchiveRange(ctx context.Context, to peer.NodeAddress,
+	span peer.ArchiveSpan, maxBytes int64) (slice peer.ArchiveSlice, err error) {
 	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		answer, err := node.ArchiveRange(ctx, &rotav1.ArchiveRangeRequest{Caller: me, From: span.From, To: span.To,
 			MaxBytes: maxBytes})
-		slice = rota.ArchiveSlice{Records: recordsFromWire(answer.GetRecords()), Floor: answer.GetFloor(),
+		slice = peer.ArchiveSlice{Records: recordsFromWire(answer.GetRecords()), Floor: answer.GetFloor(),
 			Last: answer.GetLast()}
 		for _, x := range answer.GetCovered() {
-			slice.Covered = append(slice.Covered, rota.ArchiveSpan{From: x.GetFrom(), To: x.GetTo()})
+			slice.Covered = append(slice.Covered, peer.ArchiveSpan{From: x.GetFrom(), To: x.GetTo()})
 		}
 		return err
 	})
@@ -110,8 +111,8 @@ func (p *Peers) ArchiveRange(ctx context.Context, to rota.NodeAddress,
 }
 
 // ArchiveRecords asks another node's archive for single jobs.
-func (p *Peers) ArchiveRecords(ctx context.Context, to rota.NodeAddress,
-	ids []rota.JobID) (records []rota.ArchiveRecord, err error) {
+func (p *Peers) ArchiveRecords(ctx context.Context, to peer.NodeAddress,
+	ids []rota.JobID) (records []peer.ArchiveRecord, err error) {
 	asked := make([]string, len(ids))
 	for i, id := range ids {
 		asked[i] = string(id)
@@ -125,11 +126,11 @@ func (p *Peers) ArchiveRecords(ctx context.Context, to rota.NodeAddress,
 }
 
 // ListArchived reads a page of jobs at another node, once that has applied at.
-func (p *Peers) ListArchived(ctx context.Context, to rota.NodeAddress,
+func (p *Peers) ListArchived(ctx context.Context, to peer.NodeAddress,
 	f rota.JobFilter, at rota.Index) (page rota.JobPage, err error) {
 	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		answer, err := node.ListArchived(ctx, &rotav1.ListArchivedRequest{Caller: me,
-			List: words.JobFilterToWire(&f, rota.ReadOptions{MinIndex: at})})
+			List: words.JobFilterToWire(&f, peer.ReadOptions{MinIndex: at})})
 		if err == nil {
 			page, _, err = words.JobPageFromWire(answer)
 		}

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // Core is the node as the protocol needs it, in words of package rota. The
@@ -18,16 +19,16 @@ type Core interface {
 	// the whole batch only: no outcome is known, submit again with the same ids.
 	Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error)
 	// Job reads one job: NotFound where nothing is known of the id.
-	Job(ctx context.Context, id rota.JobID, opt rota.ReadOptions) (rota.Job, rota.ReadAt, error)
+	Job(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (rota.Job, rota.ReadAt, error)
 	// Jobs reads one page.
-	Jobs(ctx context.Context, f rota.JobFilter, opt rota.ReadOptions) (rota.JobPage, rota.ReadAt, error)
+	Jobs(ctx context.Context, f rota.JobFilter, opt peer.ReadOptions) (rota.JobPage, rota.ReadAt, error)
 	// AwaitJobs calls done for each job once it is terminal, in the order they
 	// end, and returns nil after the last. A job that is not known ends it with
 	// NotFound. It reads this node's replica, so it survives failovers.
 	AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error
 	// Why explains a job, at an index of the past where at is not 0: OutOfRange
 	// where that is no longer kept, or to come.
-	Why(ctx context.Context, id rota.JobID, at rota.Index, opt rota.ReadOptions) (rota.Explanation, rota.ReadAt, error)
+	Why(ctx context.Context, id rota.JobID, at rota.Index, opt peer.ReadOptions) (rota.Explanation, rota.ReadAt, error)
 	Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
 	Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.JobOutcome, error)
 	// DeleteJobs forgets jobs that have ended (SPEC §21.3).
@@ -37,8 +38,8 @@ type Core interface {
 	// ReportProof takes a verifier's word on a completed job (SPEC §9.5).
 	ReportProof(ctx context.Context, report rota.ProofReport) (rota.JobOutcome, error)
 
-	Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error)
-	Worker(ctx context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, rota.ReadAt, error)
+	Workers(ctx context.Context, opt peer.ReadOptions) ([]rota.Worker, rota.ReadAt, error)
+	Worker(ctx context.Context, id rota.WorkerID, opt peer.ReadOptions) (rota.Worker, rota.ReadAt, error)
 	// The four changes of a worker's status that an operator makes (SPEC §6.3).
 	DrainWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error)
 	SuspendWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error)
@@ -52,10 +53,10 @@ type Core interface {
 	// gives the session that its stream is served from. The attestation is nil
 	// where it shows none; one that does not hold registers nothing (SPEC §6.5).
 	OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
-		attestation *rota.Attestation, link rota.WorkerLink) (WorkerSession, error)
+		attestation *rota.Attestation, link peer.WorkerLink) (WorkerSession, error)
 
-	Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error)
-	Queue(ctx context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, rota.ReadAt, error)
+	Queues(ctx context.Context, opt peer.ReadOptions) ([]rota.Queue, rota.ReadAt, error)
+	Queue(ctx context.Context, name rota.QueueName, opt peer.ReadOptions) (rota.Queue, rota.ReadAt, error)
 	SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error)
 
 	// SubmitWorkflow admits a workflow, all of it or nothing; the same id again is
@@ -63,8 +64,8 @@ type Core interface {
 	SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (rota.WorkflowSubmitted, error)
 	// Workflow reads a workflow, with its nodes, critical path and estimates or
 	// without; Workflows one page of them, without.
-	Workflow(ctx context.Context, id rota.WorkflowID, nodes bool, opt rota.ReadOptions) (rota.Workflow, rota.ReadAt, error)
-	Workflows(ctx context.Context, f rota.WorkflowFilter, opt rota.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error)
+	Workflow(ctx context.Context, id rota.WorkflowID, nodes bool, opt peer.ReadOptions) (rota.Workflow, rota.ReadAt, error)
+	Workflows(ctx context.Context, f rota.WorkflowFilter, opt peer.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error)
 	// AwaitWorkflow returns a workflow, without nodes, once it is over.
 	AwaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error)
 	CancelWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error)
@@ -77,13 +78,13 @@ type Core interface {
 	// numbers (SPEC §11.2).
 	ParentOutputs(ctx context.Context, job rota.JobID, send func(rota.ParentOutput) error) error
 
-	Tenants(ctx context.Context, opt rota.ReadOptions) ([]rota.Tenant, rota.ReadAt, error)
+	Tenants(ctx context.Context, opt peer.ReadOptions) ([]rota.Tenant, rota.ReadAt, error)
 	// Tenant reads any tenant: one that nobody set has the default limits.
-	Tenant(ctx context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, rota.ReadAt, error)
+	Tenant(ctx context.Context, id rota.TenantID, opt peer.ReadOptions) (rota.Tenant, rota.ReadAt, error)
 	SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error)
 
 	// Mode and SetMode are about what the cluster admits (SPEC §4.3).
-	Mode(ctx context.Context, opt rota.ReadOptions) (rota.ModeStatus, rota.ReadAt, error)
+	Mode(ctx context.Context, opt peer.ReadOptions) (rota.ModeStatus, rota.ReadAt, error)
 	SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error)
 
 	Status(ctx context.Context) (rota.ClusterStatus, error)
@@ -103,11 +104,11 @@ type Core interface {
 	// events, which others share. A batch may have none, and tell only how far was
 	// looked. Exhausted: send took too long; it may still be in
 	// its last call, which the caller ends (SPEC §12.3).
-	Events(ctx context.Context, filter rota.EventFilter, send func(rota.EventBatch) error) error
+	Events(ctx context.Context, filter rota.EventFilter, send func(peer.EventBatch) error) error
 
 	// Leader returns where the leader answers; false while none is known, or this node
 	// leads itself.
-	Leader() (rota.NodeAddress, bool)
+	Leader() (peer.NodeAddress, bool)
 
 	// Ready is nil when the node knows a leader and has caught up; else why not.
 	Ready() error
@@ -119,10 +120,10 @@ type WorkerSession interface {
 	// Notices waits for and gives what the worker must be told, many at a time:
 	// first every lease that the worker has open, then what happens. It is
 	// called by one goroutine. Kind Stale: the session is no longer live.
-	Notices(ctx context.Context) ([]rota.Notice, error)
+	Notices(ctx context.Context) ([]peer.Notice, error)
 	// Do proposes a batch of verbs; answers stand at their places. Worker and
 	// Session of the commands are filled in by the session.
-	Do(ctx context.Context, commands []rota.LeaseCommand) ([]rota.LeaseAnswer, error)
+	Do(ctx context.Context, commands []peer.LeaseCommand) ([]peer.LeaseAnswer, error)
 	// Beat reports life and gives the cluster clock after the first entry that
 	// the leader stamped after the beat reached it (SPEC §3.9).
 	Beat(ctx context.Context) (rota.Clock, error)
@@ -140,23 +141,23 @@ type NodeCore interface {
 	// Forwarded takes commands that another node forwarded: refused with
 	// Unavailable when this node does not lead, never forwarded again.
 	Forwarded(ctx context.Context, from rota.NodeID, commands []byte) ([]byte, error)
-	Beats(ctx context.Context, from rota.NodeID, beats []rota.Beat) (rota.BeatAnswer, error)
+	Beats(ctx context.Context, from rota.NodeID, beats []peer.Beat) (peer.BeatAnswer, error)
 	Barrier(ctx context.Context, from rota.NodeID) (rota.Index, error)
-	Inspect(ctx context.Context, digestsAt []rota.Index) (rota.Inspection, error)
+	Inspect(ctx context.Context, digestsAt []rota.Index) (peer.Inspection, error)
 	CheckAt(ctx context.Context, index rota.Index) (rota.NodeVerdict, error)
 	// ArchiveRange, ArchiveRecords and ListArchived serve this node's history to
 	// others that lack some of theirs (SPEC §10.5).
-	ArchiveRange(ctx context.Context, span rota.ArchiveSpan, maxBytes int64) (rota.ArchiveSlice, error)
-	ArchiveRecords(ctx context.Context, ids []rota.JobID) ([]rota.ArchiveRecord, error)
+	ArchiveRange(ctx context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
+	ArchiveRecords(ctx context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error)
 	ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
 	// SaveState writes this node's state, without history, for one that rebuilds its
 	// own (SPEC §2.5).
 	SaveState(ctx context.Context, w io.Writer) error
 	// EventRange tells events that this node has itself.
-	EventRange(ctx context.Context, r rota.EventRange) (rota.EventChunk, error)
+	EventRange(ctx context.Context, r peer.EventRange) (peer.EventChunk, error)
 	// Introduce judges a starting node: nil lets it start, Conflict never,
 	// Unavailable says to ask again.
-	Introduce(in rota.Introduction) error
+	Introduce(in peer.Introduction) error
 	// RemoveHere and TransferHere are the leader's part of Core's calls: refused
 	// with Unavailable where this node does not lead, never relayed again.
 	RemoveHere(ctx context.Context, id rota.NodeID) error

@@ -27,6 +27,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func TestDeadline(t *testing.T) {
@@ -59,7 +60,7 @@ func TestDeadline(t *testing.T) {
 	t.Run("the_nodes_answer_overtakes_the_callers_deadline", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.core.job = func(ctx context.Context, _ rota.JobID, _ rota.ReadOptions) (rota.Job, rota.ReadAt, error) {
+		b.core.job = func(ctx context.Context, _ rota.JobID, _ peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
 			<-ctx.Done()
 			return rota.Job{}, rota.ReadAt{}, ctx.Err()
 		}
@@ -77,7 +78,7 @@ func TestStatus_ofEveryKindReachesTheCaller(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var refusal *rota.Error
-	b.core.job = func(context.Context, rota.JobID, rota.ReadOptions) (rota.Job, rota.ReadAt, error) {
+	b.core.job = func(context.Context, rota.JobID, peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
 		return rota.Job{}, rota.ReadAt{}, refusal
 	}
 	for kind := rota.KindInvalid; kind <= rota.KindInternal; kind++ {
@@ -96,7 +97,7 @@ func TestStatus_ofEveryKindReachesTheCaller(t *testing.T) {
 func TestPanic_isAnsweredAndLogged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.core.job = func(context.Context, rota.JobID, rota.ReadOptions) (rota.Job, rota.ReadAt,
+	b.core.job = func(context.Context, rota.JobID, peer.ReadOptions) (rota.Job, rota.ReadAt,
 		error) {
 		panic("kaboom-1")
 	}
@@ -208,7 +209,7 @@ func TestDrain_cutsOffWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in, got := make(chan struct{}), make(chan error)
-	b.core.job = func(ctx context.Context, _ rota.JobID, _ rota.ReadOptions) (rota.Job, rota.ReadAt, error) {
+	b.core.job = func(ctx context.Context, _ rota.JobID, _ peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
 		close(in)
 		<-ctx.Done()
 		return rota.Job{}, rota.ReadAt{}, ctx.Err()
@@ -285,7 +286,7 @@ func TestTLS_isUsedWhenSet(t *testing.T) {
 	peers := NewPeers(PeerOptions{Self: "n2", Name: "prod", TLS: &tls.Config{RootCAs: roots},
 		Dial: func(ctx context.Context, _ string) (net.Conn, error) { return b.lis.DialContext(ctx) }})
 	defer peers.Close()
-	if _, err := peers.Barrier(bounded(t), rota.NodeAddress{ID: "n1", API: "n1.rota:6470"}); err != nil {
+	if _, err := peers.Barrier(bounded(t), peer.NodeAddress{ID: "n1", API: "n1.rota:6470"}); err != nil {
 		t.Errorf("a peer with TLS: %v", err)
 	}
 }

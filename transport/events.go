@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // eventsService streams events to consumers (SPEC §12.3).
@@ -27,7 +28,7 @@ func (s *eventsService) Tail(req *rotav1.TailRequest, stream grpc.ServerStreamin
 	}
 	ctx, cancel := s.server.untilDrain(stream.Context())
 	defer cancel()
-	err = s.core.Events(ctx, filter, func(batch rota.EventBatch) error {
+	err = s.core.Events(ctx, filter, func(batch peer.EventBatch) error {
 		messages, err := s.server.batches.of(batch).messages(stream)
 		for _, m := range messages {
 			if err := stream.SendMsg(m); err != nil {
@@ -112,7 +113,7 @@ type batchShare struct {
 	order []*rota.ServedEvent
 }
 
-func (c *batchShare) of(batch rota.EventBatch) *encodedBatch {
+func (c *batchShare) of(batch peer.EventBatch) *encodedBatch {
 	events, fresh := batch.Events, &encodedBatch{events: batch.Events, scanned: batch.Scanned}
 	if len(events) == 0 {
 		return fresh
@@ -144,7 +145,7 @@ func (s *nodeService) EventRange(ctx context.Context,
 	if _, err := s.admit(req.GetCaller()); err != nil {
 		return nil, err
 	}
-	chunk, err := s.core.EventRange(ctx, rota.EventRange{From: req.GetFrom(), At: rota.Index(req.GetAt())})
+	chunk, err := s.core.EventRange(ctx, peer.EventRange{From: req.GetFrom(), At: rota.Index(req.GetAt())})
 	if err != nil {
 		return nil, err
 	}
@@ -157,11 +158,11 @@ const eventChunkBytes = 64 << 20
 
 // EventRange asks a node for events that this one lacks.
 func (p *Peers) EventRange(ctx context.Context,
-	to rota.NodeAddress, r rota.EventRange) (chunk rota.EventChunk, err error) {
+	to peer.NodeAddress, r peer.EventRange) (chunk peer.EventChunk, err error) {
 	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		answer, err := node.EventRange(ctx, &rotav1.EventRangeRequest{Caller: me, From: r.From, At: uint64(r.At)},
 			grpc.MaxCallRecvMsgSize(eventChunkBytes))
-		chunk = rota.EventChunk{Data: answer.GetData(), Oldest: answer.GetOldest(), Next: answer.GetNext()}
+		chunk = peer.EventChunk{Data: answer.GetData(), Oldest: answer.GetOldest(), Next: answer.GetNext()}
 		return err
 	})
 	return chunk, err

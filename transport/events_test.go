@@ -17,17 +17,18 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/peer"
 )
 
-func (c *fakeCore) Events(ctx context.Context, f rota.EventFilter, send func(rota.EventBatch) error) error {
+func (c *fakeCore) Events(ctx context.Context, f rota.EventFilter, send func(peer.EventBatch) error) error {
 	if c.events == nil {
 		return c.err
 	}
 	return c.events(ctx, f, send)
 }
 
-func (n *fakeNode) EventRange(_ context.Context, r rota.EventRange) (rota.EventChunk, error) {
-	return rota.EventChunk{Data: fmt.Appendf(nil, "from %d at %d", r.From, r.At), Oldest: 3, Next: 9}, nil
+func (n *fakeNode) EventRange(_ context.Context, r peer.EventRange) (peer.EventChunk, error) {
+	return peer.EventChunk{Data: fmt.Appendf(nil, "from %d at %d", r.From, r.At), Oldest: 3, Next: 9}, nil
 }
 
 // told makes n events.
@@ -42,10 +43,10 @@ func told(n int) []rota.ServedEvent {
 
 // telling is a core that tells these and ends with err.
 func telling(err error, batches ...[]rota.ServedEvent) func(context.Context, rota.EventFilter,
-	func(rota.EventBatch) error) error {
-	return func(_ context.Context, _ rota.EventFilter, send func(rota.EventBatch) error) error {
+	func(peer.EventBatch) error) error {
+	return func(_ context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
 		for _, b := range batches {
-			if err := send(rota.EventBatch{Events: b, Scanned: b[len(b)-1].ID}); err != nil {
+			if err := send(peer.EventBatch{Events: b, Scanned: b[len(b)-1].ID}); err != nil {
 				return err
 			}
 		}
@@ -58,7 +59,7 @@ func TestTail(t *testing.T) {
 	b := setup(t)
 	events := told(1200)
 	var seen rota.EventFilter
-	b.core.events = func(ctx context.Context, f rota.EventFilter, send func(rota.EventBatch) error) error {
+	b.core.events = func(ctx context.Context, f rota.EventFilter, send func(peer.EventBatch) error) error {
 		seen = f
 		return telling(rota.Refusef(rota.KindExhausted, "events", "too slow"), events, events[:1])(ctx, f, send)
 	}
@@ -170,7 +171,7 @@ func TestWebSocket(t *testing.T) {
 func TestWebSocket_ofAConsumerThatTalks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.core.events = func(ctx context.Context, _ rota.EventFilter, _ func(rota.EventBatch) error) error {
+	b.core.events = func(ctx context.Context, _ rota.EventFilter, _ func(peer.EventBatch) error) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -190,7 +191,7 @@ func TestWebSocket_endsWithTheServer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	begun := make(chan struct{})
-	b.core.events = func(ctx context.Context, _ rota.EventFilter, _ func(rota.EventBatch) error) error {
+	b.core.events = func(ctx context.Context, _ rota.EventFilter, _ func(peer.EventBatch) error) error {
 		close(begun)
 		<-ctx.Done()
 		return ctx.Err()
@@ -248,7 +249,7 @@ func TestPeers_eventRange(t *testing.T) {
 		return b.lis.DialContext(ctx)
 	}})
 	defer p.Close()
-	got, err := p.EventRange(bounded(t), rota.NodeAddress{ID: "n1", API: "n1:1"}, rota.EventRange{From: 4, At: 5})
+	got, err := p.EventRange(bounded(t), peer.NodeAddress{ID: "n1", API: "n1:1"}, peer.EventRange{From: 4, At: 5})
 	if err != nil || string(got.Data) != "from 4 at 5" || got.Oldest != 3 || got.Next != 9 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -293,9 +294,9 @@ func TestTail_tellsHowFarWasLooked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	events, far := told(600), rota.EventID{Incarnation: 1, Index: 9, Seq: 4}
-	b.core.events = func(_ context.Context, _ rota.EventFilter, send func(rota.EventBatch) error) error {
-		return errors.Join(send(rota.EventBatch{Events: events, Scanned: events[599].ID}),
-			send(rota.EventBatch{Events: events, Scanned: far}), send(rota.EventBatch{Scanned: far}))
+	b.core.events = func(_ context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
+		return errors.Join(send(peer.EventBatch{Events: events, Scanned: events[599].ID}),
+			send(peer.EventBatch{Events: events, Scanned: far}), send(peer.EventBatch{Scanned: far}))
 	}
 	stream, err := rotav1.NewEventsClient(b.conn).Tail(bounded(t), &rotav1.TailRequest{})
 	if err != nil {

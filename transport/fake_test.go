@@ -19,6 +19,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -109,8 +110,8 @@ func (l *lines) String() string {
 // where none is set. A test sets what it looks at before the first call.
 type fakeCore struct {
 	submit   func(context.Context, []rota.JobSpec) ([]rota.Submitted, error)
-	job      func(context.Context, rota.JobID, rota.ReadOptions) (rota.Job, rota.ReadAt, error)
-	jobs     func(context.Context, rota.JobFilter, rota.ReadOptions) (rota.JobPage, rota.ReadAt, error)
+	job      func(context.Context, rota.JobID, peer.ReadOptions) (rota.Job, rota.ReadAt, error)
+	jobs     func(context.Context, rota.JobFilter, peer.ReadOptions) (rota.JobPage, rota.ReadAt, error)
 	await    func(context.Context, []rota.JobID, func(rota.Job) error) error
 	outcomes func(context.Context, []rota.JobID) ([]rota.JobOutcome, error)
 	open     func(context.Context, rota.WorkerSpec, []byte, bool) (WorkerSession, error)
@@ -120,10 +121,10 @@ type fakeCore struct {
 	workers  []rota.Worker
 	queues   []rota.Queue
 	tenants  []rota.Tenant
-	events   func(context.Context, rota.EventFilter, func(rota.EventBatch) error) error
+	events   func(context.Context, rota.EventFilter, func(peer.EventBatch) error) error
 	ready    func() error
 	flows    fakeFlows
-	leader   rota.NodeAddress
+	leader   peer.NodeAddress
 	err      error // of every call that has no function
 }
 
@@ -139,7 +140,7 @@ func (c *fakeCore) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Subm
 }
 
 func (c *fakeCore) Job(ctx context.Context,
-	id rota.JobID, opt rota.ReadOptions) (rota.Job, rota.ReadAt, error) {
+	id rota.JobID, opt peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
 	if c.job != nil {
 		return c.job(ctx, id, opt)
 	}
@@ -148,7 +149,7 @@ func (c *fakeCore) Job(ctx context.Context,
 }
 
 func (c *fakeCore) Jobs(ctx context.Context,
-	f rota.JobFilter, opt rota.ReadOptions) (rota.JobPage, rota.ReadAt, error) {
+	f rota.JobFilter, opt peer.ReadOptions) (rota.JobPage, rota.ReadAt, error) {
 	if c.jobs != nil {
 		return c.jobs(ctx, f, opt)
 	}
@@ -181,14 +182,14 @@ func (c *fakeCore) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutc
 }
 
 // fakeAt is what a read of one thing saw.
-func fakeAt(opt rota.ReadOptions) rota.ReadAt {
+func fakeAt(opt peer.ReadOptions) rota.ReadAt {
 	if opt.Stale {
 		return rota.ReadAt{Index: 6, Age: 70 * time.Millisecond}
 	}
 	return rota.ReadAt{Index: 9}
 }
 
-func (c *fakeCore) Why(_ context.Context, id rota.JobID, at rota.Index, opt rota.ReadOptions) (rota.Explanation, rota.ReadAt, error) {
+func (c *fakeCore) Why(_ context.Context, id rota.JobID, at rota.Index, opt peer.ReadOptions) (rota.Explanation, rota.ReadAt, error) {
 	if id == "nobody" {
 		return rota.Explanation{}, fakeAt(opt), rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 	}
@@ -204,11 +205,11 @@ func (c *fakeCore) Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.J
 	return c.Cancel(ctx, ids)
 }
 
-func (c *fakeCore) Workers(context.Context, rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
+func (c *fakeCore) Workers(context.Context, peer.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
 	return c.workers, rota.ReadAt{Index: 4}, c.err
 }
 
-func (c *fakeCore) Worker(_ context.Context, id rota.WorkerID, opt rota.ReadOptions) (rota.Worker, rota.ReadAt, error) {
+func (c *fakeCore) Worker(_ context.Context, id rota.WorkerID, opt peer.ReadOptions) (rota.Worker, rota.ReadAt, error) {
 	return rota.Worker{WorkerSpec: rota.WorkerSpec{ID: id}, Status: rota.WorkerActive}, fakeAt(opt), c.err
 }
 
@@ -217,7 +218,7 @@ func (c *fakeCore) DrainWorker(_ context.Context, id rota.WorkerID) (rota.Worker
 }
 
 func (c *fakeCore) OpenWorker(ctx context.Context,
-	spec rota.WorkerSpec, secret []byte, takeover bool, attestation *rota.Attestation, link rota.WorkerLink) (WorkerSession, error) {
+	spec rota.WorkerSpec, secret []byte, takeover bool, attestation *rota.Attestation, link peer.WorkerLink) (WorkerSession, error) {
 	c.attested = attestation
 	if c.open != nil {
 		return c.open(ctx, spec, secret, takeover)
@@ -225,11 +226,11 @@ func (c *fakeCore) OpenWorker(ctx context.Context,
 	return nil, c.err
 }
 
-func (c *fakeCore) Queues(context.Context, rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
+func (c *fakeCore) Queues(context.Context, peer.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
 	return c.queues, rota.ReadAt{Index: 4}, c.err
 }
 
-func (c *fakeCore) Queue(_ context.Context, name rota.QueueName, opt rota.ReadOptions) (rota.Queue, rota.ReadAt, error) {
+func (c *fakeCore) Queue(_ context.Context, name rota.QueueName, opt peer.ReadOptions) (rota.Queue, rota.ReadAt, error) {
 	return rota.Queue{Name: name, Policy: rota.StandardPolicy()}, fakeAt(opt), c.err
 }
 
@@ -270,7 +271,7 @@ func (c *fakeCore) Verify(context.Context) (rota.Verdict, error) {
 	return rota.Verdict{Index: 8, Equal: true, Nodes: []rota.NodeVerdict{{ID: "n1", Index: 8}}}, c.err
 }
 
-func (c *fakeCore) Leader() (rota.NodeAddress, bool) { return c.leader, c.leader.API != "" }
+func (c *fakeCore) Leader() (peer.NodeAddress, bool) { return c.leader, c.leader.API != "" }
 
 func (c *fakeCore) Ready() error {
 	if c.ready != nil {
@@ -286,7 +287,7 @@ type fakeNode struct {
 	forwarded func(context.Context, rota.NodeID, []byte) ([]byte, error)
 	err       error
 	// introduced is the last node's word on itself.
-	introduced atomic.Pointer[rota.Introduction]
+	introduced atomic.Pointer[peer.Introduction]
 }
 
 func (n *fakeNode) ClusterID() rota.ClusterID { return n.id }
@@ -299,20 +300,20 @@ func (n *fakeNode) Forwarded(ctx context.Context, from rota.NodeID, commands []b
 	return append([]byte(from+":"), commands...), n.err
 }
 
-func (n *fakeNode) Beats(_ context.Context, _ rota.NodeID, beats []rota.Beat) (rota.BeatAnswer, error) {
-	return rota.BeatAnswer{Clock: 77, Refused: []int32{int32(len(beats)) - 1}}, n.err
+func (n *fakeNode) Beats(_ context.Context, _ rota.NodeID, beats []peer.Beat) (peer.BeatAnswer, error) {
+	return peer.BeatAnswer{Clock: 77, Refused: []int32{int32(len(beats)) - 1}}, n.err
 }
 
 func (n *fakeNode) Barrier(context.Context, rota.NodeID) (rota.Index, error) { return 42, n.err }
 
-func (n *fakeNode) Inspect(_ context.Context, at []rota.Index) (rota.Inspection, error) {
+func (n *fakeNode) Inspect(_ context.Context, at []rota.Index) (peer.Inspection, error) {
 	digests := make([]*rota.Digest, len(at))
 	for i := range at {
 		if at[i] != 0 {
 			digests[i] = &rota.Digest{Lo: uint64(at[i])}
 		}
 	}
-	return rota.Inspection{ClusterID: n.id, WallMs: 5, Digests: digests}, n.err
+	return peer.Inspection{ClusterID: n.id, WallMs: 5, Digests: digests}, n.err
 }
 
 func (n *fakeNode) CheckAt(_ context.Context, index rota.Index) (rota.NodeVerdict, error) {
@@ -330,14 +331,14 @@ func (n *fakeNode) SaveState(_ context.Context, w io.Writer) error {
 // fakeState is longer than a chunk.
 var fakeState = bytes.Repeat([]byte("state"), chunkBytes)
 
-func (n *fakeNode) ArchiveRange(_ context.Context, span rota.ArchiveSpan, most int64) (rota.ArchiveSlice, error) {
-	return rota.ArchiveSlice{Covered: []rota.ArchiveSpan{span}, Floor: 3, Last: uint64(most),
-		Records: []rota.ArchiveRecord{{Seq: span.To, Data: []byte("record")}}}, n.err
+func (n *fakeNode) ArchiveRange(_ context.Context, span peer.ArchiveSpan, most int64) (peer.ArchiveSlice, error) {
+	return peer.ArchiveSlice{Covered: []peer.ArchiveSpan{span}, Floor: 3, Last: uint64(most),
+		Records: []peer.ArchiveRecord{{Seq: span.To, Data: []byte("record")}}}, n.err
 }
 
-func (n *fakeNode) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]rota.ArchiveRecord, error) {
-	records := make([]rota.ArchiveRecord, len(ids))
-	records[len(ids)-1] = rota.ArchiveRecord{Seq: uint64(len(ids)), Data: []byte(ids[len(ids)-1])}
+func (n *fakeNode) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error) {
+	records := make([]peer.ArchiveRecord, len(ids))
+	records[len(ids)-1] = peer.ArchiveRecord{Seq: uint64(len(ids)), Data: []byte(ids[len(ids)-1])}
 	return records, n.err
 }
 
@@ -348,9 +349,9 @@ func (n *fakeNode) ListArchived(_ context.Context, f rota.JobFilter, at rota.Ind
 
 // fakeSession is a WorkerSession; notices are what the test sends into it.
 type fakeSession struct {
-	notices chan []rota.Notice
+	notices chan []peer.Notice
 	ended   chan error // what Notices ends with
-	do      func(context.Context, []rota.LeaseCommand) ([]rota.LeaseAnswer, error)
+	do      func(context.Context, []peer.LeaseCommand) ([]peer.LeaseAnswer, error)
 	beat    func(context.Context) (rota.Clock, error)
 	bye     func(context.Context) error
 	byeErr  error
@@ -360,14 +361,14 @@ type fakeSession struct {
 
 func newSession() *fakeSession {
 	return &fakeSession{
-		notices: make(chan []rota.Notice), ended: make(chan error, 1),
+		notices: make(chan []peer.Notice), ended: make(chan error, 1),
 		byes: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 }
 
 func (s *fakeSession) Session() rota.Session { return 7 }
 
-func (s *fakeSession) Notices(ctx context.Context) ([]rota.Notice, error) {
+func (s *fakeSession) Notices(ctx context.Context) ([]peer.Notice, error) {
 	select {
 	case n := <-s.notices:
 		return n, nil
@@ -378,13 +379,13 @@ func (s *fakeSession) Notices(ctx context.Context) ([]rota.Notice, error) {
 	}
 }
 
-func (s *fakeSession) Do(ctx context.Context, commands []rota.LeaseCommand) ([]rota.LeaseAnswer, error) {
+func (s *fakeSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([]peer.LeaseAnswer, error) {
 	if s.do != nil {
 		return s.do(ctx, commands)
 	}
-	out := make([]rota.LeaseAnswer, len(commands))
+	out := make([]peer.LeaseAnswer, len(commands))
 	for i := range commands {
-		out[i] = rota.LeaseAnswer{JobState: rota.JobCompleted, Renewals: commands[i].Ordinal, Index: 3}
+		out[i] = peer.LeaseAnswer{JobState: rota.JobCompleted, Renewals: commands[i].Ordinal, Index: 3}
 	}
 	return out, nil
 }
@@ -406,7 +407,7 @@ func (s *fakeSession) Bye(ctx context.Context) error {
 
 func (s *fakeSession) Close() { close(s.closed) }
 
-func (n *fakeNode) Introduce(in rota.Introduction) error {
+func (n *fakeNode) Introduce(in peer.Introduction) error {
 	n.introduced.Store(&in)
 	return n.err
 }

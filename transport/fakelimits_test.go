@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // The fake core's answers on standing, tenants and modes echo what was asked.
@@ -48,11 +49,11 @@ func (c *fakeCore) WorkerGone(_ context.Context, _ rota.WorkerID, session rota.S
 	return c.err
 }
 
-func (c *fakeCore) Tenants(context.Context, rota.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {
+func (c *fakeCore) Tenants(context.Context, peer.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {
 	return c.tenants, rota.ReadAt{Index: 4}, c.err
 }
 
-func (c *fakeCore) Tenant(_ context.Context, id rota.TenantID, opt rota.ReadOptions) (rota.Tenant, rota.ReadAt, error) {
+func (c *fakeCore) Tenant(_ context.Context, id rota.TenantID, opt peer.ReadOptions) (rota.Tenant, rota.ReadAt, error) {
 	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits()}, fakeAt(opt), c.err
 }
 
@@ -66,7 +67,7 @@ func (c *fakeCore) SetTenant(_ context.Context, id rota.TenantID, set []rota.Set
 	return t, c.err
 }
 
-func (c *fakeCore) Mode(_ context.Context, opt rota.ReadOptions) (rota.ModeStatus, rota.ReadAt, error) {
+func (c *fakeCore) Mode(_ context.Context, opt peer.ReadOptions) (rota.ModeStatus, rota.ReadAt, error) {
 	return rota.ModeStatus{Mode: rota.ModeDraining, Reason: "upgrade", Drained: true, Index: 9}, fakeAt(opt), c.err
 }
 

@@ -4,14 +4,15 @@ import (
 	"context"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // fakeFlows are the fake core's functions about workflows; where none is set it
 // answers with its arguments' echo.
 type fakeFlows struct {
 	submit  func(context.Context, rota.WorkflowSpec) (rota.WorkflowSubmitted, error)
-	show    func(context.Context, rota.WorkflowID, bool, rota.ReadOptions) (rota.Workflow, rota.ReadAt, error)
-	list    func(context.Context, rota.WorkflowFilter, rota.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error)
+	show    func(context.Context, rota.WorkflowID, bool, peer.ReadOptions) (rota.Workflow, rota.ReadAt, error)
+	list    func(context.Context, rota.WorkflowFilter, peer.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error)
 	await   func(context.Context, rota.WorkflowID) (rota.Workflow, error)
 	outputs func(context.Context, rota.JobID, func(rota.ParentOutput) error) error
 }
@@ -25,7 +26,7 @@ func (c *fakeCore) SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (
 }
 
 func (c *fakeCore) Workflow(ctx context.Context, id rota.WorkflowID, nodes bool,
-	opt rota.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
+	opt peer.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
 	if c.flows.show != nil {
 		return c.flows.show(ctx, id, nodes, opt)
 	}
@@ -33,7 +34,7 @@ func (c *fakeCore) Workflow(ctx context.Context, id rota.WorkflowID, nodes bool,
 }
 
 func (c *fakeCore) Workflows(ctx context.Context, f rota.WorkflowFilter,
-	opt rota.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error) {
+	opt peer.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error) {
 	if c.flows.list != nil {
 		return c.flows.list(ctx, f, opt)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // Introduce judges a starting node (SPEC §13.4).
@@ -13,7 +14,7 @@ func (s *nodeService) Introduce(_ context.Context, req *rotav1.IntroduceRequest)
 	if err != nil {
 		return nil, err
 	}
-	in := rota.Introduction{Node: from, Identity: req.GetIdentity(), Starts: req.GetStarts(), Fresh: req.GetFresh(),
+	in := peer.Introduction{Node: from, Identity: req.GetIdentity(), Starts: req.GetStarts(), Fresh: req.GetFresh(),
 		RulesVersion: req.GetRulesVersion()}
 	if err := s.core.Introduce(in); err != nil {
 		return nil, err
@@ -22,7 +23,7 @@ func (s *nodeService) Introduce(_ context.Context, req *rotav1.IntroduceRequest)
 }
 
 // Introduce asks a node that is up whether this one may start.
-func (p *Peers) Introduce(ctx context.Context, to rota.NodeAddress, in rota.Introduction) error {
+func (p *Peers) Introduce(ctx context.Context, to peer.NodeAddress, in peer.Introduction) error {
 	return p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		_, err := node.Introduce(ctx, &rotav1.IntroduceRequest{Caller: me, Identity: in.Identity, Starts: in.Starts,
 			Fresh: in.Fresh, RulesVersion: in.RulesVersion})
@@ -31,7 +32,7 @@ func (p *Peers) Introduce(ctx context.Context, to rota.NodeAddress, in rota.Intr
 }
 
 // RemovePeer asks the leader to remove a node: what a node does that leaves.
-func (p *Peers) RemovePeer(ctx context.Context, to rota.NodeAddress, id rota.NodeID) error {
+func (p *Peers) RemovePeer(ctx context.Context, to peer.NodeAddress, id rota.NodeID) error {
 	return p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		_, err := node.Remove(ctx, &rotav1.RemoveRequest{Caller: me, Id: string(id)})
 		return err
@@ -53,7 +54,7 @@ func (s *nodeService) Remove(ctx context.Context, req *rotav1.RemoveRequest) (*r
 }
 
 // TransferLeadership asks the leader to hand over.
-func (p *Peers) TransferLeadership(ctx context.Context, at rota.NodeAddress, to rota.NodeID) (leader rota.NodeID, err error) {
+func (p *Peers) TransferLeadership(ctx context.Context, at peer.NodeAddress, to rota.NodeID) (leader rota.NodeID, err error) {
 	err = p.call(ctx, at, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		answer, err := node.Transfer(ctx, &rotav1.TransferRequest{Caller: me, To: string(to)})
 		leader = rota.NodeID(answer.GetLeader())

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestIntroduce_tellsAllOfANode has everything that a starting node says of itself
@@ -16,8 +16,8 @@ func TestIntroduce_tellsAllOfANode(t *testing.T) {
 	p := peersOf(t, b.lis.DialContext)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	said := rota.Introduction{Node: "n2", Identity: "abc", Starts: 7, Fresh: true, RulesVersion: 3}
-	if err := p.Introduce(ctx, rota.NodeAddress{ID: "n1", API: "n1:1"}, said); err != nil {
+	said := peer.Introduction{Node: "n2", Identity: "abc", Starts: 7, Fresh: true, RulesVersion: 3}
+	if err := p.Introduce(ctx, peer.NodeAddress{ID: "n1", API: "n1:1"}, said); err != nil {
 		t.Fatal(err)
 	}
 	if heard := b.node.introduced.Load(); heard == nil || *heard != said {

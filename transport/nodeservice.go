@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // maxDigestsAsked bounds one question for digests.
@@ -73,7 +74,7 @@ func (s *nodeService) Beat(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	beats := make([]rota.Beat, len(req.GetBeats()))
+	beats := make([]peer.Beat, len(req.GetBeats()))
 	for i, wire := range req.GetBeats() {
 		beats[i] = words.BeatFromWire(wire)
 		if err := rota.CheckID("beats", beats[i].Worker); err != nil {

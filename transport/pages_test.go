@@ -9,13 +9,14 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func TestListJobs_cutsPagesByBytes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const total, each = 20, 200 << 10
-	b.core.jobs = func(_ context.Context, f rota.JobFilter, opt rota.ReadOptions) (rota.JobPage, rota.ReadAt,
+	b.core.jobs = func(_ context.Context, f rota.JobFilter, opt peer.ReadOptions) (rota.JobPage, rota.ReadAt,
 		error) {
 		first := 0
 		if f.Cursor != "" {

@@ -19,6 +19,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 const (
@@ -82,7 +83,7 @@ func NewPeers(options PeerOptions) *Peers {
 
 // Forward hands commands to the node that should lead.
 func (p *Peers) Forward(ctx context.Context,
-	to rota.NodeAddress, commands []byte) (outcomes []byte, err error) {
+	to peer.NodeAddress, commands []byte) (outcomes []byte, err error) {
 	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		answer, err := node.Forward(ctx, &rotav1.ForwardRequest{Caller: me, Commands: commands})
 		outcomes = answer.GetOutcomes()
@@ -93,7 +94,7 @@ func (p *Peers) Forward(ctx context.Context,
 
 // Beat hands over the beats that this node collected.
 func (p *Peers) Beat(ctx context.Context,
-	to rota.NodeAddress, beats []rota.Beat) (a rota.BeatAnswer, err error) {
+	to peer.NodeAddress, beats []peer.Beat) (a peer.BeatAnswer, err error) {
 	wire := make([]*rotav1.WorkerBeat, len(beats))
 	for i := range beats {
 		wire[i] = words.BeatToWire(&beats[i])
@@ -107,7 +108,7 @@ func (p *Peers) Beat(ctx context.Context,
 }
 
 // Barrier asks the leader for the index of a read barrier.
-func (p *Peers) Barrier(ctx context.Context, to rota.NodeAddress) (index rota.Index, err error) {
+func (p *Peers) Barrier(ctx context.Context, to peer.NodeAddress) (index rota.Index, err error) {
 	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		answer, err := node.Barrier(ctx, &rotav1.BarrierRequest{Caller: me})
 		index = rota.Index(answer.GetIndex())
@@ -118,7 +119,7 @@ func (p *Peers) Barrier(ctx context.Context, to rota.NodeAddress) (index rota.In
 
 // Inspect asks a node of itself.
 func (p *Peers) Inspect(ctx context.Context,
-	to rota.NodeAddress, digestsAt []rota.Index) (i rota.Inspection, err error) {
+	to peer.NodeAddress, digestsAt []rota.Index) (i peer.Inspection, err error) {
 	at := make([]uint64, len(digestsAt))
 	for n, index := range digestsAt {
 		at[n] = uint64(index)
@@ -135,7 +136,7 @@ func (p *Peers) Inspect(ctx context.Context,
 
 // CheckAt has a node walk its invariants at an index.
 func (p *Peers) CheckAt(ctx context.Context,
-	to rota.NodeAddress, index rota.Index) (v rota.NodeVerdict, err error) {
+	to peer.NodeAddress, index rota.Index) (v rota.NodeVerdict, err error) {
 	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		answer, err := node.Check(ctx, &rotav1.CheckRequest{Caller: me, Index: uint64(index)})
 		if err == nil {
@@ -158,7 +159,7 @@ func (p *Peers) Close() error {
 	return nil
 }
 
-func (p *Peers) call(ctx context.Context, to rota.NodeAddress,
+func (p *Peers) call(ctx context.Context, to peer.NodeAddress,
 	do func(context.Context, rotav1.NodeClient, *rotav1.Caller) error) error {
 	peer, err := p.take(to)
 	if err != nil {
@@ -182,7 +183,7 @@ func (p *Peers) call(ctx context.Context, to rota.NodeAddress,
 
 // peerError keeps the other node's refusal as it is. What went wrong on the way
 // names the node, and is Unavailable: nobody knows what came of the call.
-func peerError(to rota.NodeAddress, err error) error {
+func peerError(to peer.NodeAddress, err error) error {
 	e := words.FromStatus(err)
 	if st, ok := status.FromError(err); !ok || len(st.Details()) > 0 {
 		return e
@@ -196,7 +197,7 @@ func peerError(to rota.NodeAddress, err error) error {
 
 // take returns the connection to an address, dialled lazily, and drops those that
 // nobody used for long.
-func (p *Peers) take(to rota.NodeAddress) (*peerConn, error) {
+func (p *Peers) take(to peer.NodeAddress) (*peerConn, error) {
 	if to.API == "" {
 		return nil, rota.Refusef(rota.KindUnavailable, string(to.ID), "the address of node %s is not known yet", to.ID)
 	}

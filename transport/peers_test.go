@@ -18,9 +18,10 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
-var n1 = rota.NodeAddress{ID: "n1", API: "n1:6470"}
+var n1 = peer.NodeAddress{ID: "n1", API: "n1:6470"}
 
 func peersOf(t *testing.T, dial func(context.Context) (net.Conn, error),
 	change ...func(*PeerOptions)) *Peers {
@@ -39,22 +40,22 @@ func peersOf(t *testing.T, dial func(context.Context) (net.Conn, error),
 }
 
 // everyPeerCall is each call to another node.
-func everyPeerCall(p *Peers, to rota.NodeAddress) map[string]func(context.Context) (any, error) {
+func everyPeerCall(p *Peers, to peer.NodeAddress) map[string]func(context.Context) (any, error) {
 	return map[string]func(context.Context) (any, error){
 		"forward": func(ctx context.Context) (any, error) { return p.Forward(ctx, to, []byte("abc")) },
 		"beat": func(ctx context.Context) (any, error) {
-			return p.Beat(ctx, to, []rota.Beat{{Worker: "w",
+			return p.Beat(ctx, to, []peer.Beat{{Worker: "w",
 				Session: 1}})
 		},
 		"barrier": func(ctx context.Context) (any, error) { return p.Barrier(ctx, to) },
 		"inspect": func(ctx context.Context) (any, error) { return p.Inspect(ctx, to, []rota.Index{0, 9}) },
 		"check":   func(ctx context.Context) (any, error) { return p.CheckAt(ctx, to, 5) },
 		"introduce": func(ctx context.Context) (any, error) {
-			return nil, p.Introduce(ctx, to, rota.Introduction{Node: "n2"})
+			return nil, p.Introduce(ctx, to, peer.Introduction{Node: "n2"})
 		},
 		"remove": func(ctx context.Context) (any, error) { return nil, p.RemovePeer(ctx, to, "n3") },
 		"archive range": func(ctx context.Context) (any, error) {
-			return p.ArchiveRange(ctx, to, rota.ArchiveSpan{From: 4, To: 9}, 1000)
+			return p.ArchiveRange(ctx, to, peer.ArchiveSpan{From: 4, To: 9}, 1000)
 		},
 		"state": func(ctx context.Context) (any, error) {
 			var state bytes.Buffer
@@ -76,17 +77,17 @@ func TestPeers_reachTheOtherNode(t *testing.T) {
 	p := peersOf(t, b.lis.DialContext)
 	for name, want := range map[string]any{
 		"forward": []byte("n2:abc"),
-		"beat":    rota.BeatAnswer{Clock: 77, Refused: []int32{0}},
+		"beat":    peer.BeatAnswer{Clock: 77, Refused: []int32{0}},
 		"barrier": rota.Index(42),
-		"inspect": rota.Inspection{Status: rota.NodeStatus{Problems: []string{}}, ClusterID: "c1", WallMs: 5,
+		"inspect": peer.Inspection{Status: rota.NodeStatus{Problems: []string{}}, ClusterID: "c1", WallMs: 5,
 			Digests: []*rota.Digest{nil, {Lo: 9}}},
 		"check":     rota.NodeVerdict{ID: "n1", Index: 5, Violations: []string{}},
 		"introduce": nil,
 		"remove":    nil,
-		"archive range": rota.ArchiveSlice{Covered: []rota.ArchiveSpan{{From: 4, To: 9}}, Floor: 3, Last: 1000,
-			Records: []rota.ArchiveRecord{{Seq: 9, Data: []byte("record")}}},
+		"archive range": peer.ArchiveSlice{Covered: []peer.ArchiveSpan{{From: 4, To: 9}}, Floor: 3, Last: 1000,
+			Records: []peer.ArchiveRecord{{Seq: 9, Data: []byte("record")}}},
 		"state":           string(fakeState),
-		"archive records": []rota.ArchiveRecord{{}, {Seq: 2, Data: []byte("j2")}},
+		"archive records": []peer.ArchiveRecord{{}, {Seq: 2, Data: []byte("j2")}},
 		"archive list": rota.JobPage{NextCursor: "done/j0+++",
 			Jobs: []rota.Job{{JobSpec: rota.JobSpec{ID: "j1", Queue: "q1"}, State: rota.JobDead, Archived: true}}},
 	} {
@@ -192,7 +193,7 @@ func TestPeers_sayWhatWentWrongOnTheWay(t *testing.T) {
 	t.Run("no_address", func(t *testing.T) {
 		t.Parallel()
 		if _, err := peersOf(t, nil).Barrier(bounded(t),
-			rota.NodeAddress{ID: "n1"}); rota.KindOf(err) != rota.KindUnavailable {
+			peer.NodeAddress{ID: "n1"}); rota.KindOf(err) != rota.KindUnavailable {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -289,12 +290,12 @@ func TestPeers_dropWhatIsUnused(t *testing.T) {
 				errors.New("no")
 		}})
 		defer p.Close()
-		_, _ = p.Barrier(t.Context(), rota.NodeAddress{ID: "a", API: "a:1"})
-		_, _ = p.Barrier(t.Context(), rota.NodeAddress{ID: "b", API: "b:1"})
+		_, _ = p.Barrier(t.Context(), peer.NodeAddress{ID: "a", API: "a:1"})
+		_, _ = p.Barrier(t.Context(), peer.NodeAddress{ID: "b", API: "b:1"})
 		<-time.After(peerIdle - time.Second)
-		_, _ = p.Barrier(t.Context(), rota.NodeAddress{ID: "b", API: "b:1"})
+		_, _ = p.Barrier(t.Context(), peer.NodeAddress{ID: "b", API: "b:1"})
 		<-time.After(2 * time.Second)
-		_, _ = p.Barrier(t.Context(), rota.NodeAddress{ID: "c", API: "c:1"})
+		_, _ = p.Barrier(t.Context(), peer.NodeAddress{ID: "c", API: "c:1"})
 		if p.peers["a:1"] != nil || p.peers["b:1"] == nil || len(p.peers) != 2 {
 			t.Errorf("kept are %v", p.peers)
 		}

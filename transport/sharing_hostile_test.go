@@ -23,6 +23,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func TestCrowd(t *testing.T) {
@@ -101,7 +102,7 @@ func TestCrowdOfWatchers(t *testing.T) {
 		leave()
 	}
 	peers := b.peersOf(t)
-	if _, err := peers.Barrier(bounded(t), rota.NodeAddress{ID: "n1", API: "n1:1"}); err != nil {
+	if _, err := peers.Barrier(bounded(t), peer.NodeAddress{ID: "n1", API: "n1:1"}); err != nil {
 		t.Errorf("another node is kept out: %v", err)
 	}
 	cancel()
@@ -249,7 +250,7 @@ func TestNodesShowCertificates(t *testing.T) {
 	}{"none": {nil, rota.KindDenied}, "one": {[]tls.Certificate{certificate}, rota.KindNone}} {
 		peers := NewPeers(PeerOptions{Self: "n2", Name: "prod", TLS: &tls.Config{RootCAs: pool, Certificates: c.shown},
 			Dial: func(ctx context.Context, _ string) (net.Conn, error) { return b.lis.DialContext(ctx) }})
-		if _, err := peers.Barrier(bounded(t), rota.NodeAddress{ID: "n1", API: "n1.rota:6470"}); rota.KindOf(err) != c.want {
+		if _, err := peers.Barrier(bounded(t), peer.NodeAddress{ID: "n1", API: "n1.rota:6470"}); rota.KindOf(err) != c.want {
 			t.Errorf("%s: got %v", name, err)
 		}
 		_ = peers.Close()

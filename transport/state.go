@@ -8,8 +8,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // State streams this node's state to one that rebuilds its own (SPEC §2.5).
@@ -26,7 +26,7 @@ func (s *nodeService) State(req *rotav1.StateRequest, stream grpc.ServerStreamin
 
 // State writes another node's state to w. What was written counts only where no
 // error comes.
-func (p *Peers) State(ctx context.Context, to rota.NodeAddress, w io.Writer) error {
+func (p *Peers) State(ctx context.Context, to peer.NodeAddress, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()   // ends a stream that is not read to its end
 	var broken error // w's own, which is no word of the other node

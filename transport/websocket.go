@@ -14,6 +14,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // eventsPath is the one path that HTTP/1.1 is answered at.
@@ -78,7 +79,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	s.tails.Go(func() { s.readWeb(cancel, conn) })
 	s.tails.Go(func() { s.pingWeb(ctx, conn) })
-	err = s.options.Core.Events(ctx, filter, func(batch rota.EventBatch) error {
+	err = s.options.Core.Events(ctx, filter, func(batch peer.EventBatch) error {
 		texts, err := s.batches.of(batch).lines()
 		for _, text := range texts {
 			if err := s.writeWeb(conn, text); err != nil {

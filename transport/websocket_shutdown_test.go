@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestWebSocket_comesWhileTheServerGoes has consumers knock while the server ends:
@@ -20,7 +21,7 @@ func TestWebSocket_comesWhileTheServerGoes(t *testing.T) {
 	t.Parallel()
 	for try := range 100 {
 		server, err := NewServer(Options{Self: "n1", ReadyEvery: -1, Core: &fakeCore{events: func(ctx context.Context, _ rota.EventFilter,
-			_ func(rota.EventBatch) error) error {
+			_ func(peer.EventBatch) error) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}}})

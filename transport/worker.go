@@ -14,6 +14,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 const (
@@ -134,7 +135,7 @@ func (w *workStream) open(core Core, hello *rotav1.Hello) error {
 	ctx, cancel := context.WithTimeout(w.ctx, callTimeout)
 	defer cancel()
 	session, err := core.OpenWorker(ctx, spec, hello.GetSecret(), hello.GetTakeover(),
-		words.AttestationFromWire(hello.GetAttestation()), rota.WorkerLink{Connection: hello.GetConnection(), Grace: hello.GetGrace()})
+		words.AttestationFromWire(hello.GetAttestation()), peer.WorkerLink{Connection: hello.GetConnection(), Grace: hello.GetGrace()})
 	if err != nil {
 		return late(w.ctx, err)
 	}
@@ -248,12 +249,12 @@ func (w *workStream) decide(batch *words.FromWorker) {
 	w.push(words.WriteAnswers(batch.Sequence, answers, nil))
 }
 
-func (w *workStream) decideEach(batch *words.FromWorker) ([]rota.LeaseAnswer, error) {
+func (w *workStream) decideEach(batch *words.FromWorker) ([]peer.LeaseAnswer, error) {
 	all := batch.Commands
 	if err := checkCount("commands", len(all), limits.MaxBatchJobs); err != nil {
 		return nil, err
 	}
-	var answers []rota.LeaseAnswer // nil while every command is good
+	var answers []peer.LeaseAnswer // nil while every command is good
 	var places []int
 	good := all[:0]
 	for i := range all {
@@ -266,7 +267,7 @@ func (w *workStream) decideEach(batch *words.FromWorker) ([]rota.LeaseAnswer, er
 		}
 		if err != nil {
 			if answers == nil {
-				answers = make([]rota.LeaseAnswer, len(all))
+				answers = make([]peer.LeaseAnswer, len(all))
 				for before := range i {
 					places = append(places, before)
 				}
@@ -302,7 +303,7 @@ func (w *workStream) decideEach(batch *words.FromWorker) ([]rota.LeaseAnswer, er
 
 // checkCommand refuses a command that no lease could take, and cuts its text:
 // a log entry must not grow by what is cut anyway.
-func checkCommand(c *rota.LeaseCommand) error {
+func checkCommand(c *peer.LeaseCommand) error {
 	if c.Lease.IsZero() {
 		return rota.Refusef(rota.KindInvalid, "lease_id", "a command names no lease")
 	}

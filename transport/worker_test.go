@@ -15,6 +15,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // secret16 is the shortest secret that is taken.
@@ -42,7 +43,7 @@ func byeOf() *rotav1.WorkRequest {
 }
 
 func renew(ordinal int32) *rotav1.LeaseCommand {
-	return words.LeaseCommandToWire(&rota.LeaseCommand{Verb: rota.VerbRenew, Lease: rota.LeaseID{1},
+	return words.LeaseCommandToWire(&peer.LeaseCommand{Verb: rota.VerbRenew, Lease: rota.LeaseID{1},
 		Ordinal: ordinal})
 }
 
@@ -98,7 +99,7 @@ func TestWork_carriesNotices(t *testing.T) {
 	stream := open(t, b, session)
 	a := rota.Assignment{Lease: rota.Lease{ID: rota.LeaseID{1}, Job: "j1"}, Spec: rota.JobSpec{ID: "j1"},
 		LeaseFor: 9 * time.Millisecond}
-	session.notices <- []rota.Notice{{Assigned: &a}, {Ended: &rota.LeaseEnd{Job: "j2"}}, {Draining: true}}
+	session.notices <- []peer.Notice{{Assigned: &a}, {Ended: &peer.LeaseEnd{Job: "j2"}}, {Draining: true}}
 	got := hear(t, stream).GetNotices()
 	if len(got.GetAssigned()) != 1 || got.GetAssigned()[0].GetLease().GetJob() != "j1" ||
 		got.GetEnded()[0].GetJob() != "j2" || !got.GetDraining() {
@@ -115,7 +116,7 @@ func TestWork_answersBatchesBySequence(t *testing.T) {
 	t.Parallel()
 	b, session := setup(t), newSession()
 	first := make(chan struct{})
-	session.do = func(_ context.Context, commands []rota.LeaseCommand) ([]rota.LeaseAnswer, error) {
+	session.do = func(_ context.Context, commands []peer.LeaseCommand) ([]peer.LeaseAnswer, error) {
 		switch commands[0].Ordinal {
 		case 1: // answered after the second
 			<-first
@@ -124,9 +125,9 @@ func TestWork_answersBatchesBySequence(t *testing.T) {
 		case 3:
 			return nil, &rota.Error{Kind: rota.KindUnavailable, Text: "no leader", RetryAfter: 1e9}
 		}
-		out := make([]rota.LeaseAnswer, len(commands))
+		out := make([]peer.LeaseAnswer, len(commands))
 		for i := range commands {
-			out[i] = rota.LeaseAnswer{Renewals: commands[i].Ordinal, Deadline: 99}
+			out[i] = peer.LeaseAnswer{Renewals: commands[i].Ordinal, Deadline: 99}
 		}
 		return out, nil
 	}
@@ -160,10 +161,10 @@ func TestWork_answersBatchesBySequence(t *testing.T) {
 func TestWork_refusesCommandsOneByOne(t *testing.T) {
 	t.Parallel()
 	b, session := setup(t), newSession()
-	var seen []rota.LeaseCommand
-	session.do = func(_ context.Context, commands []rota.LeaseCommand) ([]rota.LeaseAnswer, error) {
+	var seen []peer.LeaseCommand
+	session.do = func(_ context.Context, commands []peer.LeaseCommand) ([]peer.LeaseAnswer, error) {
 		seen = commands
-		return make([]rota.LeaseAnswer, len(commands)), nil
+		return make([]peer.LeaseAnswer, len(commands)), nil
 	}
 	stream := open(t, b, session)
 	of := func(change func(*rotav1.LeaseCommand)) *rotav1.LeaseCommand {
@@ -314,10 +315,10 @@ func TestWork_isToldToGoElsewhere(t *testing.T) {
 	t.Parallel()
 	b, session := setup(t), newSession()
 	began, release := make(chan struct{}), make(chan struct{})
-	session.do = func(_ context.Context, commands []rota.LeaseCommand) ([]rota.LeaseAnswer, error) {
+	session.do = func(_ context.Context, commands []peer.LeaseCommand) ([]peer.LeaseAnswer, error) {
 		close(began)
 		<-release
-		return make([]rota.LeaseAnswer, len(commands)), nil
+		return make([]peer.LeaseAnswer, len(commands)), nil
 	}
 	stream := open(t, b, session)
 	say(t, stream, commandsOf(1, renew(1)))
@@ -341,7 +342,7 @@ func TestWork_isToldToGoElsewhere(t *testing.T) {
 func TestWork_survivesAPanicOfTheCore(t *testing.T) {
 	t.Parallel()
 	b, session := setup(t), newSession()
-	session.do = func(context.Context, []rota.LeaseCommand) ([]rota.LeaseAnswer, error) { panic("kaboom-3") }
+	session.do = func(context.Context, []peer.LeaseCommand) ([]peer.LeaseAnswer, error) { panic("kaboom-3") }
 	stream := open(t, b, session)
 	say(t, stream, commandsOf(1, renew(1)))
 	if err := endOf(stream); kindOf(err) != rota.KindInternal || !strings.Contains(b.log.String(), "kaboom-3") {
@@ -354,7 +355,7 @@ func TestWork_endsWhenTheWorkerVanishes(t *testing.T) {
 	t.Parallel()
 	b, session := setup(t), newSession()
 	began, ended := make(chan struct{}), make(chan error, 1)
-	session.do = func(ctx context.Context, _ []rota.LeaseCommand) ([]rota.LeaseAnswer, error) {
+	session.do = func(ctx context.Context, _ []peer.LeaseCommand) ([]peer.LeaseAnswer, error) {
 		close(began)
 		<-ctx.Done()
 		ended <- ctx.Err()
@@ -375,14 +376,14 @@ func TestWork_endsWhenTheWorkerVanishes(t *testing.T) {
 
 func TestNotices_byBytesInOrder(t *testing.T) {
 	t.Parallel()
-	var notices []rota.Notice
+	var notices []peer.Notice
 	for i := range 40 {
 		job := rota.JobID(fmt.Sprintf("j%02d", i))
 		a := &rota.Assignment{Lease: rota.Lease{Job: job}, Spec: rota.JobSpec{Payload: make([]byte,
 			rota.MaxPayloadBytes)}}
-		notices = append(notices, rota.Notice{Assigned: a}, rota.Notice{Ended: &rota.LeaseEnd{Job: job}})
+		notices = append(notices, peer.Notice{Assigned: a}, peer.Notice{Ended: &peer.LeaseEnd{Job: job}})
 	}
-	notices = append(notices, rota.Notice{Draining: true})
+	notices = append(notices, peer.Notice{Draining: true})
 	messages := words.WriteNotices(notices, noticesBytes)
 	begun, ended := map[string]bool{}, 0
 	var m *rotav1.Notices

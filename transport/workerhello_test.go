@@ -10,6 +10,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func TestWork_refusesWhoDoesNotSayWhoItIs(t *testing.T) {
@@ -94,7 +95,7 @@ func TestWork_endsThoughTheWorkerTakesNothing(t *testing.T) {
 	open(t, b, session)
 	for range outboxMessages + 2 {
 		a := &rota.Assignment{Spec: rota.JobSpec{Payload: make([]byte, rota.MaxPayloadBytes)}}
-		session.notices <- []rota.Notice{{Assigned: a}}
+		session.notices <- []peer.Notice{{Assigned: a}}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	drained := make(chan error, 1)

@@ -16,6 +16,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // fakeStream is the server's end of a stream whose other end is the test. Its
@@ -114,7 +115,7 @@ func TestWork_cutsOffASlowConsumer(t *testing.T) {
 		stream.in <- helloOf("w1")
 		<-stream.out // the welcome, and nothing after it
 		for range outboxMessages + 2 {
-			session.notices <- []rota.Notice{{Draining: true}}
+			session.notices <- []peer.Notice{{Draining: true}}
 		}
 		start := time.Now()
 		err := <-result
@@ -137,7 +138,7 @@ func TestWork_keepsAConsumerThatIsOnlySlow(t *testing.T) {
 		<-stream.out
 		go func() {
 			for range 3 * outboxMessages {
-				session.notices <- []rota.Notice{{Draining: true}}
+				session.notices <- []peer.Notice{{Draining: true}}
 			}
 		}()
 		for range 3 * outboxMessages { // minutes in all
@@ -157,10 +158,10 @@ func TestWork_holdsBackAWorkerThatAsksTooMuch(t *testing.T) {
 		session := newSession()
 		var running atomic.Int64
 		release := make(chan struct{})
-		session.do = func(_ context.Context, c []rota.LeaseCommand) ([]rota.LeaseAnswer, error) {
+		session.do = func(_ context.Context, c []peer.LeaseCommand) ([]peer.LeaseAnswer, error) {
 			running.Add(1)
 			<-release
-			return make([]rota.LeaseAnswer, len(c)), nil
+			return make([]peer.LeaseAnswer, len(c)), nil
 		}
 		stream, result := served(t, session)
 		stream.in <- helloOf("w1")

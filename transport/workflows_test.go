@@ -16,6 +16,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // flowsUnary is each call about workflows with one answer.
@@ -82,7 +83,7 @@ func TestShowWorkflow_tellsAllInPages(t *testing.T) {
 			flow.Nodes[total-1].Parents = append(flow.Nodes[total-1].Parents, flow.Nodes[i].ID)
 		}
 	}
-	b.core.flows.show = func(_ context.Context, _ rota.WorkflowID, nodes bool, opt rota.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
+	b.core.flows.show = func(_ context.Context, _ rota.WorkflowID, nodes bool, opt peer.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
 		if !nodes || !opt.Stale {
 			t.Errorf("nodes %v, options %+v", nodes, opt)
 		}
@@ -243,7 +244,7 @@ func TestListWorkflows_cutsPagesByBytes(t *testing.T) {
 		labels[fmt.Sprint("label", i)] = strings.Repeat("v", rota.MaxLabelBytes)
 	}
 	asked := 0
-	b.core.flows.list = func(_ context.Context, f rota.WorkflowFilter, opt rota.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error) {
+	b.core.flows.list = func(_ context.Context, f rota.WorkflowFilter, opt peer.ReadOptions) (rota.WorkflowPage, rota.ReadAt, error) {
 		if asked++; asked == 2 && opt.MinIndex != 5 {
 			t.Errorf("the second reading asked for %+v", opt)
 		}
@@ -319,7 +320,7 @@ func BenchmarkShowWorkflow(b *testing.B) {
 		}
 		flow.Nodes = append(flow.Nodes, n)
 	}
-	node.core.flows.show = func(context.Context, rota.WorkflowID, bool, rota.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
+	node.core.flows.show = func(context.Context, rota.WorkflowID, bool, peer.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
 		return flow, rota.ReadAt{}, nil
 	}
 	for b.Loop() {

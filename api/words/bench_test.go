@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func sampleSpec() rota.JobSpec {
@@ -27,8 +28,8 @@ func sampleLease() rota.Lease {
 func TestHotPath_allocations(t *testing.T) {
 	spec, lease := sampleSpec(), sampleLease()
 	assignment := rota.Assignment{Lease: lease, Spec: spec}
-	command := rota.LeaseCommand{Verb: rota.VerbComplete, Lease: lease.ID, Output: []byte("x")}
-	answer := rota.LeaseAnswer{Deadline: 9, JobState: rota.JobCompleted}
+	command := peer.LeaseCommand{Verb: rota.VerbComplete, Lease: lease.ID, Output: []byte("x")}
+	answer := peer.LeaseAnswer{Deadline: 9, JobState: rota.JobCompleted}
 	wireSpec, wireCommand := JobSpecToWire(&spec), LeaseCommandToWire(&command)
 	wireAssignment, wireAnswer := AssignmentToWire(&assignment), LeaseAnswerToWire(&answer)
 	for name, c := range map[string]struct {
@@ -54,8 +55,8 @@ var (
 	sinkAny        any
 	sinkSpec       rota.JobSpec
 	sinkAssignment rota.Assignment
-	sinkCommand    rota.LeaseCommand
-	sinkAnswer     rota.LeaseAnswer
+	sinkCommand    peer.LeaseCommand
+	sinkAnswer     peer.LeaseAnswer
 )
 
 func BenchmarkJobSpec(b *testing.B) {
@@ -75,7 +76,7 @@ func BenchmarkAssignment(b *testing.B) {
 }
 
 func BenchmarkLeaseCommand(b *testing.B) {
-	c := rota.LeaseCommand{Verb: rota.VerbRenew, Lease: rota.LeaseID{1}, Ordinal: 2}
+	c := peer.LeaseCommand{Verb: rota.VerbRenew, Lease: rota.LeaseID{1}, Ordinal: 2}
 	b.ReportAllocs()
 	for b.Loop() {
 		sinkCommand, _ = LeaseCommandFromWire(LeaseCommandToWire(&c))
@@ -83,7 +84,7 @@ func BenchmarkLeaseCommand(b *testing.B) {
 }
 
 func BenchmarkLeaseAnswer(b *testing.B) {
-	a := rota.LeaseAnswer{Deadline: 9, Renewals: 1, JobState: rota.JobRunning}
+	a := peer.LeaseAnswer{Deadline: 9, Renewals: 1, JobState: rota.JobRunning}
 	var w *rotav1.LeaseAnswer
 	b.ReportAllocs()
 	for b.Loop() {

@@ -3,19 +3,20 @@ package words
 import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // ReadToWire carries how fresh a read must be; the zero value is nil.
-func ReadToWire(opt rota.ReadOptions) *rotav1.Read {
-	if opt == (rota.ReadOptions{}) {
+func ReadToWire(opt peer.ReadOptions) *rotav1.Read {
+	if opt == (peer.ReadOptions{}) {
 		return nil
 	}
 	return &rotav1.Read{Stale: opt.Stale, MinIndex: uint64(opt.MinIndex)}
 }
 
 // ReadFromWire is the inverse of ReadToWire; nil is linearizable.
-func ReadFromWire(w *rotav1.Read) rota.ReadOptions {
-	return rota.ReadOptions{Stale: w.GetStale(), MinIndex: rota.Index(w.GetMinIndex())}
+func ReadFromWire(w *rotav1.Read) peer.ReadOptions {
+	return peer.ReadOptions{Stale: w.GetStale(), MinIndex: rota.Index(w.GetMinIndex())}
 }
 
 // ReadAtToWire carries what a read saw.
@@ -138,27 +139,27 @@ func VerdictFromWire(w *rotav1.VerifyResponse) (rota.Verdict, error) {
 }
 
 // BeatToWire carries a worker's sign of life between nodes.
-func BeatToWire(b *rota.Beat) *rotav1.WorkerBeat {
+func BeatToWire(b *peer.Beat) *rotav1.WorkerBeat {
 	return &rotav1.WorkerBeat{Worker: string(b.Worker), Session: uint64(b.Session), Broken: b.Broken}
 }
 
 // BeatFromWire is the inverse of BeatToWire.
-func BeatFromWire(w *rotav1.WorkerBeat) rota.Beat {
-	return rota.Beat{Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession()), Broken: w.GetBroken()}
+func BeatFromWire(w *rotav1.WorkerBeat) peer.Beat {
+	return peer.Beat{Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession()), Broken: w.GetBroken()}
 }
 
 // BeatAnswerToWire carries the leader's answer to a node's beats.
-func BeatAnswerToWire(a *rota.BeatAnswer) *rotav1.NodeBeatResponse {
+func BeatAnswerToWire(a *peer.BeatAnswer) *rotav1.NodeBeatResponse {
 	return &rotav1.NodeBeatResponse{ClockMs: int64(a.Clock), Refused: a.Refused}
 }
 
 // BeatAnswerFromWire is the inverse of BeatAnswerToWire.
-func BeatAnswerFromWire(w *rotav1.NodeBeatResponse) rota.BeatAnswer {
-	return rota.BeatAnswer{Clock: rota.Clock(w.GetClockMs()), Refused: w.GetRefused()}
+func BeatAnswerFromWire(w *rotav1.NodeBeatResponse) peer.BeatAnswer {
+	return peer.BeatAnswer{Clock: rota.Clock(w.GetClockMs()), Refused: w.GetRefused()}
 }
 
 // InspectionToWire carries a node's word on itself.
-func InspectionToWire(i *rota.Inspection) *rotav1.InspectResponse {
+func InspectionToWire(i *peer.Inspection) *rotav1.InspectResponse {
 	digests := make([]string, len(i.Digests))
 	for n, d := range i.Digests {
 		if d != nil {
@@ -173,8 +174,8 @@ func InspectionToWire(i *rota.Inspection) *rotav1.InspectResponse {
 }
 
 // InspectionFromWire is the inverse of InspectionToWire.
-func InspectionFromWire(w *rotav1.InspectResponse) (rota.Inspection, error) {
-	i := rota.Inspection{
+func InspectionFromWire(w *rotav1.InspectResponse) (peer.Inspection, error) {
+	i := peer.Inspection{
 		ClusterID: rota.ClusterID(w.GetClusterId()), WallMs: w.GetWallMs(),
 		LastLogIndex: rota.Index(w.GetLastLogIndex()), DiskLevel: uint8(min(w.GetDiskLevel(), 2)),
 		DifferedAt: rota.Index(w.GetDifferedAt()), RightUntil: rota.Index(w.GetRightUntil()),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // The numbers of fields of messages that are read by hand, as they hold others.
@@ -450,7 +451,7 @@ func (u *unsettledAssignment) read(m *rota.Assignment, b []byte) error {
 	return nil
 }
 
-func appendLeaseEnd(b []byte, m *rota.LeaseEnd) []byte {
+func appendLeaseEnd(b []byte, m *peer.LeaseEnd) []byte {
 	b = appendBytes(b, 1, leaseIDToWire(&m.Lease))
 	b = appendText(b, 2, m.Job)
 	b = appendText(b, 3, reasons.text(m.Reason))
@@ -463,7 +464,7 @@ type unsettledLeaseEnd struct {
 	reason  string
 }
 
-func (u *unsettledLeaseEnd) settle(m *rota.LeaseEnd) (err error) {
+func (u *unsettledLeaseEnd) settle(m *peer.LeaseEnd) (err error) {
 	if m.Lease, err = LeaseIDFromWire(u.leaseId); err != nil {
 		return err
 	}
@@ -473,7 +474,7 @@ func (u *unsettledLeaseEnd) settle(m *rota.LeaseEnd) (err error) {
 	return nil
 }
 
-func (u *unsettledLeaseEnd) read(m *rota.LeaseEnd, b []byte) error {
+func (u *unsettledLeaseEnd) read(m *peer.LeaseEnd, b []byte) error {
 	for len(b) > 0 {
 		f, rest, err := nextField(b)
 		if err != nil {
@@ -501,7 +502,7 @@ func (u *unsettledLeaseEnd) read(m *rota.LeaseEnd, b []byte) error {
 	return nil
 }
 
-func appendLeaseCommand(b []byte, m *rota.LeaseCommand) []byte {
+func appendLeaseCommand(b []byte, m *peer.LeaseCommand) []byte {
 	b = appendNumber(b, 1, m.Verb)
 	b = appendBytes(b, 2, leaseIDToWire(&m.Lease))
 	b = appendNumber(b, 3, m.Ordinal)
@@ -522,7 +523,7 @@ type unsettledLeaseCommand struct {
 	leaseId []byte
 }
 
-func (u *unsettledLeaseCommand) settle(m *rota.LeaseCommand) (err error) {
+func (u *unsettledLeaseCommand) settle(m *peer.LeaseCommand) (err error) {
 	if m.Verb, err = verbFromWire(u.verb); err != nil {
 		return err
 	}
@@ -532,7 +533,7 @@ func (u *unsettledLeaseCommand) settle(m *rota.LeaseCommand) (err error) {
 	return nil
 }
 
-func (u *unsettledLeaseCommand) read(m *rota.LeaseCommand, b []byte) error {
+func (u *unsettledLeaseCommand) read(m *peer.LeaseCommand, b []byte) error {
 	for len(b) > 0 {
 		f, rest, err := nextField(b)
 		if err != nil {
@@ -576,7 +577,7 @@ func (u *unsettledLeaseCommand) read(m *rota.LeaseCommand, b []byte) error {
 	return nil
 }
 
-func appendLeaseAnswer(b []byte, m *rota.LeaseAnswer) []byte {
+func appendLeaseAnswer(b []byte, m *peer.LeaseAnswer) []byte {
 	b = appendRefusal(b, 1, m.Err)
 	b = appendNumber(b, 2, m.Deadline)
 	b = appendNumber(b, 3, m.Renewals)
@@ -591,7 +592,7 @@ type unsettledLeaseAnswer struct {
 	jobState string
 }
 
-func (u *unsettledLeaseAnswer) settle(m *rota.LeaseAnswer) (err error) {
+func (u *unsettledLeaseAnswer) settle(m *peer.LeaseAnswer) (err error) {
 	m.Err = RefusalFromWire(u.refusal)
 	if m.JobState, err = jobStates.value(u.jobState); err != nil {
 		return err
@@ -599,7 +600,7 @@ func (u *unsettledLeaseAnswer) settle(m *rota.LeaseAnswer) (err error) {
 	return nil
 }
 
-func (u *unsettledLeaseAnswer) read(m *rota.LeaseAnswer, b []byte) error {
+func (u *unsettledLeaseAnswer) read(m *peer.LeaseAnswer, b []byte) error {
 	for len(b) > 0 {
 		f, rest, err := nextField(b)
 		if err != nil {

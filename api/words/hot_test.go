@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // The naive way of each message is the generated one, with the functions of this package.
@@ -103,7 +104,7 @@ func sameFromWorker(t rapid.TB, b []byte) FromWorker {
 			t.Fatalf("%x\nfaults %v, the generated way %v", kept, hot.Faults, naive.Faults)
 		}
 		if hot.Faults[i] != nil { // what is refused may be read to different ends
-			hot.Commands[i], naive.Commands[i] = rota.LeaseCommand{}, rota.LeaseCommand{}
+			hot.Commands[i], naive.Commands[i] = peer.LeaseCommand{}, peer.LeaseCommand{}
 		}
 	}
 	hot.Faults, naive.Faults = nil, nil
@@ -111,21 +112,21 @@ func sameFromWorker(t rapid.TB, b []byte) FromWorker {
 	return hot
 }
 
-func drawNotices(t *rapid.T) []rota.Notice {
-	assignments, ends := rapid.MakeCustom[rota.Assignment](anyWords()), rapid.MakeCustom[rota.LeaseEnd](anyWords())
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) rota.Notice {
+func drawNotices(t *rapid.T) []peer.Notice {
+	assignments, ends := rapid.MakeCustom[rota.Assignment](anyWords()), rapid.MakeCustom[peer.LeaseEnd](anyWords())
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) peer.Notice {
 		switch rapid.IntRange(0, 3).Draw(t, "kind") {
 		case 0:
 			a := assignments.Draw(t, "assignment")
-			return rota.Notice{Assigned: &a}
+			return peer.Notice{Assigned: &a}
 		case 1:
 			e := ends.Draw(t, "end")
-			return rota.Notice{Ended: &e}
+			return peer.Notice{Ended: &e}
 		case 2:
 			e := ends.Draw(t, "revocation")
-			return rota.Notice{Revoked: &e}
+			return peer.Notice{Revoked: &e}
 		default:
-			return rota.Notice{Draining: true}
+			return peer.Notice{Draining: true}
 		}
 	}), 1, 6).Draw(t, "notices")
 }
@@ -135,7 +136,7 @@ func TestNotices_areWrittenAndReadAsTheGeneratedOnes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		notices := drawNotices(t)
 		most := rapid.SampledFrom([]int{1 << 20, 400, 1}).Draw(t, "most")
-		var told []rota.Notice
+		var told []peer.Notice
 		for _, w := range WriteNotices(notices, most) {
 			size, these := w.Size(), sameFromNode(t, w.bytes).Notices
 			if size > most && len(these) > 1 {
@@ -150,7 +151,7 @@ func TestNotices_areWrittenAndReadAsTheGeneratedOnes(t *testing.T) {
 				t.Fatalf("differs at %s", path)
 			}
 		}
-		drains := func(all []rota.Notice) (n int) {
+		drains := func(all []peer.Notice) (n int) {
 			for i := range all {
 				if all[i].Draining {
 					n++
@@ -166,7 +167,7 @@ func TestNotices_areWrittenAndReadAsTheGeneratedOnes(t *testing.T) {
 
 func TestAnswers_areWrittenAndReadAsTheGeneratedOnes(t *testing.T) {
 	t.Parallel()
-	answers := rapid.SliceOfN(rapid.MakeCustom[rota.LeaseAnswer](anyWords()), 0, 5)
+	answers := rapid.SliceOfN(rapid.MakeCustom[peer.LeaseAnswer](anyWords()), 0, 5)
 	rapid.Check(t, func(t *rapid.T) {
 		each, refusal, sequence := answers.Draw(t, "answers"), drawError(t), rapid.Uint64().Draw(t, "sequence")
 		naive := &rotav1.LeaseAnswers{Sequence: sequence, Refusal: RefusalToWire(refusal)}
@@ -183,14 +184,14 @@ func TestAnswers_areWrittenAndReadAsTheGeneratedOnes(t *testing.T) {
 
 func TestCommands_areWrittenAndReadAsTheGeneratedOnes(t *testing.T) {
 	t.Parallel()
-	commands := rapid.SliceOfN(rapid.MakeCustom[rota.LeaseCommand](anyWords()), 0, 5)
+	commands := rapid.SliceOfN(rapid.MakeCustom[peer.LeaseCommand](anyWords()), 0, 5)
 	rapid.Check(t, func(t *rapid.T) {
 		each, sequence := commands.Draw(t, "commands"), rapid.Uint64().Draw(t, "sequence")
 		naive := &rotav1.LeaseCommands{Sequence: sequence}
 		for i := range each {
 			naive.Commands = append(naive.Commands, LeaseCommandToWire(&each[i]))
 		}
-		here := sameFromWorker(t, WriteCommands(sequence, len(each), func(i int) *rota.LeaseCommand { return &each[i] }).bytes)
+		here := sameFromWorker(t, WriteCommands(sequence, len(each), func(i int) *peer.LeaseCommand { return &each[i] }).bytes)
 		there := sameFromWorker(t, marshalled(t, &rotav1.WorkRequest{Message: &rotav1.WorkRequest_Commands{Commands: naive}}))
 		here.Size, there.Size = 0, 0
 		if path := differ(reflect.ValueOf(there), reflect.ValueOf(here), ""); path != "" || here.Sequence != sequence {
@@ -237,15 +238,15 @@ func TestCodec(t *testing.T) {
 func FuzzHotMessages(f *testing.F) {
 	spec, lease := sampleSpec(), sampleLease()
 	spec.Limits = map[string]int64{"depth": -1}
-	end := rota.LeaseEnd{Lease: lease.ID, Job: "j", Reason: rota.ReasonLast}
+	end := peer.LeaseEnd{Lease: lease.ID, Job: "j", Reason: rota.ReasonLast}
 	refusal := &rota.Error{Kind: rota.KindStale, Text: "x"}
-	for _, w := range WriteNotices([]rota.Notice{{Assigned: &rota.Assignment{Lease: lease, Spec: spec, RenewalsMax: -1}}, {Ended: &end},
+	for _, w := range WriteNotices([]peer.Notice{{Assigned: &rota.Assignment{Lease: lease, Spec: spec, RenewalsMax: -1}}, {Ended: &end},
 		{Revoked: &end}, {Draining: true}}, 1<<20) {
 		f.Add(w.bytes)
 	}
-	f.Add(WriteAnswers(1, []rota.LeaseAnswer{{Err: refusal}, {JobState: rota.JobCompleted, Deadline: 5, Renewals: 1, Index: 9}}, refusal).bytes)
-	f.Add(WriteCommands(1, 1, func(int) *rota.LeaseCommand {
-		return &rota.LeaseCommand{Verb: rota.VerbComplete, Lease: lease.ID, Job: "j", Output: []byte("o"), Text: "t"}
+	f.Add(WriteAnswers(1, []peer.LeaseAnswer{{Err: refusal}, {JobState: rota.JobCompleted, Deadline: 5, Renewals: 1, Index: 9}}, refusal).bytes)
+	f.Add(WriteCommands(1, 1, func(int) *peer.LeaseCommand {
+		return &peer.LeaseCommand{Verb: rota.VerbComplete, Lease: lease.ID, Job: "j", Output: []byte("o"), Text: "t"}
 	}).bytes)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		sameFromNode(t, append([]byte(nil), b...))
@@ -257,7 +258,7 @@ var errSink error
 
 func BenchmarkHotNotices(b *testing.B) {
 	spec, lease := sampleSpec(), sampleLease()
-	notices := make([]rota.Notice, 64)
+	notices := make([]peer.Notice, 64)
 	for i := range notices {
 		notices[i].Assigned = &rota.Assignment{Lease: lease, Spec: spec}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // FromNode is a message of a worker's stream as the worker reads it: what comes with every
@@ -14,13 +15,13 @@ type FromNode struct {
 	// Seldom is the message where it tells neither notices nor answers.
 	Seldom *rotav1.WorkResponse
 	// Notices in the order assigned, revoked, ended, draining.
-	Notices []rota.Notice
+	Notices []peer.Notice
 	// Answered says that a batch was answered: by its sequence, as a whole with a
 	// refusal, or one by one.
 	Answered bool
 	Sequence uint64
 	Refusal  *rota.Error
-	Answers  []rota.LeaseAnswer
+	Answers  []peer.LeaseAnswer
 }
 
 // FromWorker is a message of a worker's stream as the node reads it.
@@ -30,7 +31,7 @@ type FromWorker struct {
 	// Commands and Faults, why one is none, stand at the same places; Faults is nil
 	// where all are good.
 	Sequence uint64
-	Commands []rota.LeaseCommand
+	Commands []peer.LeaseCommand
 	Faults   []error
 	// Size is how many bytes the message had.
 	Size int
@@ -70,7 +71,7 @@ func (m *FromNode) seldom(err error) error {
 	return err
 }
 
-func readNotices(b []byte) ([]rota.Notice, error) {
+func readNotices(b []byte) ([]peer.Notice, error) {
 	var n [noticesDraining + 1]int
 	draining := false
 	for rest := b; len(rest) > 0; {
@@ -86,7 +87,7 @@ func readNotices(b []byte) ([]rota.Notice, error) {
 			n[f.number]++
 		}
 	}
-	notices := make([]rota.Notice, n[noticesAssigned]+n[noticesRevoked]+n[noticesEnded], n[noticesAssigned]+n[noticesRevoked]+n[noticesEnded]+1)
+	notices := make([]peer.Notice, n[noticesAssigned]+n[noticesRevoked]+n[noticesEnded], n[noticesAssigned]+n[noticesRevoked]+n[noticesEnded]+1)
 	at := [...]int{noticesAssigned: 0, noticesRevoked: n[noticesAssigned], noticesEnded: n[noticesAssigned] + n[noticesRevoked]}
 	for len(b) > 0 {
 		f, rest, _ := nextField(b)
@@ -102,10 +103,10 @@ func readNotices(b []byte) ([]rota.Notice, error) {
 			to.Assigned = new(rota.Assignment)
 			err = readAssignment(to.Assigned, f.bytes)
 		case noticesEnded:
-			to.Ended = new(rota.LeaseEnd)
+			to.Ended = new(peer.LeaseEnd)
 			err = readLeaseEnd(to.Ended, f.bytes)
 		default:
-			to.Revoked = new(rota.LeaseEnd)
+			to.Revoked = new(peer.LeaseEnd)
 			err = readLeaseEnd(to.Revoked, f.bytes)
 		}
 		if err != nil {
@@ -113,7 +114,7 @@ func readNotices(b []byte) ([]rota.Notice, error) {
 		}
 	}
 	if draining {
-		notices = append(notices, rota.Notice{Draining: true})
+		notices = append(notices, peer.Notice{Draining: true})
 	}
 	return notices, nil
 }
@@ -129,7 +130,7 @@ func readAssignment(a *rota.Assignment, b []byte) error {
 	return u.settle(a)
 }
 
-func readLeaseEnd(e *rota.LeaseEnd, b []byte) error {
+func readLeaseEnd(e *peer.LeaseEnd, b []byte) error {
 	var u unsettledLeaseEnd
 	if err := u.read(e, append([]byte(nil), b...)); err != nil {
 		return err

@@ -4,8 +4,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func (m *FromNode) answers(b []byte) error {
@@ -13,7 +13,7 @@ func (m *FromNode) answers(b []byte) error {
 	if err != nil {
 		return err
 	}
-	m.Answers = make([]rota.LeaseAnswer, 0, n)
+	m.Answers = make([]peer.LeaseAnswer, 0, n)
 	var refusal *rotav1.Refusal
 	for len(b) > 0 {
 		f, rest, err := nextField(b)
@@ -26,7 +26,7 @@ func (m *FromNode) answers(b []byte) error {
 			m.Sequence = f.value
 		case f.kind != protowire.BytesType:
 		case f.number == leaseAnswersAnswers:
-			m.Answers = append(m.Answers, rota.LeaseAnswer{})
+			m.Answers = append(m.Answers, peer.LeaseAnswer{})
 			err = readAnswer(&m.Answers[len(m.Answers)-1], f.bytes)
 		case f.number == leaseAnswersRefusal:
 			err = mergeRefusal(&refusal, f.bytes)
@@ -39,7 +39,7 @@ func (m *FromNode) answers(b []byte) error {
 	return nil
 }
 
-func readAnswer(a *rota.LeaseAnswer, b []byte) error {
+func readAnswer(a *peer.LeaseAnswer, b []byte) error {
 	var u unsettledLeaseAnswer
 	if err := u.read(a, b); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (m *FromWorker) commands(b []byte) error {
 	if err != nil {
 		return err
 	}
-	m.Commands = make([]rota.LeaseCommand, 0, n)
+	m.Commands = make([]peer.LeaseCommand, 0, n)
 	for len(b) > 0 {
 		f, rest, err := nextField(b)
 		if err != nil {
@@ -95,7 +95,7 @@ func (m *FromWorker) commands(b []byte) error {
 }
 
 // add takes a command, or why it is none.
-func (m *FromWorker) add(c rota.LeaseCommand, fault error) {
+func (m *FromWorker) add(c peer.LeaseCommand, fault error) {
 	m.Commands = append(m.Commands, c)
 	if fault != nil && m.Faults == nil {
 		m.Faults = make([]error, len(m.Commands)-1, cap(m.Commands))
@@ -107,7 +107,7 @@ func (m *FromWorker) add(c rota.LeaseCommand, fault error) {
 
 // readCommand returns a command, or the fault for which it is none, or that the bytes are
 // no message.
-func readCommand(b []byte) (c rota.LeaseCommand, fault, err error) {
+func readCommand(b []byte) (c peer.LeaseCommand, fault, err error) {
 	var u unsettledLeaseCommand
 	if err := u.read(&c, b); err != nil {
 		return c, nil, err

@@ -1,6 +1,9 @@
 package words
 
-import "github.com/rotasched/rota"
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
+)
 
 // Written is a message that is encoded already. It is written once; whoever sends it gives
 // it away.
@@ -12,7 +15,7 @@ func (w *Written) Size() int { return len(w.bytes) }
 // WriteNotices writes messages of at most so many bytes, or of one notice. The order
 // between messages is kept; within one a worker reads assigned, revoked, ended, which
 // loses nothing: a lease is assigned once, then perhaps revoked, then ended.
-func WriteNotices(notices []rota.Notice, most int) []*Written {
+func WriteNotices(notices []peer.Notice, most int) []*Written {
 	var all []*Written
 	var b []byte
 	at, room := 0, 0
@@ -38,7 +41,7 @@ func WriteNotices(notices []rota.Notice, most int) []*Written {
 	return all
 }
 
-func appendNotice(b []byte, n *rota.Notice) []byte {
+func appendNotice(b []byte, n *peer.Notice) []byte {
 	switch {
 	case n.Assigned != nil:
 		b, at := openMessage(b, noticesAssigned)
@@ -56,7 +59,7 @@ func appendNotice(b []byte, n *rota.Notice) []byte {
 
 // WriteAnswers writes the outcomes of a batch, in its order; or, where refusal is not
 // nil, that it has none.
-func WriteAnswers(sequence uint64, answers []rota.LeaseAnswer, refusal *rota.Error) *Written {
+func WriteAnswers(sequence uint64, answers []peer.LeaseAnswer, refusal *rota.Error) *Written {
 	b, at := openMessage(make([]byte, 0, 32+32*len(answers)), workResponseAnswers)
 	b = appendNumber(b, leaseAnswersSequence, sequence)
 	for i := range answers {
@@ -69,7 +72,7 @@ func WriteAnswers(sequence uint64, answers []rota.LeaseAnswer, refusal *rota.Err
 
 // WriteCommands writes a batch of n commands. Worker and Session stay behind: the stream
 // that carries them stands for them (SPEC §6.4).
-func WriteCommands(sequence uint64, n int, command func(i int) *rota.LeaseCommand) *Written {
+func WriteCommands(sequence uint64, n int, command func(i int) *peer.LeaseCommand) *Written {
 	b, at := openMessage(make([]byte, 0, 32+144*n), workRequestCommands)
 	b = appendNumber(b, leaseCommandsSequence, sequence)
 	for i := range n {

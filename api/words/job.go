@@ -4,6 +4,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // jobSpecRoom holds a wire spec and the priority that it points to in one
@@ -193,7 +194,7 @@ func ProofReportFromWire(w *rotav1.ReportProofRequest) (rota.ProofReport, error)
 }
 
 // JobFilterToWire makes the request for one page.
-func JobFilterToWire(f *rota.JobFilter, opt rota.ReadOptions) *rotav1.ListJobsRequest {
+func JobFilterToWire(f *rota.JobFilter, opt peer.ReadOptions) *rotav1.ListJobsRequest {
 	return &rotav1.ListJobsRequest{
 		Queue: string(f.Queue), State: jobStates.text(f.State), Tenant: string(f.Tenant), Type: string(f.Type),
 		Limit: limitToWire(f.Limit), Cursor: f.Cursor, Read: ReadToWire(opt),
@@ -201,7 +202,7 @@ func JobFilterToWire(f *rota.JobFilter, opt rota.ReadOptions) *rotav1.ListJobsRe
 }
 
 // JobFilterFromWire is the inverse of JobFilterToWire.
-func JobFilterFromWire(w *rotav1.ListJobsRequest) (rota.JobFilter, rota.ReadOptions, error) {
+func JobFilterFromWire(w *rotav1.ListJobsRequest) (rota.JobFilter, peer.ReadOptions, error) {
 	state, err := jobStates.value(w.GetState())
 	return rota.JobFilter{
 		Queue: rota.QueueName(w.GetQueue()), State: state, Tenant: rota.TenantID(w.GetTenant()),

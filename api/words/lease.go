@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func leaseIDToWire(id *rota.LeaseID) []byte {
@@ -164,7 +165,7 @@ func AssignmentFromWire(w *rotav1.Assignment) (rota.Assignment, error) {
 
 // LeaseCommandToWire carries one verb. Worker and Session stay behind: the
 // stream that carries the command stands for them (SPEC §6.4).
-func LeaseCommandToWire(c *rota.LeaseCommand) *rotav1.LeaseCommand {
+func LeaseCommandToWire(c *peer.LeaseCommand) *rotav1.LeaseCommand {
 	return &rotav1.LeaseCommand{
 		Verb: rotav1.LeaseVerb(c.Verb), LeaseId: leaseIDToWire(&c.Lease), Job: string(c.Job), Ordinal: c.Ordinal,
 		Output: c.Output, OutputDigest: c.OutputDigest, Text: clean(c.Text), Progress: c.Progress,
@@ -175,11 +176,11 @@ func LeaseCommandToWire(c *rota.LeaseCommand) *rotav1.LeaseCommand {
 // LeaseCommandFromWire is the inverse of LeaseCommandToWire; Worker and
 // Session are left empty. The numbers of the verbs are the same on both sides,
 // which a test holds fast.
-func LeaseCommandFromWire(w *rotav1.LeaseCommand) (rota.LeaseCommand, error) {
+func LeaseCommandFromWire(w *rotav1.LeaseCommand) (peer.LeaseCommand, error) {
 	if w == nil {
-		return rota.LeaseCommand{}, rota.Refusef(rota.KindInvalid, "commands", "a command is missing")
+		return peer.LeaseCommand{}, rota.Refusef(rota.KindInvalid, "commands", "a command is missing")
 	}
-	c := rota.LeaseCommand{
+	c := peer.LeaseCommand{
 		Verb: rota.LeaseVerb(w.Verb), Job: rota.JobID(w.Job), Ordinal: w.Ordinal, Output: w.Output,
 		OutputDigest: w.OutputDigest, Text: w.Text, Progress: w.Progress, NoRetry: w.NoRetry, Meta: w.Meta,
 		TimedOut: w.TimedOut,
@@ -198,7 +199,7 @@ func unknownVerb(verb int32) error {
 }
 
 // LeaseAnswerToWire carries the outcome of one verb.
-func LeaseAnswerToWire(a *rota.LeaseAnswer) *rotav1.LeaseAnswer {
+func LeaseAnswerToWire(a *peer.LeaseAnswer) *rotav1.LeaseAnswer {
 	return &rotav1.LeaseAnswer{
 		Refusal: RefusalToWire(a.Err), DeadlineClockMs: int64(a.Deadline), Renewals: a.Renewals,
 		JobState: jobStates.text(a.JobState), Index: uint64(a.Index),
@@ -206,22 +207,22 @@ func LeaseAnswerToWire(a *rota.LeaseAnswer) *rotav1.LeaseAnswer {
 }
 
 // LeaseAnswerFromWire is the inverse of LeaseAnswerToWire.
-func LeaseAnswerFromWire(w *rotav1.LeaseAnswer) (rota.LeaseAnswer, error) {
+func LeaseAnswerFromWire(w *rotav1.LeaseAnswer) (peer.LeaseAnswer, error) {
 	state, err := jobStates.value(w.GetJobState())
-	return rota.LeaseAnswer{
+	return peer.LeaseAnswer{
 		Err: RefusalFromWire(w.GetRefusal()), Deadline: rota.Clock(w.GetDeadlineClockMs()), Renewals: w.GetRenewals(),
 		JobState: state, Index: rota.Index(w.GetIndex()),
 	}, err
 }
 
 // LeaseEndToWire names a lease that is over or shall be.
-func LeaseEndToWire(e *rota.LeaseEnd) *rotav1.LeaseEnd {
+func LeaseEndToWire(e *peer.LeaseEnd) *rotav1.LeaseEnd {
 	return &rotav1.LeaseEnd{LeaseId: leaseIDToWire(&e.Lease), Job: string(e.Job), Reason: reasons.text(e.Reason)}
 }
 
 // LeaseEndFromWire is the inverse of LeaseEndToWire.
-func LeaseEndFromWire(w *rotav1.LeaseEnd) (rota.LeaseEnd, error) {
-	e := rota.LeaseEnd{Job: rota.JobID(w.GetJob())}
+func LeaseEndFromWire(w *rotav1.LeaseEnd) (peer.LeaseEnd, error) {
+	e := peer.LeaseEnd{Job: rota.JobID(w.GetJob())}
 	var err error
 	if e.Lease, err = LeaseIDFromWire(w.GetLeaseId()); err != nil {
 		return e, err
@@ -233,7 +234,7 @@ func LeaseEndFromWire(w *rotav1.LeaseEnd) (rota.LeaseEnd, error) {
 // NoticesToWire puts many notices into one message. They are gathered by what
 // they tell; since a lease is assigned once, then perhaps revoked, then ended,
 // the order assigned, revoked, ended loses nothing that a worker could see.
-func NoticesToWire(notices []rota.Notice) *rotav1.Notices {
+func NoticesToWire(notices []peer.Notice) *rotav1.Notices {
 	w := new(rotav1.Notices)
 	for i := range notices {
 		AddNoticeToWire(w, &notices[i])
@@ -242,7 +243,7 @@ func NoticesToWire(notices []rota.Notice) *rotav1.Notices {
 }
 
 // AddNoticeToWire puts one more notice into a message.
-func AddNoticeToWire(w *rotav1.Notices, n *rota.Notice) {
+func AddNoticeToWire(w *rotav1.Notices, n *peer.Notice) {
 	switch {
 	case n.Assigned != nil:
 		w.Assigned = append(w.Assigned, AssignmentToWire(n.Assigned))
@@ -257,31 +258,31 @@ func AddNoticeToWire(w *rotav1.Notices, n *rota.Notice) {
 
 // NoticesFromWire returns the notices in the order assigned, revoked, ended,
 // draining.
-func NoticesFromWire(w *rotav1.Notices) ([]rota.Notice, error) {
-	notices := make([]rota.Notice, 0, len(w.GetAssigned())+len(w.GetRevoked())+len(w.GetEnded())+1)
+func NoticesFromWire(w *rotav1.Notices) ([]peer.Notice, error) {
+	notices := make([]peer.Notice, 0, len(w.GetAssigned())+len(w.GetRevoked())+len(w.GetEnded())+1)
 	for _, a := range w.GetAssigned() {
 		assigned, err := AssignmentFromWire(a)
 		if err != nil {
 			return nil, err
 		}
-		notices = append(notices, rota.Notice{Assigned: &assigned})
+		notices = append(notices, peer.Notice{Assigned: &assigned})
 	}
 	for _, e := range w.GetRevoked() {
 		end, err := LeaseEndFromWire(e)
 		if err != nil {
 			return nil, err
 		}
-		notices = append(notices, rota.Notice{Revoked: &end})
+		notices = append(notices, peer.Notice{Revoked: &end})
 	}
 	for _, e := range w.GetEnded() {
 		end, err := LeaseEndFromWire(e)
 		if err != nil {
 			return nil, err
 		}
-		notices = append(notices, rota.Notice{Ended: &end})
+		notices = append(notices, peer.Notice{Ended: &end})
 	}
 	if w.GetDraining() {
-		notices = append(notices, rota.Notice{Draining: true})
+		notices = append(notices, peer.Notice{Draining: true})
 	}
 	return notices, nil
 }

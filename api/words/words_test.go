@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // anyWords makes generators of valid words by reflection: enumerations only of
@@ -180,7 +181,7 @@ func TestWords_losesNothing(t *testing.T) {
 	roundTrip(t, VerdictToWire, VerdictFromWire)
 	roundTrip(t, BeatToWire, sure(BeatFromWire))
 	roundTrip(t, BeatAnswerToWire, sure(BeatAnswerFromWire))
-	roundTrip(t, func(i *rota.Inspection) *rotav1.InspectResponse {
+	roundTrip(t, func(i *peer.Inspection) *rotav1.InspectResponse {
 		i.DiskLevel %= 3 // of a node that tells more, no more is believed
 		return InspectionToWire(i)
 	}, InspectionFromWire)
@@ -196,7 +197,7 @@ func TestWords_losesNothing(t *testing.T) {
 		})
 	type filter struct {
 		Filter rota.JobFilter
-		Read   rota.ReadOptions
+		Read   peer.ReadOptions
 	}
 	roundTrip(t, func(f *filter) *rotav1.ListJobsRequest { return JobFilterToWire(&f.Filter, f.Read) },
 		func(w *rotav1.ListJobsRequest) (f filter, err error) {
@@ -215,7 +216,7 @@ func TestWords_losesNothing(t *testing.T) {
 
 func TestLeaseCommand_losesOnlyWhoItIs(t *testing.T) {
 	t.Parallel()
-	gen := rapid.MakeCustom[rota.LeaseCommand](anyWords())
+	gen := rapid.MakeCustom[peer.LeaseCommand](anyWords())
 	rapid.Check(t, func(t *rapid.T) {
 		want := gen.Draw(t, "command")
 		want.Worker, want.Session = "", 0
@@ -243,15 +244,15 @@ func TestLeaseVerb_hasTheSameNumbersOnTheWire(t *testing.T) {
 
 func TestNotices_keepWhatTheyTell(t *testing.T) {
 	t.Parallel()
-	a, e, r := &rota.Assignment{LeaseFor: 7 * time.Millisecond}, &rota.LeaseEnd{Job: "e"}, &rota.LeaseEnd{Job: "r",
+	a, e, r := &rota.Assignment{LeaseFor: 7 * time.Millisecond}, &peer.LeaseEnd{Job: "e"}, &peer.LeaseEnd{Job: "r",
 		Reason: rota.ReasonPreempted}
-	got, err := NoticesFromWire(NoticesToWire([]rota.Notice{{Draining: true}, {Ended: e}, {Revoked: r},
+	got, err := NoticesFromWire(NoticesToWire([]peer.Notice{{Draining: true}, {Ended: e}, {Revoked: r},
 		{Assigned: a}}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.Spec.Priority = 0
-	want := []rota.Notice{{Assigned: a}, {Revoked: r}, {Ended: e}, {Draining: true}}
+	want := []peer.Notice{{Assigned: a}, {Revoked: r}, {Ended: e}, {Draining: true}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -311,7 +312,7 @@ func TestToWire_mendsBrokenText(t *testing.T) {
 	t.Parallel()
 	bad := "a\xffb"
 	rapid.Check(t, func(t *rapid.T) {
-		sent(t, LeaseCommandToWire(&rota.LeaseCommand{Verb: rota.VerbFail, Text: bad}))
+		sent(t, LeaseCommandToWire(&peer.LeaseCommand{Verb: rota.VerbFail, Text: bad}))
 		sent(t, JobToWire(&rota.Job{Error: bad, ProgressNote: bad, Attempts: []rota.Attempt{{Error: bad}}}))
 		sent(t, RefusalToWire(&rota.Error{Kind: rota.KindInternal, Text: bad, Op: bad, Subject: bad}))
 		sent(t, NodeStatusToWire(&rota.NodeStatus{Problems: []string{"fine", bad}}))

@@ -3,6 +3,7 @@ package words
 import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 var (
@@ -199,7 +200,7 @@ func workflowNodeFromWire(w *rotav1.WorkflowNode, workflow rota.WorkflowID) (n r
 }
 
 // WorkflowFilterToWire makes the request for one page.
-func WorkflowFilterToWire(f *rota.WorkflowFilter, opt rota.ReadOptions) *rotav1.ListWorkflowsRequest {
+func WorkflowFilterToWire(f *rota.WorkflowFilter, opt peer.ReadOptions) *rotav1.ListWorkflowsRequest {
 	return &rotav1.ListWorkflowsRequest{
 		State: workflowStates.text(f.State), Queue: string(f.Queue), Tenant: string(f.Tenant),
 		Limit: limitToWire(f.Limit), Cursor: f.Cursor, Read: ReadToWire(opt),
@@ -207,7 +208,7 @@ func WorkflowFilterToWire(f *rota.WorkflowFilter, opt rota.ReadOptions) *rotav1.
 }
 
 // WorkflowFilterFromWire is the inverse of WorkflowFilterToWire.
-func WorkflowFilterFromWire(w *rotav1.ListWorkflowsRequest) (rota.WorkflowFilter, rota.ReadOptions, error) {
+func WorkflowFilterFromWire(w *rotav1.ListWorkflowsRequest) (rota.WorkflowFilter, peer.ReadOptions, error) {
 	state, err := workflowStates.value(w.GetState())
 	return rota.WorkflowFilter{
 		State: state, Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()),

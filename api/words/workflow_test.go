@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func TestWorkflowWords_loseNothing(t *testing.T) {
@@ -47,7 +48,7 @@ func TestWorkflowWords_loseNothing(t *testing.T) {
 	})
 	type filter struct {
 		Filter rota.WorkflowFilter
-		Read   rota.ReadOptions
+		Read   peer.ReadOptions
 	}
 	roundTrip(t, func(f *filter) *rotav1.ListWorkflowsRequest { return WorkflowFilterToWire(&f.Filter, f.Read) },
 		func(w *rotav1.ListWorkflowsRequest) (f filter, err error) {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // queuesMeasured bounds the queues that have series of their own: the rest are
@@ -20,8 +21,8 @@ const scrapeTimeout = 2 * time.Second
 
 // stateReader is what the state's metrics need of a node.
 type stateReader interface {
-	Queues(ctx context.Context, opt rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error)
-	Workers(ctx context.Context, opt rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error)
+	Queues(ctx context.Context, opt peer.ReadOptions) ([]rota.Queue, rota.ReadAt, error)
+	Workers(ctx context.Context, opt peer.ReadOptions) ([]rota.Worker, rota.ReadAt, error)
 	Ready() error
 }
 
@@ -79,13 +80,13 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 		ready = 1
 	}
 	gauge(c.ready, ready)
-	if queues, at, err := c.from.Queues(ctx, rota.ReadOptions{Stale: true}); err == nil {
+	if queues, at, err := c.from.Queues(ctx, peer.ReadOptions{Stale: true}); err == nil {
 		gauge(c.high, float64(at.Index))
 		for _, q := range fold(queues) {
 			c.queue(&q, to)
 		}
 	}
-	workers, _, err := c.from.Workers(ctx, rota.ReadOptions{Stale: true})
+	workers, _, err := c.from.Workers(ctx, peer.ReadOptions{Stale: true})
 	if err != nil {
 		return
 	}

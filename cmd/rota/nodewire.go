@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/transport"
 )
 
@@ -14,7 +15,7 @@ type wiredNode struct{ *cluster.Node }
 
 // OpenWorker returns the session as the protocol's interface; an error gives none.
 func (n wiredNode) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
-	attestation *rota.Attestation, link rota.WorkerLink) (transport.WorkerSession, error) {
+	attestation *rota.Attestation, link peer.WorkerLink) (transport.WorkerSession, error) {
 	s, err := n.Node.OpenWorker(ctx, spec, secret, takeover, attestation, link)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func testFlags(change func(*serverFlags)) *serverFlags {
@@ -75,12 +76,12 @@ func TestReachable(t *testing.T) {
 // stateFake is a node's state for metrics.
 type stateFake struct{ ready error }
 
-func (stateFake) Queues(context.Context, rota.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
+func (stateFake) Queues(context.Context, peer.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
 	return []rota.Queue{{Name: "q", Queued: 3, CompletedTotal: 7, Tiers: []int64{1, 0, 2, 0, 0}, UsagePermille: 250,
 		LeaseUsagePermille: 750, Backpressure: rota.BackpressureThrottle, Parked: 4, OldestWaitMs: 1500}}, rota.ReadAt{Index: 42}, nil
 }
 
-func (stateFake) Workers(context.Context, rota.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
+func (stateFake) Workers(context.Context, peer.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {
 	return []rota.Worker{{Status: rota.WorkerActive, Open: 2}, {Status: rota.WorkerActive,
 		Open: 1}}, rota.ReadAt{}, nil
 }

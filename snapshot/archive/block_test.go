@@ -16,6 +16,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // shelf is an archive as a map, the second implementation of what blocks and leaves do.
@@ -26,7 +27,7 @@ type shelf struct {
 	floor uint64
 }
 
-func (s *shelf) put(entries []rota.ArchiveRecord) {
+func (s *shelf) put(entries []peer.ArchiveRecord) {
 	for _, e := range entries {
 		ended, _ := fsm.DecodeEnded(e.Data)
 		if e.Seq <= s.floor || s.held[e.Seq] {

@@ -18,6 +18,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata: only for a new format or a new version of zstd")
@@ -76,16 +77,16 @@ func (e *endings) again(id string) {
 		&fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: id}}})
 }
 
-func (e *endings) entries() []rota.ArchiveRecord {
-	var list []rota.ArchiveRecord
+func (e *endings) entries() []peer.ArchiveRecord {
+	var list []peer.ArchiveRecord
 	for _, s := range e.m.Staged(1<<30, 1<<40) {
-		list = append(list, rota.ArchiveRecord{Seq: s.Seq, Data: s.Append(nil)})
+		list = append(list, peer.ArchiveRecord{Seq: s.Seq, Data: s.Append(nil)})
 	}
 	return list
 }
 
 // jobsEnded returns n records, every third with a payload that is worth packing.
-func jobsEnded(t testing.TB, n int) []rota.ArchiveRecord {
+func jobsEnded(t testing.TB, n int) []peer.ArchiveRecord {
 	e := newEndings(t)
 	for i := range n {
 		payload := []byte(fmt.Sprint("payload ", i))
@@ -116,7 +117,7 @@ func newJobs(t testing.TB) *Jobs {
 	return openJobs(t, filepath.Join(t.TempDir(), FileName))
 }
 
-func put(t testing.TB, a *Jobs, entries []rota.ArchiveRecord) {
+func put(t testing.TB, a *Jobs, entries []peer.ArchiveRecord) {
 	t.Helper()
 	if err := a.Put(entries, nil); err != nil {
 		t.Fatal(err)
@@ -200,8 +201,8 @@ func TestJobs(t *testing.T) {
 	t.Run("refuses_what_is_no_record", func(t *testing.T) {
 		t.Parallel()
 		a, entries := newJobs(t), jobsEnded(t, 2)
-		for _, bad := range []rota.ArchiveRecord{{Seq: 7, Data: entries[0].Data}, {Seq: 1, Data: entries[0].Data[1:]}, {Seq: 0}, {Seq: 1, Data: []byte("x")}} {
-			if err := a.Put([]rota.ArchiveRecord{entries[1], bad}, nil); rota.KindOf(err) != rota.KindInvalid || a.Stats().Records != 0 {
+		for _, bad := range []peer.ArchiveRecord{{Seq: 7, Data: entries[0].Data}, {Seq: 1, Data: entries[0].Data[1:]}, {Seq: 0}, {Seq: 1, Data: []byte("x")}} {
+			if err := a.Put([]peer.ArchiveRecord{entries[1], bad}, nil); rota.KindOf(err) != rota.KindInvalid || a.Stats().Records != 0 {
 				t.Fatalf("%d: %v", bad.Seq, err)
 			}
 		}
@@ -294,7 +295,7 @@ func TestJobs_retention(t *testing.T) {
 		}
 		all := e.entries()
 		a := newJobs(t)
-		put(t, a, append([]rota.ArchiveRecord{}, all...))
+		put(t, a, append([]peer.ArchiveRecord{}, all...))
 		kept, _ := fsm.DecodeEnded(all[1_000].Data)
 		if n, err := a.Prune(kept.Job.Finished.Date, 0); err != nil || n != 1_000 {
 			t.Fatal(n, err)

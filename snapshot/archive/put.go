@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // incoming is a record on its way in: what its mark says, when its job ended, and
@@ -33,7 +34,7 @@ func (r *incoming) append(b []byte) []byte {
 // too: numbers without a record, as their jobs have ended again since.
 // Numbers that are held already are passed over, so a batch may be repeated; of
 // one job the latest end alone is kept.
-func (a *Jobs) Put(entries []rota.ArchiveRecord, also Spans) error {
+func (a *Jobs) Put(entries []peer.ArchiveRecord, also Spans) error {
 	rows := make([]incoming, len(entries))
 	for i, e := range entries {
 		ended, err := fsm.DecodeEnded(e.Data)

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 	"go.etcd.io/bbolt"
 )
 
@@ -29,9 +29,9 @@ func TestJobs_putStaged(t *testing.T) {
 	staged := e.m.Staged(1<<30, 1<<40)
 	for at := 0; at < len(staged); at += 100 {
 		part := staged[at:min(at+100, len(staged))]
-		var entries []rota.ArchiveRecord
+		var entries []peer.ArchiveRecord
 		for _, s := range part {
-			entries = append(entries, rota.ArchiveRecord{Seq: s.Seq, Data: s.Append(nil)})
+			entries = append(entries, peer.ArchiveRecord{Seq: s.Seq, Data: s.Append(nil)})
 		}
 		put(t, brought, entries)
 		for range 2 { // a batch may be repeated

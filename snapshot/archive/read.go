@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // unpacker opens the frames of all archives; it is safe for concurrent use.
@@ -112,7 +113,7 @@ func (a *Jobs) Mark(id rota.JobID) (mark fsm.Mark, ok bool, err error) {
 // Range reads from a number on, to another at most, about maxBytes, one record at
 // least if there is any. What is damaged here, or known to be nowhere, is not
 // covered.
-func (a *Jobs) Range(from, to uint64, maxBytes int) (s rota.ArchiveSlice, err error) {
+func (a *Jobs) Range(from, to uint64, maxBytes int) (s peer.ArchiveSlice, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
 		var meta bookkeeping // of the very moment of which the records are
 		if err := meta.load(tx.Bucket(metaBucket)); err != nil {
@@ -148,7 +149,7 @@ func (a *Jobs) Range(from, to uint64, maxBytes int) (s rota.ArchiveSlice, err er
 
 // takeRows takes a stretch's records into a slice up to a number; full says that the next
 // would be too much.
-func takeRows(s *rota.ArchiveSlice, covered *Spans, x *stretch, to uint64, maxBytes *int) (full bool) {
+func takeRows(s *peer.ArchiveSlice, covered *Spans, x *stretch, to uint64, maxBytes *int) (full bool) {
 	next := x.from
 	for _, row := range x.block.appendRows(nil) {
 		if row.seq < next || row.seq > to {
@@ -165,7 +166,7 @@ func takeRows(s *rota.ArchiveSlice, covered *Spans, x *stretch, to uint64, maxBy
 			continue
 		}
 		*maxBytes -= len(body)
-		s.Records = append(s.Records, rota.ArchiveRecord{Seq: row.seq, Data: body})
+		s.Records = append(s.Records, peer.ArchiveRecord{Seq: row.seq, Data: body})
 	}
 	covered.Add(next, to)
 	return false
@@ -231,14 +232,14 @@ func (r *Reading) Ended(seq uint64) (rota.Job, bool) {
 // Record returns the latest record of a job as other nodes take it; false where
 // there is none. An error is damage, and tells its number too, or that it could
 // not be read.
-func (a *Jobs) Record(id rota.JobID) (r rota.ArchiveRecord, ok bool, err error) {
+func (a *Jobs) Record(id rota.JobID) (r peer.ArchiveRecord, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
 		mark, known, err := marksOf(tx).of(id)
 		if !known {
 			return err
 		}
 		body, err := read(tx, mark.Seq, true)
-		r, ok = rota.ArchiveRecord{Seq: mark.Seq, Data: body}, err == nil && body != nil
+		r, ok = peer.ArchiveRecord{Seq: mark.Seq, Data: body}, err == nil && body != nil
 		return err
 	})
 	return r, ok, err

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // The kinds of a backup's sections that the archive writes and reads; package snapshot
@@ -52,7 +53,7 @@ func (a *Jobs) Section(last uint64, yield func(kind byte, record []byte) error) 
 // Loader takes the sections of a backup into an archive, in batches.
 type Loader struct {
 	to    *Jobs
-	batch []rota.ArchiveRecord
+	batch []peer.ArchiveRecord
 	bytes int
 }
 
@@ -67,7 +68,7 @@ func (l *Loader) Take(kind byte, record []byte) error {
 		if len(record) < 8 {
 			return rota.Refusef(rota.KindInvalid, "archive", "an archived record has %d bytes", len(record))
 		}
-		l.batch = append(l.batch, rota.ArchiveRecord{Seq: number(record[:8]), Data: append([]byte(nil), record[8:]...)})
+		l.batch = append(l.batch, peer.ArchiveRecord{Seq: number(record[:8]), Data: append([]byte(nil), record[8:]...)})
 		if l.bytes += len(record); l.bytes >= sliceBytes {
 			return l.Flush()
 		}

@@ -4,11 +4,11 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // Span is the numbers From to To, both included.
-type Span = rota.ArchiveSpan
+type Span = peer.ArchiveSpan
 
 // Spans are disjoint spans in order, none touching the next.
 type Spans []Span

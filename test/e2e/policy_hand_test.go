@@ -14,6 +14,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // hand is a worker that speaks the protocol itself and does nothing unasked but
@@ -131,9 +132,9 @@ func (h *hand) serves(job rota.JobID) rota.Lease {
 }
 
 // says sends one verb on a lease and gives the answer.
-func (h *hand) says(verb rota.LeaseVerb, l rota.Lease, change ...func(*rota.LeaseCommand)) rota.LeaseAnswer {
+func (h *hand) says(verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) peer.LeaseAnswer {
 	h.t.Helper()
-	c := rota.LeaseCommand{Verb: verb, Lease: l.ID, Job: l.Job}
+	c := peer.LeaseCommand{Verb: verb, Lease: l.ID, Job: l.Job}
 	if verb == rota.VerbComplete {
 		sum := hashOf()
 		c.OutputDigest = sum[:]
@@ -162,11 +163,11 @@ func (h *hand) says(verb rota.LeaseVerb, l rota.Lease, change ...func(*rota.Leas
 		}
 	}
 	h.t.Fatalf("worker %s: %s on job %s is never taken", h.id, verb, l.Job)
-	return rota.LeaseAnswer{}
+	return peer.LeaseAnswer{}
 }
 
 // does is says for what must be taken.
-func (h *hand) does(verb rota.LeaseVerb, l rota.Lease, change ...func(*rota.LeaseCommand)) rota.LeaseAnswer {
+func (h *hand) does(verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) peer.LeaseAnswer {
 	h.t.Helper()
 	a := h.says(verb, l, change...)
 	if a.Err != nil {
@@ -176,7 +177,7 @@ func (h *hand) does(verb rota.LeaseVerb, l rota.Lease, change ...func(*rota.Leas
 }
 
 // refused is says for what must not be taken.
-func (h *hand) refused(kind rota.Kind, verb rota.LeaseVerb, l rota.Lease, change ...func(*rota.LeaseCommand)) {
+func (h *hand) refused(kind rota.Kind, verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) {
 	h.t.Helper()
 	if a := h.says(verb, l, change...); a.Err == nil || a.Err.Kind != kind {
 		h.t.Errorf("worker %s: %s on job %s is answered %+v, %s is wanted", h.id, verb, l.Job, a, kind)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestConformance_AssignmentAndLease is lease timers, renewals and cancellations of
@@ -102,7 +103,7 @@ func leaseRenewed(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 	h.does(rota.VerbAck, l)
 	deadline := l.Deadline
 	for n := int32(1); n <= 2; n++ {
-		ordinal := func(c *rota.LeaseCommand) { c.Ordinal = n }
+		ordinal := func(c *peer.LeaseCommand) { c.Ordinal = n }
 		a := h.does(rota.VerbRenew, l, ordinal)
 		// Never beyond a whole lease from now: nothing is banked (SPEC §8.2).
 		now := clockAt(t, cl, "renewed", a.Index).Clock
@@ -114,7 +115,7 @@ func leaseRenewed(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 			t.Errorf("the same renewal again goes to %d", again.Deadline)
 		}
 	}
-	h.refused(rota.KindConflict, rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = 3 })
+	h.refused(rota.KindConflict, rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = 3 })
 	if job := jobOf(t, cl, "renewed"); job.State != rota.JobRunning || job.Lease.State != rota.LeaseRenewed || job.Lease.Deadline.Clock != deadline.Clock {
 		t.Errorf("job %+v", job)
 	}
@@ -171,7 +172,7 @@ func leaseCut(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 	c.rota(t, "queue", "set", string(q), "--set", "leases_max_per_worker=1").want(t, 0)
 	for _, l := range leases[1:] { // the newest go; a live worker confirms
 		h.hears(l, true, rota.ReasonQuotaCut)
-		h.refused(rota.KindStale, rota.VerbRenew, l, func(c *rota.LeaseCommand) { c.Ordinal = 1 })
+		h.refused(rota.KindStale, rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = 1 })
 		h.does(rota.VerbDecline, l)
 		if job := jobOf(t, cl, l.Job); job.State != rota.JobQueued || job.Attempt != 0 || job.Attempts[0].End != rota.ReasonQuotaCut {
 			t.Errorf("job %s is %+v", l.Job, job)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // TestConformance_RetryTTL is backoff, expirations and requeueing of AICF §14 on
@@ -40,7 +41,7 @@ func retryBackoff(t *testing.T, c *nodes, cl *client.Client) {
 		if l.Attempt != n || l.Started.Clock < due {
 			t.Errorf("attempt %d begins at %d, %d is due at %d", l.Attempt, l.Started, n, due)
 		}
-		a := h.does(rota.VerbFail, l, func(c *rota.LeaseCommand) { c.Text = "no luck" })
+		a := h.does(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Text = "no luck" })
 		if n == 4 {
 			if a.JobState != rota.JobDead {
 				t.Errorf("after the last attempt it is %s", a.JobState)

@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // The attacks on time (RAFT §7) that live at this level, each by a script of its own
@@ -176,7 +177,7 @@ func TestH06_a_renewal_before_the_sweep_applies_saves_the_lease(t *testing.T) {
 		s.leader.heard[k.id] = s.clock() // a beat that got through alone
 		s.run(20)
 	}
-	op := fsm.LeaseCommandOp(&rota.LeaseCommand{Verb: rota.VerbRenew, Lease: l.ID, Job: l.Job, Worker: l.Worker, Session: l.Session,
+	op := fsm.LeaseCommandOp(&peer.LeaseCommand{Verb: rota.VerbRenew, Lease: l.ID, Job: l.Job, Worker: l.Worker, Session: l.Session,
 		Ordinal: renewals(s, l) + 1})
 	s.leader.propose(op, nil)
 	s.run(2_000)

@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // ghost is a process that was taken for dead: it wakes when another one has its
@@ -45,7 +46,7 @@ func (g *ghost) speak() {
 	}
 	l := g.leases[w.ghostly.IntN(len(g.leases))]
 	verb := []rota.LeaseVerb{rota.VerbComplete, rota.VerbComplete, rota.VerbFail, rota.VerbRenew, rota.VerbAck}[w.ghostly.IntN(5)]
-	c := rota.LeaseCommand{Verb: verb, Lease: l.ID, Job: l.Job, Worker: g.id, Session: g.session, Ordinal: 1,
+	c := peer.LeaseCommand{Verb: verb, Lease: l.ID, Job: l.Job, Worker: g.id, Session: g.session, Ordinal: 1,
 		Output: []byte("by a ghost")}
 	switch other := w.workers[w.ghostly.IntN(len(w.workers))]; {
 	case other.id != g.id && other.session != 0:

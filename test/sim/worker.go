@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 const (
@@ -309,7 +310,7 @@ func (k *worker) command(n *node, t *task, v rota.LeaseVerb) {
 	l := &t.given.Lease
 	t.sent = k.local(k.w.now)
 	ordinal := t.renewals + 1
-	op := fsm.LeaseCommandOp(&rota.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: k.id, Session: k.session,
+	op := fsm.LeaseCommandOp(&peer.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: k.id, Session: k.session,
 		Ordinal: ordinal, Output: []byte(l.Job), NoRetry: t.hopeless && v == rota.VerbFail, TimedOut: t.timedOut})
 	k.w.forward(n, &k.actor, k.reaches(n), op, func(o *fsmpb.Outcome) { k.answered(t, v, ordinal, o) })
 }

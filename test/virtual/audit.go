@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // audit judges the whole life at its end: every job that users were told of, on every
@@ -29,7 +30,7 @@ func (l *life) audit() {
 	for i, s := range l.servers {
 		n := s.node()
 		for _, id := range ids {
-			job, _, err := n.Job(ctx, id, rota.ReadOptions{Stale: true})
+			job, _, err := n.Job(ctx, id, peer.ReadOptions{Stale: true})
 			switch {
 			case rota.KindOf(err) == rota.KindNotFound:
 				l.ledger.judge(id, nil)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // clockWatch looks at the cluster clock twice a second: that it never goes back on a
@@ -169,7 +170,7 @@ func (w *clockWatch) ended(o *orphan) bool {
 		if n == nil {
 			continue
 		}
-		job, _, err := n.Job(l.ctx, o.job, rota.ReadOptions{Stale: true})
+		job, _, err := n.Job(l.ctx, o.job, peer.ReadOptions{Stale: true})
 		if err == nil && (job.Lease == nil || job.Lease.ID != o.lease) {
 			return true
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // flowRecord is what the users know of one workflow.
@@ -125,7 +126,7 @@ func (l *life) flowsOf(ctx context.Context, s *server) {
 	l.ledger.mu.Unlock()
 	slices.Sort(ids)
 	for _, id := range ids {
-		flow, _, err := s.node().Workflow(ctx, id, true, rota.ReadOptions{Stale: true})
+		flow, _, err := s.node().Workflow(ctx, id, true, peer.ReadOptions{Stale: true})
 		switch {
 		case rota.KindOf(err) == rota.KindNotFound:
 			l.ledger.judgeFlow(id, nil)

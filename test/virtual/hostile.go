@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // hostile speaks for others: a stranger for leases that another worker holds, and a
@@ -56,7 +57,7 @@ func (h *hostile) open(ctx context.Context, id rota.WorkerID, queue rota.QueueNa
 		return nil
 	}
 	spec := rota.WorkerSpec{ID: id, Queues: []rota.QueueName{queue}, Slots: 1}
-	s, err := n.OpenWorker(ctx, spec, []byte(secret+" secret of a hostile worker"), true, nil, rota.WorkerLink{})
+	s, err := n.OpenWorker(ctx, spec, []byte(secret+" secret of a hostile worker"), true, nil, peer.WorkerLink{})
 	if err != nil {
 		return nil
 	}
@@ -74,7 +75,7 @@ func (h *hostile) stranger() {
 		return
 	}
 	defer s.Close()
-	page, _, err := n.Jobs(ctx, rota.JobFilter{State: rota.JobRunning, Limit: 8}, rota.ReadOptions{Stale: true})
+	page, _, err := n.Jobs(ctx, rota.JobFilter{State: rota.JobRunning, Limit: 8}, peer.ReadOptions{Stale: true})
 	if err == nil {
 		for _, j := range page.Jobs {
 			if j.Lease != nil {
@@ -112,7 +113,7 @@ func (h *hostile) zombie() {
 			if n.Assigned != nil {
 				lease := n.Assigned.Lease
 				h.claim(ctx, old, "an old session", &lease)
-				_, _ = present.Do(ctx, []rota.LeaseCommand{{Verb: rota.VerbDecline, Lease: lease.ID, Job: lease.Job}})
+				_, _ = present.Do(ctx, []peer.LeaseCommand{{Verb: rota.VerbDecline, Lease: lease.ID, Job: lease.Job}})
 			}
 		}
 	}
@@ -123,14 +124,14 @@ func (h *hostile) zombie() {
 
 // claim says each verb for a lease that is not the session's own.
 func (h *hostile) claim(ctx context.Context, s *cluster.WorkerSession, who string, lease *rota.Lease) {
-	command := func(verb rota.LeaseVerb) rota.LeaseCommand {
-		return rota.LeaseCommand{Verb: verb, Lease: lease.ID, Job: lease.Job, Ordinal: lease.Renewals + 1,
+	command := func(verb rota.LeaseVerb) peer.LeaseCommand {
+		return peer.LeaseCommand{Verb: verb, Lease: lease.ID, Job: lease.Job, Ordinal: lease.Renewals + 1,
 			Output: []byte(forged), Text: forged}
 	}
 	verbs := []rota.LeaseVerb{rota.VerbAck, rota.VerbRenew, rota.VerbFail, rota.VerbDecline, rota.VerbComplete}
 	h.random.Shuffle(len(verbs), func(i, j int) { verbs[i], verbs[j] = verbs[j], verbs[i] })
 	for _, verb := range verbs {
-		answers, err := s.Do(ctx, []rota.LeaseCommand{command(verb)})
+		answers, err := s.Do(ctx, []peer.LeaseCommand{command(verb)})
 		if err != nil || len(answers) != 1 {
 			continue // no answer: what it did shows in the end
 		}

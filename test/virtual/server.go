@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster"
 	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/transport"
 )
 
@@ -345,7 +346,7 @@ type wired struct{ *cluster.Node }
 
 // OpenWorker returns the session as the protocol's interface; an error gives none.
 func (w wired) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
-	attestation *rota.Attestation, link rota.WorkerLink) (transport.WorkerSession, error) {
+	attestation *rota.Attestation, link peer.WorkerLink) (transport.WorkerSession, error) {
 	session, err := w.Node.OpenWorker(ctx, spec, secret, takeover, attestation, link)
 	if err != nil {
 		return nil, err

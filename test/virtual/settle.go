@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // What SPEC §3.11 and docs/reference/guarantees.md promise after a storm, in virtual time.
@@ -124,7 +125,7 @@ func (l *life) undone() string {
 	if s == nil || s.node() == nil {
 		return "no node runs"
 	}
-	page, _, err := s.node().Jobs(ctx, rota.JobFilter{}, rota.ReadOptions{Stale: true})
+	page, _, err := s.node().Jobs(ctx, rota.JobFilter{}, peer.ReadOptions{Stale: true})
 	if err != nil {
 		return err.Error()
 	}
@@ -133,7 +134,7 @@ func (l *life) undone() string {
 			text = append(text, fmt.Sprintf("%s %s attempt %d reason %s lease %+v", j.ID, j.State, j.Attempt, j.Reason, j.Lease))
 		}
 	}
-	workers, _, _ := s.node().Workers(ctx, rota.ReadOptions{Stale: true})
+	workers, _, _ := s.node().Workers(ctx, peer.ReadOptions{Stale: true})
 	for _, w := range workers {
 		if w.Status != rota.WorkerRetired {
 			text = append(text, fmt.Sprintf("worker %s %s open %d cooling %v", w.ID, w.Status, w.Open, w.Cooling))

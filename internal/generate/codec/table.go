@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // message says what a message of a schema is in words.
@@ -30,10 +31,10 @@ var wireMessages = []message{
 		"seed": "Decision.Seed",
 	}},
 	{name: "Assignment", words: reflect.TypeFor[rota.Assignment](), places: map[string]string{"lease_ms": "LeaseFor"}, must: "lease", called: "a lease"},
-	{name: "LeaseEnd", words: reflect.TypeFor[rota.LeaseEnd]()},
+	{name: "LeaseEnd", words: reflect.TypeFor[peer.LeaseEnd]()},
 	// The stream that carries a command stands for its worker and session (SPEC §6.4).
-	{name: "LeaseCommand", words: reflect.TypeFor[rota.LeaseCommand](), unsent: []string{"Worker", "Session"}},
-	{name: "LeaseAnswer", words: reflect.TypeFor[rota.LeaseAnswer](), places: map[string]string{"refusal": "Err"}},
+	{name: "LeaseCommand", words: reflect.TypeFor[peer.LeaseCommand](), unsent: []string{"Worker", "Session"}},
+	{name: "LeaseAnswer", words: reflect.TypeFor[peer.LeaseAnswer](), places: map[string]string{"refusal": "Err"}},
 	{name: "Submitted", words: reflect.TypeFor[rota.Submitted](), places: map[string]string{"refusal": "Err"}},
 }
 

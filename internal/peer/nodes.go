@@ -1,0 +1,48 @@
+package peer
+
+import "github.com/rotasched/rota"
+
+// ReadOptions says how fresh a read must be (SPEC §13.2). The zero value is
+// linearizable.
+type ReadOptions struct {
+	// Stale reads the asked node's own state at once.
+	Stale bool
+	// MinIndex waits until the node has applied so much, without asking the leader.
+	MinIndex rota.Index
+}
+
+// Inspection is a node's word on itself to another node.
+type Inspection struct {
+	Status    rota.NodeStatus
+	ClusterID rota.ClusterID
+	// WallMs is the node's own wall clock, Unix milliseconds.
+	WallMs int64
+	// Digests answer the asked indexes; nil where not (or no longer) known.
+	Digests []*rota.Digest
+	// LastLogIndex is the last entry in the node's log.
+	LastLogIndex rota.Index
+	// DiskLevel is 0 where its disk has room, 1 where it is too full for new jobs, 2
+	// where it is too full to start any.
+	DiskLevel uint8
+	// DifferedAt is where its state was last found to be wrong, RightUntil up to where
+	// it was right then (SPEC §2.5); 0 where it never was, or nothing is known.
+	DifferedAt, RightUntil rota.Index
+}
+
+// NodeAddress says where a node answers other nodes.
+type NodeAddress struct {
+	ID  rota.NodeID
+	API string
+}
+
+// Introduction is what a starting node says of itself to a node that is up,
+// before it takes part in anything.
+type Introduction struct {
+	Node     rota.NodeID
+	Identity string
+	Starts   uint64
+	// Fresh says that its data directory holds no Raft state.
+	Fresh bool
+	// RulesVersion is the newest version of the rules that its binary knows.
+	RulesVersion uint32
+}
