@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/loadgen"
+	"github.com/rotasched/rota/internal/server"
 )
 
 // benchCommands are the commands that put load on a cluster and measure it.
@@ -28,7 +29,7 @@ func (a *app) lab(c *client.Client) *loadgen.Lab {
 	return &loadgen.Lab{
 		Client: c, Addrs: a.addrs, Dial: a.dialTo, Talk: a.talk,
 		AdminTLS: func(addr string) (*tls.Config, error) {
-			if loopback(addr) || a.tls == (tlsFiles{}) {
+			if server.Loopback(addr) || a.tls == (tlsFiles{}) {
 				return nil, nil
 			}
 			return a.tls.client()

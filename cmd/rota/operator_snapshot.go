@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/cluster"
 	"github.com/rotasched/rota/snapshot"
 )
 
@@ -81,20 +82,8 @@ func (a operatorCommands) printSnapshot(path string, info rota.SnapshotInfo) err
 	})
 }
 
-// restoreOptions say where a backup goes.
-type restoreOptions struct {
-	file string
-	data string
-	node rota.NodeID
-	// raft is the address that the restored node will have: it is the only
-	// server of the new configuration.
-	raft string
-	// cluster is the --cluster name that it will be started with.
-	cluster string
-}
-
 func (a operatorCommands) snapshotRestore() *cobra.Command {
-	var o restoreOptions
+	var o cluster.RestoreOptions
 	var node string
 	cmd := &cobra.Command{
 		Use:   "restore F --data DIR --node ID [--raft H:P] [--cluster NAME]",
@@ -104,28 +93,27 @@ incarnation rises, so no token of before is ever given again. The node is the on
 member of its cluster: start it with rota server, then let new nodes --join it.`,
 		Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&o.data, "data", "", "empty or absent `directory` that the node will use")
+	cmd.Flags().StringVar(&o.Data, "data", "", "empty or absent `directory` that the node will use")
 	cmd.Flags().StringVar(&node, "node", "", "`id` of the node, as rota server --node will say it")
-	cmd.Flags().StringVar(&o.cluster, "cluster", defaultCluster,
+	cmd.Flags().StringVar(&o.Cluster, "cluster", defaultCluster,
 		"`name` of the cluster, as rota server --cluster will say it")
-	cmd.Flags().StringVar(&o.raft, "raft", defaultRaft, "`host:port` as rota server --raft will say it")
+	cmd.Flags().StringVar(&o.Raft, "raft", defaultRaft, "`host:port` as rota server --raft will say it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if o.data == "" || node == "" {
+		if o.Data == "" || node == "" {
 			return usagef("restore wants --data and --node: where the backup goes and which node will own it")
 		}
-		o.file, o.node = args[0], rota.NodeID(node)
-		if err := rota.CheckID("node", o.node); err != nil {
+		o.File, o.Node = args[0], rota.NodeID(node)
+		if err := rota.CheckID("node", o.Node); err != nil {
 			return err
 		}
-		return a.does(func(ctx context.Context, _ []string) error {
-			info, err := restoreNode(ctx, o)
+		return a.does(func(context.Context, []string) error {
+			info, err := cluster.RestoreBackup(o)
 			if err != nil {
-				return damaged(fmt.Errorf("restore %s: %w", o.file, err))
+				return damaged(fmt.Errorf("restore %s: %w", o.File, err))
 			}
 			a.talk("start it with: rota server --node %s --data %s --raft %s --cluster %s --bootstrap-expect 1",
-				o.node, o.data,
-				o.raft, o.cluster)
-			return a.printSnapshot(o.file, info)
+				o.Node, o.Data, o.Raft, o.Cluster)
+			return a.printSnapshot(o.File, info)
 		})(cmd, args)
 	}
 	return cmd

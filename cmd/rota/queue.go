@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/server"
 )
 
 // queueCommands are the commands of queues.
@@ -247,23 +248,12 @@ func queueLists(q rota.Queue, wide bool) (text string) {
 
 func percent(permille int64) string { return fmt.Sprintf("%d.%d %%", permille/10, permille%10) }
 
-// tierNames name the tiers from 0 (SPEC §1).
-var tierNames = [5]string{"critical", "high", "normal", "low", "background"}
-
-// tierName names a tier of so many: by its number where there are not the usual five.
-func tierName(i, of int) string {
-	if of == len(tierNames) {
-		return tierNames[i]
-	}
-	return fmt.Sprint("tier-", i)
-}
-
 // tiersText shows the tiers by their names, those without jobs left out.
 func tiersText(tiers []int64) string {
 	var texts []string
 	for i, n := range tiers {
 		if n > 0 {
-			texts = append(texts, fmt.Sprintf("%s %d", tierName(i, len(tiers)), n))
+			texts = append(texts, fmt.Sprintf("%s %d", server.TierName(i, len(tiers)), n))
 		}
 	}
 	return strings.Join(texts, ", ")

@@ -18,6 +18,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/internal/server"
 )
 
 // The pages of docs/reference that are made of the binary itself are written anew by
@@ -132,9 +133,9 @@ var description = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "(.*?)"(?:
 // TestReference_metrics holds docs/reference/metrics.md to what a node registers.
 func TestReference_metrics(t *testing.T) {
 	t.Parallel()
-	var opened node
-	d := &devCluster{log: slog.New(slog.DiscardHandler), quieten: func() {}, open: func(ctx context.Context, c cluster.Config, p cluster.Peers) (node, error) {
-		n, err := openClusterNode(ctx, c, p)
+	var opened server.Node
+	d := &server.Cluster{Log: slog.New(slog.DiscardHandler), Quieten: func() {}, Open: func(ctx context.Context, c cluster.Config, p cluster.Peers) (server.Node, error) {
+		n, err := server.Open(ctx, c, p)
 		opened = n
 		return n, err
 	}}
@@ -145,8 +146,8 @@ func TestReference_metrics(t *testing.T) {
 	}
 	var lines []string
 	ctx, cancel := context.WithCancel(context.Background())
-	err = d.run(ctx, dir, ports, func([]string) error {
-		lines = described(append([]prometheus.Collector{newStateCollector(opened), buildInfo("n1")}, opened.(measured).Collectors()...))
+	err = d.Run(ctx, dir, ports, func([]string) error {
+		lines = described(append(server.Collectors(opened), server.Build{}.Info("n1")))
 		cancel()
 		return nil
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/internal/server"
 )
 
 // The addresses of a node that is told none. Loopback everywhere.
@@ -98,45 +99,20 @@ func (a *app) serve(ctx context.Context, f *serverFlags) error {
 	if err != nil {
 		return err
 	}
-	plan, err := f.plan(a.tls)
+	plan, live, err := f.plan(a.tls)
 	if err != nil {
 		return err
 	}
-	log = log.With("node", string(plan.id))
-	if plan.liveTLS != nil {
-		go plan.liveTLS.follow(ctx, log)
+	log = log.With("node", f.node)
+	if live != nil {
+		go live.follow(ctx, log)
 	}
-	if err := tryListeners(plan.listeners()); err != nil {
-		return err
-	}
-	roomForDisks()
-	go tuneGC(ctx)
-	r, err := startNode(ctx, plan, openClusterNode, log)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		log.Info("node was stopped while it started")
-		return nil
-	case err != nil:
-		return err
-	}
-	log.Info("node serves", "api", plan.advertised, "raft", plan.raft, "gossip", plan.gossip, "admin",
-		plan.admin,
-		"version", version, "insecure", f.insecure)
-	if err := r.wait(ctx); err != nil {
-		log.Error("node stops", "err", err)
-		r.abandon()
-		return err
-	}
-	log.Info("node goes: handing over and draining")
-	if err := r.shutdown(); err != nil {
-		return fmt.Errorf("stop: %w", err)
-	}
-	log.Info("node is stopped")
-	return nil
+	return server.Run(ctx, plan, log)
 }
 
-// plan checks the flags, all faults together.
-func (f *serverFlags) plan(files tlsFiles) (*nodePlan, error) {
+// plan checks the flags, all faults together. live is what the certificates of the plan
+// come from; nil for clear text.
+func (f *serverFlags) plan(files tlsFiles) (p *server.Plan, live *liveTLS, err error) {
 	var faults []string
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if f.node == "" {
@@ -147,17 +123,17 @@ func (f *serverFlags) plan(files tlsFiles) (*nodePlan, error) {
 	if f.data == "" {
 		fault("--data is missing: a directory for this node's state")
 	}
-	p := &nodePlan{
-		id: rota.NodeID(f.node), cluster: f.cluster, data: f.data, api: f.api, admin: f.admin, join: f.join,
-		bootstrapExpect: f.bootstrapExpect, gossipKeyFile: f.gossipKeyFile, insecure: f.insecure,
-		adoptData: f.adoptData, tuning: f.tuning,
-	}
+	p = &server.Plan{Listen: f.api, Admin: f.admin, Build: thisVersion().build(), Node: cluster.Config{
+		Node: rota.NodeID(f.node), Cluster: f.cluster, Data: f.data, Join: f.join,
+		BootstrapExpect: f.bootstrapExpect, GossipKeyFile: f.gossipKeyFile, Insecure: f.insecure, AdoptData: f.adoptData,
+	}}
+	f.tuning.apply(&p.Node)
 	for _, addr := range []struct {
 		flag, value string
 		into        *string
-	}{{"--api", f.api, &p.advertised}, {"--raft", f.raft, &p.raft}, {"--gossip", f.gossip, &p.gossip},
+	}{{"--api", f.api, &p.Node.API}, {"--raft", f.raft, &p.Node.Raft}, {"--gossip", f.gossip, &p.Node.Gossip},
 		{"--admin", f.admin, nil}} {
-		reach, err := reachable(addr.value)
+		reach, err := server.Reachable(addr.value)
 		if err != nil {
 			fault("%s %q is refused: %v", addr.flag, addr.value, err)
 		}
@@ -170,18 +146,18 @@ func (f *serverFlags) plan(files tlsFiles) (*nodePlan, error) {
 			fault("--join %q is refused: host:port is wanted", j)
 		}
 	}
-	var err error
-	if p.attestationKeys, err = attestationKeys(f.attestationKeys); err != nil {
+	if p.Node.AttestationKeys, err = attestationKeys(f.attestationKeys); err != nil {
 		fault("%v", err)
 	}
 	if len(faults) > 0 {
-		return nil, usagef("%s", strings.Join(faults, "; "))
+		return nil, nil, usagef("%s", strings.Join(faults, "; "))
 	}
 	if open := f.exposed(files); len(open) > 0 {
-		return nil, failf("%s is no loopback address: give --tls-cert, --tls-key, --tls-ca and --gossip-key-file, "+
+		return nil, nil, failf("%s is no loopback address: give --tls-cert, --tls-key, --tls-ca and --gossip-key-file, "+
 			"or spell out --insecure", strings.Join(open, ", "))
 	}
-	return p, f.secure(p, files)
+	live, err = secure(p, files)
+	return p, live, err
 }
 
 // exposed lists addresses beyond loopback that nothing protects.
@@ -197,60 +173,28 @@ func (f *serverFlags) exposed(files tlsFiles) []string {
 		{"--api", f.api, files.complete()}, {"--raft", f.raft, files.complete()},
 		{"--gossip", f.gossip, f.gossipKeyFile != ""}, {"--admin", f.admin, files.complete()},
 	} {
-		if !addr.safe && !loopback(addr.value) {
+		if !addr.safe && !server.Loopback(addr.value) {
 			open = append(open, addr.flag+" "+addr.value)
 		}
 	}
 	return open
 }
 
-func (f *serverFlags) secure(p *nodePlan, files tlsFiles) error {
+// secure sets the certificates of a plan, and returns what they come from.
+func secure(p *server.Plan, files tlsFiles) (*liveTLS, error) {
 	if files == (tlsFiles{}) {
-		return nil
+		return nil, nil
 	}
 	if !files.complete() {
-		return failf("--tls-cert, --tls-key and --tls-ca go together: a node shows a certificate and checks others'")
+		return nil, failf("--tls-cert, --tls-key and --tls-ca go together: a node shows a certificate and checks others'")
 	}
-	var err error
-	if p.liveTLS, err = files.live(); err != nil {
-		return err
-	}
-	p.clientTLS, p.nodeTLS = p.liveTLS.server(), p.liveTLS.mutual()
-	return nil
-}
-
-// loopback reports whether an address is reached from this machine only.
-func loopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
+	live, err := files.live()
 	if err != nil {
-		return false
+		return nil, err
 	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// reachable returns the address that others use: the address itself, or for "all
-// addresses" (0.0.0.0, ::, none) this machine's first one beyond loopback.
-func reachable(addr string) (string, error) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil || port == "" {
-		return "", fmt.Errorf("host:port is wanted")
-	}
-	ip := net.ParseIP(host)
-	if host != "" && (ip == nil || !ip.IsUnspecified()) {
-		return addr, nil
-	}
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return "", fmt.Errorf("this machine's addresses: %w", err)
-	}
-	for _, a := range all {
-		n, ok := a.(*net.IPNet)
-		if ok && n.IP.IsGlobalUnicast() && (n.IP.To4() != nil || ip != nil && ip.To4() == nil) {
-			return net.JoinHostPort(n.IP.String(), port), nil
-		}
-	}
-	return net.JoinHostPort("127.0.0.1", port), nil
+	mutual := live.mutual()
+	p.TLS, p.Node.ServerTLS, p.Node.ClientTLS = live.server(), mutual, mutual
+	return live, nil
 }
 
 // logFlags say how a node logs.

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota/internal/server"
 )
 
 // version is set by the build: -ldflags "-X main.version=…".
@@ -35,6 +37,11 @@ func thisVersion() versionInfo {
 		}
 	}
 	return v
+}
+
+// build is what the nodes of this binary say of it.
+func (v versionInfo) build() server.Build {
+	return server.Build{Version: v.Version, Revision: v.Revision, Go: v.Go}
 }
 
 func (a *app) versionCommand() *cobra.Command {

@@ -31,22 +31,23 @@ type room struct {
 }
 
 const (
-	raftLibrary  = "github.com/hashicorp/raft"
-	systemCalls  = "golang.org/x/sys"
-	raftLog      = "github.com/hashicorp/go-hclog"
-	gossip       = "github.com/hashicorp/memberlist"
-	grpcLibrary  = "google.golang.org/grpc"
-	protoLibrary = "google.golang.org/protobuf"
-	errorDetails = "google.golang.org/genproto/googleapis/rpc/errdetails"
-	boltLibrary  = "go.etcd.io/bbolt"
-	commandLine  = "github.com/spf13/cobra"
-	settings     = "github.com/knadh/koanf"
-	orderedTree  = "github.com/tidwall/btree"
-	fastHash     = "github.com/zeebo/xxh3"
-	compression  = "github.com/klauspost/compress/zstd"
-	errorGroup   = "golang.org/x/sync/errgroup"
-	yamlLibrary  = "gopkg.in/yaml.v3"
-	natsClient   = "github.com/nats-io/nats.go"
+	raftLibrary   = "github.com/hashicorp/raft"
+	systemCalls   = "golang.org/x/sys"
+	raftLog       = "github.com/hashicorp/go-hclog"
+	gossip        = "github.com/hashicorp/memberlist"
+	grpcLibrary   = "google.golang.org/grpc"
+	protoLibrary  = "google.golang.org/protobuf"
+	errorDetails  = "google.golang.org/genproto/googleapis/rpc/errdetails"
+	boltLibrary   = "go.etcd.io/bbolt"
+	commandLine   = "github.com/spf13/cobra"
+	settings      = "github.com/knadh/koanf"
+	orderedTree   = "github.com/tidwall/btree"
+	fastHash      = "github.com/zeebo/xxh3"
+	compression   = "github.com/klauspost/compress/zstd"
+	errorGroup    = "golang.org/x/sync/errgroup"
+	yamlLibrary   = "gopkg.in/yaml.v3"
+	metricsClient = "github.com/prometheus/client_golang"
+	natsClient    = "github.com/nats-io/nats.go"
 )
 
 // raftStore is named apart: a prefix stands for a whole path element.
@@ -82,6 +83,8 @@ var rooms = []room{
 	{path: "internal/failpoint", only: []string{boltLibrary}},
 	{path: "internal/guard", may: []string{"."}, only: []string{systemCalls}},
 	{path: "internal/logs", only: []string{raftLog}},
+	{path: "internal/server", may: []string{".", "internal/peer", "cluster", "transport"}, only: []string{metricsClient},
+		never: []string{raftLibrary, raftStore, gossip, commandLine, settings}},
 	{path: "internal/loadgen", may: []string{".", "internal/limits", "client", "internal/flowfile"}, only: []string{errorGroup}},
 	{path: "internal/limits", may: []string{"."}, only: []string{}},
 	{path: "internal/peer", may: []string{"."}, only: []string{}},

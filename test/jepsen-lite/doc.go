@@ -24,7 +24,7 @@
 //
 // The binary is built with the tag testclock, by which each node's wall clock is
 // moved through a file, and by nothing in the binary that people run
-// (cmd/rota/testclock.go). With --via docker they
+// (internal/server/testclock.go). With --via docker they
 // are containers of docker-compose.yml, which are killed, paused and disconnected
 // from their network (fault/network_containers.go).
 //

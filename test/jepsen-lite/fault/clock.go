@@ -17,7 +17,7 @@ import (
 )
 
 // testClockKey names a node's file that moves its wall clock, and testClockTag is
-// the build tag of a binary that heeds it (cmd/rota/testclock.go).
+// the build tag of a binary that heeds it (internal/server/testclock.go).
 const (
 	testClockKey = "ROTA_TEST_CLOCK"
 	TestClockTag = "testclock"

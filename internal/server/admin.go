@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/rotasched/rota"
 )
 
 // adminServer answers operators: health, metrics, profiles. It has no way to
@@ -27,17 +29,17 @@ type adminServer struct {
 
 // startAdmin serves the admin port. Beyond loopback it is encrypted where the
 // node has a certificate.
-func startAdmin(plan *nodePlan, late *lateNode, log *slog.Logger) (*adminServer, error) {
-	lis, err := net.Listen("tcp", plan.admin)
+func startAdmin(plan *Plan, late *lateNode, log *slog.Logger) (*adminServer, error) {
+	lis, err := net.Listen("tcp", plan.Admin)
 	if err != nil {
-		return nil, listenError("--admin", plan.admin, err)
+		return nil, listenError("--admin", plan.Admin, err)
 	}
-	if plan.clientTLS != nil && !loopback(plan.admin) {
-		lis = tls.NewListener(lis, plan.clientTLS)
+	if plan.TLS != nil && !Loopback(plan.Admin) {
+		lis = tls.NewListener(lis, plan.TLS)
 	}
 	s := &adminServer{registry: prometheus.NewRegistry(), log: log}
 	s.registry.MustRegister(collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(string(plan.id)))
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), plan.Build.Info(plan.Node.Node))
 	s.http = &http.Server{
 		Handler: adminHandler(late.ready, s.registry), ReadHeaderTimeout: 5 * time.Second,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
@@ -75,12 +77,8 @@ func adminHandler(ready func() error, registry *prometheus.Registry) http.Handle
 
 // measure adds the node's metrics once it is there. One that cannot be added
 // is said and left out: a metric is no reason not to serve.
-func (s *adminServer) measure(n node) {
-	collectors := []prometheus.Collector{newStateCollector(n)}
-	if own, ok := n.(measured); ok {
-		collectors = append(collectors, own.Collectors()...)
-	}
-	for _, c := range collectors {
+func (s *adminServer) measure(n Node) {
+	for _, c := range Collectors(n) {
 		if err := s.registry.Register(c); err != nil {
 			s.log.Error("a metric is left out", "err", err)
 		}
@@ -96,11 +94,16 @@ func (s *adminServer) close() error {
 	return nil
 }
 
-func buildInfo(node string) prometheus.Collector {
-	v := thisVersion()
+// Collectors returns what a node has of metrics: of the state, and the node's own.
+func Collectors(n Node) []prometheus.Collector {
+	return append([]prometheus.Collector{newStateCollector(n)}, n.Collectors()...)
+}
+
+// Info returns the metric that names the binary of a node.
+func (b Build) Info(node rota.NodeID) prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "rota_build_info", Help: "Always 1; the labels tell which binary this is.",
-		ConstLabels: prometheus.Labels{"version": v.Version, "revision": v.Revision, "go": v.Go, "node": node},
+		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "go": b.Go, "node": string(node)},
 	})
 	g.Set(1)
 	return g

@@ -1,5 +1,5 @@
 //go:build !testclock
 
-package main
+package server
 
 const testClockBuilt = false

@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"errors"
@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// nodePorts are one node's addresses on loopback.
-type nodePorts struct {
+// Ports are one node's addresses on loopback.
+type Ports struct {
 	API    string `json:"api"`
 	Raft   string `json:"raft"`
 	Admin  string `json:"admin"`
@@ -26,9 +26,9 @@ type listener struct {
 }
 
 // listeners returns what the node listens on, by flag.
-func (p *nodePlan) listeners() []listener {
-	return []listener{{"--api", p.api, false}, {"--raft", p.raft, false}, {"--admin", p.admin, false},
-		{"--gossip", p.gossip, true}}
+func (p *Plan) listeners() []listener {
+	return []listener{{"--api", p.Listen, false}, {"--raft", p.Node.Raft, false}, {"--admin", p.Admin, false},
+		{"--gossip", p.Node.Gossip, true}}
 }
 
 // portHolder keeps addresses open until all that are wanted were tried: none is taken twice.
@@ -72,7 +72,7 @@ func (h *portHolder) free(udp bool) (addr string, err error) {
 // tryListeners opens each address and closes it again: a node that waits for others, or
 // reads a large state first, would tell of a taken port late. All faults are reported
 // together. Another process may still take one before the node does, which then says so.
-func tryListeners(all []listener) error {
+func tryListeners(all ...listener) error {
 	var h portHolder
 	defer h.release()
 	var faults []error
@@ -83,6 +83,9 @@ func tryListeners(all []listener) error {
 	}
 	return errors.Join(faults...)
 }
+
+// TryListen reports why an address that a flag names cannot be listened on.
+func TryListen(flag, addr string) error { return tryListeners(listener{flag, addr, false}) }
 
 // listenError says why an address cannot be listened on, and what to do.
 func listenError(name, addr string, err error) error {
@@ -99,15 +102,15 @@ func listenError(name, addr string, err error) error {
 	}
 }
 
-// movedPort is an address that was taken, and the one that stands in for it.
-type movedPort struct {
-	from string
-	to   *string
+// Moved is an address that was taken, and the one that stands in for it.
+type Moved struct {
+	From string
+	To   *string
 }
 
-// openPorts keeps each address that is given and free, and finds others on loopback for
+// OpenPorts keeps each address that is given and free, and finds others on loopback for
 // the rest. Those that are given go first: a free port must not be one of them.
-func openPorts(ports []nodePorts) (moved []movedPort, err error) {
+func OpenPorts(ports []Ports) (moved []Moved, err error) {
 	var h portHolder
 	defer h.release()
 	type seat struct {
@@ -122,7 +125,7 @@ func openPorts(ports []nodePorts) (moved []movedPort, err error) {
 				if _, err := h.hold(*s.addr, s.udp); err == nil {
 					continue
 				}
-				moved = append(moved, movedPort{*s.addr, s.addr})
+				moved = append(moved, Moved{*s.addr, s.addr})
 			}
 			missing = append(missing, s)
 		}
@@ -133,4 +136,38 @@ func openPorts(ports []nodePorts) (moved []movedPort, err error) {
 		}
 	}
 	return moved, nil
+}
+
+// Loopback reports whether an address is reached from this machine only.
+func Loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Reachable returns the address that others use: the address itself, or for "all
+// addresses" (0.0.0.0, ::, none) this machine's first one beyond loopback.
+func Reachable(addr string) (string, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || port == "" {
+		return "", fmt.Errorf("host:port is wanted")
+	}
+	ip := net.ParseIP(host)
+	if host != "" && (ip == nil || !ip.IsUnspecified()) {
+		return addr, nil
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", fmt.Errorf("this machine's addresses: %w", err)
+	}
+	for _, a := range all {
+		n, ok := a.(*net.IPNet)
+		if ok && n.IP.IsGlobalUnicast() && (n.IP.To4() != nil || ip != nil && ip.To4() == nil) {
+			return net.JoinHostPort(n.IP.String(), port), nil
+		}
+	}
+	return net.JoinHostPort("127.0.0.1", port), nil
 }

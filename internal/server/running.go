@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 // kill after ten seconds if not told otherwise.
 const goodbye = 9 * time.Second
 
-// runningNode is one node of this process with its servers.
-type runningNode struct {
-	plan   *nodePlan
+// running is one node of this process with its servers.
+type running struct {
+	plan   *Plan
 	log    *slog.Logger
-	node   node
+	node   Node
 	late   *lateNode
 	peers  *transport.Peers
 	server *transport.Server
@@ -28,15 +28,15 @@ type runningNode struct {
 	broken chan error
 }
 
-// startNode starts one node and its servers. Health is answered first, calls
+// start starts one node and its servers. Health is answered first, calls
 // once the state is there.
-func startNode(ctx context.Context, plan *nodePlan, open nodeOpener, log *slog.Logger) (*runningNode, error) {
-	r := &runningNode{plan: plan, log: log, late: &lateNode{}, broken: make(chan error, 8)}
-	lis, err := net.Listen("tcp", plan.api)
+func start(ctx context.Context, plan *Plan, open Opener, log *slog.Logger) (*running, error) {
+	r := &running{plan: plan, log: log, late: &lateNode{}, broken: make(chan error, 8)}
+	lis, err := net.Listen("tcp", plan.Listen)
 	if err != nil {
-		return nil, listenError("--api", plan.api, err)
+		return nil, listenError("--api", plan.Listen, err)
 	}
-	if plan.admin != "" {
+	if plan.Admin != "" {
 		if r.admin, err = startAdmin(plan, r.late, log); err != nil {
 			_ = lis.Close()
 			return nil, err
@@ -50,7 +50,7 @@ func startNode(ctx context.Context, plan *nodePlan, open nodeOpener, log *slog.L
 	return r, nil
 }
 
-func (r *runningNode) open(ctx context.Context, open nodeOpener, lis net.Listener) error {
+func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error {
 	r.peers = r.plan.peers(r.log, r.late.clusterID)
 	n, err := open(ctx, r.plan.config(r.log, r.fail), r.peers)
 	if err != nil {
@@ -62,7 +62,7 @@ func (r *runningNode) open(ctx context.Context, open nodeOpener, lis net.Listene
 		r.admin.measure(n)
 	}
 	r.server, err = transport.NewServer(transport.Options{
-		Self: r.plan.id, Core: n, Node: n, TLS: r.plan.clientTLS, Logger: r.log,
+		Self: r.plan.Node.Node, Core: n, Node: n, TLS: r.plan.TLS, Logger: r.log,
 	})
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (r *runningNode) open(ctx context.Context, open nodeOpener, lis net.Listene
 	return nil
 }
 
-func (r *runningNode) fail(err error) {
+func (r *running) fail(err error) {
 	select {
 	case r.broken <- err:
 	default:
@@ -83,7 +83,7 @@ func (r *runningNode) fail(err error) {
 }
 
 // wait returns when ctx ended or the node left (nil), or broke.
-func (r *runningNode) wait(ctx context.Context) error {
+func (r *running) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -96,7 +96,7 @@ func (r *runningNode) wait(ctx context.Context) error {
 
 // shutdown leaves nothing undone: leadership goes to another node, streams are
 // told to go elsewhere, calls in flight are answered, files are closed.
-func (r *runningNode) shutdown() error {
+func (r *running) shutdown() error {
 	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
 	defer cancel()
 	if err := r.handOver(ctx); err != nil {
@@ -110,15 +110,15 @@ func (r *runningNode) shutdown() error {
 
 // handOver passes leadership on while this node still answers: other nodes
 // forward to it until they know better.
-func (r *runningNode) handOver(ctx context.Context) error {
+func (r *running) handOver(ctx context.Context) error {
 	peers, err := r.node.Peers(ctx)
 	if err != nil {
 		return nil // nobody leads, so not this node
 	}
 	leads, others := false, false
 	for _, p := range peers {
-		leads = leads || p.Leader && p.ID == r.plan.id
-		others = others || p.Voter && p.ID != r.plan.id
+		leads = leads || p.Leader && p.ID == r.plan.Node.Node
+		others = others || p.Voter && p.ID != r.plan.Node.Node
 	}
 	if !leads || !others {
 		return nil
@@ -131,7 +131,7 @@ func (r *runningNode) handOver(ctx context.Context) error {
 
 // abandon closes a node that broke. Its disk may be what broke: it gets a
 // little time, then the process goes without it.
-func (r *runningNode) abandon() {
+func (r *running) abandon() {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -144,7 +144,7 @@ func (r *runningNode) abandon() {
 }
 
 // close closes what is open, in the order of dependence.
-func (r *runningNode) close() error {
+func (r *running) close() error {
 	var errs []error
 	if r.server != nil {
 		r.server.Close()

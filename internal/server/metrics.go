@@ -1,7 +1,8 @@
-package main
+package server
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -123,12 +124,23 @@ func (c *stateCollector) queue(q *rota.Queue, to chan<- prometheus.Metric) {
 	add(c.submitted, prometheus.CounterValue, float64(q.SubmittedTotal))
 	add(c.oldest, prometheus.GaugeValue, float64(q.OldestWaitMs)/1000)
 	for tier, n := range q.Tiers {
-		add(c.tiers, prometheus.GaugeValue, float64(n), tierName(tier, len(q.Tiers)))
+		add(c.tiers, prometheus.GaugeValue, float64(n), TierName(tier, len(q.Tiers)))
 	}
 	add(c.usage, prometheus.GaugeValue, float64(q.UsagePermille)/1000)
 	add(c.leaseUsage, prometheus.GaugeValue, float64(q.LeaseUsagePermille)/1000)
 	add(c.pressure, prometheus.GaugeValue, float64(max(0, slices.Index(pressures, q.Backpressure))))
 	add(c.parked, prometheus.GaugeValue, float64(q.Parked))
+}
+
+// tierNames name the tiers from 0 (SPEC §1).
+var tierNames = [5]string{"critical", "high", "normal", "low", "background"}
+
+// TierName names a tier of so many: by its number where there are not the usual five.
+func TierName(i, of int) string {
+	if of == len(tierNames) {
+		return tierNames[i]
+	}
+	return fmt.Sprint("tier-", i)
 }
 
 // pressures are a queue's kinds of backpressure by their number in the metric.

@@ -1,0 +1,81 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/transport"
+)
+
+// Node is a cluster node as a process drives it.
+type Node interface {
+	transport.Core
+	transport.NodeCore
+	// Left is closed once the node has left the cluster on an operator's word.
+	Left() <-chan struct{}
+	// Stop hands leadership over, if it is here, and closes everything.
+	Stop(ctx context.Context) error
+	// Collectors are the metrics of the node's own.
+	Collectors() []prometheus.Collector
+}
+
+// Opener makes a node: Open, or another one in a test.
+type Opener func(ctx context.Context, config cluster.Config, peers cluster.Peers) (Node, error)
+
+// Plan is everything that one node is started with, checked.
+type Plan struct {
+	// Node is the node itself; its API is where others find it. Start sets its Log,
+	// Fatal and World, and its Version is Build's.
+	Node cluster.Config
+	// Listen is the address that its API is served at, Admin that of health, metrics
+	// and profiles; an empty Admin is served nowhere.
+	Listen, Admin string
+	// TLS is shown to clients; nil is clear text.
+	TLS *tls.Config
+	// Build names the binary.
+	Build Build
+}
+
+// Build names a binary in metrics and to other nodes.
+type Build struct{ Version, Revision, Go string }
+
+// config returns what the node itself is started with.
+func (p *Plan) config(log *slog.Logger, fatal func(error)) cluster.Config {
+	c := p.Node
+	c.Version, c.Fatal, c.Log, c.World = p.Build.Version, fatal, log, world()
+	return c
+}
+
+// peers makes the calling side of the node service. The cluster's id becomes
+// known later, from the node itself.
+func (p *Plan) peers(log *slog.Logger, id func() rota.ClusterID) *transport.Peers {
+	return transport.NewPeers(transport.PeerOptions{
+		Self: p.Node.Node, Name: p.Node.Cluster, ClusterID: id, TLS: p.Node.ServerTLS, Logger: log,
+	})
+}
+
+// lateNode is a node that is not there yet for those who are made before it.
+type lateNode struct{ at atomic.Pointer[Node] }
+
+func (l *lateNode) set(n Node) { l.at.Store(&n) }
+
+func (l *lateNode) clusterID() rota.ClusterID {
+	if n := l.at.Load(); n != nil {
+		return (*n).ClusterID()
+	}
+	return ""
+}
+
+// ready says why the node cannot serve; nil when it can.
+func (l *lateNode) ready() error {
+	if n := l.at.Load(); n != nil {
+		return (*n).Ready()
+	}
+	return rota.Refusef(rota.KindUnavailable, "node", "starting: state is being restored")
+}

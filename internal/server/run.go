@@ -1,0 +1,40 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+)
+
+// Run runs one node until ctx ends or it leaves the cluster, and returns why it broke if it
+// did. At the end leadership is handed over and the streams are drained. It sets what the
+// process as a whole has: room for garbage and for writers that wait for a disk.
+func Run(ctx context.Context, plan *Plan, log *slog.Logger) error {
+	if err := tryListeners(plan.listeners()...); err != nil {
+		return err
+	}
+	roomForDisks()
+	go tuneGC(ctx)
+	r, err := start(ctx, plan, Open, log)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		log.Info("node was stopped while it started")
+		return nil
+	case err != nil:
+		return err
+	}
+	n := &plan.Node
+	log.Info("node serves", "api", n.API, "raft", n.Raft, "gossip", n.Gossip, "admin", plan.Admin,
+		"version", plan.Build.Version, "insecure", n.Insecure)
+	if err := r.wait(ctx); err != nil {
+		log.Error("node stops", "err", err)
+		r.abandon()
+		return err
+	}
+	log.Info("node goes: handing over and draining")
+	if err := r.shutdown(); err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	log.Info("node is stopped")
+	return nil
+}
