@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -98,7 +99,7 @@ func TestH05_whatAStaleLeaderDecidedChangesNothing(t *testing.T) {
 		{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: stale, Node: "n9", Random: make([]byte, 32)}}},
 	}})
 	for i, o := range a.Outcomes {
-		if fsm.OutcomeError(o) == nil {
+		if entry.OutcomeError(o) == nil {
 			t.Errorf("operation %d of a stale leader was taken", i)
 		}
 	}
@@ -177,12 +178,12 @@ func TestH20_anEntryStampedInATermThatIsOverMovesNoClock(t *testing.T) {
 	began, before := sinceBoot(), clockOf(n)
 	spec := specs("late", 1)[0]
 	a := b.raw(n, &fsmpb.Entry{Term: b.term(n) - 1, NowMs: int64(before) + 900,
-		Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&spec)}}}}})
+		Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&spec)}}}}})
 	held := sinceBoot()-began >= 900*time.Millisecond // so long that the clock came so far by itself
 	if a.Stamped || a.Clock-before >= 900 && !held {
 		t.Fatalf("stamped %v, clock %d after %d", a.Stamped, a.Clock, before)
 	}
-	if e := fsm.OutcomeError(a.Outcomes[0]); e != nil || jobOf(n, "late-00000").State == rota.JobNone {
+	if e := entry.OutcomeError(a.Outcomes[0]); e != nil || jobOf(n, "late-00000").State == rota.JobNone {
 		t.Fatalf("the client's operation in it was lost: %v", e)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -40,8 +41,8 @@ func auditStretch(ctx context.Context, m *fsm.Machine, log auditLog, to uint64, 
 	a := &auditor{m: m, heights: make(map[rota.Index]bool), decided: make(map[rota.Index][]*fsmpb.Round), known: known}
 	from := uint64(m.Head().Index) + 1
 	a.report = rota.AuditReport{From: rota.Index(from), To: rota.Index(to)}
-	if err := walkLog(ctx, log, from, to, func(entry *raft.Log) error {
-		p, err := fsm.Peek(rota.Index(entry.Index), entry.Data)
+	if err := walkLog(ctx, log, from, to, func(l *raft.Log) error {
+		p, err := entry.Peek(rota.Index(l.Index), l.Data)
 		if err == nil {
 			for _, r := range p.Rounds {
 				a.heights[rota.Index(r.GetHeight())] = true
@@ -68,15 +69,15 @@ func walkLog(ctx context.Context, log auditLog, from, to uint64, visit func(*raf
 			return &rota.Error{Kind: rota.KindTimeout, Text: fmt.Sprintf("the replay was ended at entry %d of %d", i, to),
 				Cause: ctx.Err()}
 		}
-		var entry raft.Log
-		if err := log.GetLog(i, &entry); err != nil {
+		var l raft.Log
+		if err := log.GetLog(i, &l); err != nil {
 			return &rota.Error{Kind: rota.KindOutOfRange, Subject: "index",
 				Text: fmt.Sprintf("entry %d cannot be read: the log is kept in part only, or is damaged there", i), Cause: err}
 		}
-		if entry.Type != raft.LogCommand {
+		if l.Type != raft.LogCommand {
 			continue
 		}
-		if err := visit(&entry); err != nil {
+		if err := visit(&l); err != nil {
 			return err
 		}
 	}
@@ -92,12 +93,12 @@ func (a *auditor) decide() {
 }
 
 // entry applies an entry, compares its rounds, and decides where it must.
-func (a *auditor) entry(entry *raft.Log) error {
-	p, err := fsm.Peek(rota.Index(entry.Index), entry.Data)
+func (a *auditor) entry(l *raft.Log) error {
+	p, err := entry.Peek(rota.Index(l.Index), l.Data)
 	if err != nil {
 		return err
 	}
-	applied, err := a.m.Apply(rota.Index(entry.Index), entry.Term, entry.Data)
+	applied, err := a.m.Apply(rota.Index(l.Index), l.Term, l.Data)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func (a *auditor) entry(entry *raft.Log) error {
 	for i := range p.Rounds {
 		// What was decided in a leadership that is over was dropped: it is no round.
 		if applied.Term == p.Term && applied.Stamped {
-			if err := a.compare(entry.Index, p.Rounds[i]); err != nil {
+			if err := a.compare(l.Index, p.Rounds[i]); err != nil {
 				return err
 			}
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/raftstore"
-	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -163,20 +163,20 @@ func plant(t *testing.T, data string, change func(*fsmpb.Round, *fsmpb.Pair)) (r
 			t.Fatal(err)
 		}
 		const envelope = 12
-		entry := &fsmpb.Entry{}
+		e := &fsmpb.Entry{}
 		if stored.Type != raft.LogCommand {
 			continue
 		}
-		if err := proto.Unmarshal(stored.Data[envelope:], entry); err != nil {
+		if err := proto.Unmarshal(stored.Data[envelope:], e); err != nil {
 			t.Fatal(err)
 		}
-		for _, op := range entry.GetOps() {
+		for _, op := range e.GetOps() {
 			r := op.GetRound()
 			if len(r.GetPairs()) == 0 {
 				continue
 			}
 			change(r, r.Pairs[len(r.Pairs)-1])
-			if stored.Data, err = fsm.Seal(entry, fsm.FirstRules); err != nil {
+			if stored.Data, err = entry.Seal(e, entry.FirstRules); err != nil {
 				t.Fatal(err)
 			}
 			if err := stores.Log.StoreLog(&stored); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -30,13 +31,13 @@ func newMemoryLog(t *testing.T) *memoryLog {
 	return l
 }
 
-func (l *memoryLog) GetLog(index uint64, entry *raft.Log) error {
+func (l *memoryLog) GetLog(index uint64, into *raft.Log) error {
 	if index == 1 {
-		*entry = raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration}
+		*into = raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration}
 		return nil
 	}
-	data, err := fsm.Seal(l.entries[index], fsm.FirstRules)
-	*entry = raft.Log{Index: index, Term: 2, Type: raft.LogCommand, Data: data}
+	data, err := entry.Seal(l.entries[index], entry.FirstRules)
+	*into = raft.Log{Index: index, Term: 2, Type: raft.LogCommand, Data: data}
 	return err
 }
 
@@ -45,7 +46,7 @@ func (l *memoryLog) commit(ops ...*fsmpb.Op) *fsm.Applied {
 	l.last++
 	l.now += 50
 	l.entries[l.last] = &fsmpb.Entry{Term: 2, NowMs: l.now, Ops: ops}
-	data, err := fsm.Seal(l.entries[l.last], fsm.FirstRules)
+	data, err := entry.Seal(l.entries[l.last], entry.FirstRules)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func (l *memoryLog) match(between *fsmpb.Op) {
 func jobOp(id, tenant string) *fsmpb.Op {
 	spec := rota.NewJobSpec("t", nil)
 	spec.ID, spec.Tenant = rota.JobID(id), rota.TenantID(tenant)
-	return &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&spec)}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&spec)}}}
 }
 
 // live runs jobs of three tenants over some workers.
@@ -81,7 +82,7 @@ func (l *memoryLog) live(rounds int) {
 		spec := rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)), Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 2}
 		hash := make([]byte, 32)
 		hash[0] = byte(i + 1)
-		l.commit(&fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{Spec: fsm.WorkerOp(&spec), SecretHash: hash}}})
+		l.commit(&fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{Spec: entry.WorkerOp(&spec), SecretHash: hash}}})
 	}
 	for i := range rounds {
 		for k := range 4 {
@@ -91,7 +92,7 @@ func (l *memoryLog) live(rounds int) {
 		var ends []*fsmpb.Op
 		for _, w := range l.m.Workers() {
 			for _, a := range l.m.Assignments(w.ID, w.Session) {
-				ends = append(ends, fsm.LeaseCommandOp(&peer.LeaseCommand{Verb: rota.VerbComplete, Lease: a.Lease.ID,
+				ends = append(ends, entry.LeaseCommandOp(&peer.LeaseCommand{Verb: rota.VerbComplete, Lease: a.Lease.ID,
 					Job: a.Lease.Job, Worker: w.ID, Session: w.Session}))
 			}
 		}

@@ -2,7 +2,7 @@ package cluster
 
 import (
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -25,7 +25,7 @@ const likeMost = 2 << 10
 func encode(ops []*fsmpb.Op) (batch, error) {
 	b := batch{ops: ops, ends: make([]int, len(ops))}
 	for i, op := range ops {
-		encoded, err := fsm.AppendOp(b.encoded, op)
+		encoded, err := entry.AppendOp(b.encoded, op)
 		if err != nil {
 			return batch{}, rota.Refusef(rota.KindInternal, "commands", "commands cannot be encoded: %v", err)
 		}

@@ -3,7 +3,7 @@ package cluster
 import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -28,7 +28,7 @@ func (ch *chores) switchRules(l *leadership) {
 			continue
 		}
 		v := views[id]
-		knows := max(v.status.RulesVersion, fsm.FirstRules)
+		knows := max(v.status.RulesVersion, entry.FirstRules)
 		if v.err != nil {
 			knows = in
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/raftstore"
-	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -86,7 +86,7 @@ type Config struct {
 	watchEvery time.Duration
 	// freeSpace stands in for FreeSpace in the package's own tests.
 	freeSpace func(path string) (free, total uint64, err error)
-	// knows and needs stand in for fsm.RulesVersion and fsm.Needs in the package's own
+	// knows and needs stand in for entry.RulesVersion and entry.Needs in the package's own
 	// tests of upgrades.
 	knows uint32
 	needs func(op *fsmpb.Op) uint32
@@ -244,7 +244,7 @@ func (c *Config) defaults() {
 		c.freeSpace = raftstore.FreeSpace
 	}
 	if c.knows == 0 {
-		c.knows = fsm.RulesVersion
+		c.knows = entry.RulesVersion
 	}
 	if c.checkedHere == 0 {
 		c.checkedHere = checkedHere

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -107,7 +108,7 @@ func (ch *chores) degradeLoop(l *leadership) {
 	d.propose = func(to rota.ClusterMode, reason string, holds bool) {
 		r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{
 			Mode: uint32(to), Reason: reason, Auto: true, Holds: holds}}}}, true)
-		if r.err == nil && fsm.OutcomeError(r.outcomes[0]) == nil {
+		if r.err == nil && entry.OutcomeError(r.outcomes[0]) == nil {
 			ch.n.log.Warn("the mode changes by itself", "mode", to, "reason", reason, "holds", holds)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -14,7 +15,7 @@ import (
 func (jv *jobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {
 	ops := make([]*fsmpb.Op, len(jobs))
 	for i := range jobs {
-		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&jobs[i]),
+		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&jobs[i]),
 			Minted: jobs[i].Minted}}}
 	}
 	outcomes, index, err := jv.n.proposer.propose(ctx, ops)
@@ -24,7 +25,7 @@ func (jv *jobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Sub
 	submitted := make([]rota.Submitted, len(jobs))
 	for i, o := range outcomes {
 		submitted[i] = rota.Submitted{ID: jobs[i].ID, State: rota.JobState(o.GetJobState()), Existed: o.GetExisted(),
-			Index: index, Err: fsm.OutcomeError(o).OrNil(), Throttle: o.GetThrottle()}
+			Index: index, Err: entry.OutcomeError(o).OrNil(), Throttle: o.GetThrottle()}
 	}
 	jv.nameDifferences(ctx, jobs, submitted)
 	jv.n.measures.countSubmitted(submitted)
@@ -172,7 +173,7 @@ func (jv *jobVerbs) eachJob(ctx context.Context, ids []rota.JobID, ops []*fsmpb.
 	list := make([]rota.JobOutcome, len(ids))
 	for i, o := range outcomes {
 		list[i] = rota.JobOutcome{ID: ids[i], State: rota.JobState(o.GetJobState()), Index: index,
-			Err: jv.beyond(fsm.OutcomeError(o), ids[i]).OrNil()}
+			Err: jv.beyond(entry.OutcomeError(o), ids[i]).OrNil()}
 	}
 	return list, nil
 }
@@ -226,7 +227,7 @@ func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry,
 		}
 		job = e.Job
 	}
-	op.Spec, op.Past = fsm.SpecOp(&job.JobSpec), fsm.PastOp(&job)
+	op.Spec, op.Past = entry.SpecOp(&job.JobSpec), fsm.PastOp(&job)
 	return op, nil
 }
 
@@ -273,7 +274,7 @@ func (jv *jobVerbs) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
 		return first, ok
 	}
 	e, ok, err := jv.n.history.lastEnd(id)
-	if !ok || err != nil || e.Content != fsm.ContentOf(fsm.SpecOp(&e.Job.JobSpec)) { // a change made it another
+	if !ok || err != nil || e.Content != fsm.ContentOf(entry.SpecOp(&e.Job.JobSpec)) { // a change made it another
 		return first, false
 	}
 	return e.Job.JobSpec, true
@@ -301,7 +302,7 @@ func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.J
 	}
 	op := &fsmpb.ReportProof{Job: string(r.Job), Reason: r.Reason, Lease: lease[:]}
 	if job.RetryOnInvalidProof && !job.RecordDropped {
-		op.Spec, op.Past = fsm.SpecOp(&job.JobSpec), fsm.PastOp(&job)
+		op.Spec, op.Past = entry.SpecOp(&job.JobSpec), fsm.PastOp(&job)
 	}
 	outcome, index, err := jv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: op}})
 	if err != nil {

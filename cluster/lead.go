@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -99,11 +100,11 @@ func (tm *terms) lift(l *leadership) error {
 
 func (tm *terms) tryBegin(ctx context.Context) (*leadership, error) {
 	term := tm.n.raft.CurrentTerm()
-	entry, err := tm.beginEntry(ctx, term)
+	first, err := tm.beginEntry(ctx, term)
 	if err != nil {
 		return nil, err
 	}
-	data, err := fsm.Seal(entry, tm.n.replica.rulesInForce())
+	data, err := entry.Seal(first, tm.n.replica.rulesInForce())
 	if err != nil {
 		return nil, err
 	}
@@ -115,11 +116,11 @@ func (tm *terms) tryBegin(ctx context.Context) (*leadership, error) {
 	if !ok || len(a.Outcomes) != 1 {
 		return nil, errors.New("BeginTerm was not applied")
 	}
-	if e := fsm.OutcomeError(a.Outcomes[0]); e != nil {
+	if e := entry.OutcomeError(a.Outcomes[0]); e != nil {
 		return nil, e
 	}
 	l := newLeadership(tm.n, term, a.Clock)
-	if len(entry.GetWallMs()) > 0 {
+	if len(first.GetWallMs()) > 0 {
 		l.wallsSent = l.lastAt
 	}
 	return l, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/failpoint"
 	"github.com/rotasched/rota/internal/limits"
@@ -161,7 +162,7 @@ func (l *leadership) launch(batch []*proposal, ops int) {
 	f := &launched{proposals: batch, started: time.Now()}
 	l.n.measures.entryOps.Observe(float64(ops))
 	f.seq = l.stamp(head)
-	data, err := fsm.SealCommands(head, encoded, l.n.replica.rulesInForce())
+	data, err := entry.SealCommands(head, encoded, l.n.replica.rulesInForce())
 	if err != nil {
 		for _, p := range batch {
 			p.reply <- reply{err: rota.Refusef(rota.KindInternal, "entry", "entry cannot be encoded: %v", err)}
@@ -175,7 +176,7 @@ func (l *leadership) launch(batch []*proposal, ops int) {
 
 // stamp gives the entry the time of SPEC §3.3: its previous stamp plus the time
 // since it, never far ahead of what has applied, never below it.
-func (l *leadership) stamp(entry *fsmpb.Entry) uint64 {
+func (l *leadership) stamp(e *fsmpb.Entry) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.n.sinceBoot()
@@ -189,11 +190,11 @@ func (l *leadership) stamp(entry *fsmpb.Entry) uint64 {
 	}
 	now = max(now, l.c)
 	l.lastStamp = now
-	entry.NowMs = int64(now)
+	e.NowMs = int64(now)
 	if l.walls != nil && (l.wallsSent == 0 || at-l.wallsSent >= time.Second) && at-l.wallsAt < 5*time.Second {
 		late := int64((at - l.wallsAt) / time.Millisecond)
 		for _, w := range l.walls {
-			entry.WallMs = append(entry.WallMs, w+late)
+			e.WallMs = append(e.WallMs, w+late)
 		}
 		l.wallsSent = at
 	}
@@ -301,7 +302,7 @@ func (l *leadership) all(ctx context.Context, ops []*fsmpb.Op) error {
 			return r.err
 		}
 		for _, o := range r.outcomes {
-			if e := fsm.OutcomeError(o); e != nil && e.Kind != rota.KindStale { // its session ended meanwhile
+			if e := entry.OutcomeError(o); e != nil && e.Kind != rota.KindStale { // its session ended meanwhile
 				return e
 			}
 		}

@@ -11,13 +11,14 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
 
 func mustSeal(t *testing.T, e *fsmpb.Entry) []byte {
 	t.Helper()
-	data, err := fsm.Seal(e, fsm.FirstRules)
+	data, err := entry.Seal(e, entry.FirstRules)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/failpoint"
 	"github.com/rotasched/rota/internal/limits"
@@ -56,7 +57,7 @@ func (pr *proposer) proposeOne(ctx context.Context, op *fsmpb.Op) (*fsmpb.Outcom
 	if err != nil {
 		return nil, 0, err
 	}
-	if e := fsm.OutcomeError(outcomes[0]); e != nil {
+	if e := entry.OutcomeError(outcomes[0]); e != nil {
 		return outcomes[0], index, e
 	}
 	return outcomes[0], index, nil
@@ -148,7 +149,7 @@ func (pr *proposer) forward(ctx context.Context, b batch) (reply, error) {
 		return reply{}, err
 	}
 	failpoint.Pass("forward-before-answer")
-	outcomes, index, ok := fsm.OpenOutcomes(answer, len(b.ops))
+	outcomes, index, ok := entry.OpenOutcomes(answer, len(b.ops))
 	if !ok {
 		return reply{}, errUnknown(nil)
 	}
@@ -161,7 +162,7 @@ func (pr *proposer) Forwarded(ctx context.Context, from rota.NodeID, commands []
 	if err := pr.n.membership.refuseRemoved(from); err != nil {
 		return nil, err
 	}
-	reader := readers.Get().(*fsm.CommandReader)
+	reader := readers.Get().(*entry.CommandReader)
 	ops, encoded, ok := reader.Read(commands, limits.MaxEntryOps)
 	if !ok {
 		return nil, rota.Refusef(rota.KindInvalid, "commands", "forwarded commands cannot be decoded, or are none or too many")
@@ -187,11 +188,11 @@ func (pr *proposer) Forwarded(ctx context.Context, from rota.NodeID, commands []
 	}
 	readers.Put(reader) // with an error the operations may still stand in a queue
 	failpoint.Pass("forwarded-before-answer")
-	return fsm.AppendOutcomes(nil, r.outcomes, uint64(r.index))
+	return entry.AppendOutcomes(nil, r.outcomes, uint64(r.index))
 }
 
 // readers read what is forwarded; they keep room for it.
-var readers = sync.Pool{New: func() any { return &fsm.CommandReader{} }}
+var readers = sync.Pool{New: func() any { return &entry.CommandReader{} }}
 
 // forwardable reports whether an operation may come from another node: internal
 // ones have no wire form between nodes.

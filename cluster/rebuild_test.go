@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/raftstore"
-	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -32,7 +32,7 @@ func (b *bench) corruptHeld(n *Node, job rota.JobID) {
 	b.t.Helper()
 	spec := rota.NewJobSpec("work", nil)
 	spec.ID, spec.Tenant = job, rota.DefaultTenant
-	data := mustSeal(b.t, &fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&spec)}}}}})
+	data := mustSeal(b.t, &fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&spec)}}}}})
 	head := n.replica.machine.Head()
 	before := n.replica.machine.Head().Events
 	if _, err := n.replica.machine.Apply(head.Index, head.Term, data); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
-	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -141,7 +141,7 @@ func (mb *membership) recorded(l *leadership, m gossip.Member) bool {
 	if r.err != nil {
 		return false
 	}
-	if e := fsm.OutcomeError(r.outcomes[0]); e != nil {
+	if e := entry.OutcomeError(r.outcomes[0]); e != nil {
 		mb.refusedMember(m, e.Text)
 		return false
 	}

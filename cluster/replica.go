@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 
@@ -172,7 +173,7 @@ func (rp *replica) refuseRebuilding() error {
 
 // rulesInForce is the version by which this node's entries are sealed. It may lag
 // behind the log: an older version than needed stops nobody.
-func (rp *replica) rulesInForce() uint32 { return max(rp.rules.Load(), fsm.FirstRules) }
+func (rp *replica) rulesInForce() uint32 { return max(rp.rules.Load(), entry.FirstRules) }
 
 // Pulse returns the head of the state as this node has applied it, at once and asking
 // nobody, and whether it leads.

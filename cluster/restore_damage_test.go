@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/snapshot"
 )
@@ -23,14 +24,14 @@ func machineOf(t *testing.T, prefix string, jobs int) *fsm.Machine {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e := fsm.OutcomeError(a.Outcomes[0]); e != nil {
+		if e := entry.OutcomeError(a.Outcomes[0]); e != nil {
 			t.Fatal(e)
 		}
 	}
 	apply(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n1", Random: make([]byte, 32),
 		ClusterId: "test", StartMs: 1_000_000}}})
 	for _, spec := range specs(prefix, jobs) {
-		apply(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&spec)}}})
+		apply(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&spec)}}})
 	}
 	return m
 }
@@ -45,7 +46,7 @@ func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := machineOf(t, "own", 50)
-	n := (&Node{cfg: Config{knows: fsm.RulesVersion, Fatal: func(err error) { t.Error(err) }}, log: slog.New(slog.DiscardHandler),
+	n := (&Node{cfg: Config{knows: entry.RulesVersion, Fatal: func(err error) { t.Error(err) }}, log: slog.New(slog.DiscardHandler),
 		replica: replica{machine: m}}).own()
 	before := m.Head()
 	type damage struct {

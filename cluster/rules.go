@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -31,7 +32,7 @@ func errNewer(needs, in uint32) error {
 
 // refuseOlder refuses a node that would stop at the next entry.
 func refuseOlder(in peer.Introduction, inForce uint32) error {
-	if knows := max(in.RulesVersion, fsm.FirstRules); knows < inForce {
+	if knows := max(in.RulesVersion, entry.FirstRules); knows < inForce {
 		return rota.Refusef(rota.KindConflict, fsm.SubjectRules, "the binary of node %s knows rules version %d, the cluster is at version %d: "+
 			"start a newer binary on the same data directory", in.Node, knows, inForce)
 	}
@@ -52,7 +53,7 @@ func (rp *replica) haltAtNewer(err error) {
 // refuseNewer refuses operations that need newer rules than those in force: voters
 // that do not know them would stop.
 func (pr *proposer) refuseNewer(ops []*fsmpb.Op, answers []*fsmpb.Outcome) error {
-	in, version := pr.n.replica.rulesInForce(), fsm.Needs
+	in, version := pr.n.replica.rulesInForce(), entry.Needs
 	if pr.n.cfg.needs != nil {
 		version = pr.n.cfg.needs
 	}

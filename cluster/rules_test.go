@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/snapshot"
 )
@@ -22,7 +22,7 @@ func needsTwo(op *fsmpb.Op) uint32 {
 	if op.GetSetTenant() != nil {
 		return 2
 	}
-	return fsm.FirstRules
+	return entry.FirstRules
 }
 
 // teach makes the binary that a node is started with next know rules version 2, or
@@ -31,7 +31,7 @@ func (b *bench) teach(id rota.NodeID, newer bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.addrs[id]
-	c.knows, c.needs = fsm.FirstRules, nil
+	c.knows, c.needs = entry.FirstRules, nil
 	if newer {
 		c.knows, c.needs = 2, needsTwo
 	}
@@ -224,7 +224,7 @@ func TestRules_anOlderBinaryStops(t *testing.T) {
 		return errors.Join(b.fatals[f]...)
 	}
 	b.eventually("the older binary stops", func() bool { return halted() != nil })
-	var halt *fsm.HaltError
+	var halt *entry.HaltError
 	if err := halted(); !errors.As(err, &halt) || !halt.NewerRules || !strings.Contains(err.Error(), "needs rules version 2, this binary knows 1") {
 		t.Errorf("it stopped with %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/failpoint"
 	"github.com/rotasched/rota/internal/peer"
@@ -155,7 +156,7 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 	ops := make([]*fsmpb.Op, len(commands))
 	for i := range commands {
 		commands[i].Worker, commands[i].Session = s.worker, s.session
-		ops[i] = fsm.LeaseCommandOp(&commands[i])
+		ops[i] = entry.LeaseCommandOp(&commands[i])
 	}
 	outcomes, index, err := s.n.proposer.propose(ctx, ops)
 	if err != nil {
@@ -163,7 +164,7 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 	}
 	answers := make([]peer.LeaseAnswer, len(outcomes))
 	for i, o := range outcomes {
-		answers[i] = peer.LeaseAnswer{Err: fsm.OutcomeError(o), Deadline: rota.Clock(o.GetDeadlineMs()), Renewals: o.GetRenewals(),
+		answers[i] = peer.LeaseAnswer{Err: entry.OutcomeError(o), Deadline: rota.Clock(o.GetDeadlineMs()), Renewals: o.GetRenewals(),
 			JobState: rota.JobState(o.GetJobState()), Index: index}
 	}
 	return answers, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -130,7 +131,7 @@ func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, sec
 		return nil, err
 	}
 	hash := sha256.Sum256(secret)
-	register := &fsmpb.Register{Spec: fsm.WorkerOp(&spec), SecretHash: hash[:], Takeover: takeover,
+	register := &fsmpb.Register{Spec: entry.WorkerOp(&spec), SecretHash: hash[:], Takeover: takeover,
 		Connection: link.Connection, Grace: link.Grace}
 	if attestation != nil {
 		register.AttestedUntilMs, register.AttestedStake = int64(attestation.Expires), attestation.Stake

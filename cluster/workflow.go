@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -93,7 +94,7 @@ func (fv *workflowVerbs) CancelWorkflow(ctx context.Context, id rota.WorkflowID)
 	if err := rota.CheckID("workflow", id); err != nil {
 		return rota.Workflow{}, err
 	}
-	_, index, err := fv.n.proposer.proposeOne(ctx, fsm.CancelWorkflowOp(id))
+	_, index, err := fv.n.proposer.proposeOne(ctx, entry.CancelWorkflowOp(id))
 	if err != nil {
 		return rota.Workflow{}, err
 	}
@@ -121,7 +122,7 @@ func (fv *workflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, 
 		}
 		runs = w.Runs
 	}
-	_, index, err := fv.n.proposer.proposeInTurn(ctx, fsm.RetryWorkflowOp(id, from, runs))
+	_, index, err := fv.n.proposer.proposeInTurn(ctx, entry.RetryWorkflowOp(id, from, runs))
 	if err != nil {
 		return rota.Workflow{}, err
 	}

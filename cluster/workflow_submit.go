@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/internal/failpoint"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -89,7 +90,7 @@ func (u *upload) run(ctx context.Context) (rota.WorkflowSubmitted, error) {
 // once opens the workflow, adds what is not there yet, and commits. It says whether
 // the log wants nodes that it had already: the upload lapsed on the way.
 func (u *upload) once(ctx context.Context) (s rota.WorkflowSubmitted, again bool, err error) {
-	o, _, err := u.n.proposer.proposeOne(ctx, fsm.OpenWorkflowOp(u.spec, u.graph, u.content))
+	o, _, err := u.n.proposer.proposeOne(ctx, entry.OpenWorkflowOp(u.spec, u.graph, u.content))
 	if err != nil {
 		return s, false, err
 	}
@@ -100,7 +101,7 @@ func (u *upload) once(ctx context.Context) (s rota.WorkflowSubmitted, again bool
 		return s, lapsed(err), err
 	}
 	failpoint.Pass("workflow-before-commit")
-	o, index, err := u.n.proposer.proposeInTurn(ctx, fsm.CommitWorkflowOp(u.spec.ID, u.content))
+	o, index, err := u.n.proposer.proposeInTurn(ctx, entry.CommitWorkflowOp(u.spec.ID, u.content))
 	if err != nil {
 		return s, lapsed(err), err
 	}
@@ -124,7 +125,7 @@ const chunksMost = 8
 // entries on their way at once were refused: calls to the leader may overtake each
 // other, and what comes too early is refused and sent again.
 func (u *upload) add(ctx context.Context, from uint32) error {
-	ops := fsm.AddNodesOps(u.spec, u.graph, u.content, from)
+	ops := entry.AddNodesOps(u.spec, u.graph, u.content, from)
 	for len(ops) > 0 {
 		b, err := encode(ops[:min(chunksMost, len(ops))])
 		if err != nil {
@@ -136,7 +137,7 @@ func (u *upload) add(ctx context.Context, from uint32) error {
 			return err
 		}
 		for _, o := range outcomes {
-			if e := fsm.OutcomeError(o); e != nil {
+			if e := entry.OutcomeError(o); e != nil {
 				return e
 			}
 		}

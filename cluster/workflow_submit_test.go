@@ -15,6 +15,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -117,7 +118,7 @@ func TestSubmitWorkflow_resumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	content := fsm.WorkflowContent(&w, g)
-	ops := append([]*fsmpb.Op{fsm.OpenWorkflowOp(&w, g, content)}, fsm.AddNodesOps(&w, g, content, 0)[:3]...)
+	ops := append([]*fsmpb.Op{entry.OpenWorkflowOp(&w, g, content)}, entry.AddNodesOps(&w, g, content, 0)[:3]...)
 	if _, _, err := n.proposer.propose(within(t, ample), ops); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -23,7 +24,7 @@ func TestAllocs(t *testing.T) {
 	row, lease := m.jobs.edit(id), m.jobs.edit(leased)
 	q := m.queues.edit(row.spec.Queue)
 	m.ledger.settle()
-	kept := (&tombRow{id: id, worker: "w", seq: 1}).keep(&m.ledger.enc, &texts{})
+	kept := (&tombRow{id: id, worker: "w", seq: 1}).keep(&m.ledger.enc, &entry.Texts{})
 	for _, c := range []struct {
 		what string
 		run  func()

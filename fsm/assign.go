@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/sched"
 )
@@ -17,10 +18,10 @@ func (pl *placement) round(op *fsmpb.Round) *fsmpb.Outcome {
 	q := pl.m.queues.get(name)
 	switch {
 	case q == nil || op.GetEpoch() != pl.m.head.epoch+1:
-		return refused(rota.Refusef(rota.KindStale, "epoch", "round %d of queue %q does not follow round %d",
+		return entry.Refused(rota.Refusef(rota.KindStale, "epoch", "round %d of queue %q does not follow round %d",
 			op.GetEpoch(), name, pl.m.head.epoch))
 	case rota.Index(op.GetHeight()) > pl.m.head.index:
-		return refused(rota.Refusef(rota.KindInvalid, "height", "round %d was decided at height %d, the state is at %d",
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "height", "round %d was decided at height %d, the state is at %d",
 			op.GetEpoch(), op.GetHeight(), pl.m.head.index))
 	}
 	pl.m.head.epoch++
@@ -108,7 +109,7 @@ func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, wh
 	l.queue, l.tenant, l.domain, l.typ = j.spec.Queue, j.spec.Tenant, j.spec.Domain, j.spec.Type
 	l.cpu, l.memory, l.io, l.index = j.spec.CPUMilli, j.spec.MemoryBytes, j.spec.IOBytesPerS, pl.m.at
 	l.ID = sched.LeaseID(j.spec.ID, worker, j.attempt, seed)
-	l.key = pl.m.keys.keep(l.ID[:])
+	l.key = pl.m.keys.Keep(l.ID[:])
 	l.Token = rota.Token{Incarnation: h.incarnation, Counter: h.tokens}
 	l.Job, l.Worker, l.Session, l.Attempt, l.State = j.spec.ID, w.spec.ID, w.session, j.attempt, rota.LeaseActive
 	l.Started = h.now()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -41,7 +42,7 @@ func benchJob(id string, change ...func(*rota.JobSpec)) *rota.JobSpec {
 }
 
 func (m *filled) seal(ops ...*fsmpb.Op) []byte {
-	data, err := Seal(&fsmpb.Entry{Term: 1, NowMs: int64(m.now), Ops: ops}, FirstRules)
+	data, err := entry.Seal(&fsmpb.Entry{Term: 1, NowMs: int64(m.now), Ops: ops}, entry.FirstRules)
 	if err != nil {
 		m.b.Fatal(err)
 	}

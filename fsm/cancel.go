@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -23,11 +24,11 @@ func (m *Machine) cancelLate(id rota.JobID) *fsmpb.Outcome {
 	t := m.ended.tombs.get(id)
 	switch {
 	case t == nil:
-		return refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id))
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id))
 	case t.state == rota.JobCancelled:
 		return &fsmpb.Outcome{JobState: uint32(t.state), Existed: true}
 	default:
-		o := refused(rota.Refusef(rota.KindConflict, "job", "job %s is %s already", id, t.state))
+		o := entry.Refused(rota.Refusef(rota.KindConflict, "job", "job %s is %s already", id, t.state))
 		o.JobState = uint32(t.state)
 		return o
 	}
@@ -44,14 +45,14 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	}
 	spec, past, err := revival(t, op.GetSpec(), op.GetPast())
 	if err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	q := m.queues.get(t.queue)
 	if pending := q.pending(); pending >= q.policy.QueueCap {
-		return refused(m.admission.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap))
+		return entry.Refused(m.admission.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap))
 	}
 	if err := m.admitClass(spec); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	j := m.revive(t, spec, past)
 	j.past = &jobPast{content: t.content, life: t.life + 1, retried: m.head.now(), since: max(m.head.clock, t.freeAt)}
@@ -80,11 +81,11 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 // with the answer.
 func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome) {
 	if f, v := m.flows.vertex(id); v != nil {
-		return nil, refused(rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s: run it again, and what waits for it, "+
+		return nil, entry.Refused(rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s: run it again, and what waits for it, "+
 			"with `rota workflow retry %s --from %s`", id, f.id, f.id, vertexName(v)))
 	}
 	if w, node, ok := rota.SplitNodeJobID(id); ok {
-		return nil, refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known as node %q of a workflow %q: submit the workflow "+
+		return nil, entry.Refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known as node %q of a workflow %q: submit the workflow "+
 			"again", id, node, w))
 	}
 	if j := m.jobs.get(id); j != nil {
@@ -97,7 +98,7 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome
 		default:
 			err = rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that ended can be retried", id, j.state)
 		}
-		o := refused(err)
+		o := entry.Refused(err)
 		o.JobState = uint32(j.state)
 		return nil, o
 	}
@@ -105,7 +106,7 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome
 	var err *rota.Error
 	switch {
 	case t == nil:
-		return nil, refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id))
+		return nil, entry.Refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id))
 	case t.life != life:
 		err = rota.Refusef(rota.KindStale, "life", "job %s has ended %s in life %d, not in life %d: look at it again", id, t.state,
 			t.life, life)
@@ -114,7 +115,7 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome
 	default:
 		return t, nil
 	}
-	o := refused(err)
+	o := entry.Refused(err)
 	o.JobState = uint32(t.state)
 	return nil, o
 }

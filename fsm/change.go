@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/sched"
 )
@@ -43,7 +44,7 @@ func changeWords(op *fsmpb.ChangeJob) rota.JobChange {
 func (m *Machine) changeJob(op *fsmpb.ChangeJob) *fsmpb.Outcome {
 	c := changeWords(op)
 	if err := c.CheckShape(rota.MaxPayloadBytes); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	j, o := m.changeable(&c, op)
 	if j == nil {
@@ -53,7 +54,7 @@ func (m *Machine) changeJob(op *fsmpb.ChangeJob) *fsmpb.Outcome {
 	spec := c.Of(&before)
 	q := m.queues.get(j.spec.Queue)
 	if err := spec.CheckShape(max(q.policy.PayloadMaxBytes, int64(len(before.Payload)))); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	j = m.jobs.edit(c.ID)
 	m.own(j)
@@ -69,16 +70,16 @@ func (m *Machine) changeJob(op *fsmpb.ChangeJob) *fsmpb.Outcome {
 // changeable returns the row of a job that may be changed. A nil one comes with the answer.
 func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*jobRow, *fsmpb.Outcome) {
 	if f, v := m.flows.vertex(c.ID); v != nil {
-		return nil, refused(rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s: what nodes are is settled when their "+
+		return nil, entry.Refused(rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s: what nodes are is settled when their "+
 			"workflow is submitted", c.ID, f.id))
 	}
 	j := m.jobs.get(c.ID)
 	if j == nil {
 		t := m.ended.tombs.get(c.ID)
 		if t == nil {
-			return nil, refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known", c.ID))
+			return nil, entry.Refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known", c.ID))
 		}
-		o := refused(rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, t.state))
+		o := entry.Refused(rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, t.state))
 		o.JobState = uint32(t.state)
 		return nil, o
 	}
@@ -97,7 +98,7 @@ func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*jobRow, *
 	default:
 		return j, nil
 	}
-	o := refused(err)
+	o := entry.Refused(err)
 	o.JobState = uint32(j.state)
 	return nil, o
 }

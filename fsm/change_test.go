@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -43,7 +44,7 @@ func TestChange(t *testing.T) {
 		payload := rota.Blob("other")
 		a := b.entry(b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](1), Fee: to[int64](7), TTLMs: to[int64](5_000),
 			Labels: map[string]string{"b": "", "c": "3"}, Payload: &payload}))
-		if err := OutcomeError(a.Outcomes[0]); err != nil {
+		if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
 			t.Fatal(err)
 		}
 		if len(a.Events) != 1 || a.Events[0].Kind != rota.EventJobChanged || a.Events[0].Payload !=

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -12,13 +13,13 @@ import (
 // An entry of another term moves neither; its client operations still apply.
 // So does one that waited until the log was in a later term than its stamp, even
 // before that term's BeginTerm. One from too far ahead is refused whole.
-func (m *Machine) stamp(entry *fsmpb.Entry, logTerm uint64) *rota.Error {
+func (m *Machine) stamp(e *fsmpb.Entry, logTerm uint64) *rota.Error {
 	h := &m.head
-	m.stamped = entry.GetTerm() == h.term && logTerm == h.term && h.term != 0 || planted.expiryWithoutEpoch() && entry.GetTerm() < h.term
+	m.stamped = e.GetTerm() == h.term && logTerm == h.term && h.term != 0 || planted.expiryWithoutEpoch() && e.GetTerm() < h.term
 	if !m.stamped {
 		return nil
 	}
-	now := rota.Clock(entry.GetNowMs())
+	now := rota.Clock(e.GetNowMs())
 	if now > h.clock+limits.ClockLeapMax && !planted.uncappedTick() {
 		m.journal.emit(rota.Event{Kind: rota.EventEntryRefused, Text: "stamped more than a second ahead of the clock"})
 		return rota.Refusef(rota.KindUnavailable, "now_ms",
@@ -74,10 +75,10 @@ func (m *Machine) setDate(walls []int64) {
 func (m *Machine) beginTerm(op *fsmpb.BeginTerm, term uint64) *fsmpb.Outcome {
 	switch {
 	case op.GetTerm() != term || term <= m.head.term:
-		return refused(rota.Refusef(rota.KindStale, "term", "term %d is over: the log is in term %d, the state in term %d",
+		return entry.Refused(rota.Refusef(rota.KindStale, "term", "term %d is over: the log is in term %d, the state in term %d",
 			op.GetTerm(), term, m.head.term))
 	case len(op.GetRandom()) != 32:
-		return refused(rota.Refusef(rota.KindInvalid, "random", "random has %d bytes: 32 are wanted", len(op.GetRandom())))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "random", "random has %d bytes: 32 are wanted", len(op.GetRandom())))
 	}
 	h := &m.head
 	if h.cluster == "" {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -32,7 +33,7 @@ func TestClock(t *testing.T) {
 		b := newBench(t)
 		for _, now := range []int64{startClock + 1001, math.MaxInt64} {
 			a := b.stamped(&fsmpb.Entry{Term: 1, NowMs: now, Ops: []*fsmpb.Op{submitOp(jobSpec("j"))}}, 1)
-			if err := OutcomeError(a.Outcomes[0]); err == nil || err.Kind != rota.KindUnavailable ||
+			if err := entry.OutcomeError(a.Outcomes[0]); err == nil || err.Kind != rota.KindUnavailable ||
 				len(a.Events) != 1 || a.Events[0].Kind != rota.EventEntryRefused || a.Clock != startClock {
 				t.Fatalf("applied %+v", a)
 			}

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -48,7 +49,7 @@ func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 			"--archive-retention has passed the oldest, or delete jobs that ended one after another", limits.MaxDeletedRanges)
 	}
 	if err != nil {
-		refusal := refused(err)
+		refusal := entry.Refused(err)
 		refusal.JobState = o.GetJobState()
 		return refusal
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -27,7 +28,7 @@ func TestDelete(t *testing.T) {
 		b.ok(cancelOp("j"))
 		op := b.deleteOf("j")
 		a := b.entry(op)
-		if o := a.Outcomes[0]; OutcomeError(o) != nil || o.GetJobState() != uint32(rota.JobCancelled) || len(a.Events) != 1 ||
+		if o := a.Outcomes[0]; entry.OutcomeError(o) != nil || o.GetJobState() != uint32(rota.JobCancelled) || len(a.Events) != 1 ||
 			a.Events[0].Kind != rota.EventJobDeleted || a.Events[0].Job != "j" || a.Events[0].Queue != "default" {
 			t.Fatalf("%v, %+v", o, a.Events)
 		}
@@ -146,13 +147,13 @@ func TestDelete_atTheBound(t *testing.T) {
 	for i := range uint64(limits.MaxDeletedRanges) {
 		b.ended.deleted.load(deletedKey(2*i+3), &deletedRow{from: 2*i + 3, to: 2*i + 3})
 	}
-	if err := OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err == nil || err.Kind != rota.KindExhausted {
+	if err := entry.OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err == nil || err.Kind != rota.KindExhausted {
 		t.Fatal(err)
 	}
 	b.state("j", rota.JobCancelled)
 	b.ended.deleted.drop(deletedKey(3))
 	b.ended.deleted.load(deletedKey(2), &deletedRow{from: 2, to: 2})
-	if err := OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err != nil || b.ended.deleted.len() != limits.MaxDeletedRanges {
+	if err := entry.OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err != nil || b.ended.deleted.len() != limits.MaxDeletedRanges {
 		t.Fatal(err)
 	}
 }

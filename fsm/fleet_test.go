@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -92,7 +93,7 @@ func (f *fleetBench) entry(ops ...*fsmpb.Op) Applied {
 
 func (f *fleetBench) try(ops ...*fsmpb.Op) Applied {
 	f.t.Helper()
-	data, err := Seal(&fsmpb.Entry{Term: 1, NowMs: int64(f.now), Ops: ops}, FirstRules)
+	data, err := entry.Seal(&fsmpb.Entry{Term: 1, NowMs: int64(f.now), Ops: ops}, entry.FirstRules)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/tidwall/btree"
 )
@@ -164,7 +165,9 @@ type Loader struct {
 
 // NewLoader starts a fresh state for a snapshot of the given description.
 // One of rules that this binary does not know is refused (SPEC §2.6).
-func NewLoader(info rota.SnapshotInfo) (*Loader, error) { return NewLoaderKnowing(info, RulesVersion) }
+func NewLoader(info rota.SnapshotInfo) (*Loader, error) {
+	return NewLoaderKnowing(info, entry.RulesVersion)
+}
 
 // NewLoaderKnowing is NewLoader for a binary that knows other rules; see NewKnowing.
 func NewLoaderKnowing(info rota.SnapshotInfo, version uint32) (*Loader, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -217,7 +218,7 @@ func TestReincarnate(t *testing.T) {
 	b.term = 0
 	b.lead() // the fresh cluster's log goes on after the restored index
 	for _, l := range old {
-		o := OutcomeError(b.entry(verb(rota.VerbComplete, l)).Outcomes[0])
+		o := entry.OutcomeError(b.entry(verb(rota.VerbComplete, l)).Outcomes[0])
 		if o == nil || o.Kind != rota.KindStale {
 			t.Fatalf("a void lease was completed: %v", o)
 		}

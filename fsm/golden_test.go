@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -78,9 +79,9 @@ func goldenFlows(c *bench) {
 		}
 		switch i {
 		case 1:
-			c.ok(CancelWorkflowOp("g4"))
+			c.ok(entry.CancelWorkflowOp("g4"))
 		case 3:
-			c.entry(RetryWorkflowOp("g4", "n1", 1), RetryWorkflowOp("g2", "", 1))
+			c.entry(entry.RetryWorkflowOp("g4", "n1", 1), entry.RetryWorkflowOp("g2", "", 1))
 		}
 		c.pass(2_000)
 	}
@@ -156,7 +157,7 @@ func writeGolden(t *testing.T) {
 	c.entry(disconnectOp("graced", session, 2), disconnectOp("graced", session, 3), linked(registerOp("graced", 1, "g", false), 2),
 		linked(registerOp("graced", 1, "g", false), 4))
 	goldenDeletions(c)
-	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(FirstRules), switchOp(0))
+	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(entry.FirstRules), switchOp(0))
 	note()
 	var out []byte
 	var lines strings.Builder

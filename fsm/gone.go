@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -14,17 +15,17 @@ const goneText = "its worker died: the guard has ended all that was left of it"
 // takeover is another process's. Said again, it changes nothing.
 func (fl *fleet) gone(op *fsmpb.Gone) *fsmpb.Outcome {
 	if n := len(op.GetSecretHash()); n != 32 {
-		return refused(rota.Refusef(rota.KindInvalid, "secret", "secret hash has %d bytes: 32 are wanted", n))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "secret", "secret hash has %d bytes: 32 are wanted", n))
 	}
 	w := fl.workers.get(rota.WorkerID(op.GetWorker()))
 	if w == nil {
-		return refused(rota.Refusef(rota.KindNotFound, "worker", "worker %q is not registered", op.GetWorker()))
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "worker", "worker %q is not registered", op.GetWorker()))
 	}
 	if w.session != rota.Session(op.GetSession()) {
-		return refused(rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over", op.GetSession(), w.spec.ID))
+		return entry.Refused(rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over", op.GetSession(), w.spec.ID))
 	}
 	if w.secretHash != [32]byte(op.GetSecretHash()) {
-		return refused(rota.Refusef(rota.KindDenied, "secret", "the secret is not that of worker %s", w.spec.ID))
+		return entry.Refused(rota.Refusef(rota.KindDenied, "secret", "the secret is not that of worker %s", w.spec.ID))
 	}
 	if w.status == rota.WorkerRetired {
 		return &fsmpb.Outcome{}
@@ -54,9 +55,9 @@ func (fl *fleet) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
 	w := fl.workers.get(rota.WorkerID(op.GetWorker()))
 	switch {
 	case w == nil || w.session != rota.Session(op.GetSession()) || w.status == rota.WorkerRetired:
-		return refused(rota.Refusef(rota.KindStale, "session", "worker %s has no such session", op.GetWorker()))
+		return entry.Refused(rota.Refusef(rota.KindStale, "session", "worker %s has no such session", op.GetWorker()))
 	case w.connection == 0 || w.connection != op.GetConnection():
-		return refused(rota.Refusef(rota.KindStale, "connection", "worker %s has connection %d, not %d", w.spec.ID, w.connection,
+		return entry.Refused(rota.Refusef(rota.KindStale, "connection", "worker %s has connection %d, not %d", w.spec.ID, w.connection,
 			op.GetConnection()))
 	case !w.disconnected.IsZero():
 		return &fsmpb.Outcome{}

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -113,6 +114,6 @@ func decodeHeader(d *decoder) header {
 	copy(h.chain[:], d.raw(32))
 	h.events = d.uint()
 	h.flowSeq = d.uint()
-	h.rules = uint32(d.enum(rulesMost))
+	h.rules = uint32(d.enum(entry.RulesMost))
 	return h
 }

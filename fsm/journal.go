@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -22,7 +23,7 @@ type journal struct {
 	mute    bool
 	scratch []byte
 	// payloads are texts of events.
-	payloads texts
+	payloads entry.Texts
 }
 
 // payload is an event's own data in JSON; what it is made of always has a form.
@@ -86,7 +87,7 @@ func (jn *journal) placing(d *rota.Decision, worker rota.WorkerID) string {
 	b = strconv.AppendInt(append(b, `,"rank":`...), int64(d.Rank), 10)
 	b = strconv.AppendUint(append(b, `,"height":`...), uint64(d.Height), 10)
 	jn.scratch = append(b, '}')
-	return jn.payloads.keep(jn.scratch)
+	return jn.payloads.Keep(jn.scratch)
 }
 
 // done tells of an output: jobCompleted.
@@ -94,7 +95,7 @@ func (jn *journal) done(digest []byte) string {
 	b := append(jn.scratch[:0], `{"output_digest":"`...)
 	b = hex.AppendEncode(b, digest)
 	jn.scratch = append(b, `"}`...)
-	return jn.payloads.keep(jn.scratch)
+	return jn.payloads.Keep(jn.scratch)
 }
 
 // dueAt returns when a job is QUEUED again: jobRetryScheduled.

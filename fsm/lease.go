@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -18,7 +19,7 @@ func (lg *leasing) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		if l := lg.confirmed(op); l != nil {
 			return lg.decline(l, op)
 		}
-		return refused(rota.Refusef(rota.KindStale, "session", "worker %q has no live session %d: register again",
+		return entry.Refused(rota.Refusef(rota.KindStale, "session", "worker %q has no live session %d: register again",
 			op.GetWorker(), op.GetSession()))
 	}
 	l := lg.leases.get(string(op.GetLease()))
@@ -26,7 +27,7 @@ func (lg *leasing) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		return lg.late(op)
 	}
 	if !planted.fencingOff() && (l.Worker != w.spec.ID || l.Session != w.session) {
-		return refused(rota.Refusef(rota.KindStale, "lease", "lease %s belongs to another worker", l.ID))
+		return entry.Refused(rota.Refusef(rota.KindStale, "lease", "lease %s belongs to another worker", l.ID))
 	}
 	switch rota.LeaseVerb(op.GetVerb()) {
 	case rota.VerbAck:
@@ -42,7 +43,7 @@ func (lg *leasing) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	case rota.VerbProgress:
 		return lg.progress(l, op)
 	default:
-		return refused(rota.Refusef(rota.KindInvalid, "verb", "lease verb %d is unknown", op.GetVerb()))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "verb", "lease verb %d is unknown", op.GetVerb()))
 	}
 }
 
@@ -75,7 +76,7 @@ func (lg *leasing) late(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 			}
 		}
 	}
-	return refused(rota.Refusef(rota.KindStale, "lease", "no such lease is open"))
+	return entry.Refused(rota.Refusef(rota.KindStale, "lease", "no such lease is open"))
 }
 
 // lateOutcome answers for a lease that ended for a reason; own says that it was
@@ -88,9 +89,9 @@ func lateOutcome(op *fsmpb.LeaseOp, own bool, state rota.JobState, why rota.Reas
 		verb == rota.VerbDecline && state != rota.JobCompleted):
 		return &fsmpb.Outcome{JobState: uint32(state), Existed: true}
 	case own && verb == rota.VerbComplete && why == rota.ReasonProofInvalid:
-		o = refused(proofInvalid(outputDigest(op)))
+		o = entry.Refused(proofInvalid(outputDigest(op)))
 	default:
-		o = refused(rota.Refusef(rota.KindStale, "lease", "the lease is over: %s, job %s is %s", why, op.GetJob(), state))
+		o = entry.Refused(rota.Refusef(rota.KindStale, "lease", "the lease is over: %s, job %s is %s", why, op.GetJob(), state))
 	}
 	o.JobState = uint32(state)
 	return o
@@ -146,15 +147,15 @@ func (lg *leasing) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 	case ordinal > 0 && ordinal <= l.Renewals:
 		return leaseOutcome(l, rota.JobRunning)
 	case l.Revoked != rota.ReasonNone:
-		return refused(rota.Refusef(rota.KindStale, "lease", "the lease is revoked (%s): stop and decline it", l.Revoked))
+		return entry.Refused(rota.Refusef(rota.KindStale, "lease", "the lease is revoked (%s): stop and decline it", l.Revoked))
 	case ordinal <= 0 || ordinal != l.Renewals+1:
-		return refused(rota.Refusef(rota.KindInvalid, "ordinal", "renewal %d does not follow renewal %d", ordinal, l.Renewals))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "ordinal", "renewal %d does not follow renewal %d", ordinal, l.Renewals))
 	// The lease stays the worker's in what follows: Conflict, not Stale.
 	case p.RenewalsMax >= 0 && int64(l.Renewals) >= p.RenewalsMax:
-		return refused(rota.Refusef(rota.KindConflict, "lease", "the lease was renewed %d times: renewals_max is %d",
+		return entry.Refused(rota.Refusef(rota.KindConflict, "lease", "the lease was renewed %d times: renewals_max is %d",
 			l.Renewals, p.RenewalsMax))
 	case l.endsBy != 0 && l.Deadline.Clock >= l.endsBy:
-		return refused(rota.Refusef(rota.KindConflict, "lease", "the lease has reached max_runtime: it ends at its deadline"))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "lease", "the lease has reached max_runtime: it ends at its deadline"))
 	}
 	l = lg.leases.edit(l.key)
 	if l.Acked.IsZero() {
@@ -180,16 +181,16 @@ func (lg *leasing) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 
 // complete ends a job well (SPEC §9.5); it acknowledges too (SPEC §8.1).
 func (lg *leasing) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
-	output, digest, meta := op.GetOutput(), op.GetOutputDigest(), pairWords(op.GetMeta())
+	output, digest, meta := op.GetOutput(), op.GetOutputDigest(), entry.PairWords(op.GetMeta())
 	if err := rota.CheckMeta(meta); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	switch {
 	case len(output) > rota.MaxPayloadBytes:
-		return refused(rota.Refusef(rota.KindInvalid, "output", "output has %d bytes: at most %d are taken", len(output),
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "output", "output has %d bytes: at most %d are taken", len(output),
 			rota.MaxPayloadBytes))
 	case len(digest) != 0 && len(digest) != 32:
-		return refused(rota.Refusef(rota.KindInvalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted",
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted",
 			len(digest)))
 	}
 	if l.Acked.IsZero() {
@@ -202,7 +203,7 @@ func (lg *leasing) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if want := lg.m.jobs.get(l.Job).spec.ExpectedDigest; len(want) != 0 && !bytes.Equal(want, digest) {
 		lg.m.fleet.outcome(l, outcomeProofInvalid)
 		state := lg.endLease(l, rota.ReasonProofInvalid, "output digest differs from expected_digest")
-		o := refused(proofInvalid(digest))
+		o := entry.Refused(proofInvalid(digest))
 		o.JobState = uint32(state)
 		return o
 	}
@@ -255,7 +256,7 @@ const endedEarly = "; its worker ends it 1 s before, to report it"
 // progress keeps a report, at most one a second a job (SPEC §8.7).
 func (lg *leasing) progress(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if p := op.GetProgress(); p < 0 || p > 100 {
-		return refused(rota.Refusef(rota.KindInvalid, "progress", "progress is %d: 0 to 100 is wanted", p))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "progress", "progress is %d: 0 to 100 is wanted", p))
 	}
 	j := lg.m.jobs.get(l.Job)
 	if j.progressAt == 0 || lg.m.head.clock >= j.progressAt+limits.ProgressEvery || op.GetProgress() == 100 && j.progress != 100 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -91,7 +92,7 @@ func TestLease(t *testing.T) {
 		l := b.leased("j", "w", func(s *rota.JobSpec) { s.ExpectedDigest = want[:] })
 		for range 2 {
 			o := b.entry(verb(rota.VerbComplete, l, output("wrong"))).Outcomes[0]
-			if err := OutcomeError(o); err == nil || err.Kind != rota.KindConflict || rota.JobState(o.GetJobState()) != rota.JobDelayed {
+			if err := entry.OutcomeError(o); err == nil || err.Kind != rota.KindConflict || rota.JobState(o.GetJobState()) != rota.JobDelayed {
 				b.t.Fatalf("outcome %v", o)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/limits"
@@ -163,7 +164,7 @@ func (vw *View) Crowded(op *fsmpb.Submit) *fsmpb.Outcome {
 	if vw.m.jobs.get(id) != nil || vw.m.ended.tombs.get(id) != nil {
 		return nil
 	}
-	return refused(err)
+	return entry.Refused(err)
 }
 
 // admitCap refuses what a queue has no place for (SPEC §4.4).

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -143,13 +144,13 @@ func TestLives(t *testing.T) {
 			a := sound
 			spoil(&a)
 			op := retryOp("j")
-			op.GetRetry().Spec, op.GetRetry().Past = SpecOp(jobSpec("j")), PastOp(&rota.Job{Attempts: []rota.Attempt{a}})
+			op.GetRetry().Spec, op.GetRetry().Past = entry.SpecOp(jobSpec("j")), PastOp(&rota.Job{Attempts: []rota.Attempt{a}})
 			if o := b.refuses(rota.KindInvalid, "past", op); o.GetKind() == 0 {
 				t.Fatal(name)
 			}
 		}
 		op := retryOp("j")
-		op.GetRetry().Spec, op.GetRetry().Past = SpecOp(jobSpec("j")), PastOp(&rota.Job{Attempts: []rota.Attempt{sound}})
+		op.GetRetry().Spec, op.GetRetry().Past = entry.SpecOp(jobSpec("j")), PastOp(&rota.Job{Attempts: []rota.Attempt{sound}})
 		op.GetRetry().Past.Attempts = append(op.GetRetry().Past.Attempts, 0)
 		b.refuses(rota.KindInvalid, "past", op)
 	})

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/sched"
 )
@@ -31,30 +32,30 @@ type Applied struct {
 }
 
 // Apply applies one log entry: index and term are its place in the log. An
-// error is a *HaltError: the node must stop and apply nothing more.
+// error is a *entry.HaltError: the node must stop and apply nothing more.
 func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, error) {
-	entry, err := open(index, data, m.knows, &m.opener)
+	e, err := entry.Open(index, data, m.knows, &m.decoder)
 	if err != nil {
 		return Applied{}, err
 	}
-	for _, op := range entry.GetOps() {
+	for _, op := range e.GetOps() {
 		if op.GetOp() == nil {
-			return Applied{}, &HaltError{Index: index, NewerRules: true, Reason: "it holds an operation that this binary does not know"}
+			return Applied{}, &entry.HaltError{Index: index, NewerRules: true, Reason: "it holds an operation that this binary does not know"}
 		}
 	}
-	if err := m.haltAtSwitch(index, entry, term); err != nil {
+	if err := m.haltAtSwitch(index, e, term); err != nil {
 		return Applied{}, err
 	}
-	m.begin(index, entry)
-	m.head.operations += uint64(len(entry.GetOps()))
-	a := Applied{Index: index, Outcomes: make([]*fsmpb.Outcome, len(entry.GetOps())), Prior: m.ledger.sum,
+	m.begin(index, e)
+	m.head.operations += uint64(len(e.GetOps()))
+	a := Applied{Index: index, Outcomes: make([]*fsmpb.Outcome, len(e.GetOps())), Prior: m.ledger.sum,
 		EventsBefore: m.head.events, EventsChain: m.head.chain}
-	if refusal := m.stamp(entry, term); refusal != nil {
+	if refusal := m.stamp(e, term); refusal != nil {
 		for i := range a.Outcomes {
-			a.Outcomes[i] = refused(refusal)
+			a.Outcomes[i] = entry.Refused(refusal)
 		}
 	} else {
-		for i, op := range entry.GetOps() {
+		for i, op := range e.GetOps() {
 			a.Outcomes[i] = m.apply(op, term)
 		}
 		m.flows.settleFlows()
@@ -150,11 +151,11 @@ func (m *Machine) Recycle(events []rota.Event) {
 	m.journal.spare = events[:0]
 }
 
-func (m *Machine) begin(index rota.Index, entry *fsmpb.Entry) {
+func (m *Machine) begin(index rota.Index, e *fsmpb.Entry) {
 	m.at = index
 	m.ledger.gen++
-	events := len(entry.GetOps()) + 2
-	for _, op := range entry.GetOps() {
+	events := len(e.GetOps()) + 2
+	for _, op := range e.GetOps() {
 		events += len(op.GetRound().GetPairs())
 		switch rota.LeaseVerb(op.GetLease().GetVerb()) {
 		case rota.VerbAck:
@@ -167,7 +168,7 @@ func (m *Machine) begin(index rota.Index, entry *fsmpb.Entry) {
 	if cap(m.journal.events) < events {
 		m.journal.events = make([]rota.Event, 0, events)
 	}
-	m.walls, m.sweep, m.placement.rounds = entry.GetWallMs(), Sweep{}, m.placement.rounds[:0]
+	m.walls, m.sweep, m.placement.rounds = e.GetWallMs(), Sweep{}, m.placement.rounds[:0]
 	m.flows.flowIndex.spent = 0
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 	"google.golang.org/protobuf/proto"
@@ -91,7 +92,7 @@ func (b *bench) entry(ops ...*fsmpb.Op) Applied {
 
 func (b *bench) stamped(e *fsmpb.Entry, logTerm uint64) Applied {
 	b.t.Helper()
-	data, err := Seal(e, b.head.rules)
+	data, err := entry.Seal(e, b.head.rules)
 	if err != nil {
 		b.t.Fatalf("seal: %v", err)
 	}
@@ -143,7 +144,7 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 func (b *bench) pastOf(id string) (*fsmpb.JobSpec, *fsmpb.Past) {
 	if s, ok := b.View.StagedJob(rota.JobID(id)); ok {
 		job := s.Ended().Job
-		return SpecOp(&job.JobSpec), PastOp(&job)
+		return entry.SpecOp(&job.JobSpec), PastOp(&job)
 	}
 	return nil, nil
 }
@@ -216,7 +217,7 @@ func (b *bench) pass(ms rota.Clock) (events []rota.Event) {
 func (b *bench) ok(op *fsmpb.Op) *fsmpb.Outcome {
 	b.t.Helper()
 	o := b.entry(op).Outcomes[0]
-	if err := OutcomeError(o); err != nil {
+	if err := entry.OutcomeError(o); err != nil {
 		b.t.Fatalf("refused: %v", err)
 	}
 	return o
@@ -229,7 +230,7 @@ func (b *bench) refuses(kind rota.Kind, subject string, op *fsmpb.Op) *fsmpb.Out
 	before := b.View.Digest()
 	before.Hi, before.Lo = before.Hi-b.head.hash.Hi, before.Lo-b.head.hash.Lo
 	o := b.entry(op).Outcomes[0]
-	err := OutcomeError(o)
+	err := entry.OutcomeError(o)
 	if err == nil || err.Kind != kind || err.Subject != subject {
 		b.t.Fatalf("outcome %v: a refusal %s of %q is wanted", o, kind, subject)
 	}
@@ -327,7 +328,7 @@ func jobSpec(id string, change ...func(*rota.JobSpec)) *rota.JobSpec {
 }
 
 func submitOp(s *rota.JobSpec) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: SpecOp(s)}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(s)}}}
 }
 
 func registerOp(id string, slots int32, secret string, takeover bool, change ...func(*rota.WorkerSpec)) *fsmpb.Op {
@@ -337,7 +338,7 @@ func registerOp(id string, slots int32, secret string, takeover bool, change ...
 	}
 	hash := make([]byte, 32)
 	copy(hash, secret)
-	return &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{Spec: WorkerOp(w), SecretHash: hash, Takeover: takeover}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{Spec: entry.WorkerOp(w), SecretHash: hash, Takeover: takeover}}}
 }
 
 // verb is a lease's own worker's command, changed where a test says so.
@@ -346,7 +347,7 @@ func verb(v rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) *f
 	for _, f := range change {
 		f(c)
 	}
-	return LeaseCommandOp(c)
+	return entry.LeaseCommandOp(c)
 }
 
 func sweepOp() *fsmpb.Op { return &fsmpb.Op{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}} }

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
@@ -29,14 +30,14 @@ func (lm *admission) setMode(op *fsmpb.SetMode) *fsmpb.Outcome {
 		}
 	}
 	if err := checkMode(op); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	if h.cluster == "" {
-		return refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
+		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
 	}
 	to := rota.ClusterMode(op.GetMode())
 	if op.GetAuto() && h.mode != rota.ModeNormal && !h.modeAuto {
-		return refused(rota.Refusef(rota.KindConflict, "mode", "an operator set the mode %s (%s): no leader changes it", h.mode,
+		return entry.Refused(rota.Refusef(rota.KindConflict, "mode", "an operator set the mode %s (%s): no leader changes it", h.mode,
 			h.modeReason))
 	}
 	// What an operator degrades is always held.

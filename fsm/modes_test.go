@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -206,7 +207,7 @@ func TestDrainedIsTrueOfNow(t *testing.T) {
 // retryOpWith retries an ended job with its spec, as a leader brings it.
 func retryOpWith(id string, b *bench) *fsmpb.Op {
 	j, _ := b.View.Job(rota.JobID(id))
-	return &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: id, Spec: SpecOp(&j.JobSpec)}}}
+	return &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: id, Spec: entry.SpecOp(&j.JobSpec)}}}
 }
 
 func TestModeByItself(t *testing.T) {

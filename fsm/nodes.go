@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/sched"
 )
@@ -10,7 +11,7 @@ import (
 func (m *Machine) found(op *fsmpb.BeginTerm) *fsmpb.Outcome {
 	id := rota.ClusterID(op.GetClusterId())
 	if err := rota.CheckID("cluster_id", id); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	h := &m.head
 	h.cluster, h.incarnation = id, 1
@@ -34,29 +35,29 @@ func nextBeacon(beacon sched.Hash, random []byte) sched.Hash {
 func (m *Machine) setNode(op *fsmpb.SetNode) *fsmpb.Outcome {
 	id := rota.NodeID(op.GetId())
 	if err := rota.CheckID("node", id); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	if longest := max(len(op.GetApi()), len(op.GetRaft()), len(op.GetIdentity())); longest > maxNodeTextBytes {
-		return refused(rota.Refusef(rota.KindInvalid, "node", "an address or identity of node %s has %d bytes: at most %d are taken",
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "node", "an address or identity of node %s has %d bytes: at most %d are taken",
 			id, longest, maxNodeTextBytes))
 	}
 	old := m.nodes.get(id)
 	switch {
 	case old == nil && m.nodes.len() >= maxNodesEver:
-		return refused(rota.Refusef(rota.KindExhausted, "node", "%d node ids were used: no more are kept", maxNodesEver))
+		return entry.Refused(rota.Refusef(rota.KindExhausted, "node", "%d node ids were used: no more are kept", maxNodesEver))
 	case old == nil:
 		m.nodes.insert(id, &nodeRow{id: id, api: op.GetApi(), raft: op.GetRaft(), identity: op.GetIdentity(),
 			starts: op.GetStarts(), removed: op.GetRemoved()})
 	case op.GetRemoved():
 		m.nodes.edit(id).removed = true
 	case old.removed:
-		return refused(rota.Refusef(rota.KindConflict, "node",
+		return entry.Refused(rota.Refusef(rota.KindConflict, "node",
 			"node %s was removed: start it on an empty data directory with a new --node id", id))
 	case old.identity != op.GetIdentity():
-		return refused(rota.Refusef(rota.KindConflict, "node",
+		return entry.Refused(rota.Refusef(rota.KindConflict, "node",
 			"node id %s belongs to another data directory: start with a new --node id on an empty one", id))
 	case op.GetStarts() < old.starts:
-		return refused(rota.Refusef(rota.KindConflict, "node",
+		return entry.Refused(rota.Refusef(rota.KindConflict, "node",
 			"node %s is at start %d but the cluster saw start %d: this data directory is an old copy", id,
 			op.GetStarts(), old.starts))
 	default:
@@ -89,15 +90,15 @@ func (m *Machine) nodeDiffers(op *fsmpb.NodeDiffers) *fsmpb.Outcome {
 	}
 	id, at, right := rota.NodeID(op.GetNode()), rota.Index(op.GetIndex()), rota.Index(op.GetRightUntil())
 	if err := rota.CheckID("node", id); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	if at >= m.at || right >= at {
-		return refused(rota.Refusef(rota.KindInvalid, "index", "node %s differed at %d and was right until %d, this is entry %d: they are "+
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "index", "node %s differed at %d and was right until %d, this is entry %d: they are "+
 			"wanted in ascending order", id, at, right, m.at))
 	}
 	old := m.nodes.get(id)
 	if old == nil {
-		return refused(rota.Refusef(rota.KindNotFound, "node", "node %s was never a member", id))
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "node", "node %s was never a member", id))
 	}
 	if old.differed > right {
 		return &fsmpb.Outcome{Existed: true}

@@ -16,7 +16,6 @@ func (sound) fencingOff() bool              { return false }
 func (sound) expiryWithoutEpoch() bool      { return false }
 func (sound) uncappedTick() bool            { return false }
 func (sound) dedupeNotInSnapshot() bool     { return false }
-func (sound) crcOff() bool                  { return false }
 func (sound) mapRange() bool                { return false }
 func (sound) silenceForgotten() bool        { return false }
 func (sound) childEarly(*flow, uint32) bool { return false }

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -15,10 +16,10 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 	id := rota.JobID(op.GetJob())
 	switch {
 	case len(op.GetLease()) != len(rota.LeaseID{}):
-		return refused(rota.Refusef(rota.KindInvalid, "lease", "lease id has %d bytes: %d are wanted", len(op.GetLease()),
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "lease", "lease id has %d bytes: %d are wanted", len(op.GetLease()),
 			len(rota.LeaseID{})))
 	case len(op.GetReason()) > limits.MaxReasonBytes:
-		return refused(rota.Refusef(rota.KindInvalid, "reason", "reason has %d bytes: at most %d are taken", len(op.GetReason()),
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "reason", "reason has %d bytes: at most %d are taken", len(op.GetReason()),
 			limits.MaxReasonBytes))
 	}
 	lease := rota.LeaseID(op.GetLease())
@@ -27,7 +28,7 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 		return o
 	}
 	if err := m.reportable(id, lease, t); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	var again *rota.JobSpec
 	var past []rota.Attempt
@@ -37,7 +38,7 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 			again, err = spec, m.admitClass(spec)
 		}
 		if err != nil {
-			return refused(err)
+			return entry.Refused(err)
 		}
 	}
 	m.blame(t, op.GetReason())

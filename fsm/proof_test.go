@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -17,7 +18,7 @@ import (
 func reportOp(l rota.Lease, change ...func(*rota.JobSpec)) *fsmpb.Op {
 	op := &fsmpb.ReportProof{Job: string(l.Job), Lease: l.ID[:], Reason: "hash differs"}
 	if len(change) > 0 {
-		op.Spec = SpecOp(jobSpec(string(l.Job), change...))
+		op.Spec = entry.SpecOp(jobSpec(string(l.Job), change...))
 	}
 	return &fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: op}}
 }
@@ -45,7 +46,7 @@ func TestReportProof(t *testing.T) {
 		before, _ := b.View.Worker("w")
 		a := b.entry(op)
 		o := a.Outcomes[0]
-		if after, _ := b.View.Worker("w"); OutcomeError(o) != nil || !o.GetExisted() || rota.JobState(o.GetJobState()) != state ||
+		if after, _ := b.View.Worker("w"); entry.OutcomeError(o) != nil || !o.GetExisted() || rota.JobState(o.GetJobState()) != state ||
 			len(a.Events) != 0 || after.Slashed != before.Slashed || after.Health != before.Health {
 			b.t.Fatalf("the second report: %v, events %+v", o, a.Events)
 		}
@@ -53,7 +54,7 @@ func TestReportProof(t *testing.T) {
 	run("slashes_the_worker_and_keeps_the_job", func(b *bench) {
 		l := b.completed("j", "w")
 		a := b.entry(reportOp(l))
-		if o := a.Outcomes[0]; OutcomeError(o) != nil || o.GetExisted() || rota.JobState(o.GetJobState()) != rota.JobCompleted {
+		if o := a.Outcomes[0]; entry.OutcomeError(o) != nil || o.GetExisted() || rota.JobState(o.GetJobState()) != rota.JobCompleted {
 			b.t.Fatalf("outcome %v", o)
 		}
 		want := `providerSlashed PROOF_REJECTED {"penalty":100,"stake":900,"reason":"PROOF_REJECTED"}`
@@ -103,7 +104,7 @@ func TestReportProof(t *testing.T) {
 	run("keeps_a_job_whose_payload_nobody_has", func(b *bench) {
 		l := b.completed("j", "w", retries)
 		a := b.stamped(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: []*fsmpb.Op{reportOp(l)}}, b.term)
-		if OutcomeError(a.Outcomes[0]) != nil || len(a.Events) != 1 {
+		if entry.OutcomeError(a.Outcomes[0]) != nil || len(a.Events) != 1 {
 			b.t.Fatalf("outcome %v", a.Outcomes[0])
 		}
 		if j := b.state("j", rota.JobCompleted); j.Reason != rota.ReasonProofRejected {

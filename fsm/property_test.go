@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -67,7 +68,7 @@ func (r *race) pick(_ string, n int) int { return r.chance.IntN(n) }
 
 // expect applies an operation of which the model says whether it is taken.
 func (r *race) expect(taken bool, op *fsmpb.Op) {
-	if got := OutcomeError(r.b.entry(op).Outcomes[0]); (got == nil) != taken {
+	if got := entry.OutcomeError(r.b.entry(op).Outcomes[0]); (got == nil) != taken {
 		r.Fatalf("%v: taken %v, the model says %v (%v)", op, got == nil, taken, got)
 	}
 }
@@ -198,9 +199,9 @@ func (r *race) command() {
 		c.Lease[r.pick("byte", 32)]++
 	}
 	if taken, known := r.model.lease(&c); known {
-		r.expect(taken, LeaseCommandOp(&c))
+		r.expect(taken, entry.LeaseCommandOp(&c))
 	} else {
-		r.b.entry(LeaseCommandOp(&c)) // whatever it answers, it changes nothing
+		r.b.entry(entry.LeaseCommandOp(&c)) // whatever it answers, it changes nothing
 	}
 }
 

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
@@ -39,7 +40,7 @@ func againOutcome(id rota.JobID, state rota.JobState, same bool) *fsmpb.Outcome 
 	if same {
 		return &fsmpb.Outcome{JobState: uint32(state), Existed: true}
 	}
-	o := refused(OtherJob(id, ""))
+	o := entry.Refused(OtherJob(id, ""))
 	o.JobState = uint32(state)
 	return o
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
@@ -14,10 +15,10 @@ import (
 func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 	name := rota.QueueName(op.GetName())
 	if err := rota.CheckID("queue", name); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	if pl.m.head.cluster == "" {
-		return refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
+		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
 	}
 	q := pl.m.queues.get(name)
 	policy := rota.StandardPolicy()
@@ -28,14 +29,14 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 	if op.GetPreset() != "" {
 		var err error
 		if policy, err = rota.PresetPolicy(op.GetPreset()); err != nil {
-			return refused(err)
+			return entry.Refused(err)
 		}
 	}
 	for _, s := range op.GetSet() {
 		if !ascii(s.GetKey()) || !ascii(s.GetValue()) {
 			// Letter case beyond ASCII is a matter of Unicode tables, which differ
 			// between binaries (SPEC §2.2).
-			return refused(rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey()))
+			return entry.Refused(rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey()))
 		}
 		one := rota.Setting{Key: s.GetKey(), Value: s.GetValue()}
 		typ, ms, is, err := one.Expected()
@@ -47,19 +48,19 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 			err = policy.Set(one)
 		}
 		if err != nil {
-			return refused(err)
+			return entry.Refused(err)
 		}
 	}
 	if len(expected) > rota.MaxExpectedTypes {
-		return refused(exhausted("expected", "expected times are set for %d types: at most %d are taken", len(expected),
+		return entry.Refused(exhausted("expected", "expected times are set for %d types: at most %d are taken", len(expected),
 			rota.MaxExpectedTypes))
 	}
 	if err := policy.Check(); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	if q == nil {
 		if pl.m.queues.len() >= limits.MaxQueues {
-			return refused(exhausted("queue", "%d queues exist: no more are taken", limits.MaxQueues))
+			return entry.Refused(exhausted("queue", "%d queues exist: no more are taken", limits.MaxQueues))
 		}
 		pl.addQueue(name, policy)
 		pl.m.queues.edit(name).expected = expected

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
@@ -12,23 +13,23 @@ import (
 
 // register makes a worker known, or takes its live session up again (SPEC §6.4).
 func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
-	spec := workerWords(op.GetSpec())
+	spec := entry.WorkerWords(op.GetSpec())
 	if err := spec.CheckShape(); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	if len(op.GetSecretHash()) != 32 {
-		return refused(rota.Refusef(rota.KindInvalid, "secret", "secret hash has %d bytes: 32 are wanted", len(op.GetSecretHash())))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "secret", "secret hash has %d bytes: 32 are wanted", len(op.GetSecretHash())))
 	}
 	attested := attestation{rota.Date(op.GetAttestedUntilMs()), op.GetAttestedStake()}
 	if err := attested.check(); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	hash := [32]byte(op.GetSecretHash())
 	old := fl.workers.get(spec.ID)
 	switch {
 	case old == nil:
 		if fl.workers.len() >= limits.MaxWorkers {
-			return refused(exhausted("worker", "%d workers are registered: no more are taken", limits.MaxWorkers))
+			return entry.Refused(exhausted("worker", "%d workers are registered: no more are taken", limits.MaxWorkers))
 		}
 		w := &workerRow{spec: spec, secretHash: hash, health: healthFull, leases: make(map[string]struct{})}
 		fl.workers.insert(spec.ID, w)
@@ -37,7 +38,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		fl.newSession(w)
 	case old.secretHash == hash && old.status != rota.WorkerRetired:
 		if old.outdated(op) {
-			return refused(rota.Refusef(rota.KindStale, "connection", "connection %d of worker %s is over: it has opened %d since",
+			return entry.Refused(rota.Refusef(rota.KindStale, "connection", "connection %d of worker %s is over: it has opened %d since",
 				op.GetConnection(), spec.ID, old.connection))
 		}
 		w := fl.workers.edit(spec.ID)
@@ -48,7 +49,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		}
 		fl.resume(w, spec)
 	case old.live() && !op.GetTakeover():
-		return refused(rota.Refusef(rota.KindConflict, "worker",
+		return entry.Refused(rota.Refusef(rota.KindConflict, "worker",
 			"worker id %s is registered by another process (status %s, %d open leases): stop that one, choose another --id, "+
 				"or take it over with --takeover", spec.ID, old.status, old.open))
 	default:

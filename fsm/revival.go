@@ -4,6 +4,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -25,7 +26,7 @@ func revival(t *tombRow, p *fsmpb.JobSpec, past *fsmpb.Past) (*rota.JobSpec, []r
 	if n := len(p.GetLabels()); n > rota.MaxLabels { // before a map is made of them
 		return nil, nil, rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
 	}
-	spec := specWords(p)
+	spec := entry.SpecWords(p)
 	if spec.ID != t.id || spec.Queue != t.queue || spec.Type != t.typ || spec.Tenant != t.tenant {
 		return nil, nil, rota.Refusef(rota.KindInvalid, "spec", "the payload given for job %s (queue %s, type %s, tenant %s) is that of "+
 			"job %q (queue %q, type %q, tenant %q)", t.id, t.queue, t.typ, t.tenant, spec.ID, spec.Queue, spec.Type, spec.Tenant)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/zeebo/xxh3"
 )
 
@@ -294,8 +295,8 @@ func WorkflowContent(w *rota.WorkflowSpec, g *rota.Graph) [16]byte {
 	h := xxh3.New()
 	e := &encoder{}
 	e.str(string(w.ID))
-	e.str(string(workflowQueue(w)))
-	e.str(string(workflowTenant(w)))
+	e.str(string(entry.WorkflowQueue(w)))
+	e.str(string(entry.WorkflowTenant(w)))
 	e.uint(uint64(w.OnFailure))
 	e.uint(uint64(len(w.Labels)))
 	for _, k := range slices.Sorted(maps.Keys(w.Labels)) {
@@ -306,7 +307,7 @@ func WorkflowContent(w *rota.WorkflowSpec, g *rota.Graph) [16]byte {
 	_, _ = h.Write(e.b) // a hash never fails
 	var kept specs
 	for k, at := range g.Order {
-		s := template(w, &w.Nodes[at])
+		s := entry.Template(w, &w.Nodes[at])
 		e.b = e.b[:0]
 		encodeShape(e, kept.keep(&s), g.Parents[k])
 		_, _ = h.Write(e.b)

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -11,13 +12,13 @@ const SubjectRules = "rules_version"
 // haltAtSwitch stops a node at the switch to rules that it does not know: its own
 // state would no longer say what the others' says. A switch that is refused stops
 // nobody. It is asked before anything is touched.
-func (m *Machine) haltAtSwitch(index rota.Index, entry *fsmpb.Entry, term uint64) error {
-	if entry.GetTerm() != m.head.term || term != m.head.term {
+func (m *Machine) haltAtSwitch(index rota.Index, e *fsmpb.Entry, term uint64) error {
+	if e.GetTerm() != m.head.term || term != m.head.term {
 		return nil
 	}
-	for _, op := range entry.GetOps() {
-		if s := op.GetSwitchRules(); s != nil && s.GetVersion() > m.knows && s.GetVersion() <= rulesMost {
-			return tooOld(index, s.GetVersion(), m.knows)
+	for _, op := range e.GetOps() {
+		if s := op.GetSwitchRules(); s != nil && s.GetVersion() > m.knows && s.GetVersion() <= entry.RulesMost {
+			return entry.TooOld(index, s.GetVersion(), m.knows)
 		}
 	}
 	return nil
@@ -37,12 +38,12 @@ func (m *Machine) switchRules(op *fsmpb.SwitchRules) *fsmpb.Outcome {
 	}
 	from, to := m.head.rules, op.GetVersion()
 	switch {
-	case to > rulesMost:
-		return refused(rota.Refusef(rota.KindInvalid, SubjectRules, "rules version is %d: %d to %d is wanted", to, FirstRules, rulesMost))
+	case to > entry.RulesMost:
+		return entry.Refused(rota.Refusef(rota.KindInvalid, SubjectRules, "rules version is %d: %d to %d is wanted", to, entry.FirstRules, entry.RulesMost))
 	case to == from:
 		return &fsmpb.Outcome{Existed: true}
 	case to < from:
-		return refused(rota.Refusef(rota.KindConflict, SubjectRules, "rules version %d is in force: it never goes back to %d", from, to))
+		return entry.Refused(rota.Refusef(rota.KindConflict, SubjectRules, "rules version %d is in force: it never goes back to %d", from, to))
 	}
 	m.head.rules = to
 	m.journal.emit(rota.Event{Kind: rota.EventRulesChanged, Payload: payload(rulesChanged{from, to})})
@@ -51,7 +52,7 @@ func (m *Machine) switchRules(op *fsmpb.SwitchRules) *fsmpb.Outcome {
 
 // rules checks the version in force.
 func (c *checker) rules() {
-	if v := c.m.head.rules; v < FirstRules || v > c.m.knows {
-		c.fault("rules of version %d are in force, this binary knows %d to %d", v, FirstRules, c.m.knows)
+	if v := c.m.head.rules; v < entry.FirstRules || v > c.m.knows {
+		c.fault("rules of version %d are in force, this binary knows %d to %d", v, entry.FirstRules, c.m.knows)
 	}
 }

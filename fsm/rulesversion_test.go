@@ -1,12 +1,12 @@
 package fsm
 
 import (
-	"encoding/binary"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -29,7 +29,7 @@ func knowingBench(t *testing.T, version uint32) *bench {
 func TestSwitchRules(t *testing.T) {
 	t.Parallel()
 	b := knowingBench(t, 4)
-	if v := b.View.Head().Rules; v != FirstRules {
+	if v := b.View.Head().Rules; v != entry.FirstRules {
 		t.Fatalf("a cluster begins with rules version %d", v)
 	}
 	before := b.View.Digest()
@@ -51,7 +51,7 @@ func TestSwitchRules(t *testing.T) {
 	}
 	// The switch of a leadership that is over.
 	stale := b.stamped(&fsmpb.Entry{Term: b.term - 1, NowMs: int64(b.now), Ops: []*fsmpb.Op{switchOp(4)}}, b.term)
-	if e := OutcomeError(stale.Outcomes[0]); e == nil || e.Kind != rota.KindStale || b.View.Head().Rules != 3 {
+	if e := entry.OutcomeError(stale.Outcomes[0]); e == nil || e.Kind != rota.KindStale || b.View.Head().Rules != 3 {
 		t.Errorf("a switch of another term: %v, rules %d", e, b.View.Head().Rules)
 	}
 }
@@ -61,8 +61,8 @@ func TestSwitchRules(t *testing.T) {
 func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	entry := func(term uint64, rules uint32, op *fsmpb.Op) []byte {
-		data, err := Seal(&fsmpb.Entry{Term: term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, rules)
+	sealed := func(term uint64, rules uint32, op *fsmpb.Op) []byte {
+		data, err := entry.Seal(&fsmpb.Entry{Term: term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, rules)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 		t.Helper()
 		before := b.View.Head()
 		_, err := b.Machine.Apply(before.Index+1, b.term, data)
-		var halt *HaltError
+		var halt *entry.HaltError
 		if !errors.As(err, &halt) || !halt.NewerRules || b.View.Head() != before {
 			t.Fatalf("%s: %v, and the state is %+v", what, err, b.View.Head())
 		}
@@ -82,10 +82,10 @@ func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 			}
 		}
 	}
-	halts("a switch", entry(b.term, 1, switchOp(2)))
-	halts("an entry", entry(b.term, 2, sweepOp()))
+	halts("a switch", sealed(b.term, 1, switchOp(2)))
+	halts("an entry", sealed(b.term, 2, sweepOp()))
 	// A switch that is refused stops nobody.
-	if a := b.apply(entry(b.term-1, 1, switchOp(2)), b.term); OutcomeError(a.Outcomes[0]) == nil {
+	if a := b.apply(sealed(b.term-1, 1, switchOp(2)), b.term); entry.OutcomeError(a.Outcomes[0]) == nil {
 		t.Error("a switch of another term was taken")
 	}
 
@@ -115,22 +115,6 @@ func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 	}
 }
 
-// TestSeal_needsWhatIsInForce has entries need the version in force and no newer one.
-func TestSeal_needsWhatIsInForce(t *testing.T) {
-	t.Parallel()
-	for _, v := range []uint32{1, 2, 65535} {
-		data, err := Seal(&fsmpb.Entry{}, v)
-		if err != nil || uint32(binary.BigEndian.Uint16(data[4:])) != v {
-			t.Errorf("version %d: %v, % x", v, err, data)
-		}
-	}
-	for _, v := range []uint32{0, 65536} {
-		if _, err := Seal(&fsmpb.Entry{}, v); err == nil {
-			t.Errorf("an entry was sealed for version %d", v)
-		}
-	}
-}
-
 // TestNodeDiffers has one event come of each doubt, whoever tells it how often.
 func TestNodeDiffers(t *testing.T) {
 	t.Parallel()
@@ -141,7 +125,7 @@ func TestNodeDiffers(t *testing.T) {
 	told := func(op *fsmpb.Op) int {
 		t.Helper()
 		a := b.entry(op)
-		if e := OutcomeError(a.Outcomes[0]); e != nil {
+		if e := entry.OutcomeError(a.Outcomes[0]); e != nil {
 			t.Fatal(e)
 		}
 		if a.Outcomes[0].GetExisted() != (len(a.Events) == 0) {
@@ -174,7 +158,7 @@ func TestNodeDiffers(t *testing.T) {
 	b.refuses(rota.KindInvalid, "index", differsOp("n2", 1<<40, 2))
 	b.refuses(rota.KindInvalid, "index", differsOp("n2", 3, 3))
 	stale := b.stamped(&fsmpb.Entry{Term: b.term - 1, NowMs: int64(b.now), Ops: []*fsmpb.Op{differsOp("n2", at+1, at)}}, b.term)
-	if e := OutcomeError(stale.Outcomes[0]); e == nil || e.Kind != rota.KindStale || len(stale.Events) != 0 {
+	if e := entry.OutcomeError(stale.Outcomes[0]); e == nil || e.Kind != rota.KindStale || len(stale.Events) != 0 {
 		t.Errorf("a word of another term: %v", e)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -63,13 +64,13 @@ func TestSameID(t *testing.T) {
 		s := spec()
 		s.Fee = 7
 		a := b.entry(submitOp(spec()), submitOp(s), submitOp(spec()))
-		if o := a.Outcomes[0]; o.GetExisted() || OutcomeError(o) != nil {
+		if o := a.Outcomes[0]; o.GetExisted() || entry.OutcomeError(o) != nil {
 			t.Fatalf("the first: %v", o)
 		}
-		if err := OutcomeError(a.Outcomes[1]); err == nil || err.Kind != rota.KindConflict || err.Subject != "id" {
+		if err := entry.OutcomeError(a.Outcomes[1]); err == nil || err.Kind != rota.KindConflict || err.Subject != "id" {
 			t.Fatalf("another job: %v", err)
 		}
-		if o := a.Outcomes[2]; !o.GetExisted() || OutcomeError(o) != nil {
+		if o := a.Outcomes[2]; !o.GetExisted() || entry.OutcomeError(o) != nil {
 			t.Fatalf("the first once more: %v", o)
 		}
 	})
@@ -83,13 +84,13 @@ func TestSameID(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o := e.Again(SpecOp(spec())); !o.GetExisted() || rota.JobState(o.GetJobState()) != rota.JobCancelled {
+		if o := e.Again(entry.SpecOp(spec())); !o.GetExisted() || rota.JobState(o.GetJobState()) != rota.JobCancelled {
 			t.Fatalf("the same content: %v", o)
 		}
 		for i, change := range others {
 			s := spec()
 			change(s)
-			if err := OutcomeError(e.Again(SpecOp(s))); err == nil || err.Kind != rota.KindConflict || err.Subject != "id" {
+			if err := entry.OutcomeError(e.Again(entry.SpecOp(s))); err == nil || err.Kind != rota.KindConflict || err.Subject != "id" {
 				t.Fatalf("change %d: %v", i, err)
 			}
 		}

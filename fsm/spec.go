@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/zeebo/xxh3"
 )
@@ -42,7 +43,7 @@ const specsShared = 1 << 10
 
 // read is specWords into room that the next one takes again.
 func (k *specs) read(p *fsmpb.JobSpec) *rota.JobSpec {
-	readSpec(&k.room, p)
+	entry.ReadSpec(&k.room, p)
 	return &k.room
 }
 
@@ -72,7 +73,7 @@ func (k *specs) content(s *rota.JobSpec) rota.Digest {
 // ContentOf returns the hash by which a submission is known again, as Ended has it.
 func ContentOf(p *fsmpb.JobSpec) rota.Digest {
 	var k specs
-	return k.content(specWords(p))
+	return k.content(entry.SpecWords(p))
 }
 
 func restOf(s *rota.JobSpec) *rota.JobSpec {

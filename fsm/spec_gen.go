@@ -7,74 +7,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm/fsmpb"
 )
-
-// fillJobSpec writes words into their message, but for what may be unset in it.
-func fillJobSpec(w *fsmpb.JobSpec, m *rota.JobSpec) {
-	w.Id = string(m.ID)
-	w.Queue = string(m.Queue)
-	w.Type = string(m.Type)
-	w.Tenant = string(m.Tenant)
-	w.Priority = m.Priority
-	w.Fee = m.Fee
-	w.SizeBytes = m.SizeBytes
-	w.Payload = m.Payload
-	w.DelayMs = rota.WholeMillis(m.Delay)
-	w.NotBeforeMs = int64(rota.DateOf(m.NotBefore))
-	w.TtlMs = rota.WholeMillis(m.TTL)
-	w.MaxRuntimeMs = rota.WholeMillis(m.MaxRuntime)
-	w.CpuMilli = m.CPUMilli
-	w.MemoryBytes = m.MemoryBytes
-	w.IoBytesPerS = m.IOBytesPerS
-	w.Requires = m.Requires
-	w.RegionsAllow = m.RegionsAllow
-	w.RegionsDeny = m.RegionsDeny
-	w.Zone = m.Zone
-	w.Domain = m.Domain
-	w.Worker = string(m.Worker)
-	w.ExpectedDigest = m.ExpectedDigest
-	w.SimulateMs = rota.WholeMillis(m.Simulate)
-	w.Units = m.Units
-	w.Labels = pairOps(m.Labels)
-	w.Limits = limitOps(m.Limits)
-	w.ExpectedMs = rota.WholeMillis(m.Expected)
-	w.RetryOnInvalidProof = m.RetryOnInvalidProof
-	w.DataKeys = m.DataKeys
-}
-
-// takeJobSpec is the inverse of fillJobSpec; slices and maps are shared with w.
-func takeJobSpec(m *rota.JobSpec, w *fsmpb.JobSpec) {
-	m.ID = rota.JobID(w.GetId())
-	m.Queue = rota.QueueName(w.GetQueue())
-	m.Type = rota.JobType(w.GetType())
-	m.Tenant = rota.TenantID(w.GetTenant())
-	m.Priority = w.GetPriority()
-	m.Fee = w.GetFee()
-	m.SizeBytes = w.GetSizeBytes()
-	m.Payload = w.GetPayload()
-	m.Delay = rota.Millis(w.GetDelayMs())
-	m.NotBefore = rota.Date(w.GetNotBeforeMs()).Time()
-	m.TTL = rota.Millis(w.GetTtlMs())
-	m.MaxRuntime = rota.Millis(w.GetMaxRuntimeMs())
-	m.CPUMilli = w.GetCpuMilli()
-	m.MemoryBytes = w.GetMemoryBytes()
-	m.IOBytesPerS = w.GetIoBytesPerS()
-	m.Requires = w.GetRequires()
-	m.RegionsAllow = w.GetRegionsAllow()
-	m.RegionsDeny = w.GetRegionsDeny()
-	m.Zone = w.GetZone()
-	m.Domain = w.GetDomain()
-	m.Worker = rota.WorkerID(w.GetWorker())
-	m.ExpectedDigest = w.GetExpectedDigest()
-	m.Simulate = rota.Millis(w.GetSimulateMs())
-	m.Units = w.GetUnits()
-	m.Labels = pairWords(w.GetLabels())
-	m.Limits = limitWords(w.GetLimits())
-	m.Expected = rota.Millis(w.GetExpectedMs())
-	m.RetryOnInvalidProof = w.GetRetryOnInvalidProof()
-	m.DataKeys = w.GetDataKeys()
-}
 
 func encodeSpec(e *encoder, s *keptSpec) {
 	e.str(string(s.ID))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -159,13 +160,13 @@ func TestRetry_takesThePayloadOfItsOwnJobOnly(t *testing.T) {
 		"type": func(s *rota.JobSpec) { s.Type = "play" }, "tenant": func(s *rota.JobSpec) { s.Tenant = "t2" },
 	} {
 		op := retryOp("j")
-		op.GetRetry().Spec = SpecOp(jobSpec("j", change))
+		op.GetRetry().Spec = entry.SpecOp(jobSpec("j", change))
 		if o := b.refuses(rota.KindInvalid, "spec", op); o.GetKind() == 0 {
 			t.Fatal(name)
 		}
 	}
 	op := retryOp("j")
-	op.GetRetry().Spec = SpecOp(jobSpec("j", func(s *rota.JobSpec) { s.Priority = 11 }))
+	op.GetRetry().Spec = entry.SpecOp(jobSpec("j", func(s *rota.JobSpec) { s.Priority = 11 }))
 	b.refuses(rota.KindInvalid, "priority", op)
 	op.GetRetry().Spec.Labels = make([]*fsmpb.Label, rota.MaxLabels+1)
 	b.refuses(rota.KindInvalid, "labels", op)

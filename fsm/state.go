@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -38,23 +39,23 @@ type Machine struct {
 	stamped bool
 	walls   []int64
 	sweep   Sweep
-	opener  opener
+	decoder entry.Decoder
 	specs   specs
 	// keys are keys of leases; digest is room for an output's. answers are the outcomes
 	// that most verbs have, shared by all that have them.
-	keys    texts
+	keys    entry.Texts
 	digest  [32]byte
 	answers [2][rota.JobCancelled + 1]*fsmpb.Outcome
 }
 
 // New returns the state before a cluster's first entry.
-func New() *Machine { return NewKnowing(RulesVersion) }
+func New() *Machine { return NewKnowing(entry.RulesVersion) }
 
 // NewKnowing is New for a binary that knows other rules: what tests of upgrades
 // start nodes with.
 func NewKnowing(version uint32) *Machine {
 	m := &Machine{knows: version}
-	m.head.rules = FirstRules
+	m.head.rules = entry.FirstRules
 	m.View.m, m.fleet.m, m.leasing.m, m.placement.m, m.admission.m = m, m, m, m, m
 	m.typeStats.m, m.flows.m, m.ended.m, m.journal.m = m, m, m, m
 	l := &m.ledger
@@ -78,7 +79,7 @@ func NewKnowing(version uint32) *Machine {
 	m.fleet.workers.mutable, m.queues.mutable, m.admission.tenants.mutable = true, true, true
 	m.jobs.empty = m.emptyJob
 	m.queues.known = make(map[rota.QueueName]*queueRow)
-	m.ended.tombs.order, m.ended.tombs.texts, m.ended.staged.loose = newTombOrder(), make(map[rota.QueueName]*texts), newLooseRecords()
+	m.ended.tombs.order, m.ended.tombs.texts, m.ended.staged.loose = newTombOrder(), make(map[rota.QueueName]*entry.Texts), newLooseRecords()
 	m.placement.registry.reset()
 	m.timers.reset()
 	m.flows.flowIndex.reset()
@@ -98,7 +99,7 @@ func (m *Machine) internal() *fsmpb.Outcome {
 	if m.stamped {
 		return nil
 	}
-	return refused(rota.Refusef(rota.KindStale, "term", "decided in a term that is over"))
+	return entry.Refused(rota.Refusef(rota.KindStale, "term", "decided in a term that is over"))
 }
 
 // View is the reading side of a Machine: nothing of it changes the state. It is valid as

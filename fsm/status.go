@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -43,7 +44,7 @@ func (fl *fleet) reach(op *fsmpb.Reach) *fsmpb.Outcome {
 	}
 	w := fl.workers.get(rota.WorkerID(op.GetWorker()))
 	if w == nil || w.session != rota.Session(op.GetSession()) {
-		return refused(rota.Refusef(rota.KindStale, "session", "worker %s has no such session", op.GetWorker()))
+		return entry.Refused(rota.Refusef(rota.KindStale, "session", "worker %s has no such session", op.GetWorker()))
 	}
 	if op.GetReachable() {
 		if w.status == rota.WorkerUnreachable {
@@ -70,27 +71,27 @@ func (fl *fleet) setStatus(op *fsmpb.SetStatus) *fsmpb.Outcome {
 	status, own := rota.WorkerStatus(op.GetStatus()), op.GetSession() != 0
 	w := fl.workers.get(rota.WorkerID(op.GetWorker()))
 	if w == nil {
-		return refused(rota.Refusef(rota.KindNotFound, "worker", "worker %q is not registered", op.GetWorker()))
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "worker", "worker %q is not registered", op.GetWorker()))
 	}
 	if s := rota.Session(op.GetSession()); own && s != w.session {
-		return refused(rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over", s, w.spec.ID))
+		return entry.Refused(rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over", s, w.spec.ID))
 	}
 	switch status {
 	case rota.WorkerDraining, rota.WorkerRetired:
 	case rota.WorkerActive, rota.WorkerSuspended:
 		if own {
-			return refused(rota.Refusef(rota.KindDenied, "status",
+			return entry.Refused(rota.Refusef(rota.KindDenied, "status",
 				"worker %s cannot make itself %s: DRAINING or RETIRED is wanted", w.spec.ID, status))
 		}
 	default:
-		return refused(rota.Refusef(rota.KindInvalid, "status",
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "status",
 			"status %s cannot be set: ACTIVE, DRAINING, SUSPENDED or RETIRED is wanted", status))
 	}
 	if w.status == status {
 		return &fsmpb.Outcome{}
 	}
 	if err := fl.settable(w, status, own); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	w = fl.workers.edit(w.spec.ID)
 	switch status {

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -10,7 +11,7 @@ import (
 func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	id := rota.JobID(op.GetSpec().GetId())
 	if n := len(op.GetSpec().GetLabels()); n > rota.MaxLabels { // before a map is made of them
-		return refused(rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels))
 	}
 	spec := m.specs.read(op.GetSpec())
 	if o := m.again(spec); o != nil {
@@ -18,7 +19,7 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	}
 	q := m.queues.get(spec.Queue)
 	if err := m.admit(spec, q); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	m.head.jobSeq++
 	j := m.newJob()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -61,7 +62,7 @@ func TestSweep(t *testing.T) {
 		}
 		b.lead()
 		a := b.stamped(&fsmpb.Entry{Term: 1, NowMs: int64(b.now + 900), Ops: []*fsmpb.Op{sweepOp(), submitOp(jobSpec("k"))}}, 2)
-		if err := OutcomeError(a.Outcomes[0]); err == nil || err.Kind != rota.KindStale || a.Stamped || a.Clock != b.now {
+		if err := entry.OutcomeError(a.Outcomes[0]); err == nil || err.Kind != rota.KindStale || a.Stamped || a.Clock != b.now {
 			t.Fatalf("applied %+v", a)
 		}
 		b.state("j", rota.JobAssigned)

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -10,24 +11,24 @@ import (
 func (lm *admission) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 	id := rota.TenantID(op.GetId())
 	if err := rota.CheckID("tenant", id); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	if lm.m.head.cluster == "" {
-		return refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
+		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
 	}
 	wanted := lm.limitsOf(id)
 	for _, s := range op.GetSet() {
 		if !ascii(s.GetKey()) || !ascii(s.GetValue()) { // as in setQueue
-			return refused(rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey()))
+			return entry.Refused(rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey()))
 		}
 		if err := wanted.Set(rota.Setting{Key: s.GetKey(), Value: s.GetValue()}); err != nil {
-			return refused(err)
+			return entry.Refused(err)
 		}
 	}
 	t := lm.tenants.get(id)
 	switch {
 	case t == nil && lm.tenants.len() >= limits.MaxTenants:
-		return refused(exhausted("tenant", "%d tenants are known: no more are taken", limits.MaxTenants))
+		return entry.Refused(exhausted("tenant", "%d tenants are known: no more are taken", limits.MaxTenants))
 	case t == nil:
 		lm.tenants.insert(id, &tenantRow{id: id, limits: rota.DefaultTenantLimits()})
 	case t.known && t.limits == wanted:

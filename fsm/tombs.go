@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/zeebo/xxh3"
 )
@@ -84,7 +85,7 @@ type tombs struct {
 	order tombOrder
 	// texts are by queue: tombstones of one horizon leave together, and one that stays
 	// would keep a whole piece of memory with others' of a shorter one.
-	texts map[rota.QueueName]*texts
+	texts map[rota.QueueName]*entry.Texts
 }
 
 // get returns a copy of a tombstone, nil where there is none.
@@ -112,7 +113,7 @@ func (t *tombs) load(r *tombRow) (fresh bool) {
 func (t *tombs) set(r *tombRow) (kept tomb, had bool) {
 	in := t.texts[r.queue]
 	if in == nil {
-		in = &texts{}
+		in = &entry.Texts{}
 		t.texts[r.queue] = in
 	}
 	kept = r.keep(&t.l.enc, in)
@@ -124,13 +125,13 @@ func (t *tombs) set(r *tombRow) (kept tomb, had bool) {
 
 // keep returns the bytes of a tombstone, among texts if there are any; e is the caller's, to
 // write over.
-func (r *tombRow) keep(e *encoder, in *texts) tomb {
+func (r *tombRow) keep(e *encoder, in *entry.Texts) tomb {
 	e.b = e.b[:0]
 	r.canonical(e)
 	if in == nil {
 		return tomb(e.b)
 	}
-	return tomb(in.keep(e.b))
+	return tomb(in.Keep(e.b))
 }
 
 // reject marks a tombstone as one whose proof was rejected.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 )
 
 // sevenDays is gc_horizon unless a queue sets it.
@@ -23,7 +24,7 @@ func TestTomb(t *testing.T) {
 			submitted: rota.Moment{Clock: math.MaxInt64}, finished: rota.Moment{Clock: math.MinInt64, Date: -1}, freeAt: 64},
 	} {
 		var e encoder
-		kept := want.keep(&e, &texts{})
+		kept := want.keep(&e, &entry.Texts{})
 		if got := kept.row(); got != want || kept.TreeKey() != want.id {
 			t.Errorf("%s: %+v was read, %+v is wanted", name, got, want)
 		}
@@ -38,7 +39,7 @@ func TestTomb(t *testing.T) {
 func TestTombs(t *testing.T) {
 	t.Parallel()
 	var l ledger
-	all := tombs{l: &l, order: newTombOrder(), texts: make(map[rota.QueueName]*texts)}
+	all := tombs{l: &l, order: newTombOrder(), texts: make(map[rota.QueueName]*entry.Texts)}
 	all.insert(&tombRow{id: "a", seq: 1, reason: rota.ReasonDone})
 	all.insert(&tombRow{id: "b", seq: 2, reason: rota.ReasonDone})
 	frozen := all.freeze()

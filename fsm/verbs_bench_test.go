@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -56,7 +55,7 @@ func (l *life) step(name string) []byte {
 		return l.jobOps(cancelOp)
 	case "retry":
 		return l.jobOps(func(id string) *fsmpb.Op { // as a node proposes it: with the job as it was submitted
-			return &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: id, Spec: SpecOp(benchJob(id))}}}
+			return &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: id, Spec: entry.SpecOp(benchJob(id))}}}
 		})
 	case "status":
 		n := 0
@@ -137,52 +136,6 @@ func BenchmarkVerb(b *testing.B) {
 			}
 		})
 	}
-}
-
-// BenchmarkEntry is an entry's bytes: sealed by the leader, checked and read on every node.
-// An operation is an entry of a hundred submissions of 256 bytes.
-func BenchmarkEntry(b *testing.B) {
-	entry := &fsmpb.Entry{Term: 1, NowMs: int64(startClock)}
-	for i := range batch {
-		entry.Ops = append(entry.Ops, submitOp(benchJob(fmt.Sprintf("job-%09d", i))))
-	}
-	data, err := Seal(entry, FirstRules)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Run("seal", func(b *testing.B) {
-		b.SetBytes(int64(len(data)))
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := Seal(entry, FirstRules); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("open", func(b *testing.B) {
-		o := &opener{}
-		b.SetBytes(int64(len(data)))
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := open(1, data, FirstRules, o); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("open by package proto", func(b *testing.B) {
-		body, err := proto.Marshal(entry)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.SetBytes(int64(len(body)))
-		b.ReportAllocs()
-		for b.Loop() {
-			var e fsmpb.Entry
-			if err := proto.Unmarshal(body, &e); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }
 
 // BenchmarkRow is a job's row: its canonical bytes hashed for the digest, written and read

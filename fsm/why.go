@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -309,8 +310,8 @@ func regionsText(allow, deny []string) string {
 
 func limitsText(limits map[string]int64) string {
 	var parts []string
-	for _, l := range limitOps(limits) { // sorted
-		parts = append(parts, fmt.Sprintf("%s=%d", l.GetName(), l.GetValue()))
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		parts = append(parts, fmt.Sprintf("%s=%d", name, limits[name]))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -108,7 +109,7 @@ func TestRegister(t *testing.T) {
 			b.refuses(rota.KindInvalid, c.subject, registerOp("w", 1, "s", false, c.change))
 		}
 		b.refuses(rota.KindInvalid, "secret", &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{
-			Spec: WorkerOp(&rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 1}), SecretHash: []byte("short")}}})
+			Spec: entry.WorkerOp(&rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 1}), SecretHash: []byte("short")}}})
 	})
 	t.Run("keeps_leases_when_it_offers_less", func(t *testing.T) {
 		t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -84,7 +85,7 @@ func TestOpenWorkflowRefuses(t *testing.T) {
 	})
 	t.Run("before there is a cluster", func(t *testing.T) {
 		empty := emptyBench(t)
-		if err := OutcomeError(empty.entry(diamond("wf").open()).Outcomes[0]); err == nil || err.Kind != rota.KindUnavailable {
+		if err := entry.OutcomeError(empty.entry(diamond("wf").open()).Outcomes[0]); err == nil || err.Kind != rota.KindUnavailable {
 			t.Fatal(err)
 		}
 	})
@@ -99,7 +100,7 @@ func TestAddNodesRefuses(t *testing.T) {
 	b.refuses(rota.KindNotFound, "workflow", d.add()[0])
 	b.ok(d.open())
 	part := func(from, to int) *fsmpb.Op {
-		op := AddNodesOps(&d.WorkflowSpec, d.g, d.content, uint32(from))[0]
+		op := entry.AddNodesOps(&d.WorkflowSpec, d.g, d.content, uint32(from))[0]
 		op.GetAddNodes().Nodes = op.GetAddNodes().Nodes[:to-from]
 		return op
 	}

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -19,7 +20,7 @@ func (fs *flows) cancelWorkflow(op *fsmpb.CancelWorkflow) *fsmpb.Outcome {
 	r, err := fs.committed(rota.WorkflowID(op.GetId()))
 	switch {
 	case err != nil:
-		return refused(err)
+		return entry.Refused(err)
 	case r.state == rota.WorkflowCancelled || r.ending == rota.WorkflowCancelled:
 		return flowOutcome(r, true)
 	case r.state != rota.WorkflowRunning:
@@ -34,7 +35,7 @@ func (fs *flows) cancelWorkflow(op *fsmpb.CancelWorkflow) *fsmpb.Outcome {
 
 // flowRefused is a refusal that tells where the workflow stands.
 func flowRefused(r *workflowRow, err error) *fsmpb.Outcome {
-	o := refused(err)
+	o := entry.Refused(err)
 	o.WorkflowState, o.Runs = uint32(r.state), r.runs
 	return o
 }

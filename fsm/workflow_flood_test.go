@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -47,7 +48,7 @@ func TestRetriesAtOnce(t *testing.T) {
 	a := b.entry(ops...)
 	looked := 0
 	for i, o := range a.Outcomes {
-		e := OutcomeError(o)
+		e := entry.OutcomeError(o)
 		switch {
 		case i > 0 && i%2 == 0:
 			if e == nil || e.Kind != rota.KindNotFound {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -215,7 +216,7 @@ func TestWorkflowForgotten(t *testing.T) {
 	a = b.entry(d.open(), d.retry("", 1))
 	b.twin = b.restored()
 	b.sound()
-	if o := a.Outcomes; OutcomeError(o[0]).Kind != rota.KindExhausted || OutcomeError(o[1]).Kind != rota.KindNotFound {
+	if o := a.Outcomes; entry.OutcomeError(o[0]).Kind != rota.KindExhausted || entry.OutcomeError(o[1]).Kind != rota.KindNotFound {
 		t.Fatal(o)
 	}
 	for ; a.Sweep.More; a = b.entry(sweepOp()) {

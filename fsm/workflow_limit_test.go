@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -27,11 +28,11 @@ func TestAddNodesIDs(t *testing.T) {
 		if err := rota.CheckNodeID("id", id); err == nil {
 			t.Fatalf("%q passes at the edge", id)
 		}
-		data, err := Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, b.head.rules)
+		data, err := entry.Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, b.head.rules)
 		if err != nil {
 			continue // no entry can hold it
 		}
-		if e := OutcomeError(b.apply(data, b.term).Outcomes[0]); e == nil || e.Kind != rota.KindInvalid || e.Subject != "id" {
+		if e := entry.OutcomeError(b.apply(data, b.term).Outcomes[0]); e == nil || e.Kind != rota.KindInvalid || e.Subject != "id" {
 			t.Fatalf("%q: %v", id, e)
 		}
 	}
@@ -53,7 +54,7 @@ func TestReportProofOfANode(t *testing.T) {
 	if spec := op.GetReportProof().GetSpec(); spec == nil || !spec.GetRetryOnInvalidProof() {
 		t.Fatalf("the report does not bring what could run again: %v", spec)
 	}
-	if o := a.Outcomes[0]; OutcomeError(o) != nil || rota.JobState(o.GetJobState()) != rota.JobCompleted {
+	if o := a.Outcomes[0]; entry.OutcomeError(o) != nil || rota.JobState(o.GetJobState()) != rota.JobCompleted {
 		t.Fatal(o)
 	}
 	if got := tells(a.Events); !strings.HasPrefix(got, "providerSlashed PROOF_REJECTED") || len(a.Events) != 1 {
@@ -97,7 +98,7 @@ func TestVertexCap(t *testing.T) {
 	chunk := func(i int) *fsmpb.Op {
 		d := newDAG(fmt.Sprintf("large%02d", i), make([][]uint32, limits.MaxChunkNodes))
 		d.content = newDAG(string(d.ID), [][]uint32{nil}).content
-		return AddNodesOps(&d.WorkflowSpec, d.g, d.content, 0)[0]
+		return entry.AddNodesOps(&d.WorkflowSpec, d.g, d.content, 0)[0]
 	}
 	for i := range most - 1 {
 		b.ok(chunk(i))
@@ -112,7 +113,7 @@ func TestVertexCap(t *testing.T) {
 	}
 	room, taken := (limits.MaxVertices*5/4-b.flows.flowIndex.all.vertices)/rota.MaxWorkflowNodes, int64(0)
 	for _, o := range b.entry(ops...).Outcomes {
-		if e := OutcomeError(o); e == nil {
+		if e := entry.OutcomeError(o); e == nil {
 			taken++
 		} else if e.Kind != rota.KindExhausted || !strings.Contains(e.Text, "being forgotten") {
 			t.Fatal(e)
@@ -142,7 +143,7 @@ func TestBytesCap(t *testing.T) {
 	m.flows.flowIndex.all.bytes += others
 	apply := func(op *fsmpb.Op) *rota.Error {
 		t.Helper()
-		data, err := Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, b.head.rules)
+		data, err := entry.Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, b.head.rules)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +152,7 @@ func TestBytesCap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return OutcomeError(a.Outcomes[0])
+		return entry.OutcomeError(a.Outcomes[0])
 	}
 	if err := apply(more.add()[0]); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -282,7 +283,7 @@ func (r *flowRace) begin(i int) {
 func (r *flowRace) apply(taken bool, ops ...*fsmpb.Op) Applied {
 	r.Helper()
 	a := r.b.entry(ops...)
-	if got := OutcomeError(a.Outcomes[0]); (got == nil) != taken {
+	if got := entry.OutcomeError(a.Outcomes[0]); (got == nil) != taken {
 		r.Fatalf("%v: taken %v, the model says %v (%v)", ops[0], got == nil, taken, got)
 	}
 	r.watch(a.Events)
@@ -402,7 +403,7 @@ func (r *flowRace) verb(m *flowModel, n *modelNode) {
 	if s, _ := r.b.View.Session("w"); s != c.Session || a.Lease.Revoked != rota.ReasonNone {
 		c.Verb = rota.VerbDecline // confirms that the old process has stopped
 		m.lost(n, false)
-		r.apply(true, LeaseCommandOp(&c))
+		r.apply(true, entry.LeaseCommandOp(&c))
 		return
 	}
 	switch r.chance.IntN(8) {
@@ -419,7 +420,7 @@ func (r *flowRace) verb(m *flowModel, n *modelNode) {
 		c.Verb = rota.VerbComplete
 		n.state = mDone
 	}
-	r.apply(true, LeaseCommandOp(&c))
+	r.apply(true, entry.LeaseCommandOp(&c))
 }
 
 func (r *flowRace) compare() {

@@ -1,7 +1,10 @@
 package fsm
 
 import (
+	"encoding/binary"
+
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -16,27 +19,27 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	}
 	spec, err := openSpec(op)
 	if err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	if fs.m.head.cluster == "" {
-		return refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: submit again"))
+		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: submit again"))
 	}
 	q := fs.m.queues.get(spec.Queue)
 	if q == nil {
-		return refused(noQueue(spec.Queue))
+		return entry.Refused(noQueue(spec.Queue))
 	}
 	if err := fs.m.admission.admitMode(spec); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	if err := fs.admitShares(spec, q, op); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	if err := fs.m.admission.admitRate(spec, q); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	need := flowSize{workflows: 1, vertices: int64(op.GetNodes()), bytes: edgeBytes * int64(op.GetEdges())}
 	if err := fs.admitSize(need); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	fs.makeRoom(need)
 	fs.m.head.flowSeq++
@@ -61,13 +64,13 @@ func flowOutcome(r *workflowRow, existed bool) *fsmpb.Outcome {
 func (fs *flows) reopen(r *workflowRow, content rota.Digest) *fsmpb.Outcome {
 	switch {
 	case r.leaving:
-		return refused(exhausted("workflow", "workflow %s of that id is being forgotten: submit again in a moment", r.id))
+		return entry.Refused(exhausted("workflow", "workflow %s of that id is being forgotten: submit again in a moment", r.id))
 	case r.state != rota.WorkflowOpen && r.content != content:
 		return flowRefused(r, otherWorkflow(r.id))
 	case r.state != rota.WorkflowOpen:
 		return flowOutcome(r, true)
 	case r.content != content:
-		return refused(rota.Refusef(rota.KindConflict, "workflow", "workflow %s is being submitted by somebody else, with other content: "+
+		return entry.Refused(rota.Refusef(rota.KindConflict, "workflow", "workflow %s is being submitted by somebody else, with other content: "+
 			"%d of %d nodes have arrived; unless more arrive it is given up in %d ms", r.id, r.added, r.nodes,
 			max(0, rota.Clock(r.lapses())-fs.m.head.clock)))
 	}
@@ -91,7 +94,7 @@ func openSpec(op *fsmpb.OpenWorkflow) (*rota.JobSpec, error) {
 	if n := len(op.GetLabels()); n > rota.MaxLabels { // before a map is made of them
 		return nil, rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
 	}
-	spec := specWords(&fsmpb.JobSpec{Queue: op.GetQueue(), Tenant: op.GetTenant(), Priority: op.GetPriority(),
+	spec := entry.SpecWords(&fsmpb.JobSpec{Queue: op.GetQueue(), Tenant: op.GetTenant(), Priority: op.GetPriority(),
 		Labels: op.GetLabels()})
 	spec.Type = "workflow" // it stands for no job: any type is as good
 	if err := spec.CheckTemplate(0); err != nil {
@@ -195,4 +198,13 @@ func (fs *flows) makeRoom(need flowSize) {
 		oldest, _ := fs.m.timers.oldest.Min()
 		fs.leave(fs.workflows.edit(rota.WorkflowID(oldest.id)))
 	}
+}
+
+// contentOf reads what an operation gives as content; ok is false unless it has 16
+// bytes.
+func contentOf(b []byte) (d rota.Digest, ok bool) {
+	if len(b) != 16 {
+		return d, false
+	}
+	return rota.Digest{Hi: binary.BigEndian.Uint64(b), Lo: binary.BigEndian.Uint64(b[8:])}, true
 }

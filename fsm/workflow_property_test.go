@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 	"google.golang.org/protobuf/proto"
@@ -207,7 +208,7 @@ func (s *schedulers) end(at int) {
 		s.ok(verb(rota.VerbAck, l))
 	}
 	a := s.entry(verb(v, l, func(c *peer.LeaseCommand) { c.NoRetry = v == rota.VerbFail }))
-	if err := OutcomeError(a.Outcomes[0]); err != nil {
+	if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
 		s.t.Fatalf("%s of %s: %v", v, l.Job, err)
 	}
 	last := uint32(0)

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -13,7 +14,7 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	r, err := fs.committed(rota.WorkflowID(op.GetId()))
 	switch {
 	case err != nil:
-		return refused(err)
+		return entry.Refused(err)
 	case op.GetRuns() < r.runs:
 		return flowOutcome(r, true)
 	case op.GetRuns() > r.runs:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -42,12 +43,12 @@ func diamond(id string, change ...func(*dag)) *dag {
 
 func continuing(d *dag) { d.OnFailure = rota.FailureContinue }
 
-func (d *dag) open() *fsmpb.Op   { return OpenWorkflowOp(&d.WorkflowSpec, d.g, d.content) }
-func (d *dag) add() []*fsmpb.Op  { return AddNodesOps(&d.WorkflowSpec, d.g, d.content, 0) }
-func (d *dag) commit() *fsmpb.Op { return CommitWorkflowOp(d.ID, d.content) }
-func (d *dag) cancel() *fsmpb.Op { return CancelWorkflowOp(d.ID) }
+func (d *dag) open() *fsmpb.Op   { return entry.OpenWorkflowOp(&d.WorkflowSpec, d.g, d.content) }
+func (d *dag) add() []*fsmpb.Op  { return entry.AddNodesOps(&d.WorkflowSpec, d.g, d.content, 0) }
+func (d *dag) commit() *fsmpb.Op { return entry.CommitWorkflowOp(d.ID, d.content) }
+func (d *dag) cancel() *fsmpb.Op { return entry.CancelWorkflowOp(d.ID) }
 func (d *dag) retry(from string, runs int32) *fsmpb.Op {
-	return RetryWorkflowOp(d.ID, from, runs)
+	return entry.RetryWorkflowOp(d.ID, from, runs)
 }
 
 func (b *bench) upload(d *dag) {
@@ -63,7 +64,7 @@ func (b *bench) run(d *dag) Applied {
 	b.t.Helper()
 	b.upload(d)
 	a := b.entry(d.commit())
-	if err := OutcomeError(a.Outcomes[0]); err != nil {
+	if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
 		b.t.Fatal(err)
 	}
 	return a
@@ -104,7 +105,7 @@ func (b *bench) ends(v rota.LeaseVerb, d *dag, nodes ...string) (events []rota.E
 			b.t.Fatalf("node %s has no lease: %s", n, b.standing(d.ID))
 		}
 		a := b.entry(verb(v, *j.Lease, func(c *peer.LeaseCommand) { c.NoRetry = v == rota.VerbFail }))
-		if err := OutcomeError(a.Outcomes[0]); err != nil {
+		if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
 			b.t.Fatal(err)
 		}
 		events = append(events, a.Events...)
@@ -299,7 +300,7 @@ func TestWorkflowPolicies(t *testing.T) {
 		if j, _ := b.View.Job("wf/n1"); j.Reason != rota.ReasonWorkflowCancelled || b.leasing.leases.len() != 0 {
 			t.Fatalf("%+v", j)
 		}
-		b.refuses(rota.KindNotFound, "workflow", CancelWorkflowOp("other"))
+		b.refuses(rota.KindNotFound, "workflow", entry.CancelWorkflowOp("other"))
 	})
 	t.Run("workflow cancel of one that is failing", func(t *testing.T) {
 		t.Parallel()

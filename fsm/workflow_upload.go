@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -13,7 +14,7 @@ import (
 func (fs *flows) upload(id rota.WorkflowID, content []byte) (*workflowRow, *fsmpb.Outcome) {
 	r := fs.workflows.get(id)
 	if r == nil || r.leaving {
-		return nil, refused(rota.Refusef(rota.KindNotFound, "workflow", "workflow %.80q is not being submitted, or was given up as its "+
+		return nil, entry.Refused(rota.Refusef(rota.KindNotFound, "workflow", "workflow %.80q is not being submitted, or was given up as its "+
 			"nodes stopped arriving: submit it again", id))
 	}
 	d, ok := contentOf(content)
@@ -24,7 +25,7 @@ func (fs *flows) upload(id rota.WorkflowID, content []byte) (*workflowRow, *fsmp
 	case r.state != rota.WorkflowOpen:
 		return nil, flowOutcome(r, true)
 	case other:
-		return nil, refused(rota.Refusef(rota.KindConflict, "content", "workflow %s is being submitted with other content", id))
+		return nil, entry.Refused(rota.Refusef(rota.KindConflict, "content", "workflow %s is being submitted with other content", id))
 	}
 	return r, nil
 }
@@ -45,12 +46,12 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 	n, first := uint64(len(op.GetNodes())), uint64(op.GetFirst())
 	switch {
 	case n == 0 || n > limits.MaxChunkNodes:
-		return refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes are %d: 1 to %d are wanted at a time", n, limits.MaxChunkNodes))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes are %d: 1 to %d are wanted at a time", n, limits.MaxChunkNodes))
 	case first+n > uint64(r.nodes):
-		return refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes %d to %d are more than the %d that workflow %s announced", first,
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes %d to %d are more than the %d that workflow %s announced", first,
 			first+n-1, r.nodes, r.id))
 	case first > uint64(r.added):
-		o := refused(rota.Refusef(rota.KindOutOfRange, "first", "node %d of workflow %s is wanted next, not node %d", r.added, r.id, first))
+		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "first", "node %d of workflow %s is wanted next, not node %d", r.added, r.id, first))
 		o.WorkflowState, o.NextNode = uint32(r.state), r.added
 		return o
 	}
@@ -92,7 +93,7 @@ type chunk struct {
 // refused gives back what was taken for the chunk.
 func (c *chunk) refused(err error) *fsmpb.Outcome {
 	c.m.flows.dropKinds(c.f, c.kinds)
-	return refused(err)
+	return entry.Refused(err)
 }
 
 // take checks the next node; it changes nothing but the chunk, and
@@ -115,7 +116,7 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 	if n := len(n.GetSpec().GetLabels()); n > rota.MaxLabels { // before a map is made of them
 		return nil, "", rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
 	}
-	spec := specWords(n.GetSpec())
+	spec := entry.SpecWords(n.GetSpec())
 	name = string(spec.ID)
 	if err := rota.CheckNodeIDBytes("id", name); err != nil {
 		return nil, "", err
@@ -207,24 +208,24 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	}
 	switch {
 	case r.added < r.nodes:
-		o := refused(rota.Refusef(rota.KindOutOfRange, "nodes", "%d of the %d nodes of workflow %s have arrived: node %d is wanted next",
+		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "nodes", "%d of the %d nodes of workflow %s have arrived: node %d is wanted next",
 			r.added, r.nodes, r.id, r.added))
 		o.WorkflowState, o.NextNode = uint32(r.state), r.added
 		return o
 	case r.linked != r.edges:
-		return refused(rota.Refusef(rota.KindInvalid, "edges", "workflow %s has %d edges, it announced %d", r.id, r.linked, r.edges))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "edges", "workflow %s has %d edges, it announced %d", r.id, r.linked, r.edges))
 	}
 	f := fs.flowIndex.byID[r.id]
 	spec := &rota.JobSpec{Queue: r.queue, Tenant: r.tenant, Priority: f.urgent}
 	if err := fs.m.admission.admitMode(spec); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	if err := fs.flowIndex.spend(len(f.queues)); err != nil {
-		return refused(err)
+		return entry.Refused(err)
 	}
 	for _, q := range f.queues {
 		if err := fs.admitNodes(spec, fs.m.queues.get(q.name), q.nodes); err != nil {
-			return refused(err)
+			return entry.Refused(err)
 		}
 	}
 	r = fs.workflows.edit(r.id)

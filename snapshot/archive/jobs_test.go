@@ -17,6 +17,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -42,7 +43,7 @@ func newEndings(t testing.TB) *endings {
 
 func (e *endings) apply(ops ...*fsmpb.Op) {
 	e.t.Helper()
-	data, err := fsm.Seal(&fsmpb.Entry{Term: 1, NowMs: e.now, Ops: ops, WallMs: []int64{e.now}}, fsm.FirstRules)
+	data, err := entry.Seal(&fsmpb.Entry{Term: 1, NowMs: e.now, Ops: ops, WallMs: []int64{e.now}}, entry.FirstRules)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func (e *endings) apply(ops ...*fsmpb.Op) {
 		e.t.Fatal(err)
 	}
 	for _, o := range a.Outcomes {
-		if err := fsm.OutcomeError(o); err != nil {
+		if err := entry.OutcomeError(o); err != nil {
 			e.t.Fatal(err)
 		}
 	}
@@ -64,7 +65,7 @@ func (e *endings) end(id string, payload []byte) {
 	e.t.Helper()
 	spec := rota.NewJobSpec("work", payload)
 	spec.ID, spec.Tenant = rota.JobID(id), "t1"
-	e.apply(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&spec)}}},
+	e.apply(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&spec)}}},
 		&fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: id}}})
 }
 
@@ -72,7 +73,7 @@ func (e *endings) end(id string, payload []byte) {
 func (e *endings) again(id string) {
 	e.t.Helper()
 	job, _ := e.m.Job(rota.JobID(id))
-	e.apply(&fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: id, Life: job.Life, Spec: fsm.SpecOp(&job.JobSpec),
+	e.apply(&fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: id, Life: job.Life, Spec: entry.SpecOp(&job.JobSpec),
 		Past: fsm.PastOp(&job)}}},
 		&fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: id}}})
 }

@@ -48,7 +48,7 @@ var plants = []plant{
 	{"crc_off", []check{
 		{pkg: "cluster/raftstore", run: "^(TestDamagedEntryEndsTheProcess|TestPreflightFindsFlips)$",
 			says: `passes, but entry \d+ is read as another|got <nil>`},
-		{pkg: "fsm", run: "^TestEnvelope$", says: `flipped and taken`}}},
+		{pkg: "fsm/entry", run: "^TestEnvelope$", says: `flipped and taken`}}},
 	{"lagging_read", []check{{pkg: "cluster", run: "^TestRead_onAFollowerThatLags$",
 		says: `the job that was answered before it is not applied there|the read is of index`}}},
 	{"silence_forgotten", []check{{pkg: "test/sim", run: "^TestH24",

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -53,7 +53,7 @@ func TestH22_an_assignment_heard_late_is_not_believed(t *testing.T) {
 	for i := range 3 {
 		spec := rota.NewJobSpec("work", nil)
 		spec.ID, spec.Tenant = rota.JobID([]string{"x", "y", "z"}[i]), rota.DefaultTenant
-		s.leader.propose(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&spec)}}}, nil)
+		s.leader.propose(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&spec)}}}, nil)
 	}
 	s.run(60_000) // the auditor compares what workers believe
 }
@@ -115,7 +115,7 @@ func TestH27_a_revoked_lease_waits_for_its_worker(t *testing.T) {
 	hash := make([]byte, 32)
 	hash[0] = 77
 	s.leader.propose(&fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: hash, Takeover: true,
-		Spec: fsm.WorkerOp(&rota.WorkerSpec{ID: k.id, Queues: []rota.QueueName{"default"}, Slots: slots})}}}, nil)
+		Spec: entry.WorkerOp(&rota.WorkerSpec{ID: k.id, Queues: []rota.QueueName{"default"}, Slots: slots})}}}, nil)
 	taken := s.clock()
 	for s.open(l) {
 		s.run(250)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -27,7 +27,7 @@ func (s *script) submit(change func(*rota.JobSpec), ids ...string) {
 		spec := rota.NewJobSpec("work", nil)
 		spec.ID, spec.Tenant = rota.JobID(id), rota.DefaultTenant
 		change(&spec)
-		s.leader.propose(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&spec)}}}, nil)
+		s.leader.propose(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&spec)}}}, nil)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -42,7 +42,7 @@ func (s *script) job(id string) (rota.Lease, *worker) {
 	s.t.Helper()
 	spec := rota.NewJobSpec("work", nil)
 	spec.ID, spec.Tenant = rota.JobID(id), rota.DefaultTenant
-	s.leader.propose(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&spec)}}}, nil)
+	s.leader.propose(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&spec)}}}, nil)
 	for range 100 {
 		s.run(50)
 		for _, k := range s.workers {
@@ -177,7 +177,7 @@ func TestH06_a_renewal_before_the_sweep_applies_saves_the_lease(t *testing.T) {
 		s.leader.heard[k.id] = s.clock() // a beat that got through alone
 		s.run(20)
 	}
-	op := fsm.LeaseCommandOp(&peer.LeaseCommand{Verb: rota.VerbRenew, Lease: l.ID, Job: l.Job, Worker: l.Worker, Session: l.Session,
+	op := entry.LeaseCommandOp(&peer.LeaseCommand{Verb: rota.VerbRenew, Lease: l.ID, Job: l.Job, Worker: l.Worker, Session: l.Session,
 		Ordinal: renewals(s, l) + 1})
 	s.leader.propose(op, nil)
 	s.run(2_000)

@@ -4,12 +4,12 @@ import (
 	"fmt"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
 // OutcomeOK reports whether an operation was taken.
-func OutcomeOK(o *fsmpb.Outcome) bool { return fsm.OutcomeError(o) == nil }
+func OutcomeOK(o *fsmpb.Outcome) bool { return entry.OutcomeError(o) == nil }
 
 // forward carries one operation from an actor through its node to the leader and
 // the outcome back. Any leg may fail: then there is no answer.
@@ -83,7 +83,7 @@ func (c *client) submitNext() {
 func (c *client) submit(s *rota.JobSpec) {
 	w := c.w
 	answered := false
-	op := &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(s)}}}
+	op := &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(s)}}}
 	var try func()
 	try = func() {
 		if answered {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -72,7 +73,7 @@ func (d *deleter) forget(id rota.JobID) {
 		if OutcomeOK(o) && d.chance.IntN(2) == 0 {
 			s := rota.NewJobSpec("work", []byte("of another life"))
 			s.ID, s.Tenant = id, "t0"
-			d.ask(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: fsm.SpecOp(&s)}}}, func(*fsmpb.Outcome) {})
+			d.ask(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&s)}}}, func(*fsmpb.Outcome) {})
 		}
 	})
 }
@@ -129,7 +130,7 @@ func (a *auditor) deletions(e *fsmpb.Entry, r *fsm.Applied) {
 		default:
 			_, _, vertex := rota.SplitNodeJobID(id)
 			if j := a.jobs[id]; j != nil && j.terminal && j.ended == seq && !j.held && !vertex && !ended[id] {
-				a.failf("job %s has ended, and deleting it is refused: %v", id, fsm.OutcomeError(o))
+				a.failf("job %s has ended, and deleting it is refused: %v", id, entry.OutcomeError(o))
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -130,7 +131,7 @@ func (f *flow) step() {
 // something that it needs later, or had already.
 func (f *flow) nextOp(r *rand.Rand) *fsmpb.Op {
 	if !f.opened || r.IntN(20) == 0 {
-		return fsm.OpenWorkflowOp(&f.spec, f.graph, f.content)
+		return entry.OpenWorkflowOp(&f.spec, f.graph, f.content)
 	}
 	at := f.next
 	switch r.IntN(16) {
@@ -140,9 +141,9 @@ func (f *flow) nextOp(r *rand.Rand) *fsmpb.Op {
 		at = uint32(len(f.graph.Order))
 	}
 	if int(at) == len(f.graph.Order) {
-		return fsm.CommitWorkflowOp(f.spec.ID, f.content)
+		return entry.CommitWorkflowOp(f.spec.ID, f.content)
 	}
-	op := fsm.AddNodesOps(&f.spec, f.graph, f.content, at)[0]
+	op := entry.AddNodesOps(&f.spec, f.graph, f.content, at)[0]
 	chunk := op.GetAddNodes()
 	chunk.Nodes = chunk.Nodes[:min(len(chunk.Nodes), 1+r.IntN(4))]
 	return op
@@ -150,7 +151,7 @@ func (f *flow) nextOp(r *rand.Rand) *fsmpb.Op {
 
 // learn takes an answer to the upload, which may be an old one.
 func (f *flow) learn(o *fsmpb.Outcome) {
-	switch err := fsm.OutcomeError(o); {
+	switch err := entry.OutcomeError(o); {
 	case err == nil && rota.WorkflowState(o.GetWorkflowState()) != rota.WorkflowOpen:
 		if !f.acked {
 			f.acked = true
@@ -191,7 +192,7 @@ func (f *flow) cancel() {
 	if !f.cancelling {
 		return
 	}
-	f.send(fsm.CancelWorkflowOp(f.spec.ID), func(*fsmpb.Outcome) { f.cancelling = false })
+	f.send(entry.CancelWorkflowOp(f.spec.ID), func(*fsmpb.Outcome) { f.cancelling = false })
 	f.c.w.on(&f.actor, 500, f.cancel)
 }
 
@@ -216,7 +217,7 @@ func (f *flow) retry() {
 		f.from[flow.Runs] = from
 	}
 	runs, answered := flow.Runs, false
-	f.send(fsm.RetryWorkflowOp(f.spec.ID, from, runs), func(o *fsmpb.Outcome) {
+	f.send(entry.RetryWorkflowOp(f.spec.ID, from, runs), func(o *fsmpb.Outcome) {
 		if !answered {
 			answered = true
 			if !OutcomeOK(o) && from != "" { // nothing hangs on that node: all of it then

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -60,7 +60,7 @@ func (g *ghost) speak() {
 		}
 	}
 	n := w.nodes[w.ghostly.IntN(len(w.nodes))]
-	w.forward(n, &g.actor, !n.down, fsm.LeaseCommandOp(&c), func(o *fsmpb.Outcome) {
+	w.forward(n, &g.actor, !n.down, entry.LeaseCommandOp(&c), func(o *fsmpb.Outcome) {
 		w.audit.Ghosts++
 		if OutcomeOK(o) {
 			w.audit.failf("worker %s spoke in session %d on lease %s of job %s, which was not that session's: it was heard (verb %d)",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -245,7 +246,7 @@ func (l *leadership) beat(id rota.WorkerID, session rota.Session, reply func(rot
 	if status == rota.WorkerUnreachable || l.asked[id] {
 		l.propose(&fsmpb.Op{Op: &fsmpb.Op_Reach{Reach: &fsmpb.Reach{Worker: string(id), Session: uint64(session),
 			Reachable: true}}}, func(o *fsmpb.Outcome) {
-			if fsm.OutcomeError(o) == nil {
+			if entry.OutcomeError(o) == nil {
 				reply(l.node.machine.Head().Clock, true)
 			}
 		})

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -103,7 +103,7 @@ func (k *worker) connect() {
 	hash[0] = k.secret
 	op := &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: hash, Takeover: k.secret > 1,
 		Connection: k.connectionSaid(), Grace: w.Grace,
-		Spec: fsm.WorkerOp(&rota.WorkerSpec{ID: k.id, Queues: []rota.QueueName{"default"}, Slots: slots})}}}
+		Spec: entry.WorkerOp(&rota.WorkerSpec{ID: k.id, Queues: []rota.QueueName{"default"}, Slots: slots})}}}
 	answered := false
 	w.forward(n, &k.actor, k.reaches(n), op, func(o *fsmpb.Outcome) {
 		if answered || k.conn != n {
@@ -310,7 +310,7 @@ func (k *worker) command(n *node, t *task, v rota.LeaseVerb) {
 	l := &t.given.Lease
 	t.sent = k.local(k.w.now)
 	ordinal := t.renewals + 1
-	op := fsm.LeaseCommandOp(&peer.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: k.id, Session: k.session,
+	op := entry.LeaseCommandOp(&peer.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: k.id, Session: k.session,
 		Ordinal: ordinal, Output: []byte(l.Job), NoRetry: t.hopeless && v == rota.VerbFail, TimedOut: t.timedOut})
 	k.w.forward(n, &k.actor, k.reaches(n), op, func(o *fsmpb.Outcome) { k.answered(t, v, ordinal, o) })
 }

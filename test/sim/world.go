@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -395,7 +396,7 @@ func (w *World) depose() {
 }
 
 func seal(w *World, e *fsmpb.Entry) []byte {
-	data, err := fsm.Seal(e, fsm.FirstRules)
+	data, err := entry.Seal(e, entry.FirstRules)
 	if err != nil {
 		w.audit.failf("seal: %v", err)
 	}

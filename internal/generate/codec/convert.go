@@ -8,7 +8,7 @@ func (w *writer) convert(pb string, fields []field) {
 	in, out := map[form]string{}, map[form]string{}
 	if pb == "fsmpb" { // which keeps maps as sorted lists
 		in = map[form]string{pairs: "pairOps", limits: "limitOps"}
-		out = map[form]string{pairs: "pairWords", limits: "limitWords"}
+		out = map[form]string{pairs: "PairWords", limits: "limitWords"}
 	}
 	w.line("\n// fillJobSpec writes words into their message, but for what may be unset in it.")
 	w.line("func fillJobSpec(w *%s.JobSpec, m *rota.JobSpec) {", pb)

@@ -11,10 +11,10 @@ import (
 // entries writes the entry decoder's readers. A reader reports whether the message is of
 // the usual form: what it does not know is left to package proto.
 func (w *writer) entries(messages map[string]*protogen.Message) error {
-	w.head("fsm", "github.com/rotasched/rota/fsm/fsmpb", "google.golang.org/protobuf/encoding/protowire")
+	w.head("entry", "github.com/rotasched/rota/fsm/fsmpb", "google.golang.org/protobuf/encoding/protowire")
 	w.numbers(entryFields, messages)
 	for _, m := range entryMessages {
-		w.line("\nfunc (o *opener) %s(m *fsmpb.%s, b []byte) bool {", lower(m.name), m.name)
+		w.line("\nfunc (d *Decoder) %s(m *fsmpb.%s, b []byte) bool {", lower(m.name), m.name)
 		w.line("for len(b) > 0 {\nf, ok := nextField(&b)\nif !ok {\nreturn false\n}\nswitch f.kind {")
 		w.line("case protowire.VarintType:\nswitch f.number {")
 		for _, f := range messages[m.name].Fields {
@@ -50,13 +50,13 @@ func entryBytes(m entryMessage, f *protogen.Field) (string, error) {
 		return e.name == f.Message.GoIdent.GoName
 	}):
 		of := f.Message.GoIdent.GoName
-		return fmt.Sprintf("one := &fsmpb.%s{}\nok = o.%s(one, f.bytes)\nm.%s = append(m.%[3]s, one)", of, lower(of), f.GoName), nil
+		return fmt.Sprintf("one := &fsmpb.%s{}\nok = d.%s(one, f.bytes)\nm.%s = append(m.%[3]s, one)", of, lower(of), f.GoName), nil
 	case kind == protoreflect.StringKind && f.Desc.IsList():
-		return fmt.Sprintf("m.%s, ok = o.more(m.%[1]s, f)", f.GoName), nil
+		return fmt.Sprintf("m.%s, ok = d.more(m.%[1]s, f)", f.GoName), nil
 	case kind == protoreflect.StringKind:
 		how := m.texts[name]
 		if how == "" {
-			how = "o.word"
+			how = "d.word"
 		}
 		return fmt.Sprintf("m.%s, ok = %s(f)", f.GoName, how), nil
 	case kind == protoreflect.BytesKind && !f.Desc.IsList() && slices.Contains(m.lent, name):

@@ -34,7 +34,8 @@ func Files(sets []schema.Set) ([]File, error) {
 		write func(*writer) error
 	}{
 		{"api/words/hot_gen.go", func(w *writer) error { return w.wire(api) }},
-		{"fsm/opener_gen.go", func(w *writer) error { return w.entries(log) }},
+		{"fsm/entry/decoder_gen.go", func(w *writer) error { return w.entries(log) }},
+		{"fsm/entry/spec_gen.go", func(w *writer) error { return w.logged(log) }},
 		{"fsm/spec_gen.go", func(w *writer) error { return w.stored(log) }},
 	} {
 		w := &writer{}

@@ -8,15 +8,25 @@ import (
 	"google.golang.org/protobuf/compiler/protogen"
 )
 
-// stored writes what the state machine makes of a job's spec: the log's message, the
-// row's canonical bytes in the order of the schema, and whether two say alike.
+// logged writes the conversion between a job's spec and the log's message of it.
+func (w *writer) logged(messages map[string]*protogen.Message) error {
+	fields, err := match(storedSpec, messages[storedSpec.name])
+	if err != nil {
+		return err
+	}
+	w.head("entry", "github.com/rotasched/rota", "github.com/rotasched/rota/fsm/fsmpb")
+	w.convert("fsmpb", fields)
+	return nil
+}
+
+// stored writes what the state machine makes of a job's spec: the row's canonical bytes
+// in the order of the schema, and whether two say alike.
 func (w *writer) stored(messages map[string]*protogen.Message) error {
 	fields, err := match(storedSpec, messages[storedSpec.name])
 	if err != nil {
 		return err
 	}
-	w.head("fsm", "maps", "slices", "", "github.com/rotasched/rota", "github.com/rotasched/rota/fsm/fsmpb")
-	w.convert("fsmpb", fields)
+	w.head("fsm", "maps", "slices", "", "github.com/rotasched/rota")
 	w.row(fields)
 	w.alike(fields)
 	return nil

@@ -53,11 +53,11 @@ type entryMessage struct {
 
 // entryMessages are those that most of a busy log consists of.
 var entryMessages = []entryMessage{
-	{name: "JobSpec", texts: map[string]string{"id": "o.ids.text"}},
+	{name: "JobSpec", texts: map[string]string{"id": "d.ids.text"}},
 	{name: "Label", texts: map[string]string{"value": "text"}},
 	{name: "Limit"},
-	{name: "LeaseOp", texts: map[string]string{"job": "o.brief.text", "text": "text"}, lent: []string{"lease", "output_digest"}},
-	{name: "Pair", texts: map[string]string{"job": "o.brief.text"}},
+	{name: "LeaseOp", texts: map[string]string{"job": "d.brief.text", "text": "text"}, lent: []string{"lease", "output_digest"}},
+	{name: "Pair", texts: map[string]string{"job": "d.brief.text"}},
 }
 
 // entryFields are messages of the log that the state machine reads by hand, as they hold

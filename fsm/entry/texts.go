@@ -1,19 +1,20 @@
-package fsm
+package entry
 
 import (
 	"strings"
 	"unicode/utf8"
 )
 
-// texts makes strings side by side in pieces of memory: one allocation for some forty
+// Texts makes strings side by side in pieces of memory: one allocation for some forty
 // ids. A piece lives as long as the last string in it, so each use that has a lifetime
-// of its own has texts of its own.
-type texts struct{ piece strings.Builder }
+// of its own has Texts of its own.
+type Texts struct{ piece strings.Builder }
 
 // textsPiece is small, as one job that lives for ever keeps a whole one.
 const textsPiece = 1 << 10
 
-func (t *texts) keep(b []byte) string {
+// Keep returns a copy of b as a string.
+func (t *Texts) Keep(b []byte) string {
 	if len(b) > textsPiece/4 {
 		return string(b)
 	}
@@ -26,5 +27,5 @@ func (t *texts) keep(b []byte) string {
 	return t.piece.String()[at:]
 }
 
-// text is what the function of that name does, kept here.
-func (t *texts) text(f field) (string, bool) { return t.keep(f.bytes), utf8.Valid(f.bytes) }
+// text reads a string of a field, which must be UTF-8.
+func (t *Texts) text(f field) (string, bool) { return t.Keep(f.bytes), utf8.Valid(f.bytes) }

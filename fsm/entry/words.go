@@ -1,9 +1,8 @@
-package fsm
+package entry
 
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -29,9 +28,9 @@ func pairOps(pairs map[string]string) (ops []*fsmpb.Label) {
 	return ops
 }
 
-// pairWords is the inverse of pairOps. It reads at most one more than any check takes: a
+// PairWords is the inverse of pairOps. It reads at most one more than any check takes: a
 // hostile entry makes no large map.
-func pairWords(ops []*fsmpb.Label) map[string]string {
+func PairWords(ops []*fsmpb.Label) map[string]string {
 	if len(ops) == 0 {
 		return nil
 	}
@@ -42,14 +41,15 @@ func pairWords(ops []*fsmpb.Label) map[string]string {
 	return pairs
 }
 
-// specWords is the inverse of SpecOp. Slices are shared with p.
-func specWords(p *fsmpb.JobSpec) *rota.JobSpec {
+// SpecWords is the inverse of SpecOp. Slices are shared with p.
+func SpecWords(p *fsmpb.JobSpec) *rota.JobSpec {
 	s := new(rota.JobSpec)
-	readSpec(s, p)
+	ReadSpec(s, p)
 	return s
 }
 
-func readSpec(s *rota.JobSpec, p *fsmpb.JobSpec) {
+// ReadSpec is SpecWords into the caller's room.
+func ReadSpec(s *rota.JobSpec, p *fsmpb.JobSpec) {
 	*s = rota.JobSpec{}
 	takeJobSpec(s, p)
 }
@@ -69,7 +69,8 @@ func WorkerOp(w *rota.WorkerSpec) *fsmpb.WorkerSpec {
 	return p
 }
 
-func workerWords(p *fsmpb.WorkerSpec) *rota.WorkerSpec {
+// WorkerWords is the inverse of WorkerOp. Types are sorted, each once.
+func WorkerWords(p *fsmpb.WorkerSpec) *rota.WorkerSpec {
 	w := &rota.WorkerSpec{ID: rota.WorkerID(p.GetId()), Slots: p.GetSlots(), Prefetch: p.GetPrefetch(),
 		Region: p.GetRegion(), Zone: p.GetZone(), Capabilities: p.GetCapabilities(), CPUMilli: p.GetCpuMilli(),
 		MemoryBytes: p.GetMemoryBytes(), IOBytesPerS: p.GetIoBytesPerS(), Stake: p.GetStake(), Limits: limitWords(p.GetLimits())}
@@ -115,23 +116,4 @@ func LeaseCommandOp(c *peer.LeaseCommand) *fsmpb.Op {
 		Ordinal: c.Ordinal, Output: c.Output, OutputDigest: c.OutputDigest, Text: c.Text, Progress: c.Progress,
 		NoRetry: c.NoRetry, TimedOut: c.TimedOut, Meta: pairOps(c.Meta),
 	}}}
-}
-
-// refused makes the outcome of a refusal.
-func refused(err error) *fsmpb.Outcome {
-	o := &fsmpb.Outcome{Kind: uint32(rota.KindOf(err)), Text: err.Error(),
-		RetryAfterMs: rota.RetryAfterOf(err).Milliseconds()}
-	if e, ok := err.(*rota.Error); ok {
-		o.Subject, o.Text = e.Subject, e.Text
-	}
-	return o
-}
-
-// OutcomeError returns an outcome's refusal, nil if there is none.
-func OutcomeError(o *fsmpb.Outcome) *rota.Error {
-	if o.GetKind() == 0 {
-		return nil
-	}
-	return &rota.Error{Kind: rota.Kind(o.GetKind()), Subject: o.GetSubject(), Text: o.GetText(),
-		RetryAfter: time.Duration(o.GetRetryAfterMs()) * time.Millisecond}
 }

@@ -1,4 +1,4 @@
-package fsm
+package entry
 
 import (
 	"encoding/binary"
@@ -62,7 +62,7 @@ func SealCommands(head *fsmpb.Entry, commands [][]byte, rules uint32) ([]byte, e
 }
 
 // CommandReader reads what other nodes forwarded into room that it keeps.
-type CommandReader struct{ opener opener }
+type CommandReader struct{ decoder Decoder }
 
 // Read decodes fsmpb.Commands of at most so many operations, which are valid until the
 // next; encoded is what SealCommands takes. ok says that it could, and that there are some.
@@ -77,17 +77,17 @@ func (r *CommandReader) Read(data []byte, most int) (ops []*fsmpb.Op, encoded []
 	if count == 0 || count > most {
 		return nil, nil, false
 	}
-	o := &r.opener
-	o.begin(count)
+	d := &r.decoder
+	d.begin(count)
 	for rest := data; len(rest) > 0; {
 		f, _ := nextField(&rest)
-		op, read := o.op(f.bytes)
+		op, read := d.op(f.bytes)
 		if !read {
 			return unusualCommands(data, most)
 		}
-		o.list = append(o.list, op)
+		d.list = append(d.list, op)
 	}
-	return o.list, data, true
+	return d.list, data, true
 }
 
 // unusualCommands leaves it to package proto.

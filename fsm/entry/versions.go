@@ -1,4 +1,4 @@
-package fsm
+package entry
 
 import (
 	"fmt"
@@ -17,11 +17,11 @@ const (
 	RulesVersion = 1
 	// FirstRules are those that a cluster begins with.
 	FirstRules = 1
-	// rulesMost is what an envelope has room for.
-	rulesMost = 1<<16 - 1
+	// RulesMost is what an envelope has room for.
+	RulesMost = 1<<16 - 1
 )
 
-// Needs says which version of the rules must be in force for an operation to be
+// Needs returns the version of the rules that must be in force for an operation to be
 // proposed. An operation, or a field of one, that a released binary does not know
 // stands here with a newer version.
 func Needs(op *fsmpb.Op) uint32 {
@@ -31,8 +31,8 @@ func Needs(op *fsmpb.Op) uint32 {
 	}
 }
 
-// tooOld is what a node says that meets rules which it does not know.
-func tooOld(index rota.Index, needs, knows uint32) *HaltError {
+// TooOld returns the error of a node that meets rules which it does not know.
+func TooOld(index rota.Index, needs, knows uint32) *HaltError {
 	return &HaltError{Index: index, NewerRules: true,
 		Reason: fmt.Sprintf("it needs rules version %d, this binary knows %d", needs, knows)}
 }

@@ -1,4 +1,4 @@
-package fsm
+package entry
 
 import (
 	"github.com/rotasched/rota"
@@ -16,7 +16,7 @@ type Peeked struct {
 // Peek reads an entry without applying it: an auditor must know which heights
 // rounds were decided at before it comes past them. Errors are those of Apply.
 func Peek(index rota.Index, data []byte) (Peeked, error) {
-	entry, err := open(index, data, RulesVersion, nil)
+	entry, err := Open(index, data, RulesVersion, nil)
 	if err != nil {
 		return Peeked{}, err
 	}

@@ -1,8 +1,10 @@
-package fsm
+package entry
 
 import (
 	"fmt"
+	"time"
 
+	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -53,4 +55,23 @@ func OpenOutcomes(data []byte, count int) (outcomes []*fsmpb.Outcome, index uint
 		}
 	}
 	return outcomes, index, len(outcomes) == count
+}
+
+// Refused returns the outcome of a refusal.
+func Refused(err error) *fsmpb.Outcome {
+	o := &fsmpb.Outcome{Kind: uint32(rota.KindOf(err)), Text: err.Error(),
+		RetryAfterMs: rota.RetryAfterOf(err).Milliseconds()}
+	if e, ok := err.(*rota.Error); ok {
+		o.Subject, o.Text = e.Subject, e.Text
+	}
+	return o
+}
+
+// OutcomeError returns an outcome's refusal, nil if there is none.
+func OutcomeError(o *fsmpb.Outcome) *rota.Error {
+	if o.GetKind() == 0 {
+		return nil
+	}
+	return &rota.Error{Kind: rota.Kind(o.GetKind()), Subject: o.GetSubject(), Text: o.GetText(),
+		RetryAfter: time.Duration(o.GetRetryAfterMs()) * time.Millisecond}
 }

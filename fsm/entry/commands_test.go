@@ -1,4 +1,4 @@
-package fsm
+package entry
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 func fewOps() []*fsmpb.Op {
 	full := submitOp(fullSpec())
 	full.GetSubmit().Minted = true
-	return []*fsmpb.Op{full, submitOp(jobSpec("b")), {Op: &fsmpb.Op_Lease{Lease: fullLease()}}, {Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{}}},
+	return []*fsmpb.Op{full, submitOp(jobSpec("b", []byte("x"))), {Op: &fsmpb.Op_Lease{Lease: fullLease()}}, {Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{}}},
 		{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}}, submitOp(&rota.JobSpec{ID: "c", Labels: map[string]string{"a": "b"},
 			Limits: map[string]int64{"l": 1}}), {Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{}}},
 		submitOp(&rota.JobSpec{ID: "large", Payload: make([]byte, 1<<18)})}
@@ -137,7 +137,7 @@ func FuzzCommands(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		entry, err := open(1, sealed, FirstRules, nil)
+		entry, err := Open(1, sealed, FirstRules, nil)
 		if err != nil {
 			t.Fatalf("an entry that no node can open: %v", err)
 		}

@@ -1,7 +1,6 @@
-package fsm
+package entry
 
 import (
-	"encoding/binary"
 	"maps"
 	"slices"
 
@@ -19,25 +18,27 @@ const chunkBytes = 256 << 10
 // workflow over more of them are counted as they arrive.
 const sharesMost = 256
 
-// template is a node's spec as the log takes it: its id within the workflow, its
+// Template returns a node's spec as the log takes it: its id within the workflow, its
 // queue filled in, no tenant, as that is the workflow's.
-func template(w *rota.WorkflowSpec, n *rota.NodeSpec) rota.JobSpec {
+func Template(w *rota.WorkflowSpec, n *rota.NodeSpec) rota.JobSpec {
 	s := n.JobSpec
 	s.ID, s.Tenant = rota.JobID(n.ID), ""
 	if s.Queue == "" {
-		s.Queue = workflowQueue(w)
+		s.Queue = WorkflowQueue(w)
 	}
 	return s
 }
 
-func workflowQueue(w *rota.WorkflowSpec) rota.QueueName {
+// WorkflowQueue returns the queue of the nodes that name none.
+func WorkflowQueue(w *rota.WorkflowSpec) rota.QueueName {
 	if w.Queue == "" {
 		return rota.DefaultQueue
 	}
 	return w.Queue
 }
 
-func workflowTenant(w *rota.WorkflowSpec) rota.TenantID {
+// WorkflowTenant returns the tenant that a workflow belongs to.
+func WorkflowTenant(w *rota.WorkflowSpec) rota.TenantID {
 	if w.Tenant == "" {
 		return rota.DefaultTenant
 	}
@@ -46,7 +47,7 @@ func workflowTenant(w *rota.WorkflowSpec) rota.TenantID {
 
 // OpenWorkflowOp announces a workflow.
 func OpenWorkflowOp(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte) *fsmpb.Op {
-	op := &fsmpb.OpenWorkflow{Id: string(w.ID), Queue: string(workflowQueue(w)), Tenant: string(workflowTenant(w)),
+	op := &fsmpb.OpenWorkflow{Id: string(w.ID), Queue: string(WorkflowQueue(w)), Tenant: string(WorkflowTenant(w)),
 		OnFailure: uint32(w.OnFailure), Content: content[:], Nodes: uint32(len(g.Order)), Edges: uint64(g.Edges),
 		Priority: rota.MaxPriority}
 	for _, k := range slices.Sorted(maps.Keys(w.Labels)) {
@@ -59,7 +60,7 @@ func OpenWorkflowOp(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte) *fsmp
 			op.Priority = min(op.Priority, n.Priority)
 		}
 		if n.Queue == "" {
-			shares[workflowQueue(w)]++
+			shares[WorkflowQueue(w)]++
 		} else {
 			shares[n.Queue]++
 		}
@@ -78,7 +79,7 @@ func AddNodesOps(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte, from uin
 	var chunk *fsmpb.AddNodes
 	size := 0
 	for k := int(from); k < len(g.Order); k++ {
-		s := template(w, &w.Nodes[g.Order[k]])
+		s := Template(w, &w.Nodes[g.Order[k]])
 		n := &fsmpb.WorkflowNode{Spec: SpecOp(&s), Parents: parentSteps(g.Parents[k])}
 		bytes := proto.Size(n) + 8 // and its tag and length
 		if chunk == nil || len(chunk.Nodes) >= limits.MaxChunkNodes || size+bytes > chunkBytes {
@@ -120,13 +121,4 @@ func CancelWorkflowOp(id rota.WorkflowID) *fsmpb.Op {
 // runs how often the workflow has run as far as the caller knows.
 func RetryWorkflowOp(id rota.WorkflowID, from string, runs int32) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_RetryWorkflow{RetryWorkflow: &fsmpb.RetryWorkflow{Id: string(id), From: from, Runs: runs}}}
-}
-
-// contentOf reads what an operation gives as content; ok is false unless it has 16
-// bytes.
-func contentOf(b []byte) (d rota.Digest, ok bool) {
-	if len(b) != 16 {
-		return d, false
-	}
-	return rota.Digest{Hi: binary.BigEndian.Uint64(b), Lo: binary.BigEndian.Uint64(b[8:])}, true
 }

@@ -1,4 +1,4 @@
-package fsm
+package entry
 
 import (
 	"unicode/utf8"
@@ -59,12 +59,12 @@ func longField(b *[]byte) (f field, ok bool) {
 func text(f field) (string, bool) { return string(f.bytes), utf8.Valid(f.bytes) }
 
 // word reads a string that many operations share: it is kept once.
-func (o *opener) word(f field) (string, bool) {
-	last := &o.last[f.number%wordFields]
+func (d *Decoder) word(f field) (string, bool) {
+	last := &d.last[f.number%wordFields]
 	if *last == string(f.bytes) {
 		return *last, true
 	}
-	w, ok := o.known(f)
+	w, ok := d.known(f)
 	if ok && len(w) <= wordBytesMost {
 		*last = w
 	}
@@ -72,23 +72,23 @@ func (o *opener) word(f field) (string, bool) {
 }
 
 // known finds a word among those that are kept.
-func (o *opener) known(f field) (string, bool) {
-	if w, known := o.words[string(f.bytes)]; known {
+func (d *Decoder) known(f field) (string, bool) {
+	if w, known := d.words[string(f.bytes)]; known {
 		return w, true
 	}
 	w, ok := text(f)
 	if !ok || len(w) > wordBytesMost {
 		return w, ok
 	}
-	if o.words == nil || len(o.words) >= wordsMost {
-		o.words = make(map[string]string)
+	if d.words == nil || len(d.words) >= wordsMost {
+		d.words = make(map[string]string)
 	}
-	o.words[w] = w
+	d.words[w] = w
 	return w, true
 }
 
-func (o *opener) more(list []string, f field) ([]string, bool) {
-	w, ok := o.word(f)
+func (d *Decoder) more(list []string, f field) ([]string, bool) {
+	w, ok := d.word(f)
 	return append(list, w), ok
 }
 

@@ -1,4 +1,4 @@
-package fsm
+package entry
 
 import (
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -11,11 +11,11 @@ import (
 // consists of, submissions and leases' verbs, into room that it keeps: that decoding
 // was a seventh of applying, a quarter of it making objects that one entry lives. What
 // it does not know, or what is written in any way but the usual, it leaves to package
-// proto, whose word on what an entry holds is the last (FuzzOpener).
+// proto, whose word on what an entry holds is the last (FuzzDecoder).
 //
 // An entry that it gave is valid until the next. What lives on, such as payloads and
 // outputs, is copied: a part of the entry's bytes would keep all of them.
-type opener struct {
+type Decoder struct {
 	entry   fsmpb.Entry
 	list    []*fsmpb.Op
 	submits []submitRoom
@@ -23,7 +23,7 @@ type opener struct {
 	rounds  []roundRoom
 	pairs   []fsmpb.Pair
 	// ids are those of new jobs; brief are texts that no row keeps.
-	ids, brief texts
+	ids, brief Texts
 	// words are those that many operations share: names of queues, tenants, types and
 	// workers.
 	words map[string]string
@@ -55,16 +55,16 @@ type roundRoom struct {
 const wordsMost = 1 << 15
 
 // decode reads the body of an envelope.
-func (o *opener) decode(body []byte) (*fsmpb.Entry, error) {
-	if o != nil && o.usual(body) {
-		return &o.entry, nil
+func (d *Decoder) decode(body []byte) (*fsmpb.Entry, error) {
+	if d != nil && d.usual(body) {
+		return &d.entry, nil
 	}
 	entry := &fsmpb.Entry{}
 	return entry, proto.Unmarshal(body, entry)
 }
 
 // usual reads an entry of the usual form, and says whether it was one.
-func (o *opener) usual(b []byte) bool {
+func (d *Decoder) usual(b []byte) bool {
 	var term uint64
 	var now int64
 	ops := 0
@@ -80,7 +80,7 @@ func (o *opener) usual(b []byte) bool {
 	if ops > limits.MaxEntryOps {
 		return false
 	}
-	o.begin(ops)
+	d.begin(ops)
 	for len(b) > 0 {
 		f, _ := nextField(&b)
 		switch {
@@ -89,47 +89,47 @@ func (o *opener) usual(b []byte) bool {
 		case f.number == entryNowMs && f.kind == protowire.VarintType:
 			now = int64(f.value)
 		case f.number == entryOps:
-			op, ok := o.op(f.bytes)
+			op, ok := d.op(f.bytes)
 			if !ok {
 				return false
 			}
-			o.list = append(o.list, op)
+			d.list = append(d.list, op)
 		default:
 			return false
 		}
 	}
-	o.entry.Reset()
-	o.entry.Term, o.entry.NowMs, o.entry.Ops = term, now, o.list
+	d.entry.Reset()
+	d.entry.Term, d.entry.NowMs, d.entry.Ops = term, now, d.list
 	return true
 }
 
 // begin makes room for so many operations; what was read before is gone.
-func (o *opener) begin(ops int) {
-	if cap(o.submits) < ops { // both at their most: none may move while it is filled
-		o.submits, o.leases = make([]submitRoom, 0, ops), make([]leaseRoom, 0, ops)
+func (d *Decoder) begin(ops int) {
+	if cap(d.submits) < ops { // both at their most: none may move while it is filled
+		d.submits, d.leases = make([]submitRoom, 0, ops), make([]leaseRoom, 0, ops)
 	}
-	o.list, o.submits, o.leases = o.list[:0], o.submits[:0], o.leases[:0]
-	o.rounds, o.pairs = o.rounds[:0], o.pairs[:0]
+	d.list, d.submits, d.leases = d.list[:0], d.submits[:0], d.leases[:0]
+	d.rounds, d.pairs = d.rounds[:0], d.pairs[:0]
 }
 
 // op reads one operation.
-func (o *opener) op(b []byte) (*fsmpb.Op, bool) {
+func (d *Decoder) op(b []byte) (*fsmpb.Op, bool) {
 	rest := b
 	f, ok := nextField(&rest)
 	if ok && f.kind == protowire.BytesType && len(rest) == 0 {
 		switch f.number {
 		case opSubmit:
-			o.submits = o.submits[:len(o.submits)+1]
-			if r := &o.submits[len(o.submits)-1]; o.submit(r, f.bytes) {
+			d.submits = d.submits[:len(d.submits)+1]
+			if r := &d.submits[len(d.submits)-1]; d.submit(r, f.bytes) {
 				return &r.op, true
 			}
 		case opRound:
-			if r := o.roundRoom(); o.round(r, f.bytes) {
+			if r := d.roundRoom(); d.round(r, f.bytes) {
 				return &r.op, true
 			}
 		case opLease:
-			o.leases = o.leases[:len(o.leases)+1]
-			if r := &o.leases[len(o.leases)-1]; o.lease(r, f.bytes) {
+			d.leases = d.leases[:len(d.leases)+1]
+			if r := &d.leases[len(d.leases)-1]; d.lease(r, f.bytes) {
 				return &r.op, true
 			}
 		}
@@ -138,7 +138,7 @@ func (o *opener) op(b []byte) (*fsmpb.Op, bool) {
 	return op, proto.Unmarshal(b, op) == nil
 }
 
-func (o *opener) submit(r *submitRoom, b []byte) bool {
+func (d *Decoder) submit(r *submitRoom, b []byte) bool {
 	*r = submitRoom{}
 	r.op.Op, r.kind.Submit = &r.kind, &r.submit
 	for len(b) > 0 {
@@ -146,7 +146,7 @@ func (o *opener) submit(r *submitRoom, b []byte) bool {
 		switch {
 		case ok && f.number == submitSpec && f.kind == protowire.BytesType && r.submit.Spec == nil:
 			r.submit.Spec = &r.spec
-			if !o.jobSpec(&r.spec, f.bytes) {
+			if !d.jobSpec(&r.spec, f.bytes) {
 				return false
 			}
 		case ok && f.number == submitMinted && f.kind == protowire.VarintType:
@@ -158,8 +158,63 @@ func (o *opener) submit(r *submitRoom, b []byte) bool {
 	return true
 }
 
-func (o *opener) lease(r *leaseRoom, b []byte) bool {
+func (d *Decoder) lease(r *leaseRoom, b []byte) bool {
 	*r = leaseRoom{}
 	r.op.Op, r.kind.Lease = &r.kind, &r.lease
-	return o.leaseOp(&r.lease, b)
+	return d.leaseOp(&r.lease, b)
+}
+
+// roundRoom is room for one more round. An entry mostly has one, and where queues are many
+// hundreds; what was handed out of the old room stays there when it is used up.
+func (d *Decoder) roundRoom() *roundRoom {
+	if len(d.rounds) == cap(d.rounds) {
+		d.rounds = make([]roundRoom, 0, max(1, 2*cap(d.rounds)))
+	}
+	d.rounds = d.rounds[:len(d.rounds)+1]
+	return &d.rounds[len(d.rounds)-1]
+}
+
+// round reads a round without holds or preemptions: its pairs, of which each job has one, into room that is kept.
+func (d *Decoder) round(room *roundRoom, b []byte) bool {
+	n := 0
+	for rest := b; len(rest) > 0; {
+		f, ok := nextField(&rest)
+		if !ok || (f.kind == protowire.BytesType) != (f.number >= roundQueue) || f.number > roundPairs {
+			return false
+		}
+		if f.number == roundPairs {
+			n++
+		}
+	}
+	if cap(d.pairs)-len(d.pairs) < n { // what was handed out of the old room stays there
+		d.pairs = make([]fsmpb.Pair, 0, n)
+	}
+	r := &room.round
+	r.Reset()
+	if n > 0 {
+		r.Pairs = make([]*fsmpb.Pair, 0, n)
+	}
+	for len(b) > 0 {
+		f, _ := nextField(&b)
+		ok := true
+		switch f.number {
+		case roundEpoch:
+			r.Epoch = f.value
+		case roundHeight:
+			r.Height = f.value
+		case roundQueue:
+			r.Queue, ok = d.word(f)
+		case roundPairs:
+			d.pairs = d.pairs[:len(d.pairs)+1]
+			p := &d.pairs[len(d.pairs)-1]
+			*p = fsmpb.Pair{}
+			ok = d.pair(p, f.bytes)
+			r.Pairs = append(r.Pairs, p)
+		}
+		if !ok {
+			return false
+		}
+	}
+	room.kind.Round, room.op.Op = r, &room.kind
+	return true
 }

@@ -1,4 +1,4 @@
-package fsm
+package entry
 
 import (
 	"bytes"
@@ -11,9 +11,9 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// FuzzOpener compares what an opener reads, with the room of entries before, with what
+// FuzzDecoder compares what a Decoder reads, with the room of entries before, with what
 // package proto does.
-func FuzzOpener(f *testing.F) {
+func FuzzDecoder(f *testing.F) {
 	add := func(e *fsmpb.Entry) {
 		data, err := proto.Marshal(e)
 		if err != nil {
@@ -30,17 +30,17 @@ func FuzzOpener(f *testing.F) {
 	}
 	add(&fsmpb.Entry{Term: 3, NowMs: -5, Ops: []*fsmpb.Op{submitOp(fullSpec()), {Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}},
 		{Op: &fsmpb.Op_Lease{Lease: fullLease()}}, {}}, WallMs: nil})
-	add(&fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(&rota.JobSpec{ID: "a", Labels: map[string]string{"a": "b"}, Limits: map[string]int64{"l": -1}}), sweepOp()}})
+	add(&fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(&rota.JobSpec{ID: "a", Labels: map[string]string{"a": "b"}, Limits: map[string]int64{"l": -1}}), {Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}}})
 	pair := &fsmpb.Pair{Job: "j", Worker: "w", Score: -1, Rank: -2, Rule: 3, N: 4, Of: 5, Interleaved: true}
 	round := &fsmpb.Round{Epoch: 1, Height: 2, Queue: "q", Pairs: []*fsmpb.Pair{pair, {}, pair}}
 	add(&fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Round{Round: round}}, {Op: &fsmpb.Op_Round{Round: round}},
 		{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Pairs: round.Pairs, Holds: []*fsmpb.Hold{{Job: "h"}}}}}}})
-	add(&fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(jobSpec("b"))}, WallMs: []int64{1, 2}})
-	o := &opener{}
+	add(&fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(jobSpec("b", []byte("x")))}, WallMs: []int64{1, 2}})
+	d := &Decoder{}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var want fsmpb.Entry
 		refusal := proto.Unmarshal(body, &want)
-		got, err := o.decode(body)
+		got, err := d.decode(body)
 		if (refusal == nil) != (err == nil) {
 			t.Fatalf("%v, but package proto: %v", err, refusal)
 		}
@@ -63,9 +63,9 @@ func fullSpec() *rota.JobSpec {
 		Simulate: 9 * time.Millisecond, Units: 10, Expected: 11 * time.Millisecond, RetryOnInvalidProof: true, DataKeys: []string{"k1", "k2"}}
 }
 
-// TestOpener shows that the usual entries take the short way: all fields of what it
+// TestDecoder shows that the usual entries take the short way: all fields of what it
 // reads, nothing allocated but what lives on.
-func TestOpener(t *testing.T) {
+func TestDecoder(t *testing.T) {
 	entry := &fsmpb.Entry{Term: 3, NowMs: 5}
 	for range 100 {
 		entry.Ops = append(entry.Ops, submitOp(fullSpec()), &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: fullLease()}})
@@ -74,20 +74,20 @@ func TestOpener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &opener{}
-	if !o.usual(body) || !proto.Equal(&o.entry, entry) {
-		t.Fatalf("read %v", &o.entry)
+	d := &Decoder{}
+	if !d.usual(body) || !proto.Equal(&d.entry, entry) {
+		t.Fatalf("read %v", &d.entry)
 	}
 	// A submission's payload, digest and four lists, of which two grow once; a verb's
 	// text, output and digest, two pairs of meta with their values, and their list, which
 	// grows once; the ids and jobs in a few pieces.
-	if n := testing.AllocsPerRun(10, func() { o.usual(body) }); n > 100*(8+3+6)+10 {
+	if n := testing.AllocsPerRun(10, func() { d.usual(body) }); n > 100*(8+3+6)+10 {
 		t.Errorf("%v allocations for 100 submissions and 100 verbs", n)
 	}
 }
 
-// TestOpener_labels shows that a job with labels and limits takes the short way too.
-func TestOpener_labels(t *testing.T) {
+// TestDecoder_labels shows that a job with labels and limits takes the short way too.
+func TestDecoder_labels(t *testing.T) {
 	spec := fullSpec()
 	spec.Labels, spec.Limits = map[string]string{"a": "b", "c": ""}, map[string]int64{"depth": -1, "width": 3}
 	entry := &fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(spec), submitOp(spec)}}
@@ -95,9 +95,9 @@ func TestOpener_labels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := (&opener{}); !o.usual(body) || !proto.Equal(&o.entry, entry) {
-		t.Fatalf("read %v", &o.entry)
-	} else if o.entry.Ops[0].GetSubmit() != &o.submits[0].submit {
+	if d := (&Decoder{}); !d.usual(body) || !proto.Equal(&d.entry, entry) {
+		t.Fatalf("read %v", &d.entry)
+	} else if d.entry.Ops[0].GetSubmit() != &d.submits[0].submit {
 		t.Error("the job was left to package proto")
 	}
 }

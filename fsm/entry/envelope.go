@@ -1,4 +1,4 @@
-package fsm
+package entry
 
 import (
 	"encoding/binary"
@@ -63,7 +63,7 @@ func Seal(entry *fsmpb.Entry, rules uint32) ([]byte, error) {
 
 // newEnvelope begins an envelope with room for a body.
 func newEnvelope(rules uint32, body int) ([]byte, error) {
-	if rules < FirstRules || rules > rulesMost {
+	if rules < FirstRules || rules > RulesMost {
 		return nil, fmt.Errorf("encode entry: no rules have version %d", rules)
 	}
 	buf := make([]byte, envelopeBytes, envelopeBytes+body)
@@ -83,10 +83,10 @@ func sum(envelope []byte) uint32 {
 	return crc32.Update(crc32.Checksum(envelope[4:8], castagnoli), castagnoli, envelope[envelopeBytes:])
 }
 
-// open checks an envelope and decodes what it holds, for a binary that knows the
-// rules up to a version, with the room of an opener or, at nil, none. The checksum is
-// read before the decoder sees a byte.
-func open(index rota.Index, data []byte, knows uint32, o *opener) (*fsmpb.Entry, error) {
+// Open checks an envelope and decodes what it holds, for a binary that knows the rules
+// up to a version, with the room of a Decoder, which may be nil. The checksum is checked
+// before the decoder sees a byte. An error is a *HaltError.
+func Open(index rota.Index, data []byte, knows uint32, d *Decoder) (*fsmpb.Entry, error) {
 	if len(data) < envelopeBytes || string(data[:4]) != envelopeMagic {
 		return nil, &HaltError{Index: index, Reason: "no rota entry (its first bytes are not " + envelopeMagic + ")"}
 	}
@@ -98,9 +98,9 @@ func open(index rota.Index, data []byte, knows uint32, o *opener) (*fsmpb.Entry,
 		return nil, &HaltError{Index: index, Cause: err}
 	}
 	if v := uint32(binary.BigEndian.Uint16(data[4:])); v > knows {
-		return nil, tooOld(index, v, knows)
+		return nil, TooOld(index, v, knows)
 	}
-	entry, err := o.decode(data[envelopeBytes:])
+	entry, err := d.decode(data[envelopeBytes:])
 	if err != nil {
 		return nil, &HaltError{Index: index, Reason: "its body cannot be decoded: " + err.Error()}
 	}

@@ -1,0 +1,122 @@
+package entry
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"google.golang.org/protobuf/proto"
+)
+
+func TestEnvelope(t *testing.T) {
+	t.Parallel()
+	data, err := Seal(&fsmpb.Entry{Term: 1, Ops: []*fsmpb.Op{submitOp(jobSpec("j", []byte("x")))}}, FirstRules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Decoder{}
+	for i := range data {
+		for bit := range 8 {
+			data[i] ^= 1 << bit
+			if _, err := Open(1, data, FirstRules, d); err == nil {
+				t.Fatalf("bit %d of byte %d: flipped and taken", bit, i)
+			}
+			data[i] ^= 1 << bit
+		}
+	}
+	for n := range data {
+		if _, err := Open(1, data[:n], FirstRules, d); err == nil {
+			t.Fatalf("%d of %d bytes: taken", n, len(data))
+		}
+	}
+	other := bytes.Clone(data)
+	binary.BigEndian.PutUint16(other[6:], rota.Draft+1)
+	_, err = Open(1, closeEnvelope(other), FirstRules, d)
+	want := fmt.Sprintf("entry 1: it was written by draft %d of an unreleased rota, this binary is draft %d: start with an empty --data, "+
+		"or run the binary that wrote it", rota.Draft+1, rota.Draft)
+	if rota.KindOf(err) != rota.KindConflict || err.Error() != want {
+		t.Fatalf("another draft's entry: %v, want %s", err, want)
+	}
+	if e, err := Open(1, data, FirstRules, d); err != nil || e.GetTerm() != 1 {
+		t.Fatalf("after all that: %v, %v", e, err)
+	}
+	if _, err := Seal(&fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: "\xff"}}}}}, FirstRules); err == nil {
+		t.Fatal("text that is no UTF-8 was sealed: no node could decode it")
+	}
+}
+
+// TestSeal_needsWhatIsInForce has entries need the version in force and no newer one.
+func TestSeal_needsWhatIsInForce(t *testing.T) {
+	t.Parallel()
+	for _, v := range []uint32{1, 2, 65535} {
+		data, err := Seal(&fsmpb.Entry{}, v)
+		if err != nil || uint32(binary.BigEndian.Uint16(data[4:])) != v {
+			t.Errorf("version %d: %v, % x", v, err, data)
+		}
+	}
+	for _, v := range []uint32{0, 65536} {
+		if _, err := Seal(&fsmpb.Entry{}, v); err == nil {
+			t.Errorf("an entry was sealed for version %d", v)
+		}
+	}
+}
+
+// BenchmarkEnvelope is an entry's bytes: sealed by the leader, checked and read on every node.
+// An operation is an entry of a hundred submissions of 256 bytes.
+func BenchmarkEnvelope(b *testing.B) {
+	entry := &fsmpb.Entry{Term: 1, NowMs: 5}
+	for i := range 100 {
+		entry.Ops = append(entry.Ops, submitOp(jobSpec(fmt.Sprintf("job-%09d", i), make([]byte, 256))))
+	}
+	data, err := Seal(entry, FirstRules)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("seal", func(b *testing.B) {
+		b.SetBytes(int64(len(data)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := Seal(entry, FirstRules); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("open", func(b *testing.B) {
+		d := &Decoder{}
+		b.SetBytes(int64(len(data)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := Open(1, data, FirstRules, d); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("open by package proto", func(b *testing.B) {
+		body, err := proto.Marshal(entry)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(int64(len(body)))
+		b.ReportAllocs()
+		for b.Loop() {
+			var e fsmpb.Entry
+			if err := proto.Unmarshal(body, &e); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// jobSpec is a plain job.
+func jobSpec(id string, payload []byte) *rota.JobSpec {
+	s := rota.NewJobSpec("work", payload)
+	s.ID, s.Tenant = rota.JobID(id), rota.DefaultTenant
+	return &s
+}
+
+func submitOp(s *rota.JobSpec) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: SpecOp(s)}}}
+}
