@@ -20,16 +20,13 @@ type outcomeView struct {
 }
 
 func (a jobCommands) cancel() *cobra.Command {
-	return a.change("cancel", "Cancel jobs that have not ended",
-		func(ctx context.Context, c *client.Client, ids []rota.JobID) ([]rota.JobOutcome, error) {
-			return c.Cancel(ctx, ids...)
-		})
+	return a.change("cancel", "Cancel jobs that have not ended", (*client.Client).Cancel)
 }
 
 func (a jobCommands) retry() *cobra.Command {
 	life := rota.AnyLife
 	cmd := a.change("retry", "Queue DEAD, EXPIRED or CANCELLED jobs again",
-		func(ctx context.Context, c *client.Client, ids []rota.JobID) ([]rota.JobOutcome, error) {
+		func(c *client.Client, ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
 			if life == rota.AnyLife {
 				return c.Retry(ctx, ids...)
 			}
@@ -44,10 +41,7 @@ func (a jobCommands) retry() *cobra.Command {
 }
 
 func (a jobCommands) delete() *cobra.Command {
-	cmd := a.change("delete", "Forget jobs that have ended: nobody shows them again, their ids are free",
-		func(ctx context.Context, c *client.Client, ids []rota.JobID) ([]rota.JobOutcome, error) {
-			return c.DeleteJobs(ctx, ids...)
-		})
+	cmd := a.change("delete", "Forget jobs that have ended: nobody shows them again, their ids are free", (*client.Client).DeleteJobs)
 	cmd.Long = `Forget jobs that are COMPLETED, DEAD, EXPIRED or CANCELLED, wherever they are kept: show and list
 tell of them no more, and their ids can be submitted anew. One that has not ended is refused:
 cancel it first; so is a node of a workflow that is kept. Deleting again succeeds. Their bytes
@@ -56,8 +50,9 @@ leave the archives with --archive-retention; events tell of them as long as even
 	return cmd
 }
 
+// change is a command that changes jobs; change has the form of the client's own methods.
 func (a jobCommands) change(verb, short string,
-	change func(context.Context, *client.Client, []rota.JobID) ([]rota.JobOutcome, error),
+	change func(*client.Client, context.Context, ...rota.JobID) ([]rota.JobOutcome, error),
 ) *cobra.Command {
 	return &cobra.Command{
 		Use:   verb + " ID…",
@@ -68,7 +63,7 @@ func (a jobCommands) change(verb, short string,
 			if err != nil {
 				return err
 			}
-			outcomes, err := change(ctx, c, ids)
+			outcomes, err := change(c, ctx, ids...)
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,21 +43,17 @@ func (a jobCommands) list() *cobra.Command {
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			filter := rota.JobFilter{Queue: rota.QueueName(queue), Tenant: rota.TenantID(tenant),
 				Type:   rota.JobType(typ),
-				Cursor: cursor}
+				Cursor: cursor, Limit: limit}
 			if err := parseState(&filter.State, state); err != nil {
 				return err
 			}
-			page, err := a.pages(ctx, c, filter, limit)
+			var whole rota.JobPage
+			err := page(ctx, a.app, c, queue, &whole.Jobs, &whole.NextCursor,
+				func(opts ...client.ReadOption) iter.Seq2[rota.Job, error] { return c.Jobs(ctx, filter, opts...) })
 			if err != nil {
 				return err
 			}
-			if err := a.knownQueue(ctx, c, queue, len(page.Jobs)); err != nil {
-				return err
-			}
-			if page.NextCursor != "" && (a.output == "table" || a.output == "wide" || a.output == "name") {
-				a.talk("more: --cursor %s", page.NextCursor)
-			}
-			l := listing[rota.Job]{whole: page, items: page.Jobs, name: jobName, columns: jobColumns()}
+			l := listing[rota.Job]{whole: whole, items: whole.Jobs, name: jobName, columns: jobColumns()}
 			return l.print(a.app)
 		})),
 	}
@@ -81,19 +78,6 @@ func parseState(state *rota.JobState, name string) error {
 		return usagef("job state %q selects nothing: leave --state out for all", name)
 	}
 	return err
-}
-
-// pages reads as many pages as the limit needs.
-func (a jobCommands) pages(ctx context.Context, c *client.Client, filter rota.JobFilter, limit int) (rota.JobPage, error) {
-	filter.Limit = limit
-	whole := rota.JobPage{Jobs: []rota.Job{}}
-	jobs, err := client.Collect(c.Jobs(ctx, filter, append(a.fresh(), client.Next(&whole.NextCursor))...))
-	if err != nil {
-		return whole, err
-	}
-	a.seen()
-	whole.Jobs = append(whole.Jobs, jobs...)
-	return whole, nil
 }
 
 func (a jobCommands) wait() *cobra.Command {

@@ -35,20 +35,12 @@ func (a operatorCommands) raftList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if peers == nil {
-				peers = []rota.RaftPeer{}
-			}
-			l := listing[rota.RaftPeer]{
-				whole: map[string]any{"peers": peers}, items: peers,
-				name: func(p rota.RaftPeer) string { return string(p.ID) },
-				columns: []column[rota.RaftPeer]{
-					{"NODE", false, 0, func(p rota.RaftPeer) any { return p.ID }},
-					{"ADDRESS", false, 0, func(p rota.RaftPeer) any { return p.Address }},
-					{"VOTER", false, 0, func(p rota.RaftPeer) any { return p.Voter }},
-					{"LEADER", false, 0, func(p rota.RaftPeer) any { return p.Leader }},
-				},
-			}
-			return l.print(a.app)
+			return printAll(a.app, "peers", peers, func(p rota.RaftPeer) string { return string(p.ID) }, []column[rota.RaftPeer]{
+				{"NODE", false, 0, func(p rota.RaftPeer) any { return p.ID }},
+				{"ADDRESS", false, 0, func(p rota.RaftPeer) any { return p.Address }},
+				{"VOTER", false, 0, func(p rota.RaftPeer) any { return p.Voter }},
+				{"LEADER", false, 0, func(p rota.RaftPeer) any { return p.Leader }},
+			})
 		})),
 	})
 }

@@ -46,6 +46,15 @@ func (l *listing[T]) print(a *app) error {
 	}
 }
 
+// printAll prints a whole list, whose JSON has the items under a plural noun.
+func printAll[T any](a *app, noun string, items []T, name func(T) string, columns []column[T]) error {
+	if items == nil {
+		items = []T{}
+	}
+	l := listing[T]{whole: map[string]any{noun: items}, items: items, name: name, columns: columns}
+	return l.print(a)
+}
+
 // printOne writes one object in the format asked for; rows is its table.
 func (a *app) printOne(value any, names []string, rows func(wide bool) string) error {
 	switch a.output {

@@ -34,14 +34,7 @@ func (a queueCommands) list() *cobra.Command {
 				return err
 			}
 			a.seen()
-			if queues == nil {
-				queues = []rota.Queue{}
-			}
-			l := listing[rota.Queue]{
-				whole: map[string]any{"queues": queues}, items: queues,
-				name: func(q rota.Queue) string { return string(q.Name) }, columns: queueColumns(),
-			}
-			return l.print(a.app)
+			return printAll(a.app, "queues", queues, func(q rota.Queue) string { return string(q.Name) }, queueColumns())
 		})),
 	})
 }

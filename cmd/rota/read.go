@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,6 +50,25 @@ func (a *app) seen() {
 	default:
 		a.talk("stale: index %d, applied %s ago", at.Index, at.Age)
 	}
+}
+
+// page reads a page, as many calls as it takes, into items and the cursor behind it, and
+// says how to go on. A queue that the list is filtered by must be there.
+func page[T any](ctx context.Context, a *app, c *client.Client, queue string, items *[]T, next *string,
+	read func(opts ...client.ReadOption) iter.Seq2[T, error]) error {
+	got, err := client.Collect(read(append(a.fresh(), client.Next(next))...))
+	if err != nil {
+		return err
+	}
+	a.seen()
+	*items = append([]T{}, got...)
+	if err := a.knownQueue(ctx, c, queue, len(got)); err != nil {
+		return err
+	}
+	if *next != "" && (a.output == "table" || a.output == "wide" || a.output == "name") {
+		a.talk("more: --cursor %s", *next)
+	}
+	return nil
 }
 
 // knownQueue refuses a filter that finds nothing because its queue does not exist.

@@ -30,14 +30,7 @@ func (a tenantCommands) list() *cobra.Command {
 				return err
 			}
 			a.seen()
-			if tenants == nil {
-				tenants = []rota.Tenant{}
-			}
-			l := listing[rota.Tenant]{
-				whole: map[string]any{"tenants": tenants}, items: tenants,
-				name: func(t rota.Tenant) string { return string(t.ID) }, columns: tenantColumns(),
-			}
-			return l.print(a.app)
+			return printAll(a.app, "tenants", tenants, func(t rota.Tenant) string { return string(t.ID) }, tenantColumns())
 		})),
 	})
 }

@@ -17,8 +17,12 @@ type workerCommands struct{ *app }
 
 func (a workerCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "worker", Short: "Run workers and look after them"},
-		a.runCommand(), a.list(), a.show(), a.drain(),
-		a.suspend(), a.resume(), a.retire(), a.attestCommand())
+		a.runCommand(), a.list(), a.show(),
+		a.one("drain", "Let a worker finish what it has and get nothing new", (*client.Client).DrainWorker),
+		a.one("suspend", "Cancel a worker's leases and give it none until it is resumed", (*client.Client).SuspendWorker),
+		a.one("resume", "Make a draining, suspended or jailed worker active again", (*client.Client).ResumeWorker),
+		a.one("retire", "End a worker for good; its leases are cancelled", (*client.Client).RetireWorker),
+		a.attestCommand())
 }
 
 func (a workerCommands) list() *cobra.Command {
@@ -39,14 +43,7 @@ func (a workerCommands) list() *cobra.Command {
 			}
 			a.seen()
 			workers = slices.DeleteFunc(workers, func(w rota.Worker) bool { return !keep(w.Status) })
-			if workers == nil {
-				workers = []rota.Worker{}
-			}
-			l := listing[rota.Worker]{
-				whole: map[string]any{"workers": workers}, items: workers,
-				name: func(w rota.Worker) string { return string(w.ID) }, columns: workerColumns(),
-			}
-			return l.print(a.app)
+			return printAll(a.app, "workers", workers, func(w rota.Worker) string { return string(w.ID) }, workerColumns())
 		})),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "RETIRED workers too")
@@ -98,7 +95,7 @@ func workerColumns() []column[rota.Worker] {
 
 func (a workerCommands) show() *cobra.Command {
 	return a.reads(a.one("show", "Show one worker with its open leases",
-		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
+		func(c *client.Client, ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
 			w, err := c.Worker(ctx, id, a.fresh()...)
 			if err == nil {
 				a.seen()
@@ -107,36 +104,10 @@ func (a workerCommands) show() *cobra.Command {
 		}))
 }
 
-func (a workerCommands) drain() *cobra.Command {
-	return a.one("drain", "Let a worker finish what it has and get nothing new",
-		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
-			return c.DrainWorker(ctx, id)
-		})
-}
-
-func (a workerCommands) suspend() *cobra.Command {
-	return a.one("suspend", "Cancel a worker's leases and give it none until it is resumed",
-		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
-			return c.SuspendWorker(ctx, id)
-		})
-}
-
-func (a workerCommands) resume() *cobra.Command {
-	return a.one("resume", "Make a draining, suspended or jailed worker active again",
-		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
-			return c.ResumeWorker(ctx, id)
-		})
-}
-
-func (a workerCommands) retire() *cobra.Command {
-	return a.one("retire", "End a worker for good; its leases are cancelled",
-		func(ctx context.Context, c *client.Client, id rota.WorkerID) (rota.Worker, error) {
-			return c.RetireWorker(ctx, id)
-		})
-}
-
+// one is a command that does something with one worker and prints it; ask has the form of
+// the client's own methods.
 func (a workerCommands) one(verb, short string,
-	ask func(context.Context, *client.Client, rota.WorkerID) (rota.Worker, error),
+	ask func(*client.Client, context.Context, rota.WorkerID) (rota.Worker, error),
 ) *cobra.Command {
 	return &cobra.Command{
 		Use:     verb + " ID",
@@ -148,7 +119,7 @@ func (a workerCommands) one(verb, short string,
 			if err := rota.CheckID("worker", id); err != nil {
 				return err
 			}
-			w, err := ask(ctx, c, id)
+			w, err := ask(c, ctx, id)
 			if err != nil {
 				return err
 			}

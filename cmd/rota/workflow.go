@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,7 @@ func (a workflowCommands) list() *cobra.Command {
 		Example: "  rota workflow list --state running\n  rota workflow list --tenant acme -o json",
 		Args:    cobra.NoArgs,
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			filter := rota.WorkflowFilter{Queue: rota.QueueName(queue), Tenant: rota.TenantID(tenant), Cursor: cursor}
+			filter := rota.WorkflowFilter{Queue: rota.QueueName(queue), Tenant: rota.TenantID(tenant), Cursor: cursor, Limit: limit}
 			if state != "" {
 				err := filter.State.UnmarshalText([]byte(strings.ToUpper(state)))
 				if err != nil {
@@ -50,17 +51,15 @@ func (a workflowCommands) list() *cobra.Command {
 					return usagef("workflow state %q selects nothing: leave --state out for all", state)
 				}
 			}
-			page, err := a.pages(ctx, c, filter, limit)
+			var whole rota.WorkflowPage
+			err := page(ctx, a.app, c, queue, &whole.Workflows, &whole.NextCursor,
+				func(opts ...client.ReadOption) iter.Seq2[rota.Workflow, error] {
+					return c.Workflows(ctx, filter, opts...)
+				})
 			if err != nil {
 				return err
 			}
-			if err := a.knownQueue(ctx, c, queue, len(page.Workflows)); err != nil {
-				return err
-			}
-			if page.NextCursor != "" && (a.output == "table" || a.output == "wide" || a.output == "name") {
-				a.talk("more: --cursor %s", page.NextCursor)
-			}
-			l := listing[rota.Workflow]{whole: page, items: page.Workflows, columns: workflowColumns(),
+			l := listing[rota.Workflow]{whole: whole, items: whole.Workflows, columns: workflowColumns(),
 				name: func(w rota.Workflow) string { return string(w.ID) }}
 			return l.print(a.app)
 		})),
@@ -82,19 +81,6 @@ func choices(cmd *cobra.Command, flag string, values ...cobra.Completion) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err)
 	}
-}
-
-// pages reads as many pages as the limit needs.
-func (a workflowCommands) pages(ctx context.Context, c *client.Client, filter rota.WorkflowFilter, limit int) (rota.WorkflowPage, error) {
-	filter.Limit = limit
-	whole := rota.WorkflowPage{Workflows: []rota.Workflow{}}
-	flows, err := client.Collect(c.Workflows(ctx, filter, append(a.fresh(), client.Next(&whole.NextCursor))...))
-	if err != nil {
-		return whole, err
-	}
-	a.seen()
-	whole.Workflows = append(whole.Workflows, flows...)
-	return whole, nil
 }
 
 func workflowColumns() []column[rota.Workflow] {
