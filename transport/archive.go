@@ -50,8 +50,7 @@ func (s *nodeService) ArchiveRecords(ctx context.Context,
 	return &rotav1.ArchiveRecordsResponse{Records: recordsToWire(records)}, nil
 }
 
-// ListArchived reads one page for a node whose own history has gaps. A page of too
-// many bytes is cut by asking again with a limit that fits, as Jobs.List does.
+// ListArchived reads one page for a node whose own history has gaps.
 func (s *nodeService) ListArchived(ctx context.Context,
 	req *rotav1.ListArchivedRequest) (*rotav1.ListJobsResponse, error) {
 	if _, err := s.admit(req.GetCaller()); err != nil {
@@ -64,18 +63,13 @@ func (s *nodeService) ListArchived(ctx context.Context,
 	if err := checkLimit(req.GetList().GetLimit(), req.GetList().GetCursor()); err != nil {
 		return nil, err
 	}
-	for {
+	return onePage(&filter.Limit, (*rotav1.ListJobsResponse).GetJobs, func() (*rotav1.ListJobsResponse, error) {
 		page, err := s.core.ListArchived(ctx, filter, opt.MinIndex)
 		if err != nil {
 			return nil, err
 		}
-		answer := words.JobPageToWire(&page, rota.ReadAt{Index: opt.MinIndex})
-		fit := fitting(answer.GetJobs(), pageBytes)
-		if fit == len(answer.GetJobs()) {
-			return answer, nil
-		}
-		filter.Limit = fit
-	}
+		return words.JobPageToWire(&page, rota.ReadAt{Index: opt.MinIndex}), nil
+	})
 }
 
 func recordsToWire(records []peer.ArchiveRecord) []*rotav1.ArchiveRecord {

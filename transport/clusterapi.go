@@ -24,11 +24,7 @@ type clusterService struct {
 // Status tells of the cluster as this node sees it, with a leader or without.
 func (s *clusterService) Status(ctx context.Context,
 	_ *rotav1.StatusRequest) (*rotav1.StatusResponse, error) {
-	status, err := s.core.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return words.ClusterStatusToWire(&status), nil
+	return reply(words.ClusterStatusToWire)(s.core.Status(ctx))
 }
 
 // GetMode returns what the cluster admits, and why.
@@ -49,11 +45,7 @@ func (s *clusterService) SetMode(ctx context.Context, req *rotav1.SetModeRequest
 	if err := checkReason(req.GetReason()); err != nil {
 		return nil, err
 	}
-	status, err := s.core.SetMode(ctx, mode, req.GetReason())
-	if err != nil {
-		return nil, err
-	}
-	return words.ModeToWire(&status), nil
+	return reply(words.ModeToWire)(s.core.SetMode(ctx, mode, req.GetReason()))
 }
 
 // checkReason refuses an operator's or a verifier's reason that is none or too long.
@@ -142,9 +134,5 @@ func (w chunkWriter) Write(p []byte) (int, error) {
 // Verify walks every node's invariants and compares digests (SPEC §2.5).
 func (s *clusterService) Verify(ctx context.Context,
 	_ *rotav1.VerifyRequest) (*rotav1.VerifyResponse, error) {
-	verdict, err := s.core.Verify(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return words.VerdictToWire(&verdict), nil
+	return reply(words.VerdictToWire)(s.core.Verify(ctx))
 }

@@ -103,8 +103,7 @@ func (s *jobsService) Get(ctx context.Context, req *rotav1.GetJobRequest) (*rota
 	return &rotav1.GetJobResponse{Job: words.JobToWire(&job), At: words.ReadAtToWire(at)}, nil
 }
 
-// List reads one page. Only the core can make a cursor, so a page of too many
-// bytes is asked for again with a limit that fits.
+// List reads one page.
 func (s *jobsService) List(ctx context.Context,
 	req *rotav1.ListJobsRequest) (*rotav1.ListJobsResponse, error) {
 	filter, opt, err := words.JobFilterFromWire(req)
@@ -121,21 +120,16 @@ func (s *jobsService) List(ctx context.Context,
 			return nil, err
 		}
 	}
-	for {
+	return onePage(&filter.Limit, (*rotav1.ListJobsResponse).GetJobs, func() (*rotav1.ListJobsResponse, error) {
 		page, at, err := s.core.Jobs(ctx, filter, opt)
 		if err != nil {
 			return nil, err
 		}
-		answer := words.JobPageToWire(&page, at)
-		fit := fitting(answer.GetJobs(), pageBytes)
-		if fit == len(answer.GetJobs()) {
-			return answer, nil
-		}
-		filter.Limit = fit
 		if !opt.Stale {
-			opt.MinIndex = at.Index // as fresh as the first reading, without asking the leader again
+			opt.MinIndex = at.Index // a second reading is as fresh as the first, without asking the leader again
 		}
-	}
+		return words.JobPageToWire(&page, at), nil
+	})
 }
 
 // Wait sends each job once it is terminal. It lasts as long as the caller
@@ -196,11 +190,7 @@ func (s *jobsService) Change(ctx context.Context, req *rotav1.ChangeJobRequest) 
 	if err := change.CheckShape(rota.MaxPayloadBytes); err != nil {
 		return nil, err
 	}
-	outcome, err := s.core.ChangeJob(ctx, change)
-	if err != nil {
-		return nil, err
-	}
-	return words.JobOutcomeToWire(&outcome), nil
+	return reply(words.JobOutcomeToWire)(s.core.ChangeJob(ctx, change))
 }
 
 // ReportProof takes a verifier's word on a completed job.
@@ -216,11 +206,7 @@ func (s *jobsService) ReportProof(ctx context.Context,
 	if err := checkReason(report.Reason); err != nil {
 		return nil, err
 	}
-	outcome, err := s.core.ReportProof(ctx, report)
-	if err != nil {
-		return nil, err
-	}
-	return words.JobOutcomeToWire(&outcome), nil
+	return reply(words.JobOutcomeToWire)(s.core.ReportProof(ctx, report))
 }
 
 func jobID(id rota.JobID) rota.JobID { return id }

@@ -81,11 +81,7 @@ func (s *nodeService) Beat(ctx context.Context,
 			return nil, err
 		}
 	}
-	answer, err := s.core.Beats(ctx, from, beats)
-	if err != nil {
-		return nil, err
-	}
-	return words.BeatAnswerToWire(&answer), nil
+	return reply(words.BeatAnswerToWire)(s.core.Beats(ctx, from, beats))
 }
 
 // Barrier returns the index of a read barrier (SPEC §13.2).
@@ -116,11 +112,7 @@ func (s *nodeService) Inspect(ctx context.Context,
 	for i, index := range req.GetDigestsAt() {
 		at[i] = rota.Index(index)
 	}
-	inspection, err := s.core.Inspect(ctx, at)
-	if err != nil {
-		return nil, err
-	}
-	return words.InspectionToWire(&inspection), nil
+	return reply(words.InspectionToWire)(s.core.Inspect(ctx, at))
 }
 
 // Check walks this node's invariants at an index.

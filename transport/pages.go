@@ -1,13 +1,17 @@
 package transport
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 const (
@@ -21,6 +25,54 @@ const (
 	// maxCursorBytes bounds what comes back as a cursor.
 	maxCursorBytes = 1 << 10
 )
+
+// reply returns what the core answered in the protocol's words, or its error.
+func reply[T, M any](toWire func(*T) *M) func(T, error) (*M, error) {
+	return func(v T, err error) (*M, error) {
+		if err != nil {
+			return nil, err
+		}
+		return toWire(&v), nil
+	}
+}
+
+// listRequest asks for a list, whole or in pages.
+type listRequest interface {
+	GetRead() *rotav1.Read
+	GetLimit() int32
+	GetCursor() string
+}
+
+// wholeList answers for a list that the core reads whole.
+func wholeList[T any, M proto.Message](ctx context.Context, req listRequest,
+	read func(context.Context, peer.ReadOptions) ([]T, rota.ReadAt, error), key func(*T) string, toWire func(*T) M,
+) (rows []M, at *rotav1.ReadAt, next string, err error) {
+	if err := checkLimit(req.GetLimit(), req.GetCursor()); err != nil {
+		return nil, nil, "", err
+	}
+	all, seen, err := read(ctx, words.ReadFromWire(req.GetRead()))
+	if err != nil {
+		return nil, nil, "", err
+	}
+	rows, next, err = cutPage(all, key, req.GetLimit(), req.GetCursor(), toWire)
+	return rows, words.ReadAtToWire(seen), next, err
+}
+
+// onePage answers for a list of which only the core can make a cursor: a page of too many
+// bytes is read again with a limit that fits.
+func onePage[P any, M proto.Message](limit *int, rows func(*P) []M, read func() (*P, error)) (*P, error) {
+	for {
+		page, err := read()
+		if err != nil {
+			return nil, err
+		}
+		fit := fitting(rows(page), pageBytes)
+		if fit == len(rows(page)) {
+			return page, nil
+		}
+		*limit = fit
+	}
+}
 
 // fitting counts the first rows that go into so many bytes; at least one, for
 // else no page would ever get past it.

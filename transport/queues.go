@@ -20,19 +20,11 @@ type queuesService struct {
 // List reads the queues by name, whole or in pages.
 func (s *queuesService) List(ctx context.Context,
 	req *rotav1.ListQueuesRequest) (*rotav1.ListQueuesResponse, error) {
-	if err := checkLimit(req.GetLimit(), req.GetCursor()); err != nil {
-		return nil, err
-	}
-	all, at, err := s.core.Queues(ctx, words.ReadFromWire(req.GetRead()))
+	rows, at, next, err := wholeList(ctx, req, s.core.Queues, func(q *rota.Queue) string { return string(q.Name) }, words.QueueToWire)
 	if err != nil {
 		return nil, err
 	}
-	key := func(q *rota.Queue) string { return string(q.Name) }
-	rows, next, err := cutPage(all, key, req.GetLimit(), req.GetCursor(), words.QueueToWire)
-	if err != nil {
-		return nil, err
-	}
-	return &rotav1.ListQueuesResponse{Queues: rows, At: words.ReadAtToWire(at), NextCursor: next}, nil
+	return &rotav1.ListQueuesResponse{Queues: rows, At: at, NextCursor: next}, nil
 }
 
 // Get reads one queue.
@@ -67,9 +59,5 @@ func (s *queuesService) Set(ctx context.Context, req *rotav1.SetQueueRequest) (*
 			return nil, err
 		}
 	}
-	queue, err := s.core.SetQueue(ctx, rota.QueueName(req.GetName()), req.GetPreset(), set)
-	if err != nil {
-		return nil, err
-	}
-	return words.QueueToWire(&queue), nil
+	return reply(words.QueueToWire)(s.core.SetQueue(ctx, rota.QueueName(req.GetName()), req.GetPreset(), set))
 }

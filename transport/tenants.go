@@ -17,19 +17,11 @@ type tenantsService struct {
 // List reads the tenants by id, whole or in pages.
 func (s *tenantsService) List(ctx context.Context,
 	req *rotav1.ListTenantsRequest) (*rotav1.ListTenantsResponse, error) {
-	if err := checkLimit(req.GetLimit(), req.GetCursor()); err != nil {
-		return nil, err
-	}
-	all, at, err := s.core.Tenants(ctx, words.ReadFromWire(req.GetRead()))
+	rows, at, next, err := wholeList(ctx, req, s.core.Tenants, func(t *rota.Tenant) string { return string(t.ID) }, words.TenantToWire)
 	if err != nil {
 		return nil, err
 	}
-	key := func(t *rota.Tenant) string { return string(t.ID) }
-	rows, next, err := cutPage(all, key, req.GetLimit(), req.GetCursor(), words.TenantToWire)
-	if err != nil {
-		return nil, err
-	}
-	return &rotav1.ListTenantsResponse{Tenants: rows, At: words.ReadAtToWire(at), NextCursor: next}, nil
+	return &rotav1.ListTenantsResponse{Tenants: rows, At: at, NextCursor: next}, nil
 }
 
 // Get reads one tenant, set or not.
@@ -59,9 +51,5 @@ func (s *tenantsService) Set(ctx context.Context, req *rotav1.SetTenantRequest) 
 			return nil, err
 		}
 	}
-	tenant, err := s.core.SetTenant(ctx, rota.TenantID(req.GetId()), set)
-	if err != nil {
-		return nil, err
-	}
-	return words.TenantToWire(&tenant), nil
+	return reply(words.TenantToWire)(s.core.SetTenant(ctx, rota.TenantID(req.GetId()), set))
 }

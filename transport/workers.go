@@ -18,19 +18,11 @@ type workersService struct {
 // List reads the workers by id, whole or in pages.
 func (s *workersService) List(ctx context.Context,
 	req *rotav1.ListWorkersRequest) (*rotav1.ListWorkersResponse, error) {
-	if err := checkLimit(req.GetLimit(), req.GetCursor()); err != nil {
-		return nil, err
-	}
-	all, at, err := s.core.Workers(ctx, words.ReadFromWire(req.GetRead()))
+	rows, at, next, err := wholeList(ctx, req, s.core.Workers, func(w *rota.Worker) string { return string(w.ID) }, words.WorkerToWire)
 	if err != nil {
 		return nil, err
 	}
-	key := func(w *rota.Worker) string { return string(w.ID) }
-	rows, next, err := cutPage(all, key, req.GetLimit(), req.GetCursor(), words.WorkerToWire)
-	if err != nil {
-		return nil, err
-	}
-	return &rotav1.ListWorkersResponse{Workers: rows, At: words.ReadAtToWire(at), NextCursor: next}, nil
+	return &rotav1.ListWorkersResponse{Workers: rows, At: at, NextCursor: next}, nil
 }
 
 // Get reads one worker with its leases.
@@ -94,9 +86,5 @@ func setStatus(ctx context.Context, id string,
 	if err := rota.CheckID("id", id); err != nil {
 		return nil, err
 	}
-	worker, err := do(ctx, rota.WorkerID(id))
-	if err != nil {
-		return nil, err
-	}
-	return words.WorkerToWire(&worker), nil
+	return reply(words.WorkerToWire)(do(ctx, rota.WorkerID(id)))
 }

@@ -158,7 +158,7 @@ func streamOut[M any](s *Server, method string, stream grpc.ServerStreamingServe
 	})
 }
 
-// List reads one page, cut by bytes as Jobs.List does.
+// List reads one page.
 func (s *workflowsService) List(ctx context.Context,
 	req *rotav1.ListWorkflowsRequest) (*rotav1.ListWorkflowsResponse, error) {
 	filter, opt, err := words.WorkflowFilterFromWire(req)
@@ -173,21 +173,16 @@ func (s *workflowsService) List(ctx context.Context,
 			return nil, err
 		}
 	}
-	for {
+	return onePage(&filter.Limit, (*rotav1.ListWorkflowsResponse).GetWorkflows, func() (*rotav1.ListWorkflowsResponse, error) {
 		page, at, err := s.core.Workflows(ctx, filter, opt)
 		if err != nil {
 			return nil, err
 		}
-		answer := words.WorkflowPageToWire(&page, at)
-		fit := fitting(answer.GetWorkflows(), pageBytes)
-		if fit == len(answer.GetWorkflows()) {
-			return answer, nil
-		}
-		filter.Limit = fit
 		if !opt.Stale {
-			opt.MinIndex = at.Index
+			opt.MinIndex = at.Index // a second reading is as fresh as the first, without asking the leader again
 		}
-	}
+		return words.WorkflowPageToWire(&page, at), nil
+	})
 }
 
 // Wait answers once the workflow is over. It lasts as long as the call does, which
@@ -216,11 +211,7 @@ func (s *workflowsService) Cancel(ctx context.Context, req *rotav1.CancelWorkflo
 	if err := rota.CheckID("id", req.GetId()); err != nil {
 		return nil, err
 	}
-	flow, err := s.core.CancelWorkflow(ctx, rota.WorkflowID(req.GetId()))
-	if err != nil {
-		return nil, err
-	}
-	return words.WorkflowToWire(&flow), nil
+	return reply(words.WorkflowToWire)(s.core.CancelWorkflow(ctx, rota.WorkflowID(req.GetId())))
 }
 
 // Retry runs again what did not complete (SPEC §11.3).
@@ -236,11 +227,7 @@ func (s *workflowsService) Retry(ctx context.Context, req *rotav1.RetryWorkflowR
 	if req.GetRuns() < 0 {
 		return nil, rota.Refusef(rota.KindInvalid, "runs", "runs is %d: 0 or more is wanted", req.GetRuns())
 	}
-	flow, err := s.core.RetryWorkflow(ctx, rota.WorkflowID(req.GetId()), req.GetFrom(), req.GetRuns())
-	if err != nil {
-		return nil, err
-	}
-	return words.WorkflowToWire(&flow), nil
+	return reply(words.WorkflowToWire)(s.core.RetryWorkflow(ctx, rota.WorkflowID(req.GetId()), req.GetFrom(), req.GetRuns()))
 }
 
 // ParentOutputs returns a node's job what its parents put out (SPEC §11.2).
