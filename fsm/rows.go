@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"cmp"
+	"encoding/binary"
 	"maps"
 	"slices"
 
@@ -285,3 +286,18 @@ func compareExpected(x expectedTime, typ rota.JobType) int { return cmp.Compare(
 
 // openLeases lists a worker's lease ids in their order; what ends a lease changes the set.
 func (r *workerRow) openLeases() []string { return slices.Sorted(maps.Keys(r.leases)) }
+
+// deletedRow is a range of numbers of ended jobs that were deleted (SPEC §21.3): no archive
+// shows them again. Ranges neither overlap nor touch.
+type deletedRow struct {
+	rowMeta
+	from, to uint64
+}
+
+// deletedKey orders ranges by their last number.
+func deletedKey(to uint64) string { return string(binary.BigEndian.AppendUint64(nil, to)) }
+
+func (r *deletedRow) canonical(e *encoder) {
+	e.uint(r.from)
+	e.uint(r.to)
+}

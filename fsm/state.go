@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"fmt"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -105,3 +107,23 @@ func (m *Machine) internal() *fsmpb.Outcome {
 // View is the reading side of a Machine: nothing of it changes the state. It is valid as
 // long as no entry is applied.
 type View struct{ m *Machine }
+
+type checker struct {
+	m      *Machine
+	faults []string
+	tokens map[rota.Token]rota.LeaseID
+	// open counts the leases of a queue; shares those of a tenant in a queue.
+	open   map[rota.QueueName]int64
+	shares map[share]int64
+}
+
+func (c *checker) fault(format string, args ...any) {
+	if len(c.faults) < 100 {
+		c.faults = append(c.faults, fmt.Sprintf(format, args...))
+	}
+}
+
+type share struct {
+	queue  rota.QueueName
+	tenant rota.TenantID
+}
