@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/sched"
 )
 
 // liveNodes checks that the nodes' jobs are counted as they stand. Invariant I4.
@@ -94,7 +95,7 @@ func (v *WorkflowView) Words() rota.Workflow {
 	})
 	w := workflowWords(v.row, v.live, rows[v.row.failed])
 	w.Nodes = make([]rota.WorkflowNode, len(rows))
-	plan := make([]rota.PlanNode, len(rows))
+	plan := make([]sched.PlanNode, len(rows))
 	parents := make([]string, 0, v.row.edges)
 	for i, r := range rows {
 		first := len(parents)
@@ -104,7 +105,7 @@ func (v *WorkflowView) Words() rota.Workflow {
 		w.Nodes[i], plan[i] = v.node(r)
 		w.Nodes[i].Parents = parents[first:len(parents):len(parents)]
 	}
-	p := rota.Estimate(plan)
+	p := sched.Estimate(plan)
 	w.CriticalPath, w.CriticalPathMs, w.RemainingMs = make([]string, len(p.Critical)), p.CriticalMs, p.RemainingMs
 	for i, number := range p.Critical {
 		w.CriticalPath[i] = w.Nodes[number].ID
@@ -116,11 +117,11 @@ func (v *WorkflowView) Words() rota.Workflow {
 }
 
 // node returns a vertex: of one that is live what its job and its lease say.
-func (v *WorkflowView) node(r *vertexRow) (n rota.WorkflowNode, p rota.PlanNode) {
+func (v *WorkflowView) node(r *vertexRow) (n rota.WorkflowNode, p sched.PlanNode) {
 	n = rota.WorkflowNode{ID: vertexName(r), Job: r.spec.ID, Type: r.spec.Type, State: r.state, Worker: r.worker,
 		Attempt: r.attempt, AssignedIndex: r.assignedAt, Assigned: r.assigned, FinishedIndex: r.finishedAt,
 		Finished: r.finished, Reason: r.reason}
-	p = rota.PlanNode{Parents: r.parents, Type: r.spec.Type, ExpectedMs: r.spec.Expected.Milliseconds(), SimulateMs: r.spec.Simulate.Milliseconds()}
+	p = sched.PlanNode{Parents: r.parents, Type: r.spec.Type, ExpectedMs: r.spec.Expected.Milliseconds(), SimulateMs: r.spec.Simulate.Milliseconds()}
 	if !r.assigned.IsZero() && r.over() {
 		p.TookMs = int64(r.finished.Clock - r.assigned.Clock)
 	}

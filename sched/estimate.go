@@ -1,11 +1,13 @@
-package rota
+package sched
+
+import "github.com/rotasched/rota"
 
 // PlanNode is a node of a workflow as estimates see it.
 type PlanNode struct {
 	// Parents are the numbers of its parents, each less than its own.
 	Parents []uint32
-	Type    JobType
-	State   NodeState
+	Type    rota.JobType
+	State   rota.NodeState
 	// TookMs is how long its last attempt ran, or has run so far; 0 of one that
 	// never did.
 	TookMs int64
@@ -16,10 +18,12 @@ type PlanNode struct {
 }
 
 // over reports whether the node will not run any more.
-func (n *PlanNode) over() bool { return n.State == NodeSkipped || JobState(n.State).Terminal() }
+func (n *PlanNode) over() bool {
+	return n.State == rota.NodeSkipped || rota.JobState(n.State).Terminal()
+}
 
 // leased reports whether an attempt of it is running.
-func (n *PlanNode) leased() bool { return JobState(n.State).Leased() }
+func (n *PlanNode) leased() bool { return rota.JobState(n.State).Leased() }
 
 // Plan is what a workflow is expected to take.
 type Plan struct {
@@ -66,7 +70,7 @@ func Estimate(nodes []PlanNode) Plan {
 
 // means are what completed nodes took, by type and of all.
 type means struct {
-	byType map[JobType]mean
+	byType map[rota.JobType]mean
 	all    mean
 }
 
@@ -75,9 +79,9 @@ type mean struct{ sum, n int64 }
 func (m mean) with(ms int64) mean { return mean{m.sum + ms, m.n + 1} }
 
 func meansOf(nodes []PlanNode) means {
-	m := means{byType: map[JobType]mean{}}
+	m := means{byType: map[rota.JobType]mean{}}
 	for i := range nodes {
-		if n := &nodes[i]; n.State == NodeState(JobCompleted) {
+		if n := &nodes[i]; n.State == rota.NodeState(rota.JobCompleted) {
 			m.all = m.all.with(n.TookMs)
 			m.byType[n.Type] = m.byType[n.Type].with(n.TookMs)
 		}

@@ -1,4 +1,4 @@
-package rota
+package sched
 
 import (
 	"compress/gzip"
@@ -13,13 +13,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/rotasched/rota"
 	"pgregory.net/rapid"
 )
 
 func TestEstimate(t *testing.T) {
 	t.Parallel()
-	done, queued, blocked := NodeState(JobCompleted), NodeState(JobQueued), NodeState(JobBlocked)
-	running := NodeState(JobRunning)
+	done, queued, blocked := rota.NodeState(rota.JobCompleted), rota.NodeState(rota.JobQueued), rota.NodeState(rota.JobBlocked)
+	running := rota.NodeState(rota.JobRunning)
 	for name, c := range map[string]struct {
 		nodes     []PlanNode
 		durations string
@@ -43,8 +44,8 @@ func TestEstimate(t *testing.T) {
 			{State: queued, ExpectedMs: 10}, {State: queued, ExpectedMs: 10}, {State: queued, ExpectedMs: 10},
 		}, "[4 9 10 10 10]", "[2]", 10, 17},
 		"what_failed_took_its_time": {[]PlanNode{
-			{State: NodeState(JobDead), TookMs: 8, ExpectedMs: 99}, {State: NodeSkipped, ExpectedMs: 99, Parents: []uint32{0}},
-			{State: NodeState(JobCancelled), ExpectedMs: 99},
+			{State: rota.NodeState(rota.JobDead), TookMs: 8, ExpectedMs: 99}, {State: rota.NodeSkipped, ExpectedMs: 99, Parents: []uint32{0}},
+			{State: rota.NodeState(rota.JobCancelled), ExpectedMs: 99},
 		}, "[8 0 0]", "[0 1]", 8, 0},
 		"of_equals_the_most_nodes": {[]PlanNode{
 			{State: blocked}, {State: blocked}, {State: blocked, Parents: []uint32{1}}, {State: blocked, Parents: []uint32{0, 2}},
@@ -81,16 +82,16 @@ func TestEstimateRandom(t *testing.T) {
 					n.Parents = append(n.Parents, parent)
 				}
 			}
-			n.State = rapid.SampledFrom([]NodeState{NodeState(JobBlocked), NodeState(JobRunning), NodeState(JobCompleted)}).Draw(t, "state")
+			n.State = rapid.SampledFrom([]rota.NodeState{rota.NodeState(rota.JobBlocked), rota.NodeState(rota.JobRunning), rota.NodeState(rota.JobCompleted)}).Draw(t, "state")
 			n.ExpectedMs, n.TookMs = rapid.Int64Range(1, 9).Draw(t, "expected"), rapid.Int64Range(0, 9).Draw(t, "took")
 		}
 		p := Estimate(nodes)
 		rest := make([]int64, len(nodes))
 		for i := range nodes {
-			switch n := &nodes[i]; JobState(n.State) {
-			case JobBlocked:
+			switch n := &nodes[i]; rota.JobState(n.State) {
+			case rota.JobBlocked:
 				rest[i] = n.ExpectedMs
-			case JobRunning:
+			case rota.JobRunning:
 				rest[i] = max(0, n.ExpectedMs-n.TookMs)
 				leased++
 			}
@@ -185,7 +186,7 @@ func TestEstimateRecorded(t *testing.T) {
 			nodes, sum := make([]PlanNode, len(g.Order)), int64(0)
 			for number, place := range g.Order {
 				ms := runtimes[w.Nodes[place].ID]
-				nodes[number] = PlanNode{Parents: g.Parents[number], Type: "t", State: NodeState(JobCompleted), TookMs: ms}
+				nodes[number] = PlanNode{Parents: g.Parents[number], Type: "t", State: rota.NodeState(rota.JobCompleted), TookMs: ms}
 				sum += ms
 			}
 			p := Estimate(nodes)
@@ -194,7 +195,7 @@ func TestEstimateRecorded(t *testing.T) {
 				t.Errorf("critical path of %d ms, want %d.%d s", p.CriticalMs, want.critical/10, want.critical%10)
 			}
 			for i := range nodes { // before it ran, with each task's runtime simulated
-				nodes[i].State, nodes[i].SimulateMs, nodes[i].TookMs = NodeState(JobBlocked), nodes[i].TookMs, 0
+				nodes[i].State, nodes[i].SimulateMs, nodes[i].TookMs = rota.NodeState(rota.JobBlocked), nodes[i].TookMs, 0
 			}
 			before := Estimate(nodes)
 			if before.CriticalMs != p.CriticalMs || before.RemainingMs != sum || (sum+50)/100 != want.sum {
@@ -213,9 +214,9 @@ func recordedText(name string) ([]byte, error) {
 	if folder := os.Getenv("ROTA_WORKFLOWS"); folder != "" {
 		return os.ReadFile(filepath.Join(folder, name))
 	}
-	packed, err := os.Open(filepath.Join("testdata", "workflows", name+".gz"))
+	packed, err := os.Open(filepath.Join("..", "testdata", "workflows", name+".gz"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return os.ReadFile(filepath.Join("internal", "flowfile", "testdata", name))
+		return os.ReadFile(filepath.Join("..", "internal", "flowfile", "testdata", name))
 	} else if err != nil {
 		return nil, err
 	}
@@ -228,7 +229,7 @@ func recordedText(name string) ([]byte, error) {
 }
 
 // readRecorded reads tasks, their parents and their runtimes in milliseconds.
-func readRecorded(t *testing.T, text []byte) (*WorkflowSpec, map[string]int64) {
+func readRecorded(t *testing.T, text []byte) (*rota.WorkflowSpec, map[string]int64) {
 	var file struct {
 		Workflow struct {
 			Specification struct {
@@ -248,9 +249,9 @@ func readRecorded(t *testing.T, text []byte) (*WorkflowSpec, map[string]int64) {
 	if err := json.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
 	}
-	w, runtimes := &WorkflowSpec{ID: "w"}, map[string]int64{}
+	w, runtimes := &rota.WorkflowSpec{ID: "w"}, map[string]int64{}
 	for _, task := range file.Workflow.Specification.Tasks {
-		w.Nodes = append(w.Nodes, NodeSpec{ID: task.ID, Parents: task.Parents, JobSpec: JobSpec{Type: "task"}})
+		w.Nodes = append(w.Nodes, rota.NodeSpec{ID: task.ID, Parents: task.Parents, JobSpec: rota.JobSpec{Type: "task"}})
 	}
 	for _, task := range file.Workflow.Execution.Tasks {
 		runtimes[task.ID] = int64(math.Round(task.RuntimeInSeconds * 1000))
